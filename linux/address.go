@@ -101,13 +101,13 @@ func (p *Plugin) createAddress(_ context.Context, key string, v *linuxInterface)
 		}
 		err := add()
 		if prefix.Addr().Is6() && (errors.Is(err, unix.EACCES) || errors.Is(err, unix.EOPNOTSUPP)) {
-			if err := enableIPv6(at, at.ns != p.namespaces.own); err != nil {
-				return fmt.Errorf("enable IPv6 in %s: %w", at.ns.name, err)
+			if err := enableIPv6(at, at.ns != p.namespaces.Own); err != nil {
+				return fmt.Errorf("enable IPv6 in %s: %w", at.ns.Name, err)
 			}
 			err = add()
 		}
 		if err != nil {
-			return fmt.Errorf("in %s: %w", at.ns.name, err)
+			return fmt.Errorf("in %s: %w", at.ns.Name, err)
 		}
 		return nil
 	})
@@ -178,7 +178,7 @@ func (p *Plugin) deleteAddress(_ context.Context, key string, v *linuxInterface,
 }
 
 func deleteOwnAddress(at *location, prefix netip.Prefix, v *linuxInterface) error {
-	addresses, err := at.ns.addresses()
+	addresses, err := at.ns.AllAddresses()
 	if err != nil {
 		return err
 	}
@@ -210,7 +210,7 @@ func enableIPv6(at *location, everywhere bool) error {
 	if everywhere {
 		devices = append([]string{"all", "default"}, devices...)
 	}
-	return at.ns.enter(func() error {
+	return at.ns.Enter(func() error {
 		for _, device := range devices {
 			path := "/proc/sys/net/ipv6/conf/" + device + "/disable_ipv6"
 			state, err := os.ReadFile(path)

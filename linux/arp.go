@@ -8,6 +8,7 @@ import (
 
 	linux_l3 "github.com/contiv/contiv/api/ligato/linux/l3"
 	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/linux/namespaces"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/netalloc"
 	"github.com/contiv/contiv/netlink/rtnl"
@@ -106,7 +107,7 @@ func (p *Plugin) setARP(key string, v *linux_l3.ARPEntry) error {
 			err = at.ns.SetNeighbour(n)
 		}
 		if err != nil {
-			return fmt.Errorf("in %s: %w", at.ns.name, err)
+			return fmt.Errorf("in %s: %w", at.ns.Name, err)
 		}
 		return nil
 	})
@@ -164,8 +165,8 @@ func (p *Plugin) readARPs(ctx context.Context, expected []arpItem, interfaces []
 		}
 	}
 	var items []arpItem
-	err := p.eachNamespace(ctx, interfaces, func(ns *netNS, devices map[int]*linuxInterface) error {
-		neighbours, err := ns.neighbours()
+	err := p.eachNamespace(ctx, interfaces, func(ns *namespaces.Namespace, devices map[int]*linuxInterface) error {
+		neighbours, err := permanentNeighbours(ns)
 		if err != nil {
 			return err
 		}

@@ -6,13 +6,15 @@ import (
 	"hash/fnv"
 	"net"
 
+	"github.com/contiv/contiv/linux/namespaces"
+	"github.com/contiv/contiv/netlink/rtnl"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
 // location is a configured interface, found in the kernel.
 type location struct {
-	ns *netNS
+	ns *namespaces.Namespace
 	// link is nil if only the index was needed.
 	link    netlink.Link
 	index   int
@@ -25,7 +27,7 @@ type location struct {
 func (p *Plugin) onDeviceOf(name string, do func(at *location) error) error {
 	v, _, ok := p.inventory.get(name)
 	if !ok {
-		return fmt.Errorf("interface %s is not configured: %w", name, ErrNoDevice)
+		return fmt.Errorf("interface %s is not configured: %w", name, rtnl.ErrNoDevice)
 	}
 	return p.onDevice(v, do)
 }
@@ -53,12 +55,12 @@ func (p *Plugin) whereLastSeen(v *linuxInterface, do func(at *location) error) (
 	if !known {
 		return false, nil
 	}
-	ns, err := p.namespaces.acquire(v.GetNamespace())
+	ns, err := p.namespaces.Acquire(v.GetNamespace())
 	if err != nil {
 		return true, err
 	}
-	defer p.namespaces.release(ns)
-	if device.ns != ns.id {
+	defer p.namespaces.Release(ns)
+	if device.ns != ns.ID {
 		return false, nil
 	}
 	err = do(&location{ns: ns, index: device.index, value: v})
@@ -68,40 +70,40 @@ func (p *Plugin) whereLastSeen(v *linuxInterface, do func(at *location) error) (
 // locateInterface finds the device of an interface: where it was last seen, or by
 // its mark. Release the location.
 func (p *Plugin) locateInterface(v *linuxInterface) (*location, error) {
-	ns, err := p.namespaces.acquire(v.GetNamespace())
+	ns, err := p.namespaces.Acquire(v.GetNamespace())
 	if err != nil {
 		return nil, err
 	}
 	link, err := p.findDevice(ns, v)
 	if err != nil {
-		p.namespaces.release(ns)
+		p.namespaces.Release(ns)
 		return nil, err
 	}
-	return &location{ns: ns, link: link, index: link.Attrs().Index, value: v, release: func() { p.namespaces.release(ns) }}, nil
+	return &location{ns: ns, link: link, index: link.Attrs().Index, value: v, release: func() { p.namespaces.Release(ns) }}, nil
 }
 
-func (p *Plugin) findDevice(ns *netNS, v *linuxInterface) (netlink.Link, error) {
+func (p *Plugin) findDevice(ns *namespaces.Namespace, v *linuxInterface) (netlink.Link, error) {
 	if isExisting(v) {
-		return ns.linkByName(deviceName(v))
+		return ns.LinkByName(deviceName(v))
 	}
 	alias := aliasPrefix + v.GetName()
 	configured, device, known := p.inventory.get(v.GetName())
-	if known && device.ns == ns.id {
-		if link, err := ns.linkByIndex(device.index); err == nil && link.Attrs().Alias == alias {
+	if known && device.ns == ns.ID {
+		if link, err := ns.LinkByIndex(device.index); err == nil && link.Attrs().Alias == alias {
 			return link, nil
 		}
 	}
-	links, err := ns.links()
+	links, err := ns.Links()
 	if err != nil {
 		return nil, err
 	}
 	if link := findByAlias(links, alias); link != nil {
 		if known {
-			p.inventory.put(configured, deviceID{ns: ns.id, index: link.Attrs().Index})
+			p.inventory.put(configured, deviceID{ns: ns.ID, index: link.Attrs().Index})
 		}
 		return link, nil
 	}
-	return nil, fmt.Errorf("device with alias %q in %s: %w", alias, ns.name, ErrNoDevice)
+	return nil, fmt.Errorf("device with alias %q in %s: %w", alias, ns.Name, rtnl.ErrNoDevice)
 }
 
 func findByAlias(links []netlink.Link, alias string) netlink.Link {

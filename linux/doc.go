@@ -8,7 +8,7 @@
 //	               └─> linux/interface/state/<name>/UP              ◄─┤ need
 //	             config/linux/l3/v2/{arp,route}/… ────────────────────┘
 //	             linux/interface/host-name/<device>   obtained: what others made in the own namespace
-//	             config/linux/iptables/v2/rulechain/<name>        by the programs iptables and ip6tables
+//	             config/linux/iptables/v2/rulechain/<name>        package iptables
 //
 //	scheduler ──Create/Update/Delete──> descriptors ──netlink, in the namespace──> kernel
 //	scheduler <──Retrieve, RetrieveKeys── descriptors <──one dump per namespace──── kernel
@@ -23,9 +23,7 @@
 //   - an address by its address protocol 126 (IFA_PROTO; Linux 5.18 and newer),
 //     on older kernels by being on a device of ours;
 //   - a route by its route protocol 126;
-//   - a neighbour by being permanent on a device of ours;
-//   - a chain of iptables by the comment of its first rule, which does nothing
-//     and also reports whether the other rules are still those that were asked for.
+//   - a neighbour by being permanent on a device of ours.
 //
 // Devices of type EXISTING are not ours: they carry no mark, are never removed,
 // renamed or set down, and keep the addresses that others gave them. Routes and
@@ -39,10 +37,4 @@
 // which the linux interface moves it to the pod's. When the linux interface is deleted, the far end
 // waits again where it did before: device group 121 marks one that was not moved. When the pod's
 // namespace is gone, the kernel has removed both ends with it.
-//
-// # Network namespaces
-//
-// Namespaces are entered on a locked thread for as long as it takes to open a
-// socket in them, and held open only while in use and shortly after: neither
-// the descriptors nor Watch keep the namespace of a removed pod alive.
 package linux

@@ -8,6 +8,8 @@ import (
 	"syscall"
 
 	linux_l3 "github.com/contiv/contiv/api/ligato/linux/l3"
+	"github.com/contiv/contiv/linux/iptables"
+	"github.com/contiv/contiv/linux/namespaces"
 	"github.com/contiv/contiv/netlink/rtnl"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -20,7 +22,7 @@ const maxReasons = 3
 type batch struct {
 	links map[deviceID]linkEvent
 	// gone are namespaces that have ceased to exist.
-	gone       map[nsID]bool
+	gone       map[namespaces.ID]bool
 	addresses  map[addressID]bool // false: deleted
 	routes     map[routeID]rtnl.RouteEvent
 	neighbours map[neighbourID]rtnl.Neighbour
@@ -42,7 +44,7 @@ type addressID struct {
 
 // routeID identifies a route by what the kernel allows only once.
 type routeID struct {
-	ns     nsID
+	ns     namespaces.ID
 	dst    netip.Prefix
 	metric int
 }
@@ -54,7 +56,7 @@ type neighbourID struct {
 
 func newBatch() *batch {
 	return &batch{
-		links: map[deviceID]linkEvent{}, gone: map[nsID]bool{}, addresses: map[addressID]bool{},
+		links: map[deviceID]linkEvent{}, gone: map[namespaces.ID]bool{}, addresses: map[addressID]bool{},
 		routes: map[routeID]rtnl.RouteEvent{}, neighbours: map[neighbourID]rtnl.Neighbour{},
 	}
 }
@@ -64,7 +66,7 @@ func (b *batch) empty() bool {
 }
 
 // add records one message from a namespace.
-func (b *batch) add(ns nsID, m syscall.NetlinkMessage) {
+func (b *batch) add(ns namespaces.ID, m syscall.NetlinkMessage) {
 	switch m.Header.Type {
 	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
 		b.addLink(ns, m)
@@ -86,7 +88,7 @@ func (b *batch) add(ns nsID, m syscall.NetlinkMessage) {
 	}
 }
 
-func (b *batch) addLink(ns nsID, m syscall.NetlinkMessage) {
+func (b *batch) addLink(ns namespaces.ID, m syscall.NetlinkMessage) {
 	header := unix.NlMsghdr(m.Header)
 	link, err := netlink.LinkDeserialize(&header, m.Data)
 	if err != nil || m.Data[0] == unix.AF_BRIDGE { // a port of a bridge, not the device
@@ -95,7 +97,7 @@ func (b *batch) addLink(ns nsID, m syscall.NetlinkMessage) {
 	b.links[deviceID{ns, link.Attrs().Index}] = linkEvent{deleted: m.Header.Type == unix.RTM_DELLINK, link: link}
 }
 
-func (b *batch) addRoute(ns nsID, m syscall.NetlinkMessage) {
+func (b *batch) addRoute(ns namespaces.ID, m syscall.NetlinkMessage) {
 	r, ok := rtnl.ParseRouteEvent(m)
 	if !ok || r.Table != unix.RT_TABLE_MAIN {
 		return
@@ -139,7 +141,7 @@ func (d *drift) reason() string {
 }
 
 // drift compares the events with the present configuration.
-func (b *batch) drift(i *inventory) *drift {
+func (b *batch) drift(i *inventory, chains *iptables.Chains) *drift {
 	d := &drift{keys: map[string]bool{}}
 	if b.lost {
 		for _, name := range i.names() {
@@ -150,7 +152,7 @@ func (b *batch) drift(i *inventory) *drift {
 		}
 	}
 	for ns := range b.gone {
-		for key := range i.ruleChainsIn(ns) {
+		for key := range chains.In(ns) {
 			d.add("network namespace of a rule chain is gone", key)
 		}
 		for index, name := range i.devicesIn(ns) {

@@ -183,7 +183,7 @@ func TestNamespaceThatVanishesIsReported(t *testing.T) {
 	p := newPod("1", netns, "10.1.1.2", "10.1.1.1")
 	n.create(p.values()...)
 	n.settle(reports)
-	n.namespaces.closeIdle()
+	n.namespaces.CloseIdle()
 	ip(t, "netns", "del", netns)
 	select {
 	case got := <-reports:

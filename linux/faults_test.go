@@ -14,22 +14,10 @@ import (
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/netlink/events"
-	"github.com/contiv/contiv/netlink/rtnl"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 )
-
-// injectFaults is rtnl.Conn.InjectFaults for all namespaces.
-func (n *namespaces) injectFaults(f rtnl.Fault) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.fault = f
-	n.own.InjectFaults(f)
-	for _, ns := range n.open {
-		ns.InjectFaults(f)
-	}
-}
 
 // tryRemove deletes a value as the scheduler would.
 func (n *node) tryRemove(v proto.Message) error {
@@ -87,7 +75,7 @@ func TestAnyRequestMayFail(t *testing.T) {
 					}
 					return nil
 				}
-				n.namespaces.injectFaults(breakOne)
+				n.namespaces.InjectFaults(breakOne)
 				run := func(v proto.Message, step func(proto.Message) error) {
 					err := step(v)
 					if err == nil {
@@ -100,16 +88,16 @@ func TestAnyRequestMayFail(t *testing.T) {
 				for _, v := range values {
 					run(v, n.tryCreate)
 				}
-				n.namespaces.injectFaults(nil)
+				n.namespaces.InjectFaults(nil)
 				n.retrieve(values...).hasExactly(t, values...)
 				if t.Failed() {
 					t.Fatalf("when request %d fails (%s)", broken, broke)
 				}
-				n.namespaces.injectFaults(breakOne)
+				n.namespaces.InjectFaults(breakOne)
 				for _, v := range slices.Backward(values) {
 					run(v, n.tryRemove)
 				}
-				n.namespaces.injectFaults(nil)
+				n.namespaces.InjectFaults(nil)
 				if after := listing(); after != before {
 					t.Fatalf("request %d (%s) fails: was\n%sand is\n%s", broken, broke, before, after)
 				}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/contiv/contiv/linux/namespaces"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
@@ -26,9 +27,9 @@ type foreignDevices struct {
 type touchedDevice struct{ ours, gone bool }
 
 // newForeignDevices knows the devices that the namespace has.
-func newForeignDevices(ns *netNS, isOurs func(name, alias string) bool) (*foreignDevices, error) {
+func newForeignDevices(ns *namespaces.Namespace, isOurs func(name, alias string) bool) (*foreignDevices, error) {
 	f := &foreignDevices{isOurs: isOurs, ours: map[int]bool{}, touched: map[int]touchedDevice{}}
-	links, err := ns.links()
+	links, err := ns.Links()
 	if err != nil {
 		return nil, err
 	}

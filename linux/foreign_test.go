@@ -13,8 +13,8 @@ func TestChangesOfForeignDevices(t *testing.T) {
 	n := newNode(t)
 	n.ip("link", "add", "eth0", "type", "veth", "peer", "name", "wire")
 	n.ip("link", "set", "eth0", "up") // the kernel announces new aliases only then
-	own := n.namespaces.own
-	socket, err := events.Subscribe(own.handle(), unix.NETLINK_ROUTE, events.Options{Groups: linkGroups})
+	own := n.namespaces.Own
+	socket, err := events.Subscribe(own.Handle(), unix.NETLINK_ROUTE, events.Options{Groups: linkGroups})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/contiv/contiv/linux/namespaces"
 	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/netlink/rtnl"
 	"github.com/vishvananda/netlink"
 )
 
@@ -36,20 +38,20 @@ type HostLink struct {
 // Of several default routes through a device, the one with the lowest metric counts, for each
 // IP version.
 func Links(netNS string) ([]HostLink, error) {
-	n, err := newNamespaces(netNS, models.NetNSDir)
+	n, err := namespaces.Open(netNS, models.NetNSDir, nil)
 	if err != nil {
 		return nil, err
 	}
-	defer n.close()
-	return hostLinks(n.own)
+	defer n.Close()
+	return hostLinks(n.Own)
 }
 
-func hostLinks(ns *netNS) ([]HostLink, error) {
-	links, err := ns.links()
+func hostLinks(ns *namespaces.Namespace) ([]HostLink, error) {
+	links, err := ns.Links()
 	if err != nil {
 		return nil, err
 	}
-	addresses, err := ns.addresses()
+	addresses, err := ns.AllAddresses()
 	if err != nil {
 		return nil, err
 	}
@@ -77,18 +79,18 @@ func hostLinks(ns *netNS) ([]HostLink, error) {
 	return host, setDefaultGateways(ns, at)
 }
 
-func setDefaultGateways(ns *netNS, links map[int]*HostLink) error {
+func setDefaultGateways(ns *namespaces.Namespace, links map[int]*HostLink) error {
 	for _, noNextHop := range []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()} {
 		family := netlink.FAMILY_V4
 		if noNextHop.Is6() {
 			family = netlink.FAMILY_V6
 		}
 		routes, err := ns.Routes(family, &netlink.Route{}, netlink.RT_FILTER_DST)
-		if unsupportedByKernel(err) {
+		if rtnl.IsUnsupported(err) {
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("list default routes of %s: %w", ns.name, err)
+			return fmt.Errorf("list default routes of %s: %w", ns.Name, err)
 		}
 		slices.SortStableFunc(routes, func(a, b netlink.Route) int { return a.Priority - b.Priority })
 		for _, r := range routes {

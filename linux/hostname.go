@@ -46,8 +46,8 @@ func (p *Plugin) hostNameDescriptor() kvscheduler.Descriptor[*emptypb.Empty, kvs
 
 // hostNameKeys returns the keys of the obtained values that exist.
 func (p *Plugin) hostNameKeys() (map[string]bool, error) {
-	own := p.namespaces.own
-	links, err := own.links()
+	own := p.namespaces.Own
+	links, err := own.Links()
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func (p *Plugin) hostNameKeys() (map[string]bool, error) {
 			keys[models.LinuxHostNameKey(l.Attrs().Name)] = true
 		}
 	}
-	addresses, err := own.addresses()
+	addresses, err := own.AllAddresses()
 	if err != nil {
 		return nil, err
 	}

@@ -11,9 +11,10 @@ import (
 	linux_interfaces "github.com/contiv/contiv/api/ligato/linux/interfaces"
 	linux_namespace "github.com/contiv/contiv/api/ligato/linux/namespace"
 	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/linux/microservices"
+	"github.com/contiv/contiv/linux/namespaces"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/netalloc"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
@@ -96,21 +97,12 @@ func logicalName(alias string) (string, bool) { return strings.CutPrefix(alias, 
 // isExisting reports whether the device is a foreign one.
 func isExisting(v *linuxInterface) bool { return v.GetType() == linux_interfaces.Interface_EXISTING }
 
-// sameNamespace reports whether two references are equal; an undefined one is the
-// agent's own namespace, whatever its text.
-func sameNamespace(a, b *linux_namespace.NetNamespace) bool {
-	if a.GetType() == linux_namespace.NetNamespace_UNDEFINED || b.GetType() == linux_namespace.NetNamespace_UNDEFINED {
-		return a.GetType() == b.GetType()
-	}
-	return proto.Equal(a, b)
-}
-
 // sameDevice reports whether old can become new without re-creation.
 func sameDevice(old, new *linuxInterface) bool {
 	return old.GetType() == new.GetType() &&
 		old.GetLinkOnly() == new.GetLinkOnly() &&
 		deviceName(old) == deviceName(new) &&
-		sameNamespace(old.GetNamespace(), new.GetNamespace()) &&
+		namespaces.Same(old.GetNamespace(), new.GetNamespace()) &&
 		old.GetVrfMasterInterface() == new.GetVrfMasterInterface() &&
 		old.GetTap().GetVppTapIfName() == new.GetTap().GetVppTapIfName() &&
 		old.GetVeth().GetPeerIfName() == new.GetVeth().GetPeerIfName() &&
@@ -183,7 +175,7 @@ func deriveFromInterface(v *linuxInterface) []kvscheduler.KeyValue {
 }
 
 func (p *Plugin) interfaceDependencies(v *linuxInterface) []kvscheduler.Dependency {
-	deps := microserviceDependencies(v.GetNamespace())
+	deps := microservices.Dependencies(v.GetNamespace())
 	switch v.GetType() {
 	case linux_interfaces.Interface_TAP_TO_VPP:
 		deps = append(deps, kvscheduler.Dependency{

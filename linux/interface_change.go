@@ -7,7 +7,9 @@ import (
 	"net"
 
 	linux_interfaces "github.com/contiv/contiv/api/ligato/linux/interfaces"
+	linux_namespace "github.com/contiv/contiv/api/ligato/linux/namespace"
 	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/linux/namespaces"
 	"github.com/contiv/contiv/netlink/rtnl"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -16,18 +18,18 @@ import (
 // createInterface makes the device, or takes over the one that the vswitch made,
 // and brings it to where it belongs.
 func (p *Plugin) createInterface(_ context.Context, _ string, v *linuxInterface) (InterfaceMetadata, error) {
-	ns, err := p.namespaces.acquireOrMake(v.GetNamespace())
+	ns, err := p.namespaces.AcquireOrMake(v.GetNamespace())
 	if err != nil {
 		return InterfaceMetadata{}, fmt.Errorf("create interface %s: %w", v.GetName(), err)
 	}
-	defer p.namespaces.release(ns)
+	defer p.namespaces.Release(ns)
 	index, err := p.createDevice(ns, v)
 	if err != nil {
 		err = errors.Join(err, p.removeUnneeded(v.GetNamespace()))
-		return InterfaceMetadata{}, fmt.Errorf("create interface %s in %s: %w", v.GetName(), ns.name, err)
+		return InterfaceMetadata{}, fmt.Errorf("create interface %s in %s: %w", v.GetName(), ns.Name, err)
 	}
 	if err := p.setMaster(ns, index, v); err != nil {
-		return InterfaceMetadata{}, fmt.Errorf("create interface %s in %s: %w", v.GetName(), ns.name, err)
+		return InterfaceMetadata{}, fmt.Errorf("create interface %s in %s: %w", v.GetName(), ns.Name, err)
 	}
 	p.remember(ns, v, index)
 	return metadataOf(v, index), nil
@@ -42,20 +44,27 @@ func metadataOf(v *linuxInterface, index int) InterfaceMetadata {
 
 // remember puts a configured interface into the inventory and makes Watch listen
 // to its namespace.
-func (p *Plugin) remember(ns *netNS, v *linuxInterface, index int) {
-	p.inventory.put(v, deviceID{ns: ns.id, index: index})
+func (p *Plugin) remember(ns *namespaces.Namespace, v *linuxInterface, index int) {
+	p.inventory.put(v, deviceID{ns: ns.ID, index: index})
 	p.listenTo(ns)
 }
 
 // listenTo makes Watch listen to a namespace.
-func (p *Plugin) listenTo(ns *netNS) {
-	if err := p.nsids.track(p.namespaces.own, ns); err != nil {
-		p.log.Warn("changes in a network namespace will not be noticed", "namespace", ns.name, "err", err)
+func (p *Plugin) listenTo(ns *namespaces.Namespace) {
+	if err := p.namespaces.Track(ns); err != nil {
+		p.log.Warn("changes in a network namespace will not be noticed", "namespace", ns.Name, "err", err)
 	}
 }
 
+// removeUnneeded removes a namespace by name if we made it and nothing is left in it.
+func (p *Plugin) removeUnneeded(ref *linux_namespace.NetNamespace) error {
+	return p.namespaces.RemoveUnneeded(ref, func(id namespaces.ID) bool {
+		return len(p.inventory.devicesIn(id)) > 0 || len(p.chains.In(id)) > 0
+	})
+}
+
 // createDevice returns the index of the device in its namespace.
-func (p *Plugin) createDevice(ns *netNS, v *linuxInterface) (int, error) {
+func (p *Plugin) createDevice(ns *namespaces.Namespace, v *linuxInterface) (int, error) {
 	switch v.GetType() {
 	case linux_interfaces.Interface_TAP_TO_VPP:
 		return p.claim(ns, v, p.findTap)
@@ -95,7 +104,7 @@ func wanted(v *linuxInterface) rtnl.LinkChange {
 
 // waiting is a device that was made for an interface and is not yet its own.
 type waiting struct {
-	ns   *netNS
+	ns   *namespaces.Namespace
 	link netlink.Link
 	// home: it is to stay where it is when the interface is deleted.
 	home bool
@@ -105,12 +114,12 @@ type waiting struct {
 
 // finder finds or makes the device of an interface that belongs into a namespace
 // with these devices.
-type finder func(ns *netNS, links []netlink.Link, v *linuxInterface) (waiting, error)
+type finder func(ns *namespaces.Namespace, links []netlink.Link, v *linuxInterface) (waiting, error)
 
 // claim brings the device that find finds to the namespace, under its name and
 // with its mark. A device that already has the mark is completed.
-func (p *Plugin) claim(ns *netNS, v *linuxInterface, find finder) (int, error) {
-	links, err := ns.links()
+func (p *Plugin) claim(ns *namespaces.Namespace, v *linuxInterface, find finder) (int, error) {
+	links, err := ns.Links()
 	if err != nil {
 		return 0, err
 	}
@@ -146,7 +155,7 @@ func (p *Plugin) claim(ns *netNS, v *linuxInterface, find finder) (int, error) {
 }
 
 // reshape changes a device where it is. Renaming needs it down on older kernels.
-func reshape(ns *netNS, link netlink.Link, c rtnl.LinkChange) error {
+func reshape(ns *namespaces.Namespace, link netlink.Link, c rtnl.LinkChange) error {
 	attrs := link.Attrs()
 	if c.Name == attrs.Name {
 		c.Name = ""
@@ -168,46 +177,46 @@ func reshape(ns *netNS, link netlink.Link, c rtnl.LinkChange) error {
 // move brings a device to another namespace and changes it there; before are the
 // devices that were there. It returns its new index. When the change fails, the
 // device is brought back.
-func move(from *netNS, link netlink.Link, to *netNS, before []netlink.Link, c rtnl.LinkChange) (int, error) {
+func move(from *namespaces.Namespace, link netlink.Link, to *namespaces.Namespace, before []netlink.Link, c rtnl.LinkChange) (int, error) {
 	name := link.Attrs().Name
-	c.NetNS = to.handle()
+	c.NetNS = to.Handle()
 	if err := from.SetLink(link.Attrs().Index, c); err != nil {
 		moveBack(from, name, to, before)
-		return 0, fmt.Errorf("move %s from %s as %s: %w", name, from.name, c.Name, err)
+		return 0, fmt.Errorf("move %s from %s as %s: %w", name, from.Name, c.Name, err)
 	}
-	moved, err := to.linkByName(c.Name)
+	moved, err := to.LinkByName(c.Name)
 	if err != nil {
-		return 0, fmt.Errorf("find %s after it was moved from %s: %w", c.Name, from.name, err)
+		return 0, fmt.Errorf("find %s after it was moved from %s: %w", c.Name, from.Name, err)
 	}
 	return moved.Attrs().Index, nil
 }
 
 // moveBack undoes a move that got stuck after the device had changed namespaces.
-func moveBack(from *netNS, name string, to *netNS, before []netlink.Link) {
-	if _, err := from.linkByName(name); err == nil {
+func moveBack(from *namespaces.Namespace, name string, to *namespaces.Namespace, before []netlink.Link) {
+	if _, err := from.LinkByName(name); err == nil {
 		return // it never left
 	}
 	known := map[int]bool{}
 	for _, l := range before {
 		known[l.Attrs().Index] = true
 	}
-	after, _ := to.links()
+	after, _ := to.Links()
 	for _, l := range after {
 		if !known[l.Attrs().Index] {
-			_ = to.SetLink(l.Attrs().Index, rtnl.LinkChange{NetNS: from.handle(), Name: name, ClearAlias: true})
+			_ = to.SetLink(l.Attrs().Index, rtnl.LinkChange{NetNS: from.Handle(), Name: name, ClearAlias: true})
 		}
 	}
 }
 
 // findVeth returns the end of a veth pair that waits for the interface; the pair
 // is made by the first of its two interfaces.
-func (p *Plugin) findVeth(_ *netNS, _ []netlink.Link, v *linuxInterface) (waiting, error) {
-	own, name := p.namespaces.own, temporaryName(v.GetName())
-	link, err := own.linkByName(name)
+func (p *Plugin) findVeth(_ *namespaces.Namespace, _ []netlink.Link, v *linuxInterface) (waiting, error) {
+	own, name := p.namespaces.Own, temporaryName(v.GetName())
+	link, err := own.LinkByName(name)
 	if err == nil {
 		return waiting{ns: own, link: link, discard: func() {}}, nil
 	}
-	if !errors.Is(err, ErrNoDevice) {
+	if !errors.Is(err, rtnl.ErrNoDevice) {
 		return waiting{}, err
 	}
 	peer := temporaryName(v.GetVeth().GetPeerIfName())
@@ -216,7 +225,7 @@ func (p *Plugin) findVeth(_ *netNS, _ []netlink.Link, v *linuxInterface) (waitin
 	if err := own.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: peer}); err != nil {
 		return waiting{}, fmt.Errorf("make veth pair %s, %s: %w", name, peer, err)
 	}
-	if link, err = own.linkByName(name); err != nil {
+	if link, err = own.LinkByName(name); err != nil {
 		return waiting{}, err
 	}
 	return waiting{ns: own, link: link, discard: func() { _ = own.DeleteLink(link.Attrs().Index) }}, nil
@@ -224,24 +233,24 @@ func (p *Plugin) findVeth(_ *netNS, _ []netlink.Link, v *linuxInterface) (waitin
 
 // findVirtual makes a device of a kind that the kernel may lack.
 func findVirtual(kind string, device func(netlink.LinkAttrs) netlink.Link) finder {
-	return func(ns *netNS, _ []netlink.Link, v *linuxInterface) (waiting, error) {
+	return func(ns *namespaces.Namespace, _ []netlink.Link, v *linuxInterface) (waiting, error) {
 		attrs := netlink.NewLinkAttrs()
 		attrs.Name = temporaryName(v.GetName())
 		err := ns.LinkAdd(device(attrs))
-		if unsupportedByKernel(err) {
+		if rtnl.IsUnsupported(err) {
 			return waiting{}, fmt.Errorf("this kernel has no %s devices: %w", kind, kvscheduler.ErrUnsupported)
 		}
 		if err != nil && !errors.Is(err, unix.EEXIST) {
 			return waiting{}, fmt.Errorf("make %s device: %w", kind, err)
 		}
-		link, err := ns.linkByName(attrs.Name)
+		link, err := ns.LinkByName(attrs.Name)
 		return waiting{ns: ns, link: link, discard: func() { _ = ns.DeleteLink(link.Attrs().Index) }}, err
 	}
 }
 
 // createLoopback marks the loopback device of the namespace and sets it up.
-func createLoopback(ns *netNS, v *linuxInterface) (int, error) {
-	link, err := ns.linkByName(loopbackName)
+func createLoopback(ns *namespaces.Namespace, v *linuxInterface) (int, error) {
+	link, err := ns.LinkByName(loopbackName)
 	if err != nil {
 		return 0, err
 	}
@@ -254,13 +263,13 @@ func createLoopback(ns *netNS, v *linuxInterface) (int, error) {
 }
 
 // adoptExisting makes the explicitly requested changes to a foreign device.
-func (p *Plugin) adoptExisting(ns *netNS, v *linuxInterface) (int, error) {
-	link, err := ns.linkByName(deviceName(v))
+func (p *Plugin) adoptExisting(ns *namespaces.Namespace, v *linuxInterface) (int, error) {
+	link, err := ns.LinkByName(deviceName(v))
 	if err != nil {
 		return 0, err
 	}
 	index := link.Attrs().Index
-	if other, ok := p.inventory.nameOf(deviceID{ns: ns.id, index: index}); ok && other != v.GetName() {
+	if other, ok := p.inventory.nameOf(deviceID{ns: ns.ID, index: index}); ok && other != v.GetName() {
 		return 0, fmt.Errorf("%w: device %s is interface %q: refer to it by that name", ErrNameTaken, deviceName(v), other)
 	}
 	c := rtnl.LinkChange{Up: v.GetEnabled() && !isUp(link)}
@@ -277,15 +286,15 @@ func (p *Plugin) adoptExisting(ns *netNS, v *linuxInterface) (int, error) {
 }
 
 // setMaster puts the device into its VRF.
-func (p *Plugin) setMaster(ns *netNS, index int, v *linuxInterface) error {
+func (p *Plugin) setMaster(ns *namespaces.Namespace, index int, v *linuxInterface) error {
 	if v.GetVrfMasterInterface() == "" {
 		return nil
 	}
 	_, master, ok := p.inventory.get(v.GetVrfMasterInterface())
-	if !ok || master.ns != ns.id {
+	if !ok || master.ns != ns.ID {
 		return fmt.Errorf("VRF device %s is not in the same network namespace", v.GetVrfMasterInterface())
 	}
-	link, err := ns.linkByIndex(index)
+	link, err := ns.LinkByIndex(index)
 	if err != nil {
 		return err
 	}
@@ -318,7 +327,7 @@ func (p *Plugin) updateInterface(_ context.Context, _ string, old, v *linuxInter
 	}
 	if err != nil {
 		p.remember(at.ns, old, at.index)
-		return InterfaceMetadata{}, fmt.Errorf("update interface %s in %s: %w", v.GetName(), at.ns.name, err)
+		return InterfaceMetadata{}, fmt.Errorf("update interface %s in %s: %w", v.GetName(), at.ns.Name, err)
 	}
 	return metadataOf(v, at.index), nil
 }
@@ -326,7 +335,7 @@ func (p *Plugin) updateInterface(_ context.Context, _ string, old, v *linuxInter
 // keepNeighbours puts back the permanent neighbours of a device, which the kernel
 // forgets when its MAC address changes.
 func (at *location) keepNeighbours(change func() error) error {
-	neighbours, err := at.ns.neighbours()
+	neighbours, err := permanentNeighbours(at.ns)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	linux_interfaces "github.com/contiv/contiv/api/ligato/linux/interfaces"
 	linux_namespace "github.com/contiv/contiv/api/ligato/linux/namespace"
 	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/linux/namespaces"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/netalloc"
 	"github.com/contiv/contiv/netlink/rtnl"
@@ -32,9 +33,9 @@ func (p *Plugin) retrieveInterfaces(ctx context.Context, expected []interfaceIte
 	if err := r.plan(p.inventory.namespaces()); err != nil {
 		return nil, err
 	}
-	r.visit(p.namespaces.own.id, nil)
-	for _, ref := range append(p.namespaces.made(), p.namespaces.microservices.refs()...) {
-		if id, err := p.namespaces.identify(ref); err == nil {
+	r.visit(p.namespaces.Own.ID, nil)
+	for _, ref := range append(p.namespaces.Made(), p.microservices.Refs()...) {
+		if id, err := p.namespaces.Identify(ref); err == nil {
 			r.visit(id, ref)
 		}
 	}
@@ -66,9 +67,9 @@ func (p *Plugin) retrieveInterfaceKeys(ctx context.Context, expected []interface
 type retrieval struct {
 	p            *Plugin
 	expected     map[string]*linuxInterface // by logical name
-	expectedIn   map[nsID][]*linuxInterface
-	namespaces   []nsID
-	refs         map[nsID]*linux_namespace.NetNamespace
+	expectedIn   map[namespaces.ID][]*linuxInterface
+	namespaces   []namespaces.ID
+	refs         map[namespaces.ID]*linux_namespace.NetNamespace
 	onlyExpected bool
 
 	// own are the devices of the agent's namespace by index, nil if not read.
@@ -80,8 +81,8 @@ func (p *Plugin) newRetrieval(expected []interfaceItem) *retrieval {
 	r := &retrieval{
 		p:          p,
 		expected:   make(map[string]*linuxInterface, len(expected)),
-		expectedIn: map[nsID][]*linuxInterface{},
-		refs:       map[nsID]*linux_namespace.NetNamespace{},
+		expectedIn: map[namespaces.ID][]*linuxInterface{},
+		refs:       map[namespaces.ID]*linux_namespace.NetNamespace{},
 		found:      map[string]interfaceItem{},
 	}
 	for _, item := range expected {
@@ -91,15 +92,15 @@ func (p *Plugin) newRetrieval(expected []interfaceItem) *retrieval {
 }
 
 // plan decides which namespaces are visited. Those that are gone hold nothing.
-func (r *retrieval) plan(known map[nsID]*linux_namespace.NetNamespace) error {
+func (r *retrieval) plan(known map[namespaces.ID]*linux_namespace.NetNamespace) error {
 	for id, ref := range known {
-		if now, err := r.p.namespaces.identify(ref); err == nil && now == id {
+		if now, err := r.p.namespaces.Identify(ref); err == nil && now == id {
 			r.visit(id, ref)
 		}
 	}
 	for _, v := range r.expected {
-		id, err := r.p.namespaces.identify(v.GetNamespace())
-		if errors.Is(err, ErrNamespaceGone) {
+		id, err := r.p.namespaces.Identify(v.GetNamespace())
+		if errors.Is(err, namespaces.ErrGone) {
 			continue
 		}
 		if err != nil {
@@ -111,7 +112,7 @@ func (r *retrieval) plan(known map[nsID]*linux_namespace.NetNamespace) error {
 	return nil
 }
 
-func (r *retrieval) visit(id nsID, ref *linux_namespace.NetNamespace) {
+func (r *retrieval) visit(id namespaces.ID, ref *linux_namespace.NetNamespace) {
 	if _, planned := r.refs[id]; !planned {
 		r.refs[id] = ref
 		r.namespaces = append(r.namespaces, id)
@@ -120,8 +121,8 @@ func (r *retrieval) visit(id nsID, ref *linux_namespace.NetNamespace) {
 
 func (r *retrieval) run(ctx context.Context) error {
 	// The agent's own namespace first: the others are recognised with its help.
-	own := r.p.namespaces.own.id
-	slices.SortStableFunc(r.namespaces, func(a, b nsID) int {
+	own := r.p.namespaces.Own.ID
+	slices.SortStableFunc(r.namespaces, func(a, b namespaces.ID) int {
 		switch {
 		case a == own && b != own:
 			return -1
@@ -134,7 +135,7 @@ func (r *retrieval) run(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := r.read(id); err != nil && !errors.Is(err, ErrNamespaceGone) {
+		if err := r.read(id); err != nil && !errors.Is(err, namespaces.ErrGone) {
 			return fmt.Errorf("retrieve interfaces: %w", err)
 		}
 	}
@@ -142,36 +143,36 @@ func (r *retrieval) run(ctx context.Context) error {
 }
 
 // read reads one namespace.
-func (r *retrieval) read(id nsID) error {
-	ns, err := r.p.namespaces.acquire(r.refs[id])
+func (r *retrieval) read(id namespaces.ID) error {
+	ns, err := r.p.namespaces.Acquire(r.refs[id])
 	if err != nil {
 		return err
 	}
-	defer r.p.namespaces.release(ns)
-	links, err := ns.links()
+	defer r.p.namespaces.Release(ns)
+	links, err := ns.Links()
 	if err != nil {
 		return err
 	}
-	if ns == r.p.namespaces.own {
+	if ns == r.p.namespaces.Own {
 		r.own = make(map[int]netlink.Link, len(links))
 		for _, l := range links {
 			r.own[l.Attrs().Index] = l
 		}
 	}
 	interesting := r.interesting(ns, links)
-	if len(interesting) == 0 && ns != r.p.namespaces.own {
+	if len(interesting) == 0 && ns != r.p.namespaces.Own {
 		return nil
 	}
-	addresses, err := ns.addresses()
+	addresses, err := ns.AllAddresses()
 	if err != nil {
 		return err
 	}
-	if ns == r.p.namespaces.own && !r.onlyExpected {
+	if ns == r.p.namespaces.Own && !r.onlyExpected {
 		addLeftovers(interesting, links, addresses)
 	}
 	nsid := -1 // how the agent's namespace calls this one
-	if ns != r.p.namespaces.own {
-		nsid, _ = ns.numberIn(r.p.namespaces.own)
+	if ns != r.p.namespaces.Own {
+		nsid, _ = r.p.namespaces.Number(ns)
 	}
 	for name, link := range interesting {
 		v := r.describe(id, nsid, name, link, addresses)
@@ -198,7 +199,7 @@ func (r *retrieval) read(id nsID) error {
 
 // interesting returns the devices of the namespace that are interfaces, by
 // logical name.
-func (r *retrieval) interesting(ns *netNS, links []netlink.Link) map[string]netlink.Link {
+func (r *retrieval) interesting(ns *namespaces.Namespace, links []netlink.Link) map[string]netlink.Link {
 	names := map[string]netlink.Link{}
 	for _, link := range links {
 		name, ours := logicalName(link.Attrs().Alias)
@@ -209,12 +210,12 @@ func (r *retrieval) interesting(ns *netNS, links []netlink.Link) map[string]netl
 			continue
 		}
 		// Of two devices with one mark, the one in the right place counts.
-		if _, twice := r.found[name]; twice && !slices.Contains(r.expectedIn[ns.id], r.expected[name]) {
+		if _, twice := r.found[name]; twice && !slices.Contains(r.expectedIn[ns.ID], r.expected[name]) {
 			continue
 		}
 		names[name] = link
 	}
-	for _, want := range r.expectedIn[ns.id] {
+	for _, want := range r.expectedIn[ns.ID] {
 		if !isExisting(want) {
 			continue
 		}
@@ -251,7 +252,7 @@ func addLeftovers(names map[string]netlink.Link, links []netlink.Link, addresses
 }
 
 // describe returns the interface that a device is.
-func (r *retrieval) describe(ns nsID, nsid int, name string, link netlink.Link, addresses []rtnl.Address) *linuxInterface {
+func (r *retrieval) describe(ns namespaces.ID, nsid int, name string, link netlink.Link, addresses []rtnl.Address) *linuxInterface {
 	attrs := link.Attrs()
 	want := r.expected[name]
 	v := &linuxInterface{
@@ -338,7 +339,7 @@ func (r *retrieval) addressesOf(index int, addresses []rtnl.Address, want *linux
 	wanted, others := map[netip.Prefix]bool{}, map[netip.Prefix]bool{}
 	r.addAddresses(wanted, want)
 	for _, other := range r.expected {
-		if isExisting(want) && other != want && isExisting(other) && deviceName(other) == deviceName(want) && sameNamespace(other.GetNamespace(), want.GetNamespace()) {
+		if isExisting(want) && other != want && isExisting(other) && deviceName(other) == deviceName(want) && namespaces.Same(other.GetNamespace(), want.GetNamespace()) {
 			r.addAddresses(others, other)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	linux_interfaces "github.com/contiv/contiv/api/ligato/linux/interfaces"
 	linux_l3 "github.com/contiv/contiv/api/ligato/linux/l3"
 	linux_namespace "github.com/contiv/contiv/api/ligato/linux/namespace"
+	"github.com/contiv/contiv/linux/namespaces"
 	"github.com/contiv/contiv/models"
 )
 
@@ -20,18 +21,11 @@ type inventory struct {
 	mu         sync.Mutex
 	interfaces map[string]*entry   // by logical name
 	devices    map[deviceID]string // logical name
-	ruleChains map[string]placedChain
-}
-
-// placedChain is a rule chain and the namespace that it is in.
-type placedChain struct {
-	value *ruleChain
-	ns    nsID
 }
 
 // deviceID identifies a device for as long as it exists.
 type deviceID struct {
-	ns    nsID
+	ns    namespaces.ID
 	index int
 }
 
@@ -49,7 +43,7 @@ type entry struct {
 type onDevice = entry
 
 func newInventory() *inventory {
-	return &inventory{interfaces: map[string]*entry{}, devices: map[deviceID]string{}, ruleChains: map[string]placedChain{}}
+	return &inventory{interfaces: map[string]*entry{}, devices: map[deviceID]string{}}
 }
 
 // put remembers that the interface is configured on the device.
@@ -120,7 +114,7 @@ func (i *inventory) on(device deviceID) (onDevice, bool) {
 }
 
 // devicesIn returns the logical names of the devices in a namespace, by index.
-func (i *inventory) devicesIn(ns nsID) map[int]string {
+func (i *inventory) devicesIn(ns namespaces.ID) map[int]string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	names := map[int]string{}
@@ -132,16 +126,13 @@ func (i *inventory) devicesIn(ns nsID) map[int]string {
 	return names
 }
 
-// namespaces returns a reference to each namespace with interfaces or rule chains.
-func (i *inventory) namespaces() map[nsID]*linux_namespace.NetNamespace {
+// namespaces returns a reference to each namespace with interfaces.
+func (i *inventory) namespaces() map[namespaces.ID]*linux_namespace.NetNamespace {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	refs := map[nsID]*linux_namespace.NetNamespace{}
+	refs := map[namespaces.ID]*linux_namespace.NetNamespace{}
 	for _, e := range i.interfaces {
 		refs[e.device.ns] = e.value.GetNamespace()
-	}
-	for _, c := range i.ruleChains {
-		refs[c.ns] = c.value.GetNamespace()
 	}
 	return refs
 }
@@ -185,37 +176,6 @@ func (i *inventory) noteARP(key string, arp *linux_l3.ARPEntry) {
 
 func (i *inventory) removeARP(key string, arp *linux_l3.ARPEntry) {
 	i.update(arp.GetInterface(), func(e *entry) { delete(e.arps, key) })
-}
-
-func (i *inventory) putRuleChain(key string, v *ruleChain, ns nsID) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.ruleChains[key] = placedChain{v, ns}
-}
-
-func (i *inventory) removeRuleChain(key string) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	delete(i.ruleChains, key)
-}
-
-func (i *inventory) clearRuleChains() {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	clear(i.ruleChains)
-}
-
-// ruleChainsIn returns the rule chains of a namespace by key.
-func (i *inventory) ruleChainsIn(ns nsID) map[string]*ruleChain {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	chains := map[string]*ruleChain{}
-	for key, c := range i.ruleChains {
-		if c.ns == ns {
-			chains[key] = c.value
-		}
-	}
-	return chains
 }
 
 // setAllocated remembers if an interface has an address that was allocated to it.

@@ -11,6 +11,8 @@ import (
 	linux_interfaces "github.com/contiv/contiv/api/ligato/linux/interfaces"
 	linux_iptables "github.com/contiv/contiv/api/ligato/linux/iptables"
 	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/linux/iptables"
+	"github.com/contiv/contiv/linux/namespaces"
 	"github.com/contiv/contiv/models"
 	"google.golang.org/protobuf/proto"
 )
@@ -55,8 +57,8 @@ func (a *agent) twoPods() (ns1, ns2 string, values []proto.Message) {
 	return ns1, ns2, values
 }
 
-func inputChain(name, netns string, rules ...string) *ruleChain {
-	return &ruleChain{Name: name, Namespace: byPath(netns), ChainType: linux_iptables.RuleChain_INPUT, Rules: rules}
+func inputChain(name, netns string, rules ...string) *linux_iptables.RuleChain {
+	return &linux_iptables.RuleChain{Name: name, Namespace: byPath(netns), ChainType: linux_iptables.RuleChain_INPUT, Rules: rules}
 }
 
 func pings(t testing.TB, netns, to string, want bool) {
@@ -79,14 +81,14 @@ func TestRuleChainDropsAndAcceptsPackets(t *testing.T) {
 	pings(t, ns1, "10.3.0.2", false)
 	pings(t, ns1, "fd00:3::2", true)
 
-	accept := proto.Clone(chain).(*ruleChain)
+	accept := proto.Clone(chain).(*linux_iptables.RuleChain)
 	accept.Rules = []string{"-p icmp -s 10.3.0.1 -j ACCEPT", "-p icmp -j DROP"}
 	accept.DefaultPolicy = linux_iptables.RuleChain_DROP
 	a.commit(a.put(accept))
 	pings(t, ns1, "10.3.0.2", true)
 	contains(t, runIn(t, ns2, "iptables -S"), "-P INPUT DROP")
 
-	six := proto.Clone(chain).(*ruleChain)
+	six := proto.Clone(chain).(*linux_iptables.RuleChain)
 	six.Name, six.Protocol, six.Rules = "six", linux_iptables.RuleChain_IPV6, []string{"-p ipv6-icmp --icmpv6-type echo-request -j DROP"}
 	a.commit(a.put(six))
 	pings(t, ns1, "fd00:3::2", false)
@@ -105,13 +107,13 @@ func TestRuleChainsSurviveARestartAndLeaveOthersAlone(t *testing.T) {
 	a, netns := newAgent(t), netNSName(t)
 	runIn(t, netns, "iptables -A INPUT -s 192.0.2.1 -j ACCEPT")
 	runIn(t, netns, "iptables -N theirs")
-	custom := &ruleChain{
+	custom := &linux_iptables.RuleChain{
 		Name: "the web", Namespace: byPath(netns), ChainName: "web",
 		Rules: []string{`-p tcp --destination-port 80 -m comment --comment "port 80, and it's \"quoted\"" -j ACCEPT`, "-s 10.0.0.1 -j REJECT"},
 	}
 	last, first := inputChain("b", netns, "-j web"), inputChain("a", netns, "-s 10.0.0.1 -j RETURN")
 	first.DefaultPolicy = linux_iptables.RuleChain_DROP
-	nat := &ruleChain{
+	nat := &linux_iptables.RuleChain{
 		Name: "nat", Namespace: byPath(netns), Table: linux_iptables.RuleChain_NAT, ChainType: linux_iptables.RuleChain_POSTROUTING,
 		Rules: []string{"-s 10.1.0.0/16 -j MASQUERADE"},
 	}
@@ -122,8 +124,8 @@ func TestRuleChainsSurviveARestartAndLeaveOthersAlone(t *testing.T) {
 	a.commit(a.put(append(values, gone)...), kvscheduler.WithRevert())
 	a.inState(pb.ValueState_CONFIGURED, append(values, gone)...)
 	input := func() string { return runIn(t, netns, "iptables -S INPUT") }
-	jumps := strings.Join([]string{"-P INPUT DROP", "-A INPUT -j " + chainName(first), "-A INPUT -j " + chainName(last),
-		"-A INPUT -j " + chainName(gone), "-A INPUT -s 192.0.2.1/32 -j ACCEPT\n"}, "\n")
+	jumps := strings.Join([]string{"-P INPUT DROP", "-A INPUT -j " + iptables.ChainName(first), "-A INPUT -j " + iptables.ChainName(last),
+		"-A INPUT -j " + iptables.ChainName(gone), "-A INPUT -s 192.0.2.1/32 -j ACCEPT\n"}, "\n")
 	if got := input(); got != jumps {
 		t.Errorf("got\n%swant\n%s", got, jumps)
 	}
@@ -150,11 +152,11 @@ func TestRuleChainUpdateKeepsCounters(t *testing.T) {
 	chain := inputChain("count", ns2, "-p icmp", "-s 192.0.2.1 -j DROP", "-p icmp -j ACCEPT")
 	a.commit(a.put(chain))
 	pings(t, ns1, "10.3.0.2", true)
-	next := proto.Clone(chain).(*ruleChain)
+	next := proto.Clone(chain).(*linux_iptables.RuleChain)
 	next.Rules = []string{"-p icmp", "-s 192.0.2.7 -j DROP", "-s 192.0.2.8 -j DROP", "-p icmp -j ACCEPT"}
 	a.commit(a.put(next))
 	out := runIn(t, ns2, "iptables-save -c -t filter")
-	name := chainName(chain)
+	name := iptables.ChainName(chain)
 	contains(t, out, "[1:84] -A "+name+" -p icmp\n", "[0:0] -A "+name+" -s 192.0.2.7/32 -j DROP\n[0:0] -A "+name+
 		" -s 192.0.2.8/32 -j DROP\n[1:84] -A "+name+" -p icmp -j ACCEPT")
 	lacks(t, out, "192.0.2.1/32")
@@ -170,8 +172,8 @@ func TestRuleChainWaitsForChainAndInterface(t *testing.T) {
 	if got := strings.Join(status.GetDetails(), " "); status.GetState() != pb.ValueState_PENDING || got != "interface-exists-nowhere chain-exists-web" {
 		t.Errorf("%v %q", status.GetState(), got)
 	}
-	web := &ruleChain{Name: "web", Namespace: byPath(netns), ChainName: "web", Rules: []string{"-j ACCEPT"}}
-	jump = proto.Clone(jump).(*ruleChain)
+	web := &linux_iptables.RuleChain{Name: "web", Namespace: byPath(netns), ChainName: "web", Rules: []string{"-j ACCEPT"}}
+	jump = proto.Clone(jump).(*linux_iptables.RuleChain)
 	jump.Interfaces = nil
 	a.commit(a.put(jump, web))
 	a.inState(pb.ValueState_CONFIGURED, jump, web)
@@ -186,7 +188,7 @@ func TestRuleChainErrors(t *testing.T) {
 	a, netns := newAgent(t), netNSName(t)
 	runIn(t, netns, "iptables -N theirs")
 	runIn(t, netns, "iptables -A theirs -j ACCEPT")
-	foreign := &ruleChain{Name: "mine", Namespace: byPath(netns), ChainName: "theirs", Rules: []string{"-j DROP"}}
+	foreign := &linux_iptables.RuleChain{Name: "mine", Namespace: byPath(netns), ChainName: "theirs", Rules: []string{"-j DROP"}}
 	drop, accept := inputChain("drop", netns), inputChain("accept", netns)
 	drop.DefaultPolicy, accept.DefaultPolicy = linux_iptables.RuleChain_DROP, linux_iptables.RuleChain_ACCEPT
 	for _, test := range []struct {
@@ -197,7 +199,7 @@ func TestRuleChainErrors(t *testing.T) {
 		{[]proto.Message{accept, drop}, `rule chain "accept" gives INPUT of table filter the policy ACCEPT, not DROP`},
 		{[]proto.Message{inputChain("bad", netns, "-s 10.0.0.1 -j DROP", "-p tcp --dport http-nonsense -j DROP")}, "http-nonsense"},
 		{[]proto.Message{inputChain("bad", netns, "-s 10.0.0.1 --no-such-option -j DROP")}, "no-such-option"},
-		{[]proto.Message{inputChain("bad", "no-such-namespace")}, ErrNamespaceGone.Error()},
+		{[]proto.Message{inputChain("bad", "no-such-namespace")}, namespaces.ErrGone.Error()},
 	} {
 		_, err := a.put(test.values...).Commit(context.Background(), kvscheduler.WithRevert())
 		if err == nil {
@@ -240,12 +242,12 @@ func TestDriftOfRuleChainsIsRepaired(t *testing.T) {
 	a.commit(a.put(chain, own))
 	before := runIn(t, netns, "iptables-save -t filter")
 	for _, change := range []string{
-		"iptables -D " + chainName(chain) + " -s 10.0.0.1 -j DROP",
-		"iptables -A " + chainName(chain) + " -j ACCEPT",
+		"iptables -D " + iptables.ChainName(chain) + " -s 10.0.0.1 -j DROP",
+		"iptables -A " + iptables.ChainName(chain) + " -j ACCEPT",
 		"iptables -P INPUT ACCEPT",
 		"iptables -D INPUT 1",
 		"iptables -F",
-		"iptables -F " + chainName(chain),
+		"iptables -F " + iptables.ChainName(chain),
 		"nft delete table ip filter",
 	} {
 		repairs := len(a.drifts())
@@ -258,7 +260,7 @@ func TestDriftOfRuleChainsIsRepaired(t *testing.T) {
 		}
 	}
 	repairs := len(a.drifts())
-	runIn(t, a.name, "iptables -F "+chainName(own))
+	runIn(t, a.name, "iptables -F "+iptables.ChainName(own))
 	waitFor(t, func() bool { return len(a.drifts()) > repairs }, "drift in the agent's own namespace is noticed")
 	a.inState(pb.ValueState_CONFIGURED, own)
 	repairs = len(a.drifts())

@@ -22,8 +22,8 @@ var linkGroups = []uint{unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGR
 // together are one call.
 // It returns nil when ctx ended, and an error if it cannot listen (any more).
 func (p *Plugin) WatchLinks(ctx context.Context, changed func()) error {
-	own := p.namespaces.own
-	socket, err := events.Subscribe(own.handle(), unix.NETLINK_ROUTE, events.Options{Groups: linkGroups, Fault: p.eventFault})
+	own := p.namespaces.Own
+	socket, err := events.Subscribe(own.Handle(), unix.NETLINK_ROUTE, events.Options{Groups: linkGroups, Fault: p.eventFault})
 	if err != nil {
 		return fmt.Errorf("watch links: %w", err)
 	}

@@ -1,8 +1,7 @@
 package linux
 
 import (
-	"fmt"
-
+	"github.com/contiv/contiv/linux/namespaces"
 	"github.com/contiv/contiv/netlink/rtnl"
 	"github.com/vishvananda/netlink"
 )
@@ -20,61 +19,19 @@ const (
 	leasedProtocol = 123
 )
 
-// links returns the devices of the namespace.
-func (ns *netNS) links() ([]netlink.Link, error) {
-	links, err := ns.Links()
-	return links, ns.listError("devices", err)
-}
-
-// linkByName returns the device with the name, ErrNoDevice if there is none.
-func (ns *netNS) linkByName(name string) (netlink.Link, error) {
-	link, err := ns.LinkByName(name)
-	return link, ns.linkError(err, name)
-}
-
-// linkByIndex returns the device with the index, ErrNoDevice if there is none.
-func (ns *netNS) linkByIndex(index int) (netlink.Link, error) {
-	link, err := ns.LinkByIndex(index)
-	return link, ns.linkError(err, fmt.Sprintf("#%d", index))
-}
-
-func (ns *netNS) linkError(err error, device string) error {
-	switch {
-	case err == nil:
-		return nil
-	case rtnl.IsGone(err):
-		return fmt.Errorf("device %s of %s: %w", device, ns.name, ErrNoDevice)
-	default:
-		return fmt.Errorf("look up device %s of %s: %w", device, ns.name, err)
-	}
-}
-
-// addresses returns the addresses of all devices of the namespace.
-func (ns *netNS) addresses() ([]rtnl.Address, error) {
-	addresses, err := ns.Addresses(0)
-	return addresses, ns.listError("addresses", err)
-}
-
-// routes returns the routes of the main table that are ours.
-func (ns *netNS) routes() ([]netlink.Route, error) {
+// ownRoutes returns the routes of the main table that are ours.
+func ownRoutes(ns *namespaces.Namespace) ([]netlink.Route, error) {
 	routes, err := ns.Routes(netlink.FAMILY_ALL, &netlink.Route{Protocol: ownProtocol}, netlink.RT_FILTER_PROTOCOL)
-	return routes, ns.listError("routes", err)
+	return routes, ns.ListError("routes", err)
 }
 
-// neighbours returns the permanent neighbours that the vswitch did not make.
-func (ns *netNS) neighbours() (permanent []rtnl.Neighbour, err error) {
+// permanentNeighbours returns the permanent neighbours that the vswitch did not make.
+func permanentNeighbours(ns *namespaces.Namespace) (permanent []rtnl.Neighbour, err error) {
 	neighbours, err := ns.Neighbours()
 	for _, n := range neighbours {
 		if n.State&netlink.NUD_PERMANENT != 0 && n.Proto != vswitchProtocol {
 			permanent = append(permanent, n)
 		}
 	}
-	return permanent, ns.listError("neighbours", err)
-}
-
-func (ns *netNS) listError(what string, err error) error {
-	if err != nil {
-		return fmt.Errorf("list %s of %s: %w", what, ns.name, err)
-	}
-	return nil
+	return permanent, ns.ListError("neighbours", err)
 }

@@ -10,6 +10,7 @@ import (
 	linux_l3 "github.com/contiv/contiv/api/ligato/linux/l3"
 	linux_namespace "github.com/contiv/contiv/api/ligato/linux/namespace"
 	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/linux/microservices"
 	"github.com/contiv/contiv/models"
 	"google.golang.org/protobuf/proto"
 )
@@ -37,9 +38,9 @@ func intoMicroservice() []proto.Message {
 // runs says that the microservice "cnf" runs in the network namespace, and nowhere if it is "".
 func (a *agent) runs(netns string) {
 	a.t.Helper()
-	running := map[string]Microservice{}
+	running := map[string]microservices.Place{}
 	if netns != "" {
-		running["cnf"] = Microservice{NetNS: pathOf(netns), ID: netns}
+		running["cnf"] = microservices.Place{NetNS: pathOf(netns), ID: netns}
 	}
 	if err := a.SetMicroservices(running); err != nil {
 		a.t.Fatal(err)
@@ -102,7 +103,7 @@ func TestValuesOutliveTheNamespaceOfTheirMicroservice(t *testing.T) {
 	values := intoMicroservice()
 	a.runs(first)
 	a.commit(a.put(values...))
-	a.namespaces.closeIdle()
+	a.namespaces.CloseIdle()
 	ip(t, "netns", "del", first)
 	a.runs("")
 	a.waits(values...)
@@ -120,7 +121,7 @@ func TestValuesOfMicroservicesSurviveARestart(t *testing.T) {
 	a.commit(a.put(values...))
 
 	a.restart()
-	if err := a.SetMicroservices(map[string]Microservice{"cnf": {NetNS: pathOf(netns), ID: netns}}); err != nil {
+	if err := a.SetMicroservices(map[string]microservices.Place{"cnf": {NetNS: pathOf(netns), ID: netns}}); err != nil {
 		t.Fatal(err)
 	}
 	txn := a.commit(a.put(values...), kvscheduler.WithResync(kvscheduler.FullResync))

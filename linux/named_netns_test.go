@@ -98,7 +98,7 @@ func TestNamespaceByNameThatVanishesIsMadeAgain(t *testing.T) {
 	name, pair := vethsInto(t)
 	a.commit(a.put(pair...))
 	a.inState(pb.ValueState_CONFIGURED, pair...)
-	a.namespaces.closeIdle()
+	a.namespaces.CloseIdle()
 	ip(t, "netns", "del", name)
 	waitFor(t, func() bool {
 		return namespaceExists(name) && exec.Command("ip", "netns", "exec", name, "ping", "-c1", "-W1", "10.71.0.1").Run() == nil

@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	linux_interfaces "github.com/contiv/contiv/api/ligato/linux/interfaces"
+	"github.com/contiv/contiv/linux/namespaces"
 	"golang.org/x/sys/unix"
 )
 
@@ -27,7 +28,7 @@ const (
 )
 
 // setOffloading makes the device do what is not left at its default.
-func setOffloading(ns *netNS, device string, veth *linux_interfaces.VethLink) error {
+func setOffloading(ns *namespaces.Namespace, device string, veth *linux_interfaces.VethLink) error {
 	for _, direction := range []struct {
 		name    string
 		command uint32
@@ -43,7 +44,7 @@ func setOffloading(ns *netNS, device string, veth *linux_interfaces.VethLink) er
 		if direction.wanted == offloadEnabled {
 			on = 1
 		}
-		if _, err := ns.ethtool(device, direction.command, on); err != nil {
+		if _, err := ethtool(ns.Socket(), device, direction.command, on); err != nil {
 			return fmt.Errorf("set %s checksum offloading of %s: %w", direction.name, device, err)
 		}
 	}
@@ -52,7 +53,7 @@ func setOffloading(ns *netNS, device string, veth *linux_interfaces.VethLink) er
 
 // describeOffloading fills in what the device does, where that is not left open and the
 // device, which may just be going away, tells it.
-func describeOffloading(ns *netNS, device string, veth, want *linux_interfaces.VethLink) {
+func describeOffloading(ns *namespaces.Namespace, device string, veth, want *linux_interfaces.VethLink) {
 	for _, direction := range []struct {
 		command uint32
 		wanted  offloading
@@ -64,7 +65,7 @@ func describeOffloading(ns *netNS, device string, veth, want *linux_interfaces.V
 		if direction.wanted == offloadDefault {
 			continue
 		}
-		if on, err := ns.ethtool(device, direction.command, 0); err == nil && on != 0 {
+		if on, err := ethtool(ns.Socket(), device, direction.command, 0); err == nil && on != 0 {
 			*direction.found = offloadEnabled
 		} else if err == nil {
 			*direction.found = offloadDisabled
@@ -86,10 +87,6 @@ func DisableChecksumOffloading(device string) error {
 		}
 	}
 	return nil
-}
-
-func (ns *netNS) ethtool(device string, command, number uint32) (uint32, error) {
-	return ethtool(ns.Socket(), device, command, number)
 }
 
 // ethtool executes a command that has one number, and returns the number that the

@@ -6,7 +6,11 @@ import (
 	"sync"
 	"time"
 
+	linux_namespace "github.com/contiv/contiv/api/ligato/linux/namespace"
 	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/linux/iptables"
+	"github.com/contiv/contiv/linux/microservices"
+	"github.com/contiv/contiv/linux/namespaces"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/models/valid"
 	"github.com/contiv/contiv/netalloc"
@@ -33,11 +37,11 @@ type Options struct {
 type Plugin struct {
 	log        *slog.Logger
 	driftDelay time.Duration
-	namespaces *namespaces
+	namespaces *namespaces.Set
 	inventory  *inventory
-	nsids      *nsids
-	// firewallMu is held while rule chains are changed or looked at by Watch.
-	firewallMu sync.Mutex
+
+	microservices *microservices.Set
+	chains        *iptables.Chains
 
 	// alloc resolves references to allocated addresses.
 	alloc *netalloc.Resolver
@@ -69,21 +73,26 @@ func New(s *kvscheduler.Scheduler, opts Options) (*Plugin, error) {
 	if opts.DriftDelay == 0 {
 		opts.DriftDelay = 30 * time.Millisecond
 	}
-	namespaces, err := newNamespaces(opts.NetNS, opts.NamedNetNSDir)
+	services := microservices.New(s)
+	spaces, err := namespaces.Open(opts.NetNS, opts.NamedNetNSDir, services.Path)
 	if err != nil {
 		return nil, fmt.Errorf("linux: %w", err)
 	}
 	p := &Plugin{
-		log:        opts.Logger,
-		driftDelay: opts.DriftDelay,
-		namespaces: namespaces,
-		inventory:  newInventory(),
-		nsids:      newNSIDs(),
-		alloc:      netalloc.NewResolver(s),
-		scheduler:  s,
+		log:           opts.Logger,
+		driftDelay:    opts.DriftDelay,
+		namespaces:    spaces,
+		inventory:     newInventory(),
+		microservices: services,
+		alloc:         netalloc.NewResolver(s),
+		scheduler:     s,
 	}
+	p.chains = iptables.New(iptables.Options{
+		Namespaces: spaces, Inhabited: p.inhabited, RemoveUnneeded: p.removeUnneeded, ListenTo: p.listenTo,
+		RetrieveAfter: []string{InterfaceDescriptor}, DriftDelay: opts.DriftDelay, Log: opts.Logger,
+	})
 	if err := p.register(s); err != nil {
-		namespaces.close()
+		spaces.Close()
 		return nil, err
 	}
 	return p, nil
@@ -91,20 +100,37 @@ func New(s *kvscheduler.Scheduler, opts Options) (*Plugin, error) {
 
 // Close releases the network namespaces. What is configured in them stays.
 func (p *Plugin) Close() error {
-	p.closeOnce.Do(p.namespaces.close)
+	p.closeOnce.Do(p.namespaces.Close)
 	return nil
+}
+
+// SetMicroservices says which microservices run on this node, by label. Values that refer to
+// a missing one stay pending. It does not wait for the scheduler.
+func (p *Plugin) SetMicroservices(running map[string]microservices.Place) error {
+	return p.microservices.Run(running)
+}
+
+// inhabited returns references to the namespaces with interfaces of ours, and to those of microservices.
+func (p *Plugin) inhabited() map[namespaces.ID]*linux_namespace.NetNamespace {
+	refs := p.inventory.namespaces()
+	for _, ref := range p.microservices.Refs() {
+		if id, err := p.namespaces.Identify(ref); err == nil && refs[id] == nil {
+			refs[id] = ref
+		}
+	}
+	return refs
 }
 
 // register adds the descriptors to the scheduler.
 func (p *Plugin) register(s *kvscheduler.Scheduler) error {
 	for _, register := range []func() error{
 		func() error { return registerChecked(s, p.hostNameDescriptor()) },
-		func() error { return registerChecked(s, p.microserviceDescriptor()) },
+		func() error { return registerChecked(s, p.microservices.Descriptor()) },
 		func() error { return registerChecked(s, p.interfaceDescriptor()) },
 		func() error { return registerChecked(s, p.addressDescriptor()) },
 		func() error { return registerChecked(s, p.arpDescriptor()) },
 		func() error { return registerChecked(s, p.routeDescriptor()) },
-		func() error { return registerChecked(s, p.ruleChainDescriptor()) },
+		func() error { return registerChecked(s, p.chains.Descriptor()) },
 	} {
 		if err := register(); err != nil {
 			return fmt.Errorf("register the linux descriptors: %w", err)

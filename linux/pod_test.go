@@ -10,6 +10,7 @@ import (
 	linux_interfaces "github.com/contiv/contiv/api/ligato/linux/interfaces"
 	linux_l3 "github.com/contiv/contiv/api/ligato/linux/l3"
 	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/linux/namespaces"
 	"github.com/contiv/contiv/models"
 	"google.golang.org/protobuf/proto"
 )
@@ -93,12 +94,12 @@ func TestNamespaceThatIsGoneCountsAsDeleted(t *testing.T) {
 	ip(t, "netns", "del", netns)
 	n.retrieve(p.values()...).hasExactly(t)
 	n.remove(backwards(p.values())...)
-	n.namespaces.closeIdle()
+	n.namespaces.CloseIdle()
 	waitFor(t, func() bool { return !hasLink(n, models.TapHostIfName("vpp-tap-1")) && !hasLink(n, "v") },
 		"the kernel removes both ends of the TAP with the namespace")
 
 	_, err := n.createInterface(context.Background(), "", p.tap)
-	if !errors.Is(err, ErrNamespaceGone) || retriable(err) {
+	if !errors.Is(err, namespaces.ErrGone) || retriable(err) {
 		t.Errorf("create in a namespace that is gone: %v", err)
 	}
 }
@@ -114,7 +115,7 @@ func waitFor(t testing.TB, done func() bool, what string) {
 }
 
 func hasLink(n *node, name string) bool {
-	_, err := n.namespaces.own.linkByName(name)
+	_, err := n.namespaces.Own.LinkByName(name)
 	return err == nil
 }
 
@@ -209,8 +210,8 @@ func TestSomethingElseThanANamespace(t *testing.T) {
 	p := newPod("1", netns, "10.1.1.2", "10.1.1.1")
 	for path, want := range map[string]string{
 		"/proc/self/ns/mnt": "namespace of another kind",
-		"/etc/hostname":     ErrNamespaceGone.Error(),
-		"/no/such":          ErrNamespaceGone.Error(),
+		"/etc/hostname":     namespaces.ErrGone.Error(),
+		"/no/such":          namespaces.ErrGone.Error(),
 	} {
 		p.loop.Namespace.Reference = path
 		err := n.tryCreate(p.loop)

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"testing"
 
-	"golang.org/x/sys/unix"
+	"github.com/contiv/contiv/nsfile"
 )
 
 // processIn starts a process in the namespace and returns its ID.
@@ -20,18 +20,13 @@ func processIn(t testing.TB, netns string) string {
 		_ = cmd.Wait()
 	})
 	pid := strconv.Itoa(cmd.Process.Pid)
-	want, id, err := openNetNS(pathOf(netns))
+	want, err := nsfile.Stat(pathOf(netns))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer unix.Close(want)
 	waitFor(t, func() bool {
-		fd, now, err := openNetNS("/proc/" + pid + "/ns/net")
-		if err != nil {
-			return false
-		}
-		unix.Close(fd)
-		return now == id
+		now, err := nsfile.Stat("/proc/" + pid + "/ns/net")
+		return err == nil && now == want
 	}, "nsenter enters the namespace")
 	return pid
 }

@@ -10,6 +10,7 @@ import (
 
 	linux_l3 "github.com/contiv/contiv/api/ligato/linux/l3"
 	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/linux/namespaces"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/netalloc"
 	"github.com/vishvananda/netlink"
@@ -208,7 +209,7 @@ func kernelRoute(index int, v *linux_l3.Route) (*netlink.Route, error) {
 }
 
 func (p *Plugin) createRoute(_ context.Context, key string, v *linux_l3.Route) (none kvscheduler.NoMetadata, err error) {
-	return none, p.setRoute(key, nil, v, "add", func(ns *netNS, r *netlink.Route) error {
+	return none, p.setRoute(key, nil, v, "add", func(ns *namespaces.Namespace, r *netlink.Route) error {
 		err := ns.RouteAdd(r)
 		if errors.Is(err, unix.EEXIST) {
 			return replaceOwnRoute(ns, r, v)
@@ -218,11 +219,11 @@ func (p *Plugin) createRoute(_ context.Context, key string, v *linux_l3.Route) (
 }
 
 func (p *Plugin) updateRoute(_ context.Context, key string, old, v *linux_l3.Route, none kvscheduler.NoMetadata) (kvscheduler.NoMetadata, error) {
-	return none, p.setRoute(key, old, v, "change", func(ns *netNS, r *netlink.Route) error { return replaceOwnRoute(ns, r, v) })
+	return none, p.setRoute(key, old, v, "change", func(ns *namespaces.Namespace, r *netlink.Route) error { return replaceOwnRoute(ns, r, v) })
 }
 
 // setRoute turns the route old, nil if there is none, into v.
-func (p *Plugin) setRoute(key string, old, v *linux_l3.Route, doing string, set func(*netNS, *netlink.Route) error) error {
+func (p *Plugin) setRoute(key string, old, v *linux_l3.Route, doing string, set func(*namespaces.Namespace, *netlink.Route) error) error {
 	p.inventory.putRoute(key, v)
 	err := p.onDeviceOf(v.GetOutgoingInterface(), func(at *location) error {
 		r, err := kernelRoute(at.index, v)
@@ -230,7 +231,7 @@ func (p *Plugin) setRoute(key string, old, v *linux_l3.Route, doing string, set 
 			err = set(at.ns, r)
 		}
 		if err != nil {
-			return fmt.Errorf("in %s: %w", at.ns.name, err)
+			return fmt.Errorf("in %s: %w", at.ns.Name, err)
 		}
 		return nil
 	})
@@ -246,7 +247,7 @@ func (p *Plugin) setRoute(key string, old, v *linux_l3.Route, doing string, set 
 
 // replaceOwnRoute replaces a route of the same destination and metric if it is
 // ours, on the same device. If there is none, it adds the route.
-func replaceOwnRoute(ns *netNS, r *netlink.Route, v *linux_l3.Route) error {
+func replaceOwnRoute(ns *namespaces.Namespace, r *netlink.Route, v *linux_l3.Route) error {
 	family := netlink.FAMILY_V4
 	if r.Dst.IP.To4() == nil {
 		family = netlink.FAMILY_V6

@@ -10,6 +10,7 @@ import (
 
 	linux_l3 "github.com/contiv/contiv/api/ligato/linux/l3"
 	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/linux/namespaces"
 	"github.com/contiv/contiv/models"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -45,8 +46,8 @@ func (p *Plugin) readRoutes(ctx context.Context, expected []routeItem, interface
 		}
 	}
 	items := map[string]routeItem{}
-	err := p.eachNamespace(ctx, interfaces, func(ns *netNS, devices map[int]*linuxInterface) error {
-		routes, err := ns.routes()
+	err := p.eachNamespace(ctx, interfaces, func(ns *namespaces.Namespace, devices map[int]*linuxInterface) error {
+		routes, err := ownRoutes(ns)
 		if err != nil {
 			return err
 		}
@@ -146,8 +147,8 @@ func adoptTexts(v, want *linux_l3.Route) {
 // eachNamespace calls read once for each namespace with some of the interfaces,
 // which it is given by the index of their devices. Namespaces that are gone are
 // passed over.
-func (p *Plugin) eachNamespace(ctx context.Context, interfaces []string, read func(*netNS, map[int]*linuxInterface) error) error {
-	devices := map[nsID]map[int]*linuxInterface{}
+func (p *Plugin) eachNamespace(ctx context.Context, interfaces []string, read func(*namespaces.Namespace, map[int]*linuxInterface) error) error {
+	devices := map[namespaces.ID]map[int]*linuxInterface{}
 	for _, name := range interfaces {
 		v, device, ok := p.inventory.get(name)
 		if !ok {
@@ -162,21 +163,21 @@ func (p *Plugin) eachNamespace(ctx context.Context, interfaces []string, read fu
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := p.readNamespace(id, in, read); err != nil && !errors.Is(err, ErrNamespaceGone) {
+		if err := p.readNamespace(id, in, read); err != nil && !errors.Is(err, namespaces.ErrGone) {
 			return err
 		}
 	}
 	return nil
 }
 
-func (p *Plugin) readNamespace(id nsID, devices map[int]*linuxInterface, read func(*netNS, map[int]*linuxInterface) error) error {
+func (p *Plugin) readNamespace(id namespaces.ID, devices map[int]*linuxInterface, read func(*namespaces.Namespace, map[int]*linuxInterface) error) error {
 	for _, v := range devices {
-		ns, err := p.namespaces.acquire(v.GetNamespace())
+		ns, err := p.namespaces.Acquire(v.GetNamespace())
 		if err != nil {
 			return err
 		}
-		defer p.namespaces.release(ns)
-		if ns.id != id {
+		defer p.namespaces.Release(ns)
+		if ns.ID != id {
 			return nil // another namespace has taken the place of the one we knew
 		}
 		return read(ns, devices)

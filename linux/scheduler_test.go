@@ -13,6 +13,7 @@ import (
 	linux_interfaces "github.com/contiv/contiv/api/ligato/linux/interfaces"
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/linux/namespaces"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/netalloc"
 	"google.golang.org/protobuf/proto"
@@ -63,21 +64,21 @@ func (a *agent) taps() kvscheduler.Descriptor[*vpp_interfaces.Interface, kvsched
 				a.addTap(v.GetName())
 				return none, nil
 			}
-			if _, err := a.namespaces.identify(home); err != nil {
+			if _, err := a.namespaces.Identify(home); err != nil {
 				return none, err
 			}
 			a.addTapIn(v.GetName(), filepath.Base(home.GetReference()))
 			return none, nil
 		},
 		Delete: func(_ context.Context, _ string, v *vpp_interfaces.Interface, _ kvscheduler.NoMetadata) error {
-			links, err := a.namespaces.own.links()
+			links, err := a.namespaces.Own.Links()
 			if link := findByAlias(links, vppAliasPrefix+v.GetName()); link != nil {
-				return a.namespaces.own.LinkDel(link)
+				return a.namespaces.Own.LinkDel(link)
 			}
 			return err
 		},
 		Retrieve: func(_ context.Context, expected []vppItem) (items []vppItem, err error) {
-			links, err := a.namespaces.own.links()
+			links, err := a.namespaces.Own.Links()
 			for _, item := range expected {
 				if findByAlias(links, vppAliasPrefix+item.Value.GetName()) != nil {
 					items = append(items, vppItem{Key: item.Key, Value: item.Value, Origin: kvscheduler.FromNB})
@@ -195,7 +196,7 @@ func TestPodIsDeletedAfterItsNamespace(t *testing.T) {
 	ip(t, "netns", "del", netns)
 	a.commit(a.delete(values...))
 	a.inState(pb.ValueState_NONEXISTENT, values...)
-	a.namespaces.closeIdle()
+	a.namespaces.CloseIdle()
 	lacks(t, a.ip("link"), "contiv", "tap-")
 }
 
@@ -206,7 +207,7 @@ func TestPodWithoutNamespaceIsReverted(t *testing.T) {
 	if err == nil {
 		t.Fatal("no error")
 	}
-	contains(t, err.Error(), "no-such-namespace", ErrNamespaceGone.Error())
+	contains(t, err.Error(), "no-such-namespace", namespaces.ErrGone.Error())
 	lacks(t, a.ip("link"), "contiv", "tap-")
 }
 
@@ -387,12 +388,12 @@ func TestChecksumOffloadingOfAVethPair(t *testing.T) {
 	}
 	pod, host := end("veth-a", "veth-b", ns, offloadDisabled), end("veth-b", "veth-a", "", offloadDefault)
 	read := func(command uint32) uint32 {
-		inside, err := a.namespaces.acquire(pod.GetNamespace())
+		inside, err := a.namespaces.Acquire(pod.GetNamespace())
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer a.namespaces.release(inside)
-		on, err := inside.ethtool("veth-a", command, 0)
+		defer a.namespaces.Release(inside)
+		on, err := ethtool(inside.Socket(), "veth-a", command, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -407,12 +408,12 @@ func TestChecksumOffloadingOfAVethPair(t *testing.T) {
 	if ops := operations(a.commit(a.put(pod, host), kvscheduler.WithResync(kvscheduler.FullResync))); len(ops) > 0 {
 		t.Errorf("the resync did something:\n%s", strings.Join(ops, "\n"))
 	}
-	inside, err := a.namespaces.acquire(pod.GetNamespace())
+	inside, err := a.namespaces.Acquire(pod.GetNamespace())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer a.namespaces.release(inside)
-	if _, err := inside.ethtool("veth-a", ethtoolSetTxChecksum, 1); err != nil {
+	defer a.namespaces.Release(inside)
+	if _, err := ethtool(inside.Socket(), "veth-a", ethtoolSetTxChecksum, 1); err != nil {
 		t.Fatal(err)
 	}
 	a.commit(a.put(pod, host), kvscheduler.WithResync(kvscheduler.FullResync))

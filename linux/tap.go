@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/contiv/contiv/linux/namespaces"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/netlink/rtnl"
 	"github.com/vishvananda/netlink"
@@ -18,8 +19,8 @@ const homeGroup = 121
 
 // findTap returns the end of a TAP that waits for the interface: in its namespace,
 // or in the agent's.
-func (p *Plugin) findTap(ns *netNS, links []netlink.Link, v *linuxInterface) (waiting, error) {
-	own, tap := p.namespaces.own, v.GetTap().GetVppTapIfName()
+func (p *Plugin) findTap(ns *namespaces.Namespace, links []netlink.Link, v *linuxInterface) (waiting, error) {
+	own, tap := p.namespaces.Own, v.GetTap().GetVppTapIfName()
 	name := models.TapHostIfName(tap)
 	if ns != own {
 		link, err := p.findTapAtHome(ns, links, tap)
@@ -27,12 +28,12 @@ func (p *Plugin) findTap(ns *netNS, links []netlink.Link, v *linuxInterface) (wa
 			return waiting{ns: ns, link: link, home: true, discard: func() {}}, err
 		}
 	}
-	link, err := own.linkByName(name)
-	if errors.Is(err, ErrNoDevice) {
-		link, err = own.peerOfAlias(vppAliasPrefix + tap)
+	link, err := own.LinkByName(name)
+	if errors.Is(err, rtnl.ErrNoDevice) {
+		link, err = peerOfAlias(own, vppAliasPrefix+tap)
 	}
 	if err != nil {
-		return waiting{}, fmt.Errorf("the end of TAP %s that should wait as %s there (tap.host_namespace) or in %s: %w", tap, name, own.name, err)
+		return waiting{}, fmt.Errorf("the end of TAP %s that should wait as %s there (tap.host_namespace) or in %s: %w", tap, name, own.Name, err)
 	}
 	return waiting{ns: own, link: link, discard: func() {}}, nil
 }
@@ -40,8 +41,8 @@ func (p *Plugin) findTap(ns *netNS, links []netlink.Link, v *linuxInterface) (wa
 // findTapAtHome returns the end of a TAP among the devices of a namespace other
 // than the agent's, nil if it is not there. The kernel vswitch's is known by its
 // peer; that of a vswitch with devices of its own, by its name.
-func (p *Plugin) findTapAtHome(ns *netNS, links []netlink.Link, tap string) (netlink.Link, error) {
-	own := p.namespaces.own
+func (p *Plugin) findTapAtHome(ns *namespaces.Namespace, links []netlink.Link, tap string) (netlink.Link, error) {
+	own := p.namespaces.Own
 	for _, link := range links {
 		attrs := link.Attrs()
 		_, isVeth := link.(*netlink.Veth)
@@ -53,8 +54,8 @@ func (p *Plugin) findTapAtHome(ns *netNS, links []netlink.Link, tap string) (net
 		case !isVeth || attrs.NetNsID < 0:
 			continue
 		}
-		near, err := own.linkByIndex(attrs.ParentIndex)
-		if errors.Is(err, ErrNoDevice) {
+		near, err := own.LinkByIndex(attrs.ParentIndex)
+		if errors.Is(err, rtnl.ErrNoDevice) {
 			continue
 		}
 		if err != nil {
@@ -63,7 +64,7 @@ func (p *Plugin) findTapAtHome(ns *netNS, links []netlink.Link, tap string) (net
 		if near.Attrs().Alias != vppAliasPrefix+tap || near.Attrs().ParentIndex != attrs.Index {
 			continue
 		}
-		if nsid, err := ns.numberIn(own); err != nil || nsid < 0 || nsid != near.Attrs().NetNsID {
+		if nsid, err := p.namespaces.Number(ns); err != nil || nsid < 0 || nsid != near.Attrs().NetNsID {
 			continue
 		}
 		return link, nil
@@ -73,8 +74,8 @@ func (p *Plugin) findTapAtHome(ns *netNS, links []netlink.Link, tap string) (net
 
 // peerOfAlias returns the other end of the veth with the alias, if it is in the
 // same namespace.
-func (ns *netNS) peerOfAlias(alias string) (netlink.Link, error) {
-	links, err := ns.links()
+func peerOfAlias(ns *namespaces.Namespace, alias string) (netlink.Link, error) {
+	links, err := ns.Links()
 	if err != nil {
 		return nil, err
 	}
@@ -83,12 +84,12 @@ func (ns *netNS) peerOfAlias(alias string) (netlink.Link, error) {
 			return far, nil
 		}
 	}
-	return nil, fmt.Errorf("peer of %s in %s: %w", alias, ns.name, ErrNoDevice)
+	return nil, fmt.Errorf("peer of %s in %s: %w", alias, ns.Name, rtnl.ErrNoDevice)
 }
 
 // giveBack lets the end of a TAP wait again, where it did before.
 func (p *Plugin) giveBack(at *location, v *linuxInterface) error {
-	own, name := p.namespaces.own, models.TapHostIfName(v.GetTap().GetVppTapIfName())
+	own, name := p.namespaces.Own, models.TapHostIfName(v.GetTap().GetVppTapIfName())
 	c := rtnl.LinkChange{Name: name, ClearAlias: true, Down: true}
 	if at.ns == own {
 		return reshape(own, at.link, c)
@@ -102,9 +103,9 @@ func (p *Plugin) giveBack(at *location, v *linuxInterface) error {
 		}
 		return err
 	}
-	if _, err := own.linkByName(name); err == nil {
-		return fmt.Errorf("return %s to %s: %w: another device is called %s there, remove it", at.link.Attrs().Name, own.name, ErrNameTaken, name)
+	if _, err := own.LinkByName(name); err == nil {
+		return fmt.Errorf("return %s to %s: %w: another device is called %s there, remove it", at.link.Attrs().Name, own.Name, ErrNameTaken, name)
 	}
-	c.NetNS = own.handle()
+	c.NetNS = own.Handle()
 	return at.ns.SetLink(at.index, c)
 }

@@ -8,6 +8,7 @@ import (
 
 	linux_interfaces "github.com/contiv/contiv/api/ligato/linux/interfaces"
 	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/netlink/rtnl"
 )
 
 // addTapIn does what the kernel vswitch does for a TAP with a host_namespace.
@@ -90,8 +91,8 @@ func TestOtherDevicesInThePodAreNotTakenForATap(t *testing.T) {
 	n.addTapIn("vpp-tap-2", netns)
 	ip(t, "-n", netns, "link", "add", far, "type", "veth", "peer", "name", "other")
 	err := n.tryCreate(p.tap)
-	if !errors.Is(err, ErrNoDevice) || !retriable(err) {
-		t.Fatalf("got %v, want ErrNoDevice", err)
+	if !errors.Is(err, rtnl.ErrNoDevice) || !retriable(err) {
+		t.Fatalf("got %v, want rtnl.ErrNoDevice", err)
 	}
 	contains(t, err.Error(), "vpp-tap-1", "host_namespace", netns)
 	contains(t, ip(t, "-n", netns, "link"), far, models.TapHostIfName("vpp-tap-2"))

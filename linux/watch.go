@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/contiv/contiv/linux/iptables"
 	"github.com/contiv/contiv/netlink/events"
 	"github.com/contiv/contiv/netlink/nlattr"
 	"golang.org/x/sys/unix"
@@ -54,12 +55,12 @@ func (p *Plugin) Watch(ctx context.Context, report func(reason string, keys ...s
 		return fmt.Errorf("listen to changes of the network: %w", err)
 	}
 	defer socket.Close()
-	rules, err := p.listen(unix.NETLINK_NETFILTER, nfnlGroupNFTables)
+	rules, err := p.listen(unix.NETLINK_NETFILTER, iptables.Group)
 	if err != nil {
 		return fmt.Errorf("listen to changes of nftables: %w", err)
 	}
 	defer context.AfterFunc(ctx, func() { socket.Close() })()
-	foreign, err := newForeignDevices(p.namespaces.own, isVSwitchs)
+	foreign, err := newForeignDevices(p.namespaces.Own, isVSwitchs)
 	if err != nil {
 		rules.Close()
 		return fmt.Errorf("listen to changes of the network: %w", err)
@@ -69,7 +70,7 @@ func (p *Plugin) Watch(ctx context.Context, report func(reason string, keys ...s
 	w.updateOwnNSID()
 	ruleErr := make(chan error, 1)
 	go func() {
-		ruleErr <- p.watchRules(ctx, rules, report)
+		ruleErr <- p.chains.Watch(ctx, rules, report)
 		socket.Close() // without one of them, Watch ends
 	}()
 	err = w.run()
@@ -84,7 +85,7 @@ func (p *Plugin) Watch(ctx context.Context, report func(reason string, keys ...s
 // listen subscribes to the events of all namespaces that are tracked. A socket in each of
 // them would keep them alive.
 func (p *Plugin) listen(protocol int, groups ...uint) (*events.Subscription, error) {
-	s, err := events.Subscribe(p.namespaces.own.handle(), protocol, events.Options{Groups: groups, AllNamespaces: true, Fault: p.eventFault})
+	s, err := events.Subscribe(p.namespaces.Own.Handle(), protocol, events.Options{Groups: groups, AllNamespaces: true, Fault: p.eventFault})
 	if err == nil && !s.AllNamespaces {
 		p.log.Warn("this kernel reports only changes in the agent's own network namespace")
 	}
@@ -133,16 +134,16 @@ func (w *watcher) run() error {
 // handle adds the messages of a datagram to the batch.
 func (w *watcher) handle(d events.Datagram) {
 	own := d.Namespace == events.OwnNamespace || d.Namespace == w.ownNSID
-	ns, known := w.p.namespaces.own.id, true
+	ns, known := w.p.namespaces.Own.ID, true
 	if !own {
-		ns, known = w.p.nsids.lookup(d.Namespace)
+		ns, known = w.p.namespaces.ByNumber(d.Namespace)
 	}
 	for _, m := range d.Messages {
 		switch {
 		case m.Header.Type == rtmNewNSID && own:
 			w.updateOwnNSID()
 		case m.Header.Type == rtmDelNSID && own:
-			if gone, ok := w.p.nsids.forget(deletedNSID(m.Data)); ok {
+			if gone, ok := w.p.namespaces.ForgetNumber(deletedNSID(m.Data)); ok {
 				w.batch.gone[gone] = true
 			}
 		case known:
@@ -155,8 +156,7 @@ func (w *watcher) handle(d events.Datagram) {
 }
 
 func (w *watcher) updateOwnNSID() {
-	own := w.p.namespaces.own
-	num, err := own.GetNetNsIdByFd(own.fd)
+	num, err := w.p.namespaces.Number(w.p.namespaces.Own)
 	if err != nil || num < 0 {
 		num = -1
 	}
@@ -183,11 +183,11 @@ func deletedNSID(data []byte) int {
 // settles it.
 func (w *watcher) drift() *drift {
 	for range maxSettling {
-		if d := w.batch.drift(w.p.inventory); len(d.keys) == 0 || !w.readQueued() {
+		if d := w.batch.drift(w.p.inventory, w.p.chains); len(d.keys) == 0 || !w.readQueued() {
 			return d
 		}
 	}
-	return w.batch.drift(w.p.inventory)
+	return w.batch.drift(w.p.inventory, w.p.chains)
 }
 
 // readQueued adds the waiting events to the batch, and reports whether there were any. It leaves

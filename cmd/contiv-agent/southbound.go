@@ -12,6 +12,7 @@ import (
 	"github.com/contiv/contiv/history"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/linux"
+	"github.com/contiv/contiv/linux/microservices"
 	"github.com/contiv/contiv/logline/loglevel"
 	"github.com/contiv/contiv/metrics/activity"
 	"github.com/contiv/contiv/netalloc"
@@ -164,9 +165,9 @@ func (s *southbound) denials() func(ctx context.Context, live bool) (filter.Deni
 
 // setMicroservices tells package linux what plugin microservice knows.
 func (s *southbound) setMicroservices(running map[string]microservice.Place) error {
-	places := make(map[string]linux.Microservice, len(running))
+	places := make(map[string]microservices.Place, len(running))
 	for label, place := range running {
-		places[label] = linux.Microservice(place)
+		places[label] = microservices.Place(place)
 	}
 	return s.lin.SetMicroservices(places)
 }

@@ -27,3 +27,8 @@ func IgnoreGone(err error) error {
 }
 
 func Exists(err error) bool { return errors.Is(err, unix.EEXIST) }
+
+// IsUnsupported reports whether the kernel lacks what it was asked for.
+func IsUnsupported(err error) bool {
+	return errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EPROTONOSUPPORT)
+}

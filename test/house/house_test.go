@@ -61,7 +61,10 @@ var rooms = map[string][]string{
 	"vswitch/vpp/vpptest":  {"vswitch/vpp/vppapi", "vswitch/vpp/startup"},
 	"vswitch/vpp/startup":  {},
 	"vswitch/vswitchtest":  {"filter", "api", "models", "kvscheduler", "vswitch", "vswitch/descriptors"},
-	"linux":                {"api", "models", "kvscheduler", "netalloc", "delta", "netlink", "nsfile"},
+	"linux":                {"linux/iptables", "linux/microservices", "linux/namespaces", "api", "models", "kvscheduler", "netalloc", "delta", "netlink", "nsfile"},
+	"linux/iptables":       {"linux/microservices", "linux/namespaces", "api", "models", "kvscheduler", "netlink"},
+	"linux/microservices":  {"api", "models", "kvscheduler"},
+	"linux/namespaces":     {"api", "models", "netlink", "nsfile", "test/await"}, // the last one in tests
 	"controller":           {"dbresources", "rest", "api", "models", "config", "kvscheduler", "store"},
 	"plugins":              {"filter", "nsfile", "dirwatch", "listener", "dbresources", "rest", "api", "models", "config", "controller", "store", "plugins", "kvscheduler"},
 	"northbound":           {"store", "listener", "rest", "api", "models", "controller", "kvscheduler", "plugins"},

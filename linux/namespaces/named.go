@@ -1,9 +1,10 @@
-package linux
+package namespaces
 
 import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -25,25 +26,27 @@ import (
 // netNSGroup is the device group (IFLA_GROUP) of the loopbacks of namespaces of ours.
 const netNSGroup = 126
 
-// acquireOrMake is acquire that makes the namespace if it is one by name and not there.
-func (n *namespaces) acquireOrMake(ref *linux_namespace.NetNamespace) (*netNS, error) {
-	ns, err := n.acquire(ref)
-	if !errors.Is(err, ErrNamespaceGone) || ref.GetType() != linux_namespace.NetNamespace_NSID {
+const loopback = "lo"
+
+// AcquireOrMake is Acquire that makes the namespace if it is one by name and not there.
+func (s *Set) AcquireOrMake(ref *linux_namespace.NetNamespace) (*Namespace, error) {
+	ns, err := s.Acquire(ref)
+	if !errors.Is(err, ErrGone) || ref.GetType() != linux_namespace.NetNamespace_NSID {
 		return ns, err
 	}
-	if err := n.makeNamed(ref.GetReference()); err != nil {
+	if err := s.makeNamed(ref.GetReference()); err != nil {
 		return nil, fmt.Errorf("make network namespace %q: %w", ref.GetReference(), err)
 	}
-	return n.acquire(ref)
+	return s.Acquire(ref)
 }
 
 // makeNamed creates a namespace. If another process creates the same one at the same time, theirs
 // is left in place.
-func (n *namespaces) makeNamed(name string) error {
-	if err := shareMounts(n.namedDir); err != nil {
+func (s *Set) makeNamed(name string) error {
+	if err := shareMounts(s.namedDir); err != nil {
 		return err
 	}
-	path := filepath.Join(n.namedDir, name)
+	path := filepath.Join(s.namedDir, name)
 	file, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE|os.O_EXCL, 0)
 	if errors.Is(err, fs.ErrExist) && isEmptyFile(path) { // left by a reboot, or by one that was interrupted
 		err = nil
@@ -56,12 +59,12 @@ func (n *namespaces) makeNamed(name string) error {
 	if err := mountNewNetNS(path); err != nil {
 		return errors.Join(err, os.Remove(path))
 	}
-	ns, err := n.acquire(&linux_namespace.NetNamespace{Type: linux_namespace.NetNamespace_NSID, Reference: name})
+	ns, err := s.Acquire(&linux_namespace.NetNamespace{Type: linux_namespace.NetNamespace_NSID, Reference: name})
 	if err != nil {
 		return err
 	}
-	defer n.release(ns)
-	lo, err := ns.linkByName(loopbackName)
+	defer s.Release(ns)
+	lo, err := ns.LinkByName(loopback)
 	if err != nil {
 		return err
 	}
@@ -113,38 +116,48 @@ func mountNewNetNS(path string) error {
 	return <-done
 }
 
-// removeUnneeded removes the namespace of a value that was deleted, if we made it and
-// nothing is in it any more.
-func (p *Plugin) removeUnneeded(ref *linux_namespace.NetNamespace) error {
+// RemoveUnneeded removes the namespace that a value was in before it was deleted, if we made it and
+// nothing is in it any more. inUse reports whether values remain in it.
+func (s *Set) RemoveUnneeded(ref *linux_namespace.NetNamespace, inUse func(ID) bool) error {
 	if ref.GetType() != linux_namespace.NetNamespace_NSID {
 		return nil
 	}
-	ns, err := p.namespaces.acquire(ref)
-	if errors.Is(err, ErrNamespaceGone) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	links, err := ns.links()
-	unneeded := err == nil && ns != p.namespaces.own && len(p.inventory.devicesIn(ns.id)) == 0 && len(p.inventory.ruleChainsIn(ns.id)) == 0
-	for _, l := range links {
-		ours := l.Attrs().Name == loopbackName && l.Attrs().Group == netNSGroup
-		unneeded = unneeded && (ours || fallbackTunnels[l.Attrs().Name] && !isUp(l))
-	}
-	p.namespaces.release(ns)
+	unneeded, err := s.unneeded(ref, inUse)
 	if err != nil || !unneeded {
 		return err
 	}
-	path := filepath.Join(p.namespaces.namedDir, ref.GetReference())
+	path := filepath.Join(s.namedDir, ref.GetReference())
 	if err := unix.Unmount(path, unix.MNT_DETACH); err != nil {
 		return fmt.Errorf("remove network namespace %q: %w", ref.GetReference(), err)
 	}
 	if err := os.Remove(path); err != nil {
 		return fmt.Errorf("remove network namespace %q: %w", ref.GetReference(), err)
 	}
-	p.namespaces.closeIdle()
+	s.CloseIdle()
 	return nil
+}
+
+// unneeded reports whether a namespace exists that we made and nothing is in.
+func (s *Set) unneeded(ref *linux_namespace.NetNamespace, inUse func(ID) bool) (bool, error) {
+	ns, err := s.Acquire(ref)
+	if errors.Is(err, ErrGone) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer s.Release(ns)
+	if ns == s.Own || inUse(ns.ID) {
+		return false, nil
+	}
+	links, err := ns.Links()
+	for _, l := range links {
+		ours := l.Attrs().Name == loopback && l.Attrs().Group == netNSGroup
+		if !ours && !(fallbackTunnels[l.Attrs().Name] && l.Attrs().Flags&net.FlagUp == 0) {
+			return false, err
+		}
+	}
+	return err == nil, err
 }
 
 // fallbackTunnels are the devices that modules of the kernel put into each namespace.
@@ -152,19 +165,19 @@ var fallbackTunnels = map[string]bool{
 	"tunl0": true, "sit0": true, "ip6tnl0": true, "gre0": true, "gretap0": true, "erspan0": true, "ip_vti0": true, "ip6_vti0": true, "ip6gre0": true,
 }
 
-// made are references to the namespaces by name that are ours.
-func (n *namespaces) made() (refs []*linux_namespace.NetNamespace) {
-	entries, _ := os.ReadDir(n.namedDir) // none, if there is no directory
+// Made are references to the namespaces by name that are ours.
+func (s *Set) Made() (refs []*linux_namespace.NetNamespace) {
+	entries, _ := os.ReadDir(s.namedDir) // none, if there is no directory
 	for _, entry := range entries {
 		ref := &linux_namespace.NetNamespace{Type: linux_namespace.NetNamespace_NSID, Reference: entry.Name()}
-		ns, err := n.acquire(ref)
+		ns, err := s.Acquire(ref)
 		if err != nil {
 			continue
 		}
-		if lo, err := ns.linkByName(loopbackName); err == nil && ns != n.own && lo.Attrs().Group == netNSGroup {
+		if lo, err := ns.LinkByName(loopback); err == nil && ns != s.Own && lo.Attrs().Group == netNSGroup {
 			refs = append(refs, ref)
 		}
-		n.release(ns)
+		s.Release(ns)
 	}
 	return refs
 }

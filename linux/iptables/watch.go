@@ -1,4 +1,4 @@
-package linux
+package iptables
 
 import (
 	"context"
@@ -10,22 +10,24 @@ import (
 	"time"
 
 	linux_namespace "github.com/contiv/contiv/api/ligato/linux/namespace"
+	"github.com/contiv/contiv/linux/namespaces"
 	"github.com/contiv/contiv/netlink/events"
 	"golang.org/x/sys/unix"
 )
 
-// ruleWatcher notices changes of iptables tables by others. It belongs to one goroutine.
+// watcher notices changes of iptables tables by others. It belongs to one goroutine.
 // iptables-legacy sends no notifications; the next resync finds its changes.
-type ruleWatcher struct {
-	p       *Plugin
+type watcher struct {
+	chains  *Chains
 	report  func(reason string, keys ...string)
-	touched map[nsID]bool
+	touched map[namespaces.ID]bool
 	flushAt time.Time // zero: nothing to check
 }
 
-// watchRules returns an error when the subscription fails or is closed.
-func (p *Plugin) watchRules(ctx context.Context, socket *events.Subscription, report func(reason string, keys ...string)) error {
-	w := &ruleWatcher{p: p, report: report, touched: map[nsID]bool{}}
+// Watch reports what others change of the chains. It returns an error when the subscription, which is to
+// Group of nfnetlink in all tracked namespaces, fails or is closed.
+func (c *Chains) Watch(ctx context.Context, socket *events.Subscription, report func(reason string, keys ...string)) error {
+	w := &watcher{chains: c, report: report, touched: map[namespaces.ID]bool{}}
 	for {
 		d, err := socket.Receive(w.flushAt)
 		switch {
@@ -33,7 +35,7 @@ func (p *Plugin) watchRules(ctx context.Context, socket *events.Subscription, re
 			w.check(ctx)
 			continue
 		case errors.Is(err, events.ErrLost):
-			for ns := range p.inventory.namespaces() {
+			for ns := range c.known.namespaces() {
 				w.touched[ns] = true
 			}
 		case err != nil:
@@ -42,7 +44,7 @@ func (p *Plugin) watchRules(ctx context.Context, socket *events.Subscription, re
 			w.handle(d)
 		}
 		if w.flushAt.IsZero() && len(w.touched) > 0 {
-			w.flushAt = time.Now().Add(p.driftDelay)
+			w.flushAt = time.Now().Add(c.DriftDelay)
 		}
 		if !w.flushAt.IsZero() && time.Now().After(w.flushAt) { // events keep coming
 			w.check(ctx)
@@ -51,10 +53,10 @@ func (p *Plugin) watchRules(ctx context.Context, socket *events.Subscription, re
 }
 
 // handle notes in which namespace tables of iptables have changed.
-func (w *ruleWatcher) handle(d events.Datagram) {
-	ns, known := w.p.namespaces.own.id, true
+func (w *watcher) handle(d events.Datagram) {
+	ns, known := w.chains.Namespaces.Own.ID, true
 	if d.Namespace != events.OwnNamespace {
-		ns, known = w.p.nsids.lookup(d.Namespace)
+		ns, known = w.chains.Namespaces.ByNumber(d.Namespace)
 	}
 	if !known || w.touched[ns] {
 		return
@@ -71,13 +73,13 @@ func (w *ruleWatcher) handle(d events.Datagram) {
 }
 
 // check reports the rule chains that are not as they were set.
-func (w *ruleWatcher) check(ctx context.Context) {
+func (w *watcher) check(ctx context.Context) {
 	touched := w.touched
-	w.touched, w.flushAt = map[nsID]bool{}, time.Time{}
+	w.touched, w.flushAt = map[namespaces.ID]bool{}, time.Time{}
 	for ns := range touched {
 		keys, err := w.changed(ctx, ns)
-		if err != nil && !errors.Is(err, ErrNamespaceGone) && ctx.Err() == nil {
-			w.p.log.Warn("rule chains cannot be checked", "err", err)
+		if err != nil && !errors.Is(err, namespaces.ErrGone) && ctx.Err() == nil {
+			w.chains.Log.Warn("rule chains cannot be checked", "err", err)
 		}
 		if len(keys) > 0 {
 			slices.Sort(keys)
@@ -85,17 +87,17 @@ func (w *ruleWatcher) check(ctx context.Context) {
 			if len(keys) > 1 {
 				reason = fmt.Sprintf("%d rule chains of iptables were changed", len(keys))
 			}
-			w.p.log.Info("drift noticed", "reason", reason, "keys", keys)
+			w.chains.Log.Info("drift noticed", "reason", reason, "keys", keys)
 			w.report(reason, keys...)
 		}
 	}
 }
 
 // changed returns the keys of the chains in a namespace that differ.
-func (w *ruleWatcher) changed(ctx context.Context, ns nsID) ([]string, error) {
-	w.p.firewallMu.Lock()
-	defer w.p.firewallMu.Unlock()
-	chains := w.p.inventory.ruleChainsIn(ns)
+func (w *watcher) changed(ctx context.Context, ns namespaces.ID) ([]string, error) {
+	w.chains.mu.Lock()
+	defer w.chains.mu.Unlock()
+	chains := w.chains.In(ns)
 	if len(chains) == 0 {
 		return nil, nil
 	}
@@ -103,7 +105,7 @@ func (w *ruleWatcher) changed(ctx context.Context, ns nsID) ([]string, error) {
 	for key, v := range chains {
 		items = append(items, ruleChainItem{Key: key, Value: v})
 	}
-	found, err := w.p.readRuleChains(ctx, items, map[nsID]*linux_namespace.NetNamespace{})
+	found, err := w.chains.read(ctx, items, map[namespaces.ID]*linux_namespace.NetNamespace{})
 	if err != nil {
 		return nil, err
 	}
@@ -115,5 +117,5 @@ func (w *ruleWatcher) changed(ctx context.Context, ns nsID) ([]string, error) {
 	return slices.Collect(maps.Keys(chains)), nil
 }
 
-// nfnlGroupNFTables is NFNLGRP_NFTABLES.
-const nfnlGroupNFTables = 7
+// Group is NFNLGRP_NFTABLES: iptables is based on nftables.
+const Group = 7

@@ -1,12 +1,22 @@
-package linux
+package iptables
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	linux_iptables "github.com/contiv/contiv/api/ligato/linux/iptables"
+)
+
+var (
+	// ErrForeignChain says that a chain of iptables has the name of ours, but not
+	// our mark.
+	ErrForeignChain = errors.New("another chain has this name")
+	// ErrPolicyTaken says that two rule chains want different default policies
+	// for one built-in chain.
+	ErrPolicyTaken = errors.New("default policies contradict each other")
 )
 
 // script is what iptables-restore does to a table at once, or not at all.
@@ -27,7 +37,7 @@ func (s script) text(table string) string {
 // that their counters go on.
 func (t ipTable) put(v *ruleChain, old []string) (script, error) {
 	var s script
-	name := chainName(v)
+	name := ChainName(v)
 	have := t[name]
 	mark, ours := have.mark()
 	if have != nil && !mayTake(v, have) {
@@ -156,7 +166,7 @@ func (t ipTable) policyOfOthers(builtin, but string) chainMark {
 
 // seal returns the commands that mark the chain as complete.
 func (t ipTable) seal(v *ruleChain) (s script) {
-	name := chainName(v)
+	name := ChainName(v)
 	if c := t[name]; c != nil && len(c.rules) > 0 {
 		s.add("-R %s 1 %s", name, markOf(v, sealOf(v.GetRules(), c.contents())).rule())
 	}
@@ -166,7 +176,7 @@ func (t ipTable) seal(v *ruleChain) (s script) {
 // remove returns the commands that delete the chain if it exists and is ours.
 func (t ipTable) remove(v *ruleChain) (script, error) {
 	var s script
-	name := chainName(v)
+	name := ChainName(v)
 	mark, ours := t[name].mark()
 	if !ours || mark.name != v.GetName() {
 		return nil, nil

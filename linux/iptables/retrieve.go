@@ -1,44 +1,42 @@
-package linux
+package iptables
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	linux_iptables "github.com/contiv/contiv/api/ligato/linux/iptables"
 	linux_namespace "github.com/contiv/contiv/api/ligato/linux/namespace"
 	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/linux/namespaces"
 	"github.com/contiv/contiv/models"
 )
 
-// retrieveRuleChains reads our chains out of the agent's namespace, of those that
+// retrieve reads our chains out of the agent's namespace, of those that
 // expected chains are in, and of those with interfaces of ours and of
 // microservices.
-func (p *Plugin) retrieveRuleChains(ctx context.Context, expected []ruleChainItem) ([]ruleChainItem, error) {
-	refs := p.inventory.namespaces()
-	refs[p.namespaces.own.id] = nil
-	for _, ref := range p.namespaces.microservices.refs() {
-		if id, err := p.namespaces.identify(ref); err == nil && refs[id] == nil {
-			refs[id] = ref
-		}
-	}
-	p.inventory.clearRuleChains()
-	items, err := p.readRuleChains(ctx, expected, refs)
+func (c *Chains) retrieve(ctx context.Context, expected []ruleChainItem) ([]ruleChainItem, error) {
+	refs := c.Inhabited()
+	maps.Copy(refs, c.known.namespaces())
+	refs[c.Namespaces.Own.ID] = nil
+	c.known.clear()
+	items, err := c.read(ctx, expected, refs)
 	if err != nil {
 		return nil, err
 	}
 	for _, item := range items {
-		if ns, err := p.namespaces.identify(item.Value.GetNamespace()); err == nil {
-			p.inventory.putRuleChain(item.Key, item.Value, ns)
+		if ns, err := c.Namespaces.Identify(item.Value.GetNamespace()); err == nil {
+			c.known.put(item.Key, item.Value, ns)
 		}
 	}
 	return items, nil
 }
 
-func (p *Plugin) retrieveRuleChainKeys(ctx context.Context, expected []ruleChainItem) ([]ruleChainItem, error) {
-	items, err := p.readRuleChains(ctx, expected, map[nsID]*linux_namespace.NetNamespace{})
+func (c *Chains) retrieveKeys(ctx context.Context, expected []ruleChainItem) ([]ruleChainItem, error) {
+	items, err := c.read(ctx, expected, map[namespaces.ID]*linux_namespace.NetNamespace{})
 	wanted := make(map[string]bool, len(expected))
 	for _, item := range expected {
 		wanted[item.Key] = true
@@ -46,12 +44,12 @@ func (p *Plugin) retrieveRuleChainKeys(ctx context.Context, expected []ruleChain
 	return slices.DeleteFunc(items, func(item ruleChainItem) bool { return !wanted[item.Key] }), err
 }
 
-// readRuleChains reads the given namespaces, and those of the expected chains.
-func (p *Plugin) readRuleChains(ctx context.Context, expected []ruleChainItem, refs map[nsID]*linux_namespace.NetNamespace) ([]ruleChainItem, error) {
-	wanted := map[nsID]map[string]*ruleChain{} // by logical name
+// read reads the given namespaces, and those of the expected chains.
+func (c *Chains) read(ctx context.Context, expected []ruleChainItem, refs map[namespaces.ID]*linux_namespace.NetNamespace) ([]ruleChainItem, error) {
+	wanted := map[namespaces.ID]map[string]*ruleChain{} // by logical name
 	for _, item := range expected {
-		id, err := p.namespaces.identify(item.Value.GetNamespace())
-		if errors.Is(err, ErrNamespaceGone) {
+		id, err := c.Namespaces.Identify(item.Value.GetNamespace())
+		if errors.Is(err, namespaces.ErrGone) {
 			continue
 		}
 		if err != nil {
@@ -68,7 +66,7 @@ func (p *Plugin) readRuleChains(ctx context.Context, expected []ruleChainItem, r
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		err := p.readFirewalls(ctx, ref, func(v *ruleChain, t ipTable) {
+		err := c.readFirewalls(ctx, ref, func(v *ruleChain, t ipTable) {
 			want := wanted[id][v.GetName()]
 			v.Namespace = ref
 			if v = describeRuleChain(v, t, want); v == nil {
@@ -80,7 +78,7 @@ func (p *Plugin) readRuleChains(ctx context.Context, expected []ruleChainItem, r
 				found[key] = ruleChainItem{Key: key, Value: v, Origin: kvscheduler.FromNB}
 			}
 		})
-		if err != nil && !errors.Is(err, ErrNamespaceGone) {
+		if err != nil && !errors.Is(err, namespaces.ErrGone) {
 			return nil, fmt.Errorf("retrieve rule chains: %w", err)
 		}
 	}
@@ -93,37 +91,37 @@ func (p *Plugin) readRuleChains(ctx context.Context, expected []ruleChainItem, r
 }
 
 // readFirewalls calls read with each chain of ours in a namespace, and its table.
-func (p *Plugin) readFirewalls(ctx context.Context, ref *linux_namespace.NetNamespace, read func(*ruleChain, ipTable)) error {
-	ns, err := p.namespaces.acquire(ref)
+func (c *Chains) readFirewalls(ctx context.Context, ref *linux_namespace.NetNamespace, read func(*ruleChain, ipTable)) error {
+	ns, err := c.Namespaces.Acquire(ref)
 	if err != nil {
 		return err
 	}
-	defer p.namespaces.release(ns)
+	defer c.Namespaces.Release(ns)
 	for protocol := range linux_iptables.RuleChain_Protocol_name {
 		f := &firewall{ns: ns, protocol: linux_iptables.RuleChain_Protocol(protocol)}
 		tables, err := f.tables(ctx)
 		if err != nil {
-			return fmt.Errorf("in %s: %w", ns.name, err)
+			return fmt.Errorf("in %s: %w", ns.Name, err)
 		}
 		for name, t := range tables {
 			table, known := linux_iptables.RuleChain_Table_value[strings.ToUpper(name)]
 			if !known {
 				continue
 			}
-			for chain, c := range t {
-				mark, ours := c.mark()
+			for chain, content := range t {
+				mark, ours := content.mark()
 				if !ours {
 					continue
 				}
 				v := &ruleChain{
 					Name: mark.name, Protocol: f.protocol, Table: linux_iptables.RuleChain_Table(table),
-					ChainType: mark.chainType, DefaultPolicy: mark.policy, Rules: c.contents(),
+					ChainType: mark.chainType, DefaultPolicy: mark.policy, Rules: content.contents(),
 				}
 				if mark.chainType == linux_iptables.RuleChain_CUSTOM {
 					v.ChainName = chain
 				}
-				if chainName(v) == chain {
-					p.listenTo(ns)
+				if ChainName(v) == chain {
+					c.ListenTo(ns)
 					read(v, t)
 				}
 			}
@@ -138,7 +136,7 @@ func describeRuleChain(v *ruleChain, t ipTable, want *ruleChain) *ruleChain {
 	if want == nil || !samePlace(v, want) {
 		return v
 	}
-	c := t[chainName(v)]
+	c := t[ChainName(v)]
 	v.Namespace, v.Interfaces, v.ChainName = want.GetNamespace(), want.GetInterfaces(), want.GetChainName()
 	if mark, _ := c.mark(); mark.seal == sealOf(want.GetRules(), c.contents()) {
 		v.Rules = want.GetRules()
@@ -147,7 +145,7 @@ func describeRuleChain(v *ruleChain, t ipTable, want *ruleChain) *ruleChain {
 	if builtin == "" {
 		return v
 	}
-	if !slices.Contains(t.jumps(builtin), chainName(v)) {
+	if !slices.Contains(t.jumps(builtin), ChainName(v)) {
 		return nil
 	}
 	if v.GetDefaultPolicy() != linux_iptables.RuleChain_NONE {

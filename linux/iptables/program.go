@@ -1,4 +1,4 @@
-package linux
+package iptables
 
 import (
 	"bytes"
@@ -12,13 +12,15 @@ import (
 
 	linux_iptables "github.com/contiv/contiv/api/ligato/linux/iptables"
 	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/linux/namespaces"
+	"github.com/contiv/contiv/netlink/rtnl"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
 // firewall is what iptables, or ip6tables, shows and changes in a namespace.
 type firewall struct {
-	ns       *netNS
+	ns       *namespaces.Namespace
 	protocol linux_iptables.RuleChain_Protocol
 }
 
@@ -38,7 +40,7 @@ func (f *firewall) run(ctx context.Context, stdin, suffix string, args ...string
 		return "", fmt.Errorf("the program %s is missing, install the package iptables: %w", program, kvscheduler.ErrUnsupported)
 	}
 	var stdout, stderr bytes.Buffer
-	err = f.ns.enter(func() error {
+	err = f.ns.Enter(func() error {
 		cmd := exec.CommandContext(ctx, path, args...)
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &stdout, &stderr
 		return cmd.Run()
@@ -117,7 +119,7 @@ func (f *firewall) hasTables() (some bool, err error) {
 	if f.protocol == linux_iptables.RuleChain_IPV6 {
 		legacy, family = "ip6_tables_names", unix.NFPROTO_IPV6
 	}
-	err = f.ns.enter(func() error {
+	err = f.ns.Enter(func() error {
 		if names, err := os.ReadFile("/proc/thread-self/net/" + legacy); err == nil && len(names) > 0 {
 			some = true
 			return nil
@@ -135,7 +137,7 @@ func nftTables(family uint8) (names []string, err error) {
 	req := nl.NewNetlinkRequest(unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETTABLE, unix.NLM_F_DUMP)
 	req.AddData(&nl.Nfgenmsg{NfgenFamily: family, Version: unix.NFNETLINK_V0})
 	answers, err := req.Execute(unix.NETLINK_NETFILTER, unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_NEWTABLE)
-	if unsupportedByKernel(err) || errors.Is(err, unix.EINVAL) { // a kernel without nftables has none
+	if rtnl.IsUnsupported(err) || errors.Is(err, unix.EINVAL) { // a kernel without nftables has none
 		return nil, nil
 	}
 	for _, answer := range answers {

@@ -1,9 +1,10 @@
-package linux
+package iptables
 
 import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,12 +13,15 @@ import (
 	linux_iptables "github.com/contiv/contiv/api/ligato/linux/iptables"
 	linux_namespace "github.com/contiv/contiv/api/ligato/linux/namespace"
 	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/linux/microservices"
+	"github.com/contiv/contiv/linux/namespaces"
 	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/netlink/rtnl"
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-// RuleChainDescriptor is the name of the descriptor of iptables chains.
-const RuleChainDescriptor = "linux-ipt-rulechain-descriptor"
+// Descriptor is the name of the descriptor of iptables chains.
+const Descriptor = "linux-ipt-rulechain-descriptor"
 
 const (
 	// ownChainPrefix starts the names of the chains that we hang into built-in ones.
@@ -31,27 +35,29 @@ type (
 	ruleChainItem = kvscheduler.Item[*ruleChain, noMetadata]
 )
 
-// ruleChainDescriptor describes chains of rules for iptables. Each is a chain of
+// Descriptor describes chains of rules for iptables. Each is a chain of
 // its own in the kernel: of type CUSTOM under its name, and otherwise under a name
 // of ours, to which the built-in chain leads. What others have in the built-in
 // chains stays.
-func (p *Plugin) ruleChainDescriptor() kvscheduler.Descriptor[*ruleChain, noMetadata] {
+func (c *Chains) Descriptor() kvscheduler.Descriptor[*ruleChain, noMetadata] {
 	return kvscheduler.Descriptor[*ruleChain, noMetadata]{
-		Name:               RuleChainDescriptor,
+		Name:               Descriptor,
 		Keys:               kvscheduler.KeySpace{Prefix: models.IPTablesChain.KeyPrefix()},
 		NB:                 true,
 		Equivalent:         func(_ string, old, new *ruleChain) bool { return equivalentRuleChains(old, new) },
 		Validate:           func(_ string, v *ruleChain) error { return validateRuleChain(v) },
-		Create:             p.createRuleChain,
-		Delete:             p.deleteRuleChain,
-		Update:             p.updateRuleChain,
+		Create:             c.create,
+		Delete:             c.delete,
+		Update:             c.update,
 		UpdateWithRecreate: func(_ string, old, new *ruleChain, _ noMetadata) bool { return !samePlace(old, new) },
-		Retrieve:           p.retrieveRuleChains,
-		RetrieveKeys:       p.retrieveRuleChainKeys,
-		RetrieveAfter:      []string{InterfaceDescriptor},
-		Retriable:          retriable,
-		DerivedValues:      deriveFromRuleChain,
-		Dependencies:       func(_ string, v *ruleChain) []kvscheduler.Dependency { return ruleChainDependencies(v) },
+		Retrieve:           c.retrieve,
+		RetrieveKeys:       c.retrieveKeys,
+		RetrieveAfter:      c.RetrieveAfter,
+		Retriable: func(err error) bool {
+			return !errors.Is(err, namespaces.ErrGone) && !errors.Is(err, kvscheduler.ErrUnsupported)
+		},
+		DerivedValues: deriveFromRuleChain,
+		Dependencies:  func(_ string, v *ruleChain) []kvscheduler.Dependency { return ruleChainDependencies(v) },
 	}
 }
 
@@ -65,8 +71,8 @@ func builtinChain(v *ruleChain) string {
 	return v.GetChainType().String()
 }
 
-// chainName returns the name of the chain in the kernel.
-func chainName(v *ruleChain) string {
+// ChainName returns the name of the chain in the kernel.
+func ChainName(v *ruleChain) string {
 	if v.GetChainType() == linux_iptables.RuleChain_CUSTOM {
 		return v.GetChainName()
 	}
@@ -76,8 +82,8 @@ func chainName(v *ruleChain) string {
 
 // samePlace reports whether old can become new by other rules and another policy.
 func samePlace(old, new *ruleChain) bool {
-	return sameNamespace(old.GetNamespace(), new.GetNamespace()) && old.GetProtocol() == new.GetProtocol() &&
-		old.GetTable() == new.GetTable() && old.GetChainType() == new.GetChainType() && chainName(old) == chainName(new)
+	return namespaces.Same(old.GetNamespace(), new.GetNamespace()) && old.GetProtocol() == new.GetProtocol() &&
+		old.GetTable() == new.GetTable() && old.GetChainType() == new.GetChainType() && ChainName(old) == ChainName(new)
 }
 
 func equivalentRuleChains(old, new *ruleChain) bool {
@@ -104,7 +110,7 @@ func deriveFromRuleChain(_ string, v *ruleChain) []kvscheduler.KeyValue {
 }
 
 func ruleChainDependencies(v *ruleChain) (deps []kvscheduler.Dependency) {
-	deps = microserviceDependencies(v.GetNamespace())
+	deps = microservices.Dependencies(v.GetNamespace())
 	add := func(label, key string) {
 		if !slices.ContainsFunc(deps, func(d kvscheduler.Dependency) bool { return d.Label == label }) {
 			deps = append(deps, kvscheduler.Dependency{Label: label, Key: key})
@@ -224,24 +230,24 @@ func validateRule(rule string) error {
 	return nil
 }
 
-func (p *Plugin) createRuleChain(ctx context.Context, key string, v *ruleChain) (none noMetadata, err error) {
-	return none, p.putRuleChain(ctx, key, v, nil)
+func (c *Chains) create(ctx context.Context, key string, v *ruleChain) (none noMetadata, err error) {
+	return none, c.put(ctx, key, v, nil)
 }
 
-func (p *Plugin) updateRuleChain(ctx context.Context, key string, old, v *ruleChain, none noMetadata) (noMetadata, error) {
-	return none, p.putRuleChain(ctx, key, v, old)
+func (c *Chains) update(ctx context.Context, key string, old, v *ruleChain, none noMetadata) (noMetadata, error) {
+	return none, c.put(ctx, key, v, old)
 }
 
-func (p *Plugin) putRuleChain(ctx context.Context, key string, v, old *ruleChain) error {
-	err := p.changeRuleChain(v, p.namespaces.acquireOrMake, func(f *firewall) error {
+func (c *Chains) put(ctx context.Context, key string, v, old *ruleChain) error {
+	err := c.change(v, c.Namespaces.AcquireOrMake, func(f *firewall) error {
 		if err := f.change(ctx, tableName(v), func(t ipTable) (script, error) { return t.put(v, old.GetRules()) }); err != nil {
 			return err
 		}
 		if err := f.change(ctx, tableName(v), func(t ipTable) (script, error) { return t.seal(v), nil }); err != nil {
 			return err
 		}
-		p.inventory.putRuleChain(key, v, f.ns.id)
-		p.listenTo(f.ns)
+		c.known.put(key, v, f.ns.ID)
+		c.ListenTo(f.ns)
 		return nil
 	})
 	if err != nil {
@@ -250,17 +256,17 @@ func (p *Plugin) putRuleChain(ctx context.Context, key string, v, old *ruleChain
 	return nil
 }
 
-func (p *Plugin) deleteRuleChain(ctx context.Context, key string, v *ruleChain, _ noMetadata) error {
-	err := p.changeRuleChain(v, p.namespaces.acquire, func(f *firewall) error {
-		p.inventory.removeRuleChain(key)
+func (c *Chains) delete(ctx context.Context, key string, v *ruleChain, _ noMetadata) error {
+	err := c.change(v, c.Namespaces.Acquire, func(f *firewall) error {
+		c.known.remove(key)
 		return f.change(ctx, tableName(v), func(t ipTable) (script, error) { return t.remove(v) })
 	})
-	if isGone(err) {
-		p.inventory.removeRuleChain(key)
+	if errors.Is(err, namespaces.ErrGone) || rtnl.IsGone(err) {
+		c.known.remove(key)
 		return nil
 	}
 	if err == nil {
-		err = p.removeUnneeded(v.GetNamespace())
+		err = c.RemoveUnneeded(v.GetNamespace())
 	}
 	if err != nil {
 		return fmt.Errorf("delete rule chain %q: %w", v.GetName(), err)
@@ -268,18 +274,18 @@ func (p *Plugin) deleteRuleChain(ctx context.Context, key string, v *ruleChain, 
 	return nil
 }
 
-// changeRuleChain calls change with the firewall that the chain belongs to. Watch
+// change calls change with the firewall that the chain belongs to. Watch
 // looks at it before or after, never while it changes.
-func (p *Plugin) changeRuleChain(v *ruleChain, acquire func(*linux_namespace.NetNamespace) (*netNS, error), change func(*firewall) error) error {
+func (c *Chains) change(v *ruleChain, acquire func(*linux_namespace.NetNamespace) (*namespaces.Namespace, error), change func(*firewall) error) error {
 	ns, err := acquire(v.GetNamespace())
 	if err != nil {
 		return err
 	}
-	defer p.namespaces.release(ns)
-	p.firewallMu.Lock()
-	defer p.firewallMu.Unlock()
+	defer c.Namespaces.Release(ns)
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if err := change(&firewall{ns: ns, protocol: v.GetProtocol()}); err != nil {
-		return fmt.Errorf("in %s: %w", ns.name, err)
+		return fmt.Errorf("in %s: %w", ns.Name, err)
 	}
 	return nil
 }

@@ -1,89 +1,13 @@
 package linux
 
 import (
-	"errors"
 	"net/netip"
-	"os"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"golang.org/x/sys/unix"
 )
-
-func TestNamespaceIsSharedWhileInUseAndClosedAfterwards(t *testing.T) {
-	n, netns := newNode(t), netNSName(t)
-	byName := byPath(netns)
-	byName.Type, byName.Reference = 1, netns // NSID
-	a, err := n.namespaces.acquire(byPath(netns))
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := n.namespaces.acquire(byName)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if a != b {
-		t.Error("two references to one namespace opened it twice")
-	}
-	n.namespaces.release(a)
-	n.namespaces.closeIdle()
-	if _, err := b.links(); err != nil {
-		t.Errorf("closed while in use: %v", err)
-	}
-	n.namespaces.release(b)
-	waitFor(t, func() bool {
-		n.namespaces.mu.Lock()
-		defer n.namespaces.mu.Unlock()
-		return len(n.namespaces.open) == 0
-	}, "an idle namespace is closed")
-}
-
-func TestOwnNamespaceByAnotherReference(t *testing.T) {
-	n := newNode(t)
-	ns, err := n.namespaces.acquire(byPath(n.name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if ns != n.namespaces.own {
-		t.Error("the agent's namespace was opened twice")
-	}
-	n.namespaces.release(ns)
-	if _, err := ns.links(); err != nil {
-		t.Error(err)
-	}
-}
-
-func TestThreadsReturnFromNamespaces(t *testing.T) {
-	n := newNode(t)
-	home, err := os.Readlink("/proc/self/ns/net")
-	if err != nil {
-		t.Fatal(err)
-	}
-	failure := errors.New("failure")
-	for range 20 {
-		err := n.namespaces.own.enter(func() error {
-			var there unix.Stat_t
-			if err := unix.Stat("/proc/thread-self/ns/net", &there); err != nil || there.Ino != n.namespaces.own.id.ino {
-				t.Errorf("in namespace %d, want %d (%v)", there.Ino, n.namespaces.own.id.ino, err)
-			}
-			return failure
-		})
-		if !errors.Is(err, failure) {
-			t.Fatal(err)
-		}
-	}
-	tasks, err := os.ReadDir("/proc/self/task")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, task := range tasks {
-		if ns, err := os.Readlink("/proc/self/task/" + task.Name() + "/ns/net"); err == nil && ns != home {
-			t.Errorf("thread %s is in %s, want %s", task.Name(), ns, home)
-		}
-	}
-}
 
 func TestLinks(t *testing.T) {
 	n := newNode(t)
@@ -96,11 +20,11 @@ func TestLinks(t *testing.T) {
 	n.ip("route", "add", "default", "via", "192.168.1.254")
 	n.ip("route", "add", "default", "via", "fd00::fe")
 	n.ip("route", "add", "default", "dev", "nic1", "metric", "10")
-	nic0, err := n.namespaces.own.LinkByName("nic0")
+	nic0, err := n.namespaces.Own.LinkByName("nic0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := n.namespaces.own.AddAddress(addressOn(nic0.Attrs().Index, netip.MustParsePrefix("192.168.1.2/24"), false)); err != nil {
+	if err := n.namespaces.Own.AddAddress(addressOn(nic0.Attrs().Index, netip.MustParsePrefix("192.168.1.2/24"), false)); err != nil {
 		t.Fatal(err)
 	}
 	links, err := Links(pathOf(n.name))

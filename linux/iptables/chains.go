@@ -1,0 +1,95 @@
+package iptables
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+
+	linux_namespace "github.com/contiv/contiv/api/ligato/linux/namespace"
+	"github.com/contiv/contiv/linux/namespaces"
+)
+
+// Options of Chains. All are needed.
+type Options struct {
+	Namespaces *namespaces.Set
+	// Inhabited returns references to the namespaces with interfaces of ours, and to those of microservices:
+	// chains of ours may be there, too.
+	Inhabited func() map[namespaces.ID]*linux_namespace.NetNamespace
+	// RemoveUnneeded removes a namespace by name of which the last value was deleted.
+	RemoveUnneeded func(*linux_namespace.NetNamespace) error
+	// ListenTo makes the subscription of Watch deliver the events of a namespace.
+	ListenTo func(*namespaces.Namespace)
+	// RetrieveAfter are the descriptors that must know their values before chains are read.
+	RetrieveAfter []string
+	// DriftDelay is for how long changes are collected before they are reported.
+	DriftDelay time.Duration
+	Log        *slog.Logger
+}
+
+// Chains are the rule chains of a node.
+type Chains struct {
+	Options
+	known known
+	// mu is held while rule chains are changed, or looked at by Watch.
+	mu sync.Mutex
+}
+
+// New returns Chains that know of none.
+func New(o Options) *Chains { return &Chains{Options: o, known: known{chains: map[string]placed{}}} }
+
+// In returns the rule chains of a namespace by key.
+func (c *Chains) In(ns namespaces.ID) map[string]*ruleChain { return c.known.in(ns) }
+
+// known are the chains that are configured. It is a cache of the kernel's state, and each retrieve
+// replaces it.
+type known struct {
+	mu     sync.Mutex
+	chains map[string]placed // by key
+}
+
+// placed is a rule chain and the namespace that it is in.
+type placed struct {
+	value *ruleChain
+	ns    namespaces.ID
+}
+
+func (k *known) put(key string, v *ruleChain, ns namespaces.ID) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.chains[key] = placed{v, ns}
+}
+
+func (k *known) remove(key string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.chains, key)
+}
+
+func (k *known) clear() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	clear(k.chains)
+}
+
+func (k *known) in(ns namespaces.ID) map[string]*ruleChain {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	chains := map[string]*ruleChain{}
+	for key, c := range k.chains {
+		if c.ns == ns {
+			chains[key] = c.value
+		}
+	}
+	return chains
+}
+
+// namespaces returns a reference to each namespace with chains.
+func (k *known) namespaces() map[namespaces.ID]*linux_namespace.NetNamespace {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	refs := map[namespaces.ID]*linux_namespace.NetNamespace{}
+	for _, c := range k.chains {
+		refs[c.ns] = c.value.GetNamespace()
+	}
+	return refs
+}

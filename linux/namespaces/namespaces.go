@@ -1,0 +1,332 @@
+// Package namespaces opens the network namespaces that values refer to, shares them among their users,
+// makes those that have names, and tells which one an event of the kernel comes from.
+//
+//	NetNamespace ──Acquire──> Namespace: a connection to its kernel, until Release
+//	             ──Identify─> ID: equal as long as the namespace exists
+//	a number in an event ──ByNumber──> ID, of namespaces that Track was called for
+//
+// Namespaces are entered on a locked thread for as long as it takes to open a
+// socket in them, and held open only while in use and shortly after: nobody
+// keeps the namespace of a removed pod alive.
+package namespaces
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	linux_namespace "github.com/contiv/contiv/api/ligato/linux/namespace"
+	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/netlink/rtnl"
+	"github.com/contiv/contiv/nsfile"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/proto"
+)
+
+const (
+	// idleTime is how long an unused namespace stays open: the operations that
+	// wire one pod follow each other.
+	idleTime = time.Second
+	// maxIdle bounds the number of namespaces that are open but unused.
+	maxIdle = 64
+)
+
+// ID identifies a network namespace for as long as it exists.
+type ID = nsfile.ID
+
+// ErrGone says that a network namespace does not exist. Its contents are gone, too:
+// Delete succeeds and Retrieve finds nothing.
+var ErrGone = errors.New("network namespace does not exist")
+
+// Set opens network namespaces and shares them among their users.
+type Set struct {
+	// Own is the namespace of the agent. It is always open.
+	Own *Namespace
+
+	namedDir string
+	// microservice returns the path of the namespace of a microservice.
+	microservice func(label string) (path string, known bool)
+	numbers      numbers
+
+	mu     sync.Mutex
+	open   map[ID]*Namespace
+	closed bool
+	fault  rtnl.Fault // of tests
+}
+
+// Namespace is an open network namespace with a connection to its kernel. It may be used
+// concurrently.
+type Namespace struct {
+	*rtnl.Conn
+	ID ID
+	// Name is for people: "network namespace /var/run/netns/x".
+	Name string
+
+	fd int
+	// number is that in the agent's own namespace, plus 1; 0: it was not asked for, or has none.
+	number atomic.Int64
+
+	// Guarded by Set.mu.
+	users int
+	timer *time.Timer
+}
+
+// Open opens the agent's own namespace: the given path, or the one of the calling thread if that is
+// empty. namedDir is where those with names are mounted, and microservice returns the path of the
+// namespace in which one runs.
+func Open(ownPath, namedDir string, microservice func(label string) (path string, known bool)) (*Set, error) {
+	if ownPath == "" {
+		ownPath = "/proc/thread-self/ns/net"
+	}
+	fd, id, err := openFile(ownPath)
+	if err != nil {
+		return nil, fmt.Errorf("open the agent's own network namespace: %w", err)
+	}
+	own, err := newNamespace(fd, id, "the agent's network namespace")
+	if err != nil {
+		return nil, err
+	}
+	return &Set{Own: own, namedDir: namedDir, microservice: microservice, open: map[ID]*Namespace{}}, nil
+}
+
+// path returns the file that stands for a namespace, "" for the agent's own.
+func (s *Set) path(ref *linux_namespace.NetNamespace) (string, error) {
+	path, ok := models.NetNSPath(ref, s.namedDir)
+	if ok {
+		return path, nil
+	}
+	if path, ok = s.microservice(ref.GetReference()); !ok {
+		return "", goneError{fmt.Errorf("no microservice %q runs on this node", ref.GetReference())}
+	}
+	return path, nil
+}
+
+// Acquire opens a namespace; release it. ErrGone if there is none.
+func (s *Set) Acquire(ref *linux_namespace.NetNamespace) (*Namespace, error) {
+	path, err := s.path(ref)
+	if err != nil {
+		return nil, err
+	}
+	if path == "" {
+		return s.Own, nil
+	}
+	if ns := s.reuse(path); ns != nil {
+		return ns, nil
+	}
+	fd, id, err := openFile(path)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		unix.Close(fd)
+		return nil, errors.New("network namespaces are closed")
+	}
+	ns := s.open[id]
+	if id == s.Own.ID {
+		ns = s.Own
+	}
+	if ns != nil {
+		unix.Close(fd)
+	} else {
+		if ns, err = newNamespace(fd, id, "network namespace "+path); err != nil {
+			return nil, err
+		}
+		ns.InjectFaults(s.fault)
+		s.open[id] = ns
+	}
+	ns.use()
+	return ns, nil
+}
+
+// reuse uses the namespace at a path if it is open: as long as it is, no other namespace has its
+// identity, so that nothing needs to be opened to compare them. Otherwise it returns nil.
+func (s *Set) reuse(path string) *Namespace {
+	at, err := nsfile.Stat(path)
+	if err != nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ns := s.open[at]
+	if ns == nil || s.closed {
+		return nil
+	}
+	ns.use()
+	return ns
+}
+
+// use counts a user. The caller holds the lock.
+func (ns *Namespace) use() {
+	ns.users++
+	if ns.timer != nil {
+		ns.timer.Stop()
+	}
+}
+
+// Release ends the use of a namespace, which is closed after idleTime without use.
+func (s *Set) Release(ns *Namespace) {
+	if ns == s.Own {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ns.users--
+	switch {
+	case ns.users > 0:
+	case s.closed || len(s.open) > maxIdle:
+		s.closeLocked(ns)
+	default:
+		ns.timer = time.AfterFunc(idleTime, func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if ns.users == 0 && s.open[ns.ID] == ns {
+				s.closeLocked(ns)
+			}
+		})
+	}
+}
+
+// Identify returns the identity of a namespace without keeping it open.
+func (s *Set) Identify(ref *linux_namespace.NetNamespace) (ID, error) {
+	path, err := s.path(ref)
+	if err != nil || path == "" {
+		return s.Own.ID, err
+	}
+	fd, id, err := openFile(path)
+	if err != nil {
+		return ID{}, err
+	}
+	unix.Close(fd)
+	return id, nil
+}
+
+// CloseIdle closes the unused namespaces.
+func (s *Set) CloseIdle() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, ns := range s.open {
+		if ns.users == 0 {
+			s.closeLocked(ns)
+		}
+	}
+}
+
+// InjectFaults is rtnl.Conn.InjectFaults for all namespaces, for tests.
+func (s *Set) InjectFaults(f rtnl.Fault) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fault = f
+	s.Own.InjectFaults(f)
+	for _, ns := range s.open {
+		ns.InjectFaults(f)
+	}
+}
+
+// Close closes all namespaces; those in use when they are released.
+func (s *Set) Close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.CloseIdle()
+	s.Own.close()
+}
+
+func (s *Set) closeLocked(ns *Namespace) {
+	if ns.timer != nil {
+		ns.timer.Stop()
+	}
+	delete(s.open, ns.ID)
+	ns.close()
+}
+
+// newNamespace opens the sockets; it takes over the file descriptor.
+func newNamespace(fd int, id ID, name string) (*Namespace, error) {
+	ns := &Namespace{ID: id, fd: fd, Name: name}
+	conn, err := rtnl.New(ns.Handle())
+	if err != nil {
+		ns.close()
+		return nil, fmt.Errorf("open netlink in %s: %w", name, err)
+	}
+	ns.Conn = conn
+	return ns, nil
+}
+
+// Handle returns the namespace for packages that take it open.
+func (ns *Namespace) Handle() netns.NsHandle { return netns.NsHandle(ns.fd) }
+
+func (ns *Namespace) close() {
+	if ns.Conn != nil {
+		ns.Conn.Close()
+	}
+	unix.Close(ns.fd)
+}
+
+// Enter calls fn on a thread that is in the namespace. A thread that cannot be
+// brought back ends with its goroutine, so that no other goroutine gets it.
+func (ns *Namespace) Enter(fn func() error) error {
+	result := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		home, err := unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			runtime.UnlockOSThread()
+			result <- fmt.Errorf("open the thread's network namespace: %w", err)
+			return
+		}
+		defer unix.Close(home)
+		if err := unix.Setns(ns.fd, unix.CLONE_NEWNET); err != nil {
+			runtime.UnlockOSThread()
+			result <- fmt.Errorf("enter %s: %w", ns.Name, err)
+			return
+		}
+		err = fn()
+		if unix.Setns(home, unix.CLONE_NEWNET) == nil {
+			runtime.UnlockOSThread()
+		}
+		result <- err
+	}()
+	return <-result
+}
+
+// openFile opens a file that stands for a network namespace. What can never be one
+// is as good as one that does not exist.
+func openFile(path string) (int, ID, error) {
+	file, err := nsfile.Open(path)
+	if errors.Is(err, nsfile.ErrNone) || errors.Is(err, nsfile.ErrOther) {
+		return -1, ID{}, goneError{err}
+	}
+	if err != nil {
+		return -1, ID{}, err
+	}
+	defer file.Close()
+	id, err := nsfile.Identify(file)
+	if err != nil {
+		return -1, ID{}, err
+	}
+	fd, err := unix.FcntlInt(file.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return -1, ID{}, fmt.Errorf("open network namespace %q: %w", path, err)
+	}
+	return fd, id, nil
+}
+
+// goneError is an ErrGone in the words of its cause.
+type goneError struct{ cause error }
+
+func (e goneError) Error() string   { return e.cause.Error() }
+func (e goneError) Unwrap() []error { return []error{ErrGone, e.cause} }
+
+// Same reports whether two references are equal; an undefined one is the
+// agent's own namespace, whatever its text.
+func Same(a, b *linux_namespace.NetNamespace) bool {
+	if a.GetType() == linux_namespace.NetNamespace_UNDEFINED || b.GetType() == linux_namespace.NetNamespace_UNDEFINED {
+		return a.GetType() == b.GetType()
+	}
+	return proto.Equal(a, b)
+}
