@@ -233,6 +233,7 @@ func TestRouteOfOthersIsNotReplaced(t *testing.T) {
 	if !errors.Is(err, ErrForeignRoute) {
 		t.Fatalf("got %v, want ErrForeignRoute", err)
 	}
+	contains(t, err.Error(), "place: default via 10.1.1.1 dev eth0: delete that route")
 	p.defRoute.Metric = 10
 	n.create(p.defRoute)
 	n.retrieve(p.tap, p.gwRoute, p.defRoute).hasExactly(t, p.tap, p.gwRoute, p.defRoute)

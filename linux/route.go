@@ -260,9 +260,32 @@ func replaceOwnRoute(ns *namespaces.Namespace, r *netlink.Route, v *linux_l3.Rou
 		if other.Priority != int(metricOf(v)) || other.Protocol == ownProtocol && other.LinkIndex == r.LinkIndex {
 			continue
 		}
-		return fmt.Errorf("%w: %s: delete that route, or give this one another metric", ErrForeignRoute, other)
+		return fmt.Errorf("%w: %s: delete that route, or give this one another metric", ErrForeignRoute, routeText(ns, other))
 	}
 	return ns.RouteReplace(r)
+}
+
+// routeText returns a route as `ip route` prints it, as far as it tells routes apart.
+func routeText(ns *namespaces.Namespace, r netlink.Route) string {
+	text := "default"
+	if r.Dst != nil {
+		if ones, _ := r.Dst.Mask.Size(); ones > 0 {
+			text = r.Dst.String()
+		}
+	}
+	if r.Gw != nil {
+		text += " via " + r.Gw.String()
+	}
+	if link, err := ns.LinkByIndex(r.LinkIndex); err == nil {
+		text += " dev " + link.Attrs().Name
+	}
+	if r.Protocol > unix.RTPROT_BOOT {
+		text += fmt.Sprintf(" proto %d", r.Protocol)
+	}
+	if r.Priority > 0 {
+		text += fmt.Sprintf(" metric %d", r.Priority)
+	}
+	return text
 }
 
 func (p *Plugin) deleteRoute(_ context.Context, key string, v *linux_l3.Route, _ kvscheduler.NoMetadata) error {

@@ -214,16 +214,21 @@ func TestPodWithoutNamespaceIsReverted(t *testing.T) {
 // watch makes what Watch reports known to the scheduler.
 func (a *agent) watch() {
 	a.t.Helper()
+	scheduler := a.scheduler
+	a.watchWith(func(reason string, keys ...string) {
+		if err := scheduler.ReportDrift(reason, keys...); err != nil {
+			a.t.Error(err)
+		}
+	})
+}
+
+// watchWith watches until the test ends or the agent is restarted.
+func (a *agent) watchWith(report func(reason string, keys ...string)) {
+	a.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	plugin, scheduler := a.Plugin, a.scheduler
-	go func() {
-		done <- plugin.Watch(ctx, func(reason string, keys ...string) {
-			if err := scheduler.ReportDrift(reason, keys...); err != nil {
-				a.t.Error(err)
-			}
-		})
-	}()
+	plugin := a.Plugin
+	go func() { done <- plugin.Watch(ctx, report) }()
 	a.unwatch = sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
