@@ -7,9 +7,9 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"runtime"
 
 	linux_namespace "github.com/contiv/contiv/api/ligato/linux/namespace"
+	"github.com/contiv/contiv/netlink/namespace"
 	"github.com/contiv/contiv/netlink/rtnl"
 	"golang.org/x/sys/unix"
 )
@@ -92,28 +92,9 @@ func shareMounts(dir string) error {
 	return unix.Mount("", dir, "none", unix.MS_SHARED|unix.MS_REC, "")
 }
 
-// mountNewNetNS makes a namespace. Its thread goes back to where it was: the first thread
-// of the process does not end with its goroutine, and would keep the namespace.
+// mountNewNetNS makes a namespace that stays.
 func mountNewNetNS(path string) error {
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread()
-		home, err := unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-		if err != nil {
-			runtime.UnlockOSThread()
-			done <- err
-			return
-		}
-		defer unix.Close(home)
-		if err = unix.Unshare(unix.CLONE_NEWNET); err == nil {
-			err = unix.Mount("/proc/thread-self/ns/net", path, "none", unix.MS_BIND, "")
-		}
-		if unix.Setns(home, unix.CLONE_NEWNET) == nil {
-			runtime.UnlockOSThread()
-		}
-		done <- err
-	}()
-	return <-done
+	return namespace.InNew(func() error { return unix.Mount("/proc/thread-self/ns/net", path, "none", unix.MS_BIND, "") })
 }
 
 // RemoveUnneeded removes the namespace that a value was in before it was deleted, if we made it and

@@ -13,13 +13,13 @@ package namespaces
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	linux_namespace "github.com/contiv/contiv/api/ligato/linux/namespace"
 	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/netlink/namespace"
 	"github.com/contiv/contiv/netlink/rtnl"
 	"github.com/contiv/contiv/nsfile"
 	"github.com/vishvananda/netns"
@@ -267,31 +267,9 @@ func (ns *Namespace) close() {
 	unix.Close(ns.fd)
 }
 
-// Enter calls fn on a thread that is in the namespace. A thread that cannot be
-// brought back ends with its goroutine, so that no other goroutine gets it.
+// Enter calls fn on a thread that is in the namespace.
 func (ns *Namespace) Enter(fn func() error) error {
-	result := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread()
-		home, err := unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-		if err != nil {
-			runtime.UnlockOSThread()
-			result <- fmt.Errorf("open the thread's network namespace: %w", err)
-			return
-		}
-		defer unix.Close(home)
-		if err := unix.Setns(ns.fd, unix.CLONE_NEWNET); err != nil {
-			runtime.UnlockOSThread()
-			result <- fmt.Errorf("enter %s: %w", ns.Name, err)
-			return
-		}
-		err = fn()
-		if unix.Setns(home, unix.CLONE_NEWNET) == nil {
-			runtime.UnlockOSThread()
-		}
-		result <- err
-	}()
-	return <-result
+	return namespace.In(ns.Handle(), fn)
 }
 
 // openFile opens a file that stands for a network namespace. What can never be one

@@ -7,6 +7,7 @@ import (
 	"runtime"
 
 	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
 )
 
 // Namespace is the network namespace that the driver works in.
@@ -39,11 +40,36 @@ func (n *Namespace) Run(fn func() error) error {
 	if n.own {
 		return fn()
 	}
+	return In(n.Handle, fn)
+}
+
+// In calls fn on a thread that is in the namespace.
+func In(handle netns.NsHandle, fn func() error) error {
+	return away(func() error {
+		if err := netns.Set(handle); err != nil {
+			return fmt.Errorf("entering the network namespace: %w", err)
+		}
+		return nil
+	}, fn)
+}
+
+// InNew calls fn on a thread that is in a namespace of its own. That ends with the call, unless fn
+// makes something that keeps it.
+func InNew(fn func() error) error {
+	return away(func() error {
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("making a network namespace: %w", err)
+		}
+		return nil
+	}, fn)
+}
+
+// away calls leave and fn on a thread that goes back to where it was: the first thread of the process does
+// not end with its goroutine, and where it is, the process is to others, and to itself. Any
+// other thread that cannot be brought back ends, so that no other goroutine gets it.
+func away(leave, fn func() error) error {
 	done := make(chan error, 1)
 	go func() {
-		// The thread goes back to where it was: the first thread of the process does not end
-		// with its goroutine, and where it is, the process is to others, and to itself. Any
-		// other thread that cannot be brought back ends, so that no other goroutine gets it.
 		runtime.LockOSThread()
 		home, err := netns.Get()
 		if err != nil {
@@ -52,12 +78,9 @@ func (n *Namespace) Run(fn func() error) error {
 			return
 		}
 		defer home.Close()
-		if err := netns.Set(n.Handle); err != nil {
-			runtime.UnlockOSThread()
-			done <- fmt.Errorf("entering the network namespace: %w", err)
-			return
+		if err = leave(); err == nil {
+			err = fn()
 		}
-		err = fn()
 		if netns.Set(home) == nil {
 			runtime.UnlockOSThread()
 		}
