@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"log/slog"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/containernetworking/cni/pkg/skel"
@@ -45,6 +47,7 @@ type Timing struct {
 
 // call is one call, with what is recorded of it.
 type call struct {
+	plugin  *Plugin
 	ctx     context.Context
 	cancel  context.CancelFunc
 	start   time.Time
@@ -53,12 +56,14 @@ type call struct {
 	timing  Timing
 	log     *slog.Logger
 	logFile *os.File
+	lines   *strings.Builder // of the log, in the agent
 }
 
 func (p *Plugin) begin(command string, config *Config, args *skel.CmdArgs) *call {
-	ctx, cancel := context.WithTimeout(context.Background(), deadlines[command])
+	ctx, cancel := context.WithTimeout(p.ctx, deadlines[command])
 	c := &call{
 		ctx: ctx, cancel: cancel,
+		plugin: p,
 		start:  p.start,
 		config: config,
 		request: &cniwire.CNIRequest{
@@ -73,10 +78,8 @@ func (p *Plugin) begin(command string, config *Config, args *skel.CmdArgs) *call
 		timing: Timing{Command: command, Container: logline.Cut(args.ContainerID)},
 		log:    slog.New(slog.DiscardHandler),
 	}
-	// Without a log, the call is as good.
-	if file, err := openLog(config.LogFile); err == nil {
-		c.logFile = file
-		c.log = logline.New(file, slog.LevelDebug).With("command", command)
+	if lines := c.openLog(); lines != nil {
+		c.log = logline.New(lines, slog.LevelDebug).With("command", command)
 		if args.ContainerID != "" {
 			c.log = c.log.With("container", args.ContainerID, "interface", args.IfName)
 		}
@@ -85,6 +88,21 @@ func (p *Plugin) begin(command string, config *Config, args *skel.CmdArgs) *call
 		c.log.Debug("request", "netns", args.Netns, "args", args.Args, "version", config.CNIVersion)
 	}
 	return c
+}
+
+// openLog returns where lines of the log go; nil if that is nowhere: without a log, the call is as good.
+func (c *call) openLog() io.Writer {
+	if c.plugin.outcome != nil {
+		c.plugin.outcome.LogFile = c.config.LogFile
+		c.lines = &strings.Builder{}
+		return c.lines
+	}
+	file, err := openLog(c.config.LogFile)
+	if err != nil {
+		return nil
+	}
+	c.logFile = file
+	return file
 }
 
 // maxLogSize is when the log is put aside as <log>.1.
@@ -100,7 +118,14 @@ func openLog(path string) (*os.File, error) {
 // agent makes a call of the agent.
 func (c *call) agent(method string, request, reply any) error {
 	start := time.Now()
-	err := callAgent(c.ctx, c.config.GRPCServer, method, request, reply)
+	var err error
+	if agent := c.plugin.agent; agent != nil {
+		ctx, cancel := context.WithTimeout(c.ctx, agentTime(c.ctx))
+		err = agent(ctx, method, request, reply)
+		cancel()
+	} else {
+		err = callAgent(c.ctx, c.config.GRPCServer, method, request, reply)
+	}
 	c.timing.RPC += time.Since(start).Nanoseconds()
 	return err
 }
@@ -133,7 +158,12 @@ func (c *call) end(err error) error {
 	if c.logFile != nil {
 		c.logFile.Close()
 	}
-	c.writeTiming()
+	if c.plugin.outcome != nil {
+		c.plugin.outcome.Log = c.lines.String()
+		c.plugin.outcome.Timing = c.timing.unfinished()
+	} else {
+		c.writeTiming()
+	}
 	return err
 }
 

@@ -11,6 +11,9 @@
 //	STATUS  agent Status, IPAM STATUS
 //	GC      agent CollectGarbage, IPAM GC
 //
+// Most calls do not get that far in the process: package shortcut hands them to the agent, where Answer runs the same
+// logic.
+//
 // Every call has a deadline. ADD asks to be tried again later when the agent is
 // not reachable. DEL succeeds then: an agent that starts drops the pods whose
 // network namespaces are gone. A result that a plugin before this one in the

@@ -1,8 +1,10 @@
 package cni
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/containernetworking/cni/pkg/skel"
@@ -16,10 +18,17 @@ import (
 const ErrAgent uint = 100
 
 // Plugin serves one call of the runtime.
-type Plugin struct{ start time.Time }
+type Plugin struct {
+	start time.Time
+	ctx   context.Context
+	// agent, if not nil, is the agent that the plugin is part of, and outcome gets what it would do in a process
+	// of its own.
+	agent   Agent
+	outcome *cniwire.Outcome
+}
 
 // New returns the plugin of a process that began at start.
-func New(start time.Time) *Plugin { return &Plugin{start: start} }
+func New(start time.Time) *Plugin { return &Plugin{start: start, ctx: context.Background()} }
 
 // Funcs returns the commands that the plugin implements.
 func (p *Plugin) Funcs() skel.CNIFuncs {
@@ -37,7 +46,22 @@ func (p *Plugin) add(args *skel.CmdArgs) error {
 	if err != nil {
 		return call.end(cniError(err))
 	}
-	return call.end(types.PrintResult(result, config.CNIVersion))
+	return call.end(p.print(result, config.CNIVersion))
+}
+
+// print prints the result in the form of a version.
+func (p *Plugin) print(result types.Result, version string) error {
+	if p.outcome == nil {
+		return types.PrintResult(result, version)
+	}
+	result, err := result.GetAsVersion(version)
+	if err != nil {
+		return err
+	}
+	var stdout strings.Builder
+	err = result.PrintTo(&stdout)
+	p.outcome.Stdout = stdout.String()
+	return err
 }
 
 func (c *call) add() (*types100.Result, error) {

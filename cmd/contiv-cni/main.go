@@ -1,22 +1,40 @@
-// Command contiv-cni is the CNI plugin of Contiv. Container runtimes execute it
-// as the CNI specification says; see package cni. With "install" or "uninstall"
-// as its argument, it puts itself on a node, or takes itself away.
 package main
 
 import (
+	"io"
 	"os"
 	"time"
 
 	"github.com/containernetworking/cni/pkg/skel"
 	cniversion "github.com/containernetworking/cni/pkg/version"
 	"github.com/contiv/contiv/cni"
+	"github.com/contiv/contiv/cni/shortcut"
 	"github.com/contiv/contiv/version"
 )
 
+// Most calls of a runtime do not get here: the package shortcut has served them.
 func main() {
 	start := time.Now()
 	if len(os.Args) > 1 {
 		os.Exit(manage(os.Args[1:]))
 	}
+	if taken := shortcut.Taken(); taken != nil {
+		os.Stdin = replay(taken, os.Stdin)
+	}
 	skel.PluginMainFuncs(cni.New(start).Funcs(), cniversion.All, "contiv-cni "+version.Version)
+}
+
+// replay returns a file with what was taken from another, and with what is left in that.
+func replay(taken []byte, rest *os.File) *os.File {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return rest // what is read then is no JSON, and reported
+	}
+	go func() {
+		defer w.Close()
+		if _, err := w.Write(taken); err == nil {
+			_, _ = io.Copy(w, rest)
+		}
+	}()
+	return r
 }

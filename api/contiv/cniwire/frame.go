@@ -1,7 +1,6 @@
 package cniwire
 
 import (
-	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -53,20 +52,11 @@ func Read(r io.Reader, message any) error {
 
 // ReadBody is Read for a message whose Magic has been read.
 func ReadBody(r io.Reader, message any) error {
-	var length [4]byte
-	if _, err := io.ReadFull(r, length[:]); err != nil {
-		return unexpected(err)
+	data, err := readFrame(r)
+	if err != nil {
+		return err
 	}
-	size := binary.BigEndian.Uint32(length[:])
-	if size > MaxSize {
-		return fmt.Errorf("%d bytes: %w", size, ErrTooLarge)
-	}
-	// What is announced need not come: memory is taken for what has come.
-	var data bytes.Buffer
-	if _, err := io.CopyN(&data, r, int64(size)); err != nil {
-		return unexpected(err)
-	}
-	return json.Unmarshal(data.Bytes(), message)
+	return json.Unmarshal(data, message)
 }
 
 // unexpected is the error of a message that ends too early.

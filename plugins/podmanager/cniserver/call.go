@@ -2,6 +2,7 @@ package cniserver
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/contiv/contiv/api/contiv/cni"
 	"github.com/contiv/contiv/api/contiv/cniwire"
+	pluginlogic "github.com/contiv/contiv/cni"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -64,19 +66,51 @@ func (s *Server) serveCall(conn net.Conn) {
 	}
 }
 
+// serveInvocation is serveCall for a call that contiv-cni did not look into. What cannot be read gets no answer:
+// contiv-cni takes the long way then.
+func (s *Server) serveInvocation(conn net.Conn) {
+	invocation, err := cniwire.ReadInvocationBody(conn)
+	if err != nil {
+		s.log.Debug("A CNI request cannot be read", "error", err)
+		return
+	}
+	ctx, end := s.whileConnected(conn)
+	outcome := s.answer(ctx, invocation)
+	end()
+	conn.SetDeadline(time.Now().Add(helloTimeout))
+	if err := cniwire.WriteOutcome(conn, outcome); err != nil {
+		s.log.Debug("The caller of a CNI request has gone", "command", invocation.Command, "error", err)
+	}
+}
+
+func (s *Server) answer(ctx context.Context, invocation *cniwire.Invocation) (outcome *cniwire.Outcome) {
+	var err error
+	defer func() {
+		if err != nil {
+			outcome = &cniwire.Outcome{Declined: true}
+		}
+	}()
+	defer s.recoverPanic(invocation.Command, &err)
+	return pluginlogic.Answer(ctx, invocation, s.callWithin)
+}
+
 // call makes the call. It is cancelled when the caller closes the connection, its
 // time is over, or the server is stopped.
-func (s *Server) call(conn net.Conn, call cniwire.Call) (reply proto.Message, err error) {
-	method, known := s.methods[call.Method]
-	if !known {
-		return nil, status.Errorf(codes.Unimplemented, "the agent does not know the method %q: it is older than contiv-cni", call.Method)
-	}
-	ctx, cancel := context.WithCancel(s.ctx)
-	defer cancel()
+func (s *Server) call(conn net.Conn, call cniwire.Call) (proto.Message, error) {
+	ctx, end := s.whileConnected(conn)
+	defer end()
 	if call.TimeoutNs > 0 {
+		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, time.Duration(call.TimeoutNs))
 		defer cancel()
 	}
+	return s.callMethod(ctx, call.Method, call.Request)
+}
+
+// whileConnected returns a context that ends when the caller closes the connection, or the server is stopped.
+// end must be called before the connection is used again.
+func (s *Server) whileConnected(conn net.Conn) (_ context.Context, end func()) {
+	ctx, cancel := context.WithCancel(s.ctx)
 	conn.SetDeadline(time.Time{})
 	gone := make(chan struct{})
 	go func() {
@@ -85,12 +119,33 @@ func (s *Server) call(conn net.Conn, call cniwire.Call) (reply proto.Message, er
 		_, _ = conn.Read(more[:]) // returns when the caller has gone: it says no more
 		cancel()
 	}()
-	defer func() {
+	return ctx, func() {
 		conn.SetReadDeadline(time.Now())
 		<-gone
-	}()
-	defer s.recoverPanic(call.Method, &err)
-	return method(ctx, call.Request)
+	}
+}
+
+func (s *Server) callMethod(ctx context.Context, name string, request []byte) (reply proto.Message, err error) {
+	method, known := s.methods[name]
+	if !known {
+		return nil, status.Errorf(codes.Unimplemented, "the agent does not know the method %q: it is older than contiv-cni", name)
+	}
+	defer s.recoverPanic(name, &err)
+	return method(ctx, request)
+}
+
+// callWithin is callMethod for the part of contiv-cni that is in the agent.
+func (s *Server) callWithin(ctx context.Context, method string, request, reply any) error {
+	data, err := json.Marshal(request)
+	if err != nil {
+		return err
+	}
+	message, err := s.callMethod(ctx, method, data)
+	answer := answerOf(message, err)
+	if answer.Code != cniwire.OK {
+		return &cniwire.Error{Code: answer.Code, Message: answer.Message}
+	}
+	return json.Unmarshal(answer.Reply, reply)
 }
 
 func answerOf(reply proto.Message, err error) *cniwire.Answer {

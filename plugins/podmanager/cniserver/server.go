@@ -149,6 +149,9 @@ func (s *Server) serve(conn net.Conn, forGRPC *handover) {
 	case string(first[:]) == cniwire.Magic:
 		s.serveCall(conn)
 		conn.Close()
+	case string(first[:]) == cniwire.InvocationMagic:
+		s.serveInvocation(conn)
+		conn.Close()
 	default: // what is not ours is gRPC's, to be refused if it is not gRPC
 		conn.SetDeadline(time.Time{})
 		forGRPC.give(&startedConn{Conn: conn, start: first[:]})

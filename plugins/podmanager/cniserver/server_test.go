@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -141,6 +142,42 @@ func TestCalls(t *testing.T) {
 	if got := answer(t, s.send(t, cniwire.Check, "c1", 0)); codes.Code(got.Code) != codes.Unimplemented {
 		t.Errorf("unimplemented: %+v", got)
 	}
+}
+
+// invoke sends a call as a runtime made it.
+func (s *site) invoke(t *testing.T, command, container string) net.Conn {
+	t.Helper()
+	conn := s.dial(t)
+	if err := cniwire.WriteInvocation(conn, &cniwire.Invocation{Server: s.socket, Command: command, ContainerID: container, Netns: "/n", IfName: "eth0", Path: "/opt/cni/bin",
+		Stdin: fmt.Sprintf(`{"cniVersion":"1.1.0","name":"n","grpcServer":%q}`, s.socket)}); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+func TestInvocations(t *testing.T) {
+	s := serve(t)
+	for _, test := range []struct{ command, container, want string }{
+		{"ADD", "c1", `"cniVersion": "1.1.0"`},
+		{"ADD", "refuse", `"code": 11`},
+		{"ADD", "panic", "made to panic"},
+		{"CHECK", "c1", `"prevResult`}, // which is missing
+	} {
+		data, err := io.ReadAll(s.invoke(t, test.command, test.container))
+		if err != nil || !strings.Contains(string(data), test.want) {
+			t.Errorf("%s of %s: %q, %v", test.command, test.container, data, err)
+		}
+	}
+	for _, test := range []struct{ command, container string }{{"GC", "c1"}, {"ADD", ""}, {"ADD", "no/name"}} {
+		data, err := io.ReadAll(s.invoke(t, test.command, test.container))
+		if declined := "\x00\x00\x00\x01"; err != nil || !strings.HasPrefix(string(data[8:]), declined) {
+			t.Errorf("%s of %q is not declined: %q, %v", test.command, test.container, data, err)
+		}
+	}
+	conn := s.invoke(t, "ADD", "wait")
+	<-s.began
+	conn.Close()
+	s.awaitCancelled(t, "closed")
 }
 
 // gRPC is served on the same socket.
