@@ -193,7 +193,7 @@ func (b *batch) flush() {
 		return
 	}
 	for _, it := range items {
-		if it.n.have == nil || it.n.info != nil {
+		if it.n.have == nil || it.n.info() != nil {
 			continue
 		}
 		if x.abort {

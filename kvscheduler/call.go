@@ -25,6 +25,7 @@ type caller struct {
 	timeout time.Duration
 	work    chan *call
 	timer   *time.Timer
+	ticking bool // the timer was set, and its firing not noticed yet
 	// ctx serves many calls: it lives a bit longer than one of them may take.
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -79,6 +80,7 @@ func (c *caller) start() {
 // close ends the goroutine, unless it is stuck in a callback.
 func (c *caller) close() {
 	close(c.work)
+	c.timer.Stop()
 	if c.cancel != nil {
 		c.cancel()
 	}
@@ -140,24 +142,41 @@ func (c *caller) do(k *call) error {
 		k.done = make(chan struct{}, 1)
 	}
 	c.work <- k
-	c.timer.Reset(c.timeout + c.timeout/2)
 	defer c.heartbeat.beat()
-	select {
-	case <-k.done:
-		c.timer.Stop()
-		c.last = time.Since(now)
-		c.spent += c.last
+	returned := c.await(k)
+	c.last = time.Since(now)
+	c.spent += c.last
+	if returned {
 		if k.exited {
 			c.start()
 		}
 		return k.err
-	case <-c.timer.C:
-		c.last = time.Since(now)
-		c.spent += c.last
-		k.h.running = k
-		c.spare = nil
-		close(c.work) // the goroutine ends when its callback returns
-		c.start()
-		return fmt.Errorf("%s of descriptor %s did not return within %v: %w", k.name, k.h.name, c.timeout, ErrDeadline)
+	}
+	k.h.running = k
+	c.spare = nil
+	close(c.work) // the goroutine ends when its callback returns
+	c.start()
+	return fmt.Errorf("%s of descriptor %s did not return within %v: %w", k.name, k.h.name, c.timeout, ErrDeadline)
+}
+
+// await reports whether the call returned before its deadline and some grace. The timer is not set anew for each call,
+// which would take as long as much else of a short one, but when it fires because of an earlier one.
+func (c *caller) await(k *call) bool {
+	limit := c.timeout + c.timeout/2
+	if !c.ticking {
+		c.timer.Reset(limit)
+		c.ticking = true
+	}
+	for {
+		select {
+		case <-k.done:
+			return true
+		case <-c.timer.C:
+			left := limit - time.Since(k.start)
+			if c.ticking = left > 0; !c.ticking {
+				return false
+			}
+			c.timer.Reset(left)
+		}
 	}
 }

@@ -267,7 +267,7 @@ func (c *cycle) possible(n *node) bool {
 	case pb.ValueState_INVALID, pb.ValueState_UNIMPLEMENTED:
 		return n.have != nil && !n.is(unknown) // if it is gone, it does not come back
 	case pb.ValueState_FAILED, pb.ValueState_RETRYING:
-		return n.available() || !n.is(invalid) && (n.info == nil || n.info.seq != c.x.seq)
+		return n.available() || !n.is(invalid) && (n.info() == nil || n.info().seq != c.x.seq)
 	}
 	return true
 }

@@ -40,7 +40,7 @@
 //
 // # The one way to hurt yourself
 //
-// Callbacks run on the scheduler's own goroutine, one at a time. A callback
+// Callbacks run one at a time, while the scheduler waits for them. A callback
 // that commits a transaction and waits for it waits for itself, until its
 // deadline fails it. Callbacks may call Metadata, PushSBNotification, ReportDrift and
 // commit WithoutBlocking.

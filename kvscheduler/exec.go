@@ -168,7 +168,7 @@ func (x *exec) prepare(key string, want proto.Message) (*node, prior, error) {
 	p := priorOf(n)
 	n = x.mut(n)
 	if x.failedNow(n) && want != nil && !proto.Equal(n.want, want) {
-		n.info = &nodeInfo{err: n.info.err, seq: NoSeqNum} // that was another value
+		n.setInfo(&nodeInfo{err: n.info().err, seq: NoSeqNum}) // that was another value
 	}
 	n.want = want
 	x.verdicts.lost()
@@ -205,7 +205,7 @@ func (x *exec) dependOnFound(n *node) {
 // remember stores the retry policy of the transaction with the value.
 func (x *exec) remember(n *node) {
 	if x.changesRetry() && !x.reverting {
-		n.retry = x.job.opts.retry
+		n.setRetry(x.job.opts.retry)
 	}
 }
 
@@ -226,7 +226,7 @@ func (x *exec) reconcile(n *node, p prior) error {
 		if x.before != nil && x.about[n.baseKey()] == applied {
 			x.abort = true
 		}
-		return n.info.err // once is enough
+		return n.info().err // once is enough
 	}
 	x.branch[n.key] = working
 	defer delete(x.branch, n.key)
@@ -239,7 +239,7 @@ func (x *exec) reconcile(n *node, p prior) error {
 // failedNow reports whether an operation of the value failed in this transaction, before
 // a revert. INVALID values did not fail: nothing was tried.
 func (x *exec) failedNow(n *node) bool {
-	return n.info != nil && n.info.err != nil && n.info.seq == x.seq && !x.reverting && !n.is(invalid)
+	return n.info() != nil && n.info().err != nil && n.info().seq == x.seq && !x.reverting && !n.is(invalid)
 }
 
 // create makes a value exist that does not.
@@ -429,7 +429,7 @@ func (x *exec) update(n *node, p prior) error {
 
 // exists marks the value as existing and right.
 func (x *exec) exists(n *node, op pb.TxnOperation) {
-	n.info = nil
+	n.setInfo(nil)
 	x.gains++
 	x.verdicts.gained()
 	n.clear(broken | unknown | drifted | leaving)

@@ -40,7 +40,7 @@ func (x *exec) delete(n *node, p prior, why purpose) error {
 		// That it does not come to exist has led to the deletion of its base value.
 	}
 	if x.failedNow(n) && n.have != nil {
-		return n.info.err
+		return n.info().err
 	}
 	x.branch[n.key] = working
 	defer x.goBack(n.key, outer)
@@ -110,7 +110,7 @@ func (x *exec) postpone(n *node, p prior, derives func() []string) error {
 		return err
 	}
 	if derives != nil {
-		n.info.derives = derives()
+		n.info().derives = derives()
 	}
 	// Re-evaluating dependents may have made available what n waits for.
 	if err != nil || x.abort || x.about[n.baseKey()] == upcoming || !x.staysReady(n) {
@@ -209,9 +209,10 @@ func (x *exec) deleted(n *node, p prior, why purpose) {
 		x.forgetMetadata(n)
 	}
 	x.verdicts.lost()
-	derived, info := n.derived(), n.info
+	derived, info := n.derived(), n.info()
 	changed := n.have != n.want || len(n.past()) > 0 // its dependencies may be those of what existed
-	n.have, n.info = nil, nil
+	n.have = nil
+	n.setInfo(nil)
 	n.setMeta(nil)
 	n.setDerived(nil)
 	n.clear(broken | unknown | leaving | drifted)
@@ -236,7 +237,7 @@ func (x *exec) deleted(n *node, p prior, why purpose) {
 		if changed || len(x.errs) > 0 {
 			x.lookAgain(n.key)
 		}
-		n.info = &nodeInfo{details: x.unmet(n), derives: derived}
+		n.setInfo(&nodeInfo{details: x.unmet(n), derives: derived})
 	}
 	x.record(n, p, pb.TxnOperation_DELETE, recordAs{recreate: why == recreating})
 }
@@ -292,7 +293,7 @@ func (x *exec) deleteAllDerived(n *node) error {
 func (x *exec) removed(n *node) {
 	n.setState(pb.ValueState_REMOVED)
 	n.lastOp = uint8(pb.TxnOperation_DELETE)
-	n.info = nil
+	n.setInfo(nil)
 	n.clear(broken | unknown | leaving | drifted)
 	x.setDeps(n, nil)
 	if n.base() != "" {

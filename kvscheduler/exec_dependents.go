@@ -73,7 +73,7 @@ func (x *exec) updateDependent(key string, gained bool) error {
 		return nil
 	}
 	if x.failedNow(n) && (gained || n.lastOperation() == pb.TxnOperation_DELETE || x.mayStay(n)) {
-		err := n.info.err
+		err := n.info().err
 		if !gained && n.have != nil && !n.is(broken) && !x.mayStay(n) {
 			x.mut(n).set(broken) // it exists although its dependencies are not met
 			x.verdicts.lost()
@@ -108,7 +108,7 @@ func (x *exec) updateDependent(key string, gained bool) error {
 	case pb.ValueState_PENDING:
 		if unmet := x.unmet(n); len(unmet) > 0 {
 			if !slices.Equal(unmet, n.details()) {
-				x.mut(n).info = &nodeInfo{details: unmet, derives: n.info.derives}
+				x.mut(n).setInfo(&nodeInfo{details: unmet, derives: n.info().derives})
 			}
 			return nil
 		}
@@ -168,9 +168,9 @@ func (x *exec) settle() {
 			n := x.get(key)
 			switch {
 			case n == nil:
-			case n.info == nil || n.info.heldBy == "" || n.info.seq != x.seq:
+			case n.info() == nil || n.info().heldBy == "" || n.info().seq != x.seq:
 				_ = x.updateDependent(key, n.have == nil)
-			case x.holds(n.info.heldBy, n):
+			case x.holds(n.info().heldBy, n):
 				ring := x.heldByEachOther(n)
 				if ring == nil {
 					waiting = append(waiting, key)
@@ -191,7 +191,7 @@ func (x *exec) settle() {
 // notHeld reports whether nothing is in the way of a value any more that waited for that.
 func (x *exec) notHeld(key string) bool {
 	n := x.get(key)
-	return n != nil && n.info != nil && n.info.heldBy != "" && n.info.seq == x.seq && !x.holds(n.info.heldBy, n)
+	return n != nil && n.info() != nil && n.info().heldBy != "" && n.info().seq == x.seq && !x.holds(n.info().heldBy, n)
 }
 
 // holds reports whether the value because of which an operation of n was not begun is still
@@ -206,11 +206,11 @@ func (x *exec) holds(key string, n *node) bool {
 func (x *exec) heldByEachOther(n *node) []*node {
 	ring := []*node{n}
 	for {
-		next := x.get(ring[len(ring)-1].info.heldBy)
+		next := x.get(ring[len(ring)-1].info().heldBy)
 		switch {
 		case next == n:
 			return ring
-		case next == nil || next.info == nil || next.info.heldBy == "" || next.info.seq != x.seq || slices.Contains(ring, next):
+		case next == nil || next.info() == nil || next.info().heldBy == "" || next.info().seq != x.seq || slices.Contains(ring, next):
 			return nil
 		}
 		ring = append(ring, next)
@@ -225,7 +225,7 @@ func (x *exec) resumeAll(ring []*node) {
 		x.forgive(ring[i])
 	}
 	for _, n := range ring {
-		if n = x.get(n.key); n != nil && inTrouble(n) && n.info == nil {
+		if n = x.get(n.key); n != nil && inTrouble(n) && n.info() == nil {
 			x.resume(n)
 		}
 	}
@@ -233,15 +233,15 @@ func (x *exec) resumeAll(ring []*node) {
 
 // forgive takes back that an operation of the value failed.
 func (x *exec) forgive(n *node) {
-	x.errs = slices.DeleteFunc(x.errs, func(e *KeyError) bool { return e.Key == n.key && e.Err == n.info.err })
-	n.info = nil
+	x.errs = slices.DeleteFunc(x.errs, func(e *KeyError) bool { return e.Key == n.key && e.Err == n.info().err })
+	n.setInfo(nil)
 }
 
 // resume repeats the operation of a value that nothing is in the way of any more.
 func (x *exec) resume(n *node) {
 	n = x.mut(n)
 	p := priorOf(n)
-	if n.info != nil {
+	if n.info() != nil {
 		x.forgive(n)
 	}
 	switch {

@@ -21,7 +21,7 @@ func (n *node) deletedValue(p prior) proto.Message {
 func (x *exec) pending(n *node, p prior, op pb.TxnOperation, unmet, derives []string) {
 	same := p.state == pb.ValueState_PENDING && proto.Equal(p.value, n.want)
 	n.setState(pb.ValueState_PENDING)
-	n.info = &nodeInfo{details: unmet, derives: derives}
+	n.setInfo(&nodeInfo{details: unmet, derives: derives})
 	n.clear(drifted | broken)
 	if len(x.errs) > 0 {
 		x.lookAgain(n.key)
@@ -58,7 +58,7 @@ func (x *exec) lookAt(keys []string, gained bool) {
 // unimplemented marks a base value that has no descriptor.
 func (x *exec) unimplemented(n *node, p prior) error {
 	n.setState(pb.ValueState_UNIMPLEMENTED)
-	n.info = nil
+	n.setInfo(nil)
 	if p.state != pb.ValueState_UNIMPLEMENTED {
 		x.record(n, p, pb.TxnOperation_CREATE, recordAs{noop: true})
 	}
@@ -81,7 +81,7 @@ func (x *exec) invalid(n *node, p prior, op pb.TxnOperation, err error) error {
 	if iv := (*InvalidValueError)(nil); errors.As(err, &iv) {
 		info.details = iv.Fields
 	}
-	n.info = info
+	n.setInfo(info)
 	if !same {
 		x.record(n, p, op, recordAs{noop: true})
 		if n.have == nil {
@@ -155,7 +155,7 @@ func (x *exec) stillInvalid(n *node, info *nodeInfo) bool {
 		n.clear(invalid)
 		return false
 	}
-	n.info = info
+	n.setInfo(info)
 	n.setState(pb.ValueState_INVALID)
 	return true
 }
@@ -167,9 +167,9 @@ func (x *exec) held(n *node, p prior, op pb.TxnOperation, err error, by string, 
 		return errAborted
 	}
 	x.verdicts.lost()
-	n.info = &nodeInfo{err: err, seq: x.seq, heldBy: by}
+	n.setInfo(&nodeInfo{err: err, seq: x.seq, heldBy: by})
 	x.lookAgain(n.key)
-	n.setState(x.planRetry(n, n.info))
+	n.setState(x.planRetry(n, n.info()))
 	n.lastOp = uint8(op)
 	x.record(n, p, op, recordAs{recreate: recreate})
 	err = x.note(n.key, op, err)
@@ -213,7 +213,7 @@ func (x *exec) fail(n *node, p prior, op pb.TxnOperation, err error, recreate bo
 	n.clear(drifted)
 	n.setState(state)
 	n.lastOp = uint8(op)
-	n.info = info
+	n.setInfo(info)
 	if !again {
 		x.record(n, p, op, recordAs{recreate: recreate})
 	}
@@ -277,10 +277,10 @@ func (x *exec) policy(n *node) *Retry {
 	}
 	if n.base() != "" {
 		if base := x.get(n.base()); base != nil {
-			return base.retry
+			return base.retry()
 		}
 	}
-	return n.retry
+	return n.retry()
 }
 
 // delay before the given attempt, which counts from 1.

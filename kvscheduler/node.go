@@ -20,10 +20,8 @@ type node struct {
 	// have is the existing value, as far as known; nil: none.
 	have proto.Message
 
-	deps  []Dependency
-	rare  *rare  // nil: all of it is zero
-	retry *Retry // policy of the last transaction that requested the value
-	info  *nodeInfo
+	deps []Dependency
+	rare *rare // nil: all of it is zero
 
 	txn   uint64 // last transaction that changed the value
 	epoch uint64 // owner of this copy
@@ -42,7 +40,9 @@ type rare struct {
 	meta    any
 	// past is the number of trailing dependencies that belong to the existing value and not to the
 	// wanted one.
-	past int
+	past  int
+	retry *Retry // policy of the last transaction that requested the value
+	info  *nodeInfo
 }
 
 func (n *node) rest() rare {
@@ -84,10 +84,33 @@ func (n *node) current() []Dependency {
 // past are the dependencies of the existing value that the wanted one no longer has.
 func (n *node) past() []Dependency { return n.deps[len(n.current()):] }
 
+func (n *node) retry() *Retry {
+	if n.rare == nil {
+		return nil
+	}
+	return n.rare.retry
+}
+
+func (n *node) info() *nodeInfo {
+	if n.rare == nil {
+		return nil
+	}
+	return n.rare.info
+}
+
+// setRare replaces the rare fields.
+func (n *node) setRare(r rare) {
+	n.rare = nil
+	if r.base != "" || r.derived != nil || r.meta != nil || r.past != 0 || r.retry != nil || r.info != nil {
+		n.rare = new(rare)
+		*n.rare = r
+	}
+}
+
 func (n *node) setBase(key string) {
 	r := n.rest()
 	r.base = key
-	n.rare = &r
+	n.setRare(r)
 }
 
 func (n *node) setDerived(keys []string) {
@@ -96,7 +119,7 @@ func (n *node) setDerived(keys []string) {
 	}
 	r := n.rest()
 	r.derived = keys
-	n.rare = &r
+	n.setRare(r)
 }
 
 func (n *node) setMeta(meta any) {
@@ -105,16 +128,34 @@ func (n *node) setMeta(meta any) {
 	}
 	r := n.rest()
 	r.meta = meta
-	n.rare = &r
+	n.setRare(r)
 }
 
 func (n *node) setPast(past int) {
-	if n.rare == nil && past == 0 || n.rare != nil && n.rare.past == past {
+	if n.rest().past == past {
 		return
 	}
 	r := n.rest()
 	r.past = past
-	n.rare = &r
+	n.setRare(r)
+}
+
+func (n *node) setRetry(retry *Retry) {
+	if n.retry() == retry {
+		return
+	}
+	r := n.rest()
+	r.retry = retry
+	n.setRare(r)
+}
+
+func (n *node) setInfo(info *nodeInfo) {
+	if n.info() == info {
+		return
+	}
+	r := n.rest()
+	r.info = info
+	n.setRare(r)
 }
 
 type flags uint8
@@ -135,7 +176,7 @@ const (
 	invalid
 )
 
-// nodeInfo holds fields that only values in trouble have.
+// nodeInfo holds fields that only values in trouble have. It is not changed once its node is published.
 type nodeInfo struct {
 	err     error
 	details []string // labels of unmet dependencies, or invalid fields
@@ -171,17 +212,17 @@ func (n *node) available() bool {
 }
 
 func (n *node) err() error {
-	if n.info == nil {
-		return nil
+	if info := n.info(); info != nil {
+		return info.err
 	}
-	return n.info.err
+	return nil
 }
 
 func (n *node) details() []string {
-	if n.info == nil {
-		return nil
+	if info := n.info(); info != nil {
+		return info.details
 	}
-	return n.info.details
+	return nil
 }
 
 func (n *node) origin() Origin {

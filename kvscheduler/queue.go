@@ -48,6 +48,7 @@ type queue struct {
 
 	mu     sync.Mutex
 	jobs   []*job
+	busy   bool // a job is being executed
 	closed bool
 }
 
@@ -81,6 +82,38 @@ func (q *queue) put(ctx context.Context, j *job, wait bool) error {
 	return nil
 }
 
+// begin reports whether the caller may execute a job at once, as no other waits or is being executed. It must call
+// finish then. This saves the change to the worker's goroutine and back, which takes as long as much of a
+// small transaction.
+func (q *queue) begin() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.busy || q.closed || len(q.jobs) > 0 {
+		return false
+	}
+	q.busy = true
+	return true
+}
+
+// finish ends the execution of a job.
+func (q *queue) finish() {
+	q.mu.Lock()
+	q.busy = false
+	next := len(q.jobs) > 0 || q.closed
+	q.mu.Unlock()
+	if next {
+		q.wakeUp()
+	}
+}
+
+// wakeUp has pop look again.
+func (q *queue) wakeUp() {
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
 // push adds a job without waiting. False: the queue is closed.
 func (q *queue) push(j *job) bool {
 	j.queued = time.Now()
@@ -90,19 +123,20 @@ func (q *queue) push(j *job) bool {
 		return false
 	}
 	q.jobs = append(q.jobs, j)
+	busy := q.busy
 	q.mu.Unlock()
-	select {
-	case q.wake <- struct{}{}:
-	default:
+	if !busy { // else finish does it
+		q.wakeUp()
 	}
 	return true
 }
 
-// pop takes the first job out of the queue, waiting for it; nil after close.
+// pop takes the first job out of the queue, waiting for it; nil after close. finish must be called after it.
 func (q *queue) pop() *job {
 	for {
 		q.mu.Lock()
-		if len(q.jobs) > 0 && !q.closed {
+		if len(q.jobs) > 0 && !q.closed && !q.busy {
+			q.busy = true
 			j := q.jobs[0]
 			q.jobs[0] = nil
 			if len(q.jobs) > 1 {
@@ -116,9 +150,9 @@ func (q *queue) pop() *job {
 			}
 			return j
 		}
-		closed := q.closed
+		ended := q.closed && !q.busy
 		q.mu.Unlock()
-		if closed {
+		if ended {
 			return nil
 		}
 		<-q.wake
@@ -158,10 +192,7 @@ func (q *queue) close() {
 			j.result <- jobResult{NoSeqNum, ErrClosed}
 		}
 	}
-	select {
-	case q.wake <- struct{}{}:
-	default:
-	}
+	q.wakeUp()
 }
 
 // length is the number of waiting jobs.

@@ -226,12 +226,12 @@ func (r *refresh) found(h *handler, n *node, it *item) {
 				switch n.State() {
 				case pb.ValueState_PENDING, pb.ValueState_MISSING, pb.ValueState_REMOVED:
 					n.setState(pb.ValueState_DISCOVERED)
-					n.info = nil
+					n.setInfo(nil)
 				}
 			}
 			if n.is(fromSB) && inTrouble(n) { // a revert gave it back, but in vain: it is as it was found
 				n.clear(broken)
-				n.info = nil
+				n.setInfo(nil)
 				n.setState(pb.ValueState_OBTAINED)
 			}
 			if !before && n.available() {
@@ -324,7 +324,7 @@ func (r *refresh) foundDerived(base *node) {
 		n.clear(unknown)
 		if s := n.State(); s == pb.ValueState_PENDING || s == pb.ValueState_MISSING {
 			n.setState(pb.ValueState_DISCOVERED)
-			n.info = nil
+			n.setInfo(nil)
 			if base.is(invalid) && n.want == n.have { // part of the last valid value
 				n.setState(pb.ValueState_CONFIGURED)
 				x.lookAgain(n.key)

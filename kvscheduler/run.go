@@ -162,9 +162,9 @@ func (x *exec) unchanged(n *node, want proto.Message) bool {
 			return false
 		}
 	}
-	return x.job.typ != NBTransaction || x.job.opts.retry == nil && n.retry == nil ||
+	return x.job.typ != NBTransaction || x.job.opts.retry == nil && n.retry() == nil ||
 		x.job.opts.resync == DownstreamResync && x.job.opts.retry == nil ||
-		x.job.opts.retry != nil && n.retry != nil && *x.job.opts.retry == *n.retry
+		x.job.opts.retry != nil && n.retry() != nil && *x.job.opts.retry == *n.retry()
 }
 
 // stable reports whether repeating the same request leads to no other state.
@@ -316,7 +316,7 @@ func (x *exec) nowImplemented() []KeyValue {
 // retryValues returns the values that are still to be retried.
 func (j *job) retryValues(x *exec) []KeyValue {
 	waiting := func(n *node) bool {
-		return n.State() == pb.ValueState_RETRYING && n.info != nil && n.info.seq == j.retryOf && n.info.attempt == j.attempt
+		return n.State() == pb.ValueState_RETRYING && n.info() != nil && n.info().seq == j.retryOf && n.info().attempt == j.attempt
 	}
 	var values []KeyValue
 	for key := range j.retryKeys {
@@ -393,7 +393,7 @@ func (x *exec) revert() {
 		}
 		n := x.get(base)
 		switch {
-		case n == nil || n.info != nil && n.info.err != nil && !x.failedForward(base, forward):
+		case n == nil || n.info() != nil && n.info().err != nil && !x.failedForward(base, forward):
 		case n.have == nil:
 			_ = x.updateDependent(base, true)
 		case !x.unchanged(n, n.want):
@@ -405,14 +405,14 @@ func (x *exec) revert() {
 		if old == nil || !old.available() {
 			continue
 		}
-		if n := x.get(old.key); n != nil && !n.available() && (n.info == nil || n.info.err == nil || x.failedForward(n.key, forward)) {
+		if n := x.get(old.key); n != nil && !n.available() && (n.info() == nil || n.info().err == nil || x.failedForward(n.key, forward)) {
 			_ = x.updateDependent(n.key, true)
 		}
 	}
 	x.restoreInvalid()
 	for _, key := range x.order {
 		if n, old := x.get(key), x.oldOf(key); n != nil && old != nil && !n.is(unknown|broken) {
-			x.mut(n).retry = old.retry
+			x.mut(n).setRetry(old.retry())
 		}
 	}
 	x.forward = forward
@@ -439,7 +439,7 @@ func (x *exec) reviveValid() {
 			n.clear(invalid)
 			if n.have == nil && n.State() == pb.ValueState_INVALID {
 				n.setState(pb.ValueState_PENDING)
-				n.info = &nodeInfo{}
+				n.setInfo(&nodeInfo{})
 			}
 		}
 	}
@@ -477,12 +477,13 @@ func (x *exec) restoreInvalid() {
 			n.desc = old.desc
 		}
 		n = x.mut(n)
-		n.want, n.retry = old.want, old.retry
+		n.want = old.want
+		n.setRetry(old.retry())
 		n.set(invalid)
 		if n.is(broken|unknown) || (old.have == nil) != (n.have == nil) {
 			continue // it records the failure
 		}
-		n.info = old.info
+		n.setInfo(old.info())
 		n.setState(pb.ValueState_INVALID)
 		n.lastOp = old.lastOp
 		x.restoreWaiting(n, old)
@@ -496,7 +497,8 @@ func (x *exec) deletePart(n, old *node) {
 	}
 	n = x.add(old.key)
 	n.setBase(old.base())
-	n.desc, n.want, n.info = old.desc, old.want, old.info
+	n.desc, n.want = old.desc, old.want
+	n.setInfo(old.info())
 	n.state, n.lastOp, n.flags = old.state, old.lastOp, old.flags
 }
 
@@ -510,12 +512,14 @@ func (x *exec) restoreWaiting(n, old *node) {
 		}
 		d := x.add(key)
 		d.setBase(od.base())
-		d.desc, d.want, d.info = od.desc, od.want, &nodeInfo{}
+		d.desc, d.want = od.desc, od.want
+		d.setInfo(&nodeInfo{})
 		d.state, d.lastOp, d.flags = uint8(pb.ValueState_PENDING), od.lastOp, od.flags
 		x.setDeps(d, od.deps)
 		n.setDerived(old.derived())
 		if od.have == nil {
-			d.info, d.state = od.info, od.state
+			d.state = od.state
+			d.setInfo(od.info())
 		} else {
 			_ = x.updateDependent(key, true)
 		}
@@ -555,7 +559,8 @@ func (x *exec) restoreObtained(old *node) {
 		return
 	}
 	n = x.mut(n)
-	n.want, n.retry = old.want, nil
+	n.want = old.want
+	n.setRetry(nil)
 	n.clear(invalid)
 	touched := slices.ContainsFunc(old.derived(), func(key string) bool {
 		d := x.get(key)
@@ -572,7 +577,8 @@ func (x *exec) restoreObtained(old *node) {
 	for _, key := range append([]string{n.key}, n.derived()...) {
 		if d := x.get(key); d != nil && d.have != nil && !inTrouble(d) {
 			d = x.mut(d)
-			d.want, d.info = d.have, nil
+			d.want = d.have
+			d.setInfo(nil)
 			d.set(fromSB)
 			d.setState(pb.ValueState_OBTAINED)
 			x.setDeps(d, nil)

@@ -43,8 +43,8 @@ type HistoryLimits struct {
 
 // Scheduler is the transaction engine. See the package documentation.
 //
-// One goroutine, the worker, owns the graph and processes transactions one
-// after the other. It calls descriptors through a second one (see caller).
+// The worker owns the graph and processes transactions one after the other: a goroutine of the
+// scheduler's own or, if nothing waits, that of whoever commits. It calls descriptors through another one (see caller).
 // Everybody else reads published snapshots, and never waits for either.
 type Scheduler struct {
 	log      *slog.Logger

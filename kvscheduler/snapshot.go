@@ -111,8 +111,8 @@ func (v Snapshot) WaitsFor(key, other string) bool {
 
 // WouldDerive returns the keys that a PENDING value derives once it exists.
 func (v Snapshot) WouldDerive(key string) []string {
-	if n := v.x.get(key); n != nil && n.State() == pb.ValueState_PENDING && n.info != nil {
-		return n.info.derives
+	if n := v.x.get(key); n != nil && n.State() == pb.ValueState_PENDING && n.info() != nil {
+		return n.info().derives
 	}
 	return nil
 }
@@ -120,8 +120,8 @@ func (v Snapshot) WouldDerive(key string) []string {
 // NextRetry returns when the failed operation of a value is repeated, and the number of that
 // attempt. The time is zero if it is not.
 func (v Snapshot) NextRetry(key string) (at time.Time, attempt int) {
-	if n := v.x.get(key); n != nil && n.info != nil && n.State() == pb.ValueState_RETRYING {
-		return n.info.retryAt, n.info.attempt
+	if n := v.x.get(key); n != nil && n.info() != nil && n.State() == pb.ValueState_RETRYING {
+		return n.info().retryAt, n.info().attempt
 	}
 	return time.Time{}, 0
 }

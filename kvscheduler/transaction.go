@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
@@ -105,6 +106,12 @@ func (t *Transaction) Commit(ctx context.Context, opts ...TxnOption) (uint64, er
 	wait := !j.opts.nonBlocking
 	if !wait {
 		j.result = nil
+	} else if ctx.Err() == nil && t.s.queue.begin() {
+		j.queued = time.Now()
+		r := t.s.do(j)
+		t.s.queue.finish()
+		t.s.reuse(j)
+		return r.seq, r.err
 	}
 	if err := t.s.queue.put(ctx, j, wait); err != nil {
 		t.s.metrics.dropped.Inc()
@@ -114,9 +121,14 @@ func (t *Transaction) Commit(ctx context.Context, opts ...TxnOption) (uint64, er
 		return NoSeqNum, nil
 	}
 	seq, err := t.s.await(ctx, j)
-	*j = job{result: j.result} // no other reference is left
-	t.s.spareJobs.Put(j)
+	t.s.reuse(j)
 	return seq, err
+}
+
+// reuse keeps a job that nobody refers to any more.
+func (s *Scheduler) reuse(j *job) {
+	*j = job{result: j.result}
+	s.spareJobs.Put(j)
 }
 
 // Plan returns the operations that Commit would execute, in order, if nothing

@@ -8,7 +8,7 @@ import (
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
 )
 
-// work processes jobs until the queue is closed.
+// work processes jobs until the queue is closed, except for those that nobody had to wait for (see queue.begin).
 func (s *Scheduler) work() {
 	defer close(s.stopped)
 	defer s.caller.close()
@@ -17,19 +17,29 @@ func (s *Scheduler) work() {
 		if j == nil {
 			return
 		}
-		s.heartbeat.beat()
-		var r jobResult
-		if j.fn != nil {
-			j.fn()
-		} else {
-			r.seq, r.err = s.process(j)
-		}
-		s.heartbeat.stop()
-		s.exec = exec{} // what was replaced may be forgotten
+		r := s.do(j)
+		s.queue.finish()
 		if j.result != nil {
 			j.result <- r
 		}
 	}
+}
+
+// do executes a job. Whoever calls it is the worker meanwhile: its goroutine, or one that the queue
+// gave the job to begin with.
+func (s *Scheduler) do(j *job) (r jobResult) {
+	s.heartbeat.beat()
+	if j.fn != nil {
+		j.fn()
+	} else {
+		r.seq, r.err = s.process(j)
+	}
+	s.heartbeat.stop()
+	s.exec = exec{} // what was replaced may be forgotten
+	if s.sets.large() {
+		s.sets = nil
+	}
+	return r
 }
 
 // newExec prepares the execution of a job. The one before ends with it.
@@ -56,11 +66,15 @@ type sets struct {
 	again     map[string]againTimes // keys to be looked at again, in againOrder: how often they were
 }
 
-// emptySets returns the sets of the last exec, emptied; new ones if they have
-// grown large.
-func (s *Scheduler) emptySets() *sets {
+// large reports whether the sets hold more memory than is worth keeping.
+func (s *sets) large() bool {
 	const large = 256
-	if s.sets == nil || len(s.sets.about) > large || len(s.sets.failed) > large || cap(s.sets.scratch) > large {
+	return s != nil && (len(s.about) > large || len(s.failed) > large || cap(s.scratch) > large)
+}
+
+// emptySets returns the sets of the last exec, emptied.
+func (s *Scheduler) emptySets() *sets {
+	if s.sets == nil || s.sets.large() {
 		s.sets = &sets{about: map[string]progress{}, branch: map[string]turn{}, failed: map[string]struct{}{}, again: map[string]againTimes{}, providers: map[string]string{}}
 	}
 	clear(s.sets.about)
@@ -221,10 +235,10 @@ func (s *Scheduler) scheduleRetries(x *exec) {
 	var groups map[group]*job
 	for _, c := range x.changes {
 		n := c.new
-		if n.State() != pb.ValueState_RETRYING || n.info == nil || n.info.seq != x.seq || n.info.attempt == 0 {
+		if n.State() != pb.ValueState_RETRYING || n.info() == nil || n.info().seq != x.seq || n.info().attempt == 0 {
 			continue
 		}
-		g := group{n.info.delay, n.info.attempt}
+		g := group{n.info().delay, n.info().attempt}
 		if groups == nil {
 			groups = map[group]*job{}
 		}
