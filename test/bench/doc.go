@@ -1,6 +1,6 @@
 // Command bench runs the benchmarks and compares those of the KVScheduler with
-// what they must reach: the numbers of Ligato's scheduler, or a rule such as
-// "time per value stays flat".
+// what they must reach: the numbers of Ligato's scheduler, their own earlier ones in multiples of fixed work, or a
+// rule such as "time per value stays flat".
 //
 //	go test -bench ──> lines ──┬── of kvscheduler ──> table: measured, bar, ok or missed
 //	                           ├── of others ───────> printed as they are

@@ -19,13 +19,16 @@ func main() {
 	raw := flag.String("raw", "bin/bench.txt", "file for all lines of go test, e.g. for benchstat")
 	bench := flag.String("bench", ".", "benchmarks to run, as for go test")
 	count := flag.Int("count", 1, "times to run each; the best result counts")
+	million := flag.Bool("million", false, "measure the KVScheduler at a million values of each kind, too; no other package")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "usage: bench [flags] [packages]   (default: ./...)")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
 	packages := flag.Args()
-	if len(packages) == 0 {
+	if *million {
+		packages = []string{"./kvscheduler", "-million"}
+	} else if len(packages) == 0 {
 		packages = []string{"./..."}
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)

@@ -26,13 +26,16 @@ func writeTable(w io.Writer, r results) error {
 	}
 	for _, b := range bars {
 		fmt.Fprintf(out, "%s  [%s]\n", b.title, b.unit)
-		measured := 0
+		measured, first, last := 0, 0.0, 0.0
 		for _, l := range b.limits {
 			v, ok := r.of(b, l)
 			if !ok {
 				continue
 			}
-			measured++
+			if measured++; measured == 1 {
+				first = v
+			}
+			last = v
 			cells := []string{"  " + l.name, number(v)}
 			if l.rule != "" {
 				cells = append(cells, "≤ "+number(l.most), l.rule, verdict(v <= l.most))
@@ -42,12 +45,8 @@ func writeTable(w io.Writer, r results) error {
 		if measured == 0 {
 			fmt.Fprintln(out, "  not measured")
 		} else if b.growth != 0 && measured > 1 {
-			first, ok1 := r.of(b, b.limits[0])
-			last, ok2 := r.of(b, b.limits[len(b.limits)-1])
-			if ok1 && ok2 {
-				growth := last / first
-				fmt.Fprintf(out, "  growth\t%s ×\t< %s ×\tlast / first\t%s\n", number(growth), number(b.growth), verdict(growth < b.growth))
-			}
+			growth := last / first
+			fmt.Fprintf(out, "  growth\t%s ×\t< %s ×\tlast / first\t%s\n", number(growth), number(b.growth), verdict(growth < b.growth))
 		}
 		fmt.Fprintln(out)
 	}
