@@ -10,11 +10,11 @@ import (
 	"strings"
 
 	"github.com/contiv/contiv/client"
-	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/kvscheduler/record"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/models/manifest"
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 )
 
 // ConfigValue is an element of the output of "config get" in JSON.
@@ -126,9 +126,9 @@ func (g *configuring) requested(ctx context.Context, agent *Agent, words []strin
 			return nil, err
 		}
 	}
-	var dumped []kvscheduler.DumpedValue
+	var dumped record.Dump
 	for _, key := range requestedBy(ctx, agent, words) {
-		var some []kvscheduler.DumpedValue
+		var some record.Dump
 		if err := agent.Get(ctx, dump, url.Values{"view": {"NB"}, "key-prefix": {key}}, &some); err != nil {
 			return nil, err
 		}
@@ -139,8 +139,8 @@ func (g *configuring) requested(ctx context.Context, agent *Agent, words []strin
 			return nil, err
 		}
 	}
-	slices.SortStableFunc(dumped, func(a, b kvscheduler.DumpedValue) int { return strings.Compare(a.Key, b.Key) })
-	dumped = slices.CompactFunc(dumped, func(a, b kvscheduler.DumpedValue) bool { return a.Key == b.Key })
+	slices.SortStableFunc(dumped, func(a, b record.Dumped) int { return strings.Compare(a.Key, b.Key) })
+	dumped = slices.CompactFunc(dumped, func(a, b record.Dumped) bool { return a.Key == b.Key })
 	for _, v := range dumped {
 		if _, ok := models.ForKey(v.Key); ok && v.Value != nil {
 			values = append(values, client.Value{Key: v.Key, Message: v.Value})
@@ -200,7 +200,7 @@ func (g *configuring) showConfig(values []client.Value, secrets bool) error {
 	default:
 		list := make([]ConfigValue, 0, len(values))
 		for _, v := range values {
-			data, err := models.Marshal(v.Message)
+			data, err := marshal(v.Message)
 			if err != nil {
 				return err
 			}
@@ -211,9 +211,27 @@ func (g *configuring) showConfig(values []client.Value, secrets bool) error {
 }
 
 func formatManifest(values []client.Value) ([]byte, error) {
-	documents := make([]manifest.Value, 0, len(values))
+	var text []byte
 	for _, v := range values {
-		documents = append(documents, manifest.Value{Key: v.Key, Message: v.Message})
+		data, err := marshal(v.Message)
+		if err == nil {
+			text, err = manifest.Append(text, v.Key, data)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("value of %s: %w", v.Key, err)
+		}
 	}
-	return manifest.Format(documents)
+	return text, nil
+}
+
+// marshal returns the JSON of a value, secrets included unless an agent has left them out.
+func marshal(v proto.Message) ([]byte, error) {
+	raw, ok := v.(*record.RawValue)
+	switch {
+	case !ok:
+		return models.Marshal(v)
+	case !json.Valid([]byte(raw.JSON)):
+		return nil, errors.New(raw.JSON)
+	}
+	return []byte(raw.JSON), nil
 }

@@ -65,7 +65,7 @@ func (c *cli) dumpCommand() *cobra.Command {
 }
 
 func (c *cli) showDump(ctx context.Context, agents []*Agent, query url.Values) error {
-	answers := target.GetAll[[]kvscheduler.DumpedValue](ctx, agents, dump, query)
+	answers := target.GetAll[record.Dump](ctx, agents, dump, query)
 	descriptor, prefix := query.Get("descriptor"), query.Get("key-prefix")
 	for i, a := range answers {
 		if descriptor != "" && target.IsNotFound(a.Err) {
@@ -89,7 +89,7 @@ func (c *cli) showDump(ctx context.Context, agents []*Agent, query url.Values) e
 	}
 	first, last := found[0], found[len(found)-1]
 	query.Set("key-prefix", first[:common(first, last)]) // they are sorted
-	answers = target.GetAll[[]kvscheduler.DumpedValue](ctx, agents, dump, query)
+	answers = target.GetAll[record.Dump](ctx, agents, dump, query)
 	for i := range answers {
 		answers[i].Value = slices.DeleteFunc(answers[i].Value, func(v kvscheduler.DumpedValue) bool { return !slices.Contains(found, v.Key) })
 	}
@@ -133,7 +133,7 @@ func writeIndex(p printer, good []answer[inspect.DumpIndex]) {
 }
 
 // writeDump shows a line for each value and its content below.
-func writeDump(p printer, good []answer[[]kvscheduler.DumpedValue]) {
+func writeDump(p printer, good []answer[record.Dump]) {
 	for i, a := range good {
 		if i > 0 {
 			p.Printf("\n")

@@ -3,9 +3,10 @@ package ctl
 import (
 	"encoding/json"
 	"fmt"
-	"io"
+	"strconv"
 	"strings"
 
+	"github.com/contiv/contiv/jsontext"
 	"github.com/contiv/contiv/kvscheduler/record"
 	"google.golang.org/protobuf/proto"
 )
@@ -23,72 +24,68 @@ func fields(m proto.Message) []field {
 }
 
 func fieldsOfJSON(text string) []field {
-	d := json.NewDecoder(strings.NewReader(text))
-	d.UseNumber()
-	var out []field
-	err := appendFields(&out, d, "")
-	if _, end := d.Token(); err != nil || end != io.EOF {
+	r := jsontext.NewReader([]byte(text))
+	out := appendFields(nil, r, "")
+	if r.End() != nil {
 		return []field{{"value", text}}
 	}
 	return out
 }
 
 // appendFields reads the next JSON value.
-func appendFields(out *[]field, d *json.Decoder, name string) error {
-	token, err := d.Token()
-	if err != nil {
-		return err
-	}
-	switch token {
-	case json.Delim('{'):
-		for d.More() {
-			key, err := d.Token()
-			if err != nil {
-				return err
-			}
-			inner := fmt.Sprint(key)
+func appendFields(out []field, r *jsontext.Reader, name string) []field {
+	switch r.Kind() {
+	case jsontext.ObjectKind:
+		r.Object(func(key []byte) {
+			inner := string(key)
 			if name != "" {
 				inner = name + "." + inner
 			}
-			if err := appendFields(out, d, inner); err != nil {
-				return err
-			}
-		}
-		_, err = d.Token()
-	case json.Delim('['):
+			out = appendFields(out, r, inner)
+		})
+	case jsontext.ArrayKind:
 		var items []field
-		plain := true
-		for i := 0; d.More(); i++ {
-			item := fmt.Sprintf("%s[%d]", name, i)
-			if err := appendFields(&items, d, item); err != nil {
-				return err
-			}
-			plain = plain && len(items) == i+1 && items[i].name == item
-		}
+		plain, i := true, 0
+		r.Array(func() {
+			kind := r.Kind()
+			plain = plain && kind != jsontext.ObjectKind && kind != jsontext.ArrayKind
+			items = appendFields(items, r, name+"["+strconv.Itoa(i)+"]")
+			i++
+		})
 		if plain {
-			var texts []string
-			for _, f := range items {
-				texts = append(texts, f.text)
+			texts := make([]string, len(items))
+			for i, f := range items {
+				texts[i] = f.text
 			}
 			items = []field{{name, strings.Join(texts, ",")}}
 		}
-		*out = append(*out, items...)
-		_, err = d.Token()
+		return append(out, items...)
+	case jsontext.StringKind:
+		return append(out, field{name, r.String()})
 	default:
-		*out = append(*out, field{name, fmt.Sprint(token)})
+		text := string(r.Raw())
+		if text == "null" {
+			text = "<nil>"
+		}
+		return append(out, field{name, text})
 	}
-	return err
+	return out
 }
 
 // fieldsText shows a value in a line.
 func fieldsText(m proto.Message) string { return inLine(fields(record.Redact(m))) }
 
 func inLine(fields []field) string {
-	var texts []string
-	for _, f := range fields {
-		texts = append(texts, f.name+"="+f.text)
+	var b strings.Builder
+	for i, f := range fields {
+		if i > 0 {
+			b.WriteString("  ")
+		}
+		b.WriteString(f.name)
+		b.WriteByte('=')
+		b.WriteString(f.text)
 	}
-	return strings.Join(texts, "  ")
+	return b.String()
 }
 
 // metadataText formats the metadata of a value on one line; "" if there is none.

@@ -160,18 +160,9 @@ func snapshot(ctx context.Context, a *Agent, m moment, query url.Values) (values
 }
 
 func valuesAt(ctx context.Context, a *Agent, path string, query url.Values) ([]*kvscheduler.ValueSnapshot, error) {
-	var forms []record.ValueForm
-	if err := a.Get(ctx, path, query, &forms); err != nil {
-		return nil, err
-	}
-	values := make([]*kvscheduler.ValueSnapshot, len(forms))
-	for i, f := range forms {
-		var err error
-		if values[i], err = f.Value(); err != nil {
-			return nil, err
-		}
-	}
-	return values, nil
+	var values record.Values
+	err := a.Get(ctx, path, query, &values)
+	return values, err
 }
 
 // draw renders values in the format of the output.

@@ -14,7 +14,6 @@ import (
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	"github.com/contiv/contiv/ctl/target"
 	"github.com/contiv/contiv/ctl/text"
-	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/kvscheduler/record"
 	"github.com/contiv/contiv/northbound/ifstate"
 	"github.com/contiv/contiv/plugins/ipnet"
@@ -281,7 +280,7 @@ func namesOf(node string, answered any) (names []string) {
 		for _, s := range list {
 			names = append(names, s.Keys()...)
 		}
-	case []kvscheduler.DumpedValue:
+	case record.Dump:
 		for _, v := range list {
 			names = append(names, v.Key)
 		}

@@ -338,7 +338,7 @@ func (r runs) explain(ctx context.Context, a *Agent, revisions []*runRevision) {
 }
 
 // diffOf returns the differences between two moments.
-func diffOf(ctx context.Context, a *Agent, from, to moment) (diffs []record.Diff, err error) {
+func diffOf(ctx context.Context, a *Agent, from, to moment) (diffs record.Diffs, err error) {
 	query := url.Values{}
 	for name, m := range map[string]moment{"from": from, "to": to} {
 		t, err := m.at(ctx, a)

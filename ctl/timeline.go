@@ -166,7 +166,7 @@ func (c *cli) diffCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			err = show(c, target.Ask(ctx, agents, func(ctx context.Context, agent *Agent) ([]record.Diff, error) {
+			err = show(c, target.Ask(ctx, agents, func(ctx context.Context, agent *Agent) (record.Diffs, error) {
 				return diffOf(ctx, agent, a, b)
 			}), writeDiffs)
 			for _, agent := range agents {
@@ -182,7 +182,7 @@ func (c *cli) diffCommand() *cobra.Command {
 }
 
 // writeDiffs prints a line for each value that differs, with the changed fields below.
-func writeDiffs(p printer, good []answer[[]record.Diff]) {
+func writeDiffs(p printer, good []answer[record.Diffs]) {
 	var same []string
 	t := p.Table("NODE", "WHAT", "STATE", "TXN", "KEY")
 	for _, a := range good {

@@ -62,13 +62,8 @@ func askValues(ctx context.Context, agents []*Agent, query url.Values) []answer[
 }
 
 func valuesOf(ctx context.Context, a *Agent, query url.Values) (values []record.Status, err error) {
-	var forms []record.StatusForm
-	if err := a.Get(ctx, valueStatus, query, &forms); err != nil {
+	if err := a.Get(ctx, valueStatus, query, (*record.Statuses)(&values)); err != nil {
 		return nil, err
-	}
-	values = make([]record.Status, len(forms))
-	for i, f := range forms {
-		values[i] = f.Status()
 	}
 	if states := query["state"]; len(states) > 0 && !slices.Contains(states, pb.ValueState_INVALID.String()) {
 		return values, nil
@@ -156,8 +151,8 @@ func inState(s record.Status, states []string) bool {
 	return len(states) == 0 || is(s.GetValue()) || slices.ContainsFunc(s.GetDerivedValues(), is)
 }
 
-func anyValue[T any](answers []answer[[]T]) bool {
-	return slices.ContainsFunc(answers, func(a answer[[]T]) bool { return len(a.Value) > 0 })
+func anyValue[L ~[]T, T any](answers []answer[L]) bool {
+	return slices.ContainsFunc(answers, func(a answer[L]) bool { return len(a.Value) > 0 })
 }
 
 func anyError[T any](answers []answer[T]) bool {

@@ -20,7 +20,7 @@ func Error(w http.ResponseWriter, status int, err error) {
 // Answer answers with a status and a value, which is indented unless it is so long that programs alone read it.
 func Answer(w http.ResponseWriter, status int, value any) {
 	const long = 64 << 10
-	data, err := json.Marshal(value)
+	data, err := marshal(value)
 	if err != nil {
 		status = http.StatusInternalServerError
 		data, _ = json.Marshal(ErrorBody{Error: "answer cannot be encoded: " + err.Error()})
@@ -34,4 +34,12 @@ func Answer(w http.ResponseWriter, status int, value any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	w.Write(append(data, '\n'))
+}
+
+// marshal is json.Marshal, which looks once more at what a MarshalJSON returns: long lists are appended.
+func marshal(value any) ([]byte, error) {
+	if list, ok := value.(interface{ AppendJSON(b []byte) []byte }); ok {
+		return list.AppendJSON(nil), nil
+	}
+	return json.Marshal(value)
 }

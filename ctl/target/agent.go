@@ -164,10 +164,18 @@ func (a *Agent) do(ctx context.Context, method, path string, query url.Values, b
 		}
 		return &StatusError{response.StatusCode, errorText(response.Status, data), data}
 	}
-	if err := json.Unmarshal(data, into); err != nil {
+	if err := unmarshal(data, into); err != nil {
 		return fmt.Errorf("answer to %s %s is not understood: %w: are agent and CLI of the same version?", method, path, err)
 	}
 	return nil
+}
+
+// unmarshal is json.Unmarshal, which looks through what an UnmarshalJSON is given twice before.
+func unmarshal(data []byte, into any) error {
+	if u, ok := into.(json.Unmarshaler); ok {
+		return u.UnmarshalJSON(data)
+	}
+	return json.Unmarshal(data, into)
 }
 
 // Fetch sends a request to the agent, and returns its answer unchanged.

@@ -108,9 +108,14 @@ func writeError(w http.ResponseWriter, err error) {
 // writeJSON answers with JSON, which is indented unless it is so long that programs alone read it.
 func writeJSON(w http.ResponseWriter, v any) error {
 	const long = 64 << 10
-	data, err := json.Marshal(v)
-	if err != nil {
-		return err
+	var data []byte
+	if list, ok := v.(interface{ AppendJSON(b []byte) []byte }); ok {
+		data = list.AppendJSON(nil)
+	} else {
+		var err error
+		if data, err = json.Marshal(v); err != nil {
+			return err
+		}
 	}
 	if len(data) < long {
 		var indented bytes.Buffer
@@ -286,10 +291,7 @@ func (s server) serveDump(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if values == nil {
-		values = []record.Dumped{}
-	}
-	return writeJSON(w, values)
+	return writeJSON(w, record.Dump(values))
 }
 
 func (s server) dumpIndex() DumpIndex {
@@ -336,7 +338,7 @@ func (s server) serveStatus(w http.ResponseWriter, r *http.Request) error {
 			return notFound("there is no descriptor %q", name)
 		}
 	}
-	list := []record.StatusForm{}
+	list := record.Statuses{}
 	statuses := s.ValueStatuses
 	if q.Has("about") {
 		statuses = func(prefix string) []*pb.BaseValueStatus { return s.statusesAbout(q["about"], prefix) }
@@ -345,7 +347,7 @@ func (s server) serveStatus(w http.ResponseWriter, r *http.Request) error {
 		if of != nil && !of.Owns(st.Value.Key) || len(states) > 0 && !anyState(st, states) {
 			continue
 		}
-		list = append(list, record.Status{BaseValueStatus: st}.Form())
+		list = append(list, record.Status{BaseValueStatus: st})
 	}
 	return writeJSON(w, list)
 }

@@ -69,11 +69,7 @@ func (s server) serveSnapshot(w http.ResponseWriter, r *http.Request) error {
 			v.Want, v.Have, v.Metadata = nil, nil, nil
 		}
 	}
-	forms := make([]record.ValueForm, len(values))
-	for i, v := range values {
-		forms[i] = v.Form()
-	}
-	return writeJSON(w, forms)
+	return writeJSON(w, record.Values(values))
 }
 
 // Neighbourhood returns values with what is derived from them and what they need, and so on, sorted by key; get returns
@@ -138,10 +134,7 @@ func (s server) serveDiff(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return recorded(err)
 	}
-	if diffs == nil {
-		diffs = []record.Diff{}
-	}
-	return writeJSON(w, diffs)
+	return writeJSON(w, record.Diffs(diffs))
 }
 
 func recorded(err error) error {

@@ -1,15 +1,15 @@
 package record
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+	"github.com/contiv/contiv/jsontext"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -23,173 +23,289 @@ type RawValue struct {
 	emptypb.Empty
 	Name string // of the message type
 	JSON string // its protojson
+
+	object bool // JSON is known to be a valid JSON object
 }
 
-// jsonValue is a value in JSON: the name of its message and its protojson text.
-type jsonValue struct{ proto.Message }
+// Values are written as {"ProtoMsgName", "ProtoMsgData"}, the data being protojson with the names of the proto fields;
+// what cannot be expressed so is a text.
 
-type jsonValueForm struct {
-	ProtoMsgName string
-	ProtoMsgData json.RawMessage
-}
-
-func (v jsonValue) MarshalJSON() ([]byte, error) {
-	if v.Message == nil {
-		return []byte("null"), nil
+// appendValue appends a value; null if there is none.
+func appendValue(b []byte, v proto.Message) []byte {
+	if v == nil {
+		return append(b, "null"...)
 	}
-	if raw, ok := v.Message.(*RawValue); ok {
-		if strings.HasPrefix(raw.JSON, "{") && json.Valid([]byte(raw.JSON)) && protoreflect.FullName(raw.Name).IsValid() {
-			return namedValue(raw.Name, raw.JSON), nil
-		}
-		return textValue(raw.Name, raw.JSON)
+	name := ""
+	raw, isRaw := v.(*RawValue)
+	if isRaw {
+		name = raw.Name
+	} else {
+		name = string(v.ProtoReflect().Descriptor().FullName())
 	}
-	name, text := string(v.ProtoReflect().Descriptor().FullName()), Compact(v.Message)
-	if !strings.HasPrefix(text, "{") {
-		return textValue(name, text)
+	b = append(b, `{"ProtoMsgName":`...)
+	b = jsontext.AppendString(b, name)
+	b = append(b, `,"ProtoMsgData":`...)
+	begin := len(b)
+	b, object := appendCompact(b, v)
+	if !object {
+		object = isRaw && (raw.object || strings.HasPrefix(raw.JSON, "{") && json.Valid(b[begin:]))
 	}
-	return namedValue(name, text), nil
-}
-
-// namedValue is what jsonValueForm looks like without spaces.
-func namedValue(name, object string) []byte {
-	return slices.Concat([]byte(nameBegin+name+dataBegin), []byte(object), []byte("}"))
-}
-
-// What jsonValueForm looks like without spaces.
-const (
-	nameBegin = `{"ProtoMsgName":"`
-	dataBegin = `","ProtoMsgData":`
-)
-
-// textValue is for what is no JSON object.
-func textValue(name, text string) ([]byte, error) {
-	data, err := json.Marshal(text)
-	if err != nil {
-		return nil, err
+	if !object {
+		text := string(b[begin:])
+		b = jsontext.AppendString(b[:begin], text)
 	}
-	return json.Marshal(jsonValueForm{name, data})
+	return append(b, '}')
 }
 
-// cutValue takes JSON without spaces apart, as long answers have it, without another look at all of it.
-func cutValue(b []byte) (form jsonValueForm, ok bool) {
-	rest, begins := bytes.CutPrefix(b, []byte(nameBegin))
-	name, data, found := bytes.Cut(rest, []byte(dataBegin))
-	data, ends := bytes.CutSuffix(data, []byte("}"))
-	return jsonValueForm{string(name), data}, begins && found && ends
+// Text returns a value as it is written, without its message: for what writes the same several times.
+func Text(v proto.Message) *RawValue {
+	text, object := appendCompact(nil, v)
+	return &RawValue{Name: string(v.ProtoReflect().Descriptor().FullName()), JSON: string(text), object: object}
 }
 
-func (v *jsonValue) UnmarshalJSON(b []byte) error {
-	if string(b) == "null" {
-		v.Message = nil
+// readText reads a value as a RawValue; nil if there is none.
+func readText(r *jsontext.Reader) proto.Message {
+	if r.Null() {
 		return nil
 	}
-	form, ok := cutValue(b)
-	if !ok {
-		if err := json.Unmarshal(b, &form); err != nil {
-			return err
+	raw := &RawValue{}
+	r.Object(func(name []byte) {
+		switch string(name) {
+		case "ProtoMsgName":
+			raw.Name = r.String()
+		case "ProtoMsgData":
+			if raw.object = r.Kind() != jsontext.StringKind; raw.object {
+				raw.JSON = string(r.Raw())
+			} else {
+				raw.JSON = r.String()
+			}
+		default:
+			r.Skip()
 		}
-	}
-	text := []byte(form.ProtoMsgData)
-	if len(text) > 0 && text[0] == '"' {
-		var s string
-		if err := json.Unmarshal(text, &s); err != nil {
-			return err
-		}
-		text = []byte(s)
-	}
-	mt, err := protoregistry.GlobalTypes.FindMessageByName(protoreflect.FullName(form.ProtoMsgName))
-	if err != nil {
-		v.Message = &RawValue{Name: form.ProtoMsgName, JSON: string(text)}
+	})
+	return raw
+}
+
+// readMessage reads a value as a message, or as a RawValue if the type is not linked into the program.
+func readMessage(r *jsontext.Reader) proto.Message {
+	raw, _ := readText(r).(*RawValue)
+	if raw == nil {
 		return nil
+	}
+	mt, err := protoregistry.GlobalTypes.FindMessageByName(protoreflect.FullName(raw.Name))
+	if err != nil {
+		return raw
 	}
 	m := mt.New().Interface()
-	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(text, m); err != nil {
-		return fmt.Errorf("value of type %s: %w", form.ProtoMsgName, err)
+	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal([]byte(raw.JSON), m); err != nil {
+		r.Fail(fmt.Errorf("value of type %s: %w", raw.Name, err))
 	}
-	v.Message = m
+	return m
+}
+
+// reading is how values are read: readText or readMessage.
+type reading func(*jsontext.Reader) proto.Message
+
+// appendList appends a list with what one appends of each element.
+func appendList[T any](b []byte, list []T, one func(b []byte, element *T) []byte) []byte {
+	b = append(b, '[')
+	for i := range list {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = one(b, &list[i])
+	}
+	return append(b, ']')
+}
+
+// unmarshal reads one value, which is all of the data.
+func unmarshal[T any](data []byte, into *T, read func(r *jsontext.Reader, into *T)) error {
+	r := jsontext.NewReader(data)
+	var value T
+	read(r, &value)
+	if err := r.End(); err != nil {
+		return err
+	}
+	*into = value
 	return nil
 }
 
-type keyValueForm struct {
-	Key   string
-	Value jsonValue
-	// Origin is that of the values of transactions, a number as in dumps.
-	Origin Origin `json:",omitempty"`
+// elements reads a list with what one reads of each element. null is an empty list.
+func elements[T any](r *jsontext.Reader, one func(r *jsontext.Reader, into *T)) []T {
+	list := []T{}
+	r.Array(func() {
+		var element T
+		one(r, &element)
+		list = append(list, element)
+	})
+	return list
+}
+
+// object appends members. Their names come with what precedes them; the first member is never left out.
+type object struct{ b []byte }
+
+func (o *object) text(name, text string) {
+	o.b = jsontext.AppendString(append(o.b, name...), text)
+}
+
+// some appends a text that is left out if it is empty.
+func (o *object) some(name, text string) {
+	if text != "" {
+		o.text(name, text)
+	}
+}
+
+func (o *object) value(name string, v proto.Message) { o.b = appendValue(append(o.b, name...), v) }
+
+func (o *object) number(name string, n int64) { o.b = strconv.AppendInt(append(o.b, name...), n, 10) }
+
+func (o *object) unsigned(name string, n uint64) {
+	o.b = strconv.AppendUint(append(o.b, name...), n, 10)
+}
+
+// count appends a number that is left out if it is 0.
+func (o *object) count(name string, n int64) {
+	if n != 0 {
+		o.number(name, n)
+	}
+}
+
+// flag appends a member that is left out if it is false.
+func (o *object) flag(name string, on bool) {
+	if on {
+		o.b = append(append(o.b, name...), "true"...)
+	}
+}
+
+func (o *object) texts(name string, texts []string) {
+	if len(texts) > 0 {
+		o.b = jsontext.AppendStrings(append(o.b, name...), texts)
+	}
+}
+
+func (o *object) time(name string, t time.Time) {
+	o.b = append(append(o.b, name...), '"')
+	o.b = append(t.AppendFormat(o.b, time.RFC3339Nano), '"')
+}
+
+// metadata appends what JSON cannot express as text, and nothing if there is none.
+func (o *object) metadata(name string, m any) {
+	if m == nil {
+		return
+	}
+	o.b = append(o.b, name...)
+	b, err := jsontext.AppendAny(o.b, m)
+	if err != nil {
+		b = jsontext.AppendString(o.b, fmt.Sprintf("%+v", m))
+	}
+	o.b = b
+}
+
+func (o *object) end() []byte { return append(o.b, '}') }
+
+func (kv *KeyValue) appendJSON(b []byte, origin Origin) []byte {
+	o := object{b}
+	o.text(`{"Key":`, kv.Key)
+	o.value(`,"Value":`, kv.Value)
+	o.count(`,"Origin":`, int64(origin)) // a number, as in dumps
+	return o.end()
+}
+
+func (kv *KeyValue) read(r *jsontext.Reader) {
+	r.Object(func(name []byte) {
+		switch string(name) {
+		case "Key":
+			kv.Key = r.String()
+		case "Value":
+			kv.Value = readMessage(r)
+		default:
+			r.Skip()
+		}
+	})
 }
 
 // MarshalJSON writes {"Key", "Value": {"ProtoMsgName", "ProtoMsgData"}}.
-func (kv KeyValue) MarshalJSON() ([]byte, error) {
-	return json.Marshal(keyValueForm{Key: kv.Key, Value: jsonValue{kv.Value}})
-}
+func (kv KeyValue) MarshalJSON() ([]byte, error) { return kv.appendJSON(nil, UnknownOrigin), nil }
 
 // UnmarshalJSON reads what MarshalJSON writes.
 func (kv *KeyValue) UnmarshalJSON(b []byte) error {
-	var form keyValueForm
-	if err := json.Unmarshal(b, &form); err != nil {
-		return err
-	}
-	kv.Key, kv.Value = form.Key, form.Value.Message
-	return nil
+	return unmarshal(b, kv, func(r *jsontext.Reader, kv *KeyValue) { kv.read(r) })
 }
 
-type opForm struct {
-	Operation  string
-	Key        string
-	Descriptor string `json:",omitempty"`
-	NewState   string
-	NewValue   jsonValue
-	NewErrMsg  string `json:",omitempty"`
-	PrevState  string
-	PrevValue  jsonValue
-	PrevErrMsg string        `json:",omitempty"`
-	NOOP       bool          `json:",omitempty"`
-	IsDerived  bool          `json:",omitempty"`
-	IsProperty bool          `json:",omitempty"`
-	IsRevert   bool          `json:",omitempty"`
-	IsRetry    bool          `json:",omitempty"`
-	IsRecreate bool          `json:",omitempty"`
-	Duration   time.Duration `json:",omitempty"`
+// AppendJSON appends what MarshalJSON writes.
+func (op *Op) AppendJSON(b []byte) []byte {
+	o := object{b}
+	o.text(`{"Operation":`, op.Operation.String())
+	o.text(`,"Key":`, op.Key)
+	o.some(`,"Descriptor":`, op.Descriptor)
+	o.text(`,"NewState":`, op.NewState.String())
+	o.value(`,"NewValue":`, op.NewValue)
+	o.some(`,"NewErrMsg":`, message(op.NewErr))
+	o.text(`,"PrevState":`, op.PrevState.String())
+	o.value(`,"PrevValue":`, op.PrevValue)
+	o.some(`,"PrevErrMsg":`, message(op.PrevErr))
+	o.flag(`,"NOOP":`, op.NOOP)
+	o.flag(`,"IsDerived":`, op.IsDerived)
+	o.flag(`,"IsProperty":`, op.IsProperty)
+	o.flag(`,"IsRevert":`, op.IsRevert)
+	o.flag(`,"IsRetry":`, op.IsRetry)
+	o.flag(`,"IsRecreate":`, op.IsRecreate)
+	o.count(`,"Duration":`, int64(op.Duration))
+	return o.end()
 }
 
-func (op Op) form() opForm {
-	return opForm{
-		Operation: op.Operation.String(), Key: op.Key, Descriptor: op.Descriptor,
-		NewState: op.NewState.String(), NewValue: jsonValue{op.NewValue}, NewErrMsg: message(op.NewErr),
-		PrevState: op.PrevState.String(), PrevValue: jsonValue{op.PrevValue}, PrevErrMsg: message(op.PrevErr),
-		NOOP: op.NOOP, IsDerived: op.IsDerived, IsProperty: op.IsProperty, IsRevert: op.IsRevert,
-		IsRetry: op.IsRetry, IsRecreate: op.IsRecreate, Duration: op.Duration,
-	}
+func (op *Op) read(r *jsontext.Reader) {
+	r.Object(func(name []byte) {
+		switch string(name) {
+		case "Operation":
+			text := r.String()
+			operation, ok := pb.TxnOperation_value[text]
+			if !ok {
+				r.Fail(fmt.Errorf("unknown operation %q", text))
+			}
+			op.Operation = pb.TxnOperation(operation)
+		case "Key":
+			op.Key = r.String()
+		case "Descriptor":
+			op.Descriptor = r.String()
+		case "NewState":
+			op.NewState = readState(r)
+		case "NewValue":
+			op.NewValue = readMessage(r)
+		case "NewErrMsg":
+			op.NewErr = errorOf(r.String())
+		case "PrevState":
+			op.PrevState = readState(r)
+		case "PrevValue":
+			op.PrevValue = readMessage(r)
+		case "PrevErrMsg":
+			op.PrevErr = errorOf(r.String())
+		case "NOOP":
+			op.NOOP = r.Bool()
+		case "IsDerived":
+			op.IsDerived = r.Bool()
+		case "IsProperty":
+			op.IsProperty = r.Bool()
+		case "IsRevert":
+			op.IsRevert = r.Bool()
+		case "IsRetry":
+			op.IsRetry = r.Bool()
+		case "IsRecreate":
+			op.IsRecreate = r.Bool()
+		case "Duration":
+			op.Duration = time.Duration(r.Int())
+		default:
+			r.Skip()
+		}
+	})
 }
 
 // MarshalJSON writes states and operations as strings, values as KeyValue does.
-func (op Op) MarshalJSON() ([]byte, error) { return json.Marshal(op.form()) }
+func (op Op) MarshalJSON() ([]byte, error) { return op.AppendJSON(nil), nil }
 
 // UnmarshalJSON reads what MarshalJSON writes. Errors keep their text only.
 func (op *Op) UnmarshalJSON(b []byte) error {
-	var f opForm
-	if err := json.Unmarshal(b, &f); err != nil {
-		return err
-	}
-	operation, ok := pb.TxnOperation_value[f.Operation]
-	if !ok {
-		return fmt.Errorf("unknown operation %q", f.Operation)
-	}
-	newState, err := ParseState(f.NewState)
-	if err != nil {
-		return err
-	}
-	prevState, err := ParseState(f.PrevState)
-	if err != nil {
-		return err
-	}
-	*op = Op{
-		Operation: pb.TxnOperation(operation), Key: f.Key, Descriptor: f.Descriptor,
-		NewState: newState, NewValue: f.NewValue.Message, NewErr: errorOf(f.NewErrMsg),
-		PrevState: prevState, PrevValue: f.PrevValue.Message, PrevErr: errorOf(f.PrevErrMsg),
-		NOOP: f.NOOP, IsDerived: f.IsDerived, IsProperty: f.IsProperty, IsRevert: f.IsRevert,
-		IsRetry: f.IsRetry, IsRecreate: f.IsRecreate, Duration: f.Duration,
-	}
-	return nil
+	return unmarshal(b, op, func(r *jsontext.Reader, op *Op) { op.read(r) })
 }
 
 type retrieveForm struct {
@@ -203,8 +319,18 @@ type retrieveForm struct {
 }
 
 // MarshalJSON writes the form in which REST serves the record.
-func (r Retrieve) MarshalJSON() ([]byte, error) {
-	return json.Marshal(retrieveForm{r.Descriptor, r.Keys, r.MoreKeys, r.Found, r.After, r.Duration, message(r.Err)})
+func (r Retrieve) MarshalJSON() ([]byte, error) { return r.appendJSON(nil), nil }
+
+func (r *Retrieve) appendJSON(b []byte) []byte {
+	o := object{b}
+	o.text(`{"Descriptor":`, r.Descriptor)
+	o.texts(`,"Keys":`, r.Keys)
+	o.count(`,"MoreKeys":`, int64(r.MoreKeys))
+	o.number(`,"Found":`, int64(r.Found))
+	o.number(`,"After":`, int64(r.After))
+	o.number(`,"Duration":`, int64(r.Duration))
+	o.some(`,"ErrMsg":`, message(r.Err))
+	return o.end()
 }
 
 // UnmarshalJSON reads what MarshalJSON writes. Errors keep their text only.
@@ -217,83 +343,116 @@ func (r *Retrieve) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-type txnHead struct {
-	SeqNum         uint64
-	TxnType        string
-	ResyncType     string
-	Description    string
-	RetryForTxn    uint64 `json:",omitempty"`
-	RetryAttempt   int    `json:",omitempty"`
-	Start, Stop    time.Time
-	SouthboundTime time.Duration
-}
-
-// txnForm is a transaction, with operations as O.
-type txnForm[O any] struct {
-	txnHead
-	Values    []keyValueForm
-	Planned   []O `json:",omitempty"`
-	Executed  []O
-	Retrieved []Retrieve `json:",omitempty"`
-}
-
-// MarshalJSON writes the form in which REST serves the record.
-func (t *Txn) MarshalJSON() ([]byte, error) {
-	// In forms, since encoding/json looks through the output of each MarshalJSON once more.
-	f := txnForm[opForm]{
-		txnHead: txnHead{
-			SeqNum: t.SeqNum, TxnType: t.Type.String(), ResyncType: t.Resync.String(), Description: t.Description,
-			RetryForTxn: t.RetryForTxn, RetryAttempt: t.RetryAttempt, Start: t.Start, Stop: t.Stop, SouthboundTime: t.SouthboundTime,
-		},
-		Values: []keyValueForm{}, Planned: forms(t.Planned), Executed: forms(t.Executed), Retrieved: t.Retrieved,
+// AppendJSON appends what MarshalJSON writes.
+func (t *Txn) AppendJSON(b []byte) []byte {
+	o := object{b}
+	o.unsigned(`{"SeqNum":`, t.SeqNum)
+	o.text(`,"TxnType":`, t.Type.String())
+	o.text(`,"ResyncType":`, t.Resync.String())
+	o.text(`,"Description":`, t.Description)
+	if t.RetryForTxn != 0 {
+		o.unsigned(`,"RetryForTxn":`, t.RetryForTxn)
 	}
+	o.count(`,"RetryAttempt":`, int64(t.RetryAttempt))
+	o.time(`,"Start":`, t.Start)
+	o.time(`,"Stop":`, t.Stop)
+	o.number(`,"SouthboundTime":`, int64(t.SouthboundTime))
 	origin := FromNB
 	if t.Type == SBNotification {
 		origin = FromSB
 	}
-	for _, kv := range t.Values {
-		f.Values = append(f.Values, keyValueForm{kv.Key, jsonValue{kv.Value}, origin})
+	o.b = appendList(append(o.b, `,"Values":`...), t.Values, func(b []byte, kv *KeyValue) []byte { return kv.appendJSON(b, origin) })
+	appendOp := func(b []byte, op *Op) []byte { return op.AppendJSON(b) }
+	if len(t.Planned) > 0 {
+		o.b = appendList(append(o.b, `,"Planned":`...), t.Planned, appendOp)
 	}
-	return json.Marshal(f)
+	o.b = appendList(append(o.b, `,"Executed":`...), t.Executed, appendOp)
+	if len(t.Retrieved) > 0 {
+		o.b = appendList(append(o.b, `,"Retrieved":`...), t.Retrieved, func(b []byte, r *Retrieve) []byte { return r.appendJSON(b) })
+	}
+	return o.end()
 }
 
-func forms(ops []Op) []opForm {
-	list := make([]opForm, len(ops))
-	for i, op := range ops {
-		list[i] = op.form()
-	}
-	return list
-}
+// MarshalJSON writes the form in which REST serves the record.
+func (t *Txn) MarshalJSON() ([]byte, error) { return t.AppendJSON(nil), nil }
 
 // UnmarshalJSON reads what MarshalJSON writes.
 func (t *Txn) UnmarshalJSON(b []byte) error {
-	var f txnForm[Op]
-	if err := json.Unmarshal(b, &f); err != nil {
-		return err
-	}
-	head, err := f.txn()
-	if err != nil {
-		return err
-	}
-	for _, v := range f.Values {
-		head.Values = append(head.Values, KeyValue{Key: v.Key, Value: v.Value.Message})
-	}
-	*t = head
-	t.Planned, t.Executed, t.Retrieved = f.Planned, f.Executed, f.Retrieved
-	return nil
+	return unmarshal(b, t, func(r *jsontext.Reader, t *Txn) {
+		r.Object(func(name []byte) {
+			switch string(name) {
+			case "Values":
+				r.Array(func() {
+					var kv KeyValue
+					kv.read(r)
+					t.Values = append(t.Values, kv)
+				})
+			case "Planned":
+				t.Planned = readOps(r)
+			case "Executed":
+				t.Executed = readOps(r)
+			case "Retrieved":
+				r.Into(&t.Retrieved)
+			default:
+				t.readHead(r, name)
+			}
+		})
+	})
 }
 
-// txn returns a transaction without values and operations.
-func (f txnHead) txn() (t Txn, err error) {
-	typ, err := parseName(txnTypeNames, f.TxnType, "transaction type")
-	if err != nil {
-		return t, err
+func readOps(r *jsontext.Reader) []Op {
+	if r.Null() {
+		return nil
 	}
-	resync, err := parseName(resyncNames, f.ResyncType, "resync type")
-	return Txn{
-		SeqNum: f.SeqNum, Type: typ, Resync: resync, Description: f.Description,
-		RetryForTxn: f.RetryForTxn, RetryAttempt: f.RetryAttempt, Start: f.Start, Stop: f.Stop, SouthboundTime: f.SouthboundTime,
-	}, err
+	return elements(r, func(r *jsontext.Reader, op *Op) { op.read(r) })
+}
+
+// readHead reads a member other than values, operations and readings.
+func (t *Txn) readHead(r *jsontext.Reader, name []byte) {
+	switch string(name) {
+	case "SeqNum":
+		t.SeqNum = r.Uint()
+	case "TxnType":
+		t.Type = readName(r, txnTypeNames, "transaction type")
+	case "ResyncType":
+		t.Resync = readName(r, resyncNames, "resync type")
+	case "Description":
+		t.Description = r.String()
+	case "RetryForTxn":
+		t.RetryForTxn = r.Uint()
+	case "RetryAttempt":
+		t.RetryAttempt = int(r.Int())
+	case "Start":
+		t.Start = readTime(r)
+	case "Stop":
+		t.Stop = readTime(r)
+	case "SouthboundTime":
+		t.SouthboundTime = time.Duration(r.Int())
+	default:
+		r.Skip()
+	}
+}
+
+func readTime(r *jsontext.Reader) time.Time {
+	text := r.String()
+	if text == "" {
+		return time.Time{}
+	}
+	t, err := time.Parse(time.RFC3339Nano, text)
+	r.Fail(err)
+	return t
+}
+
+func readName[T comparable](r *jsontext.Reader, names map[T]string, what string) T {
+	v, err := parseName(names, r.String(), what)
+	r.Fail(err)
+	return v
+}
+
+func readState(r *jsontext.Reader) pb.ValueState {
+	state, err := ParseState(r.String())
+	r.Fail(err)
+	return state
 }
 
 // Outline is a transaction without the operations, and without values but, if it is a notification, their keys.
@@ -305,38 +464,59 @@ type Outline struct {
 
 // UnmarshalJSON reads what MarshalJSON of Txn writes, in a fraction of the time.
 func (o *Outline) UnmarshalJSON(b []byte) error {
-	var f struct {
-		txnHead
-		Values []struct {
-			Key   string
-			Value *struct{ ProtoMsgName string }
-		}
-		Executed []struct{ NewErrMsg string }
+	return unmarshal(b, o, func(r *jsontext.Reader, o *Outline) {
+		r.Object(func(name []byte) {
+			switch string(name) {
+			case "Values":
+				o.readKeys(r)
+			case "Executed":
+				o.countOps(r)
+			default:
+				o.readHead(r, name)
+			}
+		})
+	})
+}
+
+// readKeys reads the values of a notification; the type of the transaction precedes them.
+func (o *Outline) readKeys(r *jsontext.Reader) {
+	if o.Type != SBNotification {
+		r.Skip()
+		return
 	}
-	if err := json.Unmarshal(b, &f); err != nil {
-		return err
-	}
-	head, err := f.txn()
-	if err != nil {
-		return err
-	}
-	*o = Outline{Txn: head, Operations: len(f.Executed)}
-	for _, op := range f.Executed {
-		if op.NewErrMsg != "" {
+	r.Array(func() {
+		var kv KeyValue
+		r.Object(func(name []byte) {
+			switch string(name) {
+			case "Key":
+				kv.Key = r.String()
+			case "Value":
+				if raw, ok := readText(r).(*RawValue); ok {
+					kv.Value = &RawValue{Name: raw.Name, JSON: "{}", object: true}
+				}
+			default:
+				r.Skip()
+			}
+		})
+		o.Values = append(o.Values, kv)
+	})
+}
+
+func (o *Outline) countOps(r *jsontext.Reader) {
+	r.Array(func() {
+		failed := false
+		r.Object(func(name []byte) {
+			if string(name) == "NewErrMsg" {
+				failed = r.String() != ""
+			} else {
+				r.Skip()
+			}
+		})
+		o.Operations++
+		if failed {
 			o.Failed++
 		}
-	}
-	if head.Type != SBNotification {
-		return nil
-	}
-	for _, v := range f.Values {
-		kv := KeyValue{Key: v.Key}
-		if v.Value != nil {
-			kv.Value = &RawValue{Name: v.Value.ProtoMsgName, JSON: "{}"}
-		}
-		o.Values = append(o.Values, kv)
-	}
-	return nil
+	})
 }
 
 // String names the origin, as people know it.
@@ -349,38 +529,68 @@ func (o Origin) String() string {
 
 var originNames = map[Origin]string{UnknownOrigin: "unknown", FromNB: "NB", FromSB: "SB"}
 
-type dumpForm struct {
-	Key        string
-	Descriptor string
-	Value      jsonValue
-	Metadata   any
-	Origin     Origin
-	State      string
+// AppendJSON appends what MarshalJSON writes.
+func (d *Dumped) AppendJSON(b []byte) []byte {
+	o := object{b}
+	o.text(`{"Key":`, d.Key)
+	o.text(`,"Descriptor":`, d.Descriptor)
+	o.value(`,"Value":`, d.Value)
+	if d.Metadata == nil {
+		o.b = append(o.b, `,"Metadata":null`...)
+	}
+	o.metadata(`,"Metadata":`, d.Metadata)
+	o.number(`,"Origin":`, int64(d.Origin))
+	o.text(`,"State":`, d.State.String())
+	return o.end()
+}
+
+func (d *Dumped) read(r *jsontext.Reader, value reading) {
+	r.Object(func(name []byte) {
+		switch string(name) {
+		case "Key":
+			d.Key = r.String()
+		case "Descriptor":
+			d.Descriptor = r.String()
+		case "Value":
+			d.Value = value(r)
+		case "Metadata":
+			d.Metadata = r.Any()
+		case "Origin":
+			d.Origin = Origin(r.Int())
+		case "State":
+			d.State = readState(r)
+		default:
+			r.Skip()
+		}
+	})
 }
 
 // MarshalJSON writes the form in which REST serves dumped values. The origin is
 // a number, which is what agentctl reads; metadata that JSON cannot express is
 // written as text.
-func (d Dumped) MarshalJSON() ([]byte, error) {
-	f := dumpForm{d.Key, d.Descriptor, jsonValue{d.Value}, d.Metadata, d.Origin, d.State.String()}
-	if _, err := json.Marshal(f.Metadata); err != nil {
-		f.Metadata = fmt.Sprintf("%+v", d.Metadata)
-	}
-	return json.Marshal(f)
-}
+func (d Dumped) MarshalJSON() ([]byte, error) { return d.AppendJSON(nil), nil }
 
 // UnmarshalJSON reads what MarshalJSON writes; Metadata becomes plain JSON.
 func (d *Dumped) UnmarshalJSON(b []byte) error {
-	var f dumpForm
-	if err := json.Unmarshal(b, &f); err != nil {
-		return err
-	}
-	state, err := ParseState(f.State)
-	if err != nil {
-		return err
-	}
-	*d = Dumped{f.Key, f.Descriptor, f.Value.Message, f.Metadata, f.Origin, state}
-	return nil
+	return unmarshal(b, d, func(r *jsontext.Reader, d *Dumped) { d.read(r, readMessage) })
+}
+
+// Dump lists dumped values. What is read are their texts: each Value is a RawValue.
+type Dump []Dumped
+
+// AppendJSON appends what MarshalJSON writes.
+func (l Dump) AppendJSON(b []byte) []byte {
+	return appendList(b, l, func(b []byte, d *Dumped) []byte { return d.AppendJSON(b) })
+}
+
+// MarshalJSON writes the form in which REST serves the list.
+func (l Dump) MarshalJSON() ([]byte, error) { return l.AppendJSON(nil), nil }
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (l *Dump) UnmarshalJSON(b []byte) error {
+	return unmarshal(b, l, func(r *jsontext.Reader, l *Dump) {
+		*l = elements(r, func(r *jsontext.Reader, d *Dumped) { d.read(r, readText) })
+	})
 }
 
 // Status is a BaseValueStatus whose JSON is protojson.
@@ -395,73 +605,100 @@ func (s Status) Keys() []string {
 	return keys
 }
 
-// StatusForm is the JSON of a Status. Long lists are written and read in this form: what a MarshalJSON returns is looked
-// at once more, and what an UnmarshalJSON is given as well.
-type StatusForm struct {
-	Value         *valueStatusForm   `json:"value,omitempty"`
-	DerivedValues []*valueStatusForm `json:"derived_values,omitempty"`
+// AppendJSON appends what MarshalJSON writes.
+func (s *Status) AppendJSON(b []byte) []byte {
+	b = append(b, '{')
+	begin := len(b)
+	if s.GetValue() != nil {
+		b = appendStatus(append(b, `"value":`...), s.GetValue())
+	}
+	if derived := s.GetDerivedValues(); len(derived) > 0 {
+		if len(b) > begin {
+			b = append(b, ',')
+		}
+		b = appendList(append(b, `"derived_values":`...), derived, func(b []byte, v **pb.ValueStatus) []byte { return appendStatus(b, *v) })
+	}
+	return append(b, '}')
 }
 
-type valueStatusForm struct {
-	Key           string   `json:"key,omitempty"`
-	State         string   `json:"state,omitempty"`
-	Error         string   `json:"error,omitempty"`
-	LastOperation string   `json:"last_operation,omitempty"`
-	Details       []string `json:"details,omitempty"`
+func appendStatus(b []byte, v *pb.ValueStatus) []byte {
+	begin := len(b)
+	o := object{b}
+	o.some(`,"key":`, v.GetKey())
+	if v.GetState() != 0 {
+		o.text(`,"state":`, v.GetState().String())
+	}
+	o.some(`,"error":`, v.GetError())
+	if v.GetLastOperation() != 0 {
+		o.text(`,"last_operation":`, v.GetLastOperation().String())
+	}
+	o.texts(`,"details":`, v.GetDetails())
+	if len(o.b) == begin {
+		return append(o.b, "{}"...)
+	}
+	o.b[begin] = '{'
+	return o.end()
+}
+
+func (s *Status) read(r *jsontext.Reader) {
+	s.BaseValueStatus = &pb.BaseValueStatus{}
+	r.Object(func(name []byte) {
+		switch string(name) {
+		case "value":
+			s.Value = readStatus(r)
+		case "derived_values":
+			r.Array(func() { s.DerivedValues = append(s.DerivedValues, readStatus(r)) })
+		default:
+			r.Skip()
+		}
+	})
+}
+
+func readStatus(r *jsontext.Reader) *pb.ValueStatus {
+	v := &pb.ValueStatus{}
+	r.Object(func(name []byte) {
+		switch string(name) {
+		case "key":
+			v.Key = r.String()
+		case "state":
+			v.State = pb.ValueState(pb.ValueState_value[r.String()])
+		case "error":
+			v.Error = r.String()
+		case "last_operation":
+			v.LastOperation = pb.TxnOperation(pb.TxnOperation_value[r.String()])
+		case "details":
+			v.Details = r.Strings()
+		default:
+			r.Skip()
+		}
+	})
+	return v
 }
 
 // MarshalJSON writes what protojson would write with the names of the proto fields, in less time: there are many.
-func (s Status) MarshalJSON() ([]byte, error) { return json.Marshal(s.Form()) }
-
-// Form returns what MarshalJSON writes.
-func (s Status) Form() (f StatusForm) {
-	if s.BaseValueStatus.GetValue() != nil {
-		f.Value = newValueStatusForm(s.Value)
-	}
-	for _, d := range s.GetDerivedValues() {
-		f.DerivedValues = append(f.DerivedValues, newValueStatusForm(d))
-	}
-	return f
-}
-
-func newValueStatusForm(v *pb.ValueStatus) *valueStatusForm {
-	f := &valueStatusForm{Key: v.GetKey(), Error: v.GetError(), Details: v.GetDetails()}
-	if v.GetState() != 0 {
-		f.State = v.GetState().String()
-	}
-	if v.GetLastOperation() != 0 {
-		f.LastOperation = v.GetLastOperation().String()
-	}
-	return f
-}
+func (s Status) MarshalJSON() ([]byte, error) { return s.AppendJSON(nil), nil }
 
 // UnmarshalJSON reads what MarshalJSON writes.
 func (s *Status) UnmarshalJSON(b []byte) error {
-	var f StatusForm
-	if err := json.Unmarshal(b, &f); err != nil {
-		return err
-	}
-	*s = f.Status()
-	return nil
+	return unmarshal(b, s, func(r *jsontext.Reader, s *Status) { s.read(r) })
 }
 
-// Status returns what the form is of.
-func (f StatusForm) Status() Status {
-	s := Status{&pb.BaseValueStatus{}}
-	if f.Value != nil {
-		s.Value = f.Value.status()
-	}
-	for _, d := range f.DerivedValues {
-		s.DerivedValues = append(s.DerivedValues, d.status())
-	}
-	return s
+// Statuses is a list of them.
+type Statuses []Status
+
+// AppendJSON appends what MarshalJSON writes.
+func (l Statuses) AppendJSON(b []byte) []byte {
+	return appendList(b, l, func(b []byte, s *Status) []byte { return s.AppendJSON(b) })
 }
 
-func (f *valueStatusForm) status() *pb.ValueStatus {
-	return &pb.ValueStatus{
-		Key: f.Key, State: pb.ValueState(pb.ValueState_value[f.State]), Error: f.Error,
-		LastOperation: pb.TxnOperation(pb.TxnOperation_value[f.LastOperation]), Details: f.Details,
-	}
+// MarshalJSON writes the form in which REST serves the list.
+func (l Statuses) MarshalJSON() ([]byte, error) { return l.AppendJSON(nil), nil }
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (l *Statuses) UnmarshalJSON(b []byte) error {
+	return unmarshal(b, l, func(r *jsontext.Reader, l *Statuses) {
+		*l = elements(r, func(r *jsontext.Reader, s *Status) { s.read(r) })
+	})
 }
 
 // ParseState returns the state with the name.

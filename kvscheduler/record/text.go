@@ -190,11 +190,17 @@ func Compact(v proto.Message) string {
 	if r, ok := v.(*RawValue); ok {
 		return r.JSON
 	}
-	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(Redact(v))
+	text, _ := appendCompact(nil, v)
+	return string(text)
+}
+
+// protojsonOf returns what protojson makes of a message, or a text that says why it cannot.
+func protojsonOf(v proto.Message) (string, error) {
+	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(v)
 	if err != nil {
-		return fmt.Sprintf("<%s: %v>", v.ProtoReflect().Descriptor().FullName(), err)
+		return fmt.Sprintf("<%s: %v>", v.ProtoReflect().Descriptor().FullName(), err), err
 	}
-	return squeeze(string(text))
+	return squeeze(string(text)), nil
 }
 
 // squeeze takes out the space that protojson puts in at random.

@@ -1,12 +1,11 @@
 package record
 
 import (
-	"encoding/json"
-	"fmt"
 	"strings"
 	"time"
 
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+	"github.com/contiv/contiv/jsontext"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -76,70 +75,172 @@ type Change struct {
 	Silent bool `json:",omitempty"`
 }
 
-// ValueForm is the JSON of a Value, for long lists: see StatusForm.
-type ValueForm struct {
-	Key           string
-	Descriptor    string `json:",omitempty"`
-	Base          string `json:",omitempty"`
-	Want          jsonValue
-	Have          jsonValue
-	Metadata      any `json:",omitempty"`
-	State         string
-	Origin        string
-	LastOperation string
-	Error         string   `json:",omitempty"`
-	Details       []string `json:",omitempty"`
-	Derived       []string `json:",omitempty"`
-	Needs         []Need   `json:",omitempty"`
-	Matching      []Need   `json:",omitempty"`
-	Txn           uint64
+// AppendJSON appends what MarshalJSON writes.
+func (v *Value) AppendJSON(b []byte) []byte {
+	o := object{b}
+	o.text(`{"Key":`, v.Key)
+	o.some(`,"Descriptor":`, v.Descriptor)
+	o.some(`,"Base":`, v.Base)
+	o.value(`,"Want":`, v.Want)
+	o.value(`,"Have":`, v.Have)
+	o.metadata(`,"Metadata":`, v.Metadata)
+	o.text(`,"State":`, v.State.String())
+	o.text(`,"Origin":`, v.Origin.String())
+	o.text(`,"LastOperation":`, v.LastOperation.String())
+	o.some(`,"Error":`, v.Error)
+	o.texts(`,"Details":`, v.Details)
+	o.texts(`,"Derived":`, v.Derived)
+	o.needs(`,"Needs":`, v.Needs)
+	o.needs(`,"Matching":`, v.Matching)
+	o.unsigned(`,"Txn":`, v.Txn)
+	return o.end()
+}
+
+func (o *object) needs(name string, needs []Need) {
+	if len(needs) == 0 {
+		return
+	}
+	o.b = appendList(append(o.b, name...), needs, func(b []byte, n *Need) []byte {
+		b = jsontext.AppendString(append(b, `{"Label":`...), n.Label)
+		return append(jsontext.AppendString(append(b, `,"Target":`...), n.Target), '}')
+	})
+}
+
+func (v *Value) read(r *jsontext.Reader, value reading) {
+	r.Object(func(name []byte) {
+		switch string(name) {
+		case "Key":
+			v.Key = r.String()
+		case "Descriptor":
+			v.Descriptor = r.String()
+		case "Base":
+			v.Base = r.String()
+		case "Want":
+			v.Want = value(r)
+		case "Have":
+			v.Have = value(r)
+		case "Metadata":
+			v.Metadata = r.Any()
+		case "State":
+			v.State = readState(r)
+		case "Origin":
+			v.Origin = readName(r, originNames, "origin")
+		case "LastOperation":
+			v.LastOperation = pb.TxnOperation(pb.TxnOperation_value[r.String()])
+		case "Error":
+			v.Error = r.String()
+		case "Details":
+			v.Details = r.Strings()
+		case "Derived":
+			v.Derived = r.Strings()
+		case "Needs":
+			v.Needs = readNeeds(r)
+		case "Matching":
+			v.Matching = readNeeds(r)
+		case "Txn":
+			v.Txn = r.Uint()
+		default:
+			r.Skip()
+		}
+	})
+}
+
+func readNeeds(r *jsontext.Reader) (needs []Need) {
+	r.Array(func() {
+		var n Need
+		r.Object(func(name []byte) {
+			switch string(name) {
+			case "Label":
+				n.Label = r.String()
+			case "Target":
+				n.Target = r.String()
+			default:
+				r.Skip()
+			}
+		})
+		needs = append(needs, n)
+	})
+	return needs
 }
 
 // MarshalJSON writes states as strings and values as KeyValue does.
-func (v Value) MarshalJSON() ([]byte, error) { return json.Marshal(v.Form()) }
-
-// Form returns what MarshalJSON writes.
-func (v Value) Form() ValueForm {
-	f := ValueForm{
-		v.Key, v.Descriptor, v.Base, jsonValue{v.Want}, jsonValue{v.Have}, v.Metadata, v.State.String(), v.Origin.String(),
-		v.LastOperation.String(), v.Error, v.Details, v.Derived, v.Needs, v.Matching, v.Txn,
-	}
-	if f.Metadata != nil {
-		if _, err := json.Marshal(f.Metadata); err != nil {
-			f.Metadata = fmt.Sprintf("%+v", v.Metadata)
-		}
-	}
-	return f
-}
+func (v Value) MarshalJSON() ([]byte, error) { return v.AppendJSON(nil), nil }
 
 // UnmarshalJSON reads what MarshalJSON writes.
 func (v *Value) UnmarshalJSON(b []byte) error {
-	var f ValueForm
-	if err := json.Unmarshal(b, &f); err != nil {
-		return err
-	}
-	of, err := f.Value()
-	if err != nil {
-		return err
-	}
-	*v = *of
-	return nil
+	return unmarshal(b, v, func(r *jsontext.Reader, v *Value) { v.read(r, readMessage) })
 }
 
-// Value returns what the form is of.
-func (f ValueForm) Value() (*Value, error) {
-	state, err := ParseState(f.State)
-	if err != nil {
-		return nil, err
+// Values is a list of values. What is read are texts: each Want and Have is a RawValue.
+type Values []*Value
+
+// AppendJSON appends what MarshalJSON writes.
+func (l Values) AppendJSON(b []byte) []byte {
+	return appendList(b, l, func(b []byte, v **Value) []byte { return (*v).AppendJSON(b) })
+}
+
+// MarshalJSON writes the form in which REST serves the list.
+func (l Values) MarshalJSON() ([]byte, error) { return l.AppendJSON(nil), nil }
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (l *Values) UnmarshalJSON(b []byte) error {
+	return unmarshal(b, l, func(r *jsontext.Reader, l *Values) {
+		*l = elements(r, func(r *jsontext.Reader, v **Value) { *v = readValueText(r) })
+	})
+}
+
+// readValueText reads a value as text; nil for null.
+func readValueText(r *jsontext.Reader) *Value {
+	if r.Null() {
+		return nil
 	}
-	origin, err := parseName(originNames, f.Origin, "origin")
-	if err != nil {
-		return nil, err
+	v := &Value{}
+	v.read(r, readText)
+	return v
+}
+
+// Diffs is a list of differences, which are read as texts, as Values are.
+type Diffs []Diff
+
+// AppendJSON appends what MarshalJSON writes.
+func (l Diffs) AppendJSON(b []byte) []byte {
+	return appendList(b, l, func(b []byte, d *Diff) []byte {
+		o := object{b}
+		o.text(`{"Key":`, d.Key)
+		o.b = appendOptional(append(o.b, `,"From":`...), d.From)
+		o.b = appendOptional(append(o.b, `,"To":`...), d.To)
+		return o.end()
+	})
+}
+
+func appendOptional(b []byte, v *Value) []byte {
+	if v == nil {
+		return append(b, "null"...)
 	}
-	return &Value{
-		f.Key, f.Descriptor, f.Base, f.Want.Message, f.Have.Message, f.Metadata, state, origin,
-		pb.TxnOperation(pb.TxnOperation_value[f.LastOperation]), f.Error, f.Details, f.Derived, f.Needs, f.Matching, f.Txn,
-	}, nil
+	return v.AppendJSON(b)
+}
+
+// MarshalJSON writes the form in which REST serves the list.
+func (l Diffs) MarshalJSON() ([]byte, error) { return l.AppendJSON(nil), nil }
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (l *Diffs) UnmarshalJSON(b []byte) error {
+	return unmarshal(b, l, func(r *jsontext.Reader, l *Diffs) {
+		*l = elements(r, func(r *jsontext.Reader, d *Diff) {
+			r.Object(func(name []byte) {
+				switch string(name) {
+				case "Key":
+					d.Key = r.String()
+				case "From":
+					d.From = readValueText(r)
+				case "To":
+					d.To = readValueText(r)
+				default:
+					r.Skip()
+				}
+			})
+		})
+	})
 }
 
 // Dumped is one value of a dump.

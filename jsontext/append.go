@@ -1,0 +1,73 @@
+// Package jsontext writes and reads JSON without reflection, for records of which there are many: encoding/json
+// looks at each byte of a value once more for every MarshalJSON and UnmarshalJSON that the value is within.
+package jsontext
+
+import (
+	"encoding/json"
+	"unicode/utf8"
+)
+
+// AppendString appends a text as a JSON string. What is not UTF-8 in it becomes U+FFFD.
+func AppendString(b []byte, text string) []byte {
+	b = append(b, '"')
+	copied := 0
+	for i := 0; i < len(text); {
+		c := text[i]
+		if c >= ' ' && c < utf8.RuneSelf && c != '"' && c != '\\' {
+			i++
+			continue
+		}
+		size := 1
+		if c >= utf8.RuneSelf {
+			var char rune
+			if char, size = utf8.DecodeRuneInString(text[i:]); char != utf8.RuneError || size > 1 {
+				i += size
+				continue
+			}
+		}
+		b = append(b, text[copied:i]...)
+		i += size
+		copied = i
+		b = appendEscaped(b, c)
+	}
+	return append(append(b, text[copied:]...), '"')
+}
+
+func appendEscaped(b []byte, c byte) []byte {
+	const hex = "0123456789abcdef"
+	switch {
+	case c == '"', c == '\\':
+		return append(b, '\\', c)
+	case c == '\n':
+		return append(b, `\n`...)
+	case c == '\t':
+		return append(b, `\t`...)
+	case c == '\r':
+		return append(b, `\r`...)
+	case c == '\b':
+		return append(b, `\b`...)
+	case c == '\f':
+		return append(b, `\f`...)
+	case c >= utf8.RuneSelf:
+		return append(b, "\ufffd"...)
+	}
+	return append(b, '\\', 'u', '0', '0', hex[c>>4], hex[c&0xf])
+}
+
+// AppendStrings appends a list of texts.
+func AppendStrings(b []byte, texts []string) []byte {
+	b = append(b, '[')
+	for i, text := range texts {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = AppendString(b, text)
+	}
+	return append(b, ']')
+}
+
+// AppendAny appends what encoding/json makes of a value; the error is that of encoding/json.
+func AppendAny(b []byte, value any) ([]byte, error) {
+	data, err := json.Marshal(value)
+	return append(b, data...), err
+}
