@@ -14,6 +14,7 @@ import (
 
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/history/journal"
+	"github.com/contiv/contiv/jsontext"
 	"github.com/contiv/contiv/kvscheduler/record"
 	"google.golang.org/protobuf/proto"
 )
@@ -85,6 +86,7 @@ func (r Reader) Runs() ([]Run, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.forget(segments)
 	var runs []Run
 	for i, s := range segments {
 		within, err := r.runsWithin(s, i < len(segments)-1)
@@ -125,6 +127,16 @@ func (r Reader) runsWithin(s journal.Segment, full bool) (runs []Run, err error)
 	return runs, err
 }
 
+// forget drops what is remembered of segments that are gone.
+func (r Reader) forget(segments []journal.Segment) {
+	r.runs.Range(func(name, _ any) bool {
+		if !slices.ContainsFunc(segments, func(s journal.Segment) bool { return s.Name() == name }) {
+			r.runs.Delete(name)
+		}
+		return true
+	})
+}
+
 // noteRun adds the information of a line about runs.
 func noteRun(runs []Run, l journal.Line) []Run {
 	switch n := len(runs); {
@@ -160,11 +172,10 @@ func (r Reader) visit(kinds string, s Span, enough func() bool, visit func(run i
 			continue
 		}
 		run := 0
-		if err := segment.Read(func(l journal.Line) bool {
+		if err := segment.ReadOnly(kinds+string([]byte{runLine, headLine}), func(l journal.Line) bool {
 			if l.Kind == runLine || l.Kind == headLine {
 				run = runOf(l)
-			}
-			if strings.IndexByte(kinds, l.Kind) >= 0 && !l.Time.Before(s.Since) {
+			} else if !l.Time.Before(s.Since) {
 				visit(run, l)
 			}
 			return true
@@ -184,33 +195,49 @@ func runOf(l journal.Line) int {
 	return run.Run
 }
 
-// collect returns the last lines of a span, oldest first, decoded into records.
-func collect[T any](r Reader, kind byte, s Span, decode func(run int, data []byte) (record T, begins time.Time, err error)) ([]T, error) {
-	type raw struct {
-		run  int
-		data []byte
+// collect returns the last lines of a span, oldest first, decoded into records. beside is called with the lines of other
+// kinds in the same segments; it may be nil.
+func collect[T any](r Reader, kind byte, s Span, decode func(run int, data []byte) (record T, begins time.Time, err error),
+	others string, beside func(run int, l journal.Line)) ([]T, error) {
+	type line struct {
+		run    int
+		data   []byte // nil: decoded
+		record T
 	}
-	var lines, segment []raw
-	err := r.visit(string(kind), s, func() bool {
+	var lines, segment []line
+	err := r.visit(string(kind)+others, s, func() bool {
 		lines = append(segment, lines...)
 		segment = nil
 		return len(lines) >= s.limit()
 	}, func(run int, l journal.Line) {
-		if !s.Until.IsZero() {
-			if _, begins, err := decode(run, l.Data); err != nil || begins.After(s.Until) {
+		if l.Kind != kind {
+			beside(run, l)
+			return
+		}
+		found := line{run: run}
+		if s.Until.IsZero() { // perhaps it is not among the last ones
+			found.data = bytes.Clone(l.Data)
+		} else {
+			record, begins, err := decode(run, l.Data)
+			if err != nil || begins.After(s.Until) {
 				return
 			}
+			found.record = record
 		}
-		if segment = append(segment, raw{run, bytes.Clone(l.Data)}); len(segment) > 2*s.limit() {
+		if segment = append(segment, found); len(segment) > 2*s.limit() {
 			segment = slices.Clone(segment[len(segment)-s.limit():])
 		}
 	})
 	lines = append(segment, lines...)
 	records := []T{}
 	for _, l := range lines[max(0, len(lines)-s.limit()):] {
-		if record, _, err := decode(l.run, l.data); err == nil {
-			records = append(records, record)
+		if l.data != nil {
+			var err error
+			if l.record, _, err = decode(l.run, l.data); err != nil {
+				continue
+			}
 		}
+		records = append(records, l.record)
 	}
 	return records, err
 }
@@ -227,52 +254,87 @@ func (r Reader) Events(s Span) ([]Event, error) {
 			return e, time.Time{}, err
 		}
 		return e, e.Event.ProcessingStart, nil
-	})
+	}, "", nil)
 }
 
 // Txns returns the transactions of a span, oldest first, 10 000 at most.
 func (r Reader) Txns(s Span) ([]Txn, error) {
-	txns, err := collect(r, txnLine, s, func(run int, data []byte) (Txn, time.Time, error) {
-		t := Txn{Run: run, Txn: &record.Txn{}}
-		err := json.Unmarshal(data, t.Txn)
-		return t, t.Txn.Start, err
+	return r.txns(s, func(data []byte) (t Txn, err error) {
+		t.Txn = &record.Txn{}
+		err = t.Txn.UnmarshalJSON(data)
+		return t, err
 	})
-	if err != nil || len(txns) == 0 {
-		return txns, err
-	}
-	return txns, r.addCauses(txns)
 }
 
 // Outlines returns what Txns does, without values and operations.
 func (r Reader) Outlines(s Span) ([]Txn, error) {
-	txns, err := collect(r, txnLine, s, func(run int, data []byte) (Txn, time.Time, error) {
+	return r.txns(s, func(data []byte) (Txn, error) {
 		var o record.Outline
-		err := json.Unmarshal(data, &o)
-		return Txn{Run: run, Txn: &o.Txn, Operations: o.Operations, Failed: o.Failed}, o.Start, err
+		err := o.UnmarshalJSON(data)
+		return Txn{Txn: &o.Txn, Operations: o.Operations, Failed: o.Failed}, err
 	})
-	if err != nil || len(txns) == 0 {
-		return txns, err
-	}
-	return txns, r.addCauses(txns)
 }
 
-// addCauses adds the events that led to transactions.
-func (r Reader) addCauses(txns []Txn) error {
-	type id struct {
-		run int
-		seq uint64
+// txns returns transactions with the events that led to them. These end later: their lines are in the same segments, or
+// in newer ones.
+func (r Reader) txns(s Span, decode func(data []byte) (Txn, error)) ([]Txn, error) {
+	events := map[id][][]byte{}
+	txns, err := collect(r, txnLine, s, func(run int, data []byte) (Txn, time.Time, error) {
+		t, err := decode(data)
+		if err != nil {
+			return t, time.Time{}, err
+		}
+		t.Run = run
+		return t, t.Txn.Start, nil
+	}, string(eventLine), func(run int, l journal.Line) {
+		if seq, ok := txnOfEvent(l.Data); ok {
+			of := id{run, seq}
+			events[of] = append(events[of], bytes.Clone(l.Data))
+		}
+	})
+	for i, t := range txns {
+		for _, data := range events[id{t.Run, t.Txn.SeqNum}] {
+			var e controller.EventRecord
+			if json.Unmarshal(data, &e) == nil {
+				txns[i].Events = append(txns[i].Events, &e)
+			}
+		}
 	}
-	byID := make(map[id]*Txn)
-	for i := range txns {
-		byID[id{txns[i].Run, txns[i].Txn.SeqNum}] = &txns[i]
-	}
-	s := Span{Since: txns[0].Txn.Start, Until: txns[len(txns)-1].Txn.Stop}
-	return r.visit(string(eventLine), s, func() bool { return false }, func(run int, l journal.Line) {
-		var e controller.EventRecord
-		if json.Unmarshal(l.Data, &e) != nil || e.Txn == nil {
+	return txns, err
+}
+
+// id of a transaction.
+type id struct {
+	run int
+	seq uint64
+}
+
+// txnOfEvent returns the number of the transaction that an event led to, without decoding the rest.
+func txnOfEvent(data []byte) (seq uint64, ok bool) {
+	r := jsontext.NewReader(data)
+	r.Object(func(name []byte) {
+		if string(name) != "Txn" || r.Null() {
+			r.Skip()
 			return
 		}
-		if t := byID[id{run, e.Txn.SeqNum}]; t != nil {
+		ok = true
+		r.Object(func(name []byte) {
+			if string(name) == "SeqNum" {
+				seq = r.Uint()
+			} else {
+				r.Skip()
+			}
+		})
+	})
+	return seq, ok && r.End() == nil
+}
+
+// addCauses adds the events that led to a transaction.
+func (r Reader) addCauses(t *Txn) error {
+	s := Span{Since: t.Txn.Start, Until: t.Txn.Stop}
+	return r.visit(string(eventLine), s, func() bool { return false }, func(run int, l journal.Line) {
+		var e controller.EventRecord
+		if seq, ok := txnOfEvent(l.Data); ok && run == t.Run && seq == t.Txn.SeqNum && json.Unmarshal(l.Data, &e) == nil {
 			t.Events = append(t.Events, &e)
 		}
 	})
@@ -304,9 +366,10 @@ func (r Reader) lastRun() int {
 func (r Reader) Event(run int, seq uint64) (e Event, err error) {
 	run = r.orLast(run)
 	found := false
+	prefix := fmt.Appendf(nil, `{"SeqNum":%d,`, seq)
 	err = r.visit(string(eventLine), Span{}, func() bool { return found }, func(of int, l journal.Line) {
 		var record controller.EventRecord
-		if of == run && json.Unmarshal(l.Data, &record) == nil && record.SeqNum == seq {
+		if of == run && bytes.HasPrefix(l.Data, prefix) && json.Unmarshal(l.Data, &record) == nil {
 			e, found = Event{run, &record}, true
 		}
 	})
@@ -323,7 +386,7 @@ func (r Reader) Txn(run int, seq uint64) (t Txn, err error) {
 	prefix := fmt.Appendf(nil, `{"SeqNum":%d,`, seq)
 	err = r.visit(string(txnLine), Span{}, func() bool { return found }, func(of int, l journal.Line) {
 		var txn record.Txn
-		if of == run && bytes.HasPrefix(l.Data, prefix) && json.Unmarshal(l.Data, &txn) == nil {
+		if of == run && bytes.HasPrefix(l.Data, prefix) && txn.UnmarshalJSON(l.Data) == nil {
 			t, found = Txn{Run: run, Txn: &txn}, true
 		}
 	})
@@ -333,9 +396,8 @@ func (r Reader) Txn(run int, seq uint64) (t Txn, err error) {
 	if err != nil {
 		return t, err
 	}
-	one := []Txn{t}
-	err = r.addCauses(one)
-	return one[0], err
+	err = r.addCauses(&t)
+	return t, err
 }
 
 // Timeline returns what a value was, oldest first. A new run starts from nothing: the last revision
@@ -363,11 +425,11 @@ func (r Reader) Timelines(keys []string, since time.Time) (map[string][]Revision
 		return false
 	}, func(run int, l journal.Line) {
 		key, ok := keyOf(l.Data)
-		if ok && byKey[key] == nil {
+		if ok && byKey[string(key)] == nil {
 			return
 		}
-		var c change
-		if json.Unmarshal(l.Data, &c) == nil && byKey[c.Key] != nil && !c.Silent {
+		c, err := readChange(l.Data)
+		if err == nil && byKey[c.Key] != nil && !c.Silent {
 			within[c.Key] = append(within[c.Key], Revision{run, record.Revision{Txn: c.Txn, Since: l.Time, Value: c.Value}})
 		}
 	})
@@ -379,20 +441,53 @@ func (r Reader) Timelines(keys []string, since time.Time) (map[string][]Revision
 	return byKey, err
 }
 
-// keyOf returns the key of a change without decoding the rest; not ok: it is not found so easily.
-func keyOf(data []byte) (key string, ok bool) {
-	_, after, found := bytes.Cut(data, []byte(`,"Key":"`))
-	end := bytes.IndexAny(after, `"\\`)
-	if !found || end < 0 || after[end] != '"' {
-		return "", false
+// readChange reads the line of a change.
+func readChange(data []byte) (c change, err error) {
+	var value []byte
+	r := jsontext.NewReader(data)
+	r.Object(func(name []byte) {
+		switch string(name) {
+		case "Txn":
+			c.Txn = r.Uint()
+		case "Key":
+			c.Key = r.String()
+		case "Value":
+			value = r.Raw()
+		case "Silent":
+			c.Silent = r.Bool()
+		default:
+			r.Skip()
+		}
+	})
+	if err := r.End(); err != nil || value == nil || string(value) == "null" {
+		return c, err
 	}
-	return string(after[:end]), true
+	c.Value = &record.Value{}
+	return c, c.Value.UnmarshalJSON(value)
+}
+
+// keyOf returns the key of a change or a value without decoding the rest; not ok: it is not found so easily.
+func keyOf(data []byte) (key []byte, ok bool) {
+	const name, within = `"Key":"`, 48 // nothing but a number precedes it
+	begin := bytes.Index(data[:min(len(data), within)], []byte(name))
+	if begin < 0 {
+		return nil, false
+	}
+	key = data[begin+len(name):]
+	end := bytes.IndexAny(key, `"\\`)
+	if end < 0 || key[end] != '"' {
+		return nil, false
+	}
+	return key[:end], true
 }
 
 // Keys returns the keys of all values that changed since a time, sorted.
 func (r Reader) Keys(since time.Time) ([]string, error) {
 	keys := map[string]bool{}
 	err := r.visit(string([]byte{changeLine, valueLine}), Span{Since: since}, func() bool { return false }, func(_ int, l journal.Line) {
+		if key, ok := keyOf(l.Data); ok && keys[string(key)] {
+			return
+		}
 		var c struct{ Key string }
 		if json.Unmarshal(l.Data, &c) == nil {
 			keys[c.Key] = true
@@ -432,22 +527,15 @@ func (r Reader) ValuesAt(at time.Time) (map[string]*record.Value, int, error) {
 		case checkpointLine:
 			clear(values)
 		case valueLine:
-			var v struct{ Key string }
-			if json.Unmarshal(l.Data, &v) == nil {
-				values[v.Key] = bytes.Clone(l.Data)
+			if key, _ := keyAndValue(l.Data); key != "" {
+				values[key] = bytes.Clone(l.Data)
 			}
 		case changeLine:
-			var c struct {
-				Key   string
-				Value json.RawMessage
-			}
-			if json.Unmarshal(l.Data, &c) != nil {
-				break
-			}
-			if c.Value == nil {
-				delete(values, c.Key)
+			key, value := keyAndValue(l.Data)
+			if value == nil {
+				delete(values, key)
 			} else {
-				values[c.Key] = c.Value
+				values[key] = bytes.Clone(value)
 			}
 		}
 		return true
@@ -458,11 +546,30 @@ func (r Reader) ValuesAt(at time.Time) (map[string]*record.Value, int, error) {
 	decoded := make(map[string]*record.Value, len(values))
 	for key, data := range values {
 		var v record.Value
-		if err := json.Unmarshal(data, &v); err == nil {
+		if err := v.UnmarshalJSON(data); err == nil {
 			decoded[key] = &v
 		}
 	}
 	return decoded, run, nil
+}
+
+// keyAndValue returns the members of the line of a change or a value; nothing of a damaged one.
+func keyAndValue(data []byte) (key string, value []byte) {
+	r := jsontext.NewReader(data)
+	r.Object(func(name []byte) {
+		switch string(name) {
+		case "Key":
+			key = r.String()
+		case "Value":
+			value = r.Raw()
+		default:
+			r.Skip()
+		}
+	})
+	if r.End() != nil {
+		return "", nil
+	}
+	return key, value
 }
 
 // Diff returns the values that differ between two moments, sorted by key; also those of different runs.

@@ -8,12 +8,14 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/history/journal"
+	"github.com/contiv/contiv/jsontext"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/kvscheduler/record"
 	"google.golang.org/protobuf/proto"
@@ -25,6 +27,11 @@ const (
 	patience = 5 * time.Second
 	// checkpointBatch values are written at once.
 	checkpointBatch = 100
+	// gathering is how long the writer waits for more to write at once, so that it does not compete with what an event
+	// is about: a CNI ADD is answered before. An agent that is killed loses this much.
+	gathering = 50 * time.Millisecond
+	// gathered items are written at once at most.
+	gathered = 64
 )
 
 // Kinds of lines.
@@ -59,6 +66,19 @@ type checkpoint struct{ Values int }
 type change struct {
 	Txn uint64
 	record.Change
+}
+
+// appendJSON appends what encoding/json makes of the change.
+func (c change) appendJSON(b []byte) []byte {
+	b = strconv.AppendUint(append(b, `{"Txn":`...), c.Txn, 10)
+	b = jsontext.AppendString(append(b, `,"Key":`...), c.Key)
+	if c.Value != nil {
+		b = c.Value.AppendJSON(append(b, `,"Value":`...))
+	}
+	if c.Silent {
+		b = append(b, `,"Silent":true`...)
+	}
+	return append(b, '}')
 }
 
 type loss struct {
@@ -107,6 +127,8 @@ type item struct {
 	txn     *kvscheduler.Committed
 	flushed chan struct{}
 }
+
+func (i item) ends() bool { return i == item{} }
 
 // Open begins a run. A journal that cannot be used is no error: the agent works without, and Problems tell.
 func Open(o Options) *Recorder {
@@ -219,11 +241,12 @@ func (r *Recorder) note(err error) {
 func (r *Recorder) write() {
 	defer close(r.done)
 	for {
-		i := <-r.queue
+		batch, then := r.gather()
+		r.keep(batch)
 		switch {
-		case i.flushed != nil:
-			close(i.flushed)
-		case i.event == nil && i.txn == nil:
+		case then.flushed != nil:
+			close(then.flushed)
+		case then.ends():
 			if r.ready() {
 				_ = r.journal.Append(line(stopLine, time.Now(), struct{}{}))
 			}
@@ -231,34 +254,71 @@ func (r *Recorder) write() {
 				r.journal.Close()
 			}
 			return
-		default:
-			r.keep(i)
 		}
 	}
 }
 
-// keep writes an event or a transaction, or counts it as lost.
-func (r *Recorder) keep(i item) {
+// gather returns what to write at once, and what is asked of the writer then; nothing is if that is to be written, too.
+func (r *Recorder) gather() (batch []item, then item) {
+	var enough <-chan time.Time
+	for len(batch) < gathered {
+		select {
+		case i := <-r.queue:
+			if i.flushed != nil || i.ends() {
+				return batch, i
+			}
+			batch = append(batch, i)
+			if enough == nil {
+				enough = time.After(gathering)
+			}
+		case <-enough:
+			return batch, batch[0]
+		}
+	}
+	return batch, batch[0]
+}
+
+// keep writes events and transactions, or counts them as lost.
+func (r *Recorder) keep(batch []item) {
 	if n := int(r.lost.Swap(0)); n > 0 {
 		r.miss(n, errors.New("more happened at once than could be written"))
 		r.stale = true
 	}
-	if i.txn != nil {
-		r.values = i.txn
+	for len(batch) > 0 {
+		n := len(batch)
+		if r.missed != nil || r.stale || !r.began {
+			n = 1 // the values that are written first are those after the first
+		}
+		r.append(batch[:n])
+		batch = batch[n:]
+	}
+}
+
+// append writes a batch, or counts it as lost.
+func (r *Recorder) append(batch []item) {
+	txn := false
+	for _, i := range batch {
+		if i.txn != nil {
+			r.values, txn = i.txn, true
+		}
 	}
 	if !r.ready() {
-		r.miss(1, nil)
+		r.miss(len(batch), nil)
 		return
 	}
-	if r.missed != nil || r.stale && i.txn != nil {
+	if r.missed != nil || r.stale && txn {
 		if err := r.goOn(); err != nil {
-			r.fail(1, err)
+			r.fail(len(batch), err)
 			return
 		}
-		r.stale = r.stale && i.txn == nil
+		r.stale = r.stale && !txn
 	}
-	if err := r.journal.Append(lines(i)...); err != nil {
-		r.fail(1, err)
+	var list []journal.Line
+	for _, i := range batch {
+		list = append(list, lines(i)...)
+	}
+	if err := r.journal.Append(list...); err != nil {
+		r.fail(len(batch), err)
 		return
 	}
 	r.note(nil)
@@ -347,7 +407,7 @@ func (r *Recorder) checkpoint() error {
 	at := r.valuesAt()
 	if r.values != nil {
 		r.values.After.Ascend("", func(v *record.Value) bool {
-			all = append(all, line(valueLine, at, plain(v)))
+			all = append(all, journal.Line{Kind: valueLine, Time: at, Data: plain(v).AppendJSON(nil)})
 			return true
 		})
 	}
@@ -384,13 +444,13 @@ func lines(i item) []journal.Line {
 			ops[i].NewValue, ops[i].PrevValue = encoded.once(ops[i].NewValue), encoded.once(ops[i].PrevValue)
 		}
 	}
-	list := []journal.Line{encodedLine(txnLine, t.Stop, t.MarshalJSON)}
+	list := []journal.Line{{Kind: txnLine, Time: t.Stop, Data: t.AppendJSON(make([]byte, 0, 1024*(1+len(t.Executed))))}}
 	for _, c := range i.txn.Changes() {
 		if c.Value != nil {
 			c.Value = plain(c.Value)
 			c.Value.Want, c.Value.Have = encoded.once(c.Value.Want), encoded.once(c.Value.Have)
 		}
-		list = append(list, line(changeLine, t.Stop, change{t.SeqNum, c}))
+		list = append(list, journal.Line{Kind: changeLine, Time: t.Stop, Data: change{t.SeqNum, c}.appendJSON(make([]byte, 0, 1024))})
 	}
 	return list
 }
@@ -406,19 +466,14 @@ func (e encoded) once(m proto.Message) proto.Message {
 	}
 	raw := e[m]
 	if raw == nil {
-		raw = &record.RawValue{Name: string(m.ProtoReflect().Descriptor().FullName()), JSON: record.Compact(m)}
+		raw = record.Text(m)
 		e[m] = raw
 	}
 	return raw
 }
 
 func line(kind byte, at time.Time, v any) journal.Line {
-	return encodedLine(kind, at, func() ([]byte, error) { return json.Marshal(v) })
-}
-
-// encodedLine is faster than line for what encodes itself, whose output json.Marshal would look through once more.
-func encodedLine(kind byte, at time.Time, encode func() ([]byte, error)) journal.Line {
-	data, err := encode()
+	data, err := json.Marshal(v)
 	if err != nil { // of a value that JSON cannot express
 		data, _ = json.Marshal(map[string]string{"Error": err.Error()})
 	}

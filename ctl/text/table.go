@@ -28,6 +28,9 @@ func (p Printer) Text(s string) string {
 	}
 	var b strings.Builder
 	copied := 0
+	if len(s) < identifier {
+		return s
+	}
 	for begin := 0; begin < len(s); {
 		end := begin
 		for end < len(s) && isHex(s[end]) {
@@ -90,51 +93,68 @@ const columnGap = 2
 
 func (t *Table) Print() {
 	last := len(t.header) - 1
+	rows := t.rows
+	if strings.Join(t.header, "") != "" {
+		rows = append([][]string{t.header}, rows...)
+	}
 	widths := make([]int, last)
-	indent := 0
-	for i := range widths {
-		widths[i] = utf8.RuneCountInString(t.header[i])
+	indent, size := 0, 0
+	for i, name := range t.header[:last] {
+		widths[i] = utf8.RuneCountInString(name)
 		for _, row := range t.rows {
 			widths[i] = max(widths[i], utf8.RuneCountInString(row[i]))
 		}
 		indent += widths[i] + columnGap
 	}
+	for _, row := range rows {
+		size += indent + len(row[last]) + 1
+	}
 	total := t.Width
 	if total == 0 {
 		total = DefaultWidth
 	}
-	var b strings.Builder
 	out, paint := t.painter()
-	rows := t.rows
-	if strings.Join(t.header, "") != "" {
-		rows = append([][]string{t.header}, rows...)
+	b := make([]byte, 0, size)
+	newLine := func() {
+		for len(b) > 0 && b[len(b)-1] == ' ' {
+			b = b[:len(b)-1]
+		}
+		b = append(b, '\n')
 	}
 	for _, row := range rows {
-		var line strings.Builder
 		for i, width := range widths {
-			line.WriteString(paint(row[i]))
-			line.WriteString(strings.Repeat(" ", width-utf8.RuneCountInString(row[i])+columnGap))
+			b = append(b, paint(row[i])...)
+			b = appendSpaces(b, width-utf8.RuneCountInString(row[i])+columnGap)
 		}
 		for i, part := range wrap(row[last], total-indent) {
 			if i > 0 {
-				line.WriteString("\n" + strings.Repeat(" ", indent))
+				newLine()
+				b = appendSpaces(b, indent)
 			}
-			line.WriteString(paint(part))
+			b = append(b, paint(part)...)
 		}
-		for _, l := range strings.Split(line.String(), "\n") {
-			b.WriteString(strings.TrimRight(l, " ") + "\n")
-		}
+		newLine()
 	}
 	if len(t.rows) == 0 {
-		b.WriteString("(none)\n")
+		b = append(b, "(none)\n"...)
 	}
-	io.WriteString(out, b.String())
+	out.Write(b) // errors cannot be reported anywhere
+}
+
+func appendSpaces(b []byte, n int) []byte {
+	for range n {
+		b = append(b, ' ')
+	}
+	return b
 }
 
 // wrap breaks a text into lines of the width, preferably where there are two spaces, else at single
 // ones. Longer words stay whole. A text is not broken if there are less than 30 columns. All lines are
 // indented like the text.
 func wrap(text string, width int) []string {
+	if len(text) <= width {
+		return []string{text}
+	}
 	if inner := strings.TrimLeft(text, " "); inner != text {
 		indent := text[:len(text)-len(inner)]
 		lines := wrap(inner, width-len(indent))
@@ -143,7 +163,7 @@ func wrap(text string, width int) []string {
 		}
 		return lines
 	}
-	if width < 30 || utf8.RuneCountInString(text) <= width {
+	if width < 30 || len(text) <= width || utf8.RuneCountInString(text) <= width {
 		return []string{text}
 	}
 	var lines []string

@@ -2,6 +2,8 @@ package journal
 
 import (
 	"compress/gzip"
+	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -114,12 +116,15 @@ func (j *Journal) Next() error {
 func (j *Journal) Append(lines ...Line) error {
 	var text []byte
 	for _, l := range lines {
+		text = slices.Grow(text, len(l.Data)+48)
 		begin := len(text)
 		text = append(text, "00000000 "...)
 		text = append(text, l.Kind, ' ')
 		text = strconv.AppendInt(text, l.Time.UnixNano(), 10)
 		text = append(append(text, ' '), l.Data...)
-		copy(text[begin:], fmt.Sprintf("%08x", crc32.Checksum(text[begin+8:], castagnoli)))
+		var sum [4]byte
+		binary.BigEndian.PutUint32(sum[:], crc32.Checksum(text[begin+8:], castagnoli))
+		hex.Encode(text[begin:], sum[:])
 		text = append(text, '\n')
 	}
 	if free, err := j.o.free(j.o.Dir); err == nil && free < keepFree+uint64(len(text)) {

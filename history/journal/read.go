@@ -57,7 +57,10 @@ func Segments(fsys fs.FS) ([]Segment, error) {
 
 // Read calls visit with the lines, in order, until it returns false. Damaged lines are left out.
 // The end of a compressed segment that is damaged is lost. A segment that is gone has no lines.
-func (s Segment) Read(visit func(Line) bool) error {
+func (s Segment) Read(visit func(Line) bool) error { return s.ReadOnly("", visit) }
+
+// ReadOnly does what Read does with lines of these kinds alone; none: of all.
+func (s Segment) ReadOnly(kinds string, visit func(Line) bool) error {
 	file, err := s.open()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -87,8 +90,10 @@ func (s Segment) Read(visit func(Line) bool) error {
 			long = append(long, part...)
 			line = long
 		}
-		if l, ok := parse(bytes.TrimSuffix(line, []byte{'\n'})); ok && !visit(l) {
-			return nil
+		if wanted := kinds == "" || len(line) > 9 && strings.IndexByte(kinds, line[9]) >= 0; wanted {
+			if l, ok := parse(bytes.TrimSuffix(line, []byte{'\n'})); ok && !visit(l) {
+				return nil
+			}
 		}
 		long = long[:0]
 		if err != nil {
