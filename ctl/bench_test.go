@@ -2,10 +2,13 @@ package ctl
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,8 +17,11 @@ import (
 
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
+	"github.com/contiv/contiv/client"
+	"github.com/contiv/contiv/client/clienttest"
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/ctl/target"
+	"github.com/contiv/contiv/health/path"
 	"github.com/contiv/contiv/history"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/kvscheduler/inspect"
@@ -94,7 +100,33 @@ func bigNode(b *testing.B) string {
 	mux.HandleFunc("/readiness", func(w http.ResponseWriter, _ *http.Request) {
 		rest.JSON(w, map[string]any{"Version": "1", "Verdict": "healthy"})
 	})
+	mux.HandleFunc(path.URL, func(w http.ResponseWriter, _ *http.Request) {
+		rest.JSON(w, path.Report{Node: "n1", Source: true, Destination: true, Probes: []path.Probe{{From: "pod shop/web-7", To: "pod shop/web-8", Kind: "icmp", Answered: true, End: true}}})
+	})
 	return "n1=unix://" + listen(b, "n1", mux)
+}
+
+// bigClient makes an agent want 10 000 routes of a client. It returns the flag that names the agent's gRPC API.
+func bigClient(b *testing.B) string {
+	b.Helper()
+	agent, err := clienttest.Start(clienttest.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { agent.Close() })
+	c, err := client.DialGRPC(agent.Address, client.GRPC{Name: "contivctl"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer c.Close()
+	var values []proto.Message
+	for i := range 10_000 {
+		values = append(values, &vpp_l3.Route{DstNetwork: fmt.Sprintf("10.%d.%d.0/24", i>>8, i&255), NextHopAddr: "192.168.1.1", OutgoingInterface: "vxlanBVI"})
+	}
+	if _, err := c.Resync(b.Context(), values...); err != nil {
+		b.Fatal(err)
+	}
+	return agent.Address
 }
 
 // serveReports serves what the plugins of a node with these pods, as many services, and as many policies, tell.
@@ -150,8 +182,9 @@ func listen(b *testing.B, name string, handler http.Handler) (socket string) {
 	return socket
 }
 
-// median runs a command as often as the benchmark wants and reports the time that is not exceeded by half of them.
-func median(b *testing.B, args ...string) {
+// median runs a command in this process, or by a program if there is one, as often as the benchmark wants, and reports the
+// time that is not exceeded by half of the runs. Exit code 1 is an answer.
+func median(b *testing.B, program string, args ...string) {
 	b.Helper()
 	b.Setenv(target.ConfigVariable, "")
 	var took []time.Duration
@@ -161,8 +194,15 @@ func median(b *testing.B, args ...string) {
 		var out bytes.Buffer
 		c := Command("contivctl", &out, io.Discard)
 		c.SetArgs(args)
+		run := func() error { return c.ExecuteContext(b.Context()) }
+		if program != "" {
+			process := exec.CommandContext(b.Context(), program, args...)
+			process.Stdout = &out
+			run = process.Run
+		}
 		begin := time.Now()
-		if err := c.ExecuteContext(b.Context()); err != nil {
+		var exit *exec.ExitError
+		if err := run(); err != nil && !errors.Is(err, ErrReported) && !(errors.As(err, &exit) && exit.ExitCode() == 1) {
 			b.Fatal(args, err)
 		}
 		took, size = append(took, time.Since(begin)), out.Len()
@@ -179,15 +219,38 @@ func median(b *testing.B, args ...string) {
 func BenchmarkCommands(b *testing.B) {
 	agent := bigNode(b)
 	key := models.VPPInterfaceKey(fmt.Sprintf("vpp-tap-%064x", 7))
+	values := filepath.Join(b.TempDir(), "values.yaml")
+	if err := os.WriteFile(values, []byte("model: vpp.route\nvalue: {dst_network: 10.8.0.0/16, outgoing_interface: uplink}\n"), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	report := filepath.Join(b.TempDir(), "report.tgz")
 	for _, line := range []string{
 		"status", "nodes", "pods", "ipam", "nodeconfig", "interfaces", "drops", "services", "policies", "denials",
 		"values", "values --state FAILED", "values web-7", "values 10.20.3.0/24", "dump", "dump --view cached", "dump --view cached " + models.VPPInterface.KeyPrefix(), "dump --view NB 10.20.3.0/24",
 		"explain web-7", "explain 10.20.3.0/24", "explain " + key, "timeline web-7", "timeline 10.20.3.0/24", "timeline " + key,
 		"events", "events --last 0", "events --seq 1.17", "txns", "txns 17", "txns --last 0", "diff --from txn:300", "diff --from txn:340",
 		"graph", "graph web-7", "graph 10.20.3.0/24", "config get --all web-7", "config get --all 10.20.3.0/24", "config get --all", "config get --all -o yaml", "values -o json",
+		"why web-7 web-8 80", "plan -f FILE", "resync", "models", "check-config FILE", "report --file REPORT",
 	} {
 		b.Run(strings.ReplaceAll(strings.ReplaceAll(line, key, "KEY"), " ", "_"), func(b *testing.B) {
-			median(b, append([]string{"--agent", agent}, strings.Fields(line)...)...)
+			median(b, "", append([]string{"--agent", agent}, strings.Fields(strings.NewReplacer(" FILE", " "+values, "REPORT", report).Replace(line))...)...)
+		})
+	}
+	b.Run("config_diff", func(b *testing.B) { median(b, "", "config", "diff", "--grpc", bigClient(b), "-f", values) })
+}
+
+// BenchmarkProgram measures the same with the program, its start included, of what prints most.
+func BenchmarkProgram(b *testing.B) {
+	program := filepath.Join(b.TempDir(), "contivctl")
+	if out, err := exec.CommandContext(b.Context(), "go", "build", "-o", program, "../cmd/contivctl").CombinedOutput(); err != nil {
+		b.Fatalf("%v\n%s", err, out)
+	}
+	agent := bigNode(b)
+	for _, line := range []string{
+		"version", "status", "values", "values -o json", "dump --view cached", "dump --view cached -o json", "diff --from txn:300", "graph", "config get --all", "config get --all -o yaml", "txns --last 0",
+	} {
+		b.Run(strings.ReplaceAll(line, " ", "_"), func(b *testing.B) {
+			median(b, program, append([]string{"--agent", agent}, strings.Fields(line)...)...)
 		})
 	}
 }
@@ -205,5 +268,5 @@ func BenchmarkStatusOf100Nodes(b *testing.B) {
 		name := fmt.Sprintf("n%d", i)
 		args = append(args, "--agent", name+"=unix://"+listen(b, name, mux))
 	}
-	median(b, append(args, "status")...)
+	median(b, "", append(args, "status")...)
 }

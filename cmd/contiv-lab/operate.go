@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"os/exec"
 	"strings"
 	"syscall"
@@ -196,9 +197,23 @@ func (c *cli) ctlCommand() *cobra.Command {
 				args = args[1:]
 			}
 			program := l.Program("contivctl")
-			return syscall.Exec(program, append([]string{program, "--config", l.CtlConfig()}, args...), os.Environ())
+			command := []string{program, "--config", l.CtlConfig()}
+			if !viaEtcd(args) {
+				return syscall.Exec(program, append(command, args...), os.Environ())
+			}
+			netns, flags, err := l.EtcdFlags()
+			if err != nil {
+				return err
+			}
+			return lab.InNetns(netns, func() error { return syscall.Exec(program, slices.Concat(command, flags, args), os.Environ()) })
 		}),
 	}
+}
+
+// viaEtcd reports whether contivctl is asked to write to etcd, rather than to speak to an agent.
+func viaEtcd(args []string) bool {
+	via := slices.Index(args, "--via")
+	return slices.Contains(args, "--via=etcd") || via >= 0 && slices.Contains(args[via:min(via+2, len(args))], "etcd")
 }
 
 func (c *cli) matrixCommand() *cobra.Command {

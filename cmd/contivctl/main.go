@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/contiv/contiv/ctl"
@@ -17,12 +18,13 @@ import (
 )
 
 func main() {
+	collectLess()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	name := filepath.Base(os.Args[0])
 	command := ctl.Command(name, os.Stdout, os.Stderr)
 	command.AddCommand(credentialsCommand(text.Plain(os.Stdout)), manCommand(text.Plain(os.Stdout)), relayCommand(os.Stdin, os.Stdout))
-	command.AddCommand(install.Commands(text.Plain(os.Stdout))...)
+	command.AddCommand(install.Commands(text.Plain(os.Stdout), text.Plain(os.Stderr))...)
 	err := command.ExecuteContext(ctx)
 	if err == nil {
 		return
@@ -31,4 +33,11 @@ func main() {
 		fmt.Fprintf(text.Plain(os.Stderr), "%s: %v\n", name, ctl.InWords(err))
 	}
 	os.Exit(ctl.ExitCode(err))
+}
+
+// collectLess lets the heap grow before garbage is collected: most commands end before it would be worth the time.
+func collectLess() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(400)
+	}
 }

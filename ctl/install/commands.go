@@ -123,14 +123,14 @@ func (o *options) run(c *cobra.Command, progress io.Writer, do func(context.Cont
 	return do(ctx, cluster)
 }
 
-// Commands returns install, upgrade, uninstall and preflight, which write to out.
-func Commands(out io.Writer) []*cobra.Command {
-	return []*cobra.Command{installCommand(out), upgradeCommand(out), uninstallCommand(out), preflightCommand(out)}
+// Commands returns install, upgrade, uninstall and preflight, which write to out, and their progress to progress.
+func Commands(out, progress io.Writer) []*cobra.Command {
+	return []*cobra.Command{installCommand(out, progress), upgradeCommand(progress), uninstallCommand(out, progress), preflightCommand(out, progress)}
 }
 
 const patience = 5 * time.Minute
 
-func installCommand(out io.Writer) *cobra.Command {
+func installCommand(out, progress io.Writer) *cobra.Command {
 	var o options
 	var dryRun, noPreflight bool
 	c := &cobra.Command{
@@ -148,7 +148,7 @@ func installCommand(out io.Writer) *cobra.Command {
 				}
 				return printObjects(c.Context(), out, &o.Manifests)
 			}
-			return o.run(c, out, func(ctx context.Context, cluster *Cluster) error {
+			return o.run(c, progress, func(ctx context.Context, cluster *Cluster) error {
 				if !noPreflight {
 					found, err := cluster.Preflight(ctx, o.Manifests)
 					if err != nil {
@@ -169,7 +169,7 @@ func installCommand(out io.Writer) *cobra.Command {
 	return c
 }
 
-func upgradeCommand(out io.Writer) *cobra.Command {
+func upgradeCommand(progress io.Writer) *cobra.Command {
 	var o options
 	c := &cobra.Command{
 		Use:   "upgrade",
@@ -181,7 +181,7 @@ func upgradeCommand(out io.Writer) *cobra.Command {
 			"  contivctl upgrade --conf contiv.conf",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return o.run(c, out, func(ctx context.Context, cluster *Cluster) error { return cluster.Upgrade(ctx, o.Manifests) })
+			return o.run(c, progress, func(ctx context.Context, cluster *Cluster) error { return cluster.Upgrade(ctx, o.Manifests) })
 		},
 	}
 	o.register(c, patience)
@@ -189,7 +189,7 @@ func upgradeCommand(out io.Writer) *cobra.Command {
 	return c
 }
 
-func uninstallCommand(out io.Writer) *cobra.Command {
+func uninstallCommand(out, progress io.Writer) *cobra.Command {
 	var o options
 	var keepState, yes, dryRun bool
 	c := &cobra.Command{
@@ -207,7 +207,7 @@ func uninstallCommand(out io.Writer) *cobra.Command {
 				return errors.New("pods that still run lose their network (--dry-run shows which): give --yes if that is what you want")
 			}
 			if dryRun || ask {
-				err := o.run(c, out, func(ctx context.Context, cluster *Cluster) error {
+				err := o.run(c, progress, func(ctx context.Context, cluster *Cluster) error {
 					return cluster.PrintRemoval(ctx, out, o.Manifests, keepState)
 				})
 				if err != nil || dryRun {
@@ -217,7 +217,7 @@ func uninstallCommand(out io.Writer) *cobra.Command {
 					return errors.New("nothing was removed")
 				}
 			}
-			return o.run(c, out, func(ctx context.Context, cluster *Cluster) error {
+			return o.run(c, progress, func(ctx context.Context, cluster *Cluster) error {
 				return cluster.Uninstall(ctx, o.Manifests, keepState)
 			})
 		},
@@ -247,7 +247,7 @@ func confirmed(in io.Reader, out io.Writer) bool {
 	return answer == "y" || answer == "yes"
 }
 
-func preflightCommand(out io.Writer) *cobra.Command {
+func preflightCommand(out, progress io.Writer) *cobra.Command {
 	var o options
 	var here bool
 	var hostRoot string
@@ -267,10 +267,6 @@ func preflightCommand(out io.Writer) *cobra.Command {
 					return err
 				}
 				return printJSON(out, facts)
-			}
-			progress := out
-			if format != "table" {
-				progress = io.Discard
 			}
 			return o.run(c, progress, func(ctx context.Context, cluster *Cluster) error {
 				found, err := cluster.Preflight(ctx, o.Manifests)

@@ -54,6 +54,19 @@ func (l *Lab) readiness(st *State, role string) func(context.Context) error {
 // CtlConfig is the path of a configuration for contivctl with all agents.
 func (l *Lab) CtlConfig() string { return l.Path("contivctl.yaml") }
 
+// EtcdFlags returns the flags by which contivctl reaches the lab's etcd from a network namespace.
+func (l *Lab) EtcdFlags() (netns string, flags []string, err error) {
+	st, err := l.State()
+	if err != nil {
+		return "", nil, err
+	}
+	flags = []string{"--etcd-endpoints", st.etcdURL()}
+	if st.TLS {
+		flags = append(flags, "--etcd-config", l.Path("etcd.conf"))
+	}
+	return NetnsPath(st.Underlay()), flags, nil
+}
+
 func (l *Lab) writeCtlConfig(st *State) error {
 	sockets := map[string]string{}
 	for _, n := range st.Nodes {
