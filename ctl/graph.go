@@ -170,7 +170,7 @@ func (c *cli) draw(ctx context.Context, values []*kvscheduler.ValueSnapshot, m m
 	var out bytes.Buffer
 	switch c.format {
 	case asJSON, asYAML:
-		err := c.format.encode(&out, values)
+		err := c.format.encode(&out, record.Values(values))
 		return out.Bytes(), err
 	}
 	txn := kvscheduler.NoSeqNum

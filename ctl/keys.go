@@ -122,7 +122,7 @@ func keysAt(ctx context.Context, a *Agent) (keys []string, err error) {
 	if err = a.Get(ctx, inspect.KeysURL, nil, &keys); !errors.Is(err, target.ErrNotServed) {
 		return keys, err
 	}
-	var values []record.Status // of an older agent
+	var values record.Statuses // of an older agent
 	err = a.Get(ctx, valueStatus, nil, &values)
 	for _, s := range values {
 		keys = append(keys, s.Keys()...)

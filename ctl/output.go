@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	"github.com/contiv/contiv/ctl/target"
 	"github.com/contiv/contiv/ctl/text"
+	"github.com/contiv/contiv/jsontext"
 	"github.com/contiv/contiv/kvscheduler/record"
 	"github.com/contiv/contiv/northbound/ifstate"
 	"github.com/contiv/contiv/plugins/ipnet"
@@ -101,11 +101,11 @@ func (f *format) Type() string { return "FORMAT" }
 
 // encode writes a value in a format for programs.
 func (f format) encode(w io.Writer, value any) error {
-	data, err := json.MarshalIndent(value, "", "  ")
+	data, err := appendJSON(nil, value)
 	if err != nil {
 		return fmt.Errorf("encode the output: %w", err)
 	}
-	data = append(camelCase(data), '\n')
+	data = append(jsontext.AppendIndented(make([]byte, 0, 2*len(data)), data, camelCase), '\n')
 	kind, template, _ := strings.Cut(string(f), "=")
 	switch format(kind) {
 	case asYAML:
@@ -121,16 +121,56 @@ func (f format) encode(w io.Writer, value any) error {
 	return err
 }
 
-// capitalField matches a line of indented JSON that begins with a field whose name has a capital first letter.
-var capitalField = regexp.MustCompile(`(?m)^ *"([A-Z][A-Za-z0-9]*)":`)
-
-// camelCase changes the field names of indented JSON, in place, to begin with a small letter, as they do in
-// Kubernetes. Fields of northbound values are as in etcd.
-func camelCase(data []byte) []byte {
-	for _, match := range capitalField.FindAllSubmatchIndex(data, -1) {
-		lowerFirstWord(data[match[2]:match[3]])
+// appendJSON appends what encoding/json makes of a value. Long lists are not looked through again, as encoding/json does.
+func appendJSON(b []byte, value any) (_ []byte, err error) {
+	switch v := value.(type) {
+	case []NodeResult:
+		b = append(b, '[')
+		for i, r := range v {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			if b, err = r.appendJSON(b); err != nil {
+				return b, err
+			}
+		}
+		return append(b, ']'), nil
+	case record.Dump:
+		return v.AppendJSON(b), nil
+	case record.Statuses:
+		return v.AppendJSON(b), nil
+	case record.Values:
+		return v.AppendJSON(b), nil
+	case record.Diffs:
+		return v.AppendJSON(b), nil
 	}
-	return data
+	return jsontext.AppendAny(b, value)
+}
+
+func (r NodeResult) appendJSON(b []byte) (_ []byte, err error) {
+	b = jsontext.AppendString(append(b, `{"node":`...), r.Node)
+	if r.Result != nil {
+		if b, err = appendJSON(append(b, `,"result":`...), r.Result); err != nil {
+			return b, err
+		}
+	}
+	if r.Error != "" {
+		b = jsontext.AppendString(append(b, `,"error":`...), r.Error)
+	}
+	return append(b, '}'), nil
+}
+
+// camelCase changes the name of a field, in place, to begin with a small letter, as they do in Kubernetes. Fields of
+// northbound values are as in etcd.
+func camelCase(name []byte) {
+	for _, c := range name {
+		if (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') && (c < '0' || c > '9') {
+			return
+		}
+	}
+	if len(name) > 0 && 'A' <= name[0] && name[0] <= 'Z' {
+		lowerFirstWord(name)
+	}
 }
 
 // lowerFirstWord changes a name of a Go field, in place: IPAddress becomes ipAddress, IPs ips, and NOOP noop. Other names
@@ -276,7 +316,7 @@ func namesOf(node string, answered any) (names []string) {
 		for _, t := range list.txns {
 			names = append(names, list.runs.seq(t.run, t.SeqNum))
 		}
-	case []record.Status:
+	case record.Statuses:
 		for _, s := range list {
 			names = append(names, s.Keys()...)
 		}

@@ -86,7 +86,7 @@ func unconfigured(ctx context.Context, a *Agent) map[pb.ValueState]int {
 	for _, state := range notConfigured {
 		query.Add("state", state.String())
 	}
-	var values []record.Status
+	var values record.Statuses
 	_ = a.Get(ctx, valueStatus, query, &values)
 	counts := make(map[pb.ValueState]int)
 	for _, s := range values {

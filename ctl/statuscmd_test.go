@@ -91,7 +91,7 @@ func TestStatusTellsMistakesInTheDirectory(t *testing.T) {
 // noValues answers that all values are as they should be.
 func noValues() *http.ServeMux {
 	mux := http.NewServeMux()
-	mux.HandleFunc(valueStatus, func(w http.ResponseWriter, _ *http.Request) { rest.JSON(w, []record.Status{}) })
+	mux.HandleFunc(valueStatus, func(w http.ResponseWriter, _ *http.Request) { rest.JSON(w, record.Statuses{}) })
 	return mux
 }
 

@@ -124,7 +124,7 @@ func (t thing) keys(ctx context.Context, a *Agent) ([]string, error) {
 	case t.service != nil:
 		return natKeys(*t.service), nil
 	}
-	var values []record.Status
+	var values record.Statuses
 	if err := a.Get(ctx, valueStatus, nil, &values); err != nil {
 		return nil, err
 	}
@@ -193,7 +193,7 @@ func inPrefixes(network netip.Prefix, prefixes []string) bool {
 // showValuesOfThing shows the states of a thing's values.
 func (c *cli) showValuesOfThing(ctx context.Context, t thing, query url.Values) error {
 	all := 0
-	answers := target.Ask(ctx, t.agents, func(ctx context.Context, a *Agent) ([]record.Status, error) {
+	answers := target.Ask(ctx, t.agents, func(ctx context.Context, a *Agent) (record.Statuses, error) {
 		if t.node != nil {
 			values, err := valuesOf(ctx, a, url.Values{})
 			return slices.DeleteFunc(values, func(s record.Status) bool { return !t.node.ledToBy(s.GetValue().GetKey()) }), err
@@ -218,7 +218,7 @@ func (c *cli) showValuesOfThing(ctx context.Context, t thing, query url.Values) 
 }
 
 // valuesWith returns the states of the values with the keys; values that do not exist are left out.
-func valuesWith(ctx context.Context, a *Agent, keys []string) (values []record.Status, err error) {
+func valuesWith(ctx context.Context, a *Agent, keys []string) (values record.Statuses, err error) {
 	for _, key := range keys {
 		value, err := byKey[record.Status](valueStatus)(ctx, a, key)
 		if err != nil {

@@ -57,12 +57,12 @@ func (c *cli) valuesCommand() *cobra.Command {
 
 // askValues asks the agents for the states of their values: those that the scheduler knows, and those
 // in etcd that cannot be decoded and never reached the scheduler.
-func askValues(ctx context.Context, agents []*Agent, query url.Values) []answer[[]record.Status] {
-	return target.Ask(ctx, agents, func(ctx context.Context, a *Agent) ([]record.Status, error) { return valuesOf(ctx, a, query) })
+func askValues(ctx context.Context, agents []*Agent, query url.Values) []answer[record.Statuses] {
+	return target.Ask(ctx, agents, func(ctx context.Context, a *Agent) (record.Statuses, error) { return valuesOf(ctx, a, query) })
 }
 
-func valuesOf(ctx context.Context, a *Agent, query url.Values) (values []record.Status, err error) {
-	if err := a.Get(ctx, valueStatus, query, (*record.Statuses)(&values)); err != nil {
+func valuesOf(ctx context.Context, a *Agent, query url.Values) (values record.Statuses, err error) {
+	if err := a.Get(ctx, valueStatus, query, &values); err != nil {
 		return nil, err
 	}
 	if states := query["state"]; len(states) > 0 && !slices.Contains(states, pb.ValueState_INVALID.String()) {
@@ -72,7 +72,7 @@ func valuesOf(ctx context.Context, a *Agent, query url.Values) (values []record.
 }
 
 // addInvalid adds what was put into etcd and cannot be decoded.
-func addInvalid(ctx context.Context, a *Agent, values []record.Status) []record.Status {
+func addInvalid(ctx context.Context, a *Agent, values record.Statuses) record.Statuses {
 	invalid := pb.ValueState_INVALID
 	known := map[string]bool{}
 	for _, v := range values {
@@ -117,7 +117,7 @@ func (c *cli) showValuesOf(ctx context.Context, agents []*Agent, query url.Value
 	slices.Sort(keys)
 	keys = slices.Compact(keys)
 	found := matching(keys, word)
-	answers := target.Ask(ctx, agents, func(ctx context.Context, a *Agent) ([]record.Status, error) {
+	answers := target.Ask(ctx, agents, func(ctx context.Context, a *Agent) (record.Statuses, error) {
 		about := url.Values{}
 		if len(found) <= few {
 			about["about"] = found
@@ -161,7 +161,7 @@ func anyError[T any](answers []answer[T]) bool {
 
 // writeValues shows values with their long keys at the end of the line, derived values below their
 // base values, and errors behind the keys.
-func writeValues(p printer, good []answer[[]record.Status]) {
+func writeValues(p printer, good []answer[record.Statuses]) {
 	t := p.Table("NODE", "STATE", "LAST", "KEY")
 	for _, a := range good {
 		for _, s := range a.Value {

@@ -80,3 +80,21 @@ func TestMembersAreReadInOrder(t *testing.T) {
 		t.Fatal(err, a, texts, yes, negative)
 	}
 }
+
+// FuzzAppendIndented: json.Indent writes the same.
+func FuzzAppendIndented(f *testing.F) {
+	for _, text := range []string{
+		`{"a":[1,-2.5e3,true,null,"x\"y\\"],"b":{},"c":[],"d":[{}],"e":{"f":[[]]}}`, `[]`, `"a"`, ` [ 1 , { "a" : "b:" } ] `, `7`,
+	} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var want bytes.Buffer
+		if json.Indent(&want, bytes.TrimSpace(data), "", "  ") != nil {
+			return
+		}
+		if got := jsontext.AppendIndented(nil, data, func([]byte) {}); string(got) != want.String() {
+			t.Fatalf("%q:\n%s\nexpected\n%s", data, got, want.String())
+		}
+	})
+}

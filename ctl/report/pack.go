@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -207,9 +208,54 @@ func (p *packer) node(name string, t answers) {
 // unsafe matches characters that file names should not have.
 var unsafe = regexp.MustCompile(`[^A-Za-z0-9._]+`)
 
-// secret matches JSON members that look like secrets, in case an answer contains one; also in JSON within a text.
-var secret = regexp.MustCompile(`(?i)(\\*"[a-z0-9_.]*(?:private_?key|preshared_?key|crypto_?key|integ_?key|secret|password|token)\\*"\s*:\s*\\*")((?:[^"\\]|\\[^"])*)`)
+// secret matches a JSON member that looks like a secret, in case an answer contains one; also in JSON within a text.
+var secret = regexp.MustCompile(`(?i)^(\\*"[a-z0-9_.]*(?:private_?key|preshared_?key|crypto_?key|integ_?key|secret|password|token)\\*"\s*:\s*\\*")((?:[^"\\]|\\[^"])*)`)
+
+// inSecrets lists what occurs in the names of secrets, and hardly elsewhere: answers are long, and matching is slow.
+var inSecrets = []string{"private", "preshared", "crypto", "integ", "secret", "password", "token"}
 
 func scrub(body []byte) []byte {
-	return secret.ReplaceAll(body, []byte("${1}"+record.Redacted))
+	var hits []int
+	lower := lowered(body)
+	for _, word := range inSecrets {
+		for at := 0; ; at++ {
+			hit := bytes.Index(lower[at:], []byte(word))
+			if hit < 0 {
+				break
+			}
+			at += hit
+			hits = append(hits, at)
+		}
+	}
+	if len(hits) == 0 {
+		return body
+	}
+	slices.Sort(hits)
+	var clean []byte
+	copied := 0
+	for _, hit := range hits {
+		begin := bytes.LastIndexByte(body[:hit], '"')
+		for begin > 0 && body[begin-1] == '\\' {
+			begin--
+		}
+		if begin < copied {
+			continue
+		}
+		if m := secret.FindSubmatchIndex(body[begin:]); m != nil {
+			clean = append(append(clean, body[copied:begin+m[4]]...), record.Redacted...)
+			copied = begin + m[5]
+		}
+	}
+	return append(clean, body[copied:]...)
+}
+
+// lowered returns the text with small ASCII letters.
+func lowered(text []byte) []byte {
+	lower := bytes.Clone(text)
+	for i, c := range lower {
+		if 'A' <= c && c <= 'Z' {
+			lower[i] = c + 'a' - 'A'
+		}
+	}
+	return lower
 }
