@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/contiv/contiv/controller"
@@ -409,5 +410,67 @@ func TestREST(t *testing.T) {
 	}
 	if data, err := io.ReadAll(archive); err != nil || !strings.Contains(string(data), `"x/a"`) {
 		t.Errorf("%s, %v", data, err)
+	}
+}
+
+// Nothing is written before what happened has had its time, and all of it at once then.
+func TestRecordsAreWrittenTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		r := Open(Options{Dir: dir, Bytes: 1 << 20, Age: time.Hour, Log: slog.New(slog.DiscardHandler)})
+		defer r.Close()
+		for i := range uint64(3) {
+			r.Event(&controller.EventRecord{SeqNum: i, Name: "Test", ProcessingEnd: time.Now()})
+		}
+		written := func() int {
+			t.Helper()
+			events, err := NewReader(os.DirFS(dir)).Events(Span{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(events)
+		}
+		time.Sleep(gathering - time.Nanosecond)
+		synctest.Wait()
+		if n := written(); n != 0 {
+			t.Errorf("%d events are written before", n)
+		}
+		time.Sleep(time.Nanosecond)
+		synctest.Wait()
+		if n := written(); n != 3 {
+			t.Errorf("%d events are written after", n)
+		}
+	})
+}
+
+// A reader remembers the runs of the segments that there are, not of those that were forgotten.
+func TestRunsOfForgottenSegmentsAreForgotten(t *testing.T) {
+	dir := t.TempDir()
+	l := start(t, dir, 16<<10)
+	reader := l.reader()
+	for i := range 100 {
+		l.commit("a", strings.Repeat("long ", 100)+fmt.Sprint(i))
+		if i%10 == 0 {
+			l.moment()
+			if _, err := reader.Runs(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	l.moment()
+	if _, err := reader.Runs(); err != nil {
+		t.Fatal(err)
+	}
+	segments, err := reader.segments()
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := 0
+	reader.runs.Range(func(any, any) bool {
+		known++
+		return true
+	})
+	if known == 0 || known >= len(segments) {
+		t.Errorf("runs of %d segments are remembered of %d segments that there are, the last one not full", known, len(segments))
 	}
 }

@@ -29,3 +29,13 @@ func TestUnknownCommands(t *testing.T) {
 		}
 	}
 }
+
+func TestViaEtcd(t *testing.T) {
+	for line, want := range map[string]bool{
+		"config apply -f x --via etcd": true, "config get --via=etcd": true, "config get --via grpc": false, "config get etcd": false, "values --via": false, "": false,
+	} {
+		if got := viaEtcd(strings.Fields(line)); got != want {
+			t.Errorf("%q: %v", line, got)
+		}
+	}
+}

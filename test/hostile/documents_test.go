@@ -1,4 +1,4 @@
-package manifest_test
+package hostile_test
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package record_test
+package hostile_test
 
 import (
 	"strings"
