@@ -55,4 +55,3 @@ func withoutSpace(text string) string {
 	}
 	return b.String()
 }
-
