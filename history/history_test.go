@@ -326,8 +326,8 @@ func TestQueueIsBounded(t *testing.T) {
 	l := start(t, dir, 1<<20)
 	l.commit("a", "1")
 	l.moment()
-	l.mu.Lock() // the next one waits for it, and is not written
-	for i := range queueLength + 10 {
+	l.mu.Lock() // what is gathered next waits for it, and is not written
+	for i := range queueLength + gathered + 10 {
 		l.queueOrLose(i)
 	}
 	l.mu.Unlock()
