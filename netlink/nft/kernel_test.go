@@ -78,6 +78,7 @@ var rulesByFamily = map[string][]string{
 		"ct reply ip saddr @subjects4 meta l4proto tcp ct reply proto-src 80 goto other",
 		"meta l4proto udp ct reply proto-src 443-445 goto other",
 		"ct direction reply ct reply ip saddr . meta l4proto . th sport @e4 goto other",
+		"ct direction original ct original ip saddr . meta l4proto . th dport @e4 goto other",
 		"meta l4proto { tcp, udp, sctp } accept",
 		"oif 0 ct direction original ct mark & 0x4000000 != 0 accept", "oif != 0 jump other",
 		"icmpv6 type 133-136 ip6 hoplimit 255 accept",

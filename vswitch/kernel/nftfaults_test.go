@@ -178,7 +178,8 @@ func TestFailedCleanUpOfPoliciesIsLogged(t *testing.T) {
 	t.Cleanup(func() { v.Close() })
 	pod := &contiv_filter.Subject{Name: "prod/web", Addresses: []string{"10.1.1.9"}, Ingress: []*contiv_filter.Subject_Stage{{Lists: []string{"web"}, Deny: true}}}
 	other := &contiv_filter.Subject{Name: "prod/other", Addresses: []string{"10.1.1.8"}, Ingress: []*contiv_filter.Subject_Stage{{Lists: []string{"api"}, Deny: true}}}
-	check(t, v.Filter().Set(t.Context(), pod, other))
+	denies := &contiv_filter.AccessList{Name: "web", Rules: []*contiv_filter.AccessList_Rule{{Action: contiv_filter.AccessList_DENY, Networks: []string{"10.9.0.0/16"}}}}
+	check(t, v.Filter().Set(t.Context(), denies, pod, other))
 	commits := 0
 	v.NFT.InjectFaults(func(call string) error {
 		if call != "commit" {

@@ -10,25 +10,56 @@ import (
 	contiv_filter "github.com/contiv/contiv/api/contiv/filter"
 )
 
-// compiled is an access list as rules.
-type compiled struct {
-	name  string
-	id    string
-	list  *contiv_filter.AccessList
-	lines []line
+// accessList is a list that stages of subjects may lead to.
+type accessList struct {
+	id   string
+	list *contiv_filter.AccessList
+	// allows: no rule does anything else, so that their order does not matter.
+	allows bool
+	last   *program
+}
+
+func newList(list *contiv_filter.AccessList) *accessList {
+	other := func(r *contiv_filter.AccessList_Rule) bool { return r.GetAction() != contiv_filter.AccessList_ALLOW }
+	return &accessList{id: listIdent(list.GetDirection(), list.GetName()), list: list, allows: !slices.ContainsFunc(list.GetRules(), other)}
+}
+
+func (l *accessList) chain() string { return listChain + l.id }
+
+// program is an access list as rules.
+type program struct {
+	of    ipVersions
+	chain string
+	// content is the chain of the rules: other rules, another chain.
+	content string
+	lines   []line
 	// sets that rules refer to, by name.
 	sets []string
 }
 
-func (c *compiled) chain() string { return listChain + c.id }
-
-// content is the chain of the rules: other rules, another chain.
-func (c *compiled) content() string {
-	return rulesChain + c.id + "/" + hash(strings.Join(comments(c.lines), " "))
+// compile writes a list as rules: one for each sort of peer and port of each rule.
+func (l *accessList) compile(of ipVersions) *program {
+	if l.last != nil && l.last.of == of {
+		return l.last
+	}
+	var w writing
+	for _, r := range l.list.GetRules() {
+		w.rule(l.list.GetDirection(), r, of, verdictOf(l.list.GetDirection(), r.GetAction()))
+	}
+	l.last = &program{of: of, chain: l.chain(), content: rulesChain + l.id + "/" + hash(strings.Join(comments(w.lines), " ")), lines: w.lines, sets: sorted(w.sets)}
+	return l.last
 }
 
 // entry leads to the content.
-func (c *compiled) entry() []line { return lines("goto " + c.content()) }
+func (p *program) entry() []line { return lines("goto " + p.content) }
+
+// objects are the chains and sets that the program consists of.
+func (p *program) objects() []string { return append([]string{p.chain, p.content}, p.sets...) }
+
+func sorted(names []string) []string {
+	slices.Sort(names)
+	return slices.Compact(names)
+}
 
 // ip is an IP version in the language of nft.
 type ip struct{ number, addr string }
@@ -66,23 +97,26 @@ func (p ipVersions) setsOf(kind, id string) (names []string) {
 	return names
 }
 
-// compile writes a list as rules: one for each sort of peer and port of each rule.
-func compile(list *contiv_filter.AccessList, of ipVersions) *compiled {
-	c := &compiled{name: list.GetName(), id: listIdent(list.GetDirection(), list.GetName()), list: list}
-	for _, r := range list.GetRules() {
-		verdict := verdictOf(list.GetDirection(), r.GetAction())
-		for _, peer := range c.peers(list.GetDirection(), r, of) {
-			for _, port := range c.ports(r, of) {
-				if peer.version != "" && port.version != "" && peer.version != port.version {
-					continue
-				}
-				c.lines = append(c.lines, lines(strings.Join(strings.Fields(peer.text+" "+port.text+" "+verdict), " "))...)
+// writing collects rules and the names of sets that they refer to.
+type writing struct {
+	lines []line
+	sets  []string
+}
+
+// add adds a rule of words that may be missing.
+func (w *writing) add(words ...string) {
+	w.lines = append(w.lines, lines(strings.Join(strings.Fields(strings.Join(words, " ")), " "))...)
+}
+
+// rule writes one of a list.
+func (w *writing) rule(direction contiv_filter.AccessList_Direction, r *contiv_filter.AccessList_Rule, of ipVersions, verdict string) {
+	for _, peer := range w.peers(direction, r, of) {
+		for _, port := range w.ports(r, of) {
+			if peer.version == "" || port.version == "" || peer.version == port.version {
+				w.add(peer.text, port.text, verdict)
 			}
 		}
 	}
-	slices.Sort(c.sets)
-	c.sets = slices.Compact(c.sets)
-	return c
 }
 
 // verdictOf: what may leave is still to be judged where it arrives. What passes is marked for
@@ -102,11 +136,8 @@ func verdictOf(direction contiv_filter.AccessList_Direction, action contiv_filte
 	return "goto pass"
 }
 
-func (c *compiled) peers(direction contiv_filter.AccessList_Direction, r *contiv_filter.AccessList_Rule, of ipVersions) (list []condition) {
-	side := "original"
-	if direction == contiv_filter.AccessList_EGRESS {
-		side = "reply"
-	}
+func (w *writing) peers(direction contiv_filter.AccessList_Direction, r *contiv_filter.AccessList_Rule, of ipVersions) (list []condition) {
+	side := peerSide(direction)
 	networks := map[string][]string{}
 	for _, p := range disjoint(r.GetNetworks()) {
 		version := "4"
@@ -119,7 +150,7 @@ func (c *compiled) peers(direction contiv_filter.AccessList_Direction, r *contiv
 		peer := fmt.Sprintf("ct %s %s saddr", side, v.addr)
 		for _, set := range r.GetAddressSets() {
 			name := addressSet + v.number + "-" + setIdent(set)
-			c.sets = append(c.sets, name)
+			w.sets = append(w.sets, name)
 			list = append(list, condition{v.number, peer + " @" + name})
 		}
 		switch n := networks[v.number]; {
@@ -133,6 +164,14 @@ func (c *compiled) peers(direction contiv_filter.AccessList_Direction, r *contiv
 		return []condition{{}}
 	}
 	return list
+}
+
+// peerSide is the direction of conntrack whose source the peer is.
+func peerSide(direction contiv_filter.AccessList_Direction) string {
+	if direction == contiv_filter.AccessList_EGRESS {
+		return "reply"
+	}
+	return "original"
 }
 
 // disjoint sorts networks and leaves out those that others contain.
@@ -162,7 +201,7 @@ const serverPort = "ct reply proto-src"
 // portEnds have it where nft (1.0) does not read serverPort: as a part of a key.
 var portEnds = []string{"ct direction original %s th dport %s", "ct direction reply %s th sport %s"}
 
-func (c *compiled) ports(r *contiv_filter.AccessList_Rule, of ipVersions) (list []condition) {
+func (w *writing) ports(r *contiv_filter.AccessList_Rule, of ipVersions) (list []condition) {
 	var whole []string
 	ranges := map[string][][2]uint32{}
 	for _, p := range r.GetPorts() {
@@ -186,7 +225,7 @@ func (c *compiled) ports(r *contiv_filter.AccessList_Rule, of ipVersions) (list 
 	for _, set := range r.GetEndpointSets() {
 		for _, v := range of.list() {
 			name := endpointSet + v.number + "-" + setIdent(set)
-			c.sets = append(c.sets, name)
+			w.sets = append(w.sets, name)
 			for _, end := range portEnds {
 				list = append(list, condition{v.number, fmt.Sprintf(end, fmt.Sprintf("ct reply %s saddr . meta l4proto .", v.addr), "@"+name)})
 			}

@@ -2,14 +2,18 @@
 // contiv.filter: a table of nftables of the family inet, at the hook forward.
 //
 //	forward ── judged already: ct mark has the present generation ──> accept
-//	   │ ct original saddr ──map out4, out6──> out/<hash> ── jump list/<egress list>, … ──> isolated-out
+//	   │ ct original saddr ──map out4, out6──> out/<hash> ── blocks, jump list/<egress list>, … ──> isolated-out
 //	   ▼                                                          │ allowed
 //	incoming <─────────────────────────────────────────────────────┘
-//	   │ ct reply saddr ──map in4, in6──> in/<hash> ── jump list/<ingress list>, … ──> isolated-in
+//	   │ ct reply saddr ──map in4, in6──> in/<hash> ── blocks, jump list/<ingress list>, … ──> isolated-in
 //	   ▼                                                          │ allowed
 //	pass: ct mark gets the present generation <────────────────────┘
 //
-//	list/<name> ── goto ──> rules/<name>/<hash> ── @a4-<set>, @a6-<set>, @e4-<set>, @e6-<set>
+//	block ── @u4-<hash> peers, @p4-<hash> peers with ports: of all lists in a row that only allow; see union.go
+//	list/<name> ── goto ──> rules/<name>/<hash> ── @a4-<set>, @a6-<set>, @e4-<set>, @e6-<set>: of others
+//
+// What a packet meets does not depend on how many lists a block has. Lists that subjects do not lead to are
+// not in the table: they are there if the subjects are that have them.
 //
 // Rules and sets exist for the IP versions that subjects have or once had, since packets of other
 // versions never reach a list. The first subject of another version adds them in a step of its own.

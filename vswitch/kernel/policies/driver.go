@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -48,13 +49,16 @@ type Driver struct {
 	generation uint32
 	// stale are objects that were found, and that no value has asked for or disowned yet.
 	stale map[string]bool
+	// unions are those of the table.
+	unions *unions
+	limits limits
 	// sweepAll: the table may contain unknown objects that no value needs.
 	sweepAll bool
 }
 
 // New returns a driver; the table is made when it is needed.
 func New(nft NFT, log *slog.Logger) *Driver {
-	return &Driver{nft: nft, log: log, want: newValues(), stale: map[string]bool{}}
+	return &Driver{nft: nft, log: log, want: newValues(), stale: map[string]bool{}, unions: newUnions(), limits: usualLimits}
 }
 
 // unknown starts the names of values that represent unexpected objects.
@@ -77,13 +81,27 @@ func (d *Driver) Change(_ context.Context, set, remove []proto.Message) error {
 			e.base()
 		}
 		d.cover(e, set)
-		for _, m := range set {
-			d.set(e, m)
+		// The rules of subjects depend on all the rest.
+		for _, subjects := range []bool{false, true} {
+			for _, m := range set {
+				if isSubject(m) == subjects {
+					d.set(e, m)
+				}
+			}
+			for _, m := range remove {
+				if isSubject(m) == subjects {
+					d.remove(e, m)
+				}
+			}
+			e.follow()
 		}
-		for _, m := range remove {
-			d.remove(e, m)
-		}
+		e.rewrite()
 	})
+}
+
+func isSubject(m proto.Message) bool {
+	_, ok := m.(*contiv_filter.Subject)
+	return ok
 }
 
 // cover writes lists and sets for the IP versions of subjects that come, too.
@@ -104,11 +122,7 @@ func (d *Driver) cover(e *edit, set []proto.Message) {
 	for id, v := range d.want.endpoints {
 		e.endpointSet(id, v)
 	}
-	for id, c := range d.want.lists {
-		c = compile(c.list, d.want.versions)
-		d.want.setList(id, c)
-		e.list(c)
-	}
+	e.all = true
 }
 
 func (d *Driver) set(e *edit, m proto.Message) {
@@ -122,15 +136,17 @@ func (d *Driver) set(e *edit, m proto.Message) {
 	case *contiv_filter.Subject:
 		e.subject(v)
 	case *contiv_filter.AccessList:
-		c := compile(v, d.want.versions)
+		l := newList(v)
 		for _, direction := range directions {
-			if id := listIdent(direction, v.GetName()); id != c.id && d.want.lists[id] != nil {
+			if id := listIdent(direction, v.GetName()); id != l.id && d.want.lists[id] != nil {
 				d.want.setList(id, nil)
+				e.lists[id] = true
 				e.emptyList(id)
 			}
 		}
-		d.want.setList(c.id, c)
-		e.list(c)
+		d.want.setList(l.id, l)
+		e.lists[l.id] = true
+		e.claimList(l.id)
 	}
 }
 
@@ -150,6 +166,7 @@ func (d *Driver) remove(e *edit, m proto.Message) {
 		for _, direction := range directions {
 			id := listIdent(direction, v.GetName())
 			d.want.setList(id, nil)
+			e.lists[id] = true
 			e.emptyList(id)
 		}
 	case *contiv_filter.Subject:
@@ -165,14 +182,16 @@ func (d *Driver) List(ctx context.Context, expected []proto.Message) (found []pr
 		if err := d.load(); err != nil {
 			return err
 		}
-		for _, m := range expected {
-			if !d.have.intact {
-				continue
-			}
-			if d.adopt(m) {
-				found = append(found, m)
-			} else {
-				d.want.forget(m) // it is set again, or nobody removes it
+		for _, subjects := range []bool{false, true} {
+			writer := newWriter(d)
+			for _, m := range expected {
+				switch {
+				case !d.have.intact || isSubject(m) != subjects:
+				case d.adopt(m, writer):
+					found = append(found, m)
+				default:
+					d.want.forget(m) // it is set again, or nobody removes it
+				}
 			}
 		}
 		found = append(found, d.unexpected(expected)...)
@@ -198,8 +217,8 @@ func (d *Driver) Keys() (keys []string) {
 	for _, v := range d.want.endpoints {
 		keys = append(keys, models.Key(v))
 	}
-	for _, c := range d.want.lists {
-		keys = append(keys, models.Key(&contiv_filter.AccessList{Name: c.name}))
+	for _, l := range d.want.lists {
+		keys = append(keys, models.Key(l.list))
 	}
 	for name := range d.want.subjects {
 		keys = append(keys, models.Key(&contiv_filter.Subject{Name: name}))
@@ -218,7 +237,7 @@ func (d *Driver) load() error {
 	if err != nil {
 		return fmt.Errorf("reading nftables table inet %s: %w", tableName, supported(err))
 	}
-	d.have, d.generation, d.sweepAll = tableOf(found), generation, true
+	d.have, d.generation, d.sweepAll, d.unions = tableOf(found), generation, true, newUnions()
 	if first {
 		d.stale, d.want.versions = d.have.objects(), d.have.versions()
 	}
@@ -274,8 +293,9 @@ func (d *Driver) Check(b *drift.Batch) {
 	}
 }
 
-// adopt takes over an expected value if the table has exactly that.
-func (d *Driver) adopt(m proto.Message) bool {
+// adopt takes over an expected value if the table has exactly that. A list is there if the subjects
+// are that have it.
+func (d *Driver) adopt(m proto.Message, writer *stageWriter) bool {
 	switch v := m.(type) {
 	case *contiv_filter.AddressSet:
 		id := setIdent(v.GetName())
@@ -292,14 +312,17 @@ func (d *Driver) adopt(m proto.Message) bool {
 		d.want.setEndpoints(id, v)
 		d.known(setsOf(endpointSet, id)...)
 	case *contiv_filter.AccessList:
-		c := compile(v, d.want.versions)
-		if !d.have.isList(c) {
-			return false
+		l := newList(v)
+		if len(d.have.chains[l.chain()]) > 0 {
+			p := l.compile(d.want.versions)
+			if !d.have.isList(p) {
+				return false
+			}
+			d.known(p.chain, p.content)
 		}
-		d.want.setList(c.id, c)
-		d.known(c.chain(), c.content())
+		d.want.setList(l.id, l)
 	case *contiv_filter.Subject:
-		s := newSubject(v, nil)
+		s := writer.subject(v)
 		if d.want.versions.with(s.addrs...) != d.want.versions || !d.have.isSubject(s, d.want) {
 			return false
 		}
@@ -308,6 +331,11 @@ func (d *Driver) adopt(m proto.Message) bool {
 			d.known(addr.String())
 		}
 		d.known(s.chains()...)
+		for _, u := range slices.Concat(s.in.unions, s.out.unions) {
+			if d.unions.byName[u.name] == nil {
+				d.unions.add(u)
+			}
+		}
 	}
 	return true
 }

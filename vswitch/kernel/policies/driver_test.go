@@ -134,13 +134,13 @@ func TestWhatFailedIsNotWanted(t *testing.T) {
 	kernel := &calm{generation: 1}
 	d := New(kernel, slog.New(slog.DiscardHandler))
 	stays, fails := subjectOf(1), subjectOf(2, 1)
-	fails.Addresses = stays.Addresses
+	fails.Addresses = append(fails.Addresses, stays.Addresses...)
 	if err := d.Set(t.Context(), stays); err != nil {
 		t.Fatal(err)
 	}
 	before := d.want.clone()
 	kernel.fail = errors.New("no")
-	if err := errors.Join(d.Set(t.Context(), fails), d.Set(t.Context(), listOf(1, 1)), d.Set(t.Context(), addressSetOf(1))); err == nil {
+	if err := errors.Join(d.Set(t.Context(), fails, listOf(1, 1)), d.Set(t.Context(), addressSetOf(1))); err == nil {
 		t.Fatal("nothing failed")
 	}
 	if !reflect.DeepEqual(before, d.want) {

@@ -19,12 +19,25 @@ type edit struct {
 	// The three transactions.
 	prepare, step, clean nft.Batch
 	dropped              bool
-	// stages that were written, see newSubject.
-	stages map[string]stages
+
+	// moved are members that came to address sets and left them; see follow.
+	moved []move
+	// lists have changed, and unions have outgrown their blocks: subjects with these are written again,
+	// or all of them. written are those that were.
+	lists, outgrown map[string]bool
+	all             bool
+	written         map[string]bool
+	writer          *stageWriter
+}
+
+// move is a member that an address set has more (+1) or less (-1).
+type move struct {
+	set, addr string
+	n         int
 }
 
 func newEdit(d *Driver) *edit {
-	return &edit{d: d, have: d.have, prepare: batch(), step: batch(), clean: batch(), stages: map[string]stages{}}
+	return &edit{d: d, have: d.have, prepare: batch(), step: batch(), clean: batch(), lists: map[string]bool{}, outgrown: map[string]bool{}, written: map[string]bool{}}
 }
 
 func batch() nft.Batch { return nft.Batch{Table: tableName, Family: unix.NFPROTO_INET} }
@@ -127,7 +140,87 @@ func (e *edit) setElements(want elements) {
 		e.step.DeleteElements(members(name, gone))
 		e.step.AddElements(members(name, new))
 		e.have.sets[name] = maps.Clone(want[name])
+		e.move(name, gone, -1)
+		e.move(name, new, +1)
 	}
+}
+
+func (e *edit) move(set string, addrs []string, n int) {
+	if !strings.HasPrefix(set, addressSet) {
+		return
+	}
+	for _, addr := range addrs {
+		e.moved = append(e.moved, move{set, addr, n})
+	}
+}
+
+// follow changes unions as the address sets have changed that they are made of.
+func (e *edit) follow() {
+	touched := map[*union]map[string]bool{}
+	for _, m := range e.moved {
+		for u := range e.d.unions.of[m.set] {
+			if touched[u] == nil {
+				touched[u] = map[string]bool{}
+			}
+			for _, port := range u.ports[m.set] {
+				key := m.addr + port
+				touched[u][key] = true
+				if u.counts[key] += m.n; u.counts[key] == 0 {
+					delete(u.counts, key)
+				}
+			}
+			if len(u.counts) > e.d.limits.union || len(e.have.sets[m.set]) > e.d.limits.set {
+				e.outgrown[u.name] = true
+			}
+		}
+	}
+	e.moved = nil
+	for _, u := range slices.SortedFunc(maps.Keys(touched), func(a, b *union) int { return strings.Compare(a.name, b.name) }) {
+		have := e.have.sets[u.name]
+		var gone, new []string
+		for key := range touched[u] {
+			switch wanted := u.counts[key] > 0; {
+			case wanted && !have[key]:
+				new = append(new, key)
+				have[key] = true
+			case !wanted && have[key]:
+				gone = append(gone, key)
+				delete(have, key)
+			}
+		}
+		e.step.DeleteElements(members(u.name, gone))
+		e.step.AddElements(members(u.name, new))
+	}
+}
+
+// ensureUnion makes the table have a union. One that was found there may have other members.
+func (e *edit) ensureUnion(u *union) {
+	if e.d.unions.byName[u.name] != nil {
+		return
+	}
+	b := &e.step
+	if e.have.sets[u.name] == nil {
+		e.ensureSet(u.name)
+		b = &e.prepare // no packet is looked up in it yet
+	}
+	u.count(e.have.sets)
+	have := e.have.sets[u.name]
+	var gone, new []string
+	for key := range have {
+		if u.counts[key] == 0 {
+			gone = append(gone, key)
+			delete(have, key)
+		}
+	}
+	for key := range u.counts {
+		if !have[key] {
+			new = append(new, key)
+			have[key] = true
+		}
+	}
+	b.DeleteElements(members(u.name, gone))
+	b.AddElements(members(u.name, new))
+	e.d.unions.add(u)
 }
 
 func members(set string, keys []string) []nft.Element {
@@ -146,7 +239,7 @@ func (e *edit) ensureSet(name string) {
 		return
 	}
 	set := &nftables.Set{Name: name, KeyType: addressType[name[1:2]]}
-	if strings.HasPrefix(name, endpointSet) {
+	if strings.HasPrefix(name, endpointSet) || strings.HasPrefix(name, portUnion) {
 		set.KeyType, set.Concatenation = endpointType[name[1:2]], true
 	}
 	e.prepare.AddSet(set)
@@ -191,36 +284,34 @@ func (e *edit) ensureChain(name string, rules []line) {
 	e.have.chains[name] = comments(rules)
 }
 
-// ensureList makes a list without rules, if there is none. One that was found stays as it
-// is until its value claims it, or turns out to be gone.
-func (e *edit) ensureList(chain string) {
-	if _, ok := e.have.chains[chain]; !ok {
-		e.prepare.AddChain(&nftables.Chain{Name: chain})
-		e.have.chains[chain] = []string{}
-	}
-}
-
-func (e *edit) list(c *compiled) {
-	for _, set := range c.sets {
+func (e *edit) list(p *program) {
+	for _, set := range p.sets {
 		e.ensureSet(set)
 	}
-	e.ensureChain(c.content(), c.lines)
-	e.ensureList(c.chain())
-	e.d.known(c.chain())
-	if entry := c.entry(); !slices.Equal(e.have.chains[c.chain()], comments(entry)) {
-		fill(&e.step, c.chain(), entry)
-		e.have.chains[c.chain()] = comments(entry)
+	e.ensureChain(p.content, p.lines)
+	e.d.known(p.chain)
+	entry := p.entry()
+	if _, ok := e.have.chains[p.chain]; !ok {
+		e.ensureChain(p.chain, entry)
+	} else if !e.have.has(p.chain, entry) {
+		fill(&e.step, p.chain, entry)
+		e.have.chains[p.chain] = comments(entry)
 	}
 }
 
-func (e *edit) emptyList(id string) {
-	chain := listChain + id
-	e.d.known(chain)
+// claimList notes that the chains of a list that were found are known.
+func (e *edit) claimList(id string) {
+	e.d.known(listChain + id)
 	for name := range e.d.stale {
 		if strings.HasPrefix(name, rulesChain+id+"/") {
 			e.d.known(name)
 		}
 	}
+}
+
+func (e *edit) emptyList(id string) {
+	chain := listChain + id
+	e.claimList(id)
 	if rules, ok := e.have.chains[chain]; ok && len(rules) > 0 {
 		fill(&e.step, chain, nil)
 		e.have.chains[chain] = []string{}
@@ -228,21 +319,57 @@ func (e *edit) emptyList(id string) {
 }
 
 func (e *edit) subject(v *contiv_filter.Subject) {
-	s := newSubject(v, e.stages)
-	for _, stages := range []stages{s.in, s.out} {
-		if stages.chain == "" || e.have.has(stages.chain, stages.rules) {
-			continue
-		}
-		for _, chain := range stages.lists {
-			e.ensureList(chain)
-		}
-		e.ensureChain(stages.chain, stages.rules)
-	}
-	e.d.known(s.chains()...)
+	s := e.write(v)
 	before := e.d.want.remove(s.name)
 	e.d.want.put(s)
 	for _, addr := range slices.Concat(before, s.addrs) {
 		e.address(addr)
+	}
+}
+
+// write makes what a subject needs.
+func (e *edit) write(v *contiv_filter.Subject) *subject {
+	if e.writer == nil {
+		e.writer = newWriter(e.d)
+	}
+	s := e.writer.subject(v)
+	for _, stages := range []stages{s.in, s.out} {
+		if stages.chain == "" {
+			continue
+		}
+		for _, l := range stages.lists {
+			e.list(l.compile(e.d.want.versions))
+		}
+		for _, set := range stages.sets {
+			if !isUnion(set) {
+				e.ensureSet(set)
+			}
+		}
+		for _, u := range stages.unions {
+			e.ensureUnion(u)
+		}
+		e.ensureChain(stages.chain, stages.rules)
+	}
+	e.d.known(s.chains()...)
+	e.written[s.name] = true
+	return s
+}
+
+// rewrite writes the subjects again whose rules depend on something that has changed.
+func (e *edit) rewrite() {
+	for _, name := range slices.Sorted(maps.Keys(e.d.want.subjects)) {
+		old := e.d.want.subjects[name]
+		if !e.written[name] && (e.all || old.names(e.lists) || old.has(e.outgrown)) {
+			s := e.write(old.value)
+			e.d.want.keep(s)
+			for _, addr := range s.addrs {
+				e.address(addr)
+			}
+			continue
+		}
+		for _, u := range slices.Concat(old.in.unions, old.out.unions) {
+			e.ensureUnion(u) // after the table was read again, none is known
+		}
 	}
 }
 
@@ -306,6 +433,7 @@ func (e *edit) sweep() {
 		e.prepare, e.step = batch(), batch()
 		e.step.DeleteTable()
 		*e.have, e.dropped = *newTable(), true
+		e.d.unions = newUnions()
 		return
 	}
 	candidates := slices.Sorted(maps.Keys(e.d.want.idle))
@@ -314,7 +442,7 @@ func (e *edit) sweep() {
 		e.d.sweepAll = len(e.d.stale) > 0
 	}
 	clear(e.d.want.idle)
-	chains := slices.DeleteFunc(slices.Clone(candidates), func(name string) bool { return e.have.chains[name] == nil })
+	chains := slices.DeleteFunc(slices.Clone(candidates), func(name string) bool { return e.have.chains[name] == nil || slices.Contains(baseChains, name) })
 	for _, name := range chains {
 		e.clean.FlushChain(name)
 	}
@@ -325,9 +453,12 @@ func (e *edit) sweep() {
 	for _, name := range candidates {
 		if e.have.sets[name] != nil {
 			e.clean.DeleteSet(name)
+			e.move(name, slices.Collect(maps.Keys(e.have.sets[name])), -1)
+			e.d.unions.remove(name)
 			delete(e.have.sets, name)
 		}
 	}
+	e.follow()
 }
 
 // unneeded are all chains and sets that no value needs, but for what may still be led to.
@@ -393,8 +524,8 @@ func (w *values) named() map[string]bool {
 	for id := range w.endpoints {
 		note(objects, setsOf(endpointSet, id)...)
 	}
-	for _, c := range w.lists {
-		note(objects, c.chain(), c.content())
+	for _, l := range w.lists {
+		note(objects, l.chain())
 	}
 	for _, s := range w.subjects {
 		note(objects, s.chains()...)

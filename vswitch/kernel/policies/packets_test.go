@@ -3,8 +3,10 @@ package policies
 import (
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -117,11 +119,18 @@ func TestConformanceCasesInMemory(t *testing.T) {
 	}
 }
 
-// Whatever values come and go, packets pass exactly when package filter says that they do.
+// Whatever values come and go, packets pass exactly when package filter says that they do, also where
+// sets and unions grow beyond their limits.
 func TestRandomValuesInMemory(t *testing.T) {
-	const seed = 7
-	random := rand.New(rand.NewPCG(seed, seed))
+	for seed, limits := range []limits{usualLimits, {set: 3, union: usualLimits.union}, {set: 4, union: 8}, {union: 2}} {
+		t.Run(fmt.Sprint(limits), func(t *testing.T) { randomValues(t, uint64(seed), limits) })
+	}
+}
+
+func randomValues(t *testing.T, seed uint64, limits limits) {
+	random := rand.New(rand.NewPCG(seed, 7))
 	s, reference := newSite(), filter.NewState()
+	s.driver.limits = limits
 	var addrs []netip.Addr
 	for n := 2; n < 6; n++ {
 		for _, text := range []string{"10.21.0.%d", "fd21::%d", "10.22.0.%d", "fd22::%d"} {
@@ -130,6 +139,9 @@ func TestRandomValuesInMemory(t *testing.T) {
 	}
 	present := map[string]proto.Message{}
 	for round := range 300 {
+		if random.IntN(20) == 0 {
+			s.restart(t, slices.Collect(maps.Values(present)))
+		}
 		v := randomValue(random, addrs)
 		key := fmt.Sprintf("%T %s", v, nameOf(v))
 		if present[key] != nil && random.IntN(3) == 0 {
@@ -157,6 +169,22 @@ func TestRandomValuesInMemory(t *testing.T) {
 				t.Fatalf("round %d, after %v: %s from %v to %v, port %d: passed %v by %q, want %+v; values %v", round, v, p.Network, p.Src, p.Dst, p.Port, o.Passed, o.By, want, present)
 			}
 		}
+	}
+}
+
+// restart has the values found by another driver.
+func (s *site) restart(t *testing.T, values []proto.Message) {
+	t.Helper()
+	limits := s.driver.limits
+	s.driver = New(nft.New(s.Kernel), slog.New(slog.DiscardHandler))
+	s.driver.limits = limits
+	found, err := s.driver.List(t.Context(), values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	missing := slices.DeleteFunc(slices.Clone(values), func(v proto.Message) bool { return slices.Contains(found, v) })
+	if err := s.driver.Change(t.Context(), missing, without(found, values)); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 // subject is a pod with the chains that its addresses lead to.
 type subject struct {
+	value   *contiv_filter.Subject
 	name    string
 	addrs   []netip.Addr
 	in, out stages
@@ -23,20 +24,40 @@ type subject struct {
 type stages struct {
 	chain string
 	rules []line
-	lists []string // chains of lists
+	// named are the idents of the lists that the value names.
+	named map[string]bool
+	// lists are those that rules lead to.
+	lists  []*accessList
+	unions []*union
+	// sets are those that rules refer to, by name.
+	sets []string
+	// needs are the chains and sets without which the rules do not work, and those themselves.
+	needs []string
 }
 
-// newSubject writes a subject. What is known of stages that other subjects have, too, is not
-// written again; nil: nothing.
-func newSubject(v *contiv_filter.Subject, known map[string]stages) *subject {
+// stageWriter writes stages of subjects as rules.
+type stageWriter struct {
+	of      ipVersions
+	lists   map[string]*accessList
+	members map[string]map[string]bool // of sets, by name
+	limits  limits
+	// known are stages that were written: other subjects have the same.
+	known map[string]*stages
+}
+
+func newWriter(d *Driver) *stageWriter {
+	return &stageWriter{of: d.want.versions, lists: d.want.lists, members: d.have.sets, limits: d.limits, known: map[string]*stages{}}
+}
+
+func (w *stageWriter) subject(v *contiv_filter.Subject) *subject {
 	return &subject{
-		name: v.GetName(), addrs: filter.ParseAddrs(v.GetAddresses()),
-		in:  stagesOf(v.GetIngress(), contiv_filter.AccessList_INGRESS, known),
-		out: stagesOf(v.GetEgress(), contiv_filter.AccessList_EGRESS, known),
+		value: v, name: v.GetName(), addrs: filter.ParseAddrs(v.GetAddresses()),
+		in:  w.stages(v.GetIngress(), contiv_filter.AccessList_INGRESS),
+		out: w.stages(v.GetEgress(), contiv_filter.AccessList_EGRESS),
 	}
 }
 
-func stagesOf(list []*contiv_filter.Subject_Stage, direction contiv_filter.AccessList_Direction, known map[string]stages) stages {
+func (w *stageWriter) stages(list []*contiv_filter.Subject_Stage, direction contiv_filter.AccessList_Direction) stages {
 	if len(list) == 0 {
 		return stages{}
 	}
@@ -45,49 +66,87 @@ func stagesOf(list []*contiv_filter.Subject_Stage, direction contiv_filter.Acces
 	for _, stage := range list {
 		fmt.Fprintf(&key, " %v %q", stage.GetDeny(), stage.GetLists())
 	}
-	s, ok := known[key.String()]
-	if !ok {
+	s := w.known[key.String()]
+	if s == nil {
+		s = &stages{named: map[string]bool{}}
 		if direction == contiv_filter.AccessList_EGRESS {
-			s = newStages(list, direction, outChain, "isolated-out", "incoming")
+			w.write(s, list, direction, outChain, "isolated-out", "incoming")
 		} else {
-			s = newStages(list, direction, inChain, "isolated-in", "pass")
+			w.write(s, list, direction, inChain, "isolated-in", "pass")
 		}
-		if known != nil {
-			known[key.String()] = s
-		}
+		w.known[key.String()] = s
 	}
-	return s
+	return *s
 }
 
-func newStages(list []*contiv_filter.Subject_Stage, direction contiv_filter.AccessList_Direction, prefix, denied, allowed string) (s stages) {
-	var texts []string
+func (w *stageWriter) write(s *stages, list []*contiv_filter.Subject_Stage, direction contiv_filter.AccessList_Direction, prefix, denied, allowed string) {
 	end := allowed
 	for _, stage := range list {
-		if !stage.GetDeny() && len(stage.GetLists()) > 0 {
-			texts = append(texts, clearPassed)
-		}
-		for i, list := range stage.GetLists() {
-			chain := listChain + listIdent(direction, list)
-			s.lists = append(s.lists, chain)
-			if i > 0 && !stage.GetDeny() {
-				texts = append(texts, ifNotPassed+chain)
-			} else {
-				texts = append(texts, "jump "+chain)
-			}
-		}
+		w.stage(s, stage, direction)
 		if stage.GetDeny() {
 			end = denied
 			break
 		}
 	}
-	s.rules = lines(append(texts, "goto "+end)...)
+	s.rules = append(s.rules, lines("goto "+end)...)
 	s.chain = prefix + hash(strings.Join(comments(s.rules), " "))
-	return s
+	s.needs = append(s.needs, s.chain)
+	for _, l := range s.lists {
+		s.needs = append(s.needs, l.compile(w.of).objects()...)
+	}
+	s.sets = sorted(s.sets)
+	s.needs = append(s.needs, s.sets...)
+}
+
+// stage writes lists that only allow, in a row, as one block, and leads to others one by one. Lists
+// that do not exist have no rules.
+func (w *stageWriter) stage(s *stages, stage *contiv_filter.Subject_Stage, direction contiv_filter.AccessList_Direction) {
+	var row []*accessList
+	guard := "" // of what follows a list that may have left the rest to the next stage
+	lead := func(lists ...*accessList) {
+		for _, l := range lists {
+			if !stage.GetDeny() && guard == "" {
+				s.rules = append(s.rules, lines(clearPassed)...)
+			}
+			s.rules = append(s.rules, lines(guard+"jump "+l.chain())...)
+			s.lists = append(s.lists, l)
+			if !stage.GetDeny() {
+				guard = ifNotPassed
+			}
+		}
+	}
+	flush := func() {
+		if len(row) == 0 {
+			return
+		}
+		if b, ok := w.blockOf(row, direction); ok {
+			for _, l := range b.lines {
+				s.rules = append(s.rules, lines(guard+l.text)...)
+			}
+			s.unions, s.sets = append(s.unions, b.unions...), append(s.sets, b.sets...)
+		} else {
+			lead(row...)
+		}
+		row = nil
+	}
+	for _, name := range stage.GetLists() {
+		id := listIdent(direction, name)
+		s.named[id] = true
+		switch l := w.lists[id]; {
+		case l == nil:
+		case l.allows:
+			row = append(row, l)
+		default:
+			flush()
+			lead(l)
+		}
+	}
+	flush()
 }
 
 var (
 	clearPassed = fmt.Sprintf("meta mark set meta mark & %#08x", ^uint32(passed))
-	ifNotPassed = fmt.Sprintf("meta mark & %#08x == 0 jump ", passed)
+	ifNotPassed = fmt.Sprintf("meta mark & %#08x == 0 ", passed)
 )
 
 // targets are where the maps lead to from an address; "": they have no such element.
@@ -105,8 +164,30 @@ func (s *subject) chains() (list []string) {
 	return list
 }
 
-// objects are the chains that the subject stands for and leads to.
-func (s *subject) objects() []string { return slices.Concat(s.chains(), s.in.lists, s.out.lists) }
+// objects are the chains and sets that the subject stands for, leads to and refers to.
+func (s *subject) objects() []string {
+	return slices.Concat([]string{theTable}, s.in.needs, s.out.needs)
+}
+
+// names reports whether the subject has one of the lists.
+func (s *subject) names(lists map[string]bool) bool {
+	for id := range lists {
+		if s.in.named[id] || s.out.named[id] {
+			return true
+		}
+	}
+	return false
+}
+
+// has reports whether the subject has one of the unions.
+func (s *subject) has(unions map[string]bool) bool {
+	for _, u := range slices.Concat(s.in.unions, s.out.unions) {
+		if unions[u.name] {
+			return true
+		}
+	}
+	return false
+}
 
 func version(addr netip.Addr) string {
 	if addr.Is4() {

@@ -93,7 +93,7 @@ func (t *table) isIntact() bool {
 func (t *table) objects() map[string]bool {
 	objects := map[string]bool{}
 	for name := range t.sets {
-		if !isBase(name) && len(t.sets[name])+len(t.sets[twin(name)]) > 0 {
+		if !isBase(name) && !isUnion(name) && len(t.sets[name])+len(t.sets[twin(name)]) > 0 {
 			objects[name] = true
 		}
 	}
@@ -122,6 +122,12 @@ func (t *table) versions() ipVersions {
 
 // isBase reports whether a set exists as long as the table does.
 func isBase(set string) bool { return baseSets[set].Bytes > 0 || noteSets[set] != nil }
+
+// isUnion reports whether a set has copies of the members of others.
+func isUnion(set string) bool {
+	kind, _, _ := strings.Cut(set, "-")
+	return len(kind) == 2 && (kind[:1] == peerUnion || kind[:1] == portUnion)
+}
 
 // twin is the set of the other IP version.
 func twin(set string) string {
@@ -181,8 +187,8 @@ func (t *table) holds(want elements) bool {
 	return true
 }
 
-func (t *table) isList(c *compiled) bool {
-	return t.has(c.content(), c.lines) && t.has(c.chain(), c.entry())
+func (t *table) isList(p *program) bool {
+	return t.has(p.content, p.lines) && t.has(p.chain, p.entry())
 }
 
 // At addresses where another subject counts, the table has to have that one.
@@ -204,6 +210,16 @@ func (t *table) isSubject(s *subject, w values) bool {
 	for _, stages := range []stages{s.in, s.out} {
 		if stages.chain != "" && !t.has(stages.chain, stages.rules) {
 			return false
+		}
+		for _, l := range stages.lists {
+			if !t.isList(l.compile(w.versions)) {
+				return false
+			}
+		}
+		for _, u := range stages.unions {
+			if !u.isIn(t) {
+				return false
+			}
 		}
 	}
 	return true
@@ -227,9 +243,13 @@ func addressIn(key string) string {
 
 func selfKey(addr netip.Addr) string { return addressKey(addr) + addressKey(addr) }
 
-// endpointKey has its parts in registers of four bytes.
 func endpointKey(addr netip.Addr, protocol contiv_filter.Protocol, port uint32) string {
-	return addressKey(addr) + string([]byte{protocolNumbers[protocol], 0, 0, 0, byte(port >> 8), byte(port), 0, 0})
+	return addressKey(addr) + portKey(protocol, port)
+}
+
+// portKey has its parts in registers of four bytes.
+func portKey(protocol contiv_filter.Protocol, port uint32) string {
+	return string([]byte{protocolNumbers[protocol], 0, 0, 0, byte(port >> 8), byte(port), 0, 0})
 }
 
 var protocolNumbers = map[contiv_filter.Protocol]byte{

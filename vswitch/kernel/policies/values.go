@@ -10,7 +10,7 @@ import (
 type values struct {
 	addresses map[string]*contiv_filter.AddressSet
 	endpoints map[string]*contiv_filter.EndpointSet
-	lists     map[string]*compiled
+	lists     map[string]*accessList
 	subjects  map[string]*subject
 	// versions are those of all subjects that were ever set: lists and sets are for these.
 	versions ipVersions
@@ -25,10 +25,13 @@ type values struct {
 
 func newValues() values {
 	return values{
-		addresses: map[string]*contiv_filter.AddressSet{}, endpoints: map[string]*contiv_filter.EndpointSet{}, lists: map[string]*compiled{},
+		addresses: map[string]*contiv_filter.AddressSet{}, endpoints: map[string]*contiv_filter.EndpointSet{}, lists: map[string]*accessList{},
 		subjects: map[string]*subject{}, at: map[netip.Addr][]*subject{}, needed: map[string]int{}, idle: map[string]bool{},
 	}
 }
+
+// theTable is the object that all values need, so that the table is there as long as one is.
+const theTable = "forward"
 
 // need counts objects n more times.
 func (w *values) need(n int, objects ...string) {
@@ -56,15 +59,16 @@ func (w *values) widen(to ipVersions) {
 
 // setAddresses sets a value; nil: it goes.
 func (w *values) setAddresses(id string, v *contiv_filter.AddressSet) {
-	replace(w, w.addresses, id, v, v != nil, func(*contiv_filter.AddressSet) []string { return w.versions.setsOf(addressSet, id) })
+	replace(w, w.addresses, id, v, v != nil, func(*contiv_filter.AddressSet) []string { return append(w.versions.setsOf(addressSet, id), theTable) })
 }
 
 func (w *values) setEndpoints(id string, v *contiv_filter.EndpointSet) {
-	replace(w, w.endpoints, id, v, v != nil, func(*contiv_filter.EndpointSet) []string { return w.versions.setsOf(endpointSet, id) })
+	replace(w, w.endpoints, id, v, v != nil, func(*contiv_filter.EndpointSet) []string { return append(w.versions.setsOf(endpointSet, id), theTable) })
 }
 
-func (w *values) setList(id string, c *compiled) {
-	replace(w, w.lists, id, c, c != nil, func(c *compiled) []string { return append([]string{c.chain(), c.content()}, c.sets...) })
+// setList sets a value. What it needs beyond the base is needed by the subjects that lead to it.
+func (w *values) setList(id string, l *accessList) {
+	replace(w, w.lists, id, l, l != nil, func(*accessList) []string { return []string{theTable} })
 }
 
 // replace puts a value in place of another, and counts the objects that they need.
