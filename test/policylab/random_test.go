@@ -4,16 +4,21 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
+	"slices"
 	"testing"
 
+	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/netlink/nft"
 	"github.com/contiv/contiv/netlink/nft/nfttest"
 	"github.com/contiv/contiv/plugins/policy/oracle"
 	"github.com/contiv/contiv/plugins/policy/policytest"
+	"github.com/contiv/contiv/plugins/policy/processor"
 	"github.com/contiv/contiv/vswitch/kernel/policies"
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/proto"
 )
 
 var (
@@ -107,6 +112,108 @@ func TestPacketsOfRandomClusters(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The same changes of a cluster, told to a node in any order and put into nftables in batches of any size, end in the
+// same verdicts, which are those of the oracle. Some nodes are restarted meanwhile.
+func TestOrdersAndBatchesOfRandomClusters(t *testing.T) {
+	for n := range uint64(*clusters) {
+		seed := n + *clustersSeed
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			w := policytest.New(seed)
+			for range 150 {
+				w.Change()
+			}
+			cluster := w.Cluster()
+			for order := range 4 {
+				node := newMemoryNode()
+				facts := w.InAnotherOrder()
+				if order == 0 {
+					facts = w.Told
+				}
+				for len(facts) > 0 {
+					some := facts[:min(len(facts), 1+w.Random.IntN([]int{1, 8, 300}[order%3]))]
+					facts = facts[len(some):]
+					for _, f := range some {
+						f.Tell(node.processor)
+					}
+					node.take(t)
+					if w.Chance(5) {
+						node.restart(t)
+					}
+				}
+				for version := range 2 {
+					ends := w.Ends(version)
+					for _, from := range ends {
+						for _, to := range ends {
+							for _, c := range policytest.Connections(from, to) {
+								if got, want := node.passes(t, c), policytest.Passes(cluster, c); from.Addr != to.Addr && got != want {
+									t.Fatalf("order %d: %s %d from %v to %v: passes %v, want %v; policies %v, %v", order, c.Protocol, c.Port, c.From, c.To, got, want, cluster.Policies, cluster.ClusterPolicies)
+								}
+							}
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+// memoryNode has the policies of a node in nftables in memory.
+type memoryNode struct {
+	*nfttest.Host
+	processor *processor.Processor
+	driver    *policies.Driver
+	values    map[string]proto.Message
+}
+
+func newMemoryNode() *memoryNode {
+	n := &memoryNode{Host: nfttest.NewHost(), processor: processor.New(policytest.Node), values: map[string]proto.Message{}}
+	n.Local = func(netip.Addr) bool { return false }
+	n.Route = func(netip.Addr) string { return "other" }
+	n.start()
+	return n
+}
+
+func (n *memoryNode) start() {
+	n.driver = policies.New(nft.New(n.Kernel), slog.New(slog.DiscardHandler))
+}
+
+// take gives the driver what the processor says.
+func (n *memoryNode) take(t *testing.T) {
+	t.Helper()
+	set, gone := n.processor.Changes()
+	var removed []proto.Message
+	for _, v := range set {
+		n.values[models.Key(v)] = v
+	}
+	for _, key := range gone {
+		removed = append(removed, n.values[key])
+		delete(n.values, key)
+	}
+	if err := n.driver.Change(t.Context(), set, removed); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// restart has another driver find the values: all of them.
+func (n *memoryNode) restart(t *testing.T) {
+	t.Helper()
+	n.start()
+	found, err := n.driver.List(t.Context(), slices.Collect(maps.Values(n.values)))
+	if err != nil || len(found) != len(n.values) {
+		t.Fatalf("after a restart, %d of %d values are found, %v", len(found), len(n.values), err)
+	}
+}
+
+func (n *memoryNode) passes(t *testing.T, c oracle.Connection) bool {
+	t.Helper()
+	n.Forget()
+	o, err := n.Send(opening(c))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o.Passed
 }
 
 // asBefore is a connection between the same addresses, with the pods that had them before.

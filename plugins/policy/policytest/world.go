@@ -30,6 +30,19 @@ type World struct {
 	Processor       *processor.Processor
 	// Values are those that the processor returned last, by key.
 	Values map[string]proto.Message
+	// Told is what the processor was told so far.
+	Told []Fact
+}
+
+// Fact is a change that a processor is told. Those of one object have an order, those of several have none.
+type Fact struct {
+	Object string
+	Tell   func(*processor.Processor)
+}
+
+func (w *World) tell(object string, fact func(*processor.Processor)) {
+	w.Told = append(w.Told, Fact{object, fact})
+	fact(w.Processor)
 }
 
 // Node is the one that the processor is for.
@@ -54,7 +67,8 @@ func pick[T any](w *World, list ...T) T { return list[w.Random.IntN(len(list))] 
 // Chance is true that often.
 func (w *World) Chance(percent int) bool { return w.Random.IntN(100) < percent }
 
-func (w *World) labelMap() map[string]string {
+// Labels are some of a few.
+func (w *World) Labels() map[string]string {
 	m := map[string]string{}
 	for _, k := range keys {
 		if w.Chance(60) {
@@ -71,15 +85,15 @@ func (w *World) Change() {
 	case 0:
 		if w.Chance(30) {
 			delete(w.Namespaces, ns)
-			w.Processor.DeleteNamespace(ns)
+			w.tell("namespace "+ns, func(p *processor.Processor) { p.DeleteNamespace(ns) })
 			return
 		}
 		value := &namespace.Namespace{Name: ns}
-		for k, v := range w.labelMap() {
+		for k, v := range w.Labels() {
 			value.Label = append(value.Label, &namespace.Namespace_Label{Key: k, Value: v})
 		}
 		w.Namespaces[ns] = value
-		w.Processor.SetNamespace(value)
+		w.tell("namespace "+ns, func(p *processor.Processor) { p.SetNamespace(value) })
 	case 1, 2:
 		w.changePolicy(ns)
 	case 3, 4:
@@ -97,11 +111,11 @@ func (w *World) changePod(ns string) {
 	id := podmanager.PodID{Namespace: ns, Name: name}
 	if w.Chance(25) {
 		delete(w.Pods, id.String())
-		w.Processor.DeleteLocal(id)
-		w.Processor.DeletePod(id)
+		w.tell("local "+id.String(), func(p *processor.Processor) { p.DeleteLocal(id) })
+		w.tell("pod "+id.String(), func(p *processor.Processor) { p.DeletePod(id) })
 		return
 	}
-	value := &pod.Pod{Name: name, Namespace: ns, NodeName: fmt.Sprintf("node%d", 1+n%2), Labels: w.labelMap(),
+	value := &pod.Pod{Name: name, Namespace: ns, NodeName: fmt.Sprintf("node%d", 1+n%2), Labels: w.Labels(),
 		Phase: pick(w, pod.Pod_RUNNING, pod.Pod_RUNNING, pod.Pod_RUNNING, pod.Pod_SUCCEEDED), HostNetwork: n == 3 && w.Chance(50)}
 	for k, v := range value.Labels {
 		value.Label = append(value.Label, &pod.Pod_Label{Key: k, Value: v})
@@ -125,16 +139,19 @@ func (w *World) changePod(ns string) {
 	w.Pods[id.String()] = value
 	wire := func() {
 		if value.NodeName == Node && !value.HostNetwork {
-			w.Processor.SetLocal(id, processor.Local{Addresses: address(ns, n), Interface: "tap-" + name})
+			w.tell("local "+id.String(), func(p *processor.Processor) {
+				p.SetLocal(id, processor.Local{Addresses: address(ns, n), Interface: "tap-" + name})
+			})
 		} else {
-			w.Processor.DeleteLocal(id)
+			w.tell("local "+id.String(), func(p *processor.Processor) { p.DeleteLocal(id) })
 		}
 	}
+	learn := func() { w.tell("pod "+id.String(), func(p *processor.Processor) { p.SetPod(value) }) }
 	if w.Chance(50) {
 		wire()
-		w.Processor.SetPod(value)
+		learn()
 	} else {
-		w.Processor.SetPod(value)
+		learn()
 		wire()
 	}
 }
@@ -208,9 +225,16 @@ func (w *World) changePolicy(ns string) {
 	name := fmt.Sprintf("policy%d", w.Random.IntN(4))
 	if w.Chance(35) {
 		delete(w.Policies, ns+"/"+name)
-		w.Processor.DeletePolicy(processor.PolicyID{Namespace: ns, Name: name})
+		w.tell("policy "+ns+"/"+name, func(p *processor.Processor) { p.DeletePolicy(processor.PolicyID{Namespace: ns, Name: name}) })
 		return
 	}
+	value := w.Policy(ns, name)
+	w.Policies[ns+"/"+name] = value
+	w.tell("policy "+ns+"/"+name, func(p *processor.Processor) { p.SetPolicy(value) })
+}
+
+// Policy is one about pods of the namespace.
+func (w *World) Policy(ns, name string) *policy.Policy {
 	value := &policy.Policy{Name: name, Namespace: ns, Pods: w.selector(), PolicyType: policy.Policy_PolicyType(w.Random.IntN(4))}
 	for range w.Random.IntN(3) {
 		value.IngressRule = append(value.IngressRule, &policy.Policy_IngressRule{From: w.peers(), Port: w.ports()})
@@ -218,8 +242,7 @@ func (w *World) changePolicy(ns string) {
 	for range w.Random.IntN(3) {
 		value.EgressRule = append(value.EgressRule, &policy.Policy_EgressRule{To: w.peers(), Port: w.ports()})
 	}
-	w.Policies[ns+"/"+name] = value
-	w.Processor.SetPolicy(value)
+	return value
 }
 
 func (w *World) changeNode() {
@@ -227,17 +250,17 @@ func (w *World) changeNode() {
 	name := fmt.Sprint("node", n)
 	if w.Chance(20) {
 		delete(w.Nodes, name)
-		w.Processor.DeleteNode(name)
+		w.tell("node "+name, func(p *processor.Processor) { p.DeleteNode(name) })
 		return
 	}
-	value := &node.Node{Name: name, Labels: w.labelMap(), Addresses: []*node.NodeAddress{
+	value := &node.Node{Name: name, Labels: w.Labels(), Addresses: []*node.NodeAddress{
 		{Type: node.NodeAddress_NodeHostName, Address: name},
 		{Type: node.NodeAddress_NodeInternalIP, Address: fmt.Sprint("192.168.16.", n)}, {Type: node.NodeAddress_NodeInternalIP, Address: fmt.Sprint("fd99::", n)}}}
 	if w.Chance(30) { // two nodes claim one address
 		value.Addresses = append(value.Addresses, &node.NodeAddress{Type: node.NodeAddress_NodeExternalIP, Address: "192.168.16.9"})
 	}
 	w.Nodes[name] = value
-	w.Processor.SetNode(value)
+	w.tell("node "+name, func(p *processor.Processor) { p.SetNode(value) })
 }
 
 func (w *World) clusterPods() *policy.ClusterPolicy_Pods {
@@ -278,15 +301,36 @@ func (w *World) changeClusterPolicy() {
 	name := pick(w, "guard", "guard-1", "guard.1", "guard0") // not in the order of their lists' keys
 	if w.Chance(35) {
 		delete(w.ClusterPolicies, name)
-		w.Processor.DeletePolicy(processor.PolicyID{Name: name})
+		w.tell("policy "+name, func(p *processor.Processor) { p.DeletePolicy(processor.PolicyID{Name: name}) })
 		return
 	}
-	value := &policy.ClusterPolicy{Name: name, Tier: policy.ClusterPolicy_Tier(w.Random.IntN(2)), Priority: int32(w.Random.IntN(3)), Ingress: w.clusterRules(false), Egress: w.clusterRules(true)}
-	if w.Chance(95) {
-		value.Subject = w.clusterPods()
+	value := w.ClusterPolicy(name)
+	if w.Chance(5) {
+		value.Subject = nil
 	}
 	w.ClusterPolicies[name] = value
-	w.Processor.SetClusterPolicy(value)
+	w.tell("policy "+name, func(p *processor.Processor) { p.SetClusterPolicy(value) })
+}
+
+// ClusterPolicy is one of any tier.
+func (w *World) ClusterPolicy(name string) *policy.ClusterPolicy {
+	return &policy.ClusterPolicy{Name: name, Subject: w.clusterPods(), Tier: policy.ClusterPolicy_Tier(w.Random.IntN(2)), Priority: int32(w.Random.IntN(3)), Ingress: w.clusterRules(false), Egress: w.clusterRules(true)}
+}
+
+// InAnotherOrder returns what the processor was told, shuffled but for the order of what is about one object.
+func (w *World) InAnotherOrder() (facts []Fact) {
+	rest := map[string][]Fact{}
+	var turns []string
+	for _, f := range w.Told {
+		rest[f.Object] = append(rest[f.Object], f)
+		turns = append(turns, f.Object)
+	}
+	w.Random.Shuffle(len(turns), func(i, j int) { turns[i], turns[j] = turns[j], turns[i] })
+	for _, object := range turns {
+		facts = append(facts, rest[object][0])
+		rest[object] = rest[object][1:]
+	}
+	return facts
 }
 
 // Take takes over what the processor says since the last time: the values that changed, and those that
