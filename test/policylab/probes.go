@@ -253,6 +253,11 @@ func (p *policyLab) differences(want allows, ports ...string) error {
 	if len(ports) == 0 {
 		ports = policyPorts
 	}
+	return p.differencesAt(func(from, to string, _ netip.Addr, port string) bool { return want(from, to, port) }, ports...)
+}
+
+// differencesAt are those of a table that may hold other things for other addresses of a pod.
+func (p *policyLab) differencesAt(want func(from, to string, at netip.Addr, port string) bool, ports ...string) error {
 	var mu sync.Mutex
 	var wrong []string
 	var all sync.WaitGroup
@@ -267,7 +272,7 @@ func (p *policyLab) differences(want allows, ports ...string) error {
 					slots <- struct{}{}
 					all.Go(func() {
 						defer func() { <-slots }()
-						expected := from == to || want(from, to, port)
+						expected := from == to || want(from, to, address, port)
 						got := p.reached(client.Netns, address, port, waitFor(expected))
 						if got != expected {
 							mu.Lock()
