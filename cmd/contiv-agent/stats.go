@@ -57,9 +57,27 @@ type sessionCounter interface {
 	NATSessions(context.Context) (uint64, error)
 }
 
+// protocolCounter is one that also knows their protocols.
+type protocolCounter interface {
+	NATSessionsByProtocol(context.Context) (tcp, other uint64, err error)
+}
+
 // registerSessions adds the number of these connections to the metrics, until ctx ends.
 func registerSessions(ctx context.Context, o options, vs vswitch.VSwitch, registry prometheus.Registerer, log *slog.Logger) {
-	if counter, ok := vs.(sessionCounter); ok {
-		registry.MustRegister(statscollector.NewSessions(o.nodeName, func() (uint64, error) { return counter.NATSessions(ctx) }, log))
+	var source statscollector.SessionsSource
+	switch counter := vs.(type) {
+	case protocolCounter:
+		source = func() (statscollector.SessionCount, error) {
+			tcp, other, err := counter.NATSessionsByProtocol(ctx)
+			return statscollector.SessionCount{All: tcp + other, TCP: &tcp}, err
+		}
+	case sessionCounter:
+		source = func() (statscollector.SessionCount, error) {
+			n, err := counter.NATSessions(ctx)
+			return statscollector.SessionCount{All: n}, err
+		}
+	default:
+		return
 	}
+	registry.MustRegister(statscollector.NewSessions(o.nodeName, source, log))
 }

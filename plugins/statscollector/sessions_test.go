@@ -2,6 +2,7 @@ package statscollector_test
 
 import (
 	"errors"
+	"maps"
 	"testing"
 
 	"github.com/contiv/contiv/plugins/plugintest"
@@ -10,15 +11,25 @@ import (
 )
 
 func TestSessionsAreCounted(t *testing.T) {
-	var failure error
-	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(statscollector.NewSessions("node1", func() (uint64, error) { return 42, failure }, plugintest.Logger()))
-	families, err := registry.Gather()
-	if err != nil || len(families) != 1 || families[0].GetName() != "natSessions" || families[0].GetMetric()[0].GetGauge().GetValue() != 42 {
-		t.Errorf("told: %v, %v; want natSessions to be 42", families, err)
-	}
-	failure = errors.New("gone")
-	if families, err := registry.Gather(); err != nil || len(families) != 0 {
-		t.Errorf("told of a vswitch that cannot be read: %v, %v", families, err)
+	tcp := uint64(30)
+	for name, test := range map[string]struct {
+		count statscollector.SessionCount
+		err   error
+		want  map[string]float64
+	}{
+		"by protocol":                   {statscollector.SessionCount{All: 42, TCP: &tcp}, nil, map[string]float64{"natSessions": 42, "tcpNatSessions": 30, "otherNatSessions": 12}},
+		"all together":                  {statscollector.SessionCount{All: 42}, nil, map[string]float64{"natSessions": 42}},
+		"a vswitch that cannot be read": {statscollector.SessionCount{}, errors.New("gone"), map[string]float64{}},
+	} {
+		registry := prometheus.NewPedanticRegistry()
+		registry.MustRegister(statscollector.NewSessions("node1", func() (statscollector.SessionCount, error) { return test.count, test.err }, plugintest.Logger()))
+		families, err := registry.Gather()
+		got := map[string]float64{}
+		for _, f := range families {
+			got[f.GetName()] = f.GetMetric()[0].GetGauge().GetValue()
+		}
+		if err != nil || !maps.Equal(got, test.want) {
+			t.Errorf("%s: told %v, %v; want %v", name, got, err, test.want)
+		}
 	}
 }

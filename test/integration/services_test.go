@@ -180,8 +180,10 @@ func TestServices(t *testing.T) {
 		}
 	}
 
-	if count := regexp.MustCompile(`natSessions\{node="node1"\} [1-9]`); !count.MatchString(text) {
-		t.Error("the metric natSessions of node1 counts no connections")
+	for _, metric := range []string{"natSessions", "tcpNatSessions", "otherNatSessions"} {
+		if count := regexp.MustCompile(`(?m)^` + metric + `\{node="node1"\} [1-9]`); !count.MatchString(text) {
+			t.Errorf("the metric %s of node1 counts no connections", metric)
+		}
 	}
 
 	requireConnectionsAcrossProxies(t, l, node1.Netns, a1.Netns, a2)

@@ -141,8 +141,10 @@ func (v *VSwitch) subsystems() []drift.Subsystem {
 // about it.
 func (v *VSwitch) Warnings(ctx context.Context) ([]string, error) { return v.host.Warnings(ctx) }
 
-// NATSessions counts the connections that the kernel translates to other destinations.
-func (v *VSwitch) NATSessions(ctx context.Context) (uint64, error) { return v.nat.Sessions(ctx) }
+// NATSessionsByProtocol counts the connections that the kernel translates to other destinations.
+func (v *VSwitch) NATSessionsByProtocol(ctx context.Context) (tcp, other uint64, err error) {
+	return v.nat.Sessions(ctx)
+}
 
 // enabler lets routes enable devices.
 type enabler struct{ v *VSwitch }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/contiv/contiv/netlink/nlattr"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"github.com/vishvananda/netns"
@@ -16,10 +17,10 @@ const ctaStatusMask = 26
 
 // Sessions returns how many connections with a translated destination the kernel tracks, of both IP
 // versions. Newer kernels list no others; older ones list all connections.
-func (v *Driver) Sessions(context.Context) (n uint64, err error) {
+func (v *Driver) Sessions(context.Context) (tcp, other uint64, err error) {
 	socket, err := nl.GetNetlinkSocketAt(v.NS.Handle, netns.None(), unix.NETLINK_NETFILTER)
 	if err != nil {
-		return 0, fmt.Errorf("opening netlink for connections: %w", err)
+		return 0, 0, fmt.Errorf("opening netlink for connections: %w", err)
 	}
 	defer socket.Close()
 	request := nl.NewNetlinkRequest(int(netlink.ConntrackTable)<<8|nl.IPCTNL_MSG_CT_GET, unix.NLM_F_DUMP)
@@ -30,29 +31,47 @@ func (v *Driver) Sessions(context.Context) (n uint64, err error) {
 	}
 	messages, err := request.Execute(unix.NETLINK_NETFILTER, 0)
 	if err != nil {
-		return 0, fmt.Errorf("listing connections: %w", err)
+		return 0, 0, fmt.Errorf("listing connections: %w", err)
 	}
 	for _, m := range messages {
-		if isTranslated(m) {
-			n++
+		switch protocol, translated := translatedProtocol(m); {
+		case !translated:
+		case protocol == unix.IPPROTO_TCP:
+			tcp++
+		default:
+			other++
 		}
 	}
-	return n, nil
+	return tcp, other, nil
 }
 
-// isTranslated reports whether a connection, as netlink describes it, has another destination.
-func isTranslated(message []byte) bool {
+// translatedProtocol returns the protocol of a connection, as netlink describes it, and whether it has
+// another destination.
+func translatedProtocol(message []byte) (protocol byte, translated bool) {
 	if len(message) < nl.SizeofNfgenmsg {
-		return false
+		return 0, false
 	}
-	attributes, err := nl.ParseRouteAttr(message[nl.SizeofNfgenmsg:])
-	if err != nil {
-		return false
-	}
-	for _, a := range attributes {
-		if a.Attr.Type&nl.NLA_TYPE_MASK == nl.CTA_STATUS && len(a.Value) == 4 {
-			return binary.BigEndian.Uint32(a.Value)&ctDestinationNAT != 0
+	for attribute, value := range nlattr.All(message[nl.SizeofNfgenmsg:]) {
+		switch {
+		case attribute == nl.CTA_STATUS && len(value) == 4:
+			translated = binary.BigEndian.Uint32(value)&ctDestinationNAT != 0
+		case attribute == nl.CTA_TUPLE_ORIG:
+			protocol = protocolOfTuple(value)
 		}
 	}
-	return false
+	return protocol, translated
+}
+
+func protocolOfTuple(tuple []byte) (protocol byte) {
+	for attribute, value := range nlattr.All(tuple) {
+		if attribute != nl.CTA_TUPLE_PROTO {
+			continue
+		}
+		for attribute, value := range nlattr.All(value) {
+			if attribute == nl.CTA_PROTO_NUM && len(value) > 0 {
+				protocol = value[0]
+			}
+		}
+	}
+	return protocol
 }
