@@ -35,6 +35,8 @@ type Capabilities struct {
 	ConnectionLimits bool
 	// Filter: connections can be judged (Filter).
 	Filter bool
+	// SegmentRouting: SRv6 does something.
+	SegmentRouting bool
 }
 
 // VSwitch is everything that a vswitch offers. The promises that hold for all

@@ -173,6 +173,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 			Healthy: func() bool { return loop.Ready() == nil },
 			Value:   func(key string, full bool) service.ValueReport { return valueReport(scheduler, key, full) },
 		},
+		Segments:  segments(contivConf, ipNet, podManager),
 		HostPorts: &service.HostPorts{NodeName: o.nodeName, Nodes: nodeSync, Addresses: addresses, Pods: podManager, Verifier: scheduler},
 	}, log)
 	if err != nil {
@@ -399,8 +400,16 @@ func capabilities(vs vswitch.VSwitch) (ipnet.Capabilities, service.Capabilities,
 	c := vs.Capabilities()
 	return ipnet.Capabilities{HostStackShared: c.HostStackShared, MultipleVRFs: c.MultipleVRFs, TAPs: c.TAPs,
 			SourceGuards: c.SourceGuards, ConnectionLimits: c.ConnectionLimits},
-		service.Capabilities{HostStackShared: c.HostStackShared, IPv6SourceNAT: c.IPv6SourceNAT, ClientScopes: c.ClientScopes},
+		service.Capabilities{HostStackShared: c.HostStackShared, IPv6SourceNAT: c.IPv6SourceNAT, ClientScopes: c.ClientScopes, SegmentRouting: c.SegmentRouting},
 		policy.Capabilities{Filter: c.Filter}
+}
+
+// segments lets segment routing carry services if the configuration says so.
+func segments(conf *contivconf.ContivConf, network *ipnet.IPNet, pods *podmanager.PodManager) *service.Segments {
+	if !conf.Routing().UseSRv6ForServices {
+		return nil
+	}
+	return &service.Segments{SIDs: conf.EffectiveIPAMConfig().SRv6, Pods: pods, Network: network}
 }
 
 // mainLinks are the links of the host among which the main interface may be; nil if the

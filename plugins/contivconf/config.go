@@ -229,7 +229,6 @@ func (c *Config) check() error {
 		name, hint string
 	}{
 		{c.NodeToNodeTransport == SRv6Transport, "nodeToNodeTransport: srv6", "use vxlan or nooverlay"},
-		{c.UseSRv6ForServices, "useSRv6ForServices", "set it to false"},
 		{c.UseSRv6ForServiceFunctionChaining, "useSRv6ForServiceFunctionChaining", "set it to false"},
 		{c.UseDX6ForSrv6NodetoNodeTransport, "useDX6ForSrv6NodetoNodeTransport", "set it to false"},
 	} {

@@ -6,6 +6,8 @@ import "net/netip"
 const (
 	vxlanOverheadIPv4 = 50
 	vxlanOverheadIPv6 = 70
+	// srv6Overhead is that of an IPv6 header with two segments, whatever the transport.
+	srv6Overhead = 80
 )
 
 // defaultMTU is assumed of a main interface whose MTU is unknown.
@@ -79,9 +81,11 @@ func (c *ContivConf) PodMTU(nodeIP netip.Addr) uint32 {
 }
 
 // TransportOverhead returns how many bytes the transport between nodes adds to a packet of a pod, to a
-// node with the given address.
+// node with the given address, at most: packets to services may take another way than those to pods.
 func (c *ContivConf) TransportOverhead(nodeIP netip.Addr) int {
 	switch {
+	case c.config.UseSRv6ForServices:
+		return srv6Overhead
 	case c.config.NodeToNodeTransport != VXLANTransport:
 		return 0
 	case nodeIP.Is6():

@@ -101,7 +101,6 @@ func TestLeaseOfTheNICThatWasFound(t *testing.T) {
 func TestRefusedOptionsDoNotClaimAVSwitch(t *testing.T) {
 	for conf, want := range map[string]string{
 		"nodeToNodeTransport: srv6":               "option nodeToNodeTransport: srv6 is not supported by this version: use vxlan or nooverlay",
-		"useSRv6ForServices: true":                "option useSRv6ForServices is not supported by this version: set it to false",
 		"useSRv6ForServiceFunctionChaining: true": "option useSRv6ForServiceFunctionChaining is not supported by this version: set it to false",
 		"useDX6ForSrv6NodetoNodeTransport: true":  "option useDX6ForSrv6NodetoNodeTransport is not supported by this version: set it to false",
 	} {

@@ -88,11 +88,15 @@ type IPNet struct {
 	node *thisNode // nil before the first resync
 	// stnKeys are those of the values by which the host and the vswitch share a network card.
 	stnKeys []string
+
+	// served has the addresses of services that pods have.
+	served map[podmanager.PodID][]netip.Addr
 }
 
 // New returns the plugin. links may be nil if the host's stack is shared.
 func New(caps Capabilities, config Config, nodes Nodes, pods Pods, ipam IPAM, verifier Verifier, links contivconf.HostLinks, log *slog.Logger) *IPNet {
-	return &IPNet{caps: caps, config: config, nodes: nodes, pods: pods, ipam: ipam, verifier: verifier, links: links, log: log}
+	return &IPNet{caps: caps, config: config, nodes: nodes, pods: pods, ipam: ipam, verifier: verifier, links: links, log: log,
+		served: map[podmanager.PodID][]netip.Addr{}}
 }
 
 // GetNodeIPOf returns the address of this node of an IP version, the zero Prefix

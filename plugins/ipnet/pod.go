@@ -77,7 +77,9 @@ func (n *IPNet) wiringWith(node *thisNode, pod *podmanager.LocalPod, annotations
 			&vpp_l3.Route{VrfId: node.podVRF, DstNetwork: single(ip).String(), OutgoingInterface: w.vpp},
 		)
 	}
-	w.config.add(PodLoopback(pod))
+	loopback := PodLoopback(pod)
+	served := n.addServed(pod.ID, loopback)
+	w.config.add(loopback)
 	n.attach(w.config, attachment,
 		&vpp_interfaces.Interface{
 			Enabled: true, Vrf: node.podVRF, PhysAddress: inVPP, Mtu: node.podMTU, RxModes: n.rxModes(),
@@ -89,7 +91,7 @@ func (n *IPNet) wiringWith(node *thisNode, pod *podmanager.LocalPod, annotations
 		})
 	var more []netip.Addr
 	more, w.refused = n.moreSources(node, annotations[SourcesAnnotation])
-	n.guard(w, attachment, more)
+	n.guard(w, attachment, append(more, served...))
 	return w, nil
 }
 

@@ -63,13 +63,17 @@ func (n *IPNet) addVRFTables(config values, node *thisNode) {
 			vpp_l3.VrfTable_IPV4: "IPv4", vpp_l3.VrfTable_IPV6: "IPv6"}[protocol], Protocol: protocol})
 	}
 	table(node.mainVRF, "mainVRF", vpp_l3.VrfTable_IPV4)
+	ipv6 := n.config.Routing().UseSRv6ForServices // segments are IPv6, whatever they carry
 	for _, f := range node.families {
-		protocol := vpp_l3.VrfTable_IPV4
 		if f.isIPv6() {
-			protocol = vpp_l3.VrfTable_IPV6
-			table(node.mainVRF, "mainVRF", protocol)
+			ipv6 = true
+		} else {
+			table(node.podVRF, "podVRF", vpp_l3.VrfTable_IPV4)
 		}
-		table(node.podVRF, "podVRF", protocol)
+	}
+	if ipv6 {
+		table(node.mainVRF, "mainVRF", vpp_l3.VrfTable_IPV6)
+		table(node.podVRF, "podVRF", vpp_l3.VrfTable_IPV6)
 	}
 }
 

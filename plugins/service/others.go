@@ -116,6 +116,7 @@ func (s *Service) Warnings() []string {
 	t := s.Translator()
 	if t.Setting != config.VSwitch || t.Others == "" {
 		problems := append(s.health.Problems(), s.limits()...)
+		problems = append(problems, s.segmentWarnings()...)
 		if problem := s.healthz.Problem(); problem != "" {
 			problems = append(problems, problem)
 		}

@@ -121,7 +121,7 @@ func (s *Service) limitsOf(id processor.ID) (texts []string) {
 			texts = append(texts, limit)
 		}
 	}
-	return texts
+	return append(texts, s.segments.limitsOf(id)...)
 }
 
 // limits returns what the vswitch does instead of what services ask for, with the services.

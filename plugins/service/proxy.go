@@ -46,8 +46,14 @@ const labelZone = "topology.kubernetes.io/zone"
 // Packets of pods do not pass the host's stack if the vswitch has its own. If the settings ask for
 // such a vswitch, kube-proxy may run for the host's processes, and is no conflict. By default,
 // services are left to kube-proxy there, too.
-func (s *Service) translateServices(p Proxy) error {
+func (s *Service) translateServices(p Proxy, of *Segments) error {
+	if of != nil && !s.caps.SegmentRouting {
+		return errNoSegments
+	}
 	if p.Settings.Services == config.KubeProxy {
+		if of != nil {
+			s.log.Warn("useSRv6ForServices has no effect: service.conf leaves services to kube-proxy")
+		}
 		return nil
 	}
 	if !s.caps.HostStackShared {
@@ -68,6 +74,7 @@ func (s *Service) translateServices(p Proxy) error {
 	}
 	s.proxy, s.services, s.rendered = &p, processor.New(), map[string]proto.Message{}
 	s.limited = map[string]map[processor.ID]bool{}
+	s.segments = newSegments(of)
 	s.self = self{p.NodeName, p.Nodes, p.Addresses}
 	s.health, s.metrics = health.New(p.Healthy, s.log), newMetrics(p.NodeName)
 	s.healthz = health.NewNode(p.Settings.HealthzBindAddress, p.Healthy, s.log)
@@ -99,6 +106,11 @@ func (s *Service) resyncServices(ctx context.Context, state controller.KubeState
 	s.zone = ""
 	s.disabled = s.others.look(s.proxy.Others)
 	s.noteServices(ctx, state)
+	if s.segments != nil {
+		s.segments.reset()
+		s.segments.notePolicies(state)
+		s.judgeSegments()
+	}
 	if s.disabled != "" {
 		s.tellOfOthers(ctx)
 		s.health.Set(nil, nil) // the others answer load balancers
@@ -113,10 +125,8 @@ func (s *Service) resyncServices(ctx context.Context, state controller.KubeState
 		txn.Put(models.Key(global), global)
 	}
 	for _, id := range s.services.IDs() {
-		for _, ipv6 := range []bool{false, true} {
-			if value := s.render(id, ipv6); value != nil {
-				s.put(txn, nat.Key(id, ipv6), value)
-			}
+		for key, value := range s.render(id) {
+			s.put(txn, key, value)
 		}
 	}
 }
@@ -145,23 +155,43 @@ func (s *Service) put(txn controller.ResyncOperations, key string, value proto.M
 	txn.Put(key, value)
 }
 
-// render returns the value of an IP version of a service, nil if it has none.
-func (s *Service) render(id processor.ID, ipv6 bool) proto.Message {
-	svc := s.services.Service(id, ipv6)
-	if svc == nil {
-		return nil
-	}
-	s.noteLimits(id, svc)
+// render returns the values of a service, of both IP versions, by key.
+func (s *Service) render(id processor.ID) map[string]proto.Message {
+	values := map[string]proto.Message{}
 	options := s.natOptions()
 	options.LocalWeight, options.ResetRemoved = uint32(s.proxy.Settings.LocalEndpointWeight), s.proxy.Settings.ResetRemovedEndpoints
-	return nat.Render(svc, ipv6, options)
+	for _, ipv6 := range []bool{false, true} {
+		svc := s.services.Service(id, ipv6)
+		if svc == nil {
+			continue
+		}
+		if svc = s.carry(svc, values); len(svc.Frontends) == 0 {
+			continue
+		}
+		s.noteLimits(id, svc)
+		values[nat.Key(id, ipv6)] = nat.Render(svc, ipv6, options)
+	}
+	return values
 }
 
 // updateServices renders the services that an event changes, if the vswitch translates them.
-func (s *Service) updateServices(ctx context.Context, event controller.Event, txn controller.UpdateOperations) string {
-	changed, ofNode := s.noteChange(ctx, event)
+func (s *Service) updateServices(ctx context.Context, event controller.Event, txn controller.UpdateOperations) (string, error) {
+	var changed []processor.ID
+	var ofNode bool
+	if s.proxies(event) {
+		changed, ofNode = s.noteChange(ctx, event)
+	}
 	if s.disabled != "" {
-		return ""
+		return "", nil
+	}
+	if s.segments.wants(event) {
+		more, err := s.updateSegments(ctx, event, txn)
+		if err != nil {
+			return "", err
+		}
+		changed = append(changed, more...)
+		slices.SortFunc(changed, processor.ID.Compare)
+		changed = slices.Compact(changed)
 	}
 	defer s.answerLoadBalancers()
 	if ofNode {
@@ -172,15 +202,21 @@ func (s *Service) updateServices(ctx context.Context, event controller.Event, tx
 		}
 	}
 	var what []string
+	var servers []netip.Addr
 	for _, id := range changed {
-		if text := s.update(ctx, id, txn); text != "" {
+		text, pods := s.update(ctx, id, txn)
+		if text != "" {
 			what = append(what, text)
 		}
+		servers = append(servers, pods...)
+	}
+	if err := s.serveAgain(txn, servers); err != nil {
+		return "", err
 	}
 	if len(what) > 1 {
-		return "update nodeport services"
+		return "update nodeport services", nil
 	}
-	return strings.Join(what, ", ")
+	return strings.Join(what, ", "), nil
 }
 
 // answerLoadBalancers updates the answers about local endpoints.
@@ -230,24 +266,33 @@ func (s *Service) noteChange(ctx context.Context, event controller.Event) (chang
 	return s.services.SetNode(s.node(ctx)), true
 }
 
-// update requests the values of a service that have changed.
-func (s *Service) update(ctx context.Context, id processor.ID, txn controller.UpdateOperations) string {
-	was, is, same := false, false, true
+// update requests the values of a service that have changed. It returns a description, and the
+// addresses of the pods of this node that served the service before, or do so now.
+func (s *Service) update(ctx context.Context, id processor.ID, txn controller.UpdateOperations) (what string, servers []netip.Addr) {
 	s.forgetLimits(id)
+	keys, servers := s.segments.dropCarriage(id)
+	keys = append(keys, nat.Key(id, false), nat.Key(id, true))
+	values := s.render(id)
+	servers = append(servers, s.segments.servers(id)...)
+	was, is, same := false, len(values) > 0, true
 	var touched []proto.Message
-	for _, ipv6 := range []bool{false, true} {
-		key, value := nat.Key(id, ipv6), s.render(id, ipv6)
+	for _, key := range keys {
 		before, known := s.rendered[key]
-		was, is = was || known, is || value != nil
-		switch {
-		case value == nil && known:
+		was = was || known
+		if known && values[key] == nil {
 			same = false
 			touched = append(touched, before)
 			delete(s.rendered, key)
 			txn.Delete(key)
-		case value != nil && !proto.Equal(before, value):
+		}
+	}
+	for key, value := range values {
+		if before := s.rendered[key]; !proto.Equal(before, value) {
 			same = false
-			touched = append(touched, before, value)
+			touched = append(touched, value)
+			if before != nil {
+				touched = append(touched, before)
+			}
 			s.put(txn, key, value)
 		}
 	}
@@ -256,13 +301,13 @@ func (s *Service) update(ctx context.Context, id processor.ID, txn controller.Up
 	}
 	switch {
 	case same:
-		return ""
+		return "", servers
 	case !was:
-		return fmt.Sprintf("add service '%s'", id)
+		return fmt.Sprintf("add service '%s'", id), servers
 	case !is:
-		return fmt.Sprintf("delete service '%s'", id)
+		return fmt.Sprintf("delete service '%s'", id), servers
 	}
-	return fmt.Sprintf("update service '%s'", id)
+	return fmt.Sprintf("update service '%s'", id), servers
 }
 
 // node returns this node for the processor.

@@ -171,12 +171,8 @@ func (s *Service) reportOf(id processor.ID, full bool) ServiceReport {
 			}
 		}
 		r.Endpoints += len(used)
-		switch key := nat.Key(id, ipv6); {
-		case !s.translates():
-		case s.proxy.Value != nil:
-			r.Values = append(r.Values, s.proxy.Value(key, full))
-		default:
-			r.Values = append(r.Values, ValueReport{Key: key})
+		if key := nat.Key(id, ipv6); s.rendered[key] != nil {
+			r.Values = append(r.Values, s.reportOfValue(key, full))
 		}
 		if full {
 			for _, e := range s.services.Explain(id, ipv6) {
@@ -187,5 +183,17 @@ func (s *Service) reportOf(id processor.ID, full bool) ServiceReport {
 			}
 		}
 	}
+	if s.segments != nil {
+		for _, key := range slices.Sorted(slices.Values(s.segments.carried[id].keys)) {
+			r.Values = append(r.Values, s.reportOfValue(key, full))
+		}
+	}
 	return r
+}
+
+func (s *Service) reportOfValue(key string, full bool) ValueReport {
+	if s.proxy.Value == nil {
+		return ValueReport{Key: key}
+	}
+	return s.proxy.Value(key, full)
 }

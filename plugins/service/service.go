@@ -50,6 +50,8 @@ type Capabilities struct {
 	// ClientScopes: mappings can be for clients inside or outside only, or for source
 	// ranges, and connections to removed endpoints can be reset.
 	ClientScopes bool
+	// SegmentRouting: services can be carried by segments.
+	SegmentRouting bool
 }
 
 // Service is the plugin.
@@ -74,6 +76,7 @@ type Service struct {
 	limited  map[string]map[processor.ID]bool
 	disabled string // what else translates services; "": nothing
 	others   others
+	segments *segments // nil: all services are translated
 	health   *health.Server
 	healthz  *health.Node
 	metrics  *metrics
@@ -84,6 +87,8 @@ type Service struct {
 type Roles struct {
 	Proxy     *Proxy
 	HostPorts *HostPorts
+	// Segments needs Proxy.
+	Segments *Segments
 }
 
 // New returns the plugin, or an error if the vswitch does not support the settings of the proxy.
@@ -91,7 +96,7 @@ func New(caps Capabilities, config Config, network Network, roles Roles, log *sl
 	s := &Service{caps: caps, config: config, network: network, log: log}
 	if roles.Proxy != nil {
 		s.settings = roles.Proxy.Settings
-		if err := s.translateServices(*roles.Proxy); err != nil {
+		if err := s.translateServices(*roles.Proxy, roles.Segments); err != nil {
 			return nil, err
 		}
 	}
@@ -105,7 +110,7 @@ func (*Service) String() string { return "service" }
 
 // HandlesEvent accepts resyncs, and changes to services that the vswitch translates.
 func (s *Service) HandlesEvent(event controller.Event) bool {
-	return event.Method() != controller.Update || s.proxies(event) || s.forPod(event) || s.changesNode(event)
+	return event.Method() != controller.Update || s.proxies(event) || s.forPod(event) || s.changesNode(event) || s.segments.wants(event)
 }
 
 // Resync configures the translation of traffic that leaves the cluster, and of services.
@@ -115,6 +120,9 @@ func (s *Service) Resync(ctx context.Context, _ controller.Event, state controll
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.resyncServices(ctx, state, txn)
+		if err := s.resyncSegments(txn); err != nil {
+			return err
+		}
 	}
 	s.resyncHostPorts(ctx, txn)
 	return nil
@@ -227,11 +235,13 @@ func (s *Service) defaultInterface(ctx context.Context, ipv6 bool) (string, neti
 func (s *Service) Update(ctx context.Context, event controller.Event, txn controller.UpdateOperations) (what string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.proxies(event) || s.segments.wants(event) {
+		if what, err = s.updateServices(ctx, event, txn); err != nil {
+			return what, err
+		}
+	}
 	if s.forPod(event) {
 		return s.updatePod(ctx, event, txn)
-	}
-	if s.proxies(event) {
-		what = s.updateServices(ctx, event, txn)
 	}
 	if s.changesNode(event) {
 		s.refreshHostPorts(ctx, txn)

@@ -180,9 +180,9 @@ func TestServices(t *testing.T) {
 		}
 	}
 
-	for _, metric := range []string{"natSessions", "tcpNatSessions", "otherNatSessions"} {
-		if count := regexp.MustCompile(`(?m)^` + metric + `\{node="node1"\} [1-9]`); !count.MatchString(text) {
-			t.Errorf("the metric %s of node1 counts no connections", metric)
+	for metric, count := range map[string]string{"natSessions": "[1-9]", "tcpNatSessions": "[1-9]", "otherNatSessions": "0"} {
+		if line := regexp.MustCompile(`(?m)^` + metric + `\{node="node1"\} ` + count); !line.MatchString(text) {
+			t.Errorf("the metric %s of node1 is not %s, with connections of TCP only", metric, count)
 		}
 	}
 

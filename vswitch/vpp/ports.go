@@ -25,7 +25,8 @@ import (
 // Capabilities: VPP has a stack of its own, and tables; it cannot do NAT66, see there. It
 // makes TAPs through the machine's vhost-net.
 func (v *VSwitch) Capabilities() vswitch.Capabilities {
-	return vswitch.Capabilities{HostStackShared: false, MultipleVRFs: true, IPv6SourceNAT: false, IPv6DNAT: true, TAPs: vhostNet(), SourceGuards: true, Filter: true}
+	return vswitch.Capabilities{HostStackShared: false, MultipleVRFs: true, IPv6SourceNAT: false, IPv6DNAT: true, TAPs: vhostNet(), SourceGuards: true, Filter: true,
+		SegmentRouting: true}
 }
 
 // vhostNet reports whether the machine, which is also VPP's, has what VPP needs for TAPs. To

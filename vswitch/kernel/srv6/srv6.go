@@ -12,22 +12,43 @@ import (
 
 	"github.com/contiv/contiv/vswitch/kernel/own"
 
+	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/netlink/namespace"
 	"github.com/contiv/contiv/netlink/rtnl"
 
 	vpp_srv6 "github.com/contiv/contiv/api/ligato/vpp/srv6"
 	"github.com/contiv/contiv/vswitch"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
 // Driver is the segment routing of one network namespace.
 type Driver struct {
 	*own.Host
-	srMu sync.Mutex // held while segment routing is changed
+	srMu      sync.Mutex // held while segment routing is changed
+	supported func() bool
 }
 
 // New returns a Driver; there is nothing to close.
-func New(host *own.Host) *Driver { return &Driver{Host: host} }
+func New(host *own.Host) *Driver {
+	v := &Driver{Host: host}
+	v.supported = sync.OnceValue(v.probe)
+	return v
+}
+
+// Supported reports whether the kernel has segment routing.
+func (v *Driver) Supported() bool { return v.supported() }
+
+// probe makes a nexthop that no route uses, and removes it. The kernel looks at the kind of the
+// tunnel first.
+func (v *Driver) probe() bool {
+	const id, loopback = 0x7b000000, 1
+	err := setNexthop(v.Net, srNexthop{id: id, index: loopback, kind: nl.LWTUNNEL_ENCAP_SEG6, encap: srTunnel([]netip.Addr{netip.IPv6Loopback()}, false)})
+	if err == nil {
+		err = rtnl.IgnoreGone(delNexthop(v.Net, id))
+	}
+	return !errors.Is(srError(err), kvscheduler.ErrUnsupported)
+}
 
 // srv6 is segment routing with nexthop objects (`ip nexthop`), which hold what is
 // done to packets, and routes to them, all of protocol 124:
