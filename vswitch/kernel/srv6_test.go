@@ -75,6 +75,29 @@ func TestSegmentsLeaveNothing(t *testing.T) {
 	}
 }
 
+// A pod's SID may come before the route to the pod, while another device has the network of all pods.
+func TestSegmentsOfNeighbourElsewhere(t *testing.T) {
+	n := newNode(t)
+	v := openKernel(t, n)
+	check(t, v.Interfaces().Create(t.Context(), tap("a")))
+	n.Exec(t, "ip link add pods type bridge")
+	n.Exec(t, "ip addr add fd70::1/64 dev pods nodad")
+	n.Exec(t, "ip link set dev pods up")
+	sid := &vpp_srv6.LocalSID{Sid: "fc00:1::6", EndFunction: &vpp_srv6.LocalSID_EndFunctionDx6{
+		EndFunctionDx6: &vpp_srv6.LocalSID_EndDX6{OutgoingInterface: "a", NextHop: "fd70::2"}}}
+	for range 2 {
+		check(t, v.SRv6().LocalSIDs().Create(t.Context(), sid))
+	}
+	found, err := v.SRv6().LocalSIDs().List(t.Context(), nil)
+	if err != nil || len(found) != 1 || !proto.Equal(found[0], sid) {
+		t.Errorf("listed %v, %v; want %v", found, err, sid)
+	}
+	check(t, v.SRv6().LocalSIDs().Delete(t.Context(), sid))
+	if out := n.Exec(t, "ip -6 route show table all proto 124"); out != "" {
+		t.Errorf("left: %s", out)
+	}
+}
+
 // What a call that was interrupted leaves goes with the next one, or at the end.
 func TestHalfMadeSegmentsAreSwept(t *testing.T) {
 	n := newNode(t)

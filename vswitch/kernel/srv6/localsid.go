@@ -183,8 +183,19 @@ func (v localSIDs) setHelper(helper, nextHop netip.Addr, index int) error {
 	if err := replaceSRRoute(v.Net, srRoute{dst: dst, metric: metricFallback}); err != nil {
 		return err
 	}
-	return replaceSRRoute(v.Net, srRoute{dst: dst, metric: metricOf(dst), gw: nextHop, index: index})
+	route := srRoute{dst: dst, metric: metricOf(dst), gw: nextHop, index: index}
+	err := replaceSRRoute(v.Net, route)
+	if !errors.Is(err, unix.EINVAL) || nextHop.Is4() {
+		return err
+	}
+	// IPv6 refuses a neighbour that the present routes look for on another device, such as a pod before
+	// its own route. Ours is the last that counts.
+	neighbour := srRoute{dst: own.HostPrefix(nextHop), metric: metricFallback - 1, index: index}
+	return errors.Join(replaceSRRoute(v.Net, neighbour), replaceSRRoute(v.Net, route))
 }
+
+// isNeighbour reports whether the route is that to a neighbour, made by setHelper.
+func (r srRoute) isNeighbour() bool { return r.metric == metricFallback-1 }
 
 func (v localSIDs) Delete(_ context.Context, s *vpp_srv6.LocalSID) error {
 	err := v.Reg.During(s, func() error {

@@ -16,15 +16,15 @@ import (
 
 const rtaNexthopID = 30 // RTA_NH_ID, Linux 5.3
 
-// srRoute is a route for segment routing: to a nexthop object, to a gateway, or to
-// nowhere.
+// srRoute is a route for segment routing: to a nexthop object, to a gateway, to the link of a device, or
+// to nowhere.
 type srRoute struct {
 	dst    netip.Prefix
 	table  uint32 // 0: main
 	metric uint32
 	nhid   uint32
 	gw     netip.Addr
-	index  int // of the device of the gateway
+	index  int // of the device of the gateway, or of the link
 }
 
 func addSRRoute(r *rtnl.Conn, route srRoute) error {
@@ -47,7 +47,7 @@ func changeSRRoute(r *rtnl.Conn, typ, flags int, route srRoute) error {
 	if typ == unix.RTM_DELROUTE {
 		msg.Scope = unix.RT_SCOPE_NOWHERE // whichever it is
 	}
-	if route.nhid == 0 && !route.gw.IsValid() {
+	if route.nhid == 0 && route.index == 0 {
 		msg.Type = unix.RTN_BLACKHOLE
 	}
 	if route.gw.IsValid() {
@@ -68,6 +68,8 @@ func changeSRRoute(r *rtnl.Conn, typ, flags int, route srRoute) error {
 	}
 	if route.gw.IsValid() {
 		req.AddData(nl.NewRtAttr(unix.RTA_GATEWAY, route.gw.AsSlice()))
+	}
+	if route.index != 0 && route.nhid == 0 { // a nexthop object has its own
 		req.AddData(nl.NewRtAttr(unix.RTA_OIF, nl.Uint32Attr(uint32(route.index))))
 	}
 	return r.Do(req)

@@ -105,7 +105,7 @@ func (v *Driver) readSR() (*srState, error) {
 // route returns the route to exactly the destination in the main table.
 func (s *srState) route(dst netip.Prefix) (srRoute, bool) {
 	for _, r := range s.routes {
-		if r.dst == dst && r.table == unix.RT_TABLE_MAIN && r.metric != metricFallback {
+		if r.dst == dst && r.table == unix.RT_TABLE_MAIN && r.metric != metricFallback && !r.isNeighbour() {
 			return r, true
 		}
 	}
@@ -265,8 +265,20 @@ func (v *Driver) sweep(s *srState) error {
 			return err
 		}
 	}
+	neighbours := map[netip.Addr]bool{}
 	for _, r := range s.routes {
-		if id, ok := ofHelper(r.dst); ok && s.nexthops[id].id == 0 {
+		id, ok := ofHelper(r.dst)
+		switch {
+		case ok && s.nexthops[id].id == 0:
+			if err := rtnl.IgnoreGone(delSRRoute(v.Net, r)); err != nil {
+				return err
+			}
+		case ok && r.gw.IsValid():
+			neighbours[r.gw] = true
+		}
+	}
+	for _, r := range s.routes {
+		if r.isNeighbour() && !neighbours[r.dst.Addr()] {
 			if err := rtnl.IgnoreGone(delSRRoute(v.Net, r)); err != nil {
 				return err
 			}
