@@ -1,0 +1,369 @@
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/contiv/contiv/test/await"
+	"github.com/contiv/contiv/test/lab"
+	"github.com/contiv/contiv/test/labtest"
+)
+
+const clientsConfig = `
+ipamConfig:
+  serviceCIDR: 10.96.0.0/12,fd96::/108
+  podSubnetCIDR: 10.1.0.0/16,fd10:1::/48
+  vxlanCIDR: 192.168.30.0/24,fd30::/112
+  nodeInterconnectCIDR: fd16::/112
+  defaultGateway: fd16::fe
+`
+
+// clientsService has both IP versions and protocols; its number is the end of its addresses and its
+// node port.
+const clientsService = `---
+apiVersion: v1
+kind: Service
+metadata: {name: s%[1]d, namespace: default}
+spec:
+  type: NodePort
+  clusterIP: 10.96.0.%[1]d
+  clusterIPs: [10.96.0.%[1]d, "fd96::%[1]d"]
+  externalIPs: [198.51.100.%[1]d, "2001:db8::%[1]d"]
+  ipFamilies: [IPv4, IPv6]
+  %[2]s
+  ports:
+  - {name: tcp, protocol: TCP, port: 80, targetPort: 8080, nodePort: 300%[1]d}
+  - {name: udp, protocol: UDP, port: 80, targetPort: 8080, nodePort: 300%[1]d}
+`
+
+const clientsSlice = `---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: s%[1]d-%[2]s, namespace: default, labels: {kubernetes.io/service-name: s%[1]d}}
+addressType: %[3]s
+ports: [{name: tcp, protocol: TCP, port: %[4]d}, {name: udp, protocol: UDP, port: %[4]d}]
+endpoints: [{addresses: ["%[5]s"], nodeName: %[6]s, conditions: {ready: true}}]
+`
+
+// clientsLab has the endpoints "near" on node1 and "far" on node2, and "host" on the host network of
+// node1.
+type clientsLab struct {
+	*lab.Lab
+	addrs map[string][]netip.Addr
+	ports map[string]int
+	nodes map[string]string
+}
+
+// Each kind of client uses each kind of service, over both IP versions, by TCP and UDP.
+func TestServicesFromEachClient(t *testing.T) {
+	require(t)
+	opts := options("sc")
+	opts.ContivConfig, opts.ServiceConfig = clientsConfig, "services: vswitch\nresetRemovedEndpoints: true\n"
+	l := &clientsLab{labtest.Up(t, opts), map[string][]netip.Addr{}, map[string]int{}, map[string]string{}}
+	st, err := l.State()
+	if err != nil {
+		t.Fatal(err)
+	}
+	node1, node2, outside := l.Name()+"-node1", l.Name()+"-node2", st.Underlay()
+	sh(t, outside, "ip address add fd16::fe/112 dev nodes nodad")
+	nodeIPs := labtest.NodeAddresses(t, l.Lab, "node1")
+	for _, to := range nodeIPs { // clients outside reach external addresses by node1
+		sh(t, outside, fmt.Sprintf("ip route add %s via %s", map[bool]string{false: "198.51.100.0/24", true: "2001:db8::/64"}[to.Is6()], to))
+	}
+	for _, node := range []string{node1, node2} { // as a default route, which the lab's nodes have for IPv4 only
+		sh(t, node, "ip -6 route add fd96::/108 dev eth0; ip -6 route add 2001:db8::/64 dev eth0")
+	}
+	pods := labtest.AddPods(t, l.Lab, lab.PodSpec{Name: "near", Node: "node1"}, lab.PodSpec{Name: "far", Node: "node2"},
+		lab.PodSpec{Name: "mate", Node: "node1"}, lab.PodSpec{Name: "other", Node: "node2"})
+	near, far, mate, other := pods[0], pods[1], pods[2], pods[3]
+	awaitAddresses(t, l.Lab)
+	for _, p := range []lab.Pod{near, far} {
+		for _, e := range endpoints(t, l.Lab, p, []string{"10.1.", "fd10:1:"}) {
+			l.addrs[p.Name] = append(l.addrs[p.Name], e.Address)
+		}
+		l.ports[p.Name], l.nodes[p.Name] = 8080, p.Node
+		tellName(t, p.Netns, p.Name, 8080)
+	}
+	l.addrs["host"], l.ports["host"], l.nodes["host"] = nodeIPs, 8081, "node1"
+	tellName(t, node1, "host", 8081)
+
+	clients := []serviceClient{
+		{"a pod of the node", mate.Netns, true, true}, {"a pod of another node", other.Netns, true, false},
+		{"a process of the node, as pods on the host network are", node1, false, true}, {"a process of another node", node2, false, false},
+		{"outside", outside, false, false}, {"the endpoint itself", near.Netns, true, true},
+	}
+	const all, keep, inner, host, none, moves = 10, 11, 12, 13, 14, 15
+	l.apply(t, l.service(all, "", "near", "far")+l.service(keep, "externalTrafficPolicy: Local", "near", "far")+
+		l.service(inner, "internalTrafficPolicy: Local", "near")+l.service(host, "", "host")+l.service(none, "")+l.service(moves, "", "near"))
+	await.That(t, "services are there", func() error {
+		_, err := ask(other.Netns, "udp", netip.AddrPortFrom(clusterAddr(moves, true), 80))
+		return err
+	})
+	labtest.RequireQuiet(t, l.Lab)
+	for _, c := range clients {
+		for _, ipv6 := range []bool{false, true} {
+			for _, network := range []string{"tcp", "udp"} {
+				l.requireFrom(t, c, network, ipv6, nodeIPs)
+			}
+		}
+	}
+	for _, ipv6 := range []bool{false, true} {
+		l.requireMoves(t, clients, ipv6, moves)
+	}
+}
+
+// serviceClient is where connections come from.
+type serviceClient struct {
+	who, netns string
+	pod        bool
+	node1      bool
+}
+
+// requireFrom checks what a client gets of the services.
+func (l *clientsLab) requireFrom(t *testing.T, c serviceClient, network string, ipv6 bool, nodeIPs []netip.Addr) {
+	t.Helper()
+	nodeIP := nodeIPs[0]
+	if nodeIP.Is6() != ipv6 {
+		nodeIP = nodeIPs[1]
+	}
+	external := netip.MustParseAddr(map[bool]string{false: "198.51.100.", true: "2001:db8::"}[ipv6] + "11")
+	itself := c.who == "the endpoint itself"
+	inCluster := c.who != "outside" // who translates cluster IPs himself
+	at := func(number int) netip.AddrPort { return netip.AddrPortFrom(clusterAddr(number, ipv6), 80) }
+	ways := []struct {
+		what  string
+		to    netip.AddrPort
+		names string // endpoints that may answer; "": refused
+		seen  string // "own": as the client; "not": hidden; "": whatever
+		skip  bool
+	}{
+		{"the cluster IP", at(10), "near far", own(c.pod && !itself), !inCluster},
+		{"a node port", netip.AddrPortFrom(nodeIP, 30010), "near far", map[bool]string{true: "not", false: own(c.pod && c.node1 && !itself)}[c.who == "outside"], false},
+		{"a node port with the policy Local", netip.AddrPortFrom(nodeIP, 30011), map[bool]string{true: "near far", false: "near"}[c.node1], own(c.who == "outside" || c.who == "a process of another node"), false},
+		{"an external address with the policy Local", netip.AddrPortFrom(external, 80), map[bool]string{true: "near far", false: "near"}[c.who != "outside"], own(c.who == "outside"), false},
+		{"a cluster IP for clients of the node only", at(12), map[bool]string{true: "near"}[c.node1], "", !inCluster},
+		{"an endpoint on the host network", at(13), "host", "", !inCluster || network == "udp" && !c.node1},
+		{"a service without endpoints", at(14), "", "", !inCluster},
+		{"its node port", netip.AddrPortFrom(nodeIP, 30014), "", "", false},
+		{"a cluster IP that no service has", at(99), "", "", !inCluster},
+	}
+	for _, way := range ways {
+		if way.skip {
+			continue
+		}
+		name := fmt.Sprintf("%s by %s, %s at %v", c.who, network, way.what, way.to)
+		begun := time.Now()
+		h, err := ask(c.netns, network, way.to)
+		took := time.Since(begun)
+		switch {
+		case way.names == "":
+			refused := errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.EPERM) && network == "udp"
+			if !refused || took > 2*time.Second {
+				t.Errorf("%s: %v after %v, want it refused at once", name, err, took)
+			}
+		case err != nil:
+			t.Errorf("%s: %v", name, err)
+		case !strings.Contains(way.names, h.name):
+			t.Errorf("%s: %s answers, want %s", name, h.name, way.names)
+		case way.seen == "own" && h.own != h.seen, way.seen == "not" && h.own == h.seen:
+			t.Errorf("%s: the endpoint sees %v, the client is %v", name, h.seen, h.own)
+		}
+	}
+}
+
+func own(yes bool) string {
+	if yes {
+		return "own"
+	}
+	return ""
+}
+
+// requireMoves changes the endpoint of a service under open flows of each client: those of UDP move, and
+// connections of TCP are reset, as service.conf says.
+func (l *clientsLab) requireMoves(t *testing.T, clients []serviceClient, ipv6 bool, number int) {
+	t.Helper()
+	to := netip.AddrPortFrom(clusterAddr(number, ipv6), 80)
+	l.apply(t, l.service(number, "", "near"))
+	flows, conns := map[string]net.Conn{}, map[string]net.Conn{}
+	for _, c := range clients {
+		if c.who == "outside" {
+			continue
+		}
+		await.That(t, c.who+" reaches the first endpoint", func() error {
+			h, err := ask(c.netns, "udp", to)
+			if err == nil && h.name != "near" {
+				err = fmt.Errorf("%s answers", h.name)
+			}
+			return err
+		})
+		for network, open := range map[string]map[string]net.Conn{"udp": flows, "tcp": conns} {
+			conn, err := connect(c.netns, network, to)
+			if err == nil {
+				_, err = say(conn)
+			}
+			if err != nil {
+				t.Fatalf("%s by %s: %v", c.who, network, err)
+			}
+			defer conn.Close()
+			open[c.who] = conn
+		}
+	}
+	expect := func(when, want string) {
+		t.Helper()
+		for who, flow := range flows {
+			await.That(t, fmt.Sprintf("%s, the flow of %s", when, who), func() error {
+				h, err := say(flow)
+				if refused := errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.EPERM); want == "" && refused {
+					return nil
+				}
+				if h.name != want {
+					return fmt.Errorf("%q answers %v (%v), want %q", h.name, to, err, want)
+				}
+				return nil
+			})
+		}
+	}
+	expect("at first", "near")
+	l.remove(t, l.service(number, "", "near"))
+	l.apply(t, l.service(number, "", "far"))
+	expect("when the endpoint is another one", "far")
+	for who, conn := range conns {
+		if _, err := say(conn); !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("the connection of %s to an endpoint that is gone: %v, want it reset", who, err)
+		}
+	}
+	l.remove(t, l.service(number, "", "far"))
+	l.apply(t, l.service(number, ""))
+	expect("without endpoint", "")
+	l.apply(t, l.service(number, "", "near"))
+	expect("when the first endpoint is there", "near")
+}
+
+func clusterAddr(number int, ipv6 bool) netip.Addr {
+	return netip.MustParseAddr(map[bool]string{false: "10.96.0.", true: "fd96::"}[ipv6] + fmt.Sprint(number))
+}
+
+func (l *clientsLab) service(number int, more string, endpoints ...string) string {
+	text := fmt.Sprintf(clientsService, number, more)
+	for _, name := range endpoints {
+		for _, addr := range l.addrs[name] {
+			version := map[bool]string{false: "IPv4", true: "IPv6"}[addr.Is6()]
+			text += fmt.Sprintf(clientsSlice, number, name+"-"+strings.ToLower(version), version, l.ports[name], addr, l.nodes[name])
+		}
+	}
+	return text
+}
+
+func (l *clientsLab) apply(t *testing.T, text string) {
+	t.Helper()
+	if _, err := l.Apply(t.Context(), objectsFile(t, text)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (l *clientsLab) remove(t *testing.T, text string) {
+	t.Helper()
+	if _, err := l.Delete(t.Context(), objectsFile(t, text)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func objectsFile(t *testing.T, text string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "objects.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// tellName serves TCP and UDP in a namespace until the test ends: whatever clients send, they are nameTold
+// the name and their address.
+func tellName(t *testing.T, netns, name string, port int) {
+	t.Helper()
+	var l net.Listener
+	var packets *net.UDPConn
+	err := lab.InNetns(lab.NetnsPath(netns), func() (err error) {
+		if l, err = net.Listen("tcp", fmt.Sprintf(":%d", port)); err == nil {
+			packets, err = net.ListenUDP("udp", &net.UDPAddr{Port: port})
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close(); packets.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				for {
+					if _, err := c.Read(make([]byte, 1)); err != nil {
+						return
+					}
+					fmt.Fprintf(c, "%s %s", name, c.RemoteAddr())
+				}
+			}()
+		}
+	}()
+	go func() {
+		for {
+			_, peer, err := packets.ReadFromUDPAddrPort(make([]byte, 1))
+			if err != nil {
+				return
+			}
+			packets.WriteToUDPAddrPort(fmt.Appendf(nil, "%s %s", name, peer), peer)
+		}
+	}()
+}
+
+// nameTold is the answer of tellName, and the client's own address.
+type nameTold struct {
+	name      string
+	own, seen netip.Addr
+}
+
+func connect(netns, network string, to netip.AddrPort) (c net.Conn, err error) {
+	err = lab.InNetns(lab.NetnsPath(netns), func() (err error) {
+		c, err = net.DialTimeout(network, to.String(), 2*time.Second)
+		return err
+	})
+	return c, err
+}
+
+func say(c net.Conn) (h nameTold, err error) {
+	c.SetDeadline(time.Now().Add(2 * time.Second))
+	if _, err := c.Write([]byte{0}); err != nil {
+		return h, err
+	}
+	data := make([]byte, 100)
+	n, err := c.Read(data)
+	if err != nil {
+		return h, err
+	}
+	name, peer, _ := strings.Cut(string(data[:n]), " ")
+	seen, err := netip.ParseAddrPort(peer)
+	return nameTold{name, netip.MustParseAddrPort(c.LocalAddr().String()).Addr().Unmap(), seen.Addr().Unmap()}, err
+}
+
+func ask(netns, network string, to netip.AddrPort) (nameTold, error) {
+	c, err := connect(netns, network, to)
+	if err != nil {
+		return nameTold{}, err
+	}
+	defer c.Close()
+	return say(c)
+}
+
