@@ -285,7 +285,7 @@ func objectsFile(t *testing.T, text string) string {
 	return file
 }
 
-// tellName serves TCP and UDP in a namespace until the test ends: whatever clients send, they are nameTold
+// tellName serves TCP and UDP in a namespace until the test ends: whatever clients send, they are told
 // the name and their address.
 func tellName(t *testing.T, netns, name string, port int) {
 	t.Helper()
