@@ -4,8 +4,11 @@ import (
 	"hash/maphash"
 	"log/slog"
 	"maps"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/dbresources"
@@ -126,13 +129,13 @@ func (k *known) replace(kvs []store.KV) snapshot {
 	}
 	values, revisions := make(map[string]proto.Message, len(kvs)), make(map[string]int64, len(kvs))
 	encoded := make(map[string]uint64, len(kvs))
-	for _, kv := range kvs {
+	for n, d := range k.decodeAll(kvs) {
+		kv, i := kvs[n], d.item
 		revisions[kv.Key] = kv.Revision
-		i, ok := k.item(kv.Key)
-		if !ok {
+		if !d.ok {
 			continue
 		}
-		value, hash, err := k.decode(i, kv)
+		value, hash, err := k.note(kv, d)
 		if err == nil {
 			s.valid = append(s.valid, kv)
 			encoded[kv.Key] = hash
@@ -159,25 +162,67 @@ func (k *known) replace(kvs []store.KV) snapshot {
 	return s
 }
 
-// decode returns the value of a pair: the known one, if it was decoded from the same
-// bytes.
-func (k *known) decode(i item, kv store.KV) (value proto.Message, hash uint64, err error) {
-	hash = maphash.Bytes(seed, kv.Value)
-	if known := k.values[kv.Key]; known != nil {
-		if before, ok := k.encoded[kv.Key]; ok && before == hash {
-			return known, hash, nil
+// decoded is what a pair of the database says.
+type decoded struct {
+	item
+	ok       bool // it concerns this node
+	hash     uint64
+	value    proto.Message
+	warnings []string
+	err      error
+	known    bool // it says the same as before
+}
+
+// decodeAll decodes pairs on all processors: after a start, it is a large part of the time until the first
+// resync.
+func (k *known) decodeAll(kvs []store.KV) []decoded {
+	list := make([]decoded, len(kvs))
+	var next atomic.Int64
+	var workers sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		workers.Go(func() {
+			const share = 64
+			for first := int(next.Add(share)) - share; first < len(kvs); first = int(next.Add(share)) - share {
+				for n := first; n < min(first+share, len(kvs)); n++ {
+					list[n] = k.decode(kvs[n])
+				}
+			}
+		})
+	}
+	workers.Wait()
+	return list
+}
+
+// decode changes nothing.
+func (k *known) decode(kv store.KV) (d decoded) {
+	if d.item, d.ok = k.item(kv.Key); !d.ok {
+		return d
+	}
+	d.hash = maphash.Bytes(seed, kv.Value)
+	if value := k.values[kv.Key]; value != nil {
+		if before, ok := k.encoded[kv.Key]; ok && before == d.hash {
+			d.value, d.known = value, true
+			return d
 		}
 	}
-	value, warnings, err := i.unmarshal(kv.Value)
-	if i.resource != nil {
-		k.troubles.note(kv.Key, err)
+	d.value, d.warnings, d.err = d.unmarshal(kv.Value)
+	return d
+}
+
+// note reports what was wrong with a pair.
+func (k *known) note(kv store.KV, d decoded) (value proto.Message, hash uint64, err error) {
+	if d.known {
+		return d.value, d.hash, nil
+	}
+	if d.resource != nil {
+		k.troubles.note(kv.Key, d.err)
 	}
 	delete(k.warnings, kv.Key)
-	if len(warnings) > 0 && err == nil {
-		k.warnings[kv.Key] = warnings
-		k.log.Warn("Value in the database is not wholly understood", "key", kv.Key, "warnings", warnings)
+	if len(d.warnings) > 0 && d.err == nil {
+		k.warnings[kv.Key] = d.warnings
+		k.log.Warn("Value in the database is not wholly understood", "key", kv.Key, "warnings", d.warnings)
 	}
-	return value, hash, err
+	return d.value, d.hash, d.err
 }
 
 // before returns the value that stays in force when a new one cannot be decoded: the
@@ -231,7 +276,7 @@ func (k *known) update(changes []store.Change) news {
 		if !change.Deleted {
 			var hash uint64
 			var err error
-			if value, hash, err = k.decode(i, change.KV); err != nil {
+			if value, hash, err = k.note(change.KV, k.decode(change.KV)); err != nil {
 				delete(k.encoded, change.Key) // the value is that of an earlier one
 				k.reportUndecoded(change.Key, err)
 				if i.resource == nil {
