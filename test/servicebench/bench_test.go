@@ -132,6 +132,11 @@ func BenchmarkServices(b *testing.B) {
 		t.add("s from a restart until a new service", restarts)
 		t.add("connections lost by the restart, of 200", lost)
 		t.add("operations of the restart", operations)
+		var tables []float64
+		for _, s := range sides {
+			tables = append(tables, s.tableMemory())
+		}
+		t.add("MiB of the tables in the kernel", tables)
 	}
 	b.Log("\n" + t.String())
 	for _, r := range t {

@@ -188,6 +188,42 @@ func (s *side) memory() (now, most float64) {
 	return now, most
 }
 
+// tableMemory returns how many MiB the kernel gets back when the tables of the translator, which has ended, are
+// removed.
+func (s *side) tableMemory() float64 {
+	s.b.Helper()
+	s.forgetConnections()
+	before := settledKernelMemory(s.b)
+	s.clean()
+	return before - settledKernelMemory(s.b)
+}
+
+// settledKernelMemory returns how many MiB the kernel uses for itself, once what it frees later is free.
+func settledKernelMemory(b testing.TB) (now float64) {
+	b.Helper()
+	now = math.Inf(1)
+	for range 100 {
+		last := now
+		data, err := os.ReadFile("/proc/meminfo")
+		if err != nil {
+			b.Fatal(err)
+		}
+		now = 0
+		for line := range strings.Lines(string(data)) {
+			name, rest, _ := strings.Cut(line, ":")
+			var kib float64
+			if _, err := fmt.Sscan(rest, &kib); err == nil && (name == "SUnreclaim" || name == "VmallocUsed" || name == "Percpu") {
+				now += kib / 1024
+			}
+		}
+		if math.Abs(now-last) < 0.1 {
+			break
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+	return now
+}
+
 // ask connects from the client's pod; read: it returns the endpoint.
 func (s *side) ask(address string, read bool) (endpoint string, err error) {
 	err = in(s.pod("client"), func() error {
