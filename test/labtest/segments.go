@@ -65,8 +65,8 @@ type segmentsLab struct {
 }
 
 // RequireSegments checks, with packets, that segments carry services between two nodes, and that NAT
-// translates what they cannot carry.
-func RequireSegments(t *testing.T, l *lab.Lab) {
+// translates what they cannot carry. processes: those of node1 are clients, too.
+func RequireSegments(t *testing.T, l *lab.Lab, processes bool) {
 	t.Helper()
 	s := &segmentsLab{l, map[string][]netip.Addr{}}
 	pods := AddPods(t, l, lab.PodSpec{Name: "a", Node: "node1"}, lab.PodSpec{Name: "b", Node: "node1"}, lab.PodSpec{Name: "c", Node: "node2"})
@@ -97,6 +97,9 @@ func RequireSegments(t *testing.T, l *lab.Lab) {
 			{"a process of the node", node1.Netns, near}, {"a process of the node", node1.Netns, far},
 			{"a pod, to a service with another port", b.Netns, changed},
 		} {
+			if way.netns == node1.Netns && !processes {
+				continue
+			}
 			for _, ipv6 := range []bool{false, true} {
 				port := uint16(8080)
 				if way.to == changed {
