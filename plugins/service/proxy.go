@@ -75,9 +75,6 @@ func (s *Service) translateServices(p Proxy, of *Segments) error {
 	s.proxy, s.services, s.rendered = &p, processor.New(), map[string]proto.Message{}
 	s.limited = map[string]map[processor.ID]bool{}
 	s.segments = newSegments(of)
-	if of != nil && s.caps.HostStackShared {
-		s.log.Warn("useSRv6ForServices is experimental: processes of this node may not reach services that segments carry")
-	}
 	s.self = self{p.NodeName, p.Nodes, p.Addresses}
 	s.health, s.metrics = health.New(p.Healthy, s.log), newMetrics(p.NodeName)
 	s.healthz = health.NewNode(p.Settings.HealthzBindAddress, p.Healthy, s.log)

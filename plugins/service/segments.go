@@ -67,10 +67,15 @@ const (
 func (s *Service) segmentWarnings() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.segments == nil || s.segments.off == "" || s.disabled != "" {
+	switch {
+	case s.segments == nil || s.disabled != "":
 		return nil
+	case s.segments.off != "":
+		return []string{"useSRv6ForServices has no effect at present: " + s.segments.off}
+	case s.caps.HostStackShared:
+		return []string{"useSRv6ForServices is experimental: processes of this node, and pods on its host network, may not reach services that segments carry"}
 	}
-	return []string{"useSRv6ForServices has no effect at present: " + s.segments.off}
+	return nil
 }
 
 // limitsOf returns which addresses of a service are translated, although segments carry services.

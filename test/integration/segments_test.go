@@ -21,5 +21,5 @@ func TestSegments(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	awaitAddresses(t, l)
-	labtest.RequireSegments(t, l, false) // docs/services.md
+	labtest.RequireSegments(t, l, true)
 }
