@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -15,7 +14,6 @@ import (
 	"github.com/contiv/contiv/test/labtest"
 	"github.com/contiv/contiv/vswitch"
 	"github.com/contiv/contiv/vswitch/vswitchtest/frames"
-	"github.com/vishvananda/netlink"
 )
 
 // podLimit is podConnectionLimit in labs that are attacked.
@@ -45,16 +43,8 @@ type attackLab struct {
 	*lab.Lab
 	state           *lab.State
 	node1, node2    lab.Node
-	evil, near, far attackPod
+	evil, near, far *labtest.WiredPod
 	barriers        int
-}
-
-// attackPod is a pod with a socket for frames on its eth0.
-type attackPod struct {
-	lab.Pod
-	mac, gateway frames.MAC
-	addrs        []netip.Addr
-	wire         *frames.Wire
 }
 
 func newAttackLab(t *testing.T, config string) *attackLab {
@@ -68,53 +58,13 @@ func newAttackLab(t *testing.T, config string) *attackLab {
 	l.node1, l.node2 = l.state.Nodes[0], l.state.Nodes[1]
 	in(t, l.state.Underlay(), "ip address add fd16::fe/112 dev nodes nodad; ip address add fd20::1/128 dev lo nodad; sysctl -qw net.ipv6.conf.all.forwarding=1")
 	awaitAddresses(t, l.Lab)
-	for i, pod := range []*attackPod{&l.evil, &l.near, &l.far} {
-		*pod = newAttackPod(t, pods[i])
-	}
-	for _, to := range []attackPod{l.near, l.far} {
-		for _, addr := range to.addrs {
+	l.evil, l.near, l.far = labtest.Wire(t, pods[0]), labtest.Wire(t, pods[1]), labtest.Wire(t, pods[2])
+	for _, to := range []*labtest.WiredPod{l.near, l.far} {
+		for _, addr := range to.Addrs {
 			await.That(t, "pods reach each other", func() error { return pingIn(t.Context(), l.evil.Netns, addr, 1280) })
 		}
 	}
 	return l
-}
-
-func newAttackPod(t *testing.T, pod lab.Pod) attackPod {
-	t.Helper()
-	p := attackPod{Pod: pod}
-	err := labtest.Inside(pod.Netns, func() (err error) {
-		link, err := netlink.LinkByName("eth0")
-		if err != nil {
-			return err
-		}
-		p.mac = frames.MAC(link.Attrs().HardwareAddr)
-		addrs, err := netlink.AddrList(link, netlink.FAMILY_ALL)
-		for _, a := range addrs {
-			if addr, _ := netip.AddrFromSlice(a.IP); !addr.Unmap().IsLinkLocalUnicast() {
-				p.addrs = append(p.addrs, addr.Unmap())
-			}
-		}
-		neighbours, neighErr := netlink.NeighList(link.Attrs().Index, netlink.FAMILY_ALL)
-		for _, n := range neighbours {
-			if n.State&netlink.NUD_PERMANENT != 0 {
-				p.gateway = frames.MAC(n.HardwareAddr)
-			}
-		}
-		var wireErr error
-		p.wire, wireErr = frames.NewWire("eth0")
-		return errors.Join(err, neighErr, wireErr)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(p.wire.Close)
-	slices.SortFunc(p.addrs, netip.Addr.Compare)
-	return p
-}
-
-// of returns the address of the IP version.
-func (p attackPod) of(ipv6 bool) netip.Addr {
-	return p.addrs[slices.IndexFunc(p.addrs, func(a netip.Addr) bool { return a.Is6() == ipv6 })]
 }
 
 // outsideOf is a host outside that answers.
@@ -146,12 +96,12 @@ func (l *attackLab) arrived(t *testing.T, forged map[string][]byte, ears map[net
 		ear.Drain()
 	}
 	for _, name := range slices.Sorted(maps.Keys(forged)) {
-		l.evil.wire.Send(t, forged[name])
+		l.evil.Wire.Send(t, forged[name])
 	}
 	for addr, ear := range ears {
 		l.barriers++
 		last := fmt.Sprintf("barrier-%d-", l.barriers)
-		l.evil.wire.Send(t, frames.Datagram(l.evil.mac, l.evil.gateway, l.evil.of(addr.Is6()), addr, last, false))
+		l.evil.Wire.Send(t, frames.Datagram(l.evil.MAC, l.evil.Gateway, l.evil.Of(addr.Is6()), addr, last, false))
 		seen := ear.Receive(await.Patience, frames.Containing(last))
 		if seen == nil {
 			t.Errorf("what the pod sends to %v with its own address does not arrive", addr)
@@ -219,8 +169,8 @@ func (l *attackLab) wantCounted(t *testing.T, before map[dropKey]uint64, pod str
 // wantService checks that nobody else is hindered, nor is the attacker where it does what it may.
 func (l *attackLab) wantService(t *testing.T) {
 	t.Helper()
-	for _, pair := range [][2]attackPod{{l.near, l.far}, {l.far, l.near}, {l.near, l.evil}, {l.evil, l.far}} {
-		for _, addr := range pair[1].addrs {
+	for _, pair := range [][2]*labtest.WiredPod{{l.near, l.far}, {l.far, l.near}, {l.near, l.evil}, {l.evil, l.far}} {
+		for _, addr := range pair[1].Addrs {
 			if err := pingIn(t.Context(), pair[0].Netns, addr, 1280); err != nil {
 				t.Errorf("%s → %s: %v", pair[0].Name, pair[1].Name, err)
 			}
@@ -232,16 +182,16 @@ func (l *attackLab) wantService(t *testing.T) {
 func (l *attackLab) sendInTurn(t *testing.T, list [][]byte) {
 	t.Helper()
 	const atOnce = 400
-	addr := l.near.of(false)
+	addr := l.near.Of(false)
 	for chunk := range slices.Chunk(list, atOnce) {
-		l.near.wire.Drain()
+		l.near.Wire.Drain()
 		for _, frame := range chunk {
-			l.evil.wire.Send(t, frame)
+			l.evil.Wire.Send(t, frame)
 		}
 		l.barriers++
 		last := fmt.Sprintf("barrier-%d-", l.barriers)
-		l.evil.wire.Send(t, frames.Datagram(l.evil.mac, l.evil.gateway, l.evil.of(false), addr, last, false))
-		if l.near.wire.Receive(await.Patience, frames.Containing(last)) == nil {
+		l.evil.Wire.Send(t, frames.Datagram(l.evil.MAC, l.evil.Gateway, l.evil.Of(false), addr, last, false))
+		if l.near.Wire.Receive(await.Patience, frames.Containing(last)) == nil {
 			t.Fatal("what the pod sends with its own address does not arrive")
 		}
 	}

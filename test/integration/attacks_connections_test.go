@@ -68,7 +68,7 @@ func connections(t *testing.T, node lab.Node, ipv6 bool) (flows []*netlink.Connt
 func (l *attackLab) testTimeouts(t *testing.T) {
 	const port = 7100
 	for _, ipv6 := range []bool{false, true} {
-		near, evil := l.near.of(ipv6), l.evil.of(ipv6)
+		near, evil := l.near.Of(ipv6), l.evil.Of(ipv6)
 		silent := netip.MustParseAddr("203.0.113.77")
 		if ipv6 {
 			silent = netip.MustParseAddr("fd16::77")
@@ -86,11 +86,11 @@ func (l *attackLab) testTimeouts(t *testing.T) {
 		defer ofNode.Close()
 		from := func(c net.Conn) uint16 { return netip.MustParseAddrPort(c.LocalAddr().String()).Port() }
 		tcp := func(srcPort uint16, dst netip.Addr, flags byte) {
-			l.evil.wire.Send(t, frames.TCP(l.evil.mac, l.evil.gateway, netip.AddrPortFrom(evil, srcPort), netip.AddrPortFrom(dst, port), flags))
+			l.evil.Wire.Send(t, frames.TCP(l.evil.MAC, l.evil.Gateway, netip.AddrPortFrom(evil, srcPort), netip.AddrPortFrom(dst, port), flags))
 		}
 		tcp(1, silent, frames.SYN)
 		tcp(2, silent, frames.ACK)
-		l.arrived(t, nil, map[netip.Addr]*frames.Wire{near: l.near.wire})
+		l.arrived(t, nil, map[netip.Addr]*frames.Wire{near: l.near.Wire})
 		remaining := map[uint16]uint32{}
 		for _, flow := range connections(t, l.node1, ipv6) {
 			if flow.Forward.DstPort == port {
@@ -119,7 +119,7 @@ func (l *attackLab) testTimeouts(t *testing.T) {
 func (l *attackLab) testHandshakes(t *testing.T) {
 	const spoofed, port = 264_000, 7200
 	for _, ipv6 := range []bool{false, true} {
-		near, far := l.near.of(ipv6), l.far.of(ipv6)
+		near, far := l.near.Of(ipv6), l.far.Of(ipv6)
 		listen(t, l.near.Netns, netip.AddrPortFrom(near, port))
 		before := l.drops(t, "node1")
 		count := spoofed
@@ -133,7 +133,7 @@ func (l *attackLab) testHandshakes(t *testing.T) {
 				src = netip.AddrFrom16([16]byte{0xfd, 0x11, 13: byte(i >> 16), 14: byte(i >> 8), 15: byte(i)})
 			}
 			for _, flags := range []byte{frames.SYN, frames.ACK} {
-				list = append(list, frames.TCP(l.evil.mac, l.evil.gateway, netip.AddrPortFrom(src, 4000), netip.AddrPortFrom(far, 80), flags))
+				list = append(list, frames.TCP(l.evil.MAC, l.evil.Gateway, netip.AddrPortFrom(src, 4000), netip.AddrPortFrom(far, 80), flags))
 			}
 		}
 		l.sendInTurn(t, list)
@@ -150,10 +150,10 @@ func (l *attackLab) testHandshakes(t *testing.T) {
 		const attempts = 20 * podLimit
 		for i := range attempts {
 			flags := []byte{frames.SYN, frames.ACK}[i%2]
-			list = append(list, frames.TCP(l.evil.mac, l.evil.gateway, netip.AddrPortFrom(l.evil.of(ipv6), uint16(10000+i)), netip.AddrPortFrom(silent, 81), flags))
+			list = append(list, frames.TCP(l.evil.MAC, l.evil.Gateway, netip.AddrPortFrom(l.evil.Of(ipv6), uint16(10000+i)), netip.AddrPortFrom(silent, 81), flags))
 		}
 		for _, frame := range list {
-			l.evil.wire.Send(t, frame)
+			l.evil.Wire.Send(t, frame)
 		}
 		l.wantCounted(t, before, "evil", vswitch.DropConnections, attempts-podLimit)
 		own := 0
@@ -162,7 +162,7 @@ func (l *attackLab) testHandshakes(t *testing.T) {
 			if src = src.Unmap(); strings.HasPrefix(src.String(), "11.") || strings.HasPrefix(src.String(), "fd11:") {
 				t.Fatalf("a spoofed connection is tracked: %v", flow)
 			}
-			if src == l.evil.of(ipv6) {
+			if src == l.evil.Of(ipv6) {
 				own++
 			}
 		}
@@ -178,7 +178,7 @@ func (l *attackLab) testHandshakes(t *testing.T) {
 			c.Close()
 		}
 	}
-	for _, addr := range l.far.addrs {
+	for _, addr := range l.far.Addrs {
 		if err := pingIn(t.Context(), l.near.Netns, addr, 1280); err != nil {
 			t.Error(err)
 		}

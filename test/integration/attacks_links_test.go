@@ -2,7 +2,6 @@ package integration
 
 import (
 	"fmt"
-	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -19,7 +18,7 @@ import (
 // neighbours of node1 that are not those that the agent gave it.
 func (l *attackLab) neighbours(t *testing.T) (list []string) {
 	t.Helper()
-	known := append(slices.Concat(l.evil.addrs, l.near.addrs), vswitch.LinkLocal(l.evil.mac), vswitch.LinkLocal(l.near.mac))
+	known := append(slices.Concat(l.evil.Addrs, l.near.Addrs), vswitch.LinkLocal(l.evil.MAC), vswitch.LinkLocal(l.near.MAC))
 	for line := range strings.Lines(in(t, l.node1.Netns, "ip neigh show nud all")) {
 		f := strings.Fields(line)
 		addr, err := netip.ParseAddr(f[0])
@@ -44,25 +43,25 @@ func (l *attackLab) testNeighbours(t *testing.T) {
 	var arp, nd, foreign6 [][]byte
 	for name, src := range l.foreignSources(false) {
 		if name != "broadcast" {
-			arp = append(arp, frames.ARP(evil.mac, false, evil.mac, src, gateway4), frames.ARP(evil.mac, true, evil.mac, src, gateway4))
+			arp = append(arp, frames.ARP(evil.MAC, false, evil.MAC, src, gateway4), frames.ARP(evil.MAC, true, evil.MAC, src, gateway4))
 		}
 	}
-	arp = append(arp, frames.ARP(evil.mac, false, stranger, evil.of(false), gateway4), frames.ARP(stranger, false, stranger, evil.of(false), gateway4))
+	arp = append(arp, frames.ARP(evil.MAC, false, stranger, evil.Of(false), gateway4), frames.ARP(stranger, false, stranger, evil.Of(false), gateway4))
 	all, everybody := netip.MustParseAddr("ff02::1"), frames.MAC{0x33, 0x33, 0, 0, 0, 1}
 	discover := func(src netip.Addr, kind byte, target netip.Addr, option byte, value frames.MAC) []byte {
-		return frames.Discovery(evil.mac, everybody, src, all, kind, target, option, value)
+		return frames.Discovery(evil.MAC, everybody, src, all, kind, target, option, value)
 	}
 	for _, src := range l.foreignSources(true) {
-		nd = append(nd, discover(evil.of(true), frames.NeighborAdvertisement, src, frames.TargetLink, evil.mac))
-		foreign6 = append(foreign6, discover(src, frames.NeighborSolicitation, gateway6, frames.SourceLink, evil.mac))
+		nd = append(nd, discover(evil.Of(true), frames.NeighborAdvertisement, src, frames.TargetLink, evil.MAC))
+		foreign6 = append(foreign6, discover(src, frames.NeighborSolicitation, gateway6, frames.SourceLink, evil.MAC))
 	}
-	nd = append(nd, discover(evil.of(true), frames.NeighborSolicitation, gateway6, frames.SourceLink, stranger),
-		discover(vswitch.LinkLocal(evil.mac), frames.RouterAdvertisement, evil.of(true), 0, frames.MAC{}),
-		discover(vswitch.LinkLocal(evil.mac), frames.Redirect, l.near.of(true), 0, frames.MAC{}))
+	nd = append(nd, discover(evil.Of(true), frames.NeighborSolicitation, gateway6, frames.SourceLink, stranger),
+		discover(vswitch.LinkLocal(evil.MAC), frames.RouterAdvertisement, evil.Of(true), 0, frames.MAC{}),
+		discover(vswitch.LinkLocal(evil.MAC), frames.Redirect, l.near.Of(true), 0, frames.MAC{}))
 	for i := range flood {
-		arp = append(arp, frames.ARP(evil.mac, false, evil.mac, netip.AddrFrom4([4]byte{10, 1, byte(2 + i/250), byte(1 + i%250)}), gateway4))
+		arp = append(arp, frames.ARP(evil.MAC, false, evil.MAC, netip.AddrFrom4([4]byte{10, 1, byte(2 + i/250), byte(1 + i%250)}), gateway4))
 		src := netip.AddrFrom16([16]byte{0xfd, 0x10, 0, 1, 14: byte(i >> 8), 15: byte(i) | 0x80})
-		foreign6 = append(foreign6, discover(src, frames.NeighborSolicitation, gateway6, frames.SourceLink, evil.mac))
+		foreign6 = append(foreign6, discover(src, frames.NeighborSolicitation, gateway6, frames.SourceLink, evil.MAC))
 	}
 	l.sendInTurn(t, slices.Concat(arp, nd, foreign6))
 	l.wantCounted(t, before, "evil", vswitch.DropARP, len(arp))
@@ -103,35 +102,24 @@ func underlayAddress(t *testing.T, node lab.Node, ipv6 bool) netip.Addr {
 
 // testVXLAN: frames that claim to come out of a tunnel are taken from nodes only.
 func (l *attackLab) testVXLAN(t *testing.T) {
-	overIPv6 := !l.evil.addrs[0].Is4()
+	overIPv6 := !l.evil.Addrs[0].Is4()
 	node1, node2 := underlayAddress(t, l.node1, overIPv6), underlayAddress(t, l.node2, overIPv6)
 	stranger := lab.RouterAddress.Addr()
 	if overIPv6 {
 		stranger = netip.MustParseAddr("fd16::fe")
 	}
-	inject := func(netns string, src, dst netip.Addr, to attackPod, at lab.Node, text string) {
+	inject := func(netns string, src, dst netip.Addr, to *labtest.WiredPod, at lab.Node, text string) {
 		t.Helper()
-		for _, addr := range to.addrs {
-			inner := frames.Datagram(frames.MAC{2, 0, 0, 0, 0, 1}, bvi(t, at), l.far.of(addr.Is6()), addr, text+"        ", false)
-			err := labtest.Inside(netns, func() error {
-				conn, err := net.DialUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(src, 0)), net.UDPAddrFromAddrPort(netip.AddrPortFrom(dst, 4789)))
-				if err != nil {
-					return err
-				}
-				defer conn.Close()
-				_, err = conn.Write(frames.VXLAN(10, inner))
-				return err
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+		for _, addr := range to.Addrs {
+			inner := frames.Datagram(frames.MAC{2, 0, 0, 0, 0, 1}, bvi(t, at), l.far.Of(addr.Is6()), addr, text+"        ", false)
+			labtest.SendVXLAN(t, netns, src, dst, inner)
 		}
 	}
 	before := l.drops(t, "node1")
-	l.near.wire.Drain()
-	l.far.wire.Drain()
-	versions := len(l.evil.addrs)
-	own := l.evil.of(overIPv6)
+	l.near.Wire.Drain()
+	l.far.Wire.Drain()
+	versions := len(l.evil.Addrs)
+	own := l.evil.Of(overIPv6)
 	inject(l.evil.Netns, own, node1, l.near, l.node1, "pod to its node")
 	inject(l.evil.Netns, own, node2, l.far, l.node2, "pod to another node")
 	inject(l.state.Underlay(), stranger, node1, l.near, l.node1, "router to a node")
@@ -144,11 +132,11 @@ func (l *attackLab) testVXLAN(t *testing.T) {
 	for _, side := range []struct {
 		from, at lab.Node
 		src, dst netip.Addr
-		to       attackPod
+		to       *labtest.WiredPod
 	}{{l.node2, l.node1, node2, node1, l.near}, {l.node1, l.node2, node1, node2, l.far}} {
 		text := "by a tunnel to " + side.to.Name
 		inject(side.from.Netns, side.src, side.dst, side.to, side.at, text)
-		seen := side.to.wire.Receive(await.Patience, frames.Containing(text))
+		seen := side.to.Wire.Receive(await.Patience, frames.Containing(text))
 		if seen == nil {
 			t.Errorf("what %s sends through a tunnel does not arrive", side.from.Name)
 		}

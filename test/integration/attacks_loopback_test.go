@@ -32,12 +32,12 @@ func (l *attackLab) testLoopback(t *testing.T) {
 	targets := []string{"127.0.0.1", "127.0.0.2", "127.255.255.254"}
 	for _, target := range targets {
 		for _, fragment := range []bool{false, true} {
-			l.evil.wire.Send(t, frames.Datagram(l.evil.mac, l.evil.gateway, l.evil.of(false), netip.MustParseAddr(target), "to "+target, fragment))
+			l.evil.Wire.Send(t, frames.Datagram(l.evil.MAC, l.evil.Gateway, l.evil.Of(false), netip.MustParseAddr(target), "to "+target, fragment))
 		}
 	}
 	// A packet that is allowed marks the end.
 	const last = "to the gateway"
-	l.evil.wire.Send(t, frames.Datagram(l.evil.mac, l.evil.gateway, l.evil.of(false), netip.MustParseAddr("10.1.1.1"), last, false))
+	l.evil.Wire.Send(t, frames.Datagram(l.evil.MAC, l.evil.Gateway, l.evil.Of(false), netip.MustParseAddr("10.1.1.1"), last, false))
 	if err := listener.SetReadDeadline(time.Now().Add(await.Patience)); err != nil {
 		t.Fatal(err)
 	}

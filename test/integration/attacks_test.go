@@ -21,7 +21,7 @@ import (
 // foreignSources are addresses that evil must not send from, each of another kind.
 func (l *attackLab) foreignSources(ipv6 bool) map[string]netip.Addr {
 	addr := netip.MustParseAddr
-	near, far := l.near.of(ipv6), l.far.of(ipv6)
+	near, far := l.near.Of(ipv6), l.far.Of(ipv6)
 	unused := near
 	for range 40 {
 		unused = unused.Next()
@@ -58,8 +58,8 @@ func TestAttacks(t *testing.T) {
 		if err := l.StopAgent(t.Context(), "node1"); err != nil {
 			t.Fatal(err)
 		}
-		ear := map[netip.Addr]*frames.Wire{l.near.of(false): l.near.wire}
-		forged := map[string][]byte{"while there is no agent": frames.Datagram(l.evil.mac, l.evil.gateway, l.far.of(false), l.near.of(false), "while there is no agent", false)}
+		ear := map[netip.Addr]*frames.Wire{l.near.Of(false): l.near.Wire}
+		forged := map[string][]byte{"while there is no agent": frames.Datagram(l.evil.MAC, l.evil.Gateway, l.far.Of(false), l.near.Of(false), "while there is no agent", false)}
 		if names := l.arrived(t, forged, ear); len(names) > 0 {
 			t.Errorf("arrived: %q", names)
 		}
@@ -84,20 +84,20 @@ func (l *attackLab) testForeignSources(t *testing.T) {
 	for _, ipv6 := range []bool{false, true} {
 		before := l.drops(t, "node1")
 		// Where packets go: to a pod of the node, through a tunnel, and out, translated.
-		targets := map[string]netip.Addr{"near": l.near.of(ipv6), "far": l.far.of(ipv6), "outside": outsideOf(ipv6)}
+		targets := map[string]netip.Addr{"near": l.near.Of(ipv6), "far": l.far.Of(ipv6), "outside": outsideOf(ipv6)}
 		outside := wireIn(t, l.state.Underlay(), "nodes")
-		ears := map[netip.Addr]*frames.Wire{targets["near"]: l.near.wire, targets["far"]: l.far.wire, targets["outside"]: outside}
+		ears := map[netip.Addr]*frames.Wire{targets["near"]: l.near.Wire, targets["far"]: l.far.Wire, targets["outside"]: outside}
 		forged := map[string][]byte{}
 		stranger := frames.MAC{2, 0, 0, 0, 0, 0x99}
 		for to, dst := range targets {
 			for kind, src := range l.foreignSources(ipv6) {
 				for _, fragment := range []bool{false, true} {
 					name := fmt.Sprintf("[%s (%v) to %s, fragment: %v]", kind, src, to, fragment)
-					forged[name] = frames.Datagram(l.evil.mac, l.evil.gateway, src, dst, fmt.Sprintf("%-120s", name), fragment)
+					forged[name] = frames.Datagram(l.evil.MAC, l.evil.Gateway, src, dst, fmt.Sprintf("%-120s", name), fragment)
 				}
 			}
 			name := fmt.Sprintf("[foreign MAC address, IPv6: %v, to %s]", ipv6, to)
-			forged[name] = frames.Datagram(stranger, l.evil.gateway, l.evil.of(ipv6), dst, fmt.Sprintf("%-120s", name), false)
+			forged[name] = frames.Datagram(stranger, l.evil.Gateway, l.evil.Of(ipv6), dst, fmt.Sprintf("%-120s", name), false)
 		}
 		if kinds := len(l.foreignSources(ipv6)); kinds != 15 {
 			t.Errorf("%d kinds of sources", kinds)
@@ -116,16 +116,16 @@ func (l *attackLab) testForeignSources(t *testing.T) {
 // permits, and from no others.
 func (l *attackLab) testAllowedSources(t *testing.T) {
 	object := policylab.Template(lab.DefaultNamespace, "keepalived", "keepalived")
-	object.Annotations = map[string]string{ipnet.SourcesAnnotation: "10.200.0.10, fd99::10, 10.201.0.10," + l.near.of(false).String()}
+	object.Annotations = map[string]string{ipnet.SourcesAnnotation: "10.200.0.10, fd99::10, 10.201.0.10," + l.near.Of(false).String()}
 	added := labtest.AddPods(t, l.Lab, lab.PodSpec{Name: "keepalived", Node: "node1", Template: object})
-	owner := newAttackPod(t, added[0])
+	owner := labtest.Wire(t, added[0])
 	as := func(src netip.Addr, text string) []byte {
-		return frames.Datagram(owner.mac, owner.gateway, src, l.near.of(src.Is6()), text, false)
+		return frames.Datagram(owner.MAC, owner.Gateway, src, l.near.Of(src.Is6()), text, false)
 	}
 	for _, vip := range []netip.Addr{netip.MustParseAddr("10.200.0.10"), netip.MustParseAddr("fd99::10")} {
 		await.That(t, "packets from the further address arrive", func() error {
-			owner.wire.Send(t, as(vip, "from the further address"))
-			if l.near.wire.Receive(100*time.Millisecond, frames.Containing("from the further address")) == nil {
+			owner.Wire.Send(t, as(vip, "from the further address"))
+			if l.near.Wire.Receive(100*time.Millisecond, frames.Containing("from the further address")) == nil {
 				return fmt.Errorf("nothing from %v", vip)
 			}
 			return nil
@@ -134,13 +134,13 @@ func (l *attackLab) testAllowedSources(t *testing.T) {
 	check := func(when string) {
 		t.Helper()
 		before := l.drops(t, "node1")
-		l.near.wire.Drain()
-		for _, src := range []string{"10.200.0.11", "10.201.0.10", l.near.of(false).String(), "fd99::11"} {
-			owner.wire.Send(t, as(netip.MustParseAddr(src), "foreign"))
+		l.near.Wire.Drain()
+		for _, src := range []string{"10.200.0.11", "10.201.0.10", l.near.Of(false).String(), "fd99::11"} {
+			owner.Wire.Send(t, as(netip.MustParseAddr(src), "foreign"))
 		}
 		for _, vip := range []string{"10.200.0.10", "fd99::10"} {
-			owner.wire.Send(t, as(netip.MustParseAddr(vip), "own "+vip))
-			seen := l.near.wire.Receive(await.Patience, frames.Containing("own "+vip))
+			owner.Wire.Send(t, as(netip.MustParseAddr(vip), "own "+vip))
+			seen := l.near.Wire.Receive(await.Patience, frames.Containing("own "+vip))
 			if seen == nil {
 				t.Errorf("%s: nothing from %s", when, vip)
 			}
@@ -152,7 +152,7 @@ func (l *attackLab) testAllowedSources(t *testing.T) {
 		l.wantCounted(t, before, "keepalived", vswitch.DropIPv6, 1)
 		// Gratuitous ARP, as whoever takes an address over sends it.
 		vip := netip.MustParseAddr("10.200.0.10")
-		owner.wire.Send(t, frames.ARP(owner.mac, false, owner.mac, vip, vip))
+		owner.Wire.Send(t, frames.ARP(owner.MAC, false, owner.MAC, vip, vip))
 		if drops := l.drops(t, "node1")[dropKey{"keepalived", vswitch.DropARP}]; drops != 0 {
 			t.Errorf("%s: %d ARP packets about its own further address were dropped", when, drops)
 		}

@@ -89,7 +89,7 @@ func TestNoIPv6ForwardingWithoutIPv6Pods(t *testing.T) {
 		}
 	}
 	forwarding("before")
-	evil, near := newAttackPod(t, pod(t, l, "six", "node1")), newAttackPod(t, pod(t, l, "near", "node1"))
+	evil, near := labtest.Wire(t, pod(t, l, "six", "node1")), labtest.Wire(t, pod(t, l, "near", "node1"))
 	forwarding("with pods")
 	// Somebody gave the node a way to where the pod wants to.
 	device := strings.Fields(in(t, node.Netns, "ip route get "+near.Address.String()))[2]
@@ -99,12 +99,12 @@ func TestNoIPv6ForwardingWithoutIPv6Pods(t *testing.T) {
 	if err := l.Agent("node1").Get(t.Context(), statscollector.DropsURL, &before); err != nil {
 		t.Fatal(err)
 	}
-	near.wire.Drain()
-	for i, src := range []netip.Addr{netip.MustParseAddr("fd66::1"), vswitch.LinkLocal(evil.mac), netip.MustParseAddr("2001:db8::1")} {
-		evil.wire.Send(t, frames.Datagram(evil.mac, evil.gateway, src, netip.MustParseAddr("fd66::2"), fmt.Sprint("over IPv6 ", i), false))
+	near.Wire.Drain()
+	for i, src := range []netip.Addr{netip.MustParseAddr("fd66::1"), vswitch.LinkLocal(evil.MAC), netip.MustParseAddr("2001:db8::1")} {
+		evil.Wire.Send(t, frames.Datagram(evil.MAC, evil.Gateway, src, netip.MustParseAddr("fd66::2"), fmt.Sprint("over IPv6 ", i), false))
 	}
-	evil.wire.Send(t, frames.Datagram(evil.mac, evil.gateway, evil.of(false), near.of(false), "over IPv4", false))
-	seen := near.wire.Receive(await.Patience, frames.Containing("over IPv4"))
+	evil.Wire.Send(t, frames.Datagram(evil.MAC, evil.Gateway, evil.Of(false), near.Of(false), "over IPv4", false))
+	seen := near.Wire.Receive(await.Patience, frames.Containing("over IPv4"))
 	if seen == nil {
 		t.Error("what the pod sends over IPv4 does not arrive")
 	}

@@ -1,9 +1,7 @@
 package vpp
 
 import (
-	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"os/exec"
 	"path/filepath"
@@ -18,7 +16,6 @@ import (
 	"github.com/contiv/contiv/test/labtest"
 	"github.com/contiv/contiv/vswitch"
 	"github.com/contiv/contiv/vswitch/vswitchtest/frames"
-	"github.com/vishvananda/netlink"
 )
 
 const bothVersions = `
@@ -30,81 +27,29 @@ ipamConfig:
   defaultGateway: fd16::fe
 `
 
-// attackPod is a pod with a socket for frames on its eth0.
-type attackPod struct {
-	lab.Pod
-	mac, gateway frames.MAC
-	addrs        []netip.Addr // of IPv4 and IPv6
-	wire         *frames.Wire
-}
-
-func newAttackPod(t *testing.T, pod lab.Pod) *attackPod {
-	t.Helper()
-	p := &attackPod{Pod: pod}
-	err := lab.InNetns(lab.NetnsPath(pod.Netns), func() error {
-		link, err := netlink.LinkByName("eth0")
-		if err != nil {
-			return err
-		}
-		p.mac = frames.MAC(link.Attrs().HardwareAddr)
-		addrs, err := netlink.AddrList(link, netlink.FAMILY_ALL)
-		for _, a := range addrs {
-			if addr, _ := netip.AddrFromSlice(a.IP); !addr.Unmap().IsLinkLocalUnicast() {
-				p.addrs = append(p.addrs, addr.Unmap())
-			}
-		}
-		neighbours, neighErr := netlink.NeighList(link.Attrs().Index, netlink.FAMILY_ALL)
-		for _, n := range neighbours {
-			if n.State&netlink.NUD_PERMANENT != 0 {
-				p.gateway = frames.MAC(n.HardwareAddr)
-			}
-		}
-		var wireErr error
-		p.wire, wireErr = frames.NewWire("eth0")
-		return errors.Join(err, neighErr, wireErr)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(p.wire.Close)
-	slices.SortFunc(p.addrs, netip.Addr.Compare)
-	if len(p.addrs) != 2 {
-		t.Fatalf("pod %s has the addresses %v", p.Name, p.addrs)
-	}
-	return p
-}
-
-// of returns the address of the IP version.
-func (p *attackPod) of(ipv6 bool) netip.Addr {
-	if ipv6 {
-		return p.addrs[1]
-	}
-	return p.addrs[0]
-}
-
 // attackLab has the pods evil and near on node1, which VPP forwards for, and far on node2.
 type attackLab struct {
 	*lab.Lab
-	evil, near, far *attackPod
+	evil, near, far *labtest.WiredPod
 	barriers        int
 }
 
 // arrived sends frames of evil, and after them a datagram as it should be of each IP version
 // to each pod, and returns which of the texts arrived before that.
-func (l *attackLab) arrived(t *testing.T, forged map[string][]byte, to ...*attackPod) (names []string) {
+func (l *attackLab) arrived(t *testing.T, forged map[string][]byte, to ...*labtest.WiredPod) (names []string) {
 	t.Helper()
 	for _, p := range to {
-		p.wire.Drain()
+		p.Wire.Drain()
 	}
 	for _, frame := range forged {
-		l.evil.wire.Send(t, frame)
+		l.evil.Wire.Send(t, frame)
 	}
 	for _, p := range to {
-		for _, addr := range p.addrs {
+		for _, addr := range p.Addrs {
 			l.barriers++
 			last := fmt.Sprintf("barrier-%d-", l.barriers)
-			l.evil.wire.Send(t, frames.Datagram(l.evil.mac, l.evil.gateway, l.evil.of(addr.Is6()), addr, last, false))
-			seen := p.wire.Receive(await.Patience, frames.Containing(last))
+			l.evil.Wire.Send(t, frames.Datagram(l.evil.MAC, l.evil.Gateway, l.evil.Of(addr.Is6()), addr, last, false))
+			seen := p.Wire.Receive(await.Patience, frames.Containing(last))
 			if seen == nil {
 				t.Errorf("what the pod sends to %v with its own address does not arrive", addr)
 			}
@@ -158,7 +103,7 @@ func (l *attackLab) wantCounted(t *testing.T, before map[vswitch.DropReason]uint
 func TestAttacks(t *testing.T) {
 	l := &attackLab{Lab: upWith(t, bothVersions, "vpp", "kernel")}
 	pods := labtest.AddPods(t, l.Lab, lab.PodSpec{Name: "evil", Node: "node1"}, lab.PodSpec{Name: "near", Node: "node1"}, lab.PodSpec{Name: "far", Node: "node2"})
-	l.evil, l.near, l.far = newAttackPod(t, pods[0]), newAttackPod(t, pods[1]), newAttackPod(t, pods[2])
+	l.evil, l.near, l.far = labtest.Wire(t, pods[0]), labtest.Wire(t, pods[1]), labtest.Wire(t, pods[2])
 	l.wantService(t)
 	t.Run("foreign sources", l.testSources)
 	t.Run("ARP and neighbour discovery", l.testNeighbours)
@@ -190,7 +135,7 @@ func TestAttacks(t *testing.T) {
 		if err := l.KillVPP(t.Context(), "node1"); err != nil {
 			t.Fatal(err)
 		}
-		await.That(t, "the pod reaches another node", func() error { return ping(t, l.evil, l.far.addrs[0]) })
+		await.That(t, "the pod reaches another node", func() error { return ping(t, l.evil, l.far.Addrs[0]) })
 		if names := l.arrived(t, l.forged("with another VPP"), l.near, l.far); len(names) > 0 {
 			t.Errorf("arrived: %q", names)
 		}
@@ -198,7 +143,7 @@ func TestAttacks(t *testing.T) {
 	labtest.RequireQuiet(t, l.Lab)
 }
 
-func ping(t *testing.T, from *attackPod, to netip.Addr) error {
+func ping(t *testing.T, from *labtest.WiredPod, to netip.Addr) error {
 	out, err := exec.CommandContext(t.Context(), "ip", "netns", "exec", from.Netns, "ping", "-n", "-q", "-c1", "-W2", to.String()).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%s to %v: %w: %s", from.Name, to, err, out)
@@ -209,8 +154,8 @@ func ping(t *testing.T, from *attackPod, to netip.Addr) error {
 // wantService checks that nobody else is hindered, nor is the attacker where it does what it may.
 func (l *attackLab) wantService(t *testing.T) {
 	t.Helper()
-	for _, pair := range [][2]*attackPod{{l.near, l.far}, {l.far, l.near}, {l.near, l.evil}, {l.evil, l.far}} {
-		for _, addr := range pair[1].addrs {
+	for _, pair := range [][2]*labtest.WiredPod{{l.near, l.far}, {l.far, l.near}, {l.near, l.evil}, {l.evil, l.far}} {
+		for _, addr := range pair[1].Addrs {
 			await.That(t, "pods reach each other", func() error { return ping(t, pair[0], addr) })
 		}
 	}
@@ -219,9 +164,9 @@ func (l *attackLab) wantService(t *testing.T) {
 // forged are datagrams from addresses that evil has not, by what they say.
 func (l *attackLab) forged(about string) map[string][]byte {
 	list := map[string][]byte{}
-	for _, to := range []*attackPod{l.near, l.far} {
-		for _, dst := range to.addrs {
-			sources := []netip.Addr{l.near.of(dst.Is6()), l.far.of(dst.Is6())}
+	for _, to := range []*labtest.WiredPod{l.near, l.far} {
+		for _, dst := range to.Addrs {
+			sources := []netip.Addr{l.near.Of(dst.Is6()), l.far.Of(dst.Is6())}
 			for _, text := range map[bool][]string{
 				false: {"10.1.1.1", "10.1.1.99", "192.168.16.1", "192.168.16.2", "192.168.30.2", "172.30.1.2", "8.8.8.8", "10.96.0.1", "0.0.0.0", "127.0.0.1"},
 				true:  {"fd10:1::1", "fd10:1::99", "fd16::1", "fd16::2", "fd30::2", "2001:db8::1", "fe80::1", "64:ff9b::808:808"},
@@ -231,7 +176,7 @@ func (l *attackLab) forged(about string) map[string][]byte {
 			for _, src := range sources {
 				for _, fragment := range []bool{false, true} {
 					name := fmt.Sprintf("[%s: %v to %v, fragment: %v]", about, src, dst, fragment)
-					list[name] = frames.Datagram(l.evil.mac, l.evil.gateway, src, dst, fmt.Sprintf("%-120s", name), fragment)
+					list[name] = frames.Datagram(l.evil.MAC, l.evil.Gateway, src, dst, fmt.Sprintf("%-120s", name), fragment)
 				}
 			}
 		}
@@ -242,9 +187,9 @@ func (l *attackLab) forged(about string) map[string][]byte {
 func (l *attackLab) testSources(t *testing.T) {
 	before := l.drops(t)
 	list := l.forged("a foreign source")
-	for _, dst := range l.near.addrs {
+	for _, dst := range l.near.Addrs {
 		name := fmt.Sprintf("[foreign MAC address to %v]", dst)
-		list[name] = frames.Datagram(frames.MAC{2, 0, 0, 0, 0, 0x99}, l.evil.gateway, l.evil.of(dst.Is6()), dst, name, false)
+		list[name] = frames.Datagram(frames.MAC{2, 0, 0, 0, 0, 0x99}, l.evil.Gateway, l.evil.Of(dst.Is6()), dst, name, false)
 	}
 	if names := l.arrived(t, list, l.near, l.far); len(names) > 0 {
 		t.Errorf("arrived: %q", names)
@@ -262,22 +207,22 @@ func (l *attackLab) testNeighbours(t *testing.T) {
 	gateway4, gateway6 := netip.MustParseAddr("10.1.1.1"), netip.MustParseAddr("fd10:1::1")
 	all, everybody := netip.MustParseAddr("ff02::1"), frames.MAC{0x33, 0x33, 0, 0, 0, 1}
 	arp := [][]byte{
-		frames.ARP(evil.mac, false, stranger, evil.of(false), gateway4), frames.ARP(stranger, false, stranger, evil.of(false), gateway4),
-		frames.ARP(evil.mac, true, evil.mac, gateway4, l.near.of(false)), frames.ARP(evil.mac, true, evil.mac, l.near.of(false), gateway4),
+		frames.ARP(evil.MAC, false, stranger, evil.Of(false), gateway4), frames.ARP(stranger, false, stranger, evil.Of(false), gateway4),
+		frames.ARP(evil.MAC, true, evil.MAC, gateway4, l.near.Of(false)), frames.ARP(evil.MAC, true, evil.MAC, l.near.Of(false), gateway4),
 	}
 	for i := range 200 {
-		arp = append(arp, frames.ARP(evil.mac, false, evil.mac, netip.AddrFrom4([4]byte{10, 1, 1, byte(50 + i)}), gateway4))
+		arp = append(arp, frames.ARP(evil.MAC, false, evil.MAC, netip.AddrFrom4([4]byte{10, 1, 1, byte(50 + i)}), gateway4))
 	}
 	var nd, foreign [][]byte
-	for _, target := range []netip.Addr{gateway6, l.near.of(true), l.far.of(true)} {
-		nd = append(nd, frames.Discovery(evil.mac, everybody, evil.of(true), all, frames.NeighborAdvertisement, target, frames.TargetLink, evil.mac))
-		foreign = append(foreign, frames.Discovery(evil.mac, everybody, target, all, frames.NeighborSolicitation, gateway6, frames.SourceLink, evil.mac))
+	for _, target := range []netip.Addr{gateway6, l.near.Of(true), l.far.Of(true)} {
+		nd = append(nd, frames.Discovery(evil.MAC, everybody, evil.Of(true), all, frames.NeighborAdvertisement, target, frames.TargetLink, evil.MAC))
+		foreign = append(foreign, frames.Discovery(evil.MAC, everybody, target, all, frames.NeighborSolicitation, gateway6, frames.SourceLink, evil.MAC))
 	}
-	nd = append(nd, frames.Discovery(evil.mac, everybody, evil.of(true), all, frames.NeighborSolicitation, gateway6, frames.SourceLink, stranger),
-		frames.Discovery(evil.mac, everybody, vswitch.LinkLocal(evil.mac), all, frames.RouterAdvertisement, evil.of(true), 0, frames.MAC{}),
-		frames.Discovery(evil.mac, everybody, vswitch.LinkLocal(evil.mac), all, frames.Redirect, l.near.of(true), 0, frames.MAC{}))
+	nd = append(nd, frames.Discovery(evil.MAC, everybody, evil.Of(true), all, frames.NeighborSolicitation, gateway6, frames.SourceLink, stranger),
+		frames.Discovery(evil.MAC, everybody, vswitch.LinkLocal(evil.MAC), all, frames.RouterAdvertisement, evil.Of(true), 0, frames.MAC{}),
+		frames.Discovery(evil.MAC, everybody, vswitch.LinkLocal(evil.MAC), all, frames.Redirect, l.near.Of(true), 0, frames.MAC{}))
 	for _, frame := range slices.Concat(arp, nd, foreign) {
-		evil.wire.Send(t, frame)
+		evil.Wire.Send(t, frame)
 	}
 	l.wantCounted(t, before, vswitch.DropARP, len(arp))
 	l.wantCounted(t, before, vswitch.DropND, len(nd))
@@ -297,36 +242,25 @@ func (l *attackLab) testVXLAN(t *testing.T) {
 		t.Fatal(err)
 	}
 	bvi := func(node byte) frames.MAC { return frames.MAC{0x12, 0x2b, 0, 0, 0, node} }
-	inject := func(netns string, dst netip.Addr, to *attackPod, node byte, text string) {
+	inject := func(netns string, dst netip.Addr, to *labtest.WiredPod, node byte, text string) {
 		t.Helper()
-		for _, addr := range to.addrs {
-			inner := frames.Datagram(frames.MAC{2, 0, 0, 0, 0, 1}, bvi(node), l.far.of(addr.Is6()), addr, text+"        ", false)
-			err := lab.InNetns(lab.NetnsPath(netns), func() error {
-				conn, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(dst, 4789)))
-				if err != nil {
-					return err
-				}
-				defer conn.Close()
-				_, err = conn.Write(frames.VXLAN(10, inner))
-				return err
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+		for _, addr := range to.Addrs {
+			inner := frames.Datagram(frames.MAC{2, 0, 0, 0, 0, 1}, bvi(node), l.far.Of(addr.Is6()), addr, text+"        ", false)
+			labtest.SendVXLAN(t, netns, netip.Addr{}, dst, inner)
 		}
 	}
 	node1, node2 := st.Nodes[0].Address.Addr(), st.Nodes[1].Address.Addr()
 	const toOwn, toOther, fromRouter, fromOutside = "pod to its node", "pod to another node", "router to a node", "outside to a node"
-	l.near.wire.Drain()
-	l.far.wire.Drain()
+	l.near.Wire.Drain()
+	l.far.Wire.Drain()
 	inject(l.evil.Netns, node1, l.near, 1, toOwn)
 	inject(l.evil.Netns, node2, l.far, 2, toOther)
 	inject(st.Underlay(), node1, l.near, 1, fromRouter)
 	inject(st.Outside(), node1, l.near, 1, fromOutside)
-	for _, p := range []*attackPod{l.near, l.far} {
+	for _, p := range []*labtest.WiredPod{l.near, l.far} {
 		const last = "something else"
-		l.evil.wire.Send(t, frames.Datagram(l.evil.mac, l.evil.gateway, l.evil.of(false), p.of(false), last, false))
-		seen := p.wire.Receive(await.Patience, frames.Containing(last))
+		l.evil.Wire.Send(t, frames.Datagram(l.evil.MAC, l.evil.Gateway, l.evil.Of(false), p.Of(false), last, false))
+		seen := p.Wire.Receive(await.Patience, frames.Containing(last))
 		if seen == nil {
 			t.Errorf("what is no VXLAN does not arrive at %s", p.Name)
 		}
