@@ -230,8 +230,7 @@ func (v *Routes) Delete(ctx context.Context, r *vpp_l3.Route) error {
 
 func (v *Routes) DeleteAll(ctx context.Context, all []*vpp_l3.Route) []error {
 	errs := make([]error, len(all))
-	var reqs []api.Message
-	var of []int
+	var w, covers []newRoute
 	for i, r := range all {
 		e, p, err := v.wayOf(ctx, r)
 		var none *ownership.NoInterfaceError
@@ -241,13 +240,31 @@ func (v *Routes) DeleteAll(ctx context.Context, all []*vpp_l3.Route) []error {
 			errs[i] = v.deleteDead(ctx, r)
 		case err != nil:
 			errs[i] = err
+		case mayCoverNextHop(e, p):
+			covers = append(covers, newRoute{i, e, p})
 		default:
-			reqs, of = append(reqs, &ip.IPRouteAddDelV2{IsMultipath: true, Route: e.route(p)}), append(of, i)
+			w = append(w, newRoute{i, e, p})
 		}
+	}
+	v.deleteAll(ctx, all, w, errs)
+	v.deleteCovers(ctx, all, covers, errs)
+	for i, r := range all {
+		if errs[i] != nil {
+			errs[i] = fmt.Errorf("deleting route to %s: %w", describeRoute(r), errs[i])
+		}
+	}
+	return errs
+}
+
+// deleteAll deletes paths, and tells errs how that went.
+func (v *Routes) deleteAll(ctx context.Context, all []*vpp_l3.Route, w []newRoute, errs []error) {
+	reqs := make([]api.Message, len(w))
+	for i, x := range w {
+		reqs[i] = deletePath(x)
 	}
 	_, deleteErrs := session.CallAll[ip.IPRouteAddDelV2Reply](ctx, v.vpp, module, reqs)
 	for j, err := range deleteErrs {
-		switch i := of[j]; {
+		switch i := w[j].i; {
 		case vppapi.Refused(err, api.NO_SUCH_FIB):
 		case vppapi.Refused(err, api.NO_MATCHING_INTERFACE):
 			v.ifs.Forget()
@@ -256,12 +273,10 @@ func (v *Routes) DeleteAll(ctx context.Context, all []*vpp_l3.Route) []error {
 			errs[i] = err
 		}
 	}
-	for i, r := range all {
-		if errs[i] != nil {
-			errs[i] = fmt.Errorf("deleting route to %s: %w", describeRoute(r), errs[i])
-		}
-	}
-	return errs
+}
+
+func deletePath(x newRoute) *ip.IPRouteAddDelV2 {
+	return &ip.IPRouteAddDelV2{IsMultipath: true, Route: x.route(x.Path)}
 }
 
 // deleteDead removes the path of a route out of an interface that does not exist any
@@ -318,10 +333,11 @@ func describeRoute(r *vpp_l3.Route) string {
 
 // fibSources are the numbers of those that VPP's FIB knows to add routes.
 type fibSources struct {
-	of     *session.Link // the VPP that said so
-	api    uint8
-	yields map[uint8]bool
-	names  map[uint8]string
+	of      *session.Link // the VPP that said so
+	api     uint8
+	nextHop uint8 // VPP's own: an address that paths lead to
+	yields  map[uint8]bool
+	names   map[uint8]string
 }
 
 // What VPP adds on its own account under routes that anybody asks for.
@@ -354,8 +370,11 @@ func (v *Routes) fibSources(ctx context.Context) (*fibSources, error) {
 		name := strings.TrimRight(d.Src.Name, "\x00")
 		s.names[d.Src.ID] = name
 		s.yields[d.Src.ID] = slices.Contains(yielding, name)
-		if name == "API" {
+		switch name {
+		case "API":
 			s.api = d.Src.ID
+		case "recursive-resolution":
+			s.nextHop = d.Src.ID
 		}
 	}
 	if s.api == 0 {

@@ -31,6 +31,7 @@ const (
 	SourceAPI       = 8
 	SourceCLI       = 9
 	sourceAdjacency = 15
+	sourceNextHop   = 18
 	sourceDefault   = 20
 	sourceCNAT      = 22
 )
@@ -129,6 +130,9 @@ func (c *call) best(id tableID, dst netip.Prefix) (source uint8, paths []fib_typ
 		said = map[uint8][]fib_types.FibPath{}
 	}
 	c.sayInterfaces(id, dst, said)
+	if dst.IsSingleIP() && c.isNextHop(id, dst.Addr()) {
+		said[sourceNextHop] = drop(id.ipv6)
+	}
 	for _, s := range slices.Sorted(maps.Keys(said)) {
 		return s, said[s]
 	}
@@ -154,6 +158,67 @@ func (c *call) sayInterfaces(id tableID, dst netip.Prefix, said map[uint8][]fib_
 			}
 		}
 	})
+}
+
+// isNextHop reports whether the next hop of a route is looked up at an address of a table.
+func (c *call) isNextHop(id tableID, addr netip.Addr) bool {
+	for of, t := range c.tables {
+		if of.ipv6 != id.ipv6 {
+			continue
+		}
+		for _, said := range t.entries {
+			for _, paths := range said {
+				if slices.ContainsFunc(paths, func(p fib_types.FibPath) bool { return nextHop(p) == addr && p.TableID == id.id }) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// nextHop is the address that VPP looks up to resolve a path; invalid: it has none.
+func nextHop(p fib_types.FibPath) netip.Addr {
+	if p.Type != fib_types.FIB_API_PATH_TYPE_NORMAL || p.SwIfIndex != ^uint32(0) {
+		return netip.Addr{}
+	}
+	gw := netip.AddrFrom4(p.Nh.Address.GetIP4())
+	if p.Proto == fib_types.FIB_API_PATH_NH_PROTO_IP6 {
+		gw = netip.AddrFrom16(p.Nh.Address.GetIP6())
+	}
+	if gw.IsUnspecified() {
+		return netip.Addr{}
+	}
+	return gw
+}
+
+// longest returns the longest prefix of a table that contains one.
+func (c *call) longest(id tableID, dst netip.Prefix) netip.Prefix {
+	for bits := dst.Bits(); bits > 0; bits-- {
+		p := netip.PrefixFrom(dst.Addr(), bits).Masked()
+		if source, _ := c.best(id, p); source != 0 {
+			return p
+		}
+	}
+	return everything(id.ipv6)
+}
+
+// requireHeld fails the test if a route has lost a path whose next hop nothing but the
+// route leads to: VPP 25.10 then uses memory that it has freed.
+func (c *call) requireHeld(id tableID, dst netip.Prefix, before, after []fib_types.FibPath) {
+	for _, p := range before {
+		gw := nextHop(p)
+		if !gw.IsValid() || p.TableID != id.id || slices.ContainsFunc(after, func(a fib_types.FibPath) bool { return sameFIBPath(a, p) }) {
+			continue
+		}
+		host := netip.PrefixFrom(gw, gw.BitLen())
+		if source, _ := c.best(id, host); source != 0 && source != sourceNextHop || dst == host {
+			continue
+		}
+		if c.longest(id, netip.PrefixFrom(gw, gw.BitLen()-1).Masked()) == dst {
+			c.server.t.Errorf("vpptest: route %v loses its path to %v, which it covers itself", dst, gw)
+		}
+	}
 }
 
 func prefix(p ip_types.Prefix) netip.Prefix { return netip.PrefixFrom(addr(p.Address), int(p.Len)) }
@@ -265,6 +330,9 @@ func handleFIB() {
 		if c.tables[id] == nil {
 			return api.NO_SUCH_FIB
 		}
+		if req.Exact == 0 {
+			dst = c.longest(id, dst)
+		}
 		source, paths := c.best(id, dst)
 		if source == 0 {
 			return api.NO_SUCH_ENTRY
@@ -336,10 +404,11 @@ func addDelRoute(c *call, req *ip.IPRouteAddDelV2, _ *ip.IPRouteAddDelV2Reply) a
 		}
 		paths = have
 	case req.IsMultipath:
-		paths = slices.DeleteFunc(have, func(h fib_types.FibPath) bool {
+		paths = slices.DeleteFunc(slices.Clone(have), func(h fib_types.FibPath) bool {
 			return slices.ContainsFunc(paths, func(p fib_types.FibPath) bool { return sameFIBPath(h, p) })
 		})
 	}
+	c.requireHeld(id, dst, have, paths)
 	t.put(dst, source, paths)
 	return 0
 }
