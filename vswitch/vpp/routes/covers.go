@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
@@ -14,8 +15,6 @@ import (
 	"github.com/contiv/contiv/vswitch/vpp/vppapi"
 	"go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/ip"
-
-	"net/netip"
 )
 
 // VPP 25.10 may die when a route loses a path whose next hop only that route leads to: a
