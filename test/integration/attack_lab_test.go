@@ -57,7 +57,7 @@ func newAttackLab(t *testing.T, config string) *attackLab {
 	}
 	l.node1, l.node2 = l.state.Nodes[0], l.state.Nodes[1]
 	in(t, l.state.Underlay(), "ip address add fd16::fe/112 dev nodes nodad; ip address add fd20::1/128 dev lo nodad; sysctl -qw net.ipv6.conf.all.forwarding=1")
-	awaitAddresses(t, l.Lab)
+	labtest.AwaitAddresses(t, l.Lab)
 	l.evil, l.near, l.far = labtest.Wire(t, pods[0]), labtest.Wire(t, pods[1]), labtest.Wire(t, pods[2])
 	for _, to := range []*labtest.WiredPod{l.near, l.far} {
 		for _, addr := range to.Addrs {

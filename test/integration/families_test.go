@@ -50,7 +50,7 @@ ipamConfig:
 			l := labtest.Up(t, opts)
 			added := labtest.AddPods(t, l,
 				lab.PodSpec{Name: "a1", Node: "node1"}, lab.PodSpec{Name: "b1", Node: "node1"}, lab.PodSpec{Name: "a2", Node: "node2"})
-			awaitAddresses(t, l)
+			labtest.AwaitAddresses(t, l)
 			var pods []lab.Endpoint
 			for _, p := range added {
 				pods = append(pods, endpoints(t, l, p, test.addresses)...)
@@ -85,7 +85,7 @@ ipamConfig:
 	}
 	in(t, st.Underlay(), "ip address add fd16::fe/112 dev nodes nodad; ip address add fd20::1/128 dev lo nodad")
 	a1 := pod(t, l, "a1", "node1")
-	awaitAddresses(t, l)
+	labtest.AwaitAddresses(t, l)
 	outside := netip.MustParseAddr("fd20::1")
 	await.That(t, "the pod reaches the outside over IPv6", func() error { return pingIn(t.Context(), a1.Netns, outside, 1400) })
 	if err := pingIn(t.Context(), a1.Netns, lab.OutsideAddress.Addr(), 1400); err != nil {
@@ -113,25 +113,6 @@ func labWith(t *testing.T, config string) *lab.Lab {
 	opts := options("ip")
 	opts.ContivConfig = config
 	return labtest.Up(t, opts)
-}
-
-// awaitAddresses awaits the end of duplicate address detection: until then a node
-// does not use the IPv6 address that it was given.
-func awaitAddresses(t *testing.T, l *lab.Lab) {
-	t.Helper()
-	nodes, err := l.Nodes()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, n := range nodes {
-		await.That(t, n.Name+" uses its addresses", func() error {
-			out, err := exec.Command("ip", "-n", n.Netns, "-6", "address", "show", "tentative").Output()
-			if err == nil && len(out) > 0 {
-				err = fmt.Errorf("tentative: %s", out)
-			}
-			return err
-		})
-	}
 }
 
 // endpoints returns one endpoint for each address of the pod, which must begin as

@@ -53,7 +53,7 @@ ipamConfig:
 `
 	l := labtest.Up(t, opts)
 	pods := labtest.AddPods(t, l, lab.PodSpec{Name: "client", Node: "node1"}, lab.PodSpec{Name: "endpoint", Node: "node2"})
-	awaitAddresses(t, l)
+	labtest.AwaitAddresses(t, l)
 	labtest.Echo(t, pods[1].Netns, ":7443")
 	echoDatagrams(t, pods[1].Netns, ":7443")
 	text := hookManifest

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -116,5 +117,24 @@ func RequireQuiet(t testing.TB, l *lab.Lab) {
 		for _, op := range ops {
 			t.Errorf("%s: a resync with the vswitch, where nothing had changed, executed %v %s: %v → %v, error %v", n.Name, op.Operation, op.Key, op.PrevValue, op.NewValue, op.NewErr)
 		}
+	}
+}
+
+// AwaitAddresses awaits the end of duplicate address detection: until then a node
+// does not use the IPv6 address that it was given, and sends from another one.
+func AwaitAddresses(t testing.TB, l *lab.Lab) {
+	t.Helper()
+	nodes, err := l.Nodes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range nodes {
+		await.That(t, n.Name+" uses its addresses", func() error {
+			out, err := exec.Command("ip", "-n", n.Netns, "-6", "address", "show", "tentative").Output()
+			if err == nil && len(out) > 0 {
+				err = fmt.Errorf("tentative: %s", out)
+			}
+			return err
+		})
 	}
 }
