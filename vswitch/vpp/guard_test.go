@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"runtime"
 	"slices"
@@ -16,9 +17,13 @@ import (
 	"github.com/contiv/contiv/api/contiv/guard"
 	vpp_acl "github.com/contiv/contiv/api/ligato/vpp/acl"
 	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/vswitch/vpp/convert"
+	"github.com/contiv/contiv/vswitch/vpp/ownership"
+	"github.com/contiv/contiv/vswitch/vpp/session"
 	"github.com/contiv/contiv/vswitch/vpp/vpptest"
 	"github.com/contiv/contiv/vswitch/vswitchtest"
 	"github.com/vishvananda/netns"
+	"go.fd.io/govpp/binapi/vxlan"
 )
 
 // guardedMAC is that of the pod at the interface a.
@@ -36,6 +41,28 @@ func TestLimitsOfConnectionsAreUnsupported(t *testing.T) {
 	if !errors.Is(err, kvscheduler.ErrUnsupported) || !strings.Contains(err.Error(), "max_connections") {
 		t.Errorf("%v: want that max_connections is not supported", err)
 	}
+}
+
+// Guards that are read when a tunnel has come, and they have not been told of it yet, learn
+// of it afterwards.
+func TestGuardsAreReadWhileATunnelComes(t *testing.T) {
+	onEachVPP(t, func(t *testing.T, s *site) {
+		v := open(t, s)
+		create(t, v, loopback("a"))
+		g := guardOf("a", "10.1.0.2")
+		must(t, v.SourceGuards().Create(t.Context(), g))
+		peer := netip.MustParseAddr("192.0.2.7")
+		must(t, v.vpp.Call(t.Context(), session.Core, &vxlan.VxlanAddDelTunnelV3{
+			IsAdd: true, Instance: ^uint32(0), SrcAddress: convert.Address(netip.MustParseAddr("192.0.2.1")), DstAddress: convert.Address(peer), McastSwIfIndex: ownership.NoIndex,
+			DecapNextIndex: ^uint32(0), Vni: 10, SrcPort: 4789, DstPort: 4789, IsL3: false,
+		}, &vxlan.VxlanAddDelTunnelV3Reply{}))
+		found, err := v.SourceGuards().List(t.Context(), []*guard.SourceGuard{g})
+		if err != nil || len(found) != 1 || found[0].GetMacAddress() != "" {
+			t.Errorf("before it is told: %v, %v: want a guard that is not as expected", found, err)
+		}
+		must(t, v.guards.TunnelsChanged(t.Context()))
+		wantListed(t, v.SourceGuards().List, []*guard.SourceGuard{g}, g)
+	})
 }
 
 // A guard says nothing about access lists on its interface, nor do they about it: a packet

@@ -324,6 +324,10 @@ func (g *Guards) List(ctx context.Context, expected []*guard.SourceGuard) ([]*gu
 		g.learned = false
 		return nil, fmt.Errorf("listing source guards: %w", err)
 	}
+	peers, err := g.peers(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("listing source guards: %w", err)
+	}
 	var list []*guard.SourceGuard
 	for iface, r := range g.records {
 		v := &guard.SourceGuard{Interface: iface}
@@ -335,7 +339,7 @@ func (g *Guards) List(ctx context.Context, expected []*guard.SourceGuard) ([]*gu
 		if err != nil {
 			return nil, err
 		}
-		if exists && g.ports[i] == nil {
+		if exists && (g.ports[i] == nil || !g.ports[i].hasPeers(peers)) {
 			v.MacAddress = ""
 		}
 		list = append(list, v)

@@ -296,15 +296,20 @@ func (g *Guards) findTables(ctx context.Context) (map[ownership.Index][]*found, 
 	return tables, nil
 }
 
-// recognise returns the tables of an interface as a port if they are exactly what is wanted;
-// nil: they are not.
+// recognise returns the tables of an interface as a port if they are exactly what is wanted,
+// but for the peers, which the table of peers has as VPP has them; nil: they are not.
 func (g *Guards) recognise(i ownership.Index, wanted []*table, bridged bool, tables []*found) *port {
 	if len(tables) != len(wanted) {
 		return nil
 	}
-	p := &port{filter: wanted, bridged: bridged}
-	for _, t := range wanted {
+	p := &port{filter: slices.Clone(wanted), bridged: bridged}
+	for at, t := range wanted {
 		n := slices.IndexFunc(tables, func(f *found) bool { return g.same(i, t, bridged, f) && !slices.Contains(p.ids, f.id) })
+		if n < 0 && at == peerTable {
+			if n = slices.IndexFunc(tables, func(f *found) bool { return sameMask(t, f) && f.peers() != nil }); n >= 0 {
+				p.filter[at] = tables[n].peers()
+			}
+		}
 		if n < 0 {
 			return nil
 		}
@@ -319,9 +324,31 @@ func (g *Guards) recognise(i ownership.Index, wanted []*table, bridged bool, tab
 	return p
 }
 
+// peers returns a table as one of peers; nil: it is none.
+func (f *found) peers() *table {
+	t := &table{chain: chainIP4, spans: peersTable(nil).spans}
+	for match, e := range f.entries {
+		if _, v, _ := marked(e.OpaqueIndex); v != dropVXLAN {
+			return nil
+		}
+		t.entries = append(t.entries, entry{append(make([]byte, t.skip()*vector), match...), dropVXLAN})
+	}
+	return t
+}
+
+// hasPeers reports whether the table of peers has these, and no others.
+func (p *port) hasPeers(peers []netip.Addr) bool {
+	have, want := entriesByMatch(p.filter[peerTable]), entriesByMatch(peersTable(peers))
+	return maps.EqualFunc(have, want, func(a, b entry) bool { return true })
+}
+
+func sameMask(t *table, f *found) bool {
+	return int(f.info.SkipNVectors) == t.skip() && bytes.Equal(f.info.Mask, t.mask())
+}
+
 // same reports whether a table is the wanted one.
 func (g *Guards) same(i ownership.Index, t *table, bridged bool, f *found) bool {
-	if int(f.info.SkipNVectors) != t.skip() || !bytes.Equal(f.info.Mask, t.mask()) || len(f.entries) != len(t.entries) {
+	if !sameMask(t, f) || len(f.entries) != len(t.entries) {
 		return false
 	}
 	for _, e := range t.entries {
