@@ -1,6 +1,7 @@
 package rtnl
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"runtime"
@@ -10,6 +11,23 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 )
+
+// HasVRFDevices reports whether the kernel has devices of the kind "vrf". It asks for one
+// without saying which table, which none can be made of: a kernel that knows the kind misses
+// the table. Nothing is made, not even the policy rule that comes with the first VRF device
+// of a network namespace. The kernel loads the module if it has it.
+func (r *Conn) HasVRFDevices() (bool, error) {
+	err := r.AddLink(NewLink{Name: "contiv-probe", Kind: "vrf"})
+	switch {
+	case errors.Is(err, unix.EINVAL):
+		return true, nil
+	case errors.Is(err, unix.EOPNOTSUPP):
+		return false, nil
+	case err == nil:
+		err = errors.New("it made one without a table")
+	}
+	return false, fmt.Errorf("trying whether the kernel has VRF devices: %w", err)
+}
 
 // StoresAddressProtocol reports whether the kernel stores the protocol of addresses
 // (IFA_PROTO, Linux 5.18, and kernels that it was brought back to). It tries, once for

@@ -1,13 +1,85 @@
 package rtnl
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"runtime"
+	"slices"
 	"testing"
 
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 )
+
+// The probe finds out what making a device finds out, and makes nothing, not even the policy rule that
+// comes with the first one.
+func TestHasVRFDevices(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root: network namespaces")
+	}
+	made := exec.Command("unshare", "--net", "ip", "link", "add", "name", "probe", "type", "vrf", "table", "77").Run() == nil
+	inNewNamespace(t, func(c *Conn) {
+		before, err := c.Rules(unix.AF_INET)
+		links, linksErr := c.Links() // some kinds have a device in each namespace
+		if err := errors.Join(err, linksErr); err != nil {
+			t.Error(err)
+			return
+		}
+		for range 2 {
+			if has, err := c.HasVRFDevices(); err != nil || has != made {
+				t.Errorf("got %v, %v, want %v", has, err, made)
+			}
+		}
+		after, err := c.Rules(unix.AF_INET)
+		if err != nil || !slices.Equal(before, after) {
+			t.Errorf("rules were %v and are %v, %v", before, after, err)
+		}
+		if now, err := c.Links(); err != nil || len(now) != len(links) {
+			t.Errorf("devices were %v and are %v, %v", links, now, err)
+		}
+		for answer, want := range map[unix.Errno]bool{unix.EINVAL: true, unix.EOPNOTSUPP: false} {
+			c.InjectFaults(func(string) error { return answer })
+			if has, err := c.HasVRFDevices(); err != nil || has != want {
+				t.Errorf("a kernel that answers %v: got %v, %v, want %v", answer, has, err, want)
+			}
+		}
+		c.InjectFaults(func(string) error { return unix.EPERM })
+		if _, err := c.HasVRFDevices(); err == nil {
+			t.Error("a kernel that may not be asked is taken for one that lacks them")
+		}
+	})
+}
+
+// inNewNamespace calls fn with a connection to a network namespace of its own.
+func inNewNamespace(t *testing.T, fn func(*Conn)) {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // and leave it locked: the thread ends with the goroutine
+		done <- func() error {
+			if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+				return err
+			}
+			ns, err := netns.GetFromPath("/proc/thread-self/ns/net")
+			if err != nil {
+				return err
+			}
+			defer ns.Close()
+			c, err := New(ns)
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			fn(c)
+			return nil
+		}()
+	}()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
 
 // The probe finds what recent kernels have, and leaves nothing in this namespace.
 func TestStoresAddressProtocol(t *testing.T) {

@@ -25,11 +25,16 @@ type Rule struct {
 	Oif    string
 	Dst    netip.Prefix
 	Proto  uint8
+	// L3mdev: the table is that of the VRF device which the packet belongs to.
+	L3mdev bool
 	// Odd: it has a selector or a property that this type has no room for.
 	Odd bool
 }
 
 const sizeofRuleHeader = 12
+
+// fraL3mdev is FRA_L3MDEV, which the netlink package does not know.
+const fraL3mdev = 19
 
 func (r *Conn) AddRule(rule Rule) error {
 	return r.changeRule(unix.RTM_NEWRULE, unix.NLM_F_CREATE|unix.NLM_F_EXCL, rule)
@@ -65,6 +70,9 @@ func (r *Conn) changeRule(typ, flags int, rule Rule) error {
 	}
 	if rule.Dst.IsValid() && rule.Dst.Bits() > 0 {
 		req.AddData(nl.NewRtAttr(nl.FRA_DST, rule.Dst.Addr().AsSlice()))
+	}
+	if rule.L3mdev {
+		req.AddData(nl.NewRtAttr(fraL3mdev, []byte{1}))
 	}
 	req.AddData(nl.NewRtAttr(nl.FRA_PROTOCOL, []byte{rule.Proto}))
 	return r.Do(req)
@@ -118,6 +126,8 @@ func ParseRule(m []byte) (r Rule, ok bool) {
 			}
 		case nl.FRA_PROTOCOL:
 			r.Proto = value[0]
+		case fraL3mdev:
+			r.L3mdev = len(value) > 0 && value[0] != 0
 		case nl.FRA_SUPPRESS_PREFIXLEN:
 			r.Odd = r.Odd || number() != ^uint32(0)
 		default:
