@@ -43,6 +43,8 @@ func newNamespace(t testing.TB, kind string) *vswitchtest.Host {
 type node struct {
 	*vswitchtest.Host
 	peer *vswitchtest.Host // has the other end of the NIC, uplink
+	// vrfRules: VRFs are policy rules even if the kernel has VRF devices.
+	vrfRules bool
 }
 
 const nic, uplink = "eth0", "uplink"
@@ -68,7 +70,7 @@ func (n *node) Self() *vswitchtest.Host { return n.Host }
 
 func (n *node) Open(t testing.TB) vswitch.VSwitch {
 	t.Helper()
-	v, err := New(Options{NetNS: n.NetNS})
+	v, err := New(Options{NetNS: n.NetNS, vrfRules: n.vrfRules})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,6 +120,9 @@ func (n *node) Foreign(t testing.TB) func() []string {
 		"nft add table ip contiv2", "nft add chain ip contiv2 c", "nft add rule ip contiv2 c counter",
 	} {
 		n.Exec(t, command)
+	}
+	if hasVRFDevices() {
+		n.Exec(t, "ip link add name foreignvrf type vrf table 78")
 	}
 	state := func() map[string]string {
 		s := map[string]string{}

@@ -29,8 +29,10 @@
 //	                    the addresses and neighbours that we marked
 //	address, neighbour  protocol 121; protocol 122: address borrowed (unnumbered)
 //	route               protocol 121
-//	VRF table           policy rules of protocol 121 that lead to table 121000000 + id
-//	interface in a VRF  policy rules of protocol 121 with the name of its device; the
+//	VRF table           alias "contiv:vpp-vrf[<IP versions>]/<id>" of a VRF device with table
+//	                    121000000 + id
+//	interface in a VRF  its device is in that one
+//	… without devices   policy rules of protocol 121, of the table and of the interface; the
 //	                    routes of its addresses have protocol 125; nftables tables
 //	                    "inet contiv-vrf" and "arp contiv-vrf" (package vrf)
 //	L2 FIB entry        static entry on a port of one of our bridges

@@ -42,6 +42,8 @@ type Options struct {
 	// addresses.
 	dhcpTimeout time.Duration
 	noMarks     bool
+	// vrfRules: VRFs are policy rules even if the kernel has VRF devices.
+	vrfRules bool
 }
 
 // VSwitch is the Linux kernel as a vswitch.
@@ -102,7 +104,7 @@ func (v *VSwitch) open(opts Options) (err error) {
 	if err := v.EnableForwarding(); err != nil {
 		return err
 	}
-	if v.vrf, err = vrf.New(v.Host); err != nil {
+	if v.vrf, err = vrf.New(v.Host, vrf.Options{Interfaces: restorer{v}, RulesOnly: opts.vrfRules}); err != nil {
 		return err
 	}
 	marks, err := rtnl.StoresAddressProtocol()
@@ -150,6 +152,13 @@ func (v *VSwitch) NATSessionsByProtocol(ctx context.Context) (tcp, other uint64,
 type enabler struct{ v *VSwitch }
 
 func (e enabler) EnableDevice(iface string) bool { return e.v.links.EnableDevice(iface) }
+
+// restorer lets VRFs restore what devices lose.
+type restorer struct{ v *VSwitch }
+
+func (r restorer) RestoreInterface(iface string, index int) error {
+	return r.v.links.RestoreInterface(iface, index)
+}
 
 // Close ends Watch and DHCP clients and releases resources; what is configured stays.
 func (v *VSwitch) Close() error {

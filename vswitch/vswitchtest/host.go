@@ -9,11 +9,13 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/contiv/contiv/vswitch/vswitchtest/frames"
 	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
 )
 
 // Host is a network namespace with sockets.
@@ -114,11 +116,14 @@ func (h *Host) Serve(t testing.TB, addr string) int {
 }
 
 // Ask connects to a server and returns the address that it saw.
-func (h *Host) Ask(addr string, port int) (seen string, err error) {
+func (h *Host) Ask(addr string, port int) (seen string, err error) { return h.AskFrom("", addr, port) }
+
+// AskFrom does so with a socket that is bound to a device, "": to none.
+func (h *Host) AskFrom(device, addr string, port int) (seen string, err error) {
 	err = h.in(func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 		defer cancel()
-		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort(addr, fmt.Sprint(port)))
+		c, err := (&net.Dialer{Control: bindTo(device)}).DialContext(ctx, "tcp", net.JoinHostPort(addr, fmt.Sprint(port)))
 		if err != nil {
 			return err
 		}
@@ -131,4 +136,17 @@ func (h *Host) Ask(addr string, port int) (seen string, err error) {
 		return err
 	})
 	return seen, err
+}
+
+// bindTo binds sockets to a device (SO_BINDTODEVICE).
+func bindTo(device string) func(network, addr string, c syscall.RawConn) error {
+	if device == "" {
+		return nil
+	}
+	return func(_, _ string, c syscall.RawConn) (err error) {
+		if controlErr := c.Control(func(fd uintptr) { err = unix.BindToDevice(int(fd), device) }); controlErr != nil {
+			return controlErr
+		}
+		return err
+	}
 }

@@ -27,7 +27,11 @@ type agent struct {
 
 func startAgent(t testing.TB, site Site) *agent {
 	t.Helper()
-	vs := site.Open(t)
+	return startAgentOn(t, site.Open(t))
+}
+
+func startAgentOn(t testing.TB, vs vswitch.VSwitch) *agent {
+	t.Helper()
 	s := kvscheduler.New(kvscheduler.Options{})
 	if err := descriptors.Register(s, vs); err != nil {
 		t.Fatal(err)

@@ -55,6 +55,17 @@ type VRFSite interface {
 	VRFAccidents() []Accident
 }
 
+// VRFDeviceSite may have a kernel with VRF devices.
+type VRFDeviceSite interface {
+	PacketSite
+	// VRFDevice returns the name and the table of the device of a VRF; "" if VRFs have none here.
+	VRFDevice(vrf uint32) (name string, table uint32)
+	// OpenWithoutVRFDevices is Open of an earlier version, which does not use them.
+	OpenWithoutVRFDevices(t testing.TB) vswitch.VSwitch
+	// Emulation returns what such a version has left.
+	Emulation(t testing.TB) string
+}
+
 // Config says what to run on.
 type Config struct {
 	// NewSite returns a new site that is cleaned up with the test.

@@ -163,6 +163,16 @@ func runVRFs(t *testing.T, c Config) {
 		}
 	})
 	t.Run("packets", func(t *testing.T) { runVRFPackets(t, c) })
+	t.Run("VRF devices", func(t *testing.T) {
+		site, ok := c.NewSite(t).(VRFDeviceSite)
+		if !ok {
+			t.Skip("this driver has no VRF devices")
+		}
+		if name, _ := site.VRFDevice(5); name == "" {
+			t.Skip("this kernel has no VRF devices (CONFIG_NET_VRF)")
+		}
+		runVRFDevices(t, c)
+	})
 }
 
 // testVRFOrders changes some of the values in any order, in transactions of several, and

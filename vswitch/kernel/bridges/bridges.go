@@ -146,9 +146,13 @@ func (v bridges) bind(bd string, iface *vpp_l2.BridgeDomain_Interface) error {
 		return err
 	}
 	attrs, master := dev.Attrs(), bridge.Attrs().Index
+	idle, err := v.IdleMaster(iface.GetName())
+	if err != nil {
+		return err
+	}
 	switch attrs.MasterIndex {
 	case master:
-	case 0:
+	case 0, idle:
 		if err := v.Net.SetLink(attrs.Index, rtnl.LinkChange{Master: &master}); err != nil {
 			return fmt.Errorf("putting device %s into bridge %s: %w", attrs.Name, bridge.Attrs().Name, err)
 		}
@@ -208,8 +212,11 @@ func (v bridges) unbind(bd, iface string) error {
 	if v.sharesDevice(bd, iface) {
 		return nil
 	}
-	none := 0
-	return v.Net.SetLink(dev.Attrs().Index, rtnl.LinkChange{Master: &none})
+	idle, err := v.IdleMaster(iface)
+	if err != nil {
+		return err
+	}
+	return v.Net.SetLink(dev.Attrs().Index, rtnl.LinkChange{Master: &idle})
 }
 
 // sharesDevice reports whether another tunnel of the bridge domain needs the VXLAN device

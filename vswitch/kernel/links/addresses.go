@@ -37,7 +37,7 @@ func (v *Driver) addOwnAddress(iface string, index int, addr netip.Prefix) error
 	if addr.Addr().Is6() && v.Made(iface) {
 		a.Flags = unix.IFA_F_NODAD // nobody else can have it on a device of ours
 	}
-	vrf, err := v.vrf.VRFOf(index, a.Family())
+	vrf, err := v.vrf.Confined(index, a.Family())
 	if err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func (v *Driver) setBorrowed(index int, lent []netip.Addr) error {
 		if err := v.Net.AddAddress(a); err != nil && !rtnl.Exists(err) {
 			return err
 		}
-		if vrf, err := v.vrf.VRFOf(index, a.Family()); err != nil {
+		if vrf, err := v.vrf.Confined(index, a.Family()); err != nil {
 			return err
 		} else if vrf != 0 {
 			if err := v.vrf.ConfineNew(a); err != nil {

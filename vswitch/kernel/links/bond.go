@@ -130,7 +130,9 @@ func (v interfaces) addBondMember(bond string, member *vpp_interfaces.BondLink_B
 		v.Reg.Bind(member.GetName(), own.BondMark+bond)
 		return nil
 	}
-	if attrs.MasterIndex != 0 {
+	if idle, err := v.IdleMaster(member.GetName()); err != nil {
+		return err
+	} else if attrs.MasterIndex != 0 && attrs.MasterIndex != idle {
 		return fmt.Errorf("its device %s is in a bridge or another bond: take it out of that first", attrs.Name)
 	}
 	v.Reg.Bind(member.GetName(), own.BondMark+bond) // that it goes down is no accident
@@ -157,8 +159,11 @@ func (v interfaces) removeBondMember(bond, member string) error {
 	if err != nil || dev.Attrs().MasterIndex != master.Attrs().Index {
 		return err
 	}
-	none := 0
-	if err := v.Net.SetLink(dev.Attrs().Index, rtnl.LinkChange{Master: &none}); err != nil {
+	idle, err := v.IdleMaster(member)
+	if err != nil {
+		return err
+	}
+	if err := v.Net.SetLink(dev.Attrs().Index, rtnl.LinkChange{Master: &idle}); err != nil {
 		return err
 	}
 	iface := v.Reg.Iface(member)

@@ -169,6 +169,9 @@ func (v interfaces) Delete(_ context.Context, iface *vpp_interfaces.Interface) e
 	}
 	v.Dev.Forget(iface.GetName())
 	v.reports.Gone(iface.GetName())
+	if err := v.vrf.Sweep(); err != nil {
+		return fmt.Errorf("deleting interface %q: %w", iface.GetName(), err)
+	}
 	return nil
 }
 

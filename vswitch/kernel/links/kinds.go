@@ -141,6 +141,9 @@ func (v interfaces) finishKind(iface *vpp_interfaces.Interface, name, alias stri
 	if err == nil {
 		err = v.configureKind(iface)
 	}
+	if err == nil && iface.GetVrf() != 0 {
+		err = v.vrf.IsolateAs(iface.GetName())
+	}
 	if err == nil {
 		err = v.Net.SetLink(index, rtnl.LinkChange{Alias: alias, Up: iface.GetEnabled()})
 	}

@@ -175,7 +175,7 @@ func (inv *inventory) describe(name string, link netlink.Link) *vpp_interfaces.I
 		PhysAddress: hardwareAddr(attrs), Mtu: uint32(attrs.MTU),
 		SetDhcpClient: inv.clients[name], Ip6Nd: inv.ip6nd[attrs.Index],
 	}
-	iface.Vrf = inv.vrfs.Of(attrs.Name)
+	iface.Vrf = inv.vrfs.Of(attrs.Name, expected.GetVrf())
 	wanted := own.AddressTexts(expected)
 	var borrowed []netip.Addr
 	leaks := false

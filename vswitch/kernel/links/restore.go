@@ -22,6 +22,9 @@ func (v *Driver) restore(iface string, index int) error {
 		v.neighbours.RestoreProxyARP(iface, index), v.routes.RestoreL3XConnects(iface))
 }
 
+// RestoreInterface is restore, for VRFs.
+func (v *Driver) RestoreInterface(iface string, index int) error { return v.restore(iface, index) }
+
 // restoreAddresses puts back the IPv6 addresses; those of IPv4 survive.
 func (v *Driver) restoreAddresses(iface string, index int) error {
 	addrs, borrows := v.Reg.Assigned(iface)

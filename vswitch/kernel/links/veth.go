@@ -47,6 +47,11 @@ func (v interfaces) finishPair(iface *vpp_interfaces.Interface) (netlink.Link, e
 	if err := v.IgnoreRouters(name); err != nil {
 		return nil, err
 	}
+	if iface.GetVrf() != 0 {
+		if err := v.vrf.IsolateAs(iface.GetName()); err != nil {
+			return nil, err
+		}
+	}
 	link, err := v.Net.SetAndRead(name, rtnl.LinkChange{Alias: own.AliasInterface + iface.GetName(), Up: iface.GetEnabled()})
 	if err != nil {
 		return nil, fmt.Errorf("preparing device %s: %w", name, err)

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/contiv/contiv/vswitch"
 )
 
 // Prefixes of aliases, our marks of ownership. A logical name follows.
@@ -16,6 +18,7 @@ const (
 	AliasPort      = "contiv:vpp-port/"
 	AliasBridge    = "contiv:vpp-bd["
 	aliasVXLAN     = "contiv:vpp-vxlan/"
+	aliasVRF       = "contiv:vpp-vrf["
 )
 
 // DeviceGroup is the group (IFLA_GROUP) of the devices that we make: the mark of devices whose
@@ -28,6 +31,7 @@ const (
 	DevPort      = "cp-"
 	DevBridge    = "cb-"
 	devVXLAN     = "cv"
+	devVRF       = "cvrf" // no name of a VXLAN device goes on like this
 )
 
 // MaxDeviceName is what IFNAMSIZ leaves.
@@ -60,6 +64,32 @@ func ParseBridgeAlias(alias string) (name string, p BridgeParameters, ok bool) {
 		return "", p, false
 	}
 	return name, parseBDParameters(text), true
+}
+
+// VRFDeviceName is the name of the VRF device of a VRF, such as cvrf5.
+func VRFDeviceName(vrf uint32) string { return devVRF + strconv.FormatUint(uint64(vrf), 10) }
+
+// VRFAlias says for which IP versions a VRF device has a table: contiv:vpp-vrf[v4,v6]/5.
+func VRFAlias(vrf uint32, versions vswitch.IPVersions) string {
+	var words []string
+	for _, v := range versions.Each() {
+		words = append(words, v.String())
+	}
+	return fmt.Sprintf("%s%s]/%d", aliasVRF, strings.Join(words, ","), vrf)
+}
+
+func ParseVRFAlias(alias string) (vrf uint32, versions vswitch.IPVersions, ok bool) {
+	text, ok := strings.CutPrefix(alias, aliasVRF)
+	if !ok {
+		return 0, versions, false
+	}
+	text, number, ok := strings.Cut(text, "]/")
+	id, err := strconv.ParseUint(number, 10, 32)
+	for word := range strings.SplitSeq(text, ",") {
+		versions.V4 = versions.V4 || word == "v4"
+		versions.V6 = versions.V6 || word == "v6"
+	}
+	return uint32(id), versions, ok && err == nil && id > 0 && id <= MaxVRF
 }
 
 // UnknownPrefix starts the names of objects that are ours but whose logical name is unknown. The

@@ -3,6 +3,8 @@ package own
 import (
 	"net/netip"
 	"testing"
+
+	"github.com/contiv/contiv/vswitch"
 )
 
 func TestNames(t *testing.T) {
@@ -27,5 +29,21 @@ func TestNames(t *testing.T) {
 	}
 	if _, ok := ParseVXLANAlias("contiv:vpp-vxlan/x"); ok {
 		t.Error("a malformed alias was parsed")
+	}
+}
+
+func TestVRFAliases(t *testing.T) {
+	for alias, want := range map[string]vswitch.IPVersions{
+		"contiv:vpp-vrf[]/5": {}, "contiv:vpp-vrf[v4]/5": {V4: true}, "contiv:vpp-vrf[v4,v6]/5": {V4: true, V6: true},
+	} {
+		vrf, versions, ok := ParseVRFAlias(alias)
+		if !ok || vrf != 5 || versions != want || VRFAlias(vrf, versions) != alias {
+			t.Errorf("%s: VRF %d with %v, %v", alias, vrf, versions, ok)
+		}
+	}
+	for _, alias := range []string{"", "contiv:vpp/x", "contiv:vpp-vrf[v4]", "contiv:vpp-vrf[v4]/0", "contiv:vpp-vrf[v4]/16384", "contiv:vpp-vrf[v4]/x"} {
+		if _, _, ok := ParseVRFAlias(alias); ok {
+			t.Errorf("%q is taken for that of a VRF device", alias)
+		}
 	}
 }

@@ -42,3 +42,27 @@ func (v *Host) Bridge(name string) (netlink.Link, error) {
 	}
 	return link, nil
 }
+
+// IdleMaster returns the index of the device that the device of an interface belongs into while it is a
+// port of nothing else: the VRF device of its VRF, if there is one; 0 if none.
+func (v *Host) IdleMaster(iface string) (int, error) {
+	known := v.Reg.Iface(iface)
+	switch known.GetType() {
+	case vpp_interfaces.Interface_SOFTWARE_LOOPBACK, vpp_interfaces.Interface_VXLAN_TUNNEL:
+		return 0, nil // another device is the port
+	}
+	if known.GetVrf() == 0 {
+		return 0, nil
+	}
+	link, err := v.LinkNamed(VRFDeviceName(known.GetVrf()))
+	if rtnl.IsGone(err) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	if _, _, ok := ParseVRFAlias(link.Attrs().Alias); !ok {
+		return 0, nil
+	}
+	return link.Attrs().Index, nil
+}

@@ -37,7 +37,7 @@ func (v routes) List(_ context.Context, expected []*vpp_l3.Route) ([]*vpp_l3.Rou
 		}
 		wanted[routeID{r.GetVrfId(), dst.Masked(), gw, r.GetOutgoingInterface()}] = r
 	}
-	inter, err := v.interRoutes()
+	leads, err := v.vrf.Leads()
 	if err != nil {
 		return nil, err
 	}
@@ -54,8 +54,8 @@ func (v routes) List(_ context.Context, expected []*vpp_l3.Route) ([]*vpp_l3.Rou
 			if !ok {
 				continue // of an L3 cross-connect
 			}
-			if r.Type == unix.RTN_THROW {
-				if route := inter.describeThrow(&r, vrf, wanted); route != nil {
+			if via, away, intact := leads.Of(&r, vrf); away {
+				if route := describeLead(&r, vrf, via, intact, wanted); route != nil {
 					list = append(list, route)
 				}
 				continue
@@ -68,7 +68,7 @@ func (v routes) List(_ context.Context, expected []*vpp_l3.Route) ([]*vpp_l3.Rou
 			})...)
 		}
 	}
-	list = append(list, inter.rest(wanted)...)
+	list = append(list, strayLeads(leads.Rest(), wanted)...)
 	own.Settle(v.Reg, expected, list)
 	return list, nil
 }

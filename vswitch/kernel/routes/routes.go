@@ -119,7 +119,14 @@ func describeRoute(route *vpp_l3.Route) string {
 
 // withRouteDevice calls fn with the index of the outgoing device; 0: none.
 func (v routes) withRouteDevice(route *vpp_l3.Route, fn func(index int) error) error {
-	if route.GetOutgoingInterface() == "" || route.GetType() == vpp_l3.Route_DROP || own.LeadsAway(route) {
+	switch {
+	case own.LeadsAway(route):
+		index, err := v.vrf.DeviceTo(route.GetViaVrfId())
+		if err != nil {
+			return err
+		}
+		return fn(index)
+	case route.GetOutgoingInterface() == "" || route.GetType() == vpp_l3.Route_DROP:
 		return fn(0)
 	}
 	return v.WithDevice(route.GetOutgoingInterface(), fn)
@@ -136,13 +143,13 @@ func kernelRoute(route *vpp_l3.Route, index int) *netlink.Route {
 	case route.GetType() == vpp_l3.Route_DROP:
 		r.Type = unix.RTN_BLACKHOLE
 		return r
-	case own.LeadsAway(route):
+	case own.LeadsAway(route) && index == 0:
 		r.Type = unix.RTN_THROW
 		return r
 	}
 	gw, err := netip.ParseAddr(route.GetNextHopAddr())
 	switch {
-	case err != nil:
+	case err != nil || own.LeadsAway(route):
 		r.Scope = netlink.SCOPE_LINK
 	case index != 0:
 		// The model says where the next hop is, so the kernel need not know.
@@ -288,7 +295,7 @@ func (v routes) Delete(_ context.Context, route *vpp_l3.Route) error {
 	err := v.Reg.During(route, func() error {
 		err := rtnl.IgnoreGone(v.withRouteDevice(route, func(index int) error { return v.deletePath(route, index) }))
 		if err == nil && own.LeadsAway(route) {
-			err = v.leadBack(route)
+			err = v.vrf.LeadBack(interRouteOf(route))
 		}
 		return err
 	})

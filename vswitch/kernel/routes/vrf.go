@@ -33,29 +33,14 @@ func (v routes) routeTableExists(route *vpp_l3.Route) error {
 	return nil
 }
 
-// leadAway makes the rules to the other VRF; the throw route that comes next lets
-// packets get there.
+// leadAway prepares the route into the other VRF that comes next.
 func (v routes) leadAway(route *vpp_l3.Route) error {
-	return v.vrf.EditVRFs(own.FamilyOfRoute(route), func(s *vrfs.State) error {
-		for _, known := range v.Reg.RoutesTo(interRouteOf(route).Dst) {
-			if own.LeadsAway(known) && known.GetVrfId() == route.GetVrfId() && known.GetPreference() != route.GetPreference() {
-				return fmt.Errorf("there is one with preference %d already: two of type INTER_VRF cannot have the same destination", known.GetPreference())
-			}
+	for _, known := range v.Reg.RoutesTo(interRouteOf(route).Dst) {
+		if own.LeadsAway(known) && known.GetVrfId() == route.GetVrfId() && known.GetPreference() != route.GetPreference() {
+			return fmt.Errorf("there is one with preference %d already: two of type INTER_VRF cannot have the same destination", known.GetPreference())
 		}
-		s.Inter[interRouteOf(route)] = route.GetViaVrfId()
-		return nil
-	})
-}
-
-// leadBack removes the rules, after the throw route.
-func (v routes) leadBack(route *vpp_l3.Route) error {
-	if !v.vrf.UsesVRFs() {
-		return nil
 	}
-	return v.vrf.EditVRFs(own.FamilyOfRoute(route), func(s *vrfs.State) error {
-		delete(s.Inter, interRouteOf(route))
-		return nil
-	})
+	return v.vrf.LeadAway(interRouteOf(route), route.GetViaVrfId())
 }
 
 // inItsVRF finds the device of a next hop that is given without: left to itself, the
@@ -71,7 +56,7 @@ func (v routes) inItsVRF(route *vpp_l3.Route, index int) (int, error) {
 	}
 	options := &netlink.RouteGetOptions{}
 	if vrf != 0 {
-		options.Mark = vrfs.Mark | vrf
+		options = v.vrf.LookupIn(vrf)
 	}
 	hops, err := v.Net.RouteGetWithOptions(gw.AsSlice(), options)
 	switch {
@@ -83,49 +68,27 @@ func (v routes) inItsVRF(route *vpp_l3.Route, index int) (int, error) {
 	return hops[0].LinkIndex, nil
 }
 
-// interRoutes are what rules say about routes into other VRFs, by IP version.
-type interRoutes map[int]map[vrfs.InterRoute]uint32
-
-func (v *Driver) interRoutes() (interRoutes, error) {
-	all := interRoutes{}
-	if !v.vrf.UsesVRFs() {
-		return all, nil
-	}
-	for _, family := range vrfs.IPFamilies {
-		s, _, err := v.vrf.ReadVRFs(family)
-		if err != nil {
-			return nil, err
-		}
-		all[family] = s.Inter
-	}
-	return all, nil
-}
-
-// describeThrow returns the value of a throw route, and notes that its rules have one;
-// nil if they are not as wanted, so that it is created again.
-func (all interRoutes) describeThrow(r *netlink.Route, vrf uint32, wanted map[routeID]*vpp_l3.Route) *vpp_l3.Route {
-	id := vrfs.InterRoute{Vrf: vrf, Dst: own.Destination(r)}
-	via, ok := all[r.Family][id]
-	delete(all[r.Family], id)
-	route := &vpp_l3.Route{Type: vpp_l3.Route_INTER_VRF, VrfId: vrf, ViaVrfId: via, DstNetwork: id.Dst.String(), Preference: preference(r)}
-	want := wanted[routeID{vrf: vrf, dst: id.Dst}]
+// describeLead returns the value of a route that leads into another VRF; nil if packets do not get there
+// as wanted, so that it is created again.
+func describeLead(r *netlink.Route, vrf, via uint32, intact bool, wanted map[routeID]*vpp_l3.Route) *vpp_l3.Route {
+	dst := own.Destination(r)
+	route := &vpp_l3.Route{Type: vpp_l3.Route_INTER_VRF, VrfId: vrf, ViaVrfId: via, DstNetwork: dst.String(), Preference: preference(r)}
+	want := wanted[routeID{vrf: vrf, dst: dst}]
 	if want == nil || !own.LeadsAway(want) {
 		return route
 	}
-	if !ok {
+	if !intact && (via == 0 || via == want.GetViaVrfId()) {
 		return nil
 	}
 	complete(route, want, 1)
 	return route
 }
 
-// rest returns rules without a throw route, for them to be removed.
-func (all interRoutes) rest(wanted map[routeID]*vpp_l3.Route) (list []*vpp_l3.Route) {
-	for _, routes := range all {
-		for id, via := range routes {
-			if wanted[routeID{vrf: id.Vrf, dst: id.Dst}] == nil {
-				list = append(list, &vpp_l3.Route{Type: vpp_l3.Route_INTER_VRF, VrfId: id.Vrf, ViaVrfId: via, DstNetwork: id.Dst.String()})
-			}
+// strayLeads returns what routes into other VRFs have left, for it to be removed.
+func strayLeads(rest map[vrfs.InterRoute]uint32, wanted map[routeID]*vpp_l3.Route) (list []*vpp_l3.Route) {
+	for id, via := range rest {
+		if wanted[routeID{vrf: id.Vrf, dst: id.Dst}] == nil {
+			list = append(list, &vpp_l3.Route{Type: vpp_l3.Route_INTER_VRF, VrfId: id.Vrf, ViaVrfId: via, DstNetwork: id.Dst.String()})
 		}
 	}
 	return list

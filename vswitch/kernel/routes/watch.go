@@ -86,7 +86,12 @@ func (v *Driver) Check(b *drift.Batch) {
 // found out, that is an event of its own.
 func (v *Driver) isThere(value *vpp_l3.Route) bool {
 	index := 0
-	if name := value.GetOutgoingInterface(); name != "" && value.GetType() != vpp_l3.Route_DROP && !own.LeadsAway(value) {
+	if own.LeadsAway(value) {
+		var err error
+		if index, err = v.vrf.DeviceTo(value.GetViaVrfId()); err != nil {
+			return true
+		}
+	} else if name := value.GetOutgoingInterface(); name != "" && value.GetType() != vpp_l3.Route_DROP {
 		link, err := v.Link(name)
 		if err != nil {
 			return true

@@ -1,222 +1,149 @@
 package vrf
 
 import (
-	"cmp"
 	"errors"
-	"fmt"
-	"maps"
-	"slices"
-	"sync"
 
-	"github.com/contiv/contiv/netlink/namespace"
 	"github.com/contiv/contiv/netlink/rtnl"
-	"github.com/contiv/contiv/vswitch/kernel/own"
-
 	"github.com/contiv/contiv/vswitch"
-	"golang.org/x/sys/unix"
+	"github.com/contiv/contiv/vswitch/kernel/drift"
+	"github.com/contiv/contiv/vswitch/kernel/own"
+	"github.com/vishvananda/netlink"
 )
 
 // Driver is the VRFs of one network namespace.
 type Driver struct {
 	*own.Host
-	vrf vrfDriver
+	way
 }
 
-// New finds out what an earlier process left, and changes nothing.
-func New(host *own.Host) (*Driver, error) {
+// Options of a Driver.
+type Options struct {
+	// Interfaces restores what a device loses when it enters or leaves a VRF device.
+	Interfaces Interfaces
+	// RulesOnly is for tests: VRF devices are not used even if the kernel has them.
+	RulesOnly bool
+}
+
+// Interfaces are those whose devices are in VRFs.
+type Interfaces interface {
+	// RestoreInterface restores the addresses, routes and neighbours of a device that went down and up again.
+	RestoreInterface(iface string, index int) error
+}
+
+// way is how a kernel does VRFs: by VRF devices, or by policy rules that emulate them.
+type way interface {
+	drift.Subsystem
+	VRFPort() vswitch.VRFs
+	// UsesVRFs reports whether there may be a VRF other than 0. If not, nothing is read or changed.
+	UsesVRFs() bool
+	// HasTable reports whether the table of a VRF exists.
+	HasTable(family int, vrf uint32) bool
+	// Drop removes all VRFs.
+	Drop() error
+
+	// IsolateAs keeps packets of an interface that belongs to another VRF out of VRF 0: before it has
+	// an address, and for IP versions of which it has none. It is called before the device is made,
+	// and again before it is set up.
+	IsolateAs(iface string) error
+	// MoveTo moves an interface into a VRF for each IP version.
+	MoveTo(iface string, vrfs map[int]uint32) error
+	// VRFsOf returns the VRFs of an interface by IP version.
+	VRFsOf(iface string) (map[int]uint32, error)
+	// ForgetVRFs is called before an interface goes, with the name of its device.
+	ForgetVRFs(device string) error
+	// Sweep is called after it went.
+	Sweep() error
+	// ViewVRFs reads what interfaces are listed from.
+	ViewVRFs() (View, error)
+
+	// Confined returns the VRF that we have to keep the addresses of a device in; 0 if the kernel does.
+	Confined(index, family int) (uint32, error)
+	// ConfineNew removes from VRF 0 what the kernel adds for a new address of such a device.
+	ConfineNew(rtnl.Address) error
+	// SettleAddresses makes the routes of the addresses of a device those that they need in its VRF.
+	SettleAddresses(index, family int) error
+	// RestoreVRF does so after the device was down.
+	RestoreVRF(index int) error
+
+	// LeadAway prepares a route from one VRF into another one; LeadBack is called when it is gone.
+	LeadAway(route InterRoute, to uint32) error
+	LeadBack(route InterRoute) error
+	// DeviceTo returns the index of the device that a route into a VRF has; 0: none, it is a throw route.
+	DeviceTo(vrf uint32) (index int, err error)
+	// Leads reads where routes into other VRFs lead.
+	Leads() (Leads, error)
+	// LookupIn returns how to ask the kernel for a route in a VRF.
+	LookupIn(vrf uint32) *netlink.RouteGetOptions
+}
+
+// View is the state of VRFs when interfaces are listed.
+type View interface {
+	// Of returns the VRF that a device is meant for; 0 if VRF 0 may get its packets. wanted is the
+	// VRF of its value.
+	Of(device string, wanted uint32) uint32
+	// Intact reports whether an address of a device is in the VRF that the device is meant for.
+	Intact(link netlink.Link, a rtnl.Address) bool
+	// Together reports whether two devices are in the same VRFs.
+	Together(device, lender string) bool
+	// Leaks reports whether an address of ours, of a device in a VRF, is one of VRF 0 as well.
+	Leaks(link netlink.Link, a rtnl.Address) bool
+}
+
+// Leads are the routes into other VRFs.
+type Leads interface {
+	// Of returns the VRF that a route of ours in a VRF leads to, if it leads to another one. It is
+	// not intact if packets do not get there.
+	Of(r *netlink.Route, vrf uint32) (to uint32, leads, intact bool)
+	// Rest returns what has no route that Of was asked about.
+	Rest() map[InterRoute]uint32
+}
+
+// New asks the kernel whether it has VRF devices, finds out what an earlier process left, and
+// changes nothing.
+func New(host *own.Host, opts Options) (*Driver, error) {
 	v := &Driver{Host: host}
-	return v, v.openVRFs()
-}
-
-// vrfDriver changes the rules of VRFs: it reads them, edits the result, and writes the difference.
-// Doing so, it completes changes that were interrupted.
-type vrfDriver struct {
-	mu sync.Mutex
-	// marks is held while marks are written.
-	marks sync.Mutex
-	// used: rules exist or existed; if not, nothing needs to be read.
-	used bool
-	// last is the state by IP version as we left it.
-	last map[int]*State
-	// lost are rules that others removed, as an edit found out; not reported yet.
-	lost []rtnl.Rule
-	// settling is held while the routes of addresses are changed.
-	settling sync.Mutex
-}
-
-var IPFamilies = []int{unix.AF_INET, unix.AF_INET6}
-
-// openVRFs finds out what an earlier process left.
-func (v *Driver) openVRFs() error {
-	v.vrf.last = map[int]*State{}
-	for _, family := range IPFamilies {
-		s, _, err := v.ReadVRFs(family)
-		if err != nil {
-			return err
-		}
-		v.vrf.last[family] = s
-		v.vrf.used = v.vrf.used || !s.empty()
-	}
-	return nil
-}
-
-// UsesVRFs reports whether there may be a VRF other than 0.
-func (v *Driver) UsesVRFs() bool {
-	v.vrf.mu.Lock()
-	defer v.vrf.mu.Unlock()
-	return v.vrf.used
-}
-
-// ReadVRFs returns the state, and all rules of the IP version.
-func (v *Driver) ReadVRFs(family int) (*State, ruleSet, error) {
-	rules, err := v.Net.Rules(family)
-	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT) {
-		return newVRFState(family), nil, nil // no policy routing, or no IPv6
-	}
+	has, err := host.Net.HasVRFDevices()
 	if err != nil {
-		return nil, nil, fmt.Errorf("reading policy rules: %w", err)
+		return nil, err
 	}
-	ours := slices.DeleteFunc(slices.Clone(rules), func(r rtnl.Rule) bool { return !isVRFRule(r) })
-	return parseVRFs(family, ours), newRuleSet(rules), nil
-}
-
-// ruleSet is the set of existing rules.
-type ruleSet map[rtnl.Rule]bool
-
-func newRuleSet(rules []rtnl.Rule) ruleSet {
-	set := make(ruleSet, len(rules))
-	for _, r := range rules {
-		set[r] = true
+	if has && !opts.RulesOnly {
+		v.way, err = openDevices(host, opts.Interfaces)
+	} else {
+		v.way, err = openEmulation(host)
 	}
-	return set
+	return v, err
 }
 
-// missing returns the wanted rules that are not there.
-func (have ruleSet) missing(want []rtnl.Rule) []rtnl.Rule {
-	return slices.DeleteFunc(slices.Clone(want), func(r rtnl.Rule) bool { return have[r] })
-}
-
-// localFirst reports whether addresses of VRF 0 are looked for before VRFs have their turn.
-func (have ruleSet) localFirst() bool {
-	for r := range have {
-		if isLocal(r) && r.Pref <= prefIsolated {
-			return true
-		}
+// JoinVRFs moves an interface that borrows addresses into the VRFs of its lender.
+func (v *Driver) JoinVRFs(iface, lender string) error {
+	if !v.UsesVRFs() {
+		return nil
 	}
-	return false
-}
-
-// EditVRFs changes the rules of one IP version. edit may refuse.
-func (v *Driver) EditVRFs(family int, edit func(*State) error) error {
-	v.vrf.mu.Lock()
-	defer v.vrf.mu.Unlock()
-	return v.editVRFsLocked(family, edit)
-}
-
-func (v *Driver) editVRFsLocked(family int, edit func(*State) error) error {
-	s, have, err := v.ReadVRFs(family)
+	vrfs, err := v.VRFsOf(lender)
 	if err != nil {
 		return err
 	}
-	v.vrf.lost = append(v.vrf.lost, have.missing(v.vrf.last[family].render())...)
-	if err := edit(s); err != nil {
-		return err
-	}
-	v.vrf.used = v.vrf.used || !s.empty()
-	v.vrf.last[family] = s
-	err = v.writeRules(family, s.render(), have)
-	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT) {
-		return vswitch.Unsupported("VRFs: this Linux kernel refuses policy rules (%v): it needs the option CONFIG_IP_MULTIPLE_TABLES, "+
-			"for IPv6 CONFIG_IPV6_MULTIPLE_TABLES", err)
-	}
-	return err
+	return v.MoveTo(iface, vrfs)
 }
 
-// writeRules adds the missing rules, referring rules after the rules they refer to, and then
-// deletes surplus rules in the opposite order.
-func (v *Driver) writeRules(family int, want []rtnl.Rule, have ruleSet) error {
-	if err := checkLocal(want, have); err != nil {
-		return err
-	}
-	for _, r := range have.missing(want) {
-		if err := v.Net.AddRule(r); err != nil && !rtnl.Exists(err) {
-			return fmt.Errorf("adding policy rule %d: %w", r.Pref, err)
-		}
-	}
-	if err := v.moveLocal(family, len(want) > 0, have); err != nil {
-		return err
-	}
-	wanted := newRuleSet(want)
-	tooMany := slices.SortedFunc(maps.Keys(have), func(a, b rtnl.Rule) int { return cmp.Compare(a.Pref, b.Pref) })
-	for _, r := range tooMany {
-		if !isVRFRule(r) || wanted[r] {
-			continue
-		}
-		if err := rtnl.IgnoreGone(v.Net.DelRule(r)); err != nil {
-			return fmt.Errorf("deleting policy rule %d: %w", r.Pref, err)
-		}
-	}
-	return nil
-}
-
-// The rule of the table local is the first one, and none can be placed before it. So a copy further
-// down is added before the first one is removed, and the first one is restored before the copy is
-// removed. The table is looked up at all times.
-
-// checkLocal returns an error if others moved the rule to a place where it conflicts with ours.
-func checkLocal(want []rtnl.Rule, have ruleSet) error {
-	if len(want) == 0 {
+// MoveBorrowers makes those that borrow the addresses of an interface follow it.
+func (v *Driver) MoveBorrowers(lender string) error {
+	if !v.UsesVRFs() {
 		return nil
 	}
-	for r := range have {
-		if isLocal(r) && r.Pref != 0 && r.Pref <= prefIsolated {
-			return fmt.Errorf("the policy rule %d leads to the table local before VRFs have their turn: move it behind %d", r.Pref, prefIsolated)
-		}
+	var errs []error
+	for _, borrower := range v.Borrowers(lender) {
+		errs = append(errs, rtnl.IgnoreGone(v.JoinVRFs(borrower, lender)))
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
-// moveLocal removes the first rule, or brings it back.
-func (v *Driver) moveLocal(family int, away bool, have ruleSet) error {
-	first := rtnl.Rule{Family: family, Action: ruleLookup, Table: unix.RT_TABLE_LOCAL, Proto: unix.RTPROT_KERNEL}
-	there, ours, others := false, false, false
-	for r := range have {
-		switch {
-		case !isLocal(r):
-		case r.Pref == 0:
-			there, first = true, r
-		case isVRFRule(r):
-			ours = true
-		default:
-			others = true
-		}
-	}
-	switch {
-	case away && there:
-		if err := rtnl.IgnoreGone(v.Net.DelRule(first)); err != nil {
-			return fmt.Errorf("moving the policy rule of the table local to %d: %w", prefLocal, err)
-		}
-	case !away && ours && !there && !others:
-		if err := v.Net.AddRule(first); err != nil && !rtnl.Exists(err) {
-			return fmt.Errorf("moving the policy rule of the table local back to 0: %w", err)
-		}
-	}
-	return nil
-}
+// DeviceOf returns the name of the device of an interface, which may not exist (yet).
+func (v *Driver) DeviceOf(iface string) string { return deviceOf(v.Host, iface) }
 
-// vrfSysctls make what the node itself answers go where the question came from.
-var vrfSysctls = map[int][]string{
-	unix.AF_INET:  {"ipv4/fwmark_reflect", "ipv4/tcp_fwmark_accept"},
-	unix.AF_INET6: {"ipv6/fwmark_reflect"},
-}
-
-func (v *Driver) answerInVRFs(family int) error {
-	return v.NS.Run(func() error {
-		for _, name := range vrfSysctls[family] {
-			if err := namespace.EnsureSysctl(name, "1"); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+func deviceOf(host *own.Host, iface string) string {
+	if link, err := host.Link(iface); err == nil {
+		return link.Attrs().Name
+	}
+	return own.DeviceName(own.DevInterface, iface)
 }

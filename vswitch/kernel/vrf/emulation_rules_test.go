@@ -16,13 +16,13 @@ import (
 func TestRulesBetweenVRFs(t *testing.T) {
 	s := newVRFState(unix.AF_INET)
 	s.tables = map[uint32]bool{5: true, 6: true, 7: true}
-	s.Inter = map[InterRoute]uint32{
+	s.inter = map[InterRoute]uint32{
 		{5, netip.MustParsePrefix("0.0.0.0/0")}: 0, {5, netip.MustParsePrefix("10.1.0.0/16")}: 6,
 		{0, netip.MustParsePrefix("10.0.0.0/8")}: 6, {0, netip.MustParsePrefix("10.1.2.0/24")}: 7, {6, netip.MustParsePrefix("10.0.0.0/8")}: 7, {6, netip.MustParsePrefix("10.1.0.0/15")}: 5,
 	}
 	rules := s.render()
-	if back := parseVRFs(unix.AF_INET, rules); !maps.Equal(back.Inter, s.Inter) || !maps.Equal(back.tables, s.tables) {
-		t.Errorf("read back as %v and %v", back.Inter, back.tables)
+	if back := parseVRFs(unix.AF_INET, rules); !maps.Equal(back.inter, s.inter) || !maps.Equal(back.tables, s.tables) {
+		t.Errorf("read back as %v and %v", back.inter, back.tables)
 	}
 	slices.SortStableFunc(rules, func(a, b rtnl.Rule) int { return cmp.Compare(a.Pref, b.Pref) })
 	var block []string
@@ -41,5 +41,40 @@ func TestRulesBetweenVRFs(t *testing.T) {
 	}
 	if !slices.Equal(block, want) {
 		t.Errorf("have %q,\nwant %q", block, want)
+	}
+}
+
+// With VRF devices, one rule is for all of them, behind it comes the table local, and only guests have rules of their own.
+func TestRulesOfVRFDevices(t *testing.T) {
+	for _, family := range ipFamilies {
+		s := newVRFState(family)
+		s.devices = true
+		want := []rtnl.Rule{
+			{Family: family, Pref: prefInto, Action: ruleLookup, L3mdev: true, Proto: own.ProtoOurs},
+			{Family: family, Pref: prefLocal, Action: ruleLookup, Table: unix.RT_TABLE_LOCAL, Proto: own.ProtoOurs},
+		}
+		inOrder := func() []rtnl.Rule {
+			rules := s.render()
+			slices.SortStableFunc(rules, func(a, b rtnl.Rule) int { return cmp.Compare(a.Pref, b.Pref) })
+			return rules
+		}
+		if rules := inOrder(); !slices.Equal(rules, want) {
+			t.Errorf("have %v,\nwant %v", rules, want)
+		}
+		s.guests["eth0"] = 5
+		back := parseVRFs(family, inOrder())
+		if !back.devices || !maps.Equal(back.guests, s.guests) || back.emulates() {
+			t.Errorf("read back as %+v", back)
+		}
+		for _, r := range inOrder() {
+			if !isVRFRule(r) {
+				t.Errorf("%v is not recognised as ours", r)
+			}
+		}
+		s.forget("eth0")
+		s.devices = false
+		if rules := inOrder(); len(rules) > 0 {
+			t.Errorf("without VRFs, there are %v", rules)
+		}
 	}
 }

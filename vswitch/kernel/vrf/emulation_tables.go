@@ -15,10 +15,10 @@ import (
 )
 
 // vrfs: tables 0 are the main table, and always there. The others are the rules that
-// lead to them (vrf_rules.go). The kernel has no place for labels.
-type vrfs struct{ *Driver }
+// lead to them (emulation_rules.go). The kernel has no place for labels.
+type vrfs struct{ *emulation }
 
-func (v *Driver) VRFPort() vswitch.VRFs { return vrfs{v} }
+func (v *emulation) VRFPort() vswitch.VRFs { return vrfs{v} }
 
 func (v vrfs) Create(_ context.Context, table *vpp_l3.VrfTable) error {
 	if err := errors.Join(noFlowHash(table), own.VRFInRange(table.GetId())); err != nil || table.GetId() == 0 {
@@ -27,7 +27,7 @@ func (v vrfs) Create(_ context.Context, table *vpp_l3.VrfTable) error {
 	family := familyOfVRF(table)
 	err := v.answerInVRFs(family)
 	if err == nil {
-		err = v.EditVRFs(family, func(s *State) error { s.tables[table.GetId()] = true; return nil })
+		err = v.editVRFs(family, func(s *ruleState) error { s.tables[table.GetId()] = true; return nil })
 	}
 	if err != nil {
 		return fmt.Errorf("creating %v table of VRF %d: %w", table.GetProtocol(), table.GetId(), err)
@@ -59,15 +59,7 @@ func (v vrfs) Delete(_ context.Context, table *vpp_l3.VrfTable) error {
 	}
 	family := familyOfVRF(table)
 	err := v.Reg.During(table, func() error {
-		err := v.EditVRFs(family, func(s *State) error {
-			delete(s.tables, table.GetId())
-			for device, vrf := range s.members {
-				if vrf == table.GetId() {
-					delete(s.members, device)
-				}
-			}
-			return nil
-		})
+		err := v.editVRFs(family, func(s *ruleState) error { s.dropTable(table.GetId()); return nil })
 		placed, listErr := placed(v.Net, family, 0, own.TableOf(table.GetId()), own.ProtoVRF)
 		err = errors.Join(err, listErr)
 		for _, r := range placed {
@@ -90,7 +82,7 @@ func (v vrfs) List(_ context.Context, expected []*vpp_l3.VrfTable) (list []*vpp_
 		}
 	}
 	for _, protocol := range []vpp_l3.VrfTable_Protocol{vpp_l3.VrfTable_IPV4, vpp_l3.VrfTable_IPV6} {
-		s, rules, err := v.ReadVRFs(familyOfVRF(&vpp_l3.VrfTable{Protocol: protocol}))
+		s, rules, err := v.readVRFs(familyOfVRF(&vpp_l3.VrfTable{Protocol: protocol}))
 		if err != nil {
 			return nil, err
 		}
@@ -109,7 +101,7 @@ func (v vrfs) List(_ context.Context, expected []*vpp_l3.VrfTable) (list []*vpp_
 }
 
 // complete reports whether a table has all of its rules, and nothing is in their way.
-func (s *State) complete(vrf uint32, rules ruleSet) bool {
+func (s *ruleState) complete(vrf uint32, rules ruleSet) bool {
 	for _, r := range append(s.base(), s.block(vrf)...) {
 		if !rules[r] {
 			return false
@@ -119,10 +111,10 @@ func (s *State) complete(vrf uint32, rules ruleSet) bool {
 }
 
 // dropVRFs removes all rules, and what they are with.
-func (v *Driver) Drop() error {
+func (v *emulation) Drop() error {
 	var errs []error
-	for _, family := range IPFamilies {
-		errs = append(errs, v.EditVRFs(family, func(s *State) error { *s = *newVRFState(family); return nil }))
+	for _, family := range ipFamilies {
+		errs = append(errs, v.editVRFs(family, func(s *ruleState) error { *s = *newVRFState(family); return nil }))
 		placed, err := placed(v.Net, family, 0, 0, own.ProtoVRF)
 		errs = append(errs, err)
 		for _, r := range placed {
@@ -133,7 +125,7 @@ func (v *Driver) Drop() error {
 }
 
 // HasTable reports whether the table of a VRF exists.
-func (v *Driver) HasTable(family int, vrf uint32) bool {
+func (v *emulation) HasTable(family int, vrf uint32) bool {
 	v.vrf.mu.Lock()
 	defer v.vrf.mu.Unlock()
 	return v.vrf.last[family].tables[vrf]

@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// View is the state of VRFs when interfaces are listed. The zero value: all are in VRF 0.
-type View struct {
+// ruleView is the zero value if all are in VRF 0.
+type ruleView struct {
 	used   bool
-	states map[int]*State
+	states map[int]*ruleState
 	rules  map[int]ruleSet // by IP version, nil: there are none at all
 	marks  markState
 	placed map[placedRoute]bool
@@ -22,13 +22,15 @@ type View struct {
 	local map[int][]placedRoute
 }
 
-func (v *Driver) ViewVRFs() (view View, err error) {
+func (v *emulation) ViewVRFs() (View, error) { return v.view() }
+
+func (v *emulation) view() (view ruleView, err error) {
 	if !v.UsesVRFs() {
 		return view, nil
 	}
-	view = View{used: true, states: map[int]*State{}, rules: map[int]ruleSet{}, placed: map[placedRoute]bool{}, local: map[int][]placedRoute{}}
-	for _, family := range IPFamilies {
-		if view.states[family], view.rules[family], err = v.ReadVRFs(family); err != nil {
+	view = ruleView{used: true, states: map[int]*ruleState{}, rules: map[int]ruleSet{}, placed: map[placedRoute]bool{}, local: map[int][]placedRoute{}}
+	for _, family := range ipFamilies {
+		if view.states[family], view.rules[family], err = v.readVRFs(family); err != nil {
 			return view, err
 		}
 		found, err := placed(v.Net, family, 0, 0, own.ProtoVRF)
@@ -50,9 +52,14 @@ func (v *Driver) ViewVRFs() (view View, err error) {
 }
 
 // Of returns the VRF that a device is meant for; 0 if VRF 0 may get its packets.
-func (w View) Of(device string) (vrf uint32) {
+func (w ruleView) Of(device string, _ uint32) uint32 { return w.of(device) }
+
+func (w ruleView) of(device string) (vrf uint32) {
 	if !w.used {
 		return 0
+	}
+	if vrf = w.states[unix.AF_INET].guests[device]; vrf != 0 {
+		return vrf
 	}
 	vrf = w.states[unix.AF_INET].isolated[device]
 	if w.rules[unix.AF_INET6] != nil && w.states[unix.AF_INET6].isolated[device] != vrf {
@@ -62,12 +69,12 @@ func (w View) Of(device string) (vrf uint32) {
 }
 
 // Intact reports whether an address of a device is in the VRF that the device is meant for.
-func (w View) Intact(link netlink.Link, a rtnl.Address) bool {
+func (w ruleView) Intact(link netlink.Link, a rtnl.Address) bool {
 	if !w.used {
 		return true
 	}
 	device, up := link.Attrs().Name, link.Attrs().Flags&net.FlagUp != 0
-	vrf := w.Of(device)
+	vrf := w.of(device)
 	if vrf == 0 {
 		return w.states[a.Family()].members[device] == 0 && (a.Proto != own.ProtoOurs || a.Flags&unix.IFA_F_NOPREFIXROUTE == 0)
 	}
@@ -83,9 +90,9 @@ func (w View) Intact(link netlink.Link, a rtnl.Address) bool {
 }
 
 // leads reports whether all that a device receives of an IP version gets to the VRF.
-func (w View) leads(family int, device string, vrf uint32) bool {
+func (w ruleView) leads(family int, device string, vrf uint32) bool {
 	s := w.states[family]
-	if s.members[device] != vrf || !w.marks.has(family, device, vrf) {
+	if s.vrfOf(device) != vrf || !w.marks.has(family, device, vrf) {
 		return false
 	}
 	for _, r := range s.into(device) {
@@ -97,13 +104,13 @@ func (w View) leads(family int, device string, vrf uint32) bool {
 }
 
 // Together reports whether two devices are in the same VRFs.
-func (w View) Together(device, lender string) bool {
+func (w ruleView) Together(device, lender string) bool {
 	if !w.used {
 		return true
 	}
 	for family, s := range w.states {
 		vrf := s.members[lender]
-		if vrf != 0 && w.Of(device) == 0 {
+		if vrf != 0 && w.of(device) == 0 {
 			return false
 		}
 		if vrf == 0 && s.members[device] != 0 || vrf != 0 && !w.leads(family, device, vrf) {
@@ -115,8 +122,8 @@ func (w View) Together(device, lender string) bool {
 
 // Leaks reports whether the kernel has given an address of ours, of a device in a VRF, to
 // VRF 0.
-func (w View) Leaks(link netlink.Link, a rtnl.Address) bool {
-	if !w.used || w.Of(link.Attrs().Name) == 0 || a.Proto != own.ProtoOurs && a.Proto != own.ProtoBorrowed {
+func (w ruleView) Leaks(link netlink.Link, a rtnl.Address) bool {
+	if !w.used || w.of(link.Attrs().Name) == 0 || a.Proto != own.ProtoOurs && a.Proto != own.ProtoBorrowed {
 		return false
 	}
 	return slices.ContainsFunc(w.local[a.Index], func(r placedRoute) bool { return r.madeFor(a) })

@@ -11,14 +11,13 @@ import (
 	"github.com/contiv/contiv/netlink/namespace"
 	"github.com/contiv/contiv/netlink/rtnl"
 
-	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
 	"github.com/contiv/contiv/kvscheduler"
 	"golang.org/x/sys/unix"
 )
 
 // MoveTo moves the interface into a VRF for each IP version.
-func (v *Driver) MoveTo(iface string, vrfs map[int]uint32) error {
-	device := v.DeviceOf(iface)
+func (v *emulation) MoveTo(iface string, vrfs map[int]uint32) error {
+	device := deviceOf(v.Host, iface)
 	into := uint32(0)
 	for _, vrf := range vrfs {
 		into = max(into, vrf)
@@ -35,7 +34,7 @@ func (v *Driver) MoveTo(iface string, vrfs map[int]uint32) error {
 		}
 	}
 	for family, vrf := range vrfs {
-		err := v.EditVRFs(family, func(s *State) error {
+		err := v.editVRFs(family, func(s *ruleState) error {
 			if vrf == 0 {
 				delete(s.members, device)
 				return nil
@@ -72,27 +71,15 @@ func (v *Driver) MoveTo(iface string, vrfs map[int]uint32) error {
 	return err
 }
 
-// JoinVRFs moves an interface that borrows addresses into the VRFs of its lender.
-func (v *Driver) JoinVRFs(iface, lender string) error {
-	if !v.UsesVRFs() {
-		return nil
-	}
-	vrfs, err := v.VRFsOf(lender)
-	if err != nil {
-		return err
-	}
-	return v.MoveTo(iface, vrfs)
-}
-
 // VRFsOf returns the VRFs of an interface by IP version.
-func (v *Driver) VRFsOf(iface string) (map[int]uint32, error) {
+func (v *emulation) VRFsOf(iface string) (map[int]uint32, error) {
 	vrfs := map[int]uint32{unix.AF_INET: 0, unix.AF_INET6: 0}
 	if !v.UsesVRFs() {
 		return vrfs, nil
 	}
-	device := v.DeviceOf(iface)
+	device := deviceOf(v.Host, iface)
 	for family := range vrfs {
-		s, _, err := v.ReadVRFs(family)
+		s, _, err := v.readVRFs(family)
 		if err != nil {
 			return nil, err
 		}
@@ -101,63 +88,40 @@ func (v *Driver) VRFsOf(iface string) (map[int]uint32, error) {
 	return vrfs, nil
 }
 
-// MoveBorrowers makes those that borrow the addresses of an interface follow it.
-func (v *Driver) MoveBorrowers(lender string) error {
-	if !v.UsesVRFs() {
-		return nil
-	}
-	var errs []error
-	for _, borrower := range v.Borrowers(lender) {
-		errs = append(errs, rtnl.IgnoreGone(v.JoinVRFs(borrower, lender)))
-	}
-	return errors.Join(errs...)
-}
-
 // canMove refuses what would not work in a VRF.
-func (v *Driver) canMove(iface string) error {
+func (v *emulation) canMove(iface string) error {
 	link, err := v.Link(iface)
 	if err != nil {
 		return err
 	}
-	for _, key := range v.Reg.KeysOf(iface) {
-		value, _ := v.Reg.Get(key)
-		if x, ok := value.(*vpp_l3.L3XConnect); ok && x.GetInterface() == iface {
-			return own.CrossConnectInVRF()
-		}
+	if err := noCrossConnect(v.Host, iface); err != nil {
+		return err
 	}
 	return v.NS.Run(func() error {
 		return namespace.EnsureSysctl("ipv4/conf/"+link.Attrs().Name+"/src_valid_mark", "1")
 	})
 }
 
-// DeviceOf returns the name of the device of an interface, which may not exist (yet).
-func (v *Driver) DeviceOf(iface string) string {
-	if link, err := v.Link(iface); err == nil {
-		return link.Attrs().Name
-	}
-	return own.DeviceName(own.DevInterface, iface)
-}
-
 // IsolateAs keeps packets of an interface that belongs to another VRF out of VRF 0: before the
 // interface exists, while it has no address, and for IP versions of which it has none.
-func (v *Driver) IsolateAs(iface string) error {
+func (v *emulation) IsolateAs(iface string) error {
 	if vrf := v.Reg.Iface(iface).GetVrf(); vrf != 0 {
-		return v.isolate(v.DeviceOf(iface), vrf)
+		return v.isolate(deviceOf(v.Host, iface), vrf)
 	}
 	if !v.UsesVRFs() {
 		return nil
 	}
-	device := v.DeviceOf(iface)
+	device := deviceOf(v.Host, iface)
 	v.vrf.mu.Lock()
 	defer v.vrf.mu.Unlock()
-	for _, family := range IPFamilies {
-		s, _, err := v.ReadVRFs(family)
+	for _, family := range ipFamilies {
+		s, _, err := v.readVRFs(family)
 		if err != nil || s.members[device] != 0 {
 			return err
 		}
 	}
-	for _, family := range IPFamilies {
-		if err := v.editVRFsLocked(family, func(s *State) error { delete(s.isolated, device); return nil }); err != nil {
+	for _, family := range ipFamilies {
+		if err := v.editVRFsLocked(family, func(s *ruleState) error { delete(s.isolated, device); return nil }); err != nil {
 			return err
 		}
 	}
@@ -165,9 +129,9 @@ func (v *Driver) IsolateAs(iface string) error {
 }
 
 // isolate: where there is no IPv6, there is nothing to keep out.
-func (v *Driver) isolate(device string, vrf uint32) error {
-	for _, family := range IPFamilies {
-		err := v.EditVRFs(family, func(s *State) error { s.isolated[device] = vrf; return nil })
+func (v *emulation) isolate(device string, vrf uint32) error {
+	for _, family := range ipFamilies {
+		err := v.editVRFs(family, func(s *ruleState) error { s.isolated[device] = vrf; return nil })
 		if family == unix.AF_INET6 {
 			err = ignoreUnsupported(err)
 		}
@@ -186,20 +150,20 @@ func ignoreUnsupported(err error) error {
 }
 
 // ForgetVRFs removes the rules of an interface that goes.
-func (v *Driver) ForgetVRFs(device string) error {
+func (v *emulation) ForgetVRFs(device string) error {
 	if !v.UsesVRFs() {
 		return nil
 	}
-	for _, family := range IPFamilies {
-		if err := v.EditVRFs(family, func(s *State) error { s.forget(device); return nil }); err != nil {
+	for _, family := range ipFamilies {
+		if err := v.editVRFs(family, func(s *ruleState) error { s.forget(device); return nil }); err != nil {
 			return err
 		}
 	}
 	return v.writeMarks()
 }
 
-// VRFOf returns the VRF of a device.
-func (v *Driver) VRFOf(index, family int) (uint32, error) {
+// Confined returns the VRF of a device.
+func (v *emulation) Confined(index, family int) (uint32, error) {
 	if !v.UsesVRFs() {
 		return 0, nil
 	}
@@ -207,22 +171,22 @@ func (v *Driver) VRFOf(index, family int) (uint32, error) {
 	if err != nil {
 		return 0, err
 	}
-	s, _, err := v.ReadVRFs(family)
+	s, _, err := v.readVRFs(family)
 	if err != nil {
 		return 0, err
 	}
-	return s.members[link.Attrs().Name], nil
+	return s.vrfOf(link.Attrs().Name), nil
 }
 
 // SettleAddresses makes the routes of the addresses of a device those that they need
 // in its VRF; and takes those away from VRF 0 that the kernel makes.
-func (v *Driver) SettleAddresses(index, family int) error {
+func (v *emulation) SettleAddresses(index, family int) error {
 	if !v.UsesVRFs() {
 		return nil
 	}
 	v.vrf.settling.Lock()
 	defer v.vrf.settling.Unlock()
-	vrf, err := v.VRFOf(index, family)
+	vrf, err := v.Confined(index, family)
 	if err != nil {
 		return err
 	}
@@ -272,7 +236,7 @@ func (v *Driver) SettleAddresses(index, family int) error {
 
 // flagAddress assigns an address again that was assigned for another VRF, if one of the two is VRF
 // 0: the flag by which the kernel creates no routes for it cannot be changed afterwards.
-func (v *Driver) flagAddress(a rtnl.Address, vrf uint32) error {
+func (v *emulation) flagAddress(a rtnl.Address, vrf uint32) error {
 	if (vrf != 0) == (a.Flags&unix.IFA_F_NOPREFIXROUTE != 0) {
 		return nil
 	}
@@ -291,7 +255,7 @@ func (v *Driver) flagAddress(a rtnl.Address, vrf uint32) error {
 
 // leaked returns what the kernel has added to the table local for our addresses of a
 // device in a VRF: they are none of VRF 0.
-func (v *Driver) leaked(index, family int) ([]placedRoute, error) {
+func (v *emulation) leaked(index, family int) ([]placedRoute, error) {
 	addrs, err := v.Net.Addresses(index)
 	if err != nil {
 		return nil, err
@@ -305,7 +269,7 @@ func (v *Driver) leaked(index, family int) ([]placedRoute, error) {
 }
 
 // confine removes them.
-func (v *Driver) confine(index, family int) (removed []placedRoute, err error) {
+func (v *emulation) confine(index, family int) (removed []placedRoute, err error) {
 	found, err := v.leaked(index, family)
 	if err != nil {
 		return nil, err
@@ -322,7 +286,7 @@ func (v *Driver) confine(index, family int) (removed []placedRoute, err error) {
 // ConfineNew removes the routes that the kernel adds for a new address. For an IPv6 address the
 // kernel adds them a moment later if the device is up and duplicate address detection is off;
 // otherwise Watch notices them.
-func (v *Driver) ConfineNew(a rtnl.Address) error {
+func (v *emulation) ConfineNew(a rtnl.Address) error {
 	own := func(r placedRoute) bool { return r.typ == unix.RTN_LOCAL && r.dst.Addr() == a.Prefix.Addr() }
 	link, err := v.Net.LinkByIndex(a.Index)
 	if err != nil {
@@ -340,6 +304,6 @@ func (v *Driver) ConfineNew(a rtnl.Address) error {
 
 // RestoreVRF restores the routes that were lost while a device was down, and removes those that the
 // kernel added again.
-func (v *Driver) RestoreVRF(index int) error {
+func (v *emulation) RestoreVRF(index int) error {
 	return errors.Join(v.SettleAddresses(index, unix.AF_INET), v.SettleAddresses(index, unix.AF_INET6))
 }

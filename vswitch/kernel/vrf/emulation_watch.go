@@ -23,7 +23,7 @@ type (
 )
 
 // noticeVRFs: policy rules, and the routes that addresses have.
-func (v *Driver) Notice(m syscall.NetlinkMessage, send func(drift.Notice)) {
+func (v *emulation) Notice(m syscall.NetlinkMessage, send func(drift.Notice)) {
 	switch m.Header.Type {
 	case unix.RTM_NEWRULE, unix.RTM_DELRULE:
 		v.noticeRule(m.Data, send)
@@ -38,21 +38,21 @@ func (v *Driver) Notice(m syscall.NetlinkMessage, send func(drift.Notice)) {
 
 // noticePlaced: a route of an address in a VRF has gone; or the kernel has added an
 // address to the table local, as it does whenever a device goes up.
-func (v *Driver) noticePlaced(m syscall.NetlinkMessage, send func(drift.Notice)) {
+func (v *emulation) noticePlaced(m syscall.NetlinkMessage, send func(drift.Notice)) {
 	r, ok := rtnl.ParseRouteEvent(m)
 	switch {
 	case !ok || !v.UsesVRFs():
 	case r.Deleted && r.Protocol == own.ProtoVRF:
 		send(drift.Notice{Suspect: suspectPlaced(r.Device)})
 	case !r.Deleted && r.Table == unix.RT_TABLE_LOCAL:
-		if name, ok := v.Dev.Name(r.Device); ok && len(v.rulesOf(v.DeviceOf(name))) > 0 {
+		if name, ok := v.Dev.Name(r.Device); ok && len(v.rulesOf(deviceOf(v.Host, name))) > 0 {
 			send(drift.Notice{Suspect: suspectConfine(r.Device)})
 		}
 	}
 }
 
 // checkVRFs looks at rules, marks and the routes of addresses.
-func (v *Driver) Check(b *drift.Batch) {
+func (v *emulation) Check(b *drift.Batch) {
 	for _, index := range drift.Suspects[suspectConfine](b) {
 		v.checkConfined(b, int(index))
 	}
@@ -69,18 +69,18 @@ func (v *Driver) Check(b *drift.Batch) {
 
 // noticeRule handles events of our rules, and of the rule of the table local, which others may have
 // moved back to the first place.
-func (v *Driver) noticeRule(data []byte, send func(drift.Notice)) {
+func (v *emulation) noticeRule(data []byte, send func(drift.Notice)) {
 	if r, ok := rtnl.ParseRule(data); ok && v.UsesVRFs() && (isVRFRule(r) || isLocal(r)) {
 		send(drift.Notice{Suspect: suspectRules{}})
 	}
 }
 
 // rulesOf returns the VRFs that we have put a device into.
-func (v *Driver) rulesOf(device string) (vrfs []uint32) {
+func (v *emulation) rulesOf(device string) (vrfs []uint32) {
 	v.vrf.mu.Lock()
 	defer v.vrf.mu.Unlock()
 	for _, s := range v.vrf.last {
-		if vrf := s.members[device]; vrf != 0 {
+		if vrf := s.vrfOf(device); vrf != 0 {
 			vrfs = append(vrfs, vrf)
 		}
 	}
@@ -88,13 +88,13 @@ func (v *Driver) rulesOf(device string) (vrfs []uint32) {
 }
 
 // checkRules reports what lacks a rule that we left.
-func (v *Driver) checkRules(b *drift.Batch) {
+func (v *emulation) checkRules(b *drift.Batch) {
 	v.vrf.mu.Lock()
 	lost := v.vrf.lost
 	v.vrf.lost = nil
 	inTheWay := map[int]bool{}
-	for _, family := range IPFamilies {
-		_, have, err := v.ReadVRFs(family)
+	for _, family := range ipFamilies {
+		_, have, err := v.readVRFs(family)
 		if err != nil {
 			v.Log.Warn("checking policy rules", "error", err)
 			continue
@@ -117,10 +117,12 @@ func (v *Driver) checkRules(b *drift.Batch) {
 }
 
 // keysOfRule returns the keys of the values that the rule is for.
-func (v *Driver) keysOfRule(r rtnl.Rule) []string {
+func (v *emulation) keysOfRule(r rtnl.Rule) []string {
 	switch {
+	case r.L3mdev:
+		return v.keysOfVRFs(r.Family, 0)
 	case r.Pref == prefInto && r.Mark != 0:
-		return v.keysOfVRFs(r.Family, r.Mark&^Mark)
+		return v.keysOfVRFs(r.Family, r.Mark&^mark)
 	case r.Pref == prefInto, r.Pref == prefIsolated:
 		link, err := v.LinkNamed(r.Iif + r.Oif)
 		if err != nil {
@@ -147,7 +149,7 @@ func (v *Driver) keysOfRule(r rtnl.Rule) []string {
 }
 
 // keysOfVRFs returns the key of a table; with VRF 0 those of all others.
-func (v *Driver) keysOfVRFs(family int, vrf uint32) (keys []string) {
+func (v *emulation) keysOfVRFs(family int, vrf uint32) (keys []string) {
 	for _, table := range own.All[*vpp_l3.VrfTable](v.Reg) {
 		if table.GetId() != 0 && familyOfVRF(table) == family && (vrf == 0 || vrf == table.GetId()) {
 			keys = append(keys, models.Key(table))
@@ -157,14 +159,14 @@ func (v *Driver) keysOfVRFs(family int, vrf uint32) (keys []string) {
 }
 
 // checkPlaced reports an interface whose addresses lack a route in their VRF.
-func (v *Driver) checkPlaced(b *drift.Batch, index int) {
+func (v *emulation) checkPlaced(b *drift.Batch, index int) {
 	name, _ := v.Dev.Name(index)
 	iface := v.Reg.Iface(name)
 	link, err := v.Net.LinkByIndex(index)
 	if iface == nil || err != nil || !v.UsesVRFs() {
 		return
 	}
-	view, err := v.ViewVRFs()
+	view, err := v.view()
 	if err != nil {
 		v.Log.Warn("checking addresses in VRFs", "error", err)
 		return
@@ -182,7 +184,7 @@ func (v *Driver) checkPlaced(b *drift.Batch, index int) {
 }
 
 // checkMarks reports the interfaces whose packets are not marked as they should be; by says who changed the table.
-func (v *Driver) checkMarks(b *drift.Batch, by string) {
+func (v *emulation) checkMarks(b *drift.Batch, by string) {
 	if !v.UsesVRFs() {
 		return
 	}
@@ -194,7 +196,7 @@ func (v *Driver) checkMarks(b *drift.Batch, by string) {
 	v.vrf.mu.Lock()
 	defer v.vrf.mu.Unlock()
 	for family, s := range v.vrf.last {
-		for device, vrf := range s.members {
+		for device, vrf := range s.marked() {
 			if have.has(family, device, vrf) {
 				continue
 			}
@@ -210,14 +212,14 @@ func (v *Driver) checkMarks(b *drift.Batch, by string) {
 }
 
 // checkConfined reports an interface whose addresses the kernel has given to VRF 0.
-func (v *Driver) checkConfined(b *drift.Batch, index int) {
+func (v *emulation) checkConfined(b *drift.Batch, index int) {
 	name, _ := v.Dev.Name(index)
 	iface := v.Reg.Iface(name)
 	if iface == nil {
 		return
 	}
-	for _, family := range IPFamilies {
-		if vrf, err := v.VRFOf(index, family); err != nil || vrf == 0 {
+	for _, family := range ipFamilies {
+		if vrf, err := v.Confined(index, family); err != nil || vrf == 0 {
 			continue
 		}
 		leaked, err := v.leaked(index, family)

@@ -2,6 +2,7 @@ package vrf
 
 import (
 	"cmp"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -27,11 +28,10 @@ import (
 //
 // Packets are in a VRF by where they come in (iif), by the device that a socket is
 // bound to (oif), and, for what the node itself answers, by the mark of the packet
-// that is answered (vrf_marks.go). Their rules come before the table local, which
+// that is answered (emulation_marks.go). Their rules come before the table local, which
 // has the addresses of VRF 0 only: the others are in the tables of their VRFs.
 //
-// A VRF device (l3mdev) would do the same with one rule for all VRFs, but many
-// kernels lack it. Rules are there wherever policy routing is.
+// VRF devices have one rule instead of those, for all VRFs (l3mdev, see devices.go).
 //
 // A route of type INTER_VRF is a throw route, the longest match that is none, and
 // rules that look elsewhere. The preference of a rule is made of the length of its
@@ -66,14 +66,14 @@ const (
 
 // Marks of packets in a VRF. The bits in between are left to others.
 const (
-	Mark        = 0x79000000
+	mark        = 0x79000000
 	vrfMarkMask = 0xff000000 | own.MaxVRF
 )
 
 func blockOf(vrf uint32) uint32 { return prefBlocks + vrf*blockSize }
 
-// State is what the rules of one IP version say.
-type State struct {
+// ruleState is what the rules of one IP version say.
+type ruleState struct {
 	family int
 	tables map[uint32]bool
 	// members are the devices in VRFs.
@@ -81,8 +81,12 @@ type State struct {
 	// isolated are the devices that VRF 0 must not get packets from, with the VRF
 	// that they are meant for.
 	isolated map[string]uint32
-	// Inter are the routes into other VRFs.
-	Inter map[InterRoute]uint32
+	// inter are the routes into other VRFs.
+	inter map[InterRoute]uint32
+	// devices: VRF devices have their rule.
+	devices bool
+	// guests are the devices in VRFs that are in no VRF device, though the kernel has such.
+	guests map[string]uint32
 }
 
 // InterRoute is a destination in a VRF.
@@ -91,19 +95,47 @@ type InterRoute struct {
 	Dst netip.Prefix
 }
 
-func newVRFState(family int) *State {
-	return &State{family: family, tables: map[uint32]bool{}, members: map[string]uint32{},
-		isolated: map[string]uint32{}, Inter: map[InterRoute]uint32{}}
+func newVRFState(family int) *ruleState {
+	return &ruleState{family: family, tables: map[uint32]bool{}, members: map[string]uint32{},
+		isolated: map[string]uint32{}, inter: map[InterRoute]uint32{}, guests: map[string]uint32{}}
 }
 
-func (s *State) empty() bool {
-	return len(s.tables) == 0 && len(s.members) == 0 && len(s.isolated) == 0 && len(s.Inter) == 0
+func (s *ruleState) empty() bool {
+	return !s.devices && !s.emulates() && len(s.guests) == 0
+}
+
+// emulates reports whether there is anything that a VRF device would do.
+func (s *ruleState) emulates() bool {
+	return len(s.tables)+len(s.members)+len(s.isolated)+len(s.inter) > 0
+}
+
+// vrfOf returns the VRF that rules lead what a device receives to.
+func (s *ruleState) vrfOf(device string) uint32 {
+	return cmp.Or(s.members[device], s.guests[device])
+}
+
+// marked returns the devices whose packets are marked.
+func (s *ruleState) marked() marks {
+	all := maps.Clone(s.members)
+	maps.Copy(all, s.guests)
+	return all
 }
 
 // forget removes all that is known of a device.
-func (s *State) forget(device string) {
+func (s *ruleState) forget(device string) {
+	delete(s.guests, device)
 	delete(s.members, device)
 	delete(s.isolated, device)
+}
+
+// dropTable removes the table of a VRF, and its members.
+func (s *ruleState) dropTable(vrf uint32) {
+	delete(s.tables, vrf)
+	for device, in := range s.members {
+		if in == vrf {
+			delete(s.members, device)
+		}
+	}
 }
 
 // isVRFRule reports whether we made the rule for VRFs.
@@ -119,16 +151,20 @@ func isVRFRule(r rtnl.Rule) bool {
 
 // isLocal reports whether the rule leads everything to the table local.
 func isLocal(r rtnl.Rule) bool {
-	return !r.Odd && r.Action == ruleLookup && r.Table == unix.RT_TABLE_LOCAL &&
+	return !r.Odd && !r.L3mdev && r.Action == ruleLookup && r.Table == unix.RT_TABLE_LOCAL &&
 		r.Iif == "" && r.Oif == "" && r.Mark == 0 && !r.Dst.IsValid()
 }
 
 // parseVRFs derives the VRFs and their interfaces from our rules. An object counts as present if
 // any rule of it is left; writing it then completes it.
-func parseVRFs(family int, rules []rtnl.Rule) *State {
+func parseVRFs(family int, rules []rtnl.Rule) *ruleState {
 	s := newVRFState(family)
 	for _, r := range rules {
 		switch {
+		case r.Pref == prefInto && r.L3mdev:
+			s.devices = true
+		case r.Pref == prefInto && r.Action == ruleLookup && r.Iif+r.Oif != "":
+			s.guests[r.Iif+r.Oif], _ = own.VRFOfTable(r.Table)
 		case r.Pref == prefInto && r.Action == ruleGoto:
 			vrf := (r.Target - prefBlocks) / blockSize
 			switch {
@@ -148,7 +184,7 @@ func parseVRFs(family int, rules []rtnl.Rule) *State {
 	return s
 }
 
-func (s *State) parseBlock(r rtnl.Rule) {
+func (s *ruleState) parseBlock(r rtnl.Rule) {
 	vrf, offset := (r.Pref-prefBlocks)/blockSize, (r.Pref-prefBlocks)%blockSize
 	switch {
 	case offset == 0 || offset == blockEnd:
@@ -157,13 +193,13 @@ func (s *State) parseBlock(r rtnl.Rule) {
 		}
 	case (offset-1)%interSlot == 1:
 		if to, ok := own.VRFOfTable(r.Table); ok {
-			s.Inter[InterRoute{vrf, s.networkOf(r)}] = to
+			s.inter[InterRoute{vrf, s.networkOf(r)}] = to
 		}
 	}
 }
 
 // networkOf returns the destination of a rule; without one, it is everything.
-func (s *State) networkOf(r rtnl.Rule) netip.Prefix {
+func (s *ruleState) networkOf(r rtnl.Rule) netip.Prefix {
 	if r.Dst.IsValid() {
 		return r.Dst
 	}
@@ -174,7 +210,7 @@ func (s *State) networkOf(r rtnl.Rule) netip.Prefix {
 }
 
 // render returns the rules that the state is written as.
-func (s *State) render() []rtnl.Rule {
+func (s *ruleState) render() []rtnl.Rule {
 	if s.empty() {
 		return nil
 	}
@@ -185,10 +221,14 @@ func (s *State) render() []rtnl.Rule {
 	for device := range s.members {
 		list = append(list, s.into(device)...)
 	}
+	list = append(list, s.hosts()...)
+	for device := range s.guests {
+		list = append(list, s.into(device)...)
+	}
 	for device, vrf := range s.isolated {
 		list = append(list, s.rule(rtnl.Rule{Pref: prefIsolated, Action: ruleUnreachable, Iif: device, Table: own.TableOf(vrf)}))
 	}
-	for route := range s.Inter {
+	for route := range s.inter {
 		list = append(list, s.interRules(route)...)
 	}
 	// What others lead to comes first.
@@ -196,7 +236,7 @@ func (s *State) render() []rtnl.Rule {
 	return list
 }
 
-func (s *State) rule(r rtnl.Rule) rtnl.Rule {
+func (s *ruleState) rule(r rtnl.Rule) rtnl.Rule {
 	r.Family, r.Proto = s.family, own.ProtoOurs
 	if r.Mark != 0 {
 		r.Mask = vrfMarkMask
@@ -208,12 +248,15 @@ func (s *State) rule(r rtnl.Rule) rtnl.Rule {
 }
 
 // base returns the rules that all VRFs need.
-func (s *State) base() []rtnl.Rule {
-	list := []rtnl.Rule{
-		s.rule(rtnl.Rule{Pref: blockOf(0) + blockEnd, Action: ruleUnreachable}),
-		s.rule(rtnl.Rule{Pref: prefLocal, Action: ruleLookup, Table: unix.RT_TABLE_LOCAL}),
+func (s *ruleState) base() []rtnl.Rule {
+	list := []rtnl.Rule{s.rule(rtnl.Rule{Pref: prefLocal, Action: ruleLookup, Table: unix.RT_TABLE_LOCAL})}
+	if s.devices {
+		list = append(list, s.rule(rtnl.Rule{Pref: prefInto, Action: ruleLookup, L3mdev: true}))
 	}
-	if s.family == unix.AF_INET6 {
+	if s.emulates() {
+		list = append(list, s.rule(rtnl.Rule{Pref: blockOf(0) + blockEnd, Action: ruleUnreachable}))
+	}
+	if s.family == unix.AF_INET6 && (s.emulates() || len(s.guests) > 0) {
 		linkLocal, multicast := netip.MustParsePrefix("fe80::/10"), netip.MustParsePrefix("ff00::/8")
 		list = append(list,
 			s.rule(rtnl.Rule{Pref: prefLinkLocal, Action: ruleLookup, Table: unix.RT_TABLE_LOCAL, Dst: linkLocal}),
@@ -223,15 +266,33 @@ func (s *State) base() []rtnl.Rule {
 	return list
 }
 
-func (s *State) block(vrf uint32) []rtnl.Rule {
+func (s *ruleState) block(vrf uint32) []rtnl.Rule {
 	return []rtnl.Rule{
 		s.rule(rtnl.Rule{Pref: blockOf(vrf), Action: ruleLookup, Table: own.TableOf(vrf)}),
 		s.rule(rtnl.Rule{Pref: blockOf(vrf) + blockEnd, Action: ruleUnreachable}),
-		s.rule(rtnl.Rule{Pref: prefInto, Action: ruleGoto, Mark: Mark | vrf, Target: blockOf(vrf)}),
+		s.rule(rtnl.Rule{Pref: prefInto, Action: ruleGoto, Mark: mark | vrf, Target: blockOf(vrf)}),
 	}
 }
 
-func (s *State) into(device string) []rtnl.Rule {
+// hosts returns the rules of the marks of VRFs that have guests.
+func (s *ruleState) hosts() (list []rtnl.Rule) {
+	led := map[uint32]bool{}
+	for _, vrf := range s.guests {
+		if !led[vrf] {
+			list = append(list, s.rule(rtnl.Rule{Pref: prefInto, Action: ruleLookup, Mark: mark | vrf, Table: own.TableOf(vrf)}))
+		}
+		led[vrf] = true
+	}
+	return list
+}
+
+func (s *ruleState) into(device string) []rtnl.Rule {
+	if vrf := s.guests[device]; vrf != 0 {
+		return []rtnl.Rule{
+			s.rule(rtnl.Rule{Pref: prefInto, Action: ruleLookup, Iif: device, Table: own.TableOf(vrf)}),
+			s.rule(rtnl.Rule{Pref: prefInto, Action: ruleLookup, Oif: device, Table: own.TableOf(vrf)}),
+		}
+	}
 	target := blockOf(s.members[device])
 	return []rtnl.Rule{
 		s.rule(rtnl.Rule{Pref: prefInto, Action: ruleGoto, Iif: device, Target: target}),
@@ -240,8 +301,8 @@ func (s *State) into(device string) []rtnl.Rule {
 }
 
 // interRules are those of a route into another VRF, and from there into a third one.
-func (s *State) interRules(route InterRoute) []rtnl.Rule {
-	to := s.Inter[route]
+func (s *ruleState) interRules(route InterRoute) []rtnl.Rule {
+	to := s.inter[route]
 	from := blockOf(route.Vrf) + 1 + shortness(route.Dst)*interSlot
 	list := append(s.lookups(from, route.Dst, to), s.rule(rtnl.Rule{Pref: from + interSlot - 1, Action: ruleUnreachable, Dst: route.Dst}))
 	for dst, third := range s.onwards(route.Dst, to) {
@@ -258,7 +319,7 @@ func (s *State) interRules(route InterRoute) []rtnl.Rule {
 func shortness(dst netip.Prefix) uint32 { return uint32(128 - dst.Bits()) }
 
 // lookups in a table; VRF 0 has two of them.
-func (s *State) lookups(pref uint32, dst netip.Prefix, vrf uint32) (list []rtnl.Rule) {
+func (s *ruleState) lookups(pref uint32, dst netip.Prefix, vrf uint32) (list []rtnl.Rule) {
 	if vrf == 0 {
 		list = append(list, s.rule(rtnl.Rule{Pref: pref, Action: ruleLookup, Table: unix.RT_TABLE_LOCAL, Dst: dst}))
 	}
@@ -267,10 +328,10 @@ func (s *State) lookups(pref uint32, dst netip.Prefix, vrf uint32) (list []rtnl.
 
 // onwards returns where a VRF leads the packets for a network that it does not
 // route itself.
-func (s *State) onwards(dst netip.Prefix, vrf uint32) map[netip.Prefix]uint32 {
+func (s *ruleState) onwards(dst netip.Prefix, vrf uint32) map[netip.Prefix]uint32 {
 	list := map[netip.Prefix]uint32{}
 	around := -1 // length of the longest network around dst
-	for route, to := range s.Inter {
+	for route, to := range s.inter {
 		switch {
 		case route.Vrf != vrf || !route.Dst.Overlaps(dst):
 		case route.Dst.Bits() > dst.Bits():

@@ -45,13 +45,13 @@ const beforeAll = -310
 type marks map[string]uint32
 
 // writeMarks makes the marks those of the members, whatever they are now.
-func (v *Driver) writeMarks() error {
+func (v *emulation) writeMarks() error {
 	v.vrf.marks.Lock()
 	defer v.vrf.marks.Unlock()
 	v.vrf.mu.Lock()
 	wanted := map[int]marks{}
-	for _, family := range IPFamilies {
-		wanted[family] = maps.Clone(v.vrf.last[family].members)
+	for _, family := range ipFamilies {
+		wanted[family] = v.vrf.last[family].marked()
 	}
 	v.vrf.mu.Unlock()
 	have, err := v.readMarks()
@@ -92,7 +92,7 @@ func addMarkTable(b *nft.Batch, hook *nftables.ChainHook, versions map[string]in
 		for device, vrf := range wanted[family] {
 			key := make([]byte, unix.IFNAMSIZ)
 			copy(key, device)
-			elements = append(elements, nft.Element{Set: name, Key: string(key), Data: string(binary.NativeEndian.AppendUint32(nil, Mark|vrf))})
+			elements = append(elements, nft.Element{Set: name, Key: string(key), Data: string(binary.NativeEndian.AppendUint32(nil, mark|vrf))})
 		}
 		b.AddElements(nft.Sorted(elements))
 		var words []expr.Any
@@ -138,7 +138,7 @@ func (s markState) has(family int, device string, vrf uint32) bool {
 
 // readMarks returns nil if there are no marks. A table that others changed counts as one without
 // marks.
-func (v *Driver) readMarks() (state markState, err error) {
+func (v *emulation) readMarks() (state markState, err error) {
 	for _, t := range markTables {
 		table, _, err := v.NFT.ReadTable(t.family, vrfTableName)
 		if err != nil {
@@ -171,7 +171,7 @@ func marksIn(table *nft.Table, versions map[string]int) map[int]marks {
 		have[family] = marks{}
 		for _, e := range set.Elements {
 			if len(e.Data) >= 4 {
-				have[family][unix.ByteSliceToString([]byte(e.Key))] = binary.NativeEndian.Uint32([]byte(e.Data)) &^ Mark
+				have[family][unix.ByteSliceToString([]byte(e.Key))] = binary.NativeEndian.Uint32([]byte(e.Data)) &^ mark
 			}
 		}
 	}
@@ -179,7 +179,7 @@ func marksIn(table *nft.Table, versions map[string]int) map[int]marks {
 }
 
 // dropMarks removes the tables.
-func (v *Driver) dropMarks() error {
+func (v *emulation) dropMarks() error {
 	if err := v.NFT.DropTables(vrfTableName, unix.NFPROTO_INET, unix.NFPROTO_ARP); err != nil {
 		return fmt.Errorf("removing nftables table %q: %w", vrfTableName, err)
 	}

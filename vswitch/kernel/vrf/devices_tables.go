@@ -1,0 +1,147 @@
+package vrf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
+	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/netlink/rtnl"
+	"github.com/contiv/contiv/vswitch"
+	"github.com/contiv/contiv/vswitch/kernel/own"
+	"golang.org/x/sys/unix"
+)
+
+// deviceTables are the tables of VRF devices; those of VRF 0 are the main ones, and always there.
+type deviceTables struct{ *devices }
+
+func (v *devices) VRFPort() vswitch.VRFs { return deviceTables{v} }
+
+func (v deviceTables) Create(_ context.Context, table *vpp_l3.VrfTable) error {
+	if err := errors.Join(noFlowHash(table), own.VRFInRange(table.GetId())); err != nil || table.GetId() == 0 {
+		return err
+	}
+	if _, err := v.ensure(table.GetId(), familyOfVRF(table)); err != nil {
+		return fmt.Errorf("creating %v table of VRF %d: %w", table.GetProtocol(), table.GetId(), err)
+	}
+	v.Reg.Put(table)
+	return nil
+}
+
+func (v deviceTables) Update(_ context.Context, _, new *vpp_l3.VrfTable) error {
+	return noFlowHash(new)
+}
+
+// Delete leaves the device to the interfaces that are still to be in the VRF: they stay out of VRF 0.
+func (v deviceTables) Delete(_ context.Context, table *vpp_l3.VrfTable) error {
+	if table.GetId() == 0 || !v.UsesVRFs() {
+		return nil
+	}
+	err := v.Reg.During(table, func() error {
+		return errors.Join(v.withdraw(table.GetId(), familyOfVRF(table)), v.rules.dropTable(table), v.Sweep())
+	})
+	if err != nil {
+		return fmt.Errorf("deleting %v table of VRF %d: %w", table.GetProtocol(), table.GetId(), err)
+	}
+	return nil
+}
+
+// withdraw notes that a VRF has no table of an IP version any more.
+func (v *devices) withdraw(vrf uint32, family int) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	d, err := v.find(vrf)
+	if err != nil || !d.has(family) {
+		return rtnl.IgnoreGone(err)
+	}
+	versions := d.versions
+	versions.V4 = versions.V4 && family != unix.AF_INET
+	versions.V6 = versions.V6 && family != unix.AF_INET6
+	return v.Net.SetLink(d.index, rtnl.LinkChange{Alias: own.VRFAlias(vrf, versions)})
+}
+
+func (v deviceTables) List(_ context.Context, expected []*vpp_l3.VrfTable) (list []*vpp_l3.VrfTable, err error) {
+	wanted := map[string]*vpp_l3.VrfTable{}
+	for _, table := range expected {
+		wanted[models.Key(table)] = table
+		if table.GetId() == 0 && table.GetFlowHashSettings() == nil {
+			list = append(list, table)
+		}
+	}
+	if !v.UsesVRFs() {
+		own.Settle(v.Reg, expected, list)
+		return list, nil
+	}
+	all, err := v.all()
+	if err != nil {
+		return nil, err
+	}
+	for _, protocol := range []vpp_l3.VrfTable_Protocol{vpp_l3.VrfTable_IPV4, vpp_l3.VrfTable_IPV6} {
+		sound, err := v.sound(familyOfVRF(&vpp_l3.VrfTable{Protocol: protocol}))
+		if err != nil {
+			return nil, err
+		}
+		for _, table := range sound.tables(all, protocol) {
+			switch want := wanted[models.Key(table)]; {
+			case want == nil:
+				list = append(list, table)
+			case sound.is(all, table) && want.GetFlowHashSettings() == nil:
+				list = append(list, want)
+			}
+		}
+	}
+	own.Settle(v.Reg, expected, list)
+	return list, nil
+}
+
+// soundness is what the tables of an IP version need.
+type soundness struct {
+	family int
+	rules  bool            // all rules are there, and none is in their way
+	ends   map[uint32]bool // see ends
+	state  *ruleState
+}
+
+func (v *devices) sound(family int) (s soundness, err error) {
+	s.family = family
+	var have ruleSet
+	if s.state, have, err = v.rules.readVRFs(family); err != nil {
+		return s, err
+	}
+	s.rules = s.state.devices && len(have.missing(s.state.base())) == 0 && !have.localFirst()
+	s.ends, err = v.ends(family)
+	return s, err
+}
+
+// tables returns those that exist, those of an earlier version included.
+func (s soundness) tables(all map[int]device, protocol vpp_l3.VrfTable_Protocol) (list []*vpp_l3.VrfTable) {
+	exist := map[uint32]bool{}
+	for vrf := range s.state.tables {
+		exist[vrf] = true
+	}
+	for _, d := range all {
+		exist[d.vrf] = exist[d.vrf] || d.has(s.family)
+	}
+	for vrf, exists := range exist {
+		if exists {
+			list = append(list, &vpp_l3.VrfTable{Id: vrf, Protocol: protocol})
+		}
+	}
+	return list
+}
+
+// is reports whether a table keeps its packets to itself.
+func (s soundness) is(all map[int]device, table *vpp_l3.VrfTable) bool {
+	for _, d := range all {
+		if d.vrf == table.GetId() {
+			return d.has(s.family) && d.up && s.rules && s.ends[d.vrf]
+		}
+	}
+	return false
+}
+
+func (v *devices) HasTable(family int, vrf uint32) bool {
+	d, err := v.find(vrf)
+	return err == nil && d.has(family)
+}

@@ -1,0 +1,147 @@
+package vrf
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
+	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/netlink/rtnl"
+	"github.com/contiv/contiv/vswitch/kernel/drift"
+	"github.com/contiv/contiv/vswitch/kernel/own"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Suspicions.
+type (
+	suspectVRF    uint32 // whose device or end may be gone
+	suspectMember int    // device by index, which may have left its VRF device
+)
+
+func (v *devices) Notice(m syscall.NetlinkMessage, send func(drift.Notice)) {
+	v.rules.Notice(m, send)
+	switch m.Header.Type {
+	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
+		if v.UsesVRFs() {
+			v.noticeLink(m, send)
+		}
+	case unix.RTM_DELROUTE:
+		if r, ok := rtnl.ParseRouteEvent(m); ok && r.Protocol == own.ProtoVRF {
+			if vrf, ok := own.VRFOfTable(r.Table); ok {
+				send(drift.Notice{Suspect: suspectVRF(vrf)})
+			}
+		}
+	}
+}
+
+func (v *devices) noticeLink(m syscall.NetlinkMessage, send func(drift.Notice)) {
+	if len(m.Data) < unix.SizeofIfInfomsg || m.Data[0] == unix.AF_BRIDGE {
+		return
+	}
+	header := unix.NlMsghdr(m.Header)
+	link, err := netlink.LinkDeserialize(&header, m.Data)
+	if err != nil {
+		return
+	}
+	if vrf, ok := link.(*netlink.Vrf); ok {
+		if id, ok := own.VRFOfTable(vrf.Table); ok {
+			send(drift.Notice{Suspect: suspectVRF(id)})
+		}
+		return
+	}
+	if _, known := v.Dev.Name(link.Attrs().Index); known {
+		send(drift.Notice{Suspect: suspectMember(link.Attrs().Index)})
+	}
+}
+
+func (v *devices) Check(b *drift.Batch) {
+	for _, index := range drift.Suspects[suspectMember](b) {
+		v.checkMember(b, int(index))
+	}
+	for _, vrf := range drift.Suspects[suspectVRF](b) {
+		v.checkVRF(b, uint32(vrf))
+	}
+	v.rules.Check(b)
+}
+
+// checkMember reports an interface whose device is not in the VRF device where it belongs.
+func (v *devices) checkMember(b *drift.Batch, index int) {
+	link, err := v.Net.LinkByIndex(index)
+	if err != nil {
+		return // that it is gone is an event of its own
+	}
+	iface := v.Reg.Iface(v.LogicalOf(link))
+	if iface == nil || strings.HasPrefix(link.Attrs().Alias, own.AliasPort) {
+		return
+	}
+	d, inVRF, err := v.masterOf(link)
+	if err != nil || !inVRF && link.Attrs().MasterIndex != 0 || v.guestOf(link) != 0 {
+		return // a port, a guest, or nobody knows
+	}
+	wanted := wantedVRF(v.Host, iface)
+	if d.vrf == wanted || wanted == 0 && !inVRF {
+		return
+	}
+	if wanted != 0 {
+		if _, borrows := v.Reg.Assigned(iface.GetName()); iface.GetUnnumbered() != nil && !borrows {
+			return
+		}
+		b.Report(fmt.Sprintf("device %s is not in VRF device %s", link.Attrs().Name, own.VRFDeviceName(wanted)), v.Reg.KeysOf(iface.GetName())...)
+	}
+}
+
+// checkVRF reports the tables of a VRF that do not keep their packets to themselves, and the routes that
+// lead into it, which go with its device.
+func (v *devices) checkVRF(b *drift.Batch, vrf uint32) {
+	all, err := v.all()
+	if err != nil {
+		v.Log.Warn("checking VRF devices", "error", err)
+		return
+	}
+	there := false
+	for _, d := range all {
+		there = there || d.vrf == vrf && d.up
+	}
+	for _, table := range own.All[*vpp_l3.VrfTable](v.Reg) {
+		if table.GetId() != vrf {
+			continue
+		}
+		sound, err := v.sound(familyOfVRF(table))
+		if err != nil {
+			v.Log.Warn("checking the tables of VRFs", "error", err)
+			return
+		}
+		if !sound.is(all, table) {
+			b.Report(fmt.Sprintf("VRF device %s or the end of its table was changed", own.VRFDeviceName(vrf)), models.Key(table))
+		}
+	}
+	if there {
+		return
+	}
+	for _, route := range own.All[*vpp_l3.Route](v.Reg) {
+		if route.GetViaVrfId() == vrf && own.LeadsAway(route) {
+			b.Report(fmt.Sprintf("VRF device %s is gone or down", own.VRFDeviceName(vrf)), models.Key(route))
+		}
+	}
+}
+
+// wantedVRF returns the VRF that an interface is to be in: an unnumbered one in that of its lender.
+func wantedVRF(host *own.Host, iface *vpp_interfaces.Interface) uint32 {
+	if lender := iface.GetUnnumbered().GetInterfaceWithIp(); lender != "" {
+		return host.Reg.Iface(lender).GetVrf()
+	}
+	return iface.GetVrf()
+}
+
+// wantedVRFs returns the VRFs that interfaces are to be in.
+func wantedVRFs(host *own.Host) map[uint32]bool {
+	vrfs := map[uint32]bool{}
+	for _, iface := range own.All[*vpp_interfaces.Interface](host.Reg) {
+		vrfs[wantedVRF(host, iface)] = true
+	}
+	return vrfs
+}
