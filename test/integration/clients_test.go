@@ -84,7 +84,7 @@ func TestServicesFromEachClient(t *testing.T) {
 	pods := labtest.AddPods(t, l.Lab, lab.PodSpec{Name: "near", Node: "node1"}, lab.PodSpec{Name: "far", Node: "node2"},
 		lab.PodSpec{Name: "mate", Node: "node1"}, lab.PodSpec{Name: "other", Node: "node2"})
 	near, far, mate, other := pods[0], pods[1], pods[2], pods[3]
-	awaitAddresses(t, l.Lab)
+	labtest.AwaitAddresses(t, l.Lab)
 	for _, p := range []lab.Pod{near, far} {
 		for _, e := range endpoints(t, l.Lab, p, []string{"10.1.", "fd10:1:"}) {
 			l.addrs[p.Name] = append(l.addrs[p.Name], e.Address)

@@ -20,6 +20,6 @@ func TestSegments(t *testing.T) {
 	if out, err := exec.Command("ip", "-n", st.Underlay(), "address", "add", "fd16::fe/112", "dev", "nodes", "nodad").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	awaitAddresses(t, l)
+	labtest.AwaitAddresses(t, l)
 	labtest.RequireSegments(t, l, true)
 }
