@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 
