@@ -160,7 +160,7 @@ func appendText(b []byte, text string) (_ []byte, simple bool) {
 	dots, other := 0, false
 	for i := range len(text) {
 		switch c := text[i]; {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '/' == c:
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', c == '/':
 			other = other || i == 0 || c == '/'
 		case '0' <= c && c <= '9':
 		case c == '.' && i > 0:
