@@ -1,6 +1,7 @@
 package routes
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -63,14 +64,26 @@ func (v *Routes) SetRefused(ctx context.Context, networks []netip.Prefix) error 
 	}
 	steps := delta.Between(set(now), set(networks), func(a, b bool) bool { return a == b })
 	b := session.NewBatch(l)
-	for _, refusers := range []bool{true, false} { // what others are sent to comes first
-		for _, step := range steps {
-			if isRefused := step.Key.Addr() != fibpath.Refuser(step.Key.Addr().Is6()); isRefused != refusers {
-				b.Add(ctx, fmt.Sprintf("refusing what is sent to %s", step.Key), refusal(step.Key, step.Kind == delta.Add), &ip.IPRouteAddDelV2Reply{}, api.NO_SUCH_ENTRY)
-			}
-		}
+	steps.Sort(delta.Order[netip.Prefix]{Keys: refusersFirst}) // what others are sent to comes first, and goes last
+	for _, step := range steps {
+		b.Add(ctx, fmt.Sprintf("refusing what is sent to %s", step.Key), refusal(step.Key, step.Kind == delta.Add), &ip.IPRouteAddDelV2Reply{}, api.NO_SUCH_ENTRY)
 	}
 	return b.Wait(ctx)
+}
+
+func refusersFirst(a, b netip.Prefix) int {
+	order := func(p netip.Prefix) int {
+		if answers(p) {
+			return 0
+		}
+		return 1
+	}
+	return cmp.Compare(order(a), order(b))
+}
+
+// answers reports whether it is the refuser's own route, to which the others lead.
+func answers(network netip.Prefix) bool {
+	return network.Addr() == fibpath.Refuser(network.Addr().Is6())
 }
 
 func set(list []netip.Prefix) map[netip.Prefix]bool {
@@ -85,9 +98,10 @@ func refusal(network netip.Prefix, add bool) *ip.IPRouteAddDelV2 {
 	ipv6 := network.Addr().Is6()
 	refuser := fibpath.Refuser(ipv6)
 	path := fibpath.Path{Gateway: refuser, Out: ownership.NoIndex, Weight: 1}.Encode(ipv6)
-	if network.Addr() == refuser {
+	if answers(network) {
 		path = fibpath.Path{Out: ownership.NoIndex, Weight: 1}.Encode(ipv6)
 		path.Type = fib_types.FIB_API_PATH_TYPE_ICMP_PROHIBIT
 	}
-	return &ip.IPRouteAddDelV2{IsAdd: add, Route: ip.IPRouteV2{Prefix: convert.Prefix(network), NPaths: 1, Paths: []fib_types.FibPath{path}}}
+	// A route to the same network that somebody asked for keeps its paths.
+	return &ip.IPRouteAddDelV2{IsAdd: add, IsMultipath: !answers(network), Route: ip.IPRouteV2{Prefix: convert.Prefix(network), NPaths: 1, Paths: []fib_types.FibPath{path}}}
 }
