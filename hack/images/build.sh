@@ -5,8 +5,9 @@ set -euo pipefail
 cache=$(realpath -m "$1"); shift
 cd "$(dirname "$0")/../.."
 
-# A tag has no "+"; a checkout without tags has the commit as its version.
-version=$(git describe --tags --always --dirty | tr + -)
+# A tag has no "+"; a checkout without tags has the commit as its version. Git by itself abbreviates the commit
+# as the number of objects in the clone allows.
+version=$(git describe --tags --always --dirty --abbrev=12 | tr + -)
 revision=$(git rev-parse HEAD)
 created=$(git log -1 --format=%ct)
 for arch in "$@"; do

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"archive/tar"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -96,7 +99,7 @@ func write(o options, images []built) error {
 	for _, b := range images {
 		archive := filepath.Join(o.out, "contiv-"+b.arch+".tar")
 		if err := errors.Join(
-			tarball.MultiWriteToFile(archive, map[name.Tag]v1.Image{tag: b.image, versioned: b.image}),
+			writeArchive(archive, b.image, tag, versioned),
 			os.WriteFile(filepath.Join(o.out, "contiv-"+b.arch+".spdx.json"), b.bill, 0o644),
 		); err != nil {
 			return err
@@ -128,6 +131,57 @@ func write(o options, images []built) error {
 		fmt.Printf("%s  all architectures  %s\n", digest, oci)
 	}
 	return err
+}
+
+// writeArchive writes an image with its tags. go-containerregistry would put the tags in any order, and the
+// same commit is to give the same archive.
+func writeArchive(path string, img v1.Image, tags ...name.Tag) error {
+	named := map[name.Reference]v1.Image{}
+	for _, tag := range tags {
+		named[tag] = img
+	}
+	contents, err := tarball.ComputeManifest(named)
+	if err != nil {
+		return err
+	}
+	slices.Sort(contents[0].RepoTags)
+	manifest, err := json.Marshal(contents)
+	if err != nil {
+		return err
+	}
+	config, err := img.RawConfigFile()
+	if err != nil {
+		return err
+	}
+	layers, err := img.Layers()
+	if err != nil {
+		return err
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	w := tar.NewWriter(f)
+	add := func(name string, size int64, data io.Reader) error {
+		err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: size, Typeflag: tar.TypeReg})
+		if err == nil {
+			_, err = io.Copy(w, data)
+		}
+		return err
+	}
+	err = add(contents[0].Config, int64(len(config)), bytes.NewReader(config))
+	for i, layer := range layers {
+		size, sizeErr := layer.Size()
+		data, dataErr := layer.Compressed()
+		if err = errors.Join(err, sizeErr, dataErr); err != nil {
+			break
+		}
+		err = errors.Join(add(contents[0].Layers[i], size, data), data.Close())
+	}
+	if err == nil {
+		err = add("manifest.json", int64(len(manifest)), bytes.NewReader(manifest))
+	}
+	return errors.Join(err, w.Close(), f.Close())
 }
 
 // archiveSize is in MiB.

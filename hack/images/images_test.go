@@ -112,6 +112,31 @@ func TestReproducible(t *testing.T) {
 	}
 }
 
+// The same commit gives the same archive, too.
+func TestArchiveIsReproducible(t *testing.T) {
+	img, err := assemble(testRelease, "arm64", files{"usr/bin/busybox": {data: []byte("shell")}}, files{"usr/bin/contiv-agent": {data: []byte("agent")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "contiv.tar")
+	var first string
+	for range 20 {
+		if err := writeArchive(path, img, tagOf(t, "v1.2.3"), tagOf(t, "latest")); err != nil {
+			t.Fatal(err)
+		}
+		sum, err := checksum(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first == "" {
+			first = sum
+		}
+		if sum != first {
+			t.Fatalf("two archives of an image differ: %s, %s", first, sum)
+		}
+	}
+}
+
 func TestImage(t *testing.T) {
 	o := options{out: t.TempDir(), release: testRelease}
 	img, err := assemble(o.release, "arm64", system(t, deb(t, "busybox", map[string]string{"usr/bin/busybox": "shell"})), files{"usr/bin/contiv-agent": {mode: 0o755, data: []byte("agent")}})
