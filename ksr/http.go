@@ -26,6 +26,13 @@ type Report struct {
 	SourceProblems []string `json:"sourceProblems,omitempty"`
 }
 
+// Metrics are those of the reflectors, with the label node, and of the process.
+func (r *Reflector) Metrics() prometheus.Gatherer {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(newCollector(r.opts.Instance, r), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return metrics.Conventional(registry)
+}
+
 // Handler serves
 //
 //	/stats      metrics of the reflectors for Prometheus; node is a label of all
@@ -35,16 +42,13 @@ type Report struct {
 //
 // An unreachable store makes neither of them fail.
 func (r *Reflector) Handler() http.Handler {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(newCollector(r.opts.Instance, r), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-
 	report := func() Report {
 		out := Report{State: "OK", Version: r.opts.Version, StartTime: r.started, Store: r.Status(), SourceProblems: r.problems()}
 		out.Objects, out.SourceComplete = r.wanted.count()
 		return out
 	}
 	mux := http.NewServeMux()
-	mux.Handle("GET /stats", promhttp.HandlerFor(metrics.Conventional(registry), promhttp.HandlerOpts{}))
+	mux.Handle("GET /stats", promhttp.HandlerFor(r.Metrics(), promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /liveness", func(w http.ResponseWriter, _ *http.Request) { rest.JSON(w, report()) })
 	mux.HandleFunc("GET /readiness", func(w http.ResponseWriter, _ *http.Request) {
 		body, status := report(), http.StatusOK

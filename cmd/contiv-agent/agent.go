@@ -29,6 +29,7 @@ import (
 	"github.com/contiv/contiv/logline/loglevel"
 	"github.com/contiv/contiv/metrics"
 	"github.com/contiv/contiv/metrics/activity"
+	"github.com/contiv/contiv/metrics/endpoint"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/netlink/kubeproxy"
 	"github.com/contiv/contiv/northbound/ifstate"
@@ -292,7 +293,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 		return nil
 	})
 	group.Go(func() error { return restServer.Serve(serve, mux) })
-	group.Go(func() error { return o.metricsServer(told, log).run(serve, metricsRetry) })
+	group.Go(func() error { return o.metrics.Run(serve, told, log, endpoint.Retry) })
 	if controllerConfig.LigatoStatus {
 		group.Go(func() error {
 			asked.publisher(o.nodeName, remote, log).run(serve)

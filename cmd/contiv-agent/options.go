@@ -13,6 +13,7 @@ import (
 	"github.com/contiv/contiv/config"
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/listener"
+	"github.com/contiv/contiv/metrics/endpoint"
 	"github.com/contiv/contiv/models/manifest"
 	serviceconfig "github.com/contiv/contiv/plugins/service/config"
 	"github.com/contiv/contiv/store/etcd"
@@ -35,9 +36,10 @@ type options struct {
 	serviceConfig                  string
 	runDir, bolt, grpcBolt         string
 	configDir                      string
-	http, grpc, metrics            []string
+	http, grpc                     []string
+	metrics                        endpoint.Endpoint
 	standalone                     bool
-	listener, metricsListener      listener.Options
+	listener                       listener.Options
 	interfaceStats                 bool
 	vswitch, vppSocket             string
 	vppXDPDevices                  []string
@@ -93,10 +95,7 @@ func (o *options) register(f *pflag.FlagSet) {
 	f.UintVar(&o.historySize, "history-size", defaultHistorySize, "how much may be kept there, in MiB; 0: nothing")
 	f.DurationVar(&o.historyAge, "history-age", defaultHistoryAge, "how long it is kept there")
 	o.listener.Flags(f)
-	f.StringSliceVar(&o.metrics, "metrics", nil, "addresses such as :9998 of /metrics alone, over TLS for clients with a certificate (default: none; --http has them, too)")
-	f.StringVar(&o.metricsListener.CertFile, "metrics-cert-file", "", "certificate of this server at --metrics (PEM)")
-	f.StringVar(&o.metricsListener.KeyFile, "metrics-key-file", "", "key of that certificate (PEM)")
-	f.StringVar(&o.metricsListener.ClientCAFile, "metrics-client-ca-file", "", "authorities that sign certificates of those who may ask at --metrics (PEM)")
+	o.metrics.Flags(f)
 	f.BoolVar(&o.interfaceStats, "interface-stats", true, "tell Prometheus what each interface has counted")
 	o.controller = config.Flags(f, "controller", &controller.Config{})
 }
@@ -129,8 +128,8 @@ func (o *options) complete(f *pflag.FlagSet) error {
 	if o.vswitch != kernelVSwitch && o.vswitch != vppVSwitch {
 		return fmt.Errorf("--vswitch %q: use %s or %s", o.vswitch, kernelVSwitch, vppVSwitch)
 	}
-	if m := o.metricsListener; len(o.metrics) > 0 && (m.CertFile == "" || m.KeyFile == "" || m.ClientCAFile == "") {
-		return errors.New("--metrics needs --metrics-cert-file, --metrics-key-file and --metrics-client-ca-file")
+	if err := o.metrics.Check(); err != nil {
+		return err
 	}
 	if o.probeInterval < 0 || o.probeInterval > 0 && o.probeInterval < time.Second {
 		return fmt.Errorf("--probe-interval %v: use 1s or more, or 0 to probe no node", o.probeInterval)

@@ -15,6 +15,7 @@ import (
 	"github.com/contiv/contiv/kvscheduler/inspect"
 	"github.com/contiv/contiv/logline/loglevel"
 	"github.com/contiv/contiv/metrics"
+	"github.com/contiv/contiv/metrics/endpoint"
 	"github.com/contiv/contiv/northbound/ifstate"
 	"github.com/contiv/contiv/plugins/statscollector"
 	"github.com/contiv/contiv/rest"
@@ -99,7 +100,7 @@ func runStandalone(ctx context.Context, o options, log *slog.Logger) error {
 	group.Go(func() error { asked.health.Run(serve); return nil })
 	sb.watch(serve, group)
 	group.Go(func() error { return restServer.Serve(serve, mux) })
-	group.Go(func() error { return o.metricsServer(told, log).run(serve, metricsRetry) })
+	group.Go(func() error { return o.metrics.Run(serve, told, log, endpoint.Retry) })
 	if controllerConfig.LigatoStatus && db.remote != nil {
 		group.Go(func() error {
 			asked.publisher(o.nodeName, db.remote, log).run(serve)

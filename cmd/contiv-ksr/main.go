@@ -18,6 +18,7 @@ import (
 	"github.com/contiv/contiv/ksr/election"
 	"github.com/contiv/contiv/listener"
 	"github.com/contiv/contiv/logline"
+	"github.com/contiv/contiv/metrics/endpoint"
 	"github.com/contiv/contiv/rest"
 	storage "github.com/contiv/contiv/store"
 	"github.com/contiv/contiv/store/etcd"
@@ -48,6 +49,7 @@ type options struct {
 	logLevel                 slog.Level
 	credentialsDir           string
 	users                    bool
+	metrics                  endpoint.Endpoint
 	nodeConditions           bool
 	namespace                string
 }
@@ -80,6 +82,7 @@ func command() *cobra.Command {
 	f.DurationVar(&o.electionTTL, "election-ttl", 10*time.Second, "how long an instance that vanished keeps others from writing")
 	f.DurationVar(&o.resignAfter, "resign-after", 15*time.Second, "how long the instance that writes may be cut off from the API server before another one, that is not, takes over")
 	f.StringArrayVar(&o.http, "http", []string{"127.0.0.1:9191"}, "IP:PORT or unix:///PATH to serve /stats, /liveness and /readiness on; repeatable")
+	o.metrics.Flags(f)
 	f.StringVar(&o.nodeName, "node-name", hostname, "name of this instance: in the election, and as the label \"node\" of all metrics")
 	f.TextVar(&o.logLevel, "log-level", slog.LevelInfo, "DEBUG, INFO, WARN or ERROR")
 	f.StringVar(&o.credentialsDir, "credentials-dir", "", "with --source kubernetes: the directory where nodes keep the certificates that this instance gives them; it gives some, and keeps etcd's users, if cert-file of --etcd-config is in it")
@@ -95,6 +98,9 @@ func run(ctx context.Context, o options) error {
 	klog.SetSlogLogger(log) // what client-go logs
 	if o.resignAfter <= 0 {
 		return fmt.Errorf("--resign-after %s: give a time above 0", o.resignAfter)
+	}
+	if err := o.metrics.Check(); err != nil {
+		return err
 	}
 	source, err := o.newSource(log)
 	if err != nil {
@@ -157,6 +163,7 @@ func run(ctx context.Context, o options) error {
 	g.Go(func() error {
 		return server.Serve(ctx, reflector.Handler())
 	})
+	g.Go(func() error { return o.metrics.Run(ctx, reflector.Metrics(), log, endpoint.Retry) })
 	g.Go(func() error {
 		select {
 		case <-reflector.Synced():

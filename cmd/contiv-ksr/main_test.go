@@ -90,6 +90,7 @@ func TestErrorsSayWhatToChange(t *testing.T) {
 		{[]string{"--source", "kubernetes", "--kubeconfig", "/does/not/exist"}, "/does/not/exist: no such file or directory\n"},
 		{[]string{"--manifests", dir, "--leader-election", "--election-ttl", "1s"}, "--election-ttl: time to live of the leadership is 1s: use whole seconds, 2 at least\n"},
 		{[]string{"--manifests", dir, "--resign-after", "0s"}, "--resign-after 0s: give a time above 0\n"},
+		{[]string{"--manifests", dir, "--metrics", ":9997"}, "--metrics needs --metrics-cert-file, --metrics-key-file and --metrics-client-ca-file\n"},
 		{[]string{"--manifests", dir, "--etcd-config", badConfig}, `unknown key "endpoint": did you mean "endpoints"?` + "\n"},
 		{[]string{"--manifests", dir, "--http", taken.Addr().String()}, "address already in use\n"},
 	} {

@@ -1,7 +1,12 @@
-package main
+// Package endpoint serves the metrics of a program, and nothing else, at addresses that Prometheus
+// reaches from other hosts. What else the program serves stays on loopback and on sockets.
+//
+//	registry ──> Endpoint ──TLS, certificates of both sides──> Prometheus
+package endpoint
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"time"
@@ -10,47 +15,59 @@ import (
 	"github.com/contiv/contiv/rest"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/spf13/pflag"
 )
 
-// metricsServer serves /metrics, and nothing else, at addresses that Prometheus reaches from
-// elsewhere. The REST API, which has them too, is on loopback, where kubelet asks without a
-// certificate.
-type metricsServer struct {
-	addresses []string
-	options   listener.Options
-	metrics   prometheus.Gatherer
-	log       *slog.Logger
+// Retry is how long a program waits before it tries the addresses again.
+const Retry = 10 * time.Second
+
+// Endpoint says where a program serves /metrics. The zero value serves nothing.
+type Endpoint struct {
+	// Addresses have the form IP:PORT or :PORT.
+	Addresses []string
+	// Listener names the certificates, all three of which are needed.
+	Listener listener.Options
 }
 
-// metricsRetry is when the addresses are tried again.
-const metricsRetry = 10 * time.Second
+// Flags defines the flags of an endpoint.
+func (e *Endpoint) Flags(f *pflag.FlagSet) {
+	f.StringSliceVar(&e.Addresses, "metrics", nil, "addresses such as :9998 of /metrics alone, over TLS for clients with a certificate (default: none; they are at --http, too)")
+	f.StringVar(&e.Listener.CertFile, "metrics-cert-file", "", "certificate of this server at --metrics (PEM)")
+	f.StringVar(&e.Listener.KeyFile, "metrics-key-file", "", "key of that certificate (PEM)")
+	f.StringVar(&e.Listener.ClientCAFile, "metrics-client-ca-file", "", "authorities that sign certificates of those who may ask at --metrics (PEM)")
+}
 
-// run returns when ctx ends. A node works without metrics: what goes wrong, such as a
-// certificate that is missing, is logged and tried again after a while.
-func (s *metricsServer) run(ctx context.Context, retry time.Duration) error {
-	if len(s.addresses) == 0 {
+// Check fails if there are addresses, but no certificates for them.
+func (e *Endpoint) Check() error {
+	if l := e.Listener; len(e.Addresses) > 0 && (l.CertFile == "" || l.KeyFile == "" || l.ClientCAFile == "") {
+		return errors.New("--metrics needs --metrics-cert-file, --metrics-key-file and --metrics-client-ca-file")
+	}
+	return nil
+}
+
+// Run returns when ctx ends, or at once if there are no addresses. A program works without its
+// endpoint: what goes wrong, such as a certificate that is missing, is logged and tried again
+// after a while.
+func (e *Endpoint) Run(ctx context.Context, metrics prometheus.Gatherer, log *slog.Logger, retry time.Duration) error {
+	if len(e.Addresses) == 0 {
 		return nil
 	}
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(s.metrics, promhttp.HandlerOpts{}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
 	for {
-		server, err := rest.Listen(s.options, nil, s.addresses...)
+		server, err := rest.Listen(e.Listener, nil, e.Addresses...)
 		if err == nil {
-			s.log.Info("Metrics are served", "addresses", server.Addrs())
+			log.Info("Metrics are served", "addresses", server.Addrs())
 			err = server.Serve(ctx, mux)
 		}
 		if ctx.Err() != nil {
 			return nil
 		}
-		s.log.Error("Metrics are not served", "addresses", s.addresses, "error", err, "again", retry)
+		log.Error("Metrics are not served", "addresses", e.Addresses, "error", err, "again", retry)
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-time.After(retry):
 		}
 	}
-}
-
-func (o *options) metricsServer(metrics prometheus.Gatherer, log *slog.Logger) *metricsServer {
-	return &metricsServer{addresses: o.metrics, options: o.metricsListener, metrics: metrics, log: log}
 }

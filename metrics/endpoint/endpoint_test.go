@@ -1,4 +1,4 @@
-package main
+package endpoint
 
 import (
 	"context"
@@ -20,7 +20,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Metrics are for whoever has a certificate, without any role, and there is nothing else. An agent that
+// Metrics are for whoever has a certificate, without any role, and there is nothing else. A program that
 // starts before its certificate is there serves them later.
 func TestMetricsFromElsewhere(t *testing.T) {
 	authority := listenertest.NewAuthority(t)
@@ -29,14 +29,16 @@ func TestMetricsFromElsewhere(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(prometheus.NewCounter(prometheus.CounterOpts{Name: "contiv_some"}))
 	logged, log := io.Pipe()
-	s := &metricsServer{
-		addresses: []string{"127.0.0.1:0"}, metrics: registry,
-		options: listener.Options{CertFile: late, KeyFile: key, ClientCAFile: authority.CAFile()},
-		log:     slog.New(slog.NewTextHandler(log, nil)),
+	e := Endpoint{
+		Addresses: []string{"127.0.0.1:0"},
+		Listener:  listener.Options{CertFile: late, KeyFile: key, ClientCAFile: authority.CAFile()},
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- s.run(ctx, 10*time.Millisecond); log.Close() }()
+	go func() {
+		ended <- e.Run(ctx, registry, slog.New(slog.NewTextHandler(log, nil)), 10*time.Millisecond)
+		log.Close()
+	}()
 	t.Cleanup(func() {
 		cancel()
 		go io.Copy(io.Discard, logged)
@@ -103,13 +105,16 @@ func TestMetricsFromElsewhere(t *testing.T) {
 }
 
 func TestMetricsNeedCertificates(t *testing.T) {
-	var o options
-	flags := pflag.NewFlagSet("contiv-agent", pflag.ContinueOnError)
-	o.register(flags)
+	var e Endpoint
+	flags := pflag.NewFlagSet("contiv", pflag.ContinueOnError)
+	e.Flags(flags)
 	if err := flags.Parse([]string{"--metrics=:9998"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := o.complete(flags); err == nil || !strings.Contains(err.Error(), "--metrics-client-ca-file") {
+	if err := e.Check(); err == nil || !strings.Contains(err.Error(), "--metrics-client-ca-file") {
 		t.Errorf("%v", err)
+	}
+	if err := new(Endpoint).Check(); err != nil {
+		t.Errorf("without addresses: %v", err)
 	}
 }

@@ -359,7 +359,8 @@ monitoring:
   alerts: {enabled: true, labels: {release: prometheus}}
   dashboard: {enabled: true}`)
 	for _, want := range []string{
-		`- {name: CONTIV_AGENT_METRICS, value: ":19998"}`, "- {name: metrics, containerPort: 19998}", "mountPath: /etc/contiv-metrics}", "secret: {secretName: metrics, optional: true,",
+		`- {name: CONTIV_AGENT_METRICS, value: ":19998"}`, "- {name: metrics, containerPort: 19998}",
+		"- {name: metrics, secret: {secretName: metrics, optional: true, defaultMode: 0400}}",
 	} {
 		for _, file := range []string{"contiv.yaml", "contiv-vpp.yaml"} {
 			if strings.Count(rendered[file], want) != 1 {
@@ -367,15 +368,22 @@ monitoring:
 			}
 		}
 	}
-	monitor := document(t, rendered, "PodMonitor", "contiv-agent")
-	spec, _ := yaml.Marshal(monitor["spec"])
-	for _, want := range []string{"port: metrics\n", "scheme: https\n", "name: prometheus\n", "serverName: contiv-agent\n", "- contiv-vpp\n", "replacement: contiv-agent\n"} {
-		if !strings.Contains(string(spec), want) {
-			t.Errorf("the PodMonitor lacks %q: %s", want, spec)
+	for _, want := range []string{
+		`"--metrics=:9997"`, "- {name: metrics, containerPort: 9997}", "- {name: metrics, secret: {secretName: metrics, optional: true, defaultMode: 0440}}",
+		"fsGroup: 65534",
+	} {
+		if strings.Count(rendered["contiv.yaml"], want) != 1 {
+			t.Errorf("KSR lacks %s", want)
 		}
 	}
-	if labels := monitor["metadata"].(map[string]any)["labels"].(map[string]any); labels["release"] != "prometheus" {
-		t.Errorf("its labels are %v", labels)
+	for file, containers := range map[string]int{"contiv.yaml": 2, "contiv-vpp.yaml": 1} {
+		if n := strings.Count(rendered[file], "- {name: metrics, mountPath: /etc/contiv-metrics}"); n != containers {
+			t.Errorf("%d containers of %s have the certificate, not %d", n, file, containers)
+		}
+	}
+	checkMonitors(t, rendered, "PodMonitor")
+	if strings.Contains(rendered["contiv-monitoring.yaml"], "kind: Service") {
+		t.Error("there are Services that no monitor needs")
 	}
 	var rules map[string]any
 	text, err := os.ReadFile(dir + "/monitoring/contiv-alerts.yaml")
@@ -389,8 +397,66 @@ monitoring:
 	if got := files(t, rendered, "contiv-dashboard")["contiv-dashboard.json"]; err != nil || strings.TrimSpace(got.(string)) != strings.TrimSpace(string(dashboard)) {
 		t.Errorf("the dashboard is %v (%v)", got, err)
 	}
-	if _, err := render(t, "monitoring: {podMonitor: {enabled: true}}"); err == nil || !strings.Contains(err.Error(), "monitoring.secretName") {
-		t.Errorf("a PodMonitor of what is on loopback: %v", err)
+	for _, kind := range []string{"podMonitor", "serviceMonitor"} {
+		if _, err := render(t, "monitoring: {"+kind+": {enabled: true}}"); err == nil || !strings.Contains(err.Error(), "monitoring.secretName") {
+			t.Errorf("a %s of what is on loopback: %v", kind, err)
+		}
+	}
+	if _, err := render(t, "monitoring: {secretName: metrics, podMonitor: {enabled: true}, serviceMonitor: {enabled: true}}"); err == nil || !strings.Contains(err.Error(), "enable one of them") {
+		t.Errorf("both monitors: %v", err)
+	}
+}
+
+// checkMonitors looks at what the Prometheus operator gets to scrape agents and KSR.
+func checkMonitors(t *testing.T, rendered map[string]string, kind string) {
+	t.Helper()
+	for job, apps := range map[string][]string{"contiv-agent": {"contiv-agent", "contiv-vpp"}, "contiv-ksr": {"contiv-ksr"}} {
+		monitor := document(t, rendered, kind, job)
+		spec, _ := yaml.Marshal(monitor["spec"])
+		for _, want := range append([]string{"port: metrics\n", "path: /metrics\n", "scheme: https\n", "name: prometheus\n", "serverName: contiv-agent\n", "replacement: " + job + "\n"}, apps...) {
+			if !strings.Contains(string(spec), want) {
+				t.Errorf("the %s %s lacks %q: %s", kind, job, want, spec)
+			}
+		}
+		if labels := monitor["metadata"].(map[string]any)["labels"].(map[string]any); labels["release"] != "prometheus" {
+			t.Errorf("labels of the %s %s are %v", kind, job, labels)
+		}
+	}
+}
+
+// A ServiceMonitor finds the pods by headless Services, whose ports are those of the pods.
+func TestServiceMonitor(t *testing.T) {
+	const monitoring = `
+monitoring:
+  secretName: metrics
+  port: 19998
+  ksrPort: 19997
+  serviceMonitor: {enabled: true, labels: {release: prometheus}, clientSecretName: prometheus}`
+	rendered := mustRender(t, "vpp: {enabled: true}"+monitoring)
+	checkMonitors(t, rendered, "ServiceMonitor")
+	for app, port := range map[string]int{"contiv-agent": 19998, "contiv-vpp": 19998, "contiv-ksr": 19997} {
+		service := document(t, rendered, "Service", app+"-metrics")
+		want := map[string]any{
+			"clusterIP": "None", "selector": map[string]any{"app": app},
+			"ports": []any{map[string]any{"name": "metrics", "port": float64(port)}},
+		}
+		if spec := service["spec"]; !reflect.DeepEqual(spec, any(want)) {
+			t.Errorf("the Service of %s is %v, not %v", app, spec, want)
+		}
+		if labels := service["metadata"].(map[string]any)["labels"]; !reflect.DeepEqual(labels, any(map[string]any{"app": app})) {
+			t.Errorf("the monitor does not find the Service of %s by %v", app, labels)
+		}
+		pods := document(t, rendered, "DaemonSet", app)["spec"].(map[string]any)["template"].(map[string]any)
+		if labels := pods["metadata"].(map[string]any)["labels"].(map[string]any); labels["app"] != app {
+			t.Errorf("pods of %s have the labels %v", app, labels)
+		}
+		container := pods["spec"].(map[string]any)["containers"].([]any)[0].(map[string]any)
+		if want := []any{map[string]any{"name": "metrics", "containerPort": float64(port)}}; !reflect.DeepEqual(container["ports"], any(want)) {
+			t.Errorf("ports of %s: %v", app, container["ports"])
+		}
+	}
+	if strings.Contains(mustRender(t, monitoring)["contiv-monitoring.yaml"], "contiv-vpp-metrics") {
+		t.Error("there is a Service of pods with VPP, of which there are none")
 	}
 }
 

@@ -23,6 +23,7 @@ func TestContivctlRendersAsHelmDoes(t *testing.T) {
 		"defaults": "",
 		"members":  `etcd: {members: [{node: cp1, ip: 192.0.2.1}, {node: cp2, ip: 192.0.2.2}, {node: cp3, ip: "2001:db8::3"}], snapshots: {every: 24h}}`,
 		"external": `etcd: {useExternalInstance: true, externalInstance: {endpoints: ["https://etcd.example.com:2379"], secretName: mine}, options: {username: contiv}}`,
+		"services": "monitoring: {secretName: metrics, serviceMonitor: {enabled: true, labels: {release: prometheus}}}",
 		"others": `
 image: {repository: registry.example.com/contiv, tag: v1, pullPolicy: Always}
 imagePullSecrets: [{name: pull}]

@@ -71,6 +71,7 @@ var rooms = map[string][]string{
 	"northbound":           {"store", "listener", "rest", "api", "models", "controller", "kvscheduler", "plugins"},
 	"pki":                  {},
 	"metrics":              {},
+	"metrics/endpoint":     {"listener", "rest"},
 	"metrics/activity":     {"api", "controller", "health", "kvscheduler", "version"},
 	"ksr":                  {"health/published", "metrics", "pki", "dirwatch", "dbresources", "rest", "api", "models", "config", "store"},
 	"ksr/conditions":       {"health/published", "dbresources", "models", "store"},

@@ -73,16 +73,13 @@ type values struct {
 		DefaultLevel string `json:"defaultLevel" about:"what agents log" enum:"DEBUG INFO WARN ERROR"`
 	} `json:"logs" about:"logs"`
 	Monitoring struct {
-		SecretName string `json:"secretName" about:"Secret with tls.crt, tls.key and ca.crt, by which agents serve their metrics at a port of all nodes; empty: on loopback only"`
-		Port       int    `json:"port" about:"port of all nodes for the metrics of agents" minimum:"1024" maximum:"65535"`
-		ServerName string `json:"serverName" about:"who the certificate of the agents is for" pattern:"."`
-		PodMonitor struct {
-			Enabled          bool              `json:"enabled" about:"make a PodMonitor"`
-			Labels           map[string]string `json:"labels" about:"labels by which a Prometheus chooses it"`
-			Interval         string            `json:"interval" about:"how often agents are scraped" pattern:"^([0-9]+(ms|s|m|h))+$"`
-			ClientSecretName string            `json:"clientSecretName" about:"Secret with tls.crt and tls.key of Prometheus, and ca.crt; empty: secretName"`
-		} `json:"podMonitor" about:"the Prometheus operator scrapes the agents"`
-		Alerts struct {
+		SecretName     string  `json:"secretName" about:"Secret with tls.crt, tls.key and ca.crt, by which agents and KSR serve their metrics at a port of their nodes; empty: on loopback only"`
+		Port           int     `json:"port" about:"port of all nodes for the metrics of agents" minimum:"1024" maximum:"65535"`
+		KSRPort        int     `json:"ksrPort" about:"port of the nodes of KSR for its metrics" minimum:"1024" maximum:"65535"`
+		ServerName     string  `json:"serverName" about:"who the certificate of agents and KSR is for" pattern:"."`
+		PodMonitor     monitor `json:"podMonitor" about:"the Prometheus operator scrapes agents and KSR, whose pods it finds itself"`
+		ServiceMonitor monitor `json:"serviceMonitor" about:"the Prometheus operator scrapes agents and KSR, which it finds by headless Services"`
+		Alerts         struct {
 			Enabled bool              `json:"enabled" about:"make a PrometheusRule"`
 			Labels  map[string]string `json:"labels" about:"labels by which a Prometheus chooses it"`
 		} `json:"alerts" about:"alert rules for the Prometheus operator"`
@@ -98,6 +95,14 @@ type values struct {
 		Privileged bool           `json:"privileged" about:"give the container all devices and capabilities of the node; false: only the capabilities that VPP and its agent need, without DPDK"`
 		Resources  map[string]any `json:"resources" about:"requests and limits of VPP with its agent"`
 	} `json:"vpp" about:"nodes with FD.io VPP as vswitch"`
+}
+
+// monitor is a PodMonitor or a ServiceMonitor.
+type monitor struct {
+	Enabled          bool              `json:"enabled" about:"make it"`
+	Labels           map[string]string `json:"labels" about:"labels by which a Prometheus chooses it"`
+	Interval         string            `json:"interval" about:"how often each pod is scraped" pattern:"^([0-9]+(ms|s|m|h))+$"`
+	ClientSecretName string            `json:"clientSecretName" about:"Secret with tls.crt and tls.key of Prometheus, and ca.crt; empty: secretName"`
 }
 
 type etcdMember struct {

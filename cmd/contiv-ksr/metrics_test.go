@@ -1,0 +1,43 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/contiv/contiv/listener/listenertest"
+	"github.com/contiv/contiv/store/etcd/etcdtest"
+	"github.com/contiv/contiv/test/await"
+)
+
+// What /stats has on loopback, Prometheus gets from elsewhere with a certificate.
+func TestMetricsFromElsewhere(t *testing.T) {
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := free.Addr().String()
+	free.Close()
+	authority := listenertest.NewAuthority(t)
+	cert, key := authority.Issue("server")
+	p := startProcess(t, etcdtest.Start(t), "--manifests", t.TempDir(), "--metrics", address,
+		"--metrics-cert-file", cert, "--metrics-key-file", key, "--metrics-client-ca-file", authority.CAFile())
+	p.awaitReady("contiv-ksr is ready")
+	prometheus := http.Client{Transport: &http.Transport{TLSClientConfig: authority.Client("prometheus"), DisableKeepAlives: true}}
+	await.That(t, "metrics", func() error {
+		response, err := prometheus.Get("https://" + address + "/metrics")
+		if err != nil {
+			return err
+		}
+		defer response.Body.Close()
+		body, err := io.ReadAll(response.Body)
+		if err == nil && !strings.Contains(string(body), "contiv_ksr_synced{") {
+			err = fmt.Errorf("%s: %s", response.Status, body)
+		}
+		return err
+	})
+	p.terminate()
+}
