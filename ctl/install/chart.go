@@ -71,6 +71,9 @@ func renderChart(values map[string]any) (map[string][]byte, error) {
 		}
 		var text strings.Builder
 		if err := t.ExecuteTemplate(&text, name, data); err != nil {
+			if refused, ok := errors.AsType[refusal](err); ok {
+				return nil, refused // without the places in the templates
+			}
 			return nil, err
 		}
 		if strings.TrimSpace(text.String()) != "" {
@@ -98,6 +101,11 @@ func (chartFiles) Get(name string) (string, error) {
 	return string(text), err
 }
 
+// refusal is why the chart cannot be rendered with the values that it got.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+
 // chartFunctions has the functions of Helm that the templates call, beside Go's own.
 func chartFunctions(t *template.Template) template.FuncMap {
 	return template.FuncMap{
@@ -106,7 +114,7 @@ func chartFunctions(t *template.Template) template.FuncMap {
 			err := t.ExecuteTemplate(&text, name, data)
 			return text.String(), err
 		},
-		"fail": func(reason string) (string, error) { return "", errors.New(reason) },
+		"fail": func(reason string) (string, error) { return "", refusal(reason) },
 		"toYaml": func(v any) (string, error) {
 			text, err := yaml.Marshal(v)
 			return strings.TrimSuffix(string(text), "\n"), err

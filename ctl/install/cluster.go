@@ -40,7 +40,10 @@ func Connect(kubeconfig, filter string, out io.Writer) (*Cluster, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = kubeconfig
 	rest, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
-	if err != nil {
+	switch {
+	case clientcmd.IsEmptyConfig(err):
+		return nil, errors.New("no kubeconfig: name that of an administrator with --kubeconfig or KUBECONFIG, or put it at ~/.kube/config")
+	case err != nil:
 		return nil, fmt.Errorf("name the kubeconfig file of the cluster with --kubeconfig: %w", err)
 	}
 	rest.UserAgent, rest.QPS, rest.Burst = manager, 50, 100

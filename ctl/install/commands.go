@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -47,6 +48,16 @@ func (o *options) registerConfig(c *cobra.Command) {
 	f.BoolVar(&o.WithoutEtcd, "without-etcd", false, "leave etcd out: --conf etcd.conf names yours")
 }
 
+// imageName matches the names that container runtimes accept.
+var imageName = regexp.MustCompile(`^((\[[0-9a-fA-F:]+\]|[A-Za-z0-9.-]+)(:[0-9]+)?/)?[a-z0-9]+([._/-]+[a-z0-9]+)*(:\w[\w.-]*)?(@sha256:[0-9a-f]{64})?$`)
+
+func checkImage(flag, name string) error {
+	if name != "" && !imageName.MatchString(name) {
+		return fmt.Errorf("%s: %q is no name of an image such as registry.example.com/contiv:v1", flag, name)
+	}
+	return nil
+}
+
 // read reads the files named by flags.
 func (o *options) read() error {
 	if o.manifests != "" {
@@ -57,6 +68,9 @@ func (o *options) read() error {
 	}
 	if err := o.readValues(); err != nil {
 		return fmt.Errorf("--values: %w", err)
+	}
+	if err := errors.Join(checkImage("--image", o.Image), checkImage("--vpp-image", o.VPPImage)); err != nil {
+		return err
 	}
 	o.Config = map[string]string{}
 	for _, file := range o.config {
@@ -301,6 +315,9 @@ func printJSON(out io.Writer, v any) error {
 
 func printObjects(ctx context.Context, out io.Writer, m *Manifests) error {
 	objects, err := m.objects(ctx)
+	if err == nil {
+		err = checkConfiguration(objects, every)
+	}
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,7 @@ func (c *Cluster) Install(ctx context.Context, m Manifests) error {
 	} else if installed {
 		return errors.New("this cluster has Contiv: contivctl upgrade replaces it")
 	}
-	return c.put(ctx, m)
+	return c.put(ctx, m, every)
 }
 
 // Upgrade replaces an installed Contiv, regardless of how it was installed. Images and configuration
@@ -47,14 +47,19 @@ func (c *Cluster) Upgrade(ctx context.Context, m Manifests) error {
 	if m.Image == "" {
 		m.Image = agent.Spec.Template.Spec.Containers[0].Image
 	}
+	named := m
 	if err := c.keep(ctx, &m); err != nil {
 		return err
 	}
-	return c.put(ctx, m)
+	return c.put(ctx, m, named.names)
 }
 
-func (c *Cluster) put(ctx context.Context, m Manifests) error {
+// put applies the objects and waits. Configuration files for which checked returns true must have no mistakes.
+func (c *Cluster) put(ctx context.Context, m Manifests, checked func(file string) bool) error {
 	objects, err := m.objects(ctx)
+	if err == nil {
+		err = checkConfiguration(objects, checked)
+	}
 	if err == nil {
 		err = c.apply(ctx, objects)
 	}

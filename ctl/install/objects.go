@@ -197,6 +197,47 @@ func CheckConfig(name, text string) error {
 	return nil
 }
 
+// checks has the functions that look, beyond names and types, at the values of configuration files.
+var checks = map[string]func([]byte) error{
+	"contiv.conf": func(data []byte) error {
+		c, err := contivconf.Load(data)
+		return cmp.Or(err, c.Check())
+	},
+	"controller.conf": func(data []byte) error {
+		c, err := controller.LoadConfig(data)
+		return cmp.Or(err, c.Validate())
+	},
+}
+
+// checkConfiguration returns the first mistake in the values of the configuration files for which
+// checked returns true.
+func checkConfiguration(objects []*unstructured.Unstructured, checked func(file string) bool) error {
+	for _, o := range objects {
+		if o.GetKind() != "ConfigMap" {
+			continue
+		}
+		for _, file := range slices.Sorted(maps.Keys(checks)) {
+			text, found, _ := unstructured.NestedString(o.Object, "data", file)
+			if !found || !checked(file) {
+				continue
+			}
+			if err := checks[file]([]byte(text)); err != nil {
+				return fmt.Errorf("%s: %w", file, err)
+			}
+		}
+	}
+	return nil
+}
+
+// every stands for all configuration files.
+func every(string) bool { return true }
+
+// names reports whether m says something about a configuration file.
+func (m *Manifests) names(file string) bool {
+	_, found := m.Config[file]
+	return found || valueAt(m.Values, sections[file]...) != nil
+}
+
 // configure replaces the configuration files of the same name by those of Config.
 func (m *Manifests) configure(objects []*unstructured.Unstructured) error {
 	for _, file := range slices.Sorted(maps.Keys(m.Config)) {

@@ -55,6 +55,9 @@ func (c *Cluster) Preflight(ctx context.Context, m Manifests) ([]Finding, error)
 		return nil, err
 	}
 	objects, err := (&Manifests{Files: m.Files, Values: m.Values, Config: m.Config, VPP: true}).objects(ctx)
+	if err == nil {
+		err = checkConfiguration(objects, every)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package install
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"sigs.k8s.io/yaml"
@@ -84,6 +85,15 @@ func at(v any, path ...string) map[string]any {
 }
 
 func parseValues(text []byte) (map[string]any, error) {
-	values := map[string]any{}
-	return values, yaml.Unmarshal(text, &values)
+	var parsed any
+	if err := yaml.UnmarshalStrict(text, &parsed); err != nil {
+		return nil, err
+	}
+	switch values := parsed.(type) {
+	case nil:
+		return map[string]any{}, nil
+	case map[string]any:
+		return values, nil
+	}
+	return nil, errors.New("no values such as contiv: {mtuSize: 1400}")
 }
