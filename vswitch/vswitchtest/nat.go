@@ -10,6 +10,7 @@ import (
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
 	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/vswitch"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -81,6 +82,23 @@ func runNAT(t *testing.T, c Config) {
 		}{{"udp", 80}, {"tcp", 81}, {"tcp", servicePort}} {
 			if err := world.Probe(other.network, "10.96.0.1", other.port, false); err == nil {
 				t.Errorf("%s %d is answered", other.network, other.port)
+			}
+		}
+	})
+	t.Run("SCTP", func(t *testing.T) {
+		sctp := dnat("a", service("10.96.0.1", vswitch.DNATProtocolSCTP, 1))
+		if err := lab.agent.vs.NAT().SetDNAT(t.Context(), sctp); errors.Is(err, kvscheduler.ErrUnsupported) {
+			t.Skip(err)
+		}
+		lab.set(t, sctp)
+		pods[1].answerSCTP(t, "pod1")
+		world.wantSCTP(t, "10.96.0.1", 80, "pod1", worldIP)
+		pods[2].wantSCTP(t, "10.96.0.1", 80, "pod1", podIP(2))
+		for port, network := range map[int]string{80: "tcp", 81: "sctp"} {
+			c, err := world.connect(network, "10.96.0.1", port, shortWait)
+			if err == nil {
+				c.Close()
+				t.Errorf("%s %d is answered", network, port)
 			}
 		}
 	})

@@ -156,21 +156,12 @@ func (h *Host) answerAll(t testing.TB, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	answerStreams(t, l, name)
 	var running sync.WaitGroup
-	var mu sync.Mutex
-	open := []io.Closer{l, p}
 	t.Cleanup(func() {
-		mu.Lock()
-		for _, c := range open { // some never hear that their client has gone
-			c.Close()
-		}
-		mu.Unlock()
+		p.Close()
 		running.Wait()
 	})
-	answer := func(to net.Addr) []byte {
-		client, _, _ := net.SplitHostPort(to.String())
-		return []byte(name + " " + client)
-	}
 	running.Go(func() {
 		buffer := make([]byte, 2048)
 		for {
@@ -179,9 +170,31 @@ func (h *Host) answerAll(t testing.TB, name string) {
 				return
 			}
 			if err == nil {
-				_, _ = p.WriteTo(answer(from), from)
+				_, _ = p.WriteTo(greeting(name, from), from)
 			}
 		}
+	})
+}
+
+// greeting is the answer to a client.
+func greeting(name string, client net.Addr) []byte {
+	address, _, _ := net.SplitHostPort(client.String())
+	return []byte(name + " " + address)
+}
+
+// answerStreams answers all that a listener accepts.
+func answerStreams(t testing.TB, l net.Listener, name string) {
+	t.Helper()
+	var running sync.WaitGroup
+	var mu sync.Mutex
+	open := []io.Closer{l}
+	t.Cleanup(func() {
+		mu.Lock()
+		for _, c := range open { // some never hear that their client has gone
+			c.Close()
+		}
+		mu.Unlock()
+		running.Wait()
 	})
 	running.Go(func() {
 		for {
@@ -200,7 +213,7 @@ func (h *Host) answerAll(t testing.TB, name string) {
 					if _, err := c.Read(buffer); err != nil {
 						return
 					}
-					_, _ = c.Write(answer(c.RemoteAddr()))
+					_, _ = c.Write(greeting(name, c.RemoteAddr()))
 				}
 			})
 		}
