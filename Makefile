@@ -80,11 +80,13 @@ e2e: packages build ## test Contiv in a real Kubernetes cluster (builds Kubernet
 
 IMAGES_CACHE ?= $(E2E_CACHE)/images
 IMAGES_ARCH ?= amd64 arm64
+# A directory with VPP's packages (vpp_*_amd64.deb and so on), to make the image with VPP, too.
+IMAGES_VPP ?=
 
 .PHONY: images
 images: ## make the container images for amd64 and arm64 in bin/images, without a container engine
 	@hack/packages.sh dpkg-deb:dpkg apt-get:apt
-	hack/images/build.sh '$(IMAGES_CACHE)' $(IMAGES_ARCH)
+	hack/images/build.sh '$(IMAGES_CACHE)' '$(IMAGES_VPP)' $(IMAGES_ARCH)
 
 .PHONY: images-update
 images-update: ## lock the newest Debian packages for the images

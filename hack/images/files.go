@@ -123,13 +123,10 @@ func documentation(name string) bool {
 	return false
 }
 
-// programs are those of the image.
-var programs = []string{"contiv-agent", "contiv-calico-routes", "contiv-cni", "contiv-etcd", "contiv-ksr", "contiv-stn", "contivctl"}
-
-// programFiles reads Contiv's programs.
-func programFiles(dir string) (files, error) {
+// programFiles reads Contiv's programs, of the kind's.
+func (k kind) programFiles(dir string) (files, error) {
 	result := files{}
-	for _, name := range programs {
+	for _, name := range k.programs {
 		data, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {
 			return nil, fmt.Errorf("%w (make images builds it)", err)

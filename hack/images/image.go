@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -20,8 +21,23 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
+// kind is one of the images that there are.
+type kind struct {
+	name, description string
+	// programs are those of Contiv in it.
+	programs []string
+}
+
+var (
+	plain = kind{"contiv", "Contiv, a Kubernetes network plugin: agent, CNI plugin, state reflector, etcd, contivctl",
+		[]string{"contiv-agent", "contiv-calico-routes", "contiv-cni", "contiv-etcd", "contiv-ksr", "contiv-stn", "contivctl"}}
+	// withVPP is for nodes with VPP, whose packages are the user's.
+	withVPP = kind{"contiv-vpp", "Contiv for nodes with FD.io VPP: VPP, agent, CNI plugin, contivctl",
+		[]string{"contiv-init", "contiv-agent", "contiv-cni", "contivctl"}}
+)
+
 // repository is the name under which the manifests of deploy/ ask for the image.
-const repository = "docker.io/contiv/contiv"
+func (k kind) repository() string { return "docker.io/contiv/" + k.name }
 
 // nobody is whom the image's programs run as, unless a manifest says otherwise.
 const nobody = "65534:65534"
@@ -35,7 +51,7 @@ type built struct {
 
 // assemble makes an image of two layers: the system, which changes with Debian's
 // packages only, and Contiv.
-func assemble(r release, arch string, system, contiv files) (v1.Image, error) {
+func (k kind) assemble(r release, arch string, system, contiv files) (v1.Image, error) {
 	img := mutate.MediaType(empty.Image, types.OCIManifestSchema1)
 	img = mutate.ConfigMediaType(img, types.OCIConfigJSON)
 	var layers []mutate.Addendum
@@ -67,8 +83,8 @@ func assemble(r release, arch string, system, contiv files) (v1.Image, error) {
 		User: nobody,
 		Env:  []string{"PATH=/usr/sbin:/usr/bin"},
 		Labels: map[string]string{
-			"org.opencontainers.image.title":       "contiv",
-			"org.opencontainers.image.description": "Contiv, a Kubernetes network plugin: agent, CNI plugin, state reflector, etcd, contivctl",
+			"org.opencontainers.image.title":       k.name,
+			"org.opencontainers.image.description": k.description,
 			"org.opencontainers.image.version":     r.version,
 			"org.opencontainers.image.revision":    r.revision,
 			"org.opencontainers.image.created":     r.created.Format("2006-01-02T15:04:05Z"),
@@ -80,27 +96,29 @@ func assemble(r release, arch string, system, contiv files) (v1.Image, error) {
 
 // write writes, into the output directory,
 //
-//	contiv-ARCH.tar        an archive that ctr, docker load and kind load
+//	contiv-ARCH.tar        an archive for ctr, docker load and kind load
 //	contiv-ARCH.spdx.json  what is in it
 //	oci/                   an OCI layout with an index of all architectures
-func write(o options, images []built) error {
+//
+// or contiv-vpp-ARCH.tar and so on, and oci-vpp.
+func (k kind) write(o options, images []built) error {
 	if err := os.MkdirAll(o.out, 0o755); err != nil {
 		return err
 	}
-	tag, err := name.NewTag(repository + ":latest")
+	tag, err := name.NewTag(k.repository() + ":latest")
 	if err != nil {
 		return err
 	}
-	versioned, err := name.NewTag(repository + ":" + o.version)
+	versioned, err := name.NewTag(k.repository() + ":" + o.version)
 	if err != nil {
 		return fmt.Errorf("version %q does not fit a tag: %w", o.version, err)
 	}
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, b := range images {
-		archive := filepath.Join(o.out, "contiv-"+b.arch+".tar")
+		archive := filepath.Join(o.out, k.name+"-"+b.arch+".tar")
 		if err := errors.Join(
 			writeArchive(archive, b.image, tag, versioned),
-			os.WriteFile(filepath.Join(o.out, "contiv-"+b.arch+".spdx.json"), b.bill, 0o644),
+			os.WriteFile(filepath.Join(o.out, k.name+"-"+b.arch+".spdx.json"), b.bill, 0o644),
 		); err != nil {
 			return err
 		}
@@ -112,10 +130,10 @@ func write(o options, images []built) error {
 		if err != nil {
 			return err
 		}
-		fmt.Printf("%s  %s  %s (%.0f MiB)\n", digest, repository+":"+o.version, archive, size)
+		fmt.Printf("%s  %s  %s (%.0f MiB)\n", digest, versioned, archive, size)
 		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: b.image, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: b.arch}}})
 	}
-	oci := filepath.Join(o.out, "oci")
+	oci := filepath.Join(o.out, "oci"+strings.TrimPrefix(k.name, "contiv"))
 	if err := os.RemoveAll(oci); err != nil {
 		return err
 	}
@@ -123,7 +141,7 @@ func write(o options, images []built) error {
 	if err != nil {
 		return err
 	}
-	if err := path.AppendIndex(index, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": repository + ":" + o.version})); err != nil {
+	if err := path.AppendIndex(index, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": versioned.String()})); err != nil {
 		return err
 	}
 	digest, err := index.Digest()

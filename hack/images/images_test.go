@@ -92,7 +92,7 @@ func TestSystemOfPackages(t *testing.T) {
 func TestReproducible(t *testing.T) {
 	content := map[string]string{"usr/bin/busybox": "shell", "usr/lib/a": "a", "usr/lib/b": "b"}
 	digest := func() string {
-		img, err := assemble(testRelease, "arm64", system(t, deb(t, "busybox", content)), files{"usr/bin/contiv-agent": {mode: 0o755, data: []byte("agent")}})
+		img, err := plain.assemble(testRelease, "arm64", system(t, deb(t, "busybox", content)), files{"usr/bin/contiv-agent": {mode: 0o755, data: []byte("agent")}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -114,7 +114,7 @@ func TestReproducible(t *testing.T) {
 
 // The same commit gives the same archive, too.
 func TestArchiveIsReproducible(t *testing.T) {
-	img, err := assemble(testRelease, "arm64", files{"usr/bin/busybox": {data: []byte("shell")}}, files{"usr/bin/contiv-agent": {data: []byte("agent")}})
+	img, err := plain.assemble(testRelease, "arm64", files{"usr/bin/busybox": {data: []byte("shell")}}, files{"usr/bin/contiv-agent": {data: []byte("agent")}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,11 +139,11 @@ func TestArchiveIsReproducible(t *testing.T) {
 
 func TestImage(t *testing.T) {
 	o := options{out: t.TempDir(), release: testRelease}
-	img, err := assemble(o.release, "arm64", system(t, deb(t, "busybox", map[string]string{"usr/bin/busybox": "shell"})), files{"usr/bin/contiv-agent": {mode: 0o755, data: []byte("agent")}})
+	img, err := plain.assemble(o.release, "arm64", system(t, deb(t, "busybox", map[string]string{"usr/bin/busybox": "shell"})), files{"usr/bin/contiv-agent": {mode: 0o755, data: []byte("agent")}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := write(o, []built{{arch: "arm64", image: img, bill: []byte("{}")}}); err != nil {
+	if err := plain.write(o, []built{{arch: "arm64", image: img, bill: []byte("{}")}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, tag := range []string{"latest", "v1.2.3"} {
@@ -177,7 +177,7 @@ func TestImage(t *testing.T) {
 
 func tagOf(t *testing.T, tag string) name.Tag {
 	t.Helper()
-	result, err := name.NewTag(repository + ":" + tag)
+	result, err := name.NewTag(plain.repository() + ":" + tag)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,12 +230,12 @@ func TestBillOfMaterial(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	for _, program := range programs {
+	for _, program := range plain.programs {
 		if err := os.Symlink(self, filepath.Join(dir, program)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	bill, err := billOfMaterial(testRelease, "amd64", []debianPackage{{"amd64", "libc6", "2.36-9+deb12u14", strings.Repeat("a", 64)}}, dir)
+	bill, err := plain.billOfMaterial(testRelease, "amd64", []debianPackage{{"amd64", "libc6", "2.36-9+deb12u14", strings.Repeat("a", 64)}}, dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,6 +36,7 @@ type options struct {
 	out      string
 	cache    string
 	lock     string
+	vpp      string // directory with packages of VPP; "": there is no image with it
 	arches   []string
 	release
 	update bool
@@ -58,6 +59,7 @@ func parse(args []string) (options, error) {
 	flags.StringVar(&o.out, "out", "", "`directory` of the archives")
 	flags.StringVar(&o.cache, "cache", "", "`directory` where packages are kept")
 	flags.StringVar(&o.lock, "lock", "packages.lock", "`file` with the Debian packages of the base")
+	flags.StringVar(&o.vpp, "vpp", "", "`directory` with VPP's packages: make the image with VPP, too, for the architectures that it has packages for")
 	flags.StringVar(&arches, "arch", "amd64,arm64", "architectures, as Go and Debian name them")
 	flags.StringVar(&o.version, "version", "", "version of Contiv")
 	flags.StringVar(&o.revision, "revision", "", "commit that the programs were built from")
@@ -85,39 +87,51 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	var built []built
+	var images []built
 	for _, arch := range o.arches {
-		b, err := build(ctx, o, arch, locked[arch])
+		if len(locked[arch]) == 0 {
+			return fmt.Errorf("%s names no packages for %s; make images-update writes it", o.lock, arch)
+		}
+		b, err := plain.build(ctx, o, arch, locked[arch], nil)
 		if err != nil {
 			return fmt.Errorf("%s: %w", arch, err)
 		}
-		built = append(built, b)
+		images = append(images, b)
 	}
-	return write(o, built)
+	err = plain.write(o, images)
+	if err == nil && o.vpp != "" {
+		err = buildVPP(ctx, o)
+	}
+	return err
 }
 
-// build makes the image of one architecture.
-func build(ctx context.Context, o options, arch string, packages []debianPackage) (built, error) {
-	if len(packages) == 0 {
-		return built{}, fmt.Errorf("%s names no packages; make images-update writes it", o.lock)
-	}
+// build makes the image of one architecture, of Debian's packages and of archives of others.
+func (k kind) build(ctx context.Context, o options, arch string, packages []debianPackage, others []string) (built, error) {
 	archives, err := download(ctx, filepath.Join(o.cache, arch), arch, packages)
 	if err != nil {
 		return built{}, err
+	}
+	archives = append(archives, others...)
+	for _, archive := range others {
+		p, err := describe(ctx, archive)
+		if err != nil {
+			return built{}, err
+		}
+		packages = append(packages, p)
 	}
 	system, err := systemFiles(ctx, archives)
 	if err != nil {
 		return built{}, err
 	}
-	programs, err := programFiles(filepath.Join(o.binaries, arch))
+	programs, err := k.programFiles(filepath.Join(o.binaries, arch))
 	if err != nil {
 		return built{}, err
 	}
-	bill, err := billOfMaterial(o.release, arch, packages, filepath.Join(o.binaries, arch))
+	bill, err := k.billOfMaterial(o.release, arch, packages, filepath.Join(o.binaries, arch))
 	if err != nil {
 		return built{}, err
 	}
 	programs[billPath] = file{mode: 0o644, data: bill}
-	img, err := assemble(o.release, arch, system, programs)
+	img, err := k.assemble(o.release, arch, system, programs)
 	return built{arch: arch, image: img, bill: bill}, err
 }

@@ -57,16 +57,21 @@ func updateLock(ctx context.Context, o options) error {
 		if err != nil {
 			return err
 		}
-		packages, err := a.resolve(ctx)
+		packages, err := a.resolve(ctx, wanted...)
 		if err != nil {
 			return err
 		}
-		for _, p := range packages {
-			lines = append(lines, strings.Join([]string{p.arch, p.name, p.version, p.sha256}, " "))
-		}
+		lines = append(lines, lockLines(packages)...)
 	}
 	text := "# Debian packages in the images, written by make images-update: architecture, package, version, SHA-256 of the archive.\n" + strings.Join(lines, "\n") + "\n"
 	return os.WriteFile(o.lock, []byte(text), 0o644)
+}
+
+func lockLines(packages []debianPackage) (lines []string) {
+	for _, p := range packages {
+		lines = append(lines, strings.Join([]string{p.arch, p.name, p.version, p.sha256}, " "))
+	}
+	return lines
 }
 
 // apt calls apt-get for an architecture, without regard to what this machine has
@@ -111,10 +116,11 @@ func (a *apt) run(ctx context.Context, command string, args ...string) ([]byte, 
 	return out, nil
 }
 
-var installLine = regexp.MustCompile(`^Inst (\S+) \((\S+) `)
+var installLine = regexp.MustCompile(`^Inst (\S+) \((\S+) (\S+)`)
 
-// resolve returns the wanted packages and all that they depend on.
-func (a *apt) resolve(ctx context.Context) ([]debianPackage, error) {
+// resolve returns packages, by name, and all that they depend on. Those that are named by the path of their
+// archive are not among them.
+func (a *apt) resolve(ctx context.Context, wanted ...string) ([]debianPackage, error) {
 	out, err := a.run(ctx, "apt-get", append([]string{"install", "--simulate", "--no-install-recommends"}, wanted...)...)
 	if err != nil {
 		return nil, err
@@ -122,7 +128,7 @@ func (a *apt) resolve(ctx context.Context) ([]debianPackage, error) {
 	var packages []debianPackage
 	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
 		found := installLine.FindStringSubmatch(lines.Text())
-		if found == nil {
+		if found == nil || found[3] == "local-deb" {
 			continue
 		}
 		name, _, _ := strings.Cut(found[1], ":")

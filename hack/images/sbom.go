@@ -19,24 +19,24 @@ const billPath = "usr/share/sbom/contiv.spdx.json"
 
 // billOfMaterial lists, as SPDX 2.3 in JSON, the Debian packages and the Go modules that
 // the programs say they were built of.
-func billOfMaterial(r release, arch string, debian []debianPackage, programDir string) ([]byte, error) {
+func (k kind) billOfMaterial(r release, arch string, debian []debianPackage, programDir string) ([]byte, error) {
 	created := r.created.Format("2006-01-02T15:04:05Z")
 	document := &spdx.Document{
 		SPDXVersion:       spdx.Version,
 		DataLicense:       spdx.DataLicense,
 		SPDXIdentifier:    "DOCUMENT",
-		DocumentName:      "contiv-" + r.version + "-" + arch,
-		DocumentNamespace: "https://github.com/contiv/contiv/sbom/" + r.version + "/" + arch,
+		DocumentName:      k.name + "-" + r.version + "-" + arch,
+		DocumentNamespace: "https://github.com/contiv/contiv/sbom/" + r.version + "/" + k.name + "/" + arch,
 		CreationInfo:      &spdx.CreationInfo{Creators: []common.Creator{{CreatorType: "Tool", Creator: "contiv-images"}}, Created: created},
 	}
-	root := addPackage(document, "Image", "contiv", r.version, "pkg:oci/contiv@"+r.version+"?arch="+arch)
+	root := addPackage(document, "Image", k.name, r.version, "pkg:oci/"+k.name+"@"+r.version+"?arch="+arch)
 	root.PackageLicenseDeclared = "Apache-2.0"
 	for _, p := range debian {
 		addPackage(document, "Debian-"+p.name, p.name, p.version, "pkg:deb/debian/"+p.name+"@"+p.version+"?arch="+arch).
 			PackageChecksums = []common.Checksum{{Algorithm: common.SHA256, Value: p.sha256}}
 	}
 	modules := map[string]string{}
-	for _, program := range programs {
+	for _, program := range k.programs {
 		info, err := buildinfo.ReadFile(filepath.Join(programDir, program))
 		if err != nil {
 			return nil, err
