@@ -6,9 +6,12 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/contiv/contiv/health"
+	"github.com/contiv/contiv/kvscheduler"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -54,5 +57,24 @@ func TestOnlyReadinessAsksTheVSwitch(t *testing.T) {
 		if body := answer.Body.String(); answer.Code != http.StatusOK || strings.Contains(body, "too many of these") != warned {
 			t.Errorf("%s: %d, %s", path, answer.Code, body)
 		}
+	}
+}
+
+// A node works with an etcd that is full, and `contivctl status` says what to do, until there is space again.
+func TestFullEtcdIsAProblem(t *testing.T) {
+	full := errors.New("etcd is full: raise its quota")
+	fine := func() error { return nil }
+	scheduler := kvscheduler.New(kvscheduler.Options{})
+	t.Cleanup(func() { scheduler.Close() })
+	dir := t.TempDir()
+	monitor := checks{ready: fine, connected: fine, nodeConfig: fine, warnings: func(context.Context) []string { return nil }, full: func(context.Context) error { return full }}.
+		monitored(options{runDir: dir, bolt: filepath.Join(dir, "bolt.db"), grpcBolt: filepath.Join(dir, "grpc.db")}, &southbound{scheduler: scheduler}, nil, nil, nil, prometheus.NewRegistry()).health
+	problems := monitor.Look(t.Context())
+	if len(problems) != 1 || problems[0].Text != full.Error() || monitor.Verdict(problems) != health.Degraded {
+		t.Errorf("problems are %+v, the verdict is %s", problems, monitor.Verdict(problems))
+	}
+	full = nil
+	if problems := monitor.Look(t.Context()); len(problems) > 0 || monitor.Verdict(problems) != health.Healthy {
+		t.Errorf("with space again, problems are %+v", problems)
 	}
 }
