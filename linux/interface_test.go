@@ -179,10 +179,8 @@ func TestKindsThatTheKernelLacks(t *testing.T) {
 	vrf := &linux_interfaces.Interface{Name: "vrf-a", Type: linux_interfaces.Interface_VRF_DEVICE, Namespace: byPath(netns), Enabled: true,
 		Link: &linux_interfaces.Interface_VrfDev{VrfDev: &linux_interfaces.VrfDevLink{RoutingTable: 10}}}
 	for kind, v := range map[string]*linux_interfaces.Interface{"dummy": dummy, "vrf": vrf} {
-		lacking := exec.Command("ip", "-n", n.name, "link", "add", "probe0", "type", kind, "table", "5").Run() != nil
-		if kind == "dummy" {
-			lacking = exec.Command("ip", "-n", n.name, "link", "add", "probe1", "type", kind).Run() != nil
-		}
+		options := map[string][]string{"vrf": {"table", "5"}}[kind]
+		lacking := exec.Command("ip", append([]string{"-n", n.name, "link", "add", "probe-" + kind, "type", kind}, options...)...).Run() != nil
 		err := n.tryCreate(v)
 		switch {
 		case lacking && !errors.Is(err, kvscheduler.ErrUnsupported):
