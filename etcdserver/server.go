@@ -20,6 +20,8 @@ import (
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	"go.etcd.io/etcd/server/v3/embed"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // Server is a running etcd. Close it.
@@ -159,10 +161,31 @@ func (s *Server) config(opts Options, urls endpoints, commonName string) *embed.
 	}
 	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(newZap(opts.Logger, &s.closing))
 	c.ServiceRegister = s.grpc.add
+	c.GRPCAdditionalServerOptions = []grpc.ServerOption{grpc.ChainUnaryInterceptor(s.refuseCalls), grpc.ChainStreamInterceptor(s.refuseStreams)}
 	if opts.Users {
-		c.GRPCAdditionalServerOptions = []grpc.ServerOption{grpc.ChainUnaryInterceptor(maintenanceIsRoots)}
+		c.GRPCAdditionalServerOptions = append(c.GRPCAdditionalServerOptions, grpc.ChainUnaryInterceptor(maintenanceIsRoots))
 	}
 	return c
+}
+
+// With TLS, gRPC is served by package http, where new calls come in on old connections while
+// grpc.Server.Stop waits for all calls to end: one watch that begins after Stop has ended the others
+// would keep it waiting forever. So a server that closes refuses calls.
+
+var errClosing = status.Error(codes.Unavailable, "etcd is stopping")
+
+func (s *Server) refuseCalls(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+	if s.closing.Load() {
+		return nil, errClosing
+	}
+	return handle(ctx, request)
+}
+
+func (s *Server) refuseStreams(service any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+	if s.closing.Load() {
+		return errClosing
+	}
+	return handle(service, stream)
 }
 
 // advertised are the client URLs that etcd tells its clients; unix sockets are
