@@ -76,7 +76,7 @@ func (v dnat) set(values []*vpp_nat.DNat44) error {
 		if err != nil {
 			return fmt.Errorf("DNAT %q: %w", value.GetLabel(), err)
 		}
-		changes = append(changes, natChange{value.GetLabel(), value, mappings})
+		changes = append(changes, natChange{label: value.GetLabel(), value: value, mappings: mappings})
 	}
 	if err := v.changeDNAT(changes); err != nil {
 		return fmt.Errorf("setting DNAT %s: %w", labels(changes), err)

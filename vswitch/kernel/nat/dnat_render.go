@@ -117,32 +117,37 @@ func (m *mapping) static(f *natFamily, label string, external netip.Addr, st *vp
 		claim(set, serviceKey(external, proto, p), "")
 		return nil
 	}
-	backends, weights, err := backendsOf(st)
+	backends, err := backendsOf(st)
 	if err != nil {
 		return err
 	}
 	switch {
 	case p == 0 && proto == unix.IPPROTO_ICMP:
-		claim(mapProtocol, protocolKey(external, proto), addrKey(backends[0].Addr()))
+		claim(mapProtocol, protocolKey(external, proto), addrKey(backends[0].at.Addr()))
 		return nil
 	case p == 0:
-		claim(mapAddress, addrKey(external), addrKey(backends[0].Addr()))
+		claim(mapAddress, addrKey(external), addrKey(backends[0].at.Addr()))
 		return nil
 	case len(backends) == 1 && scopeOf(st) == "" && st.GetSessionAffinity() == 0:
-		claim(mapStatic, serviceKey(external, proto, p), backendKey(backends[0]))
+		claim(mapStatic, serviceKey(external, proto, p), backendKey(backends[0].at))
 	default:
-		m.balanced(f, label, serviceKey(external, proto, p), backends, weights, scopeOf(st), st.GetSessionAffinity())
+		m.balanced(f, label, serviceKey(external, proto, p), backends, scopeOf(st), st.GetSessionAffinity())
 	}
 	return m.twice(serviceKey(external, proto, p), backends, st)
 }
 
-func (m *mapping) balanced(f *natFamily, label, service string, backends []netip.AddrPort, weights []uint32, scope natScope, timeout uint32) {
+func (m *mapping) balanced(f *natFamily, label, service string, backends []backend, scope natScope, timeout uint32) {
+	weights := make([]uint32, len(backends))
+	for i, b := range backends {
+		weights[i] = b.weight
+	}
 	slots := vswitch.Slots(weights)
 	class := natClass{slots: uint32(len(slots)), timeout: timeout, scope: scope}
 	m.classes = append(m.classes, class)
 	m.claims = append(m.claims, nft.Element{Set: scope.balanced(), Key: service, Comment: label})
+	m.parts = slices.Grow(m.parts, len(slots)+len(backends))
 	for slot, b := range slots {
-		m.parts = append(m.parts, nft.Element{Set: class.name(), Key: service + string(native32(uint32(slot))), Data: f.classData(class, backendKey(backends[b]))})
+		m.parts = append(m.parts, nft.Element{Set: class.name(), Key: service + string(native32(uint32(slot))), Data: f.classData(class, backendKey(backends[b].at))})
 	}
 	if timeout == 0 {
 		return
@@ -150,7 +155,7 @@ func (m *mapping) balanced(f *natFamily, label, service string, backends []netip
 	m.parts = append(m.parts, nft.Element{Set: setSticky, Key: service})
 }
 
-func (m *mapping) twice(service string, backends []netip.AddrPort, st *vpp_nat.DNat44_StaticMapping) error {
+func (m *mapping) twice(service string, backends []backend, st *vpp_nat.DNat44_StaticMapping) error {
 	switch st.GetTwiceNat() {
 	case vpp_nat.DNat44_StaticMapping_ENABLED:
 		if st.GetTwiceNatPoolIp() == "" {
@@ -170,40 +175,46 @@ func (m *mapping) twice(service string, backends []netip.AddrPort, st *vpp_nat.D
 			set, data = mapSelfIP, addrKey(source)
 		}
 		for _, b := range backends {
-			if isElsewhere(st, b) {
-				continue
+			if !b.elsewhere {
+				addr := addrKey(b.at.Addr())
+				m.parts = append(m.parts, nft.Element{Set: set, Key: service + addr + addr, Data: data})
 			}
-			m.parts = append(m.parts, nft.Element{Set: set, Key: service + addrKey(b.Addr()) + addrKey(b.Addr()), Data: data})
 		}
 	}
 	return nil
 }
 
-// backendsOf returns the backends in an order that does not depend on that in the
-// value, with their weights.
-func backendsOf(st *vpp_nat.DNat44_StaticMapping) (backends []netip.AddrPort, weights []uint32, err error) {
-	probability := map[netip.AddrPort]uint32{}
+// backend is one of the local_ips of a static mapping.
+type backend struct {
+	at        netip.AddrPort
+	weight    uint32
+	elsewhere bool // it is a process of another node
+}
+
+// backendsOf returns the backends in an order that does not depend on that in the value.
+func backendsOf(st *vpp_nat.DNat44_StaticMapping) ([]backend, error) {
+	list := make([]backend, 0, len(st.GetLocalIps()))
 	for _, l := range st.GetLocalIps() {
 		addr, err := netip.ParseAddr(l.GetLocalIp())
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		b := netip.AddrPortFrom(addr, uint16(l.GetLocalPort()))
-		backends = append(backends, b)
-		probability[b] = l.GetProbability()
+		list = append(list, backend{netip.AddrPortFrom(addr, uint16(l.GetLocalPort())), l.GetProbability(), l.GetElsewhere()})
 	}
-	if len(backends) == 0 {
-		return nil, nil, fmt.Errorf("a static mapping has no local_ips")
+	if len(list) == 0 {
+		return nil, fmt.Errorf("a static mapping has no local_ips")
 	}
-	slices.SortFunc(backends, netip.AddrPort.Compare)
-	for _, b := range backends {
-		weights = append(weights, probability[b])
-	}
-	return backends, weights, nil
+	slices.SortStableFunc(list, func(a, b backend) int { return a.at.Compare(b.at) })
+	return list, nil
 }
 
 // content returns all elements of mappings, sorted.
-func content(mappings []mapping) (list []nft.Element) {
+func content(mappings []mapping) []nft.Element {
+	size := 0
+	for _, m := range mappings {
+		size += len(m.claims) + len(m.parts)
+	}
+	list := make([]nft.Element, 0, size)
 	for _, m := range mappings {
 		list = append(append(list, m.claims...), m.parts...)
 	}

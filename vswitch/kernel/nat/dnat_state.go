@@ -130,6 +130,8 @@ type natChange struct {
 	label    string
 	value    *vpp_nat.DNat44 // nil: it goes
 	mappings []mapping
+	// elements are those of the mappings, sorted; tryApply sets them.
+	elements []nft.Element
 }
 
 // leftBehind are the conntrack entries that a change invalidates.
@@ -193,8 +195,9 @@ func (v dnat) tryApply(changes []natChange) (leftBehind, error) {
 	var gone, added []nft.Element
 	classes := map[natClass]int{}
 	claimed := map[[2]string]string{}
-	for _, change := range changes {
-		before, after := v.family.withClasses(v.current(change.label), classes, -1), content(change.mappings)
+	for i, change := range changes {
+		changes[i].elements = content(change.mappings)
+		before, after := v.family.withClasses(v.current(change.label), classes, -1), changes[i].elements
 		v.family.withClasses(after, classes, +1)
 		for _, e := range after {
 			claim, ok := claimOf(e)
@@ -244,8 +247,7 @@ func (v dnat) settleDNAT(changes []natChange, gone []nft.Element, classes map[na
 	}
 	for _, change := range changes {
 		delete(d.known, change.label)
-		list := content(change.mappings)
-		for _, e := range list {
+		for _, e := range change.elements {
 			if claim, ok := claimOf(e); ok {
 				d.owners[claim] = change.label
 			}
@@ -255,7 +257,7 @@ func (v dnat) settleDNAT(changes []natChange, gone []nft.Element, classes map[na
 			continue
 		}
 		if len(own.ExternalInterfaces(change.value)) > 0 {
-			d.known[change.label] = list
+			d.known[change.label] = change.elements
 		}
 		v.Reg.Put(v.northbound(change.value))
 	}

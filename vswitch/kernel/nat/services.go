@@ -98,13 +98,6 @@ func withoutBackends(st *vpp_nat.DNat44_StaticMapping) (set string, ok bool) {
 	return "", false
 }
 
-func isElsewhere(st *vpp_nat.DNat44_StaticMapping, backend netip.AddrPort) bool {
-	return slices.ContainsFunc(st.GetLocalIps(), func(l *vpp_nat.DNat44_StaticMapping_LocalIP) bool {
-		addr, err := netip.ParseAddr(l.GetLocalIp())
-		return err == nil && addr == backend.Addr() && l.GetLocalPort() == uint32(backend.Port()) && l.GetElsewhere()
-	})
-}
-
 // clientsOf adds what the mapping says of its clients.
 func (m *mapping) clientsOf(service string, st *vpp_nat.DNat44_StaticMapping) error {
 	if st.GetMasqueradeOutside() {
