@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
+	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -22,7 +22,7 @@ func fill(t *testing.T, v reflect.Value, path string) {
 		*value = 1500 * time.Microsecond
 		return
 	case *proto.Message:
-		*value = &vpp_l3.Route{DstNetwork: "10.1.0.0/16", VrfId: 3}
+		*value = &pb.ValueStatus{Key: "config/x"}
 		return
 	case *error:
 		*value = errors.New("no <route> to \"x\"")
