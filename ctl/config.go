@@ -25,6 +25,8 @@ const defaultClient = "contivctl"
 type configuring struct {
 	*cli
 	via, client, address string
+	// undecodable is what was said about values in etcd that cannot be decoded.
+	undecodable string
 }
 
 func (c *cli) configCommand() *cobra.Command {

@@ -344,8 +344,8 @@ func (g *configuring) toDelete(cmd *cobra.Command, words []string, f files, befo
 
 // ownKey returns the key of a value of the client.
 func (g *configuring) ownKey(word string, known []string) (string, error) {
-	if g.via == "etcd" && models.CheckKey(word) == nil {
-		return word, nil // perhaps of a value that cannot be decoded
+	if models.CheckKey(word) == nil && strings.Contains(g.undecodable, word) {
+		return word, nil
 	}
 	if slices.Contains(known, word) {
 		return word, nil
@@ -365,6 +365,7 @@ func (g *configuring) ownKey(word string, known []string) (string, error) {
 func (g *configuring) tolerate(err error) error {
 	if bad, ok := errors.AsType[*client.UndecodableError](err); ok {
 		g.warn(bad)
+		g.undecodable = bad.Error()
 		return nil
 	}
 	return err

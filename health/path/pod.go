@@ -63,7 +63,7 @@ func (r *Report) pod(pod *Pod, addr, other netip.Addr) {
 		r.find(where, fmt.Sprintf("it sends packets to %v out of %s, not of %s", other, out, pod.Interface))
 		return
 	}
-	r.Way = append(r.Way, fmt.Sprintf("%s: %v, out of %s to %v", where, addr, pod.Interface, via(routes[0])))
+	r.Way = append(r.Way, fmt.Sprintf("%s: %v, out of %s %v", where, addr, pod.Interface, via(routes[0])))
 }
 
 func via(route netlink.Route) string {
