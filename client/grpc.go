@@ -180,7 +180,18 @@ func (g *grpcTransport) readError(err error) error {
 	case codes.Canceled:
 		return &callError{fmt.Sprintf("the agent at %s: %s", g.address, st.Message()), context.Canceled}
 	}
-	return &callError{fmt.Sprintf("the agent at %s: %s", g.address, st.Message()), err}
+	return &callError{fmt.Sprintf("the agent at %s: %s", g.address, cause(st)), err}
+}
+
+// cause is what a status says without the words of the library: of a connection that cannot be made, the system's error.
+func cause(st *status.Status) string {
+	if st.Code() != codes.Unavailable {
+		return st.Message()
+	}
+	if _, dialing, is := strings.Cut(st.Message(), "while dialing: "); is {
+		return strings.TrimSuffix(dialing, `"`)
+	}
+	return "the connection ended: " + st.Message()
 }
 
 // callError is the error of a call in words, and as others find it.

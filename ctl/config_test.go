@@ -119,7 +119,7 @@ func TestConfigWatchOutlivesTheAgent(t *testing.T) {
 	}
 	<-restarted
 	agent.Close()
-	if err := execute(t, t.Context(), io.Discard, args...); err == nil || !strings.Contains(err.Error(), socket) {
+	if err := execute(t, t.Context(), io.Discard, args...); err == nil || !strings.Contains(err.Error(), socket) || strings.Contains(err.Error(), "desc =") {
 		t.Errorf("without an agent: %v", err)
 	}
 }
