@@ -25,7 +25,8 @@ func (c *cli) checkConfigCommand() *cobra.Command {
 		Short: "Look for mistakes in files of configuration, without asking an agent",
 		Long: "Looks for mistakes in files before they are used: contiv.conf, controller.conf, service.conf and etcd.conf, by these names,\n" +
 			"and files with values as \"config apply\" reads them, under any other, also directories of them. The exit code is 1 if\n" +
-			"there are any. What an agent would do with all of its files, \"contiv-agent check-config\" says.",
+			"there are any. What an agent would do with all of its files, \"contiv-agent check-config\" says; whether a node can have\n" +
+			"the values, \"config apply --dry-run\".",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var failed error
