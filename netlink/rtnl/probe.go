@@ -4,10 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"runtime"
 	"slices"
 	"sync"
 
+	"github.com/contiv/contiv/netlink/namespace"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 )
@@ -33,48 +33,37 @@ func (r *Conn) HasVRFDevices() (bool, error) {
 // (IFA_PROTO, Linux 5.18, and kernels that it was brought back to). It tries, once for
 // the process, in a network namespace of its own that ends with the answer.
 var StoresAddressProtocol = sync.OnceValues(func() (stores bool, err error) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread()
-		home, homeErr := netns.Get()
-		if err = homeErr; err != nil {
-			runtime.UnlockOSThread()
-			return
+	err = Try(func(c *Conn) error {
+		tried := Address{Index: Loopback, Prefix: netip.MustParsePrefix("127.0.0.2/32"), Proto: 121}
+		if err := c.AddAddress(tried); err != nil {
+			return err
 		}
-		defer home.Close()
-		stores, err = tryAddressProtocol()
-		// The first thread of the process does not end with its goroutine: it has to go back.
-		if netns.Set(home) == nil {
-			runtime.UnlockOSThread()
-		}
-	}()
-	<-done
+		have, err := c.Addresses(Loopback)
+		stores = slices.ContainsFunc(have, func(a Address) bool { return a.Prefix == tried.Prefix && a.Proto == tried.Proto })
+		return err
+	})
 	if err != nil {
 		return false, fmt.Errorf("trying whether the kernel stores the protocol of addresses: %w", err)
 	}
 	return stores, nil
 })
 
-func tryAddressProtocol() (bool, error) {
-	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		return false, err
-	}
-	ns, err := netns.GetFromPath("/proc/thread-self/ns/net")
-	if err != nil {
-		return false, err
-	}
-	defer ns.Close()
-	c, err := New(ns)
-	if err != nil {
-		return false, err
-	}
-	defer c.Close()
-	const loopback = 1
-	tried := Address{Index: loopback, Prefix: netip.MustParsePrefix("127.0.0.2/32"), Proto: 121}
-	if err := c.AddAddress(tried); err != nil {
-		return false, err
-	}
-	have, err := c.Addresses(loopback)
-	return slices.ContainsFunc(have, func(a Address) bool { return a.Prefix == tried.Prefix && a.Proto == tried.Proto }), err
+// Loopback is the index of the loopback of each namespace.
+const Loopback = 1
+
+// Try calls try with a network namespace of its own, which ends with the call: what the kernel can do is tried there.
+func Try(try func(*Conn) error) error {
+	return namespace.InNew(func() error {
+		ns, err := netns.Get()
+		if err != nil {
+			return err
+		}
+		defer ns.Close()
+		c, err := New(ns)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		return try(c)
+	})
 }

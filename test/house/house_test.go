@@ -45,7 +45,7 @@ var rooms = map[string][]string{
 	"netlink/nlattr":       {},
 	"netlink/namespace":    {},
 	"netlink/events":       {},
-	"netlink/rtnl":         {"netlink/nlattr"},
+	"netlink/rtnl":         {"netlink/nlattr", "netlink/namespace"},
 	"netlink/nft":          {"netlink/nlattr", "netlink/namespace"},
 	"netlink/nft/foreign":  {"netlink/namespace", "netlink/xtables"},
 	"netlink/xtables":      {},

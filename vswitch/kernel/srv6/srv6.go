@@ -39,14 +39,14 @@ func New(host *own.Host) *Driver {
 // Supported reports whether the kernel has segment routing.
 func (v *Driver) Supported() bool { return v.supported() }
 
-// probe makes a nexthop that no route uses, and removes it. The kernel looks at the kind of the
-// tunnel first.
+// probe makes a nexthop that has segments.
 func (v *Driver) probe() bool {
-	const id, loopback = 0x7b000000, 1
-	err := setNexthop(v.Net, srNexthop{id: id, index: loopback, kind: nl.LWTUNNEL_ENCAP_SEG6, encap: srTunnel([]netip.Addr{netip.IPv6Loopback()}, false)})
-	if err == nil {
-		err = rtnl.IgnoreGone(delNexthop(v.Net, id))
-	}
+	err := rtnl.Try(func(c *rtnl.Conn) error {
+		if err := c.SetLink(rtnl.Loopback, rtnl.LinkChange{Up: true}); err != nil {
+			return err
+		}
+		return setNexthop(c, srNexthop{id: 1, index: rtnl.Loopback, kind: nl.LWTUNNEL_ENCAP_SEG6, encap: srTunnel([]netip.Addr{netip.IPv6Loopback()}, false)})
+	})
 	return !errors.Is(srError(err), kvscheduler.ErrUnsupported)
 }
 
