@@ -23,6 +23,8 @@ import (
 	"github.com/contiv/contiv/vswitch/vpp/vpptest"
 	"github.com/contiv/contiv/vswitch/vswitchtest"
 	"github.com/vishvananda/netns"
+	"go.fd.io/govpp/api"
+	"go.fd.io/govpp/binapi/vlib"
 	"go.fd.io/govpp/binapi/vxlan"
 )
 
@@ -63,6 +65,31 @@ func TestGuardsAreReadWhileATunnelComes(t *testing.T) {
 		must(t, v.guards.TunnelsChanged(t.Context()))
 		wantListed(t, v.SourceGuards().List, []*guard.SourceGuard{g}, g)
 	})
+}
+
+// What guards drop is counted, too, after the indexes of interfaces were forgotten, as when a request names one that is gone.
+func TestDropsOfForgottenInterfacesAreRead(t *testing.T) {
+	server := vpptest.New(t)
+	v := open(t, &site{VPP: server, server: server})
+	create(t, v, loopback("a"))
+	must(t, v.SourceGuards().Create(t.Context(), guardOf("a", "10.1.0.2")))
+	read := func() (tables int) {
+		server.Inject(func(_ int, req api.Message) vpptest.Fault {
+			if _, is := req.(*vlib.CliInband); is {
+				tables++
+			}
+			return vpptest.NoFault
+		})
+		defer server.Inject(nil)
+		_, err := v.SourceGuards().Drops(t.Context())
+		must(t, err)
+		return tables
+	}
+	want := read()
+	v.ifs.Forget()
+	if got := read(); want == 0 || got != want {
+		t.Errorf("%d tables are read, want %d", got, want)
+	}
 }
 
 // A guard says nothing about access lists on its interface, nor do they about it: a packet

@@ -51,7 +51,10 @@ func (g *Guards) counts(ctx context.Context) (map[string]map[vswitch.DropReason]
 		counts[iface] = maps.Clone(before)
 	}
 	for iface := range g.records {
-		i, ok := g.ifs.Cached(iface)
+		i, ok, err := g.ifs.Known(ctx, iface)
+		if err != nil {
+			return nil, err
+		}
 		if !ok || g.ports[i] == nil {
 			continue
 		}
