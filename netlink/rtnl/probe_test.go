@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"runtime"
 	"slices"
 	"testing"
 
@@ -55,28 +54,11 @@ func TestHasVRFDevices(t *testing.T) {
 // inNewNamespace calls fn with a connection to a network namespace of its own.
 func inNewNamespace(t *testing.T, fn func(*Conn)) {
 	t.Helper()
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // and leave it locked: the thread ends with the goroutine
-		done <- func() error {
-			if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-				return err
-			}
-			ns, err := netns.GetFromPath("/proc/thread-self/ns/net")
-			if err != nil {
-				return err
-			}
-			defer ns.Close()
-			c, err := New(ns)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			fn(c)
-			return nil
-		}()
-	}()
-	if err := <-done; err != nil {
+	err := Try(func(c *Conn) error {
+		fn(c)
+		return nil
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 }
