@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -101,7 +100,7 @@ func TestServicesFromEachClient(t *testing.T) {
 		{"outside", outside, false, false}, {"the endpoint itself", near.Netns, true, true},
 	}
 	const all, keep, inner, host, none, moves = 10, 11, 12, 13, 14, 15
-	l.apply(t, l.service(all, "", "near", "far")+l.service(keep, "externalTrafficPolicy: Local", "near", "far")+
+	labtest.Apply(t, l.Lab, l.service(all, "", "near", "far")+l.service(keep, "externalTrafficPolicy: Local", "near", "far")+
 		l.service(inner, "internalTrafficPolicy: Local", "near")+l.service(host, "", "host")+l.service(none, "")+l.service(moves, "", "near"))
 	await.That(t, "services are there", func() error {
 		_, err := ask(other.Netns, "udp", netip.AddrPortFrom(clusterAddr(moves, true), 80))
@@ -196,7 +195,7 @@ func own(yes bool) string {
 func (l *clientsLab) requireMoves(t *testing.T, clients []serviceClient, ipv6 bool, number int) {
 	t.Helper()
 	to := netip.AddrPortFrom(clusterAddr(number, ipv6), 80)
-	l.apply(t, l.service(number, "", "near"))
+	labtest.Apply(t, l.Lab, l.service(number, "", "near"))
 	flows, conns := map[string]net.Conn{}, map[string]net.Conn{}
 	for _, c := range clients {
 		if c.who == "outside" {
@@ -237,18 +236,18 @@ func (l *clientsLab) requireMoves(t *testing.T, clients []serviceClient, ipv6 bo
 		}
 	}
 	expect("at first", "near")
-	l.remove(t, l.service(number, "", "near"))
-	l.apply(t, l.service(number, "", "far"))
+	labtest.Delete(t, l.Lab, l.service(number, "", "near"))
+	labtest.Apply(t, l.Lab, l.service(number, "", "far"))
 	expect("when the endpoint is another one", "far")
 	for who, conn := range conns {
 		if _, err := say(conn); !errors.Is(err, syscall.ECONNRESET) {
 			t.Errorf("the connection of %s to an endpoint that is gone: %v, want it reset", who, err)
 		}
 	}
-	l.remove(t, l.service(number, "", "far"))
-	l.apply(t, l.service(number, ""))
+	labtest.Delete(t, l.Lab, l.service(number, "", "far"))
+	labtest.Apply(t, l.Lab, l.service(number, ""))
 	expect("without endpoint", "")
-	l.apply(t, l.service(number, "", "near"))
+	labtest.Apply(t, l.Lab, l.service(number, "", "near"))
 	expect("when the first endpoint is there", "near")
 }
 
@@ -265,29 +264,6 @@ func (l *clientsLab) service(number int, more string, endpoints ...string) strin
 		}
 	}
 	return text
-}
-
-func (l *clientsLab) apply(t *testing.T, text string) {
-	t.Helper()
-	if _, err := l.Apply(t.Context(), objectsFile(t, text)); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func (l *clientsLab) remove(t *testing.T, text string) {
-	t.Helper()
-	if _, err := l.Delete(t.Context(), objectsFile(t, text)); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func objectsFile(t *testing.T, text string) string {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "objects.yaml")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return file
 }
 
 // tellName serves TCP and UDP in a namespace until the test ends: whatever clients send, they are told

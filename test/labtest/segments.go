@@ -5,8 +5,6 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -85,7 +83,7 @@ func RequireSegments(t *testing.T, l *lab.Lab, kernel bool) {
 		t.Fatal(err)
 	}
 	const near, far, both, changed = 10, 11, 12, 13
-	s.apply(t, s.service(near, 8080, "a")+s.service(far, 8080, "c")+s.service(both, 8080, "a", "c")+s.service(changed, 80, "a", "c"))
+	Apply(t, l, s.service(near, 8080, "a")+s.service(far, 8080, "c")+s.service(both, 8080, "a", "c")+s.service(changed, 80, "a", "c"))
 
 	check := func(when string, carried bool) {
 		t.Helper()
@@ -143,25 +141,15 @@ func RequireSegments(t *testing.T, l *lab.Lab, kernel bool) {
 	s.requireUDP(t, b.Netns, c.Netns, far)
 	RequireQuiet(t, l)
 
-	begun := time.Now()
-	if err := l.RestartAgent(t.Context(), "node1"); err != nil {
-		t.Fatal(err)
-	}
-	txns, err := l.Agent("node1").Transactions(t.Context(), begun)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, op := range lab.Operations(txns...) {
-		t.Errorf("the restarted agent executed %v %s: %v → %v", op.Operation, op.Key, op.PrevValue, op.NewValue)
-	}
+	RequireQuietRestart(t, l, "node1")
 	check("after a restart of the agent", true)
 
-	s.apply(t, isolation)
+	Apply(t, l, isolation)
 	check("with a network policy", false)
-	s.remove(t, isolation)
+	Delete(t, l, isolation)
 	check("without it", true)
 
-	s.remove(t, s.service(near, 8080, "a")+s.service(both, 8080, "a", "c"))
+	Delete(t, l, s.service(near, 8080, "a")+s.service(both, 8080, "a", "c"))
 	await.That(t, "a pod has the addresses no longer of services that are gone", func() error {
 		for _, addr := range globalAddresses(t, a.Netns) {
 			if addr == clusterIP(near, false) || addr == clusterIP(near, true) {
@@ -230,29 +218,6 @@ func (s *segmentsLab) service(number, port int, pods ...string) string {
 		text += strings.ReplaceAll(fmt.Sprintf(segmentsSlice, number, version, strings.Join(endpoints, ", ")), "-IPv", "-ipv")
 	}
 	return text
-}
-
-func (s *segmentsLab) apply(t *testing.T, text string) {
-	t.Helper()
-	if _, err := s.Apply(t.Context(), writeFile(t, text)); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func (s *segmentsLab) remove(t *testing.T, text string) {
-	t.Helper()
-	if _, err := s.Delete(t.Context(), writeFile(t, text)); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func writeFile(t *testing.T, text string) string {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "objects.yaml")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return file
 }
 
 // globalAddresses are those of a namespace that are neither of the host nor of a link.

@@ -1,0 +1,51 @@
+package labtest
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/contiv/contiv/test/lab"
+)
+
+// Apply makes Kubernetes objects, which are given as YAML, of a lab.
+func Apply(t testing.TB, l *lab.Lab, objects string) {
+	t.Helper()
+	if _, err := l.Apply(t.Context(), objectsFile(t, objects)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Delete takes them away again.
+func Delete(t testing.TB, l *lab.Lab, objects string) {
+	t.Helper()
+	if _, err := l.Delete(t.Context(), objectsFile(t, objects)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func objectsFile(t testing.TB, text string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "objects.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// RequireQuietRestart restarts the agent of a node, which must find nothing to do.
+func RequireQuietRestart(t testing.TB, l *lab.Lab, node string) {
+	t.Helper()
+	begun := time.Now()
+	if err := l.RestartAgent(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	txns, err := l.Agent(node).Transactions(t.Context(), begun)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, op := range lab.Operations(txns...) {
+		t.Errorf("the restarted agent executed %v %s: %v → %v", op.Operation, op.Key, op.PrevValue, op.NewValue)
+	}
+}
