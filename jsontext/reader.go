@@ -272,13 +272,6 @@ func (r *Reader) Any() (value any) {
 	return value
 }
 
-// Into reads a value as encoding/json does.
-func (r *Reader) Into(value any) {
-	if raw := r.Raw(); r.err == nil {
-		r.Fail(json.Unmarshal(raw, value))
-	}
-}
-
 // Kinds of tokens.
 const (
 	ObjectKind = '{'
