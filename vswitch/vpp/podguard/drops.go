@@ -80,6 +80,10 @@ func (g *Guards) counts(ctx context.Context) (map[string]map[vswitch.DropReason]
 }
 
 // countsOf reads what the tables of a port have counted. VPP has no API message for that.
+//
+// Entries count no hits before VPP's clock, which starts with VPP, shows one second: 25.10's
+// vnet_classify_find_entry skips callers that give no time, but by PREDICT_TRUE(now), which
+// truncates the time to an integer first. The classifier has no other counters by entry.
 func (g *Guards) countsOf(ctx context.Context, p *port) (map[vswitch.DropReason]uint64, error) {
 	counts := map[vswitch.DropReason]uint64{}
 	for n, t := range p.filter {
