@@ -132,6 +132,7 @@ func (r *modelRun) begin() map[string]bool {
 }
 
 func (r *modelRun) step(step modelStep) {
+	defer r.settle()
 	before := r.begin()
 	switch step.Op {
 	case "txn":
@@ -158,8 +159,7 @@ func (r *modelRun) step(step modelStep) {
 	case "wait":
 		r.logf("wait")
 		r.sb.deadAfter = -1
-		time.Sleep(3 * time.Second)
-		r.settle()
+		r.pass(3 * time.Second)
 	case "kill":
 		r.sb.deadAfter = step.N
 		r.logf("kill after %d operations", step.N)
@@ -172,17 +172,25 @@ func (r *modelRun) step(step modelStep) {
 }
 
 // settle waits until nothing is left to do now. While a call hangs, time passes, and retries
-// begin.
+// begin: it waits for those, too, as they use the southbound. The barrier also lets the scheduler see
+// what was changed there.
 func (r *modelRun) settle() {
 	for again := true; again; {
-		synctest.Wait()
-		now := time.Now()
 		if err := r.s.Barrier(context.Background()); err != nil {
 			panic(err)
 		}
-		again = r.s.queue.length() > 0 || time.Now().After(now)
+		synctest.Wait()
+		r.s.queue.mu.Lock()
+		again = r.s.queue.busy || len(r.s.queue.jobs) > 0
+		r.s.queue.mu.Unlock()
 	}
-	synctest.Wait()
+}
+
+// pass lets time pass, and retries with it.
+func (r *modelRun) pass(d time.Duration) {
+	r.settle()
+	time.Sleep(d)
+	r.settle()
 }
 
 var modelResyncs = map[string]ResyncType{"": NotResync, "full": FullResync, "upstream": UpstreamResync, "downstream": DownstreamResync}
@@ -242,6 +250,7 @@ func (r *modelRun) transaction(step modelStep) {
 	if step.Plan && !r.sb.dead() {
 		ops, err := build().Plan(context.Background(), opts...)
 		plan = modelOps(ops)
+		r.settle()
 		// While a call hangs, time passes, and retries with it.
 		if got := r.statuses(); r.sb.fired == fired && (len(r.sb.calls) > 0 || got != statuses || err != nil && !invalid) {
 			r.violated("P7: the plan had effects: %v %v", r.sb.calls, err)
@@ -480,8 +489,7 @@ func (r *modelRun) end() {
 	r.logf("end: failures go on")
 	r.sb.deadAfter = -1
 	before := r.begin()
-	time.Sleep(time.Minute)
-	r.settle()
+	r.pass(time.Minute)
 	r.logf("  calls %s", strings.Join(r.sb.calls, ", "))
 	r.check("retries", before)
 	if len(r.violations) > 0 {
@@ -490,8 +498,7 @@ func (r *modelRun) end() {
 	r.logf("end: failures stop")
 	r.sb.faults = nil
 	before = r.begin()
-	time.Sleep(time.Minute)
-	r.settle()
+	r.pass(time.Minute)
 	r.logf("  calls %s", strings.Join(r.sb.calls, ", "))
 	r.check("retries", before)
 	for _, st := range r.s.ValueStatuses("") {

@@ -35,11 +35,9 @@ func TestGraphAtAnyRecordedMoment(t *testing.T) {
 				if step.Op == "restart" || step.Op == "kill" {
 					continue // a new process knows nothing of the one before
 				}
-				time.Sleep(time.Second)
-				r.settle()
+				r.pass(time.Second)
 				moments = append(moments, moment{time.Now(), r.s.Snapshot().Values()})
-				time.Sleep(time.Second)
-				r.settle()
+				r.pass(time.Second)
 				r.step(step)
 			}
 			for i, m := range moments {
