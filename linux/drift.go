@@ -32,9 +32,10 @@ type batch struct {
 	lost bool
 }
 
+// linkEvent is the payload of an event. It is decoded only when it is compared: making a device causes many.
 type linkEvent struct {
 	deleted bool
-	link    netlink.Link
+	data    []byte
 }
 
 type addressID struct {
@@ -89,12 +90,10 @@ func (b *batch) add(ns namespaces.ID, m syscall.NetlinkMessage) {
 }
 
 func (b *batch) addLink(ns namespaces.ID, m syscall.NetlinkMessage) {
-	header := unix.NlMsghdr(m.Header)
-	link, err := netlink.LinkDeserialize(&header, m.Data)
-	if err != nil || m.Data[0] == unix.AF_BRIDGE { // a port of a bridge, not the device
+	if len(m.Data) < unix.SizeofIfInfomsg || m.Data[0] == unix.AF_BRIDGE { // a port of a bridge, not the device
 		return
 	}
-	b.links[deviceID{ns, link.Attrs().Index}] = linkEvent{deleted: m.Header.Type == unix.RTM_DELLINK, link: link}
+	b.links[deviceID{ns, rtnl.LinkIndex(m.Data)}] = linkEvent{deleted: m.Header.Type == unix.RTM_DELLINK, data: m.Data}
 }
 
 func (b *batch) addRoute(ns namespaces.ID, m syscall.NetlinkMessage) {
@@ -185,7 +184,11 @@ func (b *batch) drift(i *inventory, chains *iptables.Chains) *drift {
 
 // change describes how a device differs from its interface value.
 func (event linkEvent) change(e onDevice) string {
-	v, attrs := e.value, event.link.Attrs()
+	link, err := netlink.LinkDeserialize(nil, event.data)
+	if err != nil {
+		return ""
+	}
+	v, attrs := e.value, link.Attrs()
 	switch {
 	case event.deleted:
 		return "was deleted"
@@ -193,9 +196,9 @@ func (event linkEvent) change(e onDevice) string {
 		return "was renamed to " + attrs.Name
 	case !isExisting(v) && attrs.Alias != aliasPrefix+v.GetName():
 		return "lost its alias"
-	case v.GetEnabled() && !isUp(event.link) && !isExisting(v):
+	case v.GetEnabled() && !isUp(link) && !isExisting(v):
 		return "was set down"
-	case !v.GetEnabled() && isUp(event.link) && !mayNotSetDown(v):
+	case !v.GetEnabled() && isUp(link) && !mayNotSetDown(v):
 		return "was set up"
 	case v.GetMtu() != 0 && int(v.GetMtu()) != attrs.MTU:
 		return fmt.Sprintf("got MTU %d", attrs.MTU)

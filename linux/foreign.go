@@ -1,11 +1,11 @@
 package linux
 
 import (
-	"bytes"
 	"strings"
 	"syscall"
 
 	"github.com/contiv/contiv/linux/namespaces"
+	"github.com/contiv/contiv/netlink/nlattr"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
@@ -66,16 +66,12 @@ func (f *foreignDevices) handle(m syscall.NetlinkMessage) {
 
 // deviceNames returns the name and the alias in the payload of a message about a device.
 func deviceNames(data []byte) (name, alias string) {
-	attrs, err := nl.ParseRouteAttr(data[unix.SizeofIfInfomsg:])
-	if err != nil {
-		return "", ""
-	}
-	for _, a := range attrs {
-		switch a.Attr.Type {
+	for attr, value := range nlattr.All(data[unix.SizeofIfInfomsg:]) {
+		switch attr {
 		case unix.IFLA_IFNAME:
-			name = string(bytes.TrimRight(a.Value, "\x00"))
+			name = unix.ByteSliceToString(value)
 		case unix.IFLA_IFALIAS:
-			alias = string(bytes.TrimRight(a.Value, "\x00"))
+			alias = unix.ByteSliceToString(value)
 		}
 	}
 	return name, alias
