@@ -68,8 +68,9 @@ type Subscription struct {
 }
 
 // pace is how long Receive lets further events gather after one that it had to wait for. A change
-// seldom comes alone: wiring a pod makes dozens, each of which would interrupt what makes them.
-const pace = 5 * time.Millisecond
+// seldom comes alone: wiring a pod makes dozens, each of which would interrupt what makes them, and so
+// do pods that are started one after the other.
+const pace = 20 * time.Millisecond
 
 // Datagram is what the kernel tells at once.
 type Datagram struct {
