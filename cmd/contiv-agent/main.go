@@ -19,6 +19,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	syscall.Umask(0o077)
+	roomyHeap()
 
 	var o options
 	c := &cobra.Command{
