@@ -10,7 +10,7 @@ pkg: github.com/contiv/contiv/kvscheduler
 cpu: fast
 BenchmarkCreate/N=100-2         	       3	    815607 ns/op	         6.000 µs/value	  138752 B/op	     707 allocs/op
 BenchmarkCreate/N=100-2         	       3	    815607 ns/op	         4.000 µs/value	  138752 B/op	     707 allocs/op
-BenchmarkCreate/N=100000-2      	       3	2408700972 ns/op	        12.40 µs/value	        16.60 ×reference	161704928 B/op	  680525 allocs/op
+BenchmarkCreate/N=100000-2      	       3	2408700972 ns/op	        12.40 µs/value	        15.60 ×reference	161704928 B/op	  680525 allocs/op
 BenchmarkFlap/K=10              	       3	    815607 ns/op	         4.000 µs/value
 BenchmarkFlap/K=1000            	       3	    815607 ns/op	        11.00 µs/value
 BenchmarkReadsDuringTransaction-2	 1000000	      1041 ns/op	       101.5 p99-µs
@@ -40,7 +40,7 @@ func TestTable(t *testing.T) {
 		"N=100000 12.4 ≤ 12.4 peer (124) / 10 ok",  // ten times as fast
 		"growth 3.1 × < 2 × last / first missed",   // of create
 		"K=1000 11 growth 2.75 × < 3 × last / fir", // only the proportion matters, of what was measured
-		"N=100000 16.6 ≤ 16.5 15 and a tenth missed",
+		"N=100000 15.6 ≤ 15.4 14 and a tenth missed",
 		"[p99-µs] 102 ≤ 100 p99 under 100 µs missed",
 		"one of N values is updated [p50-µs] not measured",
 		"3 bars met, 3 missed",
