@@ -22,14 +22,7 @@ func BenchmarkServices(b *testing.B) {
 	}
 	proxy := newKubeProxy(b)
 	sides := []*side{newContiv(b), proxy}
-	most := 1_000
-	if text := os.Getenv(servicesVariable); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 || n > 50_000 {
-			b.Fatalf("%s is %q: give a number from 1 to 50000", servicesVariable, text)
-		}
-		most = n
-	}
+	most := mostServices(b)
 	sizes := slices.DeleteFunc([]int{1, 1_000}, func(n int) bool { return n >= most })
 	single := testService{"single", "10.96.0.10", endpoints()[:1], serverPort}
 	var t table
@@ -113,20 +106,9 @@ func BenchmarkServices(b *testing.B) {
 		t.add("MiB of memory, at most", peak)
 
 		var restarts, lost, operations []float64
-		echo := testService{"echo", "10.96.0.12", endpoints(), echoPort}
 		for _, s := range sides {
-			s.put(echo)
-			s.await(echo, "")
-			open := s.open(echo, 200)
-			s.stop()
-			start := time.Now()
-			s.start()
-			service := numbered(most + 100)
-			s.put(service) // it takes part again when it knows of that
-			s.await(service, "")
-			restarts = append(restarts, time.Since(start).Seconds())
-			lost = append(lost, float64(open.lost()))
-			operations = append(operations, s.operations(start, service))
+			r := s.restart(numbered(most + 100))
+			restarts, lost, operations = append(restarts, r.seconds), append(lost, r.lost), append(operations, r.operations)
 			s.stop()
 		}
 		t.add("s from a restart until a new service", restarts)
@@ -148,6 +130,46 @@ func BenchmarkServices(b *testing.B) {
 		}
 	}
 	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkRestart measures restarts of the agent alone, with as many services as the variable says.
+func BenchmarkRestart(b *testing.B) {
+	if os.Geteuid() != 0 {
+		b.Skip("it makes network namespaces: run it as root")
+	}
+	s, most := newContiv(b), mostServices(b)
+	var services []testService
+	for n := range most {
+		services = append(services, numbered(n))
+	}
+	s.put(services...)
+	s.start()
+	s.await(numbered(most-1), "")
+	var seconds, lost, operations []float64
+	for n := 0; b.Loop(); n++ {
+		r := s.restart(numbered(most + n))
+		seconds, lost, operations = append(seconds, r.seconds), append(lost, r.lost), append(operations, r.operations)
+	}
+	b.Logf("s from a restart until a new service, %d services: %.2f; connections lost: %v; operations: %v", most, seconds, lost, operations)
+	slices.Sort(seconds)
+	b.ReportMetric(seconds[len(seconds)/2], "s-from-a-restart")
+	b.ReportMetric(slices.Max(lost), "connections-lost")
+	b.ReportMetric(slices.Max(operations), "operations")
+	b.ReportMetric(0, "ns/op")
+}
+
+// mostServices is what the variable says.
+func mostServices(b *testing.B) int {
+	b.Helper()
+	text := os.Getenv(servicesVariable)
+	if text == "" {
+		return 1_000
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > 50_000 {
+		b.Fatalf("%s is %q: give a number from 1 to 50000", servicesVariable, text)
+	}
+	return n
 }
 
 // alternate measures the sides by turns.

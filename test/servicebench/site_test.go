@@ -350,6 +350,29 @@ func (l connections) lost() (n int) {
 	return n
 }
 
+// restarted is what a restart of the translator costs.
+type restarted struct{ seconds, lost, operations float64 }
+
+// restart ends the translator, and starts it again with a new service. It takes part again when it knows
+// of that.
+func (s *side) restart(service testService) (r restarted) {
+	s.b.Helper()
+	echo := testService{"echo", "10.96.0.12", endpoints(), echoPort}
+	s.put(echo)
+	s.await(echo, "")
+	open := s.open(echo, 200)
+	s.stop()
+	start := time.Now()
+	s.start()
+	s.put(service)
+	s.await(service, "")
+	r = restarted{seconds: time.Since(start).Seconds(), lost: float64(open.lost()), operations: s.operations(start, service)}
+	for _, c := range open {
+		c.Close()
+	}
+	return r
+}
+
 // operations returns how many operations of the translator's transactions, but those for a service, changed
 // anything since it started; NaN if it has none.
 func (s *side) operations(since time.Time, but testService) float64 {
