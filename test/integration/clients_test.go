@@ -14,6 +14,7 @@ import (
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/contiv/contiv/test/labtest"
+	"github.com/contiv/contiv/test/servicelab"
 )
 
 const clientsConfig = `
@@ -89,10 +90,10 @@ func TestServicesFromEachClient(t *testing.T) {
 			l.addrs[p.Name] = append(l.addrs[p.Name], e.Address)
 		}
 		l.ports[p.Name], l.nodes[p.Name] = 8080, p.Node
-		tellName(t, p.Netns, p.Name, 8080)
+		labtest.TellName(t, p.Netns, p.Name, 8080)
 	}
 	l.addrs["host"], l.ports["host"], l.nodes["host"] = nodeIPs, 8081, "node1"
-	tellName(t, node1, "host", 8081)
+	labtest.TellName(t, node1, "host", 8081)
 
 	clients := []serviceClient{
 		{"a pod of the node", mate.Netns, true, true}, {"a pod of another node", other.Netns, true, false},
@@ -103,7 +104,7 @@ func TestServicesFromEachClient(t *testing.T) {
 	labtest.Apply(t, l.Lab, l.service(all, "", "near", "far")+l.service(keep, "externalTrafficPolicy: Local", "near", "far")+
 		l.service(inner, "internalTrafficPolicy: Local", "near")+l.service(host, "", "host")+l.service(none, "")+l.service(moves, "", "near"))
 	await.That(t, "services are there", func() error {
-		_, err := ask(other.Netns, "udp", netip.AddrPortFrom(clusterAddr(moves, true), 80))
+		_, err := labtest.AskName(other.Netns, "udp", netip.AddrPortFrom(clusterAddr(moves, true), 80))
 		return err
 	})
 	labtest.RequireQuiet(t, l.Lab)
@@ -160,11 +161,11 @@ func (l *clientsLab) requireFrom(t *testing.T, c serviceClient, network string, 
 		}
 		name := fmt.Sprintf("%s by %s, %s at %v", c.who, network, way.what, way.to)
 		begun := time.Now()
-		h, err := ask(c.netns, network, way.to)
+		h, err := labtest.AskName(c.netns, network, way.to)
 		took := time.Since(begun)
 		if way.names == "" && network == "udp" && errors.Is(err, os.ErrDeadlineExceeded) { // the kernel sends one ICMP error per second
 			begun = time.Now()
-			_, err = ask(c.netns, network, way.to)
+			_, err = labtest.AskName(c.netns, network, way.to)
 			took = time.Since(begun)
 		}
 		switch {
@@ -175,10 +176,10 @@ func (l *clientsLab) requireFrom(t *testing.T, c serviceClient, network string, 
 			}
 		case err != nil:
 			t.Errorf("%s: %v", name, err)
-		case !strings.Contains(way.names, h.name):
-			t.Errorf("%s: %s answers, want %s", name, h.name, way.names)
-		case way.seen == "own" && h.own != h.seen, way.seen == "not" && h.own == h.seen:
-			t.Errorf("%s: the endpoint sees %v, the client is %v", name, h.seen, h.own)
+		case !strings.Contains(way.names, h.Name):
+			t.Errorf("%s: %s answers, want %s", name, h.Name, way.names)
+		case way.seen == "own" && h.Own != h.Seen, way.seen == "not" && h.Own == h.Seen:
+			t.Errorf("%s: the endpoint sees %v, the client is %v", name, h.Seen, h.Own)
 		}
 	}
 }
@@ -202,16 +203,16 @@ func (l *clientsLab) requireMoves(t *testing.T, clients []serviceClient, ipv6 bo
 			continue
 		}
 		await.That(t, c.who+" reaches the first endpoint", func() error {
-			h, err := ask(c.netns, "udp", to)
-			if err == nil && h.name != "near" {
-				err = fmt.Errorf("%s answers", h.name)
+			h, err := labtest.AskName(c.netns, "udp", to)
+			if err == nil && h.Name != "near" {
+				err = fmt.Errorf("%s answers", h.Name)
 			}
 			return err
 		})
 		for network, open := range map[string]map[string]net.Conn{"udp": flows, "tcp": conns} {
-			conn, err := connect(c.netns, network, to)
+			conn, err := labtest.Dial(c.netns, network, to)
 			if err == nil {
-				_, err = say(conn)
+				_, err = labtest.Say(conn)
 			}
 			if err != nil {
 				t.Fatalf("%s by %s: %v", c.who, network, err)
@@ -224,12 +225,12 @@ func (l *clientsLab) requireMoves(t *testing.T, clients []serviceClient, ipv6 bo
 		t.Helper()
 		for who, flow := range flows {
 			await.That(t, fmt.Sprintf("%s, the flow of %s", when, who), func() error {
-				h, err := say(flow)
+				h, err := labtest.Say(flow)
 				if refused := errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.EPERM); want == "" && refused {
 					return nil
 				}
-				if h.name != want {
-					return fmt.Errorf("%q answers %v (%v), want %q", h.name, to, err, want)
+				if h.Name != want {
+					return fmt.Errorf("%q answers %v (%v), want %q", h.Name, to, err, want)
 				}
 				return nil
 			})
@@ -240,7 +241,7 @@ func (l *clientsLab) requireMoves(t *testing.T, clients []serviceClient, ipv6 bo
 	labtest.Apply(t, l.Lab, l.service(number, "", "far"))
 	expect("when the endpoint is another one", "far")
 	for who, conn := range conns {
-		if _, err := say(conn); !errors.Is(err, syscall.ECONNRESET) {
+		if _, err := labtest.Say(conn); !errors.Is(err, syscall.ECONNRESET) {
 			t.Errorf("the connection of %s to an endpoint that is gone: %v, want it reset", who, err)
 		}
 	}
@@ -266,84 +267,23 @@ func (l *clientsLab) service(number int, more string, endpoints ...string) strin
 	return text
 }
 
-// tellName serves TCP and UDP in a namespace until the test ends: whatever clients send, they are told
-// the name and their address.
-func tellName(t *testing.T, netns, name string, port int) {
-	t.Helper()
-	var l net.Listener
-	var packets *net.UDPConn
-	err := lab.InNetns(lab.NetnsPath(netns), func() (err error) {
-		if l, err = net.Listen("tcp", fmt.Sprintf(":%d", port)); err == nil {
-			packets, err = net.ListenUDP("udp", &net.UDPAddr{Port: port})
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close(); packets.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer c.Close()
-				for {
-					if _, err := c.Read(make([]byte, 1)); err != nil {
-						return
-					}
-					fmt.Fprintf(c, "%s %s", name, c.RemoteAddr())
-				}
-			}()
-		}
-	}()
-	go func() {
-		for {
-			_, peer, err := packets.ReadFromUDPAddrPort(make([]byte, 1))
-			if err != nil {
-				return
-			}
-			packets.WriteToUDPAddrPort(fmt.Appendf(nil, "%s %s", name, peer), peer)
-		}
-	}()
+// What Kubernetes says about services and their endpoints decides which of these clients come to.
+func TestServicesUseEndpoints(t *testing.T) {
+	require(t)
+	opts := options("se")
+	opts.ContivConfig, opts.ServiceConfig = servicelab.Config, servicelab.ServiceConfig
+	l := labtest.Up(t, opts)
+	t.Run("endpoints", func(t *testing.T) { servicelab.Endpoints(t, l) })
+	t.Run("load balancers", func(t *testing.T) { servicelab.LoadBalancers(t, l) })
+	t.Run("session affinity", func(t *testing.T) { servicelab.Affinity(t, l) })
 }
 
-// nameTold is the answer of tellName, and the client's own address.
-type nameTold struct {
-	name      string
-	own, seen netip.Addr
-}
-
-func connect(netns, network string, to netip.AddrPort) (c net.Conn, err error) {
-	err = lab.InNetns(lab.NetnsPath(netns), func() (err error) {
-		c, err = net.DialTimeout(network, to.String(), 2*time.Second)
-		return err
-	})
-	return c, err
-}
-
-func say(c net.Conn) (h nameTold, err error) {
-	c.SetDeadline(time.Now().Add(2 * time.Second))
-	if _, err := c.Write([]byte{0}); err != nil {
-		return h, err
-	}
-	data := make([]byte, 100)
-	n, err := c.Read(data)
-	if err != nil {
-		return h, err
-	}
-	name, peer, _ := strings.Cut(string(data[:n]), " ")
-	seen, err := netip.ParseAddrPort(peer)
-	return nameTold{name, netip.MustParseAddrPort(c.LocalAddr().String()).Addr().Unmap(), seen.Addr().Unmap()}, err
-}
-
-func ask(netns, network string, to netip.AddrPort) (nameTold, error) {
-	c, err := connect(netns, network, to)
-	if err != nil {
-		return nameTold{}, err
-	}
-	defer c.Close()
-	return say(c)
+// What service.conf says of them.
+func TestServiceConfig(t *testing.T) {
+	require(t)
+	opts := options("so")
+	opts.ContivConfig, opts.ServiceConfig = servicelab.Config, servicelab.Settings
+	l := labtest.Up(t, opts)
+	t.Run("settings", func(t *testing.T) { servicelab.FollowSettings(t, l) })
+	t.Run("a new address of a node", func(t *testing.T) { servicelab.NewNodeAddress(t, l) })
 }

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -10,23 +11,27 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/contiv/contiv/test/labtest"
+	"github.com/contiv/contiv/test/servicelab"
 )
 
 const hookManifest = `apiVersion: v1
 kind: Service
 metadata: {name: hook, namespace: default}
 spec:
+  type: NodePort
   clusterIP: 10.96.0.30
   clusterIPs: [10.96.0.30, "fd96::30"]
   ipFamilies: [IPv4, IPv6]
-  ports: [{name: tcp, protocol: TCP, port: 443, targetPort: 7443}, {name: udp, protocol: UDP, port: 443, targetPort: 7443}]
+  ports: [{name: tcp, protocol: TCP, port: 443, targetPort: 7443, nodePort: 30443}, {name: udp, protocol: UDP, port: 443, targetPort: 7443, nodePort: 30443}]
 `
 
 const hookSlice = `---
@@ -39,20 +44,14 @@ endpoints: [{addresses: ["%[2]s"], nodeName: node2, conditions: {ready: true}}]
 `
 
 // What belongs to translated connections is translated as well: fragments, and the ICMP errors
-// that tell clients of a smaller MTU on the way. The clients are a pod, and a process of a node as
-// the API server is when it calls a webhook; the endpoint is on another node.
+// that tell clients of a smaller MTU on the way. A process of a node is what the API server is when it calls a
+// webhook; clients outside come by a node port of a node that does not have the endpoint.
 func TestFragmentsAndPathMTUOfServices(t *testing.T) {
 	require(t)
 	opts := options("fr")
-	opts.ServiceConfig = "services: vswitch\n"
-	opts.ContivConfig = `
-ipamConfig:
-  podSubnetCIDR: 10.1.0.0/16,fd10:1::/48
-  vxlanCIDR: 192.168.30.0/24,fd30::/112
-  serviceCIDR: 10.96.0.0/12,fd96::/108
-`
+	opts.ContivConfig, opts.ServiceConfig = servicelab.Config, servicelab.ServiceConfig
 	l := labtest.Up(t, opts)
-	pods := labtest.AddPods(t, l, lab.PodSpec{Name: "client", Node: "node1"}, lab.PodSpec{Name: "endpoint", Node: "node2"})
+	pods := labtest.AddPods(t, l, lab.PodSpec{Name: "client", Node: "node1"}, lab.PodSpec{Name: "endpoint", Node: "node2"}, lab.PodSpec{Name: "mate", Node: "node2"})
 	labtest.AwaitAddresses(t, l)
 	labtest.Echo(t, pods[1].Netns, ":7443")
 	echoDatagrams(t, pods[1].Netns, ":7443")
@@ -69,24 +68,44 @@ ipamConfig:
 	if _, err := l.Apply(t.Context(), file); err != nil {
 		t.Fatal(err)
 	}
-	sh(t, l.Name()+"-node1", "ip -6 route add fd96::/108 dev eth0") // as a default route, which the lab's nodes have for IPv4 only
-	clients := map[string]string{"a pod": pods[0].Netns, "a process of the node": l.Name() + "-node1"}
+	st, err := l.State()
+	if err != nil {
+		t.Fatal(err)
+	}
+	node1, node2, outside := l.Name()+"-node1", l.Name()+"-node2", st.Underlay()
+	sh(t, outside, "ip address add fd16::fe/112 dev nodes nodad")
+	for _, node := range []string{node1, node2} {
+		sh(t, node, "ip -6 route add fd96::/108 dev eth0") // as a default route, which the lab's nodes have for IPv4 only
+	}
+	clients := map[string]string{"a pod": pods[0].Netns, "a process of the node": node1, "a pod of the endpoint's node": pods[2].Netns, "a process of the endpoint's node": node2, "outside": outside}
 	for _, e := range to {
 		service := netip.MustParseAddrPort("10.96.0.30:443")
 		if e.Address.Is6() {
 			service = netip.MustParseAddrPort("[fd96::30]:443")
 		}
+		nodes := labtest.NodeAddresses(t, l, "node1")
+		nodePort := netip.AddrPortFrom(nodes[slices.IndexFunc(nodes, func(a netip.Addr) bool { return a.Is6() == e.Address.Is6() })], 30443)
+		at := func(who string) netip.AddrPort {
+			if who == "outside" {
+				return nodePort
+			}
+			return service
+		}
 		for who, netns := range clients {
-			await.That(t, fmt.Sprintf("%s calls %s", who, service), func() error { return echoes(netns, "tcp", service, 10) })
-			if err := echoes(netns, "udp", service, 5000); err != nil {
-				t.Errorf("%s, fragments to %s: %v", who, service, err)
+			await.That(t, fmt.Sprintf("%s calls %s", who, at(who)), func() error { return echoes(netns, "tcp", at(who), 10) })
+			err := echoes(netns, "udp", at(who), 5000)
+			if errors.Is(err, syscall.EMSGSIZE) { // of IPv6, nodes fragment nothing again: the client has learned the MTU of the overlay
+				err = echoes(netns, "udp", at(who), 5000)
+			}
+			if err != nil {
+				t.Errorf("%s, fragments to %s: %v", who, at(who), err)
 			}
 		}
 		const mtu = 1300
-		narrow(t, l.Name()+"-node2", e.Address, mtu)
+		narrow(t, node2, e.Address, mtu)
 		for who, netns := range clients {
-			if err := echoes(netns, "tcp", service, 300_000); err != nil {
-				t.Errorf("%s, to %s with an MTU of %d on the way: %v", who, service, mtu, err)
+			if err := echoes(netns, "tcp", at(who), 300_000); err != nil {
+				t.Errorf("%s, to %s with an MTU of %d on the way: %v", who, at(who), mtu, err)
 			}
 		}
 		out, err := exec.Command("ip", "-n", pods[0].Netns, "route", "get", service.Addr().String()).CombinedOutput()

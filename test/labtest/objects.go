@@ -1,6 +1,7 @@
 package labtest
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"testing"
@@ -17,10 +18,10 @@ func Apply(t testing.TB, l *lab.Lab, objects string) {
 	}
 }
 
-// Delete takes them away again.
+// Delete takes them away again, also when the test ends.
 func Delete(t testing.TB, l *lab.Lab, objects string) {
 	t.Helper()
-	if _, err := l.Delete(t.Context(), objectsFile(t, objects)); err != nil {
+	if _, err := l.Delete(context.WithoutCancel(t.Context()), objectsFile(t, objects)); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -71,7 +71,7 @@ func RequireSegments(t *testing.T, l *lab.Lab, kernel bool) {
 	pods := AddPods(t, l, lab.PodSpec{Name: "a", Node: "node1"}, lab.PodSpec{Name: "b", Node: "node1"}, lab.PodSpec{Name: "c", Node: "node2"})
 	a, b, c := pods[0], pods[1], pods[2]
 	for _, p := range pods {
-		s.addrs[p.Name] = globalAddresses(t, p.Netns)
+		s.addrs[p.Name] = GlobalAddresses(t, p.Netns)
 		sayName(t, p.Netns, p.Name, 8080)
 	}
 	st, err := l.State()
@@ -151,7 +151,7 @@ func RequireSegments(t *testing.T, l *lab.Lab, kernel bool) {
 
 	Delete(t, l, s.service(near, 8080, "a")+s.service(both, 8080, "a", "c"))
 	await.That(t, "a pod has the addresses no longer of services that are gone", func() error {
-		for _, addr := range globalAddresses(t, a.Netns) {
+		for _, addr := range GlobalAddresses(t, a.Netns) {
 			if addr == clusterIP(near, false) || addr == clusterIP(near, true) {
 				return fmt.Errorf("pod a has %v", addr)
 			}
@@ -220,8 +220,8 @@ func (s *segmentsLab) service(number, port int, pods ...string) string {
 	return text
 }
 
-// globalAddresses are those of a namespace that are neither of the host nor of a link.
-func globalAddresses(t *testing.T, netns string) (list []netip.Addr) {
+// GlobalAddresses are those of a namespace that are neither of the host nor of a link.
+func GlobalAddresses(t testing.TB, netns string) (list []netip.Addr) {
 	t.Helper()
 	err := lab.InNetns(lab.NetnsPath(netns), func() error {
 		addrs, err := net.InterfaceAddrs()

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"net"
 	"net/netip"
 	"strconv"
@@ -217,7 +216,7 @@ func (a *associations) reach(netns string, address netip.Addr, port string, wait
 			return err
 		}
 		defer c.Close()
-		_, err = c.Write(initChunk(uint16(30000+tag%30000), uint16(number), tag))
+		_, err = c.Write(labtest.SCTPInit(uint16(30000+tag%30000), uint16(number), tag))
 		return err
 	})
 	if err != nil {
@@ -229,20 +228,6 @@ func (a *associations) reach(netns string, address netip.Addr, port string, wait
 	case <-time.After(wait):
 		return false
 	}
-}
-
-// initChunk is a packet of SCTP that opens an association (RFC 9260, sections 3 and 3.3.2).
-func initChunk(src, dst uint16, tag uint32) []byte {
-	p := make([]byte, 12, 32)
-	binary.BigEndian.PutUint16(p, src)
-	binary.BigEndian.PutUint16(p[2:], dst)
-	p = append(p, 1, 0, 0, 20) // INIT, its length
-	p = binary.BigEndian.AppendUint32(p, tag)
-	p = binary.BigEndian.AppendUint32(p, 1<<16) // window
-	p = append(p, 0, 1, 0, 1)                   // streams
-	p = binary.BigEndian.AppendUint32(p, 1)     // first sequence number
-	binary.LittleEndian.PutUint32(p[8:], crc32.Checksum(p, crc32.MakeTable(crc32.Castagnoli)))
-	return p
 }
 
 // allows says what a table shall hold: whether a pod reaches another one at a port.

@@ -20,6 +20,7 @@ import (
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/contiv/contiv/test/labtest"
+	"github.com/contiv/contiv/test/servicelab"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -295,6 +296,19 @@ func TestServicesAreLeftToKubeProxy(t *testing.T) {
 	if n := natSessions(t, l); n == 0 {
 		t.Error("the metric natSessions of node1 counts none")
 	}
+}
+
+// What Kubernetes says about services and their endpoints decides which of these clients come to.
+func TestServicesUseEndpoints(t *testing.T) {
+	l := upServices(t, servicelab.Config, servicelab.ServiceConfig, "vpp", "kernel")
+	t.Run("endpoints", func(t *testing.T) { servicelab.Endpoints(t, l) })
+	t.Run("load balancers", func(t *testing.T) { servicelab.LoadBalancers(t, l) })
+	t.Run("session affinity", func(t *testing.T) { servicelab.Affinity(t, l) })
+}
+
+// What service.conf says of them.
+func TestServiceConfig(t *testing.T) {
+	servicelab.FollowSettings(t, upServices(t, servicelab.Config, servicelab.Settings, "vpp", "kernel"))
 }
 
 // natSessions is what the agent of node 1 tells Prometheus of translated connections.

@@ -1,0 +1,99 @@
+package labtest
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv/contiv/test/lab"
+)
+
+// TellName serves TCP and UDP in a namespace until the test ends: whatever clients send, they are told
+// the name and their address.
+func TellName(t testing.TB, netns, name string, port int) {
+	t.Helper()
+	var l net.Listener
+	var packets *net.UDPConn
+	err := lab.InNetns(lab.NetnsPath(netns), func() (err error) {
+		if l, err = net.Listen("tcp", fmt.Sprintf(":%d", port)); err == nil {
+			packets, err = net.ListenUDP("udp", &net.UDPAddr{Port: port})
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close(); packets.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				for {
+					if _, err := c.Read(make([]byte, 1)); err != nil {
+						return
+					}
+					fmt.Fprintf(c, "%s %s", name, c.RemoteAddr())
+				}
+			}()
+		}
+	}()
+	go func() {
+		for {
+			_, peer, err := packets.ReadFromUDPAddrPort(make([]byte, 1))
+			if err != nil {
+				return
+			}
+			packets.WriteToUDPAddrPort(fmt.Appendf(nil, "%s %s", name, peer), peer)
+		}
+	}()
+}
+
+// Told is an answer of TellName.
+type Told struct {
+	// Name of the server.
+	Name string
+	// Own is the address of the client, Seen the one that the server sees.
+	Own, Seen netip.Addr
+}
+
+// Dial connects from a network namespace.
+func Dial(netns, network string, to netip.AddrPort) (c net.Conn, err error) {
+	err = lab.InNetns(lab.NetnsPath(netns), func() (err error) {
+		c, err = net.DialTimeout(network, to.String(), 2*time.Second)
+		return err
+	})
+	return c, err
+}
+
+// Say asks a server of TellName by an open connection.
+func Say(c net.Conn) (h Told, err error) {
+	c.SetDeadline(time.Now().Add(2 * time.Second))
+	if _, err := c.Write([]byte{0}); err != nil {
+		return h, err
+	}
+	data := make([]byte, 100)
+	n, err := c.Read(data)
+	if err != nil {
+		return h, err
+	}
+	name, peer, _ := strings.Cut(string(data[:n]), " ")
+	seen, err := netip.ParseAddrPort(peer)
+	return Told{name, netip.MustParseAddrPort(c.LocalAddr().String()).Addr().Unmap(), seen.Addr().Unmap()}, err
+}
+
+// AskName connects to a server of TellName, and asks it.
+func AskName(netns, network string, to netip.AddrPort) (Told, error) {
+	c, err := Dial(netns, network, to)
+	if err != nil {
+		return Told{}, err
+	}
+	defer c.Close()
+	return Say(c)
+}

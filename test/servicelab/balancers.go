@@ -1,0 +1,224 @@
+package servicelab
+
+import (
+	"fmt"
+	"net/netip"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/contiv/contiv/test/lab"
+	"github.com/contiv/contiv/test/labtest"
+)
+
+// balancedText is a service with addresses of a load balancer and an external one, whose ends are its number, and
+// without node ports.
+const balancedText = `---
+apiVersion: v1
+kind: Service
+metadata: {name: s%[1]d, namespace: default}
+spec:
+  type: LoadBalancer
+  allocateLoadBalancerNodePorts: false
+  clusterIP: 10.96.0.%[1]d
+  clusterIPs: [10.96.0.%[1]d, "fd96::%[1]d"]
+  ipFamilies: [IPv4, IPv6]
+  externalIPs: [198.51.100.%[1]d, "2001:db8::a:%[1]d"]
+  loadBalancerSourceRanges: [%[2]s]
+  ports: [{name: tcp, protocol: TCP, port: 80, targetPort: 8080}, {name: udp, protocol: UDP, port: 80, targetPort: 8080}, {name: sctp, protocol: SCTP, port: 80, targetPort: 8080}]
+status:
+  loadBalancer:
+    ingress:
+    - {ip: 198.51.101.%[1]d, ipMode: VIP}
+    - {ip: "2001:db8::b:%[1]d"}
+    - {ip: 198.51.102.%[1]d, ipMode: Proxy}
+    - {ip: "2001:db8::c:%[1]d", ipMode: Proxy}
+`
+
+// balanced returns the objects of such a service.
+func (s *serviceLab) balanced(number int, ranges []string, pods ...string) string {
+	var quoted []string
+	for _, r := range ranges {
+		quoted = append(quoted, `"`+r+`"`)
+	}
+	_, slices, _ := strings.Cut(s.service(number, "", ready(pods...)...), "---\napiVersion: discovery")
+	slices = strings.ReplaceAll(slices, "protocol: UDP, port: 8080}", "protocol: UDP, port: 8080}, {name: sctp, protocol: SCTP, port: 8080}")
+	return fmt.Sprintf(balancedText, number, strings.Join(quoted, ", ")) + "---\napiVersion: discovery" + slices
+}
+
+// withoutSCTP and withoutIPv6 leave parts of such a service out.
+func withoutSCTP(objects string) string {
+	return strings.ReplaceAll(objects, ", {name: sctp, protocol: SCTP, port: 80, targetPort: 8080}", "")
+}
+
+func withoutIPv6(objects string) string {
+	objects = regexp.MustCompile(`(?m)^ *- \{ip: "2001:.*\n`).ReplaceAllString(objects, "")
+	return strings.ReplaceAll(regexp.MustCompile(`, "(fd96|2001):[^"]*"`).ReplaceAllString(objects, ""), "[IPv4, IPv6]", "[IPv4]")
+}
+
+// at returns an address of such a service.
+func at(ipv4, ipv6 string, number int, version6 bool) netip.AddrPort {
+	text := ipv4
+	if version6 {
+		text = ipv6
+	}
+	return netip.AddrPortFrom(netip.MustParseAddr(text+fmt.Sprint(number)), 80)
+}
+
+// LoadBalancers checks external addresses, by TCP, UDP and SCTP: those of load balancers that are virtual, and those
+// that belong to proxies; who may use them; and services without node ports.
+func LoadBalancers(t *testing.T, l *lab.Lab) {
+	s := newServiceLab(t, l)
+	for name := range s.addrs {
+		labtest.TellNameBySCTP(t, s.netns(t, name), name, 8080)
+	}
+	const open, restricted, ipv4 = 10, 11, 12
+	mate := labtest.GlobalAddresses(t, s.clients[0].netns)
+	ranges := []string{lab.RouterAddress.Addr().String() + "/32", "fd16::fe/128"}
+	for _, a := range mate {
+		ranges = append(ranges, fmt.Sprintf("%s/%d", a, a.BitLen()))
+	}
+	objects, bySCTP := s.balanced(open, nil, "near", "far"), open
+	if s.vpp { // services with SCTP over IPv6 are UNIMPLEMENTED
+		objects, bySCTP = withoutSCTP(objects)+withoutIPv6(s.balanced(ipv4, nil, "near", "far")), ipv4
+	} else {
+		objects += s.balanced(restricted, ranges, "near", "far")
+	}
+	s.apply(t, objects)
+	both := "near far"
+	var all sync.WaitGroup
+	for i, from := range s.clients {
+		all.Go(func() {
+			for _, ipv6 := range []bool{false, true} {
+				check := func(what string, to netip.AddrPort, want string) {
+					for _, network := range []string{"tcp", "udp"} {
+						if err := s.answers(from.netns, network, to, want); err != nil {
+							t.Errorf("%s by %s, %s at %v: %v", from.who, network, what, to, err)
+						}
+					}
+				}
+				// On VPP, see docs/services.md; and the node's host has no IPv6 address but the one towards VPP.
+				if unserved := s.vpp && ipv6 && (from.who == "a process of the node" || from.who == "outside"); !unserved {
+					check("an external address", at("198.51.100.", "2001:db8::a:", open, ipv6), both)
+					check("a load balancer", at("198.51.101.", "2001:db8::b:", open, ipv6), both)
+				}
+				proxied := at("198.51.102.", "2001:db8::c:", open, ipv6)
+				if _, err := labtest.AskName(from.netns, "tcp", proxied); err == nil {
+					t.Errorf("%s: the address of a proxy, %v, is translated", from.who, proxied)
+				}
+				s.requireSCTP(t, from, ipv6, bySCTP, uint16(20000+1000*i))
+				if s.vpp {
+					continue
+				}
+				allowed := ignored
+				if from.who == "a pod of the node" || from.who == "outside" {
+					allowed = both
+				}
+				check("a load balancer for some", at("198.51.101.", "2001:db8::b:", restricted, ipv6), allowed)
+				check("its external address", at("198.51.100.", "2001:db8::a:", restricted, ipv6), both)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// requireSCTP checks SCTP at the cluster IP, or from outside at the external address.
+func (s *serviceLab) requireSCTP(t *testing.T, from client, ipv6 bool, number int, port uint16) {
+	t.Helper()
+	if s.vpp && (ipv6 || from.node == "") {
+		return
+	}
+	to := netip.AddrPortFrom(clusterIP(number, ipv6), 80)
+	if from.node == "" {
+		to = at("198.51.100.", "2001:db8::a:", number, ipv6)
+	}
+	if ipv6 {
+		port += 500
+	}
+	names := map[string]bool{}
+	for n := uint16(0); n < 100 && len(names) < 2; n++ {
+		h, err := labtest.AskNameBySCTP(from.netns, to, port+n)
+		if err != nil {
+			t.Errorf("%s by SCTP to %v: %v", from.who, to, err)
+			return
+		}
+		if from.who == "a pod of the node" && h.Seen != h.Own {
+			t.Errorf("%s by SCTP to %v: the endpoint sees %v, the client is %v", from.who, to, h.Seen, h.Own)
+		}
+		names[h.Name] = true
+	}
+	if s.vpp && len(names) == 1 {
+		return // it knows no ports of SCTP: a client comes to one endpoint
+	}
+	if !names["near"] || !names["far"] {
+		t.Errorf("%s by SCTP to %v: only %v answer", from.who, to, names)
+	}
+}
+
+// netns is the network namespace of a pod.
+func (s *serviceLab) netns(t *testing.T, pod string) string {
+	t.Helper()
+	st, err := s.State()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := st.Pod(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.Netns
+}
+
+// Affinity checks that clients stay with their endpoints, also while others come and go.
+func Affinity(t *testing.T, l *lab.Lab) {
+	s := newServiceLab(t, l)
+	const number = 10
+	const spec = "sessionAffinity: ClientIP\nsessionAffinityConfig: {clientIP: {timeoutSeconds: 600}}"
+	service := s.service(number, spec, ready("near", "far")...)
+	s.apply(t, service)
+	ask := func(from client, ipv6 bool) (string, error) {
+		to := netip.AddrPortFrom(clusterIP(number, ipv6), 80)
+		if from.node == "" {
+			to = netip.AddrPortFrom(s.nodeIP(ipv6), 30000+number)
+		}
+		h, err := s.ask(from.netns, "tcp", to)
+		return h.Name, err
+	}
+	type key struct {
+		who  string
+		ipv6 bool
+	}
+	had := map[key]string{}
+	stays := func(when string) {
+		t.Helper()
+		for _, from := range s.clients {
+			for _, ipv6 := range []bool{false, true} {
+				for range 8 {
+					name, err := ask(from, ipv6)
+					switch k := (key{from.who, ipv6}); {
+					case err != nil:
+						t.Fatalf("%s, %s, IPv6 %v: %v", when, from.who, ipv6, err)
+					case had[k] == "":
+						had[k] = name
+					case had[k] != name:
+						t.Errorf("%s, %s, IPv6 %v: comes to %s, was with %s", when, from.who, ipv6, name, had[k])
+					}
+				}
+			}
+		}
+	}
+	stays("at first")
+	if s.vpp {
+		return // clients may move when endpoints change
+	}
+	more := strings.TrimPrefix(s.service(number, spec, ready("near", "far", "near2")...), service)
+	labtest.Apply(t, l, more)
+	s.settle(t)
+	stays("with one more endpoint")
+	labtest.Delete(t, l, more)
+	s.settle(t)
+	stays("without it")
+	labtest.RequireQuietRestart(t, l, "node1")
+	stays("after a restart of the agent")
+}
