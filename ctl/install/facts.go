@@ -159,7 +159,7 @@ const unknown = "unknown"
 
 // needed lists the kernel features that nodes with the kernel as vswitch require; the others are for
 // configuration from outside.
-var needed = []string{"veth", "bridge", "vxlan", "nftables", "nat", "conntrack"}
+var needed = []string{"veth", "bridge", "vxlan", "nftables", "nftables fib", "nat", "conntrack"}
 
 // probeFeatures tries the features of the kernel, in a network namespace that ends with its thread.
 func probeFeatures() (map[string]string, error) {
@@ -217,6 +217,7 @@ var probes = map[string]func() error{
 		return errors.Join(err, netlink.LinkDel(parent))
 	},
 	"nftables":     inNAT(),
+	"nftables fib": fibType,
 	"nat":          inNAT(&expr.Masq{}),
 	"conntrack":    inNAT(&expr.Ct{Key: expr.CtKeySTATE, Register: 1}),
 	"policy rules": policyRule,
@@ -238,16 +239,6 @@ func link(device func(netlink.LinkAttrs) netlink.Link) func() error {
 // inNAT tries to create a NAT chain with a rule.
 func inNAT(rule ...expr.Any) func() error {
 	return func() error {
-		ns, err := namespace.Open("/proc/thread-self/ns/net")
-		if err != nil {
-			return err
-		}
-		defer ns.Close()
-		conn, err := nft.Open(ns)
-		if err != nil {
-			return err
-		}
-		defer conn.Release()
 		var batches []*nft.Batch
 		for _, family := range []byte{unix.NFPROTO_IPV4, unix.NFPROTO_IPV6} {
 			b := &nft.Batch{Table: "probe", Family: family}
@@ -258,8 +249,32 @@ func inNAT(rule ...expr.Any) func() error {
 			b.DeleteTable()
 			batches = append(batches, b)
 		}
-		return conn.Locked(func() error { return conn.Commit(batches...) })
+		return commit(batches...)
 	}
+}
+
+// fibType tries what network policies find the node's own packets by.
+func fibType() error {
+	b := &nft.Batch{Table: "probe", Family: unix.NFPROTO_INET}
+	b.AddTable()
+	b.AddChain(&nftables.Chain{Name: "probe", Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookOutput, Priority: nftables.ChainPriorityFilter})
+	b.AddText("probe", "", "fib saddr type local accept")
+	b.DeleteTable()
+	return commit(b)
+}
+
+func commit(batches ...*nft.Batch) error {
+	ns, err := namespace.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	conn, err := nft.Open(ns)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	return conn.Locked(func() error { return conn.Commit(batches...) })
 }
 
 func policyRule() error {

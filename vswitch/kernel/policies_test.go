@@ -1,10 +1,17 @@
 package kernel
 
 import (
+	"context"
+	"errors"
+	"net"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	contiv_filter "github.com/contiv/contiv/api/contiv/filter"
+	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -42,5 +49,55 @@ func TestSubjectsWithOneAddress(t *testing.T) {
 	check(t, restarted.Filter().Remove(t.Context(), two)) // one is missing, and stays so
 	if rules := site.Self().Exec(t, "nft list ruleset"); strings.Contains(rules, "10.1.1.2") {
 		t.Errorf("left: %s", rules)
+	}
+}
+
+// What a node sends with addresses of others, as IPVS and transparent proxies do, is judged by them;
+// what it sends itself is not.
+func TestPacketsThatTheNodeSendsForOthersAreJudged(t *testing.T) {
+	site := newNode(t)
+	site.Self().Exec(t, "ip addr add 10.1.1.1/24 dev "+nic)
+	site.Self().Exec(t, "ip link set dev "+nic+" up")
+	site.peer.Exec(t, "ip addr add 10.1.1.2/24 dev "+uplink)
+	site.peer.Exec(t, "ip route add default via 10.1.1.1")
+	v := site.Open(t).(*VSwitch)
+	defer v.Close()
+	check(t, v.Filter().Set(t.Context(),
+		&contiv_filter.AccessList{Name: "allowed", Rules: []*contiv_filter.AccessList_Rule{{Networks: []string{"10.9.0.2/32"}}}},
+		&contiv_filter.Subject{Name: "server", Addresses: []string{"10.1.1.2"}, Ingress: []*contiv_filter.Subject_Stage{{Lists: []string{"allowed"}, Deny: true}}}))
+
+	server := inHost(t, site.peer, func() (net.PacketConn, error) { return net.ListenPacket("udp", "10.1.1.2:8080") })
+	defer server.Close()
+	transparent := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
+		if controlErr := c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_IP, unix.IP_TRANSPARENT, 1) }); controlErr != nil {
+			return controlErr
+		}
+		return err
+	}}
+	for _, from := range []struct {
+		addr   string
+		passes bool
+	}{{"10.9.0.1", false}, {"10.9.0.2", true}, {"10.1.1.1", true}} {
+		client := inHost(t, site.Self(), func() (net.PacketConn, error) {
+			return transparent.ListenPacket(context.Background(), "udp", from.addr+":0")
+		})
+		defer client.Close()
+		_, err := client.WriteTo([]byte(from.addr), server.LocalAddr())
+		if err != nil && !errors.Is(err, syscall.EPERM) { // who sends what is dropped is told
+			t.Fatal(err)
+		}
+		wait := 5 * time.Second
+		if !from.passes {
+			wait = 100 * time.Millisecond
+		}
+		check(t, server.SetReadDeadline(time.Now().Add(wait)))
+		buffer := make([]byte, 64)
+		n, _, err := server.ReadFrom(buffer)
+		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatal(err)
+		}
+		if passed := string(buffer[:n]) == from.addr; passed != from.passes {
+			t.Errorf("from %s: passed %v, want %v", from.addr, passed, from.passes)
+		}
 	}
 }

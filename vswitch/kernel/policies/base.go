@@ -44,27 +44,37 @@ var baseSets = map[string]nftables.SetDatatype{
 // baseMaps lead from addresses of subjects to chains.
 var baseMaps = map[string]nftables.SetDatatype{"in4": addressType["4"], "in6": addressType["6"], "out4": addressType["4"], "out6": addressType["6"]}
 
-// hook is where connections are judged: before filters of others.
-var hook = nft.Hook{Type: "filter", Number: unix.NF_INET_FORWARD, Priority: -5}
+// hooks are where connections are judged, by the names of chains: before filters of others.
+var hooks = map[string]nft.Hook{
+	"forward": {Type: "filter", Number: unix.NF_INET_FORWARD, Priority: -5},
+	"output":  {Type: "filter", Number: unix.NF_INET_LOCAL_OUT, Priority: -5},
+}
 
 func baseChain(name string) *nftables.Chain {
 	c := &nftables.Chain{Name: name}
-	if name == "forward" {
-		c.Type, c.Hooknum, c.Priority = nftables.ChainTypeFilter, nftables.ChainHookForward, nftables.ChainPriorityRef(nftables.ChainPriority(hook.Priority))
+	if hook, ok := hooks[name]; ok {
+		c.Type, c.Hooknum, c.Priority = nftables.ChainTypeFilter, nftables.ChainHookRef(nftables.ChainHook(hook.Number)), nftables.ChainPriorityRef(nftables.ChainPriority(hook.Priority))
 	}
 	return c
 }
 
 // baseChains are there as long as the table is, in an order in which they can be filled.
-var baseChains = []string{"forward", "incoming", "pass", "stray", "denied-in", "denied-out", "isolated-in", "isolated-out", "flows"}
+var baseChains = []string{"forward", "output", "judge", "incoming", "pass", "stray", "denied-in", "denied-out", "isolated-in", "isolated-out", "flows"}
 
 // baseLines are the rules of a base chain at a generation.
 func baseLines(chain string, generation int) []line {
 	judged := fmt.Sprintf("%#08x", generation<<markShift)
 	switch chain {
 	case "forward":
-		list := lines(
-			fmt.Sprintf("ct state established ct mark & %#08x == %s accept", markMask, judged),
+		list := lines(fmt.Sprintf("ct state established ct mark & %#08x == %s accept", markMask, judged), "goto judge")
+		list[0].comment = generationComment(generation)
+		return list
+	case "output":
+		// IPVS sends from here what it takes at the hook input, with the addresses of its clients. Packets
+		// that reject a connection belong to it, and have the address that was asked for.
+		return lines("fib saddr type local accept", "ct state related accept", "goto judge")
+	case "judge":
+		return lines(
 			"meta l4proto { icmp, icmpv6 } ct state related accept",
 			// Without conntrack, the opener of the connection is unknown.
 			"ct state invalid,untracked goto stray",
@@ -73,8 +83,6 @@ func baseLines(chain string, generation int) []line {
 			"ct original ip saddr vmap @out4",
 			"ct original ip6 saddr vmap @out6",
 			"goto incoming")
-		list[0].comment = generationComment(generation)
-		return list
 	case "incoming":
 		return lines("ct reply ip saddr vmap @in4", "ct reply ip6 saddr vmap @in6", "goto pass")
 	case "pass":

@@ -1,7 +1,10 @@
 // Package policies makes the Linux kernel judge connections by the values of
-// contiv.filter: a table of nftables of the family inet, at the hook forward.
+// contiv.filter: a table of nftables of the family inet, at the hooks forward and output.
 //
 //	forward ── judged already: ct mark has the present generation ──> accept
+//	   │      output ── an address of the node sends ──> accept
+//	   ▼         ▼
+//	judge ───────
 //	   │ ct original saddr ──map out4, out6──> out/<hash> ── blocks, jump list/<egress list>, … ──> isolated-out
 //	   ▼                                                          │ allowed
 //	incoming <─────────────────────────────────────────────────────┘
@@ -25,6 +28,10 @@
 // translate it. The connection mark stores the generation of the values for which the connection
 // was allowed. A change starts a new generation, so each connection is evaluated again at its next
 // packet, in either direction.
+//
+// At the hook output are the packets of IPVS: it takes those for its services at the hook input,
+// and sends them to a server with the addresses of their clients. Without the conntrack of IPVS
+// (net.ipv4.vs.conntrack), the client of an answer is unknown, so nothing passes from and to subjects.
 //
 // A change takes up to three transactions. The first creates rules that no packet reaches yet,
 // because the kernel (6.18) fills interval sets a moment after the rules that use them become

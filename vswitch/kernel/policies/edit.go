@@ -96,9 +96,11 @@ func (e *edit) base() {
 	if e.have.generation == 0 {
 		e.have.generation = 1
 	}
-	if _, ok := e.have.chains["forward"]; ok && e.have.hook != hook {
-		b.FlushChain("forward")
-		b.DeleteChain("forward")
+	for _, chain := range slices.Sorted(maps.Keys(hooks)) {
+		if _, ok := e.have.chains[chain]; ok && e.have.hooks[chain] != hooks[chain] {
+			b.FlushChain(chain)
+			b.DeleteChain(chain)
+		}
 	}
 	for _, chain := range baseChains {
 		b.AddChain(baseChain(chain))
@@ -108,7 +110,7 @@ func (e *edit) base() {
 		fill(b, chain, rules)
 		e.have.chains[chain] = comments(rules)
 	}
-	e.have.exists, e.have.intact, e.have.hook = true, true, hook
+	e.have.exists, e.have.intact, e.have.hooks = true, true, maps.Clone(hooks)
 }
 
 // judgeAnew begins a generation, as part of the step.

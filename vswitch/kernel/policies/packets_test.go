@@ -94,6 +94,27 @@ func (s *site) send(t *testing.T, p nfttest.Packet) nfttest.Outcome {
 	return o
 }
 
+// IPVS sends the packets of its clients from the node. They pass if they would pass when the node
+// forwards them; what the node sends itself always does.
+func TestPacketsFromTheNodeAreJudgedByTheirSource(t *testing.T) {
+	s := newSite()
+	for _, c := range vswitchtest.FilterCases() {
+		t.Run(c.Name, func(t *testing.T) {
+			s.set(t, c.Values...)
+			for _, p := range c.Probes {
+				for _, own := range []bool{false, true} {
+					s.Forget()
+					s.Local = func(addr netip.Addr) bool { return own && addr == p.Src }
+					o, err := s.Send(opening(p))
+					if want := own || p.Passes; err != nil || o.Passed != want {
+						t.Errorf("%s from %v to %v, port %d, an address of the node %v: passed %v, want %v; by %q (%v)", p.Network, p.Src, p.Dst, p.Port, own, o.Passed, want, o.By, err)
+					}
+				}
+			}
+		})
+	}
+}
+
 // The cases that the conformance suite sends packets for come out the same in memory: the opening
 // packet of each connection passes or not, and if it does, so does the answer.
 func TestConformanceCasesInMemory(t *testing.T) {

@@ -20,11 +20,11 @@ type table struct {
 	sets       map[string]map[string]bool
 	maps       map[string]map[string]string
 	chains     map[string][]string // comments of rules
-	hook       nft.Hook
+	hooks      map[string]nft.Hook // of chains that have one
 }
 
 func newTable() *table {
-	return &table{sets: map[string]map[string]bool{}, maps: map[string]map[string]string{}, chains: map[string][]string{}}
+	return &table{sets: map[string]map[string]bool{}, maps: map[string]map[string]string{}, chains: map[string][]string{}, hooks: map[string]nft.Hook{}}
 }
 
 // tableOf is what was read; nil: there is no table.
@@ -37,7 +37,7 @@ func tableOf(found *nft.Table) *table {
 	for name, c := range found.Chains {
 		t.chains[name] = append([]string{}, c.Rules...)
 		if c.Hook != nil {
-			t.hook = *c.Hook
+			t.hooks[name] = *c.Hook
 		}
 	}
 	for name, s := range found.Sets {
@@ -62,8 +62,13 @@ func tableOf(found *nft.Table) *table {
 }
 
 func (t *table) isIntact() bool {
-	if !t.exists || t.generation == 0 || t.hook != hook {
+	if !t.exists || t.generation == 0 {
 		return false
+	}
+	for chain, hook := range hooks {
+		if t.hooks[chain] != hook {
+			return false
+		}
 	}
 	for name := range baseSets {
 		if t.sets[name] == nil {
