@@ -113,7 +113,7 @@ VM_OPTIONAL ?=
 
 .PHONY: test-vm
 test-vm: packages build ## test on stock kernels of Debian in virtual machines: make test-vm VM_JOBS='probe|demo'; docs/kernels.md
-	@if hack/packages.sh qemu-system-x86_64:qemu-system-x86 cpio:cpio depmod:kmod busybox:busybox-static xz:xz-utils && hack/kernels.sh '$(VM_CACHE)' $(VM_KERNELS); then \
+	@if hack/packages.sh qemu-system-x86_64:qemu-system-x86 cpio:cpio depmod:kmod busybox:busybox-static xz:xz-utils ipvsadm:ipvsadm && hack/kernels.sh '$(VM_CACHE)' $(VM_KERNELS); then \
 		jobs='$(VM_JOBS)'; if [[ cluster =~ $$jobs ]]; then hack/kubernetes/packages.sh '$(E2E_CACHE)/debian'; hack/kubernetes/build.sh '$(E2E_CACHE)/kubernetes'; hack/coredns/build.sh '$(E2E_CACHE)/kubernetes'; fi; \
 		set -x; \
 		CONTIV_VM_CACHE='$(VM_CACHE)' CONTIV_E2E_CACHE='$(E2E_CACHE)' CONTIV_VM_KERNELS='$(VM_KERNELS)' CONTIV_VM_JOBS='$(VM_JOBS)' CONTIV_VM_TESTS='$(VM_TESTS)' go test -count=1 -v -timeout 0 ./test/vm $(if $(VM_UPDATE),-update); \

@@ -102,7 +102,7 @@ func Run(t *testing.T, c Config) {
 		run  func(*testing.T, Config)
 	}{
 		{"port", runPort}, {"scheduler", runScheduler}, {"packets", runPackets}, {"access lists", runACLs}, {"features", runFeatures},
-		{"states", runStates}, {"links", runLinks}, {"NAT", runNAT}, {"NAT of IPv6", runDNAT66}, {"services", runServices}, {"VRFs", runVRFs}, {"guards", runGuards}, {"filter", runFilter},
+		{"states", runStates}, {"links", runLinks}, {"NAT", runNAT}, {"NAT of IPv6", runDNAT66}, {"services", runServices}, {"IPVS", runIPVS}, {"VRFs", runVRFs}, {"guards", runGuards}, {"filter", runFilter},
 	} {
 		t.Run(part.name, func(t *testing.T) {
 			if c.Parallel {
