@@ -49,14 +49,22 @@ func jobs() []job {
 	tests := cmp.Or(os.Getenv(testsVariable), ".")
 	return []job{
 		{name: "probe", command: "$source/bin/contivctl preflight --here", rows: probed},
-		{name: "demo", command: "$source/bin/contiv-lab demo --up-limit 5m", rows: passed("`contiv-lab demo`")},
-		{name: "cgroups", tests: "test/e2e", command: cgroup2 + "$tests -test.v -test.run '^TestCgroup$'", rows: passed("cgroups of version 2 for nodes of `make e2e`")},
+		{name: "demo", command: "$source/bin/contiv-lab demo --up-limit 5m", rows: passed("`contiv-lab demo`: pods, nodes and the outside reach each other")},
+		{name: "cgroups", tests: "test/e2e", command: cgroup2 + "$tests -test.v -test.run '^TestCgroup$'", rows: passed("nodes of `make e2e` on a machine with cgroups of version 2")},
 		{name: "cluster", tests: "test/e2e", memory: 8192,
 			command: cgroup2 + "cd $source/test/e2e && CONTIV_E2E_CACHE=$cluster CONTIV_E2E_SLOW=10 $tests -test.v -test.timeout 0 -test.run 'NodesBecomeReady'",
-			rows:    passed("a Kubernetes cluster with cgroups of version 2")},
+			rows:    passed("a Kubernetes cluster on a machine with cgroups of version 2")},
 		{name: "conformance", tests: "vswitch/kernel", command: "cd $source/vswitch/kernel && $tests -test.v -test.timeout 0 -test.run 'TestConformance/" + tests + "'", rows: tested("TestConformance/")},
-		{name: "linux", tests: "linux", command: "cd $source/linux && $tests -test.v -test.timeout 0", rows: passed("tests of the Linux plugin")},
+		{name: "linux", tests: "linux", command: "cd $source/linux && $tests -test.v -test.timeout 0", rows: passed("the Linux plugin: devices, addresses, routes and iptables rules in namespaces")},
 	}
+}
+
+// partTitles are what rows of the table call the parts of the conformance suite, unless the name of
+// the part says it.
+var partTitles = map[string]string{
+	"port": "configuration", "scheduler": "configuration of a whole node", "states": "state of interfaces", "packets": "connectivity",
+	"features": "other features", "links": "tunnels, bonds and VLANs", "NAT": "NAT of IPv4", "services": "Kubernetes services",
+	"IPVS": "IPVS rules of somebody else on the node", "guards": "guards against forged addresses", "filter": "network policies",
 }
 
 // cgroup2 gives a machine cgroups of version 2 only.
@@ -198,8 +206,9 @@ func tested(prefix string) func(*testing.T, string, bool) table {
 		}
 		skips := map[string]bool{}
 		for _, m := range result.FindAllStringSubmatch(output, -1) {
-			name := strings.Split(m[2], "/")
-			row := strings.ReplaceAll(strings.Join(name[:min(2, len(name))], ": "), "_", " ")
+			name := strings.Split(strings.ReplaceAll(m[2], "_", " "), "/")
+			name[0] = cmp.Or(partTitles[name[0]], name[0])
+			row := strings.Join(name[:min(2, len(name))], ": ")
 			switch {
 			case m[1] == "FAIL":
 				worse(row, "fails")
@@ -325,9 +334,11 @@ func TestOutputOfTestsIsRead(t *testing.T) {
     --- FAIL: TestConformance/packets (1.00s)
         --- FAIL: TestConformance/packets/span (1.00s)
             --- FAIL: TestConformance/packets/span/both (1.00s)
+    --- PASS: TestConformance/access_lists (1.00s)
 `, false)
 	want := map[string]string{
-		"links": yes, "links: VRF devices": yes, "links: WireGuard": "no", "links: bond": "in part", "packets": "fails", "packets: span": "fails",
+		"tunnels, bonds and VLANs": yes, "tunnels, bonds and VLANs: VRF devices": yes, "tunnels, bonds and VLANs: WireGuard": "no",
+		"tunnels, bonds and VLANs: bond": "in part", "connectivity": "fails", "connectivity: span": "fails", "access lists": yes,
 	}
 	for row, text := range want {
 		if got[row][cell] != text {

@@ -119,7 +119,7 @@ func runDNAT66(t *testing.T, c Config) {
 	lab := newDNAT66Lab(t, c)
 	pods, world := lab.pods, lab.world
 
-	t.Run("a port, and no other", func(t *testing.T) {
+	t.Run("a mapping of one port", func(t *testing.T) {
 		lab.set(t, dnat66("a", service6(service66, tcp66, 1)), dnat66("b", with66(service6(service66, udp66, 2), func(m *mapping66) { m.ExternalPort = 53 })))
 		world.want(t, "tcp", service66, 80, "pod1", world66)
 		pods[2].want(t, "tcp", service66, 80, "pod1", pod66(2))
@@ -133,7 +133,7 @@ func runDNAT66(t *testing.T, c Config) {
 			}
 		}
 	})
-	t.Run("addresses of the vswitch itself", func(t *testing.T) {
+	t.Run("mappings of the vswitch's own addresses", func(t *testing.T) {
 		lab.set(t, dnat66("a", service6("fd32::1", tcp66, 1)))
 		world.want(t, "tcp", "fd32::1", 80, "pod1", world66)
 		pods[2].want(t, "tcp", "fd32::1", 80, "pod1", pod66(2))
@@ -141,13 +141,13 @@ func runDNAT66(t *testing.T, c Config) {
 			t.Error(err)
 		}
 	})
-	t.Run("backends outside", func(t *testing.T) {
+	t.Run("backends outside the cluster", func(t *testing.T) {
 		m := service6(service66, tcp66)
 		m.LocalIps = []*local66{{LocalIp: world66, LocalPort: servicePort}}
 		lab.set(t, dnat66("a", m))
 		pods[1].want(t, "tcp", service66, 80, "world", pod66(1))
 	})
-	t.Run("distributed by probability", func(t *testing.T) {
+	t.Run("backends with weights", func(t *testing.T) {
 		m := service6(service66, tcp66, 1, 2, 3)
 		m.LocalIps[1].Probability, m.LocalIps[2].Probability = 3, 0
 		lab.set(t, dnat66("a", m))
@@ -200,8 +200,8 @@ func runDNAT66(t *testing.T, c Config) {
 			t.Errorf("got %v, want %v", err, syscall.ECONNREFUSED)
 		}
 	})
-	t.Run("connections when mappings change", func(t *testing.T) { lab.testChanges66(t) })
-	t.Run("one address, port and protocol has one mapping", func(t *testing.T) {
+	t.Run("connections go on when mappings change", func(t *testing.T) { lab.testChanges66(t) })
+	t.Run("a second mapping of the same address and port is refused", func(t *testing.T) {
 		lab.set(t, dnat66("a", service6(service66, tcp66, 1)))
 		err := lab.agent.vs.DNAT66().Set(t.Context(), dnat66("b", service6("fd96::2", tcp66, 2), service6("fd96:0::1", tcp66, 2)))
 		if err == nil {
@@ -212,7 +212,7 @@ func runDNAT66(t *testing.T, c Config) {
 			t.Error("half of a refused value works")
 		}
 	})
-	t.Run("interfaces that come later", func(t *testing.T) {
+	t.Run("interfaces that are added after a mapping", func(t *testing.T) {
 		lab.set(t, dnat66("a", service6(service66, tcp66, 1)))
 		later := &vpp_interfaces.Interface{
 			Name: "later", Type: vpp_interfaces.Interface_TAP, Enabled: true, IpAddresses: []string{"fd33::1/64"},
@@ -227,7 +227,7 @@ func runDNAT66(t *testing.T, c Config) {
 			t.Error(err)
 		}
 	})
-	t.Run("a restarted agent finds all, and removes all", func(t *testing.T) { lab.testRestart66(t) })
+	t.Run("a restarted agent finds everything, and removes everything", func(t *testing.T) { lab.testRestart66(t) })
 }
 
 func (l *natLab) testAffinity66(t *testing.T, c Config) {

@@ -13,23 +13,23 @@ import (
 )
 
 func runFeatures(t *testing.T, c Config) {
-	t.Run("models", func(t *testing.T) { runModels(t, c) })
-	t.Run("options of an interface", func(t *testing.T) { testInterfaceOptions(t, c) })
-	t.Run("interface types", func(t *testing.T) { testInterfaceTypes(t, c) })
+	t.Run("each kind of value is configured, or refused with a reason", func(t *testing.T) { runModels(t, c) })
+	t.Run("each option of an interface is configured, or refused with a reason", func(t *testing.T) { testInterfaceOptions(t, c) })
+	t.Run("each type of interface is configured, or refused with a reason", func(t *testing.T) { testInterfaceTypes(t, c) })
 	for _, test := range []struct {
 		name    string
 		values  []proto.Message
 		packets func(t *testing.T, c Config)
 	}{
-		{"cross-connect", []proto.Message{
+		{"cross-connect of two interfaces", []proto.Message{
 			tap("a"), tap("b"), crossConnect("a", "b"), crossConnect("b", "a"),
 		}, testCrossConnect},
-		{"span", []proto.Message{
+		{"port mirroring (SPAN)", []proto.Message{
 			tap("a"), tap("b"), tap("c"), span("a", "b", vpp_interfaces.Span_BOTH), span("a", "c", vpp_interfaces.Span_RX),
 			span("b", "c", vpp_interfaces.Span_TX), crossConnect("a", "b"),
 		}, testSpan},
 		{"proxy ARP", []proto.Message{tap("a"), tap("b"), answerFor("10.50.0.70-10.50.0.80", "a", "b")}, testProxyARP},
-		{"L3 cross-connect", []proto.Message{
+		{"cross-connect of routed packets", []proto.Message{
 			tap("a"), tap("b"), tap("c"),
 			crossConnectIP("a", vpp_l3.L3XConnect_IPV4, "10.51.0.2@b", "10.52.0.2@c"),
 			crossConnectIP("a", vpp_l3.L3XConnect_IPV6, "fd00:51::2@b", "fd00:52::2@c", "fd00:52::3@c"),
@@ -40,8 +40,8 @@ func runFeatures(t *testing.T, c Config) {
 			multipath("fd00:99::/64", "fd00:51::2", "a", 2), multipath("fd00:99::/64", "fd00:52::2", "b", 1),
 			&vpp_l3.Route{Type: vpp_l3.Route_DROP, DstNetwork: "10.99.0.128/25"}, &vpp_l3.Route{Type: vpp_l3.Route_DROP, DstNetwork: "fd00:99::8:0/112"},
 		}, testMultipath},
-		{"route without next hop", withoutNextHop(), testWithoutNextHop},
-		{"segment routing", segmentRouting, testSRv6},
+		{"route into a network without a next hop", withoutNextHop(), testWithoutNextHop},
+		{"segment routing (SRv6)", segmentRouting, testSRv6},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Run("is found by a restarted agent, and removed", func(t *testing.T) { testLifecycle(t, c, test.values) })
@@ -49,7 +49,7 @@ func runFeatures(t *testing.T, c Config) {
 		})
 	}
 	// What older kernels lack.
-	t.Run("segment routing that removes the header early", func(t *testing.T) {
+	t.Run("segment routing (SRv6) that removes the header one node early (`psp`)", func(t *testing.T) {
 		need(t, startAgent(t, c.NewSite(t)), earlyRemoval)
 		t.Run("is found by a restarted agent, and removed", func(t *testing.T) { testLifecycle(t, c, earlyRemoval) })
 		t.Run("packets", func(t *testing.T) { testEarlyRemoval(t, c) })

@@ -37,7 +37,7 @@ func runFilter(t *testing.T, c Config) {
 	if err := hasFilter(t, site); errors.Is(err, kvscheduler.ErrUnsupported) {
 		t.Skipf("this vswitch has no filter: %v", err)
 	}
-	t.Run("values come and go", func(t *testing.T) { filterValues(t, site) })
+	t.Run("values are added and removed in any order", func(t *testing.T) { filterValues(t, site) })
 	if _, ok := c.NewSite(t).(PacketSite); !ok {
 		return
 	}
@@ -52,9 +52,9 @@ func runFilter(t *testing.T, c Config) {
 		})
 	}
 	t.Run("connections are judged again when values change", lab.running)
-	t.Run("replacing values leaves no gap", lab.replacement)
-	t.Run("a transaction is one step", lab.oneStep)
-	t.Run("a restarted agent finds them, and they count meanwhile", lab.restart)
+	t.Run("no packet too many passes while policies are replaced", lab.replacement)
+	t.Run("changes of one transaction take effect together", lab.oneStep)
+	t.Run("they hold while an agent restarts, which finds them", lab.restart)
 }
 
 func hasFilter(t *testing.T, site Site) error {
@@ -221,37 +221,37 @@ func (lab *filterLab) cases() []filterCase {
 		{"right", "tcp", "left", 80, true}, {"right", "udp6", "left", 80, true}, {"right", "ping", "left", 0, true},
 	}
 	return []filterCase{
-		{name: "isolated for ingress, others are not", values: []proto.Message{lab.pod("right", none, nil)}, probes: append(slices.Clone(isolated), others...)},
-		{name: "isolated for egress, answers pass", values: []proto.Message{lab.pod("left", nil, none)},
+		{name: "a pod that nobody may reach", values: []proto.Message{lab.pod("right", none, nil)}, probes: append(slices.Clone(isolated), others...)},
+		{name: "a pod that may only answer", values: []proto.Message{lab.pod("left", nil, none)},
 			probes: append(slices.Clone(isolated), probe{"right", "tcp", "left", 80, true}, probe{"right", "udp6", "left", 80, true}, probe{"right", "ping", "left", 0, true})},
-		{name: "a list that is not there", values: []proto.Message{lab.pod("right", []string{"gone"}, nil)}, probes: isolated},
-		{name: "a set that is not there", values: []proto.Message{lab.pod("right", []string{"l"}, nil), filterList("l", ingress, &filterRule{AddressSets: []string{"gone"}})}, probes: isolated},
-		{name: "a list of the other direction", values: []proto.Message{lab.pod("right", []string{"l"}, nil), filterList("l", egress, &filterRule{})}, probes: isolated},
-		{name: "no stage: everything passes", values: []proto.Message{lab.pod("right", nil, nil)}, probes: append(slices.Clone(all), others...)},
+		{name: "a policy whose rules are missing allows nothing", values: []proto.Message{lab.pod("right", []string{"gone"}, nil)}, probes: isolated},
+		{name: "a rule whose addresses are missing allows nothing", values: []proto.Message{lab.pod("right", []string{"l"}, nil), filterList("l", ingress, &filterRule{AddressSets: []string{"gone"}})}, probes: isolated},
+		{name: "rules for egress allow no ingress", values: []proto.Message{lab.pod("right", []string{"l"}, nil), filterList("l", egress, &filterRule{})}, probes: isolated},
+		{name: "a pod without policies", values: []proto.Message{lab.pod("right", nil, nil)}, probes: append(slices.Clone(all), others...)},
 		{name: "the node reaches its pods, and they reach it", node: true, values: []proto.Message{lab.pod("right", none, none), lab.pod("left", none, none)}, probes: []probe{
 			{"node", "tcp", "right", 80, true}, {"node", "ping6", "left", 0, true}, {"left", "tcp", "node", 80, true}, {"left", "udp6", "node", 80, true}, {"left", "tcp", "right", 80, false},
 		}},
-		{name: "everything from anybody", values: allow(&filterRule{}), probes: all},
-		{name: "everything from a set", values: allow(&filterRule{AddressSets: []string{"left"}}), probes: all},
-		{name: "everything from another set", values: append(allow(&filterRule{AddressSets: []string{"right"}}), lab.addresses("right", "right", "right2")), probes: isolated},
-		{name: "from a network of IPv4", values: allow(&filterRule{Networks: []string{"10.21.0.0/16", "10.0.0.0/9", "10.0.0.1/32"}}), probes: []probe{
+		{name: "everything from everybody", values: allow(&filterRule{}), probes: all},
+		{name: "everything from some pods", values: allow(&filterRule{AddressSets: []string{"left"}}), probes: all},
+		{name: "everything from other pods", values: append(allow(&filterRule{AddressSets: []string{"right"}}), lab.addresses("right", "right", "right2")), probes: isolated},
+		{name: "everything from an IPv4 network", values: allow(&filterRule{Networks: []string{"10.21.0.0/16", "10.0.0.0/9", "10.0.0.1/32"}}), probes: []probe{
 			{"left", "tcp", "right", 80, true}, {"left", "ping", "right", 0, true}, {"left", "tcp6", "right", 80, false},
 		}},
-		{name: "from all of IPv6", values: allow(&filterRule{Networks: []string{"::/0"}}), probes: []probe{
+		{name: "everything from all of IPv6", values: allow(&filterRule{Networks: []string{"::/0"}}), probes: []probe{
 			{"left", "tcp6", "right", 80, true}, {"left", "ping6", "right", 0, true}, {"left", "tcp", "right", 80, false},
 		}},
-		{name: "ports", values: allow(&filterRule{Ports: []*filterPorts{{First: 79, Last: 81}, {First: 80, Last: 90}, {Protocol: contiv_filter.Protocol_UDP, First: 8080, Last: 8080}}}), probes: []probe{
+		{name: "ranges of ports", values: allow(&filterRule{Ports: []*filterPorts{{First: 79, Last: 81}, {First: 80, Last: 90}, {Protocol: contiv_filter.Protocol_UDP, First: 8080, Last: 8080}}}), probes: []probe{
 			{"left", "tcp", "right", 80, true}, {"left", "tcp", "right", 8080, false}, {"left", "udp", "right", 8080, true}, {"left", "udp", "right", 80, false},
 			{"left", "tcp6", "right", 80, true}, {"left", "udp6", "right", 80, false}, {"left", "ping", "right", 0, false}, {"left", "ping6", "right", 0, false},
 		}},
 		{name: "a whole protocol", values: allow(&filterRule{AddressSets: []string{"left"}, Ports: []*filterPorts{{}, {First: 9, Last: 9}, {Protocol: contiv_filter.Protocol_SCTP}}}), probes: []probe{
 			{"left", "tcp", "right", 8080, true}, {"left", "udp", "right", 80, false}, {"left", "ping6", "right", 0, false}, {"left", "tcp6", "right", 80, true},
 		}},
-		{name: "endpoints", values: append(allow(&filterRule{EndpointSets: []string{"web"}}), &contiv_filter.EndpointSet{Name: "web", Endpoints: []*contiv_filter.EndpointSet_Endpoint{
+		{name: "an address with a port (backends of services)", values: append(allow(&filterRule{EndpointSets: []string{"web"}}), &contiv_filter.EndpointSet{Name: "web", Endpoints: []*contiv_filter.EndpointSet_Endpoint{
 			{Address: lab.rightNet[0] + "3", Port: 80}, {Address: lab.rightNet[1] + "3", Protocol: contiv_filter.Protocol_UDP, Port: 8080}}}), probes: []probe{
 			{"left", "tcp", "right", 80, true}, {"left", "tcp", "right", 8080, false}, {"left", "tcp6", "right", 80, false}, {"left", "udp6", "right", 8080, true},
 		}},
-		{name: "the first rule decides", values: []proto.Message{left, lab.pod("right", []string{"a", "b"}, nil),
+		{name: "of several rules, the first one decides", values: []proto.Message{left, lab.pod("right", []string{"a", "b"}, nil),
 			filterList("a", ingress, &filterRule{Action: contiv_filter.AccessList_DENY, Ports: []*filterPorts{{First: 80, Last: 80}}}),
 			filterList("b", ingress, &filterRule{})}, probes: []probe{
 			{"left", "tcp", "right", 80, false}, {"left", "tcp", "right", 8080, true}, {"left", "ping", "right", 0, true},
@@ -261,12 +261,12 @@ func (lab *filterLab) cases() []filterCase {
 			{"left", "tcp", "right", 80, true}, {"left", "tcp", "right", 8080, false}, {"left", "tcp", "right2", 80, false},
 			{"left", "tcp6", "right2", 80, true}, {"left", "ping6", "right2", 0, true}, {"left", "tcp6", "right", 80, true}, {"left", "ping", "right", 0, false},
 		}},
-		{name: "both ends have a say", values: []proto.Message{left, lab.addresses("right", "right"), lab.pod("left", nil, []string{"out"}), lab.pod("right", []string{"in"}, nil),
+		{name: "egress of the client and ingress of the server must both allow", values: []proto.Message{left, lab.addresses("right", "right"), lab.pod("left", nil, []string{"out"}), lab.pod("right", []string{"in"}, nil),
 			filterList("out", egress, &filterRule{AddressSets: []string{"right"}}),
 			filterList("in", ingress, &filterRule{AddressSets: []string{"left"}, Ports: []*filterPorts{{First: 80, Last: 80}}})}, probes: []probe{
 			{"left", "tcp", "right", 80, true}, {"left", "tcp", "right", 8080, false}, {"left", "tcp6", "right", 80, true}, {"left", "tcp", "right2", 80, false}, {"right", "tcp", "left", 80, true},
 		}},
-		{name: "stages: the first one that decides", values: []proto.Message{
+		{name: "of policies in several tiers, the first one that decides", values: []proto.Message{
 			lab.staged("right", []string{"first", "second"}, []string{"np"}, true),
 			filterList("first", ingress, &filterRule{Action: denied, Ports: tcpPorts(80)}, &filterRule{Action: passed, Ports: tcpPorts(8080)}),
 			filterList("second", ingress, &filterRule{Action: denied, Ports: tcpPorts(8080)}, &filterRule{Ports: udpPorts(80)}),
@@ -274,7 +274,7 @@ func (lab *filterLab) cases() []filterCase {
 			{"left", "tcp", "right", 80, false}, {"left", "tcp", "right", 8080, true}, {"left", "udp", "right", 80, true}, {"left", "udp", "right", 8080, false},
 			{"left", "tcp6", "right", 80, false}, {"left", "tcp6", "right", 8080, true}, {"left", "udp6", "right", 80, true}, {"left", "ping6", "right", 0, false},
 		}},
-		{name: "stages: what passes all of them is allowed", values: []proto.Message{
+		{name: "what no tier decides is allowed", values: []proto.Message{
 			lab.staged("right", []string{"first", "second"}, []string{"base", "more"}, false),
 			filterList("first", ingress, &filterRule{Action: passed, Ports: tcpPorts(80)}),
 			filterList("second", ingress, &filterRule{Action: denied, Ports: tcpPorts(80)}),
@@ -283,13 +283,13 @@ func (lab *filterLab) cases() []filterCase {
 			{"left", "tcp", "right", 80, true}, {"left", "tcp", "right", 8080, true}, {"left", "udp", "right", 80, true}, {"left", "udp", "right", 8080, false},
 			{"left", "tcp6", "right", 80, true}, {"left", "udp6", "right", 8080, false}, {"left", "ping", "right", 0, true},
 		}},
-		{name: "in a stage that denies, what passes goes to its next list", values: []proto.Message{
+		{name: "rules that pass on to the next policy of their tier", values: []proto.Message{
 			lab.pod("right", []string{"first", "second"}, nil),
 			filterList("first", ingress, &filterRule{Action: passed, Ports: tcpPorts(80)}, &filterRule{Ports: tcpPorts(80, 8080)}),
 			filterList("second", ingress, &filterRule{Ports: udpPorts(80)})}, probes: []probe{
 			{"left", "tcp", "right", 80, false}, {"left", "tcp", "right", 8080, true}, {"left", "udp", "right", 80, true}, {"left", "udp6", "right", 8080, false},
 		}},
-		{name: "stages of both directions", values: []proto.Message{
+		{name: "tiers for ingress and egress", values: []proto.Message{
 			&contiv_filter.Subject{Name: "prod/left", Addresses: lab.addressOf("left"), Interface: "left", Egress: []*contiv_filter.Subject_Stage{{Lists: []string{"out"}}, {Lists: []string{"np"}, Deny: true}}},
 			lab.staged("right", []string{"in"}, nil, false),
 			filterList("out", egress, &filterRule{Action: passed, Ports: tcpPorts(80)}, &filterRule{Ports: tcpPorts(8080)}),
@@ -297,7 +297,7 @@ func (lab *filterLab) cases() []filterCase {
 			filterList("in", ingress, &filterRule{Action: denied, Ports: tcpPorts(8080)})}, probes: []probe{
 			{"left", "tcp", "right", 80, true}, {"left", "tcp", "right", 8080, false}, {"left", "tcp6", "right2", 8080, true}, {"left", "udp", "right", 80, false}, {"right", "tcp", "left", 8080, true},
 		}},
-		{name: "nothing is judged any more", probes: append(slices.Clone(all), others...)},
+		{name: "without policies, everything is allowed again", probes: append(slices.Clone(all), others...)},
 	}
 }
 

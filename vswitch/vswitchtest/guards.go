@@ -27,12 +27,12 @@ func runGuards(t *testing.T, c Config) {
 	if !caps.SourceGuards {
 		t.Skip("this vswitch has no source guards")
 	}
-	t.Run("are found by a restarted agent, changed, and removed", func(t *testing.T) { testGuardLifecycle(t, c) })
-	t.Run("an interface waits for its guard", func(t *testing.T) { testGuardFirst(t, c) })
+	t.Run("a restarted agent finds, changes and removes them", func(t *testing.T) { testGuardLifecycle(t, c) })
+	t.Run("an interface passes no packet before it has its guard", func(t *testing.T) { testGuardFirst(t, c) })
 	if _, ok := c.NewSite(t).(PacketSite); !ok {
 		return
 	}
-	t.Run("packets", func(t *testing.T) {
+	t.Run("pods send with their own addresses only", func(t *testing.T) {
 		lab := newGuardLab(t, c)
 		t.Run("sources", lab.testSources)
 		t.Run("ARP", lab.testARP)
@@ -44,7 +44,7 @@ func runGuards(t *testing.T, c Config) {
 			t.Run("limit of connections", lab.testLimit)
 		}
 	})
-	t.Run("VXLAN", func(t *testing.T) { testVXLANPeers(t, c) })
+	t.Run("VXLAN packets come from nodes of the cluster only", func(t *testing.T) { testVXLANPeers(t, c) })
 }
 
 func guardOf(t Topology, pod int, addrs ...string) *guard.SourceGuard {

@@ -52,7 +52,7 @@ func runNAT(t *testing.T, c Config) {
 	lab.sessions = c.SessionsOfDNAT
 	pods, world := lab.pods, lab.world
 
-	t.Run("sources from a pool", func(t *testing.T) {
+	t.Run("pods leave the cluster with an address of the pool", func(t *testing.T) {
 		lab.set(t)
 		first := ""
 		for range 3 {
@@ -64,7 +64,7 @@ func runNAT(t *testing.T, c Config) {
 		}
 		pods[1].want(t, "tcp", podIP(2), servicePort, "pod2", podIP(1))
 	})
-	t.Run("a whole address", func(t *testing.T) {
+	t.Run("a mapping of a whole address", func(t *testing.T) {
 		lab.set(t, dnat("a", &mapping{ExternalIp: "10.96.0.1", LocalIps: []*local{{LocalIp: podIP(1)}}}))
 		world.want(t, "tcp", "10.96.0.1", servicePort, "pod1", worldIP)
 		world.want(t, "udp", "10.96.0.1", servicePort, "pod1", worldIP)
@@ -72,7 +72,7 @@ func runNAT(t *testing.T, c Config) {
 			t.Error(err)
 		}
 	})
-	t.Run("a port, and no other", func(t *testing.T) {
+	t.Run("a mapping of one port", func(t *testing.T) {
 		lab.set(t, dnat("a", service("10.96.0.1", byTCP, 1)))
 		world.want(t, "tcp", "10.96.0.1", 80, "pod1", worldIP)
 		pods[2].want(t, "tcp", "10.96.0.1", 80, "pod1", podIP(2))
@@ -85,7 +85,7 @@ func runNAT(t *testing.T, c Config) {
 			}
 		}
 	})
-	t.Run("SCTP", func(t *testing.T) {
+	t.Run("a mapping of SCTP", func(t *testing.T) {
 		sctp := dnat("a", service("10.96.0.1", vswitch.DNATProtocolSCTP, 1))
 		if err := lab.agent.vs.NAT().SetDNAT(t.Context(), sctp); errors.Is(err, kvscheduler.ErrUnsupported) {
 			t.Skip(err)
@@ -102,7 +102,7 @@ func runNAT(t *testing.T, c Config) {
 			}
 		}
 	})
-	t.Run("ICMP, and nothing else", func(t *testing.T) {
+	t.Run("a mapping of ICMP only", func(t *testing.T) {
 		icmp := dnat("a", &mapping{ExternalIp: "10.96.0.1", Protocol: byICMP, LocalIps: []*local{{LocalIp: podIP(1)}}})
 		if err := lab.agent.vs.NAT().SetDNAT(t.Context(), icmp); errors.Is(err, kvscheduler.ErrUnsupported) {
 			t.Skip(err)
@@ -115,7 +115,7 @@ func runNAT(t *testing.T, c Config) {
 			t.Error("UDP is answered")
 		}
 	})
-	t.Run("distributed by probability", func(t *testing.T) {
+	t.Run("backends with weights", func(t *testing.T) {
 		m := service("10.96.0.1", byTCP, 1, 2, 3)
 		m.LocalIps[1].Probability, m.LocalIps[2].Probability = 3, 0
 		lab.set(t, dnat("a", m))
@@ -127,7 +127,7 @@ func runNAT(t *testing.T, c Config) {
 		}
 	})
 	t.Run("session affinity", func(t *testing.T) { lab.testAffinity(t) })
-	t.Run("identities", func(t *testing.T) {
+	t.Run("exceptions from translation (identity mappings)", func(t *testing.T) {
 		lab.set(t, dnat("all", &mapping{ExternalIp: worldIP, LocalIps: []*local{{LocalIp: podIP(1)}}}), &vpp_nat.DNat44{
 			Label: "identities", IdMappings: []*vpp_nat.DNat44_IdentityMapping{{IpAddress: podIP(2)}, {IpAddress: worldIP, Port: servicePort}},
 		})
@@ -178,9 +178,9 @@ func runNAT(t *testing.T, c Config) {
 			t.Errorf("got %v, want %v", err, syscall.ECONNREFUSED)
 		}
 	})
-	t.Run("connections when mappings change", func(t *testing.T) { lab.testChanges(t) })
-	t.Run("the address of an interface", func(t *testing.T) { lab.testExternalInterface(t) })
-	t.Run("one address, port and protocol has one mapping", func(t *testing.T) {
+	t.Run("connections go on when mappings change", func(t *testing.T) { lab.testChanges(t) })
+	t.Run("a mapping of whatever address an interface has", func(t *testing.T) { lab.testExternalInterface(t) })
+	t.Run("a second mapping of the same address and port is refused", func(t *testing.T) {
 		lab.set(t, dnat("a", service("10.96.0.1", byTCP, 1)))
 		err := lab.agent.vs.NAT().SetDNAT(t.Context(), dnat("b", service("10.96.0.2", byTCP, 2), service("10.96.0.1", byTCP, 2)))
 		if err == nil {
@@ -191,8 +191,8 @@ func runNAT(t *testing.T, c Config) {
 			t.Error("half of a refused value works")
 		}
 	})
-	t.Run("interfaces and addresses of the global value", func(t *testing.T) { testGlobalLists(t, c) })
-	t.Run("a restarted agent finds all, and removes all", func(t *testing.T) { lab.testRestart(t) })
+	t.Run("interfaces and pools as older versions configure them", func(t *testing.T) { testGlobalLists(t, c) })
+	t.Run("a restarted agent finds everything, and removes everything", func(t *testing.T) { lab.testRestart(t) })
 }
 
 // count calls a service and returns how often who answered.

@@ -37,7 +37,7 @@ func runPort(t *testing.T, c Config) {
 		p.wantOnly(nil, values)
 	})
 
-	t.Run("a restarted driver finds what exists, and can delete it", func(t *testing.T) {
+	t.Run("a restarted agent finds what exists, and can delete it", func(t *testing.T) {
 		site := c.NewSite(t)
 		values := topology(t, site, 1).Values()
 		vs := site.Open(t)
@@ -56,7 +56,7 @@ func runPort(t *testing.T, c Config) {
 		p.wantOnly(nil, values)
 	})
 
-	t.Run("a path more and a path less of a multipath route", func(t *testing.T) {
+	t.Run("next hops are added to a multipath route, and removed", func(t *testing.T) {
 		site := c.NewSite(t)
 		topo := topology(t, site, 2)
 		p := port{t, open(t, site)}
@@ -85,7 +85,7 @@ func runPort(t *testing.T, c Config) {
 		}
 	})
 
-	t.Run("what cannot be done is said", func(t *testing.T) {
+	t.Run("what is not implemented is refused with a reason", func(t *testing.T) {
 		site := c.NewSite(t)
 		vs := open(t, site)
 		if vs.Capabilities().MultipleVRFs {
@@ -97,7 +97,7 @@ func runPort(t *testing.T, c Config) {
 		}
 	})
 
-	t.Run("an existing device that is not there may appear later", func(t *testing.T) {
+	t.Run("a device of the host may appear after its configuration", func(t *testing.T) {
 		err := open(t, c.NewSite(t)).Interfaces().Create(t.Context(),
 			&vpp_interfaces.Interface{Name: "nosuchdevice", Type: vpp_interfaces.Interface_DPDK, Enabled: true})
 		if err == nil || errors.Is(err, kvscheduler.ErrUnsupported) {

@@ -111,7 +111,7 @@ func (a *agent) wantConfigured(values []proto.Message) {
 }
 
 func runScheduler(t *testing.T, c Config) {
-	t.Run("a resync configures everything, a second one and one after a restart do nothing", func(t *testing.T) {
+	t.Run("a resync configures everything, and another one finds nothing to do, also after a restart", func(t *testing.T) {
 		site := c.NewSite(t)
 		values := topology(t, site, 2).Values()
 		a := startAgent(t, site)
@@ -141,7 +141,7 @@ func runScheduler(t *testing.T, c Config) {
 		b.wantConfigured(values)
 	})
 
-	t.Run("changes of values end in what a restarted agent finds as it should be", func(t *testing.T) {
+	t.Run("a restarted agent has nothing to do after changes", func(t *testing.T) {
 		for _, change := range changes {
 			t.Run(change.name, func(t *testing.T) {
 				site := c.NewSite(t)

@@ -327,7 +327,7 @@ func (l *serviceLab) run(t *testing.T) {
 	if l.shared && l.scopes { // what the cases are about
 		t.Run("cases", l.runTable)
 	}
-	t.Run("a restarted agent finds all, and removes all", func(t *testing.T) { l.testServiceRestart(t) })
+	t.Run("a restarted agent finds everything, and removes everything", func(t *testing.T) { l.testServiceRestart(t) })
 }
 
 // seenItself is what pod1 is seen with when it calls itself.

@@ -52,7 +52,7 @@ func runStates(t *testing.T, c Config) {
 			a.wantLinkState(t, "a", false)
 		}
 	})
-	t.Run("what is configured changes the state", func(t *testing.T) {
+	t.Run("a change of configuration changes the state", func(t *testing.T) {
 		site.SetCable(t, other, true)
 		enabled := tap("b")
 		a.put(enabled)
@@ -87,7 +87,7 @@ func runStates(t *testing.T, c Config) {
 		a.wantLinkState(t, "a", true)
 		a.wantLinkState(t, "b", false)
 	})
-	t.Run("an interface that is deleted has none", func(t *testing.T) {
+	t.Run("a deleted interface has no state", func(t *testing.T) {
 		gone := make(chan *vpp_interfaces.InterfaceState, 100)
 		a.vs.States().Watch(func(states ...*vpp_interfaces.InterfaceState) {
 			for _, s := range states {

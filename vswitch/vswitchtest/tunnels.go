@@ -34,15 +34,15 @@ func v6(net, host int) string { return fmt.Sprintf("fd00:%d::%d", net, host) }
 var links = []link{
 	{name: "GRE", make: greLink(vpp_interfaces.GreLink_L3, v4)},
 	{name: "GRE over IPv6", make: greLink(vpp_interfaces.GreLink_L3, v6)},
-	{name: "GRE with frames", make: greLink(vpp_interfaces.GreLink_TEB, v4), frames: true},
-	{name: "GRE with frames over IPv6", make: greLink(vpp_interfaces.GreLink_TEB, v6), frames: true},
+	{name: "GRE that carries Ethernet frames", make: greLink(vpp_interfaces.GreLink_TEB, v4), frames: true},
+	{name: "GRE that carries Ethernet frames, over IPv6", make: greLink(vpp_interfaces.GreLink_TEB, v6), frames: true},
 	{name: "IPIP", make: ipipLink(v4)},
 	{name: "IPIP over IPv6", make: ipipLink(v6)},
 	{name: "WireGuard", make: wireGuardLink},
-	{name: "sub-interface", frames: true, make: func(nic string, _, _ int) []proto.Message {
+	{name: "VLAN", frames: true, make: func(nic string, _, _ int) []proto.Message {
 		return []proto.Message{subInterface("link", nic, 100)}
 	}},
-	{name: "sub-interface of a sub-interface", frames: true, make: func(nic string, _, _ int) []proto.Message {
+	{name: "VLAN in a VLAN", frames: true, make: func(nic string, _, _ int) []proto.Message {
 		return []proto.Message{subInterface("outer", nic, 100), subInterface("link", "outer", 200)}
 	}},
 	{name: "bond", frames: true, make: func(nic string, _, _ int) []proto.Message {

@@ -103,7 +103,7 @@ func runVRFs(t *testing.T, c Config) {
 		}
 		p.wantOnly(nil, nil)
 	})
-	t.Run("is found by a restarted agent, and removed", func(t *testing.T) {
+	t.Run("a restarted agent finds and removes them", func(t *testing.T) {
 		testLifecycle(t, c, VRFValues(c.NewSite(t).NIC()))
 	})
 	t.Run("objects of others stay", func(t *testing.T) {
@@ -118,7 +118,7 @@ func runVRFs(t *testing.T, c Config) {
 			t.Errorf("foreign object: %s", d)
 		}
 	})
-	t.Run("changes end in what a restarted agent finds as it should be", func(t *testing.T) {
+	t.Run("a restarted agent has nothing to do after changes", func(t *testing.T) {
 		for _, change := range vrfChanges {
 			t.Run(change.name, func(t *testing.T) {
 				site := c.NewSite(t)
@@ -162,8 +162,8 @@ func runVRFs(t *testing.T, c Config) {
 			})
 		}
 	})
-	t.Run("packets", func(t *testing.T) { runVRFPackets(t, c) })
-	t.Run("VRF devices", func(t *testing.T) {
+	t.Run("packets stay in their VRF, and pass where routes lead to another", func(t *testing.T) { runVRFPackets(t, c) })
+	t.Run("VRF devices: they take over from policy rules, and tools of the host use them", func(t *testing.T) {
 		site, ok := c.NewSite(t).(VRFDeviceSite)
 		if !ok {
 			t.Skip("this driver has no VRF devices")
