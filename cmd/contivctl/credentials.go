@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/contiv/contiv/ksr/access"
@@ -18,7 +17,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8s "k8s.io/client-go/kubernetes"
-	"sigs.k8s.io/yaml"
 )
 
 // credentialsCommand makes credentials for those who configure nodes through etcd. It is
@@ -66,7 +64,12 @@ func credentialsCommand(out io.Writer) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return write(out, got, dir, endpoint)
+			hint, err := got.WriteClient(dir, endpoint)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(out, "Credentials written:", hint)
+			return nil
 		},
 	}
 	f := c.Flags()
@@ -108,32 +111,4 @@ func findEndpoint(ctx context.Context, client k8s.Interface) (string, error) {
 		}
 	}
 	return "", errors.New("no node has an address: name etcd with --endpoint")
-}
-
-func write(out io.Writer, c credentials.Credentials, dir, endpoint string) error {
-	dir, err := filepath.Abs(dir)
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	if err := c.Write(dir); err != nil {
-		return err
-	}
-	client := filepath.Join(dir, credentials.ClientFile)
-	data, err := yaml.Marshal(map[string]any{
-		"endpoints": []string{endpoint}, "server-name": "contiv-etcd",
-		"ca-file": filepath.Join(dir, credentials.AuthorityFile), "cert-file": client, "key-file": client,
-	})
-	if err != nil {
-		return err
-	}
-	file := filepath.Join(dir, "etcd.conf")
-	if err := os.WriteFile(file, data, 0o600); err != nil {
-		return err
-	}
-	fmt.Fprintf(out, "Credentials written: contivctl --etcd-config %s …\nor etcdctl --endpoints %s --cacert %s --cert %s --key %s …\n",
-		file, endpoint, filepath.Join(dir, credentials.AuthorityFile), client, client)
-	return nil
 }

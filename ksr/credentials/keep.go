@@ -16,10 +16,6 @@ import (
 )
 
 const (
-	// AuthorityFile and ClientFile are the names of the files.
-	AuthorityFile = "ca.pem"
-	ClientFile    = "client.pem"
-
 	requestTimeout = time.Minute
 	retryMin       = time.Second
 	retryMax       = 30 * time.Second
@@ -117,35 +113,4 @@ func (o Options) renew(ctx context.Context) (time.Time, error) {
 		o.Logger.Info("this node has credentials for etcd", "renewal", due)
 	}
 	return due, err
-}
-
-// Write puts the credentials into the files of the directory.
-func (c Credentials) Write(dir string) error {
-	client := append(append([]byte(nil), c.Cert...), c.Key...)
-	for _, file := range []struct {
-		name string
-		data []byte
-	}{{AuthorityFile, c.Authority}, {ClientFile, client}} {
-		if err := replace(filepath.Join(dir, file.name), file.data); err != nil {
-			return fmt.Errorf("credentials: %w", err)
-		}
-	}
-	return nil
-}
-
-// replace writes a file atomically, readable by its owner only.
-func replace(path string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
 }
