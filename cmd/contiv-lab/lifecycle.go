@@ -26,8 +26,9 @@ With --vswitch vpp, VPP forwards the packets of the nodes; with --vswitch kernel
 every second one. VPP's program is named by VPP_BIN in the environment, or --vpp-bin. With
 --single-nic, VPP has no NIC of its own: contiv-stn lends it that of the host.
 
-With --tls, etcd speaks TLS only, knows each node by its certificate, and lets it write its own
-keys only, as in a cluster. The certificates are in the directory pki of the lab; root's may do all.
+As in a cluster, etcd speaks TLS only, knows each node by its certificate, and lets it write its own
+keys only; "credentials" makes certificates for others. With --plain-text, whoever reaches etcd, any
+pod included, can rewrite the network of the lab.
 
 With --calico, the lab is a Calico cluster without BGP: three nodes, each with a pod in
 blocks of Calico's IPAM, of IPv4 and IPv6, and contiv-calico-routes on each node, which makes the routes.
@@ -60,10 +61,11 @@ plane beside them. The programs are built at the first time, which takes minutes
 	cmd.Flags().StringVar(&c.opts.VPPBin, "vpp-bin", "", "VPP's program (default: that in VPP_BIN)")
 	cmd.Flags().BoolVar(&c.opts.SingleNIC, "single-nic", false, "nodes with VPP have one NIC, which contiv-stn lends to VPP")
 	cmd.Flags().BoolVar(&c.opts.Calico, "calico", false, "a Calico cluster without BGP, whose routes are contiv-calico-routes'; 3 nodes unless --nodes says otherwise")
-	cmd.Flags().BoolVar(&c.opts.TLS, "tls", false, "etcd asks for certificates, and each node may write its own keys only, as in a cluster")
+	cmd.Flags().BoolVar(&c.opts.PlainText, "plain-text", false, "etcd asks for no certificates: whoever reaches it, any pod included, can rewrite the network of the lab")
 	c.binDirFlag(cmd)
 	k.register(cmd)
-	cmd.MarkFlagsMutuallyExclusive("calico", "kubernetes", "tls") // a cluster has it anyway
+	cmd.MarkFlagsMutuallyExclusive("calico", "kubernetes")
+	cmd.MarkFlagsMutuallyExclusive("plain-text", "kubernetes")
 	return cmd
 }
 

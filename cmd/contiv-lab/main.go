@@ -1,7 +1,7 @@
 // contiv-lab makes and operates Contiv clusters whose nodes are network
 // namespaces of this machine. See test/lab for how a lab is built.
 //
-//	up ─> (apply, pod, node, exec, matrix, ctl, etcd, status)* ─> down
+//	up ─> (apply, pod, node, exec, matrix, ctl, etcd, credentials, status)* ─> down
 //	demo = up, all that the documentation promises, down
 package main
 
@@ -69,7 +69,7 @@ func newCommand() *cobra.Command {
 	}
 	root.AddCommand(
 		c.upCommand(), c.downCommand(), c.listCommand(), c.statusCommand(),
-		c.applyCommand(), c.deleteCommand(), c.podCommand(), c.nodeCommand(), c.etcdCommand(),
+		c.applyCommand(), c.deleteCommand(), c.podCommand(), c.nodeCommand(), c.etcdCommand(), c.credentialsCommand(),
 		c.execCommand(), c.ctlCommand(), c.matrixCommand(), c.demoCommand(), c.guardCommand(), c.forwardCommand(),
 	)
 	for _, group := range append(root.Commands(), root) {

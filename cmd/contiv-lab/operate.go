@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/contiv/contiv/ksr/access"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/spf13/cobra"
 )
@@ -151,6 +152,32 @@ func (c *cli) etcdCommand() *cobra.Command {
 			RunE: c.withLab(func(ctx context.Context, l *lab.Lab, _ []string) error { return l.StartEtcd(ctx) })},
 	)
 	return etcd
+}
+
+func (c *cli) credentialsCommand() *cobra.Command {
+	var client access.Client
+	var dir string
+	cmd := &cobra.Command{
+		Use:   "credentials NAME --node NODE... --dir DIR",
+		Short: "make credentials for somebody who configures nodes through etcd",
+		Long: `Writes into a directory: ca.pem, client.pem (certificate and key), and etcd.conf, which names
+them. Whoever has them can write the configuration of these nodes, and read the list of nodes;
+nothing else. To make the same NAME again replaces its nodes.
+
+etcd is reached from nodes: contiv-lab exec node1 -- etcdctl …`,
+		Args: cobra.ExactArgs(1),
+		RunE: c.withLab(func(ctx context.Context, l *lab.Lab, args []string) error {
+			hint, err := l.Credentials(ctx, args[0], client, dir)
+			if err == nil {
+				fmt.Println("Credentials written:", hint)
+			}
+			return err
+		}),
+	}
+	cmd.Flags().StringArrayVar(&client.Nodes, "node", nil, "node that may be configured; repeatable; \"*\": all, also those that join later")
+	cmd.Flags().StringVar(&dir, "dir", "", "directory for the files; it is made if it is missing")
+	cmd.MarkFlagRequired("dir")
+	return cmd
 }
 
 func (c *cli) execCommand() *cobra.Command {

@@ -14,7 +14,7 @@ import (
 )
 
 // shell runs commands of pages. Its programs are those of a lab: contivctl asks the lab's agents, etcdctl is
-// where etcd is reached, nft and ip are on node1, curl asks KSR.
+// where etcd is reached, as root unless the page exports other credentials, nft and ip are on node1, curl asks KSR.
 type shell struct {
 	lab     string
 	dir     string // where commands run; bin is in it
@@ -28,10 +28,11 @@ func newShell(dir, binaries, name string) (*shell, error) {
 	scripts := map[string]string{
 		"contiv-lab": fmt.Sprintf("exec %s/contiv-lab --quiet --name %s", binaries, name),
 		"contivctl":  fmt.Sprintf("export CONTIVCTL_CONFIG=%s/contivctl.yaml TZ=UTC; ", root) + at("underlay") + binaries + "/contivctl",
-		"etcdctl":    "export ETCDCTL_API=3 ETCDCTL_ENDPOINTS=${ETCDCTL_ENDPOINTS:-192.168.16.254:32379}; " + at("underlay") + "etcdctl",
-		"nft":        at("node1") + "nft",
-		"ip":         at("node1") + "ip",
-		"curl":       "exec curl --unix-socket " + root + "/ksr.sock",
+		"etcdctl": fmt.Sprintf("export ETCDCTL_API=3 ETCDCTL_ENDPOINTS=${ETCDCTL_ENDPOINTS:-https://192.168.16.254:32379} "+
+			"ETCDCTL_CACERT=${ETCDCTL_CACERT:-%[1]s/pki/ca.crt} ETCDCTL_CERT=${ETCDCTL_CERT:-%[1]s/pki/root.crt} ETCDCTL_KEY=${ETCDCTL_KEY:-%[1]s/pki/root.key}; ", root) + at("underlay") + "etcdctl",
+		"nft":  at("node1") + "nft",
+		"ip":   at("node1") + "ip",
+		"curl": "exec curl --unix-socket " + root + "/ksr.sock",
 	}
 	s := &shell{lab: name, dir: dir}
 	if err := os.MkdirAll(filepath.Join(dir, "bin"), 0o700); err != nil {

@@ -24,7 +24,7 @@ import (
 func TestSecretsStayOutOfLogsAndReports(t *testing.T) {
 	require(t)
 	opts := options("ca")
-	opts.TLS, opts.AgentFlags = true, []string{"--log-level", "DEBUG"}
+	opts.AgentFlags = []string{"--log-level", "DEBUG"}
 	l := labtest.Up(t, opts)
 	pod(t, l, "canary-pod", "node1")
 

@@ -32,7 +32,6 @@ func TestMain(m *testing.M) {
 
 func runWithLab(m *testing.M) (code int, err error) {
 	opts := options("it")
-	opts.TLS = true
 	guard, err := lab.NewGuard(filepath.Join(binaries, "contiv-lab"), opts)
 	if err != nil {
 		return 1, err

@@ -75,6 +75,7 @@ func olderLab(t *testing.T, programs string) *lab.Lab {
 	opts := options("ol")
 	opts.BinDir = programs
 	opts.ServiceConfig = "services: vswitch\n"
+	opts.PlainText = true // agents start before KSR, and no older content has users
 	return labtest.Up(t, opts)
 }
 

@@ -1,20 +1,25 @@
 package integration
 
 import (
+	"crypto/tls"
 	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/contiv/contiv/test/labtest"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// In a lab with TLS, etcd knows the nodes by their certificates: each writes its own keys, and no others.
+// etcd knows the nodes of a lab by their certificates: each writes its own keys, and no others.
 func TestEtcdKnowsTheNodes(t *testing.T) {
 	require(t)
-	opts := options("tls")
-	opts.TLS = true
-	l := labtest.Up(t, opts)
+	l := labtest.Up(t, options("tls"))
 	first := pod(t, l, "first", "node1")
 	if err := l.StopEtcd(t.Context()); err != nil {
 		t.Fatal(err)
@@ -44,13 +49,67 @@ func TestEtcdKnowsTheNodes(t *testing.T) {
 	if _, err := l.EtcdAs("node:nobody"); err == nil {
 		t.Error("there is a certificate of a node that there is not")
 	}
+	if err := withoutCertificate(t, l, first.Netns); err == nil {
+		t.Error("etcd admits a pod that has no certificate")
+	}
 }
 
-func TestTLSNeedsKSR(t *testing.T) {
+// withoutCertificate asks the lab's etcd over TLS, as whoever has no certificate would.
+func withoutCertificate(t *testing.T, l *lab.Lab, netns string) error {
+	t.Helper()
+	return lab.InNetns(lab.NetnsPath(netns), func() error {
+		c, err := tls.Dial("tcp", net.JoinHostPort(lab.RouterAddress.Addr().String(), "32379"), &tls.Config{InsecureSkipVerify: true})
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		_, err = c.Read(make([]byte, 1)) // the server's verdict on our part of the handshake comes after it
+		return err
+	})
+}
+
+// Credentials of a lab open the nodes that they are for, with contivctl and with etcdctl.
+func TestCredentialsOfALab(t *testing.T) {
+	l := require(t)
+	dir := filepath.Join(t.TempDir(), "ops")
+	o := newOperator(t, l, "node1")
+	o.run("credentials ops --node node1 --dir "+dir, "etcdctl --endpoints https://192.168.16.254:32379 --cacert "+dir+"/ca.pem")
+	values := filepath.Join(t.TempDir(), "values.yaml")
+	if err := os.WriteFile(values, []byte("model: vpp.interfaces\nvalue: {name: ops, type: SOFTWARE_LOOPBACK, enabled: true}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	apply := "ctl config apply --via etcd --etcd-config " + dir + "/etcd.conf -f " + values + " --node "
+	o.run(apply+"node1", "CONFIGURED")
+	o.run("exec node2 -- etcdctl --endpoints https://192.168.16.254:32379 --cacert "+dir+"/ca.pem --cert "+dir+"/client.pem --key "+dir+"/client.pem "+
+		"del /vnf-agent/node1/config/vpp/v2/interfaces/ops", "1")
+	refused := func(command, want string) {
+		t.Helper()
+		if out, err := contivLab(t, l, strings.Fields(command)...); err == nil || !strings.Contains(out, want) {
+			t.Errorf("contiv-lab %s: error %v, no %q in:\n%s", command, err, want, out)
+		}
+	}
+	refused(apply+"node2", "permission denied")
+	refused("credentials ops --dir "+dir, "name the nodes that it may configure")
+	// The nodes of a name are those that were named last.
+	o.run("credentials ops --node node2 --dir "+dir, "Credentials written")
+	await.That(t, "ops may no longer configure node1", func() error {
+		if out, err := contivLab(t, l, strings.Fields(apply+"node1")...); err == nil || !strings.Contains(out, "permission denied") {
+			return fmt.Errorf("%v: %s", err, out)
+		}
+		return nil
+	})
+}
+
+// Plain text is what somebody has asked for.
+func TestLabWithPlainText(t *testing.T) {
 	require(t)
-	opts := options("tls")
-	opts.TLS, opts.Calico = true, true
-	if _, err := lab.Up(t.Context(), opts); err == nil {
-		t.Error("a lab without KSR would have nobody who tells etcd of its users")
+	opts := options("pt")
+	opts.PlainText = true
+	l := labtest.Up(t, opts)
+	if out, err := contivLab(t, l, "exec", "node1", "--", "etcdctl", "--endpoints", "http://192.168.16.254:32379", "put", "/vnf-agent/node2/test", "{}"); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+	if out, err := contivLab(t, l, "credentials", "ops", "--node", "node1", "--dir", t.TempDir()); err == nil || !strings.Contains(out, "--plain-text") {
+		t.Errorf("credentials: %v, %s", err, out)
 	}
 }

@@ -100,7 +100,6 @@ func (l *Lab) calicoArgs(n Node) []string {
 	return []string{
 		"--hostname", n.Name,
 		"--uplink", NodeNIC,
-		"--etcd-endpoints", "http://" + etcdAddress,
 		"--ttl", CalicoTTL.String(),
 		"--run-dir", l.RunDir(n.Name),
 		"--http", "127.0.0.1:9999",
@@ -169,7 +168,7 @@ const etcdTimeout = 5 * time.Second
 // etcdRuns returns an error if etcd was stopped.
 func (s *State) etcdRuns() error {
 	if !s.Processes[etcdRole].Alive() {
-		return fmt.Errorf("etcd does not run, in which Calico's data are: %s starts it", Command(s.Name, "etcd start"))
+		return fmt.Errorf("etcd does not run: %s starts it", Command(s.Name, "etcd start"))
 	}
 	return nil
 }

@@ -10,11 +10,11 @@ import (
 	"google.golang.org/grpc"
 )
 
-// Etcd returns a client of the lab's etcd, which connects from the underlay and, in a lab with TLS, may do
-// everything. It is for the caller to close.
+// Etcd returns a client of the lab's etcd, which connects from the underlay and may do everything. It is
+// for the caller to close.
 func (l *Lab) Etcd() (*clientv3.Client, error) { return l.EtcdAs(access.Root) }
 
-// EtcdAs is Etcd as another user of a lab with TLS, such as "node:node1".
+// EtcdAs is Etcd as another user, such as "node:node1". In a lab with PlainText all users are the same.
 func (l *Lab) EtcdAs(user string) (*clientv3.Client, error) {
 	st, err := l.State()
 	if err != nil {

@@ -44,8 +44,10 @@ type Options struct {
 	Bare bool
 	// Calico labs stand for a Calico cluster without BGP, with contiv-calico-routes on each node.
 	Calico bool
-	// TLS makes etcd ask for certificates and give each node a role of its own, as in a cluster.
-	TLS bool
+	// PlainText makes etcd ask for no certificates: whoever reaches it, any pod included, can rewrite the
+	// network of the lab. Otherwise each node has a certificate and, in labs with KSR, a role of its own, as
+	// in a cluster.
+	PlainText bool
 	// VSwitches of the nodes, in turn: "kernel" or "vpp". Default "kernel".
 	VSwitches []string
 	// SingleNIC makes the nodes with VPP share their only NIC with it, by contiv-stn.
@@ -92,9 +94,6 @@ var (
 func (o Options) check() error {
 	if !labName.MatchString(o.Name) {
 		return fmt.Errorf("%q cannot be the name of a lab: up to 12 lower-case letters and digits, a letter first", o.Name)
-	}
-	if o.TLS && (o.Calico || o.Bare) {
-		return errors.New("TLS is for labs with KSR, which tells etcd of its users")
 	}
 	if o.Nodes < 1 || o.Nodes > maxNodes {
 		return fmt.Errorf("a lab has 1 to %d nodes, not %d", maxNodes, o.Nodes)
@@ -227,7 +226,7 @@ func (l *Lab) make(ctx context.Context) error {
 	}
 	st := &State{
 		Name: l.opts.Name, Phase: Starting, Created: time.Now(), BootID: bootID(),
-		BinDir: l.opts.BinDir, Bare: l.opts.Bare, Calico: l.opts.Calico, DualStack: l.opts.Calico && hasIPv6(), TLS: l.opts.TLS, VSwitches: l.opts.VSwitches, SingleNIC: l.opts.SingleNIC, VPPBin: l.opts.VPPBin, AgentFlags: l.opts.AgentFlags, Processes: map[string]Process{},
+		BinDir: l.opts.BinDir, Bare: l.opts.Bare, Calico: l.opts.Calico, DualStack: l.opts.Calico && hasIPv6(), TLS: !l.opts.Bare && !l.opts.PlainText, VSwitches: l.opts.VSwitches, SingleNIC: l.opts.SingleNIC, VPPBin: l.opts.VPPBin, AgentFlags: l.opts.AgentFlags, Processes: map[string]Process{},
 	}
 	l.progress("lab %s: network of the nodes, router and outside host", st.Name)
 	if err := l.makeUnderlay(st); err != nil {
@@ -277,6 +276,9 @@ func (l *Lab) make(ctx context.Context) error {
 // the order of their names.
 func (l *Lab) startAgents(ctx context.Context, st *State) error {
 	for _, n := range st.Nodes {
+		if err := l.awaitNodeUser(ctx, st, n); err != nil {
+			return err
+		}
 		if err := l.startSTN(ctx, st, n); err != nil {
 			return err
 		}

@@ -48,6 +48,9 @@ func (l *Lab) AddNode(ctx context.Context, name string) (Node, error) {
 		}
 		err = l.makeNode(ctx, st, node)
 		if err == nil {
+			err = l.awaitNodeUser(ctx, st, node)
+		}
+		if err == nil {
 			err = l.startSTN(ctx, st, node)
 		}
 		if err == nil {
@@ -228,14 +231,12 @@ func (l *Lab) startAgent(st *State, n Node) error {
 	}
 	if st.Calico {
 		program, args = "contiv-calico-routes", l.calicoArgs(n)
-	} else {
-		etcd, err := l.etcdFlags(st, n.Name)
-		if err != nil {
-			return err
-		}
-		args = append(args, etcd...)
 	}
-	args = append(args, st.AgentFlags...)
+	etcd, err := l.etcdFlags(st, n.Name)
+	if err != nil {
+		return err
+	}
+	args = slices.Concat(args, etcd, st.AgentFlags)
 	if n.OnVPP() {
 		program, args = "contiv-init", l.initArgs(st, n, args)
 	}

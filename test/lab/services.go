@@ -48,9 +48,12 @@ func (l *Lab) startEtcd(ctx context.Context, st *State) error {
 	if st.TLS {
 		authority, _ := l.certificate(authorityName)
 		cert, key := l.certificate(serverName)
-		args = append(args, "--users", "--cert-file", cert, "--key-file", key, "--client-ca-file", authority)
+		args = append(args, "--cert-file", cert, "--key-file", key, "--client-ca-file", authority)
 	} else {
-		args = append(args, "--plain-text") // pods of a lab are ours
+		args = append(args, "--plain-text")
+	}
+	if st.users() {
+		args = append(args, "--users")
 	}
 	if err := l.start(st, etcdRole, st.Underlay(), "contiv-etcd", args...); err != nil {
 		return err

@@ -28,7 +28,7 @@ type State struct {
 	Calico bool `json:"calico,omitempty"`
 	// DualStack: nodes and pods have IPv6 addresses, too.
 	DualStack bool `json:"dualStack,omitempty"`
-	// TLS: etcd knows its clients by their certificates.
+	// TLS: etcd asks its clients for certificates.
 	TLS bool `json:"tls,omitempty"`
 	// VSwitches of the nodes, in turn, and VPP's program.
 	VSwitches []string `json:"vswitches,omitempty"`

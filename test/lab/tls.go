@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -11,18 +12,21 @@ import (
 	"time"
 
 	"github.com/contiv/contiv/ksr/access"
+	"github.com/contiv/contiv/ksr/credentials"
 	"github.com/contiv/contiv/pki"
+	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
 // certificateLife of a lab's certificates, which nobody renews.
 const certificateLife = 365 * 24 * time.Hour
 
-// Whose certificates are in the directory pki of a lab with TLS: the authority, etcd's server, KSR, who may do
+// Whose certificates are in the directory pki of a lab: the authority, etcd's server, KSR, who may do
 // everything, and nodes.
 //
 //	ca ─┬─> etcd
-//	    ├─> root        KSR, and who configures the lab from outside
-//	    └─> node:node1  the agent of node1: reads the cluster's state, writes its own keys
+//	    ├─> root        KSR, and the lab itself
+//	    ├─> node:node1  the agent of node1: reads the cluster's state, writes its own keys
+//	    └─> client:ops  whoever configures nodes from outside: Credentials, in a directory of their choice
 const (
 	authorityName = "ca"
 	serverName    = "etcd"
@@ -57,15 +61,7 @@ func (l *Lab) issue(user string) error {
 	if _, err := os.Stat(cert); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	var signer pki.Pair
-	cert, key := l.certificate(authorityName)
-	var err1, err2 error
-	signer.Cert, err1 = os.ReadFile(cert)
-	signer.Key, err2 = os.ReadFile(key)
-	if err := errors.Join(err1, err2); err != nil {
-		return err
-	}
-	authority, err := pki.LoadAuthority(signer)
+	authority, err := l.authority()
 	if err != nil {
 		return err
 	}
@@ -74,6 +70,87 @@ func (l *Lab) issue(user string) error {
 		return err
 	}
 	return l.writePair(user, pair)
+}
+
+// authority is what makeAuthority made.
+func (l *Lab) authority() (*pki.Authority, error) {
+	cert, key := l.certificate(authorityName)
+	var signer pki.Pair
+	var err1, err2 error
+	signer.Cert, err1 = os.ReadFile(cert)
+	signer.Key, err2 = os.ReadFile(key)
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, err
+	}
+	return pki.LoadAuthority(signer)
+}
+
+// Credentials makes a certificate for a client that may configure the nodes through etcd, and returns when etcd
+// knows the client. What contivctl credentials does in a cluster; the directory has the same files.
+func (l *Lab) Credentials(ctx context.Context, name string, client access.Client, dir string) (hint string, err error) {
+	if err := access.CheckClient(name, client); err != nil {
+		return "", err
+	}
+	err = l.change(ctx, func(st *State) error {
+		if !st.users() {
+			return fmt.Errorf("lab %s has nobody who tells etcd of clients: it was made with --plain-text or --calico", st.Name)
+		}
+		authority, err := l.authority()
+		if err != nil {
+			return err
+		}
+		pair, err := authority.IssueClient(access.ClientUser+name, time.Now(), certificateLife)
+		if err != nil {
+			return err
+		}
+		if err := l.admit(ctx, st, name, client); err != nil {
+			return err
+		}
+		hint, err = credentials.Credentials{Pair: pair, Authority: authority.Pair().Cert}.WriteClient(dir, st.etcdURL())
+		return err
+	})
+	return hint, err
+}
+
+// admit records the client, and returns when KSR has made it a user of etcd.
+func (l *Lab) admit(ctx context.Context, st *State, name string, client access.Client) error {
+	if err := st.etcdRuns(); err != nil {
+		return err
+	}
+	c, err := l.Etcd()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if _, err := c.Put(ctx, access.ClientPrefix+name, string(client.Marshal())); err != nil {
+		return fmt.Errorf("record client %s in etcd: %w", name, err)
+	}
+	return l.awaitUser(ctx, st, c, access.ClientUser+name)
+}
+
+// awaitNodeUser returns when etcd knows the node. An agent that came earlier would be turned away, and try again
+// after a second.
+func (l *Lab) awaitNodeUser(ctx context.Context, st *State, n Node) error {
+	if !st.users() {
+		return nil
+	}
+	c, err := l.Etcd()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return l.awaitUser(ctx, st, c, access.NodeUser+n.Name)
+}
+
+// awaitUser returns when KSR has given a user of etcd its role.
+func (l *Lab) awaitUser(ctx context.Context, st *State, etcd *clientv3.Client, name string) error {
+	return l.await(ctx, "user "+name+" of etcd", st.Processes[ksrRole], func(ctx context.Context) error {
+		user, err := etcd.UserGet(ctx, name)
+		if err == nil && len(user.Roles) == 0 {
+			err = errors.New("it has no role yet")
+		}
+		return err
+	})
 }
 
 func (l *Lab) writePair(name string, pair pki.Pair) error {
@@ -93,7 +170,11 @@ func (s *State) etcdURL() string {
 	return fmt.Sprintf("%s://%s", scheme, etcdAddress)
 }
 
-// tlsOf returns how a user of etcd connects; nil in a lab without TLS.
+// users reports whether etcd gives each holder of a certificate what KSR says, and no more. Without KSR, in a
+// lab with Calico, every certificate opens everything.
+func (s *State) users() bool { return s.TLS && !s.Calico }
+
+// tlsOf returns how a user of etcd connects; nil in a lab with PlainText.
 func (l *Lab) tlsOf(st *State, user string) (*tls.Config, error) {
 	if !st.TLS {
 		return nil, nil
