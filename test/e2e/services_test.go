@@ -62,21 +62,22 @@ spec: {type: NodePort, ipFamilyPolicy: PreferDualStack, selector: {app: web}, po
 }
 
 // checkService demands that the service answers, again and again, and that both of
-// its pods do, sooner or later: kube-proxy chooses by chance.
+// its pods do, sooner or later: kube-proxy chooses by chance, and among the pods that it knows by then.
 func checkService(t *testing.T, from lab.Endpoint, address string) {
 	t.Helper()
 	seen := map[string]bool{}
-	for range 100 {
-		name, err := page(t, from.Netns, address)
-		if err != nil || !strings.HasPrefix(name, "web-") {
-			t.Errorf("%s → service %s: %q, %v", from.Name, address, name, err)
-			return
+	await.That(t, from.Name+" → service "+address+": both pods answer", func() error {
+		for range 100 {
+			name, err := page(t, from.Netns, address)
+			if err != nil || !strings.HasPrefix(name, "web-") {
+				t.Fatalf("%s → service %s: %q, %v", from.Name, address, name, err)
+			}
+			if seen[name] = true; len(seen) == 2 {
+				return nil
+			}
 		}
-		if seen[name] = true; len(seen) == 2 {
-			return
-		}
-	}
-	t.Errorf("%s → service %s: always %s", from.Name, address, fmt.Sprint(seen))
+		return fmt.Errorf("always %v", seen)
+	})
 }
 
 // The agents see whether kube-proxy runs, and do its work where it does not.
