@@ -84,44 +84,67 @@ func (o options) newIssuer(etcdConfig *etcd.Config, log *slog.Logger) (*issuer, 
 	return i, nil
 }
 
-// revokeCommand ends what "contivctl credentials" began. It runs in a pod of KSR, which
-// may read the authority.
+// revokeCommand ends what "contivctl credentials" began.
 func revokeCommand() *cobra.Command {
-	o := options{source: sourceKubernetes}
-	c := &cobra.Command{
+	return rootCommand(&cobra.Command{
 		Use:   "revoke NAME",
 		Short: "Take the permissions of somebody who configures nodes through etcd",
 		Long:  "Makes the credentials that contivctl made for NAME useless. Run it in a pod of KSR:\n\n  kubectl -n kube-system exec ds/contiv-ksr -- contiv-ksr revoke NAME --etcd-config=/etc/contiv/etcd.conf",
 		Args:  cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			ctx, cancel := context.WithTimeout(c.Context(), time.Minute)
-			defer cancel()
-			etcdConfig, err := o.loadEtcdConfig()
-			if err != nil {
-				return err
-			}
-			i, err := o.newIssuer(&etcdConfig, slog.New(slog.NewTextHandler(os.Stderr, nil)))
-			if err != nil {
-				return err
-			}
-			if err := i.signer.AwaitAuthority(ctx); err != nil {
-				return err
-			}
-			store, err := etcd.New(etcdConfig)
-			if err != nil {
-				return err
-			}
-			defer store.Close()
-			key := access.ClientPrefix + args[0]
-			if _, exists, err := store.Get(ctx, key); err != nil || !exists {
-				return cmp.Or(err, fmt.Errorf("there is no %s", args[0]))
-			}
-			if err := store.Delete(ctx, key); err != nil {
-				return err
-			}
-			fmt.Printf("%s may configure nothing any more\n", args[0])
-			return nil
-		},
+	}, func(ctx context.Context, store *etcd.Store, args []string) error {
+		key := access.ClientPrefix + args[0]
+		if _, exists, err := store.Get(ctx, key); err != nil || !exists {
+			return cmp.Or(err, fmt.Errorf("there is no %s", args[0]))
+		}
+		if err := store.Delete(ctx, key); err != nil {
+			return err
+		}
+		fmt.Printf("%s may configure nothing any more\n", args[0])
+		return nil
+	})
+}
+
+// forgetUsersCommand makes the data of etcd what a version without certificates can use.
+func forgetUsersCommand() *cobra.Command {
+	return rootCommand(&cobra.Command{
+		Use:   "forget-users",
+		Short: "Have etcd ask nobody who they are, before going back to a version of Contiv without certificates",
+		Long: "From then on, every certificate opens everything, until contiv-etcd --users starts again. Run it in a\n" +
+			"pod of KSR, and replace Contiv by the older version at once:\n\n  kubectl -n kube-system exec ds/contiv-ksr -- contiv-ksr forget-users --etcd-config=/etc/contiv/etcd.conf",
+		Args: cobra.NoArgs,
+	}, func(ctx context.Context, store *etcd.Store, _ []string) error {
+		if _, err := store.Client().AuthDisable(ctx); err != nil {
+			return fmt.Errorf("have etcd ask for no users: %w", err)
+		}
+		fmt.Println("etcd asks nobody who they are, until contiv-etcd --users starts again")
+		return nil
+	})
+}
+
+// rootCommand completes a command that works on etcd as its root. It runs in a pod of KSR, which may read the
+// authority.
+func rootCommand(c *cobra.Command, do func(ctx context.Context, store *etcd.Store, args []string) error) *cobra.Command {
+	o := options{source: sourceKubernetes}
+	c.RunE = func(c *cobra.Command, args []string) error {
+		ctx, cancel := context.WithTimeout(c.Context(), time.Minute)
+		defer cancel()
+		etcdConfig, err := o.loadEtcdConfig()
+		if err != nil {
+			return err
+		}
+		i, err := o.newIssuer(&etcdConfig, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+		if err != nil {
+			return err
+		}
+		if err := i.signer.AwaitAuthority(ctx); err != nil {
+			return err
+		}
+		store, err := etcd.New(etcdConfig)
+		if err != nil {
+			return err
+		}
+		defer store.Close()
+		return do(ctx, store, args)
 	}
 	f := c.Flags()
 	f.StringVar(&o.etcdConfig, "etcd-config", os.Getenv("ETCD_CONFIG"), "file that says how to reach etcd (environment: ETCD_CONFIG)")

@@ -89,7 +89,7 @@ func command() *cobra.Command {
 	f.BoolVar(&o.users, "users", false, "keep etcd's users: each node may write its own keys; the certificate of --etcd-config is that of root (with --credentials-dir always)")
 	f.BoolVar(&o.nodeConditions, "node-conditions", true, "with --source kubernetes: keep the condition ContivReady of Nodes, and tell in Events what changes")
 	f.StringVar(&o.namespace, "namespace", namespace(), "namespace of Contiv's pods and Secrets (environment: POD_NAMESPACE)")
-	c.AddCommand(credentialsCommand(), revokeCommand())
+	c.AddCommand(credentialsCommand(), revokeCommand(), forgetUsersCommand())
 	return c
 }
 

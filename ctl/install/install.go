@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/contiv/contiv/config"
+	"github.com/contiv/contiv/store/etcd"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -111,6 +113,10 @@ func (c *Cluster) keep(ctx context.Context, m *Manifests) error {
 			}
 		}
 	}
+	if !m.WithoutEtcd && isPlainText(files["etcd.conf"]) {
+		c.say("etcd asks for certificates from now on: etcd.conf of the cluster, which has none, is replaced by the default one")
+		delete(files, "etcd.conf")
+	}
 	if m.Files == nil {
 		if err := c.keepValues(ctx, m, files); err != nil {
 			return err
@@ -122,6 +128,15 @@ func (c *Cluster) keep(ctx context.Context, m *Manifests) error {
 	maps.Copy(files, m.Config)
 	m.Config = files
 	return nil
+}
+
+// isPlainText reports whether an etcd.conf reaches etcd without TLS, as that of the first versions did.
+func isPlainText(conf string) bool {
+	var c etcd.Config
+	if err := config.Load([]byte(conf), &c); err != nil || len(c.Endpoints) == 0 {
+		return false
+	}
+	return !slices.ContainsFunc(c.Endpoints, func(url string) bool { return !strings.HasPrefix(url, "http://") })
 }
 
 // configMap returns the data of a ConfigMap of Contiv; nil if there is none.

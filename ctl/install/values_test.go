@@ -183,3 +183,24 @@ func TestUpgradesThatDoNotKnowWhatWasChosen(t *testing.T) {
 		t.Errorf("members, and manifests of one: %v", err)
 	}
 }
+
+// etcd.conf of the first versions, whose etcd asked for no certificates, does not stay. That of an etcd of one's own does.
+func TestUpgradeReplacesPlainTextEtcdConf(t *testing.T) {
+	const plain = "endpoints: [\"http://${HOST_IP}:32379\"]\n"
+	ours := installed(t, Manifests{Config: map[string]string{"etcd.conf": plain, "contiv.conf": "mtuSize: 1300\n"}})
+	var m Manifests
+	if err := ours.keep(t.Context(), &m); err != nil {
+		t.Fatal(err)
+	}
+	if m.Config["etcd.conf"] != "" || m.Config["contiv.conf"] != "mtuSize: 1300\n" {
+		t.Errorf("kept: %v", m.Config)
+	}
+	theirs := installed(t, Manifests{WithoutEtcd: true, Config: map[string]string{"etcd.conf": plain}})
+	m = Manifests{}
+	if err := theirs.keep(t.Context(), &m); err != nil {
+		t.Fatal(err)
+	}
+	if m.Config["etcd.conf"] != plain {
+		t.Errorf("kept of who has an etcd of their own: %v", m.Config)
+	}
+}

@@ -2,8 +2,12 @@ package e2e_test
 
 import (
 	"fmt"
+	"io"
+	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,49 +18,126 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// oldVersion is the commit that clusters are upgraded from and go back to: the last one whose etcd
-// ran as root, and whose agents knew no roles of clients.
-const oldVersion = "64e284d92c1dee114005fcc74b0db6dcc078a816"
+// oldVersions are commits that clusters are upgraded from and go back to.
+var oldVersions = []struct {
+	name, commit string
+	// install installs the older version; back replaces the newer one by it.
+	install, back func(s *site, old string)
+}{
+	// The last one whose etcd asked for no certificates, and which was installed by kubectl only.
+	{"plain text", "1ddc809f8759677cecb645182f0db08e3daf748c", installManifests, backToManifests},
+	// The last one whose etcd ran as root, and whose agents knew no roles of clients.
+	{"etcd as root", "64e284d92c1dee114005fcc74b0db6dcc078a816",
+		func(s *site, old string) {
+			s.run(filepath.Join(old, "bin/contivctl"), "install", "--post-renderer", s.adapter)
+		},
+		func(s *site, old string) {
+			s.giveEtcdToRoot()
+			s.run(filepath.Join(old, "bin/contivctl"), "upgrade", "--image", e2e.ContivImage, "--post-renderer", s.adapter)
+		}},
+}
 
-// buildOld makes the programs of oldVersion, with the repository's history only. What it did not have yet is of this version, and
-// not used.
-func buildOld(t *testing.T) (bin string) {
-	t.Helper()
-	if err := exec.Command("git", "cat-file", "-e", oldVersion+"^{commit}").Run(); err != nil {
-		if out, err := exec.Command("git", "rev-parse", "--is-shallow-repository").Output(); err == nil && strings.TrimSpace(string(out)) == "true" {
-			t.Skipf("this clone is shallow and lacks the commit %s, of which the older version is built: git fetch --unshallow", oldVersion)
+// oldManifests are those of an older version, which is in the directory.
+func (s *site) oldManifests(old string) (adapted []string) {
+	s.t.Helper()
+	for _, file := range []string{"contiv-ksr-rbac.yaml", "contiv.yaml"} {
+		data, err := os.ReadFile(filepath.Join(old, "deploy", file))
+		if err != nil {
+			s.t.Fatal(err)
 		}
-		t.Fatalf("the repository lacks the commit %s, of which the older version is built: name another one", oldVersion)
+		if data, err = s.Adapt(data); err != nil {
+			s.t.Fatal(err)
+		}
+		adapted = append(adapted, string(data))
 	}
-	dir := t.TempDir()
-	bin = filepath.Join(dir, "bin")
+	return adapted
+}
+
+func installManifests(s *site, old string) {
+	for _, manifest := range s.oldManifests(old) {
+		s.apply(manifest)
+	}
+	s.rolledOut()
+	s.kubectl("wait", "node", "--all", "--for=condition=Ready", "--timeout=1m")
+}
+
+// docs/install.md: what the older version knows nothing of has to go, from etcd as well.
+func backToManifests(s *site, old string) {
+	s.kubectl("exec", "-n", "kube-system", "daemonset/contiv-ksr", "--", "contiv-ksr", "forget-users", "--etcd-config=/etc/contiv/etcd.conf")
+	s.giveEtcdToRoot()
+	for _, manifest := range s.oldManifests(old) {
+		if _, err := s.KubectlInput(s.t.Context(), strings.NewReader(manifest), "replace", "-f", "-"); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	s.rolledOut()
+}
+
+// docs/etcd.md: an older etcd is root, without a capability to write what is another user's.
+func (s *site) giveEtcdToRoot() {
+	s.t.Helper()
+	data := filepath.Join(s.Dir(), "nodes", e2e.ControlPlaneNode, "var/etcd/contiv-data")
+	if out, err := exec.Command("chown", "-R", "0:0", data).CombinedOutput(); err != nil {
+		s.t.Fatalf("%v: %s", err, out)
+	}
+}
+
+// rolledOut returns when all pods of Contiv are what was applied last.
+func (s *site) rolledOut() {
+	s.t.Helper()
+	for _, workload := range []string{"statefulset/contiv-etcd", "daemonset/contiv-ksr", "daemonset/contiv-agent"} {
+		s.kubectl("rollout", "status", "-n", "kube-system", workload, "--timeout=3m")
+	}
+}
+
+// buildOld makes the programs of an older version in bin of the directory that it returns, with the repository's history only.
+// What that version did not have yet is of this one, and not used.
+func buildOld(t *testing.T, commit string) (dir string) {
+	t.Helper()
+	if err := exec.Command("git", "cat-file", "-e", commit+"^{commit}").Run(); err != nil {
+		if out, err := exec.Command("git", "rev-parse", "--is-shallow-repository").Output(); err == nil && strings.TrimSpace(string(out)) == "true" {
+			t.Skipf("this clone is shallow and lacks the commit %s, of which the older version is built: git fetch --unshallow", commit)
+		}
+		t.Fatalf("the repository lacks the commit %s, of which the older version is built: name another one", commit)
+	}
+	dir = t.TempDir()
 	script := `git -C "$(git rev-parse --show-toplevel)" archive "$1" | tar -x -C "$2" && cd "$2" && mkdir bin &&
 		find "$3" -maxdepth 1 -type f -exec cp -t bin {} + &&
 		CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X github.com/contiv/contiv/version.Version=$1" -o bin/ ./cmd/...`
-	if out, err := exec.CommandContext(t.Context(), "bash", "-ec", script, "bash", oldVersion, dir, options.BinDir).CombinedOutput(); err != nil {
-		t.Fatalf("build %s: %v: %s", oldVersion, err, out)
+	if out, err := exec.CommandContext(t.Context(), "bash", "-ec", script, "bash", commit, dir, options.BinDir).CombinedOutput(); err != nil {
+		t.Fatalf("build %s: %v: %s", commit, err, out)
 	}
-	return bin
+	return dir
 }
 
-// From an older version to this one, and back: no packet between running pods is lost, none of them is restarted,
+// From older versions to this one, and back: no packet between running pods is lost, none of them is restarted,
 // nodes keep their IDs, and pods can be added after each step.
 func TestUpgradeFromAnOlderVersionAndBack(t *testing.T) {
 	needCluster(t)
-	began := time.Now()
-	old := buildOld(t)
-	measured(t, "the older version is built after %s", time.Since(began).Round(time.Second))
-	opts := options
-	newBin := opts.BinDir
-	opts.BinDir, opts.ContivArchive, opts.WithoutProxy = old, "", false
-	s := newSiteWith(t, "u", opts)
-	const newImage = "docker.io/contiv/contiv:new"
-	if err := s.AddImage(t.Context(), newImage, newBin); err != nil {
-		t.Fatal(err)
+	for i, v := range oldVersions {
+		t.Run(v.name, func(t *testing.T) {
+			began := time.Now()
+			old := buildOld(t, v.commit)
+			measured(t, "the older version is built after %s", time.Since(began).Round(time.Second))
+			opts := options
+			newBin := opts.BinDir
+			opts.BinDir, opts.ContivArchive, opts.WithoutProxy = filepath.Join(old, "bin"), "", false
+			s := newSiteWith(t, string(rune('u'+i)), opts)
+			if err := s.AddImage(t.Context(), newImage, newBin); err != nil {
+				t.Fatal(err)
+			}
+			s.kubectl("label", "node", e2e.ControlPlaneNode, "node-role.kubernetes.io/control-plane=")
+			v.install(s, old)
+			s.checkUpgrade(filepath.Join(newBin, "contivctl"), func() { v.back(s, old) })
+		})
 	}
-	s.kubectl("label", "node", e2e.ControlPlaneNode, "node-role.kubernetes.io/control-plane=")
-	s.run(filepath.Join(old, "contivctl"), "install", "--post-renderer", s.adapter)
+}
 
+const newImage = "docker.io/contiv/contiv:new"
+
+// checkUpgrade upgrades with a contivctl, and goes back.
+func (s *site) checkUpgrade(contivctl string, back func()) {
+	t := s.t
 	first, second := s.podOn("first", "node1"), s.podOn("second", "node2")
 	ids := nodeIDsOf(t, s.Cluster)
 	step := func(what string, change func()) {
@@ -87,37 +168,35 @@ func TestUpgradeFromAnOlderVersionAndBack(t *testing.T) {
 			}
 		}
 	}
-	version := func(want bool) {
+	ready := func(image string) {
 		t.Helper()
 		for _, node := range s.Nodes() {
-			await.That(t, node.Name+" runs the right version", func() error {
+			await.That(t, node.Name+" is ready with "+image, func() error {
 				response, err := e2e.HTTPClient(node.Netns).Get("http://127.0.0.1:9999/readiness")
 				if err != nil {
 					return err
 				}
 				defer response.Body.Close()
-				text := make([]byte, 4096)
-				n, _ := response.Body.Read(text)
-				if isOld := strings.Contains(string(text[:n]), `"`+oldVersion+`"`); isOld != want || response.StatusCode != 200 {
-					return fmt.Errorf("%s", text[:n])
+				text, err := io.ReadAll(response.Body)
+				if err == nil && response.StatusCode != http.StatusOK {
+					err = fmt.Errorf("%s", text)
 				}
-				return nil
+				return err
 			})
 		}
+		images := strings.Fields(s.kubectl("get", "pods", "-n", "kube-system", "-l", "app in (contiv-agent, contiv-ksr, contiv-etcd)", "-o", "jsonpath={.items[*].spec.containers[*].image}"))
+		if slices.ContainsFunc(images, func(i string) bool { return i != image }) || len(images) < 4 {
+			t.Errorf("images of Contiv's pods are %v, not %s", images, image)
+		}
 	}
-	version(true)
+	ready(e2e.ContivImage)
 	step("the upgrade", func() {
-		s.run(filepath.Join(newBin, "contivctl"), "upgrade", "--image", newImage, "--post-renderer", s.adapter)
-		version(false)
+		s.run(contivctl, "upgrade", "--image", newImage, "--post-renderer", s.adapter)
+		ready(newImage)
 	})
 	step("the way back", func() {
-		// docs/etcd.md: an older etcd is root, without a capability to write what is another user's.
-		data := filepath.Join(s.Dir(), "nodes", e2e.ControlPlaneNode, "var/etcd/contiv-data")
-		if out, err := exec.Command("chown", "-R", "0:0", data).CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
-		s.run(filepath.Join(old, "contivctl"), "upgrade", "--image", e2e.ContivImage, "--post-renderer", s.adapter)
-		version(true)
+		back()
+		ready(e2e.ContivImage)
 	})
 }
 
