@@ -94,6 +94,19 @@ func TestContainersAreConfined(t *testing.T) {
 	}
 }
 
+// A container that leaks does not take the memory of its node. VPP's is sized to the node, and takes what vpp.conf says.
+func TestContainersHaveALimitOfMemory(t *testing.T) {
+	for name, o := range Objects(t) {
+		template, _ := Pod(o)
+		for _, c := range slices.Concat(template.Spec.InitContainers, template.Spec.Containers) {
+			limit, requested := c.Resources.Limits.Memory(), c.Resources.Requests.Memory()
+			if vpp := name == "DaemonSet contiv-vpp" && c.Name == "agent"; limit.IsZero() != vpp || requested.IsZero() || !vpp && requested.Cmp(*limit) > 0 {
+				t.Errorf("%s %s: requests %v of memory, and gets at most %v", name, c.Name, requested, limit)
+			}
+		}
+	}
+}
+
 // Containers make only the network part of /proc/sys writable.
 func TestSettingsOfTheKernelStayReadOnly(t *testing.T) {
 	mounts := regexp.MustCompile(`mount [^;]*`)
