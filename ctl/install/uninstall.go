@@ -38,14 +38,7 @@ func (c *Cluster) Uninstall(ctx context.Context, m Manifests, keepState bool) er
 	if err := c.delete(ctx, r.objects); err != nil {
 		return err
 	}
-	for _, name := range secrets {
-		if err := c.client.CoreV1().Secrets(Namespace).Delete(ctx, name, metav1.DeleteOptions{}); err == nil {
-			c.say("Secret %s/%s deleted", Namespace, name)
-		} else if !apierrors.IsNotFound(err) {
-			return err
-		}
-	}
-	return nil
+	return c.removeRemnants(ctx)
 }
 
 // removal has everything that Uninstall removes.
@@ -107,12 +100,12 @@ func (c *Cluster) PrintRemoval(ctx context.Context, out io.Writer, m Manifests, 
 	if err != nil {
 		return err
 	}
-	for _, name := range secrets {
-		if _, err := c.client.CoreV1().Secrets(Namespace).Get(ctx, name, metav1.GetOptions{}); err == nil {
-			present = append(present, "Secret "+Namespace+"/"+name)
-		} else if !apierrors.IsNotFound(err) {
-			return err
-		}
+	left, err := c.remnants(ctx)
+	if err != nil {
+		return err
+	}
+	for _, l := range left {
+		present = append(present, l.name)
 	}
 	for _, name := range present {
 		fmt.Fprintf(out, "%s is deleted\n", name)

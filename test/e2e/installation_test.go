@@ -176,7 +176,9 @@ func (s *site) traces() map[string]string {
 		slices.Sort(lines)
 		found[what] = strings.Join(lines, "\n")
 	}
-	out := s.kubectl("get", "-A", "-o", "name", "all,configmaps,secrets,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings")
+	out := s.kubectl("get", "-A", "-o", "name", "all,configmaps,secrets,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings,poddisruptionbudgets,networkpolicies,leases,priorityclasses")
+	out += s.kubectl("get", "certificatesigningrequests", "-o", `jsonpath={range .items[?(@.spec.signerName=="contiv.io/etcd-client")]}contiv certificatesigningrequest/{.metadata.name}{"\n"}{end}`)
+	out += s.kubectl("get", "nodes", "-o", `jsonpath={range .items[*]}{.metadata.labels} {.metadata.annotations}{"\n"}{range .status.conditions[?(@.type=="ContivReady")]}contiv condition{"\n"}{end}{end}`)
 	var objects []string
 	for line := range strings.Lines(out) {
 		if strings.Contains(line, "contiv") {
