@@ -153,7 +153,13 @@ func serveReports(b *testing.B, mux *http.ServeMux, pods []ipnet.PodReport) {
 			Values:    []service.ValueReport{{Key: fmt.Sprintf("config/vpp/nat/v2/dnat44/shop/s%d", i), State: "CONFIGURED"}}})
 	}
 	serve(ifstate.URL, interfaces)
-	serve(service.URL, services)
+	mux.HandleFunc(service.URL, func(w http.ResponseWriter, r *http.Request) {
+		answer := services
+		if name := r.URL.Query().Get("service"); name != "" {
+			answer.Services = slices.DeleteFunc(slices.Clone(services.Services), func(s service.ServiceReport) bool { return s.Namespace+"/"+s.Name != name })
+		}
+		rest.JSON(w, answer)
+	})
 	serve(policy.URL, policies)
 	serve(denials.URL, denials.Report{})
 	serve(statscollector.DropsURL, statscollector.DropsReport{})

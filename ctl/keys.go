@@ -25,6 +25,12 @@ import (
 // the end of an identifier, matches that end.
 func matching(keys []string, word string) []string {
 	parts := strings.Split(word, "…")
+	var candidates []string // of often thousands, a few
+	for _, key := range keys {
+		if !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(key, part) }) {
+			candidates = append(candidates, key)
+		}
+	}
 	for i := range parts {
 		parts[i] = regexp.QuoteMeta(parts[i])
 	}
@@ -33,7 +39,7 @@ func matching(keys []string, word string) []string {
 		// A quoted text is always a valid pattern.
 		expression := regexp.MustCompile(level)
 		var found []string
-		for _, key := range keys {
+		for _, key := range candidates {
 			if expression.MatchString(key) {
 				found = append(found, key)
 			}
@@ -175,9 +181,11 @@ func showKey[T any](ctx context.Context, c *cli, agents []*Agent, word string, q
 		answers = slices.DeleteFunc(answers, func(a answer[T]) bool { return a.Err == nil && !tells(a.Value) })
 		return answers, slices.ContainsFunc(answers, func(a answer[T]) bool { return a.Err == nil })
 	}
-	answers, some := about(word)
-	if some || len(answers) == len(agents) {
-		return show(c, answers, table)
+	_, whole := models.ForKey(word)
+	if whole { // of a part of keys, agents would look through all they know in vain
+		if answers, some := about(word); some || len(answers) == len(agents) {
+			return show(c, answers, table)
+		}
 	}
 	var keys []string
 	for _, more := range known {
@@ -189,6 +197,10 @@ func showKey[T any](ctx context.Context, c *cli, agents []*Agent, word string, q
 	slices.Sort(keys)
 	keys = slices.Compact(keys)
 	if len(matching(keys, word)) == 0 {
+		answers, some := about(word)
+		if some || len(answers) == len(agents) {
+			return show(c, answers, table)
+		}
 		_ = reportErrors(c, answers)
 		return c.unknown(ctx, agents, word, keys)
 	}
@@ -196,6 +208,6 @@ func showKey[T any](ctx context.Context, c *cli, agents []*Agent, word string, q
 	if err != nil {
 		return err
 	}
-	answers, _ = about(key)
+	answers, _ := about(key)
 	return show(c, answers, table)
 }

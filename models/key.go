@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/contiv/contiv/config"
 	"google.golang.org/protobuf/proto"
@@ -47,16 +48,17 @@ func CheckKey(key string) error {
 }
 
 func (m *Model) checkName(name string) error {
-	if m.names != nil && !m.names.MatchString(name) {
+	if m.names != nil && !m.names().MatchString(name) {
 		return fmt.Errorf("%q is not of the form %s", name, m.NamePattern)
 	}
 	return nil
 }
 
 // namesOf matches the names that the pattern makes of messages in which the field that
-// begins the name, if one does, is set.
-func namesOf(p pattern) *regexp.Regexp {
-	return regexp.MustCompile("^(?s:" + p.names(true) + ")$")
+// begins the name, if one does, is set. Most programs need few of these expressions, which are compiled when they are
+// needed first.
+func namesOf(p pattern) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile("^(?s:" + p.names(true) + ")$") })
 }
 
 // names is a regular expression of the names; first reports whether the pattern begins them.

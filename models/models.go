@@ -2,6 +2,7 @@ package models
 
 import (
 	"fmt"
+	"strings"
 
 	contiv_filter "github.com/contiv/contiv/api/contiv/filter"
 	"github.com/contiv/contiv/api/contiv/guard"
@@ -119,9 +120,11 @@ var all = []*Model{
 // model makes a Model of messages like msg; without pattern, a singleton.
 func model(msg proto.Message, module, version, typ, namePattern string) *Model {
 	m := &Model{Module: module, Version: version, Type: typ, NamePattern: namePattern, message: msg}
+	m.prefix = "config/" + strings.ReplaceAll(module, ".", "/") + "/" + version + "/" + typ
 	if namePattern != "" {
 		p := parsePattern(namePattern, msg.ProtoReflect().Descriptor())
 		m.name, m.names, m.NameTemplate = p.name, namesOf(p), p.template()
+		m.prefix += "/"
 	}
 	return m
 }
@@ -130,6 +133,7 @@ func model(msg proto.Message, module, version, typ, namePattern string) *Model {
 // addresses, which is more than a pattern can say.
 func nat44Pool() *Model {
 	m := model(&vpp_nat.Nat44AddressPool{}, "vpp.nat", "v2", "nat44-pool", "")
+	m.prefix += "/"
 	m.NamePattern = "{name} | vrf/{vrf_id}/address/{first_ip}[-{last_ip}]"
 	m.NameTemplate = "{{if .Name}}{{.Name}}{{else}}vrf/{{.VrfId}}/address/{{.FirstIp}}" +
 		"{{if and .LastIp (ne .LastIp .FirstIp)}}-{{.LastIp}}{{end}}{{end}}"

@@ -27,8 +27,10 @@ type Model struct {
 	message proto.Message
 	// name makes the name of a message; nil for singletons.
 	name func(protoreflect.Message) string
-	// names matches the names that there can be; nil: any.
-	names *regexp.Regexp
+	// names returns what matches the names that there can be; nil: any.
+	names func() *regexp.Regexp
+	// prefix is what KeyPrefix returns.
+	prefix string
 }
 
 // ProtoName is the full name of the message, e.g. "ligato.vpp.l3.Route".
@@ -42,13 +44,7 @@ func (m *Model) Singleton() bool { return m.name == nil }
 
 // KeyPrefix is common to the keys of the model; it ends with a slash, except for a
 // singleton, whose key it is.
-func (m *Model) KeyPrefix() string {
-	p := "config/" + strings.ReplaceAll(m.Module, ".", "/") + "/" + m.Version + "/" + m.Type
-	if m.Singleton() {
-		return p
-	}
-	return p + "/"
-}
+func (m *Model) KeyPrefix() string { return m.prefix }
 
 // Matches reports whether the key belongs to the model.
 func (m *Model) Matches(key string) bool {

@@ -7,7 +7,6 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -16,6 +15,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/contiv/contiv/controller/feedback"
@@ -34,6 +34,7 @@ import (
 	"github.com/contiv/contiv/plugins/service"
 	"github.com/contiv/contiv/plugins/statscollector"
 	"github.com/contiv/contiv/version"
+	"golang.org/x/sync/errgroup"
 )
 
 // format is the version of the archive; readers refuse others.
@@ -88,20 +89,34 @@ type entry struct {
 
 // Pack asks agents and writes their answers. An agent that cannot be asked is no error; Meta lists it.
 func Pack(ctx context.Context, agents []*target.Agent, w io.Writer, now time.Time) (Meta, error) {
-	zip := gzip.NewWriter(w)
-	p := &packer{tar: tar.NewWriter(zip), root: "contiv-report-" + now.UTC().Format("20060102-150405"), now: now}
+	p := &packer{root: "contiv-report-" + now.UTC().Format("20060102-150405"), now: now}
 	meta := Meta{Format: format, Time: now, Version: version.Version}
-	for _, a := range target.Ask(ctx, agents, collect) {
+	for _, a := range target.Ask(ctx, agents, p.collect) {
 		node := Node{Name: a.Agent.Name, URL: a.Agent.URL}
 		if a.Err != nil {
 			node.Error = a.Err.Error()
 		}
 		meta.Nodes = append(meta.Nodes, node)
-		p.node(node.Name, a.Value)
+		for _, file := range a.Value {
+			if _, err := w.Write(file); err != nil {
+				return meta, err
+			}
+		}
 	}
-	p.json("report.json", meta)
-	p.file("README", readme(meta))
-	return meta, cmp.Or(p.err, errors.Join(p.tar.Close(), zip.Close()))
+	about, err := p.json("report.json", meta)
+	if err != nil {
+		return meta, err
+	}
+	text, err := p.file("README", readme(meta))
+	if err != nil {
+		return meta, err
+	}
+	end, err := compressed(func(archive *tar.Writer) error { return archive.Close() })
+	if err != nil {
+		return meta, err
+	}
+	_, err = w.Write(slices.Concat(about, text, end))
+	return meta, err
 }
 
 func readme(meta Meta) []byte {
@@ -115,94 +130,110 @@ func readme(meta Meta) []byte {
 	return []byte(b.String())
 }
 
-// answers has the answers of an agent.
-type answers struct {
-	answers []answer
-	history []byte // a tar archive
-}
-
+// answer is an answer of an agent.
 type answer struct {
 	request string
 	status  int
 	body    []byte
 }
 
-// collect sends all requests to an agent. It returns an error if the agent cannot be asked.
-func collect(ctx context.Context, a *target.Agent) (answers, error) {
-	var t answers
-	ask := func(request string) ([]byte, error) {
-		path, query, _ := strings.Cut(request, "?")
-		values, _ := url.ParseQuery(query)
-		status, body, err := a.Fetch(ctx, path, values)
-		if err == nil {
-			t.answers = append(t.answers, answer{request, status, body})
-		}
-		return body, err
+// atOnce is how many requests an agent is sent at once.
+const atOnce = 4
+
+// collect sends all requests to an agent, and returns files with the answers. It returns an error if the agent cannot be
+// asked; the files are what came before.
+func (p *packer) collect(ctx context.Context, a *target.Agent) (files [][]byte, err error) {
+	requests := slices.Clone(questions)
+	var services service.Report
+	_ = a.Get(ctx, service.URL, nil, &services) // of an agent without services: none; nor of one that cannot be asked
+	for _, s := range services.Services {
+		requests = append(requests, service.URL+"?"+url.Values{"service": {s.Namespace + "/" + s.Name}}.Encode())
 	}
-	for _, q := range questions {
-		body, err := ask(q)
-		if err != nil {
-			return t, err
-		}
-		if q == service.URL {
-			var report service.Report
-			_ = json.Unmarshal(body, &report) // of an agent without services: none
-			for _, s := range report.Services {
-				if _, err := ask(service.URL + "?" + url.Values{"service": {s.Namespace + "/" + s.Name}}.Encode()); err != nil {
-					return t, err
-				}
+	directory := path.Join("nodes", url.PathEscape(a.Name))
+	index := make([]entry, len(requests))
+	files = make([][]byte, len(requests), len(requests)+10)
+	asked, askedCtx := errgroup.WithContext(ctx)
+	asked.SetLimit(atOnce)
+	for i, request := range requests {
+		asked.Go(func() error {
+			path, query, _ := strings.Cut(request, "?")
+			values, _ := url.ParseQuery(query)
+			status, body, err := a.Fetch(askedCtx, path, values)
+			if err != nil {
+				return err
 			}
+			index[i] = entry{request, status, fmt.Sprintf("answers/%02d-%s", i, strings.Trim(unsafe.ReplaceAllString(request, "-"), "-"))}
+			files[i], err = p.file(directory+"/"+index[i].File, scrub(body))
+			return err
+		})
+	}
+	err = asked.Wait()
+	index = slices.DeleteFunc(index, func(e entry) bool { return e.File == "" })
+	list, indexErr := p.json(directory+"/index.json", index)
+	files = append(files, list)
+	if err := cmp.Or(err, indexErr); err != nil {
+		return files, err
+	}
+	status, past, err := a.Fetch(ctx, history.FilesURL, nil)
+	if err != nil || status != http.StatusOK {
+		return files, err
+	}
+	for archive := tar.NewReader(bytes.NewReader(past)); ; {
+		header, err := archive.Next()
+		if err != nil {
+			return files, nil
 		}
+		data, err := io.ReadAll(archive)
+		if err != nil {
+			return files, nil
+		}
+		file, err := p.file(directory+"/history/"+path.Base(header.Name), data)
+		if err != nil {
+			return files, err
+		}
+		files = append(files, file)
 	}
-	status, files, err := a.Fetch(ctx, history.FilesURL, nil)
-	if status == http.StatusOK {
-		t.history = files
-	}
-	return t, err
 }
 
+// packer makes the parts of an archive. Each is compressed by itself, so that parts are made at the same time; together,
+// they are one compressed file.
 type packer struct {
-	tar  *tar.Writer
 	root string
 	now  time.Time
-	err  error // the first
 }
 
-func (p *packer) file(name string, data []byte) {
-	if p.err != nil {
-		return
-	}
-	if p.err = p.tar.WriteHeader(&tar.Header{Name: p.root + "/" + name, Mode: 0o600, Size: int64(len(data)), ModTime: p.now}); p.err == nil {
-		_, p.err = p.tar.Write(data)
-	}
+func (p *packer) file(name string, data []byte) ([]byte, error) {
+	return compressed(func(archive *tar.Writer) error {
+		err := archive.WriteHeader(&tar.Header{Name: p.root + "/" + name, Mode: 0o600, Size: int64(len(data)), ModTime: p.now})
+		if err == nil {
+			_, err = archive.Write(data)
+		}
+		return cmp.Or(err, archive.Flush())
+	})
 }
 
-func (p *packer) json(name string, v any) {
+func (p *packer) json(name string, v any) ([]byte, error) {
 	data, err := json.MarshalIndent(v, "", "  ")
-	p.err = cmp.Or(p.err, err)
-	p.file(name, append(data, '\n'))
+	if err != nil {
+		return nil, err
+	}
+	return p.file(name, append(data, '\n'))
 }
 
-func (p *packer) node(name string, t answers) {
-	directory := path.Join("nodes", url.PathEscape(name))
-	var index []entry
-	for i, a := range t.answers {
-		file := fmt.Sprintf("answers/%02d-%s", i, strings.Trim(unsafe.ReplaceAllString(a.request, "-"), "-"))
-		index = append(index, entry{a.request, a.status, file})
-		p.file(directory+"/"+file, scrub(a.body))
-	}
-	p.json(directory+"/index.json", index)
-	for files := tar.NewReader(bytes.NewReader(t.history)); ; {
-		header, err := files.Next()
-		if err != nil {
-			return
-		}
-		data, err := io.ReadAll(files)
-		if err != nil {
-			return
-		}
-		p.file(directory+"/history/"+path.Base(header.Name), data)
-	}
+// compressors are expensive to make.
+var compressors = sync.Pool{New: func() any {
+	w, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // the level is valid
+	return w
+}}
+
+// compressed returns what write writes, compressed.
+func compressed(write func(*tar.Writer) error) ([]byte, error) {
+	w := compressors.Get().(*gzip.Writer)
+	defer compressors.Put(w)
+	var out bytes.Buffer
+	w.Reset(&out)
+	err := cmp.Or(write(tar.NewWriter(w)), w.Close())
+	return out.Bytes(), err
 }
 
 // unsafe matches characters that file names should not have.

@@ -22,11 +22,13 @@ func (p plain) Write(text []byte) (int, error) {
 }
 
 func printable(text []byte) []byte {
-	if !bytes.ContainsFunc(beyondASCII(text), isCommand) {
+	first := indexCommand(text)
+	if first < 0 {
 		return text
 	}
 	var b bytes.Buffer
-	for len(text) > 0 {
+	b.Write(text[:first])
+	for text = text[first:]; len(text) > 0; {
 		c, size := utf8.DecodeRune(text)
 		switch {
 		case c == utf8.RuneError && size == 1:
@@ -43,14 +45,21 @@ func printable(text []byte) []byte {
 	return b.Bytes()
 }
 
-// beyondASCII returns the text without what it begins with that any terminal shows as it is, most often all.
-func beyondASCII(text []byte) []byte {
-	for i, c := range text {
-		if (c < ' ' || c > '~') && c != '\n' && c != '\t' {
-			return text[i:]
+// indexCommand returns the index of the first character that a terminal may do something else with than to show it, or -1.
+func indexCommand(text []byte) int {
+	for i := 0; i < len(text); {
+		c := text[i]
+		if ' ' <= c && c <= '~' || c == '\n' || c == '\t' { // most often
+			i++
+			continue
 		}
+		r, size := utf8.DecodeRune(text[i:])
+		if isCommand(r) {
+			return i
+		}
+		i += size
 	}
-	return nil
+	return -1
 }
 
 // isCommand reports whether a terminal may do something else than to show the character:
