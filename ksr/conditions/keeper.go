@@ -126,16 +126,22 @@ func (k *Keeper) round(ctx context.Context, etcd store.Broker, events record.Eve
 	if err != nil {
 		return err
 	}
-	var failed error
-	present := make(map[string]bool)
+	// The checks of a node are among its other keys: to list them all by their common beginning would read the configuration
+	// of all nodes as well.
+	var names, checks []string
 	for _, kv := range reflected {
 		name := strings.TrimPrefix(kv.Key, prefix)
+		names, checks = append(names, name), append(checks, models.NodePrefix(name)+models.CheckPrefix)
+	}
+	lists, err := store.ListEach(ctx, etcd, checks)
+	if err != nil {
+		return err
+	}
+	var failed error
+	present := make(map[string]bool)
+	for i, name := range names {
 		present[name] = true
-		now, err := k.look(ctx, etcd, name)
-		if err == nil {
-			err = k.tell(ctx, name, now, events)
-		}
-		if err != nil && failed == nil {
+		if err := k.tell(ctx, name, look(name, lists[i]), events); err != nil && failed == nil {
 			failed = fmt.Errorf("node %s: %w", name, err)
 		}
 	}
@@ -171,13 +177,11 @@ func (k *Keeper) readConditions(ctx context.Context) error {
 	return nil
 }
 
-// look reads the checks of a node from etcd. They are among the node's other keys: a single read of the checks of all nodes
-// would read the configuration of all nodes as well.
-func (k *Keeper) look(ctx context.Context, etcd store.Broker, name string) (state, error) {
+// look returns the state of a node with these checks.
+func look(name string, checks []store.KV) state {
 	health, agent := published.NodeKey(name), models.NodePrefix(name)+models.AgentKey
-	kvs, _, err := etcd.List(ctx, models.NodePrefix(name)+models.CheckPrefix)
 	lives, written := false, []byte(nil)
-	for _, kv := range kvs {
+	for _, kv := range checks {
 		switch kv.Key {
 		case agent:
 			lives = true
@@ -185,7 +189,7 @@ func (k *Keeper) look(ctx context.Context, etcd store.Broker, name string) (stat
 			written = kv.Value
 		}
 	}
-	return stateOf(lives, written), err
+	return stateOf(lives, written)
 }
 
 // tell writes the condition if it is due.

@@ -49,6 +49,31 @@ func TestListReadsPagesOfOneRevision(t *testing.T) {
 	}
 }
 
+// The lists of many prefixes take a request for each hundred, not one for each.
+func TestListsOfManyPrefixes(t *testing.T) {
+	s, ctx := etcdtest.Start(t).Store(), context.Background()
+	var prefixes []string
+	for i := range 250 {
+		prefix := fmt.Sprintf("/n%d/check/", i)
+		prefixes = append(prefixes, prefix)
+		if err := errors.Join(s.Put(ctx, prefix+"agent", []byte(prefix)), s.Put(ctx, fmt.Sprintf("/n%d/config/x", i), nil)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lists, err := s.ListEach(ctx, append(prefixes, "/none/"))
+	if err != nil || len(lists) != 251 || len(lists[250]) != 0 {
+		t.Fatal(len(lists), err)
+	}
+	for i, list := range lists[:250] {
+		if len(list) != 1 || list[0].Key != prefixes[i]+"agent" || string(list[0].Value) != prefixes[i] || list[0].Revision == 0 {
+			t.Errorf("%s: %v", prefixes[i], list)
+		}
+	}
+	if lists, err := s.ListEach(ctx, nil); err != nil || len(lists) != 0 {
+		t.Error(lists, err)
+	}
+}
+
 func TestWatchOfCompactedRevision(t *testing.T) {
 	server := etcdtest.Start(t)
 	s, ctx := server.Store(), context.Background()
