@@ -72,7 +72,7 @@ func (g *configuring) keysOfThings(ctx context.Context, namespace string, words 
 		return nil, nil, err
 	}
 	for _, word := range words {
-		t, found, err := thingNamed(ctx, agents, namespace, word)
+		t, found, err := g.thing(ctx, agents, namespace, word)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -107,7 +107,7 @@ func (c *cli) explainCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if t, found, err := thingNamed(ctx, agents, namespace, args[0]); err != nil || found {
+			if t, found, err := c.thing(ctx, agents, namespace, args[0]); err != nil || found {
 				if err != nil {
 					return err
 				}

@@ -48,7 +48,7 @@ func (c *cli) graphCommand() *cobra.Command {
 			}
 			var t thing
 			if len(args) == 1 {
-				if t, _, err = thingNamed(ctx, agents, namespace, args[0]); err != nil {
+				if t, _, err = c.thing(ctx, agents, namespace, args[0]); err != nil {
 					return err
 				}
 			}

@@ -153,6 +153,7 @@ func TestReportAnswersAsTheAgentDid(t *testing.T) {
 		"explain tap-b", "explain web", "explain bad", "explain config/vpp/v2/interfaces/nix",
 		"timeline tap-a", "timeline gone", "timeline web", "timeline tap-a -o json",
 		"diff --from txn:1.0", "diff --from txn:1.0 --to txn:1.1", "diff --since txn:1.1 --to txn:0",
+		"diff --since -10m", "diff --since -20m --to -10m", "graph --at -10m", // before there was anything
 		"dump --view NB", "dump", "dump --view cached --descriptor vpp-interface", "dump tap-a --view NB", "dump --view NB --descriptor nix",
 		"graph", "graph tap-b", "graph --at txn:1.0", "graph -o json",
 	} {

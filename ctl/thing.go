@@ -83,6 +83,26 @@ func thingNamed(ctx context.Context, agents []*Agent, namespace, word string) (t
 	return t, err != nil, err
 }
 
+// patience is how long other agents are asked for where a pod is, since some may not answer.
+const patience = 2 * time.Second
+
+// thing is thingNamed, but if one node is asked for a pod of another one, its error says so.
+func (c *cli) thing(ctx context.Context, agents []*Agent, namespace, word string) (t thing, found bool, err error) {
+	t, found, err = thingNamed(ctx, agents, namespace, word)
+	name := strings.TrimPrefix(word, podWord)
+	if c.targets.Node == "" || found && err == nil || strings.Count(name, "/") > 1 {
+		return t, found, err
+	}
+	asking, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if all, allErr := c.targets.All(asking); allErr == nil {
+		if pod, elsewhere, podErr := podNamed(asking, all, namespace, name); podErr == nil && elsewhere {
+			return t, true, fmt.Errorf("pod %s/%s is on node %s, not on %s: drop --node, or name that one", pod.Namespace, pod.Name, pod.agent.Name, c.targets.Node)
+		}
+	}
+	return t, found, err
+}
+
 func knownNodes(ctx context.Context, agents []*Agent) (map[string]*Node, []answer[nodesync.NodesReport]) {
 	reports := target.GetAll[nodesync.NodesReport](ctx, agents, nodesync.NodesURL, nil)
 	return mergeNodes(reports), reports

@@ -43,7 +43,7 @@ func (c *cli) timelineCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if t, found, err := thingNamed(ctx, agents, namespace, args[0]); err != nil || found {
+			if t, found, err := c.thing(ctx, agents, namespace, args[0]); err != nil || found {
 				if err != nil {
 					return err
 				}

@@ -41,7 +41,7 @@ func (c *cli) valuesCommand() *cobra.Command {
 			if len(args) == 0 {
 				return show(c, askValues(ctx, agents, query), writeValues)
 			}
-			if t, found, err := thingNamed(ctx, agents, namespace, args[0]); err != nil || found {
+			if t, found, err := c.thing(ctx, agents, namespace, args[0]); err != nil || found {
 				if err != nil {
 					return err
 				}

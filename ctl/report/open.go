@@ -162,11 +162,18 @@ func (a recorded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		a.past.ServeHTTP(w, r)
-	case r.URL.Path == snapshotURL && query.Has("time"), r.URL.Path == diffURL:
-		moved := *r.URL
-		moved.Path = map[string]string{snapshotURL: history.ValuesURL, diffURL: history.DiffURL}[r.URL.Path]
-		r.URL = &moved
-		a.past.ServeHTTP(w, r)
+	case r.URL.Path == snapshotURL && query.Has("time"):
+		values := a.remembered(r, history.ValuesURL, query)
+		if values.status == http.StatusNotFound {
+			values = listed(record.Values{})
+		}
+		write(w, values)
+	case r.URL.Path == diffURL:
+		diffs := a.remembered(r, history.DiffURL, query)
+		if diffs.status == http.StatusNotFound {
+			diffs = a.sinceNothing(r, query)
+		}
+		write(w, diffs)
 	default:
 		recorded, exactly := a.answers[request]
 		if !exactly {
@@ -175,6 +182,50 @@ func (a recorded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		write(w, recorded)
 	}
 }
+
+// A scheduler remembers what was since its start; before it, there was nothing. In a report, its history answers for it.
+
+// remembered returns what the history answers.
+func (a recorded) remembered(r *http.Request, path string, query url.Values) answer {
+	asked := r.Clone(r.Context())
+	asked.URL.Path, asked.URL.RawQuery = path, query.Encode()
+	w := written{header: http.Header{}, status: http.StatusOK}
+	a.past.ServeHTTP(&w, asked)
+	return answer{status: w.status, body: w.body.Bytes()}
+}
+
+// sinceNothing answers with the values at the later of two moments as new ones.
+func (a recorded) sinceNothing(r *http.Request, query url.Values) answer {
+	at := cmp.Or(query.Get("to"), time.Now().Format(time.RFC3339Nano))
+	then := a.remembered(r, history.ValuesURL, url.Values{"time": {at}})
+	switch then.status {
+	case http.StatusNotFound:
+		return listed(record.Diffs{})
+	case http.StatusOK:
+	default:
+		return then
+	}
+	var values record.Values
+	if err := values.UnmarshalJSON(then.body); err != nil {
+		return refusal(http.StatusInternalServerError, err)
+	}
+	diffs := record.Diffs{}
+	for _, v := range values {
+		diffs = append(diffs, record.Diff{Key: v.Key, To: v})
+	}
+	return listed(diffs)
+}
+
+// written is an http.ResponseWriter in memory.
+type written struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (w *written) Header() http.Header            { return w.header }
+func (w *written) WriteHeader(status int)         { w.status = status }
+func (w *written) Write(data []byte) (int, error) { return w.body.Write(data) }
 
 func write(w http.ResponseWriter, a answer) {
 	w.Header().Set("Content-Type", "application/json")

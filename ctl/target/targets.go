@@ -145,8 +145,8 @@ func (c Config) Etcd(timeout time.Duration) (e etcd.Config, err error) {
 	return e, e.CheckFiles()
 }
 
-// all returns all agents, sorted by name.
-func (o Options) all(ctx context.Context) ([]*Agent, error) {
+// All returns all agents, sorted by name.
+func (o Options) All(ctx context.Context) ([]*Agent, error) {
 	if o.Recorded != nil {
 		return o.Recorded, nil
 	}
@@ -223,7 +223,7 @@ func (o Options) Selected(ctx context.Context, args []string) ([]*Agent, error) 
 		}
 		name = args[0]
 	}
-	agents, err := o.all(ctx)
+	agents, err := o.All(ctx)
 	if err != nil || name == "" {
 		return agents, err
 	}
