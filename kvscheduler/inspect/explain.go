@@ -8,6 +8,7 @@ import (
 	"time"
 
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+	"github.com/contiv/contiv/jsontext"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/kvscheduler/record"
 )
@@ -30,6 +31,43 @@ type Explanation struct {
 	NextRetry time.Time
 	// Similar are existing keys that resemble an unknown key.
 	Similar []string
+}
+
+// Explanations is a list of explanations.
+type Explanations []*Explanation
+
+// AppendJSON appends what encoding/json writes, without looking at values twice.
+func (l Explanations) AppendJSON(b []byte) []byte {
+	b = append(b, '[')
+	for i, e := range l {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = e.AppendJSON(b)
+	}
+	return append(b, ']')
+}
+
+// AppendJSON appends what encoding/json writes.
+func (e *Explanation) AppendJSON(b []byte) []byte {
+	b = jsontext.AppendString(append(b, `{"Key":`...), e.Key)
+	b = jsontext.AppendString(append(b, `,"Summary":`...), e.Summary)
+	b = append(b, `,"Value":`...)
+	if e.Value == nil {
+		b = append(b, "null"...)
+	} else {
+		b = e.Value.AppendJSON(b)
+	}
+	begin := len(b)
+	b, _ = jsontext.AppendAny(b, struct { // texts and times: no error
+		Needs     []ExplainedNeed
+		Cycle     []string
+		NeededBy  []string
+		NextRetry time.Time
+		Similar   []string
+	}{e.Needs, e.Cycle, e.NeededBy, e.NextRetry, e.Similar})
+	b[begin] = ','
+	return b
 }
 
 // ExplainedNeed is a dependency with the values that satisfy it or could.

@@ -243,7 +243,7 @@ func (s server) serveHistory(w http.ResponseWriter, r *http.Request) error {
 	if render != nil {
 		return writeTexts(w, txns, render)
 	}
-	return writeJSON(w, txns)
+	return writeJSON(w, record.Txns(txns))
 }
 
 func writeTexts(w http.ResponseWriter, txns []*record.Txn, render func(*record.Txn, io.Writer) error) error {

@@ -150,7 +150,7 @@ func (s server) serveExplain(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if !q.Has("key") {
-		all := []*Explanation{}
+		all := Explanations{}
 		s.Snapshot().Keys("", func(key string) bool {
 			all = append(all, Explain(s.Scheduler, key))
 			return true

@@ -410,6 +410,14 @@ func (t *Txn) UnmarshalJSON(b []byte) error {
 	})
 }
 
+// Txns is a list of transactions.
+type Txns []*Txn
+
+// AppendJSON appends what encoding/json writes.
+func (l Txns) AppendJSON(b []byte) []byte {
+	return appendList(b, l, func(b []byte, t **Txn) []byte { return (*t).AppendJSON(b) })
+}
+
 func readOps(r *jsontext.Reader) []Op {
 	if r.Null() {
 		return nil

@@ -30,7 +30,7 @@ var rooms = map[string][]string{
 	"kvscheduler/graph":    {},
 	"kvscheduler/record":   {"api/ligato/kvscheduler", "jsontext"},
 	"kvscheduler/diagram":  {"api/ligato/kvscheduler", "kvscheduler/record"},
-	"kvscheduler/inspect":  {"api/ligato/kvscheduler", "kvscheduler", "kvscheduler/record", "kvscheduler/diagram"},
+	"kvscheduler/inspect":  {"api/ligato/kvscheduler", "jsontext", "kvscheduler", "kvscheduler/record", "kvscheduler/diagram"},
 	"dbresources":          {"api", "models"},
 	"etcdserver":           {},
 	"store":                {"config"},
