@@ -39,14 +39,14 @@ func (c *cli) checkConfigCommand() *cobra.Command {
 					failed = ErrReported
 					continue
 				}
-				c.printer().Printf("%s: %s, no mistakes\n", name, what)
+				c.printer().Printf("%s: %s\n", name, what)
 			}
 			return failed
 		},
 	}
 }
 
-// checkConfig returns the kind of a file, or its mistakes.
+// checkConfig returns what was found of a file, or its mistakes.
 func checkConfig(name string, stdin io.Reader) (what string, err error) {
 	switch filepath.Base(name) {
 	case "contiv.conf":
@@ -56,28 +56,28 @@ func checkConfig(name string, stdin io.Reader) (what string, err error) {
 				err = fmt.Errorf("configuration file %s: %w", name, err)
 			}
 		}
-		return "network configuration", err
+		return "network configuration, no mistakes", err
 	case "controller.conf":
 		c, err := controller.LoadConfigFile(name)
 		if err == nil {
 			err = c.Validate()
 		}
-		return "event loop configuration", err
+		return "event loop configuration, no mistakes", err
 	case "service.conf":
 		_, err = serviceconfig.LoadFile(name)
-		return "services configuration", err
+		return "services configuration, no mistakes", err
 	case "etcd.conf":
 		var e etcd.Config
 		if err = config.LoadFile(name, &e); err == nil {
 			err = e.CheckFiles()
 		}
-		return "how to reach etcd", err
+		return "how to reach etcd, no mistakes", err
 	}
 	values, err := files{name}.read(stdin)
 	if err != nil {
 		return "", err
 	}
-	return count(len(values.values), "value"), nil
+	return count(len(values.values), "value") + ", well-formed: `contivctl config apply --dry-run` asks a node whether it can have them", nil
 }
 
 // files are the arguments of -f: files with values.

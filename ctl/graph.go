@@ -90,7 +90,7 @@ func (c *cli) graphCommand() *cobra.Command {
 	namespaceFlag(cmd, &namespace)
 	cmd.Flags().StringVar(&file, "file", "", "write to this file instead of the standard output")
 	cmd.Flags().StringVar(&at, "at", "", "draw the values of this moment")
-	return withFormats(cmd, asDOT, asSVG, asJSON, asYAML)
+	return withFormats(cmd, asDOT, asSVG, asJSON, asYAML, asJSONPath)
 }
 
 // graphed returns the values at a moment: those of a thing, or those that a word means if there is none, and what they
@@ -168,8 +168,7 @@ func valuesAt(ctx context.Context, a *Agent, path string, query url.Values) ([]*
 // draw renders values in the format of the output.
 func (c *cli) draw(ctx context.Context, values []*kvscheduler.ValueSnapshot, m moment) ([]byte, error) {
 	var out bytes.Buffer
-	switch c.format {
-	case asJSON, asYAML:
+	if c.format != asDOT && c.format != asSVG {
 		err := c.format.encode(&out, record.Values(values))
 		return out.Bytes(), err
 	}

@@ -91,7 +91,7 @@ func speed(bits uint64) string {
 }
 
 func (c *cli) dropsCommand() *cobra.Command {
-	return perNode(c, &cobra.Command{
+	return perNode(c, listing(&cobra.Command{
 		Use:   "drops [NODE]",
 		Short: "What pods and others tried to send and must not",
 		Long: `Shows how many packets were dropped, by who sent them and for what reason:
@@ -102,7 +102,7 @@ func (c *cli) dropsCommand() *cobra.Command {
   connections  one more connection than podConnectionLimit
   vxlan        VXLAN from a pod, or from a host that is no node
   loopback     to a loopback address of the node`,
-	}, statscollector.DropsURL, func(p printer, good []answer[statscollector.DropsReport]) {
+	}), statscollector.DropsURL, func(p printer, good []answer[statscollector.DropsReport]) {
 		t := p.Table("NODE", "NAMESPACE", "POD", "INTERFACE", "REASON", "PACKETS")
 		for _, a := range good {
 			for _, d := range a.Value.Drops {

@@ -19,6 +19,7 @@ import (
 	"github.com/contiv/contiv/plugins/ipnet"
 	"github.com/contiv/contiv/plugins/policy"
 	"github.com/contiv/contiv/plugins/service"
+	"github.com/contiv/contiv/plugins/statscollector"
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/encoding/protojson"
 	"k8s.io/client-go/util/jsonpath"
@@ -39,6 +40,9 @@ const (
 	asDOT      format = "dot"
 	asSVG      format = "svg"
 )
+
+// allFormats are those that any command knows.
+var allFormats = []format{asTable, asWide, asJSON, asYAML, asJSONPath, asName, asDiagram, asDOT, asSVG}
 
 // Set implements pflag.Value. The formats depend on the command: see checkFormat.
 func (f *format) Set(s string) error {
@@ -91,7 +95,11 @@ func (c *cli) checkFormat(cmd *cobra.Command) error {
 	case known && template == "":
 		return nil
 	}
-	return text.Hinted(fmt.Errorf("output format %q is not known to %q", c.format, cmd.CommandPath()), string(c.format), names)
+	wrong := fmt.Errorf("output format %q is not known to %q", c.format, cmd.CommandPath())
+	if slices.Contains(allFormats, format(kind)) { // no slip: other commands know it
+		return fmt.Errorf("%w: known are %s", wrong, strings.Join(names, ", "))
+	}
+	return text.Hinted(wrong, string(c.format), names)
 }
 
 func (f *format) String() string { return string(*f) }
@@ -323,6 +331,14 @@ func namesOf(node string, answered any) (names []string) {
 	case record.Dump:
 		for _, v := range list {
 			names = append(names, v.Key)
+		}
+	case record.Diffs:
+		for _, d := range list {
+			names = append(names, d.Key)
+		}
+	case statscollector.DropsReport:
+		for _, d := range list.Drops {
+			names = append(names, d.Interface)
 		}
 	default:
 		names = []string{node}

@@ -8,7 +8,7 @@ import (
 )
 
 func (c *cli) statusCommand() *cobra.Command {
-	return &cobra.Command{
+	return listing(&cobra.Command{
 		Use:   "status",
 		Short: "Whether the nodes are healthy, degraded or broken, and why",
 		Long: "Says of each node whether it is healthy, degraded (it works, but something is not as it should be) or\n" +
@@ -27,7 +27,7 @@ func (c *cli) statusCommand() *cobra.Command {
 			}
 			return c.showStatus(target.Ask(ctx, agents, status.Ask))
 		},
-	}
+	})
 }
 
 // showStatus prints the verdicts; the error carries the exit code.

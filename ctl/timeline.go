@@ -178,7 +178,7 @@ func (c *cli) diffCommand() *cobra.Command {
 	cmd.Flags().StringVar(&from, "from", "", "the earlier moment")
 	cmd.Flags().StringVar(&from, "since", "", "the same")
 	cmd.Flags().StringVar(&to, "to", "", "the later moment (default: now)")
-	return cmd
+	return listing(cmd)
 }
 
 // writeDiffs prints a line for each value that differs, with the changed fields below.
