@@ -188,8 +188,10 @@ func cause(st *status.Status) string {
 	if st.Code() != codes.Unavailable {
 		return st.Message()
 	}
-	if _, dialing, is := strings.Cut(st.Message(), "while dialing: "); is {
-		return strings.TrimSuffix(dialing, `"`)
+	for _, step := range []string{"while dialing: ", "error reading server preface: remote error: "} {
+		if _, why, is := strings.Cut(st.Message(), step); is {
+			return strings.TrimSuffix(why, `"`)
+		}
 	}
 	return "the connection ended: " + st.Message()
 }
