@@ -41,7 +41,7 @@ func (v interfaces) createLoopback(iface *vpp_interfaces.Interface) (netlink.Lin
 	return v.finishPair(iface)
 }
 
-// finishPair marks the near end as complete, and returns it.
+// finishPair marks the near end as complete, and returns it if somebody is to be told of it.
 func (v interfaces) finishPair(iface *vpp_interfaces.Interface) (netlink.Link, error) {
 	name := own.DeviceName(own.DevInterface, iface.GetName())
 	if err := v.IgnoreRouters(name); err != nil {
@@ -52,12 +52,26 @@ func (v interfaces) finishPair(iface *vpp_interfaces.Interface) (netlink.Link, e
 			return nil, err
 		}
 	}
-	link, err := v.Net.SetAndRead(name, rtnl.LinkChange{Alias: own.AliasInterface + iface.GetName(), Up: iface.GetEnabled()})
+	link, index, err := v.setAndRead(name, rtnl.LinkChange{Alias: own.AliasInterface + iface.GetName(), Up: iface.GetEnabled()})
 	if err != nil {
 		return nil, fmt.Errorf("preparing device %s: %w", name, err)
 	}
-	v.Dev.Put(iface.GetName(), link.Attrs().Index)
+	v.Dev.Put(iface.GetName(), index)
 	return link, nil
+}
+
+// setAndRead reads no more than the index, which costs a fortieth, if nobody is to be told of the device.
+func (v *Driver) setAndRead(name string, c rtnl.LinkChange) (link netlink.Link, index int, err error) {
+	if v.reports.Wanted() {
+		if link, err = v.Net.SetAndRead(name, c); err != nil {
+			return nil, 0, err
+		}
+		return link, link.Attrs().Index, nil
+	}
+	if err = v.Net.SetLinkNamed(name, c); err == nil {
+		index, err = v.Net.LinkIndex(name)
+	}
+	return nil, index, err
 }
 
 // makePair adds a veth pair with MAC and MTU. made is false if it was there,

@@ -82,10 +82,18 @@ func (v *Host) WithDevice(logical string, fn func(index int) error) error {
 
 // cachedDevice returns the index from the cache, if it still is that of the device behind
 // the logical name.
+//
+// A device of ours was found by its name and its alias before it came into the cache. Its index still
+// having that name, which nobody else gives, is enough: the kernel hands no index out twice, so that
+// another device would have to be made with both or be brought from another namespace with both. Names
+// that are not ours prove less, and all that the device is known by is read.
 func (v *Host) cachedDevice(logical string) (index int, ok bool, err error) {
 	index, cached := v.Dev.Get(logical)
 	if !cached {
 		return 0, false, nil
+	}
+	if name, err := v.Net.LinkName(index); err == nil && name == DeviceName(DevInterface, logical) {
+		return index, true, nil
 	}
 	id, err := v.Net.LinkIdentity(index)
 	switch {

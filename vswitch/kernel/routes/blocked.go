@@ -25,7 +25,9 @@ func (b *blocked) note(route *vpp_l3.Route, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !errors.Is(err, errInTheWay) {
-		delete(b.values, models.Key(route))
+		if len(b.values) > 0 { // a key takes a while to make
+			delete(b.values, models.Key(route))
+		}
 		return
 	}
 	if b.values == nil {
