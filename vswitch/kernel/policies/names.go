@@ -3,7 +3,6 @@ package policies
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"regexp"
 	"strings"
 
 	contiv_filter "github.com/contiv/contiv/api/contiv/filter"
@@ -39,13 +38,26 @@ func ident(name string) string {
 // setIdent writes the name of a set as a part of the names of objects. The kernel compares names of sets
 // one after the other, so they are short: most are as they are.
 func setIdent(name string) string {
-	if len(name) <= 40 && plainName.MatchString(name) && !hashedName.MatchString(name) {
+	if len(name) <= 40 && consistsOf(name, digits+"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-") && !isHashed(name) {
 		return name
 	}
 	return ident(name)
 }
 
-var plainName, hashedName = regexp.MustCompile("^[a-zA-Z0-9-]*$"), regexp.MustCompile("-[0-9a-f]{16}$")
+const digits = "0123456789"
+
+// isHashed reports whether a name ends as those that ident writes.
+func isHashed(name string) bool {
+	const ending = 1 + 16 // a dash, and the hash
+	if len(name) < ending {
+		return false
+	}
+	last := name[len(name)-ending:]
+	return last[0] == '-' && consistsOf(last[1:], digits+"abcdef")
+}
+
+// consistsOf is no regular expression: the names of all peers of a pod are looked at when a policy of it changes.
+func consistsOf(text, chars string) bool { return strings.TrimLeft(text, chars) == "" }
 
 // identOf writes a name, by ident or setIdent, unless it stands for an object.
 func identOf(name string, write func(name string) string) string {
