@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/contiv/contiv/netlink/namespace"
 	"github.com/contiv/contiv/netlink/nlattr"
 
 	"github.com/vishvananda/netlink"
@@ -34,16 +35,20 @@ type Conn struct {
 
 // New connects to the namespace; Close the Conn.
 func New(ns netns.NsHandle) (*Conn, error) {
-	s, err := openSocket(ns)
+	c := &Conn{remover: newRemover(ns)}
+	err := namespace.In(ns, func() (err error) {
+		if c.socket, err = openSocket(); err != nil {
+			return err
+		}
+		if c.Handle, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
+			c.socket.close()
+		}
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
-	h, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE)
-	if err != nil {
-		s.close()
-		return nil, err
-	}
-	return &Conn{Handle: h, remover: newRemover(ns), socket: s}, nil
+	return c, nil
 }
 
 // Close ends the connection.

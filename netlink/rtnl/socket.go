@@ -9,33 +9,30 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
-	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 )
 
 // answerBuffer holds any answer: the kernel fills at most 32 KiB of a dump.
 const answerBuffer = 64 << 10
 
-// socket sends requests and receives their answers into one buffer. (netlink.Handle allocates
-// 64 KiB for each message that it receives: wiring a pod takes dozens.)
+// buffers are shared by all sockets. (netlink.Handle allocates 64 KiB for each message that it receives:
+// wiring a pod takes dozens. One for each socket would be as many as there are pods.)
+var buffers = sync.Pool{New: func() any { return new([answerBuffer]byte) }}
+
+// socket sends requests and receives their answers.
 type socket struct {
-	mu     sync.Mutex // held from the sending of requests to their last answer
-	fd     int
-	seq    uint32
-	buffer []byte
+	mu  sync.Mutex // held from the sending of requests to their last answer
+	fd  int
+	seq uint32
 }
 
-func openSocket(ns netns.NsHandle) (*socket, error) {
-	opened, err := nl.GetNetlinkSocketAt(ns, netns.None(), unix.NETLINK_ROUTE)
+// openSocket opens a socket in the namespace of the thread.
+func openSocket() (*socket, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
 	if err != nil {
 		return nil, err
 	}
-	defer opened.Close()
-	fd, err := unix.FcntlInt(uintptr(opened.GetFd()), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
-	}
-	if err := unix.SetNonblock(fd, false); err != nil {
+	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		unix.Close(fd)
 		return nil, err
 	}
@@ -71,9 +68,8 @@ func (s *socket) exchange(reqs []*nl.NetlinkRequest, answer func(i int, typ uint
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := &exchange{reqs: reqs, errs: make([]error, len(reqs)), ended: make([]bool, len(reqs)), open: len(reqs), first: s.seq + 1, answer: answer}
-	if s.buffer == nil {
-		s.buffer = make([]byte, answerBuffer)
-	}
+	buffer := buffers.Get().(*[answerBuffer]byte)
+	defer buffers.Put(buffer)
 	var data []byte
 	for _, req := range reqs {
 		s.seq++
@@ -88,17 +84,17 @@ func (s *socket) exchange(reqs []*nl.NetlinkRequest, answer func(i int, typ uint
 		var n int
 		var from unix.Sockaddr
 		err := retryInterrupted(func() (err error) {
-			n, from, err = unix.Recvfrom(s.fd, s.buffer, unix.MSG_TRUNC)
+			n, from, err = unix.Recvfrom(s.fd, buffer[:], unix.MSG_TRUNC)
 			return err
 		})
 		sender, _ := from.(*unix.SockaddrNetlink)
 		switch {
 		case err != nil: // ENOBUFS: what was answered is not known
 			e.endAll(err)
-		case n > len(s.buffer):
-			e.endAll(fmt.Errorf("the kernel's answer has %d bytes, more than %d", n, len(s.buffer)))
+		case n > len(buffer):
+			e.endAll(fmt.Errorf("the kernel's answer has %d bytes, more than %d", n, len(buffer)))
 		case sender != nil && sender.Pid == nl.PidKernel:
-			e.receive(s.buffer[:n])
+			e.receive(buffer[:n])
 		}
 	}
 	return e.errs

@@ -36,7 +36,8 @@ func compileACL(rules []vswitch.ACLRule, macip bool) []aclLine {
 
 func layersOf(rules []vswitch.ACLRule) (layers []*aclLayer) {
 	var kept []layeredRule
-	for _, r := range rules {
+	for i := range rules {
+		r := &rules[i]
 		layer, shadowed := 0, false
 		for _, e := range kept {
 			if !overlap(e.rule, r) {
@@ -47,7 +48,7 @@ func layersOf(rules []vswitch.ACLRule) (layers []*aclLayer) {
 				break
 			}
 			// Verdict maps take no two elements that overlap.
-			if e.rule.Action != r.Action || shapeOf(e.rule) == shapeOf(r) {
+			if e.rule.Action != r.Action || shapeOf(*e.rule) == shapeOf(*r) {
 				layer = max(layer, e.layer+1)
 			}
 		}
@@ -58,13 +59,13 @@ func layersOf(rules []vswitch.ACLRule) (layers []*aclLayer) {
 		if layer == len(layers) {
 			layers = append(layers, &aclLayer{byShape: map[aclShape]int{}})
 		}
-		layers[layer].add(r)
+		layers[layer].add(*r)
 	}
 	return layers
 }
 
 type layeredRule struct {
-	rule  vswitch.ACLRule
+	rule  *vswitch.ACLRule
 	layer int
 }
 
@@ -125,14 +126,14 @@ func isICMP(r vswitch.ACLRule) bool {
 }
 
 // overlap reports whether a packet can match both rules, as far as flags and MAC addresses
-// do not keep them apart.
-func overlap(a, b vswitch.ACLRule) bool {
-	return rangesOverlap(a.Protocol, b.Protocol) && a.Src.Overlaps(b.Src) && a.Dst.Overlaps(b.Dst) &&
-		rangesOverlap(a.SrcPortsOrTypes, b.SrcPortsOrTypes) && rangesOverlap(a.DstPortsOrCodes, b.DstPortsOrCodes)
+// do not keep them apart. Each rule is compared with all before it: what is quick to compare comes first.
+func overlap(a, b *vswitch.ACLRule) bool {
+	return rangesOverlap(a.DstPortsOrCodes, b.DstPortsOrCodes) && rangesOverlap(a.SrcPortsOrTypes, b.SrcPortsOrTypes) &&
+		rangesOverlap(a.Protocol, b.Protocol) && a.Src.Overlaps(b.Src) && a.Dst.Overlaps(b.Dst)
 }
 
 // covers reports whether each packet that matches b matches a.
-func covers(a, b vswitch.ACLRule) bool {
+func covers(a, b *vswitch.ACLRule) bool {
 	within := func(inner, outer vswitch.Range) bool { return outer.First <= inner.First && inner.Last <= outer.Last }
 	return (a.TCPFlagsMask == 0 || a.TCPFlagsMask == b.TCPFlagsMask && a.TCPFlags == b.TCPFlags) &&
 		(a.MACMask == [6]byte{} || a.MACMask == b.MACMask && a.MAC == b.MAC) &&

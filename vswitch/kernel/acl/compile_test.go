@@ -71,7 +71,7 @@ func TestLayersDecideAsTheRules(t *testing.T) {
 			for _, group := range layer.groups {
 				for i, a := range group {
 					for _, b := range group[:i] {
-						if overlap(a, b) {
+						if overlap(&a, &b) {
 							t.Fatalf("one map has %v and %v", a, b)
 						}
 					}
