@@ -71,6 +71,7 @@ func (v dnat) loadDNAT() error {
 		if err != nil {
 			return err
 		}
+		parts = slices.Grow(parts, len(elements))
 		for _, e := range elements {
 			if isClass && v.family.isFirstSlot(e) {
 				fresh.classes[class]++
@@ -89,12 +90,21 @@ func (v dnat) loadDNAT() error {
 	if err != nil {
 		return err
 	}
-	for _, e := range append(parts, stale...) {
+	parts = append(parts, stale...)
+	labels, counts := make([]string, len(parts)), make(map[string]int, len(fresh.known))
+	for i, e := range parts {
 		label, ok := fresh.owners[[2]string{setBalanced, e.Key[:v.family.serviceLength]}]
 		if !ok {
 			label = strayLabel
 		}
-		fresh.known[label] = append(fresh.known[label], e)
+		labels[i] = label
+		counts[label]++
+	}
+	for label, count := range counts {
+		fresh.known[label] = slices.Grow(fresh.known[label], count)
+	}
+	for i, label := range labels {
+		fresh.known[label] = append(fresh.known[label], parts[i])
 	}
 	for _, list := range fresh.known {
 		slices.SortFunc(list, nft.Compare)
