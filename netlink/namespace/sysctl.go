@@ -39,7 +39,7 @@ func EnsureSysctl(name, value string) error {
 // is no such sysctl. Each time one is opened, the kernel looks for it among those of all network
 // namespaces: with hundreds of pods, that takes a tenth of a millisecond.
 func SetSysctl(name, value string) error {
-	// Not by os.OpenFile, which has the file polled: that takes as long as the rest.
+	// Not by os.OpenFile, which makes further calls to have the file polled.
 	fd, err := unix.Open(ProcNet+name, unix.O_WRONLY|unix.O_CLOEXEC, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -60,7 +60,7 @@ func (v interfaces) finishPair(iface *vpp_interfaces.Interface) (netlink.Link, e
 	return link, nil
 }
 
-// setAndRead reads no more than the index, which costs a fortieth, if nobody is to be told of the device.
+// setAndRead reads no more than the index if nobody is to be told of the device.
 func (v *Driver) setAndRead(name string, c rtnl.LinkChange) (link netlink.Link, index int, err error) {
 	if v.reports.Wanted() {
 		if link, err = v.Net.SetAndRead(name, c); err != nil {

@@ -84,7 +84,7 @@ func (v *Host) WithDevice(logical string, fn func(index int) error) error {
 // the logical name.
 //
 // A device of ours was found by its name and its alias before it came into the cache. Its index still
-// having that name, which nobody else gives, is enough: the kernel hands no index out twice, so that
+// having that name, which nobody else gives, is enough: the kernel counts indexes up, so that
 // another device would have to be made with both or be brought from another namespace with both. Names
 // that are not ours prove less, and all that the device is known by is read.
 func (v *Host) cachedDevice(logical string) (index int, ok bool, err error) {
