@@ -69,7 +69,7 @@ func (c Connection) target() string {
 func (s *Service) explainFrontend(c Connection, id processor.ID, f processor.Frontend) (wrong, way []string) {
 	name := fmt.Sprintf("%s (%s of service %v)", c.target(), f.Kind, id)
 	details := fmt.Sprintf("`contivctl services %v` says why", id)
-	if f.Restricted && !slices.ContainsFunc(f.Sources, func(p netip.Prefix) bool { return p.Contains(c.From) }) {
+	if f.Restricted && (s.caps.ClientScopes || !s.isInside(c.From)) && !slices.ContainsFunc(f.Sources, func(p netip.Prefix) bool { return p.Contains(c.From) }) {
 		return []string{fmt.Sprintf("%s: %v is in none of loadBalancerSourceRanges, so its packets are dropped", name, c.From)}, nil
 	}
 	endpoints, outside := f.Inside, ""

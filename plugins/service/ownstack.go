@@ -85,7 +85,7 @@ func (s *Service) answerRoutes() map[string]proto.Message {
 
 // What a vswitch without client scopes does instead of what services ask for.
 const (
-	limitRanges   = "load balancers' addresses of services with loadBalancerSourceRanges are not translated on this node: VPP does not look at sources"
+	limitRanges   = "loadBalancerSourceRanges do not hold for pods and processes of this node: VPP looks at sources of clients outside only"
 	limitAffinity = "sessionAffinity has no time-out on this node: VPP chooses the endpoint by the client's address"
 )
 

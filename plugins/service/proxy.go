@@ -73,7 +73,7 @@ func (s *Service) translateServices(p Proxy, of *Segments) error {
 		p.Settings.ResetRemovedEndpoints = false
 	}
 	s.proxy, s.services, s.rendered = &p, processor.New(), map[string]proto.Message{}
-	s.limited = map[string]map[processor.ID]bool{}
+	s.limited, s.restricted = map[string]map[processor.ID]bool{}, map[processor.ID][]processor.Frontend{}
 	s.segments = newSegments(of)
 	s.self = self{p.NodeName, p.Nodes, p.Addresses}
 	s.health, s.metrics = health.New(p.Healthy, s.log), newMetrics(p.NodeName)
@@ -102,6 +102,7 @@ func (s *Service) proxies(event controller.Event) bool {
 func (s *Service) resyncServices(ctx context.Context, state controller.KubeState, txn controller.ResyncOperations) {
 	clear(s.rendered)
 	clear(s.limited)
+	clear(s.restricted)
 	s.services.Reset()
 	s.zone = ""
 	s.disabled = s.others.look(s.proxy.Others)
@@ -128,6 +129,9 @@ func (s *Service) resyncServices(ctx context.Context, state controller.KubeState
 		for key, value := range s.render(id) {
 			s.put(txn, key, value)
 		}
+	}
+	if list := s.sourceRanges(); list != nil {
+		s.put(txn, sourceRangesKey, list)
 	}
 }
 
@@ -169,6 +173,7 @@ func (s *Service) render(id processor.ID) map[string]proto.Message {
 			continue
 		}
 		s.noteLimits(id, svc)
+		s.noteRanges(svc)
 		values[nat.Key(id, ipv6)] = nat.Render(svc, ipv6, options)
 	}
 	return values
@@ -210,6 +215,7 @@ func (s *Service) updateServices(ctx context.Context, event controller.Event, tx
 		}
 		servers = append(servers, pods...)
 	}
+	s.updateSourceRanges(txn)
 	if err := s.serveAgain(txn, servers); err != nil {
 		return "", err
 	}
@@ -270,6 +276,7 @@ func (s *Service) noteChange(ctx context.Context, event controller.Event) (chang
 // addresses of the pods of this node that served the service before, or do so now.
 func (s *Service) update(ctx context.Context, id processor.ID, txn controller.UpdateOperations) (what string, servers []netip.Addr) {
 	s.forgetLimits(id)
+	delete(s.restricted, id)
 	keys, servers := s.segments.dropCarriage(id)
 	keys = append(keys, nat.Key(id, false), nat.Key(id, true))
 	values := s.render(id)

@@ -73,14 +73,16 @@ type Service struct {
 	rendered map[string]proto.Message // the values requested last, by key
 	zone     string                   // of this node
 	// limited has the services that the vswitch does not fully support, by what it does instead.
-	limited  map[string]map[processor.ID]bool
-	disabled string // what else translates services; "": nothing
-	others   others
-	segments *segments // nil: all services are translated
-	health   *health.Server
-	healthz  *health.Node
-	metrics  *metrics
-	mu       sync.Mutex // guards services and limited against reports, which other goroutines call
+	limited map[string]map[processor.ID]bool
+	// restricted has the frontends with source ranges, where mappings are for all clients.
+	restricted map[processor.ID][]processor.Frontend
+	disabled   string // what else translates services; "": nothing
+	others     others
+	segments   *segments // nil: all services are translated
+	health     *health.Server
+	healthz    *health.Node
+	metrics    *metrics
+	mu         sync.Mutex // guards services and limited against reports, which other goroutines call
 }
 
 // Roles are optional tasks of the vswitch; nil: it does not have this one.

@@ -33,7 +33,7 @@ func Compute(svc *service.Service, slicesOf []*endpointslice.EndpointSlice, node
 		}
 		s.Frontends = append(s.Frontends, portFrontends(svc, port, addresses, candidates(svc, port, slicesOf, node, ipv6), node)...)
 	}
-	slices.SortStableFunc(s.Frontends, compareFrontends)
+	slices.SortStableFunc(s.Frontends, CompareFrontends)
 	s.Frontends = slices.CompactFunc(s.Frontends, func(a, b Frontend) bool { return a.Addr == b.Addr && a.Protocol == b.Protocol })
 	if len(s.Frontends) == 0 {
 		return nil

@@ -96,6 +96,7 @@ type Endpoint struct {
 	Local bool
 }
 
-func compareFrontends(a, b Frontend) int {
+// CompareFrontends orders by address and port, then protocol, kind and name of the port.
+func CompareFrontends(a, b Frontend) int {
 	return cmp.Or(a.Addr.Compare(b.Addr), cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(precedence[a.Kind], precedence[b.Kind]), cmp.Compare(a.Port, b.Port))
 }

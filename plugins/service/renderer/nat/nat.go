@@ -27,8 +27,7 @@ type Options struct {
 	// both addresses to clients outside.
 	Loopback4 netip.Addr
 	// OneScope: the vswitch has one mapping for all clients. Clients inside get the endpoints of clients
-	// outside. Frontends restricted to some sources, and frontends that ignore clients outside, are left
-	// out.
+	// outside. Frontends that ignore clients outside are left out. Sources are not restricted.
 	OneScope bool
 	// LocalWeight is the weight of endpoints on this node, relative to others; at least 1.
 	LocalWeight uint32
@@ -72,7 +71,7 @@ func mappings(f processor.Frontend, affinity uint32, o Options) []*mapping {
 	// Clients outside that use a cluster IP have no route back from other nodes.
 	hide := !f.KeepSource || f.Kind == processor.ClusterIP
 	switch {
-	case o.OneScope && (f.Restricted || f.Drop):
+	case o.OneScope && f.Drop:
 		return nil
 	case o.OneScope:
 		return []*mapping{newMapping(f, f.Outside, vpp_nat.DNat44_StaticMapping_ALL, hide, affinity, o)}
@@ -89,7 +88,10 @@ func mappings(f processor.Frontend, affinity uint32, o Options) []*mapping {
 func newMapping(f processor.Frontend, endpoints []processor.Endpoint, clients vpp_nat.DNat44_StaticMapping_Clients, hide bool, affinity uint32, o Options) *mapping {
 	m := &mapping{
 		ExternalIp: f.Addr.Addr().String(), ExternalPort: uint32(f.Addr.Port()), Protocol: protocols[f.Protocol],
-		Clients: clients, SourceRanges: sources(f),
+		Clients: clients,
+	}
+	if !o.OneScope {
+		m.SourceRanges = sources(f)
 	}
 	m.ResetRemoved = o.ResetRemoved && f.Protocol == processor.TCP
 	if len(endpoints) == 0 {

@@ -1,0 +1,85 @@
+package service_test
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	k8s "github.com/contiv/contiv/api/contiv/service"
+	"github.com/contiv/contiv/plugins/plugintest"
+	"github.com/contiv/contiv/plugins/service"
+	"github.com/contiv/contiv/plugins/service/processor"
+	"google.golang.org/protobuf/proto"
+)
+
+// VPP has mappings for all clients: an access list on the interfaces of clients outside keeps out
+// those that are not in source ranges.
+func TestSourceRangesOnVPP(t *testing.T) {
+	s, err := newCluster().onVPP(t, "services: vswitch")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const key = "config/vpp/acls/v2/acl/service-source-ranges"
+	rule := func(action, dst, port, source string) string {
+		return `{` + action + `"ip_rule":{"ip":{"destination_network":"` + dst + `"` + source + `},"tcp":{"destination_port_range":{"lower_port":` + port + `,"upper_port":` + port + `}}}}`
+	}
+	from := func(network string) string { return `,"source_network":"` + network + `"` }
+	const permit, deny = `"action":"PERMIT",`, ""
+	list := func(rules ...string) string {
+		return key + "\n" + `    {"interfaces":{"ingress":["eth0","vxlanBVI"]},"name":"service-source-ranges","rules":[` +
+			strings.Join(append(rules, `{"action":"PERMIT","ip_rule":{}}`), ",") + "]}\n"
+	}
+	requireList := func(when string, config plugintest.Txn, want string) {
+		t.Helper()
+		got := plugintest.Txn{}
+		if v := config[key]; v != nil {
+			got[key] = v
+		}
+		if text := plugintest.Render(got); text != want {
+			t.Errorf("%s: got\n%s\nwant\n%s", when, text, want)
+		}
+	}
+	edited := func(web *k8s.Service, edit func(*k8s.Service)) *k8s.Service {
+		web = proto.CloneOf(web)
+		edit(web)
+		return web
+	}
+
+	web := webService()
+	web.LbIngressIps = append(web.LbIngressIps, "fd99::1")
+	web.LoadbalancerSourceRanges = append(web.LoadbalancerSourceRanges, "192.0.2.0/28")
+	config := resync(t, s, state(web, webSlice("a", "10.1.1.2@node1"), webSlice("b", "fd10:0:0:1::2@node1")))
+	requireList("with ranges of IPv4", config, list(
+		rule(permit, "203.0.113.1/32", "80", from("192.0.2.0/28")), rule(permit, "203.0.113.1/32", "80", from("198.51.100.0/24")), rule(deny, "203.0.113.1/32", "80", ""),
+		rule(deny, "fd99::1/128", "80", "")))
+	if text := plugintest.Render(config); !strings.Contains(text, `{"external_ip":"203.0.113.1"`) || !strings.Contains(text, `{"external_ip":"fd99::1"`) {
+		t.Errorf("the load balancer's addresses are not translated:\n%s", text)
+	}
+
+	lb, client := netip.MustParseAddr("203.0.113.1"), netip.MustParseAddr("192.0.2.77")
+	if wrong, _ := s.Explain(service.Connection{From: client, To: lb, Protocol: processor.TCP, Port: 80}); len(wrong) != 1 {
+		t.Errorf("a client that is in no range: %q", wrong)
+	}
+	if wrong, way := s.Explain(service.Connection{From: netip.MustParseAddr("10.1.1.9"), To: lb, Protocol: processor.TCP, Port: 80}); len(wrong) > 0 || len(way) == 0 {
+		t.Errorf("a pod of the node: %q, %q", wrong, way)
+	}
+
+	other := edited(web, func(s *k8s.Service) {
+		s.Port[0].Port, s.LoadbalancerSourceRanges = 81, []string{"fd98::/64"}
+	})
+	config, _, _ = change(t, s, kubeChange(web, other), config)
+	requireList("with another port and a range of IPv6", config, list(
+		rule(deny, "203.0.113.1/32", "81", ""), rule(permit, "fd99::1/128", "81", from("fd98::/64")), rule(deny, "fd99::1/128", "81", "")))
+	same := edited(other, func(s *k8s.Service) { s.SessionAffinity = "ClientIP" })
+	config, txn, _ := change(t, s, kubeChange(other, same), config)
+	if _, touched := txn[key]; touched {
+		t.Error("the list is requested again though it is the same")
+	}
+
+	open := edited(same, func(s *k8s.Service) { s.LoadbalancerSourceRanges = nil })
+	config, _, _ = change(t, s, kubeChange(same, open), config)
+	requireList("without ranges", config, "")
+	config, _, _ = change(t, s, kubeChange(open, same), config)
+	config, _, _ = change(t, s, kubeChange(same, nil), config)
+	requireList("without the service", config, "")
+}
