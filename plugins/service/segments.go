@@ -72,8 +72,6 @@ func (s *Service) segmentWarnings() []string {
 		return nil
 	case s.segments.off != "":
 		return []string{"useSRv6ForServices has no effect at present: " + s.segments.off}
-	case s.caps.HostStackShared:
-		return []string{"useSRv6ForServices is experimental: processes of this node, and pods on its host network, may not reach services that segments carry"}
 	}
 	return nil
 }
@@ -274,10 +272,12 @@ func (s *Service) carry(svc *processor.Service, values map[string]proto.Message)
 	return &rest
 }
 
-// untranslated returns the frontend with itself as the endpoint. Where all that is sent to cluster IPs
-// and not translated is refused, this excepts the ports that the service has.
+// untranslated returns the frontend with itself as the endpoint for all but the node's own processes. Where
+// all that is sent to cluster IPs and not translated is refused, this excepts the ports that the service
+// has. What the node itself sends is translated: the kernel's local SIDs take packets that enter, not those
+// that the node itself has put into segments.
 func untranslated(f processor.Frontend) processor.Frontend {
-	f.Kind, f.KeepSource = processor.ExternalIP, true
+	f.Kind, f.KeepSource, f.Node = processor.ExternalIP, true, f.Inside
 	f.Inside = []processor.Endpoint{{Addr: f.Addr}}
 	f.Outside = f.Inside
 	return f

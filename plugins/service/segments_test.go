@@ -125,7 +125,8 @@ func TestSegmentsCarryServices(t *testing.T) {
 	requireKeys(t, "resync", all, true, policyKey, steeringKey, podSID, natKey, "config/vpp/srv6/v2/localsid/9000::1", "config/vpp/srv6/v2/srv6-global",
 		"config/vpp/v2/route/vrf/0/dst/9000::2/128/gw/fd16::2")
 	translated := plugintest.Render(plugintest.Txn{natKey: all[natKey]})
-	for _, want := range []string{`"external_ip":"192.168.16.1","external_port":30080`, // the node port, and what excepts the cluster IP from being refused:
+	for _, want := range []string{`"external_ip":"192.168.16.1","external_port":30080`, // the node port, what excepts the cluster IP from being refused, and what the node itself sends:
+		`{"clients":"NODE","external_ip":"10.96.0.10","external_port":8080,"local_ips":[{"local_ip":"10.1.1.2","local_port":8080,"probability":1},{"elsewhere":true,"local_ip":"10.1.2.2","local_port":8080,"probability":1}],"twice_nat":"SELF"}`,
 		`{"external_ip":"10.96.0.10","external_port":8080,"local_ips":[{"elsewhere":true,"local_ip":"10.96.0.10","local_port":8080}],"twice_nat":"SELF"}`} {
 		if !strings.Contains(translated, want) {
 			t.Errorf("no %s in\n%s", want, translated)

@@ -21,5 +21,5 @@ func TestSegments(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	labtest.AwaitAddresses(t, l)
-	labtest.RequireSegments(t, l, true)
+	labtest.RequireSegments(t, l)
 }

@@ -63,10 +63,12 @@ func (n *Node) isInside(client netip.Addr) bool {
 	return false
 }
 
-// isFor reports whether a mapping applies to clients inside, or outside. A mapping that refuses or
-// drops applies to both.
-func isFor(m *staticMapping, inside bool) bool {
+// isFor reports whether a mapping applies to clients inside, outside, or to the node's own processes.
+// A mapping that refuses or drops applies to all.
+func isFor(m *staticMapping, inside, own bool) bool {
 	switch m.GetClients() {
+	case vpp_nat.DNat44_StaticMapping_NODE:
+		return own
 	case vpp_nat.DNat44_StaticMapping_INSIDE:
 		return inside
 	case vpp_nat.DNat44_StaticMapping_OUTSIDE:

@@ -88,12 +88,15 @@ func (t *tracer) translateDestination(n *Node, in string) bool {
 	if !t.dst.Is6() && (n.nat.global == nil || !n.translates(in, false) || n.isIdentity(t.dst, t.packet.Protocol, t.packet.DstPort)) {
 		return true
 	}
-	inside := in == "" || n.isInside(t.Src)
+	own := in == ""
+	inside := own || n.isInside(t.Src)
 	var best *staticMapping
 	rank := func(m *staticMapping) int {
 		switch {
 		case m == nil:
 			return 0
+		case m.GetClients() == vpp_nat.DNat44_StaticMapping_NODE:
+			return 4
 		case m.GetExternalPort() != 0:
 			return 3
 		case m.GetProtocol() == vpp_nat.DNat44_ICMP:
@@ -104,7 +107,7 @@ func (t *tracer) translateDestination(n *Node, in string) bool {
 	for _, v := range n.dnatFor(t.dst) {
 		for _, m := range v.GetStMappings() {
 			if n.isExternal(m.GetExternalInterface(), m.GetExternalIp(), t.dst) &&
-				covers(uint16(m.GetExternalPort()), m.GetProtocol(), t.packet.DstPort, t.packet.Protocol) && isFor(m, inside) && rank(m) > rank(best) {
+				covers(uint16(m.GetExternalPort()), m.GetProtocol(), t.packet.DstPort, t.packet.Protocol) && isFor(m, inside, own) && rank(m) > rank(best) {
 				best = m
 			}
 		}

@@ -90,6 +90,7 @@ func ServiceCases(ipv6 bool) []ServiceCase {
 	}
 	inside := func(m *mapping44) { m.Clients = vpp_nat.DNat44_StaticMapping_INSIDE }
 	outside := func(m *mapping44) { m.Clients = vpp_nat.DNat44_StaticMapping_OUTSIDE }
+	own := func(m *mapping44) { m.Clients = vpp_nat.DNat44_StaticMapping_NODE }
 	ranges := func(networks ...string) func(*mapping44) {
 		return func(m *mapping44) { m.SourceRanges = networks }
 	}
@@ -111,6 +112,8 @@ func ServiceCases(ipv6 bool) []ServiceCase {
 			refused("pod1", "tcp", l.service, 80), refused("world", "tcp", l.service, 80), refused("node", "tcp", l.service, 80)}},
 		{"endpoints for each sort of clients", l.network, l.value(edited(l.mapping(tcp44, 1), inside), edited(l.mapping(tcp44, 2), outside)), []ServiceProbe{
 			reaches("pod3", "pod1", l.pod(3)), reaches("node", "pod1", l.gateway(1)), reaches("world", "pod2", l.outside)}},
+		{"an endpoint for the node itself", l.network, l.value(edited(l.mapping(tcp44, 2), own), l.mapping(tcp44, 1)), []ServiceProbe{
+			reaches("pod3", "pod1", l.pod(3)), reaches("node", "pod2", l.gateway(2)), reaches("world", "pod1", l.outside)}},
 		{"no endpoint for clients outside: dropped", l.network, l.value(edited(l.mapping(tcp44, 1), inside), edited(edited(l.mapping(tcp44), outside), drop)), []ServiceProbe{
 			reaches("pod3", "pod1", l.pod(3)), ignored("world", "")}},
 		{"source ranges", l.network, l.value(edited(l.mapping(tcp44, 1), ranges(fmt.Sprintf("%s/%d", l.client(10), l.bits()), fmt.Sprintf("%s/%d", l.pod(3), l.bits())))), []ServiceProbe{

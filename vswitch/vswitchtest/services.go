@@ -360,6 +360,17 @@ func (l *serviceLab) testScopes(t *testing.T, node *Host) {
 		node.want(t, "tcp", l.service, 80, "pod1", l.gateway(1))
 		l.world.want(t, "tcp", l.service, 80, "pod2", l.outside)
 	})
+	t.Run("other endpoints for the node itself", func(t *testing.T) {
+		own := func(m *mapping44) { m.Clients = vpp_nat.DNat44_StaticMapping_NODE }
+		for _, others := range [][]*mapping44{
+			{l.mapping(tcp44, 1)}, {edited(l.mapping(tcp44, 1), inside), edited(l.mapping(tcp44, 1), outside)},
+		} {
+			l.serve(t, append(others, edited(l.mapping(tcp44, 2), own))...)
+			l.pods[3].want(t, "tcp", l.service, 80, "pod1", l.pod(3))
+			node.want(t, "tcp", l.service, 80, "pod2", l.gateway(2))
+			l.world.want(t, "tcp", l.service, 80, "pod1", l.outside)
+		}
+	})
 	t.Run("none outside", func(t *testing.T) {
 		l.serve(t, edited(l.mapping(tcp44, 1), inside), edited(edited(l.mapping(tcp44), outside), func(m *mapping44) {
 			m.Otherwise = vpp_nat.DNat44_StaticMapping_DROP

@@ -127,13 +127,15 @@ func (DNat66_StaticMapping_TwiceNatMode) EnumDescriptor() ([]byte, []int) {
 
 // Which clients a mapping is for: an address with protocol and port has one mapping
 // for all of them, or one for either sort. Inside are the pods of the node, see
-// ServiceNetwork, and its own processes.
+// ServiceNetwork, and its own processes. Beside those, there may be one for its
+// own processes alone, which then use no other.
 type DNat66_StaticMapping_Clients int32
 
 const (
 	DNat66_StaticMapping_ALL     DNat66_StaticMapping_Clients = 0
 	DNat66_StaticMapping_INSIDE  DNat66_StaticMapping_Clients = 1
 	DNat66_StaticMapping_OUTSIDE DNat66_StaticMapping_Clients = 2
+	DNat66_StaticMapping_NODE    DNat66_StaticMapping_Clients = 3
 )
 
 // Enum value maps for DNat66_StaticMapping_Clients.
@@ -142,11 +144,13 @@ var (
 		0: "ALL",
 		1: "INSIDE",
 		2: "OUTSIDE",
+		3: "NODE",
 	}
 	DNat66_StaticMapping_Clients_value = map[string]int32{
 		"ALL":     0,
 		"INSIDE":  1,
 		"OUTSIDE": 2,
+		"NODE":    3,
 	}
 )
 
@@ -634,11 +638,11 @@ const file_contiv_nat_nat_proto_rawDesc = "" +
 	"contiv.nat\"E\n" +
 	"\vSourceNAT66\x12\x1c\n" +
 	"\tinterface\x18\x01 \x01(\tR\tinterface\x12\x18\n" +
-	"\aaddress\x18\x02 \x01(\tR\aaddress\"\x9e\b\n" +
+	"\aaddress\x18\x02 \x01(\tR\aaddress\"\xa8\b\n" +
 	"\x06DNat66\x12\x14\n" +
 	"\x05label\x18\x01 \x01(\tR\x05label\x12A\n" +
 	"\vst_mappings\x18\x02 \x03(\v2 .contiv.nat.DNat66.StaticMappingR\n" +
-	"stMappings\x1a\x92\a\n" +
+	"stMappings\x1a\x9c\a\n" +
 	"\rStaticMapping\x12\x1f\n" +
 	"\vexternal_ip\x18\x01 \x01(\tR\n" +
 	"externalIp\x12#\n" +
@@ -663,12 +667,13 @@ const file_contiv_nat_nat_proto_rawDesc = "" +
 	"\fTwiceNatMode\x12\f\n" +
 	"\bDISABLED\x10\x00\x12\v\n" +
 	"\aENABLED\x10\x01\x12\b\n" +
-	"\x04SELF\x10\x02\"+\n" +
+	"\x04SELF\x10\x02\"5\n" +
 	"\aClients\x12\a\n" +
 	"\x03ALL\x10\x00\x12\n" +
 	"\n" +
 	"\x06INSIDE\x10\x01\x12\v\n" +
-	"\aOUTSIDE\x10\x02\"-\n" +
+	"\aOUTSIDE\x10\x02\x12\b\n" +
+	"\x04NODE\x10\x03\"-\n" +
 	"\tOtherwise\x12\n" +
 	"\n" +
 	"\x06NEEDED\x10\x00\x12\n" +

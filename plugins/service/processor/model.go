@@ -79,6 +79,8 @@ type Frontend struct {
 	// Inside are the endpoints for pods of this node and its own processes, Outside
 	// those for everybody else. Sorted by address and port.
 	Inside, Outside []Endpoint
+	// Node are the endpoints for the node's own processes, if they are others than Inside.
+	Node []Endpoint
 	// Drop: packets of clients outside are dropped, not refused, while Outside is empty.
 	Drop bool
 	// KeepSource: endpoints see the addresses of clients outside. They always see those of pods inside.

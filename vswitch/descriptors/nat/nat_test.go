@@ -1,6 +1,7 @@
 package nat
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"testing"
@@ -207,4 +208,34 @@ func TestPoolValidation(t *testing.T) {
 	descriptortest.WantInvalid(t, "pool", validatePool(&vpp_nat.Nat44AddressPool{FirstIp: "10.0.0.9", LastIp: "10.0.0.10"}), "")
 	descriptortest.WantInvalid(t, "pool", validatePool(&vpp_nat.Nat44AddressPool{FirstIp: "10.0.0.9", LastIp: "10.0.0.1"}), "last_ip")
 	descriptortest.WantInvalid(t, "pool", validatePool(&vpp_nat.Nat44AddressPool{FirstIp: "fd00::1"}), "first_ip")
+}
+
+// An address with port and protocol has one mapping for all clients, or one for either sort, and one more
+// for the node's own processes.
+func TestMappingsOfClients(t *testing.T) {
+	const all, inside, outside, own = vpp_nat.DNat44_StaticMapping_ALL, vpp_nat.DNat44_StaticMapping_INSIDE, vpp_nat.DNat44_StaticMapping_OUTSIDE, vpp_nat.DNat44_StaticMapping_NODE
+	for _, test := range []struct {
+		clients []vpp_nat.DNat44_StaticMapping_Clients
+		field   string
+	}{
+		{[]vpp_nat.DNat44_StaticMapping_Clients{inside, outside, own}, ""},
+		{[]vpp_nat.DNat44_StaticMapping_Clients{own, inside}, ""},
+		{[]vpp_nat.DNat44_StaticMapping_Clients{own, all}, ""},
+		{[]vpp_nat.DNat44_StaticMapping_Clients{all, own}, ""},
+		{[]vpp_nat.DNat44_StaticMapping_Clients{all, inside}, "st_mappings[1].clients"},
+		{[]vpp_nat.DNat44_StaticMapping_Clients{outside, all}, "st_mappings[1].clients"},
+		{[]vpp_nat.DNat44_StaticMapping_Clients{own, own}, "st_mappings[1].external_port"},
+		{[]vpp_nat.DNat44_StaticMapping_Clients{4}, "st_mappings[0].clients"},
+	} {
+		value := &vpp_nat.DNat44{Label: "l"}
+		for _, clients := range test.clients {
+			m := oneMapping(func(m *staticMapping) { m.Clients = clients }).StMappings[0]
+			value.StMappings = append(value.StMappings, m)
+		}
+		descriptortest.WantInvalid(t, fmt.Sprint(test.clients), validateDNAT(value), test.field)
+	}
+	nobody := oneMapping(func(m *staticMapping) {
+		m.Clients, m.LocalIps, m.Otherwise = own, nil, vpp_nat.DNat44_StaticMapping_REFUSE
+	})
+	descriptortest.WantInvalid(t, "none for the node", validateDNAT(nobody), "st_mappings[0].otherwise")
 }

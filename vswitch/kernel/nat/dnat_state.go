@@ -34,7 +34,7 @@ type dnatState struct {
 // claimSets are the sets and maps with claims, by what shares them: a service is in
 // one of those for its port, or in one for each sort of clients.
 var claimSets = map[string]string{
-	mapStatic: setBalanced, setBalanced: setBalanced, setBalancedIn: setBalanced, setBalancedOut: setBalanced,
+	mapStatic: setBalanced, setBalanced: setBalanced, setBalancedIn: setBalanced, setBalancedOut: setBalanced, setBalancedOwn: setBalanced,
 	setRefused: setBalanced, setDropped: setBalanced, mapProtocol: mapProtocol, mapAddress: mapAddress,
 	setIdentity: setIdentity, setIdentityProto: setIdentityProto, setIdentityAddr: setIdentityAddr,
 }

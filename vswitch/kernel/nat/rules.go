@@ -62,7 +62,7 @@ func (f *natFamily) chains() (list []*nftables.Chain) {
 		base(chainForward, nftables.ChainTypeFilter, nftables.ChainHookForward, nftables.ChainPriorityFilter)
 	}
 	base(chainBridged, nftables.ChainTypeFilter, nftables.ChainHookPrerouting, nftables.ChainPriorityRaw)
-	plain(chainTwice, chainRefuse, chainBalanceIn, chainBalanceOut, chainInside, chainBalance, chainServices)
+	plain(chainTwice, chainRefuse, chainBalanceIn, chainBalanceOut, chainBalanceOwn, chainInside, chainBalance, chainServices)
 	base(chainPostrouting, nftables.ChainTypeNAT, nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource)
 	base(chainPrerouting, nftables.ChainTypeNAT, nftables.ChainHookPrerouting, nftables.ChainPriorityNATDest)
 	base(chainOutput, nftables.ChainTypeNAT, nftables.ChainHookOutput, nftables.ChainPriorityNATDest)

@@ -16,7 +16,8 @@ import (
 
 // What Kubernetes services need beyond plain mappings, in the same tables (nat_rules.go).
 //
-//	output ─> nat-inside ──────────────────────────────────────────┐ balanced for inside? there
+//	output ─> balanced for the node? there
+//	       ─> nat-inside ──────────────────────────────────────────┐ balanced for inside? there
 //	nat-services   restricted, and not from an allowed prefix? drop│
 //	               ─> (plain mappings) ─> source inside? nat-inside┘
 //	               ─> balanced for outside? there
@@ -33,10 +34,12 @@ const (
 	chainInside     = "nat-inside"
 	chainBalanceIn  = "nat-pick-inside"
 	chainBalanceOut = "nat-pick-outside"
+	chainBalanceOwn = "nat-pick-own"
 	chainRefuse     = "nat-refuse"
 
 	setBalancedIn  = "nat-balanced-in"  // services with backends for clients inside; Comment: label
 	setBalancedOut = "nat-balanced-out" // likewise, outside
+	setBalancedOwn = "nat-balanced-own" // likewise, processes of the node
 	setRefused     = "nat-refused"      // services without backends; Comment: label
 	setDropped     = "nat-dropped"      // likewise
 	setRestricted  = "nat-restricted"   // services that not everybody may use
@@ -55,9 +58,10 @@ type natScope string
 const (
 	scopeInside  natScope = "in"
 	scopeOutside natScope = "out"
+	scopeOwn     natScope = "own"
 )
 
-var natScopes = []natScope{"", scopeInside, scopeOutside}
+var natScopes = []natScope{"", scopeInside, scopeOutside, scopeOwn}
 
 func (s natScope) infix() string {
 	if s == "" {
@@ -67,11 +71,11 @@ func (s natScope) infix() string {
 }
 
 func (s natScope) chain() string {
-	return map[natScope]string{"": chainBalance, scopeInside: chainBalanceIn, scopeOutside: chainBalanceOut}[s]
+	return map[natScope]string{"": chainBalance, scopeInside: chainBalanceIn, scopeOutside: chainBalanceOut, scopeOwn: chainBalanceOwn}[s]
 }
 
 func (s natScope) balanced() string {
-	return map[natScope]string{"": setBalanced, scopeInside: setBalancedIn, scopeOutside: setBalancedOut}[s]
+	return map[natScope]string{"": setBalanced, scopeInside: setBalancedIn, scopeOutside: setBalancedOut, scopeOwn: setBalancedOwn}[s]
 }
 
 func scopeOf(st *vpp_nat.DNat44_StaticMapping) natScope {
@@ -80,6 +84,8 @@ func scopeOf(st *vpp_nat.DNat44_StaticMapping) natScope {
 		return scopeInside
 	case vpp_nat.DNat44_StaticMapping_OUTSIDE:
 		return scopeOutside
+	case vpp_nat.DNat44_StaticMapping_NODE:
+		return scopeOwn
 	}
 	return ""
 }
@@ -148,7 +154,7 @@ func lastOfPrefix(p netip.Prefix) netip.Addr {
 
 // serviceSets are the sets for all that.
 func (f *natFamily) serviceSets() (list []*nftables.Set) {
-	for _, name := range []string{setBalancedIn, setBalancedOut, setRefused, setDropped, setRestricted, setMasquerade, setReset} {
+	for _, name := range []string{setBalancedIn, setBalancedOut, setBalancedOwn, setRefused, setDropped, setRestricted, setMasquerade, setReset} {
 		list = append(list, f.newSet(name, f.service))
 	}
 	allowed := f.newSet(setAllowed, f.affinity)
@@ -206,6 +212,7 @@ func (s *natState) bridged(add adder) {
 func (s *natState) fromNode(add adder) {
 	if s.network.isSet() {
 		add(chainOutput, restrictedRule, s.family.restricted())
+		add(chainOutput, "backends for the node itself", s.family.toService(), words(inSet(setBalancedOwn, 0), verdict(expr.VerdictGoto, chainBalanceOwn)))
 		add(chainOutput, "inside", words(verdict(expr.VerdictJump, chainInside)))
 	}
 }

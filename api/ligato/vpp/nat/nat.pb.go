@@ -129,13 +129,15 @@ func (DNat44_StaticMapping_TwiceNatMode) EnumDescriptor() ([]byte, []int) {
 
 // Which clients a mapping is for: an address with protocol and port has one mapping
 // for all of them, or one for either sort. Inside are the pods of the node, see
-// contiv.nat.ServiceNetwork, and its own processes.
+// contiv.nat.ServiceNetwork, and its own processes. Beside those, there may be one for its
+// own processes alone, which then use no other.
 type DNat44_StaticMapping_Clients int32
 
 const (
 	DNat44_StaticMapping_ALL     DNat44_StaticMapping_Clients = 0
 	DNat44_StaticMapping_INSIDE  DNat44_StaticMapping_Clients = 1
 	DNat44_StaticMapping_OUTSIDE DNat44_StaticMapping_Clients = 2
+	DNat44_StaticMapping_NODE    DNat44_StaticMapping_Clients = 3
 )
 
 // Enum value maps for DNat44_StaticMapping_Clients.
@@ -144,11 +146,13 @@ var (
 		0: "ALL",
 		1: "INSIDE",
 		2: "OUTSIDE",
+		3: "NODE",
 	}
 	DNat44_StaticMapping_Clients_value = map[string]int32{
 		"ALL":     0,
 		"INSIDE":  1,
 		"OUTSIDE": 2,
+		"NODE":    3,
 	}
 )
 
@@ -1154,13 +1158,13 @@ const file_ligato_vpp_nat_nat_proto_rawDesc = "" +
 	"\aAddress\x12\x1f\n" +
 	"\aaddress\x18\x01 \x01(\tB\x05\x82}\x02\b\x02R\aaddress\x12\x15\n" +
 	"\x06vrf_id\x18\x02 \x01(\rR\x05vrfId\x12\x1b\n" +
-	"\ttwice_nat\x18\x03 \x01(\bR\btwiceNat\"\xcf\v\n" +
+	"\ttwice_nat\x18\x03 \x01(\bR\btwiceNat\"\xd9\v\n" +
 	"\x06DNat44\x12\x14\n" +
 	"\x05label\x18\x01 \x01(\tR\x05label\x12E\n" +
 	"\vst_mappings\x18\x02 \x03(\v2$.ligato.vpp.nat.DNat44.StaticMappingR\n" +
 	"stMappings\x12G\n" +
 	"\vid_mappings\x18\x03 \x03(\v2&.ligato.vpp.nat.DNat44.IdentityMappingR\n" +
-	"idMappings\x1a\xa0\b\n" +
+	"idMappings\x1a\xaa\b\n" +
 	"\rStaticMapping\x12-\n" +
 	"\x12external_interface\x18\x01 \x01(\tR\x11externalInterface\x12&\n" +
 	"\vexternal_ip\x18\x02 \x01(\tB\x05\x82}\x02\b\x02R\n" +
@@ -1186,12 +1190,13 @@ const file_ligato_vpp_nat_nat_proto_rawDesc = "" +
 	"\fTwiceNatMode\x12\f\n" +
 	"\bDISABLED\x10\x00\x12\v\n" +
 	"\aENABLED\x10\x01\x12\b\n" +
-	"\x04SELF\x10\x02\"+\n" +
+	"\x04SELF\x10\x02\"5\n" +
 	"\aClients\x12\a\n" +
 	"\x03ALL\x10\x00\x12\n" +
 	"\n" +
 	"\x06INSIDE\x10\x01\x12\v\n" +
-	"\aOUTSIDE\x10\x02\"-\n" +
+	"\aOUTSIDE\x10\x02\x12\b\n" +
+	"\x04NODE\x10\x03\"-\n" +
 	"\tOtherwise\x12\n" +
 	"\n" +
 	"\x06NEEDED\x10\x00\x12\n" +

@@ -4,7 +4,8 @@
 //	processor.Service ──Render──> config/vpp/nat/v2/dnat44/<namespace>/<name>
 //	                              config/contiv/nat/v1/dnat66/<namespace>/<name>
 //
-// A frontend is one mapping if clients inside and outside use the same endpoints, else two.
+// A frontend is one mapping if clients inside and outside use the same endpoints, else two. One more is
+// for the node's own processes if they use others.
 package nat
 
 import (
@@ -75,10 +76,14 @@ func mappings(f processor.Frontend, affinity uint32, o Options) []*mapping {
 		return nil
 	case o.OneScope:
 		return []*mapping{newMapping(f, f.Outside, vpp_nat.DNat44_StaticMapping_ALL, hide, affinity, o)}
-	case slices.Equal(f.Inside, f.Outside):
-		return []*mapping{newMapping(f, f.Outside, vpp_nat.DNat44_StaticMapping_ALL, hide, affinity, o)}
 	}
 	var list []*mapping
+	if len(f.Node) > 0 {
+		list = append(list, newMapping(f, f.Node, vpp_nat.DNat44_StaticMapping_NODE, false, affinity, o))
+	}
+	if slices.Equal(f.Inside, f.Outside) {
+		return append(list, newMapping(f, f.Outside, vpp_nat.DNat44_StaticMapping_ALL, hide, affinity, o))
+	}
 	if len(f.Inside) > 0 {
 		list = append(list, newMapping(f, f.Inside, vpp_nat.DNat44_StaticMapping_INSIDE, false, affinity, o))
 	}
