@@ -234,9 +234,11 @@ func TestServicesAreLeftToKubeProxy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const port, hostPort = 8080, 18080
+	const port, hostPort, only4, only6 = 8080, 18080, 18084, 18086
 	open := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web", Ports: []corev1.ContainerPort{
 		{HostPort: hostPort, ContainerPort: port, Protocol: corev1.ProtocolTCP}, {HostPort: hostPort, ContainerPort: port, Protocol: corev1.ProtocolUDP},
+		{HostIP: labtest.NodeAddresses(t, l, "node1")[0].String(), HostPort: only4, ContainerPort: port, Protocol: corev1.ProtocolTCP},
+		{HostIP: "::", HostPort: only6, ContainerPort: port, Protocol: corev1.ProtocolUDP},
 	}}}}}
 	c := addPods(t, l, lab.PodSpec{Name: "c", Node: "node1", Template: open})[0]
 	labtest.TellPeers(t, c.Netns, port)
@@ -256,6 +258,14 @@ func TestServicesAreLeftToKubeProxy(t *testing.T) {
 					if err != nil || seen != want {
 						t.Errorf("%s, host port %s:%d/%s from %s: %v, the pod sees %v, want %v", when, node, hostPort, network, who, err, seen, want)
 					}
+				}
+			}
+			for _, netns := range []string{b.Netns, st.Underlay()} {
+				if _, _, err := labtest.AskPeer(netns, "tcp", netip.AddrPortFrom(node, only4)); (err == nil) != node.Is4() {
+					t.Errorf("%s, host port of an address of IPv4, at %s from %s: %v", when, node, netns, err)
+				}
+				if _, _, err := labtest.AskPeer(netns, "udp", netip.AddrPortFrom(node, only6)); (err == nil) != node.Is6() {
+					t.Errorf("%s, host port of all addresses of IPv6, at %s from %s: %v", when, node, netns, err)
 				}
 			}
 		}
