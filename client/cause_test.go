@@ -11,7 +11,7 @@ import (
 func TestCause(t *testing.T) {
 	for text, want := range map[string]string{
 		`connection error: desc = "transport: error while dialing: dial tcp 127.0.0.1:9111: connect: connection refused"`: "dial tcp 127.0.0.1:9111: connect: connection refused",
-		`connection error: desc = "error reading server preface: remote error: tls: certificate required"`:                 "tls: certificate required",
+		`connection error: desc = "error reading server preface: remote error: tls: certificate required"`:                "tls: certificate required",
 		"the agent ends": "the connection ended: the agent ends",
 	} {
 		if got := cause(status.New(codes.Unavailable, text)); got != want {
