@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"net/http"
+	"strconv"
 )
 
 // ErrorBody is the JSON of an error answer.
@@ -31,9 +32,11 @@ func Answer(w http.ResponseWriter, status int, value any) {
 			data = indented.Bytes()
 		}
 	}
+	data = append(data, '\n')
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
 	w.WriteHeader(status)
-	w.Write(append(data, '\n'))
+	w.Write(data)
 }
 
 // marshal is json.Marshal, which looks once more at what a MarshalJSON returns: long lists are appended.

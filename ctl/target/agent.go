@@ -64,7 +64,7 @@ func New(name, address string) (*Agent, error) {
 		return nil, wrong(err.Error())
 	}
 	a := &Agent{Name: name, URL: address, base: strings.TrimSuffix(address, "/")}
-	// Each command asks once or twice: connections are not worth keeping.
+	// Most commands ask once or twice: connections are not worth keeping.
 	transport := &http.Transport{DisableKeepAlives: true}
 	switch u.Scheme {
 	case "http", "https":
@@ -89,6 +89,17 @@ func New(name, address string) (*Agent, error) {
 // useTLS sets the TLS configuration for an agent at https://HOST:PORT.
 func (a *Agent) useTLS(t *tls.Config) {
 	a.client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: t}}
+}
+
+// KeepConnections has connections to the agent used for more than one request, until release is called.
+func (a *Agent) KeepConnections() (release func()) {
+	if a.client == nil {
+		return func() {}
+	}
+	if t, ok := a.client.Transport.(*http.Transport); ok {
+		t.DisableKeepAlives, t.MaxIdleConnsPerHost = false, 8
+	}
+	return a.client.CloseIdleConnections
 }
 
 // Served returns an agent whose answers come from a handler. The URL is only shown.
@@ -212,11 +223,14 @@ func (a *Agent) ask(ctx context.Context, method, path string, query url.Values, 
 		return nil, nil, a.unreachable(err)
 	}
 	defer response.Body.Close()
-	data, err := io.ReadAll(response.Body)
-	if err != nil {
+	var data bytes.Buffer
+	if announced := response.ContentLength; announced > 0 && announced < 1<<28 {
+		data.Grow(int(announced) + bytes.MinRead)
+	}
+	if _, err := data.ReadFrom(response.Body); err != nil {
 		return nil, nil, a.unreachable(err)
 	}
-	return response, data, nil
+	return response, data.Bytes(), nil
 }
 
 // errorText returns the error in an agent's answer.

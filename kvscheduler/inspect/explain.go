@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"sort"
+	"strconv"
 	"strings"
 	"time"
 
@@ -38,14 +39,7 @@ type Explanations []*Explanation
 
 // AppendJSON appends what encoding/json writes, without looking at values twice.
 func (l Explanations) AppendJSON(b []byte) []byte {
-	b = append(b, '[')
-	for i, e := range l {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = e.AppendJSON(b)
-	}
-	return append(b, ']')
+	return record.AppendList(b, l, func(b []byte, e **Explanation) []byte { return (*e).AppendJSON(b) })
 }
 
 // AppendJSON appends what encoding/json writes.
@@ -58,16 +52,35 @@ func (e *Explanation) AppendJSON(b []byte) []byte {
 	} else {
 		b = e.Value.AppendJSON(b)
 	}
-	begin := len(b)
-	b, _ = jsontext.AppendAny(b, struct { // texts and times: no error
-		Needs     []ExplainedNeed
-		Cycle     []string
-		NeededBy  []string
-		NextRetry time.Time
-		Similar   []string
-	}{e.Needs, e.Cycle, e.NeededBy, e.NextRetry, e.Similar})
-	b[begin] = ','
-	return b
+	b = append(b, `,"Needs":`...)
+	if e.Needs == nil {
+		b = append(b, "null"...)
+	} else {
+		b = record.AppendList(b, e.Needs, func(b []byte, n *ExplainedNeed) []byte { return n.appendJSON(b) })
+	}
+	b = appendTexts(append(b, `,"Cycle":`...), e.Cycle)
+	b = appendTexts(append(b, `,"NeededBy":`...), e.NeededBy)
+	b = e.NextRetry.AppendFormat(append(b, `,"NextRetry":"`...), time.RFC3339Nano)
+	b = appendTexts(append(b, `","Similar":`...), e.Similar)
+	return append(b, '}')
+}
+
+func (n *ExplainedNeed) appendJSON(b []byte) []byte {
+	b = jsontext.AppendString(append(b, `{"Label":`...), n.Label)
+	b = jsontext.AppendString(append(b, `,"Target":`...), n.Target)
+	b = strconv.AppendBool(append(b, `,"Met":`...), n.Met)
+	b = appendTexts(append(b, `,"By":`...), n.By)
+	b, _ = jsontext.AppendAny(append(b, `,"Waiting":`...), n.Waiting) // texts: no error
+	b = appendTexts(append(b, `,"Similar":`...), n.Similar)
+	return append(b, '}')
+}
+
+// appendTexts appends a list, null if it is nil.
+func appendTexts(b []byte, texts []string) []byte {
+	if texts == nil {
+		return append(b, "null"...)
+	}
+	return jsontext.AppendStrings(b, texts)
 }
 
 // ExplainedNeed is a dependency with the values that satisfy it or could.
@@ -105,9 +118,10 @@ func (k *KeyState) UnmarshalJSON(b []byte) (err error) {
 
 // Explain returns the reasons for a value's state: missing dependencies, failures, and the time of
 // the next retry. It never waits for a transaction.
-func Explain(s *kvscheduler.Scheduler, key string) *Explanation {
-	seen := s.Snapshot()
-	e := &Explanation{Key: key, Value: seen.Get(key)}
+func Explain(s *kvscheduler.Scheduler, key string) *Explanation { return explain(s.Snapshot(), key) }
+
+func explain(seen kvscheduler.Snapshot, key string) *Explanation {
+	e := &Explanation{Key: key, Value: seen.Graphed(key)}
 	if e.Value == nil {
 		e.Similar = similar(seen, key)
 		e.Summary = key + " is not known: nobody requested it, and it was not found in the southbound."

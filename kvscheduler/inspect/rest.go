@@ -124,8 +124,10 @@ func writeJSON(w http.ResponseWriter, v any) error {
 		}
 		data = indented.Bytes()
 	}
+	data = append(data, '\n')
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(append(data, '\n'))
+	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
+	_, _ = w.Write(data)
 	return nil
 }
 

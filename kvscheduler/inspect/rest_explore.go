@@ -150,9 +150,9 @@ func (s server) serveExplain(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if !q.Has("key") {
-		all := Explanations{}
-		s.Snapshot().Keys("", func(key string) bool {
-			all = append(all, Explain(s.Scheduler, key))
+		seen, all := s.Snapshot(), Explanations{}
+		seen.Keys("", func(key string) bool {
+			all = append(all, explain(seen, key))
 			return true
 		})
 		return writeJSON(w, all)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -106,12 +107,18 @@ func readMessage(r *jsontext.Reader) proto.Message {
 // reading is how values are read: readText or readMessage.
 type reading func(*jsontext.Reader) proto.Message
 
-// appendList appends a list with what one appends of each element.
-func appendList[T any](b []byte, list []T, one func(b []byte, element *T) []byte) []byte {
+// AppendList appends a list with what one appends of each element. It makes room for all of a long list, judging by its
+// beginning, for copying costs as much as writing.
+func AppendList[T any](b []byte, list []T, one func(b []byte, element *T) []byte) []byte {
+	const sample = 16 // and its multiples by two
 	b = append(b, '[')
+	begin := len(b)
 	for i := range list {
 		if i > 0 {
 			b = append(b, ',')
+		}
+		if i >= sample && i&(i-1) == 0 {
+			b = slices.Grow(b, (len(b)-begin)/i*(len(list)-i)*9/8)
 		}
 		b = one(b, &list[i])
 	}
@@ -369,14 +376,14 @@ func (t *Txn) AppendJSON(b []byte) []byte {
 	if t.Type == SBNotification {
 		origin = FromSB
 	}
-	o.b = appendList(append(o.b, `,"Values":`...), t.Values, func(b []byte, kv *KeyValue) []byte { return kv.appendJSON(b, origin) })
+	o.b = AppendList(append(o.b, `,"Values":`...), t.Values, func(b []byte, kv *KeyValue) []byte { return kv.appendJSON(b, origin) })
 	appendOp := func(b []byte, op *Op) []byte { return op.AppendJSON(b) }
 	if len(t.Planned) > 0 {
-		o.b = appendList(append(o.b, `,"Planned":`...), t.Planned, appendOp)
+		o.b = AppendList(append(o.b, `,"Planned":`...), t.Planned, appendOp)
 	}
-	o.b = appendList(append(o.b, `,"Executed":`...), t.Executed, appendOp)
+	o.b = AppendList(append(o.b, `,"Executed":`...), t.Executed, appendOp)
 	if len(t.Retrieved) > 0 {
-		o.b = appendList(append(o.b, `,"Retrieved":`...), t.Retrieved, func(b []byte, r *Retrieve) []byte { return r.appendJSON(b) })
+		o.b = AppendList(append(o.b, `,"Retrieved":`...), t.Retrieved, func(b []byte, r *Retrieve) []byte { return r.appendJSON(b) })
 	}
 	return o.end()
 }
@@ -415,7 +422,7 @@ type Txns []*Txn
 
 // AppendJSON appends what encoding/json writes.
 func (l Txns) AppendJSON(b []byte) []byte {
-	return appendList(b, l, func(b []byte, t **Txn) []byte { return (*t).AppendJSON(b) })
+	return AppendList(b, l, func(b []byte, t **Txn) []byte { return (*t).AppendJSON(b) })
 }
 
 func readOps(r *jsontext.Reader) []Op {
@@ -598,7 +605,7 @@ type Dump []Dumped
 
 // AppendJSON appends what MarshalJSON writes.
 func (l Dump) AppendJSON(b []byte) []byte {
-	return appendList(b, l, func(b []byte, d *Dumped) []byte { return d.AppendJSON(b) })
+	return AppendList(b, l, func(b []byte, d *Dumped) []byte { return d.AppendJSON(b) })
 }
 
 // MarshalJSON writes the form in which REST serves the list.

@@ -28,7 +28,7 @@ func (s *Status) AppendJSON(b []byte) []byte {
 		if len(b) > begin {
 			b = append(b, ',')
 		}
-		b = appendList(append(b, `"derived_values":`...), derived, func(b []byte, v **pb.ValueStatus) []byte { return appendStatus(b, *v) })
+		b = AppendList(append(b, `"derived_values":`...), derived, func(b []byte, v **pb.ValueStatus) []byte { return appendStatus(b, *v) })
 	}
 	return append(b, '}')
 }
@@ -100,7 +100,7 @@ type Statuses []Status
 
 // AppendJSON appends what MarshalJSON writes.
 func (l Statuses) AppendJSON(b []byte) []byte {
-	return appendList(b, l, func(b []byte, s *Status) []byte { return s.AppendJSON(b) })
+	return AppendList(b, l, func(b []byte, s *Status) []byte { return s.AppendJSON(b) })
 }
 
 // MarshalJSON writes the form in which REST serves the list.

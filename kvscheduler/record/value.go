@@ -100,7 +100,7 @@ func (o *object) needs(name string, needs []Need) {
 	if len(needs) == 0 {
 		return
 	}
-	o.b = appendList(append(o.b, name...), needs, func(b []byte, n *Need) []byte {
+	o.b = AppendList(append(o.b, name...), needs, func(b []byte, n *Need) []byte {
 		b = jsontext.AppendString(append(b, `{"Label":`...), n.Label)
 		return append(jsontext.AppendString(append(b, `,"Target":`...), n.Target), '}')
 	})
@@ -176,7 +176,7 @@ type Values []*Value
 
 // AppendJSON appends what MarshalJSON writes.
 func (l Values) AppendJSON(b []byte) []byte {
-	return appendList(b, l, func(b []byte, v **Value) []byte { return (*v).AppendJSON(b) })
+	return AppendList(b, l, func(b []byte, v **Value) []byte { return (*v).AppendJSON(b) })
 }
 
 // MarshalJSON writes the form in which REST serves the list.
@@ -204,7 +204,7 @@ type Diffs []Diff
 
 // AppendJSON appends what MarshalJSON writes.
 func (l Diffs) AppendJSON(b []byte) []byte {
-	return appendList(b, l, func(b []byte, d *Diff) []byte {
+	return AppendList(b, l, func(b []byte, d *Diff) []byte {
 		o := object{b}
 		o.text(`{"Key":`, d.Key)
 		o.b = appendOptional(append(o.b, `,"From":`...), d.From)
