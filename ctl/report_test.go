@@ -48,6 +48,9 @@ func startPast(t *testing.T, dir string) *past {
 			if on := v.GetUnnumbered().GetInterfaceWithIp(); on != "" {
 				needs = append(needs, kvscheduler.Dependency{Label: "unnumbered", Key: models.VPPInterfaceKey(on)})
 			}
+			if v.GetVrf() > 0 {
+				needs = append(needs, kvscheduler.Dependency{Label: "any TAP", AnyOf: kvscheduler.AnyOf{KeyPrefixes: []string{models.VPPInterfaceKey("tap-")}}})
+			}
 			return needs
 		},
 		Create: func(_ context.Context, _ string, v *vpp_interfaces.Interface) (m kvscheduler.NoMetadata, err error) {
@@ -126,7 +129,9 @@ func TestReportAnswersAsTheAgentDid(t *testing.T) {
 	second := startPast(t, filepath.Join(dir, "history"))
 	waiting := tap("tap-b", 0)
 	waiting.Unnumbered = &vpp_interfaces.Interface_Unnumbered{InterfaceWithIp: "nix"}
-	second.put("again", tap("tap-a", 1450), tap("bad", 0), waiting, secret)
+	choosy := tap("choosy", 0)
+	choosy.Vrf = 1
+	second.put("again", tap("tap-a", 1450), tap("bad", 0), waiting, choosy, secret)
 	socket := filepath.Join(dir, "s")
 	serve(t, socket, second)
 	agents := []string{"--agent", "n=unix://" + socket, "--agent", "away=unix://" + filepath.Join(dir, "nobody")}
@@ -146,16 +151,23 @@ func TestReportAnswersAsTheAgentDid(t *testing.T) {
 		}
 	}
 
+	// What follows from other answers is not in it.
+	for _, unwanted := range []string{"graph-snapshot", "dump-view-NB", "dump-view-cached", "txn-history"} {
+		if strings.Contains(names, unwanted) {
+			t.Errorf("%s in\n%s", unwanted, names)
+		}
+	}
+
 	for _, command := range []string{
 		"status", "pods", "pods -o json",
 		"events", "events --last 1", "events --seq 1.1", "events -o json", "txns", "txns 1.0", "txns 0", "txns 0 -o diagram", "txns 1.7", "txns 77", "txns -o yaml",
 		"values", "values tap-a", "values --state PENDING", "values --state failed", "values nothing", "values -o json",
-		"explain tap-b", "explain web", "explain bad", "explain config/vpp/v2/interfaces/nix",
+		"explain tap-b", "explain choosy -o json", "explain web", "explain bad", "explain config/vpp/v2/interfaces/nix",
 		"timeline tap-a", "timeline gone", "timeline web", "timeline tap-a -o json",
 		"diff --from txn:1.0", "diff --from txn:1.0 --to txn:1.1", "diff --since txn:1.1 --to txn:0",
 		"diff --since -10m", "diff --since -20m --to -10m", "graph --at -10m", // before there was anything
-		"dump --view NB", "dump", "dump --view cached --descriptor vpp-interface", "dump tap-a --view NB", "dump --view NB --descriptor nix",
-		"graph", "graph tap-b", "graph --at txn:1.0", "graph -o json",
+		"dump --view NB", "dump", "dump --view cached", "dump --view NB -o json", "dump --view cached --descriptor vpp-interface", "dump tap-a --view NB", "dump --view NB --descriptor nix",
+		"graph", "graph tap-b", "graph choosy", "graph --at txn:1.0", "graph -o json",
 	} {
 		args := append(strings.Fields(command), "--node", "n")
 		want, wantErr, err := run(t, append(agents, args...)...)

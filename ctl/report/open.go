@@ -51,8 +51,8 @@ func Open(name string) (Meta, []*target.Agent, error) {
 	if err := decode(content, "report.json", &meta); err != nil {
 		return wrong(err)
 	}
-	if meta.Format != format {
-		return wrong(fmt.Errorf("its format is %d, known is %d: was it made by another version (%s)?", meta.Format, format, meta.Version))
+	if meta.Format < 1 || meta.Format > format {
+		return wrong(fmt.Errorf("its format is %d, known are those up to %d: was it made by another version (%s)?", meta.Format, format, meta.Version))
 	}
 	var agents []*target.Agent
 	for _, n := range meta.Nodes {
@@ -174,6 +174,8 @@ func (a recorded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			diffs = a.sinceNothing(r, query)
 		}
 		write(w, diffs)
+	case r.URL.Path == txnsURL && a.answers[txnsURL].status == 0:
+		write(w, a.rememberedTxns(r, query))
 	default:
 		recorded, exactly := a.answers[request]
 		if !exactly {
@@ -192,6 +194,31 @@ func (a recorded) remembered(r *http.Request, path string, query url.Values) ans
 	w := written{header: http.Header{}, status: http.StatusOK}
 	a.past.ServeHTTP(&w, asked)
 	return answer{status: w.status, body: w.body.Bytes()}
+}
+
+// rememberedTxns answers as a scheduler with the transactions of the last run.
+func (a recorded) rememberedTxns(r *http.Request, query url.Values) answer {
+	all := a.remembered(r, history.TxnsURL, nil)
+	if all.status != http.StatusOK {
+		return all
+	}
+	var kept struct {
+		Runs []history.Run
+		Txns []struct {
+			Run int
+			Txn json.RawMessage
+		}
+	}
+	if err := json.Unmarshal(all.body, &kept); err != nil {
+		return refusal(http.StatusInternalServerError, err)
+	}
+	var items []json.RawMessage
+	for _, t := range kept.Txns {
+		if t.Run == kept.Runs[len(kept.Runs)-1].Run {
+			items = append(items, t.Txn)
+		}
+	}
+	return selectRecords(items, query, "transaction")
 }
 
 // sinceNothing answers with the values at the later of two moments as new ones.
@@ -243,6 +270,8 @@ func (a recorded) computed(path string, query url.Values) answer {
 		return a.dump(query)
 	case path == snapshotURL && known: // more than was asked for
 		return all
+	case path == snapshotURL:
+		return a.explained()
 	case path == inspect.KeysURL:
 		return keysOf(a.answers[statusURL])
 	case path == policy.URL && known && all.status == http.StatusOK:
@@ -296,11 +325,13 @@ func refusal(status int, err error) answer {
 }
 
 func listed(v any) answer {
-	body, err := json.Marshal(v)
-	if err != nil {
+	var body bytes.Buffer
+	to := json.NewEncoder(&body)
+	to.SetEscapeHTML(false) // as agents do in texts of values
+	if err := to.Encode(v); err != nil {
 		return refusal(http.StatusInternalServerError, err)
 	}
-	return answer{status: http.StatusOK, body: body}
+	return answer{status: http.StatusOK, body: body.Bytes()}
 }
 
 func keep(items []json.RawMessage, wanted func(json.RawMessage) bool) []json.RawMessage {
@@ -390,8 +421,13 @@ func selectStatuses(items []json.RawMessage, query url.Values) answer {
 
 // dump answers for the arguments view, descriptor and key-prefix.
 func (a recorded) dump(query url.Values) answer {
-	all, known := a.answers[dumpURL+"?view="+cmp.Or(query.Get("view"), "SB")]
-	if !known {
+	view := cmp.Or(query.Get("view"), "SB")
+	all, known := a.answers[dumpURL+"?view="+view]
+	switch {
+	case known:
+	case view == "NB" || view == "cached":
+		all = a.explainedDump(view)
+	default:
 		return refusal(http.StatusBadRequest, fmt.Errorf("GET %s?%s: %w", dumpURL, query.Encode(), errNotPacked))
 	}
 	if all.status != http.StatusOK {
@@ -409,4 +445,52 @@ func (a recorded) dump(query url.Values) answer {
 	return listed(keep(items, func(item json.RawMessage) bool {
 		return strings.HasPrefix(text(item, "Key"), query.Get("key-prefix")) && (descriptor == "" || text(item, "Descriptor") == descriptor)
 	}))
+}
+
+// explained answers with the values that are explained.
+func (a recorded) explained() answer {
+	all, known := a.answers[explainURL]
+	if !known {
+		return refusal(http.StatusBadRequest, fmt.Errorf("GET %s: %w", explainURL, errNotPacked))
+	}
+	if all.status != http.StatusOK {
+		return all
+	}
+	var explanations []struct{ Value json.RawMessage }
+	if err := json.Unmarshal(all.body, &explanations); err != nil {
+		return refusal(http.StatusInternalServerError, err)
+	}
+	var values [][]byte
+	for _, e := range explanations {
+		if string(e.Value) != "null" {
+			values = append(values, e.Value)
+		}
+	}
+	return answer{status: http.StatusOK, body: slices.Concat([]byte("["), bytes.Join(values, []byte(",")), []byte("]"))}
+}
+
+// explainedDump answers with a view of the values that are explained, as the scheduler dumps it.
+func (a recorded) explainedDump(view string) answer {
+	all := a.explained()
+	if all.status != http.StatusOK {
+		return all
+	}
+	var values record.Values
+	if err := values.UnmarshalJSON(all.body); err != nil {
+		return refusal(http.StatusInternalServerError, err)
+	}
+	dump := record.Dump{}
+	for _, v := range values {
+		d := record.Dumped{Key: v.Key, Descriptor: v.Descriptor, Value: v.Have, Metadata: v.Metadata, Origin: v.Origin, State: v.State}
+		if view == "NB" {
+			d.Value, d.Metadata = v.Want, nil
+			if v.Base != "" || v.Origin == record.FromSB {
+				continue
+			}
+		}
+		if d.Value != nil {
+			dump = append(dump, d)
+		}
+	}
+	return listed(dump)
 }

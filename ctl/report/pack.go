@@ -37,8 +37,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// format is the version of the archive; readers refuse others.
-const format = 1
+// format is the version of the archive; readers refuse newer ones. Those of version 1 have answers that follow from others.
+const format = 2
 
 const (
 	readinessURL     = "/readiness"
@@ -54,14 +54,14 @@ const (
 	diffURL          = "/scheduler/diff"
 )
 
-// questions lists the requests to each agent. Explanations and contributions are requested for all keys.
+// questions lists the requests to each agent, those with the longest answers first. Explanations and contributions are
+// requested for all keys. An explanation has the value: views of values that are not read anew follow from it.
 var questions = []string{
+	explainURL, statusURL, dumpURL + "?view=SB", contributionsURL, eventsURL,
 	readinessURL + "?verbose=", "/liveness", "/metrics", "/log/list",
 	nodesync.NodesURL, ipnet.PodsURL, ipnet.IPAMURL, ipam.URL, contivconf.URL, ifstate.URL, statscollector.DropsURL,
 	service.URL, policy.URL, denials.URL, configdir.URL, peers.URL, feedback.URL,
-	eventsURL, contributionsURL, txnsURL, explainURL, statusURL, statsURL, snapshotURL,
-	dumpURL, dumpURL + "?view=NB", dumpURL + "?view=cached", dumpURL + "?view=SB",
-	history.RunsURL,
+	statsURL, dumpURL,
 }
 
 // Meta is report.json.
@@ -111,7 +111,7 @@ func Pack(ctx context.Context, agents []*target.Agent, w io.Writer, now time.Tim
 	if err != nil {
 		return meta, err
 	}
-	end, err := compressed(func(archive *tar.Writer) error { return archive.Close() })
+	end, err := compressed(make([]byte, 2*block))
 	if err != nil {
 		return meta, err
 	}
@@ -143,7 +143,9 @@ const atOnce = 4
 // collect sends all requests to an agent, and returns files with the answers. It returns an error if the agent cannot be
 // asked; the files are what came before.
 func (p *packer) collect(ctx context.Context, a *target.Agent) (files [][]byte, err error) {
-	requests := slices.Clone(questions)
+	defer a.KeepConnections()()
+	const runs, txns = 0, 1
+	requests := slices.Concat([]string{runs: history.RunsURL, txns: txnsURL}, questions)
 	var services service.Report
 	_ = a.Get(ctx, service.URL, nil, &services) // of an agent without services: none; nor of one that cannot be asked
 	for _, s := range services.Services {
@@ -151,43 +153,64 @@ func (p *packer) collect(ctx context.Context, a *target.Agent) (files [][]byte, 
 	}
 	directory := path.Join("nodes", url.PathEscape(a.Name))
 	index := make([]entry, len(requests))
-	files = make([][]byte, len(requests), len(requests)+10)
+	files = make([][]byte, len(requests))
 	asked, askedCtx := errgroup.WithContext(ctx)
+	ask := func(i int) (answer, error) {
+		path, query, _ := strings.Cut(requests[i], "?")
+		values, _ := url.ParseQuery(query)
+		status, body, err := a.Fetch(askedCtx, path, values)
+		if err != nil {
+			return answer{}, err
+		}
+		index[i] = entry{requests[i], status, fmt.Sprintf("answers/%02d-%s", i, strings.Trim(unsafe.ReplaceAllString(requests[i], "-"), "-"))}
+		files[i], err = p.file(directory+"/"+index[i].File, scrub(body))
+		return answer{requests[i], status, body}, err
+	}
+	var past [][]byte
 	asked.SetLimit(atOnce)
-	for i, request := range requests {
+	asked.Go(func() error {
+		known, err := ask(runs)
+		if err == nil {
+			past, err = p.history(askedCtx, a, directory+"/history/")
+		}
+		if err == nil && (len(past) == 0 || !whole(known)) { // else, what the agent remembers is in its history
+			_, err = ask(txns)
+		}
+		return err
+	})
+	for i := txns + 1; i < len(requests); i++ {
 		asked.Go(func() error {
-			path, query, _ := strings.Cut(request, "?")
-			values, _ := url.ParseQuery(query)
-			status, body, err := a.Fetch(askedCtx, path, values)
-			if err != nil {
-				return err
-			}
-			index[i] = entry{request, status, fmt.Sprintf("answers/%02d-%s", i, strings.Trim(unsafe.ReplaceAllString(request, "-"), "-"))}
-			files[i], err = p.file(directory+"/"+index[i].File, scrub(body))
+			_, err := ask(i)
 			return err
 		})
 	}
 	err = asked.Wait()
 	index = slices.DeleteFunc(index, func(e entry) bool { return e.File == "" })
 	list, indexErr := p.json(directory+"/index.json", index)
-	files = append(files, list)
-	if err := cmp.Or(err, indexErr); err != nil {
-		return files, err
-	}
+	return append(append(files, list), past...), cmp.Or(err, indexErr)
+}
+
+// whole reports whether nothing of the current run is missing in the history of an agent.
+func whole(runs answer) bool {
+	var list []history.Run
+	err := json.Unmarshal(runs.body, &list)
+	return err == nil && runs.status == http.StatusOK && len(list) > 0 && list[len(list)-1].Lost == 0
+}
+
+// history returns the files of an agent's history; none of an agent that keeps none.
+func (p *packer) history(ctx context.Context, a *target.Agent, directory string) (files [][]byte, err error) {
 	status, past, err := a.Fetch(ctx, history.FilesURL, nil)
 	if err != nil || status != http.StatusOK {
-		return files, err
+		return nil, err
 	}
-	for archive := tar.NewReader(bytes.NewReader(past)); ; {
+	unread := bytes.NewReader(past)
+	for archive := tar.NewReader(unread); ; {
 		header, err := archive.Next()
-		if err != nil {
+		if err != nil || header.Size > int64(unread.Len()) {
 			return files, nil
 		}
-		data, err := io.ReadAll(archive)
-		if err != nil {
-			return files, nil
-		}
-		file, err := p.file(directory+"/history/"+path.Base(header.Name), data)
+		content := past[len(past)-unread.Len():]
+		file, err := p.file(directory+path.Base(header.Name), content[:header.Size])
 		if err != nil {
 			return files, err
 		}
@@ -202,14 +225,32 @@ type packer struct {
 	now  time.Time
 }
 
+// block is the unit of tar; two of zeros end an archive.
+const block = 512
+
+// piece is how much of a long file is compressed by itself.
+const piece = 1 << 20
+
 func (p *packer) file(name string, data []byte) ([]byte, error) {
-	return compressed(func(archive *tar.Writer) error {
-		err := archive.WriteHeader(&tar.Header{Name: p.root + "/" + name, Mode: 0o600, Size: int64(len(data)), ModTime: p.now})
-		if err == nil {
-			_, err = archive.Write(data)
-		}
-		return cmp.Or(err, archive.Flush())
-	})
+	var header bytes.Buffer
+	err := tar.NewWriter(&header).WriteHeader(&tar.Header{Name: p.root + "/" + name, Mode: 0o600, Size: int64(len(data)), ModTime: p.now})
+	if err != nil {
+		return nil, err
+	}
+	padding := make([]byte, -len(data)&(block-1))
+	if len(data) <= piece {
+		return compressed(header.Bytes(), data, padding)
+	}
+	pieces := slices.Concat([][]byte{header.Bytes()}, slices.Collect(slices.Chunk(data, piece)), [][]byte{padding})
+	var all errgroup.Group
+	for i := range pieces {
+		all.Go(func() (err error) {
+			pieces[i], err = compressed(pieces[i])
+			return err
+		})
+	}
+	err = all.Wait()
+	return slices.Concat(pieces...), err
 }
 
 func (p *packer) json(name string, v any) ([]byte, error) {
@@ -226,13 +267,18 @@ var compressors = sync.Pool{New: func() any {
 	return w
 }}
 
-// compressed returns what write writes, compressed.
-func compressed(write func(*tar.Writer) error) ([]byte, error) {
+// compressed returns texts, one behind the other, as one compressed file.
+func compressed(texts ...[]byte) ([]byte, error) {
 	w := compressors.Get().(*gzip.Writer)
 	defer compressors.Put(w)
 	var out bytes.Buffer
 	w.Reset(&out)
-	err := cmp.Or(write(tar.NewWriter(w)), w.Close())
+	for _, text := range texts {
+		if _, err := w.Write(text); err != nil {
+			return nil, err
+		}
+	}
+	err := w.Close()
 	return out.Bytes(), err
 }
 
@@ -245,26 +291,11 @@ var secret = regexp.MustCompile(`(?i)^(\\*"[a-z0-9_.]*(?:private_?key|preshared_
 // inSecrets lists what occurs in the names of secrets, and hardly elsewhere: answers are long, and matching is slow.
 var inSecrets = []string{"private", "preshared", "crypto", "integ", "secret", "password", "token"}
 
+// scrub returns the answer without secrets.
 func scrub(body []byte) []byte {
-	var hits []int
-	lower := lowered(body)
-	for _, word := range inSecrets {
-		for at := 0; ; at++ {
-			hit := bytes.Index(lower[at:], []byte(word))
-			if hit < 0 {
-				break
-			}
-			at += hit
-			hits = append(hits, at)
-		}
-	}
-	if len(hits) == 0 {
-		return body
-	}
-	slices.Sort(hits)
 	var clean []byte
 	copied := 0
-	for _, hit := range hits {
+	for hit := nextWord(body, 0); hit >= 0; hit = nextWord(body, hit+1) {
 		begin := bytes.LastIndexByte(body[:hit], '"')
 		for begin > 0 && body[begin-1] == '\\' {
 			begin--
@@ -277,16 +308,49 @@ func scrub(body []byte) []byte {
 			copied = begin + m[5]
 		}
 	}
+	if copied == 0 {
+		return body
+	}
 	return append(clean, body[copied:]...)
 }
 
-// lowered returns the text with small ASCII letters.
-func lowered(text []byte) []byte {
-	lower := bytes.Clone(text)
-	for i, c := range lower {
-		if 'A' <= c && c <= 'Z' {
-			lower[i] = c + 'a' - 'A'
+// shortest is the length of the shortest word in inSecrets.
+const shortest = 5
+
+// skips says, for each pair of bytes, how far behind it the first letters of the next word may end at the earliest,
+// shortest letters of each word being considered; 0: here.
+var skips = func() (skips [1 << 16]byte) {
+	for i := range skips {
+		skips[i] = shortest - 1
+	}
+	for _, word := range inSecrets {
+		for i := 1; i < shortest; i++ {
+			for _, a := range []byte{word[i-1], word[i-1] &^ ' '} {
+				for _, b := range []byte{word[i], word[i] &^ ' '} {
+					pair := int(a)<<8 | int(b)
+					skips[pair] = min(skips[pair], byte(shortest-1-i))
+				}
+			}
 		}
 	}
-	return lower
+	return skips
+}()
+
+// nextWord returns where the next word of inSecrets is, in capitals or not; -1 if there is none. It looks at two bytes
+// of each four (the algorithm of Wu and Manber).
+func nextWord(text []byte, from int) int {
+	for i := from + shortest - 1; i < len(text); {
+		if skip := skips[int(text[i-1])<<8|int(text[i])]; skip > 0 {
+			i += int(skip)
+			continue
+		}
+		begin := i - shortest + 1
+		for _, word := range inSecrets {
+			if end := begin + len(word); end <= len(text) && bytes.EqualFold(text[begin:end], []byte(word)) {
+				return begin
+			}
+		}
+		i++
+	}
+	return -1
 }
