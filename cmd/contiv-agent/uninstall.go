@@ -1,11 +1,15 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,17 +22,20 @@ import (
 	"github.com/contiv/contiv/store"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 )
 
 func uninstallCommand(o *options) *cobra.Command {
-	return &cobra.Command{
+	var yes, dryRun bool
+	c := &cobra.Command{
 		Use:   "uninstall",
 		Short: "Take everything of Contiv out of this node",
 		Long: `Removes devices, addresses, routes, neighbours, chains of iptables and nftables
 tables that an agent of this node made, and nothing else. Pods that still run lose their network.
 The agent must not run. Give the same --bolt as to the agent: it knows the pods. With
 --vswitch vpp, a VPP that runs loses its configuration as well; one that does not has none.
+At a terminal it shows what it is about to remove, and asks; elsewhere it does not.
 
 What stays: sysctls (net.ipv4.ip_forward, net.ipv6.conf.all.forwarding, and accept_ra
 of devices), for others may rely on them by now; the file of --bolt, from which
@@ -45,6 +52,15 @@ ID in etcd, which goes with the node's Kubernetes object.`,
 				return err
 			}
 			defer local.Close()
+			ask := !yes && isTerminal(c.InOrStdin())
+			if dryRun || ask {
+				if err := printRemoval(c.Context(), c.OutOrStdout(), *o, "", local, log); err != nil || dryRun {
+					return err
+				}
+				if !confirmed(c.InOrStdin(), c.OutOrStdout()) {
+					return errors.New("nothing was removed")
+				}
+			}
 			given, err := givenVETHs(c.Context(), *o, local, log)
 			if err != nil {
 				return err
@@ -52,6 +68,27 @@ ID in etcd, which goes with the node's Kubernetes object.`,
 			return uninstall(c.Context(), *o, "", local, log, given...)
 		},
 	}
+	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "print what would be removed, and which pods would lose their network, and do nothing")
+	c.MarkFlagsMutuallyExclusive("yes", "dry-run")
+	return c
+}
+
+// isTerminal reports whether somebody can be asked. Uninstalling by a pod, as contivctl does it, asks nobody.
+func isTerminal(in io.Reader) bool {
+	file, ok := in.(*os.File)
+	if !ok {
+		return false
+	}
+	_, err := unix.IoctlGetTermios(int(file.Fd()), unix.TCGETS)
+	return err == nil
+}
+
+// confirmed asks, and accepts nothing but a yes.
+func confirmed(in io.Reader, out io.Writer) bool {
+	fmt.Fprint(out, "Remove all this? [y/N] ")
+	answer, _ := bufio.NewReader(in).ReadString('\n')
+	return slices.Contains([]string{"y", "yes"}, strings.ToLower(strings.TrimSpace(answer)))
 }
 
 // vswitchTimeout is how long a vswitch may take to answer before it counts as gone.
@@ -66,18 +103,11 @@ const vswitchTimeout = 5 * time.Second
 //  2. A resync that wants nothing removes the rest.
 //  3. What no value stands for.
 func uninstall(ctx context.Context, o options, netns string, local store.Broker, log *slog.Logger, elsewhere ...proto.Message) error {
-	sb, err := openSouthbound(o, netns, nil, nil, prometheus.NewRegistry(), log)
+	sb, err := openRemoval(ctx, o, netns, log)
 	if err != nil {
 		return err
 	}
-	defer func() { sb.Close() }()
-	if err := sb.awaitFor(ctx, vswitchTimeout); err != nil {
-		log.Info("The vswitch does not run: it has nothing to be removed", "because", err)
-		sb.Close()
-		if sb, err = openHost(netns, nil, prometheus.NewRegistry(), log); err != nil {
-			return err
-		}
-	}
+	defer sb.Close()
 	scheduler := sb.scheduler
 	pods, err := livingPods(ctx, local, log)
 	if err != nil {
@@ -108,6 +138,47 @@ func uninstall(ctx context.Context, o options, netns string, local store.Broker,
 		return fmt.Errorf("uninstall is incomplete, repeat it after mending this: %w", err)
 	}
 	log.Info("Nothing of Contiv is left on this node", "pods", len(pods))
+	return nil
+}
+
+// openRemoval opens what is to be emptied: without a vswitch that does not run, which has nothing.
+func openRemoval(ctx context.Context, o options, netns string, log *slog.Logger) (*southbound, error) {
+	sb, err := openSouthbound(o, netns, nil, nil, prometheus.NewRegistry(), log)
+	if err != nil {
+		return nil, err
+	}
+	if err := sb.awaitFor(ctx, vswitchTimeout); err != nil {
+		log.Info("The vswitch does not run: it has nothing to be removed", "because", err)
+		sb.Close()
+		return openHost(netns, nil, prometheus.NewRegistry(), log)
+	}
+	return sb, nil
+}
+
+// printRemoval prints what uninstall would do, and changes nothing.
+func printRemoval(ctx context.Context, out io.Writer, o options, netns string, local store.Broker, log *slog.Logger) error {
+	sb, err := openRemoval(ctx, o, netns, log)
+	if err != nil {
+		return err
+	}
+	defer sb.Close()
+	pods, err := livingPods(ctx, local, log)
+	if err != nil {
+		return err
+	}
+	ops, err := sb.scheduler.NewTransaction().Plan(ctx, kvscheduler.WithResync(kvscheduler.FullResync))
+	if err != nil {
+		return err
+	}
+	for _, op := range ops {
+		fmt.Fprintf(out, "%s is removed\n", op.Key)
+	}
+	if _, has := sb.vs.(uninstaller); has {
+		fmt.Fprintln(out, "tables, chains and rules of Contiv are removed")
+	}
+	for _, id := range slices.SortedFunc(maps.Keys(pods), func(a, b podmanager.PodID) int { return strings.Compare(a.String(), b.String()) }) {
+		fmt.Fprintf(out, "Pod %s loses its network\n", id)
+	}
 	return nil
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -124,6 +125,20 @@ func TestUninstallLeavesWhatWasThereBefore(t *testing.T) {
 		}
 	}
 
+	configured, configuredInPod := host.content(t), pod.content(t)
+	var out strings.Builder
+	if err := printRemoval(t.Context(), &out, options{vswitch: kernelVSwitch}, host.path(), agent.Options.Local, plugintest.Logger()); err != nil {
+		t.Error(err)
+	}
+	for _, want := range []string{"config/vpp/v2/interfaces/podGwLoop is removed\n", "tables, chains and rules of Contiv are removed\n", "Pod default/web loses its network\n"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("not announced: %s%s", want, out.String())
+		}
+	}
+	if diff := cmp.Diff(configured+configuredInPod, host.content(t)+pod.content(t)); diff != "" {
+		t.Errorf("changed by the announcement (-before +after):\n%s", diff)
+	}
+
 	for _, times := range []string{"once", "twice"} {
 		if err := uninstall(context.Background(), options{vswitch: kernelVSwitch}, host.path(), agent.Options.Local, plugintest.Logger()); err != nil {
 			t.Fatalf("%s: %v", times, err)
@@ -134,5 +149,17 @@ func TestUninstallLeavesWhatWasThereBefore(t *testing.T) {
 		if diff := cmp.Diff(beforeInPod, pod.content(t)); diff != "" {
 			t.Errorf("in the pod, after uninstalling %s (-before +after):\n%s", times, diff)
 		}
+	}
+}
+
+// Only a yes is one.
+func TestConfirmation(t *testing.T) {
+	for answer, want := range map[string]bool{"y\n": true, " YES \n": true, "n\n": false, "\n": false, "": false, "yellow\n": false} {
+		if got := confirmed(strings.NewReader(answer), io.Discard); got != want {
+			t.Errorf("%q: %v", answer, got)
+		}
+	}
+	if isTerminal(strings.NewReader("y")) {
+		t.Error("a text was taken for a terminal")
 	}
 }
