@@ -72,3 +72,25 @@ func TestWhyComparesBothEnds(t *testing.T) {
 		}
 	}
 }
+
+// An agent without Kubernetes answers, but knows neither pods nor nodes, nor ways between them.
+func TestWhyOfAStandaloneAgent(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s")
+	serve(t, socket, http.NewServeMux())
+	ask := func(from, to string) string {
+		out, errOut, err := run(t, "--agent", "n1=unix://"+socket, "why", from, to)
+		if err == nil {
+			t.Errorf("%s to %s: no error", from, to)
+			return out
+		}
+		return out + errOut + err.Error()
+	}
+	for want, got := range map[string]string{
+		`there is no pod and no node "n1" (agents without Kubernetes, such as n1, know none: give addresses)`: ask("n1", "10.0.0.1"),
+		"its agent knows no pods and no paths: it runs without Kubernetes (--standalone)":                     ask("10.0.0.2", "10.0.0.1"),
+	} {
+		if !strings.Contains(got, want) || strings.Contains(got, "no answer from") || strings.Contains(got, "does not answer") {
+			t.Errorf("expected %s, got %s", want, got)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package why
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -44,7 +45,7 @@ func Resolve(ctx context.Context, agents []*target.Agent, namespace string, word
 	pods := target.GetAll[ipnet.PodsReport](ctx, agents, ipnet.PodsURL, nil)
 	nodes := target.GetAll[nodesync.NodesReport](ctx, agents, nodesync.NodesURL, nil)
 	known := map[string]Place{}
-	var silent []string
+	var silent, alone []string
 	for _, a := range nodes {
 		for _, n := range a.Value.Nodes {
 			if addresses := parse(append(slices.Clone(n.VPPIPs), n.MgmtIPs...)); len(addresses) > 0 {
@@ -53,7 +54,10 @@ func Resolve(ctx context.Context, agents []*target.Agent, namespace string, word
 		}
 	}
 	for _, a := range pods {
-		if a.Err != nil {
+		switch {
+		case errors.Is(a.Err, target.ErrNotServed):
+			alone = append(alone, a.Agent.Name)
+		case a.Err != nil:
 			silent = append(silent, a.Agent.Name)
 		}
 		for _, pod := range a.Value.Pods {
@@ -76,6 +80,9 @@ func Resolve(ctx context.Context, agents []*target.Agent, namespace string, word
 		if err != nil {
 			if len(silent) > 0 {
 				err = fmt.Errorf("%w (no answer from %s, whose pods are not known: give the address of the pod)", err, strings.Join(silent, ", "))
+			}
+			if len(alone) > 0 {
+				err = fmt.Errorf("%w (agents without Kubernetes, such as %s, know none: give addresses)", err, alone[0])
 			}
 			return nil, err
 		}

@@ -2,6 +2,7 @@ package why
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -48,6 +49,9 @@ func Ask(ctx context.Context, agents []*target.Agent, from, to Place, protocol s
 		switch {
 		case r.Err == nil:
 			reports = append(reports, r.Value)
+		case errors.Is(r.Err, target.ErrNotServed):
+			a.Findings = append(a.Findings, path.Finding{Where: "node " + r.Agent.Name,
+				Text: "its agent knows no pods and no paths: it runs without Kubernetes (--standalone), or is older than this command"})
 		case from.Node == "" || to.Node == "" || r.Agent.Name == from.Node || r.Agent.Name == to.Node:
 			a.Findings = append(a.Findings, path.Finding{Where: "node " + r.Agent.Name,
 				Text: fmt.Sprintf("its agent does not answer (%v): what is missing there is not repaired, and no pod is wired", r.Err)})
