@@ -8,7 +8,7 @@ import (
 var (
 	// ErrUnavailable is wrapped by errors that mean that the store cannot be
 	// reached now; trying again later may help.
-	ErrUnavailable = errors.New("store is unavailable")
+	ErrUnavailable = errors.New("out of reach")
 	// ErrCompacted is wrapped when a watch asks for a revision that the store
 	// has forgotten: list again and watch from there.
 	ErrCompacted = errors.New("revision was compacted")

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/contiv/contiv/health"
@@ -70,7 +71,7 @@ func sentence(before string, check func() error) func(context.Context) []string 
 			return nil
 		}
 		if err := check(); err != nil {
-			return []string{before + err.Error()}
+			return []string{before + strings.TrimPrefix(err.Error(), "etcd: ")} // not twice
 		}
 		return nil
 	}

@@ -122,7 +122,7 @@ func (h answer) told() (problems []health.Problem) {
 		problems = append(problems, health.Problem{Check: check, Text: text})
 	}
 	if h.Database != "" {
-		add("etcd", "works without etcd: "+h.Database)
+		add("etcd", "works without etcd: "+strings.TrimPrefix(h.Database, "etcd: "))
 	}
 	if h.NodeConfig != "" {
 		add("nodeconfig", "NodeConfig refused: "+h.NodeConfig)

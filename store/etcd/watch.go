@@ -61,15 +61,15 @@ func (s *Store) startWatch(w *watch, prefix string, revision int64) (clientv3.Wa
 		select {
 		case err := <-reason:
 			if err != nil {
-				return nil, fmt.Errorf("etcd: watch %s: %w: %w: %w", prefix, store.ErrUnavailable, late, err)
+				return nil, fmt.Errorf("etcd: %w: %w: %w", store.ErrUnavailable, late, err)
 			}
 		default:
 		}
-		return nil, fmt.Errorf("etcd: watch %s: %w: %w", prefix, store.ErrUnavailable, late)
+		return nil, fmt.Errorf("etcd: %w: %w", store.ErrUnavailable, late)
 	case w.ctx.Err() != nil:
 		return nil, fmt.Errorf("etcd: watch %s: %w", prefix, context.Cause(w.ctx))
 	case !ok:
-		return nil, fmt.Errorf("etcd: watch %s: %w", prefix, store.ErrUnavailable)
+		return nil, fmt.Errorf("etcd: %w: the watch of %s ended", store.ErrUnavailable, prefix)
 	case first.Err() != nil:
 		return nil, wrap("watch "+prefix, first.Err())
 	}
@@ -113,7 +113,7 @@ func (w *watch) forward(prefix string, in clientv3.WatchChan) {
 			return
 		}
 	}
-	w.fail(fmt.Errorf("etcd: watch %s ended: %w", prefix, store.ErrUnavailable))
+	w.fail(fmt.Errorf("etcd: %w: the watch of %s ended", store.ErrUnavailable, prefix))
 }
 
 // fail ends the watch with an error; only the first one counts.
@@ -127,9 +127,9 @@ func (w *watch) fail(err error) {
 func (w *watch) supervise(lost, closed <-chan struct{}) {
 	select {
 	case <-lost:
-		w.fail(fmt.Errorf("etcd: connection lost during watch: %w", store.ErrUnavailable))
+		w.fail(fmt.Errorf("etcd: %w: the connection was lost", store.ErrUnavailable))
 	case <-closed:
-		w.fail(fmt.Errorf("etcd: closed during watch: %w", store.ErrUnavailable))
+		w.fail(fmt.Errorf("etcd: %w: closed", store.ErrUnavailable))
 	case <-w.ctx.Done():
 	}
 	w.wg.Wait()

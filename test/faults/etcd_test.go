@@ -78,7 +78,7 @@ func (f *fault) startsWithoutEtcd(p *proxy, m mode) {
 	f.heal()
 	f.start(t, "node1")
 	f.row.Healed, f.row.Until = time.Since(f.healing), "until ready, without etcd"
-	f.seesHealth("node1", "unavailable")
+	f.seesHealth("node1", "out of reach")
 	if err := f.connected(t, f.pod(t, "late", "node1")); err != nil {
 		t.Error(err)
 	}
@@ -139,7 +139,7 @@ func neverComes(t *testing.T, s *site, p *proxy) {
 func isDown(t *testing.T, s *site, p *proxy) {
 	f := begin(t, s, "etcd is down", "etcd refuses connections, and has closed those that there were. Meanwhile a pod is added and another one removed.")
 	p.set(refuse, 0)
-	f.seesHealth("node1", "unavailable")
+	f.seesHealth("node1", "out of reach")
 	f.seesLog("node1", "Lost the database")
 	began := time.Now()
 	if err := s.DelPod(t.Context(), s.pod(t, "gone", "node1").ID()); err != nil {
@@ -169,7 +169,7 @@ func hangs(t *testing.T, s *site, p *proxy) {
 		t.Error(err)
 	}
 	f.row.Kept = fmt.Sprintf("Two ADD and a DEL, with their namespaces, took %v.", round(time.Since(began)))
-	f.seesHealth("node1", "unavailable")
+	f.seesHealth("node1", "out of reach")
 	f.row.Kept += fmt.Sprintf(" The agent noticed after %v that etcd is silent.", round(time.Since(began)))
 	f.seesLog("node1", "Lost the database")
 	f.heal()
@@ -204,7 +204,7 @@ func compacted(t *testing.T, s *site, p *proxy) {
 	f := begin(t, s, "etcd is compacted", "While the agent has no connection to etcd, a pod is added and another one removed, and etcd forgets all its history.")
 	gone := s.pod(t, "gone", "node2")
 	p.set(refuse, 0)
-	f.seesHealth("node1", "unavailable")
+	f.seesHealth("node1", "out of reach")
 	if err := s.DelPod(t.Context(), gone.ID()); err != nil {
 		t.Fatal(err)
 	}
