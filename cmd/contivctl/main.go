@@ -6,9 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"syscall"
 
@@ -35,9 +37,15 @@ func main() {
 	os.Exit(ctl.ExitCode(err))
 }
 
-// collectLess lets the heap grow before garbage is collected: most commands end before it would be worth the time.
+// collectLess collects no garbage until there are 256 MB in use: most commands end before.
 func collectLess() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(400)
+	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
+		return
 	}
+	debug.SetGCPercent(-1)
+	debug.SetMemoryLimit(256 << 20)
+	runtime.AddCleanup(new(string), func(percent int) {
+		debug.SetGCPercent(percent)
+		debug.SetMemoryLimit(math.MaxInt64)
+	}, 400) // with the first collection
 }
