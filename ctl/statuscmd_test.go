@@ -23,17 +23,18 @@ import (
 // An agent that is not ready does not work without etcd.
 func TestStatusTellsWhetherAnAgentWorksWithoutEtcd(t *testing.T) {
 	for _, c := range []struct {
-		code          int
-		problem, want string
-		exit          int
+		code                    int
+		problem, database, want string
+		exit                    int
 	}{
-		{http.StatusOK, "", "local  degraded  ready  1  works without etcd: not connected", 1},
-		{http.StatusServiceUnavailable, "startup resync is not done yet", "local  broken  not ready  1  startup resync is not done yet without etcd: not connected", 2},
+		{http.StatusOK, "", "not connected", "local  degraded  ready  1  works without etcd: not connected", 1},
+		{http.StatusOK, "", "etcd: out of reach: the connection was lost", "local  degraded  ready  1  works without etcd: out of reach: the connection was lost", 1},
+		{http.StatusServiceUnavailable, "startup resync is not done yet", "not connected", "local  broken  not ready  1  startup resync is not done yet without etcd: not connected", 2},
 	} {
 		socket := filepath.Join(t.TempDir(), "agent.sock")
 		mux := noValues()
 		mux.HandleFunc("/readiness", func(w http.ResponseWriter, _ *http.Request) {
-			rest.Answer(w, c.code, map[string]string{"Version": "1", "Error": c.problem, "Database": "not connected"})
+			rest.Answer(w, c.code, map[string]string{"Version": "1", "Error": c.problem, "Database": c.database})
 		})
 		serve(t, socket, mux)
 		out, _, err := run(t, "--agent", "local=unix://"+socket, "status")

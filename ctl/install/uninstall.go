@@ -221,7 +221,7 @@ func cleaner(agent *corev1.PodSpec, keepState bool) *corev1.PodSpec {
 			c.Command, c.Args = []string{"contiv-cni", "uninstall"}, nil
 			spec.InitContainers = append(spec.InitContainers, c)
 		case "agent":
-			script := "contiv-agent uninstall\n"
+			script := "contiv-agent uninstall\n" // without --yes: nobody is asked in a pod, and older agents do not know it
 			if len(c.Command) > 0 && c.Command[0] == "contiv-init" {
 				script = "" // the network ended with VPP
 			}

@@ -101,7 +101,7 @@ func TestOutage(t *testing.T) {
 		t.Fatal(err)
 	}
 	server.Stop()
-	if b := <-ch; !errors.Is(b.Err, store.ErrUnavailable) {
+	if b := <-ch; !errors.Is(b.Err, store.ErrUnavailable) || b.Err.Error() != "etcd: out of reach: the connection was lost" {
 		t.Errorf("watch: %v", b)
 	}
 	short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
