@@ -1,6 +1,7 @@
 package report
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 )
@@ -33,5 +34,22 @@ func TestWordsAreFound(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// The memory of an agent is asked for transactions unless its history has all of them.
+func TestWholeHistory(t *testing.T) {
+	for runs, want := range map[string]bool{
+		`[{"Run": 1, "Lost": 3}, {"Run": 2}]`: true,
+		`[{"Run": 1}, {"Run": 2, "Lost": 3}]`: false,
+		`[]`:                                  false,
+		`not found`:                           false,
+	} {
+		if got := whole(answer{status: http.StatusOK, body: []byte(runs)}); got != want {
+			t.Errorf("%s: %v", runs, got)
+		}
+	}
+	if whole(answer{status: http.StatusNotFound, body: []byte(`[{"Run": 1}]`)}) {
+		t.Error("of an agent without history")
 	}
 }
