@@ -22,6 +22,7 @@ import (
 	"github.com/contiv/contiv/kvscheduler/inspect"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/plugins/ipnet"
+	"github.com/contiv/contiv/plugins/service"
 	"github.com/contiv/contiv/rest"
 	"github.com/google/go-cmp/cmp"
 )
@@ -107,11 +108,28 @@ func (p *past) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		inspect.Handler(p.scheduler).ServeHTTP(w, r)
 	case r.URL.Path == "/readiness":
 		rest.JSON(w, map[string]any{"Version": "v1", "Verdict": health.Degraded, "Problems": []health.Problem{{Check: "values", Text: "1 value is FAILED"}}})
+	case r.URL.Path == service.URL:
+		serveServices(w, r)
 	case r.URL.Path == ipnet.PodsURL:
 		rest.JSON(w, ipnet.PodsReport{Node: "n", Pods: []ipnet.PodReport{{Namespace: "shop", Name: "web", IPs: []string{"10.1.1.2/32"}, Gateway: "10.1.1.1", Keys: []string{models.VPPInterfaceKey("tap-a")}}}})
 	default:
 		http.NotFound(w, r)
 	}
+}
+
+// serveServices answers as a node with two services, of which one has the pod as an endpoint.
+func serveServices(w http.ResponseWriter, r *http.Request) {
+	ofPod, other := service.EndpointReport{Address: "10.1.1.2:80", Protocol: "TCP"}, service.EndpointReport{Address: "10.1.1.3:80", Protocol: "TCP"}
+	one := func(name string, details ...service.EndpointReport) service.ServiceReport {
+		return service.ServiceReport{Namespace: "shop", Name: name, Frontends: []service.FrontendReport{{Kind: "ClusterIP", Address: "10.96.0.1:80", Protocol: "TCP"}}, Endpoints: 1, Details: details}
+	}
+	answers := map[string][]service.ServiceReport{
+		"":                   {one("web"), one("db")},
+		"service=shop%2Fweb": {one("web", other, ofPod)},
+		"service=shop%2Fdb":  {one("db", other)},
+		"endpoint=10.1.1.2":  {one("web", ofPod)},
+	}
+	rest.JSON(w, service.Report{Services: answers[r.URL.RawQuery]})
 }
 
 func tap(name string, mtu uint32) *vpp_interfaces.Interface {
@@ -162,7 +180,7 @@ func TestReportAnswersAsTheAgentDid(t *testing.T) {
 		"status", "pods", "pods -o json",
 		"events", "events --last 1", "events --seq 1.1", "events -o json", "txns", "txns 1.0", "txns 0", "txns 0 -o diagram", "txns 1.7", "txns 77", "txns -o yaml",
 		"values", "values tap-a", "values --state PENDING", "values --state failed", "values nothing", "values -o json",
-		"explain tap-b", "explain choosy -o json", "explain web", "explain bad", "explain config/vpp/v2/interfaces/nix",
+		"explain tap-b", "explain choosy -o json", "explain web", "explain web -o json", "services", "explain bad", "explain config/vpp/v2/interfaces/nix",
 		"timeline tap-a", "timeline gone", "timeline web", "timeline tap-a -o json",
 		"diff --from txn:1.0", "diff --from txn:1.0 --to txn:1.1", "diff --since txn:1.1 --to txn:0",
 		"diff --since -10m", "diff --since -20m --to -10m", "graph --at -10m", // before there was anything

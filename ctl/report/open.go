@@ -12,6 +12,7 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"os"
 	"path"
@@ -26,6 +27,7 @@ import (
 	"github.com/contiv/contiv/kvscheduler/inspect"
 	"github.com/contiv/contiv/kvscheduler/record"
 	"github.com/contiv/contiv/plugins/policy"
+	"github.com/contiv/contiv/plugins/service"
 	"github.com/contiv/contiv/rest"
 )
 
@@ -274,6 +276,8 @@ func (a recorded) computed(path string, query url.Values) answer {
 		return a.explained()
 	case path == inspect.KeysURL:
 		return keysOf(a.answers[statusURL])
+	case path == service.URL && known && all.status == http.StatusOK && query.Has("endpoint"):
+		return a.servicesOf(all, query.Get("endpoint"))
 	case path == policy.URL && known && all.status == http.StatusOK:
 		return selectPolicy(all, query.Get("policy"))
 	case !known:
@@ -385,6 +389,33 @@ func selectPolicy(all answer, name string) answer {
 	report.Policies = slices.DeleteFunc(report.Policies, func(p policy.PolicyReport) bool { return p.ID() != name })
 	if len(report.Policies) == 0 {
 		return refusal(http.StatusNotFound, policy.Unknown(name))
+	}
+	return listed(report)
+}
+
+// servicesOf answers for the argument endpoint: with services that have an endpoint with the address, and only these
+// endpoints of them.
+func (a recorded) servicesOf(all answer, address string) answer {
+	var report service.Report
+	if err := json.Unmarshal(all.body, &report); err != nil {
+		return refusal(http.StatusInternalServerError, err)
+	}
+	summaries := report.Services
+	report.Services = []service.ServiceReport{}
+	for _, s := range summaries {
+		var full service.Report
+		if json.Unmarshal(a.answers[aboutService(s)].body, &full) != nil {
+			continue
+		}
+		for _, s := range full.Services {
+			s.Details = slices.DeleteFunc(s.Details, func(e service.EndpointReport) bool {
+				endpoint, err := netip.ParseAddrPort(e.Address)
+				return err != nil || endpoint.Addr().String() != address
+			})
+			if len(s.Details) > 0 {
+				report.Services = append(report.Services, s)
+			}
+		}
 	}
 	return listed(report)
 }

@@ -149,7 +149,7 @@ func (p *packer) collect(ctx context.Context, a *target.Agent) (files [][]byte, 
 	var services service.Report
 	_ = a.Get(ctx, service.URL, nil, &services) // of an agent without services: none; nor of one that cannot be asked
 	for _, s := range services.Services {
-		requests = append(requests, service.URL+"?"+url.Values{"service": {s.Namespace + "/" + s.Name}}.Encode())
+		requests = append(requests, aboutService(s))
 	}
 	directory := path.Join("nodes", url.PathEscape(a.Name))
 	index := make([]entry, len(requests))
@@ -188,6 +188,11 @@ func (p *packer) collect(ctx context.Context, a *target.Agent) (files [][]byte, 
 	index = slices.DeleteFunc(index, func(e entry) bool { return e.File == "" })
 	list, indexErr := p.json(directory+"/index.json", index)
 	return append(append(files, list), past...), cmp.Or(err, indexErr)
+}
+
+// aboutService returns the request for the full report of a service.
+func aboutService(s service.ServiceReport) string {
+	return service.URL + "?" + url.Values{"service": {s.Namespace + "/" + s.Name}}.Encode()
 }
 
 // whole reports whether nothing of the current run is missing in the history of an agent.
