@@ -174,7 +174,7 @@ func printRemoval(ctx context.Context, out io.Writer, o options, netns string, l
 		fmt.Fprintf(out, "%s is removed\n", op.Key)
 	}
 	if _, has := sb.vs.(uninstaller); has {
-		fmt.Fprintln(out, "tables, chains and rules of Contiv are removed")
+		fmt.Fprintln(out, "tables, chains and rules of Contiv, if there are any, are removed")
 	}
 	for _, id := range slices.SortedFunc(maps.Keys(pods), func(a, b podmanager.PodID) int { return strings.Compare(a.String(), b.String()) }) {
 		fmt.Fprintf(out, "Pod %s loses its network\n", id)
