@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -23,6 +24,8 @@ type Process struct {
 	config startup.Config
 	file   string
 	cmd    *exec.Cmd
+	ended  chan struct{} // closed when cmd has ended,
+	ending error         // in this way
 	output bytes.Buffer
 	begun  func() // called when VPP has started
 }
@@ -80,18 +83,37 @@ func (p *Process) StatsSocket() string { return p.config.StatsSocket() }
 // Start starts VPP again after Stop, without any configuration.
 func (p *Process) Start() {
 	p.t.Helper()
-	if err := os.WriteFile(p.file, []byte(p.config.String()), 0o600); err != nil {
-		p.t.Fatal(err)
-	}
-	p.cmd = exec.Command("nsenter", "--net="+p.netns, p.binary, "-c", p.file)
-	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
-	if err := p.cmd.Start(); err != nil {
-		p.t.Fatal(err)
-	}
-	if _, err := p.TryCLI("show version"); err != nil {
-		p.t.Fatalf("VPP does not start: %v\n%s", err, p.output.String())
+	if err := p.start(); err != nil {
+		p.t.Fatalf("VPP does not start: %v", err)
 	}
 	p.begun()
+}
+
+func (p *Process) start() error {
+	if err := os.WriteFile(p.file, []byte(p.config.String()), 0o600); err != nil {
+		return err
+	}
+	cmd, ended := exec.Command("nsenter", "--net="+p.netns, p.binary, "-c", p.file), make(chan struct{})
+	cmd.Stdout, cmd.Stderr = &p.output, &p.output
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	go func() { // until VPP ends, by itself or by Stop
+		defer close(ended)
+		_ = cmd.Wait()
+		p.ending = ending(cmd.ProcessState)
+	}()
+	p.cmd, p.ended = cmd, ended
+	_, err := p.TryCLI("show version")
+	return err
+}
+
+// ending says how VPP ended.
+func ending(state *os.ProcessState) error {
+	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() && status.Signal() == syscall.SIGILL {
+		return fmt.Errorf("VPP ended: %v: it was built for another CPU than this machine's", state)
+	}
+	return fmt.Errorf("VPP ended: %v", state)
 }
 
 // Stop kills VPP.
@@ -100,7 +122,7 @@ func (p *Process) Stop() {
 		return
 	}
 	_ = p.cmd.Process.Kill()
-	_ = p.cmd.Wait()
+	<-p.ended
 	p.cmd = nil
 	os.Remove(p.config.CLISocket())
 	os.Remove(p.config.APISocket())
@@ -129,17 +151,21 @@ func (p *Process) CLI(command string) string {
 	return out
 }
 
-// TryCLI is CLI with an error. It waits until VPP listens.
+// TryCLI is CLI with an error. It waits until VPP listens, unless VPP ends.
 func (p *Process) TryCLI(command string) (string, error) {
 	vppctl := filepath.Join(filepath.Dir(p.binary), "vppctl")
 	var err error
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		if _, err = os.Stat(p.config.CLISocket()); err != nil {
-			continue
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
+		if _, err = os.Stat(p.config.CLISocket()); err == nil {
+			var out []byte
+			if out, err = exec.Command(vppctl, "-s", p.config.CLISocket(), command).CombinedOutput(); err == nil {
+				return string(out), nil
+			}
 		}
-		var out []byte
-		if out, err = exec.Command(vppctl, "-s", p.config.CLISocket(), command).CombinedOutput(); err == nil {
-			return string(out), nil
+		select {
+		case <-p.ended:
+			return "", fmt.Errorf("vppctl %s: %w", command, p.ending)
+		case <-time.After(20 * time.Millisecond):
 		}
 	}
 	return "", fmt.Errorf("vppctl %s: %w", command, err)
