@@ -105,7 +105,8 @@ test-vpp: packages ## run the tests that need a real VPP 25.10: make test-vpp VP
 VM_CACHE ?= $(E2E_CACHE)/vm
 # Kernels: that of this Debian (stable), the newest of its backports.
 VM_KERNELS ?= stable backports
-# Regular expressions: which jobs (probe, demo, cgroups, cluster, conformance, linux), and which tests of conformance.
+# Regular expressions: which jobs (probe, demo, cgroups, cluster, conformance, linux, vpp), and which tests of conformance. The job vpp
+# takes a VPP_BIN, as test-vpp does.
 VM_JOBS ?= .
 VM_TESTS ?= .
 # Not empty: if Debian's packages cannot be had, say so and succeed.

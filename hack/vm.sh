@@ -52,7 +52,7 @@ $b mkdir -p /new/tmp/vm /new/lib/modules/$($b uname -r)
 $b mount -t 9p -o $o out /new/tmp/vm
 $b mount -t 9p -o ro,cache=loose,$o modules /new/lib/modules/$($b uname -r)
 for d in dev proc sys; do $b mount --move /$d /new/$d; done
-$b mount -t tmpfs tmpfs /new/run; $b mkdir -p /new/run/netns
+$b mkdir /new/dev/shm; for d in dev/shm run; do $b mount -t tmpfs tmpfs /new/$d; done; $b mkdir -p /new/run/netns
 exec $b switch_root /new /bin/sh -c 'echo /sbin/modprobe >/proc/sys/kernel/modprobe; ip link set dev lo up
 	export PATH=/usr/local/go/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root
 	sh /tmp/vm/command; echo $? >/tmp/vm/rc; sync; echo o >/proc/sysrq-trigger; sleep 10'

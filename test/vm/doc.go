@@ -1,5 +1,5 @@
-// Package vm runs the demo, the conformance suite of the kernel vswitch and the tests of the
-// Linux plugin on stock kernels of Debian, in virtual machines without hardware support:
+// Package vm runs the demo, the conformance suite of the kernel vswitch, the tests of the
+// Linux plugin and VPP with TAPs on stock kernels of Debian, in virtual machines without hardware support:
 //
 //	make test-vm
 //

@@ -22,6 +22,7 @@ import (
 const (
 	cacheVariable   = "CONTIV_VM_CACHE"   // directory of hack/kernels.sh
 	clusterVariable = "CONTIV_E2E_CACHE"  // directory of make e2e, for the job cluster
+	vppVariable     = "VPP_BIN"           // program of VPP, for the job vpp; "": skip it
 	kernelsVariable = "CONTIV_VM_KERNELS" // which of its kernels to run
 	jobsVariable    = "CONTIV_VM_JOBS"    // regular expression of the jobs to run, default all
 	testsVariable   = "CONTIV_VM_TESTS"   // regular expression of the conformance tests to run, as for go test -run; default all
@@ -37,8 +38,10 @@ type job struct {
 	// tests is a package whose test program the job runs; "": none.
 	tests string
 	// command is one of the shell's. $source is the work tree, $tests the program, $cluster
-	// the directory of Kubernetes.
+	// the directory of Kubernetes, $vpp the program of VPP.
 	command string
+	// lacks says why the job cannot run; "": it can.
+	lacks string
 	// memory of the machine, in MiB; 0: 2048.
 	memory int
 	// rows are what its output says of the kernel.
@@ -47,6 +50,10 @@ type job struct {
 
 func jobs() []job {
 	tests := cmp.Or(os.Getenv(testsVariable), ".")
+	noVPP := ""
+	if os.Getenv(vppVariable) == "" {
+		noVPP = "needs VPP 25.10: make test-vm " + vppVariable + "=/usr/bin/vpp"
+	}
 	return []job{
 		{name: "probe", command: "$source/bin/contivctl preflight --here", rows: probed},
 		{name: "demo", command: "$source/bin/contiv-lab demo --up-limit 5m", rows: passed("`contiv-lab demo`: pods, nodes and the outside reach each other")},
@@ -56,6 +63,9 @@ func jobs() []job {
 			rows:    passed("a Kubernetes cluster on a machine with cgroups of version 2")},
 		{name: "conformance", tests: "vswitch/kernel", command: "cd $source/vswitch/kernel && $tests -test.v -test.timeout 0 -test.run 'TestConformance/" + tests + "'", rows: tested("TestConformance/")},
 		{name: "linux", tests: "linux", command: "cd $source/linux && $tests -test.v -test.timeout 0", rows: passed("the Linux plugin: devices, addresses, routes and iptables rules in namespaces")},
+		{name: "vpp", tests: "vswitch/vpp", lacks: noVPP, memory: 4096,
+			command: "modprobe vhost_net && test -c /dev/vhost-net && cd $source/vswitch/vpp && VPP_BIN=$vpp $tests -test.v -test.timeout 0 -test.run 'Tap|TestConformanceOfVPP$/packets'",
+			rows:    passed("VPP: pods that are attached by TAPs (`vhost_net`) reach each other and the outside")},
 	}
 }
 
@@ -88,7 +98,7 @@ func TestKernels(t *testing.T) {
 	}
 	bin := t.TempDir()
 	for _, j := range jobs() {
-		if j.tests != "" && wanted.MatchString(j.name) {
+		if j.tests != "" && j.lacks == "" && wanted.MatchString(j.name) {
 			build(t, j.tests, bin)
 		}
 	}
@@ -102,6 +112,9 @@ func TestKernels(t *testing.T) {
 					continue
 				}
 				t.Run(j.name, func(t *testing.T) {
+					if j.lacks != "" {
+						t.Skip(j.lacks)
+					}
 					began := time.Now()
 					output, err := run(t, dir, filepath.Join(bin, filepath.Base(j.tests)), j)
 					t.Logf("%s on %s: %s", j.name, release, time.Since(began).Round(time.Second))
@@ -152,7 +165,7 @@ func run(t *testing.T, dir, tests string, j job) (output string, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), filepath.Join(source, "hack/vm.sh"), dir, "env", "tests="+tests, "source="+source, "cluster="+os.Getenv(clusterVariable), "sh", "-c", j.command)
+	cmd := exec.CommandContext(t.Context(), filepath.Join(source, "hack/vm.sh"), dir, "env", "tests="+tests, "source="+source, "cluster="+os.Getenv(clusterVariable), "vpp="+os.Getenv(vppVariable), "sh", "-c", j.command)
 	if j.memory > 0 {
 		cmd.Env = append(os.Environ(), fmt.Sprintf("VM_MEMORY=%d", j.memory))
 	}
