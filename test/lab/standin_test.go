@@ -111,7 +111,7 @@ func standinCNI() error {
 
 // standinLab does what the tests need of contiv-lab.
 func standinLab() error {
-	opts := lab.Options{Name: flagValue("--name"), Root: flagValue("--root"), BinDir: filepath.Dir(os.Args[0])}
+	opts := lab.Options{Name: flagValue("--name"), Root: flagValue("--root"), BinDir: filepath.Dir(os.Args[0]), PlainText: true}
 	switch os.Args[1] {
 	case lab.GuardCommand:
 		return lab.RunGuard(os.Stdin, opts, lab.Down)
@@ -183,6 +183,7 @@ func options(t testing.TB, behaviours ...string) lab.Options {
 	}
 	opts := lab.Options{
 		Name: newName(), Root: root, BinDir: binDir(t, behaviours...),
+		PlainText:    true, // stand-ins speak no TLS
 		StartTimeout: 60 * time.Second,
 		Progress:     func(line string) { t.Log(line) },
 	}
