@@ -1,7 +1,6 @@
 package ctl
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +12,7 @@ import (
 	"github.com/contiv/contiv/ctl/target"
 	"github.com/contiv/contiv/kvscheduler/inspect"
 	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/terminal"
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
 )
@@ -304,9 +304,7 @@ func (g *configuring) withPrefixes(cmd *cobra.Command, prefixes []string, before
 	for _, key := range keys {
 		fmt.Fprintln(g.errOut, key)
 	}
-	fmt.Fprintf(g.errOut, "Delete %s? [y/N] ", count(len(keys), "value"))
-	answer, _ := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
-	if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
+	if !terminal.Confirmed(cmd.InOrStdin(), g.errOut, "Delete "+count(len(keys), "value")+"?") {
 		return nil, errors.New("nothing is deleted: answer y, or give --yes")
 	}
 	return keys, nil

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -20,9 +19,9 @@ import (
 	"github.com/contiv/contiv/plugins/ipnet"
 	"github.com/contiv/contiv/plugins/podmanager"
 	"github.com/contiv/contiv/store"
+	"github.com/contiv/contiv/terminal"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -52,12 +51,12 @@ ID in etcd, which goes with the node's Kubernetes object.`,
 				return err
 			}
 			defer local.Close()
-			ask := !yes && isTerminal(c.InOrStdin())
+			ask := !yes && terminal.Is(c.InOrStdin()) // uninstalling by a pod, as contivctl does it, asks nobody
 			if dryRun || ask {
 				if err := printRemoval(c.Context(), c.OutOrStdout(), *o, "", local, log); err != nil || dryRun {
 					return err
 				}
-				if !confirmed(c.InOrStdin(), c.OutOrStdout()) {
+				if !terminal.Confirmed(c.InOrStdin(), c.OutOrStdout(), "Remove all this?") {
 					return errors.New("nothing was removed")
 				}
 			}
@@ -72,23 +71,6 @@ ID in etcd, which goes with the node's Kubernetes object.`,
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "print what would be removed, and which pods would lose their network, and do nothing")
 	c.MarkFlagsMutuallyExclusive("yes", "dry-run")
 	return c
-}
-
-// isTerminal reports whether somebody can be asked. Uninstalling by a pod, as contivctl does it, asks nobody.
-func isTerminal(in io.Reader) bool {
-	file, ok := in.(*os.File)
-	if !ok {
-		return false
-	}
-	_, err := unix.IoctlGetTermios(int(file.Fd()), unix.TCGETS)
-	return err == nil
-}
-
-// confirmed asks, and accepts nothing but a yes.
-func confirmed(in io.Reader, out io.Writer) bool {
-	fmt.Fprint(out, "Remove all this? [y/N] ")
-	answer, _ := bufio.NewReader(in).ReadString('\n')
-	return slices.Contains([]string{"y", "yes"}, strings.ToLower(strings.TrimSpace(answer)))
 }
 
 // vswitchTimeout is how long a vswitch may take to answer before it counts as gone.

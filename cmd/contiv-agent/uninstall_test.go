@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -149,17 +148,5 @@ func TestUninstallLeavesWhatWasThereBefore(t *testing.T) {
 		if diff := cmp.Diff(beforeInPod, pod.content(t)); diff != "" {
 			t.Errorf("in the pod, after uninstalling %s (-before +after):\n%s", times, diff)
 		}
-	}
-}
-
-// Only a yes is one.
-func TestConfirmation(t *testing.T) {
-	for answer, want := range map[string]bool{"y\n": true, " YES \n": true, "n\n": false, "\n": false, "": false, "yellow\n": false} {
-		if got := confirmed(strings.NewReader(answer), io.Discard); got != want {
-			t.Errorf("%q: %v", answer, got)
-		}
-	}
-	if isTerminal(strings.NewReader("y")) {
-		t.Error("a text was taken for a terminal")
 	}
 }

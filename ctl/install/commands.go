@@ -1,7 +1,6 @@
 package install
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,8 +14,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/contiv/contiv/terminal"
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 	"sigs.k8s.io/yaml"
 )
 
@@ -217,7 +216,7 @@ func uninstallCommand(out, progress io.Writer) *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			ask := !yes && !dryRun
-			if ask && !isTerminal(c.InOrStdin()) {
+			if ask && !terminal.Is(c.InOrStdin()) {
 				return errors.New("pods that still run lose their network (--dry-run shows which): give --yes if that is what you want")
 			}
 			if dryRun || ask {
@@ -227,7 +226,7 @@ func uninstallCommand(out, progress io.Writer) *cobra.Command {
 				if err != nil || dryRun {
 					return err
 				}
-				if !confirmed(c.InOrStdin(), out) {
+				if !terminal.Confirmed(c.InOrStdin(), out, "Remove Contiv?") {
 					return errors.New("nothing was removed")
 				}
 			}
@@ -242,23 +241,6 @@ func uninstallCommand(out, progress io.Writer) *cobra.Command {
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "print what would be removed, and which pods would lose their network, and do nothing")
 	c.MarkFlagsMutuallyExclusive("yes", "dry-run")
 	return c
-}
-
-func isTerminal(in io.Reader) bool {
-	file, ok := in.(*os.File)
-	if !ok {
-		return false
-	}
-	_, err := unix.IoctlGetTermios(int(file.Fd()), unix.TCGETS)
-	return err == nil
-}
-
-// confirmed asks the user, and accepts nothing but a yes.
-func confirmed(in io.Reader, out io.Writer) bool {
-	fmt.Fprint(out, "Remove Contiv? [y/N] ")
-	answer, _ := bufio.NewReader(in).ReadString('\n')
-	answer = strings.ToLower(strings.TrimSpace(answer))
-	return answer == "y" || answer == "yes"
 }
 
 func preflightCommand(out, progress io.Writer) *cobra.Command {

@@ -2,7 +2,6 @@ package install
 
 import (
 	"errors"
-	"io"
 	"strings"
 	"testing"
 
@@ -11,17 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 )
-
-func TestOnlyAYesIsTakenForOne(t *testing.T) {
-	for answer, want := range map[string]bool{"y\n": true, " Yes \n": true, "yes": true, "": false, "\n": false, "n\n": false, "yesterday\n": false} {
-		if got := confirmed(strings.NewReader(answer), io.Discard); got != want {
-			t.Errorf("%q: %v", answer, got)
-		}
-	}
-	if isTerminal(strings.NewReader("y")) {
-		t.Error("text is taken for a terminal")
-	}
-}
 
 // Everything that agents and KSR have made is removed, and nothing else.
 func TestRemnantsAreRemoved(t *testing.T) {

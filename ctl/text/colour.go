@@ -5,27 +5,18 @@ import (
 	"os"
 	"regexp"
 
-	"golang.org/x/sys/unix"
+	"github.com/contiv/contiv/terminal"
 )
 
 // Colours reports whether out is a terminal that should show colours: see https://no-color.org.
 func Colours(out io.Writer) bool {
-	return isTerminal(out) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
-}
-
-func isTerminal(out io.Writer) bool {
-	file, ok := out.(*os.File)
-	if !ok {
-		return false
-	}
-	_, err := unix.IoctlGetTermios(int(file.Fd()), unix.TCGETS)
-	return err == nil
+	return terminal.Is(out) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
 // Progress returns a function that replaces the progress line of a terminal, or removes it for ""; nil if
 // out is no terminal.
 func Progress(out io.Writer) func(line string) {
-	if !isTerminal(out) || os.Getenv("TERM") == "dumb" {
+	if !terminal.Is(out) || os.Getenv("TERM") == "dumb" {
 		return nil
 	}
 	return func(line string) {

@@ -8,7 +8,7 @@ import (
 )
 
 func TestColours(t *testing.T) {
-	terminal := terminal(t, 80)
+	terminal := openTerminal(t, 80)
 	for _, c := range []struct {
 		noColour, term string
 		out            io.Writer

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal returns the end of a terminal that a program writes to.
-func terminal(t *testing.T, columns uint16) *os.File {
+// openTerminal returns the end of a terminal that a program writes to.
+func openTerminal(t *testing.T, columns uint16) *os.File {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
@@ -33,7 +33,7 @@ func terminal(t *testing.T, columns uint16) *os.File {
 }
 
 func TestWidth(t *testing.T) {
-	wide, tiny := terminal(t, 200), terminal(t, 20)
+	wide, tiny := openTerminal(t, 200), openTerminal(t, 20)
 	for _, c := range []struct {
 		columns string
 		out     io.Writer
