@@ -281,7 +281,7 @@ func (k *Keeper) give(ctx context.Context, ids store.Broker, in identities, name
 
 // read returns the users that this package manages. A user without its role has no permissions.
 func (k *Keeper) read(ctx context.Context) (map[string][]permission, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute) // a call for each role
+	ctx, cancel := context.WithTimeout(ctx, time.Minute) // two calls for each user
 	defer cancel()
 	users, err := k.auth.UserList(ctx)
 	if err != nil {
@@ -299,6 +299,13 @@ func (k *Keeper) read(ctx context.Context) (map[string][]permission, error) {
 	}
 	for _, name := range roles.Roles {
 		if _, ours := kept[name]; !ours || !slices.Contains(users.Users, name) {
+			continue
+		}
+		user, err := k.auth.UserGet(ctx, name)
+		if err != nil {
+			return nil, fmt.Errorf("read the user %s of etcd: %w", name, err)
+		}
+		if !slices.Contains(user.Roles, name) {
 			continue
 		}
 		role, err := k.auth.RoleGet(ctx, name)
@@ -319,6 +326,11 @@ func compare(a, b permission) int { return strings.Compare(a.key, b.key) }
 func (k *Keeper) set(ctx context.Context, user string, have, wanted []permission) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	if len(have) == 0 { // a set or remove that was interrupted may have left a role, with any permissions
+		if _, err := k.auth.RoleDelete(ctx, user); err != nil && !errors.Is(err, rpctypes.ErrRoleNotFound) {
+			return fmt.Errorf("delete the role %s: %w", user, err)
+		}
+	}
 	if _, err := k.auth.RoleAdd(ctx, user); err != nil && !errors.Is(err, rpctypes.ErrRoleAlreadyExist) {
 		return fmt.Errorf("add the role %s: %w", user, err)
 	}

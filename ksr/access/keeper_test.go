@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -21,6 +22,7 @@ import (
 	"github.com/contiv/contiv/pki"
 	"github.com/contiv/contiv/store/etcd"
 	"github.com/contiv/contiv/test/await"
+	"go.etcd.io/etcd/api/v3/authpb"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -35,6 +37,14 @@ type cluster struct {
 }
 
 func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	c := newServer(t)
+	c.keep()
+	return c
+}
+
+// newServer returns a cluster whose users nobody keeps.
+func newServer(t *testing.T) *cluster {
 	t.Helper()
 	c := &cluster{t: t}
 	var err error
@@ -64,15 +74,19 @@ func newCluster(t *testing.T) *cluster {
 	t.Cleanup(func() { s.Close() })
 	c.endpoint = s.Endpoints()[0]
 	c.root = c.as(access.Root)
+	return c
+}
+
+// keep starts the keeper.
+func (c *cluster) keep() {
 	ctx, stop := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		if err := access.New(c.root, slog.New(slog.DiscardHandler)).Run(ctx, c.root); err != nil {
-			t.Error(err)
+			c.t.Error(err)
 		}
 	})
-	t.Cleanup(func() { stop(); wg.Wait() })
-	return c
+	c.t.Cleanup(func() { stop(); wg.Wait() })
 }
 
 // as connects as a user.
@@ -258,6 +272,52 @@ func TestClientsConfigureTheirNodes(t *testing.T) {
 			return fmt.Errorf("node2: %v", err)
 		}
 		return nil
+	})
+}
+
+// A keeper may end between any two calls of etcd. The next one completes what it finds, and leaves no permissions of
+// before.
+func TestUsersThatAreHalfMade(t *testing.T) {
+	c := newServer(t)
+	node1, node2 := "/vnf-agent/node1/", "/vnf-agent/node2/"
+	auth, ctx := c.root.Client(), t.Context()
+	role := func(name string, may map[string]authpb.Permission_Type) {
+		_, err := auth.RoleAdd(ctx, name)
+		for key, kind := range may {
+			end := ""
+			if strings.HasSuffix(key, "/") {
+				end = clientv3.GetPrefixRangeEnd(key)
+			}
+			_, grantErr := auth.RoleGrantPermission(ctx, name, key, end, clientv3.PermissionType(kind))
+			err = errors.Join(err, grantErr)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	role(access.ClientUser+"changed", map[string]authpb.Permission_Type{node1: clientv3.PermReadWrite})
+	role(access.ClientUser+"gone", map[string]authpb.Permission_Type{node1: clientv3.PermReadWrite})
+	role(access.NodeUser+"node1", map[string]authpb.Permission_Type{"/vnf-agent/contiv-ksr/": clientv3.PermRead, node1: clientv3.PermReadWrite, ids + "1": clientv3.PermReadWrite})
+	if _, err := auth.UserAddWithOptions(ctx, access.NodeUser+"node1", "", &clientv3.UserAddOptions{NoPassword: true}); err != nil {
+		t.Fatal(err)
+	}
+	c.put(nodes+"node1", "{}")
+	c.put(ids+"1", `{"id":1,"name":"node1"}`)
+	c.put(access.ClientPrefix+"changed", string(access.Client{Nodes: []string{"node2"}}.Marshal()))
+	c.keep()
+
+	changed := c.as(access.ClientUser + "changed")
+	await.That(t, "changed writes node2", func() error { return changed.Put(ctx, node2+"x", nil) })
+	if err := changed.Put(ctx, node1+"x", nil); !denied(err) {
+		t.Errorf("changed writes node1: %v", err)
+	}
+	await.That(t, "node1 writes its own", func() error { return c.as(access.NodeUser+"node1").Put(ctx, node1+"x", nil) })
+	await.That(t, "the other role is gone", func() error {
+		roles, err := auth.RoleList(ctx)
+		if err == nil && slices.Contains(roles.Roles, access.ClientUser+"gone") {
+			err = fmt.Errorf("roles: %v", roles.Roles)
+		}
+		return err
 	})
 }
 
