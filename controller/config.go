@@ -46,10 +46,10 @@ type Config struct {
 	LostDatabaseTimeout config.Duration `json:"lostDatabaseTimeout"`
 
 	RecordEventHistory bool `json:"recordEventHistory"`
-	// EventHistoryAgeLimit, in minutes: older records are forgotten.
+	// EventHistoryAgeLimit, in minutes: older records are forgotten, as are all but some 100 000.
 	EventHistoryAgeLimit uint32 `json:"eventHistoryAgeLimit"`
 	// PermanentlyRecordedInitPeriod, in minutes after the start: records of
-	// that time are never forgotten.
+	// that time are forgotten last.
 	PermanentlyRecordedInitPeriod uint32 `json:"permanentlyRecordedInitPeriod"`
 
 	// EnableVerification lets a VerificationResync follow each event. For tests.

@@ -7,11 +7,15 @@ import (
 	"time"
 )
 
+// maxRecords is how many records there are at most: an agent is told of every change of a pod in the cluster.
+// 100 000 take about 60 MB.
+const maxRecords = 100_000
+
 // history holds the records of processed events, ordered by sequence number. Records
 // are immutable.
 type history struct {
 	disabled bool
-	// initEnd is the end of the period whose records stay for ever.
+	// initEnd is the end of the period whose records stay, whatever their age.
 	initEnd  time.Time
 	ageLimit time.Duration
 	recorder func(*EventRecord) // nil: none
@@ -36,6 +40,9 @@ func (h *history) add(r *EventRecord) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.records = append(h.records, r)
+	if len(h.records) > maxRecords {
+		h.shorten(maxRecords * 9 / 10) // not one by one: each time, all of them move
+	}
 	if h.recorder != nil {
 		h.recorder(r)
 	}
@@ -48,6 +55,13 @@ func (h *history) trim(now time.Time) {
 	h.records = slices.DeleteFunc(h.records, func(r *EventRecord) bool {
 		return r.ProcessingStart.After(h.initEnd) && now.Sub(r.ProcessingEnd) > h.ageLimit
 	})
+}
+
+// shorten forgets the oldest records but n. Those of the initial period stay, unless they are most of these.
+func (h *history) shorten(n int) {
+	initial := sort.Search(len(h.records), func(i int) bool { return h.records[i].ProcessingStart.After(h.initEnd) })
+	initial = min(initial, n/2)
+	h.records = slices.Delete(h.records, initial, initial+len(h.records)-n)
 }
 
 // bySeqNum returns one record, nil if there is none.
