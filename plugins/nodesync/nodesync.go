@@ -418,8 +418,8 @@ func (n *NodeSync) vppNodeChanged(ctx context.Context, change *controller.KubeSt
 	return updates, nil
 }
 
-// ownVPPNodeChanged notes what the store holds of this node. What it removed
-// while the node's Kubernetes object exists is put back.
+// ownVPPNodeChanged notes what the store holds of this node. What was removed
+// while the node's Kubernetes object exists, or overwritten after this agent has published it, is put back.
 func (n *NodeSync) ownVPPNodeChanged(ctx context.Context, prev, next *vppnode.VppNode) error {
 	n.mu.RLock()
 	own := n.nodes[n.nodeName]
@@ -428,8 +428,10 @@ func (n *NodeSync) ownVPPNodeChanged(ctx context.Context, prev, next *vppnode.Vp
 	case own == nil:
 		return nil
 	case next.GetName() == n.nodeName && next.GetId() == own.ID:
-		n.stored = next
-		return nil
+		if n.stored = next; !n.identified {
+			return nil
+		}
+		return n.store(ctx, own.vppNode())
 	case prev.GetId() != own.ID:
 		return nil // an entry that this node no longer uses
 	}

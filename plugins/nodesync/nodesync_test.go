@@ -389,6 +389,27 @@ func TestReleasedIDIsReclaimed(t *testing.T) {
 	}
 }
 
+// Others may overwrite what this node has published: KSR, when it mends a record, leaves only its ID and name.
+func TestOverwrittenAddressesArePublishedAgain(t *testing.T) {
+	db, loop := memory.New(), &plugintest.Loop{}
+	n := nodesync.New("node1", db, nodesync.Self{}, loop, plugintest.Logger())
+	resync(t, n, state(kubeNode("node1")))
+	if err := n.PublishNodeIPs(ctx, prefixes("192.168.16.1/24"), false); err != nil {
+		t.Fatal(err)
+	}
+	published := stored(t, db, 1)
+	if err := db.Put(ctx, nodesync.IDPrefix+"1", []byte(`{"id":1,"name":"node1"}`)); err != nil {
+		t.Fatal(err)
+	}
+	change := &controller.KubeStateChange{Resource: "vppnode", Key: "allocatedIDs/1", PrevValue: published, NewValue: vppNode(1, "node1")}
+	if _, err := n.Update(ctx, change, nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := stored(t, db, 1); !proto.Equal(got, published) {
+		t.Errorf("got %v, want %v", got, published)
+	}
+}
+
 func TestGetAllNodes(t *testing.T) {
 	n := nodesync.New("node1", memory.New(), nodesync.Self{}, nil, plugintest.Logger())
 	if nodes := n.GetAllNodes(); len(nodes) != 0 || n.GetNodeID() != 0 {
