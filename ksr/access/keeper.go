@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -144,15 +143,15 @@ func (k *Keeper) reconcile(ctx context.Context, ids store.Broker) error {
 // release records the ID of a node that leaves.
 func (k *Keeper) release(name string, had []permission) {
 	for _, p := range had {
-		if id, err := strconv.ParseUint(strings.TrimPrefix(p.key, idPrefix), 10, 32); err == nil {
-			k.released[name] = uint32(id)
+		if id, ok := parseID(p.key); ok {
+			k.released[name] = id
 		}
 	}
 }
 
 // wanted returns the wanted users with their permissions.
 func (k *Keeper) wanted(ctx context.Context, ids store.Broker) (map[string][]permission, error) {
-	given, err := k.given(ctx) // before the nodes: a node is removed before its ID
+	records, err := k.records(ctx) // before the nodes: a node is removed before its ID
 	if err != nil {
 		return nil, err
 	}
@@ -164,6 +163,12 @@ func (k *Keeper) wanted(ctx context.Context, ids store.Broker) (map[string][]per
 	if err != nil {
 		return nil, err
 	}
+	for _, kv := range nodes {
+		if err := k.mend(ctx, ids, records, strings.TrimPrefix(kv.Key, nodePrefix)); err != nil {
+			return nil, err
+		}
+	}
+	given := identitiesOf(records)
 	wanted := make(map[string][]permission)
 	for _, kv := range nodes {
 		name := strings.TrimPrefix(kv.Key, nodePrefix)
@@ -212,35 +217,79 @@ type identities struct {
 	used map[uint32]bool
 }
 
-func (k *Keeper) given(ctx context.Context) (identities, error) {
-	i := identities{make(map[string]uint32), make(map[uint32]bool)}
+// records returns the records of nodes by the IDs in their keys.
+func (k *Keeper) records(ctx context.Context) (map[uint32][]byte, error) {
 	kvs, _, err := k.etcd.List(ctx, idPrefix)
 	if err != nil {
-		return i, err
+		return nil, err
 	}
+	records := make(map[uint32][]byte, len(kvs))
 	for _, kv := range kvs {
-		id, err := strconv.ParseUint(strings.TrimPrefix(kv.Key, idPrefix), 10, 32)
-		if err != nil {
-			continue
-		}
-		i.used[uint32(id)] = true
-		var owner vppnode.VppNode
-		if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(kv.Value, &owner); err != nil || owner.GetName() == "" {
-			continue
-		}
-		if had, ok := i.of[owner.GetName()]; !ok || uint32(id) < had {
-			i.of[owner.GetName()] = uint32(id)
+		if id, ok := parseID(kv.Key); ok {
+			records[id] = kv.Value
 		}
 	}
-	return i, nil
+	return records, nil
+}
+
+// mend puts the record of a node right that says something else than that the node has the ID. Only the node can
+// have written that: with the name of another node, to have its ID; without a name, to get one more ID.
+func (k *Keeper) mend(ctx context.Context, ids store.Broker, records map[uint32][]byte, name string) error {
+	for _, p := range k.kept[NodeUser+name] {
+		id, isID := parseID(p.key)
+		record, exists := records[id]
+		if owner := ownerOf(record); !isID || !exists || owner.GetName() == name && owner.GetId() == id {
+			continue
+		}
+		right, err := recordOf(name, id)
+		if err != nil {
+			return err
+		}
+		k.log.Warn("the record of a node says that its ID is not its own: it is mended", "node", name, "id", id, "record", string(record))
+		if _, err := ids.CompareAndSwap(ctx, idKey(id), record, right); err != nil { // not swapped: it changed again, and we are told
+			return fmt.Errorf("mend the record of node %s: %w", name, err)
+		}
+		records[id] = right
+	}
+	return nil
+}
+
+func identitiesOf(records map[uint32][]byte) identities {
+	i := identities{make(map[string]uint32), make(map[uint32]bool)}
+	for id, record := range records {
+		i.used[id] = true
+		name := ownerOf(record).GetName()
+		if had, ok := i.of[name]; name != "" && (!ok || id < had) {
+			i.of[name] = id
+		}
+	}
+	return i
+}
+
+// ownerOf returns what a record says, which may be nothing.
+func ownerOf(record []byte) *vppnode.VppNode {
+	owner := &vppnode.VppNode{}
+	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(record, owner); err != nil {
+		return nil
+	}
+	return owner
+}
+
+// recordOf returns the record of a node of which no more is known.
+func recordOf(name string, id uint32) ([]byte, error) {
+	data, err := (protojson.MarshalOptions{UseProtoNames: true}).Marshal(&vppnode.VppNode{Id: id, Name: name})
+	if err != nil {
+		return nil, fmt.Errorf("ID of node %s: %w", name, err)
+	}
+	return data, nil
 }
 
 // give claims the ID that the node had before, else the first free one.
 func (k *Keeper) give(ctx context.Context, ids store.Broker, in identities, name string) (uint32, error) {
 	try := func(id uint32) (bool, error) {
-		data, err := (protojson.MarshalOptions{UseProtoNames: true}).Marshal(&vppnode.VppNode{Id: id, Name: name})
+		data, err := recordOf(name, id)
 		if err != nil {
-			return false, fmt.Errorf("ID of node %s: %w", name, err)
+			return false, err
 		}
 		in.used[id] = true
 		put, err := ids.PutIfNotExists(ctx, idKey(id), data)

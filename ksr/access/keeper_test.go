@@ -231,6 +231,38 @@ func TestUsersComeAndGo(t *testing.T) {
 	c.awaitID("node2", "3")
 }
 
+// What a node, or whoever has its certificate, writes into its own record takes no other node's ID, and gets it no more
+// IDs.
+func TestNodesKeepTheirIDs(t *testing.T) {
+	c := newCluster(t)
+	for i, node := range []string{"node1", "node2"} {
+		c.put(nodes+node, "{}")
+		c.awaitID(node, fmt.Sprint(i+1))
+	}
+	node1, node2 := c.as(access.NodeUser+"node1"), c.as(access.NodeUser+"node2")
+	await.That(t, "node1 may write", func() error { return node1.Put(t.Context(), ids+"1", []byte(`{"id":1,"name":"node1"}`)) })
+	await.That(t, "node2 may write", func() error { return node2.Put(t.Context(), ids+"2", []byte(`{"id":2,"name":"node2"}`)) })
+	for _, record := range []string{`{"id":1,"name":"node2","ip_addresses":["192.168.16.1/24"]}`, `{"id":2,"name":"node1"}`, `{"id":1}`, "garbage", ""} {
+		if err := node1.Put(t.Context(), ids+"1", []byte(record)); err != nil {
+			t.Fatalf("after %s: %v", record, err)
+		}
+		c.awaitID("node1", "1")
+		c.put(nodes+"node3", "{}") // and all before it is done
+		c.awaitID("node3", "3")
+		if err := node2.Put(t.Context(), ids+"2", []byte(`{"id":2,"name":"node2"}`)); err != nil {
+			t.Errorf("after %s, node2: %v", record, err)
+		}
+		if err := node2.Put(t.Context(), ids+"1", nil); !denied(err) {
+			t.Errorf("after %s, node2 writes the record of node1: %v", record, err)
+		}
+		for _, key := range []string{nodes + "node3", ids + "3"} {
+			if err := c.root.Delete(t.Context(), key); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
 // Those who configure from outside write the configuration of their nodes.
 func TestClientsConfigureTheirNodes(t *testing.T) {
 	c := newCluster(t)

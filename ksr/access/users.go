@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/contiv/contiv/dbresources"
@@ -115,3 +116,10 @@ func clientPermissions(c Client) []permission {
 }
 
 func idKey(id uint32) string { return models.KSRPrefix + dbresources.VppNodeKey(id) }
+
+// parseID returns the ID in the key of a record.
+func parseID(key string) (uint32, bool) {
+	text, ok := strings.CutPrefix(key, idPrefix)
+	id, err := strconv.ParseUint(text, 10, 32)
+	return uint32(id), ok && err == nil
+}
