@@ -90,6 +90,26 @@ func TestWipedBeforeTheStart(t *testing.T) {
 	}
 }
 
+// A mirror that lacks changes is not completed from a database that lost its data.
+func TestIncompleteMirrorOutlivesTheData(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.stopped()
+		r.start()
+		r.want(everything)
+		r.local.SetAvailable(false)
+		r.put(r.remote, ksr+"k8s/namespace/default", `{"name":"default"}`)
+		r.want("add namespace=k8s/namespace/default")
+		r.remote.Wipe()
+		time.Sleep(10 * time.Second)
+		r.local.SetAvailable(true)
+		time.Sleep(time.Minute)
+		r.wantMirror(own, other, nodeKey, podKey)
+		r.stop()
+		r.start()
+		r.wantLost("lost its data")
+	})
+}
+
 // What is missing 30 s after KSR has filled the database is really gone.
 func TestWhatKSRDoesNotBringBackIsGone(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {

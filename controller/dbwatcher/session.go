@@ -254,7 +254,7 @@ func (s *session) probe() error {
 		return errRevisionWentBack
 	}
 	s.lastRevision = revision
-	if s.mirror.stale {
+	if s.mirror.stale && s.recovery == nil { // the mirror keeps what the database has lost
 		return s.completeMirror()
 	}
 	return nil
