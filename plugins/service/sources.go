@@ -21,8 +21,8 @@ import (
 // there. Their clients are not restricted.
 
 // sourceRangesList is behind access lists of others on these interfaces, which are sorted by name: it
-// permits everything else.
-const sourceRangesList = "service-source-ranges"
+// permits everything else. Whoever may make services must not turn off what others deny there.
+const sourceRangesList = "~service-source-ranges"
 
 var sourceRangesKey = models.Key(&vpp_acl.ACL{Name: sourceRangesList})
 

@@ -19,14 +19,14 @@ func TestSourceRangesOnVPP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const key = "config/vpp/acls/v2/acl/service-source-ranges"
+	const key = "config/vpp/acls/v2/acl/~service-source-ranges" // behind lists with ordinary names
 	rule := func(action, dst, port, source string) string {
 		return `{` + action + `"ip_rule":{"ip":{"destination_network":"` + dst + `"` + source + `},"tcp":{"destination_port_range":{"lower_port":` + port + `,"upper_port":` + port + `}}}}`
 	}
 	from := func(network string) string { return `,"source_network":"` + network + `"` }
 	const permit, deny = `"action":"PERMIT",`, ""
 	list := func(rules ...string) string {
-		return key + "\n" + `    {"interfaces":{"ingress":["eth0","vxlanBVI"]},"name":"service-source-ranges","rules":[` +
+		return key + "\n" + `    {"interfaces":{"ingress":["eth0","vxlanBVI"]},"name":"~service-source-ranges","rules":[` +
 			strings.Join(append(rules, `{"action":"PERMIT","ip_rule":{}}`), ",") + "]}\n"
 	}
 	requireList := func(when string, config plugintest.Txn, want string) {
