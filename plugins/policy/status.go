@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -271,15 +272,17 @@ func (p *Policy) look(o Publish) (map[string]map[string]proto.Message, bool) {
 			Realised: s.realised, Reasons: s.reasons, Transaction: s.txn, Time: timestamppb.New(s.since),
 		}
 	}
-	for id := range p.real.states {
-		if !present[id] {
-			delete(p.real.states, id)
-			delete(p.real.changed, id)
-			delete(p.real.failed, id)
-		}
-	}
+	// A policy may come and go between two looks, and its last event may end after the look that has found it gone.
+	keep(p.real.states, present)
+	keep(p.real.changed, present)
+	keep(p.real.failed, present)
 	p.metrics.count(realised, len(present))
 	return statuses, true
+}
+
+// keep removes what is about other policies.
+func keep[V any](about map[processor.PolicyID]V, present map[processor.PolicyID]bool) {
+	maps.DeleteFunc(about, func(id processor.PolicyID, _ V) bool { return !present[id] })
 }
 
 // stateOf updates the state of a policy. The caller holds both locks.

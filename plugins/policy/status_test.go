@@ -21,6 +21,7 @@ import (
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/plugins/podmanager"
+	"github.com/contiv/contiv/test/await"
 	dto "github.com/prometheus/client_model/go"
 	"google.golang.org/protobuf/proto"
 )
@@ -171,6 +172,26 @@ func (n *rig) await(key, want string) *feedback.PolicyStatus {
 	}
 	n.t.Fatalf("status of %s is %q, want %q", key, got, want)
 	return nil
+}
+
+func TestNothingIsRememberedOfPoliciesThatAreGone(t *testing.T) {
+	n := startRig(t)
+	for i := range 10 {
+		p := &policy.Policy{Name: fmt.Sprint("web", i), Namespace: "prod", Pods: &policy.Policy_LabelSelector{}}
+		if i%2 == 0 {
+			n.broken.Store(models.Key(&contiv_filter.AccessList{Name: "np/prod/" + p.Name + "/ingress"}), true)
+		}
+		n.set(dbresources.Policy, nil, p)
+		n.set(dbresources.Policy, p, nil)
+	}
+	await.That(t, "all is forgotten", func() error {
+		n.policy.real.mu.Lock()
+		defer n.policy.real.mu.Unlock()
+		if r := n.policy.real; len(r.states)+len(r.changed)+len(r.failed)+len(r.asked) > 0 {
+			return fmt.Errorf("%d states, %d changed, %d failed, %d asked", len(r.states), len(r.changed), len(r.failed), len(r.asked))
+		}
+		return nil
+	})
 }
 
 func TestWhatBecomesOfPolicies(t *testing.T) {

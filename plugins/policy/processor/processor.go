@@ -494,6 +494,9 @@ func (p *Processor) count(id PolicyID, lists *configurator.Lists, by int) {
 	if lists.Egress != nil {
 		n.egress += by
 	}
+	if *n == (isolation{}) {
+		delete(p.perNamespace, id.Namespace)
+	}
 	if (before.ingress > 0) == (n.ingress > 0) && (before.egress > 0) == (n.egress > 0) {
 		return
 	}
