@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/dirwatch"
@@ -106,12 +107,23 @@ func (s *Source) Run(ctx context.Context, loop controller.EventLoop) {
 		if len(changes) == 0 {
 			return
 		}
-		err := loop.PushEvent(ctx, &controller.ExternalConfigChange{Source: Name, Changes: changes})
+		event := &controller.ExternalConfigChange{Source: Name, Changes: changes}
+		err := loop.PushEvent(ctx, event)
+		for ; errors.Is(err, controller.ErrQueueFull); err = loop.PushEvent(ctx, event) { // nobody else tells of it again
+			select {
+			case <-time.After(pushAgain):
+			case <-ctx.Done():
+				return
+			}
+		}
 		if err != nil && ctx.Err() == nil {
 			s.log.Error("A change of the files was not taken; the next resync takes it", "error", err)
 		}
 	})
 }
+
+// pushAgain is how long to wait for room in the queue of events.
+const pushAgain = 100 * time.Millisecond
 
 // apply makes the snapshot current, and returns the changes.
 func (s *Source) apply(ctx context.Context, snapshot dirwatch.Snapshot[content]) controller.ExternalConfig {

@@ -22,12 +22,20 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// loop remembers events.
-type loop chan *controller.ExternalConfigChange
+// loop remembers events. It is full as often as it has tokens in full.
+type loop struct {
+	events chan *controller.ExternalConfigChange
+	full   chan struct{}
+}
 
 func (l loop) PushEvent(_ context.Context, event controller.Event) error {
-	l <- event.(*controller.ExternalConfigChange)
-	return nil
+	select {
+	case <-l.full:
+		return fmt.Errorf("%s: %w", event.Name(), controller.ErrQueueFull)
+	default:
+		l.events <- event.(*controller.ExternalConfigChange)
+		return nil
+	}
 }
 
 type rig struct {
@@ -41,7 +49,7 @@ type rig struct {
 
 func newRig(t *testing.T, files map[string]string) *rig {
 	t.Helper()
-	r := &rig{t: t, dir: t.TempDir(), local: memory.New(), loop: make(loop, 100)}
+	r := &rig{t: t, dir: t.TempDir(), local: memory.New(), loop: loop{make(chan *controller.ExternalConfigChange, 100), make(chan struct{}, 2)}}
 	for name, text := range files {
 		r.write(name, text)
 	}
@@ -94,7 +102,7 @@ func (r *rig) remove(name string) {
 func (r *rig) wantChange(want ...string) {
 	r.t.Helper()
 	select {
-	case e := <-r.loop:
+	case e := <-r.loop.events:
 		got := make(map[string]bool)
 		for key, value := range e.Changes {
 			sign := "+"
@@ -162,6 +170,16 @@ func TestFilesAreValues(t *testing.T) {
 	r.wantChange("-" + key("b"))
 	r.write("c.json", `{"key": "config/vpp/v2/interfaces/c", "value": {"name": "c"}}`)
 	r.wantChange("+" + key("c"))
+}
+
+func TestFullQueueOfEvents(t *testing.T) {
+	r := newRig(t, nil)
+	r.loop.full <- struct{}{}
+	r.loop.full <- struct{}{}
+	r.write("a.yaml", loopback("a", 1))
+	r.wantChange("+" + key("a"))
+	r.write("b.yaml", loopback("b", 1))
+	r.wantChange("+" + key("b"))
 }
 
 func TestMistakeTakesNothingAway(t *testing.T) {
