@@ -24,11 +24,12 @@ import (
 type dnat struct {
 	*Driver
 	family *natFamily
-	state  *dnatState // the lock of the natDriver guards it
+	state  *dnatState  // the lock of the natDriver guards it
+	owed   *leftBehind // likewise
 }
 
-func (v *Driver) dnat4() dnat { return dnat{v, nat4, &v.nat.dnat} }
-func (v *Driver) dnat6() dnat { return dnat{v, nat6, &v.nat.dnat6} }
+func (v *Driver) dnat4() dnat { return dnat{v, nat4, &v.nat.dnat, &v.nat.owed} }
+func (v *Driver) dnat6() dnat { return dnat{v, nat6, &v.nat.dnat6, &v.nat.owed6} }
 
 // northbound returns the value as it is registered.
 func (v dnat) northbound(value *vpp_nat.DNat44) proto.Message {
@@ -103,7 +104,8 @@ func labels(changes []natChange) string {
 	return fmt.Sprintf("%q and %d others", changes[0].label, len(changes)-1)
 }
 
-// changeDNAT applies changes and ends connections that they make wrong.
+// changeDNAT applies changes and ends connections that they make wrong. What it cannot end is left
+// for the next change: the same change again would have no difference to find it by.
 func (v dnat) changeDNAT(changes []natChange) error {
 	if len(changes) == 0 {
 		return nil
@@ -114,7 +116,15 @@ func (v dnat) changeDNAT(changes []natChange) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(v.forgetClients(stale.clients), v.endFlows(stale.flows))
+	for _, change := range changes {
+		v.owed.returned(v.family, change.elements)
+	}
+	v.owed.add(stale)
+	err = errors.Join(v.forgetClients(v.owed.clients), v.endFlows(v.owed.flows))
+	if err == nil {
+		*v.owed = leftBehind{}
+	}
+	return err
 }
 
 // natAddresses returns the IPv4 addresses of an interface; none if it does not exist.

@@ -54,33 +54,47 @@ func (f *natFamily) flowOf(e nft.Element, reset map[string]bool) (key flowKey, b
 
 // compare adds what a value leaves behind when it changes.
 func (s staleFlows) compare(f *natFamily, before, after []nft.Element) {
-	reset := map[string]bool{}
-	for _, e := range slices.Concat(before, after) {
-		if e.Set == setReset {
-			reset[e.Key] = true
-		}
-	}
+	reset := resetsIn(before, after)
 	was, is := staleFlows{}, staleFlows{}
 	was.collect(f, before, reset)
 	is.collect(f, after, reset)
 	for key, backends := range was {
 		for _, b := range backends {
 			if !slices.Contains(is[key], b) {
-				s[key] = append(s[key], b)
+				s.add(key, b)
 			}
 		}
 	}
 	for key := range is {
 		if was[key] == nil && key.protocol != unix.IPPROTO_TCP {
-			s[key] = append(s[key], netip.AddrPortFrom(key.external, key.port))
+			s.add(key, netip.AddrPortFrom(key.external, key.port))
 		}
 	}
 }
 
+func (s staleFlows) add(key flowKey, backend netip.AddrPort) {
+	if !slices.Contains(s[key], backend) {
+		s[key] = append(s[key], backend)
+	}
+}
+
+// resetsIn are the services that are in setReset.
+func resetsIn(lists ...[]nft.Element) map[string]bool {
+	reset := map[string]bool{}
+	for _, list := range lists {
+		for _, e := range list {
+			if e.Set == setReset {
+				reset[e.Key] = true
+			}
+		}
+	}
+	return reset
+}
+
 func (s staleFlows) collect(f *natFamily, list []nft.Element, reset map[string]bool) {
 	for _, e := range list {
-		if key, backend, ok := f.flowOf(e, reset); ok && !slices.Contains(s[key], backend) {
-			s[key] = append(s[key], backend)
+		if key, backend, ok := f.flowOf(e, reset); ok {
+			s.add(key, backend)
 		}
 	}
 }

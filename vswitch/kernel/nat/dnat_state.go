@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 
 	"github.com/contiv/contiv/delta"
@@ -144,10 +145,49 @@ type natChange struct {
 	elements []nft.Element
 }
 
-// leftBehind are the conntrack entries that a change invalidates.
+// leftBehind are the conntrack entries and remembered clients that a change invalidates.
 type leftBehind struct {
 	flows   staleFlows
 	clients backendSets
+}
+
+func (l *leftBehind) add(more leftBehind) {
+	if len(l.flows)+len(l.clients) == 0 {
+		*l = more
+		return
+	}
+	for key, backends := range more.flows {
+		for _, b := range backends {
+			l.flows.add(key, b)
+		}
+	}
+	for service, backends := range more.clients {
+		for b := range backends {
+			l.clients.add(service, b)
+		}
+	}
+}
+
+// returned takes out the backends that a value has again.
+func (l *leftBehind) returned(f *natFamily, elements []nft.Element) {
+	if len(l.flows)+len(l.clients) == 0 {
+		return
+	}
+	flows, clients := staleFlows{}, backendSets{}
+	flows.collect(f, elements, resetsIn(elements))
+	clients.collect(f, elements)
+	for key, backends := range flows {
+		rest := slices.DeleteFunc(l.flows[key], func(b netip.AddrPort) bool { return slices.Contains(backends, b) })
+		if l.flows[key] = rest; len(rest) == 0 {
+			delete(l.flows, key)
+		}
+	}
+	for service, backends := range clients {
+		maps.DeleteFunc(l.clients[service], func(b string, _ bool) bool { return backends[b] })
+		if len(l.clients[service]) == 0 {
+			delete(l.clients, service)
+		}
+	}
 }
 
 // apply makes changes in one transaction.

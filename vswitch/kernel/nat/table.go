@@ -150,6 +150,8 @@ type natDriver struct {
 	*nft.Conn
 	// What is known of DNAT, by IP version.
 	dnat, dnat6 dnatState
+	// What changes of DNAT have left behind that the kernel has still to forget.
+	owed, owed6 leftBehind
 }
 
 // readNAT returns the content of the table.
