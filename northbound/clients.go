@@ -76,14 +76,19 @@ func (h handshake) Clone() credentials.TransportCredentials { return h }
 // OverrideServerName implements credentials.TransportCredentials.
 func (handshake) OverrideServerName(string) error { return nil }
 
-// admit returns who calls, and an error if the client may not call the method.
-func admit(ctx context.Context, method string) (listener.Client, error) {
-	var client listener.Client
+// clientOf returns who calls: nobody, with no role, if that is not known.
+func clientOf(ctx context.Context) listener.Client {
 	if from, ok := peer.FromContext(ctx); ok {
 		if i, ok := from.AuthInfo.(identity); ok {
-			client = i.Client
+			return i.Client
 		}
 	}
+	return listener.Client{}
+}
+
+// admit returns who calls, and an error if the client may not call the method.
+func admit(ctx context.Context, method string) (listener.Client, error) {
+	client := clientOf(ctx)
 	needs, name := listener.Configure, "contiv:configure"
 	if reads[method] {
 		needs, name = listener.Read, "contiv:read"

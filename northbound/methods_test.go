@@ -1,13 +1,53 @@
 package northbound
 
 import (
+	"context"
 	"log/slog"
+	"net"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/contiv/contiv/api/ligato/generic"
 	"github.com/contiv/contiv/listener"
 	"github.com/contiv/contiv/plugins/contivgrpc"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
 )
+
+// Who may not call a method is told so before the request, which may be large, is read. A method that does not exist is no secret.
+func TestRefusedBeforeTheRequest(t *testing.T) {
+	s := NewServer(func(net.Conn) listener.Client { return listener.Client{Name: "reader", Role: listener.Read} }, nil, slog.New(slog.DiscardHandler))
+	(&contivgrpc.Service{}).Register(s)
+	(&Ligato{}).Register(s)
+	l := bufconn.Listen(1 << 16)
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	defer func() { s.Server.Stop(); <-served }()
+	conn, err := grpc.NewClient("passthrough:bufconn", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for method, want := range map[string]codes.Code{"Update": codes.PermissionDenied, "None": codes.Unimplemented} {
+		call, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true}, "/ligato.configurator.ConfiguratorService/"+method)
+		if err == nil {
+			err = call.RecvMsg(nil) // nothing has been sent
+		}
+		if got := status.Code(err); got != want {
+			t.Errorf("%s: %v, want %v", method, err, want)
+		}
+	}
+	if _, err := generic.NewMetaServiceClient(conn).KnownModels(ctx, &generic.KnownModelsRequest{}); err != nil {
+		t.Errorf("what it may read: %v", err)
+	}
+}
 
 // Each method that is served either changes something, by its name, or is known to change nothing.
 func TestMethodsThatChangeNothing(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/contiv/contiv/listener"
@@ -16,6 +17,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
 )
 
 // maxRequest is the size of the largest request, in bytes: tens of thousands of values.
@@ -26,6 +28,8 @@ type Server struct {
 	*grpc.Server
 	log      *slog.Logger
 	requests *prometheus.HistogramVec
+	// methods are those that are served.
+	methods func() map[string]bool
 }
 
 // NewServer returns a server that counts its calls in metrics, if not nil. identify says who a client
@@ -39,7 +43,8 @@ func NewServer(identify func(net.Conn) listener.Client, metrics prometheus.Regis
 	if metrics != nil {
 		metrics.MustRegister(s.requests)
 	}
-	s.Server = grpc.NewServer(grpc.Creds(handshake{identify}), grpc.MaxRecvMsgSize(maxRequest), grpc.UnaryInterceptor(s.unary), grpc.StreamInterceptor(s.stream))
+	s.Server = grpc.NewServer(grpc.Creds(handshake{identify}), grpc.InTapHandle(s.tap), grpc.MaxRecvMsgSize(maxRequest), grpc.UnaryInterceptor(s.unary), grpc.StreamInterceptor(s.stream))
+	s.methods = sync.OnceValue(s.served)
 	reflection.Register(s.Server)
 	return s
 }
@@ -74,11 +79,29 @@ func (s *Server) Stop(ctx context.Context) {
 	s.Server.GracefulStop()
 }
 
-func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (reply any, err error) {
-	client, err := admit(ctx, info.FullMethod)
-	if err != nil {
-		return nil, s.refuse(client, info.FullMethod, err)
+func (s *Server) served() map[string]bool {
+	methods := make(map[string]bool)
+	for service, info := range s.GetServiceInfo() {
+		for _, method := range info.Methods {
+			methods["/"+service+"/"+method.Name] = true
+		}
 	}
+	return methods
+}
+
+// tap refuses calls before their requests are read: interceptors are called with what has been decoded.
+func (s *Server) tap(ctx context.Context, call *tap.Info) (context.Context, error) {
+	if !s.methods()[call.FullMethodName] {
+		return ctx, nil // gRPC says so
+	}
+	if client, err := admit(ctx, call.FullMethodName); err != nil {
+		return ctx, s.refuse(client, call.FullMethodName, err)
+	}
+	return ctx, nil
+}
+
+func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (reply any, err error) {
+	client := clientOf(ctx)
 	told := &outcome{ServerTransportStream: grpc.ServerTransportStreamFromContext(ctx)}
 	if !reads[info.FullMethod] {
 		defer func() { told.log(s.log, client, info.FullMethod, err) }()
@@ -89,12 +112,8 @@ func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 }
 
 func (s *Server) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
-	client, err := admit(stream.Context(), info.FullMethod)
-	if err != nil {
-		return s.refuse(client, info.FullMethod, err)
-	}
 	defer s.finish(info.FullMethod, time.Now(), &err)
-	return handler(srv, shownStream{stream, client})
+	return handler(srv, shownStream{stream, clientOf(stream.Context())})
 }
 
 // finish turns a panic into the failure of one call, and counts the call.
