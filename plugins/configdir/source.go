@@ -162,10 +162,11 @@ func (s *Source) held(ctx context.Context, file dirwatch.File[content]) (held co
 	case !file.Usable:
 		return content{}, Nothing
 	case !known || string(saved.text) != string(file.Content.text):
-		s.saved[file.Name] = file.Content
 		if err := s.local.Put(ctx, storePrefix+file.Name, file.Content.text); err != nil {
 			s.log.Error("What a file holds was not saved: with a mistake in it, it would be lost at a restart", "file", file.Name, "error", err)
+			break // the next change of any file tries again
 		}
+		s.saved[file.Name] = file.Content
 	}
 	if file.Err != nil {
 		return file.Content, Earlier

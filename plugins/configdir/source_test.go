@@ -3,12 +3,14 @@ package configdir_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -201,6 +203,38 @@ func TestMistakeTakesNothingAway(t *testing.T) {
 	if got := r.source.Status().Files[0]; got.Of != configdir.Present || got.Err != "" {
 		t.Errorf("status is %+v", got)
 	}
+}
+
+// refusing is a store that refuses to take anything as often as it is told to.
+type refusing struct {
+	store.Broker
+	times atomic.Int32
+}
+
+func (r *refusing) Put(ctx context.Context, key string, value []byte) error {
+	if r.times.Add(-1) >= 0 {
+		return errors.New("no space left on device")
+	}
+	return r.Broker.Put(ctx, key, value)
+}
+
+// What a file holds is saved with the next change of any file, if it could not be saved at once.
+func TestFileIsSavedOnceThereIsRoom(t *testing.T) {
+	r := newRig(t, nil)
+	r.stop()
+	local := &refusing{Broker: r.local}
+	r.local = local
+	r.start()
+	local.times.Store(1)
+	r.write("a.yaml", loopback("a", 1400))
+	r.wantChange("+" + key("a"))
+	r.write("b.yaml", loopback("b", 1400))
+	r.wantChange("+" + key("b"))
+
+	r.stop()
+	r.write("a.yaml", "mistake")
+	r.start()
+	r.wantSnapshot(key("a"), key("b"))
 }
 
 func TestRemovedFileIsNotRemembered(t *testing.T) {
