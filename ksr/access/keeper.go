@@ -89,14 +89,27 @@ func (k *Keeper) follow(ctx context.Context, ids store.Broker, done func()) erro
 
 // addUser adds a user with the role of the same name.
 func (k *Keeper) addUser(ctx context.Context, name string) error {
-	_, err := k.auth.UserAddWithOptions(ctx, name, "", &clientv3.UserAddOptions{NoPassword: true})
+	err := call(ctx, func(ctx context.Context) (*clientv3.AuthUserAddResponse, error) {
+		return k.auth.UserAddWithOptions(ctx, name, "", &clientv3.UserAddOptions{NoPassword: true})
+	})
 	if err != nil && !errors.Is(err, rpctypes.ErrUserAlreadyExist) {
 		return fmt.Errorf("add the user %s: %w", name, err)
 	}
-	if _, err := k.auth.UserGrantRole(ctx, name, name); err != nil {
+	err = call(ctx, func(ctx context.Context) (*clientv3.AuthUserGrantRoleResponse, error) {
+		return k.auth.UserGrantRole(ctx, name, name)
+	})
+	if err != nil {
 		return fmt.Errorf("give the user %s its role: %w", name, err)
 	}
 	return nil
+}
+
+// call bounds a call of etcd: there are as many as a user has permissions.
+func call[R any](ctx context.Context, f func(context.Context) (R, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_, err := f(ctx)
+	return err
 }
 
 // reconcile creates, changes and removes users as nodes and clients require.
@@ -373,26 +386,31 @@ func compare(a, b permission) int { return strings.Compare(a.key, b.key) }
 
 // set gives a user these permissions and no others.
 func (k *Keeper) set(ctx context.Context, user string, have, wanted []permission) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
 	if len(have) == 0 { // a set or remove that was interrupted may have left a role, with any permissions
-		if _, err := k.auth.RoleDelete(ctx, user); err != nil && !errors.Is(err, rpctypes.ErrRoleNotFound) {
-			return fmt.Errorf("delete the role %s: %w", user, err)
+		if err := k.deleteRole(ctx, user); err != nil {
+			return err
 		}
 	}
-	if _, err := k.auth.RoleAdd(ctx, user); err != nil && !errors.Is(err, rpctypes.ErrRoleAlreadyExist) {
+	err := call(ctx, func(ctx context.Context) (*clientv3.AuthRoleAddResponse, error) { return k.auth.RoleAdd(ctx, user) })
+	if err != nil && !errors.Is(err, rpctypes.ErrRoleAlreadyExist) {
 		return fmt.Errorf("add the role %s: %w", user, err)
 	}
 	for _, p := range have {
 		if slices.Contains(wanted, p) {
 			continue
 		}
-		if _, err := k.auth.RoleRevokePermission(ctx, user, p.key, p.end); err != nil && !errors.Is(err, rpctypes.ErrPermissionNotGranted) {
+		err := call(ctx, func(ctx context.Context) (*clientv3.AuthRoleRevokePermissionResponse, error) {
+			return k.auth.RoleRevokePermission(ctx, user, p.key, p.end)
+		})
+		if err != nil && !errors.Is(err, rpctypes.ErrPermissionNotGranted) {
 			return fmt.Errorf("take a permission from the role %s: %w", user, err)
 		}
 	}
 	for _, p := range wanted {
-		if _, err := k.auth.RoleGrantPermission(ctx, user, p.key, p.end, p.kind()); err != nil {
+		err := call(ctx, func(ctx context.Context) (*clientv3.AuthRoleGrantPermissionResponse, error) {
+			return k.auth.RoleGrantPermission(ctx, user, p.key, p.end, p.kind())
+		})
+		if err != nil {
 			return fmt.Errorf("give the role %s a permission: %w", user, err)
 		}
 	}
@@ -400,12 +418,20 @@ func (k *Keeper) set(ctx context.Context, user string, have, wanted []permission
 }
 
 func (k *Keeper) remove(ctx context.Context, user string) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	if _, err := k.auth.UserDelete(ctx, user); err != nil && !errors.Is(err, rpctypes.ErrUserNotFound) {
+	err := call(ctx, func(ctx context.Context) (*clientv3.AuthUserDeleteResponse, error) {
+		return k.auth.UserDelete(ctx, user)
+	})
+	if err != nil && !errors.Is(err, rpctypes.ErrUserNotFound) {
 		return fmt.Errorf("delete the user %s: %w", user, err)
 	}
-	if _, err := k.auth.RoleDelete(ctx, user); err != nil && !errors.Is(err, rpctypes.ErrRoleNotFound) {
+	return k.deleteRole(ctx, user)
+}
+
+func (k *Keeper) deleteRole(ctx context.Context, user string) error {
+	err := call(ctx, func(ctx context.Context) (*clientv3.AuthRoleDeleteResponse, error) {
+		return k.auth.RoleDelete(ctx, user)
+	})
+	if err != nil && !errors.Is(err, rpctypes.ErrRoleNotFound) {
 		return fmt.Errorf("delete the role %s: %w", user, err)
 	}
 	return nil
