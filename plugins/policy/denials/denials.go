@@ -104,7 +104,8 @@ type policyKey struct{ policy, direction string }
 // Keeper keeps records of denied packets.
 type Keeper struct {
 	Options
-	asked chan struct{} // somebody follows
+	asked   chan struct{} // somebody follows
+	looking sync.Mutex    // one look at a time; taken before mu, which is not held while the vswitch is read
 
 	mu       sync.Mutex
 	looked   time.Time
@@ -143,17 +144,27 @@ func (k *Keeper) Run(ctx context.Context) {
 			continue
 		case <-timer.C:
 		}
+		k.look(ctx, 0)
 		k.mu.Lock()
-		k.look(ctx)
 		fast = time.Since(k.follower) < followed
 		k.mu.Unlock()
 		timer.Reset(map[bool]time.Duration{false: idle, true: busy}[fast])
 	}
 }
 
-// look reads the vswitch. The caller holds the lock.
-func (k *Keeper) look(ctx context.Context) {
-	read, err := k.Read(ctx, time.Since(k.follower) < followed)
+// look reads the vswitch, unless it has been read since that long ago.
+func (k *Keeper) look(ctx context.Context, since time.Duration) {
+	k.looking.Lock()
+	defer k.looking.Unlock()
+	k.mu.Lock()
+	due, live := time.Since(k.looked) >= since, time.Since(k.follower) < followed
+	k.mu.Unlock()
+	if !due {
+		return
+	}
+	read, err := k.Read(ctx, live)
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	if k.failed = ""; err != nil {
 		k.failed = fmt.Sprintf("the vswitch cannot be read: %v", err)
 		return
@@ -166,7 +177,7 @@ func (k *Keeper) look(ctx context.Context) {
 	k.note(read.Flows)
 }
 
-// count adds the growth of counters.
+// count adds the growth of counters. The caller holds the lock.
 func (k *Keeper) count(subjects []filter.DeniedSubject) {
 	counters := make(map[subjectKey]uint64, len(subjects))
 	totals := make(map[subjectKey]*Count, len(subjects))
@@ -202,7 +213,7 @@ func (k *Keeper) count(subjects []filter.DeniedSubject) {
 // maxSeries bounds the counters of policies.
 const maxSeries = 20000
 
-// note makes events of new flows, and of flows with more packets.
+// note makes events of new flows, and of flows with more packets. The caller holds the lock.
 func (k *Keeper) note(flows []filter.DeniedFlow) {
 	slices.SortFunc(flows, func(a, b filter.DeniedFlow) int {
 		return cmp.Or(a.Src.Compare(b.Src), a.Dst.Compare(b.Dst), cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Port, b.Port))
@@ -240,11 +251,11 @@ func (k *Keeper) Report(ctx context.Context, after uint64) Report {
 		return r
 	}
 	k.mu.Lock()
-	defer k.mu.Unlock()
 	k.follower = time.Now()
-	if time.Since(k.looked) > busy/2 {
-		k.look(ctx)
-	}
+	k.mu.Unlock()
+	k.look(ctx, busy/2)
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	select {
 	case k.asked <- struct{}{}:
 	default:

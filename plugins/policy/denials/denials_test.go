@@ -62,6 +62,36 @@ func isolated(addr netip.Addr, packets uint64) filter.DeniedSubject {
 	return filter.DeniedSubject{Address: addr, Packets: packets}
 }
 
+// Metrics tell what was known at the last look, also while the vswitch does not answer.
+func TestMetricsDoNotWaitForTheVSwitch(t *testing.T) {
+	k := keeper(&told{Denials: filter.Denials{Subjects: []filter.DeniedSubject{isolated(web, 3)}}})
+	k.Report(t.Context(), 0)
+	k.looked = time.Time{}
+	asked, answers, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	k.Read = func(context.Context, bool) (filter.Denials, error) {
+		close(asked)
+		<-answers
+		return filter.Denials{}, nil
+	}
+	go func() { defer close(done); k.Report(t.Context(), 0) }()
+	<-asked
+	metrics, told := make(chan prometheus.Metric, 10), make(chan int, 1)
+	go func() {
+		k.Collect(metrics)
+		told <- len(metrics)
+	}()
+	select {
+	case n := <-told:
+		if n == 0 {
+			t.Error("nothing is told")
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("nothing is told until the vswitch answers")
+	}
+	close(answers)
+	<-done
+}
+
 // What counters grow by counts, whether they begin anew, or are those of another pod.
 func TestCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
