@@ -21,7 +21,6 @@ import (
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/plugins/podmanager"
-	"github.com/contiv/contiv/test/await"
 	dto "github.com/prometheus/client_model/go"
 	"google.golang.org/protobuf/proto"
 )
@@ -161,17 +160,24 @@ func (n *rig) status(key string) (string, *feedback.PolicyStatus) {
 }
 
 // await polls for a status, and returns it.
-func (n *rig) await(key, want string) *feedback.PolicyStatus {
+func (n *rig) await(key, want string) (status *feedback.PolicyStatus) {
+	n.t.Helper()
+	n.poll("status of "+key, want, func() (text string) {
+		text, status = n.status(key)
+		return text
+	})
+	return status
+}
+
+func (n *rig) poll(what, want string, look func() string) {
 	n.t.Helper()
 	got := ""
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		text, status := n.status(key)
-		if got = text; strings.Contains(got, want) {
-			return status
+		if got = look(); strings.Contains(got, want) {
+			return
 		}
 	}
-	n.t.Fatalf("status of %s is %q, want %q", key, got, want)
-	return nil
+	n.t.Fatalf("%s is %q, want %q", what, got, want)
 }
 
 func TestNothingIsRememberedOfPoliciesThatAreGone(t *testing.T) {
@@ -184,13 +190,14 @@ func TestNothingIsRememberedOfPoliciesThatAreGone(t *testing.T) {
 		n.set(dbresources.Policy, nil, p)
 		n.set(dbresources.Policy, p, nil)
 	}
-	await.That(t, "all is forgotten", func() error {
-		n.policy.real.mu.Lock()
-		defer n.policy.real.mu.Unlock()
-		if r := n.policy.real; len(r.states)+len(r.changed)+len(r.failed)+len(r.asked) > 0 {
-			return fmt.Errorf("%d states, %d changed, %d failed, %d asked", len(r.states), len(r.changed), len(r.failed), len(r.asked))
+	n.poll("what is remembered", "nothing", func() string {
+		r := n.policy.real
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if len(r.states)+len(r.changed)+len(r.failed)+len(r.asked) == 0 {
+			return "nothing"
 		}
-		return nil
+		return fmt.Sprintf("%d states, %d changed, %d failed, %d asked", len(r.states), len(r.changed), len(r.failed), len(r.asked))
 	})
 }
 
