@@ -222,7 +222,19 @@ func median(b *testing.B, program string, args ...string) {
 
 // BenchmarkCommands measures what an operator waits for at a node with 10 000 values, in one process: the
 // agent's answer and what contivctl makes of it.
-func BenchmarkCommands(b *testing.B) {
+func BenchmarkCommands(b *testing.B) { benchmarkCommands(b, "") }
+
+// BenchmarkPrograms measures the same from the execution of contivctl to its end.
+func BenchmarkPrograms(b *testing.B) {
+	program := filepath.Join(b.TempDir(), "contivctl")
+	if out, err := exec.CommandContext(b.Context(), "go", "build", "-ldflags", "-s -w", "-o", program, "../cmd/contivctl").CombinedOutput(); err != nil {
+		b.Fatalf("%v\n%s", err, out)
+	}
+	b.Run("version", func(b *testing.B) { median(b, program, "version") })
+	benchmarkCommands(b, program)
+}
+
+func benchmarkCommands(b *testing.B, program string) {
 	agent := bigNode(b)
 	key := models.VPPInterfaceKey(fmt.Sprintf("vpp-tap-%064x", 7))
 	values := filepath.Join(b.TempDir(), "values.yaml")
@@ -232,33 +244,18 @@ func BenchmarkCommands(b *testing.B) {
 	report := filepath.Join(b.TempDir(), "report.tgz")
 	for _, line := range []string{
 		"status", "nodes", "pods", "ipam", "nodeconfig", "interfaces", "drops", "services", "policies", "denials",
-		"values", "values --state FAILED", "values web-7", "values 10.20.3.0/24", "dump", "dump --view cached", "dump --view cached " + models.VPPInterface.KeyPrefix(), "dump --view NB 10.20.3.0/24",
+		"values", "values -o json", "values --state FAILED", "values web-7", "values 10.20.3.0/24",
+		"dump", "dump --view cached", "dump --view cached -o json", "dump --view cached " + models.VPPInterface.KeyPrefix(), "dump --view NB 10.20.3.0/24",
 		"explain web-7", "explain 10.20.3.0/24", "explain " + key, "timeline web-7", "timeline 10.20.3.0/24", "timeline " + key,
 		"events", "events --last 0", "events --seq 1.17", "txns", "txns 17", "txns --last 0", "diff --from txn:300", "diff --from txn:340",
-		"graph", "graph web-7", "graph 10.20.3.0/24", "config get --all web-7", "config get --all 10.20.3.0/24", "config get --all", "config get --all -o yaml", "values -o json",
+		"graph", "graph web-7", "graph 10.20.3.0/24", "config get --all web-7", "config get --all 10.20.3.0/24", "config get --all", "config get --all -o yaml",
 		"why web-7 web-8 80", "plan -f FILE", "resync", "models", "check-config FILE", "report --file REPORT",
 	} {
 		b.Run(strings.ReplaceAll(strings.ReplaceAll(line, key, "KEY"), " ", "_"), func(b *testing.B) {
-			median(b, "", append([]string{"--agent", agent}, strings.Fields(strings.NewReplacer(" FILE", " "+values, "REPORT", report).Replace(line))...)...)
+			median(b, program, append([]string{"--agent", agent}, strings.Fields(strings.NewReplacer(" FILE", " "+values, "REPORT", report).Replace(line))...)...)
 		})
 	}
-	b.Run("config_diff", func(b *testing.B) { median(b, "", "config", "diff", "--grpc", bigClient(b), "-f", values) })
-}
-
-// BenchmarkProgram measures the same with the program, its start included, of what prints most.
-func BenchmarkProgram(b *testing.B) {
-	program := filepath.Join(b.TempDir(), "contivctl")
-	if out, err := exec.CommandContext(b.Context(), "go", "build", "-o", program, "../cmd/contivctl").CombinedOutput(); err != nil {
-		b.Fatalf("%v\n%s", err, out)
-	}
-	agent := bigNode(b)
-	for _, line := range []string{
-		"version", "status", "values", "values -o json", "dump --view cached", "dump --view cached -o json", "diff --from txn:300", "graph", "config get --all", "config get --all -o yaml", "txns --last 0",
-	} {
-		b.Run(strings.ReplaceAll(line, " ", "_"), func(b *testing.B) {
-			median(b, program, append([]string{"--agent", agent}, strings.Fields(line)...)...)
-		})
-	}
+	b.Run("config_diff", func(b *testing.B) { median(b, program, "config", "diff", "--grpc", bigClient(b), "-f", values) })
 }
 
 // BenchmarkStatusOf100Nodes measures status of a cluster whose agents take 200 ms each to look at their nodes.

@@ -6,21 +6,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime"
-	"runtime/debug"
 	"syscall"
 
+	_ "github.com/contiv/contiv/cmd/contivctl/heap"
 	"github.com/contiv/contiv/ctl"
 	"github.com/contiv/contiv/ctl/install"
 	"github.com/contiv/contiv/ctl/text"
 )
 
 func main() {
-	collectLess()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	name := filepath.Base(os.Args[0])
@@ -35,17 +32,4 @@ func main() {
 		fmt.Fprintf(text.Plain(os.Stderr), "%s: %v\n", name, ctl.InWords(err))
 	}
 	os.Exit(ctl.ExitCode(err))
-}
-
-// collectLess collects no garbage until there are 256 MB in use: most commands end before.
-func collectLess() {
-	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
-		return
-	}
-	debug.SetGCPercent(-1)
-	debug.SetMemoryLimit(256 << 20)
-	runtime.AddCleanup(new(string), func(percent int) {
-		debug.SetGCPercent(percent)
-		debug.SetMemoryLimit(math.MaxInt64)
-	}, 400) // with the first collection
 }
