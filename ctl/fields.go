@@ -24,7 +24,7 @@ func fields(m proto.Message) []field {
 }
 
 func fieldsOfJSON(text string) []field {
-	r := jsontext.NewReader([]byte(text))
+	r := jsontext.NewTextReader(text)
 	out := appendFields(nil, r, "")
 	if r.End() != nil {
 		return []field{{"value", text}}
@@ -63,7 +63,7 @@ func appendFields(out []field, r *jsontext.Reader, name string) []field {
 	case jsontext.StringKind:
 		return append(out, field{name, r.String()})
 	default:
-		text := string(r.Raw())
+		text := r.RawText()
 		if text == "null" {
 			text = "<nil>"
 		}

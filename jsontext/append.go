@@ -11,7 +11,7 @@ import (
 func AppendString(b []byte, text string) []byte {
 	b = append(b, '"')
 	copied := 0
-	for i := 0; i < len(text); {
+	for i := ordinary(text); i < len(text); {
 		c := text[i]
 		if c >= ' ' && c < utf8.RuneSelf && c != '"' && c != '\\' {
 			i++

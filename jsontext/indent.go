@@ -53,7 +53,8 @@ func AppendIndented(b, data []byte, rename func(name []byte)) []byte {
 
 // endOfString returns where a string ends that begins at i.
 func endOfString(data []byte, i int) int {
-	for i++; i < len(data) && data[i] != '"'; i++ {
+	i++
+	for i += ordinary(data[i:]); i < len(data) && data[i] != '"'; i++ {
 		if data[i] == '\\' {
 			i++
 		}

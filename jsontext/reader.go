@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"unicode/utf8"
+	"unsafe"
 )
 
 // deepest is how deeply values may be nested.
@@ -16,10 +17,16 @@ type Reader struct {
 	at    int
 	depth int
 	err   error
+	keeps bool // texts are parts of the data
 }
 
 // NewReader returns a Reader of a JSON value. The data must not be changed as long as anything that is read is used.
 func NewReader(data []byte) *Reader { return &Reader{data: data} }
+
+// NewTextReader returns a Reader of a JSON value whose texts are parts of the given one instead of copies: each keeps all of it in memory.
+func NewTextReader(text string) *Reader {
+	return &Reader{data: unsafe.Slice(unsafe.StringData(text), len(text)), keeps: true} // a Reader changes nothing
+}
 
 // End returns the first mistake; what follows the value is one.
 func (r *Reader) End() error {
@@ -140,7 +147,17 @@ func (r *Reader) Bool() bool {
 }
 
 // String reads a text; null is empty.
-func (r *Reader) String() string { return string(r.text()) }
+func (r *Reader) String() string { return r.textOf(r.text()) }
+
+// RawText is Raw as text.
+func (r *Reader) RawText() string { return r.textOf(r.Raw()) }
+
+func (r *Reader) textOf(part []byte) string {
+	if r.keeps {
+		return unsafe.String(unsafe.SliceData(part), len(part))
+	}
+	return string(part)
+}
 
 // Strings reads a list of texts.
 func (r *Reader) Strings() (texts []string) {
@@ -170,7 +187,7 @@ func (r *Reader) quoted() (raw []byte, plain bool) {
 		return nil, true
 	}
 	begin, ascii, escaped := r.at, true, false
-	for i := r.at; i < len(r.data); i++ {
+	for i := r.at + ordinary(r.data[r.at:]); i < len(r.data); i++ {
 		switch c := r.data[i]; {
 		case c == '"':
 			r.at = i + 1
@@ -266,6 +283,9 @@ func (r *Reader) Skip() {
 
 // Any reads a value as encoding/json reads one into an empty interface.
 func (r *Reader) Any() (value any) {
+	if r.Null() { // most often
+		return nil
+	}
 	if raw := r.Raw(); r.err == nil {
 		r.Fail(json.Unmarshal(raw, &value))
 	}

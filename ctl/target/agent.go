@@ -17,6 +17,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"unsafe"
 
 	"github.com/contiv/contiv/rest"
 )
@@ -181,9 +182,12 @@ func (a *Agent) do(ctx context.Context, method, path string, query url.Values, b
 	return nil
 }
 
-// unmarshal is json.Unmarshal, which looks through what an UnmarshalJSON is given twice before.
+// unmarshal is json.Unmarshal, which looks through what an UnmarshalJSON is given twice before. Nobody changes the data.
 func unmarshal(data []byte, into any) error {
-	if u, ok := into.(json.Unmarshaler); ok {
+	switch u := into.(type) {
+	case interface{ ReadJSON(string) error }:
+		return u.ReadJSON(unsafe.String(unsafe.SliceData(data), len(data)))
+	case json.Unmarshaler:
 		return u.UnmarshalJSON(data)
 	}
 	return json.Unmarshal(data, into)

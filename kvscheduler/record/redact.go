@@ -23,7 +23,7 @@ var holdsSecrets sync.Map
 // Redact returns the message without its secrets, in whose place is Redacted: what people
 // are shown, in dumps, histories and logs. The message itself stays as it is.
 func Redact(v proto.Message) proto.Message {
-	if v == nil || !maySecret(v.ProtoReflect().Descriptor(), nil) {
+	if _, raw := v.(*RawValue); raw || v == nil || !maySecret(v.ProtoReflect().Descriptor(), nil) {
 		return v
 	}
 	v = proto.Clone(v)

@@ -107,8 +107,13 @@ func (l Statuses) AppendJSON(b []byte) []byte {
 func (l Statuses) MarshalJSON() ([]byte, error) { return l.AppendJSON(nil), nil }
 
 // UnmarshalJSON reads what MarshalJSON writes.
-func (l *Statuses) UnmarshalJSON(b []byte) error {
-	return unmarshal(b, l, func(r *jsontext.Reader, l *Statuses) {
-		*l = elements(r, func(r *jsontext.Reader, s *Status) { s.read(r) })
-	})
+func (l *Statuses) UnmarshalJSON(b []byte) error { return unmarshal(b, l, readStatuses) }
+
+// ReadJSON is that of Dump.
+func (l *Statuses) ReadJSON(text string) error {
+	return whole(jsontext.NewTextReader(text), l, readStatuses)
+}
+
+func readStatuses(r *jsontext.Reader, l *Statuses) {
+	*l = elements(r, func(r *jsontext.Reader, s *Status) { s.read(r) })
 }

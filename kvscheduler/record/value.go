@@ -183,10 +183,15 @@ func (l Values) AppendJSON(b []byte) []byte {
 func (l Values) MarshalJSON() ([]byte, error) { return l.AppendJSON(nil), nil }
 
 // UnmarshalJSON reads what MarshalJSON writes.
-func (l *Values) UnmarshalJSON(b []byte) error {
-	return unmarshal(b, l, func(r *jsontext.Reader, l *Values) {
-		*l = elements(r, func(r *jsontext.Reader, v **Value) { *v = readValueText(r) })
-	})
+func (l *Values) UnmarshalJSON(b []byte) error { return unmarshal(b, l, readValues) }
+
+// ReadJSON is that of Dump.
+func (l *Values) ReadJSON(text string) error {
+	return whole(jsontext.NewTextReader(text), l, readValues)
+}
+
+func readValues(r *jsontext.Reader, l *Values) {
+	*l = elements(r, func(r *jsontext.Reader, v **Value) { *v = readValueText(r) })
 }
 
 // readValueText reads a value as text; nil for null.
@@ -224,21 +229,24 @@ func appendOptional(b []byte, v *Value) []byte {
 func (l Diffs) MarshalJSON() ([]byte, error) { return l.AppendJSON(nil), nil }
 
 // UnmarshalJSON reads what MarshalJSON writes.
-func (l *Diffs) UnmarshalJSON(b []byte) error {
-	return unmarshal(b, l, func(r *jsontext.Reader, l *Diffs) {
-		*l = elements(r, func(r *jsontext.Reader, d *Diff) {
-			r.Object(func(name []byte) {
-				switch string(name) {
-				case "Key":
-					d.Key = r.String()
-				case "From":
-					d.From = readValueText(r)
-				case "To":
-					d.To = readValueText(r)
-				default:
-					r.Skip()
-				}
-			})
+func (l *Diffs) UnmarshalJSON(b []byte) error { return unmarshal(b, l, readDiffs) }
+
+// ReadJSON is that of Dump.
+func (l *Diffs) ReadJSON(text string) error { return whole(jsontext.NewTextReader(text), l, readDiffs) }
+
+func readDiffs(r *jsontext.Reader, l *Diffs) {
+	*l = elements(r, func(r *jsontext.Reader, d *Diff) {
+		r.Object(func(name []byte) {
+			switch string(name) {
+			case "Key":
+				d.Key = r.String()
+			case "From":
+				d.From = readValueText(r)
+			case "To":
+				d.To = readValueText(r)
+			default:
+				r.Skip()
+			}
 		})
 	})
 }
