@@ -204,7 +204,7 @@ func (g *configuring) showConfig(values []client.Value, secrets bool) error {
 			if err != nil {
 				return err
 			}
-			list = append(list, ConfigValue{v.Key, data})
+			list = append(list, ConfigValue{v.Key, json.RawMessage(data)})
 		}
 		return g.format.encode(g.out, list)
 	}
@@ -213,9 +213,9 @@ func (g *configuring) showConfig(values []client.Value, secrets bool) error {
 func formatManifest(values []client.Value) ([]byte, error) {
 	var text []byte
 	for _, v := range values {
-		data, err := marshal(v.Message)
+		value, err := marshal(v.Message)
 		if err == nil {
-			text, err = manifest.Append(text, v.Key, data)
+			text, err = manifest.Append(text, v.Key, value)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("value of %s: %w", v.Key, err)
@@ -225,13 +225,14 @@ func formatManifest(values []client.Value) ([]byte, error) {
 }
 
 // marshal returns the JSON of a value, secrets included unless an agent has left them out.
-func marshal(v proto.Message) ([]byte, error) {
+func marshal(v proto.Message) (string, error) {
 	raw, ok := v.(*record.RawValue)
 	switch {
 	case !ok:
-		return models.Marshal(v)
-	case !json.Valid([]byte(raw.JSON)):
-		return nil, errors.New(raw.JSON)
+		text, err := models.Marshal(v)
+		return string(text), err
+	case !raw.IsJSON():
+		return "", errors.New(raw.JSON)
 	}
-	return []byte(raw.JSON), nil
+	return raw.JSON, nil
 }

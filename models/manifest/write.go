@@ -17,7 +17,7 @@ func Format(values []Value) ([]byte, error) {
 	for _, v := range values {
 		text, err := models.Marshal(v.Message)
 		if err == nil {
-			b, err = Append(b, v.Key, text)
+			b, err = Append(b, v.Key, string(text))
 		}
 		if err != nil {
 			return nil, fmt.Errorf("value of %s: %w", v.Key, err)
@@ -27,7 +27,7 @@ func Format(values []Value) ([]byte, error) {
 }
 
 // Append appends the document of a value, which is given in JSON, behind others.
-func Append(b []byte, key string, value []byte) ([]byte, error) {
+func Append(b []byte, key, value string) ([]byte, error) {
 	if len(b) > 0 {
 		b = append(b, "---\n"...)
 	}
@@ -51,10 +51,10 @@ func Append(b []byte, key string, value []byte) ([]byte, error) {
 
 // appendMember appends a member of an object as package yaml does, in a fraction of the time. Not simple: package yaml has
 // to, because of texts that may need quotes, fractions, or names that it would sort otherwise.
-func appendMember(b []byte, name string, value []byte, indent int) (_ []byte, simple bool) {
+func appendMember(b []byte, name, value string, indent int) (_ []byte, simple bool) {
 	b = append(append(b, spaces(indent)...), name...)
 	b = append(b, ':')
-	r := jsontext.NewReader(value)
+	r := jsontext.NewTextReader(value)
 	switch r.Kind() {
 	case jsontext.ObjectKind:
 		members, simple := membersOf(r)
@@ -121,10 +121,7 @@ func appendList(b []byte, r *jsontext.Reader, indent int) (_ []byte, simple bool
 	return b, simple && r.End() == nil
 }
 
-type member struct {
-	name  string
-	value []byte
-}
+type member struct{ name, value string }
 
 // membersOf reads an object, and returns its members by name.
 func membersOf(r *jsontext.Reader) (members []member, simple bool) {
@@ -134,7 +131,7 @@ func membersOf(r *jsontext.Reader) (members []member, simple bool) {
 			simple = simple && ('a' <= c && c <= 'z' || c == '_')
 		}
 		m := member{name: string(name)}
-		m.value = r.Raw()
+		m.value = r.RawText()
 		members = append(members, m)
 		simple = simple && !ambiguous[m.name]
 	})
@@ -146,8 +143,8 @@ func appendScalar(b []byte, r *jsontext.Reader) (_ []byte, simple bool) {
 	if r.Kind() == jsontext.StringKind {
 		return appendText(b, r.String())
 	}
-	raw := r.Raw()
-	return append(b, raw...), !strings.ContainsAny(string(raw), ".eE-") || string(raw) == "true" || string(raw) == "false"
+	raw := r.RawText()
+	return append(b, raw...), !strings.ContainsAny(raw, ".eE-") || raw == "true" || raw == "false"
 }
 
 // ambiguous texts mean something else without quotes.

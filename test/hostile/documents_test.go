@@ -14,7 +14,7 @@ import (
 func TestDocumentsAreThoseOfTheLibrary(t *testing.T) {
 	compare := func(key string, value []byte) {
 		t.Helper()
-		got, err := manifest.Append(nil, key, value)
+		got, err := manifest.Append(nil, key, string(value))
 		if err != nil {
 			t.Fatal(err)
 		}
