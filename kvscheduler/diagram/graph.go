@@ -8,6 +8,7 @@ import (
 	"html"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
@@ -27,7 +28,19 @@ var stateColours = map[pb.ValueState]string{
 // values (dashed). Values changed by the transaction with the sequence number get a gold border.
 func WriteDOT(w io.Writer, values []*record.Value, txn uint64) error {
 	var b strings.Builder
-	b.WriteString("digraph kvscheduler {\n  rankdir=LR;\n  node [shape=box, style=filled, fontname=\"sans-serif\", fontsize=10];\n")
+	// add writes texts, every second one in quotes: a node may have 10 000 values.
+	var quoted []byte
+	add := func(texts ...string) {
+		for i, text := range texts {
+			if i%2 == 0 {
+				b.WriteString(text)
+				continue
+			}
+			quoted = strconv.AppendQuote(quoted[:0], text)
+			b.Write(quoted)
+		}
+	}
+	add("digraph kvscheduler {\n  rankdir=LR;\n  node [shape=box, style=filled, fontname=\"sans-serif\", fontsize=10];\n")
 	groups := map[string][]*record.Value{}
 	known := map[string]bool{}
 	for _, v := range values {
@@ -44,7 +57,7 @@ func WriteDOT(w io.Writer, values []*record.Value, txn uint64) error {
 		if label == "" {
 			label = "properties"
 		}
-		fmt.Fprintf(&b, "  subgraph cluster_%d {\n    label=%q;\n", i, label)
+		add("  subgraph cluster_"+strconv.Itoa(i)+" {\n    label=", label, ";\n")
 		for _, v := range groups[name] {
 			style, border := "filled", ""
 			switch v.State {
@@ -57,19 +70,19 @@ func WriteDOT(w io.Writer, values []*record.Value, txn uint64) error {
 			if v.Txn == txn {
 				border = ", color=gold, penwidth=3"
 			}
-			fmt.Fprintf(&b, "    %q [fillcolor=%q, style=%q, tooltip=%q%s];\n", v.Key, stateColours[v.State], style, v.State.String()+" "+record.FirstLine(v.Error), border)
+			add("    ", v.Key, " [fillcolor=", stateColours[v.State], ", style=", style, ", tooltip=", v.State.String()+" "+record.FirstLine(v.Error), border+"];\n")
 		}
-		b.WriteString("  }\n")
+		add("  }\n")
 	}
 	for _, v := range values {
 		for _, d := range v.Derived {
-			fmt.Fprintf(&b, "  %q -> %q [style=dashed];\n", v.Key, d)
+			add("  ", v.Key, " -> ", d, " [style=dashed];\n")
 		}
 		several := map[string]bool{}
 		for _, m := range v.Matching {
 			several[m.Label] = true
 			if known[m.Target] {
-				fmt.Fprintf(&b, "  %q -> %q [label=%q, fontsize=9, style=dotted];\n", v.Key, m.Target, m.Label)
+				add("  ", v.Key, " -> ", m.Target, " [label=", m.Label, ", fontsize=9, style=dotted];\n")
 			}
 		}
 		for _, need := range v.Needs {
@@ -77,12 +90,12 @@ func WriteDOT(w io.Writer, values []*record.Value, txn uint64) error {
 				continue
 			}
 			if !known[need.Target] {
-				fmt.Fprintf(&b, "  %q [style=\"dashed\", color=gray];\n", need.Target)
+				add("  ", need.Target, " [style=\"dashed\", color=gray];\n")
 			}
-			fmt.Fprintf(&b, "  %q -> %q [label=%q, fontsize=9];\n", v.Key, need.Target, need.Label)
+			add("  ", v.Key, " -> ", need.Target, " [label=", need.Label, ", fontsize=9];\n")
 		}
 	}
-	b.WriteString("}\n")
+	add("}\n")
 	_, err := io.WriteString(w, b.String())
 	return err
 }
