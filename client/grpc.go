@@ -220,11 +220,11 @@ func (g *grpcTransport) merged(ctx context.Context) ([]Value, error) {
 		if err != nil {
 			return nil, fmt.Errorf("value %s of model %s: %w", item.GetItem().GetId().GetName(), item.GetItem().GetId().GetModel(), err)
 		}
-		key, err := models.KeyOf(msg)
-		if err != nil {
-			return nil, err
+		m, known := models.ForMessage(msg)
+		if !known {
+			return nil, fmt.Errorf("value %s is of a model that is not known: %s", item.GetItem().GetId().GetName(), item.GetItem().GetId().GetModel())
 		}
-		values = append(values, Value{key, msg})
+		values = append(values, Value{m.Key(msg), msg}) // the agent has checked that the key can be one
 	}
 	return values, nil
 }
