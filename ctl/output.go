@@ -184,14 +184,19 @@ func camelCase(name []byte) {
 // lowerFirstWord changes a name of a Go field, in place: IPAddress becomes ipAddress, IPs ips, and NOOP noop. Other names
 // in capitals alone are states, and stay.
 func lowerFirstWord(name []byte) {
-	capitals := len(name) - len(bytes.TrimLeft(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"))
+	capitals := 0
+	for capitals < len(name) && 'A' <= name[capitals] && name[capitals] <= 'Z' {
+		capitals++
+	}
 	switch {
 	case capitals == len(name) && string(name) != "NOOP":
 		return
 	case 1 < capitals && capitals < len(name) && name[capitals] != 's':
 		capitals-- // the last capital letter begins the next word
 	}
-	copy(name, bytes.ToLower(name[:capitals]))
+	for i := range capitals {
+		name[i] += 'a' - 'A'
+	}
 }
 
 func jsonPath(template string) (*jsonpath.JSONPath, error) {

@@ -48,8 +48,7 @@ func printable(text []byte) []byte {
 // indexCommand returns the index of the first character that a terminal may do something else with than to show it, or -1.
 func indexCommand(text []byte) int {
 	for i := 0; i < len(text); {
-		c := text[i]
-		if ' ' <= c && c <= '~' || c == '\n' || c == '\t' { // most often
+		if harmless[text[i]] { // most often
 			i++
 			continue
 		}
@@ -61,6 +60,14 @@ func indexCommand(text []byte) int {
 	}
 	return -1
 }
+
+// harmless are the characters of ASCII that are none.
+var harmless = func() (is [256]bool) {
+	for c := range byte(utf8.RuneSelf) {
+		is[c] = !isCommand(rune(c))
+	}
+	return is
+}()
 
 // isCommand reports whether a terminal may do something else than to show the character:
 // control characters, and those that change the direction of text.

@@ -31,8 +31,14 @@ func (p Printer) Text(s string) string {
 	if len(s) < identifier {
 		return s
 	}
-	for begin := 0; begin < len(s); {
-		end := begin
+	for at := identifier - 1; at < len(s); at += identifier { // one of so many characters is within each identifier
+		if !isHex(s[at]) {
+			continue
+		}
+		begin, end := at, at
+		for begin > copied && isHex(s[begin-1]) {
+			begin--
+		}
 		for end < len(s) && isHex(s[end]) {
 			end++
 		}
@@ -40,7 +46,7 @@ func (p Printer) Text(s string) string {
 			b.WriteString(s[copied:begin+12] + "…")
 			copied = end
 		}
-		begin = end + 1
+		at = max(at, end-1)
 	}
 	if copied == 0 {
 		return s
@@ -74,7 +80,7 @@ func (t *Table) Add(cells ...string) {
 	row := make([]string, len(t.header))
 	for i := range row {
 		if i < len(cells) {
-			row[i] = t.Text(inCell.Replace(cells[i]))
+			row[i] = t.Text(inCell(cells[i]))
 		}
 		if row[i] == "" && i < len(row)-1 {
 			row[i] = "-"
@@ -84,7 +90,9 @@ func (t *Table) Add(cells ...string) {
 }
 
 // inCell keeps text from elsewhere from looking like further rows and columns.
-var inCell = strings.NewReplacer("\n", " ", "\t", " ")
+func inCell(s string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(s, "\n", " "), "\t", " ")
+}
 
 // Empty reports whether nothing has been added.
 func (t *Table) Empty() bool { return len(t.rows) == 0 }
