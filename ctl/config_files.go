@@ -24,9 +24,9 @@ func (c *cli) checkConfigCommand() *cobra.Command {
 		Use:   "check-config FILE...",
 		Short: "Look for mistakes in files of configuration, without asking an agent",
 		Long: "Looks for mistakes in files before they are used: contiv.conf, controller.conf, service.conf and etcd.conf, by these names,\n" +
-			"and files with values as \"config apply\" reads them, under any other, also directories of them. The exit code is 1 if\n" +
-			"there are any. What an agent would do with all of its files, \"contiv-agent check-config\" says; whether a node can have\n" +
-			"the values, \"config apply --dry-run\".",
+			"and files with values as \"config apply\" reads them, under any other, also directories of them. Of values, it checks keys,\n" +
+			"models, and the names and types of fields. Whether they are valid, \"contiv-agent check-config --config-dir DIR\" says\n" +
+			"without a node; what a node would do with them, \"config apply --dry-run\". The exit code is 1 if there are mistakes.",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var failed error
@@ -77,7 +77,7 @@ func checkConfig(name string, stdin io.Reader) (what string, err error) {
 	if err != nil {
 		return "", err
 	}
-	return count(len(values.values), "value") + ", well-formed: `contivctl config apply --dry-run` asks a node whether it can have them", nil
+	return count(len(values.values), "value") + ", well-formed; `contiv-agent check-config --config-dir DIR` says whether they are valid, `contivctl config apply --dry-run` what a node would do", nil
 }
 
 // files are the arguments of -f: files with values.

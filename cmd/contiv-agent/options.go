@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,7 +15,6 @@ import (
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/listener"
 	"github.com/contiv/contiv/metrics/endpoint"
-	"github.com/contiv/contiv/models/manifest"
 	serviceconfig "github.com/contiv/contiv/plugins/service/config"
 	"github.com/contiv/contiv/store/etcd"
 	"github.com/contiv/contiv/vswitch/vpp"
@@ -193,13 +193,15 @@ func checkConfigCommand(o *options) *cobra.Command {
 		Use:   "check-config",
 		Short: "Look for mistakes in flags, environment and files, as the agent would find them",
 		Long: `Reads what an agent with the same flags and environment would read: contiv.conf, controller.conf, service.conf, how to
-reach etcd with its credentials, and the files of --config-dir. It asks nobody and changes nothing. The exit code is 1 if there are mistakes.`,
+reach etcd with its credentials, and the files of --config-dir, whose values must be valid, each by itself. It asks nobody and changes
+nothing. What only the node can say, it does not: whether the vswitch can do what is valid, and whether others are there that a value
+needs. The exit code is 1 if there are mistakes.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := o.complete(c.Flags()); err != nil {
 				return err
 			}
-			if err := o.check(); err != nil {
+			if err := o.check(c.Context()); err != nil {
 				return err
 			}
 			fmt.Fprintln(c.OutOrStdout(), "no mistakes")
@@ -209,7 +211,7 @@ reach etcd with its credentials, and the files of --config-dir. It asks nobody a
 }
 
 // check returns all mistakes in the files that an agent with these options reads.
-func (o options) check() error {
+func (o options) check(ctx context.Context) error {
 	network, _, err := loadConfig(o)
 	if err == nil {
 		err = network.Check()
@@ -227,14 +229,13 @@ func (o options) check() error {
 	if o.configDir != "" {
 		paths, err := filepath.Glob(filepath.Join(o.configDir, "*.yaml"))
 		errs = append(errs, err)
+		v, err := newValidator()
+		if err != nil {
+			errs = append(errs, fmt.Errorf("whether the values in %s are valid cannot be checked, run this as root: %w", o.configDir, err))
+		}
+		defer v.Close()
 		for _, path := range paths {
-			data, err := os.ReadFile(path)
-			if err == nil {
-				_, err = manifest.Parse(data)
-			}
-			if err != nil {
-				errs = append(errs, fmt.Errorf("%s: %w", path, err))
-			}
+			errs = append(errs, v.checkFile(ctx, path))
 		}
 	}
 	return errors.Join(errs...)

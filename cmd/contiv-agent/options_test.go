@@ -61,14 +61,16 @@ func TestFilesAreChecked(t *testing.T) {
 	good := flags(options{})
 	good.contivConfig, good.configDir = file("contiv.conf", "useTAPInterfaces: true\n"), filepath.Join(dir, "values")
 	file("values/a.yaml", "key: config/vpp/v2/interfaces/a\nvalue: {name: a, type: TAP}\n")
-	if err := good.check(); err != nil {
+	if err := good.check(t.Context()); err != nil {
 		t.Error(err)
 	}
 	bad := good
 	bad.contivConfig, bad.serviceConfig = file("bad.conf", "useTAPInterface: true\n"), file("service.conf", "servces: auto\n")
 	file("values/b.yaml", "key: config/vpp/v2/interfaces/b\nvalue: {name: b, tpe: TAP}\n")
-	err := bad.check()
-	for _, want := range []string{`"useTAPInterfaces"`, `"services"`, "b.yaml", `"type"`} {
+	file("values/c.yaml", "# addresses that cannot be\n---\nkey: config/vpp/v2/interfaces/c\nvalue: {name: c, type: SOFTWARE_LOOPBACK, ip_addresses: [10.9.9.999/32]}\n"+
+		"---\nkey: config/linux/interfaces/v2/interface/d\nvalue: {name: d, type: VETH}\n")
+	err := bad.check(t.Context())
+	for _, want := range []string{`"useTAPInterfaces"`, `"services"`, "b.yaml", `"type"`, "c.yaml: line 3: value of config/vpp/v2/interfaces/c: ", "10.9.9.999/32", "c.yaml: line 6: value of config/linux/interfaces/v2/interface/d: "} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in %v", want, err)
 		}
