@@ -33,6 +33,8 @@ type cli struct {
 	from string
 	// now is the time that commands relate to: that of the report, if one is read.
 	now func() time.Time
+	// watching: -w shows the output again when it changes, which the passing of time does not count as.
+	watching bool
 	// poll is the interval at which -f asks.
 	poll time.Duration
 }
@@ -140,7 +142,11 @@ func explained(check cobra.PositionalArgs) cobra.PositionalArgs {
 func InWords(err error) error { return flagError(nil, err) }
 
 // flagError says what a flag takes instead of a value that it does not take.
-func flagError(_ *cobra.Command, err error) error {
+func flagError(cmd *cobra.Command, err error) error {
+	var missing *pflag.NotExistError
+	if cmd != nil && errors.As(err, &missing) {
+		return flagMissing(cmd, err, missing.GetSpecifiedName())
+	}
 	var invalid *pflag.InvalidValueError
 	if !errors.As(err, &invalid) {
 		return err
@@ -153,6 +159,16 @@ func flagError(_ *cobra.Command, err error) error {
 		return err
 	}
 	return fmt.Errorf("--%s %s: give it %s", invalid.GetFlag().Name, invalid.GetValue(), takes)
+}
+
+// flagMissing names the flag that does what an unknown one does elsewhere: -w shows again what -f goes on with.
+func flagMissing(cmd *cobra.Command, err error, name string) error {
+	others := map[string]string{"f": "watch", "follow": "watch", "w": "follow", "watch": "follow"}
+	other := cmd.Flags().Lookup(others[name])
+	if other == nil || other.Shorthand == name {
+		return err
+	}
+	return fmt.Errorf("%s has no -%s: use -%s, to %s", cmd.Name(), name[:1], other.Shorthand, other.Usage)
 }
 
 // OutputVersion is the version of the output in JSON and YAML. It stays when fields are added, and

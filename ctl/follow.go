@@ -189,7 +189,9 @@ func anys(texts []string) []any {
 }
 
 // watched lists the commands that -w runs again and again.
-var watched = []string{"nodes", "nodeconfig", "pods", "ipam", "interfaces", "drops", "services", "policies", "status", "txns", "values"}
+var watched = []string{
+	"nodes", "nodeconfig", "pods", "ipam", "interfaces", "drops", "services", "policies", "status", "why", "txns", "values", "dump", "explain", "timeline",
+}
 
 // watchable adds the flag -w to a command: it then runs repeatedly, and prints its output whenever that has changed.
 func (c *cli) watchable(cmd *cobra.Command) {
@@ -206,7 +208,8 @@ func (c *cli) watchable(cmd *cobra.Command) {
 // again runs a command repeatedly until ctx ends. An error of the first run that is not about an agent ends it.
 func (c *cli) again(ctx context.Context, once func() error) error {
 	out, errOut := c.out, c.errOut
-	defer func() { c.out, c.errOut = out, errOut }()
+	c.watching = true
+	defer func() { c.out, c.errOut, c.watching = out, errOut, false }()
 	var last string
 	for first := true; ; first = false {
 		var text, trouble bytes.Buffer

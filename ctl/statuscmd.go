@@ -1,6 +1,8 @@
 package ctl
 
 import (
+	"time"
+
 	"github.com/contiv/contiv/ctl/status"
 	"github.com/contiv/contiv/ctl/target"
 	"github.com/contiv/contiv/health"
@@ -35,7 +37,11 @@ func (c *cli) showStatus(probes []target.Answer[status.Probe]) error {
 	status.Compare(probes, c.from == "")
 	err := show(c, probes, func(printer, []answer[status.Probe]) {})
 	if c.format == asTable {
-		status.Write(c.printer(), probes, c.now())
+		now := c.now()
+		if c.watching {
+			now = time.Time{}
+		}
+		status.Write(c.printer(), probes, now)
 	}
 	if err != nil {
 		return &exitError{ErrReported, 2}

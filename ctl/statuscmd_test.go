@@ -2,6 +2,7 @@ package ctl
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"io"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv/contiv/ctl/status"
 	"github.com/contiv/contiv/ctl/target"
 	"github.com/contiv/contiv/health"
 	"github.com/contiv/contiv/kvscheduler/record"
@@ -45,6 +47,24 @@ func TestStatusTellsWhetherAnAgentWorksWithoutEtcd(t *testing.T) {
 		if got := strings.Join(strings.Fields(line), " "); got != strings.Join(strings.Fields(c.want), " ") {
 			t.Errorf("got %q, want %q", got, c.want)
 		}
+	}
+}
+
+// With -w, the status is not shown again because a problem has lasted a minute longer.
+func TestWatchedStatusTellsSinceWhen(t *testing.T) {
+	began := time.Now()
+	now := began
+	var shown []string
+	for range 2 {
+		now = now.Add(5 * time.Minute)
+		var out bytes.Buffer
+		c := &cli{out: &out, errOut: io.Discard, format: asTable, now: func() time.Time { return now }, watching: true}
+		problem := health.Problem{Check: "disk", Text: "the disk is full", Since: began}
+		_ = c.showStatus([]target.Answer[status.Probe]{{Agent: &Agent{Name: "n"}, Value: status.Probe{Verdict: health.Degraded, State: status.Ready, Problems: []health.Problem{problem}}}})
+		shown = append(shown, out.String())
+	}
+	if want := "the disk is full (since " + began.Format("01-02 15:04:05") + ")"; !strings.Contains(shown[0], want) || shown[1] != shown[0] {
+		t.Errorf("%s, then %s, expected: %s", shown[0], shown[1], want)
 	}
 }
 

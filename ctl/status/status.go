@@ -159,11 +159,15 @@ func mistakesIn(dir configdir.Status) (mistakes []string) {
 
 func oneLine(text string) string { return strings.ReplaceAll(text, "\n", "; ") }
 
-// since formats how long a problem has lasted, "" if it is new.
+// since formats how long a problem has lasted, "" if it is new; without now, since when it has.
 func since(start, now time.Time) string {
 	lasting := now.Sub(start)
 	switch {
-	case start.IsZero() || lasting < time.Minute:
+	case start.IsZero():
+		return ""
+	case now.IsZero():
+		return " (since " + start.Local().Format("01-02 15:04:05") + ")"
+	case lasting < time.Minute:
 		return ""
 	case lasting < 2*time.Hour:
 		return " (for " + strconv.Itoa(int(lasting.Minutes())) + "m)"

@@ -91,7 +91,7 @@ func Worst(probes []target.Answer[Probe]) string {
 // maxMistakes bounds how many mistakes in a directory are shown.
 const maxMistakes = 3
 
-// Write prints a line for each node and each of its problems, with durations as of now.
+// Write prints a line for each node and each of its problems, with durations as of now, or if that is zero, with when they began.
 func Write(p text.Printer, probes []target.Answer[Probe], now time.Time) {
 	t := p.Table("NODE", "VERDICT", "AGENT", "VERSION", "REMARK")
 	for i, remark := range shared(probes, now) {
