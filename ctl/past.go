@@ -97,9 +97,9 @@ func (r runs) started(run int) (at time.Time, text string) {
 	text = fmt.Sprintf("--- agent %s started, run %d", r[i].Version, run)
 	if i > 0 {
 		before := r[i-1]
-		how := "ended by itself"
+		how := "was killed or crashed"
 		if before.Ended {
-			how = "was ended"
+			how = "was stopped"
 		}
 		if !before.End.IsZero() {
 			how += " after " + stamp(before.End)

@@ -197,7 +197,7 @@ func TestReportAnswersAsTheAgentDid(t *testing.T) {
 			t.Errorf("%s shows a secret", command)
 		}
 	}
-	if out, _, err := run(t, "--from", file, "events", "n"); err != nil || !strings.Contains(out, "--- agent v1 started, run 2; run 1 was ended after ") {
+	if out, _, err := run(t, "--from", file, "events", "n"); err != nil || !strings.Contains(out, "--- agent v1 started, run 2; run 1 was stopped after ") {
 		t.Errorf("the restart is not marked: %v\n%s", err, out)
 	}
 	if _, errOut, err := run(t, "--from", file, "status"); ExitCode(err) != 2 || !strings.Contains(errOut, "away: when the report was made: unreachable at ") {

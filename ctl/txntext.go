@@ -208,9 +208,9 @@ func noticedValue(key string, is bool, others map[string]bool) string {
 		case hasAddress:
 			return "address " + address + " is gone from device " + name
 		case is:
-			return "device " + name + " appeared"
+			return "device " + name + " is up"
 		}
-		return "device " + name + " is gone"
+		return "device " + name + " is down or gone" // the value stands for a device that is up
 	}
 	if is {
 		return key + " appeared"

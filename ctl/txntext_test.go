@@ -17,8 +17,8 @@ func TestNotificationsAreToldInWords(t *testing.T) {
 		{[]kvscheduler.KeyValue{{Key: "vpp/interface/eth0/link-state/UP"}, {Key: "vpp/interface/eth0/link-state/DOWN", Value: is}}, "eth0 went down"},
 		{[]kvscheduler.KeyValue{{Key: "vpp/interface/eth0/link-state/UP", Value: is}}, "eth0 went up"},
 		{[]kvscheduler.KeyValue{{Key: "vpp/interface/tap1/link-state/UP"}}, "tap1 has no link any more"},
-		{[]kvscheduler.KeyValue{{Key: "linux/interface/host-name/eth1", Value: is}, {Key: "linux/interface/host-name/eth1/address/10.0.0.1/24", Value: is}}, "device eth1 appeared"},
-		{[]kvscheduler.KeyValue{{Key: "linux/interface/host-name/eth1"}}, "device eth1 is gone"},
+		{[]kvscheduler.KeyValue{{Key: "linux/interface/host-name/eth1", Value: is}, {Key: "linux/interface/host-name/eth1/address/10.0.0.1/24", Value: is}}, "device eth1 is up"},
+		{[]kvscheduler.KeyValue{{Key: "linux/interface/host-name/eth1"}}, "device eth1 is down or gone"},
 		{[]kvscheduler.KeyValue{{Key: "linux/interface/host-name/eth1/address/10.0.0.1/24"}}, "address 10.0.0.1/24 is gone from device eth1"},
 		{[]kvscheduler.KeyValue{{Key: "x/1", Value: is}, {Key: "x/2"}, {Key: "x/3"}, {Key: "x/4"}, {Key: "x/5"}}, "x/1 appeared; x/2 is gone; x/3 is gone; and 2 more"},
 	} {

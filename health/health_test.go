@@ -109,7 +109,7 @@ func TestDriftThatComesBack(t *testing.T) {
 		t.Errorf("twice: %q", got)
 	}
 	got := recurring(append(txns, repair(5, "drift: route a was deleted", "a")))
-	if len(got) != 1 || !strings.Contains(got[0], "a was repaired 3 times within 10m0s, last in transaction #5 (drift: route a was deleted)") {
+	if len(got) != 1 || !strings.Contains(got[0], "a was repaired 3 times within 10 minutes, last in transaction #5 (drift: route a was deleted)") {
 		t.Errorf("%q", got)
 	}
 }

@@ -123,8 +123,8 @@ func recurring(txns []*kvscheduler.RecordedTxn) (problems []string) {
 			problems = append(problems, "and more values are changed by others and repaired again and again")
 			break
 		}
-		problems = append(problems, oneLine(fmt.Sprintf("%s was repaired %d times within %v, last in transaction #%d (%s): find out who changes it",
-			key, times[key], driftWithin, last[key].SeqNum, last[key].Description)))
+		problems = append(problems, oneLine(fmt.Sprintf("%s was repaired %d times within %d minutes, last in transaction #%d (%s): find out who changes it",
+			key, times[key], driftWithin/time.Minute, last[key].SeqNum, last[key].Description)))
 	}
 	return problems
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -42,7 +43,7 @@ func (n *Network) Problems(ctx context.Context) []string {
 	if err != nil {
 		return []string{err.Error()}
 	}
-	return slices.Concat(n.devices(ctx, pods), n.routes(), n.filters(pods))
+	return slices.Concat(n.devices(ctx, pods), n.routes(ctx), n.filters(pods))
 }
 
 // others returns the rules of others, read recently.
@@ -84,7 +85,7 @@ func (n *Network) devices(ctx context.Context, pods []Pod) (problems []string) {
 }
 
 // routes checks whether a default route of the node has disappeared.
-func (n *Network) routes() (problems []string) {
+func (n *Network) routes(ctx context.Context) (problems []string) {
 	for version, family := range map[int]int{4: unix.AF_INET, 6: unix.AF_INET6} {
 		list, err := netlink.RouteListFiltered(family, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
 		if err != nil {
@@ -92,7 +93,7 @@ func (n *Network) routes() (problems []string) {
 		}
 		i := slices.IndexFunc(list, func(r netlink.Route) bool { return network(r) == "" && r.Type == unix.RTN_UNICAST })
 		if i < 0 {
-			if device, had := n.defaults[version]; had {
+			if device, had := n.defaults[version]; had && !n.toldByVSwitch(ctx, device) {
 				problems = append(problems, fmt.Sprintf("the node's default route of IPv%d, by %s, is gone: nothing outside of the networks that it has routes to is reached", version, device))
 			}
 			continue
@@ -104,6 +105,14 @@ func (n *Network) routes() (problems []string) {
 	}
 	slices.Sort(problems)
 	return problems
+}
+
+// toldByVSwitch reports whether a warning of the vswitch already says that a device took its default route along, and how to
+// restore it.
+func (n *Network) toldByVSwitch(ctx context.Context, device string) bool {
+	return slices.ContainsFunc(n.o.Warnings(ctx), func(warning string) bool {
+		return strings.HasPrefix(warning, "device "+device+" ") && strings.Contains(warning, "default route")
+	})
 }
 
 // filters checks for rules of others that drop packets between pods of different nodes, or packets of tunnels.

@@ -43,6 +43,7 @@ func TestNetworkOfTheNode(t *testing.T) {
 		"MTU": {"ip link set eth0 mtu 1400", "ip link set eth0 mtu 1500",
 			"device eth0 has the MTU 1400, and the packets of pods (1450 bytes, such as default/web) take 1500 on it"},
 		"default route": {"ip route del default", "ip route add default via 10.9.0.9", "the node's default route of IPv4, by eth0, is gone"},
+		"default route, which the vswitch reports": {"ip route del default", "ip route add default via 10.9.0.9", ""},
 		"pods' packets": {"nft add table inet some; nft 'add chain inet some f { type filter hook forward priority 0; }'; nft add rule inet some f ip saddr 10.1.1.0/24 drop", "nft delete table inet some",
 			"packets of pods to those of node other and 1 more are dropped: a rule of chain f in table inet some drops the packet"},
 		"tunnels": {"nft add table inet some; nft 'add chain inet some i { type filter hook input priority 0; }'; nft add rule inet some i ip saddr 10.9.0.2 udp dport 4789 drop", "nft delete table inet some",
@@ -65,6 +66,12 @@ func TestNetworkOfTheNode(t *testing.T) {
 			n := New(Options{
 				Node: "this", HostStack: true, MTU: func() int { return 1450 }, Overhead: func(netip.Addr) int { return 50 },
 				OurTable: func(name string) bool { return name == "contiv" },
+				Warnings: func(context.Context) (warnings []string) {
+					if strings.HasSuffix(name, "which the vswitch reports") {
+						warnings = append(warnings, "device eth0 went down and took the host's default route along: run `ip route add default dev eth0`")
+					}
+					return warnings
+				},
 				Pods: func() ([]Pod, error) {
 					return []Pod{{Name: "default/web", Device: "pod", Addresses: []netip.Addr{netip.MustParseAddr("10.1.1.2")}, MTU: 1450}}, nil
 				},
@@ -126,8 +133,9 @@ func TestNetworkOfAVSwitchOfItsOwn(t *testing.T) {
 				Pods: func() ([]Pod, error) {
 					return []Pod{{Name: "default/web", Addresses: []netip.Addr{netip.MustParseAddr("10.1.1.2")}, MTU: 1450}}, nil
 				},
-				Nodes:   func() []Node { return nil },
-				Devices: func(context.Context) ([]Device, error) { return []Device{device}, nil },
+				Nodes:    func() []Node { return nil },
+				Warnings: func(context.Context) []string { return nil },
+				Devices:  func(context.Context) ([]Device, error) { return []Device{device}, nil },
 			}).Network()
 			look := func() string {
 				n.rules = nil

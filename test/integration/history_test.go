@@ -60,10 +60,10 @@ func TestHistorySurvivesAKilledAgent(t *testing.T) {
 	mustMatch(t, events,
 		`(?m)^node1 +\d+\.\d+ .* Delete Pod default/past$`,
 		`(?m)^node1 +\d+\.\d+ .* Add Pod default/past$`,
-		`(?m)^node1 +- .*--- agent \S+ started, run \d+; run \d+ ended by itself after \d\d-\d\d [\d:.]+ ---$`,
+		`(?m)^node1 +- .*--- agent \S+ started, run \d+; run \d+ was killed or crashed after \d\d-\d\d [\d:.]+ ---$`,
 		`(?m)^node1 +0 .* Database Resync`)
 	txns := ctl(t, l, "txns", "--node", "node1", "--last", "200")
-	mustMatch(t, txns, `(?m)^node1 +\d+\.\d+ .* Add Pod; .*ipnet: wire pod default/past with `, `(?m)^node1 +- .* run \d+ ended by itself after `)
+	mustMatch(t, txns, `(?m)^node1 +\d+\.\d+ .* Add Pod; .*ipnet: wire pod default/past with `, `(?m)^node1 +- .* run \d+ was killed or crashed after `)
 	seq := regexp.MustCompile(`(?ms)^node1 +(\d+\.\d+) [^\n]* Add Pod default/past$.* Delete Pod default/past$.*^node1 +(\d+\.\d+) [^\n]* Add Pod default/past$`).FindStringSubmatch(events)
 	if seq == nil {
 		t.Fatal("no number of the event")
@@ -75,7 +75,7 @@ func TestHistorySurvivesAKilledAgent(t *testing.T) {
 		t.Fatalf("no transaction in\n%s", event)
 	}
 	mustMatch(t, ctl(t, l, "txns", txn[1], "--node", "node1"), `transaction #\d+\.\d+ `, `CREATE +CONFIGURED .*config/vpp/v2/interfaces/vpp-tap-`, `Add Pod default/past`)
-	mustMatch(t, ctl(t, l, "timeline", "past"), `(?m)^node1 .* \d+\.\d+ +gone `, `(?m)^node1 .* \d+\.\d+ +CONFIGURED `, `run \d+ ended by itself`, `(?m)^node1 .* \d\d:\d\d:[\d.]+ +\d+ +CONFIGURED `)
+	mustMatch(t, ctl(t, l, "timeline", "past"), `(?m)^node1 .* \d+\.\d+ +gone `, `(?m)^node1 .* \d+\.\d+ +CONFIGURED `, `run \d+ was killed or crashed`, `(?m)^node1 .* \d\d:\d\d:[\d.]+ +\d+ +CONFIGURED `)
 
 	// The restart changed nothing of the pod but what the kernel tells of its devices.
 	last := ctl(t, l, "events", "node1", "--seq", seq[2])

@@ -84,7 +84,7 @@ func TestReport(t *testing.T) {
 	if compared < len(commands)/2 {
 		t.Errorf("only %d of %d commands were compared", compared, len(commands))
 	}
-	mustMatch(t, tell(t, "--from", file, "events", "node1", "--last", "200").text, `run \d+ ended by itself after `, `Add Pod default/reported`)
+	mustMatch(t, tell(t, "--from", file, "events", "node1", "--last", "200").text, `run \d+ was killed or crashed after `, `Add Pod default/reported`)
 	mustMatch(t, tell(t, "--from", file, "pods").text, `node1 .*reported`)
 
 	names := packedFiles(t, file)
