@@ -42,10 +42,11 @@ func (c *cli) complete(root *cobra.Command) {
 		if err != nil {
 			panic("contivctl has no command " + path)
 		}
-		cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 			switch {
 			case len(args) < len(suggest):
-				return c.suggest(cmd, suggest[len(args)])
+				names, directive := c.suggest(cmd, suggest[len(args)])
+				return withShort(names, word), directive
 			case strings.HasPrefix(path, "config "): // any number of keys
 				return c.suggest(cmd, suggest[0])
 			}
@@ -104,6 +105,26 @@ func (c *cli) suggest(cmd *cobra.Command, words suggesting) ([]string, cobra.She
 		return nil, directive
 	}
 	return words(ctx, agents), directive
+}
+
+// withShort adds names without their namespace, which commands take if there is one such name only, to those that a word with no
+// namespace may be completed to.
+func withShort(names []string, word string) []string {
+	if word == "" || strings.Contains(word, "/") {
+		return names
+	}
+	times := map[string]int{}
+	for _, name := range names {
+		if _, short, ok := strings.Cut(name, "/"); ok && !strings.Contains(short, "/") {
+			times[short]++
+		}
+	}
+	for _, short := range slices.Sorted(maps.Keys(times)) {
+		if times[short] == 1 {
+			names = append(names, short)
+		}
+	}
+	return names
 }
 
 func podNames(ctx context.Context, agents []*Agent) (names []string) {
