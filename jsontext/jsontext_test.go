@@ -11,7 +11,7 @@ import (
 // FuzzReader: what the Reader accepts is JSON, what it refuses is not, and texts are those of encoding/json.
 func FuzzReader(f *testing.F) {
 	for _, text := range []string{
-		`{"a":[1,-2.5e3,true,false,null,"x\n\u00e4ö"],"b":{}}`, `[]`, `""`, `"\ud800"`, `01`, `-`, `{"a":1,}`, `[1 2]`, `nul`, `"\x"`, `1 2`, "\"\x01\"", "\"\xff\"", ` { "a" : [ ] } `, `[`, `"`,
+		`{"a":[1,-2.5e3,true,false,null,"x\n\u00e4ö"],"b":{}}`, `[]`, `""`, `"\ud800"`, `01`, `-`, `{"a":1,}`, `[1 2]`, `nul`, `"\x"`, `1 2`, "\"\x01\"", "\"\xff\"", ` { "a" : [ ] } `, `[`, `"`, `"sixteen letters."`, `"sixteen letter\n."`, `"eight…to"`, "\"12345678\x1f\"", "\"1234567\x80\"",
 	} {
 		f.Add([]byte(text))
 	}
@@ -29,9 +29,10 @@ func FuzzReader(f *testing.F) {
 		if json.Unmarshal(data, &want) != nil {
 			return
 		}
-		r = jsontext.NewReader(data)
-		if got := r.String(); got != want || r.End() != nil {
-			t.Fatalf("%q: %q, %v, expected %q", data, got, r.End(), want)
+		for _, r := range []*jsontext.Reader{jsontext.NewReader(data), jsontext.NewTextReader(string(data))} {
+			if got := r.String(); got != want || r.End() != nil {
+				t.Fatalf("%q: %q, %v, expected %q", data, got, r.End(), want)
+			}
 		}
 	})
 }

@@ -139,3 +139,39 @@ func differs(t *testing.T, path string, want, got reflect.Value) {
 	}
 	t.Errorf("%s: wrote %v, read %v", path, want.Interface(), got.Interface())
 }
+
+// A list is read from a text as it is from JSON.
+func TestListsAreReadFromTexts(t *testing.T) {
+	var dumped Dumped
+	fill(t, reflect.ValueOf(&dumped).Elem(), "Dumped")
+	value := &Value{}
+	fill(t, reflect.ValueOf(value).Elem(), "Value")
+	status := Status{&pb.BaseValueStatus{Value: &pb.ValueStatus{Key: "a", State: pb.ValueState_FAILED, Error: "no \"way\""}}}
+	type list interface {
+		UnmarshalJSON([]byte) error
+		ReadJSON(string) error
+	}
+	for _, c := range []struct {
+		written     any
+		first, then list
+	}{
+		{Dump{dumped, dumped}, &Dump{}, &Dump{}},
+		{Values{value}, &Values{}, &Values{}},
+		{Diffs{{Key: "a", From: value}, {Key: "b", To: value}}, &Diffs{}, &Diffs{}},
+		{Statuses{status}, &Statuses{}, &Statuses{}},
+	} {
+		data, err := json.Marshal(c.written)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.first.UnmarshalJSON(data); err != nil {
+			t.Fatalf("%v in %s", err, data)
+		}
+		if err := c.then.ReadJSON(string(data)); err != nil || reflect.ValueOf(c.then).Elem().Len() == 0 || !same(reflect.ValueOf(c.first), reflect.ValueOf(c.then)) {
+			t.Errorf("%v: %+v, not %+v", err, c.then, c.first)
+		}
+		if err := c.then.ReadJSON(string(data[1:])); err == nil {
+			t.Errorf("%s is read", data[1:])
+		}
+	}
+}
