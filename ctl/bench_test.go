@@ -216,7 +216,7 @@ func median(b *testing.B, program string, args ...string) {
 	slices.Sort(took)
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "p50-ms")
-	b.ReportMetric(float64((benchmark.ProcessorTime(b)-before).Microseconds())/1000/float64(len(took)), "processor-ms") // whatever else the machine does
+	b.ReportMetric(float64((benchmark.ProcessorTime(b)-before).Microseconds())/1000/float64(len(took)), "processor-ms") // of the agent and, in one process, the command: whatever else the machine does
 	b.ReportMetric(float64(size)/1000, "kB-shown")
 }
 
