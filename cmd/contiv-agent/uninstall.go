@@ -166,7 +166,10 @@ func printRemoval(ctx context.Context, out io.Writer, o options, netns string, l
 
 // livingPods returns the recorded pods whose network namespaces still exist.
 func livingPods(ctx context.Context, local store.Broker, log *slog.Logger) (podmanager.LocalPods, error) {
-	pods, err := podmanager.LoadLocalPods(ctx, local, log)
+	pods, unusable, err := podmanager.LoadLocalPods(ctx, local)
+	for key, reason := range unusable {
+		log.Warn("Record of a local pod is unusable: what is in its namespace goes with the pod", "key", key, "error", reason)
+	}
 	for id, pod := range pods {
 		if netns, err := podmanager.KernelNamespaces(pod.NetNS); err != nil || netns != pod.NetNSID {
 			delete(pods, id)

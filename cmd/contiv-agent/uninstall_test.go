@@ -15,6 +15,7 @@ import (
 	"github.com/contiv/contiv/linux"
 	"github.com/contiv/contiv/plugins/plugintest"
 	"github.com/contiv/contiv/plugins/podmanager"
+	"github.com/contiv/contiv/store/memory"
 	"github.com/contiv/contiv/vswitch/descriptors"
 	"github.com/contiv/contiv/vswitch/kernel"
 	"github.com/google/go-cmp/cmp"
@@ -148,5 +149,20 @@ func TestUninstallLeavesWhatWasThereBefore(t *testing.T) {
 		if diff := cmp.Diff(beforeInPod, pod.content(t)); diff != "" {
 			t.Errorf("in the pod, after uninstalling %s (-before +after):\n%s", times, diff)
 		}
+	}
+}
+
+// Neither a look at what would be removed nor the removal touches the records of pods that it does not understand.
+func TestUnusableRecordsStay(t *testing.T) {
+	local := memory.New()
+	if err := local.Put(t.Context(), podmanager.StorePrefix+"shop/web", []byte("{")); err != nil {
+		t.Fatal(err)
+	}
+	pods, err := livingPods(t.Context(), local, plugintest.Logger())
+	if err != nil || len(pods) > 0 {
+		t.Errorf("%d pods, %v", len(pods), err)
+	}
+	if kvs, _, err := local.List(t.Context(), podmanager.StorePrefix); err != nil || len(kvs) != 1 {
+		t.Errorf("%d records stay, %v", len(kvs), err)
 	}
 }

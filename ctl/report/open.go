@@ -216,7 +216,7 @@ func (a recorded) rememberedTxns(r *http.Request, query url.Values) answer {
 	}
 	var items []json.RawMessage
 	for _, t := range kept.Txns {
-		if t.Run == kept.Runs[len(kept.Runs)-1].Run {
+		if n := len(kept.Runs); n > 0 && t.Run == kept.Runs[n-1].Run {
 			items = append(items, t.Txn)
 		}
 	}

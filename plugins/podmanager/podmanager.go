@@ -137,23 +137,30 @@ func (m *PodManager) Resync(ctx context.Context, _ controller.Event, state contr
 	return nil
 }
 
-// restore reads the local pods.
+// restore reads the local pods. Records that cannot be understood are removed: they would stay for ever.
 func (m *PodManager) restore(ctx context.Context) error {
-	pods, err := LoadLocalPods(ctx, m.db, controller.Logger(ctx, m.log))
+	log := controller.Logger(ctx, m.log)
+	pods, unusable, err := LoadLocalPods(ctx, m.db)
 	for _, p := range pods {
 		m.setLocal(p)
+	}
+	for key, reason := range unusable {
+		log.Error("Record of a local pod is unusable and is removed", "key", key, "error", reason)
+		if err := m.db.Delete(ctx, key); err != nil {
+			log.Error("Remove the record", "key", key, "error", err)
+		}
 	}
 	return err
 }
 
 // LoadLocalPods reads the pods that an agent wired and recorded in its local
-// store. What cannot be understood is removed: it would stay for ever.
-func LoadLocalPods(ctx context.Context, db store.Broker, log *slog.Logger) (LocalPods, error) {
+// store, and says by key why a record cannot be used.
+func LoadLocalPods(ctx context.Context, db store.Broker) (LocalPods, map[string]error, error) {
 	kvs, _, err := db.List(ctx, StorePrefix)
 	if err != nil {
-		return nil, fmt.Errorf("read the local pods from the local store: %w", err)
+		return nil, nil, fmt.Errorf("read the local pods from the local store: %w", err)
 	}
-	pods := LocalPods{}
+	pods, unusable := LocalPods{}, make(map[string]error)
 	for _, kv := range kvs {
 		p := &LocalPod{}
 		err := json.Unmarshal(kv.Value, p)
@@ -161,15 +168,12 @@ func LoadLocalPods(ctx context.Context, db store.Broker, log *slog.Logger) (Loca
 			err = fmt.Errorf("it is the record of %v", p.ID)
 		}
 		if err != nil {
-			log.Error("Record of a local pod is unusable and was removed", "key", kv.Key, "error", err)
-			if err := db.Delete(ctx, kv.Key); err != nil {
-				log.Error("Remove the record", "key", kv.Key, "error", err)
-			}
+			unusable[kv.Key] = err
 			continue
 		}
 		pods[p.ID] = p
 	}
-	return pods, nil
+	return pods, unusable, nil
 }
 
 func storeKey(id PodID) string { return StorePrefix + id.Namespace + "/" + id.Name }

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,12 +27,21 @@ var (
 
 // told is a vswitch.
 type told struct {
+	mu sync.Mutex // the following three
 	filter.Denials
-	looks, reasons int
-	live           bool
-	pods           map[netip.Addr]string
-	isolating      []string // policies
-	err            error
+	looks     int
+	live      bool
+	reasons   int
+	pods      map[netip.Addr]string
+	isolating []string // policies
+	err       error
+}
+
+// asked returns how often the vswitch was read, and whether its connections were, too, the last time.
+func (v *told) asked() (looks int, live bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.looks, v.live
 }
 
 func keeper(v *told) *Keeper {
@@ -40,6 +50,8 @@ func keeper(v *told) *Keeper {
 	return New(Options{
 		Node: "node1",
 		Read: func(_ context.Context, live bool) (filter.Denials, error) {
+			v.mu.Lock()
+			defer v.mu.Unlock()
 			v.looks++
 			v.live = live
 			return v.Denials, v.err
@@ -239,29 +251,32 @@ func TestWhenTheVSwitchIsAsked(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		go k.Run(ctx)
 		time.Sleep(100*time.Second + time.Millisecond)
-		if v.looks != 11 || v.live {
-			t.Errorf("%d looks in 100 seconds, live: %v", v.looks, v.live)
+		before, live := v.asked()
+		if before != 11 || live {
+			t.Errorf("%d looks in 100 seconds, live: %v", before, live)
 		}
-		before := v.looks
 		for range 60 {
 			k.Report(t.Context(), 0)
 			time.Sleep(time.Second)
 		}
-		if n := v.looks - before; n < 55 || n > 125 || !v.live {
-			t.Errorf("%d looks in 60 seconds with a follower, live: %v", n, v.live)
+		looks, live := v.asked()
+		if n := looks - before; n < 55 || n > 125 || !live {
+			t.Errorf("%d looks in 60 seconds with a follower, live: %v", n, live)
 		}
 		// Who asked once is followed by looks for a while, and two who ask at once cause one.
-		before = v.looks
+		before, _ = v.asked()
 		k.Report(t.Context(), 0)
 		k.Report(t.Context(), 0)
-		if n := v.looks - before; n > 1 {
-			t.Errorf("%d looks at once", n)
+		if looks, _ := v.asked(); looks > before+1 {
+			t.Errorf("%d looks at once", looks-before)
 		}
 		time.Sleep(10 * time.Second)
-		if n := v.looks - before; n < 8 {
-			t.Errorf("%d looks in 10 seconds after somebody asked", n)
+		if looks, _ := v.asked(); looks < before+8 {
+			t.Errorf("%d looks in 10 seconds after somebody asked", looks-before)
 		}
+		v.mu.Lock()
 		v.NoFlows = "there is no file"
+		v.mu.Unlock()
 		time.Sleep(time.Second)
 		if r := k.Report(t.Context(), 0); !strings.Contains(r.Unknown, "there is no file") {
 			t.Errorf("unknown: %q", r.Unknown)
