@@ -27,6 +27,9 @@ func Compute(svc *service.Service, slicesOf []*endpointslice.EndpointSlice, node
 		s.Affinity = svc.GetSessionAffinityTimeout()
 	}
 	addresses := frontendAddresses(svc, node, ipv6)
+	if len(addresses) == 0 {
+		return nil
+	}
 	for _, port := range svc.GetPort() {
 		if protocolOf(port.GetProtocol()) == "" {
 			continue
@@ -84,7 +87,11 @@ func frontendAddresses(svc *service.Service, node Node, ipv6 bool) (list []front
 
 // portFrontends returns the frontends of a port of a service.
 func portFrontends(svc *service.Service, port *service.Service_ServicePort, addresses []frontendAddress, list []candidate, node Node) (frontends []Frontend) {
-	cluster, local := ofCluster(list, node), ofNode(list)
+	cluster := ofCluster(list, node)
+	var local []Endpoint
+	if svc.GetInternalTrafficPolicy() == policyLocal || svc.GetExternalTrafficPolicy() == policyLocal {
+		local = ofNode(list)
+	}
 	sources, restricted := sourceRanges(svc)
 	for _, a := range addresses {
 		number := port.GetPort()

@@ -37,6 +37,7 @@ func candidates(svc *service.Service, port *service.Service_ServicePort, slicesO
 			if p.GetName() != port.GetName() || protocolOf(p.GetProtocol()) != protocolOf(port.GetProtocol()) || !validPort(p.GetPort()) {
 				continue
 			}
+			list = slices.Grow(list, len(s.GetEndpoints()))
 			for _, e := range s.GetEndpoints() {
 				if c, ok := newCandidate(svc, s, e, uint16(p.GetPort()), node, ipv6); ok {
 					list = append(list, c)
@@ -109,13 +110,12 @@ func compareBool(a, b bool) int {
 // choose returns the candidates that pass the filter and are ready, or, if there are none, those that
 // still serve while they terminate.
 func choose(list []candidate, filter func(candidate) bool) []candidate {
-	pick := func(usable func(candidate) bool) (chosen []candidate) {
-		for _, c := range list {
-			if usable(c) && filter(c) {
-				chosen = append(chosen, c)
-			}
+	pick := func(usable func(candidate) bool) []candidate {
+		unfit := func(c candidate) bool { return !usable(c) || !filter(c) }
+		if !slices.ContainsFunc(list, unfit) {
+			return list // nearly always
 		}
-		return chosen
+		return slices.DeleteFunc(slices.Clone(list), unfit)
 	}
 	if ready := pick(func(c candidate) bool { return c.ready }); len(ready) > 0 {
 		return ready
@@ -156,7 +156,11 @@ func ofNode(list []candidate) []Endpoint {
 	return endpoints(choose(list, func(c candidate) bool { return c.Local }))
 }
 
-func endpoints(list []candidate) (out []Endpoint) {
+func endpoints(list []candidate) []Endpoint {
+	if len(list) == 0 {
+		return nil
+	}
+	out := make([]Endpoint, 0, len(list))
 	for _, c := range list {
 		out = append(out, c.Endpoint)
 	}
