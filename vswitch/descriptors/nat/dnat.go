@@ -173,7 +173,11 @@ func validateStatic(field string, m *staticMapping, seen map[string]bool) error 
 }
 
 func validateLocals(field string, m *staticMapping) error {
-	seen := map[string]bool{}
+	type place struct {
+		ip        string
+		port, vrf uint32
+	}
+	seen := make(map[place]bool, len(m.GetLocalIps()))
 	for _, l := range m.GetLocalIps() {
 		if err := validIPv4(field+".local_ip", l.GetLocalIp()); err != nil {
 			return err
@@ -181,7 +185,7 @@ func validateLocals(field string, m *staticMapping) error {
 		if err := descriptor.ValidPort(field+".local_port", l.GetLocalPort()); err != nil {
 			return err
 		}
-		id := fmt.Sprint(l.GetLocalIp(), " ", l.GetLocalPort(), l.GetVrfId())
+		id := place{l.GetLocalIp(), l.GetLocalPort(), l.GetVrfId()}
 		switch {
 		case (l.GetLocalPort() == 0) != (m.GetExternalPort() == 0):
 			return descriptor.Invalid(field+".local_port", "set both external_port and local_port, or none: then whole addresses are mapped")
