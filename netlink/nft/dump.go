@@ -63,13 +63,18 @@ func (g *generations) dump(family byte, message uint16, each func([]byte), attrs
 // many others not at all. And others may change the ruleset at any time. So the set is listed
 // again until distinct leaves nothing out.
 func listSet[T any](g *generations, family byte, table, set string, read func(element []byte) T, distinct func([]T) []T) (list []T, err error) {
+	var raw [][]byte
 	for range 8 {
-		list = nil
+		var parts [][]T // a list that grows would be copied again and again
 		err = g.dump(family, nftMsgGetSetElem, func(m []byte) {
-			for _, element := range elementsIn(m) {
-				list = append(list, read(element))
+			raw = elementsIn(m, raw[:0])
+			part := make([]T, len(raw))
+			for i, element := range raw {
+				part[i] = read(element)
 			}
+			parts = append(parts, part)
 		}, nl.NewRtAttr(nftaListTable, nl.ZeroTerminated(table)), nl.NewRtAttr(nftaListSet, nl.ZeroTerminated(set)))
+		list = slices.Concat(parts...)
 		listed := len(list)
 		if list = distinct(list); !errors.Is(err, nl.ErrDumpInterrupted) && len(list) == listed {
 			break
@@ -130,8 +135,8 @@ func packetsOf(expression []byte) uint64 {
 	return 0
 }
 
-// elementsIn returns the attributes of each element in a message.
-func elementsIn(message []byte) (list [][]byte) {
+// elementsIn adds the attributes of each element in a message to a list.
+func elementsIn(message []byte, list [][]byte) [][]byte {
 	for attr, elements := range nlattr.All(message) {
 		if attr != nftaListElements {
 			continue

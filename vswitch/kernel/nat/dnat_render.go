@@ -146,8 +146,9 @@ func (m *mapping) balanced(f *natFamily, label, service string, backends []backe
 	m.classes = append(m.classes, class)
 	m.claims = append(m.claims, nft.Element{Set: scope.balanced(), Key: service, Comment: label})
 	m.parts = slices.Grow(m.parts, len(slots)+len(backends))
+	set := class.name()
 	for slot, b := range slots {
-		m.parts = append(m.parts, nft.Element{Set: class.name(), Key: service + string(native32(uint32(slot))), Data: f.classData(class, backendKey(backends[b].at))})
+		m.parts = append(m.parts, nft.Element{Set: set, Key: service + string(native32(uint32(slot))), Data: f.classData(class, backendKey(backends[b].at))})
 	}
 	if timeout == 0 {
 		return
