@@ -96,6 +96,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 		return err
 	}
 	defer sb.Close()
+	sb.readAhead()
 	scheduler := sb.scheduler
 	clients, err := openExternal(ctx, o, registry, log)
 	if err != nil {

@@ -63,6 +63,8 @@ type (
 	nicOwner interface {
 		NICs(context.Context) ([]string, error)
 	}
+	// aheadReader: it reads in the background what the first resync will ask for.
+	aheadReader interface{ ReadAhead() }
 	// denier: it reports the packets that policies deny.
 	denier interface {
 		Denials(ctx context.Context, live bool) (filter.Denials, error)
@@ -233,6 +235,13 @@ func (s *southbound) awaitFor(ctx context.Context, timeout time.Duration) error 
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	return s.await(ctx)
+}
+
+// readAhead has the vswitch read already what takes long.
+func (s *southbound) readAhead() {
+	if r, is := s.vs.(aheadReader); is {
+		r.ReadAhead()
+	}
 }
 
 // watch tells the scheduler of drift until ctx ends.

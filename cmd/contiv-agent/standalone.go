@@ -45,6 +45,7 @@ func runStandalone(ctx context.Context, o options, log *slog.Logger) error {
 		return err
 	}
 	defer sb.Close()
+	sb.readAhead()
 	clients, err := openExternal(ctx, o, registry, log)
 	if err != nil {
 		return err

@@ -21,8 +21,8 @@ type Batch struct {
 	err      error
 }
 
-// name is that of the table with its family, as events have it.
-func (b *Batch) name() string { return nftFamilies[b.Family] + " " + b.Table }
+// Name is that of the table with its family, as events and Unchanged have it.
+func (b *Batch) Name() string { return nftFamilies[b.Family] + " " + b.Table }
 
 // lastSet numbers the sets of transactions.
 var lastSet atomic.Uint32

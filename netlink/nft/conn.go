@@ -39,7 +39,7 @@ func (d *Conn) Commit(batches ...*Batch) error {
 			return b.err
 		}
 		if !b.Empty() {
-			tables = append(tables, b.name())
+			tables = append(tables, b.Name())
 			messages = append(messages, b.messages...)
 		}
 	}
@@ -75,6 +75,9 @@ func (d *Conn) Locked(fn func() error) error {
 	defer d.mu.Unlock()
 	return fn()
 }
+
+// Generation returns the present generation of the ruleset; not ok: the kernel did not say.
+func (d *Conn) Generation() (id uint32, ok bool) { return d.gen.current() }
 
 // Unchanged reports whether a table, as in "inet contiv-acl", is as it was at a generation, as
 // all changes since then were our own, to other tables. now is the present generation.
@@ -112,7 +115,7 @@ func (d *Conn) Layout(family byte, table string) (t *Table, err error) {
 	return t, err
 }
 
-// elements returns the elements of a set, sorted; nothing if there is no such set.
+// Elements returns the elements of a set, sorted; nothing if there is no such set.
 func (d *Conn) Elements(family byte, table, set string) ([]Element, error) {
 	return d.gen.elements(family, table, set)
 }

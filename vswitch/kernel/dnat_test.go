@@ -173,6 +173,33 @@ func TestChangeOfDNATThatIsGone(t *testing.T) {
 	check(t, v.NAT().RemoveDNAT(t.Context(), less))
 }
 
+// What a vswitch reads ahead is what its first list says, unless somebody changes the table in between.
+func TestDNATThatIsReadAhead(t *testing.T) {
+	n := newNode(t)
+	first := openKernel(t, n)
+	enableNAT(t, first)
+	values := append(manyServices(50, 10)[10:], everyFeature())
+	check(t, first.NAT().SetDNAT(t.Context(), values...))
+	for _, damaged := range []bool{false, true} {
+		v := openKernel(t, n)
+		v.ReadAhead()
+		v.watchers.Wait()
+		if damaged {
+			n.Exec(t, "nft flush map ip contiv nat-balance-10")
+		}
+		found := map[string]*vpp_nat.DNat44{}
+		for _, value := range listDNAT(t, v, values...) {
+			found[value.GetLabel()] = value
+		}
+		for _, value := range values {
+			of10 := value.GetLabel() != "every/feature"
+			if is := proto.Equal(found[value.GetLabel()], value); is == (damaged && of10) {
+				t.Errorf("damaged: %t: %s is as expected: %t", damaged, value.GetLabel(), is)
+			}
+		}
+	}
+}
+
 func TestUntranslatable(t *testing.T) {
 	v := openKernel(t, newNode(t))
 	ctx := t.Context()

@@ -160,6 +160,9 @@ func (r restorer) RestoreInterface(iface string, index int) error {
 	return r.v.links.RestoreInterface(iface, index)
 }
 
+// ReadAhead reads in the background what takes long, for the first time that the values of it are listed.
+func (v *VSwitch) ReadAhead() { v.watchers.Go(v.nat.ReadAhead) }
+
 // Close ends Watch and DHCP clients and releases resources; what is configured stays.
 func (v *VSwitch) Close() error {
 	v.close.Do(func() {

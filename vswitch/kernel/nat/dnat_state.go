@@ -48,18 +48,30 @@ func claimOf(e nft.Element) ([2]string, bool) {
 // strayLabel is the label of elements that belong to no value.
 const strayLabel = "UNTAGGED-DNAT"
 
-// loadDNAT reads all elements.
-func (v dnat) loadDNAT() error {
+// loadDNAT reads all elements, unless they were read ahead.
+func (v dnat) loadDNAT() (err error) {
 	*v.state = dnatState{}
+	state, ok := v.takeAhead()
+	if !ok {
+		if state, err = v.readDNAT(); err != nil {
+			return err
+		}
+	}
+	*v.state = state
+	return nil
+}
+
+// readDNAT reads all elements.
+func (v dnat) readDNAT() (dnatState, error) {
 	fresh := dnatState{owners: map[[2]string]string{}, known: map[string][]nft.Element{}, classes: map[natClass]int{}}
 	table, err := v.nat.Layout(v.family.proto, natTable)
 	if err != nil {
-		return err
+		return dnatState{}, err
 	}
 	if table == nil {
-		return ErrDisabled
+		return dnatState{}, ErrDisabled
 	}
-	var parts []nft.Element
+	var read [][]nft.Element
 	for set := range table.Sets {
 		class, isClass := classNamed(set)
 		if isClass {
@@ -70,49 +82,64 @@ func (v dnat) loadDNAT() error {
 		}
 		elements, err := v.nat.Elements(v.family.proto, natTable, set)
 		if err != nil {
-			return err
+			return dnatState{}, err
 		}
-		parts = slices.Grow(parts, len(elements))
-		for _, e := range elements {
-			if isClass && v.family.isFirstSlot(e) {
-				fresh.classes[class]++
+		if isClass {
+			for _, e := range elements {
+				if v.family.isFirstSlot(e) {
+					fresh.classes[class]++
+				}
 			}
-			if claim, ok := claimOf(e); ok {
+		}
+		if _, claims := claimSets[set]; claims {
+			for _, e := range elements {
+				claim, _ := claimOf(e)
 				fresh.owners[claim] = e.Comment
 				fresh.known[e.Comment] = append(fresh.known[e.Comment], e)
-			} else {
-				parts = append(parts, e)
 			}
+		} else {
+			read = append(read, elements)
 		}
 	}
 	sticky := backendSets{}
-	sticky.collect(v.family, parts)
+	for _, elements := range read {
+		sticky.collect(v.family, elements)
+	}
 	stale, err := v.readClients(func(service, backend string) bool { return sticky[service] != nil && !sticky[service][backend] })
 	if err != nil {
-		return err
+		return dnatState{}, err
 	}
-	parts = append(parts, stale...)
-	labels, counts := make([]string, len(parts)), make(map[string]int, len(fresh.known))
-	for i, e := range parts {
-		label, ok := fresh.owners[[2]string{setBalanced, e.Key[:v.family.serviceLength]}]
-		if !ok {
-			label = strayLabel
-		}
-		labels[i] = label
-		counts[label]++
-	}
-	for label, count := range counts {
-		fresh.known[label] = slices.Grow(fresh.known[label], count)
-	}
-	for i, label := range labels {
-		fresh.known[label] = append(fresh.known[label], parts[i])
-	}
+	v.family.assign(append(read, stale), &fresh)
 	for _, list := range fresh.known {
 		slices.SortFunc(list, nft.Compare)
 	}
 	fresh.loaded = true
-	*v.state = fresh
-	return nil
+	return fresh, nil
+}
+
+// assign gives elements that are no claims, of which there may be very many, to the labels of their services.
+func (f *natFamily) assign(read [][]nft.Element, to *dnatState) {
+	each := func(do func(label string, e nft.Element)) {
+		service, label := "", ""
+		for _, elements := range read {
+			for _, e := range elements {
+				if key := e.Key[:f.serviceLength]; key != service { // those of a service are in a row
+					owner, ok := to.owners[[2]string{setBalanced, key}]
+					if !ok {
+						owner = strayLabel
+					}
+					service, label = key, owner
+				}
+				do(label, e)
+			}
+		}
+	}
+	counts := make(map[string]int, len(to.known))
+	each(func(label string, _ nft.Element) { counts[label]++ })
+	for label, count := range counts {
+		to.known[label] = slices.Grow(to.known[label], count)
+	}
+	each(func(label string, e nft.Element) { to.known[label] = append(to.known[label], e) })
 }
 
 // current returns the elements of a value that are in the kernel.

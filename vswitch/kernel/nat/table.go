@@ -140,7 +140,7 @@ type Driver struct {
 
 // New returns a Driver; there is nothing to close.
 func New(host *own.Host) *Driver {
-	v := &Driver{Host: host, nat: natDriver{Conn: host.NFT}}
+	v := &Driver{Host: host, nat: natDriver{Conn: host.NFT, ahead: map[*natFamily]ahead{}}}
 	v.forget = v.forgetConnections
 	return v
 }
@@ -152,6 +152,8 @@ type natDriver struct {
 	dnat, dnat6 dnatState
 	// What changes of DNAT have left behind that the kernel has still to forget.
 	owed, owed6 leftBehind
+	// What was read of it before anybody asked.
+	ahead map[*natFamily]ahead
 }
 
 // readNAT returns the content of the table.
