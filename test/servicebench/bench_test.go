@@ -15,15 +15,15 @@ import (
 // for 10 000.
 const servicesVariable = "CONTIV_BENCH_SERVICES"
 
-// BenchmarkServices measures both sides with 1, 1 000 and as many services as the variable says.
+// BenchmarkServices measures both sides with 1, 1 000 and as many services as the variable says. What connections
+// cost with so many services is measured by BenchmarkConnections.
 func BenchmarkServices(b *testing.B) {
 	if os.Geteuid() != 0 {
 		b.Skip("it makes network namespaces: run it as root")
 	}
-	proxy := newKubeProxy(b)
-	sides := []*side{newContiv(b), proxy}
+	proxy := newKubeProxy(b, "kube-proxy")
+	sides := []*side{newContiv(b, buildContiv(b), "contiv"), proxy}
 	most := mostServices(b)
-	sizes := slices.DeleteFunc([]int{1, 1_000}, func(n int) bool { return n >= most })
 	single := testService{"single", "10.96.0.10", endpoints()[:1], serverPort}
 	var t table
 	for b.Loop() {
@@ -34,7 +34,7 @@ func BenchmarkServices(b *testing.B) {
 			s.await(numbered(0), "")
 		}
 		have := 1
-		for _, count := range append(sizes, most) {
+		for _, count := range sizes(most) {
 			var more []testService
 			for n := have; n < count; n++ {
 				more = append(more, numbered(n))
@@ -53,16 +53,6 @@ func BenchmarkServices(b *testing.B) {
 				syncs = append(syncs, time.Since(start).Seconds())
 			}
 			t.add(fmt.Sprintf("s until the first sync, %d services", count), syncs)
-			micros := map[*side][]float64{}
-			// Short rounds: whatever else the machine does meanwhile, it does to both.
-			rates := alternate(sides, 40, func(s *side) float64 {
-				s.forgetConnections()
-				r := s.connections(numbered(count/2), 200*time.Millisecond)
-				micros[s] = append(micros[s], r.micros)
-				return r.perSecond
-			})
-			t.spread(fmt.Sprintf("connections per second, %d services", count), rates)
-			t.spread(fmt.Sprintf("µs of CPU per connection, %d services", count), [][]float64{micros[sides[0]], micros[sides[1]]})
 		}
 		stream := testService{"stream", "10.96.0.11", endpoints(), streamPort}
 		for _, s := range sides {
@@ -71,12 +61,18 @@ func BenchmarkServices(b *testing.B) {
 		}
 		// By turns as well: what is of interest is their ratio.
 		through, without := make([][]float64, len(sides)), make([][]float64, len(sides))
-		for range 15 {
+		for range 40 {
 			for i, s := range sides {
-				through[i] = append(through[i], s.stream(stream.ip+":80", 500*time.Millisecond))
-				without[i] = append(without[i], s.stream(fmt.Sprintf("%s:%d", endpoints()[0], streamPort), 500*time.Millisecond))
+				through[i] = append(through[i], s.stream(stream.ip+":80", 250*time.Millisecond))
+				without[i] = append(without[i], s.stream(fmt.Sprintf("%s:%d", endpoints()[0], streamPort), 250*time.Millisecond))
 			}
 		}
+		share := row{what: "% of the stream without, through a service"}
+		for i := range sides {
+			e := ratioOf(through[i], without[i])
+			share.values, share.lower, share.upper = append(share.values, 100*e.value), append(share.lower, 100*e.lower), append(share.upper, 100*e.upper)
+		}
+		t = append(t, share)
 		t.spread("MB/s through a service", through)
 		t.spread("MB/s without", without)
 
@@ -137,7 +133,7 @@ func BenchmarkRestart(b *testing.B) {
 	if os.Geteuid() != 0 {
 		b.Skip("it makes network namespaces: run it as root")
 	}
-	s, most := newContiv(b), mostServices(b)
+	s, most := newContiv(b, buildContiv(b), "contiv"), mostServices(b)
 	var services []testService
 	for n := range most {
 		services = append(services, numbered(n))
@@ -156,6 +152,11 @@ func BenchmarkRestart(b *testing.B) {
 	b.ReportMetric(slices.Max(lost), "connections-lost")
 	b.ReportMetric(slices.Max(operations), "operations")
 	b.ReportMetric(0, "ns/op")
+}
+
+// sizes are the numbers of services to measure with.
+func sizes(most int) []int {
+	return append(slices.DeleteFunc([]int{1, 1_000}, func(n int) bool { return n >= most }), most)
 }
 
 // mostServices is what the variable says.

@@ -422,14 +422,20 @@ func (s *side) stream(address string, during time.Duration) float64 {
 	return float64(sent) / 1e6 / took.Seconds()
 }
 
-// newContiv is a node with an agent, and its etcd.
-func newContiv(b testing.TB) *side {
+// buildContiv returns where the programs of newContiv are.
+func buildContiv(b testing.TB) (binaries string) {
 	b.Helper()
-	s := newSide(b, "contiv")
-	binaries := b.TempDir()
+	binaries = b.TempDir()
 	if err := labtest.Build("-trimpath", "-ldflags", "-s -w", "-o", binaries+"/", "./cmd/contiv-agent", "./cmd/contiv-etcd"); err != nil {
 		b.Fatal(err)
 	}
+	return binaries
+}
+
+// newContiv is a node with an agent, and its etcd.
+func newContiv(b testing.TB, binaries, name string) *side {
+	b.Helper()
+	s := newSide(b, name)
 	write := func(name, content string) string {
 		path := filepath.Join(s.dir, name)
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
@@ -501,7 +507,7 @@ func reflected(s testService) (*k8s.Service, *endpointslice.EndpointSlice) {
 const kubeProxyVariable = "CONTIV_KUBE_PROXY"
 
 // newKubeProxy is a node with kube-proxy, and what that takes for the API server.
-func newKubeProxy(b testing.TB) *side {
+func newKubeProxy(b testing.TB, name string) *side {
 	b.Helper()
 	program := os.Getenv(kubeProxyVariable)
 	if home, err := os.UserHomeDir(); program == "" && err == nil {
@@ -510,7 +516,7 @@ func newKubeProxy(b testing.TB) *side {
 	if _, err := os.Stat(program); err != nil {
 		b.Skipf("there is no kube-proxy to compare with: run make e2e, which builds it, or name the program in %s: %v", kubeProxyVariable, err)
 	}
-	s := newSide(b, "kube-proxy")
+	s := newSide(b, name)
 	a := newAPI()
 	server := &http.Server{Handler: a}
 	l := s.listen(s.netns, apiAddress)
