@@ -7,5 +7,7 @@
 //	                      ^
 //	known (read once) ────┘ elements and rules carry what they stand for as a comment
 //
+// An agent that starts reads the elements while it still reads what services there are (ReadAhead).
+//
 // rules.go and sets.go describe the tables. They contain everything that a restarted agent needs.
 package nat
