@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -17,15 +18,20 @@ var ErrDeadline = errors.New("deadline exceeded")
 // own, so that one that never returns does not stop the scheduler:
 //
 //	engine ── call ──> goroutine ── callback ──> southbound
-//	       <─ result ─            or, after the deadline and some grace: given up
+//	       <─ result ─            or, after the deadline and some grace: given up, by watch
 //
 // A goroutine that was given up is replaced. Until it returns, its descriptor is
 // not called again: callbacks of a descriptor never run concurrently.
 type caller struct {
 	timeout time.Duration
 	work    chan *call
-	timer   *time.Timer
-	ticking bool // the timer was set, and its firing not noticed yet
+	// began is when the call under way began, as the heartbeat counts; 0: none is. Whoever makes it 0
+	// ends the call: the goroutine, when the callback has returned, or watch, to give it up.
+	began atomic.Int64
+	ended chan bool // whether the callback returned, once per call
+	// watcher calls watch.
+	watcher *time.Timer
+	closed  atomic.Bool
 	// ctx serves many calls: it lives a bit longer than one of them may take.
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -47,14 +53,14 @@ type call struct {
 	meta     any
 	items    []item
 	ctx      context.Context
-	start    time.Time
+	began    int64 // see caller
 
 	outMeta  any
 	outItems []item
 	outErrs  []error
 	err      error
-	exited   bool          // the callback ended its goroutine
-	done     chan struct{} // gets one element when the call returns
+	exited   bool        // the callback ended its goroutine
+	returned atomic.Bool // after the call was given up
 }
 
 type callback func(c *call)
@@ -66,53 +72,79 @@ func callRetrieve(c *call)     { c.outItems, c.err = c.h.retrieve(c.ctx, c.items
 func callRetrieveKeys(c *call) { c.outItems, c.err = c.h.retrieveKeys(c.ctx, c.items) }
 
 func newCaller(timeout time.Duration) *caller {
-	c := &caller{timeout: timeout, timer: time.NewTimer(time.Hour), heartbeat: newHeartbeat()}
-	c.timer.Stop()
+	c := &caller{timeout: timeout, ended: make(chan bool, 1), heartbeat: newHeartbeat()}
 	c.start()
+	c.watcher = time.AfterFunc(time.Hour, c.watch)
+	c.watcher.Reset(c.limit())
 	return c
 }
 
 func (c *caller) start() {
 	c.work = make(chan *call)
-	go serve(c.work)
+	go c.serve(c.work)
 }
 
 // close ends the goroutine, unless it is stuck in a callback.
 func (c *caller) close() {
 	close(c.work)
-	c.timer.Stop()
+	c.closed.Store(true)
+	c.watcher.Stop()
 	if c.cancel != nil {
 		c.cancel()
 	}
 }
 
-func serve(work <-chan *call) {
-	for c := range work {
-		serveOne(c) // after it, c belongs to the engine again
+func (c *caller) serve(work <-chan *call) {
+	for k := range work {
+		c.serveOne(k) // after it, k belongs to the engine again
 	}
 }
 
-func serveOne(c *call) {
+func (c *caller) serveOne(k *call) {
 	returned := false
 	defer func() {
 		if p := recover(); p != nil {
-			c.err = &PanicError{c.h.name, c.name, p, debug.Stack()}
+			k.err = &PanicError{k.h.name, k.name, p, debug.Stack()}
 		} else if !returned {
-			c.exited = true
-			c.err = fmt.Errorf("%s of descriptor %s ended its goroutine", c.name, c.h.name)
+			k.exited = true
+			k.err = fmt.Errorf("%s of descriptor %s ended its goroutine", k.name, k.h.name)
 		}
-		c.done <- struct{}{}
+		if c.began.CompareAndSwap(k.began, 0) {
+			c.ended <- true
+		} else {
+			k.returned.Store(true)
+		}
 	}()
-	c.run(c)
+	k.run(k)
 	returned = true
+}
+
+// limit is how long a call may take: its deadline and some grace.
+func (c *caller) limit() time.Duration { return c.timeout + c.timeout/2 }
+
+// watch gives the call under way up if it is beyond its limit, and looks again when it may be. That the engine
+// waits for one channel, and not for a timer as well, saves a good part of the time of a short call.
+func (c *caller) watch() {
+	next := c.limit()
+	if began := c.began.Load(); began != 0 {
+		if left := next - (c.heartbeat.now() - time.Duration(began)); left > 0 {
+			next = left
+		} else if c.began.CompareAndSwap(began, 0) {
+			c.ended <- false
+		}
+	}
+	c.watcher.Reset(next)
+	if c.closed.Load() {
+		c.watcher.Stop()
+	}
 }
 
 // call returns a call to be filled in, made and forgotten before the next one.
 func (c *caller) call() *call {
 	if c.spare == nil {
-		c.spare = &call{done: make(chan struct{}, 1)}
+		c.spare = &call{}
 	}
-	*c.spare = call{done: c.spare.done}
+	*c.spare = call{}
 	return c.spare
 }
 
@@ -120,13 +152,11 @@ func (c *caller) call() *call {
 // looked at, except for the error.
 func (c *caller) do(k *call) error {
 	if stuck := k.h.running; stuck != nil {
-		select {
-		case <-stuck.done:
-			k.h.running = nil
-		default:
+		if !stuck.returned.Load() {
 			return fmt.Errorf("%s of descriptor %s was not called: %s for %s has not returned since %s: %w",
-				k.name, k.h.name, stuck.name, stuck.key, stuck.start.Format(time.RFC3339), ErrDeadline)
+				k.name, k.h.name, stuck.name, stuck.key, c.heartbeat.since.Add(time.Duration(stuck.began)).Format(time.RFC3339), ErrDeadline)
 		}
+		k.h.running = nil
 	}
 	now := time.Now()
 	if c.ctx == nil || now.After(c.renewAt) {
@@ -137,15 +167,15 @@ func (c *caller) do(k *call) error {
 		c.renewAt = now.Add(slack)
 		c.ctx, c.cancel = context.WithDeadline(context.Background(), now.Add(c.timeout+slack))
 	}
-	k.ctx, k.start = c.ctx, now
-	if k.done == nil {
-		k.done = make(chan struct{}, 1)
-	}
+	k.ctx, k.began, k.exited = c.ctx, int64(c.heartbeat.at(now)), false
+	k.returned.Store(false) // it may have been made before
+	c.began.Store(k.began)
 	c.work <- k
-	defer c.heartbeat.beat()
-	returned := c.await(k)
-	c.last = time.Since(now)
+	returned := <-c.ended
+	end := time.Now()
+	c.last = end.Sub(now)
 	c.spent += c.last
+	c.heartbeat.beat(end)
 	if returned {
 		if k.exited {
 			c.start()
@@ -157,26 +187,4 @@ func (c *caller) do(k *call) error {
 	close(c.work) // the goroutine ends when its callback returns
 	c.start()
 	return fmt.Errorf("%s of descriptor %s did not return within %v: %w", k.name, k.h.name, c.timeout, ErrDeadline)
-}
-
-// await reports whether the call returned before its deadline and some grace. The timer is not set anew for each call,
-// which would take as long as much else of a short one, but when it fires because of an earlier one.
-func (c *caller) await(k *call) bool {
-	limit := c.timeout + c.timeout/2
-	if !c.ticking {
-		c.timer.Reset(limit)
-		c.ticking = true
-	}
-	for {
-		select {
-		case <-k.done:
-			return true
-		case <-c.timer.C:
-			left := limit - time.Since(k.start)
-			if c.ticking = left > 0; !c.ticking {
-				return false
-			}
-			c.timer.Reset(left)
-		}
-	}
 }

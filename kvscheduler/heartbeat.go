@@ -21,8 +21,12 @@ func newHeartbeat() *heartbeat {
 	return p
 }
 
-func (h *heartbeat) beat() { h.last.Store(int64(time.Since(h.since))) }
-func (h *heartbeat) stop() { h.last.Store(idle) }
+// at is the time as the heartbeat counts, more than 0.
+func (h *heartbeat) at(t time.Time) time.Duration { return max(t.Sub(h.since), 1) }
+
+func (h *heartbeat) now() time.Duration { return h.at(time.Now()) }
+func (h *heartbeat) beat(now time.Time) { h.last.Store(int64(h.at(now))) }
+func (h *heartbeat) stop()              { h.last.Store(idle) }
 
 // Stalled returns an error if there is work that did not get any further for longer
 // than the limit. A call to the southbound counts for at most 1.5 times its deadline.
@@ -31,7 +35,7 @@ func (s *Scheduler) Stalled(limit time.Duration) error {
 	if last == idle {
 		return nil
 	}
-	if waited := time.Since(s.heartbeat.since) - time.Duration(last); waited > limit {
+	if waited := s.heartbeat.now() - time.Duration(last); waited > limit {
 		return fmt.Errorf("the scheduler has not got any further for %v, %d transactions wait: the log says what it did last",
 			waited.Round(time.Second), s.queue.length())
 	}

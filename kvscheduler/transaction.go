@@ -108,7 +108,7 @@ func (t *Transaction) Commit(ctx context.Context, opts ...TxnOption) (uint64, er
 		j.result = nil
 	} else if ctx.Err() == nil && t.s.queue.begin() {
 		j.queued = time.Now()
-		r := t.s.do(j)
+		r := t.s.do(j, j.queued)
 		t.s.queue.finish()
 		t.s.reuse(j)
 		return r.seq, r.err

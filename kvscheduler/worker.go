@@ -17,7 +17,7 @@ func (s *Scheduler) work() {
 		if j == nil {
 			return
 		}
-		r := s.do(j)
+		r := s.do(j, time.Now())
 		s.queue.finish()
 		if j.result != nil {
 			j.result <- r
@@ -25,14 +25,14 @@ func (s *Scheduler) work() {
 	}
 }
 
-// do executes a job. Whoever calls it is the worker meanwhile: its goroutine, or one that the queue
+// do executes a job from now on. Whoever calls it is the worker meanwhile: its goroutine, or one that the queue
 // gave the job to begin with.
-func (s *Scheduler) do(j *job) (r jobResult) {
-	s.heartbeat.beat()
+func (s *Scheduler) do(j *job, now time.Time) (r jobResult) {
+	s.heartbeat.beat(now)
 	if j.fn != nil {
 		j.fn()
 	} else {
-		r.seq, r.err = s.process(j)
+		r.seq, r.err = s.process(j, now)
 	}
 	s.heartbeat.stop()
 	s.exec = exec{} // what was replaced may be forgotten
@@ -87,9 +87,9 @@ func (s *Scheduler) emptySets() *sets {
 	return s.sets
 }
 
-// process executes a transaction: plan and operations, publication of the
+// process executes a transaction from start on: plan and operations, publication of the
 // result, record, retries.
-func (s *Scheduler) process(j *job) (seq uint64, err error) {
+func (s *Scheduler) process(j *job, start time.Time) (seq uint64, err error) {
 	if j.drift != "" {
 		defer s.drift.end()
 	}
@@ -98,7 +98,6 @@ func (s *Scheduler) process(j *job) (seq uint64, err error) {
 			return NoSeqNum, nil
 		}
 	}
-	start := time.Now()
 	spent := s.caller.spent
 	var planned []RecordedOp
 	if j.opts.simulate {
