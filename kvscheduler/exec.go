@@ -135,9 +135,9 @@ func (x *exec) drop(n *node) {
 }
 
 // apply makes the value of a base key be as the northbound requests: nil for
-// not at all.
-func (x *exec) apply(key string, want proto.Message) error {
-	n, p, err := x.prepare(key, want)
+// not at all. n is its node, if there is one.
+func (x *exec) apply(n *node, key string, want proto.Message) error {
+	n, p, err := x.prepare(n, key, want)
 	switch {
 	case err != nil || n == nil:
 		return err
@@ -147,13 +147,12 @@ func (x *exec) apply(key string, want proto.Message) error {
 	return x.reconcile(n, p)
 }
 
-// prepare stores the requested value in the node. It returns nil if there is nothing to do.
-func (x *exec) prepare(key string, want proto.Message) (*node, prior, error) {
+// prepare stores the requested value in the node of the key, n if there is one. It returns nil if there is nothing to do.
+func (x *exec) prepare(n *node, key string, want proto.Message) (*node, prior, error) {
 	x.about[key] = applied
 	if x.before != nil && !x.reverting {
 		x.order = append(x.order, key)
 	}
-	n := x.get(key)
 	if n != nil && n.base() != "" {
 		return nil, prior{}, x.note(key, pb.TxnOperation_VALIDATE, NewInvalidValueError(
 			fmt.Errorf("%s is derived from %s: request a change of that value", key, n.base())))

@@ -185,7 +185,7 @@ func stable(n *node) bool {
 func (x *exec) applyAll(values []KeyValue) {
 	if len(values) == 1 {
 		if n := x.get(values[0].Key); n == nil || !x.unchanged(n, values[0].Value) {
-			_ = x.apply(values[0].Key, values[0].Value)
+			_ = x.apply(n, values[0].Key, values[0].Value)
 		}
 		return
 	}
@@ -247,7 +247,7 @@ func (x *exec) applyAll(values []KeyValue) {
 				return
 			}
 			together.makeRoom(kv.Key)
-			n, p, _ := x.prepare(kv.Key, kv.Value) // failures are kept in x.errs
+			n, p, _ := x.prepare(x.get(kv.Key), kv.Key, kv.Value) // failures are kept in x.errs
 			switch {
 			case n == nil:
 			case g == deletes:
@@ -375,13 +375,13 @@ func (x *exec) revert() {
 		old, ok := x.before.Get(key)
 		switch {
 		case !ok || old.is(fromSB) && old.want == nil:
-			_ = x.apply(key, nil)
+			_ = x.apply(x.get(key), key, nil)
 		case old.is(fromSB):
 			x.restoreObtained(old)
 		case old.is(invalid):
-			_ = x.apply(key, old.have) // the last valid value, if there was one
+			_ = x.apply(x.get(key), key, old.have) // the last valid value, if there was one
 		default:
-			_ = x.apply(key, old.want)
+			_ = x.apply(x.get(key), key, old.want)
 		}
 	}
 	// Others that were deleted, or failed, or lost a part on the way.
