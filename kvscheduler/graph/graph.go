@@ -44,15 +44,15 @@ func (a edge) less(b edge) bool {
 // New returns an empty graph.
 func New[N Node]() *Graph[N] {
 	seed := maphash.MakeSeed()
-	return newGraph[N](func(key string) uint64 { return maphash.String(seed, key) })
+	return newGraph[N](func(key string) uint64 { return maphash.String(seed, key) }, listMax)
 }
 
-func newGraph[N Node](hash func(key string) uint64) *Graph[N] {
+func newGraph[N Node](hash func(key string) uint64, most int) *Graph[N] {
 	// Small B-tree nodes: a change after a Copy copies those on its path.
 	const degree = 8
 	opts := btree.Options{NoLocks: true, Degree: 2 * degree}
 	return &Graph[N]{
-		nodes: newTrie[N](hash),
+		nodes: newTrie[N](hash, most),
 		order: &order{
 			keys:     btree.NewMap[string, struct{}](degree),
 			exact:    btree.NewBTreeGOptions(edge.less, opts),

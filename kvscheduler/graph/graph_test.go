@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -95,7 +96,7 @@ func TestW13GraphIsLikeAModelOfPlainMaps(t *testing.T) {
 			h := fnv.New64a()
 			_, _ = h.Write([]byte(key))
 			return h.Sum64() % distinct << shift
-		})
+		}, rapid.SampledFrom([]int{1, 4, listMax}).Draw(t, "nodes of a list"))
 		m := model{map[string]number{}, map[[2]string]bool{}, map[[2]string]bool{}}
 		type pair struct {
 			g *Graph[number]
@@ -145,6 +146,45 @@ func TestW13GraphIsLikeAModelOfPlainMaps(t *testing.T) {
 	})
 }
 
+// Lists fill, are split, and become lists again, in a graph and in its copies.
+func TestManyNodesAreLikeAMap(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	type pair struct {
+		g *Graph[number]
+		m map[string]number
+	}
+	now := pair{New[number](), map[string]number{}}
+	var all []pair
+	const keys = 4_000
+	for i := range 60_000 {
+		key := fmt.Sprint(rnd.IntN(keys))
+		grows := i/15_000%2 == 0
+		if _, ok := now.m[key]; ok && rnd.IntN(10) < 4 || !grows {
+			now.g.Delete(key)
+			delete(now.m, key)
+		} else {
+			now.g.Set(number{key, i})
+			now.m[key] = number{key, i}
+		}
+		if i%5_000 == 0 {
+			all = append(all, pair{now.g.Copy(), maps.Clone(now.m)})
+		}
+	}
+	all = append(all, now)
+	for i, p := range all {
+		if p.g.Len() != len(p.m) {
+			t.Errorf("copy %d has %d nodes, want %d", i, p.g.Len(), len(p.m))
+		}
+		for k := range keys {
+			key := fmt.Sprint(k)
+			got, ok := p.g.Get(key)
+			if want, wantOK := p.m[key]; got != want || ok != wantOK {
+				t.Fatalf("copy %d: %s is %v %v, want %v %v", i, key, got, ok, want, wantOK)
+			}
+		}
+	}
+}
+
 // Who was many is small again.
 func TestDeletesTakeBranchesAway(t *testing.T) {
 	g := New[number]()
@@ -155,8 +195,8 @@ func TestDeletesTakeBranchesAway(t *testing.T) {
 	for i := 1; i < n; i++ {
 		g.Delete(fmt.Sprint(i))
 	}
-	if got, ok := g.Get("0"); !ok || g.Len() != 1 || len(g.nodes.root.nodes) != 1 || len(g.nodes.root.children) != 0 {
-		t.Errorf("left are %v %v, in %d nodes and %d branches below the root", got, ok, len(g.nodes.root.nodes), len(g.nodes.root.children))
+	if got, ok := g.Get("0"); !ok || g.Len() != 1 || len(g.nodes.root.nodes) != 1 || g.nodes.root.children != nil {
+		t.Errorf("left are %v %v, below the root with %d nodes", got, ok, len(g.nodes.root.nodes))
 	}
 }
 

@@ -1,14 +1,14 @@
 package graph
 
 import (
-	"math/bits"
 	"slices"
 	"sync/atomic"
 )
 
-// trie holds nodes by the hashes of their keys, as a hash array mapped trie: each branch decides by
-// four more bits of the hash. A hundred nodes are two branches deep, a hundred thousand five, and
-// the branches are small, so that look-ups read little and changes copy little.
+// trie holds nodes by the hashes of their keys, as a hash array mapped trie with lists at its ends: each
+// branch decides by four more bits of the hash, until few enough nodes are left for a list.
+// A hundred nodes are one branch deep, two million four, and branches and lists are small, so
+// that look-ups read little and changes copy little.
 //
 // A branch belongs to the trie that made it, by a number that no other trie
 // has. Its owner changes it in place; others change a copy.
@@ -20,29 +20,35 @@ type trie[N Node] struct {
 	// which may be with other goroutines.
 	owner uint64
 	last  *atomic.Uint64
+	// most is how many nodes a list holds. What is left of a branch becomes a list again at a
+	// quarter of that, so that a node that comes and goes does not have it split each time.
+	most int
 }
 
 const (
 	stride = 4
-	// beyond this shift nothing of a hash is left: the nodes of such a branch are a
-	// list of all with the same hash.
+	width  = 1 << stride
+	// beyond this shift nothing of a hash is left: all nodes of such a branch are in one list,
+	// however many they are.
 	lastShift = 60
+	// listMax is how many nodes a list holds otherwise.
+	listMax = 48
 )
 
-// branch holds nodes and further branches, both in the order of the bits of the hash
-// that lead to them. It has at least two nodes beneath it, unless it is the root.
+// branch is a list of nodes or, if it has children, what leads to others. With what is in it,
+// it fills whole cache lines.
 type branch[N Node] struct {
 	owner    uint64
-	hasNode  uint16 // by the bits of the hash
-	hasChild uint16
-	nodes    []N
-	children []*branch[N]
+	children *[width]*branch[N]
+	// tags of the nodes say which of them a key may be, so that no other has to be read.
+	tags  []uint16
+	nodes []N // in no order
 }
 
-func newTrie[N Node](hash func(string) uint64) trie[N] {
+func newTrie[N Node](hash func(string) uint64, most int) trie[N] {
 	last := new(atomic.Uint64)
 	owner := last.Add(1)
-	return trie[N]{root: &branch[N]{owner: owner}, hash: hash, owner: owner, last: last}
+	return trie[N]{root: &branch[N]{owner: owner}, hash: hash, owner: owner, last: last, most: most}
 }
 
 // copy returns a trie with the same nodes.
@@ -52,37 +58,36 @@ func (t *trie[N]) copy() trie[N] {
 	return c
 }
 
-// position is the bit that the hash has at this depth, and where below it are in an array that only
-// has entries for set bits.
-func position(hash uint64, shift uint) uint16 { return 1 << (hash >> shift & (1<<stride - 1)) }
-func index(set, bit uint16) int               { return bits.OnesCount16(set & (bit - 1)) }
+// position is which child the hash leads to.
+func position(hash uint64, shift uint) uint64 { return hash >> shift & (width - 1) }
+
+// tag is of the bits of the hash that lead to children last.
+func tag(hash uint64) uint16 { return uint16(hash >> 48) }
 
 func (t *trie[N]) get(key string) (n N, ok bool) {
 	hash := t.hash(key)
 	b := t.root
-	for shift := uint(0); shift <= lastShift; shift += stride {
-		bit := position(hash, shift)
-		if b.hasNode&bit != 0 {
-			found := b.nodes[index(b.hasNode, bit)]
-			if found.Key() == key {
-				return found, true
+	for shift := uint(0); b != nil; shift += stride {
+		if b.children == nil {
+			if i := b.find(hash, key); i >= 0 {
+				return b.nodes[i], true
 			}
-			return n, false
+			break
 		}
-		if b.hasChild&bit == 0 {
-			return n, false
-		}
-		b = b.children[index(b.hasChild, bit)]
-	}
-	if i := b.listed(key); i >= 0 {
-		return b.nodes[i], true
+		b = b.children[position(hash, shift)]
 	}
 	return n, false
 }
 
-// listed returns where the key is in a branch that is a list; -1: it is not.
-func (b *branch[N]) listed(key string) int {
-	return slices.IndexFunc(b.nodes, func(n N) bool { return n.Key() == key })
+// find returns where the key is in the list; -1: it is not.
+func (b *branch[N]) find(hash uint64, key string) int {
+	want := tag(hash)
+	for i, tag := range b.tags {
+		if tag == want && b.nodes[i].Key() == key {
+			return i
+		}
+	}
+	return -1
 }
 
 // set adds or replaces a node. It reports whether it was added.
@@ -95,39 +100,49 @@ func (t *trie[N]) set(n N) (added bool) {
 }
 
 func (t *trie[N]) put(b *branch[N], shift uint, hash uint64, n N) (_ *branch[N], added bool) {
-	b = t.own(b)
-	if shift > lastShift {
-		if i := b.listed(n.Key()); i >= 0 {
+	if b == nil {
+		b = newList[N](t.owner, 1)
+	}
+	if b.children == nil {
+		if i := b.find(hash, n.Key()); i >= 0 {
+			b = t.own(b)
 			b.nodes[i] = n
 			return b, false
 		}
-		b.nodes = append(b.nodes, n)
-		return b, true
+		if len(b.nodes) < t.most || shift > lastShift {
+			return t.add(b, hash, n), true
+		}
+		b = t.split(b, shift)
 	}
-	bit := position(hash, shift)
-	i, j := index(b.hasNode, bit), index(b.hasChild, bit)
-	switch {
-	case b.hasChild&bit != 0:
-		b.children[j], added = t.put(b.children[j], shift+stride, hash, n)
-		return b, added
-	case b.hasNode&bit == 0:
-		b.hasNode |= bit
-		b.nodes = slices.Insert(b.nodes, i, n)
-		return b, true
-	case b.nodes[i].Key() == n.Key():
-		b.nodes[i] = n
-		return b, false
+	b = t.own(b)
+	child := &b.children[position(hash, shift)]
+	*child, added = t.put(*child, shift+stride, hash, n)
+	return b, added
+}
+
+// add returns the list with one more node.
+func (t *trie[N]) add(b *branch[N], hash uint64, n N) *branch[N] {
+	if b.owner != t.owner || len(b.nodes) == cap(b.nodes) {
+		more := newList[N](t.owner, len(b.nodes)+1)
+		b.appendTo(more)
+		b = more
 	}
-	other := b.nodes[i]
-	child := roomFor(&branch[N]{})
-	child.owner = t.owner
-	child, _ = t.put(child, shift+stride, t.hash(other.Key()), other)
-	child, _ = t.put(child, shift+stride, hash, n)
-	b.hasNode &^= bit
-	b.hasChild |= bit
-	b.nodes = slices.Delete(b.nodes, i, i+1)
-	b.children = slices.Insert(b.children, j, child)
-	return b, true
+	b.tags, b.nodes = append(b.tags, tag(hash)), append(b.nodes, n)
+	return b
+}
+
+// split returns a branch with the nodes of the list beneath it.
+func (t *trie[N]) split(list *branch[N], shift uint) *branch[N] {
+	b := newInner[N](t.owner)
+	for _, n := range list.nodes {
+		hash := t.hash(n.Key())
+		child := &b.children[position(hash, shift)]
+		if *child == nil {
+			*child = newList[N](t.owner, 1)
+		}
+		*child = t.add(*child, hash, n)
+	}
+	return b
 }
 
 // delete removes the node with the key. It reports whether there was one.
@@ -137,87 +152,143 @@ func (t *trie[N]) delete(key string) bool {
 	}
 	t.root = t.take(t.root, 0, t.hash(key), key)
 	t.len--
+	if t.root == nil {
+		t.root = newList[N](t.owner, 0)
+	}
 	return true
 }
 
-// take removes the node with the key, which must exist.
+// take removes the node with the key, which must exist. It returns nil if no other is left.
 func (t *trie[N]) take(b *branch[N], shift uint, hash uint64, key string) *branch[N] {
+	if len(b.nodes) == 1 {
+		return nil
+	}
 	b = t.own(b)
-	if shift > lastShift {
-		i := b.listed(key)
-		b.nodes = slices.Delete(b.nodes, i, i+1)
+	if b.children == nil {
+		i := b.find(hash, key)
+		b.tags, b.nodes = slices.Delete(b.tags, i, i+1), slices.Delete(b.nodes, i, i+1)
 		return b
 	}
-	bit := position(hash, shift)
-	i, j := index(b.hasNode, bit), index(b.hasChild, bit)
-	if b.hasNode&bit != 0 {
-		b.hasNode &^= bit
-		b.nodes = slices.Delete(b.nodes, i, i+1)
-		return b
-	}
-	child := t.take(b.children[j], shift+stride, hash, key)
-	b.children[j] = child
-	if len(child.children) == 0 && len(child.nodes) == 1 {
-		b.hasChild &^= bit
-		b.hasNode |= bit
-		b.children = slices.Delete(b.children, j, j+1)
-		b.nodes = slices.Insert(b.nodes, i, child.nodes[0])
+	child := &b.children[position(hash, shift)]
+	less := t.take(*child, shift+stride, hash, key)
+	joined := less == nil || less.children == nil && (*child).children != nil
+	*child = less
+	if joined {
+		return t.join(b)
 	}
 	return b
 }
 
-// own returns the branch, or a copy of it, that this trie may change.
-func (t *trie[N]) own(b *branch[N]) *branch[N] {
-	if b.owner == t.owner {
-		return b
+// join returns the branch, or a list in its place if few nodes are left beneath it, or nil if none is.
+func (t *trie[N]) join(b *branch[N]) *branch[N] {
+	left := 0
+	for _, child := range b.children {
+		if child == nil {
+			continue
+		}
+		if left += len(child.nodes); child.children != nil || left > t.most/4+1 {
+			return b
+		}
 	}
-	c := roomFor(b)
-	c.owner, c.hasNode, c.hasChild = t.owner, b.hasNode, b.hasChild
-	c.nodes = append(c.nodes, b.nodes...)
-	c.children = append(c.children, b.children...)
-	return c
+	if left == 0 {
+		return nil
+	}
+	list := newList[N](t.owner, left)
+	for _, child := range b.children {
+		if child != nil {
+			child.appendTo(list)
+		}
+	}
+	return list
 }
 
-// roomFor returns a branch for the content of b, in one piece of memory: in a large
+// appendTo appends the nodes of a list to another one that has room for them.
+func (b *branch[N]) appendTo(list *branch[N]) {
+	list.tags, list.nodes = append(list.tags, b.tags...), append(list.nodes, b.nodes...)
+}
+
+// own returns the branch, or a copy of it, that this trie may change.
+func (t *trie[N]) own(b *branch[N]) *branch[N] {
+	switch {
+	case b.owner == t.owner:
+		return b
+	case b.children != nil:
+		c := newInner[N](t.owner)
+		*c.children = *b.children
+		return c
+	default:
+		c := newList[N](t.owner, len(b.nodes))
+		b.appendTo(c)
+		return c
+	}
+}
+
+// newInner returns a branch with room for children, in one piece of memory: in a large
 // graph every other piece is one more that is far away.
-func roomFor[N Node](b *branch[N]) *branch[N] {
-	switch nodes, children := len(b.nodes), len(b.children); {
-	case nodes <= 4 && children == 0:
+func newInner[N Node](owner uint64) *branch[N] {
+	c := &struct {
+		branch[N]
+		children [width]*branch[N]
+	}{}
+	c.owner, c.branch.children = owner, &c.children
+	return &c.branch
+}
+
+// newList returns a branch with room for at least n nodes, in one piece of memory, too.
+func newList[N Node](owner uint64, n int) *branch[N] {
+	var b *branch[N]
+	switch {
+	case n <= 2:
 		c := &struct {
 			branch[N]
+			t [2]uint16
+			n [2]N
+		}{}
+		c.tags, c.nodes = c.t[:0], c.n[:0]
+		b = &c.branch
+	case n <= 4:
+		c := &struct {
+			branch[N]
+			t [4]uint16
 			n [4]N
 		}{}
-		c.nodes = c.n[:0]
-		return &c.branch
-	case children == 0:
+		c.tags, c.nodes = c.t[:0], c.n[:0]
+		b = &c.branch
+	case n <= 8:
 		c := &struct {
 			branch[N]
-			n [1 << stride]N
-		}{}
-		c.nodes = c.n[:0]
-		return &c.branch
-	case nodes == 0:
-		c := &struct {
-			branch[N]
-			c [1 << stride]*branch[N]
-		}{}
-		c.children = c.c[:0]
-		return &c.branch
-	case nodes <= 8 && children <= 8:
-		c := &struct {
-			branch[N]
+			t [8]uint16
 			n [8]N
-			c [8]*branch[N]
 		}{}
-		c.nodes, c.children = c.n[:0], c.c[:0]
-		return &c.branch
-	default:
+		c.tags, c.nodes = c.t[:0], c.n[:0]
+		b = &c.branch
+	case n <= 16:
 		c := &struct {
 			branch[N]
-			n [1 << stride]N
-			c [1 << stride]*branch[N]
+			t [16]uint16
+			n [16]N
 		}{}
-		c.nodes, c.children = c.n[:0], c.c[:0]
-		return &c.branch
+		c.tags, c.nodes = c.t[:0], c.n[:0]
+		b = &c.branch
+	case n <= 32:
+		c := &struct {
+			branch[N]
+			t [32]uint16
+			n [32]N
+		}{}
+		c.tags, c.nodes = c.t[:0], c.n[:0]
+		b = &c.branch
+	case n <= listMax:
+		c := &struct {
+			branch[N]
+			t [listMax]uint16
+			n [listMax]N
+		}{}
+		c.tags, c.nodes = c.t[:0], c.n[:0]
+		b = &c.branch
+	default:
+		b = &branch[N]{tags: make([]uint16, 0, 2*n), nodes: make([]N, 0, 2*n)}
 	}
+	b.owner = owner
+	return b
 }
