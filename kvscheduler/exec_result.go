@@ -345,6 +345,7 @@ type recordAs struct{ noop, recreate bool }
 // operations that only tell the way to the last one, the last one remains.
 func (x *exec) record(n *node, p prior, op pb.TxnOperation, as recordAs) {
 	if !x.recording {
+		n.op = 0 // there was one
 		return
 	}
 	r := RecordedOp{
