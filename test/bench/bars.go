@@ -39,13 +39,13 @@ var (
 	peerHeap   = map[int]float64{1_000: 1670, 10_000: 930, 100_000: 880}          // bytes per value
 )
 
-// Multiples of the time of fixed work on the same values in the same run: of the two largest sizes on two idle cores, of the others on busy ones. They say more
-// than microseconds do, though they still vary with what else the machine does: -count 3 helps.
+// Multiples of the time of fixed work on the same values in the same run, on two cores with little else to do. They say more
+// than microseconds do, though single runs still differ by half: -count 3 helps.
 var (
 	ownCreate = map[int]float64{1_000: 9.4, 10_000: 9.1, 100_000: 14, 1_000_000: 8.7}
-	ownResync = map[int]float64{1_000: 7.8, 10_000: 7.4, 100_000: 4.4, 1_000_000: 4.2}
-	ownUpdate = map[int]float64{1_000: 29, 10_000: 16, 100_000: 22.6, 1_000_000: 12.1}
-	ownHeap   = map[int]float64{1_000: 436, 10_000: 420, 100_000: 413, 1_000_000: 436} // bytes per value
+	ownResync = map[int]float64{1_000: 4.2, 10_000: 4.2, 100_000: 4.4, 1_000_000: 4.2}
+	ownUpdate = map[int]float64{1_000: 17, 10_000: 15, 100_000: 12, 1_000_000: 8}
+	ownHeap   = map[int]float64{1_000: 418, 10_000: 408, 100_000: 397, 1_000_000: 406} // bytes per value
 )
 
 var bars = []bar{
