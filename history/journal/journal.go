@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"bufio"
 	"compress/gzip"
 	"encoding/binary"
 	"encoding/hex"
@@ -24,6 +25,8 @@ const (
 	segments = 16
 	// keepFree bytes of the file system are left to others.
 	keepFree = 32 << 20
+	// piece of a segment that is compressed before others have their turn, in bytes: half a millisecond of work.
+	piece = 64 << 10
 
 	suffix     = ".log"
 	compressed = suffix + ".gz"
@@ -45,6 +48,8 @@ type Options struct {
 	Age time.Duration
 	// free returns how many bytes of the file system are free; nil: what the kernel says.
 	free func(dir string) (uint64, error)
+	// rest is called with what each piece of a compression has taken; nil: time.Sleep.
+	rest func(worked time.Duration)
 }
 
 // Journal is what is appended to. One goroutine uses it.
@@ -61,6 +66,9 @@ func Open(o Options) (*Journal, error) {
 	if o.free == nil {
 		o.free = freeBytes
 	}
+	if o.rest == nil {
+		o.rest = time.Sleep
+	}
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -72,7 +80,7 @@ func Open(o Options) (*Journal, error) {
 	for i, name := range names {
 		j.number = max(j.number, numberOf(name))
 		if i+1 < len(names) && strings.HasSuffix(name, suffix) { // its compression was interrupted
-			if err := compress(filepath.Join(o.Dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			if err := compress(filepath.Join(o.Dir, name), func(time.Duration) {}); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return nil, err
 			}
 		}
@@ -97,7 +105,8 @@ func (j *Journal) Full() bool { return j.size-j.head >= j.o.Bytes/segments }
 // EndHead says that what was written so far begins the segment and does not count for Full.
 func (j *Journal) EndHead() { j.head = j.size }
 
-// Next begins a new segment, and forgets old ones.
+// Next begins a new segment, and forgets old ones. It takes twice as long as compressing takes: segments become full
+// while much happens on the node, and whoever waits for that comes first.
 func (j *Journal) Next() error {
 	if err := j.Close(); err != nil {
 		return err
@@ -105,7 +114,7 @@ func (j *Journal) Next() error {
 	old := j.path()
 	j.number++
 	j.size, j.head = 0, 0
-	err := compress(old)
+	err := compress(old, j.o.rest)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
@@ -220,8 +229,8 @@ func (j *Journal) forget(now time.Time) error {
 	return errors.Join(errs...)
 }
 
-// compress puts a compressed copy in the place of a segment, with the time of its last line.
-func compress(path string) error {
+// compress puts a compressed copy in the place of a segment, with the time of its last line. It rests after each piece.
+func compress(path string, rest func(worked time.Duration)) error {
 	from, err := os.Open(path)
 	if err != nil {
 		return err
@@ -236,9 +245,17 @@ func compress(path string) error {
 	if err != nil {
 		return err
 	}
-	w, _ := gzip.NewWriterLevel(to, gzip.BestSpeed)
-	_, err = io.Copy(w, from)
-	err = errors.Join(err, w.Close(), to.Sync(), to.Close())
+	buffer := bufio.NewWriterSize(to, piece) // gzip writes a few hundred bytes at a time
+	w, _ := gzip.NewWriterLevel(buffer, gzip.BestSpeed)
+	for err == nil {
+		began := time.Now()
+		_, err = io.CopyN(w, from, piece)
+		rest(time.Since(began))
+	}
+	if err == io.EOF {
+		err = nil
+	}
+	err = errors.Join(err, w.Close(), buffer.Flush(), to.Sync(), to.Close())
 	if err == nil {
 		err = errors.Join(os.Chtimes(target+partial, info.ModTime(), info.ModTime()), os.Rename(target+partial, target))
 	}

@@ -160,6 +160,24 @@ func TestInterruptedCompression(t *testing.T) {
 	}
 }
 
+func TestCompressionRests(t *testing.T) {
+	rests := 0
+	j := open(t, Options{Dir: t.TempDir(), rest: func(time.Duration) { rests++ }})
+	for i := range 40 {
+		j.must(t, fmt.Sprint(i, strings.Repeat("x", 10_000)))
+	}
+	if err := j.Next(); err != nil {
+		t.Fatal(err)
+	}
+	if want := 400_000 / piece; rests < want {
+		t.Errorf("compressing %d bytes rested %d times, want at least %d", 400_000, rests, want)
+	}
+	j.must(t, "next")
+	if got := read(t, j.o.Dir); len(got) != 41 {
+		t.Errorf("%d lines, want 41", len(got))
+	}
+}
+
 func TestBytesAreBounded(t *testing.T) {
 	dir := t.TempDir()
 	const limit = 64 << 10
