@@ -1,0 +1,168 @@
+package cnibench
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/contiv/contiv/netlink/rtnl"
+	"github.com/contiv/contiv/test/lab"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sync/errgroup"
+)
+
+// BenchmarkBareNetlink measures what the kernel takes for the network of 32 pods at once, when nobody executes a
+// program, assigns addresses, plans or records: no CNI plugin can be faster. It does so with veth pairs whose far
+// end is made in the pod, as the agent does it, and with pairs that were made before and whose far end is moved.
+func BenchmarkBareNetlink(b *testing.B) {
+	const parallel = 32
+	s := newSite(b)
+	bridge := s.references[0]
+	made, moved := &side{name: "made"}, &side{name: "moved"}
+	took := map[*side]times{}
+	number := 0
+	for b.Loop() {
+		for _, side := range []*side{made, moved, bridge} {
+			node := fmt.Sprintf("%s-bare%d", s.lab.Name(), number)
+			s.addNetns(b, node)
+			var pods []*pod
+			for range parallel {
+				pods = append(pods, s.newPod(b, side, number))
+				number++
+			}
+			if side == moved {
+				if err := makePairs(lab.NetnsPath(node), parallel); err != nil {
+					b.Fatal(err)
+				}
+			}
+			began := time.Now()
+			var group errgroup.Group
+			for i, p := range pods {
+				group.Go(func() error {
+					if side == bridge {
+						_, err := p.add(b.Context())
+						return err
+					}
+					return wire(lab.NetnsPath(node), p.conf.NetNS, i, side == moved)
+				})
+			}
+			if err := group.Wait(); err != nil {
+				b.Fatal(err)
+			}
+			took[side] = append(took[side], time.Since(began))
+			for _, p := range pods {
+				if side == bridge {
+					if _, err := p.remove(b.Context()); err != nil {
+						b.Fatal(err)
+					}
+				} else if err := exec.Command("ip", "netns", "del", filepath.Base(p.conf.NetNS)).Run(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(took[made].p(50), "32-made-ms")
+	b.ReportMetric(took[moved].p(50), "32-moved-ms")
+	b.ReportMetric(took[bridge].p(50), "32-bridge-ms")
+	b.ReportMetric(took[made].p(50)/took[bridge].p(50), "made/bridge")
+	b.ReportMetric(took[moved].p(50)/took[bridge].p(50), "moved/bridge")
+}
+
+// open connects to a network namespace; close both.
+func open(path string) (*os.File, *rtnl.Conn, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	conn, err := rtnl.New(netns.NsHandle(file.Fd()))
+	if err != nil {
+		file.Close()
+	}
+	return file, conn, err
+}
+
+func nearName(i int) string { return fmt.Sprintf("near%d", i) }
+func farName(i int) string  { return fmt.Sprintf("far%d", i) }
+
+func addPair(conn *rtnl.Conn, i int, far rtnl.LinkOption) error {
+	return conn.AddLink(rtnl.NewLink{Kind: "veth", Name: nearName(i), Options: []rtnl.LinkOption{far}})
+}
+
+// makePairs makes veth pairs that wait in the namespace of the node.
+func makePairs(node string, n int) error {
+	file, conn, err := open(node)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	defer conn.Close()
+	for i := range n {
+		if err := addPair(conn, i, rtnl.VethPeer(farName(i), 0, nil)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wire makes the network of a pod: a veth pair, or one that waits, and on both ends what the agent puts there.
+func wire(nodePath, podPath string, i int, waiting bool) error {
+	nodeFile, node, err := open(nodePath)
+	if err != nil {
+		return err
+	}
+	defer nodeFile.Close()
+	defer node.Close()
+	podFile, pod, err := open(podPath)
+	if err != nil {
+		return err
+	}
+	defer podFile.Close()
+	defer pod.Close()
+	if waiting {
+		var far int
+		if far, err = node.LinkIndex(farName(i)); err == nil {
+			err = node.SetLink(far, rtnl.LinkChange{NetNS: netns.NsHandle(podFile.Fd()), Name: "eth0"})
+		}
+	} else {
+		err = addPair(node, i, rtnl.VethPeer("eth0", 0, podFile))
+	}
+	if err != nil {
+		return err
+	}
+	near, errNear := node.LinkIndex(nearName(i))
+	far, errFar := pod.LinkIndex("eth0")
+	lo, errLo := pod.LinkIndex("lo")
+	if err := errors.Join(errNear, errFar, errLo); err != nil {
+		return err
+	}
+	var (
+		address  = netip.AddrFrom4([4]byte{10, 66, 1, byte(i)})
+		gateway  = netip.AddrFrom4([4]byte{10, 66, 255, 1})
+		mac      = net.HardwareAddr{2, 0, 0, 0, 0, 1}
+		only     = func(a netip.Addr) *net.IPNet { return &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(32, 32)} }
+		up       = func(name string) rtnl.LinkChange { return rtnl.LinkChange{Alias: name, Up: true} }
+		neighbor = func(index int, ip netip.Addr) rtnl.Neighbour {
+			return rtnl.Neighbour{Index: index, Ip: ip, Mac: mac, State: netlink.NUD_PERMANENT}
+		}
+	)
+	return errors.Join(
+		node.SetLink(near, up("near")),
+		pod.SetLink(lo, up("lo")),
+		pod.SetLink(far, up("far")),
+		pod.AddAddress(rtnl.Address{Index: far, Prefix: netip.PrefixFrom(address, 32)}),
+		pod.SetNeighbour(neighbor(far, gateway)),
+		pod.RouteAdd(&netlink.Route{LinkIndex: far, Dst: only(gateway), Scope: netlink.SCOPE_LINK}),
+		pod.RouteAdd(&netlink.Route{LinkIndex: far, Gw: gateway.AsSlice()}),
+		node.SetNeighbour(neighbor(near, address)),
+		node.AddAddress(rtnl.Address{Index: near, Prefix: netip.PrefixFrom(gateway, 32)}),
+		node.RouteAdd(&netlink.Route{LinkIndex: near, Dst: only(address), Scope: netlink.SCOPE_LINK}),
+	)
+}
