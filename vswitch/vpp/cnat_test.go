@@ -228,6 +228,36 @@ func TestDNAT66AndRoutesToTheSameAddress(t *testing.T) {
 	})
 }
 
+// Clients outside whose addresses a service shows to its endpoints are in cnat, as services are: a route to such an
+// address is still there.
+func TestRoutesToClientsOfServices(t *testing.T) {
+	onEachVPP(t, func(t *testing.T, s *site) {
+		v := open(t, s)
+		port := loopback("one")
+		port.IpAddresses = []string{"fd10::9/64"}
+		create(t, v, port)
+		client := &vpp_l3.Route{DstNetwork: "fd99::1/128", NextHopAddr: "fd10::1", OutgoingInterface: "one", Weight: 1}
+		must(t, v.Routes().Create(t.Context(), client))
+		must(t, change(t, v, &cnat.CnatTranslationUpdate{Translation: cnat.CnatTranslation{
+			Vip: cnatEndpoint(netip.MustParseAddrPort("[fd99::1]:80")), IPProto: ip_types.IP_API_PROTO_TCP, IsRealIP: 1,
+			Paths: []cnat.CnatEndpointTuple{{DstEp: cnatEndpoint(netip.MustParseAddrPort("[fd10::9]:80")), SrcEp: cnatEndpoint(netip.MustParseAddrPort("[::]:0"))}},
+		}}))
+		found, err := v.Routes().List(t.Context(), []*vpp_l3.Route{client})
+		wantFound(t, found, err, client)
+		found, err = v.Routes().Find(t.Context(), []*vpp_l3.Route{client})
+		wantFound(t, found, err, client)
+		elsewhere := proto.CloneOf(client)
+		elsewhere.NextHopAddr = "fd10::2"
+		if found, err := v.Routes().List(t.Context(), []*vpp_l3.Route{elsewhere}); err != nil || len(found) > 0 {
+			t.Errorf("another route to the address: found %v (%v)", found, err)
+		}
+		must(t, v.Routes().Delete(t.Context(), client))
+		if found, err := v.Routes().List(t.Context(), nil); err != nil || len(found) > 0 { // though VPP goes on with its path
+			t.Errorf("after it was deleted: found %v (%v)", found, err)
+		}
+	})
+}
+
 // What others change is repaired by the next resync.
 func TestDNAT66ThatOthersChange(t *testing.T) {
 	onEachVPP(t, func(t *testing.T, s *site) {

@@ -18,7 +18,7 @@ import (
 	"go.fd.io/govpp/binapi/ip"
 )
 
-// List reads the routes of all tables that have the source "API".
+// List reads the routes of all tables that have the source "API", and those that cnat hides.
 func (v *Routes) List(ctx context.Context, expected []*vpp_l3.Route) ([]*vpp_l3.Route, error) {
 	pending := v.ifs.Start(ctx)
 	sources, err := v.fibSources(ctx)
@@ -35,6 +35,11 @@ func (v *Routes) List(ctx context.Context, expected []*vpp_l3.Route) ([]*vpp_l3.
 			dumps = append(dumps, session.StartDump[ip.IPRouteV2Details](ctx, v.vpp, module, &ip.IPRouteV2Dump{Src: sources.api, Table: t.Table}))
 		}
 	}
+	if sources.cnat != 0 { // in VRF 0 only
+		for _, ipv6 := range []bool{false, true} {
+			dumps = append(dumps, session.StartDump[ip.IPRouteV2Details](ctx, v.vpp, module, &ip.IPRouteV2Dump{Src: sources.cnat, Table: ip.IPTable{IsIP6: ipv6}}))
+		}
+	}
 	names, err := ownership.WaitNames(ctx, pending)
 	d := v.newDecoder(names, expected)
 	for _, dump := range dumps {
@@ -43,7 +48,11 @@ func (v *Routes) List(ctx context.Context, expected []*vpp_l3.Route) ([]*vpp_l3.
 			err = fmt.Errorf("reading routes: %w", dumpErr)
 		}
 		for _, r := range all {
-			d.add(r.Route)
+			if r.Route.Src == sources.cnat {
+				d.addHidden(r.Route)
+			} else {
+				d.add(r.Route)
+			}
 		}
 	}
 	return d.list, err
@@ -81,6 +90,8 @@ func (v *Routes) Find(ctx context.Context, expected []*vpp_l3.Route) ([]*vpp_l3.
 			return nil, fmt.Errorf("looking up routes: %w", errs[i])
 		case f.Route.Src == sources.api:
 			d.add(f.Route)
+		case f.Route.Src == sources.cnat && sources.cnat != 0:
+			d.addHidden(f.Route)
 		}
 	}
 	return slices.DeleteFunc(d.list, func(r *vpp_l3.Route) bool { return !d.isExpected[r] }), nil
@@ -117,6 +128,15 @@ func (v *Routes) newDecoder(names ownership.Names, expected []*vpp_l3.Route) *ro
 		}
 	}
 	return d
+}
+
+// addHidden adds the expected routes at an address of cnat, such as that of a client outside. VPP tells of such an entry
+// the paths that it has without cnat, but not whose they are: those of a route, or of the network around it.
+func (d *routeDecoder) addHidden(r ip.IPRouteV2) {
+	seen := len(d.list)
+	d.add(r)
+	hidden := slices.DeleteFunc(slices.Clone(d.list[seen:]), func(r *vpp_l3.Route) bool { return !d.isExpected[r] })
+	d.list = append(d.list[:seen], hidden...)
 }
 
 // add adds a value for each path of an entry.

@@ -336,6 +336,7 @@ type fibSources struct {
 	of      *session.Link // the VPP that said so
 	api     uint8
 	nextHop uint8 // VPP's own: an address that paths lead to
+	cnat    uint8 // addresses of services and of their clients; 0: not loaded
 	yields  map[uint8]bool
 	names   map[uint8]string
 }
@@ -375,6 +376,8 @@ func (v *Routes) fibSources(ctx context.Context) (*fibSources, error) {
 			s.api = d.Src.ID
 		case "recursive-resolution":
 			s.nextHop = d.Src.ID
+		case "cnat":
+			s.cnat = d.Src.ID
 		}
 	}
 	if s.api == 0 {

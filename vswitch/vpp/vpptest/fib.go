@@ -122,9 +122,6 @@ func (t *ipTable) put(dst netip.Prefix, source uint8, paths []fib_types.FibPath)
 // best returns what the strongest source says of a destination; source 0: there is
 // none.
 func (c *call) best(id tableID, dst netip.Prefix) (source uint8, paths []fib_types.FibPath) {
-	if id == (tableID{0, dst.Addr().Is6()}) && dst.IsSingleIP() && c.cnat.translates(dst.Addr()) {
-		return sourceCNAT, drop(id.ipv6)
-	}
 	said := maps.Clone(c.tables[id].entries[dst])
 	if said == nil {
 		said = map[uint8][]fib_types.FibPath{}
@@ -132,6 +129,12 @@ func (c *call) best(id tableID, dst netip.Prefix) (source uint8, paths []fib_typ
 	c.sayInterfaces(id, dst, said)
 	if dst.IsSingleIP() && c.isNextHop(id, dst.Addr()) {
 		said[sourceNextHop] = drop(id.ipv6)
+	}
+	if id == (tableID{0, dst.Addr().Is6()}) && dst.IsSingleIP() && c.cnat.translates(dst.Addr()) {
+		for _, s := range slices.Sorted(maps.Keys(said)) { // cnat leaves the paths
+			return sourceCNAT, said[s]
+		}
+		return sourceCNAT, drop(id.ipv6)
 	}
 	for _, s := range slices.Sorted(maps.Keys(said)) {
 		return s, said[s]
