@@ -74,6 +74,7 @@ func (s *Service) translateServices(p Proxy, of *Segments) error {
 	}
 	s.proxy, s.services, s.rendered = &p, processor.New(), map[string]proto.Message{}
 	s.limited, s.restricted = map[string]map[processor.ID]bool{}, map[processor.ID][]processor.Frontend{}
+	s.answering = map[processor.ID][]processor.Frontend{}
 	s.segments = newSegments(of)
 	s.self = self{p.NodeName, p.Nodes, p.Addresses}
 	s.health, s.metrics = health.New(p.Healthy, s.log), newMetrics(p.NodeName)
@@ -103,6 +104,7 @@ func (s *Service) resyncServices(ctx context.Context, state controller.KubeState
 	clear(s.rendered)
 	clear(s.limited)
 	clear(s.restricted)
+	clear(s.answering)
 	s.services.Reset()
 	s.zone = ""
 	s.disabled = s.others.look(s.proxy.Others)
@@ -174,6 +176,7 @@ func (s *Service) render(id processor.ID) map[string]proto.Message {
 		}
 		s.noteLimits(id, svc)
 		s.noteRanges(svc)
+		s.noteAnswers(svc)
 		values[nat.Key(id, ipv6)] = nat.Render(svc, ipv6, options)
 	}
 	return values
@@ -277,6 +280,7 @@ func (s *Service) noteChange(ctx context.Context, event controller.Event) (chang
 func (s *Service) update(ctx context.Context, id processor.ID, txn controller.UpdateOperations) (what string, servers []netip.Addr) {
 	s.forgetLimits(id)
 	delete(s.restricted, id)
+	delete(s.answering, id)
 	keys, servers := s.segments.dropCarriage(id)
 	keys = append(keys, nat.Key(id, false), nat.Key(id, true))
 	values := s.render(id)

@@ -45,9 +45,13 @@ func newCluster() *cluster {
 func (c *cluster) GetAllNodes() nodesync.Nodes { return c.nodes }
 
 func (*cluster) Plan() ipam.Plan {
-	six := contivconf.Subnets{Pods: netip.MustParsePrefix("fd10::/48"), PodsOneNodeLen: 64, Service: netip.MustParsePrefix("fd96::/108")}
+	six := contivconf.Subnets{
+		Pods: netip.MustParsePrefix("fd10::/48"), PodsOneNodeLen: 64, Service: netip.MustParsePrefix("fd96::/108"),
+		VPPHost: netip.MustParsePrefix("fd17::/48"), VPPHostOneNodeLen: 64, VXLAN: netip.MustParsePrefix("fd30::/112"),
+	}
 	return ipam.Plan{Subnets: contivconf.Subnets{
 		Pods: netip.MustParsePrefix("10.1.0.0/16"), PodsOneNodeLen: 24, Service: netip.MustParsePrefix("10.96.0.0/12"), Second: &six,
+		VPPHost: netip.MustParsePrefix("172.30.0.0/16"), VPPHostOneNodeLen: 24, VXLAN: netip.MustParsePrefix("192.168.30.0/24"),
 	}}
 }
 
@@ -55,7 +59,12 @@ func (*cluster) PodSubnet(family *ipam.Plan, n *nodesync.Node) (netip.Prefix, er
 	return family.PodSubnet(n.ID)
 }
 
-func (*cluster) GetPodIPs(podmanager.PodID) []netip.Addr { return nil }
+func (*cluster) GetPodIPs(pod podmanager.PodID) []netip.Addr {
+	if pod.Name == "web" {
+		return []netip.Addr{netip.MustParseAddr("10.1.1.2"), netip.MustParseAddr("fd10:0:0:1::2")}
+	}
+	return nil
+}
 
 // plugin returns one that lets the vswitch translate services.
 func (c *cluster) plugin(t *testing.T, settings string) *service.Service {
@@ -223,7 +232,10 @@ func TestServicesOnVPP(t *testing.T) {
 	sticky := webService()
 	sticky.Name, sticky.ClusterIps, sticky.ClusterIp, sticky.LbIngressIps, sticky.LoadbalancerSourceRanges = "sticky", []string{"10.96.0.12"}, "10.96.0.12", nil, nil
 	sticky.SessionAffinity, sticky.SessionAffinityTimeout = "ClientIP", 60
-	got := plugintest.Render(resync(t, s, state(webService(), local, sticky,
+	none := webService()
+	none.Name, none.ClusterIps, none.ClusterIp, none.ExternalTrafficPolicy, none.LbIngressIps, none.LoadbalancerSourceRanges = "none", []string{"10.96.0.13"}, "10.96.0.13", "Cluster", nil, nil
+	none.Port = []*k8s.Service_ServicePort{{Protocol: "TCP", Port: 80, NodePort: 30081}, {Protocol: "UDP", Port: 81, NodePort: 30082}}
+	got := plugintest.Render(resync(t, s, state(webService(), local, sticky, none,
 		webSlice("a", "10.1.1.2@node1", "10.1.2.2@node2"), webSlice("b", "fd10:0:0:2::2@node2"))))
 	mapping := func(addr string, port int, more string) string {
 		return fmt.Sprintf(`{"external_ip":"%s","external_port":%d,"local_ips":[%s],%s"twice_nat":"SELF","twice_nat_pool_ip":"10.1.1.254"}`, addr, port, more, map[bool]string{true: `"masquerade_outside":true,`}[port == 80])
@@ -234,6 +246,9 @@ func TestServicesOnVPP(t *testing.T) {
 		mapping("192.168.16.1", 30080, `{"local_ip":"10.1.1.2","local_port":8080}`), // those of clients outside
 		"config/vpp/v2/route/vrf/4/dst/10.1.1.254/32\n" + `    {"dst_network":"10.1.1.254/32","type":"INTER_VRF","vrf_id":4}`,
 		`{"external_ip":"10.96.0.11","external_port":80,"otherwise":"REFUSE"}`,
+		// The host refuses connections to what has no endpoint at all, in the name of hidden clients.
+		`{"external_ip":"192.168.16.1","external_port":30081,"local_ips":[{"local_ip":"172.30.1.2","local_port":1}],"masquerade_outside":true,"twice_nat":"SELF","twice_nat_pool_ip":"10.1.1.254"}`,
+		`{"external_ip":"192.168.16.1","external_port":30082,"otherwise":"REFUSE","protocol":"UDP"}`,
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %s in\n%s", want, got)

@@ -62,6 +62,24 @@ func (s self) loopback(ipv6 bool) netip.Addr {
 	return netip.Addr{}
 }
 
+// host returns the address of the host on its connection to a vswitch with a stack of its own.
+func (s self) host(ipv6 bool) netip.Addr {
+	own := s.nodes.GetAllNodes()[s.name]
+	if own == nil {
+		return netip.Addr{}
+	}
+	plan := s.addresses.Plan()
+	for _, family := range plan.Families() {
+		if !family.Subnets.VPPHost.IsValid() {
+			continue
+		}
+		if _, host, err := family.HostInterconnect(own.ID); err == nil && host.Addr().Is6() == ipv6 {
+			return host.Addr()
+		}
+	}
+	return netip.Addr{}
+}
+
 // ownAddresses returns the addresses of the node itself, sorted.
 func (s self) ownAddresses() (list []netip.Addr) {
 	if own := s.nodes.GetAllNodes()[s.name]; own != nil {

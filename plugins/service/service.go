@@ -12,6 +12,7 @@ import (
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/plugins/contivconf"
 	"github.com/contiv/contiv/plugins/nodesync"
+	"github.com/contiv/contiv/plugins/podmanager"
 	"github.com/contiv/contiv/plugins/service/config"
 	"github.com/contiv/contiv/plugins/service/health"
 	"github.com/contiv/contiv/plugins/service/processor"
@@ -38,6 +39,8 @@ type Network interface {
 	GetMainInterface() string
 	// GetVxlanBVIIfName returns "" without an overlay.
 	GetVxlanBVIIfName() string
+	// PodInterfaces returns the pods of this node by the interfaces that lead to them.
+	PodInterfaces() map[string]podmanager.PodID
 }
 
 // Capabilities of the vswitch that change what is configured.
@@ -76,13 +79,17 @@ type Service struct {
 	limited map[string]map[processor.ID]bool
 	// restricted has the frontends with source ranges, where mappings are for all clients.
 	restricted map[processor.ID][]processor.Frontend
-	disabled   string // what else translates services; "": nothing
-	others     others
-	segments   *segments // nil: all services are translated
-	health     *health.Server
-	healthz    *health.Node
-	metrics    *metrics
-	mu         sync.Mutex // guards services and limited against reports, which other goroutines call
+	// answering has the frontends whose endpoints see the addresses of clients outside, and answered the values
+	// requested last for their answers.
+	answering map[processor.ID][]processor.Frontend
+	answered  map[string]proto.Message
+	disabled  string // what else translates services; "": nothing
+	others    others
+	segments  *segments // nil: all services are translated
+	health    *health.Server
+	healthz   *health.Node
+	metrics   *metrics
+	mu        sync.Mutex // guards services and limited against reports, which other goroutines call
 }
 
 // Roles are optional tasks of the vswitch; nil: it does not have this one.
@@ -127,6 +134,7 @@ func (s *Service) Resync(ctx context.Context, _ controller.Event, state controll
 		}
 	}
 	s.resyncHostPorts(ctx, txn)
+	s.resyncAnswers(txn)
 	return nil
 }
 
@@ -172,20 +180,16 @@ const (
 )
 
 // overlayIdentities exempt packets of the overlay from translation, since they pass the interface
-// where it takes place, and each flow of pods would become a session.
+// where it takes place, and each flow of pods would become a session. They also exempt what the host sends from the
+// node's address: NAT has not seen the beginning of these connections. They are to node ports that the host
+// refuses, or older than the theft of the host's card.
 func (s *Service) overlayIdentities(ip netip.Addr) *vpp_nat.DNat44 {
 	routing := s.config.Routing()
-	identities := &vpp_nat.DNat44{Label: identitiesLabel, IdMappings: []*vpp_nat.DNat44_IdentityMapping{
+	return &vpp_nat.DNat44{Label: identitiesLabel, IdMappings: []*vpp_nat.DNat44_IdentityMapping{
 		{IpAddress: ip.String(), Protocol: vpp_nat.DNat44_UDP, Port: vxlanPort, VrfId: routing.MainVRFID}, // received
 		{IpAddress: ip.String(), Protocol: vpp_nat.DNat44_UDP, VrfId: routing.PodVRFID},                   // sent, from any port
+		{IpAddress: ip.String(), Protocol: vpp_nat.DNat44_UDP, VrfId: routing.MainVRFID},                  // by the host, of any protocol
 	}}
-	if s.config.Resolved().Stolen != nil {
-		// Packets that the host sends from the address that it shares with the vswitch: NAT has not seen the
-		// beginning of connections from before the card was taken.
-		identities.IdMappings = append(identities.IdMappings, &vpp_nat.DNat44_IdentityMapping{
-			IpAddress: ip.String(), Protocol: vpp_nat.DNat44_UDP, VrfId: routing.MainVRFID})
-	}
-	return identities
 }
 
 // translateIPv6 configures the translation of traffic that leaves the cluster over IPv6.
@@ -243,12 +247,14 @@ func (s *Service) Update(ctx context.Context, event controller.Event, txn contro
 		}
 	}
 	if s.forPod(event) {
-		return s.updatePod(ctx, event, txn)
-	}
-	if s.changesNode(event) {
+		what, err = s.updatePod(ctx, event, txn)
+	} else if s.changesNode(event) {
 		s.refreshHostPorts(ctx, txn)
 	}
-	return what, nil
+	if _, reads := event.(*podmanager.CheckPod); err == nil && !reads {
+		s.updateAnswers(event, txn)
+	}
+	return what, err
 }
 
 // changesNode reports whether the node's addresses for host ports may have changed.

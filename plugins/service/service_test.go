@@ -9,6 +9,7 @@ import (
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/plugins/contivconf"
 	"github.com/contiv/contiv/plugins/plugintest"
+	"github.com/contiv/contiv/plugins/podmanager"
 	"github.com/contiv/contiv/plugins/service"
 	"github.com/contiv/contiv/plugins/service/config"
 )
@@ -48,6 +49,9 @@ func (f fake) GetNodeIPOf(ipv6 bool) netip.Prefix {
 }
 func (f fake) GetMainInterface() string  { return "eth0" }
 func (f fake) GetVxlanBVIIfName() string { return f.bvi }
+func (fake) PodInterfaces() map[string]podmanager.PodID {
+	return map[string]podmanager.PodID{"tap-web": {Namespace: "default", Name: "web"}, "tap-other": {Namespace: "default", Name: "other"}}
+}
 
 const (
 	global = "config/vpp/nat/v2/nat44-global\n    {\"forwarding\":true}\n"
@@ -58,7 +62,7 @@ config/vpp/nat/v2/nat44-pool/vrf/4294967295/address/192.168.16.1
 `
 	// Packets of the overlay are not to be translated by the vswitch that sends them.
 	overlayOnEth0 = `config/vpp/nat/v2/dnat44/DNAT-identities
-    {"id_mappings":[{"ip_address":"192.168.16.1","port":4789,"protocol":"UDP","vrf_id":3},{"ip_address":"192.168.16.1","protocol":"UDP","vrf_id":4}],"label":"DNAT-identities"}
+    {"id_mappings":[{"ip_address":"192.168.16.1","port":4789,"protocol":"UDP","vrf_id":3},{"ip_address":"192.168.16.1","protocol":"UDP","vrf_id":4},{"ip_address":"192.168.16.1","protocol":"UDP","vrf_id":3}],"label":"DNAT-identities"}
 `
 	v6OnEth0 = `config/contiv/nat/v1/snat66/eth0
     {"address":"fd00::1","interface":"eth0"}

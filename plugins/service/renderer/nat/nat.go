@@ -30,6 +30,9 @@ type Options struct {
 	// OneScope: the vswitch has one mapping for all clients. Clients inside get the endpoints of clients
 	// outside. Frontends that ignore clients outside are left out. Sources are not restricted.
 	OneScope bool
+	// Refuser4 and Refuser6 are addresses of the host, for a vswitch that cannot reset connections: TCP to a
+	// node port or an external address without endpoint goes to a port there that nothing listens at.
+	Refuser4, Refuser6 netip.Addr
 	// LocalWeight is the weight of endpoints on this node, relative to others; at least 1.
 	LocalWeight uint32
 	// ResetRemoved resets TCP connections to endpoints that are removed.
@@ -99,6 +102,9 @@ func newMapping(f processor.Frontend, endpoints []processor.Endpoint, clients vp
 		m.SourceRanges = sources(f)
 	}
 	m.ResetRemoved = o.ResetRemoved && f.Protocol == processor.TCP
+	if refuser := o.refuser(f); len(endpoints) == 0 && refuser.IsValid() {
+		endpoints, hide = []processor.Endpoint{{Addr: netip.AddrPortFrom(refuser, closedPort), Local: true}}, true
+	}
 	if len(endpoints) == 0 {
 		m.Otherwise = vpp_nat.DNat44_StaticMapping_REFUSE
 		if f.Drop {
@@ -122,6 +128,21 @@ func newMapping(f processor.Frontend, endpoints []processor.Endpoint, clients vp
 		m.LocalIps = append(m.LocalIps, local)
 	}
 	return m
+}
+
+// closedPort is one that nothing listens at: tcpmux, which nobody uses any more.
+const closedPort = 1
+
+// refuser returns the address that refuses connections to a frontend without endpoints; the zero address: the
+// vswitch does so. Cluster IPs are refused by the vswitch, so that no firewall of the host can ignore them.
+func (o Options) refuser(f processor.Frontend) netip.Addr {
+	switch {
+	case f.Protocol != processor.TCP, f.Kind == processor.ClusterIP:
+		return netip.Addr{}
+	case f.Addr.Addr().Is6():
+		return o.Refuser6
+	}
+	return o.Refuser4
 }
 
 // sources returns the prefixes that may connect, or an address that nobody has if no prefix of the IP

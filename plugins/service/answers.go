@@ -1,0 +1,191 @@
+package service
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"slices"
+
+	vpp_abf "github.com/contiv/contiv/api/ligato/vpp/abf"
+	vpp_acl "github.com/contiv/contiv/api/ligato/vpp/acl"
+	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
+	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/plugins/podmanager"
+	"github.com/contiv/contiv/plugins/service/processor"
+	"google.golang.org/protobuf/proto"
+)
+
+// Answers of pods that see the addresses of clients outside, for a vswitch that translates such
+// connections, in both directions, in VRF 0. The VRF of pods leads to other nodes and their pods through
+// the overlay, so that answers to clients there would not be translated. Forwarding by an access list leads
+// all answers of such pods through VRF 0:
+//
+//	pod ──> access list: from an endpoint's address and port ──> VRF 0: translated back ──> client
+//	    └─> everything else ───────────────────────────────────> VRF of pods
+//
+// Hidden clients have an address that always leads to VRF 0 (answerRoutes).
+
+const (
+	answersList = "service-answers"
+	// Indexes of the ABFs, and their priority: those of others come first.
+	answersABF4, answersABF6 = 0x53564304, 0x53564306
+	answersPriority          = 1 << 16
+)
+
+// answerer is an endpoint of this node that sees the addresses of clients outside.
+type answerer struct {
+	protocol processor.Protocol
+	addr     netip.AddrPort
+}
+
+func (a answerer) compare(b answerer) int {
+	return cmp.Or(a.addr.Compare(b.addr), cmp.Compare(a.protocol, b.protocol))
+}
+
+// noteAnswers records the frontends of an IP version of a service whose endpoints see the addresses of clients outside.
+func (s *Service) noteAnswers(svc *processor.Service) {
+	if !s.answersApart() {
+		return
+	}
+	for _, f := range svc.Frontends {
+		if f.KeepSource && f.Kind != processor.ClusterIP {
+			s.answering[svc.ID] = append(s.answering[svc.ID], f)
+		}
+	}
+}
+
+// answersApart reports whether answers to some clients outside do not pass VRF 0 by themselves.
+func (s *Service) answersApart() bool {
+	routing := s.config.Routing()
+	return s.ownStack() && routing.PodVRFID != routing.MainVRFID && s.network.GetVxlanBVIIfName() != ""
+}
+
+// answers returns the values that lead answers through VRF 0, by key. The pod that is being deleted sends none.
+func (s *Service) answers(deleted podmanager.PodID) map[string]proto.Message {
+	if !s.answersApart() {
+		return nil
+	}
+	frontends := slices.Concat(slices.Collect(maps.Values(s.answering))...)
+	for _, pod := range s.podsWithHostPorts() {
+		opened, _ := s.frontendsOf(pod)
+		frontends = append(frontends, opened...)
+	}
+	if len(frontends) == 0 {
+		return nil
+	}
+	interfaces := map[netip.Addr]string{}
+	for name, pod := range s.network.PodInterfaces() {
+		for _, ip := range s.self.addresses.GetPodIPs(pod) {
+			if pod != deleted {
+				interfaces[ip] = name
+			}
+		}
+	}
+	var endpoints []answerer
+	for _, f := range frontends {
+		for _, e := range f.Outside {
+			if interfaces[e.Addr.Addr()] != "" {
+				endpoints = append(endpoints, answerer{f.Protocol, e.Addr})
+			}
+		}
+	}
+	slices.SortFunc(endpoints, answerer.compare)
+	return s.answerValues(slices.Compact(endpoints), interfaces)
+}
+
+func (s *Service) answerValues(endpoints []answerer, interfaces map[netip.Addr]string) map[string]proto.Message {
+	if len(endpoints) == 0 {
+		return nil
+	}
+	list := &vpp_acl.ACL{Name: answersList}
+	abfs := map[bool]*vpp_abf.ABF{}
+	for _, e := range endpoints {
+		ipv6 := e.addr.Addr().Is6()
+		if abfs[ipv6] == nil {
+			abfs[ipv6] = answersABF(ipv6)
+		}
+		at := &vpp_abf.ABF_AttachedInterface{InputInterface: interfaces[e.addr.Addr()], Priority: answersPriority, IsIpv6: ipv6}
+		if attached := &abfs[ipv6].AttachedInterfaces; !slices.ContainsFunc(*attached, func(o *vpp_abf.ABF_AttachedInterface) bool { return proto.Equal(o, at) }) {
+			*attached = append(*attached, at)
+		}
+		list.Rules = append(list.Rules, fromEndpoint(e))
+	}
+	values := map[string]proto.Message{models.Key(list): list}
+	for _, abf := range abfs {
+		values[models.Key(abf)] = abf
+	}
+	maps.Copy(values, s.overlayRoutes())
+	return values
+}
+
+// answersABF forwards by VRF 0.
+func answersABF(ipv6 bool) *vpp_abf.ABF {
+	index, everything := uint32(answersABF4), netip.IPv4Unspecified()
+	if ipv6 {
+		index, everything = answersABF6, netip.IPv6Unspecified()
+	}
+	return &vpp_abf.ABF{Index: index, AclName: answersList, ForwardingPaths: []*vpp_abf.ABF_ForwardingPath{{NextHopIp: everything.String()}}}
+}
+
+// fromEndpoint returns the rule about what an endpoint sends.
+func fromEndpoint(e answerer) *vpp_acl.ACL_Rule {
+	ip := &vpp_acl.ACL_Rule_IpRule_Ip{SourceNetwork: netip.PrefixFrom(e.addr.Addr(), e.addr.Addr().BitLen()).String()}
+	rule := &vpp_acl.ACL_Rule_IpRule{Ip: ip}
+	port := &vpp_acl.ACL_Rule_IpRule_PortRange{LowerPort: uint32(e.addr.Port()), UpperPort: uint32(e.addr.Port())}
+	switch e.protocol {
+	case processor.TCP:
+		rule.Tcp = &vpp_acl.ACL_Rule_IpRule_Tcp{SourcePortRange: port}
+	case processor.UDP:
+		rule.Udp = &vpp_acl.ACL_Rule_IpRule_Udp{SourcePortRange: port}
+	case processor.SCTP:
+		ip.Protocol = protocolSCTP
+	}
+	return &vpp_acl.ACL_Rule{Action: vpp_acl.ACL_Rule_PERMIT, IpRule: rule}
+}
+
+// overlayRoutes lead VRF 0 to the addresses of other nodes inside of the overlay, which only the VRF of pods knows:
+// their processes use the same endpoints at other addresses.
+func (s *Service) overlayRoutes() map[string]proto.Message {
+	values := map[string]proto.Message{}
+	routing, plan := s.config.Routing(), s.self.addresses.Plan()
+	for _, family := range plan.Families() {
+		if !family.Subnets.VXLAN.IsValid() {
+			continue
+		}
+		route := &vpp_l3.Route{
+			Type: vpp_l3.Route_INTER_VRF, VrfId: routing.MainVRFID, ViaVrfId: routing.PodVRFID,
+			DstNetwork: family.Subnets.VXLAN.Masked().String(),
+		}
+		values[models.Key(route)] = route
+	}
+	return values
+}
+
+// resyncAnswers requests the values.
+func (s *Service) resyncAnswers(txn controller.ResyncOperations) {
+	s.answered = s.answers(podmanager.PodID{})
+	for key, value := range s.answered {
+		txn.Put(key, value)
+	}
+}
+
+// updateAnswers requests those of the values that have changed.
+func (s *Service) updateAnswers(event controller.Event, txn controller.UpdateOperations) {
+	var deleted podmanager.PodID
+	if e, ok := event.(*podmanager.DeletePod); ok {
+		deleted = e.Pod
+	}
+	wanted := s.answers(deleted)
+	for key := range s.answered {
+		if wanted[key] == nil {
+			txn.Delete(key)
+		}
+	}
+	for key, value := range wanted {
+		if !proto.Equal(s.answered[key], value) {
+			txn.Put(key, value)
+		}
+	}
+	s.answered = wanted
+}
