@@ -80,10 +80,9 @@ func LoadBalancers(t *testing.T, l *lab.Lab) {
 		ranges = append(ranges, fmt.Sprintf("%s/%d", a, a.BitLen()))
 	}
 	objects, bySCTP := s.balanced(open, nil, "near", "far"), open
+	objects += s.balanced(restricted, ranges, "near", "far")
 	if s.vpp { // services with SCTP over IPv6 are UNIMPLEMENTED
 		objects, bySCTP = withoutSCTP(objects)+withoutIPv6(s.balanced(ipv4, nil, "near", "far")), ipv4
-	} else {
-		objects += s.balanced(restricted, ranges, "near", "far")
 	}
 	s.apply(t, objects)
 	both := "near far"
@@ -98,8 +97,8 @@ func LoadBalancers(t *testing.T, l *lab.Lab) {
 						}
 					}
 				}
-				// On VPP, see docs/services.md; and the node's host has no IPv6 address but the one towards VPP.
-				if unserved := s.vpp && ipv6 && (from.who == "a process of the node" || from.who == "outside"); !unserved {
+				unserved := s.vpp && ipv6 && from.who == "a process of the node" // the host has no IPv6 address but the one towards VPP
+				if !unserved {
 					check("an external address", at("198.51.100.", "2001:db8::a:", open, ipv6), both)
 					check("a load balancer", at("198.51.101.", "2001:db8::b:", open, ipv6), both)
 				}
@@ -108,11 +107,11 @@ func LoadBalancers(t *testing.T, l *lab.Lab) {
 					t.Errorf("%s: the address of a proxy, %v, is translated", from.who, proxied)
 				}
 				s.requireSCTP(t, from, ipv6, bySCTP, uint16(20000+1000*i))
-				if s.vpp {
+				if unserved {
 					continue
 				}
 				allowed := ignored
-				if from.who == "a pod of the node" || from.who == "outside" {
+				if from.who == "a pod of the node" || from.who == "outside" || s.vpp && from.pod && from.node == "node1" { // all pods of a node with VPP
 					allowed = both
 				}
 				check("a load balancer for some", at("198.51.101.", "2001:db8::b:", restricted, ipv6), allowed)

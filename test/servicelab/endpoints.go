@@ -131,16 +131,9 @@ func (s *serviceLab) require(t *testing.T, c endpointCase, number int, from clie
 
 // unserved reports whether VPP does not serve the client at a node port: docs/services.md, "On VPP".
 func unserved(c endpointCase, from client, network string, ipv6 bool) bool {
-	local := strings.Contains(c.spec, "externalTrafficPolicy: Local")
-	switch {
-	case c.outside == refused, c.outside == ignored && network == "udp": // goes where routes lead
-		return true
-	case from.who == "a process of the node" && ipv6: // the host has no IPv6 address but the one towards VPP
-		return true
-	case local && from.node == "node2" && from.pod, local && !ipv6 && from.node != "" && !from.pod: // answers leave through the overlay
-		return true
-	}
-	return false
+	noEndpoint := c.outside == refused || c.outside == ignored
+	return noEndpoint && network == "udp" || // goes where routes lead
+		from.who == "a process of the node" && ipv6 // the host has no IPv6 address but the one towards VPP
 }
 
 // answers reports an error unless connections from a namespace are answered by exactly the endpoints that are named, or

@@ -85,9 +85,22 @@ func newServiceLab(t *testing.T, l *lab.Lab) *serviceLab {
 			sh(t, netns, "ip -6 route replace fd96::/108 dev eth0; ip -6 route replace 2001:db8::/64 dev eth0")
 		}
 	}
+	if s.vpp {
+		s.routeIPv6(t)
+	}
 	s.setZone(t, "node1", "east")
 	s.setZone(t, "node2", "west")
 	return s
+}
+
+// routeIPv6 gives VPP a default route of IPv6, as it has one of IPv4.
+func (s *serviceLab) routeIPv6(t *testing.T) {
+	t.Helper()
+	cmd := exec.Command(s.Program("contivctl"), "--config", s.CtlConfig(), "config", "apply", "-f", "-", "--node", "node1")
+	cmd.Stdin = strings.NewReader("model: vpp.route\nvalue: {dst_network: '::/0', outgoing_interface: eth1, next_hop_addr: 'fd16::fe'}\n")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
 }
 
 func sh(t *testing.T, netns, script string) {

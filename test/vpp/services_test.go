@@ -139,13 +139,17 @@ func TestServices(t *testing.T) {
 			{"a pod of another node", c.Netns, local, false, clients},
 			{"a pod of another node", c.Netns, local, true, anyones},
 			{"a pod of another node", c.Netns, onHost, false, anyones},
+			{"a pod of another node", c.Netns, keeps, false, clients},
+			{"a pod of another node", c.Netns, keeps, true, anyones}, // its node's over IPv4, which hides it
 			// Pods on the host network are such processes.
 			{"a process of the node", node1.Netns, local, false, clients},
 			{"a process of the node", node1.Netns, local, true, hidden}, // by eth0 of the host, from outside of VPP
 			{"a process of the node", node1.Netns, far, false, clients},
 			{"a process of another node", l.Name() + "-node2", local, false, anyones},
 			{"a process of another node", l.Name() + "-node2", local, true, hidden},
+			{"a process of another node", l.Name() + "-node2", keeps, false, anyones},
 			{"a process of another node", l.Name() + "-node2", keeps, true, clients},
+			{"a process of the node", node1.Netns, keeps, true, clients},
 			{"outside", underlay, local, true, hidden},
 			{"outside", underlay, far, true, hidden},
 			{"outside", underlay, keeps, true, clients},
@@ -153,9 +157,6 @@ func TestServices(t *testing.T) {
 			for _, node := range vppIP {
 				if node.Is6() && (way.to.name == onHost.name || way.netns == node1.Netns && way.nodePort) {
 					continue // eth0 of the host has no IPv6 address
-				}
-				if node.Is4() && way.netns == l.Name()+"-node2" && way.to.name == keeps.name {
-					continue // answers to addresses of nodes leave through the overlay, untranslated: docs/services.md
 				}
 				to := way.to.clusterIP(node.Is6())
 				if way.nodePort {
@@ -246,9 +247,6 @@ func TestServicesAreLeftToKubeProxy(t *testing.T) {
 		t.Helper()
 		for _, node := range labtest.NodeAddresses(t, l, "node1") {
 			for who, netns := range map[string]string{"a pod of the node": b.Netns, "outside": st.Underlay(), "another node": l.Name() + "-node2", "the pod itself": c.Netns} {
-				if node.Is4() && who == "another node" {
-					continue // as with services: pods' answers to addresses of nodes leave through the overlay
-				}
 				for _, network := range []string{"tcp", "udp"} {
 					own, seen, err := labtest.AskPeer(netns, network, netip.AddrPortFrom(node, hostPort))
 					want := own
@@ -319,6 +317,61 @@ func TestServicesUseEndpoints(t *testing.T) {
 // What service.conf says of them.
 func TestServiceConfig(t *testing.T) {
 	servicelab.FollowSettings(t, upServices(t, servicelab.Config, servicelab.Settings, "vpp", "kernel"))
+}
+
+// A flow of UDP stays with its endpoint until it is silent for as long as service.conf says; then it comes to another.
+func TestSilentFlowsMove(t *testing.T) {
+	l := upServices(t, servicesConfig, "services: vswitch\notherNATSessionTimeout: 2\n", "vpp")
+	pods := addPods(t, l, lab.PodSpec{Name: "a", Node: "node1"}, lab.PodSpec{Name: "b", Node: "node1"}, lab.PodSpec{Name: "c", Node: "node1"})
+	const port = 8080
+	for _, p := range pods[:2] {
+		labtest.TellName(t, p.Netns, p.Name, port)
+	}
+	web := served{name: "web", number: 10, policy: "Cluster", port: port, node: "node1", addrs: globalAddresses(t, pods[0])}
+	apply(t, l, web)
+	flows := map[bool]net.Conn{}
+	for _, ipv6 := range []bool{false, true} {
+		await.That(t, "the service is there", func() error {
+			_, err := labtest.AskName(pods[2].Netns, "tcp", web.clusterIP(ipv6))
+			return err
+		})
+		c, err := labtest.Dial(pods[2].Netns, "udp", web.clusterIP(ipv6))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		flows[ipv6] = c
+	}
+	require := func(when, name string) {
+		t.Helper()
+		for ipv6, c := range flows {
+			if h, err := labtest.Say(c); err != nil || h.Name != name {
+				t.Errorf("%s, IPv6 %v: %q answers (%v), want %q", when, ipv6, h.Name, err, name)
+			}
+		}
+	}
+	require("at first", "a")
+	web.addrs = globalAddresses(t, pods[1])
+	apply(t, l, web)
+	for _, ipv6 := range []bool{false, true} {
+		await.That(t, "the other endpoint is used", func() error {
+			if h, err := labtest.AskName(pods[2].Netns, "tcp", web.clusterIP(ipv6)); err != nil || h.Name != "b" {
+				return fmt.Errorf("%q answers: %v", h.Name, err)
+			}
+			return nil
+		})
+	}
+	begun := time.Now()
+	await.That(t, "VPP forgets all connections", func() error {
+		if n := natSessions(t, l); n > 0 {
+			return fmt.Errorf("it knows %d", n)
+		}
+		return nil
+	})
+	if took := time.Since(begun); took > 20*time.Second {
+		t.Errorf("flows were forgotten after %v: without the option, it is 30 s", took)
+	}
+	require("after a silence", "b")
 }
 
 // natSessions is what the agent of node 1 tells Prometheus of translated connections.
