@@ -38,7 +38,7 @@ func TestReport(t *testing.T) {
 	})
 	key := "config/vpp/v2/interfaces/wg-reported"
 	revision := o.put(key, `{"name": "wg-reported", "type": "WIREGUARD_TUNNEL", "enabled": true, "wireguard": {"private_key": "`+privateKey+`", "port": 51820, "src_addr": "192.168.16.1"}}`)
-	o.await(key, revision, "") // whatever this kernel makes of it
+	o.await(key, revision, "")                                             // whatever this kernel makes of it
 	mustMatch(t, ctl(t, l, "events", "node1"), `Add Pod default/reported`) // by now it is written: an agent that answers has
 	if err := l.KillAgent(t.Context(), "node1"); err != nil {
 		t.Fatal(err)
