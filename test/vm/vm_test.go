@@ -116,10 +116,13 @@ func TestKernels(t *testing.T) {
 						t.Skip(j.lacks)
 					}
 					began := time.Now()
-					output, err := run(t, dir, filepath.Join(bin, filepath.Base(j.tests)), j)
+					log := filepath.Join(os.TempDir(), "contiv-vm-"+release+"-"+j.name+".log")
+					output, err := run(t, dir, filepath.Join(bin, filepath.Base(j.tests)), log, j)
 					t.Logf("%s on %s: %s", j.name, release, time.Since(began).Round(time.Second))
 					if err != nil {
-						t.Errorf("%v, see %s; its end:\n%s", err, keep(t, release+"-"+j.name, output), tail(output, 40))
+						t.Errorf("%v, see %s; its end:\n%s", err, log, tail(output, 40))
+					} else if err := os.Remove(log); err != nil {
+						t.Error(err)
 					}
 					for row, cells := range j.rows(t, output, err == nil) {
 						found.set(row, release, cells[cell])
@@ -158,8 +161,9 @@ func releaseOf(t *testing.T, dir string) string {
 	return version[1]
 }
 
-// run boots a machine that runs a job, and returns what it printed.
-func run(t *testing.T, dir, tests string, j job) (output string, err error) {
+// run boots a machine that runs a job, and returns what it printed. It is in the file log,
+// too, while the job runs: that may be for an hour.
+func run(t *testing.T, dir, tests, log string, j job) (output string, err error) {
 	t.Helper()
 	source, err := filepath.Abs("../..")
 	if err != nil {
@@ -169,18 +173,18 @@ func run(t *testing.T, dir, tests string, j job) (output string, err error) {
 	if j.memory > 0 {
 		cmd.Env = append(os.Environ(), fmt.Sprintf("VM_MEMORY=%d", j.memory))
 	}
-	out, err := cmd.CombinedOutput()
-	return strings.ReplaceAll(string(out), "\r\n", "\n"), err // it is a terminal's
-}
-
-// keep writes what a job printed to a file that stays.
-func keep(t *testing.T, name, output string) string {
-	t.Helper()
-	file := filepath.Join(os.TempDir(), "contiv-vm-"+name+".log")
-	if err := os.WriteFile(file, []byte(output), 0o600); err != nil {
-		t.Error(err)
+	file, err := os.OpenFile(log, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return file
+	defer file.Close()
+	cmd.Stdout, cmd.Stderr = file, file
+	err = cmd.Run()
+	out, readErr := os.ReadFile(log)
+	if readErr != nil {
+		t.Fatal(readErr)
+	}
+	return strings.ReplaceAll(string(out), "\r\n", "\n"), err // it is a terminal's
 }
 
 func tail(output string, n int) string {
