@@ -9,6 +9,9 @@ var (
 	// ErrUnavailable is wrapped by errors that mean that the store cannot be
 	// reached now; trying again later may help.
 	ErrUnavailable = errors.New("out of reach")
+	// ErrDenied is wrapped when the store knows the user, but does not let it read or write
+	// this key; or knows no such user.
+	ErrDenied = errors.New("permission denied")
 	// ErrCompacted is wrapped when a watch asks for a revision that the store
 	// has forgotten: list again and watch from there.
 	ErrCompacted = errors.New("revision was compacted")
@@ -50,6 +53,14 @@ type Identified interface {
 	// Identity is that of the database that answered last; "" if none did yet. A
 	// database that lost its data may have the same identity as before.
 	Identity() string
+}
+
+// Dated is a Broker whose revision everybody may ask for.
+type Dated interface {
+	Broker
+	// Revision is that of the store, or of a replica that may be behind. It needs no permission
+	// to read any key.
+	Revision(ctx context.Context) (int64, error)
 }
 
 // Change is one change that a watch reports. Deleted changes have no value.

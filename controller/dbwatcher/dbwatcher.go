@@ -158,6 +158,9 @@ func (w *Watcher) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
+		if errors.Is(err, store.ErrDenied) {
+			err = w.denied(ctx, err)
+		}
 		w.setConnected(err)
 		if established {
 			delay = firstRetry

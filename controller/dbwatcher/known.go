@@ -10,10 +10,12 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/contiv/contiv/api/contiv/vppnode"
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/dbresources"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/store"
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -323,11 +325,39 @@ func (k *known) contradicts(kvs []store.KV, revision int64) bool {
 	})
 }
 
-// missing returns the known values that a snapshot does not have.
+// missing returns the known values whose keys a snapshot does not have.
 func (k *known) missing(kvs []store.KV) map[string]proto.Message {
 	missing := maps.Clone(k.values)
 	for _, kv := range kvs {
 		delete(missing, kv.Key)
 	}
 	return missing
+}
+
+// unpublished returns the known values of nodes whose addresses a snapshot lacks, though it has
+// their IDs: KSR has given them their IDs again, and their agents have not put the rest back.
+func (k *known) unpublished(kvs []store.KV) map[string]proto.Message {
+	found := make(map[string]proto.Message)
+	for _, kv := range kvs {
+		if value := k.values[kv.Key]; isBare(kv.Value, value) {
+			found[kv.Key] = value
+		}
+	}
+	return found
+}
+
+// isBare reports whether a stored value has the ID of a node alone, and the known value
+// its addresses, too.
+func isBare(stored []byte, value proto.Message) bool {
+	known, ok := value.(*vppnode.VppNode)
+	if !ok || !hasAddresses(known) {
+		return false
+	}
+	var v vppnode.VppNode
+	err := protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(stored, &v)
+	return err == nil && v.GetName() == known.GetName() && !hasAddresses(&v)
+}
+
+func hasAddresses(v *vppnode.VppNode) bool {
+	return len(v.GetIpAddresses()) > 0 || v.GetIpAddress() != ""
 }

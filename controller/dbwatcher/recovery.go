@@ -1,6 +1,7 @@
 package dbwatcher
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -42,6 +43,8 @@ const reflectedKey = models.KSRPrefix + dbresources.ReflectedKey
 // recovery is the time from the discovery that the database lost its data until it
 // is believed again.
 type recovery struct {
+	// reason says how it was recognised.
+	reason string
 	// timeout is when LostDatabaseTimeout has passed; zero: never.
 	timeout time.Time
 	// end is recoveryPeriod after KSR was found to have filled the database; zero:
@@ -56,7 +59,7 @@ func (s *session) lost(snapshot []store.KV, revision int64) string {
 	identity := s.identityOfRemote()
 	switch {
 	case revision < s.lastRevision:
-		return fmt.Sprintf("its revision went from %d to %d", s.lastRevision, revision)
+		return revisionWent(s.lastRevision, revision)
 	case s.known.contradicts(snapshot, s.snapshotRevision):
 		return "its keys have other revisions than before"
 	case identity != "" && s.origin.Identity != "" && identity != s.origin.Identity:
@@ -116,6 +119,7 @@ func (s *session) recovering(snapshot []store.KV, revisions map[string]int64) bo
 	s.origin.Identity = s.identityOfRemote()
 	if s.recovery != nil {
 		missing := s.known.missing(snapshot)
+		maps.Copy(missing, s.known.unpublished(snapshot))
 		if len(missing) > 0 && s.recovery.goesOn(!s.origin.Reflected || hasKey(snapshot, reflectedKey)) {
 			s.restore(missing)
 			return true
@@ -128,13 +132,44 @@ func (s *session) recovering(snapshot []store.KV, revisions map[string]int64) bo
 	return false
 }
 
-func (s *session) beginRecovery(reason string) {
-	s.log.Error("The database lost its data: the node goes on with what it knows until the data are back", "reason", reason)
-	s.setConnected(fmt.Errorf("the database lost its data (%s), as if it was wiped or restored: the node goes on with what it knows until KSR has filled it again", reason))
-	s.recovery = &recovery{interval: recoveryInterval}
-	if timeout := s.Config.LostDatabaseTimeout.Std(); timeout > 0 {
-		s.recovery.timeout = time.Now().Add(timeout)
+func (w *Watcher) beginRecovery(reason string) {
+	w.log.Error("The database lost its data: the node goes on with what it knows until the data are back", "reason", reason)
+	w.recovery = &recovery{reason: reason, interval: recoveryInterval}
+	w.setConnected(w.recovery.err())
+	if timeout := w.Config.LostDatabaseTimeout.Std(); timeout > 0 {
+		w.recovery.timeout = time.Now().Add(timeout)
 	}
+}
+
+func (r *recovery) err() error {
+	return fmt.Errorf("the database lost its data (%s), as if it was wiped or restored: the node goes on with what it knows until KSR has filled it again", r.reason)
+}
+
+// denied is what to tell of a database that does not let this node read. One that lost
+// its data knows no node until KSR has filled it; its revision gives it away. The node
+// then need not wait for its first resync.
+func (w *Watcher) denied(ctx context.Context, err error) error {
+	remote, ok := w.Remote.(store.Dated)
+	if !ok {
+		return err
+	}
+	revision, revisionErr := remote.Revision(ctx)
+	if revisionErr != nil {
+		return err
+	}
+	if revision < w.lastRevision {
+		w.beginRecovery(revisionWent(w.lastRevision, revision))
+		w.lastRevision, w.snapshotRevision = revision, 0
+	}
+	if w.recovery == nil {
+		return err
+	}
+	w.localResync(ctx)
+	return w.recovery.err()
+}
+
+func revisionWent(from, to int64) string {
+	return fmt.Sprintf("its revision went from %d to %d", from, to)
 }
 
 // goesOn reports whether to keep waiting for missing entries. filled: KSR has filled the database,
@@ -182,12 +217,25 @@ func (s *session) restore(missing map[string]proto.Message) {
 		}
 		data, err := dbresources.Marshal(value)
 		if err == nil {
-			_, err = s.Remote.PutIfNotExists(s.ctx, fullKey, data)
+			err = s.restoreOne(fullKey, value, data)
 		}
 		if err != nil {
 			s.log.Warn("Value cannot be written back to the database yet", "key", fullKey, "error", err)
 		}
 	}
+}
+
+// restoreOne replaces what KSR has written with the ID alone; what is more than that is newer.
+func (s *session) restoreOne(fullKey string, value proto.Message, data []byte) error {
+	put, err := s.Remote.PutIfNotExists(s.ctx, fullKey, data)
+	if err != nil || put {
+		return err
+	}
+	stored, found, err := s.Remote.Get(s.ctx, fullKey)
+	if err == nil && found && isBare(stored.Value, value) {
+		_, err = s.Remote.CompareAndSwap(s.ctx, fullKey, stored.Value, data)
+	}
+	return err
 }
 
 func hasKey(kvs []store.KV, key string) bool {

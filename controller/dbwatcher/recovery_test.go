@@ -110,6 +110,88 @@ func TestIncompleteMirrorOutlivesTheData(t *testing.T) {
 	})
 }
 
+// An etcd with users that lost its data lets a node read nothing until KSR has made its user
+// again.
+func TestWipedAndDenied(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.stopped()
+		r.remote.Wipe()
+		r.remote.SetDenied(true)
+		r.start()
+		r.wantLost("lost its data (its revision went from")
+		time.Sleep(time.Hour)
+		r.want()
+		r.remote.SetDenied(false)
+		for i := range 20 { // its revision is higher than before
+			r.put(r.remote, fmt.Sprintf("%sk8s/namespace/n%d", ksr, i), `{}`)
+			r.delete(fmt.Sprintf("%sk8s/namespace/n%d", ksr, i))
+		}
+		r.reflect()
+		time.Sleep(5 * time.Second)
+		r.want()
+		r.put(r.remote, other, `{"id":2,"name":"node2"}`)
+		time.Sleep(9 * time.Second)
+		r.want(everything)
+		if err := r.watcher.Connected(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// It says so also to a node that runs.
+func TestWipedAndDeniedMeanwhile(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.stopped()
+		r.start()
+		r.want(everything)
+		r.remote.Wipe()
+		r.remote.SetDenied(true)
+		time.Sleep(time.Minute)
+		r.want()
+		if err := r.watcher.Connected(); err == nil || !strings.Contains(err.Error(), "lost its data") {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// A node that may not read is told so, if the database has all of its data.
+func TestDenied(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.stopped()
+		r.remote.SetDenied(true)
+		r.start()
+		time.Sleep(r.config.DelayLocalResync.Std() + time.Second)
+		r.wantLost("permission denied")
+	})
+}
+
+// KSR gives nodes their IDs before their agents may read: a node whose addresses are not back yet is
+// missing, and an agent puts its own back.
+func TestNodesWithoutAddresses(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.reflect()
+		r.put(r.remote, own, `{"id":1,"name":"node1","ip_addresses":["192.168.16.1/24"]}`)
+		r.put(r.remote, other, `{"id":2,"name":"node2","ip_addresses":["192.168.16.2/24"]}`)
+		r.start()
+		r.want(everything)
+		r.remote.Wipe()
+		r.remote.SetDenied(true)
+		time.Sleep(5 * time.Second)
+		r.remote.SetDenied(false)
+		r.put(r.remote, own, `{"id":1,"name":"node1"}`)
+		r.put(r.remote, other, `{"id":2,"name":"node2"}`)
+		r.reflect()
+		time.Sleep(20 * time.Second)
+		r.want()
+		if kv, _, _ := r.remote.Get(r.ctx, own); !strings.Contains(string(kv.Value), "192.168.16.1/24") {
+			t.Errorf("the agent has not put its addresses back: %s", kv.Value)
+		}
+		r.put(r.remote, other, `{"id":2,"name":"node2","ip_addresses":["192.168.16.22/24"]}`)
+		time.Sleep(9 * time.Second)
+		r.want(everything)
+	})
+}
+
 // What is missing 30 s after KSR has filled the database is really gone.
 func TestWhatKSRDoesNotBringBackIsGone(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {

@@ -51,6 +51,7 @@ type Store struct {
 var (
 	_ store.Watchable  = (*Store)(nil)
 	_ store.Identified = (*Store)(nil)
+	_ store.Dated      = (*Store)(nil)
 )
 
 // New returns a store that connects in the background, and again whenever the
@@ -214,6 +215,18 @@ func (s *Store) Identity() string {
 	return ""
 }
 
+// Revision is that of the member of etcd that answers. It asks with a transaction of no
+// operations, which takes no permission.
+func (s *Store) Revision(ctx context.Context) (int64, error) {
+	ctx, cancel := s.callContext(ctx)
+	defer cancel()
+	response, err := s.client.Txn(ctx).Commit()
+	if err != nil {
+		return 0, wrap("ask for the revision", err)
+	}
+	return response.Header.Revision, nil
+}
+
 // Put sets the value of a key.
 func (s *Store) Put(ctx context.Context, key string, value []byte) error {
 	ctx, cancel := s.callContext(ctx)
@@ -276,11 +289,19 @@ func wrap(what string, err error) error {
 		return fmt.Errorf("etcd: %s: %w", what, err)
 	case errors.Is(err, rpctypes.ErrCompacted):
 		return fmt.Errorf("etcd: %s: %w", what, store.ErrCompacted)
+	case errors.Is(err, rpctypes.ErrPermissionDenied):
+		return fmt.Errorf("etcd: %s: %w", what, deniedError{err})
 	case isUnavailable(err):
 		return fmt.Errorf("etcd: %s: %w: %w", what, store.ErrUnavailable, err)
 	}
 	return fmt.Errorf("etcd: %s: %w", what, err)
 }
+
+// deniedError is an error of etcd and store.ErrDenied, without saying it twice.
+type deniedError struct{ error }
+
+func (e deniedError) Unwrap() error        { return e.error }
+func (e deniedError) Is(target error) bool { return target == store.ErrDenied }
 
 func isUnavailable(err error) bool {
 	if errors.Is(err, context.DeadlineExceeded) {

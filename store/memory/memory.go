@@ -5,6 +5,7 @@ package memory
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -35,6 +36,7 @@ var (
 	_ store.Watchable  = (*Store)(nil)
 	_ store.Batcher    = (*Store)(nil)
 	_ store.Identified = (*Store)(nil)
+	_ store.Dated      = (*Store)(nil)
 )
 
 // New returns an empty store. Its revision is 1, as that of an empty etcd.
@@ -50,6 +52,26 @@ func (s *Store) SetAvailable(available bool) {
 		down = fmt.Errorf("memory store: outage: %w", store.ErrUnavailable)
 	}
 	s.setDown(down)
+}
+
+// SetDenied begins or ends to refuse all calls but Revision, with store.ErrDenied, as an etcd
+// does that does not know the user. Watches end so, too.
+func (s *Store) SetDenied(denied bool) {
+	var down error
+	if denied {
+		down = fmt.Errorf("memory store: %w", store.ErrDenied)
+	}
+	s.setDown(down)
+}
+
+// Revision is that of the last change.
+func (s *Store) Revision(ctx context.Context) (int64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.usable(ctx); err != nil && !errors.Is(err, store.ErrDenied) {
+		return 0, err
+	}
+	return s.revision, nil
 }
 
 // Identity is "memory", or what SetIdentity said.
