@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -35,13 +36,17 @@ type Keeper struct {
 	kept map[string][]permission
 	// released has the IDs of nodes that left, which get them again when they come back.
 	released map[string]uint32
+	// lost has the IDs of nodes that had one when etcd could last be read. Nodes that an etcd
+	// without its data lacks get them again, and no other node does: the addresses of their pods
+	// follow from them.
+	lost map[string]uint32
 	// problems that have been logged.
 	problems map[string]bool
 }
 
 // New returns a keeper for an etcd in which we are root.
 func New(s *etcd.Store, log *slog.Logger) *Keeper {
-	return &Keeper{etcd: s, auth: s.Client(), log: log, released: make(map[string]uint32), problems: make(map[string]bool)}
+	return &Keeper{etcd: s, auth: s.Client(), log: log, released: make(map[string]uint32), lost: make(map[string]uint32), problems: make(map[string]bool)}
 }
 
 // Run manages users and roles until ctx ends, or until ids reports that another instance writes. IDs
@@ -53,7 +58,7 @@ func (k *Keeper) Run(ctx context.Context, ids store.Broker) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		k.kept = nil
+		k.forget()
 		k.log.Warn("the users of etcd cannot be kept: it is tried again", "in", wait, "error", err)
 		select {
 		case <-time.After(wait):
@@ -62,6 +67,17 @@ func (k *Keeper) Run(ctx context.Context, ids store.Broker) error {
 		}
 		wait = min(2*wait, retryMax)
 	}
+}
+
+// forget has the users read again, since etcd may have lost them.
+func (k *Keeper) forget() {
+	for user, permissions := range k.kept {
+		name, isNode := strings.CutPrefix(user, NodeUser)
+		if id, ok := idOf(permissions); ok && isNode {
+			k.lost[name] = id
+		}
+	}
+	k.kept = nil
 }
 
 // follow updates the users after each change.
@@ -155,11 +171,20 @@ func (k *Keeper) reconcile(ctx context.Context, ids store.Broker) error {
 
 // release records the ID of a node that leaves.
 func (k *Keeper) release(name string, had []permission) {
-	for _, p := range had {
+	if id, ok := idOf(had); ok {
+		k.released[name] = id
+	}
+	delete(k.lost, name)
+}
+
+// idOf returns the ID that a node with these permissions has.
+func idOf(permissions []permission) (uint32, bool) {
+	for _, p := range permissions {
 		if id, ok := parseID(p.key); ok {
-			k.released[name] = id
+			return id, true
 		}
 	}
+	return 0, false
 }
 
 // wanted returns the wanted users with their permissions.
@@ -195,6 +220,7 @@ func (k *Keeper) wanted(ctx context.Context, ids store.Broker) (map[string][]per
 				return nil, err
 			}
 		}
+		delete(k.lost, name)
 		wanted[NodeUser+name] = nodePermissions(name, id)
 	}
 	for _, kv := range clients {
@@ -326,13 +352,16 @@ func (k *Keeper) give(ctx context.Context, ids store.Broker, in identities, name
 		k.log.Info("node joined: it has an ID", "node", name, "id", id)
 		return true, nil
 	}
-	if id, ok := k.released[name]; ok && !in.used[id] {
-		if put, err := try(id); put || err != nil {
-			return id, err
+	for _, earlier := range []map[string]uint32{k.lost, k.released} {
+		if id, ok := earlier[name]; ok && !in.used[id] {
+			if put, err := try(id); put || err != nil {
+				return id, err
+			}
 		}
 	}
+	reserved := slices.Collect(maps.Values(k.lost))
 	for id := uint32(1); ; id++ {
-		if in.used[id] {
+		if in.used[id] || slices.Contains(reserved, id) {
 			continue
 		}
 		if put, err := try(id); put || err != nil {

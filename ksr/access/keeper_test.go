@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -20,6 +21,7 @@ import (
 	"github.com/contiv/contiv/etcdserver"
 	"github.com/contiv/contiv/ksr/access"
 	"github.com/contiv/contiv/pki"
+	"github.com/contiv/contiv/store"
 	"github.com/contiv/contiv/store/etcd"
 	"github.com/contiv/contiv/test/await"
 	"go.etcd.io/etcd/api/v3/authpb"
@@ -34,6 +36,8 @@ type cluster struct {
 	authority *pki.Authority
 	endpoint  string
 	root      *etcd.Store
+	options   etcdserver.Options
+	server    *etcdserver.Server
 }
 
 func newCluster(t *testing.T) *cluster {
@@ -63,16 +67,14 @@ func newServer(t *testing.T) *cluster {
 		}
 		return path
 	}
-	s, err := etcdserver.Start(t.Context(), etcdserver.Options{
+	c.options = etcdserver.Options{
 		DataDir: filepath.Join(dir, "data"), ClientURLs: []string{"https://127.0.0.1:0"}, PeerURL: "http://127.0.0.1:0",
 		CertFile: file("server.pem", server.Cert), KeyFile: file("server-key.pem", server.Key), ClientCAFile: file("ca.pem", c.authority.Pair().Cert),
 		Users: true, UnsafeNoSync: true, Logger: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
-	t.Cleanup(func() { s.Close() })
-	c.endpoint = s.Endpoints()[0]
+	c.start()
+	t.Cleanup(func() { c.server.Close() })
+	c.endpoint = c.server.Endpoints()[0]
 	c.root = c.as(access.Root)
 	return c
 }
@@ -87,6 +89,25 @@ func (c *cluster) keep() {
 		}
 	})
 	c.t.Cleanup(func() { stop(); wg.Wait() })
+}
+
+func (c *cluster) start() {
+	c.t.Helper()
+	var err error
+	if c.server, err = etcdserver.Start(c.t.Context(), c.options); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// wipe starts etcd again, without its data.
+func (c *cluster) wipe() {
+	c.t.Helper()
+	c.server.Close()
+	if err := os.RemoveAll(c.options.DataDir); err != nil {
+		c.t.Fatal(err)
+	}
+	c.options.ClientURLs = []string{c.endpoint}
+	c.start()
 }
 
 // as connects as a user.
@@ -133,12 +154,56 @@ func (c *cluster) awaitID(node, id string) {
 	})
 }
 
+// mayRead returns when the node may read what is reflected: its user is known.
+func (c *cluster) mayRead(node string) {
+	c.t.Helper()
+	s := c.as(access.NodeUser + node)
+	await.That(c.t, node+" may read what is reflected", func() error {
+		_, _, err := s.List(c.t.Context(), "/vnf-agent/contiv-ksr/")
+		return err
+	})
+}
+
 const (
 	nodes = "/vnf-agent/contiv-ksr/k8s/node/"
 	ids   = "/vnf-agent/contiv-ksr/allocatedIDs/"
 )
 
 func denied(err error) bool { return errors.Is(err, rpctypes.ErrPermissionDenied) }
+
+// Nodes get their IDs again from an etcd that lost its data, whoever comes first.
+func TestIDsOutliveTheData(t *testing.T) {
+	c := newCluster(t)
+	for i, node := range []string{"node3", "node2", "node1"} {
+		c.put(nodes+node, "{}")
+		c.awaitID(node, strconv.Itoa(i+1))
+	}
+	c.mayRead("node1")
+	before, err := c.root.Revision(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.wipe()
+	stranger := c.as(access.NodeUser + "node1")
+	await.That(t, "node1 learns the revision of an etcd that does not know it", func() error {
+		now, err := stranger.Revision(t.Context())
+		if err == nil && now >= before {
+			err = fmt.Errorf("revision %d, before %d", now, before)
+		}
+		return err
+	})
+	if _, _, err := stranger.List(t.Context(), nodes); !errors.Is(err, store.ErrDenied) || !denied(err) {
+		t.Errorf("node1 reads, before it is known: %v", err)
+	}
+	c.put(nodes+"node0", "{}") // new
+	c.put(nodes+"node1", "{}")
+	c.put(nodes+"node2", "{}")
+	c.awaitID("node0", "4")
+	c.awaitID("node1", "3")
+	c.awaitID("node2", "2")
+	c.put(nodes+"node3", "{}")
+	c.awaitID("node3", "1")
+}
 
 // A node reads what is reflected, and writes what is its own; nothing else.
 func TestNodesWriteTheirOwn(t *testing.T) {
