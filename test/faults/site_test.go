@@ -32,16 +32,14 @@ func newSite(t *testing.T, name string) *site {
 	if binaries == "" {
 		t.Skip("the lab makes network namespaces; run the tests as root")
 	}
-	return newSiteWith(t, name, binaries)
+	return newSiteWith(t, name, lab.Options{BinDir: binaries})
 }
 
-// newSiteWith makes the lab of the programs in a directory.
-func newSiteWith(t *testing.T, name, bin string) *site {
+// newSiteWith makes the lab with options.
+func newSiteWith(t *testing.T, name string, o lab.Options) *site {
 	t.Helper()
-	s := &site{Lab: labtest.Up(t, lab.Options{
-		Name: fmt.Sprintf("f%s%d", name, os.Getpid()), BinDir: bin, StartTimeout: time.Minute,
-		PlainText: true, // etcd without data knows no users, and an agent may speak as another node's
-	})}
+	o.Name, o.StartTimeout = fmt.Sprintf("f%s%d", name, os.Getpid()), time.Minute
+	s := &site{Lab: labtest.Up(t, o)}
 	pods, err := s.AddPods(t.Context(), 3,
 		lab.PodSpec{Name: "here", Node: "node1"}, lab.PodSpec{Name: "near", Node: "node1"}, lab.PodSpec{Name: "far", Node: "node2"})
 	if err != nil {
