@@ -70,13 +70,15 @@ E2E_TIMEOUT ?= 30m
 E2E_VALUES ?=
 # An archive of make images, to test it instead of an image that the test makes of bin/.
 E2E_IMAGE ?=
+# The same for nodes with VPP: the archive with VPP that make images made of its packages.
+E2E_VPP_IMAGE ?=
 
 .PHONY: e2e
 e2e: packages build ## test Contiv in a real Kubernetes cluster (builds Kubernetes the first time)
 	@hack/kubernetes/packages.sh '$(E2E_CACHE)/debian'
 	@hack/kubernetes/build.sh '$(E2E_CACHE)/kubernetes'
 	@hack/coredns/build.sh '$(E2E_CACHE)/kubernetes'
-	CONTIV_E2E_CACHE='$(E2E_CACHE)' CONTIV_E2E_VSWITCH='$(E2E_VSWITCH)' CONTIV_E2E_PROXY='$(E2E_PROXY)' CONTIV_E2E_IP='$(E2E_IP)' CONTIV_E2E_IMAGE='$(abspath $(E2E_IMAGE))' CONTIV_E2E_VALUES='$(E2E_VALUES)' go test -count=1 -v -timeout '$(E2E_TIMEOUT)' -run '$(E2E_RUN)' ./test/e2e
+	CONTIV_E2E_CACHE='$(E2E_CACHE)' CONTIV_E2E_VSWITCH='$(E2E_VSWITCH)' CONTIV_E2E_PROXY='$(E2E_PROXY)' CONTIV_E2E_IP='$(E2E_IP)' CONTIV_E2E_IMAGE='$(abspath $(E2E_IMAGE))' CONTIV_E2E_VPP_IMAGE='$(abspath $(E2E_VPP_IMAGE))' CONTIV_E2E_VALUES='$(E2E_VALUES)' go test -count=1 -v -timeout '$(E2E_TIMEOUT)' -run '$(E2E_RUN)' ./test/e2e
 
 IMAGES_CACHE ?= $(E2E_CACHE)/images
 IMAGES_ARCH ?= amd64 arm64

@@ -32,6 +32,8 @@ type Options struct {
 	// ContivArchive is an archive with the image ContivImage, as make images makes it.
 	// Default: one made of the programs in BinDir and of what is on this machine.
 	ContivArchive string
+	// VPPArchive is the same with the image ContivVPPImage.
+	VPPArchive string
 	// Manifests are the files that install Contiv.
 	Manifests []string
 	// VSwitches of the nodes, in turn: "kernel" or "vpp". Default "kernel".

@@ -65,12 +65,22 @@ func (c *Cluster) writeImages() error {
 		"pause.tar":   {pauseImage, pause, busybox},
 		"coredns.tar": {dnsImage, []string{"/coredns"}, []imageFile{{path: "coredns", mode: 0o755, data: dns}}},
 	}
-	if archive := c.opts.ContivArchive; archive == "" {
-		images["contiv.tar"] = image{ContivImage, []string{"/bin/sh"}, contiv}
-	} else if err := os.Symlink(archive, c.path("images", "contiv.tar")); err != nil {
-		return fmt.Errorf("taking the image of Contiv: %w", err)
-	}
+	given := map[string]string{"contiv.tar": c.opts.ContivArchive}
 	if c.hasVPP() {
+		given[vppArchive] = c.opts.VPPArchive
+	}
+	for file, archive := range given {
+		if archive == "" {
+			continue
+		}
+		if err := os.Symlink(archive, c.path("images", file)); err != nil {
+			return fmt.Errorf("taking the image of Contiv: %w", err)
+		}
+	}
+	if given["contiv.tar"] == "" {
+		images["contiv.tar"] = image{ContivImage, []string{"/bin/sh"}, contiv}
+	}
+	if c.hasVPP() && given[vppArchive] == "" {
 		vpp, err := vppFiles(c.opts.VPPBin)
 		if err != nil {
 			return fmt.Errorf("making images: %w", err)

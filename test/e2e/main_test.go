@@ -24,17 +24,18 @@ import (
 
 // The environment that make e2e sets.
 const (
-	cacheVariable   = "CONTIV_E2E_CACHE"   // directory of Kubernetes' and Debian's programs
-	binVariable     = "CONTIV_E2E_BIN"     // directory of Contiv's programs, default bin
-	imageVariable   = "CONTIV_E2E_IMAGE"   // archive with Contiv's image, default one made of the programs
-	keepVariable    = "CONTIV_E2E_KEEP"    // if set, the cluster stays: its name
-	vswitchVariable = "CONTIV_E2E_VSWITCH" // vswitches of the nodes, in turn, default kernel; vpp-stn: VPP with the only NIC of the host
-	proxyVariable   = "CONTIV_E2E_PROXY"   // who translates services: kube-proxy, the default, or none, that is Contiv
-	ipVariable      = "CONTIV_E2E_IP"      // IP versions: ipv4, the default, ipv6 or dual
-	valuesVariable  = "CONTIV_E2E_VALUES"  // values of the chart (YAML) to install with, default none: deploy/*.yaml
-	slowVariable    = "CONTIV_E2E_SLOW"    // how many times longer everything may take, default 1
-	guardVariable   = "CONTIV_E2E_GUARD"   // the cluster that this process guards
-	adaptVariable   = "CONTIV_E2E_ADAPT"   // the cluster that this process adapts manifests to, from its input to its output
+	cacheVariable    = "CONTIV_E2E_CACHE"     // directory of Kubernetes' and Debian's programs
+	binVariable      = "CONTIV_E2E_BIN"       // directory of Contiv's programs, default bin
+	imageVariable    = "CONTIV_E2E_IMAGE"     // archive with Contiv's image, default one made of the programs
+	vppImageVariable = "CONTIV_E2E_VPP_IMAGE" // archive with Contiv's image for nodes with VPP, default one made of the programs
+	keepVariable     = "CONTIV_E2E_KEEP"      // if set, the cluster stays: its name
+	vswitchVariable  = "CONTIV_E2E_VSWITCH"   // vswitches of the nodes, in turn, default kernel; vpp-stn: VPP with the only NIC of the host
+	proxyVariable    = "CONTIV_E2E_PROXY"     // who translates services: kube-proxy, the default, or none, that is Contiv
+	ipVariable       = "CONTIV_E2E_IP"        // IP versions: ipv4, the default, ipv6 or dual
+	valuesVariable   = "CONTIV_E2E_VALUES"    // values of the chart (YAML) to install with, default none: deploy/*.yaml
+	slowVariable     = "CONTIV_E2E_SLOW"      // how many times longer everything may take, default 1
+	guardVariable    = "CONTIV_E2E_GUARD"     // the cluster that this process guards
+	adaptVariable    = "CONTIV_E2E_ADAPT"     // the cluster that this process adapts manifests to, from its input to its output
 )
 
 // cluster is shared by all tests; nil: skip. It was made with the options.
@@ -98,8 +99,8 @@ func runWith(ctx context.Context, m *testing.M, cache, name string, keep bool) i
 	began := time.Now()
 	progress := func(line string) { fmt.Printf("%7.1fs  %s\n", time.Since(began).Seconds(), line) }
 	options = e2e.Options{
-		ContivArchive: os.Getenv(imageVariable),
-		Name:          name, Nodes: 2, BinDir: bin, Manifests: manifests,
+		ContivArchive: os.Getenv(imageVariable), VPPArchive: os.Getenv(vppImageVariable),
+		Name: name, Nodes: 2, BinDir: bin, Manifests: manifests,
 		KubernetesDir: filepath.Join(cache, "kubernetes"), DebianDir: filepath.Join(cache, "debian"),
 		Progress: progress,
 	}

@@ -121,7 +121,7 @@ func TestUpgradeFromAnOlderVersionAndBack(t *testing.T) {
 			measured(t, "the older version is built after %s", time.Since(began).Round(time.Second))
 			opts := options
 			newBin := opts.BinDir
-			opts.BinDir, opts.ContivArchive, opts.WithoutProxy = filepath.Join(old, "bin"), "", false
+			opts.BinDir, opts.ContivArchive, opts.VPPArchive, opts.WithoutProxy = filepath.Join(old, "bin"), "", "", false
 			s := newSiteWith(t, string(rune('u'+i)), opts)
 			if err := s.AddImage(t.Context(), newImage, newBin); err != nil {
 				t.Fatal(err)
