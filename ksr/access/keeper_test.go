@@ -195,6 +195,9 @@ func TestIDsOutliveTheData(t *testing.T) {
 	if _, _, err := stranger.List(t.Context(), nodes); !errors.Is(err, store.ErrDenied) || !denied(err) {
 		t.Errorf("node1 reads, before it is known: %v", err)
 	}
+	if _, err := stranger.Watch(t.Context(), 0, nodes); !errors.Is(err, store.ErrDenied) {
+		t.Errorf("node1 watches, before it is known: %v", err)
+	}
 	c.put(nodes+"node0", "{}") // new
 	c.put(nodes+"node1", "{}")
 	c.put(nodes+"node2", "{}")

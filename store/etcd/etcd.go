@@ -289,7 +289,7 @@ func wrap(what string, err error) error {
 		return fmt.Errorf("etcd: %s: %w", what, err)
 	case errors.Is(err, rpctypes.ErrCompacted):
 		return fmt.Errorf("etcd: %s: %w", what, store.ErrCompacted)
-	case errors.Is(err, rpctypes.ErrPermissionDenied):
+	case isDenied(err):
 		return fmt.Errorf("etcd: %s: %w", what, deniedError{err})
 	case isUnavailable(err):
 		return fmt.Errorf("etcd: %s: %w: %w", what, store.ErrUnavailable, err)
@@ -302,6 +302,11 @@ type deniedError struct{ error }
 
 func (e deniedError) Unwrap() error        { return e.error }
 func (e deniedError) Is(target error) bool { return target == store.ErrDenied }
+
+// isDenied knows also what a watch says, which is a text only.
+func isDenied(err error) bool {
+	return errors.Is(err, rpctypes.ErrPermissionDenied) || err.Error() == rpctypes.ErrGRPCPermissionDenied.Error()
+}
 
 func isUnavailable(err error) bool {
 	if errors.Is(err, context.DeadlineExceeded) {
