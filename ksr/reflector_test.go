@@ -56,11 +56,17 @@ func (r *reflecting) sourceProblems() []string { return r.wrong.Load().([]string
 
 func reflect(t *testing.T, s store.Watchable) *reflecting {
 	t.Helper()
+	return reflectChecking(t, s, 10*time.Millisecond)
+}
+
+// reflectChecking checks the store in an interval.
+func reflectChecking(t *testing.T, s store.Watchable, interval time.Duration) *reflecting {
+	t.Helper()
 	r := &reflecting{t: t, store: s, source: make(script)}
 	r.wrong.Store([]string{"a.yaml: is empty"})
 	r.Reflector = New(Options{
 		Source: r.source, Store: s, Instance: "host1", Version: "v1", Problems: r.sourceProblems, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
-		RetryMin: time.Millisecond, RetryMax: 20 * time.Millisecond, CheckInterval: 10 * time.Millisecond, CallTimeout: time.Second,
+		RetryMin: time.Millisecond, RetryMax: 20 * time.Millisecond, CheckInterval: interval, CallTimeout: time.Second,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
@@ -308,6 +314,16 @@ func TestWipedStoreIsWrittenAnew(t *testing.T) {
 	awaitGauges(t, s)
 	s.Wipe()
 	await(t, s, keyA, nodeN1)
+}
+
+// What KSR writes last is there before the first check of the store: a store that was wiped before
+// that check would be taken for the one that was filled.
+func TestStoreIsMarkedWithTheResync(t *testing.T) {
+	s := memory.New()
+	r := reflectChecking(t, s, time.Hour)
+	r.source.report(newPod("a"), newNode("n1"))
+	await(t, s, keyA, nodeN1)
+	awaitGauges(t, s)
 }
 
 // A restored backup has our key, but an older revision.

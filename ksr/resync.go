@@ -35,6 +35,11 @@ func (w *writer) resync(ctx context.Context) error {
 	w.complete = todo.complete
 	w.setSynced(nil, true)
 	w.logResync(before, len(todo.values), todo.complete)
+	// At once: the next check of the store, in a while, has to know what was written.
+	if err := w.checkStore(ctx); err != nil {
+		w.stored = nil
+		return err
+	}
 	return nil
 }
 
