@@ -158,6 +158,16 @@ func serveReports(b *testing.B, mux *http.ServeMux, pods []ipnet.PodReport) {
 		if name := r.URL.Query().Get("service"); name != "" {
 			answer.Services = slices.DeleteFunc(slices.Clone(services.Services), func(s service.ServiceReport) bool { return s.Namespace+"/"+s.Name != name })
 		}
+		if r.URL.Query().Has("verbose") {
+			answer.Services = slices.Clone(services.Services)
+			for i := range answer.Services {
+				for e := range answer.Services[i].Endpoints {
+					answer.Services[i].Details = append(answer.Services[i].Details, service.EndpointReport{
+						Address: fmt.Sprintf("10.1.%d.%d:8080", e, i), Protocol: "TCP", Node: "n1", Zone: "a", Ready: true, Serving: true, Inside: true, Outside: true,
+					})
+				}
+			}
+		}
 		rest.JSON(w, answer)
 	})
 	serve(policy.URL, policies)

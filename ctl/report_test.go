@@ -127,9 +127,15 @@ func serveServices(w http.ResponseWriter, r *http.Request) {
 		"":                   {one("web"), one("db")},
 		"service=shop%2Fweb": {one("web", other, ofPod)},
 		"service=shop%2Fdb":  {one("db", other)},
+		"verbose=":           {one("web", other, ofPod), one("db", other)},
 		"endpoint=10.1.1.2":  {one("web", ofPod)},
 	}
-	rest.JSON(w, service.Report{Services: answers[r.URL.RawQuery]})
+	services, known := answers[r.URL.RawQuery]
+	if !known {
+		rest.Error(w, http.StatusNotFound, service.Unknown(r.URL.Query().Get("service")))
+		return
+	}
+	rest.JSON(w, service.Report{Services: services})
 }
 
 func tap(name string, mtu uint32) *vpp_interfaces.Interface {
@@ -180,7 +186,7 @@ func TestReportAnswersAsTheAgentDid(t *testing.T) {
 		"status", "pods", "pods -o json",
 		"events", "events --last 1", "events --seq 1.1", "events -o json", "txns", "txns 1.0", "txns 0", "txns 0 -o diagram", "txns 1.7", "txns 77", "txns -o yaml",
 		"values", "values tap-a", "values --state PENDING", "values --state failed", "values nothing", "values -o json",
-		"explain tap-b", "explain choosy -o json", "explain web", "explain web -o json", "services", "explain bad", "explain config/vpp/v2/interfaces/nix",
+		"explain tap-b", "explain choosy -o json", "explain web", "explain web -o json", "services", "services shop/db", "services shop/nix", "explain bad", "explain config/vpp/v2/interfaces/nix",
 		"timeline tap-a", "timeline gone", "timeline web", "timeline tap-a -o json",
 		"diff --from txn:1.0", "diff --from txn:1.0 --to txn:1.1", "diff --since txn:1.1 --to txn:0",
 		"diff --since -10m", "diff --since -20m --to -10m", "graph --at -10m", // before there was anything

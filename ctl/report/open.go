@@ -276,8 +276,8 @@ func (a recorded) computed(path string, query url.Values) answer {
 		return a.explained()
 	case path == inspect.KeysURL:
 		return keysOf(a.answers[statusURL])
-	case path == service.URL && known && all.status == http.StatusOK && query.Has("endpoint"):
-		return a.servicesOf(all, query.Get("endpoint"))
+	case path == service.URL && known && all.status == http.StatusOK:
+		return a.services(all, query)
 	case path == policy.URL && known && all.status == http.StatusOK:
 		return selectPolicy(all, query.Get("policy"))
 	case !known:
@@ -393,31 +393,54 @@ func selectPolicy(all answer, name string) answer {
 	return listed(report)
 }
 
-// servicesOf answers for the argument endpoint: with services that have an endpoint with the address, and only these
-// endpoints of them.
-func (a recorded) servicesOf(all answer, address string) answer {
-	var report service.Report
-	if err := json.Unmarshal(all.body, &report); err != nil {
+// services answers for the arguments service and endpoint.
+func (a recorded) services(all answer, query url.Values) answer {
+	report, err := a.fullServices(all)
+	switch {
+	case errors.Is(err, errNotPacked):
+		return refusal(http.StatusBadRequest, err)
+	case err != nil:
 		return refusal(http.StatusInternalServerError, err)
 	}
-	summaries := report.Services
-	report.Services = []service.ServiceReport{}
-	for _, s := range summaries {
-		var full service.Report
-		if json.Unmarshal(a.answers[aboutService(s)].body, &full) != nil {
-			continue
-		}
-		for _, s := range full.Services {
+	name, address := query.Get("service"), query.Get("endpoint")
+	selected := []service.ServiceReport{}
+	for _, s := range report.Services {
+		if query.Has("endpoint") {
 			s.Details = slices.DeleteFunc(s.Details, func(e service.EndpointReport) bool {
 				endpoint, err := netip.ParseAddrPort(e.Address)
 				return err != nil || endpoint.Addr().String() != address
 			})
-			if len(s.Details) > 0 {
-				report.Services = append(report.Services, s)
-			}
+		}
+		if s.Namespace+"/"+s.Name == name || query.Has("endpoint") && len(s.Details) > 0 {
+			selected = append(selected, s)
 		}
 	}
+	if report.Services = selected; len(selected) == 0 && name != "" {
+		return refusal(http.StatusNotFound, service.Unknown(name))
+	}
 	return listed(report)
+}
+
+// fullServices returns the full reports of all services: in reports before version 3, each has an answer.
+func (a recorded) fullServices(all answer) (report service.Report, err error) {
+	if full := a.answers[servicesURL]; full.status != 0 {
+		err := json.Unmarshal(full.body, &report)
+		if err == nil && slices.ContainsFunc(report.Services, func(s service.ServiceReport) bool { return s.Endpoints > 0 && len(s.Details) == 0 }) {
+			err = fmt.Errorf("the agent is too old to tell the endpoints of all services at once: %w", errNotPacked)
+		}
+		return report, err
+	}
+	if err := json.Unmarshal(all.body, &report); err != nil {
+		return report, err
+	}
+	for i, s := range report.Services {
+		var one service.Report
+		request := service.URL + "?" + url.Values{"service": {s.Namespace + "/" + s.Name}}.Encode()
+		if json.Unmarshal(a.answers[request].body, &one) == nil && len(one.Services) == 1 {
+			report.Services[i] = one.Services[0]
+		}
+	}
+	return report, nil
 }
 
 // selectStatuses answers for the arguments key, key-prefix and state.

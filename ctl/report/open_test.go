@@ -4,7 +4,10 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
+
+	"github.com/contiv/contiv/plugins/service"
 )
 
 // A report is what somebody sent: one whose history has transactions, but no run, is answered, too.
@@ -15,5 +18,29 @@ func TestTransactionsOfNoRun(t *testing.T) {
 	a := recorded{past: past}.rememberedTxns(httptest.NewRequest(http.MethodGet, "/", nil), nil)
 	if a.status != http.StatusOK {
 		t.Errorf("status %d: %s", a.status, a.body)
+	}
+}
+
+// Reports before format 3 have an answer for each service; agents before did not tell all at once.
+func TestServicesOfOlderReportsAndAgents(t *testing.T) {
+	summary := answer{status: http.StatusOK, body: []byte(`{"services":[{"namespace":"shop","name":"web","endpoints":1}]}`)}
+	full := answer{status: http.StatusOK, body: []byte(`{"services":[{"namespace":"shop","name":"web","endpoints":1,"details":[{"address":"10.1.1.2:80"}]}]}`)}
+	ask := func(a recorded, query string) (int, string) {
+		w := httptest.NewRecorder()
+		a.ServeHTTP(w, httptest.NewRequest(http.MethodGet, service.URL+"?"+query, nil))
+		return w.Code, w.Body.String()
+	}
+	older := recorded{answers: map[string]answer{service.URL: summary, service.URL + "?service=shop%2Fweb": full}}
+	newer := recorded{answers: map[string]answer{service.URL: summary, servicesURL: full}}
+	for _, query := range []string{"service=shop/web", "endpoint=10.1.1.2"} {
+		for _, a := range []recorded{older, newer} {
+			if code, body := ask(a, query); code != http.StatusOK || !strings.Contains(body, "10.1.1.2:80") {
+				t.Errorf("%s: %d %s", query, code, body)
+			}
+		}
+		ofOldAgent := recorded{answers: map[string]answer{service.URL: summary, servicesURL: summary}}
+		if code, body := ask(ofOldAgent, query); code != http.StatusBadRequest || !strings.Contains(body, "too old") {
+			t.Errorf("%s: %d %s", query, code, body)
+		}
 	}
 }

@@ -37,8 +37,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// format is the version of the archive; readers refuse newer ones. Those of version 1 have answers that follow from others.
-const format = 2
+// format is the version of the archive; readers refuse newer ones. Those of version 1 have answers that follow from others,
+// those before 3 an answer for each service.
+const format = 3
 
 const (
 	readinessURL     = "/readiness"
@@ -52,6 +53,8 @@ const (
 	statsURL         = "/scheduler/stats"
 	timelineURL      = "/scheduler/key-timeline"
 	diffURL          = "/scheduler/diff"
+	// servicesURL is the request for the full reports of all services.
+	servicesURL = service.URL + "?verbose="
 )
 
 // questions lists the requests to each agent, those with the longest answers first. Explanations and contributions are
@@ -60,7 +63,7 @@ var questions = []string{
 	explainURL, statusURL, dumpURL + "?view=SB", contributionsURL, eventsURL,
 	readinessURL + "?verbose=", "/liveness", "/metrics", "/log/list",
 	nodesync.NodesURL, ipnet.PodsURL, ipnet.IPAMURL, ipam.URL, contivconf.URL, ifstate.URL, statscollector.DropsURL,
-	service.URL, policy.URL, denials.URL, configdir.URL, peers.URL, feedback.URL,
+	service.URL, servicesURL, policy.URL, denials.URL, configdir.URL, peers.URL, feedback.URL,
 	statsURL, dumpURL,
 }
 
@@ -146,11 +149,6 @@ func (p *packer) collect(ctx context.Context, a *target.Agent) (files [][]byte, 
 	defer a.KeepConnections()()
 	const runs, txns = 0, 1
 	requests := slices.Concat([]string{runs: history.RunsURL, txns: txnsURL}, questions)
-	var services service.Report
-	_ = a.Get(ctx, service.URL, nil, &services) // of an agent without services: none; nor of one that cannot be asked
-	for _, s := range services.Services {
-		requests = append(requests, aboutService(s))
-	}
 	directory := path.Join("nodes", url.PathEscape(a.Name))
 	index := make([]entry, len(requests))
 	files = make([][]byte, len(requests))
@@ -188,11 +186,6 @@ func (p *packer) collect(ctx context.Context, a *target.Agent) (files [][]byte, 
 	index = slices.DeleteFunc(index, func(e entry) bool { return e.File == "" })
 	list, indexErr := p.json(directory+"/index.json", index)
 	return append(append(files, list), past...), cmp.Or(err, indexErr)
-}
-
-// aboutService returns the request for the full report of a service.
-func aboutService(s service.ServiceReport) string {
-	return service.URL + "?" + url.Values{"service": {s.Namespace + "/" + s.Name}}.Encode()
 }
 
 // whole reports whether nothing of the current run is missing in the history of an agent.

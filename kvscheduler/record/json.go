@@ -110,18 +110,21 @@ func readMessage(r *jsontext.Reader) proto.Message {
 // reading is how values are read: readText or readMessage.
 type reading func(*jsontext.Reader) proto.Message
 
-// AppendList appends a list with what one appends of each element. It makes room for all of a long list, judging by its
-// beginning, for copying costs as much as writing.
+// AppendList appends a list with what one appends of each element. It makes room for all of a long list, judging by some
+// of its elements, for copying costs as much as writing.
 func AppendList[T any](b []byte, list []T, one func(b []byte, element *T) []byte) []byte {
-	const sample = 16 // and its multiples by two
+	const sample = 32
+	if every := len(list) / sample; every >= sample {
+		begin := len(b)
+		for i := range sample {
+			b = one(b, &list[i*every])
+		}
+		b = slices.Grow(b[:begin], (len(b)-begin)/sample*len(list)*9/8)
+	}
 	b = append(b, '[')
-	begin := len(b)
 	for i := range list {
 		if i > 0 {
 			b = append(b, ',')
-		}
-		if i >= sample && i&(i-1) == 0 {
-			b = slices.Grow(b, (len(b)-begin)/i*(len(list)-i)*9/8)
 		}
 		b = one(b, &list[i])
 	}

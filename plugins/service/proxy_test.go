@@ -26,6 +26,7 @@ import (
 	"github.com/contiv/contiv/plugins/podmanager"
 	"github.com/contiv/contiv/plugins/service"
 	"github.com/contiv/contiv/plugins/service/config"
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/protobuf/proto"
 )
@@ -338,6 +339,9 @@ func TestReportTellsOfAllServicesOrAllOfOne(t *testing.T) {
 	one := get("?service=default/web", http.StatusOK)
 	if len(one.Services) != 1 || len(one.Services[0].Details) != 3 || len(one.Services[0].Frontends) != 5 {
 		t.Errorf("one: %+v", one)
+	}
+	if details := get("?verbose=", http.StatusOK); !cmp.Equal(details, one) {
+		t.Errorf("all of all: %s", cmp.Diff(one, details))
 	}
 	get("?service=default/other", http.StatusNotFound)
 	for _, addr := range []string{"10.1.2.2", "fd10:0:0:2::2"} {

@@ -13,7 +13,7 @@ import (
 )
 
 // URL of the report about services. With ?service=<namespace>/<name>, the answer has all details of
-// that service; with ?endpoint=<address>, the services with that endpoint.
+// that service; with ?endpoint=<address>, the services with that endpoint; with ?verbose=, all details of all.
 const URL = "/contiv/v1/services"
 
 // Report is the answer at URL.
@@ -37,7 +37,7 @@ type ServiceReport struct {
 	Values []ValueReport `json:"values"`
 	// Limits has what the vswitch of this node does instead of what the service asks for.
 	Limits []string `json:"limits,omitempty"`
-	// Details has all endpoints, if the service was requested by name.
+	// Details has all endpoints, if they were requested.
 	Details []EndpointReport `json:"details,omitempty"`
 }
 
@@ -92,17 +92,22 @@ func (s *Service) Handler() http.Handler {
 			rest.JSON(w, s.reportOfEndpoint(addr))
 			return
 		}
-		report := s.report(name)
+		report := s.report(name, name != "" || r.URL.Query().Has("verbose"))
 		if name != "" && len(report.Services) == 0 {
-			rest.Error(w, http.StatusNotFound, fmt.Errorf("service %q is not one that this node translates: it is written NAMESPACE/NAME, and headless services are not", name))
+			rest.Error(w, http.StatusNotFound, Unknown(name))
 			return
 		}
 		rest.JSON(w, report)
 	})
 }
 
-// report returns a summary of all services, or the full report of one.
-func (s *Service) report(only string) Report {
+// Unknown is the answer about a service that is not in a report.
+func Unknown(name string) error {
+	return fmt.Errorf("service %q is not one that this node translates: it is written NAMESPACE/NAME, and headless services are not", name)
+}
+
+// report returns a report of all services, or of one; a full one, or a summary.
+func (s *Service) report(only string, full bool) Report {
 	report := Report{Translator: s.Translator(), Services: []ServiceReport{}}
 	if s.proxy == nil {
 		return report
@@ -118,7 +123,7 @@ func (s *Service) report(only string) Report {
 		return report
 	}
 	for _, id := range ids {
-		if r := s.reportOf(id, only != ""); len(r.Frontends) > 0 {
+		if r := s.reportOf(id, full); len(r.Frontends) > 0 {
 			report.Services = append(report.Services, r)
 		}
 	}
