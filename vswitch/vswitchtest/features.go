@@ -110,6 +110,7 @@ func newBench(t testing.TB, c Config) *bench {
 func (b *bench) host(name string, addrs ...string) *Host {
 	b.t.Helper()
 	h := b.site.Plug(b.t, "host-"+name)
+	h.Exec(b.t, "sysctl -qw net.ipv4.ip_forward=0") // a new namespace does as the machine
 	h.Exec(b.t, "ip link set dev eth0 up")
 	for _, addr := range addrs {
 		family := "-4"
