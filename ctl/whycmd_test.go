@@ -94,3 +94,30 @@ func TestWhyOfAStandaloneAgent(t *testing.T) {
 		}
 	}
 }
+
+// What answered is not what is in the way, and pings say nothing of a UDP port.
+func TestWhyKnowsWhatItAsked(t *testing.T) {
+	icmp := path.Probe{From: "pod shop/web", To: "pod db", Kind: "icmp", Answered: true, End: true}
+	gateway := path.Probe{From: "pod shop/web", To: "its gateway", Kind: "icmp", Answered: true}
+	for _, c := range []struct {
+		protocol string
+		probes   []path.Probe
+		want     string
+		code     int
+	}{
+		{"tcp", []path.Probe{gateway, icmp, {Kind: "tcp", End: true, Error: path.Refused}}, "not reached; the connection is refused\n\nNothing wrong was found on our nodes: nobody listens on the port", 1},
+		{"tcp", []path.Probe{gateway, icmp, {Kind: "tcp", End: true, Error: "no answer"}}, "not reached; the last that answers is its gateway", 1},
+		{"udp", []path.Probe{gateway, icmp}, "the end answers pings; UDP is not probed", 0},
+	} {
+		mux := http.NewServeMux()
+		mux.HandleFunc(path.URL, func(w http.ResponseWriter, _ *http.Request) {
+			rest.JSON(w, path.Report{Source: true, Probes: c.probes})
+		})
+		socket := filepath.Join(t.TempDir(), "s")
+		serve(t, socket, mux)
+		out, _, err := run(t, "--agent", "n1=unix://"+socket, "why", "10.1.1.2", "10.1.2.2", "80/"+c.protocol)
+		if !strings.Contains(out, c.want) || ExitCode(err) != c.code {
+			t.Errorf("%s: exit code %d\n%s", c.protocol, ExitCode(err), out)
+		}
+	}
+}

@@ -20,6 +20,8 @@ const (
 	Narrow     = "large packets are lost"
 	NotReached = "not reached"
 	NotProbed  = "not probed" // no agent is where the packets come from
+	// Pinged is as far as it can be known of UDP: only who serves the port could answer.
+	Pinged = "the end answers pings; UDP is not probed"
 )
 
 // Answer has the findings about a path.
@@ -102,6 +104,10 @@ func wrongNeighbours(reports []path.Report) (findings []path.Finding) {
 // port answers.
 func (a *Answer) judge(noEcho bool) {
 	connected := slices.ContainsFunc(a.Probes, func(p path.Probe) bool { return p.End && p.Kind == "tcp" && p.Answered })
+	arrived := Reached
+	if a.Protocol == "udp" {
+		arrived = Pinged
+	}
 	for _, p := range a.Probes {
 		switch {
 		case p.End && p.Kind == "icmp" && !p.Answered && (noEcho || connected):
@@ -112,19 +118,24 @@ func (a *Answer) judge(noEcho bool) {
 			a.Findings = append(a.Findings, path.Finding{Where: "path", Text: fmt.Sprintf(
 				"packets of more than %d bytes are lost, and pods send up to %d: raise the MTU of the network between the nodes, or set mtuSize", p.Size, p.Wanted)})
 		case p.End && a.Verdict == NotProbed:
-			a.Verdict = Reached
+			a.Verdict = arrived
 		case !p.End && p.Answered:
 			a.Last = p.To
 		}
 	}
-	if a.Verdict != NotReached {
+	if a.Verdict != NotReached || a.refused() {
 		a.Last = ""
 	}
 }
 
+// refused reports whether somebody answered that there is no connection.
+func (a *Answer) refused() bool {
+	return slices.ContainsFunc(a.Probes, func(p path.Probe) bool { return p.End && p.Error == path.Refused })
+}
+
 // Good reports whether packets arrive and there are no findings.
 func (a Answer) Good() bool {
-	return (a.Verdict == Reached || a.Verdict == NotProbed) && len(a.Findings) == 0
+	return (a.Verdict == Reached || a.Verdict == Pinged || a.Verdict == NotProbed) && len(a.Findings) == 0
 }
 
 // Write prints an answer for people.
@@ -134,7 +145,10 @@ func Write(p text.Printer, a Answer) {
 		port = fmt.Sprintf(", port %d/%s", a.Port, a.Protocol)
 	}
 	verdict := a.Verdict
-	if a.Last != "" {
+	switch {
+	case a.refused():
+		verdict += "; the connection is refused"
+	case a.Last != "":
 		verdict += "; the last that answers is " + a.Last
 	}
 	p.Printf("%v → %v%s: %s\n", a.From, a.To, port, verdict)
@@ -145,6 +159,8 @@ func Write(p text.Printer, a Answer) {
 			t.Add(f.Where, f.Text)
 		}
 		t.Print()
+	} else if a.refused() {
+		p.Printf("\nNothing wrong was found on our nodes: nobody listens on the port, or the end rejects connections.\n")
 	} else if a.Verdict == NotReached {
 		p.Printf("\nNothing wrong was found on our nodes: look at what is between the last that answers and the end, and at the end itself.\n")
 	}

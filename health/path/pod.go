@@ -50,6 +50,10 @@ func (r *Report) pod(pod *Pod, addr, other netip.Addr) {
 	if err == nil && !has {
 		r.find(where, fmt.Sprintf("its interface %s does not have the address %v", pod.Interface, addr))
 	}
+	if other == addr {
+		r.Way = append(r.Way, fmt.Sprintf("%s: %v, to itself", where, addr))
+		return
+	}
 	routes, err := h.RouteGetWithOptions(other.AsSlice(), &netlink.RouteGetOptions{})
 	if err != nil || len(routes) == 0 {
 		r.find(where, fmt.Sprintf("it has no route to %v (%v): its default route is gone", other, err))

@@ -117,6 +117,9 @@ func (e *Explainer) send(ctx context.Context, pinger *ping.Pinger, to netip.Addr
 	})
 }
 
+// Refused is the error of a connection that somebody refuses.
+const Refused = "refused: nobody listens on the port, or a filter rejects"
+
 // connect opens a connection in the namespace.
 func connect(ctx context.Context, in func(func() error) error, from string, to end, port uint16) Probe {
 	p := Probe{From: from, To: fmt.Sprintf("%v, port %d/tcp", to, port), Kind: "tcp", End: true}
@@ -138,7 +141,7 @@ func connect(ctx context.Context, in func(func() error) error, from string, to e
 	case err == nil:
 		p.Answered, p.RoundTripSeconds = true, time.Since(start).Seconds()
 	case errors.Is(err, syscall.ECONNREFUSED):
-		p.Error = "refused: nobody listens on the port, or a filter rejects"
+		p.Error = Refused
 	case errors.Is(err, context.DeadlineExceeded), ctx.Err() != nil:
 		p.Error = "no answer"
 	default:

@@ -49,7 +49,7 @@ func TestWhy(t *testing.T) {
 		})
 	}
 	healthy()
-	for _, args := range [][]string{{"node1", "node2"}, {"why-web", "node2"}, {"default/why-db", "203.0.113.10"}, {web.Address.String(), db.Address.String()}, {"node2", "why-web"}} {
+	for _, args := range [][]string{{"node1", "node2"}, {"why-web", "node2"}, {"why-web", "why-web"}, {"default/why-db", "203.0.113.10"}, {web.Address.String(), db.Address.String()}, {"node2", "why-web"}} {
 		if a, code := askWhy(t, l, args...); code != 0 || a.Verdict != why.Reached {
 			t.Errorf("why %v: exit code %d, %+v", args, code, a)
 		}
