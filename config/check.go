@@ -134,7 +134,9 @@ func describe(t reflect.Type) string {
 		return "a text (in quotes)"
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
 		return "a whole number"
-	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+	case reflect.Uint8, reflect.Uint16, reflect.Uint32:
+		return fmt.Sprintf("a whole number from 0 to %d", 1<<t.Bits()-1)
+	case reflect.Uint, reflect.Uint64:
 		return "a whole number, not negative"
 	case reflect.Float32, reflect.Float64:
 		return "a number"

@@ -69,7 +69,7 @@ func TestLoadErrors(t *testing.T) {
 		{"unexported field", "hidden: 1", "unknown key"},
 		{"wrong type", "enableRetry: 5", `line 1: value of "enableRetry" is 5: true or false is expected`},
 		{"number for a text", "name: 5", "a text (in quotes) is expected"},
-		{"negative", "labels: {a: -1}", `value of "labels.a" is -1: a whole number, not negative is expected`},
+		{"negative", "labels: {a: -1}", `value of "labels.a" is -1: a whole number from 0 to 4294967295 is expected`},
 		{"bad duration", "delayRetry: soon", "a duration is expected"},
 		{"scalar for a list", "nodeConfig: a", `value of "nodeConfig": a list expected`},
 		{"list for the document", "- a", "the document must consist of keys with values"},

@@ -69,7 +69,9 @@ func checkConfig(name string, stdin io.Reader) (what string, err error) {
 	case "etcd.conf":
 		var e etcd.Config
 		if err = config.LoadFile(name, &e); err == nil {
-			err = e.CheckFiles()
+			if err = e.Check(); err != nil {
+				err = fmt.Errorf("configuration file %s: %w", name, err)
+			}
 		}
 		return "how to reach etcd, no mistakes", err
 	}

@@ -222,11 +222,14 @@ func (o options) check(ctx context.Context) error {
 	if !o.standalone || o.etcdConfig != "" || len(o.etcdEndpoints) > 0 {
 		c, err := loadEtcdConfig(o)
 		if err == nil {
-			err = c.CheckFiles()
+			err = c.Check()
 		}
 		errs = append(errs, err)
 	}
 	if o.configDir != "" {
+		if _, err := os.Stat(o.configDir); err != nil {
+			errs = append(errs, fmt.Errorf("--config-dir: %w", err)) // an agent waits for it
+		}
 		paths, err := filepath.Glob(filepath.Join(o.configDir, "*.yaml"))
 		errs = append(errs, err)
 		v, err := newValidator()

@@ -64,6 +64,11 @@ func TestFilesAreChecked(t *testing.T) {
 	if err := good.check(t.Context()); err != nil {
 		t.Error(err)
 	}
+	elsewhere := good
+	elsewhere.configDir += "x"
+	if err := elsewhere.check(t.Context()); err == nil || !strings.Contains(err.Error(), "valuesx: no such file") {
+		t.Errorf("a directory that is not there: %v", err)
+	}
 	bad := good
 	bad.contivConfig, bad.serviceConfig = file("bad.conf", "useTAPInterface: true\n"), file("service.conf", "servces: auto\n")
 	file("values/b.yaml", "key: config/vpp/v2/interfaces/b\nvalue: {name: b, tpe: TAP}\n")

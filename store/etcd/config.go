@@ -140,6 +140,18 @@ func (c *Config) expand() error {
 	return nil
 }
 
+// Check looks for mistakes that can be found without asking anybody: in endpoints, times and the files with credentials.
+// Environment variables in endpoints may be those of another machine.
+func (c Config) Check() error {
+	errs := []error{c.setDefaults()}
+	for _, endpoint := range c.Endpoints {
+		if !strings.Contains(endpoint, "$") {
+			errs = append(errs, checkEndpoint(endpoint))
+		}
+	}
+	return errors.Join(append(errs, c.CheckFiles())...)
+}
+
 // checkEndpoint refuses what the client of etcd would try to reach without end.
 func checkEndpoint(endpoint string) error {
 	scheme, address, isURL := strings.Cut(endpoint, "://")
