@@ -131,17 +131,7 @@ func answersABF(ipv6 bool) *vpp_abf.ABF {
 // fromEndpoint returns the rule about what an endpoint sends.
 func fromEndpoint(e answerer) *vpp_acl.ACL_Rule {
 	ip := &vpp_acl.ACL_Rule_IpRule_Ip{SourceNetwork: netip.PrefixFrom(e.addr.Addr(), e.addr.Addr().BitLen()).String()}
-	rule := &vpp_acl.ACL_Rule_IpRule{Ip: ip}
-	port := &vpp_acl.ACL_Rule_IpRule_PortRange{LowerPort: uint32(e.addr.Port()), UpperPort: uint32(e.addr.Port())}
-	switch e.protocol {
-	case processor.TCP:
-		rule.Tcp = &vpp_acl.ACL_Rule_IpRule_Tcp{SourcePortRange: port}
-	case processor.UDP:
-		rule.Udp = &vpp_acl.ACL_Rule_IpRule_Udp{SourcePortRange: port}
-	case processor.SCTP:
-		ip.Protocol = protocolSCTP
-	}
-	return &vpp_acl.ACL_Rule{Action: vpp_acl.ACL_Rule_PERMIT, IpRule: rule}
+	return portRule(vpp_acl.ACL_Rule_PERMIT, ip, e.protocol, onePort(e.addr), nil)
 }
 
 // overlayRoutes lead VRF 0 to the addresses of other nodes inside of the overlay, which only the VRF of pods knows:

@@ -70,13 +70,21 @@ func ruleFor(f processor.Frontend, action vpp_acl.ACL_Rule_Action, source netip.
 	if source.IsValid() {
 		ip.SourceNetwork = source.String()
 	}
+	return portRule(action, ip, f.Protocol, nil, onePort(f.Addr))
+}
+
+func onePort(addr netip.AddrPort) *vpp_acl.ACL_Rule_IpRule_PortRange {
+	return &vpp_acl.ACL_Rule_IpRule_PortRange{LowerPort: uint32(addr.Port()), UpperPort: uint32(addr.Port())}
+}
+
+// portRule returns a rule about packets between ports; nil: from any, or to any.
+func portRule(action vpp_acl.ACL_Rule_Action, ip *vpp_acl.ACL_Rule_IpRule_Ip, protocol processor.Protocol, from, to *vpp_acl.ACL_Rule_IpRule_PortRange) *vpp_acl.ACL_Rule {
 	rule := &vpp_acl.ACL_Rule_IpRule{Ip: ip}
-	port := &vpp_acl.ACL_Rule_IpRule_PortRange{LowerPort: uint32(f.Addr.Port()), UpperPort: uint32(f.Addr.Port())}
-	switch f.Protocol {
+	switch protocol {
 	case processor.TCP:
-		rule.Tcp = &vpp_acl.ACL_Rule_IpRule_Tcp{DestinationPortRange: port}
+		rule.Tcp = &vpp_acl.ACL_Rule_IpRule_Tcp{SourcePortRange: from, DestinationPortRange: to}
 	case processor.UDP:
-		rule.Udp = &vpp_acl.ACL_Rule_IpRule_Udp{DestinationPortRange: port}
+		rule.Udp = &vpp_acl.ACL_Rule_IpRule_Udp{SourcePortRange: from, DestinationPortRange: to}
 	case processor.SCTP:
 		ip.Protocol = protocolSCTP
 	}
