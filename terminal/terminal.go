@@ -1,4 +1,4 @@
-// Package terminal knows terminals, and asks those who sit at them.
+// Package terminal tells whether a program runs at a terminal, and asks its user.
 package terminal
 
 import (
