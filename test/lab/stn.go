@@ -86,9 +86,13 @@ func (l *Lab) KillUnit(ctx context.Context, node string) error {
 			return err
 		}
 		l.progress("node %s: killing contiv-init, VPP and the agent", node)
-		err = st.Processes[agentRole(node)].kill()
-		for _, name := range []string{vppThread, agentThread} {
-			for _, p := range ProcessesIn(n.Netns, name) {
+		unit := st.Processes[agentRole(node)]
+		if err := unit.kill(); err != nil {
+			return err
+		}
+		// Not by their names: a VPP that has just been started is not called so yet.
+		for _, p := range netnsProcesses([]string{n.Netns}) {
+			if sid, _ := unix.Getsid(p.PID); sid == unit.PID {
 				err = errors.Join(err, p.kill())
 			}
 		}
