@@ -7,6 +7,8 @@ SHELL := /bin/bash
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X github.com/contiv/contiv/version.Version=$(VERSION)
+# contiv-cni serves most calls before the Go runtime starts, see cni/shortcut.
+CNI_LDFLAGS := $(LDFLAGS) $(if $(filter amd64 arm64,$(shell go env GOARCH)),-E contiv_cni_start)
 # One way to compile for binaries, tests and lint, so that each package is compiled once.
 export CGO_ENABLED := 0
 export GOFLAGS := -trimpath $(GOFLAGS)
@@ -23,7 +25,7 @@ packages: ## install the Debian packages that the lab and the tests need
 .PHONY: build
 build: ## build all binaries into bin/
 	@mkdir -p bin
-	go build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+	go build -ldflags '$(LDFLAGS)' -ldflags './cmd/contiv-cni=$(CNI_LDFLAGS)' -o bin/ ./cmd/...
 	@ln -sf contivctl bin/contiv-netctl
 
 PREFIX ?= /usr/local

@@ -1,41 +1,69 @@
-// Package shortcut serves the most frequent calls of contiv-cni before the program is initialised. What Go
-// initialises for JSON, networking and logging takes longer than the call.
+// Package shortcut serves the most frequent calls of contiv-cni before the Go runtime starts. To start the runtime and
+// to initialise what a CNI plugin links takes longer than the call.
 //
-//	start of the process ─> runtime, syscall ─> shortcut ─┬─> agent ─> result, end of the process
-//	                                                      └─> all other packages ─> main
+//	start of the process ─> shortcut ─┬─> agent ─> result, end of the process
+//	                                  └─> Go runtime ─> all packages ─> main
 //
 // It carries ADD, DEL and CHECK to the agent as the runtime made them (cniwire.Invocation), and prints what the agent
 // says. Whatever is unusual it leaves to main: other commands, an agent that is not reachable, is older or
 // declines, configurations that are large or whose socket it cannot find. The agent may see a call twice
 // then, which the CNI specification allows for runtimes as well.
 //
-// Go initialises packages in the order of their import paths, each one as soon as its imports are (see the language's
-// specification). This package must import nothing but syscall: what else it imported would be initialised before it,
-// and its imports. A test of contiv-cni compares the order.
+// The program begins here if it is linked with -ldflags '-E contiv_cni_start', which names the first instruction of
+// entry_amd64.s or entry_arm64.s; linked otherwise, it begins as any Go program and works without the shortcut.
+//
+// No Go runtime means that this code must not need one. It calls nothing but itself, syscall.RawSyscall and functions
+// that the compiler makes of len, copy and ==. It does not allocate: memory is that of global variables, and nothing
+// is appended, concatenated, converted to an interface, or put into a closure or map. It does not panic: every index is
+// checked before. It uses no goroutine, defer or recover. What breaks these rules ends the process by SIGSEGV; a test of
+// contiv-cni looks at what is called.
 package shortcut
 
-import "syscall"
+import (
+	"syscall"
+	"unsafe"
+)
 
 const (
 	magic         = "CNI2" // cniwire.InvocationMagic
 	defaultServer = "/var/run/contiv/cni.sock"
-	maxStdin      = 1 << 20
-	maxAnswer     = 4 << 20
 	maxLogSize    = 8 << 20
 	// What the package cni says in this case.
 	tooLate = `{"code":11,"msg":"the Contiv agent cannot serve the request now","details":"the agent did not answer in time"}`
 )
 
-// taken is what was read of standard input.
-var taken []byte
+var (
+	stdin   [256 << 10]byte
+	request [512 << 10]byte
+	answer  [256 << 10]byte
+	// taken is how much of stdin has been read; -1: nobody tried.
+	taken = -1
+)
 
-// Taken returns what this package has read of standard input before it left the call to main.
-func Taken() []byte { return taken }
+// Taken returns what this package has read of standard input before it left the call to main; nil if it did not.
+func Taken() []byte {
+	if taken < 0 {
+		return nil
+	}
+	return stdin[:taken]
+}
 
-func init() {
-	began := now()
+// beforeRuntime is called by the first instruction of the process. stack is what the kernel put there: the number of
+// arguments, a pointer to each, nil, a pointer to each variable of the environment, and nil.
+//
+//lint:ignore U1000 staticcheck does not see calls of assembly.
+func beforeRuntime(stack *uintptr) {
+	if arguments := *stack; arguments <= 1 {
+		serve(environment{(**byte)(unsafe.Add(unsafe.Pointer(stack), (arguments+2)*pointerSize))})
+	}
+}
+
+// serve serves the call and ends the process, or returns if that is left to main.
+func serve(env environment) {
+	timing := env.get("CONTIV_CNI_TIMING")
+	began := now(timing)
 	var timeout int64 // seconds
-	command := getenv("CNI_COMMAND")
+	command := env.get("CNI_COMMAND")
 	switch command {
 	case "ADD", "DEL":
 		timeout = 60
@@ -44,82 +72,90 @@ func init() {
 	default:
 		return
 	}
-	netns := getenv("CNI_NETNS")
+	netns := env.get("CNI_NETNS")
 	if isOurs(netns) || !readStdin() {
 		return
 	}
-	server := serverOf(taken)
+	config := text(stdin[:taken])
+	server := serverOf(config)
 	if server == "" {
 		return
 	}
-	timing := getenv("CONTIV_CNI_TIMING")
-	called := now()
-	answer := call(server, timeout, server, command, getenv("CNI_CONTAINERID"), netns, getenv("CNI_IFNAME"), getenv("CNI_ARGS"), getenv("CNI_PATH"), timing, string(taken))
-	answered := now()
-	if answer.declined {
+	m := newMessage(request[:])
+	m.field(server)
+	m.field(command)
+	m.field(env.get("CNI_CONTAINERID"))
+	m.field(netns)
+	m.field(env.get("CNI_IFNAME"))
+	m.field(env.get("CNI_ARGS"))
+	m.field(env.get("CNI_PATH"))
+	m.field(timing)
+	m.field(config)
+	sent := m.finished()
+	if sent == "" {
 		return
 	}
-	write(1, []byte(answer.stdout))
-	if answer.log != "" {
-		appendLog(answer.logFile, answer.log)
+	called := now(timing)
+	got, late := call(server, timeout, sent)
+	answered := now(timing)
+	if late {
+		write(stdout, tooLate)
+		exit(1)
 	}
-	if timing != "" && answer.timing != "" {
-		appendTo(timing, answer.timing+`,"rpc_ns":`+decimal(answered-called)+`,"total_ns":`+decimal(now()-began)+"}\n")
+	r := reader{rest: got}
+	declined, failed, printed, logFile, log, measured := r.field(), r.field(), r.field(), r.field(), r.field(), r.field()
+	if r.short || declined != "" {
+		return
 	}
-	if answer.failed {
-		syscall.Exit(1)
+	write(stdout, printed)
+	if log != "" {
+		appendLog(logFile, log)
 	}
-	syscall.Exit(0)
-}
-
-func getenv(name string) string {
-	value, _ := syscall.Getenv(name)
-	return value
-}
-
-// now is in nanoseconds.
-func now() int64 {
-	var t syscall.Timeval
-	syscall.Gettimeofday(&t)
-	return t.Nano()
+	if measured != "" && timing != "" {
+		reportTiming(timing, measured, answered-called, began)
+	}
+	if failed != "" {
+		exit(1)
+	}
+	exit(0)
 }
 
 // isOurs reports whether the path is that of the network namespace of this process, which the CNI library
 // refuses for a container.
 func isOurs(netns string) bool {
 	var own, other syscall.Stat_t
-	return syscall.Stat(netns, &other) == nil && (syscall.Stat("/proc/self/ns/net", &own) != nil || own.Dev == other.Dev && own.Ino == other.Ino)
+	return stat(netns, &other) && (!stat("/proc/self/ns/net", &own) || own.Dev == other.Dev && own.Ino == other.Ino)
 }
 
-// readStdin reports whether all of it has been read into taken.
+// readStdin reports whether all of it has been read.
 func readStdin() bool {
-	taken = make([]byte, 0, 4<<10)
-	for {
-		if len(taken) == cap(taken) {
-			taken = append(taken, 0)[:len(taken)]
-		}
-		n, err := syscall.Read(0, taken[len(taken):cap(taken)])
+	for taken = 0; taken < len(stdin); {
+		n, err := read(0, stdin[taken:])
 		switch {
 		case err == syscall.EINTR:
-		case err != nil:
+		case err != 0:
 			return false
 		case n == 0:
 			return true
 		default:
-			if taken = taken[:len(taken)+n]; len(taken) > maxStdin {
-				return false
-			}
+			taken += n
 		}
 	}
+	return false
 }
 
 // serverOf returns the socket of the agent that a configuration names; "" if that takes a reader of JSON to find
 // out. The agent declines if it was something else after all.
-func serverOf(config []byte) string {
+func serverOf(config string) string {
 	const name = `"grpcServer"`
-	at := index(config, name)
-	if at < 0 {
-		return defaultServer
+	at := 0
+	for ; ; at++ {
+		if len(config)-at < len(name) {
+			return defaultServer
+		}
+		if config[at:at+len(name)] == name {
+			break
+		}
 	}
 	rest := skipSpace(config[at+len(name):])
 	if len(rest) == 0 || rest[0] != ':' {
@@ -130,10 +166,10 @@ func serverOf(config []byte) string {
 		return ""
 	}
 	rest = rest[1:]
-	for i, c := range rest {
-		switch {
+	for i := 0; i < len(rest); i++ {
+		switch c := rest[i]; {
 		case c == '"':
-			return string(rest[:i])
+			return rest[:i]
 		case c == '\\' || c < ' ':
 			return ""
 		}
@@ -141,153 +177,60 @@ func serverOf(config []byte) string {
 	return ""
 }
 
-func index(data []byte, text string) int {
-	for i := 0; i+len(text) <= len(data); i++ {
-		if data[i] == text[0] && string(data[i:i+len(text)]) == text {
-			return i
-		}
+func skipSpace(s string) string {
+	for len(s) > 0 && (s[0] == ' ' || s[0] == '\t' || s[0] == '\n' || s[0] == '\r') {
+		s = s[1:]
 	}
-	return -1
+	return s
 }
 
-func skipSpace(data []byte) []byte {
-	for len(data) > 0 && (data[0] == ' ' || data[0] == '\t' || data[0] == '\n' || data[0] == '\r') {
-		data = data[1:]
+// call sends a message and returns the fields of the answer; "" if there was none that can be understood.
+// late: the agent did not accept or answer in time.
+func call(server string, timeout int64, sent string) (got string, late bool) {
+	socket, err := connect(server, timeout)
+	if err == 0 {
+		send(socket, sent) // if that fails, so does reading
+		got, err = receive(socket)
+		closeFile(socket)
 	}
-	return data
+	return got, err == syscall.EAGAIN || err == syscall.EINPROGRESS
 }
 
-// answer is a cniwire.Outcome.
-type answer struct {
-	declined, failed     bool
-	stdout, logFile, log string
-	timing               string
-}
-
-// call sends the fields of a cniwire.Invocation and returns the answer.
-func call(server string, timeout int64, fields ...string) answer {
-	declined := answer{declined: true}
-	late := answer{failed: true, stdout: tooLate}
-	socket, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return declined
+func receive(socket int) (got string, err syscall.Errno) {
+	head := answer[:len(magic)+4]
+	if err := readFull(socket, head); err != 0 {
+		return "", err
 	}
-	limit := syscall.Timeval{Sec: timeout}
-	for _, option := range []int{syscall.SO_SNDTIMEO, syscall.SO_RCVTIMEO} {
-		if err := syscall.SetsockoptTimeval(socket, syscall.SOL_SOCKET, option, &limit); err != nil {
-			return declined
-		}
+	size := length(text(head[len(magic):]))
+	if text(head[:len(magic)]) != magic || size > len(answer) {
+		return "", 0
 	}
-	switch err := syscall.Connect(socket, &syscall.SockaddrUnix{Name: server}); err {
-	case nil:
-	case syscall.EAGAIN, syscall.EINPROGRESS:
-		return late
-	default:
-		return closed(socket)
-	}
-	frame := append([]byte(magic), 0, 0, 0, 0)
-	for _, field := range fields {
-		frame = append(appendLength(frame, len(field)), field...)
-	}
-	copy(frame[len(magic):], appendLength(nil, len(frame)-len(magic)-4))
-	write(socket, frame) // if that fails, so does reading
-	var head [len(magic) + 4]byte
-	if err := readFull(socket, head[:]); err == syscall.EAGAIN {
-		return late
-	} else if err != nil || string(head[:len(magic)]) != magic {
-		return closed(socket)
-	}
-	size := length(head[len(magic):])
-	if size > maxAnswer {
-		return closed(socket)
-	}
-	data := make([]byte, size)
-	if err := readFull(socket, data); err == syscall.EAGAIN {
-		return late
-	} else if err != nil {
-		return closed(socket)
-	}
-	var got [6]string
-	for i := range got {
-		if len(data) < 4 || length(data) > len(data)-4 {
-			return closed(socket)
-		}
-		n := 4 + length(data)
-		got[i], data = string(data[4:n]), data[n:]
-	}
-	if got[0] != "" {
-		return closed(socket)
-	}
-	return answer{failed: got[1] != "", stdout: got[2], logFile: got[3], log: got[4], timing: got[5]}
-}
-
-// closed ends a connection that was of no use.
-func closed(socket int) answer {
-	syscall.Close(socket)
-	return answer{declined: true}
-}
-
-func appendLength(data []byte, n int) []byte {
-	return append(data, byte(n>>24), byte(n>>16), byte(n>>8), byte(n))
-}
-
-func length(data []byte) int {
-	return int(data[0])<<24 | int(data[1])<<16 | int(data[2])<<8 | int(data[3])
-}
-
-func readFull(file int, data []byte) error {
-	for len(data) > 0 {
-		n, err := syscall.Read(file, data)
-		switch {
-		case err == syscall.EINTR:
-		case err != nil:
-			return err
-		case n == 0:
-			return syscall.EPIPE
-		default:
-			data = data[n:]
-		}
-	}
-	return nil
-}
-
-func write(file int, data []byte) {
-	for len(data) > 0 {
-		n, err := syscall.Write(file, data)
-		switch {
-		case err == syscall.EINTR:
-		case err != nil:
-			return
-		default:
-			data = data[n:]
-		}
-	}
+	err = readFull(socket, answer[:size])
+	return text(answer[:size]), err
 }
 
 // appendLog is openLog of the package cni.
-func appendLog(path, text string) {
+func appendLog(path, line string) {
 	var info syscall.Stat_t
-	if syscall.Stat(path, &info) == nil && info.Mode&syscall.S_IFMT == syscall.S_IFREG && info.Size > maxLogSize {
-		_ = syscall.Rename(path, path+".1")
+	if stat(path, &info) && info.Mode&syscall.S_IFMT == syscall.S_IFREG && info.Size > maxLogSize {
+		putAside(path)
 	}
-	appendTo(path, text)
-}
-
-// appendTo does what it can: without a log, the call is as good.
-func appendTo(path, text string) {
-	file, err := syscall.Open(path, syscall.O_CREAT|syscall.O_APPEND|syscall.O_WRONLY|syscall.O_CLOEXEC, 0o600)
-	if err == nil {
-		write(file, []byte(text))
+	if file := openLog(path); file >= 0 {
+		write(file, line)
 	}
 }
 
-func decimal(n int64) string {
-	var digits [20]byte
-	at := len(digits)
-	for n > 0 || at == len(digits) {
-		at--
-		digits[at] = byte('0' + n%10)
-		n /= 10
+func reportTiming(path, start string, rpc, began int64) {
+	file := openLog(path)
+	if file < 0 {
+		return
 	}
-	return string(digits[at:])
+	line := buffer{data: request[:]}
+	line.add(start)
+	line.add(`,"rpc_ns":`)
+	line.decimal(rpc)
+	line.add(`,"total_ns":`)
+	line.decimal(now(path) - began)
+	line.add("}\n")
+	write(file, line.text())
 }

@@ -46,7 +46,7 @@ func newSite(b *testing.B) *site {
 		b.Skipf("install the Debian package containernetworking-plugins, or run make packages: %v", err)
 	}
 	binaries := b.TempDir()
-	if err := labtest.Build("-trimpath", "-ldflags", "-s -w", "-o", binaries+"/", "./cmd/..."); err != nil {
+	if err := labtest.Build("-trimpath", "-o", binaries+"/", "./cmd/..."); err != nil {
 		b.Fatal(err)
 	}
 	s := &site{binaries: binaries}

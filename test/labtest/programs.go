@@ -59,7 +59,7 @@ func buildShared() (dir string, unlock func(), err error) {
 		err = unix.Flock(int(lock.Fd()), unix.LOCK_EX)
 	}
 	if err == nil {
-		err = Build("-ldflags", "-s -w", "-o", dir+"/", "./cmd/...")
+		err = Build("-o", dir+"/", "./cmd/...")
 	}
 	if err != nil {
 		lock.Close()
@@ -85,9 +85,10 @@ func linkPrograms(shared string) (dir string, err error) {
 	return dir, nil
 }
 
-// Build runs go build at the root of the repository; the programs are static.
+// Build runs go build at the root of the repository, with the flags of the Makefile; the programs are static.
 func Build(args ...string) error {
-	cmd := exec.Command("go", append([]string{"build"}, args...)...)
+	const ldflags = "-s -w"
+	cmd := exec.Command("go", append([]string{"build", "-ldflags", ldflags, "-ldflags", "./cmd/contiv-cni=" + ldflags + " -E contiv_cni_start"}, args...)...)
 	cmd.Dir = Root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -426,7 +426,7 @@ func (s *side) stream(address string, during time.Duration) float64 {
 func buildContiv(b testing.TB) (binaries string) {
 	b.Helper()
 	binaries = b.TempDir()
-	if err := labtest.Build("-trimpath", "-ldflags", "-s -w", "-o", binaries+"/", "./cmd/contiv-agent", "./cmd/contiv-etcd"); err != nil {
+	if err := labtest.Build("-trimpath", "-o", binaries+"/", "./cmd/contiv-agent", "./cmd/contiv-etcd"); err != nil {
 		b.Fatal(err)
 	}
 	return binaries
