@@ -276,6 +276,7 @@ func TestServicesUseEndpoints(t *testing.T) {
 	t.Run("endpoints", func(t *testing.T) { servicelab.Endpoints(t, l) })
 	t.Run("load balancers", func(t *testing.T) { servicelab.LoadBalancers(t, l) })
 	t.Run("session affinity", func(t *testing.T) { servicelab.Affinity(t, l) })
+	t.Run("removed endpoints", func(t *testing.T) { servicelab.RemovedEndpoints(t, l) })
 }
 
 // What service.conf says of them.

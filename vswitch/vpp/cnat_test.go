@@ -2,6 +2,7 @@ package vpp
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -185,10 +186,68 @@ func TestDNAT66IsRefusedAsAWhole(t *testing.T) {
 		if err := v.DNAT66().Remove(t.Context(), first); err != nil {
 			t.Fatal(err)
 		}
-		left, err := session.Dump[cnat.CnatTranslationDetails](t.Context(), v.vpp, session.Core, &cnat.CnatTranslationDump{})
-		if err != nil || len(left) != 1 {
-			t.Errorf("the translation of somebody else: %v, %v", left, err)
+		if left := translations(t, v, false); len(left) != 1 {
+			t.Errorf("the translation of somebody else: %v", left)
 		}
+	})
+}
+
+// translations returns those of VPP that hold backends for connections, or all others.
+func translations(t testing.TB, v *VSwitch, holding bool) (list []cnat.CnatTranslation) {
+	t.Helper()
+	all, err := session.Dump[cnat.CnatTranslationDetails](t.Context(), v.vpp, session.Core, &cnat.CnatTranslationDump{})
+	must(t, err)
+	for _, d := range all {
+		if (d.Translation.IPProto == ip_types.IP_API_PROTO_RESERVED) == holding {
+			list = append(list, d.Translation)
+		}
+	}
+	return list
+}
+
+// Backends stay in the FIB when services no longer have them, for the connections to them; a few without connections do, too.
+func TestBackendsAreHeld(t *testing.T) {
+	onEachVPP(t, func(t *testing.T, s *site) {
+		v := open(t, s)
+		held := func() map[netip.Addr]int {
+			count := map[netip.Addr]int{}
+			for _, h := range translations(t, v, true) {
+				for _, p := range h.Paths {
+					count[convert.Addr(p.DstEp.Addr)]++
+				}
+			}
+			return count
+		}
+		require := func(backends ...string) {
+			t.Helper()
+			now := held()
+			for _, b := range backends {
+				if now[netip.MustParseAddr(b)] != 1 {
+					t.Errorf("held: %v, want %s once", now, b)
+				}
+			}
+			if len(now) != len(backends) {
+				t.Errorf("held: %v, want %v", now, backends)
+			}
+		}
+		set66(t, v, dnat66Value("a", service66("fd96::1", 80, 1, 1), service66("fd96::1", 443, 1)))
+		require("fd10::1", "fd10::2")
+		set66(t, v, dnat66Value("a", service66("fd96::1", 80, 1)), dnat66Value("b", service66("fd96::2", 80, 1, 1, 1)))
+		require("fd10::1", "fd10::2", "fd10::3")
+		must(t, v.DNAT66().Remove(t.Context(), dnat66Value("b")))
+		require("fd10::1", "fd10::2", "fd10::3")
+		value := dnat66Value("a", service66("fd96::1", 80, 1))
+		for n := range 200 {
+			value.GetStMappings()[0].GetLocalIps()[0].LocalIp = fmt.Sprintf("fd10::1:%x", n)
+			set66(t, v, value)
+		}
+		now := held()
+		if last := netip.MustParseAddr("fd10::1:c7"); now[last] != 1 || len(now) > 70 {
+			t.Errorf("%d are held, among them the last one %d times: %v", len(now), now[last], now)
+		}
+		wantDNAT66(t, v, value)
+		must(t, v.DNAT66().Remove(t.Context(), value))
+		require()
 	})
 }
 

@@ -3,6 +3,7 @@
 //	ports.go         the ports: DNAT66, Services44
 //	translations.go  values ──> translations of an IP version, the difference to what VPP has, requests
 //	translation.go   a translation, marked as ours by paths that are never used
+//	hold.go          backends that connections go to are kept in the FIB
 //	features.go      which interfaces translate what enters, as long as there are translations
 //	network.go       ServiceNetwork: interfaces of external clients, refused destinations
 package cnat

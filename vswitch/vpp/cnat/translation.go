@@ -43,6 +43,9 @@ func familyOf(a netip.Addr) family {
 // ServiceNetwork exists.
 var refuser = [...]netip.Addr{v4: fibpath.Refuser(false), v6: fibpath.Refuser(true)}
 
+// anyClient stands for the client's own address.
+var anyClient = [...]netip.Addr{v4: netip.IPv4Unspecified(), v6: netip.IPv6Unspecified()}
+
 // natKey is what a translation is for.
 type natKey struct {
 	addr  netip.AddrPort
@@ -199,7 +202,7 @@ func (t *translation) request(key natKey) *cnat.CnatTranslationUpdate {
 	if t.sticky() {
 		r.LbType, r.FlowHashConfig = cnat.CNAT_LB_TYPE_MAGLEV, ip.IP_API_V2_FLOW_HASH_SRC_IP
 	}
-	client := [...]netip.Addr{v4: netip.IPv4Unspecified(), v6: netip.IPv6Unspecified()}[f] // its own
+	client := anyClient[f]
 	if t.hide {
 		client = t.source
 		if key.proto != ip_types.IP_API_PROTO_SCTP { // cnat has no ports to give

@@ -28,6 +28,7 @@ var module = session.NewModule("cnat_plugin.so", "services and DNat66",
 	&cnat.CnatTranslationUpdate{}, &cnat.CnatTranslationUpdateReply{},
 	&cnat.CnatTranslationDel{}, &cnat.CnatTranslationDelReply{},
 	&cnat.CnatTranslationDump{}, &cnat.CnatTranslationDetails{},
+	&cnat.CnatSessionDump{}, &cnat.CnatSessionDetails{},
 	&cnat.CnatSetSnatPolicy{}, &cnat.CnatSetSnatPolicyReply{},
 	&cnat.CnatSetSnatAddresses{}, &cnat.CnatSetSnatAddressesReply{},
 	&cnat.CnatGetSnatAddresses{}, &cnat.CnatGetSnatAddressesReply{},
@@ -73,6 +74,7 @@ func (v *Translations) Opened(context.Context, *session.Link) error {
 // notes are what the driver has to remember of cnat.
 type notes struct {
 	changing sync.Mutex // held while translations change: whether an address is free is asked first
+	inUse    [2]int     // by IP version: how many translations held backends of connections alone, when VPP was last asked; guarded by changing
 
 	mu      sync.Mutex
 	on      [2]bool         // by IP version: new interfaces get the features
@@ -159,7 +161,14 @@ func (v *Translations) replace(ctx context.Context, f family, values []*value, w
 	if err := v.prepare(ctx, f, wanted); err != nil {
 		return err
 	}
-	return v.run(ctx, f, append(gone, come...))
+	changes := append(gone, come...)
+	if err := v.hold(ctx, f, all, changes); err != nil {
+		return err
+	}
+	if err := v.run(ctx, f, changes); err != nil {
+		return err
+	}
+	return v.letGo(ctx, f, all, changes)
 }
 
 // checkRoutes refuses addresses that there is a route of ours to: that of cnat would take

@@ -90,6 +90,7 @@ func handleCNAT() {
 			send(&cnat.CnatTranslationDetails{Translation: told})
 		})
 	})
+	onDump(func(*call, *cnat.CnatSessionDump, func(*cnat.CnatSessionDetails)) {}) // no packets, no sessions
 	on(func(_ *call, req *cnat.CnatSetSnatPolicy, _ *cnat.CnatSetSnatPolicyReply) api.VPPApiError {
 		if req.Policy > cnat.CNAT_POLICY_K8S {
 			return 1
