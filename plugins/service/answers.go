@@ -24,6 +24,8 @@ import (
 //	pod ──> access list: from an endpoint's address and port ──> VRF 0: translated back ──> client
 //	    └─> everything else ───────────────────────────────────> VRF of pods
 //
+// An endpoint that a service no longer has goes on to answer its connections, as long as its pod lives.
+//
 // Hidden clients have an address that always leads to VRF 0 (answerRoutes).
 
 const (
@@ -71,7 +73,7 @@ func (s *Service) answers(deleted podmanager.PodID) map[string]proto.Message {
 		opened, _ := s.frontendsOf(pod)
 		frontends = append(frontends, opened...)
 	}
-	if len(frontends) == 0 {
+	if len(frontends) == 0 && len(s.answerers) == 0 {
 		return nil
 	}
 	interfaces := map[netip.Addr]string{}
@@ -82,16 +84,13 @@ func (s *Service) answers(deleted podmanager.PodID) map[string]proto.Message {
 			}
 		}
 	}
-	var endpoints []answerer
 	for _, f := range frontends {
 		for _, e := range f.Outside {
-			if interfaces[e.Addr.Addr()] != "" {
-				endpoints = append(endpoints, answerer{f.Protocol, e.Addr})
-			}
+			s.answerers[answerer{f.Protocol, e.Addr}] = true
 		}
 	}
-	slices.SortFunc(endpoints, answerer.compare)
-	return s.answerValues(slices.Compact(endpoints), interfaces)
+	maps.DeleteFunc(s.answerers, func(e answerer, _ bool) bool { return interfaces[e.addr.Addr()] == "" })
+	return s.answerValues(slices.SortedFunc(maps.Keys(s.answerers), answerer.compare), interfaces)
 }
 
 func (s *Service) answerValues(endpoints []answerer, interfaces map[netip.Addr]string) map[string]proto.Message {

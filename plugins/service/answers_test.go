@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/contiv/contiv/plugins/plugintest"
+	"github.com/contiv/contiv/plugins/podmanager"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -40,12 +41,15 @@ func TestAnswersToClientsThatAreNotHidden(t *testing.T) {
 	config := resync(t, s, state(web, slice4, slice6))
 	requireAnswers("policy Local", config, abf4+abf6+list+list4+","+list6+"]}\n"+routes)
 
+	// Connections to endpoints go on without the service.
 	config, _, _ = change(t, s, kubeChange(slice6, webSlice("b")), config)
-	requireAnswers("without endpoint of IPv6", config, abf4+list+list4+"]}\n"+routes)
+	requireAnswers("without endpoint of IPv6", config, abf4+abf6+list+list4+","+list6+"]}\n"+routes)
 	hidden := proto.CloneOf(web)
 	hidden.ExternalTrafficPolicy = "Cluster"
 	config, _, _ = change(t, s, kubeChange(web, hidden), config)
-	requireAnswers("policy Cluster", config, "")
+	requireAnswers("policy Cluster", config, abf4+abf6+list+list4+","+list6+"]}\n"+routes)
+	config = update(t, s, &podmanager.DeletePod{Pod: podmanager.PodID{Namespace: "default", Name: "web"}, ContainerID: "a"}).Apply(config)
+	requireAnswers("after the pod", config, "")
 	config, _, _ = change(t, s, kubeChange(hidden, web), config)
-	requireAnswers("policy Local again", config, abf4+list+list4+"]}\n"+routes)
+	requireAnswers("policy Local again, with a new pod that has the address", config, abf4+list+list4+"]}\n"+routes)
 }

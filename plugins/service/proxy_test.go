@@ -212,7 +212,8 @@ func (c *cluster) onVPP(t *testing.T, settings string) (*service.Service, error)
 		t.Fatal(err)
 	}
 	vpp := fake{ownStack: true, bvi: "vxlanBVI"}
-	s, err := service.New(service.Capabilities{}, vpp, vpp, service.Roles{Proxy: c.proxy(cfg)}, plugintest.Logger())
+	hostPorts := &service.HostPorts{NodeName: "node1", Nodes: c, Addresses: c, Pods: onePod{cluster: c}}
+	s, err := service.New(service.Capabilities{}, vpp, vpp, service.Roles{Proxy: c.proxy(cfg), HostPorts: hostPorts}, plugintest.Logger())
 	if err == nil && s.Proxies() {
 		t.Cleanup(s.Close)
 	}
@@ -290,7 +291,7 @@ func TestServicesOnVPPAreLeftToOthers(t *testing.T) {
 		if ours := strings.Contains(got, "dnat44/default/web"); ours != (others == "") {
 			t.Errorf("beside %q: translated: %v\n%s", others, ours, got)
 		}
-		if others != "" && got != "" {
+		if others != "" && strings.Contains(got, "/nat/") { // the answers of connections are still led
 			t.Errorf("beside %q:\n%s", others, got)
 		}
 		if told := s.Translator(); told.VSwitch != (others == "") || told.Others != others {

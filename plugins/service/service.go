@@ -79,9 +79,10 @@ type Service struct {
 	limited map[string]map[processor.ID]bool
 	// restricted has the frontends with source ranges, where mappings are for all clients.
 	restricted map[processor.ID][]processor.Frontend
-	// answering has the frontends whose endpoints see the addresses of clients outside, and answered the values
-	// requested last for their answers.
+	// answering has the frontends whose endpoints see the addresses of clients outside, answerers those of this node
+	// that have been among these endpoints, and answered the values requested last for their answers.
 	answering map[processor.ID][]processor.Frontend
+	answerers map[answerer]bool
 	answered  map[string]proto.Message
 	disabled  string // what else translates services; "": nothing
 	others    others
@@ -102,7 +103,7 @@ type Roles struct {
 
 // New returns the plugin, or an error if the vswitch does not support the settings of the proxy.
 func New(caps Capabilities, config Config, network Network, roles Roles, log *slog.Logger) (*Service, error) {
-	s := &Service{caps: caps, config: config, network: network, log: log}
+	s := &Service{caps: caps, config: config, network: network, log: log, answerers: map[answerer]bool{}}
 	if roles.Proxy != nil {
 		s.settings = roles.Proxy.Settings
 		if err := s.translateServices(*roles.Proxy, roles.Segments); err != nil {
