@@ -312,6 +312,7 @@ func TestServicesUseEndpoints(t *testing.T) {
 	t.Run("endpoints", func(t *testing.T) { servicelab.Endpoints(t, l) })
 	t.Run("load balancers", func(t *testing.T) { servicelab.LoadBalancers(t, l) })
 	t.Run("session affinity", func(t *testing.T) { servicelab.Affinity(t, l) })
+	t.Run("removed endpoints", func(t *testing.T) { servicelab.RemovedEndpoints(t, l) })
 }
 
 // What service.conf says of them.
@@ -319,9 +320,10 @@ func TestServiceConfig(t *testing.T) {
 	servicelab.FollowSettings(t, upServices(t, servicelab.Config, servicelab.Settings, "vpp", "kernel"))
 }
 
-// A flow of UDP stays with its endpoint until it is silent for as long as service.conf says; then it comes to another.
+// A flow of UDP and a connection of TCP stay with their endpoint until they are silent for as long as service.conf says; then
+// they come to another, which knows nothing of the connection.
 func TestSilentFlowsMove(t *testing.T) {
-	l := upServices(t, servicesConfig, "services: vswitch\notherNATSessionTimeout: 2\n", "vpp")
+	l := upServices(t, servicesConfig, "services: vswitch\ntcpNATSessionTimeout: 4\notherNATSessionTimeout: 2\n", "vpp")
 	pods := addPods(t, l, lab.PodSpec{Name: "a", Node: "node1"}, lab.PodSpec{Name: "b", Node: "node1"}, lab.PodSpec{Name: "c", Node: "node1"})
 	const port = 8080
 	for _, p := range pods[:2] {
@@ -329,18 +331,20 @@ func TestSilentFlowsMove(t *testing.T) {
 	}
 	web := served{name: "web", number: 10, policy: "Cluster", port: port, node: "node1", addrs: globalAddresses(t, pods[0])}
 	apply(t, l, web)
-	flows := map[bool]net.Conn{}
+	flows, connections := map[bool]net.Conn{}, map[bool]net.Conn{}
 	for _, ipv6 := range []bool{false, true} {
 		await.That(t, "the service is there", func() error {
 			_, err := labtest.AskName(pods[2].Netns, "tcp", web.clusterIP(ipv6))
 			return err
 		})
-		c, err := labtest.Dial(pods[2].Netns, "udp", web.clusterIP(ipv6))
-		if err != nil {
-			t.Fatal(err)
+		for network, list := range map[string]map[bool]net.Conn{"udp": flows, "tcp": connections} {
+			c, err := labtest.Dial(pods[2].Netns, network, web.clusterIP(ipv6))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			list[ipv6] = c
 		}
-		defer c.Close()
-		flows[ipv6] = c
 	}
 	require := func(when, name string) {
 		t.Helper()
@@ -361,6 +365,11 @@ func TestSilentFlowsMove(t *testing.T) {
 			return nil
 		})
 	}
+	for ipv6, c := range connections {
+		if h, err := labtest.Say(c); err != nil || h.Name != "a" {
+			t.Errorf("a connection of TCP, IPv6 %v: %q answers (%v), want a", ipv6, h.Name, err)
+		}
+	}
 	begun := time.Now()
 	await.That(t, "VPP forgets all connections", func() error {
 		if n := natSessions(t, l); n > 0 {
@@ -369,9 +378,14 @@ func TestSilentFlowsMove(t *testing.T) {
 		return nil
 	})
 	if took := time.Since(begun); took > 20*time.Second {
-		t.Errorf("flows were forgotten after %v: without the option, it is 30 s", took)
+		t.Errorf("flows were forgotten after %v: without the options, it is 30 s, and 1 h for TCP", took)
 	}
 	require("after a silence", "b")
+	for ipv6, c := range connections {
+		if h, err := labtest.Say(c); !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("a connection of TCP after a silence, IPv6 %v: %q answers (%v), want it reset", ipv6, h.Name, err)
+		}
+	}
 }
 
 // natSessions is what the agent of node 1 tells Prometheus of translated connections.
