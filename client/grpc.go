@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"github.com/contiv/contiv/api/contiv/rpc"
 	"github.com/contiv/contiv/api/ligato/generic"
 	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/parallel"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -214,19 +216,30 @@ func (g *grpcTransport) merged(ctx context.Context) ([]Value, error) {
 	if err != nil {
 		return nil, g.readError(err)
 	}
-	values := make([]Value, 0, len(response.GetItems()))
-	for _, item := range response.GetItems() {
-		msg, err := item.GetItem().GetData().GetAny().UnmarshalNew()
-		if err != nil {
-			return nil, fmt.Errorf("value %s of model %s: %w", item.GetItem().GetId().GetName(), item.GetItem().GetId().GetModel(), err)
+	items := response.GetItems()
+	values := make([]Value, len(items))
+	errs := parallel.Collect(len(items), func(begin, end int) (err error) {
+		for i := begin; i < end && err == nil; i++ {
+			values[i], err = valueOf(items[i].GetItem())
 		}
-		m, known := models.ForMessage(msg)
-		if !known {
-			return nil, fmt.Errorf("value %s is of a model that is not known: %s", item.GetItem().GetId().GetName(), item.GetItem().GetId().GetModel())
-		}
-		values = append(values, Value{m.Key(msg), msg}) // the agent has checked that the key can be one
+		return err
+	})
+	if err := cmp.Or(errs...); err != nil {
+		return nil, err
 	}
 	return values, nil
+}
+
+func valueOf(item *generic.Item) (Value, error) {
+	msg, err := item.GetData().GetAny().UnmarshalNew()
+	if err != nil {
+		return Value{}, fmt.Errorf("value %s of model %s: %w", item.GetId().GetName(), item.GetId().GetModel(), err)
+	}
+	m, known := models.ForMessage(msg)
+	if !known {
+		return Value{}, fmt.Errorf("value %s is of a model that is not known: %s", item.GetId().GetName(), item.GetId().GetModel())
+	}
+	return Value{m.Key(msg), msg}, nil // the agent has checked that the key can be one
 }
 
 func (g *grpcTransport) watch(ctx context.Context, selected selection, follow bool) iter.Seq2[[]*Status, error] {

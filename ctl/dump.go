@@ -13,6 +13,7 @@ import (
 	"github.com/contiv/contiv/kvscheduler/inspect"
 	"github.com/contiv/contiv/kvscheduler/record"
 	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/parallel"
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
 )
@@ -140,10 +141,16 @@ func writeDump(p printer, good []answer[record.Dump]) {
 		}
 		p.Printf("%s: %s\n", a.Agent.Name, count(len(a.Value), "value"))
 		t := p.Table("STATE", "FROM", "DESCRIPTOR", "KEY")
-		for _, v := range a.Value {
+		contents := slices.Concat(parallel.Collect(len(a.Value), func(begin, end int) (texts []string) {
+			for _, v := range a.Value[begin:end] {
+				texts = append(texts, fieldsText(v.Value))
+			}
+			return texts
+		})...)
+		for i, v := range a.Value {
 			t.Add(v.State.String(), v.Origin.String(), v.Descriptor, v.Key)
-			if text := fieldsText(v.Value); text != "" {
-				t.Add(" ", " ", " ", "  "+text)
+			if contents[i] != "" {
+				t.Add(" ", " ", " ", "  "+contents[i])
 			}
 			if metadata := metadataText(v.Metadata); metadata != "" {
 				t.Add(" ", " ", " ", "  metadata:  "+metadata)

@@ -77,6 +77,11 @@ func fieldsText(m proto.Message) string { return inLine(fields(record.Redact(m))
 
 func inLine(fields []field) string {
 	var b strings.Builder
+	size := 0
+	for _, f := range fields {
+		size += len(f.name) + len(f.text) + len("=  ")
+	}
+	b.Grow(size)
 	for i, f := range fields {
 		if i > 0 {
 			b.WriteString("  ")

@@ -28,6 +28,9 @@ func NewTextReader(text string) *Reader {
 	return &Reader{data: unsafe.Slice(unsafe.StringData(text), len(text)), keeps: true} // a Reader changes nothing
 }
 
+// Left returns how many bytes of the data have not been read.
+func (r *Reader) Left() int { return len(r.data) - r.at }
+
 // End returns the first mistake; what follows the value is one.
 func (r *Reader) End() error {
 	if r.space(); r.err == nil && r.at < len(r.data) {

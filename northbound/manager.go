@@ -1,6 +1,7 @@
 package northbound
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -12,6 +13,7 @@ import (
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/parallel"
 	"github.com/contiv/contiv/plugins/contivgrpc"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -105,21 +107,29 @@ func (m *manager) GetConfig(ctx context.Context, r *generic.GetConfigRequest) (*
 		return nil, refused("select either by ids or by labels")
 	}
 	keys := selectIDs(r.GetIds())
-	response := &generic.GetConfigResponse{}
 	values, labels := m.wanted(ctx), m.labels()
-	for _, key := range slices.Sorted(maps.Keys(values)) {
-		if !keys.has(key) || !hasLabels(r.GetLabels(), labels[key]) {
-			continue
+	var selected []string
+	for key := range values {
+		if keys.has(key) && hasLabels(r.GetLabels(), labels[key]) {
+			selected = append(selected, key)
 		}
-		item, err := itemOf(key, values[key])
-		if err != nil {
-			return nil, status.Error(codes.Internal, err.Error())
-		}
-		response.Items = append(response.Items, &generic.ConfigItem{
-			Item: item, Status: itemStatus(m.Scheduler.ValueStatus(key).GetValue()), Labels: labels[key],
-		})
 	}
-	return response, nil
+	slices.Sort(selected)
+	items := make([]*generic.ConfigItem, len(selected))
+	errs := parallel.Collect(len(selected), func(begin, end int) error {
+		for i, key := range selected[begin:end] {
+			item, err := itemOf(key, values[key])
+			if err != nil {
+				return status.Error(codes.Internal, err.Error())
+			}
+			items[begin+i] = &generic.ConfigItem{Item: item, Status: itemStatus(m.Scheduler.ValueStatus(key).GetValue()), Labels: labels[key]}
+		}
+		return nil
+	})
+	if err := cmp.Or(errs...); err != nil {
+		return nil, err
+	}
+	return &generic.GetConfigResponse{Items: items}, nil
 }
 
 // wanted returns the values that GetConfig is about.

@@ -2,6 +2,7 @@ package text
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"unicode"
@@ -47,8 +48,20 @@ func printable(text []byte) []byte {
 
 // indexCommand returns the index of the first character that a terminal may do something else with than to show it, or -1.
 func indexCommand(text []byte) int {
+	const (
+		each = 0x0101010101010101
+		high = 0x80 * each
+	)
 	for i := 0; i < len(text); {
-		if harmless[text[i]] { // most often
+		if i+8 <= len(text) { // most often, eight characters of ASCII are none
+			w := binary.LittleEndian.Uint64(text[i:])
+			deleted := w ^ 0x7f*each // a byte of 0 for each of DEL
+			if (w|(w-' '*each)&^w|(deleted-each)&^deleted)&high == 0 {
+				i += 8
+				continue
+			}
+		}
+		if harmless[text[i]] {
 			i++
 			continue
 		}

@@ -19,6 +19,12 @@ func TestNothingThatIsShownMovesTheTerminal(t *testing.T) {
 			t.Errorf("%q: %d, %v, %q", text, n, err, out.String())
 		}
 	}
+	for at := range 20 {
+		text := strings.Repeat("ordinary\n", 3)[:at] + "\x1b" + strings.Repeat("ordinary\n", 3)
+		if got := indexCommand([]byte(text)); got != at {
+			t.Errorf("%q: %d", text, got)
+		}
+	}
 	var table bytes.Buffer
 	rows := Printer{Writer: &table}.Table("A", "B")
 	rows.Add("x\ny\tz", "1\nnode9  forged")

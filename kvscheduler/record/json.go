@@ -11,6 +11,7 @@ import (
 
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
 	"github.com/contiv/contiv/jsontext"
+	"github.com/contiv/contiv/parallel"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -110,25 +111,45 @@ func readMessage(r *jsontext.Reader) proto.Message {
 // reading is how values are read: readText or readMessage.
 type reading func(*jsontext.Reader) proto.Message
 
-// AppendList appends a list with what one appends of each element. It makes room for all of a long list, judging by some
-// of its elements, for copying costs as much as writing.
+// AppendList appends a list with what one appends of each element, of several at the same time if the list is long.
 func AppendList[T any](b []byte, list []T, one func(b []byte, element *T) []byte) []byte {
-	const sample = 32
-	if every := len(list) / sample; every >= sample {
-		begin := len(b)
-		for i := range sample {
-			b = one(b, &list[i*every])
-		}
-		b = slices.Grow(b[:begin], (len(b)-begin)/sample*len(list)*9/8)
-	}
 	b = append(b, '[')
+	if len(list) < parallel.Worth {
+		return append(appendListed(b, list, one), ']')
+	}
+	size := sizeOf(list, one)
+	b = slices.Grow(b, size)
+	parts := parallel.Collect(len(list), func(begin, end int) []byte {
+		if begin == 0 {
+			return appendListed(b, list[:end], one)
+		}
+		return appendListed(make([]byte, 0, size/len(list)*(end-begin)), list[begin:end], one)
+	})
+	b = parts[0]
+	for _, part := range parts[1:] {
+		b = append(append(b, ','), part...)
+	}
+	return append(b, ']')
+}
+
+func appendListed[T any](b []byte, list []T, one func(b []byte, element *T) []byte) []byte {
 	for i := range list {
 		if i > 0 {
 			b = append(b, ',')
 		}
 		b = one(b, &list[i])
 	}
-	return append(b, ']')
+	return b
+}
+
+// sizeOf estimates how much room a long list takes, judging by some of its elements: copying costs as much as writing.
+func sizeOf[T any](list []T, one func(b []byte, element *T) []byte) int {
+	const sample = 32
+	var b []byte
+	for i := range sample {
+		b = one(b, &list[i*(len(list)/sample)])
+	}
+	return len(b) / sample * len(list) * 9 / 8
 }
 
 // unmarshal reads one value, which is all of the data.
@@ -145,6 +166,21 @@ func whole[T any](r *jsontext.Reader, into *T, read func(r *jsontext.Reader, int
 	}
 	*into = value
 	return nil
+}
+
+// longList reads a list as elements does, and makes room for all of it, judging by its first elements. Nothing long may follow it.
+func longList[T any](r *jsontext.Reader, one func(r *jsontext.Reader, into *T)) []T {
+	const sample = 64
+	list, all := []T{}, r.Left()
+	r.Array(func() {
+		if len(list) == sample {
+			list = slices.Grow(list, r.Left()/max(1, (all-r.Left())/sample)*9/8)
+		}
+		var element T
+		one(r, &element)
+		list = append(list, element)
+	})
+	return list
 }
 
 // elements reads a list with what one reads of each element. null is an empty list.

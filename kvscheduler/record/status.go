@@ -115,5 +115,5 @@ func (l *Statuses) ReadJSON(text string) error {
 }
 
 func readStatuses(r *jsontext.Reader, l *Statuses) {
-	*l = elements(r, func(r *jsontext.Reader, s *Status) { s.read(r) })
+	*l = longList(r, func(r *jsontext.Reader, s *Status) { s.read(r) })
 }

@@ -81,8 +81,13 @@ func (v *Value) AppendJSON(b []byte) []byte {
 	o.text(`{"Key":`, v.Key)
 	o.some(`,"Descriptor":`, v.Descriptor)
 	o.some(`,"Base":`, v.Base)
+	begin := len(o.b) + len(`,"Want":`)
 	o.value(`,"Want":`, v.Want)
-	o.value(`,"Have":`, v.Have)
+	if want := o.b[begin:]; v.Have == v.Want { // most often
+		o.b = append(append(o.b, `,"Have":`...), want...)
+	} else {
+		o.value(`,"Have":`, v.Have)
+	}
 	o.metadata(`,"Metadata":`, v.Metadata)
 	o.text(`,"State":`, v.State.String())
 	o.text(`,"Origin":`, v.Origin.String())
@@ -191,7 +196,7 @@ func (l *Values) ReadJSON(text string) error {
 }
 
 func readValues(r *jsontext.Reader, l *Values) {
-	*l = elements(r, func(r *jsontext.Reader, v **Value) { *v = readValueText(r) })
+	*l = longList(r, func(r *jsontext.Reader, v **Value) { *v = readValueText(r) })
 }
 
 // readValueText reads a value as text; nil for null.
@@ -235,7 +240,7 @@ func (l *Diffs) UnmarshalJSON(b []byte) error { return unmarshal(b, l, readDiffs
 func (l *Diffs) ReadJSON(text string) error { return whole(jsontext.NewTextReader(text), l, readDiffs) }
 
 func readDiffs(r *jsontext.Reader, l *Diffs) {
-	*l = elements(r, func(r *jsontext.Reader, d *Diff) {
+	*l = longList(r, func(r *jsontext.Reader, d *Diff) {
 		r.Object(func(name []byte) {
 			switch string(name) {
 			case "Key":

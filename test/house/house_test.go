@@ -18,6 +18,7 @@ const module = "github.com/contiv/contiv/"
 var rooms = map[string][]string{
 	"api":                  {"api"},
 	"jsontext":             {},
+	"parallel":             {},
 	"models":               {"api", "config", "jsontext"},
 	"version":              {},
 	"listener":             {},
@@ -27,9 +28,9 @@ var rooms = map[string][]string{
 	"rest":                 {"listener"},
 	"config":               {},
 	"dirwatch":             {},
-	"kvscheduler":          {"api/ligato/kvscheduler", "jsontext"},
+	"kvscheduler":          {"api/ligato/kvscheduler", "jsontext", "parallel"},
 	"kvscheduler/graph":    {},
-	"kvscheduler/record":   {"api/ligato/kvscheduler", "jsontext"},
+	"kvscheduler/record":   {"api/ligato/kvscheduler", "jsontext", "parallel"},
 	"kvscheduler/diagram":  {"api/ligato/kvscheduler", "kvscheduler/record"},
 	"kvscheduler/inspect":  {"api/ligato/kvscheduler", "jsontext", "kvscheduler", "kvscheduler/record", "kvscheduler/diagram"},
 	"dbresources":          {"api", "models"},
@@ -69,7 +70,7 @@ var rooms = map[string][]string{
 	"linux/namespaces":     {"api", "models", "netlink", "nsfile", "test/await"}, // the last one in tests
 	"controller":           {"dbresources", "rest", "api", "models", "config", "kvscheduler", "store"},
 	"plugins":              {"filter", "nsfile", "dirwatch", "listener", "dbresources", "rest", "api", "models", "config", "controller", "store", "plugins", "kvscheduler"},
-	"northbound":           {"store", "listener", "rest", "api", "models", "controller", "kvscheduler", "plugins"},
+	"northbound":           {"store", "listener", "parallel", "rest", "api", "models", "controller", "kvscheduler", "plugins"},
 	"pki":                  {},
 	"metrics":              {},
 	"metrics/endpoint":     {"listener", "rest"},
@@ -79,9 +80,9 @@ var rooms = map[string][]string{
 	"ksr/access":           {"pki", "dbresources", "api", "models", "config", "store", "etcdserver", "test/await"}, // the last two in tests
 	"ksr/signer":           {"ksr/access", "ksr/credentials", "pki", "store", "test/await"},                        // tests ask for what they sign
 	"cni":                  {"listener", "logline", "api"},
-	"client":               {"api", "models", "store", "etcdserver"},
+	"client":               {"api", "models", "parallel", "store", "etcdserver"},
 	"client/clienttest":    {"api", "models", "store", "listener", "controller", "kvscheduler", "northbound", "plugins"},
-	"ctl":                  {"terminal", "test/benchmark", "filter", "client", "health", "history", "northbound/ifstate", "listener", "dbresources", "rest", "api", "models", "config", "jsontext", "kvscheduler", "controller", "plugins", "store", "version"},
+	"ctl":                  {"terminal", "test/benchmark", "filter", "client", "health", "history", "northbound/ifstate", "listener", "dbresources", "rest", "api", "models", "config", "jsontext", "parallel", "kvscheduler", "controller", "plugins", "store", "version"},
 	"ctl/status":           {"ctl/target", "ctl/text", "health", "plugins"},
 	"history":              {"test/benchmark", "api", "controller", "jsontext", "kvscheduler", "rest"},
 	"history/journal":      {},

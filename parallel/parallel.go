@@ -1,0 +1,27 @@
+// Package parallel divides the work on long lists among processors.
+package parallel
+
+import (
+	"runtime"
+	"sync"
+)
+
+// Worth is how many elements a list has at least if the work on it is divided.
+const Worth = 1000
+
+// Collect calls do for ranges that make up 0 to n, at the same time if there are many elements, and returns the results in
+// the order of the ranges.
+func Collect[T any](n int, do func(begin, end int) T) []T {
+	parts := 1
+	if n >= Worth {
+		parts = min(runtime.GOMAXPROCS(0), 4, n/(Worth/2)) // more are hardly faster, and others want to work as well
+	}
+	results := make([]T, parts)
+	var others sync.WaitGroup
+	for i := 1; i < parts; i++ {
+		others.Go(func() { results[i] = do(i*n/parts, (i+1)*n/parts) })
+	}
+	results[0] = do(0, n/parts)
+	others.Wait()
+	return results
+}
