@@ -191,21 +191,31 @@ func (r Reader) Archive(w io.Writer) error {
 	}
 	archive := tar.NewWriter(w)
 	for _, name := range names {
-		data, err := fs.ReadFile(r.fsys, name)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // compressed or forgotten meanwhile
-		}
-		if err != nil {
-			return err
-		}
-		if err := archive.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(data))}); err != nil {
-			return err
-		}
-		if _, err := archive.Write(data); err != nil {
+		if err := r.archive(archive, name); err != nil {
 			return err
 		}
 	}
 	return archive.Close()
+}
+
+func (r Reader) archive(archive *tar.Writer, name string) error {
+	file, err := r.fsys.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // compressed or forgotten meanwhile
+	}
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	if err := archive.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: info.Size()}); err != nil {
+		return err
+	}
+	_, err = io.CopyBuffer(archive, io.LimitReader(file, info.Size()), make([]byte, 128<<10)) // it may grow
+	return err
 }
 
 // arguments reads a query; err is the first mistake.

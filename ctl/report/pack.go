@@ -4,9 +4,9 @@ import (
 	"archive/tar"
 	"bytes"
 	"cmp"
-	"compress/gzip"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -34,6 +34,7 @@ import (
 	"github.com/contiv/contiv/plugins/service"
 	"github.com/contiv/contiv/plugins/statscollector"
 	"github.com/contiv/contiv/version"
+	"github.com/klauspost/compress/gzip"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -110,11 +111,11 @@ func Pack(ctx context.Context, agents []*target.Agent, w io.Writer, now time.Tim
 	if err != nil {
 		return meta, err
 	}
-	text, err := p.file("README", readme(meta))
+	text, err := p.file("README", bytes.NewReader(readme(meta)), nil)
 	if err != nil {
 		return meta, err
 	}
-	end, err := compressed(make([]byte, 2*block))
+	end, err := compressed(gzip.BestSpeed, make([]byte, 2*block))
 	if err != nil {
 		return meta, err
 	}
@@ -153,32 +154,36 @@ func (p *packer) collect(ctx context.Context, a *target.Agent) (files [][]byte, 
 	index := make([]entry, len(requests))
 	files = make([][]byte, len(requests))
 	asked, askedCtx := errgroup.WithContext(ctx)
-	ask := func(i int) (answer, error) {
+	ask := func(i int, copied io.Writer) (status int, err error) {
 		path, query, _ := strings.Cut(requests[i], "?")
 		values, _ := url.ParseQuery(query)
 		status, body, err := a.Fetch(askedCtx, path, values)
 		if err != nil {
-			return answer{}, err
+			return 0, err
 		}
-		index[i] = entry{requests[i], status, fmt.Sprintf("answers/%02d-%s", i, strings.Trim(unsafe.ReplaceAllString(requests[i], "-"), "-"))}
-		files[i], err = p.file(directory+"/"+index[i].File, scrub(body))
-		return answer{requests[i], status, body}, err
+		defer body.Close()
+		name := fmt.Sprintf("answers/%02d-%s", i, strings.Trim(unsafe.ReplaceAllString(requests[i], "-"), "-"))
+		if files[i], err = p.file(directory+"/"+name, io.TeeReader(body, copied), scrub); err == nil {
+			index[i] = entry{requests[i], status, name}
+		}
+		return status, err
 	}
 	var past [][]byte
 	asked.SetLimit(atOnce)
 	asked.Go(func() error {
-		known, err := ask(runs)
+		var known bytes.Buffer
+		status, err := ask(runs, &known)
 		if err == nil {
 			past, err = p.history(askedCtx, a, directory+"/history/")
 		}
-		if err == nil && (len(past) == 0 || !whole(known)) { // else, what the agent remembers is in its history
-			_, err = ask(txns)
+		if err == nil && (len(past) == 0 || !whole(answer{status: status, body: known.Bytes()})) { // else, what the agent remembers is in its history
+			_, err = ask(txns, io.Discard)
 		}
 		return err
 	})
 	for i := txns + 1; i < len(requests); i++ {
 		asked.Go(func() error {
-			_, err := ask(i)
+			_, err := ask(i, io.Discard)
 			return err
 		})
 	}
@@ -198,22 +203,34 @@ func whole(runs answer) bool {
 // history returns the files of an agent's history; none of an agent that keeps none.
 func (p *packer) history(ctx context.Context, a *target.Agent, directory string) (files [][]byte, err error) {
 	status, past, err := a.Fetch(ctx, history.FilesURL, nil)
-	if err != nil || status != http.StatusOK {
+	if err != nil {
 		return nil, err
 	}
-	unread := bytes.NewReader(past)
-	for archive := tar.NewReader(unread); ; {
+	defer past.Close()
+	if status != http.StatusOK {
+		return nil, nil
+	}
+	for archive := tar.NewReader(past); ; {
 		header, err := archive.Next()
-		if err != nil || header.Size > int64(unread.Len()) {
-			return files, nil
+		if err != nil {
+			return files, lost(err)
 		}
-		content := past[len(past)-unread.Len():]
-		file, err := p.file(directory+path.Base(header.Name), content[:header.Size])
+		file, err := p.file(directory+path.Base(header.Name), archive, nil)
 		if err != nil {
 			return files, err
 		}
 		files = append(files, file)
 	}
+}
+
+// lost returns the error of an agent that stopped answering. Where an agent could not read its history to the end, the rest
+// will do.
+func lost(err error) error {
+	var unreachable *target.UnreachableError
+	if errors.As(err, &unreachable) {
+		return err
+	}
+	return nil
 }
 
 // packer makes the parts of an archive. Each is compressed by itself, so that parts are made at the same time; together,
@@ -226,29 +243,87 @@ type packer struct {
 // block is the unit of tar; two of zeros end an archive.
 const block = 512
 
-// piece is how much of a long file is compressed by itself.
-const piece = 1 << 20
+// piece is how much of a file is read before it is compressed, as a part, while the next piece is read.
+const piece = 512 << 10
 
-func (p *packer) file(name string, data []byte) ([]byte, error) {
-	var header bytes.Buffer
-	err := tar.NewWriter(&header).WriteHeader(&tar.Header{Name: p.root + "/" + name, Mode: 0o600, Size: int64(len(data)), ModTime: p.now})
-	if err != nil {
-		return nil, err
-	}
-	padding := make([]byte, -len(data)&(block-1))
-	if len(data) <= piece {
-		return compressed(header.Bytes(), data, padding)
-	}
-	pieces := slices.Concat([][]byte{header.Bytes()}, slices.Collect(slices.Chunk(data, piece)), [][]byte{padding})
-	var all errgroup.Group
-	for i := range pieces {
-		all.Go(func() (err error) {
-			pieces[i], err = compressed(pieces[i])
+// pieces are used again, for new memory takes as long as compression.
+var pieces = sync.Pool{New: func() any { return new(slices.Grow([]byte(nil), piece)) }}
+
+// part is a part of a file.
+type part struct {
+	size       int
+	compressed []byte
+}
+
+// file returns a file with the content, of which clean makes what is packed; nil: nothing. clean is given pieces that end
+// between elements of JSON.
+func (p *packer) file(name string, content io.Reader, clean func([]byte) []byte) ([]byte, error) {
+	var packing errgroup.Group
+	packing.SetLimit(atOnce)
+	var parts []*part
+	text := pieces.Get().(*[]byte)
+	*text = (*text)[:0]
+	for more := true; more; {
+		n, err := io.ReadFull(content, (*text)[len(*text):cap(*text)])
+		*text = (*text)[:len(*text)+n]
+		if more = err == nil; err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+			_ = packing.Wait()
+			return nil, err
+		}
+		end := len(*text)
+		if more && clean != nil {
+			if end = lastElement(*text); end == 0 { // one long element, or no JSON
+				*text = slices.Grow(*text, piece)
+				continue
+			}
+		}
+		rest := pieces.Get().(*[]byte)
+		*rest = append((*rest)[:0], (*text)[end:]...)
+		done, next := text, &part{}
+		parts, text = append(parts, next), rest
+		packing.Go(func() (err error) {
+			defer pieces.Put(done)
+			packed := (*done)[:end]
+			if clean != nil {
+				packed = clean(packed)
+			}
+			next.size = len(packed)
+			next.compressed, err = compressed(levelOf(name), packed)
 			return err
 		})
 	}
-	err = all.Wait()
-	return slices.Concat(pieces...), err
+	pieces.Put(text)
+	if err := packing.Wait(); err != nil {
+		return nil, err
+	}
+	size := 0
+	for _, part := range parts {
+		size += part.size
+	}
+	var header bytes.Buffer
+	err := tar.NewWriter(&header).WriteHeader(&tar.Header{Name: p.root + "/" + name, Mode: 0o600, Size: int64(size), ModTime: p.now})
+	if err != nil {
+		return nil, err
+	}
+	file, err := compressed(gzip.BestSpeed, header.Bytes())
+	if err != nil {
+		return nil, err
+	}
+	for _, part := range parts {
+		file = append(file, part.compressed...)
+	}
+	padding, err := compressed(gzip.BestSpeed, make([]byte, -size&(block-1)))
+	return append(file, padding...), err
+}
+
+// lastElement returns where the last element of a list of objects begins; 0 if there is none. Whatever is a secret ends
+// before it.
+func lastElement(text []byte) int {
+	const end = "},"
+	if at := bytes.LastIndex(text, []byte(end+`{"`)); at >= 0 {
+		return at + len(end)
+	}
+	return 0
 }
 
 func (p *packer) json(name string, v any) ([]byte, error) {
@@ -256,25 +331,35 @@ func (p *packer) json(name string, v any) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p.file(name, append(data, '\n'))
+	return p.file(name, bytes.NewReader(append(data, '\n')), nil)
 }
 
-// compressors are expensive to make.
-var compressors = sync.Pool{New: func() any {
-	w, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // the level is valid
-	return w
-}}
+// levelOf returns the level of compression of a file.
+func levelOf(name string) int {
+	if strings.HasSuffix(name, ".gz") {
+		return gzip.NoCompression
+	}
+	return gzip.BestSpeed
+}
 
-// compressed returns texts, one behind the other, as one compressed file.
-func compressed(texts ...[]byte) ([]byte, error) {
-	w := compressors.Get().(*gzip.Writer)
-	defer compressors.Put(w)
+// compressors, by their level, are expensive to make.
+var compressors = map[int]*sync.Pool{gzip.BestSpeed: compressorsOf(gzip.BestSpeed), gzip.NoCompression: compressorsOf(gzip.NoCompression)}
+
+func compressorsOf(level int) *sync.Pool {
+	return &sync.Pool{New: func() any {
+		w, _ := gzip.NewWriterLevel(nil, level) // the level is valid
+		return w
+	}}
+}
+
+// compressed returns a text as a compressed file.
+func compressed(level int, text []byte) ([]byte, error) {
 	var out bytes.Buffer
+	w := compressors[level].Get().(*gzip.Writer)
+	defer compressors[level].Put(w)
 	w.Reset(&out)
-	for _, text := range texts {
-		if _, err := w.Write(text); err != nil {
-			return nil, err
-		}
+	if _, err := w.Write(text); err != nil {
+		return nil, err
 	}
 	err := w.Close()
 	return out.Bytes(), err
@@ -315,20 +400,19 @@ func scrub(body []byte) []byte {
 // shortest is the length of the shortest word in inSecrets.
 const shortest = 5
 
-// skips says, for each pair of bytes, how far behind it the first letters of the next word may end at the earliest,
-// shortest letters of each word being considered; 0: here.
-var skips = func() (skips [1 << 16]byte) {
+// pairOf returns a number for a pair of letters, in capitals or not. Other bytes have numbers of letters.
+func pairOf(a, b byte) int { return int(a&31)<<5 | int(b&31) }
+
+// skips says, for each pair of letters, how far behind it the first letters of the next word may end at the earliest,
+// shortest letters of each word being considered; 0: here. It is small, to stay in the processor's cache.
+var skips = func() (skips [1 << 10]byte) {
 	for i := range skips {
 		skips[i] = shortest - 1
 	}
 	for _, word := range inSecrets {
 		for i := 1; i < shortest; i++ {
-			for _, a := range []byte{word[i-1], word[i-1] &^ ' '} {
-				for _, b := range []byte{word[i], word[i] &^ ' '} {
-					pair := int(a)<<8 | int(b)
-					skips[pair] = min(skips[pair], byte(shortest-1-i))
-				}
-			}
+			pair := pairOf(word[i-1], word[i])
+			skips[pair] = min(skips[pair], byte(shortest-1-i))
 		}
 	}
 	return skips
@@ -338,7 +422,7 @@ var skips = func() (skips [1 << 16]byte) {
 // of each four (the algorithm of Wu and Manber).
 func nextWord(text []byte, from int) int {
 	for i := from + shortest - 1; i < len(text); {
-		if skip := skips[int(text[i-1])<<8|int(text[i])]; skip > 0 {
+		if skip := skips[pairOf(text[i-1], text[i])]; skip > 0 {
 			i += int(skip)
 			continue
 		}

@@ -1,9 +1,17 @@
 package report
 
 import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
+	"testing/iotest"
+	"time"
 )
 
 func TestSecretsAreTakenOut(t *testing.T) {
@@ -16,6 +24,57 @@ func TestSecretsAreTakenOut(t *testing.T) {
 		if got := string(scrub([]byte(text))); got != want {
 			t.Errorf("%s: %s, expected %s", text, got, want)
 		}
+	}
+}
+
+// Long answers are packed in pieces: what comes out is what went in, without its secrets, and one that is no list as well.
+func TestLongFilesArePacked(t *testing.T) {
+	var list, want strings.Builder
+	for i := range 40_000 {
+		fmt.Fprintf(&list, `{"n":%d,"password":"},{%d"},`, i, i)
+		fmt.Fprintf(&want, `{"n":%d,"password":"<redacted>"},`, i)
+	}
+	noise := make([]byte, 3*piece)
+	for i := range noise {
+		noise[i] = byte('a' + i*i%23)
+	}
+	for _, c := range []struct {
+		name, text, want string
+		clean            func([]byte) []byte
+	}{
+		{"list", "[" + list.String() + "{}]", "[" + want.String() + "{}]", scrub},
+		{"no list", string(noise), string(noise), scrub},
+		{"history.log", list.String(), list.String(), nil},
+		{"history.log.gz", list.String(), list.String(), nil},
+		{"nothing", "", "", scrub},
+	} {
+		p := &packer{root: "r", now: time.Unix(1, 0)}
+		file, err := p.file(c.name, strings.NewReader(c.text), c.clean)
+		if err != nil {
+			t.Fatal(err)
+		}
+		unpacked, err := gzip.NewReader(bytes.NewReader(file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		archive := tar.NewReader(unpacked)
+		header, err := archive.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(archive)
+		if err != nil || header.Name != "r/"+c.name || string(got) != c.want {
+			t.Errorf("%s: %s, %v, %d bytes, expected %d", c.name, header.Name, err, len(got), len(c.want))
+		}
+	}
+}
+
+// An answer that breaks off is no answer.
+func TestBrokenAnswersAreNotPacked(t *testing.T) {
+	p := &packer{root: "r", now: time.Unix(1, 0)}
+	broken := errors.New("broken")
+	if _, err := p.file("f", io.MultiReader(strings.NewReader("[{}"), iotest.ErrReader(broken)), scrub); !errors.Is(err, broken) {
+		t.Error(err)
 	}
 }
 

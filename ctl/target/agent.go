@@ -193,38 +193,34 @@ func unmarshal(data []byte, into any) error {
 	return json.Unmarshal(data, into)
 }
 
-// Fetch sends a request to the agent, and returns its answer unchanged.
-func (a *Agent) Fetch(ctx context.Context, path string, query url.Values) (status int, body []byte, err error) {
-	response, body, err := a.ask(ctx, http.MethodGet, path, query, nil)
+// Fetch sends a request to the agent, and returns its answer unchanged. The caller closes the body; the errors of reading
+// it say what the others do.
+func (a *Agent) Fetch(ctx context.Context, path string, query url.Values) (status int, body io.ReadCloser, err error) {
+	response, err := a.send(ctx, http.MethodGet, path, query, nil)
 	if err != nil {
 		return 0, nil, err
 	}
-	return response.StatusCode, body, nil
+	return response.StatusCode, answered{response.Body, a}, nil
+}
+
+// answered is the body of an answer.
+type answered struct {
+	io.ReadCloser
+	agent *Agent
+}
+
+func (b answered) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && err != io.EOF {
+		err = b.agent.unreachable(err)
+	}
+	return n, err
 }
 
 func (a *Agent) ask(ctx context.Context, method, path string, query url.Values, body any) (*http.Response, []byte, error) {
-	if a.unusable != nil {
-		return nil, nil, a.unusable
-	}
-	target := a.base + path
-	if len(query) > 0 {
-		target += "?" + query.Encode()
-	}
-	var content io.Reader
-	if body != nil {
-		data, err := json.Marshal(body)
-		if err != nil {
-			return nil, nil, fmt.Errorf("encode the request: %w", err)
-		}
-		content = bytes.NewReader(data)
-	}
-	request, err := http.NewRequestWithContext(ctx, method, target, content)
+	response, err := a.send(ctx, method, path, query, body)
 	if err != nil {
 		return nil, nil, err
-	}
-	response, err := a.client.Do(request)
-	if err != nil {
-		return nil, nil, a.unreachable(err)
 	}
 	defer response.Body.Close()
 	var data bytes.Buffer
@@ -235,6 +231,33 @@ func (a *Agent) ask(ctx context.Context, method, path string, query url.Values, 
 		return nil, nil, a.unreachable(err)
 	}
 	return response, data.Bytes(), nil
+}
+
+func (a *Agent) send(ctx context.Context, method, path string, query url.Values, body any) (*http.Response, error) {
+	if a.unusable != nil {
+		return nil, a.unusable
+	}
+	target := a.base + path
+	if len(query) > 0 {
+		target += "?" + query.Encode()
+	}
+	var content io.Reader
+	if body != nil {
+		data, err := json.Marshal(body)
+		if err != nil {
+			return nil, fmt.Errorf("encode the request: %w", err)
+		}
+		content = bytes.NewReader(data)
+	}
+	request, err := http.NewRequestWithContext(ctx, method, target, content)
+	if err != nil {
+		return nil, err
+	}
+	response, err := a.client.Do(request)
+	if err != nil {
+		return nil, a.unreachable(err)
+	}
+	return response, nil
 }
 
 // errorText returns the error in an agent's answer.

@@ -34,14 +34,6 @@ type Explanation struct {
 	Similar []string
 }
 
-// Explanations is a list of explanations.
-type Explanations []*Explanation
-
-// AppendJSON appends what encoding/json writes, without looking at values twice.
-func (l Explanations) AppendJSON(b []byte) []byte {
-	return record.AppendList(b, l, func(b []byte, e **Explanation) []byte { return (*e).AppendJSON(b) })
-}
-
 // AppendJSON appends what encoding/json writes.
 func (e *Explanation) AppendJSON(b []byte) []byte {
 	b = jsontext.AppendString(append(b, `{"Key":`...), e.Key)

@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"iter"
 	"maps"
 	"net/http"
 	"net/url"
@@ -105,9 +106,11 @@ func writeError(w http.ResponseWriter, err error) {
 	_ = json.NewEncoder(w).Encode(struct{ Error string }{err.Error()})
 }
 
-// writeJSON answers with JSON, which is indented unless it is so long that programs alone read it.
+// long is the size of answers that programs alone read: they are not indented.
+const long = 64 << 10
+
+// writeJSON answers with JSON.
 func writeJSON(w http.ResponseWriter, v any) error {
-	const long = 64 << 10
 	var data []byte
 	if list, ok := v.(interface{ AppendJSON(b []byte) []byte }); ok {
 		data = list.AppendJSON(nil)
@@ -117,6 +120,11 @@ func writeJSON(w http.ResponseWriter, v any) error {
 			return err
 		}
 	}
+	return writeText(w, data)
+}
+
+// writeText answers with a text in JSON.
+func writeText(w http.ResponseWriter, data []byte) error {
 	if len(data) < long {
 		var indented bytes.Buffer
 		if err := json.Indent(&indented, data, "", "  "); err != nil {
@@ -128,6 +136,33 @@ func writeJSON(w http.ResponseWriter, v any) error {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
 	_, _ = w.Write(data)
+	return nil
+}
+
+// writeList answers with a list, of which one appends each element. What is long is sent while the rest is written.
+func writeList[T any](w http.ResponseWriter, list iter.Seq[T], one func(b []byte, element T) []byte) error {
+	w.Header().Set("Content-Type", "application/json")
+	b := make([]byte, 0, 2*long)
+	separator, sent := byte('['), false
+	for element := range list {
+		b = one(append(b, separator), element)
+		separator = ','
+		if len(b) < long {
+			continue
+		}
+		if _, err := w.Write(b); err != nil {
+			return nil // the client is gone
+		}
+		b, sent = b[:0], true
+	}
+	if separator == '[' {
+		b = append(b, '[')
+	}
+	b = append(b, ']')
+	if !sent {
+		return writeText(w, b)
+	}
+	_, _ = w.Write(append(b, '\n'))
 	return nil
 }
 

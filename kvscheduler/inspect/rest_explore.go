@@ -150,12 +150,9 @@ func (s server) serveExplain(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if !q.Has("key") {
-		seen, all := s.Snapshot(), Explanations{}
-		seen.Keys("", func(key string) bool {
-			all = append(all, explain(seen, key))
-			return true
-		})
-		return writeJSON(w, all)
+		seen := s.Snapshot()
+		keys := func(yield func(string) bool) { seen.Keys("", yield) }
+		return writeList(w, keys, func(b []byte, key string) []byte { return explain(seen, key).AppendJSON(b) })
 	}
 	if q.Get("key") == "" {
 		return badRequest("argument %q is empty", "key")
