@@ -208,7 +208,7 @@ func (c *cli) within(cmd *cobra.Command, timeout time.Duration) (context.Context
 	if c.progress != nil {
 		ctx = target.WithProgress(ctx, func(waiting []string) { c.progress(waitingText(waiting)) })
 	}
-	return context.WithTimeout(ctx, timeout)
+	return context.WithTimeout(target.WaitOnce(ctx), timeout)
 }
 
 func waitingText(nodes []string) string {

@@ -234,8 +234,8 @@ func (a *Agent) ask(ctx context.Context, method, path string, query url.Values, 
 }
 
 func (a *Agent) send(ctx context.Context, method, path string, query url.Values, body any) (*http.Response, error) {
-	if a.unusable != nil {
-		return nil, a.unusable
+	if err := cmp.Or(a.unusable, failed(ctx, a)); err != nil {
+		return nil, err
 	}
 	target := a.base + path
 	if len(query) > 0 {
@@ -255,7 +255,9 @@ func (a *Agent) send(ctx context.Context, method, path string, query url.Values,
 	}
 	response, err := a.client.Do(request)
 	if err != nil {
-		return nil, a.unreachable(err)
+		explained := a.unreachable(err)
+		remember(ctx, a, err, explained)
+		return nil, explained
 	}
 	return response, nil
 }
