@@ -12,12 +12,46 @@ import (
 // checker compares a document with a Go type and collects what is wrong.
 type checker struct {
 	errs []error
+	// wrong holds the keys and values that errs are about.
+	wrong map[*yaml.Node]bool
 	// merging holds the mappings whose merged keys ("<<") are being visited.
 	merging map[*yaml.Node]bool
 }
 
 func (c *checker) errorf(node *yaml.Node, format string, args ...any) {
 	c.errs = append(c.errs, fmt.Errorf("line %d: %s", node.Line, fmt.Sprintf(format, args...)))
+	c.wrong[node] = true
+}
+
+func newChecker() *checker {
+	return &checker{wrong: make(map[*yaml.Node]bool), merging: make(map[*yaml.Node]bool)}
+}
+
+// remove takes out of a node what is wrong in it, and reports whether anything is left.
+func (c *checker) remove(node *yaml.Node) bool {
+	if node.Kind == yaml.AliasNode {
+		return !c.wrong[node.Alias] // what is wrong in it is removed where it is defined
+	}
+	if c.wrong[node] {
+		return false
+	}
+	kept := node.Content[:0:0]
+	switch node.Kind {
+	case yaml.MappingNode:
+		for i := 0; i+1 < len(node.Content); i += 2 {
+			if key, value := node.Content[i], node.Content[i+1]; !c.wrong[key] && c.remove(value) {
+				kept = append(kept, key, value)
+			}
+		}
+	default:
+		for _, item := range node.Content {
+			if c.remove(item) {
+				kept = append(kept, item)
+			}
+		}
+	}
+	node.Content = kept
+	return true
 }
 
 var unmarshaler = reflect.TypeFor[json.Unmarshaler]()

@@ -3,12 +3,16 @@ package config
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"time"
 )
 
 // Duration is a time.Duration that configuration gives either as a number of
 // nanoseconds or as a Go duration such as "5s" or "1m30s".
 type Duration time.Duration
+
+// shortest is the least number of nanoseconds that may be written without a unit. Whoever writes less means seconds, or minutes.
+const shortest = time.Millisecond
 
 // UnmarshalJSON accepts both forms.
 func (d *Duration) UnmarshalJSON(data []byte) error {
@@ -18,6 +22,9 @@ func (d *Duration) UnmarshalJSON(data []byte) error {
 	}
 	switch value := value.(type) {
 	case float64:
+		if value != 0 && math.Abs(value) < float64(shortest) {
+			return fmt.Errorf(`that is %v nanoseconds: write the unit, such as "%[1]vs" or "%[1]vm"`, value)
+		}
 		*d = Duration(value)
 		return nil
 	case string:

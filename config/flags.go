@@ -116,7 +116,7 @@ func (o *option) parse(text string) (json.RawMessage, error) {
 	if len(node.Content) == 0 {
 		return nil, fmt.Errorf("a value is missing")
 	}
-	c := &checker{merging: make(map[*yaml.Node]bool)}
+	c := newChecker()
 	c.checkLeaf(node.Content[0], o.typ, strings.Join(o.path, "."))
 	if len(c.errs) > 0 {
 		_, message, _ := strings.Cut(c.errs[0].Error(), ": ") // without the line

@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,19 +21,33 @@ import (
 // nearest known one, values of the wrong type, and keys given twice. After an
 // error, into is unchanged.
 func Load(data []byte, into any) error {
+	root, mistakes, err := examine(data, into)
+	if err := cmp.Or(err, mistakes); err != nil || root == nil {
+		return err
+	}
+	return decode(root, into)
+}
+
+// examine returns the root of a document without what is wrong in it, nil if nothing is left, and the mistakes; err is why
+// it cannot be read at all.
+func examine(data []byte, into any) (root *yaml.Node, mistakes, err error) {
 	target := reflect.ValueOf(into)
 	if target.Kind() != reflect.Pointer || target.IsNil() || target.Elem().Kind() != reflect.Struct {
 		panic(fmt.Sprintf("config.Load needs a pointer to a struct, not %T", into))
 	}
-	root, err := parse(data)
+	root, err = parse(data)
 	if err != nil || root == nil {
-		return err
+		return nil, nil, err
 	}
-	c := &checker{merging: make(map[*yaml.Node]bool)}
+	c := newChecker()
 	c.check(root, target.Type().Elem(), "")
-	if len(c.errs) > 0 {
-		return errors.Join(c.errs...)
+	if len(c.errs) > 0 && !c.remove(root) {
+		root = nil
 	}
+	return root, errors.Join(c.errs...), nil
+}
+
+func decode(root *yaml.Node, into any) error {
 	encoded, err := toJSON(root)
 	if err != nil {
 		return err
@@ -51,6 +66,26 @@ func LoadFile(path string, into any) error {
 		return fmt.Errorf("read configuration: %w", err)
 	}
 	if err := Load(data, into); err != nil {
+		return fmt.Errorf("configuration file %s: %w", path, err)
+	}
+	return nil
+}
+
+// Examine returns all mistakes in a file: those that LoadFile finds, and those that check finds, once into has what is right
+// in the file.
+func Examine(path string, into any, check func() error) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("read configuration: %w", err)
+	}
+	root, mistakes, err := examine(data, into)
+	if err == nil && root != nil {
+		err = decode(root, into)
+	}
+	if err == nil {
+		err = errors.Join(mistakes, check())
+	}
+	if err != nil {
 		return fmt.Errorf("configuration file %s: %w", path, err)
 	}
 	return nil

@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -126,4 +127,34 @@ func FuzzLoad(f *testing.F) {
 	f.Add([]byte("a: &a [*a]"))
 	f.Add([]byte("optional: &a\n  <<: *a\n"))
 	f.Fuzz(func(_ *testing.T, data []byte) { _ = config.Load(data, &sample{}) })
+}
+
+// All mistakes are told at once: those of the form, and those that what is right shows.
+func TestAllMistakesAreFound(t *testing.T) {
+	type inner struct {
+		A int `json:"a"`
+		B string
+	}
+	var into struct {
+		Delay config.Duration `json:"delay"`
+		Name  string          `json:"name"`
+		In    inner           `json:"in"`
+		List  []int           `json:"list"`
+	}
+	path := filepath.Join(t.TempDir(), "f.conf")
+	if err := os.WriteFile(path, []byte("delay: 5\nnam: x\nname: n\nin: {a: x, B: b}\nlist: [1, x, 3]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	err := config.Examine(path, &into, func() error { return fmt.Errorf("name %s is taken, %s, %v", into.Name, into.In.B, into.List) })
+	for _, want := range []string{"f.conf: line 1", "that is 5 nanoseconds", `did you mean "name"`, `"in.a" is "x"`, `"list[1]"`, "name n is taken, b, [1 3]"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("no %q in %v", want, err)
+		}
+	}
+	if err := os.WriteFile(path, []byte("name: n\ndelay: 5000000000\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := config.Examine(path, &into, func() error { return nil }); err != nil || into.Delay.Std() != 5*time.Second {
+		t.Error(into.Delay, err)
+	}
 }

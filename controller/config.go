@@ -99,6 +99,22 @@ func LoadConfigFile(path string) (Config, error) {
 	return c, nil
 }
 
+// CheckFile returns all mistakes in a file like controller.conf: those of LoadConfigFile, without giving up after the first kind.
+// override, if it is not nil, sets what flags say.
+func CheckFile(path string, override func(*Config) error) error {
+	c := DefaultConfig()
+	return config.Examine(path, &c, func() error {
+		var err error
+		if override != nil {
+			err = override(&c)
+		}
+		return errors.Join(err, c.Validate())
+	})
+}
+
+// longest is the longest duration that can be meant.
+const longest = config.Duration(365 * 24 * time.Hour)
+
 // Validate reports values that cannot work, all of them.
 func (c Config) Validate() error {
 	var errs []error
@@ -116,8 +132,12 @@ func (c Config) Validate() error {
 		{"remoteDBProbingInterval", c.RemoteDBProbingInterval, 1, true},
 		{"lostDatabaseTimeout", c.LostDatabaseTimeout, 0, true},
 	} {
-		if d.relevant && d.value < d.min {
+		switch {
+		case !d.relevant:
+		case d.value < d.min:
 			errs = append(errs, fmt.Errorf("%s is %v: it must be at least %v", d.key, d.value, d.min))
+		case d.value > longest:
+			errs = append(errs, fmt.Errorf("%s is %v: it must be at most %v, a year: is the unit the wrong one?", d.key, d.value, longest))
 		}
 	}
 	if c.MaxRetryAttempts < 0 {

@@ -50,6 +50,8 @@ func TestLoadConfigErrors(t *testing.T) {
 	for doc, want := range map[string]string{
 		"enableRetries: true":        `"enableRetry"`,
 		"delayRetry: 0":              "delayRetry",
+		"delayRetry: 5":              "5 nanoseconds",
+		"delayRetry: 100000h":        "at most 8760h",
 		"maxRetryAttempts: -1":       "maxRetryAttempts",
 		"delayLocalResync: 1m":       "startupResyncDeadline",
 		"remoteDBProbingInterval: 0": "remoteDBProbingInterval",

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,13 +25,13 @@ func (c *cli) checkConfigCommand() *cobra.Command {
 		Use:   "check-config FILE...",
 		Short: "Look for mistakes in files of configuration, without asking an agent",
 		Long: "Looks for mistakes in files before they are used: contiv.conf, controller.conf, service.conf and etcd.conf, by these names,\n" +
-			"and files with values as \"config apply\" reads them, under any other, also directories of them. Of values, it checks keys,\n" +
+			"and files with values as \"config apply\" reads them, under any other, also directories of both. Of values, it checks keys,\n" +
 			"models, and the names and types of fields. Whether they are valid, \"contiv-agent check-config --config-dir DIR\" says\n" +
 			"without a node; what a node would do with them, \"config apply --dry-run\". The exit code is 1 if there are mistakes.",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var failed error
-			for _, name := range args {
+			for _, name := range withoutDirectories(args) {
 				what, err := checkConfig(name, cmd.InOrStdin())
 				if err != nil {
 					for line := range strings.SplitSeq(err.Error(), "\n") {
@@ -46,40 +47,60 @@ func (c *cli) checkConfigCommand() *cobra.Command {
 	}
 }
 
-// checkConfig returns what was found of a file, or its mistakes.
-func checkConfig(name string, stdin io.Reader) (what string, err error) {
-	switch filepath.Base(name) {
-	case "contiv.conf":
-		c, err := contivconf.LoadFile(name)
-		if err == nil {
-			if err = c.Check(); err != nil {
-				err = fmt.Errorf("configuration file %s: %w", name, err)
+// configFiles are the files of the agent, by their names, and what finds the mistakes in them.
+var configFiles = map[string]struct {
+	what  string
+	check func(path string) error
+}{
+	"contiv.conf":     {"network configuration", contivconf.CheckFile},
+	"controller.conf": {"event loop configuration", func(path string) error { return controller.CheckFile(path, nil) }},
+	"service.conf":    {"services configuration", serviceconfig.CheckFile},
+	"etcd.conf":       {"how to reach etcd", func(path string) error { return etcd.CheckFile(path, etcd.Config{}, "") }},
+}
+
+// withoutDirectories replaces directories by the files in them that can be checked, or that may have been meant to be.
+func withoutDirectories(names []string) (all []string) {
+	for _, name := range names {
+		entries, err := os.ReadDir(name)
+		if err != nil { // no directory
+			all = append(all, name)
+			continue
+		}
+		before := len(all)
+		for _, e := range entries {
+			if _, meant := config.Nearest(e.Name(), slices.Collect(maps.Keys(configFiles))); !e.IsDir() && (meant || isValuesFile(e.Name())) {
+				all = append(all, filepath.Join(name, e.Name()))
 			}
 		}
-		return "network configuration, no mistakes", err
-	case "controller.conf":
-		c, err := controller.LoadConfigFile(name)
-		if err == nil {
-			err = c.Validate()
+		if len(all) == before {
+			all = append(all, name) // reading it is an error
 		}
-		return "event loop configuration, no mistakes", err
-	case "service.conf":
-		_, err = serviceconfig.LoadFile(name)
-		return "services configuration, no mistakes", err
-	case "etcd.conf":
-		var e etcd.Config
-		if err = config.LoadFile(name, &e); err == nil {
-			if err = e.Check(); err != nil {
-				err = fmt.Errorf("configuration file %s: %w", name, err)
-			}
-		}
-		return "how to reach etcd, no mistakes", err
 	}
-	values, err := files{name}.read(stdin)
-	if err != nil {
+	return all
+}
+
+// checkConfig returns what was found of a file, or its mistakes.
+func checkConfig(path string, stdin io.Reader) (what string, err error) {
+	name := filepath.Base(path)
+	if file, known := configFiles[name]; known {
+		return file.what + ", no mistakes", file.check(path)
+	}
+	if meant, ok := config.Nearest(name, slices.Sorted(maps.Keys(configFiles))); ok && !isValuesFile(name) {
+		return "", fmt.Errorf("%s: an agent reads no file of this name: did you mean %s?", path, meant)
+	}
+	values, err := files{path}.read(stdin)
+	switch {
+	case err != nil:
 		return "", err
+	case len(values.values) == 0:
+		return "empty: there is no value in it", nil
 	}
 	return count(len(values.values), "value") + ", well-formed; `contiv-agent check-config --config-dir DIR` says whether they are valid, `contivctl config apply --dry-run` what a node would do", nil
+}
+
+// isValuesFile reports whether a file in a directory is one with values.
+func isValuesFile(name string) bool {
+	return slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name))
 }
 
 // files are the arguments of -f: files with values.
@@ -145,7 +166,7 @@ func filesOf(name string) ([]string, error) {
 	}
 	var paths []string
 	for _, e := range entries { // sorted by name
-		if !e.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(e.Name())) {
+		if !e.IsDir() && isValuesFile(e.Name()) {
 			paths = append(paths, filepath.Join(name, e.Name()))
 		}
 	}

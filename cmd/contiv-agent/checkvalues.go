@@ -5,8 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
+	"path/filepath"
+	"slices"
 
+	"github.com/contiv/contiv/config"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models/manifest"
 	"github.com/contiv/contiv/vswitch"
@@ -38,20 +42,42 @@ func (v *validator) Close() {
 	}
 }
 
-// checkFile returns all mistakes in a file with values.
-func (v *validator) checkFile(ctx context.Context, path string) error {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	values, err := manifest.Parse(data)
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	if v == nil {
-		return nil
+// unread returns an error for files in --config-dir that an agent does not read and that somebody seems to want it to.
+func unread(dir string) error {
+	entries, _ := os.ReadDir(dir) // the caller has seen that it can be read
+	flags := map[string]string{
+		"contiv.conf": "--contiv-config", "controller.conf": "--controller-config", "service.conf": "--service-config", "etcd.conf": "--etcd-config",
 	}
 	var mistakes []error
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		meant, near := config.Nearest(e.Name(), slices.Sorted(maps.Keys(flags)))
+		switch ext := filepath.Ext(e.Name()); {
+		case e.IsDir() || ext == ".yaml":
+		case ext == ".yml" || ext == ".json":
+			mistakes = append(mistakes, fmt.Errorf("%s is not read: values are in files named *.yaml", path))
+		case near:
+			mistakes = append(mistakes, fmt.Errorf("%s is not read: did you mean %s? It is given with %s", path, meant, flags[meant]))
+		}
+	}
+	return errors.Join(mistakes...)
+}
+
+// checkFile returns all mistakes in a file with values, and whether there is none in it.
+func (v *validator) checkFile(ctx context.Context, path string) (empty bool, err error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return false, err
+	}
+	values, err := manifest.Examine(data)
+	var mistakes []error
+	if err != nil {
+		mistakes = append(mistakes, fmt.Errorf("%s: %w", path, err))
+	}
+	empty = err == nil && len(values) == 0
+	if v == nil {
+		return empty, errors.Join(mistakes...)
+	}
 	for _, value := range values {
 		var wrong *kvscheduler.TransactionError
 		err := v.host.scheduler.ValidateSemantically(ctx, kvscheduler.KeyValue{Key: value.Key, Value: value.Message})
@@ -63,5 +89,5 @@ func (v *validator) checkFile(ctx context.Context, path string) error {
 			mistakes = append(mistakes, fmt.Errorf("%s: line %d: value of %s: %w", path, value.Line, one.Key, one.Err))
 		}
 	}
-	return errors.Join(mistakes...)
+	return empty, errors.Join(mistakes...)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/listener"
 	"github.com/contiv/contiv/metrics/endpoint"
+	"github.com/contiv/contiv/plugins/contivconf"
 	serviceconfig "github.com/contiv/contiv/plugins/service/config"
 	"github.com/contiv/contiv/store/etcd"
 	"github.com/contiv/contiv/vswitch/vpp"
@@ -184,8 +186,11 @@ func openEtcd(o options, log *slog.Logger) (*etcd.Store, error) {
 
 // loadEtcdConfig says how to reach etcd: flag over file.
 func loadEtcdConfig(o options) (etcd.Config, error) {
-	given := etcd.Config{Endpoints: o.etcdEndpoints, CAFile: o.etcdCA, CertFile: o.etcdCert, KeyFile: o.etcdKey}
-	return etcd.LoadConfig(o.etcdConfig, given, etcd.LocalEndpoint)
+	return etcd.LoadConfig(o.etcdConfig, o.etcdFlags(), etcd.LocalEndpoint)
+}
+
+func (o options) etcdFlags() etcd.Config {
+	return etcd.Config{Endpoints: o.etcdEndpoints, CAFile: o.etcdCA, CertFile: o.etcdCert, KeyFile: o.etcdKey}
 }
 
 func checkConfigCommand(o *options) *cobra.Command {
@@ -201,7 +206,11 @@ needs. The exit code is 1 if there are mistakes.`,
 			if err := o.complete(c.Flags()); err != nil {
 				return err
 			}
-			if err := o.check(c.Context()); err != nil {
+			remarks, err := o.check(c.Context())
+			for _, remark := range remarks {
+				fmt.Fprintln(c.OutOrStdout(), remark)
+			}
+			if err != nil {
 				return err
 			}
 			fmt.Fprintln(c.OutOrStdout(), "no mistakes")
@@ -210,21 +219,27 @@ needs. The exit code is 1 if there are mistakes.`,
 	}
 }
 
-// check returns all mistakes in the files that an agent with these options reads.
-func (o options) check(ctx context.Context) error {
-	network, _, err := loadConfig(o)
-	if err == nil {
-		err = network.Check()
+// check returns all mistakes in the files that an agent with these options reads, and remarks about what may be none.
+func (o options) check(ctx context.Context) (remarks []string, err error) {
+	var errs []error
+	if o.contivConfig != "" {
+		errs = append(errs, contivconf.CheckFile(o.contivConfig))
 	}
-	errs := []error{err}
-	_, err = serviceconfig.LoadFile(o.serviceConfig)
-	errs = append(errs, err)
-	if !o.standalone || o.etcdConfig != "" || len(o.etcdEndpoints) > 0 {
+	events := controller.DefaultConfig()
+	if o.controllerConfig != "" {
+		errs = append(errs, controller.CheckFile(o.controllerConfig, func(c *controller.Config) error { return o.controller.Apply(c) }))
+	} else {
+		errs = append(errs, o.controller.Apply(&events), events.Validate())
+	}
+	if o.serviceConfig != "" {
+		errs = append(errs, serviceconfig.CheckFile(o.serviceConfig))
+	}
+	switch {
+	case o.etcdConfig != "":
+		errs = append(errs, etcd.CheckFile(o.etcdConfig, o.etcdFlags(), etcd.LocalEndpoint))
+	case !o.standalone || len(o.etcdEndpoints) > 0:
 		c, err := loadEtcdConfig(o)
-		if err == nil {
-			err = c.Check()
-		}
-		errs = append(errs, err)
+		errs = append(errs, cmp.Or(err, c.Check()))
 	}
 	if o.configDir != "" {
 		if _, err := os.Stat(o.configDir); err != nil {
@@ -238,8 +253,12 @@ func (o options) check(ctx context.Context) error {
 		}
 		defer v.Close()
 		for _, path := range paths {
-			errs = append(errs, v.checkFile(ctx, path))
+			empty, err := v.checkFile(ctx, path)
+			if errs = append(errs, err); empty {
+				remarks = append(remarks, path+" is empty: there is no value in it")
+			}
 		}
+		errs = append(errs, unread(o.configDir))
 	}
-	return errors.Join(errs...)
+	return remarks, errors.Join(errs...)
 }

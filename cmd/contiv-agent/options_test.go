@@ -61,23 +61,39 @@ func TestFilesAreChecked(t *testing.T) {
 	good := flags(options{})
 	good.contivConfig, good.configDir = file("contiv.conf", "useTAPInterfaces: true\n"), filepath.Join(dir, "values")
 	file("values/a.yaml", "key: config/vpp/v2/interfaces/a\nvalue: {name: a, type: TAP}\n")
-	if err := good.check(t.Context()); err != nil {
-		t.Error(err)
+	if remarks, err := good.check(t.Context()); err != nil || len(remarks) > 0 {
+		t.Error(remarks, err)
+	}
+	file("values/empty.yaml", "# nothing yet\n")
+	if remarks, err := good.check(t.Context()); err != nil || len(remarks) != 1 || !strings.Contains(remarks[0], "empty.yaml is empty") {
+		t.Errorf("an empty file: %q, %v", remarks, err)
 	}
 	elsewhere := good
 	elsewhere.configDir += "x"
-	if err := elsewhere.check(t.Context()); err == nil || !strings.Contains(err.Error(), "valuesx: no such file") {
+	if _, err := elsewhere.check(t.Context()); err == nil || !strings.Contains(err.Error(), "valuesx: no such file") {
 		t.Errorf("a directory that is not there: %v", err)
 	}
 	bad := good
-	bad.contivConfig, bad.serviceConfig = file("bad.conf", "useTAPInterface: true\n"), file("service.conf", "servces: auto\n")
-	file("values/b.yaml", "key: config/vpp/v2/interfaces/b\nvalue: {name: b, tpe: TAP}\n")
+	bad.contivConfig = file("bad.conf", "useTAPInterface: true\nipamConfig: {podSubnetCIDR: 10.1.0.0/33}\n")
+	bad.controllerConfig = file("controller.conf", "delayRetry: 5\nmaxRetryAttempts: -1\n")
+	bad.serviceConfig = file("service.conf", "servces: auto\nserviceLocalEndpointWeight: 0\nnodePortAddresses: [x]\n")
+	bad.etcdConfig = file("etcd.conf", "dial-timeuot: 7s\nendpoints: [ftp://a:1]\n")
+	file("values/etcd.con", "")
+	file("values/README", "")
+	file("values/more.yml", "")
+	file("values/b.yaml", "key: config/vpp/v2/interfaces/b\nvalue: {name: b, tpe: TAP}\n---\nkey: config/linux/interfaces/v2/interface/e\nvalue: {name: e, type: VETH}\n")
 	file("values/c.yaml", "# addresses that cannot be\n---\nkey: config/vpp/v2/interfaces/c\nvalue: {name: c, type: SOFTWARE_LOOPBACK, ip_addresses: [10.9.9.999/32]}\n"+
 		"---\nkey: config/linux/interfaces/v2/interface/d\nvalue: {name: d, type: VETH}\n")
-	err := bad.check(t.Context())
-	for _, want := range []string{`"useTAPInterfaces"`, `"services"`, "b.yaml", `"type"`, "c.yaml: line 3: value of config/vpp/v2/interfaces/c: ", "10.9.9.999/32", "c.yaml: line 6: value of config/linux/interfaces/v2/interface/d: "} {
+	_, err := bad.check(t.Context())
+	for _, want := range []string{
+		`"useTAPInterfaces"`, "ipamConfig.podSubnetCIDR", `"delayRetry" is 5: that is 5 nanoseconds: write the unit, such as "5s"`, "maxRetryAttempts is -1",
+		`"services"`, "serviceLocalEndpointWeight", "nodePortAddresses", `"dial-timeout"`, "ftp://a:1",
+		"etcd.con is not read: did you mean etcd.conf? It is given with --etcd-config", "more.yml is not read", "b.yaml", "line 4: value of config/linux/interfaces/v2/interface/e", `"type"`, "c.yaml: line 3: value of config/vpp/v2/interfaces/c: ", "10.9.9.999/32", "c.yaml: line 6: value of config/linux/interfaces/v2/interface/d: "} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in %v", want, err)
+		}
+		if err != nil && strings.Contains(err.Error(), "README") {
+			t.Error(err)
 		}
 	}
 }

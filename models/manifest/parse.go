@@ -27,6 +27,15 @@ type Value struct {
 // Parse reads all documents of a file; empty ones are skipped. The error tells all
 // that is wrong, each mistake with the line where its document begins.
 func Parse(data []byte) ([]Value, error) {
+	values, err := Examine(data)
+	if err != nil {
+		return nil, err
+	}
+	return values, nil
+}
+
+// Examine is Parse for what looks for all mistakes: in spite of an error, it returns the values of the documents without one.
+func Examine(data []byte) ([]Value, error) {
 	var values []Value
 	var mistakes []error
 	lines := make(map[string]int)
@@ -58,10 +67,7 @@ func Parse(data []byte) ([]Value, error) {
 		lines[v.Key] = v.Line
 		values = append(values, v)
 	}
-	if len(mistakes) > 0 {
-		return nil, errors.Join(mistakes...)
-	}
-	return values, nil
+	return values, errors.Join(mistakes...)
 }
 
 func isEmpty(document *yamlv3.Node) bool {

@@ -200,6 +200,12 @@ func LoadFile(path string) (Config, error) {
 	return c, nil
 }
 
+// CheckFile returns all mistakes in a file.
+func CheckFile(path string) error {
+	c := Default()
+	return config.Examine(path, &c, c.Check)
+}
+
 // Check returns the mistakes in the values, as the agents of the nodes that are named would find them.
 func (c *Config) Check() error {
 	subnets, err := parseSubnets(&c.IPAMConfig, c.NodeToNodeTransport)
@@ -224,6 +230,7 @@ func (c *Config) Check() error {
 // refused: an agent that ignored them would build another network than the user
 // asked for.
 func (c *Config) check() error {
+	var unsupported []error
 	for _, option := range []struct {
 		set        bool
 		name, hint string
@@ -233,8 +240,11 @@ func (c *Config) check() error {
 		{c.UseDX6ForSrv6NodetoNodeTransport, "useDX6ForSrv6NodetoNodeTransport", "set it to false"},
 	} {
 		if option.set {
-			return fmt.Errorf("option %s is not supported by this version: %s", option.name, option.hint)
+			unsupported = append(unsupported, fmt.Errorf("option %s is not supported by this version: %s", option.name, option.hint))
 		}
+	}
+	if len(unsupported) > 0 {
+		return errors.Join(unsupported...)
 	}
 	return errors.Join(c.InterfaceConfig.check(), c.RoutingConfig.check(), c.IPNeighborScanConfig.check(), c.IPAMConfig.SRv6.check(),
 		wrong(c.STNVersion > 2, "stnVersion", c.STNVersion, "use 1 or 2"))

@@ -73,10 +73,24 @@ func LoadConfig(file string, given Config, standard string) (c Config, err error
 			return c, fmt.Errorf("--etcd-config: %w", err)
 		}
 	}
+	c.override(given, standard)
+	return c, nil
+}
+
+// CheckFile returns all mistakes in a file, and in what flags say, as LoadConfig would use them.
+func CheckFile(file string, given Config, standard string) error {
+	var c Config
+	return config.Examine(file, &c, func() error {
+		c.override(given, standard)
+		return c.Check()
+	})
+}
+
+func (c *Config) override(given Config, standard string) {
 	if len(given.Endpoints) > 0 {
 		c.Endpoints = given.Endpoints
 	}
-	if len(c.Endpoints) == 0 {
+	if len(c.Endpoints) == 0 && standard != "" {
 		c.Endpoints = []string{standard}
 	}
 	c.CAFile, c.CertFile, c.KeyFile = cmp.Or(given.CAFile, c.CAFile), cmp.Or(given.CertFile, c.CertFile), cmp.Or(given.KeyFile, c.KeyFile)
@@ -84,7 +98,6 @@ func LoadConfig(file string, given Config, standard string) (c Config, err error
 	if !slices.ContainsFunc(c.Endpoints, func(e string) bool { return !strings.HasPrefix(e, "http://") }) {
 		c.InsecureTransport = true
 	}
-	return c, nil
 }
 
 // setDefaults gives durations that are 0 their defaults, and refuses those that cannot

@@ -3,6 +3,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -79,33 +80,44 @@ func Load(data []byte) (Config, error) {
 	return c, c.check()
 }
 
+// CheckFile returns all mistakes in a file.
+func CheckFile(path string) error {
+	c := Default()
+	return config.Examine(path, &c, func() error { return c.check() })
+}
+
 func (c Config) check() error {
+	var errs []error
+	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf("option "+format, args...)) }
 	if c.Services != Auto && c.Services != KubeProxy && c.Services != VSwitch {
-		return fmt.Errorf("option services: %q is none of %q, %q for clusters with kube-proxy, and %q", c.Services, Auto, KubeProxy, VSwitch)
+		wrong("services: %q is none of %q, %q for clusters with kube-proxy, and %q", c.Services, Auto, KubeProxy, VSwitch)
 	}
 	for _, text := range c.NodePortAddresses {
 		if _, err := netip.ParsePrefix(text); err != nil {
-			return fmt.Errorf("option nodePortAddresses: %q is no network such as 192.168.16.0/24", text)
+			wrong("nodePortAddresses: %q is no network such as 192.168.16.0/24", text)
 		}
 	}
 	if c.HealthzBindAddress != "" {
 		host, port, err := net.SplitHostPort(c.HealthzBindAddress)
 		if _, bad := netip.ParseAddr(host); err != nil || host != "" && bad != nil {
-			return fmt.Errorf("option healthzBindAddress: %q is no address with a port such as :10256, 192.168.16.1:10256 or [fd00::1]:10256; \"\" for none", c.HealthzBindAddress)
+			wrong("healthzBindAddress: %q is no address with a port such as :10256, 192.168.16.1:10256 or [fd00::1]:10256; \"\" for none", c.HealthzBindAddress)
 		}
 		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-			return fmt.Errorf("option healthzBindAddress: %q is no port from 1 to 65535", port)
+			wrong("healthzBindAddress: %q is no port from 1 to 65535", port)
 		}
 	}
-	for option, seconds := range map[string]uint32{"tcpNATSessionTimeout": c.TCPNATSessionTimeout, "otherNATSessionTimeout": c.OtherNATSessionTimeout} {
-		if seconds > MaxSessionTimeout {
-			return fmt.Errorf("option %s: %d seconds are more than VPP counts: use at most %d", option, seconds, MaxSessionTimeout)
+	for _, timeout := range []struct {
+		option  string
+		seconds uint32
+	}{{"tcpNATSessionTimeout", c.TCPNATSessionTimeout}, {"otherNATSessionTimeout", c.OtherNATSessionTimeout}} {
+		if timeout.seconds > MaxSessionTimeout {
+			wrong("%s: %d seconds are more than VPP counts: use at most %d", timeout.option, timeout.seconds, MaxSessionTimeout)
 		}
 	}
 	if c.LocalEndpointWeight == 0 {
-		return fmt.Errorf("option serviceLocalEndpointWeight: 0 would leave endpoints on this node without connections: use 1 to 255")
+		wrong("serviceLocalEndpointWeight: 0 would leave endpoints on this node without connections: use 1 to 255")
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // OpenOn returns the addresses that node ports are open on, sorted.
