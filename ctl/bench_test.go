@@ -41,11 +41,10 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// bigNode serves an agent with 10 000 values: 250 pods with an interface and a route each, and routes to
-// others, made in 350 transactions. It returns the flag that names it.
-func bigNode(b *testing.B) string {
+// bigNode serves an agent with so many pods, an interface and a route each, and routes to others, so many values in all, made
+// in a transaction for each pod and for 95 routes. It returns the flag that names it.
+func bigNode(b testing.TB, pods, values int) string {
 	b.Helper()
-	const pods, values = 250, 10_000
 	log := slog.New(slog.DiscardHandler)
 	past := history.Open(history.Options{Dir: b.TempDir(), Bytes: 64 << 20, Age: time.Hour, Node: "n1", Log: log})
 	b.Cleanup(past.Close)
@@ -130,7 +129,7 @@ func bigClient(b *testing.B) string {
 }
 
 // serveReports serves what the plugins of a node with these pods, as many services, and as many policies, tell.
-func serveReports(b *testing.B, mux *http.ServeMux, pods []ipnet.PodReport) {
+func serveReports(b testing.TB, mux *http.ServeMux, pods []ipnet.PodReport) {
 	b.Helper()
 	serve := func(path string, report any) {
 		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) { rest.JSON(w, report) })
@@ -178,7 +177,7 @@ func serveReports(b *testing.B, mux *http.ServeMux, pods []ipnet.PodReport) {
 }
 
 // listen serves a handler on a socket until the benchmark ends.
-func listen(b *testing.B, name string, handler http.Handler) (socket string) {
+func listen(b testing.TB, name string, handler http.Handler) (socket string) {
 	b.Helper()
 	socket = filepath.Join(b.TempDir(), name)
 	l, err := listener.Unix(socket)
@@ -244,25 +243,28 @@ func BenchmarkPrograms(b *testing.B) {
 	benchmarkCommands(b, program)
 }
 
+// commandLines are what is measured. KEY is that of a pod's interface, and FILE has values.
+var commandLines = []string{
+	"status", "nodes", "pods", "ipam", "nodeconfig", "interfaces", "drops", "services", "policies", "denials",
+	"values", "values -o json", "values --state FAILED", "values web-7", "values 10.20.3.0/24",
+	"dump", "dump --view cached", "dump --view cached -o json", "dump --view cached " + models.VPPInterface.KeyPrefix(), "dump --view NB 10.20.3.0/24",
+	"explain web-7", "explain 10.20.3.0/24", "explain KEY", "timeline web-7", "timeline 10.20.3.0/24", "timeline KEY",
+	"events", "events --last 0", "events --seq 1.17", "txns", "txns 17", "txns --last 0", "diff --from txn:300", "diff --from txn:340",
+	"graph", "graph web-7", "graph 10.20.3.0/24", "config get --all web-7", "config get --all 10.20.3.0/24", "config get --all", "config get --all -o yaml",
+	"why web-7 web-8 80", "plan -f FILE", "resync", "models", "check-config FILE", "report --file REPORT",
+}
+
 func benchmarkCommands(b *testing.B, program string) {
-	agent := bigNode(b)
+	agent := bigNode(b, 250, 10_000)
 	key := models.VPPInterfaceKey(fmt.Sprintf("vpp-tap-%064x", 7))
 	values := filepath.Join(b.TempDir(), "values.yaml")
 	if err := os.WriteFile(values, []byte("model: vpp.route\nvalue: {dst_network: 10.8.0.0/16, outgoing_interface: uplink}\n"), 0o600); err != nil {
 		b.Fatal(err)
 	}
 	report := filepath.Join(b.TempDir(), "report.tgz")
-	for _, line := range []string{
-		"status", "nodes", "pods", "ipam", "nodeconfig", "interfaces", "drops", "services", "policies", "denials",
-		"values", "values -o json", "values --state FAILED", "values web-7", "values 10.20.3.0/24",
-		"dump", "dump --view cached", "dump --view cached -o json", "dump --view cached " + models.VPPInterface.KeyPrefix(), "dump --view NB 10.20.3.0/24",
-		"explain web-7", "explain 10.20.3.0/24", "explain " + key, "timeline web-7", "timeline 10.20.3.0/24", "timeline " + key,
-		"events", "events --last 0", "events --seq 1.17", "txns", "txns 17", "txns --last 0", "diff --from txn:300", "diff --from txn:340",
-		"graph", "graph web-7", "graph 10.20.3.0/24", "config get --all web-7", "config get --all 10.20.3.0/24", "config get --all", "config get --all -o yaml",
-		"why web-7 web-8 80", "plan -f FILE", "resync", "models", "check-config FILE", "report --file REPORT",
-	} {
-		b.Run(strings.ReplaceAll(strings.ReplaceAll(line, key, "KEY"), " ", "_"), func(b *testing.B) {
-			median(b, program, append([]string{"--agent", agent}, strings.Fields(strings.NewReplacer(" FILE", " "+values, "REPORT", report).Replace(line))...)...)
+	for _, line := range commandLines {
+		b.Run(strings.ReplaceAll(line, " ", "_"), func(b *testing.B) {
+			median(b, program, append([]string{"--agent", agent}, strings.Fields(strings.NewReplacer(" FILE", " "+values, "REPORT", report, "KEY", key).Replace(line))...)...)
 		})
 	}
 	b.Run("config_diff", func(b *testing.B) { median(b, program, "config", "diff", "--grpc", bigClient(b), "-f", values) })

@@ -13,6 +13,7 @@ import (
 	"github.com/contiv/contiv/ctl/kube"
 	"github.com/contiv/contiv/ctl/target"
 	"github.com/contiv/contiv/ctl/text"
+	"github.com/contiv/contiv/terminal"
 	"github.com/contiv/contiv/version"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -22,7 +23,8 @@ import (
 type cli struct {
 	name        string
 	out, errOut io.Writer
-	width       int // of tables
+	width       int  // of tables
+	terminal    bool // shows the output
 	targets     target.Options
 	format      format
 	full, wide  bool
@@ -42,9 +44,9 @@ type cli struct {
 // Command returns the command line, under the name by which it was called. The caller prints the
 // errors that Execute returns, except for ErrReported.
 func Command(name string, out, errOut io.Writer) *cobra.Command {
-	width, colour, progress := text.Width(out), text.Colours(out), text.Progress(errOut)
+	width, onTerminal, colour, progress := text.Width(out), terminal.Is(out), text.Colours(out), text.Progress(errOut)
 	out, errOut = text.Plain(out), text.Plain(errOut)
-	c := &cli{name: name, width: width, colour: colour, progress: progress, out: out, errOut: errOut, format: asTable, poll: 500 * time.Millisecond, now: time.Now}
+	c := &cli{name: name, width: width, terminal: onTerminal, colour: colour, progress: progress, out: out, errOut: errOut, format: asTable, poll: 500 * time.Millisecond, now: time.Now}
 	root := &cobra.Command{
 		Use:   name,
 		Short: "Show what Contiv does on the nodes of a cluster",
@@ -52,7 +54,7 @@ func Command(name string, out, errOut io.Writer) *cobra.Command {
 			"Which agents: --agent NAME=URL, or the file given by --config or " + target.ConfigVariable + ":\n\n" +
 			"  agents:\n" +
 			"    node1: unix:///var/run/contiv/agent.sock\n" +
-			"    node2: http://192.168.16.2:9999\n" +
+			"    node2: https://192.168.16.2:9999\n" +
 			"  etcdConfig: /etc/contiv/etcd.conf   # how to reach etcd, which is asked for further nodes\n\n" +
 			"By default, the agent on " + target.DefaultAgent + ".\n" +
 			"The exit code is 1 if an agent could not be asked; the others are shown nevertheless.",

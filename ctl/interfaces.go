@@ -46,6 +46,7 @@ func writeInterfaces(p printer, good []answer[ifstate.Report], pods []answer[ipn
 		}
 	}
 	t := p.Table("NODE", "NAMESPACE", "POD", "INTERFACE", "TYPE", "DEVICE", "LINK", "SINCE", "MTU", "SPEED", "RX", "TX", "DROPS", "MAC")
+	t.Spare("SPEED", "SINCE", "MTU", "MAC", "TYPE", "DROPS", "NAMESPACE")
 	for _, a := range good {
 		for _, data := range a.Value.Interfaces {
 			var s vpp_interfaces.InterfaceState

@@ -5,10 +5,12 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	"github.com/contiv/contiv/terminal/terminaltest"
 )
 
 func TestColours(t *testing.T) {
-	terminal := openTerminal(t, 80)
+	terminal, _ := terminaltest.Open(t, 80)
 	for _, c := range []struct {
 		noColour, term string
 		out            io.Writer

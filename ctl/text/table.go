@@ -18,6 +18,8 @@ type Printer struct {
 	Colour bool
 	// Width is the number of columns that tables try to fit in; 0: DefaultWidth.
 	Width int
+	// Terminal: nothing may be wider.
+	Terminal bool
 }
 
 // Text shortens long identifiers. What is left of a key still finds it, since
@@ -64,12 +66,13 @@ func (p Printer) Printf(format string, args ...any) {
 	io.WriteString(p, p.Text(fmt.Sprintf(format, args...))) // errors cannot be reported anywhere
 }
 
-// Table aligns columns. Rows that do not fit are wrapped in the last column, at spaces; nothing is
-// ever cut off.
+// Table aligns columns. Rows that do not fit are wrapped in the last column, at spaces. Nothing is cut off but for a terminal, in
+// which lines would break anywhere.
 type Table struct {
 	Printer
 	header []string
 	rows   [][]string
+	spare  []string
 }
 
 // Table returns an empty table. A header of empty texts is not printed.
@@ -99,27 +102,42 @@ func (t *Table) Empty() bool { return len(t.rows) == 0 }
 
 const columnGap = 2
 
+// widths returns the widths of all columns but the last, and that of the last.
+func (t *Table) widths() (widths []int, last int) {
+	widths = make([]int, len(t.header))
+	for i, name := range t.header {
+		widths[i] = utf8.RuneCountInString(name)
+		for _, row := range t.rows {
+			widths[i] = max(widths[i], utf8.RuneCountInString(row[i]))
+		}
+	}
+	n := len(widths) - 1
+	return widths[:n], widths[n]
+}
+
 func (t *Table) Print() {
+	total := t.Width
+	if total == 0 {
+		total = DefaultWidth
+	}
+	var widths []int
+	var left []string
+	if t.Terminal {
+		widths, left = t.fit(total)
+	} else {
+		widths, _ = t.widths()
+	}
 	last := len(t.header) - 1
 	rows := t.rows
 	if strings.Join(t.header, "") != "" {
 		rows = append([][]string{t.header}, rows...)
 	}
-	widths := make([]int, last)
 	indent, size := 0, 0
-	for i, name := range t.header[:last] {
-		widths[i] = utf8.RuneCountInString(name)
-		for _, row := range t.rows {
-			widths[i] = max(widths[i], utf8.RuneCountInString(row[i]))
-		}
-		indent += widths[i] + columnGap
+	for _, width := range widths {
+		indent += width + columnGap
 	}
 	for _, row := range rows {
 		size += indent + len(row[last]) + 1
-	}
-	total := t.Width
-	if total == 0 {
-		total = DefaultWidth
 	}
 	out, paint := t.painter()
 	b := make([]byte, 0, size)
@@ -134,17 +152,21 @@ func (t *Table) Print() {
 			b = append(b, paint(row[i])...)
 			b = appendSpaces(b, width-utf8.RuneCountInString(row[i])+columnGap)
 		}
-		for i, part := range wrap(row[last], total-indent) {
-			if i > 0 {
+		lines, at := t.lines(row[last], indent, total)
+		for i, line := range lines {
+			if i > 0 || at < indent {
 				newLine()
-				b = appendSpaces(b, indent)
+				b = appendSpaces(b, at)
 			}
-			b = append(b, paint(part)...)
+			b = append(b, paint(line)...)
 		}
 		newLine()
 	}
-	if len(t.rows) == 0 {
+	switch {
+	case len(t.rows) == 0:
 		b = append(b, "(none)\n"...)
+	case len(left) > 0:
+		b = append(append(b, leftOut(left)...), '\n')
 	}
 	out.Write(b) // errors cannot be reported anywhere
 }

@@ -2,38 +2,16 @@ package text
 
 import (
 	"io"
-	"os"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
-	"golang.org/x/sys/unix"
+	"github.com/contiv/contiv/terminal/terminaltest"
 )
 
-// openTerminal returns the end of a terminal that a program writes to.
-func openTerminal(t *testing.T, columns uint16) *os.File {
-	t.Helper()
-	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
-	if err != nil {
-		t.Skipf("no terminal can be made here: %v", err)
-	}
-	t.Cleanup(func() { master.Close() })
-	if err := unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0); err != nil {
-		t.Fatal(err)
-	}
-	fd, err := unix.IoctlRetInt(int(master.Fd()), unix.TIOCGPTPEER)
-	if err != nil {
-		t.Skipf("the kernel does not open the other end: %v", err)
-	}
-	slave := os.NewFile(uintptr(fd), "terminal")
-	t.Cleanup(func() { slave.Close() })
-	if err := unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 50, Col: columns}); err != nil {
-		t.Fatal(err)
-	}
-	return slave
-}
-
 func TestWidth(t *testing.T) {
-	wide, tiny := openTerminal(t, 200), openTerminal(t, 20)
+	wide, _ := terminaltest.Open(t, 200)
+	tiny, _ := terminaltest.Open(t, 20)
 	for _, c := range []struct {
 		columns string
 		out     io.Writer
@@ -69,6 +47,55 @@ func TestTablesAreAsWideAsTheTerminal(t *testing.T) {
 		}
 		if longest > want || longest < want-50 {
 			t.Errorf("width %d: %d columns\n%s", width, longest, b.String())
+		}
+	}
+}
+
+// In a terminal, no line is wider, the columns that matter stay whole, and texts are not lost.
+func TestTablesFitTerminals(t *testing.T) {
+	print := func(width int, spare []string, header []string, row ...string) string {
+		var b strings.Builder
+		table := Printer{Writer: &b, Width: width, Terminal: true}.Table(header...)
+		table.Spare(spare...)
+		table.Add(row...)
+		table.Print()
+		for line := range strings.Lines(b.String()) {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > width {
+				t.Errorf("%d columns instead of %d:\n%s", n, width, b.String())
+			}
+		}
+		return b.String()
+	}
+	long := strings.Repeat("word ", 30) + "end"
+	for name, c := range map[string]struct {
+		got  string
+		want []string
+		not  string
+	}{
+		"no room for the text": {
+			print(80, nil, []string{"NODE", "SEQ", "TIME", "TOOK", "EVENT", "OPS", "FAILED", "TRANSACTION"}, "node1", "348", "11-27 00:04:27.729", "302.12µs", "348", "95", "0", long),
+			[]string{"11-27 00:04:27.729", "\n    word word", "end\n"}, "…",
+		},
+		"a word that is too long": {
+			print(80, nil, []string{"NODE", "STATE", "KEY"}, "node1", "CONFIGURED", strings.Repeat("k/", 70)),
+			[]string{"CONFIGURED\n    k/k/"}, "…",
+		},
+		"a wide column": {
+			print(80, nil, []string{"NODE", "POD", "REASON"}, "node1", strings.Repeat("p", 70), "a reason of five words"),
+			[]string{"ppp…  a reason of five words\n"}, "(",
+		},
+		"many columns": {
+			print(60, []string{"SPEED", "MTU"}, []string{"NODE", "INTERFACE", "SPEED", "MTU", "DEVICE", "MAC"}, "node1", strings.Repeat("i", 23), "1000000G", "1450", "veth-0123456789", "02:fe:00:00:00:01"),
+			[]string{"02:fe:00:00:00:01\n", "(SPEED: with -o wide, or in a wider terminal)", "MTU"}, "1000000G",
+		},
+		"enough room": {
+			print(120, []string{"B"}, []string{"A", "B"}, strings.Repeat("x", 50), "b"), []string{strings.Repeat("x", 50) + "  b\n"}, "(",
+		},
+	} {
+		for _, want := range c.want {
+			if !strings.Contains(c.got, want) || strings.Contains(c.got, c.not) {
+				t.Errorf("%s: %q is missing, or %q in it:\n%s", name, want, c.not, c.got)
+			}
 		}
 	}
 }

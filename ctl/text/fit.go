@@ -1,0 +1,123 @@
+package text
+
+import (
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// How a table is made to fit a terminal: its widest columns are shortened, to no less than shortest; if that is not enough,
+// columns that can be spared are left out; and a text of the last column for which little room is left gets lines of its own.
+//
+//	NODE  SEQ  TIME                TOOK   EVENT  OPS  FAILED  TRANSACTION
+//	n1    348  11-27 00:04:27.729  302µs  348    95   0
+//	    add pod shop/web: …
+
+const (
+	// shortest is the width to which columns are shortened at most.
+	shortest = 12
+	// readable is the least width of a column of text.
+	readable = 30
+	// below is how far texts on lines of their own are indented.
+	below = 4
+	// ellipsis ends a shortened cell.
+	ellipsis = "…"
+)
+
+// whole are columns that say nothing if their end is missing.
+var whole = []string{
+	"TIME", "SINCE", "TOOK", "STATE", "VERDICT", "VSWITCH-IP", "MANAGEMENT-IP", "POD-CIDR", "IP", "GATEWAY", "FRONTEND", "ENDPOINT", "MAC", "ROUND-TRIP",
+}
+
+// Spare names columns that are left out if the table is too wide for the terminal, in this order.
+func (t *Table) Spare(columns ...string) { t.spare = columns }
+
+// fit shortens cells, and leaves columns out, so that the rows fit the width, as far as they can. It returns the widths of
+// all columns but the last, and the columns that it left out.
+func (t *Table) fit(total int) (widths []int, left []string) {
+	for {
+		widths, last := t.widths()
+		header := t.header[len(t.header)-1]
+		if t.narrow(widths, total-min(last, readable)) {
+			t.shorten(widths)
+			return widths, left
+		}
+		spare := slices.IndexFunc(t.spare, func(name string) bool { return slices.Contains(t.header, name) })
+		if spare < 0 {
+			widths, _ = t.widths()
+			t.narrow(widths, total-utf8.RuneCountInString(header))
+			t.shorten(widths)
+			return widths, left
+		}
+		left = append(left, t.spare[spare])
+		t.remove(slices.Index(t.header, t.spare[spare]))
+	}
+}
+
+// narrow takes from the widest columns until there is room for all, and reports whether there is.
+func (t *Table) narrow(widths []int, room int) bool {
+	excess := -room
+	for _, width := range widths {
+		excess += width + columnGap
+	}
+	for ; excess > 0; excess-- {
+		widest := -1
+		for i, width := range widths {
+			if width > max(shortest, utf8.RuneCountInString(t.header[i])) && !slices.Contains(whole, t.header[i]) && (widest < 0 || width > widths[widest]) {
+				widest = i
+			}
+		}
+		if widest < 0 {
+			return false
+		}
+		widths[widest]--
+	}
+	return true
+}
+
+// shorten cuts the cells that are wider than their columns.
+func (t *Table) shorten(widths []int) {
+	for _, row := range t.rows {
+		for i, width := range widths {
+			if utf8.RuneCountInString(row[i]) > width {
+				row[i] = string([]rune(row[i])[:width-1]) + ellipsis
+			}
+		}
+	}
+}
+
+func (t *Table) remove(column int) {
+	t.header = slices.Delete(slices.Clone(t.header), column, column+1)
+	for i := range t.rows {
+		t.rows[i] = slices.Delete(t.rows[i], column, column+1)
+	}
+}
+
+// lines breaks a text of the last column into lines, and returns how far they are indented. If that is less than where the
+// column begins, they come below the row.
+func (t *Table) lines(text string, indent, total int) (lines []string, at int) {
+	room := total - indent
+	if !t.Terminal || utf8.RuneCountInString(text) <= room {
+		return wrap(text, room), indent
+	}
+	if room >= readable {
+		lines = wrap(text, room)
+		if !slices.ContainsFunc(lines, func(line string) bool { return utf8.RuneCountInString(line) > room }) {
+			return lines, indent
+		}
+	}
+	lines = nil
+	for _, line := range wrap(text, total-below) {
+		for rest := []rune(line); len(rest) > 0; {
+			n := min(len(rest), total-below)
+			lines = append(lines, string(rest[:n]))
+			rest = rest[n:]
+		}
+	}
+	return lines, min(indent, below)
+}
+
+// leftOut says which columns are missing.
+func leftOut(columns []string) string {
+	return "(" + strings.Join(columns, ", ") + ": with -o wide, or in a wider terminal)"
+}
