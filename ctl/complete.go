@@ -31,7 +31,7 @@ func (c *cli) complete(root *cobra.Command) {
 	}
 	nodes := func(_ context.Context, agents []*Agent) []string { return target.Names(agents) }
 	arguments := map[string][]suggesting{
-		"nodeconfig": {nodes}, "pods": {nodes}, "ipam": {nodes}, "interfaces": {nodes}, "drops": {nodes}, "events": {nodes},
+		"nodeconfig": {nodes}, "pods": {nodes}, "ipam": {nodes}, "interfaces": {nodes}, "drops": {nodes}, "events": {nodes}, "status": {nodes},
 		"diff": {nodes}, "plan": {nodes}, "resync": {nodes}, "report": {nodes}, "vppcli": {nodes},
 		"values": {keysAndPods}, "explain": {keysAndPods}, "timeline": {keysAndPods}, "dump": {presentKeys}, "graph": {keysAndPods},
 		"why": {places, places}, "services": {serviceNames}, "policies": {policyNames},
@@ -47,7 +47,7 @@ func (c *cli) complete(root *cobra.Command) {
 			case len(args) < len(suggest):
 				names, directive := c.suggest(cmd, suggest[len(args)])
 				return withShort(names, word), directive
-			case strings.HasPrefix(path, "config "): // any number of keys
+			case strings.HasPrefix(path, "config ") || path == "status": // any number of keys, or nodes
 				return c.suggest(cmd, suggest[0])
 			}
 			return nil, cobra.ShellCompDirectiveNoFileComp

@@ -96,6 +96,10 @@ func (c *cli) showEvent(ctx context.Context, args []string, one seq) error {
 		return err
 	}
 	answers := target.Ask(ctx, []*Agent{agent}, func(ctx context.Context, a *Agent) (*controller.EventRecord, error) { return eventOf(ctx, a, one) })
+	if c.format == asName && answers[0].Err == nil {
+		c.writeNames([]string{one.String()})
+		return nil
+	}
 	return show(c, answers, func(p printer, good []answer[*controller.EventRecord]) {
 		event := *good[0].Value
 		event.ProcessingStart = event.ProcessingStart.Local()

@@ -11,7 +11,7 @@ import (
 
 func (c *cli) statusCommand() *cobra.Command {
 	return listing(&cobra.Command{
-		Use:   "status",
+		Use:   "status [NODE...]",
 		Short: "Whether the nodes are healthy, degraded or broken, and why",
 		Long: "Says of each node whether it is healthy, degraded (it works, but something is not as it should be) or\n" +
 			"broken (its agent does not answer, or is not ready), and why: values that failed, cannot be, or wait for\n" +
@@ -19,11 +19,11 @@ func (c *cli) statusCommand() *cobra.Command {
 			"again; the lack of etcd; warnings of the vswitch; a full disk; versions that differ. What is wrong with KSR, which\n" +
 			"brings the objects of Kubernetes, is said once for the cluster.\n\n" +
 			"The exit code is 0 if all is healthy, 1 if a node or the cluster is degraded, 2 if one is broken.",
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := c.limited(cmd)
 			defer cancel()
-			agents, err := c.targets.Selected(ctx, nil)
+			agents, err := c.targets.Selected(ctx, args)
 			if err != nil {
 				return err
 			}

@@ -207,6 +207,10 @@ func (c *cli) showTxn(ctx context.Context, one seq) error {
 		c.printer().Printf("%s", drawing.String())
 		return nil
 	}
+	if c.format == asName && answers[0].Err == nil {
+		c.writeNames([]string{one.String()})
+		return nil
+	}
 	return show(c, answers, func(p printer, good []answer[causedTxn]) {
 		writeTxn(p, agent.Name, one.run, good[0].Value, c.name)
 	})

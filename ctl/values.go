@@ -51,7 +51,7 @@ func (c *cli) valuesCommand() *cobra.Command {
 		},
 	}
 	namespaceFlag(cmd, &namespace)
-	cmd.Flags().StringArrayVar(&states, "state", nil, "only values in this state, e.g. PENDING; repeatable")
+	cmd.Flags().StringSliceVar(&states, "state", nil, "only values in these states, e.g. FAILED,PENDING; repeatable")
 	return listing(cmd)
 }
 

@@ -214,25 +214,29 @@ func (o Options) elsewhere(ctx context.Context) ([]*Agent, error) {
 	return o.InCluster(ctx, "", "")
 }
 
-// Selected returns the agent that --node or the argument names, or all.
-func (o Options) Selected(ctx context.Context, args []string) ([]*Agent, error) {
-	name := o.Node
-	if len(args) > 0 {
-		if name != "" && name != args[0] {
-			return nil, fmt.Errorf("two nodes are named: %s by --node, %s by the argument: drop one of them", name, args[0])
+// Selected returns the agents of the nodes that --node or the arguments name, or all.
+func (o Options) Selected(ctx context.Context, names []string) ([]*Agent, error) {
+	if o.Node != "" {
+		if i := slices.IndexFunc(names, func(name string) bool { return name != o.Node }); i >= 0 {
+			return nil, fmt.Errorf("two nodes are named: %s by --node, %s by the argument: drop one of them", o.Node, names[i])
 		}
-		name = args[0]
+		names = []string{o.Node}
 	}
 	agents, err := o.All(ctx)
-	if err != nil || name == "" {
+	if err != nil || len(names) == 0 {
 		return agents, err
 	}
-	for _, a := range agents {
-		if a.Name == name {
-			return []*Agent{a}, nil
+	var selected []*Agent
+	for _, name := range names {
+		i := slices.IndexFunc(agents, func(a *Agent) bool { return a.Name == name })
+		if i < 0 {
+			return nil, text.Hinted(fmt.Errorf("node %q is not known", name), name, Names(agents))
+		}
+		if !slices.Contains(selected, agents[i]) {
+			selected = append(selected, agents[i])
 		}
 	}
-	return nil, text.Hinted(fmt.Errorf("node %q is not known", name), name, Names(agents))
+	return selected, nil
 }
 
 // One returns the only selected agent.

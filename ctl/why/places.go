@@ -132,6 +132,9 @@ func find(known map[string]Place, namespace, word string) (Place, error) {
 	case len(found) > 1:
 		return Place{}, fmt.Errorf("%q means several pods: %s", word, strings.Join(found, ", "))
 	}
+	if word == "outside" {
+		return Place{}, errors.New("outside of the cluster, places have no names: write the address of one, such as 203.0.113.10")
+	}
 	return Place{}, text.Hinted(fmt.Errorf("there is no pod and no node %q", word), word, names)
 }
 
