@@ -114,6 +114,7 @@ type Recorder struct {
 
 	// The goroutine write owns these:
 	journal *journal.Journal
+	encoder encoder
 	values  *kvscheduler.Committed // the last known transaction; nil: none yet
 	began   bool                   // the run's line is written
 	missed  *loss                  // what could not be written; nil: nothing
@@ -313,11 +314,7 @@ func (r *Recorder) append(batch []item) {
 		}
 		r.stale = r.stale && !txn
 	}
-	var list []journal.Line
-	for _, i := range batch {
-		list = append(list, lines(i)...)
-	}
-	if err := r.journal.Append(list...); err != nil {
+	if err := r.journal.Append(r.encoder.lines(batch)...); err != nil {
 		r.fail(len(batch), err)
 		return
 	}
@@ -429,12 +426,36 @@ func plain(v *record.Value) *record.Value {
 	return &kept
 }
 
-// lines of an event or a transaction.
-func lines(i item) []journal.Line {
-	if i.event != nil {
-		return []journal.Line{line(eventLine, i.event.ProcessingEnd, i.event)}
+// encoder makes lines in memory that it uses again: what a pod's transaction takes is a good part of all that the
+// agent allocates for it, and so of its garbage collections.
+type encoder struct {
+	list []journal.Line
+	text []byte
+}
+
+// keptText bounds the memory that an encoder keeps for the next lines.
+const keptText = 1 << 20
+
+// lines returns the lines of a batch. They are valid until the next call.
+func (e *encoder) lines(batch []item) []journal.Line {
+	clear(e.list)
+	e.list = e.list[:0]
+	if cap(e.text) > keptText {
+		e.text = nil
 	}
-	t, encoded := *i.txn.Txn, encoded{}
+	e.text = e.text[:0]
+	for _, i := range batch {
+		if i.event != nil {
+			e.list = append(e.list, line(eventLine, i.event.ProcessingEnd, i.event))
+		} else {
+			e.transaction(i.txn)
+		}
+	}
+	return e.list
+}
+
+func (e *encoder) transaction(c *kvscheduler.Committed) {
+	t, encoded := *c.Txn, encoded{}
 	t.Values, t.Executed, t.Planned = slices.Clone(t.Values), slices.Clone(t.Executed), slices.Clone(t.Planned)
 	for i := range t.Values {
 		t.Values[i].Value = encoded.once(t.Values[i].Value)
@@ -444,15 +465,20 @@ func lines(i item) []journal.Line {
 			ops[i].NewValue, ops[i].PrevValue = encoded.once(ops[i].NewValue), encoded.once(ops[i].PrevValue)
 		}
 	}
-	list := []journal.Line{{Kind: txnLine, Time: t.Stop, Data: t.AppendJSON(make([]byte, 0, 1024*(1+len(t.Executed))))}}
-	for _, c := range i.txn.Changes() {
+	e.add(txnLine, t.Stop, t.AppendJSON)
+	for _, c := range c.Changes() {
 		if c.Value != nil {
 			c.Value = plain(c.Value)
 			c.Value.Want, c.Value.Have = encoded.once(c.Value.Want), encoded.once(c.Value.Have)
 		}
-		list = append(list, journal.Line{Kind: changeLine, Time: t.Stop, Data: change{t.SeqNum, c}.appendJSON(make([]byte, 0, 1024))})
+		e.add(changeLine, t.Stop, change{t.SeqNum, c}.appendJSON)
 	}
-	return list
+}
+
+func (e *encoder) add(kind byte, at time.Time, appendJSON func([]byte) []byte) {
+	begin := len(e.text)
+	e.text = appendJSON(e.text)
+	e.list = append(e.list, journal.Line{Kind: kind, Time: at, Data: e.text[begin:]})
 }
 
 // encoded has the text of each message. A transaction holds the same message several times: as the requested value,

@@ -27,6 +27,8 @@ const (
 	keepFree = 32 << 20
 	// piece of a segment that is compressed before others have their turn, in bytes: half a millisecond of work.
 	piece = 64 << 10
+	// keptText bounds the memory that is kept from one Append for the next.
+	keptText = 1 << 20
 
 	suffix     = ".log"
 	compressed = suffix + ".gz"
@@ -59,6 +61,7 @@ type Journal struct {
 	file   *os.File // nil: none is open
 	size   int64    // of its good lines
 	head   int64    // of them, does not count for Full
+	text   []byte   // of the last Append, to be overwritten
 }
 
 // Open goes on with the newest segment of a directory.
@@ -123,9 +126,15 @@ func (j *Journal) Next() error {
 
 // Append writes lines, with JSON on one line each. After an error nothing of them is there.
 func (j *Journal) Append(lines ...Line) error {
-	var text []byte
+	size := 0
 	for _, l := range lines {
-		text = slices.Grow(text, len(l.Data)+48)
+		size += len(l.Data) + 48
+	}
+	text := slices.Grow(j.text[:0], size)
+	if cap(text) <= keptText {
+		j.text = text
+	}
+	for _, l := range lines {
 		begin := len(text)
 		text = append(text, "00000000 "...)
 		text = append(text, l.Kind, ' ')
