@@ -20,6 +20,7 @@ func main() {
 	defer stop()
 	syscall.Umask(0o077)
 	roomyHeap()
+	spareProcessors()
 
 	var o options
 	c := &cobra.Command{
