@@ -6,6 +6,7 @@ import (
 	"syscall"
 
 	"github.com/contiv/contiv/netlink/nlattr"
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -54,17 +55,30 @@ func ParseRouteEvent(m syscall.NetlinkMessage) (r RouteEvent, ok bool) {
 	return r, true
 }
 
-// LinkAlias returns the alias of the device that an event is about, "" if it has none.
-func LinkAlias(m syscall.NetlinkMessage) string {
+// LinkAttrs reads index, group, name and alias of the device that an event is about. That is little of what the event
+// says, but the agent hears of a pod's devices several times while it makes them.
+func LinkAttrs(m syscall.NetlinkMessage) (a netlink.LinkAttrs, ok bool) {
 	if len(m.Data) < unix.SizeofIfInfomsg {
-		return ""
+		return a, false
 	}
+	a.Index = int(int32(binary.NativeEndian.Uint32(m.Data[4:8])))
 	for attr, value := range nlattr.All(m.Data[unix.SizeofIfInfomsg:]) {
-		if attr == unix.IFLA_IFALIAS {
-			return unix.ByteSliceToString(value)
+		switch attr {
+		case unix.IFLA_IFNAME:
+			a.Name = unix.ByteSliceToString(value)
+		case unix.IFLA_IFALIAS:
+			a.Alias = unix.ByteSliceToString(value)
+		case unix.IFLA_GROUP:
+			a.Group = binary.NativeEndian.Uint32(value)
 		}
 	}
-	return ""
+	return a, true
+}
+
+// LinkAlias returns the alias of the device that an event is about, "" if it has none.
+func LinkAlias(m syscall.NetlinkMessage) string {
+	a, _ := LinkAttrs(m)
+	return a.Alias
 }
 
 // LinkIsUp reports whether the payload of an event is about a device that is up.

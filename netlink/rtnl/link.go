@@ -55,6 +55,7 @@ func (r *Conn) SetAndRead(name string, c LinkChange) (link netlink.Link, err err
 	get := r.Request(unix.RTM_GETLINK, 0)
 	get.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
 	get.AddData(named)
+	get.AddData(withoutStatistics())
 	err = r.try("Do", func() error {
 		var answer []byte
 		errs := r.socket.exchange([]*nl.NetlinkRequest{set, get}, func(_ int, _ uint16, payload []byte) { answer = slices.Clone(payload) })
@@ -151,13 +152,16 @@ type LinkIdentity struct{ Name, Alias string }
 // skipStatistics is RTEXT_FILTER_SKIP_STATS.
 const skipStatistics = 1 << 3
 
+// withoutStatistics makes the kernel leave out the counters, most of what it says about a device.
+func withoutStatistics() *nl.RtAttr { return nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(skipStatistics)) }
+
 // LinkIdentity reads what the device with an index is known by; ENODEV if there is none.
 func (r *Conn) LinkIdentity(index int) (id LinkIdentity, err error) {
 	req := r.Request(unix.RTM_GETLINK, 0)
 	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
 	msg.Index = int32(index)
 	req.AddData(msg)
-	req.AddData(nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(skipStatistics)))
+	req.AddData(withoutStatistics())
 	answers, err := r.Execute(req, unix.RTM_NEWLINK)
 	for _, m := range answers {
 		if len(m) < unix.SizeofIfInfomsg {
@@ -212,7 +216,7 @@ func (r *Conn) ioctl(request uintptr, req *ifreq) error {
 	return nil
 }
 
-// LinkByName reads the device with a name; ENODEV if there is none.
+// LinkByName reads the device with a name, without its counters; ENODEV if there is none.
 func (r *Conn) LinkByName(name string) (netlink.Link, error) {
 	attr := unix.IFLA_IFNAME
 	if len(name) >= unix.IFNAMSIZ {
@@ -221,7 +225,7 @@ func (r *Conn) LinkByName(name string) (netlink.Link, error) {
 	return r.link("LinkByName", 0, nl.NewRtAttr(attr, nl.ZeroTerminated(name)))
 }
 
-// LinkByIndex reads the device with an index; ENODEV if there is none.
+// LinkByIndex reads the device with an index, without its counters; ENODEV if there is none.
 func (r *Conn) LinkByIndex(index int) (netlink.Link, error) { return r.link("LinkByIndex", index) }
 
 func (r *Conn) link(call string, index int, by ...nl.NetlinkRequestData) (netlink.Link, error) {
@@ -233,6 +237,7 @@ func (r *Conn) link(call string, index int, by ...nl.NetlinkRequestData) (netlin
 		for _, attr := range by {
 			req.AddData(attr)
 		}
+		req.AddData(withoutStatistics())
 		answers, err := r.socket.ask(req, unix.RTM_NEWLINK)
 		if err == nil && len(answers) != 1 {
 			err = unix.ENODEV

@@ -50,18 +50,11 @@ func (v *Driver) Check(b *drift.Batch) {
 }
 
 func (v *Driver) noticeLink(m syscall.NetlinkMessage, send func(drift.Notice)) {
-	if len(m.Data) < unix.SizeofIfInfomsg {
+	attrs, ok := rtnl.LinkAttrs(m)
+	if !ok || m.Data[0] == unix.AF_BRIDGE { // about a port
 		return
 	}
-	if m.Data[0] == unix.AF_BRIDGE {
-		return // about a port
-	}
-	header := unix.NlMsghdr(m.Header)
-	link, err := netlink.LinkDeserialize(&header, m.Data)
-	if err != nil {
-		return
-	}
-	attrs := link.Attrs()
+	link := &netlink.Device{LinkAttrs: attrs}
 	v.dhcp.check(v.LogicalOf(link))
 	if _, known := v.Dev.Name(attrs.Index); !known && strings.HasPrefix(attrs.Alias, own.AliasInterface) {
 		return // we deleted it, and may have made another one since
