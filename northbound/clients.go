@@ -39,12 +39,15 @@ var reads = map[string]bool{
 // to have TLS.
 type handshake struct {
 	identify func(net.Conn) listener.Client
+	limits   perNetwork
 }
 
 // identity is what is known of a connection.
 type identity struct {
 	credentials.CommonAuthInfo
 	listener.Client
+	// refusal is the answer to all calls of a connection too many.
+	refusal error
 }
 
 // AuthType implements credentials.AuthInfo.
@@ -59,7 +62,9 @@ func (h handshake) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInf
 		}
 		level = credentials.PrivacyAndIntegrity
 	}
-	return conn, identity{credentials.CommonAuthInfo{SecurityLevel: level}, h.identify(conn)}, nil
+	client := h.identify(conn)
+	conn, refusal := h.limits.open(conn, client)
+	return conn, identity{credentials.CommonAuthInfo{SecurityLevel: level}, client, refusal}, nil
 }
 
 // ClientHandshake implements credentials.TransportCredentials.
@@ -101,7 +106,7 @@ func admit(ctx context.Context, method string) (listener.Client, error) {
 
 func (s *Server) refuse(client listener.Client, method string, err error) error {
 	if !reads[method] {
-		s.log.Warn("Request refused", "who", client.Name, "what", method)
+		s.log.Warn("Request refused", "who", client.Name, "what", method, "error", err)
 	}
 	s.requests.WithLabelValues(method, status.Code(err).String()).Observe(0)
 	return err

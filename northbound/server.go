@@ -28,6 +28,7 @@ type Server struct {
 	*grpc.Server
 	log      *slog.Logger
 	requests *prometheus.HistogramVec
+	limits   perNetwork
 	// methods are those that are served.
 	methods func() map[string]bool
 }
@@ -35,7 +36,7 @@ type Server struct {
 // NewServer returns a server that counts its calls in metrics, if not nil. identify says who a client
 // is: listener.Options.Client. What clients change is logged with who they are.
 func NewServer(identify func(net.Conn) listener.Client, metrics prometheus.Registerer, log *slog.Logger) *Server {
-	s := &Server{log: log, requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+	s := &Server{log: log, limits: newPerNetwork(), requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "contiv_grpc_request_duration_seconds",
 		Help:    "Calls of the northbound gRPC API, by method and result.",
 		Buckets: prometheus.ExponentialBuckets(0.001, 4, 8),
@@ -43,7 +44,8 @@ func NewServer(identify func(net.Conn) listener.Client, metrics prometheus.Regis
 	if metrics != nil {
 		metrics.MustRegister(s.requests)
 	}
-	s.Server = grpc.NewServer(grpc.Creds(handshake{identify}), grpc.InTapHandle(s.tap), grpc.MaxRecvMsgSize(maxRequest), grpc.UnaryInterceptor(s.unary), grpc.StreamInterceptor(s.stream))
+	s.Server = grpc.NewServer(append(serverLimits(), grpc.Creds(handshake{identify, s.limits}), grpc.InTapHandle(s.tap), grpc.MaxRecvMsgSize(maxRequest),
+		grpc.UnaryInterceptor(s.unary), grpc.StreamInterceptor(s.stream))...)
 	s.methods = sync.OnceValue(s.served)
 	reflection.Register(s.Server)
 	return s
@@ -94,7 +96,11 @@ func (s *Server) tap(ctx context.Context, call *tap.Info) (context.Context, erro
 	if !s.methods()[call.FullMethodName] {
 		return ctx, nil // gRPC says so
 	}
-	if client, err := admit(ctx, call.FullMethodName); err != nil {
+	client, err := admit(ctx, call.FullMethodName)
+	if err == nil {
+		err = s.limits.begin(ctx, client, call.FullMethodName)
+	}
+	if err != nil {
 		return ctx, s.refuse(client, call.FullMethodName, err)
 	}
 	return ctx, nil

@@ -40,6 +40,14 @@ func (s *Server) guard(handler http.Handler) http.Handler {
 			Error(w, http.StatusForbidden, err)
 			return
 		}
+		end := s.begin(w, r, client.Name, changes)
+		if end == nil {
+			return
+		}
+		defer end()
+		reader := patient{w, s.timeouts.write}
+		defer reader.extend() // for what is sent when all is said
+		w = reader
 		if s.log == nil || !changes {
 			handler.ServeHTTP(w, r)
 			return

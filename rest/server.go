@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/contiv/contiv/listener"
@@ -15,16 +16,21 @@ import (
 // maxBody bounds the body of a request, in bytes.
 const maxBody = 4 << 20
 
+// maxConnections is how many connections each listener has at most.
+const maxConnections = 512
+
 // timeouts bound how long a client may take to send the header of a request and all of
-// it, and how long a connection may stay without any. An answer may take as long as it
-// does.
-type timeouts struct{ header, request, idle time.Duration }
+// it, to read what has been written of an answer, and how long a connection may stay
+// without any. An answer may take as long as it does.
+type timeouts struct{ header, request, write, idle time.Duration }
 
 // Server serves one handler on several addresses.
 type Server struct {
 	log       *slog.Logger
 	listeners []net.Listener
 	timeouts  timeouts
+	// socket and tcp are the limits of clients.
+	socket, tcp *limits
 	// options say who clients are.
 	options listener.Options
 }
@@ -34,7 +40,8 @@ type Server struct {
 // o.AllowUnauthenticated. The log, if not nil, gets a line for each request that may change
 // something: the client, the request, and the status of the answer.
 func Listen(o listener.Options, log *slog.Logger, addresses ...string) (*Server, error) {
-	s := &Server{log: log, options: o, timeouts: timeouts{header: 10 * time.Second, request: 30 * time.Second, idle: 2 * time.Minute}}
+	s := &Server{log: log, options: o, socket: newLimits(), tcp: newLimits(),
+		timeouts: timeouts{header: 10 * time.Second, request: 30 * time.Second, write: 3 * time.Minute, idle: 2 * time.Minute}}
 	for _, address := range addresses {
 		l, err := o.Listen(address)
 		if err != nil {
@@ -58,15 +65,19 @@ func (s *Server) Addrs() []net.Addr {
 // Serve answers requests until ctx ends or a listener fails. Requests in
 // progress get five seconds to finish.
 func (s *Server) Serve(ctx context.Context, handler http.Handler) error {
-	server := &http.Server{
-		Handler:           http.MaxBytesHandler(s.guard(inJSON(handler)), maxBody),
-		ConnContext:       s.withClient,
-		ReadHeaderTimeout: s.timeouts.header, ReadTimeout: s.timeouts.request, IdleTimeout: s.timeouts.idle,
-		MaxHeaderBytes: 64 << 10,
-	}
+	handler = http.MaxBytesHandler(s.guard(inJSON(handler)), maxBody)
 	failed := make(chan error, len(s.listeners))
-	for _, l := range s.listeners {
-		go func() { failed <- server.Serve(l) }()
+	servers := make([]*http.Server, len(s.listeners))
+	for i, l := range s.listeners {
+		servers[i] = &http.Server{
+			Handler:           handler,
+			ConnContext:       s.withClient,
+			ConnState:         (&connections{most: maxConnections}).changed,
+			ReadHeaderTimeout: s.timeouts.header, ReadTimeout: s.timeouts.request, IdleTimeout: s.timeouts.idle,
+			MaxHeaderBytes: 64 << 10,
+			HTTP2:          &http.HTTP2Config{MaxConcurrentStreams: 100},
+		}
+		go func() { failed <- servers[i].Serve(l) }()
 	}
 	var err error
 	running := len(s.listeners)
@@ -77,9 +88,15 @@ func (s *Server) Serve(ctx context.Context, handler http.Handler) error {
 	}
 	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	if server.Shutdown(stop) != nil {
-		server.Close()
+	var stopped sync.WaitGroup
+	for _, server := range servers {
+		stopped.Go(func() {
+			if server.Shutdown(stop) != nil {
+				server.Close()
+			}
+		})
 	}
+	stopped.Wait()
 	for range running {
 		<-failed
 	}

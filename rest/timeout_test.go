@@ -20,10 +20,10 @@ func TestConnectionsThatSendNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if server.timeouts.header <= 0 || server.timeouts.request <= 0 || server.timeouts.idle <= 0 {
+	if server.timeouts.header <= 0 || server.timeouts.write <= server.timeouts.idle || server.timeouts.request <= 0 || server.timeouts.idle <= 0 {
 		t.Errorf("by default: %+v", server.timeouts)
 	}
-	server.timeouts = timeouts{100 * time.Millisecond, 200 * time.Millisecond, 100 * time.Millisecond}
+	server.timeouts = timeouts{100 * time.Millisecond, 200 * time.Millisecond, time.Minute, 100 * time.Millisecond}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() {

@@ -1,0 +1,118 @@
+package rest
+
+import (
+	"errors"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/contiv/contiv/listener/quota"
+)
+
+// probes are never refused: who asks them decides whether the program is to be ended. They are cheap.
+var probes = []string{"/liveness", "/readiness"}
+
+// limits bound what clients have in progress at once. Those of TCP do not keep away those of sockets,
+// who are on this machine and may end the others.
+type limits struct{ public, reads, changes quota.Quota }
+
+func newLimits() *limits {
+	return &limits{
+		public:  quota.Quota{What: "requests for metrics and health", All: 16},
+		reads:   quota.Quota{What: "requests", Each: 32, All: 128},
+		changes: quota.Quota{What: "requests that change something", Each: 32, All: 128},
+	}
+}
+
+// of returns the limit for a request, nil if there is none.
+func (l *limits) of(r *http.Request, changes bool) *quota.Quota {
+	switch {
+	case changes:
+		return &l.changes
+	case slices.Contains(probes, r.URL.Path) && r.URL.RawQuery == "":
+		return nil
+	case slices.Contains(public, r.URL.Path):
+		return &l.public
+	}
+	return &l.reads
+}
+
+// begin counts a request until end is called. It answers those that are too many, and returns nil.
+func (s *Server) begin(w http.ResponseWriter, r *http.Request, client string, changes bool) (end func()) {
+	l := s.tcp
+	if local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr); local != nil && local.Network() == "unix" {
+		l = s.socket
+	}
+	q := l.of(r, changes)
+	if q == nil {
+		return func() {}
+	}
+	release, err := q.Take(client)
+	if errors.Is(err, quota.ErrExceeded) {
+		w.Header().Set("Retry-After", "1")
+		Error(w, http.StatusTooManyRequests, err)
+		return nil
+	}
+	return release
+}
+
+// patient lets a client have some time for each part of an answer. The program may take as long as it
+// does to make one; a client that reads nothing must not keep it.
+type patient struct {
+	http.ResponseWriter
+	timeout time.Duration
+}
+
+// Write implements http.ResponseWriter.
+func (p patient) Write(data []byte) (int, error) {
+	p.extend()
+	return p.ResponseWriter.Write(data)
+}
+
+func (p patient) extend() {
+	http.NewResponseController(p.ResponseWriter).SetWriteDeadline(time.Now().Add(p.timeout)) // it can: the server made it
+}
+
+// Unwrap is for http.ResponseController.
+func (p patient) Unwrap() http.ResponseWriter { return p.ResponseWriter }
+
+// connections are those of one listener, the oldest first. If there are too many, the oldest one that is not in use is
+// closed, else the oldest: connections are cheap to make, and whoever holds many must not keep others away.
+type connections struct {
+	most int
+
+	mu   sync.Mutex
+	open []*connection
+}
+
+type connection struct {
+	net.Conn
+	busy bool
+}
+
+// changed follows the state of a connection: it is a http.Server's ConnState.
+func (c *connections) changed(conn net.Conn, state http.ConnState) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i := slices.IndexFunc(c.open, func(o *connection) bool { return o.Conn == conn })
+	switch {
+	case state == http.StateNew:
+		if len(c.open) >= c.most {
+			c.makeRoom()
+		}
+		c.open = append(c.open, &connection{Conn: conn})
+	case i < 0: // closed to make room
+	case state == http.StateClosed || state == http.StateHijacked:
+		c.open = slices.Delete(c.open, i, i+1)
+	default:
+		c.open[i].busy = state == http.StateActive
+	}
+}
+
+func (c *connections) makeRoom() {
+	i := max(slices.IndexFunc(c.open, func(o *connection) bool { return !o.busy }), 0)
+	go c.open[i].Close() // TLS may take its time to say so
+	c.open = slices.Delete(c.open, i, i+1)
+}
