@@ -52,7 +52,9 @@ func (l *limited) Watch(_ *rpc.StatusRequest, stream grpc.ServerStreamingServer[
 func newLimited(t *testing.T) *limited {
 	t.Helper()
 	l := &limited{t: t, listener: bufconn.Listen(1 << 16), began: make(chan struct{}, 1)}
-	s := NewServer(func(net.Conn) listener.Client { return listener.Client{Name: l.client.Load().(string), Role: listener.Configure} }, nil, slog.New(slog.DiscardHandler))
+	s := NewServer(func(net.Conn) listener.Client {
+		return listener.Client{Name: l.client.Load().(string), Role: listener.Configure}
+	}, nil, slog.New(slog.DiscardHandler))
 	configurator.RegisterConfiguratorServiceServer(s, l)
 	rpc.RegisterStatusServiceServer(s, l)
 	served := make(chan error, 1)

@@ -130,6 +130,11 @@ func (s *Server) callMethod(ctx context.Context, name string, request []byte) (r
 	if !known {
 		return nil, status.Errorf(codes.Unimplemented, "the agent does not know the method %q: it is older than contiv-cni", name)
 	}
+	end, err := s.beginCall()
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	defer s.recoverPanic(name, &err)
 	return method(ctx, request)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/contiv/contiv/api/contiv/cni"
 	"github.com/contiv/contiv/api/contiv/cniwire"
+	"github.com/contiv/contiv/listener/quota"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -22,12 +23,22 @@ import (
 // may take to be sent.
 const helloTimeout = 10 * time.Second
 
+const (
+	// maxCalls is how many calls there may be at once. A runtime makes at most a few for each of a
+	// node's pods, of which there are 110 by default.
+	maxCalls = 1024
+	// maxConnections is more than that: those that are closed at once are told nothing.
+	maxConnections = 2 * maxCalls
+)
+
 // Server serves a service until Stop.
 type Server struct {
 	service cni.RemoteCNIServer
-	log     *slog.Logger
-	grpc    *grpc.Server
-	methods map[string]method
+	// inProgress and connections bound what a runtime that never ends can take.
+	inProgress, connections quota.Quota
+	log                     *slog.Logger
+	grpc                    *grpc.Server
+	methods                 map[string]method
 
 	// ctx is that of all calls of contiv-cni; accepting ends when the server is to
 	// stop. calls are those connections that are served or not known yet.
@@ -42,15 +53,33 @@ type Server struct {
 
 // New returns a server for the service.
 func New(service cni.RemoteCNIServer, log *slog.Logger) *Server {
-	s := &Server{service: service, log: log, methods: methodsOf(service)}
+	s := &Server{
+		service: service, log: log, methods: methodsOf(service),
+		inProgress: quota.Quota{What: "CNI requests", All: maxCalls}, connections: quota.Quota{What: "connections", All: maxConnections},
+	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.accepting, s.stopAccept = context.WithCancel(s.ctx)
-	s.grpc = grpc.NewServer(grpc.UnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (reply any, err error) {
-		defer s.recoverPanic(info.FullMethod, &err)
-		return handler(ctx, req)
-	}))
+	s.grpc = grpc.NewServer(grpc.MaxConcurrentStreams(2*maxCalls), grpc.ConnectionTimeout(helloTimeout),
+		grpc.UnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (reply any, err error) {
+			end, err := s.beginCall()
+			if err != nil {
+				return nil, err
+			}
+			defer end()
+			defer s.recoverPanic(info.FullMethod, &err)
+			return handler(ctx, req)
+		}))
 	cni.RegisterRemoteCNIServer(s.grpc, service)
 	return s
+}
+
+// beginCall counts a call until end is called.
+func (s *Server) beginCall() (end func(), err error) {
+	end, err = s.inProgress.Take("")
+	if err != nil {
+		return nil, status.Error(codes.ResourceExhausted, err.Error())
+	}
+	return end, nil
 }
 
 // recoverPanic turns a panic into the failure of one call.
@@ -92,11 +121,22 @@ func (s *Server) Serve(l net.Listener) error {
 // accept serves each connection by itself: one that stays silent stops no other.
 func (s *Server) accept(l net.Listener, forGRPC *handover) error {
 	const maxPause = time.Second
-	pause := time.Duration(0)
+	pause, full := time.Duration(0), false
 	for {
 		conn, err := l.Accept()
 		if err == nil {
 			pause = 0
+			release, err := s.connections.Take("")
+			if err != nil {
+				conn.Close()
+				if !full {
+					s.log.Error("CNI requests are refused", "error", err)
+				}
+				full = true
+				continue
+			}
+			full = false
+			conn = &countedConn{Conn: conn, release: release}
 			if !s.begin() {
 				conn.Close()
 				return nil
