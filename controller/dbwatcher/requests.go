@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -99,8 +101,9 @@ func (w *Watcher) requestsIn(snapshot []store.KV) requests {
 	return all
 }
 
-// taken notes that the requests are being carried out.
+// taken notes that the requests are being carried out, and forgets those that no longer exist.
 func (r requests) taken(w *Watcher) {
+	maps.DeleteFunc(w.answered, func(name string, _ int64) bool { return !slices.Contains(r.names, name) })
 	for _, request := range r.open {
 		w.answered[request.name] = request.revision
 	}

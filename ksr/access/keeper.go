@@ -34,13 +34,14 @@ type Keeper struct {
 
 	// kept has the users as they are in etcd; nil if unknown.
 	kept map[string][]permission
-	// released has the IDs of nodes that left, which get them again when they come back.
+	// released has the IDs of nodes that left, which get them again when they come back, unless
+	// another node has them by then.
 	released map[string]uint32
 	// lost has the IDs of nodes that had one when etcd could last be read. Nodes that an etcd
 	// without its data lacks get them again, and no other node does: the addresses of their pods
 	// follow from them.
 	lost map[string]uint32
-	// problems that have been logged.
+	// problems that there are, which have been logged.
 	problems map[string]bool
 }
 
@@ -207,11 +208,13 @@ func (k *Keeper) wanted(ctx context.Context, ids store.Broker) (map[string][]per
 		}
 	}
 	given := identitiesOf(records)
+	k.forgetReleased(given)
 	wanted := make(map[string][]permission)
+	problems := make(map[string]bool)
 	for _, kv := range nodes {
 		name := strings.TrimPrefix(kv.Key, nodePrefix)
 		if err := checkName("node", name); err != nil {
-			k.problem("node "+name, err)
+			k.problem(problems, "node "+name, err)
 			continue
 		}
 		id, ok := given.of[name]
@@ -231,17 +234,27 @@ func (k *Keeper) wanted(ctx context.Context, ids store.Broker) (map[string][]per
 			err = CheckClient(name, c)
 		}
 		if err != nil {
-			k.problem("client "+name, err)
+			k.problem(problems, "client "+name, err)
 			continue
 		}
 		wanted[ClientUser+name] = clientPermissions(c)
 	}
+	k.problems = problems
 	return wanted, nil
 }
 
-// problem logs a bad record, once.
-func (k *Keeper) problem(what string, err error) {
-	if text := what + ": " + err.Error(); !k.problems[text] {
+// forgetReleased forgets the IDs of nodes that left which others have now. So there is one at most for each ID.
+func (k *Keeper) forgetReleased(given identities) {
+	for name, id := range given.of {
+		maps.DeleteFunc(k.released, func(left string, had uint32) bool { return had == id && left != name })
+	}
+}
+
+// problem adds a bad record to those that there are now, and logs it once.
+func (k *Keeper) problem(now map[string]bool, what string, err error) {
+	text := what + ": " + err.Error()
+	now[text] = true
+	if !k.problems[text] {
 		k.problems[text] = true
 		k.log.Error("this record gives nobody access: mend or remove it", "record", what, "error", err)
 	}
