@@ -303,7 +303,7 @@ func (v *Interfaces) remove(ctx context.Context, d *interfaces_api.SwInterfaceDe
 	}
 	if name := ownership.LogicalName(d); err == nil && name != "" {
 		v.ifs.Remove(name)
-		v.events.note(func() { v.events.gone[name] = struct{}{} })
+		v.events.note(func(n *news) { n.gone[name] = struct{}{} })
 	}
 	return err
 }

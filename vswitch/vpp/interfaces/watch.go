@@ -26,31 +26,41 @@ var ifEventsModule = session.NewModule("", "events of interfaces",
 // bursts, and an interface is tagged only after it was made.
 const collectFor = 20 * time.Millisecond
 
+// How long Follow waits before it reads again what VPP did not tell.
+const retryMin, retryMax = 100 * time.Millisecond, 10 * time.Second
+
+// news is what has to be looked at.
+type news struct {
+	changed map[ownership.Index]struct{}
+	gone    map[string]struct{} // names of interfaces that were deleted
+	lost    bool                // the connection was: any may have changed
+}
+
+func newNews() news { return news{changed: map[ownership.Index]struct{}{}, gone: map[string]struct{}{}} }
+
+func (n news) none() bool { return len(n.changed) == 0 && len(n.gone) == 0 && !n.lost }
+
 // ifEvents are the interfaces that VPP says have changed, or that we have changed.
 //
 //	sw_interface_event ──┐                    ┌──> drift, if it is not as it should be
 //	Create, Update ──────┴──> changed ──20ms──┤
 //	List ───> wanted                          └──> states
 type ifEvents struct {
-	mu      sync.Mutex
-	changed map[ownership.Index]struct{}
-	gone    map[string]struct{} // names of interfaces that were deleted
-	lost    bool                // the connection was: any may have changed
-	wake    chan struct{}       // has room for one
+	mu   sync.Mutex
+	news news
+	wake chan struct{} // has room for one
 
 	// wanted are the interfaces that exist, as they should be, by name.
 	wanted map[string]*vpp_interfaces.Interface
 }
 
 func newIfEvents() *ifEvents {
-	return &ifEvents{
-		changed: map[ownership.Index]struct{}{}, gone: map[string]struct{}{}, wake: make(chan struct{}, 1), wanted: map[string]*vpp_interfaces.Interface{},
-	}
+	return &ifEvents{news: newNews(), wake: make(chan struct{}, 1), wanted: map[string]*vpp_interfaces.Interface{}}
 }
 
-func (e *ifEvents) note(fn func()) {
+func (e *ifEvents) note(fn func(*news)) {
 	e.mu.Lock()
-	fn()
+	fn(&e.news)
 	e.mu.Unlock()
 	select {
 	case e.wake <- struct{}{}:
@@ -59,7 +69,7 @@ func (e *ifEvents) note(fn func()) {
 }
 
 // touched notes that an interface has changed.
-func (e *ifEvents) touched(i ownership.Index) { e.note(func() { e.changed[i] = struct{}{} }) }
+func (e *ifEvents) touched(i ownership.Index) { e.note(func(n *news) { n.changed[i] = struct{}{} }) }
 
 // expect notes how an interface should be; nil: it should not be.
 func (e *ifEvents) expect(name string, iface *vpp_interfaces.Interface) {
@@ -93,12 +103,21 @@ func (e *ifEvents) want(name string) *vpp_interfaces.Interface {
 	return e.wanted[name]
 }
 
-func (e *ifEvents) take() (changed map[ownership.Index]struct{}, gone map[string]struct{}, lost bool) {
+func (e *ifEvents) take() news {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	changed, gone, lost = e.changed, e.gone, e.lost
-	e.changed, e.gone, e.lost = map[ownership.Index]struct{}{}, map[string]struct{}{}, false
-	return changed, gone, lost
+	taken := e.news
+	e.news = newNews()
+	return taken
+}
+
+// putBack has what could not be read looked at again.
+func (e *ifEvents) putBack(unread news) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	maps.Copy(e.news.changed, unread.changed)
+	maps.Copy(e.news.gone, unread.gone)
+	e.news.lost = e.news.lost || unread.lost
 }
 
 // Opened asks a new connection for events of interfaces; the registry knows nothing of it yet.
@@ -110,13 +129,13 @@ func (v *Interfaces) Opened(ctx context.Context, l *session.Link) error {
 			return
 		}
 		if name := v.ifs.Gone(event.SwIfIndex); name != "" {
-			v.events.note(func() { v.events.gone[name] = struct{}{} })
+			v.events.note(func(n *news) { n.gone[name] = struct{}{} })
 		}
 	})
 	if err != nil {
 		return err
 	}
-	v.events.note(func() { v.events.lost = true })
+	v.events.note(func(n *news) { n.lost = true })
 	req := &interfaces_api.WantInterfaceEvents{EnableDisable: 1, PID: uint32(os.Getpid())}
 	if err := l.Call(ctx, req, &interfaces_api.WantInterfaceEventsReply{}); err != nil {
 		return fmt.Errorf("asking VPP for events of interfaces: %w", err)
@@ -125,45 +144,67 @@ func (v *Interfaces) Opened(ctx context.Context, l *session.Link) error {
 }
 
 // Follow looks at interfaces that have changed, until ctx ends.
-func (v *Interfaces) Follow(ctx context.Context) {
+func (v *Interfaces) Follow(ctx context.Context) { v.events.follow(ctx, v.look) }
+
+// follow has look look at what is new. What look returns could not be read; it is looked at again.
+func (e *ifEvents) follow(ctx context.Context, look func(context.Context, news) (unread news)) {
+	var pause time.Duration
+	var again <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-v.events.wake:
+		case <-e.wake:
+		case <-again:
 		}
 		if session.Sleep(ctx, collectFor) != nil {
 			return
 		}
-		changed, gone, lost := v.events.take()
-		ctx, cancel := context.WithTimeout(ctx, session.Timeout)
-		v.look(ctx, changed, gone, lost)
+		within, cancel := context.WithTimeout(ctx, session.Timeout)
+		unread := look(within, e.take())
 		cancel()
+		if unread.none() {
+			pause, again = 0, nil
+			continue
+		}
+		e.putBack(unread)
+		pause = min(max(2*pause, retryMin), retryMax)
+		again = time.After(pause)
 	}
 }
 
-// look reports what has become of interfaces.
-func (v *Interfaces) look(ctx context.Context, changed map[ownership.Index]struct{}, gone map[string]struct{}, lost bool) {
-	if lost {
+// look reports what has become of interfaces. It returns those of which VPP did not tell it.
+func (v *Interfaces) look(ctx context.Context, n news) news {
+	unread := newNews()
+	if n.lost {
 		states, err := v.readStates(ctx, nil)
 		if err == nil {
 			v.reports.Replace(states)
 		}
+		unread.lost = err != nil
 	}
 	var names []string
-	for _, name := range slices.Sorted(maps.Keys(gone)) {
-		if i, ok, err := v.ifs.Known(ctx, name); err == nil && ok {
-			changed[i] = struct{}{} // it is there again
-			continue
+	for _, name := range slices.Sorted(maps.Keys(n.gone)) {
+		i, ok, err := v.ifs.Known(ctx, name)
+		switch {
+		case err != nil:
+			unread.gone[name] = struct{}{}
+		case ok: // it is there again
+			n.changed[i] = struct{}{}
+		default:
+			v.hub.Publish(subsystem.Event{Kind: subsystem.InterfaceDeleted, Interface: name})
+			names = append(names, name)
 		}
-		v.hub.Publish(subsystem.Event{Kind: subsystem.InterfaceDeleted, Interface: name})
-		names = append(names, name)
 	}
 	v.reports.Gone(names...)
 	var states []*vpp_interfaces.InterfaceState
-	for _, i := range slices.Sorted(maps.Keys(changed)) {
+	for _, i := range slices.Sorted(maps.Keys(n.changed)) {
 		d, err := v.ifs.Details(ctx, i)
-		if err != nil || d == nil || ownership.LogicalName(d) == "" {
+		if err != nil {
+			unread.changed[i] = struct{}{}
+			continue
+		}
+		if d == nil || ownership.LogicalName(d) == "" {
 			continue
 		}
 		name := ownership.LogicalName(d)
@@ -174,6 +215,7 @@ func (v *Interfaces) look(ctx context.Context, changed map[ownership.Index]struc
 		states = append(states, describeState(d, wanted))
 	}
 	v.reports.Tell(states...)
+	return unread
 }
 
 // Concerns returns the interface that an event is about, if it is not as it should be.
