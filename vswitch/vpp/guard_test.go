@@ -92,6 +92,45 @@ func TestDropsOfForgottenInterfacesAreRead(t *testing.T) {
 	}
 }
 
+// Guards change while what others have dropped is read, which takes long; and nothing that was counted gets lost.
+func TestGuardsChangeWhileDropsAreRead(t *testing.T) {
+	const guards = 10
+	server := vpptest.New(t)
+	v := open(t, &site{VPP: server, server: server})
+	for i := range guards {
+		name := fmt.Sprint("pod", i)
+		create(t, v, loopback(name))
+		must(t, v.SourceGuards().Create(t.Context(), guardOf(name, fmt.Sprint("10.1.0.", 2+i))))
+	}
+	reads := make(chan struct{}, 1000)
+	server.Inject(func(_ int, req api.Message) vpptest.Fault {
+		if _, is := req.(*vlib.CliInband); !is {
+			return vpptest.NoFault
+		}
+		reads <- struct{}{}
+		return vpptest.LateAnswer
+	})
+	read := make(chan error, 1)
+	go func() {
+		_, err := v.SourceGuards().Drops(t.Context())
+		read <- err
+	}()
+	<-reads
+	create(t, v, loopback("new"))
+	must(t, v.SourceGuards().Create(t.Context(), guardOf("new", "10.1.0.100")))
+	select {
+	case err := <-read:
+		t.Errorf("the new guard waited until all drops were read (%v)", err)
+	default:
+	}
+	for i := range guards { // one of them is being read
+		name := fmt.Sprint("pod", i)
+		must(t, v.SourceGuards().Create(t.Context(), guardOf(name, fmt.Sprint("10.2.0.", 2+i))))
+	}
+	server.Inject(nil)
+	must(t, <-read)
+}
+
 // A guard says nothing about access lists on its interface, nor do they about it: a packet
 // has to pass all of them, whichever came first.
 func TestAccessListsOfGuardedInterfaces(t *testing.T) {

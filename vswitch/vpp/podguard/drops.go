@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/contiv/contiv/vswitch"
+	"github.com/contiv/contiv/vswitch/vpp/ownership"
 )
 
 // Drops implements vswitch.SourceGuards. What came from outside for no tunnel is counted
@@ -40,33 +41,25 @@ var tunnelNodes = []string{"vxlan4-input", "vxlan6-input"}
 // noTunnel is what they count packets as that are of no tunnel.
 const noTunnel = "no such tunnel packets"
 
+// counted is what is known of an interface before its tables are read.
+type counted struct {
+	iface  string
+	index  ownership.Index
+	before map[vswitch.DropReason]uint64
+	// tables are nil if there are none.
+	tables *port
+}
+
+// counts reads all counts. There are many tables, and VPP may be slow: nobody waits for that who changes guards.
 func (g *Guards) counts(ctx context.Context) (map[string]map[vswitch.DropReason]uint64, error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if err := g.learn(ctx); err != nil {
+	known, err := g.known(ctx)
+	if err != nil {
 		return nil, err
 	}
 	counts := map[string]map[vswitch.DropReason]uint64{}
-	for iface, before := range g.counted {
-		counts[iface] = maps.Clone(before)
-	}
-	for iface := range g.records {
-		i, ok, err := g.ifs.Known(ctx, iface)
-		if err != nil {
+	for _, c := range known {
+		if counts[c.iface], err = g.countsNow(ctx, c); err != nil {
 			return nil, err
-		}
-		if !ok || g.ports[i] == nil {
-			continue
-		}
-		now, err := g.countsOf(ctx, g.ports[i])
-		if err != nil {
-			return nil, err
-		}
-		if counts[iface] == nil {
-			counts[iface] = map[vswitch.DropReason]uint64{}
-		}
-		for reason, n := range now {
-			counts[iface][reason] += n
 		}
 	}
 	nodes, err := g.errors.Errors(tunnelNodes...)
@@ -77,6 +70,66 @@ func (g *Guards) counts(ctx context.Context) (map[string]map[vswitch.DropReason]
 		counts[node] = map[vswitch.DropReason]uint64{vswitch.DropVXLAN: reasons[noTunnel]}
 	}
 	return counts, nil
+}
+
+// known returns what there is to be read.
+func (g *Guards) known(ctx context.Context) ([]counted, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := g.learn(ctx); err != nil {
+		return nil, err
+	}
+	var all []counted
+	for iface := range g.counted {
+		if g.records[iface] == nil {
+			all = append(all, counted{iface: iface, before: maps.Clone(g.counted[iface])})
+		}
+	}
+	for iface := range g.records {
+		c, err := g.knownOf(ctx, iface)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, c)
+	}
+	return all, nil
+}
+
+func (g *Guards) knownOf(ctx context.Context, iface string) (counted, error) {
+	c := counted{iface: iface, before: maps.Clone(g.counted[iface])}
+	i, ok, err := g.ifs.Known(ctx, iface)
+	if ok && g.ports[i] != nil {
+		p := port{filter: slices.Clone(g.ports[i].filter), ids: g.ports[i].ids}
+		c.index, c.tables = i, &p
+	}
+	return c, err
+}
+
+// countsNow returns what an interface has counted. If its tables were replaced while they were read, it reads the new
+// ones, and lets nobody replace them meanwhile.
+func (g *Guards) countsNow(ctx context.Context, c counted) (map[vswitch.DropReason]uint64, error) {
+	if c.tables == nil {
+		return c.before, nil
+	}
+	now, err := g.countsOf(ctx, c.tables)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if p := g.ports[c.index]; p == nil || !slices.Equal(p.ids, c.tables.ids) || !maps.Equal(g.counted[c.iface], c.before) {
+		if err := g.learn(ctx); err != nil {
+			return nil, err
+		}
+		if c, err = g.knownOf(ctx, c.iface); err != nil || c.tables == nil {
+			return c.before, err
+		}
+		now, err = g.countsOf(ctx, c.tables)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for reason, n := range c.before {
+		now[reason] += n
+	}
+	return now, nil
 }
 
 // countsOf reads what the tables of a port have counted. VPP has no API message for that.
