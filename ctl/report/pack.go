@@ -147,7 +147,8 @@ const atOnce = 4
 // collect sends all requests to an agent, and returns files with the answers. It returns an error if the agent cannot be
 // asked; the files are what came before.
 func (p *packer) collect(ctx context.Context, a *target.Agent) (files [][]byte, err error) {
-	defer a.KeepConnections()()
+	a, release := a.KeepConnections()
+	defer release()
 	const runs, txns = 0, 1
 	requests := slices.Concat([]string{runs: history.RunsURL, txns: txnsURL}, questions)
 	directory := path.Join("nodes", url.PathEscape(a.Name))

@@ -40,10 +40,16 @@ type Agent struct {
 // restSocket is the name of the socket on which every agent serves REST.
 const restSocket = "agent.sock"
 
+// maxIdle is how many connections to an agent are kept for the next requests.
+const maxIdle = 8
+
 // Dialed returns an agent whose sockets are reached through a function. The URL is only shown.
 func Dialed(name, url string, dial func(ctx context.Context, socket string) (net.Conn, error)) *Agent {
 	// Connections are kept, since some are expensive to make.
-	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, restSocket) }}
+	transport := &http.Transport{
+		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, restSocket) },
+		MaxIdleConnsPerHost: maxIdle,
+	}
 	return &Agent{Name: name, URL: url, base: "http://agent", client: &http.Client{Transport: transport}, dial: dial}
 }
 
@@ -92,15 +98,21 @@ func (a *Agent) useTLS(t *tls.Config) {
 	a.client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: t}}
 }
 
-// KeepConnections has connections to the agent used for more than one request, until release is called.
-func (a *Agent) KeepConnections() (release func()) {
+// KeepConnections returns the agent with connections that are used for more than one request, until
+// release is called. Those of the agent itself stay as they are.
+func (a *Agent) KeepConnections() (kept *Agent, release func()) {
 	if a.client == nil {
-		return func() {}
+		return a, func() {}
 	}
-	if t, ok := a.client.Transport.(*http.Transport); ok {
-		t.DisableKeepAlives, t.MaxIdleConnsPerHost = false, 8
+	own, ok := a.client.Transport.(*http.Transport)
+	if !ok || !own.DisableKeepAlives {
+		return a, func() {}
 	}
-	return a.client.CloseIdleConnections
+	keeping := own.Clone()
+	keeping.DisableKeepAlives, keeping.MaxIdleConnsPerHost = false, maxIdle
+	with := *a
+	with.client = &http.Client{Transport: keeping}
+	return &with, keeping.CloseIdleConnections
 }
 
 // Served returns an agent whose answers come from a handler. The URL is only shown.

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -102,12 +103,13 @@ func TestGuardsChangeWhileDropsAreRead(t *testing.T) {
 		create(t, v, loopback(name))
 		must(t, v.SourceGuards().Create(t.Context(), guardOf(name, fmt.Sprint("10.1.0.", 2+i))))
 	}
-	reads := make(chan struct{}, 1000)
+	reads := make(chan struct{})
+	reading := sync.OnceFunc(func() { close(reads) })
 	server.Inject(func(_ int, req api.Message) vpptest.Fault {
 		if _, is := req.(*vlib.CliInband); !is {
 			return vpptest.NoFault
 		}
-		reads <- struct{}{}
+		reading()
 		return vpptest.LateAnswer
 	})
 	read := make(chan error, 1)

@@ -36,7 +36,9 @@ type news struct {
 	lost    bool                // the connection was: any may have changed
 }
 
-func newNews() news { return news{changed: map[ownership.Index]struct{}{}, gone: map[string]struct{}{}} }
+func newNews() news {
+	return news{changed: map[ownership.Index]struct{}{}, gone: map[string]struct{}{}}
+}
 
 func (n news) none() bool { return len(n.changed) == 0 && len(n.gone) == 0 && !n.lost }
 
