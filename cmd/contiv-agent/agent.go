@@ -284,6 +284,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	sb.watch(serve, group)
 	group.Go(func() error { return thief.attend(serve, loop.Ready, ipNet, sb, contivConf, loop) })
 	group.Go(func() error { return notCanceled(sb.lin.WatchLinks(serve, func() { contivConf.LinksChanged(serve) })) })
+	group.Go(func() error { nodeSync.Run(serve); return nil })
 	group.Go(func() error { services.WatchOthers(serve, service.OthersPeriod, watcher.RequestResync); return nil })
 	group.Go(func() error {
 		denied.Run(serve)

@@ -37,6 +37,10 @@ type NodeSync struct {
 	records records
 	// disputes that were told. Used by the event loop only.
 	disputes []disputed
+	// failures to publish this node's VppNode, one after the other. Used by the event loop only.
+	failures int
+	// unpublished tells Run of them; it has room for one.
+	unpublished chan int
 
 	mu    sync.RWMutex
 	nodes Nodes // nil before the first resync
@@ -69,7 +73,7 @@ func New(nodeName string, db store.Broker, self Self, loop controller.EventLoop,
 	if self.HostAddresses == nil {
 		self.HostAddresses = func() []netip.Prefix { return nil }
 	}
-	return &NodeSync{nodeName: nodeName, db: db, self: self, loop: loop, log: log, records: newRecords()}
+	return &NodeSync{nodeName: nodeName, db: db, self: self, loop: loop, log: log, records: newRecords(), unpublished: make(chan int, 1)}
 }
 
 // GetNodeID returns the ID of this node; 0 before the first resync.
@@ -118,7 +122,7 @@ func (n *NodeSync) replace(node *Node) {
 
 // PublishNodeIPs tells the other nodes the addresses of one IP version at which
 // this node's vswitch is reached; those of the other version stay. If the store
-// cannot be reached, the next resync tries again. To be called by handlers of
+// cannot be written, Run has it tried again. To be called by handlers of
 // the event loop only.
 //
 // ErrNameTaken is wrapped if the name of this node belongs to another one.
@@ -173,6 +177,7 @@ func (n *NodeSync) lost(err error) bool {
 // has the ID is an error, a fatal one if it is lost.
 func (n *NodeSync) store(ctx context.Context, next *vppnode.VppNode) error {
 	if proto.Equal(n.stored, next) {
+		n.failures = 0
 		return nil
 	}
 	err := n.self.Claim()
@@ -181,14 +186,15 @@ func (n *NodeSync) store(ctx context.Context, next *vppnode.VppNode) error {
 	}
 	switch {
 	case err == nil:
-		n.stored = next
+		n.stored, n.failures = next, 0
 	case errors.Is(err, ErrNoNodeID) && n.lost(err):
 		return controller.NewFatalError(err)
 	case errors.Is(err, ErrNoNodeID):
 		return err
 	default:
-		controller.Logger(ctx, n.log).Warn("Addresses of this node could not be published: other nodes do not learn them before the next resync",
+		controller.Logger(ctx, n.log).Warn("Addresses of this node could not be published: other nodes do not learn them before that is tried again",
 			"addresses", next.IpAddresses, "error", err)
+		n.tryAgain()
 	}
 	return nil
 }
@@ -199,6 +205,9 @@ func (*NodeSync) String() string { return "nodesync" }
 func (n *NodeSync) HandlesEvent(event controller.Event) bool {
 	if change, ok := event.(*controller.KubeStateChange); ok {
 		return change.Resource == "node" || change.Resource == "vppnode"
+	}
+	if _, again := event.(*PublishAgain); again {
+		return true
 	}
 	return event.Method() != controller.Update
 }
@@ -279,6 +288,9 @@ func (n *NodeSync) identify(ctx context.Context, own *Node, stored *vppnode.VppN
 
 // Update follows the changes of nodes.
 func (n *NodeSync) Update(ctx context.Context, event controller.Event, _ controller.UpdateOperations) (string, error) {
+	if _, again := event.(*PublishAgain); again {
+		return "", n.publishAgain(ctx)
+	}
 	change, ok := event.(*controller.KubeStateChange)
 	if !ok {
 		return "", nil
