@@ -58,7 +58,8 @@ func (s *Service) tellOfOthers(ctx context.Context) {
 }
 
 // WatchOthers calls resync when others start or stop translating services on this node, until ctx
-// ends. It repeats the call after an error.
+// ends. It repeats the call after an error. It also tries again to answer load balancers at ports that
+// others had, who may have been just those.
 func (s *Service) WatchOthers(ctx context.Context, period time.Duration, resync func() error) {
 	if s.proxy == nil {
 		return
@@ -71,6 +72,8 @@ func (s *Service) WatchOthers(ctx context.Context, period time.Duration, resync 
 			return
 		case <-tick.C:
 		}
+		s.health.Retry()
+		s.healthz.Retry()
 		who := answer(s.proxy.Others)
 		last, known := s.others.last()
 		switch {

@@ -33,10 +33,13 @@ type Server struct {
 	healthy func() bool
 	log     *slog.Logger
 
-	mu      sync.Mutex
-	ports   map[uint16]*port
-	refused map[uint16]string // reasons why ports do not answer, by port
-	conns   sync.WaitGroup
+	mu    sync.Mutex
+	ports map[uint16]*port
+	// checks and addresses are those of the last Set.
+	checks    []processor.HealthCheck
+	addresses []netip.Addr
+	refused   map[uint16]string // reasons why ports do not answer, by port
+	conns     sync.WaitGroup
 }
 
 // port is a port at which load balancers ask about a service.
@@ -55,10 +58,24 @@ func New(healthy func() bool, log *slog.Logger) *Server {
 }
 
 // Set sets the services about which load balancers may ask, and the addresses of the node; none: all
-// addresses. The next call retries ports that could not be opened.
+// addresses. The next call, and Retry, try again to open ports that could not be opened.
 func (s *Server) Set(checks []processor.HealthCheck, addresses []netip.Addr) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.checks, s.addresses = checks, addresses
+	s.set(checks, addresses)
+}
+
+// Retry opens the ports that somebody else has closed meanwhile.
+func (s *Server) Retry() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.refused) > 0 {
+		s.set(s.checks, s.addresses)
+	}
+}
+
+func (s *Server) set(checks []processor.HealthCheck, addresses []netip.Addr) {
 	wanted := map[uint16]processor.HealthCheck{}
 	for _, c := range checks {
 		if _, taken := wanted[c.Port]; !taken { // of two, which Kubernetes does not allow, the first

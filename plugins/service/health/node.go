@@ -31,8 +31,8 @@ func NewNode(address string, healthy func() bool, log *slog.Logger) *Node {
 	return &Node{address: address, healthy: healthy, log: log}
 }
 
-// Serve starts to listen, if it does not yet, or stops. The next call retries if the address could not
-// be opened.
+// Serve starts to listen, if it does not yet, or stops. The next call, and Retry, try again if the
+// address could not be opened.
 func (n *Node) Serve(on bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -43,6 +43,15 @@ func (n *Node) Serve(on bool) {
 		}
 		n.server, n.refused = nil, ""
 	case n.server == nil && n.address != "":
+		n.listen()
+	}
+}
+
+// Retry listens if it was to, and could not.
+func (n *Node) Retry() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.refused != "" {
 		n.listen()
 	}
 }
