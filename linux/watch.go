@@ -213,9 +213,7 @@ func (w *watcher) flush() {
 	b := w.batch
 	w.batch, w.flushAt = newBatch(), time.Time{}
 	if len(d.keys) > 0 {
-		keys := d.sortedKeys()
-		w.p.log.Info("drift noticed", "reason", d.reason(), "keys", keys)
-		w.report(d.reason(), keys...)
+		w.report(d.reason(), d.sortedKeys()...)
 	}
 	if w.foreign.changed() || b.hostNames || b.lost {
 		if err := w.pushHostNames(); err != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/damper"
 	"github.com/contiv/contiv/filter"
 	"github.com/contiv/contiv/history"
 	"github.com/contiv/contiv/kvscheduler"
@@ -246,11 +247,12 @@ func (s *southbound) readAhead() {
 
 // watch tells the scheduler of drift until ctx ends.
 func (s *southbound) watch(ctx context.Context, group *errgroup.Group) {
-	report := func(reason string, keys ...string) {
+	report := damper.New(ctx, func(reason string, keys ...string) {
+		s.log.Info("drift noticed", "reason", reason, "keys", keys)
 		if err := s.scheduler.ReportDrift(reason, keys...); err != nil {
 			s.log.Warn("Drift could not be reported", "reason", reason, "error", err)
 		}
-	}
+	}).Report
 	group.Go(func() error { return notCanceled(s.vs.Watch(ctx, report)) })
 	group.Go(func() error { return notCanceled(s.lin.Watch(ctx, report)) })
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/contiv/contiv/calico/program"
 	"github.com/contiv/contiv/client"
+	"github.com/contiv/contiv/damper"
 	"github.com/contiv/contiv/health"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/kvscheduler/inspect"
@@ -116,11 +117,11 @@ func (o *options) embed(t *target, metrics prometheus.Registerer, log *slog.Logg
 		return nil
 	}
 	t.run = func(ctx context.Context, group *errgroup.Group) {
-		report := func(reason string, keys ...string) {
+		report := damper.New(ctx, func(reason string, keys ...string) {
 			if err := s.ReportDrift(reason, keys...); err != nil {
 				log.Warn("Drift could not be reported", "reason", reason, "error", err)
 			}
-		}
+		}).Report
 		group.Go(func() error { return notCanceled(vs.Watch(ctx, report)) })
 		group.Go(func() error { return notCanceled(lin.Watch(ctx, report)) })
 	}

@@ -87,7 +87,6 @@ func (w *watcher) check(ctx context.Context) {
 			if len(keys) > 1 {
 				reason = fmt.Sprintf("%d rule chains of iptables were changed", len(keys))
 			}
-			w.chains.Log.Info("drift noticed", "reason", reason, "keys", keys)
 			w.report(reason, keys...)
 		}
 	}

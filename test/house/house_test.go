@@ -37,6 +37,7 @@ var rooms = map[string][]string{
 	"etcdserver":           {},
 	"store":                {"config"},
 	"delta":                {},
+	"damper":               {},
 	"models/valid":         {"models", "kvscheduler"},
 	"netalloc":             {"api", "models", "kvscheduler"},
 	"filter":               {"api", "models"},
