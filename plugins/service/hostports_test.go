@@ -210,7 +210,7 @@ func TestHostPortsAndServices(t *testing.T) {
 		t.Errorf("a pod with the port of a service is added: %v", err)
 	}
 	other := webService()
-	other.Name, other.Port[0].NodePort = "other", 30081
+	other.Name, other.ClusterIp, other.ClusterIps, other.LbIngressIps, other.Port[0].NodePort = "other", "10.96.0.11", []string{"10.96.0.11"}, nil, 30081
 	if _, txn, _ := change(t, s, kubeChange(nil, other), config); txn[value] != nil {
 		t.Error("a service with other ports changes the pod's")
 	}

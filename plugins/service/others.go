@@ -3,6 +3,8 @@ package service
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -118,7 +120,7 @@ func (s *Service) Warnings() []string {
 	}
 	t := s.Translator()
 	if t.Setting != config.VSwitch || t.Others == "" {
-		problems := append(s.health.Problems(), s.limits()...)
+		problems := slices.Concat(s.health.Problems(), s.limits(), s.lostClaims())
 		problems = append(problems, s.segmentWarnings()...)
 		if problem := s.healthz.Problem(); problem != "" {
 			problems = append(problems, problem)
@@ -126,4 +128,26 @@ func (s *Service) Warnings() []string {
 		return problems
 	}
 	return []string{fmt.Sprintf("services are not translated by the vswitch, as service.conf wants it: found %s; stop kube-proxy and run kube-proxy --cleanup, or set services: auto", t.Others)}
+}
+
+// lostClaims says which services ask for what others have.
+func (s *Service) lostClaims() []string {
+	const most = 3
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.translates() {
+		return nil
+	}
+	var texts []string
+	lost := s.services.Lost()
+	for _, l := range lost[:min(len(lost), most)] {
+		texts = append(texts, fmt.Sprintf("%v/%s of %s is one of %s", l.Addr, l.Protocol, l.ID, l.HeldBy))
+	}
+	switch more := len(lost) - most; {
+	case len(lost) == 0:
+		return nil
+	case more > 0:
+		texts = append(texts, fmt.Sprintf("and %d more", more))
+	}
+	return []string{"services ask for addresses and ports of others, and are without them: " + strings.Join(texts, ", ")}
 }

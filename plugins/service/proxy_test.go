@@ -231,7 +231,9 @@ func TestServicesOnVPP(t *testing.T) {
 	}
 	local := webService()
 	local.Name, local.ClusterIps, local.ClusterIp = "other", []string{"10.96.0.11"}, "10.96.0.11"
+	local.LbIngressIps, local.Port[0].NodePort = []string{"203.0.113.2"}, 30083
 	sticky := webService()
+	sticky.Port[0].NodePort = 30084
 	sticky.Name, sticky.ClusterIps, sticky.ClusterIp, sticky.LbIngressIps, sticky.LoadbalancerSourceRanges = "sticky", []string{"10.96.0.12"}, "10.96.0.12", nil, nil
 	sticky.SessionAffinity, sticky.SessionAffinityTimeout = "ClientIP", 60
 	none := webService()

@@ -94,10 +94,7 @@ func portFrontends(svc *service.Service, port *service.Service_ServicePort, addr
 	}
 	sources, restricted := sourceRanges(svc)
 	for _, a := range addresses {
-		number := port.GetPort()
-		if a.kind == NodePort {
-			number = port.GetNodePort()
-		}
+		number := frontendPort(port, a.kind)
 		if !validPort(number) {
 			continue
 		}
@@ -119,6 +116,14 @@ func portFrontends(svc *service.Service, port *service.Service_ServicePort, addr
 		frontends = append(frontends, f)
 	}
 	return frontends
+}
+
+// frontendPort is the number of a port of a service at addresses of a kind.
+func frontendPort(port *service.Service_ServicePort, kind Kind) int32 {
+	if kind == NodePort {
+		return port.GetNodePort()
+	}
+	return port.GetPort()
 }
 
 // sourceRanges returns the prefixes that may use load balancers. Malformed ranges allow nobody.

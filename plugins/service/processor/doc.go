@@ -23,6 +23,8 @@
 //     internalTrafficPolicy is about cluster IPs, externalTrafficPolicy about all other
 //     addresses; with externalTrafficPolicy Local, clients inside still reach the
 //     endpoints of the whole cluster.
+//   - Of several services that ask for the same address, port and protocol, one has it
+//     (claims.go).
 //   - Without endpoints connections are refused. Connections from outside are dropped
 //     instead if the policy is Local and other nodes have endpoints: load balancers are
 //     to find out by the health check, not by errors.

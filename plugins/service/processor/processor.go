@@ -15,6 +15,8 @@ type Processor struct {
 	node     Node
 	services map[ID]*service.Service
 	slices   map[ID]map[string]*endpointslice.EndpointSlice // by service, then by their own name
+	// claims follow from the services and the node; nil: they are to be found.
+	claims *claims
 }
 
 // New returns an empty processor.
@@ -27,20 +29,44 @@ func New() *Processor {
 // Reset forgets everything.
 func (p *Processor) Reset() {
 	p.node, p.services, p.slices = Node{}, map[ID]*service.Service{}, map[ID]map[string]*endpointslice.EndpointSlice{}
+	p.claims = nil
 }
 
 // SetNode records this node. It returns the services that look different now.
 func (p *Processor) SetNode(n Node) []ID {
-	was := p.node
+	was, before := p.node, p.claims
 	p.node = n
 	if was.Equal(n) {
 		return nil
 	}
+	p.claims = nil
+	portsWere := was.NodePorts
 	was.NodePorts = n.NodePorts
 	if !was.Equal(n) {
 		return p.IDs()
 	}
-	return slices.DeleteFunc(p.IDs(), func(id ID) bool { return !hasNodePorts(p.services[id]) })
+	was.NodePorts = portsWere
+	changed := map[ID]bool{}
+	for id, svc := range p.services {
+		if !hasNodePorts(svc) {
+			continue
+		}
+		changed[id] = true
+		for _, on := range []struct {
+			of   *claims
+			node Node
+		}{{before, was}, {p.claimed(), n}} {
+			if on.of == nil {
+				continue // nobody has asked for what anybody has
+			}
+			for key := range claimsOf(svc, on.node) {
+				for _, other := range on.of.of[key] {
+					changed[other.id] = true
+				}
+			}
+		}
+	}
+	return slices.SortedFunc(maps.Keys(changed), ID.Compare)
 }
 
 // Node returns the last argument of SetNode.
@@ -49,15 +75,28 @@ func (p *Processor) Node() Node { return p.node }
 // SetService records a service. It returns the services that may look different now.
 func (p *Processor) SetService(s *service.Service) []ID {
 	id := ID{s.GetNamespace(), s.GetName()}
+	changed := p.replace(id, s)
 	p.services[id] = s
-	return []ID{id}
+	return changed
 }
 
 // RemoveService is SetService for a service that no longer exists.
 func (p *Processor) RemoveService(namespace, name string) []ID {
 	id := ID{namespace, name}
+	changed := p.replace(id, nil)
 	delete(p.services, id)
-	return []ID{id}
+	return changed
+}
+
+// replace changes the claims of a service. It returns the service, and after it those that ask for what it asked for,
+// or does now.
+func (p *Processor) replace(id ID, next *service.Service) []ID {
+	if p.claims == nil {
+		return []ID{id}
+	}
+	others := append(p.claims.remove(id, p.services[id], p.node), p.claims.add(id, next, p.node)...)
+	slices.SortFunc(others, ID.Compare)
+	return append([]ID{id}, slices.Compact(others)...)
 }
 
 // SetSlice records a slice; prev is its previous state, nil for a new one. A slice may belong to
@@ -96,13 +135,14 @@ func (p *Processor) IDs() []ID { return slices.SortedFunc(maps.Keys(p.services),
 // Len returns the number of known services.
 func (p *Processor) Len() int { return len(p.services) }
 
-// Service returns what this node does for an IP version of a service, nil if nothing.
+// Service returns what this node does for an IP version of a service, nil if nothing: without what belongs
+// to other services.
 func (p *Processor) Service(id ID, ipv6 bool) *Service {
 	svc := p.services[id]
 	if svc == nil {
 		return nil
 	}
-	return Compute(svc, p.slicesOf(id), p.node, ipv6)
+	return p.own(Compute(svc, p.slicesOf(id), p.node, ipv6))
 }
 
 // At returns the services that have the address, or have a node port on it, in order.
