@@ -107,7 +107,9 @@ type NATPools interface {
 
 // DNAT translates destinations of connections.
 type DNAT interface {
-	// SetDNAT makes or changes the mappings of values, all of them or none. An
+	// SetDNAT makes or changes the mappings of values, all of them or none; but a single value
+	// that exists and asks for what another one has may give up what it does not ask for any
+	// more, and fail: so two values can take from each other what they had. An
 	// address with protocol and port has one mapping: a second one is an error.
 	//
 	//   - A connection to the external address goes to one of the local addresses,

@@ -66,7 +66,8 @@ func (v nat) ListDNAT(_ context.Context, expected []*vpp_nat.DNat44) ([]*vpp_nat
 	return list, err
 }
 
-// set makes the kernel translate as the values say, all of them or none.
+// set makes the kernel translate as the values say, all of them or none; a single value that asks for what others
+// have gives up what it does not ask for any more, so that values can take from each other what they had.
 func (v dnat) set(values []*vpp_nat.DNat44) error {
 	var changes []natChange
 	for _, value := range values {
@@ -113,8 +114,14 @@ func (v dnat) changeDNAT(changes []natChange) error {
 	v.nat.Lock()
 	defer v.nat.Unlock()
 	stale, err := v.apply(changes)
+	var claimedErr error
+	if errors.Is(err, errClaimed) && len(changes) == 1 && v.registered(changes[0].label) != nil {
+		claimedErr = err
+		changes = []natChange{v.unclaimed(changes[0])}
+		stale, err = v.apply(changes)
+	}
 	if err != nil {
-		return err
+		return errors.Join(claimedErr, err)
 	}
 	for _, change := range changes {
 		v.owed.returned(v.family, change.elements)
@@ -124,7 +131,30 @@ func (v dnat) changeDNAT(changes []natChange) error {
 	if err == nil {
 		*v.owed = leftBehind{}
 	}
-	return err
+	return errors.Join(claimedErr, err)
+}
+
+// unclaimed leaves out what other values have.
+func (v dnat) unclaimed(change natChange) natChange {
+	rest := proto.CloneOf(change.value)
+	rest.StMappings, rest.IdMappings = nil, nil
+	kept := change.mappings[:0:0]
+	for i, m := range change.mappings {
+		if slices.ContainsFunc(m.claims, func(e nft.Element) bool {
+			claim, _ := claimOf(e)
+			owner, taken := v.state.owners[claim]
+			return taken && owner != change.label
+		}) {
+			continue
+		}
+		kept = append(kept, m)
+		if static := change.value.GetStMappings(); i < len(static) {
+			rest.StMappings = append(rest.StMappings, static[i])
+		} else {
+			rest.IdMappings = append(rest.IdMappings, change.value.GetIdMappings()[i-len(static)])
+		}
+	}
+	return natChange{label: change.label, value: rest, mappings: kept}
 }
 
 // natAddresses returns the IPv4 addresses of an interface; none if it does not exist.
