@@ -70,7 +70,7 @@ var rooms = map[string][]string{
 	"linux/microservices":  {"api", "models", "kvscheduler"},
 	"linux/namespaces":     {"api", "models", "netlink", "nsfile", "test/await"}, // the last one in tests
 	"controller":           {"dbresources", "rest", "api", "models", "config", "kvscheduler", "store"},
-	"plugins":              {"filter", "nsfile", "dirwatch", "listener", "dbresources", "rest", "api", "models", "config", "controller", "store", "plugins", "kvscheduler"},
+	"plugins":              {"filter", "nsfile", "dirwatch", "listener", "dbresources", "rest", "api", "models", "config", "controller", "store", "plugins", "kvscheduler", "test/await"}, // the last one in tests
 	"northbound":           {"store", "listener", "parallel", "rest", "api", "models", "controller", "kvscheduler", "plugins"},
 	"pki":                  {},
 	"metrics":              {},
@@ -97,7 +97,7 @@ var rooms = map[string][]string{
 	"health/ping":          {},
 	"ctl/report":           {"api/ligato/kvscheduler", "controller", "ctl/target", "health", "history", "kvscheduler", "northbound/ifstate", "plugins", "rest", "version"},
 	"ctl/text":             {"terminal", "config"},
-	"ctl/target":           {"ctl/text", "rest", "api", "models", "config", "store"},
+	"ctl/target":           {"ctl/text", "rest", "api", "models", "config", "store", "test/await"}, // the last one in tests
 	"ctl/install":          {"terminal", "config", "controller", "netlink", "plugins", "store", "vswitch/vpp/startup", "deploy"},
 	"deploy":               {},
 	"stn":                  {"api", "netlink", "stn", "listener"},
