@@ -2,6 +2,7 @@ package target
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -34,7 +35,12 @@ func TestKeepConnections(t *testing.T) {
 		t.Helper()
 		before := made.Load()
 		for range times {
-			if _, _, err := a.Fetch(t.Context(), "/x", nil); err != nil {
+			_, body, err := a.Fetch(t.Context(), "/x", nil)
+			if err == nil {
+				_, err = io.Copy(io.Discard, body)
+				body.Close()
+			}
+			if err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -18,7 +18,7 @@ func WaitOnce(ctx context.Context) context.Context {
 // failed returns the error of an earlier request, nil if there was none.
 func failed(ctx context.Context, a *Agent) error {
 	if known, ok := ctx.Value(onceKey{}).(*sync.Map); ok {
-		if err, ok := known.Load(a); ok {
+		if err, ok := known.Load(a.identity()); ok {
 			return err.(error)
 		}
 	}
@@ -29,6 +29,9 @@ func failed(ctx context.Context, a *Agent) error {
 func remember(ctx context.Context, a *Agent, err, explained error) {
 	var operation *net.OpError
 	if known, ok := ctx.Value(onceKey{}).(*sync.Map); ok && ctx.Err() == nil && errors.As(err, &operation) && operation.Op == "dial" {
-		known.Store(a, explained)
+		known.Store(a.identity(), explained)
 	}
 }
+
+// identity is the same with and without connections that are kept.
+func (a *Agent) identity() [2]string { return [2]string{a.Name, a.URL} }
