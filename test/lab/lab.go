@@ -56,8 +56,7 @@ type Options struct {
 	VPPBin string
 	// ContivConfig is added to the contiv.conf of each node, as YAML.
 	ContivConfig string
-	// ServiceConfig is the service.conf of each node, as YAML. Default: nobody translates
-	// services.
+	// ServiceConfig is the service.conf of each node, as YAML. Without it, the vswitch translates services.
 	ServiceConfig string
 	// AgentFlags are further flags of the agents, the same on each node.
 	AgentFlags []string

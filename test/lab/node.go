@@ -1,7 +1,6 @@
 package lab
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -206,7 +205,7 @@ func (l *Lab) writeNodeFiles(n Node) error {
 	for file, content := range map[string]string{
 		"contiv.conf":            contiv,
 		"vpp.conf":               "# Written by contiv-lab.\n" + VPPOptions(),
-		"service.conf":           "# Written by contiv-lab: what the lab was given; without, services are left alone.\n" + cmp.Or(l.opts.ServiceConfig, "services: kube-proxy\n"),
+		"service.conf":           "# Written by contiv-lab: the defaults, and what the lab was given.\n" + l.opts.ServiceConfig,
 		"controller.conf":        "# Written by contiv-lab: the defaults.\n",
 		"10-contiv-vpp.conflist": cni,
 	} {
