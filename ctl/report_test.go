@@ -132,7 +132,7 @@ func serveServices(w http.ResponseWriter, r *http.Request) {
 	}
 	services, known := answers[r.URL.RawQuery]
 	if !known {
-		rest.Error(w, http.StatusNotFound, service.Unknown(r.URL.Query().Get("service")))
+		rest.Error(w, http.StatusNotFound, service.Unknown(r.URL.Query().Get("service"), service.Translator{}, []string{"shop/web", "shop/db"}))
 		return
 	}
 	rest.JSON(w, service.Report{Services: services})

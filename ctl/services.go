@@ -98,10 +98,11 @@ func printService(p printer, good []answer[service.Report]) {
 	frontends := p.Table("NODE", "KIND", "FRONTEND", "PROTOCOL", "PORT", "INSIDE", "OUTSIDE", "SOURCES")
 	endpoints := p.Table("NODE", "ENDPOINT", "PROTOCOL", "PORT", "ON-NODE", "ZONE", "CONDITIONS", "USED", "WHY-NOT")
 	values := p.Table("NODE", "VALUE", "STATE", "TXN")
-	var limits []string
+	var left, limits []string
+	translated, served := false, false
 	for _, a := range good {
 		if t := a.Value.Translator; !t.VSwitch && len(a.Value.Services) > 0 {
-			limits = append(limits, fmt.Sprintf("%s: not translated by the vswitch: %s", a.Agent.Name, whoElse(t)))
+			left = append(left, fmt.Sprintf("%s: not translated by the vswitch: %s", a.Agent.Name, whoElse(t)))
 		}
 		for _, s := range a.Value.Services {
 			for _, text := range s.Limits {
@@ -117,6 +118,7 @@ func printService(p printer, good []answer[service.Report]) {
 			for _, e := range s.Details {
 				endpoints.Add(a.Agent.Name, e.Address, string(e.Protocol), e.Port, e.Node, e.Zone, conditions(e), usedBy(e), e.Why)
 			}
+			translated, served = translated || len(s.Values) > 0, served || len(s.Details) > 0
 			for _, v := range s.Values {
 				txn, state := "", v.State
 				if v.Txn != nil {
@@ -129,11 +131,23 @@ func printService(p printer, good []answer[service.Report]) {
 			}
 		}
 	}
+	for _, text := range left {
+		p.Printf("%s\n", text)
+	}
+	if len(left) > 0 {
+		p.Printf("\n")
+	}
 	frontends.Print()
 	p.Printf("\n")
-	endpoints.Print()
-	p.Printf("\n")
-	values.Print()
+	if served {
+		endpoints.Print()
+	} else {
+		p.Printf("The service has no endpoints: its EndpointSlices list none, as no pod that its selector matches has an address, or it has no EndpointSlices.\n")
+	}
+	if translated {
+		p.Printf("\n")
+		values.Print()
+	}
 	for _, text := range limits {
 		p.Printf("\n%s\n", text)
 	}

@@ -68,6 +68,15 @@ func TestServicesAreShownWithWhatTheNodeDoes(t *testing.T) {
 		"node1 config/vpp/nat/v2/dnat44/default/web FAILED: no such table 7",
 		"node1: sessionAffinity has no time-out",
 	}, "services", "default/web")
+	left := service.ServiceReport{Namespace: "default", Name: "web", Frontends: web.Frontends[:1], Details: web.Details[:1]}
+	agents = []string{"--agent", "node1=" + answers("3", service.Report{Translator: service.Translator{Others: "nftables table kube-proxy"}, Services: []service.ServiceReport{left}})}
+	out, errOut, err := run(t, append(agents, "services", "default/web")...)
+	if err != nil || !strings.HasPrefix(out, "node1: not translated by the vswitch: found nftables table kube-proxy\n\nNODE") || strings.Contains(out, "(none)") {
+		t.Errorf("left to kube-proxy: %v%s\n%s", err, errOut, out)
+	}
+	left.Details = nil
+	agents = []string{"--agent", "node1=" + answers("4", service.Report{Translator: service.Translator{VSwitch: true}, Services: []service.ServiceReport{left}})}
+	shows([]string{"The service has no endpoints: its EndpointSlices list none, as no pod that its selector matches has an address"}, "services", "default/web")
 	if _, _, err := run(t, "services", "web"); err == nil || !strings.Contains(err.Error(), "NAMESPACE/NAME") {
 		t.Errorf("without namespace: %v", err)
 	}

@@ -78,11 +78,16 @@ func TestServicesAreExplained(t *testing.T) {
 	} {
 		requireInOrder(t, socket, c.args, c.want)
 	}
+	// "svc/" may be left out where nothing else has the name.
+	if out, errOut, _ := run(t, "--agent", "n=unix://"+socket, "why", "10.1.1.2", "web", "80"); !strings.Contains(out, "→ service default/web (10.96.0.10), port 80/tcp") {
+		t.Errorf("why of a service: %s%s", out, errOut)
+	}
 	for args, want := range map[string]string{
 		"explain svc/no":       "no such service",
 		"explain svc/a/b/c":    "write it svc/NAMESPACE/NAME",
 		"timeline svc/x/never": "its history has no values of service x/never",
 		"why 10.1.1.2 svc/no":  "no such service",
+		"why 10.1.1.2 wbe":     `there is no pod and no node "wbe"`,
 	} {
 		if _, errOut, err := run(t, append([]string{"--agent", "n=unix://" + socket}, strings.Fields(args)...)...); err == nil || !strings.Contains(err.Error()+errOut, want) {
 			t.Errorf("%s: %v %s", args, err, errOut)

@@ -13,8 +13,8 @@ func (c *cli) whyCommand() *cobra.Command {
 		Long: "Asks the agents at both ends what is wired for packets between them, what the kernel would do with\n" +
 			"them, and what of others is in the way; and has packets sent, small and large, from the place that they\n" +
 			"come from to each step of the way.\n\n" +
-			"FROM and TO are pods (NAME or NAMESPACE/NAME), nodes, or addresses, also outside of the cluster. With\n" +
-			"PORT, a connection is tried as well if the protocol is tcp.\n\n" +
+			"FROM and TO are pods (NAME or NAMESPACE/NAME), nodes, services (svc/NAME or svc/NAMESPACE/NAME), or\n" +
+			"addresses, also outside of the cluster. With PORT, a connection is tried as well if the protocol is tcp.\n\n" +
 			"The exit code is 0 if packets arrive and nothing is wrong, else 1.",
 		Example: "  why web db 5432\n  why shop/web node2\n  why web 203.0.113.10",
 		Args:    cobra.RangeArgs(2, 3),

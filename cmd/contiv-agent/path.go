@@ -30,7 +30,7 @@ func explainPaths(o options, sb *southbound, hostStack bool, nodes *nodesync.Nod
 			return pathNodes(nodes.GetAllNodes(), addresses)
 		},
 		MTU: func() int { return int(mtu()) }, Warnings: func(ctx context.Context) []string { return sb.Warnings(ctx) },
-		HostStack: hostStack, Overhead: conf.TransportOverhead,
+		HostStack: hostStack, Overhead: conf.TransportOverhead, Services: serviceNetworks(conf.Subnets()),
 		Devices: func(ctx context.Context) ([]path.Device, error) {
 			return vswitchDevices(ctx, sb.vs.States(), conf.Resolved(), nodes.GetAllNodes()[o.nodeName])
 		},
@@ -44,6 +44,16 @@ func explainPaths(o options, sb *southbound, hostStack bool, nodes *nodesync.Nod
 			},
 		},
 	})
+}
+
+// serviceNetworks returns the networks of cluster IPs, of all IP versions.
+func serviceNetworks(s contivconf.Subnets) (list []netip.Prefix) {
+	for plan := &s; plan != nil; plan = plan.Second {
+		if plan.Service.IsValid() {
+			list = append(list, plan.Service)
+		}
+	}
+	return list
 }
 
 // vswitchDevices are the devices of a vswitch of its own that lead to other nodes. One that reads a

@@ -403,8 +403,10 @@ func (a recorded) services(all answer, query url.Values) answer {
 		return refusal(http.StatusInternalServerError, err)
 	}
 	name, address := query.Get("service"), query.Get("endpoint")
+	var known []string
 	selected := []service.ServiceReport{}
 	for _, s := range report.Services {
+		known = append(known, s.Namespace+"/"+s.Name)
 		if query.Has("endpoint") {
 			s.Details = slices.DeleteFunc(s.Details, func(e service.EndpointReport) bool {
 				endpoint, err := netip.ParseAddrPort(e.Address)
@@ -416,7 +418,7 @@ func (a recorded) services(all answer, query url.Values) answer {
 		}
 	}
 	if report.Services = selected; len(selected) == 0 && name != "" {
-		return refusal(http.StatusNotFound, service.Unknown(name))
+		return refusal(http.StatusNotFound, service.Unknown(name, report.Translator, known))
 	}
 	return listed(report)
 }

@@ -38,7 +38,8 @@ func (p Place) String() string {
 	return fmt.Sprintf("%s (%s on %s)", p.Name, p.Address, p.Node)
 }
 
-// Resolve finds the places that words name: addresses, pods as NAME or NAMESPACE/NAME, and nodes. A
+// Resolve finds the places that words name: addresses, pods as NAME or NAMESPACE/NAME, nodes, and services, as
+// svc/NAME or svc/NAMESPACE/NAME; "svc/" may be left out where no pod and no node has the name. A
 // name without a namespace names a pod in the given namespace, if there is one, else the only pod of
 // that name. The pods of agents that do not answer are unknown.
 func Resolve(ctx context.Context, agents []*target.Agent, namespace string, words ...string) ([]Place, error) {
@@ -78,6 +79,10 @@ func Resolve(ctx context.Context, agents []*target.Agent, namespace string, word
 		}
 		place, err := find(known, namespace, word)
 		if err != nil {
+			if place, notFound := findService(ctx, agents, namespace, word); notFound == nil {
+				places = append(places, place)
+				continue
+			}
 			if len(silent) > 0 {
 				err = fmt.Errorf("%w (no answer from %s, whose pods are not known: give the address of the pod)", err, strings.Join(silent, ", "))
 			}

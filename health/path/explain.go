@@ -26,7 +26,7 @@ type Node struct {
 	Gateways  []netip.Addr   // of its pods: its vswitch answers there
 }
 
-// Options of an Explainer. All must be set, except for Verdicts, and Devices with HostStack.
+// Options of an Explainer. All must be set, except for Verdicts and Services, and Devices with HostStack.
 type Options struct {
 	Node  string
 	Pods  func() ([]Pod, error)
@@ -42,6 +42,8 @@ type Options struct {
 	HostStack bool
 	// Devices returns the devices of a separate vswitch that have addresses of the node; unused with HostStack.
 	Devices func(context.Context) ([]Device, error)
+	// Services are the networks of cluster IPs.
+	Services []netip.Prefix
 	// OurRoute reports whether a route with the protocol number is one of ours.
 	OurRoute func(protocol int) bool
 	// OurTable reports whether a table of nftables is one of ours.
@@ -75,8 +77,10 @@ func New(o Options) *Explainer { return &Explainer{o, make(chan struct{}, atOnce
 type end struct {
 	addr netip.Addr
 	pod  *Pod  // of this node
-	node *Node // that has the address, or whose pod has it; nil: outside of the cluster
+	node *Node // that has the address, or whose pod has it; nil: outside of the cluster, or of a service
 	here bool
+	// service: the address is in a network of cluster IPs.
+	service bool
 }
 
 func (e end) String() string {
@@ -87,6 +91,8 @@ func (e end) String() string {
 		return fmt.Sprintf("node %s (%v)", e.node.Name, e.addr)
 	case e.node != nil:
 		return fmt.Sprintf("%v of the pods of node %s", e.addr, e.node.Name)
+	case e.service:
+		return fmt.Sprintf("cluster IP %v", e.addr)
 	}
 	return fmt.Sprintf("%v outside of the cluster", e.addr)
 }
@@ -148,7 +154,7 @@ func (e *Explainer) verdicts(ctx context.Context, r *Report, q Question) {
 }
 
 func (e *Explainer) end(addr netip.Addr, pods []Pod, nodes []Node) end {
-	x := end{addr: addr}
+	x := end{addr: addr, service: slices.ContainsFunc(e.o.Services, func(p netip.Prefix) bool { return p.Contains(addr) })}
 	for i, pod := range pods {
 		if slices.Contains(pod.Addresses, addr) {
 			x.pod, x.here = &pods[i], true

@@ -49,6 +49,15 @@ func TestNetworkNamespaceOfAPod(t *testing.T) {
 	}
 }
 
+func TestNamesOfEnds(t *testing.T) {
+	e := New(Options{Services: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12")}})
+	for addr, want := range map[string]string{"10.96.0.10": "cluster IP 10.96.0.10", "203.0.113.10": "203.0.113.10 outside of the cluster"} {
+		if got := e.end(netip.MustParseAddr(addr), nil, nil).String(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
 func TestBadQuestions(t *testing.T) {
 	e := New(Options{})
 	for query, want := range map[string]string{

@@ -328,6 +328,27 @@ func reportOf(t *testing.T, s *service.Service, query string, status int) (repor
 	return report
 }
 
+// A name with a mistake, a service without an address, and services that are left to kube-proxy are told apart.
+func TestUnknownServices(t *testing.T) {
+	headless := webService()
+	headless.Name, headless.ClusterIp, headless.ClusterIps, headless.ExternalIps, headless.LbIngressIps = "none", "None", []string{"None"}, nil, nil
+	for _, c := range []struct{ settings, name, want string }{
+		{"services: vswitch", "default/wbe", `there is no service "default/wbe": did you mean "default/web"?`},
+		{"services: vswitch", "payments", `there is no service "payments": services are written NAMESPACE/NAME`},
+		{"services: vswitch", "default/none", `service "default/none" has no address to translate: it is headless`},
+		{"services: kube-proxy", "default/web", `services are left to kube-proxy on this node, which therefore knows none, "default/web" neither`},
+	} {
+		s := newCluster().plugin(t, c.settings)
+		resync(t, s, state(webService(), webSlice("a", "10.1.1.2@node1"), headless))
+		w := httptest.NewRecorder()
+		s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, service.URL+"?service="+c.name, nil))
+		var answer struct{ Error string }
+		if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil || w.Code != http.StatusNotFound || !strings.HasPrefix(answer.Error, c.want) {
+			t.Errorf("%s, %s: %d %s (%v)", c.settings, c.name, w.Code, w.Body, err)
+		}
+	}
+}
+
 func TestReportTellsOfAllServicesOrAllOfOne(t *testing.T) {
 	s := newCluster().plugin(t, "services: vswitch")
 	resync(t, s, state(webService(), webSlice("a", "10.1.1.2@node1", "10.1.2.2@node2"), webSlice("b", "fd10:0:0:2::2@node2")))

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	configs "github.com/contiv/contiv/config"
+	"github.com/contiv/contiv/plugins/service/config"
 	"github.com/contiv/contiv/plugins/service/processor"
 	"github.com/contiv/contiv/plugins/service/renderer/nat"
 	"github.com/contiv/contiv/rest"
@@ -94,16 +96,39 @@ func (s *Service) Handler() http.Handler {
 		}
 		report := s.report(name, name != "" || r.URL.Query().Has("verbose"))
 		if name != "" && len(report.Services) == 0 {
-			rest.Error(w, http.StatusNotFound, Unknown(name))
+			rest.Error(w, http.StatusNotFound, s.unknown(name))
 			return
 		}
 		rest.JSON(w, report)
 	})
 }
 
-// Unknown is the answer about a service that is not in a report.
-func Unknown(name string) error {
-	return fmt.Errorf("service %q is not one that this node translates: it is written NAMESPACE/NAME, and headless services are not", name)
+// Unknown is the answer about a service that is not in the report of a node with the translator; known are
+// those that are.
+func Unknown(name string, t Translator, known []string) error {
+	if t.Setting == config.KubeProxy {
+		return fmt.Errorf("services are left to %s on this node, which therefore knows none, %q neither: ask about its cluster IP, or set services: %s in service.conf", config.KubeProxy, name, config.Auto)
+	}
+	err := fmt.Errorf("there is no service %q: services are written NAMESPACE/NAME", name)
+	if near, ok := configs.Nearest(name, known); ok {
+		err = fmt.Errorf("there is no service %q: did you mean %q?", name, near)
+	}
+	return err
+}
+
+func (s *Service) unknown(name string) error {
+	var known []string
+	if s.proxy != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, id := range s.services.IDs() {
+			if id.String() == name {
+				return fmt.Errorf("service %q has no address to translate: it is headless, or of type ExternalName, or its cluster IP is missing", name)
+			}
+			known = append(known, id.String())
+		}
+	}
+	return Unknown(name, s.Translator(), known)
 }
 
 // report returns a report of all services, or of one; a full one, or a summary.
