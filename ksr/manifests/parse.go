@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"strings"
 
 	"github.com/contiv/contiv/ksr"
@@ -70,12 +71,10 @@ func parse(file string, data []byte) parsed {
 		p.fail(errors.New("is empty: delete the file if its objects are to be deleted"))
 		return p.out
 	}
-	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
-	for _, doc := range split(data) {
+	for object, err := range Documents(data) {
 		p.document++
-		object, err := yaml.YAMLToJSONStrict(doc.text)
 		if err != nil {
-			p.fail(errors.New(reason(doc, err)))
+			p.fail(err)
 			continue
 		}
 		if string(object) == "null" {
@@ -86,6 +85,23 @@ func parse(file string, data []byte) parsed {
 		}
 	}
 	return p.out
+}
+
+// Documents returns the documents of a manifest as JSON, which is null for one with comments only, or what is wrong
+// with them.
+func Documents(data []byte) iter.Seq2[json.RawMessage, error] {
+	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
+	return func(yield func(json.RawMessage, error) bool) {
+		for _, doc := range split(data) {
+			object, err := yaml.YAMLToJSONStrict(doc.text)
+			if err != nil {
+				object, err = nil, errors.New(reason(doc, err))
+			}
+			if !yield(object, err) {
+				return
+			}
+		}
+	}
 }
 
 type parser struct {

@@ -2,12 +2,13 @@ package lab
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"slices"
 
-	"github.com/contiv/contiv/ksr"
+	"github.com/contiv/contiv/test/lab/apiserver"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -17,42 +18,72 @@ import (
 // they say otherwise.
 var namespaced = []string{"ConfigMap", "Endpoints", "EndpointSlice", "NetworkPolicy", "Pod", "Service"}
 
-// Apply reads Kubernetes objects from the file, "-" for the standard input, and gives them to KSR. Pods that
+// ErrNotFound is wrapped by errors about objects that are to be deleted and do not exist.
+var ErrNotFound = errors.New("not found")
+
+// Apply reads Kubernetes objects from the file, "-" for the standard input, and gives them to KSR. If it has mistakes
+// for which an API server would refuse one of them, none is applied. Pods that
 // name a node of the lab are made there; those that exist get the new labels
-// and annotations. The result says what was done, a line per object.
+// and annotations. Services get cluster IPs and node ports, and with a selector, EndpointSlices.
+// The result says what was done, a line per object.
 func (l *Lab) Apply(ctx context.Context, file string) ([]string, error) {
 	objects, err := l.readManifests(file)
 	if err != nil {
 		return nil, err
 	}
+	var errs []error
+	for _, object := range objects {
+		errs = append(errs, l.check(file, object)...)
+	}
+	if err := errors.Join(errs...); err != nil {
+		if len(objects) > 1 {
+			err = fmt.Errorf("%w\nnothing was applied", err)
+		}
+		return nil, err
+	}
 	var done []string
 	for _, object := range objects {
-		what, err := l.applyOne(ctx, object)
+		what, err := l.applyOne(ctx, object.Unstructured)
 		if err != nil {
-			return done, fmt.Errorf("%s: %s %s: %w", file, object.GetKind(), object.GetName(), err)
+			return done, fmt.Errorf("%s: %v: %w", file, object, err)
 		}
-		done = append(done, fmt.Sprintf("%s %s %s", object.GetKind(), objectID(object), what))
+		done = append(done, fmt.Sprintf("%v %s", object, what))
 	}
 	return done, nil
 }
 
-// Delete removes the objects that the file names, pods included.
+// Delete removes the objects that the file names, pods included. The error wraps ErrNotFound if some did not exist;
+// the others are deleted all the same.
 func (l *Lab) Delete(ctx context.Context, file string) ([]string, error) {
 	objects, err := l.readManifests(file)
 	if err != nil {
 		return nil, err
 	}
 	var done []string
-	for _, object := range slices.Backward(objects) {
-		if err := l.deleteOne(ctx, object); err != nil {
-			return done, fmt.Errorf("%s: %s %s: %w", file, object.GetKind(), object.GetName(), err)
+	var missing []error
+	for _, object := range objects {
+		if object.wrong != nil {
+			missing = append(missing, fmt.Errorf("%s: %s: %w", file, object.place, object.wrong))
 		}
-		done = append(done, fmt.Sprintf("%s %s deleted", object.GetKind(), objectID(object)))
 	}
-	return done, nil
+	if err := errors.Join(missing...); err != nil {
+		return nil, err
+	}
+	for _, object := range slices.Backward(objects) {
+		err := l.deleteOne(ctx, object.Unstructured)
+		switch {
+		case errors.Is(err, ErrNotFound):
+			missing = append(missing, fmt.Errorf("%s: %v: %w", file, object, err))
+		case err != nil:
+			return done, fmt.Errorf("%s: %v: %w", file, object, err)
+		default:
+			done = append(done, fmt.Sprintf("%v deleted", object))
+		}
+	}
+	return done, errors.Join(missing...)
 }
 
-func (l *Lab) readManifests(file string) ([]*unstructured.Unstructured, error) {
+func (l *Lab) readManifests(file string) ([]read, error) {
 	st, err := l.State()
 	if err != nil {
 		return nil, err
@@ -64,29 +95,38 @@ func (l *Lab) readManifests(file string) ([]*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, err
 	}
-	objects, err := parseManifests(data)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-	for _, object := range objects {
-		if object.GetNamespace() == "" && slices.Contains(namespaced, object.GetKind()) {
-			object.SetNamespace(DefaultNamespace)
-		}
-		if object.GetKind() == "Node" {
-			return nil, fmt.Errorf("%s: the lab itself writes the objects of its nodes; %s adds one", file, Command(l.Name(), "node add "+object.GetName()))
-		}
-		if _, known := ksr.NewObject(object.GetAPIVersion(), object.GetKind()); !known {
-			return nil, fmt.Errorf("%s: %s %s %s: KSR reads no objects of this kind, so that it would change nothing; it reads Namespace, Pod, Service, EndpointSlice, "+
-				"NetworkPolicy and ClusterNetworkPolicy: check kind and apiVersion", file, object.GetAPIVersion(), object.GetKind(), object.GetName())
-		}
+	objects := parseManifests(data)
+	if len(objects) == 0 {
+		return nil, fmt.Errorf("%s has no Kubernetes object", file)
 	}
 	return objects, nil
+}
+
+// check returns the mistakes of an object.
+func (l *Lab) check(file string, object read) []error {
+	switch {
+	case object.wrong != nil:
+		return []error{fmt.Errorf("%s: %s: %w", file, object.place, object.wrong)}
+	case object.GetKind() == "Node":
+		return []error{fmt.Errorf("%s: %s: the lab itself writes the objects of its nodes; %s adds one", file, object.place, Command(l.Name(), "node add "+object.GetName()))}
+	}
+	errs := apiserver.Check(object.Unstructured)
+	for i, err := range errs {
+		errs[i] = fmt.Errorf("%s: %s: %v: %w", file, object.place, object, err)
+	}
+	return errs
 }
 
 // readFile reads a file, or the standard input if that is "-".
 func readFile(name string) ([]byte, error) {
 	if name == "-" {
 		return io.ReadAll(os.Stdin)
+	}
+	if name == "" {
+		return nil, errors.New("the name of the file of manifests is empty")
+	}
+	if info, err := os.Stat(name); err == nil && info.IsDir() {
+		return nil, fmt.Errorf("%s is a directory: give a file of manifests", name)
 	}
 	return os.ReadFile(name)
 }
@@ -118,6 +158,9 @@ func (l *Lab) applyOne(ctx context.Context, object *unstructured.Unstructured) (
 		added, err := l.AddPod(ctx, PodSpec{Namespace: pod.Namespace, Name: pod.Name, Node: pod.Spec.NodeName, Template: pod})
 		return fmt.Sprintf("runs on %s with address %s", added.Node, added.Address), err
 	}
+	if object.GetKind() == "Service" {
+		return l.applyService(ctx, object)
+	}
 	return "given to KSR", l.change(ctx, func(*State) error { return l.writeManifest(objectManifest(object)) })
 }
 
@@ -146,7 +189,11 @@ func (l *Lab) deleteOne(ctx context.Context, object *unstructured.Unstructured) 
 				return l.removePods(ctx, st, []Pod{pod})
 			}
 		}
-		return l.removeManifest(objectManifest(object).file)
+		file := objectManifest(object).file
+		if _, err := os.Stat(l.Path("manifests", file)); errors.Is(err, os.ErrNotExist) {
+			return ErrNotFound
+		}
+		return l.removeManifest(file)
 	})
 }
 

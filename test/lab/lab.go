@@ -378,8 +378,8 @@ func (l *Lab) locked(ctx context.Context, fn func(*fileLock) error) error {
 	return fn(lock)
 }
 
-// change runs fn on the state while nobody else changes the lab, and stores the
-// state, also when fn fails: what it did until then has happened.
+// change runs fn on the state while nobody else changes the lab. Then it brings the endpoints
+// of services up to date and stores the state, also when fn fails: what it did until then has happened.
 func (l *Lab) change(ctx context.Context, fn func(*State) error) error {
 	return l.locked(ctx, func(lock *fileLock) error {
 		st, err := l.State()
@@ -390,7 +390,7 @@ func (l *Lab) change(ctx context.Context, fn func(*State) error) error {
 		if st.Phase != Running {
 			return fmt.Errorf("lab %s is not up, but %s; %s makes it anew", st.Name, st.Phase, Command(st.Name, "up"))
 		}
-		return errors.Join(fn(st), st.write(l.dir))
+		return errors.Join(fn(st), l.writeEndpoints(), st.write(l.dir))
 	})
 }
 

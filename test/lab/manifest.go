@@ -1,19 +1,19 @@
 package lab
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
+	"github.com/contiv/contiv/ksr/manifests"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 )
 
@@ -98,39 +98,80 @@ func (l *Lab) removeManifest(file string) error {
 	return nil
 }
 
-// parseManifests splits the documents of a YAML or JSON stream; lists are
-// taken apart.
-func parseManifests(data []byte) ([]*unstructured.Unstructured, error) {
-	var objects []*unstructured.Unstructured
-	decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096)
-	for i := 1; ; i++ {
-		object := &unstructured.Unstructured{}
-		err := decoder.Decode(&object.Object)
-		if errors.Is(err, io.EOF) {
-			return objects, nil
+// read is an object of a file, or what is wrong with it.
+type read struct {
+	*unstructured.Unstructured
+	// place in the file, such as "document 2".
+	place string
+	wrong error
+}
+
+// String is the kind and the name.
+func (r read) String() string { return r.GetKind() + " " + objectID(r.Unstructured) }
+
+// parseManifests reads the documents of a YAML or JSON stream; lists are taken apart.
+func parseManifests(data []byte) (objects []read) {
+	number := 0
+	for document, err := range manifests.Documents(data) {
+		number++
+		place := fmt.Sprintf("document %d", number)
+		var content any
+		if err == nil {
+			err = kjson.UnmarshalCaseSensitivePreserveInts(document, &content)
 		}
-		if err != nil {
-			return nil, fmt.Errorf("document %d: %w", i, err)
-		}
-		if len(object.Object) == 0 {
-			continue
-		}
-		items := []*unstructured.Unstructured{object}
-		if object.IsList() {
-			list, err := object.ToList()
-			if err != nil {
-				return nil, fmt.Errorf("document %d: %w", i, err)
-			}
-			items = nil
-			for _, item := range list.Items {
-				items = append(items, &item)
-			}
-		}
-		for _, item := range items {
-			if item.GetKind() == "" || item.GetName() == "" {
-				return nil, fmt.Errorf("document %d is no Kubernetes object: it needs kind and metadata.name", i)
-			}
-			objects = append(objects, item)
+		switch {
+		case err != nil:
+			objects = append(objects, read{place: place, wrong: err})
+		case content != nil: // and not comments only
+			objects = append(objects, objectsOf(content, place)...)
 		}
 	}
+	return objects
+}
+
+var errNoObject = errors.New("no Kubernetes object: it needs apiVersion, kind and metadata.name")
+
+// objectsOf returns an object, or the items of a list. Those that name no namespace are in the default one.
+func objectsOf(content any, place string) (objects []read) {
+	fields, ok := content.(map[string]any)
+	if !ok {
+		return []read{{place: place, wrong: errNoObject}}
+	}
+	object := &unstructured.Unstructured{Object: fields}
+	if items, isList := fields["items"].([]any); isList && strings.HasSuffix(object.GetKind(), "List") {
+		for i, item := range items {
+			objects = append(objects, objectsOf(item, fmt.Sprintf("%s, item %d", place, i+1))...)
+		}
+		return objects
+	}
+	name, _, _ := unstructured.NestedFieldNoCopy(fields, "metadata", "name")
+	switch name.(type) {
+	case nil, string:
+	default:
+		return []read{{place: place, wrong: fmt.Errorf("metadata.name: must be a string, not %v: put it in quotes", name)}}
+	}
+	if object.GetKind() == "" || object.GetName() == "" {
+		return []read{{place: place, wrong: errNoObject}}
+	}
+	if object.GetNamespace() == "" && slices.Contains(namespaced, object.GetKind()) {
+		object.SetNamespace(DefaultNamespace)
+	}
+	return []read{{object, place, nil}}
+}
+
+// stored returns the objects of a kind that the lab has given to KSR. Files of others that cannot be read are left to
+// KSR, which reports them.
+func stored[T any](l *Lab, kind string) ([]T, error) {
+	files, err := filepath.Glob(l.Path("manifests", strings.ToLower(kind)+"_*.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	var objects []T
+	for _, file := range files {
+		var object T
+		if data, err := os.ReadFile(file); err == nil && yaml.Unmarshal(data, &object) == nil {
+			objects = append(objects, object)
+		}
+	}
+	return objects, nil
 }

@@ -2,6 +2,7 @@ package labtest
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -18,10 +19,10 @@ func Apply(t testing.TB, l *lab.Lab, objects string) {
 	}
 }
 
-// Delete takes them away again, also when the test ends.
+// Delete takes them away again, also when the test ends. What is not there is no mistake.
 func Delete(t testing.TB, l *lab.Lab, objects string) {
 	t.Helper()
-	if _, err := l.Delete(context.WithoutCancel(t.Context()), objectsFile(t, objects)); err != nil {
+	if _, err := l.Delete(context.WithoutCancel(t.Context()), objectsFile(t, objects)); err != nil && !errors.Is(err, lab.ErrNotFound) {
 		t.Fatal(err)
 	}
 }

@@ -1,0 +1,203 @@
+package apiserver
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/contiv/contiv/ksr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+)
+
+func object(t *testing.T, text string) *unstructured.Unstructured {
+	t.Helper()
+	data, err := yaml.YAMLToJSONStrict([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &unstructured.Unstructured{}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &o.Object); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+const (
+	servicePrefix = "{apiVersion: v1, kind: Service, metadata: {name: web, namespace: default}, spec: "
+	policyPrefix  = "{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: p, namespace: default}, spec: "
+	slicePrefix   = "{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: web-1, namespace: default}, "
+	podPrefix     = "{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: default}, spec: "
+	clusterPrefix = "{apiVersion: policy.networking.k8s.io/v1alpha2, kind: ClusterNetworkPolicy, metadata: {name: p}, spec: "
+)
+
+// Each mistake is said with its field, and what may stand there.
+func TestMistakes(t *testing.T) {
+	for text, want := range map[string]string{
+		"{apiVersion: v1, kind: Servce, metadata: {name: web}}":                                    `kind: KSR reads no objects of this kind: did you mean "Service"?`,
+		"{apiVersion: apps/v1, kind: Deployment, metadata: {name: w}}":                             "kind: KSR reads no objects of this kind, so that it would change nothing; it reads Namespace, Pod",
+		"{kind: Service, metadata: {name: web}}":                                                   `apiVersion: must be v1, not ""`,
+		"{apiVersion: v1, kind: Namespace, metadata: {name: a b}}":                                 `metadata.name: Invalid value: "a b"`,
+		"{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: default, labels: {'x y': z}}}": "metadata.labels: Invalid value",
+		"{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: default, labels: [x]}}":        "metadata.labels: must be a map of fields, not a list",
+
+		policyPrefix + "{podSelectr: {}}}":                                                           `spec.podSelectr: no such field: did you mean "podSelector"?`,
+		policyPrefix + "{podselector: {}}}":                                                          `spec.podselector: no such field: did you mean "podSelector"?`,
+		policyPrefix + "{frobnicate: 1}}":                                                            "spec.frobnicate: no such field: known here are egress, ingress, podSelector, policyTypes",
+		policyPrefix + "{ingress: [{from: [{ipBlock: {cidr: 10.0.0.0/99}}]}]}}":                      `spec.ingress[0].from[0].ipBlock.cidr: Invalid value: "10.0.0.0/99": must be a network`,
+		policyPrefix + "{ingress: [{from: [{ipBlock: {cidr: 10.0.0.0/8, except: [11.0.0.0/9]}}]}]}}": "ipBlock.except[0]: Invalid value: \"11.0.0.0/9\": must be a part of cidr",
+		policyPrefix + "{ingress: [{from: [{}]}]}}":                                                  "spec.ingress[0].from[0]: Required value: a peer has",
+		policyPrefix + "{egress: [{to: [{podSelector: {}, ipBlock: {cidr: 10.0.0.0/8}}]}]}}":         "spec.egress[0].to[0].ipBlock: Forbidden",
+		policyPrefix + "{ingress: [{ports: [{port: 70000}]}]}}":                                      "spec.ingress[0].ports[0].port: Invalid value: 70000: must be between 1 and 65535",
+		policyPrefix + "{ingress: [{ports: [{port: 80, endPort: 79}]}]}}":                            "endPort: Invalid value: 79: must not be less than port, 80",
+		policyPrefix + "{ingress: [{ports: [{port: web, endPort: 79}]}]}}":                           "endPort: Invalid value: 79: needs a port that is a number",
+		policyPrefix + "{ingress: [{ports: [{port: true}]}]}}":                                       "spec.ingress[0].ports[0].port: must be a number or a name, not true",
+		policyPrefix + "{ingress: [{ports: [{protocol: HTTP}]}]}}":                                   `protocol: Unsupported value: "HTTP"`,
+		policyPrefix + "{policyTypes: [ingress]}}":                                                   `spec.policyTypes[0]: Unsupported value: "ingress": supported values: "Ingress", "Egress"`,
+		policyPrefix + "{podSelector: {matchExpressions: [{key: a, operator: Is}]}}}":                "spec.podSelector.matchExpressions[0].operator: Invalid value",
+
+		servicePrefix + "{clusterIP: 10.96.0.999, ports: [{port: 80}]}}":                        `spec.clusterIP: Invalid value: "10.96.0.999": must be an IP address`,
+		servicePrefix + "{ports: [{port: 0}]}}":                                                 "spec.ports[0].port: Invalid value: 0: must be between 1 and 65535",
+		servicePrefix + "{ports: [{port: '80'}]}}":                                              `spec.ports[0].port: must be a whole number, not the string "80"`,
+		servicePrefix + "{ports: [{port: 80.5}]}}":                                              "spec.ports[0].port: must be a whole number, not 80.5",
+		servicePrefix + "{ports: [{port: 99999999999}]}}":                                       "spec.ports[0].port: 99999999999 is too large or too small a number",
+		servicePrefix + "{ports: {port: 80}}}":                                                  "spec.ports: must be a list, not a map of fields",
+		servicePrefix + "{ports: [{port: 80}, {port: 81}]}}":                                    "spec.ports[0].name: Required value",
+		servicePrefix + "{ports: [{name: a, port: 80}, {name: b, port: 80}]}}":                  "spec.ports[1].port: Duplicate value: 80",
+		servicePrefix + "{ports: [{port: 80, nodePort: 80}], type: NodePort}}":                  "spec.ports[0].nodePort: Invalid value: 80: must be between 30000 and 32767",
+		servicePrefix + "{ports: [{port: 80, targetPort: '8080'}]}}":                            "spec.ports[0].targetPort: Invalid value: \"8080\"",
+		servicePrefix + "{}}":                                                                   "spec.ports: Required value",
+		servicePrefix + "{type: External, ports: [{port: 80}]}}":                                `spec.type: Unsupported value: "External"`,
+		servicePrefix + "{externalIPs: [nowhere], ports: [{port: 80}]}}":                        "spec.externalIPs[0]: Invalid value",
+		servicePrefix + "{loadBalancerSourceRanges: [10.0.0.1], ports: [{port: 80}]}}":          "spec.loadBalancerSourceRanges[0]: Invalid value",
+		servicePrefix + "{sessionAffinity: ip, ports: [{port: 80}]}}":                           "spec.sessionAffinity: Unsupported value",
+		servicePrefix + "{selector: {'a b': c}, ports: [{port: 80}]}}":                          "spec.selector: Invalid value",
+		servicePrefix + "{publishNotReadyAddresses: 'yes', ports: [{port: 80}]}}":               `spec.publishNotReadyAddresses: must be true or false, not the string "yes"`,
+		strings.Replace(servicePrefix, "name: web", "name: 1web", 1) + "{ports: [{port: 80}]}}": `metadata.name: Invalid value: "1web"`,
+
+		slicePrefix + "endpoints: [{addresses: [10.1.1.2]}]}":                                                                                                                "addressType: Required value",
+		slicePrefix + "addressType: IPv6, endpoints: [{addresses: [10.1.1.2]}]}":                                                                                             `endpoints[0].addresses[0]: Invalid value: "10.1.1.2": must be an IPv6 address`,
+		slicePrefix + "addressType: IPv4, endpoints: [{}]}":                                                                                                                  "endpoints[0].addresses: Required value",
+		slicePrefix + "addressType: IPv4, endpoints: [], ports: [{port: 70000}]}":                                                                                            "ports[0].port: Invalid value: 70000",
+		podPrefix + "{nodename: node1}}":                                                                                                                                     `spec.nodename: no such field: did you mean "nodeName"?`,
+		podPrefix + "{containers: [{name: c, ports: [{containerPort: 99999}]}]}}":                                                                                            "spec.containers[0].ports[0].containerPort: Invalid value: 99999",
+		podPrefix + "{terminationGracePeriodSeconds: soon}}":                                                                                                                 "spec.terminationGracePeriodSeconds: must be a whole number",
+		clusterPrefix + "{tier: admin, subject: {namespaces: {}}}}":                                                                                                          `spec.tier: Unsupported value: "admin"`,
+		clusterPrefix + "{tier: Admin, priority: 1001, subject: {namespaces: {}}}}":                                                                                          "spec.priority: Invalid value: 1001",
+		clusterPrefix + "{tier: Admin, subject: {}}}":                                                                                                                        "spec.subject: Invalid value: must have exactly one of namespaces or pods",
+		clusterPrefix + "{tier: Admin, subject: {namespaces: {}}, egress: [{action: Deny, to: [{networks: [10.0.0.0/33]}]}]}}":                                               "spec.egress[0].to[0].networks[0]: Invalid value",
+		clusterPrefix + "{tier: Admin, subject: {namespaces: {}}, ingress: [{action: Deny, from: [{networks: [10.0.0.0/8]}]}]}}":                                             "spec.ingress[0].from[0]: Forbidden",
+		clusterPrefix + "{tier: Admin, subject: {namespaces: {}}, ingress: [{action: allow, from: [{namespaces: {}}]}]}}":                                                    `spec.ingress[0].action: Unsupported value: "allow"`,
+		clusterPrefix + "{tier: Admin, subject: {namespaces: {}}, ingress: [{action: Deny, from: [{namespaces: {}}], protocols: [{tcp: {destinationPort: {number: 0}}}]}]}}": "destinationPort: Invalid value",
+	} {
+		var lines []string
+		for _, err := range Check(object(t, text)) {
+			lines = append(lines, err.Error())
+		}
+		if !strings.Contains(strings.Join(lines, "\n"), want) {
+			t.Errorf("%s:\n got %q\nwant %q", text, lines, want)
+		}
+	}
+}
+
+func TestNoMistakes(t *testing.T) {
+	for _, text := range []string{
+		"{apiVersion: v1, kind: Namespace, metadata: {name: shop, labels: {tenant: a}, creationTimestamp: null}}",
+		podPrefix + "{nodeName: node1, containers: [{name: c, image: i, resources: {limits: {cpu: 100m}}, livenessProbe: {httpGet: {port: web, path: /}}, ports: [{name: web, containerPort: 8080}]}], volumes: [{name: v, emptyDir: {}}]}}",
+		servicePrefix + "{clusterIP: None}}",
+		servicePrefix + "{type: ExternalName, externalName: example.com}}",
+		servicePrefix + "{type: LoadBalancer, selector: {app: web}, ports: [{port: 80, targetPort: web}], internalTrafficPolicy: Local}, status: {loadBalancer: {ingress: [{ip: 198.51.100.7}]}}}",
+		policyPrefix + "{podSelector: {}, policyTypes: [Ingress, Egress], egress: [{to: [{ipBlock: {cidr: 10.0.0.0/8, except: [10.9.0.0/16]}}], ports: [{port: 80, endPort: 90, protocol: TCP}, {port: web}]}, {}]}}",
+		slicePrefix + "addressType: IPv4, endpoints: [{addresses: [10.1.1.2], conditions: {ready: true}}], ports: [{port: 80}]}",
+		clusterPrefix + "{tier: Admin, priority: 10, subject: {namespaces: {}}, egress: [{name: out, action: Deny, to: [{networks: [10.9.0.0/16]}, {nodes: {}}], protocols: [{tcp: {destinationPort: {range: {start: 80, end: 90}}}}, {udp: {}}]}]}}",
+	} {
+		if errs := Check(object(t, text)); len(errs) > 0 {
+			t.Errorf("%s: %v", text, errs)
+		}
+	}
+}
+
+// What Check promises that KSR reads, it does.
+func TestKindsAreThoseOfKSR(t *testing.T) {
+	for _, k := range kinds {
+		if _, known := ksr.NewObject(k.apiVersion, k.name); !known {
+			t.Errorf("%+v", k)
+		}
+	}
+}
+
+func service(name, clusterIP string, typ corev1.ServiceType, ports ...corev1.ServicePort) corev1.Service {
+	s := corev1.Service{}
+	s.Namespace, s.Name, s.Spec.ClusterIP, s.Spec.Type, s.Spec.Ports = "default", name, clusterIP, typ, ports
+	return s
+}
+
+func TestAllocate(t *testing.T) {
+	first, second := service("a", "", ""), service("b", "", corev1.ServiceTypeNodePort, corev1.ServicePort{Port: 80}, corev1.ServicePort{Port: 81})
+	if err := Allocate(&first, nil, nil); err != nil || first.Spec.ClusterIP != "10.96.0.100" {
+		t.Errorf("%v, %v", first.Spec.ClusterIP, err)
+	}
+	if err := Allocate(&second, nil, []corev1.Service{first}); err != nil || second.Spec.ClusterIPs[0] != "10.96.0.101" || second.Spec.Ports[0].NodePort != 30000 || second.Spec.Ports[1].NodePort != 30001 {
+		t.Errorf("%+v, %v", second.Spec, err)
+	}
+	again := service("b", "", corev1.ServiceTypeNodePort, corev1.ServicePort{Port: 81})
+	if err := Allocate(&again, &second, nil); err != nil || again.Spec.ClusterIP != "10.96.0.101" || again.Spec.Ports[0].NodePort != 30001 {
+		t.Errorf("applied again: %+v, %v", again.Spec, err)
+	}
+	headless := service("c", corev1.ClusterIPNone, "")
+	if err := Allocate(&headless, nil, nil); err != nil || len(headless.Spec.ClusterIPs) > 0 {
+		t.Errorf("headless: %+v, %v", headless.Spec, err)
+	}
+	taken := service("d", "10.96.0.100", "")
+	if err := Allocate(&taken, nil, []corev1.Service{first}); err == nil || !strings.Contains(err.Error(), "10.96.0.100 is that of service default/a") {
+		t.Errorf("an address of another one: %v", err)
+	}
+	takenPort := service("e", "", corev1.ServiceTypeNodePort, corev1.ServicePort{Port: 80, NodePort: 30000})
+	if err := Allocate(&takenPort, nil, []corev1.Service{second}); err == nil || !strings.Contains(err.Error(), "node port 30000 is that of service default/b") {
+		t.Errorf("a node port of another one: %v", err)
+	}
+}
+
+func TestSlices(t *testing.T) {
+	pod := func(name, address string, port int32) corev1.Pod {
+		p := corev1.Pod{}
+		p.Namespace, p.Name, p.Labels, p.Spec.NodeName = "default", name, map[string]string{"app": "web"}, "node1"
+		p.Spec.Containers = []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: port}}}}
+		if address != "" {
+			p.Status.PodIPs = []corev1.PodIP{{IP: address}}
+		}
+		return p
+	}
+	web := service("web", "10.96.0.7", "", corev1.ServicePort{Name: "http", Port: 80, TargetPort: intstr.FromString("http")}, corev1.ServicePort{Name: "plain", Port: 81})
+	web.Spec.Selector = map[string]string{"app": "web"}
+	other := pod("other", "10.1.1.9", 80)
+	other.Labels = nil
+	pods := []corev1.Pod{pod("a", "10.1.1.2", 8080), pod("b", "10.1.1.3", 8080), pod("c", "10.1.1.4", 9090), pod("starting", "", 8080), other}
+	list := Slices([]corev1.Service{web}, pods, nil)
+	if len(list) != 2 || len(list[0].Endpoints) != 2 || len(list[1].Endpoints) != 1 {
+		t.Fatalf("%+v", list)
+	}
+	if p := list[0].Ports; *p[0].Port != 8080 || *p[1].Port != 81 || *list[1].Ports[0].Port != 9090 {
+		t.Errorf("ports %+v, %+v", p, list[1].Ports)
+	}
+	for _, s := range list {
+		s.TypeMeta.Kind = "EndpointSlice"
+		data, err := yaml.Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if errs := Check(object(t, string(data))); len(errs) > 0 {
+			t.Errorf("%s: %v", data, errs)
+		}
+	}
+	own := list[0].DeepCopy()
+	own.Name, own.Labels["endpointslice.kubernetes.io/managed-by"] = "own", "somebody"
+	if left := Slices([]corev1.Service{web}, pods, append(list[:1:1], *own)); len(left) > 0 {
+		t.Errorf("the user's own slices are added to: %+v", left)
+	}
+	if kept := Slices([]corev1.Service{web}, pods, list); len(kept) != 2 {
+		t.Errorf("ours count as the user's: %+v", kept)
+	}
+}

@@ -1,0 +1,106 @@
+package apiserver
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// ManagedBy is the label value of the EndpointSlices that Slices makes.
+const ManagedBy = "contiv-lab"
+
+// Slices returns the EndpointSlices of services with a selector, for pods with addresses. Pods for which named ports
+// are different numbers are in different slices. Services that have a slice of the user's among given are left to the user.
+func Slices(services []corev1.Service, pods []corev1.Pod, given []discoveryv1.EndpointSlice) []discoveryv1.EndpointSlice {
+	var all []discoveryv1.EndpointSlice
+	for _, s := range services {
+		if len(s.Spec.Selector) == 0 || s.Spec.Type == corev1.ServiceTypeExternalName || slices.ContainsFunc(given, func(e discoveryv1.EndpointSlice) bool { return isOf(e, s) }) {
+			continue
+		}
+		all = append(all, slicesOf(s, pods)...)
+	}
+	return all
+}
+
+// isOf reports whether an EndpointSlice of the user's belongs to a service.
+func isOf(e discoveryv1.EndpointSlice, s corev1.Service) bool {
+	return e.Namespace == s.Namespace && e.Labels[discoveryv1.LabelServiceName] == s.Name && e.Labels[discoveryv1.LabelManagedBy] != ManagedBy
+}
+
+func slicesOf(s corev1.Service, pods []corev1.Pod) []discoveryv1.EndpointSlice {
+	var list []discoveryv1.EndpointSlice
+	selector := labels.SelectorFromSet(s.Spec.Selector)
+	for _, pod := range pods {
+		if pod.Namespace != s.Namespace || !selector.Matches(labels.Set(pod.Labels)) {
+			continue
+		}
+		for _, ip := range pod.Status.PodIPs {
+			ports, family := portsOf(s, pod), familyOf(ip.IP)
+			i := slices.IndexFunc(list, func(e discoveryv1.EndpointSlice) bool {
+				return e.AddressType == family && slices.EqualFunc(e.Ports, ports, samePort)
+			})
+			if i < 0 {
+				i = len(list)
+				list = append(list, discoveryv1.EndpointSlice{
+					TypeMeta: metav1.TypeMeta{APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSlice"},
+					ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-lab%d", s.Name, i+1), Namespace: s.Namespace,
+						Labels: map[string]string{discoveryv1.LabelServiceName: s.Name, discoveryv1.LabelManagedBy: ManagedBy}},
+					AddressType: family, Ports: ports,
+				})
+			}
+			ready := true
+			list[i].Endpoints = append(list[i].Endpoints, discoveryv1.Endpoint{
+				Addresses: []string{ip.IP}, NodeName: &pod.Spec.NodeName,
+				Conditions: discoveryv1.EndpointConditions{Ready: &ready, Serving: &ready},
+				TargetRef:  &corev1.ObjectReference{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
+			})
+		}
+	}
+	return list
+}
+
+// portsOf returns the ports of a service on one of its pods. A port whose name the pod does not have is left out.
+func portsOf(s corev1.Service, pod corev1.Pod) (ports []discoveryv1.EndpointPort) {
+	for _, p := range s.Spec.Ports {
+		protocol, number := protocolOf(p.Protocol), p.TargetPort.IntVal
+		switch {
+		case p.TargetPort.Type == intstr.String && p.TargetPort.StrVal != "":
+			number = namedPort(pod, p.TargetPort.StrVal, protocol)
+		case number == 0:
+			number = p.Port
+		}
+		if number != 0 {
+			ports = append(ports, discoveryv1.EndpointPort{Name: &p.Name, Protocol: &protocol, Port: &number})
+		}
+	}
+	return ports
+}
+
+func namedPort(pod corev1.Pod, name string, protocol corev1.Protocol) int32 {
+	for _, c := range pod.Spec.Containers {
+		for _, p := range c.Ports {
+			if p.Name == name && protocolOf(p.Protocol) == protocol {
+				return p.ContainerPort
+			}
+		}
+	}
+	return 0
+}
+
+func samePort(a, b discoveryv1.EndpointPort) bool {
+	return *a.Name == *b.Name && *a.Protocol == *b.Protocol && *a.Port == *b.Port
+}
+
+func familyOf(address string) discoveryv1.AddressType {
+	for _, c := range address {
+		if c == ':' {
+			return discoveryv1.AddressTypeIPv6
+		}
+	}
+	return discoveryv1.AddressTypeIPv4
+}

@@ -1,0 +1,105 @@
+package lab
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/contiv/contiv/test/lab/apiserver"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+)
+
+// applyService gives a service to KSR, with the cluster IP and node ports that it has or gets.
+func (l *Lab) applyService(ctx context.Context, object *unstructured.Unstructured) (string, error) {
+	service := &corev1.Service{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, service); err != nil {
+		return "", err
+	}
+	err := l.change(ctx, func(*State) error {
+		others, err := stored[corev1.Service](l, "Service")
+		if err != nil {
+			return err
+		}
+		var previous *corev1.Service
+		if i := slices.IndexFunc(others, func(o corev1.Service) bool { return o.Namespace == service.Namespace && o.Name == service.Name }); i >= 0 {
+			own := others[i]
+			previous, others = &own, slices.Delete(others, i, i+1)
+		}
+		if err := apiserver.Allocate(service, previous, others); err != nil {
+			return err
+		}
+		return l.writeManifest(manifest{objectManifest(object).file, service})
+	})
+	return "given to KSR" + addressesOf(service), err
+}
+
+// addressesOf lists where clients connect to.
+func addressesOf(s *corev1.Service) string {
+	if len(s.Spec.ClusterIPs) == 0 || s.Spec.ClusterIPs[0] == corev1.ClusterIPNone {
+		return ""
+	}
+	text := ": cluster IP " + strings.Join(s.Spec.ClusterIPs, ", ")
+	for _, p := range s.Spec.Ports {
+		if p.NodePort != 0 {
+			text += fmt.Sprintf(", node port %d", p.NodePort)
+		}
+	}
+	return text
+}
+
+const endpointSlice = "EndpointSlice"
+
+// writeEndpoints gives KSR the EndpointSlices of services with a selector, for the pods that there are.
+func (l *Lab) writeEndpoints() error {
+	services, err := stored[corev1.Service](l, "Service")
+	if err != nil {
+		return err
+	}
+	given, err := stored[discoveryv1.EndpointSlice](l, endpointSlice)
+	if err != nil {
+		return err
+	}
+	var wanted []discoveryv1.EndpointSlice
+	if slices.ContainsFunc(services, func(s corev1.Service) bool { return len(s.Spec.Selector) > 0 }) {
+		pods, err := stored[corev1.Pod](l, "Pod")
+		if err != nil {
+			return err
+		}
+		wanted = apiserver.Slices(services, pods, given)
+	}
+	keep := map[string]bool{}
+	for _, s := range wanted {
+		file := manifestName(endpointSlice, s.Namespace, s.Name)
+		keep[file] = true
+		if err := l.updateManifest(manifest{file, s}); err != nil {
+			return err
+		}
+	}
+	var errs []error
+	for _, s := range given {
+		if file := manifestName(endpointSlice, s.Namespace, s.Name); s.Labels[discoveryv1.LabelManagedBy] == apiserver.ManagedBy && !keep[file] {
+			errs = append(errs, l.removeManifest(file))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// updateManifest is writeManifest, unless KSR has the object.
+func (l *Lab) updateManifest(m manifest) error {
+	data, err := yaml.Marshal(m.object)
+	if err != nil {
+		return fmt.Errorf("encoding %s: %w", m.file, err)
+	}
+	if old, err := os.ReadFile(l.Path("manifests", m.file)); err == nil && bytes.Equal(old, data) {
+		return nil
+	}
+	return l.writeManifest(m)
+}
