@@ -192,7 +192,7 @@ func cniError(err error) error {
 		return known
 	}
 	if errors.Is(err, errUnreachable) {
-		return types.NewError(types.ErrTryAgainLater, errUnreachable.Error(), err.Error())
+		return types.NewError(types.ErrTryAgainLater, errUnreachable.Error(), strings.TrimPrefix(err.Error(), errUnreachable.Error()+" "))
 	}
 	var refused *cniwire.Error
 	if errors.As(err, &refused) {

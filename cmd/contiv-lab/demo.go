@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"time"
 
@@ -24,6 +25,12 @@ promises, each item measured, and removes it.`,
 				c.opts.Name = "demo"
 			}
 			c.opts.Nodes = nodes
+			if err := c.checkNodes(); err != nil {
+				return err
+			}
+			if pods < 1 {
+				return fmt.Errorf("--batch %d: measure at least one pod", pods)
+			}
 			return c.guarded(func() error {
 				return demo.Run(cmd.Context(), os.Stdout, demo.Options{Lab: c.opts, Keep: keep, BatchPods: pods, UpLimit: upLimit, Command: os.Args[0]})
 			})

@@ -1,10 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"text/tabwriter"
 	"time"
@@ -37,6 +40,12 @@ With --kubernetes, the nodes run a real kubelet and container runtime, with a co
 plane beside them. The programs are built at the first time, which takes minutes.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := c.checkNodes(); err != nil {
+				return err
+			}
+			if k.wanted && (c.opts.Calico || c.opts.PlainText) {
+				return errors.New("--kubernetes goes with neither --calico nor --plain-text: leave those out")
+			}
 			if k.wanted {
 				return c.upKubernetes(cmd.Context(), k)
 			}
@@ -64,8 +73,6 @@ plane beside them. The programs are built at the first time, which takes minutes
 	cmd.Flags().BoolVar(&c.opts.PlainText, "plain-text", false, "etcd asks for no certificates: whoever reaches it, any pod included, can rewrite the network of the lab")
 	c.binDirFlag(cmd)
 	k.register(cmd)
-	cmd.MarkFlagsMutuallyExclusive("calico", "kubernetes")
-	cmd.MarkFlagsMutuallyExclusive("plain-text", "kubernetes")
 	return cmd
 }
 
@@ -92,6 +99,9 @@ func (c *cli) downCommand() *cobra.Command {
 			for _, name := range names {
 				opts := c.opts
 				opts.Name = name
+				if there, err := c.exists(opts); err != nil || !there && !all {
+					return cmp.Or(err, fmt.Errorf("%w: %s; contiv-lab list shows what exists", lab.ErrNoLab, name))
+				}
 				if err := c.remove(ctx, opts); err != nil {
 					return err
 				}
@@ -103,6 +113,16 @@ func (c *cli) downCommand() *cobra.Command {
 	return cmd
 }
 
+// exists reports whether there is a lab, or something that is left of one.
+func (c *cli) exists(opts lab.Options) (bool, error) {
+	_, err := lab.Open(opts)
+	if !errors.Is(err, lab.ErrNoLab) {
+		return err == nil, err
+	}
+	_, err = os.Stat(filepath.Join(cmp.Or(opts.Root, lab.Root), opts.Name))
+	return err == nil || opts.Root == lab.Root && slices.Contains(e2e.List(), opts.Name), nil
+}
+
 func (c *cli) listCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
@@ -112,6 +132,9 @@ func (c *cli) listCommand() *cobra.Command {
 			names, err := lab.List(c.opts.Root)
 			if err != nil {
 				return err
+			}
+			if len(names) == 0 {
+				c.say("there is no lab; contiv-lab up makes one")
 			}
 			w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 			fmt.Fprintln(w, "NAME\tPHASE\tNODES\tPODS\tAGE")

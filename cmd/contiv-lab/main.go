@@ -13,18 +13,20 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
+	"github.com/contiv/contiv/config"
+	"github.com/contiv/contiv/ctl"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/contiv/contiv/version"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	err := newCommand().ExecuteContext(ctx)
+	err := execute(ctx, newCommand())
 	stop()
 	var status *exec.ExitError
 	switch {
@@ -34,6 +36,14 @@ func main() {
 		fmt.Fprintln(os.Stderr, "contiv-lab:", err)
 		os.Exit(1)
 	}
+}
+
+func execute(ctx context.Context, root *cobra.Command) error {
+	err := root.ExecuteContext(ctx)
+	if missing, ok := err.(*pflag.NotExistError); ok { // of a flag before the command, which cobra hands to nobody
+		err = flagError(root, missing)
+	}
+	return err
 }
 
 // cli holds the options that all commands share.
@@ -46,8 +56,16 @@ type cli struct {
 func newCommand() *cobra.Command {
 	c := &cli{began: time.Now()}
 	root := &cobra.Command{
-		Use:           "contiv-lab",
-		Short:         "Contiv clusters made of network namespaces, on this machine",
+		Use:   "contiv-lab",
+		Short: "Contiv clusters made of network namespaces, on this machine",
+		Example: `  contiv-lab up                               # two nodes; --nodes 3, --vswitch vpp, --kubernetes
+  contiv-lab pod add web client               # spread over the nodes
+  contiv-lab exec client -- ping -c1 10.1.1.2
+  contiv-lab apply -f service.yaml            # services, policies, pods
+  contiv-lab matrix                           # who reaches whom, measured
+  contiv-lab ctl why client web               # contivctl on the lab's agents
+  contiv-lab down
+  contiv-lab --name other up                  # another lab beside it`,
 		Version:       version.Version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -58,6 +76,7 @@ func newCommand() *cobra.Command {
 	flags.StringVar(&c.opts.Name, "name", lab.DefaultName, "name of the lab")
 	flags.StringVar(&c.opts.Root, "root", lab.Root, "directory of all labs")
 	quiet := flags.BoolP("quiet", "q", false, "do not show progress")
+	root.SetFlagErrorFunc(flagError)
 	root.PersistentPreRunE = func(*cobra.Command, []string) error {
 		if c.opts.Name == "" {
 			return fmt.Errorf("--name is empty: give the name of a lab, or leave --name out for %q", lab.DefaultName)
@@ -72,12 +91,49 @@ func newCommand() *cobra.Command {
 		c.applyCommand(), c.deleteCommand(), c.podCommand(), c.nodeCommand(), c.etcdCommand(), c.credentialsCommand(),
 		c.execCommand(), c.ctlCommand(), c.matrixCommand(), c.demoCommand(), c.guardCommand(), c.forwardCommand(),
 	)
-	for _, group := range append(root.Commands(), root) {
-		if group.HasSubCommands() {
-			group.Args, group.RunE = cobra.ArbitraryArgs, needsCommand
+	for _, command := range append(root.Commands(), root) {
+		if !command.HasSubCommands() {
+			sayUsage(command)
+			continue
+		}
+		command.Args, command.RunE = cobra.ArbitraryArgs, needsCommand
+		if command != root {
+			for _, of := range command.Commands() {
+				sayUsage(of)
+			}
 		}
 	}
 	return root
+}
+
+// sayUsage adds how a command is written to errors about the number of its arguments.
+func sayUsage(cmd *cobra.Command) {
+	check := cmd.Args
+	if check == nil {
+		return
+	}
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if check(cmd, args) == nil {
+			return nil
+		}
+		return fmt.Errorf("%s takes other arguments: write %s", cmd.Name(), cmd.UseLine())
+	}
+}
+
+// flagError says which flag may have been meant, or what a flag takes.
+func flagError(cmd *cobra.Command, err error) error {
+	var missing *pflag.NotExistError
+	if !errors.As(err, &missing) {
+		return ctl.InWords(err)
+	}
+	var names []string
+	cmd.PersistentFlags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	cmd.InheritedFlags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	if near, ok := config.Nearest(missing.GetSpecifiedName(), names); ok {
+		return fmt.Errorf("%w: did you mean --%s?", err, near)
+	}
+	return fmt.Errorf("%w: %s --help lists the flags", err, cmd.CommandPath())
 }
 
 // needsCommand is for commands that only hold others.
@@ -85,9 +141,14 @@ func needsCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return cmd.Help()
 	}
-	cmd.SuggestionsMinimumDistance = 2
-	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		return fmt.Errorf("unknown command %q of %s: did you mean %s?", args[0], cmd.CommandPath(), strings.Join(near, " or "))
+	var names []string
+	for _, of := range cmd.Commands() {
+		if !of.Hidden {
+			names = append(names, append(of.Aliases, of.Name())...)
+		}
+	}
+	if near, ok := config.Nearest(args[0], names); ok {
+		return fmt.Errorf("unknown command %q of %s: did you mean %s?", args[0], cmd.CommandPath(), near)
 	}
 	return fmt.Errorf("unknown command %q: %s --help lists them", args[0], cmd.CommandPath())
 }
@@ -105,6 +166,14 @@ func (c *cli) say(line string) {
 
 // open returns the lab that the command is about.
 func (c *cli) open() (*lab.Lab, error) { return lab.Open(c.opts) }
+
+// checkNodes refuses numbers of nodes that no cluster has; 0 would be the default.
+func (c *cli) checkNodes() error {
+	if c.opts.Nodes < 1 {
+		return fmt.Errorf("--nodes %d: a lab has at least one node", c.opts.Nodes)
+	}
+	return nil
+}
 
 // binDirFlag adds --bin-dir; the binaries are expected next to this one.
 func (c *cli) binDirFlag(cmd *cobra.Command) {

@@ -2,8 +2,13 @@ package main
 
 import (
 	"io"
+	"os"
+	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestUnknownCommands(t *testing.T) {
@@ -29,6 +34,73 @@ func TestUnknownCommands(t *testing.T) {
 		}
 	}
 }
+
+// What is wrong is said in words, with what to write instead.
+func TestMistakes(t *testing.T) {
+	t.Setenv("VPP_BIN", "")
+	for _, c := range []struct{ args, want string }{
+		{"up --nodes 0", "--nodes 0: a lab has at least one node"},
+		{"up --nodes -3 --kubernetes", "--nodes -3: a lab has at least one node"},
+		{"demo --nodes 0", "--nodes 0: a lab has at least one node"},
+		{"demo --batch 0", "--batch 0: measure at least one pod"},
+		{"up --nodes many", "--nodes many: give it a whole number"},
+		{"demo --up-limit 5", "--up-limit 5: give it a time with its unit"},
+		{"up --kubernetes --calico", "--kubernetes goes with neither --calico nor --plain-text"},
+		{"up --nodez 3", "unknown flag: --nodez: did you mean --nodes?"},
+		{"--nme x up", "unknown flag: --nme: did you mean --name?"},
+		{"up --frobnicate", "contiv-lab up --help lists the flags"},
+		{"up extra", "up takes other arguments: write contiv-lab up [flags]"},
+		{"pod add", "add takes other arguments: write contiv-lab pod add NAME... [flags]"},
+		{"pods", `unknown command "pods" of contiv-lab: did you mean pod?`},
+		{"down", "there is no such lab: contiv; contiv-lab list shows what exists"},
+		{"down --name nope", "there is no such lab: nope"},
+		{"status --name nope", "there is no such lab: nope (contiv-lab --name nope up makes one"},
+		{"list --root FILE", "not a directory"},
+	} {
+		dir := t.TempDir()
+		file := filepath.Join(dir, "file")
+		if err := os.WriteFile(file, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		args := strings.Fields(strings.ReplaceAll(c.args, "FILE", file))
+		if !strings.Contains(c.args, "--root") {
+			args = append([]string{"--root", dir}, args...)
+		}
+		cmd := newCommand()
+		cmd.SetArgs(args)
+		cmd.SetOut(io.Discard)
+		if err := execute(t.Context(), cmd); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("contiv-lab %s: got %v, want %s", c.args, err, c.want)
+		}
+	}
+}
+
+// Labs of root are not there for others to see, which is no empty list.
+func TestListOfOthersLabs(t *testing.T) {
+	root := t.TempDir()
+	if err := os.Mkdir(filepath.Join(root, "mine"), 0); err != nil {
+		t.Fatal(err)
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if os.Geteuid() == 0 { // then as somebody who may not read everything
+		if err := os.Chmod(root, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := unix.SetfsuidRetUid(nobody); err != nil {
+			t.Fatal(err)
+		}
+		defer unix.SetfsuidRetUid(0)
+	}
+	cmd := newCommand()
+	cmd.SetArgs([]string{"--root", root, "list"})
+	if err := execute(t.Context(), cmd); err == nil || !strings.Contains(err.Error(), "run this as root") {
+		t.Errorf("%v", err)
+	}
+}
+
+// nobody is the user that owns nothing.
+const nobody = 65534
 
 func TestViaEtcd(t *testing.T) {
 	for line, want := range map[string]bool{

@@ -56,6 +56,9 @@ func (c *cli) fileCommand(name, short string, fn func(*lab.Lab, context.Context,
 		Short: short,
 		Args:  cobra.NoArgs,
 		RunE: c.withLab(func(ctx context.Context, l *lab.Lab, _ []string) error {
+			if file == "" {
+				return fmt.Errorf("%s needs the name of a file of manifests: write %s; - is the standard input", name, name+" -f FILE")
+			}
 			done, err := fn(l, ctx, file)
 			for _, line := range done {
 				fmt.Println(line)
@@ -64,7 +67,6 @@ func (c *cli) fileCommand(name, short string, fn func(*lab.Lab, context.Context,
 		}),
 	}
 	cmd.Flags().StringVarP(&file, "filename", "f", "", "file of manifests, YAML or JSON; - for the standard input")
-	cmd.MarkFlagRequired("filename")
 	return cmd
 }
 
@@ -76,6 +78,9 @@ func (c *cli) podCommand() *cobra.Command {
 		Short: "make pods, wired by contiv-cni",
 		Args:  cobra.MinimumNArgs(1),
 		RunE: c.withLab(func(ctx context.Context, l *lab.Lab, args []string) error {
+			if namespace == "" {
+				return errors.New("--namespace is empty: name a namespace, or leave it out for " + lab.DefaultNamespace)
+			}
 			var specs []lab.PodSpec
 			for _, name := range args {
 				specs = append(specs, lab.PodSpec{Namespace: namespace, Name: name, Node: node})
@@ -97,7 +102,12 @@ func (c *cli) podCommand() *cobra.Command {
 			for i, name := range args {
 				args[i] = inNamespace(namespace, name)
 			}
-			return l.DelPods(ctx, args...)
+			err := l.DelPods(ctx, args...)
+			if err == nil {
+				slices.Sort(args)
+				fmt.Println("removed:", strings.Join(slices.Compact(args), ", "))
+			}
+			return err
 		}),
 	}
 	for _, cmd := range []*cobra.Command{add, del} {
@@ -167,6 +177,9 @@ nothing else. To make the same NAME again replaces its nodes.
 etcd is reached from nodes: contiv-lab exec node1 -- etcdctl …`,
 		Args: cobra.ExactArgs(1),
 		RunE: c.withLab(func(ctx context.Context, l *lab.Lab, args []string) error {
+			if dir == "" {
+				return errors.New("credentials are written into a directory: name it with --dir")
+			}
 			hint, err := l.Credentials(ctx, args[0], client, dir)
 			if err == nil {
 				fmt.Println("Credentials written:", hint)
@@ -176,7 +189,6 @@ etcd is reached from nodes: contiv-lab exec node1 -- etcdctl …`,
 	}
 	cmd.Flags().StringArrayVar(&client.Nodes, "node", nil, "node that may be configured; repeatable; \"*\": all, also those that join later")
 	cmd.Flags().StringVar(&dir, "dir", "", "directory for the files; it is made if it is missing")
-	cmd.MarkFlagRequired("dir")
 	return cmd
 }
 
@@ -198,12 +210,12 @@ func (c *cli) execCommand() *cobra.Command {
 			if command[0] == "--" {
 				command = command[1:]
 			}
-			if len(command) == 0 {
+			if len(command) == 0 || command[0] == "" {
 				return errors.New("no command is given")
 			}
 			program, err := exec.LookPath(command[0])
 			if err != nil {
-				return err
+				return fmt.Errorf("%q: %w: namespaces of a lab have the programs of this machine", command[0], errors.Unwrap(err))
 			}
 			return lab.InNetns(lab.NetnsPath(where.Netns), func() error {
 				return syscall.Exec(program, command, os.Environ())

@@ -28,6 +28,7 @@ var excused = []struct{ page, command, why string }{
 	{"docs/e2e.md", "", "test/e2e"},
 	{"docs/lab.md", "export KUBECONFIG", "is for the cluster of --kubernetes: test/e2e"},
 	{"docs/lab.md", "bin/contiv-lab exec node1 -- ping", "is for the cluster of --kubernetes: test/e2e"},
+	{"docs/lab.md", "bin/contiv-lab down  ", "is for the cluster of --kubernetes: test/e2e"},
 	{"docs/lab.md", "bin/contiv-lab ctl pods  ", "is for the cluster of --kubernetes: test/e2e"},
 	{"docs/vpp.md", "", "needs VPP: make test-vpp"},
 	{"docs/policies.md", "contivctl denials -f", "goes on until it is interrupted: ctl"},

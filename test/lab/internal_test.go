@@ -66,6 +66,27 @@ func TestLockExcludesAndCanBeGivenUp(t *testing.T) {
 	lock.release()
 }
 
+// A VPP that ended in the log is one of this contiv-init, not of an earlier one.
+func TestEndedVPPIsFoundInTheLog(t *testing.T) {
+	const end = `init: time=2026-11-27T00:12:12.561Z level=ERROR msg="Process ended, starting it again" process=vpp error="signal: aborted (core dumped)" lived=3ms in=100ms` + "\n"
+	file := filepath.Join(t.TempDir(), "log")
+	for text, want := range map[string]string{
+		"":                            "",
+		end:                           "signal: aborted (core dumped)",
+		"vpp: no such plugin\n" + end: "signal: aborted (core dumped)",
+		end + "--- 2026 " + startMark + ": contiv-init\n":                          "",
+		strings.ReplaceAll(end, "process=vpp", "process=agent"):                    "",
+		strings.ReplaceAll(end, `"signal: aborted (core dumped)"`, "killed") + "x": "killed",
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := vppEnded(Process{Log: file}); got != want {
+			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
+	}
+}
+
 func TestPercentile(t *testing.T) {
 	d := []time.Duration{4, 1, 3, 2}
 	for p, want := range map[int]time.Duration{0: 1, 50: 2, 75: 3, 99: 4, 100: 4} {

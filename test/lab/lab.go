@@ -9,10 +9,11 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"sort"
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Root is the directory of all labs, unless Options say otherwise.
@@ -148,13 +149,28 @@ func List(root string) ([]string, error) {
 	if root == "" {
 		root = Root
 	}
-	files, err := filepath.Glob(filepath.Join(root, "*", stateFile))
-	names := make([]string, len(files))
-	for i, f := range files {
-		names[i] = filepath.Base(filepath.Dir(f))
+	entries, err := os.ReadDir(root)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
 	}
-	sort.Strings(names)
-	return names, err
+	var names []string
+	for _, e := range entries {
+		if err == nil {
+			_, err = os.Stat(filepath.Join(root, e.Name(), stateFile))
+		}
+		if err == nil {
+			names = append(names, e.Name())
+		} else if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENOTDIR) { // it is something else
+			err = nil
+		}
+	}
+	switch {
+	case errors.Is(err, os.ErrPermission):
+		return nil, fmt.Errorf("listing labs: %w: they belong to another user: run this as root", err)
+	case err != nil:
+		return nil, fmt.Errorf("listing labs: %w", err)
+	}
+	return names, nil
 }
 
 // Up makes a lab and returns when all of its nodes are ready. A lab of the same
@@ -284,7 +300,7 @@ func (l *Lab) startAgents(ctx context.Context, st *State) error {
 		if err := l.startAgent(st, n); err != nil {
 			return err
 		}
-		if err := l.awaitAgent(ctx, st, n); err != nil {
+		if err := l.awaitNewAgent(ctx, st, n); err != nil {
 			return err
 		}
 	}

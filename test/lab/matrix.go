@@ -106,7 +106,12 @@ func (s *State) named(names []string) ([]Endpoint, error) {
 			if err != nil {
 				return nil, err
 			}
-			endpoints = append(endpoints, e)
+			if !slices.Contains(endpoints, e) {
+				endpoints = append(endpoints, e)
+			}
+		}
+		if len(endpoints) < 2 {
+			return nil, fmt.Errorf("a matrix is between at least two: name another one beside %s", endpoints[0].Name)
 		}
 	}
 	return endpoints, nil

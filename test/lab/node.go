@@ -56,7 +56,7 @@ func (l *Lab) AddNode(ctx context.Context, name string) (Node, error) {
 			err = l.startAgent(st, node)
 		}
 		if err == nil {
-			err = l.awaitAgent(ctx, st, node)
+			err = l.awaitNewAgent(ctx, st, node)
 		}
 		if err == nil {
 			err = l.awaitCalicoRoutes(ctx, st)
@@ -248,6 +248,17 @@ func (l *Lab) awaitAgent(ctx context.Context, st *State, n Node) error {
 	})
 }
 
+// awaitNewAgent is awaitAgent for a new node, which fails as soon as VPP ends.
+func (l *Lab) awaitNewAgent(ctx context.Context, st *State, n Node) error {
+	p := st.Processes[agentRole(n.Name)]
+	return l.await(ctx, "the agent of "+n.Name, p, func(ctx context.Context) error {
+		if why := vppEnded(p); n.OnVPP() && why != "" {
+			return endedError{fmt.Errorf("VPP ended before it was ready: %s", why)}
+		}
+		return l.Agent(n.Name).Ready(ctx)
+	})
+}
+
 // StartAgent starts a node's agent, if it does not run, and returns when it is ready.
 func (l *Lab) StartAgent(ctx context.Context, node string) error {
 	return l.change(ctx, func(st *State) error {
@@ -255,7 +266,9 @@ func (l *Lab) StartAgent(ctx context.Context, node string) error {
 		if err != nil {
 			return err
 		}
-		if !st.Processes[agentRole(node)].Alive() {
+		if st.Processes[agentRole(node)].Alive() {
+			l.progress("node %s: the agent runs already", node)
+		} else {
 			l.progress("node %s: starting the agent", node)
 			if err := l.startAgent(st, n); err != nil {
 				return err
@@ -291,6 +304,10 @@ func (l *Lab) endAgent(ctx context.Context, node string, end func(Process) error
 	return l.change(ctx, func(st *State) error {
 		if _, err := st.Node(node); err != nil {
 			return err
+		}
+		if !st.Processes[agentRole(node)].Alive() {
+			l.progress("node %s: the agent is stopped already", node)
+			return nil
 		}
 		l.progress("node %s: ending the agent", node)
 		return end(st.Processes[agentRole(node)])

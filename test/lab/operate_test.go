@@ -8,16 +8,19 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/contiv/contiv/ksr/access"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/google/go-cmp/cmp"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -31,7 +34,10 @@ func alive(t testing.TB, l *lab.Lab, role string) bool {
 }
 
 func TestProcessesStopAndStart(t *testing.T) {
-	l := up(t, options(t))
+	opts := options(t)
+	var lines []string
+	opts.Progress = func(line string) { lines = append(lines, line) }
+	l := up(t, opts)
 	ctx := t.Context()
 	for _, test := range []struct {
 		role        string
@@ -67,7 +73,16 @@ func TestProcessesStopAndStart(t *testing.T) {
 			t.Errorf("%s: alive %v, not ready because %v", h.Role, h.Alive, h.NotReady)
 		}
 	}
-	requireError(t, l.KillAgent(ctx, "node3"), "it has: node1 node2")
+	for _, want := range []string{"etcd is stopped already", "etcd runs already", "node node1: the agent is stopped already", "node node2: the agent runs already"} {
+		if !slices.Contains(lines, want) {
+			t.Errorf("%q is not said", want)
+		}
+	}
+	requireError(t, l.KillAgent(ctx, "node3"), `has no node "node3" (did you mean "node1"?); it has: node1 node2`)
+	_, err = l.Credentials(ctx, "ops", access.Client{Nodes: []string{"node9"}}, t.TempDir())
+	requireError(t, err, `has no node "node9"`)
+	_, err = st.Endpoint("outsde")
+	requireError(t, err, `has no pod and no node "outsde" (did you mean "outside"?)`)
 }
 
 func TestNodesComeAndGo(t *testing.T) {
@@ -284,7 +299,7 @@ spec: {nodeName: node2, containers: [{name: c, image: i}]}
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"Service default/web given to KSR", "Pod default/web runs on node2 with address 10.1.1.2"}
+	want := []string{"Service default/web given to KSR: cluster IP 10.96.0.100", "Pod default/web runs on node2 with address 10.1.1.2"}
 	if diff := cmp.Diff(want, done); diff != "" {
 		t.Error(diff)
 	}
@@ -305,14 +320,73 @@ spec: {nodeName: node2, containers: [{name: c, image: i}]}
 
 	for content, want := range map[string]string{
 		"kind: Node\nmetadata: {name: edge}": "node add edge adds one",
-		"kind: Pod":                          "needs kind and metadata.name",
-		"apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {nodename: node1}": "nodename",
+		"kind: Pod":                          "needs apiVersion, kind and metadata.name",
+		"kind: [Pod":                         "app.yaml: document 1: no YAML: line 1",
+		"- a":                                "app.yaml: document 1: no Kubernetes object",
+		"# nothing":                          "app.yaml has no Kubernetes object",
+		"apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {nodename: node1}": `app.yaml: document 1: Pod default/p: spec.nodename: no such field: did you mean "nodeName"?`,
 		"{": "document 1",
-		"apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {nodeName: node9}": "it has: node1 node2",
+		"apiVersion: v1\nkind: Namespace\nmetadata: {name: good}\n---\napiVersion: v1\nkind: Service\nmetadata: {name: bad, name: bad}\n": "nothing was applied",
+		"apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: Service, metadata: {name: bad}, spec: {ports: [{port: 0}]}}]":         "document 1, item 1: Service default/bad: spec.ports[0].port",
+		"apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {nodeName: node9}":                                                         "it has: node1 node2",
 	} {
 		_, err := apply(content)
 		requireError(t, err, want)
 	}
+	requireFiles(t, l, "manifests", "namespace_default.yaml", "node_node1.yaml", "node_node2.yaml")
+	if _, err := apply(fmt.Sprintf(app, "web")); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.DelPod(t.Context(), "web"); err != nil {
+		t.Fatal(err)
+	}
+	done, err = l.Delete(t.Context(), file)
+	if !errors.Is(err, lab.ErrNotFound) || !strings.Contains(err.Error(), "Pod default/web: not found") || !slices.Equal(done, []string{"Service default/web deleted"}) {
+		t.Errorf("deleting what is partly gone: %q, %v", done, err)
+	}
+}
+
+// A service with a selector has the pods of the lab as endpoints, whichever come and go.
+func TestEndpointsOfServices(t *testing.T) {
+	l := up(t, options(t))
+	file := filepath.Join(t.TempDir(), "service.yaml")
+	if err := os.WriteFile(file, []byte("apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {selector: {app: web}, ports: [{port: 80, targetPort: 8080}]}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	require := func(when string, addresses ...string) {
+		t.Helper()
+		data, err := os.ReadFile(l.Path("manifests", "endpointslice_default_web-lab1.yaml"))
+		if err != nil && !(errors.Is(err, os.ErrNotExist) && len(addresses) == 0) {
+			t.Fatal(when, err)
+		}
+		slice := &discoveryv1.EndpointSlice{}
+		if err := yaml.Unmarshal(data, slice); err != nil {
+			t.Fatal(when, err)
+		}
+		var found []string
+		for _, e := range slice.Endpoints {
+			found = append(found, e.Addresses...)
+		}
+		if !slices.Equal(found, addresses) {
+			t.Errorf("%s: endpoints %q, want %q", when, found, addresses)
+		}
+	}
+	if _, err := l.Apply(t.Context(), file); err != nil {
+		t.Fatal(err)
+	}
+	require("without pods")
+	web, err := l.AddPod(t.Context(), lab.PodSpec{Name: "web"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.AddPod(t.Context(), lab.PodSpec{Name: "other"}); err != nil {
+		t.Fatal(err)
+	}
+	require("with a pod", web.Address.String())
+	if err := l.DelPod(t.Context(), "web"); err != nil {
+		t.Fatal(err)
+	}
+	require("without it again")
 }
 
 func TestStreamReportsLosses(t *testing.T) {

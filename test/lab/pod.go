@@ -258,7 +258,9 @@ func (l *Lab) DelPods(ctx context.Context, ids ...string) error {
 			if err != nil {
 				return err
 			}
-			pods = append(pods, pod)
+			if !slices.ContainsFunc(pods, func(p Pod) bool { return p.ID() == pod.ID() }) {
+				pods = append(pods, pod)
+			}
 		}
 		return l.removePods(ctx, st, pods)
 	})

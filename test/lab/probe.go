@@ -84,12 +84,14 @@ func (s *State) Endpoint(name string) (Endpoint, error) {
 	if pod, err := s.Pod(name); err == nil {
 		return pod.Endpoint(), nil
 	}
+	var names []string
 	for _, e := range s.Endpoints() {
 		if e.Name == name {
 			return e, nil
 		}
+		names = append(names, e.Name)
 	}
-	return Endpoint{}, fmt.Errorf("lab %s has no pod and no node %q; %s lists them", s.Name, name, Command(s.Name, "status"))
+	return Endpoint{}, fmt.Errorf("lab %s has no pod and no node %q%s; %s lists them", s.Name, name, didYouMean(name, names), Command(s.Name, "status"))
 }
 
 // Exec runs a command in a pod, a node or the outside host, and returns what it wrote.

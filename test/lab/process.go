@@ -141,6 +141,9 @@ func (p Process) logTail() string {
 	return fmt.Sprintf("the end of %s:\n    %s", p.Log, strings.Join(tail, "\n    "))
 }
 
+// startMark is in the log where the output of a new process begins.
+const startMark = "contiv-lab starts"
+
 // startProcess runs a program detached from this one: it has its own session and
 // no terminal, and survives us. netns is a namespace of the lab, or "" for ours.
 func startProcess(lab, netns, log string, command []string) (Process, error) {
@@ -149,7 +152,7 @@ func startProcess(lab, netns, log string, command []string) (Process, error) {
 		return Process{}, fmt.Errorf("opening the log of %s: %w", command[0], err)
 	}
 	defer out.Close()
-	fmt.Fprintf(out, "--- %s contiv-lab starts: %s\n", time.Now().Format(time.RFC3339Nano), strings.Join(command, " "))
+	fmt.Fprintf(out, "--- %s %s: %s\n", time.Now().Format(time.RFC3339Nano), startMark, strings.Join(command, " "))
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Dir = "/"
 	cmd.Env = environment(lab)

@@ -100,6 +100,10 @@ func (l *Lab) startKSR(ctx context.Context, st *State) error {
 // StopEtcd ends etcd; its data stay.
 func (l *Lab) StopEtcd(ctx context.Context) error {
 	return l.change(ctx, func(st *State) error {
+		if !st.Processes[etcdRole].Alive() {
+			l.progress("etcd is stopped already")
+			return nil
+		}
 		l.progress("stopping etcd")
 		return st.Processes[etcdRole].stop(stopGrace)
 	})
@@ -110,6 +114,7 @@ func (l *Lab) StopEtcd(ctx context.Context) error {
 func (l *Lab) StartEtcd(ctx context.Context) error {
 	return l.change(ctx, func(st *State) error {
 		if st.Processes[etcdRole].Alive() {
+			l.progress("etcd runs already")
 			return nil
 		}
 		return l.startEtcd(ctx, st)
@@ -134,8 +139,11 @@ func (l *Lab) StartKSR(ctx context.Context) error {
 	})
 }
 
-// await returns when ready returns nil. It fails when the process ends, and
-// when StartTimeout has passed.
+// endedError is what ready functions return when waiting longer is in vain.
+type endedError struct{ error }
+
+// await returns when ready returns nil. It fails when the process ends, when ready returns an
+// endedError, and when StartTimeout has passed.
 func (l *Lab) await(ctx context.Context, what string, p Process, ready func(context.Context) error) error {
 	return l.awaitWithin(ctx, l.opts.StartTimeout, what, p, ready)
 }
@@ -157,6 +165,9 @@ func (l *Lab) awaitWithin(ctx context.Context, timeout time.Duration, what strin
 		attempt, cancelAttempt := context.WithTimeout(ctx, max(2*time.Second, timeout/60))
 		err := ready(attempt)
 		cancelAttempt()
+		if fatal := (endedError{}); errors.As(err, &fatal) {
+			return fmt.Errorf("%s: %w; %s", what, err, p.logTail())
+		}
 		if err == nil {
 			l.progress("%s is ready after %s", what, time.Since(start).Round(time.Millisecond))
 			return nil

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/contiv/contiv/config"
 )
 
 // State is what is known of a lab, as kept in its state.json.
@@ -130,7 +132,15 @@ func (s *State) Node(name string) (Node, error) {
 	for i, n := range s.Nodes {
 		names[i] = n.Name
 	}
-	return Node{}, fmt.Errorf("lab %s has no node %q; it has: %s", s.Name, name, strings.Join(names, " "))
+	return Node{}, fmt.Errorf("lab %s has no node %q%s; it has: %s", s.Name, name, didYouMean(name, names), strings.Join(names, " "))
+}
+
+// didYouMean names the most similar one of the known names, if one is similar.
+func didYouMean(name string, known []string) string {
+	if near, ok := config.Nearest(name, known); ok && len(name) > 1 {
+		return fmt.Sprintf(" (did you mean %q?)", near)
+	}
+	return ""
 }
 
 // Pod returns the pod with the ID ("name" or "namespace/name").
@@ -138,7 +148,11 @@ func (s *State) Pod(id string) (Pod, error) {
 	if i := s.podIndex(id); i >= 0 {
 		return s.Pods[i], nil
 	}
-	return Pod{}, fmt.Errorf("lab %s has no pod %q; %s lists the pods", s.Name, id, Command(s.Name, "status"))
+	ids := make([]string, len(s.Pods))
+	for i, p := range s.Pods {
+		ids[i] = p.ID()
+	}
+	return Pod{}, fmt.Errorf("lab %s has no pod %q%s; %s lists the pods", s.Name, id, didYouMean(strings.TrimPrefix(id, DefaultNamespace+"/"), ids), Command(s.Name, "status"))
 }
 
 // nameable returns why a name would mean two things in commands about the lab.
@@ -184,6 +198,9 @@ const stateFile = "state.json"
 
 func readState(dir string) (*State, error) {
 	data, err := os.ReadFile(filepath.Join(dir, stateFile))
+	if errors.Is(err, os.ErrPermission) {
+		return nil, fmt.Errorf("%w: lab %s belongs to another user: run this as root", err, filepath.Base(dir))
+	}
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("%w: %s (%s makes one, contiv-lab list shows what exists)", ErrNoLab, filepath.Base(dir), Command(filepath.Base(dir), "up"))
 	}

@@ -92,6 +92,11 @@ func (l *Lab) Credentials(ctx context.Context, name string, client access.Client
 		return "", err
 	}
 	err = l.change(ctx, func(st *State) error {
+		for _, node := range client.Nodes {
+			if _, err := st.Node(node); err != nil && node != access.AllNodes {
+				return fmt.Errorf("--node: %w", err)
+			}
+		}
 		if !st.users() {
 			return fmt.Errorf("lab %s has nobody who tells etcd of clients: it was made with --plain-text or --calico", st.Name)
 		}

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -211,6 +213,21 @@ func (l *Lab) endVPP(ctx context.Context, node string, s unix.Signal) error {
 			return l.restored(ctx, node, begun)
 		})
 	})
+}
+
+var vppEnd = regexp.MustCompile(`Process ended, starting it again.* process=vpp error=(?:"([^"\n]*)"|(\S+))`)
+
+// vppEnded returns what contiv-init says of a VPP that ended by itself; "" if none has.
+func vppEnded(init Process) string {
+	log, err := os.ReadFile(init.Log)
+	if err != nil {
+		return ""
+	}
+	// What stands before is of another contiv-init.
+	if m := vppEnd.FindSubmatch(log[max(bytes.LastIndex(log, []byte(startMark)), 0):]); m != nil {
+		return string(m[1]) + string(m[2])
+	}
+	return ""
 }
 
 // childOf returns a process that contiv-init started.
