@@ -124,6 +124,9 @@ func (s *Service) limitsOf(id processor.ID) (texts []string) {
 			texts = append(texts, limit)
 		}
 	}
+	for _, l := range s.services.LostBy(id) {
+		texts = append(texts, fmt.Sprintf("%v/%s is one of %s, which has it", l.Addr, l.Protocol, l.HeldBy))
+	}
 	return append(texts, s.segments.limitsOf(id)...)
 }
 

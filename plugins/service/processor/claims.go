@@ -135,13 +135,37 @@ type Lost struct {
 func (p *Processor) Lost() (list []Lost) {
 	all := p.claimed()
 	for key := range all.disputed {
-		of := all.of[key]
-		for _, loser := range of[1:] {
-			list = append(list, Lost{key.addr, key.protocol, loser.id, of[0].id})
+		list = append(list, all.lost(key)...)
+	}
+	slices.SortFunc(list, Lost.compare)
+	return list
+}
+
+// LostBy is Lost for one service.
+func (p *Processor) LostBy(id ID) (list []Lost) {
+	all := p.claimed()
+	if len(all.disputed) == 0 {
+		return nil
+	}
+	for key := range claimsOf(p.services[id], p.node) {
+		for _, l := range all.lost(key) {
+			if l.ID == id {
+				list = append(list, l)
+			}
 		}
 	}
-	slices.SortFunc(list, func(a, b Lost) int {
-		return cmp.Or(a.ID.Compare(b.ID), a.Addr.Compare(b.Addr), cmp.Compare(a.Protocol, b.Protocol))
-	})
+	slices.SortFunc(list, Lost.compare)
 	return list
+}
+
+func (c *claims) lost(key claim) (list []Lost) {
+	of := c.of[key]
+	for _, loser := range of[min(1, len(of)):] {
+		list = append(list, Lost{key.addr, key.protocol, loser.id, of[0].id})
+	}
+	return list
+}
+
+func (l Lost) compare(o Lost) int {
+	return cmp.Or(l.ID.Compare(o.ID), l.Addr.Compare(o.Addr), cmp.Compare(l.Protocol, o.Protocol))
 }

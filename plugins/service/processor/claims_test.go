@@ -68,6 +68,12 @@ func TestClaims(t *testing.T) {
 		if lost := p.Lost(); len(lost) != 4 || lost[0].HeldBy.Name != "kubernetes" {
 			t.Errorf("lost %v, want four addresses", lost)
 		}
+		if lost := p.LostBy(ID{"aaa", "evil"}); len(lost) != 2 || lost[0].Addr.String() != "10.96.0.1:443" || lost[0].HeldBy.Name != "kubernetes" {
+			t.Errorf("evil lost %v, want the API server's address and the load balancer's", lost)
+		}
+		if lost := p.LostBy(ID{"default", "kubernetes"}); lost != nil {
+			t.Errorf("the API server's service lost %v", lost)
+		}
 	}
 }
 
