@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -58,5 +59,35 @@ func TestTable(t *testing.T) {
 		if !strings.HasPrefix(line, want[i]) {
 			t.Errorf("printed %q, want %q", line, want[i])
 		}
+	}
+}
+
+func TestComparison(t *testing.T) {
+	at := func(update, heap float64) results {
+		return results{
+			"UpdateOne/N=1000":    {"p50-µs": 1, "ns/op": 1, "×reference": 1},
+			"UpdateOne/N=1000000": {"p50-µs": update, "ns/op": 1},
+			"Memory/N=1000":       {"heap-B/value": heap},
+		}
+	}
+	var table strings.Builder
+	err := writeComparison(&table,
+		[]results{at(8, 500), at(16, 500), at(10, 500)},
+		[]results{at(6, 400), at(8, 400), at(7, 400)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for line := range strings.Lines(table.String()) {
+		got = append(got, strings.Join(strings.Fields(line), " "))
+	}
+	want := []string{
+		"benchmark unit then now now / then of single turns",
+		"Memory/N=1000 heap-B/value 500 400 0.80 0.80 to 0.80",
+		"UpdateOne/N=1000 p50-µs 1 1 1.00 1.00 to 1.00",
+		"UpdateOne/N=1000000 p50-µs 10 7 0.70 0.50 to 0.75",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }

@@ -6,6 +6,9 @@
 //	                           ├── of others ───────> printed as they are
 //	                           └── all ─────────────> a file (-raw), and printed with -v
 //
+// With -base COMMIT it measures the KVScheduler of that commit and that of this tree by turns
+// instead, and prints ratios.
+//
 // A bar that is missed is no failure: machines are noisy. A benchmark that fails
 // or does not build is one. With -count N the best of N results counts.
 package main

@@ -20,6 +20,7 @@ func main() {
 	bench := flag.String("bench", ".", "benchmarks to run, as for go test")
 	count := flag.Int("count", 1, "times to run each; the best result counts")
 	million := flag.Bool("million", false, "measure the KVScheduler at a million values of each kind, too; no other package")
+	base := flag.String("base", "", "a commit: measure its KVScheduler and this one by turns, -count each, and print ratios; no other package")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "usage: bench [flags] [packages]   (default: ./...)")
 		flag.PrintDefaults()
@@ -33,23 +34,39 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
+	if *base != "" {
+		c := comparison{commit: *base, turns: *count, benchArgs: []string{"-test.run", "^$", "-test.bench", *bench}}
+		if *million {
+			c.benchArgs = append(c.benchArgs, "-million")
+		}
+		if err := withFile(*raw, func(file io.Writer) error { return c.run(ctx, file, os.Stdout) }); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	args := append([]string{"test", "-run", "^$", "-bench", *bench, "-count", strconv.Itoa(*count), "-benchmem", "-timeout", "60m"}, packages...)
-	if err := run(ctx, args, *raw, *verbose, os.Stdout); err != nil {
+	if err := withFile(*raw, func(file io.Writer) error { return run(ctx, args, file, *raw, *verbose, os.Stdout) }); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-// run runs go with the arguments and prints what it tells, then the table.
-func run(ctx context.Context, args []string, raw string, verbose bool, w io.Writer) (err error) {
-	if err := os.MkdirAll(filepath.Dir(raw), 0o755); err != nil {
+// withFile calls write with the new file.
+func withFile(name string, write func(file io.Writer) error) error {
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return err
 	}
-	file, err := os.Create(raw)
+	file, err := os.Create(name)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, file.Close()) }()
+	return errors.Join(write(file), file.Close())
+}
+
+// run runs go with the arguments and prints what it tells, then the table. All lines go to the file, whose name
+// is raw.
+func run(ctx context.Context, args []string, file io.Writer, raw string, verbose bool, w io.Writer) error {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Stderr = os.Stderr
 	stdout, err := cmd.StdoutPipe()
