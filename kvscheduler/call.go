@@ -35,7 +35,7 @@ type caller struct {
 	// ctx serves many calls: it lives a bit longer than one of them may take.
 	ctx     context.Context
 	cancel  context.CancelFunc
-	renewAt time.Time
+	renewAt time.Duration // as the heartbeat counts
 	// spare is used for one call after the other.
 	spare *call
 	// spent is the time spent in all calls, and last in the last one.
@@ -158,22 +158,22 @@ func (c *caller) do(k *call) error {
 		}
 		k.h.running = nil
 	}
-	now := time.Now()
-	if c.ctx == nil || now.After(c.renewAt) {
+	began := c.heartbeat.now()
+	if c.ctx == nil || began > c.renewAt {
 		if c.cancel != nil {
 			c.cancel()
 		}
 		slack := c.timeout / 8
-		c.renewAt = now.Add(slack)
-		c.ctx, c.cancel = context.WithDeadline(context.Background(), now.Add(c.timeout+slack))
+		c.renewAt = began + slack
+		c.ctx, c.cancel = context.WithTimeout(context.Background(), c.timeout+slack)
 	}
-	k.ctx, k.began, k.exited = c.ctx, int64(c.heartbeat.at(now)), false
+	k.ctx, k.began, k.exited = c.ctx, int64(began), false
 	k.returned.Store(false) // it may have been made before
 	c.began.Store(k.began)
 	c.work <- k
 	returned := <-c.ended
-	end := time.Now()
-	c.last = end.Sub(now)
+	end := c.heartbeat.now()
+	c.last = end - began
 	c.spent += c.last
 	c.heartbeat.beat(end)
 	if returned {

@@ -28,7 +28,7 @@ func (s *Scheduler) work() {
 // do executes a job from now on. Whoever calls it is the worker meanwhile: its goroutine, or one that the queue
 // gave the job to begin with.
 func (s *Scheduler) do(j *job, now time.Time) (r jobResult) {
-	s.heartbeat.beat(now)
+	s.heartbeat.beat(s.heartbeat.at(now))
 	if j.fn != nil {
 		j.fn()
 	} else {
