@@ -153,7 +153,9 @@ type LinkIdentity struct{ Name, Alias string }
 const skipStatistics = 1 << 3
 
 // withoutStatistics makes the kernel leave out the counters, most of what it says about a device.
-func withoutStatistics() *nl.RtAttr { return nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(skipStatistics)) }
+func withoutStatistics() *nl.RtAttr {
+	return nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(skipStatistics))
+}
 
 // LinkIdentity reads what the device with an index is known by; ENODEV if there is none.
 func (r *Conn) LinkIdentity(index int) (id LinkIdentity, err error) {
