@@ -105,10 +105,11 @@ func TestDriftThatComesBack(t *testing.T) {
 		return txn
 	}
 	txns := []*kvscheduler.RecordedTxn{repair(1, "drift: gone", "a", "b"), repair(2, "drift: gone", "a"), repair(3, "Add Pod", "a", "b", "c"), repair(4, "Add Pod", "a", "b", "c")}
-	if got := recurring(txns); len(got) != 0 {
+	exists := func(key string) bool { return key != "gone" }
+	if got := recurring(txns, exists); len(got) != 0 {
 		t.Errorf("twice: %q", got)
 	}
-	got := recurring(append(txns, repair(5, "drift: route a was deleted", "a")))
+	got := recurring(append(txns, repair(5, "drift: route a was deleted", "a"), repair(6, "drift: it went", "gone"), repair(7, "drift: it went", "gone"), repair(8, "drift: it went", "gone")), exists)
 	if len(got) != 1 || !strings.Contains(got[0], "a was repaired 3 times within 10 minutes, last in transaction #5 (drift: route a was deleted)") {
 		t.Errorf("%q", got)
 	}

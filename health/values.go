@@ -90,14 +90,15 @@ const (
 	driftWithin = 10 * time.Minute
 )
 
-// Drift checks for values that were repaired repeatedly.
+// Drift checks for values that were repaired repeatedly. Those that are gone, with a pod for example, are no problem any more.
 func Drift(s *kvscheduler.Scheduler) Check {
 	return Check{Name: "drift", Look: func(context.Context) []string {
-		return recurring(s.History(time.Now().Add(-driftWithin), time.Time{}))
+		now := s.Snapshot()
+		return recurring(s.History(time.Now().Add(-driftWithin), time.Time{}), func(key string) bool { return now.Get(key) != nil })
 	}}
 }
 
-func recurring(txns []*kvscheduler.RecordedTxn) (problems []string) {
+func recurring(txns []*kvscheduler.RecordedTxn, exists func(key string) bool) (problems []string) {
 	times, last := map[string]int{}, map[string]*kvscheduler.RecordedTxn{}
 	for _, txn := range txns {
 		if !strings.HasPrefix(txn.Description, DriftPrefix) {
@@ -105,7 +106,7 @@ func recurring(txns []*kvscheduler.RecordedTxn) (problems []string) {
 		}
 		keys := map[string]bool{}
 		for _, op := range txn.Executed {
-			if !op.IsDerived && !op.NOOP {
+			if !op.IsDerived && !op.NOOP && exists(op.Key) {
 				keys[op.Key] = true
 			}
 		}
