@@ -11,12 +11,14 @@ import (
 
 	"github.com/contiv/contiv/kvscheduler/record"
 	"github.com/contiv/contiv/test/await"
+	"github.com/contiv/contiv/test/labtest"
 )
 
 // A pod that may change its own network, and does so without end, keeps the agent neither from repairing what is
 // changed in others, nor busy.
 func TestPodThatChangesItsNetworkWithoutEnd(t *testing.T) {
-	l := require(t)
+	require(t)
+	l := labtest.Up(t, options("fl")) // other tests want nodes that nothing was repaired on again and again
 	evil, near := pod(t, l, "flapping", "node1"), pod(t, l, "steady", "node1")
 	agent := l.Agent("node1")
 	ctx, cancel := context.WithCancel(t.Context())
