@@ -77,6 +77,20 @@ func TestClaims(t *testing.T) {
 	}
 }
 
+// Who has an address is told by it, whoever else asks for it: first the one whose cluster IP it is.
+func TestServicesAtAClaimedAddress(t *testing.T) {
+	p := New()
+	p.SetService(claiming("zzz", "web", "10.96.0.1", 0))
+	p.SetService(claiming("aaa", "thief", "10.96.0.9", 0, "10.96.0.1"))
+	other := claiming("aaa", "other", "10.96.0.10", 0, "10.96.0.1")
+	other.Port[0].Port = 80
+	p.SetService(other)
+	list := p.At(netip.MustParseAddr("10.96.0.1"))
+	if len(list) != 2 || list[0].ID.Name != "web" || list[1].ID.Name != "other" {
+		t.Errorf("%v", list)
+	}
+}
+
 // Whoever gets or loses something by a change of another service is told as changed.
 func TestClaimsChangeHands(t *testing.T) {
 	world := []*service.Service{

@@ -1,6 +1,7 @@
 package processor
 
 import (
+	"cmp"
 	"maps"
 	"net/netip"
 	"slices"
@@ -145,17 +146,22 @@ func (p *Processor) Service(id ID, ipv6 bool) *Service {
 	return p.own(Compute(svc, p.slicesOf(id), p.node, ipv6))
 }
 
-// At returns the services that have the address, or have a node port on it, in order.
+// At returns the services that have the address, or have a node port on it, in order: that with the cluster IP first.
 func (p *Processor) At(addr netip.Addr) (list []*Service) {
 	for id, svc := range p.services {
 		if !Proxied(svc) || !slices.ContainsFunc(frontendAddresses(svc, p.node, addr.Is6()), func(a frontendAddress) bool { return a.addr == addr }) {
 			continue
 		}
-		if s := p.Service(id, addr.Is6()); s != nil {
+		// Another service may have the address at all ports.
+		if s := p.Service(id, addr.Is6()); s != nil && slices.ContainsFunc(s.Frontends, func(f Frontend) bool { return f.Addr.Addr() == addr }) {
 			list = append(list, s)
 		}
 	}
-	slices.SortFunc(list, func(a, b *Service) int { return a.ID.Compare(b.ID) })
+	kind := func(s *Service) int {
+		at := slices.IndexFunc(s.Frontends, func(f Frontend) bool { return f.Addr.Addr() == addr })
+		return trust[s.Frontends[at].Kind]
+	}
+	slices.SortFunc(list, func(a, b *Service) int { return cmp.Or(cmp.Compare(kind(a), kind(b)), a.ID.Compare(b.ID)) })
 	return list
 }
 
