@@ -206,6 +206,8 @@ func natKeys(id processor.ID) []string {
 // ExplainedService is the output of "explain" for a service on one node.
 type ExplainedService struct {
 	service.ServiceReport
+	// Translator is who translates services on the node.
+	Translator service.Translator `json:"translator"`
 	// State is the worst of its values'.
 	State string `json:"state"`
 	// Explained are its values, the worst first.
@@ -220,7 +222,7 @@ func askExplainedService(ctx context.Context, a *Agent, id processor.ID) (explai
 	if len(report.Services) != 1 {
 		return explained, fmt.Errorf("service %v is not translated on this node: %s", id, whoElse(report.Translator))
 	}
-	explained.ServiceReport = report.Services[0]
+	explained.ServiceReport, explained.Translator = report.Services[0], report.Translator
 	var keys []string
 	for _, v := range explained.Values {
 		keys = append(keys, v.Key)
@@ -252,7 +254,7 @@ func writeServices(p printer, good []answer[ExplainedService]) {
 				p.Printf("  %s %s has no endpoint for other clients\n", f.Address, f.Protocol)
 			}
 		}
-		reports = append(reports, answer[service.Report]{Agent: a.Agent, Value: service.Report{Services: []service.ServiceReport{a.Value.ServiceReport}}})
+		reports = append(reports, answer[service.Report]{Agent: a.Agent, Value: service.Report{Translator: a.Value.Translator, Services: []service.ServiceReport{a.Value.ServiceReport}}})
 	}
 	p.Printf("\n")
 	printService(p, reports)

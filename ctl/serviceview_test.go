@@ -78,6 +78,9 @@ func TestServicesAreExplained(t *testing.T) {
 	} {
 		requireInOrder(t, socket, c.args, c.want)
 	}
+	if out, _, _ := run(t, "--agent", "n=unix://"+socket, "explain", "svc/web"); strings.Contains(out, "not translated") {
+		t.Errorf("the vswitch translates the service: %s", out)
+	}
 	// "svc/" may be left out where nothing else has the name.
 	if out, errOut, _ := run(t, "--agent", "n=unix://"+socket, "why", "10.1.1.2", "web", "80"); !strings.Contains(out, "→ service default/web (10.96.0.10), port 80/tcp") {
 		t.Errorf("why of a service: %s%s", out, errOut)
