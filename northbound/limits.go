@@ -86,9 +86,9 @@ func (p perNetwork) open(conn net.Conn, client listener.Client) (_ net.Conn, ref
 	release, err := p.at(conn.LocalAddr()).connections.Take(client.Name)
 	if err != nil {
 		end := time.AfterFunc(refusedFor, func() { conn.Close() })
-		return &counted{conn, func() { end.Stop() }}, status.Error(codes.ResourceExhausted, err.Error())
+		return &quota.Conn{Conn: conn, Release: func() { end.Stop() }}, status.Error(codes.ResourceExhausted, err.Error())
 	}
-	return &counted{conn, release}, nil
+	return &quota.Conn{Conn: conn, Release: release}, nil
 }
 
 // begin counts a call until ctx, that of the call, ends.
@@ -106,16 +106,4 @@ func (p perNetwork) begin(ctx context.Context, client listener.Client, method st
 	}
 	context.AfterFunc(ctx, release)
 	return nil
-}
-
-// counted is a connection that is counted until Close.
-type counted struct {
-	net.Conn
-	release func()
-}
-
-// Close implements net.Conn.
-func (c *counted) Close() error {
-	c.release()
-	return c.Conn.Close()
 }

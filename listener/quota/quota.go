@@ -5,6 +5,7 @@ package quota
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"sync"
 )
@@ -54,4 +55,17 @@ func (q *Quota) release(client string) {
 	if q.of[client]--; q.of[client] == 0 {
 		delete(q.of, client)
 	}
+}
+
+// Conn is a connection that is counted until it is closed.
+type Conn struct {
+	net.Conn
+	// Release is called by Close, before the connection is closed.
+	Release func()
+}
+
+// Close implements net.Conn.
+func (c *Conn) Close() error {
+	c.Release()
+	return c.Conn.Close()
 }

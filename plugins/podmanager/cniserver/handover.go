@@ -56,14 +56,3 @@ func (c *startedConn) Read(p []byte) (int, error) {
 	c.start = c.start[n:]
 	return n, nil
 }
-
-// countedConn is a connection that is counted until it is closed.
-type countedConn struct {
-	net.Conn
-	release func()
-}
-
-func (c *countedConn) Close() error {
-	c.release()
-	return c.Conn.Close()
-}

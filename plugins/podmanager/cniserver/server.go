@@ -136,7 +136,7 @@ func (s *Server) accept(l net.Listener, forGRPC *handover) error {
 				continue
 			}
 			full = false
-			conn = &countedConn{Conn: conn, release: release}
+			conn = &quota.Conn{Conn: conn, Release: release}
 			if !s.begin() {
 				conn.Close()
 				return nil
