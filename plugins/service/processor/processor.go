@@ -41,12 +41,11 @@ func (p *Processor) SetNode(n Node) []ID {
 		return nil
 	}
 	p.claims = nil
-	portsWere := was.NodePorts
-	was.NodePorts = n.NodePorts
-	if !was.Equal(n) {
+	moved := was
+	moved.NodePorts = n.NodePorts
+	if !moved.Equal(n) { // more than the addresses of node ports
 		return p.IDs()
 	}
-	was.NodePorts = portsWere
 	changed := map[ID]bool{}
 	for id, svc := range p.services {
 		if !hasNodePorts(svc) {
