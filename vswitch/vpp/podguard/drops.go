@@ -72,7 +72,7 @@ func (g *Guards) counts(ctx context.Context) (map[string]map[vswitch.DropReason]
 	return counts, nil
 }
 
-// known returns what there is to be read.
+// known returns the interfaces whose counts can be read.
 func (g *Guards) known(ctx context.Context) ([]counted, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
