@@ -1,7 +1,6 @@
 package etcdserver
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -9,10 +8,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
+	"github.com/contiv/contiv/test/locked"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/goleak"
 )
@@ -180,7 +179,7 @@ func TestStartGivesUpWhenItsContextEnds(t *testing.T) {
 }
 
 func TestLogOfEtcdGoesToSlog(t *testing.T) {
-	var out syncBuffer
+	var out locked.Buffer
 	opts := testOptions(t)
 	opts.Logger = slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	start(t, opts)
@@ -212,21 +211,4 @@ func TestUsersNeedCertificates(t *testing.T) {
 	if _, err := opts.withDefaults().resolve(); err == nil || !strings.Contains(err.Error(), "CA of the clients") {
 		t.Errorf("%v", err)
 	}
-}
-
-type syncBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }

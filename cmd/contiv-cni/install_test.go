@@ -17,6 +17,7 @@ import (
 
 	"github.com/containernetworking/cni/libcni"
 	"github.com/contiv/contiv/api/contiv/cni"
+	"github.com/contiv/contiv/test/locked"
 )
 
 // starting is an agent that becomes ready when told so.
@@ -203,27 +204,18 @@ func TestInstallerPutsBackWhatIsRemovedOrChanged(t *testing.T) {
 
 // watchedLog tells when a line was written.
 type watchedLog struct {
-	mu   sync.Mutex
-	text bytes.Buffer
+	locked.Buffer
 	line string
 	seen chan struct{}
 	once sync.Once
 }
 
 func (l *watchedLog) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	n, err := l.text.Write(p)
-	if strings.Contains(l.text.String(), l.line) {
+	n, err := l.Buffer.Write(p)
+	if strings.Contains(l.String(), l.line) {
 		l.once.Do(func() { close(l.seen) })
 	}
 	return n, err
-}
-
-func (l *watchedLog) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }
 
 func TestInstallInterruptedWhileItWaits(t *testing.T) {

@@ -1,39 +1,22 @@
 package access_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 
 	"github.com/contiv/contiv/ksr/access"
 	"github.com/contiv/contiv/test/await"
+	"github.com/contiv/contiv/test/locked"
 )
-
-// lines is a log that can be read while it is written.
-type lines struct {
-	mu  sync.Mutex
-	log bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.log.Write(p)
-}
-
-func (l *lines) count(text string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return bytes.Count(l.log.Bytes(), []byte(text))
-}
 
 // A record that gives nobody access is logged once, and is forgotten when it is removed.
 func TestProblemsAreForgotten(t *testing.T) {
 	c := newServer(t)
-	log := &lines{}
+	log := &locked.Buffer{}
 	ctx, stop := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() { access.New(c.root, slog.New(slog.NewTextHandler(log, nil))).Run(ctx, c.root) })
@@ -41,7 +24,7 @@ func TestProblemsAreForgotten(t *testing.T) {
 	logged := func(n int) {
 		t.Helper()
 		await.That(t, fmt.Sprintf("the record is logged %d times", n), func() error {
-			if got := log.count("this record gives nobody access"); got != n {
+			if got := strings.Count(log.String(), "this record gives nobody access"); got != n {
 				return fmt.Errorf("%d times", got)
 			}
 			return nil

@@ -1,7 +1,6 @@
 package manifests
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -9,11 +8,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/contiv/contiv/ksr"
+	"github.com/contiv/contiv/test/locked"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 )
@@ -29,7 +28,7 @@ type watched struct {
 	dir     string
 	source  *Directory
 	reports chan ksr.Changes
-	log     *syncBuffer
+	log     *locked.Buffer
 
 	objects  map[ksr.Ref]ksr.Object
 	complete bool
@@ -38,7 +37,7 @@ type watched struct {
 // watch starts a source on a directory with the given files.
 func watch(t *testing.T, rescan time.Duration, files map[string]string) *watched {
 	t.Helper()
-	w := &watched{t: t, dir: t.TempDir(), reports: make(chan ksr.Changes, 100), log: &syncBuffer{}, objects: make(map[ksr.Ref]ksr.Object)}
+	w := &watched{t: t, dir: t.TempDir(), reports: make(chan ksr.Changes, 100), log: &locked.Buffer{}, objects: make(map[ksr.Ref]ksr.Object)}
 	for name, text := range files {
 		w.write(name, text)
 	}
@@ -315,21 +314,4 @@ func TestNewSaysWhatToChange(t *testing.T) {
 			t.Errorf("%q: got %v, want %q in it", dir, err, want)
 		}
 	}
-}
-
-type syncBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }

@@ -34,7 +34,7 @@ var rooms = map[string][]string{
 	"kvscheduler/diagram":  {"api/ligato/kvscheduler", "kvscheduler/record"},
 	"kvscheduler/inspect":  {"api/ligato/kvscheduler", "jsontext", "kvscheduler", "kvscheduler/record", "kvscheduler/diagram"},
 	"dbresources":          {"api", "models"},
-	"etcdserver":           {},
+	"etcdserver":           {"test/locked"}, // in tests
 	"store":                {"config"},
 	"delta":                {},
 	"damper":               {},
@@ -54,7 +54,7 @@ var rooms = map[string][]string{
 	"netlink/xtables":      {},
 	"netlink/kubeproxy":    {"netlink/xtables"},
 	"netlink/nft/nfttest":  {},
-	"vswitch/kernel":       {"filter", "api", "models", "kvscheduler", "netalloc", "vswitch", "vswitch/descriptors", "delta", "netlink", "nsfile"},
+	"vswitch/kernel":       {"filter", "api", "models", "kvscheduler", "netalloc", "vswitch", "vswitch/descriptors", "delta", "netlink", "nsfile", "test/locked"}, // the last one in tests
 	"vswitch/kernel/own":   {"api", "models", "vswitch", "netlink"},
 	"vswitch/kernel/drift": {},
 	"vswitch/kernel/dhcp":  {},
@@ -76,10 +76,10 @@ var rooms = map[string][]string{
 	"metrics":              {},
 	"metrics/endpoint":     {"listener", "rest"},
 	"metrics/activity":     {"api", "controller", "health", "kvscheduler", "version"},
-	"ksr":                  {"health/published", "metrics", "pki", "dirwatch", "dbresources", "rest", "api", "models", "config", "store"},
+	"ksr":                  {"health/published", "metrics", "pki", "dirwatch", "dbresources", "rest", "api", "models", "config", "store", "test/locked"}, // the last one in tests
 	"ksr/conditions":       {"health/published", "dbresources", "models", "store"},
-	"ksr/access":           {"pki", "dbresources", "api", "models", "config", "store", "etcdserver", "test/await"}, // the last two in tests
-	"ksr/signer":           {"ksr/access", "ksr/credentials", "pki", "store", "test/await"},                        // tests ask for what they sign
+	"ksr/access":           {"pki", "dbresources", "api", "models", "config", "store", "etcdserver", "test/await", "test/locked"}, // the last three in tests
+	"ksr/signer":           {"ksr/access", "ksr/credentials", "pki", "store", "test/await"},                                       // tests ask for what they sign
 	"cni":                  {"listener", "logline", "api"},
 	"client":               {"api", "models", "parallel", "store", "etcdserver"},
 	"client/clienttest":    {"api", "models", "store", "listener", "controller", "kvscheduler", "northbound", "plugins"},

@@ -1,10 +1,8 @@
 package kernel
 
 import (
-	"bytes"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -12,27 +10,10 @@ import (
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/test/locked"
 	"github.com/contiv/contiv/vswitch/descriptors"
 	"google.golang.org/protobuf/proto"
 )
-
-// lockedBuffer is written by loggers and read by tests.
-type lockedBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
 
 // Whoever switches forwarding off, or has the host's default route go, takes the network from
 // pods: that is said at once, and as long as it lasts.
@@ -52,7 +33,7 @@ func TestLostSettingsOfTheHostAreReported(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
 			n.ExecAll(t, test.before)
-			var log lockedBuffer
+			var log locked.Buffer
 			v, err := New(Options{NetNS: n.NetNS, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 			check(t, err)
 			t.Cleanup(func() { v.Close() })

@@ -13,6 +13,7 @@ import (
 	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
 	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
+	"github.com/contiv/contiv/test/locked"
 	"github.com/contiv/contiv/vswitch"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -172,7 +173,7 @@ func TestAnyRequestToNftablesMayFail(t *testing.T) {
 // A clean-up of policies that fails is said, and made up for by the next change.
 func TestFailedCleanUpOfPoliciesIsLogged(t *testing.T) {
 	n := newNode(t)
-	var log lockedBuffer
+	var log locked.Buffer
 	v, err := New(Options{NetNS: n.NetNS, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	check(t, err)
 	t.Cleanup(func() { v.Close() })
