@@ -251,8 +251,7 @@ func txnText(t *kvscheduler.RecordedTxn) string {
 	case t.Resync == kvscheduler.DownstreamResync:
 		text = "downstream resync"
 	}
-	// Each handler of an event adds a line.
-	about := strings.ReplaceAll(t.Description, "\n* ", "; ")
+	about := purpose(t.Description)
 	switch {
 	case about == "":
 		return text
@@ -260,4 +259,19 @@ func txnText(t *kvscheduler.RecordedTxn) string {
 		return about
 	}
 	return text + ": " + about
+}
+
+// purpose shortens a description: each handler of an event adds a line, and so does each service that changes.
+// The transaction itself shows all.
+func purpose(description string) string {
+	const most = 3
+	of, lines, _ := strings.Cut(description, "\n* ")
+	all := strings.Split(lines, "\n* ")
+	switch {
+	case lines == "":
+		return of
+	case len(all) > most+1:
+		all = append(all[:most], fmt.Sprintf("and %d more", len(all)-most))
+	}
+	return of + "; " + strings.Join(all, "; ")
 }

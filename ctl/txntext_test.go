@@ -28,3 +28,18 @@ func TestNotificationsAreToldInWords(t *testing.T) {
 		}
 	}
 }
+
+// One transaction may be for hundreds of services: a line of the table names some.
+func TestPurposesAreShort(t *testing.T) {
+	for description, want := range map[string]string{
+		"":                           "",
+		"Pod Added":                  "Pod Added",
+		"2 events\n* a\n* b":         "2 events; a; b",
+		"4\n* a\n* b\n* c\n* d":      "4; a; b; c; d",
+		"5\n* a\n* b\n* c\n* d\n* e": "5; a; b; c; and 2 more",
+	} {
+		if got := purpose(description); got != want {
+			t.Errorf("%q: %q, not %q", description, got, want)
+		}
+	}
+}
