@@ -245,6 +245,7 @@ func testL3XConnect(t *testing.T, c Config) {
 			}
 			for h, gw := range map[*Host]string{h1: family.net1, h2: family.net2, h3: family.n} {
 				h.Exec(t, fmt.Sprintf("%s route add default via %s9 dev eth0", family.ip, gw))
+				wantPing(t, "the vswitch before it routes", h, gw+"9") // until then, it may say that no route leads there
 			}
 			seen := func(what string, want *Host, ways ...*Host) {
 				t.Helper()
