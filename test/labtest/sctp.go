@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"net"
 	"net/netip"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -80,7 +81,8 @@ func TellNameBySCTP(t testing.TB, netns, name string, port uint16) {
 	}
 }
 
-// AskNameBySCTP is AskName by SCTP, from a port with which no other association to the address is under way.
+// AskNameBySCTP is AskName by SCTP, from a port with which no other association to the address is under way. As SCTP
+// does, it asks again when nothing answers, RFC 9260 section 5.1.
 func AskNameBySCTP(netns string, to netip.AddrPort, from uint16) (h Told, err error) {
 	network := "ip4:132"
 	if to.Addr().Is6() {
@@ -96,30 +98,45 @@ func AskNameBySCTP(netns string, to netip.AddrPort, from uint16) (h Told, err er
 	}
 	defer c.Close()
 	tag := uint32(from)<<8 | 1
-	if _, err := c.Write(SCTPInit(from, to.Port(), tag)); err != nil {
+	var answer []byte
+	for range 3 {
+		if _, err = c.Write(SCTPInit(from, to.Port(), tag)); err != nil {
+			return h, err
+		}
+		c.SetDeadline(time.Now().Add(time.Second))
+		answer, err = awaitInitAck(c, to, from, tag)
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			break
+		}
+	}
+	if err != nil {
 		return h, err
 	}
-	c.SetDeadline(time.Now().Add(time.Second))
+	name, seen, _ := strings.Cut(string(answer), " ")
+	h.Name = name
+	h.Own = netip.MustParseAddr(c.LocalAddr().String()).WithZone("")
+	h.Seen, err = netip.ParseAddr(seen)
+	return h, err
+}
+
+// awaitInitAck returns the state cookie with which an association is answered.
+func awaitInitAck(c net.Conn, of netip.AddrPort, port uint16, tag uint32) (cookie []byte, err error) {
 	for buffer := make([]byte, 200); ; {
 		n, err := c.Read(buffer)
 		if err != nil {
-			return h, err
+			return nil, err
 		}
 		p := buffer[:n]
-		if to.Addr().Is4() && n >= 20 && p[0]>>4 == 4 {
+		if of.Addr().Is4() && n >= 20 && p[0]>>4 == 4 {
 			p = p[int(p[0]&15)*4:] // a connected raw socket of IPv4 may give its header, too
 		}
-		if len(p) < 36 || p[12] != sctpInitAck || binary.BigEndian.Uint32(p[4:]) != tag || binary.BigEndian.Uint16(p) != to.Port() || binary.BigEndian.Uint16(p[2:]) != from {
+		if len(p) < 36 || p[12] != sctpInitAck || binary.BigEndian.Uint32(p[4:]) != tag || binary.BigEndian.Uint16(p) != of.Port() || binary.BigEndian.Uint16(p[2:]) != port {
 			continue
 		}
 		end := 32 + int(binary.BigEndian.Uint16(p[34:]))
 		if end > len(p) {
-			return h, fmt.Errorf("the answer %x is cut", p)
+			return nil, fmt.Errorf("the answer %x is cut", p)
 		}
-		name, seen, _ := strings.Cut(string(p[36:end]), " ")
-		h.Name = name
-		h.Own = netip.MustParseAddr(c.LocalAddr().String()).WithZone("")
-		h.Seen, err = netip.ParseAddr(seen)
-		return h, err
+		return p[36:end], nil
 	}
 }
