@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -96,6 +97,10 @@ func TestBurstIsCoalesced(t *testing.T) {
 			if record.Txn == nil || record.Txn.SeqNum != records[601].Txn.SeqNum {
 				t.Errorf("#%d does not lead to its transaction", record.SeqNum)
 			}
+		}
+		logged := regexp.MustCompile(`Event processed.*Kubernetes State Change.*events=(\d+)`).FindAllStringSubmatch(r.log.String(), -1)
+		if len(logged) != 2 || logged[0][1] != "512" || logged[1][1] != "88" {
+			t.Errorf("logged: %q, want a line for each transaction", logged)
 		}
 	})
 }

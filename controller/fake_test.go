@@ -1,6 +1,7 @@
 package controller_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -174,6 +175,7 @@ type rig struct {
 	sched   *fakeScheduler
 	a, b, c *handler
 	calls   []string
+	log     bytes.Buffer
 	mu      sync.Mutex
 }
 
@@ -207,7 +209,7 @@ func inBubbleWith(t *testing.T, cfg controller.Config, sources []controller.Exte
 		r.sched = &fakeScheduler{rig: r}
 		r.a, r.b, r.c = &handler{name: "a", rig: r}, &handler{name: "b", rig: r}, &handler{name: "c", rig: r}
 		r.Controller = controller.New(controller.Options{
-			Config: cfg, Scheduler: r.sched, Sources: sources, Log: silentLog,
+			Config: cfg, Scheduler: r.sched, Sources: sources, Log: slog.New(slog.NewTextHandler(&r.log, nil)),
 		})
 		r.Register(r.a, r.b, r.c)
 		r.Start()

@@ -34,6 +34,9 @@ type processing struct {
 	undoExternal func()
 	internalData []string // before a verification
 
+	// sharing is how many events share the transaction that the event is the first of.
+	sharing int
+
 	errs []error
 	// heal is the reason for a healing resync; nil: none needed.
 	heal error
@@ -71,6 +74,7 @@ func (c *Controller) process(q queued) (fatal error) {
 	if isBulk(events[0].event) {
 		endBulk(events)
 	}
+	events[0].sharing = len(events)
 	c.commit(events)
 	for _, p := range events {
 		p.revert()
@@ -427,6 +431,7 @@ func (p *processing) logStart() {
 		"method", p.record.Method, "handlers", names(p.handlers))
 }
 
+// logEnd logs one line for events that share a transaction, and one for each that fails.
 func (p *processing) logEnd() {
 	p.frames.end(p.record)
 	attrs := []any{"name", p.record.Name, "description", p.record.Description,
@@ -441,7 +446,14 @@ func (p *processing) logEnd() {
 		p.log.Error("Event failed", append(attrs, "error", p.record.ErrorStr)...)
 		return
 	}
-	p.log.Info("Event processed", attrs...)
+	if p.sharing > 1 {
+		attrs = append(attrs, "events", p.sharing)
+	}
+	level := slog.LevelInfo
+	if p.sharing == 0 {
+		level = slog.LevelDebug
+	}
+	p.log.Log(p.ctx, level, "Event processed", attrs...)
 }
 
 func names(handlers []EventHandler) (names []string) {
