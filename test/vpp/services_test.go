@@ -388,6 +388,63 @@ func TestSilentFlowsMove(t *testing.T) {
 	}
 }
 
+// A flow of UDP that never pauses moves when its endpoint leaves the service, although each of its packets makes VPP remember
+// it longer; flows of the same pod to endpoints that stay do not notice, and connections of TCP go on.
+func TestFlowsMoveWithoutAPause(t *testing.T) {
+	l := upServices(t, servicesConfig, "services: vswitch\notherNATSessionTimeout: 4\n", "vpp")
+	pods := addPods(t, l, lab.PodSpec{Name: "a", Node: "node1"}, lab.PodSpec{Name: "b", Node: "node1"}, lab.PodSpec{Name: "c", Node: "node1"})
+	const port = 8080
+	for _, p := range pods[:2] {
+		labtest.TellName(t, p.Netns, p.Name, port)
+	}
+	a, b := globalAddresses(t, pods[0]), globalAddresses(t, pods[1])
+	moves := served{name: "moves", number: 10, policy: "Cluster", port: port, node: "node1", addrs: a}
+	stays := served{name: "stays", number: 11, policy: "Cluster", port: port, node: "node1", addrs: a}
+	apply(t, l, moves, stays)
+	open := func(network string, s served) (list []net.Conn) {
+		t.Helper()
+		for _, ipv6 := range []bool{false, true} {
+			await.That(t, "the service is there", func() error {
+				_, err := labtest.AskName(pods[2].Netns, "tcp", s.clusterIP(ipv6))
+				return err
+			})
+			c, err := labtest.Dial(pods[2].Netns, network, s.clusterIP(ipv6))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { c.Close() })
+			list = append(list, c)
+		}
+		return list
+	}
+	moving, staying, connections := open("udp", moves), open("udp", stays), open("tcp", moves)
+	require := func(what string, list []net.Conn, name string) {
+		t.Helper()
+		for _, c := range list {
+			if h, err := labtest.Say(c); err != nil || h.Name != name {
+				t.Errorf("%s to %v: %q answers (%v), want %q", what, c.RemoteAddr(), h.Name, err, name)
+			}
+		}
+	}
+	require("a flow", moving, "a")
+	moves.addrs = b
+	apply(t, l, moves)
+	for _, c := range moving {
+		await.That(t, fmt.Sprintf("the flow to %v moves", c.RemoteAddr()), func() error {
+			require("a flow whose endpoint stays", staying, "a")
+			h, err := labtest.Say(c)
+			if err == nil && h.Name != "b" {
+				err = fmt.Errorf("%s answers", h.Name)
+			}
+			return err
+		})
+	}
+	require("a flow that has moved", moving, "b")
+	require("a connection of TCP", connections, "a")
+	labtest.RequireQuietRestart(t, l, "node1")
+	require("after a restart of the agent, a flow", moving, "b")
+}
+
 // natSessions is what the agent of node 1 tells Prometheus of translated connections.
 func natSessions(t *testing.T, l *lab.Lab) (n int) {
 	t.Helper()

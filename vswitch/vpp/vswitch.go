@@ -153,7 +153,7 @@ func Open(opts Options) *VSwitch {
 	v.teibs = teib.New(vpp, ifs)
 	v.abfs = abf.New(vpp, ifs, v.acls)
 	v.nat = nat.New(vpp, ifs)
-	v.services = cnat.New(vpp, ifs, v.routes, log)
+	v.services = cnat.New(vpp, ifs, v.routes, v.guards, log)
 	v.srv6 = srv6.New(vpp, ifs, log)
 	v.punts = punt.New(vpp, ifs, v.stn)
 	v.peers = wireguard.New(vpp, ifs)

@@ -43,6 +43,7 @@ type Translations struct {
 	vpp    *session.Session
 	ifs    *ownership.Registry
 	routes Routes
+	guards Guards
 	log    *slog.Logger
 	notes  notes
 }
@@ -59,22 +60,27 @@ type Routes interface {
 }
 
 // New returns the translations of a VPP.
-func New(vpp *session.Session, ifs *ownership.Registry, routes Routes, log *slog.Logger) *Translations {
-	return &Translations{Base: subsystem.Base{Uses: []*session.Module{module, featureModule}}, vpp: vpp, ifs: ifs, routes: routes, log: log}
+func New(vpp *session.Session, ifs *ownership.Registry, routes Routes, guards Guards, log *slog.Logger) *Translations {
+	return &Translations{
+		Base: subsystem.Base{Uses: []*session.Module{module, featureModule}}, vpp: vpp, ifs: ifs, routes: routes, guards: guards, log: log,
+		notes: notes{left: make(chan struct{}, 1)},
+	}
 }
 
-// Opened forgets whether interfaces have the features.
+// Opened forgets whether interfaces have the features, and looks for flows that have to move.
 func (v *Translations) Opened(context.Context, *session.Link) error {
 	v.notes.mu.Lock()
 	defer v.notes.mu.Unlock()
 	v.notes.on, v.notes.outside = [2]bool{}, nil
+	v.backendsLeft()
 	return nil
 }
 
 // notes are what the driver has to remember of cnat.
 type notes struct {
-	changing sync.Mutex // held while translations change: whether an address is free is asked first
-	inUse    [2]int     // by IP version: how many translations held backends of connections alone, when VPP was last asked; guarded by changing
+	changing sync.Mutex    // held while translations change: whether an address is free is asked first
+	left     chan struct{} // full: flows may have to move
+	inUse    [2]int        // by IP version: how many translations held backends of connections alone, when VPP was last asked; guarded by changing
 
 	mu      sync.Mutex
 	on      [2]bool         // by IP version: new interfaces get the features
@@ -167,6 +173,9 @@ func (v *Translations) replace(ctx context.Context, f family, values []*value, w
 	}
 	if err := v.run(ctx, f, changes); err != nil {
 		return err
+	}
+	if slices.ContainsFunc(changes, changed.losesFlows) {
+		v.backendsLeft()
 	}
 	return v.letGo(ctx, f, all, changes)
 }

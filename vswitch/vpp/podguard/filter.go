@@ -33,7 +33,8 @@ var (
 	protocol4    = span{23, 1}
 	source4      = span{26, 4}
 	destination4 = span{30, 4}
-	port4        = span{36, 2} // of the destination, behind a header without options
+	port4        = span{36, 2}  // of the destination, behind a header without options
+	flow4        = span{26, 12} // addresses and ports
 
 	arpFormat = span{14, 6} // Ethernet and IPv4
 	arpSender = span{22, 10}
@@ -41,6 +42,7 @@ var (
 	length6 = span{18, 2} // without the header itself
 	next6   = span{20, 1}
 	source6 = span{22, 16}
+	flow6   = span{22, 36}
 
 	icmpType = span{54, 1}
 	target   = span{62, 16} // of neighbour discovery
@@ -62,6 +64,7 @@ type table struct {
 	chain   chain
 	spans   []span
 	entries []entry
+	grows   bool // entries are added while it is in use
 }
 
 // entry matches frames that have the values at the spans of the table.
@@ -82,6 +85,7 @@ const (
 	dropARP
 	dropND
 	dropVXLAN
+	silenced
 )
 
 var reasons = map[verdict]vswitch.DropReason{
@@ -163,7 +167,7 @@ const peerTable = 0
 // peersTable matches VXLAN to the remote ends of tunnels. Without tunnels it has an entry that
 // matches nothing, so that the table can be found again.
 func peersTable(peers []netip.Addr) *table {
-	t := &table{chain: chainIP4, spans: []span{protocol4, destination4, port4}}
+	t := &table{chain: chainIP4, spans: []span{protocol4, destination4, port4}, grows: true}
 	for _, p := range append([]netip.Addr{netip.AddrFrom4([4]byte{255, 255, 255, 255})}, peers...) {
 		t.add(dropVXLAN, one(protocolUDP), ip(p), two(portVXLAN))
 	}

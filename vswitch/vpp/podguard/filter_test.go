@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/contiv/contiv/vswitch"
+	"github.com/contiv/contiv/vswitch/vpp/subsystem"
 	"github.com/contiv/contiv/vswitch/vswitchtest/frames"
 )
 
@@ -42,6 +43,46 @@ func verdictOf(filter []*table, frame []byte) (verdict, bool) {
 		}
 	}
 	return 0, false
+}
+
+// Flows are dropped by their addresses and ports, and can be read back.
+func TestSilenceTables(t *testing.T) {
+	own, gateway := frames.MAC{2, 0xfe, 0, 0, 0, 1}, frames.MAC{2, 0xfe, 0, 0, 0, 2}
+	flow := func(from, to string) subsystem.Flow {
+		return subsystem.Flow{From: netip.MustParseAddrPort(from), To: netip.MustParseAddrPort(to)}
+	}
+	flows := []subsystem.Flow{
+		flow("10.1.1.2:514", "10.96.0.10:53"), flow("10.1.1.2:515", "10.96.0.10:53"), flow("[fd10:1::2]:514", "[fd96::10]:53"),
+	}
+	tables := silenceTables(flows)
+	send := func(f subsystem.Flow, protocol byte) []byte {
+		ports := []byte{byte(f.From.Port() >> 8), byte(f.From.Port()), byte(f.To.Port() >> 8), byte(f.To.Port()), 0, 8, 0, 0}
+		return frames.Packet(own, gateway, f.From.Addr(), f.To.Addr(), protocol, 64, 6, ports, false)
+	}
+	for _, f := range flows {
+		if v, ok := verdictOf(tables, send(f, protocolUDP)); !ok || v != silenced {
+			t.Errorf("%v: verdict %v %v, want it silenced", f, v, ok)
+		}
+	}
+	for _, f := range []subsystem.Flow{
+		flow("10.1.1.2:516", "10.96.0.10:53"), flow("10.1.1.3:514", "10.96.0.10:53"), flow("10.1.1.2:514", "10.96.0.11:53"), flow("10.1.1.2:514", "10.96.0.10:54"),
+		flow("[fd10:1::2]:514", "[fd96::11]:53"), flow("[fd10:1::2]:515", "[fd96::10]:53"),
+	} {
+		if v, ok := verdictOf(tables, send(f, protocolUDP)); ok {
+			t.Errorf("%v: verdict %v, want none", f, v)
+		}
+	}
+	if v, ok := verdictOf(tables, send(flows[0], protocolTCP)); ok {
+		t.Errorf("%v over TCP: verdict %v, want none", flows[0], v)
+	}
+	if got := (&port{silence: &port{filter: tables}}).silent(); !slices.Equal(got, flows) {
+		t.Errorf("read back %v, want %v", got, flows)
+	}
+	for _, tb := range tables {
+		if n := len(tb.mask()) / vector; n > maxVectors {
+			t.Errorf("table of %v compares %d vectors, VPP takes %d", tb.spans, n, maxVectors)
+		}
+	}
 }
 
 func TestFilter(t *testing.T) {

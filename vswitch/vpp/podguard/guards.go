@@ -269,6 +269,9 @@ func (g *Guards) discard(ctx context.Context, iface string, p *port) error {
 			g.counted[iface][reason] += n
 		}
 		ids = append(ids, p.ids...)
+		if p.silence != nil {
+			ids = append(ids, p.silence.ids...)
+		}
 	}
 	g.stale = nil
 	if err := g.deleteTables(ctx, ids...); err != nil {

@@ -51,10 +51,9 @@ const (
 
 // sizeOf returns how much memory VPP is to reserve for a table, and in how many parts it
 // divides its entries. VPP ends when a table needs more; what it does not use is not there.
-// The table of peers grows afterwards.
-func sizeOf(n int, t *table) (memory, buckets uint32) {
+func sizeOf(t *table) (memory, buckets uint32) {
 	entries := len(t.entries)
-	if n == peerTable {
+	if t.grows {
 		entries += 4096
 	}
 	for buckets = 8; int(buckets) < entries; buckets *= 2 {
@@ -67,6 +66,7 @@ type port struct {
 	filter  []*table
 	ids     []uint32 // of the tables, in their order
 	bridged bool
+	silence *port // what frames meet before; nil: nothing
 }
 
 // role is what an interface is on layer 2.
@@ -75,7 +75,18 @@ type role struct {
 	bridged bool // it is in another one, or cross-connected
 }
 
+// head is the table that frames meet first.
 func (p *port) head(c chain) uint32 {
+	if p.silence != nil {
+		if id := p.silence.first(c); id != none {
+			return id
+		}
+	}
+	return p.first(c)
+}
+
+// first is the first of its own tables.
+func (p *port) first(c chain) uint32 {
 	for i, t := range p.filter {
 		if t.chain == c {
 			return p.ids[i]
@@ -133,9 +144,9 @@ func (g *Guards) build(ctx context.Context, i ownership.Index, filter []*table, 
 	}
 	p := &port{filter: filter, bridged: bridged}
 	var reqs []api.Message
-	for n, t := range filter {
+	for _, t := range filter {
 		mask := t.mask()
-		memory, buckets := sizeOf(n, t)
+		memory, buckets := sizeOf(t)
 		reqs = append(reqs, &classify.ClassifyAddDelTable{
 			IsAdd: true, TableIndex: none, Nbuckets: buckets, MemorySize: memory, SkipNVectors: uint32(t.skip()),
 			MatchNVectors: uint32(len(mask) / vector), NextTableIndex: none, MissNextIndex: nextDrop, Mask: mask,
@@ -156,12 +167,8 @@ func (g *Guards) build(ctx context.Context, i ownership.Index, filter []*table, 
 	}
 	b := session.NewBatch(l)
 	for n, t := range filter {
-		mask := t.mask()
-		if next := p.next(n); next != none { // of a table that exists, this changes nothing else
-			b.Add(ctx, "chaining tables of the classifier", &classify.ClassifyAddDelTable{
-				IsAdd: true, TableIndex: p.ids[n], Nbuckets: 1, MemorySize: 1, SkipNVectors: uint32(t.skip()),
-				MatchNVectors: uint32(len(mask) / vector), NextTableIndex: next, MissNextIndex: nextDrop, Mask: mask,
-			}, &classify.ClassifyAddDelTableReply{})
+		if next := p.next(n); next != none {
+			b.Add(ctx, "chaining tables of the classifier", link(t, p.ids[n], next), &classify.ClassifyAddDelTableReply{})
 		}
 		for _, e := range t.entries {
 			b.Add(ctx, "filling tables of the classifier", g.request(i, p, n, e, true), &classify.ClassifyAddDelSessionReply{})
@@ -171,6 +178,15 @@ func (g *Guards) build(ctx context.Context, i ownership.Index, filter []*table, 
 		return nil, errors.Join(err, g.deleteTables(ctx, p.ids...))
 	}
 	return p, nil
+}
+
+// link makes a table that exists lead to another one, and changes nothing else of it.
+func link(t *table, id, next uint32) *classify.ClassifyAddDelTable {
+	mask := t.mask()
+	return &classify.ClassifyAddDelTable{
+		IsAdd: true, TableIndex: id, Nbuckets: 1, MemorySize: 1, SkipNVectors: uint32(t.skip()),
+		MatchNVectors: uint32(len(mask) / vector), NextTableIndex: next, MissNextIndex: nextDrop, Mask: mask,
+	}
 }
 
 func (g *Guards) deleteTables(ctx context.Context, ids ...uint32) error {
@@ -186,6 +202,13 @@ func (g *Guards) deleteTables(ctx context.Context, ids ...uint32) error {
 	return nil
 }
 
+// binding is the request to use the tables on an interface.
+func (p *port) binding(i ownership.Index) *classify.ClassifySetInterfaceL2Tables {
+	return &classify.ClassifySetInterfaceL2Tables{
+		SwIfIndex: i, IP4TableIndex: p.head(chainIP4), IP6TableIndex: p.head(chainIP6), OtherTableIndex: p.head(chainOther), IsInput: true,
+	}
+}
+
 // bind makes an interface receive only what the tables let pass: at once, if it did so
 // before with others.
 func (g *Guards) bind(ctx context.Context, i ownership.Index, p *port) error {
@@ -194,9 +217,7 @@ func (g *Guards) bind(ctx context.Context, i ownership.Index, p *port) error {
 		return err
 	}
 	b := session.NewBatch(l)
-	b.Add(ctx, "binding tables of the classifier", &classify.ClassifySetInterfaceL2Tables{
-		SwIfIndex: i, IP4TableIndex: p.head(chainIP4), IP6TableIndex: p.head(chainIP6), OtherTableIndex: p.head(chainOther), IsInput: true,
-	}, &classify.ClassifySetInterfaceL2TablesReply{})
+	b.Add(ctx, "binding tables of the classifier", p.binding(i), &classify.ClassifySetInterfaceL2TablesReply{})
 	if !p.bridged { // Without learning, flooding and forwarding.
 		b.Add(ctx, "making the bridge domain of guarded interfaces", &l2.BridgeDomainAddDelV2{IsAdd: true, BdID: guardedBridge},
 			&l2.BridgeDomainAddDelV2Reply{}, api.BD_ALREADY_EXISTS)
@@ -299,6 +320,8 @@ func (g *Guards) findTables(ctx context.Context) (map[ownership.Index][]*found, 
 // recognise returns the tables of an interface as a port if they are exactly what is wanted,
 // but for the peers, which the table of peers has as VPP has them; nil: they are not.
 func (g *Guards) recognise(i ownership.Index, wanted []*table, bridged bool, tables []*found) *port {
+	var quiet []*found
+	tables, quiet = split(tables)
 	if len(tables) != len(wanted) {
 		return nil
 	}
@@ -321,6 +344,11 @@ func (g *Guards) recognise(i ownership.Index, wanted []*table, bridged bool, tab
 			return nil
 		}
 	}
+	silence, ok := p.recogniseSilence(quiet)
+	if !ok {
+		return nil
+	}
+	p.silence = silence
 	return p
 }
 

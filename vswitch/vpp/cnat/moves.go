@@ -1,0 +1,132 @@
+package cnat
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/vswitch/vpp/convert"
+	"github.com/contiv/contiv/vswitch/vpp/session"
+	"github.com/contiv/contiv/vswitch/vpp/subsystem"
+	"go.fd.io/govpp/binapi/cnat"
+	"go.fd.io/govpp/binapi/ip_types"
+)
+
+// A packet that belongs to a session goes where the session says, and makes the session live longer. So a
+// flow of UDP that never pauses would go to an endpoint that its service has no longer, for ever: VPP has
+// no request that ends one session. Such a flow is therefore silenced until VPP has forgotten its session:
+//
+//	a backend leaves a translation ──> sessions of UDP to backends that their translations do not have
+//	                                      │ flows of pods          ▲
+//	                                      ▼                        │ every lookAgain, until there are none
+//	                                   Guards drop their packets ──┘
+//
+// Its next packet gets a session to a backend that there is. Nothing is remembered: an agent that starts
+// finds the flows, too.
+
+// Guards know where pods enter VPP.
+type Guards interface {
+	// Silence makes these the flows of UDP whose packets are dropped before they are translated, as far as it can, and
+	// returns how many they are.
+	Silence(ctx context.Context, flows []subsystem.Flow) (int, error)
+}
+
+const (
+	// settle is how long endpoints may change before VPP is asked for sessions.
+	settle    = time.Second
+	lookAgain = 5 * time.Second
+	// VPP forwards nothing while it lists its sessions: where it has more connections, flows are not moved.
+	maxListed = 50_000
+)
+
+// backendsLeft notes that flows may go to backends that their service has no longer.
+func (v *Translations) backendsLeft() {
+	select {
+	case v.notes.left <- struct{}{}:
+	default:
+	}
+}
+
+// losesFlows reports whether a change takes a backend of UDP away.
+func (c changed) losesFlows() bool {
+	return c.key.proto == ip_types.IP_API_PROTO_UDP && c.before != nil && c.after != nil &&
+		slices.ContainsFunc(c.before.backends, func(b netip.AddrPort) bool { return !slices.Contains(c.after.backends, b) })
+}
+
+// Follow moves flows of UDP whose backend leaves, until ctx ends.
+func (v *Translations) Follow(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-v.notes.left:
+			v.moveFlows(ctx)
+		}
+	}
+}
+
+func (v *Translations) moveFlows(ctx context.Context) {
+	for wait := settle; session.Sleep(ctx, wait) == nil; wait = lookAgain {
+		n, err := v.silenceFlows(ctx)
+		switch _, gone := v.vpp.Link(); {
+		case gone != nil || errors.Is(err, kvscheduler.ErrUnsupported):
+			return // a new connection begins anew
+		case err != nil:
+			v.log.Warn("UDP flows to endpoints that are gone cannot be moved yet", "error", err)
+		case n == 0:
+			return
+		}
+	}
+}
+
+// silenceFlows silences the flows that have to move, and no others; it returns how many.
+func (v *Translations) silenceFlows(ctx context.Context) (int, error) {
+	n, err := v.Sessions(ctx)
+	if err != nil {
+		return 0, err
+	}
+	var flows []subsystem.Flow
+	if n > maxListed {
+		v.log.Warn("UDP flows to endpoints that are gone are not moved: VPP has too many connections to list them", "connections", n, "at most", maxListed)
+	} else if n > 0 {
+		if flows, err = v.lostFlows(ctx); err != nil {
+			return 0, err
+		}
+	}
+	return v.guards.Silence(ctx, flows)
+}
+
+// lostFlows are those of UDP to backends that their translations do not have. Sessions are read first: what
+// they were made from may have changed since, but what they are compared with is newer.
+func (v *Translations) lostFlows(ctx context.Context) (flows []subsystem.Flow, err error) {
+	sessions, err := session.Dump[cnat.CnatSessionDetails](ctx, v.vpp, module, &cnat.CnatSessionDump{})
+	if err != nil {
+		return nil, fmt.Errorf("listing connections: %w", err)
+	}
+	all := [2]map[natKey]*translation{}
+	for _, f := range []family{v4, v6} {
+		if all[f], err = v.read(ctx, f); err != nil {
+			return nil, err
+		}
+	}
+	for _, d := range sessions {
+		s := d.Session
+		if s.IPProto != ip_types.IP_API_PROTO_UDP {
+			continue
+		}
+		to := addrPortOf(s.Dst)
+		t := all[familyOf(to.Addr())][natKey{to, s.IPProto}]
+		if t != nil && t.ours && !slices.Contains(t.backends, addrPortOf(s.New)) {
+			flows = append(flows, subsystem.Flow{From: addrPortOf(s.Src), To: to})
+		}
+	}
+	return flows, nil
+}
+
+func addrPortOf(e cnat.CnatEndpoint) netip.AddrPort {
+	return netip.AddrPortFrom(convert.Addr(e.Addr), e.Port)
+}

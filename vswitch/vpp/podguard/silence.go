@@ -1,0 +1,196 @@
+package podguard
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/contiv/contiv/vswitch/vpp/ownership"
+	"github.com/contiv/contiv/vswitch/vpp/session"
+	"github.com/contiv/contiv/vswitch/vpp/subsystem"
+	"go.fd.io/govpp/binapi/classify"
+)
+
+// maxSilenced is how many flows of one interface are silenced at a time.
+const maxSilenced = 64
+
+// Silence makes these the UDP flows whose packets are dropped where guarded interfaces send them,
+// and returns how many they are: of each interface at most maxSilenced, those first that are silent
+// already. Flows of others it leaves alone.
+func (g *Guards) Silence(ctx context.Context, flows []subsystem.Flow) (int, error) {
+	n, err := g.silenceAll(ctx, flows)
+	if err != nil {
+		return 0, fmt.Errorf("silencing flows of pods: %w", err)
+	}
+	return n, nil
+}
+
+func (g *Guards) silenceAll(ctx context.Context, flows []subsystem.Flow) (total int, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := g.learn(ctx); err != nil {
+		return 0, err
+	}
+	senders := map[netip.Addr]ownership.Index{}
+	for iface, r := range g.records {
+		i, exists, err := g.ifs.Known(ctx, iface)
+		if err != nil {
+			return 0, err
+		}
+		if exists && g.ports[i] != nil {
+			for _, a := range r.addrs {
+				senders[a] = i
+			}
+		}
+	}
+	wanted := map[ownership.Index][]subsystem.Flow{}
+	for _, f := range flows {
+		if i, ok := senders[f.From.Addr()]; ok {
+			wanted[i] = append(wanted[i], f)
+		}
+	}
+	for i, p := range g.ports {
+		list := p.choose(wanted[i])
+		total += len(list)
+		if err := g.silence(ctx, i, p, list); err != nil {
+			g.learned = false // what is bound now, reading tells
+			return 0, err
+		}
+	}
+	return total, nil
+}
+
+// choose returns the flows of the port that are silenced, in order.
+func (p *port) choose(flows []subsystem.Flow) []subsystem.Flow {
+	silent := map[subsystem.Flow]int{}
+	for _, f := range p.silent() {
+		silent[f] = -1
+	}
+	slices.SortFunc(flows, func(a, b subsystem.Flow) int { return cmp.Or(cmp.Compare(silent[a], silent[b]), a.Compare(b)) })
+	flows = slices.Compact(flows)
+	flows = flows[:min(len(flows), maxSilenced)]
+	slices.SortFunc(flows, subsystem.Flow.Compare)
+	return flows
+}
+
+// silent are the flows that are silenced now, in order.
+func (p *port) silent() (flows []subsystem.Flow) {
+	if p.silence == nil {
+		return nil
+	}
+	for _, t := range p.silence.filter {
+		for _, e := range t.entries {
+			flows = append(flows, flowIn(t.chain, e.match))
+		}
+	}
+	slices.SortFunc(flows, subsystem.Flow.Compare)
+	return flows
+}
+
+// silence makes these the silenced flows of a port.
+func (g *Guards) silence(ctx context.Context, i ownership.Index, p *port, flows []subsystem.Flow) error {
+	if slices.Equal(flows, p.silent()) {
+		return nil
+	}
+	var old []uint32
+	if p.silence != nil {
+		old = p.silence.ids
+	}
+	l, err := g.vpp.Use(module)
+	if err != nil {
+		return err
+	}
+	b := session.NewBatch(l)
+	p.silence = nil
+	if len(flows) > 0 {
+		s, err := g.build(ctx, i, silenceTables(flows), p.bridged)
+		if err != nil {
+			return err
+		}
+		for n, t := range s.filter {
+			b.Add(ctx, "chaining tables of the classifier", link(t, s.ids[n], p.first(t.chain)), &classify.ClassifyAddDelTableReply{})
+		}
+		p.silence = s
+	}
+	b.Add(ctx, "binding tables of the classifier", p.binding(i), &classify.ClassifySetInterfaceL2TablesReply{})
+	if err := b.Wait(ctx); err != nil {
+		return err
+	}
+	return g.deleteTables(ctx, old...)
+}
+
+// Where a frame has the flow that it belongs to.
+var flowSpans = map[chain][]span{chainIP4: {protocol4, flow4}, chainIP6: {next6, flow6}}
+
+// silenceTables drop flows, a table for each IP version of theirs.
+func silenceTables(flows []subsystem.Flow) (tables []*table) {
+	for _, c := range []chain{chainIP4, chainIP6} {
+		t := &table{chain: c, spans: flowSpans[c]}
+		for _, f := range flows {
+			if f.From.Addr().Is4() == (c == chainIP4) {
+				t.add(silenced, one(protocolUDP), slices.Concat(ip(f.From.Addr()), ip(f.To.Addr()), two(f.From.Port()), two(f.To.Port())))
+			}
+		}
+		if len(t.entries) > 0 {
+			tables = append(tables, t)
+		}
+	}
+	return tables
+}
+
+// flowIn is the opposite: the flow of an entry.
+func flowIn(c chain, match []byte) subsystem.Flow {
+	s := flowSpans[c][1]
+	part := match[s.at : s.at+s.n]
+	size := (len(part) - 4) / 2
+	end := func(addr, port []byte) netip.AddrPort {
+		a, _ := netip.AddrFromSlice(addr)
+		return netip.AddrPortFrom(a, uint16(port[0])<<8|uint16(port[1]))
+	}
+	ports := part[2*size:]
+	return subsystem.Flow{From: end(part[:size], ports[:2]), To: end(part[size:2*size], ports[2:])}
+}
+
+// split separates the tables of an interface from those that silence flows.
+func split(tables []*found) (others, quiet []*found) {
+	for _, f := range tables {
+		if f.silences() {
+			quiet = append(quiet, f)
+		} else {
+			others = append(others, f)
+		}
+	}
+	return others, quiet
+}
+
+func (f *found) silences() bool {
+	for _, e := range f.entries {
+		if _, v, _ := marked(e.OpaqueIndex); v != silenced {
+			return false
+		}
+	}
+	return true
+}
+
+// recogniseSilence returns the tables of a port that silence flows; not ok: they are none that it can have.
+func (p *port) recogniseSilence(tables []*found) (silence *port, ok bool) {
+	if len(tables) == 0 {
+		return nil, true
+	}
+	silence = &port{bridged: p.bridged}
+	for _, c := range []chain{chainIP4, chainIP6} {
+		t := &table{chain: c, spans: flowSpans[c]}
+		for _, f := range tables {
+			if !sameMask(t, f) || f.info.NextTableIndex != p.first(c) || silence.first(c) != none {
+				continue
+			}
+			for match := range f.entries {
+				t.entries = append(t.entries, entry{append(make([]byte, t.skip()*vector), match...), silenced})
+			}
+			silence.filter, silence.ids = append(silence.filter, t), append(silence.ids, f.id)
+		}
+	}
+	return silence, len(silence.ids) == len(tables)
+}
