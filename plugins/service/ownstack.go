@@ -27,8 +27,10 @@ func (s *Service) natOptions() nat.Options {
 	o := nat.Options{Loopback6: s.self.loopback(true), LocalWeight: 1, OneScope: !s.caps.ClientScopes}
 	if s.ownStack() {
 		o.Loopback4 = s.self.loopback(false)
-		if s.config.Resolved().Stolen == nil { // else the host has no address of its own there
+		if s.config.Resolved().Stolen == nil {
 			o.Refuser4, o.Refuser6 = s.self.host(false), s.self.host(true)
+		} else { // the host has no address of its own there
+			o.Shared = s.openAddresses()
 		}
 	}
 	return o

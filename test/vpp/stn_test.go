@@ -382,6 +382,7 @@ ipamConfig:
   podSubnetCIDR: 10.1.0.0/16,fd10:1::/48
   vppHostSubnetCIDR: 172.30.0.0/16,fd17:30::/48
   vxlanCIDR: 192.168.30.0/24,fd30::/112
+  serviceCIDR: 10.96.0.0/12,fd96::/108
 `)
 	ctx := t.Context()
 	s.holder(journal.VSwitch)
@@ -442,6 +443,25 @@ ipamConfig:
 			_, err := lab.Ping(ctx, pair[0], pair[1])
 			return err
 		})
+	}
+
+	// The host resets connections to the node port of a service without endpoints, and refuses UDP: it has the address, too.
+	none := served{name: "none", number: 14, policy: "Cluster", port: 8080}
+	apply(t, s.Lab, none)
+	labtest.RequireQuiet(t, s.Lab)
+	for _, e := range []lab.Endpoint{s.node, node6} {
+		for who, netns := range map[string]string{"outside": s.outside.Netns, "a pod": a6.Netns} {
+			for _, network := range []string{"tcp", "udp"} {
+				if network == "udp" && netns == s.outside.Netns && e.Address.Is4() {
+					continue // NAT drops the host's ICMP message: docs/services.md
+				}
+				began := time.Now()
+				_, _, err := labtest.AskPeer(netns, network, none.nodePort(e.Address))
+				if took := time.Since(began); !errors.Is(err, syscall.ECONNREFUSED) || took > time.Second {
+					t.Errorf("%s to a node port without endpoint, %s at %s: %v after %v, want it refused at once", who, network, e.Address, err, took)
+				}
+			}
+		}
 	}
 
 	began := time.Now()

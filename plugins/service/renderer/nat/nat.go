@@ -33,6 +33,9 @@ type Options struct {
 	// Refuser4 and Refuser6 are addresses of the host, for a vswitch that cannot reset connections: TCP to a
 	// node port or an external address without endpoint goes to a port there that nothing listens at.
 	Refuser4, Refuser6 netip.Addr
+	// Shared are addresses of the vswitch that are the host's, too: what has no endpoint there is left to the host,
+	// which refuses it.
+	Shared []netip.Addr
 	// LocalWeight is the weight of endpoints on this node, relative to others; at least 1.
 	LocalWeight uint32
 	// ResetRemoved resets TCP connections to endpoints that are removed.
@@ -75,7 +78,7 @@ func mappings(f processor.Frontend, affinity uint32, o Options) []*mapping {
 	// Clients outside that use a cluster IP have no route back from other nodes.
 	hide := !f.KeepSource || f.Kind == processor.ClusterIP
 	switch {
-	case o.OneScope && f.Drop:
+	case o.OneScope && f.Drop, len(f.Outside) == 0 && slices.Contains(o.Shared, f.Addr.Addr()):
 		return nil
 	case o.OneScope:
 		return []*mapping{newMapping(f, f.Outside, vpp_nat.DNat44_StaticMapping_ALL, hide, affinity, o)}
