@@ -389,7 +389,7 @@ func TestSilentFlowsMove(t *testing.T) {
 }
 
 // A flow of UDP that never pauses moves when its endpoint leaves the service, although each of its packets makes VPP remember
-// it longer; flows of the same pod to endpoints that stay do not notice, and connections of TCP go on.
+// it longer; flows of the same client to endpoints that stay do not notice, and connections of TCP go on.
 func TestFlowsMoveWithoutAPause(t *testing.T) {
 	l := upServices(t, servicesConfig, "services: vswitch\notherNATSessionTimeout: 4\n", "vpp")
 	pods := addPods(t, l, lab.PodSpec{Name: "a", Node: "node1"}, lab.PodSpec{Name: "b", Node: "node1"}, lab.PodSpec{Name: "c", Node: "node1"})
@@ -401,19 +401,25 @@ func TestFlowsMoveWithoutAPause(t *testing.T) {
 	moves := served{name: "moves", number: 10, policy: "Cluster", port: port, node: "node1", addrs: a}
 	stays := served{name: "stays", number: 11, policy: "Cluster", port: port, node: "node1", addrs: a}
 	apply(t, l, moves, stays)
+	st, err := l.State()
+	if err != nil {
+		t.Fatal(err)
+	}
 	open := func(network string, s served) (list []net.Conn) {
 		t.Helper()
-		for _, ipv6 := range []bool{false, true} {
-			await.That(t, "the service is there", func() error {
-				_, err := labtest.AskName(pods[2].Netns, "tcp", s.clusterIP(ipv6))
-				return err
-			})
-			c, err := labtest.Dial(pods[2].Netns, network, s.clusterIP(ipv6))
-			if err != nil {
-				t.Fatal(err)
+		for _, node := range labtest.NodeAddresses(t, l, "node1") {
+			for netns, to := range map[string]netip.AddrPort{pods[2].Netns: s.clusterIP(node.Is6()), st.Underlay(): s.nodePort(node)} {
+				await.That(t, "the service is there", func() error {
+					_, err := labtest.AskName(netns, "tcp", to)
+					return err
+				})
+				c, err := labtest.Dial(netns, network, to)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { c.Close() })
+				list = append(list, c)
 			}
-			t.Cleanup(func() { c.Close() })
-			list = append(list, c)
 		}
 		return list
 	}

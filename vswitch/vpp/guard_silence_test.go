@@ -1,13 +1,20 @@
 package vpp
 
 import (
+	"fmt"
+	"maps"
 	"net/netip"
 	"testing"
 
 	"github.com/contiv/contiv/api/contiv/guard"
+	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
+	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/vswitch/vpp/session"
 	"github.com/contiv/contiv/vswitch/vpp/subsystem"
+	"github.com/contiv/contiv/vswitch/vpp/vpptest"
 	"go.fd.io/govpp/binapi/classify"
+	"go.fd.io/govpp/binapi/cnat"
+	"go.fd.io/govpp/binapi/ip_types"
 )
 
 // Flows of guarded interfaces can be silenced, so many of each, while the guards stay what they are, also for an agent that
@@ -20,12 +27,7 @@ func TestSilencedFlows(t *testing.T) {
 		for _, g := range guards {
 			must(t, v.SourceGuards().Create(t.Context(), g))
 		}
-		tables := func() int {
-			t.Helper()
-			var all classify.ClassifyTableIdsReply
-			must(t, v.vpp.Call(t.Context(), session.Core, &classify.ClassifyTableIds{}, &all))
-			return len(all.Ids)
-		}
+		tables := func() int { return tablesOf(t, v) }
 		before := tables()
 		flows := func(from, to string, n int) (list []subsystem.Flow) {
 			for i := range n {
@@ -64,4 +66,66 @@ func TestSilencedFlows(t *testing.T) {
 			t.Errorf("flows of an interface that is gone: %d, %v", n, err)
 		}
 	})
+}
+
+// tablesOf is how many tables the classifier has.
+func tablesOf(t testing.TB, v *VSwitch) int {
+	t.Helper()
+	var all classify.ClassifyTableIdsReply
+	must(t, v.vpp.Call(t.Context(), session.Core, &classify.ClassifyTableIds{}, &all))
+	return len(all.Ids)
+}
+
+// Flows of UDP are silenced while VPP has sessions that lead them to a backend that has left, and no others: those of pods where
+// they enter, those of clients outside on interfaces to them.
+func TestFlowsAreSilencedWhileTheirBackendIsGone(t *testing.T) {
+	server := vpptest.New(t)
+	v := open(t, &site{VPP: server, server: server})
+	create(t, v, loopback("a"), loopback("uplink"))
+	must(t, v.SourceGuards().Create(t.Context(), guardOf("a", "fd10::9")))
+	must(t, v.ServiceNetworks().Create(t.Context(), aNetwork))
+	backends := func(weights ...uint32) *contiv_nat.DNat66 {
+		return dnat66Value("default/log", edit66(service66("fd96::1", 80, weights...), func(m *mapping66) { m.Protocol = contiv_nat.DNat66_UDP }), service66("fd96::1", 80, weights...))
+	}
+	before := tablesOf(t, v)
+	const inside, outside = 0, 0xff
+	sessionOf := func(from, to string, location uint8, proto ip_types.IPProto) cnat.CnatSession {
+		end := func(text string) cnat.CnatEndpoint { return cnatEndpoint(netip.MustParseAddrPort(text)) }
+		return cnat.CnatSession{Src: end(from), Dst: end("[fd96::1]:80"), New: end(to), IPProto: proto, Location: location}
+	}
+	const udp, tcp = ip_types.IP_API_PROTO_UDP, ip_types.IP_API_PROTO_TCP
+	sessions := func(ofUDP string) {
+		server.SetCNATSessions(
+			sessionOf("[fd10::9]:514", ofUDP, inside, udp), sessionOf("[fd99::9]:514", ofUDP, outside, udp), sessionOf("[fd99::8]:514", ofUDP, outside, udp),
+			sessionOf("[fd10::9]:515", "[fd10::1]:8080", inside, udp), sessionOf("[fd10::9]:516", "[fd10::2]:8080", inside, tcp), sessionOf("[fd99::9]:516", "[fd10::2]:8080", outside, tcp),
+		)
+	}
+	silenced := func(want map[uint32]int, when string) {
+		t.Helper()
+		await.That(t, when, func() error {
+			now := map[uint32]int{}
+			var all classify.ClassifyTableIdsReply
+			must(t, v.vpp.Call(t.Context(), session.Core, &classify.ClassifyTableIds{}, &all))
+			for _, id := range all.Ids[min(before, len(all.Ids)):] {
+				entries, err := session.Dump[classify.ClassifySessionDetails](t.Context(), v.vpp, session.Core, &classify.ClassifySessionDump{TableID: id})
+				must(t, err)
+				for _, e := range entries {
+					now[e.OpaqueIndex>>28]++
+				}
+			}
+			if !maps.Equal(now, want) {
+				return fmt.Errorf("entries by whose they are: %v, want %v", now, want)
+			}
+			return nil
+		})
+	}
+	const ofGuards, ofServices = 4, 5
+	set66(t, v, backends(1, 1))
+	sessions("[fd10::2]:8080")
+	set66(t, v, backends(1))
+	silenced(map[uint32]int{ofGuards: 1, ofServices: 2}, "flows to the backend that is gone are silent")
+	must(t, v.Interfaces().Delete(t.Context(), loopback("uplink")))
+	silenced(map[uint32]int{ofGuards: 1}, "nothing is left of an interface that is gone")
+	sessions("[fd10::1]:8080")
+	silenced(map[uint32]int{}, "flows that have moved are not silent")
 }

@@ -161,7 +161,7 @@ func Open(opts Options) *VSwitch {
 		Session: vpp, Registry: ifs, Hub: hub, Log: log, XDPDevices: opts.XDPDevices, Lent: opts.Lent, Counters: v.stats, Clients: v.clients,
 		OnCreate: []func(context.Context, ownership.Index) error{v.guards.InterfaceCreated, v.policies.InterfaceCreated, v.services.InterfaceCreated},
 		OnDelete: []func(context.Context, ownership.Index) error{
-			v.guards.InterfaceLeaving, v.l3xc.InterfaceLeaving, v.proxyARP.InterfaceLeaving, v.l2.InterfaceLeaving, v.spans.InterfaceLeaving,
+			v.guards.InterfaceLeaving, v.l3xc.InterfaceLeaving, v.proxyARP.InterfaceLeaving, v.l2.InterfaceLeaving, v.spans.InterfaceLeaving, v.services.InterfaceLeaving,
 		},
 		OnTunnels: v.guards.TunnelsChanged,
 	})

@@ -21,9 +21,9 @@ import (
 // no request that ends one session. Such a flow is therefore silenced until VPP has forgotten its session:
 //
 //	a backend leaves a translation ──> sessions of UDP to backends that their translations do not have
-//	                                      │ flows of pods          ▲
+//	                                      │ of pods, from outside  ▲
 //	                                      ▼                        │ every lookAgain, until there are none
-//	                                   Guards drop their packets ──┘
+//	              Guards or interfaces outside drop their packets ─┘
 //
 // Its next packet gets a session to a backend that there is. Nothing is remembered: an agent that starts
 // finds the flows, too.
@@ -41,6 +41,9 @@ const (
 	lookAgain = 5 * time.Second
 	// VPP forwards nothing while it lists its sessions: where it has more connections, flows are not moved.
 	maxListed = 50_000
+
+	// Where a session translates.
+	atFeature, atFIB = 0, 0xff
 )
 
 // backendsLeft notes that flows may go to backends that their service has no longer.
@@ -89,28 +92,34 @@ func (v *Translations) silenceFlows(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	var flows []subsystem.Flow
+	var inside, outside []subsystem.Flow
 	if n > maxListed {
 		v.log.Warn("UDP flows to endpoints that are gone are not moved: VPP has too many connections to list them", "connections", n, "at most", maxListed)
 	} else if n > 0 {
-		if flows, err = v.lostFlows(ctx); err != nil {
+		if inside, outside, err = v.lostFlows(ctx); err != nil {
 			return 0, err
 		}
 	}
-	return v.guards.Silence(ctx, flows)
+	outsiders, err := v.silenceOutside(ctx, outside)
+	if err != nil {
+		return 0, err
+	}
+	pods, err := v.guards.Silence(ctx, inside)
+	return pods + outsiders, err
 }
 
-// lostFlows are those of UDP to backends that their translations do not have. Sessions are read first: what
+// lostFlows are those of UDP to backends that their translations do not have: of clients inside, which the features
+// translate, and outside, for which the FIB does. Sessions are read first: what
 // they were made from may have changed since, but what they are compared with is newer.
-func (v *Translations) lostFlows(ctx context.Context) (flows []subsystem.Flow, err error) {
+func (v *Translations) lostFlows(ctx context.Context) (inside, outside []subsystem.Flow, err error) {
 	sessions, err := session.Dump[cnat.CnatSessionDetails](ctx, v.vpp, module, &cnat.CnatSessionDump{})
 	if err != nil {
-		return nil, fmt.Errorf("listing connections: %w", err)
+		return nil, nil, fmt.Errorf("listing connections: %w", err)
 	}
 	all := [2]map[natKey]*translation{}
 	for _, f := range []family{v4, v6} {
 		if all[f], err = v.read(ctx, f); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	for _, d := range sessions {
@@ -120,11 +129,18 @@ func (v *Translations) lostFlows(ctx context.Context) (flows []subsystem.Flow, e
 		}
 		to := addrPortOf(s.Dst)
 		t := all[familyOf(to.Addr())][natKey{to, s.IPProto}]
-		if t != nil && t.ours && !slices.Contains(t.backends, addrPortOf(s.New)) {
-			flows = append(flows, subsystem.Flow{From: addrPortOf(s.Src), To: to})
+		if t == nil || !t.ours || slices.Contains(t.backends, addrPortOf(s.New)) {
+			continue
+		}
+		flow := subsystem.Flow{From: addrPortOf(s.Src), To: to}
+		switch s.Location {
+		case atFeature:
+			inside = append(inside, flow)
+		case atFIB:
+			outside = append(outside, flow)
 		}
 	}
-	return flows, nil
+	return inside, outside, nil
 }
 
 func addrPortOf(e cnat.CnatEndpoint) netip.AddrPort {

@@ -3,6 +3,7 @@ package cnat
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -85,9 +86,13 @@ func (v ServiceNetworks) List(ctx context.Context, expected []*contiv_nat.Servic
 func (v ServiceNetworks) setOutside(n *contiv_nat.ServiceNetwork) {
 	v.notes.mu.Lock()
 	defer v.notes.mu.Unlock()
-	v.notes.outside = map[string]bool{}
+	outside := map[string]bool{}
 	for _, name := range n.GetOutsideInterfaces() {
-		v.notes.outside[name] = true
+		outside[name] = true
+	}
+	if !maps.Equal(outside, v.notes.outside) {
+		v.notes.outside = outside
+		v.backendsLeft()
 	}
 }
 

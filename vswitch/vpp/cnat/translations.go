@@ -62,7 +62,7 @@ type Routes interface {
 // New returns the translations of a VPP.
 func New(vpp *session.Session, ifs *ownership.Registry, routes Routes, guards Guards, log *slog.Logger) *Translations {
 	return &Translations{
-		Base: subsystem.Base{Uses: []*session.Module{module, featureModule}}, vpp: vpp, ifs: ifs, routes: routes, guards: guards, log: log,
+		Base: subsystem.Base{Uses: []*session.Module{module, featureModule, classifyModule}}, vpp: vpp, ifs: ifs, routes: routes, guards: guards, log: log,
 		notes: notes{left: make(chan struct{}, 1)},
 	}
 }

@@ -17,6 +17,7 @@ import (
 type classifyState struct {
 	tables pool[*classifyTable]
 	bound  map[index][3]uint32
+	inputs map[index][2]uint32 // those of IPv4 and IPv6 that are before the FIB
 	nexts  map[string][]string
 }
 
@@ -29,7 +30,7 @@ type classifyTable struct {
 const nextsOfClassify = 4
 
 func newClassifyState() classifyState {
-	return classifyState{bound: map[index][3]uint32{}, nexts: map[string][]string{}}
+	return classifyState{bound: map[index][3]uint32{}, inputs: map[index][2]uint32{}, nexts: map[string][]string{}}
 }
 
 func handleClassify() {
@@ -131,6 +132,36 @@ func handleClassify() {
 		}
 		if c.classify.bound[req.SwIfIndex] = tables; tables == [3]uint32{none, none, none} {
 			delete(c.classify.bound, req.SwIfIndex)
+		}
+		return 0
+	})
+	on(func(c *call, req *classify.InputACLSetInterface, _ *classify.InputACLSetInterfaceReply) api.VPPApiError {
+		if c.ifs.iface(req.SwIfIndex) == nil {
+			return api.INVALID_SW_IF_INDEX
+		}
+		tables, bound := c.classify.inputs[req.SwIfIndex]
+		if !bound {
+			tables = [2]uint32{none, none}
+		}
+		for n, id := range []uint32{req.IP4TableIndex, req.IP6TableIndex} {
+			switch {
+			case id == none:
+			case !req.IsAdd:
+				tables[n] = none
+			case tables[n] == none: // a real VPP leaves another one, and says that it went well
+				tables[n] = id
+			}
+		}
+		c.classify.inputs[req.SwIfIndex] = tables
+		return 0
+	})
+	on(func(c *call, req *classify.ClassifyTableByInterface, reply *classify.ClassifyTableByInterfaceReply) api.VPPApiError {
+		if c.ifs.iface(req.SwIfIndex) == nil {
+			return api.INVALID_SW_IF_INDEX
+		}
+		reply.SwIfIndex, reply.L2TableID, reply.IP4TableID, reply.IP6TableID = req.SwIfIndex, none, none, none
+		if tables, bound := c.classify.inputs[req.SwIfIndex]; bound {
+			reply.IP4TableID, reply.IP6TableID = tables[0], tables[1]
 		}
 		return 0
 	})

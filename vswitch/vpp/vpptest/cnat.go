@@ -1,6 +1,7 @@
 package vpptest
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 // cnatState is the plugin cnat.
 type cnatState struct {
 	translations pool[*cnat.CnatTranslation]
+	sessions     []cnat.CnatSession
 	snat4        ip_types.IP4Address
 	snat6        ip_types.IP6Address
 }
@@ -51,8 +53,15 @@ func (s *ifState) told(e cnat.CnatEndpoint) (cnat.CnatEndpoint, bool) {
 	return e, true
 }
 
+// SetCNATSessions makes these the sessions that packets would have made; there are none by themselves.
+func (s *Server) SetCNATSessions(list ...cnat.CnatSession) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.state.cnat.sessions = list
+}
+
 func handleCNAT() {
-	commands["show cnat timestamp"] = func(*call) string { return "Total timestamps 0\n" } // no packets, no sessions
+	commands["show cnat timestamp"] = func(c *call) string { return fmt.Sprintf("Total timestamps %d\n", len(c.cnat.sessions)) }
 	on(func(c *call, req *cnat.CnatTranslationUpdate, reply *cnat.CnatTranslationUpdateReply) api.VPPApiError {
 		t := req.Translation
 		if len(t.Paths) == 0 {
@@ -90,7 +99,11 @@ func handleCNAT() {
 			send(&cnat.CnatTranslationDetails{Translation: told})
 		})
 	})
-	onDump(func(*call, *cnat.CnatSessionDump, func(*cnat.CnatSessionDetails)) {}) // no packets, no sessions
+	onDump(func(c *call, _ *cnat.CnatSessionDump, send func(*cnat.CnatSessionDetails)) {
+		for _, s := range c.cnat.sessions {
+			send(&cnat.CnatSessionDetails{Session: s})
+		}
+	})
 	on(func(_ *call, req *cnat.CnatSetSnatPolicy, _ *cnat.CnatSetSnatPolicyReply) api.VPPApiError {
 		if req.Policy > cnat.CNAT_POLICY_K8S {
 			return 1

@@ -1,0 +1,188 @@
+package cnat
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/contiv/contiv/vswitch/vpp/ownership"
+	"github.com/contiv/contiv/vswitch/vpp/session"
+	"github.com/contiv/contiv/vswitch/vpp/subsystem"
+	"go.fd.io/govpp/api"
+	"go.fd.io/govpp/binapi/classify"
+)
+
+var classifyModule = session.NewModule("", "classifier",
+	&classify.ClassifyTableByInterface{}, &classify.ClassifyTableByInterfaceReply{}, &classify.ClassifySessionDump{}, &classify.ClassifySessionDetails{},
+	&classify.ClassifyAddDelTable{}, &classify.ClassifyAddDelTableReply{}, &classify.ClassifyAddDelSession{}, &classify.ClassifyAddDelSessionReply{},
+	&classify.InputACLSetInterface{}, &classify.InputACLSetInterfaceReply{},
+)
+
+// Flows of clients outside are silenced by the features ip4-inacl and ip6-inacl, which are before the FIB: a table of the
+// classifier for each interface outside and IP version, only while there are such flows. VPP says which table an interface has,
+// and its entries have a mark.
+
+const (
+	// maxOutside is how many flows of clients outside are silenced at a time, of each IP version.
+	maxOutside  = 1024
+	silenceMark = 0x5<<28 | markPort
+	noTable     = ^uint32(0)
+	deny        = 0 // where ip4-inacl and ip6-inacl lead to by themselves
+	vector      = 16
+	currentData = 1 // tables begin at the IP header
+)
+
+// flowAt is where a packet has its protocol, and its addresses and ports, from the IP header.
+var flowAt = [...]struct{ protocol, flow, end, size int }{v4: {9, 12, 24, 2 * vector}, v6: {6, 8, 44, 3 * vector}}
+
+func flowMask(f family) []byte {
+	at := flowAt[f]
+	mask := make([]byte, at.size)
+	mask[at.protocol] = 0xff
+	for i := at.flow; i < at.end; i++ {
+		mask[i] = 0xff
+	}
+	return mask
+}
+
+func flowMatch(f family, flow subsystem.Flow) []byte {
+	at := flowAt[f]
+	match := make([]byte, at.size)
+	match[at.protocol] = 17
+	from, to := flow.From, flow.To
+	copy(match[at.flow:], slices.Concat(from.Addr().AsSlice(), to.Addr().AsSlice(), []byte{byte(from.Port() >> 8), byte(from.Port()), byte(to.Port() >> 8), byte(to.Port())}))
+	return match
+}
+
+// silenceOutside makes these the flows that are dropped where clients outside send them, and returns how many they are.
+func (v *Translations) silenceOutside(ctx context.Context, flows []subsystem.Flow) (total int, err error) {
+	all, err := v.ownInterfaces(ctx)
+	if err != nil {
+		return 0, err
+	}
+	questions := make([]api.Message, len(all))
+	for n, d := range all {
+		questions[n] = &classify.ClassifyTableByInterface{SwIfIndex: d.SwIfIndex}
+	}
+	answers, errs := session.CallAll[classify.ClassifyTableByInterfaceReply](ctx, v.vpp, classifyModule, questions)
+	for n, d := range all {
+		if errs[n] != nil {
+			continue // it is gone
+		}
+		for f, table := range [...]uint32{v4: answers[n].IP4TableID, v6: answers[n].IP6TableID} {
+			wanted := map[string]bool{}
+			if v.isOutside(ownership.LogicalName(d)) {
+				wanted = matches(family(f), flows)
+			}
+			n, err := v.silenceInterface(ctx, d.SwIfIndex, family(f), table, wanted)
+			if err != nil {
+				return 0, fmt.Errorf("silencing flows of clients outside by %s: %w", ownership.LogicalName(d), err)
+			}
+			total += n
+		}
+	}
+	return total, nil
+}
+
+// matches are what flows of an IP version match, of at most maxOutside, the first ones in order.
+func matches(f family, flows []subsystem.Flow) map[string]bool {
+	list := slices.DeleteFunc(slices.Clone(flows), func(flow subsystem.Flow) bool { return familyOf(flow.From.Addr()) != f })
+	slices.SortFunc(list, subsystem.Flow.Compare)
+	list = slices.Compact(list)
+	wanted := map[string]bool{}
+	for _, flow := range list[:min(len(list), maxOutside)] {
+		wanted[string(flowMatch(f, flow))] = true
+	}
+	return wanted
+}
+
+// silenceInterface makes an interface drop what is wanted, by the table that it has, or a new one.
+func (v *Translations) silenceInterface(ctx context.Context, i ownership.Index, f family, table uint32, wanted map[string]bool) (int, error) {
+	if table == noTable && len(wanted) == 0 {
+		return 0, nil
+	}
+	have := map[string]bool{}
+	fresh := table == noTable
+	if fresh {
+		id, err := v.newTable(ctx, f)
+		if err != nil {
+			return 0, err
+		}
+		table = id
+	} else {
+		entries, err := session.Dump[classify.ClassifySessionDetails](ctx, v.vpp, classifyModule, &classify.ClassifySessionDump{TableID: table})
+		if err != nil {
+			return 0, err
+		}
+		for _, e := range entries {
+			if e.OpaqueIndex != silenceMark {
+				return 0, nil // it is somebody else's
+			}
+			have[string(e.Match)] = true
+		}
+		if len(entries) == 0 {
+			return 0, nil
+		}
+	}
+	l, err := v.vpp.Use(classifyModule)
+	if err != nil {
+		return 0, err
+	}
+	b := session.NewBatch(l)
+	binding := &classify.InputACLSetInterface{SwIfIndex: i, IP4TableIndex: noTable, IP6TableIndex: noTable, L2TableIndex: noTable, IsAdd: len(wanted) > 0}
+	if f == v4 {
+		binding.IP4TableIndex = table
+	} else {
+		binding.IP6TableIndex = table
+	}
+	if len(wanted) == 0 {
+		b.Add(ctx, "unbinding the table of flows", binding, &classify.InputACLSetInterfaceReply{}, api.INVALID_SW_IF_INDEX)
+		b.Add(ctx, "deleting the table of flows", &classify.ClassifyAddDelTable{TableIndex: table, MatchNVectors: 1, NextTableIndex: noTable, Mask: make([]byte, vector)}, &classify.ClassifyAddDelTableReply{}, api.NO_SUCH_TABLE)
+		return 0, b.Wait(ctx)
+	}
+	for match := range wanted { // first: an empty table would not be known as ours
+		if !have[match] {
+			b.Add(ctx, "silencing a flow", flowEntry(table, match, true), &classify.ClassifyAddDelSessionReply{})
+		}
+	}
+	for match := range have {
+		if !wanted[match] {
+			b.Add(ctx, "no longer silencing a flow", flowEntry(table, match, false), &classify.ClassifyAddDelSessionReply{})
+		}
+	}
+	if fresh {
+		b.Add(ctx, "binding the table of flows", binding, &classify.InputACLSetInterfaceReply{})
+	}
+	return len(wanted), b.Wait(ctx)
+}
+
+func flowEntry(table uint32, match string, add bool) *classify.ClassifyAddDelSession {
+	return &classify.ClassifyAddDelSession{IsAdd: add, TableIndex: table, HitNextIndex: deny, OpaqueIndex: silenceMark, Match: []byte(match)}
+}
+
+func (v *Translations) newTable(ctx context.Context, f family) (uint32, error) {
+	mask := flowMask(f)
+	var reply classify.ClassifyAddDelTableReply
+	err := v.vpp.Call(ctx, classifyModule, &classify.ClassifyAddDelTable{
+		IsAdd: true, TableIndex: noTable, Nbuckets: 256, MemorySize: 256<<10 + 2<<10*maxOutside, MatchNVectors: uint32(len(mask) / vector),
+		NextTableIndex: noTable, MissNextIndex: noTable, CurrentDataFlag: currentData, Mask: mask,
+	}, &reply)
+	return reply.NewTableIndex, err
+}
+
+// InterfaceLeaving removes what VPP would keep for the next interface with the index.
+func (v *Translations) InterfaceLeaving(ctx context.Context, i ownership.Index) error {
+	if !v.isOutside(v.ifs.Seen(i)) {
+		return nil
+	}
+	var tables classify.ClassifyTableByInterfaceReply
+	if err := v.vpp.Call(ctx, classifyModule, &classify.ClassifyTableByInterface{SwIfIndex: i}, &tables); err != nil {
+		return fmt.Errorf("reading the tables of flows: %w", err)
+	}
+	for f, table := range [...]uint32{v4: tables.IP4TableID, v6: tables.IP6TableID} {
+		if _, err := v.silenceInterface(ctx, i, family(f), table, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
