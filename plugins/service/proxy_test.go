@@ -207,17 +207,40 @@ func TestServicesAreLeftToOthers(t *testing.T) {
 // plugin of a node with VPP, where kube-proxy translates what the host sends.
 func (c *cluster) onVPP(t *testing.T, settings string) (*service.Service, error) {
 	t.Helper()
+	return c.onThisVPP(t, fake{ownStack: true, bvi: "vxlanBVI"}, settings)
+}
+
+func (c *cluster) onThisVPP(t *testing.T, vpp fake, settings string) (*service.Service, error) {
+	t.Helper()
 	cfg, err := config.Load([]byte(settings))
 	if err != nil {
 		t.Fatal(err)
 	}
-	vpp := fake{ownStack: true, bvi: "vxlanBVI"}
 	hostPorts := &service.HostPorts{NodeName: "node1", Nodes: c, Addresses: c, Pods: onePod{cluster: c}}
 	s, err := service.New(service.Capabilities{}, vpp, vpp, service.Roles{Proxy: c.proxy(cfg), HostPorts: hostPorts}, plugintest.Logger())
 	if err == nil && s.Proxies() {
 		t.Cleanup(s.Close)
 	}
 	return s, err
+}
+
+// Where VPP has the host's only card, it leaves what has no endpoint at the address of both to the host, which refuses it.
+func TestServicesWithoutEndpointsOnAStolenCard(t *testing.T) {
+	stolen := fake{ownStack: true, bvi: "vxlanBVI", resolved: contivconf.Resolved{Stolen: &contivconf.Stolen{}}}
+	s, err := newCluster().onThisVPP(t, stolen, "services: vswitch\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	none := webService()
+	none.ExternalTrafficPolicy, none.LbIngressIps, none.LoadbalancerSourceRanges, none.ExternalIps = "Cluster", nil, nil, []string{"203.0.113.9"}
+	none.Port = []*k8s.Service_ServicePort{{Protocol: "TCP", Port: 80, NodePort: 30081}, {Protocol: "UDP", Port: 81, NodePort: 30082}}
+	got := plugintest.Render(resync(t, s, state(none)))
+	if want := `{"external_ip":"203.0.113.9","external_port":80,"otherwise":"REFUSE"}`; !strings.Contains(got, want) {
+		t.Errorf("no %s in\n%s", want, got)
+	}
+	if strings.Contains(got, `"external_ip":"192.168.16.1"`) {
+		t.Errorf("the address of the host is translated:\n%s", got)
+	}
 }
 
 // VPP has one mapping for all clients, is told by what address to hide those outside, and by
