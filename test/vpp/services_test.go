@@ -405,10 +405,14 @@ func TestFlowsMoveWithoutAPause(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	host, err := st.Node("node1")
+	if err != nil {
+		t.Fatal(err)
+	}
 	open := func(network string, s served) (list []net.Conn) {
 		t.Helper()
 		for _, node := range labtest.NodeAddresses(t, l, "node1") {
-			for netns, to := range map[string]netip.AddrPort{pods[2].Netns: s.clusterIP(node.Is6()), st.Underlay(): s.nodePort(node)} {
+			for netns, to := range map[string]netip.AddrPort{pods[2].Netns: s.clusterIP(node.Is6()), host.Netns: s.clusterIP(node.Is6()), st.Underlay(): s.nodePort(node)} {
 				await.That(t, "the service is there", func() error {
 					_, err := labtest.AskName(netns, "tcp", to)
 					return err
@@ -447,6 +451,15 @@ func TestFlowsMoveWithoutAPause(t *testing.T) {
 	}
 	require("a flow that has moved", moving, "b")
 	require("a connection of TCP", connections, "a")
+	for _, version := range []string{"-4", "-6"} {
+		await.That(t, "the host's routing is as before", func() error {
+			rules, err := l.Exec(t.Context(), "node1", "ip", version, "rule", "show", "priority", "127")
+			if err == nil && rules != "" {
+				err = errors.New(rules)
+			}
+			return err
+		})
+	}
 	labtest.RequireQuietRestart(t, l, "node1")
 	require("after a restart of the agent, a flow", moving, "b")
 }

@@ -21,9 +21,9 @@ import (
 // no request that ends one session. Such a flow is therefore silenced until VPP has forgotten its session:
 //
 //	a backend leaves a translation ──> sessions of UDP to backends that their translations do not have
-//	                                      │ of pods, from outside  ▲
+//	                                      │ pods, outside, host    ▲
 //	                                      ▼                        │ every lookAgain, until there are none
-//	              Guards or interfaces outside drop their packets ─┘
+//	   Guards, interfaces outside or the host drop their packets ──┘
 //
 // Its next packet gets a session to a backend that there is. Nothing is remembered: an agent that starts
 // finds the flows, too.
@@ -39,8 +39,9 @@ const (
 	// settle is how long endpoints may change before VPP is asked for sessions.
 	settle    = time.Second
 	lookAgain = 5 * time.Second
-	// VPP forwards nothing while it lists its sessions: where it has more connections, flows are not moved.
-	maxListed = 50_000
+	// VPP forwards nothing while it lists its sessions, which takes at most 30 ms for 10 000 connections. Where it has more
+	// than these, flows are not moved.
+	maxListed = 20_000
 
 	// Where a session translates.
 	atFeature, atFIB = 0, 0xff
@@ -104,8 +105,12 @@ func (v *Translations) silenceFlows(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	ofHost, err := v.silenceHost(inside)
+	if err != nil {
+		return 0, err
+	}
 	pods, err := v.guards.Silence(ctx, inside)
-	return pods + outsiders, err
+	return pods + outsiders + ofHost, err
 }
 
 // lostFlows are those of UDP to backends that their translations do not have: of clients inside, which the features

@@ -1,0 +1,110 @@
+package cnat
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+
+	"github.com/contiv/contiv/vswitch/vpp/hostdev"
+	"github.com/contiv/contiv/vswitch/vpp/subsystem"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Nothing in VPP is before the features on the interface of the host. Flows of the host's processes are silenced in its kernel, by
+// rules of its routing that make the destination unreachable: there while there are such flows. They are ours by priority and protocol.
+
+const (
+	// maxOfHost is how many flows of the host are silenced at a time, of each IP version: the kernel compares what the
+	// host sends with one rule after the other.
+	maxOfHost    = 64
+	rulePriority = 127
+	ruleProtocol = 121
+)
+
+// silenceHost makes these the flows that the host does not send, and returns how many they are. Flows of others that
+// come by the way of the host are not its own, and not silenced.
+func (v *Translations) silenceHost(flows []subsystem.Flow) (total int, err error) {
+	h, err := hostdev.Of(v.vpp)
+	if err != nil || h == nil {
+		return 0, err
+	}
+	defer h.Close()
+	for f, number := range [...]int{v4: unix.AF_INET, v6: unix.AF_INET6} {
+		list, err := ownFlows(h, number, family(f), flows)
+		if err != nil {
+			return 0, err
+		}
+		if err := setRules(h, number, list); err != nil {
+			return 0, err
+		}
+		total += len(list)
+	}
+	return total, nil
+}
+
+// ownFlows are those of an IP version that the host sends, at most maxOfHost.
+func ownFlows(h *hostdev.Namespace, number int, f family, flows []subsystem.Flow) (list []subsystem.Flow, err error) {
+	if len(flows) == 0 {
+		return nil, nil
+	}
+	addrs, err := h.AddrList(nil, number)
+	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+		return nil, fmt.Errorf("reading addresses of the host: %w", err)
+	}
+	for _, flow := range flows {
+		own := func(a netlink.Addr) bool { return a.IP.Equal(flow.From.Addr().AsSlice()) }
+		if familyOf(flow.From.Addr()) == f && slices.ContainsFunc(addrs, own) {
+			list = append(list, flow)
+		}
+	}
+	slices.SortFunc(list, subsystem.Flow.Compare)
+	list = slices.Compact(list)
+	return list[:min(len(list), maxOfHost)], nil
+}
+
+// setRules makes these the flows that rules of ours are about. The source is none of their terms: a socket that is bound to no address
+// gets one after the rules.
+func setRules(h *hostdev.Namespace, number int, flows []subsystem.Flow) error {
+	rules, err := h.RuleList(number)
+	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+		return fmt.Errorf("reading rules of the host's routing: %w", err)
+	}
+	type terms struct {
+		to   netip.AddrPort
+		from uint16
+	}
+	wanted := map[terms]bool{}
+	for _, f := range flows {
+		wanted[terms{f.To, f.From.Port()}] = true
+	}
+	for _, r := range rules {
+		if r.Priority != rulePriority || r.Protocol != ruleProtocol {
+			continue
+		}
+		if r.Dst != nil && r.Sport != nil && r.Dport != nil {
+			to, _ := netip.AddrFromSlice(r.Dst.IP)
+			t := terms{netip.AddrPortFrom(to.Unmap(), r.Dport.Start), r.Sport.Start}
+			if wanted[t] {
+				delete(wanted, t)
+				continue
+			}
+		}
+		r.Family = number
+		if err := h.RuleDel(&r); err != nil && !errors.Is(err, unix.ENOENT) {
+			return fmt.Errorf("deleting a rule of the host's routing: %w", err)
+		}
+	}
+	for t := range wanted {
+		r := netlink.NewRule()
+		r.Family, r.Priority, r.Protocol, r.Type, r.IPProto = number, rulePriority, ruleProtocol, unix.RTN_UNREACHABLE, unix.IPPROTO_UDP
+		r.Dst = &net.IPNet{IP: t.to.Addr().AsSlice(), Mask: net.CIDRMask(t.to.Addr().BitLen(), t.to.Addr().BitLen())}
+		r.Sport, r.Dport = netlink.NewRulePortRange(t.from, t.from), netlink.NewRulePortRange(t.to.Port(), t.to.Port())
+		if err := h.RuleAdd(r); err != nil && !errors.Is(err, unix.EEXIST) {
+			return fmt.Errorf("adding a rule to the host's routing: %w", err)
+		}
+	}
+	return nil
+}
