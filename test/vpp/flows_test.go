@@ -1,0 +1,186 @@
+package vpp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/contiv/contiv/test/await"
+	"github.com/contiv/contiv/test/lab"
+	"github.com/contiv/contiv/test/labtest"
+)
+
+// A flow of UDP and a connection of TCP stay with their endpoint until they are silent for as long as service.conf says; then
+// they come to another, which knows nothing of the connection.
+func TestSilentFlowsMove(t *testing.T) {
+	l := upServices(t, servicesConfig, "services: vswitch\ntcpNATSessionTimeout: 4\notherNATSessionTimeout: 2\n", "vpp")
+	pods := addPods(t, l, lab.PodSpec{Name: "a", Node: "node1"}, lab.PodSpec{Name: "b", Node: "node1"}, lab.PodSpec{Name: "c", Node: "node1"})
+	const port = 8080
+	for _, p := range pods[:2] {
+		labtest.TellName(t, p.Netns, p.Name, port)
+	}
+	web := served{name: "web", number: 10, policy: "Cluster", port: port, node: "node1", addrs: globalAddresses(t, pods[0])}
+	apply(t, l, web)
+	flows, connections := map[bool]net.Conn{}, map[bool]net.Conn{}
+	for _, ipv6 := range []bool{false, true} {
+		await.That(t, "the service is there", func() error {
+			_, err := labtest.AskName(pods[2].Netns, "tcp", web.clusterIP(ipv6))
+			return err
+		})
+		for network, list := range map[string]map[bool]net.Conn{"udp": flows, "tcp": connections} {
+			c, err := labtest.Dial(pods[2].Netns, network, web.clusterIP(ipv6))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			list[ipv6] = c
+		}
+	}
+	require := func(when, name string) {
+		t.Helper()
+		for ipv6, c := range flows {
+			if h, err := labtest.Say(c); err != nil || h.Name != name {
+				t.Errorf("%s, IPv6 %v: %q answers (%v), want %q", when, ipv6, h.Name, err, name)
+			}
+		}
+	}
+	require("at first", "a")
+	web.addrs = globalAddresses(t, pods[1])
+	apply(t, l, web)
+	for _, ipv6 := range []bool{false, true} {
+		await.That(t, "the other endpoint is used", func() error {
+			if h, err := labtest.AskName(pods[2].Netns, "tcp", web.clusterIP(ipv6)); err != nil || h.Name != "b" {
+				return fmt.Errorf("%q answers: %v", h.Name, err)
+			}
+			return nil
+		})
+	}
+	for ipv6, c := range connections {
+		if h, err := labtest.Say(c); err != nil || h.Name != "a" {
+			t.Errorf("a connection of TCP, IPv6 %v: %q answers (%v), want a", ipv6, h.Name, err)
+		}
+	}
+	begun := time.Now()
+	await.That(t, "VPP forgets all connections", func() error {
+		if n := natSessions(t, l); n > 0 {
+			return fmt.Errorf("it knows %d", n)
+		}
+		return nil
+	})
+	if took := time.Since(begun); took > 20*time.Second {
+		t.Errorf("flows were forgotten after %v: without the options, it is 30 s, and 1 h for TCP", took)
+	}
+	require("after a silence", "b")
+	for ipv6, c := range connections {
+		if h, err := labtest.Say(c); !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("a connection of TCP after a silence, IPv6 %v: %q answers (%v), want it reset", ipv6, h.Name, err)
+		}
+	}
+}
+
+// A flow of UDP that never pauses moves when its endpoint leaves the service, although each of its packets makes VPP remember
+// it longer; flows of the same client to endpoints that stay do not notice, and connections of TCP go on.
+func TestFlowsMoveWithoutAPause(t *testing.T) {
+	l := upServices(t, servicesConfig, "services: vswitch\notherNATSessionTimeout: 4\n", "vpp")
+	pods := addPods(t, l, lab.PodSpec{Name: "a", Node: "node1"}, lab.PodSpec{Name: "b", Node: "node1"}, lab.PodSpec{Name: "c", Node: "node1"})
+	const port = 8080
+	for _, p := range pods[:2] {
+		labtest.TellName(t, p.Netns, p.Name, port)
+	}
+	a, b := globalAddresses(t, pods[0]), globalAddresses(t, pods[1])
+	moves := served{name: "moves", number: 10, policy: "Cluster", port: port, node: "node1", addrs: a}
+	stays := served{name: "stays", number: 11, policy: "Cluster", port: port, node: "node1", addrs: a}
+	apply(t, l, moves, stays)
+	st, err := l.State()
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, err := st.Node("node1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := func(network string, s served) (list []net.Conn) {
+		t.Helper()
+		for _, node := range labtest.NodeAddresses(t, l, "node1") {
+			for netns, to := range map[string]netip.AddrPort{pods[2].Netns: s.clusterIP(node.Is6()), host.Netns: s.clusterIP(node.Is6()), st.Underlay(): s.nodePort(node)} {
+				await.That(t, "the service is there", func() error {
+					_, err := labtest.AskName(netns, "tcp", to)
+					return err
+				})
+				c, err := labtest.Dial(netns, network, to)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { c.Close() })
+				list = append(list, c)
+			}
+		}
+		return list
+	}
+	moving, staying, connections := open("udp", moves), open("udp", stays), open("tcp", moves)
+	require := func(what string, list []net.Conn, name string) {
+		t.Helper()
+		for _, c := range list {
+			if h, err := labtest.Say(c); err != nil || h.Name != name {
+				t.Errorf("%s to %v: %q answers (%v), want %q", what, c.RemoteAddr(), h.Name, err, name)
+			}
+		}
+	}
+	require("a flow", moving, "a")
+	moves.addrs = b
+	apply(t, l, moves)
+	for _, c := range moving {
+		await.That(t, fmt.Sprintf("the flow to %v moves", c.RemoteAddr()), func() error {
+			require("a flow whose endpoint stays", staying, "a")
+			h, err := labtest.Say(c)
+			if err == nil && h.Name != "b" {
+				err = fmt.Errorf("%s answers", h.Name)
+			}
+			return err
+		})
+	}
+	require("a flow that has moved", moving, "b")
+	require("a connection of TCP", connections, "a")
+	for _, version := range []string{"-4", "-6"} {
+		await.That(t, "the host's routing is as before", func() error {
+			rules, err := l.Exec(t.Context(), "node1", "ip", version, "rule", "show", "priority", "127")
+			if err == nil && rules != "" {
+				err = errors.New(rules)
+			}
+			return err
+		})
+	}
+	labtest.RequireQuietRestart(t, l, "node1")
+	require("after a restart of the agent, a flow", moving, "b")
+}
+
+// natSessions is what the agent of node 1 tells Prometheus of translated connections.
+func natSessions(t *testing.T, l *lab.Lab) (n int) {
+	t.Helper()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", l.AgentSocket("node1"))
+	}}}
+	answer, err := client.Get("http://agent/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const metric = `natSessions{node="node1"} `
+	_, value, _ := strings.Cut(string(text), metric)
+	if _, err := fmt.Sscan(value, &n); err != nil {
+		t.Errorf("metrics without %s: %v", metric, err)
+	}
+	return n
+}
