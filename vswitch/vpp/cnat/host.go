@@ -28,8 +28,11 @@ const (
 // come by the way of the host are not its own, and not silenced.
 func (v *Translations) silenceHost(flows []subsystem.Flow) (total int, err error) {
 	h, err := hostdev.Of(v.vpp)
-	if err != nil || h == nil {
+	switch {
+	case err != nil && len(flows) > 0:
 		return 0, err
+	case err != nil || h == nil: // nor have there been rules
+		return 0, nil
 	}
 	defer h.Close()
 	for f, number := range [...]int{v4: unix.AF_INET, v6: unix.AF_INET6} {

@@ -43,6 +43,8 @@ const (
 	// its time. Where it has more than maxListed, flows are not moved.
 	peace     = 300 * time.Microsecond
 	maxListed = 20_000
+	// retry is after errors.
+	retry = 30 * time.Second
 
 	// Where a session translates.
 	atFeature, atFIB = 0, 0xff
@@ -82,7 +84,8 @@ func (v *Translations) moveFlows(ctx context.Context) {
 		case gone != nil || errors.Is(err, kvscheduler.ErrUnsupported):
 			return // a new connection begins anew
 		case err != nil:
-			v.log.Warn("UDP flows to endpoints that are gone cannot be moved yet", "error", err)
+			v.log.Warn("Some UDP flows to endpoints that are gone cannot be moved yet", "error", err)
+			wait = retry
 		case n == 0:
 			return
 		}
@@ -102,21 +105,15 @@ func (v *Translations) silenceFlows(ctx context.Context) (n int, connections uin
 			return 0, connections, err
 		}
 	}
-	outsiders, err := v.silenceOutside(ctx, outside)
-	if err != nil {
-		return 0, connections, err
-	}
-	ofHost, err := v.silenceHost(inside)
-	if err != nil {
-		return 0, connections, err
-	}
 	pods, err := v.guards.Silence(ctx, inside)
-	return pods + outsiders + ofHost, connections, err
+	outsiders, err2 := v.silenceOutside(ctx, outside)
+	ofHost, err3 := v.silenceHost(inside)
+	return pods + outsiders + ofHost, connections, errors.Join(err, err2, err3)
 }
 
 // lostFlows are those of UDP to backends that their translations do not have: of clients inside, which the features
-// translate, and outside, for which the FIB does. Sessions are read first: what
-// they were made from may have changed since, but what they are compared with is newer.
+// translate, and outside, for which the FIB does. Sessions are read first: what they were made from may have changed
+// since, but what they are compared with is newer.
 func (v *Translations) lostFlows(ctx context.Context) (inside, outside []subsystem.Flow, err error) {
 	sessions, err := session.Dump[cnat.CnatSessionDetails](ctx, v.vpp, module, &cnat.CnatSessionDump{})
 	if err != nil {
