@@ -19,9 +19,9 @@ type Client struct{ transport }
 // transport is how a client reaches the agent.
 type transport interface {
 	commit(ctx context.Context, t *change) (*Result, error)
-	// own returns the client's values, merged those of all external sources.
-	own(ctx context.Context) ([]Value, error)
-	merged(ctx context.Context) ([]Value, error)
+	// own returns the client's values, merged those of all external sources: at least the selected ones.
+	own(ctx context.Context, selected selection) ([]Value, error)
+	merged(ctx context.Context, selected selection) ([]Value, error)
 	// watch tells the statuses of the selected keys as they are, single keys in any
 	// case, then, if they are to be followed, those that change until there is an error.
 	watch(ctx context.Context, selected selection, follow bool) iter.Seq2[[]*Status, error]
@@ -60,12 +60,12 @@ func (c *Client) GetMerged(ctx context.Context, selectors ...string) ([]Value, e
 	return selectFrom(c.merged, ctx, selectors)
 }
 
-func selectFrom(read func(context.Context) ([]Value, error), ctx context.Context, selectors []string) ([]Value, error) {
+func selectFrom(read func(context.Context, selection) ([]Value, error), ctx context.Context, selectors []string) ([]Value, error) {
 	selected, err := newSelection(selectors)
 	if err != nil {
 		return nil, err
 	}
-	values, err := read(ctx)
+	values, err := read(ctx, selected)
 	values = slices.DeleteFunc(values, func(v Value) bool { return !selected.has(v.Key) })
 	slices.SortFunc(values, func(a, b Value) int { return strings.Compare(a.Key, b.Key) })
 	return values, err

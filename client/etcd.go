@@ -128,7 +128,7 @@ func (r *Result) read(statuses []*Status) error {
 	return e
 }
 
-func (e *etcdTransport) own(ctx context.Context) ([]Value, error) {
+func (e *etcdTransport) own(ctx context.Context, _ selection) ([]Value, error) {
 	kvs, _, err := e.db.List(ctx, e.prefix+valuePrefix)
 	if err != nil {
 		return nil, err
@@ -150,7 +150,9 @@ func (e *etcdTransport) own(ctx context.Context) ([]Value, error) {
 	return values, nil
 }
 
-func (e *etcdTransport) merged(context.Context) ([]Value, error) { return nil, ErrNotMerged }
+func (e *etcdTransport) merged(context.Context, selection) ([]Value, error) {
+	return nil, ErrNotMerged
+}
 
 func (e *etcdTransport) wanted(ctx context.Context, keys []string) (expected, error) {
 	kvs, revision, err := e.db.List(ctx, e.prefix+commonPrefix(keys))

@@ -207,12 +207,12 @@ type callError struct {
 func (e *callError) Error() string { return e.text }
 func (e *callError) Unwrap() error { return e.cause }
 
-func (g *grpcTransport) own(ctx context.Context) ([]Value, error) {
-	return g.merged(metadata.AppendToOutgoingContext(ctx, clientMetadata, g.name))
+func (g *grpcTransport) own(ctx context.Context, selected selection) ([]Value, error) {
+	return g.merged(metadata.AppendToOutgoingContext(ctx, clientMetadata, g.name), selected)
 }
 
-func (g *grpcTransport) merged(ctx context.Context) ([]Value, error) {
-	response, err := g.manager.GetConfig(ctx, &generic.GetConfigRequest{})
+func (g *grpcTransport) merged(ctx context.Context, selected selection) ([]Value, error) {
+	response, err := g.manager.GetConfig(ctx, &generic.GetConfigRequest{Ids: selected.ids()})
 	if err != nil {
 		return nil, g.readError(err)
 	}
@@ -228,6 +228,18 @@ func (g *grpcTransport) merged(ctx context.Context) ([]Value, error) {
 		return nil, err
 	}
 	return values, nil
+}
+
+// ids returns the IDs of the keys; none, which stands for all, if there are beginnings of keys among them.
+func (s selection) ids() (ids []*generic.Item_ID) {
+	for _, key := range s {
+		m, known := models.ForKey(key)
+		if strings.HasSuffix(key, "/") || !known {
+			return nil
+		}
+		ids = append(ids, &generic.Item_ID{Model: m.Name(), Name: strings.TrimPrefix(key, m.KeyPrefix())})
+	}
+	return ids
 }
 
 func valueOf(item *generic.Item) (Value, error) {

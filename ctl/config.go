@@ -79,13 +79,14 @@ func (g *configuring) node(ctx context.Context) (*Agent, error) {
 	return agents[0], nil
 }
 
-// own returns a client of the node, and the values that it wants now. The caller closes the client.
-func (g *configuring) own(ctx context.Context) (*client.Client, []client.Value, error) {
+// own returns a client of the node, and the values that it wants now: those with the keys, or without any all. The caller
+// closes the client.
+func (g *configuring) own(ctx context.Context, keys ...string) (*client.Client, []client.Value, error) {
 	c, err := g.dial(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	values, err := c.Get(ctx)
+	values, err := c.Get(ctx, keys...)
 	if err := g.tolerate(err); err != nil {
 		c.Close()
 		return nil, nil, err

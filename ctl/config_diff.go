@@ -46,7 +46,11 @@ func (g *configuring) diffOfFilesCommand() *cobra.Command {
 			}
 			ctx, cancel := g.limited(cmd)
 			defer cancel()
-			c, before, err := g.own(ctx)
+			var compared []string
+			if keys := want.keys(); !prune && len(keys) <= few {
+				compared = keys
+			}
+			c, before, err := g.own(ctx, compared...)
 			if err != nil {
 				return err
 			}
