@@ -5,13 +5,14 @@ package jsontext
 import (
 	"encoding/json"
 	"unicode/utf8"
+	"unsafe"
 )
 
 // AppendString appends a text as a JSON string. What is not UTF-8 in it becomes U+FFFD.
 func AppendString(b []byte, text string) []byte {
 	b = append(b, '"')
 	copied := 0
-	for i := ordinary(text); i < len(text); {
+	for i := ordinary(unsafe.Slice(unsafe.StringData(text), len(text))); i < len(text); {
 		c := text[i]
 		if c >= ' ' && c < utf8.RuneSelf && c != '"' && c != '\\' {
 			i++

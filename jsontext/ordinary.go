@@ -7,20 +7,18 @@ import (
 
 // ordinary returns how many bytes at the beginning of data are ASCII that stands for itself in a JSON string. It looks at
 // eight at a time.
-func ordinary[T []byte | string](data T) int {
+func ordinary(data []byte) (n int) {
 	const (
 		each = 0x0101010101010101
 		high = 0x80 * each
 	)
-	zero := func(w uint64) uint64 { return (w - each) &^ w } // sets the high bit of the first byte that is 0
-	var eight [8]byte
-	i := 0
-	for ; i+8 <= len(data); i += 8 {
-		copy(eight[:], data[i:])
-		w := binary.LittleEndian.Uint64(eight[:])
-		if odd := (w | (w-' '*each)&^w | zero(w^'"'*each) | zero(w^'\\'*each)) & high; odd != 0 {
-			return i + bits.TrailingZeros64(odd)/8
+	for len(data) >= 8 {
+		w := binary.LittleEndian.Uint64(data)
+		quote, backslash := w^'"'*each, w^'\\'*each // a byte that is zero, minus 1, has the high bit: none before it does
+		if odd := (w | (w-' '*each)&^w | (quote-each)&^quote | (backslash-each)&^backslash) & high; odd != 0 {
+			return n + bits.TrailingZeros64(odd)/8
 		}
+		data, n = data[8:], n+8
 	}
-	return i
+	return n
 }
