@@ -117,15 +117,27 @@ func (r Reader) runsWithin(s journal.Segment, full bool) (runs []Run, err error)
 	if known, ok := r.runs.Load(s.Name()); ok && full {
 		return known.([]Run), nil
 	}
-	err = s.Read(func(l journal.Line) bool {
-		runs = noteRun(runs, l)
-		return true
-	})
-	if err == nil && full {
+	read := func(kinds string) error {
+		runs = nil
+		return s.ReadOnly(kinds, func(l journal.Line) bool {
+			runs = noteRun(runs, l)
+			return true
+		})
+	}
+	if !full { // the last run goes on, and a line tells the end of those that were stopped
+		err = read(ofRuns)
+		if crashed := func(r Run) bool { return !r.Ended }; err != nil || len(runs) == 0 || !slices.ContainsFunc(runs[:len(runs)-1], crashed) {
+			return runs, err
+		}
+	}
+	if err = read(""); err == nil && full {
 		r.runs.Store(s.Name(), runs)
 	}
 	return runs, err
 }
+
+// ofRuns are the kinds of lines that are about runs.
+var ofRuns = string([]byte{runLine, headLine, stopLine, lossLine})
 
 // forget drops what is remembered of segments that are gone.
 func (r Reader) forget(segments []journal.Segment) {

@@ -3,7 +3,6 @@ package journal
 import (
 	"bufio"
 	"bytes"
-	"compress/gzip"
 	"errors"
 	"hash/crc32"
 	"io"
@@ -11,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/klauspost/compress/gzip"
 )
 
 // Line is what is appended.
