@@ -227,11 +227,11 @@ func collect[T any](r Reader, kind byte, s Span, decode func(run int, data []byt
 			return
 		}
 		found := line{run: run}
-		if s.Until.IsZero() { // perhaps it is not among the last ones
+		if s.Until.IsZero() && s.Last > 0 { // perhaps it is not among the last ones
 			found.data = bytes.Clone(l.Data)
 		} else {
 			record, begins, err := decode(run, l.Data)
-			if err != nil || begins.After(s.Until) {
+			if err != nil || !s.Until.IsZero() && begins.After(s.Until) {
 				return
 			}
 			found.record = record
