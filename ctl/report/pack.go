@@ -372,18 +372,17 @@ var unsafe = regexp.MustCompile(`[^A-Za-z0-9._]+`)
 // secret matches a JSON member that looks like a secret, in case an answer contains one; also in JSON within a text.
 var secret = regexp.MustCompile(`(?i)^(\\*"[a-z0-9_.]*(?:private_?key|preshared_?key|crypto_?key|integ_?key|secret|password|token)\\*"\s*:\s*\\*")((?:[^"\\]|\\[^"])*)`)
 
-// inSecrets lists what occurs in the names of secrets, and hardly elsewhere: answers are long, and matching is slow.
-var inSecrets = []string{"private", "preshared", "crypto", "integ", "secret", "password", "token"}
-
 // scrub returns the answer without secrets.
 func scrub(body []byte) []byte {
 	var clean []byte
 	copied := 0
-	for hit := nextWord(body, 0); hit >= 0; hit = nextWord(body, hit+1) {
-		begin := bytes.LastIndexByte(body[:hit], '"')
-		for begin > 0 && body[begin-1] == '\\' {
-			begin--
+	for colon := 0; ; colon++ {
+		next := bytes.IndexByte(body[colon:], ':')
+		if next < 0 {
+			break
 		}
+		colon += next
+		begin := perhapsSecret(body[:colon])
 		if begin < copied {
 			continue
 		}
@@ -398,42 +397,37 @@ func scrub(body []byte) []byte {
 	return append(clean, body[copied:]...)
 }
 
-// shortest is the length of the shortest word in inSecrets.
-const shortest = 5
+// shortest is the length of the shortest name of a secret.
+const shortest = len("token")
 
-// pairOf returns a number for a pair of letters, in capitals or not. Other bytes have numbers of letters.
-func pairOf(a, b byte) int { return int(a&31)<<5 | int(b&31) }
-
-// skips says, for each pair of letters, how far behind it the first letters of the next word may end at the earliest,
-// shortest letters of each word being considered; 0: here. It is small, to stay in the processor's cache.
-var skips = func() (skips [1 << 10]byte) {
-	for i := range skips {
-		skips[i] = shortest - 1
+// perhapsSecret returns where the name begins that a text ends with, with its quote, if it may be that of a secret; -1 else.
+// Answers are long and matching is slow, so it looks at the last two letters first.
+func perhapsSecret(text []byte) int {
+	end := len(text)
+	for end > 0 && (text[end-1] == ' ' || '\t' <= text[end-1] && text[end-1] <= '\r') {
+		end--
 	}
-	for _, word := range inSecrets {
-		for i := 1; i < shortest; i++ {
-			pair := pairOf(word[i-1], word[i])
-			skips[pair] = min(skips[pair], byte(shortest-1-i))
-		}
+	if end == 0 || text[end-1] != '"' {
+		return -1
 	}
-	return skips
-}()
-
-// nextWord returns where the next word of inSecrets is, in capitals or not; -1 if there is none. It looks at two bytes
-// of each four (the algorithm of Wu and Manber).
-func nextWord(text []byte, from int) int {
-	for i := from + shortest - 1; i < len(text); {
-		if skip := skips[pairOf(text[i-1], text[i])]; skip > 0 {
-			i += int(skip)
-			continue
-		}
-		begin := i - shortest + 1
-		for _, word := range inSecrets {
-			if end := begin + len(word); end <= len(text) && bytes.EqualFold(text[begin:end], []byte(word)) {
-				return begin
-			}
-		}
-		i++
+	end--
+	for end > 0 && text[end-1] == '\\' {
+		end--
 	}
-	return -1
+	if end < shortest {
+		return -1
+	}
+	switch [2]byte{text[end-2] | ' ', text[end-1] | ' '} { // small letters
+	case [2]byte{'e', 'y'}, [2]byte{'e', 't'}, [2]byte{'r', 'd'}, [2]byte{'e', 'n'}:
+	default:
+		return -1
+	}
+	begin := bytes.LastIndexByte(text[:end], '"')
+	if end-begin-1 < shortest {
+		return -1
+	}
+	for begin > 0 && text[begin-1] == '\\' {
+		begin--
+	}
+	return begin
 }
