@@ -220,7 +220,7 @@ func executed(t *testing.T, m *models.Model, msg proto.Message) string {
 			return map[string]any{"IP": n.IP.String(), "MaskSize": ones}
 		},
 	}
-	tmpl, err := template.New("name").Funcs(functions).Option("missingkey=error").Parse(m.NameTemplate)
+	tmpl, err := template.New("name").Funcs(functions).Option("missingkey=error").Parse(m.NameTemplate())
 	if err != nil {
 		t.Fatal(err)
 	}

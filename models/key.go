@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/contiv/contiv/config"
 	"google.golang.org/protobuf/proto"
@@ -52,13 +51,6 @@ func (m *Model) checkName(name string) error {
 		return fmt.Errorf("%q is not of the form %s", name, m.NamePattern)
 	}
 	return nil
-}
-
-// namesOf matches the names that the pattern makes of messages in which the field that
-// begins the name, if one does, is set. Most programs need few of these expressions, which are compiled when they are
-// needed first.
-func namesOf(p pattern) func() *regexp.Regexp {
-	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile("^(?s:" + p.names(true) + ")$") })
 }
 
 // names is a regular expression of the names; first reports whether the pattern begins them.

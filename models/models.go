@@ -2,7 +2,9 @@ package models
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
+	"sync"
 
 	contiv_filter "github.com/contiv/contiv/api/contiv/filter"
 	"github.com/contiv/contiv/api/contiv/guard"
@@ -117,13 +119,16 @@ var all = []*Model{
 	SourceNAT66, DNAT66, ServiceNetwork, SourceGuard, AddressSet, EndpointSet, AccessList, Subject, MergeDirectives,
 }
 
-// model makes a Model of messages like msg; without pattern, a singleton.
+// model makes a Model of messages like msg; without pattern, a singleton. A program uses few models: patterns are parsed, for
+// which protobuf initialises the descriptions of messages, when they are needed first.
 func model(msg proto.Message, module, version, typ, namePattern string) *Model {
 	m := &Model{Module: module, Version: version, Type: typ, NamePattern: namePattern, message: msg}
 	m.prefix = "config/" + strings.ReplaceAll(module, ".", "/") + "/" + version + "/" + typ
 	if namePattern != "" {
-		p := parsePattern(namePattern, msg.ProtoReflect().Descriptor())
-		m.name, m.names, m.NameTemplate = p.name, namesOf(p), p.template()
+		parsed := sync.OnceValue(func() pattern { return parsePattern(namePattern, msg.ProtoReflect().Descriptor()) })
+		m.name = func(r protoreflect.Message) string { return parsed().name(r) }
+		m.names = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile("^(?s:" + parsed().names(true) + ")$") })
+		m.template = func() string { return parsed().template() }
 		m.prefix += "/"
 	}
 	return m
@@ -135,8 +140,10 @@ func nat44Pool() *Model {
 	m := model(&vpp_nat.Nat44AddressPool{}, "vpp.nat", "v2", "nat44-pool", "")
 	m.prefix += "/"
 	m.NamePattern = "{name} | vrf/{vrf_id}/address/{first_ip}[-{last_ip}]"
-	m.NameTemplate = "{{if .Name}}{{.Name}}{{else}}vrf/{{.VrfId}}/address/{{.FirstIp}}" +
-		"{{if and .LastIp (ne .LastIp .FirstIp)}}-{{.LastIp}}{{end}}{{end}}"
+	m.template = func() string {
+		return "{{if .Name}}{{.Name}}{{else}}vrf/{{.VrfId}}/address/{{.FirstIp}}" +
+			"{{if and .LastIp (ne .LastIp .FirstIp)}}-{{.LastIp}}{{end}}{{end}}"
+	}
 	m.name = func(msg protoreflect.Message) string {
 		p := msg.Interface().(*vpp_nat.Nat44AddressPool)
 		if p.GetName() != "" {

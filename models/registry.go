@@ -20,15 +20,15 @@ type Model struct {
 	// message's fields, e.g. "{interface}/peer/{peer_addr}"; see pattern. It is
 	// empty for singletons.
 	NamePattern string
-	// NameTemplate says the same in the language of ligato's clients, a Go text
-	// template, e.g. "{{.Interface}}/peer/{{.PeerAddr}}".
-	NameTemplate string
 	// message is the zero value of the Go type.
 	message proto.Message
 	// name makes the name of a message; nil for singletons.
 	name func(protoreflect.Message) string
-	// names returns what matches the names that there can be; nil: any.
+	// names returns what matches the names that the pattern makes of messages in which the field that begins the name, if one
+	// does, is set; nil: any.
 	names func() *regexp.Regexp
+	// template returns NameTemplate; nil for singletons.
+	template func() string
 	// prefix is what KeyPrefix returns.
 	prefix string
 }
@@ -41,6 +41,15 @@ func (m *Model) Name() string { return m.Module + "." + m.Type }
 
 // Singleton reports whether there is at most one value of the model.
 func (m *Model) Singleton() bool { return m.name == nil }
+
+// NameTemplate says what NamePattern does in the language of ligato's clients, a Go text template, e.g.
+// "{{.Interface}}/peer/{{.PeerAddr}}".
+func (m *Model) NameTemplate() string {
+	if m.Singleton() {
+		return ""
+	}
+	return m.template()
+}
 
 // KeyPrefix is common to the keys of the model; it ends with a slash, except for a
 // singleton, whose key it is.

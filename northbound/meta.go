@@ -47,8 +47,8 @@ func (meta) KnownModels(_ context.Context, r *generic.KnownModelsRequest) (*gene
 				{Key: "protoFile", Values: []string{m.New().ProtoReflect().Descriptor().ParentFile().Path()}},
 			},
 		}
-		if m.NameTemplate != "" {
-			detail.Options = append(detail.Options, &generic.ModelDetail_Option{Key: "nameTemplate", Values: []string{m.NameTemplate}})
+		if template := m.NameTemplate(); template != "" {
+			detail.Options = append(detail.Options, &generic.ModelDetail_Option{Key: "nameTemplate", Values: []string{template}})
 		}
 		response.KnownModels = append(response.KnownModels, detail)
 	}
