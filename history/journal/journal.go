@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -38,7 +39,8 @@ const (
 // ErrFull: the file system is so full that no line is written.
 var ErrFull = errors.New("the file system is full")
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+// castagnoli is made when it is needed first: contivctl, which knows the answers of a history, takes a journal from reports alone.
+var castagnoli = sync.OnceValue(func() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) })
 
 // Options of a journal.
 type Options struct {
@@ -141,7 +143,7 @@ func (j *Journal) Append(lines ...Line) error {
 		text = strconv.AppendInt(text, l.Time.UnixNano(), 10)
 		text = append(append(text, ' '), l.Data...)
 		var sum [4]byte
-		binary.BigEndian.PutUint32(sum[:], crc32.Checksum(text[begin+8:], castagnoli))
+		binary.BigEndian.PutUint32(sum[:], crc32.Checksum(text[begin+8:], castagnoli()))
 		hex.Encode(text[begin:], sum[:])
 		text = append(text, '\n')
 	}

@@ -117,7 +117,7 @@ func parse(line []byte) (l Line, ok bool) {
 		return l, false
 	}
 	sum, err := strconv.ParseUint(string(line[:8]), 16, 32)
-	if err != nil || uint32(sum) != crc32.Checksum(line[8:], castagnoli) {
+	if err != nil || uint32(sum) != crc32.Checksum(line[8:], castagnoli()) {
 		return l, false
 	}
 	at, data, ok := bytes.Cut(line[11:], []byte{' '})
