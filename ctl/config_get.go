@@ -1,6 +1,7 @@
 package ctl
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"github.com/contiv/contiv/kvscheduler/record"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/models/manifest"
+	"github.com/contiv/contiv/parallel"
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
 )
@@ -191,9 +193,10 @@ func (g *configuring) showConfig(values []client.Value, secrets bool) error {
 		return err
 	case asTable:
 		t := g.printer().Table("KEY")
-		for _, v := range values {
+		contents := fieldsTexts(len(values), func(i int) proto.Message { return values[i].Message })
+		for i, v := range values {
 			t.Add(v.Key)
-			t.Add("  " + fieldsText(v.Message))
+			t.Add("  " + contents[i])
 		}
 		t.Print()
 		return nil
@@ -211,17 +214,30 @@ func (g *configuring) showConfig(values []client.Value, secrets bool) error {
 }
 
 func formatManifest(values []client.Value) ([]byte, error) {
-	var text []byte
-	for _, v := range values {
-		value, err := marshal(v.Message)
-		if err == nil {
-			text, err = manifest.Append(text, v.Key, value)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("value of %s: %w", v.Key, err)
-		}
+	type part struct {
+		text []byte
+		err  error
 	}
-	return text, nil
+	parts := parallel.Collect(len(values), func(begin, end int) (p part) {
+		for _, v := range values[begin:end] {
+			value, err := marshal(v.Message)
+			if err == nil {
+				p.text, err = manifest.Append(p.text, v.Key, value)
+			}
+			if err != nil {
+				return part{err: fmt.Errorf("value of %s: %w", v.Key, err)}
+			}
+		}
+		return p
+	})
+	texts := make([][]byte, len(parts))
+	for i, p := range parts {
+		if p.err != nil {
+			return nil, p.err
+		}
+		texts[i] = p.text
+	}
+	return bytes.Join(texts, []byte("---\n")), nil
 }
 
 // marshal returns the JSON of a value, secrets included unless an agent has left them out.

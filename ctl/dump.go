@@ -13,7 +13,6 @@ import (
 	"github.com/contiv/contiv/kvscheduler/inspect"
 	"github.com/contiv/contiv/kvscheduler/record"
 	"github.com/contiv/contiv/models"
-	"github.com/contiv/contiv/parallel"
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
 )
@@ -141,12 +140,7 @@ func writeDump(p printer, good []answer[record.Dump]) {
 		}
 		p.Printf("%s: %s\n", a.Agent.Name, count(len(a.Value), "value"))
 		t := p.Table("STATE", "FROM", "DESCRIPTOR", "KEY")
-		contents := slices.Concat(parallel.Collect(len(a.Value), func(begin, end int) (texts []string) {
-			for _, v := range a.Value[begin:end] {
-				texts = append(texts, fieldsText(v.Value))
-			}
-			return texts
-		})...)
+		contents := fieldsTexts(len(a.Value), func(i int) proto.Message { return a.Value[i].Value })
 		for i, v := range a.Value {
 			t.Add(v.State.String(), v.Origin.String(), v.Descriptor, v.Key)
 			if contents[i] != "" {

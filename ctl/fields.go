@@ -3,11 +3,13 @@ package ctl
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/contiv/contiv/jsontext"
 	"github.com/contiv/contiv/kvscheduler/record"
+	"github.com/contiv/contiv/parallel"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -23,11 +25,14 @@ func fields(m proto.Message) []field {
 	return fieldsOfJSON(content(m))
 }
 
-func fieldsOfJSON(text string) []field {
+func fieldsOfJSON(text string) []field { return appendFieldsOfJSON(nil, text) }
+
+func appendFieldsOfJSON(out []field, text string) []field {
+	before := len(out)
 	r := jsontext.NewTextReader(text)
-	out := appendFields(nil, r, "")
+	out = appendFields(out, r, "")
 	if r.End() != nil {
-		return []field{{"value", text}}
+		return append(out[:before], field{"value", text})
 	}
 	return out
 }
@@ -74,6 +79,21 @@ func appendFields(out []field, r *jsontext.Reader, name string) []field {
 
 // fieldsText shows a value in a line.
 func fieldsText(m proto.Message) string { return inLine(fields(record.Redact(m))) }
+
+// fieldsTexts does so with many.
+func fieldsTexts(n int, value func(i int) proto.Message) []string {
+	return slices.Concat(parallel.Collect(n, func(begin, end int) (texts []string) {
+		var room []field
+		for i := begin; i < end; i++ {
+			m := record.Redact(value(i))
+			if room = room[:0]; m != nil {
+				room = appendFieldsOfJSON(room, content(m))
+			}
+			texts = append(texts, inLine(room))
+		}
+		return texts
+	})...)
+}
 
 func inLine(fields []field) string {
 	var b strings.Builder

@@ -176,9 +176,8 @@ func longList[T any](r *jsontext.Reader, one func(r *jsontext.Reader, into *T)) 
 		if len(list) == sample {
 			list = slices.Grow(list, r.Left()/max(1, (all-r.Left())/sample)*9/8)
 		}
-		var element T
-		one(r, &element)
-		list = append(list, element)
+		list = append(list, *new(T))
+		one(r, &list[len(list)-1])
 	})
 	return list
 }
@@ -664,7 +663,7 @@ func (l *Dump) UnmarshalJSON(b []byte) error { return unmarshal(b, l, readDump) 
 func (l *Dump) ReadJSON(text string) error { return whole(jsontext.NewTextReader(text), l, readDump) }
 
 func readDump(r *jsontext.Reader, l *Dump) {
-	*l = elements(r, func(r *jsontext.Reader, d *Dumped) { d.read(r, readText) })
+	*l = longList(r, func(r *jsontext.Reader, d *Dumped) { d.read(r, readText) })
 }
 
 // ParseState returns the state with the name.
