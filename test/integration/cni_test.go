@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -529,4 +530,68 @@ func TestManyADDsAtOnce(t *testing.T) {
 		t.Errorf("node1 has %d devices, %d before the pods", after, before)
 	}
 	labtest.RequireQuiet(t, l)
+}
+
+// An ADD that fails takes none of those with it that come at the same time, and leaves nothing.
+func TestOneOfManyADDsFails(t *testing.T) {
+	l := require(t)
+	const many, failing = 32, 17
+	var specs []lab.PodSpec
+	var ids []string
+	for i := range many {
+		specs = append(specs, lab.PodSpec{Name: fmt.Sprintf("one%d", i), Node: "node1"})
+		ids = append(ids, specs[i].Name)
+	}
+	pods, err := l.AddPods(t.Context(), many, specs...)
+	defer l.DelPods(context.Background(), ids...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range pods {
+		if _, err := l.CNI(t.Context(), "DEL", p.ID()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hostile := pods[failing]
+	if _, err := l.Exec(t.Context(), hostile.ID(), "ip", "link", "add", "eth0", "type", "bridge"); err != nil {
+		t.Fatal(err)
+	}
+	before := deviceCount(t, l, "node1")
+	results := make([]error, many)
+	var burst sync.WaitGroup
+	for i, p := range pods {
+		burst.Go(func() { pods[i].Address, results[i] = l.CNI(t.Context(), "ADD", p.ID()) })
+	}
+	burst.Wait()
+	for i, p := range pods {
+		switch {
+		case i == failing && (results[i] == nil || !strings.Contains(results[i].Error(), "eth0")):
+			t.Errorf("ADD of %s: %v, want an error that names the device in the way", p.Name, results[i])
+		case i != failing && results[i] != nil:
+			t.Errorf("ADD of %s: %v", p.Name, results[i])
+		case i != failing:
+			if _, err := l.CNI(t.Context(), "CHECK", p.ID()); err != nil {
+				t.Errorf("CHECK of %s: %v", p.Name, err)
+			}
+		}
+	}
+	if after := deviceCount(t, l, "node1"); after != before+many-1 {
+		t.Errorf("node1 has %d devices, %d before the burst", after, before)
+	}
+	if out, err := l.Exec(t.Context(), hostile.ID(), "ip", "-o", "link", "show", "type", "veth"); err != nil || strings.TrimSpace(out) != "" {
+		t.Errorf("left in the pod that could not be wired: %v, %s", err, out)
+	}
+	for _, v := range values(t, l, "node1") {
+		if strings.Contains(v.Key, hostile.ContainerID) {
+			t.Errorf("the agent still wants %s", v.Key)
+		}
+	}
+	labtest.RequireQuiet(t, l)
+	requireConnected(t, l, pods[0], pods[many-1])
+	if _, err := l.Exec(t.Context(), hostile.ID(), "ip", "link", "del", "eth0"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.CNI(t.Context(), "ADD", hostile.ID()); err != nil {
+		t.Errorf("ADD of %s again: %v", hostile.Name, err)
+	}
 }
