@@ -1,7 +1,10 @@
-// Package foreign finds rules of others that drop a packet: in nftables, and in iptables, which is
-// written in nftables or, by iptables-legacy, in tables of its own.
+// Package foreign finds rules of others that drop a packet, or send it elsewhere: in nftables, and in
+// iptables, which is written in nftables or, by iptables-legacy, in tables of its own.
 //
-//	chains and rules of the kernel ──Read──> Ruleset ──Drops(packet)──> the rules and policies that drop it
+//	chains and rules of the kernel ──Read──> Ruleset ──Harms(packet)──> the rules and policies that stop it
+//
+// Translations by kube-proxy are not read: they are as large as the cluster, and only concern the
+// addresses of services.
 //
 // A rule that matches something which is not known of the packet may match or not: such a rule is
 // neither taken for a drop nor for what saves the packet from a later one, but then the answer is
@@ -25,7 +28,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Hook is where a packet comes by, by the numbers of netfilter.
+// Hook is where a packet comes by. The first ones have the numbers of netfilter.
 type Hook uint32
 
 const (
@@ -34,22 +37,60 @@ const (
 	Forward
 	Output
 	Postrouting
+	Ingress // of the device In
+	Egress  // of the device Out
+	// Bridge and one of the first hooks: that of packets in a bridge.
+	Bridge Hook = 16
 )
 
-// Packet is the first one of a connection. Zero fields are not known.
+// Packet is the first one of a connection, or of its answers. Zero fields are not known.
 type Packet struct {
-	Hook     Hook
-	In, Out  string // devices
-	Src, Dst netip.Addr
-	Protocol uint8
-	DstPort  uint16
-	Size     int // with the IP header
+	Hook             Hook
+	In, Out          string // devices
+	Src, Dst         netip.Addr
+	Protocol         uint8
+	SrcPort, DstPort uint16
+	Size             int // with the IP header
+	// Answer: the connection is established.
+	Answer bool
 }
 
 // Ruleset is what others have in the filters of a network namespace.
 type Ruleset struct {
-	bases []*nftables.Chain
+	bases []base
 	rules map[string][]*nftables.Rule // by family, table and chain
+}
+
+// base is a chain that packets come to at a hook.
+type base struct {
+	*nftables.Chain
+	hook    Hook
+	devices []string // of Ingress and Egress
+}
+
+// hookOf returns the hook of a base chain; not ok: packets do not come by there.
+func hookOf(c *nftables.Chain) (hook Hook, ok bool) {
+	const inetIngress = 5
+	hook = Hook(*c.Hooknum)
+	switch c.Table.Family {
+	case nftables.TableFamilyNetdev:
+		return Ingress + hook, hook <= Egress-Ingress
+	case nftables.TableFamilyBridge:
+		return Bridge + hook, hook <= Postrouting
+	case nftables.TableFamilyINet:
+		if hook == inetIngress {
+			return Ingress, true
+		}
+	case nftables.TableFamilyIPv4, nftables.TableFamilyIPv6:
+	default:
+		return 0, false
+	}
+	return hook, hook <= Postrouting
+}
+
+// ofKubeProxy reports whether a chain of translations is kube-proxy's.
+func ofKubeProxy(table, chain string) bool {
+	return table == "kube-proxy" || strings.HasPrefix(chain, "KUBE-")
 }
 
 func key(t *nftables.Table, chain string) string {
@@ -67,16 +108,27 @@ func Read(ns *namespace.Namespace, ours func(table string) bool) (*Ruleset, erro
 		return nil, fmt.Errorf("listing the chains of nftables: %w", err)
 	}
 	r := &Ruleset{rules: map[string][]*nftables.Rule{}}
+	var onDevices map[string][]string
 	for _, c := range chains {
-		family := c.Table.Family
-		if ours(c.Table.Name) || family != nftables.TableFamilyINet && family != nftables.TableFamilyIPv4 && family != nftables.TableFamilyIPv6 {
+		if c.Hooknum == nil || ours(c.Table.Name) {
 			continue
 		}
-		if c.Hooknum != nil && c.Type != nftables.ChainTypeNAT {
-			r.bases = append(r.bases, c)
-			if err := r.read(conn, c); err != nil {
-				return nil, err
+		hook, ok := hookOf(c)
+		if translates := c.Type == nftables.ChainTypeNAT; !ok || translates && (hook != Prerouting && hook != Output || ofKubeProxy(c.Table.Name, c.Name)) {
+			continue
+		}
+		b := base{Chain: c, hook: hook}
+		if hook == Ingress || hook == Egress {
+			if onDevices == nil {
+				if onDevices, err = devices(ns); err != nil {
+					return nil, err
+				}
 			}
+			b.devices = onDevices[key(c.Table, c.Name)]
+		}
+		r.bases = append(r.bases, b)
+		if err := r.read(conn, c); err != nil {
+			return nil, err
 		}
 	}
 	return r, ns.Run(r.legacy)
@@ -96,8 +148,8 @@ func (r *Ruleset) read(conn *nftables.Conn, c *nftables.Chain) error {
 	r.rules[at] = rules
 	for _, rule := range rules {
 		for _, e := range rule.Exprs {
-			if v, ok := e.(*expr.Verdict); ok && v.Chain != "" {
-				if err := r.read(conn, &nftables.Chain{Table: c.Table, Name: v.Chain}); err != nil {
+			if v, ok := e.(*expr.Verdict); ok && v.Chain != "" && !(c.Type == nftables.ChainTypeNAT && ofKubeProxy(c.Table.Name, v.Chain)) {
+				if err := r.read(conn, &nftables.Chain{Table: c.Table, Name: v.Chain, Type: c.Type}); err != nil {
 					return err
 				}
 			}
@@ -109,26 +161,46 @@ func (r *Ruleset) read(conn *nftables.Conn, c *nftables.Chain) error {
 // Empty reports whether there is nothing that could drop a packet.
 func (r *Ruleset) Empty() bool { return len(r.bases) == 0 }
 
-// Drops names what drops a packet.
-func (r *Ruleset) Drops(p Packet) (found []string) {
+// Harms says what becomes of a packet that does not get where it is sent, such as "are dropped: a rule
+// of chain FORWARD in table ip filter drops the packet".
+func (r *Ruleset) Harms(p Packet) (found []string) {
 	for _, c := range r.bases {
-		if Hook(*c.Hooknum) != p.Hook || c.Table.Family == nftables.TableFamilyIPv4 && p.Src.Is6() || c.Table.Family == nftables.TableFamilyIPv6 && p.Src.Is4() {
+		if !c.sees(p) {
 			continue
 		}
 		w := walk{ruleset: r, packet: p}
 		switch verdict, by := w.chain(c.Table, c.Name, 0); {
 		case verdict == drops:
-			found = append(found, by)
+			found = append(found, "are dropped: "+by)
+		case verdict == diverts:
+			found = append(found, "get another destination: "+by)
 		case verdict == falls && !w.uncertain && c.Policy != nil && *c.Policy == nftables.ChainPolicyDrop:
-			found = append(found, fmt.Sprintf("the policy of chain %s in table %s is drop, and none of its rules accepts the packet", c.Name, tableName(c.Table)))
+			found = append(found, fmt.Sprintf("are dropped: the policy of chain %s in table %s is drop, and none of its rules accepts the packet", c.Name, tableName(c.Table)))
 		}
 	}
 	slices.Sort(found)
 	return slices.Compact(found)
 }
 
+// sees reports whether a packet comes by the chain. Translations are of connections, not of answers.
+func (c base) sees(p Packet) bool {
+	switch {
+	case c.hook != p.Hook, p.Answer && c.Type == nftables.ChainTypeNAT,
+		c.Table.Family == nftables.TableFamilyIPv4 && p.Src.Is6(), c.Table.Family == nftables.TableFamilyIPv6 && p.Src.Is4():
+		return false
+	case c.hook == Ingress:
+		return slices.Contains(c.devices, p.In)
+	case c.hook == Egress:
+		return slices.Contains(c.devices, p.Out)
+	}
+	return true
+}
+
 func tableName(t *nftables.Table) string {
-	return map[nftables.TableFamily]string{nftables.TableFamilyINet: "inet ", nftables.TableFamilyIPv4: "ip ", nftables.TableFamilyIPv6: "ip6 "}[t.Family] + t.Name
+	return map[nftables.TableFamily]string{
+		nftables.TableFamilyINet: "inet ", nftables.TableFamilyIPv4: "ip ", nftables.TableFamilyIPv6: "ip6 ",
+		nftables.TableFamilyNetdev: "netdev ", nftables.TableFamilyBridge: "bridge ",
+	}[t.Family] + t.Name
 }
 
 type verdict int
@@ -137,7 +209,11 @@ const (
 	falls   verdict = iota // through, or returns
 	accepts                // in this base chain
 	drops
+	diverts // to another destination
 )
+
+// verdictDivert marks rules that change a packet's destination. The kernel has no such number.
+const verdictDivert = expr.VerdictKind(1 << 16)
 
 // maxJumps is the kernel's.
 const maxJumps = 16
@@ -161,7 +237,7 @@ func (w *walk) chain(t *nftables.Table, name string, depth int) (verdict, string
 		switch end.Kind {
 		case expr.VerdictJump, expr.VerdictGoto:
 			v, by := w.chain(t, end.Chain, depth+1)
-			if v == drops && matches == yes && !w.uncertain {
+			if (v == drops || v == diverts) && matches == yes && !w.uncertain {
 				return v, by
 			}
 			if v == accepts && matches == yes {
@@ -184,6 +260,11 @@ func (w *walk) chain(t *nftables.Table, name string, depth int) (verdict, string
 				return accepts, ""
 			}
 			return drops, fmt.Sprintf("a rule of chain %s in table %s drops the packet%s", name, tableName(t), comment(rule))
+		case verdictDivert:
+			if w.uncertain {
+				return accepts, ""
+			}
+			return diverts, fmt.Sprintf("a rule of chain %s in table %s translates it%s", name, tableName(t), comment(rule))
 		case expr.VerdictAccept:
 			return accepts, ""
 		case expr.VerdictReturn:
@@ -232,7 +313,11 @@ func (w *walk) rule(rule *nftables.Rule) (matches match, end *expr.Verdict) {
 		case *expr.Ct:
 			delete(registers, e.Register)
 			if e.Key == expr.CtKeySTATE {
-				registers[e.Register] = binary.NativeEndian.AppendUint32(nil, expr.CtStateBitNEW)
+				state := uint32(expr.CtStateBitNEW)
+				if w.packet.Answer {
+					state = expr.CtStateBitESTABLISHED
+				}
+				registers[e.Register] = binary.NativeEndian.AppendUint32(nil, state)
 			}
 		case *expr.Bitwise:
 			from, known := registers[e.SourceRegister]
@@ -259,11 +344,25 @@ func (w *walk) rule(rule *nftables.Rule) (matches match, end *expr.Verdict) {
 			end = &expr.Verdict{Kind: expr.VerdictDrop}
 		case *expr.Match:
 			result = w.extension(e)
+		case *expr.NAT:
+			if e.Type != expr.NATTypeDestNAT {
+				end = &expr.Verdict{Kind: expr.VerdictAccept}
+				break
+			}
+			end = &expr.Verdict{Kind: verdictDivert}
+		case *expr.Redir:
+			end = &expr.Verdict{Kind: verdictDivert}
+		case *expr.Immediate:
+			set(registers, e.Register, e.Data)
 		case *expr.Target: // of iptables, such as LOG or REJECT
-			if e.Name != "REJECT" {
+			switch e.Name {
+			case "REJECT":
+				end = &expr.Verdict{Kind: expr.VerdictDrop}
+			case "DNAT", "REDIRECT":
+				end = &expr.Verdict{Kind: verdictDivert}
+			default:
 				return unknown, nil
 			}
-			end = &expr.Verdict{Kind: expr.VerdictDrop}
 		default:
 			result = unknown
 		}
@@ -316,6 +415,8 @@ func (w *walk) meta(k expr.MetaKey) []byte {
 			return []byte{unix.NFPROTO_IPV6}
 		}
 		return []byte{unix.NFPROTO_IPV4}
+	case expr.MetaKeyPROTOCOL:
+		return w.etherType()
 	case expr.MetaKeyMARK:
 		return make([]byte, 4)
 	case expr.MetaKeyLEN:
@@ -324,6 +425,14 @@ func (w *walk) meta(k expr.MetaKey) []byte {
 		}
 	}
 	return nil
+}
+
+// etherType of the packet, as in frames.
+func (w *walk) etherType() []byte {
+	if w.packet.Src.Is6() {
+		return binary.BigEndian.AppendUint16(nil, unix.ETH_P_IPV6)
+	}
+	return binary.BigEndian.AppendUint16(nil, unix.ETH_P_IP)
 }
 
 func (w *walk) payload(e *expr.Payload) []byte {
@@ -341,13 +450,18 @@ func (w *walk) payload(e *expr.Payload) []byte {
 		}
 		return nil
 	}
+	const etherTypeOffset = 12
 	switch {
+	case e.Base == expr.PayloadBaseLLHeader && e.Offset == etherTypeOffset && e.Len == 2:
+		return w.etherType()
 	case e.Base == expr.PayloadBaseNetworkHeader && e.Offset == src && p.Src.IsValid():
 		return part(p.Src)
 	case e.Base == expr.PayloadBaseNetworkHeader && e.Offset == dst && p.Dst.IsValid():
 		return part(p.Dst)
 	case e.Base == expr.PayloadBaseNetworkHeader && e.Offset == protocol && e.Len == 1 && p.Protocol != 0:
 		return []byte{p.Protocol}
+	case e.Base == expr.PayloadBaseTransportHeader && e.Offset == 0 && e.Len == 2 && p.SrcPort != 0:
+		return binary.BigEndian.AppendUint16(nil, p.SrcPort)
 	case e.Base == expr.PayloadBaseTransportHeader && e.Offset == 2 && e.Len == 2 && p.DstPort != 0:
 		return binary.BigEndian.AppendUint16(nil, p.DstPort)
 	}
@@ -386,14 +500,18 @@ func within(e *expr.Range, registers map[uint32][]byte) match {
 
 // extension evaluates the matches of iptables, which iptables-nft leaves as they were as well.
 func (w *walk) extension(m *expr.Match) match {
-	const newConnection = 1 << (2 + 1) // XT_CONNTRACK_STATE_BIT(IP_CT_NEW)
+	const newConnection, established = 1 << (2 + 1), 1 << (0 + 1) // XT_CONNTRACK_STATE_BIT(IP_CT_…)
+	state := uint16(newConnection)
+	if w.packet.Answer {
+		state = established
+	}
 	switch info := m.Info.(type) {
 	case *xt.Comment:
 		return yes
 	case *xt.ConntrackMtinfo3:
-		return ofState(uint16(info.StateMask), info.MatchFlags, info.InvertFlags, newConnection)
+		return ofState(uint16(info.StateMask), info.MatchFlags, info.InvertFlags, state)
 	case *xt.ConntrackMtinfo2:
-		return ofState(info.StateMask, info.MatchFlags, info.InvertFlags, newConnection)
+		return ofState(info.StateMask, info.MatchFlags, info.InvertFlags, state)
 	case *xt.Tcp:
 		if info.Option != 0 || info.FlagsMask != 0 {
 			return unknown
@@ -405,18 +523,28 @@ func (w *walk) extension(m *expr.Match) match {
 	return unknown
 }
 
-// ports are ranges; that of the sender is not known of a packet.
+// ports are ranges.
 func (w *walk) ports(src, dst [2]uint16, notSrc, notDst bool) match {
-	all := [2]uint16{0, 1<<16 - 1}
-	switch port := w.packet.DstPort; {
-	case dst != all && port != 0 && (dst[0] <= port && port <= dst[1]) == notDst:
+	source, destination := inRange(w.packet.SrcPort, src, notSrc), inRange(w.packet.DstPort, dst, notDst)
+	switch {
+	case source == no || destination == no:
 		return no
-	case dst == all && notDst, src == all && notSrc:
-		return no
-	case dst != all && port == 0, src != all:
+	case source == unknown || destination == unknown:
 		return unknown
 	}
 	return yes
+}
+
+// inRange reports whether a port, 0 if it is not known, is in a range, or not in it if that is wanted.
+func inRange(port uint16, ports [2]uint16, not bool) match {
+	all := ports == [2]uint16{0, 1<<16 - 1}
+	if !all && port == 0 {
+		return unknown
+	}
+	if (all || ports[0] <= port && port <= ports[1]) != not {
+		return yes
+	}
+	return no
 }
 
 func ofState(mask, flags, inverted, state uint16) match {

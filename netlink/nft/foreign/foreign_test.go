@@ -13,7 +13,7 @@ import (
 )
 
 // Rulesets as others write them, in the kernel, and what becomes of a TCP packet of a pod.
-func TestDrops(t *testing.T) {
+func TestHarms(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("making network namespaces takes root")
 	}
@@ -21,39 +21,58 @@ func TestDrops(t *testing.T) {
 	accept := func(rules string) string { return "table ip filter { " + fmt.Sprintf(base, "accept", rules) + " }" }
 	drop := func(rules string) string { return "table ip filter { " + fmt.Sprintf(base, "drop", rules) + " }" }
 	for name, c := range map[string]struct{ ruleset, want string }{
-		"nothing":               {"table ip filter { }", ""},
-		"drops all":             {accept("drop"), "a rule of chain FORWARD in table ip filter drops the packet"},
-		"with a comment":        {accept(`counter drop comment "no pods"`), `(comment "no pods")`},
-		"rejects":               {accept("reject"), "drops the packet"},
-		"network of the pod":    {accept("ip saddr 10.1.0.0/16 drop"), "drops"},
-		"another network":       {accept("ip saddr 10.2.0.0/16 drop"), ""},
-		"odd network":           {accept("ip daddr 10.1.2.0/23 drop"), "drops"},
-		"device":                {accept(`iifname "c-pod" oifname "c-vxlan*" drop`), "drops"},
-		"another device":        {accept(`oifname "docker0" drop`), ""},
-		"port":                  {accept("tcp dport 80 drop"), "drops"},
-		"another port":          {accept("tcp dport 81 drop"), ""},
-		"another protocol":      {accept("udp dport 80 drop"), ""},
-		"invalid connections":   {accept("ct state invalid drop"), ""},
-		"too large":             {accept("meta length 1000-65535 drop"), "drops"},
-		"not too large":         {accept("meta length 2000-65535 drop"), ""},
-		"maybe":                 {accept("ip dscp 3 drop"), ""},
-		"accepted before":       {accept("ip saddr 10.1.1.2 accept; drop"), ""},
-		"maybe accepted before": {accept("ip dscp 3 accept; drop"), ""},
-		"policy":                {drop(""), "the policy of chain FORWARD in table ip filter is drop, and none of its rules accepts the packet"},
-		"policy but accepted":   {drop("ip saddr 10.1.0.0/16 accept"), ""},
-		"as docker":             {drop("ct state related,established accept; oifname docker0 accept"), "the policy of chain FORWARD"},
-		"policy, maybe":         {drop("ip dscp 3 accept"), ""},
-		"in a chain":            {"table inet x { chain user { ip saddr 10.1.1.2 drop; }; chain f { type filter hook forward priority 5; jump user; } }", "a rule of chain user in table inet x drops"},
-		"returned":              {"table inet x { chain user { ip saddr 10.1.1.2 return; drop; }; chain f { type filter hook forward priority 5; jump user; } }", ""},
-		"jump maybe":            {"table inet x { chain user { drop; }; chain f { type filter hook forward priority 5; ip dscp 3 jump user; } }", ""},
-		"IPv6 only":             {"table ip6 filter { " + fmt.Sprintf(base, "drop", "") + " }", ""},
-		"another hook":          {"table inet x { chain i { type filter hook input priority 0; policy drop; } }", ""},
-		"ours":                  {"table ip contiv { " + fmt.Sprintf(base, "drop", "") + " }", ""},
+		"nothing":                 {"table ip filter { }", ""},
+		"drops all":               {accept("drop"), "a rule of chain FORWARD in table ip filter drops the packet"},
+		"with a comment":          {accept(`counter drop comment "no pods"`), `(comment "no pods")`},
+		"rejects":                 {accept("reject"), "drops the packet"},
+		"network of the pod":      {accept("ip saddr 10.1.0.0/16 drop"), "drops"},
+		"another network":         {accept("ip saddr 10.2.0.0/16 drop"), ""},
+		"odd network":             {accept("ip daddr 10.1.2.0/23 drop"), "drops"},
+		"device":                  {accept(`iifname "c-pod" oifname "c-vxlan*" drop`), "drops"},
+		"another device":          {accept(`oifname "docker0" drop`), ""},
+		"port":                    {accept("tcp dport 80 drop"), "drops"},
+		"another port":            {accept("tcp dport 81 drop"), ""},
+		"another protocol":        {accept("udp dport 80 drop"), ""},
+		"invalid connections":     {accept("ct state invalid drop"), ""},
+		"too large":               {accept("meta length 1000-65535 drop"), "drops"},
+		"not too large":           {accept("meta length 2000-65535 drop"), ""},
+		"maybe":                   {accept("ip dscp 3 drop"), ""},
+		"accepted before":         {accept("ip saddr 10.1.1.2 accept; drop"), ""},
+		"maybe accepted before":   {accept("ip dscp 3 accept; drop"), ""},
+		"policy":                  {drop(""), "the policy of chain FORWARD in table ip filter is drop, and none of its rules accepts the packet"},
+		"policy but accepted":     {drop("ip saddr 10.1.0.0/16 accept"), ""},
+		"as docker":               {drop("ct state related,established accept; oifname docker0 accept"), "the policy of chain FORWARD"},
+		"policy, maybe":           {drop("ip dscp 3 accept"), ""},
+		"in a chain":              {"table inet x { chain user { ip saddr 10.1.1.2 drop; }; chain f { type filter hook forward priority 5; jump user; } }", "a rule of chain user in table inet x drops"},
+		"returned":                {"table inet x { chain user { ip saddr 10.1.1.2 return; drop; }; chain f { type filter hook forward priority 5; jump user; } }", ""},
+		"jump maybe":              {"table inet x { chain user { drop; }; chain f { type filter hook forward priority 5; ip dscp 3 jump user; } }", ""},
+		"IPv6 only":               {"table ip6 filter { " + fmt.Sprintf(base, "drop", "") + " }", ""},
+		"another hook":            {"table inet x { chain i { type filter hook input priority 0; policy drop; } }", ""},
+		"at its device":           {"table netdev x { chain i { type filter hook ingress device c-pod priority 0; ip saddr 10.1.1.2 drop; } }", "are dropped: a rule of chain i in table netdev x"},
+		"at one of devices":       {"table netdev x { chain i { type filter hook ingress devices = {c-pod, lo} priority 0; ip saddr 10.1.1.2 drop; } }", "table netdev x"},
+		"at another device":       {"table netdev x { chain i { type filter hook ingress device lo priority 0; drop; } }", ""},
+		"inet at its device":      {"table inet x { chain i { type filter hook ingress device c-pod priority 0; ip saddr 10.1.1.2 drop; } }", "table inet x"},
+		"as it leaves":            {"table netdev x { chain e { type filter hook egress device c-vxlanBVI priority 0; ip daddr 10.1.2.2 drop; } }", "table netdev x"},
+		"other frames":            {"table netdev x { chain i { type filter hook ingress device c-pod priority 0; meta protocol arp drop; } }", ""},
+		"in the bridge":           {"table bridge x { chain o { type filter hook output priority 0; ip saddr 10.1.1.2 drop; } }", "table bridge x"},
+		"in a bridge, others":     {"table bridge x { chain o { type filter hook output priority 0; ip saddr 10.1.1.3 drop; } }", ""},
+		"translated":              {"table ip x { chain p { type nat hook prerouting priority 0; tcp dport 80 dnat to 10.9.9.9; } }", "get another destination: a rule of chain p in table ip x translates it"},
+		"redirected":              {"table inet x { chain p { type nat hook prerouting priority 0; tcp dport 80 redirect to 8080; } }", "get another destination"},
+		"others' translated":      {"table ip x { chain p { type nat hook prerouting priority 0; tcp dport 81 dnat to 10.9.9.9; } }", ""},
+		"by kube-proxy":           {"table ip x { chain KUBE-SERVICES { dnat to 10.9.9.9; }; chain p { type nat hook prerouting priority 0; jump KUBE-SERVICES; } }", ""},
+		"masqueraded":             {"table ip x { chain p { type nat hook postrouting priority 0; masquerade; } }", ""},
+		"answers":                 {accept("ip saddr 10.1.2.2 drop"), "are dropped"},
+		"answers of the port":     {accept("tcp sport 80 drop"), "are dropped"},
+		"answers of another port": {accept("tcp sport 81 drop"), ""},
+		"answers of connections":  {accept("ip saddr 10.1.2.2 ct state established drop"), "are dropped"},
+		"answers, but new":        {accept("ip saddr 10.1.2.2 ct state new drop"), ""},
+		"ours":                    {"table ip contiv { " + fmt.Sprintf(base, "drop", "") + " }", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ns := namespaceFor(t)
+			command(t, "ip", "-n", ns, "link", "add", "c-pod", "type", "veth", "peer", "name", "c-vxlanBVI")
 			command(t, "ip", "netns", "exec", ns, "nft", strings.NewReplacer("; };", "\n}\n", "; }", "\n}\n", " }", "\n}\n").Replace(c.ruleset))
-			requireDrops(t, ns, c.ruleset, c.want)
+			requireHarms(t, ns, c.ruleset, strings.HasPrefix(name, "answers"), c.want)
 		})
 	}
 }
@@ -73,8 +92,8 @@ func command(t *testing.T, words ...string) {
 	}
 }
 
-// requireDrops asks what drops the packet; want "": nothing does.
-func requireDrops(t *testing.T, ns, ruleset, want string) {
+// requireHarms asks what stops the packet, or its answer; want "": nothing does.
+func requireHarms(t *testing.T, ns, ruleset string, answer bool, want string) {
 	t.Helper()
 	handle, err := namespace.Open("/var/run/netns/" + ns)
 	if err != nil {
@@ -85,15 +104,22 @@ func requireDrops(t *testing.T, ns, ruleset, want string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := rules.Drops(foreign.Packet{Hook: foreign.Forward, In: "c-pod", Out: "c-vxlanBVI", Protocol: 6, DstPort: 80, Size: 1450,
-		Src: netip.MustParseAddr("10.1.1.2"), Dst: netip.MustParseAddr("10.1.2.2")})
+	packet := foreign.Packet{In: "c-pod", Out: "c-vxlanBVI", Protocol: 6, SrcPort: 40000, DstPort: 80, Size: 1450,
+		Src: netip.MustParseAddr("10.1.1.2"), Dst: netip.MustParseAddr("10.1.2.2"), Answer: answer}
+	if answer {
+		packet.In, packet.Out, packet.Src, packet.Dst, packet.SrcPort, packet.DstPort = packet.Out, packet.In, packet.Dst, packet.Src, packet.DstPort, packet.SrcPort
+	}
+	var got []string
+	for _, packet.Hook = range []foreign.Hook{foreign.Ingress, foreign.Prerouting, foreign.Forward, foreign.Postrouting, foreign.Egress, foreign.Bridge + foreign.Output} {
+		got = append(got, rules.Harms(packet)...)
+	}
 	if (len(got) > 0) != (want != "") || len(got) > 0 && !strings.Contains(got[0], want) {
 		t.Errorf("%s\ngot %q, want %q", ruleset, got, want)
 	}
 }
 
 // The same, as iptables-legacy writes it into tables of its own.
-func TestDropsOfIptablesLegacy(t *testing.T) {
+func TestHarmsOfIptablesLegacy(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("making network namespaces takes root")
 	}
@@ -133,6 +159,10 @@ func TestDropsOfIptablesLegacy(t *testing.T) {
 		"unused":                    {"-N user\n-A user -j DROP", ""},
 		"another table":             {"-t mangle -A FORWARD -j DROP", "in table ip mangle of iptables-legacy"},
 		"another hook":              {"-A INPUT -j DROP", ""},
+		"translated":                {"-t nat -A PREROUTING -p tcp --dport 80 -j REDIRECT --to-ports 8080", "get another destination: a rule of chain PREROUTING in table ip nat of iptables-legacy"},
+		"others' translated":        {"-t nat -A PREROUTING -p tcp --dport 81 -j REDIRECT --to-ports 8080", ""},
+		"answers":                   {"-A FORWARD -p tcp --sport 80 -m conntrack --ctstate ESTABLISHED -j DROP", "are dropped"},
+		"answers, but new":          {"-A FORWARD -p tcp --sport 80 -m conntrack --ctstate NEW -j DROP", ""},
 		"addresses only":            {"-t nat -A POSTROUTING -j RETURN", ""},
 		"IPv6, which is no concern": {"6 -A FORWARD -j DROP", ""},
 	} {
@@ -148,7 +178,7 @@ func TestDropsOfIptablesLegacy(t *testing.T) {
 					t.Skipf("this kernel cannot do so: %s: %s", line, out)
 				}
 			}
-			requireDrops(t, ns, c.rules, c.want)
+			requireHarms(t, ns, c.rules, strings.HasPrefix(name, "answers"), c.want)
 		})
 	}
 }

@@ -23,8 +23,9 @@ func (r *Ruleset) legacy() error {
 			return fmt.Errorf("listing the tables of iptables-legacy: %w", err)
 		}
 		for _, name := range names {
+			kind := nftables.ChainTypeFilter
 			if name == "nat" {
-				continue
+				kind = nftables.ChainTypeNAT
 			}
 			read, err := xtables.Read(f.Family, name)
 			if err != nil {
@@ -32,7 +33,10 @@ func (r *Ruleset) legacy() error {
 			}
 			table := &nftables.Table{Family: f.nft, Name: name + " of iptables-legacy"}
 			for _, c := range read.Chains {
-				chain := &nftables.Chain{Table: table, Name: c.Name}
+				if kind == nftables.ChainTypeNAT && ofKubeProxy("", c.Name) {
+					continue
+				}
+				chain := &nftables.Chain{Table: table, Name: c.Name, Type: kind}
 				for _, rule := range c.Rules {
 					r.rules[key(table, c.Name)] = append(r.rules[key(table, c.Name)], translated(f.nft, rule))
 				}
@@ -42,7 +46,10 @@ func (r *Ruleset) legacy() error {
 						policy = nftables.ChainPolicyDrop
 					}
 					chain.Hooknum, chain.Policy = &hook, &policy
-					r.bases = append(r.bases, chain)
+					if kind == nftables.ChainTypeNAT && Hook(hook) != Prerouting && Hook(hook) != Output {
+						continue
+					}
+					r.bases = append(r.bases, base{Chain: chain, hook: Hook(hook)})
 				}
 			}
 		}
