@@ -48,7 +48,7 @@ type Options struct {
 	OurRoute func(protocol int) bool
 	// OurTable reports whether a table of nftables is one of ours.
 	OurTable func(name string) bool
-	// Verdicts has functions for policies, services and the like.
+	// Verdicts has functions for services, policies and the like, in the order in which packets come by.
 	Verdicts []func(ctx context.Context, q Question) Verdict
 }
 
@@ -58,6 +58,9 @@ type Verdict struct {
 	Wrong []string
 	// Way describes what else happens to them.
 	Way []string
+	// Translated: the packets go elsewhere, to one of Endpoints. Parts after this one do not see them as they were.
+	Translated           bool
+	Entrances, Endpoints []netip.AddrPort // see Report
 }
 
 // Explainer explains paths from and to a node.
@@ -82,6 +85,11 @@ type end struct {
 	// service: the address is in a network of cluster IPs.
 	service bool
 }
+
+// isNode reports whether the end is this node itself.
+func (e end) isNode() bool { return e.here && e.pod == nil }
+
+func (e end) outside() bool { return e.pod == nil && e.node == nil && !e.service && !e.here }
 
 func (e end) String() string {
 	switch {
@@ -114,6 +122,9 @@ func (e *Explainer) Explain(ctx context.Context, q Question) (*Report, error) {
 	r := &Report{Node: e.o.Node, From: from.String(), To: to.String(), Source: from.here, Destination: to.here,
 		Findings: []Finding{}, Way: []string{}, Probes: []Probe{}, Links: []Link{}, Neighbours: []Neighbour{}}
 	if !from.here && !to.here {
+		if from.outside() && (to.service || to.outside()) { // any node may be asked for the service
+			e.verdicts(ctx, r, q)
+		}
 		return r, nil
 	}
 	for _, at := range []struct{ this, other end }{{from, to}, {to, from}} {
@@ -148,6 +159,11 @@ func (e *Explainer) verdicts(ctx context.Context, r *Report, q Question) {
 		}
 		for _, text := range v.Way {
 			r.Way = append(r.Way, fmt.Sprintf("node %s: %s", e.o.Node, text))
+		}
+		r.Entrances, r.Endpoints = append(r.Entrances, v.Entrances...), append(r.Endpoints, v.Endpoints...)
+		if v.Translated {
+			r.translated = true
+			return
 		}
 		r.NoEcho = r.NoEcho || q.Protocol != "" && len(v.Wrong) == 0 && len(verdict(ctx, echo).Wrong) > 0
 	}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/contiv/contiv/netlink/namespace"
 	"github.com/contiv/contiv/netlink/nft/foreign"
@@ -20,25 +21,52 @@ const vxlanPort = 4789
 // host adds what the kernel of the node would do.
 func (e *Explainer) host(ctx context.Context, r *Report, q Question, from, to end) {
 	where := "node " + e.o.Node
-	in, out := e.route(r, from), e.route(r, to) // the way back, and the way there
+	local, _ := localDevices()
+	request := flow{what: fmt.Sprintf("packets from %v to %v", from.addr, to.addr), unrouted: r.translated, Packet: foreign.Packet{
+		Src: q.From, Dst: q.To, Protocol: q.protocol(), DstPort: q.Port, Size: e.o.MTU()}}
+	request.In = e.route(r, from, local) // the way back
+	if !r.translated {
+		request.Out = e.route(r, to, local)
+		request.unrouted = request.Out == "" && !to.isNode()
+	}
+	var flows []flow
+	if request.In != "" || from.isNode() {
+		flows = append(flows, request)
+		if !request.unrouted {
+			flows = append(flows, request.answers())
+		}
+	}
+	diversions, err := e.policyRules()
+	if err != nil {
+		r.find(where, fmt.Sprintf("policy rules of others cannot be read: %v", err))
+	}
+	var peers []Node
+	for _, x := range []struct{ this, peer end }{{from, to}, {to, from}} {
+		if x.this.here && x.peer.node != nil && !x.peer.here {
+			e.underlay(ctx, r, *x.peer.node)
+			peers = append(peers, *x.peer.node)
+		}
+	}
+	for _, peer := range peers {
+		for _, f := range e.tunnelFlows(peer) {
+			f.what = strings.Replace(f.what, peerName, "node "+peer.Name, 1)
+			flows = append(flows, f)
+		}
+	}
 	rules, err := e.foreign()
 	if err != nil {
 		r.find(where, fmt.Sprintf("filters of others cannot be read: %v", err))
-		rules = &foreign.Ruleset{}
 	}
-	drops := func(direction string, p foreign.Packet) {
-		for _, by := range rules.Drops(p) {
-			r.find(where, fmt.Sprintf("%s are dropped: %s", direction, by))
+	through := map[string]bridged{}
+	if err == nil && !rules.Empty() {
+		through = bridges()
+	}
+	for _, f := range flows {
+		if text := divert(diversions, f.Src, f.Dst, f.In); text != "" && !r.translated {
+			r.find(where, f.what+" "+text)
 		}
-	}
-	packet := foreign.Packet{In: in, Out: out, Src: q.From, Dst: q.To, Protocol: q.protocol(), DstPort: q.Port, Size: e.o.MTU()}
-	for hook, direction := range e.hooks(from, to) {
-		packet.Hook = hook
-		drops(direction, packet)
-	}
-	for _, x := range []struct{ this, peer end }{{from, to}, {to, from}} {
-		if x.this.here && x.peer.node != nil && !x.peer.here {
-			e.underlay(ctx, r, *x.peer.node, drops)
+		if err == nil {
+			r.findAll(where, f.harms(rules, through))
 		}
 	}
 }
@@ -55,29 +83,6 @@ func (q Question) protocol() uint8 {
 	return unix.IPPROTO_ICMP
 }
 
-// hooks returns the hooks that packets from one end to the other pass on this node, with descriptions.
-func (e *Explainer) hooks(from, to end) map[foreign.Hook]string {
-	packets := fmt.Sprintf("packets from %v to %v", from.addr, to.addr)
-	hooks := map[foreign.Hook]string{}
-	switch {
-	case from.here && from.pod == nil:
-		hooks[foreign.Output] = packets
-	default:
-		hooks[foreign.Prerouting] = packets
-	}
-	switch {
-	case to.here && to.pod == nil:
-		hooks[foreign.Input] = packets
-	case from.pod != nil || !from.here:
-		hooks[foreign.Forward] = packets
-	}
-	hooks[foreign.Postrouting] = packets
-	if to.here && to.pod == nil {
-		delete(hooks, foreign.Postrouting)
-	}
-	return hooks
-}
-
 func (e *Explainer) foreign() (*foreign.Ruleset, error) {
 	ns, err := namespace.Open("/proc/thread-self/ns/net")
 	if err != nil {
@@ -88,10 +93,10 @@ func (e *Explainer) foreign() (*foreign.Ruleset, error) {
 }
 
 // route checks the route to an end, and returns the name of the device that leads there; "" for the
-// node itself.
-func (e *Explainer) route(r *Report, to end) string {
+// node itself. local are the node's devices by address.
+func (e *Explainer) route(r *Report, to end, local map[netip.Addr]string) string {
 	where := "node " + e.o.Node
-	if to.here && to.pod == nil {
+	if to.isNode() {
 		return ""
 	}
 	routes, err := netlink.RouteGetWithOptions(to.addr.AsSlice(), &netlink.RouteGetOptions{FIBMatch: true})
@@ -107,6 +112,8 @@ func (e *Explainer) route(r *Report, to end) string {
 	text := fmt.Sprintf("route %v dev %s %s", cmp.Or(network(route), "default"), cmp.Or(device, "-"), via(route))
 	ofPods := to.pod != nil || to.node != nil && !slices.Contains(to.node.Addresses, to.addr)
 	switch {
+	case ofPods && local[to.addr] != "":
+		r.find(where, squatted(to.addr, local[to.addr]))
 	case ofPods && !e.o.OurRoute(int(route.Protocol)) && route.Protocol != unix.RTPROT_KERNEL:
 		r.find(where, fmt.Sprintf("%s is somebody else's (protocol %d) and takes the packets to %v: remove it", text, route.Protocol, to.addr))
 	case route.Type != unix.RTN_UNICAST && route.Type != unix.RTN_LOCAL:
@@ -131,8 +138,8 @@ func network(route netlink.Route) string {
 	return route.Dst.String()
 }
 
-// underlay checks the way to another node: the device, the neighbour, filters of tunnels.
-func (e *Explainer) underlay(ctx context.Context, r *Report, peer Node, drops func(string, foreign.Packet)) {
+// underlay checks the way to another node: the device, the neighbour.
+func (e *Explainer) underlay(ctx context.Context, r *Report, peer Node) {
 	where := "node " + e.o.Node
 	own, _ := e.ownDevices(ctx)
 	r.show(where, own)
@@ -148,7 +155,6 @@ func (e *Explainer) underlay(ctx context.Context, r *Report, peer Node, drops fu
 		}
 		r.neighbour(where, routes[0].LinkIndex, next)
 	}
-	e.tunnels(peer, func(what string, p foreign.Packet) { drops(what+" node "+peer.Name, p) })
 }
 
 // neighbour checks the kernel's entry for the next hop.

@@ -46,19 +46,8 @@ func interconnectDrops(rules *foreign.Ruleset, addr netip.Addr, packet foreign.P
 	there, back := packet, packet
 	there.Out, there.Src, there.Dst = link.Attrs().Name, host.Unmap(), addr
 	back.In, back.Src, back.Dst, back.DstPort = link.Attrs().Name, addr, host.Unmap(), 0
-	for _, look := range []struct {
-		what  string
-		p     foreign.Packet
-		hooks []foreign.Hook
-	}{
-		{"packets of the host to pods", there, []foreign.Hook{foreign.Output, foreign.Postrouting}},
-		{"packets of pods to the host", back, []foreign.Hook{foreign.Prerouting, foreign.Input}},
-	} {
-		for _, look.p.Hook = range look.hooks {
-			for _, by := range rules.Drops(look.p) {
-				texts = append(texts, fmt.Sprintf("%s are dropped: %s", look.what, by))
-			}
-		}
+	for _, f := range []flow{{what: "packets of the host to pods", Packet: there}, {what: "packets of pods to the host", Packet: back}} {
+		texts = append(texts, f.harms(rules, nil)...)
 	}
 	return texts
 }

@@ -43,7 +43,7 @@ func (n *Network) Problems(ctx context.Context) []string {
 	if err != nil {
 		return []string{err.Error()}
 	}
-	return slices.Concat(n.devices(ctx, pods), n.routes(ctx), n.filters(pods))
+	return slices.Concat(n.devices(ctx, pods), n.routes(ctx), n.addresses(pods), n.filters(pods))
 }
 
 // others returns the rules of others, read recently.
@@ -115,96 +115,118 @@ func (n *Network) toldByVSwitch(ctx context.Context, device string) bool {
 	})
 }
 
-// filters checks for rules of others that drop packets between pods of different nodes, or packets of tunnels.
+// addresses checks for addresses of pods on devices of this node: their packets end here.
+func (n *Network) addresses(pods []Pod) (problems []string) {
+	if !n.o.HostStack {
+		return nil // the vswitch routes, whatever the kernel has
+	}
+	local, err := localDevices()
+	if err != nil {
+		return nil // an interrupted dump; the next look reads it
+	}
+	for _, pod := range pods {
+		for _, addr := range pod.Addresses {
+			if local[addr] != "" {
+				problems = append(problems, squatted(addr, local[addr]))
+			}
+		}
+	}
+	for _, peer := range n.o.Nodes() {
+		if peer.Name == n.o.Node {
+			continue
+		}
+		for addr, device := range local {
+			if slices.ContainsFunc(peer.Pods, func(p netip.Prefix) bool { return p.Contains(addr) }) {
+				problems = append(problems, squatted(addr, device))
+			}
+		}
+	}
+	slices.Sort(problems)
+	return problems
+}
+
+// filters checks for rules of others that stop packets between pods of different nodes, or packets of tunnels.
 func (n *Network) filters(pods []Pod) (problems []string) {
 	rules, err := n.others()
 	if err != nil {
 		return []string{fmt.Sprintf("filters of others cannot be read: %v", err)}
 	}
-	if rules.Empty() {
-		return nil
-	}
 	if !n.o.HostStack {
 		return n.betweenHostAndPods(rules, pods)
 	}
-	dropped := map[string][]string{} // nodes concerned, by rule
+	diversions, err := n.policyRules()
+	if err != nil {
+		problems = append(problems, fmt.Sprintf("policy rules of others cannot be read: %v", err))
+	}
+	if rules.Empty() && len(diversions) == 0 {
+		return problems
+	}
+	through, stopped := bridges(), map[string][]string{} // nodes concerned, by what stops packets
+	answers := true                                      // those of one node stand for all
 	for _, peer := range n.o.Nodes() {
 		if peer.Name == n.o.Node {
 			continue
 		}
-		drops := func(what string, p foreign.Packet) {
-			for _, by := range rules.Drops(p) {
-				by = what + " %s are dropped: " + by
-				if !slices.Contains(dropped[by], peer.Name) {
-					dropped[by] = append(dropped[by], peer.Name)
-				}
+		found := func(text string) {
+			if !slices.Contains(stopped[text], peer.Name) {
+				stopped[text] = append(stopped[text], peer.Name)
 			}
 		}
-		n.tunnels(peer, drops)
-		n.betweenPods(pods, peer, drops)
+		flows := n.tunnelFlows(peer)
+		between := n.podFlows(pods, peer)
+		flows = append(flows, between...)
+		if answers && len(between) > 0 {
+			answers = false
+			for _, f := range between {
+				reply := f.answers()
+				reply.what = "answers to " + f.what
+				flows = append(flows, reply)
+			}
+		}
+		for _, f := range flows {
+			if text := divert(diversions, f.Src, f.Dst, f.In); text != "" {
+				found(f.what + " " + text)
+			}
+			for _, text := range f.harms(rules, through) {
+				found(text)
+			}
+		}
 	}
-	for _, by := range slices.Sorted(maps.Keys(dropped)) {
-		nodes := dropped[by]
+	for _, text := range slices.Sorted(maps.Keys(stopped)) {
+		nodes := stopped[text]
 		slices.Sort(nodes)
 		names := "node " + nodes[0]
 		if more := len(nodes) - 1; more > 0 {
 			names = fmt.Sprintf("%s and %d more", names, more)
 		}
-		problems = append(problems, fmt.Sprintf(by, names))
+		problems = append(problems, strings.Replace(text, peerName, names, 1))
 	}
 	return problems
 }
 
-// betweenPods evaluates rules for packets between a pod of this node and one of the other.
-func (n *Network) betweenPods(pods []Pod, peer Node, drops func(string, foreign.Packet)) {
+// peerName stands for the names of nodes in descriptions of flows.
+const peerName = "node %s"
+
+// podFlows returns the packets between a pod of this node and one of the other, in both directions.
+func (n *Network) podFlows(pods []Pod, peer Node) (flows []flow) {
 	for _, subnet := range peer.Pods {
 		there := subnet.Masked().Addr().Next().Next() // the first one is the gateway
-		out := ""
-		if routes, err := netlink.RouteGet(there.AsSlice()); err == nil && len(routes) > 0 {
-			if link, err := netlink.LinkByIndex(routes[0].LinkIndex); err == nil {
-				out = link.Attrs().Name
-			}
-		}
-		for _, pod := range pods {
-			i := slices.IndexFunc(pod.Addresses, func(a netip.Addr) bool { return a.Is4() == there.Is4() })
-			if i < 0 || pod.Device == "" || out == "" {
-				continue
-			}
-			to := foreign.Packet{In: pod.Device, Out: out, Src: pod.Addresses[i], Dst: there}
-			from := foreign.Packet{In: out, Out: pod.Device, Src: there, Dst: pod.Addresses[i]}
-			for _, hook := range []foreign.Hook{foreign.Prerouting, foreign.Forward, foreign.Postrouting} {
-				to.Hook, from.Hook = hook, hook
-				drops("packets of pods to those of", to)
-				drops("packets to pods from those of", from)
-			}
-			break // one pod stands for all
-		}
-	}
-}
-
-// tunnels evaluates rules for tunnel packets between this node and another.
-func (e *Explainer) tunnels(peer Node, drops func(string, foreign.Packet)) {
-	own := e.ownAddresses()
-	for _, addr := range peer.Addresses {
-		i := slices.IndexFunc(own, func(a netip.Addr) bool { return a.Is4() == addr.Is4() })
-		if i < 0 || e.o.Overhead(addr) == 0 {
-			continue
-		}
-		routes, err := netlink.RouteGet(addr.AsSlice())
-		if err != nil || len(routes) == 0 {
-			continue
-		}
-		link, err := netlink.LinkByIndex(routes[0].LinkIndex)
+		out, err := deviceTo(there)
 		if err != nil {
 			continue
 		}
-		tunnel := foreign.Packet{Protocol: unix.IPPROTO_UDP, DstPort: vxlanPort, Size: e.o.MTU() + e.o.Overhead(addr)}
-		sent, received := tunnel, tunnel
-		sent.Hook, sent.Out, sent.Src, sent.Dst = foreign.Output, link.Attrs().Name, own[i], addr
-		drops("tunnel packets to", sent)
-		received.Hook, received.In, received.Src, received.Dst = foreign.Input, link.Attrs().Name, addr, own[i]
-		drops("tunnel packets from", received)
+		for _, pod := range pods {
+			addr, ok := sameVersion(pod.Addresses, there)
+			if !ok || pod.Device == "" {
+				continue
+			}
+			flows = append(flows,
+				flow{what: "packets of pods to those of " + peerName, Packet: foreign.Packet{In: pod.Device, Out: out, Src: addr, Dst: there}},
+				flow{what: "packets to pods from those of " + peerName, Packet: foreign.Packet{In: out, Out: pod.Device, Src: there, Dst: addr}})
+			break // one pod stands for all
+		}
 	}
+	return flows
 }
 
 // ownAddresses returns the addresses of this node.

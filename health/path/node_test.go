@@ -52,6 +52,22 @@ func TestNetworkOfTheNode(t *testing.T) {
 			"tunnel packets to node other and 1 more are dropped"},
 		"iptables-legacy": {"iptables-legacy -A FORWARD -s 10.1.1.0/24 -j DROP", "iptables-legacy -F",
 			"packets of pods to those of node other and 1 more are dropped: a rule of chain FORWARD in table ip filter of iptables-legacy"},
+		"as they leave": {"nft 'table netdev some { chain e { type filter hook egress device eth0 priority 0; udp dport 4789 drop; }; }'", "nft delete table netdev some",
+			"tunnel packets to node other and 1 more are dropped: a rule of chain e in table netdev some"},
+		"as they come": {"nft 'table netdev some { chain i { type filter hook ingress device pod priority 0; ip saddr 10.1.1.2 drop; }; }'", "nft delete table netdev some",
+			"packets of pods to those of node other and 1 more are dropped: a rule of chain i in table netdev some"},
+		"sent elsewhere": {"nft 'table ip some { chain p { type nat hook prerouting priority 0; ip daddr 10.1.2.0/24 dnat to 10.9.0.9; }; }'", "nft delete table ip some",
+			"packets of pods to those of node other get another destination: a rule of chain p in table ip some translates it"},
+		"answers": {"nft 'table inet some { chain f { type filter hook forward priority 0; ct state established drop; }; }'", "nft delete table inet some",
+			"answers to packets of pods to those of node other are dropped: a rule of chain f"},
+		"policy rule": {"ip rule add from 10.1.1.0/24 pref 77 blackhole", "ip rule del pref 77",
+			"packets of pods to those of node other and 1 more are taken away by policy rule \"77: from 10.1.1.0/24 blackhole\": remove it with `ip rule del pref 77`"},
+		"policy rule to a table": {"ip rule add to 10.1.3.0/24 pref 77 lookup 99; ip route add default via 10.9.0.3 table 99", "ip rule del pref 77",
+			"packets of pods to those of node third are taken away by policy rule \"77: from all to 10.1.3.0/24 lookup 99\""},
+		"policy rule for others": {"ip rule add to 10.7.0.0/24 pref 77 prohibit", "ip rule del pref 77", ""},
+		"a pod's address":        {"ip addr add 10.1.1.2/32 dev lo", "ip addr del 10.1.1.2/32 dev lo", "10.1.1.2, of a pod, is an address of this node's device lo"},
+		"address of a pod elsewhere": {"ip addr add 10.1.3.7/32 dev eth0", "ip addr del 10.1.3.7/32 dev eth0",
+			"10.1.3.7, of a pod, is an address of this node's device eth0, so that its packets end here: remove it with `ip addr del 10.1.3.7/32 dev eth0`"},
 		"ours":                                 {"nft add table inet contiv; nft 'add chain inet contiv f { type filter hook forward priority 0; policy drop; }'", "nft delete table inet contiv", ""},
 		"others' chains that nothing jumps to": {"nft add table inet some; nft 'add chain inet some f { type filter hook forward priority 0; }'; nft add chain inet some unused; nft add rule inet some unused drop", "nft delete table inet some", ""},
 	} {
@@ -65,7 +81,7 @@ func TestNetworkOfTheNode(t *testing.T) {
 				ip route add 10.1.0.0/16 via 10.9.0.9; ip route add default via 10.9.0.9`)
 			n := New(Options{
 				Node: "this", HostStack: true, MTU: func() int { return 1450 }, Overhead: func(netip.Addr) int { return 50 },
-				OurTable: func(name string) bool { return name == "contiv" },
+				OurTable: func(name string) bool { return name == "contiv" }, OurRoute: func(int) bool { return false },
 				Warnings: func(context.Context) (warnings []string) {
 					if strings.HasSuffix(name, "which the vswitch reports") {
 						warnings = append(warnings, "device eth0 went down and took the host's default route along: run `ip route add default dev eth0`")

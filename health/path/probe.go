@@ -43,13 +43,7 @@ func (e *Explainer) probe(ctx context.Context, r *Report, q Question, from, to e
 	}
 	defer node.Close()
 
-	same := func(list []netip.Addr) (netip.Addr, bool) {
-		i := slices.IndexFunc(list, func(a netip.Addr) bool { return a.Is4() == q.To.Is4() })
-		if i < 0 {
-			return netip.Addr{}, false
-		}
-		return list[i], true
-	}
+	same := func(list []netip.Addr) (netip.Addr, bool) { return sameVersion(list, q.To) }
 	type step struct {
 		pinger *ping.Pinger
 		probe  Probe
@@ -70,9 +64,12 @@ func (e *Explainer) probe(ctx context.Context, r *Report, q Question, from, to e
 		}
 		if gateway, ok := same(to.node.Gateways); ok {
 			add(node, "node "+e.o.Node, fmt.Sprintf("node %s over the overlay (%v)", to.node.Name, gateway), gateway, false)
+			steps[len(steps)-1].probe.Overlay = true
 		}
 	}
-	add(here, name, to.String(), to.addr, true)
+	if !r.translated { // addresses of services answer no pings
+		add(here, name, to.String(), to.addr, true)
+	}
 	var all sync.WaitGroup
 	for i := range steps {
 		all.Go(func() { e.send(ctx, steps[i].pinger, steps[i].addr, &steps[i].probe) })
@@ -84,6 +81,15 @@ func (e *Explainer) probe(ctx context.Context, r *Report, q Question, from, to e
 	if q.Protocol == "tcp" {
 		r.Probes = append(r.Probes, connect(ctx, in, name, to, q.Port))
 	}
+}
+
+// sameVersion returns the first address of the same IP version as another.
+func sameVersion(list []netip.Addr, other netip.Addr) (netip.Addr, bool) {
+	i := slices.IndexFunc(list, func(a netip.Addr) bool { return a.Is4() == other.Is4() })
+	if i < 0 {
+		return netip.Addr{}, false
+	}
+	return list[i], true
 }
 
 // send sends small packets, then large ones.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strconv"
 	"time"
 
@@ -44,6 +45,8 @@ type Probe struct {
 	Wanted int `json:"wanted,omitempty"`
 	// End is set for the probe to the address in question.
 	End bool `json:"end,omitempty"`
+	// Overlay is set for the probe of the other node through the tunnel, which packets of pods take.
+	Overlay bool `json:"overlay,omitempty"`
 }
 
 // Link is a connection of a node to the others.
@@ -78,12 +81,28 @@ type Report struct {
 	// NoEcho: packets of the protocol are accepted here, but the ICMP packets of probes are refused.
 	NoEcho bool `json:"noEcho,omitempty"`
 
+	// Entrances are the addresses with ports at which clients from outside of the cluster reach the service in question, and
+	// Endpoints where this node sends the connection in question instead. Paths to these are other questions.
+	Entrances []netip.AddrPort `json:"entrances,omitempty"`
+	Endpoints []netip.AddrPort `json:"endpoints,omitempty"`
+
 	Links      []Link      `json:"links"`
 	Neighbours []Neighbour `json:"neighbours"`
+
+	// translated: packets are not what they were when this node routes them.
+	translated bool
 }
 
 func (r *Report) find(where, text string) {
-	r.Findings = append(r.Findings, Finding{where, text})
+	if f := (Finding{where, text}); !slices.Contains(r.Findings, f) {
+		r.Findings = append(r.Findings, f)
+	}
+}
+
+func (r *Report) findAll(where string, texts []string) {
+	for _, text := range texts {
+		r.find(where, text)
+	}
 }
 
 // timeout bounds an answer.

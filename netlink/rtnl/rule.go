@@ -23,6 +23,7 @@ type Rule struct {
 	Mask   uint32
 	Iif    string
 	Oif    string
+	Src    netip.Prefix
 	Dst    netip.Prefix
 	Proto  uint8
 	// L3mdev: the table is that of the VRF device which the packet belongs to.
@@ -46,6 +47,9 @@ func (r *Conn) changeRule(typ, flags int, rule Rule) error {
 	req := r.Request(typ, flags)
 	msg := &nl.RtMsg{}
 	msg.Family, msg.Type = uint8(rule.Family), rule.Action
+	if rule.Src.IsValid() {
+		msg.Src_len = uint8(rule.Src.Bits())
+	}
 	if rule.Dst.IsValid() {
 		msg.Dst_len = uint8(rule.Dst.Bits())
 	}
@@ -67,6 +71,9 @@ func (r *Conn) changeRule(typ, flags int, rule Rule) error {
 	}
 	if rule.Oif != "" {
 		req.AddData(nl.NewRtAttr(nl.FRA_OIFNAME, nl.ZeroTerminated(rule.Oif)))
+	}
+	if rule.Src.IsValid() && rule.Src.Bits() > 0 {
+		req.AddData(nl.NewRtAttr(nl.FRA_SRC, rule.Src.Addr().AsSlice()))
 	}
 	if rule.Dst.IsValid() && rule.Dst.Bits() > 0 {
 		req.AddData(nl.NewRtAttr(nl.FRA_DST, rule.Dst.Addr().AsSlice()))
@@ -102,7 +109,7 @@ func ParseRule(m []byte) (r Rule, ok bool) {
 	}
 	const invert = 2 // FIB_RULE_INVERT
 	r.Family, r.Action = int(m[0]), m[7]
-	r.Odd = m[2] != 0 || m[3] != 0 || binary.NativeEndian.Uint32(m[8:12])&invert != 0
+	r.Odd = m[3] != 0 || binary.NativeEndian.Uint32(m[8:12])&invert != 0
 	for attr, value := range nlattr.All(m[sizeofRuleHeader:]) {
 		number := func() uint32 { return binary.NativeEndian.Uint32(value) }
 		switch attr {
@@ -120,6 +127,10 @@ func ParseRule(m []byte) (r Rule, ok bool) {
 			r.Iif = unix.ByteSliceToString(value)
 		case nl.FRA_OIFNAME:
 			r.Oif = unix.ByteSliceToString(value)
+		case nl.FRA_SRC:
+			if addr, ok := netip.AddrFromSlice(value); ok {
+				r.Src = netip.PrefixFrom(addr, int(m[2]))
+			}
 		case nl.FRA_DST:
 			if addr, ok := netip.AddrFromSlice(value); ok {
 				r.Dst = netip.PrefixFrom(addr, int(m[1]))

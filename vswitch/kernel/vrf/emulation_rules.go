@@ -141,7 +141,7 @@ func (s *ruleState) dropTable(vrf uint32) {
 // isVRFRule reports whether we made the rule for VRFs.
 func isVRFRule(r rtnl.Rule) bool {
 	switch {
-	case r.Proto != own.ProtoOurs || r.Odd || r.Mark != 0 && r.Mask != vrfMarkMask:
+	case r.Proto != own.ProtoOurs || r.Odd || r.Src.IsValid() || r.Mark != 0 && r.Mask != vrfMarkMask:
 		return false
 	case r.Pref >= prefLinkLocal && r.Pref <= prefMulticast, r.Pref == prefInto, r.Pref == prefIsolated:
 		return true
@@ -151,7 +151,7 @@ func isVRFRule(r rtnl.Rule) bool {
 
 // isLocal reports whether the rule leads everything to the table local.
 func isLocal(r rtnl.Rule) bool {
-	return !r.Odd && !r.L3mdev && r.Action == ruleLookup && r.Table == unix.RT_TABLE_LOCAL &&
+	return !r.Odd && !r.Src.IsValid() && !r.L3mdev && r.Action == ruleLookup && r.Table == unix.RT_TABLE_LOCAL &&
 		r.Iif == "" && r.Oif == "" && r.Mark == 0 && !r.Dst.IsValid()
 }
 

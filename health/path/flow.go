@@ -1,0 +1,153 @@
+package path
+
+import (
+	"fmt"
+
+	"github.com/contiv/contiv/netlink/nft/foreign"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// flow is one direction of a connection through the kernel of this node. It passes these hooks, those of
+// bridges where a device is a port of one:
+//
+//	ingress ── bridge ── ingress ── prerouting ──┬── forward ──┬── postrouting ── egress ── bridge ── egress
+//	tunnel               device In               │             │                  device Out          tunnel
+//	                                           input        output
+//	                                             └── node ─────┘
+type flow struct {
+	// what are the packets, such as "packets from 10.1.1.2 to 10.1.2.2".
+	what string
+	// Packet at any hook; In and Out are "" where the node itself receives or sends it.
+	foreign.Packet
+	// unrouted: it is only known until it is routed, because it is translated then.
+	unrouted bool
+}
+
+// answers returns the flow of the answers.
+func (f flow) answers() flow {
+	p := f.Packet
+	p.In, p.Out, p.Src, p.Dst, p.SrcPort, p.DstPort = p.Out, p.In, p.Dst, p.Src, p.DstPort, p.SrcPort
+	p.Answer = true
+	return flow{what: fmt.Sprintf("answers from %v to %v", p.Src, p.Dst), Packet: p}
+}
+
+// hooks returns the packet as it is at each hook on its way.
+func (f flow) hooks(bridges map[string]bridged) (list []foreign.Packet) {
+	at := func(hook foreign.Hook, in, out string) {
+		p := f.Packet
+		p.Hook, p.In, p.Out = hook, in, out
+		list = append(list, p)
+	}
+	if f.In != "" {
+		if b, is := bridges[f.In]; is {
+			at(foreign.Ingress, b.tunnel, "")
+			b.pass(at, b.tunnel, b.port)
+		}
+		at(foreign.Ingress, f.In, "")
+		at(foreign.Prerouting, f.In, "")
+	}
+	switch {
+	case f.In == "":
+		at(foreign.Output, "", f.Out)
+	case f.unrouted:
+	case f.Out == "":
+		at(foreign.Input, f.In, "")
+	default:
+		at(foreign.Forward, f.In, f.Out)
+	}
+	if f.Out != "" && !f.unrouted {
+		at(foreign.Postrouting, f.In, f.Out)
+		at(foreign.Egress, "", f.Out)
+		if b, is := bridges[f.Out]; is {
+			b.pass(at, b.port, b.tunnel)
+			at(foreign.Egress, "", b.tunnel)
+		}
+	}
+	return list
+}
+
+// harms says what rules of others do to the packets.
+func (f flow) harms(rules *foreign.Ruleset, bridges map[string]bridged) (found []string) {
+	for _, p := range f.hooks(bridges) {
+		for _, text := range rules.Harms(p) {
+			found = append(found, f.what+" "+text)
+		}
+	}
+	return found
+}
+
+// bridged is a device whose frames go through a bridge, into a tunnel.
+type bridged struct {
+	// port of the bridge that the device is connected to; "": the device is the bridge.
+	port   string
+	tunnel string
+}
+
+// pass calls at with the hooks of the bridge.
+func (b bridged) pass(at func(hook foreign.Hook, in, out string), in, out string) {
+	switch {
+	case b.port != "":
+		at(foreign.Bridge+foreign.Prerouting, in, "")
+		at(foreign.Bridge+foreign.Forward, in, out)
+		at(foreign.Bridge+foreign.Postrouting, in, out)
+	case in == "":
+		at(foreign.Bridge+foreign.Output, "", out)
+		at(foreign.Bridge+foreign.Postrouting, "", out)
+	default:
+		at(foreign.Bridge+foreign.Prerouting, in, "")
+		at(foreign.Bridge+foreign.Input, in, "")
+	}
+}
+
+// bridges returns the devices whose frames go through a bridge into a tunnel, by name.
+func bridges() map[string]bridged {
+	links, _ := netlink.LinkList() // what a changing list lacks is not checked
+	tunnels := map[int]string{}
+	for _, l := range links {
+		if l.Type() == "vxlan" && l.Attrs().MasterIndex != 0 {
+			tunnels[l.Attrs().MasterIndex] = l.Attrs().Name
+		}
+	}
+	found := map[string]bridged{}
+	if len(tunnels) == 0 {
+		return found
+	}
+	byIndex := map[int]netlink.Link{}
+	for _, l := range links {
+		byIndex[l.Attrs().Index] = l
+	}
+	for _, l := range links {
+		if tunnel := tunnels[l.Attrs().Index]; tunnel != "" {
+			found[l.Attrs().Name] = bridged{tunnel: tunnel}
+		}
+		peer := byIndex[l.Attrs().ParentIndex]
+		if l.Type() != "veth" || l.Attrs().MasterIndex != 0 || peer == nil || peer.Attrs().ParentIndex != l.Attrs().Index {
+			continue
+		}
+		if tunnel := tunnels[peer.Attrs().MasterIndex]; tunnel != "" {
+			found[l.Attrs().Name] = bridged{port: peer.Attrs().Name, tunnel: tunnel}
+		}
+	}
+	return found
+}
+
+// tunnelFlows are the packets of the tunnel between this node and another.
+func (e *Explainer) tunnelFlows(peer Node) (flows []flow) {
+	for _, addr := range peer.Addresses {
+		own, ok := sameVersion(e.ownAddresses(), addr)
+		if !ok || e.o.Overhead(addr) == 0 {
+			continue
+		}
+		device, err := deviceTo(addr)
+		if err != nil {
+			continue // which other checks report
+		}
+		tunnel := foreign.Packet{Protocol: unix.IPPROTO_UDP, DstPort: vxlanPort, Size: e.o.MTU() + e.o.Overhead(addr)}
+		sent, received := tunnel, tunnel
+		sent.Out, sent.Src, sent.Dst = device, own, addr
+		received.In, received.Src, received.Dst = device, addr, own
+		flows = append(flows, flow{what: "tunnel packets to " + peerName, Packet: sent}, flow{what: "tunnel packets from " + peerName, Packet: received})
+	}
+	return flows
+}

@@ -1,0 +1,136 @@
+package path
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/contiv/contiv/netlink/namespace"
+	"github.com/contiv/contiv/netlink/rtnl"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// stoppedBy are actions of policy rules (`ip rule`) that forward no packet.
+var stoppedBy = map[uint8]string{nl.FR_ACT_BLACKHOLE: "blackhole", nl.FR_ACT_UNREACHABLE: "unreachable", nl.FR_ACT_PROHIBIT: "prohibit"}
+
+// policyRules returns the policy rules of others that may take packets elsewhere, of both IP versions, in their order.
+func (e *Explainer) policyRules() (list []rtnl.Rule, err error) {
+	ns, err := namespace.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		return nil, err
+	}
+	defer ns.Close()
+	conn, err := rtnl.New(ns.Handle)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
+		rules, familyErr := conn.Rules(family)
+		if familyErr != nil && !errors.Is(familyErr, unix.EAFNOSUPPORT) {
+			err = familyErr
+		}
+		for _, rule := range rules {
+			elsewhere := rule.Action == nl.FR_ACT_TO_TBL && !rule.L3mdev &&
+				rule.Table != unix.RT_TABLE_LOCAL && rule.Table != unix.RT_TABLE_MAIN && rule.Table != unix.RT_TABLE_DEFAULT
+			if !e.o.OurRoute(int(rule.Proto)) && (elsewhere || stoppedBy[rule.Action] != "") {
+				list = append(list, rule)
+			}
+		}
+	}
+	return list, err
+}
+
+// divert says which policy rule takes packets away from the routes of this node; "" if none is known to. in is the device that
+// they come from; "" if the node sends them itself.
+func divert(rules []rtnl.Rule, from, to netip.Addr, in string) string {
+	if len(rules) == 0 {
+		return ""
+	}
+	route, err := lookup(from, to, in)
+	for _, rule := range rules {
+		if rule.Odd || rule.Mark != 0 || rule.Oif != "" || (rule.Family == unix.AF_INET6) != to.Is6() ||
+			rule.Src.IsValid() && !rule.Src.Contains(from) || rule.Dst.IsValid() && !rule.Dst.Contains(to) ||
+			rule.Iif != "" && rule.Iif != in && (rule.Iif != "lo" || in != "") {
+			continue
+		}
+		what := stoppedBy[rule.Action]
+		if what == "" {
+			what = fmt.Sprintf("lookup %d", rule.Table)
+		}
+		if err != nil || route.Table == int(rule.Table) {
+			return fmt.Sprintf("are taken away by policy rule %q: remove it with `ip rule del pref %d`", ruleText(rule)+" "+what, rule.Pref)
+		}
+	}
+	return ""
+}
+
+func ruleText(rule rtnl.Rule) string {
+	var words []string
+	if rule.Src.IsValid() {
+		words = append(words, "from "+rule.Src.String())
+	}
+	if rule.Dst.IsValid() {
+		words = append(words, "to "+rule.Dst.String())
+	}
+	if rule.Iif != "" {
+		words = append(words, "iif "+rule.Iif)
+	}
+	if !rule.Src.IsValid() {
+		words = append([]string{"from all"}, words...)
+	}
+	return fmt.Sprintf("%d: %s", rule.Pref, strings.Join(words, " "))
+}
+
+// lookup returns the route that packets take.
+func lookup(from, to netip.Addr, in string) (route netlink.Route, err error) {
+	routes, err := netlink.RouteGetWithOptions(to.AsSlice(), &netlink.RouteGetOptions{SrcAddr: from.AsSlice(), Iif: in, FIBMatch: true})
+	if err != nil || len(routes) == 0 {
+		return route, errors.Join(err, unix.ENETUNREACH)
+	}
+	return routes[0], nil
+}
+
+// deviceTo returns the device that leads to an address.
+func deviceTo(to netip.Addr) (string, error) {
+	routes, err := netlink.RouteGet(to.AsSlice())
+	if err != nil || len(routes) == 0 {
+		return "", errors.Join(err, unix.ENETUNREACH)
+	}
+	link, err := netlink.LinkByIndex(routes[0].LinkIndex)
+	if err != nil {
+		return "", err
+	}
+	return link.Attrs().Name, nil
+}
+
+// localDevices returns the devices of this node by the addresses on them.
+func localDevices() (map[netip.Addr]string, error) {
+	addrs, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
+	if err != nil {
+		return nil, err
+	}
+	names, found := map[int]string{}, map[netip.Addr]string{}
+	for _, a := range addrs {
+		addr, ok := netip.AddrFromSlice(a.IP)
+		if !ok {
+			continue
+		}
+		if _, known := names[a.LinkIndex]; !known {
+			if link, err := netlink.LinkByIndex(a.LinkIndex); err == nil {
+				names[a.LinkIndex] = link.Attrs().Name
+			}
+		}
+		found[addr.Unmap()] = names[a.LinkIndex]
+	}
+	return found, nil
+}
+
+// squatted says that a pod's address is on a device of this node.
+func squatted(addr netip.Addr, device string) string {
+	return fmt.Sprintf("%v, of a pod, is an address of this node's device %s, so that its packets end here: remove it with `ip addr del %v dev %s`",
+		addr, device, netip.PrefixFrom(addr, addr.BitLen()), device)
+}
