@@ -1,6 +1,8 @@
 package ctl
 
 import (
+	"fmt"
+
 	"github.com/contiv/contiv/ctl/why"
 	"github.com/spf13/cobra"
 )
@@ -15,15 +17,18 @@ func (c *cli) whyCommand() *cobra.Command {
 			"come from to each step of the way.\n\n" +
 			"FROM and TO are pods (NAME or NAMESPACE/NAME), nodes, services (svc/NAME or svc/NAMESPACE/NAME), or\n" +
 			"addresses, also outside of the cluster. With PORT, a connection is tried as well if the protocol is tcp.\n\n" +
-			"The exit code is 0 if packets arrive and nothing is wrong, else 1.",
+			"Of a service, the paths to the endpoints that the client is sent to are judged, up to five of them. If it\n" +
+			"has one port, PORT may be left out.\n\n" +
+			"The exit code is 0 if packets arrive and nothing is wrong, 2 if nothing wrong is known, but nothing could\n" +
+			"be sent because FROM is outside of the cluster, else 1.",
 		Example: "  why web db 5432\n  why shop/web node2\n  why web 203.0.113.10",
 		Args:    cobra.RangeArgs(2, 3),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := c.limited(cmd)
 			defer cancel()
 			protocol, port := "", uint16(0)
+			var err error
 			if len(args) == 3 {
-				var err error
 				if protocol, port, err = why.Port(args[2]); err != nil {
 					return err
 				}
@@ -32,20 +37,28 @@ func (c *cli) whyCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			places, err := why.Resolve(ctx, agents, namespace, args[0], args[1])
+			places, known, err := why.Resolve(ctx, agents, namespace, args[0], args[1])
 			if err != nil {
 				return err
 			}
-			answer := why.Ask(ctx, agents, places[0], places[1], protocol, port)
+			if only := places[1].OnlyPort(); only != "" && len(args) == 2 {
+				if protocol, port, err = why.Port(only); err != nil {
+					return fmt.Errorf("the only port of %v cannot be tried: %w", places[1], err)
+				}
+			}
+			answer := why.Ask(ctx, agents, known, places[0], places[1], protocol, port)
 			if c.format != asTable {
 				err = c.format.encode(c.out, answer)
 			} else {
 				why.Write(c.printer(), answer)
 			}
-			if err == nil && !answer.Good() {
-				err = ErrReported
+			switch {
+			case err != nil || answer.Good():
+				return err
+			case answer.Unknown():
+				return &exitError{ErrReported, 2}
 			}
-			return err
+			return ErrReported
 		},
 	}
 	cmd.Flags().StringVarP(&namespace, "namespace", "n", "", "of pods that are named without one")

@@ -37,11 +37,11 @@ func explainPaths(o options, sb *southbound, hostStack bool, nodes *nodesync.Nod
 		OurRoute: func(protocol int) bool { return protocol == own.ProtoOurs || protocol == own.ProtoLeased },
 		OurTable: func(name string) bool { return name == "contiv" || strings.HasPrefix(name, "contiv-") },
 		Verdicts: []func(context.Context, path.Question) path.Verdict{
-			func(ctx context.Context, q path.Question) path.Verdict { return policyVerdict(ctx, sb, hostStack, q) },
-			func(_ context.Context, q path.Question) (v path.Verdict) {
-				v.Wrong, v.Way = services.Explain(service.Connection{From: q.From, To: q.To, Protocol: processor.Protocol(strings.ToUpper(q.Protocol)), Port: q.Port})
-				return v
+			func(_ context.Context, q path.Question) path.Verdict {
+				e := services.Explain(service.Connection{From: q.From, To: q.To, Protocol: processor.Protocol(strings.ToUpper(q.Protocol)), Port: q.Port})
+				return path.Verdict{Wrong: e.Wrong, Way: e.Way, Translated: e.Translated, Entrances: e.Entrances, Endpoints: e.Endpoints}
 			},
+			func(ctx context.Context, q path.Question) path.Verdict { return policyVerdict(ctx, sb, hostStack, q) },
 		},
 	})
 }

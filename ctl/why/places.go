@@ -24,6 +24,8 @@ type Place struct {
 	Node string `json:"node,omitempty"`
 	// others has its further addresses.
 	others []netip.Addr
+	// ports of a service, as in "80/tcp".
+	ports []string
 }
 
 func (p Place) addr() netip.Addr { return netip.MustParseAddr(p.Address) }
@@ -38,19 +40,22 @@ func (p Place) String() string {
 	return fmt.Sprintf("%s (%s on %s)", p.Name, p.Address, p.Node)
 }
 
+// Places are those of a cluster, by the names of pods with namespaces, and of nodes.
+type Places map[string]Place
+
 // Resolve finds the places that words name: addresses, pods as NAME or NAMESPACE/NAME, nodes, and services, as
 // svc/NAME or svc/NAMESPACE/NAME; "svc/" may be left out where no pod and no node has the name. A
 // name without a namespace names a pod in the given namespace, if there is one, else the only pod of
-// that name. The pods of agents that do not answer are unknown.
-func Resolve(ctx context.Context, agents []*target.Agent, namespace string, words ...string) ([]Place, error) {
+// that name. The pods of agents that do not answer are unknown. It returns all that are known, too.
+func Resolve(ctx context.Context, agents []*target.Agent, namespace string, words ...string) ([]Place, Places, error) {
 	pods := target.GetAll[ipnet.PodsReport](ctx, agents, ipnet.PodsURL, nil)
 	nodes := target.GetAll[nodesync.NodesReport](ctx, agents, nodesync.NodesURL, nil)
-	known := map[string]Place{}
+	known := Places{}
 	var silent, alone []string
 	for _, a := range nodes {
 		for _, n := range a.Value.Nodes {
 			if addresses := parse(append(slices.Clone(n.VPPIPs), n.MgmtIPs...)); len(addresses) > 0 {
-				known[n.Name] = Place{"node " + n.Name, addresses[0].String(), n.Name, addresses[1:]}
+				known[n.Name] = Place{Name: "node " + n.Name, Address: addresses[0].String(), Node: n.Name, others: addresses[1:]}
 			}
 		}
 	}
@@ -63,7 +68,7 @@ func Resolve(ctx context.Context, agents []*target.Agent, namespace string, word
 		}
 		for _, pod := range a.Value.Pods {
 			if addresses := parse(pod.IPs); len(addresses) > 0 {
-				known[pod.Namespace+"/"+pod.Name] = Place{"pod " + pod.Namespace + "/" + pod.Name, addresses[0].String(), a.Value.Node, addresses[1:]}
+				known[pod.Namespace+"/"+pod.Name] = Place{Name: "pod " + pod.Namespace + "/" + pod.Name, Address: addresses[0].String(), Node: a.Value.Node, others: addresses[1:]}
 			}
 		}
 	}
@@ -72,12 +77,12 @@ func Resolve(ctx context.Context, agents []*target.Agent, namespace string, word
 		if name, is := strings.CutPrefix(word, "svc/"); is {
 			place, err := findService(ctx, agents, namespace, name)
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			places = append(places, place)
 			continue
 		}
-		place, err := find(known, namespace, word)
+		place, err := known.find(namespace, word)
 		if err != nil {
 			if place, notFound := findService(ctx, agents, namespace, word); notFound == nil {
 				places = append(places, place)
@@ -89,11 +94,11 @@ func Resolve(ctx context.Context, agents []*target.Agent, namespace string, word
 			if len(alone) > 0 {
 				err = fmt.Errorf("%w (agents without Kubernetes, such as %s, know none: give addresses)", err, alone[0])
 			}
-			return nil, err
+			return nil, nil, err
 		}
 		places = append(places, place)
 	}
-	return places, sameVersion(places)
+	return places, known, sameVersion(places)
 }
 
 // parse returns addresses without prefix lengths, and leaves out invalid ones.
@@ -107,15 +112,20 @@ func parse(texts []string) (list []netip.Addr) {
 	return list
 }
 
-func find(known map[string]Place, namespace, word string) (Place, error) {
-	if addr, err := netip.ParseAddr(word); err == nil {
-		for _, p := range known {
-			if p.addr() == addr || slices.Contains(p.others, addr) {
-				p.Address, p.others = word, nil
-				return p, nil
-			}
+// at returns the place that has an address.
+func (known Places) at(addr netip.Addr) Place {
+	for _, p := range known {
+		if p.addr() == addr || slices.Contains(p.others, addr) {
+			p.Address, p.others = addr.String(), nil
+			return p
 		}
-		return Place{Name: word, Address: word}, nil
+	}
+	return Place{Name: addr.String(), Address: addr.String()}
+}
+
+func (known Places) find(namespace, word string) (Place, error) {
+	if addr, err := netip.ParseAddr(word); err == nil {
+		return known.at(addr), nil
 	}
 	for _, name := range []string{namespace + "/" + word, word} {
 		if p, ok := known[name]; ok {

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
+	"sync"
 
 	"github.com/contiv/contiv/ctl/target"
 	"github.com/contiv/contiv/plugins/service"
@@ -26,8 +28,13 @@ func findService(ctx context.Context, agents []*target.Agent, namespace, word st
 			place := Place{Name: "service " + name}
 			for _, f := range s.Frontends {
 				addr, err := netip.ParseAddrPort(f.Address)
+				if err != nil || f.Kind != processor.ClusterIP {
+					continue
+				}
+				if port := fmt.Sprintf("%d/%s", addr.Port(), strings.ToLower(string(f.Protocol))); !slices.Contains(place.ports, port) {
+					place.ports = append(place.ports, port)
+				}
 				switch {
-				case err != nil || f.Kind != processor.ClusterIP:
 				case place.Address == "":
 					place.Address = addr.Addr().String()
 				default:
@@ -43,4 +50,119 @@ func findService(ctx context.Context, agents []*target.Agent, namespace, word st
 		return Place{}, failed
 	}
 	return Place{}, fmt.Errorf("no node translates service %q: give its address, or see `contivctl services`", name)
+}
+
+// OnlyPort returns the port of a service that has one; "" if the place is none, or has several.
+func (p Place) OnlyPort() string {
+	if len(p.ports) == 1 {
+		return p.ports[0]
+	}
+	return ""
+}
+
+func (p Place) isService() bool { return len(p.ports) > 0 }
+
+// Endpoint is the end of a path to a service.
+type Endpoint struct {
+	To      Place  `json:"to"`
+	Port    uint16 `json:"port"`
+	Verdict string `json:"verdict"`
+	Last    string `json:"last,omitempty"`
+}
+
+func (e Endpoint) String() string {
+	return "endpoint " + netip.AddrPortFrom(e.To.addr(), e.Port).String()
+}
+
+func (e Endpoint) stopped() bool { return e.Verdict == NotReached || e.Verdict == NoOverlay }
+
+// judged bounds to how many endpoints of a service the paths are judged.
+const judged = 5
+
+// spread returns some of many endpoints, from everywhere in the list: neighbours in it are often on the same node.
+func spread(all []netip.AddrPort) (some []netip.AddrPort) {
+	n := min(len(all), judged)
+	for i := range n {
+		some = append(some, all[i*len(all)/n])
+	}
+	return some
+}
+
+// endpoints judges the paths from the client to where it is sent.
+func (a *Answer) endpoints(ctx context.Context, agents []*target.Agent, known Places, to []netip.AddrPort) {
+	slices.SortFunc(to, netip.AddrPort.Compare)
+	to = slices.Compact(to)
+	if len(to) == 0 {
+		return
+	}
+	chosen := spread(to)
+	if len(chosen) < len(to) {
+		a.Way = append(a.Way, fmt.Sprintf("judged: the paths to %d of %d endpoints; ask for another by its address", len(chosen), len(to)))
+	}
+	paths := make([]Answer, len(chosen))
+	var all sync.WaitGroup
+	for i, endpoint := range chosen {
+		all.Go(func() {
+			paths[i], _ = ask(ctx, agents, a.From, known.at(endpoint.Addr()), a.Protocol, endpoint.Port())
+		})
+	}
+	all.Wait()
+	for _, path := range paths {
+		a.add(path)
+	}
+	a.judgeEndpoints()
+}
+
+// add adds the path to an endpoint.
+func (a *Answer) add(path Answer) {
+	end := Endpoint{path.To, path.Port, path.Verdict, path.Last}
+	a.Endpoints = append(a.Endpoints, end)
+	for _, f := range path.Findings {
+		if !slices.Contains(a.Findings, f) {
+			a.Findings = append(a.Findings, f)
+		}
+	}
+	for _, line := range path.Way {
+		if !slices.Contains(a.Way, line) {
+			a.Way = append(a.Way, line)
+		}
+	}
+	for _, p := range path.Probes {
+		p.End = false // the end is the service
+		if !slices.ContainsFunc(a.Probes, func(o probe) bool { return o.From == p.From && o.To == p.To && o.Kind == p.Kind }) {
+			a.Probes = append(a.Probes, p)
+		}
+	}
+	if end.stopped() {
+		text := fmt.Sprintf("%v: %s", end.To, end.Verdict)
+		if end.Last != "" {
+			text += "; the last that answers is " + end.Last
+		}
+		a.Findings = append(a.Findings, finding{Where: end.String(), Text: text})
+	}
+}
+
+// judgeEndpoints derives the verdict on a service from those on its endpoints. A connection to the service itself only tells of
+// one of them.
+func (a *Answer) judgeEndpoints() {
+	stopped := 0
+	for _, e := range a.Endpoints {
+		if e.stopped() {
+			stopped++
+		}
+	}
+	is := func(verdict string) bool {
+		return slices.ContainsFunc(a.Endpoints, func(e Endpoint) bool { return e.Verdict == verdict })
+	}
+	switch {
+	case stopped == len(a.Endpoints):
+		a.Verdict, a.Last = NotReached, a.Endpoints[0].Last
+	case stopped > 0:
+		a.Verdict, a.Last = SomeStopped, ""
+	case a.Verdict == NotReached:
+	case is(Narrow):
+		a.Verdict = Narrow
+	case a.Verdict == NotProbed && !is(NotProbed):
+		a.Verdict = a.Endpoints[0].Verdict
+	}
 }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/contiv/contiv/ctl/target"
@@ -19,7 +21,11 @@ const (
 	Reached    = "reached"
 	Narrow     = "large packets are lost"
 	NotReached = "not reached"
-	NotProbed  = "not probed" // no agent is where the packets come from
+	// SomeStopped: of a service, paths to some endpoints are stopped.
+	SomeStopped = "not all endpoints are reached"
+	// NoOverlay: the end is reached, perhaps past the tunnel that packets of pods take.
+	NoOverlay = "the end is reached, but the overlay between the nodes does not answer"
+	NotProbed = "not probed" // no agent is where the packets come from
 	// Pinged is as far as it can be known of UDP: only who serves the port could answer.
 	Pinged = "the end answers pings; UDP is not probed"
 )
@@ -36,10 +42,52 @@ type Answer struct {
 	Findings []path.Finding `json:"findings"`
 	Probes   []path.Probe   `json:"probes"`
 	Way      []string       `json:"way"`
+	// Endpoints of a service to which the paths were judged.
+	Endpoints []Endpoint `json:"endpoints,omitempty"`
+	// Untried says how to try what no agent can, if nothing was sent.
+	Untried string `json:"untried,omitempty"`
 }
 
-// Ask asks all agents and compares their answers. Those at the ends know something about the path.
-func Ask(ctx context.Context, agents []*target.Agent, from, to Place, protocol string, port uint16) Answer {
+type (
+	finding = path.Finding
+	probe   = path.Probe
+)
+
+// Ask asks all agents and compares their answers. Those at the ends know something about the path; for a service, there is
+// also a path to each endpoint.
+func Ask(ctx context.Context, agents []*target.Agent, known Places, from, to Place, protocol string, port uint16) Answer {
+	a, reports := ask(ctx, agents, from, to, protocol, port)
+	var entrances, endpoints []netip.AddrPort
+	for _, r := range reports {
+		entrances, endpoints = append(entrances, r.Entrances...), append(endpoints, r.Endpoints...)
+	}
+	a.endpoints(ctx, agents, known, endpoints)
+	if to.isService() && from.Node == "" && len(reports) > 0 && len(endpoints) == 0 && len(a.Findings) == 0 {
+		a.Findings = append(a.Findings, finding{Where: to.Name, Text: "no node has an endpoint for connections of this client"})
+	}
+	if a.Verdict == NotProbed {
+		at := netip.AddrPortFrom(to.addr(), port)
+		if len(entrances) > 0 {
+			at = slices.MinFunc(entrances, netip.AddrPort.Compare)
+		}
+		a.Untried = fmt.Sprintf("nothing was sent, because no agent sends from %s; try it there: `%s`", from.Address, trial(protocol, at))
+	}
+	return a
+}
+
+// trial returns a command that sends what contivctl why would.
+func trial(protocol string, to netip.AddrPort) string {
+	switch protocol {
+	case "tcp":
+		return fmt.Sprintf("nc -vz %v %d", to.Addr(), to.Port())
+	case "udp":
+		return fmt.Sprintf("nc -vzu %v %d", to.Addr(), to.Port())
+	}
+	return fmt.Sprintf("ping %v", to.Addr())
+}
+
+// ask asks all agents about the path to an address.
+func ask(ctx context.Context, agents []*target.Agent, from, to Place, protocol string, port uint16) (Answer, []path.Report) {
 	query := url.Values{"from": {from.Address}, "to": {to.Address}}
 	if protocol != "" {
 		query.Set("protocol", protocol)
@@ -52,22 +100,62 @@ func Ask(ctx context.Context, agents []*target.Agent, from, to Place, protocol s
 		case r.Err == nil:
 			reports = append(reports, r.Value)
 		case errors.Is(r.Err, target.ErrNotServed):
-			a.Findings = append(a.Findings, path.Finding{Where: "node " + r.Agent.Name,
+			a.Findings = append(a.Findings, finding{Where: "node " + r.Agent.Name,
 				Text: "its agent knows no pods and no paths: it runs without Kubernetes (--standalone), or is older than this command"})
 		case from.Node == "" || to.Node == "" || r.Agent.Name == from.Node || r.Agent.Name == to.Node:
-			a.Findings = append(a.Findings, path.Finding{Where: "node " + r.Agent.Name,
+			a.Findings = append(a.Findings, finding{Where: "node " + r.Agent.Name,
 				Text: fmt.Sprintf("its agent does not answer (%v): what is missing there is not repaired, and no pod is wired", r.Err)})
 		}
 	}
 	slices.SortStableFunc(reports, func(x, y path.Report) int { return order(x) - order(y) })
+	var others []path.Report
 	for _, r := range reports {
+		if !r.Source && !r.Destination {
+			others = append(others, r)
+			continue
+		}
 		a.Findings = append(a.Findings, r.Findings...)
 		a.Way = append(a.Way, r.Way...)
 		a.Probes = append(a.Probes, r.Probes...)
 	}
+	a.anyNode(others)
 	a.Findings = append(a.Findings, wrongNeighbours(reports)...)
 	a.judge(slices.ContainsFunc(reports, func(r path.Report) bool { return r.NoEcho }))
-	return a
+	return a, reports
+}
+
+// anyNode adds what nodes say where connections of clients outside may come in at any of them. What is wrong on one of them is wrong
+// for the client if it is so on all.
+func (a *Answer) anyNode(reports []path.Report) {
+	const shown = 5
+	open := slices.ContainsFunc(reports, func(r path.Report) bool { return len(r.Endpoints) > 0 })
+	var texts []string
+	nodes := map[string][]string{}
+	for i, r := range reports {
+		for _, f := range r.Findings {
+			if nodes[f.Text] == nil {
+				texts = append(texts, f.Text)
+			}
+			nodes[f.Text] = append(nodes[f.Text], r.Node)
+		}
+		if i < shown {
+			a.Way = append(a.Way, r.Way...)
+		}
+	}
+	for _, text := range texts {
+		where := "node " + nodes[text][0]
+		if more := len(nodes[text]) - 1; more > 0 {
+			where += fmt.Sprintf(" and %d more", more)
+		}
+		if open {
+			a.Way = append(a.Way, where+": "+text)
+		} else {
+			a.Findings = append(a.Findings, finding{Where: where, Text: text})
+		}
+	}
+	if more := len(reports) - shown; more > 0 && len(a.Way) > 0 {
+		a.Way = append(a.Way, fmt.Sprintf("%d more nodes: see `contivctl services`", more))
+	}
 }
 
 // order returns the end that packets come from first.
@@ -103,25 +191,33 @@ func wrongNeighbours(reports []path.Report) (findings []path.Finding) {
 // judge derives the verdict from probes. ICMP probes to the end count unless they are refused, or the
 // port answers.
 func (a *Answer) judge(noEcho bool) {
-	connected := slices.ContainsFunc(a.Probes, func(p path.Probe) bool { return p.End && p.Kind == "tcp" && p.Answered })
+	connected := slices.ContainsFunc(a.Probes, func(p probe) bool { return p.End && p.Kind == "tcp" && p.Answered })
 	arrived := Reached
 	if a.Protocol == "udp" {
 		arrived = Pinged
 	}
+	overlay := true
 	for _, p := range a.Probes {
+		if p.Overlay && !p.Answered {
+			overlay = false
+		}
 		switch {
 		case p.End && p.Kind == "icmp" && !p.Answered && (noEcho || connected):
 		case p.End && !p.Answered:
 			a.Verdict = NotReached
-		case p.End && p.Wanted > 0 && p.Size < p.Wanted && a.Verdict != NotReached:
+		case (p.End || p.Overlay) && p.Wanted > 0 && p.Size < p.Wanted && a.Verdict != NotReached && a.Verdict != Narrow:
 			a.Verdict = Narrow
-			a.Findings = append(a.Findings, path.Finding{Where: "path", Text: fmt.Sprintf(
+			a.Findings = append(a.Findings, finding{Where: "path", Text: fmt.Sprintf(
 				"packets of more than %d bytes are lost, and pods send up to %d: raise the MTU of the network between the nodes, or set mtuSize", p.Size, p.Wanted)})
 		case p.End && a.Verdict == NotProbed:
 			a.Verdict = arrived
-		case !p.End && p.Answered:
+		}
+		if !p.End && p.Answered {
 			a.Last = p.To
 		}
+	}
+	if !overlay && (a.Verdict == Reached || a.Verdict == Pinged) {
+		a.Verdict = NoOverlay
 	}
 	if a.Verdict != NotReached || a.refused() {
 		a.Last = ""
@@ -130,13 +226,16 @@ func (a *Answer) judge(noEcho bool) {
 
 // refused reports whether somebody answered that there is no connection.
 func (a *Answer) refused() bool {
-	return slices.ContainsFunc(a.Probes, func(p path.Probe) bool { return p.End && p.Error == path.Refused })
+	return slices.ContainsFunc(a.Probes, func(p probe) bool { return p.End && p.Error == path.Refused })
 }
 
 // Good reports whether packets arrive and there are no findings.
 func (a Answer) Good() bool {
-	return (a.Verdict == Reached || a.Verdict == Pinged || a.Verdict == NotProbed) && len(a.Findings) == 0
+	return (a.Verdict == Reached || a.Verdict == Pinged) && len(a.Findings) == 0
 }
+
+// Unknown reports whether nothing is known to be wrong, but nothing was sent, either.
+func (a Answer) Unknown() bool { return a.Verdict == NotProbed && len(a.Findings) == 0 }
 
 // Write prints an answer for people.
 func Write(p text.Printer, a Answer) {
@@ -151,7 +250,7 @@ func Write(p text.Printer, a Answer) {
 	case a.Last != "":
 		verdict += "; the last that answers is " + a.Last
 	}
-	p.Printf("%v → %v%s: %s\n", a.From, a.To, port, verdict)
+	write(p, fmt.Sprintf("%v → %v%s: %s", a.From, a.To, port, verdict))
 	if len(a.Findings) > 0 {
 		p.Printf("\n")
 		t := p.Table("WHERE", "WHAT IS WRONG")
@@ -159,20 +258,26 @@ func Write(p text.Printer, a Answer) {
 			t.Add(f.Where, f.Text)
 		}
 		t.Print()
-	} else if a.refused() {
-		p.Printf("\nNothing wrong was found on our nodes: nobody listens on the port, or the end rejects connections.\n")
-	} else if a.Verdict == NotReached {
-		p.Printf("\nNothing wrong was found on our nodes: look at what is between the last that answers and the end, and at the end itself.\n")
+	} else if text := a.hint(); text != "" {
+		p.Printf("\n")
+		write(p, text)
+	}
+	if a.Untried != "" {
+		p.Printf("\n")
+		write(p, strings.ToUpper(a.Untried[:1])+a.Untried[1:]+".")
 	}
 	if len(a.Probes) > 0 {
 		p.Printf("\n")
 		t := p.Table("PROBE FROM", "KIND", "ROUND-TRIP", "LARGEST", "TO")
 		for _, probe := range a.Probes {
 			took, largest := "no answer", ""
-			if probe.Answered {
+			switch {
+			case probe.Answered:
 				took = time.Duration(probe.RoundTripSeconds * float64(time.Second)).Round(time.Microsecond).String()
-			} else if probe.Error != "" {
-				took = probe.Error
+			case probe.Error == path.Refused:
+				took = "refused"
+			case probe.Error != "" && probe.Error != took:
+				took, probe.To = "failed", probe.To+": "+probe.Error
 			}
 			if probe.Wanted > 0 {
 				largest = fmt.Sprintf("%d of %d", probe.Size, probe.Wanted)
@@ -183,8 +288,32 @@ func Write(p text.Printer, a Answer) {
 	}
 	if len(a.Way) > 0 {
 		p.Printf("\n")
-		for _, line := range a.Way {
-			p.Printf("%s\n", line)
-		}
+		write(p, a.Way...)
 	}
+}
+
+// hint says where to look if nothing wrong was found.
+func (a Answer) hint() string {
+	switch {
+	case a.refused():
+		return "Nothing wrong was found on our nodes: nobody listens on the port, or the end rejects connections."
+	case a.Verdict == NotReached:
+		return "Nothing wrong was found on our nodes: look at what is between the last that answers and the end, and at the end itself."
+	case a.Verdict == NoOverlay:
+		return "Nothing wrong was found on our nodes: does the network between them let the packets of tunnels pass (VXLAN, UDP port 4789)?"
+	}
+	return ""
+}
+
+// write prints lines, which are broken in a terminal that is narrower.
+func write(p text.Printer, lines ...string) {
+	if !p.Terminal {
+		p.Printf("%s\n", strings.Join(lines, "\n"))
+		return
+	}
+	t := p.Table("")
+	for _, line := range lines {
+		t.Add(line)
+	}
+	t.Print()
 }

@@ -64,7 +64,7 @@ func (e *Explainer) probe(ctx context.Context, r *Report, q Question, from, to e
 		}
 		if gateway, ok := same(to.node.Gateways); ok {
 			add(node, "node "+e.o.Node, fmt.Sprintf("node %s over the overlay (%v)", to.node.Name, gateway), gateway, false)
-			steps[len(steps)-1].probe.Overlay = true
+			steps[len(steps)-1].probe.Overlay = from.pod == nil || !slices.Contains(to.node.Addresses, to.addr)
 		}
 	}
 	if !r.translated { // addresses of services answer no pings

@@ -19,20 +19,33 @@ type Connection struct {
 	Port     uint16
 }
 
-// Explain returns what this node does with a connection to an address of a service, or to a host port:
-// why clients are refused, or what else happens to it. It returns nothing about other connections.
-func (s *Service) Explain(c Connection) (wrong, way []string) {
+// Explanation is what a node does with a connection, in sentences.
+type Explanation struct {
+	// Wrong has the reasons why clients are refused, Way what else happens to them.
+	Wrong, Way []string
+	// Translated: the address is a service's or a host port; the connection goes to one of Endpoints, or nowhere.
+	Translated bool
+	Endpoints  []netip.AddrPort
+	// Entrances of this node are for clients from outside of the cluster, which asked for a cluster IP.
+	Entrances []netip.AddrPort
+}
+
+// Explain returns what this node does with a connection to an address of a service, or to a host port.
+// It returns nothing about other connections.
+func (s *Service) Explain(c Connection) (e Explanation) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if owner, to := s.hostPortAt(c); owner != "" {
-		return nil, []string{fmt.Sprintf("%s is a host port of pod %s: connections go to %v", c.target(), owner, to)}
+		return Explanation{Translated: true, Endpoints: []netip.AddrPort{to},
+			Way: []string{fmt.Sprintf("%s is a host port of pod %s: connections go to %v", c.target(), owner, to)}}
 	}
 	if !s.translates() {
 		if s.self.addresses != nil && s.isClusterIP(c.To) {
-			way = append(way, fmt.Sprintf("%v is a cluster IP: services on this node are left to %s", c.To, s.translator()))
+			e.Translated = true
+			e.Way = append(e.Way, fmt.Sprintf("%v is a cluster IP: services on this node are left to %s", c.To, s.translator()))
 		}
 		if s.proxy == nil {
-			return nil, way
+			return e
 		}
 	}
 	found := s.services.At(c.To)
@@ -43,34 +56,45 @@ func (s *Service) Explain(c Connection) (wrong, way []string) {
 				continue
 			}
 			if f.Addr.Port() == c.Port && f.Protocol == c.Protocol {
-				wrong, ends := s.explainFrontend(c, svc.ID, f)
-				return wrong, append(way, ends...)
+				e.Translated = true
+				if f.Kind == processor.ClusterIP && !s.isInside(c.From) {
+					s.explainEntrances(&e, c, svc, f)
+				} else {
+					s.explainFrontend(&e, c, svc.ID, f)
+				}
+				return e
 			}
 			ports = append(ports, fmt.Sprintf("%d/%s", f.Addr.Port(), f.Protocol))
 		}
 	}
 	switch {
 	case !s.translates() || !s.isClusterIP(c.To):
+		return e
 	case len(found) == 0:
-		wrong = append(wrong, fmt.Sprintf("%v is a cluster IP that no service has: clients are refused", c.To))
+		e.Wrong = append(e.Wrong, fmt.Sprintf("%v is a cluster IP that no service has: clients are refused", c.To))
 	case c.Port == 0:
-		wrong = append(wrong, fmt.Sprintf("%v is the cluster IP of service %v: it answers no pings; ask for a port, such as %s", c.To, found[0].ID, ports[0]))
+		e.Wrong = append(e.Wrong, fmt.Sprintf("%v is the cluster IP of service %v: it answers no pings; ask for a port, such as %s", c.To, found[0].ID, ports[0]))
 	default:
-		wrong = append(wrong, fmt.Sprintf("service %v has no port %d/%s, but %s: clients are refused", found[0].ID, c.Port, c.Protocol, strings.Join(ports, ", ")))
+		e.Wrong = append(e.Wrong, fmt.Sprintf("service %v has no port %d/%s, but %s: clients are refused", found[0].ID, c.Port, c.Protocol, strings.Join(ports, ", ")))
 	}
-	return wrong, way
+	e.Translated = true
+	return e
 }
 
 func (c Connection) target() string {
 	return fmt.Sprintf("%v/%s", netip.AddrPortFrom(c.To, c.Port), c.Protocol)
 }
 
-// explainFrontend returns the endpoints that a client gets, or why it gets none.
-func (s *Service) explainFrontend(c Connection, id processor.ID, f processor.Frontend) (wrong, way []string) {
+// explainFrontend adds the endpoints that a client gets, or why it gets none.
+func (s *Service) explainFrontend(e *Explanation, c Connection, id processor.ID, f processor.Frontend) {
 	name := fmt.Sprintf("%s (%s of service %v)", c.target(), f.Kind, id)
 	details := fmt.Sprintf("`contivctl services %v` says why", id)
+	wrong := func(format string, args ...any) {
+		e.Wrong = append(e.Wrong, name+fmt.Sprintf(format, args...))
+	}
 	if f.Restricted && (s.caps.ClientScopes || !s.isInside(c.From)) && !slices.ContainsFunc(f.Sources, func(p netip.Prefix) bool { return p.Contains(c.From) }) {
-		return []string{fmt.Sprintf("%s: %v is in none of loadBalancerSourceRanges, so its packets are dropped", name, c.From)}, nil
+		wrong(": %v is in none of loadBalancerSourceRanges, so its packets are dropped", c.From)
+		return
 	}
 	endpoints, outside := f.Inside, ""
 	if !s.isInside(c.From) {
@@ -78,24 +102,52 @@ func (s *Service) explainFrontend(c Connection, id processor.ID, f processor.Fro
 	}
 	switch {
 	case len(endpoints) == 0 && outside != "" && f.Drop:
-		return []string{fmt.Sprintf("%s has no endpoint on this node (externalTrafficPolicy: Local): packets of clients outside are dropped; %s", name, details)}, nil
+		wrong(" has no endpoint on this node (externalTrafficPolicy: Local): packets of clients outside are dropped; %s", details)
+		return
 	case len(endpoints) == 0:
-		return []string{fmt.Sprintf("%s has no endpoint%s: clients are refused; %s", name, outside, details)}, nil
+		wrong(" has no endpoint%s: clients are refused; %s", outside, details)
+		return
 	}
 	if s.proxy.Value != nil && s.translates() {
 		if v := s.proxy.Value(nat.Key(id, f.Addr.Addr().Is6()), false); v.State != "CONFIGURED" {
-			wrong = append(wrong, strings.TrimSuffix(fmt.Sprintf("%s is not translated as it should be: %s is %s: %s", name, v.Key, v.State, v.Error), ": "))
+			wrong("%s", strings.TrimSuffix(fmt.Sprintf(" is not translated as it should be: %s is %s: %s", v.Key, v.State, v.Error), ": "))
 		}
 	}
 	const most = 5
 	var texts []string
-	for _, e := range endpoints[:min(len(endpoints), most)] {
-		texts = append(texts, e.Addr.String())
+	for i, endpoint := range endpoints {
+		if e.Endpoints = append(e.Endpoints, endpoint.Addr); i < most {
+			texts = append(texts, endpoint.Addr.String())
+		}
 	}
 	if n := len(endpoints) - most; n > 0 {
 		texts = append(texts, fmt.Sprintf("%d more", n))
 	}
-	return wrong, []string{fmt.Sprintf("%s: connections%s go to %s; ask for one of these what else is on the way", name, outside, strings.Join(texts, ", "))}
+	e.Way = append(e.Way, fmt.Sprintf("%s: connections%s go to %s", name, outside, strings.Join(texts, ", ")))
+}
+
+// explainEntrances adds where on this node clients from outside of the cluster reach the port of a service that has a cluster
+// IP, and what becomes of them there. That an entrance is closed here is no mistake: another node may have it open.
+func (s *Service) explainEntrances(e *Explanation, c Connection, svc *processor.Service, port processor.Frontend) {
+	for _, f := range svc.Frontends {
+		if f.Kind == processor.ClusterIP || f.Port != port.Port || f.Protocol != port.Protocol {
+			continue
+		}
+		var at Explanation
+		s.explainFrontend(&at, Connection{c.From, f.Addr.Addr(), f.Protocol, f.Addr.Port()}, svc.ID, f)
+		e.Way = append(e.Way, slices.Concat(at.Wrong, at.Way)...)
+		if len(at.Endpoints) > 0 {
+			e.Entrances = append(e.Entrances, f.Addr)
+		}
+		for _, endpoint := range at.Endpoints {
+			if !slices.Contains(e.Endpoints, endpoint) {
+				e.Endpoints = append(e.Endpoints, endpoint)
+			}
+		}
+	}
+	if len(e.Way) == 0 {
+		e.Wrong = append(e.Wrong, fmt.Sprintf("service %v is for clients inside of the cluster: it has no node port and no external address", svc.ID))
+	}
 }
 
 // isInside reports whether a client is a pod of this node, or the node.

@@ -40,6 +40,8 @@ func TestConnectionsAreExplained(t *testing.T) {
 		"not in source ranges":    {"192.0.2.1", lb, 80, "192.0.2.1 is in none of loadBalancerSourceRanges, so its packets are dropped", ""},
 		"another port of a node":  {pod, node, 22, "", ""},
 		"an address of nobody":    {pod, outside, 80, "", ""},
+		"outside, by name":        {outside, cluster, 80, "", "203.0.113.1:80/TCP (LoadBalancer of service default/web) has no endpoint on this node"},
+		"inside only, by name":    {outside, "10.96.0.11", 53, "service default/empty is for clients inside of the cluster: it has no node port and no external address", ""},
 		"IPv6, without endpoints": {"fd10:0:0:1::9", "fd96::10", 80, "[fd96::10]:80/TCP (ClusterIP of service default/web) has no endpoint", ""},
 	} {
 		from := netip.MustParseAddr(test.from)
@@ -47,11 +49,11 @@ func TestConnectionsAreExplained(t *testing.T) {
 		if test.port == 0 {
 			protocol = ""
 		}
-		wrong, way := s.Explain(service.Connection{From: from, To: netip.MustParseAddr(test.to), Protocol: protocol, Port: test.port})
+		e := s.Explain(service.Connection{From: from, To: netip.MustParseAddr(test.to), Protocol: protocol, Port: test.port})
 		for what, x := range map[string]struct {
 			got  []string
 			want string
-		}{"wrong": {wrong, test.wrong}, "way": {way, test.way}} {
+		}{"wrong": {e.Wrong, test.wrong}, "way": {e.Way, test.way}} {
 			if (len(x.got) > 0) != (x.want != "") || !strings.Contains(fmt.Sprint(x.got), x.want) {
 				t.Errorf("%s: %s %q, want %q", name, what, x.got, x.want)
 			}
@@ -61,8 +63,8 @@ func TestConnectionsAreExplained(t *testing.T) {
 	c.others = "nftables table kube-proxy"
 	resync(t, s, state(webService(), webSlice("a", "10.1.2.2@node2"), empty))
 	explain := func(to string, protocol processor.Protocol, port uint16) (wrong, way string) {
-		w, v := s.Explain(service.Connection{From: netip.MustParseAddr(pod), To: netip.MustParseAddr(to), Protocol: protocol, Port: port})
-		return strings.Join(w, "; "), strings.Join(v, "; ")
+		e := s.Explain(service.Connection{From: netip.MustParseAddr(pod), To: netip.MustParseAddr(to), Protocol: protocol, Port: port})
+		return strings.Join(e.Wrong, "; "), strings.Join(e.Way, "; ")
 	}
 	const left = "services on this node are left to somebody else: found nftables table kube-proxy"
 	if wrong, way := explain(cluster, processor.TCP, 80); wrong != "" || !strings.Contains(way, left) || !strings.Contains(way, "connections go to 10.1.2.2:8080") {

@@ -57,11 +57,11 @@ func TestSourceRangesOnVPP(t *testing.T) {
 	}
 
 	lb, client := netip.MustParseAddr("203.0.113.1"), netip.MustParseAddr("192.0.2.77")
-	if wrong, _ := s.Explain(service.Connection{From: client, To: lb, Protocol: processor.TCP, Port: 80}); len(wrong) != 1 {
-		t.Errorf("a client that is in no range: %q", wrong)
+	if e := s.Explain(service.Connection{From: client, To: lb, Protocol: processor.TCP, Port: 80}); len(e.Wrong) != 1 {
+		t.Errorf("a client that is in no range: %q", e.Wrong)
 	}
-	if wrong, way := s.Explain(service.Connection{From: netip.MustParseAddr("10.1.1.9"), To: lb, Protocol: processor.TCP, Port: 80}); len(wrong) > 0 || len(way) == 0 {
-		t.Errorf("a pod of the node: %q, %q", wrong, way)
+	if e := s.Explain(service.Connection{From: netip.MustParseAddr("10.1.1.9"), To: lb, Protocol: processor.TCP, Port: 80}); len(e.Wrong) > 0 || len(e.Way) == 0 {
+		t.Errorf("a pod of the node: %+v", e)
 	}
 
 	other := edited(web, func(s *k8s.Service) {
