@@ -11,6 +11,7 @@ import (
 
 	"github.com/contiv/contiv/netlink/namespace"
 	"github.com/contiv/contiv/netlink/nft/foreign"
+	"github.com/contiv/contiv/netlink/rtnl"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
@@ -24,9 +25,13 @@ func (e *Explainer) host(ctx context.Context, r *Report, q Question, from, to en
 	local, _ := localDevices()
 	request := flow{what: fmt.Sprintf("packets from %v to %v", from.addr, to.addr), unrouted: r.translated, Packet: foreign.Packet{
 		Src: q.From, Dst: q.To, Protocol: q.protocol(), DstPort: q.Port, Size: e.o.MTU()}}
-	request.In = e.route(r, from, local) // the way back
+	diversions, err := e.policyRules()
+	if err != nil {
+		r.find(where, fmt.Sprintf("policy rules of others cannot be read: %v", err))
+	}
+	request.In = e.route(r, to, from, local, diversions) // the way back
 	if !r.translated {
-		request.Out = e.route(r, to, local)
+		request.Out = e.route(r, from, to, local, diversions)
 		request.unrouted = request.Out == "" && !to.isNode()
 	}
 	var flows []flow
@@ -35,10 +40,6 @@ func (e *Explainer) host(ctx context.Context, r *Report, q Question, from, to en
 		if !request.unrouted {
 			flows = append(flows, request.answers())
 		}
-	}
-	diversions, err := e.policyRules()
-	if err != nil {
-		r.find(where, fmt.Sprintf("policy rules of others cannot be read: %v", err))
 	}
 	var peers []Node
 	for _, x := range []struct{ this, peer end }{{from, to}, {to, from}} {
@@ -92,15 +93,23 @@ func (e *Explainer) foreign() (*foreign.Ruleset, error) {
 	return foreign.Read(ns, e.o.OurTable)
 }
 
-// route checks the route to an end, and returns the name of the device that leads there; "" for the
+// route checks the route from one end to the other, and returns the name of the device that leads there; "" for the
 // node itself. local are the node's devices by address.
-func (e *Explainer) route(r *Report, to end, local map[netip.Addr]string) string {
+func (e *Explainer) route(r *Report, from, to end, local map[netip.Addr]string, diversions []rtnl.Rule) string {
 	where := "node " + e.o.Node
 	if to.isNode() {
 		return ""
 	}
 	routes, err := netlink.RouteGetWithOptions(to.addr.AsSlice(), &netlink.RouteGetOptions{FIBMatch: true})
 	if err != nil || len(routes) == 0 {
+		in := ""
+		if from.pod != nil {
+			in = from.pod.Device
+		}
+		if text := divert(diversions, from.addr, to.addr, in); text != "" {
+			r.find(where, fmt.Sprintf("packets from %v to %v %s", from.addr, to.addr, text))
+			return ""
+		}
 		r.find(where, fmt.Sprintf("it has no route to %v: %v", to.addr, err))
 		return ""
 	}

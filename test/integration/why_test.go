@@ -3,14 +3,19 @@ package integration
 import (
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/contiv/contiv/ctl/why"
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/contiv/contiv/test/labtest"
+	"github.com/contiv/contiv/vswitch/vswitchtest"
 )
 
 // sh runs a line of a shell in a network namespace.
@@ -36,6 +41,10 @@ func TestWhy(t *testing.T) {
 	}
 	web, db := pod(t, l, "why-web", "node1"), pod(t, l, "why-db", "node2")
 	node1, err := st.Endpoint("node1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	node2, err := st.Endpoint("node2")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,6 +84,30 @@ func TestWhy(t *testing.T) {
 			why.NotReached, "node node1", "route 10.1.2.0/25 dev eth0 via 192.168.16.254 is somebody else's"},
 		"wrong neighbour": {node1.Netns, "ip neigh replace 192.168.16.2 lladdr 02:00:00:00:00:99 dev eth0 nud permanent", "ip neigh del 192.168.16.2 dev eth0",
 			why.NotReached, "node node1", "it sends to 192.168.16.2 of node node2 at 02:00:00:00:00:99 (a permanent neighbour, which somebody made on eth0)"},
+		"answers": {node1.Netns, chain("inet", "filter hook forward", "ip saddr 10.1.2.0/24 ct state established drop"), "nft delete table inet somebody",
+			why.NotReached, "node node1", "answers from " + db.Address.String() + " to " + web.Address.String() + " are dropped: a rule of chain theirs in table inet somebody"},
+		"answers, elsewhere": {node2.Netns, chain("inet", "filter hook prerouting", "ip saddr 10.1.2.0/24 drop"), "nft delete table inet somebody",
+			why.NotReached, "node node2", "answers from " + db.Address.String() + " to " + web.Address.String() + " are dropped: a rule of chain theirs in table inet somebody"},
+		"after routing": {node1.Netns, chain("ip", "filter hook postrouting", "ip daddr 10.1.2.0/24 drop"), "nft delete table ip somebody",
+			why.NotReached, "node node1", "are dropped: a rule of chain theirs in table ip somebody"},
+		"as packets come": {node2.Netns, chain("netdev", "filter hook ingress device eth0", "udp dport 4789 drop"), "nft delete table netdev somebody",
+			why.NotReached, "node node2", "tunnel packets from node node1 are dropped: a rule of chain theirs in table netdev somebody"},
+		"as packets leave": {node1.Netns, chain("netdev", "filter hook egress device c-vxlanBVI", "ip daddr 10.1.2.0/24 drop"), "nft delete table netdev somebody",
+			why.NotReached, "node node1", "are dropped: a rule of chain theirs in table netdev somebody"},
+		"in the bridge": {node1.Netns, chain("bridge", "filter hook forward", "ip daddr 10.1.2.0/24 drop"), "nft delete table bridge somebody",
+			why.NotReached, "node node1", "are dropped: a rule of chain theirs in table bridge somebody"},
+		"translation": {node1.Netns, chain("ip", "nat hook prerouting", "ip daddr 10.1.2.0/24 dnat to 192.168.16.253"), "nft delete table ip somebody",
+			why.NotReached, "node node1", "get another destination: a rule of chain theirs in table ip somebody translates it"},
+		"policy rule": {node1.Netns, "ip rule add from 10.1.1.0/24 to 10.1.2.0/24 pref 77 blackhole", "ip rule del pref 77",
+			why.NotReached, "node node1", `are taken away by policy rule "77: from 10.1.1.0/24 to 10.1.2.0/24 blackhole": remove it with`},
+		"policy rule for answers": {node2.Netns, "ip rule add to 10.1.1.0/24 pref 77 prohibit", "ip rule del pref 77",
+			why.NotReached, "node node2", "packets from " + db.Address.String() + " to " + web.Address.String() + " are taken away by policy rule"},
+		"policy rule to a table": {node1.Netns, "ip route add default via 192.168.16.254 table 77; ip rule add iif " + device(t, l, web) + " pref 77 lookup 77", "ip rule del pref 77; ip route flush table 77",
+			why.NotReached, "node node1", `lookup 77": remove it with`},
+		"pod's address elsewhere": {node2.Netns, "ip addr add " + web.Address.String() + "/32 dev lo", "ip addr del " + web.Address.String() + "/32 dev lo",
+			why.NotReached, "node node2", web.Address.String() + ", of a pod, is an address of this node's device lo"},
+		"pod's address on its node": {node2.Netns, "ip addr add " + db.Address.String() + "/32 dev lo", "ip addr del " + db.Address.String() + "/32 dev lo",
+			why.Reached, "node node2", db.Address.String() + ", of a pod, is an address of this node's device lo"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			sh(t, fault.netns, fault.fault)
@@ -99,6 +132,29 @@ func TestWhy(t *testing.T) {
 			healthy()
 		})
 	}
+
+	// Only the tunnel is stopped, of which nobody on the nodes knows.
+	t.Run("overlay", func(t *testing.T) {
+		sh(t, st.Underlay(), chain("bridge", "filter hook prerouting", "udp dport 4789 drop"))
+		undo := func() { sh(t, st.Underlay(), "nft delete table bridge somebody") }
+		a, code := askWhy(t, l, "node1", "node2")
+		pods, podsCode := askWhy(t, l, web.Name, db.Name)
+		undo()
+		if code != 1 || a.Verdict != why.NoOverlay {
+			t.Errorf("between nodes: exit code %d, %+v", code, a)
+		}
+		if podsCode != 1 || pods.Verdict != why.NotReached || !strings.Contains(pods.Last, "node node2") {
+			t.Errorf("between pods: exit code %d, %+v", podsCode, pods)
+		}
+		healthy()
+	})
+
+	t.Run("from outside", func(t *testing.T) {
+		a, code := askWhy(t, l, "203.0.113.77", db.Name, "80")
+		if code != 2 || a.Verdict != why.NotProbed || !strings.Contains(a.Untried, "try it there: `nc -vz "+db.Address.String()+" 80`") {
+			t.Errorf("exit code %d, %+v", code, a)
+		}
+	})
 
 	// What somebody takes out of a pod comes back at once, and the pod's timeline says that it was gone; what is said of
 	// a namespace while something is missing, health/path tests.
@@ -125,4 +181,126 @@ func TestWhy(t *testing.T) {
 			t.Errorf("between the nodes: %d", code)
 		}
 	})
+}
+
+// chain returns a command of a shell that makes a table of somebody with a rule.
+func chain(family, hook, rule string) string {
+	return fmt.Sprintf("nft add table %s somebody; nft 'add chain %s somebody theirs { type %s priority 0; }'; nft 'add rule %s somebody theirs %s'", family, family, hook, family, rule)
+}
+
+// device returns the one on its node that leads to a pod.
+func device(t *testing.T, l *lab.Lab, p lab.Pod) string {
+	t.Helper()
+	st, err := l.State()
+	if err != nil {
+		t.Fatal(err)
+	}
+	node, err := st.Endpoint(p.Node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command("ip", "-n", node.Netns, "-o", "route", "get", p.Address.String()).Output()
+	words := strings.Fields(string(out))
+	if i := slices.Index(words, "dev"); err == nil && i >= 0 && i+1 < len(words) {
+		return words[i+1]
+	}
+	t.Fatalf("no route to %v: %v: %s", p.Address, err, out)
+	return ""
+}
+
+// The path to a service is that to each of its endpoints: what stops it there is found, and what does not is
+// not held against the service's address.
+func TestWhyOfServices(t *testing.T) {
+	l := require(t)
+	client, near, far := pod(t, l, "svc-client", "node1"), pod(t, l, "svc-near", "node1"), pod(t, l, "svc-far", "node2")
+	apply := func(name, text string) (remove func()) {
+		t.Helper()
+		file := filepath.Join(t.TempDir(), name+".yaml")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.Apply(t.Context(), file); err != nil {
+			t.Fatal(err)
+		}
+		return sync.OnceFunc(func() {
+			if _, err := l.Delete(context.WithoutCancel(t.Context()), file); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	const label = "---\napiVersion: v1\nkind: Pod\nmetadata: {name: %s, labels: {app: why-svc}}\nspec: {nodeName: %s, containers: [{name: c, image: none}]}\n"
+	host := func(p lab.Pod) *vswitchtest.Host { return &vswitchtest.Host{NetNS: lab.NetnsPath(p.Netns)} }
+	pods, endpoints := "", "---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: why-svc-%[1]s, namespace: default, labels: {kubernetes.io/service-name: why-svc}}\n"+
+		"addressType: IPv4\nports: [{name: '', protocol: TCP, port: %[2]d}]\nendpoints: [{addresses: [%[3]s], nodeName: %[4]s, conditions: {ready: true}}]\n"
+	manifest := "apiVersion: v1\nkind: Service\nmetadata: {name: why-svc, namespace: default}\nspec: {type: NodePort, clusterIP: 10.96.0.77, clusterIPs: [10.96.0.77], ports: [{protocol: TCP, port: 80, nodePort: 30077}]}\n"
+	ports := map[string]int{}
+	for _, p := range []lab.Pod{near, far} {
+		port := host(p).Serve(t, p.Address.String())
+		ports[p.Name] = port
+		manifest += fmt.Sprintf(endpoints, p.Name, port, p.Address, p.Node)
+		pods += fmt.Sprintf(label, p.Name, p.Node)
+	}
+	apply("pods", strings.TrimPrefix(pods, "---\n"))
+	defer apply("service", manifest)()
+	ask := func(what string, wantCode int, verdict string, findings ...string) {
+		t.Helper()
+		await.That(t, what, func() error {
+			a, code := askWhy(t, l, client.Name, "svc/why-svc")
+			text := fmt.Sprint(a.Findings)
+			missing := slices.ContainsFunc(findings, func(f string) bool { return !strings.Contains(text, f) })
+			if code != wantCode || a.Verdict != verdict || len(a.Endpoints) != 2 || missing || len(findings) == 0 && len(a.Findings) > 0 {
+				return fmt.Errorf("exit code %d: %+v", code, a)
+			}
+			return nil
+		})
+	}
+	await.That(t, "the service is known", func() error {
+		_, err := contivLab(t, l, "ctl", "services", "default/why-svc", "--node", "node1")
+		return err
+	})
+	ask("nothing is wrong", 0, why.Reached)
+
+	st, err := l.State()
+	if err != nil {
+		t.Fatal(err)
+	}
+	node2, err := st.Endpoint("node2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	farEnd := fmt.Sprintf("endpoint %v:%d", far.Address, ports[far.Name])
+	sh(t, node2.Netns, chain("inet", "filter hook forward", "ip daddr "+far.Address.String()+" drop"))
+	ask("a foreign rule on the way to one endpoint", 1, why.SomeStopped, farEnd, "are dropped: a rule of chain theirs")
+	sh(t, node2.Netns, "nft delete table inet somebody")
+	sh(t, node2.Netns, "ip rule add to 10.1.1.0/24 pref 77 blackhole")
+	ask("a policy rule on the way back", 1, why.SomeStopped, farEnd, "taken away by policy rule")
+	sh(t, node2.Netns, "ip rule del pref 77")
+	ask("mended", 0, why.Reached)
+
+	policy := func(name, spec string) (remove func()) {
+		return apply(name, "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {namespace: default, name: "+name+"}\nspec: "+spec+"\n")
+	}
+	remove := policy("why-closed", "{podSelector: {matchLabels: {app: why-svc}}, policyTypes: [Ingress]}")
+	ask("a policy of the endpoints", 1, why.NotReached, farEnd, "is isolated by NetworkPolicy default/why-closed")
+	remove()
+	remove = policy("why-out", "{podSelector: {matchLabels: {app: svc-client}}, policyTypes: [Egress], egress: [{to: [{podSelector: {matchLabels: {app: why-svc}}}]}]}")
+	ask("an egress policy that allows the endpoints", 0, why.Reached)
+	remove()
+
+	for _, c := range []struct {
+		to, way string
+		code    int
+	}{
+		{"svc/why-svc", "30077/TCP (NodePort of service default/why-svc): connections for clients outside of this node go to", 2},
+		{st.Nodes[1].Address.Addr().String(), "(NodePort of service default/why-svc)", 2},
+	} {
+		args := []string{"203.0.113.77", c.to}
+		if c.to != "svc/why-svc" {
+			args = append(args, "30077")
+		}
+		a, code := askWhy(t, l, args...)
+		if code != c.code || a.Verdict != why.NotProbed || len(a.Endpoints) != 2 || !strings.Contains(fmt.Sprint(a.Way), c.way) || !strings.Contains(a.Untried, " 30077`") {
+			t.Errorf("from outside to %s: exit code %d, %+v", c.to, code, a)
+		}
+	}
 }
