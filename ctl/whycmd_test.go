@@ -2,6 +2,7 @@ package ctl
 
 import (
 	"net/http"
+	"net/netip"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -119,5 +120,89 @@ func TestWhyKnowsWhatItAsked(t *testing.T) {
 		if !strings.Contains(out, c.want) || ExitCode(err) != c.code {
 			t.Errorf("%s: exit code %d\n%s", c.protocol, ExitCode(err), out)
 		}
+	}
+}
+
+// A service is reached if its endpoints are; the ones that are not are named, and connections to the service's address, which
+// meet one of them, do not hide them.
+func TestWhyOfAServiceJudgesItsEndpoints(t *testing.T) {
+	const client, cluster, good, bad = "10.1.1.2", "10.96.0.10", "10.1.1.3", "10.1.2.3"
+	for name, c := range map[string]struct {
+		endpoints []string
+		reports   map[string]path.Report // by destination
+		want      []string
+		code      int
+	}{
+		"all reached": {[]string{good}, map[string]path.Report{good: {Source: true, Probes: []path.Probe{{Kind: "icmp", Answered: true, End: true}}}}, []string{"port 80/tcp: reached"}, 0},
+		"one stopped": {[]string{good, bad}, map[string]path.Report{
+			good: {Source: true, Probes: []path.Probe{{Kind: "icmp", Answered: true, End: true}}},
+			bad:  {Source: true, Findings: []path.Finding{{Where: "node n1", Text: "dropped there"}}, Probes: []path.Probe{{Kind: "icmp", End: true}}},
+		}, []string{"port 80/tcp: not all endpoints are reached", "node n1 dropped there", "endpoint 10.1.2.3:8080 10.1.2.3: not reached"}, 1},
+		"all stopped": {[]string{bad}, map[string]path.Report{bad: {Source: true, Probes: []path.Probe{{Kind: "icmp", End: true}}}}, []string{"port 80/tcp: not reached", "endpoint 10.1.2.3:8080"}, 1},
+		"overlay": {[]string{good}, map[string]path.Report{good: {Source: true, Probes: []path.Probe{
+			{Kind: "icmp", Overlay: true}, {Kind: "icmp", Answered: true, End: true},
+		}}}, []string{"port 80/tcp: not reached", "endpoint 10.1.1.3:8080 10.1.1.3: the end is reached, but the overlay between the nodes does not answer"}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			mux := http.NewServeMux()
+			mux.HandleFunc(path.URL, func(w http.ResponseWriter, r *http.Request) {
+				q := r.URL.Query()
+				if q.Get("to") != cluster {
+					if q.Get("port") != "8080" {
+						t.Errorf("asked for %v", q)
+					}
+					rest.JSON(w, c.reports[q.Get("to")])
+					return
+				}
+				report := path.Report{Source: true, Probes: []path.Probe{{Kind: "tcp", Answered: true, End: true}}}
+				for _, e := range c.endpoints {
+					report.Endpoints = append(report.Endpoints, netip.AddrPortFrom(netip.MustParseAddr(e), 8080))
+				}
+				rest.JSON(w, report)
+			})
+			socket := filepath.Join(t.TempDir(), "s")
+			serve(t, socket, mux)
+			out, _, err := run(t, "--agent", "n1=unix://"+socket, "why", client, cluster, "80")
+			words := strings.Join(strings.Fields(out), " ")
+			for _, want := range c.want {
+				if !strings.Contains(words, want) {
+					t.Errorf("%q is missing in\n%s", want, out)
+				}
+			}
+			if ExitCode(err) != c.code {
+				t.Errorf("exit code %d\n%s", ExitCode(err), out)
+			}
+		})
+	}
+}
+
+// What nobody could try is no success: the answer says how to, and what is known of the entrances.
+func TestWhyFromOutside(t *testing.T) {
+	agent := func(name string, report path.Report) string {
+		mux := http.NewServeMux()
+		mux.HandleFunc(path.URL, func(w http.ResponseWriter, r *http.Request) {
+			answer := path.Report{Node: name}
+			if r.URL.Query().Get("to") == "10.96.0.10" {
+				answer = report
+			}
+			rest.JSON(w, answer)
+		})
+		socket := filepath.Join(t.TempDir(), "s")
+		serve(t, socket, mux)
+		return name + "=unix://" + socket
+	}
+	one := agent("n1", path.Report{Node: "n1", Way: []string{"node n1: NodePort"}, Entrances: []netip.AddrPort{netip.MustParseAddrPort("192.168.16.1:30080")}, Endpoints: []netip.AddrPort{netip.MustParseAddrPort("10.1.1.3:80")}})
+	two := agent("n2", path.Report{Node: "n2", Findings: []path.Finding{{Where: "node n2", Text: "no endpoint here"}}})
+	out, _, err := run(t, "--agent", one, "--agent", two, "why", "203.0.113.7", "10.96.0.10", "80")
+	for _, want := range []string{"not probed", "try it there: `nc -vz 192.168.16.1 30080`", "node n1: NodePort", "node n2: no endpoint here"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is missing in\n%s", want, out)
+		}
+	}
+	if ExitCode(err) != 2 {
+		t.Errorf("exit code %d\n%s", ExitCode(err), out)
+	}
+	if out, _, err := run(t, "--agent", two, "why", "203.0.113.7", "10.96.0.10", "80"); ExitCode(err) != 1 || !strings.Contains(out, "node n2  no endpoint here") {
+		t.Errorf("no node lets it in: exit code %d\n%s", ExitCode(err), out)
 	}
 }

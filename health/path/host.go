@@ -22,7 +22,7 @@ const vxlanPort = 4789
 // host adds what the kernel of the node would do.
 func (e *Explainer) host(ctx context.Context, r *Report, q Question, from, to end) {
 	where := "node " + e.o.Node
-	local, _ := localDevices()
+	local, _ := localAddresses()
 	request := flow{what: fmt.Sprintf("packets from %v to %v", from.addr, to.addr), unrouted: r.translated, Packet: foreign.Packet{
 		Src: q.From, Dst: q.To, Protocol: q.protocol(), DstPort: q.Port, Size: e.o.MTU()}}
 	diversions, err := e.policyRules()
@@ -94,8 +94,8 @@ func (e *Explainer) foreign() (*foreign.Ruleset, error) {
 }
 
 // route checks the route from one end to the other, and returns the name of the device that leads there; "" for the
-// node itself. local are the node's devices by address.
-func (e *Explainer) route(r *Report, from, to end, local map[netip.Addr]string, diversions []rtnl.Rule) string {
+// node itself. local has the addresses of the node's devices.
+func (e *Explainer) route(r *Report, from, to end, local map[netip.Addr]int, diversions []rtnl.Rule) string {
 	where := "node " + e.o.Node
 	if to.isNode() {
 		return ""
@@ -121,7 +121,7 @@ func (e *Explainer) route(r *Report, from, to end, local map[netip.Addr]string, 
 	text := fmt.Sprintf("route %v dev %s %s", cmp.Or(network(route), "default"), cmp.Or(device, "-"), via(route))
 	ofPods := to.pod != nil || to.node != nil && !slices.Contains(to.node.Addresses, to.addr)
 	switch {
-	case ofPods && local[to.addr] != "":
+	case ofPods && local[to.addr] != 0:
 		r.find(where, squatted(to.addr, local[to.addr]))
 	case ofPods && !e.o.OurRoute(int(route.Protocol)) && route.Protocol != unix.RTPROT_KERNEL:
 		r.find(where, fmt.Sprintf("%s is somebody else's (protocol %d) and takes the packets to %v: remove it", text, route.Protocol, to.addr))

@@ -120,13 +120,13 @@ func (n *Network) addresses(pods []Pod) (problems []string) {
 	if !n.o.HostStack {
 		return nil // the vswitch routes, whatever the kernel has
 	}
-	local, err := localDevices()
+	local, err := localAddresses()
 	if err != nil {
 		return nil // an interrupted dump; the next look reads it
 	}
 	for _, pod := range pods {
 		for _, addr := range pod.Addresses {
-			if local[addr] != "" {
+			if local[addr] != 0 {
 				problems = append(problems, squatted(addr, local[addr]))
 			}
 		}

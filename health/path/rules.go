@@ -107,30 +107,24 @@ func deviceTo(to netip.Addr) (string, error) {
 	return link.Attrs().Name, nil
 }
 
-// localDevices returns the devices of this node by the addresses on them.
-func localDevices() (map[netip.Addr]string, error) {
+// localAddresses returns the devices of this node, by index, that addresses are on.
+func localAddresses() (map[netip.Addr]int, error) {
 	addrs, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
-	if err != nil {
-		return nil, err
-	}
-	names, found := map[int]string{}, map[netip.Addr]string{}
+	found := map[netip.Addr]int{}
 	for _, a := range addrs {
-		addr, ok := netip.AddrFromSlice(a.IP)
-		if !ok {
-			continue
+		if addr, ok := netip.AddrFromSlice(a.IP); ok {
+			found[addr.Unmap()] = a.LinkIndex
 		}
-		if _, known := names[a.LinkIndex]; !known {
-			if link, err := netlink.LinkByIndex(a.LinkIndex); err == nil {
-				names[a.LinkIndex] = link.Attrs().Name
-			}
-		}
-		found[addr.Unmap()] = names[a.LinkIndex]
 	}
-	return found, nil
+	return found, err
 }
 
 // squatted says that a pod's address is on a device of this node.
-func squatted(addr netip.Addr, device string) string {
+func squatted(addr netip.Addr, index int) string {
+	device := fmt.Sprint(index)
+	if link, err := netlink.LinkByIndex(index); err == nil {
+		device = link.Attrs().Name
+	}
 	return fmt.Sprintf("%v, of a pod, is an address of this node's device %s, so that its packets end here: remove it with `ip addr del %v dev %s`",
 		addr, device, netip.PrefixFrom(addr, addr.BitLen()), device)
 }

@@ -1,0 +1,55 @@
+package why
+
+import (
+	"bytes"
+	"net/netip"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/contiv/contiv/ctl/text"
+	"github.com/contiv/contiv/health/path"
+)
+
+// Nothing is wider than the terminal, and nothing is missing.
+func TestAnswersFitATerminal(t *testing.T) {
+	pod := Place{Name: "pod shopping/frontend-of-the-shop-7d8f9c", Address: "10.1.1.2", Node: "worker-1.example.org"}
+	a := Answer{
+		From: pod, To: Place{Name: "service shopping/cart", Address: "10.96.0.11"}, Protocol: "tcp", Port: 80, Verdict: SomeStopped,
+		Findings: []path.Finding{{Where: "node worker-1.example.org", Text: "packets from 10.1.1.2 to 10.1.2.2 are dropped: a rule of chain forward in table inet somebody drops the packet"}},
+		Probes: []path.Probe{
+			{From: pod.Name, To: "10.1.2.2 of the pods of node worker-2.example.org, port 8080/tcp", Kind: "icmp", Answered: true, RoundTripSeconds: 0.0001, Size: 1450, Wanted: 1450},
+			{From: pod.Name, To: "10.1.2.3 of the pods of node worker-2.example.org, port 8080/tcp", Kind: "tcp", Error: path.Refused},
+			{From: pod.Name, To: "10.1.2.4 of the pods", Kind: "tcp", Error: "network is unreachable"},
+		},
+		Way:     []string{"node worker-1.example.org: 10.96.0.11:80/TCP (ClusterIP of service shopping/cart): connections go to 10.1.2.2:8080, 10.1.2.3:8080, 10.1.2.4:8080"},
+		Untried: "nothing was sent, because no agent sends from 203.0.113.77; try it there: `nc -vz 192.168.16.1 30080`",
+	}
+	var out bytes.Buffer
+	Write(text.Printer{Writer: &out, Terminal: true, Width: 80}, a)
+	for line := range strings.Lines(out.String()) {
+		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 80 {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
+	words := strings.Join(strings.Fields(out.String()), " ")
+	for _, want := range []string{"not all endpoints are reached", "in table inet somebody drops the packet", "10.1.2.4:8080", "refused", "failed", "network is unreachable", "Nothing was sent", "nc -vz 192.168.16.1 30080"} {
+		if !strings.Contains(words, want) {
+			t.Errorf("%q is missing in\n%s", want, out.String())
+		}
+	}
+}
+
+// Of many endpoints, some are judged, from everywhere among them.
+func TestSomeEndpointsStandForAll(t *testing.T) {
+	var all []netip.AddrPort
+	for i := range 100 {
+		all = append(all, netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 1, byte(i), 2}), 80))
+	}
+	if some := spread(all); len(some) != judged || some[0] != all[0] || some[judged-1] != all[80] {
+		t.Errorf("%v", some)
+	}
+	if some := spread(all[:2]); len(some) != 2 {
+		t.Errorf("%v", some)
+	}
+}
