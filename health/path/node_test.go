@@ -14,7 +14,7 @@ import (
 )
 
 // inNetNS runs the test in a network namespace of its own.
-func inNetNS(t *testing.T) {
+func inNetNS(t testing.TB) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("making network namespaces takes root")
@@ -27,7 +27,7 @@ func inNetNS(t *testing.T) {
 	t.Cleanup(func() { ns.Close() })
 }
 
-func shell(t *testing.T, line string) {
+func shell(t testing.TB, line string) {
 	t.Helper()
 	if out, err := exec.Command("sh", "-ec", line).CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v: %s", line, err, out)

@@ -168,7 +168,7 @@ func (r *Ruleset) Harms(p Packet) (found []string) {
 		if !c.sees(p) {
 			continue
 		}
-		w := walk{ruleset: r, packet: p}
+		w := walk{ruleset: r, packet: p, src: p.Src.AsSlice(), dst: p.Dst.AsSlice()}
 		switch verdict, by := w.chain(c.Table, c.Name, 0); {
 		case verdict == drops:
 			found = append(found, "are dropped: "+by)
@@ -219,8 +219,9 @@ const verdictDivert = expr.VerdictKind(1 << 16)
 const maxJumps = 16
 
 type walk struct {
-	ruleset *Ruleset
-	packet  Packet
+	ruleset  *Ruleset
+	packet   Packet
+	src, dst []byte // addresses
 	// uncertain: a rule may have accepted the packet.
 	uncertain bool
 }
@@ -299,44 +300,41 @@ const (
 
 // rule reports whether a packet matches, and what becomes of it then; nil: nothing.
 func (w *walk) rule(rule *nftables.Rule) (matches match, end *expr.Verdict) {
-	registers := map[uint32][]byte{} // what is not known is missing
-	numbers := map[uint32]bool{}     // registers with a number in the order of the machine
+	var registers registers
 	for _, e := range rule.Exprs {
 		result := yes
 		switch e := e.(type) {
 		case *expr.Meta:
-			set(registers, e.Register, w.meta(e.Key))
-			numbers[e.Register] = e.Key == expr.MetaKeyLEN || e.Key == expr.MetaKeyMARK
+			registers.set(e.Register, w.meta(e.Key), e.Key == expr.MetaKeyLEN || e.Key == expr.MetaKeyMARK)
 		case *expr.Payload:
-			set(registers, e.DestRegister, w.payload(e))
-			numbers[e.DestRegister] = false
+			registers.set(e.DestRegister, w.payload(e), false)
 		case *expr.Ct:
-			delete(registers, e.Register)
+			registers.set(e.Register, nil, false)
 			if e.Key == expr.CtKeySTATE {
 				state := uint32(expr.CtStateBitNEW)
 				if w.packet.Answer {
 					state = expr.CtStateBitESTABLISHED
 				}
-				registers[e.Register] = binary.NativeEndian.AppendUint32(nil, state)
+				registers.set(e.Register, binary.NativeEndian.AppendUint32(nil, state), false)
 			}
 		case *expr.Bitwise:
-			from, known := registers[e.SourceRegister]
-			delete(registers, e.DestRegister)
-			if known && len(e.Mask) == len(from) && len(e.Xor) == len(from) {
+			from, number := registers.get(e.SourceRegister), registers.isNumber(e.DestRegister)
+			registers.set(e.DestRegister, nil, number)
+			if from != nil && len(e.Mask) == len(from) && len(e.Xor) == len(from) {
 				out := make([]byte, len(from))
 				for i := range out {
 					out[i] = from[i]&e.Mask[i] ^ e.Xor[i]
 				}
-				registers[e.DestRegister] = out
+				registers.set(e.DestRegister, out, number)
 			}
 		case *expr.Cmp:
 			if e.Op != expr.CmpOpEq && e.Op != expr.CmpOpNeq {
-				ordered(registers, e.Register, numbers)
+				registers.order(e.Register)
 			}
-			result = compare(e, registers)
+			result = compare(e, registers.get(e.Register))
 		case *expr.Range:
-			ordered(registers, e.Register, numbers)
-			result = within(e, registers)
+			registers.order(e.Register)
+			result = within(e, registers.get(e.Register))
 		case *expr.Counter, *expr.Log:
 		case *expr.Verdict:
 			end = e
@@ -353,7 +351,7 @@ func (w *walk) rule(rule *nftables.Rule) (matches match, end *expr.Verdict) {
 		case *expr.Redir:
 			end = &expr.Verdict{Kind: verdictDivert}
 		case *expr.Immediate:
-			set(registers, e.Register, e.Data)
+			registers.set(e.Register, e.Data, false)
 		case *expr.Target: // of iptables, such as LOG or REJECT
 			switch e.Name {
 			case "REJECT":
@@ -376,19 +374,35 @@ func (w *walk) rule(rule *nftables.Rule) (matches match, end *expr.Verdict) {
 	return matches, end
 }
 
-// ordered makes a number comparable: rules turn it into network order before, which the library
-// does not show.
-func ordered(registers map[uint32][]byte, register uint32, numbers map[uint32]bool) {
-	if value, known := registers[register]; known && numbers[register] {
-		registers[register] = binary.BigEndian.AppendUint32(nil, binary.NativeEndian.Uint32(value))
-		numbers[register] = false
+// registers have what a rule has loaded: nil if it is not known.
+type registers struct {
+	values [24][]byte // as many as nftables has
+	// numbers are in the order of the machine.
+	numbers [24]bool
+}
+
+func (r *registers) get(register uint32) []byte {
+	if int(register) < len(r.values) {
+		return r.values[register]
+	}
+	return nil
+}
+
+func (r *registers) isNumber(register uint32) bool {
+	return int(register) < len(r.numbers) && r.numbers[register]
+}
+
+func (r *registers) set(register uint32, value []byte, number bool) {
+	if int(register) < len(r.values) {
+		r.values[register], r.numbers[register] = value, number
 	}
 }
 
-func set(registers map[uint32][]byte, register uint32, value []byte) {
-	delete(registers, register)
-	if value != nil {
-		registers[register] = value
+// order makes a number comparable: rules turn it into network order before, which the library
+// does not show.
+func (r *registers) order(register uint32) {
+	if value := r.get(register); value != nil && r.isNumber(register) {
+		r.set(register, binary.BigEndian.AppendUint32(nil, binary.NativeEndian.Uint32(value)), false)
 	}
 }
 
@@ -444,9 +458,9 @@ func (w *walk) payload(e *expr.Payload) []byte {
 	if p.Src.Is6() {
 		src, dst, protocol = 8, 24, 6
 	}
-	part := func(a netip.Addr) []byte {
-		if bytes := a.AsSlice(); int(e.Len) <= len(bytes) {
-			return bytes[:e.Len]
+	part := func(addr []byte) []byte {
+		if int(e.Len) <= len(addr) {
+			return addr[:e.Len]
 		}
 		return nil
 	}
@@ -455,9 +469,9 @@ func (w *walk) payload(e *expr.Payload) []byte {
 	case e.Base == expr.PayloadBaseLLHeader && e.Offset == etherTypeOffset && e.Len == 2:
 		return w.etherType()
 	case e.Base == expr.PayloadBaseNetworkHeader && e.Offset == src && p.Src.IsValid():
-		return part(p.Src)
+		return part(w.src)
 	case e.Base == expr.PayloadBaseNetworkHeader && e.Offset == dst && p.Dst.IsValid():
-		return part(p.Dst)
+		return part(w.dst)
 	case e.Base == expr.PayloadBaseNetworkHeader && e.Offset == protocol && e.Len == 1 && p.Protocol != 0:
 		return []byte{p.Protocol}
 	case e.Base == expr.PayloadBaseTransportHeader && e.Offset == 0 && e.Len == 2 && p.SrcPort != 0:
@@ -468,26 +482,35 @@ func (w *walk) payload(e *expr.Payload) []byte {
 	return nil
 }
 
-func compare(e *expr.Cmp, registers map[uint32][]byte) match {
-	value, known := registers[e.Register]
-	if !known {
+func compare(e *expr.Cmp, value []byte) match {
+	if value == nil {
 		return unknown
 	}
 	// A shorter operand, of a name with a wildcard or a network, compares the beginning.
 	order := bytes.Compare(value[:min(len(value), len(e.Data))], e.Data)
-	is := map[expr.CmpOp]bool{
-		expr.CmpOpEq: order == 0, expr.CmpOpNeq: order != 0, expr.CmpOpLt: order < 0,
-		expr.CmpOpLte: order <= 0, expr.CmpOpGt: order > 0, expr.CmpOpGte: order >= 0,
-	}[e.Op]
+	is := false
+	switch e.Op {
+	case expr.CmpOpEq:
+		is = order == 0
+	case expr.CmpOpNeq:
+		is = order != 0
+	case expr.CmpOpLt:
+		is = order < 0
+	case expr.CmpOpLte:
+		is = order <= 0
+	case expr.CmpOpGt:
+		is = order > 0
+	case expr.CmpOpGte:
+		is = order >= 0
+	}
 	if is {
 		return yes
 	}
 	return no
 }
 
-func within(e *expr.Range, registers map[uint32][]byte) match {
-	value, known := registers[e.Register]
-	if !known || len(value) < len(e.FromData) {
+func within(e *expr.Range, value []byte) match {
+	if value == nil || len(value) < len(e.FromData) {
 		return unknown
 	}
 	value = value[:len(e.FromData)]
