@@ -50,7 +50,7 @@ var rooms = map[string][]string{
 	"netlink/events":       {},
 	"netlink/rtnl":         {"netlink/nlattr", "netlink/namespace"},
 	"netlink/nft":          {"netlink/nlattr", "netlink/namespace"},
-	"netlink/nft/foreign":  {"netlink/namespace", "netlink/xtables"},
+	"netlink/nft/foreign":  {"netlink/namespace", "netlink/nlattr", "netlink/xtables"},
 	"netlink/xtables":      {},
 	"netlink/kubeproxy":    {"netlink/xtables"},
 	"netlink/nft/nfttest":  {},
