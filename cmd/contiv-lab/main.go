@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"syscall"
@@ -28,11 +27,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	err := execute(ctx, newCommand())
 	stop()
-	var status *exec.ExitError
-	switch {
-	case errors.As(err, &status):
-		os.Exit(status.ExitCode())
-	case err != nil:
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "contiv-lab:", err)
 		os.Exit(1)
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/containernetworking/cni/libcni"
@@ -44,8 +45,10 @@ func (c cniCall) config() (*libcni.CNIConfig, *libcni.NetworkConfigList, *libcni
 		return nil, nil, nil, err
 	}
 	plugins := &nodeExec{
+		node:   c.node.Name,
 		netns:  NetnsPath(c.node.Netns),
 		timing: c.lab.timingFile(c.node.Name),
+		log:    c.lab.cniLog(c.node.Name),
 	}
 	runtime := &libcni.RuntimeConf{
 		ContainerID: c.pod.ContainerID,
@@ -73,7 +76,8 @@ func (c cniCall) add(ctx context.Context) ([]netip.Addr, error) {
 	if err != nil {
 		return nil, err
 	}
-	result, err := cni.AddNetworkList(ctx, network, runtime)
+	var result types.Result
+	c.patiently(func() { result, err = cni.AddNetworkList(ctx, network, runtime) })
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +104,24 @@ func (c cniCall) del(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return cni.DelNetworkList(ctx, network, runtime)
+	c.patiently(func() { err = cni.DelNetworkList(ctx, network, runtime) })
+	return err
+}
+
+// patiently calls fn, and says so if it takes long.
+func (c cniCall) patiently(fn func()) {
+	done := make(chan struct{})
+	var saying sync.WaitGroup
+	saying.Go(func() {
+		select {
+		case <-done:
+		case <-time.After(time.Second):
+			c.lab.progress("waiting for the agent of %s, which wires pod %s, for %s at most", c.node.Name, c.pod.ID(), cniTimeout)
+		}
+	})
+	fn()
+	close(done)
+	saying.Wait()
 }
 
 func (c cniCall) check(ctx context.Context) error {
@@ -159,6 +180,8 @@ type CNITiming struct {
 	Exec time.Duration `json:"-"`
 }
 
+func (l *Lab) cniLog(node string) string { return l.Path("logs", "cni-"+node+".log") }
+
 func (l *Lab) timingFile(node string) string { return l.nodePath(node, "cni-timing.jsonl") }
 
 // CNITimings returns the timings of all CNI calls on a node, oldest first.
@@ -212,8 +235,10 @@ func readTimings[T any](path string) ([]T, error) {
 // nodeExec runs CNI plugins where the node's runtime would: in the network
 // namespace of the node.
 type nodeExec struct {
-	netns  string
-	timing string
+	node, netns string
+	timing      string
+	// log is where contiv-cni writes, and what it printed if it took too long.
+	log string
 	version.PluginDecoder
 }
 
@@ -238,10 +263,35 @@ func (e *nodeExec) ExecPlugin(ctx context.Context, path string, stdin []byte, en
 		err = cmd.Wait()
 	}
 	e.record(environ, time.Since(start))
+	if err != nil && ctx.Err() == context.DeadlineExceeded {
+		return nil, e.noAnswer(time.Since(start), stdout.String()+stderr.String())
+	}
 	if err != nil {
 		return nil, pluginError(path, err, stdout.String(), stderr.String())
 	}
 	return []byte(stdout.String()), nil
+}
+
+// errHangs is the error of a call that an agent has not answered in time.
+type errHangs string
+
+func (e errHangs) Error() string { return string(e) }
+
+// Is makes it a context.DeadlineExceeded, in words.
+func (e errHangs) Is(other error) bool { return other == context.DeadlineExceeded }
+
+// noAnswer returns the error of a plugin that took too long, and keeps what it printed when it was ended.
+func (e *nodeExec) noAnswer(waited time.Duration, said string) error {
+	err := errHangs(fmt.Sprintf("the agent of node %s has not answered within %s, so it hangs or is stopped; where contiv-cni waited is in %s", e.node, waited.Round(time.Second), e.log))
+	log, failed := os.OpenFile(e.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if failed != nil {
+		return errors.Join(err, failed)
+	}
+	_, failed = log.WriteString(said)
+	if failed = errors.Join(failed, log.Close()); failed != nil {
+		return errors.Join(err, failed)
+	}
+	return err
 }
 
 // pluginError takes the error from what the plugin printed, as the CNI

@@ -96,21 +96,45 @@ func TestPercentile(t *testing.T) {
 	}
 }
 
-// A plugin that hangs is asked where.
+// A plugin that hangs is asked where; whoever waits for it is told whose answer is missing.
 func TestHangingPluginSaysWhereItIs(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("plugins are run in a network namespace, which needs root")
 	}
-	plugin := filepath.Join(t.TempDir(), "plugin")
+	dir := t.TempDir()
+	plugin, log := filepath.Join(dir, "plugin"), filepath.Join(dir, "log")
 	script := "#!/bin/sh\ntrap 'echo waiting for nothing >&2; exit 2' QUIT\nwhile :; do sleep 0.02; done\n"
 	if err := os.WriteFile(plugin, []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	e := &nodeExec{netns: "/proc/self/ns/net", timing: filepath.Join(t.TempDir(), "timing")}
+	e := &nodeExec{node: "node7", netns: "/proc/self/ns/net", timing: filepath.Join(dir, "timing"), log: log}
 	_, err := e.ExecPlugin(ctx, plugin, nil, nil)
-	if err == nil || !strings.Contains(err.Error(), "waiting for nothing") {
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "the agent of node node7 has not answered") {
 		t.Errorf("error %v", err)
+	}
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		t.Error("contiv-lab would end with the plugin's exit code, without a word")
+	}
+	if said, err := os.ReadFile(log); !strings.Contains(string(said), "waiting for nothing") {
+		t.Errorf("log %q: %v", said, err)
+	}
+}
+
+// After a second, somebody who waits for an agent is told so.
+func TestWaitingForAnAgentIsSaid(t *testing.T) {
+	said := make(chan string, 1)
+	l := &Lab{opts: Options{Progress: func(line string) { said <- line }}}
+	c := l.cni(Pod{Namespace: "default", Name: "web"}, Node{Name: "node7"})
+	c.patiently(func() {
+		if line := <-said; !strings.Contains(line, "node7") || !strings.Contains(line, "pod web") {
+			t.Errorf("%q", line)
+		}
+	})
+	c.patiently(func() {})
+	if len(said) > 0 {
+		t.Errorf("nobody waited: %q", <-said)
 	}
 }

@@ -201,7 +201,7 @@ func (l *Lab) writeNodeFiles(n Node) error {
     {"type": "contiv-cni", "grpcServer": %q, "logFile": %q, "capabilities": {"portMappings": true}}
   ]
 }
-`, l.nodePath(n.Name, "run/cni.sock"), l.Path("logs", "cni-"+n.Name+".log"))
+`, l.nodePath(n.Name, "run/cni.sock"), l.cniLog(n.Name))
 	for file, content := range map[string]string{
 		"contiv.conf":            contiv,
 		"vpp.conf":               "# Written by contiv-lab.\n" + VPPOptions(),

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -216,11 +217,20 @@ func (l *Lab) wirePod(ctx context.Context, p *newPod) error {
 	result, err := p.network.add(ctx)
 	if err != nil {
 		// Like a runtime: what ADD may have left is for DEL, in time of its own.
-		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), cniTimeout)
+		hangs := errors.Is(err, context.DeadlineExceeded)
+		patience := cniTimeout
+		if hangs { // an agent that did not answer before hardly does now
+			patience = time.Second / 2
+		}
+		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 		defer cancel()
+		undone := p.network.del(undo)
+		if hangs && errors.Is(undone, context.DeadlineExceeded) {
+			undone = nil
+		}
 		return errors.Join(
 			fmt.Errorf("CNI ADD of pod %s: %w", p.pod.ID(), err),
-			p.network.del(undo),
+			undone,
 			deleteNetns(p.pod.Netns),
 			l.removeManifest(manifestName("Pod", p.pod.Namespace, p.pod.Name)))
 	}
