@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/contiv/contiv/config"
 	"github.com/contiv/contiv/ctl/kube"
 	"github.com/contiv/contiv/ctl/target"
 	"github.com/contiv/contiv/ctl/text"
@@ -117,37 +118,21 @@ func Command(name string, out, errOut io.Writer) *cobra.Command {
 		}
 	}
 	c.complete(root)
-	root.SetFlagErrorFunc(flagError)
+	root.SetFlagErrorFunc(FlagError)
 	for _, sub := range root.Commands() {
 		if !sub.HasSubCommands() {
-			sub.Args = explained(sub.Args)
+			sub.Args = SayUsage(sub.Args)
 		}
 	}
 	return root
 }
 
-// explained adds the expected arguments to errors about arguments.
-func explained(check cobra.PositionalArgs) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if check == nil || check(cmd, args) == nil {
-			return nil
-		}
-		if len(args) == 0 {
-			return fmt.Errorf("an argument is missing: usage: %s", cmd.UseLine())
-		}
-		return fmt.Errorf("arguments %q: usage: %s", strings.Join(args, " "), cmd.UseLine())
-	}
-}
-
-// InWords returns an error of a command for people. Errors of flags before the name of a command come as the library
-// has them.
-func InWords(err error) error { return flagError(nil, err) }
-
-// flagError says what a flag takes instead of a value that it does not take.
-func flagError(cmd *cobra.Command, err error) error {
+// FlagError says what a flag takes instead of a value that it does not take, and which flag may have been meant by an
+// unknown one. Errors of flags before the name of a command come from Execute as the library has them.
+func FlagError(cmd *cobra.Command, err error) error {
 	var missing *pflag.NotExistError
-	if cmd != nil && errors.As(err, &missing) {
-		return flagMissing(cmd, err, missing.GetSpecifiedName())
+	if errors.As(err, &missing) {
+		return flagMissing(cmd, missing)
 	}
 	var invalid *pflag.InvalidValueError
 	if !errors.As(err, &invalid) {
@@ -163,14 +148,45 @@ func flagError(cmd *cobra.Command, err error) error {
 	return fmt.Errorf("--%s %s: give it %s", invalid.GetFlag().Name, invalid.GetValue(), takes)
 }
 
-// flagMissing names the flag that does what an unknown one does elsewhere: -w shows again what -f goes on with.
-func flagMissing(cmd *cobra.Command, err error, name string) error {
+// flagMissing names the flag that may have been meant: a similar one, or the one that does what an unknown one does
+// elsewhere: -w shows again what -f goes on with.
+func flagMissing(cmd *cobra.Command, missing *pflag.NotExistError) error {
+	name, short := missing.GetSpecifiedName(), missing.GetSpecifiedShortnames() != ""
 	others := map[string]string{"f": "watch", "follow": "watch", "w": "follow", "watch": "follow"}
-	other := cmd.Flags().Lookup(others[name])
-	if other == nil || other.Shorthand == name {
-		return err
+	if other := cmd.Flags().Lookup(others[name]); other != nil && other.Shorthand != name {
+		return fmt.Errorf("%s has no -%s: use -%s, to %s", cmd.Name(), name[:1], other.Shorthand, other.Usage)
 	}
-	return fmt.Errorf("%s has no -%s: use -%s, to %s", cmd.Name(), name[:1], other.Shorthand, other.Usage)
+	dashes := "--"
+	if short {
+		dashes = "-"
+	}
+	wrong := fmt.Errorf("%s has no flag %s%s", cmd.CommandPath(), dashes, name)
+	switch last := cmd.Flags().Lookup("last"); {
+	case short && '0' <= name[0] && name[0] <= '9' && last != nil:
+		return fmt.Errorf("%w: use --last N, for the %s", wrong, last.Usage)
+	case !short:
+		var names []string
+		for _, set := range []*pflag.FlagSet{cmd.PersistentFlags(), cmd.Flags(), cmd.InheritedFlags()} {
+			set.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		}
+		if near, ok := config.Nearest(name, names); ok {
+			return fmt.Errorf("%w: did you mean --%s?", wrong, near)
+		}
+	}
+	return fmt.Errorf("%w: %s --help lists them", wrong, cmd.CommandPath())
+}
+
+// SayUsage adds what a command takes to errors about its arguments.
+func SayUsage(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if check == nil || check(cmd, args) == nil {
+			return nil
+		}
+		if len(args) == 0 {
+			return fmt.Errorf("an argument is missing: usage: %s", cmd.UseLine())
+		}
+		return fmt.Errorf("arguments %q: usage: %s", strings.Join(args, " "), cmd.UseLine())
+	}
 }
 
 // OutputVersion is the version of the output in JSON and YAML. It stays when fields are added, and

@@ -62,7 +62,7 @@ func (c *cli) configCommand() *cobra.Command {
 	cmd.AddCommand(g.getCommand(), g.applyCommand(), g.deleteCommand(), g.diffOfFilesCommand(),
 		g.watchCommand(), g.waitCommand(), g.editCommand(), g.schemaCommand())
 	for _, sub := range cmd.Commands() {
-		sub.Args = explained(sub.Args)
+		sub.Args = SayUsage(sub.Args)
 	}
 	return cmd
 }

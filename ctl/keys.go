@@ -108,9 +108,9 @@ func (c *cli) unknown(ctx context.Context, agents []*Agent, word string, keys []
 		pods = append(pods, name)
 	}
 	if pod, ok := config.Nearest(word, pods); ok {
-		return fmt.Errorf("there is no value with the key %q, and no such pod: did you mean %q?", word, pod)
+		return doubted(ctx, agents, fmt.Errorf("there is no value with the key %q, and no such pod: did you mean %q?", word, pod))
 	}
-	return hintedKey(word, keys)
+	return doubted(ctx, agents, hintedKey(word, keys))
 }
 
 // presentKeys returns the keys of all values that the agents know, sorted. Agents that do not answer

@@ -1,9 +1,13 @@
 package ctl
 
 import (
+	"archive/tar"
+	"compress/flate"
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -98,9 +102,38 @@ func (c *cli) openReport(name string, cmd *cobra.Command) error {
 	}
 	meta, agents, err := report.Open(name)
 	if err != nil {
-		return fmt.Errorf("--from: %w", err)
+		return fmt.Errorf("--from: %w", unreadable(name, err))
 	}
 	c.targets.Recorded = agents
 	c.now = func() time.Time { return meta.Time }
 	return nil
+}
+
+// unreadable says in words what is wrong with the file of a report.
+func unreadable(name string, err error) error {
+	var damaged flate.CorruptInputError
+	what := "is no report that `contivctl report` made, which is a .tgz file"
+	switch {
+	case errors.Is(err, gzip.ErrHeader), errors.Is(err, tar.ErrHeader), errors.Is(err, io.ErrUnexpectedEOF) && !isGzip(name):
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		what = "is a report whose end is missing: copy it again"
+	case errors.Is(err, io.EOF):
+		what = "is empty"
+	case errors.Is(err, gzip.ErrChecksum), errors.As(err, &damaged):
+		what = "is a report that was damaged: copy it again"
+	default:
+		return err
+	}
+	return fmt.Errorf("%s %s", name, what)
+}
+
+func isGzip(name string) bool {
+	file, err := os.Open(name)
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	var begin [2]byte
+	_, err = io.ReadFull(file, begin[:])
+	return err == nil && begin == [...]byte{0x1f, 0x8b}
 }

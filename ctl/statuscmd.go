@@ -44,7 +44,7 @@ func (c *cli) showStatus(probes []target.Answer[status.Probe]) error {
 		status.Write(c.printer(), probes, now)
 	}
 	if err != nil {
-		return &exitError{ErrReported, 2}
+		return &exitError{err, 2}
 	}
 	switch status.Worst(probes) {
 	case health.Broken:

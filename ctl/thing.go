@@ -58,7 +58,7 @@ func thingNamed(ctx context.Context, agents []*Agent, namespace, word string) (t
 	if name, is := strings.CutPrefix(word, nodeWord); is {
 		nodes, reports := knownNodes(ctx, agents)
 		if nodes[name] == nil {
-			return t, true, text.Hinted(fmt.Errorf("there is no node %q", name), name, slices.Sorted(maps.Keys(nodes)))
+			return t, true, doubted(ctx, agents, text.Hinted(fmt.Errorf("there is no node %q", name), name, slices.Sorted(maps.Keys(nodes))))
 		}
 		return nodeThing(ctx, agents, nodes[name], reports), true, nil
 	}
@@ -74,7 +74,7 @@ func thingNamed(ctx context.Context, agents []*Agent, namespace, word string) (t
 	case found:
 		return thing{name: "pod " + pod.Namespace + "/" + pod.Name, pod: &pod, agents: []*Agent{pod.agent}}, true, nil
 	case err == nil && mustBePod:
-		err = text.Hinted(fmt.Errorf("there is no pod %q", name), name, podNames(ctx, agents))
+		err = doubted(ctx, agents, text.Hinted(fmt.Errorf("there is no pod %q", name), name, podNames(ctx, agents)))
 	case err == nil && !strings.Contains(name, "/"):
 		if nodes, reports := knownNodes(ctx, agents); nodes[name] != nil {
 			return nodeThing(ctx, agents, nodes[name], reports), true, nil
@@ -83,12 +83,38 @@ func thingNamed(ctx context.Context, agents []*Agent, namespace, word string) (t
 	return t, err != nil, err
 }
 
+// doubted adds to an error about something that was not found which nodes may have it nevertheless, since their agents do
+// not answer.
+func doubted(ctx context.Context, agents []*Agent, err error) error {
+	var silent []string
+	for _, a := range target.GetAll[ipnet.PodsReport](ctx, agents, ipnet.PodsURL, nil) {
+		if a.Err != nil && !answered(a.Err) {
+			silent = append(silent, a.Agent.Name)
+		}
+	}
+	switch len(silent) {
+	case 0:
+		return err
+	case 1:
+		return fmt.Errorf("%w; the agent of %s does not answer, so what that node has is not known", err, silent[0])
+	}
+	return fmt.Errorf("%w; the agents of %s do not answer, so what those nodes have is not known", err, strings.Join(silent, ", "))
+}
+
+// answered reports whether an error is the answer of an agent.
+func answered(err error) bool {
+	var status *target.StatusError
+	return errors.Is(err, target.ErrNotServed) || errors.As(err, &status)
+}
+
 // patience is how long other agents are asked for where a pod is, since some may not answer.
 const patience = 2 * time.Second
 
 // thing is thingNamed, but if one node is asked for a pod of another one, its error says so.
 func (c *cli) thing(ctx context.Context, agents []*Agent, namespace, word string) (t thing, found bool, err error) {
-	t, found, err = thingNamed(ctx, agents, namespace, word)
+	search, end := target.Search(ctx)
+	defer end()
+	t, found, err = thingNamed(search, agents, namespace, word)
 	name := strings.TrimPrefix(word, podWord)
 	if c.targets.Node == "" || found && err == nil || strings.Count(name, "/") > 1 {
 		return t, found, err

@@ -20,7 +20,6 @@ import (
 	"github.com/contiv/contiv/test/lab"
 	"github.com/contiv/contiv/version"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 )
 
 func main() {
@@ -34,11 +33,7 @@ func main() {
 }
 
 func execute(ctx context.Context, root *cobra.Command) error {
-	err := root.ExecuteContext(ctx)
-	if missing, ok := err.(*pflag.NotExistError); ok { // of a flag before the command, which cobra hands to nobody
-		err = flagError(root, missing)
-	}
-	return err
+	return ctl.FlagError(root, root.ExecuteContext(ctx))
 }
 
 // cli holds the options that all commands share.
@@ -71,7 +66,7 @@ func newCommand() *cobra.Command {
 	flags.StringVar(&c.opts.Name, "name", lab.DefaultName, "name of the lab")
 	flags.StringVar(&c.opts.Root, "root", lab.Root, "directory of all labs")
 	quiet := flags.BoolP("quiet", "q", false, "do not show progress")
-	root.SetFlagErrorFunc(flagError)
+	root.SetFlagErrorFunc(ctl.FlagError)
 	root.PersistentPreRunE = func(*cobra.Command, []string) error {
 		if c.opts.Name == "" {
 			return fmt.Errorf("--name is empty: give the name of a lab, or leave --name out for %q", lab.DefaultName)
@@ -113,22 +108,6 @@ func sayUsage(cmd *cobra.Command) {
 		}
 		return fmt.Errorf("%s takes other arguments: write %s", cmd.Name(), cmd.UseLine())
 	}
-}
-
-// flagError says which flag may have been meant, or what a flag takes.
-func flagError(cmd *cobra.Command, err error) error {
-	var missing *pflag.NotExistError
-	if !errors.As(err, &missing) {
-		return ctl.InWords(err)
-	}
-	var names []string
-	cmd.PersistentFlags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-	cmd.InheritedFlags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-	if near, ok := config.Nearest(missing.GetSpecifiedName(), names); ok {
-		return fmt.Errorf("%w: did you mean --%s?", err, near)
-	}
-	return fmt.Errorf("%w: %s --help lists the flags", err, cmd.CommandPath())
 }
 
 // needsCommand is for commands that only hold others.

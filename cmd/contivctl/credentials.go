@@ -9,6 +9,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/contiv/contiv/ctl"
+	"github.com/contiv/contiv/ctl/kube"
 	"github.com/contiv/contiv/ksr/access"
 	"github.com/contiv/contiv/ksr/credentials"
 	"github.com/contiv/contiv/ksr/kubernetes"
@@ -38,7 +40,7 @@ func credentialsCommand(out io.Writer) *cobra.Command {
 			"  kubectl -n kube-system exec ds/contiv-ksr -- contiv-ksr revoke NAME --etcd-config=/etc/contiv/etcd.conf",
 		Example: "  contivctl credentials ops --node node1 --node node2 --dir ops\n" +
 			"  contivctl --etcd-config ops/etcd.conf config apply -f values.yaml --via etcd --node node1",
-		Args: cobra.ExactArgs(1),
+		Args: ctl.SayUsage(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name := args[0]
 			if err := access.CheckClient(name, access.Client{Nodes: nodes}); err != nil {
@@ -49,7 +51,7 @@ func credentialsCommand(out io.Writer) *cobra.Command {
 			}
 			client, err := kubernetes.NewClient(kubeconfig, "", "contivctl")
 			if err != nil {
-				return fmt.Errorf("--kubeconfig: %w", err)
+				return kube.Unusable(kubeconfig, err)
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), patience)
 			defer cancel()

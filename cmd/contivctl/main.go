@@ -29,7 +29,7 @@ func main() {
 		return
 	}
 	if !errors.Is(err, ctl.ErrReported) {
-		fmt.Fprintf(text.Plain(os.Stderr), "%s: %v\n", name, ctl.InWords(err))
+		fmt.Fprintf(text.Plain(os.Stderr), "%s: %v\n", name, ctl.FlagError(command, err))
 	}
 	os.Exit(ctl.ExitCode(err))
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/contiv/contiv/ctl/kube"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -44,7 +45,7 @@ func Connect(kubeconfig, filter string, out io.Writer) (*Cluster, error) {
 	case clientcmd.IsEmptyConfig(err):
 		return nil, errors.New("no kubeconfig: name that of an administrator with --kubeconfig or KUBECONFIG, or put it at ~/.kube/config")
 	case err != nil:
-		return nil, fmt.Errorf("name the kubeconfig file of the cluster with --kubeconfig: %w", err)
+		return nil, kube.Unusable(kubeconfig, err)
 	}
 	rest.UserAgent, rest.QPS, rest.Burst = manager, 50, 100
 	c := &Cluster{host: rest.Host, out: out, filter: filter}

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/url"
 	"strings"
@@ -46,12 +47,12 @@ func Agents(ctx context.Context, kubeconfig, cluster string) ([]*target.Agent, e
 	case clientcmd.IsEmptyConfig(err) && kubeconfig == "" && cluster == "":
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("--kubeconfig: %w", err)
+		return nil, Unusable(kubeconfig, err)
 	}
 	config.UserAgent = "contivctl"
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("--kubeconfig: %w", err)
+		return nil, Unusable(kubeconfig, err)
 	}
 	done := target.Waiting(ctx, "the API server at "+config.Host)
 	pods, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: label})
@@ -82,6 +83,19 @@ func Agents(ctx context.Context, kubeconfig, cluster string) ([]*target.Agent, e
 		return nil, fmt.Errorf("no agent was found at %s: no pod in namespace %s has the label %s: is Contiv installed there?", config.Host, namespace, label)
 	}
 	return agents, nil
+}
+
+// Unusable returns the error of a kubeconfig file with which no client can be made, in words.
+func Unusable(kubeconfig string, err error) error {
+	if kubeconfig != "" {
+		var cause *fs.PathError
+		if _, loading := clientcmd.LoadFromFile(kubeconfig); errors.As(loading, &cause) {
+			err = cause
+		} else if loading != nil {
+			err = fmt.Errorf("%s is no kubeconfig file, such as `kubectl config view --raw` prints", kubeconfig)
+		}
+	}
+	return fmt.Errorf("--kubeconfig: %w", err)
 }
 
 // dial returns a connection to the standard input and output of a program in a container.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"time"
 )
 
 type onceKey struct{}
@@ -13,6 +14,17 @@ type onceKey struct{}
 // same error. Commands ask several times, and a connection may take seconds to fail.
 func WaitOnce(ctx context.Context) context.Context {
 	return context.WithValue(ctx, onceKey{}, new(sync.Map))
+}
+
+type searchKey struct{}
+
+// Search returns a context for a first question to all agents, with half of the time that is left. An agent that has not
+// answered by its end fails further requests at once, so that there is time to ask the others again.
+func Search(ctx context.Context) (context.Context, context.CancelFunc) {
+	if deadline, ok := ctx.Deadline(); ok {
+		return context.WithTimeout(context.WithValue(ctx, searchKey{}, true), time.Until(deadline)/2)
+	}
+	return ctx, func() {}
 }
 
 // failed returns the error of an earlier request, nil if there was none.
@@ -25,10 +37,16 @@ func failed(ctx context.Context, a *Agent) error {
 	return nil
 }
 
-// remember keeps the explanation of why a connection failed. That a request was given up says nothing about others.
+// remember keeps the explanation of why a connection failed, or a search had no answer in time. That another request was
+// given up says nothing about further ones.
 func remember(ctx context.Context, a *Agent, err, explained error) {
+	known, ok := ctx.Value(onceKey{}).(*sync.Map)
+	if !ok {
+		return
+	}
 	var operation *net.OpError
-	if known, ok := ctx.Value(onceKey{}).(*sync.Map); ok && ctx.Err() == nil && errors.As(err, &operation) && operation.Op == "dial" {
+	searching := ctx.Value(searchKey{}) != nil && errors.Is(ctx.Err(), context.DeadlineExceeded)
+	if searching || ctx.Err() == nil && errors.As(err, &operation) && operation.Op == "dial" {
 		known.Store(a.identity(), explained)
 	}
 }

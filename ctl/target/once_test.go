@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // A command waits once for an agent that cannot be connected to, however often it asks.
@@ -27,5 +28,28 @@ func TestOneConnectionIsTried(t *testing.T) {
 	}
 	if _ = a.Get(WaitOnce(t.Context()), "/a", nil, nil); tried.Load() != 2 {
 		t.Error("another command does not try")
+	}
+}
+
+// An agent that hangs leaves half of the time for what is asked of the others.
+func TestSearchLeavesTime(t *testing.T) {
+	var asked atomic.Int32
+	hangs := &Agent{Name: "n", URL: "http://n:9999", base: "http://n:9999", client: &http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			asked.Add(1)
+			<-ctx.Done()
+			return nil, ctx.Err()
+		},
+	}}}
+	ctx, cancel := context.WithTimeout(WaitOnce(t.Context()), 400*time.Millisecond)
+	defer cancel()
+	search, end := Search(ctx)
+	defer end()
+	first := hangs.Get(search, "/a", nil, nil)
+	if first == nil || ctx.Err() != nil {
+		t.Fatalf("the search took all of the time: %v", first)
+	}
+	if second := hangs.Get(ctx, "/b", nil, nil); second == nil || second.Error() != first.Error() || asked.Load() != 1 {
+		t.Errorf("asked %d times: %v, then %v", asked.Load(), first, second)
 	}
 }
