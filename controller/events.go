@@ -2,6 +2,8 @@ package controller
 
 import (
 	"fmt"
+	"strings"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 )
@@ -16,6 +18,8 @@ type DBResync struct {
 	State KubeState
 	// External is the configuration under /vnf-agent/<node>/.
 	External ExternalConfig
+	// Outage is how long the database had been out of reach before; 0: it was not.
+	Outage time.Duration
 	// Processed, if not nil, is told the record of the event, right after it was
 	// processed; or, if it was aborted, that of the resync that made up for it. It
 	// must not wait.
@@ -34,11 +38,29 @@ func (e *DBResync) String() string {
 	if e.Local {
 		from = "local mirror"
 	}
+	if e.Outage > 0 {
+		from += fmt.Sprintf(", which had been out of reach for %s", e.Outage.Round(100*time.Millisecond))
+	}
 	n := 0
 	for _, values := range e.State {
 		n += len(values)
 	}
 	return fmt.Sprintf("Database Resync from %s: %d Kubernetes values, %d external values", from, n, len(e.External))
+}
+
+// DBLost says that the database is out of reach, or lost its data. Nothing is done about it, the node goes on with what it
+// knows; a DBResync follows when the database is back.
+type DBLost struct {
+	NonBlocking
+	Reason error
+}
+
+func (*DBLost) Name() string                     { return "Database Lost" }
+func (*DBLost) Method() EventMethod              { return Update }
+func (*DBLost) TransactionType() TransactionType { return BestEffort }
+func (*DBLost) Direction() Direction             { return Forward }
+func (e *DBLost) String() string {
+	return fmt.Sprintf("Database Lost: %s: the node goes on with what it knows", strings.TrimSuffix(e.Reason.Error(), ": the node goes on with what it knows until KSR has filled it again"))
 }
 
 // KubeStateChange is the change of one Kubernetes value.

@@ -78,6 +78,8 @@ type Watcher struct {
 	snapshotRevision int64
 	// origin of the known values; its revision is kept by the mirror.
 	origin origin
+	// lostAt is when the database was lost; zero: it is there, or was not yet.
+	lostAt time.Time
 	// recovery of a database that lost its data; nil: it did not.
 	recovery *recovery
 }
@@ -199,14 +201,38 @@ func (w *Watcher) setConnected(err error) {
 	w.mu.Unlock()
 	switch {
 	case err == nil && before != nil:
+		w.lostAt = time.Time{}
 		w.log.Info("Connected to the database")
 	case errors.Is(err, dbresources.ErrNewer) && !errors.Is(before, dbresources.ErrNewer):
+		if before == nil {
+			w.tellLost(err)
+		}
 		w.log.Error("The database cannot be read, the node goes on with what it knows", "error", err)
 	case err != nil && before == nil:
+		w.tellLost(err)
 		w.log.Warn("Lost the database, the node goes on with what it knows", "error", err)
 	case err != nil:
 		w.log.Debug("The database is not available", "error", err)
 	}
+}
+
+// tellLost has the history of the node say that the database was lost, which nothing depends on.
+func (w *Watcher) tellLost(reason error) {
+	if errors.Is(reason, store.ErrCompacted) { // it is there, and is read again at once
+		return
+	}
+	w.lostAt = time.Now()
+	if err := w.Loop.PushEvent(w.ctx, &controller.DBLost{Reason: reason}); err != nil {
+		w.log.Debug("The event loop does not take that the database was lost", "error", err)
+	}
+}
+
+// outage returns how long the database was lost; 0: it was not.
+func (w *Watcher) outage() time.Duration {
+	if w.lostAt.IsZero() {
+		return 0
+	}
+	return time.Since(w.lostAt)
 }
 
 // localResync sends a DBResync from the mirror, if none was sent yet.

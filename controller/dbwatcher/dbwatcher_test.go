@@ -45,6 +45,8 @@ type loop struct {
 	pushed chan controller.Event // if not nil, gets the events instead
 	// process has the events processed at once.
 	process bool
+	// lost are the outages that were told.
+	lost []string
 }
 
 func (l *loop) PushEvent(_ context.Context, e controller.Event) error {
@@ -52,6 +54,10 @@ func (l *loop) PushEvent(_ context.Context, e controller.Event) error {
 	defer l.mu.Unlock()
 	if l.full {
 		return controller.ErrQueueFull
+	}
+	if lost, ok := e.(*controller.DBLost); ok { // nothing follows from it
+		l.lost = append(l.lost, lost.String())
+		return nil
 	}
 	if l.pushed != nil {
 		l.pushed <- e
@@ -62,6 +68,13 @@ func (l *loop) PushEvent(_ context.Context, e controller.Event) error {
 		processedBy(e)
 	}
 	return nil
+}
+
+// last returns the last event, a DBResync.
+func (l *loop) last() *controller.DBResync {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.events[len(l.events)-1].(*controller.DBResync)
 }
 
 func (l *loop) setFull(full bool) {
@@ -364,7 +377,12 @@ func TestOutage(t *testing.T) {
 		time.Sleep(time.Hour)
 		r.want()
 		r.remote.SetAvailable(true)
+		synctest.Wait()
 		time.Sleep(4 * time.Second)
+		if resync := r.last(); len(r.lost) != 1 || !strings.Contains(r.lost[0], "outage") || resync.Outage.Round(time.Minute) != time.Hour ||
+			!strings.Contains(resync.String(), "from etcd, which had been out of reach for 1h0m0") {
+			t.Errorf("%q, then after %v: %s", r.lost, resync.Outage, resync)
+		}
 		r.want("resync pod=k8s/pod/web/namespace/default")
 		if err := r.watcher.Connected(); err != nil {
 			t.Error(err)

@@ -122,6 +122,7 @@ func (s *session) resync() error {
 	snapshot := s.known.replace(all)
 	s.origin.Revision = s.lastRevision
 	s.mirror.replace(s.ctx, s.known.prefixes(), snapshot, s.origin)
+	snapshot.resync.Outage = s.outage()
 	requests := s.requestsIn(all)
 	processed := s.Feedback.Replaced(snapshot.given, requests.names)
 	snapshot.resync.Processed = func(record *controller.EventRecord) {
