@@ -156,6 +156,8 @@ func writeExplanation(p printer, node string, e *Explained) {
 	}
 	if v.LastOperation != pb.TxnOperation_UNDEFINED {
 		section("operation")(fmt.Sprintf("%v in transaction #%d%s", v.LastOperation, v.Txn, prefixed(", because of ", e.Reason)))
+	} else if e.Value != nil && v.State == pb.ValueState_CONFIGURED {
+		section("operation")("none: it was found as it should be when the agent started")
 	}
 	if v.Base != "" {
 		section("derived from")(v.Base)

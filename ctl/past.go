@@ -306,14 +306,30 @@ func reasonsOf(ctx context.Context, a *Agent, txns []seq) map[seq]string {
 	return reasons
 }
 
-// reasonText returns the reason of a transaction: the event that led to it, or its description.
+// reasonText returns the reason of a transaction: the event that led to it, or its description. Of several events that
+// share it, no record says which of them a value is due to, but only those count that changed something.
 func reasonText(t causedTxn) string {
 	text := txnText(t.RecordedTxn)
-	if len(t.events) > 0 {
-		text = "event " + seq{t.run, t.events[0].SeqNum}.String() + ", " + eventText(t.events[0])
+	events := slices.DeleteFunc(slices.Clone(t.events), func(e *controller.EventRecord) bool {
+		return !slices.ContainsFunc(e.Handlers, func(h controller.HandlerRecord) bool { return h.Change != "" })
+	})
+	if len(events) == 0 {
+		events = t.events
+	}
+	more := ""
+	switch len(events) {
+	case 0:
+	case 1:
+	case 2:
+		more = fmt.Sprintf(", or event %d", events[1].SeqNum)
+	default:
+		more = fmt.Sprintf(", or one of the %d events after it until %d", len(events)-1, events[len(events)-1].SeqNum)
+	}
+	if len(events) > 0 {
+		text = "event " + seq{t.run, events[0].SeqNum}.String() + ", " + eventText(events[0])
 	}
 	text, _, _ = strings.Cut(text, "\n")
-	return text
+	return text + more
 }
 
 // explain adds their reasons to revisions.

@@ -200,7 +200,7 @@ func writeWorstFirst(p printer, node string, values []*Explained) {
 	for _, e := range values {
 		last := ""
 		if e.Value != nil {
-			last = e.Value.LastOperation.String()
+			last = lastText(e.Value.State, e.Value.LastOperation)
 		}
 		t.Add(valueState(e).String(), last, e.Key)
 	}

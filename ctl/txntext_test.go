@@ -3,6 +3,8 @@ package ctl
 import (
 	"testing"
 
+	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/kvscheduler"
 	"google.golang.org/protobuf/types/known/emptypb"
 )
@@ -40,6 +42,45 @@ func TestPurposesAreShort(t *testing.T) {
 	} {
 		if got := purpose(description); got != want {
 			t.Errorf("%q: %q, not %q", description, got, want)
+		}
+	}
+}
+
+// Of events that share a transaction, the first one that changed something is named, with those that may have been it.
+func TestReasonAmongSeveralEvents(t *testing.T) {
+	event := func(n uint64, change string) *controller.EventRecord {
+		return &controller.EventRecord{SeqNum: n, Name: "Update", Handlers: []controller.HandlerRecord{{Handler: "a"}, {Handler: "b", Change: change}}}
+	}
+	for _, c := range []struct {
+		events []*controller.EventRecord
+		want   string
+	}{
+		{nil, "a description"},
+		{[]*controller.EventRecord{event(4, "")}, "event 4, Update"},
+		{[]*controller.EventRecord{event(4, ""), event(5, "wire a pod"), event(6, "")}, "event 5, Update"},
+		{[]*controller.EventRecord{event(4, "x"), event(5, "y")}, "event 4, Update, or event 5"},
+		{[]*controller.EventRecord{event(4, "x"), event(5, "y"), event(6, ""), event(7, "z")}, "event 4, Update, or one of the 2 events after it until 7"},
+	} {
+		txn := caused(&kvscheduler.RecordedTxn{Type: kvscheduler.NBTransaction, Description: "a description"}, c.events, 0)
+		if got := reasonText(txn); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}
+
+// Tables have no names of the API for an operation that there was not.
+func TestLastOperation(t *testing.T) {
+	for _, c := range []struct {
+		state pb.ValueState
+		last  pb.TxnOperation
+		want  string
+	}{
+		{pb.ValueState_CONFIGURED, pb.TxnOperation_CREATE, "CREATE"},
+		{pb.ValueState_CONFIGURED, pb.TxnOperation_UNDEFINED, "found"}, // by the resync after the agent's start
+		{pb.ValueState_PENDING, pb.TxnOperation_UNDEFINED, ""},
+	} {
+		if got := lastText(c.state, c.last); got != c.want {
+			t.Errorf("%s, %s: %q, want %q", c.state, c.last, got, c.want)
 		}
 	}
 }

@@ -175,11 +175,7 @@ func writeValues(p printer, good []answer[record.Statuses]) {
 }
 
 func addValue(t *text.Table, node, branch string, v *pb.ValueStatus) {
-	last := ""
-	if v.GetLastOperation() != pb.TxnOperation_UNDEFINED {
-		last = v.GetLastOperation().String()
-	}
-	row := []string{node, v.GetState().String(), last, branch + v.GetKey()}
+	row := []string{node, v.GetState().String(), lastText(v.GetState(), v.GetLastOperation()), branch + v.GetKey()}
 	switch {
 	case v.GetError() != "":
 		row[3] += "  error: " + v.GetError()
@@ -189,4 +185,15 @@ func addValue(t *text.Table, node, branch string, v *pb.ValueStatus) {
 		row[3] += "  " + strings.Join(v.GetDetails(), ", ")
 	}
 	t.Add(row...)
+}
+
+// lastText names the last operation of an agent on a value. Those that were as they should be when it started have none.
+func lastText(state pb.ValueState, last pb.TxnOperation) string {
+	switch {
+	case last != pb.TxnOperation_UNDEFINED:
+		return last.String()
+	case state == pb.ValueState_CONFIGURED:
+		return "found"
+	}
+	return ""
 }
