@@ -65,7 +65,11 @@ func TestDecodingErrorsSayWhatIsWrong(t *testing.T) {
 		{key, `{"name":"tap1","name":"tap1","mtuu":1}`, []string{"duplicate field", `unknown field "mtuu"`}},
 		{key, `{"name":"tap2","mtuu":1}`, []string{"agree with the key", `unknown field "mtuu"`}},
 		{key, `{"name":"tap1","mtuu":1}}`, []string{"is no JSON"}},
-		{key, `{"name":"tap1","mtu":"x"}`, []string{"is no JSON of ligato.vpp.interfaces.Interface", "mtu"}},
+		{key, `{"name":7,"mtu":"x","enabled":1,"ip_addresses":"10.0.0.1/8","tap":[],"rx_modes":[{"queue":-1},2],"rx_placements":null,"vrf":4294967296}`, []string{
+			"is no JSON of ligato.vpp.interfaces.Interface", `field "name" cannot be 7: give it a text in quotes`, `field "mtu" cannot be "x": give it a whole number`,
+			`field "enabled" cannot be 1: give it true or false`, `field "ip_addresses" is a list: write its items in [ ]`, `field "tap" has fields of its own: write them in { }`,
+			`field "rx_modes[0].queue" cannot be -1: give it a whole number from 0`, `field "rx_modes[1]" has fields of its own`, `field "vrf" cannot be 4294967296`}},
+		{key, `{"name":"tap1","ip_addresses":["10.0.0.1/8",5]}`, []string{`field "ip_addresses[1]" cannot be 5: give it a text in quotes`}},
 		{key, "\n{\"name\":", []string{"is no JSON of ligato.vpp.interfaces.Interface: it ends after 9 bytes in the middle: was it cut off?"}},
 		{key, `{"name":"ta`, []string{"it ends after 11 bytes in the middle"}},
 		{key, "{\n \"name\": tap1\n}", []string{"line 2, column 11: invalid character 'a' in literal true"}},

@@ -9,9 +9,11 @@ import (
 	"strings"
 
 	"github.com/contiv/contiv/config"
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/dynamicpb"
 )
 
 // UnknownField is a field of a value that its message does not have.
@@ -78,7 +80,7 @@ func unknownNumbers(m protoreflect.Message, path string) (unknown []string) {
 // jsonWalk compares JSON with the message that it is to be.
 type jsonWalk struct {
 	unknown []UnknownField
-	// mistakes are names that an enumeration does not have.
+	// mistakes are values that fields cannot have.
 	mistakes []error
 }
 
@@ -108,6 +110,10 @@ func (w *jsonWalk) field(field protoreflect.FieldDescriptor, data []byte, path s
 			return w.single(field.MapValue(), value, fmt.Sprintf("%s[%q]", path, key))
 		})
 	case field.IsList():
+		if !isJSON(data, '[') {
+			w.mistakes = append(w.mistakes, fmt.Errorf("field %q is a list: write its items in [ ]", path))
+			return data
+		}
 		return members(data, '[', func(_ string, i int, value []byte) []byte {
 			return w.single(field, value, fmt.Sprintf("%s[%d]", path, i))
 		})
@@ -116,14 +122,45 @@ func (w *jsonWalk) field(field protoreflect.FieldDescriptor, data []byte, path s
 }
 
 func (w *jsonWalk) single(field protoreflect.FieldDescriptor, data []byte, path string) []byte {
-	if field.Message() != nil {
-		return w.object(field.Message(), data, path+".")
-	}
 	var name string
-	if field.Enum() != nil && json.Unmarshal(data, &name) == nil && string(data) != "null" {
+	switch {
+	case field.Message() != nil && field.Message().FullName().Parent() != "google.protobuf" && !isJSON(data, '{'):
+		w.mistakes = append(w.mistakes, fmt.Errorf("field %q has fields of its own: write them in { }", path))
+	case field.Message() != nil:
+		return w.object(field.Message(), data, path+".")
+	case string(data) == "null":
+	case field.Enum() != nil && json.Unmarshal(data, &name) == nil:
 		w.enum(field.Enum(), name, path)
+	default:
+		w.scalar(field, data, path)
 	}
 	return data
+}
+
+// isJSON reports whether JSON may be what begins with a character, which null may be always.
+func isJSON(data []byte, open byte) bool { return data[0] == open || string(data) == "null" }
+
+// kinds say what fields take.
+var kinds = map[protoreflect.Kind]string{
+	protoreflect.BoolKind: "true or false", protoreflect.StringKind: "a text in quotes", protoreflect.BytesKind: "a text in base64",
+	protoreflect.Int32Kind: "a whole number", protoreflect.Sint32Kind: "a whole number", protoreflect.Int64Kind: "a whole number", protoreflect.Sint64Kind: "a whole number",
+	protoreflect.Uint32Kind: "a whole number from 0 to 4294967295", protoreflect.Uint64Kind: "a whole number, 0 or more",
+	protoreflect.FloatKind: "a number", protoreflect.DoubleKind: "a number", protoreflect.EnumKind: "one of its names",
+}
+
+// scalar has protojson decode the field alone.
+func (w *jsonWalk) scalar(field protoreflect.FieldDescriptor, data []byte, path string) {
+	value := string(data)
+	switch {
+	case field.ContainingMessage().IsMapEntry():
+		return
+	case field.IsList():
+		value = "[" + value + "]"
+	}
+	err := protojson.Unmarshal(fmt.Appendf(nil, "{%q:%s}", field.Name(), value), dynamicpb.NewMessage(field.ContainingMessage()))
+	if takes := kinds[field.Kind()]; err != nil && takes != "" {
+		w.mistakes = append(w.mistakes, fmt.Errorf("field %q cannot be %s: give it %s", path, data, takes))
+	}
 }
 
 func (w *jsonWalk) enum(enum protoreflect.EnumDescriptor, name, path string) {

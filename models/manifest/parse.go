@@ -56,7 +56,7 @@ func Examine(data []byte) ([]Value, error) {
 		v, err := parseDocument(&node)
 		switch first := lines[v.Key]; {
 		case err != nil:
-			err = fmt.Errorf("line %d: %w", v.Line, err)
+			err = inLine(v.Line, err)
 		case first != 0:
 			err = fmt.Errorf("line %d: there is a value of %s in line %d already: keep one of them", v.Line, v.Key, first)
 		}
@@ -72,6 +72,12 @@ func Examine(data []byte) ([]Value, error) {
 
 func isEmpty(document *yamlv3.Node) bool {
 	return len(document.Content) == 0 || document.Content[0].Tag == "!!null"
+}
+
+// inLine adds the line of a document to each of its mistakes.
+func inLine(line int, err error) error {
+	place := fmt.Sprintf("line %d: ", line)
+	return errors.New(place + strings.ReplaceAll(err.Error(), "\n", "\n"+place))
 }
 
 // document is the form of a document.
@@ -99,7 +105,7 @@ func parseDocument(node *yamlv3.Node) (v Value, err error) {
 	strict := json.NewDecoder(bytes.NewReader(text))
 	strict.DisallowUnknownFields()
 	if err := strict.Decode(&d); err != nil {
-		return v, fmt.Errorf("only key, model and value are expected, the fields of a value belong under value: %w", err)
+		return v, fmt.Errorf("only key, model and value are expected, the fields of a value belong under value: %s", strings.TrimPrefix(err.Error(), "json: "))
 	}
 	if len(d.Value) == 0 || string(d.Value) == "null" {
 		return v, errors.New("there is no value: to remove a value, remove its document")
