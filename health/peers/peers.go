@@ -215,6 +215,10 @@ func (p *Prober) ping(ctx context.Context, pinger Pinger, s *state, size int) (t
 	return took, err
 }
 
+// tag is by how much a packet that arrives may be longer than the MTU of the interface: the length of a VLAN tag. Answers of
+// nodes come in fragments then, and are not lost as those of pods are.
+const tag = 4
+
 func (s *state) problem() string {
 	switch {
 	case s.Error != "" && s.silent >= silentRounds:
@@ -222,8 +226,9 @@ func (s *state) problem() string {
 	case s.silent >= silentRounds:
 		return fmt.Sprintf("node %s does not answer over the overlay (%s): pods of this node do not reach those of %s: run `contivctl why` with both nodes", s.Node, s.Address, s.Node)
 	case s.Answers && s.Size > 0 && s.Size < s.Wanted:
-		return fmt.Sprintf("packets to node %s of more than %d bytes are lost, and pods send up to %d: raise the MTU of the network between the nodes, or set mtuSize to %d",
-			s.Node, s.Size, s.Wanted, s.Size)
+		sure := s.Size - tag
+		return fmt.Sprintf("packets to node %s of more than %d bytes are lost, and pods send up to %d (those of pods may be lost from %d on): raise the MTU of the network between the nodes, or set mtuSize to %d",
+			s.Node, s.Size, s.Wanted, sure+1, sure)
 	}
 	return ""
 }

@@ -87,7 +87,7 @@ func TestProblemsOfAPeer(t *testing.T) {
 		path.set(9000)
 		expect(9*time.Second, true, 1450, "")
 		path.set(1350)
-		expect(4*time.Minute, true, 1350, "more than 1350 bytes are lost, and pods send up to 1450")
+		expect(4*time.Minute, true, 1350, "more than 1350 bytes are lost, and pods send up to 1450 (those of pods may be lost from 1347 on)")
 		path.set(1450)
 		expect(time.Minute, true, 1450, "")
 		registry := prometheus.NewPedanticRegistry()
