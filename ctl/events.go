@@ -114,6 +114,7 @@ var eventHeader = []string{"NODE", "SEQ", "TIME", "TOOK", "TXN", "OPS", "EVENT"}
 
 func writeEvents(p printer, good []answer[eventList]) {
 	t := p.Table(eventHeader...)
+	t.Spare("TOOK", "OPS")
 	for _, a := range good {
 		run := 0
 		for _, e := range a.Value.events {

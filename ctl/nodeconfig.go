@@ -14,6 +14,7 @@ func (c *cli) nodeConfigCommand() *cobra.Command {
 		Short: "The interfaces and gateways of the nodes, and where they are configured",
 	}), contivconf.URL, func(p printer, good []answer[contivconf.Report]) {
 		t := p.Table("NODE", "FROM", "MAIN-INTERFACE", "OTHER-INTERFACES", "GATEWAY", "NAT", "REMARK")
+		t.Spare("NAT", "FROM", "OTHER-INTERFACES")
 		for _, a := range good {
 			r := a.Value
 			others := make([]string, len(r.OtherInterfaces))

@@ -19,6 +19,7 @@ func (c *cli) podsCommand() *cobra.Command {
 			columns = append(columns, "GATEWAY", "INTERFACE", "MAC", "NETNS")
 		}
 		t := p.Table(columns...)
+		t.Spare("CONTAINER", "MTU")
 		for _, a := range good {
 			for _, pod := range a.Value.Pods {
 				t.Add(a.Agent.Name, pod.Namespace, pod.Name, hosts(pod.IPs), strconv.FormatUint(uint64(pod.MTU), 10), pod.ContainerID, pod.VPPInterface,
@@ -48,6 +49,7 @@ func (c *cli) ipamCommand() *cobra.Command {
 			columns = append(columns, "HOST-NETWORK", "NAT-LOOPBACK")
 		}
 		t := p.Table(columns...)
+		t.Spare("CLUSTER-PODS", "PODS", "POD-GATEWAY")
 		for _, a := range good {
 			r := a.Value
 			t.Add(strconv.FormatUint(uint64(r.NodeID), 10), r.NodeName, r.NodeIP, r.PodSubnetThisNode, r.PodGateway, r.VxlanIP,

@@ -14,6 +14,7 @@ import (
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
 	"github.com/contiv/contiv/ctl/podpath"
 	"github.com/contiv/contiv/ctl/target"
+	"github.com/contiv/contiv/ctl/text"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/plugins/ipnet"
 	"github.com/contiv/contiv/plugins/policy"
@@ -156,7 +157,7 @@ func writePod(p printer, good []answer[ExplainedPod]) {
 			label = " "
 		}
 		t.Print()
-		for i, line := range a.Value.Path.Lines(p.Text) {
+		for i, line := range a.Value.Path.Lines(p.Text, cmp.Or(p.Width, text.DefaultWidth)-2) {
 			if i == 0 {
 				p.Printf("\n")
 			}

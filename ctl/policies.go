@@ -85,6 +85,7 @@ func printPolicies(p printer, good []answer[policy.Report]) {
 		}
 	}
 	t := p.Table("POLICY", "TIER", "PRIORITY", "PODS", "REALISED", "WHY-NOT")
+	t.Spare("PRIORITY", "TIER")
 	for _, name := range names {
 		line := lines[name]
 		t.Add(name, line.Tier, priorityOf(line.PolicyReport), strconv.Itoa(line.pods), fmt.Sprintf("%d/%d", line.realised, line.nodes), strings.Join(line.not, " | "))

@@ -94,9 +94,16 @@ func stateOf(s service.ServiceReport) string {
 	return strings.Join(states, ", ")
 }
 
+// unserved are the reasons why a service has no endpoints. Agents see its EndpointSlices, neither its selector nor the ports
+// of containers.
+const unserved = "The service has no endpoints: its EndpointSlices list none, as no pod that its selector matches has an address, or it has no EndpointSlices;\n" +
+	"or its targetPort is a name, and no container port of those pods has that name."
+
 func printService(p printer, good []answer[service.Report]) {
 	frontends := p.Table("NODE", "KIND", "FRONTEND", "PROTOCOL", "PORT", "INSIDE", "OUTSIDE", "SOURCES")
+	frontends.Spare("PORT", "KIND")
 	endpoints := p.Table("NODE", "ENDPOINT", "PROTOCOL", "PORT", "ON-NODE", "ZONE", "CONDITIONS", "USED", "WHY-NOT")
+	endpoints.Spare("ZONE", "PORT", "CONDITIONS")
 	values := p.Table("NODE", "VALUE", "STATE", "TXN")
 	var left, limits []string
 	translated, served := false, false
@@ -142,7 +149,7 @@ func printService(p printer, good []answer[service.Report]) {
 	if served {
 		endpoints.Print()
 	} else {
-		p.Printf("The service has no endpoints: its EndpointSlices list none, as no pod that its selector matches has an address, or it has no EndpointSlices.\n")
+		p.Printf("%s\n", unserved)
 	}
 	if translated {
 		p.Printf("\n")

@@ -76,7 +76,7 @@ func TestServicesAreShownWithWhatTheNodeDoes(t *testing.T) {
 	}
 	left.Details = nil
 	agents = []string{"--agent", "node1=" + answers("4", service.Report{Translator: service.Translator{VSwitch: true}, Services: []service.ServiceReport{left}})}
-	shows([]string{"The service has no endpoints: its EndpointSlices list none, as no pod that its selector matches has an address"}, "services", "default/web")
+	shows([]string{"The service has no endpoints: its EndpointSlices list none, as no pod that its selector matches has an address", "or its targetPort is a name, and no container port of those pods has that name."}, "services", "default/web")
 	if _, _, err := run(t, "services", "web"); err == nil || !strings.Contains(err.Error(), "NAMESPACE/NAME") {
 		t.Errorf("without namespace: %v", err)
 	}

@@ -71,6 +71,7 @@ func writeTimelines(p printer, good []answer[timeline]) {
 		}
 	}
 	t := p.Table("NODE", "SINCE", "FOR", "TXN", "STATE", "CHANGE")
+	t.Spare("FOR")
 	for _, a := range good {
 		var before *kvscheduler.ValueSnapshot
 		run, known := 0, a.Value.runs

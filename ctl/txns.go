@@ -218,6 +218,7 @@ func (c *cli) showTxn(ctx context.Context, one seq) error {
 
 func writeTxns(p printer, good []answer[txnList]) {
 	t := p.Table("NODE", "SEQ", "TIME", "TOOK", "EVENT", "OPS", "FAILED", "TRANSACTION")
+	t.Spare("TOOK", "OPS")
 	for _, a := range good {
 		run, known := 0, a.Value.runs
 		for _, txn := range a.Value.txns {

@@ -2,13 +2,23 @@
 //
 //	web eth0 10.1.1.2 ── vpp-tap-1234 c-9f2 (UP) ── vswitch of node1 ─┬─ vxlanBVI (UP) ── pods of node2, node3
 //	                                                                   └─ eth0 (UP) ── outside
+//
+// or, where there is no room for that:
+//
+//	web eth0 10.1.1.2
+//	└─ vpp-tap-1234 c-9f2 (UP)
+//	   └─ vswitch of node1
+//	      ├─ vxlanBVI (UP) ── pods of node2, node3
+//	      └─ eth0 (UP) ── outside
 package podpath
 
 import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
+	"unicode/utf8"
 
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	"github.com/contiv/contiv/ctl/target"
@@ -23,6 +33,8 @@ const (
 	// overlay is the interface of the vswitch through which packets to pods of other nodes go, if there
 	// are tunnels.
 	overlay = "vxlanBVI"
+	// line joins the parts of a drawing.
+	line = " ── "
 	// namedNodes bounds how many nodes a drawing names.
 	namedNodes = 3
 )
@@ -78,7 +90,6 @@ func (n node) draw(pod ipnet.PodReport) (d Drawing) {
 		host, _, _ := strings.Cut(ip, "/")
 		ips = append(ips, host)
 	}
-	const line = " ── "
 	d.start = strings.Join([]string{pod.Name + " " + pod.Interface + " " + strings.Join(ips, ","), n.link(pod.VPPInterface), "vswitch of " + n.name}, line)
 	pods, outside := n.podsOfOthers(), "outside"
 	switch {
@@ -94,8 +105,33 @@ func (n node) draw(pod ipnet.PodReport) (d Drawing) {
 	return d
 }
 
-// Lines returns the drawing, with identifiers shortened by the function.
-func (d Drawing) Lines(shorten func(string) string) []string {
+// Lines returns the drawing, with identifiers shortened by the function. If that is wider than a number of columns, it goes
+// down instead of to the right.
+func (d Drawing) Lines(shorten func(string) string, width int) []string {
+	lines := d.across(shorten)
+	if !slices.ContainsFunc(lines, func(line string) bool { return utf8.RuneCountInString(line) > width }) {
+		return lines
+	}
+	lines = nil
+	indent := ""
+	for i, part := range strings.Split(shorten(d.start), line) {
+		if i > 0 {
+			part = indent + "└─ " + part
+			indent += "   "
+		}
+		lines = append(lines, part)
+	}
+	for i, end := range d.ends {
+		branch := "├─ "
+		if i == len(d.ends)-1 {
+			branch = "└─ "
+		}
+		lines = append(lines, indent+branch+end)
+	}
+	return lines
+}
+
+func (d Drawing) across(shorten func(string) string) []string {
 	if d.start == "" {
 		return []string{}
 	}
@@ -104,14 +140,14 @@ func (d Drawing) Lines(shorten func(string) string) []string {
 	case 0:
 		return []string{start}
 	case 1:
-		return []string{start + " ── " + d.ends[0]}
+		return []string{start + line + d.ends[0]}
 	}
-	return []string{start + " ─┬─ " + d.ends[0], strings.Repeat(" ", len([]rune(start))) + "  └─ " + d.ends[1]}
+	return []string{start + " ─┬─ " + d.ends[0], strings.Repeat(" ", utf8.RuneCountInString(start)) + "  └─ " + d.ends[1]}
 }
 
 // MarshalJSON writes the lines.
 func (d Drawing) MarshalJSON() ([]byte, error) {
-	return json.Marshal(d.Lines(func(text string) string { return text }))
+	return json.Marshal(d.across(func(text string) string { return text }))
 }
 
 func (n node) podsOfOthers() string {

@@ -38,9 +38,26 @@ func TestDraw(t *testing.T) {
 			for _, s := range c.states {
 				n.states[s.GetName()] = s
 			}
-			if got := strings.Join(n.draw(pod).Lines(func(text string) string { return text }), "\n"); got != c.want {
+			if got := strings.Join(n.draw(pod).Lines(func(text string) string { return text }, 150), "\n"); got != c.want {
 				t.Errorf("got\n%s\nwant\n%s", got, c.want)
 			}
 		})
+	}
+}
+
+// A drawing that is too wide goes down.
+func TestNarrow(t *testing.T) {
+	d := Drawing{"web eth0 10.1.1.2 ── tap (UP) ── vswitch of n1", []string{"vxlanBVI (UP) ── pods of n2", "eth0 (UP) ── outside"}}
+	want := `web eth0 10.1.1.2
+└─ tap (UP)
+   └─ vswitch of n1
+      ├─ vxlanBVI (UP) ── pods of n2
+      └─ eth0 (UP) ── outside`
+	if got := strings.Join(d.Lines(func(text string) string { return text }, 60), "\n"); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	d.ends = d.ends[1:]
+	if got := d.Lines(func(text string) string { return text }, 60); len(got) != 4 || got[3] != "      └─ eth0 (UP) ── outside" {
+		t.Errorf("%q", got)
 	}
 }

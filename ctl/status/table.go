@@ -94,6 +94,7 @@ const maxMistakes = 3
 // Write prints a line for each node and each of its problems, with durations as of now, or if that is zero, with when they began.
 func Write(p text.Printer, probes []target.Answer[Probe], now time.Time) {
 	t := p.Table("NODE", "VERDICT", "AGENT", "VERSION", "REMARK")
+	t.Spare("VERSION")
 	for i, remark := range shared(probes, now) {
 		if i == 0 {
 			t.Add("(cluster)", health.Degraded, "-", "-", remark)

@@ -36,13 +36,13 @@ func TestColours(t *testing.T) {
 func TestStatesAreColoured(t *testing.T) {
 	print := func(colour bool) string {
 		var out bytes.Buffer
-		table := Printer{Writer: Plain(&out), Colour: colour}.Table("STATE", "NODE", "WHY")
+		table := Printer{Writer: Plain(&out), Colour: colour}.Table("STATE", "FAILED", "WHY")
 		table.Add("CONFIGURED", "node1", "")
 		table.Add("FAILED", "\x1b[31mnode2", "broken: x")
 		table.Print()
 		return out.String()
 	}
-	want := "STATE       NODE        WHY\n" +
+	want := "STATE       FAILED      WHY\n" +
 		"\x1b[32mCONFIGURED\x1b[0m  node1\n" +
 		"\x1b[31mFAILED\x1b[0m      \\x1b[31mnode2  \x1b[31mbroken\x1b[0m: x\n"
 	if got := print(true); got != want {

@@ -26,7 +26,9 @@ const (
 
 // whole are columns that say nothing if their end is missing.
 var whole = []string{
-	"TIME", "SINCE", "TOOK", "STATE", "VERDICT", "VSWITCH-IP", "MANAGEMENT-IP", "POD-CIDR", "IP", "GATEWAY", "FRONTEND", "ENDPOINT", "MAC", "ROUND-TRIP",
+	"TIME", "SINCE", "TOOK", "STATE", "LINK", "VERDICT", "AGENT", "ROUND-TRIP",
+	"IP", "NODE-IP", "VSWITCH-IP", "MANAGEMENT-IP", "VXLAN-IP", "POD-CIDR", "POD-SUBNET", "POD-GATEWAY", "CLUSTER-PODS", "HOST-NETWORK", "NAT-LOOPBACK",
+	"MAIN-INTERFACE", "GATEWAY", "FRONTEND", "FRONTENDS", "ENDPOINT", "MAC",
 }
 
 // Spare names columns that are left out if the table is too wide for the terminal, in this order.

@@ -147,7 +147,11 @@ func (t *Table) Print() {
 		}
 		b = append(b, '\n')
 	}
-	for _, row := range rows {
+	for n, row := range rows {
+		paint := paint
+		if n == 0 && len(rows) > len(t.rows) { // the header may name a state
+			paint = func(cell string) string { return cell }
+		}
 		for i, width := range widths {
 			b = append(b, paint(row[i])...)
 			b = appendSpaces(b, width-utf8.RuneCountInString(row[i])+columnGap)

@@ -88,6 +88,10 @@ func TestTablesFitTerminals(t *testing.T) {
 			print(60, []string{"SPEED", "MTU"}, []string{"NODE", "INTERFACE", "SPEED", "MTU", "DEVICE", "MAC"}, "node1", strings.Repeat("i", 23), "1000000G", "1450", "veth-0123456789", "02:fe:00:00:00:01"),
 			[]string{"02:fe:00:00:00:01\n", "(SPEED: with -o wide, or in a wider terminal)", "MTU"}, "1000000G",
 		},
+		"addresses, and columns that matter less": {
+			print(60, []string{"CLUSTER-PODS", "PODS"}, []string{"NODE", "NODE-IP", "POD-SUBNET", "PODS", "CLUSTER-PODS"}, "node1", "192.168.16.101/24", "fd00:1:2:3::/112", "200/252", "10.1.0.0/16"),
+			[]string{"192.168.16.101/24  fd00:1:2:3::/112  200/252\n", "(CLUSTER-PODS: with -o wide"}, "…",
+		},
 		"enough room": {
 			print(120, []string{"B"}, []string{"A", "B"}, strings.Repeat("x", 50), "b"), []string{strings.Repeat("x", 50) + "  b\n"}, "(",
 		},
