@@ -170,7 +170,7 @@ func (g *configuring) commit(ctx context.Context, c *client.Client, txn *client.
 		return failure
 	}
 	for _, warning := range result.Warnings {
-		g.warn(errors.New(warning))
+		g.warn(errors.New("warning: " + warning))
 	}
 	if errors.Is(failure, client.ErrUnanswered) {
 		return failure

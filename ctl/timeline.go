@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
 	"github.com/contiv/contiv/ctl/target"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/kvscheduler/record"
@@ -76,7 +77,8 @@ func writeTimelines(p printer, good []answer[timeline]) {
 		var before *kvscheduler.ValueSnapshot
 		run, known := 0, a.Value.runs
 		for _, r := range a.Value.revisions {
-			if r.Run != run {
+			started := r.Run != run
+			if started {
 				if at, text := known.started(r.Run); text != "" && run > 0 {
 					t.Add(a.Agent.Name, stamp(at), "", "", "", text)
 				}
@@ -89,7 +91,11 @@ func writeTimelines(p printer, good []answer[timeline]) {
 			if r.Value != nil {
 				state = r.Value.State.String()
 			}
-			t.Add(a.Agent.Name, stamp(r.Since), lasted, known.seq(r.Run, r.Txn), state, changeText(before, r.Value))
+			change := changeText(before, r.Value)
+			if change == "" && started && r.Value != nil && r.Value.LastOperation == pb.TxnOperation_UNDEFINED {
+				change = "found by the agent that started"
+			}
+			t.Add(a.Agent.Name, stamp(r.Since), lasted, known.seq(r.Run, r.Txn), state, change)
 			if r.Reason != "" {
 				t.Add(" ", " ", " ", " ", " ", "because of "+r.Reason)
 			}

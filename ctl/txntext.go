@@ -15,6 +15,9 @@ import (
 func writeTxn(p printer, node string, run int, txn causedTxn, name string) {
 	t := txn.RecordedTxn
 	kind, _, _ := strings.Cut(txnText(&kvscheduler.RecordedTxn{Type: t.Type, Resync: t.Resync, RetryForTxn: t.RetryForTxn, RetryAttempt: t.RetryAttempt}), ":")
+	if t.Type == kvscheduler.SBNotification {
+		kind = noticed(t)
+	}
 	p.Printf("%s: transaction #%s%s  %s  took %s, of which %s in the vswitch\n",
 		node, seq{run, t.SeqNum}, prefixed(", ", kind), stamp(t.Start), took(t.Stop.Sub(t.Start)), took(t.SouthboundTime))
 	for line := range strings.SplitSeq(t.Description, "\n") {

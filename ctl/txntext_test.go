@@ -1,7 +1,9 @@
 package ctl
 
 import (
+	"strings"
 	"testing"
+	"time"
 
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
 	"github.com/contiv/contiv/controller"
@@ -82,5 +84,35 @@ func TestLastOperation(t *testing.T) {
 		if got := lastText(c.state, c.last); got != c.want {
 			t.Errorf("%s, %s: %q, want %q", c.state, c.last, got, c.want)
 		}
+	}
+}
+
+// One transaction is told as in the list: what happened, not who noticed it.
+func TestNotificationInFull(t *testing.T) {
+	var out strings.Builder
+	txn := &kvscheduler.RecordedTxn{Type: kvscheduler.SBNotification, Values: []kvscheduler.KeyValue{{Key: "vpp/interface/eth0/link-state/DOWN", Value: &emptypb.Empty{}}}}
+	writeTxn(printer{Writer: &out}, "node1", 0, caused(txn, nil, 0), "contivctl")
+	if want := "node1: transaction #0, eth0 went down  "; !strings.HasPrefix(out.String(), want) {
+		t.Errorf("%s, want %s", out.String(), want)
+	}
+}
+
+// A value that an agent only found when it started has a line that says so.
+func TestTimelineAcrossAStart(t *testing.T) {
+	begin := time.Now()
+	value := func(last pb.TxnOperation) *kvscheduler.ValueSnapshot {
+		return &kvscheduler.ValueSnapshot{Key: "k", State: pb.ValueState_CONFIGURED, LastOperation: last, Want: &emptypb.Empty{}, Have: &emptypb.Empty{}}
+	}
+	line := timeline{
+		runs: runs{{Run: 1, Start: begin, Version: "v"}, {Run: 2, Start: begin, Version: "v"}},
+		revisions: []runRevision{
+			{Run: 1, Revision: kvscheduler.Revision{Since: begin, Value: value(pb.TxnOperation_CREATE)}},
+			{Run: 2, Revision: kvscheduler.Revision{Since: begin, Value: value(pb.TxnOperation_UNDEFINED)}},
+		},
+	}
+	var out strings.Builder
+	writeTimelines(printer{Writer: &out}, []answer[timeline]{{Agent: &Agent{Name: "n"}, Value: line}})
+	if strings.Count(out.String(), "found by the agent that started") != 1 {
+		t.Error(out.String())
 	}
 }

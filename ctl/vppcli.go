@@ -24,7 +24,7 @@ the agent may change back.`,
 			defer cancel()
 			agents, err := c.targets.Selected(ctx, args[:1])
 			if err != nil {
-				return err
+				return fmt.Errorf("%w; usage: %s", err, cmd.UseLine())
 			}
 			var said string
 			request := map[string]string{"vppclicommand": strings.Join(args[1:], " ")}

@@ -75,7 +75,8 @@ func TestFilesWithoutDocuments(t *testing.T) {
 func TestMistakesAreNamed(t *testing.T) {
 	const loop = "key: config/vpp/v2/interfaces/loop1\nvalue: {name: loop1, type: SOFTWARE_LOOPBACK}\n"
 	for name, test := range map[string]struct{ text, want string }{
-		"no YAML":            {"key: [", "is no YAML"},
+		"no YAML":            {"key: [", "is no YAML: line 1: did not find"},
+		"for kubectl":        {"apiVersion: v1\nkind: Service\n", "line 1: Service is an object of Kubernetes, for kubectl"},
 		"a list":             {"- a\n", "line 1: a value is expected"},
 		"neither key nor":    {"value: {name: a}", "key is missing, and model, too"},
 		"unknown model":      {"model: vpp.rout\nvalue: {}", `did you mean "vpp.route"?`},

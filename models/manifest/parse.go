@@ -47,7 +47,7 @@ func Examine(data []byte) ([]Value, error) {
 			break
 		}
 		if err != nil {
-			mistakes = append(mistakes, fmt.Errorf("is no YAML: %w", err))
+			mistakes = append(mistakes, fmt.Errorf("is no YAML: %s", strings.TrimPrefix(err.Error(), "yaml: ")))
 			break // what follows cannot be read
 		}
 		if isEmpty(&node) {
@@ -73,6 +73,9 @@ func Examine(data []byte) ([]Value, error) {
 func isEmpty(document *yamlv3.Node) bool {
 	return len(document.Content) == 0 || document.Content[0].Tag == "!!null"
 }
+
+// kubernetesObject is what may have been meant for another program.
+type kubernetesObject struct{ APIVersion, Kind string }
 
 // inLine adds the line of a document to each of its mistakes.
 func inLine(line int, err error) error {
@@ -105,6 +108,9 @@ func parseDocument(node *yamlv3.Node) (v Value, err error) {
 	strict := json.NewDecoder(bytes.NewReader(text))
 	strict.DisallowUnknownFields()
 	if err := strict.Decode(&d); err != nil {
+		if kind := (kubernetesObject{}); json.Unmarshal(text, &kind) == nil && kind.APIVersion != "" {
+			return v, fmt.Errorf("%s is an object of Kubernetes, for kubectl: here, key (or model) and value are expected", kind.Kind)
+		}
 		return v, fmt.Errorf("only key, model and value are expected, the fields of a value belong under value: %s", strings.TrimPrefix(err.Error(), "json: "))
 	}
 	if len(d.Value) == 0 || string(d.Value) == "null" {

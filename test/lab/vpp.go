@@ -77,7 +77,11 @@ func (o *Options) checkVSwitches() error {
 		o.VPPBin, err = filepath.Abs(path)
 	}
 	if err != nil {
-		return fmt.Errorf("VPP's program: %w; %s or --vpp-bin names it", err, BinaryVariable)
+		var cause *exec.Error
+		if errors.As(err, &cause) {
+			err = cause.Err
+		}
+		return fmt.Errorf("VPP's program %s: %w; %s or --vpp-bin names it", o.VPPBin, err, BinaryVariable)
 	}
 	return nil
 }
