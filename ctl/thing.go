@@ -361,6 +361,9 @@ func (c *cli) timelineOfThing(ctx context.Context, t thing, since time.Time) err
 		all, err := timelinesOf(ctx, a, keys, since)
 		if err == nil && len(all.revisions) == 0 && t.pod == nil {
 			err = fmt.Errorf("its history has no values of %s", t.name)
+			if !since.IsZero() {
+				err = fmt.Errorf("no value of %s has changed since %s", t.name, stamp(since))
+			}
 		}
 		return all, err
 	}), writeKeyTimelines)
