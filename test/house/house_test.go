@@ -98,7 +98,7 @@ var rooms = map[string][]string{
 	"ctl/report":           {"api/ligato/kvscheduler", "controller", "ctl/target", "health", "history", "kvscheduler", "northbound/ifstate", "plugins", "rest", "version"},
 	"ctl/text":             {"terminal", "config"},
 	"ctl/target":           {"ctl/text", "rest", "api", "models", "config", "store", "test/await"}, // the last one in tests
-	"ctl/install":          {"terminal", "config", "controller", "netlink", "plugins", "store", "vswitch/vpp/startup", "deploy"},
+	"ctl/install":          {"ctl/kube", "terminal", "config", "controller", "netlink", "plugins", "store", "vswitch/vpp/startup", "deploy"},
 	"deploy":               {},
 	"stn":                  {"api", "netlink", "stn", "listener"},
 	"calico":               {"store"},
