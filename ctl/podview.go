@@ -30,7 +30,9 @@ type wired struct {
 // podNamed returns the pod that a word names as NAME or NAMESPACE/NAME, if it is unique.
 func podNamed(ctx context.Context, agents []*Agent, namespace, word string) (pod wired, found bool, err error) {
 	var pods []wired
-	for _, a := range target.GetAll[ipnet.PodsReport](ctx, agents, ipnet.PodsURL, nil) {
+	search, end := target.Search(ctx)
+	defer end()
+	for _, a := range target.GetAll[ipnet.PodsReport](search, agents, ipnet.PodsURL, nil) {
 		for _, p := range a.Value.Pods {
 			full := p.Namespace + "/" + p.Name
 			if full == word || p.Name == word && cmp.Or(namespace, p.Namespace) == p.Namespace {

@@ -112,9 +112,7 @@ const patience = 2 * time.Second
 
 // thing is thingNamed, but if one node is asked for a pod of another one, its error says so.
 func (c *cli) thing(ctx context.Context, agents []*Agent, namespace, word string) (t thing, found bool, err error) {
-	search, end := target.Search(ctx)
-	defer end()
-	t, found, err = thingNamed(search, agents, namespace, word)
+	t, found, err = thingNamed(ctx, agents, namespace, word)
 	name := strings.TrimPrefix(word, podWord)
 	if c.targets.Node == "" || found && err == nil || strings.Count(name, "/") > 1 {
 		return t, found, err
@@ -130,7 +128,9 @@ func (c *cli) thing(ctx context.Context, agents []*Agent, namespace, word string
 }
 
 func knownNodes(ctx context.Context, agents []*Agent) (map[string]*Node, []answer[nodesync.NodesReport]) {
-	reports := target.GetAll[nodesync.NodesReport](ctx, agents, nodesync.NodesURL, nil)
+	search, end := target.Search(ctx)
+	defer end()
+	reports := target.GetAll[nodesync.NodesReport](search, agents, nodesync.NodesURL, nil)
 	return mergeNodes(reports), reports
 }
 

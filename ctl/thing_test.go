@@ -14,6 +14,7 @@ import (
 	"github.com/contiv/contiv/health"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/kvscheduler/inspect"
+	"github.com/contiv/contiv/listener"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/plugins/ipnet"
 	"github.com/contiv/contiv/plugins/nodesync"
@@ -160,5 +161,31 @@ func TestThings(t *testing.T) {
 		if _, errOut, err := run(t, append(flags, strings.Fields(args)...)...); err == nil || !strings.Contains(err.Error()+errOut, want) {
 			t.Errorf("%s: %v, %s, want %q", args, err, errOut, want)
 		}
+	}
+}
+
+// An agent that hangs is the only one that is said not to answer: the others are asked in what is left of the time.
+func TestOneAgentHangs(t *testing.T) {
+	dir := t.TempDir()
+	mux := http.NewServeMux()
+	mux.HandleFunc(ipnet.PodsURL, func(w http.ResponseWriter, _ *http.Request) {
+		rest.JSON(w, ipnet.PodsReport{Node: "n1", Pods: []ipnet.PodReport{{Namespace: "shop", Name: "web"}}})
+	})
+	mux.HandleFunc(explainKey, func(w http.ResponseWriter, r *http.Request) { rest.JSON(w, inspect.Explanation{Key: r.URL.Query().Get("key")}) })
+	mux.HandleFunc(inspect.KeysURL, func(w http.ResponseWriter, _ *http.Request) { rest.JSON(w, []string{}) })
+	serve(t, filepath.Join(dir, "n1.sock"), mux)
+	hangs, err := listener.Unix(filepath.Join(dir, "n2.sock")) // and nobody accepts
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { hangs.Close() })
+	agents := []string{"--agent", "n1=unix://" + dir + "/n1.sock", "--agent", "n2=unix://" + dir + "/n2.sock", "--timeout", "2s"}
+	_, errOut, err := run(t, append(agents, "explain", "nothing")...)
+	if strings.Contains(errOut, "n1: unreachable") || !strings.Contains(errOut, "n2: unreachable") ||
+		err == nil || !strings.Contains(err.Error(), "the agent of n2 does not answer, so what that node has is not known") {
+		t.Errorf("a word that nobody knows: %v\n%s", err, errOut)
+	}
+	if out, errOut, err := run(t, append(agents, "explain", "web")...); err != nil || !strings.Contains(out, "n1: pod shop/web") {
+		t.Errorf("a pod of the other node: %v\n%s%s", err, out, errOut)
 	}
 }
