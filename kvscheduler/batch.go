@@ -73,7 +73,7 @@ func (b *batch) takes(n *node) bool {
 		b.flush()
 		n = b.x.get(n.key)
 	}
-	return n != nil && n.State() == pb.ValueState_PENDING && b.x.about[n.key] != upcoming
+	return n != nil && n.State() == pb.ValueState_PENDING && b.x.about.get(n.key) != upcoming
 }
 
 // creatable reports whether nothing but the call of the descriptor stands between the
@@ -200,9 +200,9 @@ func (b *batch) flush() {
 			b.errs = errAborted
 			return
 		}
-		x.branch[it.n.key] = following
+		x.branch.set(it.n.key, following)
 		b.add(it.n, x.follow(it.n, it.derived))
-		delete(x.branch, it.n.key)
+		x.branch.delete(it.n.key)
 	}
 }
 

@@ -260,7 +260,7 @@ func (c *cycle) possible(n *node) bool {
 	if n.want == nil || n.is(leaving) {
 		return false
 	}
-	if !n.available() && c.x.about[n.baseKey()] == upcoming {
+	if !n.available() && c.x.about.get(n.baseKey()) == upcoming {
 		return false // it may turn out to be another value
 	}
 	switch n.State() {

@@ -149,7 +149,7 @@ func (x *exec) apply(n *node, key string, want proto.Message) error {
 
 // prepare stores the requested value in the node of the key, n if there is one. It returns nil if there is nothing to do.
 func (x *exec) prepare(n *node, key string, want proto.Message) (*node, prior, error) {
-	x.about[key] = applied
+	x.about.set(key, applied)
 	if x.before != nil && !x.reverting {
 		x.order = append(x.order, key)
 	}
@@ -222,13 +222,13 @@ func (x *exec) reconcile(n *node, p prior) error {
 		return nil
 	}
 	if x.failedNow(n) {
-		if x.before != nil && x.about[n.baseKey()] == applied {
+		if x.before != nil && x.about.get(n.baseKey()) == applied {
 			x.abort = true
 		}
 		return n.info().err // once is enough
 	}
-	x.branch[n.key] = working
-	defer delete(x.branch, n.key)
+	x.branch.set(n.key, working)
+	defer x.branch.delete(n.key)
 	if n.have == nil {
 		return x.create(n, p, false)
 	}
@@ -294,7 +294,7 @@ func (x *exec) create(n *node, p prior, recreate bool) error {
 // follow re-evaluates values that may have been waiting for n, which was created or has other
 // dependencies now, and then creates its derived values.
 func (x *exec) follow(n *node, derived []KeyValue) error {
-	x.branch[n.key] = following
+	x.branch.set(n.key, following)
 	err := x.updateDependents(n.key)
 	err = errors.Join(err, x.tryNeeded(n))
 	if !x.abort && n.have != nil && !n.is(leaving) && !x.failedNow(n) && x.lacks(n) && !x.mayStay(n) {
@@ -422,7 +422,7 @@ func (x *exec) update(n *node, p prior) error {
 	if !p.available || !stillMet && x.lacks(n) { // the rest of its cycle is yet to come
 		return x.follow(n, derived)
 	}
-	x.branch[n.key] = following
+	x.branch.set(n.key, following)
 	return x.applyDerived(n, derived)
 }
 

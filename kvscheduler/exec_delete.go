@@ -28,7 +28,7 @@ func (x *exec) delete(n *node, p prior, why purpose) error {
 	if x.abort {
 		return errAborted
 	}
-	outer := x.branch[n.key]
+	outer := x.branch.get(n.key)
 	if outer == working {
 		switch {
 		case n.base() != "" && n.is(leaving):
@@ -42,7 +42,7 @@ func (x *exec) delete(n *node, p prior, why purpose) error {
 	if x.failedNow(n) && n.have != nil {
 		return n.info().err
 	}
-	x.branch[n.key] = working
+	x.branch.set(n.key, working)
 	defer x.goBack(n.key, outer)
 	if n.have == nil && !n.is(unknown) {
 		if x.removed(n); p.state != pb.ValueState_NONEXISTENT && p.state != pb.ValueState_REMOVED {
@@ -113,7 +113,7 @@ func (x *exec) postpone(n *node, p prior, derives func() []string) error {
 		n.info().derives = derives()
 	}
 	// Re-evaluating dependents may have made available what n waits for.
-	if err != nil || x.abort || x.about[n.baseKey()] == upcoming || !x.staysReady(n) {
+	if err != nil || x.abort || x.about.get(n.baseKey()) == upcoming || !x.staysReady(n) {
 		if x.gains > gains {
 			x.lookAgain(n.key) // or to what its cycle does, which was about to go
 		}
@@ -154,7 +154,7 @@ func (x *exec) holder(n *node) *node {
 	defer func() { x.scratch = x.scratch[:start] }()
 	for _, key := range x.scratch[start:] {
 		d := x.get(key)
-		if d == nil || d == n || d.have == nil || d.is(fromSB|leaving) || x.branch[key] == working {
+		if d == nil || d == n || d.have == nil || d.is(fromSB|leaving) || x.branch.get(key) == working {
 			continue
 		}
 		if x.needs(d, n) && !x.staysWithout(d) {
@@ -192,14 +192,14 @@ const (
 	following
 )
 
-func (x *exec) isBusy(key string) bool { return x.branch[key] != resting }
+func (x *exec) isBusy(key string) bool { return x.branch.get(key) != resting }
 
 // goBack ends the work on a value, within that on the same value as it was before.
 func (x *exec) goBack(key string, outer turn) {
 	if outer == resting {
-		delete(x.branch, key)
+		x.branch.delete(key)
 	} else {
-		x.branch[key] = outer
+		x.branch.set(key, outer)
 	}
 }
 

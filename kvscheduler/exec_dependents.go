@@ -67,7 +67,7 @@ func (x *exec) updateDependent(key string, gained bool) error {
 		p := priorOf(n)
 		return x.inherit(n, x.delete(x.mut(n), p, removing))
 	}
-	outer := x.branch[key]
+	outer := x.branch.get(key)
 	if outer == working || outer == following && gained {
 		x.lookAgain(key)
 		return nil
@@ -77,7 +77,7 @@ func (x *exec) updateDependent(key string, gained bool) error {
 		if !gained && n.have != nil && !n.is(broken) && !x.mayStay(n) {
 			x.mut(n).set(broken) // it exists although its dependencies are not met
 			x.verdicts.lost()
-			x.branch[key] = working
+			x.branch.set(key, working)
 			_ = x.updateDependents(key) // who came back counts on it
 			x.goBack(key, outer)
 		}
@@ -95,11 +95,11 @@ func (x *exec) updateDependent(key string, gained bool) error {
 	}
 	if n.have != nil && (!n.is(broken) || !gained && !stays()) {
 		p := priorOf(n)
-		x.branch[key] = working
+		x.branch.set(key, working)
 		defer x.goBack(key, outer)
 		return x.inherit(n, x.postpone(x.mut(n), p, nil))
 	}
-	if x.about[n.baseKey()] == upcoming {
+	if x.about.get(n.baseKey()) == upcoming {
 		return nil // its turn comes, with another value perhaps
 	}
 	switch n.State() {
@@ -132,7 +132,7 @@ func (x *exec) inherit(n *node, err error) error {
 	if err == nil || x.abort {
 		return err
 	}
-	if x.about[n.baseKey()] != applied {
+	if x.about.get(n.baseKey()) != applied {
 		return nil
 	}
 	return err
@@ -248,9 +248,9 @@ func (x *exec) resume(n *node) {
 	case n.want == nil:
 		_ = x.delete(n, p, removing)
 	case n.is(invalid) && n.have != nil:
-		x.branch[n.key] = working
+		x.branch.set(n.key, working)
 		_ = x.deleteExisting(n, p, postponing)
-		delete(x.branch, n.key)
+		x.branch.delete(n.key)
 	default:
 		_ = x.reconcile(n, p)
 	}

@@ -55,7 +55,7 @@ func (x *exec) applyDerived(base *node, derived []KeyValue) error {
 		}
 		p := priorOf(n)
 		n = x.mut(n)
-		if x.about[base.key] == applied || n.want == nil || !proto.Equal(n.want, kv.Value) {
+		if x.about.get(base.key) == applied || n.want == nil || !proto.Equal(n.want, kv.Value) {
 			n.clear(invalid)
 		}
 		n.want = kv.Value

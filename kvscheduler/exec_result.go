@@ -88,7 +88,7 @@ func (x *exec) invalid(n *node, p prior, op pb.TxnOperation, err error) error {
 			x.notComing(n)
 		}
 	}
-	if x.about[n.baseKey()] == applied && !x.reverting {
+	if x.about.get(n.baseKey()) == applied && !x.reverting {
 		if err := x.note(n.key, pb.TxnOperation_VALIDATE, err); x.abort {
 			return err
 		}
@@ -265,7 +265,7 @@ func (x *exec) planRetry(n *node, info *nodeInfo) pb.ValueState {
 // policy is how failed operations of the value are repeated; nil: they are not. Derived
 // values have that of their base value, and an undo that of its transaction, if it has one.
 func (x *exec) policy(n *node) *Retry {
-	switch x.about[n.baseKey()] {
+	switch x.about.get(n.baseKey()) {
 	case applied, unreached:
 		if x.reverting && x.job.opts.retry != nil {
 			return x.job.opts.retry
@@ -331,7 +331,7 @@ func (x *exec) note(key string, op pb.TxnOperation, err error) error {
 
 // callsForRevert reports whether the failure of the value has the transaction reverted.
 func (x *exec) callsForRevert(key string) bool {
-	if x.about[key] == applied {
+	if x.about.get(key) == applied {
 		return true
 	}
 	old := x.oldOf(key)

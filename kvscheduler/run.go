@@ -225,13 +225,11 @@ func (x *exec) applyAll(values []KeyValue) {
 		}
 	}
 	// Neither has to grow, as a rule.
-	if len(x.about) == 0 {
-		x.about = make(map[string]progress, concerned)
-	}
+	x.about.grow(concerned)
 	x.changes = slices.Grow(x.changes, concerned)
 	for i, kv := range values {
 		if group[i] != nothing {
-			x.about[kv.Key] = upcoming
+			x.about.set(kv.Key, upcoming)
 		}
 	}
 	for g := uint8(0); g < groups; g++ {
@@ -268,7 +266,7 @@ func (x *exec) runNotification() {
 		x.job.takeNotifications(x.log)
 	}
 	for _, nf := range x.job.notifications {
-		x.about[nf.Key] = applied
+		x.about.set(nf.Key, applied)
 		n := x.get(nf.Key)
 		if n != nil && !n.is(fromSB) || n != nil && n.base() != "" {
 			x.log.Debug("notification ignored: the value is ours", "key", nf.Key)
@@ -350,12 +348,13 @@ func (j *job) isRetryOf(baseKey string) bool {
 // previous contents, the last one first.
 func (x *exec) revert() {
 	x.abort, x.reverting = false, true
-	for key, p := range x.about {
+	x.about.change(func(p progress) progress {
 		if p == upcoming {
-			x.about[key] = unreached
+			return unreached
 		}
-	}
-	clear(x.branch)
+		return p
+	})
+	x.branch.clear()
 	x.verdicts.forget()
 	for _, c := range x.changes {
 		c.new.clear(leaving)
@@ -388,7 +387,7 @@ func (x *exec) revert() {
 	for i := 0; i < len(x.changes); i++ {
 		base := x.changes[i].new.baseKey()
 		old, existed := x.before.Get(base)
-		if x.about[base] == applied || !existed || old.want == nil || old.is(fromSB) {
+		if x.about.get(base) == applied || !existed || old.want == nil || old.is(fromSB) {
 			continue
 		}
 		n := x.get(base)

@@ -22,10 +22,15 @@ const NoSeqNum uint64 = math.MaxUint64
 type Transaction struct {
 	s      *Scheduler
 	values []KeyValue
+	one    [1]KeyValue // most transactions have no more
 }
 
 // NewTransaction returns an empty transaction.
-func (s *Scheduler) NewTransaction() *Transaction { return &Transaction{s: s} }
+func (s *Scheduler) NewTransaction() *Transaction {
+	t := &Transaction{s: s}
+	t.values = t.one[:0]
+	return t
+}
 
 // Put requests the value for the key. The last call for a key wins. The value
 // must not be changed afterwards.

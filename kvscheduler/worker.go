@@ -56,8 +56,8 @@ func (s *Scheduler) newExec(j *job) *exec {
 
 // sets are the key sets of an exec. They are used again by the next one.
 type sets struct {
-	about   map[string]progress // base keys that this transaction is about
-	branch  map[string]turn     // keys that are being worked on, further up the stack
+	about   few[progress]       // base keys that this transaction is about
+	branch  few[turn]           // keys that are being worked on, further up the stack
 	failed  map[string]struct{} // base keys to be read back
 	scratch []string
 	// providers are keys that last satisfied an AnyOf, by prefix.
@@ -69,16 +69,16 @@ type sets struct {
 // large reports whether the sets hold more memory than is worth keeping.
 func (s *sets) large() bool {
 	const large = 256
-	return s != nil && (len(s.about) > large || len(s.failed) > large || cap(s.scratch) > large)
+	return s != nil && (len(s.about.more) > large || len(s.failed) > large || cap(s.scratch) > large)
 }
 
 // emptySets returns the sets of the last exec, emptied.
 func (s *Scheduler) emptySets() *sets {
 	if s.sets == nil || s.sets.large() {
-		s.sets = &sets{about: map[string]progress{}, branch: map[string]turn{}, failed: map[string]struct{}{}, again: map[string]againTimes{}, providers: map[string]string{}}
+		s.sets = &sets{failed: map[string]struct{}{}, again: map[string]againTimes{}, providers: map[string]string{}}
 	}
-	clear(s.sets.about)
-	clear(s.sets.branch)
+	s.sets.about.clear()
+	s.sets.branch.clear()
 	clear(s.sets.failed)
 	clear(s.sets.again)
 	clear(s.sets.providers)

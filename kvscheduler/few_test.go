@@ -1,0 +1,36 @@
+package kvscheduler
+
+import (
+	"math/rand/v2"
+	"testing"
+)
+
+func TestFewIsAMap(t *testing.T) {
+	var f few[int]
+	want := map[string]int{}
+	keys := []string{"", "a", "b", "c"}
+	for step := range 10_000 {
+		key := keys[rand.IntN(len(keys))]
+		switch rand.IntN(10) {
+		case 0:
+			f.clear()
+			clear(want)
+		case 1:
+			f.change(func(v int) int { return v + 1 })
+			for key := range want {
+				want[key]++
+			}
+		case 2, 3, 4:
+			f.delete(key)
+			delete(want, key)
+		default:
+			f.set(key, step)
+			want[key] = step
+		}
+		for _, key := range keys {
+			if got := f.get(key); got != want[key] {
+				t.Fatalf("step %d: %q is %d, want %d", step, key, got, want[key])
+			}
+		}
+	}
+}
