@@ -51,6 +51,8 @@ type exec struct {
 	planned    []RecordedOp
 	gone       []*node // base values that were removed
 
+	different [2]proto.Message // the last two that were compared and are not equal
+
 	gains      int // how often something came to exist
 	reverting  bool
 	abort      bool     // a failure that calls for a revert
@@ -350,7 +352,7 @@ func (x *exec) update(n *node, p prior) error {
 	}
 	equivalent, err := false, error(nil)
 	if !n.is(unknown) {
-		if equivalent, err = h.equivalent(n.key, n.have, n.want); err != nil {
+		if equivalent, err = x.equivalent(n); err != nil {
 			return x.fail(n, p, pb.TxnOperation_UPDATE, err, false)
 		}
 	}
@@ -424,6 +426,30 @@ func (x *exec) update(n *node, p prior) error {
 	}
 	x.branch.set(n.key, following)
 	return x.applyDerived(n, derived)
+}
+
+// equivalent reports whether the value exists as it is wanted.
+func (x *exec) equivalent(n *node) (bool, error) {
+	if n.desc == nil || n.desc.equivalentFn == nil {
+		return x.equal(n.have, n.want), nil
+	}
+	return n.desc.equivalent(n.key, n.have, n.want)
+}
+
+// equal is proto.Equal. An update compares the same two values when it is applied and when it is executed: it remembers
+// that they differ.
+func (x *exec) equal(a, b proto.Message) bool {
+	if a == b {
+		return true
+	}
+	if x.different == [2]proto.Message{a, b} {
+		return false
+	}
+	equal := proto.Equal(a, b)
+	if !equal {
+		x.different = [2]proto.Message{a, b}
+	}
+	return equal
 }
 
 // exists marks the value as existing and right.

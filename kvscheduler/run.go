@@ -154,7 +154,7 @@ func (x *exec) unchanged(n *node, want proto.Message) bool {
 	if want == nil || n.want == nil || n.is(fromSB|drifted|unknown|broken) || !stable(n) {
 		return false
 	}
-	if n.want != want && !proto.Equal(n.want, want) {
+	if !x.equal(n.want, want) {
 		return false
 	}
 	for _, key := range n.derived() {
