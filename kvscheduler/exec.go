@@ -62,17 +62,6 @@ type exec struct {
 	before     *graph.Graph[*node]
 }
 
-// progress of a transaction with one of its values.
-type progress uint8
-
-const (
-	_ progress = iota
-	upcoming
-	applied
-	// unreached: the transaction was reverted before its turn came.
-	unreached
-)
-
 // change is what a transaction did to a node.
 type change struct{ old, new *node }
 
@@ -139,6 +128,7 @@ func (x *exec) drop(n *node) {
 // apply makes the value of a base key be as the northbound requests: nil for
 // not at all. n is its node, if there is one.
 func (x *exec) apply(n *node, key string, want proto.Message) error {
+	x.about.apply(key)
 	n, p, err := x.prepare(n, key, want)
 	switch {
 	case err != nil || n == nil:
@@ -151,7 +141,6 @@ func (x *exec) apply(n *node, key string, want proto.Message) error {
 
 // prepare stores the requested value in the node of the key, n if there is one. It returns nil if there is nothing to do.
 func (x *exec) prepare(n *node, key string, want proto.Message) (*node, prior, error) {
-	x.about.set(key, applied)
 	if x.before != nil && !x.reverting {
 		x.order = append(x.order, key)
 	}

@@ -225,11 +225,15 @@ func (x *exec) applyAll(values []KeyValue) {
 		}
 	}
 	// Neither has to grow, as a rule.
-	x.about.grow(concerned)
+	x.about.numbers.grow(concerned)
 	x.changes = slices.Grow(x.changes, concerned)
-	for i, kv := range values {
-		if group[i] != nothing {
-			x.about.set(kv.Key, upcoming)
+	number := 0
+	for g := uint8(0); g < groups; g++ {
+		for i, kv := range values {
+			if group[i] == g {
+				number++
+				x.about.expect(kv.Key, number)
+			}
 		}
 	}
 	for g := uint8(0); g < groups; g++ {
@@ -245,6 +249,7 @@ func (x *exec) applyAll(values []KeyValue) {
 				return
 			}
 			together.makeRoom(kv.Key)
+			x.about.reached++
 			n, p, _ := x.prepare(x.get(kv.Key), kv.Key, kv.Value) // failures are kept in x.errs
 			switch {
 			case n == nil:
@@ -266,7 +271,7 @@ func (x *exec) runNotification() {
 		x.job.takeNotifications(x.log)
 	}
 	for _, nf := range x.job.notifications {
-		x.about.set(nf.Key, applied)
+		x.about.apply(nf.Key)
 		n := x.get(nf.Key)
 		if n != nil && !n.is(fromSB) || n != nil && n.base() != "" {
 			x.log.Debug("notification ignored: the value is ours", "key", nf.Key)
@@ -348,12 +353,7 @@ func (j *job) isRetryOf(baseKey string) bool {
 // previous contents, the last one first.
 func (x *exec) revert() {
 	x.abort, x.reverting = false, true
-	x.about.change(func(p progress) progress {
-		if p == upcoming {
-			return unreached
-		}
-		return p
-	})
+	x.about.reverted = true
 	x.branch.clear()
 	x.verdicts.forget()
 	for _, c := range x.changes {

@@ -56,7 +56,7 @@ func (s *Scheduler) newExec(j *job) *exec {
 
 // sets are the key sets of an exec. They are used again by the next one.
 type sets struct {
-	about   few[progress]       // base keys that this transaction is about
+	about   about               // base keys that this transaction is about
 	branch  few[turn]           // keys that are being worked on, further up the stack
 	failed  map[string]struct{} // base keys to be read back
 	scratch []string
@@ -69,7 +69,7 @@ type sets struct {
 // large reports whether the sets hold more memory than is worth keeping.
 func (s *sets) large() bool {
 	const large = 256
-	return s != nil && (len(s.about.more) > large || len(s.failed) > large || cap(s.scratch) > large)
+	return s != nil && (len(s.about.numbers.more) > large || len(s.failed) > large || cap(s.scratch) > large)
 }
 
 // emptySets returns the sets of the last exec, emptied.
