@@ -171,7 +171,9 @@ func TestOneAgentHangs(t *testing.T) {
 	mux.HandleFunc(ipnet.PodsURL, func(w http.ResponseWriter, _ *http.Request) {
 		rest.JSON(w, ipnet.PodsReport{Node: "n1", Pods: []ipnet.PodReport{{Namespace: "shop", Name: "web"}}})
 	})
-	mux.HandleFunc(explainKey, func(w http.ResponseWriter, r *http.Request) { rest.JSON(w, inspect.Explanation{Key: r.URL.Query().Get("key")}) })
+	mux.HandleFunc(explainKey, func(w http.ResponseWriter, r *http.Request) {
+		rest.JSON(w, inspect.Explanation{Key: r.URL.Query().Get("key")})
+	})
 	mux.HandleFunc(inspect.KeysURL, func(w http.ResponseWriter, _ *http.Request) { rest.JSON(w, []string{}) })
 	serve(t, filepath.Join(dir, "n1.sock"), mux)
 	hangs, err := listener.Unix(filepath.Join(dir, "n2.sock")) // and nobody accepts
