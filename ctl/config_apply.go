@@ -31,7 +31,7 @@ func (g *configuring) applyCommand() *cobra.Command {
 		Long: "Creates and replaces values. All that the files hold is one transaction; with --revert, all of it\n" +
 			"is done, or nothing. What fails otherwise is tried again by the agent. A value that waits for\n" +
 			"another one is PENDING, which is no failure; --wait waits for it, as long as --timeout says.\n" +
-			"The exit code is 1 if something failed.",
+			"The exit code is 1 if something failed, or is UNIMPLEMENTED in the node's vswitch.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			want, err := o.files.read(cmd.InOrStdin())
@@ -192,7 +192,8 @@ func (g *configuring) commit(ctx context.Context, c *client.Client, txn *client.
 	return failure
 }
 
-// addStates adds the states to the list. It returns an error if the values are settled and some have failed.
+// addStates adds the states to the list. It returns an error if values have failed for good: if all are settled,
+// those that failed; else those that the vswitch cannot have.
 func addStates(ctx context.Context, c *client.Client, list []Applied, settled bool) error {
 	var keys []string
 	for _, a := range list {
@@ -210,11 +211,11 @@ func addStates(ctx context.Context, c *client.Client, list []Applied, settled bo
 		i := slices.IndexFunc(list, func(a Applied) bool { return a.Key == s.GetValue().GetKey() })
 		list[i].State = s.GetValue().GetState().String()
 		list[i].Explanation = client.Explain(s)
-		if list[i].Change != "removed" && client.Failed(s) {
+		if list[i].Change != "removed" && client.Failed(s) && (settled || s.GetValue().GetState() == pb.ValueState_UNIMPLEMENTED) {
 			failed++
 		}
 	}
-	if failed > 0 && settled {
+	if failed > 0 {
 		return fmt.Errorf("%s cannot be configured", count(failed, "value"))
 	}
 	return nil

@@ -79,6 +79,19 @@ func TestConfigWatchGoesOnUntilItIsInterrupted(t *testing.T) {
 	}
 }
 
+// What the vswitch of the node cannot have is no success, although the transaction did not fail.
+func TestUnimplementedValuesAreNoSuccess(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "values.yaml")
+	if err := os.WriteFile(file, []byte("{model: vpp.arp, value: {interface: a, ip_address: 10.0.0.1, phys_address: 02:00:00:00:00:01}}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	err := execute(t, t.Context(), &out, append(startVSwitch(t), "apply", "-f", file)...)
+	if err == nil || !strings.Contains(err.Error(), "1 value cannot be configured") || !strings.Contains(out.String(), "UNIMPLEMENTED") {
+		t.Errorf("%v, after %q", err, out.String())
+	}
+}
+
 // A watch outlives the agent, and shows what the next one says. Without any agent, it does not begin.
 func TestConfigWatchOutlivesTheAgent(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "grpc.sock")
