@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/contiv/contiv/api/contiv/guard"
@@ -128,4 +129,56 @@ func TestFlowsAreSilencedWhileTheirBackendIsGone(t *testing.T) {
 	silenced(map[uint32]int{ofGuards: 1}, "nothing is left of an interface that is gone")
 	sessions("[fd10::1]:8080")
 	silenced(map[uint32]int{}, "flows that have moved are not silent")
+}
+
+// An agent that was interrupted may leave tables that silence flows beside those in use: the guard stays what it is, and what is
+// silenced next replaces them all.
+func TestSilenceThatWasInterrupted(t *testing.T) {
+	onEachVPP(t, func(t *testing.T, s *site) {
+		v := open(t, s)
+		create(t, v, loopback("a"))
+		g := guardOf("a", "10.1.0.2")
+		must(t, v.SourceGuards().Create(t.Context(), g))
+		before := tablesOf(t, v)
+		flow := subsystem.Flow{From: netip.MustParseAddrPort("10.1.0.2:1000"), To: netip.MustParseAddrPort("10.96.0.10:53")}
+		_, err := v.guards.Silence(t.Context(), []subsystem.Flow{flow})
+		must(t, err)
+		copyNewestTable(t, v)
+		must(t, v.Close())
+		v = open(t, s)
+		wantListed(t, v.SourceGuards().List, []*guard.SourceGuard{g}, g)
+		n, err := v.guards.Silence(t.Context(), []subsystem.Flow{flow})
+		must(t, err)
+		if now := tablesOf(t, v) - before; n != 1 || now != 1 {
+			t.Errorf("%d flows are silenced by %d tables, want 1 by 1", n, now)
+		}
+		_, err = v.guards.Silence(t.Context(), nil)
+		must(t, err)
+		if now := tablesOf(t, v) - before; now != 0 {
+			t.Errorf("%d tables are left", now)
+		}
+	})
+}
+
+// copyNewestTable makes another table of the classifier like the last one.
+func copyNewestTable(t *testing.T, v *VSwitch) {
+	t.Helper()
+	var all classify.ClassifyTableIdsReply
+	must(t, v.vpp.Call(t.Context(), session.Core, &classify.ClassifyTableIds{}, &all))
+	id := slices.Max(all.Ids)
+	var info classify.ClassifyTableInfoReply
+	must(t, v.vpp.Call(t.Context(), session.Core, &classify.ClassifyTableInfo{TableID: id}, &info))
+	entries, err := session.Dump[classify.ClassifySessionDetails](t.Context(), v.vpp, session.Core, &classify.ClassifySessionDump{TableID: id})
+	must(t, err)
+	var made classify.ClassifyAddDelTableReply
+	must(t, v.vpp.Call(t.Context(), session.Core, &classify.ClassifyAddDelTable{
+		IsAdd: true, TableIndex: ^uint32(0), Nbuckets: 8, MemorySize: 1 << 20, SkipNVectors: info.SkipNVectors, MatchNVectors: info.MatchNVectors,
+		NextTableIndex: info.NextTableIndex, MissNextIndex: info.MissNextIndex, Mask: info.Mask,
+	}, &made))
+	for _, e := range entries {
+		match := append(make([]byte, info.SkipNVectors*16), e.Match...)
+		must(t, v.vpp.Call(t.Context(), session.Core, &classify.ClassifyAddDelSession{
+			IsAdd: true, TableIndex: made.NewTableIndex, HitNextIndex: e.HitNextIndex, OpaqueIndex: e.OpaqueIndex, Match: match,
+		}, &classify.ClassifyAddDelSessionReply{}))
+	}
 }

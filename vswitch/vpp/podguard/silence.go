@@ -91,7 +91,7 @@ func (p *port) silent() (flows []subsystem.Flow) {
 
 // silence makes these the silenced flows of a port.
 func (g *Guards) silence(ctx context.Context, i ownership.Index, p *port, flows []subsystem.Flow) error {
-	if slices.Equal(flows, p.silent()) {
+	if slices.Equal(flows, p.silent()) && !p.doubtful() {
 		return nil
 	}
 	var old []uint32
@@ -174,23 +174,39 @@ func (f *found) silences() bool {
 	return true
 }
 
-// recogniseSilence returns the tables of a port that silence flows; not ok: they are none that it can have.
-func (p *port) recogniseSilence(tables []*found) (silence *port, ok bool) {
+// recogniseSilence returns the tables of a port that silence flows. Others with the port's mark, of an agent that was interrupted
+// or of a request that failed, are among its ids: nobody knows which of them VPP uses.
+func (p *port) recogniseSilence(tables []*found) *port {
 	if len(tables) == 0 {
-		return nil, true
+		return nil
 	}
-	silence = &port{bridged: p.bridged}
-	for _, c := range []chain{chainIP4, chainIP6} {
-		t := &table{chain: c, spans: flowSpans[c]}
-		for _, f := range tables {
-			if !sameMask(t, f) || f.info.NextTableIndex != p.first(c) || silence.first(c) != none {
-				continue
-			}
-			for match := range f.entries {
-				t.entries = append(t.entries, entry{append(make([]byte, t.skip()*vector), match...), silenced})
-			}
+	silence := &port{bridged: p.bridged}
+	var others []uint32
+	for _, f := range tables {
+		if t := p.silenceTable(f); t != nil && silence.first(t.chain) == none {
 			silence.filter, silence.ids = append(silence.filter, t), append(silence.ids, f.id)
+		} else {
+			others = append(others, f.id)
 		}
 	}
-	return silence, len(silence.ids) == len(tables)
+	silence.ids = append(silence.ids, others...)
+	return silence
 }
+
+// silenceTable returns what a table before those of the port silences; nil: it is none.
+func (p *port) silenceTable(f *found) *table {
+	for _, c := range []chain{chainIP4, chainIP6} {
+		t := &table{chain: c, spans: flowSpans[c]}
+		if !sameMask(t, f) || f.info.NextTableIndex != p.first(c) {
+			continue
+		}
+		for match := range f.entries {
+			t.entries = append(t.entries, entry{append(make([]byte, t.skip()*vector), match...), silenced})
+		}
+		return t
+	}
+	return nil
+}
+
+// doubtful reports whether VPP may use other tables than those that silence the port's flows: they have to be made anew.
+func (p *port) doubtful() bool { return p.silence != nil && len(p.silence.ids) > len(p.silence.filter) }

@@ -344,11 +344,7 @@ func (g *Guards) recognise(i ownership.Index, wanted []*table, bridged bool, tab
 			return nil
 		}
 	}
-	silence, ok := p.recogniseSilence(quiet)
-	if !ok {
-		return nil
-	}
-	p.silence = silence
+	p.silence = p.recogniseSilence(quiet)
 	return p
 }
 
