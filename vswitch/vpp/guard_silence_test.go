@@ -1,6 +1,7 @@
 package vpp
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -180,5 +181,36 @@ func copyNewestTable(t *testing.T, v *VSwitch) {
 		must(t, v.vpp.Call(t.Context(), session.Core, &classify.ClassifyAddDelSession{
 			IsAdd: true, TableIndex: made.NewTableIndex, HitNextIndex: e.HitNextIndex, OpaqueIndex: e.OpaqueIndex, Match: match,
 		}, &classify.ClassifyAddDelSessionReply{}))
+	}
+}
+
+// An agent that starts does not know which interfaces are outside when one of them is deleted.
+func TestNothingSilencesTheNextInterface(t *testing.T) {
+	server := vpptest.New(t)
+	s := &site{VPP: server, server: server}
+	v := open(t, s)
+	create(t, v, loopback("uplink"))
+	must(t, v.ServiceNetworks().Create(t.Context(), aNetwork))
+	value := func(weights ...uint32) *contiv_nat.DNat66 {
+		return dnat66Value("default/log", edit66(service66("fd96::1", 80, weights...), func(m *mapping66) { m.Protocol = contiv_nat.DNat66_UDP }))
+	}
+	set66(t, v, value(1, 1))
+	end := func(text string) cnat.CnatEndpoint { return cnatEndpoint(netip.MustParseAddrPort(text)) }
+	server.SetCNATSessions(cnat.CnatSession{
+		Src: end("[fd99::9]:514"), Dst: end("[fd96::1]:80"), New: end("[fd10::2]:8080"), IPProto: ip_types.IP_API_PROTO_UDP, Location: 0xff,
+	})
+	before := tablesOf(t, v)
+	set66(t, v, value(1))
+	await.That(t, "the flow is silent", func() error {
+		if tablesOf(t, v) == before {
+			return errors.New("there is no table")
+		}
+		return nil
+	})
+	must(t, v.Close())
+	v = open(t, s)
+	must(t, v.Interfaces().Delete(t.Context(), loopback("uplink")))
+	if n := tablesOf(t, v) - before; n != 0 {
+		t.Errorf("%d tables are left of an interface that is gone", n)
 	}
 }

@@ -2,12 +2,15 @@ package cnat
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
+	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/vswitch/vpp/ownership"
 	"github.com/contiv/contiv/vswitch/vpp/session"
 	"github.com/contiv/contiv/vswitch/vpp/subsystem"
+	"github.com/contiv/contiv/vswitch/vpp/vppapi"
 	"go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/classify"
 )
@@ -56,6 +59,8 @@ func flowMatch(f family, flow subsystem.Flow) []byte {
 
 // silenceOutside makes these the flows that are dropped where clients outside send them, and returns how many they are.
 func (v *Translations) silenceOutside(ctx context.Context, flows []subsystem.Flow) (total int, err error) {
+	v.notes.silencing.Lock()
+	defer v.notes.silencing.Unlock()
 	all, err := v.ownInterfaces(ctx)
 	if err != nil {
 		return 0, err
@@ -136,8 +141,7 @@ func (v *Translations) silenceInterface(ctx context.Context, i ownership.Index, 
 		binding.IP6TableIndex = table
 	}
 	if len(wanted) == 0 {
-		b.Add(ctx, "unbinding the table of flows", binding, &classify.InputACLSetInterfaceReply{}, api.INVALID_SW_IF_INDEX)
-		b.Add(ctx, "deleting the table of flows", &classify.ClassifyAddDelTable{TableIndex: table, MatchNVectors: 1, NextTableIndex: noTable, Mask: make([]byte, vector)}, &classify.ClassifyAddDelTableReply{}, api.NO_SUCH_TABLE)
+		removeTable(ctx, b, table, binding)
 		return 0, b.Wait(ctx)
 	}
 	for match := range wanted { // first: an empty table would not be known as ours
@@ -153,7 +157,18 @@ func (v *Translations) silenceInterface(ctx context.Context, i ownership.Index, 
 	if fresh {
 		b.Add(ctx, "binding the table of flows", binding, &classify.InputACLSetInterfaceReply{})
 	}
-	return len(wanted), b.Wait(ctx)
+	if err = b.Wait(ctx); err != nil && fresh { // its interface is gone, perhaps: nobody would find the table again
+		ctx, binding.IsAdd = context.WithoutCancel(ctx), false
+		b = session.NewBatch(l)
+		removeTable(ctx, b, table, binding)
+		err = errors.Join(err, b.Wait(ctx))
+	}
+	return len(wanted), err
+}
+
+func removeTable(ctx context.Context, b *session.Batch, table uint32, binding *classify.InputACLSetInterface) {
+	b.Add(ctx, "unbinding the table of flows", binding, &classify.InputACLSetInterfaceReply{}, api.INVALID_SW_IF_INDEX, api.NO_SUCH_TABLE)
+	b.Add(ctx, "deleting the table of flows", &classify.ClassifyAddDelTable{TableIndex: table, MatchNVectors: 1, NextTableIndex: noTable, Mask: make([]byte, vector)}, &classify.ClassifyAddDelTableReply{}, api.NO_SUCH_TABLE)
 }
 
 func flowEntry(table uint32, match string, add bool) *classify.ClassifyAddDelSession {
@@ -170,13 +185,17 @@ func (v *Translations) newTable(ctx context.Context, f family) (uint32, error) {
 	return reply.NewTableIndex, err
 }
 
-// InterfaceLeaving removes what VPP would keep for the next interface with the index.
+// InterfaceLeaving removes what VPP would keep for the next interface with the index. An agent that starts does not know yet
+// which interfaces are outside.
 func (v *Translations) InterfaceLeaving(ctx context.Context, i ownership.Index) error {
-	if !v.isOutside(v.ifs.Seen(i)) {
-		return nil
-	}
+	v.notes.silencing.Lock()
+	defer v.notes.silencing.Unlock()
 	var tables classify.ClassifyTableByInterfaceReply
-	if err := v.vpp.Call(ctx, classifyModule, &classify.ClassifyTableByInterface{SwIfIndex: i}, &tables); err != nil {
+	err := v.vpp.Call(ctx, classifyModule, &classify.ClassifyTableByInterface{SwIfIndex: i}, &tables)
+	switch {
+	case errors.Is(err, kvscheduler.ErrUnsupported), vppapi.Refused(err, api.INVALID_SW_IF_INDEX): // there can be none
+		return nil
+	case err != nil:
 		return fmt.Errorf("reading the tables of flows: %w", err)
 	}
 	for f, table := range [...]uint32{v4: tables.IP4TableID, v6: tables.IP6TableID} {

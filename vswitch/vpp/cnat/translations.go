@@ -82,6 +82,8 @@ type notes struct {
 	left     chan struct{} // full: flows may have to move
 	inUse    [2]int        // by IP version: how many translations held backends of connections alone, when VPP was last asked; guarded by changing
 
+	silencing sync.Mutex // held while tables that silence flows of clients outside change: VPP uses their numbers again
+
 	mu      sync.Mutex
 	on      [2]bool         // by IP version: new interfaces get the features
 	outside map[string]bool // interfaces by which clients outside come
