@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 	"github.com/contiv/contiv/plugins/podmanager"
 	"github.com/contiv/contiv/store"
 	"github.com/contiv/contiv/terminal"
+	"github.com/contiv/contiv/vswitch/vpp/cnat"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
@@ -116,6 +118,7 @@ func uninstall(ctx context.Context, o options, netns string, local store.Broker,
 	if vs, has := sb.vs.(uninstaller); has {
 		errs = append(errs, vs.Uninstall(ctx))
 	}
+	errs = append(errs, cnat.ForgetHost(cmp.Or(netns, "/proc/thread-self/ns/net")))
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("uninstall is incomplete, repeat it after mending this: %w", err)
 	}

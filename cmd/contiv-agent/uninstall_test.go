@@ -53,7 +53,7 @@ func (n netns) run(t *testing.T, commands string) string {
 // content is all that the namespace has.
 func (n netns) content(t *testing.T) string {
 	t.Helper()
-	text := n.run(t, "ip link; ip addr; ip route show table all; ip -6 route show table all; ip rule; ip neigh; bridge fdb; nft list ruleset")
+	text := n.run(t, "ip link; ip addr; ip route show table all; ip -6 route show table all; ip rule; ip -6 rule; ip neigh; bridge fdb; nft list ruleset")
 	return strings.ReplaceAll(text, "\t", " ")
 }
 
@@ -113,6 +113,9 @@ func TestUninstallLeavesWhatWasThereBefore(t *testing.T) {
 		t.Fatal(reply, err)
 	}
 	configure(t, host, agent.Scheduler.Values())
+	host.run(t, `
+		ip rule add priority 127 protocol 121 to 10.96.0.10 ipproto udp sport 1000 dport 53 unreachable
+		ip -6 rule add priority 127 protocol 121 to fd96::10 ipproto udp sport 1000 dport 53 unreachable`) // of a VPP before
 	for where, missing := range map[string]bool{
 		"node: device":   !strings.Contains(host.content(t), "contiv:vpp/podGwLoop"),
 		"node: address":  !strings.Contains(host.content(t), "192.168.16.1/24"),

@@ -48,6 +48,21 @@ func (v *Translations) silenceHost(flows []subsystem.Flow) (total int, err error
 	return total, nil
 }
 
+// ForgetHost removes the rules from the network namespace at a path: VPP may have gone while there were some.
+func ForgetHost(path string) error {
+	h, err := hostdev.Open(path)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	for _, number := range []int{unix.AF_INET, unix.AF_INET6} {
+		if err := setRules(h, number, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // ownFlows are those of an IP version that the host sends, at most maxOfHost.
 func ownFlows(h *hostdev.Namespace, number int, f family, flows []subsystem.Flow) (list []subsystem.Flow, err error) {
 	if len(flows) == 0 {
@@ -72,6 +87,9 @@ func ownFlows(h *hostdev.Namespace, number int, f family, flows []subsystem.Flow
 // gets one after the rules.
 func setRules(h *hostdev.Namespace, number int, flows []subsystem.Flow) error {
 	rules, err := h.RuleList(number)
+	if errors.Is(err, unix.EAFNOSUPPORT) && len(flows) == 0 { // of a kernel without IPv6
+		return nil
+	}
 	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
 		return fmt.Errorf("reading rules of the host's routing: %w", err)
 	}
