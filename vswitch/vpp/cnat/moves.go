@@ -81,8 +81,10 @@ func (v *Translations) moveFlows(ctx context.Context) {
 		n, connections, err := v.silenceFlows(ctx)
 		wait = max(settle, time.Duration(connections)*peace)
 		switch _, gone := v.vpp.Link(); {
-		case gone != nil || errors.Is(err, kvscheduler.ErrUnsupported):
-			return // a new connection begins anew
+		case gone != nil: // or not there yet: this may be what Opened asked for
+			wait = settle
+		case errors.Is(err, kvscheduler.ErrUnsupported):
+			return
 		case err != nil:
 			v.log.Warn("Some UDP flows to endpoints that are gone cannot be moved yet", "error", err)
 			wait = retry
