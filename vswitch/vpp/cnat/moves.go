@@ -45,6 +45,9 @@ const (
 	maxListed = 20_000
 	// retry is after errors.
 	retry = 30 * time.Second
+	// patience is how long flows are silent while none of them moves: what the endpoint sends makes the session live longer,
+	// too, and a server need not wait for its clients.
+	patience = 5 * time.Minute
 
 	// Where a session translates.
 	atFeature, atFIB = 0, 0xff
@@ -77,8 +80,9 @@ func (v *Translations) Follow(ctx context.Context) {
 }
 
 func (v *Translations) moveFlows(ctx context.Context) {
+	var w waiting
 	for wait := settle; session.Sleep(ctx, wait) == nil; {
-		n, connections, err := v.silenceFlows(ctx)
+		n, connections, err := v.silenceFlows(ctx, &w)
 		wait = max(settle, time.Duration(connections)*peace)
 		switch _, gone := v.vpp.Link(); {
 		case gone != nil: // or not there yet: this may be what Opened asked for
@@ -94,8 +98,31 @@ func (v *Translations) moveFlows(ctx context.Context) {
 	}
 }
 
+// waiting knows which flows have to move, and since when none has.
+type waiting struct {
+	flows map[subsystem.Flow]bool
+	since time.Time
+}
+
+// tooLong notes which flows have to move now, and reports whether none of them is going to.
+func (w *waiting) tooLong(flows []subsystem.Flow, now time.Time) bool {
+	before := w.flows
+	w.flows = map[subsystem.Flow]bool{}
+	for _, f := range flows {
+		w.flows[f] = true
+	}
+	moved := before == nil
+	for f := range before {
+		moved = moved || !w.flows[f]
+	}
+	if moved {
+		w.since = now
+	}
+	return len(flows) > 0 && now.Sub(w.since) > patience
+}
+
 // silenceFlows silences the flows that have to move, and no others; it returns how many, and how many connections VPP has.
-func (v *Translations) silenceFlows(ctx context.Context) (n int, connections uint64, err error) {
+func (v *Translations) silenceFlows(ctx context.Context, w *waiting) (n int, connections uint64, err error) {
 	if connections, err = v.Sessions(ctx); err != nil {
 		return 0, 0, err
 	}
@@ -105,6 +132,10 @@ func (v *Translations) silenceFlows(ctx context.Context) (n int, connections uin
 	} else if connections > 0 {
 		if inside, outside, err = v.lostFlows(ctx); err != nil {
 			return 0, connections, err
+		}
+		if all := slices.Concat(inside, outside); w.tooLong(all, time.Now()) {
+			v.log.Warn("UDP flows stay with endpoints that are gone, which go on sending to the clients", "flows", len(all), "silent", patience)
+			inside, outside = nil, nil
 		}
 	}
 	pods, err := v.guards.Silence(ctx, inside)
