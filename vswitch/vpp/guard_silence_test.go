@@ -161,6 +161,35 @@ func TestSilenceThatWasInterrupted(t *testing.T) {
 	})
 }
 
+// Guards that an agent does not know, such as those of another version, guard until each is made anew: VPP would end
+// with the next packet that needs a table which was deleted.
+func TestUnknownGuardsKeepTheirTables(t *testing.T) {
+	onEachVPP(t, func(t *testing.T, s *site) {
+		v := open(t, s)
+		create(t, v, loopback("a"), loopback("b"))
+		a, b := guardOf("a", "10.1.0.2"), guardOf("b", "10.1.0.3")
+		must(t, v.SourceGuards().Create(t.Context(), a))
+		copyNewestTable(t, v)
+		must(t, v.SourceGuards().Create(t.Context(), b))
+		copyNewestTable(t, v)
+		before := tablesOf(t, v)
+		must(t, v.Close())
+		v = open(t, s)
+		unknown := []*guard.SourceGuard{{Interface: "a", IpAddresses: a.IpAddresses}, {Interface: "b", IpAddresses: b.IpAddresses}}
+		wantListed(t, v.SourceGuards().List, []*guard.SourceGuard{a, b}, unknown...)
+		must(t, v.SourceGuards().Create(t.Context(), a))
+		if now := tablesOf(t, v); now != before-1 {
+			t.Errorf("%d of %d tables are left, want all but the one that \"a\" does not need", now, before)
+		}
+		must(t, v.Interfaces().Delete(t.Context(), loopback("b")))
+		must(t, v.SourceGuards().Delete(t.Context(), b))
+		must(t, v.SourceGuards().Delete(t.Context(), a))
+		if now := tablesOf(t, v); now != 0 {
+			t.Errorf("%d tables are left", now)
+		}
+	})
+}
+
 // copyNewestTable makes another table of the classifier like the last one.
 func copyNewestTable(t *testing.T, v *VSwitch) {
 	t.Helper()

@@ -33,7 +33,9 @@ type Guards struct {
 	learned bool
 	records map[string]*record // by interface
 	ports   map[ownership.Index]*port
-	stale   []uint32 // tables of ours that nothing uses, to be deleted
+	// stale are tables that are none of ports, such as of another version of the agent. VPP may use them, until
+	// the interface gets others.
+	stale   map[ownership.Index][]uint32
 	long    map[string]string
 	arpNext uint32 // 0: not known
 	// counted is what tables had counted that are gone, by interface.
@@ -95,7 +97,7 @@ func (g *Guards) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	g.records, g.ports, g.stale = records, map[ownership.Index]*port{}, nil
+	g.records, g.ports, g.stale = records, map[ownership.Index]*port{}, map[ownership.Index][]uint32{}
 	for iface, r := range records {
 		i, ok, err := g.ifs.Known(ctx, iface)
 		if err != nil {
@@ -109,9 +111,9 @@ func (g *Guards) read(ctx context.Context) error {
 			delete(tables, i)
 		}
 	}
-	for _, left := range tables {
+	for i, left := range tables {
 		for _, f := range left {
-			g.stale = append(g.stale, f.id)
+			g.stale[i] = append(g.stale[i], f.id)
 		}
 	}
 	g.learned = true
@@ -238,25 +240,25 @@ func (g *Guards) attach(ctx context.Context, i ownership.Index, iface string, r 
 	}
 	old := g.ports[i]
 	g.ports[i] = p
-	return g.discard(ctx, iface, old)
+	return g.discard(ctx, i, iface, old)
 }
 
 // detach makes an interface one that nothing guards.
 func (g *Guards) detach(ctx context.Context, i ownership.Index, iface string) error {
 	p := g.ports[i]
-	if p == nil {
+	if p == nil && g.stale[i] == nil {
 		return nil
 	}
 	if err := g.unbind(ctx, i); err != nil {
 		return err
 	}
 	delete(g.ports, i)
-	return g.discard(ctx, iface, p)
+	return g.discard(ctx, i, iface, p)
 }
 
-// discard deletes the tables of a port that is no more, and notes what they have counted.
-func (g *Guards) discard(ctx context.Context, iface string, p *port) error {
-	ids := g.stale
+// discard deletes the tables that an interface had, and notes what those of its former port have counted.
+func (g *Guards) discard(ctx context.Context, i ownership.Index, iface string, p *port) error {
+	ids := g.stale[i]
 	if p != nil {
 		counts, err := g.countsOf(ctx, p)
 		if err != nil {
@@ -273,7 +275,7 @@ func (g *Guards) discard(ctx context.Context, iface string, p *port) error {
 			ids = append(ids, p.silence.ids...)
 		}
 	}
-	g.stale = nil
+	delete(g.stale, i)
 	if err := g.deleteTables(ctx, ids...); err != nil {
 		g.learned = false
 		return err
