@@ -8,12 +8,15 @@
 //
 // A rule that matches something which is not known of the packet may match or not: such a rule is
 // neither taken for a drop nor for what saves the packet from a later one, but then the answer is
-// uncertain, and nothing is reported. Not seen are matches that the library for netlink leaves out
+// uncertain, and nothing is reported. So it is after a map of verdicts, a queue to a program, or a target of
+// iptables that is not known. Marks are zero unless a rule may have set one. Not seen are matches that the library for netlink leaves out
 // (socket, osf, rt, xfrm): such a rule counts as if it had none.
 package foreign
 
 import (
+	"encoding/binary"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -56,6 +59,10 @@ type Packet struct {
 type Ruleset struct {
 	bases []base
 	rules map[string][]*nftables.Rule // by family, table and chain
+	// marking are those of the rules that set a packet's mark.
+	marking []*nftables.Rule
+	// indexes of devices by name, as registers have them.
+	indexes map[string][]byte
 }
 
 // base is a chain that packets come to at a hook.
@@ -128,7 +135,29 @@ func Read(ns *namespace.Namespace, ours func(table string) bool) (*Ruleset, erro
 			return nil, err
 		}
 	}
-	return r, ns.Run(r.legacy)
+	return r, ns.Run(func() error {
+		r.indexDevices()
+		return r.legacy()
+	})
+}
+
+// indexDevices reads the indexes of devices if a rule compares one. Devices that are not found, since a changing list lacks
+// them, are not known.
+func (r *Ruleset) indexDevices() {
+	for _, rules := range r.rules {
+		for _, rule := range rules {
+			for _, e := range rule.Exprs {
+				if meta, is := e.(*expr.Meta); is && (meta.Key == expr.MetaKeyIIF || meta.Key == expr.MetaKeyOIF) {
+					devices, _ := net.Interfaces()
+					r.indexes = make(map[string][]byte, len(devices))
+					for _, d := range devices {
+						r.indexes[d.Name] = binary.NativeEndian.AppendUint32(nil, uint32(d.Index))
+					}
+					return
+				}
+			}
+		}
+	}
 }
 
 // read reads a chain, and those that its rules jump to: of the thousands that a kube-proxy has, few
@@ -144,6 +173,9 @@ func (r *Ruleset) read(conn *nftables.Conn, c *nftables.Chain) error {
 	}
 	r.rules[at] = rules
 	for _, rule := range rules {
+		if marks(rule) {
+			r.marking = append(r.marking, rule)
+		}
 		for _, e := range rule.Exprs {
 			if v, ok := e.(*expr.Verdict); ok && v.Chain != "" && !(c.Type == nftables.ChainTypeNAT && ofKubeProxy(c.Table.Name, v.Chain)) {
 				if err := r.read(conn, &nftables.Chain{Table: c.Table, Name: v.Chain, Type: c.Type}); err != nil {
@@ -212,6 +244,9 @@ const (
 // verdictDivert marks rules that change a packet's destination. The kernel has no such number.
 const verdictDivert = expr.VerdictKind(1 << 16)
 
+// verdictUnknown marks rules that may do anything: maps of verdicts, queues to programs.
+const verdictUnknown = expr.VerdictKind(1 << 17)
+
 // maxJumps is the kernel's.
 const maxJumps = 16
 
@@ -221,6 +256,7 @@ type walk struct {
 	src, dst []byte // addresses
 	// uncertain: a rule may have accepted the packet.
 	uncertain bool
+	marked    *bool // see mayBeMarked
 }
 
 func (w *walk) chain(t *nftables.Table, name string, depth int) (verdict, string) {
@@ -249,7 +285,7 @@ func (w *walk) chain(t *nftables.Table, name string, depth int) (verdict, string
 			continue
 		}
 		if matches == unknown {
-			w.uncertain = w.uncertain || end.Kind == expr.VerdictAccept || end.Kind == expr.VerdictReturn
+			w.uncertain = w.uncertain || end.Kind == expr.VerdictAccept || end.Kind == expr.VerdictReturn || end.Kind == verdictUnknown
 			continue
 		}
 		switch end.Kind {

@@ -38,7 +38,11 @@ func (r *Ruleset) legacy() error {
 				}
 				chain := &nftables.Chain{Table: table, Name: c.Name, Type: kind}
 				for _, rule := range c.Rules {
-					r.rules[key(table, c.Name)] = append(r.rules[key(table, c.Name)], translated(f.nft, rule))
+					as := translated(f.nft, rule)
+					r.rules[key(table, c.Name)] = append(r.rules[key(table, c.Name)], as)
+					if marks(as) {
+						r.marking = append(r.marking, as)
+					}
 				}
 				if c.Base {
 					hook, policy := nftables.ChainHook(c.Hook), nftables.ChainPolicyAccept

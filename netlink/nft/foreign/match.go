@@ -3,6 +3,7 @@ package foreign
 import (
 	"bytes"
 	"encoding/binary"
+	"slices"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
@@ -25,6 +26,9 @@ func (w *walk) rule(rule *nftables.Rule) (matches match, end *expr.Verdict) {
 		result := yes
 		switch e := e.(type) {
 		case *expr.Meta:
+			if e.SourceRegister {
+				continue
+			}
 			registers.set(e.Register, w.meta(e.Key), e.Key == expr.MetaKeyLEN || e.Key == expr.MetaKeyMARK)
 		case *expr.Payload:
 			registers.set(e.DestRegister, w.payload(e), false)
@@ -73,14 +77,23 @@ func (w *walk) rule(rule *nftables.Rule) (matches match, end *expr.Verdict) {
 		case *expr.Immediate:
 			registers.set(e.Register, e.Data, false)
 		case *expr.Target: // of iptables, such as LOG or REJECT
-			switch e.Name {
-			case "REJECT":
+			switch {
+			case e.Name == "REJECT":
 				end = &expr.Verdict{Kind: expr.VerdictDrop}
-			case "DNAT", "REDIRECT":
+			case e.Name == "DNAT", e.Name == "REDIRECT":
 				end = &expr.Verdict{Kind: verdictDivert}
-			default:
-				return unknown, nil
+			case !continues[e.Name]:
+				result, end = unknown, &expr.Verdict{Kind: verdictUnknown}
 			}
+		case *expr.Lookup:
+			result = unknown
+			if e.IsDestRegSet && e.DestRegister == unix.NFT_REG_VERDICT {
+				end = &expr.Verdict{Kind: verdictUnknown}
+			} else if e.IsDestRegSet {
+				registers.set(e.DestRegister, nil, false)
+			}
+		case *expr.Queue:
+			result, end = unknown, &expr.Verdict{Kind: verdictUnknown}
 		default:
 			result = unknown
 		}
@@ -92,6 +105,38 @@ func (w *walk) rule(rule *nftables.Rule) (matches match, end *expr.Verdict) {
 		}
 	}
 	return matches, end
+}
+
+// continues has the targets of iptables after which the next rule is asked.
+var continues = map[string]bool{
+	"AUDIT": true, "CHECKSUM": true, "CLASSIFY": true, "CONNMARK": true, "CT": true, "DSCP": true, "LOG": true, "MARK": true,
+	"NFLOG": true, "NOTRACK": true, "SET": true, "TCPMSS": true, "TEE": true, "TOS": true, "TRACE": true, "TTL": true,
+}
+
+// marks reports whether a rule sets the mark of packets.
+func marks(rule *nftables.Rule) bool {
+	return slices.ContainsFunc(rule.Exprs, func(e expr.Any) bool {
+		switch e := e.(type) {
+		case *expr.Meta:
+			return e.SourceRegister && e.Key == expr.MetaKeyMARK
+		case *expr.Target:
+			return e.Name == "MARK" || e.Name == "CONNMARK"
+		}
+		return false
+	})
+}
+
+// mayBeMarked reports whether a rule at any hook may have marked the packet.
+func (w *walk) mayBeMarked() bool {
+	if w.marked == nil {
+		marked := true // for rules that match marks themselves
+		w.marked = &marked
+		marked = slices.ContainsFunc(w.ruleset.marking, func(rule *nftables.Rule) bool {
+			matches, _ := w.rule(rule)
+			return matches != no
+		})
+	}
+	return *w.marked
 }
 
 // registers have what a rule has loaded: nil if it is not known.
@@ -140,6 +185,10 @@ func (w *walk) meta(k expr.MetaKey) []byte {
 		return name(w.packet.In)
 	case expr.MetaKeyOIFNAME:
 		return name(w.packet.Out)
+	case expr.MetaKeyIIF:
+		return w.ruleset.indexes[w.packet.In]
+	case expr.MetaKeyOIF:
+		return w.ruleset.indexes[w.packet.Out]
 	case expr.MetaKeyL4PROTO:
 		if w.packet.Protocol != 0 {
 			return []byte{w.packet.Protocol}
@@ -152,7 +201,9 @@ func (w *walk) meta(k expr.MetaKey) []byte {
 	case expr.MetaKeyPROTOCOL:
 		return w.etherType()
 	case expr.MetaKeyMARK:
-		return make([]byte, 4)
+		if !w.mayBeMarked() {
+			return make([]byte, 4)
+		}
 	case expr.MetaKeyLEN:
 		if w.packet.Size > 0 {
 			return binary.NativeEndian.AppendUint32(nil, uint32(w.packet.Size))
@@ -198,6 +249,8 @@ func (w *walk) payload(e *expr.Payload) []byte {
 		return binary.BigEndian.AppendUint16(nil, p.SrcPort)
 	case e.Base == expr.PayloadBaseTransportHeader && e.Offset == 2 && e.Len == 2 && p.DstPort != 0:
 		return binary.BigEndian.AppendUint16(nil, p.DstPort)
+	case e.Base == expr.PayloadBaseTransportHeader && e.Offset == 0 && e.Len == 4 && p.SrcPort != 0 && p.DstPort != 0:
+		return binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(nil, p.SrcPort), p.DstPort)
 	}
 	return nil
 }

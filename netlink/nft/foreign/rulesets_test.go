@@ -1,0 +1,220 @@
+package foreign_test
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// Rules as programs write them for themselves, and what becomes of a TCP packet of a pod.
+func TestRulesetsOfOthers(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("making network namespaces takes root")
+	}
+	for name, c := range map[string]struct{ program, ruleset, want string }{
+		"verdicts of a map": {"nft", `table inet filter {
+	chain new { iifname "c-pod" accept; }
+	chain forward {
+		type filter hook forward priority 0; policy drop;
+		ct state vmap { established : accept, related : accept, new : jump new }
+	}
+}`, ""},
+		"queued": {"nft", `table inet filter {
+	chain forward {
+		type filter hook forward priority 0; policy drop;
+		queue num 0 bypass
+	}
+}`, ""},
+		"combined": {"nft", `table inet filter {
+	chain forward {
+		type filter hook forward priority 0;
+		ip saddr 10.1.1.2 ip daddr 10.1.2.2 drop
+	}
+}`, "drops"},
+		"combined ports": {"nft", `table inet filter {
+	chain forward {
+		type filter hook forward priority 0;
+		tcp sport 40000 tcp dport 80 drop
+	}
+}`, "drops"},
+		"loopback by index": {"nft", `table inet filter {
+	chain forward {
+		type filter hook forward priority 0; policy drop;
+		iif lo accept
+	}
+}`, "policy"},
+		"marked": {"nft", `table inet filter {
+	chain forward {
+		type filter hook forward priority 0; policy drop;
+		meta mark set 1
+		meta mark 1 accept
+	}
+}`, ""},
+		"marked before": {"nft", `table inet filter {
+	chain prerouting { type filter hook prerouting priority -150; iifname "c-*" meta mark set 1; }
+	chain forward {
+		type filter hook forward priority 0; policy drop;
+		meta mark 1 accept
+	}
+}`, ""},
+		"others are marked": {"nft", `table inet filter {
+	chain prerouting { type filter hook prerouting priority -150; iifname "tailscale0" meta mark set 1; }
+	chain forward {
+		type filter hook forward priority 0; policy drop;
+		meta mark 1 accept
+	}
+}`, "policy"},
+		"socket": {"nft", `table inet filter {
+	chain p {
+		type filter hook prerouting priority -150;
+		meta l4proto tcp socket transparent 1 drop
+	}
+}`, ""},
+		"frames of a VLAN": {"nft", `table netdev x {
+	chain i {
+		type filter hook ingress device c-pod priority 0
+		vlan id 5 drop
+	}
+}`, ""},
+		"by the device's index": {"nft", `table inet filter {
+	chain forward {
+		type filter hook forward priority 0;
+		iif c-pod drop
+	}
+}`, "drops"},
+		"NFQUEUE": {"iptables-nft-restore", `*filter
+:FORWARD DROP [0:0]
+-A FORWARD -j NFQUEUE --queue-num 0 --queue-bypass
+COMMIT`, ""},
+		"MARK": {"iptables-nft-restore", `*filter
+:FORWARD DROP [0:0]
+-A FORWARD -j MARK --set-xmark 0x10000/0x10000
+-A FORWARD -m mark --mark 0x10000/0x10000 -j ACCEPT
+COMMIT`, ""},
+		"Calico's drop": {"iptables-nft-restore", `*mangle
+:PREROUTING ACCEPT [0:0]
+:cali-PREROUTING - [0:0]
+-A PREROUTING -m comment --comment "cali:6gwbT8clXdHdC1b1" -j cali-PREROUTING
+-A cali-PREROUTING -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT
+COMMIT
+*filter
+:FORWARD ACCEPT [0:0]
+:cali-FORWARD - [0:0]
+:cali-tw-x - [0:0]
+:cali-pri - [0:0]
+-A FORWARD -m comment --comment "cali:wUHhoiAYhphO9Mso" -j cali-FORWARD
+-A FORWARD -m comment --comment "cali:S93hcgKJrXEqnTfs" -m mark --mark 0x10000/0x10000 -j ACCEPT
+-A cali-FORWARD -j MARK --set-xmark 0x0/0xe0000
+-A cali-FORWARD -o c-vx+ -j cali-tw-x
+-A cali-tw-x -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT
+-A cali-tw-x -m conntrack --ctstate INVALID -j DROP
+-A cali-tw-x -j MARK --set-xmark 0x0/0x10000
+-A cali-tw-x -j cali-pri
+-A cali-tw-x -m mark --mark 0x10000/0x10000 -j RETURN
+-A cali-tw-x -m comment --comment "Drop if no profiles matched" -j DROP
+-A cali-pri -s 10.1.0.0/16 -j MARK --set-xmark 0x10000/0x10000
+-A cali-pri -m mark --mark 0x10000/0x10000 -j RETURN
+COMMIT`, ""},
+		"Tailscale": {"iptables-nft-restore", `*filter
+:FORWARD ACCEPT [0:0]
+:INPUT ACCEPT [0:0]
+:ts-forward - [0:0]
+:ts-input - [0:0]
+-A INPUT -j ts-input
+-A FORWARD -j ts-forward
+-A ts-forward -i tailscale0 -j MARK --set-xmark 0x40000/0xff0000
+-A ts-forward -m mark --mark 0x40000/0xff0000 -j ACCEPT
+-A ts-forward -s 100.64.0.0/10 -o tailscale0 -j DROP
+-A ts-forward -o tailscale0 -j ACCEPT
+-A ts-input -s 100.101.102.103/32 -i lo -j ACCEPT
+-A ts-input -s 100.115.92.0/23 ! -i tailscale0 -j RETURN
+-A ts-input -s 100.64.0.0/10 ! -i tailscale0 -j DROP
+COMMIT`, ""},
+		"Docker": {"iptables-nft-restore", `*nat
+:PREROUTING ACCEPT [0:0]
+:OUTPUT ACCEPT [0:0]
+:POSTROUTING ACCEPT [0:0]
+:DOCKER - [0:0]
+-A PREROUTING -m addrtype --dst-type LOCAL -j DOCKER
+-A OUTPUT ! -d 127.0.0.0/8 -m addrtype --dst-type LOCAL -j DOCKER
+-A POSTROUTING -s 172.17.0.0/16 ! -o docker0 -j MASQUERADE
+-A DOCKER -i docker0 -j RETURN
+-A DOCKER ! -i docker0 -p tcp -m tcp --dport 80 -j DNAT --to-destination 172.17.0.2:80
+COMMIT
+*raw
+:PREROUTING ACCEPT [0:0]
+-A PREROUTING -d 172.17.0.2/32 ! -i docker0 -j DROP
+COMMIT
+*filter
+:FORWARD ACCEPT [0:0]
+:DOCKER-USER - [0:0]
+:DOCKER-FORWARD - [0:0]
+:DOCKER - [0:0]
+:DOCKER-ISOLATION-STAGE-1 - [0:0]
+:DOCKER-ISOLATION-STAGE-2 - [0:0]
+-A FORWARD -j DOCKER-USER
+-A FORWARD -j DOCKER-FORWARD
+-A DOCKER-USER -j RETURN
+-A DOCKER-FORWARD -j DOCKER-ISOLATION-STAGE-1
+-A DOCKER-FORWARD -o docker0 -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT
+-A DOCKER-FORWARD -o docker0 -j DOCKER
+-A DOCKER-FORWARD -i docker0 -j ACCEPT
+-A DOCKER -d 172.17.0.2/32 ! -i docker0 -o docker0 -p tcp -m tcp --dport 80 -j ACCEPT
+-A DOCKER ! -i docker0 -o docker0 -j DROP
+-A DOCKER-ISOLATION-STAGE-1 -i docker0 ! -o docker0 -j DOCKER-ISOLATION-STAGE-2
+-A DOCKER-ISOLATION-STAGE-2 -o docker0 -j DROP
+COMMIT`, ""},
+		"kube-proxy and the kubelet": {"iptables-nft-restore", `*nat
+:PREROUTING ACCEPT [0:0]
+:KUBE-SERVICES - [0:0]
+:KUBE-MARK-MASQ - [0:0]
+-A PREROUTING -m comment --comment "kubernetes service portals" -j KUBE-SERVICES
+-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000
+-A KUBE-SERVICES -p tcp -m tcp --dport 80 -j KUBE-MARK-MASQ
+COMMIT
+*filter
+:INPUT ACCEPT [0:0]
+:FORWARD ACCEPT [0:0]
+:OUTPUT ACCEPT [0:0]
+:KUBE-FIREWALL - [0:0]
+:KUBE-FORWARD - [0:0]
+:KUBE-NODEPORTS - [0:0]
+:KUBE-SERVICES - [0:0]
+:KUBE-EXTERNAL-SERVICES - [0:0]
+:KUBE-PROXY-FIREWALL - [0:0]
+-A INPUT -m conntrack --ctstate NEW -m comment --comment "kubernetes load balancer firewall" -j KUBE-PROXY-FIREWALL
+-A INPUT -m comment --comment "kubernetes health check service ports" -j KUBE-NODEPORTS
+-A INPUT -j KUBE-FIREWALL
+-A FORWARD -m conntrack --ctstate NEW -j KUBE-PROXY-FIREWALL
+-A FORWARD -m comment --comment "kubernetes forwarding rules" -j KUBE-FORWARD
+-A FORWARD -m conntrack --ctstate NEW -j KUBE-SERVICES
+-A FORWARD -m conntrack --ctstate NEW -j KUBE-EXTERNAL-SERVICES
+-A OUTPUT -j KUBE-FIREWALL
+-A KUBE-EXTERNAL-SERVICES -p tcp -m comment --comment "a/b has no endpoints" -m addrtype --dst-type LOCAL -m tcp --dport 80 -j REJECT --reject-with icmp-port-unreachable
+-A KUBE-FIREWALL ! -s 127.0.0.0/8 -d 127.0.0.0/8 -m comment --comment "block incoming localnet connections" -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT -j DROP
+-A KUBE-FORWARD -m conntrack --ctstate INVALID -j DROP
+-A KUBE-FORWARD -m comment --comment "kubernetes forwarding rules" -m mark --mark 0x4000/0x4000 -j ACCEPT
+-A KUBE-FORWARD -m comment --comment "kubernetes forwarding conntrack rule" -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT
+-A KUBE-SERVICES -d 10.96.0.10/32 -p tcp -m comment --comment "a/b has no endpoints" -m tcp --dport 80 -j REJECT --reject-with icmp-port-unreachable
+COMMIT`, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ns := namespaceFor(t)
+			command(t, "ip", "-n", ns, "link", "add", "c-pod", "type", "veth", "peer", "name", "c-vxlanBVI")
+			words := []string{"netns", "exec", ns, c.program}
+			if c.program == "nft" {
+				words = append(words, "-f", "-")
+			}
+			load := exec.Command("ip", words...)
+			load.Stdin = strings.NewReader(c.ruleset + "\n")
+			if out, err := load.CombinedOutput(); err != nil {
+				t.Skipf("%v: %s", err, out)
+			}
+			requireHarms(t, ns, c.ruleset, false, c.want)
+			if c.want == "" {
+				requireHarms(t, ns, c.ruleset, true, "")
+			}
+		})
+	}
+}
