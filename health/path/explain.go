@@ -89,6 +89,11 @@ type end struct {
 // isNode reports whether the end is this node itself.
 func (e end) isNode() bool { return e.here && e.pod == nil }
 
+// ofPods reports whether the address is of a pod, or a gateway of pods.
+func (e end) ofPods() bool {
+	return e.pod != nil || e.node != nil && !slices.Contains(e.node.Addresses, e.addr)
+}
+
 func (e end) outside() bool { return e.pod == nil && e.node == nil && !e.service && !e.here }
 
 func (e end) String() string {

@@ -22,6 +22,8 @@ type flow struct {
 	foreign.Packet
 	// unrouted: it is only known until it is routed, because it is translated then.
 	unrouted bool
+	// anyTable: which one routes the packets is the host's own business.
+	anyTable bool
 }
 
 // answers returns the flow of the answers.
@@ -29,7 +31,7 @@ func (f flow) answers() flow {
 	p := f.Packet
 	p.In, p.Out, p.Src, p.Dst, p.SrcPort, p.DstPort = p.Out, p.In, p.Dst, p.Src, p.DstPort, p.SrcPort
 	p.Answer = true
-	return flow{what: fmt.Sprintf("answers from %v to %v", p.Src, p.Dst), Packet: p}
+	return flow{what: fmt.Sprintf("answers from %v to %v", p.Src, p.Dst), Packet: p, anyTable: f.anyTable}
 }
 
 // hooks returns the packet as it is at each hook on its way.
@@ -140,14 +142,14 @@ func (e *Explainer) tunnelFlows(peer Node) (flows []flow) {
 			continue
 		}
 		device, err := deviceTo(addr)
-		if err != nil {
-			continue // which other checks report
-		}
 		tunnel := foreign.Packet{Protocol: unix.IPPROTO_UDP, DstPort: vxlanPort, Size: e.o.MTU() + e.o.Overhead(addr)}
 		sent, received := tunnel, tunnel
 		sent.Out, sent.Src, sent.Dst = device, own, addr
 		received.In, received.Src, received.Dst = device, addr, own
-		flows = append(flows, flow{what: "tunnel packets to " + peerName, Packet: sent}, flow{what: "tunnel packets from " + peerName, Packet: received})
+		flows = append(flows, flow{what: "tunnel packets to " + peerName, Packet: sent, anyTable: true})
+		if err == nil { // else a policy rule may say why
+			flows = append(flows, flow{what: "tunnel packets from " + peerName, Packet: received, anyTable: true})
+		}
 	}
 	return flows
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"slices"
 	"strings"
 
 	"github.com/contiv/contiv/netlink/namespace"
@@ -23,7 +22,7 @@ const vxlanPort = 4789
 func (e *Explainer) host(ctx context.Context, r *Report, q Question, from, to end) {
 	where := "node " + e.o.Node
 	local, _ := localAddresses()
-	request := flow{what: fmt.Sprintf("packets from %v to %v", from.addr, to.addr), unrouted: r.translated, Packet: foreign.Packet{
+	request := flow{what: fmt.Sprintf("packets from %v to %v", from.addr, to.addr), unrouted: r.translated, anyTable: anyTable(from, to), Packet: foreign.Packet{
 		Src: q.From, Dst: q.To, Protocol: q.protocol(), DstPort: q.Port, Size: e.o.MTU()}}
 	diversions, err := e.policyRules()
 	if err != nil {
@@ -63,13 +62,19 @@ func (e *Explainer) host(ctx context.Context, r *Report, q Question, from, to en
 		through = bridges()
 	}
 	for _, f := range flows {
-		if text := divert(diversions, f.Src, f.Dst, f.In); text != "" && !r.translated {
+		if text := divert(diversions, f.Src, f.Dst, f.In, f.anyTable); text != "" && !r.translated {
 			r.find(where, f.what+" "+text)
 		}
 		if err == nil {
 			r.findAll(where, f.harms(rules, through))
 		}
 	}
+}
+
+// anyTable reports whether it is the host's own business which table routes the packets between two ends: that is so between
+// nodes, such as source routing or a VPN, and to outside of the cluster.
+func anyTable(from, to end) bool {
+	return !from.ofPods() && !to.ofPods() || from.outside() || to.outside()
 }
 
 func (q Question) protocol() uint8 {
@@ -106,7 +111,7 @@ func (e *Explainer) route(r *Report, from, to end, local map[netip.Addr]int, div
 		if from.pod != nil {
 			in = from.pod.Device
 		}
-		if text := divert(diversions, from.addr, to.addr, in); text != "" {
+		if text := divert(diversions, from.addr, to.addr, in, anyTable(from, to)); text != "" {
 			r.find(where, fmt.Sprintf("packets from %v to %v %s", from.addr, to.addr, text))
 			return ""
 		}
@@ -119,7 +124,7 @@ func (e *Explainer) route(r *Report, from, to end, local map[netip.Addr]int, div
 		device = link.Attrs().Name
 	}
 	text := fmt.Sprintf("route %v dev %s %s", cmp.Or(network(route), "default"), cmp.Or(device, "-"), via(route))
-	ofPods := to.pod != nil || to.node != nil && !slices.Contains(to.node.Addresses, to.addr)
+	ofPods := to.ofPods()
 	switch {
 	case ofPods && local[to.addr] != 0:
 		r.find(where, squatted(to.addr, local[to.addr]))

@@ -184,7 +184,7 @@ func (n *Network) filters(pods []Pod) (problems []string) {
 			}
 		}
 		for _, f := range flows {
-			if text := divert(diversions, f.Src, f.Dst, f.In); text != "" {
+			if text := divert(diversions, f.Src, f.Dst, f.In, f.anyTable); text != "" {
 				found(f.what + " " + text)
 			}
 			for _, text := range f.harms(rules, through) {

@@ -64,6 +64,13 @@ func TestNetworkOfTheNode(t *testing.T) {
 			"packets of pods to those of node other and 1 more are taken away by policy rule \"77: from 10.1.1.0/24 blackhole\": remove it with `ip rule del pref 77`"},
 		"policy rule to a table": {"ip rule add to 10.1.3.0/24 pref 77 lookup 99; ip route add default via 10.9.0.3 table 99", "ip rule del pref 77",
 			"packets of pods to those of node third are taken away by policy rule \"77: from all to 10.1.3.0/24 lookup 99\""},
+		// Where hosts have several networks, source routing is usual, and VPNs route the addresses of nodes by tables of their own.
+		"policy rule for the node's own address": {"ip rule add from 10.9.0.1 pref 77 lookup 99; ip rule add to 10.9.0.0/24 pref 78 lookup 99; ip route add 10.9.0.0/24 dev eth0 src 10.9.0.1 table 99; ip route add default via 10.9.0.9 table 99",
+			"ip rule del pref 77; ip rule del pref 78; ip route flush table 99", ""},
+		"policy rule that stops tunnels": {"ip rule add to 10.9.0.2 pref 77 blackhole", "ip rule del pref 77",
+			"tunnel packets to node other are taken away by policy rule \"77: from all to 10.9.0.2/32 blackhole\""},
+		"a VPN's policy rules, and no forwarding": {"ip rule add pref 5270 lookup 52; ip route add 100.100.1.1 dev eth0 table 52; ip rule add not fwmark 51820 pref 5300 lookup 51820; ip route add default dev eth0 table 51820; ip rule add pref 5299 lookup main suppress_prefixlength 0; ip rule add pref 1000 l3mdev; sysctl -q net.ipv4.conf.pod.forwarding=0",
+			"sysctl -q net.ipv4.conf.pod.forwarding=1; ip rule del pref 5270; ip rule del pref 5299; ip rule del pref 5300; ip rule del pref 1000", ""},
 		"policy rule for others": {"ip rule add to 10.7.0.0/24 pref 77 prohibit", "ip rule del pref 77", ""},
 		"a pod's address":        {"ip addr add 10.1.1.2/32 dev lo", "ip addr del 10.1.1.2/32 dev lo", "10.1.1.2, of a pod, is an address of this node's device lo"},
 		"address of a pod elsewhere": {"ip addr add 10.1.3.7/32 dev eth0", "ip addr del 10.1.3.7/32 dev eth0",
@@ -78,7 +85,7 @@ func TestNetworkOfTheNode(t *testing.T) {
 			inNetNS(t)
 			shell(t, `ip link add eth0 type veth peer name far; ip link set far up; ip link set eth0 up; ip addr add 10.9.0.1/24 dev eth0
 				ip link add pod type veth peer name podfar; ip link set podfar up; ip link set pod up; ip route add 10.1.1.2/32 dev pod
-				ip route add 10.1.0.0/16 via 10.9.0.9; ip route add default via 10.9.0.9`)
+				sysctl -q net.ipv4.conf.all.forwarding=1; ip route add 10.1.0.0/16 via 10.9.0.9; ip route add default via 10.9.0.9`)
 			n := New(Options{
 				Node: "this", HostStack: true, MTU: func() int { return 1450 }, Overhead: func(netip.Addr) int { return 50 },
 				OurTable: func(name string) bool { return name == "contiv" }, OurRoute: func(int) bool { return false },

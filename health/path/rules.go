@@ -45,8 +45,9 @@ func (e *Explainer) policyRules() (list []rtnl.Rule, err error) {
 }
 
 // divert says which policy rule takes packets away from the routes of this node; "" if none is known to. in is the device that
-// they come from; "" if the node sends them itself.
-func divert(rules []rtnl.Rule, from, to netip.Addr, in string) string {
+// they come from; "" if the node sends them itself. If any table may route them (anyTable), only a rule that stops them
+// counts.
+func divert(rules []rtnl.Rule, from, to netip.Addr, in string, anyTable bool) string {
 	if len(rules) == 0 {
 		return ""
 	}
@@ -57,11 +58,12 @@ func divert(rules []rtnl.Rule, from, to netip.Addr, in string) string {
 			rule.Iif != "" && rule.Iif != in && (rule.Iif != "lo" || in != "") {
 			continue
 		}
-		what := stoppedBy[rule.Action]
-		if what == "" {
+		what, stops := stoppedBy[rule.Action]
+		if !stops {
 			what = fmt.Sprintf("lookup %d", rule.Table)
 		}
-		if err != nil || route.Table == int(rule.Table) {
+		// That no route is found can have other reasons than a table that lacks it.
+		if stops && err != nil || !stops && err == nil && !anyTable && route.Table == int(rule.Table) {
 			return fmt.Sprintf("are taken away by policy rule %q: remove it with `ip rule del pref %d`", ruleText(rule)+" "+what, rule.Pref)
 		}
 	}
