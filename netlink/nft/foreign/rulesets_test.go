@@ -198,6 +198,61 @@ COMMIT
 -A KUBE-FORWARD -m comment --comment "kubernetes forwarding conntrack rule" -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT
 -A KUBE-SERVICES -d 10.96.0.10/32 -p tcp -m comment --comment "a/b has no endpoints" -m tcp --dport 80 -j REJECT --reject-with icmp-port-unreachable
 COMMIT`, ""},
+		"firewalld that trusts pods": {"nft", `table inet firewalld {
+	chain filter_FORWARD {
+		type filter hook forward priority filter + 10; policy accept;
+		ct state { established, related } accept
+		ct status dnat accept
+		iifname "lo" accept
+		ct state invalid drop
+		ip6 daddr { ::/96, ::ffff:0.0.0.0/96, 2002:a00::/24 } reject with icmpv6 addr-unreachable
+		jump filter_FORWARD_ZONES
+		reject with icmpx admin-prohibited
+	}
+	chain filter_FORWARD_ZONES {
+		ip saddr 10.1.0.0/16 goto filter_FWD_trusted
+		iifname "eth0" goto filter_FWD_public
+		goto filter_FWD_public
+	}
+	chain filter_FWD_trusted { accept; }
+	chain filter_FWD_public { reject with icmpx admin-prohibited; }
+	chain filter_PREROUTING {
+		type filter hook prerouting priority filter + 10; policy accept;
+		icmpv6 type { nd-router-advert, nd-neighbor-solicit } accept
+		meta nfproto ipv6 fib saddr . mark . iif oif missing drop
+	}
+}`, ""},
+		"kube-proxy by nftables": {"nft", `table ip kube-proxy {
+	set cluster-ips { type ipv4_addr; elements = { 10.96.0.1 }; }
+	map no-endpoint-services { type ipv4_addr . inet_proto . inet_service : verdict; }
+	chain filter-forward { type filter hook forward priority -110; policy accept; ct state new jump service-endpoints-check; ct state new jump cluster-ips-check; }
+	chain service-endpoints-check { ip daddr . meta l4proto . th dport vmap @no-endpoint-services; }
+	chain cluster-ips-check { ip daddr @cluster-ips reject; ip daddr 10.96.0.0/12 drop; }
+	chain nat-prerouting { type nat hook prerouting priority dstnat; policy accept; jump services; }
+	chain services { ip daddr 10.1.2.2 dnat to 10.1.1.9; }
+}`, ""},
+		"ufw that forwards": {"iptables-nft-restore", `*filter
+:INPUT DROP [0:0]
+:FORWARD ACCEPT [0:0]
+:ufw-before-forward - [0:0]
+:ufw-user-forward - [0:0]
+:ufw-reject-forward - [0:0]
+:ufw-skip-to-policy-forward - [0:0]
+:ufw-logging-deny - [0:0]
+-A FORWARD -j ufw-before-forward
+-A FORWARD -j ufw-user-forward
+-A FORWARD -j ufw-reject-forward
+-A ufw-before-forward -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT
+-A ufw-before-forward -p icmp -m icmp --icmp-type 3 -j ACCEPT
+-A ufw-logging-deny -m conntrack --ctstate INVALID -m limit --limit 3/min --limit-burst 10 -j RETURN
+-A ufw-logging-deny -m limit --limit 3/min --limit-burst 10 -j LOG --log-prefix "[UFW BLOCK] "
+-A ufw-skip-to-policy-forward -j ACCEPT
+COMMIT`, ""},
+		"libvirt": {"nft", `table ip libvirt_network {
+	chain forward { type filter hook forward priority filter; policy accept; jump guest_input; jump guest_output; }
+	chain guest_input { oifname "virbr0" ip daddr 192.168.122.0/24 ct state established,related accept; oifname "virbr0" reject; }
+	chain guest_output { ip saddr 192.168.122.0/24 iifname "virbr0" accept; iifname "virbr0" reject; }
+}`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ns := namespaceFor(t)
