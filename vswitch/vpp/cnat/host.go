@@ -78,9 +78,7 @@ func ownFlows(h *hostdev.Namespace, number int, f family, flows []subsystem.Flow
 			list = append(list, flow)
 		}
 	}
-	slices.SortFunc(list, subsystem.Flow.Compare)
-	list = slices.Compact(list)
-	return list[:min(len(list), maxOfHost)], nil
+	return first(list, maxOfHost), nil
 }
 
 // setRules makes these the flows that rules of ours are about. The source is none of their terms: a socket that is bound to no address

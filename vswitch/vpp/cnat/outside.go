@@ -13,6 +13,7 @@ import (
 	"github.com/contiv/contiv/vswitch/vpp/vppapi"
 	"go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/classify"
+	"go.fd.io/govpp/binapi/ip_types"
 )
 
 var classifyModule = session.NewModule("", "classifier",
@@ -51,7 +52,7 @@ func flowMask(f family) []byte {
 func flowMatch(f family, flow subsystem.Flow) []byte {
 	at := flowAt[f]
 	match := make([]byte, at.size)
-	match[at.protocol] = 17
+	match[at.protocol] = byte(ip_types.IP_API_PROTO_UDP)
 	from, to := flow.From, flow.To
 	copy(match[at.flow:], slices.Concat(from.Addr().AsSlice(), to.Addr().AsSlice(), []byte{byte(from.Port() >> 8), byte(from.Port()), byte(to.Port() >> 8), byte(to.Port())}))
 	return match
@@ -92,10 +93,8 @@ func (v *Translations) silenceOutside(ctx context.Context, flows []subsystem.Flo
 // matches are what flows of an IP version match, of at most maxOutside, the first ones in order.
 func matches(f family, flows []subsystem.Flow) map[string]bool {
 	list := slices.DeleteFunc(slices.Clone(flows), func(flow subsystem.Flow) bool { return familyOf(flow.From.Addr()) != f })
-	slices.SortFunc(list, subsystem.Flow.Compare)
-	list = slices.Compact(list)
 	wanted := map[string]bool{}
-	for _, flow := range list[:min(len(list), maxOutside)] {
+	for _, flow := range first(list, maxOutside) {
 		wanted[string(flowMatch(f, flow))] = true
 	}
 	return wanted
