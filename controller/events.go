@@ -2,7 +2,6 @@ package controller
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -60,7 +59,7 @@ func (*DBLost) Method() EventMethod              { return Update }
 func (*DBLost) TransactionType() TransactionType { return BestEffort }
 func (*DBLost) Direction() Direction             { return Forward }
 func (e *DBLost) String() string {
-	return fmt.Sprintf("Database Lost: %s: the node goes on with what it knows", strings.TrimSuffix(e.Reason.Error(), ": the node goes on with what it knows until KSR has filled it again"))
+	return fmt.Sprintf("Database Lost: %v: the node goes on with what it knows", e.Reason)
 }
 
 // KubeStateChange is the change of one Kubernetes value.

@@ -221,6 +221,9 @@ func (w *Watcher) tellLost(reason error) {
 	if errors.Is(reason, store.ErrCompacted) { // it is there, and is read again at once
 		return
 	}
+	if lost := dataLost(""); errors.As(reason, &lost) {
+		reason = errors.New(lost.what())
+	}
 	w.lostAt = time.Now()
 	if err := w.Loop.PushEvent(w.ctx, &controller.DBLost{Reason: reason}); err != nil {
 		w.log.Debug("The event loop does not take that the database was lost", "error", err)

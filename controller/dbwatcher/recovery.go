@@ -141,8 +141,17 @@ func (w *Watcher) beginRecovery(reason string) {
 	}
 }
 
-func (r *recovery) err() error {
-	return fmt.Errorf("the database lost its data (%s), as if it was wiped or restored: the node goes on with what it knows until KSR has filled it again", r.reason)
+func (r *recovery) err() error { return dataLost(r.reason) }
+
+// dataLost is the error of a database that lost its data, by how that was noticed.
+type dataLost string
+
+func (d dataLost) Error() string {
+	return d.what() + ": the node goes on with what it knows until KSR has filled it again"
+}
+
+func (d dataLost) what() string {
+	return fmt.Sprintf("the database lost its data (%s), as if it was wiped or restored", string(d))
 }
 
 // denied is what to tell of a database that does not let this node read. One that lost
