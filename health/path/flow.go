@@ -141,7 +141,7 @@ func (e *Explainer) tunnelFlows(peer Node) (flows []flow) {
 		if !ok || e.o.Overhead(addr) == 0 {
 			continue
 		}
-		device, err := deviceTo(addr)
+		device, _, err := routeTo(addr)
 		tunnel := foreign.Packet{Protocol: unix.IPPROTO_UDP, DstPort: vxlanPort, Size: e.o.MTU() + e.o.Overhead(addr)}
 		sent, received := tunnel, tunnel
 		sent.Out, sent.Src, sent.Dst = device, own, addr

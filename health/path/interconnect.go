@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/contiv/contiv/netlink/nft/foreign"
-	"github.com/vishvananda/netlink"
 )
 
 // Filters of the kernel do not see packets that a separate vswitch forwards. They only see packets
@@ -34,18 +33,13 @@ func (n *Network) betweenHostAndPods(rules *foreign.Ruleset, pods []Pod) (proble
 // interconnectDrops names the rules that drop packets of the host to an address behind the vswitch,
 // and back. The packet has everything else that is known.
 func interconnectDrops(rules *foreign.Ruleset, addr netip.Addr, packet foreign.Packet) (texts []string) {
-	routes, err := netlink.RouteGet(addr.AsSlice())
-	if err != nil || len(routes) == 0 {
-		return nil
-	}
-	link, err := netlink.LinkByIndex(routes[0].LinkIndex)
-	host, known := netip.AddrFromSlice(routes[0].Src)
-	if err != nil || !known {
+	device, host, err := routeTo(addr)
+	if err != nil || !host.IsValid() {
 		return nil
 	}
 	there, back := packet, packet
-	there.Out, there.Src, there.Dst = link.Attrs().Name, host.Unmap(), addr
-	back.In, back.Src, back.Dst, back.DstPort = link.Attrs().Name, addr, host.Unmap(), 0
+	there.Out, there.Src, there.Dst = device, host, addr
+	back.In, back.Src, back.Dst, back.DstPort = device, addr, host, 0
 	for _, f := range []flow{{what: "packets of the host to pods", Packet: there}, {what: "packets of pods to the host", Packet: back}} {
 		texts = append(texts, f.harms(rules, nil)...)
 	}

@@ -211,7 +211,7 @@ const peerName = "node %s"
 func (n *Network) podFlows(pods []Pod, peer Node) (flows []flow) {
 	for _, subnet := range peer.Pods {
 		there := subnet.Masked().Addr().Next().Next() // the first one is the gateway
-		out, err := deviceTo(there)
+		out, _, err := routeTo(there)
 		if err != nil {
 			continue
 		}

@@ -71,18 +71,16 @@ func divert(rules []rtnl.Rule, from, to netip.Addr, in string, anyTable bool) st
 }
 
 func ruleText(rule rtnl.Rule) string {
-	var words []string
+	from := "all"
 	if rule.Src.IsValid() {
-		words = append(words, "from "+rule.Src.String())
+		from = rule.Src.String()
 	}
+	words := []string{"from", from}
 	if rule.Dst.IsValid() {
 		words = append(words, "to "+rule.Dst.String())
 	}
 	if rule.Iif != "" {
 		words = append(words, "iif "+rule.Iif)
-	}
-	if !rule.Src.IsValid() {
-		words = append([]string{"from all"}, words...)
 	}
 	return fmt.Sprintf("%d: %s", rule.Pref, strings.Join(words, " "))
 }
@@ -96,17 +94,18 @@ func lookup(from, to netip.Addr, in string) (route netlink.Route, err error) {
 	return routes[0], nil
 }
 
-// deviceTo returns the device that leads to an address.
-func deviceTo(to netip.Addr) (string, error) {
+// routeTo returns how the node itself reaches an address: the device, and the address that it sends from, if it is known.
+func routeTo(to netip.Addr) (device string, src netip.Addr, err error) {
 	routes, err := netlink.RouteGet(to.AsSlice())
 	if err != nil || len(routes) == 0 {
-		return "", errors.Join(err, unix.ENETUNREACH)
+		return "", src, errors.Join(err, unix.ENETUNREACH)
 	}
 	link, err := netlink.LinkByIndex(routes[0].LinkIndex)
 	if err != nil {
-		return "", err
+		return "", src, err
 	}
-	return link.Attrs().Name, nil
+	src, _ = netip.AddrFromSlice(routes[0].Src)
+	return link.Attrs().Name, src.Unmap(), nil
 }
 
 // localAddresses returns the devices of this node, by index, that addresses are on.
