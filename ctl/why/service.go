@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/contiv/contiv/ctl/target"
+	"github.com/contiv/contiv/health/path"
 	"github.com/contiv/contiv/plugins/service"
 	"github.com/contiv/contiv/plugins/service/processor"
 )
@@ -107,29 +108,29 @@ func (a *Answer) endpoints(ctx context.Context, agents []*target.Agent, known Pl
 		})
 	}
 	all.Wait()
-	for _, path := range paths {
-		a.add(path)
+	for _, one := range paths {
+		a.add(one)
 	}
 	a.judgeEndpoints()
 }
 
 // add adds the path to an endpoint.
-func (a *Answer) add(path Answer) {
-	end := Endpoint{path.To, path.Port, path.Verdict, path.Last}
+func (a *Answer) add(one Answer) {
+	end := Endpoint{one.To, one.Port, one.Verdict, one.Last}
 	a.Endpoints = append(a.Endpoints, end)
-	for _, f := range path.Findings {
+	for _, f := range one.Findings {
 		if !slices.Contains(a.Findings, f) {
 			a.Findings = append(a.Findings, f)
 		}
 	}
-	for _, line := range path.Way {
+	for _, line := range one.Way {
 		if !slices.Contains(a.Way, line) {
 			a.Way = append(a.Way, line)
 		}
 	}
-	for _, p := range path.Probes {
+	for _, p := range one.Probes {
 		p.End = false // the end is the service
-		if !slices.ContainsFunc(a.Probes, func(o probe) bool { return o.From == p.From && o.To == p.To && o.Kind == p.Kind }) {
+		if !slices.ContainsFunc(a.Probes, func(o path.Probe) bool { return o.From == p.From && o.To == p.To && o.Kind == p.Kind }) {
 			a.Probes = append(a.Probes, p)
 		}
 	}
@@ -138,7 +139,7 @@ func (a *Answer) add(path Answer) {
 		if end.Last != "" {
 			text += "; the last that answers is " + end.Last
 		}
-		a.Findings = append(a.Findings, finding{Where: end.String(), Text: text})
+		a.Findings = append(a.Findings, path.Finding{Where: end.String(), Text: text})
 	}
 }
 

@@ -48,11 +48,6 @@ type Answer struct {
 	Untried string `json:"untried,omitempty"`
 }
 
-type (
-	finding = path.Finding
-	probe   = path.Probe
-)
-
 // Ask asks all agents and compares their answers. Those at the ends know something about the path; for a service, there is
 // also a path to each endpoint.
 func Ask(ctx context.Context, agents []*target.Agent, known Places, from, to Place, protocol string, port uint16) Answer {
@@ -63,7 +58,7 @@ func Ask(ctx context.Context, agents []*target.Agent, known Places, from, to Pla
 	}
 	a.endpoints(ctx, agents, known, endpoints)
 	if to.isService() && from.Node == "" && len(reports) > 0 && len(endpoints) == 0 && len(a.Findings) == 0 {
-		a.Findings = append(a.Findings, finding{Where: to.Name, Text: "no node has an endpoint for connections of this client"})
+		a.Findings = append(a.Findings, path.Finding{Where: to.Name, Text: "no node has an endpoint for connections of this client"})
 	}
 	if a.Verdict == NotProbed {
 		at := netip.AddrPortFrom(to.addr(), port)
@@ -100,10 +95,10 @@ func ask(ctx context.Context, agents []*target.Agent, from, to Place, protocol s
 		case r.Err == nil:
 			reports = append(reports, r.Value)
 		case errors.Is(r.Err, target.ErrNotServed):
-			a.Findings = append(a.Findings, finding{Where: "node " + r.Agent.Name,
+			a.Findings = append(a.Findings, path.Finding{Where: "node " + r.Agent.Name,
 				Text: "its agent knows no pods and no paths: it runs without Kubernetes (--standalone), or is older than this command"})
 		case from.Node == "" || to.Node == "" || r.Agent.Name == from.Node || r.Agent.Name == to.Node:
-			a.Findings = append(a.Findings, finding{Where: "node " + r.Agent.Name,
+			a.Findings = append(a.Findings, path.Finding{Where: "node " + r.Agent.Name,
 				Text: fmt.Sprintf("its agent does not answer (%v): what is missing there is not repaired, and no pod is wired", r.Err)})
 		}
 	}
@@ -150,7 +145,7 @@ func (a *Answer) anyNode(reports []path.Report) {
 		if open {
 			a.Way = append(a.Way, where+": "+text)
 		} else {
-			a.Findings = append(a.Findings, finding{Where: where, Text: text})
+			a.Findings = append(a.Findings, path.Finding{Where: where, Text: text})
 		}
 	}
 	if more := len(reports) - shown; more > 0 && len(a.Way) > 0 {
@@ -191,7 +186,7 @@ func wrongNeighbours(reports []path.Report) (findings []path.Finding) {
 // judge derives the verdict from probes. ICMP probes to the end count unless they are refused, or the
 // port answers.
 func (a *Answer) judge(noEcho bool) {
-	connected := slices.ContainsFunc(a.Probes, func(p probe) bool { return p.End && p.Kind == "tcp" && p.Answered })
+	connected := slices.ContainsFunc(a.Probes, func(p path.Probe) bool { return p.End && p.Kind == "tcp" && p.Answered })
 	arrived := Reached
 	if a.Protocol == "udp" {
 		arrived = Pinged
@@ -207,7 +202,7 @@ func (a *Answer) judge(noEcho bool) {
 			a.Verdict = NotReached
 		case (p.End || p.Overlay) && p.Wanted > 0 && p.Size < p.Wanted && a.Verdict != NotReached && a.Verdict != Narrow:
 			a.Verdict = Narrow
-			a.Findings = append(a.Findings, finding{Where: "path", Text: fmt.Sprintf(
+			a.Findings = append(a.Findings, path.Finding{Where: "path", Text: fmt.Sprintf(
 				"packets of more than %d bytes are lost, and pods send up to %d: raise the MTU of the network between the nodes, or set mtuSize", p.Size, p.Wanted)})
 		case p.End && a.Verdict == NotProbed:
 			a.Verdict = arrived
@@ -226,7 +221,7 @@ func (a *Answer) judge(noEcho bool) {
 
 // refused reports whether somebody answered that there is no connection.
 func (a *Answer) refused() bool {
-	return slices.ContainsFunc(a.Probes, func(p probe) bool { return p.End && p.Error == path.Refused })
+	return slices.ContainsFunc(a.Probes, func(p path.Probe) bool { return p.End && p.Error == path.Refused })
 }
 
 // Good reports whether packets arrive and there are no findings.
