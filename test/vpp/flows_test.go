@@ -18,16 +18,24 @@ import (
 	"github.com/contiv/contiv/test/labtest"
 )
 
+const endpointPort = 8080
+
+// upEndpoints makes a node with VPP whose pods "a" and "b" can be endpoints, and "c" their client.
+func upEndpoints(t *testing.T, timeouts string) (*lab.Lab, []lab.Pod) {
+	t.Helper()
+	l := upServices(t, servicesConfig, "services: vswitch\n"+timeouts, "vpp")
+	pods := addPods(t, l, lab.PodSpec{Name: "a", Node: "node1"}, lab.PodSpec{Name: "b", Node: "node1"}, lab.PodSpec{Name: "c", Node: "node1"})
+	for _, p := range pods[:2] {
+		labtest.TellName(t, p.Netns, p.Name, endpointPort)
+	}
+	return l, pods
+}
+
 // A flow of UDP and a connection of TCP stay with their endpoint until they are silent for as long as service.conf says; then
 // they come to another, which knows nothing of the connection.
 func TestSilentFlowsMove(t *testing.T) {
-	l := upServices(t, servicesConfig, "services: vswitch\ntcpNATSessionTimeout: 4\notherNATSessionTimeout: 2\n", "vpp")
-	pods := addPods(t, l, lab.PodSpec{Name: "a", Node: "node1"}, lab.PodSpec{Name: "b", Node: "node1"}, lab.PodSpec{Name: "c", Node: "node1"})
-	const port = 8080
-	for _, p := range pods[:2] {
-		labtest.TellName(t, p.Netns, p.Name, port)
-	}
-	web := served{name: "web", number: 10, policy: "Cluster", port: port, node: "node1", addrs: globalAddresses(t, pods[0])}
+	l, pods := upEndpoints(t, "tcpNATSessionTimeout: 4\notherNATSessionTimeout: 2\n")
+	web := served{name: "web", number: 10, policy: "Cluster", port: endpointPort, node: "node1", addrs: globalAddresses(t, pods[0])}
 	apply(t, l, web)
 	flows, connections := map[bool]net.Conn{}, map[bool]net.Conn{}
 	for _, ipv6 := range []bool{false, true} {
@@ -97,15 +105,10 @@ func TestSilentFlowsMove(t *testing.T) {
 // A flow of UDP that never pauses moves when its endpoint leaves the service, although each of its packets makes VPP remember
 // it longer; flows of the same client to endpoints that stay do not notice, and connections of TCP go on.
 func TestFlowsMoveWithoutAPause(t *testing.T) {
-	l := upServices(t, servicesConfig, "services: vswitch\notherNATSessionTimeout: 4\n", "vpp")
-	pods := addPods(t, l, lab.PodSpec{Name: "a", Node: "node1"}, lab.PodSpec{Name: "b", Node: "node1"}, lab.PodSpec{Name: "c", Node: "node1"})
-	const port = 8080
-	for _, p := range pods[:2] {
-		labtest.TellName(t, p.Netns, p.Name, port)
-	}
+	l, pods := upEndpoints(t, "otherNATSessionTimeout: 4\n")
 	a, b := globalAddresses(t, pods[0]), globalAddresses(t, pods[1])
-	moves := served{name: "moves", number: 10, policy: "Cluster", port: port, node: "node1", addrs: a}
-	stays := served{name: "stays", number: 11, policy: "Cluster", port: port, node: "node1", addrs: a}
+	moves := served{name: "moves", number: 10, policy: "Cluster", port: endpointPort, node: "node1", addrs: a}
+	stays := served{name: "stays", number: 11, policy: "Cluster", port: endpointPort, node: "node1", addrs: a}
 	apply(t, l, moves, stays)
 	st, err := l.State()
 	if err != nil {
