@@ -10,7 +10,7 @@ import (
 // Rules as programs write them for themselves, and what becomes of a TCP packet of a pod.
 func TestRulesetsOfOthers(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("making network namespaces takes root")
+		t.Skip("making network namespaces takes root: run the test as root")
 	}
 	for name, c := range map[string]struct{ program, ruleset, want string }{
 		"verdicts of a map": {"nft", `table inet filter {
@@ -264,7 +264,7 @@ COMMIT`, ""},
 			load := exec.Command("ip", words...)
 			load.Stdin = strings.NewReader(c.ruleset + "\n")
 			if out, err := load.CombinedOutput(); err != nil {
-				t.Skipf("%v: %s", err, out)
+				t.Skipf("this kernel, or %s, does not take the rules (%v: %s): run the test where they are taken, such as on a stock kernel of Debian with nftables and iptables", c.program, err, out)
 			}
 			requireHarms(t, ns, c.ruleset, false, c.want)
 			if c.want == "" {
