@@ -2,7 +2,6 @@ package ctl
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -10,14 +9,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/contiv/contiv/config"
 	"github.com/contiv/contiv/ctl/kube"
 	"github.com/contiv/contiv/ctl/target"
 	"github.com/contiv/contiv/ctl/text"
 	"github.com/contiv/contiv/terminal"
 	"github.com/contiv/contiv/version"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 )
 
 // cli has what all commands share.
@@ -58,7 +55,8 @@ func Command(name string, out, errOut io.Writer) *cobra.Command {
 			"    node2: https://192.168.16.2:9999\n" +
 			"  etcdConfig: /etc/contiv/etcd.conf   # how to reach etcd, which is asked for further nodes\n\n" +
 			"By default, the agent on " + target.DefaultAgent + ".\n" +
-			"The exit code is 1 if an agent could not be asked; the others are shown nevertheless.",
+			"The exit code is 1 if an agent could not be asked; the others are shown nevertheless. It is 3 if the\n" +
+			"command line has a mistake.",
 		Version:      version.Version,
 		SilenceUsage: true,
 		// Flags before a command are the root's: "diff" has a --from of its own.
@@ -71,19 +69,19 @@ func Command(name string, out, errOut io.Writer) *cobra.Command {
 			for _, sub := range cmd.Commands() {
 				names = append(names, sub.Name())
 			}
-			return text.Hinted(fmt.Errorf("unknown command %q for %q", args[0], name), args[0], names)
+			return Misused(text.Hinted(fmt.Errorf("unknown command %q for %q", args[0], name), args[0], names))
 		},
 		SilenceErrors: true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			if c.targets.Timeout <= 0 {
-				return fmt.Errorf("--timeout %v: give it a time above 0, such as 10s", c.targets.Timeout)
+				return Misused(fmt.Errorf("--timeout %v: give it a time above 0, such as 10s", c.targets.Timeout))
 			}
 			if c.from != "" {
 				if err := c.openReport(c.from, cmd); err != nil {
 					return err
 				}
 			}
-			return c.checkFormat(cmd)
+			return Misused(c.checkFormat(cmd))
 		},
 	}
 	root.SetOut(out)
@@ -118,75 +116,7 @@ func Command(name string, out, errOut io.Writer) *cobra.Command {
 		}
 	}
 	c.complete(root)
-	root.SetFlagErrorFunc(FlagError)
-	for _, sub := range root.Commands() {
-		if !sub.HasSubCommands() {
-			sub.Args = SayUsage(sub.Args)
-		}
-	}
 	return root
-}
-
-// FlagError says what a flag takes instead of a value that it does not take, and which flag may have been meant by an
-// unknown one. Errors of flags before the name of a command come from Execute as the library has them.
-func FlagError(cmd *cobra.Command, err error) error {
-	var missing *pflag.NotExistError
-	if errors.As(err, &missing) {
-		return flagMissing(cmd, missing)
-	}
-	var invalid *pflag.InvalidValueError
-	if !errors.As(err, &invalid) {
-		return err
-	}
-	takes := map[string]string{
-		"uint": "a whole number, 0 or more", "uint64": "a whole number, 0 or more", "int": "a whole number",
-		"duration": "a time with its unit, such as 10s or 2m", "bool": "true or false",
-	}[invalid.GetFlag().Value.Type()]
-	if takes == "" {
-		return err
-	}
-	return fmt.Errorf("--%s %s: give it %s", invalid.GetFlag().Name, invalid.GetValue(), takes)
-}
-
-// flagMissing names the flag that may have been meant: a similar one, or the one that does what an unknown one does
-// elsewhere: -w shows again what -f goes on with.
-func flagMissing(cmd *cobra.Command, missing *pflag.NotExistError) error {
-	name, short := missing.GetSpecifiedName(), missing.GetSpecifiedShortnames() != ""
-	others := map[string]string{"f": "watch", "follow": "watch", "w": "follow", "watch": "follow"}
-	if other := cmd.Flags().Lookup(others[name]); other != nil && other.Shorthand != name {
-		return fmt.Errorf("%s has no -%s: use -%s, to %s", cmd.Name(), name[:1], other.Shorthand, other.Usage)
-	}
-	dashes := "--"
-	if short {
-		dashes = "-"
-	}
-	wrong := fmt.Errorf("%s has no flag %s%s", cmd.CommandPath(), dashes, name)
-	switch last := cmd.Flags().Lookup("last"); {
-	case short && '0' <= name[0] && name[0] <= '9' && last != nil:
-		return fmt.Errorf("%w: use --last N, for the %s", wrong, last.Usage)
-	case !short:
-		var names []string
-		for _, set := range []*pflag.FlagSet{cmd.PersistentFlags(), cmd.Flags(), cmd.InheritedFlags()} {
-			set.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-		}
-		if near, ok := config.Nearest(name, names); ok {
-			return fmt.Errorf("%w: did you mean --%s?", wrong, near)
-		}
-	}
-	return fmt.Errorf("%w: %s --help lists them", wrong, cmd.CommandPath())
-}
-
-// SayUsage adds what a command takes to errors about its arguments.
-func SayUsage(check cobra.PositionalArgs) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if check == nil || check(cmd, args) == nil {
-			return nil
-		}
-		if len(args) == 0 {
-			return fmt.Errorf("an argument is missing: usage: %s", cmd.UseLine())
-		}
-		return fmt.Errorf("arguments %q: usage: %s", strings.Join(args, " "), cmd.UseLine())
-	}
 }
 
 // OutputVersion is the version of the output in JSON and YAML. It stays when fields are added, and

@@ -61,9 +61,6 @@ func (c *cli) configCommand() *cobra.Command {
 	f.StringVar(&g.address, "grpc", "", "where the agent serves gRPC: unix:///PATH or HOST:PORT")
 	cmd.AddCommand(g.getCommand(), g.applyCommand(), g.deleteCommand(), g.diffOfFilesCommand(),
 		g.watchCommand(), g.waitCommand(), g.editCommand(), g.schemaCommand())
-	for _, sub := range cmd.Commands() {
-		sub.Args = SayUsage(sub.Args)
-	}
 	return cmd
 }
 

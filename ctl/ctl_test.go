@@ -67,7 +67,7 @@ func run(t *testing.T, args ...string) (out, errOut string, err error) {
 	var o, e bytes.Buffer
 	c := Command("contivctl", &o, &e)
 	c.SetArgs(args)
-	err = c.ExecuteContext(context.Background())
+	err = Execute(context.Background(), c)
 	return o.String(), e.String(), err
 }
 
@@ -399,5 +399,19 @@ func TestVersion(t *testing.T) {
 func TestExitCodeOfConfigDiff(t *testing.T) {
 	if _, _, err := run(t, "config", "diff", "-f", "/does/not/exist"); ExitCode(err) != 2 {
 		t.Errorf("no such file: exit code %d, %v", ExitCode(err), err)
+	}
+}
+
+// What is wrong with a command line is no verdict on the network.
+func TestExitCodeOfMistakes(t *testing.T) {
+	dir := t.TempDir()
+	for _, args := range [][]string{
+		{"frobnicate"}, {"--frobnicate", "status"}, {"status", "--frobnicate"}, {"status", "--timeout", "5"}, {"status", "--node"}, {"version", "x"}, {"why", "web"},
+		{"status", "-o", "xml"}, {"status", "-o", "jsonpath"}, {"status", "-o", "jsonpath={.foo}"}, {"status", "-o", "jsonpath={"}, {"status", "node9"}, {"why", "web", "db", "0"},
+	} {
+		args = append([]string{"--agent", "node1=unix://" + dir + "/none"}, args...)
+		if _, _, err := run(t, args...); ExitCode(err) != exitUsage {
+			t.Errorf("%q: exit code %d, %v", args[2:], ExitCode(err), err)
+		}
 	}
 }

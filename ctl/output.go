@@ -1,9 +1,6 @@
 package ctl
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -22,7 +19,6 @@ import (
 	"github.com/contiv/contiv/plugins/statscollector"
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/encoding/protojson"
-	"k8s.io/client-go/util/jsonpath"
 	"sigs.k8s.io/yaml"
 )
 
@@ -87,7 +83,7 @@ func (c *cli) checkFormat(cmd *cobra.Command) error {
 	kind, template, _ := strings.Cut(string(c.format), "=")
 	switch known := slices.Contains(names, kind); {
 	case known && format(kind) == asJSONPath:
-		_, err := jsonPath(template)
+		_, _, err := jsonPath(template)
 		return err
 	case known && template == "" && format(kind) == asWide:
 		c.format, c.full, c.wide = asTable, true, true
@@ -197,37 +193,6 @@ func lowerFirstWord(name []byte) {
 	for i := range capitals {
 		name[i] += 'a' - 'A'
 	}
-}
-
-func jsonPath(template string) (*jsonpath.JSONPath, error) {
-	if template == "" {
-		return nil, errors.New("-o jsonpath: give it a template, such as -o jsonpath='{[*].node}'")
-	}
-	if !strings.Contains(template, "{") {
-		template = "{" + template + "}"
-	}
-	path := jsonpath.New("output")
-	if err := path.Parse(template); err != nil {
-		return nil, fmt.Errorf("-o jsonpath=%s: %w", template, err)
-	}
-	return path, nil
-}
-
-// extract returns the part of JSON that a template selects, on one line.
-func extract(data []byte, template string) ([]byte, error) {
-	path, err := jsonPath(template)
-	if err != nil {
-		return nil, err
-	}
-	var value any
-	if err := json.Unmarshal(data, &value); err != nil {
-		return nil, err
-	}
-	var out bytes.Buffer
-	if err := path.Execute(&out, value); err != nil {
-		return nil, fmt.Errorf("-o jsonpath: %w: -o json shows what there is", err)
-	}
-	return append(out.Bytes(), '\n'), nil
 }
 
 // NodeResult is an agent's answer in JSON and YAML. Commands that ask several agents print a list of

@@ -1,6 +1,7 @@
 package ctl
 
 import (
+	"errors"
 	"time"
 
 	"github.com/contiv/contiv/ctl/status"
@@ -18,14 +19,15 @@ func (c *cli) statusCommand() *cobra.Command {
 			"long; other nodes that do not answer over the overlay, or not to large packets; what others change again and\n" +
 			"again; the lack of etcd; warnings of the vswitch; a full disk; versions that differ. What is wrong with KSR, which\n" +
 			"brings the objects of Kubernetes, is said once for the cluster.\n\n" +
-			"The exit code is 0 if all is healthy, 1 if a node or the cluster is degraded, 2 if one is broken.",
+			"The exit code is 0 if all is healthy, 1 if a node or the cluster is degraded, 2 if one is broken, 3 if\n" +
+			"the command line has a mistake.",
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := c.limited(cmd)
 			defer cancel()
 			agents, err := c.targets.Selected(ctx, args)
 			if err != nil {
-				return err
+				return Misused(err) // no verdict
 			}
 			return c.showStatus(target.Ask(ctx, agents, status.Ask))
 		},
@@ -43,12 +45,12 @@ func (c *cli) showStatus(probes []target.Answer[status.Probe]) error {
 		}
 		status.Write(c.printer(), probes, now)
 	}
-	if err != nil {
-		return &exitError{err, 2}
+	if err != nil && !errors.Is(err, ErrReported) {
+		return err
 	}
 	switch status.Worst(probes) {
 	case health.Broken:
-		return &exitError{ErrReported, 2} // the table says why
+		return &exitError{ErrReported, exitBroken} // the table says why
 	case health.Degraded:
 		return ErrReported
 	}

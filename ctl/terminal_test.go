@@ -35,7 +35,7 @@ func TestTablesFitTheTerminal(t *testing.T) {
 			terminal, shown := terminaltest.Open(t, uint16(width))
 			c := Command("contivctl", terminal, io.Discard)
 			c.SetArgs(append([]string{"--agent", agent}, strings.Fields(words.Replace(line))...))
-			if err := c.ExecuteContext(t.Context()); err != nil && ExitCode(err) != 1 {
+			if err := Execute(t.Context(), c); err != nil && ExitCode(err) != 1 {
 				t.Errorf("%s: %v", line, err)
 			}
 			out := colouring.ReplaceAllString(shown(), "")

@@ -20,7 +20,8 @@ func (c *cli) whyCommand() *cobra.Command {
 			"Of a service, the paths to the endpoints that the client is sent to are judged, up to five of them. If it\n" +
 			"has one port, PORT may be left out.\n\n" +
 			"The exit code is 0 if packets arrive and nothing is wrong, 2 if nothing wrong is known, but nothing could\n" +
-			"be sent because FROM is outside of the cluster, else 1.",
+			"be sent because FROM is outside of the cluster, 3 if the command line has a mistake, such as a name\n" +
+			"that nobody has, else 1.",
 		Example: "  why web db 5432\n  why shop/web node2\n  why web 203.0.113.10",
 		Args:    cobra.RangeArgs(2, 3),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -30,20 +31,20 @@ func (c *cli) whyCommand() *cobra.Command {
 			var err error
 			if len(args) == 3 {
 				if protocol, port, err = why.Port(args[2]); err != nil {
-					return err
+					return Misused(err)
 				}
 			}
 			agents, err := c.targets.Selected(ctx, nil)
 			if err != nil {
-				return err
+				return Misused(err)
 			}
 			places, known, err := why.Resolve(ctx, agents, namespace, args[0], args[1])
 			if err != nil {
-				return err
+				return Misused(err)
 			}
 			if only := places[1].OnlyPort(); only != "" && len(args) == 2 {
 				if protocol, port, err = why.Port(only); err != nil {
-					return fmt.Errorf("the only port of %v cannot be tried: %w", places[1], err)
+					return Misused(fmt.Errorf("the only port of %v cannot be tried: %w", places[1], err))
 				}
 			}
 			answer := why.Ask(ctx, agents, known, places[0], places[1], protocol, port)
@@ -56,7 +57,7 @@ func (c *cli) whyCommand() *cobra.Command {
 			case err != nil || answer.Good():
 				return err
 			case answer.Unknown():
-				return &exitError{ErrReported, 2}
+				return &exitError{ErrReported, exitUnknown}
 			}
 			return ErrReported
 		},

@@ -24,16 +24,12 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	err := execute(ctx, newCommand())
+	err := ctl.Execute(ctx, newCommand())
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "contiv-lab:", err)
-		os.Exit(1)
+		os.Exit(ctl.ExitCode(err))
 	}
-}
-
-func execute(ctx context.Context, root *cobra.Command) error {
-	return ctl.FlagError(root, root.ExecuteContext(ctx))
 }
 
 // cli holds the options that all commands share.
@@ -66,7 +62,6 @@ func newCommand() *cobra.Command {
 	flags.StringVar(&c.opts.Name, "name", lab.DefaultName, "name of the lab")
 	flags.StringVar(&c.opts.Root, "root", lab.Root, "directory of all labs")
 	quiet := flags.BoolP("quiet", "q", false, "do not show progress")
-	root.SetFlagErrorFunc(ctl.FlagError)
 	root.PersistentPreRunE = func(*cobra.Command, []string) error {
 		if c.opts.Name == "" {
 			return fmt.Errorf("--name is empty: give the name of a lab, or leave --name out for %q", lab.DefaultName)
@@ -82,32 +77,11 @@ func newCommand() *cobra.Command {
 		c.execCommand(), c.ctlCommand(), c.matrixCommand(), c.demoCommand(), c.guardCommand(), c.forwardCommand(),
 	)
 	for _, command := range append(root.Commands(), root) {
-		if !command.HasSubCommands() {
-			sayUsage(command)
-			continue
-		}
-		command.Args, command.RunE = cobra.ArbitraryArgs, needsCommand
-		if command != root {
-			for _, of := range command.Commands() {
-				sayUsage(of)
-			}
+		if command.HasSubCommands() {
+			command.Args, command.RunE = cobra.ArbitraryArgs, needsCommand
 		}
 	}
 	return root
-}
-
-// sayUsage adds how a command is written to errors about the number of its arguments.
-func sayUsage(cmd *cobra.Command) {
-	check := cmd.Args
-	if check == nil {
-		return
-	}
-	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		if check(cmd, args) == nil {
-			return nil
-		}
-		return fmt.Errorf("%s takes other arguments: write %s", cmd.Name(), cmd.UseLine())
-	}
 }
 
 // needsCommand is for commands that only hold others.
@@ -122,9 +96,9 @@ func needsCommand(cmd *cobra.Command, args []string) error {
 		}
 	}
 	if near, ok := config.Nearest(args[0], names); ok {
-		return fmt.Errorf("unknown command %q of %s: did you mean %s?", args[0], cmd.CommandPath(), near)
+		return ctl.Misused(fmt.Errorf("unknown command %q of %s: did you mean %s?", args[0], cmd.CommandPath(), near))
 	}
-	return fmt.Errorf("unknown command %q: %s --help lists them", args[0], cmd.CommandPath())
+	return ctl.Misused(fmt.Errorf("unknown command %q: %s --help lists them", args[0], cmd.CommandPath()))
 }
 
 func (c *cli) progress(line string) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/contiv/contiv/ctl"
 	"golang.org/x/sys/unix"
 )
 
@@ -49,8 +50,8 @@ func TestMistakes(t *testing.T) {
 		{"up --nodez 3", "contiv-lab up has no flag --nodez: did you mean --nodes?"},
 		{"--nme x up", "contiv-lab has no flag --nme: did you mean --name?"},
 		{"up --frobnicate", "contiv-lab up has no flag --frobnicate: contiv-lab up --help lists them"},
-		{"up extra", "up takes other arguments: write contiv-lab up [flags]"},
-		{"pod add", "add takes other arguments: write contiv-lab pod add NAME... [flags]"},
+		{"up extra", `arguments "extra": usage: contiv-lab up [flags]`},
+		{"pod add", "an argument is missing: usage: contiv-lab pod add NAME... [flags]"},
 		{"pods", `unknown command "pods" of contiv-lab: did you mean pod?`},
 		{"down", "there is no such lab: contiv; contiv-lab list shows what exists"},
 		{"down --name nope", "there is no such lab: nope"},
@@ -69,7 +70,7 @@ func TestMistakes(t *testing.T) {
 		cmd := newCommand()
 		cmd.SetArgs(args)
 		cmd.SetOut(io.Discard)
-		if err := execute(t.Context(), cmd); err == nil || !strings.Contains(err.Error(), c.want) {
+		if err := ctl.Execute(t.Context(), cmd); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("contiv-lab %s: got %v, want %s", c.args, err, c.want)
 		}
 	}
@@ -94,7 +95,7 @@ func TestListOfOthersLabs(t *testing.T) {
 	}
 	cmd := newCommand()
 	cmd.SetArgs([]string{"--root", root, "list"})
-	if err := execute(t.Context(), cmd); err == nil || !strings.Contains(err.Error(), "run this as root") {
+	if err := ctl.Execute(t.Context(), cmd); err == nil || !strings.Contains(err.Error(), "run this as root") {
 		t.Errorf("%v", err)
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/contiv/contiv/ctl"
 	"github.com/contiv/contiv/ctl/kube"
 	"github.com/contiv/contiv/ksr/access"
 	"github.com/contiv/contiv/ksr/credentials"
@@ -40,7 +39,7 @@ func credentialsCommand(out io.Writer) *cobra.Command {
 			"  kubectl -n kube-system exec ds/contiv-ksr -- contiv-ksr revoke NAME --etcd-config=/etc/contiv/etcd.conf",
 		Example: "  contivctl credentials ops --node node1 --node node2 --dir ops\n" +
 			"  contivctl --etcd-config ops/etcd.conf config apply -f values.yaml --via etcd --node node1",
-		Args: ctl.SayUsage(cobra.ExactArgs(1)),
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name := args[0]
 			if err := access.CheckClient(name, access.Client{Nodes: nodes}); err != nil {

@@ -24,12 +24,12 @@ func main() {
 	command := ctl.Command(name, os.Stdout, os.Stderr)
 	command.AddCommand(credentialsCommand(text.Plain(os.Stdout)), manCommand(text.Plain(os.Stdout)), relayCommand(os.Stdin, os.Stdout))
 	command.AddCommand(install.Commands(text.Plain(os.Stdout), text.Plain(os.Stderr))...)
-	err := command.ExecuteContext(ctx)
+	err := ctl.Execute(ctx, command)
 	if err == nil {
 		return
 	}
 	if !errors.Is(err, ctl.ErrReported) {
-		fmt.Fprintf(text.Plain(os.Stderr), "%s: %v\n", name, ctl.FlagError(command, err))
+		fmt.Fprintf(text.Plain(os.Stderr), "%s: %v\n", name, err)
 	}
 	os.Exit(ctl.ExitCode(err))
 }

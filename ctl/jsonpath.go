@@ -1,0 +1,74 @@
+package ctl
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/client-go/util/jsonpath"
+)
+
+// jsonPath parses a template, whose braces may be left out, and returns it with them.
+func jsonPath(template string) (path *jsonpath.JSONPath, whole string, err error) {
+	if template == "" {
+		return nil, "", errors.New("-o jsonpath: give it a template, such as -o jsonpath='{[*].node}'")
+	}
+	if !strings.Contains(template, "{") {
+		template = "{" + template + "}"
+	}
+	path = jsonpath.New("output")
+	if err := path.Parse(template); err != nil {
+		return nil, "", fmt.Errorf("-o jsonpath=%s: %w", template, err)
+	}
+	return path, template, nil
+}
+
+// extract returns the part of JSON that a template selects, on one line.
+func extract(data []byte, template string) ([]byte, error) {
+	path, template, err := jsonPath(template)
+	if err != nil {
+		return nil, err
+	}
+	var value any
+	if err := json.Unmarshal(data, &value); err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	if err := path.Execute(&out, value); err != nil {
+		return nil, Misused(fmt.Errorf("-o jsonpath=%s: %w", template, selectsNothing(err, template, value)))
+	}
+	return append(out.Bytes(), '\n'), nil
+}
+
+// selectsNothing says what there is where a template names what there is not.
+func selectsNothing(err error, template string, value any) error {
+	name, unknown := strings.CutSuffix(err.Error(), " is not found")
+	before, _, found := strings.Cut(template, "."+name)
+	if !unknown || !found || name == "" && !strings.HasSuffix(template, ".}") {
+		return fmt.Errorf("%w: -o json shows what there is", err)
+	}
+	wrong := fmt.Errorf("there is no %q", name)
+	if name == "" {
+		before, wrong = strings.TrimSuffix(template, ".}"), errors.New("a name is missing after the last dot")
+	}
+	path, _, unclear := jsonPath(before + "}")
+	if unclear != nil {
+		return fmt.Errorf("%w: -o json shows what there is", wrong)
+	}
+	at, unclear := path.FindResults(value)
+	if unclear != nil || len(at) == 0 || len(at[0]) == 0 {
+		return fmt.Errorf("%w: -o json shows what there is", wrong)
+	}
+	switch there := at[0][0].Interface().(type) {
+	case map[string]any:
+		return fmt.Errorf("%w: names there are %s", wrong, strings.Join(slices.Sorted(maps.Keys(there)), ", "))
+	case []any:
+		return fmt.Errorf("%w: a list is there: write [0] for its first element, or [*] for all, before the name", wrong)
+	default:
+		return fmt.Errorf("%w: a single value is there", wrong)
+	}
+}

@@ -1,0 +1,29 @@
+package ctl
+
+import (
+	"encoding/json"
+	"testing"
+)
+
+// A template that selects nothing is a mistake in the command line, no verdict; the error says what could be selected.
+func TestTemplatesThatSelectNothing(t *testing.T) {
+	data, err := json.Marshal([]map[string]any{{"node": "node1", "result": map[string]any{"state": "ready", "verdict": "healthy"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for template, want := range map[string]string{
+		"{.foo}":               `-o jsonpath={.foo}: there is no "foo": a list is there: write [0] for its first element, or [*] for all, before the name`,
+		"[0].nod":              `-o jsonpath={[0].nod}: there is no "nod": names there are node, result`,
+		"{[*].result.x.y}":     `-o jsonpath={[*].result.x.y}: there is no "x": names there are state, verdict`,
+		"{[0].result.state.x}": `-o jsonpath={[0].result.state.x}: there is no "x": a single value is there`,
+		"{.}":                  `-o jsonpath={.}: a name is missing after the last dot: a list is there: write [0] for its first element, or [*] for all, before the name`,
+		"{[0].}":               `-o jsonpath={[0].}: a name is missing after the last dot: names there are node, result`,
+		"{[7].node}":           `-o jsonpath={[7].node}: array index out of bounds: index 7, length 1: -o json shows what there is`,
+		"{[?(@.x==1)].node}":   `-o jsonpath={[?(@.x==1)].node}: there is no "x": -o json shows what there is`,
+	} {
+		out, err := extract(data, template)
+		if err == nil || err.Error() != want || ExitCode(err) != exitUsage {
+			t.Errorf("%s: %q, exit code %d, %v\nwant %s", template, out, ExitCode(err), err, want)
+		}
+	}
+}

@@ -1,0 +1,92 @@
+package ctl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/contiv/contiv/config"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// Execute runs a program's command line. Errors about it say what was expected, and suggest corrections; see ExitCode.
+func Execute(ctx context.Context, root *cobra.Command) error {
+	root.SetFlagErrorFunc(flagError)
+	sayUsage(root)
+	return flagError(root, root.ExecuteContext(ctx)) // of flags before the name of a command, errors are as the library has them
+}
+
+// flagError says what a flag takes instead of a value that it does not take, and which flag may have been meant by an
+// unknown one. Errors that are not about flags stay.
+func flagError(cmd *cobra.Command, err error) error {
+	var missing *pflag.NotExistError
+	if errors.As(err, &missing) {
+		return Misused(flagMissing(cmd, missing))
+	}
+	var valueless *pflag.ValueRequiredError
+	if errors.As(err, &valueless) {
+		return Misused(err)
+	}
+	var invalid *pflag.InvalidValueError
+	if !errors.As(err, &invalid) {
+		return err
+	}
+	takes := map[string]string{
+		"uint": "a whole number, 0 or more", "uint64": "a whole number, 0 or more", "int": "a whole number",
+		"duration": "a time with its unit, such as 10s or 2m", "bool": "true or false",
+	}[invalid.GetFlag().Value.Type()]
+	if takes == "" {
+		return Misused(err)
+	}
+	return Misused(fmt.Errorf("--%s %s: give it %s", invalid.GetFlag().Name, invalid.GetValue(), takes))
+}
+
+// flagMissing names the flag that may have been meant: a similar one, or the one that does what an unknown one does
+// elsewhere: -w shows again what -f goes on with.
+func flagMissing(cmd *cobra.Command, missing *pflag.NotExistError) error {
+	name, short := missing.GetSpecifiedName(), missing.GetSpecifiedShortnames() != ""
+	others := map[string]string{"f": "watch", "follow": "watch", "w": "follow", "watch": "follow"}
+	if other := cmd.Flags().Lookup(others[name]); other != nil && other.Shorthand != name {
+		return fmt.Errorf("%s has no -%s: use -%s, to %s", cmd.Name(), name[:1], other.Shorthand, other.Usage)
+	}
+	dashes := "--"
+	if short {
+		dashes = "-"
+	}
+	wrong := fmt.Errorf("%s has no flag %s%s", cmd.CommandPath(), dashes, name)
+	switch last := cmd.Flags().Lookup("last"); {
+	case short && '0' <= name[0] && name[0] <= '9' && last != nil:
+		return fmt.Errorf("%w: use --last N, for the %s", wrong, last.Usage)
+	case !short:
+		var names []string
+		for _, set := range []*pflag.FlagSet{cmd.PersistentFlags(), cmd.Flags(), cmd.InheritedFlags()} {
+			set.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		}
+		if near, ok := config.Nearest(name, names); ok {
+			return fmt.Errorf("%w: did you mean --%s?", wrong, near)
+		}
+	}
+	return fmt.Errorf("%w: %s --help lists them", wrong, cmd.CommandPath())
+}
+
+// sayUsage adds how a command and those below it are written to errors about their arguments.
+func sayUsage(cmd *cobra.Command) {
+	for _, sub := range cmd.Commands() {
+		sayUsage(sub)
+	}
+	check := cmd.Args
+	if check == nil || cmd.HasSubCommands() {
+		return
+	}
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		switch {
+		case check(cmd, args) == nil:
+			return nil
+		case len(args) == 0:
+			return Misused(fmt.Errorf("an argument is missing: usage: %s", cmd.UseLine()))
+		}
+		return Misused(fmt.Errorf("arguments %q: usage: %s", strings.Join(args, " "), cmd.UseLine()))
+	}
+}
