@@ -12,7 +12,6 @@ import (
 	"github.com/contiv/contiv/ctl/kube"
 	"github.com/contiv/contiv/ctl/target"
 	"github.com/contiv/contiv/ctl/text"
-	"github.com/contiv/contiv/terminal"
 	"github.com/contiv/contiv/version"
 	"github.com/spf13/cobra"
 )
@@ -22,7 +21,7 @@ type cli struct {
 	name        string
 	out, errOut io.Writer
 	width       int  // of tables
-	terminal    bool // shows the output
+	fit         bool // nothing may be wider
 	targets     target.Options
 	format      format
 	full, wide  bool
@@ -42,9 +41,10 @@ type cli struct {
 // Command returns the command line, under the name by which it was called. The caller prints the
 // errors that Execute returns, except for ErrReported.
 func Command(name string, out, errOut io.Writer) *cobra.Command {
-	width, onTerminal, colour, progress := text.Width(out), terminal.Is(out), text.Colours(out), text.Progress(errOut)
+	width, fit := text.Width(out)
+	colour, progress := text.Colours(out), text.Progress(errOut)
 	out, errOut = text.Plain(out), text.Plain(errOut)
-	c := &cli{name: name, width: width, terminal: onTerminal, colour: colour, progress: progress, out: out, errOut: errOut, format: asTable, poll: 500 * time.Millisecond, now: time.Now}
+	c := &cli{name: name, width: width, fit: fit, colour: colour, progress: progress, out: out, errOut: errOut, format: asTable, poll: 500 * time.Millisecond, now: time.Now}
 	root := &cobra.Command{
 		Use:   name,
 		Short: "Show what Contiv does on the nodes of a cluster",

@@ -205,7 +205,7 @@ type NodeResult struct {
 
 // printer writes to the output.
 func (c *cli) printer() printer {
-	p := printer{Writer: c.out, Full: c.full, Wide: c.wide, Colour: c.colour, Width: c.width, Terminal: c.terminal}
+	p := printer{Writer: c.out, Full: c.full, Wide: c.wide, Colour: c.colour, Width: c.width, Terminal: c.fit}
 	if c.wide {
 		p.Width = text.Unlimited
 	}

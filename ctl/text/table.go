@@ -18,7 +18,7 @@ type Printer struct {
 	Colour bool
 	// Width is the number of columns that tables try to fit in; 0: DefaultWidth.
 	Width int
-	// Terminal: nothing may be wider.
+	// Terminal: nothing may be wider than Width, as at a terminal.
 	Terminal bool
 }
 

@@ -5,6 +5,7 @@ import (
 	"os"
 	"strconv"
 
+	"github.com/contiv/contiv/terminal"
 	"golang.org/x/sys/unix"
 )
 
@@ -18,15 +19,15 @@ const (
 )
 
 // Width returns the number of columns that tables written to out should fit in: the value of COLUMNS, else the
-// width of the terminal, else DefaultWidth.
-func Width(out io.Writer) int {
+// width of the terminal, else DefaultWidth. must: nothing may be wider.
+func Width(out io.Writer) (columns int, must bool) {
 	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
-		return max(n, narrowest)
+		return max(n, narrowest), true
 	}
 	if file, ok := out.(*os.File); ok {
 		if size, err := unix.IoctlGetWinsize(int(file.Fd()), unix.TIOCGWINSZ); err == nil && size.Col > 0 {
-			return max(int(size.Col), narrowest)
+			return max(int(size.Col), narrowest), true
 		}
 	}
-	return DefaultWidth
+	return DefaultWidth, terminal.Is(out)
 }

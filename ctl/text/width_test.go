@@ -16,17 +16,20 @@ func TestWidth(t *testing.T) {
 		columns string
 		out     io.Writer
 		want    int
+		must    bool
 	}{
-		{"", &strings.Builder{}, DefaultWidth},
-		{"", wide, 200},
-		{"", tiny, narrowest},
-		{"1000", wide, 1000},
-		{"1", &strings.Builder{}, narrowest},
-		{"many", wide, 200},
+		{"", &strings.Builder{}, DefaultWidth, false},
+		{"", wide, 200, true},
+		{"", tiny, narrowest, true},
+		{"1000", wide, 1000, true},
+		{"80", &strings.Builder{}, 80, true},
+		{"1", &strings.Builder{}, narrowest, true},
+		{"many", &strings.Builder{}, DefaultWidth, false},
+		{"many", wide, 200, true},
 	} {
 		t.Setenv("COLUMNS", c.columns)
-		if got := Width(c.out); got != c.want {
-			t.Errorf("COLUMNS=%q, %T: %d, want %d", c.columns, c.out, got, c.want)
+		if got, must := Width(c.out); got != c.want || must != c.must {
+			t.Errorf("COLUMNS=%q, %T: %d, %v, want %d, %v", c.columns, c.out, got, must, c.want, c.must)
 		}
 	}
 }

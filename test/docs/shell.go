@@ -59,7 +59,7 @@ func (s *shell) run(ctx context.Context, command string) (string, error) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-c", strings.Join(append(s.exports, command), "\n"))
 	cmd.Dir = s.dir
-	cmd.Env = append(os.Environ(), "PATH="+filepath.Join(s.dir, "bin")+":"+os.Getenv("PATH"), "COLUMNS=120")
+	cmd.Env = append(os.Environ(), "PATH="+filepath.Join(s.dir, "bin")+":"+os.Getenv("PATH"), "COLUMNS=")
 	cmd.WaitDelay = time.Second
 	out, err := cmd.CombinedOutput()
 	if program(command) == "export" {
