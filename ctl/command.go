@@ -43,7 +43,7 @@ type cli struct {
 func Command(name string, out, errOut io.Writer) *cobra.Command {
 	width, fit := text.Width(out)
 	colour, progress := text.Colours(out), text.Progress(errOut)
-	out, errOut = text.Plain(out), text.Plain(errOut)
+	out, errOut = text.Plain(out), text.Messages(errOut)
 	c := &cli{name: name, width: width, fit: fit, colour: colour, progress: progress, out: out, errOut: errOut, format: asTable, poll: 500 * time.Millisecond, now: time.Now}
 	root := &cobra.Command{
 		Use:   name,

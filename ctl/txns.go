@@ -204,7 +204,7 @@ func (c *cli) showTxn(ctx context.Context, one seq) error {
 		if err != nil {
 			return err
 		}
-		c.printer().Printf("%s", drawing.String())
+		fmt.Fprint(c.out, c.printer().Text(drawing.String()))
 		return nil
 	}
 	if c.format == asName && answers[0].Err == nil {

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/contiv/contiv/config"
+	"github.com/contiv/contiv/ctl/text"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -15,6 +17,9 @@ import (
 func Execute(ctx context.Context, root *cobra.Command) error {
 	root.SetFlagErrorFunc(flagError)
 	sayUsage(root)
+	if width, must := text.Width(os.Stdout); must {
+		fitHelp(root, width)
+	}
 	return flagError(root, root.ExecuteContext(ctx)) // of flags before the name of a command, errors are as the library has them
 }
 
@@ -69,6 +74,17 @@ func flagMissing(cmd *cobra.Command, missing *pflag.NotExistError) error {
 		}
 	}
 	return fmt.Errorf("%w: %s --help lists them", wrong, cmd.CommandPath())
+}
+
+// fitHelp has the help of a command and of those below it fit the width.
+func fitHelp(cmd *cobra.Command, width int) {
+	for _, sub := range cmd.Commands() {
+		fitHelp(sub, width)
+	}
+	cmd.Long = text.Reflow(cmd.Long, width)
+	if !cmd.HasParent() { // the others have its template
+		cmd.SetUsageTemplate(strings.ReplaceAll(cmd.UsageTemplate(), "FlagUsages", fmt.Sprintf("FlagUsagesWrapped %d", width)))
+	}
 }
 
 // sayUsage adds how a command and those below it are written to errors about their arguments.

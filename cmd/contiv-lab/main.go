@@ -17,6 +17,7 @@ import (
 
 	"github.com/contiv/contiv/config"
 	"github.com/contiv/contiv/ctl"
+	"github.com/contiv/contiv/ctl/text"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/contiv/contiv/version"
 	"github.com/spf13/cobra"
@@ -27,7 +28,7 @@ func main() {
 	err := ctl.Execute(ctx, newCommand())
 	stop()
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "contiv-lab:", err)
+		fmt.Fprintln(text.Messages(os.Stderr), "contiv-lab:", err)
 		os.Exit(ctl.ExitCode(err))
 	}
 }

@@ -29,7 +29,7 @@ func main() {
 		return
 	}
 	if !errors.Is(err, ctl.ErrReported) {
-		fmt.Fprintf(text.Plain(os.Stderr), "%s: %v\n", name, err)
+		fmt.Fprintf(text.Messages(os.Stderr), "%s: %v\n", name, err)
 	}
 	os.Exit(ctl.ExitCode(err))
 }

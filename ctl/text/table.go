@@ -1,6 +1,7 @@
 package text
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -61,10 +62,16 @@ const identifier = 24
 
 func isHex(c byte) bool { return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' }
 
-// Printf writes a text with long identifiers shortened.
+// Printf writes sentences with long identifiers shortened, in lines that are no wider than they must be.
 func (p Printer) Printf(format string, args ...any) {
-	io.WriteString(p, p.Text(fmt.Sprintf(format, args...))) // errors cannot be reported anywhere
+	text := p.Text(fmt.Sprintf(format, args...))
+	if p.Terminal {
+		text = broken(text, p.columns())
+	}
+	io.WriteString(p, text) // errors cannot be reported anywhere
 }
+
+func (p Printer) columns() int { return cmp.Or(p.Width, DefaultWidth) }
 
 // Table aligns columns. Rows that do not fit are wrapped in the last column, at spaces. Nothing is cut off but for a terminal, in
 // which lines would break anywhere.
@@ -116,10 +123,7 @@ func (t *Table) widths() (widths []int, last int) {
 }
 
 func (t *Table) Print() {
-	total := t.Width
-	if total == 0 {
-		total = DefaultWidth
-	}
+	total := t.columns()
 	var widths []int
 	var left []string
 	if t.Terminal {

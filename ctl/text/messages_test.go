@@ -1,0 +1,37 @@
+package text
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// Sentences fit the terminal as tables do; elsewhere they stay on one line, for grep.
+func TestMessagesFitTheTerminal(t *testing.T) {
+	const message = "contivctl: there is no value with the key \"nope\", nor one whose key contains that: `contivctl values` lists the keys\n  " +
+		"config/linux/interfaces/v2/interface/linux-tap-0123456789abcdef is one of which a terminal breaks the rest\nshort\n"
+	for columns, want := range map[string]string{
+		"": message,
+		"60": "contivctl: there is no value with the key \"nope\", nor one\n  whose key contains that: `contivctl values` lists the keys\n" +
+			"  config/linux/interfaces/v2/interface/linux-tap-0123456789abcdef\n    is one of which a terminal breaks the rest\nshort\n",
+	} {
+		t.Setenv("COLUMNS", columns)
+		var out, printed strings.Builder
+		fmt.Fprint(Messages(&out), message)
+		width, must := Width(&printed)
+		Printer{Writer: &printed, Width: width, Terminal: must, Full: true}.Printf("%s", message)
+		for _, got := range []string{out.String(), printed.String()} {
+			if got != want {
+				t.Errorf("COLUMNS=%s:\n%s\nwant\n%s", columns, got, want)
+			}
+		}
+	}
+}
+
+func TestReflow(t *testing.T) {
+	got := Reflow("One sentence that\ngoes on for longer than a line has room.\n\n  example --flag VALUE --another VALUE --further VALUE\n\nThe end.", 40)
+	want := "One sentence that goes on for longer\nthan a line has room.\n\n  example --flag VALUE --another VALUE --further VALUE\n\nThe end."
+	if got != want {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+}
