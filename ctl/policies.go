@@ -146,6 +146,7 @@ connections as they are denied, of many a part. "denials --node NODE" asks one n
 func printDenials(p printer, good []answer[denials.Report]) {
 	counts := p.Table("NODE", "POD", "DIRECTION", "PACKETS", "POLICIES")
 	events := p.Table(deniedHeader...)
+	events.Spare("PACKETS")
 	for _, a := range good {
 		if a.Value.Unknown != "" {
 			counts.Add(a.Agent.Name, "", "", "", a.Value.Unknown)

@@ -1,6 +1,7 @@
 package text
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -62,10 +63,14 @@ func (t *Table) narrow(widths []int, room int) bool {
 	for _, width := range widths {
 		excess += width + columnGap
 	}
+	if excess <= 0 {
+		return true
+	}
+	least := t.least(widths)
 	for ; excess > 0; excess-- {
 		widest := -1
 		for i, width := range widths {
-			if width > max(shortest, utf8.RuneCountInString(t.header[i])) && !slices.Contains(whole, t.header[i]) && (widest < 0 || width > widths[widest]) {
+			if width > least[i] && (widest < 0 || width > widths[widest]) {
 				widest = i
 			}
 		}
@@ -77,12 +82,44 @@ func (t *Table) narrow(widths []int, room int) bool {
 	return true
 }
 
+// least returns the widths to which columns of these widths may be shortened.
+func (t *Table) least(widths []int) []int {
+	least := make([]int, len(widths))
+	for i, width := range widths {
+		if slices.Contains(whole, t.header[i]) {
+			least[i] = width
+			continue
+		}
+		least[i] = max(shortest, utf8.RuneCountInString(t.header[i]))
+		for _, row := range t.rows {
+			if address := addressIn(row[i]); address != "" {
+				least[i] = max(least[i], min(len(address)+nameBefore, utf8.RuneCountInString(row[i])))
+			}
+		}
+	}
+	return least
+}
+
+// nameBefore is how much of a name stays before its address.
+const nameBefore = 6
+
+// addressIn returns the end of a cell that is not shortened: an address, also in parentheses after its name; "" if there is
+// none.
+func addressIn(cell string) string {
+	begin := strings.LastIndexByte(cell, ' ') + 1
+	if _, err := netip.ParseAddr(strings.Trim(cell[begin:], "()")); err != nil {
+		return ""
+	}
+	return cell[max(0, begin-1):]
+}
+
 // shorten cuts the cells that are wider than their columns.
 func (t *Table) shorten(widths []int) {
 	for _, row := range t.rows {
 		for i, width := range widths {
 			if utf8.RuneCountInString(row[i]) > width {
-				row[i] = string([]rune(row[i])[:width-1]) + ellipsis
+				end := addressIn(row[i])
+				row[i] = string([]rune(row[i])[:width-len(end)-1]) + ellipsis + end
 			}
 		}
 	}

@@ -91,6 +91,10 @@ func TestTablesFitTerminals(t *testing.T) {
 			print(60, []string{"SPEED", "MTU"}, []string{"NODE", "INTERFACE", "SPEED", "MTU", "DEVICE", "MAC"}, "node1", strings.Repeat("i", 23), "1000000G", "1450", "veth-0123456789", "02:fe:00:00:00:01"),
 			[]string{"02:fe:00:00:00:01\n", "(SPEED: with -o wide, or in a wider terminal)", "MTU"}, "1000000G",
 		},
+		"addresses after names": {
+			print(80, []string{"PACKETS"}, []string{"TIME", "NODE", "FROM", "TO", "PORT", "PACKETS", "WHY"}, "12:00:03", "node1", "shop-of-the-city/frontend-7c9d8b6f5-abcde (10.1.1.3)", "fd00:10:1:2:3:4:5:6", "5353/udp", "3", "a reason of five words"),
+			[]string{"…", " (10.1.1.3)  fd00:10:1:2:3:4:5:6  5353/udp\n    a reason of five words\n"}, "  3",
+		},
 		"addresses, and columns that matter less": {
 			print(60, []string{"CLUSTER-PODS", "PODS"}, []string{"NODE", "NODE-IP", "POD-SUBNET", "PODS", "CLUSTER-PODS"}, "node1", "192.168.16.101/24", "fd00:1:2:3::/112", "200/252", "10.1.0.0/16"),
 			[]string{"192.168.16.101/24  fd00:1:2:3::/112  200/252\n", "(CLUSTER-PODS: with -o wide"}, "…",
