@@ -19,12 +19,16 @@ import (
 )
 
 func (c *cli) policiesCommand() *cobra.Command {
-	return listing(&cobra.Command{
-		Use:   "policies [NAMESPACE/NAME]",
+	var namespace string
+	cmd := listing(&cobra.Command{
+		Use:   "policies [NAME]",
 		Short: "The network policies, and whether nodes have realised them",
 		Long: `Shows the network policies of the cluster, the pods that they are about, and the nodes that have not
 realised them; of one, the state of each node, since when and which transaction, and what keeps it from
-being realised. A ClusterNetworkPolicy is written NAME. "policies --node NODE" asks one node.
+being realised. "policies --node NODE" asks one node.
+
+NAME is NAMESPACE/NAME, or the name of a ClusterNetworkPolicy, or a name in the namespace of -n, else the only one of
+that name.
 
 The exit code is 0 if all nodes that answer have realised all of them, and all answer, else 1.`,
 		Args: cobra.MaximumNArgs(1),
@@ -37,7 +41,11 @@ The exit code is 0 if all nodes that answer have realised all of them, and all a
 			}
 			var query url.Values
 			if len(args) == 1 {
-				query = url.Values{"policy": args}
+				id, err := policyID(ctx, agents, namespace, args[0])
+				if err != nil {
+					return err
+				}
+				query = url.Values{"policy": {id}}
 			}
 			answers := target.GetAll[policy.Report](ctx, agents, policy.URL, query)
 			err = show(c, answers, func(p printer, good []answer[policy.Report]) {
@@ -55,6 +63,8 @@ The exit code is 0 if all nodes that answer have realised all of them, and all a
 			return err
 		},
 	})
+	namespaceFlag(cmd, &namespace)
+	return cmd
 }
 
 // policyLine is a policy with its state on all nodes.

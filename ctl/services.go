@@ -17,12 +17,15 @@ import (
 )
 
 func (c *cli) servicesCommand() *cobra.Command {
-	return listing(&cobra.Command{
-		Use:   "services [NAMESPACE/NAME]",
+	var namespace string
+	cmd := listing(&cobra.Command{
+		Use:   "services [NAME]",
 		Short: "The Kubernetes services that nodes translate, and which endpoints they use",
 		Long: `Shows the services that the vswitch of each node translates; of one, all addresses, all endpoints,
 and why this node does not use some of them. INSIDE are pods of the node and its own processes, OUTSIDE
-all others. "services --node NODE" asks one node.`,
+all others. "services --node NODE" asks one node.
+
+NAME is NAMESPACE/NAME, or a name in the namespace of -n, else the only one of that name.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := c.limited(cmd)
@@ -33,10 +36,11 @@ all others. "services --node NODE" asks one node.`,
 			}
 			var query url.Values
 			if len(args) == 1 {
-				if namespace, name, ok := strings.Cut(args[0], "/"); !ok || namespace == "" || name == "" {
-					return fmt.Errorf("service %q: write it NAMESPACE/NAME, such as default/web", args[0])
+				id, err := serviceID(ctx, agents, namespace, args[0])
+				if err != nil {
+					return err
 				}
-				query = url.Values{"service": args}
+				query = url.Values{"service": {id}}
 			}
 			return show(c, target.GetAll[service.Report](ctx, agents, service.URL, query), func(p printer, good []answer[service.Report]) {
 				if len(args) == 1 {
@@ -47,6 +51,8 @@ all others. "services --node NODE" asks one node.`,
 			})
 		},
 	})
+	namespaceFlag(cmd, &namespace)
+	return cmd
 }
 
 func printServices(p printer, good []answer[service.Report]) {
@@ -94,11 +100,6 @@ func stateOf(s service.ServiceReport) string {
 	return strings.Join(states, ", ")
 }
 
-// unserved are the reasons why a service has no endpoints. Agents see its EndpointSlices, neither its selector nor the ports
-// of containers.
-const unserved = "The service has no endpoints: its EndpointSlices list none, as no pod that its selector matches has an address, or it has no EndpointSlices;\n" +
-	"or its targetPort is a name, and no container port of those pods has that name."
-
 func printService(p printer, good []answer[service.Report]) {
 	frontends := p.Table("NODE", "KIND", "FRONTEND", "PROTOCOL", "PORT", "INSIDE", "OUTSIDE", "SOURCES")
 	frontends.Spare("PORT", "KIND")
@@ -106,7 +107,7 @@ func printService(p printer, good []answer[service.Report]) {
 	endpoints.Spare("ZONE", "PORT", "CONDITIONS")
 	values := p.Table("NODE", "VALUE", "STATE", "TXN")
 	var left, limits []string
-	translated, served := false, false
+	unserved, translated, served := "", false, false
 	for _, a := range good {
 		if t := a.Value.Translator; !t.VSwitch && len(a.Value.Services) > 0 {
 			left = append(left, fmt.Sprintf("%s: not translated by the vswitch: %s", a.Agent.Name, whoElse(t)))
@@ -126,6 +127,7 @@ func printService(p printer, good []answer[service.Report]) {
 				endpoints.Add(a.Agent.Name, e.Address, string(e.Protocol), e.Port, e.Node, e.Zone, conditions(e), usedBy(e), e.Why)
 			}
 			translated, served = translated || len(s.Values) > 0, served || len(s.Details) > 0
+			unserved = cmp.Or(unserved, s.Unserved)
 			for _, v := range s.Values {
 				txn, state := "", v.State
 				if v.Txn != nil {
@@ -149,7 +151,7 @@ func printService(p printer, good []answer[service.Report]) {
 	if served {
 		endpoints.Print()
 	} else {
-		p.Printf("%s\n", unserved)
+		p.Printf("The service has no endpoints%s\n", prefixed(": ", unserved))
 	}
 	if translated {
 		p.Printf("\n")
@@ -191,16 +193,19 @@ func usedBy(e service.EndpointReport) string {
 const servicePrefix = "svc/"
 
 // serviceNamed returns the service that a word names.
-func serviceNamed(namespace, word string) (id processor.ID, is bool, err error) {
-	word, is = strings.CutPrefix(word, servicePrefix)
+func serviceNamed(ctx context.Context, agents []*Agent, namespace, word string) (id processor.ID, is bool, err error) {
+	name, is := strings.CutPrefix(word, servicePrefix)
 	if !is {
 		return id, false, nil
 	}
-	if before, name, ok := strings.Cut(word, "/"); ok {
-		namespace, word = before, name
+	full := name
+	if name != "" {
+		if full, err = serviceID(ctx, agents, namespace, name); err != nil {
+			return id, true, err
+		}
 	}
-	if id = (processor.ID{Namespace: cmp.Or(namespace, "default"), Name: word}); id.Name == "" || strings.Contains(id.Name, "/") {
-		err = fmt.Errorf("service %q: write it svc/NAMESPACE/NAME, such as svc/default/web", servicePrefix+word)
+	if id.Namespace, id.Name, _ = strings.Cut(full, "/"); id.Namespace == "" || id.Name == "" || strings.Contains(id.Name, "/") {
+		err = fmt.Errorf("service %q: write it svc/NAMESPACE/NAME, such as svc/default/web", word)
 	}
 	return id, true, err
 }

@@ -74,10 +74,7 @@ func TestServicesAreShownWithWhatTheNodeDoes(t *testing.T) {
 	if err != nil || !strings.HasPrefix(out, "node1: not translated by the vswitch: found nftables table kube-proxy\n\nNODE") || strings.Contains(out, "(none)") {
 		t.Errorf("left to kube-proxy: %v%s\n%s", err, errOut, out)
 	}
-	left.Details = nil
+	left.Details, left.Unserved = nil, "its EndpointSlices list none"
 	agents = []string{"--agent", "node1=" + answers("4", service.Report{Translator: service.Translator{VSwitch: true}, Services: []service.ServiceReport{left}})}
-	shows([]string{"The service has no endpoints: its EndpointSlices list none, as no pod that its selector matches has an address", "or its targetPort is a name, and no container port of those pods has that name."}, "services", "default/web")
-	if _, _, err := run(t, "services", "web"); err == nil || !strings.Contains(err.Error(), "NAMESPACE/NAME") {
-		t.Errorf("without namespace: %v", err)
-	}
+	shows([]string{"The service has no endpoints: its EndpointSlices list none"}, "services", "default/web")
 }

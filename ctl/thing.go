@@ -16,6 +16,7 @@ import (
 	"github.com/contiv/contiv/ctl/status"
 	"github.com/contiv/contiv/ctl/target"
 	"github.com/contiv/contiv/ctl/text"
+	"github.com/contiv/contiv/health"
 	"github.com/contiv/contiv/kvscheduler/record"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/plugins/ipnet"
@@ -45,14 +46,14 @@ type thing struct {
 }
 
 func namespaceFlag(cmd *cobra.Command, namespace *string) {
-	cmd.Flags().StringVarP(namespace, "namespace", "n", "", "of a pod or service that is named without one")
+	cmd.Flags().StringVarP(namespace, "namespace", "n", "", "of what is named without one")
 }
 
 // thingNamed returns the thing that a word names, if it names one: svc/NAMESPACE/NAME, node/NAME or
 // pod/NAMESPACE/NAME. The first part may be left out if there is such a pod or node. Keys cannot be
 // confused with names: they have more parts, or begin differently.
 func thingNamed(ctx context.Context, agents []*Agent, namespace, word string) (t thing, found bool, err error) {
-	if id, is, err := serviceNamed(namespace, word); is {
+	if id, is, err := serviceNamed(ctx, agents, namespace, word); is {
 		return thing{name: "service " + id.String(), service: &id, agents: agents}, true, err
 	}
 	if name, is := strings.CutPrefix(word, nodeWord); is {
@@ -291,15 +292,18 @@ func (c *cli) explainThing(ctx context.Context, t thing) error {
 
 // explainNode shows the health of a node, and how other nodes reach it.
 func (c *cli) explainNode(ctx context.Context, t thing) error {
-	verdict := "its agent does not answer"
-	if t.self != nil {
-		probe, err := status.Ask(ctx, t.self)
-		if verdict = probe.Verdict; err != nil {
-			verdict = err.Error()
+	verdict, remarks := health.Broken, []string{"its agent does not answer"}
+	if t.self != nil { // as "status" says it, which compares nodes
+		probes := target.Ask(ctx, append([]*Agent{t.self}, t.agents...), status.Ask)
+		status.Compare(probes, c.from == "")
+		if self := probes[0]; self.Err == nil {
+			verdict, remarks = self.Value.Verdict, status.Remarks(self.Value, c.now())
+		} else {
+			remarks = []string{self.Err.Error()}
 		}
 	}
 	answers := target.Ask(ctx, t.agents, func(ctx context.Context, a *Agent) (ExplainedNode, error) {
-		explained := ExplainedNode{Node: *t.node, Verdict: verdict}
+		explained := ExplainedNode{Node: *t.node, Verdict: verdict, Remarks: remarks}
 		keys, err := t.keys(ctx, a)
 		if err == nil {
 			explained.Values, err = explainAll(ctx, a, keys)
@@ -308,7 +312,7 @@ func (c *cli) explainNode(ctx context.Context, t thing) error {
 		return explained, err
 	})
 	if len(answers) == 0 { // there is no other
-		answers = []answer[ExplainedNode]{{Agent: t.self, Value: ExplainedNode{Node: *t.node, Verdict: verdict, Values: []*Explained{}}}}
+		answers = []answer[ExplainedNode]{{Agent: t.self, Value: ExplainedNode{Node: *t.node, Verdict: verdict, Remarks: remarks, Values: []*Explained{}}}}
 	}
 	return show(c, answers, writeNode)
 }
@@ -319,6 +323,11 @@ func writeNode(p printer, good []answer[ExplainedNode]) {
 		if i == 0 {
 			p.Printf("node %s: %s\n", node.Name, a.Value.Verdict)
 			t := p.Table("", "", "")
+			label := "because"
+			for _, remark := range a.Value.Remarks {
+				t.Add(" ", label, remark)
+				label = " "
+			}
 			t.Add(" ", "ID", strconv.FormatUint(uint64(node.ID), 10))
 			t.Add(" ", "addresses", hosts(node.VPPIPs))
 			t.Add(" ", "pods", strings.Join(node.PodCIDRs, ", "))
@@ -338,6 +347,8 @@ type ExplainedNode struct {
 	Node Node `json:"node"`
 	// Verdict on the node, from its own agent.
 	Verdict string `json:"verdict"`
+	// Remarks are the reasons, as in the status.
+	Remarks []string `json:"remarks,omitempty"`
 	// State is the worst state of the values; empty if there is no other node.
 	State string `json:"state,omitempty"`
 	// Values lead to the node, the worst first.

@@ -2,6 +2,7 @@ package ctl
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/contiv/contiv/ctl/why"
 	"github.com/spf13/cobra"
@@ -38,6 +39,15 @@ func (c *cli) whyCommand() *cobra.Command {
 			if err != nil {
 				return Misused(err)
 			}
+			for i, word := range args[:2] {
+				if name, is := strings.CutPrefix(word, servicePrefix); is {
+					id, err := serviceID(ctx, agents, namespace, name)
+					if err != nil {
+						return Misused(err)
+					}
+					args[i] = servicePrefix + id
+				}
+			}
 			places, known, err := why.Resolve(ctx, agents, namespace, args[0], args[1])
 			if err != nil {
 				return Misused(err)
@@ -62,6 +72,6 @@ func (c *cli) whyCommand() *cobra.Command {
 			return ErrReported
 		},
 	}
-	cmd.Flags().StringVarP(&namespace, "namespace", "n", "", "of pods that are named without one")
+	cmd.Flags().StringVarP(&namespace, "namespace", "n", "", "of pods and services that are named without one")
 	return cmd
 }

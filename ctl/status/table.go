@@ -108,7 +108,7 @@ func Write(p text.Printer, probes []target.Answer[Probe], now time.Time) {
 			verdict, state = health.Broken, Unreachable
 		}
 		cells := []string{a.Agent.Name, verdict, state, a.Value.Version}
-		for _, remark := range append(remarks(a.Value, now), "") {
+		for _, remark := range append(Remarks(a.Value, now), "") {
 			if remark == "" && cells[0] == " " {
 				break // there were others
 			}
@@ -147,7 +147,8 @@ func shared(probes []target.Answer[Probe], now time.Time) (list []string) {
 	return list
 }
 
-func remarks(p Probe, now time.Time) (list []string) {
+// Remarks returns what is wrong with a node itself, a sentence each, with durations as of now.
+func Remarks(p Probe, now time.Time) (list []string) {
 	if p.Problem != "" {
 		list = append(list, p.Problem)
 	}

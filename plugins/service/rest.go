@@ -41,6 +41,8 @@ type ServiceReport struct {
 	Limits []string `json:"limits,omitempty"`
 	// Details has all endpoints, if they were requested.
 	Details []EndpointReport `json:"details,omitempty"`
+	// Unserved is why there are no endpoints, if they were requested.
+	Unserved string `json:"unserved,omitempty"`
 }
 
 // FrontendReport is an address that clients connect to.
@@ -212,6 +214,9 @@ func (s *Service) reportOf(id processor.ID, full bool) ServiceReport {
 				})
 			}
 		}
+	}
+	if full && len(r.Details) == 0 {
+		r.Unserved = s.services.Unserved(id)
 	}
 	if s.segments != nil {
 		for _, key := range slices.Sorted(slices.Values(s.segments.carried[id].keys)) {

@@ -2,6 +2,7 @@ package processor
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -47,6 +48,30 @@ func (p *Processor) Explain(id ID, ipv6 bool) (list []EndpointUse) {
 		}
 	}
 	return list
+}
+
+// Unserved returns why Explain finds no endpoint of a service, of neither IP version.
+func (p *Processor) Unserved(id ID) string {
+	svc, all, listed := p.services[id], p.slicesOf(id), 0
+	for _, s := range all {
+		listed += len(s.GetEndpoints())
+	}
+	var labels []string
+	for _, key := range slices.Sorted(maps.Keys(svc.GetSelector())) {
+		labels = append(labels, key+"="+svc.GetSelector()[key])
+	}
+	selector := strings.Join(labels, ",")
+	switch {
+	case listed > 0:
+		return "its EndpointSlices list endpoints, but with other ports than the service, or of another IP version: is each targetPort that is a name the name of a container port?"
+	case selector == "" && len(all) == 0:
+		return "it has neither a selector nor an EndpointSlice: whoever made the service has to make one"
+	case selector == "":
+		return "its EndpointSlices list none, and it has no selector: whoever made them has to list endpoints"
+	case len(all) == 0:
+		return fmt.Sprintf("there is no EndpointSlice of it: Kubernetes makes one, also if no pod has the labels of its selector (%s): does the controller manager run?", selector)
+	}
+	return fmt.Sprintf("its EndpointSlices list none: no pod of namespace %s that has the labels of its selector (%s) has an address; or its targetPort is a name that none of their containers has", id.Namespace, selector)
 }
 
 // whyNot returns why an endpoint gets no connections, or none from clients outside.

@@ -186,3 +186,32 @@ func TestExplain(t *testing.T) {
 		t.Errorf("a service that is not there: %v", got)
 	}
 }
+
+// Why a service has no endpoints at all.
+func TestUnserved(t *testing.T) {
+	selecting := balancer()
+	selecting.Selector = map[string]string{"tier": "front", "app": "web"}
+	other := slice("a", ready("10.1.1.2", "node1"))
+	other.Ports[0].Name = "http"
+	for _, c := range []struct {
+		svc   *service.Service
+		slice *endpointslice.EndpointSlice
+		want  string
+	}{
+		{selecting, nil, "there is no EndpointSlice of it: Kubernetes makes one, also if no pod has the labels of its selector (app=web,tier=front)"},
+		{selecting, slice("a"), "its EndpointSlices list none: no pod of namespace default that has the labels of its selector (app=web,tier=front) has an address"},
+		{selecting, other, "its EndpointSlices list endpoints, but with other ports than the service"},
+		{balancer(), nil, "it has neither a selector nor an EndpointSlice"},
+		{balancer(), slice("a"), "its EndpointSlices list none, and it has no selector"},
+	} {
+		p := processor.New()
+		p.SetNode(node1)
+		p.SetService(c.svc)
+		if c.slice != nil {
+			p.SetSlice(nil, c.slice)
+		}
+		if got := p.Unserved(web); !strings.HasPrefix(got, c.want) || len(p.Explain(web, false)) > 0 {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}
