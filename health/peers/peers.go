@@ -29,6 +29,8 @@ type Peer struct {
 // Pinger is implemented by package ping.
 type Pinger interface {
 	Ping(ctx context.Context, to netip.Addr, size int) (time.Duration, error)
+	// Knock does the same for nodes that ignore echo requests.
+	Knock(ctx context.Context, to netip.Addr, size int) (time.Duration, error)
 	Close()
 }
 
@@ -89,6 +91,8 @@ type Prober struct {
 type state struct {
 	Report
 	rounds, silent int
+	// knocked: it answered Knock last, and not Ping.
+	knocked bool
 }
 
 // New returns a prober, which does nothing before Run.
@@ -196,16 +200,24 @@ func (p *Prober) probe(ctx context.Context, pinger Pinger, peer Peer) {
 	s.Problem = s.problem()
 }
 
-// ping sends a packet, and repeats it if there is no answer.
+// ping sends a packet, and repeats it if there is no answer, at last in the other way.
 func (p *Prober) ping(ctx context.Context, pinger Pinger, s *state, size int) (took time.Duration, err error) {
-	for range attempts {
+	for attempt := range attempts {
+		knock, send := s.knocked, pinger.Ping
+		if attempt == attempts-1 {
+			knock = !knock
+		}
+		if knock {
+			send = pinger.Knock
+		}
 		limited, cancel := context.WithTimeout(ctx, p.o.Timeout)
-		took, err = pinger.Ping(limited, netip.MustParseAddr(s.Address), size)
+		took, err = send(limited, netip.MustParseAddr(s.Address), size)
 		cancel()
 		p.mu.Lock()
-		s.Sent++
-		if err != nil {
+		if s.Sent++; err != nil {
 			s.Lost++
+		} else {
+			s.knocked = knock
 		}
 		p.mu.Unlock()
 		if err == nil || !errors.Is(err, ping.ErrNoAnswer) || ctx.Err() != nil {

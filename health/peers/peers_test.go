@@ -19,7 +19,8 @@ import (
 // network is a path that carries packets up to a size.
 type network struct {
 	mu      sync.Mutex
-	largest int // 0: nothing passes
+	largest int  // 0: nothing passes
+	silent  bool // echo requests are ignored
 	sent    []int
 }
 
@@ -32,9 +33,17 @@ func (n *network) set(largest int) {
 }
 
 func (n *network) Ping(ctx context.Context, _ netip.Addr, size int) (time.Duration, error) {
+	return n.send(ctx, size, true)
+}
+
+func (n *network) Knock(ctx context.Context, _ netip.Addr, size int) (time.Duration, error) {
+	return n.send(ctx, size, false)
+}
+
+func (n *network) send(ctx context.Context, size int, echo bool) (time.Duration, error) {
 	n.mu.Lock()
 	n.sent = append(n.sent, size)
-	passes := size <= n.largest
+	passes := size <= n.largest && !(echo && n.silent)
 	n.mu.Unlock()
 	if passes {
 		return time.Millisecond, nil
@@ -104,6 +113,29 @@ func TestProblemsOfAPeer(t *testing.T) {
 		}
 		cancel()
 		<-done
+	})
+}
+
+// A node that ignores echo requests is reached all the same, and the size of packets is measured as ever.
+func TestPeerThatIgnoresEchoRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := &network{largest: 1350, silent: true}
+		p := New(Options{Open: func() (Pinger, error) { return path, nil }, Log: slog.New(slog.DiscardHandler),
+			Peers: func() []Peer { return []Peer{{"node2", netip.MustParseAddr("10.1.2.1"), 1450}} }})
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+		defer cancel()
+		p.Run(ctx)
+		if r := p.Reports()[0]; !r.Answers || r.Size != 1350 || !strings.Contains(r.Problem, "more than 1350 bytes are lost") {
+			t.Errorf("%+v", r)
+		}
+		path.set(9000)
+		lost := p.Reports()[0].Lost
+		ctx, cancel = context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		p.Run(ctx)
+		if r := p.Reports()[0]; r.Problem != "" || r.Lost != lost {
+			t.Errorf("%d more are lost: %+v", r.Lost-lost, r)
+		}
 	})
 }
 

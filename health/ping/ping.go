@@ -1,5 +1,5 @@
-// Package ping measures with ICMP echo requests whether an address answers, how fast, and which size
-// of packets reaches it.
+// Package ping measures whether an address answers, how fast, and which size of packets reaches it: with
+// ICMP echo requests, or for hosts that ignore those, with UDP to a port on which nobody listens.
 //
 // Packets carry "don't fragment", and the kernel's cached path MTU is ignored, so that each probe
 // measures the path itself.
@@ -15,6 +15,7 @@ import (
 	"net/netip"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/net/icmp"
@@ -39,6 +40,7 @@ var ErrTooLarge = errors.New("larger than the MTU of the first device on the way
 
 // Pinger sends from one network namespace. It may be used concurrently; Close it.
 type Pinger struct {
+	in     func(func() error) error
 	id     uint16
 	v4, v6 *socket // nil: the namespace lacks the IP version, or errors has the reason
 
@@ -59,7 +61,7 @@ func Open(in func(func() error) error) (*Pinger, error) {
 	if in == nil {
 		in = func(fn func() error) error { return fn() }
 	}
-	p := &Pinger{id: uint16(rand.Uint32()), seq: uint16(rand.Uint32()), waiting: map[uint16]chan time.Time{}}
+	p := &Pinger{in: in, id: uint16(rand.Uint32()), seq: uint16(rand.Uint32()), waiting: map[uint16]chan time.Time{}}
 	var err4, err6 error
 	if err := in(func() error { p.v4, err4 = open(false); p.v6, err6 = open(true); return nil }); err != nil {
 		return nil, err
@@ -195,6 +197,41 @@ func (p *Pinger) Ping(ctx context.Context, to netip.Addr, size int) (time.Durati
 	case <-ctx.Done():
 		return 0, ErrNoAnswer
 	}
+}
+
+// knocked is the port on which nobody listens: the first one of traceroute(8).
+const knocked = 33434
+
+// Knock is Ping with UDP: hosts answer that nobody listens, also those that ignore echo requests. They may send few such
+// answers: Linux one per second, and six at once.
+func (p *Pinger) Knock(ctx context.Context, to netip.Addr, size int) (took time.Duration, err error) {
+	level, option, mode, overhead := unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_PROBE, header4
+	if to.Is6() {
+		level, option, mode, overhead = unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_PROBE, header6 // UDP's header is as long as ICMP's
+	}
+	d := net.Dialer{Control: func(_, _ string, c syscall.RawConn) (err error) {
+		return errors.Join(c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), level, option, mode) }), err)
+	}}
+	var conn net.Conn
+	err = p.in(func() error {
+		conn, err = d.DialContext(ctx, "udp", netip.AddrPortFrom(to, knocked).String())
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("sending to %v: %w", to, err)
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.SetReadDeadline(time.Unix(1, 0)) })()
+	start := time.Now()
+	if _, err = conn.Write(make([]byte, max(0, size-overhead))); errors.Is(err, unix.EMSGSIZE) {
+		return 0, fmt.Errorf("%d bytes to %v: %w", size, to, ErrTooLarge)
+	} else if err != nil {
+		return 0, fmt.Errorf("sending to %v: %w", to, err)
+	}
+	if _, err = conn.Read(make([]byte, 1)); err == nil || errors.Is(err, unix.ECONNREFUSED) {
+		return time.Since(start), nil
+	}
+	return 0, ErrNoAnswer // or one of a router
 }
 
 // Largest returns the size of the largest packet, up to the given one, that is answered; 0 if not even

@@ -24,20 +24,22 @@ func TestLoopback(t *testing.T) {
 	defer p.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	for _, to := range []string{"127.0.0.1", "127.0.0.2"} {
-		for _, size := range []int{Small, 1500} {
-			if took, err := p.Ping(ctx, netip.MustParseAddr(to), size); err != nil || took <= 0 {
-				t.Errorf("%s, %d bytes: %v, %v", to, size, took, err)
+	for name, send := range map[string]func(context.Context, netip.Addr, int) (time.Duration, error){"Ping": p.Ping, "Knock": p.Knock} {
+		for _, to := range []string{"127.0.0.1", "127.0.0.2"} {
+			for _, size := range []int{Small, 1500} {
+				if took, err := send(ctx, netip.MustParseAddr(to), size); err != nil || took <= 0 {
+					t.Errorf("%s %s, %d bytes: %v, %v", name, to, size, took, err)
+				}
 			}
 		}
-	}
-	if _, err := p.Ping(ctx, netip.MustParseAddr("127.0.0.1"), 65600); !errors.Is(err, ErrTooLarge) {
-		t.Errorf("more than fits: %v", err)
-	}
-	done, stop := context.WithCancel(ctx)
-	stop()
-	if _, err := p.Ping(done, netip.MustParseAddr("192.0.2.1"), Small); err == nil {
-		t.Error("an answer of nobody")
+		if _, err := send(ctx, netip.MustParseAddr("127.0.0.1"), 65600); !errors.Is(err, ErrTooLarge) {
+			t.Errorf("%s, more than fits: %v", name, err)
+		}
+		done, stop := context.WithCancel(ctx)
+		stop()
+		if _, err := send(done, netip.MustParseAddr("192.0.2.1"), Small); err == nil {
+			t.Errorf("%s: an answer of nobody", name)
+		}
 	}
 }
 
