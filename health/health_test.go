@@ -106,11 +106,17 @@ func TestDriftThatComesBack(t *testing.T) {
 	}
 	txns := []*kvscheduler.RecordedTxn{repair(1, "drift: gone", "a", "b"), repair(2, "drift: gone", "a"), repair(3, "Add Pod", "a", "b", "c"), repair(4, "Add Pod", "a", "b", "c")}
 	exists := func(key string) bool { return key != "gone" }
-	if got := recurring(txns, exists); len(got) != 0 {
+	alone := NoOwners()
+	if got := recurring(txns, exists, alone); len(got) != 0 {
 		t.Errorf("twice: %q", got)
 	}
-	got := recurring(append(txns, repair(5, "drift: route a was deleted", "a"), repair(6, "drift: it went", "gone"), repair(7, "drift: it went", "gone"), repair(8, "drift: it went", "gone")), exists)
+	got := recurring(append(txns, repair(5, "drift: route a was deleted", "a"), repair(6, "drift: it went", "gone"), repair(7, "drift: it went", "gone"), repair(8, "drift: it went", "gone")), exists, alone)
 	if len(got) != 1 || !strings.Contains(got[0], "a was repaired 3 times within 10 minutes, last in transaction #5 (drift: route a was deleted)") {
+		t.Errorf("%q", got)
+	}
+	ofPod := func(string) string { return "the network of pod shop/web" }
+	got = recurring([]*kvscheduler.RecordedTxn{repair(1, "drift: it went", "a", "b"), repair(2, "drift: it went", "b"), repair(3, "drift: it went", "c")}, exists, ofPod)
+	if len(got) != 1 || !strings.HasPrefix(got[0], "the network of pod shop/web was repaired 3 times within 10 minutes, last in transaction #3") {
 		t.Errorf("%q", got)
 	}
 }

@@ -91,14 +91,20 @@ const (
 )
 
 // Drift checks for values that were repaired repeatedly. Those that are gone, with a pod for example, are no problem any more.
-func Drift(s *kvscheduler.Scheduler) Check {
+// owners returns a function that says to what the value with a key belongs, such as the network of a pod, whose values
+// are one problem; "": it stands for itself.
+func Drift(s *kvscheduler.Scheduler, owners func() func(key string) string) Check {
 	return Check{Name: "drift", Look: func(context.Context) []string {
 		now := s.Snapshot()
-		return recurring(s.History(time.Now().Add(-driftWithin), time.Time{}), func(key string) bool { return now.Get(key) != nil })
+		txns := s.History(time.Now().Add(-driftWithin), time.Time{})
+		return recurring(txns, func(key string) bool { return now.Get(key) != nil }, owners())
 	}}
 }
 
-func recurring(txns []*kvscheduler.RecordedTxn, exists func(key string) bool) (problems []string) {
+// NoOwners is for Drift: each value stands for itself.
+func NoOwners() func(key string) string { return func(string) string { return "" } }
+
+func recurring(txns []*kvscheduler.RecordedTxn, exists func(key string) bool, owner func(key string) string) (problems []string) {
 	times, last := map[string]int{}, map[string]*kvscheduler.RecordedTxn{}
 	for _, txn := range txns {
 		if !strings.HasPrefix(txn.Description, DriftPrefix) {
@@ -107,7 +113,7 @@ func recurring(txns []*kvscheduler.RecordedTxn, exists func(key string) bool) (p
 		keys := map[string]bool{}
 		for _, op := range txn.Executed {
 			if !op.IsDerived && !op.NOOP && exists(op.Key) {
-				keys[op.Key] = true
+				keys[cmp.Or(owner(op.Key), op.Key)] = true
 			}
 		}
 		for key := range keys {

@@ -252,8 +252,9 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	if probes != nil {
 		mux.Handle(peers.URL, probes.Handler())
 	}
+	names := newPodNames(podManager, ipNet)
 	asked := checks{alive: loop.Alive, ready: ready, connected: watcher.Connected, full: remote.Full, nodeConfig: contivConf.NodeConfigError, warnings: warnings(sb, thief, nodeSync, services)}.
-		monitored(o, sb, probes, paths.Network(), past, registry, checkPods(o.nodeName, podManager.Pods, ipNet.PodsReport, watcher.Connected),
+		monitored(o, sb, names.owners, probes, paths.Network(), past, registry, checkPods(o.nodeName, podManager.Pods, ipNet.PodsReport, watcher.Connected),
 			health.KSR(remote, watcher.Connected))
 	told := metrics.Conventional(registry)
 	asked.handle(mux, told)
@@ -281,7 +282,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	if probes != nil {
 		group.Go(func() error { probes.Run(serve); return nil })
 	}
-	sb.watch(serve, group)
+	sb.watch(serve, group, names.inText)
 	group.Go(func() error { return thief.attend(serve, loop.Ready, ipNet, sb, contivConf, loop) })
 	group.Go(func() error { return notCanceled(sb.lin.WatchLinks(serve, func() { contivConf.LinksChanged(serve) })) })
 	group.Go(func() error { nodeSync.Run(serve); return nil })

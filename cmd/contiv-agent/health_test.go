@@ -68,7 +68,7 @@ func TestFullEtcdIsAProblem(t *testing.T) {
 	t.Cleanup(func() { scheduler.Close() })
 	dir := t.TempDir()
 	monitor := checks{ready: fine, connected: fine, nodeConfig: fine, warnings: func(context.Context) []string { return nil }, full: func(context.Context) error { return full }}.
-		monitored(options{runDir: dir, bolt: filepath.Join(dir, "bolt.db"), grpcBolt: filepath.Join(dir, "grpc.db")}, &southbound{scheduler: scheduler}, nil, nil, nil, prometheus.NewRegistry()).health
+		monitored(options{runDir: dir, bolt: filepath.Join(dir, "bolt.db"), grpcBolt: filepath.Join(dir, "grpc.db")}, &southbound{scheduler: scheduler}, health.NoOwners, nil, nil, nil, prometheus.NewRegistry()).health
 	problems := monitor.Look(t.Context())
 	if len(problems) != 1 || problems[0].Text != full.Error() || monitor.Verdict(problems) != health.Degraded {
 		t.Errorf("problems are %+v, the verdict is %s", problems, monitor.Verdict(problems))

@@ -21,18 +21,18 @@ import (
 )
 
 // monitored returns the checks with a monitor of everything that may be wrong with the node: the checks
-// themselves, and more. Probes, network and past are left out if nil.
+// themselves, and more; see health.Drift for owners. Probes, network and past are left out if nil.
 //
 //	checks (etcd, NodeConfig, vswitch) ─┐
 //	values, drift, disk ────────────────┼─> health.Monitor ──> /readiness?verbose, metrics
 //	probes of peers, the node's network ┘
-func (c checks) monitored(o options, sb *southbound, probes *peers.Prober, network *path.Network, past *history.Recorder, registry prometheus.Registerer, more ...health.Check) checks {
+func (c checks) monitored(o options, sb *southbound, owners func() func(key string) string, probes *peers.Prober, network *path.Network, past *history.Recorder, registry prometheus.Registerer, more ...health.Check) checks {
 	list := []health.Check{
 		{Name: "etcd", Look: sentence("works without etcd: ", c.connected)},
 		{Name: "nodeconfig", Look: sentence("NodeConfig refused: ", c.nodeConfig)},
 		{Name: "vswitch", Look: c.warnings},
 		health.Values(sb.scheduler),
-		health.Drift(sb.scheduler),
+		health.Drift(sb.scheduler, owners),
 		health.Disk(directories(o)...),
 	}
 	if c.full != nil {

@@ -245,9 +245,10 @@ func (s *southbound) readAhead() {
 	}
 }
 
-// watch tells the scheduler of drift until ctx ends.
-func (s *southbound) watch(ctx context.Context, group *errgroup.Group) {
+// watch tells the scheduler of drift until ctx ends. worded says in reasons what interfaces are.
+func (s *southbound) watch(ctx context.Context, group *errgroup.Group, worded func(reason string) string) {
 	report := damper.New(ctx, func(reason string, keys ...string) {
+		reason = worded(reason)
 		s.log.Info("drift noticed", "reason", reason, "keys", keys)
 		if err := s.scheduler.ReportDrift(reason, keys...); err != nil {
 			s.log.Warn("Drift could not be reported", "reason", reason, "error", err)

@@ -11,6 +11,7 @@ import (
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/controller/dbwatcher"
 	"github.com/contiv/contiv/controller/feedback"
+	"github.com/contiv/contiv/health"
 	"github.com/contiv/contiv/history"
 	"github.com/contiv/contiv/kvscheduler/inspect"
 	"github.com/contiv/contiv/logline/loglevel"
@@ -91,7 +92,7 @@ func runStandalone(ctx context.Context, o options, log *slog.Logger) error {
 	}
 	mux.Handle("/log/", loglevel.Handler(log))
 	asked := checks{alive: loop.Alive, ready: ready, connected: db.connected, full: db.full, warnings: sb.Warnings}.
-		monitored(o, sb, nil, nil, past, registry)
+		monitored(o, sb, health.NoOwners, nil, nil, past, registry)
 	told := metrics.Conventional(registry)
 	asked.handle(mux, told)
 
@@ -99,7 +100,7 @@ func runStandalone(ctx context.Context, o options, log *slog.Logger) error {
 	defer cancel()
 	group, serve := errgroup.WithContext(serve)
 	group.Go(func() error { asked.health.Run(serve); return nil })
-	sb.watch(serve, group)
+	sb.watch(serve, group, func(reason string) string { return reason })
 	group.Go(func() error { return restServer.Serve(serve, mux) })
 	group.Go(func() error { return o.metrics.Run(serve, told, log, endpoint.Retry) })
 	if controllerConfig.LigatoStatus && db.remote != nil {

@@ -104,7 +104,7 @@ func (o *options) embed(t *target, metrics prometheus.Registerer, log *slog.Logg
 	}
 	t.Target = waiting{ready, program.Scheduler{Scheduler: s, Log: log}}
 	t.handle = func(mux *http.ServeMux) { mux.Handle("/scheduler/", inspect.Handler(s)) }
-	values, drift := health.Values(s), health.Drift(s)
+	values, drift := health.Values(s), health.Drift(s, health.NoOwners)
 	t.warnings = func(ctx context.Context) []string { return append(values.Look(ctx), drift.Look(ctx)...) }
 	metrics.MustRegister(health.NewStates(s))
 	t.err = func() error {
