@@ -180,7 +180,11 @@ func printDenials(p printer, good []answer[denials.Report]) {
 var deniedHeader = []string{"TIME", "NODE", "FROM", "TO", "PORT", "PACKETS", "WHY"}
 
 func deniedLine(node string, e denials.Event) []string {
-	return []string{e.Time.Local().Format(time.TimeOnly), node, deniedEnd(e.From, e.Src), deniedEnd(e.To, e.Dst), deniedPort(e), strconv.FormatUint(e.Packets, 10), e.Why}
+	why := e.Why
+	if e.Probe {
+		why = "sent by `contivctl why`, or at that time: " + why
+	}
+	return []string{e.Time.Local().Format(time.TimeOnly), node, deniedEnd(e.From, e.Src), deniedEnd(e.To, e.Dst), deniedPort(e), strconv.FormatUint(e.Packets, 10), why}
 }
 
 func deniedEnd(pod string, addr netip.Addr) string {

@@ -247,7 +247,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	}
 	mux.Handle("/log/", loglevel.Handler(log))
 	paths := explainPaths(o, sb, forNetwork.HostStackShared, nodeSync, addresses, ipNet, services, ipNet.GetPodMTU, contivConf)
-	mux.Handle(path.URL, paths.Handler())
+	mux.Handle(path.URL, denied.Probing(paths.Handler()))
 	probes := probePeers(o, nodeSync, addresses, ipNet.GetPodMTU, log)
 	if probes != nil {
 		mux.Handle(peers.URL, probes.Handler())

@@ -71,6 +71,8 @@ type Event struct {
 	Port     uint16     `json:"port,omitempty"`
 	// Packets since the last event of the connection, at least.
 	Packets uint64 `json:"packets"`
+	// Probe: such packets were sent at that time to find out whether they arrive, see Probing.
+	Probe bool `json:"probe,omitempty"`
 	Why     string `json:"why,omitempty"`
 }
 
@@ -115,6 +117,7 @@ type Keeper struct {
 	policies map[policyKey]uint64
 	flows    map[flowKey]uint64
 	events   []Event
+	probes   []probe
 	last     uint64
 	failed   string
 }
@@ -231,7 +234,7 @@ func (k *Keeper) note(flows []filter.DeniedFlow) {
 			continue
 		}
 		k.last++
-		e := Event{Seq: k.last, Time: k.looked, From: k.PodOf(f.Src), To: k.PodOf(f.Dst), Src: f.Src, Dst: f.Dst, Protocol: f.Protocol, Port: f.Port, Packets: more}
+		e := Event{Seq: k.last, Time: k.looked, From: k.PodOf(f.Src), To: k.PodOf(f.Dst), Src: f.Src, Dst: f.Dst, Protocol: f.Protocol, Port: f.Port, Packets: more, Probe: k.isProbe(f)}
 		if reasons++; reasons <= maxReasons {
 			e.Why = strings.Join(k.Why(filter.Connection{Src: f.Src, Dst: f.Dst, Protocol: f.Protocol, Port: f.Port}), "; ")
 		}

@@ -221,6 +221,44 @@ func TestEvents(t *testing.T) {
 	})
 }
 
+// What was sent to find out whether it arrives is no user's connection.
+func TestProbes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := &told{}
+		k := keeper(v)
+		ask := func(query string) {
+			k.Probing(http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/?"+query, nil))
+		}
+		told := func(flows ...filter.DeniedFlow) (text string) {
+			v.Flows = flows
+			time.Sleep(busy)
+			for _, e := range k.Report(t.Context(), k.last).Events {
+				text += fmt.Sprintf("%d:%v ", e.Port, e.Probe)
+			}
+			return text
+		}
+		echo := filter.DeniedFlow{Src: web, Dst: outside, Protocol: filter.ICMP, Packets: 1}
+		flow := func(src, dst netip.Addr, port uint16, packets uint64) filter.DeniedFlow {
+			return filter.DeniedFlow{Src: src, Dst: dst, Protocol: filter.TCP, Port: port, Packets: packets}
+		}
+		for range 2 * maxProbes {
+			ask("from=10.1.1.9&to=10.1.1.8")
+		}
+		ask("from=" + web.String() + "&to=" + db.String() + "&protocol=tcp&port=80")
+		ask("from=nonsense&to=")
+		if got := told(flow(web, db, 80, 1), flow(web, db, 81, 1), flow(outside, db, 82, 1), echo); got != "80:true 81:false 0:true 82:false " {
+			t.Errorf("%q", got)
+		}
+		if len(k.probes) > maxProbes {
+			t.Errorf("%d are remembered", len(k.probes))
+		}
+		time.Sleep(probed)
+		if got := told(flow(web, db, 80, 2)); got != "80:false " {
+			t.Errorf("later: %q", got)
+		}
+	})
+}
+
 // However much is denied, what is kept and asked for stays bounded.
 func TestFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -1,0 +1,57 @@
+package denials
+
+import (
+	"net/http"
+	"net/netip"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/contiv/contiv/filter"
+)
+
+// probe is a question upon which packets are sent.
+type probe struct {
+	from, to netip.Addr
+	port     uint16 // 0: echo requests only
+	until    time.Time
+}
+
+const (
+	// probed is how long after a question its packets may be noted: probes take 8 s, and the vswitch is read some time later.
+	probed = 8*time.Second + idle + 2*time.Second
+	// maxProbes bounds the questions that are remembered.
+	maxProbes = 64
+)
+
+// Probing passes questions about paths on (?from=ADDRESS&to=ADDRESS&port=PORT), upon which packets are sent from one
+// address to the steps on the way to the other. What policies deny of these is told as a probe.
+func (k *Keeper) Probing(paths http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		values := r.URL.Query()
+		from, err := netip.ParseAddr(values.Get("from"))
+		to, err2 := netip.ParseAddr(values.Get("to"))
+		port, _ := strconv.ParseUint(values.Get("port"), 10, 16)
+		if err == nil && err2 == nil {
+			k.expect(probe{from, to, uint16(port), time.Now().Add(probed)})
+		}
+		paths.ServeHTTP(w, r)
+	})
+}
+
+func (k *Keeper) expect(p probe) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.probes = slices.DeleteFunc(k.probes, func(old probe) bool { return time.Now().After(old.until) })
+	if k.probes = append(k.probes, p); len(k.probes) > maxProbes {
+		k.probes = slices.Clone(k.probes[1:])
+	}
+}
+
+// isProbe reports whether a flow may be one of probes. The caller holds the lock.
+func (k *Keeper) isProbe(f filter.DeniedFlow) bool {
+	return slices.ContainsFunc(k.probes, func(p probe) bool {
+		echo := f.Protocol == filter.ICMP || f.Protocol == filter.ICMPv6
+		return f.Src == p.from && (echo || f.Dst == p.to && f.Port == p.port) && k.looked.Before(p.until)
+	})
+}
