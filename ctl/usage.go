@@ -1,6 +1,7 @@
 package ctl
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -81,8 +82,11 @@ func fitHelp(cmd *cobra.Command, width int) {
 	for _, sub := range cmd.Commands() {
 		fitHelp(sub, width)
 	}
-	cmd.Long = text.Reflow(cmd.Long, width)
-	if !cmd.HasParent() { // the others have its template
+	cmd.Long = text.Reflow(cmp.Or(cmd.Long, cmd.Short), width)
+	if cmd.HasParent() {
+		before := 2 + cmd.NamePadding() + 1 // in the list of commands
+		cmd.Short = text.Column(cmd.Short, width, before)
+	} else { // the others have its template
 		cmd.SetUsageTemplate(strings.ReplaceAll(cmd.UsageTemplate(), "FlagUsages", fmt.Sprintf("FlagUsagesWrapped %d", width)))
 	}
 }

@@ -43,6 +43,11 @@ func broken(text string, width int) string {
 	return strings.Join(lines, "\n")
 }
 
+// Column breaks a text that stands behind others on its line: all its lines begin in the same column.
+func Column(text string, width, before int) string {
+	return strings.Join(wrap(text, width-before), "\n"+strings.Repeat(" ", before))
+}
+
 // Reflow breaks paragraphs into lines of the width. Lines that are indented stay as they are.
 func Reflow(text string, width int) string {
 	var lines []string

@@ -35,3 +35,9 @@ func TestReflow(t *testing.T) {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}
 }
+
+func TestColumn(t *testing.T) {
+	if got, want := Column("Configure the vswitch of a node: get, apply, delete values", 45, 5), "Configure the vswitch of a node: get,\n     apply, delete values"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

@@ -69,7 +69,7 @@ func (p *Processor) Unserved(id ID) string {
 	case selector == "":
 		return "its EndpointSlices list none, and it has no selector: whoever made them has to list endpoints"
 	case len(all) == 0:
-		return fmt.Sprintf("there is no EndpointSlice of it: Kubernetes makes one, also if no pod has the labels of its selector (%s): does the controller manager run?", selector)
+		return fmt.Sprintf("there is no EndpointSlice of it: no pod of namespace %s has the labels of its selector (%s), or the controller manager does not run", id.Namespace, selector)
 	}
 	return fmt.Sprintf("its EndpointSlices list none: no pod of namespace %s that has the labels of its selector (%s) has an address; or its targetPort is a name that none of their containers has", id.Namespace, selector)
 }

@@ -198,7 +198,7 @@ func TestUnserved(t *testing.T) {
 		slice *endpointslice.EndpointSlice
 		want  string
 	}{
-		{selecting, nil, "there is no EndpointSlice of it: Kubernetes makes one, also if no pod has the labels of its selector (app=web,tier=front)"},
+		{selecting, nil, "there is no EndpointSlice of it: no pod of namespace default has the labels of its selector (app=web,tier=front)"},
 		{selecting, slice("a"), "its EndpointSlices list none: no pod of namespace default that has the labels of its selector (app=web,tier=front) has an address"},
 		{selecting, other, "its EndpointSlices list endpoints, but with other ports than the service"},
 		{balancer(), nil, "it has neither a selector nor an EndpointSlice"},
