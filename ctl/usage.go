@@ -19,7 +19,11 @@ func Execute(ctx context.Context, root *cobra.Command) error {
 	root.SetFlagErrorFunc(flagError)
 	sayUsage(root)
 	if width, must := text.Width(os.Stdout); must {
-		fitHelp(root, width)
+		help := root.HelpFunc()
+		root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+			fitHelp(root, width) // now: manual pages and completion have other lines
+			help(cmd, args)
+		})
 	}
 	return flagError(root, root.ExecuteContext(ctx)) // of flags before the name of a command, errors are as the library has them
 }
