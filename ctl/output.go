@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	"github.com/contiv/contiv/ctl/jsonpath"
 	"github.com/contiv/contiv/ctl/target"
 	"github.com/contiv/contiv/ctl/text"
 	"github.com/contiv/contiv/jsontext"
@@ -83,7 +84,7 @@ func (c *cli) checkFormat(cmd *cobra.Command) error {
 	kind, template, _ := strings.Cut(string(c.format), "=")
 	switch known := slices.Contains(names, kind); {
 	case known && format(kind) == asJSONPath:
-		_, _, err := jsonPath(template)
+		_, _, err := jsonpath.Parse(template)
 		return err
 	case known && template == "" && format(kind) == asWide:
 		c.format, c.full, c.wide = asTable, true, true
@@ -117,8 +118,8 @@ func (f format) encode(w io.Writer, value any) error {
 			return fmt.Errorf("encode the output: %w", err)
 		}
 	case asJSONPath:
-		if data, err = extract(data, template); err != nil {
-			return err
+		if data, err = jsonpath.Extract(data, template); err != nil {
+			return Misused(err)
 		}
 	}
 	_, err = w.Write(data)

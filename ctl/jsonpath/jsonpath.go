@@ -1,4 +1,5 @@
-package ctl
+// Package jsonpath selects parts of JSON by templates, as kubectl does, and says of those that select nothing what they could.
+package jsonpath
 
 import (
 	"bytes"
@@ -12,8 +13,8 @@ import (
 	"k8s.io/client-go/util/jsonpath"
 )
 
-// jsonPath parses a template, whose braces may be left out, and returns it with them.
-func jsonPath(template string) (path *jsonpath.JSONPath, whole string, err error) {
+// Parse parses a template, whose braces may be left out, and returns it with them.
+func Parse(template string) (path *jsonpath.JSONPath, whole string, err error) {
 	if template == "" {
 		return nil, "", errors.New("-o jsonpath: give it a template, such as -o jsonpath='{[*].node}'")
 	}
@@ -27,9 +28,9 @@ func jsonPath(template string) (path *jsonpath.JSONPath, whole string, err error
 	return path, template, nil
 }
 
-// extract returns the part of JSON that a template selects, on one line.
-func extract(data []byte, template string) ([]byte, error) {
-	path, template, err := jsonPath(template)
+// Extract returns the part of JSON that a template selects, on one line.
+func Extract(data []byte, template string) ([]byte, error) {
+	path, template, err := Parse(template)
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +40,7 @@ func extract(data []byte, template string) ([]byte, error) {
 	}
 	var out bytes.Buffer
 	if err := path.Execute(&out, value); err != nil {
-		return nil, Misused(fmt.Errorf("-o jsonpath=%s: %w", template, selectsNothing(err, template, value)))
+		return nil, fmt.Errorf("-o jsonpath=%s: %w", template, selectsNothing(err, template, value))
 	}
 	return append(out.Bytes(), '\n'), nil
 }
@@ -55,7 +56,7 @@ func selectsNothing(err error, template string, value any) error {
 	if name == "" {
 		before, wrong = strings.TrimSuffix(template, ".}"), errors.New("a name is missing after the last dot")
 	}
-	path, _, unclear := jsonPath(before + "}")
+	path, _, unclear := Parse(before + "}")
 	if unclear != nil {
 		return fmt.Errorf("%w: -o json shows what there is", wrong)
 	}
