@@ -4,6 +4,7 @@
 //	rtnl       rtnetlink: links, addresses, neighbours, routes, rules
 //	nft        nftables: one transaction, one dump, generations
 //	xtables    the tables of iptables-legacy, to be read
+//	sockets    sock_diag: connections of TCP that are ended
 //	events     notifications of the kernel: sockets, namespaces, lost events
 //	namespace  a network namespace: sockets in it, sysctls, processes
 //	nlattr     the attributes in messages of both

@@ -60,7 +60,8 @@ var rooms = map[string][]string{
 	"vswitch/kernel/dhcp":  {},
 	"vswitch/fake":         {"filter", "api", "models", "kvscheduler", "netalloc", "vswitch", "vswitch/descriptors"},
 	"netlink/shield":       {},
-	"vswitch/vpp":          {"netlink/shield", "filter", "api", "models", "kvscheduler", "netalloc", "vswitch", "vswitch/descriptors", "delta", "nsfile", "test/await"}, // the last one in tests
+	"netlink/sockets":      {"netlink/namespace"}, // in tests
+	"vswitch/vpp":          {"netlink/shield", "netlink/sockets", "filter", "api", "models", "kvscheduler", "netalloc", "vswitch", "vswitch/descriptors", "delta", "nsfile", "test/await"}, // the last one in tests
 	"vswitch/vpp/vppapi":   {"vswitch/vpp/vpptest"},                                                                                                                     // in tests
 	"vswitch/vpp/vpptest":  {"vswitch/vpp/vppapi", "vswitch/vpp/startup"},
 	"vswitch/vpp/startup":  {},

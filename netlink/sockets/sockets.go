@@ -1,0 +1,142 @@
+// Package sockets ends connections of TCP by their sockets, as ss -K does: the kernel resets the other end, and whoever
+// has the socket is told ECONNABORTED.
+//
+//	connections ──> sockets of a network namespace (sock_diag) ──those that are exactly one of them──> SOCK_DESTROY, by their cookies
+package sockets
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// Connection is a connection as its socket knows it.
+type Connection struct{ Local, Remote netip.AddrPort }
+
+// ErrUnsupported says that the kernel ends no connections.
+var ErrUnsupported = errors.New("this Linux kernel lacks CONFIG_INET_DIAG_DESTROY")
+
+// The messages of sock_diag: struct inet_diag_req_v2 is 8 bytes and an identity, struct inet_diag_msg begins with 4 bytes and
+// an identity. That is ports (2 each) and addresses (16 each) of both ends, the index of an interface (4) and a cookie (8).
+const (
+	requestHead = 8
+	answerHead  = 4
+	identity    = 48
+	cookieAt    = requestHead + 40
+)
+
+// States of sockets that are connections, and have more than a listener's memory of them or the wait for late packets.
+const connected = 1<<unix.BPF_TCP_ESTABLISHED | 1<<unix.BPF_TCP_SYN_SENT | 1<<unix.BPF_TCP_FIN_WAIT1 | 1<<unix.BPF_TCP_FIN_WAIT2 |
+	1<<unix.BPF_TCP_CLOSE_WAIT | 1<<unix.BPF_TCP_LAST_ACK | 1<<unix.BPF_TCP_CLOSING
+
+// Supported returns ErrUnsupported if the kernel ends no connections.
+func Supported() error {
+	return in(netns.None(), func(s *nl.NetlinkSocket) error {
+		none := request(unix.AF_INET, 0)
+		none[cookieAt] = 1 // and without ports: that is no socket
+		err := call(s, nl.SOCK_DESTROY, none, nil)
+		if errors.Is(err, unix.ENOENT) {
+			return nil
+		}
+		return err
+	})
+}
+
+// Destroy ends those of the connections that have a socket in a network namespace, and returns them. No other socket is touched:
+// neither a listener nor one that gets the addresses and ports meanwhile.
+func Destroy(ns netns.NsHandle, connections map[Connection]bool) (ended []Connection, err error) {
+	if len(connections) == 0 {
+		return nil, nil
+	}
+	err = in(ns, func(s *nl.NetlinkSocket) error {
+		for _, family := range []byte{unix.AF_INET, unix.AF_INET6} { // sockets of the second have connections of IPv4, too
+			var found [][]byte
+			if err := call(s, nl.SOCK_DIAG_BY_FAMILY, request(family, connected), func(answer []byte) {
+				if len(answer) >= answerHead+identity && connections[connectionOf(answer)] {
+					found = append(found, answer)
+				}
+			}); err != nil {
+				return fmt.Errorf("listing sockets: %w", err)
+			}
+			for _, answer := range found {
+				exact := request(family, 0)
+				copy(exact[requestHead:], answer[answerHead:answerHead+identity])
+				switch err := call(s, nl.SOCK_DESTROY, exact, nil); {
+				case errors.Is(err, unix.ENOENT): // it has ended
+				case err != nil:
+					return fmt.Errorf("ending a connection: %w", err)
+				default:
+					ended = append(ended, connectionOf(answer))
+				}
+			}
+		}
+		return nil
+	})
+	return ended, err
+}
+
+// in calls do with a socket of sock_diag in a network namespace; none: that of the calling thread.
+func in(ns netns.NsHandle, do func(s *nl.NetlinkSocket) error) error {
+	s, err := nl.GetNetlinkSocketAt(ns, netns.None(), unix.NETLINK_INET_DIAG)
+	if err != nil {
+		return fmt.Errorf("opening sock_diag: %w", err)
+	}
+	defer s.Close()
+	patience := unix.NsecToTimeval(int64(time.Minute))
+	if err := errors.Join(s.SetSendTimeout(&patience), s.SetReceiveTimeout(&patience)); err != nil {
+		return err
+	}
+	return do(s)
+}
+
+// call sends a request, and hands over the answers if answers are asked for.
+func call(s *nl.NetlinkSocket, kind int, payload []byte, answers func([]byte)) error {
+	flags := unix.NLM_F_ACK
+	if answers != nil {
+		flags = unix.NLM_F_DUMP
+	}
+	req := nl.NewNetlinkRequest(kind, flags)
+	req.Sockets = map[int]*nl.SocketHandle{unix.NETLINK_INET_DIAG: {Socket: s}}
+	req.AddRawData(payload)
+	err := req.ExecuteIter(unix.NETLINK_INET_DIAG, 0, func(answer []byte) bool {
+		if answers != nil {
+			answers(append([]byte{}, answer...))
+		}
+		return true
+	})
+	switch {
+	case errors.Is(err, unix.EOPNOTSUPP):
+		return ErrUnsupported
+	case errors.Is(err, netlink.ErrDumpInterrupted), errors.Is(err, unix.ENOENT) && answers != nil: // the latter of a kernel without IPv6
+		return nil
+	}
+	return err
+}
+
+func request(family byte, states uint32) []byte {
+	r := make([]byte, requestHead+identity)
+	r[0], r[1] = family, unix.IPPROTO_TCP
+	binary.NativeEndian.PutUint32(r[4:], states)
+	return r
+}
+
+// connectionOf reads the connection of an answer; that of a socket of IPv6 to an address of IPv4 is one of IPv4.
+func connectionOf(answer []byte) Connection {
+	id := answer[answerHead:]
+	end := func(port, addr []byte) netip.AddrPort {
+		a, _ := netip.AddrFromSlice(addr)
+		return netip.AddrPortFrom(a.Unmap(), binary.BigEndian.Uint16(port))
+	}
+	size := 4
+	if answer[0] == unix.AF_INET6 {
+		size = 16
+	}
+	return Connection{Local: end(id[0:2], id[4:4+size]), Remote: end(id[2:4], id[20:20+size])}
+}
