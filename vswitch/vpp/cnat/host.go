@@ -31,7 +31,10 @@ func (v *Translations) silenceHost(flows []subsystem.Flow) (total int, err error
 	switch {
 	case err != nil && len(flows) > 0:
 		return 0, err
-	case err != nil || h == nil: // nor have there been rules
+	case err != nil: // it will be the same with the next try
+		v.log.Warn("Whether rules in the host's routing silence flows that have moved cannot be read", "error", err)
+		return 0, nil
+	case h == nil:
 		return 0, nil
 	}
 	defer h.Close()
@@ -40,10 +43,11 @@ func (v *Translations) silenceHost(flows []subsystem.Flow) (total int, err error
 		if err != nil {
 			return 0, err
 		}
-		if err := setRules(h, number, list); err != nil {
+		n, err := setRules(h, number, list)
+		if err != nil {
 			return 0, err
 		}
-		total += len(list)
+		total += n
 	}
 	return total, nil
 }
@@ -56,14 +60,14 @@ func ForgetHost(path string) error {
 	}
 	defer h.Close()
 	for _, number := range []int{unix.AF_INET, unix.AF_INET6} {
-		if err := setRules(h, number, nil); err != nil {
+		if _, err := setRules(h, number, nil); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// ownFlows are those of an IP version that the host sends, at most maxOfHost.
+// ownFlows are those of an IP version that the host sends.
 func ownFlows(h *hostdev.Namespace, number int, f family, flows []subsystem.Flow) (list []subsystem.Flow, err error) {
 	if len(flows) == 0 {
 		return nil, nil
@@ -78,52 +82,75 @@ func ownFlows(h *hostdev.Namespace, number int, f family, flows []subsystem.Flow
 			list = append(list, flow)
 		}
 	}
-	return first(list, maxOfHost), nil
+	return list, nil
 }
 
-// setRules makes these the flows that rules of ours are about. The source is none of their terms: a socket that is bound to no address
-// gets one after the rules.
-func setRules(h *hostdev.Namespace, number int, flows []subsystem.Flow) error {
+// terms are what a rule is about. The source is none of them: a socket that is bound to no address gets one after the rules.
+type terms struct {
+	to   netip.AddrPort
+	from uint16
+	tcp  bool
+}
+
+func termsOf(f subsystem.Flow) terms { return terms{f.To, f.From.Port(), f.TCP} }
+
+// readTerms reports whether a rule is one of ours, and what it is about; the zero value, if somebody else has changed that.
+func readTerms(r netlink.Rule) (t terms, ours bool) {
+	if r.Priority != rulePriority || r.Protocol != ruleProtocol {
+		return t, false
+	}
+	if r.Dst == nil || r.Sport == nil || r.Dport == nil {
+		return t, true
+	}
+	to, _ := netip.AddrFromSlice(r.Dst.IP)
+	return terms{netip.AddrPortFrom(to.Unmap(), r.Dport.Start), r.Sport.Start, r.IPProto == unix.IPPROTO_TCP}, true
+}
+
+// setRules makes these the flows that rules of ours are about, at most maxOfHost, and returns how many they are.
+func setRules(h *hostdev.Namespace, number int, flows []subsystem.Flow) (int, error) {
 	rules, err := h.RuleList(number)
 	if errors.Is(err, unix.EAFNOSUPPORT) && len(flows) == 0 { // of a kernel without IPv6
-		return nil
+		return 0, nil
 	}
 	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
-		return fmt.Errorf("reading rules of the host's routing: %w", err)
+		return 0, fmt.Errorf("reading rules of the host's routing: %w", err)
 	}
-	type terms struct {
-		to   netip.AddrPort
-		from uint16
+	silent := map[terms]bool{}
+	for _, r := range rules {
+		if t, ours := readTerms(r); ours {
+			silent[t] = true
+		}
 	}
+	flows = subsystem.FirstFlows(flows, maxOfHost, func(f subsystem.Flow) bool { return silent[termsOf(f)] })
 	wanted := map[terms]bool{}
 	for _, f := range flows {
-		wanted[terms{f.To, f.From.Port()}] = true
+		wanted[termsOf(f)] = true
 	}
 	for _, r := range rules {
-		if r.Priority != rulePriority || r.Protocol != ruleProtocol {
+		t, ours := readTerms(r)
+		if !ours {
 			continue
 		}
-		if r.Dst != nil && r.Sport != nil && r.Dport != nil {
-			to, _ := netip.AddrFromSlice(r.Dst.IP)
-			t := terms{netip.AddrPortFrom(to.Unmap(), r.Dport.Start), r.Sport.Start}
-			if wanted[t] {
-				delete(wanted, t)
-				continue
-			}
+		if wanted[t] {
+			delete(wanted, t)
+			continue
 		}
 		r.Family = number
 		if err := h.RuleDel(&r); err != nil && !errors.Is(err, unix.ENOENT) {
-			return fmt.Errorf("deleting a rule of the host's routing: %w", err)
+			return 0, fmt.Errorf("deleting a rule of the host's routing: %w", err)
 		}
 	}
 	for t := range wanted {
 		r := netlink.NewRule()
 		r.Family, r.Priority, r.Protocol, r.Type, r.IPProto = number, rulePriority, ruleProtocol, unix.RTN_UNREACHABLE, unix.IPPROTO_UDP
+		if t.tcp {
+			r.IPProto = unix.IPPROTO_TCP
+		}
 		r.Dst = &net.IPNet{IP: t.to.Addr().AsSlice(), Mask: net.CIDRMask(t.to.Addr().BitLen(), t.to.Addr().BitLen())}
 		r.Sport, r.Dport = netlink.NewRulePortRange(t.from, t.from), netlink.NewRulePortRange(t.to.Port(), t.to.Port())
 		if err := h.RuleAdd(r); err != nil && !errors.Is(err, unix.EEXIST) {
-			return fmt.Errorf("adding a rule to the host's routing: %w", err)
+			return 0, fmt.Errorf("adding a rule to the host's routing: %w", err)
 		}
 	}
-	return nil
+	return len(flows), nil
 }

@@ -179,13 +179,6 @@ func (v *Translations) lostFlows(ctx context.Context) (inside, outside []subsyst
 	return inside, outside, nil
 }
 
-// first returns the first n flows of a list, in order, each once.
-func first(list []subsystem.Flow, n int) []subsystem.Flow {
-	slices.SortFunc(list, subsystem.Flow.Compare)
-	list = slices.Compact(list)
-	return list[:min(len(list), n)]
-}
-
 func addrPortOf(e cnat.CnatEndpoint) netip.AddrPort {
 	return netip.AddrPortFrom(convert.Addr(e.Addr), e.Port)
 }

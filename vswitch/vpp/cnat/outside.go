@@ -53,6 +53,9 @@ func flowMatch(f family, flow subsystem.Flow) []byte {
 	at := flowAt[f]
 	match := make([]byte, at.size)
 	match[at.protocol] = byte(ip_types.IP_API_PROTO_UDP)
+	if flow.TCP {
+		match[at.protocol] = byte(ip_types.IP_API_PROTO_TCP)
+	}
 	from, to := flow.From, flow.To
 	copy(match[at.flow:], slices.Concat(from.Addr().AsSlice(), to.Addr().AsSlice(), []byte{byte(from.Port() >> 8), byte(from.Port()), byte(to.Port() >> 8), byte(to.Port())}))
 	return match
@@ -76,9 +79,9 @@ func (v *Translations) silenceOutside(ctx context.Context, flows []subsystem.Flo
 			continue // it is gone
 		}
 		for f, table := range [...]uint32{v4: answers[n].IP4TableID, v6: answers[n].IP6TableID} {
-			wanted := map[string]bool{}
+			var wanted []subsystem.Flow
 			if v.isOutside(ownership.LogicalName(d)) {
-				wanted = matches(family(f), flows)
+				wanted = slices.DeleteFunc(slices.Clone(flows), func(flow subsystem.Flow) bool { return familyOf(flow.From.Addr()) != family(f) })
 			}
 			n, err := v.silenceInterface(ctx, d.SwIfIndex, family(f), table, wanted)
 			if err != nil {
@@ -90,19 +93,10 @@ func (v *Translations) silenceOutside(ctx context.Context, flows []subsystem.Flo
 	return total, nil
 }
 
-// matches are what flows of an IP version match, of at most maxOutside, the first ones in order.
-func matches(f family, flows []subsystem.Flow) map[string]bool {
-	list := slices.DeleteFunc(slices.Clone(flows), func(flow subsystem.Flow) bool { return familyOf(flow.From.Addr()) != f })
-	wanted := map[string]bool{}
-	for _, flow := range first(list, maxOutside) {
-		wanted[string(flowMatch(f, flow))] = true
-	}
-	return wanted
-}
-
-// silenceInterface makes an interface drop what is wanted, by the table that it has, or a new one.
-func (v *Translations) silenceInterface(ctx context.Context, i ownership.Index, f family, table uint32, wanted map[string]bool) (int, error) {
-	if table == noTable && len(wanted) == 0 {
+// silenceInterface makes an interface drop at most maxOutside of the flows, by the table that it has, or a new one. It returns how
+// many they are.
+func (v *Translations) silenceInterface(ctx context.Context, i ownership.Index, f family, table uint32, flows []subsystem.Flow) (int, error) {
+	if table == noTable && len(flows) == 0 {
 		return 0, nil
 	}
 	have := map[string]bool{}
@@ -127,6 +121,10 @@ func (v *Translations) silenceInterface(ctx context.Context, i ownership.Index, 
 		if len(entries) == 0 {
 			return 0, nil
 		}
+	}
+	wanted := map[string]bool{}
+	for _, flow := range subsystem.FirstFlows(flows, maxOutside, func(flow subsystem.Flow) bool { return have[string(flowMatch(f, flow))] }) {
+		wanted[string(flowMatch(f, flow))] = true
 	}
 	l, err := v.vpp.Use(classifyModule)
 	if err != nil {

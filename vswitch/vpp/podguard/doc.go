@@ -16,7 +16,7 @@
 //	records.go  what guards say, as access lists that are bound to nothing: guards of interfaces
 //	            that do not exist (yet), and what a restarted agent reads
 //	guards.go   the port
-//	silence.go  UDP flows of pods that are dropped for a while
+//	silence.go  flows of pods that are dropped for a while
 //	drops.go    what was counted
 //
 // VXLAN from outside needs no rule: VPP finds the tunnel of a packet by both its ends. A pod must

@@ -53,6 +53,7 @@ func TestSilenceTables(t *testing.T) {
 	}
 	flows := []subsystem.Flow{
 		flow("10.1.1.2:514", "10.96.0.10:53"), flow("10.1.1.2:515", "10.96.0.10:53"), flow("[fd10:1::2]:514", "[fd96::10]:53"),
+		{From: netip.MustParseAddrPort("10.1.1.2:516"), To: netip.MustParseAddrPort("10.96.0.10:53"), TCP: true},
 	}
 	tables := silenceTables(flows)
 	send := func(f subsystem.Flow, protocol byte) []byte {
@@ -60,7 +61,7 @@ func TestSilenceTables(t *testing.T) {
 		return frames.Packet(own, gateway, f.From.Addr(), f.To.Addr(), protocol, 64, 6, ports, false)
 	}
 	for _, f := range flows {
-		if v, ok := verdictOf(tables, send(f, protocolUDP)); !ok || v != silenced {
+		if v, ok := verdictOf(tables, send(f, map[bool]byte{false: protocolUDP, true: protocolTCP}[f.TCP])); !ok || v != silenced {
 			t.Errorf("%v: verdict %v %v, want it silenced", f, v, ok)
 		}
 	}
@@ -75,6 +76,7 @@ func TestSilenceTables(t *testing.T) {
 	if v, ok := verdictOf(tables, send(flows[0], protocolTCP)); ok {
 		t.Errorf("%v over TCP: verdict %v, want none", flows[0], v)
 	}
+	slices.SortFunc(flows, subsystem.Flow.Compare)
 	if got := (&port{silence: &port{filter: tables}}).silent(); !slices.Equal(got, flows) {
 		t.Errorf("read back %v, want %v", got, flows)
 	}

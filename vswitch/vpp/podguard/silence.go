@@ -1,7 +1,6 @@
 package podguard
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -16,7 +15,7 @@ import (
 // maxSilenced is how many flows of one interface are silenced at a time.
 const maxSilenced = 64
 
-// Silence makes these the UDP flows whose packets are dropped where guarded interfaces send them,
+// Silence makes these the flows whose packets are dropped where guarded interfaces send them,
 // and returns how many they are: of each interface at most maxSilenced, those first that are silent
 // already. Flows of others it leaves alone.
 func (g *Guards) Silence(ctx context.Context, flows []subsystem.Flow) (int, error) {
@@ -64,15 +63,11 @@ func (g *Guards) silenceAll(ctx context.Context, flows []subsystem.Flow) (total 
 
 // choose returns the flows of the port that are silenced, in order.
 func (p *port) choose(flows []subsystem.Flow) []subsystem.Flow {
-	silent := map[subsystem.Flow]int{}
+	silent := map[subsystem.Flow]bool{}
 	for _, f := range p.silent() {
-		silent[f] = -1
+		silent[f] = true
 	}
-	slices.SortFunc(flows, func(a, b subsystem.Flow) int { return cmp.Or(cmp.Compare(silent[a], silent[b]), a.Compare(b)) })
-	flows = slices.Compact(flows)
-	flows = flows[:min(len(flows), maxSilenced)]
-	slices.SortFunc(flows, subsystem.Flow.Compare)
-	return flows
+	return subsystem.FirstFlows(flows, maxSilenced, func(f subsystem.Flow) bool { return silent[f] })
 }
 
 // silent are the flows that are silenced now, in order.
@@ -130,7 +125,11 @@ func silenceTables(flows []subsystem.Flow) (tables []*table) {
 		t := &table{chain: c, spans: flowSpans[c]}
 		for _, f := range flows {
 			if f.From.Addr().Is4() == (c == chainIP4) {
-				t.add(silenced, one(protocolUDP), slices.Concat(ip(f.From.Addr()), ip(f.To.Addr()), two(f.From.Port()), two(f.To.Port())))
+				protocol := byte(protocolUDP)
+				if f.TCP {
+					protocol = protocolTCP
+				}
+				t.add(silenced, one(protocol), slices.Concat(ip(f.From.Addr()), ip(f.To.Addr()), two(f.From.Port()), two(f.To.Port())))
 			}
 		}
 		if len(t.entries) > 0 {
@@ -142,7 +141,7 @@ func silenceTables(flows []subsystem.Flow) (tables []*table) {
 
 // flowIn is the opposite: the flow of an entry.
 func flowIn(c chain, match []byte) subsystem.Flow {
-	s := flowSpans[c][1]
+	of, s := flowSpans[c][0], flowSpans[c][1]
 	part := match[s.at : s.at+s.n]
 	size := (len(part) - 4) / 2
 	end := func(addr, port []byte) netip.AddrPort {
@@ -150,7 +149,7 @@ func flowIn(c chain, match []byte) subsystem.Flow {
 		return netip.AddrPortFrom(a, uint16(port[0])<<8|uint16(port[1]))
 	}
 	ports := part[2*size:]
-	return subsystem.Flow{From: end(part[:size], ports[:2]), To: end(part[size:2*size], ports[2:])}
+	return subsystem.Flow{From: end(part[:size], ports[:2]), To: end(part[size:2*size], ports[2:]), TCP: match[of.at] == protocolTCP}
 }
 
 // split separates the tables of an interface from those that silence flows.
