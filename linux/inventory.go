@@ -137,6 +137,31 @@ func (i *inventory) namespaces() map[namespaces.ID]*linux_namespace.NetNamespace
 	return refs
 }
 
+// at returns references to the namespaces with an interface that has an address.
+func (i *inventory) at(addr netip.Addr) map[namespaces.ID]*linux_namespace.NetNamespace {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	refs := map[namespaces.ID]*linux_namespace.NetNamespace{}
+	for _, e := range i.interfaces {
+		if e.hasAddress(addr) {
+			refs[e.device.ns] = e.value.GetNamespace()
+		}
+	}
+	return refs
+}
+
+func (e *entry) hasAddress(addr netip.Addr) bool {
+	for p := range e.allocated {
+		if p.Addr() == addr {
+			return true
+		}
+	}
+	return slices.ContainsFunc(e.value.GetIpAddresses(), func(text string) bool {
+		p, err := netip.ParsePrefix(text)
+		return err == nil && p.Addr() == addr
+	})
+}
+
 // names returns the logical names of all interfaces.
 func (i *inventory) names() []string {
 	i.mu.Lock()

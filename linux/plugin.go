@@ -1,8 +1,10 @@
 package linux
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/models/valid"
 	"github.com/contiv/contiv/netalloc"
+	"github.com/vishvananda/netns"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -108,6 +111,23 @@ func (p *Plugin) Close() error {
 // a missing one stay pending. It does not wait for the scheduler.
 func (p *Plugin) SetMicroservices(running map[string]microservices.Place) error {
 	return p.microservices.Run(running)
+}
+
+// AtAddress calls do with each network namespace that has an interface of ours with an address. One that is gone is no error.
+func (p *Plugin) AtAddress(addr netip.Addr, do func(ns netns.NsHandle) error) error {
+	var errs []error
+	for _, ref := range p.inventory.at(addr) {
+		ns, err := p.namespaces.Acquire(ref)
+		if errors.Is(err, namespaces.ErrGone) {
+			continue
+		}
+		if err == nil {
+			err = do(ns.Handle())
+			p.namespaces.Release(ns)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 // inhabited returns references to the namespaces with interfaces of ours, and to those of microservices.

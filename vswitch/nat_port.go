@@ -125,7 +125,7 @@ type DNAT interface {
 	//   - Identities are not translated: neither as destination nor as source.
 	//
 	// Connections to local addresses that stay go on when a mapping changes. Those
-	// of TCP go on in any case, unless reset_removed says otherwise; all others to what is no local address any more end,
+	// of TCP go on in any case, unless reset_removed says otherwise (VPP: of those with a socket on the node); all others to what is no local address any more end,
 	// and so do those that began when there was no mapping: the next packet of the
 	// client meets the mappings. (VPP: TCP ends as well; docs/vpp.md has all that
 	// is different there.)

@@ -24,8 +24,10 @@ type Capabilities struct {
 	// IPv6DNAT: destinations of IPv6 packets can be translated (DNAT66).
 	IPv6DNAT bool
 	// ClientScopes: mappings of DNat44 and DNat66 may be for clients inside or outside only,
-	// or for those of source_ranges; connections to removed local addresses can be reset.
+	// or for those of source_ranges.
 	ClientScopes bool
+	// ResetsConnections: reset_removed of mappings of DNat44 and DNat66 has an effect.
+	ResetsConnections bool
 	// TAPs: interfaces of the type TAP can be made. Without, a VETH pair and AF_PACKET
 	// connect the vswitch with namespaces of the host.
 	TAPs bool

@@ -404,7 +404,7 @@ func capabilities(vs vswitch.VSwitch) (ipnet.Capabilities, service.Capabilities,
 	c := vs.Capabilities()
 	return ipnet.Capabilities{HostStackShared: c.HostStackShared, MultipleVRFs: c.MultipleVRFs, TAPs: c.TAPs,
 			SourceGuards: c.SourceGuards, ConnectionLimits: c.ConnectionLimits},
-		service.Capabilities{HostStackShared: c.HostStackShared, IPv6SourceNAT: c.IPv6SourceNAT, ClientScopes: c.ClientScopes, SegmentRouting: c.SegmentRouting},
+		service.Capabilities{HostStackShared: c.HostStackShared, IPv6SourceNAT: c.IPv6SourceNAT, ClientScopes: c.ClientScopes, ResetsConnections: c.ResetsConnections, SegmentRouting: c.SegmentRouting},
 		policy.Capabilities{Filter: c.Filter}
 }
 

@@ -80,9 +80,9 @@ type (
 func component(log *slog.Logger, name string) *slog.Logger { return log.With(loglevel.Component, name) }
 
 // openVSwitch does not wait for a vswitch that is not there yet.
-func openVSwitch(o options, netns string, cards *lentCards, log *slog.Logger) (vswitch.VSwitch, error) {
+func openVSwitch(o options, netns string, cards *lentCards, lin *linux.Plugin, log *slog.Logger) (vswitch.VSwitch, error) {
 	if o.vswitch == vppVSwitch {
-		return vpp.Open(vpp.Options{Socket: o.vppSocket, XDPDevices: o.vppXDPDevices, Lent: cards.has, TracePackets: o.tracePackets, Logger: log}), nil
+		return vpp.Open(vpp.Options{Socket: o.vppSocket, XDPDevices: o.vppXDPDevices, Lent: cards.has, Namespaces: lin.AtAddress, TracePackets: o.tracePackets, Logger: log}), nil
 	}
 	return kernel.New(kernel.Options{NetNS: netns, Logger: log})
 }
@@ -90,13 +90,14 @@ func openVSwitch(o options, netns string, cards *lentCards, log *slog.Logger) (v
 // openSouthbound opens the network namespace given; "": that of the process.
 // The recorder, which may be nil, is told of transactions. cards may be nil.
 func openSouthbound(o options, netns string, cards *lentCards, recorder *history.Recorder, registry prometheus.Registerer, log *slog.Logger) (*southbound, error) {
-	vs, err := openVSwitch(o, netns, cards, component(log, "vswitch"))
+	s, err := openHost(netns, recorder, registry, log)
 	if err != nil {
 		return nil, err
 	}
-	s, err := openHost(netns, recorder, registry, log)
+	vs, err := openVSwitch(o, netns, cards, s.lin, component(log, "vswitch"))
 	if err != nil {
-		return nil, errors.Join(err, vs.Close())
+		s.Close()
+		return nil, err
 	}
 	s.vs = vs
 	err = descriptors.Register(s.scheduler, vs)

@@ -30,10 +30,12 @@ const (
 	answerHead  = 4
 	identity    = 48
 	cookieAt    = requestHead + 40
+	stateAt     = 1 // of an answer
 )
 
-// States of sockets that are connections, and have more than a listener's memory of them or the wait for late packets.
-const connected = 1<<unix.BPF_TCP_ESTABLISHED | 1<<unix.BPF_TCP_SYN_SENT | 1<<unix.BPF_TCP_FIN_WAIT1 | 1<<unix.BPF_TCP_FIN_WAIT2 |
+// States of sockets that are connections, without those that a listener has and those that wait for late packets.
+const opening = 1 << unix.BPF_TCP_SYN_SENT
+const connected = 1<<unix.BPF_TCP_ESTABLISHED | 1<<unix.BPF_TCP_FIN_WAIT1 | 1<<unix.BPF_TCP_FIN_WAIT2 |
 	1<<unix.BPF_TCP_CLOSE_WAIT | 1<<unix.BPF_TCP_LAST_ACK | 1<<unix.BPF_TCP_CLOSING
 
 // Supported returns ErrUnsupported if the kernel ends no connections.
@@ -49,8 +51,8 @@ func Supported() error {
 	})
 }
 
-// Destroy ends those of the connections that have a socket in a network namespace, and returns them. No other socket is touched:
-// neither a listener nor one that gets the addresses and ports meanwhile.
+// Destroy ends those of the connections that have a socket in a network namespace, and returns them; those that are true, also while they
+// are being opened. No other socket is touched: neither a listener nor one that gets the addresses and ports meanwhile.
 func Destroy(ns netns.NsHandle, connections map[Connection]bool) (ended []Connection, err error) {
 	if len(connections) == 0 {
 		return nil, nil
@@ -58,8 +60,11 @@ func Destroy(ns netns.NsHandle, connections map[Connection]bool) (ended []Connec
 	err = in(ns, func(s *nl.NetlinkSocket) error {
 		for _, family := range []byte{unix.AF_INET, unix.AF_INET6} { // sockets of the second have connections of IPv4, too
 			var found [][]byte
-			if err := call(s, nl.SOCK_DIAG_BY_FAMILY, request(family, connected), func(answer []byte) {
-				if len(answer) >= answerHead+identity && connections[connectionOf(answer)] {
+			if err := call(s, nl.SOCK_DIAG_BY_FAMILY, request(family, connected|opening), func(answer []byte) {
+				if len(answer) < answerHead+identity {
+					return
+				}
+				if early, is := connections[connectionOf(answer)]; is && (early || answer[stateAt] != unix.BPF_TCP_SYN_SENT) {
 					found = append(found, answer)
 				}
 			}); err != nil {

@@ -16,7 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A connection ends at both sides; the listener, others of the same client, and one with the same ports in another namespace do not.
+// A connection ends at both sides. The listener, other connections of the client, and those with the same addresses and ports in
+// another namespace do not.
 func TestDestroy(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root")
@@ -25,143 +26,170 @@ func TestDestroy(t *testing.T) {
 		t.Skip(err)
 	}
 	for name, c := range map[string]struct {
-		addr string
-		dial func(net.Listener, int) (net.Conn, error)
+		addr             string
+		mapped, ofServer bool
 	}{
-		"IPv4":                           {"127.0.0.1:8080", dial},
-		"IPv6":                           {"[::1]:8080", dial},
-		"IPv4 by a socket of both":       {"127.0.0.1:8080", dialMapped},
-		"IPv4, the socket of the server": {"127.0.0.1:8080", nil},
+		"IPv4":                           {addr: "127.0.0.1:8080"},
+		"IPv6":                           {addr: "[::1]:8080"},
+		"IPv4 by a socket of IPv6":       {addr: "127.0.0.1:8080", mapped: true},
+		"IPv4, the socket of the server": {addr: "127.0.0.1:8080", ofServer: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			type side struct{ client, server net.Conn }
-			var sides []side
-			var l net.Listener
-			fresh(t, func(ns netns.NsHandle) {
-				var err error
-				if l, err = net.Listen("tcp", c.addr); err != nil {
-					t.Fatal(err)
+			addr := netip.MustParseAddrPort(c.addr)
+			here, elsewhere := newSite(t, addr, c.mapped), newSite(t, addr, c.mapped)
+			victim, server := here.connect(t, 1000)
+			other, otherServer := here.connect(t, 1001)
+			twin, twinServer := elsewhere.connect(t, 1000)
+			end := Connection{Local: netip.AddrPortFrom(addr.Addr(), 1000), Remote: addr}
+			if ended, err := Destroy(here.ns, map[Connection]bool{{Local: end.Local, Remote: netip.AddrPortFrom(addr.Addr(), 1)}: true, {Local: addr}: true}); err != nil || len(ended) > 0 {
+				t.Fatalf("others: ended %v (%v)", ended, err)
+			}
+			if c.ofServer {
+				end.Local, end.Remote, victim, server = end.Remote, end.Local, server, victim
+			}
+			if ended, err := Destroy(here.ns, map[Connection]bool{end: false}); err != nil || len(ended) != 1 || ended[0] != end {
+				t.Fatalf("ended %v (%v), want %v", ended, err, end)
+			}
+			for _, side := range []struct {
+				who  string
+				conn net.Conn
+				want error
+			}{{"whoever has the socket", victim, syscall.ECONNABORTED}, {"the other end", server, syscall.ECONNRESET}} {
+				if _, err := side.conn.Read(make([]byte, 1)); !errors.Is(err, side.want) {
+					t.Errorf("%s is told %v, want %v", side.who, err, side.want)
 				}
-				defer l.Close()
-				open := c.dial
-				if open == nil {
-					open = dial
-				}
-				for port := range 2 {
-					client, err := open(l, 1000+port)
-					if err != nil {
-						t.Fatal(err)
-					}
-					defer client.Close()
-					server, err := l.Accept()
-					if err != nil {
-						t.Fatal(err)
-					}
-					defer server.Close()
-					sides = append(sides, side{client, server})
-				}
-				victim := Connection{Local: addrPort(sides[0].server.RemoteAddr()), Remote: addrPort(sides[0].server.LocalAddr())}
-				ended, err := Destroy(ns, map[Connection]bool{{Local: victim.Local, Remote: netip.MustParseAddrPort(c.addr)}: false, {Local: victim.Remote}: true})
-				if err != nil || len(ended) > 0 {
-					t.Fatalf("others: ended %v (%v)", ended, err)
-				}
-				if c.dial == nil {
-					victim.Local, victim.Remote = victim.Remote, victim.Local
-				}
-				ended, err = Destroy(ns, map[Connection]bool{victim: true})
-				if err != nil || len(ended) != 1 || ended[0] != victim {
-					t.Fatalf("ended %v (%v), want %v", ended, err, victim)
-				}
-				own, other, want := sides[0].client, sides[0].server, error(syscall.ECONNABORTED)
-				if c.dial == nil {
-					own, other = other, own
-				}
-				for _, end := range []struct {
-					who  string
-					conn net.Conn
-					want error
-				}{{"whoever has the socket", own, want}, {"the other end", other, syscall.ECONNRESET}} {
-					end.conn.SetDeadline(time.Now().Add(5 * time.Second))
-					if _, err := end.conn.Read(make([]byte, 1)); !errors.Is(err, end.want) {
-						t.Errorf("%s is told %v, want %v", end.who, err, end.want)
-					}
-				}
-				if again, err := Destroy(ns, map[Connection]bool{victim: true}); err != nil || len(again) > 0 {
-					t.Errorf("once more: ended %v (%v)", again, err)
-				}
-				if _, err := sides[1].client.Write([]byte{1}); err != nil {
-					t.Error(err)
-				}
-				if _, err := io.ReadFull(sides[1].server, make([]byte, 1)); err != nil {
-					t.Errorf("another connection: %v", err)
-				}
-				if another, err := open(l, 1002); err != nil {
-					t.Errorf("the listener: %v", err)
-				} else {
-					another.Close()
-				}
-			})
+			}
+			if ended, err := Destroy(here.ns, map[Connection]bool{end: true}); err != nil || len(ended) > 0 {
+				t.Errorf("once more: ended %v (%v)", ended, err)
+			}
+			requireOpen(t, "another connection", other, otherServer)
+			requireOpen(t, "the same in another namespace", twin, twinServer)
+			here.connect(t, 1002) // the listener is there
 		})
 	}
 }
 
-// fresh calls fn in a new network namespace whose loopback is up.
-func fresh(t *testing.T, fn func(netns.NsHandle)) {
-	t.Helper()
-	err := namespace.InNew(func() error {
-		ns, err := netns.Get()
+// A connection that is being opened ends only if that is asked for.
+func TestDestroyWhatIsBeingOpened(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root")
+	}
+	if err := Supported(); err != nil {
+		t.Skip(err)
+	}
+	nobody := Connection{Local: netip.MustParseAddrPort("127.0.0.1:1000"), Remote: netip.MustParseAddrPort("192.0.2.1:80")}
+	s := newSite(t, netip.MustParseAddrPort("127.0.0.1:8080"), false)
+	err := namespace.In(s.ns, func() error {
+		lo, err := netlink.LinkByName("lo")
 		if err != nil {
 			return err
 		}
-		defer ns.Close()
-		lo, err := netlink.LinkByName("lo")
-		if err == nil {
-			err = netlink.LinkSetUp(lo)
+		return netlink.RouteAdd(&netlink.Route{LinkIndex: lo.Attrs().Index, Dst: &net.IPNet{IP: net.IPv4(192, 0, 2, 0), Mask: net.CIDRMask(24, 32)}, Scope: netlink.SCOPE_LINK})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = namespace.In(s.ns, func() error {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+		if err != nil {
+			return err
 		}
-		if err == nil {
-			fn(ns)
+		t.Cleanup(func() { unix.Close(fd) })
+		err = errors.Join(unix.Bind(fd, sockaddr(nobody.Local, false)), unix.Connect(fd, sockaddr(nobody.Remote, false)))
+		if errors.Is(err, unix.EINPROGRESS) {
+			return nil
 		}
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-func addrPort(a net.Addr) netip.AddrPort {
-	to := a.(*net.TCPAddr).AddrPort()
-	return netip.AddrPortFrom(to.Addr().Unmap(), to.Port())
-}
-
-// dial connects to a listener from a port.
-func dial(l net.Listener, port int) (net.Conn, error) {
-	return connect(l, port, false)
-}
-
-// dialMapped does so by a socket of IPv6, as programs do that know no other.
-func dialMapped(l net.Listener, port int) (net.Conn, error) {
-	return connect(l, port, true)
-}
-
-// connect uses system calls: the threads of Go's dialler are in other namespaces.
-func connect(l net.Listener, port int, mapped bool) (net.Conn, error) {
-	to := addrPort(l.Addr())
-	family, address := unix.AF_INET, func(a netip.AddrPort) unix.Sockaddr {
-		return &unix.SockaddrInet4{Port: int(a.Port()), Addr: a.Addr().As4()}
-	}
-	if mapped || to.Addr().Is6() {
-		family, address = unix.AF_INET6, func(a netip.AddrPort) unix.Sockaddr {
-			return &unix.SockaddrInet6{Port: int(a.Port()), Addr: a.Addr().As16()}
+	for _, early := range []bool{false, true} {
+		if ended, err := Destroy(s.ns, map[Connection]bool{nobody: early}); err != nil || (len(ended) == 1) != early {
+			t.Errorf("asked for %v: ended %v (%v)", early, ended, err)
 		}
 	}
-	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+}
+
+// site is a network namespace with a server.
+type site struct {
+	ns     netns.NsHandle
+	addr   netip.AddrPort
+	mapped bool
+	server net.Listener
+}
+
+func newSite(t *testing.T, addr netip.AddrPort, mapped bool) *site {
+	t.Helper()
+	s := &site{addr: addr, mapped: mapped}
+	err := namespace.InNew(func() (err error) {
+		if s.ns, err = netns.Get(); err != nil {
+			return err
+		}
+		t.Cleanup(func() { s.ns.Close() })
+		lo, err := netlink.LinkByName("lo")
+		if err != nil {
+			return err
+		}
+		if err := netlink.LinkSetUp(lo); err != nil {
+			return err
+		}
+		s.server, err = net.Listen("tcp", addr.String())
+		return err
+	})
 	if err != nil {
-		return nil, err
+		t.Fatal(err)
 	}
-	f := os.NewFile(uintptr(fd), "client")
-	defer f.Close()
-	if err := errors.Join(unix.Bind(fd, address(netip.AddrPortFrom(to.Addr(), uint16(port)))), unix.Connect(fd, address(to))); err != nil {
-		return nil, err
+	t.Cleanup(func() { s.server.Close() })
+	return s
+}
+
+// connect connects to the server from a port, by a socket of IPv6 if the site is mapped, and returns both ends.
+func (s *site) connect(t *testing.T, port uint16) (client, server net.Conn) {
+	t.Helper()
+	err := namespace.In(s.ns, func() error {
+		family := unix.AF_INET
+		if s.mapped || s.addr.Addr().Is6() {
+			family = unix.AF_INET6
+		}
+		fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		file := os.NewFile(uintptr(fd), "client")
+		defer file.Close()
+		if err := errors.Join(unix.Bind(fd, sockaddr(netip.AddrPortFrom(s.addr.Addr(), port), s.mapped)), unix.Connect(fd, sockaddr(s.addr, s.mapped))); err != nil {
+			return err
+		}
+		client, err = net.FileConn(file)
+		return err
+	})
+	if err == nil {
+		server, err = s.server.Accept()
 	}
-	return net.FileConn(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []net.Conn{client, server} {
+		c.SetDeadline(time.Now().Add(10 * time.Second))
+		t.Cleanup(func() { c.Close() })
+	}
+	return client, server
+}
+
+func sockaddr(a netip.AddrPort, mapped bool) unix.Sockaddr {
+	if mapped || a.Addr().Is6() {
+		return &unix.SockaddrInet6{Port: int(a.Port()), Addr: a.Addr().As16()}
+	}
+	return &unix.SockaddrInet4{Port: int(a.Port()), Addr: a.Addr().As4()}
+}
+
+func requireOpen(t *testing.T, what string, client, server net.Conn) {
+	t.Helper()
+	if _, err := client.Write([]byte{1}); err != nil {
+		t.Errorf("%s: %v", what, err)
+	}
+	if _, err := io.ReadFull(server, make([]byte, 1)); err != nil {
+		t.Errorf("%s: %v", what, err)
+	}
 }

@@ -116,7 +116,7 @@ func StartNode(t testing.TB, o NodeOptions) *Node {
 	n.PodManager = podmanager.New(o.Disk, o.Namespaces, o.MissedDels, Logger())
 	n.IPAM = ipam.New(n.ContivConf, n.NodeSync, n.PodManager, n.Loop, n.PodManager.Store(), Logger())
 	n.IPNet = ipnet.New(*o.Caps, n.ContivConf, n.NodeSync, n.PodManager, n.IPAM, n.Scheduler, o.Links, Logger())
-	services, err := service.New(service.Capabilities{HostStackShared: o.Caps.HostStackShared, ClientScopes: o.Caps.HostStackShared}, n.ContivConf, n.IPNet, service.Roles{
+	services, err := service.New(service.Capabilities{HostStackShared: o.Caps.HostStackShared, ClientScopes: o.Caps.HostStackShared, ResetsConnections: true}, n.ContivConf, n.IPNet, service.Roles{
 		HostPorts: &service.HostPorts{NodeName: o.Name, Nodes: n.NodeSync, Addresses: n.IPAM, Pods: n.PodManager, Verifier: n.Scheduler},
 	}, Logger())
 	if err != nil {

@@ -31,7 +31,7 @@ func TestPortsForLoadBalancersBecomeFree(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := service.New(service.Capabilities{HostStackShared: true, ClientScopes: true}, fake{}, fake{}, service.Roles{Proxy: newCluster().proxy(cfg)}, plugintest.Logger())
+	s, err := service.New(service.Capabilities{HostStackShared: true, ClientScopes: true, ResetsConnections: true}, fake{}, fake{}, service.Roles{Proxy: newCluster().proxy(cfg)}, plugintest.Logger())
 	if err != nil {
 		t.Fatal(err)
 	}

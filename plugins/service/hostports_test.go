@@ -234,7 +234,7 @@ func TestHostPortsAndServices(t *testing.T) {
 func TestHostPortsFollowTheNode(t *testing.T) {
 	c := newCluster()
 	pod := onePod{c, podmanager.LocalPod{HostPorts: []podmanager.HostPort{{Port: 8080, Protocol: "TCP", PodPort: 80}}}}
-	s, err := service.New(service.Capabilities{HostStackShared: true, ClientScopes: true}, fake{}, fake{}, service.Roles{HostPorts: pod.served(c)}, plugintest.Logger())
+	s, err := service.New(service.Capabilities{HostStackShared: true, ClientScopes: true, ResetsConnections: true}, fake{}, fake{}, service.Roles{HostPorts: pod.served(c)}, plugintest.Logger())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -91,6 +91,8 @@ func (s *Service) answerRoutes() map[string]proto.Message {
 // What a vswitch without client scopes does instead of what services ask for.
 const (
 	limitRanges   = "loadBalancerSourceRanges do not hold for pods and processes of this node: VPP looks at sources of clients outside only"
+	limitResets   = "resetRemovedEndpoints does not hold for clients outside whose endpoint is on another node: neither has a socket on this one"
+	limitNoResets = "resetRemovedEndpoints has no effect on this node: its Linux kernel lacks CONFIG_INET_DIAG_DESTROY"
 	limitAffinity = "sessionAffinity has no time-out on this node: VPP chooses the endpoint by the client's address"
 )
 
@@ -99,7 +101,12 @@ func (s *Service) noteLimits(id processor.ID, svc *processor.Service) {
 	if s.caps.ClientScopes {
 		return
 	}
+	resets := s.proxy.Settings.ResetRemovedEndpoints
+	tcp := func(f processor.Frontend) bool { return f.Protocol == processor.TCP }
+	fromOutside := func(f processor.Frontend) bool { return tcp(f) && f.Kind != processor.ClusterIP && !f.KeepSource }
 	for limit, applies := range map[string]bool{
+		limitResets:   resets && s.caps.ResetsConnections && slices.ContainsFunc(svc.Frontends, fromOutside),
+		limitNoResets: resets && !s.caps.ResetsConnections && slices.ContainsFunc(svc.Frontends, tcp),
 		limitRanges:   slices.ContainsFunc(svc.Frontends, func(f processor.Frontend) bool { return f.Restricted }),
 		limitAffinity: svc.Affinity > 0,
 	} {

@@ -68,9 +68,8 @@ func (s *Service) translateServices(p Proxy, of *Segments) error {
 			p.Others = func() (string, error) { return "", nil }
 		}
 	}
-	if p.Settings.ResetRemovedEndpoints && !s.caps.ClientScopes {
-		s.log.Warn("resetRemovedEndpoints in service.conf has no effect: this vswitch ends no connection")
-		p.Settings.ResetRemovedEndpoints = false
+	if p.Settings.ResetRemovedEndpoints && !s.caps.ResetsConnections {
+		s.log.Warn("resetRemovedEndpoints in service.conf has no effect: the Linux kernel of this node ends no connections (CONFIG_INET_DIAG_DESTROY)")
 	}
 	s.proxy, s.services, s.rendered = &p, processor.New(), map[string]proto.Message{}
 	s.limited, s.restricted = map[string]map[processor.ID]bool{}, map[processor.ID][]processor.Frontend{}
@@ -165,7 +164,7 @@ func (s *Service) put(txn controller.ResyncOperations, key string, value proto.M
 func (s *Service) render(id processor.ID) map[string]proto.Message {
 	values := map[string]proto.Message{}
 	options := s.natOptions()
-	options.LocalWeight, options.ResetRemoved = uint32(s.proxy.Settings.LocalEndpointWeight), s.proxy.Settings.ResetRemovedEndpoints
+	options.LocalWeight, options.ResetRemoved = uint32(s.proxy.Settings.LocalEndpointWeight), s.proxy.Settings.ResetRemovedEndpoints && s.caps.ResetsConnections
 	for _, ipv6 := range []bool{false, true} {
 		svc := s.services.Service(id, ipv6)
 		if svc == nil {

@@ -81,7 +81,7 @@ func (c *cluster) pluginWith(t *testing.T, settings string, hostPorts *service.H
 		t.Fatal(err)
 	}
 	cfg.HealthzBindAddress = "" // the port is that of the machine
-	s, err := service.New(service.Capabilities{HostStackShared: true, ClientScopes: true}, fake{}, fake{}, service.Roles{Proxy: c.proxy(cfg), HostPorts: hostPorts}, plugintest.Logger())
+	s, err := service.New(service.Capabilities{HostStackShared: true, ClientScopes: true, ResetsConnections: true}, fake{}, fake{}, service.Roles{Proxy: c.proxy(cfg), HostPorts: hostPorts}, plugintest.Logger())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,17 +207,17 @@ func TestServicesAreLeftToOthers(t *testing.T) {
 // plugin of a node with VPP, where kube-proxy translates what the host sends.
 func (c *cluster) onVPP(t *testing.T, settings string) (*service.Service, error) {
 	t.Helper()
-	return c.onThisVPP(t, fake{ownStack: true, bvi: "vxlanBVI"}, settings)
+	return c.onThisVPP(t, fake{ownStack: true, bvi: "vxlanBVI"}, service.Capabilities{}, settings)
 }
 
-func (c *cluster) onThisVPP(t *testing.T, vpp fake, settings string) (*service.Service, error) {
+func (c *cluster) onThisVPP(t *testing.T, vpp fake, caps service.Capabilities, settings string) (*service.Service, error) {
 	t.Helper()
 	cfg, err := config.Load([]byte(settings))
 	if err != nil {
 		t.Fatal(err)
 	}
 	hostPorts := &service.HostPorts{NodeName: "node1", Nodes: c, Addresses: c, Pods: onePod{cluster: c}}
-	s, err := service.New(service.Capabilities{}, vpp, vpp, service.Roles{Proxy: c.proxy(cfg), HostPorts: hostPorts}, plugintest.Logger())
+	s, err := service.New(caps, vpp, vpp, service.Roles{Proxy: c.proxy(cfg), HostPorts: hostPorts}, plugintest.Logger())
 	if err == nil && s.Proxies() {
 		t.Cleanup(s.Close)
 	}
@@ -227,7 +227,7 @@ func (c *cluster) onThisVPP(t *testing.T, vpp fake, settings string) (*service.S
 // Where VPP has the host's only card, it leaves what has no endpoint at the address of both to the host, which refuses it.
 func TestServicesWithoutEndpointsOnAStolenCard(t *testing.T) {
 	stolen := fake{ownStack: true, bvi: "vxlanBVI", resolved: contivconf.Resolved{Stolen: &contivconf.Stolen{}}}
-	s, err := newCluster().onThisVPP(t, stolen, "services: vswitch\n")
+	s, err := newCluster().onThisVPP(t, stolen, service.Capabilities{}, "services: vswitch\n")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,6 +240,34 @@ func TestServicesWithoutEndpointsOnAStolenCard(t *testing.T) {
 	}
 	if strings.Contains(got, `"external_ip":"192.168.16.1"`) {
 		t.Errorf("the address of the host is translated:\n%s", got)
+	}
+}
+
+// Connections to removed endpoints are reset where the kernel can end sockets, which are those on the node. Others are told of.
+func TestRemovedEndpointsOnVPP(t *testing.T) {
+	s, err := newCluster().onThisVPP(t, fake{ownStack: true, bvi: "vxlanBVI"}, service.Capabilities{ResetsConnections: true}, "services: vswitch\nresetRemovedEndpoints: true\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster, local, udp := webService(), webService(), webService()
+	cluster.ExternalTrafficPolicy, cluster.LbIngressIps, cluster.LoadbalancerSourceRanges = "Cluster", nil, nil
+	local.Name, local.ClusterIp, local.ClusterIps, local.LbIngressIps, local.LoadbalancerSourceRanges = "local", "10.96.0.11", []string{"10.96.0.11"}, nil, nil
+	local.Port[0].NodePort = 30083
+	udp.Name, udp.ClusterIp, udp.ClusterIps, udp.LbIngressIps, udp.LoadbalancerSourceRanges = "udp", "10.96.0.12", []string{"10.96.0.12"}, nil, nil
+	udp.Port = []*k8s.Service_ServicePort{{Name: "http", Protocol: "UDP", Port: 80, NodePort: 30084}}
+	for line := range strings.Lines(plugintest.Render(resync(t, s, state(cluster, local, udp, webSlice("a", "10.1.1.2@node1"))))) {
+		if !strings.Contains(line, `"st_mappings"`) {
+			continue
+		}
+		if resets, is := strings.Contains(line, `"reset_removed":true`), !strings.Contains(line, `"protocol":"UDP"`); resets != is {
+			t.Errorf("connections are reset: %v, want %v: %s", resets, is, line)
+		}
+	}
+	const limit = "resetRemovedEndpoints does not hold for clients outside"
+	if w := s.Warnings(); !slices.ContainsFunc(w, func(text string) bool {
+		return strings.HasPrefix(text, limit) && strings.HasSuffix(text, "; services: default/web")
+	}) {
+		t.Errorf("no warning of connections of clients outside: %q", w)
 	}
 }
 
@@ -287,14 +315,15 @@ func TestServicesOnVPP(t *testing.T) {
 		}
 	}
 	w := s.Warnings()
-	for limit, services := range map[string]string{"loadBalancerSourceRanges": "default/other, default/web", "sessionAffinity": "default/sticky"} {
+	for limit, services := range map[string]string{"loadBalancerSourceRanges": "default/other, default/web", "sessionAffinity": "default/sticky",
+		"resetRemovedEndpoints has no effect": "default/none, default/other, default/sticky, default/web"} {
 		if !slices.ContainsFunc(w, func(text string) bool {
 			return strings.Contains(text, limit) && strings.HasSuffix(text, "; services: "+services)
 		}) {
 			t.Errorf("no warning of %s: %q", limit, w)
 		}
 	}
-	if told := reportOf(t, s, "?service=default/sticky", http.StatusOK).Services[0].Limits; len(told) != 1 || !strings.Contains(told[0], "sessionAffinity") {
+	if told := reportOf(t, s, "?service=default/sticky", http.StatusOK).Services[0].Limits; len(told) != 2 || !strings.Contains(told[1], "sessionAffinity") {
 		t.Errorf("limits of the service with affinity: %q", told)
 	}
 	if s, err := newCluster().onVPP(t, "services: kube-proxy"); err != nil || s.Proxies() {

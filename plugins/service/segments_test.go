@@ -90,7 +90,7 @@ func update(t *testing.T, s *service.Service, event controller.Event) plugintest
 	return txn
 }
 
-var kernelWithSegments = service.Capabilities{HostStackShared: true, ClientScopes: true, SegmentRouting: true}
+var kernelWithSegments = service.Capabilities{HostStackShared: true, ClientScopes: true, ResetsConnections: true, SegmentRouting: true}
 
 // plainService has the same port at its endpoints.
 func plainService() *k8s.Service {
@@ -205,7 +205,7 @@ func TestSegmentsOnOwnStack(t *testing.T) {
 
 func TestSegmentsOfNodesWithoutThem(t *testing.T) {
 	c := newSegmentsCluster()
-	if _, err := c.plugin(t, service.Capabilities{HostStackShared: true, ClientScopes: true}, fake{}); err == nil || !strings.Contains(err.Error(), "CONFIG_IPV6_SEG6_LWTUNNEL") {
+	if _, err := c.plugin(t, service.Capabilities{HostStackShared: true, ClientScopes: true, ResetsConnections: true}, fake{}); err == nil || !strings.Contains(err.Error(), "CONFIG_IPV6_SEG6_LWTUNNEL") {
 		t.Errorf("a kernel without segment routing: %v", err)
 	}
 	c.nodes["node1"].VPPIPs = c.nodes["node1"].VPPIPs[:1]

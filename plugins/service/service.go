@@ -51,8 +51,10 @@ type Capabilities struct {
 	// IPv6SourceNAT: sources of IPv6 packets can be translated.
 	IPv6SourceNAT bool
 	// ClientScopes: mappings can be for clients inside or outside only, or for source
-	// ranges, and connections to removed endpoints can be reset.
+	// ranges.
 	ClientScopes bool
+	// ResetsConnections: connections to removed endpoints can be reset.
+	ResetsConnections bool
 	// SegmentRouting: services can be carried by segments.
 	SegmentRouting bool
 }

@@ -8,14 +8,17 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/contiv/contiv/netlink/sockets"
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/contiv/contiv/test/labtest"
+	"golang.org/x/sys/unix"
 )
 
 const endpointPort = 8080
@@ -194,4 +197,143 @@ func natSessions(t *testing.T, l *lab.Lab) (n int) {
 		t.Errorf("metrics without %s: %v", metric, err)
 	}
 	return n
+}
+
+// Connections of TCP to an endpoint that leaves the service are reset if service.conf says so, and others are not. The next
+// connection from the same port comes to the endpoint that there is.
+func TestConnectionsToRemovedEndpointsAreReset(t *testing.T) {
+	if err := sockets.Supported(); err != nil {
+		t.Skip(err)
+	}
+	l, pods := upEndpoints(t, "resetRemovedEndpoints: true\n")
+	st, err := l.State()
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, err := st.Node("node1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	removed := served{name: "removed", number: 10, policy: "Cluster", port: endpointPort, node: "node1", addrs: globalAddresses(t, pods[0])}
+	local, stays := removed, removed
+	local.name, local.number, local.policy = "local", 11, "Local"
+	stays.name, stays.number = "stays", 12
+	apply(t, l, removed, local, stays)
+	type client struct {
+		who, netns string
+		mapped     bool
+		to         func(s served, node netip.Addr) netip.AddrPort
+	}
+	clusterIP := func(s served, node netip.Addr) netip.AddrPort { return s.clusterIP(node.Is6()) }
+	nodePort := func(s served, node netip.Addr) netip.AddrPort { return s.nodePort(node) }
+	type open struct {
+		client
+		s    served
+		conn net.Conn
+	}
+	var going, staying []open
+	for _, node := range labtest.NodeAddresses(t, l, "node1") {
+		for _, c := range []client{
+			{"a pod", pods[2].Netns, false, clusterIP}, {"a pod with sockets of both IP versions", pods[2].Netns, true, clusterIP}, {"a pod by a node port", pods[2].Netns, false, nodePort},
+			{"the endpoint itself", pods[0].Netns, false, clusterIP}, {"a process of the host", host.Netns, false, clusterIP}, {"a client outside", st.Underlay(), false, nodePort},
+		} {
+			for _, s := range []served{removed, local, stays} {
+				to := c.to(s, node)
+				await.That(t, c.who+" reaches the service", func() error {
+					_, err := labtest.AskName(c.netns, "tcp", to)
+					return err
+				})
+				conn, err := connect(c.netns, to, 0, c.mapped)
+				if err != nil {
+					t.Fatalf("%s to %v: %v", c.who, to, err)
+				}
+				t.Cleanup(func() { conn.Close() })
+				if h, err := labtest.Say(conn); err != nil || h.Name != "a" {
+					t.Fatalf("%s to %v: %q answers (%v)", c.who, to, h.Name, err)
+				}
+				if s.name == stays.name {
+					staying = append(staying, open{c, s, conn})
+				} else {
+					going = append(going, open{c, s, conn})
+				}
+			}
+		}
+	}
+	b := globalAddresses(t, pods[1])
+	removed.addrs, local.addrs = b, b
+	apply(t, l, removed, local)
+	for _, o := range going {
+		what := fmt.Sprintf("the connection of %s to %v", o.who, o.conn.RemoteAddr())
+		await.That(t, what+" ends", func() error {
+			h, err := labtest.Say(o.conn)
+			switch {
+			case errors.Is(err, syscall.ECONNABORTED), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+				return nil
+			case err != nil:
+				t.Fatalf("%s: %v", what, err)
+			}
+			return fmt.Errorf("%s answers", h.Name)
+		})
+	}
+	for _, o := range going {
+		from := netip.MustParseAddrPort(o.conn.LocalAddr().String()).Port()
+		o.conn.Close()
+		to := netip.MustParseAddrPort(o.conn.RemoteAddr().String())
+		await.That(t, fmt.Sprintf("%s reaches the other endpoint at %v from port %d", o.who, to, from), func() error {
+			conn, err := connect(o.netns, to, from, o.mapped)
+			if err != nil {
+				return err
+			}
+			defer conn.Close()
+			h, err := labtest.Say(conn)
+			if err == nil && h.Name != "b" {
+				err = fmt.Errorf("%q answers", h.Name)
+			}
+			return err
+		})
+	}
+	for _, o := range staying {
+		if h, err := labtest.Say(o.conn); err != nil || h.Name != "a" {
+			t.Errorf("%s, whose endpoint stays: %q answers (%v)", o.who, h.Name, err)
+		}
+	}
+}
+
+// connect opens a connection of TCP from a port, which closing it leaves at once: by a socket of IPv6 if it is mapped, as programs use that
+// know no other.
+func connect(netnsName string, to netip.AddrPort, port uint16, mapped bool) (conn net.Conn, err error) {
+	if mapped {
+		to = netip.AddrPortFrom(netip.AddrFrom16(to.Addr().As16()), to.Port())
+	}
+	err = lab.InNetns(lab.NetnsPath(netnsName), func() error {
+		family, local, remote := unix.AF_INET, unix.Sockaddr(&unix.SockaddrInet4{Port: int(port)}), unix.Sockaddr(nil)
+		if to.Addr().Is6() {
+			family, local, remote = unix.AF_INET6, &unix.SockaddrInet6{Port: int(port)}, &unix.SockaddrInet6{Port: int(to.Port()), Addr: to.Addr().As16()}
+		} else {
+			remote = &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().As4()}
+		}
+		fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		file := os.NewFile(uintptr(fd), "connection")
+		defer file.Close()
+		patience := unix.NsecToTimeval(int64(2 * time.Second))
+		for _, step := range []func() error{
+			func() error { return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1) },
+			func() error {
+				return unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
+			}, // no TIME_WAIT
+			func() error { return unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &patience) }, // of connect
+			func() error { return unix.Bind(fd, local) },
+			func() error { return unix.Connect(fd, remote) },
+		} {
+			if err := step(); err != nil {
+				return err
+			}
+		}
+		conn, err = net.FileConn(file)
+		return err
+	})
+	return conn, err
 }

@@ -176,7 +176,7 @@ func (v *VSwitch) Close() error {
 
 // Capabilities: pods' interfaces are in the node's own stack, and in its main table.
 func (v *VSwitch) Capabilities() vswitch.Capabilities {
-	return vswitch.Capabilities{HostStackShared: true, MultipleVRFs: false, IPv6SourceNAT: true, IPv6DNAT: true, ClientScopes: true, TAPs: true, SourceGuards: true, ConnectionLimits: true, Filter: true,
+	return vswitch.Capabilities{HostStackShared: true, MultipleVRFs: false, IPv6SourceNAT: true, IPv6DNAT: true, ClientScopes: true, ResetsConnections: true, TAPs: true, SourceGuards: true, ConnectionLimits: true, Filter: true,
 		SegmentRouting: v.segments.Supported()}
 }
 

@@ -3,6 +3,7 @@ package vpp
 import (
 	"context"
 	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
+	"github.com/contiv/contiv/netlink/sockets"
 	"github.com/contiv/contiv/vswitch/vpp/cnat"
 	"os"
 
@@ -26,7 +27,7 @@ import (
 // makes TAPs through the machine's vhost-net.
 func (v *VSwitch) Capabilities() vswitch.Capabilities {
 	return vswitch.Capabilities{HostStackShared: false, MultipleVRFs: true, IPv6SourceNAT: false, IPv6DNAT: true, TAPs: vhostNet(), SourceGuards: true, Filter: true,
-		SegmentRouting: true}
+		SegmentRouting: true, ResetsConnections: sockets.Supported() == nil}
 }
 
 // vhostNet reports whether the machine, which is also VPP's, has what VPP needs for TAPs. To

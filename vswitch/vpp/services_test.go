@@ -59,7 +59,7 @@ func TestServicesAreReadBackAsSet(t *testing.T) {
 		must(t, v.ServiceNetworks().Create(t.Context(), aNetwork))
 		plain := service44("plain", &vpp_nat.DNat44_StaticMapping{ExternalIp: "10.97.0.1", ExternalPort: 80, LocalIps: []*vpp_nat.DNat44_StaticMapping_LocalIP{{LocalIp: "10.1.1.2", LocalPort: 80}}})
 		sticky := serviceMapping(tcp, "10.1.1.2", "10.1.2.2")
-		sticky.ExternalIp, sticky.SessionAffinity = "10.96.0.2", 10800
+		sticky.ExternalIp, sticky.SessionAffinity, sticky.ResetRemoved = "10.96.0.2", 10800, true
 		values := []*vpp_nat.DNat44{
 			plain, service44("default/web", serviceMapping(tcp, "10.1.1.2", "10.1.1.3"), serviceMapping(udp)), service44("default/"+strings.Repeat("long", 20), sticky),
 			service44("default/none", func() *vpp_nat.DNat44_StaticMapping { m := serviceMapping(tcp); m.ExternalIp = "10.96.0.3"; return m }()),
@@ -121,7 +121,6 @@ func TestWhatServicesCannotDoOnVPP(t *testing.T) {
 		for what, edit := range map[string]func(*vpp_nat.DNat44){
 			"clients INSIDE":     func(v *vpp_nat.DNat44) { v.StMappings[0].Clients = vpp_nat.DNat44_StaticMapping_INSIDE },
 			"source_ranges":      func(v *vpp_nat.DNat44) { v.StMappings[0].SourceRanges = []string{"10.0.0.0/8"} },
-			"reset_removed":      func(v *vpp_nat.DNat44) { v.StMappings[0].ResetRemoved = true },
 			"ENABLED":            func(v *vpp_nat.DNat44) { v.StMappings[0].TwiceNat = vpp_nat.DNat44_StaticMapping_ENABLED },
 			"masquerade_outside": func(v *vpp_nat.DNat44) { v.StMappings[0].TwiceNatPoolIp = "" },
 			"DROP": func(v *vpp_nat.DNat44) {

@@ -3,6 +3,7 @@ package vpp
 import (
 	"context"
 	"log/slog"
+	"net/netip"
 	"path/filepath"
 	"sync"
 
@@ -37,6 +38,7 @@ import (
 
 	"github.com/contiv/contiv/filter"
 	"github.com/contiv/contiv/vswitch"
+	"github.com/vishvananda/netns"
 )
 
 // Options of a VSwitch.
@@ -52,6 +54,9 @@ type Options struct {
 	// Lent reports whether somebody else lends VPP a device of its network namespace, and keeps
 	// what it receives from the host's stack for as long as VPP forwards; nil: none.
 	Lent func(device string) bool
+	// Namespaces calls do with each network namespace of a pod that is to have an address; nil: none are known, so that no connection
+	// of pods is reset.
+	Namespaces func(addr netip.Addr, do func(ns netns.NsHandle) error) error
 	// TracePackets makes VPP trace the first packets that it receives, for debugging.
 	TracePackets bool
 	// Logger; nil: slog.Default().
@@ -153,7 +158,7 @@ func Open(opts Options) *VSwitch {
 	v.teibs = teib.New(vpp, ifs)
 	v.abfs = abf.New(vpp, ifs, v.acls)
 	v.nat = nat.New(vpp, ifs)
-	v.services = cnat.New(vpp, ifs, v.routes, v.guards, log)
+	v.services = cnat.New(vpp, ifs, v.routes, v.guards, opts.Namespaces, log)
 	v.srv6 = srv6.New(vpp, ifs, log)
 	v.punts = punt.New(vpp, ifs, v.stn)
 	v.peers = wireguard.New(vpp, ifs)

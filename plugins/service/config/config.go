@@ -39,7 +39,7 @@ type Config struct {
 	// LocalEndpointWeight is the weight of an endpoint on this node, relative to one elsewhere.
 	LocalEndpointWeight uint8 `json:"serviceLocalEndpointWeight"`
 	// ResetRemovedEndpoints resets TCP connections to endpoints that are removed, with the
-	// next packet of the client.
+	// next packet of the client; VPP, at once, those with a socket on the node.
 	ResetRemovedEndpoints bool `json:"resetRemovedEndpoints,omitempty"`
 
 	// TCPNATSessionTimeout and OtherNATSessionTimeout are how long VPP keeps sessions of services without

@@ -4,7 +4,8 @@
 //	translations.go  values ──> translations of an IP version, the difference to what VPP has, requests
 //	translation.go   a translation, marked as ours by paths that are never used
 //	hold.go          backends that connections go to are kept in the FIB
-//	moves.go         UDP flows whose backend leaves: silenced until VPP has forgotten them
+//	moves.go         flows whose backend leaves: silenced until VPP has forgotten them
+//	resets.go        connections of TCP whose backend leaves: ended by their sockets
 //	outside.go       … those of clients outside
 //	host.go          … those of the host
 //	features.go      which interfaces translate what enters, as long as there are translations

@@ -26,11 +26,12 @@ import (
 //	   Guards, interfaces outside or the host drop their packets ──┘
 //
 // Its next packet gets a session to a backend that there is. Nothing is remembered: an agent that starts
-// finds the flows, too.
+// finds the flows, too. Connections of TCP go on, unless they are to be reset (resets.go): then they are silent from when their end has
+// passed VPP, so that the next connection from the same port comes to a backend that there is.
 
 // Guards know where pods enter VPP.
 type Guards interface {
-	// Silence makes these the flows of UDP whose packets are dropped before they are translated, as far as it can, and
+	// Silence makes these the flows whose packets are dropped before they are translated, as far as it can, and
 	// returns how many they are.
 	Silence(ctx context.Context, flows []subsystem.Flow) (int, error)
 }
@@ -61,13 +62,18 @@ func (v *Translations) backendsLeft() {
 	}
 }
 
-// losesFlows reports whether a change takes a backend of UDP away.
+// losesFlows reports whether a change takes a backend away whose flows have to go.
 func (c changed) losesFlows() bool {
-	return c.key.proto == ip_types.IP_API_PROTO_UDP && c.before != nil && c.after != nil &&
+	return c.before != nil && c.after != nil && c.after.movesFlows(c.key.proto) &&
 		slices.ContainsFunc(c.before.backends, func(b netip.AddrPort) bool { return !slices.Contains(c.after.backends, b) })
 }
 
-// Follow moves flows of UDP whose backend leaves, until ctx ends.
+// movesFlows reports whether flows of a protocol leave backends that the translation has not.
+func (t *translation) movesFlows(proto ip_types.IPProto) bool {
+	return proto == ip_types.IP_API_PROTO_UDP || proto == ip_types.IP_API_PROTO_TCP && t.reset
+}
+
+// Follow moves flows of UDP whose backend leaves, and resets connections of TCP, until ctx ends.
 func (v *Translations) Follow(ctx context.Context) {
 	for {
 		select {
@@ -90,7 +96,7 @@ func (v *Translations) moveFlows(ctx context.Context) {
 		case errors.Is(err, kvscheduler.ErrUnsupported):
 			return
 		case err != nil:
-			v.log.Warn("Some UDP flows to endpoints that are gone cannot be moved yet", "error", err)
+			v.log.Warn("Some UDP flows and connections to endpoints that are gone cannot be moved or reset yet", "error", err)
 			wait = retry
 		case n == 0:
 			return
@@ -98,18 +104,19 @@ func (v *Translations) moveFlows(ctx context.Context) {
 	}
 }
 
-// waiting knows which flows have to move, and since when none has.
+// waiting knows which flows have to move, since when none has, and which of them are connections that were ended.
 type waiting struct {
 	flows map[subsystem.Flow]bool
 	since time.Time
+	ended map[subsystem.Flow]bool
 }
 
 // tooLong notes which flows have to move now, and reports whether none of them is going to.
-func (w *waiting) tooLong(flows []subsystem.Flow, now time.Time) bool {
+func (w *waiting) tooLong(flows []lost, now time.Time) bool {
 	before := w.flows
 	w.flows = map[subsystem.Flow]bool{}
 	for _, f := range flows {
-		w.flows[f] = true
+		w.flows[f.Flow] = true
 	}
 	moved := before == nil
 	for f := range before {
@@ -127,56 +134,69 @@ func (v *Translations) silenceFlows(ctx context.Context, w *waiting) (n int, con
 		return 0, 0, err
 	}
 	var inside, outside []subsystem.Flow
+	var ended int
+	var notEnded error
 	if connections > maxListed {
-		v.log.Warn("UDP flows to endpoints that are gone are not moved: VPP has too many connections to list them", "connections", connections, "at most", maxListed)
+		v.log.Warn("UDP flows and connections to endpoints that are gone are not moved or reset: VPP has too many connections to list them", "connections", connections, "at most", maxListed)
 	} else if connections > 0 {
-		if inside, outside, err = v.lostFlows(ctx); err != nil {
+		all, err := v.lostFlows(ctx)
+		if err != nil {
 			return 0, connections, err
 		}
-		if all := slices.Concat(inside, outside); w.tooLong(all, time.Now()) {
+		all, ended, notEnded = v.reset(w, all)
+		if w.tooLong(all, time.Now()) {
 			v.log.Warn("UDP flows stay with endpoints that are gone, which go on sending to the clients", "flows", len(all), "silent", patience)
-			inside, outside = nil, nil
+			all = nil
+		}
+		for _, f := range all {
+			if f.outside {
+				outside = append(outside, f.Flow)
+			} else {
+				inside = append(inside, f.Flow)
+			}
 		}
 	}
 	pods, err := v.guards.Silence(ctx, inside)
 	outsiders, err2 := v.silenceOutside(ctx, outside)
 	ofHost, err3 := v.silenceHost(inside)
-	return pods + outsiders + ofHost, connections, errors.Join(err, err2, err3)
+	return pods + outsiders + ofHost + ended, connections, errors.Join(notEnded, err, err2, err3)
 }
 
-// lostFlows are those of UDP to backends that their translations do not have: of clients inside, which the features
-// translate, and outside, for which the FIB does. Sessions are read first: what they were made from may have changed
+// lost is a flow to a backend that its translation does not have.
+type lost struct {
+	subsystem.Flow
+	outside bool           // the FIB translates it, not the features
+	backend netip.AddrPort // where it goes
+	source  netip.AddrPort // what the backend sees as its source, if that is known
+}
+
+// lostFlows are those that have to leave their backends. Sessions are read first: what they were made from may have changed
 // since, but what they are compared with is newer.
-func (v *Translations) lostFlows(ctx context.Context) (inside, outside []subsystem.Flow, err error) {
+func (v *Translations) lostFlows(ctx context.Context) (list []lost, err error) {
 	sessions, err := session.Dump[cnat.CnatSessionDetails](ctx, v.vpp, module, &cnat.CnatSessionDump{})
 	if err != nil {
-		return nil, nil, fmt.Errorf("listing connections: %w", err)
+		return nil, fmt.Errorf("listing connections: %w", err)
 	}
 	all := [2]map[natKey]*translation{}
 	for _, f := range []family{v4, v6} {
 		if all[f], err = v.read(ctx, f); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
 	for _, d := range sessions {
 		s := d.Session
-		if s.IPProto != ip_types.IP_API_PROTO_UDP {
-			continue
-		}
-		to := addrPortOf(s.Dst)
+		to, backend := addrPortOf(s.Dst), addrPortOf(s.New)
 		t := all[familyOf(to.Addr())][natKey{to, s.IPProto}]
-		if t == nil || !t.ours || slices.Contains(t.backends, addrPortOf(s.New)) {
+		if t == nil || !t.ours || !t.movesFlows(s.IPProto) || slices.Contains(t.backends, backend) || s.Location != atFeature && s.Location != atFIB {
 			continue
 		}
-		flow := subsystem.Flow{From: addrPortOf(s.Src), To: to}
-		switch s.Location {
-		case atFeature:
-			inside = append(inside, flow)
-		case atFIB:
-			outside = append(outside, flow)
-		}
+		list = append(list, lost{
+			Flow:    subsystem.Flow{From: addrPortOf(s.Src), To: to, TCP: s.IPProto == ip_types.IP_API_PROTO_TCP},
+			outside: s.Location == atFIB, backend: backend,
+		})
 	}
-	return inside, outside, nil
+	noteSources(list, sessions)
+	return list, nil
 }
 
 func addrPortOf(e cnat.CnatEndpoint) netip.AddrPort {

@@ -9,19 +9,21 @@ import (
 
 	"github.com/contiv/contiv/vswitch/vpp/session"
 	"github.com/contiv/contiv/vswitch/vpp/subsystem"
+	"go.fd.io/govpp/binapi/cnat"
+	"go.fd.io/govpp/binapi/ip_types"
 )
 
 // Flows are not silent for ever: as long as one moves after the other, and for a while after the last one.
 func TestFlowsThatDoNotMove(t *testing.T) {
-	flows := make([]subsystem.Flow, 3)
+	flows := make([]lost, 3)
 	for i := range flows {
-		flows[i] = subsystem.Flow{From: netip.AddrPortFrom(netip.MustParseAddr("10.1.1.2"), uint16(i+1)), To: netip.MustParseAddrPort("10.96.0.10:53")}
+		flows[i].Flow = subsystem.Flow{From: netip.AddrPortFrom(netip.MustParseAddr("10.1.1.2"), uint16(i+1)), To: netip.MustParseAddrPort("10.96.0.10:53")}
 	}
 	var w waiting
 	begin := time.Now()
 	for _, step := range []struct {
 		after   time.Duration
-		flows   []subsystem.Flow
+		flows   []lost
 		tooLong bool
 	}{
 		{0, flows[:2], false}, {patience, flows[:2], false}, {patience + settle, flows[1:], false}, {2*patience + settle, flows[:], false},
@@ -37,7 +39,7 @@ func TestFlowsThatDoNotMove(t *testing.T) {
 func TestFlowsAreLookedForWhenTheConnectionIsThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		v := New(session.New("/no/socket", nil), nil, nil, nil, nil)
+		v := New(session.New("/no/socket", nil), nil, nil, nil, nil, nil)
 		ended := make(chan struct{})
 		go func() {
 			v.moveFlows(ctx)
@@ -53,4 +55,25 @@ func TestFlowsAreLookedForWhenTheConnectionIsThere(t *testing.T) {
 		cancel()
 		<-ended
 	})
+}
+
+// The source that a backend sees is that of the client's only connection to it: which of several is the lost one, VPP does not say.
+func TestSourcesThatBackendsSee(t *testing.T) {
+	at := netip.MustParseAddrPort
+	session := func(src, dst, translated string) *cnat.CnatSessionDetails {
+		return &cnat.CnatSessionDetails{Session: cnat.CnatSession{Src: endpoint(at(src)), Dst: endpoint(at(dst)), New: endpoint(at(translated)), IPProto: ip_types.IP_API_PROTO_TCP}}
+	}
+	lostTo := func(from string) lost {
+		return lost{Flow: subsystem.Flow{From: at(from), To: at("192.168.16.1:30080"), TCP: true}, backend: at("10.1.1.2:8080")}
+	}
+	list := []lost{lostTo("192.0.2.1:1000"), lostTo("192.0.2.1:1001"), lostTo("192.0.2.1:1002")}
+	noteSources(list, []*cnat.CnatSessionDetails{
+		session("10.1.1.2:8080", "10.1.1.254:5000", "192.0.2.1:1000"), session("10.1.1.3:8080", "10.1.1.254:5000", "192.0.2.1:1000"), session("192.0.2.1:1000", "192.168.16.1:30080", "10.1.1.2:8080"),
+		session("10.1.1.2:8080", "10.1.1.254:5001", "192.0.2.1:1001"), session("10.1.1.2:8080", "10.1.1.254:5002", "192.0.2.1:1001"),
+	})
+	for i, want := range []netip.AddrPort{at("10.1.1.254:5000"), {}, {}} {
+		if list[i].source != want {
+			t.Errorf("of %v: %v, want %v", list[i].From, list[i].source, want)
+		}
+	}
 }

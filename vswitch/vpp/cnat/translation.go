@@ -67,7 +67,7 @@ var protocols = map[ip_types.IPProto]contiv_nat.DNat66_Protocol{
 // VPP has no tags for them. A translation therefore has additional paths that VPP stores and
 // returns but never uses: their backend is an address of the interface local0, which has none, and
 // port markPort. Their sources, 16 bytes each, are the mark: seconds of affinity (4 bytes), mode of
-// twice-NAT (1), plus refuseMark if what is sent there is refused, and, if the mode is not
+// twice-NAT (1), plus refuseMark if what is sent there is refused and resetMark, and, if the mode is not
 // DISABLED, its address (16), then the label.
 type translation struct {
 	id       uint32 // as VPP gave it; it is no part of what is wanted
@@ -79,6 +79,7 @@ type translation struct {
 	source   netip.Addr
 	maglev   bool
 	refuse   bool // there is no backend
+	reset    bool // connections to backends that are removed are reset
 	// hide: backends see clients outside with the source. The paths say that.
 	hide bool
 }
@@ -87,13 +88,14 @@ const (
 	local0     = ownership.Index(0)
 	markPort   = 0x6374
 	refuseMark = 0x80
+	resetMark  = 0x40
 )
 
 func (t *translation) sticky() bool { return t.affinity > 0 }
 
 func (t *translation) equal(o *translation) bool {
 	return t.ours == o.ours && t.label == o.label && slices.Equal(t.backends, o.backends) && t.affinity == o.affinity &&
-		t.mode == o.mode && t.source == o.source && t.maglev == o.maglev && t.refuse == o.refuse && t.hide == o.hide
+		t.mode == o.mode && t.source == o.source && t.maglev == o.maglev && t.refuse == o.refuse && t.reset == o.reset && t.hide == o.hide
 }
 
 // translationsOf returns what a value asks for.
@@ -122,8 +124,6 @@ func unsupported(f family, m *contiv_nat.DNat66_StaticMapping) error {
 		return vswitch.Unsupported("mappings for clients %v only (%sdoes not tell clients apart); use ALL", m.GetClients(), what)
 	case m.GetMasqueradeOutside() && m.GetTwiceNatIp() == "" && len(m.GetLocalIps()) > 0:
 		return vswitch.Unsupported("masquerade_outside without an address (%shas none of its own): set twice_nat SELF and the address for it", what)
-	case m.GetResetRemoved():
-		return vswitch.Unsupported("reset_removed (%sends no connection); leave it out", what)
 	case len(m.GetSourceRanges()) > 0:
 		return vswitch.Unsupported("source_ranges (%sdoes not look at the source); use access lists of the local addresses", what)
 	case len(m.GetLocalIps()) == 0 && m.GetOtherwise() == contiv_nat.DNat66_StaticMapping_DROP:
@@ -137,7 +137,7 @@ func translationOf(f family, label string, m *contiv_nat.DNat66_StaticMapping) (
 		return key, nil, err
 	}
 	t = &translation{ours: true, label: label, affinity: m.GetSessionAffinity(), mode: m.GetTwiceNat(), refuse: len(m.GetLocalIps()) == 0}
-	t.hide = m.GetMasqueradeOutside() && !t.refuse
+	t.hide, t.reset = m.GetMasqueradeOutside() && !t.refuse, m.GetResetRemoved()
 	for number, p := range protocols {
 		if p == m.GetProtocol() {
 			key.proto = number
@@ -229,6 +229,9 @@ func (t *translation) mark() (parts []netip.Addr) {
 	if t.refuse {
 		flags |= refuseMark
 	}
+	if t.reset {
+		flags |= resetMark
+	}
 	data := append(binary.BigEndian.AppendUint32(nil, t.affinity), flags)
 	if t.mode != contiv_nat.DNat66_StaticMapping_DISABLED {
 		source := netip.IPv6Unspecified()
@@ -253,7 +256,8 @@ func (t *translation) readMark(data []byte) {
 		return
 	}
 	flags := data[4]
-	t.affinity, t.refuse, t.mode, data = binary.BigEndian.Uint32(data), flags&refuseMark != 0, contiv_nat.DNat66_StaticMapping_TwiceNatMode(flags&^refuseMark), data[fixed:]
+	t.affinity, t.refuse, t.reset = binary.BigEndian.Uint32(data), flags&refuseMark != 0, flags&resetMark != 0
+	t.mode, data = contiv_nat.DNat66_StaticMapping_TwiceNatMode(flags&^(refuseMark|resetMark)), data[fixed:]
 	if t.mode != contiv_nat.DNat66_StaticMapping_DISABLED && len(data) >= 16 {
 		if source := netip.AddrFrom16([16]byte(data[:16])); !source.IsUnspecified() {
 			t.source = source.Unmap()

@@ -44,8 +44,10 @@ type Translations struct {
 	ifs    *ownership.Registry
 	routes Routes
 	guards Guards
-	log    *slog.Logger
-	notes  notes
+	// namespaces may be nil: none are known.
+	namespaces Namespaces
+	log        *slog.Logger
+	notes      notes
 }
 
 // Routes knows what VPP would not use any more beside a translation.
@@ -60,9 +62,9 @@ type Routes interface {
 }
 
 // New returns the translations of a VPP.
-func New(vpp *session.Session, ifs *ownership.Registry, routes Routes, guards Guards, log *slog.Logger) *Translations {
+func New(vpp *session.Session, ifs *ownership.Registry, routes Routes, guards Guards, namespaces Namespaces, log *slog.Logger) *Translations {
 	return &Translations{
-		Base: subsystem.Base{Uses: []*session.Module{module, featureModule, classifyModule}}, vpp: vpp, ifs: ifs, routes: routes, guards: guards, log: log,
+		Base: subsystem.Base{Uses: []*session.Module{module, featureModule, classifyModule}}, vpp: vpp, ifs: ifs, routes: routes, guards: guards, namespaces: namespaces, log: log,
 		notes: notes{left: make(chan struct{}, 1)},
 	}
 }
@@ -83,6 +85,8 @@ type notes struct {
 	inUse    [2]int        // by IP version: how many translations held backends of connections alone, when VPP was last asked; guarded by changing
 
 	silencing sync.Mutex // held while tables that silence flows of clients outside change: VPP uses their numbers again
+
+	noResets sync.Once // it was said that connections cannot be reset
 
 	mu      sync.Mutex
 	on      [2]bool         // by IP version: new interfaces get the features
@@ -334,7 +338,7 @@ func northbound(label string, list map[natKey]*translation) *value {
 		m := &contiv_nat.DNat66_StaticMapping{
 			ExternalIp: key.addr.Addr().String(), ExternalPort: uint32(key.addr.Port()), Protocol: protocols[key.proto], SessionAffinity: t.affinity, TwiceNat: t.mode,
 		}
-		m.MasqueradeOutside = t.hide
+		m.MasqueradeOutside, m.ResetRemoved = t.hide, t.reset
 		if t.source.IsValid() {
 			m.TwiceNatIp = t.source.String()
 		}

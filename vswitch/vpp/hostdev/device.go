@@ -65,6 +65,9 @@ func Open(path string) (*Namespace, error) {
 	return &Namespace{Handle: h, ns: ns}, nil
 }
 
+// NS returns the namespace for packages that take it open.
+func (h *Namespace) NS() netns.NsHandle { return h.ns }
+
 func (h *Namespace) Close() {
 	if h != nil {
 		h.Handle.Close()
