@@ -47,18 +47,25 @@ func (r *Conn) SetLinkNamed(name string, c LinkChange) error {
 }
 
 // SetAndRead is SetLinkNamed and LinkByName in one request.
+//
+// It reads a device before it changes it, too. Reading has the kernel do first what it has put off since the device was
+// made without a carrier. While the device is down, that is nothing; once it is up, all others wait until the device has
+// stopped sending.
 func (r *Conn) SetAndRead(name string, c LinkChange) (link netlink.Link, err error) {
 	named := nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(name))
 	set := r.linkRequest(0, c)
 	set.Flags |= unix.NLM_F_ACK
 	set.AddData(named)
-	get := r.Request(unix.RTM_GETLINK, 0)
-	get.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
-	get.AddData(named)
-	get.AddData(withoutStatistics())
+	get := func() *nl.NetlinkRequest {
+		req := r.Request(unix.RTM_GETLINK, 0)
+		req.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
+		req.AddData(named)
+		req.AddData(withoutStatistics())
+		return req
+	}
 	err = r.try("Do", func() error {
 		var answer []byte
-		errs := r.socket.exchange([]*nl.NetlinkRequest{set, get}, func(_ int, _ uint16, payload []byte) { answer = slices.Clone(payload) })
+		errs := r.socket.exchange([]*nl.NetlinkRequest{get(), set, get()}, func(_ int, _ uint16, payload []byte) { answer = slices.Clone(payload) })
 		for _, err := range errs {
 			if err != nil {
 				return err
@@ -143,7 +150,10 @@ type NewLink struct {
 	Mtu        uint32           // 0: the kernel's choice
 	Mac        net.HardwareAddr // nil: the kernel's choice
 	Lower      int              // index of the device below, 0: none
-	Options    []LinkOption
+	// OneQueue: one queue for each direction, and never more. That is what a veth starts with in any case; but the kernel
+	// makes one for each processor first, and waits until nobody uses those that it then takes out of use.
+	OneQueue bool
+	Options  []LinkOption
 }
 
 // LinkIdentity is what a device is known by.
@@ -274,10 +284,10 @@ type LinkOption struct {
 // vethInfoPeer is the attribute of the other end of a veth pair (VETH_INFO_PEER).
 const vethInfoPeer = 1
 
-// VethPeer describes the other end of a device of the kind "veth": its name, its MTU (0: the
-// kernel's choice), and the network namespace it is made in (an open file; nil: the same).
+// VethPeer describes the other end of a device of the kind "veth", which has one queue (NewLink.OneQueue): its name,
+// its MTU (0: the kernel's choice), and the network namespace it is made in (an open file; nil: the same).
 func VethPeer(name string, mtu uint32, ns *os.File) LinkOption {
-	attrs := []*nl.RtAttr{nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(name))}
+	attrs := append(oneQueue(), nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(name)))
 	if mtu != 0 {
 		attrs = append(attrs, nl.NewRtAttr(unix.IFLA_MTU, nl.Uint32Attr(mtu)))
 	}
@@ -289,6 +299,10 @@ func VethPeer(name string, mtu uint32, ns *os.File) LinkOption {
 		peer = append(peer, attr.Serialize()...)
 	}
 	return LinkOption{Attr: vethInfoPeer, Value: peer}
+}
+
+func oneQueue() []*nl.RtAttr {
+	return []*nl.RtAttr{nl.NewRtAttr(unix.IFLA_NUM_TX_QUEUES, nl.Uint32Attr(1)), nl.NewRtAttr(unix.IFLA_NUM_RX_QUEUES, nl.Uint32Attr(1))}
 }
 
 // AddLink adds a device, down and without an alias.
@@ -310,6 +324,11 @@ func (l NewLink) Write(req *nl.NetlinkRequest) {
 	}
 	if l.Lower != 0 {
 		req.AddData(nl.NewRtAttr(unix.IFLA_LINK, nl.Uint32Attr(uint32(l.Lower))))
+	}
+	if l.OneQueue {
+		for _, attr := range oneQueue() {
+			req.AddData(attr)
+		}
 	}
 	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
 	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.ZeroTerminated(l.Kind))

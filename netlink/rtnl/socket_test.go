@@ -159,3 +159,36 @@ func BenchmarkLinkByName(b *testing.B) {
 		}
 	}
 }
+
+// The kernel makes no queue of a pair of devices that it would have to take out of use again, while
+// all other changes wait.
+func TestPairWithOneQueue(t *testing.T) {
+	c := newConn(t)
+	if err := c.AddLink(NewLink{Name: "near", Kind: "veth", OneQueue: true, Options: []LinkOption{VethPeer("far", 0, nil)}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"near", "far"} {
+		link, err := c.LinkByName(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a := link.Attrs(); a.NumTxQueues != 1 || a.NumRxQueues != 1 {
+			t.Errorf("%s has %d queues to send and %d to receive", name, a.NumTxQueues, a.NumRxQueues)
+		}
+	}
+}
+
+// What SetAndRead returns is the device after the change.
+func TestDeviceIsReadAfterTheChange(t *testing.T) {
+	c := newConn(t)
+	if err := c.AddLink(NewLink{Name: "near", Kind: "veth", OneQueue: true, Options: []LinkOption{VethPeer("far", 0, nil)}}); err != nil {
+		t.Fatal(err)
+	}
+	link, err := c.SetAndRead("near", LinkChange{Alias: "its alias", Up: true})
+	if err != nil || link.Attrs().Alias != "its alias" || link.Attrs().RawFlags&unix.IFF_UP == 0 {
+		t.Errorf("%+v, %v", link, err)
+	}
+	if _, err := c.SetAndRead("none", LinkChange{Up: true}); !IsGone(err) {
+		t.Errorf("of a device that does not exist: %v", err)
+	}
+}

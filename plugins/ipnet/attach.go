@@ -2,7 +2,6 @@ package ipnet
 
 import (
 	linux_interfaces "github.com/contiv/contiv/api/ligato/linux/interfaces"
-	linux_namespace "github.com/contiv/contiv/api/ligato/linux/namespace"
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 )
 
@@ -53,7 +52,7 @@ func (n *IPNet) attach(config values, a attachment, inVPP *vpp_interfaces.Interf
 	inVPP.Name, inLinux.Name = a.vpp, a.linux
 	config.add(inVPP, inLinux)
 	if a.hostEnd == "" {
-		inVPP.Type, inVPP.Link = vpp_interfaces.Interface_TAP, n.tapLink(inLinux.GetNamespace())
+		inVPP.Type, inVPP.Link = vpp_interfaces.Interface_TAP, n.tapLink(inLinux)
 		inLinux.Type = linux_interfaces.Interface_TAP_TO_VPP
 		inLinux.Link = &linux_interfaces.Interface_Tap{Tap: &linux_interfaces.TapLink{VppTapIfName: a.vpp}}
 		return
@@ -67,11 +66,15 @@ func (n *IPNet) attach(config values, a attachment, inVPP *vpp_interfaces.Interf
 	})
 }
 
-// tapLink applies the configuration of TAP interfaces to one whose other end is in
-// the namespace; nil: in the agent's.
-func (n *IPNet) tapLink(netns *linux_namespace.NetNamespace) *vpp_interfaces.Interface_Tap {
+// tapLink applies the configuration of TAP interfaces to one whose other end is in the namespace of a Linux interface,
+// the agent's if it has none. In another one, a vswitch in the node's own network stack gives that end its name at once:
+// to rename a device, the kernel keeps others waiting until nobody uses the old name.
+func (n *IPNet) tapLink(inLinux *linux_interfaces.Interface) *vpp_interfaces.Interface_Tap {
 	c := n.config.Interfaces()
-	tap := &vpp_interfaces.TapLink{Version: uint32(c.TAPInterfaceVersion), EnableGso: c.EnableGSO, HostNamespace: netns}
+	tap := &vpp_interfaces.TapLink{Version: uint32(c.TAPInterfaceVersion), EnableGso: c.EnableGSO, HostNamespace: inLinux.GetNamespace()}
+	if n.caps.HostStackShared && inLinux.GetNamespace() != nil {
+		tap.HostIfName = inLinux.GetHostIfName()
+	}
 	if c.TAPInterfaceVersion == 2 {
 		tap.RxRingSize, tap.TxRingSize = uint32(c.TAPv2RxRingSize), uint32(c.TAPv2TxRingSize)
 	}

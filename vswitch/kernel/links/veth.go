@@ -79,7 +79,7 @@ func (v *Driver) setAndRead(name string, c rtnl.LinkChange) (link netlink.Link, 
 func (v interfaces) makePair(iface *vpp_interfaces.Interface, far farEnd) (made bool, err error) {
 	veth := rtnl.NewLink{
 		Kind: "veth", Name: own.DeviceName(own.DevInterface, iface.GetName()), Group: own.DeviceGroup,
-		Mtu: iface.GetMtu(), Mac: own.ParseMAC(iface.GetPhysAddress()),
+		Mtu: iface.GetMtu(), Mac: own.ParseMAC(iface.GetPhysAddress()), OneQueue: true,
 		Options: []rtnl.LinkOption{rtnl.VethPeer(far.name, iface.GetMtu(), far.NS)},
 	}
 	err = v.Net.AddLink(veth)
