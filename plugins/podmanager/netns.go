@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync/atomic"
 
 	"github.com/contiv/contiv/nsfile"
 	"golang.org/x/sys/unix"
@@ -28,11 +29,28 @@ func KernelNamespaces(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	boot, err := bootID()
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%s/%d", boot, ns.Ino), nil
+}
+
+// boot is the boot ID of the machine; nil: not yet read.
+var boot atomic.Pointer[string]
+
+// bootID reads the boot ID once, as it lasts longer than the process.
+func bootID() (string, error) {
+	if id := boot.Load(); id != nil {
+		return *id, nil
+	}
+	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return "", fmt.Errorf("boot ID of the machine: %w", err)
 	}
-	return fmt.Sprintf("%s/%d", strings.TrimSpace(string(boot)), ns.Ino), nil
+	id := strings.TrimSpace(string(text))
+	boot.Store(&id)
+	return id, nil
 }
 
 // mayExist reports whether the namespace that a pod was in may still exist, although err

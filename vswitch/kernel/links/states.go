@@ -123,21 +123,6 @@ func statistics(link netlink.Link) *vpp_interfaces.InterfaceState_Statistics {
 	}
 }
 
-// reportDevices tells the observers of the devices whose state they do not know. A
-// device that is gone has an event of its own.
-func (v *Driver) reportDevices(indexes ...int) {
-	if len(indexes) == 0 || !v.reports.Wanted() {
-		return
-	}
-	var links []netlink.Link
-	for _, index := range indexes {
-		if link, err := v.Net.LinkByIndex(index); err == nil {
-			links = append(links, link)
-		}
-	}
-	v.tellOf(links...)
-}
-
 // tellOf tells the observers of devices that have just been read.
 func (v *Driver) tellOf(links ...netlink.Link) {
 	var found []*vpp_interfaces.InterfaceState

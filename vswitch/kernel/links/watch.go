@@ -38,15 +38,19 @@ func (v *Driver) Notice(m syscall.NetlinkMessage, send func(drift.Notice)) {
 
 // Check compares devices and their addresses, and sends observers the changed interface states.
 func (v *Driver) Check(b *drift.Batch) {
-	var changed []int
+	var changed []netlink.Link
 	for _, index := range drift.Suspects[suspectLink](b) {
-		v.checkLink(b, int(index))
-		changed = append(changed, int(index))
+		if link, err := v.Net.LinkByIndex(int(index)); err == nil { // that it is gone is an event of its own
+			v.checkLink(b, link)
+			changed = append(changed, link)
+		}
 	}
 	for _, index := range drift.Suspects[suspectAddresses](b) {
 		v.checkAddresses(b, int(index))
 	}
-	v.reportDevices(changed...)
+	if len(changed) > 0 && v.reports.Wanted() {
+		v.tellOf(changed...)
+	}
 }
 
 func (v *Driver) noticeLink(m syscall.NetlinkMessage, send func(drift.Notice)) {
@@ -103,11 +107,7 @@ func (v *Driver) noticeAddress(data []byte, send func(drift.Notice)) {
 	}
 }
 
-func (v *Driver) checkLink(b *drift.Batch, index int) {
-	link, err := v.Net.LinkByIndex(index)
-	if err != nil {
-		return // that it is gone is an event of its own
-	}
+func (v *Driver) checkLink(b *drift.Batch, link netlink.Link) {
 	attrs := link.Attrs()
 	up := attrs.Flags&net.FlagUp != 0
 	if id, ok := own.ParseVXLANAlias(attrs.Alias); ok {
