@@ -93,7 +93,7 @@ func nearName(i int) string { return fmt.Sprintf("near%d", i) }
 func farName(i int) string  { return fmt.Sprintf("far%d", i) }
 
 func addPair(conn *rtnl.Conn, i int, far rtnl.LinkOption) error {
-	return conn.AddLink(rtnl.NewLink{Kind: "veth", Name: nearName(i), Options: []rtnl.LinkOption{far}})
+	return conn.AddLink(rtnl.NewLink{Kind: "veth", Name: nearName(i), OneQueue: true, Options: []rtnl.LinkOption{far}})
 }
 
 // makePairs makes veth pairs that wait in the namespace of the node.
