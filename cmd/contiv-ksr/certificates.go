@@ -187,7 +187,7 @@ func credentialsCommand() *cobra.Command {
 			g, ctx := errgroup.WithContext(ctx)
 			g.Go(func() error {
 				return credentials.Keep(ctx, credentials.Options{
-					Client: client, Node: node, Dir: dir, Logger: log,
+					Requests: client.CertificatesV1().CertificateSigningRequests(), Node: node, Dir: dir, Logger: log,
 					Kept: func(due time.Time) {
 						fmt.Printf("contiv-ksr: the credentials of %s in %s are good until their renewal at %s\n", node, dir, due.Format(time.RFC3339))
 					},

@@ -12,22 +12,22 @@ import (
 	"github.com/contiv/contiv/ctl/kube"
 	"github.com/contiv/contiv/ksr/access"
 	"github.com/contiv/contiv/ksr/credentials"
-	"github.com/contiv/contiv/ksr/kubernetes"
+	"github.com/contiv/contiv/ksr/kubernetes/kubeconfig"
 	"github.com/spf13/cobra"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	k8s "k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/dynamic"
 )
 
 // credentialsCommand makes credentials for those who configure nodes through etcd. It is
 // not in package ctl, because it speaks to Kubernetes, and nothing else there does.
 func credentialsCommand(out io.Writer) *cobra.Command {
 	var (
-		nodes           []string
-		dir, kubeconfig string
-		endpoint        string
-		patience        time.Duration
+		nodes     []string
+		dir, file string
+		endpoint  string
+		patience  time.Duration
 	)
 	c := &cobra.Command{
 		Use:   "credentials NAME --node NODE... --dir DIR",
@@ -48,9 +48,14 @@ func credentialsCommand(out io.Writer) *cobra.Command {
 			if dir == "" {
 				return errors.New("--dir: name a directory for the files")
 			}
-			client, err := kubernetes.NewClient(kubeconfig, "", "contivctl")
+			config, err := kubeconfig.Load(file)
 			if err != nil {
-				return kube.Unusable(kubeconfig, err)
+				return kube.Unusable(file, err)
+			}
+			config.UserAgent = "contivctl"
+			client, err := kube.NewClient(config)
+			if err != nil {
+				return kube.Unusable(file, fmt.Errorf("client of the API server: %w", err))
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), patience)
 			defer cancel()
@@ -59,7 +64,7 @@ func credentialsCommand(out io.Writer) *cobra.Command {
 					return err
 				}
 			}
-			got, err := credentials.Request(ctx, client, access.ClientUser+name, nodes, func(ctx context.Context, request string) error {
+			got, err := credentials.Request(ctx, signingRequests{client.Resource(kube.SigningRequests)}, access.ClientUser+name, nodes, func(ctx context.Context, request string) error {
 				return approve(ctx, client, request)
 			})
 			if err != nil {
@@ -77,34 +82,45 @@ func credentialsCommand(out io.Writer) *cobra.Command {
 	f.StringArrayVar(&nodes, "node", nil, "node that may be configured; repeatable; \"*\": all, also those that join later")
 	f.StringVar(&dir, "dir", "", "directory for the files; it is made if it is missing")
 	f.StringVar(&endpoint, "endpoint", "", "URL of etcd in etcd.conf (default: port 32379 of the first node)")
-	f.StringVar(&kubeconfig, "kubeconfig", os.Getenv("KUBECONFIG"), "file that says how to reach the API server (environment: KUBECONFIG)")
+	f.StringVar(&file, "kubeconfig", os.Getenv("KUBECONFIG"), "file that says how to reach the API server (environment: KUBECONFIG)")
 	f.DurationVar(&patience, "timeout", time.Minute, "how long to wait for the certificate")
 	return c
 }
 
+// signingRequests are the CertificateSigningRequests of the cluster.
+type signingRequests struct{ of dynamic.ResourceInterface }
+
+func (s signingRequests) Create(ctx context.Context, r *certificatesv1.CertificateSigningRequest, o metav1.CreateOptions) (*certificatesv1.CertificateSigningRequest, error) {
+	return kube.Create(ctx, s.of, r, o)
+}
+
+func (s signingRequests) Get(ctx context.Context, name string, _ metav1.GetOptions) (*certificatesv1.CertificateSigningRequest, error) {
+	return kube.Get[certificatesv1.CertificateSigningRequest](ctx, s.of, name)
+}
+
 // approve approves a request; KSR then signs it.
-func approve(ctx context.Context, client k8s.Interface, name string) error {
-	requests := client.CertificatesV1().CertificateSigningRequests()
-	r, err := requests.Get(ctx, name, metav1.GetOptions{})
+func approve(ctx context.Context, client dynamic.Interface, name string) error {
+	requests := client.Resource(kube.SigningRequests)
+	r, err := kube.Get[certificatesv1.CertificateSigningRequest](ctx, requests, name)
 	if err != nil {
 		return fmt.Errorf("look at CertificateSigningRequest %s: %w", name, err)
 	}
 	r.Status.Conditions = append(r.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
 		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "Administrator", Message: "approved by contivctl credentials",
 	})
-	if _, err := requests.UpdateApproval(ctx, name, r, metav1.UpdateOptions{}); err != nil {
+	if _, err := kube.Update(ctx, requests, r, "approval"); err != nil {
 		return fmt.Errorf("approve CertificateSigningRequest %s: %w", name, err)
 	}
 	return nil
 }
 
 // findEndpoint is etcd's port of a node.
-func findEndpoint(ctx context.Context, client k8s.Interface) (string, error) {
-	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+func findEndpoint(ctx context.Context, client dynamic.Interface) (string, error) {
+	nodes, err := kube.List[corev1.Node](ctx, client.Resource(kube.Nodes), "")
 	if err != nil {
 		return "", fmt.Errorf("look for the nodes: %w", err)
 	}
-	for _, node := range nodes.Items {
+	for _, node := range nodes {
 		for _, a := range node.Status.Addresses {
 			if a.Type == corev1.NodeInternalIP {
 				return "https://" + net.JoinHostPort(a.Address, "32379"), nil

@@ -12,13 +12,12 @@ import (
 
 	"github.com/contiv/contiv/ctl/kube"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/clientcmd"
 )
 
@@ -27,10 +26,9 @@ const manager = "contivctl"
 
 // Cluster is a Kubernetes cluster, as an administrator sees it.
 type Cluster struct {
-	client  kubernetes.Interface
-	dynamic dynamic.Interface
-	host    string
-	out     io.Writer
+	client *kube.Client
+	host   string
+	out    io.Writer
 	// filter is Manifests.PostRenderer, for the pods that we make ourselves.
 	filter string
 }
@@ -48,19 +46,23 @@ func Connect(kubeconfig, filter string, out io.Writer) (*Cluster, error) {
 		return nil, kube.Unusable(kubeconfig, err)
 	}
 	rest.UserAgent, rest.QPS, rest.Burst = manager, 50, 100
-	c := &Cluster{host: rest.Host, out: out, filter: filter}
-	if c.client, err = kubernetes.NewForConfig(rest); err != nil {
+	client, err := kube.NewClient(rest)
+	if err != nil {
 		return nil, err
 	}
-	c.dynamic, err = dynamic.NewForConfig(rest)
-	return c, err
+	return &Cluster{client: client, host: rest.Host, out: out, filter: filter}, nil
+}
+
+// ours returns the objects of a resource in Contiv's namespace.
+func (c *Cluster) ours(r schema.GroupVersionResource) dynamic.ResourceInterface {
+	return c.client.Resource(r).Namespace(Namespace)
 }
 
 func (c *Cluster) say(format string, args ...any) { fmt.Fprintf(c.out, format+"\n", args...) }
 
 // reachable returns an error if the API server cannot be reached.
 func (c *Cluster) reachable(ctx context.Context) error {
-	if _, err := c.client.CoreV1().Namespaces().Get(ctx, Namespace, metav1.GetOptions{}); err != nil {
+	if _, err := c.client.Resource(kube.Namespaces).Get(ctx, Namespace, metav1.GetOptions{}); err != nil {
 		return fmt.Errorf("ask the API server %s: %w", c.host, err)
 	}
 	return nil
@@ -145,22 +147,26 @@ func (c *Cluster) present(ctx context.Context, objects []*unstructured.Unstructu
 }
 
 // resources returns the API resource of each object.
-func (c *Cluster) resources(_ context.Context, objects []*unstructured.Unstructured) ([]dynamic.ResourceInterface, error) {
-	groups, err := restmapper.GetAPIGroupResources(c.client.Discovery())
-	if err != nil {
-		return nil, fmt.Errorf("ask the API server %s for its resources: %w", c.host, err)
-	}
-	mapper := restmapper.NewDiscoveryRESTMapper(groups)
+func (c *Cluster) resources(ctx context.Context, objects []*unstructured.Unstructured) ([]dynamic.ResourceInterface, error) {
+	kinds := map[schema.GroupVersion]map[string]schema.GroupVersionResource{}
 	found := make([]dynamic.ResourceInterface, len(objects))
 	for i, o := range objects {
-		gvk := o.GroupVersionKind()
-		mapping, err := mapper.RESTMapping(schema.GroupKind{Group: gvk.Group, Kind: gvk.Kind}, gvk.Version)
-		if err != nil {
+		kind := o.GroupVersionKind()
+		version := kind.GroupVersion()
+		if kinds[version] == nil {
+			var err error
+			if kinds[version], err = c.client.Kinds(ctx, version); err != nil {
+				return nil, fmt.Errorf("ask the API server %s for its resources: %w", c.host, err)
+			}
+		}
+		resource, ok := kinds[version][kind.Kind]
+		if !ok {
+			err := &meta.NoKindMatchError{GroupKind: kind.GroupKind(), SearchedVersions: []string{kind.Version}}
 			return nil, fmt.Errorf("%s: the cluster does not know this kind of objects: %w", name(o), err)
 		}
-		found[i] = c.dynamic.Resource(mapping.Resource)
+		found[i] = c.client.Resource(resource)
 		if o.GetNamespace() != "" {
-			found[i] = c.dynamic.Resource(mapping.Resource).Namespace(o.GetNamespace())
+			found[i] = c.client.Resource(resource).Namespace(o.GetNamespace())
 		}
 	}
 	return found, nil

@@ -9,11 +9,11 @@ import (
 	"strings"
 
 	"github.com/contiv/contiv/config"
+	"github.com/contiv/contiv/ctl/kube"
 	"github.com/contiv/contiv/store/etcd"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Workloads of Contiv. The label app of their pods has the same name.
@@ -73,7 +73,7 @@ func (c *Cluster) put(ctx context.Context, m Manifests, checked func(file string
 
 // agent is the DaemonSet of nodes whose vswitch is the kernel.
 func (c *Cluster) agent(ctx context.Context) (agent *appsv1.DaemonSet, installed bool, err error) {
-	agent, err = c.client.AppsV1().DaemonSets(Namespace).Get(ctx, "contiv-agent", metav1.GetOptions{})
+	agent, err = kube.Get[appsv1.DaemonSet](ctx, c.ours(kube.DaemonSets), "contiv-agent")
 	if apierrors.IsNotFound(err) {
 		return nil, false, nil
 	}
@@ -82,7 +82,7 @@ func (c *Cluster) agent(ctx context.Context) (agent *appsv1.DaemonSet, installed
 
 // keep adds to m the settings of the cluster that m does not name.
 func (c *Cluster) keep(ctx context.Context, m *Manifests) error {
-	vpp, err := c.client.AppsV1().DaemonSets(Namespace).Get(ctx, "contiv-vpp", metav1.GetOptions{})
+	vpp, err := kube.Get[appsv1.DaemonSet](ctx, c.ours(kube.DaemonSets), "contiv-vpp")
 	switch {
 	case err == nil:
 		m.VPP = true
@@ -92,7 +92,7 @@ func (c *Cluster) keep(ctx context.Context, m *Manifests) error {
 	case !apierrors.IsNotFound(err):
 		return err
 	}
-	etcd, err := c.client.AppsV1().StatefulSets(Namespace).Get(ctx, "contiv-etcd", metav1.GetOptions{})
+	etcd, err := kube.Get[appsv1.StatefulSet](ctx, c.ours(kube.StatefulSets), "contiv-etcd")
 	switch {
 	case apierrors.IsNotFound(err):
 		m.WithoutEtcd = true
@@ -121,7 +121,7 @@ func (c *Cluster) keep(ctx context.Context, m *Manifests) error {
 		if err := c.keepValues(ctx, m, files); err != nil {
 			return err
 		}
-		if etcd.Spec.Replicas != nil && *etcd.Spec.Replicas > 1 && valueAt(m.Values, "etcd", "members") == nil {
+		if etcd != nil && etcd.Spec.Replicas != nil && *etcd.Spec.Replicas > 1 && valueAt(m.Values, "etcd", "members") == nil {
 			return fmt.Errorf("etcd has %d members, and this cluster does not say which: name them as etcd.members in a file of --values", *etcd.Spec.Replicas)
 		}
 	}
@@ -141,7 +141,7 @@ func isPlainText(conf string) bool {
 
 // configMap returns the data of a ConfigMap of Contiv; nil if there is none.
 func (c *Cluster) configMap(ctx context.Context, name string) (map[string]string, error) {
-	m, err := c.client.CoreV1().ConfigMaps(Namespace).Get(ctx, name, metav1.GetOptions{})
+	m, err := kube.Get[corev1.ConfigMap](ctx, c.ours(kube.ConfigMaps), name)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -186,20 +186,20 @@ func (c *Cluster) rollout(ctx context.Context) (states []string, done bool, err 
 		states = append(states, fmt.Sprintf("%s %d/%d", name, ready, all))
 		done = done && current && ready >= all
 	}
-	sets, err := c.client.AppsV1().StatefulSets(Namespace).List(ctx, metav1.ListOptions{})
+	sets, err := kube.List[appsv1.StatefulSet](ctx, c.ours(kube.StatefulSets), "")
 	if err != nil {
 		return nil, false, err
 	}
-	for _, s := range sets.Items {
+	for _, s := range sets {
 		if slices.Contains(workloads, s.Name) {
 			add(s.Name, min(s.Status.ReadyReplicas, s.Status.UpdatedReplicas), *s.Spec.Replicas, s.Status.ObservedGeneration >= s.Generation)
 		}
 	}
-	daemons, err := c.client.AppsV1().DaemonSets(Namespace).List(ctx, metav1.ListOptions{})
+	daemons, err := kube.List[appsv1.DaemonSet](ctx, c.ours(kube.DaemonSets), "")
 	if err != nil {
 		return nil, false, err
 	}
-	for _, d := range daemons.Items {
+	for _, d := range daemons {
 		if slices.Contains(workloads, d.Name) {
 			current := d.Status.ObservedGeneration >= d.Generation
 			// KSR runs on the control plane: it is a mistake if there are no pods of it.
@@ -211,29 +211,29 @@ func (c *Cluster) rollout(ctx context.Context) (states []string, done bool, err 
 }
 
 func (c *Cluster) nodesReady(ctx context.Context) (state string, done bool, err error) {
-	nodes, err := c.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	nodes, err := kube.List[corev1.Node](ctx, c.client.Resource(kube.Nodes), "")
 	if err != nil {
 		return "", false, err
 	}
 	ready := 0
-	for _, n := range nodes.Items {
+	for _, n := range nodes {
 		for _, condition := range n.Status.Conditions {
 			if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
 				ready++
 			}
 		}
 	}
-	return fmt.Sprintf("nodes ready %d/%d", ready, len(nodes.Items)), ready == len(nodes.Items), nil
+	return fmt.Sprintf("nodes ready %d/%d", ready, len(nodes)), ready == len(nodes), nil
 }
 
 // problems lists the reasons why pods of Contiv are not ready, with remedies.
 func (c *Cluster) problems(ctx context.Context) (problems []string, err error) {
-	pods, err := c.client.CoreV1().Pods(Namespace).List(ctx, metav1.ListOptions{LabelSelector: "app in (" + strings.Join(workloads, ",") + ")"})
+	pods, err := kube.List[corev1.Pod](ctx, c.ours(kube.Pods), "app in ("+strings.Join(workloads, ",")+")")
 	if err != nil {
 		return nil, err
 	}
 	seen := map[string]bool{}
-	for _, pod := range pods.Items {
+	for _, pod := range pods {
 		seen[pod.Labels["app"]] = true
 		if p := problem(&pod); p != "" {
 			problems = append(problems, p)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/contiv/contiv/ctl/kube"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,10 +21,9 @@ import (
 // gone afterwards. make returns the spec of a pod, which passes the filter unless it has done so before. The error for
 // a pod that fails contains its output.
 func (c *Cluster) onNodes(ctx context.Context, app string, nodes []string, filtered bool, make func(node string) *corev1.PodSpec) (map[string]string, error) {
-	pods := c.client.CoreV1().Pods(Namespace)
-	selector := metav1.ListOptions{LabelSelector: "app=" + app}
+	pods, selector := c.ours(kube.Pods), "app="+app
 	remove := func(ctx context.Context) error {
-		return pods.DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}, selector)
+		return pods.DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}, metav1.ListOptions{LabelSelector: selector})
 	}
 	if err := remove(ctx); err != nil { // left by an earlier call
 		return nil, err
@@ -57,7 +57,7 @@ func (c *Cluster) onNodes(ctx context.Context, app string, nodes []string, filte
 	printed := map[string]string{}
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		pod, err := pods.Get(ctx, name, metav1.GetOptions{})
+		pod, err := kube.Get[corev1.Pod](ctx, pods, name)
 		if err != nil {
 			return nil, err
 		}
@@ -84,7 +84,7 @@ func (c *Cluster) onNodes(ctx context.Context, app string, nodes []string, filte
 // no service account yet.
 func (c *Cluster) createPod(ctx context.Context, pod *corev1.Pod) (created *corev1.Pod, err error) {
 	err = until(ctx, func(ctx context.Context) (string, error) {
-		created, err = c.client.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{FieldManager: manager})
+		created, err = kube.Create(ctx, c.client.Resource(kube.Pods).Namespace(pod.Namespace), pod, metav1.CreateOptions{FieldManager: manager})
 		switch {
 		case err == nil:
 			return "", nil
@@ -96,15 +96,15 @@ func (c *Cluster) createPod(ctx context.Context, pod *corev1.Pod) (created *core
 	return created, err
 }
 
-func (c *Cluster) awaitEnd(ctx context.Context, selector metav1.ListOptions, names map[string]string) error {
+func (c *Cluster) awaitEnd(ctx context.Context, selector string, names map[string]string) error {
 	return until(ctx, func(ctx context.Context) (string, error) {
-		list, err := c.client.CoreV1().Pods(Namespace).List(ctx, selector)
+		pods, err := kube.List[corev1.Pod](ctx, c.ours(kube.Pods), selector)
 		if err != nil {
 			return "", err
 		}
 		var missing []string
 		ended := 0
-		for _, pod := range list.Items {
+		for _, pod := range pods {
 			switch {
 			case names[pod.Name] == "": // not one of ours
 			case pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
@@ -125,7 +125,7 @@ func (c *Cluster) awaitEnd(ctx context.Context, selector metav1.ListOptions, nam
 }
 
 func (c *Cluster) logs(ctx context.Context, pod, container string) (string, error) {
-	stream, err := c.client.CoreV1().Pods(Namespace).GetLogs(pod, &corev1.PodLogOptions{Container: container}).Stream(ctx)
+	stream, err := c.client.Logs(ctx, Namespace, pod, container)
 	if err != nil {
 		return "", err
 	}
@@ -153,11 +153,11 @@ func (c *Cluster) throughFilter(ctx context.Context, pod *corev1.Pod) (*corev1.P
 
 // nodeNames returns the names of all nodes.
 func (c *Cluster) nodeNames(ctx context.Context) (names []string, err error) {
-	nodes, err := c.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	nodes, err := kube.List[corev1.Node](ctx, c.client.Resource(kube.Nodes), "")
 	if err != nil {
 		return nil, err
 	}
-	for _, n := range nodes.Items {
+	for _, n := range nodes {
 		names = append(names, n.Name)
 	}
 	return names, nil

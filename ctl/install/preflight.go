@@ -13,11 +13,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/contiv/contiv/ctl/kube"
 	"github.com/contiv/contiv/plugins/contivconf"
 	service "github.com/contiv/contiv/plugins/service/config"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 )
@@ -65,22 +66,16 @@ func (c *Cluster) Preflight(ctx context.Context, m Manifests) ([]Finding, error)
 	if s.conf, s.services, err = configurationOf(objects); err != nil {
 		return nil, err
 	}
-	version, err := c.client.Discovery().ServerVersion()
-	if err != nil {
+	if s.version, err = c.client.Version(ctx); err != nil {
 		return nil, err
 	}
-	s.version = version.GitVersion
-	nodes, err := c.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
-	if err != nil {
+	if s.nodes, err = kube.List[corev1.Node](ctx, c.client.Resource(kube.Nodes), ""); err != nil {
 		return nil, err
 	}
-	s.nodes = nodes.Items
-	daemons, err := c.client.AppsV1().DaemonSets("").List(ctx, metav1.ListOptions{})
-	if err != nil {
+	if s.daemons, err = kube.List[appsv1.DaemonSet](ctx, c.client.Resource(kube.DaemonSets), ""); err != nil {
 		return nil, err
 	}
-	s.daemons = daemons.Items
-	if kubernetes, err := c.client.CoreV1().Services("default").Get(ctx, "kubernetes", metav1.GetOptions{}); err == nil {
+	if kubernetes, err := kube.Get[corev1.Service](ctx, c.client.Resource(kube.Services).Namespace("default"), "kubernetes"); err == nil {
 		s.clusterIPs = kubernetes.Spec.ClusterIPs
 	}
 	names, err := c.nodeNames(ctx)
@@ -109,11 +104,11 @@ func (c *Cluster) Preflight(ctx context.Context, m Manifests) ([]Finding, error)
 
 // apiServerEndpoint returns the address of the API server that needs no services.
 func (c *Cluster) apiServerEndpoint(ctx context.Context) (string, error) {
-	slices, err := c.client.DiscoveryV1().EndpointSlices("default").List(ctx, metav1.ListOptions{LabelSelector: "kubernetes.io/service-name=kubernetes"})
+	slices, err := kube.List[discoveryv1.EndpointSlice](ctx, c.client.Resource(kube.EndpointSlices).Namespace("default"), "kubernetes.io/service-name=kubernetes")
 	if err != nil {
 		return "", err
 	}
-	for _, slice := range slices.Items {
+	for _, slice := range slices {
 		for _, e := range slice.Endpoints {
 			for _, port := range slice.Ports {
 				if port.Port != nil && len(e.Addresses) > 0 {

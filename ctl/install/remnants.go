@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 
+	"github.com/contiv/contiv/ctl/kube"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,34 +28,34 @@ type remnant struct {
 // remnants lists the Secrets, requests for certificates and conditions of Nodes that exist.
 func (c *Cluster) remnants(ctx context.Context) (found []remnant, err error) {
 	for _, name := range secrets {
-		if _, err := c.client.CoreV1().Secrets(Namespace).Get(ctx, name, metav1.GetOptions{}); err == nil {
+		if _, err := c.ours(kube.Secrets).Get(ctx, name, metav1.GetOptions{}); err == nil {
 			found = append(found, remnant{"Secret " + Namespace + "/" + name, func(ctx context.Context) error {
-				return c.client.CoreV1().Secrets(Namespace).Delete(ctx, name, metav1.DeleteOptions{})
+				return c.ours(kube.Secrets).Delete(ctx, name, metav1.DeleteOptions{})
 			}})
 		} else if !apierrors.IsNotFound(err) {
 			return nil, err
 		}
 	}
-	requests, err := c.client.CertificatesV1().CertificateSigningRequests().List(ctx, metav1.ListOptions{})
+	requests, err := kube.List[certificatesv1.CertificateSigningRequest](ctx, c.client.Resource(kube.SigningRequests), "")
 	if err != nil {
 		return nil, err
 	}
-	for _, r := range requests.Items {
+	for _, r := range requests {
 		if r.Spec.SignerName == certificateSigner {
 			found = append(found, remnant{"CertificateSigningRequest " + r.Name, func(ctx context.Context) error {
-				return c.client.CertificatesV1().CertificateSigningRequests().Delete(ctx, r.Name, metav1.DeleteOptions{})
+				return c.client.Resource(kube.SigningRequests).Delete(ctx, r.Name, metav1.DeleteOptions{})
 			}})
 		}
 	}
-	nodes, err := c.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	nodes, err := kube.List[corev1.Node](ctx, c.client.Resource(kube.Nodes), "")
 	if err != nil {
 		return nil, err
 	}
-	for _, n := range nodes.Items {
+	for _, n := range nodes {
 		if slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == nodeCondition }) {
 			found = append(found, remnant{"condition " + string(nodeCondition) + " of node " + n.Name, func(ctx context.Context) error {
 				const patch = `{"status": {"conditions": [{"$patch": "delete", "type": "` + string(nodeCondition) + `"}]}}`
-				_, err := c.client.CoreV1().Nodes().Patch(ctx, n.Name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: manager}, "status")
+				_, err := c.client.Resource(kube.Nodes).Patch(ctx, n.Name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: manager}, "status")
 				return err
 			}})
 		}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/contiv/contiv/ctl/kube"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -87,11 +89,11 @@ func (c *Cluster) PrintRemoval(ctx context.Context, out io.Writer, m Manifests, 
 		}
 		fmt.Fprintf(out, "node %s loses %s\n", node, strings.Join(what, ", "))
 	}
-	pods, err := c.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	pods, err := kube.List[corev1.Pod](ctx, c.client.Resource(kube.Pods), "")
 	if err != nil {
 		return err
 	}
-	for _, pod := range pods.Items {
+	for _, pod := range pods {
 		if !pod.Spec.HostNetwork && pod.Status.Phase == corev1.PodRunning {
 			fmt.Fprintf(out, "Pod %s/%s on node %s loses its network\n", pod.Namespace, pod.Name, pod.Spec.NodeName)
 		}
@@ -118,9 +120,9 @@ func (c *Cluster) stop(ctx context.Context) error {
 	const noNode = `{"spec":{"template":{"spec":{"nodeSelector":{"contivpp.io/uninstalled":"true"}}}}}`
 	patch := metav1.PatchOptions{FieldManager: manager}
 	for _, name := range workloads {
-		_, err := c.client.AppsV1().DaemonSets(Namespace).Patch(ctx, name, types.StrategicMergePatchType, []byte(noNode), patch)
+		_, err := c.ours(kube.DaemonSets).Patch(ctx, name, types.StrategicMergePatchType, []byte(noNode), patch)
 		if apierrors.IsNotFound(err) {
-			_, err = c.client.AppsV1().StatefulSets(Namespace).Patch(ctx, name, types.StrategicMergePatchType, []byte(`{"spec":{"replicas":0}}`), patch)
+			_, err = c.ours(kube.StatefulSets).Patch(ctx, name, types.StrategicMergePatchType, []byte(`{"spec":{"replicas":0}}`), patch)
 		}
 		if err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("stop %s: %w", name, err)
@@ -130,13 +132,13 @@ func (c *Cluster) stop(ctx context.Context) error {
 }
 
 func (c *Cluster) awaitNoPods(ctx context.Context) error {
-	selector := metav1.ListOptions{LabelSelector: "app in (" + strings.Join(workloads, ",") + ")"}
+	selector := "app in (" + strings.Join(workloads, ",") + ")"
 	return until(ctx, func(ctx context.Context) (string, error) {
-		pods, err := c.client.CoreV1().Pods(Namespace).List(ctx, selector)
-		if err != nil || len(pods.Items) == 0 {
+		pods, err := kube.List[corev1.Pod](ctx, c.ours(kube.Pods), selector)
+		if err != nil || len(pods) == 0 {
 			return "", err
 		}
-		return fmt.Sprintf("%d pods of Contiv have not ended, such as %s on node %s", len(pods.Items), pods.Items[0].Name, pods.Items[0].Spec.NodeName), nil
+		return fmt.Sprintf("%d pods of Contiv have not ended, such as %s on node %s", len(pods), pods[0].Name, pods[0].Spec.NodeName), nil
 	})
 }
 
@@ -154,12 +156,12 @@ func (c *Cluster) cleaners(ctx context.Context, objects []*unstructured.Unstruct
 			return nil, false, err
 		}
 	}
-	nodes, err := c.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	nodes, err := kube.List[corev1.Node](ctx, c.client.Resource(kube.Nodes), "")
 	if err != nil {
 		return nil, false, err
 	}
 	specs := map[string]*corev1.PodSpec{}
-	for _, n := range nodes.Items {
+	for _, n := range nodes {
 		agent := templates["contiv-agent"]
 		if vpp := templates["contiv-vpp"]; vpp != nil && n.Labels["contivpp.io/vswitch"] == "vpp" {
 			agent = vpp
@@ -177,18 +179,18 @@ func (c *Cluster) cleaners(ctx context.Context, objects []*unstructured.Unstruct
 // templates returns the pod templates of the workloads that exist in the cluster.
 func (c *Cluster) templates(ctx context.Context) (map[string]*corev1.PodSpec, error) {
 	found := map[string]*corev1.PodSpec{}
-	daemons, err := c.client.AppsV1().DaemonSets(Namespace).List(ctx, metav1.ListOptions{})
+	daemons, err := kube.List[appsv1.DaemonSet](ctx, c.ours(kube.DaemonSets), "")
 	if err != nil {
 		return nil, err
 	}
-	for _, d := range daemons.Items {
+	for _, d := range daemons {
 		found[d.Name] = &d.Spec.Template.Spec
 	}
-	sets, err := c.client.AppsV1().StatefulSets(Namespace).List(ctx, metav1.ListOptions{})
+	sets, err := kube.List[appsv1.StatefulSet](ctx, c.ours(kube.StatefulSets), "")
 	if err != nil {
 		return nil, err
 	}
-	for _, s := range sets.Items {
+	for _, s := range sets {
 		found[s.Name] = &s.Spec.Template.Spec
 	}
 	return found, nil

@@ -9,11 +9,12 @@ import (
 	"strings"
 	"testing"
 
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
+	"github.com/contiv/contiv/ctl/kube"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/kubernetes/scheme"
 )
 
 // What contivctl renders from the chart with its own values is what Helm renders: deploy/*.yaml.
@@ -74,23 +75,9 @@ func installed(t *testing.T, m Manifests) *Cluster {
 	t.Helper()
 	var objects []runtime.Object
 	for _, o := range render(t, m) {
-		var object runtime.Object
-		switch o.GetKind() {
-		case "ConfigMap":
-			object = &corev1.ConfigMap{}
-		case "DaemonSet":
-			object = &appsv1.DaemonSet{}
-		case "StatefulSet":
-			object = &appsv1.StatefulSet{}
-		default:
-			continue
-		}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, object); err != nil {
-			t.Fatal(err)
-		}
-		objects = append(objects, object)
+		objects = append(objects, o)
 	}
-	return &Cluster{client: fake.NewClientset(objects...), out: io.Discard}
+	return &Cluster{client: &kube.Client{Interface: fake.NewSimpleDynamicClient(scheme.Scheme, objects...)}, out: io.Discard}
 }
 
 func values(t *testing.T, text string) map[string]any {
@@ -158,12 +145,14 @@ func TestUpgradesKeepWhatWasChosen(t *testing.T) {
 
 func TestUpgradesThatDoNotKnowWhatWasChosen(t *testing.T) {
 	c := installed(t, Manifests{Values: values(t, chosen)})
-	configMaps := c.client.CoreV1().ConfigMaps(Namespace)
+	configMaps := c.ours(kube.ConfigMaps)
 	stored, err := configMaps.Get(t.Context(), valuesMap, metav1.GetOptions{})
+	if err == nil {
+		err = unstructured.SetNestedField(stored.Object, "etcd: {shards: 3}\n", "data", valuesKey)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	stored.Data[valuesKey] = "etcd: {shards: 3}\n"
 	if _, err := configMaps.Update(t.Context(), stored, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -20,10 +20,7 @@ import (
 
 	"github.com/contiv/contiv/ctl/target"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/httpstream"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/remotecommand"
@@ -50,12 +47,13 @@ func Agents(ctx context.Context, kubeconfig, cluster string) ([]*target.Agent, e
 		return nil, Unusable(kubeconfig, err)
 	}
 	config.UserAgent = "contivctl"
-	client, err := kubernetes.NewForConfig(config)
+	client, err := NewClient(config)
 	if err != nil {
 		return nil, Unusable(kubeconfig, err)
 	}
 	done := target.Waiting(ctx, "the API server at "+config.Host)
-	pods, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: label})
+	var pods corev1.PodList
+	err = client.get(ctx, &pods, client.rest.Get().AbsPath("/api/v1").Namespace(namespace).Resource("pods").Param("labelSelector", label))
 	done()
 	if err != nil {
 		return nil, fmt.Errorf("look for agents in namespace %s of the cluster at %s: %w", namespace, config.Host, err)
@@ -71,12 +69,8 @@ func Agents(ctx context.Context, kubeconfig, cluster string) ([]*target.Agent, e
 			agents = append(agents, target.Unusable(pod.Spec.NodeName, where, fmt.Errorf("%s is %s: see kubectl -n %s describe pod %s", where, pod.Status.Phase, namespace, pod.Name)))
 			continue
 		}
-		at := client.CoreV1().RESTClient().Post().Resource("pods").Namespace(namespace).Name(pod.Name).SubResource("exec")
 		agents = append(agents, target.Dialed(pod.Spec.NodeName, where, func(_ context.Context, socket string) (net.Conn, error) {
-			request := *at
-			return dial(config, request.VersionedParams(&corev1.PodExecOptions{
-				Container: container, Command: []string{"contivctl", "relay", runDir + socket}, Stdin: true, Stdout: true, Stderr: true,
-			}, scheme.ParameterCodec).URL())
+			return dial(config, client.exec(namespace, pod.Name, container, "contivctl", "relay", runDir+socket))
 		}))
 	}
 	if len(agents) == 0 {

@@ -19,6 +19,8 @@ const (
 	// alone.
 	NodeUser   = "node:"
 	ClientUser = "client:"
+	// SignerName is the signer of requests for certificates of these users (package signer).
+	SignerName = "contiv.io/etcd-client"
 	// ClientPrefix begins the keys of Clients; the name follows.
 	ClientPrefix = "/contiv-ksr/clients/"
 	// AllNodes in a Client stands for every present and future node.

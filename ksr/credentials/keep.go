@@ -12,7 +12,6 @@ import (
 
 	"github.com/contiv/contiv/ksr/access"
 	"github.com/contiv/contiv/pki"
-	"k8s.io/client-go/kubernetes"
 )
 
 const (
@@ -23,7 +22,7 @@ const (
 
 // Options of Keep.
 type Options struct {
-	Client kubernetes.Interface
+	Requests Requests
 	// Node of the certificate, and the directory of the files.
 	Node, Dir string
 	Logger    *slog.Logger
@@ -101,7 +100,7 @@ func (o Options) current() (time.Time, error) {
 func (o Options) renew(ctx context.Context) (time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	c, err := Request(ctx, o.Client, access.NodeUser+o.Node, nil, nil)
+	c, err := Request(ctx, o.Requests, access.NodeUser+o.Node, nil, nil)
 	if err != nil {
 		return time.Time{}, err
 	}

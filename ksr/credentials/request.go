@@ -8,11 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/contiv/contiv/ksr/signer"
+	"github.com/contiv/contiv/ksr/access"
 	"github.com/contiv/contiv/pki"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 )
 
 // Credentials for etcd, PEM.
@@ -22,21 +21,27 @@ type Credentials struct {
 	Authority []byte
 }
 
+// Requests are the CertificateSigningRequests of a cluster, as a client of client-go has them.
+type Requests interface {
+	Create(context.Context, *certificatesv1.CertificateSigningRequest, metav1.CreateOptions) (*certificatesv1.CertificateSigningRequest, error)
+	Get(ctx context.Context, name string, o metav1.GetOptions) (*certificatesv1.CertificateSigningRequest, error)
+}
+
 // pollInterval is the time between two reads of a request.
 const pollInterval = time.Second
 
 // Request requests a certificate for a user, and waits for it. If approve is not nil, it is first
 // called with the name of the request.
-func Request(ctx context.Context, client kubernetes.Interface, user string, nodes []string, approve func(ctx context.Context, name string) error) (Credentials, error) {
+func Request(ctx context.Context, requests Requests, user string, nodes []string, approve func(ctx context.Context, name string) error) (Credentials, error) {
 	request, err := pki.NewRequest(user, nodes...)
 	if err != nil {
 		return Credentials{}, err
 	}
-	requests := client.CertificatesV1().CertificateSigningRequests()
 	made, err := requests.Create(ctx, &certificatesv1.CertificateSigningRequest{
+		TypeMeta:   metav1.TypeMeta{APIVersion: certificatesv1.SchemeGroupVersion.String(), Kind: "CertificateSigningRequest"},
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "contiv-etcd-" + objectName(user) + "-"},
 		Spec: certificatesv1.CertificateSigningRequestSpec{
-			Request: request.PEM, SignerName: signer.SignerName,
+			Request: request.PEM, SignerName: access.SignerName,
 			Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth},
 		},
 	}, metav1.CreateOptions{})
@@ -91,7 +96,7 @@ func split(chain, key []byte) (Credentials, error) {
 		blocks = append(blocks, pem.EncodeToMemory(block))
 	}
 	if len(blocks) != 2 {
-		return Credentials{}, errors.New("the signed certificate lacks that of the authority: another program signs as " + signer.SignerName)
+		return Credentials{}, errors.New("the signed certificate lacks that of the authority: another program signs as " + access.SignerName)
 	}
 	return Credentials{pki.Pair{Cert: blocks[0], Key: key}, blocks[1]}, nil
 }

@@ -6,15 +6,14 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"path/filepath"
 	"strings"
 
+	"github.com/contiv/contiv/ksr/kubernetes/kubeconfig"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 )
 
 // NewClient returns a client for the cluster of a kubeconfig file (or several, separated as in the
@@ -71,8 +70,8 @@ func NewProbe(client kubernetes.Interface) func(context.Context) error {
 	}
 }
 
-func clientConfig(kubeconfig, server, name string) (*rest.Config, error) {
-	config, err := configOf(kubeconfig)
+func clientConfig(file, server, name string) (*rest.Config, error) {
+	config, err := kubeconfig.Load(file)
 	if err != nil {
 		return nil, err
 	}
@@ -82,27 +81,5 @@ func clientConfig(kubeconfig, server, name string) (*rest.Config, error) {
 		}
 	}
 	config.UserAgent = name
-	return config, nil
-}
-
-func configOf(kubeconfig string) (*rest.Config, error) {
-	if kubeconfig == "" {
-		config, err := rest.InClusterConfig()
-		if errors.Is(err, rest.ErrNotInCluster) {
-			return nil, errors.New("this is no pod of a cluster: name a kubeconfig file")
-		}
-		if err != nil {
-			return nil, fmt.Errorf("service account of the pod: %w", err)
-		}
-		return config, nil
-	}
-	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: kubeconfig}
-	if files := filepath.SplitList(kubeconfig); len(files) > 1 {
-		rules = &clientcmd.ClientConfigLoadingRules{Precedence: files}
-	}
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
-	if err != nil {
-		return nil, fmt.Errorf("kubeconfig %s: %w", kubeconfig, err)
-	}
 	return config, nil
 }

@@ -9,7 +9,7 @@
 //	                                           │ agent asks for the node that it runs on
 //	administrator ── the same, approved ───────┘ CN client:<name>, OU: its nodes
 //
-// The signer of requests is SignerName. A certificate comes with that of the authority
+// The signer of requests is access.SignerName. A certificate comes with that of the authority
 // behind it. Every instance of KSR signs; the first one wins.
 //
 // Package access defines what a certificate permits.

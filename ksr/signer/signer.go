@@ -28,8 +28,6 @@ import (
 )
 
 const (
-	// SignerName is the signer of requests for certificates of etcd's clients.
-	SignerName = "contiv.io/etcd-client"
 	// AuthoritySecret holds the authority, ServerSecret the certificate of etcd.
 	AuthoritySecret = "contiv-etcd-ca"
 	ServerSecret    = "contiv-etcd-server"
@@ -175,7 +173,7 @@ func (s *Signer) Run(ctx context.Context) error {
 	factory := informers.NewSharedInformerFactory(s.Client, 0)
 	nodes := factory.Core().V1().Nodes().Informer()
 	filtered := informers.NewSharedInformerFactoryWithOptions(s.Client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
-		o.FieldSelector = fields.OneTermEqualSelector("spec.signerName", SignerName).String()
+		o.FieldSelector = fields.OneTermEqualSelector("spec.signerName", access.SignerName).String()
 	}))
 	requests := filtered.Certificates().V1().CertificateSigningRequests().Informer()
 	s.nodes, s.requests = nodes.GetIndexer(), requests.GetIndexer()

@@ -126,7 +126,7 @@ func (c *cluster) as(user, pod string, uid types.UID) {
 func (c *cluster) request(user string, nodes ...string) (credentials.Credentials, error) {
 	ctx, cancel := context.WithTimeout(c.t.Context(), await.Patience)
 	defer cancel()
-	return credentials.Request(ctx, c.client, user, nodes, nil)
+	return credentials.Request(ctx, c.client.CertificatesV1().CertificateSigningRequests(), user, nodes, nil)
 }
 
 func TestNodesGetTheirOwnCertificate(t *testing.T) {
@@ -175,7 +175,7 @@ func TestClientsAreApproved(t *testing.T) {
 	c.refusing = errors.New("etcd is away")
 	ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
 	defer cancel()
-	got, err := credentials.Request(ctx, c.client, "client:ops", []string{"n1", "n2"}, func(ctx context.Context, name string) error {
+	got, err := credentials.Request(ctx, c.client.CertificatesV1().CertificateSigningRequests(), "client:ops", []string{"n1", "n2"}, func(ctx context.Context, name string) error {
 		requests := c.client.CertificatesV1().CertificateSigningRequests()
 		r, err := requests.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
@@ -271,7 +271,7 @@ func TestKeep(t *testing.T) {
 		go func() {
 			defer close(done)
 			err := credentials.Keep(ctx, credentials.Options{
-				Client: c.client, Node: "n1", Dir: dir, Logger: slog.New(slog.DiscardHandler), Kept: func(due time.Time) { kept <- due },
+				Requests: c.client.CertificatesV1().CertificateSigningRequests(), Node: "n1", Dir: dir, Logger: slog.New(slog.DiscardHandler), Kept: func(due time.Time) { kept <- due },
 			})
 			if err != nil {
 				t.Error(err)

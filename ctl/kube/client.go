@@ -1,0 +1,164 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/url"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+)
+
+// Resources of the API server that contivctl knows by type.
+var (
+	Namespaces      = corev1.SchemeGroupVersion.WithResource("namespaces")
+	Nodes           = corev1.SchemeGroupVersion.WithResource("nodes")
+	Pods            = corev1.SchemeGroupVersion.WithResource("pods")
+	ConfigMaps      = corev1.SchemeGroupVersion.WithResource("configmaps")
+	Secrets         = corev1.SchemeGroupVersion.WithResource("secrets")
+	Services        = corev1.SchemeGroupVersion.WithResource("services")
+	EndpointSlices  = discoveryv1.SchemeGroupVersion.WithResource("endpointslices")
+	DaemonSets      = appsv1.SchemeGroupVersion.WithResource("daemonsets")
+	StatefulSets    = appsv1.SchemeGroupVersion.WithResource("statefulsets")
+	SigningRequests = certificatesv1.SchemeGroupVersion.WithResource("certificatesigningrequests")
+)
+
+// Client is a client of an API server. It does without the generated clients of client-go (package kubernetes): they
+// register every kind of object of Kubernetes in every version, which takes as long as the rest of contivctl's start.
+type Client struct {
+	dynamic.Interface
+	rest rest.Interface
+}
+
+// NewClient returns a client. It does not connect yet.
+func NewClient(config *rest.Config) (*Client, error) {
+	r, err := rest.UnversionedRESTClientFor(dynamic.ConfigFor(config))
+	if err != nil {
+		return nil, err
+	}
+	return &Client{Interface: dynamic.New(r), rest: r}, nil
+}
+
+// Version returns the version of the API server.
+func (c *Client) Version(ctx context.Context) (string, error) {
+	var v version.Info
+	err := c.get(ctx, &v, c.rest.Get().AbsPath("/version"))
+	return v.GitVersion, err
+}
+
+// Kinds returns the resource of each kind of object in a version of an API. It is empty if the API server does not have
+// that version.
+func (c *Client) Kinds(ctx context.Context, of schema.GroupVersion) (map[string]schema.GroupVersionResource, error) {
+	path := "/apis/" + of.String()
+	if of.Group == "" {
+		path = "/api/" + of.Version
+	}
+	var list metav1.APIResourceList
+	if err := c.get(ctx, &list, c.rest.Get().AbsPath(path)); err != nil && !apierrors.IsNotFound(err) {
+		return nil, err
+	}
+	kinds := map[string]schema.GroupVersionResource{}
+	for _, r := range list.APIResources {
+		if !strings.Contains(r.Name, "/") { // no subresource
+			kinds[r.Kind] = of.WithResource(r.Name)
+		}
+	}
+	return kinds, nil
+}
+
+// Logs returns the output of a container.
+func (c *Client) Logs(ctx context.Context, namespace, pod, container string) (io.ReadCloser, error) {
+	return c.pod(c.rest.Get(), namespace, pod, "log").Param("container", container).Stream(ctx)
+}
+
+// exec returns the URL at which a container runs a command, with all its streams.
+func (c *Client) exec(namespace, pod, container string, command ...string) *url.URL {
+	r := c.pod(c.rest.Post(), namespace, pod, "exec").Param("container", container)
+	for _, word := range command {
+		r.Param("command", word)
+	}
+	return r.Param("stdin", "true").Param("stdout", "true").Param("stderr", "true").URL()
+}
+
+// pod directs a request to a subresource of a pod.
+func (c *Client) pod(r *rest.Request, namespace, name, subresource string) *rest.Request {
+	return r.AbsPath("/api/v1").Namespace(namespace).Resource("pods").Name(name).SubResource(subresource)
+}
+
+// get decodes the answer to a request.
+func (c *Client) get(ctx context.Context, answer any, r *rest.Request) error {
+	result := r.Do(ctx)
+	if err := result.Error(); err != nil {
+		return err
+	}
+	data, err := result.Raw()
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(data, answer)
+}
+
+// Get returns an object of a resource.
+func Get[T any](ctx context.Context, from dynamic.ResourceInterface, name string) (*T, error) {
+	o, err := from.Get(ctx, name, metav1.GetOptions{})
+	return typed[T](o, err)
+}
+
+// List returns the objects of a resource that a label selector selects; "": all.
+func List[T any](ctx context.Context, from dynamic.ResourceInterface, selector string) ([]T, error) {
+	list, err := from.List(ctx, metav1.ListOptions{LabelSelector: selector})
+	if err != nil {
+		return nil, err
+	}
+	objects := make([]T, len(list.Items))
+	for i := range objects {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, &objects[i]); err != nil {
+			return nil, fmt.Errorf("%s %s: %w", list.Items[i].GetKind(), list.Items[i].GetName(), err)
+		}
+	}
+	return objects, nil
+}
+
+// Create creates an object, which names its kind, and returns what it has become.
+func Create[T any](ctx context.Context, in dynamic.ResourceInterface, object *T, options metav1.CreateOptions) (*T, error) {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return nil, err
+	}
+	o, err := in.Create(ctx, &unstructured.Unstructured{Object: fields}, options)
+	return typed[T](o, err)
+}
+
+// Update updates a subresource of an object, which names its kind, and returns what it has become.
+func Update[T any](ctx context.Context, in dynamic.ResourceInterface, object *T, subresource string) (*T, error) {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return nil, err
+	}
+	o, err := in.Update(ctx, &unstructured.Unstructured{Object: fields}, metav1.UpdateOptions{}, subresource)
+	return typed[T](o, err)
+}
+
+func typed[T any](o *unstructured.Unstructured, err error) (*T, error) {
+	if err != nil {
+		return nil, err
+	}
+	object := new(T)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, object); err != nil {
+		return nil, fmt.Errorf("%s %s: %w", o.GetKind(), o.GetName(), err)
+	}
+	return object, nil
+}
