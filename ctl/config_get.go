@@ -193,10 +193,10 @@ func (g *configuring) showConfig(values []client.Value, secrets bool) error {
 		return err
 	case asTable:
 		t := g.printer().Table("KEY")
-		contents := fieldsTexts(len(values), func(i int) proto.Message { return values[i].Message })
+		contents := fieldsTexts(len(values), "  ", func(i int) proto.Message { return values[i].Message })
 		for i, v := range values {
 			t.Add(v.Key)
-			t.Add("  " + contents[i])
+			t.Add(contents[i])
 		}
 		t.Print()
 		return nil

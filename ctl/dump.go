@@ -140,11 +140,11 @@ func writeDump(p printer, good []answer[record.Dump]) {
 		}
 		p.Printf("%s: %s\n", a.Agent.Name, count(len(a.Value), "value"))
 		t := p.Table("STATE", "FROM", "DESCRIPTOR", "KEY")
-		contents := fieldsTexts(len(a.Value), func(i int) proto.Message { return a.Value[i].Value })
+		contents := fieldsTexts(len(a.Value), "  ", func(i int) proto.Message { return a.Value[i].Value })
 		for i, v := range a.Value {
 			t.Add(v.State.String(), v.Origin.String(), v.Descriptor, v.Key)
 			if contents[i] != "" {
-				t.Add(" ", " ", " ", "  "+contents[i])
+				t.Add(" ", " ", " ", contents[i])
 			}
 			if metadata := metadataText(v.Metadata); metadata != "" {
 				t.Add(" ", " ", " ", "  metadata:  "+metadata)

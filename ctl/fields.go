@@ -78,10 +78,10 @@ func appendFields(out []field, r *jsontext.Reader, name string) []field {
 }
 
 // fieldsText shows a value in a line.
-func fieldsText(m proto.Message) string { return inLine(fields(record.Redact(m))) }
+func fieldsText(m proto.Message) string { return inLine("", fields(record.Redact(m))) }
 
-// fieldsTexts does so with many.
-func fieldsTexts(n int, value func(i int) proto.Message) []string {
+// fieldsTexts does so with many, which are indented unless they are empty.
+func fieldsTexts(n int, indent string, value func(i int) proto.Message) []string {
 	return slices.Concat(parallel.Collect(n, func(begin, end int) (texts []string) {
 		var room []field
 		for i := begin; i < end; i++ {
@@ -89,19 +89,23 @@ func fieldsTexts(n int, value func(i int) proto.Message) []string {
 			if room = room[:0]; m != nil {
 				room = appendFieldsOfJSON(room, content(m))
 			}
-			texts = append(texts, inLine(room))
+			texts = append(texts, inLine(indent, room))
 		}
 		return texts
 	})...)
 }
 
-func inLine(fields []field) string {
+func inLine(indent string, fields []field) string {
+	if len(fields) == 0 {
+		return ""
+	}
 	var b strings.Builder
-	size := 0
+	size := len(indent)
 	for _, f := range fields {
 		size += len(f.name) + len(f.text) + len("=  ")
 	}
 	b.Grow(size)
+	b.WriteString(indent)
 	for i, f := range fields {
 		if i > 0 {
 			b.WriteString("  ")
@@ -122,7 +126,7 @@ func metadataText(m any) string {
 	if err != nil || len(data) == 0 || data[0] != '{' {
 		return fmt.Sprint(m)
 	}
-	return inLine(fieldsOfJSON(string(data)))
+	return inLine("", fieldsOfJSON(string(data)))
 }
 
 // changes lists the differing fields: "mtu: 1450 → 9000".

@@ -19,7 +19,7 @@ func TestFieldsOfJSON(t *testing.T) {
 		`[[`:                                                             `value=[[`,
 		`{{`:                                                             `value={{`,
 	} {
-		if got := inLine(fieldsOfJSON(text)); got != want {
+		if got := inLine("", fieldsOfJSON(text)); got != want {
 			t.Errorf("%s: %q, want %q", text, got, want)
 		}
 	}

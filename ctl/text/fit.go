@@ -39,15 +39,15 @@ func (t *Table) Spare(columns ...string) { t.spare = columns }
 // all columns but the last, and the columns that it left out.
 func (t *Table) fit(total int) (widths []int, left []string) {
 	for {
-		widths, last := t.widths()
-		header := t.header[len(t.header)-1]
-		if t.narrow(widths, total-min(last, readable)) {
+		widths, last := t.widths(), len(t.header)-1
+		header := t.header[last]
+		if t.narrow(widths, total-min(t.widthOf(last), readable)) {
 			t.shorten(widths)
 			return widths, left
 		}
 		spare := slices.IndexFunc(t.spare, func(name string) bool { return slices.Contains(t.header, name) })
 		if spare < 0 {
-			widths, _ = t.widths()
+			widths = t.widths()
 			t.narrow(widths, total-utf8.RuneCountInString(header))
 			t.shorten(widths)
 			return widths, left

@@ -79,6 +79,7 @@ type Table struct {
 	Printer
 	header []string
 	rows   [][]string
+	cells  []string // room for further rows
 	spare  []string
 }
 
@@ -87,7 +88,12 @@ func (p Printer) Table(header ...string) *Table { return &Table{Printer: p, head
 
 // Add adds a row. Empty cells become "-", except in the last column.
 func (t *Table) Add(cells ...string) {
-	row := make([]string, len(t.header))
+	n := len(t.header)
+	if len(t.cells) < n {
+		t.cells = make([]string, n*(1+min(len(t.rows), 255)))
+	}
+	row := t.cells[:n:n]
+	t.cells = t.cells[n:]
 	for i := range row {
 		if i < len(cells) {
 			row[i] = t.Text(inCell(cells[i]))
@@ -101,6 +107,9 @@ func (t *Table) Add(cells ...string) {
 
 // inCell keeps text from elsewhere from looking like further rows and columns.
 func inCell(s string) string {
+	if strings.IndexByte(s, '\n') < 0 && strings.IndexByte(s, '\t') < 0 { // most often
+		return s
+	}
 	return strings.ReplaceAll(strings.ReplaceAll(s, "\n", " "), "\t", " ")
 }
 
@@ -109,17 +118,21 @@ func (t *Table) Empty() bool { return len(t.rows) == 0 }
 
 const columnGap = 2
 
-// widths returns the widths of all columns but the last, and that of the last.
-func (t *Table) widths() (widths []int, last int) {
-	widths = make([]int, len(t.header))
-	for i, name := range t.header {
-		widths[i] = utf8.RuneCountInString(name)
-		for _, row := range t.rows {
-			widths[i] = max(widths[i], utf8.RuneCountInString(row[i]))
-		}
+// widths returns the widths of all columns but the last.
+func (t *Table) widths() []int {
+	widths := make([]int, len(t.header)-1)
+	for i := range widths {
+		widths[i] = t.widthOf(i)
 	}
-	n := len(widths) - 1
-	return widths[:n], widths[n]
+	return widths
+}
+
+func (t *Table) widthOf(column int) int {
+	width := utf8.RuneCountInString(t.header[column])
+	for _, row := range t.rows {
+		width = max(width, utf8.RuneCountInString(row[column]))
+	}
+	return width
 }
 
 func (t *Table) Print() {
@@ -129,22 +142,19 @@ func (t *Table) Print() {
 	if t.Terminal {
 		widths, left = t.fit(total)
 	} else {
-		widths, _ = t.widths()
+		widths = t.widths()
 	}
 	last := len(t.header) - 1
 	rows := t.rows
 	if strings.Join(t.header, "") != "" {
 		rows = append([][]string{t.header}, rows...)
 	}
-	indent, size := 0, 0
+	indent := 0
 	for _, width := range widths {
 		indent += width + columnGap
 	}
-	for _, row := range rows {
-		size += indent + len(row[last]) + 1
-	}
 	out, paint := t.painter()
-	b := make([]byte, 0, size)
+	var b []byte
 	newLine := func() {
 		for len(b) > 0 && b[len(b)-1] == ' ' {
 			b = b[:len(b)-1]
@@ -169,6 +179,10 @@ func (t *Table) Print() {
 			b = append(b, paint(line)...)
 		}
 		newLine()
+		if len(b) >= piece {
+			out.Write(b) // errors cannot be reported anywhere
+			b = b[:0]
+		}
 	}
 	switch {
 	case len(t.rows) == 0:
@@ -176,8 +190,11 @@ func (t *Table) Print() {
 	case len(left) > 0:
 		b = append(append(b, leftOut(left)...), '\n')
 	}
-	out.Write(b) // errors cannot be reported anywhere
+	out.Write(b)
 }
+
+// piece is how much of a table is written at once. Long ones would need much memory, which takes longer to get than to fill.
+const piece = 64 << 10
 
 func appendSpaces(b []byte, n int) []byte {
 	for range n {
