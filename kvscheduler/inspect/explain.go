@@ -130,7 +130,9 @@ func explain(seen kvscheduler.Snapshot, key string) *Explanation {
 		e.NeededBy = e.NeededBy[:32]
 	}
 	attempt := 0
-	e.NextRetry, attempt = seen.NextRetry(key)
+	if e.Value.State == pb.ValueState_RETRYING {
+		e.NextRetry, attempt = seen.NextRetry(key)
+	}
 	e.Summary = e.summarize(attempt)
 	if e.Value.State == pb.ValueState_PENDING {
 		if way := deadlock(seen, key); way != nil {
