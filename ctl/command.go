@@ -152,11 +152,22 @@ func (c *cli) limited(cmd *cobra.Command) (context.Context, context.CancelFunc) 
 
 // within is limited for commands with a time-out of their own.
 func (c *cli) within(cmd *cobra.Command, timeout time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(c.followed(cmd), timeout)
+}
+
+// each returns a context that bounds the time of each request to an agent, so that one that does not answer takes none from
+// the others.
+func (c *cli) each(cmd *cobra.Command) context.Context {
+	return target.EachWithin(c.followed(cmd), c.targets.Timeout)
+}
+
+// followed returns a context that shows the user which answers the command is waiting for.
+func (c *cli) followed(cmd *cobra.Command) context.Context {
 	ctx := cmd.Context()
 	if c.progress != nil {
 		ctx = target.WithProgress(ctx, func(waiting []string) { c.progress(waitingText(waiting)) })
 	}
-	return context.WithTimeout(target.WaitOnce(ctx), timeout)
+	return target.WaitOnce(ctx)
 }
 
 func waitingText(nodes []string) string {

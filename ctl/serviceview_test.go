@@ -90,7 +90,7 @@ func TestServicesAreExplained(t *testing.T) {
 		"explain svc/a/b/c":    "write it svc/NAMESPACE/NAME",
 		"timeline svc/x/never": "its history has no values of service x/never",
 		"why 10.1.1.2 svc/no":  "no such service",
-		"why 10.1.1.2 wbe":     `there is no pod and no node "wbe"`,
+		"why 10.1.1.2 wbe":     `there is no pod, node or service "wbe"`,
 	} {
 		if _, errOut, err := run(t, append([]string{"--agent", "n=unix://" + socket}, strings.Fields(args)...)...); err == nil || !strings.Contains(err.Error()+errOut, want) {
 			t.Errorf("%s: %v %s", args, err, errOut)

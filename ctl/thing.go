@@ -17,6 +17,7 @@ import (
 	"github.com/contiv/contiv/ctl/status"
 	"github.com/contiv/contiv/ctl/target"
 	"github.com/contiv/contiv/ctl/text"
+	"github.com/contiv/contiv/ctl/why"
 	"github.com/contiv/contiv/health"
 	"github.com/contiv/contiv/kvscheduler/record"
 	"github.com/contiv/contiv/models"
@@ -79,23 +80,45 @@ func thingNamed(ctx context.Context, agents []*Agent, namespace, word string) (t
 		return thing{name: "pod " + pod.Namespace + "/" + pod.Name, pod: &pod, agents: []*Agent{pod.agent}}, true, nil
 	case err == nil && mustBePod:
 		err = doubted(ctx, agents, text.Hinted(fmt.Errorf("there is no pod %q", name), name, podNames(ctx, agents)))
-	case err == nil && !strings.Contains(name, "/"):
+	case err == nil:
 		if nodes, reports := knownNodes(ctx, agents); nodes[name] != nil {
 			return nodeThing(ctx, agents, nodes[name], reports), true, nil
 		}
+		err = outOfReach(ctx, agents, namespace, name)
 	}
 	return t, err != nil, err
 }
 
-// doubted adds to an error about something that was not found which nodes may have it nevertheless, since their agents do
-// not answer.
-func doubted(ctx context.Context, agents []*Agent, err error) error {
-	var silent []string
+// outOfReach returns an error if Kubernetes has a pod of the name on a node whose agent does not answer. The word does not mean
+// something else then, such as the key of a service.
+func outOfReach(ctx context.Context, agents []*Agent, namespace, name string) error {
+	silent := silentAgents(ctx, agents)
+	if len(silent) == 0 {
+		return nil
+	}
+	pods, _ := why.PodsInKubernetes(ctx, agents, namespace, name)
+	for _, pod := range pods {
+		if slices.Contains(silent, pod.Node) {
+			return fmt.Errorf("pod %s/%s is on %s, whose agent does not answer: what that node has of it is not known (a service is svc/%s)", pod.Namespace, pod.Name, pod.Node, name)
+		}
+	}
+	return nil
+}
+
+// silentAgents returns the names of those that do not answer.
+func silentAgents(ctx context.Context, agents []*Agent) (silent []string) {
 	for _, a := range target.GetAll[ipnet.PodsReport](ctx, agents, ipnet.PodsURL, nil) {
 		if a.Err != nil && !answered(a.Err) {
 			silent = append(silent, a.Agent.Name)
 		}
 	}
+	return silent
+}
+
+// doubted adds to an error about something that was not found which nodes may have it nevertheless, since their agents do
+// not answer.
+func doubted(ctx context.Context, agents []*Agent, err error) error {
+	silent := silentAgents(ctx, agents)
 	switch len(silent) {
 	case 0:
 		return err

@@ -18,6 +18,7 @@ import (
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/plugins/ipnet"
 	"github.com/contiv/contiv/plugins/nodesync"
+	"github.com/contiv/contiv/plugins/podmanager"
 	"github.com/contiv/contiv/plugins/policy"
 	"github.com/contiv/contiv/plugins/service"
 	"github.com/contiv/contiv/rest"
@@ -175,6 +176,13 @@ func TestOneAgentHangs(t *testing.T) {
 		rest.JSON(w, inspect.Explanation{Key: r.URL.Query().Get("key")})
 	})
 	mux.HandleFunc(inspect.KeysURL, func(w http.ResponseWriter, _ *http.Request) { rest.JSON(w, []string{}) })
+	mux.HandleFunc(podmanager.URL, func(w http.ResponseWriter, r *http.Request) {
+		report := podmanager.Report{Pods: []podmanager.PodReport{}}
+		if r.URL.Query().Get("name") == "db" {
+			report.Pods = append(report.Pods, podmanager.PodReport{Namespace: "shop", Name: "db", Node: "n2", IPs: []string{"10.1.2.2"}})
+		}
+		rest.JSON(w, report)
+	})
 	serve(t, filepath.Join(dir, "n1.sock"), mux)
 	hangs, err := listener.Unix(filepath.Join(dir, "n2.sock")) // and nobody accepts
 	if err != nil {
@@ -186,6 +194,9 @@ func TestOneAgentHangs(t *testing.T) {
 	if strings.Contains(errOut, "n1: unreachable") || !strings.Contains(errOut, "n2: unreachable") ||
 		err == nil || !strings.Contains(err.Error(), "the agent of n2 does not answer, so what that node has is not known") {
 		t.Errorf("a word that nobody knows: %v\n%s", err, errOut)
+	}
+	if _, _, err := run(t, append(agents, "explain", "db")...); err == nil || !strings.Contains(err.Error(), "pod shop/db is on n2, whose agent does not answer") {
+		t.Errorf("a pod of the node: %v", err)
 	}
 	if out, errOut, err := run(t, append(agents, "explain", "web")...); err != nil || !strings.Contains(out, "n1: pod shop/web") {
 		t.Errorf("a pod of the other node: %v\n%s%s", err, out, errOut)

@@ -17,7 +17,8 @@ func (c *cli) whyCommand() *cobra.Command {
 			"them, and what of others is in the way; and has packets sent, small and large, from the place that they\n" +
 			"come from to each step of the way.\n\n" +
 			"FROM and TO are pods (NAME or NAMESPACE/NAME), nodes, services (svc/NAME or svc/NAMESPACE/NAME), or\n" +
-			"addresses, also outside of the cluster. With PORT, a connection is tried as well if the protocol is tcp.\n\n" +
+			"addresses, also outside of the cluster. pod/NAME and node/NAME leave no doubt. With PORT, a connection is\n" +
+			"tried as well if the protocol is tcp.\n\n" +
 			"Of a service, the paths to the endpoints that the client is sent to are judged, up to five of them. If it\n" +
 			"has one port, PORT may be left out.\n\n" +
 			"The exit code is 0 if packets arrive and nothing is wrong, 2 if nothing wrong is known, but nothing could\n" +
@@ -26,8 +27,9 @@ func (c *cli) whyCommand() *cobra.Command {
 		Example: "  why web db 5432\n  why shop/web node2\n  why web 203.0.113.10",
 		Args:    cobra.RangeArgs(2, 3),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, cancel := c.limited(cmd)
+			finding, cancel := c.limited(cmd)
 			defer cancel()
+			ctx := c.each(cmd)
 			protocol, port := "", uint16(0)
 			var err error
 			if len(args) == 3 {
@@ -35,7 +37,7 @@ func (c *cli) whyCommand() *cobra.Command {
 					return Misused(err)
 				}
 			}
-			agents, err := c.targets.Selected(ctx, nil)
+			agents, err := c.targets.Selected(finding, nil)
 			if err != nil {
 				return Misused(err)
 			}

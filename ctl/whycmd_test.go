@@ -8,8 +8,11 @@ import (
 	"testing"
 
 	"github.com/contiv/contiv/health/path"
+	"github.com/contiv/contiv/listener"
 	"github.com/contiv/contiv/plugins/ipnet"
 	"github.com/contiv/contiv/plugins/nodesync"
+	"github.com/contiv/contiv/plugins/podmanager"
+	"github.com/contiv/contiv/plugins/service"
 	"github.com/contiv/contiv/rest"
 )
 
@@ -62,15 +65,75 @@ func TestWhyComparesBothEnds(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"wob", "db"}, `there is no pod and no node "wob"`},
+		{[]string{"wob", "db"}, `there is no pod, node or service "wob"`},
 		{[]string{"web", "db", "0"}, `"0" is no port: write 80, 80/tcp or 53/udp`},
-		{[]string{"web", "db", "-n", "shop"}, `there is no pod and no node "db"`},
+		{[]string{"web", "db", "-n", "shop"}, `there is no pod, node or service "db"`},
 		{[]string{"fd00::2", "db"}, "have no IP version in common"},
 		{[]string{"web"}, "usage: contivctl why FROM TO"},
 	} {
 		if _, _, err := run(t, append([]string{"--agent", one, "--agent", two, "why"}, c.args...)...); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: %v, want %q", c.args, err, c.want)
 		}
+	}
+}
+
+// An agent that hangs takes no time from the others: it is named, what they say counts, and its pods are those that Kubernetes
+// has. A name that may be one of its pods is not taken for a service.
+func TestWhyWithAnAgentThatHangs(t *testing.T) {
+	hanging := func(node string) string {
+		socket := filepath.Join(t.TempDir(), "s")
+		l, err := listener.Unix(socket) // and nobody accepts
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { l.Close() })
+		return node + "=unix://" + socket
+	}
+	healthy := func(kubernetes http.HandlerFunc) string {
+		mux := http.NewServeMux()
+		mux.HandleFunc(ipnet.PodsURL, func(w http.ResponseWriter, _ *http.Request) {
+			rest.JSON(w, ipnet.PodsReport{Node: "node1", Pods: []ipnet.PodReport{{Namespace: "default", Name: "web", IPs: []string{"10.1.1.2/32"}}}})
+		})
+		mux.HandleFunc(nodesync.NodesURL, func(w http.ResponseWriter, _ *http.Request) { rest.JSON(w, nodesync.NodesReport{ThisNode: "node1"}) })
+		mux.HandleFunc(service.URL, func(w http.ResponseWriter, _ *http.Request) {
+			rest.JSON(w, service.Report{Services: []service.ServiceReport{{Namespace: "default", Name: "db", Frontends: []service.FrontendReport{{Address: "10.96.0.1:80", Protocol: "TCP", Kind: "ClusterIP"}}}}})
+		})
+		mux.HandleFunc(path.URL, func(w http.ResponseWriter, r *http.Request) {
+			rest.JSON(w, path.Report{Node: "node1", Source: true, Probes: []path.Probe{{From: "pod default/web", Kind: "icmp", To: "to " + r.URL.Query().Get("to"), Answered: true, End: true}}})
+		})
+		if kubernetes != nil {
+			mux.HandleFunc(podmanager.URL, kubernetes)
+		}
+		socket := filepath.Join(t.TempDir(), "s")
+		serve(t, socket, mux)
+		return "node1=unix://" + socket
+	}
+	pods := func(list ...podmanager.PodReport) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { rest.JSON(w, podmanager.Report{Pods: list}) }
+	}
+	for name, c := range map[string]struct {
+		kubernetes http.HandlerFunc
+		to         string
+		want, not  string
+	}{
+		"its pod": {pods(podmanager.PodReport{Namespace: "default", Name: "db", Node: "node2", IPs: []string{"10.1.2.2"}}), "db",
+			"pod default/web (10.1.1.2 on node1) → pod default/db (10.1.2.2 on node2): reached WHERE WHAT IS WRONG node node2 its agent does not answer", "node node1 its agent"},
+		"no pod of the name":    {pods(), "db", "service default/db (10.96.0.1), port 80/tcp", "may be a pod"},
+		"a pod without address": {pods(podmanager.PodReport{Namespace: "default", Name: "db", Node: "node2"}), "db", "pod default/db of node node2 has no network yet, as far as Kubernetes knows; if you mean the service, write svc/db", "→"},
+		"pods are not known":    {nil, "db", `"db" is a service, and may be a pod as well: the pods of node2 are not known, because no agent answers there: write svc/db`, "→"},
+		"the service":           {nil, "svc/db", "service default/db (10.96.0.1), port 80/tcp", "may be a pod"},
+		"nothing of the name":   {pods(), "pod/none", `there is no pod "none"`, "not known"},
+		"perhaps its pod":       {nil, "pod/none", `there is no pod "none": known are default/web (no answer from node2, whose pods are not known`, "service"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, errOut, err := run(t, "--agent", healthy(c.kubernetes), "--agent", hanging("node2"), "--timeout", "1s", "why", "web", c.to)
+			if err == nil {
+				t.Fatalf("no error\n%s", out)
+			}
+			if words := strings.Join(strings.Fields(out+errOut+err.Error()), " "); !strings.Contains(words, c.want) || strings.Contains(words, c.not) {
+				t.Errorf("%s\nwant %s", words, c.want)
+			}
+		})
 	}
 }
 
@@ -87,8 +150,8 @@ func TestWhyOfAStandaloneAgent(t *testing.T) {
 		return out + errOut + err.Error()
 	}
 	for want, got := range map[string]string{
-		`there is no pod and no node "n1" (agents without Kubernetes, such as n1, know none: give addresses)`: ask("n1", "10.0.0.1"),
-		"its agent knows no pods and no paths: it runs without Kubernetes (--standalone)":                     ask("10.0.0.2", "10.0.0.1"),
+		`there is no pod, node or service "n1" (agents without Kubernetes, such as n1, know none: give addresses)`: ask("n1", "10.0.0.1"),
+		"its agent knows no pods and no paths: it runs without Kubernetes (--standalone)":                          ask("10.0.0.2", "10.0.0.1"),
 	} {
 		if !strings.Contains(got, want) || strings.Contains(got, "no answer from") || strings.Contains(got, "does not answer") {
 			t.Errorf("expected %s, got %s", want, got)

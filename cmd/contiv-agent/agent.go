@@ -233,6 +233,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	mux.Handle(ipam.URL, addresses.Handler())
 	mux.Handle(ipnet.IPAMURL, ipNet.IPAMHandler())
 	mux.Handle(ipnet.PodsURL, ipNet.PodsHandler())
+	mux.Handle(podmanager.URL, podManager.Handler())
 	mux.Handle(nodesync.NodesURL, nodeSync.Handler())
 	mux.Handle(service.URL, services.Handler())
 	mux.Handle(policy.URL, policies.Handler())

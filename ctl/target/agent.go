@@ -230,6 +230,8 @@ func (b answered) Read(p []byte) (int, error) {
 }
 
 func (a *Agent) ask(ctx context.Context, method, path string, query url.Values, body any) (*http.Response, []byte, error) {
+	ctx, done := bounded(ctx)
+	defer done()
 	response, err := a.send(ctx, method, path, query, body)
 	if err != nil {
 		return nil, nil, err

@@ -16,11 +16,30 @@ func WaitOnce(ctx context.Context) context.Context {
 	return context.WithValue(ctx, onceKey{}, new(sync.Map))
 }
 
+type eachKey struct{}
+
+// EachWithin gives each request to an agent a time of its own. An agent that has not answered in it fails further requests at
+// once, so that it costs a command that asks several times no more than that.
+func EachWithin(ctx context.Context, timeout time.Duration) context.Context {
+	return context.WithValue(ctx, eachKey{}, timeout)
+}
+
+// bounded returns the context of one request.
+func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if timeout, ok := ctx.Value(eachKey{}).(time.Duration); ok {
+		return context.WithTimeout(context.WithValue(ctx, searchKey{}, true), timeout)
+	}
+	return ctx, func() {}
+}
+
 type searchKey struct{}
 
-// Search returns a context for a first question to all agents, with half of the time that is left. An agent that has not
-// answered by its end fails further requests at once, so that there is time to ask the others again.
+// Search returns a context for a first question to all agents, with half of the time that is left, or that each request has.
+// An agent that has not answered by its end fails further requests at once, so that there is time to ask the others again.
 func Search(ctx context.Context) (context.Context, context.CancelFunc) {
+	if timeout, ok := ctx.Value(eachKey{}).(time.Duration); ok {
+		return EachWithin(ctx, timeout/2), func() {}
+	}
 	if deadline, ok := ctx.Deadline(); ok {
 		return context.WithTimeout(context.WithValue(ctx, searchKey{}, true), time.Until(deadline)/2)
 	}

@@ -4,15 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/contiv/contiv/ctl/target"
 	"github.com/contiv/contiv/ctl/text"
 	"github.com/contiv/contiv/plugins/ipnet"
 	"github.com/contiv/contiv/plugins/nodesync"
+	"github.com/contiv/contiv/plugins/podmanager"
 )
 
 // Place is one end of a path.
@@ -44,61 +48,160 @@ func (p Place) String() string {
 type Places map[string]Place
 
 // Resolve finds the places that words name: addresses, pods as NAME or NAMESPACE/NAME, nodes, and services, as
-// svc/NAME or svc/NAMESPACE/NAME; "svc/" may be left out where no pod and no node has the name. A
+// svc/NAME or svc/NAMESPACE/NAME; "svc/" may be left out where no pod and no node has the name. pod/ and node/ leave no doubt. A
 // name without a namespace names a pod in the given namespace, if there is one, else the only pod of
-// that name. The pods of agents that do not answer are unknown. It returns all that are known, too.
+// that name. Pods of agents that do not answer are those that Kubernetes has, as the other agents know it. It returns all places
+// that are known, too.
 func Resolve(ctx context.Context, agents []*target.Agent, namespace string, words ...string) ([]Place, Places, error) {
-	pods := target.GetAll[ipnet.PodsReport](ctx, agents, ipnet.PodsURL, nil)
-	nodes := target.GetAll[nodesync.NodesReport](ctx, agents, nodesync.NodesURL, nil)
-	known := Places{}
-	var silent, alone []string
+	r := resolver{agents: agents, namespace: namespace, known: Places{}}
+	r.look(ctx)
+	var places []Place
+	for _, word := range words {
+		place, err := r.place(ctx, word)
+		if err != nil {
+			return nil, nil, err
+		}
+		places = append(places, place)
+	}
+	return places, r.known, sameVersion(places)
+}
+
+// resolver finds the places that words name.
+type resolver struct {
+	agents    []*target.Agent
+	namespace string
+	known     Places
+	// silent agents do not answer, those alone run without Kubernetes.
+	silent, alone []string
+}
+
+// look asks all agents for what is on their nodes.
+func (r *resolver) look(ctx context.Context) {
+	search, end := target.Search(ctx)
+	defer end()
+	var pods []target.Answer[ipnet.PodsReport]
+	var nodes []target.Answer[nodesync.NodesReport]
+	var both sync.WaitGroup
+	both.Go(func() { pods = target.GetAll[ipnet.PodsReport](search, r.agents, ipnet.PodsURL, nil) })
+	both.Go(func() { nodes = target.GetAll[nodesync.NodesReport](search, r.agents, nodesync.NodesURL, nil) })
+	both.Wait()
 	for _, a := range nodes {
 		for _, n := range a.Value.Nodes {
 			if addresses := parse(append(slices.Clone(n.VPPIPs), n.MgmtIPs...)); len(addresses) > 0 {
-				known[n.Name] = Place{Name: "node " + n.Name, Address: addresses[0].String(), Node: n.Name, others: addresses[1:]}
+				r.known[n.Name] = Place{Name: "node " + n.Name, Address: addresses[0].String(), Node: n.Name, others: addresses[1:]}
 			}
 		}
 	}
 	for _, a := range pods {
 		switch {
 		case errors.Is(a.Err, target.ErrNotServed):
-			alone = append(alone, a.Agent.Name)
+			r.alone = append(r.alone, a.Agent.Name)
 		case a.Err != nil:
-			silent = append(silent, a.Agent.Name)
+			r.silent = append(r.silent, a.Agent.Name)
 		}
 		for _, pod := range a.Value.Pods {
 			if addresses := parse(pod.IPs); len(addresses) > 0 {
-				known[pod.Namespace+"/"+pod.Name] = Place{Name: "pod " + pod.Namespace + "/" + pod.Name, Address: addresses[0].String(), Node: a.Value.Node, others: addresses[1:]}
+				r.known[pod.Namespace+"/"+pod.Name] = podPlace(pod.Namespace+"/"+pod.Name, a.Value.Node, addresses)
 			}
 		}
 	}
-	var places []Place
-	for _, word := range words {
-		if name, is := strings.CutPrefix(word, "svc/"); is {
-			place, err := findService(ctx, agents, namespace, name)
-			if err != nil {
-				return nil, nil, err
-			}
-			places = append(places, place)
-			continue
-		}
-		place, err := known.find(namespace, word)
-		if err != nil {
-			if place, notFound := findService(ctx, agents, namespace, word); notFound == nil {
-				places = append(places, place)
-				continue
-			}
-			if len(silent) > 0 {
-				err = fmt.Errorf("%w (no answer from %s, whose pods are not known: give the address of the pod)", err, strings.Join(silent, ", "))
-			}
-			if len(alone) > 0 {
-				err = fmt.Errorf("%w (agents without Kubernetes, such as %s, know none: give addresses)", err, alone[0])
-			}
-			return nil, nil, err
-		}
-		places = append(places, place)
+}
+
+func podPlace(name, node string, addresses []netip.Addr) Place {
+	return Place{Name: "pod " + name, Address: addresses[0].String(), Node: node, others: addresses[1:]}
+}
+
+// place returns the place that a word names.
+func (r *resolver) place(ctx context.Context, word string) (Place, error) {
+	if name, is := strings.CutPrefix(word, "svc/"); is {
+		return findService(ctx, r.agents, r.namespace, name)
 	}
-	return places, known, sameVersion(places)
+	if name, is := strings.CutPrefix(word, "node/"); is {
+		if place, ok := r.known[name]; ok && !strings.Contains(name, "/") {
+			return place, nil
+		}
+		return Place{}, text.Hinted(fmt.Errorf("there is no node %q", name), name, r.known.names())
+	}
+	name, mustBePod := strings.CutPrefix(word, "pod/")
+	if place, found, err := r.known.find(r.namespace, name, mustBePod); found || err != nil {
+		return place, err
+	}
+	pods, told := PodsInKubernetes(ctx, r.agents, r.namespace, name)
+	switch len(pods) {
+	case 0:
+	case 1:
+		return r.inKubernetes(ctx, pods[0], name)
+	default:
+		var names []string
+		for _, p := range pods {
+			names = append(names, p.Namespace+"/"+p.Name)
+		}
+		return Place{}, severalPods(name, names)
+	}
+	if !mustBePod {
+		if place, err := findService(ctx, r.agents, r.namespace, name); err == nil {
+			if len(r.silent) > 0 && !told {
+				return Place{}, fmt.Errorf("%q is a service, and may be a pod as well: the pods of %s are not known, because no agent answers there: write svc/%s, or the address of the pod", name, strings.Join(r.silent, ", "), name)
+			}
+			return place, nil
+		}
+	}
+	return Place{}, r.notFound(name, mustBePod, told)
+}
+
+// inKubernetes returns the place of a pod that no agent reports.
+func (r *resolver) inKubernetes(ctx context.Context, pod podmanager.PodReport, word string) (Place, error) {
+	name := pod.Namespace + "/" + pod.Name
+	if addresses := parse(pod.IPs); len(addresses) > 0 {
+		return podPlace(name, pod.Node, addresses), nil
+	}
+	err := fmt.Errorf("pod %s has no network yet: Kubernetes has not given it to a node", name)
+	if pod.Node != "" {
+		err = fmt.Errorf("pod %s of node %s has no network yet, as far as Kubernetes knows", name, pod.Node)
+	}
+	if _, notFound := findService(ctx, r.agents, r.namespace, word); notFound == nil {
+		err = fmt.Errorf("%w; if you mean the service, write svc/%s", err, word)
+	}
+	return Place{}, err
+}
+
+// notFound says that nothing has the name, and why that may be wrong.
+func (r *resolver) notFound(name string, mustBePod, told bool) error {
+	if name == "outside" {
+		return errors.New("outside of the cluster, places have no names: write the address of one, such as 203.0.113.10")
+	}
+	err := fmt.Errorf("there is no pod, node or service %q", name)
+	if mustBePod {
+		err = fmt.Errorf("there is no pod %q", name)
+	}
+	err = text.Hinted(err, name, r.known.names())
+	if len(r.silent) > 0 && !told {
+		err = fmt.Errorf("%w (no answer from %s, whose pods are not known: give the address of the pod)", err, strings.Join(r.silent, ", "))
+	}
+	if len(r.alone) > 0 {
+		err = fmt.Errorf("%w (agents without Kubernetes, such as %s, know none: give addresses)", err, r.alone[0])
+	}
+	return err
+}
+
+// PodsInKubernetes returns the pods that Kubernetes has by a name, NAME or NAMESPACE/NAME, on whichever node. told: an agent
+// could tell; those without Kubernetes, and older ones, cannot.
+func PodsInKubernetes(ctx context.Context, agents []*target.Agent, namespace, word string) (pods []podmanager.PodReport, told bool) {
+	if namespace != "" && !strings.Contains(word, "/") {
+		word = namespace + "/" + word
+	}
+	for _, a := range target.GetAll[podmanager.Report](ctx, agents, podmanager.URL, url.Values{"name": {word}}) {
+		told = told || a.Err == nil
+		for _, pod := range a.Value.Pods {
+			same := func(p podmanager.PodReport) bool { return p.Namespace == pod.Namespace && p.Name == pod.Name }
+			if i := slices.IndexFunc(pods, same); i < 0 {
+				pods = append(pods, pod)
+			} else if len(pods[i].IPs) == 0 { // that agent is behind
+				pods[i] = pod
+			}
+		}
+	}
+	return pods, told
 }
 
 // parse returns addresses without prefix lengths, and leaves out invalid ones.
@@ -123,35 +226,37 @@ func (known Places) at(addr netip.Addr) Place {
 	return Place{Name: addr.String(), Address: addr.String()}
 }
 
-func (known Places) find(namespace, word string) (Place, error) {
-	if addr, err := netip.ParseAddr(word); err == nil {
-		return known.at(addr), nil
+// find returns the place that a word names. It is an error if several pods have the name.
+func (known Places) find(namespace, word string, mustBePod bool) (place Place, found bool, err error) {
+	if addr, err := netip.ParseAddr(word); err == nil && !mustBePod {
+		return known.at(addr), true, nil
 	}
 	for _, name := range []string{namespace + "/" + word, word} {
-		if p, ok := known[name]; ok {
-			return p, nil
+		if p, ok := known[name]; ok && (!mustBePod || strings.Contains(name, "/")) {
+			return p, true, nil
 		}
 	}
-	var found, names []string
+	var names []string
 	for name := range known {
-		names = append(names, name)
 		if strings.HasSuffix(name, "/"+word) && namespace == "" {
-			found = append(found, name)
+			names = append(names, name)
 		}
 	}
-	slices.Sort(names)
-	slices.Sort(found)
-	switch {
-	case len(found) == 1:
-		return known[found[0]], nil
-	case len(found) > 1:
-		return Place{}, fmt.Errorf("%q means several pods: %s", word, strings.Join(found, ", "))
+	switch len(names) {
+	case 0:
+		return place, false, nil
+	case 1:
+		return known[names[0]], true, nil
 	}
-	if word == "outside" {
-		return Place{}, errors.New("outside of the cluster, places have no names: write the address of one, such as 203.0.113.10")
-	}
-	return Place{}, text.Hinted(fmt.Errorf("there is no pod and no node %q", word), word, names)
+	return place, false, severalPods(word, names)
 }
+
+func severalPods(word string, names []string) error {
+	slices.Sort(names)
+	return fmt.Errorf("%q means several pods: %s", word, strings.Join(names, ", "))
+}
+
+func (known Places) names() []string { return slices.Sorted(maps.Keys(known)) }
 
 // sameVersion selects addresses of the same IP version for both places.
 func sameVersion(places []Place) error {

@@ -3,6 +3,7 @@ package why
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"net/url"
@@ -22,9 +23,17 @@ func findService(ctx context.Context, agents []*target.Agent, namespace, word st
 		namespace, word = before, name
 	}
 	name := cmp.Or(namespace, "default") + "/" + word
-	var failed error
+	var refused *target.StatusError
+	var silent []string
+	answered := false
 	for _, a := range target.GetAll[service.Report](ctx, agents, service.URL, url.Values{"service": {name}}) {
-		failed = cmp.Or(failed, a.Err)
+		switch {
+		case a.Err == nil, errors.Is(a.Err, target.ErrNotServed):
+			answered = true
+		case refused == nil && errors.As(a.Err, &refused): // and says why
+		default:
+			silent = append(silent, a.Agent.Name)
+		}
 		for _, s := range a.Value.Services {
 			place := Place{Name: "service " + name}
 			for _, f := range s.Frontends {
@@ -47,8 +56,11 @@ func findService(ctx context.Context, agents []*target.Agent, namespace, word st
 			}
 		}
 	}
-	if failed != nil {
-		return Place{}, failed
+	switch {
+	case refused != nil:
+		return Place{}, refused
+	case !answered && len(silent) > 0:
+		return Place{}, fmt.Errorf("service %q is not known, because no agent answers (%s): give its address", name, strings.Join(silent, ", "))
 	}
 	return Place{}, fmt.Errorf("no node translates service %q: give its address, or see `contivctl services`", name)
 }

@@ -1,0 +1,74 @@
+package podmanager
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/contiv/contiv/rest"
+)
+
+// URL of the pods that Kubernetes knows by a name, on whichever node: ?name=NAME or ?name=NAMESPACE/NAME.
+const URL = "/contiv/v1/kubernetes-pods"
+
+// Report is the answer at URL.
+type Report struct {
+	// Pods sorted by namespace and name.
+	Pods []PodReport `json:"pods"`
+}
+
+// PodReport is a pod that Kubernetes knows.
+type PodReport struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Node is empty until the pod is scheduled.
+	Node string `json:"node,omitempty"`
+	// IPs are empty until the pod has a network.
+	IPs         []string `json:"ips"`
+	HostNetwork bool     `json:"hostNetwork,omitempty"`
+}
+
+// Handler serves URL.
+func (m *PodManager) Handler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name := r.URL.Query().Get("name")
+		switch {
+		case r.Method != http.MethodGet:
+			rest.Error(w, http.StatusMethodNotAllowed, errors.New("use GET"))
+		case name == "":
+			rest.Error(w, http.StatusBadRequest, errors.New("say which pods: ?name=NAME or ?name=NAMESPACE/NAME"))
+		case !m.synced():
+			rest.Error(w, http.StatusServiceUnavailable, errors.New("the pods of the cluster are not known before the startup resync: try again later"))
+		default:
+			rest.JSON(w, m.named(name))
+		}
+	})
+}
+
+// synced reports whether the first resync has come.
+func (m *PodManager) synced() bool {
+	select {
+	case <-m.ready:
+		return true
+	default:
+		return false
+	}
+}
+
+// named returns the pods with a name that have not finished.
+func (m *PodManager) named(name string) Report {
+	report := Report{Pods: []PodReport{}}
+	for id, pod := range m.Pods() {
+		if pod.Finished || id.Name != name && id.String() != name {
+			continue
+		}
+		p := PodReport{Namespace: id.Namespace, Name: id.Name, Node: pod.NodeName, IPs: []string{}, HostNetwork: pod.HostNetwork}
+		for _, ip := range pod.IPs {
+			p.IPs = append(p.IPs, ip.String())
+		}
+		report.Pods = append(report.Pods, p)
+	}
+	slices.SortFunc(report.Pods, func(a, b PodReport) int { return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name) })
+	return report
+}
