@@ -8,8 +8,8 @@
 //
 // A rule that matches something which is not known of the packet may match or not: such a rule is
 // neither taken for a drop nor for what saves the packet from a later one, but then the answer is
-// uncertain, and nothing is reported. So it is after a map of verdicts, a queue to a program, or a target of
-// iptables that is not known. Marks are zero unless a rule may have set one. Not seen are matches that the library for netlink leaves out
+// uncertain, and nothing is reported. So it is after a queue to a program, or a target of
+// iptables that is not known. Sets and maps are read, but for those of kube-proxy and those that packets change. Marks are zero unless a rule may have set one. Not seen are matches that the library for netlink leaves out
 // (socket, osf, rt, xfrm): such a rule counts as if it had none.
 package foreign
 
@@ -59,6 +59,12 @@ type Packet struct {
 type Ruleset struct {
 	bases []base
 	rules map[string][]*nftables.Rule // by family, table and chain
+	// chains have the same rules, to find them.
+	chains map[string]*chain
+	// lookups are the sets in which rules search; those that are not known are left out.
+	lookups map[*expr.Lookup]*set
+	// local are the addresses of the namespace's devices.
+	local map[netip.Addr]bool
 	// marking are those of the rules that set a packet's mark.
 	marking []*nftables.Rule
 	// indexes of devices by name, as registers have them.
@@ -103,15 +109,17 @@ func key(t *nftables.Table, chain string) string {
 
 // Read reads the tables of a network namespace but for those that are ours.
 func Read(ns *namespace.Namespace, ours func(table string) bool) (*Ruleset, error) {
-	conn, err := nftables.New(nftables.WithNetNSFd(int(ns.Handle)))
+	conn, err := nftables.New(nftables.WithNetNSFd(int(ns.Handle)), nftables.AsLasting())
 	if err != nil {
 		return nil, fmt.Errorf("opening netlink for nftables: %w", err)
 	}
+	defer conn.CloseLasting()
 	chains, err := conn.ListChains()
 	if err != nil {
 		return nil, fmt.Errorf("listing the chains of nftables: %w", err)
 	}
-	r := &Ruleset{rules: map[string][]*nftables.Rule{}}
+	r := &Ruleset{rules: map[string][]*nftables.Rule{}, lookups: map[*expr.Lookup]*set{}}
+	from := reader{conn, &sets{conn, map[string]map[string]*nftables.Set{}, map[string]*set{}}}
 	var onDevices map[string][]string
 	for _, c := range chains {
 		if c.Hooknum == nil || ours(c.Table.Name) {
@@ -131,19 +139,31 @@ func Read(ns *namespace.Namespace, ours func(table string) bool) (*Ruleset, erro
 			b.devices = onDevices[key(c.Table, c.Name)]
 		}
 		r.bases = append(r.bases, b)
-		if err := r.read(conn, c); err != nil {
+		if err := r.read(from, c); err != nil {
 			return nil, err
 		}
 	}
-	return r, ns.Run(func() error {
+	err = ns.Run(func() error {
 		r.indexDevices()
 		return r.legacy()
 	})
+	r.chains = make(map[string]*chain, len(r.rules))
+	for at, rules := range r.rules {
+		r.chains[at] = newChain(rules)
+	}
+	return r, err
 }
 
-// indexDevices reads the indexes of devices if a rule compares one. Devices that are not found, since a changing list lacks
-// them, are not known.
+// indexDevices reads the addresses of devices, and their indexes if a rule compares one. Devices that are not found, since a
+// changing list lacks them, are not known.
 func (r *Ruleset) indexDevices() {
+	r.local = map[netip.Addr]bool{}
+	addresses, _ := net.InterfaceAddrs()
+	for _, a := range addresses {
+		if p, err := netip.ParsePrefix(a.String()); err == nil {
+			r.local[p.Addr().WithZone("")] = true
+		}
+	}
 	for _, rules := range r.rules {
 		for _, rule := range rules {
 			for _, e := range rule.Exprs {
@@ -160,14 +180,20 @@ func (r *Ruleset) indexDevices() {
 	}
 }
 
+// reader reads from the kernel.
+type reader struct {
+	*nftables.Conn
+	sets *sets
+}
+
 // read reads a chain, and those that its rules jump to: of the thousands that a kube-proxy has, few
 // filter.
-func (r *Ruleset) read(conn *nftables.Conn, c *nftables.Chain) error {
+func (r *Ruleset) read(from reader, c *nftables.Chain) error {
 	at := key(c.Table, c.Name)
 	if _, done := r.rules[at]; done {
 		return nil
 	}
-	rules, err := conn.GetRules(c.Table, c)
+	rules, err := from.GetRules(c.Table, c)
 	if err != nil {
 		return fmt.Errorf("listing chain %s of table %s: %w", c.Name, c.Table.Name, err)
 	}
@@ -176,15 +202,41 @@ func (r *Ruleset) read(conn *nftables.Conn, c *nftables.Chain) error {
 		if marks(rule) {
 			r.marking = append(r.marking, rule)
 		}
-		for _, e := range rule.Exprs {
-			if v, ok := e.(*expr.Verdict); ok && v.Chain != "" && !(c.Type == nftables.ChainTypeNAT && ofKubeProxy(c.Table.Name, v.Chain)) {
-				if err := r.read(conn, &nftables.Chain{Table: c.Table, Name: v.Chain, Type: c.Type}); err != nil {
-					return err
-				}
+		for _, name := range r.jumps(from, c.Table, rule) {
+			if c.Type == nftables.ChainTypeNAT && ofKubeProxy(c.Table.Name, name) {
+				continue
+			}
+			if err := r.read(from, &nftables.Chain{Table: c.Table, Name: name, Type: c.Type}); err != nil {
+				return err
 			}
 		}
 	}
 	return nil
+}
+
+// jumps returns the chains that a rule leads to, also by a map, and remembers the sets in which it searches.
+func (r *Ruleset) jumps(from reader, t *nftables.Table, rule *nftables.Rule) (chains []string) {
+	add := func(v *expr.Verdict) {
+		if v != nil && v.Chain != "" {
+			chains = append(chains, v.Chain)
+		}
+	}
+	for _, e := range rule.Exprs {
+		switch e := e.(type) {
+		case *expr.Verdict:
+			add(e)
+		case *expr.Lookup:
+			s := from.sets.get(t, e.SetName)
+			if s == nil {
+				continue
+			}
+			r.lookups[e] = s
+			for at := range s.elements() {
+				add(at.verdict)
+			}
+		}
+	}
+	return chains
 }
 
 // Empty reports whether there is nothing that could drop a packet.
@@ -193,11 +245,12 @@ func (r *Ruleset) Empty() bool { return len(r.bases) == 0 }
 // Harms says what becomes of a packet that does not get where it is sent, such as "are dropped: a rule
 // of chain FORWARD in table ip filter drops the packet".
 func (r *Ruleset) Harms(p Packet) (found []string) {
+	w := walk{ruleset: r, packet: p, loaded: load(p)}
 	for _, c := range r.bases {
 		if !c.sees(p) {
 			continue
 		}
-		w := walk{ruleset: r, packet: p, src: p.Src.AsSlice(), dst: p.Dst.AsSlice()}
+		w.uncertain = false
 		switch verdict, by := w.chain(c.Table, c.Name, 0); {
 		case verdict == drops:
 			found = append(found, "are dropped: "+by)
@@ -251,9 +304,10 @@ const verdictUnknown = expr.VerdictKind(1 << 17)
 const maxJumps = 16
 
 type walk struct {
-	ruleset  *Ruleset
-	packet   Packet
-	src, dst []byte // addresses
+	ruleset   *Ruleset
+	packet    Packet
+	loaded    *loaded
+	registers registers
 	// uncertain: a rule may have accepted the packet.
 	uncertain bool
 	marked    *bool // see mayBeMarked
@@ -263,7 +317,12 @@ func (w *walk) chain(t *nftables.Table, name string, depth int) (verdict, string
 	if depth > maxJumps {
 		return falls, ""
 	}
-	for _, rule := range w.ruleset.rules[key(t, name)] {
+	c := w.ruleset.chains[key(t, name)]
+	if c == nil {
+		return falls, ""
+	}
+	for _, number := range c.candidates(w.loaded) {
+		rule := c.rules[number]
 		matches, end := w.rule(rule)
 		if matches == no || end == nil {
 			continue

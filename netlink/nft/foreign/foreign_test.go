@@ -66,6 +66,39 @@ func TestHarms(t *testing.T) {
 		"answers of another port": {accept("tcp sport 81 drop"), ""},
 		"answers of connections":  {accept("ip saddr 10.1.2.2 ct state established drop"), "are dropped"},
 		"answers, but new":        {accept("ip saddr 10.1.2.2 ct state new drop"), ""},
+		"answers by direction":    {accept("ct direction reply drop"), "are dropped"},
+		"by direction":            {accept("ct direction original drop"), "are dropped"},
+		"answers, not original":   {accept("ip saddr 10.1.2.2 ct direction original drop"), ""},
+		"first packet":            {accept("tcp flags syn drop"), "are dropped"},
+		"first packet only":       {accept("tcp flags & (fin|syn|rst|ack) == syn drop"), "are dropped"},
+		"answers, first packet":   {accept("ip saddr 10.1.2.2 tcp flags & (fin|syn|rst|ack) == syn drop"), ""},
+		"answers to the first":    {accept("tcp flags & (syn|ack) == syn|ack drop"), "are dropped"},
+		"odd flags":               {accept("tcp flags & (fin|syn) == fin|syn drop"), ""},
+		"ports":                   {accept("tcp dport {80, 443} drop"), "are dropped"},
+		"ports, not ours":         {accept("tcp dport {81, 443} drop"), ""},
+		"ports but some":          {accept("tcp dport != {80, 443} drop"), ""},
+		"range of ports":          {accept("tcp dport {22, 70-90} drop"), "are dropped"},
+		"range of other ports":    {accept("tcp dport {22, 81-90, 70-79} drop"), ""},
+		"networks":                {accept("ip saddr {10.9.0.0/16, 10.1.0.0/16} drop"), "are dropped"},
+		"open network":            {accept("ip saddr {0.0.0.0/1} drop"), "are dropped"},
+		"last network":            {accept("ip saddr {128.0.0.0/1} drop"), ""},
+		"states accepted":         {accept("ct state {established, related} accept; drop"), "are dropped"},
+		"answers of accepted":     {accept("ct state {established, related} accept; ip saddr 10.1.2.2 drop"), ""},
+		"named set":               {"table inet x { set bad { type ipv4_addr; elements = {10.1.1.2} ; }; chain f { type filter hook forward priority 0; ip saddr @bad drop; } }", "are dropped"},
+		"pairs":                   {accept("ip saddr . tcp dport {10.1.1.2 . 80, 10.1.1.3 . 81} drop"), "are dropped"},
+		"other pairs":             {accept("ip saddr . tcp dport {10.1.1.2 . 81, 10.1.1.3 . 80} drop"), ""},
+		"pairs of ranges":         {accept("ip saddr . tcp dport {10.1.0.0/16 . 70-90} drop"), "are dropped"},
+		"pairs of other ranges":   {accept("ip saddr . tcp dport {10.1.0.0/16 . 70-79, 10.2.0.0/16 . 70-90} drop"), ""},
+		"devices":                 {accept(`iifname {"eth7", "c-pod"} drop`), "are dropped"},
+		"verdicts":                {accept("tcp dport vmap {22 : accept, 80 : drop}"), "are dropped"},
+		"verdicts for others":     {accept("tcp dport vmap {22 : drop, 81 : drop}"), ""},
+		"jump by verdicts":        {"table inet x { chain user { drop; }; chain f { type filter hook forward priority 5; ip saddr vmap {10.1.1.0/24 : jump user}; } }", "a rule of chain user in table inet x drops"},
+		"accepted by verdicts":    {drop("ct state vmap {invalid : drop, new : accept, established : accept}"), ""},
+		"not local":               {accept("fib daddr type local accept; drop"), "are dropped"},
+		"to the node":             {accept("fib daddr type local drop"), ""},
+		"unicast":                 {accept("fib daddr type != {local, broadcast, multicast} drop"), "are dropped"},
+		"many":                    {accept("ip saddr 10.7.0.1 accept; ip saddr 10.1.1.2 tcp dport 81 accept; ip daddr 10.1.2.2 drop; ip saddr 10.1.1.2 accept"), "are dropped"},
+		"many, accepted before":   {accept("ip saddr 10.7.0.1 drop; ip daddr 10.1.2.0/24 accept; tcp dport 80 drop"), ""},
 		"ours":                    {"table ip contiv { " + fmt.Sprintf(base, "drop", "") + " }", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -85,7 +118,7 @@ func namespaceFor(t *testing.T) string {
 	return ns
 }
 
-func command(t *testing.T, words ...string) {
+func command(t testing.TB, words ...string) {
 	t.Helper()
 	if out, err := exec.Command(words[0], words[1:]...).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)

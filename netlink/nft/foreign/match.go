@@ -3,6 +3,7 @@ package foreign
 import (
 	"bytes"
 	"encoding/binary"
+	"net/netip"
 	"slices"
 
 	"github.com/google/nftables"
@@ -21,7 +22,8 @@ const (
 
 // rule reports whether a packet matches, and what becomes of it then; nil: nothing.
 func (w *walk) rule(rule *nftables.Rule) (matches match, end *expr.Verdict) {
-	var registers registers
+	registers := &w.registers
+	registers.next()
 	for _, e := range rule.Exprs {
 		result := yes
 		switch e := e.(type) {
@@ -31,26 +33,15 @@ func (w *walk) rule(rule *nftables.Rule) (matches match, end *expr.Verdict) {
 			}
 			registers.set(e.Register, w.meta(e.Key), e.Key == expr.MetaKeyLEN || e.Key == expr.MetaKeyMARK)
 		case *expr.Payload:
-			registers.set(e.DestRegister, w.payload(e), false)
+			registers.set(e.DestRegister, w.loaded.payload(e), false)
 		case *expr.Ct:
-			registers.set(e.Register, nil, false)
-			if e.Key == expr.CtKeySTATE {
-				state := uint32(expr.CtStateBitNEW)
-				if w.packet.Answer {
-					state = expr.CtStateBitESTABLISHED
-				}
-				registers.set(e.Register, binary.NativeEndian.AppendUint32(nil, state), false)
+			if !e.SourceRegister {
+				registers.set(e.Register, w.tracked(e.Key), false)
 			}
+		case *expr.Fib:
+			registers.set(e.Register, w.fib(e), true)
 		case *expr.Bitwise:
-			from, number := registers.get(e.SourceRegister), registers.isNumber(e.DestRegister)
-			registers.set(e.DestRegister, nil, number)
-			if from != nil && len(e.Mask) == len(from) && len(e.Xor) == len(from) {
-				out := make([]byte, len(from))
-				for i := range out {
-					out[i] = from[i]&e.Mask[i] ^ e.Xor[i]
-				}
-				registers.set(e.DestRegister, out, number)
-			}
+			registers.masked(e.DestRegister, e.SourceRegister, e.Mask, e.Xor)
 		case *expr.Cmp:
 			if e.Op != expr.CmpOpEq && e.Op != expr.CmpOpNeq {
 				registers.order(e.Register)
@@ -86,11 +77,9 @@ func (w *walk) rule(rule *nftables.Rule) (matches match, end *expr.Verdict) {
 				result, end = unknown, &expr.Verdict{Kind: verdictUnknown}
 			}
 		case *expr.Lookup:
-			result = unknown
-			if e.IsDestRegSet && e.DestRegister == unix.NFT_REG_VERDICT {
-				end = &expr.Verdict{Kind: verdictUnknown}
-			} else if e.IsDestRegSet {
-				registers.set(e.DestRegister, nil, false)
+			var verdict *expr.Verdict
+			if result, verdict = w.lookup(e, registers); verdict != nil {
+				end = verdict
 			}
 		case *expr.Queue:
 			result, end = unknown, &expr.Verdict{Kind: verdictUnknown}
@@ -139,67 +128,22 @@ func (w *walk) mayBeMarked() bool {
 	return *w.marked
 }
 
-// registers have what a rule has loaded: nil if it is not known.
-type registers struct {
-	values [24][]byte // as many as nftables has
-	// numbers are in the order of the machine.
-	numbers [24]bool
-}
-
-func (r *registers) get(register uint32) []byte {
-	if int(register) < len(r.values) {
-		return r.values[register]
-	}
-	return nil
-}
-
-func (r *registers) isNumber(register uint32) bool {
-	return int(register) < len(r.numbers) && r.numbers[register]
-}
-
-func (r *registers) set(register uint32, value []byte, number bool) {
-	if int(register) < len(r.values) {
-		r.values[register], r.numbers[register] = value, number
-	}
-}
-
-// order makes a number comparable: rules turn it into network order before, which the library
-// does not show.
-func (r *registers) order(register uint32) {
-	if value := r.get(register); value != nil && r.isNumber(register) {
-		r.set(register, binary.BigEndian.AppendUint32(nil, binary.NativeEndian.Uint32(value)), false)
-	}
-}
-
 func (w *walk) meta(k expr.MetaKey) []byte {
-	name := func(device string) []byte {
-		if device == "" {
-			return nil
-		}
-		padded := make([]byte, unix.IFNAMSIZ)
-		copy(padded, device)
-		return padded
-	}
 	switch k {
 	case expr.MetaKeyIIFNAME:
-		return name(w.packet.In)
+		return w.loaded.in
 	case expr.MetaKeyOIFNAME:
-		return name(w.packet.Out)
+		return w.loaded.out
 	case expr.MetaKeyIIF:
 		return w.ruleset.indexes[w.packet.In]
 	case expr.MetaKeyOIF:
 		return w.ruleset.indexes[w.packet.Out]
 	case expr.MetaKeyL4PROTO:
-		if w.packet.Protocol != 0 {
-			return []byte{w.packet.Protocol}
-		}
+		return w.loaded.protocol
 	case expr.MetaKeyNFPROTO:
-		if w.packet.Src.Is6() {
-			return []byte{unix.NFPROTO_IPV6}
-		}
-		return []byte{unix.NFPROTO_IPV4}
+		return w.loaded.family
 	case expr.MetaKeyPROTOCOL:
-		return w.etherType()
+		return etherTypeOf(w.packet)
 	case expr.MetaKeyMARK:
 		if !w.mayBeMarked() {
 			return make([]byte, 4)
@@ -212,47 +156,27 @@ func (w *walk) meta(k expr.MetaKey) []byte {
 	return nil
 }
 
-// etherType of the packet, as in frames.
-func (w *walk) etherType() []byte {
-	if w.packet.Src.Is6() {
-		return binary.BigEndian.AppendUint16(nil, unix.ETH_P_IPV6)
-	}
-	return binary.BigEndian.AppendUint16(nil, unix.ETH_P_IP)
-}
-
-func (w *walk) payload(e *expr.Payload) []byte {
-	if e.OperationType != expr.PayloadLoad {
-		return nil
-	}
-	p := w.packet
-	src, dst, protocol := uint32(12), uint32(16), uint32(9)
-	if p.Src.Is6() {
-		src, dst, protocol = 8, 24, 6
-	}
-	part := func(addr []byte) []byte {
-		if int(e.Len) <= len(addr) {
-			return addr[:e.Len]
-		}
-		return nil
-	}
-	const etherTypeOffset = 12
-	switch {
-	case e.Base == expr.PayloadBaseLLHeader && e.Offset == etherTypeOffset && e.Len == 2:
-		return w.etherType()
-	case e.Base == expr.PayloadBaseNetworkHeader && e.Offset == src && p.Src.IsValid():
-		return part(w.src)
-	case e.Base == expr.PayloadBaseNetworkHeader && e.Offset == dst && p.Dst.IsValid():
-		return part(w.dst)
-	case e.Base == expr.PayloadBaseNetworkHeader && e.Offset == protocol && e.Len == 1 && p.Protocol != 0:
-		return []byte{p.Protocol}
-	case e.Base == expr.PayloadBaseTransportHeader && e.Offset == 0 && e.Len == 2 && p.SrcPort != 0:
-		return binary.BigEndian.AppendUint16(nil, p.SrcPort)
-	case e.Base == expr.PayloadBaseTransportHeader && e.Offset == 2 && e.Len == 2 && p.DstPort != 0:
-		return binary.BigEndian.AppendUint16(nil, p.DstPort)
-	case e.Base == expr.PayloadBaseTransportHeader && e.Offset == 0 && e.Len == 4 && p.SrcPort != 0 && p.DstPort != 0:
-		return binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(nil, p.SrcPort), p.DstPort)
+// tracked returns what connection tracking knows of the packet.
+func (w *walk) tracked(k expr.CtKey) []byte {
+	switch k {
+	case expr.CtKeySTATE:
+		return w.loaded.state
+	case expr.CtKeyDIRECTION:
+		return w.loaded.direction
 	}
 	return nil
+}
+
+// fib returns the type of an address of the packet. What else a rule may ask of routes is not known.
+func (w *walk) fib(e *expr.Fib) []byte {
+	if !e.ResultADDRTYPE || e.FlagMARK || e.FlagIIF || e.FlagOIF || e.FlagSADDR == e.FlagDADDR {
+		return nil
+	}
+	addr := w.packet.Dst
+	if e.FlagSADDR {
+		addr = w.packet.Src
+	}
+	return binary.NativeEndian.AppendUint32(nil, uint32(w.ruleset.typeOf(addr)))
 }
 
 func compare(e *expr.Cmp, value []byte) match {
@@ -309,14 +233,45 @@ func (w *walk) extension(m *expr.Match) match {
 	case *xt.ConntrackMtinfo2:
 		return ofState(info.StateMask, info.MatchFlags, info.InvertFlags, state)
 	case *xt.Tcp:
-		if info.Option != 0 || info.FlagsMask != 0 {
+		if info.Option != 0 || w.packet.Protocol != unix.IPPROTO_TCP {
 			return unknown
+		}
+		if same := w.packet.tcpFlags()&info.FlagsMask == info.FlagsCmp; same == (info.InvFlags&xt.TcpInvFlags != 0) {
+			return no
 		}
 		return w.ports(info.SrcPorts, info.DstPorts, info.InvFlags&xt.TcpInvSrcPorts != 0, info.InvFlags&xt.TcpInvDestPorts != 0)
 	case *xt.Udp:
 		return w.ports(info.SrcPorts, info.DstPorts, info.InvFlags&xt.UdpInvSrcPorts != 0, info.InvFlags&xt.UdpInvDestPorts != 0)
+	case *xt.AddrTypeV1:
+		const notSource, notDest, limited = 1, 2, 4 | 8 // XT_ADDRTYPE_INVERT_…, XT_ADDRTYPE_LIMIT_…
+		if info.Flags&limited != 0 {
+			return unknown
+		}
+		return w.types(info.Source, info.Dest, info.Flags&notSource != 0, info.Flags&notDest != 0)
+	case *xt.AddrType:
+		return w.types(info.Source, info.Dest, info.InvertSource, info.InvertDest)
 	}
 	return unknown
+}
+
+// types are sets of types of addresses; 0 is any.
+func (w *walk) types(src, dst uint16, notSrc, notDst bool) match {
+	const known = 1<<unix.RTN_UNICAST | 1<<unix.RTN_LOCAL | 1<<unix.RTN_BROADCAST | 1<<unix.RTN_MULTICAST
+	matches := yes
+	for _, a := range []struct {
+		types uint16
+		not   bool
+		addr  netip.Addr
+	}{{src, notSrc, w.packet.Src}, {dst, notDst, w.packet.Dst}} {
+		switch {
+		case a.types == 0:
+		case a.types&^known != 0:
+			matches = unknown
+		case (a.types&(1<<w.ruleset.typeOf(a.addr)) != 0) == a.not:
+			return no
+		}
+	}
+	return matches
 }
 
 // ports are ranges.

@@ -248,6 +248,40 @@ COMMIT`, ""},
 -A ufw-logging-deny -m limit --limit 3/min --limit-burst 10 -j LOG --log-prefix "[UFW BLOCK] "
 -A ufw-skip-to-policy-forward -j ACCEPT
 COMMIT`, ""},
+		"ufw that forwards nothing": {"iptables-nft-restore", `*filter
+:FORWARD DROP [0:0]
+:ufw-not-local - [0:0]
+:ufw-logging-deny - [0:0]
+-A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT
+-A FORWARD -j ufw-not-local
+-A ufw-not-local -m addrtype --dst-type LOCAL -j RETURN
+-A ufw-not-local -m addrtype --dst-type MULTICAST -j RETURN
+-A ufw-not-local -m addrtype --dst-type BROADCAST -j RETURN
+-A ufw-not-local -m limit --limit 3/min --limit-burst 10 -j ufw-logging-deny
+-A ufw-not-local -j DROP
+-A ufw-logging-deny -m conntrack --ctstate INVALID -m limit --limit 3/min --limit-burst 10 -j RETURN
+COMMIT`, "a rule of chain ufw-not-local"},
+		"new connections": {"iptables-nft-restore", `*filter
+:FORWARD ACCEPT [0:0]
+-A FORWARD -p tcp -m tcp --tcp-flags FIN,SYN,RST,ACK SYN -j DROP
+COMMIT`, "drops"},
+		"new connections that do not begin": {"iptables-nft-restore", `*filter
+:FORWARD ACCEPT [0:0]
+-A FORWARD -p tcp -m tcp ! --tcp-flags FIN,SYN,RST,ACK SYN -m conntrack --ctstate NEW -j DROP
+COMMIT`, ""},
+		"firewalld, as nftables has it": {"nft", `table inet firewalld {
+	chain filter_FORWARD {
+		type filter hook forward priority filter + 10; policy accept;
+		ct state { established, related } accept
+		ct status dnat accept
+		iifname "lo" accept
+		ip6 daddr { ::/96, ::ffff:0.0.0.0/96, 2002:a00::/24 } reject with icmpv6 addr-unreachable
+		jump filter_FORWARD_ZONES
+		reject with icmpx admin-prohibited
+	}
+	chain filter_FORWARD_ZONES { iifname vmap { "eth0" : goto filter_FWD_public, "c-pod" : goto filter_FWD_public }; }
+	chain filter_FWD_public { reject with icmpx admin-prohibited; }
+}`, ""},
 		"libvirt": {"nft", `table ip libvirt_network {
 	chain forward { type filter hook forward priority filter; policy accept; jump guest_input; jump guest_output; }
 	chain guest_input { oifname "virbr0" ip daddr 192.168.122.0/24 ct state established,related accept; oifname "virbr0" reject; }
