@@ -136,6 +136,9 @@ func (b box) contains(key []byte, parts []int) bool {
 	return true
 }
 
+// maxSets bounds how many sets are read. The kernel searches each among all sets of its table: ten thousand take seconds.
+const maxSets = 500
+
 // sets reads the sets of one ruleset.
 type sets struct {
 	conn   *nftables.Conn
@@ -163,6 +166,9 @@ func (s *sets) get(t *nftables.Table, name string) *set {
 		s.tables[key(t, "")] = all
 	}
 	s.read[at] = nil
+	if len(s.read) > maxSets {
+		return nil
+	}
 	if one := all[name]; one != nil && !one.Dynamic {
 		if elements, err := s.conn.GetSetElements(one); err == nil {
 			s.read[at] = newSet(one.Interval, elements)
