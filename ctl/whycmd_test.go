@@ -239,6 +239,29 @@ func TestWhyOfAServiceJudgesItsEndpoints(t *testing.T) {
 	}
 }
 
+// The policies of an endpoint are asked about the addresses that they see, where nodes hide the client's.
+func TestWhyAsksForTheAddressThatPoliciesSee(t *testing.T) {
+	endpoint := netip.MustParseAddrPort("10.1.2.3:80")
+	var asked []string
+	mux := http.NewServeMux()
+	mux.HandleFunc(path.URL, func(w http.ResponseWriter, r *http.Request) {
+		if q := r.URL.Query(); q.Get("to") == "10.1.2.3" {
+			asked = q["seen"]
+			rest.JSON(w, path.Report{Node: "n1", Destination: true})
+			return
+		}
+		rest.JSON(w, path.Report{Node: "n1", Endpoints: []netip.AddrPort{endpoint}, Sightings: []path.Sighting{
+			{Endpoint: endpoint, Source: netip.MustParseAddr("203.0.113.7")}, {Endpoint: endpoint, Source: netip.MustParseAddr("192.168.30.1")},
+			{Endpoint: endpoint, Source: netip.MustParseAddr("192.168.30.1")}}})
+	})
+	socket := filepath.Join(t.TempDir(), "s")
+	serve(t, socket, mux)
+	_, _, _ = run(t, "--agent", "n1=unix://"+socket, "why", "203.0.113.7", "192.168.16.1", "30080")
+	if strings.Join(asked, " ") != "192.168.30.1 203.0.113.7" {
+		t.Errorf("asked for %v", asked)
+	}
+}
+
 // What nobody could try is no success: the answer says how to, and what is known of the entrances.
 func TestWhyFromOutside(t *testing.T) {
 	agent := func(name string, report path.Report) string {

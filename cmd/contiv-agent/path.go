@@ -39,7 +39,7 @@ func explainPaths(o options, sb *southbound, hostStack bool, nodes *nodesync.Nod
 		Verdicts: []func(context.Context, path.Question) path.Verdict{
 			func(_ context.Context, q path.Question) path.Verdict {
 				e := services.Explain(service.Connection{From: q.From, To: q.To, Protocol: processor.Protocol(strings.ToUpper(q.Protocol)), Port: q.Port})
-				return path.Verdict{Wrong: e.Wrong, Way: e.Way, Translated: e.Translated, Entrances: e.Entrances, Endpoints: e.Endpoints}
+				return path.Verdict{Wrong: e.Wrong, Way: e.Way, Translated: e.Translated, Entrances: e.Entrances, Endpoints: e.Endpoints, Hidden: e.Hidden}
 			},
 			func(ctx context.Context, q path.Question) path.Verdict { return policyVerdict(ctx, sb, hostStack, q) },
 		},
@@ -96,7 +96,10 @@ func policyVerdict(ctx context.Context, sb *southbound, hostStack bool, q path.Q
 	if hostStack && slices.ContainsFunc(hostLinks{}.addresses(), own) {
 		return v
 	}
-	v.Wrong, v.Way = verdict.Explain(ctx, sb.scheduler, verdict.Connection(q.From, q.To, q.Protocol, q.Port))
+	for _, from := range q.Sources() {
+		wrong, way := verdict.Explain(ctx, sb.scheduler, verdict.Connection(from, q.To, q.Protocol, q.Port))
+		v.Wrong, v.Way = append(v.Wrong, wrong...), append(v.Way, way...)
+	}
 	return v
 }
 

@@ -102,7 +102,7 @@ func spread(all []netip.AddrPort) (some []netip.AddrPort) {
 }
 
 // endpoints judges the paths from the client to where it is sent.
-func (a *Answer) endpoints(ctx context.Context, agents []*target.Agent, known Places, to []netip.AddrPort) {
+func (a *Answer) endpoints(ctx context.Context, agents []*target.Agent, known Places, to []netip.AddrPort, seen map[netip.AddrPort][]netip.Addr) {
 	slices.SortFunc(to, netip.AddrPort.Compare)
 	to = slices.Compact(to)
 	if len(to) == 0 {
@@ -116,7 +116,7 @@ func (a *Answer) endpoints(ctx context.Context, agents []*target.Agent, known Pl
 	var all sync.WaitGroup
 	for i, endpoint := range chosen {
 		all.Go(func() {
-			paths[i], _ = ask(ctx, agents, a.From, known.at(endpoint.Addr()), a.Protocol, endpoint.Port())
+			paths[i], _ = ask(ctx, agents, a.From, known.at(endpoint.Addr()), seen[endpoint], a.Protocol, endpoint.Port())
 		})
 	}
 	all.Wait()

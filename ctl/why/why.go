@@ -51,12 +51,16 @@ type Answer struct {
 // Ask asks all agents and compares their answers. Those at the ends know something about the path; for a service, there is
 // also a path to each endpoint.
 func Ask(ctx context.Context, agents []*target.Agent, known Places, from, to Place, protocol string, port uint16) Answer {
-	a, reports := ask(ctx, agents, from, to, protocol, port)
+	a, reports := ask(ctx, agents, from, to, nil, protocol, port)
 	var entrances, endpoints []netip.AddrPort
+	seen := map[netip.AddrPort][]netip.Addr{}
 	for _, r := range reports {
 		entrances, endpoints = append(entrances, r.Entrances...), append(endpoints, r.Endpoints...)
+		for _, s := range r.Sightings {
+			seen[s.Endpoint] = append(seen[s.Endpoint], s.Source)
+		}
 	}
-	a.endpoints(ctx, agents, known, endpoints)
+	a.endpoints(ctx, agents, known, endpoints, seen)
 	if to.isService() && from.Node == "" && len(reports) > 0 && len(endpoints) == 0 && len(a.Findings) == 0 {
 		a.Findings = append(a.Findings, path.Finding{Where: to.Name, Text: "no node has an endpoint for connections of this client"})
 	}
@@ -81,9 +85,14 @@ func trial(protocol string, to netip.AddrPort) string {
 	return fmt.Sprintf("ping %v", to.Addr())
 }
 
-// ask asks all agents about the path to an address.
-func ask(ctx context.Context, agents []*target.Agent, from, to Place, protocol string, port uint16) (Answer, []path.Report) {
+// ask asks all agents about the path to an address. seen are the addresses by which policies see where packets come from, if
+// they are others.
+func ask(ctx context.Context, agents []*target.Agent, from, to Place, seen []netip.Addr, protocol string, port uint16) (Answer, []path.Report) {
 	query := url.Values{"from": {from.Address}, "to": {to.Address}}
+	slices.SortFunc(seen, netip.Addr.Compare)
+	for _, addr := range slices.Compact(seen) {
+		query.Add("seen", addr.String())
+	}
 	if protocol != "" {
 		query.Set("protocol", protocol)
 		query.Set("port", strconv.Itoa(int(port)))

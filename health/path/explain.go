@@ -61,6 +61,8 @@ type Verdict struct {
 	// Translated: the packets go elsewhere, to one of Endpoints. Parts after this one do not see them as they were.
 	Translated           bool
 	Entrances, Endpoints []netip.AddrPort // see Report
+	// Hidden are those of Endpoints that see an address of this node as the source, not the client's.
+	Hidden []netip.AddrPort
 }
 
 // Explainer explains paths from and to a node.
@@ -156,7 +158,7 @@ func (e *Explainer) Explain(ctx context.Context, q Question) (*Report, error) {
 
 // verdicts adds the effects of policies, services and the like.
 func (e *Explainer) verdicts(ctx context.Context, r *Report, q Question) {
-	echo := Question{From: q.From, To: q.To}
+	echo := Question{From: q.From, To: q.To, Seen: q.Seen}
 	for _, verdict := range e.o.Verdicts {
 		v := verdict(ctx, q)
 		for _, text := range v.Wrong {
@@ -166,11 +168,38 @@ func (e *Explainer) verdicts(ctx context.Context, r *Report, q Question) {
 			r.Way = append(r.Way, fmt.Sprintf("node %s: %s", e.o.Node, text))
 		}
 		r.Entrances, r.Endpoints = append(r.Entrances, v.Entrances...), append(r.Endpoints, v.Endpoints...)
+		e.sightings(r, q, v.Hidden)
 		if v.Translated {
 			r.translated = true
 			return
 		}
 		r.NoEcho = r.NoEcho || q.Protocol != "" && len(v.Wrong) == 0 && len(verdict(ctx, echo).Wrong) > 0
+	}
+}
+
+// sightings adds by which addresses policies see the client of hidden endpoints. Those of this node judge before the source is
+// translated; to others, it is the address of the way out.
+func (e *Explainer) sightings(r *Report, q Question, hidden []netip.AddrPort) {
+	if len(hidden) == 0 {
+		return
+	}
+	if !e.o.HostStack {
+		r.Way = append(r.Way, fmt.Sprintf("node %s: endpoints, and their network policies, see an address of this node, not %v (externalTrafficPolicy: Cluster)", e.o.Node, q.From))
+		return
+	}
+	nodes, told := e.o.Nodes(), map[netip.Addr]bool{}
+	for _, endpoint := range hidden {
+		seen := q.From
+		own := slices.ContainsFunc(nodes, func(n Node) bool {
+			return n.Name == e.o.Node && slices.ContainsFunc(n.Pods, func(p netip.Prefix) bool { return p.Contains(endpoint.Addr()) })
+		})
+		if _, src, err := routeTo(endpoint.Addr()); !own && err == nil && src.IsValid() {
+			if seen = src; !told[src] {
+				r.Way = append(r.Way, fmt.Sprintf("node %s: network policies of endpoints on other nodes see %v, not %v (externalTrafficPolicy: Cluster)", e.o.Node, src, q.From))
+			}
+			told[src] = true
+		}
+		r.Sightings = append(r.Sightings, Sighting{endpoint, seen})
 	}
 }
 

@@ -21,6 +21,22 @@ type Question struct {
 	// Protocol is "" (ICMP), "tcp" or "udp"; Port is the port of To, 0 without a protocol.
 	Protocol string
 	Port     uint16
+	// Seen are the addresses by which policies see From, since nodes on the way translate it; none: From itself.
+	Seen []netip.Addr
+}
+
+// Sources returns the addresses by which policies see where packets come from.
+func (q Question) Sources() []netip.Addr {
+	if len(q.Seen) > 0 {
+		return q.Seen
+	}
+	return []netip.Addr{q.From}
+}
+
+// Sighting is the address by which the policies of an endpoint see a client that comes in at a node.
+type Sighting struct {
+	Endpoint netip.AddrPort `json:"endpoint"`
+	Source   netip.Addr     `json:"source"`
 }
 
 // Finding is a problem on the node or in one of its pods.
@@ -85,6 +101,8 @@ type Report struct {
 	// Endpoints where this node sends the connection in question instead. Paths to these are other questions.
 	Entrances []netip.AddrPort `json:"entrances,omitempty"`
 	Endpoints []netip.AddrPort `json:"endpoints,omitempty"`
+	// Sightings are of those endpoints that do not see the client's address.
+	Sightings []Sighting `json:"sightings,omitempty"`
 
 	Links      []Link      `json:"links"`
 	Neighbours []Neighbour `json:"neighbours"`
@@ -140,6 +158,13 @@ func question(r *http.Request) (q Question, err error) {
 	}
 	if q.From.Is4() != q.To.Is4() {
 		return q, errors.New("from and to must be of the same IP version")
+	}
+	for _, text := range values["seen"] {
+		addr, err := netip.ParseAddr(text)
+		if err != nil || addr.Is4() != q.To.Is4() {
+			return q, errors.New("seen must be an IP address of the same version as to")
+		}
+		q.Seen = append(q.Seen, addr)
 	}
 	if q.Protocol = values.Get("protocol"); q.Protocol == "" {
 		return q, nil

@@ -26,6 +26,8 @@ type Explanation struct {
 	// Translated: the address is a service's or a host port; the connection goes to one of Endpoints, or nowhere.
 	Translated bool
 	Endpoints  []netip.AddrPort
+	// Hidden are those of Endpoints that see an address of the node instead of the client's.
+	Hidden []netip.AddrPort
 	// Entrances of this node are for clients from outside of the cluster, which asked for a cluster IP.
 	Entrances []netip.AddrPort
 }
@@ -115,7 +117,11 @@ func (s *Service) explainFrontend(e *Explanation, c Connection, id processor.ID,
 	}
 	const most = 5
 	var texts []string
+	hidden := !s.isInside(c.From) && (!f.KeepSource || f.Kind == processor.ClusterIP)
 	for i, endpoint := range endpoints {
+		if hidden {
+			e.Hidden = append(e.Hidden, endpoint.Addr)
+		}
 		if e.Endpoints = append(e.Endpoints, endpoint.Addr); i < most {
 			texts = append(texts, endpoint.Addr.String())
 		}
@@ -142,6 +148,11 @@ func (s *Service) explainEntrances(e *Explanation, c Connection, svc *processor.
 		for _, endpoint := range at.Endpoints {
 			if !slices.Contains(e.Endpoints, endpoint) {
 				e.Endpoints = append(e.Endpoints, endpoint)
+			}
+		}
+		for _, endpoint := range at.Hidden {
+			if !slices.Contains(e.Hidden, endpoint) {
+				e.Hidden = append(e.Hidden, endpoint)
 			}
 		}
 	}

@@ -84,3 +84,20 @@ func TestConnectionsAreExplained(t *testing.T) {
 		t.Errorf("an endpoint that came later is missing: %q", way)
 	}
 }
+
+// Endpoints do not see clients outside, but for the policy Local.
+func TestClientsAreHidden(t *testing.T) {
+	c := newCluster()
+	s := c.plugin(t, "services: vswitch")
+	for _, policy := range []string{"Cluster", "Local"} {
+		web := webService()
+		web.ExternalTrafficPolicy = policy
+		resync(t, s, state(web, webSlice("a", "10.1.1.2@node1")))
+		for from, hidden := range map[string]bool{"198.51.100.7": policy == "Cluster", "10.1.1.9": false} {
+			e := s.Explain(service.Connection{From: netip.MustParseAddr(from), To: netip.MustParseAddr("192.168.16.1"), Protocol: processor.TCP, Port: 30080})
+			if len(e.Endpoints) != 1 || len(e.Hidden) != map[bool]int{true: 1}[hidden] {
+				t.Errorf("%s from %s: of %v, %v do not see the client", policy, from, e.Endpoints, e.Hidden)
+			}
+		}
+	}
+}
