@@ -186,6 +186,29 @@ func TestWhyKnowsWhatItAsked(t *testing.T) {
 	}
 }
 
+// The answers of a node that has the pod's address as well are not those of the pod; and where policies refuse pings, nothing is
+// known of UDP, though something was sent.
+func TestWhyDoesNotBelieveTheWrongAnswers(t *testing.T) {
+	answered := path.Probe{From: "pod shop/web", To: "pod db", Kind: "icmp", Answered: true, End: true}
+	for want, c := range map[string]struct {
+		report path.Report
+		port   string
+		code   int
+	}{
+		": not reached: a node has the address as well, and answers itself\n":                 {path.Report{Source: true, Astray: true, Probes: []path.Probe{answered}}, "80/tcp", 1},
+		"Only pings were sent, which say nothing of the port; try it from 10.1.1.2: `nc -vzu": {path.Report{Source: true, NoEcho: true, Probes: []path.Probe{{Kind: "icmp", End: true}}}, "53/udp", 2},
+	} {
+		mux := http.NewServeMux()
+		mux.HandleFunc(path.URL, func(w http.ResponseWriter, _ *http.Request) { rest.JSON(w, c.report) })
+		socket := filepath.Join(t.TempDir(), "s")
+		serve(t, socket, mux)
+		out, _, err := run(t, "--agent", "n1=unix://"+socket, "why", "10.1.1.2", "10.1.2.2", c.port)
+		if !strings.Contains(out, want) || ExitCode(err) != c.code {
+			t.Errorf("exit code %d, want %q in\n%s", ExitCode(err), want, out)
+		}
+	}
+}
+
 // A service is reached if its endpoints are; the ones that are not are named, and connections to the service's address, which
 // meet one of them, do not hide them.
 func TestWhyOfAServiceJudgesItsEndpoints(t *testing.T) {

@@ -25,6 +25,8 @@ const (
 	SomeStopped = "not all endpoints are reached"
 	// NoOverlay: the end is reached, perhaps past the tunnel that packets of pods take.
 	NoOverlay = "the end is reached, but the overlay between the nodes does not answer"
+	// Astray: who answers is not the end.
+	Astray    = "not reached: a node has the address as well, and answers itself"
 	NotProbed = "not probed" // no agent is where the packets come from
 	// Pinged is as far as it can be known of UDP: only who serves the port could answer.
 	Pinged = "the end answers pings; UDP is not probed"
@@ -70,6 +72,9 @@ func Ask(ctx context.Context, agents []*target.Agent, known Places, from, to Pla
 			at = slices.MinFunc(entrances, netip.AddrPort.Compare)
 		}
 		a.Untried = fmt.Sprintf("nothing was sent, because no agent sends from %s; try it there: `%s`", from.Address, trial(protocol, at))
+		if len(a.Probes) > 0 {
+			a.Untried = fmt.Sprintf("only pings were sent, which say nothing of the port; try it from %s: `%s`", from.Address, trial(protocol, at))
+		}
 	}
 	return a
 }
@@ -125,6 +130,9 @@ func ask(ctx context.Context, agents []*target.Agent, from, to Place, seen []net
 	a.anyNode(others)
 	a.Findings = append(a.Findings, wrongNeighbours(reports)...)
 	a.judge(slices.ContainsFunc(reports, func(r path.Report) bool { return r.NoEcho }))
+	if slices.ContainsFunc(reports, func(r path.Report) bool { return r.Astray }) && a.Verdict != NotReached && a.Verdict != NotProbed {
+		a.Verdict = Astray
+	}
 	return a, reports
 }
 

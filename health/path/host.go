@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/contiv/contiv/netlink/namespace"
@@ -22,6 +23,7 @@ const vxlanPort = 4789
 func (e *Explainer) host(ctx context.Context, r *Report, q Question, from, to end) {
 	where := "node " + e.o.Node
 	local, _ := localAddresses()
+	r.Astray = to.ofPods() && local[to.addr].device != 0 && !slices.Contains(e.gateways(), to.addr)
 	request := flow{what: fmt.Sprintf("packets from %v to %v", from.addr, to.addr), unrouted: r.translated, anyTable: anyTable(from, to), Packet: foreign.Packet{
 		Src: q.From, Dst: q.To, Protocol: q.protocol(), DstPort: q.Port, Size: e.o.MTU()}}
 	diversions, err := e.policyRules()
@@ -43,7 +45,7 @@ func (e *Explainer) host(ctx context.Context, r *Report, q Question, from, to en
 	var peers []Node
 	for _, x := range []struct{ this, peer end }{{from, to}, {to, from}} {
 		if x.this.here && x.peer.node != nil && !x.peer.here {
-			e.underlay(ctx, r, *x.peer.node)
+			e.underlay(ctx, r, *x.peer.node, diversions)
 			peers = append(peers, *x.peer.node)
 		}
 	}
@@ -100,7 +102,7 @@ func (e *Explainer) foreign() (*foreign.Ruleset, error) {
 
 // route checks the route from one end to the other, and returns the name of the device that leads there; "" for the
 // node itself. local has the addresses of the node's devices.
-func (e *Explainer) route(r *Report, from, to end, local map[netip.Addr]int, diversions []rtnl.Rule) string {
+func (e *Explainer) route(r *Report, from, to end, local map[netip.Addr]localAddress, diversions []rtnl.Rule) string {
 	where := "node " + e.o.Node
 	if to.isNode() {
 		return ""
@@ -126,8 +128,8 @@ func (e *Explainer) route(r *Report, from, to end, local map[netip.Addr]int, div
 	text := fmt.Sprintf("route %v dev %s %s", cmp.Or(network(route), "default"), cmp.Or(device, "-"), via(route))
 	ofPods := to.ofPods()
 	switch {
-	case ofPods && local[to.addr] != 0:
-		r.find(where, squatted(to.addr, local[to.addr]))
+	case ofPods && local[to.addr].device != 0:
+		r.find(where, local[to.addr].squatted())
 	case ofPods && !e.o.OurRoute(int(route.Protocol)) && route.Protocol != unix.RTPROT_KERNEL:
 		r.find(where, fmt.Sprintf("%s is somebody else's (protocol %d) and takes the packets to %v: remove it", text, route.Protocol, to.addr))
 	case route.Type != unix.RTN_UNICAST && route.Type != unix.RTN_LOCAL:
@@ -153,13 +155,16 @@ func network(route netlink.Route) string {
 }
 
 // underlay checks the way to another node: the device, the neighbour.
-func (e *Explainer) underlay(ctx context.Context, r *Report, peer Node) {
+func (e *Explainer) underlay(ctx context.Context, r *Report, peer Node, diversions []rtnl.Rule) {
 	where := "node " + e.o.Node
 	own, _ := e.ownDevices(ctx)
 	r.show(where, own)
 	for _, addr := range peer.Addresses {
 		routes, err := netlink.RouteGet(addr.AsSlice())
 		if err != nil || len(routes) == 0 {
+			if own, _ := sameVersion(e.ownAddresses(), addr); e.o.Overhead(addr) > 0 && divert(diversions, own, addr, "", true) != "" {
+				continue // which the packets of the tunnel say
+			}
 			r.find(where, fmt.Sprintf("it has no route to node %s (%v): %v", peer.Name, addr, err))
 			continue
 		}

@@ -126,8 +126,8 @@ func (n *Network) addresses(pods []Pod) (problems []string) {
 	}
 	for _, pod := range pods {
 		for _, addr := range pod.Addresses {
-			if local[addr] != 0 {
-				problems = append(problems, squatted(addr, local[addr]))
+			if local[addr].device != 0 {
+				problems = append(problems, local[addr].squatted())
 			}
 		}
 	}
@@ -135,9 +135,9 @@ func (n *Network) addresses(pods []Pod) (problems []string) {
 		if peer.Name == n.o.Node {
 			continue
 		}
-		for addr, device := range local {
+		for addr, at := range local {
 			if slices.ContainsFunc(peer.Pods, func(p netip.Prefix) bool { return p.Contains(addr) }) {
-				problems = append(problems, squatted(addr, device))
+				problems = append(problems, at.squatted())
 			}
 		}
 	}
@@ -227,6 +227,16 @@ func (n *Network) podFlows(pods []Pod, peer Node) (flows []flow) {
 		}
 	}
 	return flows
+}
+
+// gateways returns the addresses of this node that are its pods' gateways.
+func (e *Explainer) gateways() []netip.Addr {
+	for _, n := range e.o.Nodes() {
+		if n.Name == e.o.Node {
+			return n.Gateways
+		}
+	}
+	return nil
 }
 
 // ownAddresses returns the addresses of this node.

@@ -104,6 +104,9 @@ type Report struct {
 	// Sightings are of those endpoints that do not see the client's address.
 	Sightings []Sighting `json:"sightings,omitempty"`
 
+	// Astray: To, of a pod, is an address of this node's own devices: who answers there is not the pod.
+	Astray bool `json:"astray,omitempty"`
+
 	Links      []Link      `json:"links"`
 	Neighbours []Neighbour `json:"neighbours"`
 

@@ -1,6 +1,7 @@
 package path
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -63,11 +64,41 @@ func divert(rules []rtnl.Rule, from, to netip.Addr, in string, anyTable bool) st
 			what = fmt.Sprintf("lookup %d", rule.Table)
 		}
 		// That no route is found can have other reasons than a table that lacks it.
+		if !stops && err != nil {
+			end := deadEnd(rule, to)
+			if end == "" {
+				continue
+			}
+			return fmt.Sprintf("end at a route of table %d that leads nowhere (%s), to which policy rule %q sends them: remove it with `ip rule del pref %d`",
+				rule.Table, end, ruleText(rule)+" "+what, rule.Pref)
+		}
 		if stops && err != nil || !stops && err == nil && !anyTable && route.Table == int(rule.Table) {
 			return fmt.Sprintf("are taken away by policy rule %q: remove it with `ip rule del pref %d`", ruleText(rule)+" "+what, rule.Pref)
 		}
 	}
 	return ""
+}
+
+// deadEnd returns the route of a rule's table that drops or refuses packets to an address, "" if it does not.
+func deadEnd(rule rtnl.Rule, to netip.Addr) string {
+	names := map[int]string{unix.RTN_BLACKHOLE: "blackhole", unix.RTN_UNREACHABLE: "unreachable", unix.RTN_PROHIBIT: "prohibit"}
+	routes, _ := netlink.RouteListFiltered(rule.Family, &netlink.Route{Table: int(rule.Table)}, netlink.RT_FILTER_TABLE) // what a changing list lacks is not checked
+	best, text := -1, ""
+	for _, route := range routes {
+		bits := 0
+		if route.Dst != nil {
+			if bits, _ = route.Dst.Mask.Size(); !route.Dst.Contains(to.AsSlice()) {
+				continue
+			}
+		}
+		if bits > best {
+			best, text = bits, ""
+			if name := names[route.Type]; name != "" {
+				text = name + " " + cmp.Or(network(route), "default")
+			}
+		}
+	}
+	return text
 }
 
 func ruleText(rule rtnl.Rule) string {
@@ -108,24 +139,31 @@ func routeTo(to netip.Addr) (device string, src netip.Addr, err error) {
 	return link.Attrs().Name, src.Unmap(), nil
 }
 
-// localAddresses returns the devices of this node, by index, that addresses are on.
-func localAddresses() (map[netip.Addr]int, error) {
+// localAddress is an address of a device of this node.
+type localAddress struct {
+	device int // index
+	prefix netip.Prefix
+}
+
+// localAddresses returns the addresses of this node's devices.
+func localAddresses() (map[netip.Addr]localAddress, error) {
 	addrs, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
-	found := map[netip.Addr]int{}
+	found := map[netip.Addr]localAddress{}
 	for _, a := range addrs {
 		if addr, ok := netip.AddrFromSlice(a.IP); ok {
-			found[addr.Unmap()] = a.LinkIndex
+			bits, _ := a.Mask.Size()
+			found[addr.Unmap()] = localAddress{a.LinkIndex, netip.PrefixFrom(addr.Unmap(), bits)}
 		}
 	}
 	return found, err
 }
 
-// squatted says that a pod's address is on a device of this node.
-func squatted(addr netip.Addr, index int) string {
-	device := fmt.Sprint(index)
-	if link, err := netlink.LinkByIndex(index); err == nil {
+// squatted says that the address is a pod's.
+func (a localAddress) squatted() string {
+	device := fmt.Sprint(a.device)
+	if link, err := netlink.LinkByIndex(a.device); err == nil {
 		device = link.Attrs().Name
 	}
 	return fmt.Sprintf("%v, of a pod, is an address of this node's device %s, so that its packets end here: remove it with `ip addr del %v dev %s`",
-		addr, device, netip.PrefixFrom(addr, addr.BitLen()), device)
+		a.prefix.Addr(), device, a.prefix, device)
 }
