@@ -117,10 +117,10 @@ func (r *resolver) place(ctx context.Context, word string) (Place, error) {
 		return findService(ctx, r.agents, r.namespace, name)
 	}
 	if name, is := strings.CutPrefix(word, "node/"); is {
-		if place, ok := r.known[name]; ok && !strings.Contains(name, "/") {
+		if place, ok := r.known[name]; ok && isNode(name) {
 			return place, nil
 		}
-		return Place{}, text.Hinted(fmt.Errorf("there is no node %q", name), name, r.known.names())
+		return Place{}, text.Hinted(fmt.Errorf("there is no node %q", name), name, r.known.names(isNode))
 	}
 	name, mustBePod := strings.CutPrefix(word, "pod/")
 	if place, found, err := r.known.find(r.namespace, name, mustBePod); found || err != nil {
@@ -170,11 +170,10 @@ func (r *resolver) notFound(name string, mustBePod, told bool) error {
 	if name == "outside" {
 		return errors.New("outside of the cluster, places have no names: write the address of one, such as 203.0.113.10")
 	}
-	err := fmt.Errorf("there is no pod, node or service %q", name)
+	err := text.Hinted(fmt.Errorf("there is no pod, node or service %q", name), name, r.known.names(func(string) bool { return true }))
 	if mustBePod {
-		err = fmt.Errorf("there is no pod %q", name)
+		err = text.Hinted(fmt.Errorf("there is no pod %q", name), name, r.known.names(func(name string) bool { return !isNode(name) }))
 	}
-	err = text.Hinted(err, name, r.known.names())
 	if len(r.silent) > 0 && !told {
 		err = fmt.Errorf("%w (no answer from %s, whose pods are not known: give the address of the pod)", err, strings.Join(r.silent, ", "))
 	}
@@ -232,7 +231,7 @@ func (known Places) find(namespace, word string, mustBePod bool) (place Place, f
 		return known.at(addr), true, nil
 	}
 	for _, name := range []string{namespace + "/" + word, word} {
-		if p, ok := known[name]; ok && (!mustBePod || strings.Contains(name, "/")) {
+		if p, ok := known[name]; ok && (!mustBePod || !isNode(name)) {
 			return p, true, nil
 		}
 	}
@@ -256,7 +255,18 @@ func severalPods(word string, names []string) error {
 	return fmt.Errorf("%q means several pods: %s", word, strings.Join(names, ", "))
 }
 
-func (known Places) names() []string { return slices.Sorted(maps.Keys(known)) }
+// names returns the names of some places.
+func (known Places) names(some func(name string) bool) (names []string) {
+	for _, name := range slices.Sorted(maps.Keys(known)) {
+		if some(name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// isNode reports whether the name of a place is a node's.
+func isNode(name string) bool { return !strings.Contains(name, "/") }
 
 // sameVersion selects addresses of the same IP version for both places.
 func sameVersion(places []Place) error {

@@ -87,7 +87,9 @@ func (e Endpoint) String() string {
 	return "endpoint " + netip.AddrPortFrom(e.To.addr(), e.Port).String()
 }
 
-func (e Endpoint) stopped() bool { return e.Verdict == NotReached || e.Verdict == Astray || e.Verdict == NoOverlay }
+func (e Endpoint) stopped() bool {
+	return e.Verdict == NotReached || e.Verdict == Astray || e.Verdict == NoOverlay
+}
 
 // judged bounds to how many endpoints of a service the paths are judged.
 const judged = 5

@@ -66,7 +66,7 @@ func Ask(ctx context.Context, agents []*target.Agent, known Places, from, to Pla
 	if to.isService() && from.Node == "" && len(reports) > 0 && len(endpoints) == 0 && len(a.Findings) == 0 {
 		a.Findings = append(a.Findings, path.Finding{Where: to.Name, Text: "no node has an endpoint for connections of this client"})
 	}
-	if a.Verdict == NotProbed {
+	if a.Verdict == NotProbed && (!to.isService() || len(entrances)+len(a.Probes) > 0) {
 		at := netip.AddrPortFrom(to.addr(), port)
 		if len(entrances) > 0 {
 			at = slices.MinFunc(entrances, netip.AddrPort.Compare)
@@ -111,7 +111,7 @@ func ask(ctx context.Context, agents []*target.Agent, from, to Place, seen []net
 		case errors.Is(r.Err, target.ErrNotServed):
 			a.Findings = append(a.Findings, path.Finding{Where: "node " + r.Agent.Name,
 				Text: "its agent knows no pods and no paths: it runs without Kubernetes (--standalone), or is older than this command"})
-		case from.Node == "" || to.Node == "" || r.Agent.Name == from.Node || r.Agent.Name == to.Node:
+		case concerned(r.Agent.Name, from, to):
 			a.Findings = append(a.Findings, path.Finding{Where: "node " + r.Agent.Name,
 				Text: fmt.Sprintf("its agent does not answer (%v): what is missing there is not repaired, and no pod is wired", r.Err)})
 		}
@@ -134,6 +134,17 @@ func ask(ctx context.Context, agents []*target.Agent, from, to Place, seen []net
 		a.Verdict = Astray
 	}
 	return a, reports
+}
+
+// concerned reports whether what a node does may matter to a path. A service is translated where the client is.
+func concerned(node string, from, to Place) bool {
+	switch {
+	case node == from.Node || node == to.Node, from.Node == "":
+		return true
+	case to.isService():
+		return false
+	}
+	return to.Node == ""
 }
 
 // anyNode adds what nodes say where connections of clients outside may come in at any of them. What is wrong on one of them is wrong
@@ -208,9 +219,11 @@ func (a *Answer) judge(noEcho bool) {
 	if a.Protocol == "udp" {
 		arrived = Pinged
 	}
+	// A connection without pings only shows that somebody drops pings: that of the overlay shows nothing else.
+	pinged := slices.ContainsFunc(a.Probes, func(p path.Probe) bool { return p.End && p.Kind == "icmp" && p.Answered })
 	overlay := true
 	for _, p := range a.Probes {
-		if p.Overlay && !p.Answered {
+		if p.Overlay && !p.Answered && (pinged || !connected) {
 			overlay = false
 		}
 		switch {

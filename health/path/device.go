@@ -31,9 +31,21 @@ func (d Device) trouble() string {
 	return ""
 }
 
+// tooSmall says that packets of pods do not fit through the device, where tunnels add bytes to them; "" if they do. such may
+// say whose packets.
+func (d Device) tooSmall(size, overhead int, such string) string {
+	if needed := size + overhead; size > 0 && d.MTU > 0 && d.MTU < needed {
+		return fmt.Sprintf("device %s has the MTU %d, and the packets of pods (%d bytes%s) take %d on it: raise it, or lower mtuSize", d.Name, d.MTU, size, such, needed)
+	}
+	return ""
+}
+
 // show adds devices of a node to the report, and findings about them.
-func (r *Report) show(where string, devices []Device) {
+func (e *Explainer) show(r *Report, where string, devices []Device) {
 	for _, d := range devices {
+		if text := d.tooSmall(e.o.MTU(), e.o.Overhead(d.Address), ""); text != "" {
+			r.find(where, text)
+		}
 		r.Links = append(r.Links, Link{d.Address.String(), d.Name, d.MAC})
 		if text := d.trouble(); text != "" {
 			r.find(where, text)

@@ -131,7 +131,7 @@ func (e *Explainer) route(r *Report, from, to end, local map[netip.Addr]localAdd
 	case ofPods && local[to.addr].device != 0:
 		r.find(where, local[to.addr].squatted())
 	case ofPods && !e.o.OurRoute(int(route.Protocol)) && route.Protocol != unix.RTPROT_KERNEL:
-		r.find(where, fmt.Sprintf("%s is somebody else's (protocol %d) and takes the packets to %v: remove it", text, route.Protocol, to.addr))
+		r.find(where, foreignRoute(route, text, to.addr))
 	case route.Type != unix.RTN_UNICAST && route.Type != unix.RTN_LOCAL:
 		r.find(where, fmt.Sprintf("packets to %v end at a route that leads nowhere (%s): the route of the pod, or to its node, is missing", to.addr, cmp.Or(network(route), "default")))
 	case to.pod != nil && to.pod.Device != "" && device != to.pod.Device:
@@ -142,6 +142,19 @@ func (e *Explainer) route(r *Report, from, to end, local map[netip.Addr]localAdd
 	}
 	r.Way = append(r.Way, fmt.Sprintf("%s: to %v by %s", where, to.addr, text))
 	return device
+}
+
+// foreignRoute says that a route of somebody else takes the packets to an address of pods. The default route only does so where
+// ours is missing.
+func foreignRoute(route netlink.Route, text string, to netip.Addr) string {
+	if network(route) == "" {
+		return fmt.Sprintf("it has no route of its own to %v: its packets take the default route (%s)", to, text)
+	}
+	table := ""
+	if route.Table != unix.RT_TABLE_MAIN && route.Table != 0 {
+		table = fmt.Sprintf(" table %d", route.Table)
+	}
+	return fmt.Sprintf("%s is somebody else's (protocol %d) and takes the packets to %v: remove it with `ip route del %s%s`", text, route.Protocol, to, network(route), table)
 }
 
 func network(route netlink.Route) string {
@@ -158,7 +171,7 @@ func network(route netlink.Route) string {
 func (e *Explainer) underlay(ctx context.Context, r *Report, peer Node, diversions []rtnl.Rule) {
 	where := "node " + e.o.Node
 	own, _ := e.ownDevices(ctx)
-	r.show(where, own)
+	e.show(r, where, own)
 	for _, addr := range peer.Addresses {
 		routes, err := netlink.RouteGet(addr.AsSlice())
 		if err != nil || len(routes) == 0 {

@@ -54,7 +54,7 @@ func (e *Explainer) ownStack(ctx context.Context, r *Report, q Question, from, t
 		if err != nil {
 			r.find(where, fmt.Sprintf("the vswitch does not tell its devices: %v", err))
 		}
-		r.show(where, devices)
+		e.show(r, where, devices)
 	}
 	// Only packets of a node itself pass through its kernel.
 	host, other := from, to

@@ -76,9 +76,8 @@ func (n *Network) devices(ctx context.Context, pods []Pod) (problems []string) {
 		if text := d.trouble(); text != "" {
 			problems = append(problems, text)
 		}
-		if needed := size + n.o.Overhead(d.Address); size > 0 && d.MTU > 0 && d.MTU < needed {
-			problems = append(problems, fmt.Sprintf("device %s has the MTU %d, and the packets of pods (%d bytes, such as %s) take %d on it: raise it, or lower mtuSize",
-				d.Name, d.MTU, size, largest, needed))
+		if text := d.tooSmall(size, n.o.Overhead(d.Address), ", such as "+largest); text != "" {
+			problems = append(problems, text)
 		}
 	}
 	return slices.Compact(problems)
