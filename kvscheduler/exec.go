@@ -341,7 +341,7 @@ func (x *exec) update(n *node, p prior) error {
 	}
 	equivalent, err := false, error(nil)
 	if !n.is(unknown) {
-		if equivalent, err = x.equivalent(n); err != nil {
+		if equivalent, err = n.desc.equivalent(n.key, n.have, n.want, x.equal); err != nil {
 			return x.fail(n, p, pb.TxnOperation_UPDATE, err, false)
 		}
 	}
@@ -415,14 +415,6 @@ func (x *exec) update(n *node, p prior) error {
 	}
 	x.branch.set(n.key, following)
 	return x.applyDerived(n, derived)
-}
-
-// equivalent reports whether the value exists as it is wanted.
-func (x *exec) equivalent(n *node) (bool, error) {
-	if n.desc == nil || n.desc.equivalentFn == nil {
-		return x.equal(n.have, n.want), nil
-	}
-	return n.desc.equivalent(n.key, n.have, n.want)
 }
 
 // equal is proto.Equal. An update compares the same two values when it is applied and when it is executed: it remembers

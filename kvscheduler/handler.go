@@ -229,12 +229,13 @@ func (h *handler) owns(key string) bool {
 
 // The methods below work on a nil handler too: that of a property.
 
-func (h *handler) equivalent(key string, old, new proto.Message) (bool, error) {
+// equivalent reports whether a change from old to new needs no operation. equal is proto.Equal, or knows the result.
+func (h *handler) equivalent(key string, old, new proto.Message, equal func(a, b proto.Message) bool) (bool, error) {
 	if old == new {
 		return true, nil
 	}
 	if h == nil || h.equivalentFn == nil {
-		return proto.Equal(old, new), nil
+		return equal(old, new), nil
 	}
 	return h.equivalentFn(key, old, new)
 }

@@ -210,7 +210,7 @@ func (x *exec) applyAll(values []KeyValue) {
 		default:
 			group[i] = updates
 			if !n.is(fromSB) {
-				if eq, err := n.desc.equivalent(kv.Key, n.have, kv.Value); err == nil && !eq {
+				if eq, err := n.desc.equivalent(kv.Key, n.have, kv.Value, x.equal); err == nil && !eq {
 					if re, err := n.desc.recreate(kv.Key, n.have, kv.Value, n.meta()); err == nil && re {
 						group[i] = recreates
 					}
@@ -606,7 +606,7 @@ func (x *exec) reportUndone(forward int) {
 		}
 		same := (was == nil) == (is == nil)
 		if same && was != nil {
-			same, _ = desc.equivalent(key, was, is)
+			same, _ = desc.equivalent(key, was, is, proto.Equal)
 		}
 		if !same {
 			reported[key] = true

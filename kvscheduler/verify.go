@@ -86,6 +86,6 @@ func (x *exec) compare(old *node) (Difference, bool) {
 	if !settled || d.Have == nil || d.Want == nil {
 		return d, true
 	}
-	equal, err := old.desc.equivalent(old.key, d.Have, d.Want)
+	equal, err := old.desc.equivalent(old.key, d.Have, d.Want, proto.Equal)
 	return d, err != nil || !equal
 }
