@@ -233,7 +233,13 @@ func (x *exec) resumeAll(ring []*node) {
 
 // forgive takes back that an operation of the value failed.
 func (x *exec) forgive(n *node) {
-	x.errs = slices.DeleteFunc(x.errs, func(e *KeyError) bool { return e.Key == n.key && e.Err == n.info().err })
+	forgiven := func(e *KeyError) bool { return e.Key == n.key && e.Err == n.info().err }
+	for _, e := range x.errs[:x.forward] {
+		if forgiven(e) {
+			x.forward--
+		}
+	}
+	x.errs = slices.DeleteFunc(x.errs, forgiven)
 	n.setInfo(nil)
 }
 

@@ -42,7 +42,7 @@ func (x *exec) run() {
 		x.revert()
 		x.commitAll()
 		x.readBack()
-		x.reportUndone(x.forward)
+		x.reportUndone()
 	}
 	x.dropGone()
 }
@@ -367,7 +367,7 @@ func (x *exec) revert() {
 	}
 	x.readFailed(false)
 	x.reviveValid()
-	forward := len(x.errs)
+	x.forward = len(x.errs)
 	x.cutStopped()
 	for i := len(x.order) - 1; i >= 0; i-- {
 		key := x.order[i]
@@ -392,7 +392,7 @@ func (x *exec) revert() {
 		}
 		n := x.get(base)
 		switch {
-		case n == nil || n.info() != nil && n.info().err != nil && !x.failedForward(base, forward):
+		case n == nil || n.info() != nil && n.info().err != nil && !x.failedForward(base):
 		case n.have == nil:
 			_ = x.updateDependent(base, true)
 		case !x.unchanged(n, n.want):
@@ -404,7 +404,7 @@ func (x *exec) revert() {
 		if old == nil || !old.available() {
 			continue
 		}
-		if n := x.get(old.key); n != nil && !n.available() && (n.info() == nil || n.info().err == nil || x.failedForward(n.key, forward)) {
+		if n := x.get(old.key); n != nil && !n.available() && (n.info() == nil || n.info().err == nil || x.failedForward(n.key)) {
 			_ = x.updateDependent(n.key, true)
 		}
 	}
@@ -414,7 +414,6 @@ func (x *exec) revert() {
 			x.mut(n).setRetry(old.retry())
 		}
 	}
-	x.forward = forward
 }
 
 // oldOf returns the value as it was before the transaction, nil if there was none.
@@ -546,8 +545,8 @@ func (x *exec) cutStopped() {
 }
 
 // failedForward reports whether the key failed before the revert, but not in it.
-func (x *exec) failedForward(key string, forward int) bool {
-	return !slices.ContainsFunc(x.errs[forward:], func(e *KeyError) bool { return e.Key == key })
+func (x *exec) failedForward(key string) bool {
+	return !slices.ContainsFunc(x.errs[x.forward:], func(e *KeyError) bool { return e.Key == key })
 }
 
 // restoreObtained gives a value back to the southbound that the transaction
@@ -586,9 +585,9 @@ func (x *exec) restoreObtained(old *node) {
 }
 
 // reportUndone adds errors for values that are not as they were.
-func (x *exec) reportUndone(forward int) {
+func (x *exec) reportUndone() {
 	reported := map[string]bool{}
-	for _, e := range x.errs[forward:] {
+	for _, e := range x.errs[x.forward:] {
 		reported[e.Key] = true
 	}
 	for i := range x.changes {
