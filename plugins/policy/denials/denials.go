@@ -72,8 +72,8 @@ type Event struct {
 	// Packets since the last event of the connection, at least.
 	Packets uint64 `json:"packets"`
 	// Probe: such packets were sent at that time to find out whether they arrive, see Probing.
-	Probe bool `json:"probe,omitempty"`
-	Why     string `json:"why,omitempty"`
+	Probe bool   `json:"probe,omitempty"`
+	Why   string `json:"why,omitempty"`
 }
 
 // Report is the JSON of the answer.
