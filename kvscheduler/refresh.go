@@ -316,6 +316,12 @@ func (r *refresh) foundDerived(base *node) {
 				if !n.is(fromSB) {
 					x.dependOnFound(n)
 				}
+				if n.State() == pb.ValueState_INVALID && n.desc.valid(n.key, n.want) { // it was so with another value
+					n.clear(invalid)
+					n.setState(pb.ValueState_CONFIGURED)
+					n.setInfo(nil)
+					x.lookAgain(n.key)
+				}
 			} else if n.is(invalid) {
 				x.dependOnFound(n)
 				x.lookAgain(n.key)
