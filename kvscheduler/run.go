@@ -475,9 +475,13 @@ func (x *exec) restoreInvalid() {
 			n.desc = old.desc
 		}
 		n = x.mut(n)
+		available := n.available()
 		n.want = old.want
 		n.setRetry(old.retry())
 		n.set(invalid)
+		if !available && n.available() { // it could not be deleted, and now stays: others may count on it again
+			x.foundOut.gained = append(x.foundOut.gained, n.key)
+		}
 		if n.is(broken|unknown) || (old.have == nil) != (n.have == nil) {
 			continue // it records the failure
 		}
