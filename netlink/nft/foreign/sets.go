@@ -23,6 +23,8 @@ type set struct {
 	limits []limit
 	// boxes are elements with a range for each part of a concatenation.
 	boxes []box
+	// others is the element for keys that no other one has ("*"), nil if there is none.
+	others *element
 }
 
 type element struct {
@@ -47,6 +49,8 @@ func newSet(interval bool, list []nftables.SetElement) *set {
 		s.length = max(s.length, len(e.Key))
 		at := &element{data: e.Val, verdict: verdictOf(e.Val)}
 		switch {
+		case len(e.Key) == 0:
+			s.others = at
 		case len(e.KeyEnd) > 0:
 			s.boxes = append(s.boxes, box{e.Key, e.KeyEnd, at})
 		case interval && e.IntervalEnd:
@@ -87,6 +91,9 @@ func (s *set) elements() iter.Seq[*element] {
 				return
 			}
 		}
+		if s.others != nil {
+			yield(s.others)
+		}
 	}
 }
 
@@ -117,7 +124,7 @@ func (s *set) find(key []byte, parts []int) *element {
 			return b.at
 		}
 	}
-	return nil
+	return s.others
 }
 
 func (b box) contains(key []byte, parts []int) bool {
@@ -189,10 +196,11 @@ func (w *walk) lookup(e *expr.Lookup, registers *registers) (result match, end *
 		}
 		key, parts = registers.concatenated(e.SourceRegister, s.length)
 	}
+	known := key != nil || s != nil && s.length == 0 // all keys are alike to a set without any
 	switch {
-	case key == nil && toVerdict:
+	case !known && toVerdict:
 		return unknown, &expr.Verdict{Kind: verdictUnknown}
-	case key == nil:
+	case !known:
 		if e.IsDestRegSet {
 			registers.set(e.DestRegister, nil, false)
 		}
