@@ -48,7 +48,7 @@ func Extract(data []byte, template string) ([]byte, error) {
 // selectsNothing says what there is where a template names what there is not.
 func selectsNothing(err error, template string, value any) error {
 	name, unknown := strings.CutSuffix(err.Error(), " is not found")
-	before, _, found := strings.Cut(template, "."+name)
+	before, found := beforeName(template, name)
 	if !unknown || !found || name == "" && !strings.HasSuffix(template, ".}") {
 		return fmt.Errorf("%w: -o json shows what there is", err)
 	}
@@ -61,15 +61,35 @@ func selectsNothing(err error, template string, value any) error {
 		return fmt.Errorf("%w: -o json shows what there is", wrong)
 	}
 	at, unclear := path.FindResults(value)
-	if unclear != nil || len(at) == 0 || len(at[0]) == 0 {
+	if unclear != nil || len(at) == 0 || len(at[len(at)-1]) == 0 {
 		return fmt.Errorf("%w: -o json shows what there is", wrong)
 	}
-	switch there := at[0][0].Interface().(type) {
+	last := at[len(at)-1][0] // the results before are those of other parts of the template
+	if !last.IsValid() || last.Interface() == nil {
+		return fmt.Errorf("%w: nothing is there", wrong)
+	}
+	switch there := last.Interface().(type) {
 	case map[string]any:
+		if len(there) == 0 {
+			return fmt.Errorf("%w: no name is there", wrong)
+		}
 		return fmt.Errorf("%w: names there are %s", wrong, strings.Join(slices.Sorted(maps.Keys(there)), ", "))
 	case []any:
 		return fmt.Errorf("%w: a list is there: write [0] for its first element, or [*] for all, before the name", wrong)
 	default:
 		return fmt.Errorf("%w: a single value is there", wrong)
+	}
+}
+
+// beforeName returns what a template has before a name, not before a longer one that begins with it.
+func beforeName(template, name string) (before string, found bool) {
+	const ends = " .,[]$@{}()=!<>" // a name
+	for after := template; ; {
+		if _, after, found = strings.Cut(after, "."+name); !found {
+			return "", false
+		}
+		if after != "" && strings.Contains(ends, after[:1]) {
+			return template[:len(template)-len(after)-len(name)-1], true
+		}
 	}
 }
