@@ -128,6 +128,26 @@ func TestNetworkOfTheNode(t *testing.T) {
 	}
 }
 
+// The command that removes a rule is one for its IP version.
+func TestPolicyRulesOfIPv6(t *testing.T) {
+	inNetNS(t)
+	shell(t, "ip link set lo up; ip -6 route add fd00::/64 dev lo; ip -6 route add prohibit fd00:1::/64 table 99; "+
+		"ip -6 rule add to fd00::2 pref 77 blackhole; ip -6 rule add to fd00:1::2 pref 78 lookup 99")
+	rules, err := (&Explainer{o: Options{OurRoute: func(int) bool { return false }}}).policyRules()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for to, want := range map[string]string{
+		"fd00::1":   "",
+		"fd00::2":   "are taken away by policy rule \"77: from all to fd00::2/128 blackhole\": remove it with `ip -6 rule del pref 77`",
+		"fd00:1::2": "(prohibit fd00:1::/64), to which policy rule \"78: from all to fd00:1::2/128 lookup 99\" sends them: remove it with `ip -6 rule del pref 78`",
+	} {
+		if got := divert(rules, netip.Addr{}, netip.MustParseAddr(to), "", false); !strings.HasSuffix(got, want) || want == "" && got != "" {
+			t.Errorf("%s: %q, want %q", to, got, want)
+		}
+	}
+}
+
 // A vswitch of its own has the devices that lead to others; the kernel's filters see what the host and
 // its pods send each other.
 func TestNetworkOfAVSwitchOfItsOwn(t *testing.T) {

@@ -69,11 +69,11 @@ func divert(rules []rtnl.Rule, from, to netip.Addr, in string, anyTable bool) st
 			if end == "" {
 				continue
 			}
-			return fmt.Sprintf("end at a route of table %d that leads nowhere (%s), to which policy rule %q sends them: remove it with `ip rule del pref %d`",
-				rule.Table, end, ruleText(rule)+" "+what, rule.Pref)
+			return fmt.Sprintf("end at a route of table %d that leads nowhere (%s), to which policy rule %q sends them: %s",
+				rule.Table, end, ruleText(rule)+" "+what, removal(rule))
 		}
 		if stops && err != nil || !stops && err == nil && !anyTable && route.Table == int(rule.Table) {
-			return fmt.Sprintf("are taken away by policy rule %q: remove it with `ip rule del pref %d`", ruleText(rule)+" "+what, rule.Pref)
+			return fmt.Sprintf("are taken away by policy rule %q: %s", ruleText(rule)+" "+what, removal(rule))
 		}
 	}
 	return ""
@@ -114,6 +114,15 @@ func ruleText(rule rtnl.Rule) string {
 		words = append(words, "iif "+rule.Iif)
 	}
 	return fmt.Sprintf("%d: %s", rule.Pref, strings.Join(words, " "))
+}
+
+// removal says how to remove a rule. Without -6, `ip rule` means those of IPv4.
+func removal(rule rtnl.Rule) string {
+	family := ""
+	if rule.Family == unix.AF_INET6 {
+		family = "-6 "
+	}
+	return fmt.Sprintf("remove it with `ip %srule del pref %d`", family, rule.Pref)
 }
 
 // lookup returns the route that packets take.
