@@ -15,6 +15,7 @@ import (
 	"io/fs"
 	"net"
 	"net/url"
+	"path/filepath"
 	"strings"
 	"sync"
 
@@ -81,7 +82,7 @@ func Agents(ctx context.Context, kubeconfig, cluster string) ([]*target.Agent, e
 
 // Unusable returns the error of a kubeconfig file with which no client can be made, in words.
 func Unusable(kubeconfig string, err error) error {
-	if kubeconfig != "" {
+	if kubeconfig != "" && len(filepath.SplitList(kubeconfig)) == 1 {
 		var cause *fs.PathError
 		if _, loading := clientcmd.LoadFromFile(kubeconfig); errors.As(loading, &cause) {
 			err = cause
