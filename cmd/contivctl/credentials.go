@@ -20,8 +20,7 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// credentialsCommand makes credentials for those who configure nodes through etcd. It is
-// not in package ctl, because it speaks to Kubernetes, and nothing else there does.
+// credentialsCommand makes credentials for those who configure nodes through etcd.
 func credentialsCommand(out io.Writer) *cobra.Command {
 	var (
 		nodes     []string

@@ -4,6 +4,8 @@
 //	contivctl ──exec──> API server ──> kubelet ──> contivctl relay SOCKET ──> agent.sock, grpc.sock
 //
 // The cluster decides who may do this: it requires the rights to list pods, and to create pods/exec.
+//
+// Client is for commands that need other objects of the cluster, too.
 package kube
 
 import (
