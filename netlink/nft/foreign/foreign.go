@@ -8,8 +8,8 @@
 //
 // A rule that matches something which is not known of the packet may match or not: such a rule is
 // neither taken for a drop nor for what saves the packet from a later one, but then the answer is
-// uncertain, and nothing is reported. So it is after a queue to a program, or a target of
-// iptables that is not known. Sets and maps are read, but for those of kube-proxy, those that packets change,
+// uncertain, and nothing is reported. So it is after a queue to a program, a proxy of
+// SYNs, or a target of iptables that is not known. Sets and maps are read, but for those of kube-proxy, those that packets change,
 // and those after the first 500. Marks are zero unless a rule may have set one. Not seen are matches that the library for netlink leaves out
 // (socket, osf, rt, xfrm): such a rule counts as if it had none.
 package foreign

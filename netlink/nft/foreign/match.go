@@ -51,6 +51,10 @@ func (w *walk) rule(rule *nftables.Rule) (matches match, end *expr.Verdict) {
 			registers.order(e.Register)
 			result = within(e, registers.get(e.Register))
 		case *expr.Counter, *expr.Log:
+		case *expr.Objref: // counts, or limits
+			if nftables.ObjType(e.Type) != nftables.ObjTypeCounter {
+				result = unknown
+			}
 		case *expr.Verdict:
 			end = e
 		case *expr.Reject:
@@ -81,7 +85,7 @@ func (w *walk) rule(rule *nftables.Rule) (matches match, end *expr.Verdict) {
 			if result, verdict = w.lookup(e, registers); verdict != nil {
 				end = verdict
 			}
-		case *expr.Queue:
+		case *expr.Queue, *expr.SynProxy:
 			result, end = unknown, &expr.Verdict{Kind: verdictUnknown}
 		default:
 			result = unknown
