@@ -12,7 +12,9 @@ import (
 	"go.uber.org/goleak"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -51,6 +53,12 @@ func (l lines) Write(line []byte) (int, error) {
 
 func TestKeepFollowsEtcd(t *testing.T) {
 	client := fake.NewClientset()
+	watching := make(chan struct{}, 10)
+	client.PrependWatchReactor("endpointslices", func(action clienttesting.Action) (bool, watch.Interface, error) {
+		w, err := client.Tracker().Watch(action.GetResource(), action.GetNamespace())
+		watching <- struct{}{}
+		return true, w, err
+	})
 	file := filepath.Join(t.TempDir(), "run", "endpoints")
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -66,6 +74,7 @@ func TestKeepFollowsEtcd(t *testing.T) {
 			t.Errorf("the file holds %q, %v, want %q; log: %s", got, err, want, line)
 		}
 	}
+	<-watching // of what comes between the list and the watch, client-go's fake tells nobody
 	slicesOf := client.DiscoveryV1().EndpointSlices("kube-system")
 	if _, err := slicesOf.Create(ctx, slice("a", Service, "192.168.16.1"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
