@@ -209,8 +209,10 @@ func (p *Pinger) Knock(ctx context.Context, to netip.Addr, size int) (took time.
 	if to.Is6() {
 		level, option, mode, overhead = unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_PROBE, header6 // UDP's header is as long as ICMP's
 	}
-	d := net.Dialer{Control: func(_, _ string, c syscall.RawConn) (err error) {
-		return errors.Join(c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), level, option, mode) }), err)
+	d := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
+		var refused error
+		err := c.Control(func(fd uintptr) { refused = unix.SetsockoptInt(int(fd), level, option, mode) })
+		return errors.Join(err, refused)
 	}}
 	var conn net.Conn
 	err = p.in(func() error {
