@@ -20,7 +20,7 @@ func (c *cli) statusCommand() *cobra.Command {
 			"again; the lack of etcd; warnings of the vswitch; a full disk; versions that differ. What is wrong with KSR, which\n" +
 			"brings the objects of Kubernetes, is said once for the cluster.\n\n" +
 			"The exit code is 0 if all is healthy, 1 if a node or the cluster is degraded, 2 if one is broken, 3 if\n" +
-			"the command line has a mistake.",
+			"the command line has a mistake, or it is not known which agents there are.",
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := c.limited(cmd)

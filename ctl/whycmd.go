@@ -23,7 +23,7 @@ func (c *cli) whyCommand() *cobra.Command {
 			"has one port, PORT may be left out.\n\n" +
 			"The exit code is 0 if packets arrive and nothing is wrong, 2 if nothing wrong is known, but nothing could\n" +
 			"be sent because FROM is outside of the cluster, 3 if the command line has a mistake, such as a name\n" +
-			"that nobody has, else 1.",
+			"that nobody has, or it is not known which agents there are, else 1.",
 		Example: "  why web db 5432\n  why shop/web node2\n  why web 203.0.113.10",
 		Args:    cobra.RangeArgs(2, 3),
 		RunE: func(cmd *cobra.Command, args []string) error {

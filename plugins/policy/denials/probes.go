@@ -1,6 +1,7 @@
 package denials
 
 import (
+	"cmp"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -31,8 +32,8 @@ func (k *Keeper) Probing(paths http.Handler) http.Handler {
 		values := r.URL.Query()
 		from, err := netip.ParseAddr(values.Get("from"))
 		to, err2 := netip.ParseAddr(values.Get("to"))
-		port, _ := strconv.ParseUint(values.Get("port"), 10, 16)
-		if err == nil && err2 == nil {
+		port, err3 := strconv.ParseUint(cmp.Or(values.Get("port"), "0"), 10, 16)
+		if err == nil && err2 == nil && err3 == nil {
 			k.expect(probe{from, to, uint16(port), time.Now().Add(probed)})
 		}
 		paths.ServeHTTP(w, r)
