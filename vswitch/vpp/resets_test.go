@@ -129,12 +129,17 @@ func podWithClient(t *testing.T, addr string, service netip.AddrPort) *podNamesp
 			return err
 		}
 		t.Cleanup(func() { l.Close() })
-		p.client, err = (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(addr), Port: 1000}}).Dial("tcp", service.String())
-		return err
+		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	await.That(t, "the kernel has its routes to the addresses", func() error {
+		return namespace.In(p.ns, func() (err error) {
+			p.client, err = (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(addr), Port: 1000}}).Dial("tcp", service.String())
+			return err
+		})
+	})
 	t.Cleanup(func() { p.client.Close() })
 	return p
 }
