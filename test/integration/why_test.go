@@ -161,7 +161,7 @@ func TestWhy(t *testing.T) {
 	t.Run("namespace emptied", func(t *testing.T) {
 		sh(t, web.Netns, "ip addr flush dev eth0")
 		healthy()
-		mustMatch(t, ctl(t, l, "timeline", web.Name), `because of .*address `+web.Address.String()+`/32 of \S+ was deleted`)
+		mustMatch(t, ctl(t, l, "timeline", web.Name), `because of .*address `+web.Address.String()+`/32 of the interface of pod default/`+web.Name+` was deleted`)
 	})
 
 	t.Run("agent gone", func(t *testing.T) {
