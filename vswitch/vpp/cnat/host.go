@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"slices"
 
 	"github.com/contiv/contiv/vswitch/vpp/hostdev"
 	"github.com/contiv/contiv/vswitch/vpp/subsystem"
@@ -72,17 +71,30 @@ func ownFlows(h *hostdev.Namespace, number int, f family, flows []subsystem.Flow
 	if len(flows) == 0 {
 		return nil, nil
 	}
-	addrs, err := h.AddrList(nil, number)
-	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
-		return nil, fmt.Errorf("reading addresses of the host: %w", err)
+	own, err := addressesOf(h, number)
+	if err != nil {
+		return nil, err
 	}
 	for _, flow := range flows {
-		own := func(a netlink.Addr) bool { return a.IP.Equal(flow.From.Addr().AsSlice()) }
-		if familyOf(flow.From.Addr()) == f && slices.ContainsFunc(addrs, own) {
+		if familyOf(flow.From.Addr()) == f && own[flow.From.Addr()] {
 			list = append(list, flow)
 		}
 	}
 	return list, nil
+}
+
+// addressesOf returns the host's addresses of an IP version, or of both.
+func addressesOf(h *hostdev.Namespace, number int) (map[netip.Addr]bool, error) {
+	list, err := h.AddrList(nil, number)
+	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+		return nil, fmt.Errorf("reading addresses of the host: %w", err)
+	}
+	own := map[netip.Addr]bool{}
+	for _, a := range list {
+		addr, _ := netip.AddrFromSlice(a.IP)
+		own[addr.Unmap()] = true
+	}
+	return own, nil
 }
 
 // terms are what a rule is about. The source is none of them: a socket that is bound to no address gets one after the rules.

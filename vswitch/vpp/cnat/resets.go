@@ -2,7 +2,6 @@ package cnat
 
 import (
 	"errors"
-	"fmt"
 	"net/netip"
 	"slices"
 
@@ -131,15 +130,10 @@ func (v *Translations) hostAddresses() (*hostdev.Namespace, map[netip.Addr]bool,
 	if err != nil || h == nil {
 		return nil, nil, err
 	}
-	list, err := h.AddrList(nil, netlink.FAMILY_ALL)
-	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+	own, err := addressesOf(h, netlink.FAMILY_ALL)
+	if err != nil {
 		h.Close()
-		return nil, nil, fmt.Errorf("reading addresses of the host: %w", err)
-	}
-	own := map[netip.Addr]bool{}
-	for _, a := range list {
-		addr, _ := netip.AddrFromSlice(a.IP)
-		own[addr.Unmap()] = true
+		return nil, nil, err
 	}
 	return h, own, nil
 }
