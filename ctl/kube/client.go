@@ -134,22 +134,25 @@ func List[T any](ctx context.Context, from dynamic.ResourceInterface, selector s
 
 // Create creates an object, which names its kind, and returns what it has become.
 func Create[T any](ctx context.Context, in dynamic.ResourceInterface, object *T, options metav1.CreateOptions) (*T, error) {
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
-	if err != nil {
-		return nil, err
+	o, err := untyped(object)
+	if err == nil {
+		o, err = in.Create(ctx, o, options)
 	}
-	o, err := in.Create(ctx, &unstructured.Unstructured{Object: fields}, options)
 	return typed[T](o, err)
 }
 
 // Update updates a subresource of an object, which names its kind, and returns what it has become.
 func Update[T any](ctx context.Context, in dynamic.ResourceInterface, object *T, subresource string) (*T, error) {
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
-	if err != nil {
-		return nil, err
+	o, err := untyped(object)
+	if err == nil {
+		o, err = in.Update(ctx, o, metav1.UpdateOptions{}, subresource)
 	}
-	o, err := in.Update(ctx, &unstructured.Unstructured{Object: fields}, metav1.UpdateOptions{}, subresource)
 	return typed[T](o, err)
+}
+
+func untyped(object any) (*unstructured.Unstructured, error) {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	return &unstructured.Unstructured{Object: fields}, err
 }
 
 func typed[T any](o *unstructured.Unstructured, err error) (*T, error) {
