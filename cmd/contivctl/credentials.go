@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// credentialsCommand makes credentials for those who configure nodes through etcd.
+// credentialsCommand returns the command that makes credentials with which somebody may configure nodes through etcd.
 func credentialsCommand(out io.Writer) *cobra.Command {
 	var (
 		nodes     []string

@@ -45,7 +45,7 @@ func Extract(data []byte, template string) ([]byte, error) {
 	return append(out.Bytes(), '\n'), nil
 }
 
-// selectsNothing says what there is where a template names what there is not.
+// selectsNothing adds to the error of a template that names something missing which names exist in that place.
 func selectsNothing(err error, template string, value any) error {
 	name, unknown := strings.CutSuffix(err.Error(), " is not found")
 	before, found := beforeName(template, name)
