@@ -20,10 +20,10 @@ import (
 // another namespace do not.
 func TestDestroy(t *testing.T) {
 	if os.Getuid() != 0 {
-		t.Skip("needs root")
+		t.Skip("making network namespaces takes root: run the test as root")
 	}
 	if err := Supported(); err != nil {
-		t.Skip(err)
+		t.Skipf("%v: run the test on a kernel that has it, such as that of a distribution", err)
 	}
 	for name, c := range map[string]struct {
 		addr             string
@@ -72,10 +72,10 @@ func TestDestroy(t *testing.T) {
 // A connection that is being opened ends only if that is asked for.
 func TestDestroyWhatIsBeingOpened(t *testing.T) {
 	if os.Getuid() != 0 {
-		t.Skip("needs root")
+		t.Skip("making network namespaces takes root: run the test as root")
 	}
 	if err := Supported(); err != nil {
-		t.Skip(err)
+		t.Skipf("%v: run the test on a kernel that has it, such as that of a distribution", err)
 	}
 	nobody := Connection{Local: netip.MustParseAddrPort("127.0.0.1:1000"), Remote: netip.MustParseAddrPort("192.0.2.1:80")}
 	s := newSite(t, netip.MustParseAddrPort("127.0.0.1:8080"), false)

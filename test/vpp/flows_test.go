@@ -203,7 +203,7 @@ func natSessions(t *testing.T, l *lab.Lab) (n int) {
 // connection from the same port comes to the endpoint that there is.
 func TestConnectionsToRemovedEndpointsAreReset(t *testing.T) {
 	if err := sockets.Supported(); err != nil {
-		t.Skip(err)
+		t.Skipf("%v: run the test on a kernel that has it, such as that of a distribution", err)
 	}
 	l, pods := upEndpoints(t, "resetRemovedEndpoints: true\n")
 	st, err := l.State()

@@ -29,10 +29,10 @@ import (
 // ports in the namespace of another pod. Only what has ended is silent.
 func TestConnectionsOfOthersAreNotReset(t *testing.T) {
 	if os.Getuid() != 0 {
-		t.Skip("needs root")
+		t.Skip("making network namespaces takes root: run the test as root")
 	}
 	if err := sockets.Supported(); err != nil {
-		t.Skip(err)
+		t.Skipf("%v: run the test on a kernel that has it, such as that of a distribution", err)
 	}
 	service := netip.MustParseAddrPort("[fd96::1]:80")
 	own, other := podWithClient(t, "fd10::9", service), podWithClient(t, "fd10::9", service)

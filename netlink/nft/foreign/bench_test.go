@@ -16,7 +16,7 @@ import (
 // what no index finds.
 func BenchmarkRules(b *testing.B) {
 	if os.Geteuid() != 0 {
-		b.Skip("making network namespaces takes root")
+		b.Skip("making network namespaces takes root: run the benchmark as root")
 	}
 	for name, rule := range map[string]string{
 		"addresses": "ip saddr 172.16.%d.%d tcp dport 80 drop", "devices": "iifname x%d-%d drop", "sets": "ip saddr {172.16.%[1]d.%[2]d, 10.9.9.9} drop",

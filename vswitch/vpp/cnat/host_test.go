@@ -16,7 +16,7 @@ import (
 // Rules of flows that go on being silent stay when there are more flows than rules; each of the others follows when one moves.
 func TestRulesOfManyFlows(t *testing.T) {
 	if os.Getuid() != 0 {
-		t.Skip("needs root")
+		t.Skip("making network namespaces takes root: run the test as root")
 	}
 	flows := func(from, to uint16, tcp bool) (list []subsystem.Flow) {
 		for port := from; port < to; port++ {
@@ -69,7 +69,7 @@ func TestRulesOfManyFlows(t *testing.T) {
 		return nil
 	})
 	if errors.Is(err, unix.EPERM) {
-		t.Skip(err)
+		t.Skipf("making network namespaces takes CAP_SYS_ADMIN: run the test with it (%v)", err)
 	}
 	if err != nil {
 		t.Fatal(err)
