@@ -112,11 +112,16 @@ func TestWhyWithAnAgentThatHangs(t *testing.T) {
 	pods := func(list ...podmanager.PodReport) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) { rest.JSON(w, podmanager.Report{Pods: list}) }
 	}
+	web := podmanager.PodReport{Namespace: "default", Name: "web", Node: "node1", IPs: []string{"10.1.1.2"}}
 	for name, c := range map[string]struct {
 		kubernetes http.HandlerFunc
 		to         string
 		want, not  string
 	}{
+		"another pod of the name":      {pods(web, podmanager.PodReport{Namespace: "shop", Name: "web", Node: "node2", IPs: []string{"10.1.2.3"}}), "web", `"web" means several pods: default/web, shop/web`, "→"},
+		"no other pod of the name":     {pods(web), "web", "pod default/web (10.1.1.2 on node1) → pod default/web (10.1.1.2 on node1): reached", "could be"},
+		"perhaps another of the name":  {nil, "web", `"web" is pod default/web of node1, and could be one of node2 as well, whose pods are not known, because no agent answers there: write default/web`, "→"},
+		"with its namespace, no doubt": {nil, "default/web", "→ pod default/web (10.1.1.2 on node1): reached", "could be"},
 		"its pod": {pods(podmanager.PodReport{Namespace: "default", Name: "db", Node: "node2", IPs: []string{"10.1.2.2"}}), "db",
 			"pod default/web (10.1.1.2 on node1) → pod default/db (10.1.2.2 on node2): reached WHERE WHAT IS WRONG node node2 its agent does not answer", "node node1 its agent"},
 		"no pod of the name":    {pods(), "db", "service default/db (10.96.0.1), port 80/tcp", "may be a pod"},
@@ -127,7 +132,7 @@ func TestWhyWithAnAgentThatHangs(t *testing.T) {
 		"perhaps its pod":       {nil, "pod/none", `there is no pod "none": known are default/web (no answer from node2, whose pods are not known`, "service"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			out, errOut, err := run(t, "--agent", healthy(c.kubernetes), "--agent", hanging("node2"), "--timeout", "1s", "why", "web", c.to)
+			out, errOut, err := run(t, "--agent", healthy(c.kubernetes), "--agent", hanging("node2"), "--timeout", "1s", "why", "default/web", c.to)
 			if words := strings.Join(strings.Fields(fmt.Sprint(out, errOut, err)), " "); !strings.Contains(words, c.want) || strings.Contains(words, c.not) {
 				t.Errorf("%s\nwant %s", words, c.want)
 			}

@@ -123,10 +123,14 @@ func (r *resolver) place(ctx context.Context, word string) (Place, error) {
 		return Place{}, text.Hinted(fmt.Errorf("there is no node %q", name), name, r.known.names(isNode))
 	}
 	name, mustBePod := strings.CutPrefix(word, "pod/")
-	if place, found, err := r.known.find(r.namespace, name, mustBePod); found || err != nil {
+	place, found, err := r.known.find(r.namespace, name, mustBePod)
+	if err != nil || found && !r.guessed(place, name) {
 		return place, err
 	}
 	pods, told := PodsInKubernetes(ctx, r.agents, r.namespace, name)
+	if found {
+		return place, r.doubt(place, name, pods, told)
+	}
 	switch len(pods) {
 	case 0:
 	case 1:
@@ -147,6 +151,31 @@ func (r *resolver) place(ctx context.Context, word string) (Place, error) {
 		}
 	}
 	return Place{}, r.notFound(name, mustBePod, told)
+}
+
+// guessed reports whether a place was taken for the only pod of a name, although agents that do not answer may have another one.
+func (r *resolver) guessed(p Place, name string) bool {
+	full, isPod := strings.CutPrefix(p.Name, "pod ")
+	return len(r.silent) > 0 && isPod && r.namespace == "" && strings.HasSuffix(full, "/"+name)
+}
+
+// doubt returns an error if a guessed pod is not the only one of the name, or nobody knows whether it is.
+func (r *resolver) doubt(guessed Place, name string, pods []podmanager.PodReport, told bool) error {
+	full := strings.TrimPrefix(guessed.Name, "pod ")
+	if !told {
+		silent := strings.Join(r.silent, ", ")
+		return fmt.Errorf("%q is pod %s of %s, and could be one of %s as well, whose pods are not known, because no agent answers there: write %s, or give the namespace with -n", name, full, guessed.Node, silent, full)
+	}
+	names := []string{full}
+	for _, p := range pods {
+		if other := p.Namespace + "/" + p.Name; !slices.Contains(names, other) {
+			names = append(names, other)
+		}
+	}
+	if len(names) > 1 {
+		return severalPods(name, names)
+	}
+	return nil
 }
 
 // inKubernetes returns the place of a pod that no agent reports.
