@@ -175,6 +175,9 @@ func TestWhyKnowsWhatItAsked(t *testing.T) {
 		{"tcp", []path.Probe{gateway, icmp, {Kind: "tcp", End: true, Error: path.Refused}}, "not reached; the connection is refused\n\nNothing wrong was found on our nodes: nobody listens on the port", 1},
 		{"tcp", []path.Probe{gateway, icmp, {Kind: "tcp", End: true, Error: "no answer"}}, "not reached; the last that answers is its gateway", 1},
 		{"tcp", []path.Probe{{Kind: "icmp", Overlay: true}, {Kind: "icmp", End: true}, {Kind: "tcp", End: true, Answered: true}}, "port 80/tcp: reached", 0},
+		{"", []path.Probe{{From: "node n1", To: "node n2 over the overlay", Kind: "udp", Overlay: true, Answered: true}, {From: "pod shop/web", To: "pod db", Kind: "udp", End: true, Answered: true}},
+			"node n1       udp   0s          -        node n2 over the overlay, which answers no pings\n", 0},
+		{"", []path.Probe{{Kind: "udp", End: true, Answered: true, Size: 64, Wanted: 1450}}, "packets of 1450 bytes, which pods send, are lost: raise", 1},
 		{"udp", []path.Probe{gateway, icmp}, "the end answers pings; UDP is not probed", 0},
 	} {
 		mux := http.NewServeMux()
@@ -183,7 +186,11 @@ func TestWhyKnowsWhatItAsked(t *testing.T) {
 		})
 		socket := filepath.Join(t.TempDir(), "s")
 		serve(t, socket, mux)
-		out, _, err := run(t, "--agent", "n1=unix://"+socket, "why", "10.1.1.2", "10.1.2.2", "80/"+c.protocol)
+		args := []string{"--agent", "n1=unix://" + socket, "why", "10.1.1.2", "10.1.2.2"}
+		if c.protocol != "" {
+			args = append(args, "80/"+c.protocol)
+		}
+		out, _, err := run(t, args...)
 		if !strings.Contains(out, c.want) || ExitCode(err) != c.code {
 			t.Errorf("%s: exit code %d\n%s", c.protocol, ExitCode(err), out)
 		}

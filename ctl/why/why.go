@@ -220,7 +220,7 @@ func (a *Answer) judge(noEcho bool) {
 		arrived = Pinged
 	}
 	// A connection without pings only shows that somebody drops pings: that of the overlay shows nothing else.
-	pinged := slices.ContainsFunc(a.Probes, func(p path.Probe) bool { return p.End && p.Kind == "icmp" && p.Answered })
+	pinged := slices.ContainsFunc(a.Probes, func(p path.Probe) bool { return p.End && p.Kind != "tcp" && p.Answered })
 	overlay := true
 	for _, p := range a.Probes {
 		if p.Overlay && !p.Answered && (pinged || !connected) {
@@ -232,8 +232,11 @@ func (a *Answer) judge(noEcho bool) {
 			a.Verdict = NotReached
 		case (p.End || p.Overlay) && p.Wanted > 0 && p.Size < p.Wanted && a.Verdict != NotReached && a.Verdict != Narrow:
 			a.Verdict = Narrow
-			a.Findings = append(a.Findings, path.Finding{Where: "path", Text: fmt.Sprintf(
-				"packets of more than %d bytes are lost, and pods send up to %d: raise the MTU of the network between the nodes, or set mtuSize", p.Size, p.Wanted)})
+			lost := fmt.Sprintf("packets of more than %d bytes are lost, and pods send up to %d", p.Size, p.Wanted)
+			if p.Kind == "udp" {
+				lost = fmt.Sprintf("packets of %d bytes, which pods send, are lost", p.Wanted)
+			}
+			a.Findings = append(a.Findings, path.Finding{Where: "path", Text: lost + ": raise the MTU of the network between the nodes, or set mtuSize"})
 		case p.End && a.Verdict == NotProbed:
 			a.Verdict = arrived
 		}
@@ -303,6 +306,9 @@ func Write(p text.Printer, a Answer) {
 				took = "refused"
 			case probe.Error != "" && probe.Error != took:
 				took, probe.To = "failed", probe.To+": "+probe.Error
+			}
+			if probe.Kind == "udp" {
+				probe.To += ", which answers no pings"
 			}
 			if probe.Wanted > 0 {
 				largest = fmt.Sprintf("%d of %d", probe.Size, probe.Wanted)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
 	"sync"
 	"syscall"
@@ -92,12 +93,13 @@ func sameVersion(list []netip.Addr, other netip.Addr) (netip.Addr, bool) {
 	return list[i], true
 }
 
-// send sends small packets, then large ones.
+// send sends small packets, then large ones. An end that ignores echo requests is asked as package ping knocks.
 func (e *Explainer) send(ctx context.Context, pinger *ping.Pinger, to netip.Addr, p *Probe) {
+	way := pinger.Ping
 	try := func(size int) (took time.Duration, err error) {
 		for range 2 {
 			limited, cancel := context.WithTimeout(ctx, answerTimeout)
-			took, err = pinger.Ping(limited, to, size)
+			took, err = way(limited, to, size)
 			cancel()
 			if err == nil || !errors.Is(err, ping.ErrNoAnswer) {
 				break
@@ -106,21 +108,31 @@ func (e *Explainer) send(ctx context.Context, pinger *ping.Pinger, to netip.Addr
 		return took, err
 	}
 	took, err := try(ping.Small)
+	if errors.Is(err, ping.ErrNoAnswer) {
+		way = pinger.Knock
+		if took, err = try(ping.Small); err == nil {
+			p.Kind = "udp"
+		}
+	}
 	if err != nil {
 		p.Error = err.Error()
 		return
 	}
 	p.Answered, p.RoundTripSeconds, p.Wanted = true, took.Seconds(), e.o.MTU()
-	if _, err := try(p.Wanted); err == nil {
+	_, err = try(p.Wanted)
+	switch {
+	case err == nil:
 		p.Size = p.Wanted
-		return
+	case p.Kind == "udp": // such answers are too few to search
+		p.Size = ping.Small
+	default:
+		p.Size = ping.Largest(p.Wanted, func(size int) bool {
+			limited, cancel := context.WithTimeout(ctx, answerTimeout/4)
+			defer cancel()
+			_, err := pinger.Ping(limited, to, size)
+			return err == nil
+		})
 	}
-	p.Size = ping.Largest(p.Wanted, func(size int) bool {
-		limited, cancel := context.WithTimeout(ctx, answerTimeout/4)
-		defer cancel()
-		_, err := pinger.Ping(limited, to, size)
-		return err == nil
-	})
 }
 
 // Refused is the error of a connection that somebody refuses.
@@ -143,19 +155,24 @@ func connect(ctx context.Context, in func(func() error) error, from string, to e
 		inside := dial
 		dial = func() error { return in(inside) }
 	}
-	switch err := dial(); {
-	case err == nil:
+	if err := dial(); err == nil {
 		p.Answered, p.RoundTripSeconds = true, time.Since(start).Seconds()
-	case errors.Is(err, syscall.ECONNREFUSED):
-		p.Error = Refused
-	case errors.Is(err, context.DeadlineExceeded), ctx.Err() != nil:
-		p.Error = "no answer"
-	default:
-		var operation *net.OpError
-		if errors.As(err, &operation) {
-			err = operation.Err
-		}
-		p.Error = err.Error()
+	} else {
+		p.Error = failure(err)
 	}
 	return p
+}
+
+// failure says why a connection was not opened.
+func failure(err error) string {
+	var operation *net.OpError
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return Refused
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
+		return ping.ErrNoAnswer.Error()
+	case errors.As(err, &operation):
+		return operation.Err.Error()
+	}
+	return err.Error()
 }

@@ -50,7 +50,7 @@ type Probe struct {
 	// From is a pod or the node; To is an address and its meaning.
 	From string `json:"from"`
 	To   string `json:"to"`
-	// Kind is "icmp" or "tcp".
+	// Kind is "icmp"; "udp" if only a datagram to a port on which nobody listens was answered; or "tcp".
 	Kind     string `json:"kind"`
 	Answered bool   `json:"answered"`
 	// Error is the reason why there was no answer, if known.
