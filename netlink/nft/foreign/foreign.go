@@ -8,8 +8,8 @@
 //
 // A rule that matches something which is not known of the packet may match or not: such a rule is
 // neither taken for a drop nor for what saves the packet from a later one, but then the answer is
-// uncertain, and nothing is reported. So it is after a queue to a program, a proxy of
-// SYNs, or a target of iptables that is not known. Sets and maps are read, but for those of kube-proxy, those that packets change,
+// uncertain, and no harm is reported. So it is after a queue to a program, a proxy of
+// SYNs, or a target of iptables that is not known. Doubts names these rules. Sets and maps are read, but for those of kube-proxy, those that packets change,
 // and those after the first 500. Marks are zero unless a rule may have set one. Not seen are matches that the library for netlink leaves out
 // (socket, osf, rt, xfrm): such a rule counts as if it had none.
 package foreign
@@ -52,9 +52,16 @@ type Packet struct {
 	Protocol         uint8
 	SrcPort, DstPort uint16
 	Size             int // with the IP header
-	// Answer: the connection is established.
+	// Answer: the packet goes to the one who opened the connection.
 	Answer bool
+	// Later: the packet is not the first one of its direction.
+	Later bool
+	// Untranslated: nobody who is known translates the connection.
+	Untranslated bool
 }
+
+// established reports whether the connection was seen in both directions.
+func (p Packet) established() bool { return p.Answer || p.Later }
 
 // Ruleset is what others have in the filters of a network namespace.
 type Ruleset struct {
@@ -245,19 +252,37 @@ func (r *Ruleset) Empty() bool { return len(r.bases) == 0 }
 
 // Harms says what becomes of a packet that does not get where it is sent, such as "are dropped: a rule
 // of chain FORWARD in table ip filter drops the packet".
-func (r *Ruleset) Harms(p Packet) (found []string) {
+func (r *Ruleset) Harms(p Packet) []string {
 	w := walk{ruleset: r, packet: p, loaded: load(p)}
-	for _, c := range r.bases {
-		if !c.sees(p) {
+	return w.harms()
+}
+
+// Doubts says what may become of a packet by rules that are not judged, such as "may be dropped by a rule of chain FORWARD in
+// table ip filter, which is not judged because it limits a rate".
+func (r *Ruleset) Doubts(p Packet) []string {
+	w := walk{ruleset: r, packet: p, loaded: load(p), doubting: true}
+	w.harms()
+	slices.Sort(w.doubts)
+	return slices.Compact(w.doubts)
+}
+
+// harms has the packet come by all base chains.
+func (w *walk) harms() (found []string) {
+	for _, c := range w.ruleset.bases {
+		if !c.sees(w.packet) {
 			continue
 		}
-		w.uncertain = false
-		switch verdict, by := w.chain(c.Table, c.Name, 0); {
+		w.uncertain = ""
+		verdict, by := w.chain(c.Table, c.Name, 0)
+		policy := c.Policy != nil && *c.Policy == nftables.ChainPolicyDrop
+		switch {
 		case verdict == drops:
-			found = append(found, "are dropped: "+by)
+			found = append(found, fmt.Sprintf("are dropped: %s drops the packet%s", by, by.comment))
 		case verdict == diverts:
-			found = append(found, "get another destination: "+by)
-		case verdict == falls && !w.uncertain && c.Policy != nil && *c.Policy == nftables.ChainPolicyDrop:
+			found = append(found, fmt.Sprintf("get another destination: %s translates it%s", by, by.comment))
+		case verdict == falls && policy && w.uncertain != "":
+			w.doubt(drops, culprit{base: true, chain: c.Name, table: tableName(c.Table)}, "an earlier rule may accept the packet: "+w.uncertain)
+		case verdict == falls && policy:
 			found = append(found, fmt.Sprintf("are dropped: the policy of chain %s in table %s is drop, and none of its rules accepts the packet", c.Name, tableName(c.Table)))
 		}
 	}
@@ -265,10 +290,35 @@ func (r *Ruleset) Harms(p Packet) (found []string) {
 	return slices.Compact(found)
 }
 
+// culprit is a rule, or the policy of a base chain.
+type culprit struct {
+	base                  bool
+	chain, table, comment string
+}
+
+func (c culprit) String() string {
+	if c.base {
+		return fmt.Sprintf("the policy of chain %s in table %s", c.chain, c.table)
+	}
+	return fmt.Sprintf("a rule of chain %s in table %s", c.chain, c.table)
+}
+
+// doubt remembers what is not judged.
+func (w *walk) doubt(v verdict, by culprit, reason string) {
+	if !w.doubting {
+		return
+	}
+	what := "may be dropped"
+	if v == diverts {
+		what = "may get another destination"
+	}
+	w.doubts = append(w.doubts, fmt.Sprintf("%s by %s%s, which is not judged because %s", what, by, by.comment, reason))
+}
+
 // sees reports whether a packet comes by the chain. Translations are of connections, not of answers.
 func (c base) sees(p Packet) bool {
 	switch {
-	case c.hook != p.Hook, p.Answer && c.Type == nftables.ChainTypeNAT,
+	case c.hook != p.Hook, p.established() && c.Type == nftables.ChainTypeNAT,
 		c.Table.Family == nftables.TableFamilyIPv4 && p.Src.Is6(), c.Table.Family == nftables.TableFamilyIPv6 && p.Src.Is4():
 		return false
 	case c.hook == Ingress:
@@ -309,18 +359,23 @@ type walk struct {
 	packet    Packet
 	loaded    *loaded
 	registers registers
-	// uncertain: a rule may have accepted the packet.
-	uncertain bool
-	marked    *bool // see mayBeMarked
+	// uncertain: a rule may have accepted the packet; why that is not known.
+	uncertain string
+	// reason why it is not known whether the last rule matches.
+	reason   string
+	marked   *bool // see mayBeMarked
+	doubting bool  // doubts are asked for
+	doubts   []string
 }
 
-func (w *walk) chain(t *nftables.Table, name string, depth int) (verdict, string) {
+func (w *walk) chain(t *nftables.Table, name string, depth int) (verdict, culprit) {
+	none := culprit{}
 	if depth > maxJumps {
-		return falls, ""
+		return falls, none
 	}
 	c := w.ruleset.chains[key(t, name)]
 	if c == nil {
-		return falls, ""
+		return falls, none
 	}
 	for _, number := range c.candidates(w.loaded) {
 		rule := c.rules[number]
@@ -328,44 +383,59 @@ func (w *walk) chain(t *nftables.Table, name string, depth int) (verdict, string
 		if matches == no || end == nil {
 			continue
 		}
+		reason := w.reason
+		this := func() culprit { return culprit{chain: name, table: tableName(t), comment: comment(rule)} }
 		switch end.Kind {
 		case expr.VerdictJump, expr.VerdictGoto:
 			v, by := w.chain(t, end.Chain, depth+1)
-			if (v == drops || v == diverts) && matches == yes && !w.uncertain {
+			switch {
+			case (v == drops || v == diverts) && matches == yes:
 				return v, by
+			case v == drops || v == diverts:
+				w.doubt(v, by, "whether packets come there is not known: "+reason)
+			case v == accepts && matches == yes:
+				return v, none
+			case v == accepts:
+				w.unsure(reason)
+			case end.Kind == expr.VerdictGoto && matches == yes:
+				return falls, none
 			}
-			if v == accepts && matches == yes {
-				return v, ""
+		case expr.VerdictDrop, verdictDivert:
+			v := drops
+			if end.Kind == verdictDivert {
+				v = diverts
 			}
-			if v != falls {
-				w.uncertain = true
-			} else if end.Kind == expr.VerdictGoto && matches == yes {
-				return falls, ""
+			switch {
+			case matches == unknown:
+				w.doubt(v, this(), reason)
+			case w.uncertain != "":
+				w.doubt(v, this(), "an earlier rule may accept the packet: "+w.uncertain)
+				return accepts, none
+			default:
+				return v, this()
 			}
-			continue
-		}
-		if matches == unknown {
-			w.uncertain = w.uncertain || end.Kind == expr.VerdictAccept || end.Kind == expr.VerdictReturn || end.Kind == verdictUnknown
-			continue
-		}
-		switch end.Kind {
-		case expr.VerdictDrop:
-			if w.uncertain {
-				return accepts, ""
+		case verdictUnknown:
+			w.doubt(drops, this(), reason)
+			w.unsure(reason)
+		case expr.VerdictAccept, expr.VerdictReturn:
+			switch {
+			case matches == unknown:
+				w.unsure(reason)
+			case end.Kind == expr.VerdictAccept:
+				return accepts, none
+			default:
+				return falls, none
 			}
-			return drops, fmt.Sprintf("a rule of chain %s in table %s drops the packet%s", name, tableName(t), comment(rule))
-		case verdictDivert:
-			if w.uncertain {
-				return accepts, ""
-			}
-			return diverts, fmt.Sprintf("a rule of chain %s in table %s translates it%s", name, tableName(t), comment(rule))
-		case expr.VerdictAccept:
-			return accepts, ""
-		case expr.VerdictReturn:
-			return falls, ""
 		}
 	}
-	return falls, ""
+	return falls, none
+}
+
+// unsure remembers that a rule may have accepted the packet.
+func (w *walk) unsure(reason string) {
+	if w.uncertain == "" {
+		w.uncertain = reason
+	}
 }
 
 // comment of a rule, as nft and iptables-nft write it.

@@ -107,13 +107,70 @@ func TestHarms(t *testing.T) {
 		"unicast":                 {accept("fib daddr type != {local, broadcast, multicast} drop"), "are dropped"},
 		"many":                    {accept("ip saddr 10.7.0.1 accept; ip saddr 10.1.1.2 tcp dport 81 accept; ip daddr 10.1.2.2 drop; ip saddr 10.1.1.2 accept"), "are dropped"},
 		"many, accepted before":   {accept("ip saddr 10.7.0.1 drop; ip daddr 10.1.2.0/24 accept; tcp dport 80 drop"), ""},
+		"later packets":           {accept("tcp flags & (syn|ack) == ack drop"), "are dropped"},
+		"later, of established":   {accept("ip saddr 10.1.1.2 ct state established drop"), "are dropped"},
+		"later, but new":          {accept("ct state new drop"), ""},
+		"answers, later":          {accept("ip saddr 10.1.2.2 tcp flags & (syn|ack) == ack drop"), "are dropped"},
+		"answers, first of them":  {accept("ip saddr 10.1.2.2 tcp flags & (syn|ack) == ack drop"), ""},
+		"later, not translated":   {"table ip x { chain p { type nat hook prerouting priority 0; tcp dport 80 dnat to 10.9.9.9; } }", ""},
+		"status":                  {accept("ct status assured drop"), ""},
+		"status, untranslated":    {accept("ct status != dnat drop"), "are dropped"},
+		"later, untranslated":     {accept("ct status assured drop"), "are dropped"},
+		"maybe translated":        {accept("ct status dnat accept; drop"), ""},
+		"for sure, untranslated":  {accept("ct status dnat accept; drop"), "are dropped"},
+		"jump maybe, then all":    {"table inet x { chain user { drop; }; chain f { type filter hook forward priority 5; ip dscp 3 jump user; drop; } }", "a rule of chain f"},
 		"ours":                    {"table ip contiv { " + fmt.Sprintf(base, "drop", "") + " }", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ns := namespaceFor(t)
 			command(t, "ip", "-n", ns, "link", "add", "c-pod", "type", "veth", "peer", "name", "c-vxlanBVI")
 			command(t, "ip", "netns", "exec", ns, "nft", strings.NewReplacer("; };", "\n}\n", "; }", "\n}\n", " }", "\n}\n").Replace(c.ruleset))
-			requireHarms(t, ns, c.ruleset, strings.HasPrefix(name, "answers"), c.want)
+			requireHarms(t, ns, c.ruleset, kind(name), c.want)
+		})
+	}
+}
+
+// kind returns what the name of a test says of its packet.
+func kind(name string) (p foreign.Packet) {
+	p.Answer, p.Later, p.Untranslated = strings.HasPrefix(name, "answers"), strings.Contains(name, "later"), strings.Contains(name, "untranslated")
+	return p
+}
+
+// Rules that may drop a packet, and are not judged, are named with the reason.
+func TestDoubts(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("making network namespaces takes root: run the test as root")
+	}
+	const base = "table ip filter { chain FORWARD { type filter hook forward priority 0; policy %s; %s }; chain user { drop; }; }"
+	accept := func(rules string) string { return fmt.Sprintf(base, "accept", rules) }
+	drop := func(rules string) string { return fmt.Sprintf(base, "drop", rules) }
+	const rule = "may be dropped by a rule of chain FORWARD in table ip filter"
+	for name, c := range map[string]struct{ ruleset, want string }{
+		"nothing":           {accept("ip saddr 10.1.1.2 accept"), ""},
+		"a harm":            {accept("drop"), ""},
+		"another packet":    {accept("udp dport 80 limit rate over 10/second drop"), ""},
+		"not a drop":        {accept("limit rate over 10/second counter"), ""},
+		"a rate":            {accept(`limit rate over 10/second drop comment "few"`), rule + ` (comment "few"), which is not judged because it limits a rate`},
+		"headers":           {accept("ip dscp 3 drop"), rule + ", which is not judged because it compares a part of the headers that is not known before"},
+		"proxy":             {accept("tcp flags syn synproxy mss 1460"), rule + ", which is not judged because it answers in the place of the server"},
+		"connections":       {accept("ct count over 20 drop"), rule + ", which is not judged because it counts connections"},
+		"status":            {accept("ct status dnat drop"), rule + ", which is not judged because it compares what connection tracking knows (ct status)"},
+		"sender":            {accept("meta skuid 0 drop"), rule + ", which is not judged because it compares the user who sends"},
+		"in a chain, maybe": {accept("ip dscp 3 jump user"), "may be dropped by a rule of chain user in table ip filter, which is not judged because whether packets come there is not known: it compares a part"},
+		"accepted, maybe":   {accept("ip dscp 3 accept; drop"), rule + ", which is not judged because an earlier rule may accept the packet: it compares a part"},
+		"policy, maybe":     {drop("ip dscp 3 accept"), "may be dropped by the policy of chain FORWARD in table ip filter, which is not judged because an earlier rule may accept the packet"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ns := namespaceFor(t)
+			command(t, "ip", "netns", "exec", ns, "nft", strings.NewReplacer("; };", "\n}\n", "; }", "\n}\n", " }", "\n}\n").Replace(c.ruleset))
+			rules, packet := read(t, ns), packetOf(kind(name))
+			packet.Hook = foreign.Forward
+			if got := strings.Join(rules.Doubts(packet), "\n"); !strings.HasPrefix(got, c.want) || c.want == "" && got != "" {
+				t.Errorf("%s\ngot %q, want %q", c.ruleset, got, c.want)
+			}
+			if c.want != "" && len(rules.Harms(packet)) > 0 {
+				t.Errorf("harms, too: %q", rules.Harms(packet))
+			}
 		})
 	}
 }
@@ -133,8 +190,8 @@ func command(t testing.TB, words ...string) {
 	}
 }
 
-// requireHarms asks what stops the packet, or its answer; want "": nothing does.
-func requireHarms(t *testing.T, ns, ruleset string, answer bool, want string) {
+// read returns the rules of a network namespace but for ours.
+func read(t *testing.T, ns string) *foreign.Ruleset {
 	t.Helper()
 	handle, err := namespace.Open("/var/run/netns/" + ns)
 	if err != nil {
@@ -145,11 +202,23 @@ func requireHarms(t *testing.T, ns, ruleset string, answer bool, want string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return rules
+}
+
+// packetOf returns the packet of a pod that is of a kind.
+func packetOf(kind foreign.Packet) foreign.Packet {
 	packet := foreign.Packet{In: "c-pod", Out: "c-vxlanBVI", Protocol: 6, SrcPort: 40000, DstPort: 80, Size: 1450,
-		Src: netip.MustParseAddr("10.1.1.2"), Dst: netip.MustParseAddr("10.1.2.2"), Answer: answer}
-	if answer {
+		Src: netip.MustParseAddr("10.1.1.2"), Dst: netip.MustParseAddr("10.1.2.2"), Answer: kind.Answer, Later: kind.Later, Untranslated: kind.Untranslated}
+	if kind.Answer {
 		packet.In, packet.Out, packet.Src, packet.Dst, packet.SrcPort, packet.DstPort = packet.Out, packet.In, packet.Dst, packet.Src, packet.DstPort, packet.SrcPort
 	}
+	return packet
+}
+
+// requireHarms asks what stops the packet, or its answer; want "": nothing does.
+func requireHarms(t *testing.T, ns, ruleset string, kind foreign.Packet, want string) {
+	t.Helper()
+	rules, packet := read(t, ns), packetOf(kind)
 	var got []string
 	for _, packet.Hook = range []foreign.Hook{foreign.Ingress, foreign.Prerouting, foreign.Forward, foreign.Postrouting, foreign.Egress, foreign.Bridge + foreign.Output} {
 		got = append(got, rules.Harms(packet)...)
@@ -204,6 +273,20 @@ func TestHarmsOfIptablesLegacy(t *testing.T) {
 		"others' translated":        {"-t nat -A PREROUTING -p tcp --dport 81 -j REDIRECT --to-ports 8080", ""},
 		"answers":                   {"-A FORWARD -p tcp --sport 80 -m conntrack --ctstate ESTABLISHED -j DROP", "are dropped"},
 		"answers, but new":          {"-A FORWARD -p tcp --sport 80 -m conntrack --ctstate NEW -j DROP", ""},
+		"ports":                     {"-A FORWARD -p tcp -m multiport --dports 22,80 -j DROP", "drops"},
+		"ports, others":             {"-A FORWARD -p tcp -m multiport --dports 22,81:90 -j DROP", ""},
+		"range of ports":            {"-A FORWARD -p tcp -m multiport --dports 22,70:90,443 -j DROP", "drops"},
+		"not ports":                 {"-A FORWARD -p tcp -m multiport ! --dports 22,80 -j DROP", ""},
+		"not other ports":           {"-A FORWARD -p tcp -m multiport ! --dports 22,443 -j DROP", "drops"},
+		"ports of the sender":       {"-A FORWARD -p tcp -m multiport --sports 22,80 -j DROP", ""},
+		"ports of either":           {"-A FORWARD -p tcp -m multiport --ports 22,80 -j DROP", "drops"},
+		"answers of ports":          {"-A FORWARD -p tcp -m multiport --sports 22,80 -j DROP", "drops"},
+		"status, untranslated":      {"-A FORWARD -m conntrack ! --ctstatus ASSURED -j DROP", "drops"},
+		"later, untranslated":       {"-A FORWARD -m conntrack --ctstatus ASSURED -j DROP", "drops"},
+		"maybe translated":          {"-A FORWARD -m conntrack ! --ctstate DNAT -j DROP", ""},
+		"surely, untranslated":      {"-A FORWARD -m conntrack ! --ctstate DNAT -j DROP", "drops"},
+		"later":                     {"-A FORWARD -p tcp --tcp-flags SYN,ACK ACK -j DROP", "drops"},
+		"states by another name":    {"-A FORWARD -m state --state NEW -j DROP", "drops"},
 		"addresses only":            {"-t nat -A POSTROUTING -j RETURN", ""},
 		"IPv6, which is no concern": {"6 -A FORWARD -j DROP", ""},
 	} {
@@ -219,7 +302,7 @@ func TestHarmsOfIptablesLegacy(t *testing.T) {
 					t.Skipf("this kernel cannot do so: %s: %s", line, out)
 				}
 			}
-			requireHarms(t, ns, c.rules, strings.HasPrefix(name, "answers"), c.want)
+			requireHarms(t, ns, c.rules, kind(name), c.want)
 		})
 	}
 }

@@ -2,7 +2,9 @@ package foreign
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
+	"fmt"
 	"net/netip"
 	"slices"
 
@@ -24,8 +26,14 @@ const (
 func (w *walk) rule(rule *nftables.Rule) (matches match, end *expr.Verdict) {
 	registers := &w.registers
 	registers.next()
+	w.reason = ""
+	var loaded expr.Any // last
 	for _, e := range rule.Exprs {
 		result := yes
+		switch e.(type) {
+		case *expr.Meta, *expr.Payload, *expr.Ct, *expr.Fib, *expr.Exthdr, *expr.Rt, *expr.Socket, *expr.Numgen, *expr.Hash:
+			loaded = e
+		}
 		switch e := e.(type) {
 		case *expr.Meta:
 			if e.SourceRegister {
@@ -95,9 +103,64 @@ func (w *walk) rule(rule *nftables.Rule) (matches match, end *expr.Verdict) {
 			return no, nil
 		case unknown:
 			matches = unknown
+			if w.reason == "" {
+				w.reason = unknownOf(e, loaded)
+			}
 		}
 	}
 	return matches, end
+}
+
+// unknownOf says what is not known where an expression of a rule is not judged. loaded is the one that last loaded something.
+func unknownOf(e, loaded expr.Any) string {
+	switch e := e.(type) {
+	case *expr.Limit:
+		return "it limits a rate"
+	case *expr.Quota, *expr.Objref:
+		return "it has a limit or quota"
+	case *expr.Connlimit:
+		return "it counts connections"
+	case *expr.Queue:
+		return "it hands packets to a program"
+	case *expr.SynProxy:
+		return "it answers in the place of the server"
+	case *expr.Dynset:
+		return "it looks into a set that packets change"
+	case *expr.Match:
+		return fmt.Sprintf("the match %q of iptables is not known", e.Name)
+	case *expr.Target:
+		return fmt.Sprintf("the target %q of iptables is not known", e.Name)
+	case *expr.Cmp, *expr.Range:
+	case *expr.Lookup:
+		if loaded == nil {
+			return "it looks into a set that is not known"
+		}
+	default:
+		return "it has an expression that is not known"
+	}
+	switch l := loaded.(type) {
+	case *expr.Payload:
+		return "it compares a part of the headers that is not known before"
+	case *expr.Exthdr:
+		return "it compares options of the headers"
+	case *expr.Ct:
+		return "it compares what connection tracking knows" + map[expr.CtKey]string{
+			expr.CtKeySTATUS: " (ct status)", expr.CtKeyMARK: " (ct mark)", expr.CtKeyBYTES: " (ct bytes)", expr.CtKeyPKTS: " (ct packets)",
+			expr.CtKeyHELPER: " (ct helper)", expr.CtKeyZONE: " (ct zone)", expr.CtKeyLABELS: " (ct label)",
+		}[l.Key]
+	case *expr.Meta:
+		return cmp.Or(map[expr.MetaKey]string{
+			expr.MetaKeyMARK: "a rule may have marked the packet", expr.MetaKeySKUID: "it compares the user who sends",
+			expr.MetaKeyCGROUP: "it compares the cgroup that sends", expr.MetaKeyPRANDOM: "it matches at random",
+		}[l.Key], "it compares what is not known of the packet")
+	case *expr.Fib:
+		return "it looks for a route"
+	case *expr.Socket:
+		return "it looks for a socket"
+	case *expr.Numgen, *expr.Hash:
+		return "it matches some of the packets"
+	}
+	return "it compares what is not known of the packet"
 }
 
 // continues has the targets of iptables after which the next rule is asked.
@@ -124,6 +187,7 @@ func (w *walk) mayBeMarked() bool {
 	if w.marked == nil {
 		marked := true // for rules that match marks themselves
 		w.marked = &marked
+		defer func(reason string) { w.reason = reason }(w.reason)
 		marked = slices.ContainsFunc(w.ruleset.marking, func(rule *nftables.Rule) bool {
 			matches, _ := w.rule(rule)
 			return matches != no
@@ -167,8 +231,24 @@ func (w *walk) tracked(k expr.CtKey) []byte {
 		return w.loaded.state
 	case expr.CtKeyDIRECTION:
 		return w.loaded.direction
+	case expr.CtKeySTATUS:
+		if w.packet.Untranslated {
+			return binary.NativeEndian.AppendUint32(nil, w.packet.status())
+		}
 	}
 	return nil
+}
+
+// status has the bits that connection tracking sets (IPS_…), but for those of translations.
+func (p Packet) status() uint32 {
+	const seenReply, assured, confirmed = 1 << 1, 1 << 2, 1 << 3
+	switch {
+	case p.Later:
+		return seenReply | assured | confirmed
+	case p.Answer:
+		return seenReply | confirmed
+	}
+	return 0
 }
 
 // fib returns the type of an address of the packet. What else a rule may ask of routes is not known.
@@ -224,18 +304,13 @@ func within(e *expr.Range, value []byte) match {
 
 // extension evaluates the matches of iptables, which iptables-nft leaves as they were as well.
 func (w *walk) extension(m *expr.Match) match {
-	const newConnection, established = 1 << (2 + 1), 1 << (0 + 1) // XT_CONNTRACK_STATE_BIT(IP_CT_…)
-	state := uint16(newConnection)
-	if w.packet.Answer {
-		state = established
-	}
 	switch info := m.Info.(type) {
 	case *xt.Comment:
 		return yes
 	case *xt.ConntrackMtinfo3:
-		return ofState(uint16(info.StateMask), info.MatchFlags, info.InvertFlags, state)
+		return w.ofConnection(&info.ConntrackMtinfoBase, info.StateMask, info.StatusMask)
 	case *xt.ConntrackMtinfo2:
-		return ofState(info.StateMask, info.MatchFlags, info.InvertFlags, state)
+		return w.ofConnection(&info.ConntrackMtinfoBase, info.StateMask, info.StatusMask)
 	case *xt.Tcp:
 		if info.Option != 0 || w.packet.Protocol != unix.IPPROTO_TCP {
 			return unknown
@@ -254,8 +329,62 @@ func (w *walk) extension(m *expr.Match) match {
 		return w.types(info.Source, info.Dest, info.Flags&notSource != 0, info.Flags&notDest != 0)
 	case *xt.AddrType:
 		return w.types(info.Source, info.Dest, info.InvertSource, info.InvertDest)
+	case *xt.Unknown:
+		switch {
+		case m.Name == "multiport" && m.Rev == 1:
+			return w.multiport(*info)
+		case m.Name == "state" && len(*info) >= 4: // struct xt_state_info
+			return w.ofStates(uint16(binary.NativeEndian.Uint32(*info)), false)
+		}
 	}
 	return unknown
+}
+
+// multiport evaluates struct xt_multiport_v1: a list of ports, some of which begin a range that the next one ends.
+func (w *walk) multiport(info []byte) match {
+	const source, destination, either = 0, 1, 2
+	const most, portsAt = 15, 2
+	const rangesAt = portsAt + 2*most
+	const invertAt = rangesAt + most
+	if len(info) <= invertAt || info[1] > most {
+		return unknown
+	}
+	listed := func(port uint16) match {
+		if port == 0 {
+			return unknown
+		}
+		for i := 0; i < int(info[1]); i++ {
+			at := func(i int) uint16 { return binary.NativeEndian.Uint16(info[portsAt+2*i:]) }
+			first, last := at(i), at(i)
+			if info[rangesAt+i] != 0 && i+1 < most {
+				i++
+				last = at(i)
+			}
+			if first <= port && port <= last {
+				return yes
+			}
+		}
+		return no
+	}
+	src, dst := listed(w.packet.SrcPort), listed(w.packet.DstPort)
+	result := unknown
+	switch info[0] {
+	case source:
+		result = src
+	case destination:
+		result = dst
+	case either:
+		switch {
+		case src == yes || dst == yes:
+			result = yes
+		case src == no && dst == no:
+			result = no
+		}
+	}
+	if info[invertAt] != 0 && result != unknown {
+		return yes + no - result
+	}
+	return result
 }
 
 // types are sets of types of addresses; 0 is any.
@@ -302,12 +431,51 @@ func inRange(port uint16, ports [2]uint16, not bool) match {
 	return no
 }
 
-func ofState(mask, flags, inverted, state uint16) match {
-	const onlyState = 1 // XT_CONNTRACK_STATE
-	if flags != onlyState {
+// ofConnection evaluates the match "conntrack", of what it may ask for the state and the status.
+func (w *walk) ofConnection(info *xt.ConntrackMtinfoBase, states, statuses uint16) match {
+	asked := xt.ConntrackFlags(info.MatchFlags)
+	inverted := func(flag xt.ConntrackFlags) bool { return xt.ConntrackFlags(info.InvertFlags)&flag != 0 }
+	matches := yes
+	if asked&^(xt.ConntrackState|xt.ConntrackStatus|xt.ConntrackStateAlias) != 0 {
+		matches = unknown
+	}
+	results := []match{yes, yes}
+	if asked&xt.ConntrackState != 0 {
+		results[0] = w.ofStates(states, inverted(xt.ConntrackState))
+	}
+	if asked&xt.ConntrackStatus != 0 {
+		results[1] = unknown
+		if w.packet.Untranslated {
+			results[1] = matchIf((uint32(statuses)&w.packet.status() != 0) != inverted(xt.ConntrackStatus))
+		}
+	}
+	for _, result := range results {
+		switch result {
+		case no:
+			return no
+		case unknown:
+			matches = unknown
+		}
+	}
+	return matches
+}
+
+// ofStates reports whether the state of the connection is one of those in the mask, or none of them.
+func (w *walk) ofStates(mask uint16, inverted bool) match {
+	const newConnection, established = 1 << (2 + 1), 1 << (0 + 1) // XT_CONNTRACK_STATE_BIT(IP_CT_…)
+	const translated = 1<<6 | 1<<7                                // XT_CONNTRACK_STATE_SNAT and …_DNAT
+	state := uint16(newConnection)
+	if w.packet.established() {
+		state = established
+	}
+	if mask&state == 0 && mask&translated != 0 && !w.packet.Untranslated {
 		return unknown
 	}
-	if (mask&state != 0) != (inverted&onlyState != 0) {
+	return matchIf((mask&state != 0) != inverted)
+}
+
+func matchIf(matches bool) match {
+	if matches {
 		return yes
 	}
 	return no

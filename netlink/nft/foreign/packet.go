@@ -43,12 +43,15 @@ type loaded struct {
 // Flags of TCP.
 const syn, ack = 0x02, 0x10
 
-// load returns what rules load of a packet. Of a connection, it is the first packet, of its answers the first answer.
+// load returns what rules load of a packet.
 func load(p Packet) *loaded {
 	l := &loaded{in: paddedName(p.In), out: paddedName(p.Out), direction: []byte{0}}
 	state := uint32(expr.CtStateBitNEW)
+	if p.established() {
+		state = expr.CtStateBitESTABLISHED
+	}
 	if p.Answer {
-		state, l.direction = expr.CtStateBitESTABLISHED, []byte{1}
+		l.direction = []byte{1}
 	}
 	l.state = binary.NativeEndian.AppendUint32(nil, state)
 	const etherType = 12
@@ -78,7 +81,7 @@ func load(p Packet) *loaded {
 	return l
 }
 
-// putKind adds what the header says of a packet that begins a connection, or answers that.
+// putKind adds what the header says of a packet that begins a connection, answers that, or comes later.
 func (h *header) putKind(p Packet) {
 	const tcpFlags = 13
 	switch {
@@ -96,7 +99,10 @@ func (h *header) putKind(p Packet) {
 }
 
 func (p Packet) tcpFlags() byte {
-	if p.Answer {
+	switch {
+	case p.Later:
+		return ack
+	case p.Answer:
 		return syn | ack
 	}
 	return syn

@@ -5,6 +5,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/contiv/contiv/netlink/nft/foreign"
 )
 
 // Rules as programs write them for themselves, and what becomes of a TCP packet of a pod.
@@ -86,6 +88,14 @@ func TestRulesetsOfOthers(t *testing.T) {
 		"NFQUEUE": {"iptables-nft-restore", `*filter
 :FORWARD DROP [0:0]
 -A FORWARD -j NFQUEUE --queue-num 0 --queue-bypass
+COMMIT`, ""},
+		"multiport": {"iptables-nft-restore", `*filter
+:FORWARD ACCEPT [0:0]
+-A FORWARD -p tcp -m multiport --dports 22,70:90 -j DROP
+COMMIT`, "drops"},
+		"multiport of others": {"iptables-nft-restore", `*filter
+:FORWARD ACCEPT [0:0]
+-A FORWARD -p tcp -m multiport --dports 22,443 -j DROP
 COMMIT`, ""},
 		"MARK": {"iptables-nft-restore", `*filter
 :FORWARD DROP [0:0]
@@ -300,9 +310,11 @@ COMMIT`, ""},
 			if out, err := load.CombinedOutput(); err != nil {
 				t.Skipf("this kernel, or %s, does not take the rules (%v: %s): run the test where they are taken, such as on a stock kernel of Debian with nftables and iptables", c.program, err, out)
 			}
-			requireHarms(t, ns, c.ruleset, false, c.want)
+			requireHarms(t, ns, c.ruleset, foreign.Packet{}, c.want)
 			if c.want == "" {
-				requireHarms(t, ns, c.ruleset, true, "")
+				for _, kind := range []foreign.Packet{{Answer: true}, {Later: true}, {Answer: true, Later: true}} {
+					requireHarms(t, ns, c.ruleset, kind, "")
+				}
 			}
 		})
 	}
