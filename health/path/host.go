@@ -11,7 +11,6 @@ import (
 
 	"github.com/contiv/contiv/netlink/namespace"
 	"github.com/contiv/contiv/netlink/nft/foreign"
-	"github.com/contiv/contiv/netlink/rtnl"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
@@ -102,7 +101,7 @@ func (e *Explainer) foreign() (*foreign.Ruleset, error) {
 
 // route checks the route from one end to the other, and returns the name of the device that leads there; "" for the
 // node itself. local has the addresses of the node's devices.
-func (e *Explainer) route(r *Report, from, to end, local map[netip.Addr]localAddress, diversions []rtnl.Rule) string {
+func (e *Explainer) route(r *Report, from, to end, local map[netip.Addr]localAddress, diversions []policyRule) string {
 	where := "node " + e.o.Node
 	if to.isNode() {
 		return ""
@@ -168,7 +167,7 @@ func network(route netlink.Route) string {
 }
 
 // underlay checks the way to another node: the device, the neighbour.
-func (e *Explainer) underlay(ctx context.Context, r *Report, peer Node, diversions []rtnl.Rule) {
+func (e *Explainer) underlay(ctx context.Context, r *Report, peer Node, diversions []policyRule) {
 	where := "node " + e.o.Node
 	own, _ := e.ownDevices(ctx)
 	e.show(r, where, own)

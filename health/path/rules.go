@@ -17,8 +17,15 @@ import (
 // stoppedBy are actions of policy rules (`ip rule`) that forward no packet.
 var stoppedBy = map[uint8]string{nl.FR_ACT_BLACKHOLE: "blackhole", nl.FR_ACT_UNREACHABLE: "unreachable", nl.FR_ACT_PROHIBIT: "prohibit"}
 
-// policyRules returns the policy rules of others that may take packets elsewhere, of both IP versions, in their order.
-func (e *Explainer) policyRules() (list []rtnl.Rule, err error) {
+// policyRule is a rule of `ip rule`.
+type policyRule struct {
+	rtnl.Rule
+	// theirs: it is somebody else's, and may take packets elsewhere.
+	theirs bool
+}
+
+// policyRules returns the policy rules of both IP versions, in their order; none if others have none.
+func (e *Explainer) policyRules() (list []policyRule, err error) {
 	ns, err := namespace.Open("/proc/thread-self/ns/net")
 	if err != nil {
 		return nil, err
@@ -29,6 +36,7 @@ func (e *Explainer) policyRules() (list []rtnl.Rule, err error) {
 		return nil, err
 	}
 	defer conn.Close()
+	anyTheirs := false
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
 		rules, familyErr := conn.Rules(family)
 		if familyErr != nil && !errors.Is(familyErr, unix.EAFNOSUPPORT) {
@@ -37,10 +45,13 @@ func (e *Explainer) policyRules() (list []rtnl.Rule, err error) {
 		for _, rule := range rules {
 			elsewhere := rule.Action == nl.FR_ACT_TO_TBL && !rule.L3mdev &&
 				rule.Table != unix.RT_TABLE_LOCAL && rule.Table != unix.RT_TABLE_MAIN && rule.Table != unix.RT_TABLE_DEFAULT
-			if !e.o.OurRoute(int(rule.Proto)) && (elsewhere || stoppedBy[rule.Action] != "") {
-				list = append(list, rule)
-			}
+			theirs := !e.o.OurRoute(int(rule.Proto)) && (elsewhere || stoppedBy[rule.Action] != "")
+			list = append(list, policyRule{rule, theirs})
+			anyTheirs = anyTheirs || theirs
 		}
+	}
+	if !anyTheirs {
+		return nil, err
 	}
 	return list, err
 }
@@ -48,42 +59,49 @@ func (e *Explainer) policyRules() (list []rtnl.Rule, err error) {
 // divert says which policy rule takes packets away from the routes of this node; "" if none is known to. in is the device that
 // they come from; "" if the node sends them itself. If any table may route them (anyTable), only a rule that stops them
 // counts.
-func divert(rules []rtnl.Rule, from, to netip.Addr, in string, anyTable bool) string {
+func divert(rules []policyRule, from, to netip.Addr, in string, anyTable bool) string {
 	if len(rules) == 0 {
 		return ""
 	}
 	route, err := lookup(from, to, in)
+	after := uint32(0) // where a goto leads
 	for _, rule := range rules {
-		if rule.Odd || rule.Mark != 0 || rule.Oif != "" || (rule.Family == unix.AF_INET6) != to.Is6() ||
+		if rule.Pref < after || rule.Odd || rule.Mark != 0 || rule.Oif != "" || (rule.Family == unix.AF_INET6) != to.Is6() ||
 			rule.Src.IsValid() && !rule.Src.Contains(from) || rule.Dst.IsValid() && !rule.Dst.Contains(to) ||
 			rule.Iif != "" && rule.Iif != in && (rule.Iif != "lo" || in != "") {
 			continue
 		}
 		what, stops := stoppedBy[rule.Action]
-		if !stops {
-			what = fmt.Sprintf("lookup %d", rule.Table)
-		}
-		// That no route is found can have other reasons than a table that lacks it.
-		if !stops && err != nil {
-			end := deadEnd(rule, to)
-			if end == "" {
-				continue
+		switch {
+		case stops && err != nil && rule.theirs:
+			return fmt.Sprintf("are taken away by policy rule %q: %s", rule.text(what), rule.removal())
+		case stops && err != nil:
+			return ""
+		case rule.Action == nl.FR_ACT_GOTO:
+			after = rule.Target
+		case rule.Action != nl.FR_ACT_TO_TBL || rule.L3mdev:
+		case err != nil:
+			// That no route is found can have other reasons than a table that lacks it. The first table that has one decides.
+			end, decides := deadEnd(rule.Rule, to)
+			if decides && rule.theirs && end != "" {
+				return fmt.Sprintf("end at a route of table %d that leads nowhere (%s), to which policy rule %q sends them: %s",
+					rule.Table, end, rule.text(fmt.Sprintf("lookup %d", rule.Table)), rule.removal())
 			}
-			return fmt.Sprintf("end at a route of table %d that leads nowhere (%s), to which policy rule %q sends them: %s",
-				rule.Table, end, ruleText(rule)+" "+what, removal(rule))
-		}
-		if stops && err != nil || !stops && err == nil && !anyTable && route.Table == int(rule.Table) {
-			return fmt.Sprintf("are taken away by policy rule %q: %s", ruleText(rule)+" "+what, removal(rule))
+			if decides {
+				return ""
+			}
+		case rule.theirs && !anyTable && route.Table == int(rule.Table):
+			return fmt.Sprintf("are taken away by policy rule %q: %s", rule.text(fmt.Sprintf("lookup %d", rule.Table)), rule.removal())
 		}
 	}
 	return ""
 }
 
-// deadEnd returns the route of a rule's table that drops or refuses packets to an address, "" if it does not.
-func deadEnd(rule rtnl.Rule, to netip.Addr) string {
-	names := map[int]string{unix.RTN_BLACKHOLE: "blackhole", unix.RTN_UNREACHABLE: "unreachable", unix.RTN_PROHIBIT: "prohibit"}
+// deadEnd returns the route of a rule's table that drops or refuses packets to an address, "" if it does not. It decides unless
+// the table has none, or one that leaves it to later rules.
+func deadEnd(rule rtnl.Rule, to netip.Addr) (text string, decides bool) {
 	routes, _ := netlink.RouteListFiltered(rule.Family, &netlink.Route{Table: int(rule.Table)}, netlink.RT_FILTER_TABLE) // what a changing list lacks is not checked
-	best, text := -1, ""
+	best := -1
 	for _, route := range routes {
 		bits := 0
 		if route.Dst != nil {
@@ -92,16 +110,20 @@ func deadEnd(rule rtnl.Rule, to netip.Addr) string {
 			}
 		}
 		if bits > best {
-			best, text = bits, ""
-			if name := names[route.Type]; name != "" {
+			best, text, decides = bits, "", route.Type != unix.RTN_THROW
+			if name := leadsNowhere[route.Type]; name != "" {
 				text = name + " " + cmp.Or(network(route), "default")
 			}
 		}
 	}
-	return text
+	return text, decides
 }
 
-func ruleText(rule rtnl.Rule) string {
+// leadsNowhere has the types of routes that drop or refuse packets.
+var leadsNowhere = map[int]string{unix.RTN_BLACKHOLE: "blackhole", unix.RTN_UNREACHABLE: "unreachable", unix.RTN_PROHIBIT: "prohibit"}
+
+// text of the rule, as `ip rule` shows it. does is its action.
+func (rule policyRule) text(does string) string {
 	from := "all"
 	if rule.Src.IsValid() {
 		from = rule.Src.String()
@@ -113,11 +135,11 @@ func ruleText(rule rtnl.Rule) string {
 	if rule.Iif != "" {
 		words = append(words, "iif "+rule.Iif)
 	}
-	return fmt.Sprintf("%d: %s", rule.Pref, strings.Join(words, " "))
+	return fmt.Sprintf("%d: %s %s", rule.Pref, strings.Join(words, " "), does)
 }
 
 // removal says how to remove a rule. Without -6, `ip rule` means those of IPv4.
-func removal(rule rtnl.Rule) string {
+func (rule policyRule) removal() string {
 	family := ""
 	if rule.Family == unix.AF_INET6 {
 		family = "-6 "

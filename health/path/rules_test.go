@@ -2,6 +2,8 @@ package path
 
 import (
 	"net/netip"
+	"slices"
+	"strings"
 	"testing"
 )
 
@@ -12,7 +14,7 @@ func TestTablesOfVPNs(t *testing.T) {
 		ip rule add pref 5270 lookup 52; ip route add 100.64.0.0/10 dev eth0 table 52; ip route add 10.1.2.0/24 dev eth0 table 52`)
 	e := New(Options{OurRoute: func(int) bool { return false }})
 	rules, err := e.policyRules()
-	if err != nil || len(rules) != 1 {
+	if err != nil || !slices.ContainsFunc(rules, func(r policyRule) bool { return r.theirs && r.Table == 52 }) {
 		t.Fatal(rules, err)
 	}
 	own := netip.MustParseAddr("10.9.0.1")
@@ -32,5 +34,35 @@ func TestTablesOfVPNs(t *testing.T) {
 	}
 	if !anyTable(pod, end{addr: netip.MustParseAddr("100.100.1.1")}) {
 		t.Error("the host routes what pods send to outside, whatever table it takes")
+	}
+}
+
+// The rule that is blamed is the one that decides: an earlier one, or the routes of the node before it, may have done so.
+func TestTheFirstPolicyRuleThatDecides(t *testing.T) {
+	for name, c := range map[string]struct{ rules, want string }{
+		"before main":                  {"ip rule add to 10.1.2.0/24 pref 77 lookup 99; ip route add blackhole default table 99", "77: from all to 10.1.2.0/24 lookup 99"},
+		"behind main":                  {"ip rule add to 10.1.2.0/24 pref 40000 lookup 99; ip route add blackhole default table 99", ""},
+		"that stops, behind main":      {"ip rule add to 10.1.2.0/24 pref 40000 prohibit", ""},
+		"behind main, which lacks it":  {"ip rule add to 10.7.0.0/24 pref 40000 lookup 99; ip route add blackhole default table 99", "40000: from all to 10.7.0.0/24 lookup 99"},
+		"behind another":               {"ip rule add pref 77 lookup 98; ip route add prohibit 10.1.2.0/24 table 98; ip rule add pref 78 blackhole", "77: from all lookup 98"},
+		"behind one that throws":       {"ip rule add pref 77 lookup 98; ip route add throw 10.1.2.0/24 table 98; ip rule add pref 78 blackhole", "78: from all blackhole"},
+		"that is skipped":              {"ip rule add pref 76 goto 32766; ip rule add pref 77 lookup 99; ip route add blackhole default table 99", ""},
+		"that another address matches": {"ip rule add to 10.1.3.0/24 pref 77 blackhole", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inNetNS(t)
+			shell(t, "ip link set lo up; ip route add blackhole 10.1.0.0/16; "+c.rules)
+			rules, err := New(Options{OurRoute: func(int) bool { return false }}).policyRules()
+			if err != nil {
+				t.Fatal(err)
+			}
+			to := "10.1.2.2"
+			if strings.Contains(c.rules, "10.7.") {
+				to = "10.7.0.2"
+			}
+			if got := divert(rules, netip.MustParseAddr("10.1.1.2"), netip.MustParseAddr(to), "", false); !strings.Contains(got, c.want) || c.want == "" && got != "" {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
 	}
 }
