@@ -18,6 +18,7 @@ import (
 	"github.com/contiv/contiv/plugins/service/processor"
 	"github.com/contiv/contiv/vswitch"
 	"github.com/contiv/contiv/vswitch/kernel/own"
+	"github.com/contiv/contiv/vswitch/kernel/redirect"
 	"github.com/vishvananda/netlink"
 )
 
@@ -34,8 +35,9 @@ func explainPaths(o options, sb *southbound, hostStack bool, nodes *nodesync.Nod
 		Devices: func(ctx context.Context) ([]path.Device, error) {
 			return vswitchDevices(ctx, sb.vs.States(), conf.Resolved(), nodes.GetAllNodes()[o.nodeName])
 		},
-		OurRoute: func(protocol int) bool { return protocol == own.ProtoOurs || protocol == own.ProtoLeased },
-		OurTable: func(name string) bool { return name == "contiv" || strings.HasPrefix(name, "contiv-") },
+		OurRoute:  func(protocol int) bool { return protocol == own.ProtoOurs || protocol == own.ProtoLeased },
+		OurFilter: redirect.Ours,
+		OurTable:  func(name string) bool { return name == "contiv" || strings.HasPrefix(name, "contiv-") },
 		Verdicts: []func(context.Context, path.Question) path.Verdict{
 			func(_ context.Context, q path.Question) path.Verdict {
 				e := services.Explain(service.Connection{From: q.From, To: q.To, Protocol: processor.Protocol(strings.ToUpper(q.Protocol)), Port: q.Port})

@@ -118,7 +118,7 @@ func (a *Answer) endpoints(ctx context.Context, agents []*target.Agent, known Pl
 	var all sync.WaitGroup
 	for i, endpoint := range chosen {
 		all.Go(func() {
-			paths[i], _ = ask(ctx, agents, a.From, known.at(endpoint.Addr()), seen[endpoint], a.Protocol, endpoint.Port())
+			paths[i], _ = ask(ctx, agents, a.From, known.at(endpoint.Addr()), seen[endpoint], a.Protocol, endpoint.Port(), true)
 		})
 	}
 	all.Wait()
@@ -135,6 +135,11 @@ func (a *Answer) add(one Answer) {
 	for _, f := range one.Findings {
 		if !slices.Contains(a.Findings, f) {
 			a.Findings = append(a.Findings, f)
+		}
+	}
+	for _, d := range one.Doubts {
+		if !slices.Contains(a.Doubts, d) {
+			a.Doubts = append(a.Doubts, d)
 		}
 	}
 	for _, line := range one.Way {

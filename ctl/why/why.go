@@ -42,8 +42,10 @@ type Answer struct {
 	// Last is the last hop that answered, if the end did not.
 	Last     string         `json:"last,omitempty"`
 	Findings []path.Finding `json:"findings"`
-	Probes   []path.Probe   `json:"probes"`
-	Way      []string       `json:"way"`
+	// Doubts are about what may be in the way, and is not judged.
+	Doubts []path.Finding `json:"doubts,omitempty"`
+	Probes []path.Probe   `json:"probes"`
+	Way    []string       `json:"way"`
 	// Endpoints of a service to which the paths were judged.
 	Endpoints []Endpoint `json:"endpoints,omitempty"`
 	// Untried says how to try what no agent can, if nothing was sent.
@@ -53,7 +55,7 @@ type Answer struct {
 // Ask asks all agents and compares their answers. Those at the ends know something about the path; for a service, there is
 // also a path to each endpoint.
 func Ask(ctx context.Context, agents []*target.Agent, known Places, from, to Place, protocol string, port uint16) Answer {
-	a, reports := ask(ctx, agents, from, to, nil, protocol, port)
+	a, reports := ask(ctx, agents, from, to, nil, protocol, port, false)
 	var entrances, endpoints []netip.AddrPort
 	seen := map[netip.AddrPort][]netip.Addr{}
 	for _, r := range reports {
@@ -91,9 +93,12 @@ func trial(protocol string, to netip.AddrPort) string {
 }
 
 // ask asks all agents about the path to an address. seen are the addresses by which policies see where packets come from, if
-// they are others.
-func ask(ctx context.Context, agents []*target.Agent, from, to Place, seen []netip.Addr, protocol string, port uint16) (Answer, []path.Report) {
+// they are others; ofService says that a service leads to To.
+func ask(ctx context.Context, agents []*target.Agent, from, to Place, seen []netip.Addr, protocol string, port uint16, ofService bool) (Answer, []path.Report) {
 	query := url.Values{"from": {from.Address}, "to": {to.Address}}
+	if ofService {
+		query.Set("ofService", "true")
+	}
 	slices.SortFunc(seen, netip.Addr.Compare)
 	for _, addr := range slices.Compact(seen) {
 		query.Add("seen", addr.String())
@@ -124,11 +129,17 @@ func ask(ctx context.Context, agents []*target.Agent, from, to Place, seen []net
 			continue
 		}
 		a.Findings = append(a.Findings, r.Findings...)
+		a.Doubts = append(a.Doubts, r.Doubts...)
 		a.Way = append(a.Way, r.Way...)
 		a.Probes = append(a.Probes, r.Probes...)
 	}
 	a.anyNode(others)
 	a.Findings = append(a.Findings, wrongNeighbours(reports)...)
+	for _, r := range reports {
+		if r.Unheard != nil && !a.connected() {
+			a.Findings = append(a.Findings, *r.Unheard)
+		}
+	}
 	a.judge(slices.ContainsFunc(reports, func(r path.Report) bool { return r.NoEcho }))
 	if slices.ContainsFunc(reports, func(r path.Report) bool { return r.Astray }) && a.Verdict != NotReached && a.Verdict != NotProbed {
 		a.Verdict = Astray
@@ -214,7 +225,7 @@ func wrongNeighbours(reports []path.Report) (findings []path.Finding) {
 // judge derives the verdict from probes. ICMP probes to the end count unless they are refused, or the
 // port answers.
 func (a *Answer) judge(noEcho bool) {
-	connected := slices.ContainsFunc(a.Probes, func(p path.Probe) bool { return p.End && p.Kind == "tcp" && p.Answered })
+	connected := a.connected()
 	arrived := Reached
 	if a.Protocol == "udp" {
 		arrived = Pinged
@@ -250,6 +261,11 @@ func (a *Answer) judge(noEcho bool) {
 	if a.Verdict != NotReached || a.refused() {
 		a.Last = ""
 	}
+}
+
+// connected reports whether the end accepted a connection.
+func (a *Answer) connected() bool {
+	return slices.ContainsFunc(a.Probes, func(p path.Probe) bool { return p.End && p.Kind == "tcp" && p.Answered })
 }
 
 // refused reports whether somebody answered that there is no connection.
@@ -290,6 +306,21 @@ func Write(p text.Printer, a Answer) {
 		p.Printf("\n")
 		write(p, text)
 	}
+	way := slices.Clone(a.Way)
+	switch {
+	case len(a.Doubts) == 0:
+	case a.Verdict == Reached: // past them
+		for _, d := range a.Doubts {
+			way = append(way, d.Where+": "+d.Text)
+		}
+	default:
+		p.Printf("\n")
+		t := p.Table("WHERE", "WHAT MAY BE WRONG")
+		for _, d := range a.Doubts {
+			t.Add(d.Where, d.Text)
+		}
+		t.Print()
+	}
 	if a.Untried != "" {
 		p.Printf("\n")
 		write(p, strings.ToUpper(a.Untried[:1])+a.Untried[1:]+".")
@@ -317,15 +348,17 @@ func Write(p text.Printer, a Answer) {
 		}
 		t.Print()
 	}
-	if len(a.Way) > 0 {
+	if len(way) > 0 {
 		p.Printf("\n")
-		write(p, a.Way...)
+		write(p, way...)
 	}
 }
 
 // hint says where to look if nothing wrong was found.
 func (a Answer) hint() string {
 	switch {
+	case len(a.Doubts) > 0 && (a.Verdict == NotReached || a.Verdict == NoOverlay):
+		return "Nothing was found on our nodes that stops the packets for sure, but there is what may stop them:"
 	case a.refused():
 		return "Nothing wrong was found on our nodes: nobody listens on the port, or the end rejects connections."
 	case a.Verdict == NotReached:

@@ -26,7 +26,7 @@ type Node struct {
 	Gateways  []netip.Addr   // of its pods: its vswitch answers there
 }
 
-// Options of an Explainer. All must be set, except for Verdicts and Services, and Devices with HostStack.
+// Options of an Explainer. All must be set, except for Verdicts, OurFilter and Services, and Devices with HostStack.
 type Options struct {
 	Node  string
 	Pods  func() ([]Pod, error)
@@ -48,6 +48,8 @@ type Options struct {
 	OurRoute func(protocol int) bool
 	// OurTable reports whether a table of nftables is one of ours.
 	OurTable func(name string) bool
+	// OurFilter reports whether a filter of traffic control with the priority is one of ours; nil: none is.
+	OurFilter func(priority uint16) bool
 	// Verdicts has functions for services, policies and the like, in the order in which packets come by.
 	Verdicts []func(ctx context.Context, q Question) Verdict
 }
@@ -134,9 +136,13 @@ func (e *Explainer) Explain(ctx context.Context, q Question) (*Report, error) {
 		}
 		return r, nil
 	}
-	for _, at := range []struct{ this, other end }{{from, to}, {to, from}} {
+	for _, at := range []struct {
+		this, other end
+		isSource    bool
+	}{{from, to, true}, {to, from, false}} {
 		if at.this.pod != nil {
 			r.pod(at.this.pod, at.this.addr, at.other.addr)
+			e.content(r, at.this.pod, q, at.isSource)
 		} else if at.this.here && at.this.node == nil {
 			r.find("node "+e.o.Node, fmt.Sprintf("%v is in the pod subnet of this node, and no pod has it", at.this.addr))
 		}

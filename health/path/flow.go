@@ -2,6 +2,8 @@ package path
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/contiv/contiv/netlink/nft/foreign"
 	"github.com/vishvananda/netlink"
@@ -69,11 +71,40 @@ func (f flow) hooks(bridges map[string]bridged) (list []foreign.Packet) {
 	return list
 }
 
-// harms says what rules of others do to the packets.
+// harms says what rules of others do to the packets: to the first one, or if that passes, to later ones.
 func (f flow) harms(rules *foreign.Ruleset, bridges map[string]bridged) (found []string) {
+	if found = f.each(bridges, rules.Harms); len(found) == 0 {
+		found = f.later().each(bridges, rules.Harms)
+	}
+	return found
+}
+
+// doubts says what rules of others may do to the packets, and why they are not judged.
+func (f flow) doubts(rules *foreign.Ruleset, bridges map[string]bridged) []string {
+	found := f.each(bridges, rules.Doubts)
+	for _, text := range f.later().each(bridges, rules.Doubts) {
+		if first := strings.TrimPrefix(text, laterWord); !slices.Contains(found, first) {
+			found = append(found, text)
+		}
+	}
+	return found
+}
+
+const laterWord = "later "
+
+// later returns the flow of what follows the first packet.
+func (f flow) later() flow {
+	f.what, f.Later = laterWord+f.what, true
+	return f
+}
+
+// each judges the packet at each hook.
+func (f flow) each(bridges map[string]bridged, judge func(foreign.Packet) []string) (found []string) {
 	for _, p := range f.hooks(bridges) {
-		for _, text := range rules.Harms(p) {
-			found = append(found, f.what+" "+text)
+		for _, text := range judge(p) {
+			if text = f.what + " " + text; !slices.Contains(found, text) {
+				found = append(found, text)
+			}
 		}
 	}
 	return found

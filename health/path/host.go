@@ -24,7 +24,8 @@ func (e *Explainer) host(ctx context.Context, r *Report, q Question, from, to en
 	local, _ := localAddresses()
 	r.Astray = to.ofPods() && local[to.addr].device != 0 && !slices.Contains(e.gateways(), to.addr)
 	request := flow{what: fmt.Sprintf("packets from %v to %v", from.addr, to.addr), unrouted: r.translated, anyTable: anyTable(from, to), Packet: foreign.Packet{
-		Src: q.From, Dst: q.To, Protocol: q.protocol(), DstPort: q.Port, Size: e.o.MTU()}}
+		Src: q.From, Dst: q.To, Protocol: q.protocol(), DstPort: q.Port, Size: e.o.MTU(),
+		Untranslated: !q.OfService && !r.translated && from.ofPods() && to.ofPods()}}
 	diversions, err := e.policyRules()
 	if err != nil {
 		r.find(where, fmt.Sprintf("policy rules of others cannot be read: %v", err))
@@ -58,16 +59,20 @@ func (e *Explainer) host(ctx context.Context, r *Report, q Question, from, to en
 	if err != nil {
 		r.find(where, fmt.Sprintf("filters of others cannot be read: %v", err))
 	}
-	through := map[string]bridged{}
-	if err == nil && !rules.Empty() {
-		through = bridges()
-	}
+	through := bridges()
 	for _, f := range flows {
 		if text := divert(diversions, f.Src, f.Dst, f.In, f.anyTable); text != "" && !r.translated {
 			r.find(where, f.what+" "+text)
 		}
 		if err == nil {
 			r.findAll(where, f.harms(rules, through))
+			r.doubtAll(where, f.doubts(rules, through))
+		}
+	}
+	if h, err := netlink.NewHandle(unix.NETLINK_ROUTE); err == nil {
+		defer h.Close()
+		for _, device := range passed(flows, through) {
+			r.doubtAll(where, e.programs(h, device))
 		}
 	}
 }
@@ -125,6 +130,9 @@ func (e *Explainer) route(r *Report, from, to end, local map[netip.Addr]localAdd
 		device = link.Attrs().Name
 	}
 	text := fmt.Sprintf("route %v dev %s %s", cmp.Or(network(route), "default"), cmp.Or(device, "-"), via(route))
+	if nowhere := leadsNowhere[route.Type]; nowhere != "" {
+		text = fmt.Sprintf("route %s %v", nowhere, cmp.Or(network(route), "default"))
+	}
 	ofPods := to.ofPods()
 	switch {
 	case ofPods && local[to.addr].device != 0:
@@ -153,7 +161,25 @@ func foreignRoute(route netlink.Route, text string, to netip.Addr) string {
 	if route.Table != unix.RT_TABLE_MAIN && route.Table != 0 {
 		table = fmt.Sprintf(" table %d", route.Table)
 	}
-	return fmt.Sprintf("%s is somebody else's (protocol %d) and takes the packets to %v: remove it with `ip route del %s%s`", text, route.Protocol, to, network(route), table)
+	family := ""
+	if to.Is6() {
+		family = "-6 "
+	}
+	return fmt.Sprintf("%s is somebody else's (%s) and takes the packets to %v: remove it with `ip %sroute del %s%s`", text, maker(route), to, family, network(route), table)
+}
+
+// maker says who made a route, as far as the kernel knows.
+func maker(route netlink.Route) string {
+	number := int(route.Protocol)
+	names := map[int]string{
+		unix.RTPROT_KERNEL: "kernel, for an address of the device", unix.RTPROT_BOOT: "boot: made by hand, or by a script", unix.RTPROT_STATIC: "static",
+		unix.RTPROT_RA: "router advertisement", unix.RTPROT_DHCP: "DHCP", unix.RTPROT_ZEBRA: "zebra", unix.RTPROT_BIRD: "bird",
+		unix.RTPROT_BGP: "BGP, of FRR", unix.RTPROT_OSPF: "OSPF, of FRR", unix.RTPROT_KEEPALIVED: "keepalived",
+	}
+	if name := names[number]; name != "" {
+		return fmt.Sprintf("protocol %d, %s", number, name)
+	}
+	return fmt.Sprintf("protocol %d", number)
 }
 
 func network(route netlink.Route) string {

@@ -220,8 +220,8 @@ func (n *Network) podFlows(pods []Pod, peer Node) (flows []flow) {
 				continue
 			}
 			flows = append(flows,
-				flow{what: "packets of pods to those of " + peerName, Packet: foreign.Packet{In: pod.Device, Out: out, Src: addr, Dst: there}},
-				flow{what: "packets to pods from those of " + peerName, Packet: foreign.Packet{In: out, Out: pod.Device, Src: there, Dst: addr}})
+				flow{what: "packets of pods to those of " + peerName, Packet: foreign.Packet{In: pod.Device, Out: out, Src: addr, Dst: there, Untranslated: true}},
+				flow{what: "packets to pods from those of " + peerName, Packet: foreign.Packet{In: out, Out: pod.Device, Src: there, Dst: addr, Untranslated: true}})
 			break // one pod stands for all
 		}
 	}

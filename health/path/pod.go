@@ -8,22 +8,32 @@ import (
 
 	"github.com/contiv/contiv/netlink/namespace"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
-// pod checks the content of a pod's network namespace.
-func (r *Report) pod(pod *Pod, addr, other netip.Addr) {
-	where := "pod " + pod.Name
+// open opens the network namespace of a pod. Close both.
+func (pod *Pod) open() (*namespace.Namespace, *netlink.Handle, error) {
 	ns, err := namespace.Open(pod.NetNS)
 	if err != nil {
-		r.find(where, fmt.Sprintf("its network namespace cannot be opened: %v: the pod has ended, or its runtime has lost it", err))
+		return nil, nil, fmt.Errorf("its network namespace cannot be opened: %w: the pod has ended, or its runtime has lost it", err)
+	}
+	h, err := netlink.NewHandleAt(ns.Handle)
+	if err != nil {
+		ns.Close()
+		return nil, nil, fmt.Errorf("its network namespace cannot be read: %w", err)
+	}
+	return ns, h, nil
+}
+
+// pod checks how a pod's network namespace is wired.
+func (r *Report) pod(pod *Pod, addr, other netip.Addr) {
+	where := "pod " + pod.Name
+	ns, h, err := pod.open()
+	if err != nil {
+		r.find(where, err.Error())
 		return
 	}
 	defer ns.Close()
-	h, err := netlink.NewHandleAt(ns.Handle)
-	if err != nil {
-		r.find(where, fmt.Sprintf("its network namespace cannot be read: %v", err))
-		return
-	}
 	defer h.Close()
 	link, err := h.LinkByName(pod.Interface)
 	var missing netlink.LinkNotFoundError
@@ -55,7 +65,11 @@ func (r *Report) pod(pod *Pod, addr, other netip.Addr) {
 		return
 	}
 	routes, err := h.RouteGetWithOptions(other.AsSlice(), &netlink.RouteGetOptions{})
-	if err != nil || len(routes) == 0 {
+	switch {
+	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.EACCES), errors.Is(err, unix.EHOSTUNREACH):
+		r.find(where, fmt.Sprintf("a route or a policy rule in it stops packets to %v (%v): see `ip route` and `ip rule` in its network namespace", other, err))
+		return
+	case err != nil || len(routes) == 0:
 		r.find(where, fmt.Sprintf("it has no route to %v (%v): its default route is gone", other, err))
 		return
 	}

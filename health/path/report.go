@@ -21,6 +21,8 @@ type Question struct {
 	// Protocol is "" (ICMP), "tcp" or "udp"; Port is the port of To, 0 without a protocol.
 	Protocol string
 	Port     uint16
+	// OfService: the path is that of a service to one of its endpoints, To.
+	OfService bool
 	// Seen are the addresses by which policies see From, since nodes on the way translate it; none: From itself.
 	Seen []netip.Addr
 }
@@ -91,6 +93,10 @@ type Report struct {
 	Destination bool `json:"destination"`
 
 	Findings []Finding `json:"findings"`
+	// Doubts are about what may be in the way, and cannot be judged.
+	Doubts []Finding `json:"doubts,omitempty"`
+	// Unheard says that nobody listens on the port. It is wrong if a connection was opened nevertheless.
+	Unheard *Finding `json:"unheard,omitempty"`
 	// Way lists what the data plane would do, one line each.
 	Way    []string `json:"way"`
 	Probes []Probe  `json:"probes"`
@@ -123,6 +129,14 @@ func (r *Report) find(where, text string) {
 func (r *Report) findAll(where string, texts []string) {
 	for _, text := range texts {
 		r.find(where, text)
+	}
+}
+
+func (r *Report) doubtAll(where string, texts []string) {
+	for _, text := range texts {
+		if f := (Finding{where, text}); !slices.Contains(r.Doubts, f) {
+			r.Doubts = append(r.Doubts, f)
+		}
 	}
 }
 
@@ -169,6 +183,7 @@ func question(r *http.Request) (q Question, err error) {
 		}
 		q.Seen = append(q.Seen, addr)
 	}
+	q.OfService = values.Get("ofService") == "true"
 	if q.Protocol = values.Get("protocol"); q.Protocol == "" {
 		return q, nil
 	}

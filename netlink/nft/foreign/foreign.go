@@ -257,6 +257,11 @@ func (r *Ruleset) Harms(p Packet) []string {
 	return w.harms()
 }
 
+const translatedText = "get another destination"
+
+// Translated reports whether a harm, with words before it or not, is that packets are sent elsewhere, and not dropped.
+func Translated(harm string) bool { return strings.Contains(harm, translatedText) }
+
 // Doubts says what may become of a packet by rules that are not judged, such as "may be dropped by a rule of chain FORWARD in
 // table ip filter, which is not judged because it limits a rate".
 func (r *Ruleset) Doubts(p Packet) []string {
@@ -279,7 +284,7 @@ func (w *walk) harms() (found []string) {
 		case verdict == drops:
 			found = append(found, fmt.Sprintf("are dropped: %s drops the packet%s", by, by.comment))
 		case verdict == diverts:
-			found = append(found, fmt.Sprintf("get another destination: %s translates it%s", by, by.comment))
+			found = append(found, fmt.Sprintf("%s: %s translates it%s", translatedText, by, by.comment))
 		case verdict == falls && policy && w.uncertain != "":
 			w.doubt(drops, culprit{base: true, chain: c.Name, table: tableName(c.Table)}, "an earlier rule may accept the packet: "+w.uncertain)
 		case verdict == falls && policy:

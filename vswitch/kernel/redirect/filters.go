@@ -35,6 +35,11 @@ const (
 	copySent     purpose = 122
 )
 
+// Ours reports whether filters with the priority are ours.
+func Ours(priority uint16) bool {
+	return priority == uint16(copyReceived) || priority == uint16(redirect) || priority == uint16(copySent)
+}
+
 // parent is where the frames are taken from.
 func (p purpose) parent() uint32 {
 	if p == copySent {

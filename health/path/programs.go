@@ -1,0 +1,90 @@
+package path
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/contiv/contiv/netlink/nft/foreign"
+	"github.com/vishvananda/netlink"
+)
+
+// passed returns the devices of the node that packets pass.
+func passed(flows []flow, through map[string]bridged) (devices []string) {
+	for _, f := range flows {
+		for _, p := range f.hooks(through) {
+			for _, device := range []string{p.In, p.Out} {
+				if device != "" && !slices.Contains(devices, device) {
+					devices = append(devices, device)
+				}
+			}
+		}
+	}
+	return devices
+}
+
+// programs says which programs and filters of others at a device may drop packets. What they do is not known.
+func (e *Explainer) programs(h *netlink.Handle, device string) (texts []string) {
+	link, err := h.LinkByName(device)
+	if err != nil {
+		return nil
+	}
+	say := func(what, show string) {
+		texts = append(texts, fmt.Sprintf("packets may be dropped by %s, which is not judged: see `%s`", what, show))
+	}
+	if xdp := link.Attrs().Xdp; xdp != nil && xdp.Attached {
+		say(fmt.Sprintf("an XDP program at device %s", device), fmt.Sprintf("bpftool prog show id %d", xdp.ProgId))
+	}
+	for side, parent := range map[string]uint32{"ingress": netlink.HANDLE_MIN_INGRESS, "egress": netlink.HANDLE_MIN_EGRESS} {
+		filters, _ := h.FilterList(link, parent) // what cannot be read is not checked
+		theirs := slices.ContainsFunc(filters, func(f netlink.Filter) bool {
+			return e.o.OurFilter == nil || !e.o.OurFilter(f.Attrs().Priority)
+		})
+		if theirs {
+			say(fmt.Sprintf("a filter of traffic control at device %s", device), fmt.Sprintf("tc filter show dev %s %s", device, side))
+		}
+	}
+	slices.Sort(texts)
+	return texts
+}
+
+// content checks what in a pod's network namespace may stop packets from or to the pod: its own filters and programs, and that nobody
+// listens.
+func (e *Explainer) content(r *Report, pod *Pod, q Question, isSource bool) {
+	where := "pod " + pod.Name
+	ns, h, err := pod.open()
+	if err != nil {
+		return // reported as a finding
+	}
+	defer ns.Close()
+	defer h.Close()
+	f := flow{what: fmt.Sprintf("packets from %v to %v", q.From, q.To), Packet: foreign.Packet{
+		Src: q.From, Dst: q.To, Protocol: q.protocol(), DstPort: q.Port, Size: e.o.MTU(), Out: pod.Interface}}
+	if !isSource {
+		f.In, f.Out = f.Out, ""
+	}
+	rules, err := foreign.Read(ns, func(string) bool { return false })
+	if err != nil {
+		r.find(where, fmt.Sprintf("filters in it cannot be read: %v", err))
+		return
+	}
+	translated := false
+	for _, one := range []flow{f, f.answers()} {
+		for _, text := range one.harms(rules, nil) {
+			if foreign.Translated(text) { // as service meshes do
+				r.Way, translated = append(r.Way, where+": "+text), true
+			} else {
+				r.find(where, text)
+			}
+		}
+		r.doubtAll(where, one.doubts(rules, nil))
+	}
+	r.doubtAll(where, e.programs(h, pod.Interface))
+	if !isSource && q.Protocol != "" && !translated {
+		_ = ns.Run(func() error {
+			if text := unheard(q.To, q.Protocol, q.Port); text != "" {
+				r.Unheard = &Finding{where, text}
+			}
+			return nil
+		})
+	}
+}
