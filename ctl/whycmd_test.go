@@ -197,6 +197,37 @@ func TestWhyKnowsWhatItAsked(t *testing.T) {
 	}
 }
 
+// Rules that are not judged are named where packets do not arrive, and never "nothing wrong". That nobody listens is not held against
+// a connection that was opened.
+func TestWhyNamesWhatIsNotJudged(t *testing.T) {
+	doubt := []path.Finding{{Where: "node n1", Text: "packets may be dropped by a rule"}}
+	unheard := &path.Finding{Where: "pod shop/db", Text: "nobody listens on port 80/tcp"}
+	end := func(kind string, answered bool) []path.Probe {
+		return []path.Probe{{Kind: kind, End: true, Answered: answered}}
+	}
+	for name, c := range map[string]struct {
+		report    path.Report
+		want, not string
+		code      int
+	}{
+		"not reached":      {path.Report{Source: true, Doubts: doubt, Probes: end("tcp", false)}, "but there is what may stop them: WHERE WHAT MAY BE WRONG node n1 packets may be dropped by a rule", "Nothing wrong", 1},
+		"reached":          {path.Report{Source: true, Doubts: doubt, Probes: end("tcp", true)}, "node n1: packets may be dropped by a rule", "WHAT MAY BE WRONG", 0},
+		"nobody listens":   {path.Report{Source: true, Unheard: unheard, Probes: end("tcp", false)}, "pod shop/db nobody listens on port 80/tcp", "Nothing wrong", 1},
+		"somebody answers": {path.Report{Source: true, Unheard: unheard, Probes: end("tcp", true)}, "port 80/tcp: reached", "nobody listens", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			mux := http.NewServeMux()
+			mux.HandleFunc(path.URL, func(w http.ResponseWriter, _ *http.Request) { rest.JSON(w, c.report) })
+			socket := filepath.Join(t.TempDir(), "s")
+			serve(t, socket, mux)
+			out, _, err := run(t, "--agent", "n1=unix://"+socket, "why", "10.1.1.2", "10.1.2.2", "80")
+			if words := strings.Join(strings.Fields(out), " "); !strings.Contains(words, c.want) || strings.Contains(words, c.not) || ExitCode(err) != c.code {
+				t.Errorf("exit code %d\n%s", ExitCode(err), out)
+			}
+		})
+	}
+}
+
 // The answers of a node that has the pod's address as well are not those of the pod; and where policies refuse pings, nothing is
 // known of UDP, though something was sent.
 func TestWhyDoesNotBelieveTheWrongAnswers(t *testing.T) {

@@ -129,10 +129,7 @@ func (e *Explainer) route(r *Report, from, to end, local map[netip.Addr]localAdd
 	if err == nil {
 		device = link.Attrs().Name
 	}
-	text := fmt.Sprintf("route %v dev %s %s", cmp.Or(network(route), "default"), cmp.Or(device, "-"), via(route))
-	if nowhere := leadsNowhere[route.Type]; nowhere != "" {
-		text = fmt.Sprintf("route %s %v", nowhere, cmp.Or(network(route), "default"))
-	}
+	text := routeText(route)
 	ofPods := to.ofPods()
 	switch {
 	case ofPods && local[to.addr].device != 0:
@@ -149,6 +146,19 @@ func (e *Explainer) route(r *Report, from, to end, local map[netip.Addr]localAdd
 	}
 	r.Way = append(r.Way, fmt.Sprintf("%s: to %v by %s", where, to.addr, text))
 	return device
+}
+
+// routeText describes a route.
+func routeText(route netlink.Route) string {
+	to := cmp.Or(network(route), "default")
+	if nowhere := leadsNowhere[route.Type]; nowhere != "" {
+		return fmt.Sprintf("route %s %s", nowhere, to)
+	}
+	device := "-"
+	if link, err := netlink.LinkByIndex(route.LinkIndex); err == nil {
+		device = link.Attrs().Name
+	}
+	return fmt.Sprintf("route %s dev %s %s", to, device, via(route))
 }
 
 // foreignRoute says that a route of somebody else takes the packets to an address of pods. The default route only does so where
@@ -172,7 +182,7 @@ func foreignRoute(route netlink.Route, text string, to netip.Addr) string {
 func maker(route netlink.Route) string {
 	number := int(route.Protocol)
 	names := map[int]string{
-		unix.RTPROT_KERNEL: "kernel, for an address of the device", unix.RTPROT_BOOT: "boot: made by hand, or by a script", unix.RTPROT_STATIC: "static",
+		unix.RTPROT_BOOT: "boot: made by hand, or by a script", unix.RTPROT_STATIC: "static",
 		unix.RTPROT_RA: "router advertisement", unix.RTPROT_DHCP: "DHCP", unix.RTPROT_ZEBRA: "zebra", unix.RTPROT_BIRD: "bird",
 		unix.RTPROT_BGP: "BGP, of FRR", unix.RTPROT_OSPF: "OSPF, of FRR", unix.RTPROT_KEEPALIVED: "keepalived",
 	}

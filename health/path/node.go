@@ -23,6 +23,9 @@ type Network struct {
 	defaults map[int]string // by IP version: the device of the last default route that was seen
 	rules    *foreign.Ruleset
 	again    time.Time // when the rules are read again
+
+	stray      []netlink.Route // of others, within the pod subnets
+	strayAgain time.Time       // when they are read again
 }
 
 // Rulesets of others can be large: the pause after reading them is that much longer than reading
@@ -43,7 +46,7 @@ func (n *Network) Problems(ctx context.Context) []string {
 	if err != nil {
 		return []string{err.Error()}
 	}
-	return slices.Concat(n.devices(ctx, pods), n.routes(ctx), n.addresses(pods), n.filters(pods))
+	return slices.Concat(n.devices(ctx, pods), n.routes(ctx), n.strayRoutes(pods), n.addresses(pods), n.filters(pods))
 }
 
 // others returns the rules of others, read recently.
@@ -104,6 +107,84 @@ func (n *Network) routes(ctx context.Context) (problems []string) {
 	}
 	slices.Sort(problems)
 	return problems
+}
+
+// strayRoutes checks for routes of others that take packets away from pods: from one of this node, or from a part of another node's
+// pod subnet.
+func (n *Network) strayRoutes(pods []Pod) (problems []string) {
+	if !n.o.HostStack {
+		return nil // the vswitch routes, whatever the kernel has
+	}
+	nodes := n.o.Nodes()
+	for _, route := range n.othersRoutes(nodes) {
+		to, ok := victim(route, n.o.Node, nodes, pods)
+		if !ok {
+			continue
+		}
+		taken, err := netlink.RouteGetWithOptions(to.AsSlice(), &netlink.RouteGetOptions{FIBMatch: true})
+		if err != nil || len(taken) == 0 || network(taken[0]) != network(route) || taken[0].Protocol != route.Protocol {
+			if err == nil || leadsNowhere[route.Type] == "" {
+				continue // another one counts
+			}
+		}
+		problems = append(problems, foreignRoute(route, routeText(route), to))
+	}
+	return problems
+}
+
+// othersRoutes returns the routes of others to parts of pod subnets, read recently.
+func (n *Network) othersRoutes(nodes []Node) []netlink.Route {
+	begin := time.Now()
+	if begin.Before(n.strayAgain) {
+		return n.stray
+	}
+	n.stray = nil
+	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
+		list, _ := netlink.RouteListFiltered(family, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE) // what a changing list lacks is found later
+		for _, route := range list {
+			if route.Protocol == unix.RTPROT_KERNEL { // of an address, which another check finds
+				continue
+			}
+			if prefix, ok := prefixOf(route); ok && !n.o.OurRoute(int(route.Protocol)) && slices.ContainsFunc(nodes, func(node Node) bool { return node.contains(prefix) }) {
+				n.stray = append(n.stray, route)
+			}
+		}
+	}
+	n.strayAgain = time.Now().Add(min(pauseFactor*time.Since(begin), maxPause))
+	return n.stray
+}
+
+// contains reports whether a network is a pod subnet of the node, or a part of one.
+func (n Node) contains(prefix netip.Prefix) bool {
+	return slices.ContainsFunc(n.Pods, func(p netip.Prefix) bool { return p.Bits() <= prefix.Bits() && p.Contains(prefix.Addr()) })
+}
+
+// victim returns an address of a pod to which the route would take packets.
+func victim(route netlink.Route, this string, nodes []Node, pods []Pod) (addr netip.Addr, ok bool) {
+	prefix, _ := prefixOf(route)
+	for _, node := range nodes {
+		if !node.contains(prefix) {
+			continue
+		}
+		if node.Name != this {
+			return prefix.Addr(), true
+		}
+		for _, pod := range pods {
+			if i := slices.IndexFunc(pod.Addresses, prefix.Contains); i >= 0 {
+				return pod.Addresses[i], true
+			}
+		}
+	}
+	return addr, false
+}
+
+func prefixOf(route netlink.Route) (prefix netip.Prefix, ok bool) {
+	if route.Dst == nil {
+		return prefix, false
+	}
+	addr, ok := netip.AddrFromSlice(route.Dst.IP)
+	bits, _ := route.Dst.Mask.Size()
+	return netip.PrefixFrom(addr.Unmap(), bits), ok
 }
 
 // toldByVSwitch reports whether a warning of the vswitch already says that a device took its default route along, and how to

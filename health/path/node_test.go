@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/vishvananda/netns"
 )
@@ -75,7 +76,15 @@ func TestNetworkOfTheNode(t *testing.T) {
 			"tunnel packets to node other end at a route of table 99 that leads nowhere (prohibit default), to which policy rule \"77: from all to 10.9.0.2/32 lookup 99\" sends them: remove it with `ip rule del pref 77`"},
 		"policy rule to a table that leads on": {"ip rule add to 10.9.0.2 pref 77 lookup 99; ip route add prohibit default table 99; ip route add 10.9.0.2 dev eth0 table 99", "ip rule del pref 77; ip route flush table 99", ""},
 		"policy rule for others":               {"ip rule add to 10.7.0.0/24 pref 77 prohibit", "ip rule del pref 77", ""},
-		"a pod's address":                      {"ip addr add 10.1.1.2/32 dev lo", "ip addr del 10.1.1.2/32 dev lo", "10.1.1.2, of a pod, is an address of this node's device lo"},
+		"a route over a part of another node's pods": {"ip route add 10.1.2.128/25 via 10.9.0.9 proto bird", "ip route del 10.1.2.128/25",
+			"route 10.1.2.128/25 dev eth0 via 10.9.0.9 is somebody else's (protocol 12, bird) and takes the packets to 10.1.2.128: remove it with `ip route del 10.1.2.128/25`"},
+		"a route that drops packets to a pod of another node": {"ip route add blackhole 10.1.3.7", "ip route del blackhole 10.1.3.7",
+			"route blackhole 10.1.3.7/32 is somebody else's (protocol 3, boot: made by hand, or by a script) and takes the packets to 10.1.3.7"},
+		"a route over a pod": {"ip route replace 10.1.1.2/32 via 10.9.0.9", "ip route replace 10.1.1.2/32 dev pod proto 121",
+			"route 10.1.1.2/32 dev eth0 via 10.9.0.9 is somebody else's (protocol 3, boot: made by hand, or by a script) and takes the packets to 10.1.1.2"},
+		"a route that ours go before": {"ip route add 10.1.1.2/32 via 10.9.0.9 metric 77", "ip route del 10.1.1.2/32 metric 77", ""},
+		"routes to elsewhere":         {"ip route add 10.7.0.0/16 via 10.9.0.9", "ip route del 10.7.0.0/16", ""},
+		"a pod's address":             {"ip addr add 10.1.1.2/32 dev lo", "ip addr del 10.1.1.2/32 dev lo", "10.1.1.2, of a pod, is an address of this node's device lo"},
 		"address of a pod elsewhere": {"ip addr add 10.1.3.7/28 dev eth0", "ip addr del 10.1.3.7/28 dev eth0",
 			"10.1.3.7, of a pod, is an address of this node's device eth0, so that its packets end here: remove it with `ip addr del 10.1.3.7/28 dev eth0`"},
 		"ours":                                 {"nft add table inet contiv; nft 'add chain inet contiv f { type filter hook forward priority 0; policy drop; }'", "nft delete table inet contiv", ""},
@@ -87,11 +96,11 @@ func TestNetworkOfTheNode(t *testing.T) {
 			}
 			inNetNS(t)
 			shell(t, `ip link add eth0 type veth peer name far; ip link set far up; ip link set eth0 up; ip addr add 10.9.0.1/24 dev eth0
-				ip link add pod type veth peer name podfar; ip link set podfar up; ip link set pod up; ip route add 10.1.1.2/32 dev pod
+				ip link add pod type veth peer name podfar; ip link set podfar up; ip link set pod up; ip route add 10.1.1.2/32 dev pod proto 121
 				sysctl -q net.ipv4.conf.all.forwarding=1; ip route add 10.1.0.0/16 via 10.9.0.9; ip route add default via 10.9.0.9`)
 			n := New(Options{
 				Node: "this", HostStack: true, MTU: func() int { return 1450 }, Overhead: func(netip.Addr) int { return 50 },
-				OurTable: func(name string) bool { return name == "contiv" }, OurRoute: func(int) bool { return false },
+				OurTable: func(name string) bool { return name == "contiv" }, OurRoute: func(protocol int) bool { return protocol == 121 },
 				Warnings: func(context.Context) (warnings []string) {
 					if strings.HasSuffix(name, "which the vswitch reports") {
 						warnings = append(warnings, "device eth0 went down and took the host's default route along: run `ip route add default dev eth0`")
@@ -110,7 +119,7 @@ func TestNetworkOfTheNode(t *testing.T) {
 				},
 			}).Network()
 			look := func() string {
-				n.rules = nil
+				n.rules, n.strayAgain = nil, time.Time{}
 				return strings.Join(n.Problems(t.Context()), "\n")
 			}
 			if text := look(); text != "" {
@@ -184,7 +193,7 @@ func TestNetworkOfAVSwitchOfItsOwn(t *testing.T) {
 				Devices:  func(context.Context) ([]Device, error) { return []Device{device}, nil },
 			}).Network()
 			look := func() string {
-				n.rules = nil
+				n.rules, n.strayAgain = nil, time.Time{}
 				return strings.Join(n.Problems(t.Context()), "\n")
 			}
 			if text := look(); text != "" {
