@@ -402,12 +402,25 @@ func TestExitCodeOfConfigDiff(t *testing.T) {
 	}
 }
 
+// Names are refused without asking anybody, with the form that they have.
+func TestNamesOfServicesAndPolicies(t *testing.T) {
+	for _, args := range [][]string{{"services", ""}, {"services", "a/b/c"}, {"policies", "a/"}} {
+		_, _, err := run(t, append([]string{"--agent", "node1=unix://" + t.TempDir() + "/none"}, args...)...)
+		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%q names no ", args[1])) || !strings.Contains(err.Error(), "write NAME or NAMESPACE/NAME, such as default/web") {
+			t.Errorf("%q: %v", args, err)
+		}
+	}
+}
+
 // What is wrong with a command line is no verdict on the network.
 func TestExitCodeOfMistakes(t *testing.T) {
 	dir := t.TempDir()
 	for _, args := range [][]string{
 		{"frobnicate"}, {"--frobnicate", "status"}, {"status", "--frobnicate"}, {"status", "--timeout", "5"}, {"status", "--node"}, {"version", "x"}, {"why", "web"},
 		{"status", "-o", "xml"}, {"status", "-o", "jsonpath"}, {"status", "-o", "jsonpath={.foo}"}, {"status", "-o", "jsonpath={"}, {"status", "node9"}, {"why", "web", "db", "0"},
+		{"events", "node9"}, {"values", "--node", "node9"}, {"pods", "node1", "--node", "node2"}, {"interfaces", "node9"},
+		{"values", "--state", "GONE"}, {"txns", "--since", "soon"}, {"timeline", "key", "--since", "+5m"}, {"graph", "key", "--at", "7"}, {"diff", "--from", "txn:x"}, {"dump", "--view", "XX"},
+		{"services", ""}, {"services", "a/b/c"}, {"services", "/b"}, {"policies", "a/b/c"}, {"policies", ""}, {"explain", "svc/a/b/c"},
 	} {
 		args = append([]string{"--agent", "node1=unix://" + dir + "/none"}, args...)
 		if _, _, err := run(t, args...); ExitCode(err) != exitUsage {

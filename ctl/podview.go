@@ -53,7 +53,7 @@ func podNamed(ctx context.Context, agents []*Agent, namespace, word string) (pod
 	for _, p := range pods {
 		names = append(names, p.Namespace+"/"+p.Name)
 	}
-	return pod, false, fmt.Errorf("%q means several pods: %s", word, strings.Join(names, ", "))
+	return pod, false, Misused(fmt.Errorf("%q means several pods: %s", word, strings.Join(names, ", ")))
 }
 
 // worstFirst orders values by how urgently they need attention.

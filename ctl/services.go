@@ -198,15 +198,11 @@ func serviceNamed(ctx context.Context, agents []*Agent, namespace, word string) 
 	if !is {
 		return id, false, nil
 	}
-	full := name
-	if name != "" {
-		if full, err = serviceID(ctx, agents, namespace, name); err != nil {
-			return id, true, err
-		}
+	if checkName("service", name) != nil {
+		return id, true, Misused(fmt.Errorf("service %q: write it svc/NAMESPACE/NAME, such as svc/default/web", word))
 	}
-	if id.Namespace, id.Name, _ = strings.Cut(full, "/"); id.Namespace == "" || id.Name == "" || strings.Contains(id.Name, "/") {
-		err = fmt.Errorf("service %q: write it svc/NAMESPACE/NAME, such as svc/default/web", word)
-	}
+	full, err := serviceID(ctx, agents, namespace, name)
+	id.Namespace, id.Name, _ = strings.Cut(full, "/")
 	return id, true, err
 }
 

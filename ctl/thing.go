@@ -420,8 +420,20 @@ func (t thing) oneAgent() (*Agent, error) {
 // A name without a namespace means the object in the namespace of -n, else the only one of that name, as of pods. A name
 // that nobody has is one in the namespace "default": agents say what was meant.
 
+// checkName returns an error unless the word is NAME or NAMESPACE/NAME.
+func checkName(kind, word string) error {
+	parts := strings.Split(word, "/")
+	if len(parts) > 2 || slices.Contains(parts, "") {
+		return Misused(fmt.Errorf("%q names no %s: write NAME or NAMESPACE/NAME, such as default/web", word, kind))
+	}
+	return nil
+}
+
 // serviceID returns the full name of a service.
 func serviceID(ctx context.Context, agents []*Agent, namespace, word string) (string, error) {
+	if err := checkName("service", word); err != nil {
+		return "", err
+	}
 	if strings.Contains(word, "/") || namespace != "" {
 		return inNamespace(namespace, word), nil
 	}
@@ -436,6 +448,9 @@ func serviceID(ctx context.Context, agents []*Agent, namespace, word string) (st
 
 // policyID returns the full name of a policy. That of a ClusterNetworkPolicy has no namespace.
 func policyID(ctx context.Context, agents []*Agent, namespace, word string) (string, error) {
+	if err := checkName("policy", word); err != nil {
+		return "", err
+	}
 	if strings.Contains(word, "/") || namespace != "" {
 		return inNamespace(namespace, word), nil
 	}
@@ -468,5 +483,5 @@ func onlyOne(kind string, ids []string, name string) (string, error) {
 	case 1:
 		return ids[0], nil
 	}
-	return "", fmt.Errorf("%q means several %s: %s: give the namespace, also with -n", name, kind, strings.Join(ids, ", "))
+	return "", Misused(fmt.Errorf("%q means several %s: %s: give the namespace, also with -n", name, kind, strings.Join(ids, ", ")))
 }

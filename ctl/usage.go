@@ -34,12 +34,7 @@ const (
 )
 
 // Misused marks the error of a command that cannot be executed as it is written.
-func Misused(err error) error {
-	if err == nil {
-		return nil
-	}
-	return &exitError{err, exitUsage}
-}
+func Misused(err error) error { return text.Mistake(err) }
 
 // ExitCode returns the exit code of a command that ended with the error.
 func ExitCode(err error) int {
@@ -47,6 +42,8 @@ func ExitCode(err error) int {
 	switch {
 	case err == nil:
 		return 0
+	case errors.Is(err, text.ErrMistake):
+		return exitUsage
 	case errors.As(err, &exit):
 		return exit.code
 	}

@@ -21,6 +21,11 @@ const momentForms = timeForms + `, or "txn:12" for the end of transaction 12, "t
 // parseTime reads a time as people write it. A time of day without a date is the most recent one in
 // the past; without a zone, times are local.
 func parseTime(text string, now time.Time) (time.Time, error) {
+	t, err := timeOf(text, now)
+	return t, Misused(err)
+}
+
+func timeOf(text string, now time.Time) (time.Time, error) {
 	if text == "now" {
 		return now, nil
 	}
@@ -88,14 +93,14 @@ func parseMoment(flag, text string, now time.Time) (m moment, err error) {
 	if named {
 		m.isTxn = true
 		if m.txn, err = parseSeq(word); err != nil {
-			return m, fmt.Errorf("%s: %q is no transaction: write its sequence number, e.g. txn:12", flag, text)
+			return m, Misused(fmt.Errorf("%s: %q is no transaction: write its sequence number, e.g. txn:12", flag, text))
 		}
 		return m, nil
 	}
 	if m.time, err = parseTime(text, now); err != nil {
 		err = fmt.Errorf("%s: %w", flag, err)
 		if _, notNumber := strconv.ParseUint(text, 10, 64); notNumber == nil {
-			err = fmt.Errorf("%s: %q is no time: did you mean transaction %q?", flag, text, "txn:"+text)
+			err = Misused(fmt.Errorf("%s: %q is no time: did you mean transaction %q?", flag, text, "txn:"+text))
 		}
 	}
 	return m, err

@@ -218,7 +218,7 @@ func (o Options) elsewhere(ctx context.Context) ([]*Agent, error) {
 func (o Options) Selected(ctx context.Context, names []string) ([]*Agent, error) {
 	if o.Node != "" {
 		if i := slices.IndexFunc(names, func(name string) bool { return name != o.Node }); i >= 0 {
-			return nil, fmt.Errorf("two nodes are named: %s by --node, %s by the argument: drop one of them", o.Node, names[i])
+			return nil, text.Mistake(fmt.Errorf("two nodes are named: %s by --node, %s by the argument: drop one of them", o.Node, names[i]))
 		}
 		names = []string{o.Node}
 	}
@@ -246,7 +246,7 @@ func (o Options) One(ctx context.Context, args []string) (*Agent, error) {
 		return nil, err
 	}
 	if len(agents) > 1 {
-		return nil, fmt.Errorf("sequence numbers count per node: name one of %s", strings.Join(Names(agents), ", "))
+		return nil, text.Mistake(fmt.Errorf("sequence numbers count per node: name one of %s", strings.Join(Names(agents), ", ")))
 	}
 	return agents[0], nil
 }

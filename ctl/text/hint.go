@@ -1,14 +1,34 @@
 package text
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/contiv/contiv/config"
 )
 
-// Hinted adds the most similar known word to an error about an unknown one.
-func Hinted(err error, word string, known []string) error {
+// ErrMistake is what errors about mistakes in a command line are.
+var ErrMistake = errors.New("the command line has a mistake")
+
+// Mistake marks an error as one about the command line.
+func Mistake(err error) error {
+	if err == nil {
+		return nil
+	}
+	return mistake{err}
+}
+
+type mistake struct{ error }
+
+func (m mistake) Unwrap() error { return m.error }
+
+func (mistake) Is(target error) bool { return target == ErrMistake }
+
+// Hinted adds the most similar known word to an error about an unknown one, and marks it as a mistake.
+func Hinted(err error, word string, known []string) error { return Mistake(hinted(err, word, known)) }
+
+func hinted(err error, word string, known []string) error {
 	if nearest, ok := config.Nearest(word, known); ok && nearest != word {
 		return fmt.Errorf("%w: did you mean %q?", err, nearest)
 	}
