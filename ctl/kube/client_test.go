@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,8 +20,22 @@ import (
 // answering returns a client of an API server that answers requests, "METHOD path?query", so, and others that it knows no such thing.
 func answering(t *testing.T, answers map[string]string) *Client {
 	t.Helper()
+	c, _ := recording(t, answers)
+	return c
+}
+
+// recording is answering, and returns the bodies of the requests, too.
+func recording(t *testing.T, answers map[string]string) (c *Client, bodies map[string]string) {
+	t.Helper()
+	bodies = map[string]string{}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		answer, ok := answers[r.Method+" "+r.URL.String()]
+		request := r.Method + " " + r.URL.String()
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Errorf("%s: %v", request, err)
+		}
+		bodies[request] = string(body)
+		answer, ok := answers[request]
 		if !ok {
 			w.WriteHeader(http.StatusNotFound)
 			return
@@ -37,7 +53,7 @@ func answering(t *testing.T, answers map[string]string) *Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return client
+	return client, bodies
 }
 
 func TestVersionKindsAndLogs(t *testing.T) {
@@ -74,21 +90,26 @@ func TestVersionKindsAndLogs(t *testing.T) {
 	}
 }
 
+// Objects are decoded as their types, and encoded as the API server takes them.
 func TestTypedObjects(t *testing.T) {
 	const pod = `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"nodeName": "n1", "terminationGracePeriodSeconds": 5, "containers": [{"name": "c", "resources": {"limits": {"memory": "1Gi"}}}]}}`
-	c := answering(t, map[string]string{
-		"GET /api/v1/namespaces/kube-system/pods/p":                       pod,
-		"GET /api/v1/pods?labelSelector=app+in+%28a%2Cb%29":               `{"apiVersion": "v1", "kind": "PodList", "items": [` + pod + `]}`,
-		"POST /api/v1/namespaces/kube-system/pods?fieldManager=contivctl": pod,
-		"PUT /api/v1/namespaces/kube-system/pods/p/status":                pod,
+	const sent = `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"nodeName": "n2", "terminationGracePeriodSeconds": 5, "containers": [{"name": "c", "resources": {"limits": {"memory": "1Gi"}}}]}, "status": {}}`
+	const post, put = "POST /api/v1/namespaces/kube-system/pods?fieldManager=contivctl", "PUT /api/v1/namespaces/kube-system/pods/p/status"
+	c, bodies := recording(t, map[string]string{
+		"GET /api/v1/namespaces/kube-system/pods/p":         pod,
+		"GET /api/v1/pods?labelSelector=app+in+%28a%2Cb%29": `{"apiVersion": "v1", "kind": "PodList", "items": [` + pod + `]}`,
+		post: pod,
+		put:  pod,
 	})
 	pods := c.Resource(Pods).Namespace("kube-system")
 	got, err := Get[corev1.Pod](t.Context(), pods, "p")
 	if err != nil {
 		t.Fatal(err)
 	}
-	made, err1 := Create(t.Context(), pods, got, metav1.CreateOptions{FieldManager: "contivctl"})
-	updated, err2 := Update(t.Context(), pods, got, "status")
+	changed := got.DeepCopy()
+	changed.Spec.NodeName = "n2"
+	made, err1 := Create(t.Context(), pods, changed, metav1.CreateOptions{FieldManager: "contivctl"})
+	updated, err2 := Update(t.Context(), pods, changed, "status")
 	listed, err3 := List[corev1.Pod](t.Context(), c.Resource(Pods), "app in (a,b)")
 	if err1 != nil || err2 != nil || err3 != nil || len(listed) != 1 {
 		t.Fatal(err1, err2, err3, listed)
@@ -98,7 +119,21 @@ func TestTypedObjects(t *testing.T) {
 			t.Errorf("%s: %v", how, p)
 		}
 	}
+	for _, request := range []string{post, put} {
+		if diff := cmp.Diff(fields(t, sent), fields(t, bodies[request])); diff != "" {
+			t.Errorf("%s sends (+) something else than the object (-):\n%s", request, diff)
+		}
+	}
 	if _, err := Get[corev1.Pod](t.Context(), pods, "q"); !apierrors.IsNotFound(err) {
 		t.Errorf("no such pod: %v", err)
 	}
+}
+
+// fields decodes an object as JSON has it.
+func fields(t *testing.T, text string) (object map[string]any) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(text), &object); err != nil {
+		t.Fatalf("%q: %v", text, err)
+	}
+	return object
 }
