@@ -6,6 +6,7 @@ import (
 
 	"github.com/contiv/contiv/ksr"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	kjson "sigs.k8s.io/json"
@@ -191,6 +192,10 @@ func TestSlices(t *testing.T) {
 		if errs := Check(object(t, string(data))); len(errs) > 0 {
 			t.Errorf("%s: %v", data, errs)
 		}
+	}
+	empty := Slices([]corev1.Service{web}, []corev1.Pod{other}, nil)
+	if len(empty) != 1 || len(empty[0].Endpoints) != 0 || empty[0].AddressType != discoveryv1.AddressTypeIPv4 || empty[0].Labels[discoveryv1.LabelServiceName] != "web" {
+		t.Errorf("of a service that no pod matches: %+v", empty)
 	}
 	own := list[0].DeepCopy()
 	own.Name, own.Labels["endpointslice.kubernetes.io/managed-by"] = "own", "somebody"

@@ -15,7 +15,8 @@ import (
 const ManagedBy = "contiv-lab"
 
 // Slices returns the EndpointSlices of services with a selector, for pods with addresses. Pods for which named ports
-// are different numbers are in different slices. Services that have a slice of the user's among given are left to the user.
+// are different numbers are in different slices; without pods, there is an empty slice of each IP version of the service, as
+// Kubernetes makes it. Services that have a slice of the user's among given are left to the user.
 func Slices(services []corev1.Service, pods []corev1.Pod, given []discoveryv1.EndpointSlice) []discoveryv1.EndpointSlice {
 	var all []discoveryv1.EndpointSlice
 	for _, s := range services {
@@ -46,12 +47,7 @@ func slicesOf(s corev1.Service, pods []corev1.Pod) []discoveryv1.EndpointSlice {
 			})
 			if i < 0 {
 				i = len(list)
-				list = append(list, discoveryv1.EndpointSlice{
-					TypeMeta: metav1.TypeMeta{APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSlice"},
-					ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-lab%d", s.Name, i+1), Namespace: s.Namespace,
-						Labels: map[string]string{discoveryv1.LabelServiceName: s.Name, discoveryv1.LabelManagedBy: ManagedBy}},
-					AddressType: family, Ports: ports,
-				})
+				list = append(list, emptySlice(s, i+1, family, ports))
 			}
 			ready := true
 			list[i].Endpoints = append(list[i].Endpoints, discoveryv1.Endpoint{
@@ -61,7 +57,38 @@ func slicesOf(s corev1.Service, pods []corev1.Pod) []discoveryv1.EndpointSlice {
 			})
 		}
 	}
+	for _, family := range familiesOf(s) {
+		if !slices.ContainsFunc(list, func(e discoveryv1.EndpointSlice) bool { return e.AddressType == family }) {
+			list = append(list, emptySlice(s, len(list)+1, family, nil))
+		}
+	}
 	return list
+}
+
+func emptySlice(s corev1.Service, number int, family discoveryv1.AddressType, ports []discoveryv1.EndpointPort) discoveryv1.EndpointSlice {
+	return discoveryv1.EndpointSlice{
+		TypeMeta: metav1.TypeMeta{APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSlice"},
+		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-lab%d", s.Name, number), Namespace: s.Namespace,
+			Labels: map[string]string{discoveryv1.LabelServiceName: s.Name, discoveryv1.LabelManagedBy: ManagedBy}},
+		AddressType: family, Ports: ports, Endpoints: []discoveryv1.Endpoint{},
+	}
+}
+
+// familiesOf returns the IP versions of a service: those that it names, or has cluster IPs of. One without either has IPv4.
+func familiesOf(s corev1.Service) (families []discoveryv1.AddressType) {
+	for _, f := range s.Spec.IPFamilies {
+		families = append(families, discoveryv1.AddressType(f))
+	}
+	if len(families) > 0 {
+		return families
+	}
+	for _, ip := range s.Spec.ClusterIPs {
+		families = append(families, familyOf(ip))
+	}
+	if len(families) == 0 {
+		families = append(families, familyOf(s.Spec.ClusterIP))
+	}
+	return families
 }
 
 // portsOf returns the ports of a service on one of its pods. A port whose name the pod does not have is left out.
