@@ -75,6 +75,8 @@ type Ruleset struct {
 	local map[netip.Addr]bool
 	// marking are those of the rules that set a packet's mark.
 	marking []*nftables.Rule
+	// untracking are those that take packets out of connection tracking.
+	untracking []*nftables.Rule
 	// indexes of devices by name, as registers have them.
 	indexes map[string][]byte
 }
@@ -207,9 +209,7 @@ func (r *Ruleset) read(from reader, c *nftables.Chain) error {
 	}
 	r.rules[at] = rules
 	for _, rule := range rules {
-		if marks(rule) {
-			r.marking = append(r.marking, rule)
-		}
+		r.note(rule)
 		for _, name := range r.jumps(from, c.Table, rule) {
 			if c.Type == nftables.ChainTypeNAT && ofKubeProxy(c.Table.Name, name) {
 				continue
@@ -367,10 +367,11 @@ type walk struct {
 	// uncertain: a rule may have accepted the packet; why that is not known.
 	uncertain string
 	// reason why it is not known whether the last rule matches.
-	reason   string
-	marked   *bool // see mayBeMarked
-	doubting bool  // doubts are asked for
-	doubts   []string
+	reason string
+	// marked and untracked are remembered by mayBe.
+	marked, untracked *bool
+	doubting          bool // doubts are asked for
+	doubts            []string
 }
 
 func (w *walk) chain(t *nftables.Table, name string, depth int) (verdict, culprit) {

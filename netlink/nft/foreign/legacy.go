@@ -40,9 +40,7 @@ func (r *Ruleset) legacy() error {
 				for _, rule := range c.Rules {
 					as := translated(f.nft, rule)
 					r.rules[key(table, c.Name)] = append(r.rules[key(table, c.Name)], as)
-					if marks(as) {
-						r.marking = append(r.marking, as)
-					}
+					r.note(as)
 				}
 				if c.Base {
 					hook, policy := nftables.ChainHook(c.Hook), nftables.ChainPolicyAccept

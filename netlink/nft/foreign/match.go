@@ -182,18 +182,41 @@ func marks(rule *nftables.Rule) bool {
 	})
 }
 
-// mayBeMarked reports whether a rule at any hook may have marked the packet.
-func (w *walk) mayBeMarked() bool {
-	if w.marked == nil {
-		marked := true // for rules that match marks themselves
-		w.marked = &marked
-		defer func(reason string) { w.reason = reason }(w.reason)
-		marked = slices.ContainsFunc(w.ruleset.marking, func(rule *nftables.Rule) bool {
-			matches, _ := w.rule(rule)
+// untracks reports whether a rule takes packets out of connection tracking.
+func untracks(rule *nftables.Rule) bool {
+	return slices.ContainsFunc(rule.Exprs, func(e expr.Any) bool {
+		switch e := e.(type) {
+		case *expr.Notrack:
+			return true
+		case *expr.Target:
+			return e.Name == "NOTRACK" || e.Name == "CT"
+		}
+		return false
+	})
+}
+
+// note remembers a rule that changes what later ones see.
+func (r *Ruleset) note(rule *nftables.Rule) {
+	if marks(rule) {
+		r.marking = append(r.marking, rule)
+	}
+	if untracks(rule) {
+		r.untracking = append(r.untracking, rule)
+	}
+}
+
+// mayBe reports whether one of the rules, at any hook, may have changed the packet.
+func (w *walk) mayBe(changed **bool, rules []*nftables.Rule) bool {
+	if *changed == nil {
+		is := true // for rules that match the change themselves
+		other := walk{ruleset: w.ruleset, packet: w.packet, loaded: w.loaded, marked: &is, untracked: &is}
+		may := slices.ContainsFunc(rules, func(rule *nftables.Rule) bool {
+			matches, _ := other.rule(rule)
 			return matches != no
 		})
+		*changed = &may
 	}
-	return *w.marked
+	return **changed
 }
 
 func (w *walk) meta(k expr.MetaKey) []byte {
@@ -213,7 +236,7 @@ func (w *walk) meta(k expr.MetaKey) []byte {
 	case expr.MetaKeyPROTOCOL:
 		return etherTypeOf(w.packet)
 	case expr.MetaKeyMARK:
-		if !w.mayBeMarked() {
+		if !w.mayBe(&w.marked, w.ruleset.marking) {
 			return make([]byte, 4)
 		}
 	case expr.MetaKeyLEN:
@@ -226,6 +249,9 @@ func (w *walk) meta(k expr.MetaKey) []byte {
 
 // tracked returns what connection tracking knows of the packet.
 func (w *walk) tracked(k expr.CtKey) []byte {
+	if w.mayBe(&w.untracked, w.ruleset.untracking) {
+		return nil
+	}
 	switch k {
 	case expr.CtKeySTATE:
 		return w.loaded.state
@@ -435,6 +461,9 @@ func inRange(port uint16, ports [2]uint16, not bool) match {
 func (w *walk) ofConnection(info *xt.ConntrackMtinfoBase, states, statuses uint16) match {
 	asked := xt.ConntrackFlags(info.MatchFlags)
 	inverted := func(flag xt.ConntrackFlags) bool { return xt.ConntrackFlags(info.InvertFlags)&flag != 0 }
+	if w.mayBe(&w.untracked, w.ruleset.untracking) {
+		return unknown
+	}
 	matches := yes
 	if asked&^(xt.ConntrackState|xt.ConntrackStatus|xt.ConntrackStateAlias) != 0 {
 		matches = unknown
