@@ -147,7 +147,7 @@ func (e *Explainer) Explain(ctx context.Context, q Question) (*Report, error) {
 			r.find("node "+e.o.Node, fmt.Sprintf("%v is in the pod subnet of this node, and no pod has it", at.this.addr))
 		}
 	}
-	for _, warning := range e.o.Warnings(ctx) {
+	for _, warning := range slices.Concat(e.o.Warnings(ctx), e.Network().tracking()) {
 		r.find("node "+e.o.Node, warning)
 	}
 	e.verdicts(ctx, r, q)

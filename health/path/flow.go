@@ -98,6 +98,27 @@ func (f flow) later() flow {
 	return f
 }
 
+// reversed says that the kernel drops the packets where they come in, since it would send answers elsewhere (rp_filter); "" if it does
+// not.
+func (f flow) reversed() string {
+	if f.In == "" || f.Src.Is6() {
+		return ""
+	}
+	const settings = "/proc/sys/net/ipv4/conf/"
+	if max(number(settings+"all/rp_filter"), number(settings+f.In+"/rp_filter")) != 1 {
+		return ""
+	}
+	device, _, err := routeTo(f.Src)
+	if _, refused := lookup(f.Src, f.Dst, f.In); refused == nil || device == f.In {
+		return ""
+	}
+	back := "its route back leads to " + device
+	if err != nil {
+		back = "there is no route back"
+	}
+	return fmt.Sprintf("are dropped as they come in at device %s, because its rp_filter is 1, and %s: mend the routes, or set net.ipv4.conf.%s.rp_filter to 2", f.In, back, f.In)
+}
+
 // each judges the packet at each hook.
 func (f flow) each(bridges map[string]bridged, judge func(foreign.Packet) []string) (found []string) {
 	for _, p := range f.hooks(bridges) {
@@ -173,7 +194,7 @@ func (e *Explainer) tunnelFlows(peer Node) (flows []flow) {
 			continue
 		}
 		device, _, err := routeTo(addr)
-		tunnel := foreign.Packet{Protocol: unix.IPPROTO_UDP, DstPort: vxlanPort, Size: e.o.MTU() + e.o.Overhead(addr)}
+		tunnel := foreign.Packet{Protocol: unix.IPPROTO_UDP, SrcPort: ephemeral, DstPort: vxlanPort, Size: e.o.MTU() + e.o.Overhead(addr)}
 		sent, received := tunnel, tunnel
 		sent.Out, sent.Src, sent.Dst = device, own, addr
 		received.In, received.Src, received.Dst = device, addr, own

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/contiv/contiv/health/ping"
 	"github.com/contiv/contiv/netlink/namespace"
 	"github.com/contiv/contiv/netlink/nft/foreign"
 	"github.com/vishvananda/netlink"
@@ -24,7 +25,7 @@ func (e *Explainer) host(ctx context.Context, r *Report, q Question, from, to en
 	local, _ := localAddresses()
 	r.Astray = to.ofPods() && local[to.addr].device != 0 && !slices.Contains(e.gateways(), to.addr)
 	request := flow{what: fmt.Sprintf("packets from %v to %v", from.addr, to.addr), unrouted: r.translated, anyTable: anyTable(from, to), Packet: foreign.Packet{
-		Src: q.From, Dst: q.To, Protocol: q.protocol(), DstPort: q.Port, Size: e.o.MTU(),
+		Src: q.From, Dst: q.To, Protocol: q.protocol(), SrcPort: q.sourcePort(), DstPort: q.Port, Size: e.o.MTU(),
 		Untranslated: !q.OfService && !r.translated && from.ofPods() && to.ofPods()}}
 	diversions, err := e.policyRules()
 	if err != nil {
@@ -63,6 +64,8 @@ func (e *Explainer) host(ctx context.Context, r *Report, q Question, from, to en
 	for _, f := range flows {
 		if text := divert(diversions, f.Src, f.Dst, f.In, f.anyTable); text != "" && !r.translated {
 			r.find(where, f.what+" "+text)
+		} else if text := f.reversed(); text != "" {
+			r.find(where, f.what+" "+text)
 		}
 		if err == nil {
 			r.findAll(where, f.harms(rules, through))
@@ -94,6 +97,17 @@ func (q Question) protocol() uint8 {
 	}
 	return unix.IPPROTO_ICMP
 }
+
+// sourcePort returns a port that stands for those that clients send from; 0 without a protocol.
+func (q Question) sourcePort() uint16 {
+	if q.Protocol == "" {
+		return 0
+	}
+	return ephemeral
+}
+
+// ephemeral is a port in the range from which clients, and tunnels, take theirs.
+const ephemeral = 49999
 
 func (e *Explainer) foreign() (*foreign.Ruleset, error) {
 	ns, err := namespace.Open("/proc/thread-self/ns/net")
@@ -220,8 +234,32 @@ func (e *Explainer) underlay(ctx context.Context, r *Report, peer Node, diversio
 		if gw, ok := netip.AddrFromSlice(routes[0].Gw); ok {
 			next = gw.Unmap()
 		}
+		if !resolved(routes[0].LinkIndex, next) { // which it only is after somebody sends
+			e.provoke(ctx, addr)
+		}
 		r.neighbour(where, routes[0].LinkIndex, next)
 	}
+}
+
+// resolved reports whether the kernel has an entry for the next hop.
+func resolved(device int, addr netip.Addr) bool {
+	list, _ := netlink.NeighList(device, netlink.FAMILY_ALL)
+	return slices.ContainsFunc(list, func(n netlink.Neigh) bool {
+		ip, ok := netip.AddrFromSlice(n.IP)
+		return ok && ip.Unmap() == addr
+	})
+}
+
+// provoke sends something to an address, and waits for an answer a little.
+func (e *Explainer) provoke(ctx context.Context, addr netip.Addr) {
+	pinger, err := ping.Open(nil)
+	if err != nil {
+		return
+	}
+	defer pinger.Close()
+	limited, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	_, _ = pinger.Ping(limited, addr, ping.Small) // the neighbour entry counts
 }
 
 // neighbour checks the kernel's entry for the next hop.

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -46,7 +48,7 @@ func (n *Network) Problems(ctx context.Context) []string {
 	if err != nil {
 		return []string{err.Error()}
 	}
-	return slices.Concat(n.devices(ctx, pods), n.routes(ctx), n.strayRoutes(pods), n.addresses(pods), n.filters(pods))
+	return slices.Concat(n.devices(ctx, pods), n.routes(ctx), n.strayRoutes(pods), n.addresses(pods), n.tracking(), n.filters(pods))
 }
 
 // others returns the rules of others, read recently.
@@ -122,7 +124,7 @@ func (n *Network) strayRoutes(pods []Pod) (problems []string) {
 			continue
 		}
 		taken, err := netlink.RouteGetWithOptions(to.AsSlice(), &netlink.RouteGetOptions{FIBMatch: true})
-		if err != nil || len(taken) == 0 || network(taken[0]) != network(route) || taken[0].Protocol != route.Protocol {
+		if err != nil || len(taken) == 0 || network(taken[0]) != network(route) || taken[0].Protocol != route.Protocol || taken[0].Table != route.Table {
 			if err == nil || leadsNowhere[route.Type] == "" {
 				continue // another one counts
 			}
@@ -185,6 +187,34 @@ func prefixOf(route netlink.Route) (prefix netip.Prefix, ok bool) {
 	addr, ok := netip.AddrFromSlice(route.Dst.IP)
 	bits, _ := route.Dst.Mask.Size()
 	return netip.PrefixFrom(addr.Unmap(), bits), ok
+}
+
+// tracking checks whether the kernel has room for further connections.
+func (n *Network) tracking() (problems []string) {
+	const settings = "/proc/sys/net/netfilter/nf_conntrack_"
+	if !n.o.HostStack {
+		return nil
+	}
+	if text := noRoom(number(settings+"count"), number(settings+"max")); text != "" {
+		problems = append(problems, text)
+	}
+	return problems
+}
+
+// noRoom says that connection tracking is full, or soon will be; "" if it is not, or if that is not known.
+func noRoom(count, most int) string {
+	const nearly = 95 // per cent
+	if most == 0 || count*100 < most*nearly {
+		return ""
+	}
+	return fmt.Sprintf("connection tracking has %d of at most %d connections (net.netfilter.nf_conntrack_max): packets of new ones are dropped where it is full: raise it, or find out who opens so many (`conntrack -L`)", count, most)
+}
+
+// number reads a file with a number; 0 if it cannot be read.
+func number(file string) int {
+	data, _ := os.ReadFile(file)
+	n, _ := strconv.Atoi(strings.TrimSpace(string(data)))
+	return n
 }
 
 // toldByVSwitch reports whether a warning of the vswitch already says that a device took its default route along, and how to

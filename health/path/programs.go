@@ -58,7 +58,7 @@ func (e *Explainer) content(r *Report, pod *Pod, q Question, isSource bool) {
 	defer ns.Close()
 	defer h.Close()
 	f := flow{what: fmt.Sprintf("packets from %v to %v", q.From, q.To), Packet: foreign.Packet{
-		Src: q.From, Dst: q.To, Protocol: q.protocol(), DstPort: q.Port, Size: e.o.MTU(), Out: pod.Interface}}
+		Src: q.From, Dst: q.To, Protocol: q.protocol(), SrcPort: q.sourcePort(), DstPort: q.Port, Size: e.o.MTU(), Out: pod.Interface}}
 	if !isSource {
 		f.In, f.Out = f.Out, ""
 	}

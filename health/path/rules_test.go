@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/contiv/contiv/netlink/nft/foreign"
 )
 
 // A VPN may route packets to its own addresses, but not those between pods.
@@ -64,5 +66,35 @@ func TestTheFirstPolicyRuleThatDecides(t *testing.T) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
+	}
+}
+
+// Packets that the kernel takes for forged, since it has another route back, are dropped before any filter sees them.
+func TestReversePathFilter(t *testing.T) {
+	inNetNS(t)
+	shell(t, `ip link set lo up; for d in nic0 nic1; do ip link add $d type veth peer name far$d; ip link set far$d up; ip link set $d up; sysctl -q net.ipv4.conf.$d.rp_filter=1; done
+		sysctl -q net.ipv4.conf.all.forwarding=1; ip route add 10.1.1.0/24 dev nic0; ip route add 10.1.2.0/24 dev nic1`)
+	f := flow{Packet: foreign.Packet{In: "nic0", Src: netip.MustParseAddr("10.1.1.2"), Dst: netip.MustParseAddr("10.1.2.2")}}
+	if text := f.reversed(); text != "" {
+		t.Errorf("at first: %s", text)
+	}
+	shell(t, "ip route replace 10.1.1.0/24 dev nic1")
+	if text := f.reversed(); !strings.Contains(text, "as they come in at device nic0, because its rp_filter is 1, and its route back leads to nic1") {
+		t.Errorf("got %q", text)
+	}
+	shell(t, "sysctl -q net.ipv4.conf.nic0.rp_filter=2")
+	if text := f.reversed(); text != "" {
+		t.Errorf("loose: %s", text)
+	}
+}
+
+func TestRoomForConnections(t *testing.T) {
+	for _, c := range []struct {
+		count, most int
+		full        bool
+	}{{0, 0, false}, {94, 100, false}, {95, 100, true}, {100, 100, true}} {
+		if text := noRoom(c.count, c.most); (text != "") != c.full {
+			t.Errorf("%+v: %q", c, text)
+		}
 	}
 }
