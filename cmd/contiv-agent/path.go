@@ -130,6 +130,7 @@ func pathNodes(nodes nodesync.Nodes, addresses *ipam.IPAM) (list []path.Node) {
 		for _, family := range plan.Families() {
 			if subnet, err := addresses.PodSubnet(&family, n); err == nil {
 				node.Pods, node.Gateways = append(node.Pods, subnet), append(node.Gateways, ipam.Gateway(subnet).Addr())
+				node.Masks = append(node.Masks, ipam.NATLoopback(subnet))
 			}
 		}
 		list = append(list, node)

@@ -24,6 +24,8 @@ type Node struct {
 	Addresses []netip.Addr   // of the vswitch; packets are sent to the first one
 	Pods      []netip.Prefix // its pod subnets
 	Gateways  []netip.Addr   // of its pods: its vswitch answers there
+	// Masks are the sources, one of each IP version, that a vswitch other than the kernel gives to clients that it hides.
+	Masks []netip.Addr
 }
 
 // Options of an Explainer. All must be set, except for Verdicts, OurFilter and Services, and Devices with HostStack.
@@ -183,17 +185,26 @@ func (e *Explainer) verdicts(ctx context.Context, r *Report, q Question) {
 	}
 }
 
-// sightings adds by which addresses policies see the client of hidden endpoints. Those of this node judge before the source is
-// translated; to others, it is the address of the way out.
+// sightings adds by which addresses policies see the client of hidden endpoints. On the kernel, those of this node judge before the
+// source is translated; to others, it is the address of the way out.
 func (e *Explainer) sightings(r *Report, q Question, hidden []netip.AddrPort) {
 	if len(hidden) == 0 {
 		return
 	}
+	nodes, told := e.o.Nodes(), map[netip.Addr]bool{}
 	if !e.o.HostStack {
-		r.Way = append(r.Way, fmt.Sprintf("node %s: endpoints, and their network policies, see an address of this node, not %v (externalTrafficPolicy: Cluster)", e.o.Node, q.From))
+		for _, n := range nodes {
+			mask, ok := sameVersion(n.Masks, q.From)
+			if n.Name != e.o.Node || !ok {
+				continue
+			}
+			r.Way = append(r.Way, fmt.Sprintf("node %s: endpoints, and their network policies, see %v, not %v (externalTrafficPolicy: Cluster)", e.o.Node, mask, q.From))
+			for _, endpoint := range hidden {
+				r.Sightings = append(r.Sightings, Sighting{endpoint, mask})
+			}
+		}
 		return
 	}
-	nodes, told := e.o.Nodes(), map[netip.Addr]bool{}
 	for _, endpoint := range hidden {
 		seen := q.From
 		own := slices.ContainsFunc(nodes, func(n Node) bool {

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -55,6 +56,18 @@ func TestNamesOfEnds(t *testing.T) {
 		if got := e.end(netip.MustParseAddr(addr), nil, nil).String(); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
+	}
+}
+
+// A vswitch other than the kernel shows all endpoints of hidden clients the same address, which the answer names.
+func TestSightingsOnAVSwitchOfItsOwn(t *testing.T) {
+	client, near, far := netip.MustParseAddr("203.0.113.7"), netip.MustParseAddrPort("10.1.1.2:80"), netip.MustParseAddrPort("10.1.2.2:80")
+	mask := netip.MustParseAddr("10.1.1.254")
+	e := New(Options{Node: "this", Nodes: func() []Node { return []Node{{Name: "other"}, {Name: "this", Masks: []netip.Addr{mask}}} }})
+	r := &Report{}
+	e.sightings(r, Question{From: client}, []netip.AddrPort{near, far})
+	if want := []Sighting{{near, mask}, {far, mask}}; !slices.Equal(r.Sightings, want) || !strings.Contains(fmt.Sprint(r.Way), "see 10.1.1.254, not 203.0.113.7") {
+		t.Errorf("%v, %q", r.Sightings, r.Way)
 	}
 }
 
