@@ -68,6 +68,7 @@ func TestStatusTellsOfTheNetworkOfANode(t *testing.T) {
 		{node2.Netns, "nft add table ip somebody; nft 'add chain ip somebody FORWARD { type filter hook forward priority 0; policy drop; }'",
 			"nft delete table ip somebody", "packets of pods to those of node node1 are dropped: the policy of chain FORWARD in table ip somebody is drop"},
 		{st.Underlay(), "ip link set port2 down", "ip link set port2 up", "its device eth0 has no carrier"},
+		{node2.Netns, "ip route add blackhole 10.1.1.7", "ip route del blackhole 10.1.1.7", "route blackhole 10.1.1.7/32 is somebody else's (protocol 3, boot: made by hand, or by a script) and takes the packets to 10.1.1.7"},
 	} {
 		t.Run(c.want, func(t *testing.T) {
 			undone := false

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/contiv/contiv/ctl/why"
+	"github.com/contiv/contiv/health/path"
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/contiv/contiv/test/labtest"
@@ -108,6 +109,12 @@ func TestWhy(t *testing.T) {
 			why.NotReached, "node node2", web.Address.String() + ", of a pod, is an address of this node's device lo"},
 		"pod's address on its node": {node2.Netns, "ip addr add " + db.Address.String() + "/32 dev lo", "ip addr del " + db.Address.String() + "/32 dev lo",
 			why.Astray, "node node2", db.Address.String() + ", of a pod, is an address of this node's device lo"},
+		"foreign route that drops": {node1.Netns, "ip route add blackhole " + db.Address.String(), "ip route del blackhole " + db.Address.String(),
+			why.NotReached, "node node1", "route blackhole " + db.Address.String() + "/32 is somebody else's (protocol 3, boot: made by hand, or by a script)"},
+		"rule in the pod": {db.Netns, chain("inet", "filter hook input", "icmp type echo-request drop"), "nft delete table inet somebody",
+			why.NotReached, "pod default/why-db", "are dropped: a rule of chain theirs in table inet somebody"},
+		"policy rule in the pod": {db.Netns, "ip rule add pref 7 blackhole", "ip rule del pref 7",
+			why.NotReached, "pod default/why-db", "a route or a policy rule in it stops packets to " + web.Address.String()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			sh(t, fault.netns, fault.fault)
@@ -132,6 +139,50 @@ func TestWhy(t *testing.T) {
 			healthy()
 		})
 	}
+
+	// What is not judged is named, and is no finding.
+	t.Run("not judged", func(t *testing.T) {
+		sh(t, node1.Netns, chain("inet", "filter hook forward", "limit rate over 1/hour burst 1 packets drop"))
+		a, code := askWhy(t, l, web.Name, db.Name)
+		sh(t, node1.Netns, "nft delete table inet somebody")
+		if code != 1 || a.Verdict != why.NotReached || len(a.Findings) > 0 || !strings.Contains(fmt.Sprint(a.Doubts), "may be dropped by a rule of chain theirs in table inet somebody, which is not judged because it limits a rate") {
+			t.Errorf("exit code %d, %+v", code, a)
+		}
+		healthy()
+	})
+
+	// Who accepts connections and loses what follows is not well.
+	t.Run("later packets", func(t *testing.T) {
+		port := (&vswitchtest.Host{NetNS: lab.NetnsPath(db.Netns)}).Serve(t, db.Address.String())
+		sh(t, node1.Netns, chain("inet", "filter hook forward", "tcp flags & (syn|ack) == ack drop"))
+		a, code := askWhy(t, l, web.Name, db.Name, fmt.Sprint(port))
+		sh(t, node1.Netns, "nft delete table inet somebody")
+		if code != 1 || !strings.Contains(fmt.Sprint(a.Findings), "later packets from "+web.Address.String()+" to "+db.Address.String()+" are dropped: a rule of chain theirs") {
+			t.Errorf("exit code %d, %+v", code, a)
+		}
+	})
+
+	t.Run("echo requests ignored", func(t *testing.T) {
+		ignore := func(value string) {
+			for _, netns := range []string{node2.Netns, db.Netns} {
+				sh(t, netns, "sysctl -qw net.ipv4.icmp_echo_ignore_all="+value)
+			}
+		}
+		ignore("1")
+		a, code := askWhy(t, l, web.Name, db.Name)
+		ignore("0")
+		if i := slices.IndexFunc(a.Probes, func(p path.Probe) bool { return p.End }); code != 0 || a.Verdict != why.Reached || i < 0 || a.Probes[i].Kind != "udp" {
+			t.Errorf("exit code %d, %+v", code, a)
+		}
+	})
+
+	t.Run("nobody listens", func(t *testing.T) {
+		for _, port := range []string{"81", "53/udp"} {
+			if a, code := askWhy(t, l, web.Name, db.Name, port); code != 1 || !strings.Contains(fmt.Sprint(a.Findings), "{pod default/why-db nobody listens on port ") {
+				t.Errorf("%s: exit code %d, %+v", port, code, a)
+			}
+		}
+	})
 
 	// Only the tunnel is stopped, of which nobody on the nodes knows.
 	t.Run("overlay", func(t *testing.T) {

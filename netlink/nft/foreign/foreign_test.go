@@ -158,6 +158,8 @@ func TestDoubts(t *testing.T) {
 		"sender":            {accept("meta skuid 0 drop"), rule + ", which is not judged because it compares the user who sends"},
 		"in a chain, maybe": {accept("ip dscp 3 jump user"), "may be dropped by a rule of chain user in table ip filter, which is not judged because whether packets come there is not known: it compares a part"},
 		"accepted, maybe":   {accept("ip dscp 3 accept; drop"), rule + ", which is not judged because an earlier rule may accept the packet: it compares a part"},
+		"a changing set": {"table inet x { set bad { type ipv4_addr; flags dynamic,timeout; timeout 1h; }; chain f { type filter hook forward priority 0; ip saddr @bad drop; }; }",
+			"may be dropped by a rule of chain f in table inet x, which is not judged because it looks into the set \"bad\", which is not read, such as sets that packets change"},
 		"not tracked": {"table inet x { chain p { type filter hook prerouting priority -300; ip saddr 10.1.1.2 notrack; }; chain f { type filter hook forward priority 0; policy drop; ct state new accept; }; }",
 			"may be dropped by the policy of chain f in table inet x, which is not judged because an earlier rule may accept the packet: it compares what connection tracking knows"},
 		"policy, maybe": {drop("ip dscp 3 accept"), "may be dropped by the policy of chain FORWARD in table ip filter, which is not judged because an earlier rule may accept the packet"},

@@ -104,7 +104,7 @@ func (w *walk) rule(rule *nftables.Rule) (matches match, end *expr.Verdict) {
 		case unknown:
 			matches = unknown
 			if w.reason == "" {
-				w.reason = unknownOf(e, loaded)
+				w.reason = w.unknownOf(e, loaded)
 			}
 		}
 	}
@@ -112,7 +112,7 @@ func (w *walk) rule(rule *nftables.Rule) (matches match, end *expr.Verdict) {
 }
 
 // unknownOf says what is not known where an expression of a rule is not judged. loaded is the one that last loaded something.
-func unknownOf(e, loaded expr.Any) string {
+func (w *walk) unknownOf(e, loaded expr.Any) string {
 	switch e := e.(type) {
 	case *expr.Limit:
 		return "it limits a rate"
@@ -132,8 +132,8 @@ func unknownOf(e, loaded expr.Any) string {
 		return fmt.Sprintf("the target %q of iptables is not known", e.Name)
 	case *expr.Cmp, *expr.Range:
 	case *expr.Lookup:
-		if loaded == nil {
-			return "it looks into a set that is not known"
+		if w.ruleset.lookups[e] == nil {
+			return fmt.Sprintf("it looks into the set %q, which is not read, such as sets that packets change", e.SetName)
 		}
 	default:
 		return "it has an expression that is not known"
