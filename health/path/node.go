@@ -161,7 +161,7 @@ func (n Node) contains(prefix netip.Prefix) bool {
 	return slices.ContainsFunc(n.Pods, func(p netip.Prefix) bool { return p.Bits() <= prefix.Bits() && p.Contains(prefix.Addr()) })
 }
 
-// victim returns an address of a pod to which the route would take packets.
+// victim returns an address of a pod whose packets the route would take elsewhere.
 func victim(route netlink.Route, this string, nodes []Node, pods []Pod) (addr netip.Addr, ok bool) {
 	prefix, _ := prefixOf(route)
 	for _, node := range nodes {
@@ -172,7 +172,8 @@ func victim(route netlink.Route, this string, nodes []Node, pods []Pod) (addr ne
 			return prefix.Addr(), true
 		}
 		for _, pod := range pods {
-			if i := slices.IndexFunc(pod.Addresses, prefix.Contains); i >= 0 {
+			i := slices.IndexFunc(pod.Addresses, prefix.Contains)
+			if link, err := netlink.LinkByIndex(route.LinkIndex); i >= 0 && (err != nil || link.Attrs().Name != pod.Device) {
 				return pod.Addresses[i], true
 			}
 		}

@@ -82,6 +82,7 @@ func TestNetworkOfTheNode(t *testing.T) {
 			"route blackhole 10.1.3.7/32 is somebody else's (protocol 3, boot: made by hand, or by a script) and takes the packets to 10.1.3.7"},
 		"a route over a pod": {"ip route replace 10.1.1.2/32 via 10.9.0.9", "ip route replace 10.1.1.2/32 dev pod proto 121",
 			"route 10.1.1.2/32 dev eth0 via 10.9.0.9 is somebody else's (protocol 3, boot: made by hand, or by a script) and takes the packets to 10.1.1.2"},
+		"another route to a pod":      {"ip route replace 10.1.1.2/32 dev pod proto static", "ip route replace 10.1.1.2/32 dev pod proto 121", ""},
 		"a route that ours go before": {"ip route add 10.1.1.2/32 via 10.9.0.9 metric 77", "ip route del 10.1.1.2/32 metric 77", ""},
 		"routes to elsewhere":         {"ip route add 10.7.0.0/16 via 10.9.0.9", "ip route del 10.7.0.0/16", ""},
 		"a pod's address":             {"ip addr add 10.1.1.2/32 dev lo", "ip addr del 10.1.1.2/32 dev lo", "10.1.1.2, of a pod, is an address of this node's device lo"},
