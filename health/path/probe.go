@@ -110,9 +110,11 @@ func (e *Explainer) send(ctx context.Context, pinger *ping.Pinger, to netip.Addr
 	took, err := try(ping.Small)
 	if errors.Is(err, ping.ErrNoAnswer) {
 		way = pinger.Knock
-		if took, err = try(ping.Small); err == nil {
+		limited, cancel := context.WithTimeout(ctx, answerTimeout)
+		if took, err = way(limited, to, ping.Small); err == nil {
 			p.Kind = "udp"
 		}
+		cancel()
 	}
 	if err != nil {
 		p.Error = err.Error()
