@@ -135,6 +135,14 @@ func (e *Explainer) route(r *Report, from, to end, local map[netip.Addr]localAdd
 			r.find(where, fmt.Sprintf("packets from %v to %v %s", from.addr, to.addr, text))
 			return ""
 		}
+		family := netlink.FAMILY_V4
+		if to.addr.Is6() {
+			family = netlink.FAMILY_V6
+		}
+		if route, found := bestRoute(family, unix.RT_TABLE_MAIN, to.addr); found && to.ofPods() && leadsNowhere[route.Type] != "" && !e.o.OurRoute(int(route.Protocol)) {
+			r.find(where, foreignRoute(route, routeText(route), to.addr))
+			return ""
+		}
 		r.find(where, fmt.Sprintf("it has no route to %v: %v", to.addr, err))
 		return ""
 	}

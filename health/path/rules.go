@@ -100,8 +100,20 @@ func divert(rules []policyRule, from, to netip.Addr, in string, anyTable bool) s
 // deadEnd returns the route of a rule's table that drops or refuses packets to an address, "" if it does not. It decides unless
 // the table has none, or one that leaves it to later rules.
 func deadEnd(rule rtnl.Rule, to netip.Addr) (text string, decides bool) {
-	routes, _ := netlink.RouteListFiltered(rule.Family, &netlink.Route{Table: int(rule.Table)}, netlink.RT_FILTER_TABLE) // what a changing list lacks is not checked
-	best := -1
+	route, found := bestRoute(rule.Family, int(rule.Table), to)
+	if !found {
+		return "", false
+	}
+	if name := leadsNowhere[route.Type]; name != "" {
+		text = name + " " + cmp.Or(network(route), "default")
+	}
+	return text, route.Type != unix.RTN_THROW
+}
+
+// bestRoute returns the route of a table with the longest network that an address is in.
+func bestRoute(family, table int, to netip.Addr) (best netlink.Route, found bool) {
+	routes, _ := netlink.RouteListFiltered(family, &netlink.Route{Table: table}, netlink.RT_FILTER_TABLE) // what a changing list lacks is not checked
+	most := -1
 	for _, route := range routes {
 		bits := 0
 		if route.Dst != nil {
@@ -109,14 +121,11 @@ func deadEnd(rule rtnl.Rule, to netip.Addr) (text string, decides bool) {
 				continue
 			}
 		}
-		if bits > best {
-			best, text, decides = bits, "", route.Type != unix.RTN_THROW
-			if name := leadsNowhere[route.Type]; name != "" {
-				text = name + " " + cmp.Or(network(route), "default")
-			}
+		if bits > most {
+			most, best, found = bits, route, true
 		}
 	}
-	return text, decides
+	return best, found
 }
 
 // leadsNowhere has the types of routes that drop or refuse packets.

@@ -111,7 +111,7 @@ func TestWhy(t *testing.T) {
 			why.Astray, "node node2", db.Address.String() + ", of a pod, is an address of this node's device lo"},
 		"foreign route that drops": {node1.Netns, "ip route add blackhole " + db.Address.String(), "ip route del blackhole " + db.Address.String(),
 			why.NotReached, "node node1", "route blackhole " + db.Address.String() + "/32 is somebody else's (protocol 3, boot: made by hand, or by a script)"},
-		"rule in the pod": {db.Netns, chain("inet", "filter hook input", "icmp type echo-request drop"), "nft delete table inet somebody",
+		"rule in the pod": {db.Netns, chain("inet", "filter hook input", "ip saddr 10.1.1.0/24 drop"), "nft delete table inet somebody",
 			why.NotReached, "pod default/why-db", "are dropped: a rule of chain theirs in table inet somebody"},
 		"policy rule in the pod": {db.Netns, "ip rule add pref 7 blackhole", "ip rule del pref 7",
 			why.NotReached, "pod default/why-db", "a route or a policy rule in it stops packets to " + web.Address.String()},
