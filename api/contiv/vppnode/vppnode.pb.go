@@ -42,7 +42,10 @@ type VppNode struct {
 	// Options of ipamConfig that must be the same on all nodes, with the values that are
 	// in force on this one: "podSubnetCIDR (IPv4)=10.1.0.0/16". Not set by agents that
 	// are older than the field.
-	IpamOptions   []string `protobuf:"bytes,1001,rep,name=ipam_options,json=ipamOptions,proto3" json:"ipam_options,omitempty"`
+	IpamOptions []string `protobuf:"bytes,1001,rep,name=ipam_options,json=ipamOptions,proto3" json:"ipam_options,omitempty"`
+	// Where services reach those of the node's pods that have the annotation
+	// contivpp.io/service-endpoint-if: the addresses of the interface that it names.
+	PodAddresses  []*PodAddresses `protobuf:"bytes,1002,rep,name=pod_addresses,json=podAddresses,proto3" json:"pod_addresses,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -119,11 +122,89 @@ func (x *VppNode) GetIpamOptions() []string {
 	return nil
 }
 
+func (x *VppNode) GetPodAddresses() []*PodAddresses {
+	if x != nil {
+		return x.PodAddresses
+	}
+	return nil
+}
+
+// Addresses of an interface of a pod other than eth0.
+type PodAddresses struct {
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	PodNamespace string                 `protobuf:"bytes,1,opt,name=pod_namespace,json=podNamespace,proto3" json:"pod_namespace,omitempty"`
+	PodName      string                 `protobuf:"bytes,2,opt,name=pod_name,json=podName,proto3" json:"pod_name,omitempty"`
+	// Name of the interface in the pod.
+	Interface string `protobuf:"bytes,3,opt,name=interface,proto3" json:"interface,omitempty"`
+	// Without prefix length, at most one of each IP version.
+	Addresses     []string `protobuf:"bytes,4,rep,name=addresses,proto3" json:"addresses,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PodAddresses) Reset() {
+	*x = PodAddresses{}
+	mi := &file_contiv_vppnode_vppnode_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PodAddresses) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PodAddresses) ProtoMessage() {}
+
+func (x *PodAddresses) ProtoReflect() protoreflect.Message {
+	mi := &file_contiv_vppnode_vppnode_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PodAddresses.ProtoReflect.Descriptor instead.
+func (*PodAddresses) Descriptor() ([]byte, []int) {
+	return file_contiv_vppnode_vppnode_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *PodAddresses) GetPodNamespace() string {
+	if x != nil {
+		return x.PodNamespace
+	}
+	return ""
+}
+
+func (x *PodAddresses) GetPodName() string {
+	if x != nil {
+		return x.PodName
+	}
+	return ""
+}
+
+func (x *PodAddresses) GetInterface() string {
+	if x != nil {
+		return x.Interface
+	}
+	return ""
+}
+
+func (x *PodAddresses) GetAddresses() []string {
+	if x != nil {
+		return x.Addresses
+	}
+	return nil
+}
+
 var File_contiv_vppnode_vppnode_proto protoreflect.FileDescriptor
 
 const file_contiv_vppnode_vppnode_proto_rawDesc = "" +
 	"\n" +
-	"\x1ccontiv/vppnode/vppnode.proto\x12\avppnode\"\xf8\x01\n" +
+	"\x1ccontiv/vppnode/vppnode.proto\x12\avppnode\"\xb5\x02\n" +
 	"\aVppNode\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\rR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1d\n" +
@@ -131,8 +212,14 @@ const file_contiv_vppnode_vppnode_proto_rawDesc = "" +
 	"ip_address\x18\x03 \x01(\tR\tipAddress\x12!\n" +
 	"\fip_addresses\x18\x05 \x03(\tR\vipAddresses\x120\n" +
 	"\x11own_network_stack\x18\xe8\a \x01(\bH\x00R\x0fownNetworkStack\x88\x01\x01\x12\"\n" +
-	"\fipam_options\x18\xe9\a \x03(\tR\vipamOptionsB\x14\n" +
-	"\x12_own_network_stackJ\x04\b\x04\x10\x05R\x15management_ip_addressB-Z+github.com/contiv/contiv/api/contiv/vppnodeb\x06proto3"
+	"\fipam_options\x18\xe9\a \x03(\tR\vipamOptions\x12;\n" +
+	"\rpod_addresses\x18\xea\a \x03(\v2\x15.vppnode.PodAddressesR\fpodAddressesB\x14\n" +
+	"\x12_own_network_stackJ\x04\b\x04\x10\x05R\x15management_ip_address\"\x8a\x01\n" +
+	"\fPodAddresses\x12#\n" +
+	"\rpod_namespace\x18\x01 \x01(\tR\fpodNamespace\x12\x19\n" +
+	"\bpod_name\x18\x02 \x01(\tR\apodName\x12\x1c\n" +
+	"\tinterface\x18\x03 \x01(\tR\tinterface\x12\x1c\n" +
+	"\taddresses\x18\x04 \x03(\tR\taddressesB-Z+github.com/contiv/contiv/api/contiv/vppnodeb\x06proto3"
 
 var (
 	file_contiv_vppnode_vppnode_proto_rawDescOnce sync.Once
@@ -146,16 +233,18 @@ func file_contiv_vppnode_vppnode_proto_rawDescGZIP() []byte {
 	return file_contiv_vppnode_vppnode_proto_rawDescData
 }
 
-var file_contiv_vppnode_vppnode_proto_msgTypes = make([]protoimpl.MessageInfo, 1)
+var file_contiv_vppnode_vppnode_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
 var file_contiv_vppnode_vppnode_proto_goTypes = []any{
-	(*VppNode)(nil), // 0: vppnode.VppNode
+	(*VppNode)(nil),      // 0: vppnode.VppNode
+	(*PodAddresses)(nil), // 1: vppnode.PodAddresses
 }
 var file_contiv_vppnode_vppnode_proto_depIdxs = []int32{
-	0, // [0:0] is the sub-list for method output_type
-	0, // [0:0] is the sub-list for method input_type
-	0, // [0:0] is the sub-list for extension type_name
-	0, // [0:0] is the sub-list for extension extendee
-	0, // [0:0] is the sub-list for field type_name
+	1, // 0: vppnode.VppNode.pod_addresses:type_name -> vppnode.PodAddresses
+	1, // [1:1] is the sub-list for method output_type
+	1, // [1:1] is the sub-list for method input_type
+	1, // [1:1] is the sub-list for extension type_name
+	1, // [1:1] is the sub-list for extension extendee
+	0, // [0:1] is the sub-list for field type_name
 }
 
 func init() { file_contiv_vppnode_vppnode_proto_init() }
@@ -170,7 +259,7 @@ func file_contiv_vppnode_vppnode_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_contiv_vppnode_vppnode_proto_rawDesc), len(file_contiv_vppnode_vppnode_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   1,
+			NumMessages:   2,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
