@@ -166,7 +166,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 		Claim:         claim.Err,
 		HostAddresses: links.addresses,
 	}, loop, log)
-	podManager := podmanager.New(local, podmanager.KernelNamespaces, filepath.Join(o.runDir, cniwire.MissedDelsDir), log)
+	podManager := podmanager.New(local, podmanager.KernelNamespaces, filepath.Join(o.runDir, cniwire.MissedDelsDir), loop, log)
 	addresses := ipam.New(contivConf, nodeSync, podManager, loop, podManager.Store(), log)
 	ipNet := ipnet.New(forNetwork, contivConf, nodeSync, podManager, addresses, scheduler, links, log)
 	services, err := service.New(forServices, contivConf, ipNet, service.Roles{

@@ -69,7 +69,7 @@ func start(t tb, s contivconf.Subnets, id uint32, kube ...*pod.Pod) *node {
 // restart loses everything but the store and the local pods.
 func (n *node) restart(t tb, kube ...*pod.Pod) {
 	t.Helper()
-	n.pods = podmanager.New(memory.New(), podmanager.KernelNamespaces, "", plugintest.Logger())
+	n.pods = podmanager.New(memory.New(), podmanager.KernelNamespaces, "", nil, plugintest.Logger())
 	n.ipam = ipam.New(n, n, n, &n.loop, n.db, plugintest.Logger())
 	n.resyncs = 0
 	n.resync(t, kube...)

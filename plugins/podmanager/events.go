@@ -121,6 +121,24 @@ func (e *CheckPod) String() string {
 	return fmt.Sprintf("Check Pod %v\n* container: %s", e.Pod, e.ContainerID)
 }
 
+// PodCustomIfUpdate gives a wired pod the custom interfaces that its annotations declare. It
+// follows the event that wired the pod or changed its annotations, or that freed an
+// address which an interface waited for.
+type PodCustomIfUpdate struct {
+	controller.NonBlocking
+	Pod PodID
+	// Before is what was declared before; podmanager fills it in.
+	Before CustomIfs
+}
+
+func (*PodCustomIfUpdate) Name() string                                { return "Pod Custom Interfaces Update" }
+func (*PodCustomIfUpdate) Method() controller.EventMethod              { return controller.Update }
+func (*PodCustomIfUpdate) TransactionType() controller.TransactionType { return controller.BestEffort }
+func (*PodCustomIfUpdate) Direction() controller.Direction             { return controller.Forward }
+func (e *PodCustomIfUpdate) String() string {
+	return fmt.Sprintf("Pod Custom Interfaces Update: %v", e.Pod)
+}
+
 // outcome is what the event loop tells about the processing of an event.
 type outcome struct {
 	seqNum     uint64

@@ -35,6 +35,8 @@ type LocalPod struct {
 	Network string `json:"network,omitempty"`
 	// HostPorts of the node lead to the pod.
 	HostPorts []HostPort `json:"hostPorts,omitempty"`
+	// Custom is what the pod's annotations declared when they were last known.
+	Custom CustomIfs `json:"custom,omitzero"`
 }
 
 // LocalPods maps IDs to local pods.

@@ -22,6 +22,7 @@ const StorePrefix = "/local/podmanager/pods/"
 type PodManager struct {
 	db         *recorder
 	namespaces Namespaces
+	loop       controller.EventLoop
 	log        *slog.Logger
 	ready      chan struct{} // closed by the first resync
 	missedDels string        // folder; may be empty
@@ -31,10 +32,10 @@ type PodManager struct {
 	pods  Pods
 }
 
-// New returns the plugin, which keeps local pods in db. missedDels is the folder of the DELs that
+// New returns the plugin, which keeps local pods in db and sends follow-up events to the loop. missedDels is the folder of the DELs that
 // came while no agent ran (cniwire.MissedDelsDir); "": they are not looked for.
-func New(db store.Broker, namespaces Namespaces, missedDels string, log *slog.Logger) *PodManager {
-	return &PodManager{db: &recorder{Broker: db}, namespaces: namespaces, missedDels: missedDels, log: log, ready: make(chan struct{}), local: LocalPods{}, pods: Pods{}}
+func New(db store.Broker, namespaces Namespaces, missedDels string, loop controller.EventLoop, log *slog.Logger) *PodManager {
+	return &PodManager{db: &recorder{Broker: db}, namespaces: namespaces, loop: loop, missedDels: missedDels, log: log, ready: make(chan struct{}), local: LocalPods{}, pods: Pods{}}
 }
 
 // LocalPods returns the pods that are wired on this node.
@@ -90,7 +91,7 @@ func (m *PodManager) String() string { return "podmanager" }
 // HandlesEvent accepts resyncs, the events of pods and changes of pods.
 func (m *PodManager) HandlesEvent(event controller.Event) bool {
 	switch event := event.(type) {
-	case *AddPod, *DeletePod, *CheckPod:
+	case *AddPod, *DeletePod, *CheckPod, *PodCustomIfUpdate:
 		return true
 	case *controller.KubeStateChange:
 		return event.Resource == "pod"
@@ -129,6 +130,9 @@ func (m *PodManager) Resync(ctx context.Context, _ controller.Event, state contr
 	m.mu.Lock()
 	m.pods = pods
 	m.mu.Unlock()
+	for id := range m.LocalPods() {
+		m.declare(ctx, id)
+	}
 	select {
 	case <-m.ready:
 	default:
@@ -218,15 +222,26 @@ func (m *PodManager) Update(ctx context.Context, event controller.Event, _ contr
 			return "", fmt.Errorf("container %s of pod %v: %w", event.ContainerID, event.Pod, ErrNotWired)
 		}
 	case *controller.KubeStateChange:
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		if p, ok := event.NewValue.(*pod.Pod); ok && p != nil {
-			m.pods[IDOf(p)] = FromKube(p)
-		} else if p, ok := event.PrevValue.(*pod.Pod); ok && p != nil {
-			delete(m.pods, IDOf(p))
-		}
+		return "", m.podChanged(ctx, event)
+	case *PodCustomIfUpdate:
+		event.Before = m.declare(ctx, event.Pod)
 	}
 	return "", nil
+}
+
+func (m *PodManager) podChanged(ctx context.Context, event *controller.KubeStateChange) error {
+	if p, ok := event.NewValue.(*pod.Pod); ok && p != nil {
+		m.mu.Lock()
+		m.pods[IDOf(p)] = FromKube(p)
+		m.mu.Unlock()
+		return m.followAnnotations(ctx, IDOf(p))
+	}
+	if p, ok := event.PrevValue.(*pod.Pod); ok && p != nil {
+		m.mu.Lock()
+		delete(m.pods, IDOf(p))
+		m.mu.Unlock()
+	}
+	return nil
 }
 
 // errObsolete stops an AddPod before anything is done.
@@ -256,6 +271,9 @@ func (m *PodManager) addPod(ctx context.Context, event *AddPod) (string, error) 
 		return "", err
 	}
 	event.added = true
+	if err := m.followAnnotations(ctx, p.ID); err != nil {
+		controller.Logger(ctx, m.log).Error("The pod has no custom interfaces before the next resync", "pod", p.ID, "error", err)
+	}
 	return fmt.Sprintf("remember pod %v", event.Pod), nil
 }
 

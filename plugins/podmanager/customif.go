@@ -1,0 +1,190 @@
+package podmanager
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/contiv/contiv/controller"
+)
+
+// Annotations of pods.
+const (
+	// CustomIfAnnotation starts the names of annotations that declare further interfaces
+	// of a pod: NAME/TYPE[/NETWORK], separated by commas. Several annotations with
+	// such names count in their order.
+	CustomIfAnnotation = "contivpp.io/custom-if"
+	// EndpointIfAnnotation names the interface at whose address services reach the pod,
+	// instead of the main one.
+	EndpointIfAnnotation = "contivpp.io/service-endpoint-if"
+)
+
+// Networks of custom interfaces.
+const (
+	DefaultNetwork = "default" // that of the main interfaces
+	StubNetwork    = "stub"    // none: the interface has no address
+)
+
+// CustomIf is an interface of a pod beside its main one.
+type CustomIf struct {
+	// Name inside of the pod.
+	Name string `json:"name"`
+	// Type is "tap" or "veth".
+	Type string `json:"type"`
+	// Network is DefaultNetwork or StubNetwork.
+	Network string `json:"network"`
+}
+
+// CustomIfs is what the annotations of a pod say.
+type CustomIfs struct {
+	Interfaces []CustomIf `json:"interfaces,omitempty"`
+	// EndpointIf is the name of the one that services reach the pod at, "" for the main one.
+	EndpointIf string `json:"endpointIf,omitempty"`
+	// Refused says what of the annotations has no effect, and why.
+	Refused []string `json:"refused,omitempty"`
+}
+
+// Equal reports whether both are the same.
+func (c CustomIfs) Equal(other CustomIfs) bool {
+	return slices.Equal(c.Interfaces, other.Interfaces) && c.EndpointIf == other.EndpointIf && slices.Equal(c.Refused, other.Refused)
+}
+
+// find returns the interface with a name.
+func (c CustomIfs) find(name string) (CustomIf, bool) {
+	if i := slices.IndexFunc(c.Interfaces, func(i CustomIf) bool { return i.Name == name }); i >= 0 {
+		return c.Interfaces[i], true
+	}
+	return CustomIf{}, false
+}
+
+// maxCustomIfs bounds how many further interfaces a pod has, and how many refusals are told.
+const maxCustomIfs = 16
+
+// ifName is what a device may be called, without characters that separate names in
+// keys and annotations.
+var ifName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,14}$`)
+
+// ParseCustomIfs reads the annotations of a pod whose main interface has the given name.
+// Each entry that cannot be understood is refused alone; after too many of them, it reads no further.
+func ParseCustomIfs(annotations map[string]string, mainIf string) (c CustomIfs) {
+	refuse := func(format string, args ...any) {
+		if len(c.Refused) < maxCustomIfs {
+			c.Refused = append(c.Refused, fmt.Sprintf(format, args...))
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(annotations)) {
+		if !strings.HasPrefix(key, CustomIfAnnotation) {
+			continue
+		}
+		for entry := range strings.SplitSeq(annotations[key], ",") {
+			if entry = strings.TrimSpace(entry); entry == "" {
+				continue
+			}
+			if len(c.Refused) == maxCustomIfs {
+				break
+			}
+			i, err := parseCustomIf(entry, mainIf)
+			_, twice := c.find(i.Name)
+			switch {
+			case err != nil:
+				refuse("%.64q: %v", entry, err)
+			case twice:
+				refuse("%.64q: an interface %s is declared already", entry, i.Name)
+			case len(c.Interfaces) == maxCustomIfs:
+				refuse("%.64q is one too many: a pod has at most %d further interfaces", entry, maxCustomIfs)
+			default:
+				c.Interfaces = append(c.Interfaces, i)
+			}
+		}
+	}
+	if name := annotations[EndpointIfAnnotation]; name != "" && name != mainIf {
+		switch i, declared := c.find(name); {
+		case !declared:
+			refuse("%s names %.32q, which %s does not declare: services use %s", EndpointIfAnnotation, name, CustomIfAnnotation, mainIf)
+		case i.Network != DefaultNetwork:
+			refuse("%s names %s, which is not in the network %s: services use %s", EndpointIfAnnotation, name, DefaultNetwork, mainIf)
+		default:
+			c.EndpointIf = name
+		}
+	}
+	return c
+}
+
+func parseCustomIf(entry, mainIf string) (i CustomIf, err error) {
+	parts := strings.Split(entry, "/")
+	if len(parts) != 2 && len(parts) != 3 {
+		return i, fmt.Errorf("write NAME/TYPE or NAME/TYPE/NETWORK, such as net1/tap")
+	}
+	i = CustomIf{Name: parts[0], Type: parts[1], Network: DefaultNetwork}
+	if len(parts) == 3 {
+		i.Network = cmp.Or(parts[2], DefaultNetwork)
+	}
+	switch {
+	case !ifName.MatchString(i.Name):
+		err = fmt.Errorf("the name must have 1 to 15 letters, digits, dots, dashes and underscores, with a letter or a digit first")
+	case i.Name == mainIf || i.Name == "eth0" || i.Name == "lo" || i.Name == "all" || i.Name == "default":
+		err = fmt.Errorf("%s is taken: give the interface another name", i.Name)
+	case i.Type == "memif":
+		err = fmt.Errorf("type memif is not supported: use tap or veth")
+	case i.Type != "tap" && i.Type != "veth":
+		err = fmt.Errorf("the type must be tap or veth")
+	case i.Network != DefaultNetwork && i.Network != StubNetwork:
+		err = fmt.Errorf("custom networks are not supported: use the network %s, or %s for an interface without address", DefaultNetwork, StubNetwork)
+	}
+	return i, err
+}
+
+// followAnnotations announces that a wired pod's annotations do not say what they said before.
+func (m *PodManager) followAnnotations(ctx context.Context, id PodID) error {
+	if _, _, changed := m.declared(id); !changed {
+		return nil
+	}
+	if err := m.loop.PushEvent(ctx, &PodCustomIfUpdate{Pod: id}); err != nil {
+		return fmt.Errorf("custom interfaces of pod %v: %w", id, err)
+	}
+	return nil
+}
+
+// declared returns a wired pod with what its annotations declare now, if that has changed.
+// While Kubernetes' object is not known, it has not.
+func (m *PodManager) declared(id PodID) (wired *LocalPod, now CustomIfs, changed bool) {
+	wired, ok := m.LocalPod(id)
+	kube, known := m.Pod(id)
+	if !ok || !known {
+		return wired, now, false
+	}
+	now = ParseCustomIfs(kube.Annotations, wired.IfName)
+	return wired, now, !now.Equal(wired.Custom)
+}
+
+// declare remembers what the annotations of a pod declare now, and returns what they did
+// before.
+func (m *PodManager) declare(ctx context.Context, id PodID) (before CustomIfs) {
+	wired, now, changed := m.declared(id)
+	if !changed {
+		if wired != nil {
+			before = wired.Custom
+		}
+		return before
+	}
+	log := controller.Logger(ctx, m.log)
+	if len(now.Refused) > 0 && !slices.Equal(now.Refused, wired.Custom.Refused) {
+		log.Warn("Not all custom interfaces of the pod can be made", "pod", id, "refused", strings.Join(now.Refused, "; "))
+	}
+	next := *wired
+	next.Custom = now
+	m.setLocal(&next)
+	data, err := json.Marshal(&next)
+	if err == nil {
+		err = m.db.Put(ctx, storeKey(id), data)
+	}
+	if err != nil {
+		log.Error("Custom interfaces of a pod are not remembered: an agent that starts while Kubernetes is away does not know them", "pod", id, "error", err)
+	}
+	return wired.Custom
+}
