@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/plugins/ipam/cidr"
 	"github.com/contiv/contiv/plugins/podmanager"
 )
@@ -20,7 +21,7 @@ import (
 
 // DefaultNetwork is the name of the network of the pods' main interfaces. As a
 // network of custom interfaces, "" means it, too.
-const DefaultNetwork = "default"
+const DefaultNetwork = podmanager.DefaultNetwork
 
 // ErrNoNetwork is wrapped when a custom network is not known (yet).
 var ErrNoNetwork = errors.New("custom network is not known")
@@ -53,7 +54,7 @@ func (n *CustomNetwork) validate() error {
 	return nil
 }
 
-// customIP is the address of a custom interface.
+// customIP is an address of a custom interface, which has one of each IP version that its network has.
 type customIP struct {
 	Interface string     `json:"interface"`
 	Network   string     `json:"network"`
@@ -66,6 +67,8 @@ type custom struct {
 	// ips by pod, sorted by interface. Those of a network that is not known yet
 	// wait for it.
 	ips map[podmanager.PodID][]customIP
+	// waiting are pods with interfaces that got no address, as there was none.
+	waiting map[podmanager.PodID]struct{}
 }
 
 // customPool is a network with the addresses of this node.
@@ -75,7 +78,7 @@ type customPool struct {
 }
 
 func newCustom() custom {
-	return custom{networks: map[string]*customPool{}, ips: map[podmanager.PodID][]customIP{}}
+	return custom{networks: map[string]*customPool{}, ips: map[podmanager.PodID][]customIP{}, waiting: map[podmanager.PodID]struct{}{}}
 }
 
 // forget drops the addresses, before they are read again.
@@ -86,19 +89,19 @@ func (c *custom) forget() {
 	}
 }
 
-// find returns the address of a custom interface.
-func (c *custom) find(o owner) (customIP, bool) {
+// of returns the addresses of a custom interface.
+func (c *custom) of(o owner) (list []customIP) {
 	for _, ip := range c.ips[o.pod] {
 		if ip.Interface == o.iface {
-			return ip, true
+			list = append(list, ip)
 		}
 	}
-	return customIP{}, false
+	return list
 }
 
-func (c *custom) add(id podmanager.PodID, ip customIP) {
-	c.ips[id] = append(slices.Clone(c.ips[id]), ip)
-	slices.SortFunc(c.ips[id], func(a, b customIP) int { return cmp.Compare(a.Interface, b.Interface) })
+func (c *custom) add(id podmanager.PodID, ips ...customIP) {
+	c.ips[id] = append(slices.Clone(c.ips[id]), ips...)
+	slices.SortStableFunc(c.ips[id], func(a, b customIP) int { return cmp.Compare(a.Interface, b.Interface) })
 }
 
 func (c *custom) remove(o owner) {
@@ -203,93 +206,105 @@ func (i *IPAM) CustomPodSubnet(network string) (netip.Prefix, bool) {
 	return netip.Prefix{}, false
 }
 
-// poolOf returns the pool of a network for custom interfaces. The caller holds the
+// poolsOf returns the pools of a network for custom interfaces. The caller holds the
 // lock.
-func (i *IPAM) poolOf(network string) (*pool, error) {
+func (i *IPAM) poolsOf(network string) (pools, error) {
 	if network != DefaultNetwork {
 		if n := i.custom.networks[network]; n != nil {
-			return n.pool, nil
+			return pools{n.pool}, nil
 		}
 		return nil, fmt.Errorf("%w: %s", ErrNoNetwork, network)
 	}
 	switch {
 	case i.config.ExternalIPAM():
-		return nil, fmt.Errorf("with ipamConfig.useExternalIPAM, custom interfaces have no addresses in the default network: use a custom network")
+		return nil, fmt.Errorf("with ipamConfig.useExternalIPAM, custom interfaces have no addresses in the default network: use the network %s", podmanager.StubNetwork)
 	case len(i.pools) == 0:
 		return nil, fmt.Errorf("addresses are not known before the first resync")
 	}
-	return i.pools[0], nil
+	return i.pools, nil
 }
 
-// AllocatePodCustomIfIP returns the address of a custom interface of a pod of this
-// node in a network, persisted: the one it has there, or a new one. It is released
-// with those of the pod. In the default network it is of the first IP version.
-func (i *IPAM) AllocatePodCustomIfIP(ctx context.Context, id podmanager.PodID, iface, network string) (netip.Addr, error) {
+// AllocatePodCustomIfIP returns the addresses of a custom interface of a pod of this
+// node in a network, persisted: those that it has there, or new ones. They are released
+// with those of the pod. If there is none, the pod gets a PodCustomIfUpdate as soon as
+// an address is free.
+func (i *IPAM) AllocatePodCustomIfIP(ctx context.Context, id podmanager.PodID, iface, network string) ([]netip.Addr, error) {
 	if iface == "" {
-		return netip.Addr{}, fmt.Errorf("custom interface of pod %v has no name", id)
+		return nil, fmt.Errorf("custom interface of pod %v has no name", id)
 	}
 	network = cmp.Or(network, DefaultNetwork)
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	o := owner{id, iface}
-	p, err := i.poolOf(network)
+	from, err := i.poolsOf(network)
 	if err != nil {
-		return netip.Addr{}, fmt.Errorf("address of %v: %w", o, err)
+		return nil, fmt.Errorf("address of %v: %w", o, err)
 	}
-	had, has := i.custom.find(o)
-	if has && had.Network == network && p.byOwner[o] == had.IP {
-		return had.IP, nil
+	had := i.custom.of(o)
+	has := from.addressesOf(o)
+	if len(has) == len(from) && len(had) == len(has) && had[0].Network == network {
+		return has, nil
 	}
-	addr, err := p.allocate(o)
+	addrs, undo, err := from.allocate(o)
 	if err != nil {
-		return netip.Addr{}, fmt.Errorf("address of %v in network %s: %w", o, network, err)
+		if errors.Is(err, ErrExhausted) {
+			i.custom.waiting[id] = struct{}{}
+		}
+		return nil, fmt.Errorf("address of %v in network %s: %w", o, network, err)
 	}
 	i.custom.remove(o)
-	i.custom.add(id, customIP{Interface: iface, Network: network, IP: addr})
-	if err := i.save(ctx, id); err != nil {
-		p.release(o)
-		i.custom.remove(o)
-		if has {
-			i.custom.add(id, had)
-		}
-		return netip.Addr{}, err
+	for _, addr := range addrs {
+		i.custom.add(id, customIP{Interface: iface, Network: network, IP: addr})
 	}
-	if has { // the interface has moved from another network
-		if before, err := i.poolOf(had.Network); err == nil && before != p {
+	if err := i.save(ctx, id); err != nil {
+		undo()
+		i.custom.remove(o)
+		i.custom.add(id, had...)
+		return nil, err
+	}
+	if len(had) > 0 && had[0].Network != network { // the interface has moved from another network
+		if before, err := i.poolsOf(had[0].Network); err == nil {
 			before.release(o)
 		}
 	}
-	return addr, nil
+	return addrs, nil
 }
 
-// GetPodCustomIfIP returns the address of a custom interface in a network.
-func (i *IPAM) GetPodCustomIfIP(id podmanager.PodID, iface, network string) (netip.Addr, bool) {
+// GetPodCustomIfIPs returns the addresses of a custom interface in a network.
+func (i *IPAM) GetPodCustomIfIPs(id podmanager.PodID, iface, network string) (addrs []netip.Addr) {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
-	ip, ok := i.custom.find(owner{id, iface})
-	if !ok || ip.Network != cmp.Or(network, DefaultNetwork) {
-		return netip.Addr{}, false
+	for _, ip := range i.custom.of(owner{id, iface}) {
+		if ip.Network == cmp.Or(network, DefaultNetwork) {
+			addrs = append(addrs, ip.IP)
+		}
 	}
-	return ip.IP, true
+	return addrs
 }
 
-// ReleasePodCustomIfIP releases the address of a custom interface; none is no error.
-func (i *IPAM) ReleasePodCustomIfIP(ctx context.Context, id podmanager.PodID, iface string) error {
+// ReleaseOtherPodCustomIfIPs releases the addresses of those custom interfaces of a pod that are
+// not to be kept.
+func (i *IPAM) ReleaseOtherPodCustomIfIPs(ctx context.Context, id podmanager.PodID, keep func(iface, network string) bool) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	o := owner{id, iface}
-	ip, ok := i.custom.find(o)
-	if !ok {
+	before := i.custom.ips[id]
+	gone := slices.DeleteFunc(slices.Clone(before), func(ip customIP) bool { return keep(ip.Interface, ip.Network) })
+	if len(gone) == 0 {
 		return nil
 	}
-	i.custom.remove(o)
+	for _, ip := range gone {
+		i.custom.remove(owner{id, ip.Interface})
+	}
 	if err := i.save(ctx, id); err != nil {
-		i.custom.add(id, ip)
+		i.custom.ips[id] = before
 		return err
 	}
-	if p, err := i.poolOf(ip.Network); err == nil {
-		p.release(o)
+	for _, ip := range gone {
+		if from, err := i.poolsOf(ip.Network); err == nil {
+			from.release(owner{id, ip.Interface})
+		}
 	}
+	i.wake(ctx)
 	return nil
 }
 
@@ -297,19 +312,29 @@ func (i *IPAM) ReleasePodCustomIfIP(ctx context.Context, id podmanager.PodID, if
 // caller holds the lock and removes the record.
 func (i *IPAM) releaseCustom(id podmanager.PodID) {
 	for _, ip := range i.custom.ips[id] {
-		if p, err := i.poolOf(ip.Network); err == nil {
-			p.release(owner{id, ip.Interface})
+		if from, err := i.poolsOf(ip.Network); err == nil {
+			from.release(owner{id, ip.Interface})
 		}
 	}
 	delete(i.custom.ips, id)
 }
 
+// wake has pods tried again that wait for an address, as one is free now. The caller holds the lock.
+func (i *IPAM) wake(ctx context.Context) {
+	for id := range i.custom.waiting {
+		if err := i.loop.PushEvent(ctx, &podmanager.PodCustomIfUpdate{Pod: id}); err != nil {
+			controller.Logger(ctx, i.log).Warn("Custom interfaces of a pod wait for addresses until the next resync", "pod", id, "error", err)
+		}
+	}
+	clear(i.custom.waiting)
+}
+
 // restoreCustom takes over the addresses of custom interfaces from a record.
 func (i *IPAM) restoreCustom(log *slog.Logger, r record) {
 	for _, ip := range r.Custom {
-		p, err := i.poolOf(ip.Network)
+		from, err := i.poolsOf(ip.Network)
 		if err == nil {
-			err = p.learn(owner{r.id, ip.Interface}, ip.IP)
+			err = from.learn(owner{r.id, ip.Interface}, ip.IP)
 		}
 		if err != nil && !errors.Is(err, ErrNoNetwork) {
 			log.Warn("Persisted address of a custom interface is no longer valid", "pod", r.id, "interface", ip.Interface, "network", ip.Network, "error", err)

@@ -19,7 +19,7 @@ var red = ipam.CustomNetwork{Name: "red", Subnet: netip.MustParsePrefix("10.4.0.
 
 func (n *node) mustCustom(t tb, pod, iface, network, want string) {
 	t.Helper()
-	if got, err := n.ipam.AllocatePodCustomIfIP(ctx, id(pod), iface, network); err != nil || got.String() != want {
+	if got, err := n.ipam.AllocatePodCustomIfIP(ctx, id(pod), iface, network); err != nil || strings.Trim(fmt.Sprint(got), "[]") != want {
 		t.Fatal(fmt.Sprintf("interface %s of %s in network %q: %v, %v; want %s", iface, pod, network, got, err, want))
 	}
 }
@@ -70,12 +70,12 @@ func TestCustomInterfacesGetAddresses(t *testing.T) {
 	if got := n.customIfIPs("a"); got != want {
 		t.Errorf("REST: %s", got)
 	}
-	if addr, ok := n.ipam.GetPodCustomIfIP(id("a"), "net2", "red"); !ok || addr.String() != "10.4.0.19" {
-		t.Errorf("got %v, %v", addr, ok)
+	if addrs := n.ipam.GetPodCustomIfIPs(id("a"), "net2", "red"); fmt.Sprint(addrs) != "[10.4.0.19]" {
+		t.Errorf("got %v", addrs)
 	}
 	for _, of := range [][2]string{{"net2", "blue"}, {"net9", "red"}, {"net2", ""}} {
-		if addr, ok := n.ipam.GetPodCustomIfIP(id("a"), of[0], of[1]); ok {
-			t.Errorf("%v has %v", of, addr)
+		if addrs := n.ipam.GetPodCustomIfIPs(id("a"), of[0], of[1]); len(addrs) > 0 {
+			t.Errorf("%v has %v", of, addrs)
 		}
 	}
 
@@ -115,8 +115,11 @@ func TestCustomNetworkIsExhausted(t *testing.T) {
 	if !errors.Is(err, ipam.ErrExhausted) || !strings.Contains(err.Error(), "subnetOneNodePrefix of custom network red") {
 		t.Errorf("got %v", err)
 	}
-	if err := n.ipam.ReleasePodCustomIfIP(ctx, id("a"), "net2"); err != nil {
+	if err := n.ipam.ReleaseOtherPodCustomIfIPs(ctx, id("a"), func(iface, _ string) bool { return iface != "net2" }); err != nil {
 		t.Fatal(err)
+	}
+	if events := n.loop.Take(); len(events) != 1 || events[0].(*podmanager.PodCustomIfUpdate).Pod != id("a") {
+		t.Errorf("an address is free: %v, want the pod that waits for one to be told", events)
 	}
 	n.mustCustom(t, "a", "net4", "red", "10.4.0.20")
 	n.restart(t)
@@ -192,7 +195,7 @@ func TestCustomNetworkErrors(t *testing.T) {
 		t.Error("interface without a name")
 	}
 	n.external = true
-	if _, err := n.ipam.AllocatePodCustomIfIP(ctx, id("a"), "net1", ""); err == nil || !strings.Contains(err.Error(), "use a custom network") {
+	if _, err := n.ipam.AllocatePodCustomIfIP(ctx, id("a"), "net1", ""); err == nil || !strings.Contains(err.Error(), "use the network stub") {
 		t.Errorf("default network with external IPAM: %v", err)
 	}
 }
@@ -210,4 +213,23 @@ func TestCustomAddressesOfForgottenPods(t *testing.T) {
 	if got := n.customIfIPs("a"); got != "none" {
 		t.Errorf("left: %s", got)
 	}
+}
+
+// In a dual-stack cluster, an interface has an address of each version, or none.
+func TestCustomAddressesOfBothVersions(t *testing.T) {
+	n := start(t, dualStack(), 1)
+	n.mustAdd(t, "a", "10.1.0.10")
+	n.mustCustom(t, "a", "net1", "", "10.1.0.11 fd10:0:0:1::3")
+	n.mustCustom(t, "a", "net2", "", "10.1.0.12 fd10:0:0:1::4")
+	n.mustAdd(t, "b", "10.1.0.13")
+	n.restart(t)
+	n.mustCustom(t, "a", "net2", "", "10.1.0.12 fd10:0:0:1::4")
+	if _, err := n.ipam.AllocatePodCustomIfIP(ctx, id("b"), "net1", ""); !errors.Is(err, ipam.ErrExhausted) {
+		t.Errorf("in a full subnet: %v", err)
+	}
+	n.del(t, "a")
+	if events := n.loop.Take(); len(events) != 1 || events[0].(*podmanager.PodCustomIfUpdate).Pod != id("b") {
+		t.Errorf("addresses are free: %v, want the pod that waits for one to be told", events)
+	}
+	n.mustCustom(t, "b", "net1", "", "10.1.0.10 fd10:0:0:1::6")
 }

@@ -82,7 +82,7 @@ func (i *IPAM) assign(ctx context.Context, event *podmanager.AddPod) ([]netip.Ad
 // be one of each IP version that pods have.
 func (i *IPAM) learnAssigned(event *podmanager.AddPod) error {
 	for _, addr := range event.ExternalIPs {
-		if err := i.learnAddress(event.Pod, addr); err != nil {
+		if err := i.pools.learn(mainOf(event.Pod), addr); err != nil {
 			return fmt.Errorf("the IPAM plugin assigned %v: %w", addr, err)
 		}
 	}

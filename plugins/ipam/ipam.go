@@ -178,7 +178,7 @@ func (i *IPAM) restore(ctx context.Context) error {
 			if !addr.IsValid() {
 				continue
 			}
-			if err := i.learnAddress(r.id, addr); err != nil {
+			if err := i.pools.learn(mainOf(r.id), addr); err != nil {
 				log.Warn("Persisted address of a pod is no longer valid", "pod", r.id, "error", err)
 				continue
 			}
@@ -190,15 +190,6 @@ func (i *IPAM) restore(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// learnAddress assigns an address that the pod already uses.
-func (i *IPAM) learnAddress(id podmanager.PodID, addr netip.Addr) error {
-	p := i.pools.of(addr)
-	if p == nil {
-		return fmt.Errorf("%v is in no pod subnet of this node", addr)
-	}
-	return p.learn(mainOf(id), addr)
 }
 
 // learnAll takes over the addresses of Kubernetes' pods, in ascending order.
@@ -239,7 +230,7 @@ func (i *IPAM) learn(ctx context.Context, p *podmanager.Pod) bool {
 		if _, known := i.pools.of(addr).byOwner[mainOf(p.ID)]; known {
 			continue
 		}
-		if err := i.learnAddress(p.ID, addr); err != nil {
+		if err := i.pools.learn(mainOf(p.ID), addr); err != nil {
 			controller.Logger(ctx, i.log).Warn("Address of a pod in Kubernetes is ignored", "pod", p.ID, "error", err)
 			continue
 		}
@@ -259,7 +250,7 @@ func (i *IPAM) allocate(ctx context.Context, id podmanager.PodID) ([]netip.Addr,
 	if i.pools.complete(id) {
 		return i.pools.addresses(id), nil
 	}
-	addrs, undo, err := i.pools.allocate(id)
+	addrs, undo, err := i.pools.allocate(mainOf(id))
 	if err != nil {
 		return nil, err
 	}
@@ -276,9 +267,10 @@ func (i *IPAM) save(ctx context.Context, id podmanager.PodID) error {
 }
 
 func (i *IPAM) release(ctx context.Context, id podmanager.PodID) {
-	i.pools.release(id)
+	i.pools.release(mainOf(id))
 	i.releaseCustom(id)
 	i.saved.remove(ctx, id, controller.Logger(ctx, i.log))
+	i.wake(ctx)
 }
 
 // holder says why an address is not free.

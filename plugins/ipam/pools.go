@@ -1,6 +1,7 @@
 package ipam
 
 import (
+	"fmt"
 	"net/netip"
 
 	"github.com/contiv/contiv/plugins/podmanager"
@@ -10,11 +11,14 @@ import (
 // first addresses.
 type pools []*pool
 
-// addresses returns the addresses of a pod, in the order of the pools.
-func (ps pools) addresses(id podmanager.PodID) []netip.Addr {
+// addresses returns the addresses of a pod's main interface, in the order of the pools.
+func (ps pools) addresses(id podmanager.PodID) []netip.Addr { return ps.addressesOf(mainOf(id)) }
+
+// addressesOf is the same for any interface.
+func (ps pools) addressesOf(o owner) []netip.Addr {
 	var addrs []netip.Addr
 	for _, p := range ps {
-		if addr, ok := p.byOwner[mainOf(id)]; ok {
+		if addr, ok := p.byOwner[o]; ok {
 			addrs = append(addrs, addr)
 		}
 	}
@@ -35,20 +39,20 @@ func (ps pools) pods() map[podmanager.PodID]bool {
 	return ids
 }
 
-// allocate returns the addresses of a pod: one from each pool, or an error and
+// allocate returns the addresses of an interface: one from each pool, or an error and
 // what it had before.
-func (ps pools) allocate(id podmanager.PodID) (addrs []netip.Addr, undo func(), err error) {
+func (ps pools) allocate(o owner) (addrs []netip.Addr, undo func(), err error) {
 	var fresh []*pool
 	undo = func() {
 		for _, p := range fresh {
-			p.release(mainOf(id))
+			p.release(o)
 		}
 	}
 	for _, p := range ps {
-		if _, known := p.byOwner[mainOf(id)]; !known {
+		if _, known := p.byOwner[o]; !known {
 			fresh = append(fresh, p)
 		}
-		addr, err := p.allocate(mainOf(id))
+		addr, err := p.allocate(o)
 		if err != nil {
 			undo()
 			return nil, undo, err
@@ -68,9 +72,18 @@ func (ps pools) of(addr netip.Addr) *pool {
 	return nil
 }
 
-func (ps pools) release(id podmanager.PodID) {
+// learn assigns an address that the owner already uses.
+func (ps pools) learn(o owner, addr netip.Addr) error {
+	p := ps.of(addr)
+	if p == nil {
+		return fmt.Errorf("%v is in no pod subnet of this node", addr)
+	}
+	return p.learn(o, addr)
+}
+
+func (ps pools) release(o owner) {
 	for _, p := range ps {
-		p.release(mainOf(id))
+		p.release(o)
 	}
 }
 

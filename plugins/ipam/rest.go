@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/contiv/contiv/plugins/podmanager"
 	"github.com/contiv/contiv/rest"
@@ -27,7 +28,8 @@ type PodAllocation struct {
 	// IPs are MainIP and, in a dual-stack cluster, the address of the other IP
 	// version.
 	IPs []string
-	// CustomIfIPs maps the names of custom interfaces to their addresses.
+	// CustomIfIPs maps the names of custom interfaces to their addresses, in a dual-stack
+	// cluster "IP, IP".
 	CustomIfIPs map[string]string
 	// HeldBy says why the address is not free: "local" for a pod wired on this
 	// node, "kubernetes" for one whose Kubernetes object exists.
@@ -48,7 +50,7 @@ func (i *IPAM) Report() AllocationsReport {
 			allocation.MainIP = allocation.IPs[0]
 		}
 		for _, c := range i.custom.ips[id] {
-			allocation.CustomIfIPs[c.Interface] = c.IP.String()
+			allocation.CustomIfIPs[c.Interface] = strings.TrimPrefix(allocation.CustomIfIPs[c.Interface]+", "+c.IP.String(), ", ")
 		}
 		for _, h := range i.holders(id) {
 			allocation.HeldBy = append(allocation.HeldBy, string(h))
