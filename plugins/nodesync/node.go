@@ -26,6 +26,9 @@ type Node struct {
 	// IPAMOptions are the options that must be the same on all nodes, as the agent of the
 	// node publishes them; may be none. Their changes alone cause no NodeUpdate.
 	IPAMOptions []string
+	// PodAddresses are where services reach pods of the node whose endpoints are not at
+	// their main interface, sorted by pod.
+	PodAddresses []PodAddresses
 	// MgmtIPs are the addresses that Kubernetes knows, internal and external.
 	MgmtIPs []netip.Addr
 	// PodCIDRs are the pod subnets assigned by Kubernetes, at most one of each IP
@@ -34,6 +37,34 @@ type Node struct {
 
 	// inKube: the Kubernetes object exists.
 	inKube bool
+}
+
+// PodAddresses are the addresses of an interface of a pod other than its main one.
+type PodAddresses struct {
+	Namespace, Name, Interface string
+	// Addresses are at most one of each IP version.
+	Addresses []netip.Addr
+}
+
+// samePodAddresses reports whether services reach the same pods at the same addresses.
+func samePodAddresses(a, b []PodAddresses) bool {
+	return slices.EqualFunc(a, b, func(a, b PodAddresses) bool {
+		return a.Namespace == b.Namespace && a.Name == b.Name && a.Interface == b.Interface && slices.Equal(a.Addresses, b.Addresses)
+	})
+}
+
+// podAddresses returns those of a VppNode. What is no address is left out.
+func podAddresses(v *vppnode.VppNode) (list []PodAddresses) {
+	for _, p := range v.GetPodAddresses() {
+		entry := PodAddresses{Namespace: p.GetPodNamespace(), Name: p.GetPodName(), Interface: p.GetInterface()}
+		for _, text := range p.GetAddresses() {
+			if addr, err := netip.ParseAddr(text); err == nil && addr.Zone() == "" {
+				entry.Addresses = append(entry.Addresses, addr.Unmap())
+			}
+		}
+		list = append(list, entry)
+	}
+	return list
 }
 
 // Nodes maps names to nodes.
@@ -55,13 +86,14 @@ func (n *Node) setVPPNode(v *vppnode.VppNode) {
 	if v != nil {
 		n.OwnStack = v.OwnNetworkStack
 	}
-	n.IPAMOptions = v.GetIpamOptions()
+	n.IPAMOptions, n.PodAddresses = v.GetIpamOptions(), podAddresses(v)
 }
 
 // sameAs reports whether nothing differs.
 func (n *Node) sameAs(other *Node) bool {
 	return n.ID == other.ID && n.Name == other.Name && n.inKube == other.inKube && sameStack(n.OwnStack, other.OwnStack) &&
-		slices.Equal(n.VPPIPs, other.VPPIPs) && slices.Equal(n.MgmtIPs, other.MgmtIPs) && slices.Equal(n.PodCIDRs, other.PodCIDRs)
+		slices.Equal(n.VPPIPs, other.VPPIPs) && slices.Equal(n.MgmtIPs, other.MgmtIPs) && slices.Equal(n.PodCIDRs, other.PodCIDRs) &&
+		samePodAddresses(n.PodAddresses, other.PodAddresses)
 }
 
 // sameStack reports whether the same is known of the stacks of two nodes.
@@ -122,8 +154,9 @@ func (n Nodes) sorted() []*Node {
 	return list
 }
 
-// NodeUpdate says that a node joined or left the cluster, or that its addresses
-// or its network stack changed; of this node, only that its management addresses changed.
+// NodeUpdate says that a node joined or left the cluster, or that its addresses, its network
+// stack or its PodAddresses changed; of this node, only that its management addresses or its
+// PodAddresses did.
 type NodeUpdate struct {
 	controller.NonBlocking
 	NodeName string

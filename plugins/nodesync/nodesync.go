@@ -159,7 +159,45 @@ func (n *Node) vppNode() *vppnode.VppNode {
 	for _, p := range n.VPPIPs {
 		v.IpAddresses = append(v.IpAddresses, p.String())
 	}
+	for _, p := range n.PodAddresses {
+		entry := &vppnode.PodAddresses{PodNamespace: p.Namespace, PodName: p.Name, Interface: p.Interface}
+		for _, addr := range p.Addresses {
+			entry.Addresses = append(entry.Addresses, addr.String())
+		}
+		v.PodAddresses = append(v.PodAddresses, entry)
+	}
 	return v
+}
+
+// PublishPodAddresses tells everybody, the handlers of this node included, where services reach those pods of this node
+// whose endpoints are not at their main interface. The order of the list does not matter. To be called by handlers of
+// the event loop only; see PublishNodeIPs.
+func (n *NodeSync) PublishPodAddresses(ctx context.Context, list []PodAddresses) error {
+	list = slices.Clone(list)
+	slices.SortFunc(list, func(a, b PodAddresses) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	n.mu.Lock()
+	own := n.nodes[n.nodeName]
+	if own == nil || own.ID == 0 {
+		n.mu.Unlock()
+		return fmt.Errorf("publish the addresses of pods: %w", ErrNoNodeID)
+	}
+	if samePodAddresses(own.PodAddresses, list) {
+		n.mu.Unlock()
+		return nil
+	}
+	next := *own
+	next.PodAddresses = list
+	n.replace(&next)
+	n.mu.Unlock()
+	if err := n.loop.PushEvent(ctx, &NodeUpdate{NodeName: n.nodeName, PrevState: own, NewState: &next}); err != nil {
+		return fmt.Errorf("announce the addresses of pods: %w", err)
+	}
+	if !n.identified { // PublishNodeIPs comes first
+		return nil
+	}
+	return n.store(ctx, next.vppNode())
 }
 
 // lost reports whether this node has to get another ID: Kubernetes does not know it any more, or it
@@ -266,6 +304,7 @@ func (n *NodeSync) identify(ctx context.Context, own *Node, stored *vppnode.VppN
 	switch {
 	case known != nil && known.ID != 0:
 		own.ID, own.VPPIPs, own.OwnStack, own.IPAMOptions = known.ID, known.VPPIPs, known.OwnStack, known.IPAMOptions
+		own.PodAddresses = known.PodAddresses
 		if stored != nil && stored.GetId() != own.ID {
 			stored = nil
 		}
@@ -370,7 +409,7 @@ func announced(prev, next *Node, own bool) *NodeUpdate {
 	if prev.ID == 0 && next.ID == 0 {
 		return nil
 	}
-	vppSame := prev.ID == next.ID && slices.Equal(prev.VPPIPs, next.VPPIPs) && sameStack(prev.OwnStack, next.OwnStack)
+	vppSame := prev.ID == next.ID && slices.Equal(prev.VPPIPs, next.VPPIPs) && sameStack(prev.OwnStack, next.OwnStack) && samePodAddresses(prev.PodAddresses, next.PodAddresses)
 	if (vppSame || own) && slices.Equal(prev.MgmtIPs, next.MgmtIPs) {
 		return nil
 	}
