@@ -49,6 +49,7 @@ type Nodes interface {
 	GetNodeID() uint32
 	GetAllNodes() nodesync.Nodes
 	PublishNodeIPs(ctx context.Context, addresses []netip.Prefix, ipv6 bool) error
+	PublishPodAddresses(ctx context.Context, list []nodesync.PodAddresses) error
 }
 
 // Pods knows the pods, above all those of this node.
@@ -65,6 +66,9 @@ type IPAM interface {
 	PodSubnet(family *ipam.Plan, node *nodesync.Node) (netip.Prefix, error)
 	// GetPodIPs returns one address of each IP version that pods have.
 	GetPodIPs(podmanager.PodID) []netip.Addr
+	AllocatePodCustomIfIP(ctx context.Context, id podmanager.PodID, iface, network string) ([]netip.Addr, error)
+	GetPodCustomIfIPs(id podmanager.PodID, iface, network string) []netip.Addr
+	ReleaseOtherPodCustomIfIPs(ctx context.Context, id podmanager.PodID, keep func(iface, network string) bool) error
 	Usage() (used, capacity uint64)
 }
 
@@ -91,12 +95,14 @@ type IPNet struct {
 
 	// served has the addresses of services that pods have.
 	served map[podmanager.PodID][]netip.Addr
+	// customProblems says why declared interfaces of pods are not made, by their names.
+	customProblems map[podmanager.PodID]map[string]string
 }
 
 // New returns the plugin. links may be nil if the host's stack is shared.
 func New(caps Capabilities, config Config, nodes Nodes, pods Pods, ipam IPAM, verifier Verifier, links contivconf.HostLinks, log *slog.Logger) *IPNet {
 	return &IPNet{caps: caps, config: config, nodes: nodes, pods: pods, ipam: ipam, verifier: verifier, links: links, log: log,
-		served: map[podmanager.PodID][]netip.Addr{}}
+		served: map[podmanager.PodID][]netip.Addr{}, customProblems: map[podmanager.PodID]map[string]string{}}
 }
 
 // GetNodeIPOf returns the address of this node of an IP version, the zero Prefix
@@ -187,7 +193,7 @@ func (*IPNet) String() string { return "ipnet" }
 // other nodes.
 func (n *IPNet) HandlesEvent(event controller.Event) bool {
 	switch event := event.(type) {
-	case *podmanager.AddPod, *podmanager.DeletePod, *podmanager.CheckPod:
+	case *podmanager.AddPod, *podmanager.DeletePod, *podmanager.CheckPod, *podmanager.PodCustomIfUpdate:
 		return true
 	case *nodesync.NodeUpdate:
 		return event.NodeName != n.config.NodeName()
@@ -221,6 +227,7 @@ func (n *IPNet) Resync(ctx context.Context, _ controller.Event, _ controller.Kub
 		n.addNeighborScan(config, node)
 	}
 	for id, pod := range n.pods.LocalPods() {
+		n.assignCustom(ctx, pod)
 		wiring, err := n.wiring(node, pod)
 		if err != nil {
 			controller.Logger(ctx, n.log).Error("Pod is not wired", "pod", id, "error", err)
@@ -232,7 +239,7 @@ func (n *IPNet) Resync(ctx context.Context, _ controller.Event, _ controller.Kub
 	for key, value := range config {
 		txn.Put(key, value)
 	}
-	return nil
+	return n.publishPodAddresses(ctx, podmanager.PodID{})
 }
 
 // publish tells the other nodes the addresses of this one. While there is none,
@@ -265,7 +272,9 @@ func (n *IPNet) Update(ctx context.Context, event controller.Event, txn controll
 	case *podmanager.AddPod:
 		return n.addPod(node, event, txn)
 	case *podmanager.DeletePod:
-		return n.deletePod(node, event, txn)
+		return n.deletePod(ctx, node, event, txn)
+	case *podmanager.PodCustomIfUpdate:
+		return n.updateCustom(ctx, node, event, txn)
 	case *podmanager.CheckPod:
 		return "", n.checkPod(ctx, node, event)
 	case *nodesync.NodeUpdate:

@@ -28,8 +28,9 @@ type wiring struct {
 	linux     string
 	loopback  string
 	container string
-	guard     *guard.SourceGuard // nil: the vswitch has none
-	refused   []string           // sources, and why
+	custom    []customIf
+	guards    []*guard.SourceGuard // none: the vswitch has none; the first is that of the main interface
+	refused   []string             // sources, and why
 }
 
 // keys of the northbound values, sorted.
@@ -40,7 +41,7 @@ func (w *wiring) keys() []string { return slices.Sorted(maps.Keys(w.config)) }
 //	pod       lo, eth0 podIP/32; ARP of the gateway, link route to it, default route
 //	vswitch   vpp-tap-<cid> (afpacketveth2-<cid>), borrows the gateway's address; ARP of and route to the pod
 //
-// All but the interfaces is there once for each IP version.
+// All but the interfaces is there once for each IP version. See custom.go for further interfaces.
 func (n *IPNet) wiring(node *thisNode, pod *podmanager.LocalPod) (*wiring, error) {
 	var annotations map[string]string
 	if p, known := n.pods.Pod(pod.ID); known {
@@ -60,7 +61,8 @@ func (n *IPNet) wiringWith(node *thisNode, pod *podmanager.LocalPod, annotations
 	w := &wiring{
 		config: make(values), container: pod.ContainerID,
 		vpp: attachment.vpp, linux: attachment.linux, loopback: podLoopbackName(pod.ContainerID),
-		iface: podmanager.PodInterface{HostName: pod.IfName, MAC: inPod, MTU: node.podMTU},
+		iface:  podmanager.PodInterface{HostName: pod.IfName, MAC: inPod, MTU: node.podMTU},
+		custom: n.customIfs(pod),
 	}
 	for _, ip := range ips {
 		gateway := ofVersion(node.podGateways(), ip.Is6()).Addr()
@@ -89,31 +91,47 @@ func (n *IPNet) wiringWith(node *thisNode, pod *podmanager.LocalPod, annotations
 			Namespace: namespaceOf(pod), Enabled: true, HostIfName: pod.IfName, IpAddresses: texts(w.iface.IPs),
 			PhysAddress: inPod, Mtu: node.podMTU,
 		})
+	n.addCustom(w, node, pod)
 	var more []netip.Addr
 	more, w.refused = n.moreSources(node, annotations[SourcesAnnotation])
 	n.guard(w, attachment, append(more, served...))
 	return w, nil
 }
 
-// guard lets a pod send only from the addresses of its interface, and more. The interface
-// waits for that.
-func (n *IPNet) guard(w *wiring, a attachment, more []netip.Addr) {
+// guard lets a pod send only from the addresses of its interfaces, and more. The interfaces
+// wait for that.
+func (n *IPNet) guard(w *wiring, main attachment, more []netip.Addr) {
 	if !n.caps.SourceGuards {
 		return
 	}
-	g := &guard.SourceGuard{Interface: w.vpp, HostIfName: a.hostDevice, MacAddress: w.iface.MAC}
+	var sources []string
 	for _, ip := range w.iface.IPs {
-		g.IpAddresses = append(g.IpAddresses, ip.Addr().String())
+		sources = append(sources, ip.Addr().String())
 	}
-	for _, addr := range more {
-		g.IpAddresses = append(g.IpAddresses, addr.String())
+	var custom []netip.Addr
+	for _, i := range w.custom {
+		if i.wired() {
+			custom = append(custom, i.ips...)
+		}
 	}
-	if n.caps.ConnectionLimits {
-		g.MaxConnections = n.config.Interfaces().PodConnectionLimit
+	for _, addr := range slices.Concat(custom, more) {
+		sources = append(sources, addr.String())
 	}
-	w.guard = g
-	w.config.add(g)
-	w.config[models.VPPInterfaceKey(w.vpp)].(*vpp_interfaces.Interface).SourceGuarded = true
+	add := func(a attachment, mac string) {
+		g := &guard.SourceGuard{Interface: a.vpp, HostIfName: a.hostDevice, MacAddress: mac, IpAddresses: sources}
+		if n.caps.ConnectionLimits {
+			g.MaxConnections = n.config.Interfaces().PodConnectionLimit
+		}
+		w.guards = append(w.guards, g)
+		w.config.add(g)
+		w.config[models.VPPInterfaceKey(a.vpp)].(*vpp_interfaces.Interface).SourceGuarded = true
+	}
+	add(main, w.iface.MAC)
+	for _, i := range w.custom {
+		if i.wired() {
+			add(i.attachment, i.mac)
+		}
+	}
 }
 
 // PodLoopback is the one value of a pod's wiring that is in its namespace alone: nothing on the
@@ -170,7 +188,7 @@ func (n *IPNet) checkNames(pod *podmanager.LocalPod) error {
 
 // deletePod removes the wiring of the event's container, if it still is the
 // pod's.
-func (n *IPNet) deletePod(node *thisNode, event *podmanager.DeletePod, txn controller.UpdateOperations) (string, error) {
+func (n *IPNet) deletePod(ctx context.Context, node *thisNode, event *podmanager.DeletePod, txn controller.UpdateOperations) (string, error) {
 	pod, known := n.pods.LocalPod(event.Pod)
 	if !known || pod.ContainerID != event.ContainerID {
 		return "", nil
@@ -182,7 +200,11 @@ func (n *IPNet) deletePod(node *thisNode, event *podmanager.DeletePod, txn contr
 	for key := range w.config {
 		txn.Delete(key)
 	}
-	return fmt.Sprintf("unwire pod %v", pod.ID), nil
+	n.setCustomProblems(pod.ID, nil)
+	if pod.Custom.EndpointIf != "" {
+		err = n.publishPodAddresses(ctx, pod.ID)
+	}
+	return fmt.Sprintf("unwire pod %v", pod.ID), err
 }
 
 // checkPod reads the pod's values back. Nothing is changed.

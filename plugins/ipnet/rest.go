@@ -8,6 +8,7 @@ import (
 
 	"github.com/contiv/contiv/plugins/contivconf"
 	"github.com/contiv/contiv/plugins/ipam"
+	"github.com/contiv/contiv/plugins/podmanager"
 	"github.com/contiv/contiv/rest"
 )
 
@@ -90,8 +91,41 @@ type PodReport struct {
 	VPPInterface   string `json:"vppInterface"`
 	LinuxInterface string `json:"linuxInterface"`
 	Loopback       string `json:"loopback"`
+	// CustomInterfaces are those that the pod declares beside its main one, Refused what of that cannot be.
+	CustomInterfaces []CustomIfReport `json:"customInterfaces,omitempty"`
+	Refused          []string         `json:"refused,omitempty"`
 	// Keys of the northbound values that wire the pod, sorted.
 	Keys []string `json:"keys"`
+}
+
+// CustomIfReport describes a custom interface of a pod.
+type CustomIfReport struct {
+	// Name inside of the pod.
+	Name    string `json:"name"`
+	Type    string `json:"type"`
+	Network string `json:"network"`
+	// IPs without prefix lengths, none in the network "stub".
+	IPs          []string `json:"ips,omitempty"`
+	MAC          string   `json:"mac"`
+	VPPInterface string   `json:"vppInterface"`
+	// ServiceEndpoint: services reach the pod here.
+	ServiceEndpoint bool `json:"serviceEndpoint,omitempty"`
+	// Problem says why the interface is not there, "" if it is.
+	Problem string `json:"problem,omitempty"`
+}
+
+func (w *wiring) reportCustom(declared podmanager.CustomIfs) (list []CustomIfReport) {
+	for _, i := range w.custom {
+		r := CustomIfReport{Name: i.Name, Type: i.Type, Network: i.Network, MAC: i.mac, VPPInterface: i.vpp, ServiceEndpoint: i.Name == declared.EndpointIf, Problem: i.problem}
+		for _, ip := range i.ips {
+			r.IPs = append(r.IPs, ip.String())
+		}
+		if !i.wired() && i.problem == "" {
+			r.Problem = "it has no address yet"
+		}
+		list = append(list, r)
+	}
+	return list
 }
 
 var errNotReady = errors.New("the network of this node is not known before the startup resync: try again later")
@@ -135,6 +169,7 @@ func (n *IPNet) PodsReport() (PodsReport, error) {
 			Name: id.Name, Namespace: id.Namespace, ContainerID: pod.ContainerID, NetNS: pod.NetNS,
 			IPs: texts(w.iface.IPs), Gateway: w.iface.Gateways[0].String(), Interface: w.iface.HostName, MAC: w.iface.MAC, MTU: w.iface.MTU,
 			VPPInterface: w.vpp, LinuxInterface: w.linux, Loopback: w.loopback, Keys: w.keys(),
+			CustomInterfaces: w.reportCustom(pod.Custom), Refused: pod.Custom.Refused,
 		})
 	}
 	slices.SortFunc(report.Pods, func(a, b PodReport) int {

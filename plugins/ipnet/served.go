@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/contiv/contiv/api/contiv/guard"
 	linux_interfaces "github.com/contiv/contiv/api/ligato/linux/interfaces"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/plugins/podmanager"
@@ -35,10 +34,11 @@ func (n *IPNet) Serve(id podmanager.PodID, addrs []netip.Addr) (map[string]proto
 		return nil, fmt.Errorf("addresses of services for pod %v: %w", id, err)
 	}
 	changed := make(values)
-	for _, key := range []string{models.LinuxInterfaceKey(w.loopback), models.Key(&guard.SourceGuard{Interface: w.vpp})} {
-		if value := w.config[key]; value != nil {
-			changed[key] = value
-		}
+	if loopback := w.config[models.LinuxInterfaceKey(w.loopback)]; loopback != nil {
+		changed.add(loopback)
+	}
+	for _, g := range w.guards {
+		changed.add(g)
 	}
 	return changed, nil
 }

@@ -83,12 +83,18 @@ func (n *IPNet) podChanged(node *thisNode, event *controller.KubeStateChange, tx
 		return "", nil
 	}
 	w, err := n.wiringWith(node, local, next.GetAnnotations())
-	if err != nil || w.guard == nil {
+	if err != nil || len(w.guards) == 0 {
 		return "", err
 	}
 	n.warnOfSources(w, id)
-	txn.Put(models.Key(w.guard), w.guard)
+	w.putGuards(txn)
 	return fmt.Sprintf("let pod %v send from what its annotation %s says", id, SourcesAnnotation), nil
+}
+
+func (w *wiring) putGuards(txn controller.UpdateOperations) {
+	for _, g := range w.guards {
+		txn.Put(models.Key(g), g)
+	}
 }
 
 // nodeTakesSources takes addresses that nodes have got from pods that could send from them.
@@ -98,8 +104,8 @@ func (n *IPNet) nodeTakesSources(node *thisNode, txn controller.UpdateOperations
 		if !known || p.Annotations[SourcesAnnotation] == "" {
 			continue
 		}
-		if w, err := n.wiring(node, local); err == nil && w.guard != nil {
-			txn.Put(models.Key(w.guard), w.guard)
+		if w, err := n.wiring(node, local); err == nil {
+			w.putGuards(txn)
 		}
 	}
 }

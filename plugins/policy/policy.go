@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"sync"
 
 	"github.com/contiv/contiv/api/contiv/namespace"
@@ -39,6 +40,8 @@ type IPAM interface {
 // node, where the vswitch does not know them.
 type Network interface {
 	GetPodIfNames(id podmanager.PodID) (vpp, linux, loopback string, exists bool)
+	// GetPodCustomIfs returns the further interfaces of a pod, and their addresses.
+	GetPodCustomIfs(id podmanager.PodID) (interfaces []string, addrs []netip.Addr)
 	OwnNetworks() ([]netip.Prefix, error)
 }
 
@@ -77,7 +80,7 @@ func (*Policy) String() string { return "policy" }
 // HandlesEvent accepts resyncs, pods that are wired, and changes that policies depend on.
 func (p *Policy) HandlesEvent(event controller.Event) bool {
 	switch event := event.(type) {
-	case *podmanager.AddPod, *podmanager.DeletePod, *cleanup:
+	case *podmanager.AddPod, *podmanager.DeletePod, *podmanager.PodCustomIfUpdate, *cleanup:
 		return p.caps.Filter
 	case *controller.KubeStateChange:
 		switch event.Resource {
@@ -153,7 +156,8 @@ func (p *Policy) remove(value any) {
 func (p *Policy) setLocal(id podmanager.PodID) {
 	addrs := p.ipam.GetPodIPs(id)
 	iface, _, _, _ := p.network.GetPodIfNames(id)
-	p.processor.SetLocal(id, processor.Local{Addresses: addrs, Interface: iface})
+	more, further := p.network.GetPodCustomIfs(id)
+	p.processor.SetLocal(id, processor.Local{Addresses: append(slices.Clip(addrs), further...), Interface: iface, MoreInterfaces: more})
 }
 
 // Update computes the changes.
@@ -169,6 +173,11 @@ func (p *Policy) Update(ctx context.Context, event controller.Event, txn control
 	case *cleanup:
 		return p.clean(txn), nil
 	case *podmanager.AddPod:
+		p.setLocal(event.Pod)
+	case *podmanager.PodCustomIfUpdate:
+		if _, wired := p.pods.LocalPod(event.Pod); !wired {
+			return "", nil
+		}
 		p.setLocal(event.Pod)
 	case *podmanager.DeletePod:
 		if local, wired := p.pods.LocalPod(event.Pod); !wired || local.ContainerID != event.ContainerID {

@@ -48,8 +48,9 @@ func (*rig) GetPodIPs(podmanager.PodID) []netip.Addr {
 func (*rig) GetPodIfNames(podmanager.PodID) (string, string, string, bool) {
 	return "tap", "", "", true
 }
-func (*rig) OwnNetworks() ([]netip.Prefix, error)              { return nil, nil }
-func (*rig) PushEvent(context.Context, controller.Event) error { return nil }
+func (*rig) GetPodCustomIfs(podmanager.PodID) ([]string, []netip.Addr) { return nil, nil }
+func (*rig) OwnNetworks() ([]netip.Prefix, error)                      { return nil, nil }
+func (*rig) PushEvent(context.Context, controller.Event) error         { return nil }
 
 func refusing[V proto.Message](n *rig, name, prefix string) kvscheduler.Descriptor[V, kvscheduler.NoMetadata] {
 	set := func(key string) error {

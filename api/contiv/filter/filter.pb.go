@@ -391,6 +391,8 @@ type Subject struct {
 	Addresses []string `protobuf:"bytes,2,rep,name=addresses,proto3" json:"addresses,omitempty"`
 	// Logical name of the pod's interface in the vswitch.
 	Interface string `protobuf:"bytes,3,opt,name=interface,proto3" json:"interface,omitempty"`
+	// Those of its further interfaces. The addresses are those of all.
+	MoreInterfaces []string `protobuf:"bytes,6,rep,name=more_interfaces,json=moreInterfaces,proto3" json:"more_interfaces,omitempty"`
 	// No stages: everything is allowed.
 	Ingress       []*Subject_Stage `protobuf:"bytes,4,rep,name=ingress,proto3" json:"ingress,omitempty"`
 	Egress        []*Subject_Stage `protobuf:"bytes,5,rep,name=egress,proto3" json:"egress,omitempty"`
@@ -447,6 +449,13 @@ func (x *Subject) GetInterface() string {
 		return x.Interface
 	}
 	return ""
+}
+
+func (x *Subject) GetMoreInterfaces() []string {
+	if x != nil {
+		return x.MoreInterfaces
+	}
+	return nil
 }
 
 func (x *Subject) GetIngress() []*Subject_Stage {
@@ -772,11 +781,12 @@ const file_contiv_filter_filter_proto_rawDesc = "" +
 	"\x06Action\x12\t\n" +
 	"\x05ALLOW\x10\x00\x12\b\n" +
 	"\x04DENY\x10\x01\x12\b\n" +
-	"\x04PASS\x10\x02\"\xfa\x01\n" +
+	"\x04PASS\x10\x02\"\xa3\x02\n" +
 	"\aSubject\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
 	"\taddresses\x18\x02 \x03(\tR\taddresses\x12\x1c\n" +
-	"\tinterface\x18\x03 \x01(\tR\tinterface\x126\n" +
+	"\tinterface\x18\x03 \x01(\tR\tinterface\x12'\n" +
+	"\x0fmore_interfaces\x18\x06 \x03(\tR\x0emoreInterfaces\x126\n" +
 	"\aingress\x18\x04 \x03(\v2\x1c.contiv.filter.Subject.StageR\aingress\x124\n" +
 	"\x06egress\x18\x05 \x03(\v2\x1c.contiv.filter.Subject.StageR\x06egress\x1a1\n" +
 	"\x05Stage\x12\x14\n" +

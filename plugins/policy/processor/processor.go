@@ -27,9 +27,12 @@ func (id PolicyID) isCluster() bool { return id.Namespace == "" }
 
 // Local is a pod that is wired on this node.
 type Local struct {
+	// Addresses are those of all its interfaces.
 	Addresses []netip.Addr
-	// Interface is the logical name of its interface in the vswitch.
+	// Interface is the logical name of its main interface in the vswitch.
 	Interface string
+	// MoreInterfaces are those of its further ones.
+	MoreInterfaces []string
 }
 
 // Processor is not safe for concurrent use. See New.
@@ -329,7 +332,7 @@ func (p *Processor) namespaceChanged(name string) {
 
 // SetLocal records that a pod is wired on this node, or that its wiring has changed.
 func (p *Processor) SetLocal(id PodID, local Local) {
-	if old := p.local[id]; old != nil && old.Interface == local.Interface && slices.Equal(old.Addresses, local.Addresses) {
+	if old := p.local[id]; old != nil && old.Interface == local.Interface && slices.Equal(old.MoreInterfaces, local.MoreInterfaces) && slices.Equal(old.Addresses, local.Addresses) {
 		return
 	}
 	p.local[id] = &local

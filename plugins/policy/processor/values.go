@@ -52,7 +52,7 @@ func (p *Processor) subject(id PodID) *filter.Subject {
 	if local == nil || len(local.Addresses) == 0 {
 		return nil
 	}
-	out := &filter.Subject{Name: id.String(), Addresses: texts(local.Addresses), Interface: local.Interface}
+	out := &filter.Subject{Name: id.String(), Addresses: texts(local.Addresses), Interface: local.Interface, MoreInterfaces: local.MoreInterfaces}
 	out.Ingress = p.stages(id, filter.AccessList_INGRESS)
 	out.Egress = p.stages(id, filter.AccessList_EGRESS)
 	if out.Ingress == nil && out.Egress == nil {

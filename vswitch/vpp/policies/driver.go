@@ -143,8 +143,9 @@ func (d *Driver) apply(ctx context.Context, before *values, changed map[string]b
 			return fmt.Errorf("policies of %s: %w", name, err)
 		}
 		if changed[models.Key(s)] {
-			interfaces[s.GetInterface()] = true
-			interfaces[before.subjects[name].GetInterface()] = true
+			for _, iface := range slices.Concat(interfacesOf(s), interfacesOf(before.subjects[name])) {
+				interfaces[iface] = true
+			}
 		}
 	}
 	gone := []string{}
@@ -153,7 +154,9 @@ func (d *Driver) apply(ctx context.Context, before *values, changed map[string]b
 		if !ok || d.want.subjects[s.GetName()] != nil {
 			continue
 		}
-		interfaces[before.subjects[s.GetName()].GetInterface()] = true
+		for _, iface := range interfacesOf(before.subjects[s.GetName()]) {
+			interfaces[iface] = true
+		}
 		gone = append(gone, inList+id(s.GetName()), outList+id(s.GetName()))
 	}
 	delete(interfaces, "")
@@ -213,11 +216,19 @@ func (d *Driver) lists(s *contiv_filter.Subject) (map[string]list, error) {
 	return map[string]list{headList: {rules: head()}, restList: {rules: rest()}, inList + id(s.GetName()): egress, outList + id(s.GetName()): ingress}, nil
 }
 
+// interfacesOf are all interfaces of a subject; none of nil.
+func interfacesOf(s *contiv_filter.Subject) []string {
+	if s == nil {
+		return nil
+	}
+	return append([]string{s.GetInterface()}, s.GetMoreInterfaces()...)
+}
+
 // sequence are the lists that an interface is to have.
 func (d *Driver) sequence(iface string) (in, out []string) {
 	var names []string
 	for name, s := range d.want.subjects {
-		if s.GetInterface() == iface {
+		if slices.Contains(interfacesOf(s), iface) {
 			names = append(names, name)
 		}
 	}
@@ -253,7 +264,7 @@ func (d *Driver) InterfaceCreated(ctx context.Context, i ownership.Index) error 
 	}
 	matched := d.matched(ctx)
 	for _, subject := range d.want.subjects {
-		if subject.GetInterface() != iface {
+		if !slices.Contains(interfacesOf(subject), iface) {
 			continue
 		}
 		if err := d.program(ctx, subject, matched); err != nil {
@@ -344,10 +355,15 @@ func (d *Driver) isIntact(ctx context.Context, s *contiv_filter.Subject, lists m
 		}
 		d.denied.set(tag, list.denials)
 	}
-	i, exists, err := d.ifs.Known(ctx, s.GetInterface())
-	if err != nil || !exists {
-		return err == nil, err
+	for _, iface := range interfacesOf(s) {
+		i, exists, err := d.ifs.Known(ctx, iface)
+		if err != nil {
+			return false, err
+		}
+		in, out := d.sequence(iface)
+		if exists && (!slices.Equal(bound[i][0], in) || !slices.Equal(bound[i][1], out)) {
+			return false, nil
+		}
 	}
-	in, out := d.sequence(s.GetInterface())
-	return slices.Equal(bound[i][0], in) && slices.Equal(bound[i][1], out), nil
+	return true, nil
 }
