@@ -1,6 +1,7 @@
 package ctl
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -24,10 +25,22 @@ func (c *cli) podsCommand() *cobra.Command {
 			for _, pod := range a.Value.Pods {
 				t.Add(a.Agent.Name, pod.Namespace, pod.Name, hosts(pod.IPs), strconv.FormatUint(uint64(pod.MTU), 10), pod.ContainerID, pod.VPPInterface,
 					pod.Gateway, pod.Interface, pod.MAC, pod.NetNS)
+				for _, i := range pod.CustomInterfaces { // a line each, below the pod
+					t.Add(a.Agent.Name, pod.Namespace, pod.Name, cmp.Or(strings.Join(i.IPs, ","), i.Network), strconv.FormatUint(uint64(pod.MTU), 10), pod.ContainerID, madeAs(i),
+						pod.Gateway, i.Name, i.MAC, pod.NetNS)
+				}
 			}
 		}
 		t.Print()
 	})
+}
+
+// madeAs is the vswitch's interface, unless there is none.
+func madeAs(i ipnet.CustomIfReport) string {
+	if i.Problem != "" {
+		return i.Name + " is not made: contivctl explain says why"
+	}
+	return i.VPPInterface
 }
 
 // hosts drops the prefix lengths, which mean nothing for the addresses of pods.

@@ -147,6 +147,12 @@ func writePod(p printer, good []answer[ExplainedPod]) {
 		t.Add(" ", "state", a.Value.State)
 		t.Add(" ", "addresses", hosts(pod.IPs)+"  gateway "+pod.Gateway+"  MTU "+strconv.FormatUint(uint64(pod.MTU), 10))
 		t.Add(" ", "interface", pod.Interface+" ("+pod.MAC+") in "+pod.NetNS+"  "+pod.VPPInterface+" of the vswitch")
+		for _, i := range pod.CustomInterfaces {
+			t.Add(" ", "further", customIfText(i))
+		}
+		for _, text := range pod.Refused {
+			t.Add(" ", "refused", text)
+		}
 		t.Add(" ", "container", pod.ContainerID)
 		label := "policies"
 		for _, policy := range a.Value.Policies {
@@ -168,6 +174,18 @@ func writePod(p printer, good []answer[ExplainedPod]) {
 		p.Printf("\n")
 		writeWorstFirst(p, a.Agent.Name, a.Value.Values)
 	}
+}
+
+// customIfText describes a custom interface of a pod on one line.
+func customIfText(i ipnet.CustomIfReport) string {
+	text := i.Name + " (" + i.MAC + ")  " + cmp.Or(strings.Join(i.IPs, ","), "no address") + "  network " + i.Network
+	if i.ServiceEndpoint {
+		text += "  for services"
+	}
+	if i.Problem != "" {
+		return text + "  not made: " + i.Problem
+	}
+	return text + "  " + i.VPPInterface + " of the vswitch"
 }
 
 // policyText describes a policy of a pod on one line.

@@ -48,7 +48,13 @@ func TestPodsAreExplained(t *testing.T) {
 		pod := func(namespace, name string, keys ...string) ipnet.PodReport {
 			return ipnet.PodReport{Namespace: namespace, Name: name, IPs: []string{"10.1.1.2/32"}, Gateway: "10.1.1.1", Interface: "eth0", MTU: 1450, Keys: keys}
 		}
-		rest.JSON(w, ipnet.PodsReport{Node: "n", Pods: []ipnet.PodReport{pod("shop", "web", keys...), pod("default", "twice", keys[0]), pod("other", "twice", keys[1])}})
+		web := pod("shop", "web", keys...)
+		web.CustomInterfaces = []ipnet.CustomIfReport{
+			{Name: "net1", Network: "default", IPs: []string{"10.1.1.3"}, MAC: "02:fe:00:00:00:01", VPPInterface: "tap-net1", ServiceEndpoint: true},
+			{Name: "bare", Network: "stub", MAC: "02:fe:00:00:00:02", VPPInterface: "tap-bare", Problem: "the subnet is full"},
+		}
+		web.Refused = []string{`"x/memif": use tap or veth`}
+		rest.JSON(w, ipnet.PodsReport{Node: "n", Pods: []ipnet.PodReport{web, pod("default", "twice", keys[0]), pod("other", "twice", keys[1])}})
 	})
 	socket := filepath.Join(t.TempDir(), "s")
 	serve(t, socket, mux)
@@ -56,7 +62,10 @@ func TestPodsAreExplained(t *testing.T) {
 		args string
 		want []string // in this order
 	}{
-		{"explain web", []string{"n: pod shop/web\n", "state      FAILED", "10.1.1.2  gateway 10.1.1.1  MTU 1450", "FAILED      CREATE", "tap-b", "MISSING", "tap-gone", "CONFIGURED  CREATE", "tap-a", "n: config/vpp/v2/interfaces/tap-b", "no such device"}},
+		{"explain web", []string{"n: pod shop/web\n", "state      FAILED", "10.1.1.2  gateway 10.1.1.1  MTU 1450",
+			"further    net1 (02:fe:00:00:00:01)  10.1.1.3  network default  for services  tap-net1 of the vswitch", "bare (02:fe:00:00:00:02)  no address  network stub  not made: the subnet is full",
+			`refused    "x/memif": use tap or veth`, "FAILED      CREATE", "tap-b", "MISSING", "tap-gone", "CONFIGURED  CREATE", "tap-a", "n: config/vpp/v2/interfaces/tap-b", "no such device"}},
+		{"pods -o wide", []string{"10.1.1.2", "10.1.1.3", "tap-net1", "net1", "stub", "bare is not made: contivctl explain says why"}},
 		{"explain twice -n default", []string{"n: pod default/twice", "CONFIGURED", "tap-a"}},
 		{"explain web -n shop -o json", []string{`"state": "FAILED"`}},
 		{"timeline shop/web", []string{"0    CONFIGURED  config/vpp/v2/interfaces/tap-a", "CREATE  name=tap-a", "1    FAILED      config/vpp/v2/interfaces/tap-b", "error: no such device"}},

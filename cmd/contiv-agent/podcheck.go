@@ -27,6 +27,11 @@ func checkPods(node string, known func() podmanager.Pods, wired func() (ipnet.Po
 		addresses := map[podmanager.PodID][]netip.Addr{}
 		for _, p := range report.Pods {
 			addresses[podmanager.PodID{Namespace: p.Namespace, Name: p.Name}] = addressesOf(p)
+			for _, i := range p.CustomInterfaces {
+				if i.Problem != "" {
+					problems = append(problems, fmt.Sprintf("pod %s/%s lacks its interface %s: %s", p.Namespace, p.Name, i.Name, i.Problem))
+				}
+			}
 		}
 		for id, p := range known() {
 			if p.NodeName != node || p.HostNetwork || p.Finished || len(p.IPs) == 0 {

@@ -59,6 +59,11 @@ func TestPodsThatKubernetesKnowsOtherwise(t *testing.T) {
 		expect(moved, stranger)
 		wired.Pods[1].IPs = []string{"10.1.1.3/32"}
 		expect(stranger)
+		wired.Pods[0].CustomInterfaces = []ipnet.CustomIfReport{{Name: "net1"}, {Name: "net2", Problem: "the subnet is full"}}
+		expect(stranger)
+		time.Sleep(podsSettle)
+		expect("pod default/right lacks its interface net2: the subnet is full", stranger)
+		wired.Pods[0].CustomInterfaces = nil
 		for _, name := range []string{"a", "b", "c"} {
 			add(name, "node1", "10.9.9.1")
 		}
