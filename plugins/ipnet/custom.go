@@ -96,9 +96,9 @@ func (n *IPNet) addCustom(w *wiring, node *thisNode, pod *podmanager.LocalPod) {
 			continue
 		}
 		_, inVPP := podMACs(pod.ContainerID, i.Name)
-		onVPP := &vpp_interfaces.Interface{Enabled: true, Vrf: node.podVRF, PhysAddress: inVPP, Mtu: node.podMTU, RxModes: n.rxModes()}
+		onVPP := &vpp_interfaces.Interface{Enabled: true, PhysAddress: inVPP, Mtu: node.podMTU, RxModes: n.rxModes()}
 		if len(i.ips) > 0 {
-			onVPP.Unnumbered = &vpp_interfaces.Interface_Unnumbered{InterfaceWithIp: podGatewayName}
+			onVPP.Vrf, onVPP.Unnumbered = node.podVRF, &vpp_interfaces.Interface_Unnumbered{InterfaceWithIp: podGatewayName}
 		}
 		inPod := &linux_interfaces.Interface{Namespace: namespaceOf(pod), Enabled: true, HostIfName: i.Name, PhysAddress: i.mac, Mtu: node.podMTU}
 		for _, ip := range i.ips {
