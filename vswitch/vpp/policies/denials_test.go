@@ -246,3 +246,18 @@ func TestWhoDropped(t *testing.T) {
 		t.Error("by another node")
 	}
 }
+
+// All interfaces of a pod have its lists.
+func TestListsOfFurtherInterfaces(t *testing.T) {
+	values := guarded(80)
+	values[len(values)-1].(*contiv_filter.Subject).MoreInterfaces = []string{"tap-net1"}
+	d, _, _ := denyingDriver(t, values...)
+	in, out := d.sequence("tap")
+	moreIn, moreOut := d.sequence("tap-net1")
+	if len(in) != 3 || len(out) != 3 || !slices.Equal(in, moreIn) || !slices.Equal(out, moreOut) {
+		t.Errorf("tap has %q and %q, tap-net1 %q and %q", in, out, moreIn, moreOut)
+	}
+	if in, out := d.sequence("tap-net2"); in != nil || out != nil {
+		t.Errorf("another interface has %q and %q", in, out)
+	}
+}
