@@ -473,21 +473,41 @@ func (x *exec) describe(n *node) ([]Dependency, []KeyValue, error) {
 	if n.base() != "" {
 		return deps, nil, nil
 	}
+	if old := x.lastValid(n); old != nil {
+		return deps, x.partsOf(old), nil
+	}
 	derived, err := x.deriveFrom(n.desc, n.key, n.want)
-	return deps, x.onlyRestored(n, derived), err
+	return deps, derived, err
 }
 
-// onlyRestored leaves out the derived values that were already gone when the last valid version of
-// an INVALID value is restored.
-func (x *exec) onlyRestored(n *node, derived []KeyValue) []KeyValue {
+// lastValid returns the value as it was before the transaction if it was INVALID then, and a revert
+// restores its last valid version; otherwise nil.
+func (x *exec) lastValid(n *node) *node {
 	if !x.reverting {
-		return derived
+		return nil
 	}
-	old := x.oldOf(n.key)
-	if old == nil || !old.is(invalid) || n.want != old.have {
-		return derived
+	if old := x.oldOf(n.key); old != nil && old.is(invalid) && n.want == old.have {
+		return old
 	}
-	return slices.DeleteFunc(derived, func(kv KeyValue) bool { return x.oldOf(kv.Key) == nil })
+	return nil
+}
+
+// partsOf returns the derived values as they were wanted before the transaction. The existing
+// version of their base value does not tell: an equivalent one may have derived others since, and
+// some may have gone.
+func (x *exec) partsOf(old *node) []KeyValue {
+	var parts []KeyValue
+	for _, key := range old.derived() {
+		part := x.oldOf(key)
+		switch {
+		case part == nil || part.want == nil:
+		case part.is(invalid) && part.have != nil:
+			parts = append(parts, KeyValue{Key: key, Value: part.have})
+		default:
+			parts = append(parts, KeyValue{Key: key, Value: part.want})
+		}
+	}
+	return parts
 }
 
 // needToReturn sets the dependencies of the wanted value although it does not exist yet: if the

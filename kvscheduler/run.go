@@ -488,7 +488,6 @@ func (x *exec) restoreInvalid() {
 		n.setInfo(old.info())
 		n.setState(pb.ValueState_INVALID)
 		n.lastOp = old.lastOp
-		x.restoreWaiting(n, old)
 	}
 }
 
@@ -502,30 +501,6 @@ func (x *exec) deletePart(n, old *node) {
 	n.desc, n.want = old.desc, old.want
 	n.setInfo(old.info())
 	n.state, n.lastOp, n.flags = old.state, old.lastOp, old.flags
-}
-
-// restoreWaiting restores the derived values that were pending when the last valid version was
-// read, and are therefore not recorded with it.
-func (x *exec) restoreWaiting(n, old *node) {
-	for _, key := range old.derived() {
-		od := x.oldOf(key)
-		if od == nil || x.get(key) != nil {
-			continue
-		}
-		d := x.add(key)
-		d.setBase(od.base())
-		d.desc, d.want = od.desc, od.want
-		d.setInfo(&nodeInfo{})
-		d.state, d.lastOp, d.flags = uint8(pb.ValueState_PENDING), od.lastOp, od.flags
-		x.setDeps(d, od.deps)
-		n.setDerived(old.derived())
-		if od.have == nil {
-			d.state = od.state
-			d.setInfo(od.info())
-		} else {
-			_ = x.updateDependent(key, true)
-		}
-	}
 }
 
 // cutStopped deletes values that exist without their dependencies, because the revert stopped their
