@@ -209,7 +209,7 @@ func (x *exec) deleted(n *node, p prior, why purpose) {
 		x.forgetMetadata(n)
 	}
 	x.verdicts.lost()
-	derived, info := n.derived(), n.info()
+	derived, info, failed := n.derived(), n.info(), x.failedNow(n)
 	changed := n.have != n.want || len(n.past()) > 0 // its dependencies may be those of what existed
 	n.have = nil
 	n.setInfo(nil)
@@ -223,6 +223,7 @@ func (x *exec) deleted(n *node, p prior, why purpose) {
 		n.setState(pb.ValueState_REMOVED)
 		n.lastOp = uint8(pb.TxnOperation_DELETE)
 	case postponing:
+		failedOp, failedState := n.lastOp, n.State()
 		n.lastOp = uint8(pb.TxnOperation_DELETE)
 		if n.is(invalid) && x.stillInvalid(n, info) { // the last valid value went, and does not come back
 			x.setDeps(n, nil)
@@ -234,10 +235,18 @@ func (x *exec) deleted(n *node, p prior, why purpose) {
 				x.setDeps(n, deps)
 			}
 		}
+		unmet := x.unmet(n)
+		if failed && len(unmet) == 0 {
+			// It waits for nothing but members of its cycle, which wait for it: trying again is left to its retry.
+			n.lastOp = failedOp
+			n.setState(failedState)
+			n.setInfo(info)
+			break
+		}
 		if changed || len(x.errs) > 0 {
 			x.lookAgain(n.key)
 		}
-		n.setInfo(&nodeInfo{details: x.unmet(n), derives: derived})
+		n.setInfo(&nodeInfo{details: unmet, derives: derived})
 	}
 	x.record(n, p, pb.TxnOperation_DELETE, recordAs{recreate: why == recreating})
 }

@@ -204,6 +204,38 @@ func TestCommitThatFailsFailsWhatItWasToApply(t *testing.T) {
 	})
 }
 
+// Values that need each other are deleted if they exist although their commit failed: none of them counts on one that failed.
+// They are not created again before the retry, because what fails once would fail again.
+func TestCycleWhoseCommitFailsWaitsForTheRetry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, tb := newScheduler(t), newTable(t)
+		defer func() { _ = s.Close() }()
+		st := tb.stage()
+		apply, failing := st.Commit, true
+		st.Commit = func(ctx context.Context) error {
+			err := apply(ctx)
+			if failing {
+				failing, err = false, errBoom
+			}
+			return err
+		}
+		err := Register(s, tb.descriptor(st, "ring", func(_, v string) []Dependency { return []Dependency{on("it", "ring/"+v)} }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := commit(t, s, "ring/a=b ring/b=a", WithRetry(Retry{Period: time.Second})); !errors.Is(err, errBoom) {
+			t.Fatal(err)
+		}
+		wantCalls(t, tb.southbound, "CREATE ring/b", "CREATE ring/a", "COMMIT table", "RETRIEVE ring", "DELETE ring/b", "DELETE ring/a", "COMMIT table")
+		wantState(t, s, "ring/a", pb.ValueState_RETRYING)
+		wantState(t, s, "ring/b", pb.ValueState_PENDING, "it")
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		wantState(t, s, "ring/a", pb.ValueState_CONFIGURED)
+		wantState(t, s, "ring/b", pb.ValueState_CONFIGURED)
+	})
+}
+
 func TestCommitMayRefuseSomeKeys(t *testing.T) {
 	s, tb := newScheduler(t), newTable(t)
 	tb.register(t, s)
