@@ -64,9 +64,10 @@ func (b *batch) create(n *node, p prior) {
 	b.append(n, p, derived)
 }
 
-// takes reports whether a PENDING value may be created together with others.
+// takes reports whether a PENDING value may be created together with others. One that is being worked on is looked at
+// again later.
 func (b *batch) takes(n *node) bool {
-	if n.desc == nil || n.desc.createBatch == nil || n.base() != "" {
+	if n.desc == nil || n.desc.createBatch == nil || n.base() != "" || b.x.isBusy(n.key) {
 		return false
 	}
 	if b.h != n.desc {
