@@ -22,6 +22,10 @@ var ErrDeadline = errors.New("deadline exceeded")
 //
 // A goroutine that was given up is replaced. Until it returns, its descriptor is
 // not called again: callbacks of a descriptor never run concurrently.
+//
+// Two changes of goroutine for a call are the least: whoever commits must get an answer after the deadline, so its
+// goroutine cannot be the one in the callback. A coroutine (iter.Pull) changes faster, but the process
+// ends if a goroutine that is locked to its thread, as those in a network namespace are, commits a transaction.
 type caller struct {
 	timeout time.Duration
 	work    chan *call
