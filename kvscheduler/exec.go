@@ -194,8 +194,23 @@ func (x *exec) dependOnFound(n *node) {
 
 // remember stores the retry policy of the transaction with the value.
 func (x *exec) remember(n *node) {
-	if x.changesRetry() && !x.reverting {
-		n.setRetry(x.job.opts.retry)
+	if !x.changesRetry() || x.reverting {
+		return
+	}
+	if x.job.opts.retry == nil && n.retry() != nil {
+		x.stopRetries(n)
+	}
+	n.setRetry(x.job.opts.retry)
+}
+
+// stopRetries has derived values not repeated any more: their turn may not come if their base value fails.
+func (x *exec) stopRetries(base *node) {
+	for _, key := range base.derived() {
+		if d := x.get(key); d != nil && d.State() == pb.ValueState_RETRYING {
+			d = x.mut(d)
+			d.setState(pb.ValueState_FAILED)
+			d.setInfo(&nodeInfo{err: d.info().err, seq: d.info().seq})
+		}
 	}
 }
 
