@@ -100,7 +100,12 @@ func (x *exec) invalid(n *node, p prior, op pb.TxnOperation, err error) error {
 		if d != nil && d.want == nil && d.have != nil { // found with the last valid value
 			d = x.mut(d)
 			d.want = d.have
+			d.setInfo(nil)
 			d.setState(pb.ValueState_CONFIGURED)
+			if d.available() { // its deletion was stopped: what had made way for it may come back
+				x.verdicts.gained()
+				x.foundOut.gained = append(x.foundOut.gained, key)
+			}
 		}
 		_ = x.updateDependent(key, true) // they were left for the turn of this value
 	}
