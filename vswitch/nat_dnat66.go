@@ -42,7 +42,7 @@ func DNAT66AsDNAT44(v *contiv_nat.DNat66) *vpp_nat.DNat44 {
 			mapped.TwiceNatPoolIp = CanonicalAddr(m.GetTwiceNatIp())
 		}
 		for _, l := range m.GetLocalIps() {
-			mapped.LocalIps = append(mapped.LocalIps, &vpp_nat.DNat44_StaticMapping_LocalIP{LocalIp: CanonicalAddr(l.GetLocalIp()), LocalPort: l.GetLocalPort(), Probability: l.GetProbability(), Elsewhere: l.GetElsewhere()})
+			mapped.LocalIps = append(mapped.LocalIps, &vpp_nat.DNat44_StaticMapping_LocalIP{LocalIp: CanonicalAddr(l.GetLocalIp()), LocalPort: l.GetLocalPort(), Probability: l.GetProbability(), Elsewhere: l.GetElsewhere(), ClientIp: CanonicalAddr(l.GetClientIp())})
 		}
 		mapped.Clients = vpp_nat.DNat44_StaticMapping_Clients(m.GetClients())
 		mapped.Otherwise = vpp_nat.DNat44_StaticMapping_Otherwise(m.GetOtherwise())
@@ -66,7 +66,7 @@ func DNAT66FromDNAT44(v *vpp_nat.DNat44) *contiv_nat.DNat66 {
 			}
 		}
 		for _, l := range m.GetLocalIps() {
-			mapped.LocalIps = append(mapped.LocalIps, &contiv_nat.DNat66_StaticMapping_LocalIP{LocalIp: l.GetLocalIp(), LocalPort: l.GetLocalPort(), Probability: l.GetProbability(), Elsewhere: l.GetElsewhere()})
+			mapped.LocalIps = append(mapped.LocalIps, &contiv_nat.DNat66_StaticMapping_LocalIP{LocalIp: l.GetLocalIp(), LocalPort: l.GetLocalPort(), Probability: l.GetProbability(), Elsewhere: l.GetElsewhere(), ClientIp: l.GetClientIp()})
 		}
 		mapped.Clients = contiv_nat.DNat66_StaticMapping_Clients(m.GetClients())
 		mapped.Otherwise = contiv_nat.DNat66_StaticMapping_Otherwise(m.GetOtherwise())

@@ -209,13 +209,20 @@ func (t *tracer) translateSource(n *Node, in, out string) bool {
 	return true
 }
 
+// isBackend reports whether the backend has an address.
+func (t *twiceNAT) isBackend(addr netip.Addr) bool {
+	return addr == t.backend || slices.ContainsFunc(t.mapping.GetLocalIps(), func(l *vpp_nat.DNat44_StaticMapping_LocalIP) bool {
+		return l.GetLocalIp() == t.backend.String() && l.GetClientIp() == addr.String()
+	})
+}
+
 // twiceSource returns the source of twice-NAT, if the packet is to have one.
 func (n *Node) twiceSource(t *twiceNAT, src netip.Addr) (netip.Addr, bool) {
 	if t == nil {
 		return netip.Addr{}, false
 	}
 	switch mode := t.mapping.GetTwiceNat(); {
-	case mode == vpp_nat.DNat44_StaticMapping_DISABLED, mode == vpp_nat.DNat44_StaticMapping_SELF && t.backend != src:
+	case mode == vpp_nat.DNat44_StaticMapping_DISABLED, mode == vpp_nat.DNat44_StaticMapping_SELF && !t.isBackend(src):
 		return netip.Addr{}, false
 	case t.mapping.GetTwiceNatPoolIp() != "":
 		addr, err := netip.ParseAddr(t.mapping.GetTwiceNatPoolIp())

@@ -567,7 +567,10 @@ type DNat66_StaticMapping_LocalIP struct {
 	// How often it is chosen, relative to the others; if all are 0, they are alike.
 	Probability uint32 `protobuf:"varint,3,opt,name=probability,proto3" json:"probability,omitempty"`
 	// It is not on this node, so never a client here: SELF need not take care of it.
-	Elsewhere     bool `protobuf:"varint,1000,opt,name=elsewhere,proto3" json:"elsewhere,omitempty"`
+	Elsewhere bool `protobuf:"varint,1000,opt,name=elsewhere,proto3" json:"elsewhere,omitempty"`
+	// Another address of whoever has local_ip, from which it opens connections: SELF takes
+	// such a client for the local address itself. Drivers may ignore it.
+	ClientIp      string `protobuf:"bytes,1001,opt,name=client_ip,json=clientIp,proto3" json:"client_ip,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -630,6 +633,13 @@ func (x *DNat66_StaticMapping_LocalIP) GetElsewhere() bool {
 	return false
 }
 
+func (x *DNat66_StaticMapping_LocalIP) GetClientIp() string {
+	if x != nil {
+		return x.ClientIp
+	}
+	return ""
+}
+
 var File_contiv_nat_nat_proto protoreflect.FileDescriptor
 
 const file_contiv_nat_nat_proto_rawDesc = "" +
@@ -638,11 +648,11 @@ const file_contiv_nat_nat_proto_rawDesc = "" +
 	"contiv.nat\"E\n" +
 	"\vSourceNAT66\x12\x1c\n" +
 	"\tinterface\x18\x01 \x01(\tR\tinterface\x12\x18\n" +
-	"\aaddress\x18\x02 \x01(\tR\aaddress\"\xa8\b\n" +
+	"\aaddress\x18\x02 \x01(\tR\aaddress\"\xc6\b\n" +
 	"\x06DNat66\x12\x14\n" +
 	"\x05label\x18\x01 \x01(\tR\x05label\x12A\n" +
 	"\vst_mappings\x18\x02 \x03(\v2 .contiv.nat.DNat66.StaticMappingR\n" +
-	"stMappings\x1a\x9c\a\n" +
+	"stMappings\x1a\xba\a\n" +
 	"\rStaticMapping\x12\x1f\n" +
 	"\vexternal_ip\x18\x01 \x01(\tR\n" +
 	"externalIp\x12#\n" +
@@ -657,13 +667,14 @@ const file_contiv_nat_nat_proto_rawDesc = "" +
 	"\totherwise\x18\xe9\a \x01(\x0e2*.contiv.nat.DNat66.StaticMapping.OtherwiseR\totherwise\x12$\n" +
 	"\rsource_ranges\x18\xea\a \x03(\tR\fsourceRanges\x12.\n" +
 	"\x12masquerade_outside\x18\xeb\a \x01(\bR\x11masqueradeOutside\x12$\n" +
-	"\rreset_removed\x18\xec\a \x01(\bR\fresetRemoved\x1a\x84\x01\n" +
+	"\rreset_removed\x18\xec\a \x01(\bR\fresetRemoved\x1a\xa2\x01\n" +
 	"\aLocalIP\x12\x19\n" +
 	"\blocal_ip\x18\x01 \x01(\tR\alocalIp\x12\x1d\n" +
 	"\n" +
 	"local_port\x18\x02 \x01(\rR\tlocalPort\x12 \n" +
 	"\vprobability\x18\x03 \x01(\rR\vprobability\x12\x1d\n" +
-	"\telsewhere\x18\xe8\a \x01(\bR\telsewhere\"3\n" +
+	"\telsewhere\x18\xe8\a \x01(\bR\telsewhere\x12\x1c\n" +
+	"\tclient_ip\x18\xe9\a \x01(\tR\bclientIp\"3\n" +
 	"\fTwiceNatMode\x12\f\n" +
 	"\bDISABLED\x10\x00\x12\v\n" +
 	"\aENABLED\x10\x01\x12\b\n" +

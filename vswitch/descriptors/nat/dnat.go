@@ -185,6 +185,11 @@ func validateLocals(field string, m *staticMapping) error {
 		if err := descriptor.ValidPort(field+".local_port", l.GetLocalPort()); err != nil {
 			return err
 		}
+		if l.GetClientIp() != "" {
+			if err := validIPv4(field+".client_ip", l.GetClientIp()); err != nil {
+				return err
+			}
+		}
 		id := place{l.GetLocalIp(), l.GetLocalPort(), l.GetVrfId()}
 		switch {
 		case (l.GetLocalPort() == 0) != (m.GetExternalPort() == 0):

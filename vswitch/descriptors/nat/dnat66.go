@@ -78,6 +78,11 @@ func validateStatic66(field string, m *staticMapping66, seen map[string]bool) er
 		if err := descriptor.FirstError(validUnicast6(field+"local_ips.local_ip", l.GetLocalIp()), validPort66(field+"local_ips.local_port", l.GetLocalPort())); err != nil {
 			return err
 		}
+		if l.GetClientIp() != "" {
+			if err := validUnicast6(field+"local_ips.client_ip", l.GetClientIp()); err != nil {
+				return err
+			}
+		}
 		id := fmt.Sprint(vswitch.CanonicalAddr(l.GetLocalIp()), " ", l.GetLocalPort())
 		if locals[id] {
 			return descriptor.Invalid(field+"local_ips", "%s port %d is in the list twice", l.GetLocalIp(), l.GetLocalPort())

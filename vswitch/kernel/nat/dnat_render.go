@@ -176,9 +176,13 @@ func (m *mapping) twice(service string, backends []backend, st *vpp_nat.DNat44_S
 			set, data = mapSelfIP, addrKey(source)
 		}
 		for _, b := range backends {
-			if !b.elsewhere {
-				addr := addrKey(b.at.Addr())
-				m.parts = append(m.parts, nft.Element{Set: set, Key: service + addr + addr, Data: data})
+			if b.elsewhere {
+				continue
+			}
+			addr := addrKey(b.at.Addr())
+			m.parts = append(m.parts, nft.Element{Set: set, Key: service + addr + addr, Data: data})
+			if b.client.IsValid() {
+				m.parts = append(m.parts, nft.Element{Set: set, Key: service + addrKey(b.client) + addr, Data: data})
 			}
 		}
 	}
@@ -190,6 +194,8 @@ type backend struct {
 	at        netip.AddrPort
 	weight    uint32
 	elsewhere bool // it is a process of another node
+	// client is another address that it opens connections from; may be invalid.
+	client netip.Addr
 }
 
 // backendsOf returns the backends in an order that does not depend on that in the value.
@@ -200,7 +206,8 @@ func backendsOf(st *vpp_nat.DNat44_StaticMapping) ([]backend, error) {
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, backend{netip.AddrPortFrom(addr, uint16(l.GetLocalPort())), l.GetProbability(), l.GetElsewhere()})
+		client, _ := netip.ParseAddr(l.GetClientIp())
+		list = append(list, backend{netip.AddrPortFrom(addr, uint16(l.GetLocalPort())), l.GetProbability(), l.GetElsewhere(), client})
 	}
 	if len(list) == 0 {
 		return nil, fmt.Errorf("a static mapping has no local_ips")

@@ -10,6 +10,28 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
+// A backend that opens connections from another address is itself there, too, if it is on this node.
+func TestBackendWithAnotherAddress(t *testing.T) {
+	self := func(client string, elsewhere bool) (n int) {
+		rendered, err := nat4.render(&vpp_nat.DNat44{Label: "default/service", StMappings: []*vpp_nat.DNat44_StaticMapping{{
+			ExternalIp: "10.96.0.1", ExternalPort: 80, TwiceNat: vpp_nat.DNat44_StaticMapping_SELF,
+			LocalIps: []*vpp_nat.DNat44_StaticMapping_LocalIP{{LocalIp: "10.1.0.9", LocalPort: 8080, ClientIp: client, Elsewhere: elsewhere}},
+		}}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range content(rendered) {
+			if e.Set == setSelf {
+				n++
+			}
+		}
+		return n
+	}
+	if one, two, none := self("", false), self("10.1.0.2", false), self("10.1.0.2", true); one != 1 || two != 2 || none != 0 {
+		t.Errorf("%d members of the self set, %d with another address, %d elsewhere", one, two, none)
+	}
+}
+
 // One backend of one service is a change of few elements.
 func TestChangeOfOneBackendIsSmall(t *testing.T) {
 	value := &vpp_nat.DNat44{Label: "default/service", StMappings: []*vpp_nat.DNat44_StaticMapping{{

@@ -20,9 +20,9 @@ const (
 	mapAddress       = "nat-address"  // address -> address; comment: label
 	setTwice         = "nat-twice"    // services with twice-NAT
 	mapTwiceIP       = "nat-twice-ip" // likewise -> the source address
-	mapSelfIP        = "nat-self-ip"  // service, backend, backend -> the source address
+	mapSelfIP        = "nat-self-ip"  // service, client, backend -> the source address
 	setSticky        = "nat-sticky"   // services with session affinity
-	setSelf          = "nat-self"     // service, backend, backend
+	setSelf          = "nat-self"     // service, client, backend: the client is the backend
 	setIdentity      = "nat-identity" // address, protocol and port; comment: label
 	setIdentityProto = "nat-identity-protocol"
 	setIdentityAddr  = "nat-identity-address"

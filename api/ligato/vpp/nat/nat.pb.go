@@ -1066,7 +1066,10 @@ type DNat44_StaticMapping_LocalIP struct {
 	LocalPort   uint32                 `protobuf:"varint,3,opt,name=local_port,json=localPort,proto3" json:"local_port,omitempty"`
 	Probability uint32                 `protobuf:"varint,4,opt,name=probability,proto3" json:"probability,omitempty"`
 	// It is not on this node, so never a client here: SELF need not take care of it.
-	Elsewhere     bool `protobuf:"varint,1000,opt,name=elsewhere,proto3" json:"elsewhere,omitempty"`
+	Elsewhere bool `protobuf:"varint,1000,opt,name=elsewhere,proto3" json:"elsewhere,omitempty"`
+	// Another address of whoever has local_ip, from which it opens connections: SELF takes
+	// such a client for the local address itself. Drivers may ignore it.
+	ClientIp      string `protobuf:"bytes,1001,opt,name=client_ip,json=clientIp,proto3" json:"client_ip,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1136,6 +1139,13 @@ func (x *DNat44_StaticMapping_LocalIP) GetElsewhere() bool {
 	return false
 }
 
+func (x *DNat44_StaticMapping_LocalIP) GetClientIp() string {
+	if x != nil {
+		return x.ClientIp
+	}
+	return ""
+}
+
 var File_ligato_vpp_nat_nat_proto protoreflect.FileDescriptor
 
 const file_ligato_vpp_nat_nat_proto_rawDesc = "" +
@@ -1158,13 +1168,13 @@ const file_ligato_vpp_nat_nat_proto_rawDesc = "" +
 	"\aAddress\x12\x1f\n" +
 	"\aaddress\x18\x01 \x01(\tB\x05\x82}\x02\b\x02R\aaddress\x12\x15\n" +
 	"\x06vrf_id\x18\x02 \x01(\rR\x05vrfId\x12\x1b\n" +
-	"\ttwice_nat\x18\x03 \x01(\bR\btwiceNat\"\xd9\v\n" +
+	"\ttwice_nat\x18\x03 \x01(\bR\btwiceNat\"\xfe\v\n" +
 	"\x06DNat44\x12\x14\n" +
 	"\x05label\x18\x01 \x01(\tR\x05label\x12E\n" +
 	"\vst_mappings\x18\x02 \x03(\v2$.ligato.vpp.nat.DNat44.StaticMappingR\n" +
 	"stMappings\x12G\n" +
 	"\vid_mappings\x18\x03 \x03(\v2&.ligato.vpp.nat.DNat44.IdentityMappingR\n" +
-	"idMappings\x1a\xaa\b\n" +
+	"idMappings\x1a\xcf\b\n" +
 	"\rStaticMapping\x12-\n" +
 	"\x12external_interface\x18\x01 \x01(\tR\x11externalInterface\x12&\n" +
 	"\vexternal_ip\x18\x02 \x01(\tB\x05\x82}\x02\b\x02R\n" +
@@ -1179,14 +1189,15 @@ const file_ligato_vpp_nat_nat_proto_rawDesc = "" +
 	"\totherwise\x18\xe9\a \x01(\x0e2..ligato.vpp.nat.DNat44.StaticMapping.OtherwiseR\totherwise\x12$\n" +
 	"\rsource_ranges\x18\xea\a \x03(\tR\fsourceRanges\x12.\n" +
 	"\x12masquerade_outside\x18\xeb\a \x01(\bR\x11masqueradeOutside\x12$\n" +
-	"\rreset_removed\x18\xec\a \x01(\bR\fresetRemoved\x1a\xad\x01\n" +
+	"\rreset_removed\x18\xec\a \x01(\bR\fresetRemoved\x1a\xd2\x01\n" +
 	"\aLocalIP\x12\x15\n" +
 	"\x06vrf_id\x18\x01 \x01(\rR\x05vrfId\x12 \n" +
 	"\blocal_ip\x18\x02 \x01(\tB\x05\x82}\x02\b\x02R\alocalIp\x12(\n" +
 	"\n" +
 	"local_port\x18\x03 \x01(\rB\t\x82}\x06\x12\x04\x10\xff\xff\x03R\tlocalPort\x12 \n" +
 	"\vprobability\x18\x04 \x01(\rR\vprobability\x12\x1d\n" +
-	"\telsewhere\x18\xe8\a \x01(\bR\telsewhere\"3\n" +
+	"\telsewhere\x18\xe8\a \x01(\bR\telsewhere\x12#\n" +
+	"\tclient_ip\x18\xe9\a \x01(\tB\x05\x82}\x02\b\x02R\bclientIp\"3\n" +
 	"\fTwiceNatMode\x12\f\n" +
 	"\bDISABLED\x10\x00\x12\v\n" +
 	"\aENABLED\x10\x01\x12\b\n" +
