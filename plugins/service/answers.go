@@ -24,7 +24,8 @@ import (
 //	pod ──> access list: from an endpoint's address and port ──> VRF 0: translated back ──> client
 //	    └─> everything else ───────────────────────────────────> VRF of pods
 //
-// An endpoint that a service no longer has goes on to answer its connections, as long as its pod lives.
+// An endpoint that a service no longer has goes on to answer its connections, as long as its pod lives. A restarted agent
+// knows those that are still listed, ready or not; Kubernetes lists a pod until it is gone, unless its labels or the service change.
 //
 // Hidden clients have an address that always leads to VRF 0 (answerRoutes).
 
@@ -45,14 +46,24 @@ func (a answerer) compare(b answerer) int {
 	return cmp.Or(a.addr.Compare(b.addr), cmp.Compare(a.protocol, b.protocol))
 }
 
-// noteAnswers records the frontends of an IP version of a service whose endpoints see the addresses of clients outside.
-func (s *Service) noteAnswers(svc *processor.Service) {
+// noteAnswers records the endpoints of an IP version of a service that see the addresses of clients outside. Those that are
+// not ready any more may have connections from when they were.
+func (s *Service) noteAnswers(svc *processor.Service, ipv6 bool) {
 	if !s.answersApart() {
 		return
 	}
+	ports := map[string]bool{}
 	for _, f := range svc.Frontends {
 		if f.KeepSource && f.Kind != processor.ClusterIP {
-			s.answering[svc.ID] = append(s.answering[svc.ID], f)
+			ports[f.Port] = true
+		}
+	}
+	if len(ports) == 0 {
+		return
+	}
+	for _, e := range s.services.OnNode(svc.ID, ipv6) {
+		if ports[e.Port] {
+			s.answering[svc.ID] = append(s.answering[svc.ID], answerer{e.Protocol, e.Addr})
 		}
 	}
 }
@@ -68,32 +79,35 @@ func (s *Service) answers(deleted podmanager.PodID) map[string]proto.Message {
 	if !s.answersApart() {
 		return nil
 	}
-	frontends := slices.Concat(slices.Collect(maps.Values(s.answering))...)
+	for _, list := range s.answering {
+		for _, e := range list {
+			s.answerers[e] = true
+		}
+	}
 	for _, pod := range s.podsWithHostPorts() {
 		opened, _ := s.frontendsOf(pod)
-		frontends = append(frontends, opened...)
-	}
-	if len(frontends) == 0 && len(s.answerers) == 0 {
-		return nil
-	}
-	interfaces := map[netip.Addr]string{}
-	for name, pod := range s.network.PodInterfaces() {
-		for _, ip := range s.self.addresses.GetPodIPs(pod) {
-			if pod != deleted {
-				interfaces[ip] = name
+		for _, f := range opened {
+			for _, e := range f.Outside {
+				s.answerers[answerer{f.Protocol, e.Addr}] = true
 			}
 		}
 	}
-	for _, f := range frontends {
-		for _, e := range f.Outside {
-			s.answerers[answerer{f.Protocol, e.Addr}] = true
+	if len(s.answerers) == 0 {
+		return nil
+	}
+	interfaces := map[netip.Addr][]string{}
+	for name, pod := range s.network.PodInterfaces() {
+		for _, ip := range s.podAddresses(pod) {
+			if pod != deleted {
+				interfaces[ip] = append(interfaces[ip], name)
+			}
 		}
 	}
-	maps.DeleteFunc(s.answerers, func(e answerer, _ bool) bool { return interfaces[e.addr.Addr()] == "" })
+	maps.DeleteFunc(s.answerers, func(e answerer, _ bool) bool { return len(interfaces[e.addr.Addr()]) == 0 })
 	return s.answerValues(slices.SortedFunc(maps.Keys(s.answerers), answerer.compare), interfaces)
 }
 
-func (s *Service) answerValues(endpoints []answerer, interfaces map[netip.Addr]string) map[string]proto.Message {
+func (s *Service) answerValues(endpoints []answerer, interfaces map[netip.Addr][]string) map[string]proto.Message {
 	if len(endpoints) == 0 {
 		return nil
 	}
@@ -104,9 +118,12 @@ func (s *Service) answerValues(endpoints []answerer, interfaces map[netip.Addr]s
 		if abfs[ipv6] == nil {
 			abfs[ipv6] = answersABF(ipv6)
 		}
-		at := &vpp_abf.ABF_AttachedInterface{InputInterface: interfaces[e.addr.Addr()], Priority: answersPriority, IsIpv6: ipv6}
-		if attached := &abfs[ipv6].AttachedInterfaces; !slices.ContainsFunc(*attached, func(o *vpp_abf.ABF_AttachedInterface) bool { return proto.Equal(o, at) }) {
-			*attached = append(*attached, at)
+		// A pod answers through whichever of its interfaces its routes lead.
+		for _, name := range slices.Sorted(slices.Values(interfaces[e.addr.Addr()])) {
+			at := &vpp_abf.ABF_AttachedInterface{InputInterface: name, Priority: answersPriority, IsIpv6: ipv6}
+			if attached := &abfs[ipv6].AttachedInterfaces; !slices.ContainsFunc(*attached, func(o *vpp_abf.ABF_AttachedInterface) bool { return proto.Equal(o, at) }) {
+				*attached = append(*attached, at)
+			}
 		}
 		list.Rules = append(list.Rules, fromEndpoint(e))
 	}

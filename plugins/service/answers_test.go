@@ -48,8 +48,33 @@ func TestAnswersToClientsThatAreNotHidden(t *testing.T) {
 	hidden.ExternalTrafficPolicy = "Cluster"
 	config, _, _ = change(t, s, kubeChange(web, hidden), config)
 	requireAnswers("policy Cluster", config, abf4+abf6+list+list4+","+list6+"]}\n"+routes)
+	// An endpoint that is not ready any more has connections, which a restarted agent does not forget.
+	unready := webSlice("a", "10.1.1.2@node1")
+	unready.Endpoints[0].Ready = false
+	restarted, err := newCluster().onVPP(t, "services: vswitch")
+	if err != nil {
+		t.Fatal(err)
+	}
+	requireAnswers("not ready, after a restart", resync(t, restarted, state(web, unready)), abf4+list+list4+"]}\n"+routes)
 	config = update(t, s, &podmanager.DeletePod{Pod: podmanager.PodID{Namespace: "default", Name: "web"}, ContainerID: "a"}).Apply(config)
 	requireAnswers("after the pod", config, "")
 	config, _, _ = change(t, s, kubeChange(hidden, web), config)
 	requireAnswers("policy Local again, with a new pod that has the address", config, abf4+list+list4+"]}\n"+routes)
+}
+
+// A pod that is reached at another interface than eth0 answers from that address.
+func TestAnswersOfEndpointsAtOtherInterfaces(t *testing.T) {
+	c := newCluster()
+	s, err := c.onVPP(t, "services: vswitch")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := resync(t, s, state(webService(), ofPods(webSlice("a", "10.1.1.2@node1"), "web")))
+	config, _, _ = change(t, s, c.publish(1, "node1", "web", "10.1.1.9"), config)
+	got := plugintest.Render(config)
+	for _, want := range []string{`"source_network":"10.1.1.9/32"`, `"source_network":"10.1.1.2/32"`, `"attached_interfaces":[{"input_interface":"tap-web","priority":65536}]`} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %s in\n%s", want, got)
+		}
+	}
 }

@@ -28,6 +28,8 @@ type Explanation struct {
 	Endpoints  []netip.AddrPort
 	// Hidden are those of Endpoints that see an address of the node instead of the client's.
 	Hidden []netip.AddrPort
+	// Interfaces has those of Endpoints that are at another interface of their pod than eth0.
+	Interfaces []EndpointInterface
 	// Entrances of this node are for clients from outside of the cluster, which asked for a cluster IP.
 	Entrances []netip.AddrPort
 }
@@ -122,8 +124,13 @@ func (s *Service) explainFrontend(e *Explanation, c Connection, id processor.ID,
 		if hidden {
 			e.Hidden = append(e.Hidden, endpoint.Addr)
 		}
+		text := endpoint.Addr.String()
+		if at, ok := s.interfaceAt(endpoint); ok {
+			e.Interfaces = append(e.Interfaces, at)
+			text += fmt.Sprintf(" (%s of pod %v)", at.Interface, at.Pod)
+		}
 		if e.Endpoints = append(e.Endpoints, endpoint.Addr); i < most {
-			texts = append(texts, endpoint.Addr.String())
+			texts = append(texts, text)
 		}
 	}
 	if n := len(endpoints) - most; n > 0 {
@@ -150,6 +157,7 @@ func (s *Service) explainEntrances(e *Explanation, c Connection, svc *processor.
 				e.Endpoints = append(e.Endpoints, endpoint)
 			}
 		}
+		e.Interfaces = append(e.Interfaces, at.Interfaces...)
 		for _, endpoint := range at.Hidden {
 			if !slices.Contains(e.Hidden, endpoint) {
 				e.Hidden = append(e.Hidden, endpoint)

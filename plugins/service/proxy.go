@@ -73,7 +73,7 @@ func (s *Service) translateServices(p Proxy, of *Segments) error {
 	}
 	s.proxy, s.services, s.rendered = &p, processor.New(), map[string]proto.Message{}
 	s.limited, s.restricted = map[string]map[processor.ID]bool{}, map[processor.ID][]processor.Frontend{}
-	s.answering = map[processor.ID][]processor.Frontend{}
+	s.answering = map[processor.ID][]answerer{}
 	s.segments = newSegments(of)
 	s.self = self{p.NodeName, p.Nodes, p.Addresses}
 	s.health, s.metrics = health.New(p.Healthy, s.log), newMetrics(p.NodeName)
@@ -93,7 +93,7 @@ func (s *Service) proxies(event controller.Event) bool {
 	case *controller.KubeStateChange:
 		return e.Resource == dbresources.Service || e.Resource == dbresources.EndpointSlice || e.Key == dbresources.NodeKey(s.proxy.NodeName)
 	case *nodesync.NodeUpdate:
-		return e.NodeName == s.proxy.NodeName
+		return e.NodeName == s.proxy.NodeName || redirectsPods(e)
 	}
 	return false
 }
@@ -152,6 +152,7 @@ func (s *Service) noteServices(ctx context.Context, state controller.KubeState) 
 		}
 	}
 	s.services.SetNode(s.node(ctx))
+	s.services.SetRedirects(s.redirects(ctx))
 }
 
 // put requests a value, and records it.
@@ -175,7 +176,7 @@ func (s *Service) render(id processor.ID) map[string]proto.Message {
 		}
 		s.noteLimits(id, svc)
 		s.noteRanges(svc)
-		s.noteAnswers(svc)
+		s.noteAnswers(svc, ipv6)
 		values[nat.Key(id, ipv6)] = nat.Render(svc, ipv6, options)
 	}
 	return values
@@ -210,10 +211,12 @@ func (s *Service) updateServices(ctx context.Context, event controller.Event, tx
 	}
 	var what []string
 	var servers []netip.Addr
+	nodePorts := ofNode
 	for _, id := range changed {
 		text, pods := s.update(ctx, id, txn)
 		if text != "" {
 			what = append(what, text)
+			nodePorts = nodePorts && s.services.HasNodePorts(id)
 		}
 		servers = append(servers, pods...)
 	}
@@ -221,10 +224,19 @@ func (s *Service) updateServices(ctx context.Context, event controller.Event, tx
 	if err := s.serveAgain(txn, servers); err != nil {
 		return "", err
 	}
-	if len(what) > 1 {
-		return "update nodeport services", nil
+	return describe(what, nodePorts), nil
+}
+
+// describe joins what happens to services; nodePorts: an event of the node updates services with node ports, and no others.
+func describe(what []string, nodePorts bool) string {
+	const named = 5
+	switch {
+	case len(what) > 1 && nodePorts:
+		return "update nodeport services"
+	case len(what) > named:
+		return fmt.Sprintf("update %d services", len(what))
 	}
-	return strings.Join(what, ", "), nil
+	return strings.Join(what, ", ")
 }
 
 // answerLoadBalancers updates the answers about local endpoints.
@@ -257,7 +269,7 @@ func (s *Service) serviceChanged(e *controller.KubeStateChange) []processor.ID {
 }
 
 // noteChange records what an event changes. It returns the services that look different now, and
-// whether the event is about this node.
+// whether the event is about this node itself.
 func (s *Service) noteChange(ctx context.Context, event controller.Event) (changed []processor.ID, ofNode bool) {
 	if e, ok := event.(*controller.KubeStateChange); ok {
 		switch e.Resource {
@@ -270,8 +282,15 @@ func (s *Service) noteChange(ctx context.Context, event controller.Event) (chang
 		}
 		n, _ := e.NewValue.(*node.Node)
 		s.zone = n.GetLabels()[labelZone]
+	} else if redirectsPods(event) {
+		changed = s.services.SetRedirects(s.redirects(ctx))
 	}
-	return s.services.SetNode(s.node(ctx)), true
+	if e, ok := event.(*nodesync.NodeUpdate); ok && e.NodeName != s.proxy.NodeName {
+		return changed, false
+	}
+	changed = append(changed, s.services.SetNode(s.node(ctx))...)
+	slices.SortFunc(changed, processor.ID.Compare)
+	return slices.Compact(changed), true
 }
 
 // update requests the values of a service that have changed. It returns a description, and the

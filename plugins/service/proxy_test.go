@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/contiv/contiv/api/contiv/endpointslice"
+	"github.com/contiv/contiv/api/contiv/node"
 	k8s "github.com/contiv/contiv/api/contiv/service"
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/dbresources"
@@ -573,6 +574,7 @@ func TestChangesAreDescribedAndSmall(t *testing.T) {
 		{event: kubeChange(webSlice("a", "10.1.1.2@node1"), webSlice("a", "10.1.1.3@node1")), want: "update service 'default/web'", keys: 1},
 		{event: &nodesync.NodeUpdate{NodeName: "node2"}},
 		{event: &nodesync.NodeUpdate{NodeName: "node1"}, before: func() { c.nodes = nodesync.Nodes{"node1": &moved} }, want: "update nodeport services", keys: 2},
+		{event: zoneOf("node1", "b")},
 		{event: kubeChange(webService(), nil), want: "delete service 'default/web'", keys: 2},
 	} {
 		if step.before != nil {
@@ -590,6 +592,38 @@ func TestChangesAreDescribedAndSmall(t *testing.T) {
 	}
 }
 
+// zoneOf is a change of the zone of a node.
+func zoneOf(name, zone string) *controller.KubeStateChange {
+	return &controller.KubeStateChange{Resource: dbresources.Node, Key: dbresources.NodeKey(name), NewValue: &node.Node{Name: name, Labels: map[string]string{"topology.kubernetes.io/zone": zone}}}
+}
+
+// Several services that change at once are named, and called nodeport services only if that is what changes.
+func TestChangesOfSeveralServices(t *testing.T) {
+	c := newCluster()
+	s := c.plugin(t, "services: vswitch")
+	var all []proto.Message
+	for i := range 7 {
+		svc := webService()
+		svc.Name, svc.ClusterIp, svc.LbIngressIps, svc.LoadbalancerSourceRanges = fmt.Sprint("web", i), fmt.Sprint("10.96.0.2", i), nil, nil
+		svc.ClusterIps, svc.ServiceType, svc.Port[0].NodePort = []string{svc.ClusterIp}, "ClusterIP", 0
+		slice := webSlice(svc.Name, "10.1.1.2@node1", "10.1.2.2@node2")
+		slice.Service = svc.Name
+		slice.Endpoints[0].ForZones, slice.Endpoints[1].ForZones = []string{"a"}, []string{"b"}
+		all = append(all, svc, slice)
+	}
+	configured := resync(t, s, state(all[:4]...))
+	configured, _, what := change(t, s, zoneOf("node1", "a"), configured)
+	if want := "update service 'default/web0', update service 'default/web1'"; what != want {
+		t.Errorf("%q, want %q", what, want)
+	}
+	for _, m := range all[4:] {
+		configured, _, _ = change(t, s, kubeChange(nil, m), configured)
+	}
+	if _, _, what = change(t, s, zoneOf("node1", "b"), configured); what != "update 7 services" {
+		t.Errorf("%q", what)
+	}
+}
+
 // Whatever changes in whatever order, the configuration is that of a resync.
 func TestUpdatesEndInTheSameConfigurationAsAResync(t *testing.T) {
 	for seed := range uint64(200) {
@@ -600,16 +634,23 @@ func TestUpdatesEndInTheSameConfigurationAsAResync(t *testing.T) {
 		now := map[string]proto.Message{}
 		for range 30 {
 			var next proto.Message
-			switch name := fmt.Sprint(r.IntN(3)); r.IntN(3) {
+			switch name := fmt.Sprint(r.IntN(3)); r.IntN(4) {
 			case 0:
 				svc := webService()
 				svc.ClusterIps, svc.SessionAffinity, svc.SessionAffinityTimeout = svc.ClusterIps[r.IntN(2):], []string{"None", "ClientIP"}[r.IntN(2)], 60
 				svc.ExternalTrafficPolicy = []string{"Cluster", "Local"}[r.IntN(2)]
 				next = svc
 			case 1:
-				next = webSlice("v4-"+name, []string{"10.1.1.2@node1", "10.1.2.2@node2", "10.1.1.3@node1"}[:r.IntN(4)]...)
+				n := r.IntN(4)
+				next = ofPods(webSlice("v4-"+name, []string{"10.1.1.2@node1", "10.1.2.2@node2", "10.1.1.3@node1"}[:n]...), []string{"a", "c", "b"}[:n]...)
 			case 2:
-				next = webSlice("v6-"+name, []string{"fd10:0:0:1::2@node1", "fd10:0:0:2::2@node2"}[:1+r.IntN(2)]...)
+				n := 1 + r.IntN(2)
+				next = ofPods(webSlice("v6-"+name, []string{"fd10:0:0:1::2@node1", "fd10:0:0:2::2@node2"}[:n]...), []string{"a", "c"}[:n]...)
+			case 3:
+				node := 1 + r.IntN(2)
+				at := []string{fmt.Sprintf("10.1.%d.9", node), fmt.Sprintf("fd10:0:0:%d::9", node)}[r.IntN(2):]
+				configured, _, _ = change(t, s, c.publish(uint32(node), fmt.Sprintf("node%d", node), []string{"a", "b", "c"}[r.IntN(3)], at[:r.IntN(len(at)+1)]...), configured)
+				continue
 			}
 			e := kubeChange(nil, next)
 			if prev, ok := now[e.Key]; ok {

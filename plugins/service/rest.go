@@ -61,7 +61,13 @@ type FrontendReport struct {
 
 // EndpointReport is an endpoint, and what this node does with it.
 type EndpointReport struct {
-	Address     string             `json:"address"` // with port
+	Address string `json:"address"` // with port
+	// Interface of the pod that has the address, if services do not reach the pod at eth0 (annotation
+	// contivpp.io/service-endpoint-if), and Listed is the address of eth0, which Kubernetes lists.
+	Interface string `json:"interface,omitempty"`
+	Listed    string `json:"listed,omitempty"`
+	// Pod is NAMESPACE/NAME; none if the endpoint is no pod, or Kubernetes does not say which.
+	Pod         string             `json:"pod,omitempty"`
 	Protocol    processor.Protocol `json:"protocol"`
 	Port        string             `json:"port,omitempty"`
 	Node        string             `json:"node,omitempty"`
@@ -170,13 +176,13 @@ func (s *Service) reportOfEndpoint(addr netip.Addr) Report {
 		return report
 	}
 	for _, id := range s.services.IDs() {
-		if !slices.ContainsFunc(s.services.Explain(id, addr.Is6()), func(e processor.EndpointUse) bool { return e.Addr.Addr() == addr }) {
+		if !slices.ContainsFunc(s.services.Explain(id, addr.Is6()), func(e processor.EndpointUse) bool { return e.Addr.Addr() == addr || e.Listed == addr }) {
 			continue
 		}
 		r := s.reportOf(id, true)
 		r.Details = slices.DeleteFunc(r.Details, func(e EndpointReport) bool {
 			endpoint, err := netip.ParseAddrPort(e.Address)
-			return err != nil || endpoint.Addr() != addr
+			return err != nil || endpoint.Addr() != addr && e.Listed != addr.String()
 		})
 		report.Services = append(report.Services, r)
 	}
@@ -208,8 +214,15 @@ func (s *Service) reportOf(id processor.ID, full bool) ServiceReport {
 		}
 		if full {
 			for _, e := range s.services.Explain(id, ipv6) {
+				pod, listed := "", ""
+				if e.Pod.Name != "" {
+					pod = e.Pod.String()
+				}
+				if e.Interface != "" {
+					listed = e.Listed.String()
+				}
 				r.Details = append(r.Details, EndpointReport{
-					Address: e.Addr.String(), Protocol: e.Protocol, Port: e.Port, Node: e.Node, Zone: e.Zone,
+					Address: e.Addr.String(), Interface: e.Interface, Listed: listed, Pod: pod, Protocol: e.Protocol, Port: e.Port, Node: e.Node, Zone: e.Zone,
 					Ready: e.Ready, Serving: e.Serving, Terminating: e.Terminating, Inside: e.Inside, Outside: e.Outside, Why: e.Why,
 				})
 			}

@@ -35,9 +35,14 @@ func (s self) podSubnets() (list []netip.Prefix) {
 	if own == nil {
 		return nil
 	}
+	return s.subnetsOf(own)
+}
+
+// subnetsOf returns the pod subnets of a node.
+func (s self) subnetsOf(n *nodesync.Node) (list []netip.Prefix) {
 	plan := s.addresses.Plan()
 	for _, family := range plan.Families() {
-		if p, err := s.addresses.PodSubnet(&family, own); err == nil {
+		if p, err := s.addresses.PodSubnet(&family, n); err == nil {
 			list = append(list, p)
 		}
 	}

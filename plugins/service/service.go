@@ -81,9 +81,11 @@ type Service struct {
 	limited map[string]map[processor.ID]bool
 	// restricted has the frontends with source ranges, where mappings are for all clients.
 	restricted map[processor.ID][]processor.Frontend
-	// answering has the frontends whose endpoints see the addresses of clients outside, answerers those of this node
-	// that have been among these endpoints, and answered the values requested last for their answers.
-	answering map[processor.ID][]processor.Frontend
+	// wrongRedirects has what is wrong with what nodes publish of their pods, and was logged.
+	wrongRedirects map[string]bool
+	// answering has the endpoints of this node that see the addresses of clients outside, answerers those
+	// that have been among them, and answered the values requested last for their answers.
+	answering map[processor.ID][]answerer
 	answerers map[answerer]bool
 	answered  map[string]proto.Message
 	disabled  string // what else translates services; "": nothing

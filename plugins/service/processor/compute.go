@@ -16,9 +16,9 @@ const (
 )
 
 // Compute returns what this node does for an IP version of a service, nil if nothing. slices has all
-// slices of the service, in any order. Invalid parts of the input, such as a malformed address, are
+// slices of the service, in any order; redirects may have pods of other services. Invalid parts of the input, such as a malformed address, are
 // left out.
-func Compute(svc *service.Service, slicesOf []*endpointslice.EndpointSlice, node Node, ipv6 bool) *Service {
+func Compute(svc *service.Service, slicesOf []*endpointslice.EndpointSlice, redirects Redirects, node Node, ipv6 bool) *Service {
 	if !Proxied(svc) {
 		return nil
 	}
@@ -34,7 +34,7 @@ func Compute(svc *service.Service, slicesOf []*endpointslice.EndpointSlice, node
 		if protocolOf(port.GetProtocol()) == "" {
 			continue
 		}
-		s.Frontends = append(s.Frontends, portFrontends(svc, port, addresses, candidates(svc, port, slicesOf, node, ipv6), node)...)
+		s.Frontends = append(s.Frontends, portFrontends(svc, port, addresses, candidates(svc, port, slicesOf, redirects, node, ipv6), node)...)
 	}
 	slices.SortStableFunc(s.Frontends, CompareFrontends)
 	s.Frontends = slices.CompactFunc(s.Frontends, func(a, b Frontend) bool { return a.Addr == b.Addr && a.Protocol == b.Protocol })

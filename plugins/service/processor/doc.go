@@ -1,9 +1,10 @@
 // Package processor computes, for each Kubernetes service, the endpoints to which this node sends
 // clients. It does no I/O, and knows nothing about how packets are translated:
 //
-//	Service ────────┐
-//	EndpointSlices ─┼─> Compute ──> Service{Frontends} of an IP version ──> renderer
-//	Node (this one) ┘
+//	Service ─────────┐
+//	EndpointSlices ──┤
+//	Redirects ───────┼─> Compute ──> Service{Frontends} of an IP version ──> renderer
+//	Node (this one) ─┘
 //
 // A frontend is an address, protocol and port that clients connect to. Its endpoints
 // depend on where the client is: inside (pods of this node, and the node's own
@@ -23,6 +24,8 @@
 //     internalTrafficPolicy is about cluster IPs, externalTrafficPolicy about all other
 //     addresses; with externalTrafficPolicy Local, clients inside still reach the
 //     endpoints of the whole cluster.
+//   - An endpoint that is a pod is reached at another interface than eth0 if the pod's node publishes one for
+//     services (Redirects); until then, and for an IP version that this interface lacks, at eth0.
 //   - Of several services that ask for the same address, port and protocol, one has it
 //     (claims.go).
 //   - Without endpoints connections are refused. Connections from outside are dropped

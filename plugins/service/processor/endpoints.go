@@ -16,6 +16,9 @@ type candidate struct {
 	zones, nodes                []string
 	slice                       string
 	node, zone                  string // its location, as far as known
+	// listed is the address in the slice; of a pod, that of eth0.
+	listed netip.Addr
+	pod    ID // zero: it is none
 }
 
 // lastResort reports whether the endpoint can be used while none is ready.
@@ -23,7 +26,7 @@ func (c candidate) lastResort() bool { return !c.ready && c.serving && c.termina
 
 // candidates returns the endpoints of a service's port, each address and port once, in
 // order. Slices may repeat an endpoint while it moves from one to another.
-func candidates(svc *service.Service, port *service.Service_ServicePort, slicesOf []*endpointslice.EndpointSlice, node Node, ipv6 bool) []candidate {
+func candidates(svc *service.Service, port *service.Service_ServicePort, slicesOf []*endpointslice.EndpointSlice, redirects Redirects, node Node, ipv6 bool) []candidate {
 	family := endpointslice.EndpointSlice_IPv4
 	if ipv6 {
 		family = endpointslice.EndpointSlice_IPv6
@@ -39,7 +42,7 @@ func candidates(svc *service.Service, port *service.Service_ServicePort, slicesO
 			}
 			list = slices.Grow(list, len(s.GetEndpoints()))
 			for _, e := range s.GetEndpoints() {
-				if c, ok := newCandidate(svc, s, e, uint16(p.GetPort()), node, ipv6); ok {
+				if c, ok := newCandidate(svc, s, e, uint16(p.GetPort()), redirects, node, ipv6); ok {
 					list = append(list, c)
 				}
 			}
@@ -50,7 +53,7 @@ func candidates(svc *service.Service, port *service.Service_ServicePort, slicesO
 }
 
 // newCandidate reports whether the endpoint has an address that connections can go to.
-func newCandidate(svc *service.Service, s *endpointslice.EndpointSlice, e *endpointslice.EndpointSlice_Endpoint, port uint16, node Node, ipv6 bool) (candidate, bool) {
+func newCandidate(svc *service.Service, s *endpointslice.EndpointSlice, e *endpointslice.EndpointSlice_Endpoint, port uint16, redirects Redirects, node Node, ipv6 bool) (candidate, bool) {
 	if len(e.GetAddresses()) == 0 {
 		return candidate{}, false
 	}
@@ -58,8 +61,13 @@ func newCandidate(svc *service.Service, s *endpointslice.EndpointSlice, e *endpo
 	if !ok {
 		return candidate{}, false
 	}
+	endpoint := Endpoint{Addr: netip.AddrPortFrom(addr, port), Local: node.has(e.GetNodeName(), addr)}
+	pod, _ := podOf(s, e)
+	if r, ok := redirects.at(pod, addr); ok {
+		endpoint.Addr, endpoint.Interface, endpoint.Eth0 = netip.AddrPortFrom(r.Addr, port), r.Interface, addr
+	}
 	return candidate{
-		Endpoint:    Endpoint{Addr: netip.AddrPortFrom(addr, port), Local: node.has(e.GetNodeName(), addr)},
+		Endpoint:    endpoint,
 		ready:       e.GetReady() || svc.GetPublishNotReadyAddresses(),
 		serving:     e.GetServing(),
 		terminating: e.GetTerminating(),
@@ -68,6 +76,8 @@ func newCandidate(svc *service.Service, s *endpointslice.EndpointSlice, e *endpo
 		slice:       s.GetName(),
 		node:        e.GetNodeName(),
 		zone:        e.GetZone(),
+		listed:      addr,
+		pod:         pod,
 	}, true
 }
 
@@ -93,7 +103,7 @@ func compareCandidates(a, b candidate) int {
 		return 2
 	}
 	return cmp.Or(a.Addr.Compare(b.Addr), cmp.Compare(rank(a), rank(b)), compareBool(a.Local, b.Local), cmp.Compare(a.slice, b.slice),
-		slices.Compare(a.nodes, b.nodes), slices.Compare(a.zones, b.zones))
+		slices.Compare(a.nodes, b.nodes), slices.Compare(a.zones, b.zones), a.listed.Compare(b.listed))
 }
 
 // compareBool sorts true first.

@@ -10,7 +10,12 @@ import (
 
 // EndpointUse is an endpoint of a service's port, and how this node uses it.
 type EndpointUse struct {
-	Addr     netip.AddrPort
+	Addr netip.AddrPort
+	// Interface is of the pod, and has the address, if that is not the one in the slice, Listed.
+	Interface string
+	Listed    netip.Addr
+	// Pod is zero if the endpoint is none.
+	Pod      ID
 	Protocol Protocol
 	// Port is the name of the service's port; may be empty.
 	Port string
@@ -34,11 +39,11 @@ func (p *Processor) Explain(id ID, ipv6 bool) (list []EndpointUse) {
 	}
 	addresses := frontendAddresses(svc, p.node, ipv6)
 	for _, port := range svc.GetPort() {
-		found := candidates(svc, port, p.slicesOf(id), p.node, ipv6)
+		found := candidates(svc, port, p.slicesOf(id), p.redirects, p.node, ipv6)
 		frontends := portFrontends(svc, port, addresses, found, p.node)
 		for _, c := range found {
 			use := EndpointUse{
-				Addr: c.Addr, Protocol: protocolOf(port.GetProtocol()), Port: port.GetName(), Node: c.node, Zone: c.zone, Local: c.Local,
+				Addr: c.Addr, Interface: c.Interface, Listed: c.listed, Pod: c.pod, Protocol: protocolOf(port.GetProtocol()), Port: port.GetName(), Node: c.node, Zone: c.zone, Local: c.Local,
 				Ready: c.ready, Serving: c.serving, Terminating: c.terminating,
 				Inside:  slices.ContainsFunc(frontends, func(f Frontend) bool { return slices.Contains(f.Inside, c.Endpoint) }),
 				Outside: slices.ContainsFunc(frontends, func(f Frontend) bool { return slices.Contains(f.Outside, c.Endpoint) }),

@@ -96,6 +96,10 @@ type Endpoint struct {
 	Addr netip.AddrPort
 	// Local: it is on this node.
 	Local bool
+	// Interface of the pod that has the address, if another one than eth0 is to be reached (Redirect).
+	Interface string
+	// Eth0 is the pod's address there then, from which it opens connections.
+	Eth0 netip.Addr
 }
 
 // CompareFrontends orders by address and port, then protocol, kind and name of the port.

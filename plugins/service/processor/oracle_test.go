@@ -36,6 +36,39 @@ type oracle struct {
 	svc    *service.Service
 	slices []*endpointslice.EndpointSlice
 	node   processor.Node
+	// published has what each node publishes of pods.
+	published map[string][]published
+}
+
+// reached is the address at which a pod with an eth0 address is reached. A node may say so of its own pods and addresses.
+func (o oracle) reached(ref *endpointslice.EndpointSlice_ObjectReference, eth0 netip.Addr) netip.Addr {
+	if ref.GetKind() != "Pod" || ref.GetNamespace() == "other" {
+		return eth0
+	}
+	for node, pods := range o.published {
+		for _, subnet := range subnetsOf(node) {
+			for _, p := range pods {
+				for _, addr := range p.addrs {
+					if p.pod.Namespace == "default" && p.pod.Name == ref.GetName() && subnet.Contains(addr) && subnet.Contains(eth0) {
+						return addr
+					}
+				}
+			}
+		}
+	}
+	return eth0
+}
+
+// published is what a node says of a pod.
+type published struct {
+	pod   processor.ID
+	addrs []netip.Addr
+}
+
+// subnetsOf are the pod subnets of a node.
+func subnetsOf(node string) []netip.Prefix {
+	n := node[len("node"):]
+	return []netip.Prefix{netip.MustParsePrefix("10.1." + n + ".0/24"), netip.MustParsePrefix("fd10:" + n + "::/64")}
 }
 
 func (o oracle) ask(c connection) fate {
@@ -129,6 +162,7 @@ func (o oracle) port(c connection) (*service.Service_ServicePort, string) {
 // known1 is what all slices together say of one endpoint.
 type known1 struct {
 	addr, node                 string
+	eth0                       netip.Addr
 	ready, serving, going      bool
 	zoneHints, nodeHints, name string
 }
@@ -144,9 +178,10 @@ func (o oracle) endpoints(port *service.Service_ServicePort, ipv6 bool) map[stri
 				continue
 			}
 			for _, e := range s.GetEndpoints() {
-				addr := netip.AddrPortFrom(netip.MustParseAddr(e.GetAddresses()[0]), uint16(p.GetPort())).String()
+				eth0 := netip.MustParseAddr(e.GetAddresses()[0])
+				addr := netip.AddrPortFrom(o.reached(e.GetTargetRef(), eth0), uint16(p.GetPort())).String()
 				k := known1{
-					addr: addr, node: e.GetNodeName(), name: s.GetName(), serving: e.GetServing(), going: e.GetTerminating(),
+					addr: addr, eth0: eth0, node: e.GetNodeName(), name: s.GetName(), serving: e.GetServing(), going: e.GetTerminating(),
 					ready: e.GetReady() || o.svc.GetPublishNotReadyAddresses(), zoneHints: join(e.GetForZones()), nodeHints: join(e.GetForNodes()),
 				}
 				// Copies differ only while the endpoint's state changes: the better one counts.
@@ -186,14 +221,13 @@ func (o oracle) isHere(e known1) bool {
 	if e.node != "" {
 		return e.node == o.node.Name
 	}
-	ip := netip.MustParseAddrPort(e.addr).Addr()
 	for _, p := range o.node.PodSubnets {
-		if p.Contains(ip) {
+		if p.Contains(e.eth0) {
 			return true
 		}
 	}
 	for _, a := range o.node.Addresses {
-		if a == ip {
+		if a == e.eth0 {
 			return true
 		}
 	}

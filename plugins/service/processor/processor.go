@@ -13,9 +13,10 @@ import (
 // Processor joins services with their endpoint slices, which may come and go in any order.
 // Its methods are for one goroutine.
 type Processor struct {
-	node     Node
-	services map[ID]*service.Service
-	slices   map[ID]map[string]*endpointslice.EndpointSlice // by service, then by their own name
+	node      Node
+	services  map[ID]*service.Service
+	slices    map[ID]map[string]*endpointslice.EndpointSlice // by service, then by their own name
+	redirects Redirects
 	// claims follow from the services and the node; nil: they are to be found.
 	claims *claims
 }
@@ -30,7 +31,7 @@ func New() *Processor {
 // Reset forgets everything.
 func (p *Processor) Reset() {
 	p.node, p.services, p.slices = Node{}, map[ID]*service.Service{}, map[ID]map[string]*endpointslice.EndpointSlice{}
-	p.claims = nil
+	p.redirects, p.claims = nil, nil
 }
 
 // SetNode records this node. It returns the services that look different now.
@@ -142,7 +143,7 @@ func (p *Processor) Service(id ID, ipv6 bool) *Service {
 	if svc == nil {
 		return nil
 	}
-	return p.own(Compute(svc, p.slicesOf(id), p.node, ipv6))
+	return p.own(Compute(svc, p.slicesOf(id), p.redirects, p.node, ipv6))
 }
 
 // At returns the services that have the address, or have a node port on it, in order: that with the cluster IP first.
@@ -190,13 +191,34 @@ func (p *Processor) HealthChecks() (list []HealthCheck) {
 	return list
 }
 
+// Served is an endpoint of a service's port.
+type Served struct {
+	Endpoint
+	Protocol Protocol
+	// Port is the name of the service's port; may be empty.
+	Port string
+}
+
+// OnNode returns the endpoints of an IP version of a service on this node, whether they are ready or not.
+func (p *Processor) OnNode(id ID, ipv6 bool) (list []Served) {
+	svc, of := p.services[id], p.slicesOf(id)
+	for _, port := range svc.GetPort() {
+		for _, c := range candidates(svc, port, of, p.redirects, p.node, ipv6) {
+			if c.Local {
+				list = append(list, Served{c.Endpoint, protocolOf(port.GetProtocol()), port.GetName()})
+			}
+		}
+	}
+	return list
+}
+
 // localEndpoints counts the addresses on this node that traffic from outside goes to.
 func (p *Processor) localEndpoints(svc *service.Service, id ID) int {
 	of := p.slicesOf(id)
 	addresses := map[string]bool{}
 	for _, ipv6 := range []bool{false, true} {
 		for _, port := range svc.GetPort() {
-			for _, c := range candidates(svc, port, of, p.node, ipv6) {
+			for _, c := range candidates(svc, port, of, p.redirects, p.node, ipv6) {
 				if c.Local && c.ready {
 					addresses[c.Addr.Addr().String()] = true
 				}
@@ -205,6 +227,9 @@ func (p *Processor) localEndpoints(svc *service.Service, id ID) int {
 	}
 	return len(addresses)
 }
+
+// HasNodePorts reports whether a service has node ports.
+func (p *Processor) HasNodePorts(id ID) bool { return hasNodePorts(p.services[id]) }
 
 func hasNodePorts(s *service.Service) bool {
 	return slices.ContainsFunc(s.GetPort(), func(p *service.Service_ServicePort) bool { return p.GetNodePort() != 0 })

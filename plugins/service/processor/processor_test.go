@@ -48,7 +48,7 @@ func TestSourceRangesAreOfLoadBalancersOnly(t *testing.T) {
 	} {
 		svc := balancer()
 		svc.LoadbalancerSourceRanges = test.ranges
-		for _, f := range processor.Compute(svc, nil, node1, false).Frontends {
+		for _, f := range processor.Compute(svc, nil, nil, node1, false).Frontends {
 			want, restricted := test.want, test.restricted
 			if f.Kind != processor.LoadBalancer {
 				want, restricted = "[]", false
@@ -67,12 +67,12 @@ func TestNonsenseIsLeftOut(t *testing.T) {
 	svc.Port = append(svc.Port, &service.Service_ServicePort{Name: "a", Protocol: "ICMP", Port: 7}, &service.Service_ServicePort{Name: "b", Protocol: "TCP", Port: 70000})
 	s := slice("s", ready("10.1.1.2", "node1"), ready("127.0.0.1", "node1"), ready("fd10::1", "node1"), ready("web", "node1"), &endpointslice.EndpointSlice_Endpoint{Ready: true})
 	s.Ports = append(s.Ports, &endpointslice.EndpointSlice_Port{Protocol: "TCP"}, &endpointslice.EndpointSlice_Port{Protocol: "UDP", Port: 1})
-	got := processor.Compute(svc, []*endpointslice.EndpointSlice{s}, node1, false)
+	got := processor.Compute(svc, []*endpointslice.EndpointSlice{s}, nil, node1, false)
 	want := "10.96.0.10:80 192.168.16.1:30080 203.0.113.1:80"
 	text := ""
 	for _, f := range got.Frontends {
 		text += " " + f.Addr.String()
-		if fmt.Sprint(f.Inside) != "[{10.1.1.2:8080 true}]" {
+		if fmt.Sprint(f.Inside) != "[{10.1.1.2:8080 true  invalid IP}]" {
 			t.Errorf("%s: endpoints %v", f.Addr, f.Inside)
 		}
 	}

@@ -5,7 +5,9 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/netip"
+	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/contiv/contiv/api/contiv/endpointslice"
@@ -85,7 +87,13 @@ func (w world) slice(name string) *endpointslice.EndpointSlice {
 	hints := w.IntN(3)
 	for range w.IntN(5) {
 		node := 1 + w.IntN(3)
-		e := &endpointslice.EndpointSlice_Endpoint{Addresses: []string{fmt.Sprintf(subnet, node, 2+w.IntN(3))}, NodeName: fmt.Sprintf("node%d", node)}
+		number := 2 + w.IntN(3)
+		e := &endpointslice.EndpointSlice_Endpoint{Addresses: []string{fmt.Sprintf(subnet, node, number)}, NodeName: fmt.Sprintf("node%d", node)}
+		if w.often() {
+			e.TargetRef = &endpointslice.EndpointSlice_ObjectReference{
+				Kind: pick(w, "Pod", "Pod", "Pod", "VirtualMachine"), Namespace: pick(w, "", "default", "default", "other"), Name: fmt.Sprintf("pod-%d-%d", node, number),
+			}
+		}
 		if w.seldom() {
 			e.NodeName = ""
 		}
@@ -111,6 +119,37 @@ func (w world) slice(name string) *endpointslice.EndpointSlice {
 		}
 	}
 	return s
+}
+
+// published is what a node says of pods: its own, with addresses that it has to give, and others.
+func (w world) published(node int) (list []published) {
+	for pod := range 9 {
+		of, number := 1+pod/3, 2+pod%3
+		if !w.often() || of != node && !w.seldom() {
+			continue
+		}
+		from := node
+		if w.seldom() {
+			from = 1 + w.IntN(3)
+		}
+		p := published{pod: processor.ID{Namespace: pick(w, "default", "default", "other"), Name: fmt.Sprintf("pod-%d-%d", of, number)}}
+		for _, text := range w.some(fmt.Sprintf("10.1.%d.%d", from, 100+number), fmt.Sprintf("fd10:%d::%d", from, 100+number), "10.96.0.10") {
+			p.addrs = append(p.addrs, netip.MustParseAddr(text))
+		}
+		list = append(list, p)
+	}
+	return list
+}
+
+// redirects gives the processor what all nodes publish.
+func redirects(p *processor.Processor, published map[string][]published) []processor.ID {
+	all := processor.Redirects{}
+	for node, pods := range published {
+		for _, pod := range pods {
+			all.Add(node, subnetsOf(node), pod.pod, "net1", pod.addrs...)
+		}
+	}
+	return p.SetRedirects(all)
 }
 
 // questions are connections to all addresses and ports that matter, and to others.
@@ -165,11 +204,12 @@ func rendered(both [2]*processor.Service, c connection) fate {
 // Whatever the order in which a cluster is seen, and whatever it was before, the
 // processor says what the API says.
 func TestRandomClusters(t *testing.T) {
+	id := processor.ID{Namespace: "default", Name: "web"}
 	all, seen := questions(), map[string]int{}
 	for seed := range uint64(800) {
 		w := world{rand.New(rand.NewPCG(seed, 15))}
 		p := processor.New()
-		o := oracle{}
+		o := oracle{published: map[string][]published{}}
 		slicesOf := map[string]*endpointslice.EndpointSlice{}
 		var events []func()
 		node := func() {
@@ -208,12 +248,23 @@ func TestRandomClusters(t *testing.T) {
 				slice(name)
 			}
 		}
+		for range w.IntN(6) {
+			n := 1 + w.IntN(3)
+			pods := w.published(n)
+			events = append(events, func() {
+				o.published[fmt.Sprintf("node%d", n)] = pods
+				before := [2]*processor.Service{p.Service(id, false), p.Service(id, true)}
+				changed := redirects(p, o.published)
+				if now := [2]*processor.Service{p.Service(id, false), p.Service(id, true)}; len(changed) == 0 && !reflect.DeepEqual(before, now) {
+					t.Fatalf("seed %d: nobody is told of a redirect: %+v, before %+v", seed, now, before)
+				}
+			})
+		}
 		w.Shuffle(len(events), func(i, j int) { events[i], events[j] = events[j], events[i] })
 		for _, event := range events {
 			event()
 		}
 		o.slices = slices.Collect(maps.Values(slicesOf))
-		id := processor.ID{Namespace: "default", Name: "web"}
 		both := [2]*processor.Service{p.Service(id, false), p.Service(id, true)}
 		for _, c := range all {
 			want, got := o.ask(c), rendered(both, c)
@@ -221,10 +272,15 @@ func TestRandomClusters(t *testing.T) {
 				t.Fatalf("seed %d: %+v\n got %+v\nwant %+v\nservice %v\nslices %v\nnode %+v", seed, c, got, want, o.svc, o.slices, o.node)
 			}
 			seen[fmt.Sprint(want.verdict, want.source)]++
+			for to := range want.to {
+				if addr := netip.MustParseAddrPort(to).Addr().String(); strings.HasPrefix(addr, "10.1.") && len(addr) > len("10.1.1.1") || strings.Contains(addr, "::10") {
+					seen["redirected"]++
+				}
+			}
 		}
 		unchangedByRepetition(t, p, o, slicesOf, both)
 	}
-	for _, kind := range []string{"forwardtrue", "forwardfalse", "refusetrue", "refusefalse", "droptrue", "nonefalse"} {
+	for _, kind := range []string{"forwardtrue", "forwardfalse", "refusetrue", "refusefalse", "droptrue", "nonefalse", "redirected"} {
 		if seen[kind] < 50 {
 			t.Errorf("too few questions with the answer %q: %v", kind, seen)
 		}
@@ -242,6 +298,7 @@ func unchangedByRepetition(t *testing.T, p *processor.Processor, o oracle, of ma
 		p.SetService(o.svc)
 	}
 	p.SetNode(o.node)
+	redirects(p, o.published)
 	for i, ipv6 := range []bool{false, true} {
 		if got := p.Service(processor.ID{Namespace: "default", Name: "web"}, ipv6); fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", was[i]) {
 			t.Fatalf("after a restart:\n%+v\nbefore:\n%+v", got, was[i])

@@ -121,6 +121,9 @@ func newMapping(f processor.Frontend, endpoints []processor.Endpoint, clients vp
 	m.TwiceNat, m.SessionAffinity, m.MasqueradeOutside = vpp_nat.DNat44_StaticMapping_SELF, affinity, hide
 	for _, e := range endpoints {
 		local := &vpp_nat.DNat44_StaticMapping_LocalIP{LocalIp: e.Addr.Addr().String(), LocalPort: uint32(e.Addr.Port()), Elsewhere: !e.Local}
+		if e.Local && e.Eth0.IsValid() {
+			local.ClientIp = e.Eth0.String()
+		}
 		switch {
 		case len(endpoints) == 1: // there is no choice
 		case e.Local:
@@ -186,7 +189,7 @@ func ipv6Mapping(m *mapping, o Options) *contiv_nat.DNat66_StaticMapping {
 	}
 	for _, l := range m.GetLocalIps() {
 		out.LocalIps = append(out.LocalIps, &contiv_nat.DNat66_StaticMapping_LocalIP{
-			LocalIp: l.GetLocalIp(), LocalPort: l.GetLocalPort(), Probability: l.GetProbability(), Elsewhere: l.GetElsewhere(),
+			LocalIp: l.GetLocalIp(), LocalPort: l.GetLocalPort(), Probability: l.GetProbability(), Elsewhere: l.GetElsewhere(), ClientIp: l.GetClientIp(),
 		})
 	}
 	return out

@@ -123,6 +123,8 @@ func whyNot(s *processor.Service, frontends []processor.Frontend, o Options) str
 		for _, e := range f.Inside {
 			node, isPod := o.NodeOf(e.Addr.Addr())
 			switch {
+			case e.Interface != "":
+				return fmt.Sprintf("endpoint %v is at the interface %s of its pod, and segments lead to eth0", e.Addr.Addr(), e.Interface)
 			case e.Addr.Port() != f.Addr.Port():
 				return fmt.Sprintf("port %d is port %d of endpoint %v", f.Addr.Port(), e.Addr.Port(), e.Addr.Addr())
 			case !isPod:

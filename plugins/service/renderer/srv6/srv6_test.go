@@ -101,6 +101,8 @@ func TestWhatIsNotCarried(t *testing.T) {
 	for i := range many {
 		many[i] = netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 1, 1, byte(i + 2)}), 80).String()
 	}
+	elsewhere := cluster("10.1.1.2:80")
+	elsewhere.Inside[0].Interface, elsewhere.Inside[0].Eth0 = "net1", netip.MustParseAddr("10.1.1.3")
 	second := frontend(processor.ClusterIP, "10.96.0.10:443", "10.1.2.2:443")
 	for name, test := range map[string]struct {
 		service *processor.Service
@@ -117,6 +119,7 @@ func TestWhatIsNotCarried(t *testing.T) {
 		"too many endpoints":            {web(cluster(many...)), "63 endpoints"},
 		"external, with translation":    {web(frontend(processor.ExternalIP, "10.96.0.10:80", "10.1.1.2:80")), "natExternalTraffic"},
 		"load balancer, the same":       {web(frontend(processor.LoadBalancer, "10.96.0.10:80", "10.1.1.2:80")), "natExternalTraffic"},
+		"another interface":             {web(elsewhere), "10.1.1.2 is at the interface net1 of its pod, and segments lead to eth0"},
 		"ports of the node, in silence": {web(frontend(processor.NodePort, "10.96.0.10:80", "10.1.1.2:80")), ""},
 	} {
 		carried := srv6.Carry(test.service, options())

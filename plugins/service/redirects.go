@@ -1,0 +1,108 @@
+package service
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+
+	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/plugins/nodesync"
+	"github.com/contiv/contiv/plugins/podmanager"
+	"github.com/contiv/contiv/plugins/service/processor"
+)
+
+// Pods with the annotation contivpp.io/service-endpoint-if are reached at another interface than eth0. Only
+// a pod's own node knows the addresses there; each node renders the service:
+//
+//	the pod's node ──VppNode.pod_addresses──> etcd ──NodeUpdate──> Redirects ──> services with endpoints on the pod
+//
+// A node speaks of pods and addresses of its own pod subnet only: what else it says is ignored, so that it cannot
+// draw connections away from pods of other nodes, or send them where others are.
+
+// redirects returns what all nodes publish. What is wrong is logged, once.
+func (s *Service) redirects(ctx context.Context) processor.Redirects {
+	all := processor.Redirects{}
+	wrong := map[string]bool{}
+	for _, node := range s.self.nodes.GetAllNodes() {
+		if len(node.PodAddresses) == 0 {
+			continue
+		}
+		subnets := s.self.subnetsOf(node)
+		for _, p := range node.PodAddresses {
+			for _, text := range all.Add(node.Name, subnets, processor.ID{Namespace: p.Namespace, Name: p.Name}, p.Interface, p.Addresses...) {
+				if wrong[text] = true; !s.wrongRedirects[text] {
+					controller.Logger(ctx, s.log).Warn("A node publishes an address for services that does not count", "why", text)
+				}
+			}
+		}
+	}
+	s.wrongRedirects = wrong
+	return all
+}
+
+// redirectsPods reports whether an event may change what nodes publish of their pods.
+func redirectsPods(event controller.Event) bool {
+	update, ok := event.(*nodesync.NodeUpdate)
+	return ok && (publishes(update.PrevState) || publishes(update.NewState))
+}
+
+func publishes(n *nodesync.Node) bool { return n != nil && len(n.PodAddresses) > 0 }
+
+// podAddresses returns the addresses of a pod of this node at which it is an endpoint.
+func (s *Service) podAddresses(pod podmanager.PodID) []netip.Addr {
+	addrs := s.self.addresses.GetPodIPs(pod)
+	if s.services == nil {
+		return addrs
+	}
+	own := s.self.podSubnets()
+	for _, r := range s.services.Redirects()[processor.ID{Namespace: pod.Namespace, Name: pod.Name}] {
+		if slices.Contains(own, r.Subnet) {
+			addrs = append(slices.Clip(addrs), r.Addr)
+		}
+	}
+	return addrs
+}
+
+// interfaceAt returns the interface of an endpoint that is not at eth0.
+func (s *Service) interfaceAt(endpoint processor.Endpoint) (EndpointInterface, bool) {
+	if endpoint.Interface == "" {
+		return EndpointInterface{}, false
+	}
+	for pod, of := range s.services.Redirects() {
+		for _, r := range of {
+			if r.Addr == endpoint.Addr.Addr() && r.Subnet.Contains(endpoint.Eth0) {
+				return EndpointInterface{podmanager.PodID{Namespace: pod.Namespace, Name: pod.Name}, r.Interface, []netip.Addr{r.Addr}}, true
+			}
+		}
+	}
+	return EndpointInterface{}, false
+}
+
+// EndpointInterface is an interface of a pod, other than eth0, at which services reach it.
+type EndpointInterface struct {
+	Pod       podmanager.PodID
+	Interface string
+	Addresses []netip.Addr
+}
+
+// EndpointInterfaces returns those of all pods of this node.
+func (s *Service) EndpointInterfaces() (list []EndpointInterface) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.services == nil {
+		return nil
+	}
+	own := s.self.podSubnets()
+	for pod, of := range s.services.Redirects() {
+		e := EndpointInterface{Pod: podmanager.PodID{Namespace: pod.Namespace, Name: pod.Name}}
+		for _, r := range of {
+			if slices.Contains(own, r.Subnet) {
+				e.Interface, e.Addresses = r.Interface, append(e.Addresses, r.Addr)
+			}
+		}
+		if len(e.Addresses) > 0 {
+			list = append(list, e)
+		}
+	}
+	return list
+}
