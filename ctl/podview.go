@@ -208,7 +208,7 @@ func serviceText(s service.ServiceReport) string {
 	}
 	for _, e := range s.Details {
 		if !e.Inside && !e.Outside {
-			text += "  its endpoint " + e.Address + " is not used: " + e.Why
+			text += "  its endpoint " + endpointText(e) + " is not used: " + e.Why
 		}
 	}
 	return text

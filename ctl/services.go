@@ -22,7 +22,8 @@ func (c *cli) servicesCommand() *cobra.Command {
 		Use:   "services [NAME]",
 		Short: "The Kubernetes services that nodes translate, and which endpoints they use",
 		Long: `Shows the services that the vswitch of each node translates; of one, all addresses, all endpoints,
-and why this node does not use some of them. INSIDE are pods of the node and its own processes, OUTSIDE
+and why this node does not use some of them. "at NAME" is an interface of the pod other than eth0, which the
+annotation contivpp.io/service-endpoint-if names. INSIDE are pods of the node and its own processes, OUTSIDE
 all others. "services --node NODE" asks one node.
 
 NAME is NAMESPACE/NAME, or a name in the namespace of -n, else the only one of that name.`,
@@ -124,7 +125,7 @@ func printService(p printer, good []answer[service.Report]) {
 				frontends.Add(a.Agent.Name, string(f.Kind), f.Address, string(f.Protocol), f.Port, strconv.Itoa(f.Inside), strconv.Itoa(f.Outside), sources)
 			}
 			for _, e := range s.Details {
-				endpoints.Add(a.Agent.Name, e.Address, string(e.Protocol), e.Port, e.Node, e.Zone, conditions(e), usedBy(e), e.Why)
+				endpoints.Add(a.Agent.Name, endpointText(e), string(e.Protocol), e.Port, e.Node, e.Zone, conditions(e), usedBy(e), e.Why)
 			}
 			translated, served = translated || len(s.Values) > 0, served || len(s.Details) > 0
 			unserved = cmp.Or(unserved, s.Unserved)
@@ -160,6 +161,14 @@ func printService(p printer, good []answer[service.Report]) {
 	for _, text := range limits {
 		p.Printf("\n%s\n", text)
 	}
+}
+
+// endpointText returns the address of an endpoint, and the interface that has it if that is not the pod's eth0.
+func endpointText(e service.EndpointReport) string {
+	if e.Interface == "" {
+		return e.Address
+	}
+	return fmt.Sprintf("%s at %s", e.Address, e.Interface)
 }
 
 func conditions(e service.EndpointReport) string {

@@ -13,6 +13,7 @@ import (
 	"github.com/contiv/contiv/plugins/ipam"
 	"github.com/contiv/contiv/plugins/ipnet"
 	"github.com/contiv/contiv/plugins/nodesync"
+	"github.com/contiv/contiv/plugins/podmanager"
 	"github.com/contiv/contiv/plugins/policy/verdict"
 	"github.com/contiv/contiv/plugins/service"
 	"github.com/contiv/contiv/plugins/service/processor"
@@ -26,7 +27,7 @@ import (
 func explainPaths(o options, sb *southbound, hostStack bool, nodes *nodesync.NodeSync, addresses *ipam.IPAM, pods *ipnet.IPNet, services *service.Service, mtu func() uint32, conf *contivconf.ContivConf) *path.Explainer {
 	return path.New(path.Options{
 		Node: o.nodeName,
-		Pods: func() ([]path.Pod, error) { return wiredPods(pods, sb) },
+		Pods: func() ([]path.Pod, error) { return wiredPods(pods, services, sb) },
 		Nodes: func() []path.Node {
 			return pathNodes(nodes.GetAllNodes(), addresses)
 		},
@@ -41,7 +42,11 @@ func explainPaths(o options, sb *southbound, hostStack bool, nodes *nodesync.Nod
 		Verdicts: []func(context.Context, path.Question) path.Verdict{
 			func(_ context.Context, q path.Question) path.Verdict {
 				e := services.Explain(service.Connection{From: q.From, To: q.To, Protocol: processor.Protocol(strings.ToUpper(q.Protocol)), Port: q.Port})
-				return path.Verdict{Wrong: e.Wrong, Way: e.Way, Translated: e.Translated, Entrances: e.Entrances, Endpoints: e.Endpoints, Hidden: e.Hidden}
+				v := path.Verdict{Wrong: e.Wrong, Way: e.Way, Translated: e.Translated, Entrances: e.Entrances, Endpoints: e.Endpoints, Hidden: e.Hidden}
+				for _, i := range e.Interfaces {
+					v.Interfaces = append(v.Interfaces, path.PodInterface{Address: i.Addresses[0], Pod: i.Pod.String(), Interface: i.Interface})
+				}
+				return v
 			},
 			func(ctx context.Context, q path.Question) path.Verdict { return policyVerdict(ctx, sb, hostStack, q) },
 		},
@@ -105,12 +110,17 @@ func policyVerdict(ctx context.Context, sb *southbound, hostStack bool, q path.Q
 	return v
 }
 
-func wiredPods(pods *ipnet.IPNet, sb *southbound) (list []path.Pod, err error) {
+func wiredPods(pods *ipnet.IPNet, services *service.Service, sb *southbound) (list []path.Pod, err error) {
 	report, err := pods.PodsReport()
 	for _, p := range report.Pods {
 		pod := path.Pod{Name: p.Namespace + "/" + p.Name, NetNS: p.NetNS, Interface: p.Interface, MTU: int(p.MTU), Addresses: addressesOf(p)}
 		pod.Device, _, _ = sb.Device(p.VPPInterface)
 		list = append(list, pod)
+		for _, at := range services.EndpointInterfaces() {
+			if at.Pod == (podmanager.PodID{Namespace: p.Namespace, Name: p.Name}) {
+				list = append(list, path.Pod{Name: pod.Name, NetNS: pod.NetNS, Interface: at.Interface, MTU: pod.MTU, Addresses: at.Addresses})
+			}
+		}
 	}
 	return list, err
 }

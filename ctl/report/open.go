@@ -410,7 +410,7 @@ func (a recorded) services(all answer, query url.Values) answer {
 		if query.Has("endpoint") {
 			s.Details = slices.DeleteFunc(s.Details, func(e service.EndpointReport) bool {
 				endpoint, err := netip.ParseAddrPort(e.Address)
-				return err != nil || endpoint.Addr().String() != address
+				return err != nil || endpoint.Addr().String() != address && e.Listed != address
 			})
 		}
 		if s.Namespace+"/"+s.Name == name || query.Has("endpoint") && len(s.Details) > 0 {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/contiv/contiv/ctl/target"
 	"github.com/contiv/contiv/ctl/text"
+	"github.com/contiv/contiv/health/path"
 	"github.com/contiv/contiv/plugins/ipnet"
 	"github.com/contiv/contiv/plugins/nodesync"
 	"github.com/contiv/contiv/plugins/podmanager"
@@ -241,6 +242,20 @@ func parse(texts []string) (list []netip.Addr) {
 		}
 	}
 	return list
+}
+
+// with returns the places, of which some pods have addresses at further interfaces.
+func (known Places) with(interfaces []path.PodInterface) Places {
+	all := maps.Clone(known)
+	for _, at := range interfaces {
+		p, ok := all[at.Pod]
+		if !ok {
+			p = podPlace(at.Pod, "", []netip.Addr{at.Address})
+		}
+		p.others = append(slices.Clip(p.others), at.Address)
+		all[at.Pod] = p
+	}
+	return all
 }
 
 // at returns the place that has an address.

@@ -58,13 +58,15 @@ func Ask(ctx context.Context, agents []*target.Agent, known Places, from, to Pla
 	a, reports := ask(ctx, agents, from, to, nil, protocol, port, false)
 	var entrances, endpoints []netip.AddrPort
 	seen := map[netip.AddrPort][]netip.Addr{}
+	var interfaces []path.PodInterface
 	for _, r := range reports {
 		entrances, endpoints = append(entrances, r.Entrances...), append(endpoints, r.Endpoints...)
+		interfaces = append(interfaces, r.Interfaces...)
 		for _, s := range r.Sightings {
 			seen[s.Endpoint] = append(seen[s.Endpoint], s.Source)
 		}
 	}
-	a.endpoints(ctx, agents, known, endpoints, seen)
+	a.endpoints(ctx, agents, known.with(interfaces), endpoints, seen)
 	if to.isService() && from.Node == "" && len(reports) > 0 && len(endpoints) == 0 && len(a.Findings) == 0 {
 		a.Findings = append(a.Findings, path.Finding{Where: to.Name, Text: "no node has an endpoint for connections of this client"})
 	}

@@ -67,6 +67,8 @@ type Verdict struct {
 	Entrances, Endpoints []netip.AddrPort // see Report
 	// Hidden are those of Endpoints that see an address of this node as the source, not the client's.
 	Hidden []netip.AddrPort
+	// Interfaces has those of Endpoints that are at another interface of their pod than eth0.
+	Interfaces []PodInterface
 }
 
 // Explainer explains paths from and to a node.
@@ -176,6 +178,7 @@ func (e *Explainer) verdicts(ctx context.Context, r *Report, q Question) {
 			r.Way = append(r.Way, fmt.Sprintf("node %s: %s", e.o.Node, text))
 		}
 		r.Entrances, r.Endpoints = append(r.Entrances, v.Entrances...), append(r.Endpoints, v.Endpoints...)
+		r.Interfaces = append(r.Interfaces, v.Interfaces...)
 		e.sightings(r, q, v.Hidden)
 		if v.Translated {
 			r.translated = true

@@ -35,6 +35,13 @@ func (q Question) Sources() []netip.Addr {
 	return []netip.Addr{q.From}
 }
 
+// PodInterface is the interface of a pod that has the address.
+type PodInterface struct {
+	Address   netip.Addr `json:"address"`
+	Pod       string     `json:"pod"` // with its namespace
+	Interface string     `json:"interface"`
+}
+
 // Sighting is the address by which the policies of an endpoint see a client that comes in at a node.
 type Sighting struct {
 	Endpoint netip.AddrPort `json:"endpoint"`
@@ -107,6 +114,8 @@ type Report struct {
 	// Endpoints where this node sends the connection in question instead. Paths to these are other questions.
 	Entrances []netip.AddrPort `json:"entrances,omitempty"`
 	Endpoints []netip.AddrPort `json:"endpoints,omitempty"`
+	// Interfaces has those of Endpoints that are at another interface of their pod than eth0.
+	Interfaces []PodInterface `json:"interfaces,omitempty"`
 	// Sightings are of those endpoints that do not see the client's address.
 	Sightings []Sighting `json:"sightings,omitempty"`
 
