@@ -22,6 +22,7 @@ func TestServicesAreShownWithWhatTheNodeDoes(t *testing.T) {
 		Values: []service.ValueReport{{Key: "config/vpp/nat/v2/dnat44/default/web", State: "FAILED", Error: "no such table", Txn: &txn}},
 		Details: []service.EndpointReport{
 			{Address: "10.1.1.2:8080", Protocol: "TCP", Port: "http", Node: "node1", Zone: "a", Ready: true, Serving: true, Inside: true, Outside: true},
+			{Address: "10.1.1.9:8080", Interface: "net1", Listed: "10.1.1.3", Pod: "default/b", Protocol: "TCP", Port: "http", Node: "node1", Ready: true, Serving: true, Inside: true, Outside: true},
 			{Address: "10.1.2.2:8080", Protocol: "TCP", Port: "http", Node: "node2", Serving: true, Terminating: true, Why: "terminating, and others are ready"},
 		},
 	}
@@ -64,7 +65,8 @@ func TestServicesAreShownWithWhatTheNodeDoes(t *testing.T) {
 	shows([]string{
 		"node1 LoadBalancer 203.0.113.1:80 TCP http 1 0 nobody",
 		"node1 10.1.1.2:8080 TCP http node1 a ready,serving yes",
-		"node1 10.1.2.2:8080 TCP http node2 - serving,terminating no terminating, and others are ready",
+		"node1 10.1.1.9:8080 at net1 TCP http node1 - ready,serving yes",
+		"node1 10.1.2.2:8080 TCP http node2 - serving,terminating no terminating, and others are",
 		"node1 config/vpp/nat/v2/dnat44/default/web FAILED: no such table 7",
 		"node1: sessionAffinity has no time-out",
 	}, "services", "default/web")

@@ -357,3 +357,26 @@ func TestWhyFromOutside(t *testing.T) {
 		t.Errorf("no node lets it in: exit code %d\n%s", ExitCode(err), out)
 	}
 }
+
+// An endpoint at another interface of its pod than eth0 is that pod, and its path is judged.
+func TestWhyKnowsEndpointsAtOtherInterfaces(t *testing.T) {
+	endpoint := netip.MustParseAddrPort("10.1.1.9:80")
+	mux := http.NewServeMux()
+	mux.HandleFunc(ipnet.PodsURL, func(w http.ResponseWriter, _ *http.Request) {
+		rest.JSON(w, ipnet.PodsReport{Node: "n1", Pods: []ipnet.PodReport{{Namespace: "default", Name: "web", IPs: []string{"10.1.1.3"}}}})
+	})
+	mux.HandleFunc(path.URL, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("to") == endpoint.Addr().String() {
+			rest.JSON(w, path.Report{Node: "n1", Destination: true, Probes: []path.Probe{{Kind: "tcp", End: true, Error: path.Refused}}})
+			return
+		}
+		rest.JSON(w, path.Report{Node: "n1", Source: true, Endpoints: []netip.AddrPort{endpoint},
+			Interfaces: []path.PodInterface{{Address: endpoint.Addr(), Pod: "default/web", Interface: "net1"}}})
+	})
+	socket := filepath.Join(t.TempDir(), "s")
+	serve(t, socket, mux)
+	out, _, _ := run(t, "--agent", "n1=unix://"+socket, "why", "10.1.1.2", "10.96.0.10", "80")
+	if want := "endpoint 10.1.1.9:80 pod default/web (10.1.1.9 on n1): not reached"; !strings.Contains(strings.Join(strings.Fields(out), " "), want) {
+		t.Errorf("%q is missing in\n%s", want, out)
+	}
+}
