@@ -34,26 +34,22 @@ type Explanation struct {
 	Similar []string
 }
 
-// AppendJSON appends what encoding/json writes.
+// AppendJSON appends what encoding/json writes, without the members that are empty: most are, of most values.
 func (e *Explanation) AppendJSON(b []byte) []byte {
 	b = jsontext.AppendString(append(b, `{"Key":`...), e.Key)
 	b = jsontext.AppendString(append(b, `,"Summary":`...), e.Summary)
-	b = append(b, `,"Value":`...)
-	if e.Value == nil {
-		b = append(b, "null"...)
-	} else {
-		b = e.Value.AppendJSON(b)
+	if e.Value != nil {
+		b = e.Value.AppendJSON(append(b, `,"Value":`...))
 	}
-	b = append(b, `,"Needs":`...)
-	if e.Needs == nil {
-		b = append(b, "null"...)
-	} else {
-		b = record.AppendList(b, e.Needs, func(b []byte, n *ExplainedNeed) []byte { return n.appendJSON(b) })
+	if len(e.Needs) > 0 {
+		b = record.AppendList(append(b, `,"Needs":`...), e.Needs, func(b []byte, n *ExplainedNeed) []byte { return n.appendJSON(b) })
 	}
-	b = appendTexts(append(b, `,"Cycle":`...), e.Cycle)
-	b = appendTexts(append(b, `,"NeededBy":`...), e.NeededBy)
-	b = e.NextRetry.AppendFormat(append(b, `,"NextRetry":"`...), time.RFC3339Nano)
-	b = appendTexts(append(b, `","Similar":`...), e.Similar)
+	b = appendTexts(b, `,"Cycle":`, e.Cycle)
+	b = appendTexts(b, `,"NeededBy":`, e.NeededBy)
+	if !e.NextRetry.IsZero() {
+		b = append(e.NextRetry.AppendFormat(append(b, `,"NextRetry":"`...), time.RFC3339Nano), '"')
+	}
+	b = appendTexts(b, `,"Similar":`, e.Similar)
 	return append(b, '}')
 }
 
@@ -61,18 +57,20 @@ func (n *ExplainedNeed) appendJSON(b []byte) []byte {
 	b = jsontext.AppendString(append(b, `{"Label":`...), n.Label)
 	b = jsontext.AppendString(append(b, `,"Target":`...), n.Target)
 	b = strconv.AppendBool(append(b, `,"Met":`...), n.Met)
-	b = appendTexts(append(b, `,"By":`...), n.By)
-	b, _ = jsontext.AppendAny(append(b, `,"Waiting":`...), n.Waiting) // texts: no error
-	b = appendTexts(append(b, `,"Similar":`...), n.Similar)
+	b = appendTexts(b, `,"By":`, n.By)
+	if len(n.Waiting) > 0 {
+		b, _ = jsontext.AppendAny(append(b, `,"Waiting":`...), n.Waiting) // texts: no error
+	}
+	b = appendTexts(b, `,"Similar":`, n.Similar)
 	return append(b, '}')
 }
 
-// appendTexts appends a list, null if it is nil.
-func appendTexts(b []byte, texts []string) []byte {
-	if texts == nil {
-		return append(b, "null"...)
+// appendTexts appends a member with a list, if there is any.
+func appendTexts(b []byte, name string, texts []string) []byte {
+	if len(texts) == 0 {
+		return b
 	}
-	return jsontext.AppendStrings(b, texts)
+	return jsontext.AppendStrings(append(b, name...), texts)
 }
 
 // ExplainedNeed is a dependency with the values that satisfy it or could.

@@ -28,7 +28,7 @@ func TestExplanationIsWrittenAsByReflection(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var got, expected any
+		var got, expected plain
 		if err := json.Unmarshal(e.AppendJSON(nil), &got); err != nil {
 			t.Fatal(err)
 		}
@@ -36,7 +36,7 @@ func TestExplanationIsWrittenAsByReflection(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !reflect.DeepEqual(got, expected) {
-			t.Errorf("%v, expected %v", got, expected)
+			t.Errorf("%+v, expected %+v", got, expected)
 		}
 	}
 }
