@@ -15,6 +15,7 @@ import (
 	"time"
 
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/health"
 	"github.com/contiv/contiv/history"
@@ -45,6 +46,12 @@ func startPast(t *testing.T, dir string) *past {
 	p.scheduler = kvscheduler.New(kvscheduler.Options{Logger: slog.New(slog.DiscardHandler), Recorder: p.recorder.Transaction})
 	err := kvscheduler.Register(p.scheduler, kvscheduler.Descriptor[*vpp_interfaces.Interface, kvscheduler.NoMetadata]{
 		Name: "vpp-interface", NB: true, Keys: kvscheduler.KeySpace{Prefix: models.VPPInterface.KeyPrefix()},
+		DerivedValues: func(key string, v *vpp_interfaces.Interface) (derived []kvscheduler.KeyValue) {
+			if v.GetMtu() > 0 {
+				derived = append(derived, kvscheduler.KeyValue{Key: key + "/mtu", Value: &vpp_interfaces.Interface{Name: v.GetName(), Mtu: v.GetMtu()}})
+			}
+			return derived
+		},
 		Dependencies: func(_ string, v *vpp_interfaces.Interface) (needs []kvscheduler.Dependency) {
 			if on := v.GetUnnumbered().GetInterfaceWithIp(); on != "" {
 				needs = append(needs, kvscheduler.Dependency{Label: "unnumbered", Key: models.VPPInterfaceKey(on)})
@@ -95,6 +102,17 @@ func (p *past) put(about string, interfaces ...*vpp_interfaces.Interface) {
 	})
 	p.events++
 	if err := p.recorder.Flush(p.t.Context()); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// putRoute commits a value that nothing configures.
+func (p *past) putRoute() {
+	p.t.Helper()
+	route := &vpp_l3.Route{DstNetwork: "10.8.0.0/16"}
+	txn := p.scheduler.NewTransaction()
+	txn.Put(models.Key(route), route)
+	if _, err := txn.Commit(p.t.Context()); err != nil {
 		p.t.Fatal(err)
 	}
 }
@@ -156,6 +174,7 @@ func TestReportAnswersAsTheAgentDid(t *testing.T) {
 	choosy := tap("choosy", 0)
 	choosy.Vrf = 1
 	second.put("again", tap("tap-a", 1450), tap("bad", 0), waiting, choosy, secret)
+	second.putRoute()
 	socket := filepath.Join(dir, "s")
 	serve(t, socket, second)
 	agents := []string{"--agent", "n=unix://" + socket, "--agent", "away=unix://" + filepath.Join(dir, "nobody")}
@@ -176,7 +195,7 @@ func TestReportAnswersAsTheAgentDid(t *testing.T) {
 	}
 
 	// What follows from other answers is not in it.
-	for _, unwanted := range []string{"graph-snapshot", "dump-view-NB", "dump-view-cached", "txn-history"} {
+	for _, unwanted := range []string{"graph-snapshot", "scheduler-status", "dump-view-NB", "dump-view-cached", "txn-history"} {
 		if strings.Contains(names, unwanted) {
 			t.Errorf("%s in\n%s", unwanted, names)
 		}
@@ -185,7 +204,7 @@ func TestReportAnswersAsTheAgentDid(t *testing.T) {
 	for _, command := range []string{
 		"status", "pods", "pods -o json",
 		"events", "events --last 1", "events --seq 1.1", "events -o json", "txns", "txns 1.0", "txns 0", "txns 0 -o diagram", "txns 1.7", "txns 77", "txns -o yaml",
-		"values", "values tap-a", "values --state PENDING", "values --state failed", "values nothing", "values -o json",
+		"values", "values tap-a", "values --state unimplemented", "explain 10.8.0.0/16", "values --state PENDING", "values --state failed", "values nothing", "values -o json",
 		"explain tap-b", "explain choosy -o json", "explain web", "explain web -o json", "services", "services shop/db", "services shop/nix", "explain bad", "explain config/vpp/v2/interfaces/nix",
 		"timeline tap-a", "timeline gone", "timeline web", "timeline tap-a -o json",
 		"diff --from txn:1.0", "diff --from txn:1.0 --to txn:1.1", "diff --since txn:1.1 --to txn:0",

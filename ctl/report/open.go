@@ -21,9 +21,11 @@ import (
 	"strings"
 	"time"
 
+	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
 	"github.com/contiv/contiv/controller/feedback"
 	"github.com/contiv/contiv/ctl/target"
 	"github.com/contiv/contiv/history"
+	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/kvscheduler/inspect"
 	"github.com/contiv/contiv/kvscheduler/record"
 	"github.com/contiv/contiv/plugins/policy"
@@ -265,6 +267,9 @@ func write(w http.ResponseWriter, a answer) {
 // computed derives an answer from the recorded answer to a more general request.
 func (a recorded) computed(path string, query url.Values) answer {
 	all, known := a.answers[path]
+	if path == statusURL && !known {
+		all, known = a.statuses(), true
+	}
 	switch {
 	case path == readinessURL:
 		return a.answers[readinessURL+"?verbose="]
@@ -275,7 +280,7 @@ func (a recorded) computed(path string, query url.Values) answer {
 	case path == snapshotURL:
 		return a.explained()
 	case path == inspect.KeysURL:
-		return keysOf(a.answers[statusURL])
+		return keysOf(a.computed(statusURL, nil))
 	case path == service.URL && known && all.status == http.StatusOK:
 		return a.services(all, query)
 	case path == policy.URL && known && all.status == http.StatusOK:
@@ -518,11 +523,45 @@ func (a recorded) explained() answer {
 	}
 	var values [][]byte
 	for _, e := range explanations {
-		if string(e.Value) != "null" {
+		if len(e.Value) > 0 && string(e.Value) != "null" { // older agents write null
 			values = append(values, e.Value)
 		}
 	}
 	return answer{status: http.StatusOK, body: slices.Concat([]byte("["), bytes.Join(values, []byte(",")), []byte("]"))}
+}
+
+// statuses answers with the states of the values that are explained, as the scheduler does.
+func (a recorded) statuses() answer {
+	all := a.explained()
+	if all.status != http.StatusOK {
+		return all
+	}
+	var values record.Values
+	if err := values.UnmarshalJSON(all.body); err != nil {
+		return refusal(http.StatusInternalServerError, err)
+	}
+	byKey := make(map[string]*pb.ValueStatus, len(values))
+	for _, v := range values {
+		err := v.Error
+		if err == "" && v.State == pb.ValueState_UNIMPLEMENTED {
+			err = kvscheduler.ErrNoDescriptor.Error()
+		}
+		byKey[v.Key] = &pb.ValueStatus{Key: v.Key, State: v.State, LastOperation: v.LastOperation, Error: err, Details: v.Details}
+	}
+	list := record.Statuses{}
+	for _, v := range values {
+		if v.Base != "" {
+			continue
+		}
+		status := record.Status{BaseValueStatus: &pb.BaseValueStatus{Value: byKey[v.Key]}}
+		for _, key := range v.Derived {
+			if derived := byKey[key]; derived != nil {
+				status.DerivedValues = append(status.DerivedValues, derived)
+			}
+		}
+		list = append(list, status)
+	}
+	return answer{status: http.StatusOK, body: list.AppendJSON(nil)}
 }
 
 // explainedDump answers with a view of the values that are explained, as the scheduler dumps it.

@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"path"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -39,8 +40,8 @@ import (
 )
 
 // format is the version of the archive; readers refuse newer ones. Those of version 1 have answers that follow from others,
-// those before 3 an answer for each service.
-const format = 3
+// those before 3 an answer for each service, those before 4 states apart from explanations.
+const format = 4
 
 const (
 	readinessURL     = "/readiness"
@@ -59,9 +60,9 @@ const (
 )
 
 // questions lists the requests to each agent, those with the longest answers first. Explanations and contributions are
-// requested for all keys. An explanation has the value: views of values that are not read anew follow from it.
+// requested for all keys. An explanation has the value: states, and views of values that are not read anew, follow from it.
 var questions = []string{
-	explainURL, statusURL, dumpURL + "?view=SB", contributionsURL, eventsURL,
+	explainURL, dumpURL + "?view=SB", contributionsURL, eventsURL,
 	readinessURL + "?verbose=", "/liveness", "/metrics", "/log/list",
 	nodesync.NodesURL, ipnet.PodsURL, ipnet.IPAMURL, ipam.URL, contivconf.URL, ifstate.URL, statscollector.DropsURL,
 	service.URL, servicesURL, policy.URL, denials.URL, configdir.URL, peers.URL, feedback.URL,
@@ -93,7 +94,7 @@ type entry struct {
 
 // Pack asks agents and writes their answers. An agent that cannot be asked is no error; Meta lists it.
 func Pack(ctx context.Context, agents []*target.Agent, w io.Writer, now time.Time) (Meta, error) {
-	p := &packer{root: "contiv-report-" + now.UTC().Format("20060102-150405"), now: now}
+	p := newPacker(now)
 	meta := Meta{Format: format, Time: now, Version: version.Version}
 	for _, a := range target.Ask(ctx, agents, p.collect) {
 		node := Node{Name: a.Agent.Name, URL: a.Agent.URL}
@@ -101,8 +102,8 @@ func Pack(ctx context.Context, agents []*target.Agent, w io.Writer, now time.Tim
 			node.Error = a.Err.Error()
 		}
 		meta.Nodes = append(meta.Nodes, node)
-		for _, file := range a.Value {
-			if _, err := w.Write(file); err != nil {
+		for _, part := range slices.Concat(a.Value...) {
+			if _, err := w.Write(part); err != nil {
 				return meta, err
 			}
 		}
@@ -115,11 +116,11 @@ func Pack(ctx context.Context, agents []*target.Agent, w io.Writer, now time.Tim
 	if err != nil {
 		return meta, err
 	}
-	end, err := compressed(gzip.BestSpeed, make([]byte, 2*block))
+	end, err := p.compressed(gzip.BestSpeed, make([]byte, 2*block))
 	if err != nil {
 		return meta, err
 	}
-	_, err = w.Write(slices.Concat(about, text, end))
+	_, err = w.Write(slices.Concat(slices.Concat(about, text, file{end})...))
 	return meta, err
 }
 
@@ -146,14 +147,14 @@ const atOnce = 4
 
 // collect sends all requests to an agent, and returns files with the answers. It returns an error if the agent cannot be
 // asked; the files are what came before.
-func (p *packer) collect(ctx context.Context, a *target.Agent) (files [][]byte, err error) {
+func (p *packer) collect(ctx context.Context, a *target.Agent) (files []file, err error) {
 	a, release := a.KeepConnections()
 	defer release()
 	const runs, txns = 0, 1
 	requests := slices.Concat([]string{runs: history.RunsURL, txns: txnsURL}, questions)
 	directory := path.Join("nodes", url.PathEscape(a.Name))
 	index := make([]entry, len(requests))
-	files = make([][]byte, len(requests))
+	files = make([]file, len(requests))
 	asked, askedCtx := errgroup.WithContext(ctx)
 	ask := func(i int, copied io.Writer) (status int, err error) {
 		path, query, _ := strings.Cut(requests[i], "?")
@@ -169,7 +170,7 @@ func (p *packer) collect(ctx context.Context, a *target.Agent) (files [][]byte, 
 		}
 		return status, err
 	}
-	var past [][]byte
+	var past []file
 	asked.SetLimit(atOnce)
 	asked.Go(func() error {
 		var known bytes.Buffer
@@ -202,7 +203,7 @@ func whole(runs answer) bool {
 }
 
 // history returns the files of an agent's history; none of an agent that keeps none.
-func (p *packer) history(ctx context.Context, a *target.Agent, directory string) (files [][]byte, err error) {
+func (p *packer) history(ctx context.Context, a *target.Agent, directory string) (files []file, err error) {
 	status, past, err := a.Fetch(ctx, history.FilesURL, nil)
 	if err != nil {
 		return nil, err
@@ -239,6 +240,12 @@ func lost(err error) error {
 type packer struct {
 	root string
 	now  time.Time
+	// compressing has room for as many as there are processors: what more would need is memory alone.
+	compressing chan struct{}
+}
+
+func newPacker(now time.Time) *packer {
+	return &packer{root: "contiv-report-" + now.UTC().Format("20060102-150405"), now: now, compressing: make(chan struct{}, runtime.GOMAXPROCS(0))}
 }
 
 // block is the unit of tar; two of zeros end an archive.
@@ -247,22 +254,29 @@ const block = 512
 // piece is how much of a file is read before it is compressed, as a part, while the next piece is read.
 const piece = 512 << 10
 
-// pieces are used again, for new memory takes as long as compression.
-var pieces = sync.Pool{New: func() any { return new(slices.Grow([]byte(nil), piece)) }}
+// buffers are used again, for new memory takes as long as compression.
+var buffers = sync.Pool{New: func() any { return new(slices.Grow([]byte(nil), piece)) }}
 
-// part is a part of a file.
-type part struct {
+// packed is a piece of a file.
+type packed struct {
 	size       int
 	compressed []byte
 }
 
+// file is a part of an archive: a file in it, compressed, in pieces.
+type file [][]byte
+
 // file returns a file with the content, of which clean makes what is packed; nil: nothing. clean is given pieces that end
 // between elements of JSON.
-func (p *packer) file(name string, content io.Reader, clean func([]byte) []byte) ([]byte, error) {
+func (p *packer) file(name string, content io.Reader, clean func([]byte) []byte) (file, error) {
+	raw := clean == nil
+	if raw {
+		clean = func(text []byte) []byte { return text }
+	}
 	var packing errgroup.Group
 	packing.SetLimit(atOnce)
-	var parts []*part
-	text := pieces.Get().(*[]byte)
+	var pieces []*packed
+	text := buffers.Get().(*[]byte)
 	*text = (*text)[:0]
 	for more := true; more; {
 		n, err := io.ReadFull(content, (*text)[len(*text):cap(*text)])
@@ -272,49 +286,67 @@ func (p *packer) file(name string, content io.Reader, clean func([]byte) []byte)
 			return nil, err
 		}
 		end := len(*text)
-		if more && clean != nil {
+		if !more && len(pieces) == 0 {
+			defer buffers.Put(text)
+			return p.short(name, clean(*text))
+		}
+		if more && !raw {
 			if end = lastElement(*text); end == 0 { // one long element, or no JSON
 				*text = slices.Grow(*text, piece)
 				continue
 			}
 		}
-		rest := pieces.Get().(*[]byte)
+		rest := buffers.Get().(*[]byte)
 		*rest = append((*rest)[:0], (*text)[end:]...)
-		done, next := text, &part{}
-		parts, text = append(parts, next), rest
+		done, next := text, &packed{}
+		pieces, text = append(pieces, next), rest
 		packing.Go(func() (err error) {
-			defer pieces.Put(done)
-			packed := (*done)[:end]
-			if clean != nil {
-				packed = clean(packed)
-			}
-			next.size = len(packed)
-			next.compressed, err = compressed(levelOf(name), packed)
+			defer buffers.Put(done)
+			cleaned := clean((*done)[:end])
+			next.size = len(cleaned)
+			next.compressed, err = p.compressed(levelOf(name), cleaned)
 			return err
 		})
 	}
-	pieces.Put(text)
+	buffers.Put(text)
 	if err := packing.Wait(); err != nil {
 		return nil, err
 	}
 	size := 0
-	for _, part := range parts {
-		size += part.size
+	for _, piece := range pieces {
+		size += piece.size
 	}
+	header, err := p.header(name, size)
+	if err != nil {
+		return nil, err
+	}
+	begin, err := p.compressed(gzip.BestSpeed, header)
+	if err != nil {
+		return nil, err
+	}
+	parts := file{begin}
+	for _, piece := range pieces {
+		parts = append(parts, piece.compressed)
+	}
+	padding, err := p.compressed(gzip.BestSpeed, make([]byte, -size&(block-1)))
+	return append(parts, padding), err
+}
+
+// short returns a file in one piece.
+func (p *packer) short(name string, content []byte) (file, error) {
+	text, err := p.header(name, len(content))
+	if err != nil {
+		return nil, err
+	}
+	text = append(append(text, content...), make([]byte, -len(content)&(block-1))...)
+	all, err := p.compressed(levelOf(name), text)
+	return file{all}, err
+}
+
+func (p *packer) header(name string, size int) ([]byte, error) {
 	var header bytes.Buffer
 	err := tar.NewWriter(&header).WriteHeader(&tar.Header{Name: p.root + "/" + name, Mode: 0o600, Size: int64(size), ModTime: p.now})
-	if err != nil {
-		return nil, err
-	}
-	file, err := compressed(gzip.BestSpeed, header.Bytes())
-	if err != nil {
-		return nil, err
-	}
-	for _, part := range parts {
-		file = append(file, part.compressed...)
-	}
-	padding, err := compressed(gzip.BestSpeed, make([]byte, -size&(block-1)))
-	return append(file, padding...), err
+	return header.Bytes(), err
 }
 
 // lastElement returns where the last element of a list of objects begins; 0 if there is none. Whatever is a secret ends
@@ -327,7 +359,7 @@ func lastElement(text []byte) int {
 	return 0
 }
 
-func (p *packer) json(name string, v any) ([]byte, error) {
+func (p *packer) json(name string, v any) (file, error) {
 	data, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
 		return nil, err
@@ -354,11 +386,17 @@ func compressorsOf(level int) *sync.Pool {
 }
 
 // compressed returns a text as a compressed file.
-func compressed(level int, text []byte) ([]byte, error) {
-	var out bytes.Buffer
+func (p *packer) compressed(level int, text []byte) ([]byte, error) {
+	p.compressing <- struct{}{}
+	defer func() { <-p.compressing }()
+	room := len(text)/8 + block // what agents tell becomes a tenth
+	if level == gzip.NoCompression {
+		room = len(text) + block
+	}
+	out := bytes.NewBuffer(make([]byte, 0, room))
 	w := compressors[level].Get().(*gzip.Writer)
 	defer compressors[level].Put(w)
-	w.Reset(&out)
+	w.Reset(out)
 	if _, err := w.Write(text); err != nil {
 		return nil, err
 	}

@@ -51,12 +51,12 @@ func TestLongFilesArePacked(t *testing.T) {
 		{"history.log.gz", list.String(), list.String(), nil},
 		{"nothing", "", "", scrub},
 	} {
-		p := &packer{root: "r", now: time.Unix(1, 0)}
-		file, err := p.file(c.name, strings.NewReader(c.text), c.clean)
+		p := newPacker(time.Unix(1, 0))
+		parts, err := p.file(c.name, strings.NewReader(c.text), c.clean)
 		if err != nil {
 			t.Fatal(err)
 		}
-		unpacked, err := gzip.NewReader(bytes.NewReader(file))
+		unpacked, err := gzip.NewReader(bytes.NewReader(bytes.Join(parts, nil)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -66,7 +66,7 @@ func TestLongFilesArePacked(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := io.ReadAll(archive)
-		if err != nil || header.Name != "r/"+c.name || string(got) != c.want {
+		if err != nil || header.Name != p.root+"/"+c.name || string(got) != c.want {
 			t.Errorf("%s: %s, %v, %d bytes, expected %d", c.name, header.Name, err, len(got), len(c.want))
 		}
 	}
@@ -74,7 +74,7 @@ func TestLongFilesArePacked(t *testing.T) {
 
 // An answer that breaks off is no answer.
 func TestBrokenAnswersAreNotPacked(t *testing.T) {
-	p := &packer{root: "r", now: time.Unix(1, 0)}
+	p := newPacker(time.Unix(1, 0))
 	broken := errors.New("broken")
 	if _, err := p.file("f", io.MultiReader(strings.NewReader("[{}"), iotest.ErrReader(broken)), scrub); !errors.Is(err, broken) {
 		t.Error(err)
