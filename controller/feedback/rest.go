@@ -31,12 +31,7 @@ func (s *Status) UnmarshalJSON(b []byte) error {
 
 // Handler serves the REST API.
 func (p *Publisher) Handler() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet {
-			w.Header().Set("Allow", http.MethodGet)
-			w.WriteHeader(http.StatusMethodNotAllowed)
-			return
-		}
+	return rest.Get(func(w http.ResponseWriter, r *http.Request) {
 		rest.JSON(w, p.Statuses(r.URL.Query().Get("key")))
 	})
 }

@@ -154,11 +154,7 @@ const timeout = 8 * time.Second
 
 // Handler serves GET /contiv/v1/path.
 func (e *Explainer) Handler() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet {
-			rest.Error(w, http.StatusMethodNotAllowed, errors.New("use GET"))
-			return
-		}
+	return rest.Get(func(w http.ResponseWriter, r *http.Request) {
 		q, err := question(r)
 		if err != nil {
 			rest.Error(w, http.StatusBadRequest, err)

@@ -276,11 +276,7 @@ func (p *Prober) Problems(context.Context) (problems []string) {
 
 // Handler serves GET /contiv/v1/peers.
 func (p *Prober) Handler() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet {
-			rest.Error(w, http.StatusMethodNotAllowed, errors.New("use GET"))
-			return
-		}
+	return rest.Get(func(w http.ResponseWriter, _ *http.Request) {
 		rest.JSON(w, p.Reports())
 	})
 }

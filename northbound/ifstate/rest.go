@@ -2,7 +2,6 @@ package ifstate
 
 import (
 	"encoding/json"
-	"errors"
 	"net/http"
 
 	"github.com/contiv/contiv/rest"
@@ -20,11 +19,7 @@ type Report struct {
 
 // Handler serves GET /contiv/v1/interfaces: states as they are now, with counters.
 func (k *Keeper) Handler() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			rest.Error(w, http.StatusMethodNotAllowed, errors.New("use GET"))
-			return
-		}
+	return rest.Get(func(w http.ResponseWriter, r *http.Request) {
 		if err := k.poll(r.Context()); err != nil {
 			rest.Error(w, http.StatusInternalServerError, err)
 			return

@@ -68,11 +68,9 @@ func (c *ContivConf) Report() (Report, bool) {
 
 // Handler serves GET /contiv/v1/node-config.
 func (c *ContivConf) Handler() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return rest.Get(func(w http.ResponseWriter, _ *http.Request) {
 		report, ready := c.Report()
 		switch {
-		case r.Method != http.MethodGet && r.Method != http.MethodHead:
-			rest.Error(w, http.StatusMethodNotAllowed, errors.New("use GET"))
 		case !ready:
 			rest.Error(w, http.StatusServiceUnavailable, errors.New("the configuration of this node is not resolved before the startup resync: try again later"))
 		default:

@@ -2,7 +2,6 @@ package ipam
 
 import (
 	"cmp"
-	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -63,11 +62,7 @@ func (i *IPAM) Report() AllocationsReport {
 
 // Handler serves GET /contiv/v1/ipam/allocations.
 func (i *IPAM) Handler() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			rest.Error(w, http.StatusMethodNotAllowed, errors.New("use GET"))
-			return
-		}
+	return rest.Get(func(w http.ResponseWriter, _ *http.Request) {
 		rest.JSON(w, i.Report())
 	})
 }

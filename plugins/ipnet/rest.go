@@ -190,11 +190,7 @@ func (n *IPNet) PodsHandler() http.Handler {
 
 // handler serves a report; errors get the status.
 func handler[T any](status int, report func() (T, error)) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			rest.Error(w, http.StatusMethodNotAllowed, errors.New("use GET"))
-			return
-		}
+	return rest.Get(func(w http.ResponseWriter, _ *http.Request) {
 		answer, err := report()
 		if err != nil {
 			rest.Error(w, status, err)

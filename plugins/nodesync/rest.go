@@ -52,11 +52,9 @@ func (n *NodeSync) Report() (NodesReport, bool) {
 
 // Handler serves GET /contiv/v1/nodes.
 func (n *NodeSync) Handler() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return rest.Get(func(w http.ResponseWriter, _ *http.Request) {
 		report, ready := n.Report()
 		switch {
-		case r.Method != http.MethodGet && r.Method != http.MethodHead:
-			rest.Error(w, http.StatusMethodNotAllowed, errors.New("use GET"))
 		case !ready:
 			rest.Error(w, http.StatusServiceUnavailable, errors.New("nodes are unknown before the startup resync: try again later"))
 		default:

@@ -31,11 +31,9 @@ type PodReport struct {
 
 // Handler serves URL.
 func (m *PodManager) Handler() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return rest.Get(func(w http.ResponseWriter, r *http.Request) {
 		name := r.URL.Query().Get("name")
 		switch {
-		case r.Method != http.MethodGet:
-			rest.Error(w, http.StatusMethodNotAllowed, errors.New("use GET"))
 		case name == "":
 			rest.Error(w, http.StatusBadRequest, errors.New("say which pods: ?name=NAME or ?name=NAMESPACE/NAME"))
 		case !m.synced():

@@ -2,7 +2,6 @@ package statscollector
 
 import (
 	"cmp"
-	"errors"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -102,11 +101,7 @@ func (d *Drops) Collect(out chan<- prometheus.Metric) {
 
 // Handler serves GET /contiv/v1/drops.
 func (d *Drops) Handler() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			rest.Error(w, http.StatusMethodNotAllowed, errors.New("use GET"))
-			return
-		}
+	return rest.Get(func(w http.ResponseWriter, _ *http.Request) {
 		report, err := d.Report()
 		if err != nil {
 			rest.Error(w, http.StatusInternalServerError, err)

@@ -14,11 +14,7 @@ const URL = "/contiv/v1/denials"
 
 // Handler serves URL.
 func (k *Keeper) Handler() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet {
-			rest.Error(w, http.StatusMethodNotAllowed, errors.New("use GET"))
-			return
-		}
+	return rest.Get(func(w http.ResponseWriter, r *http.Request) {
 		after := uint64(0)
 		if text := r.URL.Query().Get("after"); text != "" {
 			var err error

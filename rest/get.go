@@ -1,0 +1,18 @@
+package rest
+
+import (
+	"errors"
+	"net/http"
+)
+
+// Get returns a handler of GET and HEAD; other methods are refused.
+func Get(answer http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
+			Error(w, http.StatusMethodNotAllowed, errors.New("use GET"))
+			return
+		}
+		answer(w, r)
+	})
+}
