@@ -236,7 +236,9 @@ func BenchmarkCommands(b *testing.B) { benchmarkCommands(b, "") }
 // BenchmarkPrograms measures the same from the execution of contivctl to its end.
 func BenchmarkPrograms(b *testing.B) {
 	program := filepath.Join(b.TempDir(), "contivctl")
-	if out, err := exec.CommandContext(b.Context(), "go", "build", "-ldflags", "-s -w", "-o", program, "../cmd/contivctl").CombinedOutput(); err != nil {
+	build := exec.CommandContext(b.Context(), "go", "build", "-ldflags", "-s -w", "-o", program, "../cmd/contivctl")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as it is shipped
+	if out, err := build.CombinedOutput(); err != nil {
 		b.Fatalf("%v\n%s", err, out)
 	}
 	b.Run("version", func(b *testing.B) { median(b, program, "version") })
