@@ -413,6 +413,36 @@ func TestREST(t *testing.T) {
 	}
 }
 
+// The writer does not compete with a burst of events, unless it goes on for long.
+func TestBurstIsWrittenAfterwards(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		r := Open(Options{Dir: dir, Bytes: 1 << 20, Age: time.Hour, Log: slog.New(slog.DiscardHandler)})
+		defer r.Close()
+		written := func() int {
+			t.Helper()
+			synctest.Wait()
+			events, err := NewReader(os.DirFS(dir)).Events(Span{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(events)
+		}
+		pushed := 0
+		for begin := time.Now(); time.Since(begin) < longestGathering; {
+			if n := written(); n != 0 {
+				t.Fatalf("%d events are written %v after the first", n, time.Since(begin))
+			}
+			r.Event(&controller.EventRecord{SeqNum: uint64(pushed), Name: "Test", ProcessingEnd: time.Now()})
+			pushed++
+			time.Sleep(gathering / 2)
+		}
+		if n := written(); n != pushed {
+			t.Errorf("%d of %d events are written after %v", n, pushed, longestGathering)
+		}
+	})
+}
+
 // Nothing is written before what happened has had its time, and all of it at once then.
 func TestRecordsAreWrittenTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

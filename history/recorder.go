@@ -27,11 +27,13 @@ const (
 	patience = 5 * time.Second
 	// checkpointBatch values are written at once.
 	checkpointBatch = 100
-	// gathering is how long the writer waits for more to write at once, so that it does not compete with what an event
-	// is about: a CNI ADD is answered before. An agent that is killed loses this much.
-	gathering = 50 * time.Millisecond
+	// gathering is how long nothing must have come before the writer writes, so that it does not compete with what events
+	// are about: a CNI ADD is answered before, and so is each of a burst. longestGathering bounds it: an agent that is
+	// killed loses at most this much.
+	gathering        = 50 * time.Millisecond
+	longestGathering = 10 * gathering
 	// gathered items are written at once at most.
-	gathered = 64
+	gathered = 256
 )
 
 // Kinds of lines.
@@ -261,7 +263,7 @@ func (r *Recorder) write() {
 
 // gather returns what to write at once, and what is asked of the writer then; nothing is if that is to be written, too.
 func (r *Recorder) gather() (batch []item, then item) {
-	var enough <-chan time.Time
+	var quiet, enough <-chan time.Time
 	for len(batch) < gathered {
 		select {
 		case i := <-r.queue:
@@ -269,9 +271,12 @@ func (r *Recorder) gather() (batch []item, then item) {
 				return batch, i
 			}
 			batch = append(batch, i)
+			quiet = time.After(gathering)
 			if enough == nil {
-				enough = time.After(gathering)
+				enough = time.After(longestGathering)
 			}
+		case <-quiet:
+			return batch, batch[0]
 		case <-enough:
 			return batch, batch[0]
 		}
