@@ -55,6 +55,8 @@ type AddPod struct {
 	// recorded gets an error when what is remembered of the pod is on the disk; nil if it is not
 	// recorded.
 	recorded <-chan error
+	// queued says that the recorder need not wait for this pod any longer; may be nil.
+	queued func()
 	outcome
 }
 

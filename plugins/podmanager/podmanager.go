@@ -35,7 +35,7 @@ type PodManager struct {
 // New returns the plugin, which keeps local pods in db and sends follow-up events to the loop. missedDels is the folder of the DELs that
 // came while no agent ran (cniwire.MissedDelsDir); "": they are not looked for.
 func New(db store.Broker, namespaces Namespaces, missedDels string, loop controller.EventLoop, log *slog.Logger) *PodManager {
-	return &PodManager{db: &recorder{Broker: db}, namespaces: namespaces, loop: loop, missedDels: missedDels, log: log, ready: make(chan struct{}), local: LocalPods{}, pods: Pods{}}
+	return &PodManager{db: &recorder{Broker: db, due: make(chan struct{}, 1)}, namespaces: namespaces, loop: loop, missedDels: missedDels, log: log, ready: make(chan struct{}), local: LocalPods{}, pods: Pods{}}
 }
 
 // LocalPods returns the pods that are wired on this node.

@@ -3,7 +3,9 @@ package podmanager
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/store"
@@ -18,7 +20,7 @@ import (
 //	                                      └──> queue ──write──> disk ┘
 //
 // Changes reach the disk in the order in which they were made. Those that come while the disk
-// is busy are written together. An agent that ends in between has not answered the
+// is busy are written together, and so are those of many ADDs at once (see gathering). An agent that ends in between has not answered the
 // ADD; the next one does not know the pod, and removes its network.
 //
 // Between begin and commit, writes are not to be read back yet. All of it is done by the event
@@ -35,13 +37,75 @@ type recorder struct {
 	// queue are the transactions that wait for the writer, which runs while there are any.
 	queue   []write
 	writing bool
+
+	// expected is how many ADDs in progress have not queued a transaction yet.
+	expected int
+	// due gets a value when the writer need not wait any longer.
+	due chan struct{}
 }
+
+const (
+	// gathering is how long a write waits for those of other ADDs: a few pods are wired in that time, and
+	// an ADD that has so many others beside it takes longer anyway.
+	gathering = 20 * time.Millisecond
+	// crowd is how many ADDs a write waits for.
+	crowd = 4
+)
 
 // write is a transaction on its way to the disk. done gets its error.
 type write struct {
 	ctx     context.Context
 	changes []store.Change
 	done    chan<- error
+	// urgent: the event loop waits for it.
+	urgent bool
+}
+
+// expect is called when an ADD begins. Its end calls queued, unless the ADD did so when it queued its transaction.
+func (r *recorder) expect() (queued func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.expected++
+	return sync.OnceFunc(func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.expected--
+		r.wake()
+	})
+}
+
+// mayGather reports whether the writer may wait for more.
+func (r *recorder) mayGather() bool {
+	return r.expected >= crowd && !slices.ContainsFunc(r.queue, func(w write) bool { return w.urgent })
+}
+
+// wake ends the writer's wait if it must not go on. The lock is held.
+func (r *recorder) wake() {
+	if r.mayGather() {
+		return
+	}
+	select {
+	case r.due <- struct{}{}:
+	default:
+	}
+}
+
+// gather returns when what is queued is to be written.
+func (r *recorder) gather() {
+	r.mu.Lock()
+	select {
+	case <-r.due: // of an earlier wait
+	default:
+	}
+	wait := r.mayGather()
+	r.mu.Unlock()
+	if !wait {
+		return
+	}
+	select {
+	case <-r.due:
+	case <-time.After(gathering):
+	}
 }
 
 // begin starts a transaction if a Recorder will commit it.
@@ -71,11 +135,12 @@ func (r *recorder) later(c store.Change) bool {
 }
 
 // write queues a transaction. The channel gets its error when it is on the disk.
-func (r *recorder) write(ctx context.Context, changes ...store.Change) <-chan error {
+func (r *recorder) write(ctx context.Context, urgent bool, changes ...store.Change) <-chan error {
 	done := make(chan error, 1)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.queue = append(r.queue, write{context.WithoutCancel(ctx), changes, done})
+	r.queue = append(r.queue, write{context.WithoutCancel(ctx), changes, done, urgent})
+	r.wake()
 	if !r.writing {
 		r.writing = true
 		go r.writeQueue()
@@ -87,6 +152,7 @@ func (r *recorder) write(ctx context.Context, changes ...store.Change) <-chan er
 // the queue is empty.
 func (r *recorder) writeQueue() {
 	for {
+		r.gather()
 		r.mu.Lock()
 		queue := r.queue
 		r.queue = nil
@@ -132,18 +198,18 @@ func (r *recorder) change(ctx context.Context, c store.Change) error {
 	if r.later(c) {
 		return nil
 	}
-	return <-r.write(ctx, c)
+	return <-r.write(ctx, true, c)
 }
 
 // List returns what is on the disk when all that is queued has been written.
 func (r *recorder) List(ctx context.Context, prefix string) ([]store.KV, int64, error) {
-	<-r.write(ctx)
+	<-r.write(ctx, true)
 	return r.Broker.List(ctx, prefix)
 }
 
 // Get is like List, for one key.
 func (r *recorder) Get(ctx context.Context, key string) (store.KV, bool, error) {
-	<-r.write(ctx)
+	<-r.write(ctx, true)
 	return r.Broker.Get(ctx, key)
 }
 
@@ -176,7 +242,10 @@ func (commit) Resync(context.Context, controller.Event, controller.KubeState, in
 
 func (c commit) Update(ctx context.Context, event controller.Event, _ controller.UpdateOperations) (string, error) {
 	if add, ok := event.(*AddPod); ok {
-		add.recorded = c.write(ctx, c.end()...)
+		add.recorded = c.write(ctx, false, c.end()...)
+		if add.queued != nil {
+			add.queued()
+		}
 	}
 	return "", nil
 }

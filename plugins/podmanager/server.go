@@ -46,7 +46,9 @@ func (s *Server) Add(ctx context.Context, req *cni.CNIRequest) (*cni.CNIReply, e
 	if err := s.waitUntilReady(ctx); err != nil {
 		return nil, err
 	}
-	event, err := s.add(ctx, pod, external)
+	queued := s.pods.db.expect()
+	defer queued()
+	event, err := s.add(ctx, pod, external, queued)
 	reply := &cni.CNIReply{}
 	if err == nil {
 		reply.Interfaces, reply.Routes = describe(pod.NetNS, event.Interfaces, event.Routes)
@@ -61,7 +63,7 @@ const maxReplacements = 3
 
 // add removes what is left of another sandbox of the pod, and wires it, with the
 // external addresses if there are any.
-func (s *Server) add(ctx context.Context, pod LocalPod, external []netip.Addr) (*AddPod, error) {
+func (s *Server) add(ctx context.Context, pod LocalPod, external []netip.Addr, queued func()) (*AddPod, error) {
 	old, _ := s.pods.LocalPod(pod.ID)
 	if old.sameAttachment(&pod) {
 		old = nil
@@ -74,7 +76,7 @@ func (s *Server) add(ctx context.Context, pod LocalPod, external []netip.Addr) (
 			}
 		}
 		event := newAddPod(ctx, pod)
-		event.ExternalIPs = external
+		event.ExternalIPs, event.queued = external, queued
 		err := s.process(ctx, event)
 		if ctx.Err() != nil {
 			return &AddPod{}, err // the event may still be in use
