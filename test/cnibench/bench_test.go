@@ -154,7 +154,7 @@ func (s *site) programs(b *testing.B, report *strings.Builder) {
 // BenchmarkHistory measures what ADD costs more with a history: two nodes, of which one keeps none, take turns.
 func BenchmarkHistory(b *testing.B) {
 	s := newSite(b)
-	_, without := s.node(b, "none", "--history-size", "0")
+	_, without := s.node(b, "none", s.binaries, "--history-size", "0")
 	took := map[*side]times{}
 	for number := 0; b.Loop(); {
 		var pods []*pod

@@ -10,4 +10,8 @@
 // runtime waits. Run it with
 //
 //	go test -run '^$' -bench . ./test/cnibench
+//
+// To compare with another build by turns, name the folder of its binaries:
+//
+//	CNIBENCH_OTHER=/tmp/before go test -run '^$' -bench ParallelADD ./test/cnibench
 package cnibench

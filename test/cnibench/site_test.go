@@ -18,6 +18,10 @@ import (
 // debianPlugins is where the Debian package containernetworking-plugins has them.
 const debianPlugins = "/usr/lib/cni"
 
+// otherBuild names the environment variable with the folder of the binaries of another build, which is then one of
+// the references.
+const otherBuild = "CNIBENCH_OTHER"
+
 // side is one of those who are compared: a runtime and its configuration.
 type side struct {
 	name    string
@@ -50,16 +54,20 @@ func newSite(b *testing.B) *site {
 		b.Fatal(err)
 	}
 	s := &site{binaries: binaries}
-	s.lab, s.contiv = s.node(b, "contiv")
+	s.lab, s.contiv = s.node(b, "contiv", binaries)
 	s.references = []*side{s.reference(b, "bridge", false), s.reference(b, "bridge+masq", true)}
+	if dir := os.Getenv(otherBuild); dir != "" {
+		_, other := s.node(b, "other", dir)
+		s.references = append(s.references, other)
+	}
 	return s
 }
 
-// node makes a lab of one node, whose agent has these flags.
-func (s *site) node(b *testing.B, name string, flags ...string) (*lab.Lab, *side) {
+// node makes a lab of one node, which runs the binaries of a folder and whose agent has these flags.
+func (s *site) node(b *testing.B, name, binaries string, flags ...string) (*lab.Lab, *side) {
 	b.Helper()
-	l := labtest.Up(b, lab.Options{Name: fmt.Sprintf("cb%d%s", os.Getpid(), name[:1]), Nodes: 1, BinDir: s.binaries, AgentFlags: flags})
-	runtime, err := l.Runtime("node1", b.TempDir(), s.binaries)
+	l := labtest.Up(b, lab.Options{Name: fmt.Sprintf("cb%d%s", os.Getpid(), name[:1]), Nodes: 1, BinDir: binaries, AgentFlags: flags})
+	runtime, err := l.Runtime("node1", b.TempDir(), binaries)
 	if err != nil {
 		b.Fatal(err)
 	}
