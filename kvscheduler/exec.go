@@ -56,7 +56,7 @@ type exec struct {
 	gains      int // how often something came to exist
 	reverting  bool
 	abort      bool     // a failure that calls for a revert
-	afterBase  []string // keys to be looked at once a base value is deleted
+	afterGone  []string // keys to be looked at once what is about to be deleted is
 	givingBack string   // the base value that a revert makes OBTAINED again
 	forward    int      // how many of the errors are from before the revert
 	before     *graph.Graph[*node]

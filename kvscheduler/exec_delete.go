@@ -59,14 +59,8 @@ func (x *exec) delete(n *node, p prior, why purpose) error {
 func (x *exec) deleteExisting(n *node, p prior, why purpose) error {
 	n.set(leaving)
 	x.verdicts.lost()
-	if len(n.derived()) > 0 {
-		start := len(x.afterBase)
-		defer func() {
-			keys := slices.Clone(x.afterBase[start:])
-			x.afterBase = x.afterBase[:start]
-			x.lookAt(keys, false)
-		}()
-	}
+	start := len(x.afterGone)
+	defer func() { x.lookAfter(start) }()
 	_ = x.deleteAllDerived(n) // holder decides below; the error does not matter
 	if !x.abort {
 		_ = x.updateDependents(n.key)
@@ -99,6 +93,28 @@ func (x *exec) deleteExisting(n *node, p prior, why purpose) error {
 	}
 	x.deleted(n, p, why)
 	return nil
+}
+
+// lookAfter re-examines the values that were put off to the end of a deletion, from start on. What a
+// value needs that is about to be deleted, too, has to wait for that.
+func (x *exec) lookAfter(start int) {
+	keys := slices.Clone(x.afterGone[start:])
+	x.afterGone = x.afterGone[:start]
+	for _, key := range keys {
+		if n := x.get(key); n != nil && x.neededByLeaving(n) {
+			x.afterGone = append(x.afterGone, key)
+		} else {
+			x.lookAt([]string{key}, false)
+		}
+	}
+}
+
+// neededByLeaving reports whether a value needs n, with nothing else in its place, that is about to be deleted.
+func (x *exec) neededByLeaving(n *node) bool {
+	return slices.ContainsFunc(x.g.Needers(nil, n.key), func(key string) bool {
+		d := x.get(key)
+		return d != nil && d != n && d.have != nil && d.is(leaving) && x.needs(d, n)
+	})
 }
 
 // postpone deletes a value that exists although its dependencies are not met. derives returns the

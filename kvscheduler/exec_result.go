@@ -40,7 +40,7 @@ func (x *exec) notComing(n *node) {
 	}
 	keys := x.g.Needers(nil, n.key)
 	if base := x.get(n.base()); n.base() != "" && base != nil && base.is(leaving) {
-		x.afterBase = append(x.afterBase, keys...) // which may need them
+		x.afterGone = append(x.afterGone, keys...) // which may need them
 		return
 	}
 	x.lookAt(keys, x.isAvailable(n.key))
