@@ -195,10 +195,37 @@ func (x *exec) notHeld(key string) bool {
 }
 
 // holds reports whether the value because of which an operation of n was not begun is still
-// in its way.
+// in its way, or something would stop a re-creation again.
 func (x *exec) holds(key string, n *node) bool {
 	d := x.get(key)
-	return d != nil && d.have != nil && inTrouble(d) && (d.base() == n.key || x.needs(d, n))
+	return d != nil && d.have != nil && inTrouble(d) && (d.base() == n.key || x.needs(d, n)) ||
+		n.info().recreate && x.cannotGo(n)
+}
+
+// cannotGo reports whether n would have to take along a value whose deletion failed in this transaction. A
+// re-creation is not repeated then: it would be stopped again, what it took along would come back, and it
+// would begin anew.
+func (x *exec) cannotGo(n *node) bool {
+	going := map[string]bool{n.key: true}
+	stays := func(t *node) bool { return t.have != nil && !going[t.key] }
+	for queue := []*node{n}; len(queue) > 0; queue = queue[1:] {
+		for _, key := range append(x.g.Needers(nil, queue[0].key), queue[0].derived()...) {
+			d := x.get(key)
+			if d == nil || d.have == nil || d.is(fromSB) || going[key] {
+				continue
+			}
+			lost := func(dep Dependency) bool { return !x.satisfied(&dep, stays) }
+			if !going[d.base()] && !slices.ContainsFunc(d.deps, lost) {
+				continue
+			}
+			if x.failedNow(d) && d.lastOperation() == pb.TxnOperation_DELETE && d.info().heldBy == "" {
+				return true
+			}
+			going[key] = true
+			queue = append(queue, d)
+		}
+	}
+	return false
 }
 
 // heldByEachOther returns the values that are in each other's way, and in that of n, which is one of

@@ -172,7 +172,7 @@ func (x *exec) held(n *node, p prior, op pb.TxnOperation, err error, by string, 
 		return errAborted
 	}
 	x.verdicts.lost()
-	n.setInfo(&nodeInfo{err: err, seq: x.seq, heldBy: by})
+	n.setInfo(&nodeInfo{err: err, seq: x.seq, heldBy: by, recreate: recreate})
 	x.lookAgain(n.key)
 	n.setState(x.planRetry(n, n.info()))
 	n.lastOp = uint8(op)

@@ -188,6 +188,8 @@ type nodeInfo struct {
 	retryAt time.Time
 	// heldBy is the value because of which the operation was not begun; "": it was.
 	heldBy string
+	// recreate: it is a re-creation.
+	recreate bool
 }
 
 // Key is what the graph knows the node by.
