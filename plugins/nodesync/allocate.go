@@ -131,7 +131,7 @@ func (*takenError) Unwrap() error { return ErrNoNodeID }
 func marshal(v *vppnode.VppNode) []byte {
 	data, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(v)
 	if err != nil {
-		panic(err) // only for invalid UTF-8, which a node name cannot contain
+		panic(err) // only for invalid UTF-8, which names cannot contain
 	}
 	return data
 }

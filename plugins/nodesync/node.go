@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
+	"regexp"
 	"slices"
 
 	"github.com/contiv/contiv/api/contiv/node"
@@ -53,16 +54,40 @@ func samePodAddresses(a, b []PodAddresses) bool {
 	})
 }
 
-// podAddresses returns those of a VppNode. What is no address is left out.
+// maxPodAddresses bounds the pods of a node: more than fit on one.
+const maxPodAddresses = 4096
+
+// Names of pods, namespaces and interfaces.
+var (
+	podName       = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{0,252}$`)
+	namespaceName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
+	interfaceName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,14}$`)
+)
+
+// podAddresses returns those of a VppNode. What cannot be is left out, since another node may have
+// written it: entries without pod, interface or address, second addresses of an IP version, and what exceeds
+// maxPodAddresses.
 func podAddresses(v *vppnode.VppNode) (list []PodAddresses) {
 	for _, p := range v.GetPodAddresses() {
-		entry := PodAddresses{Namespace: p.GetPodNamespace(), Name: p.GetPodName(), Interface: p.GetInterface()}
-		for _, text := range p.GetAddresses() {
-			if addr, err := netip.ParseAddr(text); err == nil && addr.Zone() == "" {
-				entry.Addresses = append(entry.Addresses, addr.Unmap())
-			}
+		entry := PodAddresses{p.GetPodNamespace(), p.GetPodName(), p.GetInterface(), onePerVersion(p.GetAddresses())}
+		if len(list) < maxPodAddresses && len(entry.Addresses) > 0 &&
+			namespaceName.MatchString(entry.Namespace) && podName.MatchString(entry.Name) && interfaceName.MatchString(entry.Interface) {
+			list = append(list, entry)
 		}
-		list = append(list, entry)
+	}
+	return list
+}
+
+// onePerVersion returns the first address of each IP version.
+func onePerVersion(texts []string) (list []netip.Addr) {
+	for _, text := range texts {
+		addr, err := netip.ParseAddr(text)
+		if addr = addr.Unmap(); err != nil || addr.Zone() != "" || slices.ContainsFunc(list, func(a netip.Addr) bool { return a.Is6() == addr.Is6() }) {
+			continue
+		}
+		if list = append(list, addr); len(list) == 2 {
+			break
+		}
 	}
 	return list
 }

@@ -3,6 +3,7 @@ package nodesync_test
 import (
 	"fmt"
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/contiv/contiv/api/contiv/vppnode"
@@ -67,5 +68,43 @@ func TestPodAddresses(t *testing.T) {
 	events = loop.Take()
 	if len(events) != 1 || fmt.Sprint(events[0].(*nodesync.NodeUpdate).NewState.PodAddresses) != fmt.Sprint([]nodesync.PodAddresses{a, b}) {
 		t.Errorf("the other node is told %v", events)
+	}
+}
+
+// What cannot be the interface of a pod is left out of another node's record: handlers name pods and
+// interfaces in logs and reports, once for each address.
+func TestPodAddressesThatCannotBe(t *testing.T) {
+	n := nodesync.New("node1", memory.New(), nodesync.Self{}, &plugintest.Loop{}, plugintest.Logger())
+	entry := func(namespace, name, iface string, addrs ...string) *vppnode.PodAddresses {
+		return &vppnode.PodAddresses{PodNamespace: namespace, PodName: name, Interface: iface, Addresses: addrs}
+	}
+	var endless []string
+	for i := range 1000 {
+		endless = append(endless, netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)}).String())
+	}
+	record := vppNode(2, "node2", "192.168.16.2/24")
+	record.PodAddresses = []*vppnode.PodAddresses{
+		entry("default", "a", "net1", endless...),
+		entry("default", "both", "net1", "10.1.2.3", "fd10::3", "fd10::4"),
+		entry("default", "none", "net1", "x"),
+		entry("", "a", "net1", "10.1.2.4"),
+		entry("default", strings.Repeat("a", 254), "net1", "10.1.2.4"),
+		entry(strings.Repeat("a", 64), "a", "net1", "10.1.2.4"),
+		entry("default", "\x1b[2J", "net1", "10.1.2.4"),
+		entry("default", "a", "net1\n", "10.1.2.4"),
+		entry("default", "a", "sixteen-letters-", "10.1.2.4"),
+		nil,
+	}
+	const most = 4096
+	for i := range 2 * most {
+		record.PodAddresses = append(record.PodAddresses, entry("many", fmt.Sprint("pod", i), "net1", "10.1.2.4"))
+	}
+	resync(t, n, state(kubeNode("node1"), record))
+	got := n.GetAllNodes()["node2"].PodAddresses
+	if len(got) < 2 || len(got) > most {
+		t.Fatalf("%d entries", len(got))
+	}
+	if text := fmt.Sprint(got[:2]); text != "[{default a net1 [10.1.0.0]} {default both net1 [10.1.2.3 fd10::3]}]" || got[2].Namespace != "many" {
+		t.Errorf("got %s, then %v", text, got[2])
 	}
 }
