@@ -171,7 +171,8 @@ func (n *Node) vppNode() *vppnode.VppNode {
 
 // PublishPodAddresses tells everybody, the handlers of this node included, where services reach those pods of this node
 // whose endpoints are not at their main interface. The order of the list does not matter. To be called by handlers of
-// the event loop only; see PublishNodeIPs.
+// the event loop only; see PublishNodeIPs. While Run is trying again, it leaves the store to that: a CNI DEL must not
+// wait for a database that does not answer.
 func (n *NodeSync) PublishPodAddresses(ctx context.Context, list []PodAddresses) error {
 	list = slices.Clone(list)
 	slices.SortFunc(list, func(a, b PodAddresses) int {
@@ -194,7 +195,7 @@ func (n *NodeSync) PublishPodAddresses(ctx context.Context, list []PodAddresses)
 	if err := n.loop.PushEvent(ctx, &NodeUpdate{NodeName: n.nodeName, PrevState: own, NewState: &next}); err != nil {
 		return fmt.Errorf("announce the addresses of pods: %w", err)
 	}
-	if !n.identified { // PublishNodeIPs comes first
+	if !n.identified || n.failures > 0 { // PublishNodeIPs comes first
 		return nil
 	}
 	return n.store(ctx, next.vppNode())

@@ -1,6 +1,8 @@
 package nodesync_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -10,6 +12,7 @@ import (
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/plugins/nodesync"
 	"github.com/contiv/contiv/plugins/plugintest"
+	"github.com/contiv/contiv/store"
 	"github.com/contiv/contiv/store/memory"
 	"google.golang.org/protobuf/proto"
 )
@@ -106,5 +109,56 @@ func TestPodAddressesThatCannotBe(t *testing.T) {
 	}
 	if text := fmt.Sprint(got[:2]); text != "[{default a net1 [10.1.0.0]} {default both net1 [10.1.2.3 fd10::3]}]" || got[2].Namespace != "many" {
 		t.Errorf("got %s, then %v", text, got[2])
+	}
+}
+
+// mute is a store that does not answer, and counts who asks.
+type mute struct {
+	store.Broker
+	on    bool
+	asked int
+}
+
+func (m *mute) Get(ctx context.Context, key string) (store.KV, bool, error) {
+	if m.on {
+		m.asked++
+		return store.KV{}, false, errors.New("no answer in time")
+	}
+	return m.Broker.Get(ctx, key)
+}
+
+// While the database does not answer, the event loop waits for it once, not for each pod.
+func TestPodAddressesDoNotWaitForTheDatabase(t *testing.T) {
+	db, loop := &mute{Broker: memory.New()}, &plugintest.Loop{}
+	n := nodesync.New("node1", db, nodesync.Self{}, loop, plugintest.Logger())
+	resync(t, n, state(kubeNode("node1")))
+	if err := n.PublishNodeIPs(ctx, prefixes("192.168.16.1/24"), false); err != nil {
+		t.Fatal(err)
+	}
+	var list []nodesync.PodAddresses
+	publish := func() {
+		t.Helper()
+		list = append(list, nodesync.PodAddresses{Namespace: "default", Name: fmt.Sprint("pod", len(list)), Interface: "net1", Addresses: []netip.Addr{netip.MustParseAddr("10.1.1.3")}})
+		if err := n.PublishPodAddresses(ctx, list); err != nil {
+			t.Fatal(err)
+		}
+	}
+	db.on = true
+	for range 5 {
+		publish()
+	}
+	if db.asked != 1 {
+		t.Errorf("the database was asked %d times", db.asked)
+	}
+	if events := loop.Take(); len(events) != 5 {
+		t.Errorf("the handlers of this node are told %v", events)
+	}
+	db.on = false
+	if _, err := n.Update(ctx, &nodesync.PublishAgain{}, nil); err != nil {
+		t.Fatal(err)
+	}
+	publish()
+	if got := stored(t, db.Broker, 1).GetPodAddresses(); len(got) != 6 {
+		t.Errorf("stored when it answers again: %v", got)
 	}
 }
