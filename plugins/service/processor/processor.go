@@ -203,9 +203,13 @@ type Served struct {
 func (p *Processor) OnNode(id ID, ipv6 bool) (list []Served) {
 	svc, of := p.services[id], p.slicesOf(id)
 	for _, port := range svc.GetPort() {
+		protocol := protocolOf(port.GetProtocol())
+		if protocol == "" {
+			continue
+		}
 		for _, c := range candidates(svc, port, of, p.redirects, p.node, ipv6) {
 			if c.Local {
-				list = append(list, Served{c.Endpoint, protocolOf(port.GetProtocol()), port.GetName()})
+				list = append(list, Served{c.Endpoint, protocol, port.GetName()})
 			}
 		}
 	}

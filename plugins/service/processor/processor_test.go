@@ -215,3 +215,22 @@ func TestUnserved(t *testing.T) {
 		}
 	}
 }
+
+// Ports of protocols that are not proxied have no endpoints: an access list would take them for all protocols.
+func TestEndpointsOnNode(t *testing.T) {
+	svc := balancer()
+	svc.Port = append(svc.Port, &service.Service_ServicePort{Protocol: "DCCP", Port: 81})
+	s := slice("a", ready("10.1.1.2", "node1"), ready("10.1.2.2", "node2"), &endpointslice.EndpointSlice_Endpoint{Addresses: []string{"10.1.1.3"}, NodeName: "node1"})
+	s.Ports = append(s.Ports, &endpointslice.EndpointSlice_Port{Protocol: "DCCP", Port: 8081})
+	p := processor.New()
+	p.SetNode(node1)
+	p.SetService(svc)
+	p.SetSlice(nil, s)
+	var got []string
+	for _, e := range p.OnNode(web, false) {
+		got = append(got, fmt.Sprintf("%v/%s", e.Addr, e.Protocol))
+	}
+	if want := "[10.1.1.2:8080/TCP 10.1.1.3:8080/TCP]"; fmt.Sprint(got) != want {
+		t.Errorf("got %v, want %s", got, want)
+	}
+}
