@@ -247,9 +247,10 @@ func (r *Recorder) write() {
 		batch, then := r.gather()
 		r.keep(batch)
 		switch {
+		case then == nil:
 		case then.flushed != nil:
 			close(then.flushed)
-		case then.ends():
+		default:
 			if r.ready() {
 				_ = r.journal.Append(line(stopLine, time.Now(), struct{}{}))
 			}
@@ -261,14 +262,15 @@ func (r *Recorder) write() {
 	}
 }
 
-// gather returns what to write at once, and what is asked of the writer then; nothing is if that is to be written, too.
-func (r *Recorder) gather() (batch []item, then item) {
+// gather waits until a batch is to be written. It also returns the flush or the end that is asked for then, nil if
+// none is.
+func (r *Recorder) gather() (batch []item, then *item) {
 	var quiet, enough <-chan time.Time
 	for len(batch) < gathered {
 		select {
 		case i := <-r.queue:
 			if i.flushed != nil || i.ends() {
-				return batch, i
+				return batch, &i
 			}
 			batch = append(batch, i)
 			quiet = time.After(gathering)
@@ -276,12 +278,12 @@ func (r *Recorder) gather() (batch []item, then item) {
 				enough = time.After(longestGathering)
 			}
 		case <-quiet:
-			return batch, batch[0]
+			return batch, nil
 		case <-enough:
-			return batch, batch[0]
+			return batch, nil
 		}
 	}
-	return batch, batch[0]
+	return batch, nil
 }
 
 // keep writes events and transactions, or counts them as lost.

@@ -20,8 +20,9 @@ import (
 //	                                      └──> queue ──write──> disk ┘
 //
 // Changes reach the disk in the order in which they were made. Those that come while the disk
-// is busy are written together, and so are those of many ADDs at once (see gathering). An agent that ends in between has not answered the
-// ADD; the next one does not know the pod, and removes its network.
+// is busy are written together, and so are those of many ADDs at once (see gathering). An agent
+// that ends in between has not answered the ADD; the next one does not know the pod, and removes
+// its network.
 //
 // Between begin and commit, writes are not to be read back yet. All of it is done by the event
 // loop.

@@ -16,8 +16,8 @@ const (
 )
 
 // Compute returns what this node does for an IP version of a service, nil if nothing. slices has all
-// slices of the service, in any order; redirects may have pods of other services. Invalid parts of the input, such as a malformed address, are
-// left out.
+// slices of the service, in any order; redirects may have pods of other services. Invalid parts of
+// the input, such as a malformed address, are left out.
 func Compute(svc *service.Service, slicesOf []*endpointslice.EndpointSlice, redirects Redirects, node Node, ipv6 bool) *Service {
 	if !Proxied(svc) {
 		return nil
