@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/contiv/contiv/api/contiv/filter"
 	"github.com/contiv/contiv/api/contiv/guard"
@@ -277,5 +278,29 @@ func TestCustomInterfacesOfSimilarContainers(t *testing.T) {
 	}
 	if p := report(t, n, "a").CustomInterfaces[0].Problem; p != "" {
 		t.Errorf("the problem of the first is %q", p)
+	}
+}
+
+// The history of events does not say that another node is connected anew when only its pods' addresses
+// have changed.
+func TestPodAddressesOfAnotherNode(t *testing.T) {
+	before := vppNode(2, "node2", "192.168.16.2/24")
+	n := plugintest.StartNode(t, plugintest.NodeOptions{State: plugintest.State(before)})
+	after := proto.CloneOf(before)
+	after.PodAddresses = []*vppnode.PodAddresses{{PodNamespace: "default", PodName: "web", Interface: "net1", Addresses: []string{"10.1.2.3"}}}
+	moved := proto.CloneOf(after)
+	moved.IpAddresses = []string{"192.168.16.3/24"}
+	n.Change(before, after)
+	n.Change(after, moved)
+	var got []string
+	for _, event := range n.Loop.History(time.Time{}, time.Time{}) {
+		for _, h := range event.Handlers {
+			if h.Handler == "ipnet" && event.Name == "Node Update" {
+				got = append(got, h.Change)
+			}
+		}
+	}
+	if want := []string{"", "reconnect node node2 (ID 2)"}; !slices.Equal(got, want) {
+		t.Errorf("ipnet: %q, want %q", got, want)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"github.com/contiv/contiv/plugins/ipam"
 	"github.com/contiv/contiv/plugins/nodesync"
 	"github.com/contiv/contiv/plugins/podmanager"
+	"google.golang.org/protobuf/proto"
 )
 
 // Capabilities of the vswitch that change what is configured.
@@ -298,6 +300,7 @@ func (n *IPNet) updateNode(ctx context.Context, node *thisNode, event *nodesync.
 			txn.Delete(key)
 		}
 	}
+	same := maps.EqualFunc(prev, next, proto.Equal)
 	shared := make(values)
 	n.addTransportBase(shared, node)
 	next.addAll(shared)
@@ -305,7 +308,7 @@ func (n *IPNet) updateNode(ctx context.Context, node *thisNode, event *nodesync.
 		txn.Put(key, value)
 	}
 	switch {
-	case len(prev) == 0 && len(next) == len(shared):
+	case same:
 		return ""
 	case len(next) == len(shared):
 		return fmt.Sprintf("disconnect node %s", event.NodeName)
