@@ -3,6 +3,7 @@ package nodesync_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,20 +18,20 @@ import (
 // full is a store that has no room, or does not answer at all.
 type full struct {
 	store.Broker
-	full, silent bool
+	full, silent atomic.Bool
 }
 
 var errFull = errors.New("database space exceeded")
 
 func (f *full) Get(ctx context.Context, key string) (store.KV, bool, error) {
-	if f.silent {
+	if f.silent.Load() {
 		return store.KV{}, false, errors.New("no answer in time")
 	}
 	return f.Broker.Get(ctx, key)
 }
 
 func (f *full) CompareAndSwap(ctx context.Context, key string, old, value []byte) (bool, error) {
-	if f.full {
+	if f.full.Load() {
 		return false, errFull
 	}
 	return f.Broker.CompareAndSwap(ctx, key, old, value)
@@ -43,7 +44,7 @@ func TestPublishingIsTriedAgain(t *testing.T) {
 		name     string
 		obstacle func(db *full, taken *error, on bool)
 	}{
-		{"etcd has no room", func(db *full, _ *error, on bool) { db.full = on }},
+		{"etcd has no room", func(db *full, _ *error, on bool) { db.full.Store(on) }},
 		{"the name is another agent's", func(_ *full, taken *error, on bool) {
 			if *taken = nil; on {
 				*taken = nodesync.ErrNameTaken
@@ -84,11 +85,11 @@ func TestPublishingIsTriedAgain(t *testing.T) {
 				if v := stored(t, db.Broker, 1); len(v.GetIpAddresses()) > 0 {
 					t.Fatalf("stored %v in spite of everything", v)
 				}
-				db.silent = true
+				db.silent.Store(true)
 				if got := attempts(10 * time.Minute); got > 0 {
 					t.Errorf("%d attempts while etcd does not answer: the event loop waited for it", got)
 				}
-				db.silent = false
+				db.silent.Store(false)
 				test.obstacle(db, &taken, false)
 				attempts(2 * time.Minute)
 				if v := stored(t, db.Broker, 1); len(v.GetIpAddresses()) != 1 {
@@ -112,14 +113,14 @@ func TestNothingIsPublishedAgainByANodeThatLeft(t *testing.T) {
 		defer cancel()
 		go n.Run(ctx)
 		resync(t, n, state(kubeNode("node1"), vppNode(1, "node1")))
-		db.full = true
+		db.full.Store(true)
 		if err := db.Put(ctx, nodesync.IDPrefix+"1", []byte(`{"id":1,"name":"node1"}`)); err != nil {
 			t.Fatal(err)
 		}
 		if err := n.PublishNodeIPs(ctx, prefixes("192.168.16.1/24"), false); err != nil {
 			t.Fatal(err)
 		}
-		db.full = false
+		db.full.Store(false)
 		for _, gone := range []*controller.KubeStateChange{
 			{Resource: "node", PrevValue: kubeNode("node1")}, {Resource: "vppnode", Key: "allocatedIDs/1", PrevValue: vppNode(1, "node1")},
 		} {
