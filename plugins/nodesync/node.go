@@ -103,7 +103,11 @@ func (n *Node) String() string {
 	if n.OwnStack != nil {
 		stack = map[bool]string{true: ", own network stack", false: ", the host's network stack"}[*n.OwnStack]
 	}
-	return fmt.Sprintf("ID %d, vswitch %v%s, management %v", n.ID, n.VPPIPs, stack, n.MgmtIPs)
+	text := fmt.Sprintf("ID %d, vswitch %v%s, management %v", n.ID, n.VPPIPs, stack, n.MgmtIPs)
+	if len(n.PodAddresses) > 0 {
+		text += fmt.Sprintf(", %d pods that services do not reach at eth0", len(n.PodAddresses))
+	}
+	return text
 }
 
 func (n *Node) setVPPNode(v *vppnode.VppNode) {

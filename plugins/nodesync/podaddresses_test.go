@@ -43,6 +43,9 @@ func TestPodAddresses(t *testing.T) {
 	if len(events) != 1 || fmt.Sprint(events[0].(*nodesync.NodeUpdate).NewState.PodAddresses) != fmt.Sprint([]nodesync.PodAddresses{a, b}) {
 		t.Errorf("the handlers are told %v", events)
 	}
+	if text := events[0].String(); !strings.Contains(text, "management []\n* now") || !strings.HasSuffix(text, ", 2 pods that services do not reach at eth0") {
+		t.Errorf("people are told %q", text)
+	}
 	record := stored(t, db, 1)
 	want := &vppnode.VppNode{Id: 1, Name: "node1", IpAddresses: []string{"192.168.16.1/24"}, PodAddresses: []*vppnode.PodAddresses{
 		{PodNamespace: "default", PodName: "a", Interface: "net1", Addresses: []string{"10.1.1.3", "fd10::3"}},
