@@ -13,7 +13,6 @@ import (
 	"github.com/contiv/contiv/plugins/ipam"
 	"github.com/contiv/contiv/plugins/ipnet"
 	"github.com/contiv/contiv/plugins/nodesync"
-	"github.com/contiv/contiv/plugins/podmanager"
 	"github.com/contiv/contiv/plugins/policy/verdict"
 	"github.com/contiv/contiv/plugins/service"
 	"github.com/contiv/contiv/plugins/service/processor"
@@ -27,7 +26,7 @@ import (
 func explainPaths(o options, sb *southbound, hostStack bool, nodes *nodesync.NodeSync, addresses *ipam.IPAM, pods *ipnet.IPNet, services *service.Service, mtu func() uint32, conf *contivconf.ContivConf) *path.Explainer {
 	return path.New(path.Options{
 		Node: o.nodeName,
-		Pods: func() ([]path.Pod, error) { return wiredPods(pods, services, sb) },
+		Pods: func() ([]path.Pod, error) { return wiredPods(pods, sb) },
 		Nodes: func() []path.Node {
 			return pathNodes(nodes.GetAllNodes(), addresses)
 		},
@@ -110,16 +109,24 @@ func policyVerdict(ctx context.Context, sb *southbound, hostStack bool, q path.Q
 	return v
 }
 
-func wiredPods(pods *ipnet.IPNet, services *service.Service, sb *southbound) (list []path.Pod, err error) {
+func wiredPods(pods *ipnet.IPNet, sb *southbound) (list []path.Pod, err error) {
 	report, err := pods.PodsReport()
 	for _, p := range report.Pods {
 		pod := path.Pod{Name: p.Namespace + "/" + p.Name, NetNS: p.NetNS, Interface: p.Interface, MTU: int(p.MTU), Addresses: addressesOf(p)}
 		pod.Device, _, _ = sb.Device(p.VPPInterface)
 		list = append(list, pod)
-		for _, at := range services.EndpointInterfaces() {
-			if at.Pod == (podmanager.PodID{Namespace: p.Namespace, Name: p.Name}) {
-				list = append(list, path.Pod{Name: pod.Name, NetNS: pod.NetNS, Interface: at.Interface, MTU: pod.MTU, Addresses: at.Addresses})
+		for _, further := range p.CustomInterfaces {
+			if further.Problem != "" {
+				continue
 			}
+			pod.Interface, pod.Addresses = further.Name, nil
+			for _, ip := range further.IPs {
+				if addr, err := netip.ParseAddr(ip); err == nil {
+					pod.Addresses = append(pod.Addresses, addr)
+				}
+			}
+			pod.Device, _, _ = sb.Device(further.VPPInterface)
+			list = append(list, pod)
 		}
 	}
 	return list, err

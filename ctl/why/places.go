@@ -101,7 +101,11 @@ func (r *resolver) look(ctx context.Context) {
 			r.silent = append(r.silent, a.Agent.Name)
 		}
 		for _, pod := range a.Value.Pods {
-			if addresses := parse(pod.IPs); len(addresses) > 0 {
+			addresses := parse(pod.IPs)
+			for _, further := range pod.CustomInterfaces {
+				addresses = append(addresses, parse(further.IPs)...)
+			}
+			if len(addresses) > 0 {
 				r.known[pod.Namespace+"/"+pod.Name] = podPlace(pod.Namespace+"/"+pod.Name, a.Value.Node, addresses)
 			}
 		}

@@ -85,9 +85,9 @@ func TestContentOfAPod(t *testing.T) {
 				q.From, q.To = own, other
 			}
 			r := &Report{}
-			r.pod(pod, own, other)
+			r.pod(pod, nil, own, other)
 			r.Way = nil
-			New(Options{MTU: func() int { return 1450 }}).content(r, pod, q, c.from)
+			New(Options{MTU: func() int { return 1450 }}).content(r, end{pod: pod, out: pod}, q, c.from)
 			var found, others []string
 			for _, f := range r.Findings {
 				found = append(found, f.Where+" "+f.Text)

@@ -87,7 +87,8 @@ func New(o Options) *Explainer { return &Explainer{o, make(chan struct{}, atOnce
 // end of a path.
 type end struct {
 	addr netip.Addr
-	pod  *Pod  // of this node
+	pod  *Pod  // of this node: its interface with the address
+	out  *Pod  // its interface by which packets to the other end leave
 	node *Node // that has the address, or whose pod has it; nil: outside of the cluster, or of a service
 	here bool
 	// service: the address is in a network of cluster IPs.
@@ -141,12 +142,12 @@ func (e *Explainer) Explain(ctx context.Context, q Question) (*Report, error) {
 		return r, nil
 	}
 	for _, at := range []struct {
-		this, other end
+		this, other *end
 		isSource    bool
-	}{{from, to, true}, {to, from, false}} {
+	}{{&from, &to, true}, {&to, &from, false}} {
 		if at.this.pod != nil {
-			r.pod(at.this.pod, at.this.addr, at.other.addr)
-			e.content(r, at.this.pod, q, at.isSource)
+			at.this.out = r.pod(at.this.pod, pods, at.this.addr, at.other.addr)
+			e.content(r, *at.this, q, at.isSource)
 		} else if at.this.here && at.this.node == nil {
 			r.find("node "+e.o.Node, fmt.Sprintf("%v is in the pod subnet of this node, and no pod has it", at.this.addr))
 		}

@@ -104,8 +104,7 @@ func (f flow) reversed() string {
 	if f.In == "" || f.Src.Is6() {
 		return ""
 	}
-	const settings = "/proc/sys/net/ipv4/conf/"
-	if max(number(settings+"all/rp_filter"), number(settings+f.In+"/rp_filter")) != 1 {
+	if !strictReversePath(f.In) {
 		return ""
 	}
 	device, _, err := routeTo(f.Src)
@@ -204,4 +203,10 @@ func (e *Explainer) tunnelFlows(peer Node) (flows []flow) {
 		}
 	}
 	return flows
+}
+
+// strictReversePath reports whether a device of the thread's network namespace only takes IPv4 packets to whose source it leads itself.
+func strictReversePath(device string) bool {
+	const settings = "/proc/sys/net/ipv4/conf/"
+	return max(number(settings+"all/rp_filter"), number(settings+device+"/rp_filter")) == 1
 }

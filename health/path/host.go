@@ -32,6 +32,9 @@ func (e *Explainer) host(ctx context.Context, r *Report, q Question, from, to en
 		r.find(where, fmt.Sprintf("policy rules of others cannot be read: %v", err))
 	}
 	request.In = e.route(r, to, from, local, diversions) // the way back
+	if from.out != nil && request.In != "" {
+		request.In = from.out.Device
+	}
 	if !r.translated {
 		request.Out = e.route(r, from, to, local, diversions)
 		request.unrouted = request.Out == "" && !to.isNode()
@@ -40,7 +43,14 @@ func (e *Explainer) host(ctx context.Context, r *Report, q Question, from, to en
 	if request.In != "" || from.isNode() {
 		flows = append(flows, request)
 		if !request.unrouted {
-			flows = append(flows, request.answers())
+			answers := request.answers()
+			if to.out != nil && answers.In != "" {
+				answers.In = to.out.Device
+			}
+			if from.pod != nil && answers.Out != "" {
+				answers.Out = from.pod.Device
+			}
+			flows = append(flows, answers)
 		}
 	}
 	var peers []Node

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 
 	"github.com/contiv/contiv/netlink/namespace"
 	"github.com/vishvananda/netlink"
@@ -25,13 +26,14 @@ func (pod *Pod) open() (*namespace.Namespace, *netlink.Handle, error) {
 	return ns, h, nil
 }
 
-// pod checks how a pod's network namespace is wired.
-func (r *Report) pod(pod *Pod, addr, other netip.Addr) {
+// pod checks how a pod's network namespace is wired. It returns the one of the pod's interfaces, which are among all, by which packets
+// to other leave: where the pod has several, that need not be the one that has the address.
+func (r *Report) pod(pod *Pod, all []Pod, addr, other netip.Addr) *Pod {
 	where := "pod " + pod.Name
 	ns, h, err := pod.open()
 	if err != nil {
 		r.find(where, err.Error())
-		return
+		return pod
 	}
 	defer ns.Close()
 	defer h.Close()
@@ -40,10 +42,10 @@ func (r *Report) pod(pod *Pod, addr, other netip.Addr) {
 	switch {
 	case errors.As(err, &missing):
 		r.find(where, fmt.Sprintf("it has no interface %s: somebody removed it from the pod's network namespace; delete the pod to have it wired again", pod.Interface))
-		return
+		return pod
 	case err != nil:
 		r.find(where, fmt.Sprintf("its interface %s cannot be read: %v", pod.Interface, err))
-		return
+		return pod
 	}
 	if link.Attrs().Flags&net.FlagUp == 0 {
 		r.find(where, fmt.Sprintf("its interface %s is down", pod.Interface))
@@ -62,26 +64,41 @@ func (r *Report) pod(pod *Pod, addr, other netip.Addr) {
 	}
 	if other == addr {
 		r.Way = append(r.Way, fmt.Sprintf("%s: %v, to itself", where, addr))
-		return
+		return pod
 	}
-	routes, err := h.RouteGetWithOptions(other.AsSlice(), &netlink.RouteGetOptions{})
+	options := &netlink.RouteGetOptions{}
+	if has {
+		options.SrcAddr = addr.AsSlice() // which policy rules may ask for
+	}
+	routes, err := h.RouteGetWithOptions(other.AsSlice(), options)
 	switch {
 	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.EACCES), errors.Is(err, unix.EHOSTUNREACH):
 		r.find(where, fmt.Sprintf("a route or a policy rule in it stops packets to %v (%v): see `ip route` and `ip rule` in its network namespace", other, err))
-		return
+		return pod
 	case err != nil || len(routes) == 0:
 		r.find(where, fmt.Sprintf("it has no route to %v (%v): its default route is gone", other, err))
-		return
+		return pod
 	}
+	leave := pod
 	if routes[0].LinkIndex != link.Attrs().Index {
 		out := fmt.Sprint("device ", routes[0].LinkIndex)
 		if l, err := h.LinkByIndex(routes[0].LinkIndex); err == nil {
 			out = l.Attrs().Name
 		}
-		r.find(where, fmt.Sprintf("it sends packets to %v out of %s, not of %s", other, out, pod.Interface))
-		return
+		i := slices.IndexFunc(all, func(p Pod) bool { return p.Name == pod.Name && p.Interface == out })
+		if i < 0 {
+			r.find(where, fmt.Sprintf("it sends packets to %v out of %s, not of %s", other, out, pod.Interface))
+			return pod
+		}
+		leave = &all[i]
+		strict := false
+		_ = ns.Run(func() error { strict = strictReversePath(pod.Interface); return nil })
+		if strict && addr.Is4() {
+			r.find(where, fmt.Sprintf("packets from %v are dropped as they come in at %s, because its rp_filter is 1, and its route back leads to %s: set net.ipv4.conf.%s.rp_filter to 2 in the pod", other, pod.Interface, out, pod.Interface))
+		}
 	}
-	r.Way = append(r.Way, fmt.Sprintf("%s: %v, out of %s %v", where, addr, pod.Interface, via(routes[0])))
+	r.Way = append(r.Way, fmt.Sprintf("%s: %v, out of %s %v", where, addr, leave.Interface, via(routes[0])))
+	return leave
 }
 
 func via(route netlink.Route) string {

@@ -1,6 +1,7 @@
 package path
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -18,14 +19,19 @@ func TestNetworkNamespaceOfAPod(t *testing.T) {
 		t.Skip("making network namespaces takes root")
 	}
 	const whole = "ip link add eth0 type veth peer name far; ip link set far up; ip link set eth0 up; ip addr add 10.1.1.2/32 dev eth0; ip route add 10.1.1.1 dev eth0; ip route add default via 10.1.1.1"
-	for name, c := range map[string]struct{ then, want string }{
-		"whole":       {"true", ""},
-		"emptied":     {"ip link del eth0", "it has no interface eth0"},
-		"down":        {"ip link set eth0 down", "its interface eth0 is down"},
-		"no carrier":  {"ip link set far down", "its interface eth0 has no carrier"},
-		"no address":  {"ip addr flush dev eth0", "does not have the address 10.1.1.2"},
-		"no route":    {"ip route del default", "it has no route to 10.1.2.2"},
-		"other route": {"ip addr add 10.9.0.1/24 dev far; ip route add 10.1.2.0/24 via 10.9.0.7 dev far", "out of far, not of eth0"},
+	const further = "ip link add net1 type veth peer name far1; ip link set far1 up; ip link set net1 up; ip addr add 10.1.1.3/32 dev net1; "
+	for name, c := range map[string]struct{ then, want, leave string }{
+		"whole":                     {"true", "", ""},
+		"emptied":                   {"ip link del eth0", "it has no interface eth0", ""},
+		"down":                      {"ip link set eth0 down", "its interface eth0 is down", ""},
+		"no carrier":                {"ip link set far down", "its interface eth0 has no carrier", ""},
+		"no address":                {"ip addr flush dev eth0", "does not have the address 10.1.1.2", ""},
+		"no route":                  {"ip route del default", "it has no route to 10.1.2.2", ""},
+		"other route":               {"ip addr add 10.9.0.1/24 dev far; ip route add 10.1.2.0/24 via 10.9.0.7 dev far", "out of far, not of eth0", ""},
+		"another of its interfaces": {then: further + "ip route add 10.1.2.2 dev net1", leave: "net1"},
+		"another of its interfaces, where the way back counts": {then: further + "ip route add 10.1.2.2 dev net1; sysctl -qw net.ipv4.conf.eth0.rp_filter=1",
+			want: "packets from 10.1.2.2 are dropped as they come in at eth0, because its rp_filter is 1, and its route back leads to net1", leave: "net1"},
+		"a rule for its address": {then: further + "ip route add 10.1.2.2 dev net1; ip rule add from 10.1.1.2 table 100; ip route add default via 10.1.1.1 dev eth0 onlink table 100"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ns := fmt.Sprintf("path%d", os.Getpid())
@@ -36,7 +42,11 @@ func TestNetworkNamespaceOfAPod(t *testing.T) {
 				t.Cleanup(func() { exec.Command("ip", "netns", "del", ns).Run() })
 			}
 			r := &Report{}
-			r.pod(&Pod{Name: "default/web", NetNS: "/var/run/netns/" + ns, Interface: "eth0"}, netip.MustParseAddr("10.1.1.2"), netip.MustParseAddr("10.1.2.2"))
+			all := []Pod{{Name: "default/web", NetNS: "/var/run/netns/" + ns, Interface: "eth0"}, {Name: "default/web", Interface: "net1"}, {Name: "default/db", Interface: "far"}}
+			leave := r.pod(&all[0], all, netip.MustParseAddr("10.1.1.2"), netip.MustParseAddr("10.1.2.2"))
+			if want := cmp.Or(c.leave, "eth0"); leave.Interface != want {
+				t.Errorf("packets leave by %s, want %s", leave.Interface, want)
+			}
 			text := fmt.Sprint(r.Findings)
 			if (len(r.Findings) == 0) != (c.want == "") || !strings.Contains(text, c.want) || c.want == "" && len(r.Way) != 1 {
 				t.Errorf("got %s and %q, want %q", text, r.Way, c.want)
@@ -44,7 +54,7 @@ func TestNetworkNamespaceOfAPod(t *testing.T) {
 		})
 	}
 	r := &Report{}
-	r.pod(&Pod{Name: "default/web", NetNS: "/var/run/netns/no-such", Interface: "eth0"}, netip.MustParseAddr("10.1.1.2"), netip.MustParseAddr("10.1.2.2"))
+	r.pod(&Pod{Name: "default/web", NetNS: "/var/run/netns/no-such", Interface: "eth0"}, nil, netip.MustParseAddr("10.1.1.2"), netip.MustParseAddr("10.1.2.2"))
 	if !strings.Contains(fmt.Sprint(r.Findings), "its network namespace cannot be opened") {
 		t.Errorf("%v", r.Findings)
 	}

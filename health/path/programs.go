@@ -49,8 +49,8 @@ func (e *Explainer) programs(h *netlink.Handle, device string) (texts []string) 
 
 // content checks what in a pod's network namespace may stop packets from or to the pod: its own filters and programs, and that nobody
 // listens.
-func (e *Explainer) content(r *Report, pod *Pod, q Question, isSource bool) {
-	where := "pod " + pod.Name
+func (e *Explainer) content(r *Report, at end, q Question, isSource bool) {
+	pod, where := at.pod, "pod "+at.pod.Name
 	ns, h, err := pod.open()
 	if err != nil {
 		return // reported as a finding
@@ -58,9 +58,12 @@ func (e *Explainer) content(r *Report, pod *Pod, q Question, isSource bool) {
 	defer ns.Close()
 	defer h.Close()
 	f := flow{what: fmt.Sprintf("packets from %v to %v", q.From, q.To), Packet: foreign.Packet{
-		Src: q.From, Dst: q.To, Protocol: q.protocol(), SrcPort: q.sourcePort(), DstPort: q.Port, Size: e.o.MTU(), Out: pod.Interface}}
-	if !isSource {
-		f.In, f.Out = f.Out, ""
+		Src: q.From, Dst: q.To, Protocol: q.protocol(), SrcPort: q.sourcePort(), DstPort: q.Port, Size: e.o.MTU()}}
+	answers := f.answers()
+	if isSource {
+		f.Out, answers.In = at.out.Interface, pod.Interface
+	} else {
+		f.In, answers.Out = pod.Interface, at.out.Interface
 	}
 	rules, err := foreign.Read(ns, func(string) bool { return false })
 	if err != nil {
@@ -68,7 +71,7 @@ func (e *Explainer) content(r *Report, pod *Pod, q Question, isSource bool) {
 		return
 	}
 	translated := false
-	for _, one := range []flow{f, f.answers()} {
+	for _, one := range []flow{f, answers} {
 		for _, text := range one.harms(rules, nil) {
 			if foreign.Translated(text) { // as service meshes do
 				r.Way, translated = append(r.Way, where+": "+text), true

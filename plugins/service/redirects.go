@@ -84,25 +84,3 @@ type EndpointInterface struct {
 	Interface string
 	Addresses []netip.Addr
 }
-
-// EndpointInterfaces returns those of all pods of this node.
-func (s *Service) EndpointInterfaces() (list []EndpointInterface) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.services == nil {
-		return nil
-	}
-	own := s.self.podSubnets()
-	for pod, of := range s.services.Redirects() {
-		e := EndpointInterface{Pod: podmanager.PodID{Namespace: pod.Namespace, Name: pod.Name}}
-		for _, r := range of {
-			if slices.Contains(own, r.Subnet) {
-				e.Interface, e.Addresses = r.Interface, append(e.Addresses, r.Addr)
-			}
-		}
-		if len(e.Addresses) > 0 {
-			list = append(list, e)
-		}
-	}
-	return list
-}

@@ -176,6 +176,41 @@ func TestWhy(t *testing.T) {
 		}
 	})
 
+	// Packets come in at the interface that has the address, and answers leave by eth0.
+	t.Run("custom interface", func(t *testing.T) {
+		const declared = "apiVersion: v1\nkind: Pod\nmetadata: {name: why-db, namespace: default, annotations: {contivpp.io/custom-if: net1/tap}}\nspec: {nodeName: node2, containers: [{name: c, image: none}]}\n"
+		labtest.Apply(t, l, declared)
+		net1 := ""
+		await.That(t, "net1 has an address", func() error {
+			out, err := exec.Command("ip", "-n", db.Netns, "-4", "-o", "addr", "show", "net1").CombinedOutput()
+			if words := strings.Fields(string(out)); err == nil && len(words) > 3 {
+				net1, _, _ = strings.Cut(words[3], "/")
+				return nil
+			}
+			return fmt.Errorf("%w: %s", err, out)
+		})
+		defer labtest.Apply(t, l, strings.Replace(declared, "contivpp.io/custom-if: net1/tap", "", 1))
+		for _, ends := range [][2]string{{web.Name, net1}, {net1, web.Name}} {
+			await.That(t, "nothing is wrong", func() error {
+				if a, code := askWhy(t, l, ends[0], ends[1]); code != 0 || a.Verdict != why.Reached || !strings.Contains(fmt.Sprint(a.From, a.To), "pod default/why-db ("+net1+" on node2)") {
+					return fmt.Errorf("%v: exit code %d, %+v", ends, code, a)
+				}
+				return nil
+			})
+		}
+		for _, strict := range []struct{ netns, want string }{
+			{node2.Netns, "{node node2 answers from " + net1 + " to " + web.Address.String() + " are dropped as they come in at device " + device(t, l, db)},
+			{db.Netns, "{pod default/why-db packets from " + web.Address.String() + " are dropped as they come in at net1"},
+		} {
+			sh(t, strict.netns, "sysctl -qw net.ipv4.conf.all.rp_filter=1")
+			a, code := askWhy(t, l, web.Name, net1)
+			sh(t, strict.netns, "sysctl -qw net.ipv4.conf.all.rp_filter=0")
+			if code != 1 || a.Verdict != why.NotReached || !strings.Contains(fmt.Sprint(a.Findings), strict.want) {
+				t.Errorf("want %q: exit code %d, %+v", strict.want, code, a)
+			}
+		}
+	})
+
 	t.Run("nobody listens", func(t *testing.T) {
 		for _, port := range []string{"81", "53/udp"} {
 			if a, code := askWhy(t, l, web.Name, db.Name, port); code != 1 || !strings.Contains(fmt.Sprint(a.Findings), "{pod default/why-db nobody listens on port ") {
