@@ -405,6 +405,8 @@ func (w *walk) chain(t *nftables.Table, name string, depth int) (verdict, culpri
 				w.unsure(reason)
 			case end.Kind == expr.VerdictGoto && matches == yes:
 				return falls, none
+			case end.Kind == expr.VerdictGoto: // past the rules that follow
+				w.unsure(reason)
 			}
 		case expr.VerdictDrop, verdictDivert:
 			v := drops

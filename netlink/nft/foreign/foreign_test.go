@@ -162,6 +162,8 @@ func TestDoubts(t *testing.T) {
 			"may be dropped by a rule of chain f in table inet x, which is not judged because it looks into the set \"bad\", which is not read, such as sets that packets change"},
 		"not tracked": {"table inet x { chain p { type filter hook prerouting priority -300; ip saddr 10.1.1.2 notrack; }; chain f { type filter hook forward priority 0; policy drop; ct state new accept; }; }",
 			"may be dropped by the policy of chain f in table inet x, which is not judged because an earlier rule may accept the packet: it compares what connection tracking knows"},
+		"led away, maybe": {"table ip filter { chain away { counter; }; chain FORWARD { type filter hook forward priority 0; ip dscp 3 goto away; drop; }; }",
+			rule + ", which is not judged because an earlier rule may accept the packet: it compares a part"},
 		"policy, maybe": {drop("ip dscp 3 accept"), "may be dropped by the policy of chain FORWARD in table ip filter, which is not judged because an earlier rule may accept the packet"},
 	} {
 		t.Run(name, func(t *testing.T) {
