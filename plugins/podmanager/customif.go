@@ -77,6 +77,7 @@ func ParseCustomIfs(annotations map[string]string, mainIf string) (c CustomIfs) 
 			c.Refused = append(c.Refused, fmt.Sprintf(format, args...))
 		}
 	}
+	refused := map[string]bool{}
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
 		if !strings.HasPrefix(key, CustomIfAnnotation) {
 			continue
@@ -93,6 +94,7 @@ func ParseCustomIfs(annotations map[string]string, mainIf string) (c CustomIfs) 
 			switch {
 			case err != nil:
 				refuse("%.64q: %v", entry, err)
+				refused[i.Name] = true
 			case twice:
 				refuse("%.64q: an interface %s is declared already", entry, i.Name)
 			case len(c.Interfaces) == maxCustomIfs:
@@ -104,6 +106,8 @@ func ParseCustomIfs(annotations map[string]string, mainIf string) (c CustomIfs) 
 	}
 	if name := annotations[EndpointIfAnnotation]; name != "" && name != mainIf {
 		switch i, declared := c.find(name); {
+		case !declared && refused[name]:
+			refuse("%s names %.32q, which is refused: services use %s", EndpointIfAnnotation, name, mainIf)
 		case !declared:
 			refuse("%s names %.32q, which %s does not declare: services use %s", EndpointIfAnnotation, name, CustomIfAnnotation, mainIf)
 		case i.Network != DefaultNetwork:

@@ -43,6 +43,7 @@ func TestParseCustomIfs(t *testing.T) {
 		"endpoint interface without address": {map[string]string{"contivpp.io/custom-if": "net2/tap/stub", "contivpp.io/service-endpoint-if": "net2"},
 			[]podmanager.CustomIf{iface("net2", "tap", "stub")}, "", []string{"is not in the network default: services use eth0"}},
 		"endpoint interface that is not declared": {map[string]string{"contivpp.io/service-endpoint-if": "net1\x1b"}, nil, "", []string{`names "net1\x1b", which contivpp.io/custom-if does not declare`}},
+		"endpoint interface that is refused":      {map[string]string{"contivpp.io/custom-if": "net1/memif", "contivpp.io/service-endpoint-if": "net1"}, nil, "", []string{"type memif is not supported", `names "net1", which is refused: services use eth0`}},
 		"the main interface":                      {map[string]string{"contivpp.io/service-endpoint-if": "eth0"}, nil, "", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
