@@ -420,7 +420,7 @@ func TestExitCodeOfMistakes(t *testing.T) {
 		{"status", "-o", "xml"}, {"status", "-o", "jsonpath"}, {"status", "-o", "jsonpath={.foo}"}, {"status", "-o", "jsonpath={"}, {"status", "node9"}, {"why", "web", "db", "0"},
 		{"events", "node9"}, {"values", "--node", "node9"}, {"pods", "node1", "--node", "node2"}, {"interfaces", "node9"},
 		{"values", "--state", "GONE"}, {"txns", "--since", "soon"}, {"timeline", "key", "--since", "+5m"}, {"graph", "key", "--at", "7"}, {"diff", "--from", "txn:x"}, {"dump", "--view", "XX"},
-		{"services", ""}, {"services", "a/b/c"}, {"services", "/b"}, {"policies", "a/b/c"}, {"policies", ""}, {"explain", "svc/a/b/c"},
+		{"services", ""}, {"services", "a/b/c"}, {"services", "/b"}, {"policies", "a/b/c"}, {"policies", ""}, {"explain", "svc/a/b/c"}, {"txns", "x"}, {"events", "--seq", "x"}, {"events", "--seq", "1.x"},
 	} {
 		args = append([]string{"--agent", "node1=unix://" + dir + "/none"}, args...)
 		if _, _, err := run(t, args...); ExitCode(err) != exitUsage {

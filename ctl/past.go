@@ -25,7 +25,7 @@ import (
 
 // errSeq says how to write a sequence number.
 func errSeq(word string) error {
-	return fmt.Errorf("%q is no sequence number, such as 17, or 3.17 for that of run 3", word)
+	return Misused(fmt.Errorf("%q is no sequence number, such as 17, or 3.17 for that of run 3", word))
 }
 
 // seq is a sequence number of a run; the run is 0 if it is the current one.
