@@ -241,7 +241,7 @@ func (a *Answer) judge(noEcho bool) {
 		}
 		switch {
 		case p.End && p.Kind == "icmp" && !p.Answered && (noEcho || connected):
-		case p.End && !p.Answered:
+		case p.End && !p.Answered, p.End && p.Kind == "udp" && !connected && a.dropped(): // which the answer to a knock may pass
 			a.Verdict = NotReached
 		case (p.End || p.Overlay) && p.Wanted > 0 && p.Size < p.Wanted && a.Verdict != NotReached && a.Verdict != Narrow:
 			a.Verdict = Narrow
@@ -268,6 +268,11 @@ func (a *Answer) judge(noEcho bool) {
 // connected reports whether the end accepted a connection.
 func (a *Answer) connected() bool {
 	return slices.ContainsFunc(a.Probes, func(p path.Probe) bool { return p.End && p.Kind == "tcp" && p.Answered })
+}
+
+// dropped reports whether packets, or their answers, are known to be dropped.
+func (a *Answer) dropped() bool {
+	return slices.ContainsFunc(a.Findings, func(f path.Finding) bool { return strings.Contains(f.Text, "are dropped") })
 }
 
 // refused reports whether somebody answered that there is no connection.

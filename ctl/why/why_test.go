@@ -40,6 +40,26 @@ func TestAnswersFitATerminal(t *testing.T) {
 	}
 }
 
+// A datagram to a closed port is answered by an error, which rules for answers let pass: that reaches the end, and pings do not.
+func TestAKnockPastRulesOfOthers(t *testing.T) {
+	knock := path.Probe{From: "pod a/web", To: "pod a/db", Kind: "udp", Answered: true, Size: 1450, Wanted: 1450, End: true}
+	dropped := path.Finding{Where: "node n", Text: "answers from 10.1.2.2 to 10.1.1.2 are dropped: a rule of chain theirs in table inet somebody drops the packet"}
+	connection := path.Probe{From: "pod a/web", To: "pod a/db", Kind: "tcp", Answered: true, End: true}
+	for name, c := range map[string]struct {
+		answer Answer
+		want   string
+	}{
+		"dropped":          {Answer{Findings: []path.Finding{dropped}, Probes: []path.Probe{knock}}, NotReached},
+		"echo is ignored":  {Answer{Findings: []path.Finding{{Where: "node n", Text: "something else"}}, Probes: []path.Probe{knock}}, Reached},
+		"the port answers": {Answer{Protocol: "tcp", Findings: []path.Finding{dropped}, Probes: []path.Probe{knock, connection}}, Reached},
+	} {
+		c.answer.Verdict = NotProbed
+		if c.answer.judge(false); c.answer.Verdict != c.want {
+			t.Errorf("%s: %s, want %s", name, c.answer.Verdict, c.want)
+		}
+	}
+}
+
 // Of many endpoints, some are judged, from everywhere among them.
 func TestSomeEndpointsStandForAll(t *testing.T) {
 	var all []netip.AddrPort

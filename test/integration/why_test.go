@@ -236,8 +236,9 @@ func TestWhy(t *testing.T) {
 	})
 
 	t.Run("from outside", func(t *testing.T) {
-		a, code := askWhy(t, l, "203.0.113.77", db.Name, "80")
-		if code != 2 || a.Verdict != why.NotProbed || !strings.Contains(a.Untried, "try it there: `nc -vz "+db.Address.String()+" 80`") {
+		port := (&vswitchtest.Host{NetNS: lab.NetnsPath(db.Netns)}).Serve(t, db.Address.String())
+		a, code := askWhy(t, l, "203.0.113.77", db.Name, fmt.Sprint(port))
+		if code != 2 || a.Verdict != why.NotProbed || !strings.Contains(a.Untried, fmt.Sprintf("try it there: `nc -vz %v %d`", db.Address, port)) {
 			t.Errorf("exit code %d, %+v", code, a)
 		}
 	})
