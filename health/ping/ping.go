@@ -199,8 +199,8 @@ func (p *Pinger) Ping(ctx context.Context, to netip.Addr, size int) (time.Durati
 	}
 }
 
-// knocked is the port on which nobody listens: the first one of traceroute(8).
-const knocked = 33434
+// KnockPort is the port on which nobody listens: the first one of traceroute(8).
+const KnockPort = 33434
 
 // Knock is Ping with UDP: hosts answer that nobody listens, also those that ignore echo requests. They may send few such
 // answers: Linux one per second, and six at once.
@@ -216,7 +216,7 @@ func (p *Pinger) Knock(ctx context.Context, to netip.Addr, size int) (took time.
 	}}
 	var conn net.Conn
 	err = p.in(func() error {
-		conn, err = d.DialContext(ctx, "udp", netip.AddrPortFrom(to, knocked).String())
+		conn, err = d.DialContext(ctx, "udp", netip.AddrPortFrom(to, KnockPort).String())
 		return err
 	})
 	if err != nil {

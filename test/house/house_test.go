@@ -71,7 +71,7 @@ var rooms = map[string][]string{
 	"linux/microservices":  {"api", "models", "kvscheduler"},
 	"linux/namespaces":     {"api", "models", "netlink", "nsfile", "test/await"}, // the last one in tests
 	"controller":           {"dbresources", "rest", "api", "models", "config", "kvscheduler", "store"},
-	"plugins":              {"filter", "nsfile", "dirwatch", "listener", "dbresources", "rest", "api", "models", "config", "controller", "store", "plugins", "kvscheduler", "test/await"}, // the last one in tests
+	"plugins":              {"filter", "health/ping", "nsfile", "dirwatch", "listener", "dbresources", "rest", "api", "models", "config", "controller", "store", "plugins", "kvscheduler", "test/await"}, // the last one in tests
 	"northbound":           {"store", "listener", "parallel", "rest", "api", "models", "controller", "kvscheduler", "plugins"},
 	"pki":                  {},
 	"metrics":              {},

@@ -17,6 +17,7 @@ import (
 
 	contiv_filter "github.com/contiv/contiv/api/contiv/filter"
 	"github.com/contiv/contiv/filter"
+	"github.com/contiv/contiv/health/ping"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -246,7 +247,8 @@ func TestProbes(t *testing.T) {
 		}
 		ask("from=" + web.String() + "&to=" + db.String() + "&protocol=tcp&port=80")
 		ask("from=nonsense&to=")
-		if got := told(flow(web, db, 80, 1), flow(web, db, 81, 1), flow(outside, db, 82, 1), echo); got != "80:true 81:false 0:true 82:false " {
+		knock := filter.DeniedFlow{Src: web, Dst: outside, Protocol: filter.UDP, Port: ping.KnockPort, Packets: 1}
+		if got := told(flow(web, db, 80, 1), flow(web, db, 81, 1), flow(outside, db, 82, 1), echo, knock); got != "80:true 81:false 0:true 33434:true 82:false " {
 			t.Errorf("%q", got)
 		}
 		if len(k.probes) > maxProbes {

@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"github.com/contiv/contiv/filter"
+	"github.com/contiv/contiv/health/ping"
 )
 
 // probe is a question upon which packets are sent.
 type probe struct {
 	from, to netip.Addr
-	port     uint16 // 0: echo requests only
+	port     uint16 // 0: echo requests, and what is sent where they are not answered
 	until    time.Time
 }
 
@@ -53,6 +54,7 @@ func (k *Keeper) expect(p probe) {
 func (k *Keeper) isProbe(f filter.DeniedFlow) bool {
 	return slices.ContainsFunc(k.probes, func(p probe) bool {
 		echo := f.Protocol == filter.ICMP || f.Protocol == filter.ICMPv6
-		return f.Src == p.from && (echo || f.Dst == p.to && f.Port == p.port) && k.looked.Before(p.until)
+		knock := f.Protocol == filter.UDP && f.Port == ping.KnockPort
+		return f.Src == p.from && (echo || knock || f.Dst == p.to && f.Port == p.port) && k.looked.Before(p.until)
 	})
 }
