@@ -11,7 +11,7 @@
 // uncertain, and no harm is reported. So it is after a queue to a program, a proxy of
 // SYNs, or a target of iptables that is not known. Doubts names these rules. Sets and maps are read, but for those of kube-proxy, those that packets change,
 // and those after the first 500. Marks are zero unless a rule may have set one. Not seen are matches that the library for netlink leaves out
-// (socket, osf, rt, xfrm): such a rule counts as if it had none.
+// (socket, osf, rt, xfrm): such a rule counts as if it had none. A chain with a rule that the library does not parse (ct original, ct reply) may do anything.
 package foreign
 
 import (
@@ -77,6 +77,8 @@ type Ruleset struct {
 	marking []*nftables.Rule
 	// untracking are those that take packets out of connection tracking.
 	untracking []*nftables.Rule
+	// unread are rules that stand for those of a chain that are not parsed.
+	unread map[*nftables.Rule]bool
 	// indexes of devices by name, as registers have them.
 	indexes map[string][]byte
 }
@@ -128,7 +130,7 @@ func Read(ns *namespace.Namespace, ours func(table string) bool) (*Ruleset, erro
 	if err != nil {
 		return nil, fmt.Errorf("listing the chains of nftables: %w", err)
 	}
-	r := &Ruleset{rules: map[string][]*nftables.Rule{}, lookups: map[*expr.Lookup]*set{}}
+	r := &Ruleset{rules: map[string][]*nftables.Rule{}, lookups: map[*expr.Lookup]*set{}, unread: map[*nftables.Rule]bool{}}
 	from := reader{conn, &sets{conn, map[string]map[string]*nftables.Set{}, map[string]*set{}}}
 	var onDevices map[string][]string
 	for _, c := range chains {
@@ -204,7 +206,11 @@ func (r *Ruleset) read(from reader, c *nftables.Chain) error {
 		return nil
 	}
 	rules, err := from.GetRules(c.Table, c)
-	if err != nil {
+	if err != nil && !fromKernel(err) { // one rule that the library does not parse hides the others
+		unread := &nftables.Rule{Table: c.Table, Chain: c}
+		r.unread[unread] = true
+		rules, r.marking = []*nftables.Rule{unread}, append(r.marking, unread)
+	} else if err != nil {
 		return fmt.Errorf("listing chain %s of table %s: %w", c.Name, c.Table.Name, err)
 	}
 	r.rules[at] = rules
@@ -220,6 +226,11 @@ func (r *Ruleset) read(from reader, c *nftables.Chain) error {
 		}
 	}
 	return nil
+}
+
+// fromKernel reports whether an error is one of asking the kernel, not of parsing the answer. The library wraps neither.
+func fromKernel(err error) bool {
+	return strings.HasPrefix(err.Error(), "SendMessages") || strings.HasPrefix(err.Error(), "receiveAckAware")
 }
 
 // jumps returns the chains that a rule leads to, also by a map, and remembers the sets in which it searches.

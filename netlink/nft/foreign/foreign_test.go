@@ -164,6 +164,8 @@ func TestDoubts(t *testing.T) {
 			"may be dropped by the policy of chain f in table inet x, which is not judged because an earlier rule may accept the packet: it compares what connection tracking knows"},
 		"led away, maybe": {"table ip filter { chain away { counter; }; chain FORWARD { type filter hook forward priority 0; ip dscp 3 goto away; drop; }; }",
 			rule + ", which is not judged because an earlier rule may accept the packet: it compares a part"},
+		"not parsed": {"table inet x { chain g { type filter hook forward priority 1; }; chain f { type filter hook forward priority 0; ip saddr 10.9.9.9 accept; ct original ip daddr 10.1.2.2 drop; }; }",
+			"may be dropped by a rule of chain f in table inet x, which is not judged because a rule of that chain has a form that is not known"},
 		"policy, maybe": {drop("ip dscp 3 accept"), "may be dropped by the policy of chain FORWARD in table ip filter, which is not judged because an earlier rule may accept the packet"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -27,6 +27,10 @@ func (w *walk) rule(rule *nftables.Rule) (matches match, end *expr.Verdict) {
 	registers := &w.registers
 	registers.next()
 	w.reason = ""
+	if w.ruleset.unread[rule] {
+		w.reason = "a rule of that chain has a form that is not known"
+		return unknown, &expr.Verdict{Kind: verdictUnknown}
+	}
 	var loaded expr.Any // last
 	for _, e := range rule.Exprs {
 		result := yes
