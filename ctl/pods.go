@@ -26,8 +26,12 @@ func (c *cli) podsCommand() *cobra.Command {
 				t.Add(a.Agent.Name, pod.Namespace, pod.Name, hosts(pod.IPs), strconv.FormatUint(uint64(pod.MTU), 10), pod.ContainerID, pod.VPPInterface,
 					pod.Gateway, pod.Interface, pod.MAC, pod.NetNS)
 				for _, i := range pod.CustomInterfaces { // a line each, below the pod
+					gateway := pod.Gateway
+					if len(i.IPs) == 0 {
+						gateway = ""
+					}
 					t.Add(a.Agent.Name, pod.Namespace, pod.Name, cmp.Or(strings.Join(i.IPs, ","), i.Network), strconv.FormatUint(uint64(pod.MTU), 10), pod.ContainerID, madeAs(i),
-						pod.Gateway, i.Name, i.MAC, pod.NetNS)
+						gateway, i.Name, i.MAC, pod.NetNS)
 				}
 			}
 		}
