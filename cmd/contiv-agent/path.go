@@ -26,7 +26,10 @@ import (
 func explainPaths(o options, sb *southbound, hostStack bool, nodes *nodesync.NodeSync, addresses *ipam.IPAM, pods *ipnet.IPNet, services *service.Service, mtu func() uint32, conf *contivconf.ContivConf) *path.Explainer {
 	return path.New(path.Options{
 		Node: o.nodeName,
-		Pods: func() ([]path.Pod, error) { return wiredPods(pods, sb) },
+		Pods: func() ([]path.Pod, error) {
+			report, err := pods.PodsReport()
+			return wiredPods(report, func(iface string) string { device, _, _ := sb.Device(iface); return device }), err
+		},
 		Nodes: func() []path.Node {
 			return pathNodes(nodes.GetAllNodes(), addresses)
 		},
@@ -109,27 +112,28 @@ func policyVerdict(ctx context.Context, sb *southbound, hostStack bool, q path.Q
 	return v
 }
 
-func wiredPods(pods *ipnet.IPNet, sb *southbound) (list []path.Pod, err error) {
-	report, err := pods.PodsReport()
+// wiredPods returns the pods of this node, once for each interface that could be made. device returns that of an
+// interface of the vswitch.
+func wiredPods(report ipnet.PodsReport, device func(iface string) string) (list []path.Pod) {
 	for _, p := range report.Pods {
-		pod := path.Pod{Name: p.Namespace + "/" + p.Name, NetNS: p.NetNS, Interface: p.Interface, MTU: int(p.MTU), Addresses: addressesOf(p)}
-		pod.Device, _, _ = sb.Device(p.VPPInterface)
+		pod := path.Pod{Name: p.Namespace + "/" + p.Name, NetNS: p.NetNS, Interface: p.Interface, MTU: int(p.MTU), Addresses: addressesOf(p), Device: device(p.VPPInterface)}
 		list = append(list, pod)
-		for _, further := range p.CustomInterfaces {
-			if further.Problem != "" {
-				continue
+		for _, i := range p.CustomInterfaces {
+			if i.Problem == "" {
+				list = append(list, path.Pod{Name: pod.Name, NetNS: pod.NetNS, Interface: i.Name, MTU: pod.MTU, Addresses: parsed(i.IPs), Device: device(i.VPPInterface)})
 			}
-			pod.Interface, pod.Addresses = further.Name, nil
-			for _, ip := range further.IPs {
-				if addr, err := netip.ParseAddr(ip); err == nil {
-					pod.Addresses = append(pod.Addresses, addr)
-				}
-			}
-			pod.Device, _, _ = sb.Device(further.VPPInterface)
-			list = append(list, pod)
 		}
 	}
-	return list, err
+	return list
+}
+
+func parsed(addresses []string) (list []netip.Addr) {
+	for _, text := range addresses {
+		if addr, err := netip.ParseAddr(text); err == nil {
+			list = append(list, addr)
+		}
+	}
+	return list
 }
 
 func pathNodes(nodes nodesync.Nodes, addresses *ipam.IPAM) (list []path.Node) {

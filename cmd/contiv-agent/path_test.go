@@ -11,6 +11,7 @@ import (
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	"github.com/contiv/contiv/health/path"
 	"github.com/contiv/contiv/plugins/contivconf"
+	"github.com/contiv/contiv/plugins/ipnet"
 	"github.com/contiv/contiv/plugins/nodesync"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -69,5 +70,27 @@ func TestDevicesOfAVSwitchOfItsOwn(t *testing.T) {
 		if diff := cmp.Diff([]path.Device{c.want}, got, cmpopts.EquateComparable(netip.Addr{})); err != nil || diff != "" {
 			t.Errorf("%s: %v %s", name, err, diff)
 		}
+	}
+}
+
+// Each interface of a pod that could be made is listed once, with the device that leads to it.
+func TestWiredPods(t *testing.T) {
+	report := ipnet.PodsReport{Pods: []ipnet.PodReport{{
+		Namespace: "default", Name: "web", NetNS: "/ns", Interface: "eth0", MTU: 1430, IPs: []string{"10.1.1.2/32", "fd10::2/128"}, VPPInterface: "tap",
+		CustomInterfaces: []ipnet.CustomIfReport{
+			{Name: "net1", IPs: []string{"10.1.1.3"}, VPPInterface: "tap-net1", ServiceEndpoint: true}, {Name: "net2", IPs: []string{"10.1.1.4"}, VPPInterface: "tap-net2"},
+			{Name: "bare", VPPInterface: "tap-bare"}, {Name: "late", IPs: []string{"10.1.1.5"}, VPPInterface: "tap-late", Problem: "no room"},
+		},
+	}}}
+	addr := netip.MustParseAddr
+	want := []path.Pod{
+		{Name: "default/web", NetNS: "/ns", Interface: "eth0", Device: "device of tap", Addresses: []netip.Addr{addr("10.1.1.2"), addr("fd10::2")}, MTU: 1430},
+		{Name: "default/web", NetNS: "/ns", Interface: "net1", Device: "device of tap-net1", Addresses: []netip.Addr{addr("10.1.1.3")}, MTU: 1430},
+		{Name: "default/web", NetNS: "/ns", Interface: "net2", Device: "device of tap-net2", Addresses: []netip.Addr{addr("10.1.1.4")}, MTU: 1430},
+		{Name: "default/web", NetNS: "/ns", Interface: "bare", Device: "device of tap-bare", MTU: 1430},
+	}
+	got := wiredPods(report, func(iface string) string { return "device of " + iface })
+	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Addr{})); diff != "" {
+		t.Error(diff)
 	}
 }
