@@ -186,7 +186,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 		registry.MustRegister(services)
 	}
 	// In the order in which events visit them.
-	policies := policy.New(forPolicies, o.nodeName, podManager, addresses, ipNet, loop, log)
+	policies := policy.New(forPolicies, o.nodeName, nodeSync, podManager, addresses, ipNet, loop, log)
 	denied := denials.New(denials.Options{
 		Node: o.nodeName, Read: sb.denials(), PodOf: policies.PodOf, Denying: policies.Denying,
 		Why: func(c filter.Connection) []string { return verdict.Refused(scheduler.Snapshot(), c) },

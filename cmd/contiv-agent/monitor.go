@@ -102,12 +102,9 @@ func chosenPeers(self string, nodes nodesync.Nodes, addresses *ipam.IPAM, mtu in
 			others = append(others, n)
 		}
 	}
-	plan := addresses.Plan()
 	for _, n := range peers.Choose(this.ID, others, func(n *nodesync.Node) uint32 { return n.ID }) {
-		for _, family := range plan.Families() {
-			if subnet, err := addresses.PodSubnet(&family, n); err == nil {
-				list = append(list, peers.Peer{Node: n.Name, Address: ipam.Gateway(subnet).Addr(), Size: mtu})
-			}
+		for _, subnet := range addresses.PodSubnets(n) {
+			list = append(list, peers.Peer{Node: n.Name, Address: ipam.Gateway(subnet).Addr(), Size: mtu})
 		}
 	}
 	slices.SortFunc(list, func(a, b peers.Peer) int { return cmp.Or(cmp.Compare(a.Node, b.Node), a.Address.Compare(b.Address)) })

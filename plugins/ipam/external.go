@@ -18,6 +18,17 @@ import (
 // and the IPAM plugin in the CNI configuration the addresses of pods. What stays
 // here is to remember them, and to let no two pods have the same.
 
+// PodSubnets returns the pod subnets of a node, of all IP versions.
+func (i *IPAM) PodSubnets(n *nodesync.Node) (list []netip.Prefix) {
+	plan := i.Plan()
+	for _, family := range plan.Families() {
+		if subnet, err := i.PodSubnet(&family, n); err == nil {
+			list = append(list, subnet)
+		}
+	}
+	return list
+}
+
 // PodSubnet returns the pod subnet of a node: the one that Kubernetes assigned, with
 // external IPAM, else the one that follows from its ID. family is the plan for
 // the IP version, and so says which of the two of a dual-stack cluster.

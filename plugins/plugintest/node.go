@@ -122,7 +122,7 @@ func StartNode(t testing.TB, o NodeOptions) *Node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	policies := policy.New(policy.Capabilities{Filter: true}, o.Name, n.PodManager, n.IPAM, n.IPNet, n.Loop, Logger())
+	policies := policy.New(policy.Capabilities{Filter: true}, o.Name, n.NodeSync, n.PodManager, n.IPAM, n.IPNet, n.Loop, Logger())
 	n.Loop.Register(n.ContivConf, n.NodeSync, n.PodManager, n.IPAM, n.PodManager.Recorder(), n.IPNet, services, policies, n.visits)
 	n.Loop.Start()
 	n.Server = podmanager.NewServer(n.PodManager, n.Loop, o.View, Logger())

@@ -1,7 +1,8 @@
 // Package policy makes the vswitch enforce Kubernetes network policies.
 //
 //	KubeStateChange of pods, namespaces, nodes, policies ─┐
-//	AddPod, DeletePod ────────────────────────────────────┴─> processor ──> AddressSet, EndpointSet,
+//	AddPod, DeletePod, PodCustomIfUpdate ─────────────────┤
+//	NodeUpdate: VppNode.pod_addresses ────────────────────┴─> processor ──> AddressSet, EndpointSet,
 //	                                                                        AccessList, Subject
 //
 // Additions and changes of an event are part of its transaction: the policies of a pod are in place

@@ -15,6 +15,7 @@ import (
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/dbresources"
 	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/plugins/nodesync"
 	"github.com/contiv/contiv/plugins/podmanager"
 	"github.com/contiv/contiv/plugins/policy/processor"
 )
@@ -31,9 +32,15 @@ type Pods interface {
 	LocalPod(id podmanager.PodID) (*podmanager.LocalPod, bool)
 }
 
-// IPAM provides the addresses of the pods of this node.
+// IPAM provides the addresses of the pods of this node, and the pod subnets of all nodes.
 type IPAM interface {
 	GetPodIPs(id podmanager.PodID) []netip.Addr
+	PodSubnets(n *nodesync.Node) []netip.Prefix
+}
+
+// Nodes provides all nodes, with what they publish of their pods.
+type Nodes interface {
+	GetAllNodes() nodesync.Nodes
 }
 
 // Network provides the interfaces of the pods of this node, and the networks by which they see the
@@ -49,6 +56,7 @@ type Network interface {
 type Policy struct {
 	caps    Capabilities
 	node    string
+	nodes   Nodes
 	pods    Pods
 	ipam    IPAM
 	network Network
@@ -67,8 +75,8 @@ type Policy struct {
 }
 
 // New returns the plugin of a node.
-func New(caps Capabilities, node string, pods Pods, ipam IPAM, network Network, loop controller.EventLoop, log *slog.Logger) *Policy {
-	return &Policy{caps: caps, node: node, pods: pods, ipam: ipam, network: network, loop: loop, log: log,
+func New(caps Capabilities, node string, nodes Nodes, pods Pods, ipam IPAM, network Network, loop controller.EventLoop, log *slog.Logger) *Policy {
+	return &Policy{caps: caps, node: node, nodes: nodes, pods: pods, ipam: ipam, network: network, loop: loop, log: log,
 		metrics: newMetrics(node), real: newRealisation(), processor: processor.New(node), garbage: map[string]struct{}{}}
 }
 
@@ -77,11 +85,13 @@ func (p *Policy) enforces() bool { return p.caps.Filter }
 
 func (*Policy) String() string { return "policy" }
 
-// HandlesEvent accepts resyncs, pods that are wired, and changes that policies depend on.
+// HandlesEvent accepts resyncs, pods that are wired, what nodes publish of their pods, and changes that policies depend on.
 func (p *Policy) HandlesEvent(event controller.Event) bool {
 	switch event := event.(type) {
 	case *podmanager.AddPod, *podmanager.DeletePod, *podmanager.PodCustomIfUpdate, *cleanup:
 		return p.caps.Filter
+	case *nodesync.NodeUpdate:
+		return p.caps.Filter && (publishes(event.PrevState) || publishes(event.NewState))
 	case *controller.KubeStateChange:
 		switch event.Resource {
 		case dbresources.Pod, dbresources.Namespace, dbresources.Node, dbresources.Policy, dbresources.ClusterPolicy:
@@ -112,6 +122,7 @@ func (p *Policy) Resync(ctx context.Context, _ controller.Event, state controlle
 			p.set(value)
 		}
 	}
+	p.processor.SetPublished(p.published())
 	for id := range p.pods.LocalPods() {
 		p.setLocal(id)
 	}
@@ -160,6 +171,29 @@ func (p *Policy) setLocal(id podmanager.PodID) {
 	p.processor.SetLocal(id, processor.Local{Addresses: append(slices.Clip(addrs), further...), Interface: iface, MoreInterfaces: more})
 }
 
+// published returns the addresses beside those in Kubernetes that nodes publish of their pods, because services reach them
+// there. A node speaks of its own pod subnet only: what else it says is ignored, so that it does not become a peer by it.
+func (p *Policy) published() map[podmanager.PodID][]processor.Published {
+	all := map[podmanager.PodID][]processor.Published{}
+	for _, node := range p.nodes.GetAllNodes() {
+		if !publishes(node) {
+			continue
+		}
+		subnets := p.ipam.PodSubnets(node)
+		for _, pod := range node.PodAddresses {
+			id := podmanager.PodID{Namespace: pod.Namespace, Name: pod.Name}
+			for _, addr := range pod.Addresses {
+				if at := slices.IndexFunc(subnets, func(s netip.Prefix) bool { return s.Contains(addr) }); at >= 0 {
+					all[id] = append(all[id], processor.Published{Addr: addr, Subnet: subnets[at]})
+				}
+			}
+		}
+	}
+	return all
+}
+
+func publishes(n *nodesync.Node) bool { return n != nil && len(n.PodAddresses) > 0 }
+
 // Update computes the changes.
 func (p *Policy) Update(ctx context.Context, event controller.Event, txn controller.UpdateOperations) (string, error) {
 	if id, _, about := policyOf(event); about {
@@ -184,6 +218,8 @@ func (p *Policy) Update(ctx context.Context, event controller.Event, txn control
 			return "", nil
 		}
 		p.processor.DeleteLocal(event.Pod)
+	case *nodesync.NodeUpdate:
+		p.processor.SetPublished(p.published())
 	case *controller.KubeStateChange:
 		if event.NewValue != nil {
 			p.set(event.NewValue)

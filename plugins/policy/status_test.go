@@ -20,6 +20,7 @@ import (
 	"github.com/contiv/contiv/dbresources"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/plugins/nodesync"
 	"github.com/contiv/contiv/plugins/podmanager"
 	dto "github.com/prometheus/client_model/go"
 	"google.golang.org/protobuf/proto"
@@ -49,6 +50,8 @@ func (*rig) GetPodIfNames(podmanager.PodID) (string, string, string, bool) {
 	return "tap", "", "", true
 }
 func (*rig) GetPodCustomIfs(podmanager.PodID) ([]string, []netip.Addr) { return nil, nil }
+func (*rig) PodSubnets(*nodesync.Node) []netip.Prefix                  { return nil }
+func (*rig) GetAllNodes() nodesync.Nodes                               { return nil }
 func (*rig) OwnNetworks() ([]netip.Prefix, error)                      { return nil, nil }
 func (*rig) PushEvent(context.Context, controller.Event) error         { return nil }
 
@@ -83,7 +86,7 @@ func startRig(t *testing.T) *rig {
 	); err != nil {
 		t.Fatal(err)
 	}
-	n.policy = New(Capabilities{Filter: true}, "node1", n, n, n, n, log)
+	n.policy = New(Capabilities{Filter: true}, "node1", n, n, n, n, n, log)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	t.Cleanup(func() { cancel(); running.Wait() })

@@ -114,7 +114,7 @@ func (m *machine) start() *agent {
 	if err != nil {
 		m.tb.Fatal(err)
 	}
-	policies := policy.New(policy.Capabilities{Filter: m.filter != nil}, nodeName(1), a.pods, addresses, ipNet, a.loop, log)
+	policies := policy.New(policy.Capabilities{Filter: m.filter != nil}, nodeName(1), a.nodes, a.pods, addresses, ipNet, a.loop, log)
 	a.loop.Register(conf, a.nodes, a.pods, addresses, a.pods.Recorder(), ipNet, services, policies, a.changes)
 	a.cni = podmanager.NewServer(a.pods, a.loop, podmanager.NodeView{}, log)
 	a.loop.Start()

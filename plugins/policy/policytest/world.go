@@ -27,7 +27,9 @@ type World struct {
 	Policies        map[string]*policy.Policy
 	Nodes           map[string]*node.Node
 	ClusterPolicies map[string]*policy.ClusterPolicy
-	Processor       *processor.Processor
+	// Published has what another node publishes of its pods.
+	Published map[podmanager.PodID][]processor.Published
+	Processor *processor.Processor
 	// Values are those that the processor returned last, by key.
 	Values map[string]proto.Message
 	// Told is what the processor was told so far.
@@ -52,7 +54,7 @@ const Node = "node1"
 func New(seed uint64) *World {
 	return &World{
 		Random: rand.New(rand.NewPCG(seed, 7)), Pods: map[string]*pod.Pod{}, Namespaces: map[string]*namespace.Namespace{}, Policies: map[string]*policy.Policy{},
-		Nodes: map[string]*node.Node{}, ClusterPolicies: map[string]*policy.ClusterPolicy{}, Processor: processor.New(Node), Values: map[string]proto.Message{},
+		Nodes: map[string]*node.Node{}, ClusterPolicies: map[string]*policy.ClusterPolicy{}, Published: map[podmanager.PodID][]processor.Published{}, Processor: processor.New(Node), Values: map[string]proto.Message{},
 	}
 }
 
@@ -154,6 +156,22 @@ func (w *World) changePod(ns string) {
 		learn()
 		wire()
 	}
+	if value.NodeName != Node && w.Chance(50) {
+		w.publish(id, ns, n)
+	}
+}
+
+// publish makes the other node publish further addresses of a pod, or none; some are in the subnet of a node that the pod is not on.
+func (w *World) publish(id podmanager.PodID, ns string, n int) {
+	delete(w.Published, id)
+	if w.Chance(70) {
+		for i, addr := range address(ns, n+100) {
+			subnets := [][]string{{"10.1.0.0/16", "fd10::/12"}, {"10.9.0.0/16", "fd20::/12"}}
+			w.Published[id] = append(w.Published[id], processor.Published{Addr: addr, Subnet: netip.MustParsePrefix(pick(w, subnets...)[i])})
+		}
+	}
+	now := maps.Clone(w.Published)
+	w.tell("published", func(p *processor.Processor) { p.SetPublished(now) })
 }
 
 func address(ns string, n int) []netip.Addr {
@@ -353,11 +371,19 @@ func (w *World) Cluster() oracle.Cluster {
 		Nodes: slices.Collect(maps.Values(w.Nodes)), ClusterPolicies: slices.Collect(maps.Values(w.ClusterPolicies))}
 }
 
-// Ends are all pods, and addresses that are no pod's or a node's, of an IP version: 0 is IPv4, 1 IPv6.
+// Ends are all pods, also at the addresses that are published of them, and addresses that are no pod's or a node's, of an IP version: 0 is IPv4, 1 IPv6.
 func (w *World) Ends(version int) []oracle.End {
 	ends := []oracle.End{{Addr: netip.MustParseAddr([]string{"192.168.16.9", "fd99::1"}[version])}, {Addr: netip.MustParseAddr([]string{"192.168.16.1", "fd99::9"}[version])}}
 	for _, p := range w.Pods {
-		ends = append(ends, oracle.End{Pod: p, Addr: netip.MustParseAddr(p.GetIpAddresses()[version])})
+		own := netip.MustParseAddr(p.GetIpAddresses()[version])
+		ends = append(ends, oracle.End{Pod: p, Addr: own})
+		if of := w.Published[podmanager.IDOf(p)]; len(of) > 0 {
+			end := oracle.End{Addr: of[version].Addr}
+			if of[version].Subnet.Contains(own) {
+				end.Pod = p
+			}
+			ends = append(ends, end)
+		}
 	}
 	return ends
 }

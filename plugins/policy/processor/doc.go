@@ -1,7 +1,7 @@
 // Package processor translates policies into the values of contiv.filter that the vswitch of a node
 // should have. It is pure and incremental: the cost of a change depends on what it affects.
 //
-//	SetPod, SetNamespace, SetNode, SetPolicy, SetClusterPolicy, SetLocal, …
+//	SetPod, SetNamespace, SetNode, SetPolicy, SetClusterPolicy, SetLocal, SetPublished, …
 //	        │
 //	   cache: which pods are selected          addresses: whose is which
 //	        │ members that come and go            │

@@ -1,6 +1,7 @@
 package processor
 
 import (
+	"cmp"
 	"maps"
 	"net/netip"
 	"slices"
@@ -35,12 +36,21 @@ type Local struct {
 	MoreInterfaces []string
 }
 
+// Published is an address of a pod that its node publishes, because Kubernetes does not know it. It holds for pods that have an
+// address in Subnet, the pod subnet of the node that publishes it.
+type Published struct {
+	Addr   netip.Addr
+	Subnet netip.Prefix
+}
+
 // Processor is not safe for concurrent use. See New.
 type Processor struct {
 	node  string
 	cache *cache.Cache
 	pods  map[PodID]*podState
 	local map[PodID]*Local
+	// published has what nodes say of their pods, sorted.
+	published map[PodID][]Published
 	// here has the pods that Kubernetes has assigned to the node and that get a network.
 	here     map[PodID]struct{}
 	policies map[PolicyID]*policyState
@@ -247,7 +257,31 @@ func (p *Processor) wantedBy(id PodID, state *podState) []netip.Addr {
 	case state.node == p.node:
 		return nil
 	}
-	return state.ips
+	wanted := state.ips
+	for _, more := range p.published[id] {
+		if slices.ContainsFunc(state.ips, more.Subnet.Contains) && !slices.Contains(wanted, more.Addr) {
+			wanted = append(slices.Clip(wanted), more.Addr)
+		}
+	}
+	return wanted
+}
+
+// SetPublished replaces what nodes publish of their pods.
+func (p *Processor) SetPublished(next map[PodID][]Published) {
+	for _, of := range next {
+		slices.SortFunc(of, func(a, b Published) int {
+			return cmp.Or(a.Addr.Compare(b.Addr), a.Subnet.Addr().Compare(b.Subnet.Addr()))
+		})
+	}
+	before := p.published
+	p.published = next
+	for _, of := range []map[PodID][]Published{before, next} {
+		for id := range of {
+			if !slices.Equal(before[id], next[id]) {
+				p.claim(id)
+			}
+		}
+	}
 }
 
 // claimsChanged updates all pods that claim an address, whose owner may have changed.

@@ -98,6 +98,7 @@ func checkFresh(t *testing.T, w *policytest.World) {
 	for id, local := range w.Processor.Locals() {
 		steps = append(steps, func() { fresh.SetLocal(id, *local) })
 	}
+	steps = append(steps, func() { fresh.SetPublished(w.Published) })
 	for _, n := range w.Namespaces {
 		steps = append(steps, func() { fresh.SetNamespace(n) })
 	}

@@ -1,0 +1,52 @@
+package policy
+
+import (
+	"log/slog"
+	"net/netip"
+	"testing"
+
+	"github.com/contiv/contiv/plugins/nodesync"
+	"github.com/contiv/contiv/plugins/podmanager"
+	"github.com/contiv/contiv/plugins/policy/processor"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// publishers are nodes whose pod subnets follow from their IDs.
+type publishers struct {
+	*rig
+	nodes nodesync.Nodes
+}
+
+func (p publishers) GetAllNodes() nodesync.Nodes { return p.nodes }
+
+func (publishers) PodSubnets(n *nodesync.Node) []netip.Prefix {
+	return []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 1, byte(n.ID), 0}), 24)}
+}
+
+// A node makes addresses of its own pod subnet those of peers, and no others.
+func TestPublishedAddressesOfPeers(t *testing.T) {
+	addr := netip.MustParseAddr
+	p := publishers{nodes: nodesync.Nodes{
+		"node1": {Name: "node1", ID: 1},
+		"node2": {Name: "node2", ID: 2, PodAddresses: []nodesync.PodAddresses{
+			{Namespace: "default", Name: "web", Interface: "net1", Addresses: []netip.Addr{addr("10.1.2.9"), addr("10.1.1.9"), addr("192.168.16.1")}},
+			{Namespace: "default", Name: "thief", Interface: "net1", Addresses: []netip.Addr{addr("10.1.3.9")}},
+		}},
+	}}
+	policy := New(Capabilities{Filter: true}, "node1", p, p, p, p, p, slog.New(slog.DiscardHandler))
+	want := map[podmanager.PodID][]processor.Published{
+		{Namespace: "default", Name: "web"}: {{Addr: addr("10.1.2.9"), Subnet: netip.MustParsePrefix("10.1.2.0/24")}},
+	}
+	if diff := cmp.Diff(want, policy.published(), cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})); diff != "" {
+		t.Error(diff)
+	}
+	for _, n := range []struct {
+		before, now *nodesync.Node
+		want        bool
+	}{{p.nodes["node1"], p.nodes["node1"], false}, {nil, p.nodes["node2"], true}, {p.nodes["node2"], nil, true}, {nil, nil, false}} {
+		if got := policy.HandlesEvent(&nodesync.NodeUpdate{PrevState: n.before, NewState: n.now}); got != n.want {
+			t.Errorf("%v → %v: handled: %v", n.before, n.now, got)
+		}
+	}
+}
