@@ -227,6 +227,10 @@ func TestServiceEndpointInterface(t *testing.T) {
 	if r := report(t, n, "web"); len(r.Refused) != 1 || !strings.Contains(r.Refused[0], "custom networks are not supported") {
 		t.Errorf("refused: %q", r.Refused)
 	}
+	owners, made := n.IPNet.PodInterfaces(), report(t, n, "web").CustomInterfaces
+	if id := owners[made[0].VPPInterface]; len(owners) != 2 || id.Name != "web" {
+		t.Errorf("interfaces of pods: %v", owners)
+	}
 	n = n.Restart()
 	if got := published(t, n); len(got) != 1 {
 		t.Errorf("after a restart: %v", got)

@@ -179,6 +179,11 @@ func (n *IPNet) PodInterfaces() map[string]podmanager.PodID {
 	owners := make(map[string]podmanager.PodID)
 	for id, pod := range n.pods.LocalPods() {
 		owners[n.podAttachment(pod.ContainerID).vpp] = id
+		for _, i := range n.customIfs(pod) {
+			if i.wired() {
+				owners[i.vpp] = id
+			}
+		}
 	}
 	return owners
 }

@@ -74,6 +74,12 @@ func (s *Service) answersApart() bool {
 	return s.ownStack() && routing.PodVRFID != routing.MainVRFID && s.network.GetVxlanBVIIfName() != ""
 }
 
+// changesAnswers reports whether a pod may answer through other interfaces.
+func (s *Service) changesAnswers(event controller.Event) bool {
+	_, changed := event.(*podmanager.PodCustomIfUpdate)
+	return changed && s.answersApart()
+}
+
 // answers returns the values that lead answers through VRF 0, by key. The pod that is being deleted sends none.
 func (s *Service) answers(deleted podmanager.PodID) map[string]proto.Message {
 	if !s.answersApart() {

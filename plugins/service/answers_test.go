@@ -6,6 +6,7 @@ import (
 
 	"github.com/contiv/contiv/plugins/plugintest"
 	"github.com/contiv/contiv/plugins/podmanager"
+	"github.com/contiv/contiv/plugins/service"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -78,6 +79,22 @@ func TestAnswersOfEndpointsAtOtherInterfaces(t *testing.T) {
 	for _, want := range []string{`"source_network":"10.1.1.9/32"`, `"source_network":"10.1.1.2/32"`, `"attached_interfaces":[{"input_interface":"tap-web","priority":65536}]`} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %s in\n%s", want, got)
+		}
+	}
+}
+
+// A pod may answer through its custom interfaces, which come and go.
+func TestAnswersThroughCustomInterfaces(t *testing.T) {
+	more := ""
+	s, err := newCluster().onThisVPP(t, fake{ownStack: true, bvi: "vxlanBVI", more: &more}, service.Capabilities{}, "services: vswitch")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := resync(t, s, state(webService(), webSlice("a", "10.1.1.2@node1")))
+	for _, more = range []string{"tap-net1-web", ""} {
+		config = update(t, s, &podmanager.PodCustomIfUpdate{Pod: podmanager.PodID{Namespace: "default", Name: "web"}}).Apply(config)
+		if got := plugintest.Render(config); !strings.Contains(got, `{"input_interface":"tap-web","priority":65536}`) || strings.Contains(got, `{"input_interface":"tap-net1-web","priority":65536}`) != (more != "") {
+			t.Errorf("with %q:\n%s", more, got)
 		}
 	}
 }

@@ -124,7 +124,7 @@ func (*Service) String() string { return "service" }
 
 // HandlesEvent accepts resyncs, and changes to services that the vswitch translates.
 func (s *Service) HandlesEvent(event controller.Event) bool {
-	return event.Method() != controller.Update || s.proxies(event) || s.forPod(event) || s.changesNode(event) || s.segments.wants(event)
+	return event.Method() != controller.Update || s.proxies(event) || s.forPod(event) || s.changesNode(event) || s.changesAnswers(event) || s.segments.wants(event)
 }
 
 // Resync configures the translation of traffic that leaves the cluster, and of services.

@@ -23,6 +23,7 @@ type fake struct {
 	noNIC    bool
 	nat6     bool
 	ip6      string
+	more     *string // an interface of the pod default/web
 }
 
 func (f fake) Resolved() contivconf.Resolved {
@@ -49,8 +50,12 @@ func (f fake) GetNodeIPOf(ipv6 bool) netip.Prefix {
 }
 func (f fake) GetMainInterface() string  { return "eth0" }
 func (f fake) GetVxlanBVIIfName() string { return f.bvi }
-func (fake) PodInterfaces() map[string]podmanager.PodID {
-	return map[string]podmanager.PodID{"tap-web": {Namespace: "default", Name: "web"}, "tap-other": {Namespace: "default", Name: "other"}}
+func (f fake) PodInterfaces() map[string]podmanager.PodID {
+	all := map[string]podmanager.PodID{"tap-web": {Namespace: "default", Name: "web"}, "tap-other": {Namespace: "default", Name: "other"}}
+	if f.more != nil && *f.more != "" {
+		all[*f.more] = podmanager.PodID{Namespace: "default", Name: "web"}
+	}
+	return all
 }
 
 const (
