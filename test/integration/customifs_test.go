@@ -6,16 +6,18 @@ import (
 	"github.com/contiv/contiv/test/labtest"
 )
 
-// Further interfaces of pods on the kernel vswitch, with both IP versions.
+// Further interfaces of pods on the kernel vswitch, with both IP versions, and services that lead to them.
 func TestCustomInterfaces(t *testing.T) {
 	require(t)
 	opts := options("ci")
-	opts.ContivConfig = `
-ipamConfig:
-  podSubnetCIDR: 10.1.0.0/16,fd10:1::/48
-  vxlanCIDR: 192.168.30.0/24,fd30::/112
-`
+	opts.ContivConfig, opts.ServiceConfig = clientsConfig, "services: vswitch\n"
 	l := labtest.Up(t, opts)
+	st, err := l.State()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sh(t, st.Underlay(), "ip address add fd16::fe/112 dev nodes nodad")
 	labtest.AwaitAddresses(t, l)
-	labtest.RequireCustomInterfaces(t, l, true)
+	t.Run("life", func(t *testing.T) { labtest.RequireCustomInterfaces(t, l, true) })
+	t.Run("services", func(t *testing.T) { labtest.RequireServicesAtInterface(t, l, binaries, true) })
 }

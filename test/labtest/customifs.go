@@ -150,6 +150,10 @@ func RequireCustomInterfaces(t *testing.T, l *lab.Lab, answers bool) {
 		t.Errorf("an egress-isolated pod answers at net1: %v, want %v: %v", err == nil, answers, err)
 	}
 	Delete(t, l, noEgress)
+	await.That(t, "the pod is isolated no more", func() error {
+		_, err := askFrom(web.Netns, addrs["net1"][0], netip.AddrPortFrom(near.Address, 8080))
+		return err
+	})
 	everywhere("isolated no more", near)
 
 	// Restarted agents find nothing to do, though Kubernetes' objects may be unknown.
