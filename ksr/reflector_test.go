@@ -277,10 +277,11 @@ func TestSweepOfOddNodeKeysDeletesNothingElse(t *testing.T) {
 
 func TestOutageIsFollowedByAResync(t *testing.T) {
 	s := memory.New()
-	r := reflect(t, s)
+	r := reflectChecking(t, s, time.Hour) // so that the change meets the outage first
 	r.source.report(newPod("a"), newPod("b"))
 	await(t, s, keyA, keyB)
 	<-r.Synced()
+	awaitGauges(t, s) // with which the resync ends
 
 	s.SetAvailable(false)
 	r.source <- Changes{Set: []Object{newPod("c")}, Deleted: []Ref{{Pod, "default", "a"}}, Complete: true}
