@@ -75,7 +75,7 @@ func TestPacketsOfRandomClusters(t *testing.T) {
 			}
 			w := policytest.New(seed)
 			for range 40 {
-				before := w.Cluster()
+				before, endsBefore := w.Cluster(), endsOf(w)
 				for range 1 + w.Random.IntN(8) {
 					w.Change()
 				}
@@ -93,7 +93,7 @@ func TestPacketsOfRandomClusters(t *testing.T) {
 				}
 				kernel.after = func() {
 					for _, c := range some {
-						now, old := policytest.Passes(cluster, c), policytest.Passes(before, asBefore(before, c))
+						now, old := policytest.Passes(cluster, c), policytest.Passes(before, asBefore(endsBefore, c))
 						if got := passes(c); got && !now && !old {
 							t.Fatalf("meanwhile, %s %d from %v to %v passes, neither before nor after", c.Protocol, c.Port, c.From, c.To)
 						}
@@ -216,18 +216,21 @@ func (n *memoryNode) passes(t *testing.T, c oracle.Connection) bool {
 	return o.Passed
 }
 
-// asBefore is a connection between the same addresses, with the pods that had them before.
-func asBefore(before oracle.Cluster, c oracle.Connection) oracle.Connection {
-	podOf := func(addr netip.Addr) oracle.End {
-		for _, p := range before.Pods {
-			for _, text := range p.GetIpAddresses() {
-				if text == addr.String() {
-					return oracle.End{Pod: p, Addr: addr}
-				}
-			}
+// endsOf are the ends of connections that there are now, by address.
+func endsOf(w *policytest.World) map[netip.Addr]oracle.End {
+	ends := map[netip.Addr]oracle.End{}
+	for version := range 2 {
+		for _, end := range w.Ends(version) {
+			ends[end.Addr] = end
 		}
-		return oracle.End{Addr: addr}
 	}
-	c.From, c.To = podOf(c.From.Addr), podOf(c.To.Addr)
+	return ends
+}
+
+// asBefore is a connection between the same addresses, with the pods that had them before.
+func asBefore(before map[netip.Addr]oracle.End, c oracle.Connection) oracle.Connection {
+	for _, end := range []*oracle.End{&c.From, &c.To} {
+		*end = oracle.End{Pod: before[end.Addr].Pod, Addr: end.Addr}
+	}
 	return c
 }
