@@ -207,6 +207,6 @@ func (e *Explainer) tunnelFlows(peer Node) (flows []flow) {
 
 // strictReversePath reports whether a device of the thread's network namespace only takes IPv4 packets to whose source it leads itself.
 func strictReversePath(device string) bool {
-	const settings = "/proc/sys/net/ipv4/conf/"
+	const settings = "ipv4/conf/"
 	return max(number(settings+"all/rp_filter"), number(settings+device+"/rp_filter")) == 1
 }

@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/contiv/contiv/netlink/namespace"
 	"github.com/contiv/contiv/netlink/nft/foreign"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -192,7 +192,7 @@ func prefixOf(route netlink.Route) (prefix netip.Prefix, ok bool) {
 
 // tracking checks whether the kernel has room for further connections.
 func (n *Network) tracking() (problems []string) {
-	const settings = "/proc/sys/net/netfilter/nf_conntrack_"
+	const settings = "netfilter/nf_conntrack_"
 	if !n.o.HostStack {
 		return nil
 	}
@@ -211,10 +211,9 @@ func noRoom(count, most int) string {
 	return fmt.Sprintf("connection tracking has %d of at most %d connections (net.netfilter.nf_conntrack_max): packets of new ones are dropped where it is full: raise it, or find out who opens so many (`conntrack -L`)", count, most)
 }
 
-// number reads a file with a number; 0 if it cannot be read.
-func number(file string) int {
-	data, _ := os.ReadFile(file)
-	n, _ := strconv.Atoi(strings.TrimSpace(string(data)))
+// number reads a sysctl; 0 if it cannot be read, or is no number.
+func number(sysctl string) int {
+	n, _ := strconv.Atoi(namespace.ReadSysctl(sysctl))
 	return n
 }
 
