@@ -46,7 +46,7 @@ func explainPaths(o options, sb *southbound, hostStack bool, nodes *nodesync.Nod
 				e := services.Explain(service.Connection{From: q.From, To: q.To, Protocol: processor.Protocol(strings.ToUpper(q.Protocol)), Port: q.Port})
 				v := path.Verdict{Wrong: e.Wrong, Way: e.Way, Translated: e.Translated, Entrances: e.Entrances, Endpoints: e.Endpoints, Hidden: e.Hidden}
 				for _, i := range e.Interfaces {
-					v.Interfaces = append(v.Interfaces, path.PodInterface{Address: i.Addresses[0], Pod: i.Pod.String(), Interface: i.Interface})
+					v.Interfaces = append(v.Interfaces, path.PodInterface{Address: i.Address, Pod: i.Pod.String(), Interface: i.Interface})
 				}
 				return v
 			},
@@ -137,7 +137,6 @@ func parsed(addresses []string) (list []netip.Addr) {
 }
 
 func pathNodes(nodes nodesync.Nodes, addresses *ipam.IPAM) (list []path.Node) {
-	plan := addresses.Plan()
 	for _, n := range nodes {
 		node := path.Node{Name: n.Name}
 		for _, ip := range n.VPPIPs {
@@ -148,11 +147,9 @@ func pathNodes(nodes nodesync.Nodes, addresses *ipam.IPAM) (list []path.Node) {
 				node.Addresses = append(node.Addresses, ip)
 			}
 		}
-		for _, family := range plan.Families() {
-			if subnet, err := addresses.PodSubnet(&family, n); err == nil {
-				node.Pods, node.Gateways = append(node.Pods, subnet), append(node.Gateways, ipam.Gateway(subnet).Addr())
-				node.Masks = append(node.Masks, ipam.NATLoopback(subnet))
-			}
+		for _, subnet := range addresses.PodSubnets(n) {
+			node.Pods, node.Gateways = append(node.Pods, subnet), append(node.Gateways, ipam.Gateway(subnet).Addr())
+			node.Masks = append(node.Masks, ipam.NATLoopback(subnet))
 		}
 		list = append(list, node)
 	}

@@ -193,6 +193,11 @@ type NodeUpdate struct {
 	PrevState, NewState *Node
 }
 
+// AboutPodAddresses reports whether the node has, or had, PodAddresses.
+func (e *NodeUpdate) AboutPodAddresses() bool {
+	return e.PrevState != nil && len(e.PrevState.PodAddresses) > 0 || e.NewState != nil && len(e.NewState.PodAddresses) > 0
+}
+
 func (*NodeUpdate) Name() string                                { return "Node Update" }
 func (*NodeUpdate) Method() controller.EventMethod              { return controller.Update }
 func (*NodeUpdate) TransactionType() controller.TransactionType { return controller.BestEffort }

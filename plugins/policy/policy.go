@@ -91,7 +91,7 @@ func (p *Policy) HandlesEvent(event controller.Event) bool {
 	case *podmanager.AddPod, *podmanager.DeletePod, *podmanager.PodCustomIfUpdate, *cleanup:
 		return p.caps.Filter
 	case *nodesync.NodeUpdate:
-		return p.caps.Filter && (publishes(event.PrevState) || publishes(event.NewState))
+		return p.caps.Filter && event.AboutPodAddresses()
 	case *controller.KubeStateChange:
 		switch event.Resource {
 		case dbresources.Pod, dbresources.Namespace, dbresources.Node, dbresources.Policy, dbresources.ClusterPolicy:
@@ -176,7 +176,7 @@ func (p *Policy) setLocal(id podmanager.PodID) {
 func (p *Policy) published() map[podmanager.PodID][]processor.Published {
 	all := map[podmanager.PodID][]processor.Published{}
 	for _, node := range p.nodes.GetAllNodes() {
-		if !publishes(node) {
+		if len(node.PodAddresses) == 0 {
 			continue
 		}
 		subnets := p.ipam.PodSubnets(node)
@@ -191,8 +191,6 @@ func (p *Policy) published() map[podmanager.PodID][]processor.Published {
 	}
 	return all
 }
-
-func publishes(n *nodesync.Node) bool { return n != nil && len(n.PodAddresses) > 0 }
 
 // Update computes the changes.
 func (p *Policy) Update(ctx context.Context, event controller.Event, txn controller.UpdateOperations) (string, error) {

@@ -57,8 +57,14 @@ func (*cluster) Plan() ipam.Plan {
 	}}
 }
 
-func (*cluster) PodSubnet(family *ipam.Plan, n *nodesync.Node) (netip.Prefix, error) {
-	return family.PodSubnet(n.ID)
+func (c *cluster) PodSubnets(n *nodesync.Node) (list []netip.Prefix) {
+	plan := c.Plan()
+	for _, family := range plan.Families() {
+		if subnet, err := family.PodSubnet(n.ID); err == nil {
+			list = append(list, subnet)
+		}
+	}
+	return list
 }
 
 func (*cluster) GetPodIPs(pod podmanager.PodID) []netip.Addr {

@@ -27,7 +27,7 @@ func (s *Service) redirects(ctx context.Context) processor.Redirects {
 		if len(node.PodAddresses) == 0 {
 			continue
 		}
-		subnets := s.self.subnetsOf(node)
+		subnets := s.self.addresses.PodSubnets(node)
 		for _, p := range node.PodAddresses {
 			for _, text := range all.Add(node.Name, subnets, processor.ID{Namespace: p.Namespace, Name: p.Name}, p.Interface, p.Addresses...) {
 				if wrong[text] = true; !s.wrongRedirects[text] {
@@ -43,10 +43,8 @@ func (s *Service) redirects(ctx context.Context) processor.Redirects {
 // redirectsPods reports whether an event may change what nodes publish of their pods.
 func redirectsPods(event controller.Event) bool {
 	update, ok := event.(*nodesync.NodeUpdate)
-	return ok && (publishes(update.PrevState) || publishes(update.NewState))
+	return ok && update.AboutPodAddresses()
 }
-
-func publishes(n *nodesync.Node) bool { return n != nil && len(n.PodAddresses) > 0 }
 
 // podAddresses returns the addresses of a pod of this node at which it is an endpoint.
 func (s *Service) podAddresses(pod podmanager.PodID) []netip.Addr {
@@ -71,7 +69,7 @@ func (s *Service) interfaceAt(endpoint processor.Endpoint) (EndpointInterface, b
 	for pod, of := range s.services.Redirects() {
 		for _, r := range of {
 			if r.Addr == endpoint.Addr.Addr() && r.Subnet.Contains(endpoint.Eth0) {
-				return EndpointInterface{podmanager.PodID{Namespace: pod.Namespace, Name: pod.Name}, r.Interface, []netip.Addr{r.Addr}}, true
+				return EndpointInterface{podmanager.PodID{Namespace: pod.Namespace, Name: pod.Name}, r.Interface, r.Addr}, true
 			}
 		}
 	}
@@ -82,5 +80,5 @@ func (s *Service) interfaceAt(endpoint processor.Endpoint) (EndpointInterface, b
 type EndpointInterface struct {
 	Pod       podmanager.PodID
 	Interface string
-	Addresses []netip.Addr
+	Address   netip.Addr
 }

@@ -188,7 +188,7 @@ func (s *Service) nodeOf(endpoint netip.Addr) (node netip.Addr, isPod bool) {
 			continue
 		}
 		for _, n := range s.self.nodes.GetAllNodes() {
-			if p, err := s.self.addresses.PodSubnet(&family, n); err == nil && p.Contains(endpoint) {
+			if slices.ContainsFunc(s.self.addresses.PodSubnets(n), func(p netip.Prefix) bool { return p.Contains(endpoint) }) {
 				return nodeIPv6(n), true
 			}
 		}

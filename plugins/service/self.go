@@ -18,7 +18,7 @@ type Nodes interface {
 // Addresses provides the networks of the cluster, and the addresses of pods of this node.
 type Addresses interface {
 	Plan() ipam.Plan
-	PodSubnet(family *ipam.Plan, n *nodesync.Node) (netip.Prefix, error)
+	PodSubnets(n *nodesync.Node) []netip.Prefix
 	GetPodIPs(podmanager.PodID) []netip.Addr
 }
 
@@ -30,23 +30,12 @@ type self struct {
 }
 
 // podSubnets returns the pod subnets of this node; none before it has an ID.
-func (s self) podSubnets() (list []netip.Prefix) {
+func (s self) podSubnets() []netip.Prefix {
 	own := s.nodes.GetAllNodes()[s.name]
 	if own == nil {
 		return nil
 	}
-	return s.subnetsOf(own)
-}
-
-// subnetsOf returns the pod subnets of a node.
-func (s self) subnetsOf(n *nodesync.Node) (list []netip.Prefix) {
-	plan := s.addresses.Plan()
-	for _, family := range plan.Families() {
-		if p, err := s.addresses.PodSubnet(&family, n); err == nil {
-			list = append(list, p)
-		}
-	}
-	return list
+	return s.addresses.PodSubnets(own)
 }
 
 // insidePrefixes returns the pod subnets in the form of a ServiceNetwork.
