@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -86,17 +87,22 @@ func (h *Host) wire(t testing.TB, device string) (w *frames.Wire) {
 	return w
 }
 
+// Ports that servers listen at, as keys. Kernels pick the ports of each namespace by
+// themselves, but an answer is to tell which host it is from.
+var served sync.Map
+
 // Serve answers TCP connections to the address with the address of the peer, and
-// returns the port.
+// returns the port, which no other server of the tests has, on whichever host.
 func (h *Host) Serve(t testing.TB, addr string) int {
 	t.Helper()
-	var l net.Listener
-	err := h.in(func() (err error) {
-		l, err = net.Listen("tcp", net.JoinHostPort(addr, "0"))
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
+	l := h.listen(t, addr)
+	for {
+		if _, taken := served.LoadOrStore(l.Addr().(*net.TCPAddr).Port, nil); !taken {
+			break
+		}
+		another := h.listen(t, addr) // while the port is taken here too
+		l.Close()
+		l = another
 	}
 	done := make(chan struct{})
 	go func() {
@@ -113,6 +119,18 @@ func (h *Host) Serve(t testing.TB, addr string) int {
 	}()
 	t.Cleanup(func() { l.Close(); <-done })
 	return l.Addr().(*net.TCPAddr).Port
+}
+
+func (h *Host) listen(t testing.TB, addr string) (l net.Listener) {
+	t.Helper()
+	err := h.in(func() (err error) {
+		l, err = net.Listen("tcp", net.JoinHostPort(addr, "0"))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
 }
 
 // Ask connects to a server and returns the address that it saw.
