@@ -18,7 +18,8 @@ func (c *cli) statusCommand() *cobra.Command {
 			"broken (its agent does not answer, or is not ready), and why: values that failed, cannot be, or wait for\n" +
 			"long; other nodes that do not answer over the overlay, or not to large packets; what others change again and\n" +
 			"again; the lack of etcd; warnings of the vswitch; a full disk; versions that differ. What is wrong with KSR, which\n" +
-			"brings the objects of Kubernetes, is said once for the cluster.\n\n" +
+			"brings the objects of Kubernetes, is said once for the cluster. What a vswitch cannot do of what is asked of it is\n" +
+			"noted; the node is healthy.\n\n" +
 			"The exit code is 0 if all is healthy, 1 if a node or the cluster is degraded, 2 if one is broken, 3 if\n" +
 			"the command line has a mistake, or it is not known which agents there are.",
 		Args: cobra.ArbitraryArgs,

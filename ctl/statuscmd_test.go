@@ -137,6 +137,28 @@ func TestStatusTellsProblems(t *testing.T) {
 	}
 }
 
+// What a node cannot do is told, and the node is healthy all the same.
+func TestStatusTellsNotes(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "agent.sock")
+	mux := noValues()
+	mux.HandleFunc("/readiness", func(w http.ResponseWriter, _ *http.Request) {
+		rest.JSON(w, map[string]any{"Version": "1", "Verdict": "healthy", "Notes": []string{"sessionAffinity has no time-out"}})
+	})
+	serve(t, socket, mux)
+	for format, want := range map[string]string{
+		"table": "NODE  VERDICT  AGENT  VERSION  REMARK\nn     healthy  ready  1        note: sessionAffinity has no time-out\n",
+		"json":  `"notes": [`,
+	} {
+		args := []string{"--agent", "n=unix://" + socket, "status"}
+		if format != "table" {
+			args = append(args, "-o", format)
+		}
+		if out, _, err := run(t, args...); err != nil || !strings.Contains(out, want) {
+			t.Errorf("got %q, %v, want %q", out, err, want)
+		}
+	}
+}
+
 // A node whose agent has another version than most is told so.
 func TestStatusComparesVersions(t *testing.T) {
 	args := []string{"status"}

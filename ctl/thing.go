@@ -318,18 +318,18 @@ func (c *cli) explainThing(ctx context.Context, t thing) error {
 
 // explainNode shows the health of a node, and how other nodes reach it.
 func (c *cli) explainNode(ctx context.Context, t thing) error {
-	verdict, remarks := health.Broken, []string{"its agent does not answer"}
+	explained := ExplainedNode{Node: *t.node, Verdict: health.Broken, Remarks: []string{"its agent does not answer"}}
 	if t.self != nil { // as "status" says it, which compares nodes
 		probes := target.Ask(ctx, append([]*Agent{t.self}, t.agents...), status.Ask)
 		status.Compare(probes, c.from == "")
 		if self := probes[0]; self.Err == nil {
-			verdict, remarks = self.Value.Verdict, status.Remarks(self.Value, c.now())
+			explained.Verdict, explained.Remarks, explained.Notes = self.Value.Verdict, status.Remarks(self.Value, c.now()), self.Value.Notes
 		} else {
-			remarks = []string{self.Err.Error()}
+			explained.Remarks = []string{self.Err.Error()}
 		}
 	}
 	answers := target.Ask(ctx, t.agents, func(ctx context.Context, a *Agent) (ExplainedNode, error) {
-		explained := ExplainedNode{Node: *t.node, Verdict: verdict, Remarks: remarks}
+		explained := explained
 		keys, err := t.keys(ctx, a)
 		if err == nil {
 			explained.Values, err = explainAll(ctx, a, keys)
@@ -338,7 +338,8 @@ func (c *cli) explainNode(ctx context.Context, t thing) error {
 		return explained, err
 	})
 	if len(answers) == 0 { // there is no other
-		answers = []answer[ExplainedNode]{{Agent: t.self, Value: ExplainedNode{Node: *t.node, Verdict: verdict, Remarks: remarks, Values: []*Explained{}}}}
+		explained.Values = []*Explained{}
+		answers = []answer[ExplainedNode]{{Agent: t.self, Value: explained}}
 	}
 	return show(c, answers, writeNode)
 }
@@ -349,11 +350,14 @@ func writeNode(p printer, good []answer[ExplainedNode]) {
 		if i == 0 {
 			p.Printf("node %s: %s\n", node.Name, a.Value.Verdict)
 			t := p.Table("", "", "")
-			label := "because"
-			for _, remark := range a.Value.Remarks {
-				t.Add(" ", label, remark)
-				label = " "
+			addAll := func(label string, texts []string) {
+				for _, text := range texts {
+					t.Add(" ", label, text)
+					label = " "
+				}
 			}
+			addAll("because", a.Value.Remarks)
+			addAll("notes", a.Value.Notes)
 			t.Add(" ", "ID", strconv.FormatUint(uint64(node.ID), 10))
 			t.Add(" ", "addresses", hosts(node.VPPIPs))
 			t.Add(" ", "pods", strings.Join(node.PodCIDRs, ", "))
@@ -375,6 +379,8 @@ type ExplainedNode struct {
 	Verdict string `json:"verdict"`
 	// Remarks are the reasons, as in the status.
 	Remarks []string `json:"remarks,omitempty"`
+	// Notes are those of the status.
+	Notes []string `json:"notes,omitempty"`
 	// State is the worst state of the values; empty if there is no other node.
 	State string `json:"state,omitempty"`
 	// Values lead to the node, the worst first.

@@ -77,7 +77,7 @@ func twoNodes(t *testing.T) (flags []string) {
 		answer(nodesync.NodesURL, nodesync.NodesReport{ThisNode: this, Nodes: []nodesync.NodeReport{
 			{ID: n1, Name: "n1", VPPIPs: []string{"192.168.16.1/24"}}, {ID: n2, Name: "n2", VPPIPs: []string{"192.168.16.2/24"}},
 		}})
-		answer("/readiness", map[string]any{"Version": "1", "Verdict": "degraded", "Problems": []health.Problem{{Check: "disk", Text: "full"}}})
+		answer("/readiness", map[string]any{"Version": "1", "Verdict": "degraded", "Problems": []health.Problem{{Check: "disk", Text: "full"}}, "Notes": []string{"sessions do not end"}})
 		answer(policy.URL, policy.Report{Policies: []policy.PolicyReport{
 			{Namespace: "shop", Name: "isolate", Tier: "NetworkPolicy", Realised: true, Pods: []string{"shop/web"}}, {Namespace: "shop", Name: "other", Pods: []string{"shop/db"}},
 			{Name: "ban", Tier: "Admin", Reasons: []string{"a set is missing"}, Pods: []string{"shop/web"}},
@@ -105,7 +105,7 @@ func TestThings(t *testing.T) {
 			"services   shop/cart  10.96.0.1:80 TCP  its endpoint 10.1.1.2:8080 is not used: it is not ready", "tap-broken", "no such device"}, []string{"shop/other", "vxlan"}},
 		"explain pod/shop/web":    {[]string{"n1: pod shop/web"}, nil},
 		"explain pod/web -n shop": {[]string{"n1: pod shop/web"}, nil},
-		"explain n2": {[]string{"node n2: degraded\n   because    full\n", "192.168.16.2,192.168.30.2", "10.1.2.0/24", "n1: what leads to node n2 is CONFIGURED", fib, tunnel, route},
+		"explain n2": {[]string{"node n2: degraded\n   because    full\n   notes      sessions do not end\n", "192.168.16.2,192.168.30.2", "10.1.2.0/24", "n1: what leads to node n2 is CONFIGURED", fib, tunnel, route},
 			[]string{"vxlan-default-12", "12:2b:00:00:00:01", "10.1.0.0", "tap-broken"}},
 		"explain node/n1":      {[]string{"node n1: degraded", "n2: what leads to node n1 is CONFIGURED"}, []string{"vxlan"}},
 		"explain n2 -o json":   {[]string{`"verdict": "degraded"`, `"remarks"`, `"state": "CONFIGURED"`}, nil},

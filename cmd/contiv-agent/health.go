@@ -26,9 +26,11 @@ type Health struct {
 	NodeConfig string `json:",omitempty"`
 	// Warnings say what may keep the vswitch from working some day.
 	Warnings []string `json:",omitempty"`
-	// Verdict on the node, and Problems that led to it; for ?verbose.
+	// Verdict on the node, and Problems that led to it; for ?verbose. Notes are what the node cannot do
+	// of what is asked of it, whoever looks after it; they are no problems.
 	Verdict  string           `json:",omitempty"`
 	Problems []health.Problem `json:",omitempty"`
+	Notes    []string         `json:",omitempty"`
 
 	// The same as the vpp-agent tells it: 0 INIT, 1 OK, 2 ERROR; times are Unix seconds.
 	BuildVersion string `json:"build_version"`
@@ -84,6 +86,8 @@ type checks struct {
 	// full says that etcd refuses writes; nil: there is none.
 	full     func(context.Context) error
 	warnings func(context.Context) []string
+	// notes may be nil.
+	notes func() []string
 	// health is nil in tests of the others.
 	health *health.Monitor
 }
@@ -112,6 +116,9 @@ func (c checks) handle(mux *http.ServeMux, metrics prometheus.Gatherer) {
 			if c.health != nil && name == "agent" && r.URL.Query().Has("verbose") {
 				answer.Problems = c.health.Look(r.Context())
 				answer.Verdict = c.health.Verdict(answer.Problems)
+				if c.notes != nil {
+					answer.Notes = c.notes()
+				}
 			}
 			answer.PluginStatus[name] = statusOf(err)
 			answer.State = answer.PluginStatus[name].State

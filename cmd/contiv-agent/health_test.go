@@ -60,6 +60,21 @@ func TestOnlyReadinessAsksTheVSwitch(t *testing.T) {
 	}
 }
 
+// What the node cannot do is told to those who ask for everything, and is no problem.
+func TestNotesAreNoProblems(t *testing.T) {
+	fine := func() error { return nil }
+	mux := http.NewServeMux()
+	checks{alive: fine, ready: fine, connected: fine, warnings: func(context.Context) []string { return nil }, notes: func() []string { return []string{"affinity lasts"} },
+		health: health.NewMonitor(fine)}.handle(mux, prometheus.NewRegistry())
+	for path, told := range map[string]bool{"/liveness?verbose": false, "/readiness": false, "/readiness?verbose": true} {
+		answer := httptest.NewRecorder()
+		mux.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, path, nil))
+		if body := answer.Body.String(); strings.Contains(body, "affinity lasts") != told || strings.Contains(body, `"Verdict": "healthy"`) != told {
+			t.Errorf("%s: %s", path, body)
+		}
+	}
+}
+
 // A node works with an etcd that is full, and `contivctl status` says what to do, until there is space again.
 func TestFullEtcdIsAProblem(t *testing.T) {
 	full := errors.New("etcd is full: raise its quota")

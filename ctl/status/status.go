@@ -38,6 +38,8 @@ type Probe struct {
 	// Problems lists everything that is wrong, by the checks that found it, including Database and
 	// NodeConfig.
 	Problems []health.Problem `json:"problems,omitempty"`
+	// Notes are what the node cannot do of what is asked of it. They do not change the verdict.
+	Notes []string `json:"notes,omitempty"`
 	// ConfigDir are the mistakes in the agent's directory of configuration.
 	ConfigDir []string `json:"configDir,omitempty"`
 
@@ -74,6 +76,7 @@ type answer struct {
 	Warnings                             []string
 	Verdict                              string
 	Problems                             []health.Problem
+	Notes                                []string
 	Time                                 int64 `json:"last_update"` // Unix seconds
 }
 
@@ -108,7 +111,7 @@ func readiness(ctx context.Context, a *target.Agent, query url.Values) (Probe, e
 		p.State, p.Problem = NotReady, refused.Text
 		_ = json.Unmarshal(refused.Body, &h) // fields that it does not have stay empty
 	}
-	p.Version, p.Database, p.NodeConfig, p.Problems = h.Version, h.Database, h.NodeConfig, h.Problems
+	p.Version, p.Database, p.NodeConfig, p.Problems, p.Notes = h.Version, h.Database, h.NodeConfig, h.Problems, h.Notes
 	p.clock = clockOf(h.Time, begin, end)
 	if h.Verdict == "" { // an agent without checks: derive the verdict from the rest of its answer
 		p.Problems = h.told()

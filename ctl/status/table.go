@@ -108,7 +108,11 @@ func Write(p text.Printer, probes []target.Answer[Probe], now time.Time) {
 			verdict, state = health.Broken, Unreachable
 		}
 		cells := []string{a.Agent.Name, verdict, state, a.Value.Version}
-		for _, remark := range append(Remarks(a.Value, now), "") {
+		remarks := Remarks(a.Value, now)
+		for _, note := range a.Value.Notes {
+			remarks = append(remarks, "note: "+note)
+		}
+		for _, remark := range append(remarks, "") {
 			if remark == "" && cells[0] == " " {
 				break // there were others
 			}

@@ -72,8 +72,8 @@ func TestAnswersOfEndpointsAtOtherInterfaces(t *testing.T) {
 	}
 	config := resync(t, s, state(webService(), ofPods(webSlice("a", "10.1.1.2@node1"), "web")))
 	config, _, _ = change(t, s, c.publish(1, "node1", "web", "10.1.1.9"), config)
-	if problems := strings.Join(s.Warnings(), " "); !strings.Contains(problems, "does not reach itself through its service") || !strings.Contains(problems, "default/web") {
-		t.Errorf("problems: %s", problems)
+	if notes := strings.Join(s.Notes(), " "); !strings.Contains(notes, "does not reach itself through its service") || !strings.Contains(notes, "default/web") {
+		t.Errorf("notes: %s", notes)
 	}
 	got := plugintest.Render(config)
 	for _, want := range []string{`"source_network":"10.1.1.9/32"`, `"source_network":"10.1.1.2/32"`, `"attached_interfaces":[{"input_interface":"tap-web","priority":65536}]`} {

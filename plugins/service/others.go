@@ -120,7 +120,7 @@ func (s *Service) Warnings() []string {
 	}
 	t := s.Translator()
 	if t.Setting != config.VSwitch || t.Others == "" {
-		problems := slices.Concat(s.health.Problems(), s.limits(), s.lostClaims())
+		problems := slices.Concat(s.health.Problems(), s.limits(func(limit string) bool { return limit == limitNoResets }), s.lostClaims())
 		problems = append(problems, s.segmentWarnings()...)
 		if problem := s.healthz.Problem(); problem != "" {
 			problems = append(problems, problem)

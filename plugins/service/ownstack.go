@@ -88,7 +88,8 @@ func (s *Service) answerRoutes() map[string]proto.Message {
 	return values
 }
 
-// What a vswitch without client scopes does instead of what services ask for.
+// What a vswitch without client scopes does instead of what services ask for. Nobody can change that on the node, except
+// for limitNoResets.
 const (
 	limitRanges   = "loadBalancerSourceRanges do not hold for pods and processes of this node: VPP looks at sources of clients outside only"
 	limitResets   = "resetRemovedEndpoints does not hold for clients outside whose endpoint is on another node: neither has a socket on this one"
@@ -144,11 +145,19 @@ func (s *Service) limitsOf(id processor.ID) (texts []string) {
 	return append(texts, s.segments.limitsOf(id)...)
 }
 
-// limits returns what the vswitch does instead of what services ask for, with the services.
-func (s *Service) limits() (texts []string) {
+// Notes returns what the vswitch of this node does instead of what services ask for, where nobody can change that on the node.
+func (s *Service) Notes() []string {
+	return s.limits(func(limit string) bool { return limit != limitNoResets })
+}
+
+// limits returns limits that a filter selects, with the services.
+func (s *Service) limits(selected func(limit string) bool) (texts []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, limit := range slices.Sorted(maps.Keys(s.limited)) {
+		if !selected(limit) {
+			continue
+		}
 		var ids []string
 		for id := range s.limited[limit] {
 			ids = append(ids, id.String())

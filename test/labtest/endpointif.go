@@ -162,6 +162,9 @@ func RequireServicesAtInterface(t *testing.T, l *lab.Lab, binaries string, itsel
 		}
 	}
 	requireAt("declared", "net1")
+	if !itself { // which is no fault of the node
+		AwaitNote(t, l, binaries, "node1", "does not reach itself through its service")
+	}
 	for _, from := range []lab.Pod{client, other} {
 		for _, service := range []string{"svc/everywhere", "svc/here"} {
 			a, code := AskWhy(t, l, binaries, from.Name, service, "80/tcp")

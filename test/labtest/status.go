@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,6 +20,7 @@ type nodeStatus struct {
 	Result struct {
 		Verdict  string
 		Problems []struct{ Check, Text string }
+		Notes    []string
 	}
 }
 
@@ -51,6 +53,20 @@ func AwaitStatus(t testing.TB, l *lab.Lab, binaries, node, verdict, check, text 
 				if p.Check == check && strings.Contains(p.Text, text) && code == 1 {
 					return nil
 				}
+			}
+		}
+		return fmt.Errorf("exit code %d: %+v", code, list)
+	})
+}
+
+// AwaitNote awaits that contivctl says of a healthy node that it cannot do something.
+func AwaitNote(t testing.TB, l *lab.Lab, binaries, node, text string) {
+	t.Helper()
+	await.That(t, fmt.Sprintf("status says that %s is healthy, and notes: %s", node, text), func() error {
+		list, code := statuses(t, l, binaries)
+		for _, s := range list {
+			if s.Node == node && s.Result.Verdict == "healthy" && slices.ContainsFunc(s.Result.Notes, func(note string) bool { return strings.Contains(note, text) }) {
+				return nil
 			}
 		}
 		return fmt.Errorf("exit code %d: %+v", code, list)
