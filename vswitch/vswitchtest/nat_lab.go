@@ -144,7 +144,12 @@ const servicePort = 8080
 // answerAll answers on all addresses with a name and the address of the client.
 func (h *Host) answerAll(t testing.TB, name string) {
 	t.Helper()
-	at := fmt.Sprintf(":%d", servicePort)
+	h.answer(t, name, fmt.Sprintf(":%d", servicePort))
+}
+
+// answer does so at an address and port.
+func (h *Host) answer(t testing.TB, name, at string) {
+	t.Helper()
 	var l net.Listener
 	var p net.PacketConn
 	err := h.in(func() (err error) {

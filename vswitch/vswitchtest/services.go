@@ -3,7 +3,9 @@ package vswitchtest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"slices"
 	"strconv"
@@ -40,8 +42,8 @@ type serviceLab struct {
 	outside        string             // address of the world
 	// scopes: the vswitch tells clients apart. shared: the node's own processes are clients.
 	scopes, shared bool
-	// fewMove, flowsStay: see Config.
-	fewMove, flowsStay bool
+	// fewMove, flowsStay: see Config. clientIP: the vswitch heeds client_ip.
+	fewMove, flowsStay, clientIP bool
 }
 
 func newServiceLab(t *testing.T, c Config, ipv6 bool) *serviceLab {
@@ -51,7 +53,7 @@ func newServiceLab(t *testing.T, c Config, ipv6 bool) *serviceLab {
 		t.Skip(err)
 	}
 	caps := probe.Capabilities()
-	l := &serviceLab{ipv6: ipv6, scopes: caps.ClientScopes, shared: caps.HostStackShared, fewMove: c.ClientsOfDNAT66Move, flowsStay: c.FlowsOfDNAT66Stay}
+	l := &serviceLab{ipv6: ipv6, scopes: caps.ClientScopes, shared: caps.HostStackShared, fewMove: c.ClientsOfDNAT66Move, flowsStay: c.FlowsOfDNAT66Stay, clientIP: !c.ClientIPIgnored}
 	if ipv6 {
 		l.natLab, l.service, l.other, l.twice, l.outside = newDNAT66Lab(t, c), service66, "fd96::77", []string{"fd31:0:0:9::fe"}, world66
 		l.network = &contiv_nat.ServiceNetwork{Inside: []string{"fd31::/32"}, ServiceSubnets: []string{"fd96::/64"}}
@@ -207,6 +209,7 @@ func (l *serviceLab) run(t *testing.T) {
 		}
 		l.pods[2].want(t, "tcp", l.pod(1), servicePort, "pod1", l.pod(2))
 	})
+	t.Run("an endpoint with another address", l.testClientIP)
 	t.Run("no endpoint", func(t *testing.T) {
 		refuse := func(m *mapping44) { m.Otherwise = vpp_nat.DNat44_StaticMapping_REFUSE }
 		l.serve(t, edited(l.mapping(tcp44), refuse), edited(l.mapping(udp44), refuse))
@@ -324,6 +327,38 @@ func (l *serviceLab) run(t *testing.T) {
 		t.Run("cases", l.runTable)
 	}
 	t.Run("a restarted agent finds everything, and removes everything", func(t *testing.T) { l.testServiceRestart(t) })
+}
+
+// testClientIP makes pod1 an endpoint at an address that it does not open connections from. Drivers that ignore
+// client_ip serve all clients but pod1 itself, whose kernel ignores packets from its own address.
+func (l *serviceLab) testClientIP(t *testing.T) {
+	at := netip.MustParseAddr(l.pod(1))
+	for range 7 {
+		at = at.Next()
+	}
+	added := fmt.Sprintf("%s/%d dev eth0", at, l.bits())
+	if l.ipv6 { // deprecated: not what it opens connections from
+		added += " nodad preferred_lft 0"
+	}
+	l.pods[1].Exec(t, "ip addr add "+added)
+	t.Cleanup(func() { l.pods[1].Exec(t, fmt.Sprintf("ip addr del %s/%d dev eth0", at, l.bits())) })
+	const port = servicePort + 1
+	l.pods[1].answer(t, "pod1", netip.AddrPortFrom(at, port).String()) // by UDP, from that address
+	with := func(m *mapping44) {
+		m.LocalIps[0] = &local44{LocalIp: at.String(), LocalPort: port, Probability: 1, ClientIp: l.pod(1)}
+	}
+	l.serve(t, edited(l.mapping(tcp44, 1), with), edited(l.mapping(udp44, 1), with))
+	for _, network := range []string{"tcp", "udp"} {
+		l.pods[2].want(t, network, l.service, 80, "pod1", l.pod(2))
+		l.world.want(t, network, l.service, 80, "pod1", l.outside)
+		who, seen, err := l.pods[1].who(t, network, "", l.service, 80)
+		switch timeout, ok := errors.AsType[net.Error](err); {
+		case l.clientIP && (err != nil || who != "pod1" || !slices.Contains(l.twice, seen)):
+			t.Errorf("a pod that calls itself at another address by %s reaches %s, which sees %s (%v)", network, who, seen, err)
+		case !l.clientIP && (!ok || !timeout.Timeout()):
+			t.Errorf("a pod that calls itself at another address by %s reaches %s, which sees %s (%v), want no answer", network, who, seen, err)
+		}
+	}
 }
 
 // seenItself is what pod1 is seen with when it calls itself.

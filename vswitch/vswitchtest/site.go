@@ -85,6 +85,8 @@ type Config struct {
 	ClientsOfDNAT66Move bool
 	// FlowsOfDNAT66Stay: what goes to a local address goes on when it is none any more.
 	FlowsOfDNAT66Stay bool
+	// ClientIPIgnored: client_ip of local addresses has no effect.
+	ClientIPIgnored bool
 	// SilentDrops: the vswitch sends no ICMP error for packets without a route.
 	SilentDrops bool
 	// PeersOfGroups: a VXLAN tunnel to a group only sends. What is sent to the group is taken
