@@ -128,6 +128,9 @@ func TestUninstallLeavesWhatWasThereBefore(t *testing.T) {
 		}
 	}
 
+	for _, n := range []netns{host, pod} { // the kernel adds to what it shows once it has checked addresses
+		n.run(t, `while [ -n "$(ip -6 address show tentative)" ]; do sleep 0.05; done`)
+	}
 	configured, configuredInPod := host.content(t), pod.content(t)
 	var out strings.Builder
 	if err := printRemoval(t.Context(), &out, options{vswitch: kernelVSwitch}, host.path(), agent.Options.Local, plugintest.Logger()); err != nil {
