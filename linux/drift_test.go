@@ -3,7 +3,10 @@ package linux
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +15,7 @@ import (
 	linux_interfaces "github.com/contiv/contiv/api/ligato/linux/interfaces"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/test/await"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -43,57 +47,83 @@ func (n *node) watch() <-chan report {
 // awaitWatch returns when Watch listens: it reports a change made for that.
 func (n *node) awaitWatch(reports <-chan report) {
 	n.t.Helper()
-	probe := &linux_interfaces.Interface{
-		Name: "probe", Type: linux_interfaces.Interface_LOOPBACK, Enabled: true,
-	}
-	n.create(probe)
 	for {
-		n.ip("link", "set", "lo", "down")
-		heard := false
-		select {
-		case <-reports:
-			heard = true
-		case <-time.After(2*n.driftDelay + 50*time.Millisecond):
-		}
-		n.ip("link", "set", "lo", "up")
-		if heard {
-			n.remove(probe)
-			n.settle(reports)
-			return
+		mark, late := n.mark(), time.After(2*n.driftDelay+50*time.Millisecond)
+		for waiting := true; waiting; {
+			select {
+			case got := <-reports:
+				if slices.Contains(got.keys, mark) {
+					return
+				}
+			case <-late:
+				waiting = false
+			}
 		}
 	}
 }
 
-// settle drops what is reported about changes made until now.
-func (n *node) settle(reports <-chan report) {
-	for {
-		select {
-		case <-reports:
-		case <-time.After(3 * n.driftDelay):
-			return
+// mark makes a change of which there is a report after those of all that happened before,
+// and returns the key in it, which is new each time.
+func (n *node) mark() (key string) {
+	n.t.Helper()
+	n.marks++
+	end := func(name, peer string) *linux_interfaces.Interface {
+		return &linux_interfaces.Interface{
+			Name: name, Type: linux_interfaces.Interface_VETH, Enabled: true,
+			Link: &linux_interfaces.Interface_Veth{Veth: &linux_interfaces.VethLink{PeerIfName: peer}},
 		}
 	}
+	a, b := fmt.Sprintf("mark%da", n.marks), fmt.Sprintf("mark%db", n.marks)
+	n.create(end(a, b), end(b, a))
+	n.ip("link", "del", a)
+	return models.Key(end(a, b))
 }
 
-func expectReport(t testing.TB, reports <-chan report, reason string, keys ...string) {
+func isMark(key string) bool { return strings.HasPrefix(key, models.LinuxInterface.KeyPrefix()+"mark") }
+
+// settle returns what is reported about changes made until now.
+func (n *node) settle(reports <-chan report) (all []report) {
+	n.t.Helper()
+	for mark, marked := n.mark(), false; !marked; {
+		got := next(n.t, reports)
+		marked = slices.Contains(got.keys, mark)
+		if got.keys = slices.DeleteFunc(got.keys, isMark); len(got.keys) > 0 {
+			all = append(all, got)
+		}
+	}
+	return all
+}
+
+func next(t testing.TB, reports <-chan report) report {
 	t.Helper()
+	select {
+	case got := <-reports:
+		return got
+	case <-time.After(await.Patience):
+		t.Fatal("nothing was reported")
+		return report{}
+	}
+}
+
+// expectOne expects exactly one report.
+func (n *node) expectOne(reports <-chan report, reason string, keys ...string) {
+	n.t.Helper()
 	slices.Sort(keys)
-	select {
-	case got := <-reports:
-		if got.reason != reason || !slices.Equal(got.keys, keys) {
-			t.Errorf("got  %q %q\nwant %q %q", got.reason, got.keys, reason, keys)
-		}
-	case <-time.After(5 * time.Second):
-		t.Errorf("nothing was reported, want %q", reason)
+	got := next(n.t, reports)
+	for isMark(got.keys[0]) { // the other end of the mark
+		got = next(n.t, reports)
 	}
+	if got.reason != reason || !slices.Equal(got.keys, keys) {
+		n.t.Errorf("got  %q %q\nwant %q %q", got.reason, got.keys, reason, keys)
+	}
+	n.expectSilence(reports)
 }
 
-func expectSilence(t testing.TB, n *node, reports <-chan report) {
-	t.Helper()
-	select {
-	case got := <-reports:
-		t.Errorf("reported %q %q", got.reason, got.keys)
-	case <-time.After(5 * n.driftDelay):
+// expectSilence expects that nothing is reported about what was done until now.
+func (n *node) expectSilence(reports <-chan report) {
+	n.t.Helper()
+	for _, got := range n.settle(reports) {
+		n.t.Errorf("reported %q %q", got.reason, got.keys)
 	}
 }
 
@@ -131,7 +161,7 @@ func testDriftInAPod(t *testing.T, look func(*node, pod)) {
 	n.addTap("vpp-tap-1")
 	p := newPod("1", netns, "10.1.1.2", "10.1.1.1")
 	n.create(p.values()...)
-	expectSilence(t, n, reports) // what we do ourselves is no drift
+	n.expectSilence(reports) // what we do ourselves is no drift
 
 	for _, test := range []struct {
 		name, change, reason string
@@ -153,25 +183,24 @@ func testDriftInAPod(t *testing.T, look func(*node, pod)) {
 		ip(t, append([]string{"-n", netns}, strings.Fields(test.change)...)...)
 		look(n, p)
 		if test.reason == "" {
-			expectSilence(t, n, reports)
+			n.expectSilence(reports)
 		} else {
-			select {
-			case got := <-reports:
-				if !strings.Contains(got.reason, test.reason) {
-					t.Errorf("%s: got %q, want %q", test.name, got.reason, test.reason)
+			var reasons, keys []string
+			for _, got := range n.settle(reports) {
+				reasons, keys = append(reasons, got.reason), append(keys, got.keys...)
+			}
+			if all := strings.Join(reasons, "; "); !strings.Contains(all, test.reason) {
+				t.Errorf("%s: got %q, want %q", test.name, all, test.reason)
+			}
+			for _, key := range test.keys {
+				if !slices.Contains(keys, key) {
+					t.Errorf("%s: key %s was not reported", test.name, key)
 				}
-				for _, key := range test.keys {
-					if !slices.Contains(got.keys, key) {
-						t.Errorf("%s: key %s was not reported", test.name, key)
-					}
-				}
-			case <-time.After(5 * time.Second):
-				t.Errorf("%s: nothing was reported", test.name)
 			}
 		}
 		if test.repair != nil {
 			n.create(test.repair)
-			expectSilence(t, n, reports)
+			n.expectSilence(reports)
 		}
 	}
 }
@@ -185,16 +214,15 @@ func TestNamespaceThatVanishesIsReported(t *testing.T) {
 	n.settle(reports)
 	n.namespaces.CloseIdle()
 	ip(t, "netns", "del", netns)
-	select {
-	case got := <-reports:
-		contains(t, got.reason, "network namespace of linux-tap-1 is gone")
-		for _, key := range append(p.tapKeys(), models.Key(p.loop)) {
-			if !slices.Contains(got.keys, key) {
-				t.Errorf("%s was not reported", key)
-			}
+	got := next(t, reports)
+	for isMark(got.keys[0]) { // the other end of the mark
+		got = next(t, reports)
+	}
+	contains(t, got.reason, "network namespace of linux-tap-1 is gone")
+	for _, key := range append(p.tapKeys(), models.Key(p.loop)) {
+		if !slices.Contains(got.keys, key) {
+			t.Errorf("%s was not reported", key)
 		}
-	case <-time.After(5 * time.Second):
-		t.Fatal("nothing was reported")
 	}
 }
 
@@ -207,7 +235,7 @@ func TestOwnRemovalIsNoDrift(t *testing.T) {
 		n.create(p.values()...)
 		n.remove(backwards(p.values())...)
 	}
-	expectSilence(t, n, reports)
+	n.expectSilence(reports)
 }
 
 func TestManyChangesAreOneReport(t *testing.T) {
@@ -218,11 +246,13 @@ func TestManyChangesAreOneReport(t *testing.T) {
 	reports := n.watch()
 	n.create(p.values()...)
 	n.settle(reports)
-	ip(t, "-n", netns, "route", "del", "default")
-	ip(t, "-n", netns, "neigh", "del", "10.1.1.1", "dev", "eth0")
-	expectReport(t, reports, "default route of linux-tap-1 was deleted; neighbour 10.1.1.1 of linux-tap-1 was deleted",
+	changes := filepath.Join(t.TempDir(), "batch") // both at once
+	if err := os.WriteFile(changes, []byte("route del default\nneigh del 10.1.1.1 dev eth0\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ip(t, "-n", netns, "-batch", changes)
+	n.expectOne(reports, "default route of linux-tap-1 was deleted; neighbour 10.1.1.1 of linux-tap-1 was deleted",
 		models.Key(p.defRoute), models.Key(p.arp))
-	expectSilence(t, n, reports)
 }
 
 // notifications collects what is pushed to a scheduler.
@@ -245,7 +275,7 @@ func TestDevicesOfOthersAreObtained(t *testing.T) {
 	n.Plugin.scheduler = pushed
 	await := func(key string, exists bool) {
 		t.Helper()
-		deadline := time.After(5 * time.Second)
+		deadline := time.After(await.Patience)
 		for {
 			select {
 			case c := <-pushed:

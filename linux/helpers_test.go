@@ -59,6 +59,7 @@ type node struct {
 	t         testing.TB
 	name      string
 	scheduler *kvscheduler.Scheduler
+	marks     int // made by mark
 }
 
 func newNode(t testing.TB) *node {
