@@ -20,6 +20,7 @@ import (
 	"github.com/contiv/contiv/pki"
 	"github.com/contiv/contiv/store/etcd"
 	"github.com/contiv/contiv/test/await"
+	"github.com/contiv/contiv/test/loopback"
 )
 
 // members are etcds that are one.
@@ -37,17 +38,22 @@ func newMembers(t *testing.T, n int) *members {
 	if m.authority, err = pki.NewAuthority("contiv-etcd-ca", time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	server, err := m.authority.IssueServer([]string{"contiv-etcd"}, []netip.Addr{netip.MustParseAddr("127.0.0.1")}, time.Now(), time.Hour)
+	peers, clients, addrs := map[string]string{}, make([]string, n), []netip.Addr(nil)
+	url := func() string {
+		address := netip.MustParseAddrPort(loopback.Address())
+		addrs = append(addrs, address.Addr())
+		return "https://" + address.String()
+	}
+	for i := range n {
+		peers[fmt.Sprintf("m%d", i)], clients[i] = url(), url()
+	}
+	server, err := m.authority.IssueServer([]string{"contiv-etcd"}, addrs, time.Now(), time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
-	urls := map[string]string{}
-	for i := range n {
-		urls[fmt.Sprintf("m%d", i)] = "https://" + freeAddress(t)
-	}
 	for i := range n {
 		m.options = append(m.options, etcdserver.Options{
-			Name: fmt.Sprintf("m%d", i), Members: urls, DataDir: filepath.Join(t.TempDir(), "data"), ClientURLs: []string{"https://" + freeAddress(t)},
+			Name: fmt.Sprintf("m%d", i), Members: peers, DataDir: filepath.Join(t.TempDir(), "data"), ClientURLs: clients[i : i+1],
 			CertFile: m.write(server.Cert), KeyFile: m.write(server.Key), ClientCAFile: m.write(m.authority.Pair().Cert),
 			Users: true, UnsafeNoSync: true, Logger: slog.New(slog.DiscardHandler),
 		})
@@ -55,16 +61,6 @@ func newMembers(t *testing.T, n int) *members {
 	m.servers = make([]*etcdserver.Server, n)
 	t.Cleanup(m.stop)
 	return m
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 func (m *members) write(data []byte) (path string) {

@@ -9,7 +9,6 @@ import (
 	"encoding/pem"
 	"fmt"
 	"math/big"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/contiv/contiv/config"
 	"github.com/contiv/contiv/store/etcd"
+	"github.com/contiv/contiv/test/loopback"
 )
 
 // certificates makes ca.pem, and server.pem and client.pem, signed by it, with
@@ -71,12 +71,7 @@ func certificates(t *testing.T) (dir string) {
 func TestClientsAndServerKnowEachOtherByCertificate(t *testing.T) {
 	certs := certificates(t)
 	file := func(name string) string { return filepath.Join(certs, name) }
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	health := "http://" + free.Addr().String()
-	free.Close()
+	health := "http://" + loopback.Address()
 	p := startWith(t, filepath.Join(t.TempDir(), "data"), "--listen-client", "https://127.0.0.1:0", "--listen-health", health,
 		"--cert-file", file("server.pem"), "--key-file", file("server-key.pem"), "--client-ca-file", file("ca.pem"))
 	u, err := url.Parse(p.endpoint)

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -11,16 +10,12 @@ import (
 	"github.com/contiv/contiv/listener/listenertest"
 	"github.com/contiv/contiv/store/etcd/etcdtest"
 	"github.com/contiv/contiv/test/await"
+	"github.com/contiv/contiv/test/loopback"
 )
 
 // What /stats has on loopback, Prometheus gets from elsewhere with a certificate.
 func TestMetricsFromElsewhere(t *testing.T) {
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := free.Addr().String()
-	free.Close()
+	address := loopback.Address()
 	authority := listenertest.NewAuthority(t)
 	cert, key := authority.Issue("server")
 	p := startProcess(t, etcdtest.Start(t), "--manifests", t.TempDir(), "--metrics", address,

@@ -2,7 +2,6 @@ package etcd_test
 
 import (
 	"context"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,18 +9,8 @@ import (
 
 	"github.com/contiv/contiv/store/etcd"
 	"github.com/contiv/contiv/store/etcd/etcdtest"
+	"github.com/contiv/contiv/test/loopback"
 )
-
-// nobody returns an address where nothing listens.
-func nobody(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
 
 func host(server *etcdtest.Server) string {
 	return strings.TrimPrefix(server.Endpoint(), "http://")
@@ -39,7 +28,7 @@ func TestMembersAreWhereTheEndpointsFileSays(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s, err := etcd.New(etcd.Config{Endpoints: []string{"http://" + nobody(t)}, EndpointsFile: file})
+	s, err := etcd.New(etcd.Config{Endpoints: []string{"http://" + loopback.Address()}, EndpointsFile: file})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +49,7 @@ func TestMembersAreWhereTheEndpointsFileSays(t *testing.T) {
 		t.Fatal("etcd is reached at an address where nothing listens")
 	}
 	first := etcdtest.Start(t)
-	write("not an address", nobody(t), "", host(first))
+	write("not an address", loopback.Address(), "", host(first))
 	reached("the file is there")
 
 	second := etcdtest.Start(t)
@@ -72,7 +61,7 @@ func TestMembersAreWhereTheEndpointsFileSays(t *testing.T) {
 func TestEndpointsAreTriedWhenNoMemberOfTheFileAnswers(t *testing.T) {
 	server := etcdtest.Start(t)
 	s, err := etcd.New(etcd.Config{Endpoints: []string{server.Endpoint()}, Locate: func(context.Context) ([]string, error) {
-		return []string{nobody(t)}, nil
+		return []string{loopback.Address()}, nil
 	}})
 	if err != nil {
 		t.Fatal(err)

@@ -6,12 +6,13 @@ import (
 	"net"
 	"strings"
 	"testing"
+
+	"github.com/contiv/contiv/test/loopback"
 )
 
 // What keeps a client from connecting is told: it would only try again.
 func TestProbe(t *testing.T) {
-	refused := listen(t)
-	refused.Close()
+	refused := loopback.Address()
 	silent := listen(t)
 	hangsUp := listen(t)
 	go func() {
@@ -38,8 +39,8 @@ func TestProbe(t *testing.T) {
 		tls       *tls.Config
 		want      string
 	}{
-		"refused":                {[]string{"http://" + refused.Addr().String()}, nil, "connection refused"},
-		"one of two is there":    {[]string{"http://" + refused.Addr().String(), "http://" + silent.Addr().String()}, nil, ""},
+		"refused":                {[]string{"http://" + refused}, nil, "connection refused"},
+		"one of two is there":    {[]string{"http://" + refused, "http://" + silent.Addr().String()}, nil, ""},
 		"connected":              {[]string{"http://" + silent.Addr().String()}, nil, ""},
 		"a socket is not probed": {[]string{"unix:///nowhere"}, nil, ""},
 		"the server wants TLS":   {[]string{"http://" + hangsUp.Addr().String()}, nil, "does it want TLS?"},

@@ -34,8 +34,8 @@ var rooms = map[string][]string{
 	"kvscheduler/diagram":  {"api/ligato/kvscheduler", "kvscheduler/record"},
 	"kvscheduler/inspect":  {"api/ligato/kvscheduler", "jsontext", "kvscheduler", "kvscheduler/record", "kvscheduler/diagram"},
 	"dbresources":          {"api", "models"},
-	"etcdserver":           {"test/locked"}, // in tests
-	"store":                {"config"},
+	"etcdserver":           {"test/locked"},             // in tests
+	"store":                {"config", "test/loopback"}, // the last one in tests
 	"delta":                {},
 	"damper":               {},
 	"models/valid":         {"models", "kvscheduler"},

@@ -1,4 +1,4 @@
-// Package etcdtest runs a real etcd inside a test, on a loopback port, that can
+// Package etcdtest runs a real etcd inside a test, at a loopback address, that can
 // be stopped, started, wiped and compacted.
 package etcdtest
 
@@ -15,6 +15,7 @@ import (
 
 	"github.com/contiv/contiv/config"
 	"github.com/contiv/contiv/store/etcd"
+	"github.com/contiv/contiv/test/loopback"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
 )
@@ -31,7 +32,7 @@ type Server struct {
 // Start runs an etcd until the end of the test.
 func Start(t testing.TB) *Server {
 	t.Helper()
-	s := &Server{t: t, dir: filepath.Join(t.TempDir(), "etcd"), client: freePort(t), peer: freePort(t)}
+	s := &Server{t: t, dir: filepath.Join(t.TempDir(), "etcd"), client: loopback.Address(), peer: loopback.Address()}
 	s.Start()
 	t.Cleanup(func() {
 		if s.etcd != nil {
@@ -41,10 +42,10 @@ func Start(t testing.TB) *Server {
 	return s
 }
 
-// Endpoint is the address of the server: "http://127.0.0.1:<port>".
+// Endpoint is the address of the server: "http://127.x.y.z:<port>".
 func (s *Server) Endpoint() string { return "http://" + s.client }
 
-// Start starts a stopped server on its old port, with its old data.
+// Start starts a stopped server at its old address, with its old data.
 func (s *Server) Start() {
 	s.t.Helper()
 	cfg := embed.NewConfig()
@@ -172,16 +173,6 @@ func pass(from, to net.Conn, delay time.Duration) {
 		time.Sleep(time.Until(c.due))
 		_, _ = to.Write(c.data) // the other direction ends it
 	}
-}
-
-func freePort(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 func urls(address string) []url.URL {
