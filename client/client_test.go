@@ -224,7 +224,7 @@ func TestWaitIsForWhatIsSettled(t *testing.T) {
 				break // it is known here, too
 			}
 		}
-		late, done := context.WithTimeout(ctx, 50*time.Millisecond)
+		late, done := context.WithTimeout(ctx, 2*time.Second) // enough to be told what it waits for
 		defer done()
 		_, err := r.Wait(late, result.Keys...)
 		e, ok := errors.AsType[*client.UnsettledError](err)
@@ -349,7 +349,7 @@ func TestEtcdWithoutAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // enough to connect and write
 	defer cancel()
 	result, err := c.Txn().Put(tap("a")).Commit(ctx)
 	if !errors.Is(err, client.ErrUnanswered) || !errors.Is(err, context.DeadlineExceeded) || result.Revision == 0 {

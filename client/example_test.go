@@ -121,7 +121,7 @@ func ExampleClient_Wait() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	soon, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+	soon, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	if _, err = c.Wait(soon, result.Keys...); err != nil {
 		if e, ok := errors.AsType[*client.UnsettledError](err); ok {

@@ -23,10 +23,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestDeadlines(t *testing.T) {
 	normal := maps.Clone(deadlines)
 	t.Cleanup(func() { deadlines = normal })
+	const deadline = 250 * time.Millisecond // enough for the agent to read the call
 	const config = `{"cniVersion":"1.1.0","name":"n","type":"contiv-cni","grpcServer":%q,"logFile":%q,"prevResult":{"cniVersion":"1.1.0"},"cni.dev/valid-attachments":[]}`
-	for kind, socket := range map[string]string{"stopped": stoppedAgent(t), "silent": silentAgent(t)} {
+	for kind, socket := range map[string]string{"stopped": stoppedAgent(t), "silent": silentAgent(t, deadline)} {
 		for command := range normal {
-			deadlines = map[string]time.Duration{command: 50 * time.Millisecond}
+			deadlines = map[string]time.Duration{command: deadline}
 			plugin := New(time.Now())
 			funcs := map[string]func(*skel.CmdArgs) error{"ADD": plugin.add, "DEL": plugin.del, "CHECK": plugin.check, "STATUS": plugin.status, "GC": plugin.gc}
 			err := funcs[command](&skel.CmdArgs{ContainerID: "c1", IfName: "eth0", StdinData: fmt.Appendf(nil, config, socket, filepath.Join(t.TempDir(), "log"))})
@@ -58,7 +59,7 @@ func listenAt(t *testing.T) net.Listener {
 }
 
 // silentAgent returns the socket of an agent that reads calls and does not answer.
-func silentAgent(t *testing.T) string {
+func silentAgent(t *testing.T, deadline time.Duration) string {
 	t.Helper()
 	l := listenAt(t)
 	var conns sync.WaitGroup
@@ -71,7 +72,7 @@ func silentAgent(t *testing.T) string {
 			conns.Go(func() {
 				defer conn.Close()
 				var call cniwire.Call
-				if err := cniwire.Read(conn, &call); err != nil || call.TimeoutNs <= 0 || call.TimeoutNs >= (50*time.Millisecond).Nanoseconds() {
+				if err := cniwire.Read(conn, &call); err != nil || call.TimeoutNs <= 0 || call.TimeoutNs >= deadline.Nanoseconds() {
 					t.Errorf("call with a time of %d ns, %v", call.TimeoutNs, err)
 				}
 				conn.Read(make([]byte, 1)) // until the caller gives up

@@ -41,7 +41,7 @@ func TestSearchLeavesTime(t *testing.T) {
 			return nil, ctx.Err()
 		},
 	}}}
-	ctx, cancel := context.WithTimeout(WaitOnce(t.Context()), 400*time.Millisecond)
+	ctx, cancel := context.WithTimeout(WaitOnce(t.Context()), 4*time.Second)
 	defer cancel()
 	search, end := Search(ctx)
 	defer end()

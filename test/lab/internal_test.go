@@ -107,7 +107,7 @@ func TestHangingPluginSaysWhereItIs(t *testing.T) {
 	if err := os.WriteFile(plugin, []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // enough for the script to begin
 	defer cancel()
 	e := &nodeExec{node: "node7", netns: "/proc/self/ns/net", timing: filepath.Join(dir, "timing"), log: log}
 	_, err := e.ExecPlugin(ctx, plugin, nil, nil)
