@@ -52,10 +52,15 @@ type instance struct {
 	stop   func()
 }
 
-// resignAfter is how long the leaders of the tests may be cut off.
+// resignAfter is how long the leaders of most tests may be cut off.
 const resignAfter = 20 * time.Millisecond
 
 func start(t *testing.T, s *etcd.Store, name string, ttl time.Duration) *instance {
+	t.Helper()
+	return startResigning(t, s, name, ttl, resignAfter)
+}
+
+func startResigning(t *testing.T, s *etcd.Store, name string, ttl, resignAfter time.Duration) *instance {
 	t.Helper()
 	source := &reaching{script: make(script)}
 	i := &instance{source: source.script, reach: &source.reach}

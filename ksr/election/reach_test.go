@@ -14,10 +14,10 @@ import (
 var errCutOff = errors.New("the API server gives no sign of life")
 
 // two returns a leader and one that stands by.
-func two(t *testing.T) (s *etcd.Store, leader, standby *instance) {
+func two(t *testing.T, resignAfter time.Duration) (s *etcd.Store, leader, standby *instance) {
 	t.Helper()
 	s = etcdtest.Start(t).Store()
-	leader, standby = start(t, s, "a", ttl), start(t, s, "b", ttl)
+	leader, standby = startResigning(t, s, "a", ttl, resignAfter), startResigning(t, s, "b", ttl, resignAfter)
 	leader.source <- pods(3, 1)
 	awaitRole(t, leader, ksr.Leader)
 	standby.source <- pods(3, 1)
@@ -41,7 +41,7 @@ func wantCandidates(t *testing.T, s *etcd.Store, want string) {
 }
 
 func TestLeaderThatIsCutOffLeavesToOneThatIsNot(t *testing.T) {
-	s, a, b := two(t)
+	s, a, b := two(t, resignAfter)
 	a.reach.Note(errCutOff)
 	awaitRole(t, b, ksr.Leader)
 	wantCandidates(t, s, "b")
@@ -56,7 +56,7 @@ func TestLeaderThatIsCutOffLeavesToOneThatIsNot(t *testing.T) {
 // All are cut off at once when the API server is away: nothing is gained by an
 // election then, and a store that loses data is still repaired.
 func TestLeaderStaysWhenEverybodyIsCutOff(t *testing.T) {
-	s, a, b := two(t)
+	s, a, b := two(t, resignAfter)
 	b.reach.Note(errCutOff)
 	wantCandidates(t, s, "a") // one that stands by steps back at once
 	_, before := candidates(t, s)
@@ -70,13 +70,14 @@ func TestLeaderStaysWhenEverybodyIsCutOff(t *testing.T) {
 }
 
 func TestLeaderThatReconnectsInTimeStays(t *testing.T) {
-	s, a, _ := two(t)
+	const resignAfter = time.Second // longer than the test is ever suspended between two lines
+	s, a, _ := two(t, resignAfter)
 	_, before := candidates(t, s)
 	for range 20 {
 		a.reach.Note(errCutOff)
 		a.reach.Note(nil)
 	}
-	time.Sleep(5 * resignAfter) // nothing must happen
+	time.Sleep(resignAfter + 200*time.Millisecond) // nothing must happen
 	if _, after := candidates(t, s); len(after) != 2 || after[0] != before[0] {
 		t.Error("the leader has changed")
 	}
