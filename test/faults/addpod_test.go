@@ -46,9 +46,7 @@ func TestAddPod(t *testing.T) {
 		if _, err := s.CNI(t.Context(), "CHECK", victim.ID()); err != nil {
 			t.Errorf("killed after %v: CHECK: %v", after, err)
 		}
-		if err := s.settled(t, "node1"); err != nil {
-			t.Errorf("killed after %v: %v", after, err)
-		}
+		await.That(t, fmt.Sprintf("killed after %v: all is well", after), func() error { return s.settled(t, "node1") })
 		unwire(t, s, victim.ID())
 	}
 	if interrupted < 3 {
