@@ -54,7 +54,7 @@ var rooms = map[string][]string{
 	"netlink/xtables":      {},
 	"netlink/kubeproxy":    {"netlink/xtables"},
 	"netlink/nft/nfttest":  {},
-	"vswitch/kernel":       {"filter", "api", "models", "kvscheduler", "netalloc", "vswitch", "vswitch/descriptors", "delta", "netlink", "nsfile", "test/locked"}, // the last one in tests
+	"vswitch/kernel":       {"filter", "api", "models", "kvscheduler", "netalloc", "vswitch", "vswitch/descriptors", "delta", "netlink", "nsfile", "test/await", "test/locked"}, // the last two in tests
 	"vswitch/kernel/own":   {"api", "models", "vswitch", "netlink"},
 	"vswitch/kernel/drift": {},
 	"vswitch/kernel/dhcp":  {},

@@ -1,15 +1,16 @@
 package kernel
 
 import (
+	"errors"
 	"log/slog"
 	"strings"
 	"testing"
-	"time"
 
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/locked"
 	"github.com/contiv/contiv/vswitch/descriptors"
 	"google.golang.org/protobuf/proto"
@@ -43,7 +44,7 @@ func TestLostSettingsOfTheHostAreReported(t *testing.T) {
 				t.Errorf("warned of %q, %v", warnings, err)
 			}
 			n.ExecAll(t, test.damage)
-			await(t, "the log", func() bool { return strings.Contains(log.String(), "no longer forwards") })
+			eventually(t, "the log", func() bool { return strings.Contains(log.String(), "no longer forwards") })
 			if warnings, err := v.Warnings(t.Context()); err != nil || len(warnings) != 1 || !strings.Contains(warnings[0], test.want) {
 				t.Errorf("warned of %q, %v", warnings, err)
 			}
@@ -75,20 +76,21 @@ func TestDefaultRoutesThatAreNotLost(t *testing.T) {
 	_, err := txn.Commit(t.Context(), kvscheduler.WithResync(kvscheduler.FullResync))
 	check(t, err)
 	n.ExecAll(t, "ip link set dev eth0 down; ip link set dev eth0 up")
-	await(t, "our default route", func() bool { return strings.Contains(n.Exec(t, "ip route show default"), "via 10.66.0.9") })
+	eventually(t, "our default route", func() bool { return strings.Contains(n.Exec(t, "ip route show default"), "via 10.66.0.9") })
 	if warnings, err := v.Warnings(t.Context()); err != nil || len(warnings) != 0 {
 		t.Errorf("warned of %q, %v", warnings, err)
 	}
 }
 
-// await returns when it holds.
-func await(t *testing.T, what string, holds func() bool) {
+// eventually returns when it holds.
+func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within a minute", what)
+	await.That(t, what, func() error {
+		if !holds() {
+			return errors.New("not yet")
 		}
-	}
+		return nil
+	})
 }
 
 // ExecAll runs commands that are separated by semicolons.

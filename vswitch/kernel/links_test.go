@@ -309,13 +309,7 @@ func TestRouterAdvertisements(t *testing.T) {
 	router(t, host, "eth0")
 	await := func(what, command, wanted string, there bool) {
 		t.Helper()
-		var found string
-		for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-			if found = n.Exec(t, command); strings.Contains(found, wanted) == there {
-				return
-			}
-		}
-		t.Errorf("%s: %s says %q", what, command, found)
+		eventually(t, what+", "+command, func() bool { return strings.Contains(n.Exec(t, command), wanted) == there })
 	}
 	const addrs, routes = "ip -6 -o addr show dev c-a scope global", "ip -6 route show default dev c-a"
 	for _, nd := range []*vpp_interfaces.Interface_IP6ND{

@@ -8,6 +8,7 @@ import (
 
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/vswitch/descriptors"
 	"github.com/contiv/contiv/vswitch/vswitchtest"
 )
@@ -96,7 +97,7 @@ func TestReadersDoNotWrite(t *testing.T) {
 			if len(calls) > 0 {
 				t.Errorf("noticing it and reading back wrote: %v", calls)
 			}
-			await(t, "the repair", func() bool { return resync() == nil }) // a next hop may be out of reach at first
+			await.That(t, "the repair", resync) // a next hop may be out of reach at first
 		})
 	}
 }

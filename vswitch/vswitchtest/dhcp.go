@@ -34,6 +34,9 @@ type DHCPOffer struct {
 	Address netip.Prefix
 	Router  netip.Addr // the zero Addr: none
 	Length  time.Duration
+	// Renew and Rebind are when to ask this server and when to ask any server for more time,
+	// zero: the client chooses.
+	Renew, Rebind time.Duration
 	// Mute: there is no answer to anything.
 	Mute bool
 	// Routes are classless static routes.
@@ -90,7 +93,7 @@ func (s *DHCPServer) Seen() []dhcpv4.MessageType {
 }
 
 // Await returns when a message of the type has come after the first ones that
-// count says.
+// count says. What Up said before is then the answer.
 func (s *DHCPServer) Await(ctx context.Context, typ dhcpv4.MessageType, after int) error {
 	for {
 		s.mu.Lock()
@@ -163,6 +166,10 @@ func (s *DHCPServer) reply(request *dhcpv4.DHCPv4) *dhcpv4.DHCPv4 {
 			dhcpv4.WithYourIP(s.offer.Address.Addr().AsSlice()),
 			dhcpv4.WithNetmask(net.CIDRMask(s.offer.Address.Bits(), 32)),
 			dhcpv4.WithOption(dhcpv4.OptIPAddressLeaseTime(s.offer.Length)))
+		if s.offer.Renew > 0 {
+			modifiers = append(modifiers,
+				dhcpv4.WithOption(dhcpv4.OptRenewTimeValue(s.offer.Renew)), dhcpv4.WithOption(dhcpv4.OptRebindingTimeValue(s.offer.Rebind)))
+		}
 		if s.offer.Router.IsValid() {
 			modifiers = append(modifiers, dhcpv4.WithRouter(s.offer.Router.AsSlice()))
 		}
