@@ -225,7 +225,11 @@ func testAccident(t *testing.T, site Site, accident Accident, values []proto.Mes
 			t.Fatal(err)
 		}
 	}
-	reports.drain(a)
+	for range 25 { // reports may come late
+		if reports.drain(a); a.intact(values) {
+			break
+		}
+	}
 	repaired := false
 	for _, txn := range a.History(time.Time{}, time.Time{}) {
 		repaired = repaired || txn.SeqNum > before && len(txn.Executed) > 0
@@ -237,6 +241,16 @@ func testAccident(t *testing.T, site Site, accident Accident, values []proto.Mes
 	b := startAgent(t, site)
 	wantNothingExecuted(t, "resync after the repair", b.resync(values...))
 	b.wantConfigured(values)
+}
+
+// intact reports whether the vswitch has exactly these values.
+func (a *agent) intact(values []proto.Message) bool {
+	var keys []string
+	for _, v := range values {
+		keys = append(keys, models.Key(v))
+	}
+	differences, err := a.Verify(a.t.Context(), keys...)
+	return err == nil && len(differences) == 0
 }
 
 func (a *agent) lastSeqNum() (last uint64) {
