@@ -133,7 +133,7 @@ func exchange(c net.Conn, wait time.Duration) error {
 func connectionCheck(t *testing.T, c net.Conn) func(when string, want bool) {
 	return func(when string, want bool) {
 		t.Helper()
-		wait := longWait
+		wait := time.Minute // after long silence, TCP is as long in trying again
 		if !want {
 			wait = shortWait
 		}
