@@ -11,10 +11,13 @@ import (
 )
 
 // claims are made by holders "host/life": lives of the same host are the same holder.
-func claim(s *etcd.Store, holder string) *etcd.Claim {
+func claim(s *etcd.Store, holder string) *etcd.Claim { return claimFor(s, holder, time.Minute) }
+
+// claimFor makes one that ends when its holder has been dead for so long.
+func claimFor(s *etcd.Store, holder string, ttl time.Duration) *etcd.Claim {
 	host, _, _ := strings.Cut(holder, "/")
 	mine := func(value []byte) bool { return strings.HasPrefix(string(value), host+"/") }
-	return s.NewClaim("/claim", []byte(holder), mine, 2*time.Second)
+	return s.NewClaim("/claim", []byte(holder), mine, ttl)
 }
 
 // wantHolder checks what a claim says of who holds the key: "" for itself.
@@ -55,7 +58,7 @@ func TestClaim(t *testing.T) {
 // The key goes with a holder that does not live any more.
 func TestClaimOfTheDead(t *testing.T) {
 	s := etcdtest.Start(t).Store()
-	dead, living := claim(s, "a/1"), claim(s, "b/1")
+	dead, living := claimFor(s, "a/1", 2*time.Second), claim(s, "b/1")
 	wantHolder(t, "it lives", dead, "")
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
