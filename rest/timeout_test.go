@@ -23,7 +23,7 @@ func TestConnectionsThatSendNothing(t *testing.T) {
 	if server.timeouts.header <= 0 || server.timeouts.write <= server.timeouts.idle || server.timeouts.request <= 0 || server.timeouts.idle <= 0 {
 		t.Errorf("by default: %+v", server.timeouts)
 	}
-	server.timeouts = timeouts{100 * time.Millisecond, 200 * time.Millisecond, time.Minute, 100 * time.Millisecond}
+	server.timeouts = timeouts{100 * time.Millisecond, 3 * time.Second, time.Minute, 100 * time.Millisecond} // enough to send what is huge
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() {

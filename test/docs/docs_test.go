@@ -179,7 +179,7 @@ func (*shell) broken(err error) bool { return errors.Is(err, context.DeadlineExc
 var changes = regexp.MustCompile(`\s(apply|delete|resync|put|del|txn|report|up|down|add)(\s|$)`)
 
 // settleTimeout bounds how long a sample is awaited: what a command changed may take effect later.
-const settleTimeout = 10 * time.Second
+const settleTimeout = 30 * time.Second
 
 // settle runs a command until it prints what the sample shows.
 func (s *shell) settle(ctx context.Context, command, sample string) (output string, err error) {

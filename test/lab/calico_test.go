@@ -12,7 +12,7 @@ import (
 // An etcd that serves, but takes nothing, does not hold up the lab for ever.
 func TestCalicoLabWithoutAUsableEtcd(t *testing.T) {
 	opts := options(t)
-	opts.Calico, opts.StartTimeout = true, time.Second
+	opts.Calico, opts.StartTimeout = true, 4*time.Second // enough for etcd to begin
 	_, err := lab.Up(t.Context(), opts)
 	requireError(t, err, "etcd does not take Calico's data")
 	requireNothingLeft(t, opts)

@@ -145,7 +145,7 @@ func TestUpThatFailsSaysWhyAndLeavesNothing(t *testing.T) {
 	} {
 		t.Run(test.behaviour, func(t *testing.T) {
 			opts := options(t, test.behaviour)
-			opts.StartTimeout = 300 * time.Millisecond
+			opts.StartTimeout = 3 * time.Second // enough to begin
 			_, err := lab.Up(t.Context(), opts)
 			requireError(t, err, test.want)
 			requireNothingLeft(t, opts)
