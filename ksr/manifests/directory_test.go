@@ -79,7 +79,7 @@ func (w *watched) rename(from, to string) {
 func (w *watched) await(want ...string) {
 	w.t.Helper()
 	slices.Sort(want)
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(time.Minute)
 	for first := true; ; first = false {
 		if got := w.names(); slices.Equal(got, want) && (w.complete || !first) {
 			return

@@ -85,7 +85,7 @@ func next(t *testing.T, changes <-chan *vpp_interfaces.InterfaceState) *vpp_inte
 	select {
 	case s := <-changes:
 		return s
-	case <-time.After(5 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("no change is told")
 		return nil
 	}

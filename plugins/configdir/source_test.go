@@ -121,7 +121,7 @@ func (r *rig) wantChange(want ...string) {
 		if len(got) != len(want) || e.Source != configdir.Name {
 			r.t.Errorf("changes of %s are %v, want %v", e.Source, got, want)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		r.t.Fatalf("no change, want %v; status %+v", want, r.source.Status())
 	}
 }

@@ -40,7 +40,7 @@ func TestValuesDependOnLinks(t *testing.T) {
 	watcher, _ := s.Watch(key)
 	await := func(want pb.ValueState) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		for s.ValueStatus(key).GetValue().GetState() != want {
 			if _, err := watcher.Next(ctx); err != nil {

@@ -251,7 +251,7 @@ func TestLostEvents(t *testing.T) {
 	check(t, v.Routes().Create(t.Context(), values[0]))
 	reports := make(chan string, 1000)
 	check(t, v.Watch(t.Context(), func(reason string, keys ...string) { reports <- fmt.Sprint(reason, len(keys)) }))
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(time.Minute)
 	for {
 		// A burst of events, larger than the buffer.
 		var batch strings.Builder
@@ -277,7 +277,7 @@ func TestLostEvents(t *testing.T) {
 // awaitReport waits until a value is reported, and returns the reason.
 func awaitReport(t *testing.T, reports <-chan report, key string) string {
 	t.Helper()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(time.Minute)
 	for {
 		select {
 		case r := <-reports:

@@ -92,7 +92,7 @@ func watch(t *testing.T, v *VSwitch) <-chan []string {
 
 func wantReport(t *testing.T, reports <-chan []string, key string) {
 	t.Helper()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(time.Minute)
 	for {
 		select {
 		case keys := <-reports:

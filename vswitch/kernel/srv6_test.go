@@ -164,7 +164,7 @@ func TestDamagedSegmentsAreReported(t *testing.T) {
 		{"ip link del dev contiv-sr0", policy},
 	} {
 		n.Exec(t, damage.command)
-		deadline := time.After(10 * time.Second)
+		deadline := time.After(time.Minute)
 		for found := false; !found; {
 			select {
 			case keys := <-reports:

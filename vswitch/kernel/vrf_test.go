@@ -72,7 +72,7 @@ func TestAddressesStayOutOfTheTableLocal(t *testing.T) {
 	check(t, v.Watch(ctx, func(_ string, keys ...string) { reports <- keys }))
 	n.Exec(t, "ip link set dev c-a down")
 	n.Exec(t, "ip link set dev c-a up")
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(time.Minute)
 	for reported := false; !reported; {
 		select {
 		case keys := <-reports:

@@ -283,7 +283,7 @@ func (q reportQueue) next(t testing.TB) reported {
 	select {
 	case r := <-q:
 		return r
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("no report")
 		return reported{}
 	}

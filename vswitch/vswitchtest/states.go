@@ -114,7 +114,7 @@ func runStates(t *testing.T, c Config) {
 // awaitState waits for a report of the state.
 func awaitState(t testing.TB, reports <-chan *vpp_interfaces.InterfaceState, name string, want vpp_interfaces.InterfaceState_Status) *vpp_interfaces.InterfaceState {
 	t.Helper()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(time.Minute)
 	var last *vpp_interfaces.InterfaceState
 	for {
 		select {
@@ -149,7 +149,7 @@ func (a *agent) await(t testing.TB, check func() error) {
 	t.Helper()
 	watcher, _ := a.Watch("")
 	for err := check(); err != nil; err = check() {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		_, watchErr := watcher.Next(ctx)
 		cancel()
 		if watchErr != nil {

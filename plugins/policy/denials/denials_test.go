@@ -98,7 +98,7 @@ func TestMetricsDoNotWaitForTheVSwitch(t *testing.T) {
 		if n == 0 {
 			t.Error("nothing is told")
 		}
-	case <-time.After(5 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("nothing is told until the vswitch answers")
 	}
 	close(answers)
