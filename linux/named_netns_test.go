@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
 	linux_interfaces "github.com/contiv/contiv/api/ligato/linux/interfaces"
@@ -96,6 +97,15 @@ func TestNamespaceByNameThatVanishesIsMadeAgain(t *testing.T) {
 	a := newAgent(t)
 	a.watch()
 	name, pair := vethsInto(t)
+	t.Cleanup(func() {
+		if t.Failed() {
+			inside, err := exec.Command("ip", "-n", name, "address").CombinedOutput()
+			t.Logf("on the node: %s\ninside (%v): %s", a.ip("address"), err, inside)
+			for _, txn := range a.scheduler.History(time.Time{}, time.Time{}) {
+				t.Logf("%s %v", txn.Description, txn)
+			}
+		}
+	})
 	a.commit(a.put(pair...))
 	a.inState(pb.ValueState_CONFIGURED, pair...)
 	a.namespaces.CloseIdle()
