@@ -320,6 +320,9 @@ func Write(p text.Printer, a Answer) {
 		for _, d := range a.Doubts {
 			way = append(way, d.Where+": "+d.Text)
 		}
+	case a.dropped(): // for sure
+		p.Printf("\n")
+		write(p, a.moreDoubts())
 	default:
 		p.Printf("\n")
 		t := p.Table("WHERE", "WHAT MAY BE WRONG")
@@ -359,6 +362,14 @@ func Write(p text.Printer, a Answer) {
 		p.Printf("\n")
 		write(p, way...)
 	}
+}
+
+// moreDoubts says in a line that there are doubts besides what certainly drops the packets.
+func (a Answer) moreDoubts() string {
+	if n := len(a.Doubts); n > 1 {
+		return fmt.Sprintf("%d more rules or programs may drop packets, and are not judged: `-o json` names them.", n)
+	}
+	return "1 more rule or program may drop packets, and is not judged: `-o json` names it."
 }
 
 // hint says where to look if nothing wrong was found.

@@ -17,7 +17,7 @@ func TestContentOfAPod(t *testing.T) {
 		t.Skip("making network namespaces takes root: run the test as root")
 	}
 	chain := func(hook, rule string) string {
-		return "nft add table inet some; nft \"add chain inet some c { type " + hook + " priority 0; }\"; nft add rule inet some c " + rule
+		return "nft add table inet some; nft add chain inet some both; nft add rule inet some both limit rate over 10/second drop; nft \"add chain inet some c { type " + hook + " priority 0; }\"; nft add rule inet some c " + rule
 	}
 	for name, c := range map[string]struct {
 		then       string
@@ -33,7 +33,9 @@ func TestContentOfAPod(t *testing.T) {
 		"sent":                   {then: chain("filter hook output", "tcp dport 80 drop"), from: true, protocol: "tcp", want: "packets from 10.1.1.2 to 10.1.2.2 are dropped"},
 		"a service mesh":         {then: chain("nat hook prerouting", "tcp dport 80 redirect to 15006"), protocol: "tcp", also: "way: pod default/web: packets from 10.1.2.2 to 10.1.1.2 get another destination"},
 		"a rate":                 {then: chain("filter hook input", "limit rate over 10/second drop"), protocol: "tcp", listen: ":80", also: "doubt: packets from 10.1.2.2 to 10.1.1.2 may be dropped by a rule of chain c in table inet some, which is not judged because it limits a rate"},
+		"a rate, both ways":      {then: chain("filter hook input", "jump both") + "; nft \"add chain inet some d { type filter hook output priority 0; }\"; nft add rule inet some d jump both", protocol: "tcp", listen: ":80", also: "by a rule of chain both "},
 		"a program":              {then: "tc qdisc add dev eth0 clsact; tc filter add dev eth0 ingress bpf da bytecode \"1,6 0 0 2,\"", protocol: "tcp", listen: ":80", also: "doubt: packets may be dropped by a filter of traffic control at device eth0, which is not judged: see `tc filter show dev eth0 ingress`"},
+		"a program, a queue":     {then: "tc qdisc add dev eth0 root tbf rate 1mbit burst 10kb latency 50ms", protocol: "tcp", listen: ":80", also: "doubt: packets may be dropped by the queue of traffic control (tbf) at device eth0, which is not judged: see `tc -s qdisc show dev eth0`"},
 		"nobody listens":         {then: "true", protocol: "tcp", also: "unheard: nobody listens on port 80/tcp"},
 		"only at loopback":       {then: "true", protocol: "tcp", listen: "127.0.0.1:80", also: "unheard: who listens on port 80/tcp does so at 127.0.0.1 only, not at 10.1.1.2"},
 		"only IPv6, which is ::": {then: "true", protocol: "tcp", listen: "[::]:80"},
@@ -100,6 +102,9 @@ func TestContentOfAPod(t *testing.T) {
 			}
 			if r.Unheard != nil {
 				others = append(others, "unheard: "+r.Unheard.Text)
+			}
+			if n := strings.Count(strings.Join(others, "\n"), "by a rule of chain both "); n > 1 {
+				t.Errorf("a rule is named %d times: %q", n, others)
 			}
 			for _, x := range []struct {
 				got  []string

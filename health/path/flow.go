@@ -79,13 +79,22 @@ func (f flow) harms(rules *foreign.Ruleset, bridges map[string]bridged) (found [
 	return found
 }
 
-// doubts says what rules of others may do to the packets, and why they are not judged.
-func (f flow) doubts(rules *foreign.Ruleset, bridges map[string]bridged) []string {
-	found := f.each(bridges, rules.Doubts)
-	for _, text := range f.later().each(bridges, rules.Doubts) {
-		if first := strings.TrimPrefix(text, laterWord); !slices.Contains(found, first) {
-			found = append(found, text)
+// doubts says what rules of others may do to packets, and why they are not judged: each rule once, with the first of the flows that it
+// may concern.
+func doubts(flows []flow, rules *foreign.Ruleset, bridges map[string]bridged) (found []string) {
+	named := map[string]bool{}
+	add := func(f flow) {
+		for _, text := range f.each(bridges, rules.Doubts) {
+			if rule := strings.TrimPrefix(text, f.what); !named[rule] {
+				found, named[rule] = append(found, text), true
+			}
 		}
+	}
+	for _, f := range flows {
+		add(f)
+	}
+	for _, f := range flows {
+		add(f.later())
 	}
 	return found
 }

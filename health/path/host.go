@@ -79,8 +79,10 @@ func (e *Explainer) host(ctx context.Context, r *Report, q Question, from, to en
 		}
 		if err == nil {
 			r.findAll(where, f.harms(rules, through))
-			r.doubtAll(where, f.doubts(rules, through))
 		}
+	}
+	if err == nil {
+		r.doubtAll(where, doubts(flows, rules, through))
 	}
 	if h, err := netlink.NewHandle(unix.NETLINK_ROUTE); err == nil {
 		defer h.Close()

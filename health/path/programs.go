@@ -22,7 +22,7 @@ func passed(flows []flow, through map[string]bridged) (devices []string) {
 	return devices
 }
 
-// programs says which programs and filters of others at a device may drop packets. What they do is not known.
+// programs says which programs, filters and queues of others at a device may drop packets. What they do is not known.
 func (e *Explainer) programs(h *netlink.Handle, device string) (texts []string) {
 	link, err := h.LinkByName(device)
 	if err != nil {
@@ -43,8 +43,21 @@ func (e *Explainer) programs(h *netlink.Handle, device string) (texts []string) 
 			say(fmt.Sprintf("a filter of traffic control at device %s", device), fmt.Sprintf("tc filter show dev %s %s", device, side))
 		}
 	}
+	qdiscs, _ := h.QdiscList(link)
+	for _, q := range qdiscs {
+		if kind := q.Type(); !harmless[kind] {
+			say(fmt.Sprintf("the queue of traffic control (%s) at device %s", kind, device), "tc -s qdisc show dev "+device)
+		}
+	}
 	slices.Sort(texts)
-	return texts
+	return slices.Compact(texts)
+}
+
+// harmless has the queueing disciplines that only drop packets when a device cannot keep up, and those that have filters instead of
+// packets.
+var harmless = map[string]bool{
+	"noqueue": true, "pfifo": true, "bfifo": true, "pfifo_fast": true, "fq": true, "fq_codel": true, "mq": true, "mqprio": true, "clsact": true, "ingress": true,
+	"cake": true, "sfq": true, "prio": true,
 }
 
 // content checks what in a pod's network namespace may stop packets from or to the pod: its own filters and programs, and that nobody
@@ -79,8 +92,8 @@ func (e *Explainer) content(r *Report, at end, q Question, isSource bool) {
 				r.find(where, text)
 			}
 		}
-		r.doubtAll(where, one.doubts(rules, nil))
 	}
+	r.doubtAll(where, doubts([]flow{f, answers}, rules, nil))
 	r.doubtAll(where, e.programs(h, pod.Interface))
 	if !isSource && q.Protocol != "" && !translated {
 		_ = ns.Run(func() error {

@@ -397,11 +397,17 @@ func (w *walk) chain(t *nftables.Table, name string, depth int) (verdict, culpri
 	for _, number := range c.candidates(w.loaded) {
 		rule := c.rules[number]
 		matches, end := w.rule(rule)
-		if matches == no || end == nil {
+		if matches == no {
 			continue
 		}
 		reason := w.reason
 		this := func() culprit { return culprit{chain: name, table: tableName(t), comment: comment(rule)} }
+		if w.doubting && ages(rule, w.packet) {
+			w.doubt(drops, this(), "it sets how many hops packets may take")
+		}
+		if end == nil {
+			continue
+		}
 		switch end.Kind {
 		case expr.VerdictJump, expr.VerdictGoto:
 			v, by := w.chain(t, end.Chain, depth+1)

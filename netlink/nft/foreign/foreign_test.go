@@ -166,7 +166,11 @@ func TestDoubts(t *testing.T) {
 			rule + ", which is not judged because an earlier rule may accept the packet: it compares a part"},
 		"not parsed": {"table inet x { chain g { type filter hook forward priority 1; }; chain f { type filter hook forward priority 0; ip saddr 10.9.9.9 accept; ct original ip daddr 10.1.2.2 drop; }; }",
 			"may be dropped by a rule of chain f in table inet x, which is not judged because a rule of that chain has a form that is not known"},
-		"policy, maybe": {drop("ip dscp 3 accept"), "may be dropped by the policy of chain FORWARD in table ip filter, which is not judged because an earlier rule may accept the packet"},
+		"few hops":             {accept("ip saddr 10.1.1.2 ip ttl set 1"), rule + ", which is not judged because it sets how many hops packets may take"},
+		"few hops, accepted":   {accept("ip ttl set 1 accept"), rule + ", which is not judged because it sets how many hops packets may take"},
+		"few hops for another": {accept("ip saddr 10.1.1.3 ip ttl set 1"), ""},
+		"another header":       {accept("ip dscp set 3"), ""},
+		"policy, maybe":        {drop("ip dscp 3 accept"), "may be dropped by the policy of chain FORWARD in table ip filter, which is not judged because an earlier rule may accept the packet"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ns := namespaceFor(t)

@@ -169,7 +169,7 @@ func (w *walk) unknownOf(e, loaded expr.Any) string {
 
 // continues has the targets of iptables after which the next rule is asked.
 var continues = map[string]bool{
-	"AUDIT": true, "CHECKSUM": true, "CLASSIFY": true, "CONNMARK": true, "CT": true, "DSCP": true, "LOG": true, "MARK": true,
+	"AUDIT": true, "CHECKSUM": true, "CLASSIFY": true, "CONNMARK": true, "CT": true, "DSCP": true, "HL": true, "LOG": true, "MARK": true,
 	"NFLOG": true, "NOTRACK": true, "SET": true, "TCPMSS": true, "TEE": true, "TOS": true, "TRACE": true, "TTL": true,
 }
 
@@ -181,6 +181,23 @@ func marks(rule *nftables.Rule) bool {
 			return e.SourceRegister && e.Key == expr.MetaKeyMARK
 		case *expr.Target:
 			return e.Name == "MARK" || e.Name == "CONNMARK"
+		}
+		return false
+	})
+}
+
+// ages reports whether a rule sets the TTL or hop limit of packets, after which a router may drop them.
+func ages(rule *nftables.Rule, p Packet) bool {
+	at := uint32(8) // in the header of IPv4
+	if p.Src.Is6() {
+		at = 7
+	}
+	return slices.ContainsFunc(rule.Exprs, func(e expr.Any) bool {
+		switch e := e.(type) {
+		case *expr.Payload:
+			return e.OperationType == expr.PayloadWrite && e.Base == expr.PayloadBaseNetworkHeader && e.Offset <= at && at < e.Offset+e.Len
+		case *expr.Target:
+			return e.Name == "TTL" || e.Name == "HL"
 		}
 		return false
 	})
