@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"net/netip"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -84,7 +85,7 @@ func probePeers(o options, nodes *nodesync.NodeSync, addresses *ipam.IPAM, mtu f
 	}
 	return peers.New(peers.Options{
 		Interval: o.probeInterval,
-		Open:     func() (peers.Pinger, error) { return ping.Open(nil) },
+		Open:     func() (peers.Pinger, error) { return ping.Open(nil, netip.Addr{}) },
 		Peers:    func() []peers.Peer { return chosenPeers(o.nodeName, nodes.GetAllNodes(), addresses, int(mtu())) },
 		Log:      component(log, "peers"),
 	})

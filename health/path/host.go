@@ -272,7 +272,7 @@ func resolved(device int, addr netip.Addr) bool {
 
 // provoke sends something to an address, and waits for an answer a little.
 func (e *Explainer) provoke(ctx context.Context, addr netip.Addr) {
-	pinger, err := ping.Open(nil)
+	pinger, err := ping.Open(nil, netip.Addr{})
 	if err != nil {
 		return
 	}

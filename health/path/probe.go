@@ -23,22 +23,22 @@ const answerTimeout = 700 * time.Millisecond
 // they get.
 func (e *Explainer) probe(ctx context.Context, r *Report, q Question, from, to end) {
 	var in func(func() error) error
-	name := "node " + e.o.Node
+	name, source := "node "+e.o.Node, netip.Addr{}
 	if from.pod != nil {
 		ns, err := namespace.Open(from.pod.NetNS)
 		if err != nil {
 			return // reported as a finding
 		}
 		defer ns.Close()
-		in, name = ns.Run, "pod "+from.pod.Name
+		in, name, source = ns.Run, "pod "+from.pod.Name, from.addr
 	}
-	here, err := ping.Open(in)
+	here, err := ping.Open(in, source)
 	if err != nil {
 		r.find(name, fmt.Sprintf("nothing can be sent from there: %v", err))
 		return
 	}
 	defer here.Close()
-	node, err := ping.Open(nil)
+	node, err := ping.Open(nil, netip.Addr{})
 	if err != nil {
 		return
 	}
@@ -80,7 +80,7 @@ func (e *Explainer) probe(ctx context.Context, r *Report, q Question, from, to e
 		r.Probes = append(r.Probes, s.probe)
 	}
 	if q.Protocol == "tcp" {
-		r.Probes = append(r.Probes, connect(ctx, in, name, to, q.Port))
+		r.Probes = append(r.Probes, connect(ctx, in, name, here.Source(), to, q.Port))
 	}
 }
 
@@ -141,13 +141,17 @@ func (e *Explainer) send(ctx context.Context, pinger *ping.Pinger, to netip.Addr
 const Refused = "refused: nobody listens on the port, or a filter rejects"
 
 // connect opens a connection in the namespace.
-func connect(ctx context.Context, in func(func() error) error, from string, to end, port uint16) Probe {
+func connect(ctx context.Context, in func(func() error) error, from string, source netip.Addr, to end, port uint16) Probe {
 	p := Probe{From: from, To: fmt.Sprintf("%v, port %d/tcp", to, port), Kind: "tcp", End: true}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	start := time.Now()
+	dialer := &net.Dialer{}
+	if source.IsValid() {
+		dialer.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(source, 0))
+	}
 	dial := func() error {
-		conn, err := new(net.Dialer).DialContext(ctx, "tcp", netip.AddrPortFrom(to.addr, port).String())
+		conn, err := dialer.DialContext(ctx, "tcp", netip.AddrPortFrom(to.addr, port).String())
 		if err == nil {
 			conn.Close()
 		}

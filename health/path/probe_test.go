@@ -16,7 +16,7 @@ func TestEndsThatIgnoreEchoRequests(t *testing.T) {
 	shell(t, "ip link set lo up")
 	e := New(Options{MTU: func() int { return 1450 }})
 	probe := func() (p Probe) {
-		pinger, err := ping.Open(nil)
+		pinger, err := ping.Open(nil, netip.Addr{})
 		if err != nil {
 			t.Fatal(err)
 		}

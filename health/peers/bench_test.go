@@ -24,7 +24,7 @@ func BenchmarkMinute(b *testing.B) {
 	for _, id := range Choose(1, others, func(id uint32) uint32 { return id }) {
 		peers = append(peers, Peer{Node: "n", Address: netip.AddrFrom4([4]byte{127, 0, byte(id >> 8), byte(id)}), Size: mtu})
 	}
-	pinger, err := ping.Open(nil)
+	pinger, err := ping.Open(nil, netip.Addr{})
 	if err != nil {
 		b.Skipf("needs root, for the echo requests: %v", err)
 	}

@@ -41,6 +41,7 @@ var ErrTooLarge = errors.New("larger than the MTU of the first device on the way
 // Pinger sends from one network namespace. It may be used concurrently; Close it.
 type Pinger struct {
 	in     func(func() error) error
+	source netip.Addr
 	id     uint16
 	v4, v6 *socket // nil: the namespace lacks the IP version, or errors has the reason
 
@@ -56,14 +57,14 @@ type socket struct {
 }
 
 // Open opens sockets in the network namespace in which in calls functions; nil: the namespace of the
-// process. It needs CAP_NET_RAW there.
-func Open(in func(func() error) error) (*Pinger, error) {
+// process. It needs CAP_NET_RAW there. Packets of its IP version have the source, if it is valid and the namespace has it.
+func Open(in func(func() error) error, source netip.Addr) (*Pinger, error) {
 	if in == nil {
 		in = func(fn func() error) error { return fn() }
 	}
-	p := &Pinger{in: in, id: uint16(rand.Uint32()), seq: uint16(rand.Uint32()), waiting: map[uint16]chan time.Time{}}
+	p := &Pinger{in: in, source: source, id: uint16(rand.Uint32()), seq: uint16(rand.Uint32()), waiting: map[uint16]chan time.Time{}}
 	var err4, err6 error
-	if err := in(func() error { p.v4, err4 = open(false); p.v6, err6 = open(true); return nil }); err != nil {
+	if err := in(func() error { p.v4, err4 = p.open(false); p.v6, err6 = p.open(true); return nil }); err != nil {
 		return nil, err
 	}
 	if p.v4 == nil && p.v6 == nil {
@@ -78,7 +79,7 @@ func Open(in func(func() error) error) (*Pinger, error) {
 }
 
 // open returns a raw socket that receives only answers to echo requests.
-func open(isIPv6 bool) (*socket, error) {
+func (p *Pinger) open(isIPv6 bool) (*socket, error) {
 	family, protocol := unix.AF_INET, unix.IPPROTO_ICMP
 	if isIPv6 {
 		family, protocol = unix.AF_INET6, unix.IPPROTO_ICMPV6
@@ -95,6 +96,11 @@ func open(isIPv6 bool) (*socket, error) {
 		err = errors.Join(
 			unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_PROBE),
 			unix.SetsockoptInt(fd, unix.SOL_RAW, unix.ICMP_FILTER, ^(1<<uint(ipv4.ICMPTypeEchoReply))))
+	}
+	if err == nil && p.source.IsValid() && p.source.Is6() == isIPv6 {
+		if err = unix.Bind(fd, address(p.source)); errors.Is(err, unix.EADDRNOTAVAIL) {
+			err, p.source = nil, netip.Addr{}
+		}
 	}
 	if err != nil {
 		return nil, err
@@ -113,6 +119,16 @@ func open(isIPv6 bool) (*socket, error) {
 		}
 	}
 	return &socket{PacketConn: conn, ipv6: isIPv6, done: make(chan struct{})}, nil
+}
+
+// Source is the address that packets are sent from; not valid: the one that the namespace takes.
+func (p *Pinger) Source() netip.Addr { return p.source }
+
+func address(a netip.Addr) unix.Sockaddr {
+	if a.Is6() {
+		return &unix.SockaddrInet6{Addr: a.As16()}
+	}
+	return &unix.SockaddrInet4{Addr: a.As4()}
 }
 
 // Close ends all pings.
@@ -214,6 +230,9 @@ func (p *Pinger) Knock(ctx context.Context, to netip.Addr, size int) (took time.
 		err := c.Control(func(fd uintptr) { refused = unix.SetsockoptInt(int(fd), level, option, mode) })
 		return errors.Join(err, refused)
 	}}
+	if p.source.IsValid() && p.source.Is6() == to.Is6() {
+		d.LocalAddr = net.UDPAddrFromAddrPort(netip.AddrPortFrom(p.source, 0))
+	}
 	var conn net.Conn
 	err = p.in(func() error {
 		conn, err = d.DialContext(ctx, "udp", netip.AddrPortFrom(to, KnockPort).String())

@@ -3,6 +3,8 @@ package ping
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"testing"
@@ -17,7 +19,7 @@ func TestLoopback(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs CAP_NET_RAW: run it as root")
 	}
-	p, err := Open(nil)
+	p, err := Open(nil, netip.Addr{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,6 +42,40 @@ func TestLoopback(t *testing.T) {
 		if _, err := send(done, netip.MustParseAddr("192.0.2.1"), Small); err == nil {
 			t.Errorf("%s: an answer of nobody", name)
 		}
+	}
+}
+
+// Packets have the source that was asked for, unless the namespace lacks it.
+func TestSource(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("raw sockets take root: run the test as root")
+	}
+	listener, err := net.ListenPacket("udp4", fmt.Sprintf("127.0.0.1:%d", KnockPort))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	for source, want := range map[string]string{"127.0.0.9": "127.0.0.9", "192.0.2.9": "127.0.0.1"} {
+		p, err := Open(nil, netip.MustParseAddr(source))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if at := p.v4.LocalAddr().String(); p.Source().IsValid() && at != want || !p.Source().IsValid() && at != "0.0.0.0" {
+			t.Errorf("%s: echo requests are sent from %s", source, at)
+		}
+		if _, err := p.Ping(t.Context(), netip.MustParseAddr("127.0.0.1"), Small); err != nil {
+			t.Errorf("%s: %v", source, err)
+		}
+		sent := make(chan struct{})
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { p.Knock(ctx, netip.MustParseAddr("127.0.0.1"), Small); close(sent) }()
+		_, from, err := listener.ReadFrom(make([]byte, Small))
+		cancel()
+		<-sent
+		if err != nil || from.(*net.UDPAddr).IP.String() != want {
+			t.Errorf("%s: a datagram from %v: %v", source, from, err)
+		}
+		p.Close()
 	}
 }
 
