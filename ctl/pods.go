@@ -1,7 +1,6 @@
 package ctl
 
 import (
-	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -30,7 +29,7 @@ func (c *cli) podsCommand() *cobra.Command {
 					if len(i.IPs) == 0 {
 						gateway = ""
 					}
-					t.Add(a.Agent.Name, pod.Namespace, pod.Name, cmp.Or(strings.Join(i.IPs, ","), i.Network), strconv.FormatUint(uint64(pod.MTU), 10), pod.ContainerID, madeAs(i),
+					t.Add(a.Agent.Name, pod.Namespace, pod.Name, hosts(i.IPs), strconv.FormatUint(uint64(pod.MTU), 10), pod.ContainerID, madeAs(i),
 						gateway, i.Name, i.MAC, pod.NetNS)
 				}
 			}

@@ -65,7 +65,7 @@ func TestPodsAreExplained(t *testing.T) {
 		{"explain web", []string{"n: pod shop/web\n", "state      FAILED", "10.1.1.2  gateway 10.1.1.1  MTU 1450",
 			"further    net1 (02:fe:00:00:00:01)  10.1.1.3  network default  for services  tap-net1 of the vswitch", "bare (02:fe:00:00:00:02)  no address  network stub  not made: the subnet is full",
 			`refused    "x/memif": use tap or veth`, "FAILED      CREATE", "tap-b", "MISSING", "tap-gone", "CONFIGURED  CREATE", "tap-a", "n: config/vpp/v2/interfaces/tap-b", "no such device"}},
-		{"pods -o wide", []string{"10.1.1.2", "10.1.1.3", "tap-net1", "10.1.1.1  net1", "stub", "bare is not made: contivctl explain says why  -         bare"}},
+		{"pods -o wide", []string{"10.1.1.2", "10.1.1.3", "tap-net1", "10.1.1.1  net1", "shop       web    -         1450", "bare is not made: contivctl explain says why  -         bare"}},
 		{"explain twice -n default", []string{"n: pod default/twice", "CONFIGURED", "tap-a"}},
 		{"explain web -n shop -o json", []string{`"state": "FAILED"`}},
 		{"timeline shop/web", []string{"0    CONFIGURED  config/vpp/v2/interfaces/tap-a", "CREATE  name=tap-a", "1    FAILED      config/vpp/v2/interfaces/tap-b", "error: no such device"}},
