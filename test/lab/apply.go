@@ -153,7 +153,7 @@ func (l *Lab) applyOne(ctx context.Context, object *unstructured.Unstructured) (
 	}
 	switch {
 	case pod != nil && st.podIndex(pod.Namespace+"/"+pod.Name) >= 0:
-		return "changed", l.changePod(ctx, pod)
+		return l.changePod(ctx, pod)
 	case pod != nil && pod.Spec.NodeName != "" && !pod.Spec.HostNetwork:
 		added, err := l.AddPod(ctx, PodSpec{Namespace: pod.Namespace, Name: pod.Name, Node: pod.Spec.NodeName, Template: pod})
 		return fmt.Sprintf("runs on %s with address %s", added.Node, added.Address), err
@@ -161,12 +161,14 @@ func (l *Lab) applyOne(ctx context.Context, object *unstructured.Unstructured) (
 	if object.GetKind() == "Service" {
 		return l.applyService(ctx, object)
 	}
-	return "given to KSR", l.change(ctx, func(*State) error { return l.writeManifest(objectManifest(object)) })
+	var done string
+	err = l.change(ctx, func(*State) (err error) { done, err = l.replaceManifest(objectManifest(object)); return err })
+	return done, err
 }
 
 // changePod replaces what the user may change of a pod's object.
-func (l *Lab) changePod(ctx context.Context, template *corev1.Pod) error {
-	return l.change(ctx, func(st *State) error {
+func (l *Lab) changePod(ctx context.Context, template *corev1.Pod) (done string, err error) {
+	err = l.change(ctx, func(st *State) error {
 		pod, err := st.Pod(template.Namespace + "/" + template.Name)
 		if err != nil {
 			return err
@@ -178,8 +180,10 @@ func (l *Lab) changePod(ctx context.Context, template *corev1.Pod) error {
 		if err != nil {
 			return err
 		}
-		return l.writeManifest(podManifest(pod, node, template))
+		done, err = l.replaceManifest(podManifest(pod, node, template))
+		return err
 	})
+	return done, err
 }
 
 func (l *Lab) deleteOne(ctx context.Context, object *unstructured.Unstructured) error {

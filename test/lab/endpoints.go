@@ -23,6 +23,7 @@ func (l *Lab) applyService(ctx context.Context, object *unstructured.Unstructure
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, service); err != nil {
 		return "", err
 	}
+	var done string
 	err := l.change(ctx, func(*State) error {
 		others, err := stored[corev1.Service](l, "Service")
 		if err != nil {
@@ -36,9 +37,10 @@ func (l *Lab) applyService(ctx context.Context, object *unstructured.Unstructure
 		if err := apiserver.Allocate(service, previous, others); err != nil {
 			return err
 		}
-		return l.writeManifest(manifest{objectManifest(object).file, service})
+		done, err = l.replaceManifest(manifest{objectManifest(object).file, service})
+		return err
 	})
-	return "given to KSR" + addressesOf(service), err
+	return done + addressesOf(service), err
 }
 
 // addressesOf lists where clients connect to.

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -88,6 +89,15 @@ func (l *Lab) writeManifest(m manifest) error {
 		return fmt.Errorf("writing manifest %s: %w", m.file, err)
 	}
 	return nil
+}
+
+// replaceManifest is writeManifest for the object of a user. It says what it did: nothing, if KSR has just this object.
+func (l *Lab) replaceManifest(m manifest) (done string, err error) {
+	before, _ := os.ReadFile(l.Path("manifests", m.file)) // what cannot be read is replaced
+	if data, err := yaml.Marshal(m.object); err == nil && bytes.Equal(before, data) {
+		return "unchanged", nil
+	}
+	return "given to KSR", l.writeManifest(m)
 }
 
 func (l *Lab) removeManifest(file string) error {

@@ -303,8 +303,20 @@ spec: {nodeName: node2, containers: [{name: c, image: i}]}
 	if diff := cmp.Diff(want, done); diff != "" {
 		t.Error(diff)
 	}
-	if _, err := apply(fmt.Sprintf(app, "changed")); err != nil {
-		t.Fatal(err)
+	for _, c := range []struct {
+		label string
+		want  []string
+	}{
+		{"web", []string{"Service default/web unchanged: cluster IP 10.96.0.100", "Pod default/web unchanged"}},
+		{"changed", []string{"Service default/web unchanged: cluster IP 10.96.0.100", "Pod default/web given to KSR"}},
+	} {
+		done, err := apply(fmt.Sprintf(app, c.label))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(c.want, done); diff != "" {
+			t.Error(diff)
+		}
 	}
 	object := readPod(t, l, "pod_default_web.yaml")
 	if object.Labels["app"] != "changed" || object.Status.PodIP != "10.1.1.2" {
