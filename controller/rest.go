@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -41,7 +40,7 @@ func (c *Controller) serveHistory(w http.ResponseWriter, r *http.Request) {
 	case args.has("seq-num"):
 		record := c.history.bySeqNum(args.number("seq-num"))
 		if record == nil && args.err == nil {
-			rest.Error(w, http.StatusNotFound, errors.New("event with such sequence number is not recorded"))
+			rest.Error(w, http.StatusNotFound, fmt.Errorf("event #%s is not in the history", r.URL.Query().Get("seq-num")))
 			return
 		}
 		answer = record

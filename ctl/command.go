@@ -56,7 +56,7 @@ func Command(name string, out, errOut io.Writer) *cobra.Command {
 			"  etcdConfig: /etc/contiv/etcd.conf   # how to reach etcd, which is asked for further nodes\n\n" +
 			"By default, the agent on " + target.DefaultAgent + ".\n" +
 			"The exit code is 1 if an agent could not be asked; the others are shown nevertheless. It is 3 if the\n" +
-			"command line has a mistake.",
+			"command line has a mistake, such as a name that nobody has.",
 		Version:      version.Version,
 		SilenceUsage: true,
 		// Flags before a command are the root's: "diff" has a --from of its own.

@@ -71,7 +71,7 @@ func (g *configuring) node(ctx context.Context) (*Agent, error) {
 		return nil, err
 	}
 	if len(agents) > 1 {
-		return nil, fmt.Errorf("nodes are configured one by one: name one of %s with --node", strings.Join(target.Names(agents), ", "))
+		return nil, Misused(fmt.Errorf("nodes are configured one by one: name one of %s with --node", strings.Join(target.Names(agents), ", ")))
 	}
 	return agents[0], nil
 }
@@ -98,7 +98,7 @@ func (g *configuring) dial(ctx context.Context) (*client.Client, error) {
 		return g.dialGRPC(ctx)
 	case "etcd":
 		if g.address != "" {
-			return nil, errors.New("--grpc and --via etcd exclude each other: drop one of them")
+			return nil, Misused(errors.New("--grpc and --via etcd exclude each other: drop one of them"))
 		}
 		return g.dialEtcd(ctx)
 	}
@@ -146,7 +146,7 @@ func (g *configuring) dialEtcd(ctx context.Context) (*client.Client, error) {
 		}
 	}
 	if node == "" {
-		return nil, errors.New("in etcd, values belong to a node: name it with --node")
+		return nil, Misused(errors.New("in etcd, values belong to a node: name it with --node"))
 	}
 	reach, err := c.Etcd(g.targets.Timeout)
 	if err != nil {
@@ -154,7 +154,7 @@ func (g *configuring) dialEtcd(ctx context.Context) (*client.Client, error) {
 	}
 	if len(reach.Endpoints) == 0 {
 		if g.targets.Kubeconfig != "" || g.targets.Context != "" {
-			return nil, errors.New("etcd is not reached with a kubeconfig: drop --via etcd, or make credentials with `contivctl credentials` and give --etcd-config")
+			return nil, Misused(errors.New("etcd is not reached with a kubeconfig: drop --via etcd, or make credentials with `contivctl credentials` and give --etcd-config"))
 		}
 		reach.Endpoints = []string{etcd.LocalEndpoint}
 	}
@@ -210,12 +210,12 @@ func hintedModel(word string, keys []string) error {
 		known = append(known, m.Name())
 	}
 	if nearest, ok := config.Nearest(word, known); ok && !strings.Contains(word, "/") {
-		return fmt.Errorf("no key of a value contains %q, and there is no such model: did you mean %q?", word, nearest)
+		return Misused(fmt.Errorf("no key of a value contains %q, and there is no such model: did you mean %q?", word, nearest))
 	}
 	if nearest, ok := config.Nearest(word, keys); ok {
-		return fmt.Errorf("no key of a value contains %q: did you mean %q?", word, nearest)
+		return Misused(fmt.Errorf("no key of a value contains %q: did you mean %q?", word, nearest))
 	}
-	return fmt.Errorf("no key of a value contains %q: `contivctl config get` lists the keys, `contivctl models` the models", word)
+	return Misused(fmt.Errorf("no key of a value contains %q: `contivctl config get` lists the keys, `contivctl models` the models", word))
 }
 
 func keysOfValues(values []client.Value) (keys []string) {

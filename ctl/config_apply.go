@@ -39,7 +39,7 @@ func (g *configuring) applyCommand() *cobra.Command {
 				return err
 			}
 			if len(want.values) == 0 && !o.prune {
-				return errors.New("the files hold no values: to remove all values, say --prune")
+				return Misused(errors.New("the files hold no values: to remove all values, say --prune"))
 			}
 			ctx, cancel := g.limited(cmd)
 			defer cancel()
@@ -58,7 +58,7 @@ func (g *configuring) applyCommand() *cobra.Command {
 
 func (g *configuring) apply(ctx context.Context, want *parsed, o applying) error {
 	if o.async && o.wait {
-		return errors.New("--async and --wait exclude each other: drop one of them")
+		return Misused(errors.New("--async and --wait exclude each other: drop one of them"))
 	}
 	c, before, err := g.own(ctx)
 	if err != nil {
@@ -246,7 +246,7 @@ func (g *configuring) deleteCommand() *cobra.Command {
 			"begin like that, after showing them and asking. What others want of the same keys remains.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if (len(args) == 0) == (len(o.files) == 0) {
-				return errors.New("either KEY or -f FILE says what to delete")
+				return Misused(errors.New("either KEY or -f FILE says what to delete"))
 			}
 			ctx, cancel := g.limited(cmd)
 			defer cancel()
@@ -256,7 +256,7 @@ func (g *configuring) deleteCommand() *cobra.Command {
 			}
 			defer c.Close()
 			if yes && !prefix {
-				return errors.New("--yes is for --prefix: other deletions are not asked about")
+				return Misused(errors.New("--yes is for --prefix: other deletions are not asked about"))
 			}
 			var keys []string
 			if prefix {
@@ -282,7 +282,7 @@ func (g *configuring) deleteCommand() *cobra.Command {
 // withPrefixes returns the keys that begin with one of the prefixes, if the user agrees.
 func (g *configuring) withPrefixes(cmd *cobra.Command, prefixes []string, before []client.Value, yes bool) ([]string, error) {
 	if len(prefixes) == 0 {
-		return nil, errors.New("--prefix is for keys: give the beginning of those to delete")
+		return nil, Misused(errors.New("--prefix is for keys: give the beginning of those to delete"))
 	}
 	var keys []string
 	for _, prefix := range prefixes {
@@ -294,7 +294,7 @@ func (g *configuring) withPrefixes(cmd *cobra.Command, prefixes []string, before
 			}
 		}
 		if len(keys) == found {
-			return nil, fmt.Errorf("no value's key begins with %q: `%s config get --own` shows what the client has", prefix, g.name)
+			return nil, Misused(fmt.Errorf("no value's key begins with %q: `%s config get --own` shows what the client has", prefix, g.name))
 		}
 	}
 	slices.Sort(keys)
@@ -350,14 +350,14 @@ func (g *configuring) ownKey(word string, known []string) (string, error) {
 		return word, nil
 	}
 	if found := matching(known, word); len(found) > 0 {
-		return "", fmt.Errorf("%q is no whole key: did you mean %s? All keys that begin alike are deleted with --prefix", word, strings.Join(found[:min(len(found), 3)], " or "))
+		return "", Misused(fmt.Errorf("%q is no whole key: did you mean %s? All keys that begin alike are deleted with --prefix", word, strings.Join(found[:min(len(found), 3)], " or ")))
 	}
 	whose := fmt.Sprintf("client %q (--client) has", g.client)
 	if g.via == "etcd" {
 		whose = "etcd has"
 	}
-	return "", fmt.Errorf("%s no value whose key contains %q: `%s explain KEY` shows who wants a value, `%s config get --own` what the client has",
-		whose, word, g.name, g.name)
+	return "", Misused(fmt.Errorf("%s no value whose key contains %q: `%s explain KEY` shows who wants a value, `%s config get --own` what the client has",
+		whose, word, g.name, g.name))
 }
 
 // tolerate prints errors about values in etcd that cannot be decoded, and returns all others.

@@ -101,7 +101,7 @@ func (g *configuring) waitCommand() *cobra.Command {
 			"code is 1 if one of them is not configured.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if (len(args) == 0) == (len(from) == 0) {
-				return errors.New("either KEY or -f FILE says what to wait for")
+				return Misused(errors.New("either KEY or -f FILE says what to wait for"))
 			}
 			var keys []string
 			for _, key := range args {
@@ -126,7 +126,7 @@ func (g *configuring) waitCommand() *cobra.Command {
 func (g *configuring) waitFor(ctx context.Context, keys []string) error {
 	for _, key := range keys {
 		if err := models.CheckKey(key); err != nil {
-			return err
+			return Misused(err)
 		}
 	}
 	c, err := g.dial(ctx)

@@ -111,7 +111,7 @@ func hintPrefix(prefix string) error {
 	var known []string
 	for _, m := range models.All() {
 		if strings.HasPrefix(prefix, m.KeyPrefix()) || strings.HasPrefix(m.KeyPrefix(), prefix) {
-			return err // the prefix is valid, but no value has it
+			return Misused(err) // the prefix is valid, but no value has it
 		}
 		known = append(known, m.KeyPrefix())
 	}

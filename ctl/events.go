@@ -36,9 +36,9 @@ func (c *cli) eventsCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case one != "" && (follow || r.since != "" || r.until != "" || cmd.Flags().Changed("last")):
-				return errors.New("--seq shows one event: drop -f, --last, --since and --until")
+				return Misused(errors.New("--seq shows one event: drop -f, --last, --since and --until"))
 			case follow && (r.since != "" || r.until != ""):
-				return errors.New("-f goes on from now: drop --since and --until; --last says how many earlier events to show")
+				return Misused(errors.New("-f goes on from now: drop --since and --until; --last says how many earlier events to show"))
 			}
 			since, until, err := r.times(cmd, c.now())
 			if err != nil {

@@ -60,7 +60,7 @@ func (c *cli) graphCommand() *cobra.Command {
 				agents = []*Agent{a}
 			}
 			if len(agents) > 1 {
-				return fmt.Errorf("one drawing shows one node: name it with --node, one of %s", strings.Join(target.Names(agents), ", "))
+				return Misused(fmt.Errorf("one drawing shows one node: name it with --node, one of %s", strings.Join(target.Names(agents), ", ")))
 			}
 			word := ""
 			if len(args) == 1 {

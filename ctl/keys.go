@@ -74,14 +74,14 @@ func meant(p printer, keys []string, word string) (string, error) {
 	if len(found) > most {
 		list, more = found[:most], fmt.Sprintf("\n  and %d more", len(found)-most)
 	}
-	return "", fmt.Errorf("%q means %d keys, give more of the one that you mean:\n  %s%s",
-		word, len(found), p.Text(strings.Join(list, "\n  ")), more)
+	return "", Misused(fmt.Errorf("%q means %d keys, give more of the one that you mean:\n  %s%s",
+		word, len(found), p.Text(strings.Join(list, "\n  ")), more))
 }
 
 // hintedKey returns the error for a word that no key contains. It suggests a whole key or, for a word
 // without slashes, a part of a key.
 func hintedKey(word string, keys []string) error {
-	err := fmt.Errorf("there is no value with the key %q, nor one whose key contains that", word)
+	err := Misused(fmt.Errorf("there is no value with the key %q, nor one whose key contains that", word))
 	if nearest, ok := config.Nearest(word, keys); ok {
 		return fmt.Errorf("%w: did you mean %q?", err, nearest)
 	}
@@ -100,7 +100,7 @@ func hintedKey(word string, keys []string) error {
 // unknown returns the error for a word that selects none of the keys, though it may have selected one in the past.
 func (c *cli) unknown(ctx context.Context, agents []*Agent, word string, keys []string) error {
 	if len(matching(pastKeys(ctx, agents), word)) > 0 {
-		return fmt.Errorf("there is no value with the key %q any more: `%s timeline %s` shows what it was", word, c.name, word)
+		return Misused(fmt.Errorf("there is no value with the key %q any more: `%s timeline %s` shows what it was", word, c.name, word))
 	}
 	pods := podNames(ctx, agents)
 	for _, pod := range pods {
@@ -108,7 +108,7 @@ func (c *cli) unknown(ctx context.Context, agents []*Agent, word string, keys []
 		pods = append(pods, name)
 	}
 	if pod, ok := config.Nearest(word, pods); ok {
-		return doubted(ctx, agents, fmt.Errorf("there is no value with the key %q, and no such pod: did you mean %q?", word, pod))
+		return doubted(ctx, agents, Misused(fmt.Errorf("there is no value with the key %q, and no such pod: did you mean %q?", word, pod)))
 	}
 	return doubted(ctx, agents, hintedKey(word, keys))
 }
@@ -174,7 +174,7 @@ func byKey[T any](path string) func(ctx context.Context, a *Agent, key string) (
 func showKey[T any](ctx context.Context, c *cli, agents []*Agent, word string, question func(ctx context.Context, a *Agent, key string) (T, error), tells func(T) bool,
 	table func(p printer, good []answer[T]), known ...func(context.Context, []*Agent) []string) error {
 	if word == "" {
-		return errors.New("KEY is empty: `contivctl values` lists the keys")
+		return Misused(errors.New("KEY is empty: `contivctl values` lists the keys"))
 	}
 	about := func(key string) (answers []answer[T], some bool) {
 		answers = target.Ask(ctx, agents, func(ctx context.Context, a *Agent) (T, error) { return question(ctx, a, key) })

@@ -1,6 +1,7 @@
 package ctl
 
 import (
+	"errors"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -46,5 +47,46 @@ func TestNamesWithoutNamespaces(t *testing.T) {
 	}
 	if _, _, err := run(t, "--agent", "n1=unix://"+socket, "services", "web"); err == nil || err.Error() != `"web" means several services: a/web, b/web: give the namespace, also with -n` {
 		t.Errorf("%v", err)
+	}
+}
+
+// A name that nobody has is a mistake in the command line. If an agent does not answer, that is not known.
+func TestNamesThatNobodyHas(t *testing.T) {
+	mux := http.NewServeMux()
+	for _, url := range []string{service.URL, policy.URL} {
+		mux.HandleFunc(url, func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.RawQuery == "" {
+				rest.JSON(w, struct{}{})
+				return
+			}
+			rest.Error(w, http.StatusNotFound, errors.New("there is none of that name"))
+		})
+	}
+	socket := filepath.Join(t.TempDir(), "agent.sock")
+	serve(t, socket, mux)
+	both := []string{"--agent", "n1=unix://" + socket, "--agent", "n2=unix://" + socket}
+	withASilentOne := []string{"--agent", "n1=unix://" + socket, "--agent", "n2=unix://" + socket + ".none"}
+	for _, args := range []string{"services nope", "services nope -o json", "policies x/nope", "explain svc/nope"} {
+		_, errOut, err := run(t, append(both, strings.Fields(args)...)...)
+		if ExitCode(err) != exitUsage || err.Error() != "there is none of that name" || errOut != "" {
+			t.Errorf("%s: exit code %d, %v, %s", args, ExitCode(err), err, errOut)
+		}
+		if _, _, err := run(t, append(withASilentOne, strings.Fields(args)...)...); ExitCode(err) != 1 {
+			t.Errorf("%s, with a silent agent: exit code %d, %v", args, ExitCode(err), err)
+		}
+	}
+	flags := twoNodes(t)
+	for _, args := range []string{
+		"explain nope", "explain pod/nope", "explain node/nope", "explain nope -n shop", "timeline nope", "values nope", "graph nope --node n1", "graph web n2", "dump config/vpp/v2/interfaces/nope",
+		"explain vxlan", "explain", "config get --all nope --node n1", "config get nope",
+	} {
+		if _, _, err := run(t, append(flags, strings.Fields(args)...)...); ExitCode(err) != exitUsage {
+			t.Errorf("%s: exit code %d, %v", args, ExitCode(err), err)
+		}
+	}
+	for _, args := range []string{"explain nope", "explain pod/nope", "explain node/nope", "explain nope -n shop", "timeline nope", "values nope"} {
+		if _, _, err := run(t, append(append(flags, "--agent", "n3=unix://"+socket+".none"), strings.Fields(args)...)...); ExitCode(err) != 1 {
+			t.Errorf("%s, with a silent agent: exit code %d, %v", args, ExitCode(err), err)
+		}
 	}
 }

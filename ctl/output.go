@@ -246,7 +246,23 @@ func show[T any](c *cli, answers []answer[T], table func(p printer, good []answe
 	case len(good) > 0:
 		table(c.printer(), good)
 	}
+	if err := lacking(answers); err != nil {
+		return err
+	}
 	return reportErrors(c, answers)
+}
+
+// lacking returns the error, of all that were asked, that they do not have what the command line names; nil if one has it, or does
+// not answer.
+func lacking[T any](answers []answer[T]) error {
+	if len(answers) == 0 || slices.ContainsFunc(answers, func(a answer[T]) bool { return !target.IsNotFound(a.Err) }) {
+		return nil
+	}
+	first := answers[0]
+	if len(answers) == 1 {
+		return fmt.Errorf("%s: %w", first.Agent.Name, first.Err)
+	}
+	return first.Err
 }
 
 // reportErrors prints which agents did not answer, and returns ErrReported if there are any.

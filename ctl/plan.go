@@ -43,7 +43,7 @@ func (c *cli) planCommand() *cobra.Command {
 			ctx, cancel := c.limited(cmd)
 			defer cancel()
 			if file == "" {
-				return errors.New("-f FILE is missing: it holds the values, \"-\" is the standard input")
+				return Misused(errors.New("-f FILE is missing: it holds the values, \"-\" is the standard input"))
 			}
 			request, err := readPlan(file, cmd.InOrStdin())
 			if err != nil {
@@ -57,7 +57,7 @@ func (c *cli) planCommand() *cobra.Command {
 				return err
 			}
 			if len(agents) > 1 {
-				return fmt.Errorf("nodes have different values: name one of %s", strings.Join(target.Names(agents), ", "))
+				return Misused(fmt.Errorf("nodes have different values: name one of %s", strings.Join(target.Names(agents), ", ")))
 			}
 			return c.showPlan(ctx, agents[0], request)
 		},

@@ -43,7 +43,7 @@ func podNamed(ctx context.Context, agents []*Agent, namespace, word string) (pod
 	switch len(pods) {
 	case 0:
 		if namespace != "" {
-			err = doubted(ctx, agents, fmt.Errorf("there is no pod %q in namespace %q: `contivctl pods` lists them", word, namespace))
+			err = doubted(ctx, agents, Misused(fmt.Errorf("there is no pod %q in namespace %q: `contivctl pods` lists them", word, namespace)))
 		}
 		return pod, false, err
 	case 1:

@@ -229,19 +229,21 @@ func TestReportAnswersAsTheAgentDid(t *testing.T) {
 		t.Errorf("a node that was away: %v %s", err, errOut)
 	}
 	for args, want := range map[string]string{
-		"resync":      "a report does not tell what `contivctl resync` needs",
-		"config get":  "a report does not tell what `contivctl config get` needs",
-		"events -f":   "a report does not change: drop --follow",
-		"status -w":   "a report does not change: drop --watch",
-		"pods nobody": `node "nobody" is not known`,
+		"resync":             "a report does not tell what `contivctl resync` needs",
+		"config get":         "a report does not tell what `contivctl config get` needs",
+		"events -f":          "a report does not change: drop --follow",
+		"status -w":          "a report does not change: drop --watch",
+		"pods nobody":        `node "nobody" is not known`,
+		"why web db":         "a report does not tell what `contivctl why` needs",
+		"txns 1234 --node n": "transaction #1234 is not in the history",
 	} {
-		if _, _, err := run(t, append([]string{"--from", file}, strings.Fields(args)...)...); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", args, err)
+		if _, _, err := run(t, append([]string{"--from", file}, strings.Fields(args)...)...); ExitCode(err) != exitUsage || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: exit code %d, %v", args, ExitCode(err), err)
 		}
 	}
 	for name, want := range map[string]string{file + "x": "no such file", filepath.Join(dir, "history/00000001.log"): "is no report that `contivctl report` made"} {
-		if _, _, err := run(t, "--from", name, "status"); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("--from %s: %v", name, err)
+		if _, _, err := run(t, "--from", name, "status"); ExitCode(err) != exitUsage || !strings.Contains(err.Error(), want) {
+			t.Errorf("--from %s: exit code %d, %v", name, ExitCode(err), err)
 		}
 	}
 }

@@ -38,7 +38,7 @@ func (c *cli) reportCommand() *cobra.Command {
 			ctx, cancel := c.within(cmd, timeout)
 			defer cancel()
 			if c.targets.Recorded != nil {
-				return errors.New("--from is a report already")
+				return Misused(errors.New("--from is a report already"))
 			}
 			agents, err := c.targets.Selected(ctx, args)
 			if err != nil {
@@ -93,16 +93,16 @@ var ofReports = []string{
 // openReport makes a command read a report instead of asking agents.
 func (c *cli) openReport(name string, cmd *cobra.Command) error {
 	if !slices.Contains(ofReports, cmd.Name()) || cmd.Parent() != cmd.Root() {
-		return fmt.Errorf("--from: a report does not tell what `%s` needs: known are %s", cmd.CommandPath(), strings.Join(ofReports, ", "))
+		return Misused(fmt.Errorf("--from: a report does not tell what `%s` needs: known are %s", cmd.CommandPath(), strings.Join(ofReports, ", ")))
 	}
 	for _, flag := range []string{"follow", "watch"} {
 		if cmd.Flags().Changed(flag) {
-			return fmt.Errorf("--from: a report does not change: drop --%s", flag)
+			return Misused(fmt.Errorf("--from: a report does not change: drop --%s", flag))
 		}
 	}
 	meta, agents, err := report.Open(name)
 	if err != nil {
-		return fmt.Errorf("--from: %w", unreadable(name, err))
+		return Misused(fmt.Errorf("--from: %w", unreadable(name, err)))
 	}
 	c.targets.Recorded = agents
 	c.now = func() time.Time { return meta.Time }

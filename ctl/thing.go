@@ -70,7 +70,7 @@ func thingNamed(ctx context.Context, agents []*Agent, namespace, word string) (t
 	name, mustBePod := strings.CutPrefix(word, podWord)
 	if strings.Count(name, "/") > 1 || name == "" {
 		if mustBePod {
-			err = fmt.Errorf("pod %q: write it pod/NAMESPACE/NAME, such as pod/default/web", word)
+			err = Misused(fmt.Errorf("pod %q: write it pod/NAMESPACE/NAME, such as pod/default/web", word))
 		}
 		return t, mustBePod, err
 	}
@@ -116,16 +116,16 @@ func silentAgents(ctx context.Context, agents []*Agent) (silent []string) {
 }
 
 // doubted adds to an error about something that was not found which nodes may have it nevertheless, since their agents do
-// not answer.
+// not answer: it is no mistake of the command line then.
 func doubted(ctx context.Context, agents []*Agent, err error) error {
 	silent := silentAgents(ctx, agents)
 	switch len(silent) {
 	case 0:
 		return err
 	case 1:
-		return fmt.Errorf("%w; the agent of %s does not answer, so what that node has is not known", err, silent[0])
+		return fmt.Errorf("%v; the agent of %s does not answer, so what that node has is not known", err, silent[0])
 	}
-	return fmt.Errorf("%w; the agents of %s do not answer, so what those nodes have is not known", err, strings.Join(silent, ", "))
+	return fmt.Errorf("%v; the agents of %s do not answer, so what those nodes have is not known", err, strings.Join(silent, ", "))
 }
 
 // answered reports whether an error is the answer of an agent.
@@ -148,7 +148,7 @@ func (c *cli) thing(ctx context.Context, agents []*Agent, namespace, word string
 	defer cancel()
 	if all, allErr := c.targets.All(asking); allErr == nil {
 		if pod, elsewhere, podErr := podNamed(asking, all, namespace, name); podErr == nil && elsewhere {
-			return t, true, fmt.Errorf("pod %s/%s is on node %s, not on %s: drop --node, or name that one", pod.Namespace, pod.Name, pod.agent.Name, c.targets.Node)
+			return t, true, Misused(fmt.Errorf("pod %s/%s is on node %s, not on %s: drop --node, or name that one", pod.Namespace, pod.Name, pod.agent.Name, c.targets.Node))
 		}
 	}
 	return t, found, err
@@ -285,7 +285,7 @@ func (c *cli) showValuesOfThing(ctx context.Context, t thing, query url.Values) 
 		if all > 0 {
 			return fmt.Errorf("%s has %s, but none in that state", t.name, count(all, "value"))
 		}
-		return fmt.Errorf("no node has a value of %s", t.name)
+		return Misused(fmt.Errorf("no node has a value of %s", t.name))
 	}
 	return show(c, answers, writeValues)
 }
@@ -420,7 +420,7 @@ func (t thing) oneAgent() (*Agent, error) {
 	case 1:
 		return t.agents[0], nil
 	}
-	return nil, fmt.Errorf("several nodes have values of %s, and one is drawn: name it with --node, one of %s", t.name, strings.Join(target.Names(t.agents), ", "))
+	return nil, Misused(fmt.Errorf("several nodes have values of %s, and one is drawn: name it with --node, one of %s", t.name, strings.Join(target.Names(t.agents), ", ")))
 }
 
 // A name without a namespace means the object in the namespace of -n, else the only one of that name, as of pods. A name

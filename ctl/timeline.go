@@ -155,7 +155,7 @@ func (c *cli) diffCommand() *cobra.Command {
 			ctx, cancel := c.limited(cmd)
 			defer cancel()
 			if from == "" {
-				return errors.New("--from is missing: write " + momentForms)
+				return Misused(errors.New("--from is missing: write " + momentForms))
 			}
 			now := c.now()
 			a, err := parseMoment("--from", from, now)
@@ -167,7 +167,7 @@ func (c *cli) diffCommand() *cobra.Command {
 				return err
 			}
 			if !a.isTxn && !b.isTxn && !b.time.IsZero() && !b.time.After(a.time) || a.isTxn && b.isTxn && !a.txn.before(b.txn) {
-				return fmt.Errorf("--to %s is not after --from %s", to, from)
+				return Misused(fmt.Errorf("--to %s is not after --from %s", to, from))
 			}
 			agents, err := c.targets.Selected(ctx, args)
 			if err != nil {

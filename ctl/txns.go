@@ -43,7 +43,7 @@ func (c *cli) txnsCommand() *cobra.Command {
 				return c.showTxn(ctx, one)
 			}
 			if c.format == asDiagram || c.format == asSVG {
-				return errors.New("a diagram shows one transaction: give its sequence number")
+				return Misused(errors.New("a diagram shows one transaction: give its sequence number"))
 			}
 			since, until, err := r.times(cmd, c.now())
 			if err != nil {
@@ -88,7 +88,7 @@ func (s *span) times(cmd *cobra.Command, now time.Time) (since, until time.Time,
 		}
 	}
 	if !until.IsZero() && until.Before(since) {
-		return since, until, fmt.Errorf("--until %s is before --since %s", s.until, s.since)
+		return since, until, Misused(fmt.Errorf("--until %s is before --since %s", s.until, s.since))
 	}
 	if (s.since != "" || s.until != "") && !cmd.Flags().Changed("last") {
 		s.last = 0

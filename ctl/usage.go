@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/contiv/contiv/config"
+	"github.com/contiv/contiv/ctl/target"
 	"github.com/contiv/contiv/ctl/text"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -42,7 +43,7 @@ func ExitCode(err error) int {
 	switch {
 	case err == nil:
 		return 0
-	case errors.Is(err, text.ErrMistake):
+	case errors.Is(err, text.ErrMistake), target.IsNotFound(err):
 		return exitUsage
 	case errors.As(err, &exit):
 		return exit.code

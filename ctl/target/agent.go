@@ -161,10 +161,10 @@ func (e *StatusError) Error() string { return e.Text }
 // ErrNotServed means that the agent does not serve the path at all.
 var ErrNotServed = errors.New("is not known there")
 
-// IsNotFound reports whether the agent answered that the object does not exist.
+// IsNotFound reports whether the agent answered that the object does not exist. Others than agents answer so without a reason in JSON.
 func IsNotFound(err error) bool {
 	var e *StatusError
-	return errors.As(err, &e) && e.Status == http.StatusNotFound
+	return errors.As(err, &e) && e.Status == http.StatusNotFound && reasonIn(e.Body) != ""
 }
 
 // Get sends a request to the agent and decodes its answer.
@@ -278,14 +278,22 @@ func (a *Agent) send(ctx context.Context, method, path string, query url.Values,
 
 // errorText returns the error in an agent's answer.
 func errorText(status string, body []byte) string {
-	var e rest.ErrorBody
-	if json.Unmarshal(body, &e) == nil && e.Error != "" {
-		return e.Error
+	if reason := reasonIn(body); reason != "" {
+		return reason
 	}
 	if text := strings.TrimSpace(string(body)); text != "" && len(text) < 200 && !strings.ContainsAny(text, "{<") {
 		return status + ": " + text
 	}
 	return status
+}
+
+// reasonIn returns the error in an agent's answer; "" if there is none.
+func reasonIn(body []byte) string {
+	var e rest.ErrorBody
+	if json.Unmarshal(body, &e) != nil {
+		return ""
+	}
+	return e.Error
 }
 
 // UnreachableError means that an agent could not be asked. The cause depends on the moment: the
