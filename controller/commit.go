@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -134,7 +135,7 @@ func (p *processing) noteTransaction(result TxnResult, err error, heal bool) {
 		p.errs = append(p.errs, err)
 	}
 	if heal && p.healsErrors() {
-		p.heal = err
+		p.heal = cmp.Or(p.heal, err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,7 +39,7 @@ type processing struct {
 	sharing int
 
 	errs []error
-	// heal is the reason for a healing resync; nil: none needed.
+	// heal is the reason for a healing resync, the first of several, which later ones may follow from; nil: none needed.
 	heal error
 	// abort stops all further steps but the bookkeeping.
 	abort bool
@@ -154,7 +155,7 @@ func (p *processing) selectHandlers() {
 		wants, err := p.handles(h)
 		if err != nil {
 			p.errs = append(p.errs, fmt.Errorf("%s: %w", h, err))
-			p.abort, p.heal = true, err
+			p.abort, p.heal = true, cmp.Or(p.heal, err)
 			return
 		}
 		if wants {
@@ -185,7 +186,7 @@ func (p *processing) callHandlers() {
 			return
 		case isAbort(err):
 			p.abort = true
-			p.heal = err
+			p.heal = cmp.Or(p.heal, err)
 			return
 		case p.withRevert():
 			return
@@ -193,7 +194,7 @@ func (p *processing) callHandlers() {
 			p.incomplete = true
 		}
 		if p.healsErrors() {
-			p.heal = err
+			p.heal = cmp.Or(p.heal, err)
 		}
 	}
 }
@@ -222,7 +223,7 @@ func (p *processing) endBulk() {
 		if err = p.note(h, change, err); err == nil {
 			continue
 		}
-		p.heal = err
+		p.heal = cmp.Or(p.heal, err)
 		if isAbort(err) || isFatal(err) {
 			p.abort = true
 			p.operations.undo()
@@ -283,7 +284,7 @@ func (p *processing) revert() {
 		err = fmt.Errorf("%s: revert: %w", h, err)
 		p.log.Error("Event handler failed to revert", "handler", h.String(), "error", err)
 		p.errs = append(p.errs, err)
-		p.heal = err
+		p.heal = cmp.Or(p.heal, err)
 		if isFatal(err) {
 			return
 		}
