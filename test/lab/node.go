@@ -36,11 +36,9 @@ func (l *Lab) Nodes() ([]Node, error) {
 func (l *Lab) AddNode(ctx context.Context, name string) (Node, error) {
 	var node Node
 	err := l.change(ctx, func(st *State) error {
-		var err error
-		if st.Calico {
-			if err = st.etcdRuns(); err != nil {
-				return err
-			}
+		err := st.etcdRuns() // where a node becomes known
+		if err != nil {
+			return err
 		}
 		if node, err = reserveNode(st, name); err != nil {
 			return err

@@ -111,6 +111,15 @@ func TestNodesComeAndGo(t *testing.T) {
 	if strings.Contains(string(config), "node1") || !strings.Contains(string(config), "edge-1: unix://"+l.AgentSocket("edge-1")) {
 		t.Errorf("configuration of contivctl:\n%s", config)
 	}
+	if err := l.StopEtcd(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_, err = l.AddNode(t.Context(), "node1") // without waiting for what the lab itself stopped
+	requireError(t, err, "etcd does not run: "+lab.Command(opts.Name, "etcd start")+" starts it")
+	requireFiles(t, l, "nodes", "edge-1", "node2")
+	if err := l.StartEtcd(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	// The address of a node that left is free again.
 	if node, err = l.AddNode(t.Context(), "node1"); err != nil || node.Index != 1 {
 		t.Errorf("node1 again: %+v, %v", node, err)
