@@ -3,9 +3,11 @@ package path
 import (
 	"fmt"
 	"slices"
+	"unsafe"
 
 	"github.com/contiv/contiv/netlink/nft/foreign"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 // passed returns the devices of the node that packets pass.
@@ -22,7 +24,7 @@ func passed(flows []flow, through map[string]bridged) (devices []string) {
 	return devices
 }
 
-// programs says which programs, filters and queues of others at a device may drop packets. What they do is not known.
+// programs says which programs, filters and queues of others at a device of the thread's network namespace may drop packets. What they do is not known.
 func (e *Explainer) programs(h *netlink.Handle, device string) (texts []string) {
 	link, err := h.LinkByName(device)
 	if err != nil {
@@ -43,6 +45,11 @@ func (e *Explainer) programs(h *netlink.Handle, device string) (texts []string) 
 			say(fmt.Sprintf("a filter of traffic control at device %s", device), fmt.Sprintf("tc filter show dev %s %s", device, side))
 		}
 	}
+	for _, side := range []uint32{unix.BPF_TCX_INGRESS, unix.BPF_TCX_EGRESS} {
+		if tcx(link.Attrs().Index, side) > 0 {
+			say(fmt.Sprintf("a program of traffic control (TCX) at device %s", device), "bpftool net show dev "+device)
+		}
+	}
 	qdiscs, _ := h.QdiscList(link)
 	for _, q := range qdiscs {
 		if kind := q.Type(); !harmless[kind] {
@@ -51,6 +58,20 @@ func (e *Explainer) programs(h *netlink.Handle, device string) (texts []string) 
 	}
 	slices.Sort(texts)
 	return slices.Compact(texts)
+}
+
+// tcx returns how many TCX programs there are at a side of a device of the thread's network namespace; 0 if the kernel knows none.
+func tcx(device int, side uint32) uint32 {
+	// union bpf_attr of BPF_PROG_QUERY
+	request := struct {
+		device, side, query, attached uint32
+		programs                      uint64
+		count, _                      uint32
+	}{device: uint32(device), side: side}
+	if _, _, errno := unix.Syscall(unix.SYS_BPF, unix.BPF_PROG_QUERY, uintptr(unsafe.Pointer(&request)), unsafe.Sizeof(request)); errno != 0 {
+		return 0
+	}
+	return request.count
 }
 
 // harmless has the queueing disciplines that only drop packets when a device cannot keep up, and those that have filters instead of
@@ -94,7 +115,7 @@ func (e *Explainer) content(r *Report, at end, q Question, isSource bool) {
 		}
 	}
 	r.doubtAll(where, doubts([]flow{f, answers}, rules, nil))
-	r.doubtAll(where, e.programs(h, pod.Interface))
+	_ = ns.Run(func() error { r.doubtAll(where, e.programs(h, pod.Interface)); return nil })
 	if !isSource && q.Protocol != "" && !translated {
 		_ = ns.Run(func() error {
 			if text := unheard(q.To, q.Protocol, q.Port); text != "" {
