@@ -112,6 +112,36 @@ func (r runs) started(run int) (at time.Time, text string) {
 	return r[i].Start, text + " ---"
 }
 
+// current returns the number of the run that goes on, if its history lacks records: they could not be written, and the
+// agent may remember them.
+func (r runs) current() (run int, lacking bool) {
+	if len(r) == 0 || r[len(r)-1].Lost == 0 {
+		return 0, false
+	}
+	return r[len(r)-1].Run, true
+}
+
+// withRemembered adds what an agent remembers of the current run to what its history has, in the order of numbers, and
+// returns the last records of both; all for 0.
+func withRemembered[T any](kept, remembered []T, number func(T) seq, last int) []T {
+	have := make(map[seq]bool)
+	for _, one := range kept {
+		have[number(one)] = true
+	}
+	for _, one := range remembered {
+		if !have[number(one)] {
+			kept = append(kept, one)
+		}
+	}
+	slices.SortStableFunc(kept, func(a, b T) int {
+		return cmp.Or(cmp.Compare(number(a).run, number(b).run), cmp.Compare(number(a).number, number(b).number))
+	})
+	if last > 0 && last < len(kept) {
+		kept = kept[len(kept)-last:]
+	}
+	return kept
+}
+
 // unkept reports whether an agent answered that it keeps no history, because it is configured so or is too old.
 func unkept(err error) bool {
 	var answered *target.StatusError
@@ -143,13 +173,17 @@ func eventsOf(ctx context.Context, a *Agent, since, until time.Time, s span) (ev
 		for _, e := range kept.Events {
 			list.events = append(list.events, runEvent{e.Run, e.Event})
 		}
-	} else if unkept(err) {
-		var events []*controller.EventRecord
-		events, err = rememberedEvents(ctx, a, since, until, s)
-		for _, e := range events {
-			list.events = append(list.events, runEvent{0, e})
-		}
 	}
+	run, lacking := list.runs.current()
+	if err != nil && !unkept(err) || err == nil && !lacking {
+		return list, err
+	}
+	events, err := rememberedEvents(ctx, a, since, until, s)
+	var remembered []runEvent
+	for _, e := range events {
+		remembered = append(remembered, runEvent{run, e})
+	}
+	list.events = withRemembered(list.events, remembered, func(e runEvent) seq { return seq{e.Run, e.SeqNum} }, int(s.last))
 	return list, err
 }
 
@@ -201,9 +235,9 @@ func txnsOf(ctx context.Context, a *Agent, since, until time.Time, s span, outli
 			txn.operations, txn.failed = max(txn.operations, t.Operations), max(txn.failed, t.Failed)
 			list.txns = append(list.txns, txn)
 		}
-		return list, nil
 	}
-	if !unkept(err) {
+	run, lacking := list.runs.current()
+	if err != nil && !unkept(err) || err == nil && !lacking {
 		return list, err
 	}
 	var txns []*kvscheduler.RecordedTxn
@@ -211,7 +245,11 @@ func txnsOf(ctx context.Context, a *Agent, since, until time.Time, s span, outli
 	if err := a.Get(ctx, txnHistory, query, &txns); err != nil {
 		return list, err
 	}
-	list.txns = causes(ctx, a, txns)
+	remembered := causes(ctx, a, txns)
+	for i := range remembered {
+		remembered[i].run = run
+	}
+	list.txns = withRemembered(list.txns, remembered, func(t causedTxn) seq { return seq{t.run, t.SeqNum} }, int(s.last))
 	return list, nil
 }
 
@@ -258,7 +296,8 @@ func timelineOf(since time.Time) func(context.Context, *Agent, string) (timeline
 	}
 }
 
-// timelinesBy returns what values were since a time, by key. Its history tells, or else what the agent remembers.
+// timelinesBy returns what values were since a time, by key. Its history tells, or else what the agent remembers; of a
+// run whose history lacks records, both.
 func timelinesBy(ctx context.Context, a *Agent, keys []string, since time.Time) (map[string]timeline, error) {
 	lines := make(map[string]timeline)
 	query := url.Values{"key": keys}
@@ -268,25 +307,35 @@ func timelinesBy(ctx context.Context, a *Agent, keys []string, since time.Time) 
 	if err != nil && !unkept(err) {
 		return nil, err
 	}
+	run, lacking := runs(kept.Runs).current()
 	for _, key := range keys {
 		line := timeline{runs: kept.Runs, revisions: []runRevision{}}
 		for _, r := range kept.ByKey[key] {
 			line.revisions = append(line.revisions, runRevision{Run: r.Run, Revision: r.Revision})
 		}
-		if err != nil {
+		if err != nil || lacking {
 			revisions, err := byKey[[]kvscheduler.Revision](keyTimeline)(ctx, a, key)
 			if err != nil {
 				return nil, err
 			}
-			for _, r := range revisions {
-				if r.Until.IsZero() || r.Until.After(since) {
-					line.revisions = append(line.revisions, runRevision{Revision: r})
-				}
-			}
+			line.remember(run, revisions, since)
 		}
 		lines[key] = line
 	}
 	return lines, nil
+}
+
+// remember adds the revisions that an agent remembers of a run. They replace those of the history, which may lack how
+// these ended, from the first of them on.
+func (t *timeline) remember(run int, revisions []kvscheduler.Revision, since time.Time) {
+	if len(revisions) > 0 {
+		t.revisions = slices.DeleteFunc(t.revisions, func(r runRevision) bool { return r.Run == run && !r.Since.Before(revisions[0].Since) })
+	}
+	for _, r := range revisions {
+		if r.Until.IsZero() || r.Until.After(since) {
+			t.revisions = append(t.revisions, runRevision{Run: run, Revision: r})
+		}
+	}
 }
 
 // maxReasons bounds for how many transactions, the last ones, the reason is asked.

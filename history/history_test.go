@@ -100,6 +100,19 @@ func (l *life) moment() time.Time {
 	return time.Now()
 }
 
+// get asks the REST API, and returns the status.
+func (l *life) get(path string, into any) int {
+	l.t.Helper()
+	w := httptest.NewRecorder()
+	l.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+	if into != nil {
+		if err := json.Unmarshal(w.Body.Bytes(), into); err != nil {
+			l.t.Fatalf("%s: %v: %s", path, err, w.Body)
+		}
+	}
+	return w.Code
+}
+
 func (l *life) reader() Reader { return NewReader(os.DirFS(l.dir)) }
 
 // crash copies what is on disk, as a killed process leaves it.
@@ -282,11 +295,10 @@ func TestValuesWithoutTheSegmentsBefore(t *testing.T) {
 
 // A disk that cannot be written to is told of, and afterwards the values are right again.
 func TestDiskThatFailsForAWhile(t *testing.T) {
-	parent := filepath.Join(t.TempDir(), "sub")
-	if err := os.WriteFile(parent, nil, 0o600); err != nil { // where a directory is needed
+	dir := filepath.Join(t.TempDir(), "history")
+	if err := os.Symlink("nowhere", dir); err != nil { // where a directory is needed
 		t.Fatal(err)
 	}
-	dir := filepath.Join(parent, "history")
 	l := start(t, dir, 1<<20)
 	l.commit("a", "1")
 	if err := l.Flush(t.Context()); err != nil {
@@ -295,7 +307,12 @@ func TestDiskThatFailsForAWhile(t *testing.T) {
 	if p := l.Problems(t.Context()); len(p) != 1 || !strings.Contains(p[0], "history is not kept across restarts: ") {
 		t.Errorf("problems %q", p)
 	}
-	if err := os.Remove(parent); err != nil {
+	// Who asks meanwhile learns that records are missing.
+	var events Events
+	if code := l.get(EventsURL, &events); code != http.StatusOK || len(events.Runs) != 1 || events.Runs[0].Run != 1 || events.Runs[0].Lost != 2 {
+		t.Errorf("runs %+v, status %d", events.Runs, code)
+	}
+	if err := os.Remove(dir); err != nil {
 		t.Fatal(err)
 	}
 	l.tryNow()
@@ -311,6 +328,36 @@ func TestDiskThatFailsForAWhile(t *testing.T) {
 	if runs, err := l.reader().Runs(); err != nil || len(runs) != 1 || runs[0].Lost != 2 {
 		t.Errorf("runs %+v, %v", runs, err)
 	}
+}
+
+// A disk that failed is tried again although nothing more happens.
+func TestDiskIsTriedAgain(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "history")
+	if err := os.Symlink("nowhere", dir); err != nil { // where a directory is needed
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		l := start(t, dir, 1<<20)
+		l.commit("a", "1")
+		if err := l.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Remove(dir); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * patience)
+		synctest.Wait()
+		if p := l.Problems(t.Context()); len(p) != 0 {
+			t.Errorf("problems %q", p)
+		}
+		if diff := cmp.Diff(map[string]string{"x/a": "1"}, valuesAt(t, l.reader(), time.Now())); diff != "" {
+			t.Error(diff)
+		}
+		var events Events
+		if l.get(EventsURL, &events); len(events.Runs) != 1 || events.Runs[0].Lost != 2 {
+			t.Errorf("runs %+v", events.Runs)
+		}
+	})
 }
 
 // tryNow ends the patience with a disk that failed.
@@ -356,17 +403,7 @@ func TestREST(t *testing.T) {
 	l := start(t, t.TempDir(), 1<<20)
 	l.commit("a", "1")
 	l.commit("a", "2")
-	get := func(path string, into any) int {
-		t.Helper()
-		w := httptest.NewRecorder()
-		l.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
-		if into != nil {
-			if err := json.Unmarshal(w.Body.Bytes(), into); err != nil {
-				t.Fatalf("%s: %v: %s", path, err, w.Body)
-			}
-		}
-		return w.Code
-	}
+	get := l.get
 	var events Events
 	if get(EventsURL+"?last=1", &events); len(events.Runs) != 1 || len(events.Events) != 1 || events.Events[0].Event.SeqNum != 1 {
 		t.Errorf("events %+v", events)

@@ -111,6 +111,8 @@ type Recorder struct {
 
 	mu        sync.Mutex
 	trouble   error // of the last write
+	begun     bool  // the run's line is written
+	missing   int   // records that are lost, and that the journal does not count yet
 	closed    bool
 	impatient bool // a disk that failed is tried at once
 
@@ -118,7 +120,6 @@ type Recorder struct {
 	journal *journal.Journal
 	encoder encoder
 	values  *kvscheduler.Committed // the last known transaction; nil: none yet
-	began   bool                   // the run's line is written
 	missed  *loss                  // what could not be written; nil: nothing
 	stale   bool                   // transactions after values are unknown
 	retryAt time.Time
@@ -151,7 +152,9 @@ func (r *Recorder) begin() {
 	if err == nil {
 		err = r.journal.Append(line(runLine, r.run.Start, r.run))
 	}
-	r.began = err == nil
+	r.mu.Lock()
+	r.begun = err == nil
+	r.mu.Unlock()
 	r.note(err)
 }
 
@@ -226,6 +229,21 @@ func (r *Recorder) Problems(context.Context) []string {
 	return []string{fmt.Sprintf("history is not kept across restarts: %v", r.trouble)}
 }
 
+// complete adds to the runs of the journal what it does not say about this one: that there is such a run, as long as its
+// line could not be written, and how many records were lost since.
+func (r *Recorder) complete(runs []Run) []Run {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.begun {
+		runs = append(slices.Clone(runs), r.run)
+	}
+	if r.missing > 0 && len(runs) > 0 {
+		runs = slices.Clone(runs)
+		runs[len(runs)-1].Lost += r.missing
+	}
+	return runs
+}
+
 // note remembers how the last write ended, and logs when that changes.
 func (r *Recorder) note(err error) {
 	r.mu.Lock()
@@ -246,6 +264,7 @@ func (r *Recorder) write() {
 	for {
 		batch, then := r.gather()
 		r.keep(batch)
+		r.recover()
 		switch {
 		case then == nil:
 		case then.flushed != nil:
@@ -262,10 +281,13 @@ func (r *Recorder) write() {
 	}
 }
 
-// gather waits until a batch is to be written. It also returns the flush or the end that is asked for then, nil if
+// gather waits until a batch is to be written, or a journal that failed is to be tried again. It also returns the flush or the end that is asked for then, nil if
 // none is.
 func (r *Recorder) gather() (batch []item, then *item) {
-	var quiet, enough <-chan time.Time
+	var quiet, enough, retry <-chan time.Time
+	if r.missed != nil {
+		retry = time.After(time.Until(r.retryAt))
+	}
 	for len(batch) < gathered {
 		select {
 		case i := <-r.queue:
@@ -281,6 +303,8 @@ func (r *Recorder) gather() (batch []item, then *item) {
 			return batch, nil
 		case <-enough:
 			return batch, nil
+		case <-retry:
+			return batch, nil
 		}
 	}
 	return batch, nil
@@ -294,7 +318,7 @@ func (r *Recorder) keep(batch []item) {
 	}
 	for len(batch) > 0 {
 		n := len(batch)
-		if r.missed != nil || r.stale || !r.began {
+		if r.missed != nil || r.stale || !r.begun {
 			n = 1 // the values that are written first are those after the first
 		}
 		r.append(batch[:n])
@@ -341,12 +365,12 @@ func (r *Recorder) ready() bool {
 	if wait && time.Now().Before(r.retryAt) {
 		return false
 	}
-	if !r.began {
-		if r.begin(); !r.began {
+	if !r.begun {
+		if r.begin(); !r.begun {
 			r.retryAt = time.Now().Add(patience)
 		}
 	}
-	return r.began
+	return r.begun
 }
 
 // miss counts records that are lost; a nil why is the one before.
@@ -355,6 +379,9 @@ func (r *Recorder) miss(n int, why error) {
 		r.missed = &loss{Since: time.Now()}
 	}
 	r.missed.Lost += n
+	r.mu.Lock()
+	r.missing = r.missed.Lost
+	r.mu.Unlock()
 	if why != nil {
 		r.missed.Why = why.Error()
 	}
@@ -379,7 +406,22 @@ func (r *Recorder) goOn() error {
 		return err
 	}
 	r.missed = nil
+	r.mu.Lock()
+	r.missing = 0
+	r.mu.Unlock()
 	return nil
+}
+
+// recover goes on with a journal that failed, although nothing is to be written.
+func (r *Recorder) recover() {
+	if r.missed == nil || !r.ready() {
+		return
+	}
+	if err := r.goOn(); err != nil {
+		r.fail(0, err)
+		return
+	}
+	r.note(nil)
 }
 
 // nextSegment begins a segment, with all values.

@@ -73,17 +73,21 @@ type (
 //	GET /history/values        []record.Value, sorted by key   time=
 //	GET /history/files         the journal, as a tar archive
 //
-// Times are RFC 3339. Run 0 is the last one.
+// Times are RFC 3339. Run 0 is the last one. Lost of the run that goes on counts what could not be written until now, too.
 func (r *Recorder) Handler() http.Handler {
-	return handler(NewReader(os.DirFS(r.o.Dir)), r.Flush)
+	reader := NewReader(os.DirFS(r.o.Dir))
+	return handler(reader, r.Flush, func() ([]Run, error) {
+		runs, err := reader.Runs()
+		return r.complete(runs), err
+	})
 }
 
 // Handler serves the same for a history without a writer.
 func (r Reader) Handler() http.Handler {
-	return handler(r, func(context.Context) error { return nil })
+	return handler(r, func(context.Context) error { return nil }, r.Runs)
 }
 
-func handler(reader Reader, flush func(context.Context) error) http.Handler {
+func handler(reader Reader, flush func(context.Context) error, listRuns func() ([]Run, error)) http.Handler {
 	mux := http.NewServeMux()
 	serve := func(path string, answer func(args *arguments) (any, error)) {
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, q *http.Request) {
@@ -105,10 +109,10 @@ func handler(reader Reader, flush func(context.Context) error) http.Handler {
 			}
 		})
 	}
-	serve(RunsURL, func(*arguments) (any, error) { return reader.Runs() })
+	serve(RunsURL, func(*arguments) (any, error) { return listRuns() })
 	serve(EventsURL, func(args *arguments) (any, error) {
 		events, err := reader.Events(args.span())
-		runs, runsErr := reader.Runs()
+		runs, runsErr := listRuns()
 		return Events{runs, events}, errors.Join(err, runsErr)
 	})
 	serve(TxnsURL, func(args *arguments) (any, error) {
@@ -117,17 +121,17 @@ func handler(reader Reader, flush func(context.Context) error) http.Handler {
 			read = reader.Outlines
 		}
 		txns, err := read(args.span())
-		runs, runsErr := reader.Runs()
+		runs, runsErr := listRuns()
 		return Txns{runs, txns}, errors.Join(err, runsErr)
 	})
 	serve(TimelineURL, func(args *arguments) (any, error) {
 		revisions, err := reader.Timeline(args.values.Get("key"), args.time("since"))
-		runs, runsErr := reader.Runs()
+		runs, runsErr := listRuns()
 		return Timeline{runs, revisions}, errors.Join(err, runsErr)
 	})
 	serve(TimelinesURL, func(args *arguments) (any, error) {
 		byKey, err := reader.Timelines(args.values["key"], args.time("since"))
-		runs, runsErr := reader.Runs()
+		runs, runsErr := listRuns()
 		return Timelines{runs, byKey}, errors.Join(err, runsErr)
 	})
 	serve(EventURL, func(args *arguments) (any, error) {
