@@ -357,6 +357,25 @@ func TestFailedHealingIsRepeated(t *testing.T) {
 	})
 }
 
+// The readiness names what failed first: what fails after it may follow from it.
+func TestFailedHealingNamesTheCause(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		fail := func(text string) func(context.Context, controller.Event, controller.KubeState, int, controller.ResyncOperations) error {
+			return func(context.Context, controller.Event, controller.KubeState, int, controller.ResyncOperations) error {
+				return errors.New(text)
+			}
+		}
+		r.started()
+		r.a.resync, r.b.resync = fail("no such interface"), fail("no address")
+		r.a.update = failing(errors.New("broken"))
+		r.do(newEvent("x"))
+		r.after(6 * time.Second)
+		if err := r.Ready(); err == nil || !strings.Contains(err.Error(), "healing resync failed and will be repeated: a: no such interface") {
+			t.Errorf("readiness: %v", err)
+		}
+	})
+}
+
 // Values that can never be configured call for no healing.
 func TestInvalidValuesAreNotHealed(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
