@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"math"
 	"strings"
 )
 
@@ -14,15 +15,30 @@ func hint(key string, known []string) string {
 }
 
 // Nearest returns the known word that the given one is most likely a mistyped
-// form of; ok is false if none is similar.
+// form of; ok is false if none is similar. A namespace, or other directories, that both have make them no more similar.
 func Nearest(word string, known []string) (nearest string, ok bool) {
-	best := 2 + len(word)/4 // more changes than this make a different word
-	for _, k := range known {
-		if d := distance(strings.ToLower(word), strings.ToLower(k)); d < best {
-			best, nearest, ok = d, k, true
+	best := math.MaxInt
+	for _, candidate := range known {
+		w, k := strings.ToLower(word), strings.ToLower(candidate)
+		enough := 2 + (len(w)-sharedDirectory(w, k))/4 // as many changes make a different word
+		if d := distance(w, k); d < min(best, enough) {
+			best, nearest, ok = d, candidate, true
 		}
 	}
 	return nearest, ok
+}
+
+// sharedDirectory returns the length of what two paths have in common up to a slash.
+func sharedDirectory(a, b string) (length int) {
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			break
+		}
+		if a[i] == '/' {
+			length = i + 1
+		}
+	}
+	return length
 }
 
 // distance is the number of single-character insertions, deletions,
