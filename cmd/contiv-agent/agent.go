@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/contiv/contiv/api/contiv/cniwire"
@@ -254,7 +255,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 		mux.Handle(peers.URL, probes.Handler())
 	}
 	names := newPodNames(podManager, ipNet)
-	asked := checks{alive: loop.Alive, ready: ready, connected: watcher.Connected, full: remote.Full, nodeConfig: contivConf.NodeConfigError, warnings: warnings(sb, thief, nodeSync, services), notes: services.Notes}.
+	asked := checks{alive: loop.Alive, ready: ready, connected: watcher.Connected, full: remote.Full, nodeConfig: contivConf.NodeConfigError, warnings: warnings(sb, contivConf, thief, nodeSync, services), notes: services.Notes}.
 		monitored(o, sb, names.owners, probes, paths.Network(), past, registry, checkPods(o.nodeName, podManager.Pods, ipNet.PodsReport, watcher.Connected),
 			health.KSR(remote, watcher.Connected))
 	told := metrics.Conventional(registry)
@@ -341,9 +342,9 @@ func loadConfig(o options) (contivConfig contivconf.Config, controllerConfig con
 }
 
 // warnings returns what a node that works should be told of.
-func warnings(sb *southbound, thief *thief, nodes *nodesync.NodeSync, services *service.Service) func(context.Context) []string {
+func warnings(sb *southbound, conf *contivconf.ContivConf, thief *thief, nodes *nodesync.NodeSync, services *service.Service) func(context.Context) []string {
 	return func(ctx context.Context) []string {
-		list := append(append(sb.Warnings(ctx), thief.warnings()...), services.Warnings()...)
+		list := slices.Concat(sb.Warnings(ctx), conf.Warnings(), thief.warnings(), services.Warnings())
 		if err := nodes.Disagreement(); err != nil {
 			list = append(list, err.Error())
 		}

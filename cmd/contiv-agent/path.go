@@ -33,7 +33,7 @@ func explainPaths(o options, sb *southbound, hostStack bool, nodes *nodesync.Nod
 		Nodes: func() []path.Node {
 			return pathNodes(nodes.GetAllNodes(), addresses)
 		},
-		MTU: func() int { return int(mtu()) }, Warnings: func(ctx context.Context) []string { return sb.Warnings(ctx) },
+		MTU: func() int { return int(mtu()) }, Warnings: func(ctx context.Context) []string { return slices.Concat(sb.Warnings(ctx), conf.Warnings()) },
 		HostStack: hostStack, Overhead: conf.TransportOverhead, Services: serviceNetworks(conf.Subnets()),
 		Devices: func(ctx context.Context) ([]path.Device, error) {
 			return vswitchDevices(ctx, sb.vs.States(), conf.Resolved(), nodes.GetAllNodes()[o.nodeName])

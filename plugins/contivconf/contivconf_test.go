@@ -325,18 +325,22 @@ func TestLinksChange(t *testing.T) {
 		name  string
 		links links
 		want  string // part of the event; "": none
+		warns string // part of the warning; "": none
 	}{
-		{"nothing changed", current, ""},
-		{"another link", append(links{link("eth1", "", "10.0.0.1/8")}, current...), ""},
-		{"no address", links{link("eth0", "")}, ""},
-		{"no link", nil, ""},
-		{"the address is back", links{link("eth0", "", "192.168.1.5/24")}, ""},
-		{"another address", links{link("eth0", "", "192.168.1.9/24")}, "now: address 192.168.1.9/24"},
-		{"another MTU", links{mtu}, "MTU 9000"},
+		{"nothing changed", current, "", ""},
+		{"another link", append(links{link("eth1", "", "10.0.0.1/8")}, current...), "", ""},
+		{"no address", links{link("eth0", "")}, "", "the main interface eth0 has lost the node's address 192.168.1.5/24: "},
+		{"no link", nil, "", `main interface "eth0" does not exist`},
+		{"the address is back", links{link("eth0", "", "192.168.1.5/24")}, "", ""},
+		{"another address", links{link("eth0", "", "192.168.1.9/24")}, "now: address 192.168.1.9/24", ""},
+		{"another MTU", links{mtu}, "MTU 9000", ""},
 	} {
 		current = step.links
 		for range 2 {
 			c.LinksChanged(context.Background())
+		}
+		if warnings := strings.Join(c.Warnings(), "\n"); (warnings == "") != (step.warns == "") || !strings.Contains(warnings, step.warns) {
+			t.Errorf("%s: warnings %q, want %q", step.name, warnings, step.warns)
 		}
 		events := loop.Take()
 		switch {

@@ -3,6 +3,7 @@ package contivconf
 import (
 	"context"
 	"fmt"
+	"net/netip"
 
 	"github.com/contiv/contiv/controller"
 )
@@ -23,12 +24,17 @@ func (c *ContivConf) LinksChanged(ctx context.Context) {
 	next, _, err := c.read(current, now.internalIPs)
 	if err != nil {
 		c.log.Warn("Links of the host changed, the network stays as it was", "error", err)
+		c.mu.Lock()
+		c.unlike = fmt.Sprintf("links of the host changed, and the network stays as it was: %v", err)
+		c.mu.Unlock()
 		return
 	}
 	c.mu.Lock()
 	prev, announced := c.now.resolved, c.announced
 	lost := prev.LinkAddress.IsValid() && !next.LinkAddress.IsValid()
-	if !lost {
+	if c.unlike = ""; lost {
+		c.unlike = lostAddress(&next.Main, prev.LinkAddress)
+	} else {
 		c.announced = next
 	}
 	c.mu.Unlock()
@@ -41,6 +47,25 @@ func (c *ContivConf) LinksChanged(ctx context.Context) {
 			c.log.Warn("The change of the main interface cannot be processed", "error", err)
 		}
 	}
+}
+
+// lostAddress says that the main interface no longer has the address that other nodes know this one by.
+func lostAddress(main *Interface, address netip.Prefix) string {
+	mend := fmt.Sprintf("It is not ours to restore: run `ip addr add %v dev %s`, or have the host's network configuration do it", address, main.Name)
+	if main.UseDHCP {
+		mend = "Look at the DHCP server"
+	}
+	return fmt.Sprintf("the main interface %s has lost the node's address %v: other nodes do not reach this one, nor its pods. %s", main.Name, address, mend)
+}
+
+// Warnings say that the links of the host no longer fit the network that is in force.
+func (c *ContivConf) Warnings() []string {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if c.unlike == "" {
+		return nil
+	}
+	return []string{c.unlike}
 }
 
 // retry checks whether the refused NodeConfig fits the links now, and if so pushes an event to the
