@@ -111,7 +111,11 @@ func uninstall(ctx context.Context, o options, netns string, local store.Broker,
 		errs = append(errs, err)
 		if record := scheduler.RecordedTxn(seq); record != nil {
 			for _, op := range record.Executed {
-				log.Info("Removed", "key", op.Key, "error", op.NewErr)
+				if op.NewErr != nil {
+					log.Warn("Not removed", "key", op.Key, "error", op.NewErr)
+				} else {
+					log.Info("Removed", "key", op.Key)
+				}
 			}
 		}
 	}
