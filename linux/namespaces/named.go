@@ -11,6 +11,7 @@ import (
 	linux_namespace "github.com/contiv/contiv/api/ligato/linux/namespace"
 	"github.com/contiv/contiv/netlink/namespace"
 	"github.com/contiv/contiv/netlink/rtnl"
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -18,12 +19,14 @@ import (
 // unless they exist, in the way of `ip netns add`:
 //
 //	/var/run/netns/<name>   where the namespace is mounted
-//	lo in it                is in the device group netNSGroup, which marks it as ours
+//	lo in it                is in the device group mark, which marks it as ours, and not another
+//	                        agent's: several share the directory where nodes are network namespaces
 //
 // When the last value in such a namespace is deleted, so is the namespace, unless others
 // have put something into it.
 
-// netNSGroup is the device group (IFLA_GROUP) of the loopbacks of namespaces of ours.
+// netNSGroup is in the last byte of the device group (IFLA_GROUP) of the loopbacks of namespaces that agents made. It is all
+// of the group in those made by agents that did not write whose they are.
 const netNSGroup = 126
 
 const loopback = "lo"
@@ -68,7 +71,15 @@ func (s *Set) makeNamed(name string) error {
 	if err != nil {
 		return err
 	}
-	return ns.SetLink(lo.Attrs().Index, rtnl.LinkChange{Group: new(uint32(netNSGroup))})
+	return ns.SetLink(lo.Attrs().Index, rtnl.LinkChange{Group: new(s.mark())})
+}
+
+// mark is the device group of the loopbacks of namespaces of ours. It says which network namespace the agent is in.
+func (s *Set) mark() uint32 { return uint32(s.Own.ID.Ino)<<8 | netNSGroup }
+
+// marks reports whether a device is the loopback of a namespace of ours.
+func (s *Set) marks(link *netlink.LinkAttrs) bool {
+	return link.Name == loopback && (link.Group == s.mark() || link.Group == netNSGroup)
 }
 
 func isEmptyFile(path string) bool {
@@ -133,8 +144,7 @@ func (s *Set) unneeded(ref *linux_namespace.NetNamespace, inUse func(ID) bool) (
 	}
 	links, err := ns.Links()
 	for _, l := range links {
-		ours := l.Attrs().Name == loopback && l.Attrs().Group == netNSGroup
-		if !ours && !(fallbackTunnels[l.Attrs().Name] && l.Attrs().Flags&net.FlagUp == 0) {
+		if !s.marks(l.Attrs()) && !(fallbackTunnels[l.Attrs().Name] && l.Attrs().Flags&net.FlagUp == 0) {
 			return false, err
 		}
 	}
@@ -155,7 +165,7 @@ func (s *Set) Made() (refs []*linux_namespace.NetNamespace) {
 		if err != nil {
 			continue
 		}
-		if lo, err := ns.LinkByName(loopback); err == nil && ns != s.Own && lo.Attrs().Group == netNSGroup {
+		if lo, err := ns.LinkByName(loopback); err == nil && ns != s.Own && s.marks(lo.Attrs()) {
 			refs = append(refs, ref)
 		}
 		s.Release(ns)
