@@ -4,11 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
@@ -210,6 +213,55 @@ func TestStatesArePublished(t *testing.T) {
 	k.Changed(v.set("b/with/slashes", deleted), v.set("a", up), v.set("c", down))
 	db.set(false)
 	want(t, db, map[string]vpp_interfaces.InterfaceState_Status{"a": up, "c": down})
+}
+
+// counting counts the transactions.
+type counting struct {
+	*memory.Store
+	transactions atomic.Int64
+}
+
+func (c *counting) Batch(ctx context.Context, changes []store.Change) error {
+	c.transactions.Add(1)
+	return c.Store.Batch(ctx, changes)
+}
+
+// What changes during a burst, such as CNI ADDs, is written once, afterwards; or after a second, if it goes on.
+func TestBurstIsPublishedAfterwards(t *testing.T) {
+	for _, c := range []struct{ lasts, published time.Duration }{
+		{lasts: 500 * time.Millisecond, published: 550 * time.Millisecond},
+		{lasts: 1500 * time.Millisecond, published: time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			db := &counting{Store: memory.New()}
+			k := ifstate.New(ifstate.Options{
+				Read:  func(context.Context) ([]*vpp_interfaces.InterfaceState, error) { return nil, nil },
+				Ready: func() error { return errors.New("not yet") },
+				Node:  "node1", Store: db, Rate: 1000, PollPeriod: time.Hour,
+			})
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan struct{})
+			go func() { defer close(ended); k.Run(ctx) }()
+			defer func() { cancel(); <-ended }()
+			v := &vswitch{states: map[string]*vpp_interfaces.InterfaceState{}}
+			begun := time.Now()
+			for n := 0; time.Since(begun) < c.published; n++ {
+				synctest.Wait()
+				if written := db.transactions.Load(); written != 0 {
+					t.Fatalf("burst of %v: %d transactions after %v", c.lasts, written, time.Since(begun))
+				}
+				if time.Since(begun) < c.lasts {
+					name := fmt.Sprintf("tap%d", n/2)
+					k.Changed(v.set(name, []vpp_interfaces.InterfaceState_Status{down, up}[n%2]))
+				}
+				time.Sleep(50 * time.Millisecond)
+			}
+			synctest.Wait()
+			if written := db.transactions.Load(); written != 1 {
+				t.Errorf("burst of %v: %d transactions after %v, not 1", c.lasts, written, c.published)
+			}
+		})
+	}
 }
 
 func TestStatesAreServed(t *testing.T) {

@@ -16,9 +16,10 @@ import (
 const (
 	// maxBatch is how many states are written in one transaction of etcd.
 	maxBatch = 100
-	// gather is the time between two transactions: changes that follow each other
-	// faster become one.
-	gather = 100 * time.Millisecond
+	// gather is how long nothing must have changed before states are written, so that etcd and the agent do not
+	// spend on them, several times for each, what a burst of CNI ADDs needs; longestGather bounds it.
+	gather        = 100 * time.Millisecond
+	longestGather = 10 * gather
 	// firstRetry is the delay before the second attempt; it doubles up to lastRetry.
 	firstRetry = 100 * time.Millisecond
 	lastRetry  = 5 * time.Second
@@ -32,6 +33,9 @@ func (k *Keeper) publish(ctx context.Context) {
 		select {
 		case <-k.news:
 		case <-ctx.Done():
+			return
+		}
+		if !k.lull(ctx) {
 			return
 		}
 		for {
@@ -58,8 +62,21 @@ func (k *Keeper) publish(ctx context.Context) {
 			}
 			delay = min(2*delay, lastRetry)
 		}
-		if !pause(ctx, gather) {
-			return
+	}
+}
+
+// lull waits for a moment without changes, and reports whether ctx goes on.
+func (k *Keeper) lull(ctx context.Context) bool {
+	longest := time.After(longestGather)
+	for {
+		select {
+		case <-k.news:
+		case <-time.After(gather):
+			return true
+		case <-longest:
+			return true
+		case <-ctx.Done():
+			return false
 		}
 	}
 }
