@@ -114,9 +114,7 @@ func (p *Plugin) createAddress(_ context.Context, key string, v *linuxInterface)
 	if err != nil {
 		return none, fmt.Errorf("add address %s to interface %s: %w", addr, v.GetName(), err)
 	}
-	if source == models.AddrAllocRef {
-		p.inventory.setAllocated(v.GetName(), prefix, true)
-	}
+	p.inventory.setAddress(v.GetName(), prefix, true)
 	return none, nil
 }
 
@@ -169,7 +167,7 @@ func (p *Plugin) deleteAddress(_ context.Context, key string, v *linuxInterface,
 	if source == models.AddrExisting || err != nil { // what is not allocated was never added
 		return nil
 	}
-	p.inventory.setAllocated(v.GetName(), prefix, false)
+	p.inventory.setAddress(v.GetName(), prefix, false)
 	err = p.onDevice(v, func(at *location) error { return deleteOwnAddress(at, prefix, v) })
 	if err != nil && !isGone(err) {
 		return fmt.Errorf("remove address %s from interface %s: %w", addr, v.GetName(), err)

@@ -169,7 +169,7 @@ func (b *batch) drift(i *inventory, chains *iptables.Chains) *drift {
 	}
 	for id, exists := range b.addresses {
 		e, ok := i.on(id.device)
-		if ok && !exists && !e.value.GetLinkOnly() && (hasAddress(e.value, id.prefix) || e.allocated[id.prefix]) {
+		if ok && !exists && !e.value.GetLinkOnly() && e.addresses[id.prefix] {
 			d.add(fmt.Sprintf("address %s of %s was deleted", id.prefix, e.value.GetName()), e.keys()...)
 		}
 	}
@@ -206,13 +206,6 @@ func (event linkEvent) change(e onDevice) string {
 		return "got MAC address " + attrs.HardwareAddr.String()
 	}
 	return ""
-}
-
-func hasAddress(v *linuxInterface, prefix netip.Prefix) bool {
-	return slices.ContainsFunc(v.GetIpAddresses(), func(text string) bool {
-		p, err := netip.ParsePrefix(text)
-		return err == nil && p == prefix
-	})
 }
 
 func (b *batch) routeDrift(i *inventory, d *drift) {

@@ -13,7 +13,6 @@ import (
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/linux/namespaces"
 	"github.com/contiv/contiv/models"
-	"github.com/contiv/contiv/netalloc"
 	"github.com/contiv/contiv/netlink/rtnl"
 	"github.com/vishvananda/netlink"
 )
@@ -187,10 +186,11 @@ func (r *retrieval) read(id namespaces.ID) error {
 			r.p.listenTo(ns)
 		} else {
 			r.p.remember(ns, v, link.Attrs().Index)
+			r.p.inventory.forgetAddresses(name)
 		}
 		for _, text := range v.GetIpAddresses() {
-			if addr, err := r.p.addressOf(text, v); err == nil && netalloc.IsRef(text) {
-				r.p.inventory.setAllocated(name, addr, true)
+			if addr, err := r.p.addressOf(text, v); err == nil {
+				r.p.inventory.setAddress(name, addr, true)
 			}
 		}
 	}

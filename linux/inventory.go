@@ -35,8 +35,9 @@ type entry struct {
 	device deviceID
 	routes map[string]*linux_l3.Route    // by key
 	arps   map[string]*linux_l3.ARPEntry // by key
-	// allocated are the addresses that stand behind references.
-	allocated map[netip.Prefix]bool
+	// addresses are those that the device has: not all that the value wants while it is made or removed, and
+	// those that stand behind references.
+	addresses map[netip.Prefix]bool
 }
 
 // onDevice is a copy of an entry.
@@ -52,10 +53,13 @@ func (i *inventory) put(value *linux_interfaces.Interface, device deviceID) {
 	defer i.mu.Unlock()
 	e := i.interfaces[value.GetName()]
 	if e == nil {
-		e = &entry{routes: map[string]*linux_l3.Route{}, arps: map[string]*linux_l3.ARPEntry{}, allocated: map[netip.Prefix]bool{}}
+		e = &entry{routes: map[string]*linux_l3.Route{}, arps: map[string]*linux_l3.ARPEntry{}, addresses: map[netip.Prefix]bool{}}
 		i.interfaces[value.GetName()] = e
 	}
-	delete(i.devices, e.device)
+	if e.device != device {
+		delete(i.devices, e.device)
+		clear(e.addresses)
+	}
 	e.value, e.device = value, device
 	i.devices[device] = value.GetName()
 }
@@ -110,7 +114,7 @@ func (i *inventory) on(device deviceID) (onDevice, bool) {
 		return onDevice{}, false
 	}
 	e := i.interfaces[name]
-	return onDevice{value: e.value, device: e.device, routes: maps.Clone(e.routes), arps: maps.Clone(e.arps), allocated: maps.Clone(e.allocated)}, true
+	return onDevice{value: e.value, device: e.device, routes: maps.Clone(e.routes), arps: maps.Clone(e.arps), addresses: maps.Clone(e.addresses)}, true
 }
 
 // devicesIn returns the logical names of the devices in a namespace, by index.
@@ -151,7 +155,7 @@ func (i *inventory) at(addr netip.Addr) map[namespaces.ID]*linux_namespace.NetNa
 }
 
 func (e *entry) hasAddress(addr netip.Addr) bool {
-	for p := range e.allocated {
+	for p := range e.addresses {
 		if p.Addr() == addr {
 			return true
 		}
@@ -203,15 +207,20 @@ func (i *inventory) removeARP(key string, arp *linux_l3.ARPEntry) {
 	i.update(arp.GetInterface(), func(e *entry) { delete(e.arps, key) })
 }
 
-// setAllocated remembers if an interface has an address that was allocated to it.
-func (i *inventory) setAllocated(name string, addr netip.Prefix, has bool) {
+// setAddress remembers if an interface has an address.
+func (i *inventory) setAddress(name string, addr netip.Prefix, has bool) {
 	i.update(name, func(e *entry) {
 		if has {
-			e.allocated[addr] = true
+			e.addresses[addr] = true
 		} else {
-			delete(e.allocated, addr)
+			delete(e.addresses, addr)
 		}
 	})
+}
+
+// forgetAddresses forgets those of an interface, before they are read.
+func (i *inventory) forgetAddresses(name string) {
+	i.update(name, func(e *entry) { clear(e.addresses) })
 }
 
 func (i *inventory) update(name string, change func(*entry)) {
