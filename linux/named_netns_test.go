@@ -84,19 +84,6 @@ func TestNamespaceByNameOfAnotherAgentStays(t *testing.T) {
 	ip(t, "netns", "exec", name, "ping", "-c1", "-W20", "10.71.0.1")
 }
 
-// A namespace of a version whose marks did not say whose it is goes, too.
-func TestNamespaceByNameOfAnOlderVersionIsRemoved(t *testing.T) {
-	a := newAgent(t)
-	name, pair := vethsInto(t)
-	a.commit(a.put(pair...))
-	ip(t, "-n", name, "link", "set", "lo", "group", "126")
-	a.restart()
-	a.commit(a.scheduler.NewTransaction(), kvscheduler.WithResync(kvscheduler.FullResync))
-	if namespaceExists(name) {
-		t.Errorf("the namespace is still there: %s", ip(t, "-n", name, "link"))
-	}
-}
-
 // A namespace that others made, or have put something into, stays.
 func TestNamespaceByNameOfOthersStays(t *testing.T) {
 	a := newAgent(t)

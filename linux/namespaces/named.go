@@ -12,6 +12,7 @@ import (
 	"github.com/contiv/contiv/netlink/namespace"
 	"github.com/contiv/contiv/netlink/rtnl"
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 )
 
@@ -25,9 +26,11 @@ import (
 // When the last value in such a namespace is deleted, so is the namespace, unless others
 // have put something into it.
 
-// netNSGroup is in the last byte of the device group (IFLA_GROUP) of the loopbacks of namespaces that agents made. It is all
-// of the group in those made by agents that did not write whose they are.
+// netNSGroup is the last byte of the device group (IFLA_GROUP) of the loopbacks of namespaces that agents made.
 const netNSGroup = 126
+
+// hostCookie is the cookie of the host's network namespace.
+const hostCookie = 1
 
 const loopback = "lo"
 
@@ -71,15 +74,31 @@ func (s *Set) makeNamed(name string) error {
 	if err != nil {
 		return err
 	}
-	return ns.SetLink(lo.Attrs().Index, rtnl.LinkChange{Group: new(s.mark())})
+	return ns.SetLink(lo.Attrs().Index, rtnl.LinkChange{Group: new(s.mark)})
 }
 
-// mark is the device group of the loopbacks of namespaces of ours. It says which network namespace the agent is in.
-func (s *Set) mark() uint32 { return uint32(s.Own.ID.Ino)<<8 | netNSGroup }
+// markOf returns the device group of the loopbacks of namespaces that the agent in a network namespace makes. It has the
+// cookie of that one, which no other gets after its end, as inodes are. Agents of the host's network namespace write 0,
+// as did those of former versions; so do all agents before Linux 5.14, which has no cookies.
+func markOf(own *Namespace) uint32 {
+	cookie := uint64(hostCookie)
+	_ = namespace.In(netns.NsHandle(own.fd), func() error {
+		socket, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(socket)
+		if c, err := unix.GetsockoptUint64(socket, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE); err == nil {
+			cookie = c
+		}
+		return nil
+	})
+	return uint32(cookie-hostCookie)<<8 | netNSGroup
+}
 
 // marks reports whether a device is the loopback of a namespace of ours.
 func (s *Set) marks(link *netlink.LinkAttrs) bool {
-	return link.Name == loopback && (link.Group == s.mark() || link.Group == netNSGroup)
+	return link.Name == loopback && link.Group == s.mark
 }
 
 func isEmptyFile(path string) bool {

@@ -51,6 +51,7 @@ type Set struct {
 	// microservice returns the path of the namespace of a microservice.
 	microservice func(label string) (path string, known bool)
 	numbers      numbers
+	mark         uint32 // see named.go
 
 	mu     sync.Mutex
 	open   map[ID]*Namespace
@@ -90,7 +91,7 @@ func Open(ownPath, namedDir string, microservice func(label string) (path string
 	if err != nil {
 		return nil, err
 	}
-	return &Set{Own: own, namedDir: namedDir, microservice: microservice, open: map[ID]*Namespace{}}, nil
+	return &Set{Own: own, namedDir: namedDir, microservice: microservice, mark: markOf(own), open: map[ID]*Namespace{}}, nil
 }
 
 // path returns the file that stands for a namespace, "" for the agent's own.

@@ -141,3 +141,23 @@ func TestThreadsReturnFromNamespaces(t *testing.T) {
 		}
 	}
 }
+
+// What an agent has marked belongs to no agent of a later network namespace, which may have the inode of the former.
+func TestMarksAreNotGivenAgain(t *testing.T) {
+	marks := map[uint32]bool{netNSGroup: true} // the host's
+	for range 5 {
+		own := newNetNS(t)
+		s, err := Open(filepath.Join(models.NetNSDir, own), models.NetNSDir, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if marks[s.mark] {
+			t.Errorf("%#x is the mark of another network namespace (cookies need Linux 5.14)", s.mark)
+		}
+		marks[s.mark] = true
+		s.Close()
+		if out, err := exec.Command("ip", "netns", "del", own).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+}
