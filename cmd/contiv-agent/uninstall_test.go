@@ -40,12 +40,16 @@ func newNetns(t *testing.T, suffix string) netns {
 
 func (n netns) path() string { return "/var/run/netns/" + string(n) }
 
-// run runs commands, one per line.
+// run runs commands, one per line. It returns their output, without what ip says of namespaces of others
+// that are just being made.
 func (n netns) run(t *testing.T, commands string) string {
 	t.Helper()
-	out, err := exec.Command("ip", "netns", "exec", string(n), "sh", "-ec", commands).CombinedOutput()
+	var stderr strings.Builder
+	command := exec.Command("ip", "netns", "exec", string(n), "sh", "-ec", commands)
+	command.Stderr = &stderr
+	out, err := command.Output()
 	if err != nil {
-		t.Fatalf("%s: %v: %s", commands, err, out)
+		t.Fatalf("%s: %v: %s%s", commands, err, out, stderr.String())
 	}
 	return string(out)
 }
