@@ -107,11 +107,16 @@ func (s *sandbox) exec(t *testing.T, command string) string {
 	return inNetns(t, s.netns, command)
 }
 
+// inNetns returns the output of a command, without what ip says of namespaces of others that are just
+// being made.
 func inNetns(t *testing.T, netns, command string) string {
 	t.Helper()
-	out, err := exec.Command("ip", "netns", "exec", netns, "sh", "-c", command).CombinedOutput()
+	var stderr strings.Builder
+	c := exec.Command("ip", "netns", "exec", netns, "sh", "-c", command)
+	c.Stderr = &stderr
+	out, err := c.Output()
 	if err != nil {
-		t.Fatalf("%s in %s: %v: %s", command, netns, err, out)
+		t.Fatalf("%s in %s: %v: %s%s", command, netns, err, out, stderr.String())
 	}
 	return string(out)
 }
@@ -351,7 +356,8 @@ func TestCheckIsTrue(t *testing.T) {
 			values := strings.NewReplacer("$IP", s.endpoint().Address.String(), "$GW", s.result.IPs[0].Gateway.String(), "$DEV", s.result.Interfaces[0].Name)
 			state := func() string {
 				found := s.exec(t, everything+" || true") + inNetns(t, node, values.Replace(onNode))
-				return numbers.ReplaceAllString(found, "") // a device made again has another one
+				found = strings.ReplaceAll(found, " tentative", "") // an address is so until the kernel has checked it
+				return numbers.ReplaceAllString(found, "")          // a device made again has another one
 			}
 			before := state()
 			if damage, ok := strings.CutPrefix(values.Replace(test.damage), "node: "); ok {
