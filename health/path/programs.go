@@ -62,16 +62,26 @@ func (e *Explainer) programs(h *netlink.Handle, device string) (texts []string) 
 
 // tcx returns how many TCX programs there are at a side of a device of the thread's network namespace; 0 if the kernel knows none.
 func tcx(device int, side uint32) uint32 {
-	// union bpf_attr of BPF_PROG_QUERY
-	request := struct {
-		device, side, query, attached uint32
-		programs                      uint64
-		count, _                      uint32
-	}{device: uint32(device), side: side}
-	if _, _, errno := unix.Syscall(unix.SYS_BPF, unix.BPF_PROG_QUERY, uintptr(unsafe.Pointer(&request)), unsafe.Sizeof(request)); errno != 0 {
+	q := programQuery{device: uint32(device), side: side}
+	if q.ask() != 0 {
 		return 0
 	}
-	return request.count
+	return q.count
+}
+
+// programQuery is union bpf_attr of BPF_PROG_QUERY. It has all of its members, also those that nobody reads: whatever size it is
+// told, the kernel writes the revision, too.
+type programQuery struct {
+	device, side, flags, attached uint32
+	programs                      uint64
+	count, _                      uint32
+	programFlags, links           uint64
+	linkFlags, revision           uint64
+}
+
+func (q *programQuery) ask() unix.Errno {
+	_, _, errno := unix.Syscall(unix.SYS_BPF, unix.BPF_PROG_QUERY, uintptr(unsafe.Pointer(q)), unsafe.Sizeof(*q))
+	return errno
 }
 
 // harmless has the queueing disciplines that only drop packets when a device cannot keep up, and those that have filters instead of

@@ -46,9 +46,27 @@ func TestTCXPrograms(t *testing.T) {
 		requireDoubts()
 		attachTCX(t, "eth0")
 		requireDoubts("packets may be dropped by a program of traffic control (TCX) at device eth0, which is not judged: see `bpftool net show dev eth0`")
+		requireNothingBehind(t, "eth0")
 		return nil
 	}); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// requireNothingBehind asks for programs, and requires that the kernel writes its answer into the question only.
+func requireNothingBehind(t *testing.T, device string) {
+	t.Helper()
+	link, err := netlink.LinkByName(device)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var q struct {
+		programQuery
+		behind [64]byte
+	}
+	q.device, q.side = uint32(link.Attrs().Index), unix.BPF_TCX_EGRESS
+	if errno := q.ask(); errno != 0 || q.count != 1 || q.behind != [64]byte{} {
+		t.Errorf("%v, %d programs; behind the question there is %x", errno, q.count, q.behind)
 	}
 }
 
