@@ -130,7 +130,7 @@ func (p *parsed) keys() (keys []string) {
 // The error lists the mistakes of all files.
 func (f files) read(stdin io.Reader) (*parsed, error) {
 	if len(f) == 0 {
-		return nil, errors.New("-f FILE is missing: it holds the values, a directory holds such files, \"-\" is the standard input")
+		return nil, Misused(errors.New("-f FILE is missing: it holds the values, a directory holds such files, \"-\" is the standard input"))
 	}
 	all := &parsed{origin: make(map[string]string)}
 	var mistakes []error

@@ -40,7 +40,7 @@ func (g *configuring) getCommand() *cobra.Command {
 			ctx, cancel := g.limited(cmd)
 			defer cancel()
 			if all && own {
-				return errors.New("--all and --own exclude each other: drop one of them")
+				return Misused(errors.New("--all and --own exclude each other: drop one of them"))
 			}
 			words, agent, err := g.keysOfThings(ctx, namespace, args, all)
 			if err != nil {
@@ -83,14 +83,14 @@ func (g *configuring) keysOfThings(ctx context.Context, namespace string, words 
 			continue
 		}
 		if !all {
-			return nil, nil, fmt.Errorf("the values of %s are Contiv's own: add --all", t.name)
+			return nil, nil, Misused(fmt.Errorf("the values of %s are Contiv's own: add --all", t.name))
 		}
 		a, err := t.oneAgent()
 		if err != nil {
 			return nil, nil, err
 		}
 		if one != nil && one != a {
-			return nil, nil, fmt.Errorf("%s and %s are on different nodes: ask for one of them", word, words[0])
+			return nil, nil, Misused(fmt.Errorf("%s and %s are on different nodes: ask for one of them", word, words[0]))
 		}
 		own, err := t.requestedKeys(ctx, a)
 		if err != nil {
@@ -106,7 +106,7 @@ func (g *configuring) keysOfThings(ctx context.Context, namespace string, words 
 func (g *configuring) wanted(ctx context.Context, agent *Agent, words []string, all, own bool) ([]client.Value, error) {
 	if all {
 		if g.via == "etcd" {
-			return nil, errors.New("etcd does not know what Contiv wants: drop --via etcd, or --all")
+			return nil, Misused(errors.New("etcd does not know what Contiv wants: drop --via etcd, or --all"))
 		}
 		return g.requested(ctx, agent, words)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/contiv/contiv/client"
@@ -24,6 +25,11 @@ func (g *configuring) watchCommand() *cobra.Command {
 			"KEY is a key or, if it ends with \"/\", the beginning of keys; MODEL as in `contivctl models`.\n" +
 			"Over etcd, it is about the values in etcd.",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			for _, word := range args {
+				if _, err := modelNamed(word); err != nil && !strings.Contains(word, "/") {
+					return fmt.Errorf("keys have slashes, and %w", err)
+				}
+			}
 			ctx := cmd.Context()
 			c, err := g.dial(ctx)
 			if err != nil {

@@ -78,13 +78,14 @@ func TestNamesThatNobodyHas(t *testing.T) {
 	flags := twoNodes(t)
 	for _, args := range []string{
 		"explain nope", "explain pod/nope", "explain node/nope", "explain nope -n shop", "timeline nope", "values nope", "graph nope --node n1", "graph web n2", "dump config/vpp/v2/interfaces/nope",
-		"explain vxlan", "explain", "config get --all nope --node n1", "config get nope",
+		"explain vxlan", "explain", "config get --all nope --node n1", "config get nope", "graph svc/shop/nope --node n1", "timeline svc/shop/nope", "config get --all svc/shop/nope --node n1",
+		"config watch nope --node n1", "config get --all --own --node n1", "config get web --node n1", "config get --all --via etcd --node n1", "config apply --node n1", "config diff --node n1",
 	} {
 		if _, _, err := run(t, append(flags, strings.Fields(args)...)...); ExitCode(err) != exitUsage {
 			t.Errorf("%s: exit code %d, %v", args, ExitCode(err), err)
 		}
 	}
-	for _, args := range []string{"explain nope", "explain pod/nope", "explain node/nope", "explain nope -n shop", "timeline nope", "values nope"} {
+	for _, args := range []string{"explain nope", "explain pod/nope", "explain node/nope", "explain nope -n shop", "timeline nope", "timeline svc/shop/nope", "graph svc/shop/nope --node n3", "values nope"} {
 		if _, _, err := run(t, append(append(flags, "--agent", "n3=unix://"+socket+".none"), strings.Fields(args)...)...); ExitCode(err) != 1 {
 			t.Errorf("%s, with a silent agent: exit code %d, %v", args, ExitCode(err), err)
 		}

@@ -88,7 +88,7 @@ func TestServicesAreExplained(t *testing.T) {
 	for args, want := range map[string]string{
 		"explain svc/no":       "no such service",
 		"explain svc/a/b/c":    "write it svc/NAMESPACE/NAME",
-		"timeline svc/x/never": "its history has no values of service x/never",
+		"timeline svc/x/never": "no node has a value of service x/never, nor had one",
 		"why 10.1.1.2 svc/no":  "no such service",
 		"why 10.1.1.2 wbe":     `there is no pod, node or service "wbe"`,
 	} {

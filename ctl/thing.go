@@ -216,10 +216,14 @@ func (t thing) requestedKeys(ctx context.Context, a *Agent) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	present := presentKeys(ctx, []*Agent{a})
+	present, err := keysAt(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(present)
 	keys = slices.DeleteFunc(slices.Clone(keys), func(key string) bool { _, there := slices.BinarySearch(present, key); return !there })
 	if len(keys) == 0 {
-		return nil, fmt.Errorf("node %s has no value of %s", a.Name, t.name)
+		return nil, Misused(fmt.Errorf("node %s has no value of %s", a.Name, t.name))
 	}
 	return keys, nil
 }
@@ -387,9 +391,11 @@ type ExplainedNode struct {
 	Values []*Explained `json:"values"`
 }
 
+var errNoHistory = errors.New("its history has no values")
+
 // timelineOfThing shows the changes to a thing's values since a time.
 func (c *cli) timelineOfThing(ctx context.Context, t thing, since time.Time) error {
-	return show(c, target.Ask(ctx, t.agents, func(ctx context.Context, a *Agent) (keyTimelines, error) {
+	answers := target.Ask(ctx, t.agents, func(ctx context.Context, a *Agent) (keyTimelines, error) {
 		keys, err := t.keys(ctx, a)
 		if err != nil {
 			return keyTimelines{}, err
@@ -403,13 +409,18 @@ func (c *cli) timelineOfThing(ctx context.Context, t thing, since time.Time) err
 		}
 		all, err := timelinesOf(ctx, a, keys, since)
 		if err == nil && len(all.revisions) == 0 && t.pod == nil {
-			err = fmt.Errorf("its history has no values of %s", t.name)
+			err = fmt.Errorf("%w of %s", errNoHistory, t.name)
 			if !since.IsZero() {
 				err = fmt.Errorf("no value of %s has changed since %s", t.name, stamp(since))
 			}
 		}
 		return all, err
-	}), writeKeyTimelines)
+	})
+	known := func(a answer[keyTimelines]) bool { return !errors.Is(a.Err, errNoHistory) }
+	if t.service != nil && !slices.ContainsFunc(answers, known) {
+		return Misused(fmt.Errorf("no node has a value of %s, nor had one as far as its history reaches back", t.name))
+	}
+	return show(c, answers, writeKeyTimelines)
 }
 
 // oneAgent returns the agent whose values are drawn. The error names the nodes if there are several.
