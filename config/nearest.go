@@ -15,7 +15,7 @@ func hint(key string, known []string) string {
 }
 
 // Nearest returns the known word that the given one is most likely a mistyped
-// form of; ok is false if none is similar. A namespace, or other directories, that both have make them no more similar.
+// form of; ok is false if none is similar. Having the same namespace, or other directory, does not make words similar.
 func Nearest(word string, known []string) (nearest string, ok bool) {
 	best := math.MaxInt
 	for _, candidate := range known {

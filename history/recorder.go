@@ -229,8 +229,8 @@ func (r *Recorder) Problems(context.Context) []string {
 	return []string{fmt.Sprintf("history is not kept across restarts: %v", r.trouble)}
 }
 
-// complete adds to the runs of the journal what it does not say about this one: that there is such a run, as long as its
-// line could not be written, and how many records were lost since.
+// complete adds what the journal lacks about this run to those that it has: the run itself, until its line is written, and
+// how many records were lost since the last one that is.
 func (r *Recorder) complete(runs []Run) []Run {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -264,7 +264,7 @@ func (r *Recorder) write() {
 	for {
 		batch, then := r.gather()
 		r.keep(batch)
-		r.recover()
+		r.resume()
 		switch {
 		case then == nil:
 		case then.flushed != nil:
@@ -281,8 +281,8 @@ func (r *Recorder) write() {
 	}
 }
 
-// gather waits until a batch is to be written, or a journal that failed is to be tried again. It also returns the flush or the end that is asked for then, nil if
-// none is.
+// gather waits until a batch is to be written, or a journal that failed is to be tried again. It also returns the flush
+// or the end that is asked for then, nil if none is.
 func (r *Recorder) gather() (batch []item, then *item) {
 	var quiet, enough, retry <-chan time.Time
 	if r.missed != nil {
@@ -412,8 +412,8 @@ func (r *Recorder) goOn() error {
 	return nil
 }
 
-// recover goes on with a journal that failed, although nothing is to be written.
-func (r *Recorder) recover() {
+// resume goes on with a journal that failed, although there is nothing new to write.
+func (r *Recorder) resume() {
 	if r.missed == nil || !r.ready() {
 		return
 	}

@@ -161,7 +161,8 @@ func (e *StatusError) Error() string { return e.Text }
 // ErrNotServed means that the agent does not serve the path at all.
 var ErrNotServed = errors.New("is not known there")
 
-// IsNotFound reports whether the agent answered that the object does not exist. Others than agents answer so without a reason in JSON.
+// IsNotFound reports whether the agent answered that the object does not exist. A 404 without the reason in JSON that agents
+// give is not theirs: a proxy on the way does not know the path.
 func IsNotFound(err error) bool {
 	var e *StatusError
 	return errors.As(err, &e) && e.Status == http.StatusNotFound && reasonIn(e.Body) != ""

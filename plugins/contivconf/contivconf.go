@@ -106,8 +106,8 @@ type ContivConf struct {
 	announced Resolved
 	// started: there was a resync.
 	started bool
-	// unlike says why the links of the host do not fit the network that is in force; "": they do.
-	unlike string
+	// mismatch says why the links of the host do not fit the network that is in force; "": they do.
+	mismatch string
 }
 
 // Sources are what the configuration of a node follows from beside contiv.conf and the state of
@@ -357,7 +357,7 @@ func (c *ContivConf) set(ctx context.Context, next view) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.now, c.announced, c.started, c.unlike = next, next.resolved, true, ""
+	c.now, c.announced, c.started, c.mismatch = next, next.resolved, true, ""
 }
 
 // internalIPs returns the sorted addresses of the type InternalIP.

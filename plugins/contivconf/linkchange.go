@@ -25,17 +25,17 @@ func (c *ContivConf) LinksChanged(ctx context.Context) {
 	if err != nil {
 		c.log.Warn("Links of the host changed, the network stays as it was", "error", err)
 		c.mu.Lock()
-		c.unlike = fmt.Sprintf("links of the host changed, and the network stays as it was: %v", err)
+		c.mismatch = fmt.Sprintf("links of the host changed, and the network stays as it was: %v", err)
 		c.mu.Unlock()
 		return
 	}
 	c.mu.Lock()
 	prev, announced := c.now.resolved, c.announced
 	lost := prev.LinkAddress.IsValid() && !next.LinkAddress.IsValid()
-	if c.unlike = ""; lost {
-		c.unlike = lostAddress(&next.Main, prev.LinkAddress)
+	if lost {
+		c.mismatch = lostAddress(&next.Main, prev.LinkAddress)
 	} else {
-		c.announced = next
+		c.mismatch, c.announced = "", next
 	}
 	c.mu.Unlock()
 	switch {
@@ -62,10 +62,10 @@ func lostAddress(main *Interface, address netip.Prefix) string {
 func (c *ContivConf) Warnings() []string {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	if c.unlike == "" {
+	if c.mismatch == "" {
 		return nil
 	}
-	return []string{c.unlike}
+	return []string{c.mismatch}
 }
 
 // retry checks whether the refused NodeConfig fits the links now, and if so pushes an event to the
