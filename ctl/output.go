@@ -252,8 +252,8 @@ func show[T any](c *cli, answers []answer[T], table func(p printer, good []answe
 	return reportErrors(c, answers)
 }
 
-// lacking returns the error, of all that were asked, that they do not have what the command line names; nil if one has it, or does
-// not answer.
+// lacking returns the answer that there is nothing of the name in the command line, if all agents give it; nil if one has it, or
+// does not answer.
 func lacking[T any](answers []answer[T]) error {
 	if len(answers) == 0 || slices.ContainsFunc(answers, func(a answer[T]) bool { return !target.IsNotFound(a.Err) }) {
 		return nil

@@ -24,7 +24,8 @@ func passed(flows []flow, through map[string]bridged) (devices []string) {
 	return devices
 }
 
-// programs says which programs, filters and queues of others at a device of the thread's network namespace may drop packets. What they do is not known.
+// programs says which programs, filters and queueing disciplines of others at a device of the thread's network namespace may
+// drop packets. What they do is not known.
 func (e *Explainer) programs(h *netlink.Handle, device string) (texts []string) {
 	link, err := h.LinkByName(device)
 	if err != nil {
@@ -47,13 +48,13 @@ func (e *Explainer) programs(h *netlink.Handle, device string) (texts []string) 
 	}
 	for _, side := range []uint32{unix.BPF_TCX_INGRESS, unix.BPF_TCX_EGRESS} {
 		if tcx(link.Attrs().Index, side) > 0 {
-			say(fmt.Sprintf("a program of traffic control (TCX) at device %s", device), "bpftool net show dev "+device)
+			say("a TCX program at device "+device, "bpftool net show dev "+device)
 		}
 	}
 	qdiscs, _ := h.QdiscList(link)
 	for _, q := range qdiscs {
 		if kind := q.Type(); !harmless[kind] {
-			say(fmt.Sprintf("the queue of traffic control (%s) at device %s", kind, device), "tc -s qdisc show dev "+device)
+			say(fmt.Sprintf("the queueing discipline %s at device %s", kind, device), "tc -s qdisc show dev "+device)
 		}
 	}
 	slices.Sort(texts)
@@ -88,7 +89,7 @@ func (q *programQuery) ask() unix.Errno {
 // packets.
 var harmless = map[string]bool{
 	"noqueue": true, "pfifo": true, "bfifo": true, "pfifo_fast": true, "fq": true, "fq_codel": true, "mq": true, "mqprio": true, "clsact": true, "ingress": true,
-	"cake": true, "sfq": true, "prio": true,
+	"cake": true, "codel": true, "fq_pie": true, "pie": true, "sfq": true, "prio": true,
 }
 
 // content checks what in a pod's network namespace may stop packets from or to the pod: its own filters and programs, and that nobody

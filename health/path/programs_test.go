@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A TCX program is neither a filter nor a queue of traffic control.
+// A TCX program is neither a filter nor a queueing discipline.
 func TestTCXPrograms(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("making network namespaces takes root: run the test as root")
@@ -45,7 +45,7 @@ func TestTCXPrograms(t *testing.T) {
 	if err := ns.Run(func() error {
 		requireDoubts()
 		attachTCX(t, "eth0")
-		requireDoubts("packets may be dropped by a program of traffic control (TCX) at device eth0, which is not judged: see `bpftool net show dev eth0`")
+		requireDoubts("packets may be dropped by a TCX program at device eth0, which is not judged: see `bpftool net show dev eth0`")
 		requireNothingBehind(t, "eth0")
 		return nil
 	}); err != nil {

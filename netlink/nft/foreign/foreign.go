@@ -402,8 +402,8 @@ func (w *walk) chain(t *nftables.Table, name string, depth int) (verdict, culpri
 		}
 		reason := w.reason
 		this := func() culprit { return culprit{chain: name, table: tableName(t), comment: comment(rule)} }
-		if w.doubting && ages(rule, w.packet) {
-			w.doubt(drops, this(), "it sets how many hops packets may take")
+		if w.doubting && setsTTL(rule, w.packet) {
+			w.doubt(drops, this(), "it sets the TTL or hop limit")
 		}
 		if end == nil {
 			continue

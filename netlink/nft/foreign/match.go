@@ -186,8 +186,8 @@ func marks(rule *nftables.Rule) bool {
 	})
 }
 
-// ages reports whether a rule sets the TTL or hop limit of packets, after which a router may drop them.
-func ages(rule *nftables.Rule, p Packet) bool {
+// setsTTL reports whether a rule sets the TTL or hop limit of packets, after which a router may drop them.
+func setsTTL(rule *nftables.Rule, p Packet) bool {
 	at := uint32(8) // in the header of IPv4
 	if p.Src.Is6() {
 		at = 7
