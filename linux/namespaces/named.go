@@ -29,8 +29,12 @@ import (
 // netNSGroup is the last byte of the device group (IFLA_GROUP) of the loopbacks of namespaces that agents made.
 const netNSGroup = 126
 
-// hostCookie is the cookie of the host's network namespace.
-const hostCookie = 1
+// The host's network namespace has hostCookie up to Linux 6.17. Since 6.18, namespaces of all kinds share cookies, so that its
+// own depends on the version; it is known by hostInode there.
+const (
+	hostCookie = 1
+	hostInode  = 0xEFFFFFF9 // less than any that the kernel chooses
+)
 
 const loopback = "lo"
 
@@ -81,6 +85,9 @@ func (s *Set) makeNamed(name string) error {
 // cookie of that one, which no other gets after its end, as inodes are. Agents of the host's network namespace write 0,
 // as did those of former versions; so do all agents before Linux 5.14, which has no cookies.
 func markOf(own *Namespace) uint32 {
+	if own.ID.Ino == hostInode {
+		return netNSGroup
+	}
 	cookie := uint64(hostCookie)
 	_ = namespace.In(netns.NsHandle(own.fd), func() error {
 		socket, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)

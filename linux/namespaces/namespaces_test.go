@@ -161,3 +161,22 @@ func TestMarksAreNotGivenAgain(t *testing.T) {
 		}
 	}
 }
+
+// What agents of former versions have made on a host is still theirs, whatever the cookie of its network namespace.
+func TestMarkOfTheHost(t *testing.T) {
+	own, err := os.Readlink("/proc/self/ns/net")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if own != fmt.Sprintf("net:[%d]", uint32(hostInode)) {
+		t.Skipf("%s is not the network namespace of a host with Linux 6.18 or later: run the test there", own)
+	}
+	s, err := Open("/proc/self/ns/net", models.NetNSDir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if s.mark != netNSGroup {
+		t.Errorf("the mark is %#x, not %#x", s.mark, netNSGroup)
+	}
+}
