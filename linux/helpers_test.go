@@ -43,12 +43,16 @@ func byPath(name string) *linux_namespace.NetNamespace {
 	return &linux_namespace.NetNamespace{Type: linux_namespace.NetNamespace_FD, Reference: pathOf(name)}
 }
 
-// ip runs the ip command and returns its output.
+// ip runs the ip command and returns its output, without warnings: there is one for each namespace that others are removing
+// when it looks for the name of the one in which the other end of a cable is.
 func ip(t testing.TB, args ...string) string {
 	t.Helper()
-	out, err := exec.Command("ip", args...).CombinedOutput()
+	cmd := exec.Command("ip", args...)
+	var warnings strings.Builder
+	cmd.Stderr = &warnings
+	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("ip %s: %v: %s", strings.Join(args, " "), err, out)
+		t.Fatalf("ip %s: %v: %s%s", strings.Join(args, " "), err, out, &warnings)
 	}
 	return string(out)
 }
