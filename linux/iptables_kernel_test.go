@@ -53,7 +53,7 @@ func (a *agent) twoPods() (ns1, ns2 string, values []proto.Message) {
 		veth("veth-a", "veth-b", ns1, "10.3.0.1/24", "fd00:3::1/64"), veth("veth-b", "veth-a", ns2, "10.3.0.2/24", "fd00:3::2/64"),
 	}
 	a.commit(a.put(values...))
-	waitFor(a.t, func() bool { _, err := tryIn(ns1, "ping -c1 -W1 fd00:3::2"); return err == nil }, "the addresses may be used")
+	pings(a.t, ns1, "fd00:3::2", true)
 	return ns1, ns2, values
 }
 
@@ -61,10 +61,14 @@ func inputChain(name, netns string, rules ...string) *linux_iptables.RuleChain {
 	return &linux_iptables.RuleChain{Name: name, Namespace: byPath(netns), ChainType: linux_iptables.RuleChain_INPUT, Rules: rules}
 }
 
+// pings checks whether an address answers, or will: the kernel drops what is sent through a new cable at first.
 func pings(t testing.TB, netns, to string, want bool) {
 	t.Helper()
-	if out, err := tryIn(netns, "ping -c1 -W1 "+to); (err == nil) != want {
-		t.Errorf("ping %s succeeds: %v, want %v\n%s", to, err == nil, want, out)
+	answers := func() bool { _, err := tryIn(netns, "ping -c1 -W1 "+to); return err == nil }
+	if want {
+		waitFor(t, answers, to+" answers")
+	} else if answers() {
+		t.Errorf("%s answers", to)
 	}
 }
 

@@ -61,7 +61,7 @@ func (a *agent) waits(values ...proto.Message) {
 
 func reaches(t testing.TB, netns string) {
 	t.Helper()
-	ip(t, "netns", "exec", netns, "ping", "-c1", "-W20", "10.72.0.1")
+	pings(t, netns, "10.72.0.1", true)
 	contains(t, ip(t, "-n", netns, "route"), "10.73.0.0/16 via 10.72.0.1")
 }
 

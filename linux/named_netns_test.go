@@ -45,7 +45,7 @@ func TestNamespaceByNameIsMadeAndRemoved(t *testing.T) {
 	name, pair := vethsInto(t)
 	a.commit(a.put(pair...))
 	a.inState(pb.ValueState_CONFIGURED, pair...)
-	ip(t, "netns", "exec", name, "ping", "-c1", "-W20", "10.71.0.1")
+	pings(t, name, "10.71.0.1", true)
 
 	a.commit(a.delete(pair...))
 	if namespaceExists(name) {
@@ -53,7 +53,7 @@ func TestNamespaceByNameIsMadeAndRemoved(t *testing.T) {
 	}
 	a.commit(a.put(pair...))
 	a.inState(pb.ValueState_CONFIGURED, pair...)
-	ip(t, "netns", "exec", name, "ping", "-c1", "-W20", "10.71.0.1")
+	pings(t, name, "10.71.0.1", true)
 }
 
 // Another process of the agent knows which namespaces are its own.
@@ -81,7 +81,7 @@ func TestNamespaceByNameOfAnotherAgentStays(t *testing.T) {
 	if record := other.commit(other.scheduler.NewTransaction(), kvscheduler.WithResync(kvscheduler.FullResync)); len(record.Executed) > 0 {
 		t.Errorf("the other agent executed %v", record.Executed)
 	}
-	ip(t, "netns", "exec", name, "ping", "-c1", "-W20", "10.71.0.1")
+	pings(t, name, "10.71.0.1", true)
 }
 
 // A namespace that others made, or have put something into, stays.

@@ -12,6 +12,7 @@ import (
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/linux/namespaces"
 	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/test/await"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -107,7 +108,7 @@ func TestNamespaceThatIsGoneCountsAsDeleted(t *testing.T) {
 // waitFor polls where the kernel has no event.
 func waitFor(t testing.TB, done func() bool, what string) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !done(); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(await.Patience); !done(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("this did not happen: " + what)
 		}

@@ -335,7 +335,7 @@ func TestVethPair(t *testing.T) {
 	a.inState(pb.ValueState_PENDING, a1)
 	a.commit(a.put(a2))
 	a.inState(pb.ValueState_CONFIGURED, a1, a2)
-	ip(t, "netns", "exec", ns1, "ping", "-c1", "-W2", "10.3.0.2")
+	pings(t, ns1, "10.3.0.2", true)
 
 	a.restart()
 	txn := a.commit(a.put(a1, a2), kvscheduler.WithResync(kvscheduler.FullResync))
