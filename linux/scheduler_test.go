@@ -236,9 +236,7 @@ func (a *agent) watchWith(report func(reason string, keys ...string)) {
 		}
 	})
 	a.t.Cleanup(a.unwatch)
-	waitFor(a.t, func() bool {
-		return a.scheduler.ValueStatus(models.LinuxHostNameKey("lo")).GetValue().GetState() == pb.ValueState_OBTAINED
-	}, "the loopback of the node is obtained")
+	a.awaitEvents()
 }
 
 // lastTxn returns the last recorded transaction with a description that contains
@@ -290,14 +288,20 @@ func (a *agent) drifts() (descriptions []string) {
 	return descriptions
 }
 
-// awaitEvents returns when Watch has reported all changes made before: it comes to
+// awaitEvents returns when Watch listens, and has reported all changes made before: it comes to
 // a device that is made now.
 func (a *agent) awaitEvents() {
 	a.t.Helper()
+	await := func(state pb.ValueState) {
+		a.t.Helper()
+		waitFor(a.t, func() bool {
+			return a.scheduler.ValueStatus(models.LinuxHostNameKey("marker0")).GetValue().GetState() == state
+		}, fmt.Sprintf("the device made last is %v", state))
+	}
 	a.ip("link", "add", "marker0", "up", "type", "veth", "peer", "name", "marker1")
-	waitFor(a.t, func() bool {
-		return a.scheduler.ValueStatus(models.LinuxHostNameKey("marker0")).GetValue().GetState() == pb.ValueState_OBTAINED
-	}, "the device made last is obtained")
+	await(pb.ValueState_OBTAINED)
+	a.ip("link", "del", "marker0")
+	await(pb.ValueState_NONEXISTENT)
 	if err := a.scheduler.Barrier(context.Background()); err != nil {
 		a.t.Fatal(err)
 	}
