@@ -4,11 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -103,20 +102,6 @@ func next(t testing.TB, reports <-chan report) report {
 		t.Fatal("nothing was reported")
 		return report{}
 	}
-}
-
-// expectOne expects exactly one report.
-func (n *node) expectOne(reports <-chan report, reason string, keys ...string) {
-	n.t.Helper()
-	slices.Sort(keys)
-	got := next(n.t, reports)
-	for isMark(got.keys[0]) { // the other end of the mark
-		got = next(n.t, reports)
-	}
-	if got.reason != reason || !slices.Equal(got.keys, keys) {
-		n.t.Errorf("got  %q %q\nwant %q %q", got.reason, got.keys, reason, keys)
-	}
-	n.expectSilence(reports)
 }
 
 // expectSilence expects that nothing is reported about what was done until now.
@@ -240,19 +225,57 @@ func TestOwnRemovalIsNoDrift(t *testing.T) {
 
 func TestManyChangesAreOneReport(t *testing.T) {
 	n, netns := newNode(t), netNSName(t)
-	n.driftDelay = 300 * time.Millisecond
+	var events sync.Mutex // Watch receives none while it is locked
+	n.eventFault = func() error {
+		events.Lock()
+		defer events.Unlock()
+		return nil
+	}
 	n.addTap("vpp-tap-1")
 	p := newPod("1", netns, "10.1.1.2", "10.1.1.1")
 	reports := n.watch()
 	n.create(p.values()...)
 	n.settle(reports)
-	changes := filepath.Join(t.TempDir(), "batch") // both at once
-	if err := os.WriteFile(changes, []byte("route del default\nneigh del 10.1.1.1 dev eth0\n"), 0o600); err != nil {
-		t.Fatal(err)
+	events.Lock()
+	ip(t, "-n", netns, "route", "del", "default")
+	ip(t, "-n", netns, "neigh", "del", "10.1.1.1", "dev", "eth0")
+	events.Unlock()
+	all := n.settle(reports)
+	if len(all) != 1 || !slices.Equal(all[0].keys, []string{models.Key(p.arp), models.Key(p.defRoute)}) {
+		t.Errorf("got %q, want one report of both", all)
 	}
-	ip(t, "-n", netns, "-batch", changes)
-	n.expectOne(reports, "default route of linux-tap-1 was deleted; neighbour 10.1.1.1 of linux-tap-1 was deleted",
-		models.Key(p.defRoute), models.Key(p.arp))
+}
+
+// Until DriftDelay is over, further changes may join the report.
+func TestReportWaitsForFurtherChanges(t *testing.T) {
+	n, netns := newNode(t), netNSName(t)
+	n.addTap("vpp-tap-1")
+	p := newPod("1", netns, "10.1.1.2", "10.1.1.1")
+	n.create(p.values()...)
+	n.driftDelay = time.Hour
+	pushed, received := make(notifications, 100), make(chan bool, 100)
+	n.Plugin.scheduler = pushed
+	n.eventFault = func() error {
+		received <- true
+		return nil
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- n.Watch(ctx, func(reason string, _ ...string) { t.Errorf("reported too early: %s", reason) })
+	}()
+	<-pushed // it listens
+	// It reads a change when it is done with the one before.
+	for range 2 {
+		ip(t, "-n", netns, "route", "del", "default")
+		<-received
+		ip(t, "-n", netns, "route", "add", "default", "via", "10.1.1.1", "dev", "eth0")
+		<-received
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
 }
 
 // notifications collects what is pushed to a scheduler.
