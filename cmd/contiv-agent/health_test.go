@@ -60,7 +60,7 @@ func TestOnlyReadinessAsksTheVSwitch(t *testing.T) {
 	}
 }
 
-// What the node cannot do is told to those who ask for everything, and is no problem.
+// Only ?verbose has the notes, and they leave the verdict healthy.
 func TestNotesAreNoProblems(t *testing.T) {
 	fine := func() error { return nil }
 	mux := http.NewServeMux()
