@@ -85,7 +85,7 @@ func (g *configuring) keysOfThings(ctx context.Context, namespace string, words 
 		if !all {
 			return nil, nil, Misused(fmt.Errorf("the values of %s are Contiv's own: add --all", t.name))
 		}
-		a, err := t.oneAgent()
+		a, err := t.oneAgent(ctx)
 		if err != nil {
 			return nil, nil, err
 		}

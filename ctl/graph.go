@@ -53,7 +53,7 @@ func (c *cli) graphCommand() *cobra.Command {
 				}
 			}
 			if t.name != "" {
-				a, err := t.oneAgent()
+				a, err := t.oneAgent(ctx)
 				if err != nil {
 					return err
 				}

@@ -79,15 +79,28 @@ func TestNamesThatNobodyHas(t *testing.T) {
 	for _, args := range []string{
 		"explain nope", "explain pod/nope", "explain node/nope", "explain nope -n shop", "timeline nope", "values nope", "graph nope --node n1", "graph web n2", "dump config/vpp/v2/interfaces/nope",
 		"explain vxlan", "explain", "config get --all nope --node n1", "config get nope", "graph svc/shop/nope --node n1", "timeline svc/shop/nope", "config get --all svc/shop/nope --node n1",
+		"graph svc/shop/nope", "timeline svc/shop/nope --since -5m", "--tls-cert-file x pods", "--tls-key-file x pods", "--kubeconfig x pods",
 		"config watch nope --node n1", "config get --all --own --node n1", "config get web --node n1", "config get --all --via etcd --node n1", "config apply --node n1", "config diff --node n1",
 	} {
 		if _, _, err := run(t, append(flags, strings.Fields(args)...)...); ExitCode(err) != exitUsage {
 			t.Errorf("%s: exit code %d, %v", args, ExitCode(err), err)
 		}
 	}
-	for _, args := range []string{"explain nope", "explain pod/nope", "explain node/nope", "explain nope -n shop", "timeline nope", "timeline svc/shop/nope", "graph svc/shop/nope --node n3", "values nope"} {
+	for _, args := range []string{"explain nope", "explain pod/nope", "explain node/nope", "explain nope -n shop", "timeline nope", "timeline svc/shop/nope", "timeline svc/shop/nope --since -5m", "graph svc/shop/nope --node n3", "graph svc/shop/nope", "values nope"} {
 		if _, _, err := run(t, append(append(flags, "--agent", "n3=unix://"+socket+".none"), strings.Fields(args)...)...); ExitCode(err) != 1 {
 			t.Errorf("%s, with a silent agent: exit code %d, %v", args, ExitCode(err), err)
+		}
+	}
+}
+
+// Of a service, the node that has its values is drawn; that nobody has any is said as of other names.
+func TestGraphOfServiceThatNobodyHas(t *testing.T) {
+	for _, c := range []struct{ args, want string }{
+		{"graph svc/shop/nope", "no node has a value of service shop/nope"},
+		{"timeline svc/shop/nope --since -5m", "no node has a value of service shop/nope, nor had one as far as its history reaches back"},
+	} {
+		if _, errOut, err := run(t, append(twoNodes(t), strings.Fields(c.args)...)...); err == nil || err.Error() != c.want || errOut != "" {
+			t.Errorf("%s: %v %s", c.args, err, errOut)
 		}
 	}
 }

@@ -96,4 +96,17 @@ func TestServicesAreExplained(t *testing.T) {
 			t.Errorf("%s: %v %s", args, err, errOut)
 		}
 	}
+	// One of several nodes is drawn if it alone has values.
+	empty := kvscheduler.New(kvscheduler.Options{})
+	t.Cleanup(func() { empty.Close() })
+	other := http.NewServeMux()
+	other.Handle("/scheduler/", inspect.Handler(empty))
+	without := filepath.Join(t.TempDir(), "s")
+	serve(t, without, other)
+	if out, errOut, err := run(t, "--agent", "n=unix://"+socket, "--agent", "n2=unix://"+without, "graph", "svc/default/web"); err != nil || !strings.Contains(out, key) {
+		t.Errorf("graph of the only node with values: %v %s", err, errOut)
+	}
+	if _, _, err := run(t, "--agent", "n=unix://"+socket, "--agent", "n2=unix://"+socket, "graph", "svc/default/web"); err == nil || !strings.Contains(err.Error(), "several nodes have values of service default/web") {
+		t.Errorf("graph of several nodes: %v", err)
+	}
 }

@@ -409,10 +409,7 @@ func (c *cli) timelineOfThing(ctx context.Context, t thing, since time.Time) err
 		}
 		all, err := timelinesOf(ctx, a, keys, since)
 		if err == nil && len(all.revisions) == 0 && t.pod == nil {
-			err = fmt.Errorf("%w of %s", errNoHistory, t.name)
-			if !since.IsZero() {
-				err = fmt.Errorf("no value of %s has changed since %s", t.name, stamp(since))
-			}
+			err = t.unchanged(ctx, a, keys, since)
 		}
 		return all, err
 	})
@@ -423,15 +420,47 @@ func (c *cli) timelineOfThing(ctx context.Context, t thing, since time.Time) err
 	return show(c, answers, writeKeyTimelines)
 }
 
-// oneAgent returns the agent whose values are drawn. The error names the nodes if there are several.
-func (t thing) oneAgent() (*Agent, error) {
-	switch len(t.agents) {
+// unchanged returns why there is no change of a thing's values since a time: whether there ever was one.
+func (t thing) unchanged(ctx context.Context, a *Agent, keys []string, since time.Time) error {
+	if !since.IsZero() {
+		if ever, err := timelinesBy(ctx, a, keys, time.Time{}); err != nil {
+			return err
+		} else if slices.ContainsFunc(keys, func(key string) bool { return len(ever[key].revisions) > 0 }) {
+			return fmt.Errorf("no value of %s has changed since %s", t.name, stamp(since))
+		}
+	}
+	return fmt.Errorf("%w of %s", errNoHistory, t.name)
+}
+
+// oneAgent returns the agent whose values are drawn. The error names the nodes if several have values.
+func (t thing) oneAgent(ctx context.Context) (*Agent, error) {
+	agents := t.agents
+	if t.service != nil && len(agents) > 1 {
+		var err error
+		if agents, err = t.having(ctx); err != nil {
+			return nil, err
+		}
+	}
+	switch len(agents) {
 	case 0:
 		return nil, errors.New("no other node answers")
 	case 1:
-		return t.agents[0], nil
+		return agents[0], nil
 	}
-	return nil, Misused(fmt.Errorf("several nodes have values of %s, and one is drawn: name it with --node, one of %s", t.name, strings.Join(target.Names(t.agents), ", ")))
+	return nil, Misused(fmt.Errorf("several nodes have values of %s, and one is drawn: name it with --node, one of %s", t.name, strings.Join(target.Names(agents), ", ")))
+}
+
+// having returns the agents that have a value of the thing. The error says that none has.
+func (t thing) having(ctx context.Context) (agents []*Agent, err error) {
+	for _, a := range target.Ask(ctx, t.agents, t.requestedKeys) {
+		if len(a.Value) > 0 {
+			agents = append(agents, a.Agent)
+		}
+	}
+	if len(agents) == 0 {
+		return nil, doubted(ctx, t.agents, Misused(fmt.Errorf("no node has a value of %s", t.name)))
+	}
+	return agents, nil
 }
 
 // A name without a namespace means the object in the namespace of -n, else the only one of that name, as of pods. A name

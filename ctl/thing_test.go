@@ -147,7 +147,7 @@ func TestThings(t *testing.T) {
 		"values n2 --state FAILED":       "node n2 has 3 values, but none in that state",
 		"timeline node/n1":               "",
 		"graph node/n1":                  "node n2 has no value of node n1",
-		"graph svc/shop/cart":            "several nodes have values of service shop/cart",
+		"graph svc/shop/cart":            "no node has a value of service shop/cart",
 		"graph web --node n2":            "pod shop/web is on node n1, not on n2: drop --node, or name that one",
 		"explain web --node n2":          "pod shop/web is on node n1, not on n2",
 		"values pod/shop/web --node n2":  "pod shop/web is on node n1, not on n2",

@@ -5,6 +5,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/contiv/contiv/ctl"
 	"github.com/contiv/contiv/test/demo"
 	"github.com/spf13/cobra"
 )
@@ -29,7 +30,7 @@ promises, each item measured, and removes it.`,
 				return err
 			}
 			if pods < 1 {
-				return fmt.Errorf("--batch %d: measure at least one pod", pods)
+				return ctl.Misused(fmt.Errorf("--batch %d: measure at least one pod", pods))
 			}
 			return c.guarded(func() error {
 				return demo.Run(cmd.Context(), os.Stdout, demo.Options{Lab: c.opts, Keep: keep, BatchPods: pods, UpLimit: upLimit, Command: os.Args[0]})

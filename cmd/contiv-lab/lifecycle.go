@@ -12,6 +12,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/contiv/contiv/ctl"
 	"github.com/contiv/contiv/test/e2e"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/spf13/cobra"
@@ -44,7 +45,7 @@ plane beside them. The programs are built at the first time, which takes minutes
 				return err
 			}
 			if k.wanted && (c.opts.Calico || c.opts.PlainText) {
-				return errors.New("--kubernetes goes with neither --calico nor --plain-text: leave those out")
+				return ctl.Misused(errors.New("--kubernetes goes with neither --calico nor --plain-text: leave those out"))
 			}
 			if k.wanted {
 				return c.upKubernetes(cmd.Context(), k)

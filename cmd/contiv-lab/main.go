@@ -25,12 +25,22 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	err := ctl.Execute(ctx, newCommand())
+	err := execute(ctx, newCommand())
 	stop()
 	if err != nil {
 		fmt.Fprintln(text.Messages(os.Stderr), "contiv-lab:", err)
 		os.Exit(ctl.ExitCode(err))
 	}
+}
+
+// execute runs the command line. A name that nobody has is a mistake in it, as for contivctl.
+func execute(ctx context.Context, root *cobra.Command) error {
+	err := ctl.Execute(ctx, root)
+	var name lab.NameError
+	if errors.As(err, &name) || errors.Is(err, lab.ErrNoLab) {
+		return ctl.Misused(err)
+	}
+	return err
 }
 
 // cli holds the options that all commands share.
@@ -65,7 +75,7 @@ func newCommand() *cobra.Command {
 	quiet := flags.BoolP("quiet", "q", false, "do not show progress")
 	root.PersistentPreRunE = func(*cobra.Command, []string) error {
 		if c.opts.Name == "" {
-			return fmt.Errorf("--name is empty: give the name of a lab, or leave --name out for %q", lab.DefaultName)
+			return ctl.Misused(fmt.Errorf("--name is empty: give the name of a lab, or leave --name out for %q", lab.DefaultName))
 		}
 		if !*quiet {
 			c.opts.Progress = c.progress
@@ -119,7 +129,7 @@ func (c *cli) open() (*lab.Lab, error) { return lab.Open(c.opts) }
 // checkNodes refuses numbers of nodes that no cluster has; 0 would be the default.
 func (c *cli) checkNodes() error {
 	if c.opts.Nodes < 1 {
-		return fmt.Errorf("--nodes %d: a lab has at least one node", c.opts.Nodes)
+		return ctl.Misused(fmt.Errorf("--nodes %d: a lab has at least one node", c.opts.Nodes))
 	}
 	return nil
 }

@@ -70,8 +70,42 @@ func TestMistakes(t *testing.T) {
 		cmd := newCommand()
 		cmd.SetArgs(args)
 		cmd.SetOut(io.Discard)
-		if err := ctl.Execute(t.Context(), cmd); err == nil || !strings.Contains(err.Error(), c.want) {
+		err := execute(t.Context(), cmd)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("contiv-lab %s: got %v, want %s", c.args, err, c.want)
+		}
+		if code := ctl.ExitCode(err); code != 3 && c.args != "list --root FILE" {
+			t.Errorf("contiv-lab %s: exit code %d, %v", c.args, code, err)
+		}
+	}
+}
+
+// Names that the lab does not have are mistakes in the command line.
+func TestUnknownNames(t *testing.T) {
+	root := t.TempDir()
+	state := `{"name": "x", "phase": "running", "nodes": [{"name": "node1", "index": 1, "address": "192.168.16.1/24"}], "pods": [{"namespace": "default", "name": "web", "node": "node1"}], "processes": {}}`
+	if err := os.Mkdir(filepath.Join(root, "x"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(root, "x", "state.json"), []byte(state), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for args, want := range map[string]string{
+		"node stop node2":                        `lab x has no node "node2"`,
+		"node kill-vpp node2":                    `lab x has no node "node2"`,
+		"node del node2":                         `lab x has no node "node2"`,
+		"pod add a --node node2":                 `lab x has no node "node2"`,
+		"pod del wob":                            `lab x has no pod "default/wob"`,
+		"exec wob -- true":                       `lab x has no pod and no node "wob"`,
+		"matrix web wob":                         `lab x has no pod and no node "wob"`,
+		"credentials ops --node node2 --dir DIR": `lab x has no node "node2"`,
+		"status --name A.b":                      `"A.b" cannot be the name of a lab`,
+		"apply":                                  "apply needs the name of a file of manifests",
+	} {
+		cmd := newCommand()
+		cmd.SetArgs(append([]string{"--root", root, "--name", "x", "-q"}, strings.Fields(strings.ReplaceAll(args, "DIR", t.TempDir()))...))
+		if err := execute(t.Context(), cmd); err == nil || !strings.Contains(err.Error(), want) || ctl.ExitCode(err) != 3 {
+			t.Errorf("contiv-lab %s: exit code %d, %v, want %s", args, ctl.ExitCode(err), err, want)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/contiv/contiv/ctl"
 	"github.com/contiv/contiv/ksr/access"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/spf13/cobra"
@@ -57,11 +58,15 @@ func (c *cli) fileCommand(name, short string, fn func(*lab.Lab, context.Context,
 		Args:  cobra.NoArgs,
 		RunE: c.withLab(func(ctx context.Context, l *lab.Lab, _ []string) error {
 			if file == "" {
-				return fmt.Errorf("%s needs the name of a file of manifests: write %s; - is the standard input", name, name+" -f FILE")
+				return ctl.Misused(fmt.Errorf("%s needs the name of a file of manifests: write %s; - is the standard input", name, name+" -f FILE"))
 			}
 			done, err := fn(l, ctx, file)
 			for _, line := range done {
 				fmt.Println(line)
+			}
+			var name lab.NameError
+			if errors.As(err, &name) { // in the file, not in the command line
+				return errors.New(err.Error())
 			}
 			return err
 		}),
@@ -79,7 +84,7 @@ func (c *cli) podCommand() *cobra.Command {
 		Args:  cobra.MinimumNArgs(1),
 		RunE: c.withLab(func(ctx context.Context, l *lab.Lab, args []string) error {
 			if namespace == "" {
-				return errors.New("--namespace is empty: name a namespace, or leave it out for " + lab.DefaultNamespace)
+				return ctl.Misused(errors.New("--namespace is empty: name a namespace, or leave it out for " + lab.DefaultNamespace))
 			}
 			var specs []lab.PodSpec
 			for _, name := range args {
@@ -178,7 +183,7 @@ etcd is reached from nodes: contiv-lab exec node1 -- etcdctl …`,
 		Args: cobra.ExactArgs(1),
 		RunE: c.withLab(func(ctx context.Context, l *lab.Lab, args []string) error {
 			if dir == "" {
-				return errors.New("credentials are written into a directory: name it with --dir")
+				return ctl.Misused(errors.New("credentials are written into a directory: name it with --dir"))
 			}
 			hint, err := l.Credentials(ctx, args[0], client, dir)
 			if err == nil {
@@ -211,7 +216,7 @@ func (c *cli) execCommand() *cobra.Command {
 				command = command[1:]
 			}
 			if len(command) == 0 || command[0] == "" {
-				return errors.New("no command is given")
+				return ctl.Misused(errors.New("no command is given"))
 			}
 			program, err := exec.LookPath(command[0])
 			if err != nil {

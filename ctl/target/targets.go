@@ -83,7 +83,7 @@ func (o Options) Configuration() (c Config, err error) {
 		for _, a := range o.Agents {
 			name, address, ok := strings.Cut(a, "=")
 			if !ok || name == "" {
-				return c, fmt.Errorf("--agent %q: give it the form NAME=URL", a)
+				return c, text.Mistake(fmt.Errorf("--agent %q: give it the form NAME=URL", a))
 			}
 			c.Agents[name] = address
 		}
@@ -93,6 +93,9 @@ func (o Options) Configuration() (c Config, err error) {
 	}
 	c.EtcdConfig = cmp.Or(o.EtcdConfig, c.EtcdConfig)
 	c.CAFile, c.CertFile, c.KeyFile = cmp.Or(o.CAFile, c.CAFile), cmp.Or(o.CertFile, c.CertFile), cmp.Or(o.KeyFile, c.KeyFile)
+	if (c.CertFile == "") != (c.KeyFile == "") {
+		return c, text.Mistake(errors.New("--tls-cert-file and --tls-key-file belong together: give both"))
+	}
 	return c, nil
 }
 
@@ -117,11 +120,8 @@ func (c Config) TLS() (*tls.Config, error) {
 			return nil, fmt.Errorf("--tls-ca-file: %s contains no PEM certificate", c.CAFile)
 		}
 	}
-	if c.CertFile == "" && c.KeyFile == "" {
+	if c.CertFile == "" {
 		return t, nil
-	}
-	if c.CertFile == "" || c.KeyFile == "" {
-		return nil, errors.New("--tls-cert-file and --tls-key-file belong together: give both")
 	}
 	pair, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile)
 	if err != nil {
@@ -152,7 +152,7 @@ func (o Options) All(ctx context.Context) ([]*Agent, error) {
 	}
 	if o.Kubeconfig != "" || o.Context != "" {
 		if len(o.Agents)+len(o.EtcdEndpoints) > 0 {
-			return nil, errors.New("--kubeconfig and --context say which agents there are: drop --agent and --etcd-endpoints")
+			return nil, text.Mistake(errors.New("--kubeconfig and --context say which agents there are: drop --agent and --etcd-endpoints"))
 		}
 		return o.InCluster(ctx, o.Kubeconfig, o.Context)
 	}
@@ -183,7 +183,9 @@ func (o Options) All(ctx context.Context) ([]*Agent, error) {
 	}
 	for name, address := range c.Agents {
 		a, err := New(name, address)
-		if err != nil {
+		if err != nil && len(o.Agents) > 0 {
+			return nil, text.Mistake(err)
+		} else if err != nil {
 			return nil, err
 		}
 		agents[name] = a

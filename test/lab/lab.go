@@ -93,7 +93,7 @@ var (
 
 func (o Options) check() error {
 	if !labName.MatchString(o.Name) {
-		return fmt.Errorf("%q cannot be the name of a lab: up to 12 lower-case letters and digits, a letter first", o.Name)
+		return nameError("%q cannot be the name of a lab: up to 12 lower-case letters and digits, a letter first", o.Name)
 	}
 	if o.Nodes < 1 || o.Nodes > maxNodes {
 		return fmt.Errorf("a lab has 1 to %d nodes, not %d", maxNodes, o.Nodes)

@@ -94,7 +94,7 @@ func (l *Lab) DelNode(ctx context.Context, name string) error {
 // reserveNode notes a new node with the first free address.
 func reserveNode(st *State, name string) (Node, error) {
 	if !nodeName.MatchString(name) {
-		return Node{}, fmt.Errorf("%q cannot be the name of a node: up to 32 lower-case letters, digits and dashes, no dash at the beginning or the end", name)
+		return Node{}, nameError("%q cannot be the name of a node: up to 32 lower-case letters, digits and dashes, no dash at the beginning or the end", name)
 	}
 	if _, err := st.Node(name); err == nil {
 		return Node{}, fmt.Errorf("lab %s has a node %s already", st.Name, name)

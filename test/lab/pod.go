@@ -37,7 +37,7 @@ func ParsePodID(id string) (namespace, name string, err error) {
 		namespace, name = DefaultNamespace, id
 	}
 	if !dnsName.MatchString(name) || !dnsName.MatchString(namespace) {
-		return "", "", fmt.Errorf("%q cannot be the name of a pod: NAME or NAMESPACE/NAME, each up to 63 lower-case letters, digits, dashes and dots, with a letter or a digit at the beginning and the end", id)
+		return "", "", nameError("%q cannot be the name of a pod: NAME or NAMESPACE/NAME, each up to 63 lower-case letters, digits, dashes and dots, with a letter or a digit at the beginning and the end", id)
 	}
 	return namespace, name, nil
 }

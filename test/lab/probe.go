@@ -91,7 +91,7 @@ func (s *State) Endpoint(name string) (Endpoint, error) {
 		}
 		names = append(names, e.Name)
 	}
-	return Endpoint{}, fmt.Errorf("lab %s has no pod and no node %q%s; %s lists them", s.Name, name, didYouMean(name, names), Command(s.Name, "status"))
+	return Endpoint{}, nameError("lab %s has no pod and no node %q%s; %s lists them", s.Name, name, didYouMean(name, names), Command(s.Name, "status"))
 }
 
 // Exec runs a command in a pod, a node or the outside host, and returns what it wrote.

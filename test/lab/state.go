@@ -132,7 +132,14 @@ func (s *State) Node(name string) (Node, error) {
 	for i, n := range s.Nodes {
 		names[i] = n.Name
 	}
-	return Node{}, fmt.Errorf("lab %s has no node %q%s; it has: %s", s.Name, name, didYouMean(name, names), strings.Join(names, " "))
+	return Node{}, nameError("lab %s has no node %q%s; it has: %s", s.Name, name, didYouMean(name, names), strings.Join(names, " "))
+}
+
+// NameError says that the lab has nothing of a name, or that nothing can have it.
+type NameError struct{ error }
+
+func nameError(format string, args ...any) error {
+	return NameError{fmt.Errorf(format, args...)}
 }
 
 // didYouMean names the most similar one of the known names, if one is similar.
@@ -152,7 +159,7 @@ func (s *State) Pod(id string) (Pod, error) {
 	for i, p := range s.Pods {
 		ids[i] = p.ID()
 	}
-	return Pod{}, fmt.Errorf("lab %s has no pod %q%s; %s lists the pods", s.Name, id, didYouMean(strings.TrimPrefix(id, DefaultNamespace+"/"), ids), Command(s.Name, "status"))
+	return Pod{}, nameError("lab %s has no pod %q%s; %s lists the pods", s.Name, id, didYouMean(strings.TrimPrefix(id, DefaultNamespace+"/"), ids), Command(s.Name, "status"))
 }
 
 // nameable returns why a name would mean two things in commands about the lab.
