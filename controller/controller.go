@@ -139,7 +139,7 @@ func (c *Controller) PushEvent(ctx context.Context, event Event) error {
 // GetConfig implements ConfigRetriever.
 func (c *Controller) GetConfig(key string) proto.Message { return c.caches.getConfig(key) }
 
-// Fatal receives the error after which the agent must end. There is at most one.
+// Fatal receives the error after which the agent must end. There is at most one. It is not logged.
 func (c *Controller) Fatal() <-chan error { return c.fatal }
 
 // Close lets the handlers process Shutdown, after the events that wait, and ends
@@ -178,7 +178,6 @@ func (c *Controller) end(reason error) {
 
 // abort ends the loop because of a fatal error.
 func (c *Controller) abort(err error) {
-	c.log.Error("Fatal error, the agent must be restarted", "error", err)
 	c.health.fail(err)
 	c.end(fmt.Errorf("%w: %w", ErrAborting, err))
 	select {

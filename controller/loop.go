@@ -54,7 +54,7 @@ func (c *Controller) run() {
 			return
 		case <-c.timers.startup.C:
 			if !c.health.started() {
-				c.abort(fmt.Errorf("%w within the first %v: is etcd reachable, and is there a local mirror?",
+				c.abort(fmt.Errorf("%w within the first %v: check that etcd runs and can be reached from this node, which has no local mirror to start from",
 					ErrNoStartupResync, c.cfg.StartupResyncDeadline))
 				return
 			}

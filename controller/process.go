@@ -238,9 +238,17 @@ func (p *processing) note(h EventHandler, change string, err error) error {
 		return nil
 	}
 	err = fmt.Errorf("%s: %w", h, err)
-	p.log.Error("Event handler failed", "handler", h.String(), "error", err)
+	p.log.Log(p.ctx, levelOf(err), "Event handler failed", "handler", h.String(), "error", err)
 	p.errs = append(p.errs, err)
 	return err
+}
+
+// levelOf returns the level to log an error of a handler with. One that ends the agent is told at its end.
+func levelOf(err error) slog.Level {
+	if isFatal(err) {
+		return slog.LevelDebug
+	}
+	return slog.LevelError
 }
 
 func (p *processing) callEndBulk(h BulkHandler) (change string, err error) {
@@ -282,7 +290,7 @@ func (p *processing) revert() {
 			continue
 		}
 		err = fmt.Errorf("%s: revert: %w", h, err)
-		p.log.Error("Event handler failed to revert", "handler", h.String(), "error", err)
+		p.log.Log(p.ctx, levelOf(err), "Event handler failed to revert", "handler", h.String(), "error", err)
 		p.errs = append(p.errs, err)
 		p.heal = cmp.Or(p.heal, err)
 		if isFatal(err) {
@@ -444,7 +452,7 @@ func (p *processing) logEnd() {
 		attrs = append(attrs, "txn", p.record.Txn.SeqNum, "operations", p.record.Txn.Operations)
 	}
 	if p.record.ErrorStr != "" {
-		p.log.Error("Event failed", append(attrs, "error", p.record.ErrorStr)...)
+		p.log.Log(p.ctx, levelOf(errors.Join(p.errs...)), "Event failed", append(attrs, "error", p.record.ErrorStr)...)
 		return
 	}
 	if p.sharing > 1 {

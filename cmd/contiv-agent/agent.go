@@ -319,7 +319,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	publisher.Close()
 	closeErr := loop.Close(closing)
 	err = group.Wait()
-	log.Info("Agent ended", "error", err)
+	log.Info("Agent ended")
 	return errors.Join(err, closeErr)
 }
 

@@ -131,7 +131,7 @@ func runStandalone(ctx context.Context, o options, log *slog.Logger) error {
 	closeErr := loop.Close(closing)
 	err = group.Wait()
 	db.close()
-	log.Info("Agent ended", "error", err)
+	log.Info("Agent ended")
 	return errors.Join(err, closeErr)
 }
 

@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -126,6 +127,9 @@ func neverComes(t *testing.T, s *site, p *proxy) {
 		t.Fatalf("starting the agent: %v", err)
 	}
 	f.seesLog("node2", "contiv-agent:")
+	if times := bytes.Count(f.readLog("node2")[f.logs["node2"]:], []byte("startup resync has not executed")); times != 1 {
+		t.Errorf("the error that ends the agent is in its log %d times", times)
+	}
 	if err := os.WriteFile(conf, before, 0o600); err != nil {
 		t.Fatal(err)
 	}
