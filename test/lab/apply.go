@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"slices"
 
@@ -31,9 +32,17 @@ func (l *Lab) Apply(ctx context.Context, file string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	st, err := l.State()
+	if err != nil {
+		return nil, err
+	}
+	networks, err := st.serviceNetworks()
+	if err != nil {
+		return nil, err
+	}
 	var errs []error
 	for _, object := range objects {
-		errs = append(errs, l.check(file, object)...)
+		errs = append(errs, l.check(file, object, networks)...)
 	}
 	if err := errors.Join(errs...); err != nil {
 		if len(objects) > 1 {
@@ -103,14 +112,14 @@ func (l *Lab) readManifests(file string) ([]read, error) {
 }
 
 // check returns the mistakes of an object.
-func (l *Lab) check(file string, object read) []error {
+func (l *Lab) check(file string, object read, networks []netip.Prefix) []error {
 	switch {
 	case object.wrong != nil:
 		return []error{fmt.Errorf("%s: %s: %w", file, object.place, object.wrong)}
 	case object.GetKind() == "Node":
 		return []error{fmt.Errorf("%s: %s: the lab itself writes the objects of its nodes; %s adds one", file, object.place, Command(l.Name(), "node add "+object.GetName()))}
 	}
-	errs := apiserver.Check(object.Unstructured)
+	errs := apiserver.Check(object.Unstructured, networks)
 	for i, err := range errs {
 		errs[i] = fmt.Errorf("%s: %s: %v: %w", file, object.place, object, err)
 	}

@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
 
+	"github.com/contiv/contiv/plugins/contivconf"
 	"github.com/contiv/contiv/test/lab/apiserver"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -24,7 +26,11 @@ func (l *Lab) applyService(ctx context.Context, object *unstructured.Unstructure
 		return "", err
 	}
 	var done string
-	err := l.change(ctx, func(*State) error {
+	err := l.change(ctx, func(st *State) error {
+		networks, err := st.serviceNetworks()
+		if err != nil {
+			return err
+		}
 		others, err := stored[corev1.Service](l, "Service")
 		if err != nil {
 			return err
@@ -34,13 +40,32 @@ func (l *Lab) applyService(ctx context.Context, object *unstructured.Unstructure
 			own := others[i]
 			previous, others = &own, slices.Delete(others, i, i+1)
 		}
-		if err := apiserver.Allocate(service, previous, others); err != nil {
+		if err := apiserver.Allocate(service, previous, others, networks); err != nil {
 			return err
 		}
 		done, err = l.replaceManifest(manifest{objectManifest(object).file, service})
 		return err
 	})
 	return done + addressesOf(service), err
+}
+
+// serviceNetworks returns the networks of cluster IPs, one of each IP version that the services of the lab have.
+func (s *State) serviceNetworks() (networks []netip.Prefix, err error) {
+	c, err := contivconf.Load([]byte(s.ContivConfig))
+	if err != nil {
+		return nil, err
+	}
+	for text := range strings.FieldsFuncSeq(c.IPAMConfig.ServiceCIDR, func(c rune) bool { return c == ',' || c == ' ' }) {
+		network, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, fmt.Errorf("serviceCIDR of the lab: %w", err)
+		}
+		networks = append(networks, network.Masked())
+	}
+	if len(networks) == 0 {
+		networks = append(networks, apiserver.DefaultServiceNetwork)
+	}
+	return networks, nil
 }
 
 // addressesOf lists where clients connect to.

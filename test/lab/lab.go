@@ -241,7 +241,8 @@ func (l *Lab) make(ctx context.Context) error {
 	}
 	st := &State{
 		Name: l.opts.Name, Phase: Starting, Created: time.Now(), BootID: bootID(),
-		BinDir: l.opts.BinDir, Bare: l.opts.Bare, Calico: l.opts.Calico, DualStack: l.opts.Calico && hasIPv6(), TLS: !l.opts.Bare && !l.opts.PlainText, VSwitches: l.opts.VSwitches, SingleNIC: l.opts.SingleNIC, VPPBin: l.opts.VPPBin, AgentFlags: l.opts.AgentFlags, Processes: map[string]Process{},
+		BinDir: l.opts.BinDir, Bare: l.opts.Bare, Calico: l.opts.Calico, DualStack: l.opts.Calico && hasIPv6(), TLS: !l.opts.Bare && !l.opts.PlainText, VSwitches: l.opts.VSwitches, SingleNIC: l.opts.SingleNIC, VPPBin: l.opts.VPPBin, AgentFlags: l.opts.AgentFlags,
+		ContivConfig: l.opts.ContivConfig, ServiceConfig: l.opts.ServiceConfig, Processes: map[string]Process{},
 	}
 	l.progress("lab %s: network of the nodes, router and outside host", st.Name)
 	if err := l.makeUnderlay(st); err != nil {

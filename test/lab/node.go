@@ -135,7 +135,7 @@ func (l *Lab) makeNode(ctx context.Context, st *State, node Node) error {
 	if err := l.plugVPP(st, node); err != nil {
 		return err
 	}
-	if err := l.writeNodeFiles(node); err != nil {
+	if err := l.writeNodeFiles(st, node); err != nil {
 		return err
 	}
 	if err := l.writeCtlConfig(st); err != nil {
@@ -184,11 +184,11 @@ func (l *Lab) removeNode(ctx context.Context, st *State, node Node) error {
 }
 
 // writeNodeFiles writes the configuration of the node's agent and of its CNI.
-func (l *Lab) writeNodeFiles(n Node) error {
+func (l *Lab) writeNodeFiles(st *State, n Node) error {
 	if err := os.MkdirAll(l.RunDir(n.Name), 0o700); err != nil {
 		return err
 	}
-	contiv := "# Written by contiv-lab: the defaults, and what the lab was given.\n" + l.opts.ContivConfig + VPPConfig(n)
+	contiv := "# Written by contiv-lab: the defaults, and what the lab was given.\n" + st.ContivConfig + VPPConfig(n)
 	if n.SingleNIC {
 		contiv += l.stnConfig(n)
 	}
@@ -203,7 +203,7 @@ func (l *Lab) writeNodeFiles(n Node) error {
 	for file, content := range map[string]string{
 		"contiv.conf":            contiv,
 		"vpp.conf":               "# Written by contiv-lab.\n" + VPPOptions(),
-		"service.conf":           "# Written by contiv-lab: the defaults, and what the lab was given.\n" + l.opts.ServiceConfig,
+		"service.conf":           "# Written by contiv-lab: the defaults, and what the lab was given.\n" + st.ServiceConfig,
 		"controller.conf":        "# Written by contiv-lab: the defaults.\n",
 		"10-contiv-vpp.conflist": cni,
 	} {

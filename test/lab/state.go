@@ -38,6 +38,9 @@ type State struct {
 	// SingleNIC: nodes with VPP share their only NIC with it.
 	SingleNIC  bool     `json:"singleNIC,omitempty"`
 	AgentFlags []string `json:"agentFlags,omitempty"`
+	// ContivConfig and ServiceConfig are what Options say of the files of each node.
+	ContivConfig  string `json:"contivConfig,omitempty"`
+	ServiceConfig string `json:"serviceConfig,omitempty"`
 	// Namespaces of the lab, by name, each noted before it is made.
 	Namespaces []string `json:"namespaces"`
 	// Processes by role: "etcd", "ksr", "agent/<node>".

@@ -4,26 +4,77 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// ServiceNetwork is where cluster IPs are from: the agents' default.
-var ServiceNetwork = netip.MustParsePrefix("10.96.0.0/12")
+// DefaultServiceNetwork is where cluster IPs are from by default: the agents' default.
+var DefaultServiceNetwork = netip.MustParsePrefix("10.96.0.0/12")
 
-// firstClusterIP leaves some to services that choose their own, as an API server does.
-var firstClusterIP = netip.MustParseAddr("10.96.0.100")
+// reserved is how many addresses of a network are left to services that choose their own, as an API server leaves some.
+const reserved = 100
 
-// Allocate gives a service the cluster IP and the node ports that it should have and does not name. previous is
-// the same service as it was, whose addresses it keeps; nil if it is new. An address that another service has is an error.
-func Allocate(s, previous *corev1.Service, others []corev1.Service) error {
-	if s.Spec.Type == corev1.ServiceTypeExternalName || headless(&s.Spec) {
+// Allocate gives a service the IP families, the cluster IPs and the node ports that it should have and does not name. previous is
+// the same service as it was, whose addresses it keeps; nil if it is new. Cluster IPs are from the networks, one of
+// each IP version that the cluster has, the first one first. An address that another service has is an error.
+func Allocate(s, previous *corev1.Service, others []corev1.Service, networks []netip.Prefix) error {
+	if s.Spec.Type == corev1.ServiceTypeExternalName {
 		return nil
 	}
-	return errors.Join(allocateIP(s, previous, others), allocateNodePorts(s, previous, others))
+	if err := allocateFamilies(s, networks); err != nil {
+		return err
+	}
+	if headless(&s.Spec) {
+		return nil
+	}
+	return errors.Join(allocateIPs(s, previous, others, networks), allocateNodePorts(s, previous, others))
 }
 
-func allocateIP(s, previous *corev1.Service, others []corev1.Service) error {
+// allocateFamilies refuses IP families that the cluster does not have, and fills in those of a service that names none.
+func allocateFamilies(s *corev1.Service, networks []netip.Prefix) error {
+	var all []corev1.IPFamily
+	for _, n := range networks {
+		all = append(all, familyOfNetwork(n))
+	}
+	policy := corev1.IPFamilyPolicySingleStack
+	switch {
+	case s.Spec.IPFamilyPolicy != nil:
+		policy = *s.Spec.IPFamilyPolicy
+	case len(s.Spec.IPFamilies) > 1 || len(clusterIPs(s)) > 1:
+		policy = corev1.IPFamilyPolicyRequireDualStack
+	}
+	selectorless := headless(&s.Spec) && len(s.Spec.Selector) == 0 // its addresses are not the cluster's
+	if policy == corev1.IPFamilyPolicyRequireDualStack && len(all) < 2 && !selectorless {
+		return field.Invalid(spec.Child("ipFamilyPolicy"), policy, fmt.Sprintf(
+			"this cluster is not configured for dual-stack services, its serviceCIDR is %v: use PreferDualStack or SingleStack", networks[0]))
+	}
+	families := s.Spec.IPFamilies
+	for _, ip := range clusterIPs(s) {
+		if len(s.Spec.IPFamilies) == 0 {
+			families = append(families, corev1.IPFamily(familyOf(ip)))
+		}
+	}
+	for i, f := range families {
+		if !slices.Contains(all, f) && !selectorless {
+			return field.Invalid(spec.Child("ipFamilies").Index(i), f, fmt.Sprintf("not configured on this cluster, which has %v", all))
+		}
+	}
+	for _, f := range all {
+		if !slices.Contains(families, f) && (len(families) == 0 || policy != corev1.IPFamilyPolicySingleStack) {
+			families = append(families, f)
+		}
+	}
+	s.Spec.IPFamilies, s.Spec.IPFamilyPolicy = families, &policy
+	return nil
+}
+
+func familyOfNetwork(n netip.Prefix) corev1.IPFamily {
+	return corev1.IPFamily(familyOf(n.Addr().String()))
+}
+
+func allocateIPs(s, previous *corev1.Service, others []corev1.Service, networks []netip.Prefix) error {
 	used := map[string]string{}
 	for _, o := range others {
 		for _, address := range clusterIPs(&o) {
@@ -39,14 +90,24 @@ func allocateIP(s, previous *corev1.Service, others []corev1.Service) error {
 			return fmt.Errorf("spec.clusterIP: %s is that of service %s: choose another one, or leave it out", address, by)
 		}
 	}
-	if len(own) == 0 {
-		address := firstClusterIP
-		for used[address.String()] != "" {
+	var ips []string
+	for _, family := range s.Spec.IPFamilies {
+		of := func(ip string) bool { return corev1.IPFamily(familyOf(ip)) == family }
+		if i := slices.IndexFunc(own, of); i >= 0 {
+			ips = append(ips, own[i])
+			continue
+		}
+		network := networks[slices.IndexFunc(networks, func(n netip.Prefix) bool { return familyOfNetwork(n) == family })]
+		address := network.Addr()
+		for n := 0; n < reserved || used[address.String()] != ""; n++ {
 			address = address.Next()
 		}
-		own = []string{address.String()}
+		if !network.Contains(address) {
+			return fmt.Errorf("spec.clusterIP: all addresses of %v are in use", network)
+		}
+		ips = append(ips, address.String())
 	}
-	s.Spec.ClusterIP, s.Spec.ClusterIPs = own[0], own
+	s.Spec.ClusterIP, s.Spec.ClusterIPs = ips[0], ips
 	return nil
 }
 

@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"fmt"
+	"net/netip"
 	"reflect"
 	"strings"
 
@@ -23,8 +24,8 @@ var kinds = []struct{ apiVersion, name string }{
 	{"networking.k8s.io/v1", "NetworkPolicy"}, {cnp.Group + "/" + cnp.Version, cnp.Kind},
 }
 
-// Check returns the mistakes for which an API server would refuse the object.
-func Check(object *unstructured.Unstructured) []error {
+// Check returns the mistakes for which an API server would refuse the object. Cluster IPs are from the networks, as of Allocate.
+func Check(object *unstructured.Unstructured, networks []netip.Prefix) []error {
 	typed, known := ksr.NewObject(object.GetAPIVersion(), object.GetKind())
 	if !known {
 		return []error{unknownKind(object.GetAPIVersion(), object.GetKind())}
@@ -38,6 +39,11 @@ func Check(object *unstructured.Unstructured) []error {
 	var errs []error
 	for _, err := range check(typed) {
 		errs = append(errs, err)
+	}
+	if s, is := typed.(*corev1.Service); is && len(errs) == 0 && s.Spec.Type != corev1.ServiceTypeExternalName {
+		if err := allocateFamilies(s, networks); err != nil {
+			errs = append(errs, err)
+		}
 	}
 	return errs
 }

@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -73,6 +74,8 @@ func TestMistakes(t *testing.T) {
 		servicePrefix + "{type: External, ports: [{port: 80}]}}":                                `spec.type: Unsupported value: "External"`,
 		servicePrefix + "{externalIPs: [nowhere], ports: [{port: 80}]}}":                        "spec.externalIPs[0]: Invalid value",
 		servicePrefix + "{loadBalancerSourceRanges: [10.0.0.1], ports: [{port: 80}]}}":          "spec.loadBalancerSourceRanges[0]: Invalid value",
+		servicePrefix + "{ipFamilyPolicy: DualStack, ports: [{port: 80}]}}":                     `spec.ipFamilyPolicy: Unsupported value: "DualStack"`,
+		servicePrefix + "{ipFamilyPolicy: RequireDualStack, ports: [{port: 80}]}}":              "this cluster is not configured for dual-stack services, its serviceCIDR is 10.96.0.0/12: use PreferDualStack",
 		servicePrefix + "{sessionAffinity: ip, ports: [{port: 80}]}}":                           "spec.sessionAffinity: Unsupported value",
 		servicePrefix + "{selector: {'a b': c}, ports: [{port: 80}]}}":                          "spec.selector: Invalid value",
 		servicePrefix + "{publishNotReadyAddresses: 'yes', ports: [{port: 80}]}}":               `spec.publishNotReadyAddresses: must be true or false, not the string "yes"`,
@@ -94,7 +97,7 @@ func TestMistakes(t *testing.T) {
 		clusterPrefix + "{tier: Admin, subject: {namespaces: {}}, ingress: [{action: Deny, from: [{namespaces: {}}], protocols: [{tcp: {destinationPort: {number: 0}}}]}]}}": "destinationPort: Invalid value",
 	} {
 		var lines []string
-		for _, err := range Check(object(t, text)) {
+		for _, err := range Check(object(t, text), []netip.Prefix{DefaultServiceNetwork}) {
 			lines = append(lines, err.Error())
 		}
 		if !strings.Contains(strings.Join(lines, "\n"), want) {
@@ -114,7 +117,7 @@ func TestNoMistakes(t *testing.T) {
 		slicePrefix + "addressType: IPv4, endpoints: [{addresses: [10.1.1.2], conditions: {ready: true}}], ports: [{port: 80}]}",
 		clusterPrefix + "{tier: Admin, priority: 10, subject: {namespaces: {}}, egress: [{name: out, action: Deny, to: [{networks: [10.9.0.0/16]}, {nodes: {}}], protocols: [{tcp: {destinationPort: {range: {start: 80, end: 90}}}}, {udp: {}}]}]}}",
 	} {
-		if errs := Check(object(t, text)); len(errs) > 0 {
+		if errs := Check(object(t, text), []netip.Prefix{DefaultServiceNetwork}); len(errs) > 0 {
 			t.Errorf("%s: %v", text, errs)
 		}
 	}
@@ -137,27 +140,84 @@ func service(name, clusterIP string, typ corev1.ServiceType, ports ...corev1.Ser
 
 func TestAllocate(t *testing.T) {
 	first, second := service("a", "", ""), service("b", "", corev1.ServiceTypeNodePort, corev1.ServicePort{Port: 80}, corev1.ServicePort{Port: 81})
-	if err := Allocate(&first, nil, nil); err != nil || first.Spec.ClusterIP != "10.96.0.100" {
+	networks := []netip.Prefix{DefaultServiceNetwork}
+	if err := Allocate(&first, nil, nil, networks); err != nil || first.Spec.ClusterIP != "10.96.0.100" {
 		t.Errorf("%v, %v", first.Spec.ClusterIP, err)
 	}
-	if err := Allocate(&second, nil, []corev1.Service{first}); err != nil || second.Spec.ClusterIPs[0] != "10.96.0.101" || second.Spec.Ports[0].NodePort != 30000 || second.Spec.Ports[1].NodePort != 30001 {
+	if err := Allocate(&second, nil, []corev1.Service{first}, networks); err != nil || second.Spec.ClusterIPs[0] != "10.96.0.101" || second.Spec.Ports[0].NodePort != 30000 || second.Spec.Ports[1].NodePort != 30001 {
 		t.Errorf("%+v, %v", second.Spec, err)
 	}
 	again := service("b", "", corev1.ServiceTypeNodePort, corev1.ServicePort{Port: 81})
-	if err := Allocate(&again, &second, nil); err != nil || again.Spec.ClusterIP != "10.96.0.101" || again.Spec.Ports[0].NodePort != 30001 {
+	if err := Allocate(&again, &second, nil, networks); err != nil || again.Spec.ClusterIP != "10.96.0.101" || again.Spec.Ports[0].NodePort != 30001 {
 		t.Errorf("applied again: %+v, %v", again.Spec, err)
 	}
 	headless := service("c", corev1.ClusterIPNone, "")
-	if err := Allocate(&headless, nil, nil); err != nil || len(headless.Spec.ClusterIPs) > 0 {
+	if err := Allocate(&headless, nil, nil, networks); err != nil || len(headless.Spec.ClusterIPs) > 0 {
 		t.Errorf("headless: %+v, %v", headless.Spec, err)
 	}
 	taken := service("d", "10.96.0.100", "")
-	if err := Allocate(&taken, nil, []corev1.Service{first}); err == nil || !strings.Contains(err.Error(), "10.96.0.100 is that of service default/a") {
+	if err := Allocate(&taken, nil, []corev1.Service{first}, networks); err == nil || !strings.Contains(err.Error(), "10.96.0.100 is that of service default/a") {
 		t.Errorf("an address of another one: %v", err)
 	}
 	takenPort := service("e", "", corev1.ServiceTypeNodePort, corev1.ServicePort{Port: 80, NodePort: 30000})
-	if err := Allocate(&takenPort, nil, []corev1.Service{second}); err == nil || !strings.Contains(err.Error(), "node port 30000 is that of service default/b") {
+	if err := Allocate(&takenPort, nil, []corev1.Service{second}, networks); err == nil || !strings.Contains(err.Error(), "node port 30000 is that of service default/b") {
 		t.Errorf("a node port of another one: %v", err)
+	}
+}
+
+// Families are those of the cluster: a service that needs both is refused where there is one.
+func TestAllocateFamilies(t *testing.T) {
+	const both, v4, v6 = "10.96.0.0/12 fd96::/108", "10.96.0.0/12", "fd96::/108"
+	for _, c := range []struct{ spec, cluster, want, refused string }{
+		{"{}", v4, "10.96.0.100", ""},
+		{"{}", v6, "fd96::64", ""},
+		{"{}", both, "10.96.0.100", ""},
+		{"{ipFamilies: [IPv6]}", both, "fd96::64", ""},
+		{"{ipFamilies: [IPv6, IPv4]}", both, "fd96::64 10.96.0.100", ""},
+		{"{ipFamilyPolicy: PreferDualStack}", v4, "10.96.0.100", ""},
+		{"{ipFamilyPolicy: PreferDualStack}", both, "10.96.0.100 fd96::64", ""},
+		{"{ipFamilyPolicy: RequireDualStack, ipFamilies: [IPv6]}", both, "fd96::64 10.96.0.100", ""},
+		{"{ipFamilyPolicy: RequireDualStack, clusterIPs: [10.96.0.7], clusterIP: 10.96.0.7}", both, "10.96.0.7 fd96::64", ""},
+		{"{clusterIPs: ['fd96::7', 10.96.0.7]}", both, "fd96::7 10.96.0.7", ""},
+		{"{clusterIP: None, ipFamilyPolicy: RequireDualStack}", v4, "None", ""},
+		{"{clusterIP: None, ipFamilyPolicy: RequireDualStack, selector: {app: web}}", v4, "", "this cluster is not configured for dual-stack services"},
+		{"{ipFamilyPolicy: RequireDualStack}", v4, "", `spec.ipFamilyPolicy: Invalid value: "RequireDualStack": this cluster is not configured for dual-stack services, its serviceCIDR is 10.96.0.0/12`},
+		{"{ipFamilies: [IPv4, IPv6]}", v4, "", "this cluster is not configured for dual-stack services"},
+		{"{ipFamilies: [IPv6]}", v4, "", `spec.ipFamilies[0]: Invalid value: "IPv6": not configured on this cluster`},
+		{"{clusterIP: 'fd96::7', clusterIPs: ['fd96::7']}", v4, "", "not configured on this cluster"},
+	} {
+		s := service("web", "", "")
+		if err := yaml.Unmarshal([]byte(c.spec), &s.Spec); err != nil {
+			t.Fatal(err)
+		}
+		var networks []netip.Prefix
+		for _, n := range strings.Fields(c.cluster) {
+			networks = append(networks, netip.MustParsePrefix(n))
+		}
+		err := Allocate(&s, nil, nil, networks)
+		if c.refused != "" {
+			if err == nil || !strings.Contains(err.Error(), c.refused) {
+				t.Errorf("%s in %s: %v", c.spec, c.cluster, err)
+			}
+			continue
+		}
+		if got := strings.Join(s.Spec.ClusterIPs, " "); err != nil || got != c.want && s.Spec.ClusterIP != c.want {
+			t.Errorf("%s in %s: %s, %v", c.spec, c.cluster, got, err)
+		}
+	}
+	old := service("web", "", "")
+	networks := []netip.Prefix{netip.MustParsePrefix(v4), netip.MustParsePrefix(v6)}
+	if err := Allocate(&old, nil, nil, networks); err != nil {
+		t.Fatal(err)
+	}
+	more, policy := service("web", "", ""), corev1.IPFamilyPolicyRequireDualStack
+	more.Spec.IPFamilyPolicy = &policy
+	if err := Allocate(&more, &old, nil, networks); err != nil || more.Spec.ClusterIPs[0] != old.Spec.ClusterIP || len(more.Spec.ClusterIPs) != 2 {
+		t.Errorf("a second family: %v, %v", more.Spec.ClusterIPs, err)
+	}
+	less := service("web", "", "")
+	if err := Allocate(&less, &more, nil, networks); err != nil || len(less.Spec.ClusterIPs) != 1 {
+		t.Errorf("one family again: %v, %v", less.Spec.ClusterIPs, err)
 	}
 }
 
@@ -189,7 +249,7 @@ func TestSlices(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if errs := Check(object(t, string(data))); len(errs) > 0 {
+		if errs := Check(object(t, string(data)), []netip.Prefix{DefaultServiceNetwork}); len(errs) > 0 {
 			t.Errorf("%s: %v", data, errs)
 		}
 	}
