@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/contiv/contiv/ctl"
+	"github.com/contiv/contiv/plugins/contivconf"
 	"github.com/contiv/contiv/test/e2e"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/spf13/cobra"
@@ -20,6 +21,7 @@ import (
 
 func (c *cli) upCommand() *cobra.Command {
 	var k kubernetesOptions
+	var file string
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "make a lab, or a Kubernetes cluster",
@@ -34,6 +36,9 @@ As in a cluster, etcd speaks TLS only, knows each node by its certificate, and l
 keys only; "credentials" makes certificates for others. With --plain-text, whoever reaches etcd, any
 pod included, can rewrite the network of the lab.
 
+With --config, the nodes have what a contiv.conf says; with --dual-stack, nodes, pods and services
+have IPv6 addresses, too.
+
 With --calico, the lab is a Calico cluster without BGP: three nodes, each with a pod in
 blocks of Calico's IPAM, of IPv4 and IPv6, and contiv-calico-routes on each node, which makes the routes.
 
@@ -47,11 +52,20 @@ plane beside them. The programs are built at the first time, which takes minutes
 			if k.wanted && (c.opts.Calico || c.opts.PlainText) {
 				return ctl.Misused(errors.New("--kubernetes goes with neither --calico nor --plain-text: leave those out"))
 			}
+			if (k.wanted || c.opts.Calico) && (file != "" || c.opts.DualStack) {
+				return ctl.Misused(errors.New("--config and --dual-stack go with neither --calico nor --kubernetes: leave those out"))
+			}
+			if err := c.readConfig(file); err != nil {
+				return err
+			}
 			if k.wanted {
 				return c.upKubernetes(cmd.Context(), k)
 			}
 			if c.opts.Calico {
 				return c.upCalico(cmd.Context(), cmd.Flags().Changed("nodes"))
+			}
+			if err := c.opts.Check(); err != nil {
+				return err
 			}
 			err := c.guarded(func() error {
 				_, err := lab.Up(cmd.Context(), c.opts)
@@ -72,9 +86,34 @@ plane beside them. The programs are built at the first time, which takes minutes
 	cmd.Flags().BoolVar(&c.opts.SingleNIC, "single-nic", false, "nodes with VPP have one NIC, which contiv-stn lends to VPP")
 	cmd.Flags().BoolVar(&c.opts.Calico, "calico", false, "a Calico cluster without BGP, whose routes are contiv-calico-routes'; 3 nodes unless --nodes says otherwise")
 	cmd.Flags().BoolVar(&c.opts.PlainText, "plain-text", false, "etcd asks for no certificates: whoever reaches it, any pod included, can rewrite the network of the lab")
+	cmd.Flags().StringVar(&file, "config", "", "contiv.conf of the nodes, such as for other networks")
+	cmd.Flags().BoolVar(&c.opts.DualStack, "dual-stack", false, "IPv6 addresses, too, of nodes, pods and services")
 	c.binDirFlag(cmd)
 	k.register(cmd)
 	return cmd
+}
+
+// readConfig reads the contiv.conf of the nodes, which must have no mistake.
+func (c *cli) readConfig(file string) error {
+	if file == "" {
+		return nil
+	}
+	data, err := os.ReadFile(file)
+	if err == nil {
+		err = contivconf.CheckFile(file)
+	}
+	if err != nil {
+		return fmt.Errorf("--config: %w", err)
+	}
+	given, err := contivconf.Load(data)
+	if err != nil {
+		return err
+	}
+	if given.StealFirstNIC || given.StealInterface != "" || len(given.NodeConfig) > 0 && slices.Contains(c.opts.VSwitches, lab.VPPVSwitch) {
+		return fmt.Errorf("--config: %s: the lab itself says which NIC VPP has: drop nodeConfig, stealInterface and stealFirstNIC; --single-nic lends VPP the NIC of the host", file)
+	}
+	c.opts.ContivConfig = string(data) + "\n"
+	return nil
 }
 
 func (c *cli) downCommand() *cobra.Command {

@@ -47,6 +47,8 @@ func TestMistakes(t *testing.T) {
 		{"up --nodes many", "--nodes many: give it a whole number"},
 		{"demo --up-limit 5", "--up-limit 5: give it a time with its unit"},
 		{"up --kubernetes --calico", "--kubernetes goes with neither --calico nor --plain-text"},
+		{"up --calico --dual-stack", "--config and --dual-stack go with neither --calico nor --kubernetes"},
+		{"up --kubernetes --config x", "--config and --dual-stack go with neither --calico nor --kubernetes"},
 		{"up --nodez 3", "contiv-lab up has no flag --nodez: did you mean --nodes?"},
 		{"--nme x up", "contiv-lab has no flag --nme: did you mean --name?"},
 		{"up --frobnicate", "contiv-lab up has no flag --frobnicate: contiv-lab up --help lists them"},
@@ -76,6 +78,28 @@ func TestMistakes(t *testing.T) {
 		}
 		if code := ctl.ExitCode(err); code != 3 && c.args != "list --root FILE" {
 			t.Errorf("contiv-lab %s: exit code %d, %v", c.args, code, err)
+		}
+	}
+}
+
+// Nothing is made with a contiv.conf that an agent would refuse.
+func TestConfigOfNodes(t *testing.T) {
+	t.Setenv("VPP_BIN", "/bin/true")
+	for content, c := range map[string]struct{ args, want string }{
+		"ipamConfig: {podSubnetCIDR: 10.96.0.0/16}":           {"", "podSubnetCIDR 10.96.0.0/16 overlaps with serviceCIDR"},
+		"podSubnetCIDR: 10.2.0.0/16":                          {"", `"podSubnetCIDR"`},
+		"mtuSize: 1400":                                       {"--dual-stack", "drop --dual-stack, and give networks of both IP versions in --config"},
+		"nodeConfig: [{nodeName: node1, gateway: 192.0.2.1}]": {"--vswitch vpp", "the lab itself says which NIC VPP has: drop nodeConfig"},
+		"stealFirstNIC: true":                                 {"", "drop nodeConfig, stealInterface"},
+	} {
+		file, root := filepath.Join(t.TempDir(), "contiv.conf"), t.TempDir()
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cmd := newCommand()
+		cmd.SetArgs(append([]string{"--root", root, "-q", "up", "--bin-dir", root, "--config", file}, strings.Fields(c.args)...))
+		if err := execute(t.Context(), cmd); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %s", content, err, c.want)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -65,6 +66,36 @@ ipamConfig:
 			}
 		})
 	}
+}
+
+// A dual-stack lab has both IP versions everywhere, also on a node that joins later, and gives services both.
+func TestDualStackLab(t *testing.T) {
+	require(t)
+	opts := options("ds")
+	opts.DualStack = true
+	l := labtest.Up(t, opts)
+	if _, err := l.AddNode(t.Context(), "late"); err != nil {
+		t.Fatal(err)
+	}
+	labtest.AddPods(t, l, lab.PodSpec{Name: "a", Node: "node1"}, lab.PodSpec{Name: "b", Node: "late"})
+	labtest.AwaitAddresses(t, l)
+	for _, matrix := range []func(context.Context, ...string) (*lab.Matrix, error){l.Matrix, l.MatrixIPv6} {
+		await.That(t, "all paths work", func() error {
+			m, err := matrix(t.Context())
+			if err != nil {
+				return err
+			}
+			return m.Err()
+		})
+	}
+	file := filepath.Join(t.TempDir(), "service.yaml")
+	if err := os.WriteFile(file, []byte("kind: Service\napiVersion: v1\nmetadata: {name: web}\nspec: {ipFamilyPolicy: RequireDualStack, selector: {app: a}, ports: [{port: 80}]}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if done, err := l.Apply(t.Context(), file); err != nil || !strings.Contains(done[0], "cluster IP 10.96.0.100, fd96::64") {
+		t.Errorf("%q, %v", done, err)
+	}
+	labtest.RequireQuiet(t, l)
 }
 
 // Nobody outside of the cluster knows the way to pods. Over IPv6, too, their packets

@@ -55,6 +55,8 @@ type Options struct {
 	SingleNIC bool
 	// VPPBin is the program of VPP, for nodes that have it. Default $VPP_BIN.
 	VPPBin string
+	// DualStack gives nodes, pods and services IPv6 addresses, too. With it, there is no ContivConfig.
+	DualStack bool
 	// ContivConfig is added to the contiv.conf of each node, as YAML.
 	ContivConfig string
 	// ServiceConfig is the service.conf of each node, as YAML. Without it, the vswitch translates services.
@@ -99,6 +101,21 @@ func (o Options) check() error {
 		return fmt.Errorf("a lab has 1 to %d nodes, not %d", maxNodes, o.Nodes)
 	}
 	return nil
+}
+
+// Check returns what is wrong with the options of a new lab.
+func (o Options) Check() error {
+	_, err := o.complete()
+	return err
+}
+
+// complete fills in what the options of a new lab leave out.
+func (o Options) complete() (Options, error) {
+	o = o.withDefaults()
+	if err := o.check(); err != nil {
+		return o, err
+	}
+	return o, errors.Join(o.checkVSwitches(), o.checkCalico(), o.checkDualStack())
 }
 
 // Lab is a lab that exists. Its methods may be called concurrently, and by
@@ -177,11 +194,8 @@ func List(root string) ([]string, error) {
 // name that was left unfinished by a crash is removed first; one that runs is
 // an error. When Up fails or ctx ends, nothing is left.
 func Up(ctx context.Context, opts Options) (*Lab, error) {
-	opts = opts.withDefaults()
-	if err := opts.check(); err != nil {
-		return nil, err
-	}
-	if err := errors.Join(opts.checkVSwitches(), opts.checkCalico()); err != nil {
+	opts, err := opts.complete()
+	if err != nil {
 		return nil, err
 	}
 	if err := requirePrograms(opts); err != nil {
@@ -191,7 +205,7 @@ func Up(ctx context.Context, opts Options) (*Lab, error) {
 	if err := os.MkdirAll(opts.Root, 0o755); err != nil {
 		return nil, fmt.Errorf("making the directory of labs: %w", err)
 	}
-	err := l.locked(ctx, func(lock *fileLock) error {
+	err = l.locked(ctx, func(lock *fileLock) error {
 		if err := l.removeCrashed(); err != nil {
 			return err
 		}
@@ -241,8 +255,8 @@ func (l *Lab) make(ctx context.Context) error {
 	}
 	st := &State{
 		Name: l.opts.Name, Phase: Starting, Created: time.Now(), BootID: bootID(),
-		BinDir: l.opts.BinDir, Bare: l.opts.Bare, Calico: l.opts.Calico, DualStack: l.opts.Calico && hasIPv6(), TLS: !l.opts.Bare && !l.opts.PlainText, VSwitches: l.opts.VSwitches, SingleNIC: l.opts.SingleNIC, VPPBin: l.opts.VPPBin, AgentFlags: l.opts.AgentFlags,
-		ContivConfig: l.opts.ContivConfig, ServiceConfig: l.opts.ServiceConfig, Processes: map[string]Process{},
+		BinDir: l.opts.BinDir, Bare: l.opts.Bare, Calico: l.opts.Calico, DualStack: l.opts.DualStack || l.opts.Calico && hasIPv6(), TLS: !l.opts.Bare && !l.opts.PlainText, VSwitches: l.opts.VSwitches, SingleNIC: l.opts.SingleNIC, VPPBin: l.opts.VPPBin, AgentFlags: l.opts.AgentFlags,
+		ContivConfig: l.opts.contivConfig(), ServiceConfig: l.opts.ServiceConfig, Processes: map[string]Process{},
 	}
 	l.progress("lab %s: network of the nodes, router and outside host", st.Name)
 	if err := l.makeUnderlay(st); err != nil {

@@ -577,3 +577,27 @@ func putBackRoutes(t testing.TB, path string) {
 		ns.Close()
 	})
 }
+
+// The configuration that a lab is given is that of all its nodes, and says which IP families services have.
+func TestConfigOfNodes(t *testing.T) {
+	opts := options(t)
+	opts.Nodes, opts.ContivConfig = 1, "ipamConfig: {podSubnetCIDR: 10.2.0.0/16}\n"
+	up(t, opts)
+	l, err := lab.Open(opts) // as the next command does
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.AddNode(t.Context(), "late"); err != nil {
+		t.Fatal(err)
+	}
+	if conf, err := os.ReadFile(l.Path("nodes", "late", "contiv.conf")); err != nil || !strings.Contains(string(conf), opts.ContivConfig) {
+		t.Errorf("%s, %v", conf, err)
+	}
+	file := filepath.Join(t.TempDir(), "service.yaml")
+	if err := os.WriteFile(file, []byte("kind: Service\napiVersion: v1\nmetadata: {name: web}\nspec: {ipFamilyPolicy: RequireDualStack, ports: [{port: 80}]}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if done, err := l.Apply(t.Context(), file); err == nil || !strings.Contains(err.Error(), "not configured for dual-stack services") {
+		t.Errorf("%q, %v", done, err)
+	}
+}

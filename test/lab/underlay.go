@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -70,6 +71,36 @@ func (s *State) families(ipv4, ipv6 netip.Prefix) []netip.Prefix {
 		return []netip.Prefix{ipv4, ipv6}
 	}
 	return []netip.Prefix{ipv4}
+}
+
+// dualStackConfig is what contiv.conf says in a dual-stack lab.
+const dualStackConfig = `natExternalTrafficIPv6: true
+ipamConfig:
+  podSubnetCIDR: 10.1.0.0/16,fd10:1::/48
+  vxlanCIDR: 192.168.30.0/24,fd30::/112
+  serviceCIDR: 10.96.0.0/12,fd96::/108
+`
+
+func (o Options) contivConfig() string {
+	if o.DualStack {
+		return dualStackConfig
+	}
+	return o.ContivConfig
+}
+
+func (o Options) checkDualStack() error {
+	switch {
+	case !o.DualStack:
+	case o.ContivConfig != "":
+		return errors.New("a dual-stack lab has a contiv.conf of its own: drop --dual-stack, and give networks of both IP versions in --config")
+	case o.Calico:
+		return errors.New("a lab with Calico has both IP versions already: drop --dual-stack")
+	case slices.Contains(o.VSwitches, VPPVSwitch):
+		return fmt.Errorf("--dual-stack: nodes with VPP have IPv4 addresses: leave out --vswitch %s, or give networks of both IP versions in --config", VPPVSwitch)
+	case !hasIPv6():
+		return errors.New("--dual-stack: this kernel has no IPv6")
+	}
+	return nil
 }
 
 // hasIPv6 reports whether the kernel has IPv6.
