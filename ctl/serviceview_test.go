@@ -60,7 +60,7 @@ func TestServicesAreExplained(t *testing.T) {
 		rest.JSON(w, service.Report{Translator: service.Translator{VSwitch: true}, Services: []service.ServiceReport{{
 			Namespace: "default", Name: "web", Values: []service.ValueReport{{Key: key, State: "FAILED"}},
 			Frontends: []service.FrontendReport{
-				{Kind: "ClusterIP", Address: "10.96.0.10:80", Protocol: "TCP", Inside: 1, Outside: 1}, {Kind: "NodePort", Address: "192.168.16.1:30080", Protocol: "TCP", Inside: 1},
+				{Kind: "ClusterIP", Address: "10.96.0.10:80", Protocol: "TCP", Port: "http", Inside: 1, Outside: 1}, {Kind: "NodePort", Address: "192.168.16.1:30080", Protocol: "TCP", Inside: 1},
 			},
 			Details: []service.EndpointReport{{Address: "10.1.2.2:80", Protocol: "TCP", Node: "node2", Inside: true, Why: "not on this node: not for clients outside"}},
 		}}})
@@ -81,16 +81,24 @@ func TestServicesAreExplained(t *testing.T) {
 	if out, _, _ := run(t, "--agent", "n=unix://"+socket, "explain", "svc/web"); strings.Contains(out, "not translated") {
 		t.Errorf("the vswitch translates the service: %s", out)
 	}
-	// "svc/" may be left out where nothing else has the name.
-	if out, errOut, _ := run(t, "--agent", "n=unix://"+socket, "why", "10.1.1.2", "web", "80"); !strings.Contains(out, "→ service default/web (10.96.0.10), port 80/tcp") {
-		t.Errorf("why of a service: %s%s", out, errOut)
+	// "svc/" may be left out where nothing else has the name. Ports have names, too.
+	for _, args := range []string{"web 80", "svc/web", "svc/web:80", "svc/web:80/tcp", "svc/web:http", "svc/default/web:http", "svc/web http", "web http"} {
+		if out, errOut, _ := run(t, append([]string{"--agent", "n=unix://" + socket, "why", "10.1.1.2"}, strings.Fields(args)...)...); !strings.Contains(out, "→ service default/web (10.96.0.10), port 80/tcp") {
+			t.Errorf("why 10.1.1.2 %s: %s%s", args, out, errOut)
+		}
 	}
 	for args, want := range map[string]string{
-		"explain svc/no":       "no such service",
-		"explain svc/a/b/c":    "write it svc/NAMESPACE/NAME",
-		"timeline svc/x/never": "no node has a value of service x/never, nor had one",
-		"why 10.1.1.2 svc/no":  "no such service",
-		"why 10.1.1.2 wbe":     `there is no pod, node or service "wbe"`,
+		"explain svc/no":               "no such service",
+		"explain svc/a/b/c":            "write it svc/NAMESPACE/NAME",
+		"timeline svc/x/never":         "no node has a value of service x/never, nor had one",
+		"why 10.1.1.2 svc/no":          "no such service",
+		"why 10.1.1.2 svc/web:htp":     `service default/web (10.96.0.10) has no port "htp": did you mean "http"?`,
+		"why 10.1.1.2 svc/web:http 80": `"svc/web:http" has a port already: drop "80"`,
+		"why 10.1.1.2 svc/web:":        "the port is missing",
+		"why svc/web:http 10.1.1.2":    "packets come from there: give the port of the other end",
+		"why 10.1.1.2 10.1.1.3 http":   `"http" is no port: write 80, 80/tcp or 53/udp`,
+		"why 10.1.1.2 svc/web 0":       `"0" is no port`,
+		"why 10.1.1.2 wbe":             `there is no pod, node or service "wbe"`,
 	} {
 		if _, errOut, err := run(t, append([]string{"--agent", "n=unix://" + socket}, strings.Fields(args)...)...); err == nil || !strings.Contains(err.Error()+errOut, want) {
 			t.Errorf("%s: %v %s", args, err, errOut)

@@ -29,8 +29,8 @@ type Place struct {
 	Node string `json:"node,omitempty"`
 	// others has its further addresses.
 	others []netip.Addr
-	// ports of a service, as in "80/tcp".
-	ports []string
+	// ports of a service.
+	ports []servicePort
 }
 
 func (p Place) addr() netip.Addr { return netip.MustParseAddr(p.Address) }
@@ -336,8 +336,8 @@ func sameVersion(places []Place) error {
 	return fmt.Errorf("%v and %v have no IP version in common", *a, *b)
 }
 
-// Port parses PORT, PORT/tcp or PORT/udp.
-func Port(word string) (protocol string, port uint16, err error) {
+// parsePort parses PORT, PORT/tcp or PORT/udp.
+func parsePort(word string) (protocol string, port uint16, err error) {
 	number, protocol, _ := strings.Cut(word, "/")
 	if protocol = strings.ToLower(protocol); protocol == "" {
 		protocol = "tcp"

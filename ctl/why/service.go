@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/contiv/contiv/ctl/target"
+	"github.com/contiv/contiv/ctl/text"
 	"github.com/contiv/contiv/health/path"
 	"github.com/contiv/contiv/plugins/service"
 	"github.com/contiv/contiv/plugins/service/processor"
@@ -41,7 +42,7 @@ func findService(ctx context.Context, agents []*target.Agent, namespace, word st
 				if err != nil || f.Kind != processor.ClusterIP {
 					continue
 				}
-				if port := fmt.Sprintf("%d/%s", addr.Port(), strings.ToLower(string(f.Protocol))); !slices.Contains(place.ports, port) {
+				if port := (servicePort{f.Port, fmt.Sprintf("%d/%s", addr.Port(), strings.ToLower(string(f.Protocol)))}); !slices.Contains(place.ports, port) {
 					place.ports = append(place.ports, port)
 				}
 				switch {
@@ -65,12 +66,35 @@ func findService(ctx context.Context, agents []*target.Agent, namespace, word st
 	return Place{}, fmt.Errorf("no node translates service %q: give its address, or see `contivctl services`", name)
 }
 
-// OnlyPort returns the port of a service that has one; "" if the place is none, or has several.
-func (p Place) OnlyPort() string {
-	if len(p.ports) == 1 {
-		return p.ports[0]
+// servicePort is a port of a service, as in "80/tcp", with its name if it has one.
+type servicePort struct{ name, port string }
+
+// Port returns what a word means at the place: PORT[/PROTOCOL], of a service also the name of a port; without a word, the port of a
+// service that has one. It is 0 if there is none.
+func (p Place) Port(word string) (protocol string, port uint16, err error) {
+	if word == "" {
+		if len(p.ports) != 1 {
+			return "", 0, nil
+		}
+		if protocol, port, err = parsePort(p.ports[0].port); err != nil {
+			err = fmt.Errorf("the only port of %v cannot be tried: %w", p, err)
+		}
+		return protocol, port, err
 	}
-	return ""
+	var names []string
+	for _, one := range p.ports {
+		if one.name == word {
+			return parsePort(one.port)
+		}
+		if one.name != "" {
+			names = append(names, one.name)
+		}
+	}
+	protocol, port, err = parsePort(word)
+	if err != nil && p.isService() && !strings.ContainsAny(word[:1], "0123456789") {
+		return "", 0, text.Hinted(fmt.Errorf("%v has no port %q", p, word), word, names)
+	}
+	return protocol, port, err
 }
 
 func (p Place) isService() bool { return len(p.ports) > 0 }

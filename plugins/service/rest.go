@@ -131,7 +131,7 @@ func (s *Service) unknown(name string) error {
 		defer s.mu.Unlock()
 		for _, id := range s.services.IDs() {
 			if id.String() == name {
-				return fmt.Errorf("service %q has no address to translate: it is headless, or of type ExternalName, or its cluster IP is missing", name)
+				return fmt.Errorf("service %q has no address to translate: %s", name, s.services.Unproxied(id))
 			}
 			known = append(known, id.String())
 		}

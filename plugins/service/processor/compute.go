@@ -1,6 +1,7 @@
 package processor
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -50,6 +51,21 @@ func Proxied(svc *service.Service) bool {
 		return false
 	}
 	return svc.GetClusterIp() != "" && svc.GetClusterIp() != "None"
+}
+
+// unproxied says why clients do not connect to an address of a service, and what they do instead.
+func unproxied(svc *service.Service) string {
+	switch proxy := svc.GetLabels()[labelProxyName]; {
+	case svc.GetServiceType() == "ExternalName":
+		return "it is of type ExternalName: DNS gives clients another name instead of an address, so ask about an address of that name"
+	case proxy != "":
+		return fmt.Sprintf("its label %s leaves it to %s", labelProxyName, proxy)
+	case svc.GetClusterIp() == "None":
+		return "it is headless: DNS gives clients the addresses of its pods, so ask about one of those"
+	case svc.GetClusterIp() == "":
+		return "it has no cluster IP yet"
+	}
+	return "none of its addresses and ports can be translated here"
 }
 
 // frontendAddress is an address of a service, or of the node for its node ports.

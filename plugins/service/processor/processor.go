@@ -133,6 +133,14 @@ func (p *Processor) RemoveSlice(prev *endpointslice.EndpointSlice) []ID {
 // IDs returns all services, in order.
 func (p *Processor) IDs() []ID { return slices.SortedFunc(maps.Keys(p.services), ID.Compare) }
 
+// Unproxied says why nothing is translated for a service; "" if there is no such service.
+func (p *Processor) Unproxied(id ID) string {
+	if p.services[id] == nil {
+		return ""
+	}
+	return unproxied(p.services[id])
+}
+
 // Len returns the number of known services.
 func (p *Processor) Len() int { return len(p.services) }
 
