@@ -110,13 +110,7 @@ func uninstall(ctx context.Context, o options, netns string, local store.Broker,
 		seq, err := txn.Commit(ctx, kvscheduler.WithResync(kvscheduler.FullResync), kvscheduler.WithDescription("Uninstall"))
 		errs = append(errs, err)
 		if record := scheduler.RecordedTxn(seq); record != nil {
-			for _, op := range record.Executed {
-				if op.NewErr != nil {
-					log.Warn("Not removed", "key", op.Key, "error", op.NewErr)
-				} else {
-					log.Info("Removed", "key", op.Key)
-				}
-			}
+			logRemoved(log, record.Executed)
 		}
 	}
 	if vs, has := sb.vs.(uninstaller); has {
@@ -128,6 +122,17 @@ func uninstall(ctx context.Context, o options, netns string, local store.Broker,
 	}
 	log.Info("Nothing of Contiv is left on this node", "pods", len(pods))
 	return nil
+}
+
+// logRemoved tells what was removed, and what could not be.
+func logRemoved(log *slog.Logger, executed []kvscheduler.RecordedOp) {
+	for _, op := range executed {
+		if op.NewErr != nil {
+			log.Warn("Not removed", "key", op.Key, "error", op.NewErr)
+		} else {
+			log.Info("Removed", "key", op.Key)
+		}
+	}
 }
 
 // openRemoval opens what is to be emptied: without a vswitch that does not run, which has nothing.

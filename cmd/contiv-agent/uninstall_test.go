@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"strings"
@@ -159,6 +161,17 @@ func TestUninstallLeavesWhatWasThereBefore(t *testing.T) {
 		if diff := cmp.Diff(beforeInPod, pod.content(t)); diff != "" {
 			t.Errorf("in the pod, after uninstalling %s (-before +after):\n%s", times, diff)
 		}
+	}
+}
+
+// What could not be removed is a warning, with the reason.
+func TestWhatIsNotRemoved(t *testing.T) {
+	var out strings.Builder
+	logRemoved(slog.New(slog.NewTextHandler(&out, nil)), []kvscheduler.RecordedOp{{Key: "config/a"}, {Key: "config/b", NewErr: errors.New("device or resource busy")}})
+	lines := strings.Split(out.String(), "\n")
+	if len(lines) != 3 || !strings.Contains(lines[0], "level=INFO msg=Removed key=config/a") ||
+		!strings.Contains(lines[1], `level=WARN msg="Not removed" key=config/b error="device or resource busy"`) {
+		t.Error(out.String())
 	}
 }
 

@@ -108,6 +108,8 @@ type ContivConf struct {
 	started bool
 	// mismatch says why the links of the host do not fit the network that is in force; "": they do.
 	mismatch string
+	// lost is the address that the main interface no longer has; the zero Prefix if it has one.
+	lost netip.Prefix
 }
 
 // Sources are what the configuration of a node follows from beside contiv.conf and the state of
@@ -357,7 +359,8 @@ func (c *ContivConf) set(ctx context.Context, next view) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.now, c.announced, c.started, c.mismatch = next, next.resolved, true, ""
+	c.noteLost(&before, &next)
+	c.now, c.announced, c.started = next, next.resolved, true
 }
 
 // internalIPs returns the sorted addresses of the type InternalIP.

@@ -8,9 +8,12 @@ import (
 	"testing"
 
 	"github.com/contiv/contiv/api/contiv/node"
+	"github.com/contiv/contiv/api/contiv/nodeconfig"
 	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/dbresources"
 	"github.com/contiv/contiv/plugins/contivconf"
 	"github.com/contiv/contiv/plugins/plugintest"
+	"google.golang.org/protobuf/proto"
 )
 
 type links []contivconf.HostLink
@@ -352,4 +355,59 @@ func TestLinksChange(t *testing.T) {
 			resync()
 		}
 	}
+}
+
+// A resync while the main link has no address does not make it forget which one it has lost, as long as the same is wanted.
+func TestResyncWithoutAddress(t *testing.T) {
+	current := links{link("eth0", "", "192.168.1.5/24"), link("eth1", "", "192.0.2.1/24")}
+	loop := &plugintest.Loop{}
+	c, err := contivconf.New("node1", load(t, "crdNodeConfigurationDisabled: false"), contivconf.Sources{Links: &current}, loop, nil, plugintest.Logger())
+	if err != nil {
+		t.Fatal(err)
+	}
+	kube := state(kubeNode("node1"))
+	resync := func() {
+		t.Helper()
+		if err := c.Resync(context.Background(), &controller.DBResync{}, kube, 1, plugintest.Txn{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const lost = "the main interface eth0 has lost the node's address 192.168.1.5/24"
+	want := func(when, text string) {
+		t.Helper()
+		if warnings := strings.Join(c.Warnings(), "\n"); (warnings == "") != (text == "") || !strings.Contains(warnings, text) {
+			t.Errorf("%s: warnings %q, want %q", when, warnings, text)
+		}
+	}
+	resync()
+	want("at the start", "")
+	with := current
+	current = links{link("eth0", ""), with[1]}
+	resync()
+	want("a resync noticed it", lost)
+	c.LinksChanged(context.Background())
+	want("the links are looked at", lost)
+	resync()
+	resync()
+	want("resyncs", lost)
+	loop.Take()
+	current = with
+	c.LinksChanged(context.Background())
+	want("the address is back", "")
+	if events := loop.Take(); len(events) != 1 {
+		t.Errorf("the address is back: %v", events)
+	}
+	resync()
+	current = links{link("eth0", ""), with[1]}
+	c.LinksChanged(context.Background())
+	want("lost again", lost)
+	current = with
+	resync()
+	want("a resync finds it", "")
+	current = links{link("eth0", ""), with[1]}
+	c.LinksChanged(context.Background())
+	kube[dbresources.NodeConfig] = map[string]proto.Message{
+		dbresources.NodeConfigKey("node1"): &nodeconfig.NodeConfig{MainVppInterface: &nodeconfig.InterfaceConfig{InterfaceName: "eth1"}}}
+	resync()
+	want("another interface is configured", "")
 }

@@ -31,11 +31,10 @@ func (c *ContivConf) LinksChanged(ctx context.Context) {
 	}
 	c.mu.Lock()
 	prev, announced := c.now.resolved, c.announced
-	lost := prev.LinkAddress.IsValid() && !next.LinkAddress.IsValid()
-	if lost {
-		c.mismatch = lostAddress(&next.Main, prev.LinkAddress)
-	} else {
-		c.mismatch, c.announced = "", next
+	c.mismatch = ""
+	lost := c.stillLost(prev.LinkAddress, &next)
+	if !lost {
+		c.announced = next
 	}
 	c.mu.Unlock()
 	switch {
@@ -47,6 +46,30 @@ func (c *ContivConf) LinksChanged(ctx context.Context) {
 			c.log.Warn("The change of the main interface cannot be processed", "error", err)
 		}
 	}
+}
+
+// stillLost notes whether the main interface no longer has its address, prev, or has not got back the one that it lost before.
+func (c *ContivConf) stillLost(prev netip.Prefix, next *Resolved) bool {
+	switch {
+	case next.LinkAddress.IsValid():
+		c.lost = netip.Prefix{}
+	case prev.IsValid():
+		c.lost = prev
+	}
+	if c.lost.IsValid() {
+		c.mismatch = lostAddress(&next.Main, c.lost)
+	}
+	return c.lost.IsValid()
+}
+
+// noteLost is stillLost for a configuration that is put in force. Another one has other addresses.
+func (c *ContivConf) noteLost(before, next *view) {
+	c.mismatch = ""
+	if !before.static.equal(next.static) || before.resolved.Main.Name != next.resolved.Main.Name {
+		c.lost = netip.Prefix{}
+		return
+	}
+	c.stillLost(before.resolved.LinkAddress, &next.resolved)
 }
 
 // lostAddress says that the main interface no longer has the address that other nodes know this one by.

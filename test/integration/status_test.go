@@ -1,9 +1,14 @@
 package integration
 
 import (
+	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"testing"
 
+	"github.com/contiv/contiv/health/path"
+	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/contiv/contiv/test/labtest"
 )
@@ -85,6 +90,41 @@ func TestStatusTellsOfTheNetworkOfANode(t *testing.T) {
 			awaitStatus(t, l, "node2", "healthy", "", "")
 		})
 	}
+}
+
+// That the main interface has lost its address is in the status, and in the answer to why pods of that node are not reached.
+func TestLostAddressOfANode(t *testing.T) {
+	l := require(t)
+	st, err := l.State()
+	if err != nil {
+		t.Fatal(err)
+	}
+	web, db := pod(t, l, "lost-web", "node1"), pod(t, l, "lost-db", "node2")
+	node2, err := st.Node("node2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	awaitStatus(t, l, "node2", "healthy", "", "")
+	undone := false
+	undo := func() {
+		if !undone {
+			undone = true
+			sh(t, node2.Netns, fmt.Sprintf("ip addr add %v dev eth0; ip route add default via %v", node2.Address, lab.RouterAddress.Addr()))
+		}
+	}
+	t.Cleanup(undo)
+	sh(t, node2.Netns, fmt.Sprintf("ip addr del %v dev eth0", node2.Address))
+	lost := fmt.Sprintf("the main interface eth0 has lost the node's address %v: ", node2.Address)
+	awaitStatus(t, l, "node2", "degraded", "vswitch", lost)
+	await.That(t, "why says that the address is lost", func() error {
+		answer, code := askWhy(t, l, web.Name, db.Name)
+		if code == 1 && slices.ContainsFunc(answer.Findings, func(f path.Finding) bool { return strings.HasPrefix(f.Text, lost) }) {
+			return nil
+		}
+		return fmt.Errorf("exit code %d: %+v", code, answer)
+	})
+	undo()
+	awaitStatus(t, l, "node2", "healthy", "", "")
 }
 
 // A pod that another network plugin has wired, before Contiv was there, is named.
