@@ -160,8 +160,10 @@ func (c *ContivConf) parse() error {
 	if err != nil {
 		return err
 	}
-	if c.subnets = subnets; c.links == nil && subnets.DualStack() && !subnets.Second.VPPHost.IsValid() {
-		return fmt.Errorf("ipamConfig.vppHostSubnetCIDR %v has no network of the IP version of podSubnetCIDR %v: add one, separated by a comma", subnets.VPPHost, subnets.Second.Pods)
+	if c.subnets = subnets; c.links == nil {
+		if err := subnets.checkVPPHost(c.config.IPAMConfig.VPPHostSubnetCIDR); err != nil {
+			return err
+		}
 	}
 	if c.allowedSources, err = subnets.parseAllowedSources(c.config.PodAllowedSources); err != nil {
 		return err

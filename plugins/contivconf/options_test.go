@@ -249,3 +249,19 @@ func TestIPVersionOfPods(t *testing.T) {
 		}
 	}
 }
+
+// The kernel vswitch is the host's network stack, so an IPv6-only cluster needs no network between them; VPP does.
+func TestHostNetworkOfIPv6(t *testing.T) {
+	const conf = "ipamConfig: {podSubnetCIDR: 'fd10::/48', podSubnetOneNodePrefixLen: 64, vxlanCIDR: 'fd30::/64'}"
+	c, err := contivconf.New("node1", load(t, conf), contivconf.Sources{Links: links{link("eth0", "", "192.168.1.5/24")}}, nil, nil, plugintest.Logger())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := c.Subnets(); s.VPPHost.IsValid() || !s.UseIPv6() {
+		t.Errorf("%+v", s)
+	}
+	_, err = contivconf.New("node1", load(t, conf), contivconf.Sources{}, nil, nil, plugintest.Logger())
+	if err == nil || !strings.Contains(err.Error(), "ipamConfig.vppHostSubnetCIDR 172.30.0.0/16 has no network of the IP version of podSubnetCIDR fd10::/48, which connects VPP with its host") {
+		t.Errorf("with VPP: %v", err)
+	}
+}

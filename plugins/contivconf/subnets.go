@@ -16,7 +16,7 @@ type Subnets struct {
 	Pods           netip.Prefix
 	PodsOneNodeLen int
 	// VPPHost connects the vswitch with the host's stack, divided like Pods.
-	// Unused on vswitches that share the host's stack.
+	// Unused on vswitches that share the host's stack, and the zero Prefix if there is none of the IP version.
 	VPPHost           netip.Prefix
 	VPPHostOneNodeLen int
 	// NodeInterconnect holds the nodes' addresses if Contiv assigns them; else
@@ -207,7 +207,7 @@ func (p *plan) family(c *IPAMConfig, ipv6, single bool, transport string) (Subne
 		return s, s.checkDivisions("")
 	}
 	s.Pods, s.PodsOneNodeLen = p.pods.of(ipv6), int(c.PodSubnetOneNodePrefixLen)
-	s.VPPHost, s.VPPHostOneNodeLen = p.vppHost.or(ipv6, single), int(c.VPPHostSubnetOneNodePrefixLen)
+	s.VPPHost, s.VPPHostOneNodeLen = p.vppHost.of(ipv6), int(c.VPPHostSubnetOneNodePrefixLen)
 	s.VXLAN = p.vxlan.or(ipv6, single)
 	suffix := ""
 	if ipv6 && !single {
@@ -271,6 +271,16 @@ func (s *Subnets) checkVersions() error {
 		if n.name != "nodeInterconnectCIDR" && n.name != "serviceCIDR" && n.prefix.Addr().Is6() != s.UseIPv6() {
 			return fmt.Errorf("ipamConfig.%s %v and podSubnetCIDR %v are of different IP versions: use one of them for both, or give a network of each version, separated by a comma",
 				n.name, n.prefix, s.Pods)
+		}
+	}
+	return nil
+}
+
+// checkVPPHost demands the networks that a vswitch with a network stack of its own needs.
+func (s *Subnets) checkVPPHost(option string) error {
+	for _, f := range s.Families() {
+		if !f.VPPHost.IsValid() {
+			return fmt.Errorf("ipamConfig.vppHostSubnetCIDR %s has no network of the IP version of podSubnetCIDR %v, which connects VPP with its host: give one of each version of podSubnetCIDR, separated by a comma", option, f.Pods)
 		}
 	}
 	return nil

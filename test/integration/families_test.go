@@ -34,10 +34,12 @@ ipamConfig:
 `, []string{"10.1.", "fd10:1:"}, 1450},
 		{"IPv6 only, VXLAN over IPv6", `
 ipamConfig:
-  contivCIDR: fd10::/64
+  podSubnetCIDR: fd10:1::/48
+  podSubnetOneNodePrefixLen: 64
+  vxlanCIDR: fd30::/112
   nodeInterconnectCIDR: fd16::/112
   serviceCIDR: fd96::/108
-`, []string{"fd10::"}, 1430},
+`, []string{"fd10:1:"}, 1430},
 		{"dual-stack with IPv6 first, no overlay", `
 nodeToNodeTransport: nooverlay
 ipamConfig:
