@@ -27,7 +27,8 @@ func (c *cli) checkConfigCommand() *cobra.Command {
 		Long: "Looks for mistakes in files before they are used: contiv.conf, controller.conf, service.conf and etcd.conf, by these names,\n" +
 			"and files with values as \"config apply\" reads them, under any other, also directories of both. Of values, it checks keys,\n" +
 			"models, and the names and types of fields. Whether they are valid, \"contiv-agent check-config --config-dir DIR\" says\n" +
-			"without a node; what a node would do with them, \"config apply --dry-run\". The exit code is 1 if there are mistakes.",
+			"without a node, and on a node, whether contiv.conf fits its interfaces; what a node would do with them,\n" +
+			"\"config apply --dry-run\". The exit code is 1 if there are mistakes.",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var failed error
@@ -41,6 +42,9 @@ func (c *cli) checkConfigCommand() *cobra.Command {
 					continue
 				}
 				c.printer().Printf("%s: %s\n", name, what)
+				for _, remark := range remarksOn(name) {
+					c.printer().Printf("%s: warning: %s\n", name, remark)
+				}
 			}
 			return failed
 		},
@@ -56,6 +60,18 @@ var configFiles = map[string]struct {
 	"controller.conf": {"event loop configuration", func(path string) error { return controller.CheckFile(path, nil) }},
 	"service.conf":    {"services configuration", serviceconfig.CheckFile},
 	"etcd.conf":       {"how to reach etcd", func(path string) error { return etcd.CheckFile(path, etcd.Config{}, "") }},
+}
+
+// remarksOn returns what is odd in a file without mistakes.
+func remarksOn(path string) []string {
+	if filepath.Base(path) != "contiv.conf" {
+		return nil
+	}
+	conf, err := contivconf.LoadFile(path)
+	if err != nil {
+		return nil
+	}
+	return conf.Remarks()
 }
 
 // withoutDirectories replaces directories by the files in them that can be checked, or that may have been meant to be.

@@ -271,3 +271,21 @@ func TestConfigWithCertificates(t *testing.T) {
 		}
 	}
 }
+
+// Networks are read without host bits, which is no mistake, but said.
+func TestHostBitsInConfig(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "contiv.conf")
+	if err := os.WriteFile(file, []byte("ipamConfig: {podSubnetCIDR: 10.1.2.3/16}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, _, err := run(t, "check-config", file)
+	if words := strings.Join(strings.Fields(out), " "); err != nil || !strings.Contains(words, "contiv.conf: warning: option ipamConfig.podSubnetCIDR has 10.1.2.3/16, an address in the network 10.1.0.0/16") {
+		t.Errorf("%s, %v", out, err)
+	}
+	if err := os.WriteFile(file, []byte("nodeConfig: [{nodeName: node1, mainVPPInterface: {interfaceName: eth1, ip: 10.1.9.9/24}}]"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, errOut, err := run(t, "check-config", file); err == nil || !strings.Contains(errOut, "node node1: address 10.1.9.9/24 of an interface in nodeConfig overlaps with ipamConfig.podSubnetCIDR") {
+		t.Errorf("%s, %v", errOut, err)
+	}
+}

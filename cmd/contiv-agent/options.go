@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -199,16 +200,20 @@ func checkConfigCommand(o *options) *cobra.Command {
 		Short: "Look for mistakes in flags, environment and files, as the agent would find them",
 		Long: `Reads what an agent with the same flags and environment would read: contiv.conf, controller.conf, service.conf, how to
 reach etcd with its credentials, and the files of --config-dir, whose values must be valid, each by itself. It asks nobody and changes
-nothing. What only the node can say, it does not: whether the vswitch can do what is valid, and whether others are there that a value
-needs. The exit code is 1 if there are mistakes.`,
+nothing. What only the agent can say, it does not: whether the vswitch can do what is valid, and whether others are there that a value
+needs. The exit code is 1 if there are mistakes.
+
+With the kernel vswitch, contiv.conf is compared with the links of this machine: whether the interfaces that nodeConfig names for this node
+exist, whether the network of the main one is the cluster's, and whether mtuSize fits it. These are mistakes if the node is certainly this
+machine (nodeConfig has interfaces for its host name), else warnings, as of a file that is checked elsewhere.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := o.complete(c.Flags()); err != nil {
 				return err
 			}
-			remarks, err := o.check(c.Context())
+			remarks, err := o.check(c.Context(), hostLinks{})
 			for _, remark := range remarks {
-				fmt.Fprintln(c.OutOrStdout(), remark)
+				fmt.Fprintln(c.OutOrStdout(), "warning:", remark)
 			}
 			if err != nil {
 				return err
@@ -219,11 +224,23 @@ needs. The exit code is 1 if there are mistakes.`,
 	}
 }
 
-// check returns all mistakes in the files that an agent with these options reads, and remarks about what may be none.
-func (o options) check(ctx context.Context) (remarks []string, err error) {
+// check returns all mistakes in the files that an agent with these options reads, and remarks about what may be none. The links are
+// those of this machine.
+func (o options) check(ctx context.Context, links contivconf.HostLinks) (remarks []string, err error) {
 	var errs []error
 	if o.contivConfig != "" {
 		errs = append(errs, contivconf.CheckFile(o.contivConfig))
+	}
+	if c, err := contivconf.LoadFile(o.contivConfig); err == nil && !o.standalone {
+		host, _ := os.Hostname()
+		found, err := c.CheckMachine(contivconf.Machine{NodeName: o.nodeName, Here: o.nodeName == host, OwnStack: o.vswitch == vppVSwitch, Links: links})
+		read := cmp.Or(o.contivConfig, "contiv.conf, which is not there, so that its defaults are used")
+		for _, remark := range slices.Concat(c.Remarks(), found) {
+			remarks = append(remarks, read+": "+remark)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", read, err))
+		}
 	}
 	events := controller.DefaultConfig()
 	if o.controllerConfig != "" {

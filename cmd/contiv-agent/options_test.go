@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/contiv/contiv/config"
+	"github.com/contiv/contiv/plugins/plugintest"
 	"github.com/contiv/contiv/store/etcd"
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
@@ -54,6 +55,7 @@ func TestFilesAreChecked(t *testing.T) {
 		}
 		return path
 	}
+	nics := plugintest.Links{plugintest.Link("lo"), plugintest.Link("eth0", "192.168.16.1/24")}
 	flags := func(o options) options { // as without any that say something about the event loop
 		o.register(pflag.NewFlagSet("", pflag.ContinueOnError))
 		return o
@@ -61,16 +63,16 @@ func TestFilesAreChecked(t *testing.T) {
 	good := flags(options{})
 	good.contivConfig, good.configDir = file("contiv.conf", "useTAPInterfaces: true\n"), filepath.Join(dir, "values")
 	file("values/a.yaml", "key: config/vpp/v2/interfaces/a\nvalue: {name: a, type: TAP}\n")
-	if remarks, err := good.check(t.Context()); err != nil || len(remarks) > 0 {
+	if remarks, err := good.check(t.Context(), nics); err != nil || len(remarks) > 0 {
 		t.Error(remarks, err)
 	}
 	file("values/empty.yaml", "# nothing yet\n")
-	if remarks, err := good.check(t.Context()); err != nil || len(remarks) != 1 || !strings.Contains(remarks[0], "empty.yaml is empty") {
+	if remarks, err := good.check(t.Context(), nics); err != nil || len(remarks) != 1 || !strings.Contains(remarks[0], "empty.yaml is empty") {
 		t.Errorf("an empty file: %q, %v", remarks, err)
 	}
 	elsewhere := good
 	elsewhere.configDir += "x"
-	if _, err := elsewhere.check(t.Context()); err == nil || !strings.Contains(err.Error(), "valuesx: no such file") {
+	if _, err := elsewhere.check(t.Context(), nics); err == nil || !strings.Contains(err.Error(), "valuesx: no such file") {
 		t.Errorf("a directory that is not there: %v", err)
 	}
 	bad := good
@@ -84,7 +86,7 @@ func TestFilesAreChecked(t *testing.T) {
 	file("values/b.yaml", "key: config/vpp/v2/interfaces/b\nvalue: {name: b, tpe: TAP}\n---\nkey: config/linux/interfaces/v2/interface/e\nvalue: {name: e, type: VETH}\n")
 	file("values/c.yaml", "# addresses that cannot be\n---\nkey: config/vpp/v2/interfaces/c\nvalue: {name: c, type: SOFTWARE_LOOPBACK, ip_addresses: [10.9.9.999/32]}\n"+
 		"---\nkey: config/linux/interfaces/v2/interface/d\nvalue: {name: d, type: VETH}\n")
-	_, err := bad.check(t.Context())
+	_, err := bad.check(t.Context(), nics)
 	for _, want := range []string{
 		`"useTAPInterfaces"`, "ipamConfig.podSubnetCIDR", `"delayRetry" is 5: that is 5 nanoseconds: write the unit, such as "5s"`, "maxRetryAttempts is -1",
 		`"services"`, "serviceLocalEndpointWeight", "nodePortAddresses", `"dial-timeout"`, "ftp://a:1",
@@ -95,5 +97,49 @@ func TestFilesAreChecked(t *testing.T) {
 		if err != nil && strings.Contains(err.Error(), "README") {
 			t.Error(err)
 		}
+	}
+}
+
+// What contiv.conf says of this machine's links is a mistake on the node that is meant, and a warning on others.
+func TestLinksAreChecked(t *testing.T) {
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	nics := plugintest.Links{plugintest.Link("eth0", "192.168.16.1/24")}
+	check := func(node, conf string, more ...func(*options)) (string, error) {
+		t.Helper()
+		var o options
+		o.register(pflag.NewFlagSet("", pflag.ContinueOnError))
+		o.nodeName, o.contivConfig = node, filepath.Join(t.TempDir(), "contiv.conf")
+		if err := os.WriteFile(o.contivConfig, []byte(conf), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, set := range more {
+			set(&o)
+		}
+		remarks, err := o.check(t.Context(), nics)
+		return strings.Join(remarks, "\n"), err
+	}
+	const missing = `main interface "eth9" does not exist: correct nodeConfig.mainVPPInterface.interfaceName`
+	section := func(node string) string {
+		return "nodeConfig: [{nodeName: " + node + ", mainVPPInterface: {interfaceName: eth9}}]"
+	}
+	if remarks, err := check(host, section(host)); err == nil || !strings.Contains(err.Error(), missing) || remarks != "" {
+		t.Errorf("on the node: %q, %v", remarks, err)
+	}
+	if remarks, err := check("elsewhere", section("elsewhere")); err != nil || !strings.Contains(remarks, "on this machine, node elsewhere would have no network: "+missing) {
+		t.Errorf("on another machine: %q, %v", remarks, err)
+	}
+	if remarks, err := check(host, section("elsewhere")); err != nil || remarks != "" {
+		t.Errorf("of another node: %q, %v", remarks, err)
+	}
+	vpp := func(o *options) { o.vswitch = vppVSwitch }
+	if remarks, err := check(host, section(host), vpp); err != nil || remarks != "" {
+		t.Errorf("with VPP, which names interfaces itself: %q, %v", remarks, err)
+	}
+	if remarks, err := check(host, "mtuSize: 1500\nipamConfig: {podSubnetCIDR: 10.1.2.3/16}"); err != nil ||
+		!strings.Contains(remarks, "use 1450 or less") || !strings.Contains(remarks, "podSubnetCIDR has 10.1.2.3/16, an address in the network 10.1.0.0/16") {
+		t.Errorf("MTU and host bits: %q, %v", remarks, err)
 	}
 }

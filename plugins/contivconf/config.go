@@ -219,11 +219,35 @@ func (c *Config) Check() error {
 			errs = append(errs, err)
 			break // others say the same
 		}
-		if _, err := resolveStatic(c, &section); err != nil {
+		static, err := resolveStatic(c, &section)
+		if err == nil {
+			err = checkAddresses(&static, &subnets)
+		}
+		if err != nil {
 			errs = append(errs, fmt.Errorf("node %s: %w", section.NodeName, err))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// Remarks says what is odd in the values, but no mistake, and how agents read it.
+func (c *Config) Remarks() (remarks []string) {
+	for _, option := range append([]struct{ name, value string }{
+		{"ipamConfig.contivCIDR", c.IPAMConfig.ContivCIDR},
+		{"ipamConfig.podSubnetCIDR", c.IPAMConfig.PodSubnetCIDR},
+		{"ipamConfig.vppHostSubnetCIDR", c.IPAMConfig.VPPHostSubnetCIDR},
+		{"ipamConfig.vxlanCIDR", c.IPAMConfig.VxlanCIDR},
+		{"ipamConfig.nodeInterconnectCIDR", c.IPAMConfig.NodeInterconnectCIDR},
+		{"ipamConfig.serviceCIDR", c.IPAMConfig.ServiceCIDR},
+		{"podAllowedSources", c.PodAllowedSources},
+	}, c.IPAMConfig.SRv6.networks()...) {
+		for _, text := range split(option.value) {
+			if network, err := netip.ParsePrefix(text); err == nil && network != network.Masked() {
+				remarks = append(remarks, fmt.Sprintf("option %s has %v, an address in the network %v, which is used: write that", option.name, network, network.Masked()))
+			}
+		}
+	}
+	return remarks
 }
 
 // check checks the options that stand alone. Those whose effect does not exist are
@@ -295,23 +319,28 @@ func (c *IPNeighborScanConfig) check() error {
 		wrong(c.IPNeighborStaleThreshold == 0, "ipNeighborStaleThreshold", c.IPNeighborStaleThreshold, hint))
 }
 
+// networks are the values of the options that hold networks, by their names.
+func (c *SRv6Config) networks() []struct{ name, value string } {
+	return []struct{ name, value string }{
+		{"ipamConfig.srv6.servicePolicyBSIDSubnetCIDR", c.ServicePolicyBSIDSubnetCIDR},
+		{"ipamConfig.srv6.servicePodLocalSIDSubnetCIDR", c.ServicePodLocalSIDSubnetCIDR},
+		{"ipamConfig.srv6.serviceHostLocalSIDSubnetCIDR", c.ServiceHostLocalSIDSubnetCIDR},
+		{"ipamConfig.srv6.serviceNodeLocalSIDSubnetCIDR", c.ServiceNodeLocalSIDSubnetCIDR},
+		{"ipamConfig.srv6.nodeToNodePodLocalSIDSubnetCIDR", c.NodeToNodePodLocalSIDSubnetCIDR},
+		{"ipamConfig.srv6.nodeToNodeHostLocalSIDSubnetCIDR", c.NodeToNodeHostLocalSIDSubnetCIDR},
+		{"ipamConfig.srv6.nodeToNodePodPolicySIDSubnetCIDR", c.NodeToNodePodPolicySIDSubnetCIDR},
+		{"ipamConfig.srv6.nodeToNodeHostPolicySIDSubnetCIDR", c.NodeToNodeHostPolicySIDSubnetCIDR},
+		{"ipamConfig.srv6.sfcPolicyBSIDSubnetCIDR", c.SFCPolicyBSIDSubnetCIDR},
+		{"ipamConfig.srv6.sfcServiceFunctionSIDSubnetCIDR", c.SFCServiceFunctionSIDSubnetCIDR},
+		{"ipamConfig.srv6.sfcEndLocalSIDSubnetCIDR", c.SFCEndLocalSIDSubnetCIDR},
+	}
+}
+
 func (c *SRv6Config) check() error {
 	var errs []error
-	for _, option := range []struct{ name, value string }{
-		{"servicePolicyBSIDSubnetCIDR", c.ServicePolicyBSIDSubnetCIDR},
-		{"servicePodLocalSIDSubnetCIDR", c.ServicePodLocalSIDSubnetCIDR},
-		{"serviceHostLocalSIDSubnetCIDR", c.ServiceHostLocalSIDSubnetCIDR},
-		{"serviceNodeLocalSIDSubnetCIDR", c.ServiceNodeLocalSIDSubnetCIDR},
-		{"nodeToNodePodLocalSIDSubnetCIDR", c.NodeToNodePodLocalSIDSubnetCIDR},
-		{"nodeToNodeHostLocalSIDSubnetCIDR", c.NodeToNodeHostLocalSIDSubnetCIDR},
-		{"nodeToNodePodPolicySIDSubnetCIDR", c.NodeToNodePodPolicySIDSubnetCIDR},
-		{"nodeToNodeHostPolicySIDSubnetCIDR", c.NodeToNodeHostPolicySIDSubnetCIDR},
-		{"sfcPolicyBSIDSubnetCIDR", c.SFCPolicyBSIDSubnetCIDR},
-		{"sfcServiceFunctionSIDSubnetCIDR", c.SFCServiceFunctionSIDSubnetCIDR},
-		{"sfcEndLocalSIDSubnetCIDR", c.SFCEndLocalSIDSubnetCIDR},
-	} {
+	for _, option := range c.networks() {
 		network, err := netip.ParsePrefix(option.value)
-		errs = append(errs, wrong(err != nil || !network.Addr().Is6(), "ipamConfig.srv6."+option.name, option.value, "give an IPv6 network such as 9300::/16"))
+		errs = append(errs, wrong(err != nil || !network.Addr().Is6(), option.name, option.value, "give an IPv6 network such as 9300::/16"))
 	}
 	length := c.SFCIDLengthUsedInSidForServiceFunction
 	errs = append(errs, wrong(length == 0 || length > 64, "ipamConfig.srv6.sfcIDLengthUsedInSidForServiceFunction", length, "use 1 to 64 bits"))

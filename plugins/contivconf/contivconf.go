@@ -2,7 +2,6 @@ package contivconf
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"log/slog"
@@ -139,6 +138,9 @@ func New(nodeName string, config Config, sources Sources, loop controller.EventL
 		return nil, fmt.Errorf("contiv configuration: %w", err)
 	}
 	c.now = view{choice: c.file, resolved: c.file.static}
+	for _, remark := range config.Remarks() {
+		log.Warn("The configuration is read otherwise than it is written", "remark", remark)
+	}
 	if c.links != nil && c.file.static.stealing.wanted {
 		log.Info("stealInterface and stealFirstNIC have nothing to do: the vswitch is the host's network stack, which has the network card already")
 	}
@@ -153,17 +155,13 @@ func (c *ContivConf) parse() error {
 	if err := c.config.check(); err != nil {
 		return err
 	}
-	if taps := c.config.UseTAPInterfaces; taps != nil && !*taps && c.links != nil {
-		return errors.New("option useTAPInterfaces is false, which is for vswitches with a network stack of their own (VPP): remove it")
-	}
 	subnets, err := parseSubnets(&c.config.IPAMConfig, c.config.NodeToNodeTransport)
 	if err != nil {
 		return err
 	}
-	if c.subnets = subnets; c.links == nil {
-		if err := subnets.checkVPPHost(c.config.IPAMConfig.VPPHostSubnetCIDR); err != nil {
-			return err
-		}
+	c.subnets = subnets
+	if err := c.config.checkVSwitch(c.links == nil, &subnets); err != nil {
+		return err
 	}
 	if c.allowedSources, err = subnets.parseAllowedSources(c.config.PodAllowedSources); err != nil {
 		return err
@@ -292,9 +290,9 @@ func (c *ContivConf) read(static Resolved, internalIPs []netip.Addr) (Resolved, 
 
 // checkMainLink compares the address plan with the networks of the main link, which
 // must not be part of it.
-func (c *ContivConf) checkMainLink(resolved *Resolved, links []HostLink) error {
+func checkMainLink(resolved *Resolved, links []HostLink, subnets *Subnets) error {
 	for link, address := range addressesOf(links) {
-		if subnet, clashes := c.subnets.clash(address.Masked()); clashes && link.Name == resolved.Main.Name {
+		if subnet, clashes := subnets.clash(address.Masked()); clashes && link.Name == resolved.Main.Name {
 			return fmt.Errorf("network %v of the main interface %s overlaps with ipamConfig.%s %v: change %s in the configuration of the whole cluster",
 				address.Masked(), link.Name, subnet.name, subnet.prefix, subnet.name)
 		}

@@ -83,10 +83,14 @@ func (c *ContivConf) PodMTU(nodeIP netip.Addr) uint32 {
 // TransportOverhead returns how many bytes the transport between nodes adds to a packet of a pod, to a
 // node with the given address, at most: packets to services may take another way than those to pods.
 func (c *ContivConf) TransportOverhead(nodeIP netip.Addr) int {
+	return c.config.transportOverhead(nodeIP)
+}
+
+func (c *Config) transportOverhead(nodeIP netip.Addr) int {
 	switch {
-	case c.config.UseSRv6ForServices:
+	case c.UseSRv6ForServices:
 		return srv6Overhead
-	case c.config.NodeToNodeTransport != VXLANTransport:
+	case c.NodeToNodeTransport != VXLANTransport:
 		return 0
 	case nodeIP.Is6():
 		return vxlanOverheadIPv6

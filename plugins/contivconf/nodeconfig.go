@@ -156,7 +156,7 @@ func (c *ContivConf) choose(source Source, config NodeConfig) (choice, error) {
 func (c *ContivConf) complete(candidate choice, internalIPs []netip.Addr) (Resolved, []HostLink, error) {
 	resolved, links, err := c.read(candidate.static, internalIPs)
 	if err == nil {
-		err = c.checkMainLink(&resolved, links)
+		err = checkMainLink(&resolved, links, &c.subnets)
 	}
 	if err == nil && candidate.source == FromNodeConfig {
 		err = c.checkReachable(&resolved, candidate.config.Gateway != "", links)
