@@ -290,3 +290,32 @@ func BenchmarkDNAT(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkDifferentDNAT: a service of many ports, of which the kernel lacks one. A mapping should cost the same however
+// many there are.
+func BenchmarkDifferentDNAT(b *testing.B) {
+	for _, ports := range []int{100, 10000} {
+		b.Run(fmt.Sprintf("ports=%d", ports), func(b *testing.B) {
+			v := newNode(b).Open(b).(*VSwitch)
+			b.Cleanup(func() { v.Close() })
+			enableNAT(b, v)
+			want := &vpp_nat.DNat44{Label: "default/many"}
+			for port := range uint32(ports) {
+				want.StMappings = append(want.StMappings, &vpp_nat.DNat44_StaticMapping{
+					ExternalIp: "10.96.0.1", ExternalPort: port + 1, LocalIps: []*vpp_nat.DNat44_StaticMapping_LocalIP{{LocalIp: "10.1.1.2", LocalPort: 80}},
+				})
+			}
+			fewer := proto.CloneOf(want)
+			fewer.StMappings = fewer.StMappings[1:]
+			check(b, v.NAT().SetDNAT(b.Context(), fewer))
+			for b.Loop() {
+				list, err := v.NAT().ListDNAT(b.Context(), []*vpp_nat.DNat44{want})
+				check(b, err)
+				if len(list) != 1 || len(list[0].GetStMappings()) != ports-1 {
+					b.Fatal("found something else")
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*ports), "ns/port")
+		})
+	}
+}

@@ -31,11 +31,12 @@ func Compute(svc *service.Service, slicesOf []*endpointslice.EndpointSlice, redi
 	if len(addresses) == 0 {
 		return nil
 	}
+	ports := portsOf(slicesOf, ipv6)
 	for _, port := range svc.GetPort() {
 		if protocolOf(port.GetProtocol()) == "" {
 			continue
 		}
-		s.Frontends = append(s.Frontends, portFrontends(svc, port, addresses, candidates(svc, port, slicesOf, redirects, node, ipv6), node)...)
+		s.Frontends = append(s.Frontends, portFrontends(svc, port, addresses, candidates(svc, port, ports, redirects, node, ipv6), node)...)
 	}
 	slices.SortStableFunc(s.Frontends, CompareFrontends)
 	s.Frontends = slices.CompactFunc(s.Frontends, func(a, b Frontend) bool { return a.Addr == b.Addr && a.Protocol == b.Protocol })

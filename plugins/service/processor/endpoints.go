@@ -24,27 +24,51 @@ type candidate struct {
 // lastResort reports whether the endpoint can be used while none is ready.
 func (c candidate) lastResort() bool { return !c.ready && c.serving && c.terminating }
 
-// candidates returns the endpoints of a service's port, each address and port once, in
-// order. Slices may repeat an endpoint while it moves from one to another.
-func candidates(svc *service.Service, port *service.Service_ServicePort, slicesOf []*endpointslice.EndpointSlice, redirects Redirects, node Node, ipv6 bool) []candidate {
+// portID is what a port of a service and one of a slice have in common.
+type portID struct {
+	name     string
+	protocol Protocol
+}
+
+// listedPort is the number that a port has in a slice.
+type listedPort struct {
+	slice  *endpointslice.EndpointSlice
+	number uint16
+}
+
+// listedPorts are the ports of all slices of a service and an IP version. Services may have thousands, so that each
+// port must not look at all.
+type listedPorts map[portID][]listedPort
+
+func portsOf(slicesOf []*endpointslice.EndpointSlice, ipv6 bool) listedPorts {
 	family := endpointslice.EndpointSlice_IPv4
 	if ipv6 {
 		family = endpointslice.EndpointSlice_IPv6
 	}
-	var list []candidate
+	ports := listedPorts{}
 	for _, s := range slicesOf {
 		if s.GetAddressType() != family {
 			continue
 		}
 		for _, p := range s.GetPorts() {
-			if p.GetName() != port.GetName() || protocolOf(p.GetProtocol()) != protocolOf(port.GetProtocol()) || !validPort(p.GetPort()) {
-				continue
+			if validPort(p.GetPort()) {
+				id := portID{p.GetName(), protocolOf(p.GetProtocol())}
+				ports[id] = append(ports[id], listedPort{s, uint16(p.GetPort())})
 			}
-			list = slices.Grow(list, len(s.GetEndpoints()))
-			for _, e := range s.GetEndpoints() {
-				if c, ok := newCandidate(svc, s, e, uint16(p.GetPort()), redirects, node, ipv6); ok {
-					list = append(list, c)
-				}
+		}
+	}
+	return ports
+}
+
+// candidates returns the endpoints of a service's port, each address and port once, in
+// order. Slices may repeat an endpoint while it moves from one to another.
+func candidates(svc *service.Service, port *service.Service_ServicePort, ports listedPorts, redirects Redirects, node Node, ipv6 bool) []candidate {
+	var list []candidate
+	for _, p := range ports[portID{port.GetName(), protocolOf(port.GetProtocol())}] {
+		list = slices.Grow(list, len(p.slice.GetEndpoints()))
+		for _, e := range p.slice.GetEndpoints() {
+			if c, ok := newCandidate(svc, p.slice, e, p.number, redirects, node, ipv6); ok {
+				list = append(list, c)
 			}
 		}
 	}

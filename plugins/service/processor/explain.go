@@ -37,9 +37,9 @@ func (p *Processor) Explain(id ID, ipv6 bool) (list []EndpointUse) {
 	if !Proxied(svc) {
 		return nil
 	}
-	addresses := frontendAddresses(svc, p.node, ipv6)
+	addresses, ports := frontendAddresses(svc, p.node, ipv6), portsOf(p.slicesOf(id), ipv6)
 	for _, port := range svc.GetPort() {
-		found := candidates(svc, port, p.slicesOf(id), p.redirects, p.node, ipv6)
+		found := candidates(svc, port, ports, p.redirects, p.node, ipv6)
 		frontends := portFrontends(svc, port, addresses, found, p.node)
 		for _, c := range found {
 			use := EndpointUse{

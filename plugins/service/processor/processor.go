@@ -209,13 +209,13 @@ type Served struct {
 
 // OnNode returns the endpoints of an IP version of a service on this node, whether they are ready or not.
 func (p *Processor) OnNode(id ID, ipv6 bool) (list []Served) {
-	svc, of := p.services[id], p.slicesOf(id)
+	svc, ports := p.services[id], portsOf(p.slicesOf(id), ipv6)
 	for _, port := range svc.GetPort() {
 		protocol := protocolOf(port.GetProtocol())
 		if protocol == "" {
 			continue
 		}
-		for _, c := range candidates(svc, port, of, p.redirects, p.node, ipv6) {
+		for _, c := range candidates(svc, port, ports, p.redirects, p.node, ipv6) {
 			if c.Local {
 				list = append(list, Served{c.Endpoint, protocol, port.GetName()})
 			}
@@ -226,11 +226,11 @@ func (p *Processor) OnNode(id ID, ipv6 bool) (list []Served) {
 
 // localEndpoints counts the addresses on this node that traffic from outside goes to.
 func (p *Processor) localEndpoints(svc *service.Service, id ID) int {
-	of := p.slicesOf(id)
 	addresses := map[string]bool{}
 	for _, ipv6 := range []bool{false, true} {
+		ports := portsOf(p.slicesOf(id), ipv6)
 		for _, port := range svc.GetPort() {
-			for _, c := range candidates(svc, port, of, p.redirects, p.node, ipv6) {
+			for _, c := range candidates(svc, port, ports, p.redirects, p.node, ipv6) {
 				if c.Local && c.ready {
 					addresses[c.Addr.Addr().String()] = true
 				}

@@ -234,3 +234,27 @@ func TestEndpointsOnNode(t *testing.T) {
 		t.Errorf("got %v, want %s", got, want)
 	}
 }
+
+// BenchmarkPorts: a port of a service should cost the same however many the service has.
+func BenchmarkPorts(b *testing.B) {
+	for _, ports := range []int32{100, 10000} {
+		b.Run(fmt.Sprintf("ports=%d", ports), func(b *testing.B) {
+			svc := &service.Service{Namespace: "default", Name: "many", ClusterIp: "10.96.0.1"}
+			many := &endpointslice.EndpointSlice{
+				Namespace: "default", Name: "many-1", Service: "many", AddressType: endpointslice.EndpointSlice_IPv4,
+				Endpoints: []*endpointslice.EndpointSlice_Endpoint{{Addresses: []string{"10.1.1.2"}, Ready: true}},
+			}
+			for n := range ports {
+				name := fmt.Sprint("p", n)
+				svc.Port = append(svc.Port, &service.Service_ServicePort{Name: name, Port: n + 1})
+				many.Ports = append(many.Ports, &endpointslice.EndpointSlice_Port{Name: name, Port: 8080})
+			}
+			for b.Loop() {
+				if s := processor.Compute(svc, []*endpointslice.EndpointSlice{many}, nil, processor.Node{}, false); len(s.Frontends) != int(ports) || len(s.Frontends[0].Inside) != 1 {
+					b.Fatal("ports or endpoints are missing")
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(ports), "ns/port")
+		})
+	}
+}

@@ -285,10 +285,16 @@ func (v dnat) describe(want *vpp_nat.DNat44) (*vpp_nat.DNat44, error) {
 	if !exists {
 		return nil, nil
 	}
+	missing, extra := delta.Sorted(full, actual, nft.Compare)
+	gone := make(map[nft.Element]bool, len(missing))
+	for _, e := range missing {
+		gone[e] = true
+	}
+	isGone := func(e nft.Element) bool { return gone[e] }
 	found := proto.CloneOf(want)
 	found.StMappings, found.IdMappings = nil, nil
 	for i, m := range mappings {
-		if gone, _ := delta.Sorted(content([]mapping{m}), actual, nft.Compare); len(gone) > 0 {
+		if slices.ContainsFunc(m.claims, isGone) || slices.ContainsFunc(m.parts, isGone) {
 			continue
 		}
 		if n := len(want.GetStMappings()); i < n {
@@ -297,7 +303,6 @@ func (v dnat) describe(want *vpp_nat.DNat44) (*vpp_nat.DNat44, error) {
 			found.IdMappings = append(found.IdMappings, want.GetIdMappings()[i-n])
 		}
 	}
-	_, extra := delta.Sorted(full, actual, nft.Compare)
 	if more := v.family.strange(extra); len(more) > 0 || len(found.GetStMappings())+len(found.GetIdMappings()) < len(mappings) {
 		found.StMappings = append(found.StMappings, more...)
 	} else {
