@@ -231,6 +231,45 @@ func (c *cluster) onThisVPP(t *testing.T, vpp fake, caps service.Capabilities, s
 	return s, err
 }
 
+// VPP has a route to exactly each address that the host has at a network card of its own, which a translation would hide.
+// So an external IP there is left out, and the service keeps everything else.
+func TestExternalIPsOfTheHostBesideVPP(t *testing.T) {
+	c := newCluster()
+	c.nodes["node1"].MgmtIPs = []netip.Addr{netip.MustParseAddr("192.168.17.1"), netip.MustParseAddr("192.168.16.1")}
+	s, err := c.onVPP(t, "services: vswitch\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	svc := webService()
+	svc.LoadbalancerSourceRanges, svc.ExternalIps, svc.LbIngressIps = nil, []string{"192.168.17.1", "203.0.113.7"}, []string{"192.168.17.1", "203.0.113.1"}
+	everything := state(svc, webSlice("a", "10.1.1.2@node1"))
+	const note = "host's own network cards"
+	check := func(addr string) {
+		t.Helper()
+		got := plugintest.Render(resync(t, s, everything))
+		for _, want := range []string{`"10.96.0.10"`, `"192.168.16.1","external_port":30080`, `"203.0.113.7","external_port":80`, `"203.0.113.1","external_port":80`} {
+			if !strings.Contains(got, `"external_ip":`+want) {
+				t.Errorf("%s is not translated:\n%s", want, got)
+			}
+		}
+		if strings.Contains(got, `"external_ip":"`+addr) {
+			t.Errorf("%s is translated:\n%s", addr, got)
+		}
+		if notes := s.Notes(); len(notes) != 1 || !strings.Contains(notes[0], note) || !strings.HasSuffix(notes[0], "; services: default/web") {
+			t.Errorf("notes are %q", notes)
+		}
+		if told := reportOf(t, s, "?service=default/web", http.StatusOK).Services[0].Limits; len(told) != 1 || !strings.Contains(told[0], note) {
+			t.Errorf("limits of the service: %q", told)
+		}
+	}
+	check("192.168.17.1")
+
+	onKernel := plugintest.Render(resync(t, c.plugin(t, "services: vswitch\n"), everything))
+	if !strings.Contains(onKernel, `"external_ip":"192.168.17.1","external_port":80`) {
+		t.Errorf("the kernel does not translate it:\n%s", onKernel)
+	}
+}
+
 // Where VPP has the host's only card, it leaves what has no endpoint at the address of both to the host, which refuses it.
 func TestServicesWithoutEndpointsOnAStolenCard(t *testing.T) {
 	stolen := fake{ownStack: true, bvi: "vxlanBVI", resolved: contivconf.Resolved{Stolen: &contivconf.Stolen{}}}

@@ -36,12 +36,15 @@ type Node struct {
 	PodSubnets []netip.Prefix
 	// Addresses are its own; NodePorts are the ones among them on which node ports are open.
 	Addresses, NodePorts []netip.Addr
+	// Host are addresses that no external IP and no load balancer can have on this node: they belong to the host, and the
+	// vswitch leads all packets for them there.
+	Host []netip.Addr
 }
 
 // Equal reports whether two nodes are the same.
 func (n Node) Equal(o Node) bool {
 	return n.Name == o.Name && n.Zone == o.Zone && slices.Equal(n.PodSubnets, o.PodSubnets) &&
-		slices.Equal(n.Addresses, o.Addresses) && slices.Equal(n.NodePorts, o.NodePorts)
+		slices.Equal(n.Addresses, o.Addresses) && slices.Equal(n.NodePorts, o.NodePorts) && slices.Equal(n.Host, o.Host)
 }
 
 // Service is what this node does for one IP version of a Kubernetes service.
