@@ -170,6 +170,9 @@ func TestDNATChanges(t *testing.T) {
 			dnatValue("a", editMapping(service("10.96.0.1", 80, 6), func(m *dnatStatic) {
 				m.TwiceNat, m.TwiceNatPoolIp = vpp_nat.DNat44_StaticMapping_ENABLED, "10.2.0.2"
 			})),
+			dnatValue("a", editMapping(service("10.96.0.1", 80, 6), func(m *dnatStatic) {
+				m.TwiceNat, m.TwiceNatPoolIp, m.SessionAffinity = vpp_nat.DNat44_StaticMapping_ENABLED, "10.2.0.2", 60
+			})),
 			dnatValue("a", service("10.96.0.1", 80, 1), service("10.96.0.2", 80, 1)),
 			dnatValue("a", service("10.96.0.2", 80, 1), service("10.96.0.3", 80, 1)),
 			{Label: "a", IdMappings: []*dnatIdentity{{IpAddress: "10.96.0.2", Port: 80}}},

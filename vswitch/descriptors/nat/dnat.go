@@ -210,7 +210,7 @@ func normalDNAT(v *vpp_nat.DNat44) *vpp_nat.DNat44 {
 			m.ExternalIp = ""
 		}
 		if len(m.GetLocalIps()) == 1 {
-			m.LocalIps[0].Probability, m.SessionAffinity = 0, 0
+			m.LocalIps[0].Probability = 0
 		}
 		if first := m.GetLocalIps(); len(first) > 1 && !slices.ContainsFunc(first, func(l *localIP) bool { return l.GetProbability() != first[0].GetProbability() }) {
 			for _, l := range first {

@@ -75,6 +75,12 @@ func TestDNATEquivalence(t *testing.T) {
 			t.Errorf("%s: equivalent %v, want %v", test.name, got, test.want)
 		}
 	}
+	// A client stays with the only backend when more come.
+	one := oneMapping(func(m *staticMapping) { m.LocalIps = m.LocalIps[1:] })
+	sticky := oneMapping(func(m *staticMapping) { m.LocalIps, m.SessionAffinity = m.LocalIps[1:], 600 })
+	if proto.Equal(normalDNAT(one), normalDNAT(sticky)) {
+		t.Error("affinity of a mapping with one backend is ignored")
+	}
 }
 
 // Two references to pools, and two interfaces, are dependencies of their own.

@@ -164,7 +164,7 @@ func translationOf(f family, label string, m *contiv_nat.DNat66_StaticMapping) (
 	}
 	switch {
 	case len(backends) == 1:
-		t.affinity, t.backends = 0, backends
+		t.backends = backends
 	case t.refuse && key.proto != ip_types.IP_API_PROTO_UDP:
 		// UDP has no backend: sessions would keep its clients away from the first one that
 		// comes. It goes where routes lead.

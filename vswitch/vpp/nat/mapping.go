@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/contiv/contiv/vswitch/vpp/convert"
 	"github.com/contiv/contiv/vswitch/vpp/ownership"
@@ -74,13 +75,20 @@ func (m *natMapping) equal(o *natMapping) bool {
 	return m.kind == o.kind && m.tag == o.tag && m.mode == o.mode && slices.Equal(m.locals, o.locals)
 }
 
+// affinityMark is between a pool and an affinity in a tag.
+const affinityMark = "~"
+
 // readTag takes what VPP does not tell from the tag.
 func (m *natMapping) readTag() {
 	_, detail := dnatLabel(ownership.TagNames{}, m.tag)
-	if affinity, err := strconv.ParseUint(detail, 10, 32); err == nil {
-		m.affinity = uint32(affinity)
-	} else if pool, err := netip.ParseAddr(detail); err == nil {
+	text, affinityText, both := strings.Cut(detail, affinityMark)
+	if pool, err := netip.ParseAddr(text); err == nil {
 		m.pool = pool
+	} else if !both {
+		affinityText = text
+	}
+	if affinity, err := strconv.ParseUint(affinityText, 10, 32); err == nil {
+		m.affinity = uint32(affinity)
 	}
 }
 
@@ -189,6 +197,9 @@ func staticMapping(label string, m *vpp_nat.DNat44_StaticMapping) (*natMapping, 
 			return nil, err
 		}
 		mapping.kind, mapping.pool, detail = natStatic, pool, pool.String()
+		if affinity > 0 {
+			mapping.affinity, detail = affinity, fmt.Sprint(detail, affinityMark, affinity)
+		}
 	case m.GetExternalPort() == 0:
 		mapping.kind = natStatic
 	case affinity > 0:
