@@ -88,6 +88,9 @@ func frontendAddresses(svc *service.Service, node Node, ipv6 bool) (list []front
 	} else {
 		add(ClusterIP, svc.GetClusterIp())
 	}
+	if len(list) == 0 {
+		return nil // the service is one of the other IP version
+	}
 	add(ExternalIP, svc.GetExternalIps()...)
 	if svc.GetServiceType() == "LoadBalancer" {
 		add(LoadBalancer, svc.GetLbIngressIps()...)

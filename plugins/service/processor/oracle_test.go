@@ -80,7 +80,7 @@ func (o oracle) ask(c connection) fate {
 		return fate{verdict: "none"}
 	}
 	port, kind := o.port(c)
-	if port == nil {
+	if port == nil || !o.hasVersion(c.to.Addr().Is6()) {
 		return fate{verdict: "none"}
 	}
 	known := o.endpoints(port, c.to.Addr().Is6())
@@ -113,6 +113,16 @@ func (o oracle) ask(c connection) fate {
 		answer.to[e.addr] = true
 	}
 	return answer
+}
+
+// hasVersion reports whether the service is one of the IP version: its cluster IPs tell its ipFamilies.
+func (o oracle) hasVersion(ipv6 bool) bool {
+	for _, text := range append(o.svc.GetClusterIps(), o.svc.GetClusterIp()) {
+		if a, err := netip.ParseAddr(text); err == nil && a.Is6() == ipv6 {
+			return true
+		}
+	}
+	return false
 }
 
 // port finds the port that the connection is for, and whether its address is a cluster

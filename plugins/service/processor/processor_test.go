@@ -81,6 +81,23 @@ func TestNonsenseIsLeftOut(t *testing.T) {
 	}
 }
 
+// A service has the IP versions of its cluster IPs: nothing of another one is its own, node ports included.
+func TestServicesOfOneIPVersion(t *testing.T) {
+	node := node1
+	node.NodePorts = append(slices.Clone(node.NodePorts), netip.MustParseAddr("fd16::1"))
+	svc := balancer()
+	svc.ExternalIps, svc.LbIngressIps = []string{"203.0.113.2", "2001:db8::2"}, []string{"203.0.113.1", "2001:db8::1"}
+	for _, ip := range []string{"10.96.0.10", "fd96::10"} {
+		svc.ClusterIp, svc.ClusterIps = ip, []string{ip}
+		for _, ipv6 := range []bool{false, true} {
+			got := processor.Compute(svc, nil, nil, node, ipv6)
+			if has := got != nil; has != (strings.Contains(ip, ":") == ipv6) || has && len(got.Frontends) != 4 {
+				t.Errorf("cluster IP %s, IPv6 %v: %v", ip, ipv6, got)
+			}
+		}
+	}
+}
+
 func TestWhatAChangeOfTheNodeConcerns(t *testing.T) {
 	p := processor.New()
 	p.SetNode(node1)

@@ -59,6 +59,8 @@ func (w world) service() *service.Service {
 	case 2:
 		s.ClusterIps = nil
 	case 3:
+		s.ClusterIp, s.ClusterIps = "fd96::10", []string{"fd96::10"}
+	case 4:
 		s.Labels = map[string]string{"service.kubernetes.io/service-proxy-name": "other"}
 	}
 	for i, name := range portNames {
