@@ -63,14 +63,14 @@ type Kind string
 // them is the first.
 const (
 	ClusterIP    Kind = "ClusterIP"
-	ExternalIP   Kind = "ExternalIP"
 	LoadBalancer Kind = "LoadBalancer"
+	ExternalIP   Kind = "ExternalIP"
 	NodePort     Kind = "NodePort"
 	// HostPort is a port of the node that a pod requests; services have none.
 	HostPort Kind = "HostPort"
 )
 
-var precedence = map[Kind]int{ClusterIP: 0, ExternalIP: 1, LoadBalancer: 2, NodePort: 3, HostPort: 4}
+var precedence = map[Kind]int{ClusterIP: 0, LoadBalancer: 1, ExternalIP: 2, NodePort: 3, HostPort: 4}
 
 // Frontend is what clients connect to.
 type Frontend struct {

@@ -60,6 +60,21 @@ func TestSourceRangesAreOfLoadBalancersOnly(t *testing.T) {
 	}
 }
 
+// A load balancer's IP that is an external IP as well is no way past the ranges.
+func TestSourceRangesOfExternalIPs(t *testing.T) {
+	svc := balancer()
+	svc.ExternalIps, svc.LoadbalancerSourceRanges = []string{"203.0.113.1", "203.0.113.2"}, []string{"10.0.0.0/8"}
+	restricted := map[string]bool{}
+	for _, f := range processor.Compute(svc, nil, nil, node1, false).Frontends {
+		if f.Restricted {
+			restricted[f.Addr.String()] = true
+		}
+	}
+	if want := map[string]bool{"203.0.113.1:80": true}; !maps.Equal(restricted, want) {
+		t.Errorf("restricted are %v, want %v", restricted, want)
+	}
+}
+
 // What the API server would refuse comes from manifests, or from people who write slices.
 func TestNonsenseIsLeftOut(t *testing.T) {
 	svc := balancer()
