@@ -195,7 +195,7 @@ func (p *Processor) slicesOf(id ID) []*endpointslice.EndpointSlice {
 type HealthCheck struct {
 	ID   ID
 	Port uint16
-	// Endpoints is the number of different endpoints on this node, of any IP version.
+	// Endpoints is the number of different endpoints on this node.
 	Endpoints int
 }
 
@@ -237,20 +237,25 @@ func (p *Processor) OnNode(id ID, ipv6 bool) (list []Served) {
 	return list
 }
 
-// localEndpoints counts the addresses on this node that traffic from outside goes to.
-func (p *Processor) localEndpoints(svc *service.Service, id ID) int {
-	addresses := map[string]bool{}
+// localEndpoints counts the endpoints on this node that traffic from outside goes to. Pods of both IP versions count
+// once: it is the larger number.
+func (p *Processor) localEndpoints(svc *service.Service, id ID) (most int) {
 	for _, ipv6 := range []bool{false, true} {
+		if len(frontendAddresses(svc, p.node, ipv6)) == 0 {
+			continue
+		}
+		addresses := map[netip.Addr]bool{}
 		ports := portsOf(p.slicesOf(id), ipv6)
 		for _, port := range svc.GetPort() {
 			for _, c := range candidates(svc, port, ports, p.redirects, p.node, ipv6) {
 				if c.Local && c.ready {
-					addresses[c.Addr.Addr().String()] = true
+					addresses[c.Addr.Addr()] = true
 				}
 			}
 		}
+		most = max(most, len(addresses))
 	}
-	return len(addresses)
+	return most
 }
 
 // HasNodePorts reports whether a service has node ports.

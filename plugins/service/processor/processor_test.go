@@ -160,6 +160,16 @@ func TestHealthChecks(t *testing.T) {
 	if got := fmt.Sprint(p.HealthChecks()); got != "[{default/web 32000 2}]" {
 		t.Errorf("health checks %s", got)
 	}
+	// A pod of both IP versions is one endpoint, and slices of a version that the service lacks have none.
+	six := slice("c", ready("fd10::2", "node1"), ready("fd10::3", "node1"), ready("fd10::4", "node1"))
+	six.AddressType = endpointslice.EndpointSlice_IPv6
+	p.SetSlice(nil, six)
+	for want, ips := range map[string][]string{"2": {"10.96.0.10"}, "3": {"10.96.0.10", "fd96::10"}} {
+		svc.ClusterIps = ips
+		if got := fmt.Sprint(p.HealthChecks()); got != "[{default/web 32000 "+want+"}]" {
+			t.Errorf("health checks %s of cluster IPs %v, want %s endpoints", got, ips, want)
+		}
+	}
 	svc.ExternalTrafficPolicy = "Cluster"
 	if got := p.HealthChecks(); len(got) != 0 {
 		t.Errorf("health checks %v with the policy Cluster", got)
