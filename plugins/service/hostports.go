@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -45,9 +46,18 @@ type Verifier interface {
 // hostPortPrefix begins labels. It cannot be the namespace of a service, which has no capitals.
 const hostPortPrefix = "hostPort/"
 
-// hostPortID returns the label of a pod's values.
+// maxLabel is how many bytes of a label the kernel stores. Those of services are never longer.
+const maxLabel = 127
+
+// hostPortID returns the label of a pod's values. A name that makes it too long ends with its hash instead.
 func hostPortID(pod podmanager.PodID) processor.ID {
-	return processor.ID{Namespace: hostPortPrefix + pod.Namespace, Name: pod.Name}
+	id := processor.ID{Namespace: hostPortPrefix + pod.Namespace, Name: pod.Name}
+	if long := len(id.String()) - maxLabel; long > 0 {
+		sum := sha256.Sum256([]byte(pod.Name))
+		hash := fmt.Sprintf("~%x", sum[:6])
+		id.Name = pod.Name[:len(pod.Name)-long-len(hash)] + hash
+	}
+	return id
 }
 
 // forPod reports whether an event concerns a pod that may have host ports.

@@ -2,6 +2,7 @@ package service_test
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -95,6 +96,27 @@ config/vpp/nat/v2/nat44-pool/vrf/4294967295/address/10.1.1.254
 	}
 	if got := natOf(n); got != without {
 		t.Errorf("after DEL:\n%s\nwant what was before:\n%s", got, without)
+	}
+}
+
+// The names of pods and namespaces may have more characters together than the kernel stores.
+func TestHostPortsOfPodsWithLongNames(t *testing.T) {
+	n := plugintest.StartNode(t, plugintest.NodeOptions{Conf: noSNAT})
+	long := strings.Repeat("p", 252)
+	for i, name := range []string{long + "a", long + "b"} {
+		addPod(t, n, name, fmt.Sprint("c", i), fmt.Sprintf(`[{"hostPort": %d, "containerPort": 80, "protocol": "tcp"}]`, 8080+i))
+	}
+	labels := map[string]bool{}
+	for _, value := range n.Scheduler.Values() {
+		if v, ok := value.(*vpp_nat.DNat44); ok {
+			labels[v.GetLabel()] = true
+			if len(v.GetLabel()) > 127 {
+				t.Errorf("a label of %d characters: %s", len(v.GetLabel()), v.GetLabel())
+			}
+		}
+	}
+	if len(labels) != 2 {
+		t.Errorf("labels %v, want two", labels)
 	}
 }
 
