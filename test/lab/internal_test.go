@@ -6,9 +6,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // A process that got the number of one of ours later is not ours.
@@ -34,6 +37,15 @@ func TestReusedProcessNumber(t *testing.T) {
 	// A zombie is no longer alive, although it still has its number.
 	if err := p.kill(); err != nil || p.Alive() {
 		t.Errorf("error %v, killed process alive: %v", err, p.Alive())
+	}
+}
+
+// Runtimes are told a protocol, whatever the manifest of the pod has.
+func TestHostPortsHaveAProtocol(t *testing.T) {
+	ports := []corev1.ContainerPort{{ContainerPort: 80, HostPort: 8080}, {ContainerPort: 53, HostPort: 53, Protocol: corev1.ProtocolUDP}, {ContainerPort: 81}}
+	got := hostPorts(&corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Ports: ports}}}})
+	if want := []HostPort{{8080, 80, "tcp", ""}, {53, 53, "udp", ""}}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }
 

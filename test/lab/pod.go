@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -176,7 +177,7 @@ func (l *Lab) reservePod(st *State, spec PodSpec) (Pod, Node, error) {
 	return pod, node, nil
 }
 
-// hostPorts returns what a kubelet has the runtime tell the CNI.
+// hostPorts returns what a kubelet has the runtime tell the CNI. An API server writes TCP where there is no protocol.
 func hostPorts(template *corev1.Pod) (list []HostPort) {
 	if template == nil {
 		return nil
@@ -184,7 +185,7 @@ func hostPorts(template *corev1.Pod) (list []HostPort) {
 	for _, container := range template.Spec.Containers {
 		for _, p := range container.Ports {
 			if p.HostPort != 0 {
-				list = append(list, HostPort{p.HostPort, p.ContainerPort, strings.ToLower(string(p.Protocol)), p.HostIP})
+				list = append(list, HostPort{p.HostPort, p.ContainerPort, strings.ToLower(string(cmp.Or(p.Protocol, corev1.ProtocolTCP))), p.HostIP})
 			}
 		}
 	}
