@@ -95,7 +95,6 @@ const (
 	limitResets   = "resetRemovedEndpoints does not hold for clients outside whose endpoint is on another node: neither has a socket on this one"
 	limitNoResets = "resetRemovedEndpoints has no effect on this node: its Linux kernel lacks CONFIG_INET_DIAG_DESTROY"
 	limitSelf     = "a pod that is reached at another interface than eth0 (contivpp.io/service-endpoint-if) does not reach itself through its service: VPP compares addresses, and the pod's kernel drops what comes from its own"
-	limitHost     = "external IPs and load balancers' IPs that are addresses of the host's own network cards are not translated on this node: VPP leads all packets for them to the host"
 	limitAffinity = "sessionAffinity has no time-out on this node: VPP chooses the endpoint by the client's address"
 )
 
@@ -112,7 +111,6 @@ func (s *Service) noteLimits(id processor.ID, svc *processor.Service) {
 		limitNoResets: resets && !s.caps.ResetsConnections && slices.ContainsFunc(svc.Frontends, tcp),
 		limitRanges:   slices.ContainsFunc(svc.Frontends, func(f processor.Frontend) bool { return f.Restricted }),
 		limitAffinity: svc.Affinity > 0,
-		limitHost:     s.services.AsksForHost(id),
 		limitSelf: slices.ContainsFunc(svc.Frontends, func(f processor.Frontend) bool {
 			return slices.ContainsFunc(f.Outside, func(e processor.Endpoint) bool { return e.Local && e.Interface != "" })
 		}),

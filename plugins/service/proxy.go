@@ -175,6 +175,7 @@ func (s *Service) render(id processor.ID) map[string]proto.Message {
 			continue
 		}
 		s.noteLimits(id, svc)
+		s.noteReserved(id)
 		s.noteRanges(svc)
 		s.noteAnswers(svc, ipv6)
 		values[nat.Key(id, ipv6)] = nat.Render(svc, ipv6, options)
@@ -342,17 +343,11 @@ func (s *Service) update(ctx context.Context, id processor.ID, txn controller.Up
 // node returns this node for the processor.
 func (s *Service) node(ctx context.Context) processor.Node {
 	n := processor.Node{Name: s.proxy.NodeName, Zone: s.zone, PodSubnets: s.self.podSubnets(), Addresses: s.self.ownAddresses()}
-	if s.ownStack() {
-		n.Host = without(n.Addresses, s.openAddresses())
-	}
+	s.reserve(&n)
 	if n.NodePorts = s.proxy.Settings.OpenOn(s.openAddresses()); len(n.NodePorts) == 0 && len(n.Addresses) > 0 && s.translates() {
 		controller.Logger(ctx, s.log).Warn("Node ports are open on no address: nodePortAddresses has none of this node's", "addresses", n.Addresses)
 	}
 	return n
-}
-
-func without(list, others []netip.Addr) []netip.Addr {
-	return slices.DeleteFunc(slices.Clone(list), func(a netip.Addr) bool { return slices.Contains(others, a) })
 }
 
 // shared returns the values that all services share: the clients inside, the cluster IPs, and the

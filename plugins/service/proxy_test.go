@@ -270,6 +270,34 @@ func TestExternalIPsOfTheHostBesideVPP(t *testing.T) {
 	}
 }
 
+// Whoever may make services gets no connections to pods by their addresses.
+func TestExternalIPsOfPods(t *testing.T) {
+	svc := webService()
+	svc.LoadbalancerSourceRanges = nil
+	svc.ExternalIps = []string{"10.1.2.7", "fd10:0:0:2::7", "203.0.113.7"}
+	svc.LbIngressIps = []string{"10.1.1.2", "203.0.113.1"}
+	everything := state(svc, webSlice("a", "10.1.1.2@node1"))
+	c := newCluster()
+	onVPP, err := c.onVPP(t, "services: vswitch\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, s := range map[string]*service.Service{"kernel": c.plugin(t, "services: vswitch"), "VPP": onVPP} {
+		got := plugintest.Render(resync(t, s, everything))
+		for _, ip := range append(svc.ExternalIps, svc.LbIngressIps...) {
+			if translated := strings.Contains(got, `"external_ip":"`+ip+`"`); translated != strings.HasPrefix(ip, "203.") {
+				t.Errorf("%s: %s is translated: %v\n%s", name, ip, translated, got)
+			}
+		}
+		if told := reportOf(t, s, "?service=default/web", http.StatusOK).Services[0].Limits; len(told) != 1 || !strings.Contains(told[0], "pod network") {
+			t.Errorf("%s: limits %q", name, told)
+		}
+		if notes := s.Notes(); len(notes) != 1 || !strings.HasSuffix(notes[0], "; services: default/web") {
+			t.Errorf("%s: notes %q", name, notes)
+		}
+	}
+}
+
 // Where VPP has the host's only card, it leaves what has no endpoint at the address of both to the host, which refuses it.
 func TestServicesWithoutEndpointsOnAStolenCard(t *testing.T) {
 	stolen := fake{ownStack: true, bvi: "vxlanBVI", resolved: contivconf.Resolved{Stolen: &contivconf.Stolen{}}}

@@ -78,7 +78,7 @@ type frontendAddress struct {
 func frontendAddresses(svc *service.Service, node Node, ipv6 bool) (list []frontendAddress) {
 	add := func(kind Kind, texts ...string) {
 		for _, text := range texts {
-			if addr, ok := usable(text, ipv6); ok && (kind == ClusterIP || !slices.Contains(node.Host, addr)) {
+			if addr, ok := usable(text, ipv6); ok && (kind == ClusterIP || !node.ofHost(addr) && !node.ofPods(addr)) {
 				list = append(list, frontendAddress{kind, addr})
 			}
 		}

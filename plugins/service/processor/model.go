@@ -36,15 +36,16 @@ type Node struct {
 	PodSubnets []netip.Prefix
 	// Addresses are its own; NodePorts are the ones among them on which node ports are open.
 	Addresses, NodePorts []netip.Addr
-	// Host are addresses that no external IP and no load balancer can have on this node: they belong to the host, and the
-	// vswitch leads all packets for them there.
-	Host []netip.Addr
+	// Host are addresses of the host that the vswitch leads all packets for there, and PodNetworks those of all pods of the
+	// cluster: external IPs and those of load balancers that are among them are left out.
+	Host        []netip.Addr
+	PodNetworks []netip.Prefix
 }
 
 // Equal reports whether two nodes are the same.
 func (n Node) Equal(o Node) bool {
 	return n.Name == o.Name && n.Zone == o.Zone && slices.Equal(n.PodSubnets, o.PodSubnets) &&
-		slices.Equal(n.Addresses, o.Addresses) && slices.Equal(n.NodePorts, o.NodePorts) && slices.Equal(n.Host, o.Host)
+		slices.Equal(n.Addresses, o.Addresses) && slices.Equal(n.NodePorts, o.NodePorts) && slices.Equal(n.Host, o.Host) && slices.Equal(n.PodNetworks, o.PodNetworks)
 }
 
 // Service is what this node does for one IP version of a Kubernetes service.

@@ -173,19 +173,6 @@ func (p *Processor) At(addr netip.Addr) (list []*Service) {
 	return list
 }
 
-// AsksForHost reports whether a service asks for an address of Node.Host.
-func (p *Processor) AsksForHost(id ID) bool {
-	svc := p.services[id]
-	asked := slices.Clone(svc.GetExternalIps())
-	if svc.GetServiceType() == "LoadBalancer" {
-		asked = append(asked, svc.GetLbIngressIps()...)
-	}
-	return slices.ContainsFunc(asked, func(text string) bool {
-		addr, err := netip.ParseAddr(text)
-		return err == nil && slices.Contains(p.node.Host, addr.Unmap())
-	})
-}
-
 func (p *Processor) slicesOf(id ID) []*endpointslice.EndpointSlice {
 	return slices.Collect(maps.Values(p.slices[id]))
 }
