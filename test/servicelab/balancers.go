@@ -87,7 +87,21 @@ func LoadBalancers(t *testing.T, l *lab.Lab) {
 	if s.vpp { // services with SCTP over IPv6 are UNIMPLEMENTED
 		objects, bySCTP = withoutSCTP(objects)+withoutIPv6(s.balanced(ipv4, nil, "near", "far")), ipv4
 	}
+	const reserved = 14 // asks for an address of a pod, and for one that the host of a node with VPP has at a card of its own
+	near := s.addrs["near"][0]
+	objects += strings.Replace(withoutSCTP(s.balanced(reserved, nil, "far")), "externalIPs: [", fmt.Sprintf("externalIPs: [192.168.16.1, %q, ", near), 1)
 	s.apply(t, objects)
+	for _, from := range s.clients {
+		if from.node == "" {
+			continue
+		}
+		if err := s.answers(from.netns, "tcp", netip.AddrPortFrom(clusterIP(reserved, false), 80), "far"); err != nil {
+			t.Errorf("%s, a service that asks for addresses of others: %v", from.who, err)
+		}
+		if h, err := labtest.AskName(from.netns, "tcp", netip.AddrPortFrom(near, 80)); err == nil {
+			t.Errorf("%s: a service has the address of a pod: %s answers", from.who, h.Name)
+		}
+	}
 	both := "near far"
 	var all sync.WaitGroup
 	for i, from := range s.clients {
@@ -231,4 +245,28 @@ func Affinity(t *testing.T, l *lab.Lab) {
 	stays("without it")
 	labtest.RequireQuietRestart(t, l, "node1")
 	stays("after a restart of the agent")
+	if s.vpp {
+		return
+	}
+	const late = 11 // gets its affinity while it has one endpoint
+	s.apply(t, s.service(late, "", ready("near")...))
+	labtest.Apply(t, l, s.service(late, spec, ready("near")...))
+	s.settle(t)
+	requireNear := func() {
+		t.Helper()
+		for _, from := range s.clients {
+			if from.node != "" {
+				if err := s.answers(from.netns, "tcp", netip.AddrPortFrom(clusterIP(late, false), 80), "near"); err != nil {
+					t.Errorf("%s, a service with affinity since it had one endpoint: %v", from.who, err)
+				}
+			}
+		}
+	}
+	requireNear()
+	labtest.Apply(t, l, s.service(late, spec, ready("near", "far")...))
+	t.Cleanup(func() {
+		labtest.Delete(t, l, strings.TrimPrefix(s.service(late, spec, ready("near", "far")...), s.service(late, spec, ready("near")...)))
+	})
+	s.settle(t)
+	requireNear()
 }
