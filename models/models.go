@@ -101,6 +101,9 @@ var (
 	ServiceNetwork = model(&contiv_nat.ServiceNetwork{}, "contiv.nat", "v1", "service-network", "")
 
 	SourceGuard = model(&guard.SourceGuard{}, "contiv.guard", "v1", "source", "{interface}")
+	// SourceRanges is one value.
+	SourceRanges = model(&guard.SourceRanges{}, "contiv.guard", "v1", "source-ranges", "")
+
 	AddressSet  = model(&contiv_filter.AddressSet{}, "contiv.filter", "v1", "address-set", "{name}")
 	EndpointSet = model(&contiv_filter.EndpointSet{}, "contiv.filter", "v1", "endpoint-set", "{name}")
 	AccessList  = model(&contiv_filter.AccessList{}, "contiv.filter", "v1", "list", "{name}")
@@ -116,7 +119,7 @@ var all = []*Model{
 	NAT44VRFTable, NAT44VRFRoute, IPSecSPD, IPSecSP, IPSecSA, IPSecTunnelProtection, PuntIPRedirect, PuntToHost,
 	PuntException, SRv6LocalSID, SRv6Policy, SRv6Steering, SRv6Global, STNRule, DNSCache, WireGuardPeer, IPFIX,
 	FlowProbeParams, FlowProbeFeature, LinuxInterface, LinuxARP, LinuxRoute, IPTablesChain, IPAllocation,
-	SourceNAT66, DNAT66, ServiceNetwork, SourceGuard, AddressSet, EndpointSet, AccessList, Subject, MergeDirectives,
+	SourceNAT66, DNAT66, ServiceNetwork, SourceGuard, SourceRanges, AddressSet, EndpointSet, AccessList, Subject, MergeDirectives,
 }
 
 // model makes a Model of messages like msg; without pattern, a singleton. A program uses few models: patterns are parsed, for

@@ -1,6 +1,7 @@
 package vswitch
 
 import (
+	"github.com/contiv/contiv/api/contiv/guard"
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
 	vpp_punt "github.com/contiv/contiv/api/ligato/vpp/punt"
 	vpp_stn "github.com/contiv/contiv/api/ligato/vpp/stn"
@@ -34,6 +35,9 @@ type Extras interface {
 	TEIBs() Values[*vpp_l3.TeibEntry]
 	RxQueues() RxQueues
 	SourceGuards() SourceGuards
+	// SourceRanges restrict who may use addresses that stand for others, where mappings do not: one value
+	// at most. Create also changes it. Guards and interfaces may come before or after it.
+	SourceRanges() Values[*guard.SourceRanges]
 }
 
 // NoExtras has none of the Extras.
@@ -51,3 +55,4 @@ func (NoExtras) DHCPProxies() Values[*vpp_l3.DHCPProxy]          { return nil }
 func (NoExtras) TEIBs() Values[*vpp_l3.TeibEntry]                { return nil }
 func (NoExtras) RxQueues() RxQueues                              { return nil }
 func (NoExtras) SourceGuards() SourceGuards                      { return nil }
+func (NoExtras) SourceRanges() Values[*guard.SourceRanges]       { return nil }

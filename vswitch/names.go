@@ -86,4 +86,6 @@ const (
 	RxPlacementDescriptor = "vpp-interface-rx-placement"
 
 	SourceGuardDescriptor = "contiv-source-guard"
+	// SourceRangesDescriptor: see contiv.guard.SourceRanges.
+	SourceRangesDescriptor = "contiv-source-ranges"
 )

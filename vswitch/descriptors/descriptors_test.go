@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/contiv/contiv/api/contiv/guard"
 	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	vpp_l2 "github.com/contiv/contiv/api/ligato/vpp/l2"
@@ -91,8 +92,11 @@ type (
 	noSourceGuards struct{ vswitch.SourceGuards }
 )
 
-func (noVSwitch) RxQueues() vswitch.RxQueues                    { return noRxQueues{} }
-func (noVSwitch) SourceGuards() vswitch.SourceGuards            { return noSourceGuards{} }
+func (noVSwitch) RxQueues() vswitch.RxQueues         { return noRxQueues{} }
+func (noVSwitch) SourceGuards() vswitch.SourceGuards { return noSourceGuards{} }
+func (noVSwitch) SourceRanges() vswitch.Values[*guard.SourceRanges] {
+	return noValues[*guard.SourceRanges]{}
+}
 func (noVSwitch) ABFs() vswitch.ABFs                            { return noABFs{} }
 func (noVSwitch) STNRules() vswitch.Values[*vpp_stn.Rule]       { return noValues[*vpp_stn.Rule]{} }
 func (noVSwitch) PuntsToHost() vswitch.Values[*vpp_punt.ToHost] { return noValues[*vpp_punt.ToHost]{} }

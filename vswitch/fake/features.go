@@ -3,6 +3,7 @@ package fake
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"github.com/contiv/contiv/api/contiv/guard"
@@ -71,6 +72,30 @@ func (v *VSwitch) SourceGuards() vswitch.SourceGuards {
 }
 
 func (sourceGuards) Drops(context.Context) ([]vswitch.Drop, error) { return nil, nil }
+
+// SourceRanges restrict what traced packets reach from guarded interfaces, and one more. A vswitch whose mappings look at sources has none.
+func (v *VSwitch) SourceRanges() vswitch.Values[*guard.SourceRanges] {
+	if !v.n.caps.SourceGuards || v.n.caps.ClientScopes {
+		return nil
+	}
+	return features[*guard.SourceRanges]{v}
+}
+
+// inRanges ends the trace of a packet to a frontend that its source may not use.
+func (t *tracer) inRanges(n *Node, in string) bool {
+	ranges, ok := n.features[models.SourceRanges.KeyPrefix()].(*guard.SourceRanges)
+	if !ok || n.features[models.SourceGuard.KeyPrefix()+in] == nil && ranges.GetInterface() != in {
+		return true
+	}
+	to := netip.AddrPortFrom(t.dst, t.packet.DstPort)
+	for _, f := range vswitch.RestrictedFrontends(ranges) {
+		if f.Addr == to && f.Protocol == t.packet.Protocol && !f.Allows(t.Src) {
+			t.drop(n, "%s may not use %s port %d", t.Src, t.dst, t.packet.DstPort)
+			return false
+		}
+	}
+	return true
+}
 
 // proxyARP notes the interfaces apart from the ranges.
 type proxyARP struct{ features[*vpp_l3.ProxyARP] }

@@ -126,7 +126,7 @@ func (t *tracer) enter(n *Node, in string) {
 			t.drop(n, "interface %q does not exist or is down", in)
 			return
 		}
-		if !t.passes(n, in, false) {
+		if !t.inRanges(n, in) || !t.passes(n, in, false) {
 			return
 		}
 	}

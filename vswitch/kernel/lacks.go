@@ -17,6 +17,7 @@ var lacks = map[string]string{
 	vswitch.IPRedirectDescriptor: punt, vswitch.PuntToHostDescriptor: punt,
 	vswitch.PuntExceptionDescriptor: "punting of dropped packets: count or log them with nftables on the host",
 	vswitch.STNDescriptor:           "STN rules: this vswitch is the network stack of the host, which gets the packets for its addresses anyway: leave the rule out",
+	vswitch.SourceRangesDescriptor:  "source ranges of guarded interfaces: the mappings of this vswitch look at sources: use their source_ranges",
 	vswitch.DNSCacheDescriptor:      "a DNS cache: run one on the host, such as dnsmasq",
 	vswitch.IPFIXDescriptor:         ipfix, vswitch.FlowProbeParamsDescriptor: ipfix, vswitch.FlowProbeFeatureDescriptor: ipfix,
 

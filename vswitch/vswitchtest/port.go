@@ -165,6 +165,8 @@ func (p port) create(v proto.Message) {
 		err = p.vs.DNAT66().Set(ctx, v)
 	case *guard.SourceGuard:
 		err = p.vs.SourceGuards().Create(ctx, v)
+	case *guard.SourceRanges:
+		err = p.vs.SourceRanges().Create(ctx, v)
 	case *vpp_acl.ACL:
 		err = p.createACL(v)
 	}
@@ -214,6 +216,8 @@ func (p port) delete(v proto.Message) {
 		err = p.vs.DNAT66().Remove(ctx, v)
 	case *guard.SourceGuard:
 		err = p.vs.SourceGuards().Delete(ctx, v)
+	case *guard.SourceRanges:
+		err = p.vs.SourceRanges().Delete(ctx, v)
 	case *vpp_acl.ACL:
 		err = p.deleteACL(v)
 	}
@@ -256,6 +260,9 @@ func (p port) list(expected []proto.Message) map[string]proto.Message {
 	add(p.t, found, expected, func(e []*contiv_nat.DNat66) ([]*contiv_nat.DNat66, error) { return p.vs.DNAT66().List(ctx, e) })
 	if guards := p.vs.SourceGuards(); guards != nil {
 		add(p.t, found, expected, func(e []*guard.SourceGuard) ([]*guard.SourceGuard, error) { return guards.List(ctx, e) })
+	}
+	if ranges := p.vs.SourceRanges(); ranges != nil {
+		add(p.t, found, expected, func(e []*guard.SourceRanges) ([]*guard.SourceRanges, error) { return ranges.List(ctx, e) })
 	}
 	add(p.t, found, expected, func(e []*vpp_acl.ACL) ([]*vpp_acl.ACL, error) { return p.vs.ACLs().List(ctx, e) })
 	return found

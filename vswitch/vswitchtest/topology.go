@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/contiv/contiv/api/contiv/guard"
 	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	vpp_l2 "github.com/contiv/contiv/api/ligato/vpp/l2"
@@ -27,6 +28,8 @@ type Topology struct {
 	DNAT66 bool
 	// Guards: also what only a vswitch with the capability SourceGuards can do.
 	Guards bool
+	// Ranges: also what only a vswitch with SourceRanges can do.
+	Ranges bool
 }
 
 // topology returns what node 1 asks of the site's vswitch.
@@ -35,7 +38,7 @@ func topology(t testing.TB, site Site, pods int) Topology {
 	vs := site.Open(t)
 	defer vs.Close()
 	caps := vs.Capabilities()
-	return Topology{Node: 1, NIC: site.NIC(), Pods: pods, NAT66: caps.IPv6SourceNAT, DNAT66: caps.IPv6DNAT, Guards: caps.SourceGuards}
+	return Topology{Node: 1, NIC: site.NIC(), Pods: pods, NAT66: caps.IPv6SourceNAT, DNAT66: caps.IPv6DNAT, Guards: caps.SourceGuards, Ranges: vs.SourceRanges() != nil}
 }
 
 // Names and addresses of a Topology.
@@ -99,6 +102,11 @@ func (t Topology) Values() []proto.Message {
 	)
 	for _, l := range t.accessLists() {
 		add(l)
+	}
+	if t.Ranges {
+		add(&guard.SourceRanges{Frontends: []*guard.SourceRanges_Frontend{
+			{Address: "203.0.113.1", Port: 80, Sources: []string{t.PodIP(1) + "/32", "198.51.100.0/24"}}, {Address: "203.0.113.1", Port: 53, Protocol: guard.SourceRanges_UDP},
+		}})
 	}
 	if t.NAT66 {
 		add(&contiv_nat.SourceNAT66{Interface: t.NIC, Address: fmt.Sprintf("fd00:16::%d", t.Node)})

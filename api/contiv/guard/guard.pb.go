@@ -23,6 +23,55 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type SourceRanges_Protocol int32
+
+const (
+	SourceRanges_TCP  SourceRanges_Protocol = 0
+	SourceRanges_UDP  SourceRanges_Protocol = 1
+	SourceRanges_SCTP SourceRanges_Protocol = 2
+)
+
+// Enum value maps for SourceRanges_Protocol.
+var (
+	SourceRanges_Protocol_name = map[int32]string{
+		0: "TCP",
+		1: "UDP",
+		2: "SCTP",
+	}
+	SourceRanges_Protocol_value = map[string]int32{
+		"TCP":  0,
+		"UDP":  1,
+		"SCTP": 2,
+	}
+)
+
+func (x SourceRanges_Protocol) Enum() *SourceRanges_Protocol {
+	p := new(SourceRanges_Protocol)
+	*p = x
+	return p
+}
+
+func (x SourceRanges_Protocol) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (SourceRanges_Protocol) Descriptor() protoreflect.EnumDescriptor {
+	return file_contiv_guard_guard_proto_enumTypes[0].Descriptor()
+}
+
+func (SourceRanges_Protocol) Type() protoreflect.EnumType {
+	return &file_contiv_guard_guard_proto_enumTypes[0]
+}
+
+func (x SourceRanges_Protocol) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use SourceRanges_Protocol.Descriptor instead.
+func (SourceRanges_Protocol) EnumDescriptor() ([]byte, []int) {
+	return file_contiv_guard_guard_proto_rawDescGZIP(), []int{1, 0}
+}
+
 // SourceGuard restricts what an interface of the vswitch may receive: packets from
 // the listed addresses with the MAC address, and ARP and neighbour discovery that
 // claim nothing else. All other packets are dropped and counted. It does not need
@@ -114,6 +163,134 @@ func (x *SourceGuard) GetMaxConnections() uint32 {
 	return 0
 }
 
+// SourceRanges says who may use addresses that stand for others, such as those of load balancers, of a
+// vswitch whose mappings do not look at sources: what interfaces with a SourceGuard receive for them from other
+// sources is dropped, before it is translated. TCP connections that are established go on.
+// Key: config/contiv/guard/v1/source-ranges.
+type SourceRanges struct {
+	state     protoimpl.MessageState   `protogen:"open.v1"`
+	Frontends []*SourceRanges_Frontend `protobuf:"bytes,1,rep,name=frontends,proto3" json:"frontends,omitempty"`
+	// Logical name of an interface without a SourceGuard for which the same holds, such as that of the host; empty:
+	// there is none. It need not exist.
+	Interface     string `protobuf:"bytes,2,opt,name=interface,proto3" json:"interface,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SourceRanges) Reset() {
+	*x = SourceRanges{}
+	mi := &file_contiv_guard_guard_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SourceRanges) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SourceRanges) ProtoMessage() {}
+
+func (x *SourceRanges) ProtoReflect() protoreflect.Message {
+	mi := &file_contiv_guard_guard_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SourceRanges.ProtoReflect.Descriptor instead.
+func (*SourceRanges) Descriptor() ([]byte, []int) {
+	return file_contiv_guard_guard_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *SourceRanges) GetFrontends() []*SourceRanges_Frontend {
+	if x != nil {
+		return x.Frontends
+	}
+	return nil
+}
+
+func (x *SourceRanges) GetInterface() string {
+	if x != nil {
+		return x.Interface
+	}
+	return ""
+}
+
+// Frontend is an address, port and protocol with restricted clients; it is listed once.
+type SourceRanges_Frontend struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Address  string                 `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
+	Port     uint32                 `protobuf:"varint,2,opt,name=port,proto3" json:"port,omitempty"`
+	Protocol SourceRanges_Protocol  `protobuf:"varint,3,opt,name=protocol,proto3,enum=contiv.guard.SourceRanges_Protocol" json:"protocol,omitempty"`
+	// Prefixes, of the IP version of the address, of those that may use it; none: nobody may.
+	Sources       []string `protobuf:"bytes,4,rep,name=sources,proto3" json:"sources,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SourceRanges_Frontend) Reset() {
+	*x = SourceRanges_Frontend{}
+	mi := &file_contiv_guard_guard_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SourceRanges_Frontend) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SourceRanges_Frontend) ProtoMessage() {}
+
+func (x *SourceRanges_Frontend) ProtoReflect() protoreflect.Message {
+	mi := &file_contiv_guard_guard_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SourceRanges_Frontend.ProtoReflect.Descriptor instead.
+func (*SourceRanges_Frontend) Descriptor() ([]byte, []int) {
+	return file_contiv_guard_guard_proto_rawDescGZIP(), []int{1, 0}
+}
+
+func (x *SourceRanges_Frontend) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *SourceRanges_Frontend) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *SourceRanges_Frontend) GetProtocol() SourceRanges_Protocol {
+	if x != nil {
+		return x.Protocol
+	}
+	return SourceRanges_TCP
+}
+
+func (x *SourceRanges_Frontend) GetSources() []string {
+	if x != nil {
+		return x.Sources
+	}
+	return nil
+}
+
 var File_contiv_guard_guard_proto protoreflect.FileDescriptor
 
 const file_contiv_guard_guard_proto_rawDesc = "" +
@@ -126,7 +303,19 @@ const file_contiv_guard_guard_proto_rawDesc = "" +
 	"\fip_addresses\x18\x03 \x03(\tR\vipAddresses\x12\x1f\n" +
 	"\vmac_address\x18\x04 \x01(\tR\n" +
 	"macAddress\x12'\n" +
-	"\x0fmax_connections\x18\x05 \x01(\rR\x0emaxConnectionsB+Z)github.com/contiv/contiv/api/contiv/guardb\x06proto3"
+	"\x0fmax_connections\x18\x05 \x01(\rR\x0emaxConnections\"\xad\x02\n" +
+	"\fSourceRanges\x12A\n" +
+	"\tfrontends\x18\x01 \x03(\v2#.contiv.guard.SourceRanges.FrontendR\tfrontends\x12\x1c\n" +
+	"\tinterface\x18\x02 \x01(\tR\tinterface\x1a\x93\x01\n" +
+	"\bFrontend\x12\x18\n" +
+	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x12\n" +
+	"\x04port\x18\x02 \x01(\rR\x04port\x12?\n" +
+	"\bprotocol\x18\x03 \x01(\x0e2#.contiv.guard.SourceRanges.ProtocolR\bprotocol\x12\x18\n" +
+	"\asources\x18\x04 \x03(\tR\asources\"&\n" +
+	"\bProtocol\x12\a\n" +
+	"\x03TCP\x10\x00\x12\a\n" +
+	"\x03UDP\x10\x01\x12\b\n" +
+	"\x04SCTP\x10\x02B+Z)github.com/contiv/contiv/api/contiv/guardb\x06proto3"
 
 var (
 	file_contiv_guard_guard_proto_rawDescOnce sync.Once
@@ -140,16 +329,22 @@ func file_contiv_guard_guard_proto_rawDescGZIP() []byte {
 	return file_contiv_guard_guard_proto_rawDescData
 }
 
-var file_contiv_guard_guard_proto_msgTypes = make([]protoimpl.MessageInfo, 1)
+var file_contiv_guard_guard_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_contiv_guard_guard_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
 var file_contiv_guard_guard_proto_goTypes = []any{
-	(*SourceGuard)(nil), // 0: contiv.guard.SourceGuard
+	(SourceRanges_Protocol)(0),    // 0: contiv.guard.SourceRanges.Protocol
+	(*SourceGuard)(nil),           // 1: contiv.guard.SourceGuard
+	(*SourceRanges)(nil),          // 2: contiv.guard.SourceRanges
+	(*SourceRanges_Frontend)(nil), // 3: contiv.guard.SourceRanges.Frontend
 }
 var file_contiv_guard_guard_proto_depIdxs = []int32{
-	0, // [0:0] is the sub-list for method output_type
-	0, // [0:0] is the sub-list for method input_type
-	0, // [0:0] is the sub-list for extension type_name
-	0, // [0:0] is the sub-list for extension extendee
-	0, // [0:0] is the sub-list for field type_name
+	3, // 0: contiv.guard.SourceRanges.frontends:type_name -> contiv.guard.SourceRanges.Frontend
+	0, // 1: contiv.guard.SourceRanges.Frontend.protocol:type_name -> contiv.guard.SourceRanges.Protocol
+	2, // [2:2] is the sub-list for method output_type
+	2, // [2:2] is the sub-list for method input_type
+	2, // [2:2] is the sub-list for extension type_name
+	2, // [2:2] is the sub-list for extension extendee
+	0, // [0:2] is the sub-list for field type_name
 }
 
 func init() { file_contiv_guard_guard_proto_init() }
@@ -162,13 +357,14 @@ func file_contiv_guard_guard_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_contiv_guard_guard_proto_rawDesc), len(file_contiv_guard_guard_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   1,
+			NumEnums:      1,
+			NumMessages:   3,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
 		GoTypes:           file_contiv_guard_guard_proto_goTypes,
 		DependencyIndexes: file_contiv_guard_guard_proto_depIdxs,
+		EnumInfos:         file_contiv_guard_guard_proto_enumTypes,
 		MessageInfos:      file_contiv_guard_guard_proto_msgTypes,
 	}.Build()
 	File_contiv_guard_guard_proto = out.File

@@ -16,5 +16,6 @@ func Register(r *descriptor.Registrar, vs vswitch.VSwitch) {
 		descriptor.Register(r, abfInterfaceDescriptor(abfs))
 	}
 	descriptor.RegisterValues[*guard.SourceGuard](r, vs, vs.SourceGuards(), sourceGuardDescriptor())
+	descriptor.RegisterValues(r, vs, vs.SourceRanges(), sourceRangesDescriptor())
 	registerFilter(r, vs.Filter())
 }
