@@ -2,10 +2,13 @@ package vpp
 
 import (
 	"context"
+	"os"
+
+	"github.com/contiv/contiv/api/contiv/guard"
 	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
 	"github.com/contiv/contiv/netlink/sockets"
 	"github.com/contiv/contiv/vswitch/vpp/cnat"
-	"os"
+	"github.com/contiv/contiv/vswitch/vpp/podguard"
 
 	"github.com/contiv/contiv/vswitch/vpp/dhcp"
 	"github.com/contiv/contiv/vswitch/vpp/interfaces"
@@ -144,6 +147,11 @@ func (v *VSwitch) PuntExceptions() vswitch.Values[*vpp_punt.Exception] {
 
 // SourceGuards implements vswitch.Extras.
 func (v *VSwitch) SourceGuards() vswitch.SourceGuards { return v.guards }
+
+// SourceRanges implements vswitch.Extras.
+func (v *VSwitch) SourceRanges() vswitch.Values[*guard.SourceRanges] {
+	return podguard.Ranges{Guards: v.guards}
+}
 
 // WireGuardPeers implements vswitch.Extras.
 func (v *VSwitch) WireGuardPeers() vswitch.Values[*vpp_wireguard.Peer] { return v.peers }

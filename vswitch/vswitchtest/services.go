@@ -244,6 +244,7 @@ func (l *serviceLab) run(t *testing.T) {
 		l.wantIgnored(t, l.pods[2], "")
 		l.wantIgnored(t, node, "")
 	})
+	t.Run("source ranges of guarded pods", l.testSourceRanges)
 	t.Run("session affinity when the second endpoint comes", func(t *testing.T) {
 		if l.fewMove {
 			t.Skip("clients of this vswitch move when the second endpoint comes")

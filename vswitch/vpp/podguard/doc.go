@@ -17,6 +17,9 @@
 //	            that do not exist (yet), and what a restarted agent reads
 //	guards.go   the port
 //	silence.go  flows of pods that are dropped for a while
+//	ranges.go   frontends of services that pods may not use, by their source ranges
+//	range_record.go  the ranges, as an access list that is bound to nothing
+//	open.go     the same for an interface without a guard: that of the host
 //	drops.go    what was counted
 //
 // VXLAN from outside needs no rule: VPP finds the tunnel of a packet by both its ends. A pod must

@@ -2,6 +2,7 @@ package podguard
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"net"
 	"net/netip"
@@ -22,37 +23,46 @@ const (
 )
 
 // span is a part of a frame, counted from its first byte.
-type span struct{ at, n int }
+type span struct {
+	at, n int
+	// bits of each byte that are compared; 0: all.
+	bits byte
+}
 
 // Parts of frames. Packets with IPv4 options, and IPv6 headers between the first one and
 // that of neighbour discovery, are nothing that VPP handles as what they claim to be.
 var (
-	sourceMAC = span{6, 6}
-	etherType = span{12, 2}
+	sourceMAC = span{at: 6, n: 6}
+	etherType = span{at: 12, n: 2}
 
-	protocol4    = span{23, 1}
-	source4      = span{26, 4}
-	destination4 = span{30, 4}
-	port4        = span{36, 2}  // of the destination, behind a header without options
-	flow4        = span{26, 12} // addresses and ports
+	protocol4    = span{at: 23, n: 1}
+	source4      = span{at: 26, n: 4}
+	destination4 = span{at: 30, n: 4}
+	port4        = span{at: 36, n: 2}  // of the destination, behind a header without options
+	flow4        = span{at: 26, n: 12} // addresses and ports
 
-	arpFormat = span{14, 6} // Ethernet and IPv4
-	arpSender = span{22, 10}
+	arpFormat = span{at: 14, n: 6} // Ethernet and IPv4
+	arpSender = span{at: 22, n: 10}
 
-	length6 = span{18, 2} // without the header itself
-	next6   = span{20, 1}
-	source6 = span{22, 16}
-	flow6   = span{22, 36}
+	length6      = span{at: 18, n: 2} // without the header itself
+	next6        = span{at: 20, n: 1}
+	source6      = span{at: 22, n: 16}
+	destination6 = span{at: 38, n: 16}
+	flow6        = span{at: 22, n: 36}
 
-	icmpType = span{54, 1}
-	target   = span{62, 16} // of neighbour discovery
+	port6     = span{at: 56, n: 2}
+	tcpFlags4 = span{at: 47, n: 1, bits: synOrAck}
+	tcpFlags6 = span{at: 67, n: 1, bits: synOrAck}
+
+	icmpType = span{at: 54, n: 1}
+	target   = span{at: 62, n: 16} // of neighbour discovery
 	// Options, where they are the first one: kind, length, MAC address.
-	optionOfTarget = span{78, 8}
-	optionOfRouter = span{62, 8}
+	optionOfTarget = span{at: 78, n: 8}
+	optionOfRouter = span{at: 62, n: 8}
 
-	fragmented    = span{54, 1} // next header of a fragment
-	fragmentPlace = span{56, 1} // zero in what belongs to the first 256 bytes
-	fragmentType  = span{62, 1} // ICMP type in the first fragment
+	fragmented    = span{at: 54, n: 1} // next header of a fragment
+	fragmentPlace = span{at: 56, n: 1} // zero in what belongs to the first 256 bytes
+	fragmentType  = span{at: 62, n: 1} // ICMP type in the first fragment
 )
 
 // vector is how many bytes the classifier compares at once.
@@ -64,7 +74,7 @@ type table struct {
 	chain   chain
 	spans   []span
 	entries []entry
-	grows   bool // entries are added while it is in use
+	room    int // for so many more entries, which are added while it is in use
 }
 
 // entry matches frames that have the values at the spans of the table.
@@ -86,6 +96,7 @@ const (
 	dropND
 	dropVXLAN
 	silenced
+	restricted
 )
 
 var reasons = map[verdict]vswitch.DropReason{
@@ -116,7 +127,7 @@ func (t *table) mask() []byte {
 	frame := make([]byte, (t.end()+vector-1)/vector*vector)
 	for _, s := range t.spans {
 		for i := range s.n {
-			frame[s.at+i] = 0xff
+			frame[s.at+i] = cmp.Or(s.bits, 0xff)
 		}
 	}
 	return frame[t.skip()*vector:]
@@ -141,6 +152,7 @@ func ip(a netip.Addr) []byte { return a.AsSlice() }
 const (
 	protocolTCP  = 6
 	protocolUDP  = 17
+	protocolSCTP = 132
 	hopByHop     = 0
 	fragment     = 44
 	icmp6        = 58
@@ -148,6 +160,12 @@ const (
 	etherTypeIP4 = 0x0800
 	etherTypeARP = 0x0806
 	etherTypeIP6 = 0x86dd
+)
+
+// Flags of TCP.
+const (
+	syn      = 0x02
+	synOrAck = 0x12
 )
 
 // ICMPv6 types and options of neighbour discovery (RFC 4861).
@@ -167,7 +185,7 @@ const peerTable = 0
 // peersTable matches VXLAN to the remote ends of tunnels. Without tunnels it has an entry that
 // matches nothing, so that the table can be found again.
 func peersTable(peers []netip.Addr) *table {
-	t := &table{chain: chainIP4, spans: []span{protocol4, destination4, port4}, grows: true}
+	t := &table{chain: chainIP4, spans: []span{protocol4, destination4, port4}, room: 4096}
 	for _, p := range append([]netip.Addr{netip.AddrFrom4([4]byte{255, 255, 255, 255})}, peers...) {
 		t.add(dropVXLAN, one(protocolUDP), ip(p), two(portVXLAN))
 	}

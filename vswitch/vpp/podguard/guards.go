@@ -32,7 +32,10 @@ type Guards struct {
 	// learned: the fields below match VPP. They are read again after a reconnection.
 	learned bool
 	records map[string]*record // by interface
+	ranges  *rangeRecord       // nil: no source is restricted
 	ports   map[ownership.Index]*port
+	// open is the interface without a guard that ranges restrict, if it exists.
+	open *openPort
 	// stale are tables that are none of ports, such as of another version of the agent. VPP may use them, until
 	// the interface gets others.
 	stale   map[ownership.Index][]uint32
@@ -66,7 +69,7 @@ func (g *Guards) Opened(context.Context, *session.Link) error {
 }
 
 func (g *Guards) forget() {
-	g.learned, g.records, g.ports, g.stale, g.arpNext = false, nil, nil, nil, 0
+	g.learned, g.records, g.ranges, g.ports, g.open, g.stale, g.arpNext = false, nil, nil, nil, nil, nil, 0
 }
 
 // learn reads VPP's state unless it is known.
@@ -81,7 +84,7 @@ func (g *Guards) read(ctx context.Context) error {
 	if err := g.learnNodes(ctx); err != nil {
 		return err
 	}
-	records, err := g.findRecords(ctx, g.long)
+	records, ranges, err := g.findRecords(ctx, g.long)
 	if err != nil {
 		return err
 	}
@@ -97,7 +100,7 @@ func (g *Guards) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	g.records, g.ports, g.stale = records, map[ownership.Index]*port{}, map[ownership.Index][]uint32{}
+	g.records, g.ranges, g.ports, g.stale = records, ranges, map[ownership.Index]*port{}, map[ownership.Index][]uint32{}
 	for iface, r := range records {
 		i, ok, err := g.ifs.Known(ctx, iface)
 		if err != nil {
@@ -110,6 +113,9 @@ func (g *Guards) read(ctx context.Context) error {
 			g.ports[i] = p
 			delete(tables, i)
 		}
+	}
+	if g.open, err = g.recogniseOpen(ctx, roles, tables); err != nil {
+		return err
 	}
 	for i, left := range tables {
 		for _, f := range left {
@@ -174,6 +180,9 @@ func (g *Guards) InterfaceCreated(ctx context.Context, i ownership.Index) error 
 		return err
 	}
 	r := g.records[iface]
+	if r == nil && g.ranges != nil && g.ranges.iface == iface {
+		return session.Wrap("restricting sources", g.restrictOpen(ctx))
+	}
 	if r == nil || r.mac == nil {
 		return nil
 	}
@@ -234,11 +243,18 @@ func (g *Guards) attach(ctx context.Context, i ownership.Index, iface string, r 
 	if err != nil {
 		return err
 	}
+	if p.ranges, err = g.buildRanges(ctx, i, p, g.rangesOf(r)); err != nil {
+		g.learned = false
+		return err
+	}
 	if err := g.bind(ctx, i, p); err != nil {
 		g.learned = false // what is bound now, reading tells
 		return err
 	}
 	old := g.ports[i]
+	if old == nil {
+		old = g.closed(i)
+	}
 	g.ports[i] = p
 	return g.discard(ctx, i, iface, old)
 }
@@ -246,6 +262,9 @@ func (g *Guards) attach(ctx context.Context, i ownership.Index, iface string, r 
 // detach makes an interface one that nothing guards.
 func (g *Guards) detach(ctx context.Context, i ownership.Index, iface string) error {
 	p := g.ports[i]
+	if p == nil {
+		p = g.closed(i)
+	}
 	if p == nil && g.stale[i] == nil {
 		return nil
 	}
@@ -271,8 +290,10 @@ func (g *Guards) discard(ctx context.Context, i ownership.Index, iface string, p
 			g.counted[iface][reason] += n
 		}
 		ids = append(ids, p.ids...)
-		if p.silence != nil {
-			ids = append(ids, p.silence.ids...)
+		for _, before := range []*port{p.ranges, p.silence} {
+			if before != nil {
+				ids = append(ids, before.ids...)
+			}
 		}
 	}
 	delete(g.stale, i)

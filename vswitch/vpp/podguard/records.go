@@ -116,8 +116,10 @@ func (g *Guards) put(ctx context.Context, iface string, r *record) error {
 	return nil
 }
 
-func (g *Guards) erase(ctx context.Context, r *record) error {
-	err := g.vpp.Call(ctx, recordModule, &acl.ACLDel{ACLIndex: r.id}, &acl.ACLDelReply{})
+func (g *Guards) erase(ctx context.Context, r *record) error { return g.eraseList(ctx, r.id) }
+
+func (g *Guards) eraseList(ctx context.Context, id uint32) error {
+	err := g.vpp.Call(ctx, recordModule, &acl.ACLDel{ACLIndex: id}, &acl.ACLDelReply{})
 	if err != nil && !vppapi.Refused(err, api.NO_SUCH_ENTRY) {
 		return fmt.Errorf("deleting its record: %w", err)
 	}
@@ -125,14 +127,18 @@ func (g *Guards) erase(ctx context.Context, r *record) error {
 }
 
 // findRecords reads all records, by the names of interfaces; names that tags do not hold
-// must be among the known ones.
-func (g *Guards) findRecords(ctx context.Context, known map[string]string) (map[string]*record, error) {
+// must be among the known ones. It also returns the record of ranges; nil: there is none.
+func (g *Guards) findRecords(ctx context.Context, known map[string]string) (map[string]*record, *rangeRecord, error) {
 	all, err := session.Dump[acl.ACLDetails](ctx, g.vpp, recordModule, &acl.ACLDump{ACLIndex: none})
 	if err := session.IgnoreUnsupported("reading the records of source guards", err); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	records := map[string]*record{}
+	var ranges *rangeRecord
 	for _, d := range all {
+		if strings.HasPrefix(d.Tag, rangesTag) {
+			ranges = readRanges(d)
+		}
 		iface, ours := strings.CutPrefix(d.Tag, recordTag)
 		if !ours && strings.HasPrefix(d.Tag, longRecordTag) {
 			if iface, ours = known[d.Tag]; !ours {
@@ -148,5 +154,5 @@ func (g *Guards) findRecords(ctx context.Context, known map[string]string) (map[
 		}
 		records[iface] = r
 	}
-	return records, nil
+	return records, ranges, nil
 }

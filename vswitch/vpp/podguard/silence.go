@@ -86,7 +86,7 @@ func (p *port) silent() (flows []subsystem.Flow) {
 
 // silence makes these the silenced flows of a port.
 func (g *Guards) silence(ctx context.Context, i ownership.Index, p *port, flows []subsystem.Flow) error {
-	if slices.Equal(flows, p.silent()) && !p.doubtful() {
+	if slices.Equal(flows, p.silent()) && !p.silence.uncertain() {
 		return nil
 	}
 	var old []uint32
@@ -104,9 +104,7 @@ func (g *Guards) silence(ctx context.Context, i ownership.Index, p *port, flows 
 		if err != nil {
 			return err
 		}
-		for n, t := range s.filter {
-			b.Add(ctx, "chaining tables of the classifier", link(t, s.ids[n], p.first(t.chain)), &classify.ClassifyAddDelTableReply{})
-		}
+		g.chain(ctx, b, s, p.behindSilence)
 		p.silence = s
 	}
 	b.Add(ctx, "binding tables of the classifier", p.binding(i), &classify.ClassifySetInterfaceL2TablesReply{})
@@ -152,21 +150,25 @@ func flowIn(c chain, match []byte) subsystem.Flow {
 	return subsystem.Flow{From: end(part[:size], ports[:2]), To: end(part[size:2*size], ports[2:]), TCP: match[of.at] == protocolTCP}
 }
 
-// split separates the tables of an interface from those that silence flows.
-func split(tables []*found) (others, quiet []*found) {
+// split separates the tables of a guard from those before them.
+func split(tables []*found) (others, ranges, quiet []*found) {
 	for _, f := range tables {
-		if f.silences() {
+		switch {
+		case f.has(silenced):
 			quiet = append(quiet, f)
-		} else {
+		case f.has(restricted):
+			ranges = append(ranges, f)
+		default:
 			others = append(others, f)
 		}
 	}
-	return others, quiet
+	return others, ranges, quiet
 }
 
-func (f *found) silences() bool {
+// has reports whether all entries have a verdict.
+func (f *found) has(v verdict) bool {
 	for _, e := range f.entries {
-		if _, v, _ := marked(e.OpaqueIndex); v != silenced {
+		if _, now, _ := marked(e.OpaqueIndex); now != v {
 			return false
 		}
 	}
@@ -192,11 +194,11 @@ func (p *port) recogniseSilence(tables []*found) *port {
 	return silence
 }
 
-// silenceTable returns what a table before those of the port silences; nil: it is none.
+// silenceTable returns what a table before the others of the port silences; nil: it is none.
 func (p *port) silenceTable(f *found) *table {
 	for _, c := range []chain{chainIP4, chainIP6} {
 		t := &table{chain: c, spans: flowSpans[c]}
-		if !sameMask(t, f) || f.info.NextTableIndex != p.first(c) {
+		if !sameMask(t, f) || f.info.NextTableIndex != p.behindSilence(c) {
 			continue
 		}
 		for match := range f.entries {
@@ -207,5 +209,5 @@ func (p *port) silenceTable(f *found) *table {
 	return nil
 }
 
-// doubtful reports whether VPP may use other tables than those that silence the port's flows: they have to be made anew.
-func (p *port) doubtful() bool { return p.silence != nil && len(p.silence.ids) > len(p.silence.filter) }
+// uncertain reports whether VPP may use others of the tables than those that are known: they have to be made anew.
+func (p *port) uncertain() bool { return p != nil && len(p.ids) > len(p.filter) }

@@ -52,10 +52,7 @@ const (
 // sizeOf returns how much memory VPP is to reserve for a table, and in how many parts it
 // divides its entries. VPP ends when a table needs more; what it does not use is not there.
 func sizeOf(t *table) (memory, buckets uint32) {
-	entries := len(t.entries)
-	if t.grows {
-		entries += 4096
-	}
+	entries := len(t.entries) + t.room
 	for buckets = 8; int(buckets) < entries; buckets *= 2 {
 	}
 	return uint32(256<<10 + 2<<10*entries), min(buckets, 256)
@@ -66,7 +63,8 @@ type port struct {
 	filter  []*table
 	ids     []uint32 // of the tables, in their order
 	bridged bool
-	silence *port // what frames meet before; nil: nothing
+	ranges  *port // what frames meet before; nil: nothing
+	silence *port // and before that
 }
 
 // role is what an interface is on layer 2.
@@ -79,6 +77,16 @@ type role struct {
 func (p *port) head(c chain) uint32 {
 	if p.silence != nil {
 		if id := p.silence.first(c); id != none {
+			return id
+		}
+	}
+	return p.behindSilence(c)
+}
+
+// behindSilence is the table that frames meet if none of their flows is silenced.
+func (p *port) behindSilence(c chain) uint32 {
+	if p.ranges != nil {
+		if id := p.ranges.first(c); id != none {
 			return id
 		}
 	}
@@ -320,8 +328,7 @@ func (g *Guards) findTables(ctx context.Context) (map[ownership.Index][]*found, 
 // recognise returns the tables of an interface as a port if they are exactly what is wanted,
 // but for the peers, which the table of peers has as VPP has them; nil: they are not.
 func (g *Guards) recognise(i ownership.Index, wanted []*table, bridged bool, tables []*found) *port {
-	var quiet []*found
-	tables, quiet = split(tables)
+	tables, ranges, quiet := split(tables)
 	if len(tables) != len(wanted) {
 		return nil
 	}
@@ -344,6 +351,7 @@ func (g *Guards) recognise(i ownership.Index, wanted []*table, bridged bool, tab
 			return nil
 		}
 	}
+	p.ranges = p.recogniseRanges(ranges)
 	p.silence = p.recogniseSilence(quiet)
 	return p
 }

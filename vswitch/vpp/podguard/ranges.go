@@ -1,0 +1,343 @@
+package podguard
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/contiv/contiv/api/contiv/guard"
+	"github.com/contiv/contiv/delta"
+	"github.com/contiv/contiv/vswitch"
+	"github.com/contiv/contiv/vswitch/vpp/ownership"
+	"github.com/contiv/contiv/vswitch/vpp/session"
+	"go.fd.io/govpp/binapi/classify"
+)
+
+// Ranges implements vswitch.Values for SourceRanges. Tables before those of a guard drop what its
+// addresses may not send:
+//
+//	frame ─> silenced? ─> to a frontend that its source may not use? ─> tables of the guard
+//
+// Whoever may use a frontend has no entry: ranges are compared with the addresses of guards, which are
+// few, not with packets. Interfaces that may use all frontends have no such tables, and without the
+// value, none has.
+type Ranges struct{ *Guards }
+
+const (
+	// maxFrontends are those of a value: each interface may have an entry for each of its addresses.
+	maxFrontends = 1024
+	// maxRangeRules are the rules of the access list that records a value.
+	maxRangeRules = 16384
+)
+
+// rangeTables drop what the addresses may not send to the frontends. With TCP it is the first packet of a
+// connection, so that others go on.
+func rangeTables(frontends []vswitch.RestrictedFrontend, addrs []netip.Addr) (tables []*table) {
+	for _, t := range emptyRangeTables() {
+		for _, a := range addrs {
+			if a.Is4() != (t.chain == chainIP4) {
+				continue
+			}
+			t.room += maxFrontends
+			for _, f := range frontends {
+				if tcp := f.Protocol == protocolTCP; tcp == t.isOfTCP() && f.Addr.Addr().Is4() == a.Is4() && !f.Allows(a) {
+					t.add(restricted, append([][]byte{one(f.Protocol), ip(a), ip(f.Addr.Addr()), two(f.Addr.Port())}, flagsOf(tcp)...)...)
+				}
+			}
+		}
+		if len(t.entries) > 0 {
+			tables = append(tables, t)
+		}
+	}
+	return tables
+}
+
+func flagsOf(tcp bool) [][]byte {
+	if tcp {
+		return [][]byte{one(syn)}
+	}
+	return nil
+}
+
+// emptyRangeTables are all tables that an interface can have for ranges, in their order.
+func emptyRangeTables() (tables []*table) {
+	for _, spans := range [][]span{{protocol4, source4, destination4, port4, tcpFlags4}, {protocol4, source4, destination4, port4}} {
+		tables = append(tables, &table{chain: chainIP4, spans: spans})
+	}
+	for _, spans := range [][]span{{next6, source6, destination6, port6, tcpFlags6}, {next6, source6, destination6, port6}} {
+		tables = append(tables, &table{chain: chainIP6, spans: spans})
+	}
+	return tables
+}
+
+func (t *table) isOfTCP() bool {
+	return slices.Contains(t.spans, tcpFlags4) || slices.Contains(t.spans, tcpFlags6)
+}
+
+// Create makes or changes the value. What a record says, an agent that was interrupted finds in the tables, or
+// repairs: guards have theirs when it is written, bound, and the interface without a guard gets its own afterwards,
+// which end with it.
+func (r Ranges) Create(ctx context.Context, v *guard.SourceRanges) error {
+	return session.Wrap("restricting sources", r.create(ctx, v))
+}
+
+func (r Ranges) create(ctx context.Context, v *guard.SourceRanges) error {
+	wanted := &rangeRecord{id: none, frontends: vswitch.RestrictedFrontends(v), iface: v.GetInterface()}
+	if n := len(wanted.frontends); n > maxFrontends {
+		return vswitch.Unsupported("frontends: %d of them: restrict at most %d", n, maxFrontends)
+	}
+	if n := len(wanted.rules()); n > maxRangeRules {
+		return vswitch.Unsupported("sources: %d of all frontends together, with the frontends: use at most %d", n, maxRangeRules)
+	}
+	if n := ownership.MaxTag - len(rangesTag); len(wanted.iface) > n {
+		return vswitch.Unsupported("interface: %q is longer than %d bytes: give it a shorter name", wanted.iface, n)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.learn(ctx); err != nil {
+		return err
+	}
+	if r.ranges != nil {
+		wanted.id = r.ranges.id
+	}
+	err := r.restrictGuards(ctx, wanted.frontends)
+	if err == nil && r.ranges != nil && r.ranges.iface != wanted.iface {
+		err = r.close(ctx, r.ranges.iface)
+	}
+	if err == nil {
+		err = r.putRanges(ctx, wanted)
+	}
+	if err == nil {
+		r.ranges = wanted
+		err = r.restrictOpen(ctx)
+	}
+	r.learned = err == nil // else reading tells what is bound now
+	return err
+}
+
+// Delete removes the tables, and the record last.
+func (r Ranges) Delete(ctx context.Context, _ *guard.SourceRanges) error {
+	return session.Wrap("restricting sources no longer", r.delete(ctx))
+}
+
+func (r Ranges) delete(ctx context.Context) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.learn(ctx); err != nil {
+		return err
+	}
+	err := r.restrictGuards(ctx, nil)
+	if err == nil && r.ranges != nil {
+		if err = r.close(ctx, r.ranges.iface); err == nil {
+			err = r.eraseList(ctx, r.ranges.id)
+		}
+	}
+	if r.learned = err == nil; err == nil {
+		r.ranges = nil
+	}
+	return err
+}
+
+// List returns the value; it restricts nothing if the tables of an interface are others than it says.
+func (r Ranges) List(ctx context.Context, expected []*guard.SourceRanges) ([]*guard.SourceRanges, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(expected) == 0 && r.learned && !r.restricts() {
+		return nil, nil
+	}
+	if err := r.read(ctx); err != nil {
+		r.learned = false
+		return nil, fmt.Errorf("reading what sources are restricted: %w", err)
+	}
+	if !r.restricts() {
+		return nil, nil
+	}
+	wrong, err := r.wrongRanges(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if r.ranges == nil || wrong {
+		return []*guard.SourceRanges{{}}, nil
+	}
+	return []*guard.SourceRanges{vswitch.SourceRangesOf(r.ranges.frontends, r.ranges.iface)}, nil
+}
+
+// restricts reports whether there is a record, or a table.
+func (g *Guards) restricts() bool {
+	for _, p := range g.ports {
+		if p.ranges != nil {
+			return true
+		}
+	}
+	return g.ranges != nil || g.open != nil
+}
+
+// wrongRanges reports whether an interface has other tables than the record says.
+func (g *Guards) wrongRanges(ctx context.Context) (wrong bool, err error) {
+	err = g.eachPort(ctx, func(_ ownership.Index, p *port, r *record) error {
+		wrong = wrong || !p.hasRanges(g.rangesOf(r))
+		return nil
+	})
+	if err == nil && g.ranges != nil && g.open == nil {
+		_, missing, err2 := g.openable(ctx, g.ranges.iface)
+		wrong, err = wrong || missing, err2
+	}
+	return wrong, err
+}
+
+// rangesOf are the tables that a guard has to have by the present record.
+func (g *Guards) rangesOf(r *record) []*table {
+	if g.ranges == nil {
+		return nil
+	}
+	return rangeTables(g.ranges.frontends, r.all())
+}
+
+// eachPort calls do for each guarded interface.
+func (g *Guards) eachPort(ctx context.Context, do func(ownership.Index, *port, *record) error) error {
+	for iface, r := range g.records {
+		i, exists, err := g.ifs.Known(ctx, iface)
+		if err != nil {
+			return err
+		}
+		if p := g.ports[i]; exists && p != nil {
+			if err := do(i, p, r); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// restrictGuards restricts what guarded interfaces may send. It binds their tables anew: an agent that was interrupted
+// may have made them, and not bound them.
+func (g *Guards) restrictGuards(ctx context.Context, frontends []vswitch.RestrictedFrontend) error {
+	return g.eachPort(ctx, func(i ownership.Index, p *port, r *record) error {
+		return g.restrict(ctx, i, p, rangeTables(frontends, r.all()))
+	})
+}
+
+// restrict makes these the tables for ranges of a port. As long as they are about the same protocols, only entries change.
+func (g *Guards) restrict(ctx context.Context, i ownership.Index, p *port, wanted []*table) error {
+	if p.ranges == nil && len(wanted) == 0 {
+		return nil
+	}
+	l, err := g.vpp.Use(module)
+	if err != nil {
+		return err
+	}
+	b := session.NewBatch(l)
+	var old []uint32
+	if p.ranges.isLike(wanted) {
+		for n, t := range wanted {
+			plan := delta.Between(entriesByMatch(p.ranges.filter[n]), entriesByMatch(t), func(a, b entry) bool { return true })
+			plan.Sort(delta.Order[string]{}) // a table without entries would not be known as ours
+			for _, step := range plan {
+				b.Add(ctx, "changing a table of ranges", g.request(i, p.ranges, n, entry{[]byte(step.Key), restricted}, step.Kind == delta.Add), &classify.ClassifyAddDelSessionReply{})
+			}
+			p.ranges.filter[n] = t
+		}
+	} else {
+		if p.ranges != nil {
+			old = p.ranges.ids
+		}
+		if p.ranges, err = g.buildRanges(ctx, i, p, wanted); err != nil {
+			return err
+		}
+		if p.silence != nil {
+			g.chain(ctx, b, p.silence, p.behindSilence)
+		}
+	}
+	b.Add(ctx, "binding tables of the classifier", p.binding(i), &classify.ClassifySetInterfaceL2TablesReply{})
+	if err := b.Wait(ctx); err != nil {
+		return err
+	}
+	return g.deleteTables(ctx, old...)
+}
+
+// buildRanges makes tables that lead to those of the port; nil: there are none.
+func (g *Guards) buildRanges(ctx context.Context, i ownership.Index, p *port, wanted []*table) (*port, error) {
+	if len(wanted) == 0 {
+		return nil, nil
+	}
+	made, err := g.build(ctx, i, wanted, p.bridged)
+	if err != nil {
+		return nil, err
+	}
+	l, err := g.vpp.Use(module)
+	if err != nil {
+		return nil, err
+	}
+	b := session.NewBatch(l)
+	g.chain(ctx, b, made, p.first)
+	return made, b.Wait(ctx)
+}
+
+// chain makes the last table of each chain lead on.
+func (g *Guards) chain(ctx context.Context, b *session.Batch, p *port, to func(chain) uint32) {
+	for n, t := range p.filter {
+		if p.next(n) == none {
+			b.Add(ctx, "chaining tables of the classifier", link(t, p.ids[n], to(t.chain)), &classify.ClassifyAddDelTableReply{})
+		}
+	}
+}
+
+// isLike reports whether a port has tables like these, whatever their entries.
+func (p *port) isLike(tables []*table) bool {
+	return p != nil && !p.uncertain() && slices.EqualFunc(p.filter, tables, func(a, b *table) bool { return a.chain == b.chain && slices.Equal(a.spans, b.spans) })
+}
+
+// hasRanges reports whether a port has these tables, and no others.
+func (p *port) hasRanges(wanted []*table) bool {
+	if p.ranges == nil {
+		return len(wanted) == 0
+	}
+	return p.ranges.isLike(wanted) && slices.EqualFunc(p.ranges.filter, wanted, func(a, b *table) bool {
+		return maps.EqualFunc(entriesByMatch(a), entriesByMatch(b), func(a, b entry) bool { return true })
+	})
+}
+
+// recogniseRanges returns the tables for ranges of a port. With those that lead elsewhere, or more than one of a kind, it is uncertain
+// which of them VPP uses.
+func (p *port) recogniseRanges(tables []*found) *port {
+	if len(tables) == 0 {
+		return nil
+	}
+	ranges := &port{bridged: p.bridged}
+	var infos []*found
+	for _, t := range emptyRangeTables() {
+		if n := slices.IndexFunc(tables, func(f *found) bool { return sameMask(t, f) && f.denies() }); n >= 0 {
+			for match := range tables[n].entries {
+				t.entries = append(t.entries, entry{append(make([]byte, t.skip()*vector), match...), restricted})
+			}
+			ranges.filter, ranges.ids, infos = append(ranges.filter, t), append(ranges.ids, tables[n].id), append(infos, tables[n])
+		}
+	}
+	certain := len(infos) == len(tables)
+	for n, f := range infos {
+		next := ranges.next(n)
+		if next == none {
+			next = p.first(ranges.filter[n].chain)
+		}
+		certain = certain && f.info.NextTableIndex == next
+	}
+	if !certain {
+		*ranges = port{bridged: p.bridged}
+		for _, f := range tables {
+			ranges.ids = append(ranges.ids, f.id)
+		}
+	}
+	return ranges
+}
+
+// denies reports whether all entries drop.
+func (f *found) denies() bool {
+	for _, e := range f.entries {
+		if e.HitNextIndex != nextDrop {
+			return false
+		}
+	}
+	return true
+}
