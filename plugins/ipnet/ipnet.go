@@ -142,6 +142,14 @@ func (n *IPNet) GetVxlanBVIIfName() string {
 	return ""
 }
 
+// GetHostInterconnectIfName returns the interface to the network stack of the host, "" if the vswitch has the same.
+func (n *IPNet) GetHostInterconnectIfName() string {
+	if n.caps.HostStackShared {
+		return ""
+	}
+	return n.hostAttachment().vpp
+}
+
 // GetPodIfNames returns the logical names of a wired pod's interfaces.
 func (n *IPNet) GetPodIfNames(id podmanager.PodID) (vpp, linux, loopback string, exists bool) {
 	pod, wired := n.pods.LocalPod(id)

@@ -96,7 +96,7 @@ func (s *Service) explainFrontend(e *Explanation, c Connection, id processor.ID,
 	wrong := func(format string, args ...any) {
 		e.Wrong = append(e.Wrong, name+fmt.Sprintf(format, args...))
 	}
-	if f.Restricted && (s.caps.ClientScopes || !s.isInside(c.From)) && !slices.ContainsFunc(f.Sources, func(p netip.Prefix) bool { return p.Contains(c.From) }) {
+	if f.Restricted && !slices.ContainsFunc(f.Sources, func(p netip.Prefix) bool { return p.Contains(c.From) }) {
 		wrong(": %v is in none of loadBalancerSourceRanges, so its packets are dropped", c.From)
 		return
 	}

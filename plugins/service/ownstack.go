@@ -91,7 +91,6 @@ func (s *Service) answerRoutes() map[string]proto.Message {
 // What a vswitch without client scopes does instead of what services ask for. Nobody can change that on the node, except
 // for limitNoResets.
 const (
-	limitRanges   = "loadBalancerSourceRanges do not hold for pods and processes of this node: VPP looks at sources of clients outside only"
 	limitResets   = "resetRemovedEndpoints does not hold for clients outside whose endpoint is on another node: neither has a socket on this one"
 	limitNoResets = "resetRemovedEndpoints has no effect on this node: its Linux kernel lacks CONFIG_INET_DIAG_DESTROY"
 	limitSelf     = "a pod that is reached at another interface than eth0 (contivpp.io/service-endpoint-if) does not reach itself through its service: VPP compares addresses, and the pod's kernel drops what comes from its own"
@@ -109,7 +108,6 @@ func (s *Service) noteLimits(id processor.ID, svc *processor.Service) {
 	for limit, applies := range map[string]bool{
 		limitResets:   resets && s.caps.ResetsConnections && slices.ContainsFunc(svc.Frontends, fromOutside),
 		limitNoResets: resets && !s.caps.ResetsConnections && slices.ContainsFunc(svc.Frontends, tcp),
-		limitRanges:   slices.ContainsFunc(svc.Frontends, func(f processor.Frontend) bool { return f.Restricted }),
 		limitAffinity: svc.Affinity > 0,
 		limitSelf: slices.ContainsFunc(svc.Frontends, func(f processor.Frontend) bool {
 			return slices.ContainsFunc(f.Outside, func(e processor.Endpoint) bool { return e.Local && e.Interface != "" })

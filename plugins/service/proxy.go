@@ -131,8 +131,8 @@ func (s *Service) resyncServices(ctx context.Context, state controller.KubeState
 			s.put(txn, key, value)
 		}
 	}
-	if list := s.sourceRanges(); list != nil {
-		s.put(txn, sourceRangesKey, list)
+	for key, value := range s.sourceRanges() {
+		s.put(txn, key, value)
 	}
 }
 

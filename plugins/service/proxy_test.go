@@ -396,7 +396,7 @@ func TestServicesOnVPP(t *testing.T) {
 		texts []string
 		want  map[string]string
 	}{
-		"notes":    {s.Notes(), map[string]string{"loadBalancerSourceRanges": "default/other, default/web", "sessionAffinity": "default/sticky"}},
+		"notes":    {s.Notes(), map[string]string{"sessionAffinity": "default/sticky"}},
 		"warnings": {s.Warnings(), map[string]string{"resetRemovedEndpoints has no effect": "default/none, default/other, default/sticky, default/web"}},
 	} {
 		for limit, services := range c.want {

@@ -39,6 +39,8 @@ type Network interface {
 	GetMainInterface() string
 	// GetVxlanBVIIfName returns "" without an overlay.
 	GetVxlanBVIIfName() string
+	// GetHostInterconnectIfName returns "" if the vswitch has the network stack of the host.
+	GetHostInterconnectIfName() string
 	// PodInterfaces returns the pods of this node by the interfaces that lead to them.
 	PodInterfaces() map[string]podmanager.PodID
 }

@@ -50,6 +50,12 @@ func (f fake) GetNodeIPOf(ipv6 bool) netip.Prefix {
 }
 func (f fake) GetMainInterface() string  { return "eth0" }
 func (f fake) GetVxlanBVIIfName() string { return f.bvi }
+func (f fake) GetHostInterconnectIfName() string {
+	if f.ownStack {
+		return "tap-vpp2"
+	}
+	return ""
+}
 func (f fake) PodInterfaces() map[string]podmanager.PodID {
 	all := map[string]podmanager.PodID{"tap-web": {Namespace: "default", Name: "web"}, "tap-other": {Namespace: "default", Name: "other"}}
 	if f.more != nil && *f.more != "" {

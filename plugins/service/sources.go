@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/contiv/contiv/api/contiv/guard"
 	vpp_acl "github.com/contiv/contiv/api/ligato/vpp/acl"
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/models"
@@ -11,20 +12,21 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Source ranges for a vswitch whose mappings are for all clients. One access list, on the interfaces for
-// clients outside, drops what others send to the frontends:
+// Source ranges for a vswitch whose mappings are for all clients. What others send to the frontends is
+// dropped by an access list on the interfaces for clients outside, and by SourceRanges on all others:
 //
 //	client outside ──> main interface ──> access list ──> translation ──> endpoint
-//	pod, host ──────────────────────────────────────────> translation
+//	pod, host ───────> SourceRanges ────────────────────> translation
 //
 // Interfaces of pods and of the host translate before they look at access lists, which see endpoints
-// there. Their clients are not restricted.
+// there.
 
 // sourceRangesList is behind access lists of others on these interfaces, which are sorted by name: it
 // permits everything else. Whoever may make services must not turn off what others deny there.
 const sourceRangesList = "~service-source-ranges"
 
-var sourceRangesKey = models.Key(&vpp_acl.ACL{Name: sourceRangesList})
+// rangeKeys are those of both.
+var rangeKeys = []string{models.Key(&vpp_acl.ACL{Name: sourceRangesList}), models.SourceRanges.KeyPrefix()}
 
 // noteRanges records which frontends of an IP version of a service have source ranges.
 func (s *Service) noteRanges(svc *processor.Service) {
@@ -38,23 +40,53 @@ func (s *Service) noteRanges(svc *processor.Service) {
 	}
 }
 
-// sourceRanges returns the access list, nil if no frontend has source ranges.
-func (s *Service) sourceRanges() *vpp_acl.ACL {
+// sourceRanges returns the values that restrict clients, by key; none if no frontend has source ranges.
+func (s *Service) sourceRanges() map[string]proto.Message {
 	var frontends []processor.Frontend
 	for _, list := range s.restricted {
 		frontends = append(frontends, list...)
 	}
-	ingress := s.outsideInterfaces()
-	if len(frontends) == 0 || len(ingress) == 0 {
-		return nil
+	values := map[string]proto.Message{}
+	if len(frontends) == 0 {
+		return values
 	}
 	slices.SortFunc(frontends, processor.CompareFrontends)
+	inside := &guard.SourceRanges{Interface: s.network.GetHostInterconnectIfName()}
+	for _, f := range frontends {
+		r := &guard.SourceRanges_Frontend{Address: f.Addr.Addr().String(), Port: uint32(f.Addr.Port()), Protocol: guardedProtocols[f.Protocol]}
+		for _, source := range sourcesOf(f) {
+			r.Sources = append(r.Sources, source.String())
+		}
+		inside.Frontends = append(inside.Frontends, r)
+	}
+	values[models.Key(inside)] = inside
+	if ingress := s.outsideInterfaces(); len(ingress) > 0 {
+		outside := accessList(frontends, ingress)
+		values[models.Key(outside)] = outside
+	}
+	return values
+}
+
+var guardedProtocols = map[processor.Protocol]guard.SourceRanges_Protocol{
+	processor.TCP: guard.SourceRanges_TCP, processor.UDP: guard.SourceRanges_UDP, processor.SCTP: guard.SourceRanges_SCTP,
+}
+
+// sourcesOf returns the sources of a frontend that are of its IP version.
+func sourcesOf(f processor.Frontend) (list []netip.Prefix) {
+	for _, source := range f.Sources {
+		if source.Addr().Is6() == f.Addr.Addr().Is6() {
+			list = append(list, source)
+		}
+	}
+	return list
+}
+
+// accessList returns the list that drops what clients outside may not send.
+func accessList(frontends []processor.Frontend, ingress []string) *vpp_acl.ACL {
 	list := &vpp_acl.ACL{Name: sourceRangesList, Interfaces: &vpp_acl.ACL_Interfaces{Ingress: ingress}}
 	for _, f := range frontends {
-		for _, source := range f.Sources {
-			if source.Addr().Is6() == f.Addr.Addr().Is6() {
-				list.Rules = append(list.Rules, ruleFor(f, vpp_acl.ACL_Rule_PERMIT, source))
-			}
+		for _, source := range sourcesOf(f) {
+			list.Rules = append(list.Rules, ruleFor(f, vpp_acl.ACL_Rule_PERMIT, source))
 		}
 		list.Rules = append(list.Rules, ruleFor(f, vpp_acl.ACL_Rule_DENY, netip.Prefix{}))
 	}
@@ -93,14 +125,16 @@ func portRule(action vpp_acl.ACL_Rule_Action, ip *vpp_acl.ACL_Rule_IpRule_Ip, pr
 
 const protocolSCTP = 132
 
-// updateSourceRanges requests the access list if it has changed.
+// updateSourceRanges requests those of the values that have changed.
 func (s *Service) updateSourceRanges(txn controller.UpdateOperations) {
-	list := s.sourceRanges()
-	switch before := s.rendered[sourceRangesKey]; {
-	case list == nil && before != nil:
-		delete(s.rendered, sourceRangesKey)
-		txn.Delete(sourceRangesKey)
-	case list != nil && !proto.Equal(before, list):
-		s.put(txn, sourceRangesKey, list)
+	values := s.sourceRanges()
+	for _, key := range rangeKeys {
+		switch before, now := s.rendered[key], values[key]; {
+		case now == nil && before != nil:
+			delete(s.rendered, key)
+			txn.Delete(key)
+		case now != nil && !proto.Equal(before, now):
+			s.put(txn, key, now)
+		}
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// VPP has mappings for all clients: an access list on the interfaces of clients outside keeps out
-// those that are not in source ranges.
+// VPP has mappings for all clients: an access list on the interfaces of clients outside, and SourceRanges on
+// all others, keep out those that are not in source ranges.
 func TestSourceRangesOnVPP(t *testing.T) {
 	s, err := newCluster().onVPP(t, "services: vswitch")
 	if err != nil {
@@ -29,11 +29,21 @@ func TestSourceRangesOnVPP(t *testing.T) {
 		return key + "\n" + `    {"interfaces":{"ingress":["eth0","vxlanBVI"]},"name":"~service-source-ranges","rules":[` +
 			strings.Join(append(rules, `{"action":"PERMIT","ip_rule":{}}`), ",") + "]}\n"
 	}
+	const insideKey = "config/contiv/guard/v1/source-ranges"
+	frontend := func(addr, port, sources string) string {
+		return `{"address":"` + addr + `","port":` + port + sources + `}`
+	}
+	only := func(networks ...string) string { return `,"sources":["` + strings.Join(networks, `","`) + `"]` }
+	inside := func(frontends ...string) string {
+		return insideKey + "\n" + `    {"frontends":[` + strings.Join(frontends, ",") + `],"interface":"tap-vpp2"}` + "\n"
+	}
 	requireList := func(when string, config plugintest.Txn, want string) {
 		t.Helper()
 		got := plugintest.Txn{}
-		if v := config[key]; v != nil {
-			got[key] = v
+		for _, k := range []string{key, insideKey} {
+			if v := config[k]; v != nil {
+				got[k] = v
+			}
 		}
 		if text := plugintest.Render(got); text != want {
 			t.Errorf("%s: got\n%s\nwant\n%s", when, text, want)
@@ -49,7 +59,8 @@ func TestSourceRangesOnVPP(t *testing.T) {
 	web.LbIngressIps = append(web.LbIngressIps, "fd99::1")
 	web.LoadbalancerSourceRanges = append(web.LoadbalancerSourceRanges, "192.0.2.0/28")
 	config := resync(t, s, state(web, webSlice("a", "10.1.1.2@node1"), webSlice("b", "fd10:0:0:1::2@node1")))
-	requireList("with ranges of IPv4", config, list(
+	requireList("with ranges of IPv4", config, inside(
+		frontend("203.0.113.1", "80", only("192.0.2.0/28", "198.51.100.0/24")), frontend("fd99::1", "80", ""))+list(
 		rule(permit, "203.0.113.1/32", "80", from("192.0.2.0/28")), rule(permit, "203.0.113.1/32", "80", from("198.51.100.0/24")), rule(deny, "203.0.113.1/32", "80", ""),
 		rule(deny, "fd99::1/128", "80", "")))
 	if text := plugintest.Render(config); !strings.Contains(text, `{"external_ip":"203.0.113.1"`) || !strings.Contains(text, `{"external_ip":"fd99::1"`) {
@@ -60,20 +71,23 @@ func TestSourceRangesOnVPP(t *testing.T) {
 	if e := s.Explain(service.Connection{From: client, To: lb, Protocol: processor.TCP, Port: 80}); len(e.Wrong) != 1 {
 		t.Errorf("a client that is in no range: %q", e.Wrong)
 	}
-	if e := s.Explain(service.Connection{From: netip.MustParseAddr("10.1.1.9"), To: lb, Protocol: processor.TCP, Port: 80}); len(e.Wrong) > 0 || len(e.Way) == 0 {
-		t.Errorf("a pod of the node: %+v", e)
+	if e := s.Explain(service.Connection{From: netip.MustParseAddr("10.1.1.9"), To: lb, Protocol: processor.TCP, Port: 80}); len(e.Wrong) != 1 {
+		t.Errorf("a pod of the node that is in no range: %+v", e)
 	}
 
 	other := edited(web, func(s *k8s.Service) {
 		s.Port[0].Port, s.LoadbalancerSourceRanges = 81, []string{"fd98::/64"}
 	})
 	config, _, _ = change(t, s, kubeChange(web, other), config)
-	requireList("with another port and a range of IPv6", config, list(
+	requireList("with another port and a range of IPv6", config, inside(
+		frontend("203.0.113.1", "81", ""), frontend("fd99::1", "81", only("fd98::/64")))+list(
 		rule(deny, "203.0.113.1/32", "81", ""), rule(permit, "fd99::1/128", "81", from("fd98::/64")), rule(deny, "fd99::1/128", "81", "")))
 	same := edited(other, func(s *k8s.Service) { s.SessionAffinity = "ClientIP" })
 	config, txn, _ := change(t, s, kubeChange(other, same), config)
-	if _, touched := txn[key]; touched {
-		t.Error("the list is requested again though it is the same")
+	for _, k := range []string{key, insideKey} {
+		if _, touched := txn[k]; touched {
+			t.Errorf("%s is requested again though it is the same", k)
+		}
 	}
 
 	open := edited(same, func(s *k8s.Service) { s.LoadbalancerSourceRanges = nil })

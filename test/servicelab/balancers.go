@@ -131,7 +131,7 @@ func LoadBalancers(t *testing.T, l *lab.Lab) {
 					continue
 				}
 				allowed := ignored
-				if from.who == "a pod of the node" || from.who == "outside" || s.vpp && from.pod && from.node == "node1" { // all pods of a node with VPP
+				if from.who == "a pod of the node" || from.who == "outside" {
 					allowed = both
 				}
 				check("a load balancer for some", at("198.51.101.", "2001:db8::b:", restricted, ipv6), allowed)

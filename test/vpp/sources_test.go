@@ -6,6 +6,8 @@ import (
 	"net"
 	"net/netip"
 	"os/exec"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -31,12 +33,12 @@ spec:
 status: {loadBalancer: {ingress: [{ip: 203.0.113.20}, {ip: "fd16::99"}]}}
 `
 
-// Clients outside that are in none of loadBalancerSourceRanges are ignored at the load balancer's
-// addresses, and only there.
+// Clients that are in none of loadBalancerSourceRanges are ignored at the load balancer's addresses, and only there: clients
+// outside, pods, and processes of the node.
 func TestSourceRanges(t *testing.T) {
 	l := upServices(t, servicesConfig, "services: vswitch\n", "vpp")
-	pods := addPods(t, l, lab.PodSpec{Name: "a", Node: "node1"}, lab.PodSpec{Name: "b", Node: "node1"})
-	a, b := pods[0], pods[1]
+	pods := addPods(t, l, lab.PodSpec{Name: "a", Node: "node1"}, lab.PodSpec{Name: "b", Node: "node1"}, lab.PodSpec{Name: "c", Node: "node1"})
+	a, b, c := pods[0], pods[1], pods[2]
 	labtest.TellPeers(t, a.Netns, 8080)
 	st, err := l.State()
 	if err != nil {
@@ -49,12 +51,18 @@ func TestSourceRanges(t *testing.T) {
 			t.Fatalf("%v: %s", err, out)
 		}
 	}
-	// The client in the ranges, the other one, and the load balancer's address.
-	type client struct{ good, bad, lb netip.Addr }
-	clients := []client{
-		{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.17"), netip.MustParseAddr("203.0.113.20")},
-		{netip.MustParseAddr("fd16::1fe"), netip.MustParseAddr("fd16::2fe"), netip.MustParseAddr("fd16::99")},
+	node1, err := st.Node("node1")
+	if err != nil {
+		t.Fatal(err)
 	}
+	// The client in the ranges, the other one, the load balancer's address, and the service's.
+	type client struct{ good, bad, lb, cluster netip.Addr }
+	clients := []client{
+		{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.17"), netip.MustParseAddr("203.0.113.20"), netip.MustParseAddr("10.96.0.20")},
+		{netip.MustParseAddr("fd16::1fe"), netip.MustParseAddr("fd16::2fe"), netip.MustParseAddr("fd16::99"), netip.MustParseAddr("fd96::20")},
+	}
+	ofHost := toVPP(t, node1.Netns, []netip.Addr{clients[0].lb, clients[1].lb}, []netip.Addr{clients[0].cluster, clients[1].cluster})
+	ofPod := globalAddresses(t, c)
 	for i, c := range clients {
 		for _, addr := range []netip.Addr{c.good, c.bad} {
 			if addr.Is4() {
@@ -65,35 +73,40 @@ func TestSourceRanges(t *testing.T) {
 		}
 		ip("route", "add", netip.PrefixFrom(c.lb, c.lb.BitLen()).String(), "via", vppIP[i].String())
 	}
-	endpoint := served{name: "balanced", port: 8080, node: "node1", addrs: globalAddresses(t, a)}
-	var slices string
-	for i, addr := range endpoint.addrs {
-		slices += fmt.Sprintf(sliceManifest, "balanced", []string{"IPv4", "IPv6"}[i], 8080, addr, "node1", []string{"ipv4", "ipv6"}[i])
-	}
+	endpointSlices := balancedSlices(globalAddresses(t, a))
 	apply := func(policy, ranges string) {
 		t.Helper()
-		labtest.Apply(t, l, fmt.Sprintf(balancedManifest, policy, ranges)+slices)
+		labtest.Apply(t, l, fmt.Sprintf(balancedManifest, policy, ranges)+endpointSlices)
 	}
 	check := func(when string, restricted bool) {
 		t.Helper()
-		for i, c := range clients {
-			lb, nodePort := netip.AddrPortFrom(c.lb, 80), netip.AddrPortFrom(vppIP[i], 30020)
+		for i, family := range clients {
+			lb, nodePort := netip.AddrPortFrom(family.lb, 80), netip.AddrPortFrom(vppIP[i], 30020)
 			for _, network := range []string{"tcp", "udp"} {
-				await.That(t, when+": a client in the ranges reaches "+network+" "+lb.String(), func() error { return askFrom(outside, c.good, network, lb) })
-				switch err := askFrom(outside, c.bad, network, lb); {
+				await.That(t, when+": a client in the ranges reaches "+network+" "+lb.String(), func() error { return askFrom(outside, family.good, network, lb) })
+				switch err := askFrom(outside, family.bad, network, lb); {
 				case !restricted && err != nil:
-					t.Errorf("%s: %s from %v to %v: %v", when, network, c.bad, lb, err)
+					t.Errorf("%s: %s from %v to %v: %v", when, network, family.bad, lb, err)
 				case restricted && !isTimeout(err):
-					t.Errorf("%s: %s from %v to %v: %v, want it ignored", when, network, c.bad, lb, err)
+					t.Errorf("%s: %s from %v to %v: %v, want it ignored", when, network, family.bad, lb, err)
 				}
-				await.That(t, when+": a client in no range reaches "+network+" "+nodePort.String(), func() error { return askFrom(outside, c.bad, network, nodePort) })
-				if err := askFrom(b.Netns, netip.Addr{}, network, lb); err != nil {
-					t.Errorf("%s: %s from a pod of the node to %v: %v", when, network, lb, err)
+				await.That(t, when+": a client in no range reaches "+network+" "+nodePort.String(), func() error { return askFrom(outside, family.bad, network, nodePort) })
+				await.That(t, when+": a pod in the ranges reaches "+network+" "+lb.String(), func() error { return askFrom(c.Netns, netip.Addr{}, network, lb) })
+				for who, netns := range map[string]string{"a pod": b.Netns, "the endpoint": a.Netns, "a process of the node": node1.Netns} {
+					switch err := askFrom(netns, netip.Addr{}, network, lb); {
+					case !restricted && err != nil:
+						t.Errorf("%s: %s from %s to %v: %v", when, network, who, lb, err)
+					case restricted && !isTimeout(err):
+						t.Errorf("%s: %s from %s to %v: %v, want it ignored", when, network, who, lb, err)
+					}
+					if err := askFrom(netns, netip.Addr{}, network, netip.AddrPortFrom(family.cluster, 80)); err != nil {
+						t.Errorf("%s: %s from %s to the cluster IP: %v", when, network, who, err)
+					}
 				}
 			}
 		}
 	}
-	const ranges = `192.0.2.0/28, 198.51.100.0/24, "fd16::100/120"`
+	ranges := fmt.Sprintf(`192.0.2.0/28, 198.51.100.0/24, "fd16::100/120", %s/32, "%s/128"`, ofPod[0], ofPod[1])
 	apply("Cluster", ranges)
 	check("policy Cluster", true)
 	labtest.RequireQuiet(t, l)
@@ -102,6 +115,17 @@ func TestSourceRanges(t *testing.T) {
 
 	apply("Local", ranges)
 	check("policy Local", true)
+	more := ranges
+	for _, addr := range ofHost {
+		more += fmt.Sprintf(`, "%s/%d"`, addr, addr.BitLen())
+	}
+	apply("Local", more)
+	for _, family := range clients {
+		await.That(t, "a process of the node in the ranges reaches "+family.lb.String(), func() error { return askFrom(node1.Netns, netip.Addr{}, "tcp", netip.AddrPortFrom(family.lb, 80)) })
+		if err := askFrom(b.Netns, netip.Addr{}, "tcp", netip.AddrPortFrom(family.lb, 80)); !isTimeout(err) {
+			t.Errorf("a pod in no range: %v", err)
+		}
+	}
 	apply("Local", `0.0.0.0/0, "::/0"`)
 	await.That(t, "everybody reaches the load balancer", func() error { return askFrom(outside, clients[0].bad, "tcp", netip.AddrPortFrom(clients[0].lb, 80)) })
 	check("for everybody", false)
@@ -120,7 +144,41 @@ func TestSourceRanges(t *testing.T) {
 	}
 	labtest.RequireQuiet(t, l)
 	check("after a restart of VPP", true)
-	labtest.AwaitNote(t, l, binaries, "node1", "loadBalancerSourceRanges do not hold for pods and processes of this node")
+}
+
+// balancedSlices are the endpoints of the service: port 8080 of a pod of node1.
+func balancedSlices(addrs []netip.Addr) (text string) {
+	for i, addr := range addrs {
+		text += fmt.Sprintf(sliceManifest, "balanced", []string{"IPv4", "IPv6"}[i], 8080, addr, "node1", []string{"ipv4", "ipv6"}[i])
+	}
+	return text
+}
+
+// toVPP routes what a node's processes send to addresses through VPP, as the cluster's services are routed, and returns the addresses that they
+// send from, in the order of the cluster IPs.
+func toVPP(t *testing.T, netns string, addrs, clusterIPs []netip.Addr) (own []netip.Addr) {
+	t.Helper()
+	ip := func(args ...string) string {
+		t.Helper()
+		out, err := exec.Command("ip", append([]string{"-n", netns}, args...)...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		return string(out)
+	}
+	for i, to := range addrs {
+		words := strings.Fields(ip("route", "get", clusterIPs[i].String()))
+		word := func(after string) string {
+			n := slices.Index(words, after)
+			if n < 0 || n+1 == len(words) {
+				t.Fatalf("the route to %v has no %q: %q", clusterIPs[i], after, words)
+			}
+			return words[n+1]
+		}
+		ip("route", "replace", netip.PrefixFrom(to, to.BitLen()).String(), "via", word("via"), "dev", word("dev"))
+		own = append(own, netip.MustParseAddr(word("src")))
+	}
+	return own
 }
 
 // askFrom asks a server of labtest.TellPeers from an address of the client's; the zero one: any.
