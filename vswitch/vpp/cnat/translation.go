@@ -125,7 +125,7 @@ func unsupported(f family, m *contiv_nat.DNat66_StaticMapping) error {
 	case m.GetMasqueradeOutside() && m.GetTwiceNatIp() == "" && len(m.GetLocalIps()) > 0:
 		return vswitch.Unsupported("masquerade_outside without an address (%shas none of its own): set twice_nat SELF and the address for it", what)
 	case len(m.GetSourceRanges()) > 0:
-		return vswitch.Unsupported("source_ranges (%sdoes not look at the source); use access lists of the local addresses", what)
+		return vswitch.Unsupported("source_ranges (%sdoes not look at the source); use config/contiv/guard/v1/source-ranges, and access lists on interfaces to clients outside", what)
 	case len(m.GetLocalIps()) == 0 && m.GetOtherwise() == contiv_nat.DNat66_StaticMapping_DROP:
 		return vswitch.Unsupported("otherwise DROP (%shas no translation that drops); use REFUSE, or leave the mapping out", what)
 	}

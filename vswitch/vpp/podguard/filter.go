@@ -133,16 +133,22 @@ func (t *table) mask() []byte {
 	return frame[t.skip()*vector:]
 }
 
-// add adds an entry with the values of the spans, in their order.
+// add adds an entry with the values of the spans, in their order, unless the table has it.
 func (t *table) add(v verdict, values ...[]byte) {
-	frame := make([]byte, t.skip()*vector+len(t.mask()))
+	t.addNew(v, values...)
+	last := len(t.entries) - 1
+	if slices.ContainsFunc(t.entries[:last], func(o entry) bool { return bytes.Equal(o.match, t.entries[last].match) }) {
+		t.entries = t.entries[:last]
+	}
+}
+
+// addNew adds one that the table has not.
+func (t *table) addNew(v verdict, values ...[]byte) {
+	frame := make([]byte, (t.end()+vector-1)/vector*vector)
 	for i, s := range t.spans {
 		copy(frame[s.at:s.at+s.n], values[i])
 	}
-	e := entry{frame, v}
-	if !slices.ContainsFunc(t.entries, func(o entry) bool { return bytes.Equal(o.match, frame) }) {
-		t.entries = append(t.entries, e)
-	}
+	t.entries = append(t.entries, entry{frame, v})
 }
 
 func one(b byte) []byte      { return []byte{b} }

@@ -46,12 +46,12 @@ func openTables(frontends []vswitch.RestrictedFrontend) (list []*table) {
 				if permitted[p.Bits()] == nil {
 					permitted[p.Bits()] = &table{chain: c.chain, spans: append([]span{c.protocol, c.destination, c.port}, spans...)}
 				}
-				permitted[p.Bits()].add(pass, slices.Concat(to, values)...)
+				permitted[p.Bits()].addNew(pass, slices.Concat(to, values)...)
 			}
 			if f.Protocol == protocolTCP {
-				connections.add(restricted, append(to, one(syn))...)
+				connections.addNew(restricted, append(to, one(syn))...)
 			} else {
-				datagrams.add(restricted, to...)
+				datagrams.addNew(restricted, to...)
 			}
 		}
 		for _, bits := range slices.Sorted(maps.Keys(permitted)) {

@@ -43,7 +43,7 @@ func rangeTables(frontends []vswitch.RestrictedFrontend, addrs []netip.Addr) (ta
 			t.room += maxFrontends
 			for _, f := range frontends {
 				if tcp := f.Protocol == protocolTCP; tcp == t.isOfTCP() && f.Addr.Addr().Is4() == a.Is4() && !f.Allows(a) {
-					t.add(restricted, append([][]byte{one(f.Protocol), ip(a), ip(f.Addr.Addr()), two(f.Addr.Port())}, flagsOf(tcp)...)...)
+					t.addNew(restricted, append([][]byte{one(f.Protocol), ip(a), ip(f.Addr.Addr()), two(f.Addr.Port())}, flagsOf(tcp)...)...)
 				}
 			}
 		}
