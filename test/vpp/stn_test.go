@@ -464,12 +464,29 @@ ipamConfig:
 		}
 	}
 
+	s.restrictsHost(t, pods[0], both)
+
 	began := time.Now()
 	s.must(s.KillUnit(ctx, "node1"))
 	s.back("contiv-init, VPP and agent killed", began)
 	s.must(s.StartAgent(ctx, "node1"))
 	s.holder(journal.VSwitch)
 	s.reachable("another theft")
+}
+
+// restrictsHost checks that nothing else of the host, all of whose packets pass VPP, is affected while source ranges come, change and go.
+func (s *singleNIC) restrictsHost(t *testing.T, endpoint lab.Pod, both [][2]lab.Endpoint) {
+	t.Helper()
+	endpointSlices := balancedSlices(globalAddresses(t, endpoint))
+	for _, ranges := range []string{"192.0.2.0/24", `"fd98::/64"`, ""} {
+		gap := s.watched("source ranges "+ranges, func() {
+			labtest.Apply(t, s.Lab, fmt.Sprintf(balancedManifest, "Cluster", ranges)+endpointSlices)
+			labtest.RequireQuiet(t, s.Lab)
+		}, both...)
+		if gap >= time.Second {
+			t.Errorf("the host could not be reached for %v", gap)
+		}
+	}
 }
 
 // The agent says who has the card.
