@@ -34,7 +34,7 @@ func (s *Service) noteRanges(svc *processor.Service) {
 		return
 	}
 	for _, f := range svc.Frontends {
-		if f.Restricted && !f.Drop {
+		if f.Restricted {
 			s.restricted[svc.ID] = append(s.restricted[svc.ID], f)
 		}
 	}
@@ -60,8 +60,11 @@ func (s *Service) sourceRanges() map[string]proto.Message {
 		inside.Frontends = append(inside.Frontends, r)
 	}
 	values[models.Key(inside)] = inside
-	if ingress := s.outsideInterfaces(); len(ingress) > 0 {
-		outside := accessList(frontends, ingress)
+	// With policy Local and no endpoint on the node, connections leave it: clients outside have come to the wrong node, but
+	// others must not get past the ranges with the node's address.
+	translated := slices.DeleteFunc(slices.Clone(frontends), func(f processor.Frontend) bool { return f.Drop })
+	if ingress := s.outsideInterfaces(); len(ingress) > 0 && len(translated) > 0 {
+		outside := accessList(translated, ingress)
 		values[models.Key(outside)] = outside
 	}
 	return values

@@ -94,6 +94,11 @@ func TestSourceRangesOnVPP(t *testing.T) {
 	config, _, _ = change(t, s, kubeChange(same, open), config)
 	requireList("without ranges", config, "")
 	config, _, _ = change(t, s, kubeChange(open, same), config)
+
+	for _, slice := range []struct{ name, here, elsewhere string }{{"a", "10.1.1.2@node1", "10.1.2.2@node2"}, {"b", "fd10:0:0:1::2@node1", "fd10:0:0:2::2@node2"}} {
+		config, _, _ = change(t, s, kubeChange(webSlice(slice.name, slice.here), webSlice(slice.name, slice.elsewhere)), config)
+	}
+	requireList("with policy Local and endpoints on other nodes only", config, inside(frontend("203.0.113.1", "81", ""), frontend("fd99::1", "81", only("fd98::/64"))))
 	config, _, _ = change(t, s, kubeChange(same, nil), config)
 	requireList("without the service", config, "")
 }
