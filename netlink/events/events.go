@@ -14,9 +14,9 @@ import (
 	"os"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"github.com/vishvananda/netlink/nl"
 	"github.com/vishvananda/netns"
@@ -60,17 +60,22 @@ type Subscription struct {
 	// among those that the Go runtime polls: that would wake up a thread for each event.
 	use    sync.Mutex
 	socket int
-	// ended is an eventfd that is readable from Close on.
-	ended  int
-	closed atomic.Bool
-	// waited is when Receive last had to wait for an event, and got one.
-	waited time.Time
+	// ended is an eventfd that is readable from Close on, when done is closed.
+	ended int
+	done  chan struct{}
+	close sync.Once
+
+	lull, patience time.Duration
 }
 
-// pace is how long Receive lets further events gather after one that it had to wait for. A change
-// seldom comes alone: wiring a pod makes dozens, each of which would interrupt what makes them, and so
-// do pods that are started one after the other.
-const pace = 20 * time.Millisecond
+// A change seldom comes alone: wiring a pod makes dozens of events, and pods are started one after the other. What
+// reads them would interrupt what makes them, and would compare with a configuration that is changing.
+const (
+	// defaultLull is for how long no event may come before Receive returns one that it had to wait for.
+	defaultLull = 20 * time.Millisecond
+	// defaultPatience is for how long Receive waits for that.
+	defaultPatience = 250 * time.Millisecond
+)
 
 // Datagram is what the kernel tells at once.
 type Datagram struct {
@@ -92,7 +97,10 @@ func Subscribe(ns netns.NsHandle, protocol int, o Options) (*Subscription, error
 		unix.Close(socket)
 		return nil, fmt.Errorf("subscribe to kernel events: %w", err)
 	}
-	s := &Subscription{socket: socket, ended: ended, fault: o.Fault, buffer: make([]byte, 1<<16), control: make([]byte, 256)}
+	s := &Subscription{
+		socket: socket, ended: ended, done: make(chan struct{}), fault: o.Fault, buffer: make([]byte, 1<<16), control: make([]byte, 256),
+		lull: defaultLull, patience: defaultPatience,
+	}
 	if err = s.bind(socket, o); err != nil {
 		s.Close()
 		return nil, fmt.Errorf("subscribe to kernel events: %w", err)
@@ -140,51 +148,88 @@ func (s *Subscription) bind(socket int, o Options) error {
 
 // Close ends the subscription, and a Receive that is under way, with os.ErrClosed.
 func (s *Subscription) Close() {
-	if s.closed.Swap(true) {
-		return
-	}
-	_, _ = unix.Write(s.ended, binary.NativeEndian.AppendUint64(nil, 1)) // cannot fail: it is never read
-	s.use.Lock()
-	defer s.use.Unlock()
-	unix.Close(s.socket)
-	unix.Close(s.ended)
+	s.close.Do(func() {
+		close(s.done)
+		_, _ = unix.Write(s.ended, binary.NativeEndian.AppendUint64(nil, 1)) // cannot fail: it is never read
+		s.use.Lock()
+		defer s.use.Unlock()
+		unix.Close(s.socket)
+		unix.Close(s.ended)
+	})
 }
 
-// Receive waits for events. It returns os.ErrDeadlineExceeded after the deadline, if that
-// is not zero; ErrLost, after which it may be called again; and os.ErrClosed.
+func (s *Subscription) closed() bool {
+	select {
+	case <-s.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// Receive waits for events, and lets those that come along with the first one gather. It returns
+// os.ErrDeadlineExceeded if none has come by the deadline, if that is not zero; ErrLost, after which it
+// may be called again; and os.ErrClosed.
 func (s *Subscription) Receive(deadline time.Time) (Datagram, error) {
 	s.use.Lock()
 	defer s.use.Unlock()
-	for waiting := false; ; waiting = true {
+	for {
 		d, some, err := s.queued()
-		if some && waiting {
-			s.waited = time.Now()
-		}
 		if some || err != nil {
 			return d, err
 		}
 		if err := s.wait(deadline); err != nil {
 			return d, err
 		}
+		s.gather()
 	}
 }
 
 // wait returns when there may be events to read.
 func (s *Subscription) wait(deadline time.Time) error {
-	now := time.Now()
-	if gather := s.waited.Add(pace); now.Before(gather) && (deadline.IsZero() || gather.Before(deadline)) {
-		_, err := s.poll(gather.Sub(now), s.ended)
-		return err
-	}
 	timeout := time.Duration(-1)
 	if !deadline.IsZero() {
-		timeout = max(deadline.Sub(now), 0)
+		timeout = max(time.Until(deadline), 0)
 	}
 	some, err := s.poll(timeout, s.ended, s.socket)
 	if err == nil && !some {
 		err = os.ErrDeadlineExceeded
 	}
 	return err
+}
+
+// gather returns when no event has come for a while, when half of the receive buffer is full, when there has been
+// no lull for too long, or when the subscription is closed.
+func (s *Subscription) gather() {
+	end := time.Now().Add(s.patience)
+	for before, _ := s.fill(); ; {
+		left := time.Until(end)
+		if left <= 0 {
+			return
+		}
+		select {
+		case <-s.done:
+			return
+		case <-time.After(min(s.lull, left)):
+		}
+		filled, size := s.fill()
+		if filled == before || filled > size/2 {
+			return
+		}
+		before = filled
+	}
+}
+
+// fill returns how much of the receive buffer is used, and its size, in bytes. Both are 0 before Linux 4.12.
+func (s *Subscription) fill() (filled, size uint32) {
+	var info struct{ allocated, buffer, _, _, _, _, _, _, _ uint32 } // SK_MEMINFO_… of linux/sock_diag.h
+	length := uint32(unsafe.Sizeof(info))
+	_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(s.socket), unix.SOL_SOCKET, unix.SO_MEMINFO,
+		uintptr(unsafe.Pointer(&info)), uintptr(unsafe.Pointer(&length)), 0)
+	if errno != 0 {
+		return 0, 0
+	}
+	return info.allocated, info.buffer
 }
 
 // poll returns when one of the descriptors is readable, or after the timeout, if it is not
@@ -215,7 +260,7 @@ func (s *Subscription) Queued() (d Datagram, some bool, err error) {
 
 func (s *Subscription) queued() (d Datagram, some bool, err error) {
 	for {
-		if s.closed.Load() {
+		if s.closed() {
 			return d, false, os.ErrClosed
 		}
 		d, err := s.read(s.socket)

@@ -164,47 +164,88 @@ func TestFault(t *testing.T) {
 	}
 }
 
-// After an event that it waited for, Receive lets others gather; with some queued it does not
-// wait, and neither for a deadline that comes before.
+// keepChanging causes events until the test ends.
+func keepChanging(t *testing.T, ns netns.NsHandle) {
+	t.Helper()
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				change(t, ns, 2)
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		close(stop)
+		<-stopped
+	})
+}
+
+// An event that Receive has waited for is returned when there is a lull, or after a while.
 func TestEventsGather(t *testing.T) {
 	ns := newNamespace(t, "")
 	s := subscribe(t, ns, Options{})
-	receive := func() <-chan error {
-		ended := make(chan error, 1)
-		go func() {
-			_, err := s.Receive(time.Time{})
-			ended <- err
-		}()
-		return ended
+	s.lull, s.patience = time.Hour, 50*time.Millisecond
+	keepChanging(t, ns)
+	for range 1000 {
+		began := time.Now()
+		if _, err := s.Receive(time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+		if time.Since(began) >= s.patience {
+			return
+		}
 	}
-	long := time.Now().Add(time.Hour)
+	t.Error("events did not gather")
+}
 
-	s.waited = long
+func TestCloseEndsGathering(t *testing.T) {
+	ns := newNamespace(t, "")
+	s := subscribe(t, ns, Options{})
+	s.lull, s.patience = time.Hour, time.Hour
+	ended := make(chan error)
+	go func() {
+		for {
+			if _, err := s.Receive(time.Time{}); err != nil {
+				ended <- err
+				return
+			}
+		}
+	}()
 	change(t, ns, 2)
-	if err := <-receive(); err != nil {
-		t.Error(err)
-	}
-	for some := true; some; {
-		_, some, _ = s.Queued()
-	}
-	began := time.Now()
-	s.waited = began
-	ended := receive()
-	change(t, ns, 2)
-	if err := <-ended; err != nil || s.waited != began && s.waited.Sub(began) < pace {
-		t.Errorf("received after %v, %v", s.waited.Sub(began), err)
-	}
-	for some := true; some; {
-		_, some, _ = s.Queued()
-	}
-	s.waited = long
-	if _, err := s.Receive(time.Now().Add(time.Millisecond)); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("with a deadline: %v", err)
-	}
-	ended = receive()
 	s.Close()
 	if err := <-ended; !errors.Is(err, os.ErrClosed) {
 		t.Errorf("closed while events gather: %v", err)
 	}
-	s.Close()
+}
+
+// What is queued is returned at once.
+func TestQueuedEventsDoNotGather(t *testing.T) {
+	ns := newNamespace(t, "")
+	s := subscribe(t, ns, Options{})
+	s.lull, s.patience = time.Hour, time.Hour
+	change(t, ns, 2)
+	if _, err := s.Receive(time.Time{}); err != nil {
+		t.Error(err)
+	}
+}
+
+// Events do not gather until they are lost.
+func TestHalfFullBufferIsRead(t *testing.T) {
+	ns := newNamespace(t, "")
+	s := subscribe(t, ns, Options{Buffer: 128 << 10})
+	if _, size := s.fill(); size == 0 {
+		t.Skip("this kernel does not tell how much is queued")
+	}
+	s.lull, s.patience = time.Millisecond, time.Hour
+	keepChanging(t, ns)
+	for range 1000 {
+		if _, err := s.Receive(time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
