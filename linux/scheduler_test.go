@@ -73,7 +73,7 @@ func (a *agent) taps() kvscheduler.Descriptor[*vpp_interfaces.Interface, kvsched
 		Delete: func(_ context.Context, _ string, v *vpp_interfaces.Interface, _ kvscheduler.NoMetadata) error {
 			links, err := a.namespaces.Own.Links()
 			if link := findByAlias(links, vppAliasPrefix+v.GetName()); link != nil {
-				return a.namespaces.Own.LinkDel(link)
+				return a.namespaces.Own.DeleteLink(link.Attrs().Index)
 			}
 			return err
 		},

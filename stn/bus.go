@@ -77,5 +77,6 @@ func (k *Keeper) returnPCI(c *card) error {
 		return err
 	}
 	k.before("rename")
-	return errors.Join(k.kernel.LinkSetDown(link), k.kernel.LinkSetName(link, c.Name))
+	index := link.Attrs().Index
+	return errors.Join(k.kernel.SetLink(index, rtnl.LinkChange{Down: true}), k.kernel.SetLink(index, rtnl.LinkChange{Name: c.Name}))
 }

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-
-	"golang.org/x/sys/unix"
 )
 
 // numbers are the numbers of namespaces. The kernel names namespaces in events by numbers that belong
@@ -44,12 +42,13 @@ func (s *Set) assignNumber(ns *Namespace) (num int, err error) {
 		num, err = s.Number(ns)
 	}
 	if err == nil && num < 0 {
-		if err = s.Own.SetNetNsIdByFd(ns.fd, -1); err == nil || errors.Is(err, unix.EEXIST) {
-			num, err = s.Number(ns)
-		}
+		num, err = s.Own.AssignNetNsIdByFd(ns.fd)
 	}
 	if err == nil && num < 0 {
 		err = errors.New("it has none afterwards")
+	}
+	if err == nil {
+		ns.number.Store(int64(num) + 1)
 	}
 	return num, err
 }

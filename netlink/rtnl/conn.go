@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/contiv/contiv/netlink/namespace"
@@ -24,25 +25,20 @@ const (
 )
 
 // Conn is a connection to the rtnetlink of a network namespace. It implements requests that the
-// netlink package lacks (several changes of a link at once, objects marked with a protocol number),
-// and uses Handle for the rest.
+// netlink package lacks (several changes of a link at once, objects marked with a protocol number), and
+// those that wire pods. The rest is left to a connection of the netlink package, which is opened when it is needed.
 type Conn struct {
-	*netlink.Handle
 	remover *remover
 	fault   Fault // of tests
 	socket  *socket
+	handle  handle
 }
 
-// New connects to the namespace; Close the Conn.
+// New connects to the namespace, which must stay open as long as the Conn; Close that.
 func New(ns netns.NsHandle) (*Conn, error) {
-	c := &Conn{remover: newRemover(ns)}
+	c := &Conn{remover: newRemover(ns), handle: handle{ns: ns}}
 	err := namespace.In(ns, func() (err error) {
-		if c.socket, err = openSocket(); err != nil {
-			return err
-		}
-		if c.Handle, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
-			c.socket.close()
-		}
+		c.socket, err = openSocket()
 		return err
 	})
 	if err != nil {
@@ -54,8 +50,36 @@ func New(ns netns.NsHandle) (*Conn, error) {
 // Close ends the connection.
 func (r *Conn) Close() {
 	r.remover.close()
-	r.Handle.Close()
+	r.handle.close()
 	r.socket.close()
+}
+
+// handle is a connection of the netlink package to a namespace. Each costs a socket that the Go runtime polls.
+type handle struct {
+	ns     netns.NsHandle
+	mu     sync.Mutex
+	opened *netlink.Handle
+}
+
+func (h *handle) open() (*netlink.Handle, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.opened != nil {
+		return h.opened, nil
+	}
+	err := namespace.In(h.ns, func() (err error) {
+		h.opened, err = netlink.NewHandle(unix.NETLINK_ROUTE)
+		return err
+	})
+	return h.opened, err
+}
+
+func (h *handle) close() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.opened != nil {
+		h.opened.Close()
+	}
 }
 
 // Socket returns a socket in the namespace, for requests by ioctl(2).

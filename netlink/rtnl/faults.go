@@ -33,92 +33,108 @@ func ask[T any](r *Conn, call string, do func() (T, error)) (answer T, err error
 	return answer, err
 }
 
-// The requests of netlink.Handle that Contiv makes.
+// The requests that Contiv leaves to the netlink package.
+
+// tryHandle is try with the connection of the netlink package.
+func (r *Conn) tryHandle(call string, do func(*netlink.Handle) error) error {
+	return r.try(call, func() error {
+		h, err := r.handle.open()
+		if err != nil {
+			return err
+		}
+		return do(h)
+	})
+}
+
+// askHandle is ask with the connection of the netlink package.
+func askHandle[T any](r *Conn, call string, do func(*netlink.Handle) (T, error)) (answer T, err error) {
+	err = r.tryHandle(call, func(h *netlink.Handle) error {
+		answer, err = do(h)
+		return err
+	})
+	return answer, err
+}
 
 func (r *Conn) LinkAdd(l netlink.Link) error {
-	return r.try("LinkAdd", func() error { return r.Handle.LinkAdd(l) })
+	return r.tryHandle("LinkAdd", func(h *netlink.Handle) error { return h.LinkAdd(l) })
 }
 
-func (r *Conn) GetNetNsIdByFd(fd int) (int, error) {
-	return ask(r, "GetNetNsIdByFd", func() (int, error) { return r.Handle.GetNetNsIdByFd(fd) })
+func (r *Conn) SetPromiscOn(l netlink.Link) error {
+	return r.tryHandle("SetPromiscOn", func(h *netlink.Handle) error { return h.SetPromiscOn(l) })
 }
 
-func (r *Conn) SetNetNsIdByFd(fd, id int) error {
-	return r.try("SetNetNsIdByFd", func() error { return r.Handle.SetNetNsIdByFd(fd, id) })
+func (r *Conn) SetPromiscOff(l netlink.Link) error {
+	return r.tryHandle("SetPromiscOff", func(h *netlink.Handle) error { return h.SetPromiscOff(l) })
 }
 
 func (r *Conn) NeighAppend(n *netlink.Neigh) error {
-	return r.try("NeighAppend", func() error { return r.Handle.NeighAppend(n) })
+	return r.tryHandle("NeighAppend", func(h *netlink.Handle) error { return h.NeighAppend(n) })
 }
 
 func (r *Conn) NeighSet(n *netlink.Neigh) error {
-	return r.try("NeighSet", func() error { return r.Handle.NeighSet(n) })
+	return r.tryHandle("NeighSet", func(h *netlink.Handle) error { return h.NeighSet(n) })
 }
 
 func (r *Conn) NeighDel(n *netlink.Neigh) error {
-	return r.try("NeighDel", func() error { return r.Handle.NeighDel(n) })
+	return r.tryHandle("NeighDel", func(h *netlink.Handle) error { return h.NeighDel(n) })
 }
 
 func (r *Conn) NeighList(index, family int) ([]netlink.Neigh, error) {
-	return ask(r, "NeighList", func() ([]netlink.Neigh, error) { return r.Handle.NeighList(index, family) })
-}
-
-func (r *Conn) RouteAdd(route *netlink.Route) error {
-	return r.try("RouteAdd", func() error { return r.Handle.RouteAdd(route) })
+	return askHandle(r, "NeighList", func(h *netlink.Handle) ([]netlink.Neigh, error) { return h.NeighList(index, family) })
 }
 
 func (r *Conn) RouteReplace(route *netlink.Route) error {
-	return r.try("RouteReplace", func() error { return r.Handle.RouteReplace(route) })
+	return r.tryHandle("RouteReplace", func(h *netlink.Handle) error { return h.RouteReplace(route) })
 }
 
 func (r *Conn) RouteDel(route *netlink.Route) error {
-	return r.try("RouteDel", func() error { return r.Handle.RouteDel(route) })
+	return r.tryHandle("RouteDel", func(h *netlink.Handle) error { return h.RouteDel(route) })
 }
 
 func (r *Conn) RouteGet(to net.IP) ([]netlink.Route, error) {
-	return ask(r, "RouteGet", func() ([]netlink.Route, error) { return r.Handle.RouteGet(to) })
+	return askHandle(r, "RouteGet", func(h *netlink.Handle) ([]netlink.Route, error) { return h.RouteGet(to) })
 }
 
 func (r *Conn) RouteGetWithOptions(to net.IP, o *netlink.RouteGetOptions) ([]netlink.Route, error) {
-	return ask(r, "RouteGetWithOptions", func() ([]netlink.Route, error) { return r.Handle.RouteGetWithOptions(to, o) })
+	return askHandle(r, "RouteGetWithOptions", func(h *netlink.Handle) ([]netlink.Route, error) { return h.RouteGetWithOptions(to, o) })
 }
 
 func (r *Conn) RouteListFiltered(family int, filter *netlink.Route, mask uint64) ([]netlink.Route, error) {
-	return ask(r, "RouteListFiltered", func() ([]netlink.Route, error) { return r.Handle.RouteListFiltered(family, filter, mask) })
+	return askHandle(r, "RouteListFiltered", func(h *netlink.Handle) ([]netlink.Route, error) { return h.RouteListFiltered(family, filter, mask) })
 }
 
 func (r *Conn) RuleAdd(rule *netlink.Rule) error {
-	return r.try("RuleAdd", func() error { return r.Handle.RuleAdd(rule) })
+	return r.tryHandle("RuleAdd", func(h *netlink.Handle) error { return h.RuleAdd(rule) })
 }
 
 func (r *Conn) RuleDel(rule *netlink.Rule) error {
-	return r.try("RuleDel", func() error { return r.Handle.RuleDel(rule) })
+	return r.tryHandle("RuleDel", func(h *netlink.Handle) error { return h.RuleDel(rule) })
 }
 
 func (r *Conn) RuleList(family int) ([]netlink.Rule, error) {
-	return ask(r, "RuleList", func() ([]netlink.Rule, error) { return r.Handle.RuleList(family) })
+	return askHandle(r, "RuleList", func(h *netlink.Handle) ([]netlink.Rule, error) { return h.RuleList(family) })
 }
 
 func (r *Conn) QdiscAdd(q netlink.Qdisc) error {
-	return r.try("QdiscAdd", func() error { return r.Handle.QdiscAdd(q) })
+	return r.tryHandle("QdiscAdd", func(h *netlink.Handle) error { return h.QdiscAdd(q) })
 }
 
 func (r *Conn) QdiscDel(q netlink.Qdisc) error {
-	return r.try("QdiscDel", func() error { return r.Handle.QdiscDel(q) })
+	return r.tryHandle("QdiscDel", func(h *netlink.Handle) error { return h.QdiscDel(q) })
 }
 
 func (r *Conn) QdiscList(l netlink.Link) ([]netlink.Qdisc, error) {
-	return ask(r, "QdiscList", func() ([]netlink.Qdisc, error) { return r.Handle.QdiscList(l) })
+	return askHandle(r, "QdiscList", func(h *netlink.Handle) ([]netlink.Qdisc, error) { return h.QdiscList(l) })
 }
 
 func (r *Conn) FilterAdd(f netlink.Filter) error {
-	return r.try("FilterAdd", func() error { return r.Handle.FilterAdd(f) })
+	return r.tryHandle("FilterAdd", func(h *netlink.Handle) error { return h.FilterAdd(f) })
 }
 
 func (r *Conn) FilterDel(f netlink.Filter) error {
-	return r.try("FilterDel", func() error { return r.Handle.FilterDel(f) })
+	return r.tryHandle("FilterDel", func(h *netlink.Handle) error { return h.FilterDel(f) })
 }
 
 func (r *Conn) FilterList(l netlink.Link, parent uint32) ([]netlink.Filter, error) {
-	return ask(r, "FilterList", func() ([]netlink.Filter, error) { return r.Handle.FilterList(l, parent) })
+	return askHandle(r, "FilterList", func(h *netlink.Handle) ([]netlink.Filter, error) { return h.FilterList(l, parent) })
 }

@@ -31,7 +31,7 @@ func newConn(tb testing.TB) *Conn {
 	if !ns.IsOpen() {
 		tb.Fatal("cannot make a network namespace")
 	}
-	defer ns.Close()
+	tb.Cleanup(func() { ns.Close() })
 	c, err := New(ns)
 	if err != nil {
 		tb.Fatal(err)
