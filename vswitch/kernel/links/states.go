@@ -28,19 +28,17 @@ func (v states) List(context.Context) ([]*vpp_interfaces.InterfaceState, error) 
 		return nil, fmt.Errorf("reading the states of the interfaces: %w", err)
 	}
 	var list []*vpp_interfaces.InterfaceState
-	err = v.describeStates(func(settings settingsReader) {
-		for _, link := range devs.ByIndex {
-			for _, state := range v.statesOf(link, settings) {
-				state.Statistics = statistics(link)
-				if state.GetType() == vpp_interfaces.Interface_VXLAN_TUNNEL {
-					state.Statistics = nil
-				}
-				list = append(list, state)
+	for _, link := range devs.ByIndex {
+		for _, state := range v.statesOf(link, v.settings) {
+			state.Statistics = statistics(link)
+			if state.GetType() == vpp_interfaces.Interface_VXLAN_TUNNEL {
+				state.Statistics = nil
 			}
+			list = append(list, state)
 		}
-	})
+	}
 	slices.SortFunc(list, func(a, b *vpp_interfaces.InterfaceState) int { return strings.Compare(a.GetName(), b.GetName()) })
-	return list, err
+	return list, nil
 }
 
 // settingsReader reads speed and duplex of a device.
@@ -48,17 +46,9 @@ type settingsReader func(device string) (uint64, vpp_interfaces.InterfaceState_D
 
 func noSettings(string) (speed uint64, duplex vpp_interfaces.InterfaceState_Duplex) { return }
 
-// describeStates calls fn with a reader for the namespace.
-func (v *Driver) describeStates(fn func(settingsReader)) error {
-	return v.NS.Run(func() error {
-		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			return fmt.Errorf("reading the speed of devices: %w", err)
-		}
-		defer unix.Close(fd)
-		fn(func(device string) (uint64, vpp_interfaces.InterfaceState_Duplex) { return linkSettings(fd, device) })
-		return nil
-	})
+// settings reads those of a device of the namespace.
+func (v *Driver) settings(device string) (speed uint64, duplex vpp_interfaces.InterfaceState_Duplex) {
+	return linkSettings(v.Net.Socket(), device)
 }
 
 // statesOf returns the states of the interfaces that a device stands for: of none, one,
@@ -126,13 +116,8 @@ func statistics(link netlink.Link) *vpp_interfaces.InterfaceState_Statistics {
 // tellOf tells the observers of devices that have just been read.
 func (v *Driver) tellOf(links ...netlink.Link) {
 	var found []*vpp_interfaces.InterfaceState
-	err := v.describeStates(func(settings settingsReader) {
-		for _, link := range links {
-			found = append(found, v.statesOf(link, settings)...)
-		}
-	})
-	if err != nil {
-		v.Log.Warn("States of interfaces are not reported", "error", err)
+	for _, link := range links {
+		found = append(found, v.statesOf(link, v.settings)...)
 	}
 	v.reports.Tell(found...)
 }
