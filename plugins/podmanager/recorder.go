@@ -49,7 +49,7 @@ const (
 	// gathering is how long a write waits for those of other ADDs: a few pods are wired in that time, and
 	// an ADD that has so many others beside it takes longer anyway.
 	gathering = 20 * time.Millisecond
-	// crowd is how many ADDs a write waits for.
+	// crowd is for how many ADDs a write begins to wait.
 	crowd = 4
 )
 
@@ -75,14 +75,15 @@ func (r *recorder) expect() (queued func()) {
 	})
 }
 
-// mayGather reports whether the writer may wait for more.
-func (r *recorder) mayGather() bool {
-	return r.expected >= crowd && !slices.ContainsFunc(r.queue, func(w write) bool { return w.urgent })
+// mayGather reports whether the writer may wait for this many more, or more than that.
+func (r *recorder) mayGather(more int) bool {
+	return r.expected >= more && !slices.ContainsFunc(r.queue, func(w write) bool { return w.urgent })
 }
 
-// wake ends the writer's wait if it must not go on. The lock is held.
+// wake ends the writer's wait if it must not go on. It goes on for the last few of a crowd, too: they would wait for
+// the disk twice. The lock is held.
 func (r *recorder) wake() {
-	if r.mayGather() {
+	if r.mayGather(1) {
 		return
 	}
 	select {
@@ -98,7 +99,7 @@ func (r *recorder) gather() {
 	case <-r.due: // of an earlier wait
 	default:
 	}
-	wait := r.mayGather()
+	wait := r.mayGather(crowd)
 	r.mu.Unlock()
 	if !wait {
 		return
