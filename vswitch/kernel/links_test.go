@@ -256,7 +256,7 @@ func router(t *testing.T, h *vswitchtest.Host, device string) {
 	t.Cleanup(ns.Close)
 	var fd, index int
 	err = ns.Run(func() error {
-		data, err := os.ReadFile("/proc/net/if_inet6") // addr index plen scope flags name
+		data, err := os.ReadFile("/proc/thread-self/net/if_inet6") // addr index plen scope flags name
 		if err != nil {
 			return err
 		}
