@@ -41,6 +41,9 @@ func (s *Server) CollectGarbage(ctx context.Context, req *cni.GarbageRequest) (*
 	reply := &cni.GarbageReply{}
 	var errs []error
 	for _, p := range stale {
+		if refused := s.unserved(ctx, ctx.Err()); refused != nil {
+			return nil, refused // nobody waits any more: what is left is collected next time
+		}
 		s.log.Info("Pod is garbage: the runtime does not know it any more", "pod", p.ID, "container", p.ContainerID, "network", p.Network)
 		if err := s.remove(ctx, p, newDeletePod(p)); err != nil {
 			if refused := s.unserved(ctx, err); refused != nil {
