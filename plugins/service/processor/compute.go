@@ -146,7 +146,7 @@ func frontendPort(port *service.Service_ServicePort, kind Kind) int32 {
 	return port.GetPort()
 }
 
-// sourceRanges returns the prefixes that may use load balancers. Malformed ranges allow nobody.
+// sourceRanges returns the prefixes that may use load balancers. Malformed ranges allow nobody, and IPv4 in IPv6 is IPv4.
 func sourceRanges(svc *service.Service) (list []netip.Prefix, restricted bool) {
 	for _, text := range svc.GetLoadbalancerSourceRanges() {
 		if text = strings.TrimSpace(text); text == "" {
@@ -154,7 +154,10 @@ func sourceRanges(svc *service.Service) (list []netip.Prefix, restricted bool) {
 		}
 		restricted = true
 		if p, err := netip.ParsePrefix(text); err == nil {
-			list = append(list, p.Masked())
+			if p = p.Masked(); p.Addr().Is4In6() {
+				p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
+			}
+			list = append(list, p)
 		}
 	}
 	slices.SortFunc(list, netip.Prefix.Compare)

@@ -45,6 +45,7 @@ func TestSourceRangesAreOfLoadBalancersOnly(t *testing.T) {
 		"none":                  {nil, "[]", false},
 		"two, one twice":        {[]string{"10.0.0.0/8", " 192.0.2.7/24 ", "10.0.0.0/8"}, "[10.0.0.0/8 192.0.2.0/24]", true},
 		"nothing to make sense": {[]string{"everybody"}, "[]", true},
+		"IPv4 in IPv6":          {[]string{"::ffff:192.0.2.7/120", "::ffff:0.0.0.0/95"}, "[192.0.2.0/24 ::fffe:0:0/95]", true},
 	} {
 		svc := balancer()
 		svc.LoadbalancerSourceRanges = test.ranges
