@@ -91,6 +91,7 @@ func (s *Service) answerRoutes() map[string]proto.Message {
 // What a vswitch without client scopes does instead of what services ask for. Nobody can change that on the node, except
 // for limitNoResets.
 const (
+	limitRanges   = "loadBalancerSourceRanges do not hold for pods and processes of this node: services have more ports and ranges than VPP compares, and these have the most"
 	limitResets   = "resetRemovedEndpoints does not hold for clients outside whose endpoint is on another node: neither has a socket on this one"
 	limitNoResets = "resetRemovedEndpoints has no effect on this node: its Linux kernel lacks CONFIG_INET_DIAG_DESTROY"
 	limitSelf     = "a pod that is reached at another interface than eth0 (contivpp.io/service-endpoint-if) does not reach itself through its service: VPP compares addresses, and the pod's kernel drops what comes from its own"
@@ -113,13 +114,19 @@ func (s *Service) noteLimits(id processor.ID, svc *processor.Service) {
 			return slices.ContainsFunc(f.Outside, func(e processor.Endpoint) bool { return e.Local && e.Interface != "" })
 		}),
 	} {
-		if applies && s.limited[limit] == nil {
-			s.limited[limit] = map[processor.ID]bool{}
-		}
-		if applies {
-			s.limited[limit][id] = true
-		}
+		s.noteLimit(id, limit, applies)
 	}
+}
+
+// noteLimit records that a limit applies to a service.
+func (s *Service) noteLimit(id processor.ID, limit string, applies bool) {
+	if !applies {
+		return
+	}
+	if s.limited[limit] == nil {
+		s.limited[limit] = map[processor.ID]bool{}
+	}
+	s.limited[limit][id] = true
 }
 
 // forgetLimits removes the record of a service.

@@ -33,13 +33,3 @@ func (s *Service) noteReserved(id processor.ID) {
 	s.noteLimit(id, limitHost, s.services.AsksForHost(id))
 	s.noteLimit(id, limitPods, s.services.AsksForPods(id))
 }
-
-func (s *Service) noteLimit(id processor.ID, limit string, applies bool) {
-	if !applies {
-		return
-	}
-	if s.limited[limit] == nil {
-		s.limited[limit] = map[processor.ID]bool{}
-	}
-	s.limited[limit][id] = true
-}

@@ -1,6 +1,8 @@
 package service
 
 import (
+	"cmp"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -51,23 +53,53 @@ func (s *Service) sourceRanges() map[string]proto.Message {
 		return values
 	}
 	slices.SortFunc(frontends, processor.CompareFrontends)
+	if inside := s.rangesInside(); len(inside.Frontends) > 0 {
+		values[models.Key(inside)] = inside
+	}
+	// With policy Local and no endpoint on the node, connections leave it: clients outside have come to the wrong node, but
+	// others must not get past the ranges with the node's address.
+	translated := slices.DeleteFunc(frontends, func(f processor.Frontend) bool { return f.Drop })
+	if ingress := s.outsideInterfaces(); len(ingress) > 0 && len(translated) > 0 {
+		outside := accessList(translated, ingress)
+		values[models.Key(outside)] = outside
+	}
+	return values
+}
+
+// rangesInside returns the ranges for pods and the host.
+func (s *Service) rangesInside() *guard.SourceRanges {
 	inside := &guard.SourceRanges{Interface: s.network.GetHostInterconnectIfName()}
-	for _, f := range frontends {
+	for _, f := range s.fittingFrontends() {
 		r := &guard.SourceRanges_Frontend{Address: f.Addr.Addr().String(), Port: uint32(f.Addr.Port()), Protocol: guardedProtocols[f.Protocol]}
 		for _, source := range sourcesOf(f) {
 			r.Sources = append(r.Sources, source.String())
 		}
 		inside.Frontends = append(inside.Frontends, r)
 	}
-	values[models.Key(inside)] = inside
-	// With policy Local and no endpoint on the node, connections leave it: clients outside have come to the wrong node, but
-	// others must not get past the ranges with the node's address.
-	translated := slices.DeleteFunc(slices.Clone(frontends), func(f processor.Frontend) bool { return f.Drop })
-	if ingress := s.outsideInterfaces(); len(ingress) > 0 && len(translated) > 0 {
-		outside := accessList(translated, ingress)
-		values[models.Key(outside)] = outside
+	return inside
+}
+
+// fittingFrontends returns the frontends, in order, of as many services as SourceRanges can have. The others, which it notes, are those
+// with the most ranges: whoever writes too many must not end what restricts the clients of others.
+func (s *Service) fittingFrontends() (frontends []processor.Frontend) {
+	delete(s.limited, limitRanges)
+	rules := map[processor.ID]int{}
+	for id, list := range s.restricted {
+		for _, f := range list {
+			rules[id] += 1 + len(sourcesOf(f))
+		}
 	}
-	return values
+	total := 0
+	for _, id := range slices.SortedFunc(maps.Keys(rules), func(a, b processor.ID) int { return cmp.Or(cmp.Compare(rules[a], rules[b]), a.Compare(b)) }) {
+		list := s.restricted[id]
+		if len(frontends)+len(list) > models.MaxRestrictedFrontends || total+rules[id] > models.MaxRestrictingRules {
+			s.noteLimit(id, limitRanges, true)
+			continue
+		}
+		frontends, total = append(frontends, list...), total+rules[id]
+	}
+	slices.SortFunc(frontends, processor.CompareFrontends)
+	return frontends
 }
 
 var guardedProtocols = map[processor.Protocol]guard.SourceRanges_Protocol{

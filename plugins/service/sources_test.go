@@ -1,11 +1,15 @@
 package service_test
 
 import (
+	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/contiv/contiv/api/contiv/guard"
 	k8s "github.com/contiv/contiv/api/contiv/service"
+	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/plugins/plugintest"
 	"github.com/contiv/contiv/plugins/service"
 	"github.com/contiv/contiv/plugins/service/processor"
@@ -101,4 +105,60 @@ func TestSourceRangesOnVPP(t *testing.T) {
 	requireList("with policy Local and endpoints on other nodes only", config, inside(frontend("203.0.113.1", "81", ""), frontend("fd99::1", "81", only("fd98::/64"))))
 	config, _, _ = change(t, s, kubeChange(same, nil), config)
 	requireList("without the service", config, "")
+}
+
+// One service with more ports or ranges than VPP compares does not end what restricts the clients of others.
+func TestTooManySourceRanges(t *testing.T) {
+	small := webService()
+	var ranges []string
+	for i := range models.MaxRestrictingRules {
+		ranges = append(ranges, fmt.Sprintf("10.%d.%d.0/24", i/256, i%256))
+	}
+	var ports []*k8s.Service_ServicePort
+	for i := range models.MaxRestrictedFrontends {
+		ports = append(ports, &k8s.Service_ServicePort{Name: fmt.Sprint("p", i), Protocol: "TCP", Port: int32(1 + i)})
+	}
+	for what, edit := range map[string]func(*k8s.Service){
+		"ranges": func(s *k8s.Service) { s.LoadbalancerSourceRanges = ranges },
+		"ports":  func(s *k8s.Service) { s.Port = ports },
+	} {
+		s, err := newCluster().onVPP(t, "services: vswitch")
+		if err != nil {
+			t.Fatal(err)
+		}
+		big := proto.CloneOf(small)
+		edit(big)
+		big.Name, big.ClusterIp, big.ClusterIps, big.LbIngressIps = "big", "10.96.0.11", nil, []string{"203.0.113.2"}
+		restricted := func(config plugintest.Txn) (addrs []string) {
+			inside, _ := config["config/contiv/guard/v1/source-ranges"].(*guard.SourceRanges)
+			for _, f := range inside.GetFrontends() {
+				addrs = append(addrs, f.GetAddress())
+			}
+			return slices.Compact(addrs)
+		}
+		noted := func() bool {
+			return slices.ContainsFunc(s.Notes(), func(note string) bool {
+				return strings.Contains(note, "more ports and ranges than VPP compares") && strings.HasSuffix(note, "; services: default/big")
+			})
+		}
+		isWrong := func(from, to string) bool {
+			c := service.Connection{From: netip.MustParseAddr(from), To: netip.MustParseAddr(to), Protocol: processor.TCP, Port: 80}
+			return slices.ContainsFunc(s.Explain(c).Wrong, func(text string) bool { return strings.Contains(text, "in none of loadBalancerSourceRanges") })
+		}
+		config := resync(t, s, state(small, big, webSlice("a", "10.1.1.2@node1")))
+		if got := restricted(config); !slices.Equal(got, []string{"203.0.113.1"}) || !noted() {
+			t.Errorf("too many %s: restricted are %v, notes %q", what, got, s.Notes())
+		}
+		const pod, client = "10.1.1.9", "192.0.2.1"
+		if !isWrong(pod, "203.0.113.1") || !isWrong(client, "203.0.113.2") || what == "ports" && isWrong(pod, "203.0.113.2") {
+			t.Errorf("too many %s: who may connect is explained otherwise", what)
+		}
+		config, _, _ = change(t, s, kubeChange(small, nil), config)
+		less := proto.CloneOf(big)
+		less.LoadbalancerSourceRanges, less.Port = ranges[:1], ports[:1]
+		config, _, _ = change(t, s, kubeChange(big, less), config)
+		if got := restricted(config); !slices.Equal(got, []string{"203.0.113.2"}) || noted() {
+			t.Errorf("few %s again: restricted are %v, notes %q", what, got, s.Notes())
+		}
+	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/contiv/contiv/api/contiv/guard"
 	"github.com/contiv/contiv/delta"
+	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/vswitch"
 	"github.com/contiv/contiv/vswitch/vpp/ownership"
 	"github.com/contiv/contiv/vswitch/vpp/session"
@@ -25,13 +26,6 @@ import (
 // value, none has.
 type Ranges struct{ *Guards }
 
-const (
-	// maxFrontends are those of a value: each interface may have an entry for each of its addresses.
-	maxFrontends = 1024
-	// maxRangeRules are the rules of the access list that records a value.
-	maxRangeRules = 16384
-)
-
 // rangeTables drop what the addresses may not send to the frontends. With TCP it is the first packet of a
 // connection, so that others go on.
 func rangeTables(frontends []vswitch.RestrictedFrontend, addrs []netip.Addr) (tables []*table) {
@@ -40,7 +34,7 @@ func rangeTables(frontends []vswitch.RestrictedFrontend, addrs []netip.Addr) (ta
 			if a.Is4() != (t.chain == chainIP4) {
 				continue
 			}
-			t.room += maxFrontends
+			t.room += models.MaxRestrictedFrontends
 			for _, f := range frontends {
 				if tcp := f.Protocol == protocolTCP; tcp == t.isOfTCP() && f.Addr.Addr().Is4() == a.Is4() && !f.Allows(a) {
 					t.addNew(restricted, append([][]byte{one(f.Protocol), ip(a), ip(f.Addr.Addr()), two(f.Addr.Port())}, flagsOf(tcp)...)...)
@@ -85,11 +79,11 @@ func (r Ranges) Create(ctx context.Context, v *guard.SourceRanges) error {
 
 func (r Ranges) create(ctx context.Context, v *guard.SourceRanges) error {
 	wanted := &rangeRecord{id: none, frontends: vswitch.RestrictedFrontends(v), iface: v.GetInterface()}
-	if n := len(wanted.frontends); n > maxFrontends {
-		return vswitch.Unsupported("frontends: %d of them: restrict at most %d", n, maxFrontends)
+	if n := len(wanted.frontends); n > models.MaxRestrictedFrontends {
+		return vswitch.Unsupported("frontends: %d of them: restrict at most %d", n, models.MaxRestrictedFrontends)
 	}
-	if n := len(wanted.rules()); n > maxRangeRules {
-		return vswitch.Unsupported("sources: %d of all frontends together, with the frontends: use at most %d", n, maxRangeRules)
+	if n := len(wanted.rules()); n > models.MaxRestrictingRules {
+		return vswitch.Unsupported("sources: %d of all frontends together, with the frontends: use at most %d", n, models.MaxRestrictingRules)
 	}
 	if n := ownership.MaxTag - len(rangesTag); len(wanted.iface) > n {
 		return vswitch.Unsupported("interface: %q is longer than %d bytes: give it a shorter name", wanted.iface, n)
