@@ -11,6 +11,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,8 +36,16 @@ import (
 
 // cluster is one with a node node1.
 type cluster struct {
-	nodes  nodesync.Nodes
+	nodes nodesync.Nodes
+
+	mu     sync.Mutex // of others
 	others string
+}
+
+func (c *cluster) lookForOthers() (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.others, nil
 }
 
 func newCluster() *cluster {
@@ -97,8 +107,7 @@ func (c *cluster) pluginWith(t *testing.T, settings string, hostPorts *service.H
 }
 
 func (c *cluster) proxy(cfg config.Config) *service.Proxy {
-	return &service.Proxy{Settings: cfg, NodeName: "node1", Nodes: c, Addresses: c, Others: func() (string, error) { return c.others, nil },
-		Healthy: func() bool { return true }}
+	return &service.Proxy{Settings: cfg, NodeName: "node1", Nodes: c, Addresses: c, Others: c.lookForOthers, Healthy: func() bool { return true }}
 }
 
 func resync(t *testing.T, s *service.Service, state controller.KubeState) plugintest.Txn {
@@ -576,16 +585,26 @@ func TestOthersAreNoticedWhenTheyComeAndGo(t *testing.T) {
 		c := newCluster()
 		s := c.plugin(t, "services: auto")
 		ctx, cancel := context.WithCancel(t.Context())
-		requests, refusal := 0, error(nil)
-		go s.WatchOthers(ctx, time.Second, func() error { requests++; return refusal })
-		after := func(what string, others string, want int) {
+		var requests atomic.Int32
+		var refused atomic.Bool
+		go s.WatchOthers(ctx, time.Second, func() error {
+			requests.Add(1)
+			if refused.Load() {
+				return errors.New("too many")
+			}
+			return nil
+		})
+		after := func(what string, others string, want int32) {
 			t.Helper()
 			synctest.Wait()
-			c.others, requests = others, 0
+			c.mu.Lock()
+			c.others = others
+			c.mu.Unlock()
+			requests.Store(0)
 			time.Sleep(3*time.Second + time.Millisecond)
 			synctest.Wait()
-			if requests != want {
-				t.Errorf("%s: %d resyncs are requested, want %d", what, requests, want)
+			if got := requests.Load(); got != want {
+				t.Errorf("%s: %d resyncs are requested, want %d", what, got, want)
 			}
 		}
 		after("before the first resync", "kube-proxy", 0)
@@ -593,9 +612,9 @@ func TestOthersAreNoticedWhenTheyComeAndGo(t *testing.T) {
 		after("nothing has changed", "kube-proxy", 0)
 		after("kube-proxy went", "", 1)
 		resync(t, s, state())
-		refusal = errors.New("too many")
+		refused.Store(true)
 		after("kube-proxy came, and requests are refused", "kube-proxy", 3)
-		refusal = nil
+		refused.Store(false)
 		after("requests are taken again", "kube-proxy", 1)
 		resync(t, s, state())
 		after("the resync has left services to it", "kube-proxy", 0)
