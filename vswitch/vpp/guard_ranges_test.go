@@ -10,6 +10,7 @@ import (
 
 	"github.com/contiv/contiv/api/contiv/guard"
 	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/vswitch"
 	"github.com/contiv/contiv/vswitch/vpp/session"
 	"github.com/contiv/contiv/vswitch/vpp/subsystem"
@@ -245,11 +246,11 @@ func TestTooManySourceRangesAreUnsupported(t *testing.T) {
 	server := vpptest.New(t)
 	v := open(t, &site{VPP: server, server: server})
 	var frontends []*frontend
-	for i := range 1025 {
+	for i := range models.MaxRestrictedFrontends + 1 {
 		frontends = append(frontends, balancer(fmt.Sprintf("203.0.%d.%d", i/256, i%256), overTCP))
 	}
 	var sources []string
-	for i := range 16384 {
+	for i := range models.MaxRestrictingRules {
 		sources = append(sources, fmt.Sprintf("10.%d.%d.0/24", i/256, i%256))
 	}
 	for what, list := range map[string][]*frontend{"frontends": frontends, "sources": {balancer("203.0.113.1", overTCP, sources...)}} {
@@ -258,9 +259,33 @@ func TestTooManySourceRangesAreUnsupported(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	most := &guard.SourceRanges{Frontends: frontends[:1024]}
-	must(t, v.SourceRanges().Create(t.Context(), most))
-	if found, err := v.SourceRanges().List(t.Context(), []*guard.SourceRanges{most}); err != nil || len(vswitch.RestrictedFrontends(found[0])) != 1024 {
-		t.Errorf("as many as there may be: %v", err)
-	}
+}
+
+// As many as there may be fit, all others in their place, and many ranges.
+func TestMostSourceRanges(t *testing.T) {
+	onEachVPP(t, func(t *testing.T, s *site) {
+		v := open(t, s)
+		create(t, v, loopback("a"), loopback("host"))
+		must(t, v.SourceGuards().Create(t.Context(), guardOf("a", "192.0.2.2", "fd10::2")))
+		set := func(what, network string, frontends, sources int) {
+			t.Helper()
+			value := &guard.SourceRanges{Interface: "host"}
+			for i := range frontends {
+				value.Frontends = append(value.Frontends, balancer(fmt.Sprintf("%s%x", network, i), overTCP))
+			}
+			for i := range sources {
+				f := value.Frontends[i%frontends]
+				f.Sources = append(f.Sources, fmt.Sprintf("fd98:%x::/%d", i, 32+i%16))
+			}
+			must(t, v.SourceRanges().Create(t.Context(), value))
+			if found, err := v.SourceRanges().List(t.Context(), []*guard.SourceRanges{value}); err != nil || len(found) != 1 ||
+				!slices.EqualFunc(vswitch.RestrictedFrontends(found[0]), vswitch.RestrictedFrontends(value), vswitch.RestrictedFrontend.Equal) {
+				t.Errorf("%s: %v, or others are in force", what, err)
+			}
+		}
+		set("the most frontends", "fd99::", models.MaxRestrictedFrontends, 0)
+		set("others", "fd97::", models.MaxRestrictedFrontends, 0)
+		set("the most ranges", "fd97::", models.MaxRestrictedFrontends, models.MaxRestrictingRules-models.MaxRestrictedFrontends)
+		must(t, v.SourceRanges().Delete(t.Context(), nil))
+	})
 }
