@@ -55,7 +55,7 @@ func hostPortID(pod podmanager.PodID) processor.ID {
 	if long := len(id.String()) - maxLabel; long > 0 {
 		sum := sha256.Sum256([]byte(pod.Name))
 		hash := fmt.Sprintf("~%x", sum[:6])
-		id.Name = pod.Name[:len(pod.Name)-long-len(hash)] + hash
+		id.Name = pod.Name[:max(len(pod.Name)-long-len(hash), 0)] + hash
 	}
 	return id
 }

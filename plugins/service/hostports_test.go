@@ -118,6 +118,12 @@ func TestHostPortsOfPodsWithLongNames(t *testing.T) {
 	if len(labels) != 2 {
 		t.Errorf("labels %v, want two", labels)
 	}
+	// Kubernetes has no namespace with such a name, but a runtime may name one.
+	request := forPod("x", "c9", `[{"hostPort": 8090, "containerPort": 80, "protocol": "tcp"}]`)
+	request.ExtraArguments = "K8S_POD_NAME=x;K8S_POD_NAMESPACE=" + long[:117]
+	if reply, err := n.Server.Add(t.Context(), request); err != nil || strings.Contains(reply.GetError(), "panic") {
+		t.Error(reply, err)
+	}
 }
 
 func TestHostPortsOfBothIPVersions(t *testing.T) {
