@@ -66,6 +66,8 @@ type Subscription struct {
 	close sync.Once
 
 	lull, patience time.Duration
+	// after is time.After, but in tests.
+	after func(time.Duration) <-chan time.Time
 }
 
 // A change seldom comes alone: wiring a pod makes dozens of events, and pods are started one after the other. What
@@ -99,7 +101,7 @@ func Subscribe(ns netns.NsHandle, protocol int, o Options) (*Subscription, error
 	}
 	s := &Subscription{
 		socket: socket, ended: ended, done: make(chan struct{}), fault: o.Fault, buffer: make([]byte, 1<<16), control: make([]byte, 256),
-		lull: defaultLull, patience: defaultPatience,
+		lull: defaultLull, patience: defaultPatience, after: time.After,
 	}
 	if err = s.bind(socket, o); err != nil {
 		s.Close()
@@ -210,7 +212,7 @@ func (s *Subscription) gather() {
 		select {
 		case <-s.done:
 			return
-		case <-time.After(min(s.lull, left)):
+		case <-s.after(min(s.lull, left)):
 		}
 		filled, size := s.fill()
 		if filled == before || filled > size/2 {
