@@ -32,15 +32,16 @@ func (c *ContivConf) LinksChanged(ctx context.Context) {
 	c.mu.Lock()
 	prev, announced := c.now.resolved, c.announced
 	c.mismatch = ""
-	lost := c.stillLost(prev.LinkAddress, &next)
-	if !lost {
+	c.noteAddress(prev.LinkAddress, &next)
+	lost := c.lost
+	if !lost.IsValid() {
 		c.announced = next
 	}
 	c.mu.Unlock()
 	switch {
 	case next.equal(announced):
-	case lost:
-		c.log.Warn("The main interface has lost its address, the network stays as it was", "interface", next.Main.Name, "address", prev.LinkAddress)
+	case lost.IsValid():
+		c.log.Warn("The main interface has lost its address, the network stays as it was", "interface", next.Main.Name, "address", lost)
 	default:
 		if err := c.loop.PushEvent(ctx, &NodeIPv4Change{Prev: prev, Next: next}); err != nil {
 			c.log.Warn("The change of the main interface cannot be processed", "error", err)
@@ -48,8 +49,8 @@ func (c *ContivConf) LinksChanged(ctx context.Context) {
 	}
 }
 
-// stillLost notes whether the main interface no longer has its address, prev, or has not got back the one that it lost before.
-func (c *ContivConf) stillLost(prev netip.Prefix, next *Resolved) bool {
+// noteAddress notes whether the main interface no longer has its address, prev, or has not got back the one that it lost before.
+func (c *ContivConf) noteAddress(prev netip.Prefix, next *Resolved) {
 	switch {
 	case next.LinkAddress.IsValid():
 		c.lost = netip.Prefix{}
@@ -59,17 +60,16 @@ func (c *ContivConf) stillLost(prev netip.Prefix, next *Resolved) bool {
 	if c.lost.IsValid() {
 		c.mismatch = lostAddress(&next.Main, c.lost)
 	}
-	return c.lost.IsValid()
 }
 
-// noteLost is stillLost for a configuration that is put in force. Another one has other addresses.
+// noteLost is noteAddress for a configuration that is put in force. Another one has other addresses.
 func (c *ContivConf) noteLost(before, next *view) {
 	c.mismatch = ""
 	if !before.static.equal(next.static) || before.resolved.Main.Name != next.resolved.Main.Name {
 		c.lost = netip.Prefix{}
 		return
 	}
-	c.stillLost(before.resolved.LinkAddress, &next.resolved)
+	c.noteAddress(before.resolved.LinkAddress, &next.resolved)
 }
 
 // lostAddress says that the main interface no longer has the address that other nodes know this one by.
