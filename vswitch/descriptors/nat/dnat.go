@@ -212,6 +212,9 @@ func normalDNAT(v *vpp_nat.DNat44) *vpp_nat.DNat44 {
 		if len(m.GetLocalIps()) == 1 {
 			m.LocalIps[0].Probability = 0
 		}
+		if m.GetExternalPort() == 0 { // a whole address has one local address
+			m.SessionAffinity = 0
+		}
 		if first := m.GetLocalIps(); len(first) > 1 && !slices.ContainsFunc(first, func(l *localIP) bool { return l.GetProbability() != first[0].GetProbability() }) {
 			for _, l := range first {
 				l.Probability = 0

@@ -81,6 +81,11 @@ func TestDNATEquivalence(t *testing.T) {
 	if proto.Equal(normalDNAT(one), normalDNAT(sticky)) {
 		t.Error("affinity of a mapping with one backend is ignored")
 	}
+	whole := func(m *staticMapping) { m.LocalIps, m.ExternalPort, m.LocalIps[1].LocalPort = m.LocalIps[1:], 0, 0 }
+	stickyWhole := func(m *staticMapping) { whole(m); m.SessionAffinity = 600 }
+	if !proto.Equal(normalDNAT(oneMapping(whole)), normalDNAT(oneMapping(stickyWhole))) {
+		t.Error("affinity matters where there is nothing to choose from: a whole address")
+	}
 }
 
 // Two references to pools, and two interfaces, are dependencies of their own.
