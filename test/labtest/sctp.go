@@ -100,10 +100,10 @@ func AskNameBySCTP(netns string, to netip.AddrPort, from uint16) (h Told, err er
 	tag := uint32(from)<<8 | 1
 	var answer []byte
 	for range 3 {
+		c.SetDeadline(time.Now().Add(time.Second))
 		if _, err = c.Write(SCTPInit(from, to.Port(), tag)); err != nil {
 			return h, err
 		}
-		c.SetDeadline(time.Now().Add(time.Second))
 		answer, err = awaitInitAck(c, to, from, tag)
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			break

@@ -145,8 +145,8 @@ func LoadBalancers(t *testing.T, l *lab.Lab) {
 // requireSCTP checks SCTP at the cluster IP, or from outside at the external address.
 func (s *serviceLab) requireSCTP(t *testing.T, from client, ipv6 bool, number int, port uint16) {
 	t.Helper()
-	if s.vpp && (ipv6 || from.node == "") {
-		return
+	if s.vpp && (ipv6 || from.node == "" || from.who == "the endpoint itself") {
+		return // VPP knows no SCTP over IPv6, and drops that of pods that come to themselves
 	}
 	to := netip.AddrPortFrom(clusterIP(number, ipv6), 80)
 	if from.node == "" {
