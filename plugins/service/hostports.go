@@ -342,7 +342,7 @@ func (s *Service) sharedByPods() map[string]proto.Message {
 	if !s.caps.HostStackShared && !s.ownStack() {
 		return values // its interfaces have the translation configured
 	}
-	network := &contiv_nat.ServiceNetwork{Inside: s.self.insidePrefixes(), OutsideInterfaces: s.outsideInterfaces()}
+	network := &contiv_nat.ServiceNetwork{Inside: s.self.insidePrefixes(), OutsideInterfaces: s.translatedByRoutes()}
 	key := models.Key(network)
 	if full := s.rendered[key]; full != nil { // the value for services has more
 		values[key] = full

@@ -68,6 +68,17 @@ func (s *Service) outsideInterfaces() (list []string) {
 	return list
 }
 
+// translatedByRoutes returns the interfaces on which the vswitch translates by its routes alone, in both directions: those for
+// clients outside, and that of the host if it shares a network card. What VPP hands to the host at an address that both have
+// passes no feature of an interface (stn_ip46_punt_fn), so that answers would reach the host's processes untranslated.
+func (s *Service) translatedByRoutes() []string {
+	list := s.outsideInterfaces()
+	if host := s.network.GetHostInterconnectIfName(); s.ownStack() && s.config.Resolved().Stolen != nil && host != "" {
+		list = append(list, host)
+	}
+	return list
+}
+
 // answerRoutes returns the routes that lead answers of pods to hidden clients into VRF 0, where they
 // are translated back.
 func (s *Service) answerRoutes() map[string]proto.Message {

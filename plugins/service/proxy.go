@@ -353,7 +353,7 @@ func (s *Service) node(ctx context.Context) processor.Node {
 // shared returns the values that all services share: the clients inside, the cluster IPs, and the
 // source that a pod sees in connections to itself.
 func (s *Service) shared() map[string]proto.Message {
-	network := &contiv_nat.ServiceNetwork{Inside: s.self.insidePrefixes(), OutsideInterfaces: s.outsideInterfaces()}
+	network := &contiv_nat.ServiceNetwork{Inside: s.self.insidePrefixes(), OutsideInterfaces: s.translatedByRoutes()}
 	plan := s.proxy.Addresses.Plan()
 	for _, family := range plan.Families() {
 		if p := family.Subnets.Service; p.IsValid() {

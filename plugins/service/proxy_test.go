@@ -318,11 +318,45 @@ func TestServicesWithoutEndpointsOnAStolenCard(t *testing.T) {
 	none.ExternalTrafficPolicy, none.LbIngressIps, none.LoadbalancerSourceRanges, none.ExternalIps = "Cluster", nil, nil, []string{"203.0.113.9"}
 	none.Port = []*k8s.Service_ServicePort{{Protocol: "TCP", Port: 80, NodePort: 30081}, {Protocol: "UDP", Port: 81, NodePort: 30082}}
 	got := plugintest.Render(resync(t, s, state(none)))
-	if want := `{"external_ip":"203.0.113.9","external_port":80,"otherwise":"REFUSE"}`; !strings.Contains(got, want) {
-		t.Errorf("no %s in\n%s", want, got)
+	for _, want := range []string{
+		`{"external_ip":"203.0.113.9","external_port":80,"otherwise":"REFUSE"}`,
+		// Of VPP's refusal, processes of the host would not hear over IPv4.
+		`{"external_ip":"10.96.0.10","external_port":80,"local_ips":[{"local_ip":"192.168.16.1","local_port":1}],"masquerade_outside":true,"twice_nat":"SELF","twice_nat_pool_ip":"10.1.1.254"}`,
+		`{"external_ip":"10.96.0.10","external_port":81,"otherwise":"REFUSE","protocol":"UDP"}`,
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %s in\n%s", want, got)
+		}
 	}
 	if strings.Contains(got, `"external_ip":"192.168.16.1"`) {
 		t.Errorf("the address of the host is translated:\n%s", got)
+	}
+}
+
+// Where VPP has the host's only card, the host's processes are clients of VPP's routes, by an interface without features. Pods see the
+// host's address at cluster IPs, which policies let in, unless the host is an endpoint itself and would drop what has its own address.
+func TestHostsOfAStolenCardUseServices(t *testing.T) {
+	stolen := fake{ownStack: true, bvi: "vxlanBVI", resolved: contivconf.Resolved{Stolen: &contivconf.Stolen{}}}
+	s, err := newCluster().onThisVPP(t, stolen, service.Capabilities{}, "services: vswitch\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods, host := webService(), webService()
+	pods.LbIngressIps, pods.LoadbalancerSourceRanges, pods.ExternalTrafficPolicy, pods.ExternalIps = nil, nil, "Cluster", []string{"203.0.113.9"}
+	host.Name, host.ClusterIps, host.ClusterIp, host.LbIngressIps, host.LoadbalancerSourceRanges = "host", []string{"10.96.0.11"}, "10.96.0.11", nil, nil
+	host.Port[0].NodePort = 30083
+	onHost := webSlice("b", "192.168.16.1@node1")
+	onHost.Service = "host"
+	got := plugintest.Render(resync(t, s, state(pods, host, webSlice("a", "10.1.1.2@node1"), onHost)))
+	for _, want := range []string{
+		`"outside_interfaces":["eth0","vxlanBVI","tap-vpp2"]`,
+		`{"external_ip":"10.96.0.10","external_port":80,"local_ips":[{"local_ip":"10.1.1.2","local_port":8080}],"twice_nat":"SELF","twice_nat_pool_ip":"10.1.1.254"}`,
+		`{"external_ip":"203.0.113.9","external_port":80,"local_ips":[{"local_ip":"10.1.1.2","local_port":8080}],"masquerade_outside":true,"twice_nat":"SELF","twice_nat_pool_ip":"10.1.1.254"}`,
+		`{"external_ip":"10.96.0.11","external_port":80,"local_ips":[{"local_ip":"192.168.16.1","local_port":8080}],"masquerade_outside":true,"twice_nat":"SELF","twice_nat_pool_ip":"10.1.1.254"}`,
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %s in\n%s", want, got)
+		}
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"syscall"
@@ -385,26 +384,13 @@ ipamConfig:
   serviceCIDR: 10.96.0.0/12,fd96::/108
 `)
 	ctx := t.Context()
-	s.holder(journal.VSwitch)
-	s.must(s.StopAgent(ctx, "node1"))
-	s.holder("")
+	node6, outside6 := s.node, s.outside
+	node6.Address, outside6.Address = s.giveIPv6(), netip.MustParseAddr("fd20::10")
 	st, err := s.State()
 	s.must(err)
-	for _, command := range []string{
-		"-n " + st.Underlay() + " address add fd16::fe/112 dev nodes nodad",
-		"-n " + st.Underlay() + " address add fd20::1/64 dev outside nodad",
-		"netns exec " + st.Underlay() + " sysctl -qw net.ipv6.conf.all.forwarding=1",
-		"-n " + s.outside.Netns + " address add fd20::10/64 dev eth0 nodad",
-		"-n " + s.outside.Netns + " route add fd16::/112 via fd20::1",
-		"-n " + s.node.Netns + " address add fd16::1/112 dev eth0 nodad",
-		"-n " + s.node.Netns + " route add default via fd16::fe dev eth0",
-	} {
-		if out, err := exec.Command("ip", strings.Fields(command)...).CombinedOutput(); err != nil {
-			t.Fatalf("ip %s: %v: %s", command, err, out)
-		}
-	}
-	node6, outside6 := s.node, s.outside
-	node6.Address, outside6.Address = netip.MustParseAddr("fd16::1"), netip.MustParseAddr("fd20::10")
+	s.ip("-n " + st.Underlay() + " address add fd20::1/64 dev outside nodad")
+	s.ip("-n " + s.outside.Netns + " address add fd20::10/64 dev eth0 nodad")
+	s.ip("-n " + s.outside.Netns + " route add fd16::/112 via fd20::1")
 	s.routes = s.onHost("eth0")
 	for _, want := range []string{"default via 192.168.16.254", "default via fd16::fe", "fd16::/112"} {
 		if !strings.Contains(s.routes, want) {

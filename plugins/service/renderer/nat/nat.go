@@ -34,7 +34,7 @@ type Options struct {
 	// node port or an external address without endpoint goes to a port there that nothing listens at.
 	Refuser4, Refuser6 netip.Addr
 	// Shared are addresses of the vswitch that are the host's, too: what has no endpoint there is left to the host,
-	// which refuses it.
+	// which refuses it. The host's own processes are no other clients to the vswitch than those outside.
 	Shared []netip.Addr
 	// LocalWeight is the weight of endpoints on this node, relative to others; at least 1.
 	LocalWeight uint32
@@ -75,8 +75,7 @@ var protocols = map[processor.Protocol]vpp_nat.DNat44_Protocol{
 }
 
 func mappings(f processor.Frontend, affinity uint32, o Options) []*mapping {
-	// Clients outside that use a cluster IP have no route back from other nodes.
-	hide := !f.KeepSource || f.Kind == processor.ClusterIP
+	hide := o.hides(f)
 	switch {
 	case o.OneScope && f.Drop, len(f.Outside) == 0 && slices.Contains(o.Shared, f.Addr.Addr()):
 		return nil
@@ -94,6 +93,18 @@ func mappings(f processor.Frontend, affinity uint32, o Options) []*mapping {
 		list = append(list, newMapping(f, f.Inside, vpp_nat.DNat44_StaticMapping_INSIDE, false, affinity, o))
 	}
 	return append(list, newMapping(f, f.Outside, vpp_nat.DNat44_StaticMapping_OUTSIDE, hide, affinity, o))
+}
+
+// hides reports whether endpoints do not see the addresses of clients outside.
+func (o Options) hides(f processor.Frontend) bool {
+	switch {
+	case f.Kind != processor.ClusterIP:
+		return !f.KeepSource
+	case len(o.Shared) == 0: // clients outside that use a cluster IP have no route back from other nodes
+		return true
+	}
+	// The host uses cluster IPs, and policies let its address reach its pods. But it would drop what has its own.
+	return slices.ContainsFunc(f.Outside, func(e processor.Endpoint) bool { return slices.Contains(o.Shared, e.Addr.Addr()) })
 }
 
 func newMapping(f processor.Frontend, endpoints []processor.Endpoint, clients vpp_nat.DNat44_StaticMapping_Clients, hide bool, affinity uint32, o Options) *mapping {
@@ -140,10 +151,16 @@ func newMapping(f processor.Frontend, endpoints []processor.Endpoint, clients vp
 const closedPort = 1
 
 // refuser returns the address that refuses connections to a frontend without endpoints; the zero address: the
-// vswitch does so. Cluster IPs are refused by the vswitch, so that no firewall of the host can ignore them.
+// vswitch does so. Cluster IPs are refused by the vswitch, so that no firewall of the host can ignore them. But where the
+// two share addresses, VPP takes its own ICMP messages to the host for forged (ip4_local_check_src).
 func (o Options) refuser(f processor.Frontend) netip.Addr {
 	switch {
-	case f.Protocol != processor.TCP, f.Kind == processor.ClusterIP:
+	case f.Protocol != processor.TCP:
+		return netip.Addr{}
+	case f.Kind == processor.ClusterIP:
+		if at := slices.IndexFunc(o.Shared, netip.Addr.Is4); at >= 0 && f.Addr.Addr().Is4() {
+			return o.Shared[at]
+		}
 		return netip.Addr{}
 	case f.Addr.Addr().Is6():
 		return o.Refuser6

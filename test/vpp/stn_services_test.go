@@ -1,0 +1,229 @@
+package vpp
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/contiv/contiv/stn/journal"
+	"github.com/contiv/contiv/test/await"
+	"github.com/contiv/contiv/test/lab"
+	"github.com/contiv/contiv/test/labtest"
+)
+
+// everywhereManifest is a service at all the addresses that one can have.
+const everywhereManifest = `---
+apiVersion: v1
+kind: Service
+metadata: {name: %[1]s, namespace: default}
+spec:
+  type: LoadBalancer
+  clusterIP: 10.96.0.%[2]d
+  clusterIPs: [10.96.0.%[2]d, "fd96::%[2]d"]
+  ipFamilies: [IPv4, IPv6]
+  externalIPs: [198.51.100.%[2]d, "fd98::%[2]d"]
+  externalTrafficPolicy: %[3]s
+  ports:
+  - {name: tcp, protocol: TCP, port: 80, targetPort: %[4]d, nodePort: 300%[2]d}
+  - {name: udp, protocol: UDP, port: 80, targetPort: %[4]d, nodePort: 300%[2]d}
+status: {loadBalancer: {ingress: [{ip: 203.0.113.%[2]d}, {ip: "fd99::%[2]d"}]}}
+`
+
+const isolatedManifest = `---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: isolated, namespace: default}
+spec: {podSelector: {}, policyTypes: [Ingress]}
+`
+
+func (s served) everywhere() string {
+	text := fmt.Sprintf(everywhereManifest, s.name, s.number, s.policy, s.port)
+	for i, addr := range s.addrs {
+		text += fmt.Sprintf(sliceManifest, s.name, []string{"IPv4", "IPv6"}[i], s.port, addr, s.node, []string{"ipv4", "ipv6"}[i])
+	}
+	return text
+}
+
+// external are the service's external and load balancer's IPs of an IP version.
+func (s served) external(ipv6 bool) (list []netip.AddrPort) {
+	texts := []string{"198.51.100.%d", "203.0.113.%d"}
+	if ipv6 {
+		texts = []string{"fd98::%d", "fd99::%d"}
+	}
+	for _, text := range texts {
+		list = append(list, netip.AddrPortFrom(netip.MustParseAddr(fmt.Sprintf(text, s.number)), 80))
+	}
+	return list
+}
+
+// The processes of a node whose only card is VPP's reach services at cluster IPs, external and load balancers' IPs, and at node
+// ports of other nodes, wherever the endpoint is.
+func TestSingleNICServices(t *testing.T) {
+	s := upSingleNIC(t, servicesConfig)
+	ctx := t.Context()
+	node6 := s.giveIPv6()
+	s.must(s.StartAgent(ctx, "node1"))
+	s.holder(journal.VSwitch)
+	pods := addPods(t, s.Lab, lab.PodSpec{Name: "a", Node: "node1"}, lab.PodSpec{Name: "c", Node: "node2"})
+	for _, p := range pods {
+		labtest.TellPeers(t, p.Netns, 8080)
+	}
+	labtest.TellPeers(t, s.node.Netns, 8081)
+
+	// The first client makes VPP translate at the node's own address, which no node port does yet.
+	endpoint := served{name: "only-cluster-ip", number: 15, policy: "Cluster", port: 8080, node: "node1", addrs: globalAddresses(t, pods[0])}
+	labtest.Apply(t, s.Lab, onlyClusterIP(endpoint.manifest()))
+	for _, ipv6 := range []bool{false, true} {
+		await.That(t, "a process of the node reaches a service without node ports", func() error {
+			_, _, err := labtest.AskPeer(s.node.Netns, "tcp", endpoint.clusterIP(ipv6))
+			return err
+		})
+	}
+
+	local := served{name: "local", number: 24, policy: "Cluster", port: 8080, node: "node1", addrs: globalAddresses(t, pods[0])}
+	far := served{name: "far", number: 21, policy: "Cluster", port: 8080, node: "node2", addrs: globalAddresses(t, pods[1])}
+	onHost := served{name: "on-host", number: 22, policy: "Cluster", port: 8081, node: "node1", addrs: []netip.Addr{s.node.Address, node6}}
+	keeps := local
+	keeps.name, keeps.number, keeps.policy = "keeps", 23, "Local"
+	all := []served{local, far, onHost, keeps}
+	none := served{name: "none", number: 14, policy: "Cluster", port: 8080}
+	text := none.manifest()
+	for _, to := range all {
+		text += to.everywhere()
+	}
+	labtest.Apply(t, s.Lab, text)
+	labtest.RequireQuiet(t, s.Lab)
+	check := func() error { return s.asksEverywhere(all, node6) }
+	s.must(check())
+	labtest.RequireQuietRestart(t, s.Lab, "node1")
+	await.That(t, "a process of the node reaches all after a restart of the agent", check) // the card may be the host's for a moment
+	s.must(s.KillVPP(ctx, "node1"))
+	s.holder(journal.VSwitch)
+	labtest.RequireQuiet(t, s.Lab)
+	await.That(t, "a process of the node reaches all after a restart of VPP", check) // which has to learn its neighbours
+
+	labtest.Apply(t, s.Lab, isolatedManifest)
+	await.That(t, "the endpoint is isolated", func() error {
+		if _, _, err := labtest.AskPeer(pods[1].Netns, "tcp", local.clusterIP(false)); !isTimeout(err) {
+			return fmt.Errorf("from a pod: %v", err)
+		}
+		return nil
+	})
+	for _, ipv6 := range []bool{false, true} {
+		if _, _, err := labtest.AskPeer(s.node.Netns, "tcp", local.clusterIP(ipv6)); err != nil {
+			t.Errorf("a process of the node, to a pod of the node that policies isolate, IPv6 %v: %v", ipv6, err)
+		}
+		for what, to := range map[string]served{"a service without endpoints": none, "what no service has": {number: 99}} {
+			if !ipv6 && to.name == "" {
+				continue // VPP drops its own ICMP message: docs/services.md
+			}
+			begun := time.Now()
+			_, _, err := labtest.AskPeer(s.node.Netns, "tcp", to.clusterIP(ipv6))
+			refused := errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.EACCES) || errors.Is(err, syscall.ECONNREFUSED)
+			if took := time.Since(begun); !refused || took > time.Second {
+				t.Errorf("a process of the node to %s, IPv6 %v: %v after %v, want it refused at once", what, ipv6, err, took)
+			}
+		}
+	}
+	labtest.Delete(t, s.Lab, isolatedManifest)
+
+	own := fmt.Sprintf(`%s/32, "%s/128"`, s.node.Address, node6)
+	for _, ranges := range []string{own, `192.0.2.0/24, "fd98::/64"`, own} {
+		labtest.Apply(t, s.Lab, fmt.Sprintf(balancedManifest, "Cluster", ranges)+balancedSlices(globalAddresses(t, pods[0])))
+		for _, lb := range []string{"203.0.113.20", "fd16::99"} {
+			for _, network := range []string{"tcp", "udp"} {
+				await.That(t, fmt.Sprintf("a process of the node, %s to %s, meets the source ranges %s", network, lb, ranges), func() error {
+					err := askFrom(s.node.Netns, netip.Addr{}, network, netip.AddrPortFrom(netip.MustParseAddr(lb), 80))
+					if ranges != own && isTimeout(err) {
+						return nil
+					}
+					if ranges != own {
+						return fmt.Errorf("not ignored: %v", err)
+					}
+					return err
+				})
+			}
+		}
+	}
+}
+
+// asksEverywhere has a process of node1 ask services at all their addresses that lead through VPP, and compares what the endpoints see.
+func (s *singleNIC) asksEverywhere(all []served, node6 netip.Addr) error {
+	var errs []error
+	for _, other := range labtest.NodeAddresses(s.t, s.Lab, "node2") {
+		ipv6 := other.Is6()
+		own := s.node.Address
+		if ipv6 {
+			own = node6
+		}
+		for _, to := range all {
+			seen := map[netip.AddrPort]netip.Addr{to.clusterIP(ipv6): own}
+			if to.addrs[0] == s.node.Address { // which drops what has its own address
+				seen[to.clusterIP(ipv6)] = loopback(ipv6)
+			}
+			for _, addr := range to.external(ipv6) {
+				seen[addr] = loopback(ipv6)
+				if to.policy == "Local" {
+					seen[addr] = own
+				}
+			}
+			if to.policy != "Local" { // node2 has no endpoint of that
+				seen[to.nodePort(other)] = netip.Addr{}
+			}
+			for addr, want := range seen {
+				for _, network := range []string{"tcp", "udp"} {
+					switch _, got, err := labtest.AskPeer(s.node.Netns, network, addr); {
+					case err != nil:
+						errs = append(errs, fmt.Errorf("%s to %s (%s): %w", network, to.name, addr, err))
+					case want.IsValid() && got != want:
+						errs = append(errs, fmt.Errorf("%s to %s (%s): the endpoint sees %v, want %v", network, to.name, addr, got, want))
+					}
+				}
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// onlyClusterIP makes a service one without node ports.
+func onlyClusterIP(manifest string) string {
+	lines := slices.Collect(strings.Lines(manifest))
+	lines = slices.DeleteFunc(lines, func(line string) bool {
+		return strings.Contains(line, "type: NodePort") || strings.Contains(line, "externalTrafficPolicy:")
+	})
+	for i, line := range lines {
+		if before, _, found := strings.Cut(line, ", nodePort:"); found {
+			lines[i] = before + "}\n"
+		}
+	}
+	return strings.Join(lines, "")
+}
+
+// giveIPv6 gives the card of node1 an address of IPv6, which it returns, and a default route, while the host has the card: the agent is
+// stopped.
+func (s *singleNIC) giveIPv6() netip.Addr {
+	s.t.Helper()
+	s.holder(journal.VSwitch)
+	s.must(s.StopAgent(s.t.Context(), "node1"))
+	s.holder("")
+	st, err := s.State()
+	s.must(err)
+	s.ip("-n " + st.Underlay() + " address add fd16::fe/112 dev nodes nodad")
+	s.ip("netns exec " + st.Underlay() + " sysctl -qw net.ipv6.conf.all.forwarding=1")
+	s.ip("-n " + s.node.Netns + " address add fd16::1/112 dev eth0 nodad")
+	s.ip("-n " + s.node.Netns + " route add default via fd16::fe dev eth0")
+	return netip.MustParseAddr("fd16::1")
+}
+
+func (s *singleNIC) ip(command string) {
+	s.t.Helper()
+	if out, err := exec.Command("ip", strings.Fields(command)...).CombinedOutput(); err != nil {
+		s.t.Fatalf("ip %s: %v: %s", command, err, out)
+	}
+}
