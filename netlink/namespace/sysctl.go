@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -55,3 +56,29 @@ func SetSysctl(name, value string) error {
 }
 
 var errReadOnly = unix.EROFS
+
+// ForwardIPv6 makes the namespace of the thread a router of IPv6, unless the kernel has no IPv6. A router ignores router
+// advertisements, unless told otherwise: devices that accept them now have their
+// addresses and default routes from there, and go on accepting them.
+func ForwardIPv6() error {
+	const forwarding = "ipv6/conf/all/forwarding"
+	if current := ReadSysctl(forwarding); current == "" || current == "1" {
+		return nil
+	}
+	devices, err := filepath.Glob(ProcNet + "ipv6/conf/*/accept_ra")
+	if err != nil {
+		return err
+	}
+	for _, path := range devices {
+		name := strings.TrimPrefix(path, ProcNet)
+		if dev := filepath.Base(filepath.Dir(path)); dev == "all" || dev == "default" || dev == "lo" {
+			continue
+		}
+		if ReadSysctl(name) == "1" {
+			if err := EnsureSysctl(name, "2"); err != nil {
+				return err
+			}
+		}
+	}
+	return EnsureSysctl(forwarding, "1")
+}

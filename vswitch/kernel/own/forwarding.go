@@ -2,8 +2,6 @@ package own
 
 import (
 	"fmt"
-	"path/filepath"
-	"strings"
 
 	"github.com/contiv/contiv/netlink/namespace"
 	"github.com/contiv/contiv/netlink/rtnl"
@@ -34,7 +32,7 @@ func (v *Host) EnableForwarding6() error {
 	if v.forwards6.Load() {
 		return nil
 	}
-	if err := v.NS.Run(forwardIPv6); err != nil {
+	if err := v.NS.Run(namespace.ForwardIPv6); err != nil {
 		return fmt.Errorf("enabling IPv6 forwarding: %w", err)
 	}
 	v.forwards6.Store(true)
@@ -50,30 +48,4 @@ func (v *Host) IgnoreRouters(device string) error {
 	return v.NS.Run(func() error {
 		return namespace.SetSysctl("ipv6/conf/"+device+"/accept_ra", "0")
 	})
-}
-
-// forwardIPv6 does nothing where the kernel has no IPv6. A router ignores router
-// advertisements, unless told otherwise: devices that accept them now have their
-// addresses and default routes from there, and go on accepting them.
-func forwardIPv6() error {
-	const forwarding = "ipv6/conf/all/forwarding"
-	if current := namespace.ReadSysctl(forwarding); current == "" || current == "1" {
-		return nil
-	}
-	devices, err := filepath.Glob(namespace.ProcNet + "ipv6/conf/*/accept_ra")
-	if err != nil {
-		return err
-	}
-	for _, path := range devices {
-		name := strings.TrimPrefix(path, namespace.ProcNet)
-		if dev := filepath.Base(filepath.Dir(path)); dev == "all" || dev == "default" || dev == "lo" {
-			continue
-		}
-		if namespace.ReadSysctl(name) == "1" {
-			if err := namespace.EnsureSysctl(name, "2"); err != nil {
-				return err
-			}
-		}
-	}
-	return namespace.EnsureSysctl(forwarding, "1")
 }
