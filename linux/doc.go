@@ -9,6 +9,7 @@
 //	             config/linux/l3/v2/{arp,route}/… ────────────────────┘
 //	             linux/interface/host-name/<device>   obtained: what others made in the own namespace
 //	             config/linux/iptables/v2/rulechain/<name>        package iptables
+//	             config/contiv/nat/v1/host-redirect/<label>       package redirects
 //
 //	scheduler ──Create/Update/Delete──> descriptors ──netlink, in the namespace──> kernel
 //	scheduler <──Retrieve, RetrieveKeys── descriptors <──one dump per namespace──── kernel

@@ -13,6 +13,7 @@ import (
 	"github.com/contiv/contiv/linux/iptables"
 	"github.com/contiv/contiv/linux/microservices"
 	"github.com/contiv/contiv/linux/namespaces"
+	"github.com/contiv/contiv/linux/redirects"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/models/valid"
 	"github.com/contiv/contiv/netalloc"
@@ -45,6 +46,7 @@ type Plugin struct {
 
 	microservices *microservices.Set
 	chains        *iptables.Chains
+	redirects     *redirects.Redirects
 
 	// alloc resolves references to allocated addresses.
 	alloc *netalloc.Resolver
@@ -94,7 +96,12 @@ func New(s *kvscheduler.Scheduler, opts Options) (*Plugin, error) {
 		Namespaces: spaces, Inhabited: p.inhabited, RemoveUnneeded: p.removeUnneeded, ListenTo: p.listenTo,
 		RetrieveAfter: []string{InterfaceDescriptor}, DriftDelay: opts.DriftDelay, Log: opts.Logger,
 	})
+	if p.redirects, err = redirects.New(spaces.Own); err != nil {
+		spaces.Close()
+		return nil, fmt.Errorf("linux: %w", err)
+	}
 	if err := p.register(s); err != nil {
+		p.redirects.Close()
 		spaces.Close()
 		return nil, err
 	}
@@ -103,7 +110,10 @@ func New(s *kvscheduler.Scheduler, opts Options) (*Plugin, error) {
 
 // Close releases the network namespaces. What is configured in them stays.
 func (p *Plugin) Close() error {
-	p.closeOnce.Do(p.namespaces.Close)
+	p.closeOnce.Do(func() {
+		p.redirects.Close()
+		p.namespaces.Close()
+	})
 	return nil
 }
 
@@ -151,6 +161,7 @@ func (p *Plugin) register(s *kvscheduler.Scheduler) error {
 		func() error { return registerChecked(s, p.arpDescriptor()) },
 		func() error { return registerChecked(s, p.routeDescriptor()) },
 		func() error { return registerChecked(s, p.chains.Descriptor()) },
+		func() error { return registerChecked(s, p.redirects.Descriptor()) },
 	} {
 		if err := register(); err != nil {
 			return fmt.Errorf("register the linux descriptors: %w", err)

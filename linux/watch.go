@@ -44,7 +44,8 @@ var eventGroups = []uint{
 //	agent's namespace ────┘                                          ├─> report(reason, keys of base values)
 //	                                                                 └─> PushSBNotification(host names)
 //
-// A second socket like this one receives events of nftables, on which iptables is based.
+// A second socket like this one receives events of nftables, on which iptables is based, and a third one those of the agent's
+// own namespace, for redirects.
 //
 // Collected events are compared with the inventory, so that our own changes are not reported. When
 // a device or an address is removed, routes and neighbours go without events of their own; then all
@@ -59,23 +60,34 @@ func (p *Plugin) Watch(ctx context.Context, report func(reason string, keys ...s
 	if err != nil {
 		return fmt.Errorf("listen to changes of nftables: %w", err)
 	}
+	own, err := events.Subscribe(p.namespaces.Own.Handle(), unix.NETLINK_NETFILTER, events.Options{Groups: []uint{iptables.Group}, Fault: p.eventFault})
+	if err != nil {
+		rules.Close()
+		return fmt.Errorf("listen to changes of nftables: %w", err)
+	}
 	defer context.AfterFunc(ctx, func() { socket.Close() })()
 	foreign, err := newForeignDevices(p.namespaces.Own, isVSwitchs)
 	if err != nil {
 		rules.Close()
+		own.Close()
 		return fmt.Errorf("listen to changes of the network: %w", err)
 	}
 	w := &watcher{p: p, report: report, socket: socket, batch: newBatch(), foreign: foreign}
 	w.batch.hostNames = true // push all
 	w.updateOwnNSID()
-	ruleErr := make(chan error, 1)
+	ruleErr := make(chan error, 2)
 	go func() {
 		ruleErr <- p.chains.Watch(ctx, rules, report)
 		socket.Close() // without one of them, Watch ends
 	}()
+	go func() {
+		ruleErr <- p.redirects.Watch(own, p.driftDelay, report)
+		socket.Close()
+	}()
 	err = w.run()
 	rules.Close()
-	err = errors.Join(err, <-ruleErr)
+	own.Close()
+	err = errors.Join(err, <-ruleErr, <-ruleErr)
 	if ctx.Err() != nil {
 		return nil
 	}

@@ -99,6 +99,7 @@ var (
 	DNAT66      = model(&contiv_nat.DNat66{}, "contiv.nat", "v1", "dnat66", "{label}")
 	// ServiceNetwork is one value.
 	ServiceNetwork = model(&contiv_nat.ServiceNetwork{}, "contiv.nat", "v1", "service-network", "")
+	HostRedirect   = model(&contiv_nat.HostRedirect{}, "contiv.nat", "v1", "host-redirect", "{label}")
 
 	SourceGuard = model(&guard.SourceGuard{}, "contiv.guard", "v1", "source", "{interface}")
 	// SourceRanges is one value.
@@ -119,7 +120,7 @@ var all = []*Model{
 	NAT44VRFTable, NAT44VRFRoute, IPSecSPD, IPSecSP, IPSecSA, IPSecTunnelProtection, PuntIPRedirect, PuntToHost,
 	PuntException, SRv6LocalSID, SRv6Policy, SRv6Steering, SRv6Global, STNRule, DNSCache, WireGuardPeer, IPFIX,
 	FlowProbeParams, FlowProbeFeature, LinuxInterface, LinuxARP, LinuxRoute, IPTablesChain, IPAllocation,
-	SourceNAT66, DNAT66, ServiceNetwork, SourceGuard, SourceRanges, AddressSet, EndpointSet, AccessList, Subject, MergeDirectives,
+	SourceNAT66, DNAT66, ServiceNetwork, HostRedirect, SourceGuard, SourceRanges, AddressSet, EndpointSet, AccessList, Subject, MergeDirectives,
 }
 
 // model makes a Model of messages like msg; without pattern, a singleton. A program uses few models: patterns are parsed, for

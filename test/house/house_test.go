@@ -66,8 +66,9 @@ var rooms = map[string][]string{
 	"vswitch/vpp/vpptest":  {"vswitch/vpp/vppapi", "vswitch/vpp/startup"},
 	"vswitch/vpp/startup":  {},
 	"vswitch/vswitchtest":  {"filter", "api", "models", "kvscheduler", "vswitch", "vswitch/descriptors"},
-	"linux":                {"linux/iptables", "linux/microservices", "linux/namespaces", "api", "models", "kvscheduler", "netalloc", "delta", "netlink", "nsfile", "test/await"}, // the last one in tests
+	"linux":                {"linux/iptables", "linux/redirects", "linux/microservices", "linux/namespaces", "api", "models", "kvscheduler", "netalloc", "delta", "netlink", "nsfile", "test/await"}, // the last one in tests
 	"linux/iptables":       {"linux/microservices", "linux/namespaces", "api", "models", "kvscheduler", "netlink"},
+	"linux/redirects":      {"linux/namespaces", "api", "models", "kvscheduler", "netlink"},
 	"linux/microservices":  {"api", "models", "kvscheduler"},
 	"linux/namespaces":     {"api", "models", "netlink", "nsfile", "test/await"}, // the last one in tests
 	"controller":           {"dbresources", "rest", "api", "models", "config", "kvscheduler", "store"},

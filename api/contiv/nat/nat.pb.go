@@ -418,6 +418,64 @@ func (x *ServiceNetwork) GetOutsideInterfaces() []string {
 	return nil
 }
 
+// HostRedirect has the kernel of the host send connections to a vswitch that has a network stack
+// of its own and translates them there, as those to node ports at addresses that the vswitch lacks. Both
+// clients outside and the host's own processes are redirected. Ports stay as they are, and answers come
+// back the same way.
+// Key: config/contiv/nat/v1/host-redirect/<label>.
+type HostRedirect struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Unique name, of letters, digits and -_./: only, at most 127.
+	Label         string                   `protobuf:"bytes,1,opt,name=label,proto3" json:"label,omitempty"`
+	Frontends     []*HostRedirect_Frontend `protobuf:"bytes,2,rep,name=frontends,proto3" json:"frontends,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HostRedirect) Reset() {
+	*x = HostRedirect{}
+	mi := &file_contiv_nat_nat_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HostRedirect) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HostRedirect) ProtoMessage() {}
+
+func (x *HostRedirect) ProtoReflect() protoreflect.Message {
+	mi := &file_contiv_nat_nat_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HostRedirect.ProtoReflect.Descriptor instead.
+func (*HostRedirect) Descriptor() ([]byte, []int) {
+	return file_contiv_nat_nat_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *HostRedirect) GetLabel() string {
+	if x != nil {
+		return x.Label
+	}
+	return ""
+}
+
+func (x *HostRedirect) GetFrontends() []*HostRedirect_Frontend {
+	if x != nil {
+		return x.Frontends
+	}
+	return nil
+}
+
 type DNat66_StaticMapping struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Address, port and protocol that connections are made to: they have one mapping.
@@ -448,7 +506,7 @@ type DNat66_StaticMapping struct {
 
 func (x *DNat66_StaticMapping) Reset() {
 	*x = DNat66_StaticMapping{}
-	mi := &file_contiv_nat_nat_proto_msgTypes[3]
+	mi := &file_contiv_nat_nat_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -460,7 +518,7 @@ func (x *DNat66_StaticMapping) String() string {
 func (*DNat66_StaticMapping) ProtoMessage() {}
 
 func (x *DNat66_StaticMapping) ProtoReflect() protoreflect.Message {
-	mi := &file_contiv_nat_nat_proto_msgTypes[3]
+	mi := &file_contiv_nat_nat_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -577,7 +635,7 @@ type DNat66_StaticMapping_LocalIP struct {
 
 func (x *DNat66_StaticMapping_LocalIP) Reset() {
 	*x = DNat66_StaticMapping_LocalIP{}
-	mi := &file_contiv_nat_nat_proto_msgTypes[4]
+	mi := &file_contiv_nat_nat_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -589,7 +647,7 @@ func (x *DNat66_StaticMapping_LocalIP) String() string {
 func (*DNat66_StaticMapping_LocalIP) ProtoMessage() {}
 
 func (x *DNat66_StaticMapping_LocalIP) ProtoReflect() protoreflect.Message {
-	mi := &file_contiv_nat_nat_proto_msgTypes[4]
+	mi := &file_contiv_nat_nat_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -636,6 +694,87 @@ func (x *DNat66_StaticMapping_LocalIP) GetElsewhere() bool {
 func (x *DNat66_StaticMapping_LocalIP) GetClientIp() string {
 	if x != nil {
 		return x.ClientIp
+	}
+	return ""
+}
+
+type HostRedirect_Frontend struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Address of the host, port and protocol that connections are made to. Redirects to
+	// different addresses must not have the same.
+	Address  string          `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
+	Port     uint32          `protobuf:"varint,2,opt,name=port,proto3" json:"port,omitempty"`
+	Protocol DNat66_Protocol `protobuf:"varint,3,opt,name=protocol,proto3,enum=contiv.nat.DNat66_Protocol" json:"protocol,omitempty"`
+	// Address of the vswitch that they are sent to, which the host has a route to.
+	ToAddress string `protobuf:"bytes,4,opt,name=to_address,json=toAddress,proto3" json:"to_address,omitempty"`
+	// Address that the vswitch sees as the client; it must lead packets for it to the host. The
+	// host's own processes are seen as its address on the way there.
+	SourceAddress string `protobuf:"bytes,5,opt,name=source_address,json=sourceAddress,proto3" json:"source_address,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HostRedirect_Frontend) Reset() {
+	*x = HostRedirect_Frontend{}
+	mi := &file_contiv_nat_nat_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HostRedirect_Frontend) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HostRedirect_Frontend) ProtoMessage() {}
+
+func (x *HostRedirect_Frontend) ProtoReflect() protoreflect.Message {
+	mi := &file_contiv_nat_nat_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HostRedirect_Frontend.ProtoReflect.Descriptor instead.
+func (*HostRedirect_Frontend) Descriptor() ([]byte, []int) {
+	return file_contiv_nat_nat_proto_rawDescGZIP(), []int{3, 0}
+}
+
+func (x *HostRedirect_Frontend) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *HostRedirect_Frontend) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *HostRedirect_Frontend) GetProtocol() DNat66_Protocol {
+	if x != nil {
+		return x.Protocol
+	}
+	return DNat66_TCP
+}
+
+func (x *HostRedirect_Frontend) GetToAddress() string {
+	if x != nil {
+		return x.ToAddress
+	}
+	return ""
+}
+
+func (x *HostRedirect_Frontend) GetSourceAddress() string {
+	if x != nil {
+		return x.SourceAddress
 	}
 	return ""
 }
@@ -698,7 +837,17 @@ const file_contiv_nat_nat_proto_rawDesc = "" +
 	"\x0eServiceNetwork\x12\x16\n" +
 	"\x06inside\x18\x01 \x03(\tR\x06inside\x12'\n" +
 	"\x0fservice_subnets\x18\x02 \x03(\tR\x0eserviceSubnets\x12-\n" +
-	"\x12outside_interfaces\x18\x03 \x03(\tR\x11outsideInterfacesB)Z'github.com/contiv/contiv/api/contiv/natb\x06proto3"
+	"\x12outside_interfaces\x18\x03 \x03(\tR\x11outsideInterfaces\"\x9f\x02\n" +
+	"\fHostRedirect\x12\x14\n" +
+	"\x05label\x18\x01 \x01(\tR\x05label\x12?\n" +
+	"\tfrontends\x18\x02 \x03(\v2!.contiv.nat.HostRedirect.FrontendR\tfrontends\x1a\xb7\x01\n" +
+	"\bFrontend\x12\x18\n" +
+	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x12\n" +
+	"\x04port\x18\x02 \x01(\rR\x04port\x127\n" +
+	"\bprotocol\x18\x03 \x01(\x0e2\x1b.contiv.nat.DNat66.ProtocolR\bprotocol\x12\x1d\n" +
+	"\n" +
+	"to_address\x18\x04 \x01(\tR\ttoAddress\x12%\n" +
+	"\x0esource_address\x18\x05 \x01(\tR\rsourceAddressB)Z'github.com/contiv/contiv/api/contiv/natb\x06proto3"
 
 var (
 	file_contiv_nat_nat_proto_rawDescOnce sync.Once
@@ -713,7 +862,7 @@ func file_contiv_nat_nat_proto_rawDescGZIP() []byte {
 }
 
 var file_contiv_nat_nat_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_contiv_nat_nat_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_contiv_nat_nat_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_contiv_nat_nat_proto_goTypes = []any{
 	(DNat66_Protocol)(0),                   // 0: contiv.nat.DNat66.Protocol
 	(DNat66_StaticMapping_TwiceNatMode)(0), // 1: contiv.nat.DNat66.StaticMapping.TwiceNatMode
@@ -722,21 +871,25 @@ var file_contiv_nat_nat_proto_goTypes = []any{
 	(*SourceNAT66)(nil),                    // 4: contiv.nat.SourceNAT66
 	(*DNat66)(nil),                         // 5: contiv.nat.DNat66
 	(*ServiceNetwork)(nil),                 // 6: contiv.nat.ServiceNetwork
-	(*DNat66_StaticMapping)(nil),           // 7: contiv.nat.DNat66.StaticMapping
-	(*DNat66_StaticMapping_LocalIP)(nil),   // 8: contiv.nat.DNat66.StaticMapping.LocalIP
+	(*HostRedirect)(nil),                   // 7: contiv.nat.HostRedirect
+	(*DNat66_StaticMapping)(nil),           // 8: contiv.nat.DNat66.StaticMapping
+	(*DNat66_StaticMapping_LocalIP)(nil),   // 9: contiv.nat.DNat66.StaticMapping.LocalIP
+	(*HostRedirect_Frontend)(nil),          // 10: contiv.nat.HostRedirect.Frontend
 }
 var file_contiv_nat_nat_proto_depIdxs = []int32{
-	7, // 0: contiv.nat.DNat66.st_mappings:type_name -> contiv.nat.DNat66.StaticMapping
-	0, // 1: contiv.nat.DNat66.StaticMapping.protocol:type_name -> contiv.nat.DNat66.Protocol
-	8, // 2: contiv.nat.DNat66.StaticMapping.local_ips:type_name -> contiv.nat.DNat66.StaticMapping.LocalIP
-	1, // 3: contiv.nat.DNat66.StaticMapping.twice_nat:type_name -> contiv.nat.DNat66.StaticMapping.TwiceNatMode
-	2, // 4: contiv.nat.DNat66.StaticMapping.clients:type_name -> contiv.nat.DNat66.StaticMapping.Clients
-	3, // 5: contiv.nat.DNat66.StaticMapping.otherwise:type_name -> contiv.nat.DNat66.StaticMapping.Otherwise
-	6, // [6:6] is the sub-list for method output_type
-	6, // [6:6] is the sub-list for method input_type
-	6, // [6:6] is the sub-list for extension type_name
-	6, // [6:6] is the sub-list for extension extendee
-	0, // [0:6] is the sub-list for field type_name
+	8,  // 0: contiv.nat.DNat66.st_mappings:type_name -> contiv.nat.DNat66.StaticMapping
+	10, // 1: contiv.nat.HostRedirect.frontends:type_name -> contiv.nat.HostRedirect.Frontend
+	0,  // 2: contiv.nat.DNat66.StaticMapping.protocol:type_name -> contiv.nat.DNat66.Protocol
+	9,  // 3: contiv.nat.DNat66.StaticMapping.local_ips:type_name -> contiv.nat.DNat66.StaticMapping.LocalIP
+	1,  // 4: contiv.nat.DNat66.StaticMapping.twice_nat:type_name -> contiv.nat.DNat66.StaticMapping.TwiceNatMode
+	2,  // 5: contiv.nat.DNat66.StaticMapping.clients:type_name -> contiv.nat.DNat66.StaticMapping.Clients
+	3,  // 6: contiv.nat.DNat66.StaticMapping.otherwise:type_name -> contiv.nat.DNat66.StaticMapping.Otherwise
+	0,  // 7: contiv.nat.HostRedirect.Frontend.protocol:type_name -> contiv.nat.DNat66.Protocol
+	8,  // [8:8] is the sub-list for method output_type
+	8,  // [8:8] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_contiv_nat_nat_proto_init() }
@@ -750,7 +903,7 @@ func file_contiv_nat_nat_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_contiv_nat_nat_proto_rawDesc), len(file_contiv_nat_nat_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   5,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

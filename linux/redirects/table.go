@@ -1,0 +1,341 @@
+package redirects
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
+	"github.com/contiv/contiv/netlink/nft"
+	"github.com/google/nftables"
+	"github.com/google/nftables/binaryutil"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	tableName = "contiv-host"
+	mapTo     = "redirect-to"   // address, protocol and port -> address of the vswitch; comment: label
+	mapFrom   = "redirect-from" // the same -> address that the vswitch sees
+	// What is hidden here, nobody else gives another source: the chain is before those that do.
+	beforeSources = -1
+)
+
+var protocols = map[contiv_nat.DNat66_Protocol]uint8{
+	contiv_nat.DNat66_TCP: unix.IPPROTO_TCP, contiv_nat.DNat66_UDP: unix.IPPROTO_UDP, contiv_nat.DNat66_SCTP: unix.IPPROTO_SCTP,
+}
+
+// flow is what is redirected.
+type flow struct {
+	at       netip.AddrPort
+	protocol uint8
+}
+
+// entry is a flow with what becomes of it.
+type entry struct {
+	flow
+	to, source netip.Addr
+}
+
+func (e entry) compare(o entry) int {
+	return cmp.Or(e.at.Compare(o.at), cmp.Compare(e.protocol, o.protocol), e.to.Compare(o.to), e.source.Compare(o.source))
+}
+
+// entriesOf returns the entries of a value, in order.
+func entriesOf(v *contiv_nat.HostRedirect) (list []entry) {
+	parse := func(text string) netip.Addr {
+		addr, _ := netip.ParseAddr(text)
+		return addr.Unmap()
+	}
+	for _, f := range v.GetFrontends() {
+		at := netip.AddrPortFrom(parse(f.GetAddress()), uint16(f.GetPort()))
+		list = append(list, entry{flow{at, protocols[f.GetProtocol()]}, parse(f.GetToAddress()), parse(f.GetSourceAddress())})
+	}
+	slices.SortFunc(list, entry.compare)
+	return list
+}
+
+// family is an IP version. An address takes so many registers, and is at the offset in the header.
+type family struct {
+	proto       byte
+	regs        uint32
+	destination uint32
+	openedTo    uint32 // the key of conntrack
+	addr        nftables.SetDatatype
+}
+
+var (
+	ipv4 = &family{unix.NFPROTO_IPV4, 1, 16, 20, nftables.TypeIPAddr}
+	ipv6 = &family{unix.NFPROTO_IPV6, 4, 24, 22, nftables.TypeIP6Addr}
+)
+
+func (f *family) table() *nftables.Table {
+	return &nftables.Table{Name: tableName, Family: nftables.TableFamily(f.proto)}
+}
+
+func (f *family) sets() (list []*nftables.Set) {
+	for _, name := range []string{mapTo, mapFrom} {
+		list = append(list, &nftables.Set{
+			Table: f.table(), Name: name, IsMap: true, Concatenation: true, DataType: f.addr,
+			KeyType: nftables.MustConcatSetType(f.addr, nftables.TypeInetProto, nftables.TypeInetService),
+		})
+	}
+	return list
+}
+
+// chain is a base chain with its rules.
+type chain struct {
+	*nftables.Chain
+	rules []rule
+}
+
+type rule struct {
+	comment string
+	words   []nft.Word
+}
+
+func (c chain) comments() (list []string) {
+	for _, r := range c.rules {
+		list = append(list, r.comment)
+	}
+	return list
+}
+
+func reg(n uint32) uint32 { return unix.NFT_REG32_00 + n }
+
+func (f *family) chains() []chain {
+	base := func(name string, hook *nftables.ChainHook, priority nftables.ChainPriority, rules ...rule) chain {
+		return chain{&nftables.Chain{Name: name, Table: f.table(), Type: nftables.ChainTypeNAT, Hooknum: hook, Priority: &priority}, rules}
+	}
+	result := reg(f.regs + 2) // behind the key
+	found := func(name string) expr.Any {
+		return &expr.Lookup{SourceRegister: reg(0), DestRegister: result, IsDestRegSet: true, SetName: name}
+	}
+	translate := func(typ expr.NATType) expr.Any {
+		return &expr.NAT{Type: typ, Family: uint32(f.proto), RegAddrMin: result}
+	}
+	protocol := &expr.Meta{Key: expr.MetaKeyL4PROTO, Register: reg(f.regs)}
+	sent := nft.Words(&expr.Payload{DestRegister: reg(0), Base: expr.PayloadBaseNetworkHeader, Offset: f.destination, Len: 4 * f.regs},
+		protocol, &expr.Payload{DestRegister: reg(f.regs + 1), Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
+		found(mapTo), translate(expr.NATTypeDestNAT))
+	opened := append([]nft.Word{nft.Tuple{Register: reg(0), Key: f.openedTo}},
+		nft.Words(protocol, &expr.Ct{Key: expr.CtKeyPROTODST, Register: reg(f.regs + 1)}, found(mapFrom))...)
+	byHost := nft.Words(&expr.Fib{Register: reg(0), FlagSADDR: true, ResultADDRTYPE: true},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: reg(0), Data: binaryutil.NativeEndian.PutUint32(unix.RTN_LOCAL)}, &expr.Masq{})
+	return []chain{
+		base("prerouting", nftables.ChainHookPrerouting, *nftables.ChainPriorityNATDest, rule{"clients outside and pods, to the vswitch", sent}),
+		base("output", nftables.ChainHookOutput, *nftables.ChainPriorityNATDest, rule{"processes of the host, to the vswitch", sent}),
+		base("postrouting", nftables.ChainHookPostrouting, *nftables.ChainPriorityNATSource+beforeSources,
+			rule{"processes of the host, from its address there", slices.Concat(opened, byHost)},
+			rule{"answers to others come back this way", slices.Concat(opened, nft.Words(translate(expr.NATTypeSourceNAT)))}),
+	}
+}
+
+// claim is who redirects a flow, and where to.
+type claim struct {
+	label string
+	entry
+}
+
+// table is the redirects of an IP version, as they were at a generation of the ruleset.
+type table struct {
+	*family
+	claims     map[flow]claim
+	generation uint32
+	known      bool
+	exists     bool
+	// intact: chains and maps are as they should be.
+	intact bool
+}
+
+func (t *table) name() string { return t.batch().Name() }
+
+func (t *table) batch() *nft.Batch { return &nft.Batch{Table: tableName, Family: t.proto} }
+
+// read learns the contents, unless they are known.
+func (t *table) read(conn *nft.Conn) error {
+	if t.known {
+		if now, same := conn.Unchanged(t.name(), t.generation); same {
+			t.generation = now
+			return nil
+		}
+	}
+	t.known = false
+	have, generation, err := conn.ReadTable(t.proto, tableName)
+	if err != nil {
+		return fmt.Errorf("reading nftables table %q: %w", tableName, err)
+	}
+	t.claims, t.exists, t.intact = map[flow]claim{}, have != nil, have != nil
+	t.generation, t.known = generation, generation != 0
+	if have == nil {
+		return nil
+	}
+	for _, want := range t.chains() {
+		c := have.Chains[want.Name]
+		t.intact = t.intact && c.Hook != nil && !c.Hook.Drops && slices.Equal(c.Rules, want.comments())
+	}
+	for _, want := range t.sets() {
+		_, exists := have.Sets[want.Name]
+		t.intact = t.intact && exists
+	}
+	for _, e := range have.Sets[mapTo].Elements {
+		f, ok := t.flowOf(e.Key)
+		to, isAddr := netip.AddrFromSlice([]byte(e.Data))
+		if !ok || !isAddr {
+			t.intact = false
+			continue
+		}
+		t.claims[f] = claim{e.Comment, entry{flow: f, to: to}}
+	}
+	sources := 0
+	for _, e := range have.Sets[mapFrom].Elements {
+		f, _ := t.flowOf(e.Key)
+		c, claimed := t.claims[f]
+		source, isAddr := netip.AddrFromSlice([]byte(e.Data))
+		switch {
+		case !claimed: // so that it is found, and goes
+			t.claims[f], t.intact = claim{e.Comment, entry{flow: f}}, false
+			continue
+		case !isAddr || c.label != e.Comment:
+			t.intact = false
+			continue
+		}
+		c.source = source
+		t.claims[f] = c
+		sources++
+	}
+	t.intact = t.intact && sources == len(t.claims)
+	return nil
+}
+
+// change makes the entries of the IP version those of a label, and adds to changed what is redirected otherwise.
+func (t *table) change(conn *nft.Conn, label string, entries []entry, changed map[flow]bool) error {
+	next := map[flow]claim{}
+	for f, c := range t.claims {
+		if c.label != label && c.to.IsValid() && c.source.IsValid() {
+			next[f] = c
+		}
+	}
+	for _, e := range entries {
+		if e.at.Addr().Is6() != (t.family == ipv6) {
+			continue
+		}
+		if other, taken := next[e.flow]; taken {
+			return fmt.Errorf("port %d of %s, which %q redirects: %w", e.at.Port(), e.at.Addr(), other.label, errTaken)
+		}
+		next[e.flow] = claim{label, e}
+	}
+	b := t.batch()
+	switch {
+	case len(next) == 0 && !t.exists:
+		return nil
+	case len(next) == 0:
+		b.DeleteTable()
+	case !t.intact:
+		t.write(b, next)
+	default:
+		var gone, fresh []nft.Element
+		for f, c := range t.claims {
+			if next[f] != c {
+				gone = append(gone, t.elements(c)...)
+			}
+		}
+		for f, c := range next {
+			if t.claims[f] != c {
+				fresh = append(fresh, t.elements(c)...)
+			}
+		}
+		b.DeleteElements(nft.Sorted(gone))
+		b.AddElements(nft.Sorted(fresh))
+	}
+	if b.Empty() {
+		return nil
+	}
+	t.known = false // what became of it is read if the commit fails
+	if err := conn.Commit(b); err != nil {
+		return err
+	}
+	for f, c := range t.claims {
+		if next[f] != c {
+			changed[f] = true
+		}
+	}
+	for f, c := range next {
+		if t.claims[f] != c {
+			changed[f] = true
+		}
+	}
+	t.claims, t.exists, t.intact = next, len(next) > 0, len(next) > 0
+	t.generation, t.known = conn.Generation()
+	return nil
+}
+
+// write replaces the whole table.
+func (t *table) write(b *nft.Batch, claims map[flow]claim) {
+	b.AddTable() // so that there is one to delete
+	b.DeleteTable()
+	b.AddTable()
+	for _, s := range t.sets() {
+		b.AddSet(s)
+	}
+	for _, c := range t.chains() {
+		b.AddChain(c.Chain)
+		for _, r := range c.rules {
+			b.AddRule(c.Name, r.comment, r.words)
+		}
+	}
+	var elements []nft.Element
+	for _, c := range claims {
+		elements = append(elements, t.elements(c)...)
+	}
+	b.AddElements(nft.Sorted(elements))
+}
+
+// elements are those of a claim.
+func (t *table) elements(c claim) []nft.Element {
+	key := binary.BigEndian.AppendUint16(append(c.at.Addr().AsSlice(), c.protocol, 0, 0, 0), c.at.Port())
+	key = append(key, 0, 0) // each part fills registers
+	return []nft.Element{
+		{Set: mapTo, Key: string(key), Data: string(c.to.AsSlice()), Comment: c.label},
+		{Set: mapFrom, Key: string(key), Data: string(c.source.AsSlice()), Comment: c.label},
+	}
+}
+
+func (t *table) flowOf(key string) (f flow, ok bool) {
+	n := int(4 * t.regs)
+	if len(key) < n+6 {
+		return f, false
+	}
+	addr, _ := netip.AddrFromSlice([]byte(key[:n]))
+	return flow{netip.AddrPortFrom(addr, binary.BigEndian.Uint16([]byte(key[n+4:]))), key[n]}, true
+}
+
+// addTo adds what is redirected to the values, by label.
+func (t *table) addTo(values map[string]*contiv_nat.HostRedirect) {
+	var list []claim
+	for _, c := range t.claims {
+		list = append(list, c)
+	}
+	slices.SortFunc(list, func(a, b claim) int { return a.compare(b.entry) })
+	for _, c := range list {
+		v := values[c.label]
+		if v == nil {
+			v = &contiv_nat.HostRedirect{Label: c.label}
+			values[c.label] = v
+		}
+		if !t.intact { // so it differs from whatever is wanted
+			continue
+		}
+		f := &contiv_nat.HostRedirect_Frontend{
+			Address: c.at.Addr().String(), Port: uint32(c.at.Port()), ToAddress: c.to.String(), SourceAddress: c.source.String(),
+		}
+		for p, number := range protocols {
+			if number == c.protocol {
+				f.Protocol = p
+			}
+		}
+		v.Frontends = append(v.Frontends, f)
+	}
+}

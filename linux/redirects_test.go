@@ -1,0 +1,271 @@
+package linux
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
+	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/netlink/namespace"
+	"github.com/vishvananda/netns"
+	"google.golang.org/protobuf/proto"
+)
+
+// inNamed calls fn in a network namespace.
+func inNamed(t testing.TB, name string, fn func() error) error {
+	t.Helper()
+	ns, err := netns.GetFromPath(pathOf(name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ns.Close()
+	return namespace.In(ns, fn)
+}
+
+// tellPeers serves TCP and UDP at a port of an address in a namespace: clients are told their address.
+func tellPeers(t testing.TB, netns, at string) {
+	t.Helper()
+	err := inNamed(t, netns, func() error {
+		l, err := net.Listen("tcp", at)
+		if err != nil {
+			return err
+		}
+		t.Cleanup(func() { l.Close() })
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				fmt.Fprint(c, c.RemoteAddr())
+				c.Close()
+			}
+		}()
+		u, err := net.ListenPacket("udp", at)
+		if err != nil {
+			return err
+		}
+		t.Cleanup(func() { u.Close() })
+		go func() {
+			buf := make([]byte, 100)
+			for {
+				_, from, err := u.ReadFrom(buf)
+				if err != nil {
+					return
+				}
+				_, _ = u.WriteTo([]byte(from.String()), from)
+			}
+		}()
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// askPeer returns which address a server sees.
+func askPeer(t testing.TB, netns, network, to string, from int) (seen netip.Addr, err error) {
+	t.Helper()
+	err = inNamed(t, netns, func() error {
+		d := net.Dialer{Timeout: 5 * time.Second}
+		if from != 0 {
+			d.LocalAddr = &net.UDPAddr{Port: from}
+		}
+		c, err := d.Dial(network, to)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+		if network == "udp" {
+			if _, err := c.Write([]byte("?")); err != nil {
+				return err
+			}
+		}
+		buf := make([]byte, 100)
+		n, err := c.Read(buf)
+		if err != nil && (err != io.EOF || n == 0) {
+			return err
+		}
+		addr, err := netip.ParseAddrPort(string(buf[:n]))
+		seen = addr.Addr().Unmap()
+		return err
+	})
+	return seen, err
+}
+
+// redirected is a host with a network card, eth0, and a device vpp1 to a vswitch with a stack of its own.
+type redirected struct {
+	*agent
+	client, vswitch string
+}
+
+func newRedirected(t testing.TB) *redirected {
+	t.Helper()
+	r := &redirected{newAgent(t), netNSName(t), netNSName(t)}
+	for _, cable := range []struct{ device, netns string }{{"eth0", r.client}, {"vpp1", r.vswitch}} {
+		r.ip("link", "add", cable.device, "type", "veth", "peer", "name", "eth0", "netns", cable.netns)
+		r.ip("link", "set", cable.device, "up")
+		ip(t, "-n", cable.netns, "link", "set", "eth0", "up")
+	}
+	for _, a := range []struct{ netns, addr, device string }{
+		{r.name, "10.9.0.1/24", "eth0"}, {r.name, "fd09::1/64", "eth0"}, {r.client, "10.9.0.2/24", "eth0"}, {r.client, "fd09::2/64", "eth0"},
+		{r.name, "172.30.1.2/24", "vpp1"}, {r.name, "fd30::2/64", "vpp1"}, {r.vswitch, "172.30.1.1/24", "eth0"}, {r.vswitch, "fd30::1/64", "eth0"},
+	} {
+		args := []string{"-n", a.netns, "address", "add", a.addr, "dev", a.device}
+		if strings.Contains(a.addr, ":") {
+			args = append(args, "nodad")
+		}
+		ip(t, args...)
+	}
+	ip(t, "-n", r.vswitch, "route", "add", "172.30.1.3/32", "via", "172.30.1.2")
+	ip(t, "-n", r.vswitch, "-6", "route", "add", "fd30::3/128", "via", "fd30::2")
+	return r
+}
+
+// redirectOf is what plugin service wants of a service with a node port.
+func redirectOf(label string, port uint32) *contiv_nat.HostRedirect {
+	v := &contiv_nat.HostRedirect{Label: label}
+	for _, p := range []contiv_nat.DNat66_Protocol{contiv_nat.DNat66_TCP, contiv_nat.DNat66_UDP} {
+		v.Frontends = append(v.Frontends,
+			&contiv_nat.HostRedirect_Frontend{Address: "10.9.0.1", Port: port, Protocol: p, ToAddress: "172.30.1.1", SourceAddress: "172.30.1.3"},
+			&contiv_nat.HostRedirect_Frontend{Address: "fd09:0::1", Port: port, Protocol: p, ToAddress: "fd30::1", SourceAddress: "fd30::3"})
+	}
+	return v
+}
+
+// expect asks for a port of the host from outside and from the host.
+func (r *redirected) expect(when string, port int, want bool) {
+	r.t.Helper()
+	for _, version := range []struct{ host, client, own string }{{"10.9.0.1", "172.30.1.3", "172.30.1.2"}, {"fd09::1", "fd30::3", "fd30::2"}} {
+		for who, netns := range map[string]string{"a client outside": r.client, "a process of the host": r.name} {
+			as := version.client
+			if netns == r.name {
+				as = version.own
+			}
+			for _, network := range []string{"tcp", "udp"} {
+				seen, err := askPeer(r.t, netns, network, net.JoinHostPort(version.host, fmt.Sprint(port)), 0)
+				switch {
+				case (err == nil) != want:
+					r.t.Errorf("%s: %s, %s to %s port %d: %v", when, who, network, version.host, port, err)
+				case err == nil && seen != netip.MustParseAddr(as):
+					r.t.Errorf("%s: %s, %s to %s port %d is seen as %v, want %s", when, who, network, version.host, port, seen, as)
+				case err != nil && !strings.Contains(err.Error(), "refused"):
+					r.t.Errorf("%s: %s, %s to %s port %d: %v, want it refused", when, who, network, version.host, port, err)
+				}
+			}
+		}
+	}
+}
+
+// Connections to an address of the host go to the vswitch, and their answers come back; other ports are the host's.
+func TestRedirects(t *testing.T) {
+	r := newRedirected(t)
+	for _, at := range []string{"172.30.1.1", "[fd30::1]"} {
+		tellPeers(t, r.vswitch, at+":30010")
+		tellPeers(t, r.vswitch, at+":30011")
+	}
+	const client = 40000 // keeps its port
+	if _, err := askPeer(t, r.client, "udp", "10.9.0.1:30010", client); err == nil {
+		t.Error("UDP arrives without a redirect")
+	}
+	web, other := redirectOf("default/web", 30010), redirectOf("default/other", 30011)
+	r.commit(r.put(web, other))
+	r.inState(pb.ValueState_CONFIGURED, web, other)
+	if seen, err := askPeer(t, r.client, "udp", "10.9.0.1:30010", client); err != nil {
+		t.Errorf("a flow of UDP that began before: %v, seen as %v", err, seen)
+	}
+	r.expect("at first", 30010, true)
+	r.expect("at first", 30011, true)
+	r.expect("at first", 30012, false)
+
+	r.restart()
+	txn := r.commit(r.put(web, other), kvscheduler.WithResync(kvscheduler.FullResync))
+	if len(txn.Executed) > 0 {
+		t.Errorf("a restarted agent does %v", txn.Executed)
+	}
+	taken := redirectOf("default/taken", 30011)
+	if _, err := r.put(taken).Commit(t.Context()); err == nil || !strings.Contains(err.Error(), `"default/other" redirects`) {
+		t.Errorf("a second redirect of the same port: %v", err)
+	}
+	r.commit(r.delete(taken))
+	r.commit(r.delete(other))
+	r.expect("without the other", 30010, true)
+	r.expect("without the other", 30011, false)
+	r.commit(r.delete(web))
+	r.expect("at the end", 30010, false)
+	lacks(t, runIn(t, r.name, "nft list tables"), "contiv")
+}
+
+// What others change of the tables is repaired.
+func TestDriftOfRedirects(t *testing.T) {
+	r := newRedirected(t)
+	web, other := redirectOf("default/web", 30010), redirectOf("default/other", 30011)
+	r.commit(r.put(web, other))
+	r.watch()
+	for i, change := range []string{
+		"delete table ip contiv-host",
+		"flush chain ip6 contiv-host output",
+		"delete element ip contiv-host redirect-to { 10.9.0.1 . tcp . 30010 }",
+		"delete element ip6 contiv-host redirect-from { fd09::1 . udp . 30011 }",
+		"add element ip contiv-host redirect-to { 10.9.0.1 . tcp . 22 : 172.30.1.1 }",
+		"flush map ip contiv-host redirect-from",
+		"flush map ip contiv-host redirect-to",
+	} {
+		runIn(t, r.name, "nft "+change)
+		waitFor(t, func() bool { return len(r.drifts()) > i }, "it is repaired after nft "+change)
+		r.inState(pb.ValueState_CONFIGURED, web, other)
+		if txn := r.commit(r.put(web, other), kvscheduler.WithResync(kvscheduler.FullResync)); len(txn.Executed) > 0 {
+			t.Errorf("after the repair of nft %s, a resync does %v", change, txn.Executed)
+		}
+		if list := runIn(t, r.name, "nft list ruleset"); strings.Contains(list, ". 22 ") || strings.Count(list, "30010") != 8 || strings.Count(list, "30011") != 8 {
+			t.Errorf("after the repair of nft %s: %s", change, list)
+		}
+	}
+}
+
+// A resync that wants none, as that of uninstall, also removes what others have left of tables.
+func TestRemainsOfRedirects(t *testing.T) {
+	r := newRedirected(t)
+	r.commit(r.put(redirectOf("default/web", 30010)))
+	runIn(t, r.name, "nft flush map ip contiv-host redirect-to")
+	runIn(t, r.name, "nft flush chain ip6 contiv-host prerouting")
+	r.restart()
+	r.commit(r.scheduler.NewTransaction(), kvscheduler.WithResync(kvscheduler.FullResync))
+	lacks(t, runIn(t, r.name, "nft list tables"), "contiv")
+}
+
+// Bad values fail alone, and say why.
+func TestInvalidRedirects(t *testing.T) {
+	a := newAgent(t)
+	for _, test := range []struct {
+		want   string
+		change func(f *contiv_nat.HostRedirect_Frontend)
+	}{
+		{"no address", func(f *contiv_nat.HostRedirect_Frontend) { f.ToAddress = "" }},
+		{"different IP versions", func(f *contiv_nat.HostRedirect_Frontend) { f.ToAddress = "fd30::1" }},
+		{"no port", func(f *contiv_nat.HostRedirect_Frontend) { f.Port = 65536 }},
+		{"one of TCP, UDP, SCTP", func(f *contiv_nat.HostRedirect_Frontend) { f.Protocol = 7 }},
+		{"twice", func(f *contiv_nat.HostRedirect_Frontend) { f.Protocol = contiv_nat.DNat66_UDP; f.Address = "10.9.0.1" }},
+		{"no label", nil},
+	} {
+		v := proto.CloneOf(redirectOf("bad", 30010))
+		if test.change == nil {
+			v.Label = "a b"
+		} else {
+			test.change(v.Frontends[0])
+		}
+		_, _ = a.put(v).Commit(t.Context())
+		status := a.scheduler.ValueStatus(models.Key(v)).GetValue()
+		if status.GetState() != pb.ValueState_INVALID || !strings.Contains(status.GetError(), test.want) {
+			t.Errorf("%v %s, want it INVALID: %s", status.GetState(), status.GetError(), test.want)
+		}
+	}
+}
