@@ -14,6 +14,7 @@ const (
 	podGatewayNumber    = 1
 	hostInVPPNumber     = 1
 	hostInLinuxNumber   = 2
+	hostClientsNumber   = 3
 	maxNumberedHostBits = 63 // more host bits than these are not used
 )
 
@@ -68,6 +69,20 @@ func (p *Plan) HostInterconnect(nodeID uint32) (inVPP, inLinux netip.Prefix, err
 	base := subnet.Addr()
 	return netip.PrefixFrom(cidr.Add(base, hostInVPPNumber), subnet.Bits()),
 		netip.PrefixFrom(cidr.Add(base, hostInLinuxNumber), subnet.Bits()), nil
+}
+
+// HostClients is the address by which the vswitch sees those whose connections the host redirects to it: not one
+// of the host, which policies always allow. It is the zero Addr if the subnet has no room for it.
+func (p *Plan) HostClients(nodeID uint32) (netip.Addr, error) {
+	subnet, err := p.VPPHostSubnet(nodeID)
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	clients := cidr.Add(subnet.Addr(), hostClientsNumber)
+	if !subnet.Contains(clients) || clients == cidr.Last(subnet) { // the last one of IPv4 is for all
+		return netip.Addr{}, nil
+	}
+	return clients, nil
 }
 
 // Gateway is the gateway of the pods in a node's pod subnet, with its length.

@@ -59,6 +59,14 @@ func (n *IPNet) addHostRoutes(config values, node *thisNode, f *family, inVPP, i
 		config.add(&vpp_l3.Route{VrfId: node.mainVRF, DstNetwork: single(ip).String(),
 			NextHopAddr: inLinux.String(), OutgoingInterface: n.hostAttachment().vpp})
 	}
+	clients, err := f.plan.HostClients(node.id)
+	if err != nil {
+		return err
+	}
+	if clients.IsValid() {
+		config.add(&vpp_l3.Route{VrfId: node.mainVRF, DstNetwork: single(clients).String(),
+			NextHopAddr: inLinux.String(), OutgoingInterface: n.hostAttachment().vpp})
+	}
 	toVPP := []netip.Prefix{f.plan.Subnets.Pods}
 	if n.config.Routing().RouteServiceCIDRToVPP && f.plan.Subnets.Service.IsValid() {
 		toVPP = append(toVPP, f.plan.Subnets.Service)

@@ -161,19 +161,19 @@ func (n *IPNet) GetPodIfNames(id podmanager.PodID) (vpp, linux, loopback string,
 }
 
 // OwnNetworks are those by which pods of this node see the node itself if the vswitch has a
-// network stack of its own: what connects that with the host, and the pods' gateways. None
-// before the first resync.
+// network stack of its own: the ends of what connects that with the host, and the pods' gateways. Those whose connections the
+// host redirects have another address, for policies to judge them. None before the first resync.
 func (n *IPNet) OwnNetworks() (networks []netip.Prefix, err error) {
 	node := n.thisNode()
 	if node == nil || n.caps.HostStackShared {
 		return nil, nil
 	}
 	for _, f := range node.families {
-		host, err := f.plan.VPPHostSubnet(node.id)
+		inVPP, inLinux, err := f.plan.HostInterconnect(node.id)
 		if err != nil {
 			return nil, err
 		}
-		networks = append(networks, host.Masked(), single(f.podGateway.Addr()))
+		networks = append(networks, single(inVPP.Addr()), single(inLinux.Addr()), single(f.podGateway.Addr()))
 	}
 	if node.stolen != nil { // the host sends from the node's address
 		networks = append(networks, node.stolenIPs()...)
