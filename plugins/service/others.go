@@ -78,6 +78,10 @@ func (s *Service) WatchOthers(ctx context.Context, period time.Duration, resync 
 		s.healthz.Retry()
 		who := answer(s.proxy.Others)
 		last, known := s.others.last()
+		if s.askHost != nil {
+			lastOnHost, _ := s.onHost.last()
+			who, last = who+" "+answer(s.askHost), last+" "+lastOnHost
+		}
 		switch {
 		case !known: // the first resync checks itself
 		case who == last:

@@ -65,6 +65,7 @@ func (s *Service) translateServices(p Proxy, of *Segments) error {
 			return fmt.Errorf("service.conf: VPP translates services in VRF 0 only, but mainVRFID is %d: leave mainVRFID out, or set services: %s", main, config.KubeProxy)
 		}
 		if p.Settings.Services == config.VSwitch {
+			s.askHost = p.Others
 			p.Others = func() (string, error) { return "", nil }
 		}
 	}
@@ -107,6 +108,9 @@ func (s *Service) resyncServices(ctx context.Context, state controller.KubeState
 	s.services.Reset()
 	s.zone = ""
 	s.disabled = s.others.look(s.proxy.Others)
+	if s.askHost != nil {
+		s.onHost.look(s.askHost)
+	}
 	s.noteServices(ctx, state)
 	if s.segments != nil {
 		s.segments.reset()
@@ -179,6 +183,7 @@ func (s *Service) render(id processor.ID) map[string]proto.Message {
 		s.noteRanges(svc)
 		s.noteAnswers(svc, ipv6)
 		values[nat.Key(id, ipv6)] = nat.Render(svc, ipv6, options)
+		s.redirectHost(svc, ipv6, values)
 	}
 	return values
 }
@@ -245,7 +250,7 @@ func (s *Service) answerLoadBalancers() {
 	s.healthz.Serve(true)
 	var only []netip.Addr
 	if len(s.proxy.Settings.NodePortAddresses) > 0 {
-		if only = s.services.Node().NodePorts; len(only) == 0 {
+		if only = s.listeningAddresses(); len(only) == 0 {
 			s.health.Set(nil, nil)
 			return
 		}
@@ -301,7 +306,7 @@ func (s *Service) update(ctx context.Context, id processor.ID, txn controller.Up
 	delete(s.restricted, id)
 	delete(s.answering, id)
 	keys, servers := s.segments.dropCarriage(id)
-	keys = append(keys, nat.Key(id, false), nat.Key(id, true))
+	keys = append(keys, nat.Key(id, false), nat.Key(id, true), hostRedirectKey(id))
 	values := s.render(id)
 	servers = append(servers, s.segments.servers(id)...)
 	was, is, same := false, len(values) > 0, true
@@ -344,7 +349,7 @@ func (s *Service) update(ctx context.Context, id processor.ID, txn controller.Up
 func (s *Service) node(ctx context.Context) processor.Node {
 	n := processor.Node{Name: s.proxy.NodeName, Zone: s.zone, PodSubnets: s.self.podSubnets(), Addresses: s.self.ownAddresses()}
 	s.reserve(&n)
-	if n.NodePorts = s.proxy.Settings.OpenOn(s.openAddresses()); len(n.NodePorts) == 0 && len(n.Addresses) > 0 && s.translates() {
+	if n.NodePorts = s.nodePortAddresses(); len(n.NodePorts) == 0 && len(n.Addresses) > 0 && s.translates() {
 		controller.Logger(ctx, s.log).Warn("Node ports are open on no address: nodePortAddresses has none of this node's", "addresses", n.Addresses)
 	}
 	return n

@@ -92,7 +92,9 @@ type Service struct {
 	answered  map[string]proto.Message
 	disabled  string // what else translates services; "": nothing
 	others    others
-	segments  *segments // nil: all services are translated
+	askHost   func() (string, error) // what translates for the host, beside the vswitch; nil: as Proxy.Others
+	onHost    others                 // what askHost answered
+	segments  *segments              // nil: all services are translated
 	health    *health.Server
 	healthz   *health.Node
 	metrics   *metrics

@@ -1,0 +1,120 @@
+package service
+
+import (
+	"net/netip"
+	"slices"
+
+	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
+	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/plugins/service/processor"
+	"google.golang.org/protobuf/proto"
+)
+
+// Node ports at addresses of the host's own network cards, whose packets do not pass a vswitch with a stack of its own. The
+// host's kernel sends them there, to the end of the interconnect, at which the vswitch translates node ports, too:
+//
+//	client ──> InternalIP:30080 ──kernel of the host──> 172.30.1.1:30080 ──VPP──> endpoint
+//	                                     └─ seen as 172.30.1.3, so that answers come back this way
+//
+// A port without an endpoint for clients outside is left to the host, which refuses it unless something listens there.
+
+// hostEntrance is how connections to addresses of the host come to the vswitch.
+type hostEntrance struct {
+	addresses []netip.Addr // of the host, on which node ports are open
+	to        netip.Addr   // address of the vswitch
+	clients   netip.Addr   // address that it sees
+}
+
+// hostEntrance returns the zero value if there is none.
+func (s *Service) hostEntrance(ipv6 bool) (e hostEntrance) {
+	for _, a := range s.hostAddresses() {
+		if a.Is6() == ipv6 {
+			e.addresses = append(e.addresses, a)
+		}
+	}
+	own := s.self.nodes.GetAllNodes()[s.self.name]
+	if translator, _ := s.onHost.last(); translator != "" { // it has these addresses
+		return hostEntrance{}
+	}
+	if !s.ownStack() || own == nil || len(e.addresses) == 0 {
+		return hostEntrance{}
+	}
+	plan := s.self.addresses.Plan()
+	for _, family := range plan.Families() {
+		if !family.Subnets.VPPHost.IsValid() {
+			continue
+		}
+		to, _, err := family.HostInterconnect(own.ID)
+		if err != nil || to.Addr().Is6() != ipv6 {
+			continue
+		}
+		clients, err := family.HostClients(own.ID)
+		if err != nil || !clients.IsValid() {
+			continue
+		}
+		e.to, e.clients = to.Addr(), clients
+		return e
+	}
+	return hostEntrance{}
+}
+
+// hostAddresses returns the addresses for node ports that a vswitch with a stack of its own lacks.
+func (s *Service) hostAddresses() []netip.Addr {
+	open := s.openAddresses()
+	return s.proxy.Settings.OpenOn(slices.DeleteFunc(s.self.ownAddresses(), func(a netip.Addr) bool { return slices.Contains(open, a) }))
+}
+
+// listeningAddresses returns the addresses for node ports that the host has.
+func (s *Service) listeningAddresses() []netip.Addr {
+	if s.ownStack() && s.config.Resolved().Stolen == nil {
+		return s.hostAddresses()
+	}
+	return s.proxy.Settings.OpenOn(s.self.ownAddresses()) // of a card that both have, too
+}
+
+// nodePortAddresses returns the addresses at which the vswitch translates node ports.
+func (s *Service) nodePortAddresses() []netip.Addr {
+	list := s.proxy.Settings.OpenOn(s.openAddresses())
+	for _, ipv6 := range []bool{false, true} {
+		if e := s.hostEntrance(ipv6); e.to.IsValid() {
+			list = append(list, e.to)
+		}
+	}
+	slices.SortFunc(list, netip.Addr.Compare)
+	return slices.Compact(list)
+}
+
+// hostRedirectKey is that of what the host sends to the vswitch for a service.
+func hostRedirectKey(id processor.ID) string {
+	return models.Key(&contiv_nat.HostRedirect{Label: id.String()})
+}
+
+var redirectProtocols = map[processor.Protocol]contiv_nat.DNat66_Protocol{
+	processor.TCP: contiv_nat.DNat66_TCP, processor.UDP: contiv_nat.DNat66_UDP, processor.SCTP: contiv_nat.DNat66_SCTP,
+}
+
+// redirectHost adds to the values of a service what the host sends to the vswitch for an IP version of it.
+func (s *Service) redirectHost(svc *processor.Service, ipv6 bool, values map[string]proto.Message) {
+	e := s.hostEntrance(ipv6)
+	if !e.to.IsValid() {
+		return
+	}
+	key := hostRedirectKey(svc.ID)
+	redirect, found := values[key].(*contiv_nat.HostRedirect)
+	if !found {
+		redirect = &contiv_nat.HostRedirect{Label: svc.ID.String()}
+	}
+	for _, f := range svc.Frontends {
+		if f.Kind != processor.NodePort || f.Addr.Addr() != e.to || len(f.Outside) == 0 || ipv6 && f.Protocol == processor.SCTP {
+			continue
+		}
+		for _, a := range e.addresses {
+			redirect.Frontends = append(redirect.Frontends, &contiv_nat.HostRedirect_Frontend{
+				Address: a.String(), Port: uint32(f.Addr.Port()), Protocol: redirectProtocols[f.Protocol], ToAddress: e.to.String(), SourceAddress: e.clients.String(),
+			})
+		}
+	}
+	if len(redirect.GetFrontends()) > 0 {
+		values[key] = redirect
+	}
+}
