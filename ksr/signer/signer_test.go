@@ -23,6 +23,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -84,9 +85,34 @@ func newCluster(t *testing.T) *cluster {
 		}
 		return false, nil, nil
 	})
+	c.client.PrependReactor("*", "secrets", refuseStale())
 	c.start()
 	t.Cleanup(func() { c.stop() })
 	return c
+}
+
+// refuseStale refuses updates of Secrets that have changed since they were read, as the API server does.
+func refuseStale() k8stesting.ReactionFunc {
+	versions := map[string]int{} // the client reacts to one action at a time
+	return func(a k8stesting.Action) (bool, runtime.Object, error) {
+		written, ok := a.(k8stesting.CreateAction) // or an update, which is alike
+		if !ok {
+			return false, nil, nil
+		}
+		secret := written.GetObject().(*corev1.Secret)
+		version := versions[secret.Name]
+		switch {
+		case a.GetVerb() == "create":
+			version = max(version, 1) // as it was if there is one
+		case secret.ResourceVersion != "" && secret.ResourceVersion != fmt.Sprint(version):
+			return true, nil, apierrors.NewConflict(corev1.Resource("secrets"), secret.Name, errors.New("it has changed"))
+		default:
+			version++
+		}
+		versions[secret.Name] = version
+		secret.ResourceVersion = fmt.Sprint(version)
+		return false, nil, nil
+	}
 }
 
 // start two signers.
