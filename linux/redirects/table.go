@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -227,6 +228,17 @@ func (t *table) change(conn *nft.Conn, label string, entries []entry, changed ma
 		}
 		next[e.flow] = claim{label, e}
 	}
+	var gone, fresh []claim
+	for f, c := range t.claims {
+		if next[f] != c {
+			gone = append(gone, c)
+		}
+	}
+	for f, c := range next {
+		if t.claims[f] != c {
+			fresh = append(fresh, c)
+		}
+	}
 	b := t.batch()
 	switch {
 	case len(next) == 0 && !t.exists:
@@ -234,21 +246,10 @@ func (t *table) change(conn *nft.Conn, label string, entries []entry, changed ma
 	case len(next) == 0:
 		b.DeleteTable()
 	case !t.intact:
-		t.write(b, next)
+		t.write(b, slices.Collect(maps.Values(next)))
 	default:
-		var gone, fresh []nft.Element
-		for f, c := range t.claims {
-			if next[f] != c {
-				gone = append(gone, t.elements(c)...)
-			}
-		}
-		for f, c := range next {
-			if t.claims[f] != c {
-				fresh = append(fresh, t.elements(c)...)
-			}
-		}
-		b.DeleteElements(nft.Sorted(gone))
-		b.AddElements(nft.Sorted(fresh))
+		b.DeleteElements(elements(gone))
+		b.AddElements(elements(fresh))
 	}
 	if b.Empty() {
 		return nil
@@ -257,15 +258,8 @@ func (t *table) change(conn *nft.Conn, label string, entries []entry, changed ma
 	if err := conn.Commit(b); err != nil {
 		return err
 	}
-	for f, c := range t.claims {
-		if next[f] != c {
-			changed[f] = true
-		}
-	}
-	for f, c := range next {
-		if t.claims[f] != c {
-			changed[f] = true
-		}
+	for _, c := range slices.Concat(gone, fresh) {
+		changed[c.flow] = true
 	}
 	t.claims, t.exists, t.intact = next, len(next) > 0, len(next) > 0
 	t.generation, t.known = conn.Generation()
@@ -273,7 +267,7 @@ func (t *table) change(conn *nft.Conn, label string, entries []entry, changed ma
 }
 
 // write replaces the whole table.
-func (t *table) write(b *nft.Batch, claims map[flow]claim) {
+func (t *table) write(b *nft.Batch, claims []claim) {
 	b.AddTable() // so that there is one to delete
 	b.DeleteTable()
 	b.AddTable()
@@ -286,21 +280,20 @@ func (t *table) write(b *nft.Batch, claims map[flow]claim) {
 			b.AddRule(c.Name, r.comment, r.words)
 		}
 	}
-	var elements []nft.Element
-	for _, c := range claims {
-		elements = append(elements, t.elements(c)...)
-	}
-	b.AddElements(nft.Sorted(elements))
+	b.AddElements(elements(claims))
 }
 
-// elements are those of a claim.
-func (t *table) elements(c claim) []nft.Element {
-	key := binary.BigEndian.AppendUint16(append(c.at.Addr().AsSlice(), c.protocol, 0, 0, 0), c.at.Port())
-	key = append(key, 0, 0) // each part fills registers
-	return []nft.Element{
-		{Set: mapTo, Key: string(key), Data: string(c.to.AsSlice()), Comment: c.label},
-		{Set: mapFrom, Key: string(key), Data: string(c.source.AsSlice()), Comment: c.label},
+// elements are those of claims, sorted.
+func elements(claims []claim) []nft.Element {
+	var list []nft.Element
+	for _, c := range claims {
+		key := binary.BigEndian.AppendUint16(append(c.at.Addr().AsSlice(), c.protocol, 0, 0, 0), c.at.Port())
+		key = append(key, 0, 0) // each part fills registers
+		list = append(list,
+			nft.Element{Set: mapTo, Key: string(key), Data: string(c.to.AsSlice()), Comment: c.label},
+			nft.Element{Set: mapFrom, Key: string(key), Data: string(c.source.AsSlice()), Comment: c.label})
 	}
+	return nft.Sorted(list)
 }
 
 func (t *table) flowOf(key string) (f flow, ok bool) {
