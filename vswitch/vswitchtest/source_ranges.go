@@ -14,7 +14,7 @@ import (
 // whose interface is the one without a guard.
 func (l *serviceLab) testSourceRanges(t *testing.T) {
 	if l.agent.vs.SourceRanges() == nil {
-		t.Skip("the mappings of this vswitch look at sources")
+		t.Skip("the mappings of this vswitch look at sources; to run this on VPP: VPP_BIN=/path/to/vpp go test ./vswitch/vpp -run Conformance")
 	}
 	defer l.serve(t, l.mapping(tcp44, 1))
 	values := []proto.Message{l.network, l.value(l.mapping(tcp44, 1), l.mapping(udp44, 1))}
