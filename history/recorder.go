@@ -452,7 +452,11 @@ func (r *Recorder) checkpoint() error {
 	var all []journal.Line
 	at := r.valuesAt()
 	if r.values != nil {
-		r.values.After.Ascend("", func(v *record.Value) bool {
+		values, err := r.values.After()
+		if err != nil {
+			return err
+		}
+		values.Ascend("", func(v *record.Value) bool {
 			all = append(all, journal.Line{Kind: valueLine, Time: at, Data: plain(v).AppendJSON(nil)})
 			return true
 		})

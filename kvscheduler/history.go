@@ -3,6 +3,7 @@ package kvscheduler
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 	"sync"
 	"time"
@@ -18,14 +19,18 @@ import (
 type history struct {
 	limits HistoryLimits
 	start  time.Time
+	view   func() *graph.Graph[*node] // as it was published last
 
 	mu      sync.RWMutex
 	records []*entry // oldest first
 	bytes   int
-	init    int                 // how many of the first records are protected by InitPeriod
-	gap     bool                // records after those were dropped
-	cut     bool                // records before all others were dropped
-	graph   *graph.Graph[*node] // after the last record
+	init    int    // how many of the first records are protected by InitPeriod
+	gap     bool   // records after those were dropped
+	cut     bool   // records before all others were dropped
+	dropped uint64 // the last transaction whose record was dropped
+	// unrecorded changes were published, and are in no record yet: that of a transaction comes after them, and some
+	// transactions are not worth one.
+	unrecorded []change
 }
 
 // entry is a transaction with its changes of the graph.
@@ -35,7 +40,7 @@ type entry struct {
 	bytes   int
 }
 
-func newHistory(l HistoryLimits) *history {
+func newHistory(l HistoryLimits, view func() *graph.Graph[*node]) *history {
 	if l.Age <= 0 {
 		l.Age = 24 * time.Hour
 	}
@@ -48,21 +53,35 @@ func newHistory(l HistoryLimits) *history {
 	if l.InitPeriod <= 0 {
 		l.InitPeriod = time.Hour
 	}
-	return &history{limits: l, start: time.Now()}
+	return &history{limits: l, start: time.Now(), view: view}
 }
 
-func (h *history) add(t *RecordedTxn, changes []change, after *graph.Graph[*node]) {
-	r := &entry{txn: t, changes: changes}
+// publish publishes a graph with changes.
+func (h *history) publish(g *graph.Graph[*node], changes []change) {
+	if h.limits.Disabled {
+		g.Publish()
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	g.Publish()
+	h.unrecorded = append(h.unrecorded, changes...)
+}
+
+// add records a transaction, and returns its changes: all that are in no record yet.
+func (h *history) add(t *RecordedTxn) []change {
+	r := &entry{txn: t, changes: h.unrecorded} // which the worker alone changes
 	r.bytes = r.size()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.graph = after
+	h.unrecorded = nil
 	h.records = append(h.records, r)
 	h.bytes += r.bytes
 	if t.Start.Sub(h.start) < h.limits.InitPeriod && h.init == len(h.records)-1 {
 		h.init++
 	}
 	h.trim(t.Stop)
+	return r.changes
 }
 
 // trim drops records beyond the limits: the oldest first, those of the initial
@@ -74,6 +93,7 @@ func (h *history) trim(now time.Time) {
 			break
 		}
 		h.bytes -= h.records[i].bytes
+		h.dropped = h.records[i].txn.SeqNum
 		drop++
 	}
 	if drop > 0 {
@@ -86,6 +106,7 @@ func (h *history) trim(now time.Time) {
 	}
 	for h.bytes > h.limits.Bytes && len(h.records) > 0 {
 		h.bytes -= h.records[0].bytes
+		h.dropped = max(h.dropped, h.records[0].txn.SeqNum)
 		h.records[0] = nil
 		h.records = h.records[1:]
 		h.cut = true
@@ -198,34 +219,57 @@ func (h *history) at(t time.Time) (*graph.Graph[*node], error) {
 	}
 	h.mu.Lock() // copying a graph changes it
 	defer h.mu.Unlock()
-	after := sort.Search(len(h.records), func(i int) bool { return h.records[i].txn.Stop.After(t) })
-	if after < h.init && h.gap {
-		// Only the first records lead there, forwards.
-		if h.cut {
-			return nil, fmt.Errorf("%w: %s", ErrNotRecorded, t.Format(time.RFC3339))
-		}
-		g := graph.New[*node]()
-		for _, r := range h.records[:after] {
-			r.redo(g)
-		}
-		return g, nil
-	}
-	if after == h.init && h.gap || after == 0 && h.cut {
+	g := h.before(sort.Search(len(h.records), func(i int) bool { return h.records[i].txn.Stop.After(t) }))
+	if g == nil {
 		return nil, fmt.Errorf("%w: %s", ErrNotRecorded, t.Format(time.RFC3339))
-	}
-	if h.graph == nil {
-		return graph.New[*node](), nil
-	}
-	g := h.graph.Copy()
-	for i := len(h.records) - 1; i >= after; i-- {
-		h.records[i].undo(g)
 	}
 	return g, nil
 }
 
-func (r *entry) undo(g *graph.Graph[*node]) {
-	for i := len(r.changes) - 1; i >= 0; i-- {
-		if c := r.changes[i]; c.old == nil {
+// after returns the graph as a recorded transaction left it.
+func (h *history) after(seq uint64) (*graph.Graph[*node], error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.dropped > seq {
+		return nil, fmt.Errorf("%w: transaction %d, which came after %d", ErrNotRecorded, h.dropped, seq)
+	}
+	return h.takeBack(sort.Search(len(h.records), func(i int) bool { return h.records[i].txn.SeqNum > seq })), nil
+}
+
+// before returns the graph as it was before the i-th record; nil: it is not known any more. The caller holds the lock.
+func (h *history) before(i int) *graph.Graph[*node] {
+	if i < h.init && h.gap {
+		// Only the first records lead there, forwards.
+		if h.cut {
+			return nil
+		}
+		g := graph.New[*node]()
+		for _, r := range h.records[:i] {
+			r.redo(g)
+		}
+		return g
+	}
+	if i == h.init && h.gap || i == 0 && h.cut {
+		return nil
+	}
+	return h.takeBack(i)
+}
+
+// takeBack returns the graph as it is without the changes of the records from the i-th on, and of what is in no record. The
+// caller holds the lock.
+func (h *history) takeBack(i int) *graph.Graph[*node] {
+	g := h.view().Copy()
+	undo(g, h.unrecorded)
+	for _, r := range slices.Backward(h.records[i:]) {
+		undo(g, r.changes)
+	}
+	return g
+}
+
+// undo takes changes back.
+func undo(g *graph.Graph[*node], changes []change) {
+	for _, c := range slices.Backward(changes) {
+		if c.old == nil {
 			g.Delete(c.new.key)
 		} else {
 			g.Set(c.old)
@@ -271,10 +315,18 @@ func (s *Scheduler) Timeline(key string) []Revision {
 // Committed is a recorded transaction with what it left behind. It never changes, and may be
 // read later and elsewhere.
 type Committed struct {
-	Txn *RecordedTxn
-	// After are all values as the transaction left them.
-	After   Snapshot
+	Txn     *RecordedTxn
 	changes []change
+	by      *Scheduler
+}
+
+// After returns all values as the transaction left them; ErrNotRecorded if the history has lost one of those since.
+func (c Committed) After() (Snapshot, error) {
+	g, err := c.by.history.after(c.Txn.SeqNum)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	return c.by.snapshotOf(g), nil
 }
 
 // Changes returns the values that the transaction changed, each once, in no particular order.

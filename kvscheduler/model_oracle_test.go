@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+	"github.com/contiv/contiv/kvscheduler/graph"
 )
 
 // modelExpectation says what should exist. It knows nothing of the engine: values
@@ -108,9 +109,13 @@ func (e modelExpectation) satisfied(v modelValue, among map[string]bool) bool {
 	})
 }
 
-func (r *modelRun) nodes() map[string]*node {
+// nodes are those of the engine's own graph, while it has nothing to do: it goes on to change it in place only if nobody has asked
+// for a view.
+func (r *modelRun) nodes() map[string]*node { return nodesOf(r.s.graph) }
+
+func nodesOf(g *graph.Graph[*node]) map[string]*node {
 	nodes := map[string]*node{}
-	r.s.view().Ascend("", func(key string, n *node) bool { nodes[key] = n; return true })
+	g.Ascend("", func(key string, n *node) bool { nodes[key] = n; return true })
 	return nodes
 }
 
@@ -338,15 +343,17 @@ func (r *modelRun) beforeOperation(call, key string) {
 	if strings.HasPrefix(key, "o/") || r.obtained[modelBase(key)] && !r.known[modelBase(key)] {
 		r.violated("P4: %s of the obtained value %s", call, key)
 	}
-	if r.unsure {
-		return
-	}
 	g := r.s.exec.g
 	if g == nil {
 		return
 	}
-	nodes := map[string]*node{}
-	g.Ascend("", func(key string, n *node) bool { nodes[key] = n; return true })
+	nodes := nodesOf(g)
+	if len(r.sb.calls)%3 == 0 { // in between, the graph is not looked at
+		r.checkView(call+" "+key, nodes)
+	}
+	if r.unsure {
+		return
+	}
 	_, exists := r.sb.exists[key]
 	n := nodes[key]
 	uncertain := n == nil || n.is(unknown) || r.sb.hit[key]
@@ -360,6 +367,34 @@ func (r *modelRun) beforeOperation(call, key string) {
 		r.checkDelete(key, nodes)
 	}
 	r.checkP5(call+" "+key, nodes)
+}
+
+// checkView wants others to see what there was before the transaction that has made these nodes so far.
+func (r *modelRun) checkView(at string, nodes map[string]*node) {
+	want := maps.Clone(nodes)
+	for _, c := range slices.Backward(r.s.exec.changes) {
+		if c.old == nil {
+			delete(want, c.new.key)
+		} else {
+			want[c.new.key] = c.old
+		}
+	}
+	view := r.s.view()
+	if got := nodesOf(view); !maps.Equal(got, want) || view.Len() != len(want) {
+		r.violated("at %s others see %v, want %v", at, got, want)
+	}
+	for key := range nodes {
+		var needers []string
+		for source, n := range want {
+			if slices.ContainsFunc(n.deps, func(d Dependency) bool { return modelTarget(&d, key) }) {
+				needers = append(needers, source)
+			}
+		}
+		slices.Sort(needers)
+		if got := view.Needers(nil, key); !slices.Equal(got, needers) {
+			r.violated("at %s others see that %v need %s, want %v", at, got, key, needers)
+		}
+	}
 }
 
 // reach are the keys that others need, directly or not.

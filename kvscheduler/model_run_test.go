@@ -388,7 +388,7 @@ func (r *modelRun) readFailed(since int) bool {
 // clean reports whether no value is in trouble.
 func (r *modelRun) clean() bool {
 	clean := true
-	r.s.view().Ascend("", func(_ string, n *node) bool {
+	r.s.graph.Ascend("", func(_ string, n *node) bool {
 		clean = clean && !n.is(unknown|broken|drifted) && !inTrouble(n)
 		return clean
 	})
@@ -398,7 +398,7 @@ func (r *modelRun) clean() bool {
 // statuses renders the states of all values.
 func (r *modelRun) statuses() string {
 	var b strings.Builder
-	for _, st := range r.s.ValueStatuses("") {
+	for _, st := range statusesOf(r.s.graph, "") {
 		for _, v := range append([]*pb.ValueStatus{st.Value}, st.DerivedValues...) {
 			fmt.Fprintf(&b, "%s %v %v %s\n", v.Key, v.State, v.Details, v.Error)
 		}

@@ -45,14 +45,13 @@ type HistoryLimits struct {
 //
 // The worker owns the graph and processes transactions one after the other: a goroutine of the
 // scheduler's own or, if nothing waits, that of whoever commits. It calls descriptors through another one (see caller).
-// Everybody else reads published snapshots, and never waits for either.
+// Everybody else reads views of the graph as it was published last, and never waits for either.
 type Scheduler struct {
 	log      *slog.Logger
 	queue    *queue
 	registry atomic.Pointer[registry]
 	// registerMu serialises registrations.
 	registerMu sync.Mutex
-	published  atomic.Pointer[snapshot]
 	statuses   statusLog
 	history    *history
 	recorder   func(Committed) // nil: none
@@ -64,7 +63,7 @@ type Scheduler struct {
 	// spareJobs were committed, and their results taken.
 	spareJobs sync.Pool
 
-	// The worker owns these:
+	// The worker owns these, but for views of the graph:
 	graph   *graph.Graph[*node]
 	epoch   uint64
 	nextSeq uint64
@@ -72,14 +71,6 @@ type Scheduler struct {
 	retired *retired
 	sets    *sets
 	exec    exec // the last one
-	// unrecorded changes of transactions that were not worth a record.
-	unrecorded []change
-}
-
-// snapshot is what readers see: the state after a transaction. Immutable.
-type snapshot struct {
-	graph    *graph.Graph[*node]
-	revision uint64
 }
 
 // New returns a running scheduler; Close it.
@@ -91,17 +82,18 @@ func New(opts Options) *Scheduler {
 		opts.CallTimeout = 30 * time.Second
 	}
 	s := &Scheduler{
-		log:     opts.Logger,
-		queue:   newQueue(),
-		history: newHistory(opts.History), recorder: opts.Recorder,
-		stopped: make(chan struct{}),
-		graph:   graph.New[*node](),
-		caller:  newCaller(opts.CallTimeout),
-		retired: newRetired(),
+		log:      opts.Logger,
+		queue:    newQueue(),
+		recorder: opts.Recorder,
+		stopped:  make(chan struct{}),
+		graph:    graph.New[*node](),
+		caller:   newCaller(opts.CallTimeout),
+		retired:  newRetired(),
 	}
+	s.history = newHistory(opts.History, s.view)
 	s.heartbeat = s.caller.heartbeat
 	s.registry.Store(&registry{byName: map[string]*handler{}})
-	s.published.Store(&snapshot{graph: s.graph.Copy()})
+	s.graph.Publish()
 	s.metrics = newMetrics(s, opts.Metrics)
 	go s.work()
 	return s
@@ -119,7 +111,7 @@ func (s *Scheduler) Close() error {
 
 // view returns the graph as the last transaction left it. It must not be
 // changed, nor copied.
-func (s *Scheduler) view() *graph.Graph[*node] { return s.published.Load().graph }
+func (s *Scheduler) view() *graph.Graph[*node] { return s.graph.View() }
 
 // onWorker runs fn between transactions, and waits for it.
 func (s *Scheduler) onWorker(ctx context.Context, fn func()) error {

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Snapshot is all values at one moment, for reading. It never changes, costs nothing,
+// Snapshot is all values at one moment, for reading. It never changes, costs next to nothing,
 // and may be read by several goroutines.
 type Snapshot struct {
 	x *exec

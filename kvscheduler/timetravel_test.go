@@ -54,6 +54,62 @@ func TestGraphAtAnyRecordedMoment(t *testing.T) {
 	})
 }
 
+// Whoever is told of a transaction can ask later for what it left behind, as long as the transactions since are recorded.
+func TestCommittedKnowsTheValuesAfterIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for range 100 {
+			seed := rand.Uint64()
+			r := newModelRun(randomModelSequence(rand.New(rand.NewPCG(seed, 1))))
+			type told struct {
+				Committed
+				values []*ValueSnapshot
+			}
+			var all []told
+			r.s.recorder = func(c Committed) { all = append(all, told{c, r.s.Snapshot().Values()}) }
+			for _, step := range r.seq.Steps {
+				if step.Op != "restart" && step.Op != "kill" {
+					r.step(step)
+				}
+			}
+			for _, c := range all {
+				after, err := c.After()
+				if err != nil {
+					t.Fatalf("seed %d, transaction %d: %v", seed, c.Txn.SeqNum, err)
+				}
+				if d := cmp.Diff(c.values, after.Values(), protocmp.Transform()); d != "" {
+					t.Fatalf("seed %d, transaction %d (-was +got):\n%s", seed, c.Txn.SeqNum, d)
+				}
+			}
+			_ = r.s.Close()
+		}
+	})
+}
+
+func TestCommittedOfForgottenTransactions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var all []Committed
+		s, sb := newScheduler(t, func(o *Options) {
+			o.History = HistoryLimits{Count: 2, InitPeriod: 1}
+			o.Recorder = func(c Committed) { all = append(all, c) }
+		}), newSouthbound(t)
+		defer s.Close()
+		sb.register(s, "a", parts{prefix: "a/"})
+		time.Sleep(time.Second)
+		for i := range 5 {
+			mustCommit(t, s, fmt.Sprintf("a/%d=x", i))
+		}
+		for i, c := range all {
+			after, err := c.After()
+			if i < 2 && !errors.Is(err, ErrNotRecorded) || i >= 2 && err != nil {
+				t.Errorf("transaction %d: %v", i, err)
+			}
+			if err == nil && len(after.Values()) != i+1 {
+				t.Errorf("transaction %d left %d values, want %d", i, len(after.Values()), i+1)
+			}
+		}
+	})
+}
+
 func TestTimelineAndDiff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, sb := newScheduler(t), newSouthbound(t)

@@ -53,16 +53,15 @@ func (l *statusLog) activate() {
 
 // publish makes the graph visible to readers, and the changes to watchers.
 func (s *Scheduler) publish(x *exec) {
-	g := s.graph.Copy()
 	l := &s.statuses
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.rev++
-	s.published.Store(&snapshot{graph: g, revision: l.rev})
+	s.history.publish(s.graph, x.changes)
 	if !l.active.Load() {
 		return
 	}
-	for _, st := range x.changedStatuses(g) {
+	for _, st := range x.changedStatuses(s.graph) {
 		l.events = append(l.events, StatusEvent{l.rev, x.seq, st})
 	}
 	if n := len(l.events) - rememberedEvents; n > 0 {
@@ -108,14 +107,20 @@ type Watcher struct {
 }
 
 // Revision of the state that readers see.
-func (s *Scheduler) Revision() uint64 { return s.published.Load().revision }
+func (s *Scheduler) Revision() uint64 {
+	s.statuses.mu.Lock()
+	defer s.statuses.mu.Unlock()
+	return s.statuses.rev
+}
 
 // Watch returns a watcher of base values with the key prefix, and their statuses at this moment:
 // later events start there.
 func (s *Scheduler) Watch(keyPrefix string) (*Watcher, []*pb.BaseValueStatus) {
 	s.statuses.activate()
-	view := s.published.Load()
-	return &Watcher{s, keyPrefix, view.revision}, statusesOf(view.graph, keyPrefix)
+	s.statuses.mu.Lock()
+	view, revision := s.view(), s.statuses.rev
+	s.statuses.mu.Unlock()
+	return &Watcher{s, keyPrefix, revision}, statusesOf(view, keyPrefix)
 }
 
 // WatchFrom returns a watcher that continues after the given revision.

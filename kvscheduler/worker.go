@@ -123,9 +123,6 @@ func (s *Scheduler) process(j *job, start time.Time) (seq uint64, err error) {
 	stop := time.Now()
 	s.metrics.processed(j, start, stop)
 	if len(x.ops) == 0 && len(x.errs) == 0 && (j.drift != "" && !j.restores() || j.typ == SBNotification) {
-		if !s.history.limits.Disabled {
-			s.unrecorded = append(s.unrecorded, x.changes...)
-		}
 		return NoSeqNum, nil
 	}
 	s.nextSeq++
@@ -198,7 +195,6 @@ func (s *Scheduler) dryRun(j *job) ([]RecordedOp, error) {
 // record adds the transaction to the history.
 func (s *Scheduler) record(x *exec, start, stop time.Time, southbound time.Duration) {
 	if s.history.limits.Disabled {
-		s.unrecorded = nil
 		return
 	}
 	j := x.job
@@ -216,11 +212,9 @@ func (s *Scheduler) record(x *exec, start, stop time.Time, southbound time.Durat
 	if j.typ == RetryFailedOps || j.typ == RetryUnimplOps {
 		t.Values = x.retried
 	}
-	changes := append(s.unrecorded, x.changes...)
-	s.history.add(t, changes, s.view())
-	s.unrecorded = nil
+	changes := s.history.add(t)
 	if s.recorder != nil {
-		s.recorder(Committed{Txn: t, After: s.Snapshot(), changes: changes})
+		s.recorder(Committed{Txn: t, changes: changes, by: s})
 	}
 }
 

@@ -9,7 +9,7 @@
 // Nodes are in a hash array mapped trie, the others in B-trees; all are copy-on-write. Copy costs
 // O(1), a change O(log n), and a copy is not affected by later changes of its origin. A graph may
 // be read by any number of goroutines while one of them copies it. It may be changed by one
-// goroutine while no other uses it, whatever others do with its copies.
+// goroutine while no other uses it but by View, whatever others do with its copies and views.
 //
 // The package only knows keys; the contents of nodes are up to the caller.
 package graph

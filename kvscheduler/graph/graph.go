@@ -18,7 +18,8 @@ type Graph[N Node] struct {
 	nodes trie[N]
 	*order
 	// shared: another graph has the same order. It is copied before it changes.
-	shared bool
+	shared    bool
+	published published[N]
 }
 
 // order is the part that changes only when keys and edges are added or removed.
@@ -64,6 +65,8 @@ func newGraph[N Node](hash func(key string) uint64, most int) *Graph[N] {
 // Copy returns a graph with the same content. Changes of one are not seen by
 // the other, which may be with another goroutine. O(1).
 func (g *Graph[N]) Copy() *Graph[N] {
+	g.published.mu.Lock()
+	defer g.published.mu.Unlock()
 	g.shared = true
 	return &Graph[N]{nodes: g.nodes.copy(), order: g.order, shared: true}
 }
@@ -88,14 +91,27 @@ func (g *Graph[N]) Get(key string) (N, bool) { return g.nodes.get(key) }
 
 // Set adds the node, or replaces the one with the same key.
 func (g *Graph[N]) Set(n N) {
-	if g.nodes.set(n) {
+	g.published.mu.Lock()
+	old, replaced := g.nodes.set(n)
+	if !replaced {
+		old = n
+	}
+	g.remember(old, replaced)
+	g.published.mu.Unlock()
+	if !replaced {
 		g.change().keys.Set(n.Key(), struct{}{})
 	}
 }
 
 // Delete removes the node with the key, if there is one. Edges stay.
 func (g *Graph[N]) Delete(key string) {
-	if g.nodes.delete(key) {
+	g.published.mu.Lock()
+	old, ok := g.nodes.delete(key)
+	if ok {
+		g.remember(old, true)
+	}
+	g.published.mu.Unlock()
+	if ok {
 		g.change().keys.Delete(key)
 	}
 }

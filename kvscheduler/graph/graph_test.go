@@ -103,6 +103,8 @@ func TestW13GraphIsLikeAModelOfPlainMaps(t *testing.T) {
 			m model
 		}
 		var copies []pair
+		g.Publish()
+		published := m.clone()
 		key := rapid.SampledFrom(keys)
 		t.Repeat(map[string]func(*rapid.T){
 			"Set": func(t *rapid.T) {
@@ -135,7 +137,9 @@ func TestW13GraphIsLikeAModelOfPlainMaps(t *testing.T) {
 				g.UnneedPrefix(e[0], e[1])
 				delete(m.prefixes, e)
 			},
-			"Copy": func(t *rapid.T) { copies = append(copies, pair{g.Copy(), m.clone()}) },
+			"Copy":    func(t *rapid.T) { copies = append(copies, pair{g.Copy(), m.clone()}) },
+			"Publish": func(t *rapid.T) { g.Publish(); published = m.clone() },
+			"View":    func(t *rapid.T) { copies = append(copies, pair{g.View(), published}) },
 			"": func(t *rapid.T) {
 				check(t, "graph", g, m)
 				for i, c := range copies {
@@ -155,6 +159,7 @@ func TestManyNodesAreLikeAMap(t *testing.T) {
 	}
 	now := pair{New[number](), map[string]number{}}
 	var all []pair
+	var published map[string]number
 	const keys = 4_000
 	for i := range 60_000 {
 		key := fmt.Sprint(rnd.IntN(keys))
@@ -166,8 +171,14 @@ func TestManyNodesAreLikeAMap(t *testing.T) {
 			now.g.Set(number{key, i})
 			now.m[key] = number{key, i}
 		}
-		if i%5_000 == 0 {
+		switch i % 5_000 {
+		case 0:
 			all = append(all, pair{now.g.Copy(), maps.Clone(now.m)})
+		case 1_000, 2_000, 3_000:
+			now.g.Publish()
+			published = maps.Clone(now.m)
+		case 1_000 + rememberedChanges/2, 2_000 + 2*rememberedChanges:
+			all = append(all, pair{now.g.View(), published})
 		}
 	}
 	all = append(all, now)
@@ -237,4 +248,63 @@ func TestCopiesWithOtherGoroutines(t *testing.T) {
 	}
 	close(published)
 	<-done
+}
+
+// Whoever looks at a graph while it changes sees it as it was published last.
+func TestViewsOfOtherGoroutines(t *testing.T) {
+	const nodes = 200
+	g := New[number]()
+	for i := range nodes {
+		g.Set(number{fmt.Sprint(i), 0})
+	}
+	g.Publish()
+	stop, done := make(chan struct{}), make(chan int)
+	for range 2 {
+		go func() {
+			looks := 0
+			for on := true; on; looks++ {
+				select {
+				case <-stop:
+					on = false
+				default:
+				}
+				view := g.View()
+				round, _ := view.Get("0")
+				seen := 0
+				view.Ascend("", func(key string, n number) bool {
+					if n.n != round.n {
+						t.Errorf("%s is of round %d, others of %d", key, n.n, round.n)
+					}
+					seen++
+					return true
+				})
+				if needers := view.Needers(nil, "0"); seen != nodes || view.Len() != nodes || len(needers) != round.n%10 {
+					t.Errorf("round %d has %d nodes, %d of them in order, and %d that need the first", round.n, view.Len(), seen, len(needers))
+				}
+			}
+			done <- looks
+		}()
+	}
+	for round := 1; round <= 2_000; round++ {
+		some := []int{1, rememberedChanges / 2, nodes}[round%3] // what changes in between is as before in the end
+		for i := range some {
+			g.Delete(fmt.Sprint(i))
+			g.Set(number{fmt.Sprint(i), -round})
+		}
+		for i := range nodes {
+			g.Set(number{fmt.Sprint(i), round})
+		}
+		if round%10 == 0 {
+			for i := range 9 {
+				g.Unneed("0", fmt.Sprint(i))
+			}
+		} else {
+			g.Need("0", fmt.Sprint(round%10-1))
+		}
+		g.Publish()
+	}
+	close(stop)
+	if looks := <-done + <-done; looks == 0 {
+		t.Error("nobody looked")
+	}
 }

@@ -90,34 +90,34 @@ func (b *branch[N]) find(hash uint64, key string) int {
 	return -1
 }
 
-// set adds or replaces a node. It reports whether it was added.
-func (t *trie[N]) set(n N) (added bool) {
-	t.root, added = t.put(t.root, 0, t.hash(n.Key()), n)
-	if added {
+// set adds a node, or replaces one, which it returns.
+func (t *trie[N]) set(n N) (old N, replaced bool) {
+	t.root, old, replaced = t.put(t.root, 0, t.hash(n.Key()), n)
+	if !replaced {
 		t.len++
 	}
-	return added
+	return old, replaced
 }
 
-func (t *trie[N]) put(b *branch[N], shift uint, hash uint64, n N) (_ *branch[N], added bool) {
+func (t *trie[N]) put(b *branch[N], shift uint, hash uint64, n N) (_ *branch[N], old N, replaced bool) {
 	if b == nil {
 		b = newList[N](t.owner, 1)
 	}
 	if b.children == nil {
 		if i := b.find(hash, n.Key()); i >= 0 {
 			b = t.own(b)
-			b.nodes[i] = n
-			return b, false
+			old, b.nodes[i] = b.nodes[i], n
+			return b, old, true
 		}
 		if len(b.nodes) < t.most || shift > lastShift {
-			return t.add(b, hash, n), true
+			return t.add(b, hash, n), old, false
 		}
 		b = t.split(b, shift)
 	}
 	b = t.own(b)
 	child := &b.children[position(hash, shift)]
-	*child, added = t.put(*child, shift+stride, hash, n)
-	return b, added
+	*child, old, replaced = t.put(*child, shift+stride, hash, n)
+	return b, old, replaced
 }
 
 // add returns the list with one more node.
@@ -145,17 +145,17 @@ func (t *trie[N]) split(list *branch[N], shift uint) *branch[N] {
 	return b
 }
 
-// delete removes the node with the key. It reports whether there was one.
-func (t *trie[N]) delete(key string) bool {
-	if _, ok := t.get(key); !ok {
-		return false
+// delete removes the node with the key, which it returns if there is one.
+func (t *trie[N]) delete(key string) (old N, ok bool) {
+	if old, ok = t.get(key); !ok {
+		return old, false
 	}
 	t.root = t.take(t.root, 0, t.hash(key), key)
 	t.len--
 	if t.root == nil {
 		t.root = newList[N](t.owner, 0)
 	}
-	return true
+	return old, true
 }
 
 // take removes the node with the key, which must exist. It returns nil if no other is left.
