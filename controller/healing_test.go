@@ -1,0 +1,224 @@
+package controller_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv/contiv/api/contiv/pod"
+	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/kvscheduler"
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestHealingOnceAfterManyErrors(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		state := controller.KubeState{"pod": {"k8s/pod/p": &pod.Pod{Name: "p"}}}
+		r.push(&controller.DBResync{State: state})
+		r.a.update = failing(errors.New("broken"))
+		for i := range 3 {
+			r.do(newEvent(fmt.Sprint(i)))
+		}
+		var healed controller.KubeState
+		r.a.resync = func(_ context.Context, _ controller.Event, state controller.KubeState, n int, _ controller.ResyncOperations) error {
+			healed = state
+			if n != 2 {
+				t.Errorf("resync count %d", n)
+			}
+			return nil
+		}
+		r.after(4 * time.Second)
+		r.wantHistory("Database Resync", "0", "1", "2")
+		r.after(time.Minute)
+		r.wantHistory("Database Resync", "0", "1", "2", "Healing Resync")
+		if healed["pod"]["k8s/pod/p"] == nil {
+			t.Errorf("healing without the Kubernetes state: %v", healed)
+		}
+		if r.sched.lastTxn().Resync != kvscheduler.FullResync {
+			t.Errorf("healing transaction: %v", r.sched.lastTxn().Resync)
+		}
+	})
+}
+
+func TestErrorsThatAreIgnored(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.started()
+		r.a.update = failing(errors.New("broken"))
+		e := newEvent("x")
+		e.txnType = controller.BestEffortIgnoreErrors
+		if err := r.do(e); err == nil {
+			t.Error("the sender is not told")
+		}
+		r.after(time.Minute)
+		r.wantHistory("Database Resync", "x")
+	})
+}
+
+// What a healing cannot mend does not end the agent: it is told, and tried again, less
+// and less often.
+func TestFailedHealingIsRepeated(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.started()
+		r.a.update = putting("k/1", iface("1"))
+		r.a.resync = func(_ context.Context, _ controller.Event, _ controller.KubeState, _ int, txn controller.ResyncOperations) error {
+			txn.Put("k/1", iface("1"))
+			return nil
+		}
+		r.sched.fail = failKey("k/1")
+		r.do(newEvent("x"))
+		if err := r.Ready(); err != nil {
+			t.Errorf("before healing: %v", err)
+		}
+		healings := func() int { return strings.Count(strings.Join(r.history(), " "), "Healing Resync") }
+		for _, step := range []struct {
+			after time.Duration
+			want  int
+		}{{6 * time.Second, 1}, {8 * time.Second, 1}, {2 * time.Second, 2}, {20 * time.Second, 3}, {40 * time.Second, 4}, {time.Hour, 17}} {
+			r.after(step.after)
+			if got := healings(); got != step.want {
+				t.Errorf("%v later: %d healings, want %d", step.after, got, step.want)
+			}
+			if err := r.Ready(); err == nil || !strings.Contains(err.Error(), "healing resync failed") || !strings.Contains(err.Error(), "k/1") {
+				t.Errorf("readiness: %v", err)
+			}
+			if err := r.Alive(); err != nil {
+				t.Errorf("liveness: %v", err)
+			}
+		}
+		r.a.update = nil
+		if err := r.do(newEvent("y")); err != nil {
+			t.Errorf("another event: %v", err)
+		}
+		r.sched.fail = nil
+		r.after(6 * time.Minute)
+		if err := r.Ready(); err != nil {
+			t.Errorf("mended: %v", err)
+		}
+		before := healings()
+		r.after(time.Hour)
+		if got := healings(); got != before {
+			t.Errorf("%d healings of what is fine", got-before)
+		}
+		r.b.update = failing(errors.New("broken"))
+		r.do(newEvent("z"))
+		r.after(6 * time.Second)
+		if got := healings(); got != before+1 {
+			t.Error("the next healing does not come at once")
+		}
+	})
+}
+
+// The readiness names what failed first: what fails after it may follow from it.
+func TestFailedHealingNamesTheCause(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		fail := func(text string) func(context.Context, controller.Event, controller.KubeState, int, controller.ResyncOperations) error {
+			return func(context.Context, controller.Event, controller.KubeState, int, controller.ResyncOperations) error {
+				return errors.New(text)
+			}
+		}
+		r.started()
+		r.a.resync, r.b.resync = fail("no such interface"), fail("no address")
+		r.a.update = failing(errors.New("broken"))
+		r.do(newEvent("x"))
+		r.after(6 * time.Second)
+		if err := r.Ready(); err == nil || !strings.Contains(err.Error(), "healing resync failed and will be repeated: a: no such interface") {
+			t.Errorf("readiness: %v", err)
+		}
+	})
+}
+
+// Values that can never be configured call for no healing.
+func TestInvalidValuesAreNotHealed(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.started()
+		r.a.update = putting("k/1", iface("1"))
+		r.sched.fail, r.sched.final = failKey("k/1"), true
+		if err := r.do(newEvent("x")); err == nil {
+			t.Error("the sender is not told")
+		}
+		r.after(time.Minute)
+		r.wantHistory("Database Resync", "x")
+		if err := r.Ready(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// What a handler requested earlier is not removed because it fails to compute
+// it anew.
+func TestIncompleteResyncRemovesNothing(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.started()
+		r.a.update = putting("k/a", iface("a"))
+		r.b.update = putting("k/b", iface("b"))
+		r.do(newEvent("x"))
+		r.a.resync = func(context.Context, controller.Event, controller.KubeState, int, controller.ResyncOperations) error {
+			return errors.New("broken")
+		}
+		r.b.resync = func(_ context.Context, _ controller.Event, _ controller.KubeState, _ int, txn controller.ResyncOperations) error {
+			txn.Put("k/new", iface("new"))
+			return nil
+		}
+		r.push(&controller.DBResync{})
+		if diff := cmp.Diff([]string{"k/a", "k/b", "k/new"}, r.sched.lastKeys()); diff != "" {
+			t.Errorf("incomplete resync: %s", diff)
+		}
+		r.a.resync = nil
+		r.after(6 * time.Second)
+		if diff := cmp.Diff([]string{"k/new"}, r.sched.lastKeys()); diff != "" {
+			t.Errorf("healing: %s", diff)
+		}
+	})
+}
+
+// What earlier runs of the agent have configured is not removed either.
+func TestIncompleteStartupResyncIsNotCommitted(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.a.resync = func(context.Context, controller.Event, controller.KubeState, int, controller.ResyncOperations) error {
+			return errors.New("broken")
+		}
+		r.started()
+		if len(r.sched.txns) != 0 {
+			t.Errorf("committed %+v", r.sched.txns)
+		}
+		r.a.resync = nil
+		r.after(6 * time.Second)
+		if len(r.sched.txns) != 1 || r.sched.lastTxn().Resync != kvscheduler.FullResync {
+			t.Errorf("healing: %+v", r.sched.txns)
+		}
+		if err := r.Ready(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// By default, the southbound is repaired every five minutes.
+func TestPeriodicHealing(t *testing.T) {
+	inBubbleWith(t, controller.DefaultConfig(), nil, func(t *testing.T, r *rig) {
+		r.started()
+		r.after(10*time.Minute + time.Second)
+		r.wantHistory("Database Resync", "Healing Resync", "Healing Resync")
+		r.wantCalls()
+		if txn := r.sched.lastTxn(); txn.Resync != kvscheduler.DownstreamResync || len(txn.Values) != 0 {
+			t.Errorf("got %+v", txn)
+		}
+	})
+}
+
+func TestVerification(t *testing.T) {
+	cfg := controller.DefaultConfig()
+	cfg.EnableVerification = true
+	inBubbleWith(t, cfg, nil, func(t *testing.T, r *rig) {
+		r.started()
+		r.wantHistory("Database Resync", "Verification Resync")
+		r.sched.ops = 1
+		r.do(newEvent("x"))
+		r.wantHistory("Database Resync", "Verification Resync", "x", "Verification Resync")
+		if err := r.lastRecord().ErrorStr; !strings.Contains(err, "had to execute 1 operations") {
+			t.Errorf("verification: %q", err)
+		}
+	})
+}
