@@ -1,0 +1,58 @@
+package service_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/plugins/nodesync"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/protobuf/proto"
+)
+
+func TestMetricsTellHowLongChangesTake(t *testing.T) {
+	s := newCluster().plugin(t, "services: vswitch")
+	resync(t, s, state(webService()))
+	slice := webSlice("a", "10.1.1.2@node1")
+	done := func(event controller.Event, took time.Duration, err string) {
+		now := time.Now()
+		s.EventDone(event, &controller.EventRecord{ProcessingStart: now, ProcessingEnd: now.Add(took), ErrorStr: err, Txn: &controller.TxnRecord{}})
+	}
+	done(&controller.DBResync{}, time.Second, "")
+	done(kubeChange(nil, slice), time.Second, "") // nobody knows since when
+	before := proto.CloneOf(slice)
+	slice.TriggerTime = time.Now().Format(time.RFC3339Nano)
+	done(kubeChange(before, slice), 3*time.Second, "")
+	done(kubeChange(slice, slice), time.Second, "") // the same trigger
+	done(kubeChange(before, slice), time.Second, "failed")
+	done(&nodesync.NodeUpdate{NodeName: "node2"}, time.Second, "") // not about services
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(s)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			name := f.GetName()
+			for _, l := range m.GetLabel() {
+				if l.GetName() == "result" {
+					name += " " + l.GetValue()
+				}
+			}
+			got[name] = m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+		}
+	}
+	for name, want := range map[string]float64{
+		"contiv_service_network_programming_duration_seconds": 1, "contiv_service_sync_duration_seconds": 4,
+		"contiv_service_syncs_total ok": 4, "contiv_service_syncs_total error": 1, "contiv_service_translated": 1,
+	} {
+		if got[name] != want {
+			t.Errorf("%s is %v, want %v", name, got[name], want)
+		}
+	}
+	if last := got["contiv_service_sync_last_timestamp_seconds"]; last < float64(time.Now().Add(-time.Minute).Unix()) {
+		t.Errorf("last sync: %v", last)
+	}
+}
