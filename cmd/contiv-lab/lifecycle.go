@@ -17,6 +17,7 @@ import (
 	"github.com/contiv/contiv/test/e2e"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
 )
 
 func (c *cli) upCommand() *cobra.Command {
@@ -37,7 +38,7 @@ keys only; "credentials" makes certificates for others. With --plain-text, whoev
 pod included, can rewrite the network of the lab.
 
 With --config, the nodes have what a contiv.conf says; with --dual-stack, nodes, pods and services
-have IPv6 addresses, too.
+have IPv6 addresses, too; with --ipv6, they have no others.
 
 With --calico, the lab is a Calico cluster without BGP: three nodes, each with a pod in
 blocks of Calico's IPAM, of IPv4 and IPv6, and contiv-calico-routes on each node, which makes the routes.
@@ -52,8 +53,11 @@ plane beside them. The programs are built at the first time, which takes minutes
 			if k.wanted && (c.opts.Calico || c.opts.PlainText) {
 				return ctl.Misused(errors.New("--kubernetes goes with neither --calico nor --plain-text: leave those out"))
 			}
-			if (k.wanted || c.opts.Calico) && (file != "" || c.opts.DualStack) {
-				return ctl.Misused(errors.New("--config and --dual-stack go with neither --calico nor --kubernetes: leave those out"))
+			if (k.wanted || c.opts.Calico) && (file != "" || c.opts.DualStack || c.opts.IPv6) {
+				return ctl.Misused(errors.New("--config, --dual-stack and --ipv6 go with neither --calico nor --kubernetes: leave those out"))
+			}
+			if c.opts.DualStack && c.opts.IPv6 {
+				return ctl.Misused(errors.New("--dual-stack and --ipv6 exclude each other: IPv6 beside IPv4, or IPv6 alone"))
 			}
 			if err := c.readConfig(file); err != nil {
 				return err
@@ -88,6 +92,7 @@ plane beside them. The programs are built at the first time, which takes minutes
 	cmd.Flags().BoolVar(&c.opts.PlainText, "plain-text", false, "etcd asks for no certificates: whoever reaches it, any pod included, can rewrite the network of the lab")
 	cmd.Flags().StringVar(&file, "config", "", "contiv.conf of the nodes, such as for other networks")
 	cmd.Flags().BoolVar(&c.opts.DualStack, "dual-stack", false, "IPv6 addresses, too, of nodes, pods and services")
+	cmd.Flags().BoolVar(&c.opts.IPv6, "ipv6", false, "IPv6 addresses only, of nodes, pods and services")
 	c.binDirFlag(cmd)
 	k.register(cmd)
 	return cmd
@@ -111,6 +116,15 @@ func (c *cli) readConfig(file string) error {
 	}
 	if given.StealFirstNIC || given.StealInterface != "" || len(given.NodeConfig) > 0 && slices.Contains(c.opts.VSwitches, lab.VPPVSwitch) {
 		return fmt.Errorf("--config: %s: the lab itself says which NIC VPP has: drop nodeConfig, stealInterface and stealFirstNIC; --single-nic lends VPP the NIC of the host", file)
+	}
+	var keys map[string]any
+	if err := yaml.Unmarshal(data, &keys); err != nil {
+		return err
+	}
+	for _, key := range []string{"stealInterface", "stnSocketFile"} {
+		if _, has := keys[key]; has && c.opts.SingleNIC {
+			return fmt.Errorf("--config: %s: with --single-nic, the lab itself says which NIC VPP has, and where contiv-stn is: drop %s", file, key)
+		}
 	}
 	c.opts.ContivConfig = string(data) + "\n"
 	return nil

@@ -47,8 +47,10 @@ func TestMistakes(t *testing.T) {
 		{"up --nodes many", "--nodes many: give it a whole number"},
 		{"demo --up-limit 5", "--up-limit 5: give it a time with its unit"},
 		{"up --kubernetes --calico", "--kubernetes goes with neither --calico nor --plain-text"},
-		{"up --calico --dual-stack", "--config and --dual-stack go with neither --calico nor --kubernetes"},
-		{"up --kubernetes --config x", "--config and --dual-stack go with neither --calico nor --kubernetes"},
+		{"up --calico --dual-stack", "--config, --dual-stack and --ipv6 go with neither --calico nor --kubernetes"},
+		{"up --calico --ipv6", "--config, --dual-stack and --ipv6 go with neither --calico nor --kubernetes"},
+		{"up --dual-stack --ipv6", "--dual-stack and --ipv6 exclude each other"},
+		{"up --kubernetes --config x", "--config, --dual-stack and --ipv6 go with neither --calico nor --kubernetes"},
 		{"up --nodez 3", "contiv-lab up has no flag --nodez: did you mean --nodes?"},
 		{"--nme x up", "contiv-lab has no flag --nme: did you mean --name?"},
 		{"up --frobnicate", "contiv-lab up has no flag --frobnicate: contiv-lab up --help lists them"},
@@ -85,7 +87,12 @@ func TestMistakes(t *testing.T) {
 // Nothing is made with a contiv.conf that an agent would refuse.
 func TestConfigOfNodes(t *testing.T) {
 	t.Setenv("VPP_BIN", "/bin/true")
+	const own = "the lab itself says which NIC VPP has, and where contiv-stn is: drop "
 	for content, c := range map[string]struct{ args, want string }{
+		"stnSocketFile: /run/stn.sock":                        {"--single-nic --vswitch vpp", own + "stnSocketFile"},
+		"stealInterface: ''":                                  {"--single-nic --vswitch vpp", own + "stealInterface"},
+		"stnSocketFile: /var/run/contiv/stn.sock":             {"--single-nic --vswitch vpp", own + "stnSocketFile"},
+		"mtuSize: 1300":                                       {"--ipv6", "drop --ipv6, and give networks of IPv6 in --config"},
 		"ipamConfig: {podSubnetCIDR: 10.96.0.0/16}":           {"", "podSubnetCIDR 10.96.0.0/16 overlaps with serviceCIDR"},
 		"podSubnetCIDR: 10.2.0.0/16":                          {"", `"podSubnetCIDR"`},
 		"mtuSize: 1400":                                       {"--dual-stack", "drop --dual-stack, and give networks of both IP versions in --config"},

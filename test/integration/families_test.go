@@ -70,34 +70,52 @@ ipamConfig:
 	}
 }
 
-// A dual-stack lab has both IP versions everywhere, also on a node that joins later, and gives services both.
-func TestDualStackLab(t *testing.T) {
+// Labs with IPv6 have it everywhere, also on a node that joins later, and give services what they have.
+func TestLabsWithIPv6(t *testing.T) {
 	require(t)
-	opts := options("ds")
-	opts.DualStack = true
-	l := labtest.Up(t, opts)
-	if _, err := l.AddNode(t.Context(), "late"); err != nil {
-		t.Fatal(err)
-	}
-	labtest.AddPods(t, l, lab.PodSpec{Name: "a", Node: "node1"}, lab.PodSpec{Name: "b", Node: "late"})
-	labtest.AwaitAddresses(t, l)
-	for _, matrix := range []func(context.Context, ...string) (*lab.Matrix, error){l.Matrix, l.MatrixIPv6} {
-		await.That(t, "all paths work", func() error {
-			m, err := matrix(t.Context())
-			if err != nil {
-				return err
+	for _, test := range []struct {
+		name      string
+		set       func(*lab.Options)
+		clusterIP string
+		measure   []func(*lab.Lab, context.Context, ...string) (*lab.Matrix, error)
+	}{
+		{"dual-stack", func(o *lab.Options) { o.DualStack = true }, "10.96.0.100, fd96::64",
+			[]func(*lab.Lab, context.Context, ...string) (*lab.Matrix, error){(*lab.Lab).Matrix, (*lab.Lab).MatrixIPv6}},
+		{"IPv6 only", func(o *lab.Options) { o.IPv6 = true }, "fd96::64",
+			[]func(*lab.Lab, context.Context, ...string) (*lab.Matrix, error){(*lab.Lab).Matrix}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			opts := options("ds")
+			test.set(&opts)
+			l := labtest.Up(t, opts)
+			if _, err := l.AddNode(t.Context(), "late"); err != nil {
+				t.Fatal(err)
 			}
-			return m.Err()
+			added := labtest.AddPods(t, l, lab.PodSpec{Name: "a", Node: "node1"}, lab.PodSpec{Name: "b", Node: "late"})
+			labtest.AwaitAddresses(t, l)
+			for _, matrix := range test.measure {
+				await.That(t, "all paths work", func() error {
+					m, err := matrix(l, t.Context())
+					if err != nil {
+						return err
+					}
+					return m.Err()
+				})
+			}
+			file := filepath.Join(t.TempDir(), "service.yaml")
+			if err := os.WriteFile(file, []byte("kind: Service\napiVersion: v1\nmetadata: {name: web}\nspec: {ipFamilyPolicy: PreferDualStack, selector: {app: a}, ports: [{port: 80}]}\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if done, err := l.Apply(t.Context(), file); err != nil || !strings.HasSuffix(done[0], "cluster IP "+test.clusterIP) {
+				t.Errorf("%q, %v", done, err)
+			}
+			labtest.RequireQuiet(t, l)
+			if opts.IPv6 {
+				requireServiceOverIPv6(t, l, added[0], added[1])
+				requireRestartWithoutOperations(t, l, "late")
+			}
 		})
 	}
-	file := filepath.Join(t.TempDir(), "service.yaml")
-	if err := os.WriteFile(file, []byte("kind: Service\napiVersion: v1\nmetadata: {name: web}\nspec: {ipFamilyPolicy: RequireDualStack, selector: {app: a}, ports: [{port: 80}]}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if done, err := l.Apply(t.Context(), file); err != nil || !strings.Contains(done[0], "cluster IP 10.96.0.100, fd96::64") {
-		t.Errorf("%q, %v", done, err)
-	}
-	labtest.RequireQuiet(t, l)
 }
 
 // Nobody outside of the cluster knows the way to pods. Over IPv6, too, their packets

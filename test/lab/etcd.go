@@ -29,7 +29,7 @@ func (l *Lab) EtcdAs(user string) (*clientv3.Client, error) {
 		TLS:       config,
 		Logger:    zap.NewNop(),
 		DialOptions: []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			return dialIn(ctx, NetnsPath(st.Underlay()), "tcp", etcdAddress)
+			return dialIn(ctx, NetnsPath(st.Underlay()), "tcp", st.etcdAddress())
 		})},
 	})
 }

@@ -57,6 +57,8 @@ type Options struct {
 	VPPBin string
 	// DualStack gives nodes, pods and services IPv6 addresses, too. With it, there is no ContivConfig.
 	DualStack bool
+	// IPv6 gives them IPv6 addresses only, whatever DualStack says. With it, there is no ContivConfig.
+	IPv6 bool
 	// ContivConfig is added to the contiv.conf of each node, as YAML.
 	ContivConfig string
 	// ServiceConfig is the service.conf of each node, as YAML. Without it, the vswitch translates services.
@@ -115,7 +117,7 @@ func (o Options) complete() (Options, error) {
 	if err := o.check(); err != nil {
 		return o, err
 	}
-	return o, errors.Join(o.checkVSwitches(), o.checkCalico(), o.checkDualStack())
+	return o, errors.Join(o.checkVSwitches(), o.checkCalico(), o.checkFamilies())
 }
 
 // Lab is a lab that exists. Its methods may be called concurrently, and by
@@ -255,7 +257,7 @@ func (l *Lab) make(ctx context.Context) error {
 	}
 	st := &State{
 		Name: l.opts.Name, Phase: Starting, Created: time.Now(), BootID: bootID(),
-		BinDir: l.opts.BinDir, Bare: l.opts.Bare, Calico: l.opts.Calico, DualStack: l.opts.DualStack || l.opts.Calico && hasIPv6(), TLS: !l.opts.Bare && !l.opts.PlainText, VSwitches: l.opts.VSwitches, SingleNIC: l.opts.SingleNIC, VPPBin: l.opts.VPPBin, AgentFlags: l.opts.AgentFlags,
+		BinDir: l.opts.BinDir, Bare: l.opts.Bare, Calico: l.opts.Calico, DualStack: l.opts.DualStack || l.opts.Calico && hasIPv6(), IPv6: l.opts.IPv6, TLS: !l.opts.Bare && !l.opts.PlainText, VSwitches: l.opts.VSwitches, SingleNIC: l.opts.SingleNIC, VPPBin: l.opts.VPPBin, AgentFlags: l.opts.AgentFlags,
 		ContivConfig: l.opts.contivConfig(), ServiceConfig: l.opts.ServiceConfig, Processes: map[string]Process{},
 	}
 	l.progress("lab %s: network of the nodes, router and outside host", st.Name)
@@ -266,7 +268,7 @@ func (l *Lab) make(ctx context.Context) error {
 		return err
 	}
 	if st.TLS {
-		if err := l.makeAuthority(); err != nil {
+		if err := l.makeAuthority(st); err != nil {
 			return fmt.Errorf("certificates of the lab: %w", err)
 		}
 	}

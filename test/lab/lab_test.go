@@ -41,19 +41,54 @@ func requireNothingLeft(t testing.TB, opts lab.Options) {
 }
 
 func TestNodesReachEachOtherAndTheOutside(t *testing.T) {
+	for name, ipv6 := range map[string]bool{"IPv4": false, "IPv6": true} {
+		t.Run(name, func(t *testing.T) {
+			opts := options(t)
+			opts.Nodes, opts.IPv6 = 3, ipv6
+			l := up(t, opts)
+			m, err := l.Matrix(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := m.Err(); err != nil {
+				t.Error(err)
+			}
+			if got, want := len(m.Cells), 3*2+3; got != want {
+				t.Errorf("got %d cells, want %d", got, want)
+			}
+			for _, c := range m.Cells {
+				if c.From.Address.Is6() != ipv6 || c.To.Address.Is6() != ipv6 {
+					t.Errorf("%s at %v → %s at %v", c.From.Name, c.From.Address, c.To.Name, c.To.Address)
+				}
+			}
+			requireNoOtherFamily(t, l, ipv6)
+		})
+	}
+}
+
+// requireNoOtherFamily checks that nobody in the lab has an address of the other IP version, beside loopback and link-local ones.
+func requireNoOtherFamily(t *testing.T, l *lab.Lab, ipv6 bool) {
+	t.Helper()
+	other := "-6"
+	if ipv6 {
+		other = "-4"
+	}
+	for _, where := range []string{"node1", "node3", lab.OutsideName} {
+		if out, err := l.Exec(t.Context(), where, "ip", other, "-o", "address", "show", "scope", "global"); err != nil || out != "" {
+			t.Errorf("%s has %s, %v", where, out, err)
+		}
+	}
+}
+
+// What a lab with IPv6 only cannot be is said before anything is made.
+func TestIPv6LabRefusesOptions(t *testing.T) {
 	opts := options(t)
-	opts.Nodes = 3
-	l := up(t, opts)
-	m, err := l.Matrix(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := m.Err(); err != nil {
-		t.Error(err)
-	}
-	if got, want := len(m.Cells), 3*2+3; got != want {
-		t.Errorf("got %d cells, want %d", got, want)
-	}
+	opts.IPv6, opts.VSwitches, opts.VPPBin = true, []string{lab.VPPVSwitch}, "/bin/true"
+	_, err := lab.Up(t.Context(), opts)
+	requireError(t, err, "--ipv6: nodes with VPP have IPv4 addresses: leave out --vswitch vpp, or give networks of IPv6 in --config")
+	opts.VSwitches, opts.Calico = nil, true
+	_, err = lab.Up(t.Context(), opts)
+	requireError(t, err, "drop --ipv6")
 }
 
 func TestDownLeavesNothing(t *testing.T) {

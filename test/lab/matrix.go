@@ -167,7 +167,7 @@ func (c *Cell) checkSource(st *State) error {
 	}
 	if c.To.Node != c.From.Node && c.To.Kind != PodEndpoint {
 		hidden := node.Address
-		if c.From.Address.Is6() {
+		if st.DualStack && c.From.Address.Is6() {
 			hidden = node.Address6
 		}
 		allowed = append(allowed, hidden.Addr())

@@ -109,9 +109,10 @@ func reserveNode(st *State, name string) (Node, error) {
 	if index > maxNodes {
 		return Node{}, fmt.Errorf("lab %s has %d nodes already, more have no address", st.Name, maxNodes)
 	}
-	node := Node{Name: name, Index: index, Address: nodeAddress(index), Netns: st.Name + "-" + name}
-	if st.DualStack {
-		node.Address6 = nodeAddress6(index)
+	addresses := st.families(nodeAddress(index), nodeAddress6(index))
+	node := Node{Name: name, Index: index, Address: addresses[0], Netns: st.Name + "-" + name}
+	if len(addresses) > 1 {
+		node.Address6 = addresses[1]
 	}
 	if err := checkUnused(node.Netns); err != nil {
 		return Node{}, err

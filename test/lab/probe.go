@@ -47,7 +47,7 @@ func (s *State) Endpoints() []Endpoint {
 			all = append(all, p.Endpoint())
 		}
 	}
-	return append(all, Endpoint{OutsideName, OutsideEndpoint, "", s.Outside(), OutsideAddress.Addr()})
+	return append(all, Endpoint{OutsideName, OutsideEndpoint, "", s.Outside(), s.families(OutsideAddress, outsideAddress6)[0].Addr()})
 }
 
 // Endpoint of the node.

@@ -18,7 +18,7 @@ const (
 )
 
 // etcdAddress is where etcd listens, in the namespace of the underlay.
-var etcdAddress = net.JoinHostPort(RouterAddress.Addr().String(), "32379")
+func (s *State) etcdAddress() string { return net.JoinHostPort(s.router().String(), "32379") }
 
 // start runs one of our binaries as a process of the lab.
 func (l *Lab) start(st *State, role, netns, program string, args ...string) error {

@@ -30,6 +30,8 @@ type State struct {
 	Calico bool `json:"calico,omitempty"`
 	// DualStack: nodes and pods have IPv6 addresses, too.
 	DualStack bool `json:"dualStack,omitempty"`
+	// IPv6: nodes and pods have IPv6 addresses only.
+	IPv6 bool `json:"ipv6,omitempty"`
 	// TLS: etcd asks its clients for certificates.
 	TLS bool `json:"tls,omitempty"`
 	// VSwitches of the nodes, in turn, and VPP's program.
@@ -66,7 +68,7 @@ type Node struct {
 	Name string `json:"name"`
 	// Index from 1, unique in the lab; the last byte of the address.
 	Index int `json:"index"`
-	// Address on the underlay, e.g. 192.168.16.1/24.
+	// Address on the underlay, e.g. 192.168.16.1/24; in an IPv6-only lab, of IPv6.
 	Address netip.Prefix `json:"address"`
 	// Address6 is that of IPv6, in a dual-stack lab.
 	Address6 netip.Prefix `json:"address6,omitzero"`

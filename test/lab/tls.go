@@ -37,7 +37,7 @@ func (l *Lab) certificate(name string) (cert, key string) {
 }
 
 // makeAuthority makes the certificates that a lab has before its nodes.
-func (l *Lab) makeAuthority() error {
+func (l *Lab) makeAuthority(st *State) error {
 	if err := os.Mkdir(l.Path("pki"), 0o700); err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func (l *Lab) makeAuthority() error {
 	if err != nil {
 		return err
 	}
-	server, err := authority.IssueServer([]string{"contiv-etcd"}, []netip.Addr{RouterAddress.Addr()}, time.Now(), certificateLife)
+	server, err := authority.IssueServer([]string{"contiv-etcd"}, []netip.Addr{st.router()}, time.Now(), certificateLife)
 	if err != nil {
 		return err
 	}
@@ -172,7 +172,7 @@ func (s *State) etcdURL() string {
 	if s.TLS {
 		scheme = "https"
 	}
-	return fmt.Sprintf("%s://%s", scheme, etcdAddress)
+	return fmt.Sprintf("%s://%s", scheme, s.etcdAddress())
 }
 
 // users reports whether etcd gives each holder of a certificate what KSR says, and no more. Without KSR, in a

@@ -23,7 +23,7 @@ var (
 	routerOutside  = netip.MustParsePrefix("203.0.113.1/24")
 )
 
-// The same for IPv6, in a dual-stack lab.
+// The same for IPv6, in a lab that has it.
 var (
 	routerAddress6  = netip.MustParsePrefix("2001:db8:16::fe/64")
 	outsideAddress6 = netip.MustParsePrefix("2001:db8:113::10/64")
@@ -65,40 +65,65 @@ func (n Node) addresses() []netip.Prefix {
 	return []netip.Prefix{n.Address}
 }
 
-// families returns what the lab has: IPv4 alone, or both.
+// families returns what the lab has: one of them, or both.
 func (s *State) families(ipv4, ipv6 netip.Prefix) []netip.Prefix {
-	if s.DualStack {
+	switch {
+	case s.IPv6:
+		return []netip.Prefix{ipv6}
+	case s.DualStack:
 		return []netip.Prefix{ipv4, ipv6}
 	}
 	return []netip.Prefix{ipv4}
 }
 
-// dualStackConfig is what contiv.conf says in a dual-stack lab.
-const dualStackConfig = `natExternalTrafficIPv6: true
+// withIPv6 reports whether the lab has IPv6, beside or instead of IPv4.
+func (s *State) withIPv6() bool { return s.DualStack || s.IPv6 }
+
+// router is the address that etcd listens on.
+func (s *State) router() netip.Addr { return s.families(RouterAddress, routerAddress6)[0].Addr() }
+
+// What contiv.conf says in labs with IPv6.
+const (
+	dualStackConfig = `natExternalTrafficIPv6: true
 ipamConfig:
   podSubnetCIDR: 10.1.0.0/16,fd10:1::/48
   vxlanCIDR: 192.168.30.0/24,fd30::/112
   serviceCIDR: 10.96.0.0/12,fd96::/108
 `
+	ipv6Config = `natExternalTrafficIPv6: true
+ipamConfig:
+  podSubnetCIDR: fd10:1::/48
+  podSubnetOneNodePrefixLen: 64
+  vxlanCIDR: fd30::/112
+  serviceCIDR: fd96::/108
+`
+)
 
 func (o Options) contivConfig() string {
-	if o.DualStack {
+	switch {
+	case o.IPv6:
+		return ipv6Config
+	case o.DualStack:
 		return dualStackConfig
 	}
 	return o.ContivConfig
 }
 
-func (o Options) checkDualStack() error {
+func (o Options) checkFamilies() error {
+	flag, networks := "--dual-stack", "networks of both IP versions"
+	if o.IPv6 {
+		flag, networks = "--ipv6", "networks of IPv6"
+	}
 	switch {
-	case !o.DualStack:
+	case !o.DualStack && !o.IPv6:
 	case o.ContivConfig != "":
-		return errors.New("a dual-stack lab has a contiv.conf of its own: drop --dual-stack, and give networks of both IP versions in --config")
+		return fmt.Errorf("a lab with %s has a contiv.conf of its own: drop %s, and give %s in --config", flag, flag, networks)
 	case o.Calico:
-		return errors.New("a lab with Calico has both IP versions already: drop --dual-stack")
+		return fmt.Errorf("a lab with Calico has both IP versions: drop %s", flag)
 	case slices.Contains(o.VSwitches, VPPVSwitch):
-		return fmt.Errorf("--dual-stack: nodes with VPP have IPv4 addresses: leave out --vswitch %s, or give networks of both IP versions in --config", VPPVSwitch)
+		return fmt.Errorf("%s: nodes with VPP have IPv4 addresses: leave out --vswitch %s, or give %s in --config", flag, VPPVSwitch, networks)
 	case !hasIPv6():
-		return errors.New("--dual-stack: this kernel has no IPv6")
+		return fmt.Errorf("%s: this kernel has no IPv6", flag)
 	}
 	return nil
 }
@@ -116,7 +141,7 @@ func (l *Lab) makeUnderlay(st *State) error {
 			return err
 		}
 	}
-	if err := setForwarding(st.Underlay(), st.DualStack); err != nil {
+	if err := setForwarding(st.Underlay(), st.withIPv6()); err != nil {
 		return err
 	}
 	err := withHandle(st.Underlay(), func(h *netlink.Handle) error {
@@ -142,10 +167,10 @@ func (l *Lab) makeUnderlay(st *State) error {
 		err := errors.Join(
 			configure(h, "lo"),
 			configure(h, NodeNIC, st.families(OutsideAddress, outsideAddress6)...),
-			addRoute(h, RouterAddress.Masked(), routerOutside.Addr()),
 		)
-		if st.DualStack {
-			err = errors.Join(err, addRoute(h, routerAddress6.Masked(), routerOutside6.Addr()))
+		gateways := st.families(routerOutside, routerOutside6)
+		for i, nodes := range st.families(RouterAddress, routerAddress6) {
+			err = errors.Join(err, addRoute(h, nodes.Masked(), gateways[i].Addr()))
 		}
 		return err
 	})
@@ -180,19 +205,17 @@ func unplugNode(st *State, n Node) error {
 
 // plugNode gives the node's namespace a NIC on the underlay.
 func (l *Lab) plugNode(st *State, n Node) error {
-	if err := setForwarding(n.Netns, st.DualStack); err != nil {
+	if err := setForwarding(n.Netns, st.withIPv6()); err != nil {
 		return err
 	}
 	if err := l.plug(st, n, nodePort(n), NodeNIC, n.addresses()...); err != nil {
 		return err
 	}
 	err := withHandle(n.Netns, func(h *netlink.Handle) error {
-		err := errors.Join(
-			configure(h, "lo"),
-			addRoute(h, anyIPv4, RouterAddress.Addr()),
-		)
-		if st.DualStack {
-			err = errors.Join(err, addRoute(h, anyIPv6, routerAddress6.Addr()))
+		err := configure(h, "lo")
+		destinations := st.families(anyIPv4, anyIPv6)
+		for i, router := range st.families(RouterAddress, routerAddress6) {
+			err = errors.Join(err, addRoute(h, destinations[i], router.Addr()))
 		}
 		return err
 	})
@@ -259,7 +282,7 @@ func awaitUp(ns, name string) error {
 }
 
 // setForwarding turns IPv4 forwarding on, which Kubernetes demands of every
-// node before a network plugin is installed; and that of IPv6, in a dual-stack lab.
+// node before a network plugin is installed; and that of IPv6, in a lab that has it.
 func setForwarding(ns string, ipv6 bool) error {
 	return InNetns(NetnsPath(ns), func() error {
 		err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0)
