@@ -35,6 +35,17 @@ type fakeScheduler struct {
 	stalled atomic.Bool
 	ops     int
 	rig     *rig
+	// changed receives a token for each change of a value that AwaitChange is to tell; nil: none.
+	changed chan struct{}
+}
+
+func (s *fakeScheduler) AwaitChange(ctx context.Context) error {
+	select {
+	case <-s.changed:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 func (s *fakeScheduler) Stalled(time.Duration) error {

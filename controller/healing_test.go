@@ -111,6 +111,62 @@ func TestFailedHealingIsRepeated(t *testing.T) {
 	})
 }
 
+// A change in the network may have taken away what is in the way of a healing: the next one does not wait as long as it would.
+// However much changes, at least half a minute passes between them.
+func TestChangeBringsHealingForward(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.started()
+		changed := make(chan struct{})
+		r.sched.changed = changed
+		r.a.resync = func(_ context.Context, _ controller.Event, _ controller.KubeState, _ int, txn controller.ResyncOperations) error {
+			txn.Put("k/1", iface("1"))
+			return nil
+		}
+		r.sched.fail = failKey("k/1")
+		r.a.update = failing(errors.New("broken"))
+		r.do(newEvent("x"))
+		healings := func() int { return strings.Count(strings.Join(r.history(), " "), "Healing Resync") }
+		expect := func(when string, want int) {
+			t.Helper()
+			if got := healings(); got != want {
+				t.Errorf("%s: %d healings, want %d", when, got, want)
+			}
+		}
+		change := func() { // if it is awaited
+			select {
+			case changed <- struct{}{}:
+			default:
+			}
+		}
+		r.after(6 * time.Minute) // after 5, 15, 35, 75, 155, 315 seconds
+		expect("nothing changes", 6)
+		change()
+		r.after(4 * time.Second)
+		expect("4 s after a change", 6)
+		r.after(2 * time.Second)
+		expect("6 s after a change", 7)
+		for range 20 { // one a second, as long as it is awaited
+			change()
+			r.after(time.Second)
+		}
+		expect("much changes soon after a healing", 7)
+		r.after(11 * time.Second)
+		expect("half a minute after a healing", 8)
+		r.after(295 * time.Second)
+		expect("nothing changes again", 8)
+		change() // three seconds before it is due
+		r.after(4 * time.Second)
+		expect("it was due anyway", 9)
+		r.sched.fail = nil
+		change()
+		r.after(31 * time.Second)
+		expect("the cause is gone", 10)
+		if err := r.Ready(); err != nil {
+			t.Errorf("the cause is gone: %v", err)
+		}
+	})
+}
+
 // The readiness names what failed first: what fails after it may follow from it.
 func TestFailedHealingNamesTheCause(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"context"
 	"fmt"
 	"time"
 )
@@ -13,6 +14,11 @@ type timers struct {
 	trim     *time.Ticker
 	// healingError is the error that the next healing resync is to repair.
 	healingError error
+	// failed is when a healing resync failed, and due when the next one is. While it waits, changed
+	// receives a token when something has changed in the network, until unwatch is called.
+	failed, due time.Time
+	changed     chan struct{}
+	unwatch     context.CancelFunc
 }
 
 // run is the goroutine of the event loop.
@@ -24,11 +30,13 @@ func (c *Controller) run() {
 	c.timers.periodic = time.NewTicker(time.Hour)
 	c.timers.periodic.Stop()
 	c.timers.trim = time.NewTicker(historyTrimInterval)
+	c.timers.unwatch = func() {}
 	defer func() {
 		c.timers.startup.Stop()
 		c.timers.healing.Stop()
 		c.timers.periodic.Stop()
 		c.timers.trim.Stop()
+		c.timers.unwatch()
 		c.end(ErrClosed)
 	}()
 
@@ -58,7 +66,10 @@ func (c *Controller) run() {
 					ErrNoStartupResync, c.cfg.StartupResyncDeadline))
 				return
 			}
+		case <-c.timers.changed:
+			c.hastenHealing()
 		case <-c.timers.healing.C:
+			c.timers.unwatch()
 			c.pushInternal(&HealingResync{Type: AfterError, Error: c.timers.healingError})
 		case <-c.timers.periodic.C:
 			if !c.loop.periodic {
@@ -76,13 +87,16 @@ func (c *Controller) pushInternal(event Event) {
 	_ = c.queue.push(queued{event: event, enqueued: time.Now()}, false) // fails only after the end
 }
 
-// longestHealingDelay bounds the time between healings that fail, unless
-// delayAfterErrorHealing is longer.
-const longestHealingDelay = 5 * time.Minute
+// Bounds of the time between healings that fail, unless delayAfterErrorHealing is longer: while nothing
+// changes in the network, and while something does.
+const (
+	longestHealingDelay = 5 * time.Minute
+	promptHealingDelay  = 30 * time.Second
+)
 
 // scheduleHealing makes sure that a healing resync follows; the first error of several names it. A
 // problem that a healing resync cannot repair is left as it is: the agent goes on, is not ready,
-// and tries again, less and less often.
+// and tries again, less and less often, or when what is in the way may be gone.
 func (c *Controller) scheduleHealing(err error) {
 	if c.loop.healing {
 		return
@@ -98,4 +112,36 @@ func (c *Controller) scheduleHealing(err error) {
 	c.timers.healingError = err
 	c.timers.healing.Reset(delay)
 	c.log.Warn("Healing resync is scheduled", "delay", delay, "error", err)
+	if c.loop.failedHealings > 0 {
+		c.timers.failed, c.timers.due = time.Now(), time.Now().Add(delay)
+		c.watchForChange()
+	}
+}
+
+// watchForChange starts a goroutine that sends a token to timers.changed when something has changed in
+// the network. It ends then, or with timers.unwatch.
+func (c *Controller) watchForChange() {
+	s, ok := c.scheduler.(interface{ AwaitChange(context.Context) error })
+	if !ok {
+		return
+	}
+	c.timers.unwatch()
+	ctx, cancel := context.WithCancel(c.ctx)
+	changed := make(chan struct{}, 1)
+	c.timers.changed, c.timers.unwatch = changed, cancel
+	go func() {
+		if s.AwaitChange(ctx) == nil {
+			changed <- struct{}{}
+		}
+	}()
+}
+
+// hastenHealing has the healing resync that waits follow the change that was just made.
+func (c *Controller) hastenHealing() {
+	delay := max(c.cfg.DelayAfterErrorHealing.Std(), time.Until(c.timers.failed.Add(promptHealingDelay)))
+	if delay >= time.Until(c.timers.due) {
+		return
+	}
+	c.timers.healing.Reset(delay)
+	c.log.Info("Healing resync is brought forward: something has changed", "delay", delay.Round(time.Millisecond))
 }

@@ -79,6 +79,31 @@ func (s scheduler) Commit(ctx context.Context, txn SchedulerTxn) (TxnResult, err
 	return result, err
 }
 
+// AwaitChange returns nil as soon as a value is configured, changed or removed without failing: what kept
+// another one from being configured may be gone.
+func (s scheduler) AwaitChange(ctx context.Context) error {
+	watcher := s.WatchFrom(s.Revision(), "")
+	for {
+		events, err := watcher.Next(ctx)
+		switch {
+		case errors.Is(err, kvscheduler.ErrLostPlace):
+			return nil // there were many
+		case err != nil:
+			return err
+		case slices.ContainsFunc(events, func(e kvscheduler.StatusEvent) bool { return succeeded(e.Status) }):
+			return nil
+		}
+	}
+}
+
+// succeeded reports whether the value is not waiting, and neither it nor what is derived from it has failed.
+func succeeded(status *pb.BaseValueStatus) bool {
+	failed := func(v *pb.ValueStatus) bool {
+		return v.GetState() == pb.ValueState_FAILED || v.GetState() == pb.ValueState_RETRYING
+	}
+	return status.GetValue().GetState() != pb.ValueState_PENDING && !failed(status.GetValue()) && !slices.ContainsFunc(status.GetDerivedValues(), failed)
+}
+
 // isFinal reports whether all failures of a transaction are those of values that
 // cannot be configured.
 func isFinal(err error) bool {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"testing/synctest"
 
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	"github.com/contiv/contiv/controller"
@@ -50,6 +51,42 @@ func newKVScheduler(t *testing.T) controller.Scheduler {
 		t.Fatal(err)
 	}
 	return controller.NewScheduler(s)
+}
+
+// What fails again, and what is derived from it, is no change that may help; another value is, and so is one that succeeds at last.
+func TestChangesOfTheKVScheduler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newKVScheduler(t)
+		bad := models.VPPInterfaceKey("bad")
+		put := func(key string, value proto.Message) {
+			s.Commit(t.Context(), controller.SchedulerTxn{Values: []kvscheduler.KeyValue{{Key: key, Value: value}}})
+		}
+		put(bad, iface("bad", "6.6.6.6/24"))
+		for _, c := range []struct {
+			what  string
+			key   string
+			value proto.Message
+			is    bool
+		}{
+			{"it fails again", bad, iface("bad", "6.6.6.6/24"), false},
+			{"it fails with another address", bad, iface("bad", "6.6.6.6/24", "7.7.7.7/24"), false},
+			{"another value comes", models.VPPInterfaceKey("good"), iface("good", "1.1.1.1/24"), true},
+			{"nothing changes", models.VPPInterfaceKey("good"), iface("good", "1.1.1.1/24"), false},
+			{"another value goes", models.VPPInterfaceKey("good"), nil, true},
+			{"it succeeds", bad, iface("bad", "7.7.7.7/24"), true},
+		} {
+			ctx, cancel := context.WithCancel(t.Context())
+			told := make(chan error, 1)
+			go func() { told <- s.(interface{ AwaitChange(context.Context) error }).AwaitChange(ctx) }()
+			synctest.Wait()
+			put(c.key, c.value)
+			synctest.Wait()
+			cancel()
+			if is := <-told == nil; is != c.is {
+				t.Errorf("%s: a change that may help: %v", c.what, is)
+			}
+		}
+	})
 }
 
 func TestCommitOfTheKVScheduler(t *testing.T) {
