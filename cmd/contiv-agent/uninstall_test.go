@@ -95,6 +95,7 @@ func TestUninstallLeavesWhatWasThereBefore(t *testing.T) {
 	host.run(t, `
 		ip link add eth0 address 02:00:00:00:00:01 type veth peer name wire address 02:00:00:00:00:02
 		for dev in eth0 wire; do sysctl -qw net.ipv6.conf.$dev.disable_ipv6=1; ip link set $dev up; done
+		for dev in eth0 wire; do while ip link show $dev | grep -q NO-CARRIER; do sleep 0.02; done; done
 		ip address add 10.0.0.1/24 dev eth0
 		ip route add 10.9.0.0/16 via 10.0.0.9 proto 122
 		ip route add blackhole 10.8.0.0/16 metric 5
