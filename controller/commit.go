@@ -25,7 +25,7 @@ func (c *Controller) commit(events []*processing) {
 		return
 	}
 	t := &transaction{Controller: c, events: committed, first: committed[0]}
-	if t.first.incomplete && !c.loop.synced {
+	if t.first.incomplete && !c.synced.Load() {
 		// What earlier runs of the agent have configured would be removed.
 		t.first.log.Warn("Incomplete startup resync: the network is left as it is until the healing")
 		return
@@ -34,8 +34,10 @@ func (c *Controller) commit(events []*processing) {
 	if !worthwhile {
 		return
 	}
-	c.loop.synced = c.loop.synced || t.first.event.Method() == FullResync
 	err := t.commit(values)
+	if t.first.event.Method() == FullResync {
+		c.synced.Store(true)
+	}
 	if err == nil || !t.first.withRevert() {
 		remember = t.remember
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -51,6 +52,8 @@ type Controller struct {
 	history *history
 	health  health
 	pace    pace
+	// synced says that a FullResync was committed.
+	synced atomic.Bool
 
 	ctx      context.Context
 	cancel   context.CancelFunc
@@ -61,9 +64,7 @@ type Controller struct {
 	loop struct {
 		nextSeq     uint64
 		resyncCount int
-		// synced says that a FullResync was committed.
-		synced  bool
-		healing bool // a HealingResync after an error is on its way
+		healing     bool // a HealingResync after an error is on its way
 		// failedHealings, one after the other, each doubling the time to the next.
 		failedHealings int
 		// periodic says that a periodic HealingResync is queued.

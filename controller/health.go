@@ -63,6 +63,10 @@ func (c *Controller) Ready() error {
 	return c.health.degraded
 }
 
+// Synced reports whether the startup resync has been executed, or the healing of one that was incomplete; values may have
+// failed. Before, the network is as an earlier agent left it.
+func (c *Controller) Synced() bool { return c.synced.Load() }
+
 // Alive returns nil unless only a restart of the agent can help.
 func (c *Controller) Alive() error {
 	c.health.mu.Lock()

@@ -68,14 +68,35 @@ func TestReadinessAfterFailedStartupResync(t *testing.T) {
 		if err := r.Ready(); err == nil || !strings.HasSuffix(err.Error(), "b: no NIC") {
 			t.Errorf("after a failed resync: %v", err)
 		}
+		if r.Synced() {
+			t.Error("what is left as it was counts as synced")
+		}
 		if err := r.Alive(); err != nil {
 			t.Errorf("alive: %v", err)
 		}
 		broken = false
 		r.after(6 * time.Second)
 		r.wantHistory("Database Resync", "Healing Resync")
-		if err := r.Ready(); err != nil {
-			t.Errorf("after healing: %v", err)
+		if err := r.Ready(); err != nil || !r.Synced() {
+			t.Errorf("after healing: %v, synced: %v", err, r.Synced())
+		}
+	})
+}
+
+// A value that fails in the startup resync leaves the agent unready; the rest of the network is in place.
+func TestSyncedInSpiteOfAFailure(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.a.resync = func(_ context.Context, _ controller.Event, _ controller.KubeState, _ int, txn controller.ResyncOperations) error {
+			if r.Synced() {
+				t.Error("synced before the resync")
+			}
+			txn.Put("k/1", iface("1"))
+			return nil
+		}
+		r.sched.fail = failKey("k/1")
+		r.started()
+		if err := r.Ready(); err == nil || !r.Synced() {
+			t.Errorf("ready: %v, synced: %v", err, r.Synced())
 		}
 	})
 }

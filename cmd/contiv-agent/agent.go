@@ -285,7 +285,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 		group.Go(func() error { probes.Run(serve); return nil })
 	}
 	sb.watch(serve, group, names.inText)
-	group.Go(func() error { return thief.attend(serve, loop.Ready, ipNet, sb, contivConf, loop) })
+	group.Go(func() error { return thief.attend(serve, loop.Synced, ipNet, sb, contivConf, loop) })
 	group.Go(func() error { return notCanceled(sb.lin.WatchLinks(serve, func() { contivConf.LinksChanged(serve) })) })
 	group.Go(func() error { nodeSync.Run(serve); return nil })
 	group.Go(func() error { services.WatchOthers(serve, service.OthersPeriod, watcher.RequestResync); return nil })

@@ -141,24 +141,38 @@ func stolen(r *stn.STNReply) (*contivconf.Stolen, error) {
 	return s, nil
 }
 
-// attend reports on the card, for as long as there is one, until ctx ends; not before ready
-// has returned nil for the first time.
-func (t *thief) attend(ctx context.Context, ready func() error, net *ipnet.IPNet, sb *southbound, conf *contivconf.ContivConf, loop controller.EventLoop) error {
+// attend reports on the card, for as long as there is one, until ctx ends; not before synced.
+func (t *thief) attend(ctx context.Context, synced func() bool, net *ipnet.IPNet, sb *southbound, conf *contivconf.ContivConf, loop controller.EventLoop) error {
 	if t == nil {
 		return nil
 	}
-	l := &lookout{net: net, sb: sb, reports: make(chan client.Report), answered: time.Now()}
+	l := &lookout{net: net, sb: sb, answered: time.Now()}
 	go l.ping(ctx)
-	go l.look(ctx)
-	configured := false
+	return t.report(ctx, synced, l, func(h *stn.Holding) { t.hold(ctx, h, conf, loop) })
+}
+
+// observer finds out whether the vswitch forwards.
+type observer interface {
+	// card is the name of the stolen card, "" if there is none.
+	card() string
+	see() client.Report
+}
+
+func (t *thief) report(ctx context.Context, synced func() bool, o observer, held func(*stn.Holding)) error {
+	// Before the first resync, it is not known what a VPP that runs does. What is seen until then must not be
+	// reported later, either: the card would be given back, for a moment, at each restart of the agent.
+	for !synced() && ctx.Err() == nil {
+		wait(ctx, stnLook)
+	}
+	reports := make(chan client.Report)
+	go look(ctx, o, reports)
 	for ctx.Err() == nil {
-		name, _, _ := net.GetSTN()
-		// Before the first resync, it is not known what a VPP that runs does.
-		if configured = configured || ready() == nil; name == "" || !configured {
+		name := o.card()
+		if name == "" {
 			wait(ctx, stnLook)
 			continue
 		}
-		err := t.client.Attend(ctx, name, l.reports, func(h *stn.Holding) { t.hold(ctx, h, conf, loop) })
+		err := t.client.Attend(ctx, name, reports, held)
 		t.mu.Lock()
 		before := t.away
 		t.away = err
@@ -215,9 +229,8 @@ func (t *thief) warnings() []string {
 
 // lookout finds out whether the vswitch forwards.
 type lookout struct {
-	net     *ipnet.IPNet
-	sb      *southbound
-	reports chan client.Report
+	net *ipnet.IPNet
+	sb  *southbound
 
 	mu sync.Mutex
 	// answered is when the vswitch answered last.
@@ -237,12 +250,11 @@ func (l *lookout) ping(ctx context.Context) {
 	}
 }
 
-// look offers what it sees to whoever reads reports.
-func (l *lookout) look(ctx context.Context) {
+// look offers what o sees to whoever reads reports.
+func look(ctx context.Context, o observer, reports chan<- client.Report) {
 	for ctx.Err() == nil {
-		ready, why, versions := l.see()
 		select {
-		case l.reports <- client.Report{Ready: ready, Why: why, IPVersions: versions}:
+		case reports <- o.see():
 		case <-time.After(stnLook): // it is outdated
 		case <-ctx.Done():
 		}
@@ -250,24 +262,30 @@ func (l *lookout) look(ctx context.Context) {
 	}
 }
 
-func (l *lookout) see() (ready bool, why string, versions []uint32) {
+func (l *lookout) card() string {
+	name, _, _ := l.net.GetSTN()
+	return name
+}
+
+func (l *lookout) see() client.Report {
 	_, versions, keys := l.net.GetSTN()
+	not := func(why string) client.Report { return client.Report{Why: why, IPVersions: versions} }
 	if err := l.sb.Err(); err != nil {
-		return false, err.Error(), versions
+		return not(err.Error())
 	}
 	l.mu.Lock()
 	silent := time.Since(l.answered)
 	l.mu.Unlock()
 	if _, has := l.sb.vs.(commandLine); has && silent > stnPing {
-		return false, "VPP does not answer", versions
+		return not("VPP does not answer")
 	}
 	for _, key := range keys {
 		status := l.sb.scheduler.ValueStatus(key).GetValue()
 		switch status.GetState() {
 		case pb.ValueState_CONFIGURED, pb.ValueState_OBTAINED, pb.ValueState_DISCOVERED:
 		default:
-			return false, strings.TrimSpace(fmt.Sprintf("%s is %s %s", key, status.GetState(), status.GetError())), versions
+			return not(strings.TrimSpace(fmt.Sprintf("%s is %s %s", key, status.GetState(), status.GetError())))
 		}
 	}
-	return true, "", versions
+	return client.Report{Ready: true, IPVersions: versions}
 }

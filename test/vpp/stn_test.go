@@ -243,7 +243,11 @@ func testSingleNIC(t *testing.T, agentFlags ...string) {
 			return errors.Join(s.KillSTN(ctx, node), s.StartSTN(ctx, node))
 		},
 	} {
+		since := s.holder(journal.VSwitch).Since
 		s.watched(name, func() { s.must(restart(ctx, "node1")); s.holder(journal.VSwitch) })
+		if e := s.holder(journal.VSwitch); strings.HasPrefix(name, "agent ") && !e.Since.Equal(since) {
+			t.Errorf("%s: VPP, which went on, lost the card, and has had it again since %v", name, e.Since)
+		}
 	}
 
 	began := time.Now()

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"net"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/contiv/contiv/api/contiv/stn"
+	"github.com/contiv/contiv/plugins/plugintest"
+	"github.com/contiv/contiv/stn/client"
+	"google.golang.org/grpc"
+)
+
+// custody is a contiv-stn that keeps what it is told of a card.
+type custody struct {
+	stn.UnimplementedCustodyServer
+	told chan *stn.Forwarding
+}
+
+func (c custody) Attend(stream grpc.BidiStreamingServer[stn.Forwarding, stn.Holding]) error {
+	for {
+		f, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		select {
+		case c.told <- f:
+		case <-stream.Context().Done():
+			return stream.Context().Err()
+		}
+	}
+}
+
+// starting is an agent that starts beside a VPP that forwards: it sees so only once it has its values.
+type starting struct {
+	synced atomic.Bool
+	seen   chan struct{} // receives a token at each look
+}
+
+func (*starting) card() string { return "eth0" }
+
+func (s *starting) see() client.Report {
+	r := client.Report{Ready: s.synced.Load(), Why: "vpp1 is NONEXISTENT"}
+	select {
+	case s.seen <- struct{}{}:
+	default:
+	}
+	return r
+}
+
+// An agent that is started says nothing of the card before it knows what VPP does, and then what it sees then: contiv-stn, which waits
+// some seconds for it, would give the card back otherwise.
+func TestRestartedAgentReportsWhatItKnows(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "stn.sock")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, daemon := grpc.NewServer(), custody{told: make(chan *stn.Forwarding)}
+	stn.RegisterCustodyServer(server, daemon)
+	go server.Serve(l)
+	defer server.Stop()
+	c, err := client.New(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	vpp := &starting{seen: make(chan struct{}, 1)}
+	synced := func() bool {
+		select { // the resync ends right after somebody has looked too early
+		case <-vpp.seen:
+		case <-time.After(2 * stnLook): // nobody does
+		}
+		vpp.synced.Store(true)
+		return true
+	}
+	thief := &thief{client: c, log: plugintest.Logger()}
+	defer thief.Close()
+	go func() { ended <- thief.report(ctx, synced, vpp, func(*stn.Holding) {}) }()
+	if first := <-daemon.told; !first.GetReady() || first.GetInterfaceName() != "eth0" {
+		t.Errorf("the first report is %v", first)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
