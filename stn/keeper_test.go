@@ -68,19 +68,18 @@ func newHost(t *testing.T) *host {
 	h.ip(t, "route add default via 192.0.2.252 dev eth0 table 100")
 	h.ip(t, "-6 route add default via 2001:db8::fe dev eth0")
 	h.ip(t, "-6 route add 2001:db8:2::/48 via fe80::1 dev eth0 metric 50")
+	eventually(t, "the kernel has made its own routes", func() error {
+		if out := h.ip(t, "-6 route show table local dev eth0"); strings.Count(out, "local ") < 2 {
+			return fmt.Errorf("there is %s", out)
+		}
+		return nil
+	})
 	return h
 }
 
 func ip(t testing.TB, args string) string {
 	t.Helper()
-	cmd := exec.Command("ip", strings.Fields(args)...)
-	var complaints bytes.Buffer
-	cmd.Stderr = &complaints // may be about the namespaces of other tests, which come and go
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("ip %s: %v: %s", args, err, complaints.String())
-	}
-	return string(out)
+	return command.Run(t, "ip", strings.Fields(args)...)
 }
 
 func (h *host) ip(t testing.TB, args string) string {
