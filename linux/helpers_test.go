@@ -16,6 +16,7 @@ import (
 	linux_namespace "github.com/contiv/contiv/api/ligato/linux/namespace"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/test/command"
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
 )
@@ -43,18 +44,9 @@ func byPath(name string) *linux_namespace.NetNamespace {
 	return &linux_namespace.NetNamespace{Type: linux_namespace.NetNamespace_FD, Reference: pathOf(name)}
 }
 
-// ip runs the ip command and returns its output, without warnings: there is one for each namespace that others are removing
-// when it looks for the name of the one in which the other end of a cable is.
 func ip(t testing.TB, args ...string) string {
 	t.Helper()
-	cmd := exec.Command("ip", args...)
-	var warnings strings.Builder
-	cmd.Stderr = &warnings
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("ip %s: %v: %s%s", strings.Join(args, " "), err, out, &warnings)
-	}
-	return string(out)
+	return command.Run(t, "ip", args...)
 }
 
 // node is an agent's network namespace with a plugin.

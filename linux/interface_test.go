@@ -12,6 +12,7 @@ import (
 	linux_namespace "github.com/contiv/contiv/api/ligato/linux/namespace"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/test/command"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -142,7 +143,7 @@ func TestInterfaceIsUpdatedInPlace(t *testing.T) {
 func TestIPv6IsEnabledInThePod(t *testing.T) {
 	n, netns := newNode(t), netNSName(t)
 	for _, conf := range []string{"all", "default"} {
-		run(t, "nsenter", "--net="+pathOf(netns), "sh", "-c", "echo 1 > /proc/sys/net/ipv6/conf/"+conf+"/disable_ipv6")
+		command.Run(t, "nsenter", "--net="+pathOf(netns), "sh", "-c", "echo 1 > /proc/sys/net/ipv6/conf/"+conf+"/disable_ipv6")
 	}
 	n.addTap("vpp-tap-1")
 	n.create(newPod("1", netns, "fd00:1::2", "fd00:1::1").values()...)
@@ -162,15 +163,6 @@ func TestIPv6AddressOfAVETHIsUsableAtOnce(t *testing.T) {
 	out := ip(t, "-n", netns, "-6", "addr", "show", "eth0")
 	contains(t, out, "fd00:1::2/128")
 	lacks(t, out, "fd00:1::2/128 scope global tentative")
-}
-
-func run(t testing.TB, name string, args ...string) string {
-	t.Helper()
-	out, err := exec.Command(name, args...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%s %q: %v: %s", name, args, err, out)
-	}
-	return string(out)
 }
 
 func TestKindsThatTheKernelLacks(t *testing.T) {

@@ -1,7 +1,6 @@
 package stn
 
 import (
-	"bytes"
 	"fmt"
 	"log/slog"
 	"os"
@@ -15,6 +14,7 @@ import (
 	"github.com/contiv/contiv/netlink/shield"
 	"github.com/contiv/contiv/stn/journal"
 	"github.com/contiv/contiv/stn/pci"
+	"github.com/contiv/contiv/test/command"
 	"github.com/google/nftables"
 	"github.com/vishvananda/netns"
 )

@@ -18,6 +18,7 @@ import (
 	"github.com/contiv/contiv/plugins/plugintest"
 	"github.com/contiv/contiv/plugins/podmanager"
 	"github.com/contiv/contiv/store/memory"
+	"github.com/contiv/contiv/test/command"
 	"github.com/contiv/contiv/vswitch/descriptors"
 	"github.com/contiv/contiv/vswitch/kernel"
 	"github.com/google/go-cmp/cmp"
@@ -42,18 +43,9 @@ func newNetns(t *testing.T, suffix string) netns {
 
 func (n netns) path() string { return "/var/run/netns/" + string(n) }
 
-// run runs commands, one per line. It returns their output, without what ip says of namespaces of others
-// that are just being made.
 func (n netns) run(t *testing.T, commands string) string {
 	t.Helper()
-	var stderr strings.Builder
-	command := exec.Command("ip", "netns", "exec", string(n), "sh", "-ec", commands)
-	command.Stderr = &stderr
-	out, err := command.Output()
-	if err != nil {
-		t.Fatalf("%s: %v: %s%s", commands, err, out, stderr.String())
-	}
-	return string(out)
+	return command.In(t, string(n), commands)
 }
 
 // content is all that the namespace has.

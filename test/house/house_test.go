@@ -65,8 +65,8 @@ var rooms = map[string][]string{
 	"vswitch/vpp/vppapi":   {"vswitch/vpp/vpptest"},                                                                                                                                                             // in tests
 	"vswitch/vpp/vpptest":  {"vswitch/vpp/vppapi", "vswitch/vpp/startup"},
 	"vswitch/vpp/startup":  {},
-	"vswitch/vswitchtest":  {"filter", "api", "models", "kvscheduler", "vswitch", "vswitch/descriptors"},
-	"linux":                {"linux/iptables", "linux/redirects", "linux/microservices", "linux/namespaces", "api", "models", "kvscheduler", "netalloc", "delta", "netlink", "nsfile", "test/await"}, // the last one in tests
+	"vswitch/vswitchtest":  {"filter", "api", "models", "kvscheduler", "vswitch", "vswitch/descriptors", "test/command"},
+	"linux":                {"linux/iptables", "linux/redirects", "linux/microservices", "linux/namespaces", "api", "models", "kvscheduler", "netalloc", "delta", "netlink", "nsfile", "test/await", "test/command"}, // the last two in tests
 	"linux/iptables":       {"linux/microservices", "linux/namespaces", "api", "models", "kvscheduler", "netlink"},
 	"linux/redirects":      {"linux/namespaces", "api", "models", "kvscheduler", "netlink"},
 	"linux/microservices":  {"api", "models", "kvscheduler"},
@@ -102,7 +102,7 @@ var rooms = map[string][]string{
 	"ctl/target":           {"ctl/text", "rest", "api", "models", "config", "store", "test/await"}, // the last one in tests
 	"ctl/install":          {"ctl/kube", "terminal", "config", "controller", "netlink", "plugins", "store", "vswitch/vpp/startup", "deploy"},
 	"deploy":               {},
-	"stn":                  {"api", "netlink", "stn", "listener"},
+	"stn":                  {"api", "netlink", "stn", "listener", "test/command"}, // the last one in tests
 	"calico":               {"store"},
 	"calico/datastore":     {},
 	"calico/routes":        {"calico/datastore"},

@@ -2,13 +2,13 @@ package integration
 
 import (
 	"errors"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/contiv/contiv/plugins/nodesync"
 	"github.com/contiv/contiv/test/await"
+	"github.com/contiv/contiv/test/command"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/contiv/contiv/test/labtest"
 )
@@ -28,8 +28,8 @@ func TestNodeAddressChanges(t *testing.T) {
 	}
 	node1 := nodes[0].Netns
 	// Without an address for a moment, as between two leases.
-	in(t, node1, "ip address flush dev eth0")
-	in(t, node1, "ip address add 192.168.16.77/24 dev eth0; ip route add default via 192.168.16.254")
+	command.In(t, node1, "ip address flush dev eth0")
+	command.In(t, node1, "ip address add 192.168.16.77/24 dev eth0; ip route add default via 192.168.16.254")
 	await.That(t, "node2 knows the new address of node1", func() error {
 		var report nodesync.NodesReport
 		if err := l.Agent("node2").Get(t.Context(), nodesync.NodesURL, &report); err != nil {
@@ -49,22 +49,12 @@ func TestNodeAddressChanges(t *testing.T) {
 	}
 
 	// A smaller MTU of the NIC is a smaller MTU of pods.
-	in(t, node1, "ip link set eth0 mtu 1400")
+	command.In(t, node1, "ip link set eth0 mtu 1400")
 	await.That(t, "the pod's MTU follows", func() error {
-		if out := in(t, added[0].Netns, "ip link show eth0"); !strings.Contains(out, "mtu 1350 ") {
+		if out := command.In(t, added[0].Netns, "ip link show eth0"); !strings.Contains(out, "mtu 1350 ") {
 			return errors.New(out)
 		}
 		return nil
 	})
 	labtest.RequireQuiet(t, l)
-}
-
-// in runs commands in a network namespace.
-func in(t *testing.T, netns, commands string) string {
-	t.Helper()
-	out, err := exec.Command("ip", "netns", "exec", netns, "sh", "-ec", commands).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%s: %v: %s", commands, err, out)
-	}
-	return string(out)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/contiv/contiv/plugins/statscollector"
 	"github.com/contiv/contiv/test/await"
+	"github.com/contiv/contiv/test/command"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/contiv/contiv/test/labtest"
 	"github.com/contiv/contiv/vswitch"
@@ -56,7 +57,7 @@ func newAttackLab(t *testing.T, config string) *attackLab {
 		t.Fatal(err)
 	}
 	l.node1, l.node2 = l.state.Nodes[0], l.state.Nodes[1]
-	in(t, l.state.Underlay(), "ip address add fd16::fe/112 dev nodes nodad; ip address add fd20::1/128 dev lo nodad; sysctl -qw net.ipv6.conf.all.forwarding=1")
+	command.In(t, l.state.Underlay(), "ip address add fd16::fe/112 dev nodes nodad; ip address add fd20::1/128 dev lo nodad; sysctl -qw net.ipv6.conf.all.forwarding=1")
 	labtest.AwaitAddresses(t, l.Lab)
 	l.evil, l.near, l.far = labtest.Wire(t, pods[0]), labtest.Wire(t, pods[1]), labtest.Wire(t, pods[2])
 	for _, to := range []*labtest.WiredPod{l.near, l.far} {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/contiv/contiv/kvscheduler/record"
 	"github.com/contiv/contiv/test/await"
+	"github.com/contiv/contiv/test/command"
 	"github.com/contiv/contiv/test/labtest"
 )
 
@@ -49,9 +50,9 @@ func TestPodThatChangesItsNetworkWithoutEnd(t *testing.T) {
 	})
 	address := addressIn(t, near.Netns)
 	for range 3 {
-		in(t, near.Netns, "ip address del "+address+" dev eth0")
+		command.In(t, near.Netns, "ip address del "+address+" dev eth0")
 		await.That(t, "the other pod has its address again", func() error {
-			if out := in(t, near.Netns, "ip -4 -o address show dev eth0"); !strings.Contains(out, address) {
+			if out := command.In(t, near.Netns, "ip -4 -o address show dev eth0"); !strings.Contains(out, address) {
 				return fmt.Errorf("it has %q", out)
 			}
 			return nil
@@ -70,7 +71,7 @@ func TestPodThatChangesItsNetworkWithoutEnd(t *testing.T) {
 	cancel()
 	storm.Wait()
 	await.That(t, "the pod has its MTU again", func() error {
-		if out := in(t, evil.Netns, "ip -o link show dev eth0"); strings.Contains(out, "mtu 1200") {
+		if out := command.In(t, evil.Netns, "ip -o link show dev eth0"); strings.Contains(out, "mtu 1200") {
 			return fmt.Errorf("it has %q", out)
 		}
 		return nil
@@ -80,7 +81,7 @@ func TestPodThatChangesItsNetworkWithoutEnd(t *testing.T) {
 // addressIn is the IPv4 address of eth0, with its prefix length.
 func addressIn(t *testing.T, netns string) string {
 	t.Helper()
-	fields := strings.Fields(in(t, netns, "ip -4 -o address show dev eth0"))
+	fields := strings.Fields(command.In(t, netns, "ip -4 -o address show dev eth0"))
 	if len(fields) < 4 {
 		t.Fatalf("eth0 has no address: %q", fields)
 	}

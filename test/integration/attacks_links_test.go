@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/contiv/contiv/test/await"
+	"github.com/contiv/contiv/test/command"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/contiv/contiv/test/labtest"
 	"github.com/contiv/contiv/vswitch"
@@ -19,7 +20,7 @@ import (
 func (l *attackLab) neighbours(t *testing.T) (list []string) {
 	t.Helper()
 	known := append(slices.Concat(l.evil.Addrs, l.near.Addrs), vswitch.LinkLocal(l.evil.MAC), vswitch.LinkLocal(l.near.MAC))
-	for line := range strings.Lines(in(t, l.node1.Netns, "ip neigh show nud all")) {
+	for line := range strings.Lines(command.In(t, l.node1.Netns, "ip neigh show nud all")) {
 		f := strings.Fields(line)
 		addr, err := netip.ParseAddr(f[0])
 		if err != nil {

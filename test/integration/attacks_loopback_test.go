@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/contiv/contiv/test/await"
+	"github.com/contiv/contiv/test/command"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/contiv/contiv/vswitch"
 	"github.com/contiv/contiv/vswitch/vswitchtest/frames"
@@ -16,8 +17,10 @@ import (
 // Pods do not reach programs that listen on loopback only, such as agents, KSR and members of etcd, even where the kernel
 // routes loopback addresses (route_localnet), as portmap has it do for pods with host ports.
 func (l *attackLab) testLoopback(t *testing.T) {
-	in(t, l.node1.Netns, "for f in /proc/sys/net/ipv4/conf/*/route_localnet; do echo 1 >$f; done")
-	t.Cleanup(func() { in(t, l.node1.Netns, "for f in /proc/sys/net/ipv4/conf/*/route_localnet; do echo 0 >$f; done") })
+	command.In(t, l.node1.Netns, "for f in /proc/sys/net/ipv4/conf/*/route_localnet; do echo 1 >$f; done")
+	t.Cleanup(func() {
+		command.In(t, l.node1.Netns, "for f in /proc/sys/net/ipv4/conf/*/route_localnet; do echo 0 >$f; done")
+	})
 	var listener *net.UDPConn
 	err := lab.InNetns(lab.NetnsPath(l.node1.Netns), func() (err error) {
 		listener, err = net.ListenUDP("udp4", &net.UDPAddr{Port: 4001}) // of frames.Datagram

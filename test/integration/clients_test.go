@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/contiv/contiv/test/await"
+	"github.com/contiv/contiv/test/command"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/contiv/contiv/test/labtest"
 	"github.com/contiv/contiv/test/servicelab"
@@ -73,13 +74,13 @@ func TestServicesFromEachClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	node1, node2, outside := l.Name()+"-node1", l.Name()+"-node2", st.Underlay()
-	sh(t, outside, "ip address add fd16::fe/112 dev nodes nodad")
+	command.In(t, outside, "ip address add fd16::fe/112 dev nodes nodad")
 	nodeIPs := labtest.NodeAddresses(t, l.Lab, "node1")
 	for _, to := range nodeIPs { // clients outside reach external addresses by node1
-		sh(t, outside, fmt.Sprintf("ip route add %s via %s", map[bool]string{false: "198.51.100.0/24", true: "2001:db8::/64"}[to.Is6()], to))
+		command.In(t, outside, fmt.Sprintf("ip route add %s via %s", map[bool]string{false: "198.51.100.0/24", true: "2001:db8::/64"}[to.Is6()], to))
 	}
 	for _, node := range []string{node1, node2} { // as a default route, which the lab's nodes have for IPv4 only
-		sh(t, node, "ip -6 route add fd96::/108 dev eth0; ip -6 route add 2001:db8::/64 dev eth0")
+		command.In(t, node, "ip -6 route add fd96::/108 dev eth0; ip -6 route add 2001:db8::/64 dev eth0")
 	}
 	pods := labtest.AddPods(t, l.Lab, lab.PodSpec{Name: "near", Node: "node1"}, lab.PodSpec{Name: "far", Node: "node2"},
 		lab.PodSpec{Name: "mate", Node: "node1"}, lab.PodSpec{Name: "other", Node: "node2"})

@@ -21,6 +21,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/contiv/contiv/test/await"
+	"github.com/contiv/contiv/test/command"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/contiv/contiv/test/labtest"
 )
@@ -102,23 +103,9 @@ func (s *sandbox) endpoint() lab.Endpoint {
 	return lab.Endpoint{Name: s.netns, Kind: lab.PodEndpoint, Netns: s.netns, Address: address.Unmap()}
 }
 
-func (s *sandbox) exec(t *testing.T, command string) string {
+func (s *sandbox) exec(t *testing.T, commands string) string {
 	t.Helper()
-	return inNetns(t, s.netns, command)
-}
-
-// inNetns returns the output of a command, without what ip says of namespaces of others that are just
-// being made.
-func inNetns(t *testing.T, netns, command string) string {
-	t.Helper()
-	var stderr strings.Builder
-	c := exec.Command("ip", "netns", "exec", netns, "sh", "-c", command)
-	c.Stderr = &stderr
-	out, err := c.Output()
-	if err != nil {
-		t.Fatalf("%s in %s: %v: %s%s", command, netns, err, out, stderr.String())
-	}
-	return string(out)
+	return command.In(t, s.netns, commands)
 }
 
 // code is the CNI error code, 0 for success.
@@ -177,7 +164,7 @@ func TestChain(t *testing.T) {
 	}
 	runtime := newRuntime(t, l, "node1", bin)
 	node := l.Name() + "-node1"
-	rules := func() string { return inNetns(t, node, "iptables-save | grep -i 'cni-dn' || true") }
+	rules := func() string { return command.In(t, node, "iptables-save | grep -i 'cni-dn' || true") }
 
 	s := addSandbox(t, l, runtime, list, "chained", map[string]any{
 		"portMappings": []map[string]any{{"hostPort": 18080, "containerPort": 80, "protocol": "tcp"}},
@@ -196,7 +183,7 @@ func TestChain(t *testing.T) {
 		}
 	}
 	host := s.result.Interfaces[0]
-	if host.Sandbox != "" || !strings.Contains(inNetns(t, node, "tc qdisc show dev "+host.Name), "tbf") {
+	if host.Sandbox != "" || !strings.Contains(command.In(t, node, "tc qdisc show dev "+host.Name), "tbf") {
 		t.Errorf("no limit on the pod's device on the node, %+v", host)
 	}
 	// 1.5 MB are 12 Mbit: of these, 0.8 pass at once.
@@ -230,7 +217,7 @@ func TestChain(t *testing.T) {
 	if left := rules(); left != "" {
 		t.Errorf("after DEL: %s", left)
 	}
-	if links := inNetns(t, node, "ip -o link"); strings.Contains(links, host.Name) || strings.Contains(links, "ifb") || strings.Contains(links, "bwp") {
+	if links := command.In(t, node, "ip -o link"); strings.Contains(links, host.Name) || strings.Contains(links, "ifb") || strings.Contains(links, "bwp") {
 		t.Errorf("after DEL: %s", links)
 	}
 	labtest.RequireQuiet(t, l)
@@ -329,8 +316,8 @@ func TestCheckIsTrue(t *testing.T) {
 	runtime, list := newRuntime(t, l, "node1"), conflist(t, l.Conflist("node1"))
 	intact := addSandbox(t, l, runtime, list, "intact", nil)
 	const (
-		everything = "ip -o link show eth0; ip -o addr show eth0; ip route; ip neigh; ip -o addr show lo"
-		onNode     = "ip -o link show $DEV; ip route show $IP; ip neigh show $IP"
+		everything = "set +e; ip -o link show eth0; ip -o addr show eth0; ip route; ip neigh; ip -o addr show lo; true"
+		onNode     = "set +e; ip -o link show $DEV; ip route show $IP; ip neigh show $IP; true"
 	)
 	numbers := regexp.MustCompile(`(?m)^\d+: |@if\d+`)
 	node := l.Name() + "-node1"
@@ -355,13 +342,13 @@ func TestCheckIsTrue(t *testing.T) {
 			}
 			values := strings.NewReplacer("$IP", s.endpoint().Address.String(), "$GW", s.result.IPs[0].Gateway.String(), "$DEV", s.result.Interfaces[0].Name)
 			state := func() string {
-				found := s.exec(t, everything+" || true") + inNetns(t, node, values.Replace(onNode))
+				found := s.exec(t, everything) + command.In(t, node, values.Replace(onNode))
 				found = strings.ReplaceAll(found, " tentative", "") // an address is so until the kernel has checked it
 				return numbers.ReplaceAllString(found, "")          // a device made again has another one
 			}
 			before := state()
 			if damage, ok := strings.CutPrefix(values.Replace(test.damage), "node: "); ok {
-				inNetns(t, node, damage)
+				command.In(t, node, damage)
 			} else {
 				s.exec(t, damage)
 			}
@@ -435,7 +422,7 @@ func TestStatus(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	t.Cleanup(func() { exec.Command("ip", "netns", "del", netns).Run() })
-	inNetns(t, netns, "ip link set lo up; ip link add eth0 type veth peer name wire; ip addr add 192.168.99.1/24 dev eth0; ip link set eth0 up; ip link set wire up")
+	command.In(t, netns, "ip link set lo up; ip link add eth0 type veth peer name wire; ip addr add 192.168.99.1/24 dev eth0; ip link set eth0 up; ip link set wire up")
 	socket := filepath.Join(dir, "run", "cni.sock")
 	status := func() error {
 		data := fmt.Appendf(nil, `{"cniVersion":"1.1.0","name":"n","plugins":[{"type":"contiv-cni","grpcServer":%q,"logFile":%q}]}`, socket, filepath.Join(dir, "log"))

@@ -3,6 +3,7 @@ package integration
 import (
 	"testing"
 
+	"github.com/contiv/contiv/test/command"
 	"github.com/contiv/contiv/test/labtest"
 )
 
@@ -16,7 +17,7 @@ func TestCustomInterfaces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sh(t, st.Underlay(), "ip address add fd16::fe/112 dev nodes nodad")
+	command.In(t, st.Underlay(), "ip address add fd16::fe/112 dev nodes nodad")
 	labtest.AwaitAddresses(t, l)
 	t.Run("life", func(t *testing.T) { labtest.RequireCustomInterfaces(t, l, true) })
 	t.Run("services", func(t *testing.T) { labtest.RequireServicesAtInterface(t, l, binaries, true) })

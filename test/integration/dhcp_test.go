@@ -14,6 +14,7 @@ import (
 
 	"github.com/contiv/contiv/plugins/nodesync"
 	"github.com/contiv/contiv/test/await"
+	"github.com/contiv/contiv/test/command"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/contiv/contiv/test/labtest"
 	"github.com/contiv/contiv/vswitch/vswitchtest"
@@ -58,7 +59,7 @@ func TestNodeAddressByDHCP(t *testing.T) {
 		if _, err = lab.Ping(t.Context(), added[0].Endpoint(), lab.Endpoint{Address: lab.OutsideAddress.Addr()}); err != nil {
 			t.Errorf("the pod does not reach the outside, by the leased default route: %v", err)
 		}
-		if out := in(t, node1, "ip -4 address show dev eth0"); !strings.Contains(out, address) || strings.Count(out, "inet ") != 1 {
+		if out := command.In(t, node1, "ip -4 address show dev eth0"); !strings.Contains(out, address) || strings.Count(out, "inet ") != 1 {
 			t.Errorf("addresses: %s", out)
 		}
 	}
@@ -67,7 +68,7 @@ func TestNodeAddressByDHCP(t *testing.T) {
 	if err := l.StopAgent(t.Context(), "node1"); err != nil {
 		t.Fatal(err)
 	}
-	in(t, node1, "ip address flush dev eth0")
+	command.In(t, node1, "ip address flush dev eth0")
 	config := "nodeConfig:\n- {nodeName: node1, mainVPPInterface: {interfaceName: eth0, useDHCP: true}}\n"
 	if err := os.WriteFile(l.Path("nodes", "node1", "contiv.conf"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)

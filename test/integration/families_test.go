@@ -14,6 +14,7 @@ import (
 
 	"github.com/contiv/contiv/plugins/ipnet"
 	"github.com/contiv/contiv/test/await"
+	"github.com/contiv/contiv/test/command"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/contiv/contiv/test/labtest"
 )
@@ -134,7 +135,7 @@ ipamConfig:
 	if err != nil {
 		t.Fatal(err)
 	}
-	in(t, st.Underlay(), "ip address add fd16::fe/112 dev nodes nodad; ip address add fd20::1/128 dev lo nodad")
+	command.In(t, st.Underlay(), "ip address add fd16::fe/112 dev nodes nodad; ip address add fd20::1/128 dev lo nodad")
 	a1 := pod(t, l, "a1", "node1")
 	labtest.AwaitAddresses(t, l)
 	outside := netip.MustParseAddr("fd20::1")
@@ -145,7 +146,7 @@ ipamConfig:
 	labtest.RequireQuiet(t, l)
 	requireRestartWithoutOperations(t, l, "node1")
 
-	in(t, st.Nodes[0].Netns, "nft delete table ip6 contiv")
+	command.In(t, st.Nodes[0].Netns, "nft delete table ip6 contiv")
 	await.That(t, "the agent notices that the rules are gone", func() error { return pingIn(t.Context(), a1.Netns, outside, 1400) })
 
 	if err := errors.Join(l.StopAgent(t.Context(), "node1"),

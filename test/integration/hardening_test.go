@@ -12,6 +12,7 @@ import (
 
 	"github.com/contiv/contiv/plugins/statscollector"
 	"github.com/contiv/contiv/test/await"
+	"github.com/contiv/contiv/test/command"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/contiv/contiv/test/labtest"
 	"github.com/contiv/contiv/vswitch"
@@ -28,12 +29,12 @@ func TestStrictReversePathFilterStays(t *testing.T) {
 	node := st.Nodes[0]
 	was := map[string]string{}
 	for _, name := range []string{"all", "default", "eth0"} {
-		was[name] = strings.TrimSpace(in(t, node.Netns, "sysctl -n net.ipv4.conf."+name+".rp_filter"))
-		in(t, node.Netns, "sysctl -qw net.ipv4.conf."+name+".rp_filter=1")
+		was[name] = strings.TrimSpace(command.In(t, node.Netns, "sysctl -n net.ipv4.conf."+name+".rp_filter"))
+		command.In(t, node.Netns, "sysctl -qw net.ipv4.conf."+name+".rp_filter=1")
 	}
 	t.Cleanup(func() {
 		for name, value := range was {
-			in(t, node.Netns, "sysctl -qw net.ipv4.conf."+name+".rp_filter="+value)
+			command.In(t, node.Netns, "sysctl -qw net.ipv4.conf."+name+".rp_filter="+value)
 		}
 	})
 	devices := sysctls(t, node, "ipv4", "rp_filter")
@@ -92,9 +93,9 @@ func TestNoIPv6ForwardingWithoutIPv6Pods(t *testing.T) {
 	evil, near := labtest.Wire(t, pod(t, l, "six", "node1")), labtest.Wire(t, pod(t, l, "near", "node1"))
 	forwarding("with pods")
 	// Somebody gave the node a way to where the pod wants to.
-	device := strings.Fields(in(t, node.Netns, "ip route get "+near.Address.String()))[2]
-	in(t, node.Netns, "ip -6 route add fd66::2/128 dev "+device)
-	t.Cleanup(func() { in(t, node.Netns, "ip -6 route del fd66::2/128 dev "+device+" || true") })
+	device := strings.Fields(command.In(t, node.Netns, "ip route get "+near.Address.String()))[2]
+	command.In(t, node.Netns, "ip -6 route add fd66::2/128 dev "+device)
+	t.Cleanup(func() { command.In(t, node.Netns, "ip -6 route del fd66::2/128 dev "+device+" || true") })
 	var before statscollector.DropsReport
 	if err := l.Agent("node1").Get(t.Context(), statscollector.DropsURL, &before); err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/plugins/nodesync"
 	"github.com/contiv/contiv/test/await"
+	"github.com/contiv/contiv/test/command"
 	"github.com/contiv/contiv/test/hostile"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/contiv/contiv/test/labtest"
@@ -236,7 +237,7 @@ func (l *hostileLab) barrier(t *testing.T, when string) {
 		t.Fatal(err)
 	}
 	await.That(t, when+" is processed", func() error {
-		if out := in(t, l.node(t).Netns, "ip -br addr"); !strings.Contains(out, address) {
+		if out := command.In(t, l.node(t).Netns, "ip -br addr"); !strings.Contains(out, address) {
 			return errors.New(out)
 		}
 		return nil
@@ -245,7 +246,7 @@ func (l *hostileLab) barrier(t *testing.T, when string) {
 		t.Fatal(err)
 	}
 	await.That(t, "the barrier is gone", func() error {
-		if out := in(t, l.node(t).Netns, "ip -br addr"); strings.Contains(out, address) {
+		if out := command.In(t, l.node(t).Netns, "ip -br addr"); strings.Contains(out, address) {
 			return errors.New(out)
 		}
 		return nil

@@ -20,6 +20,7 @@ import (
 	"github.com/contiv/contiv/models/manifest"
 	"github.com/contiv/contiv/plugins/configdir"
 	"github.com/contiv/contiv/test/await"
+	"github.com/contiv/contiv/test/command"
 	"github.com/contiv/contiv/test/hostile"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/contiv/contiv/test/labtest"
@@ -144,8 +145,8 @@ func (l *hostileLab) southbound(t *testing.T) string {
 		t.Fatal(err)
 	}
 	netns := st.Nodes[0].Netns
-	text := in(t, netns, "ip -br link | sed 's/ *[A-Z].*//' | sort; ip rule; ip -6 rule; ip route show table all proto 99 | sort; ip -6 route show table all proto 99 | sort")
-	for line := range strings.Lines(in(t, netns, "nft list ruleset")) {
+	text := command.In(t, netns, "ip -br link | sed 's/ *[A-Z].*//' | sort; ip rule; ip -6 rule; ip route show table all proto 99 | sort; ip -6 route show table all proto 99 | sort")
+	for line := range strings.Lines(command.In(t, netns, "nft list ruleset")) {
 		if strings.Contains(line, "elements = {") && !strings.Contains(line, "packets") && !strings.Contains(line, "ct count") && !strings.Contains(line, "expires") {
 			text += line
 		}
@@ -277,7 +278,7 @@ func TestHostileValues(t *testing.T) {
 				barrier := &vpp_interfaces.Interface{Name: "barrier", Type: vpp_interfaces.Interface_SOFTWARE_LOOPBACK, Enabled: true, IpAddresses: []string{fmt.Sprintf("10.222.%d.1/24", i)}}
 				way.put(t, append(layer, hostile.Keyed{Key: models.Key(barrier), Value: hostile.Value{Message: barrier, What: "barrier"}}))
 				await.That(t, when+" is processed", func() error {
-					if out := in(t, l.node(t).Netns, "ip -br addr"); !strings.Contains(out, fmt.Sprintf("10.222.%d.1/24", i)) {
+					if out := command.In(t, l.node(t).Netns, "ip -br addr"); !strings.Contains(out, fmt.Sprintf("10.222.%d.1/24", i)) {
 						var directory configdir.Status
 						_ = l.Agent("node1").Get(t.Context(), configdir.URL, &directory)
 						return fmt.Errorf("%s, directory: %s, %d files", l.states(t, "node1")[models.Key(barrier)], directory.Err, len(directory.Files))

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/contiv/contiv/plugins/ipnet"
+	"github.com/contiv/contiv/test/command"
 	"github.com/contiv/contiv/test/labtest"
 )
 
@@ -34,7 +35,7 @@ func TestDELWithoutAgentOfANamespaceThatStays(t *testing.T) {
 			t.Error("the agent has the pod wired")
 		}
 	}
-	if out := in(t, p.Netns, "ip -br link"); strings.Contains(out, "eth0") {
+	if out := command.In(t, p.Netns, "ip -br link"); strings.Contains(out, "eth0") {
 		t.Errorf("the pod's interface is left:\n%s", out)
 	}
 	labtest.RequireQuiet(t, l)

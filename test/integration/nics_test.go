@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/contiv/contiv/test/await"
+	"github.com/contiv/contiv/test/command"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/contiv/contiv/test/labtest"
 )
@@ -28,8 +29,8 @@ func TestSecondNIC(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	t.Cleanup(func() { _ = exec.Command("ip", "netns", "del", peer).Run() })
-	in(t, node1, `ip route del default; ip link add eth1 type veth peer name eth0 netns `+peer)
-	in(t, peer, `ip link set lo up; ip link set eth0 up; ip address add 10.50.0.254/24 dev eth0; ip address add 198.51.100.9/32 dev lo`)
+	command.In(t, node1, `ip route del default; ip link add eth1 type veth peer name eth0 netns `+peer)
+	command.In(t, peer, `ip link set lo up; ip link set eth0 up; ip address add 10.50.0.254/24 dev eth0; ip address add 198.51.100.9/32 dev lo`)
 
 	config := l.Path("nodes", "node1", "contiv.conf")
 	if err := l.StopAgent(t.Context(), "node1"); err != nil {
@@ -48,7 +49,7 @@ nodeConfig:
 	if err := l.StartAgent(t.Context(), "node1"); err != nil {
 		t.Fatal(err)
 	}
-	if out := in(t, node1, "ip -br address show eth1"); !strings.Contains(out, "10.50.0.1/24") || !strings.Contains(out, "UP") {
+	if out := command.In(t, node1, "ip -br address show eth1"); !strings.Contains(out, "10.50.0.1/24") || !strings.Contains(out, "UP") {
 		t.Errorf("eth1: %s", out)
 	}
 	added := labtest.AddPods(t, l, lab.PodSpec{Name: "a1", Node: "node1"}, lab.PodSpec{Name: "a2", Node: "node2"})
@@ -69,7 +70,7 @@ nodeConfig:
 	if err := errors.Join(l.StopAgent(t.Context(), "node1"), os.WriteFile(config, nil, 0o600), l.StartAgent(t.Context(), "node1")); err != nil {
 		t.Fatal(err)
 	}
-	if out := in(t, node1, "ip -br address show eth1"); strings.Contains(out, "10.50.0.1/24") {
+	if out := command.In(t, node1, "ip -br address show eth1"); strings.Contains(out, "10.50.0.1/24") {
 		t.Errorf("the address that was assigned is left: %s", out)
 	}
 	labtest.RequireQuiet(t, l)

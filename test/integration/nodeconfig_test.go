@@ -15,6 +15,7 @@ import (
 	"github.com/contiv/contiv/plugins/contivconf"
 	"github.com/contiv/contiv/plugins/nodesync"
 	"github.com/contiv/contiv/test/await"
+	"github.com/contiv/contiv/test/command"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/contiv/contiv/test/labtest"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -35,8 +36,8 @@ func TestNodeConfigInEtcd(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	t.Cleanup(func() { _ = exec.Command("ip", "netns", "del", peer).Run() })
-	in(t, node1, `ip route del default; ip link add eth1 type veth peer name eth0 netns `+peer)
-	in(t, peer, `ip link set lo up; ip link set eth0 up; ip address add 10.50.0.254/24 dev eth0; ip address add 198.51.100.9/32 dev lo`)
+	command.In(t, node1, `ip route del default; ip link add eth1 type veth peer name eth0 netns `+peer)
+	command.In(t, peer, `ip link set lo up; ip link set eth0 up; ip address add 10.50.0.254/24 dev eth0; ip address add 198.51.100.9/32 dev lo`)
 	added := labtest.AddPods(t, l, lab.PodSpec{Name: "a1", Node: "node1"}, lab.PodSpec{Name: "a2", Node: "node2"})
 	etcd, err := l.Etcd()
 	if err != nil {
@@ -90,7 +91,7 @@ func TestNodeConfigInEtcd(t *testing.T) {
 	}
 	n.awaitNICs("without the NodeConfig", contivconf.FromFile, "", "192.168.16.1/24", false)
 	await.That(t, "the address that was assigned is taken away", func() error {
-		if out := in(t, node1, "ip -br address show eth0"); strings.Contains(out, "192.168.16.77") {
+		if out := command.In(t, node1, "ip -br address show eth0"); strings.Contains(out, "192.168.16.77") {
 			return errors.New(out)
 		}
 		return nil
@@ -153,7 +154,7 @@ func (n *nodeConfigSite) awaitNICs(what string, from contivconf.Source, eth1, no
 		if report.Source != from {
 			return fmt.Errorf("configured by %s", report.Source)
 		}
-		out := in(n.T, n.node1, "ip -br -4 address show eth1")
+		out := command.In(n.T, n.node1, "ip -br -4 address show eth1")
 		addresses := 1
 		if eth1 == "" {
 			addresses = 0
@@ -161,7 +162,7 @@ func (n *nodeConfigSite) awaitNICs(what string, from contivconf.Source, eth1, no
 		if strings.Count(out, "10.50.") != addresses || !strings.Contains(out, eth1) {
 			return errors.New(out)
 		}
-		if out := in(n.T, n.node1, "ip route show default"); strings.Contains(out, "via 10.50.0.254 dev eth1") != gateway {
+		if out := command.In(n.T, n.node1, "ip route show default"); strings.Contains(out, "via 10.50.0.254 dev eth1") != gateway {
 			return fmt.Errorf("default route: %q", out)
 		}
 		var known nodesync.NodesReport

@@ -21,6 +21,7 @@ import (
 	"github.com/contiv/contiv/plugins/podmanager"
 	"github.com/contiv/contiv/store/bolt"
 	"github.com/contiv/contiv/test/await"
+	"github.com/contiv/contiv/test/command"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/contiv/contiv/test/labtest"
 	corev1 "k8s.io/api/core/v1"
@@ -232,7 +233,7 @@ func requireOlderConfiguration(t *testing.T, l *lab.Lab, node1 lab.Node) {
 		}
 		return nil
 	})
-	translated := in(t, node1.Netns, "nft list ruleset")
+	translated := command.In(t, node1.Netns, "nft list ruleset")
 	for _, part := range []string{"10.96.0.77", "10.1.1.200"} {
 		if !strings.Contains(translated, part) {
 			t.Errorf("node1 does not translate the service: there is no %s in\n%s", part, translated)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/contiv/contiv/ctl/why"
 	"github.com/contiv/contiv/test/await"
+	"github.com/contiv/contiv/test/command"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/contiv/contiv/test/labtest"
 	"github.com/contiv/contiv/vswitch/vswitchtest"
@@ -254,10 +255,10 @@ func requireConnectionsAcrossProxies(t *testing.T, l *lab.Lab, node, client stri
 	}
 	translates(true)
 	connect("while the vswitch translates")
-	sh(t, node, fmt.Sprintf("nft -f - <<E\ntable ip kube-proxy {\nchain services { type nat hook prerouting priority dstnat; ip daddr 10.96.0.20 tcp dport 7 dnat to %s:7007; }\n}\nE", endpoint.Address))
+	command.In(t, node, fmt.Sprintf("nft -f - <<E\ntable ip kube-proxy {\nchain services { type nat hook prerouting priority dstnat; ip daddr 10.96.0.20 tcp dport 7 dnat to %s:7007; }\n}\nE", endpoint.Address))
 	translates(false)
 	connect("while kube-proxy translates")
-	sh(t, node, "nft delete table ip kube-proxy")
+	command.In(t, node, "nft delete table ip kube-proxy")
 	translates(true)
 	connect("when the vswitch translates again")
 }

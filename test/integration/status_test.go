@@ -9,6 +9,7 @@ import (
 
 	"github.com/contiv/contiv/health/path"
 	"github.com/contiv/contiv/test/await"
+	"github.com/contiv/contiv/test/command"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/contiv/contiv/test/labtest"
 )
@@ -40,15 +41,15 @@ func TestStatusTellsOfPathsBetweenNodes(t *testing.T) {
 		{"udp dport 4789 meta length 1401-65535 drop", "packets to node node2 of more than 1350 bytes are lost, and pods send up to 1450"},
 	} {
 		t.Run(fault.rule, func(t *testing.T) {
-			sh(t, node2.Netns, "nft add table inet somebody; nft 'add chain inet somebody in { type filter hook input priority 0; }'; nft add rule inet somebody in "+fault.rule)
+			command.In(t, node2.Netns, "nft add table inet somebody; nft 'add chain inet somebody in { type filter hook input priority 0; }'; nft add rule inet somebody in "+fault.rule)
 			undone := false
 			t.Cleanup(func() {
 				if !undone {
-					sh(t, node2.Netns, undo)
+					command.In(t, node2.Netns, undo)
 				}
 			})
 			awaitStatus(t, l, "node1", "degraded", "peers", fault.want)
-			sh(t, node2.Netns, undo)
+			command.In(t, node2.Netns, undo)
 			undone = true
 			awaitStatus(t, l, "node1", "healthy", "", "")
 			awaitStatus(t, l, "node2", "healthy", "", "")
@@ -80,11 +81,11 @@ func TestStatusTellsOfTheNetworkOfANode(t *testing.T) {
 			undo := func() {
 				if !undone {
 					undone = true
-					sh(t, c.netns, c.undo)
+					command.In(t, c.netns, c.undo)
 				}
 			}
 			t.Cleanup(undo)
-			sh(t, c.netns, c.fault)
+			command.In(t, c.netns, c.fault)
 			awaitStatus(t, l, "node2", "degraded", "network", c.want)
 			undo()
 			awaitStatus(t, l, "node2", "healthy", "", "")
@@ -109,11 +110,11 @@ func TestLostAddressOfANode(t *testing.T) {
 	undo := func() {
 		if !undone {
 			undone = true
-			sh(t, node2.Netns, fmt.Sprintf("ip addr add %v dev eth0; ip route add default via %v", node2.Address, lab.RouterAddress.Addr()))
+			command.In(t, node2.Netns, fmt.Sprintf("ip addr add %v dev eth0; ip route add default via %v", node2.Address, lab.RouterAddress.Addr()))
 		}
 	}
 	t.Cleanup(undo)
-	sh(t, node2.Netns, fmt.Sprintf("ip addr del %v dev eth0", node2.Address))
+	command.In(t, node2.Netns, fmt.Sprintf("ip addr del %v dev eth0", node2.Address))
 	lost := fmt.Sprintf("the main interface eth0 has lost the node's address %v: ", node2.Address)
 	awaitStatus(t, l, "node2", "degraded", "vswitch", lost)
 	await.That(t, "why says that the address is lost", func() error {

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/contiv/contiv/test/await"
+	"github.com/contiv/contiv/test/command"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/contiv/contiv/test/labtest"
 	"github.com/contiv/contiv/test/servicelab"
@@ -73,9 +74,9 @@ func TestFragmentsAndPathMTUOfServices(t *testing.T) {
 		t.Fatal(err)
 	}
 	node1, node2, outside := l.Name()+"-node1", l.Name()+"-node2", st.Underlay()
-	sh(t, outside, "ip address add fd16::fe/112 dev nodes nodad")
+	command.In(t, outside, "ip address add fd16::fe/112 dev nodes nodad")
 	for _, node := range []string{node1, node2} {
-		sh(t, node, "ip -6 route add fd96::/108 dev eth0") // as a default route, which the lab's nodes have for IPv4 only
+		command.In(t, node, "ip -6 route add fd96::/108 dev eth0") // as a default route, which the lab's nodes have for IPv4 only
 	}
 	clients := map[string]string{"a pod": pods[0].Netns, "a process of the node": node1, "a pod of the endpoint's node": pods[2].Netns, "a process of the endpoint's node": node2, "outside": outside}
 	for _, e := range to {
@@ -124,7 +125,7 @@ func narrow(t *testing.T, node string, to netip.Addr, mtu int) {
 		t.Fatalf("the way to %s: %v, %s", to, err, out)
 	}
 	version := map[bool]string{false: "-4", true: "-6"}[to.Is6()]
-	sh(t, node, fmt.Sprintf("ip %s route add %s dev %s table 77 mtu lock %d; ip %[1]s rule add to %[2]s lookup 77 pref 10", version, to, device[1], mtu))
+	command.In(t, node, fmt.Sprintf("ip %s route add %s dev %s table 77 mtu lock %d; ip %[1]s rule add to %[2]s lookup 77 pref 10", version, to, device[1], mtu))
 }
 
 // echoes sends bytes, and awaits them back.

@@ -14,18 +14,11 @@ import (
 	"github.com/contiv/contiv/ctl/why"
 	"github.com/contiv/contiv/health/path"
 	"github.com/contiv/contiv/test/await"
+	"github.com/contiv/contiv/test/command"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/contiv/contiv/test/labtest"
 	"github.com/contiv/contiv/vswitch/vswitchtest"
 )
-
-// sh runs a line of a shell in a network namespace.
-func sh(t *testing.T, netns, line string) {
-	t.Helper()
-	if out, err := exec.Command("ip", "netns", "exec", netns, "sh", "-ec", line).CombinedOutput(); err != nil {
-		t.Fatalf("%s in %s: %v: %s", line, netns, err, out)
-	}
-}
 
 // askWhy runs contivctl why.
 func askWhy(t *testing.T, l *lab.Lab, args ...string) (why.Answer, int) {
@@ -117,12 +110,12 @@ func TestWhy(t *testing.T) {
 			why.NotReached, "pod default/why-db", "a route or a policy rule in it stops packets to " + web.Address.String()},
 	} {
 		t.Run(name, func(t *testing.T) {
-			sh(t, fault.netns, fault.fault)
+			command.In(t, fault.netns, fault.fault)
 			undone := false
 			undo := func() {
 				if !undone {
 					undone = true
-					sh(t, fault.netns, fault.undo)
+					command.In(t, fault.netns, fault.undo)
 				}
 			}
 			t.Cleanup(undo)
@@ -142,9 +135,9 @@ func TestWhy(t *testing.T) {
 
 	// What is not judged is named, and is no finding.
 	t.Run("not judged", func(t *testing.T) {
-		sh(t, node1.Netns, chain("inet", "filter hook forward", "limit rate over 1/hour burst 1 packets drop"))
+		command.In(t, node1.Netns, chain("inet", "filter hook forward", "limit rate over 1/hour burst 1 packets drop"))
 		a, code := askWhy(t, l, web.Name, db.Name)
-		sh(t, node1.Netns, "nft delete table inet somebody")
+		command.In(t, node1.Netns, "nft delete table inet somebody")
 		if code != 1 || a.Verdict != why.NotReached || len(a.Findings) > 0 || !strings.Contains(fmt.Sprint(a.Doubts), "may be dropped by a rule of chain theirs in table inet somebody, which is not judged because it limits a rate") {
 			t.Errorf("exit code %d, %+v", code, a)
 		}
@@ -154,9 +147,9 @@ func TestWhy(t *testing.T) {
 	// Who accepts connections and loses what follows is not well.
 	t.Run("later packets", func(t *testing.T) {
 		port := (&vswitchtest.Host{NetNS: lab.NetnsPath(db.Netns)}).Serve(t, db.Address.String())
-		sh(t, node1.Netns, chain("inet", "filter hook forward", "tcp flags & (syn|ack) == ack drop"))
+		command.In(t, node1.Netns, chain("inet", "filter hook forward", "tcp flags & (syn|ack) == ack drop"))
 		a, code := askWhy(t, l, web.Name, db.Name, fmt.Sprint(port))
-		sh(t, node1.Netns, "nft delete table inet somebody")
+		command.In(t, node1.Netns, "nft delete table inet somebody")
 		if code != 1 || !strings.Contains(fmt.Sprint(a.Findings), "later packets from "+web.Address.String()+" to "+db.Address.String()+" are dropped: a rule of chain theirs") {
 			t.Errorf("exit code %d, %+v", code, a)
 		}
@@ -165,7 +158,7 @@ func TestWhy(t *testing.T) {
 	t.Run("echo requests ignored", func(t *testing.T) {
 		ignore := func(value string) {
 			for _, netns := range []string{node2.Netns, db.Netns} {
-				sh(t, netns, "sysctl -qw net.ipv4.icmp_echo_ignore_all="+value)
+				command.In(t, netns, "sysctl -qw net.ipv4.icmp_echo_ignore_all="+value)
 			}
 		}
 		ignore("1")
@@ -202,9 +195,9 @@ func TestWhy(t *testing.T) {
 			{node2.Netns, "{node node2 answers from " + net1 + " to " + web.Address.String() + " are dropped as they come in at device " + device(t, l, db)},
 			{db.Netns, "{pod default/why-db packets from " + web.Address.String() + " are dropped as they come in at net1"},
 		} {
-			sh(t, strict.netns, "sysctl -qw net.ipv4.conf.all.rp_filter=1")
+			command.In(t, strict.netns, "sysctl -qw net.ipv4.conf.all.rp_filter=1")
 			a, code := askWhy(t, l, web.Name, net1)
-			sh(t, strict.netns, "sysctl -qw net.ipv4.conf.all.rp_filter=0")
+			command.In(t, strict.netns, "sysctl -qw net.ipv4.conf.all.rp_filter=0")
 			if code != 1 || a.Verdict != why.NotReached || !strings.Contains(fmt.Sprint(a.Findings), strict.want) {
 				t.Errorf("want %q: exit code %d, %+v", strict.want, code, a)
 			}
@@ -221,8 +214,8 @@ func TestWhy(t *testing.T) {
 
 	// Only the tunnel is stopped, of which nobody on the nodes knows.
 	t.Run("overlay", func(t *testing.T) {
-		sh(t, st.Underlay(), chain("bridge", "filter hook prerouting", "udp dport 4789 drop"))
-		undo := func() { sh(t, st.Underlay(), "nft delete table bridge somebody") }
+		command.In(t, st.Underlay(), chain("bridge", "filter hook prerouting", "udp dport 4789 drop"))
+		undo := func() { command.In(t, st.Underlay(), "nft delete table bridge somebody") }
 		a, code := askWhy(t, l, "node1", "node2")
 		pods, podsCode := askWhy(t, l, web.Name, db.Name)
 		undo()
@@ -246,7 +239,7 @@ func TestWhy(t *testing.T) {
 	// What somebody takes out of a pod comes back at once, and the pod's timeline says that it was gone; what is said of
 	// a namespace while something is missing, health/path tests.
 	t.Run("namespace emptied", func(t *testing.T) {
-		sh(t, web.Netns, "ip addr flush dev eth0")
+		command.In(t, web.Netns, "ip addr flush dev eth0")
 		healthy()
 		mustMatch(t, ctl(t, l, "timeline", web.Name), `because of .*address `+web.Address.String()+`/32 of the interface of pod default/`+web.Name+` was deleted`)
 	})
@@ -356,12 +349,12 @@ func TestWhyOfServices(t *testing.T) {
 		t.Fatal(err)
 	}
 	farEnd := fmt.Sprintf("endpoint %v:%d", far.Address, ports[far.Name])
-	sh(t, node2.Netns, chain("inet", "filter hook forward", "ip daddr "+far.Address.String()+" drop"))
+	command.In(t, node2.Netns, chain("inet", "filter hook forward", "ip daddr "+far.Address.String()+" drop"))
 	ask("a foreign rule on the way to one endpoint", 1, why.SomeStopped, farEnd, "are dropped: a rule of chain theirs")
-	sh(t, node2.Netns, "nft delete table inet somebody")
-	sh(t, node2.Netns, "ip rule add to 10.1.1.0/24 pref 77 blackhole")
+	command.In(t, node2.Netns, "nft delete table inet somebody")
+	command.In(t, node2.Netns, "ip rule add to 10.1.1.0/24 pref 77 blackhole")
 	ask("a policy rule on the way back", 1, why.SomeStopped, farEnd, "taken away by policy rule")
-	sh(t, node2.Netns, "ip rule del pref 77")
+	command.In(t, node2.Netns, "ip rule del pref 77")
 	ask("mended", 0, why.Reached)
 
 	policy := func(name, spec string) (remove func()) {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os/exec"
 	"runtime"
 	"strings"
 	"sync"
@@ -14,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv/contiv/test/command"
 	"github.com/contiv/contiv/vswitch/vswitchtest/frames"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
@@ -33,13 +33,8 @@ func (h *Host) Exec(t testing.TB, command string) string {
 }
 
 // Try runs a command in the namespace.
-func (h *Host) Try(command string) (string, error) {
-	args := append([]string{"--net=" + h.NetNS, "--"}, strings.Fields(command)...)
-	out, err := exec.Command("nsenter", args...).CombinedOutput()
-	if err != nil {
-		err = fmt.Errorf("%w: %s", err, strings.TrimSpace(string(out)))
-	}
-	return string(out), err
+func (h *Host) Try(line string) (string, error) {
+	return command.Output("nsenter", append([]string{"--net=" + h.NetNS, "--"}, strings.Fields(line)...)...)
 }
 
 // Ping sends packets of the given size until one is answered; at most for the

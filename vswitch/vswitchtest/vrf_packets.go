@@ -104,17 +104,16 @@ func (v *vrfBench) wantRefused(t *testing.T, what string, from *Host, addr strin
 		}
 		return
 	}
-	var out string
+	var err error
 	for range 5 {
-		var err error
-		if out, err = from.Try("ping -n -c 1 -W 1 " + addr); err == nil {
+		if _, err = from.Try("ping -n -c 1 -W 1 " + addr); err == nil {
 			break
 		}
-		if strings.Contains(out, "nreachable") {
+		if strings.Contains(err.Error(), "nreachable") {
 			return
 		}
 	}
-	t.Errorf("%s: ping %s: %s; want it to be unreachable", what, addr, out)
+	t.Errorf("%s: ping %s: %v; want it to be unreachable", what, addr, err)
 }
 
 func both(net, last string) []string {
