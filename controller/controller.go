@@ -60,6 +60,8 @@ type Controller struct {
 	loopDone chan struct{}
 	fatal    chan error
 	start    sync.Once
+	// changed has a token after a change that may help a healing resync that waits.
+	changed chan struct{}
 
 	loop struct {
 		nextSeq     uint64
@@ -99,6 +101,7 @@ func New(o Options) *Controller {
 		caches:    newCaches(o.Sources),
 		loopDone:  make(chan struct{}),
 		fatal:     make(chan error, 1),
+		changed:   make(chan struct{}, 1),
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c

@@ -157,10 +157,18 @@ func TestChangeBringsHealingForward(t *testing.T) {
 		change() // three seconds before it is due
 		r.after(4 * time.Second)
 		expect("it was due anyway", 9)
+		r.after(time.Minute)
+		expect("the next one", 9)
+		r.Changed() // a device of the host, for example
+		r.after(6 * time.Second)
+		expect("6 s after a change of what is no value", 10)
 		r.sched.fail = nil
 		change()
 		r.after(31 * time.Second)
-		expect("the cause is gone", 10)
+		expect("the cause is gone", 11)
+		r.Changed()
+		r.after(time.Minute)
+		expect("nothing waits", 11)
 		if err := r.Ready(); err != nil {
 			t.Errorf("the cause is gone: %v", err)
 		}

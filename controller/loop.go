@@ -14,10 +14,8 @@ type timers struct {
 	trim     *time.Ticker
 	// healingError is the error that the next healing resync is to repair.
 	healingError error
-	// failed is when a healing resync failed, and due when the next one is. While it waits, changed
-	// receives a token when something has changed in the network, until unwatch is called.
+	// failed is when a healing resync failed, and due when the next one is; unwatch ends what waits for a change meanwhile.
 	failed, due time.Time
-	changed     chan struct{}
 	unwatch     context.CancelFunc
 }
 
@@ -66,7 +64,7 @@ func (c *Controller) run() {
 					ErrNoStartupResync, c.cfg.StartupResyncDeadline))
 				return
 			}
-		case <-c.timers.changed:
+		case <-c.changed:
 			c.hastenHealing()
 		case <-c.timers.healing.C:
 			c.timers.unwatch()
@@ -118,8 +116,7 @@ func (c *Controller) scheduleHealing(err error) {
 	}
 }
 
-// watchForChange starts a goroutine that sends a token to timers.changed when something has changed in
-// the network. It ends then, or with timers.unwatch.
+// watchForChange starts a goroutine that calls Changed when a value has changed. It ends then, or with timers.unwatch.
 func (c *Controller) watchForChange() {
 	s, ok := c.scheduler.(interface{ AwaitChange(context.Context) error })
 	if !ok {
@@ -127,17 +124,28 @@ func (c *Controller) watchForChange() {
 	}
 	c.timers.unwatch()
 	ctx, cancel := context.WithCancel(c.ctx)
-	changed := make(chan struct{}, 1)
-	c.timers.changed, c.timers.unwatch = changed, cancel
+	c.timers.unwatch = cancel
 	go func() {
 		if s.AwaitChange(ctx) == nil {
-			changed <- struct{}{}
+			c.Changed()
 		}
 	}()
 }
 
-// hastenHealing has the healing resync that waits follow the change that was just made.
+// Changed is to be called when something has changed that is no value, such as a device of the host: it may have been in the way
+// of one that failed. From any goroutine.
+func (c *Controller) Changed() {
+	select {
+	case c.changed <- struct{}{}:
+	default: // the loop has not noticed the last change yet
+	}
+}
+
+// hastenHealing has the healing resync that waits after a failed one, if any does, follow the change that was just made.
 func (c *Controller) hastenHealing() {
+	if !c.loop.healing || c.loop.failedHealings == 0 {
+		return
+	}
 	delay := max(c.cfg.DelayAfterErrorHealing.Std(), time.Until(c.timers.failed.Add(promptHealingDelay)))
 	if delay >= time.Until(c.timers.due) {
 		return

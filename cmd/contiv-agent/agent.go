@@ -286,7 +286,9 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	}
 	sb.watch(serve, group, names.inText)
 	group.Go(func() error { return thief.attend(serve, loop.Synced, ipNet, sb, contivConf, loop) })
-	group.Go(func() error { return notCanceled(sb.lin.WatchLinks(serve, func() { contivConf.LinksChanged(serve) })) })
+	group.Go(func() error {
+		return notCanceled(sb.lin.WatchLinks(serve, func() { contivConf.LinksChanged(serve); loop.Changed() }))
+	})
 	group.Go(func() error { nodeSync.Run(serve); return nil })
 	group.Go(func() error { services.WatchOthers(serve, service.OthersPeriod, watcher.RequestResync); return nil })
 	group.Go(func() error {
