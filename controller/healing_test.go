@@ -160,7 +160,9 @@ func TestChangeBringsHealingForward(t *testing.T) {
 		r.after(time.Minute)
 		expect("the next one", 9)
 		r.Changed() // a device of the host, for example
-		r.after(6 * time.Second)
+		r.after(3 * time.Second)
+		r.Changed() // changes put off nothing
+		r.after(3 * time.Second)
 		expect("6 s after a change of what is no value", 10)
 		r.sched.fail = nil
 		change()

@@ -150,6 +150,7 @@ func (c *Controller) hastenHealing() {
 	if delay >= time.Until(c.timers.due) {
 		return
 	}
+	c.timers.due = time.Now().Add(delay)
 	c.timers.healing.Reset(delay)
 	c.log.Info("Healing resync is brought forward: something has changed", "delay", delay.Round(time.Millisecond))
 }
