@@ -6,40 +6,27 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/contiv/contiv/netlink/conntrack"
 	"github.com/contiv/contiv/netlink/nft"
-
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
-// staleFlows are connections that a changed mapping would handle differently, by the address that
-// clients send to and the backend that it was translated to: connections to removed backends, and
-// those that began untranslated before there was a mapping. TCP is among them only where setReset
-// asks for it. Clients that keep their source port would otherwise never use the mapping.
-// Connections to backends that stay go on.
-type staleFlows map[flowKey][]netip.AddrPort
-
-// flowKey identifies the packets that a mapping translates. Without a protocol: all but TCP;
-// without a port: all ports. Once a TCP connection has been forgotten, the client's next packet
-// counts as a new connection, is translated again, and is answered with a reset by its new
-// receiver.
-type flowKey struct {
-	external netip.Addr
-	protocol uint8
-	port     uint16
-}
+// What a changed mapping leaves behind are connections that it would handle differently, by the address that clients send to and
+// the backend that it was translated to: connections to removed backends, and those that began untranslated before there was a
+// mapping. TCP is among them only where setReset asks for it. Clients that keep their source port would otherwise never use the
+// mapping. Connections to backends that stay go on.
 
 // flowOf reads an element that names a backend. reset are services with setReset.
-func (f *natFamily) flowOf(e nft.Element, reset map[string]bool) (key flowKey, backend netip.AddrPort, ok bool) {
+func (f *natFamily) flowOf(e nft.Element, reset map[string]bool) (key conntrack.Destination, backend netip.AddrPort, ok bool) {
 	class, isClass := classNamed(e.Set)
 	if !isClass && e.Set != mapStatic && e.Set != mapProtocol && e.Set != mapAddress {
 		return key, backend, false
 	}
 	addr, _, port := f.claimed(e)
-	key = flowKey{external: addr, port: port}
+	key = conntrack.Destination{Addr: addr, Port: port}
 	n := f.addressLength()
 	if len(e.Key) > n {
-		key.protocol = e.Key[n]
+		key.Protocol = e.Key[n]
 	}
 	data := e.Data
 	if class.timeout != 0 {
@@ -49,33 +36,36 @@ func (f *natFamily) flowOf(e nft.Element, reset map[string]bool) (key flowKey, b
 	if len(data) > n {
 		port = uint16(data[n])<<8 | uint16(data[n+1])
 	}
-	return key, netip.AddrPortFrom(to, port), key.protocol != unix.IPPROTO_TCP || reset[e.Key[:min(len(e.Key), f.serviceLength)]]
+	return key, netip.AddrPortFrom(to, port), key.Protocol != unix.IPPROTO_TCP || reset[e.Key[:min(len(e.Key), f.serviceLength)]]
 }
 
-// compare adds what a value leaves behind when it changes.
-func (s staleFlows) compare(f *natFamily, before, after []nft.Element) {
+// noteStale adds what a value leaves behind when it changes.
+func (f *natFamily) noteStale(stale conntrack.Stale, before, after []nft.Element) {
 	reset := resetsIn(before, after)
-	was, is := staleFlows{}, staleFlows{}
-	was.collect(f, before, reset)
-	is.collect(f, after, reset)
-	for key, backends := range was {
+	was, is := f.flows(before, reset), f.flows(after, reset)
+	for to, backends := range was {
 		for _, b := range backends {
-			if !slices.Contains(is[key], b) {
-				s.add(key, b)
+			if !slices.Contains(is[to], b) {
+				stale.Add(to, b)
 			}
 		}
 	}
-	for key := range is {
-		if was[key] == nil && key.protocol != unix.IPPROTO_TCP {
-			s.add(key, netip.AddrPortFrom(key.external, key.port))
+	for to := range is {
+		if was[to] == nil && to.Protocol != unix.IPPROTO_TCP {
+			stale.Add(to, netip.AddrPortFrom(to.Addr, to.Port))
 		}
 	}
 }
 
-func (s staleFlows) add(key flowKey, backend netip.AddrPort) {
-	if !slices.Contains(s[key], backend) {
-		s[key] = append(s[key], backend)
+// flows are those that elements translate.
+func (f *natFamily) flows(list []nft.Element, reset map[string]bool) conntrack.Stale {
+	flows := conntrack.Stale{}
+	for _, e := range list {
+		if to, backend, ok := f.flowOf(e, reset); ok {
+			flows.Add(to, backend)
+		}
 	}
+	return flows
 }
 
 // resetsIn are the services that are in setReset.
@@ -91,52 +81,13 @@ func resetsIn(lists ...[]nft.Element) map[string]bool {
 	return reset
 }
 
-func (s staleFlows) collect(f *natFamily, list []nft.Element, reset map[string]bool) {
-	for _, e := range list {
-		if key, backend, ok := f.flowOf(e, reset); ok {
-			s.add(key, backend)
-		}
-	}
-}
-
 // endFlows makes the kernel forget connections.
-func (v dnat) endFlows(stale staleFlows) error {
+func (v dnat) endFlows(stale conntrack.Stale) error {
 	if len(stale) == 0 {
 		return nil
 	}
-	if err := v.forget(netlink.InetFamily(v.family.proto), stale); err != nil {
+	if err := v.forget(stale); err != nil {
 		return fmt.Errorf("ending connections of mappings that changed: %w", err)
 	}
 	return nil
-}
-
-func (v *Driver) forgetConnections(family netlink.InetFamily, which netlink.CustomConntrackFilter) error {
-	h, err := netlink.NewHandleAt(v.NS.Handle, unix.NETLINK_NETFILTER)
-	if err != nil {
-		return fmt.Errorf("opening netlink for connections: %w", err)
-	}
-	defer h.Close()
-	_, err = h.ConntrackDeleteFilters(netlink.ConntrackTable, family, which)
-	return err
-}
-
-// MatchConntrackFlow reports whether a connection is to end.
-func (s staleFlows) MatchConntrackFlow(c *netlink.ConntrackFlow) bool {
-	external, _ := netip.AddrFromSlice(c.Forward.DstIP)
-	target, _ := netip.AddrFromSlice(c.Reverse.SrcIP)
-	external, target = external.Unmap(), target.Unmap()
-	keys := []flowKey{{external, c.Forward.Protocol, c.Forward.DstPort}, {external, c.Forward.Protocol, 0}, {external, 0, 0}}
-	if c.Forward.Protocol == unix.IPPROTO_TCP {
-		keys = keys[:1]
-	}
-	for _, key := range keys {
-		port := c.Reverse.SrcPort
-		if key.port == 0 {
-			port = 0
-		}
-		if slices.Contains(s[key], netip.AddrPortFrom(target, port)) {
-			return true
-		}
-	}
-	return false
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
+	"github.com/contiv/contiv/netlink/conntrack"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
@@ -45,14 +46,14 @@ func TestConnectionsEndOnceTheKernelForgets(t *testing.T) {
 			v, _ := newSite(t)
 			must(t, v.NAT44().SetDNAT(t.Context(), dnsService("10.1.1.2", "10.1.1.3")))
 			refusal := errors.New("no memory")
-			v.forget = func(netlink.InetFamily, netlink.CustomConntrackFilter) error { return refusal }
+			v.forget = func(conntrack.Stale) error { return refusal }
 			if err := v.NAT44().SetDNAT(t.Context(), dnsService("10.1.1.2")); !errors.Is(err, refusal) {
 				t.Fatalf("the change returned %v, want %v", err, refusal)
 			}
 			ended := map[string]bool{}
-			v.forget = func(_ netlink.InetFamily, f netlink.CustomConntrackFilter) error {
+			v.forget = func(stale conntrack.Stale) error {
 				for _, backend := range []string{"10.1.1.2", "10.1.1.3"} {
-					ended[backend] = ended[backend] || f.MatchConntrackFlow(dnsFlow(backend))
+					ended[backend] = ended[backend] || stale.MatchConntrackFlow(dnsFlow(backend))
 				}
 				return nil
 			}

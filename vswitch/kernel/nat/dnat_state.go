@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/contiv/contiv/delta"
+	"github.com/contiv/contiv/netlink/conntrack"
 	"github.com/contiv/contiv/netlink/nft"
 	"github.com/contiv/contiv/vswitch/kernel/own"
 
@@ -174,7 +175,7 @@ type natChange struct {
 
 // leftBehind are the conntrack entries and remembered clients that a change invalidates.
 type leftBehind struct {
-	flows   staleFlows
+	flows   conntrack.Stale
 	clients backendSets
 }
 
@@ -185,7 +186,7 @@ func (l *leftBehind) add(more leftBehind) {
 	}
 	for key, backends := range more.flows {
 		for _, b := range backends {
-			l.flows.add(key, b)
+			l.flows.Add(key, b)
 		}
 	}
 	for service, backends := range more.clients {
@@ -200,8 +201,7 @@ func (l *leftBehind) returned(f *natFamily, elements []nft.Element) {
 	if len(l.flows)+len(l.clients) == 0 {
 		return
 	}
-	flows, clients := staleFlows{}, backendSets{}
-	flows.collect(f, elements, resetsIn(elements))
+	flows, clients := f.flows(elements, resetsIn(elements)), backendSets{}
 	clients.collect(f, elements)
 	for key, backends := range flows {
 		rest := slices.DeleteFunc(l.flows[key], func(b netip.AddrPort) bool { return slices.Contains(backends, b) })
@@ -268,7 +268,7 @@ func (v dnat) tryApply(changes []natChange) (leftBehind, error) {
 			return leftBehind{}, err
 		}
 	}
-	stale := leftBehind{staleFlows{}, backendSets{}}
+	stale := leftBehind{conntrack.Stale{}, backendSets{}}
 	var gone, added []nft.Element
 	classes := map[natClass]int{}
 	claimed := map[[2]string]string{}
@@ -290,7 +290,7 @@ func (v dnat) tryApply(changes []natChange) (leftBehind, error) {
 		}
 		g, a := delta.Sorted(before, after, nft.Compare)
 		gone, added = append(gone, g...), append(added, a...)
-		stale.flows.compare(v.family, before, after)
+		v.family.noteStale(stale.flows, before, after)
 		stale.clients.compare(v.family, before, after)
 	}
 	if len(gone)+len(added) == 0 {

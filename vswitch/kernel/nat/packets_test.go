@@ -9,11 +9,11 @@ import (
 
 	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
 	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
+	"github.com/contiv/contiv/netlink/conntrack"
 	"github.com/contiv/contiv/netlink/nft"
 	"github.com/contiv/contiv/netlink/nft/nfttest"
 	"github.com/contiv/contiv/vswitch/kernel/own"
 	"github.com/contiv/contiv/vswitch/vswitchtest"
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 )
@@ -63,7 +63,7 @@ func newSite(t *testing.T) (*Driver, *nfttest.Host) {
 	}
 	h.Source = addressAt
 	v := New(&own.Host{Log: slog.New(slog.DiscardHandler), NFT: nft.New(h.Kernel), Reg: own.NewRegistry(), Dev: own.NewDeviceCache()})
-	v.forget = func(netlink.InetFamily, netlink.CustomConntrackFilter) error { h.Forget(); return nil }
+	v.forget = func(conntrack.Stale) error { h.Forget(); return nil }
 	must(t, v.NAT44().Enable(t.Context(), &vpp_nat.Nat44Global{Forwarding: true}))
 	first, last := vswitchtest.TwiceNATPool()
 	must(t, v.NAT44().AddPool(t.Context(), &vpp_nat.Nat44AddressPool{Name: "twice", FirstIp: first, LastIp: last, TwiceNat: true}))

@@ -10,9 +10,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/contiv/contiv/netlink/conntrack"
 	"github.com/contiv/contiv/netlink/nft"
 	"github.com/contiv/contiv/vswitch/kernel/own"
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -134,14 +134,14 @@ func (s *natState) sortedClasses() []natClass {
 type Driver struct {
 	*own.Host
 	nat natDriver
-	// forget has the kernel forget connections of an IP version.
-	forget func(netlink.InetFamily, netlink.CustomConntrackFilter) error
+	// forget has the kernel forget connections.
+	forget func(conntrack.Stale) error
 }
 
 // New returns a Driver; there is nothing to close.
 func New(host *own.Host) *Driver {
 	v := &Driver{Host: host, nat: natDriver{Conn: host.NFT, ahead: map[*natFamily]ahead{}}}
-	v.forget = v.forgetConnections
+	v.forget = func(stale conntrack.Stale) error { return stale.Forget(host.NS.Handle) }
 	return v
 }
 
