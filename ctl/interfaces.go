@@ -102,7 +102,8 @@ func (c *cli) dropsCommand() *cobra.Command {
   arp, nd      ARP or neighbour discovery that claims what is somebody else's
   connections  one more connection than podConnectionLimit
   vxlan        VXLAN from a pod, or from a host that is no node
-  loopback     to a loopback address of the node`,
+  loopback     to a loopback address of the node
+  ranges       to a load balancer's IP, from outside of its loadBalancerSourceRanges (nodes with VPP)`,
 	}), statscollector.DropsURL, func(p printer, good []answer[statscollector.DropsReport]) {
 		t := p.Table("NODE", "NAMESPACE", "POD", "INTERFACE", "REASON", "PACKETS")
 		for _, a := range good {

@@ -41,6 +41,7 @@ const (
 	DropConnections DropReason = "connections" // one connection too many
 	DropVXLAN       DropReason = "vxlan"       // VXLAN from an unknown peer, or from a pod
 	DropLoopback    DropReason = "loopback"    // to an address of the node's loopback
+	DropRanges      DropReason = "ranges"      // to a load balancer's IP from outside of its source ranges
 )
 
 // GuardedAddresses returns the addresses that packets may be sent from, sorted and

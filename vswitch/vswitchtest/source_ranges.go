@@ -3,10 +3,13 @@ package vswitchtest
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/contiv/contiv/api/contiv/guard"
 	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/vswitch"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -64,6 +67,7 @@ func (l *serviceLab) testSourceRanges(t *testing.T) {
 	restrict([]string{host(3), l.client(10) + "/" + fmt.Sprint(l.bits())}, []string{host(3)})
 	may(3, "tcp", "udp")
 	mayNot(2)
+	l.wantDrops(t, 2, 2)
 	goesOn(2)
 	goesOn(3)
 	l.world.want(t, "tcp", l.service, 80, "pod1", l.outside) // it has neither a guard nor the name
@@ -74,6 +78,7 @@ func (l *serviceLab) testSourceRanges(t *testing.T) {
 	may(3, "tcp")
 	restrict(nil, []string{host(2)})
 	mayNot(3)
+	l.wantDrops(t, 3, 2)
 	goesOn(3)
 	may(2, "udp")
 	l.wantIgnored(t, l.pods[2], "")
@@ -90,6 +95,25 @@ func (l *serviceLab) testSourceRanges(t *testing.T) {
 	if state := l.agent.ValueStatus(models.SourceRanges.KeyPrefix()).GetValue(); state.GetState() != 0 {
 		t.Errorf("the value is %v after its deletion", state.GetState())
 	}
+}
+
+// wantDrops waits until so many packets have been counted that the pod may not send because of ranges.
+func (l *serviceLab) wantDrops(t testing.TB, pod, least int) {
+	t.Helper()
+	iface := fmt.Sprint("pod", pod)
+	var list []vswitch.Drop
+	for deadline := time.Now().Add(longWait); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		var err error
+		if list, err = l.agent.vs.SourceGuards().Drops(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if slices.ContainsFunc(list, func(d vswitch.Drop) bool {
+			return d.Interface == iface && d.Reason == vswitch.DropRanges && d.Packets >= uint64(least)
+		}) {
+			return
+		}
+	}
+	t.Errorf("what pod %d may not send is not counted: %v", pod, list)
 }
 
 var macOfLink = regexp.MustCompile(`link/ether ([0-9a-f:]{17})`)

@@ -44,10 +44,22 @@ const noTunnel = "no such tunnel packets"
 // counted is what is known of an interface before its tables are read.
 type counted struct {
 	iface  string
-	index  ownership.Index
 	before map[vswitch.DropReason]uint64
-	// tables are nil if there are none.
-	tables *port
+	// tables are those that count.
+	tables []uint32
+}
+
+// counting returns the tables of a port that count drops, those of its ranges, too.
+func (p *port) counting() (ids []uint32) {
+	if p == nil {
+		return nil
+	}
+	for n, t := range p.filter {
+		if slices.ContainsFunc(t.entries, func(e entry) bool { return reasons[e.verdict] != "" }) {
+			ids = append(ids, p.ids[n])
+		}
+	}
+	return append(ids, p.ranges.counting()...)
 }
 
 // counts reads all counts. There are many tables, and VPP may be slow: nobody waits for that who changes guards.
@@ -80,12 +92,17 @@ func (g *Guards) known(ctx context.Context) ([]counted, error) {
 		return nil, err
 	}
 	var all []counted
+	interfaces := map[string]bool{}
 	for iface := range g.counted {
-		if g.records[iface] == nil {
-			all = append(all, counted{iface: iface, before: maps.Clone(g.counted[iface])})
-		}
+		interfaces[iface] = true
 	}
 	for iface := range g.records {
+		interfaces[iface] = true
+	}
+	if g.open != nil {
+		interfaces[g.ranges.iface] = true
+	}
+	for iface := range interfaces {
 		c, err := g.knownOf(ctx, iface)
 		if err != nil {
 			return nil, err
@@ -98,29 +115,38 @@ func (g *Guards) known(ctx context.Context) ([]counted, error) {
 func (g *Guards) knownOf(ctx context.Context, iface string) (counted, error) {
 	c := counted{iface: iface, before: maps.Clone(g.counted[iface])}
 	i, ok, err := g.ifs.Known(ctx, iface)
-	if ok && g.ports[i] != nil {
-		p := port{filter: slices.Clone(g.ports[i].filter), ids: g.ports[i].ids}
-		c.index, c.tables = i, &p
+	if ok {
+		c.tables = g.portAt(i).counting()
 	}
 	return c, err
+}
+
+// portAt returns the port of an interface, guarded or not; nil: it has none.
+func (g *Guards) portAt(i ownership.Index) *port {
+	if g.open != nil && g.open.index == i {
+		return g.open.port
+	}
+	return g.ports[i]
 }
 
 // countsNow returns what an interface has counted. If its tables were replaced while they were read, it reads the new
 // ones, and lets nobody replace them meanwhile.
 func (g *Guards) countsNow(ctx context.Context, c counted) (map[vswitch.DropReason]uint64, error) {
-	if c.tables == nil {
+	if len(c.tables) == 0 {
 		return c.before, nil
 	}
 	now, err := g.countsOf(ctx, c.tables)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if p := g.ports[c.index]; p == nil || !slices.Equal(p.ids, c.tables.ids) || !maps.Equal(g.counted[c.iface], c.before) {
-		if err := g.learn(ctx); err != nil {
-			return nil, err
-		}
-		if c, err = g.knownOf(ctx, c.iface); err != nil || c.tables == nil {
-			return c.before, err
-		}
+	if err := g.learn(ctx); err != nil {
+		return nil, err
+	}
+	again, knownErr := g.knownOf(ctx, c.iface)
+	if knownErr != nil {
+		return nil, knownErr
+	}
+	if !slices.Equal(again.tables, c.tables) || !maps.Equal(again.before, c.before) {
+		c = again
 		now, err = g.countsOf(ctx, c.tables)
 	}
 	if err != nil {
@@ -132,26 +158,40 @@ func (g *Guards) countsNow(ctx context.Context, c counted) (map[vswitch.DropReas
 	return now, nil
 }
 
-// countsOf reads what the tables of a port have counted. VPP has no API message for that.
+// countsOf reads what tables have counted. VPP has no API message for that.
 //
 // Entries count no hits before VPP's clock, which starts with VPP, shows one second: 25.10's
 // vnet_classify_find_entry skips callers that give no time, but by PREDICT_TRUE(now), which
 // truncates the time to an integer first. The classifier has no other counters by entry.
-func (g *Guards) countsOf(ctx context.Context, p *port) (map[vswitch.DropReason]uint64, error) {
+func (g *Guards) countsOf(ctx context.Context, tables []uint32) (map[vswitch.DropReason]uint64, error) {
 	counts := map[vswitch.DropReason]uint64{}
-	for n, t := range p.filter {
-		if !slices.ContainsFunc(t.entries, func(e entry) bool { return reasons[e.verdict] != "" }) {
-			continue
-		}
-		text, err := g.vpp.CLI(ctx, fmt.Sprintf("show classify tables index %d verbose", p.ids[n]))
+	for _, id := range tables {
+		text, err := g.vpp.CLI(ctx, fmt.Sprintf("show classify tables index %d verbose", id))
 		if err != nil {
 			return nil, err
 		}
 		if err := addCounts(counts, text); err != nil {
-			return nil, fmt.Errorf("table %d of the classifier: %w", p.ids[n], err)
+			return nil, fmt.Errorf("table %d of the classifier: %w", id, err)
 		}
 	}
 	return counts, nil
+}
+
+// keepCounts notes what tables of an interface have counted that are about to go.
+func (g *Guards) keepCounts(ctx context.Context, iface string, tables []uint32) {
+	if len(tables) == 0 {
+		return
+	}
+	counts, err := g.countsOf(ctx, tables)
+	if err != nil {
+		g.log.Warn("What a source guard has dropped cannot be read and counts from zero again", "interface", iface, "error", err)
+	}
+	for reason, n := range counts {
+		if g.counted[iface] == nil {
+			g.counted[iface] = map[vswitch.DropReason]uint64{}
+		}
+		g.counted[iface][reason] += n
+	}
 }
 
 // entryCounts is an entry as VPP shows it, in three lines or, with a long key, more.

@@ -101,7 +101,7 @@ const (
 
 var reasons = map[verdict]vswitch.DropReason{
 	dropMAC: vswitch.DropMAC, dropIPv4: vswitch.DropIPv4, dropIPv6: vswitch.DropIPv6,
-	dropARP: vswitch.DropARP, dropND: vswitch.DropND, dropVXLAN: vswitch.DropVXLAN,
+	dropARP: vswitch.DropARP, dropND: vswitch.DropND, dropVXLAN: vswitch.DropVXLAN, restricted: vswitch.DropRanges,
 }
 
 // end is where the last span ends.

@@ -279,16 +279,7 @@ func (g *Guards) detach(ctx context.Context, i ownership.Index, iface string) er
 func (g *Guards) discard(ctx context.Context, i ownership.Index, iface string, p *port) error {
 	ids := g.stale[i]
 	if p != nil {
-		counts, err := g.countsOf(ctx, p)
-		if err != nil {
-			g.log.Warn("What a source guard has dropped cannot be read and counts from zero again", "interface", iface, "error", err)
-		}
-		for reason, n := range counts {
-			if g.counted[iface] == nil {
-				g.counted[iface] = map[vswitch.DropReason]uint64{}
-			}
-			g.counted[iface][reason] += n
-		}
+		g.keepCounts(ctx, iface, p.counting())
 		ids = append(ids, p.ids...)
 		for _, before := range []*port{p.ranges, p.silence} {
 			if before != nil {

@@ -118,7 +118,7 @@ func (g *Guards) restrictOpen(ctx context.Context) error {
 	}
 	old := g.closed(i)
 	g.open = &openPort{i, p}
-	return g.discard(ctx, i, "", old)
+	return g.discard(ctx, i, g.ranges.iface, old)
 }
 
 // close ends that.

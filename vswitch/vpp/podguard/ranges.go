@@ -170,7 +170,7 @@ func (g *Guards) restricts() bool {
 
 // wrongRanges reports whether an interface has other tables than the record says.
 func (g *Guards) wrongRanges(ctx context.Context) (wrong bool, err error) {
-	err = g.eachPort(ctx, func(_ ownership.Index, p *port, r *record) error {
+	err = g.eachPort(ctx, func(_ string, _ ownership.Index, p *port, r *record) error {
 		wrong = wrong || !p.hasRanges(g.rangesOf(r))
 		return nil
 	})
@@ -190,14 +190,14 @@ func (g *Guards) rangesOf(r *record) []*table {
 }
 
 // eachPort calls do for each guarded interface.
-func (g *Guards) eachPort(ctx context.Context, do func(ownership.Index, *port, *record) error) error {
+func (g *Guards) eachPort(ctx context.Context, do func(string, ownership.Index, *port, *record) error) error {
 	for iface, r := range g.records {
 		i, exists, err := g.ifs.Known(ctx, iface)
 		if err != nil {
 			return err
 		}
 		if p := g.ports[i]; exists && p != nil {
-			if err := do(i, p, r); err != nil {
+			if err := do(iface, i, p, r); err != nil {
 				return err
 			}
 		}
@@ -208,13 +208,14 @@ func (g *Guards) eachPort(ctx context.Context, do func(ownership.Index, *port, *
 // restrictGuards restricts what guarded interfaces may send. It binds their tables anew: an agent that was interrupted
 // may have made them, and not bound them.
 func (g *Guards) restrictGuards(ctx context.Context, frontends []vswitch.RestrictedFrontend) error {
-	return g.eachPort(ctx, func(i ownership.Index, p *port, r *record) error {
-		return g.restrict(ctx, i, p, rangeTables(frontends, r.all()))
+	return g.eachPort(ctx, func(iface string, i ownership.Index, p *port, r *record) error {
+		return g.restrict(ctx, iface, i, p, rangeTables(frontends, r.all()))
 	})
 }
 
 // restrict makes these the tables for ranges of a port. As long as they are about the same protocols, only entries change.
-func (g *Guards) restrict(ctx context.Context, i ownership.Index, p *port, wanted []*table) error {
+// Of entries that go, VPP forgets what they have counted.
+func (g *Guards) restrict(ctx context.Context, iface string, i ownership.Index, p *port, wanted []*table) error {
 	if p.ranges == nil && len(wanted) == 0 {
 		return nil
 	}
@@ -223,7 +224,7 @@ func (g *Guards) restrict(ctx context.Context, i ownership.Index, p *port, wante
 		return err
 	}
 	b := session.NewBatch(l)
-	var old []uint32
+	var old *port
 	if p.ranges.isLike(wanted) {
 		for n, t := range wanted {
 			plan := delta.Between(entriesByMatch(p.ranges.filter[n]), entriesByMatch(t), func(a, b entry) bool { return true })
@@ -234,9 +235,7 @@ func (g *Guards) restrict(ctx context.Context, i ownership.Index, p *port, wante
 			p.ranges.filter[n] = t
 		}
 	} else {
-		if p.ranges != nil {
-			old = p.ranges.ids
-		}
+		old = p.ranges
 		if p.ranges, err = g.buildRanges(ctx, i, p, wanted); err != nil {
 			return err
 		}
@@ -248,7 +247,11 @@ func (g *Guards) restrict(ctx context.Context, i ownership.Index, p *port, wante
 	if err := b.Wait(ctx); err != nil {
 		return err
 	}
-	return g.deleteTables(ctx, old...)
+	if old == nil {
+		return nil
+	}
+	g.keepCounts(ctx, iface, old.counting())
+	return g.deleteTables(ctx, old.ids...)
 }
 
 // buildRanges makes tables that lead to those of the port; nil: there are none.
