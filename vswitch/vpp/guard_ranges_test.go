@@ -16,6 +16,7 @@ import (
 	"github.com/contiv/contiv/vswitch/vpp/subsystem"
 	"github.com/contiv/contiv/vswitch/vpp/vpptest"
 	"go.fd.io/govpp/api"
+	"go.fd.io/govpp/binapi/acl"
 	"go.fd.io/govpp/binapi/classify"
 )
 
@@ -148,6 +149,66 @@ func TestSourceRangesWithoutAGuard(t *testing.T) {
 		wantListed(t, v.SourceRanges().List, nil)
 		wantTables("after the deletion", 0)
 	})
+}
+
+// Tables of an interface without a guard whose record somebody has deleted are found: they are made anew, or go.
+func TestSourceRangesWithoutTheirRecord(t *testing.T) {
+	onEachVPP(t, func(t *testing.T, s *site) {
+		v := open(t, s)
+		create(t, v, loopback("host"), loopback("another"), loopback("pod"))
+		value := &guard.SourceRanges{Interface: "host", Frontends: []*frontend{balancer("203.0.113.1", overTCP, "192.0.2.0/24")}}
+		must(t, v.SourceRanges().Create(t.Context(), value))
+		tables := tablesOf(t, v)
+		wantTables := func(when string, want int) {
+			t.Helper()
+			if now := tablesOf(t, v); now != want {
+				t.Errorf("%s: %d tables, want %d", when, now, want)
+			}
+		}
+		forgotten := func(tag string) {
+			t.Helper()
+			removeList(t, v, tag)
+			must(t, v.Close())
+			v = open(t, s)
+		}
+		removeList(t, v, "contiv-source-ranges/host")
+		wantListed(t, v.SourceRanges().List, []*guard.SourceRanges{value}, &guard.SourceRanges{})
+		must(t, v.SourceRanges().Create(t.Context(), value))
+		wantListed(t, v.SourceRanges().List, []*guard.SourceRanges{value}, value)
+		wantTables("made anew", tables)
+
+		forgotten("contiv-source-ranges/host")
+		value.Interface = "another"
+		must(t, v.SourceRanges().Create(t.Context(), value))
+		wantListed(t, v.SourceRanges().List, []*guard.SourceRanges{value}, value)
+		wantTables("of another interface", tables)
+
+		forgotten("contiv-source-ranges/another")
+		wantListed(t, v.SourceRanges().List, nil, &guard.SourceRanges{})
+		must(t, v.SourceRanges().Delete(t.Context(), value))
+		wantListed(t, v.SourceRanges().List, nil)
+		wantTables("gone", 0)
+
+		must(t, v.SourceGuards().Create(t.Context(), guardOf("pod", "10.1.0.2")))
+		guarded := tablesOf(t, v)
+		forgotten("contiv-guard/pod")
+		wantListed(t, v.SourceRanges().List, nil)
+		wantTables("of a guard", guarded)
+	})
+}
+
+// removeList removes an access list by its tag.
+func removeList(t *testing.T, v *VSwitch, tag string) {
+	t.Helper()
+	all, err := session.Dump[acl.ACLDetails](t.Context(), v.vpp, session.Core, &acl.ACLDump{ACLIndex: ^uint32(0)})
+	must(t, err)
+	for _, l := range all {
+		if l.Tag == tag {
+			must(t, v.vpp.Call(t.Context(), session.Core, &acl.ACLDel{ACLIndex: l.ACLIndex}, &acl.ACLDelReply{}))
+			return
+		}
+	}
+	t.Fatalf("no list has the tag %s", tag)
 }
 
 // A change of ranges changes the entries that it is about.

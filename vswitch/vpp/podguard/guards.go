@@ -38,7 +38,9 @@ type Guards struct {
 	open *openPort
 	// stale are tables that are none of ports, such as of another version of the agent. VPP may use them, until
 	// the interface gets others.
-	stale   map[ownership.Index][]uint32
+	stale map[ownership.Index][]uint32
+	// strays have only stale tables, which let everything pass but what ranges exclude: their record was deleted.
+	strays  []ownership.Index
 	long    map[string]string
 	arpNext uint32 // 0: not known
 	// counted is what tables had counted that are gone, by interface.
@@ -69,7 +71,7 @@ func (g *Guards) Opened(context.Context, *session.Link) error {
 }
 
 func (g *Guards) forget() {
-	g.learned, g.records, g.ranges, g.ports, g.open, g.stale, g.arpNext = false, nil, nil, nil, nil, nil, 0
+	g.learned, g.records, g.ranges, g.ports, g.open, g.stale, g.strays, g.arpNext = false, nil, nil, nil, nil, nil, nil, 0
 }
 
 // learn reads VPP's state unless it is known.
@@ -117,7 +119,11 @@ func (g *Guards) read(ctx context.Context) error {
 	if g.open, err = g.recogniseOpen(ctx, roles, tables); err != nil {
 		return err
 	}
+	g.strays = nil
 	for i, left := range tables {
+		if isOpen(left) {
+			g.strays = append(g.strays, i)
+		}
 		for _, f := range left {
 			g.stale[i] = append(g.stale[i], f.id)
 		}

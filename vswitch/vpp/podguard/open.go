@@ -127,7 +127,27 @@ func (g *Guards) close(ctx context.Context, iface string) error {
 	if err != nil || !ok {
 		return err
 	}
-	return g.detach(ctx, i, "")
+	return g.detach(ctx, i, iface)
+}
+
+// isOpen reports whether tables are those of an interface without a guard.
+func isOpen(tables []*found) bool {
+	rest := &table{spans: []span{etherType}}
+	return slices.ContainsFunc(tables, func(f *found) bool { return sameMask(rest, f) && f.has(pass) })
+}
+
+// closeStrays ends what no record says.
+func (g *Guards) closeStrays(ctx context.Context) error {
+	for _, i := range g.strays {
+		if g.stale[i] == nil { // others have taken their place
+			continue
+		}
+		if err := g.detach(ctx, i, g.ifs.Seen(i)); err != nil {
+			return err
+		}
+	}
+	g.strays = nil
+	return nil
 }
 
 // closed forgets that an interface has tables without a guard, and returns them; nil: it has none.

@@ -107,6 +107,9 @@ func (r Ranges) create(ctx context.Context, v *guard.SourceRanges) error {
 		r.ranges = wanted
 		err = r.restrictOpen(ctx)
 	}
+	if err == nil {
+		err = r.closeStrays(ctx)
+	}
 	r.learned = err == nil // else reading tells what is bound now
 	return err
 }
@@ -127,6 +130,9 @@ func (r Ranges) delete(ctx context.Context) error {
 		if err = r.close(ctx, r.ranges.iface); err == nil {
 			err = r.eraseList(ctx, r.ranges.id)
 		}
+	}
+	if err == nil {
+		err = r.closeStrays(ctx)
 	}
 	if r.learned = err == nil; err == nil {
 		r.ranges = nil
@@ -165,7 +171,7 @@ func (g *Guards) restricts() bool {
 			return true
 		}
 	}
-	return g.ranges != nil || g.open != nil
+	return g.ranges != nil || g.open != nil || len(g.strays) > 0
 }
 
 // wrongRanges reports whether an interface has other tables than the record says.
