@@ -65,8 +65,9 @@ type Verdict struct {
 	// Translated: the packets go elsewhere, to one of Endpoints. Parts after this one do not see them as they were.
 	Translated           bool
 	Entrances, Endpoints []netip.AddrPort // see Report
-	// Hidden are those of Endpoints that see an address of this node as the source, not the client's.
+	// Hidden are those of Endpoints that see an address of this node as the source, not the client's: Seen, if that is valid.
 	Hidden []netip.AddrPort
+	Seen   netip.Addr
 	// Interfaces has those of Endpoints that are at another interface of their pod than eth0.
 	Interfaces []PodInterface
 }
@@ -180,7 +181,7 @@ func (e *Explainer) verdicts(ctx context.Context, r *Report, q Question) {
 		}
 		r.Entrances, r.Endpoints = append(r.Entrances, v.Entrances...), append(r.Endpoints, v.Endpoints...)
 		r.Interfaces = append(r.Interfaces, v.Interfaces...)
-		e.sightings(r, q, v.Hidden)
+		e.sightings(r, q, v.Hidden, v.Seen)
 		if v.Translated {
 			r.translated = true
 			return
@@ -190,9 +191,16 @@ func (e *Explainer) verdicts(ctx context.Context, r *Report, q Question) {
 }
 
 // sightings adds by which addresses policies see the client of hidden endpoints. On the kernel, those of this node judge before the
-// source is translated; to others, it is the address of the way out.
-func (e *Explainer) sightings(r *Report, q Question, hidden []netip.AddrPort) {
+// source is translated; to others, it is the address of the way out. as is the address if it is known.
+func (e *Explainer) sightings(r *Report, q Question, hidden []netip.AddrPort, as netip.Addr) {
 	if len(hidden) == 0 {
+		return
+	}
+	if as.IsValid() {
+		r.Way = append(r.Way, fmt.Sprintf("node %s: endpoints, and their network policies, see %v, not %v", e.o.Node, as, q.From))
+		for _, endpoint := range hidden {
+			r.Sightings = append(r.Sightings, Sighting{endpoint, as})
+		}
 		return
 	}
 	nodes, told := e.o.Nodes(), map[netip.Addr]bool{}

@@ -75,9 +75,15 @@ func TestSightingsOnAVSwitchOfItsOwn(t *testing.T) {
 	mask := netip.MustParseAddr("10.1.1.254")
 	e := New(Options{Node: "this", Nodes: func() []Node { return []Node{{Name: "other"}, {Name: "this", Masks: []netip.Addr{mask}}} }})
 	r := &Report{}
-	e.sightings(r, Question{From: client}, []netip.AddrPort{near, far})
+	e.sightings(r, Question{From: client}, []netip.AddrPort{near, far}, netip.Addr{})
 	if want := []Sighting{{near, mask}, {far, mask}}; !slices.Equal(r.Sightings, want) || !strings.Contains(fmt.Sprint(r.Way), "see 10.1.1.254, not 203.0.113.7") {
 		t.Errorf("%v, %q", r.Sightings, r.Way)
+	}
+	redirected := netip.MustParseAddr("172.30.1.3")
+	r = &Report{}
+	e.sightings(r, Question{From: client}, []netip.AddrPort{far}, redirected)
+	if want := []Sighting{{far, redirected}}; !slices.Equal(r.Sightings, want) || !strings.Contains(fmt.Sprint(r.Way), "see 172.30.1.3, not 203.0.113.7") {
+		t.Errorf("redirected by the host: %v, %q", r.Sightings, r.Way)
 	}
 }
 

@@ -27,6 +27,8 @@ type cluster struct {
 
 	mu     sync.Mutex // of others
 	others string
+
+	redirectError string // of values that redirect
 }
 
 func (c *cluster) lookForOthers() (string, error) {
@@ -94,7 +96,16 @@ func (c *cluster) pluginWith(t *testing.T, settings string, hostPorts *service.H
 }
 
 func (c *cluster) proxy(cfg config.Config) *service.Proxy {
-	return &service.Proxy{Settings: cfg, NodeName: "node1", Nodes: c, Addresses: c, Others: c.lookForOthers, Healthy: func() bool { return true }}
+	p := &service.Proxy{Settings: cfg, NodeName: "node1", Nodes: c, Addresses: c, Others: c.lookForOthers, Healthy: func() bool { return true }}
+	if c.redirectError != "" {
+		p.Value = func(key string, _ bool) service.ValueReport {
+			if strings.Contains(key, "host-redirect") {
+				return service.ValueReport{Key: key, State: "FAILED", Error: c.redirectError}
+			}
+			return service.ValueReport{Key: key, State: "CONFIGURED"}
+		}
+	}
+	return p
 }
 
 func resync(t *testing.T, s *service.Service, state controller.KubeState) plugintest.Txn {

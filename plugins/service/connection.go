@@ -26,8 +26,9 @@ type Explanation struct {
 	// Translated: the address is a service's or a host port; the connection goes to one of Endpoints, or nowhere.
 	Translated bool
 	Endpoints  []netip.AddrPort
-	// Hidden are those of Endpoints that see an address of the node instead of the client's.
+	// Hidden are those of Endpoints that see an address of the node instead of the client's: Seen, if that is valid.
 	Hidden []netip.AddrPort
+	Seen   netip.Addr
 	// Interfaces has those of Endpoints that are at another interface of their pod than eth0.
 	Interfaces []EndpointInterface
 	// Entrances of this node are for clients from outside of the cluster, which asked for a cluster IP.
@@ -51,6 +52,10 @@ func (s *Service) Explain(c Connection) (e Explanation) {
 		if s.proxy == nil {
 			return e
 		}
+	}
+	if there, redirected := s.redirected(&e, c); redirected {
+		e.Translated = true
+		c = there
 	}
 	found := s.services.At(c.To)
 	var ports []string
@@ -113,14 +118,12 @@ func (s *Service) explainFrontend(e *Explanation, c Connection, id processor.ID,
 		wrong(" has no endpoint%s: clients are refused; %s", outside, details)
 		return
 	}
-	if s.proxy.Value != nil && s.translates() {
-		if v := s.proxy.Value(nat.Key(id, f.Addr.Addr().Is6()), false); v.State != "CONFIGURED" {
-			wrong("%s", strings.TrimSuffix(fmt.Sprintf(" is not translated as it should be: %s is %s: %s", v.Key, v.State, v.Error), ": "))
-		}
+	if s.translates() {
+		s.wantConfigured(e, name+" is not translated as it should be", nat.Key(id, f.Addr.Addr().Is6()))
 	}
 	const most = 5
 	var texts []string
-	hidden := !s.isInside(c.From) && (!f.KeepSource || f.Kind == processor.ClusterIP)
+	hidden := e.Seen.IsValid() || !s.isInside(c.From) && (!f.KeepSource || f.Kind == processor.ClusterIP)
 	for i, endpoint := range endpoints {
 		if hidden {
 			e.Hidden = append(e.Hidden, endpoint.Addr)
@@ -138,6 +141,16 @@ func (s *Service) explainFrontend(e *Explanation, c Connection, id processor.ID,
 		texts = append(texts, fmt.Sprintf("%d more", n))
 	}
 	e.Way = append(e.Way, fmt.Sprintf("%s: connections%s go to %s", name, outside, strings.Join(texts, ", ")))
+}
+
+// wantConfigured adds what is wrong because a value is not configured.
+func (s *Service) wantConfigured(e *Explanation, what, key string) {
+	if s.proxy.Value == nil {
+		return
+	}
+	if v := s.proxy.Value(key, false); v.State != "CONFIGURED" {
+		e.Wrong = append(e.Wrong, strings.TrimSuffix(fmt.Sprintf("%s: %s is %s: %s", what, v.Key, v.State, v.Error), ": "))
+	}
 }
 
 // explainEntrances adds where on this node clients from outside of the cluster reach the port of a service that has a cluster

@@ -1,0 +1,94 @@
+package service
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
+	"github.com/contiv/contiv/plugins/service/processor"
+)
+
+// redirectOf returns where the host sends a connection, and by which value, if it sends it to the vswitch.
+func (s *Service) redirectOf(c Connection) (key string, f *contiv_nat.HostRedirect_Frontend) {
+	for key, value := range s.rendered {
+		r, is := value.(*contiv_nat.HostRedirect)
+		if !is {
+			continue
+		}
+		for _, f := range r.GetFrontends() {
+			if f.GetAddress() == c.To.String() && f.GetPort() == uint32(c.Port) && f.GetProtocol() == redirectProtocols[c.Protocol] {
+				return key, f
+			}
+		}
+	}
+	return "", nil
+}
+
+// redirected adds that the host sends a connection to the vswitch, and returns the connection that the vswitch has; not ok: it does
+// not, and if it might, the explanation says why not.
+func (s *Service) redirected(e *Explanation, c Connection) (there Connection, ok bool) {
+	if c.Port == 0 || !s.translates() || !s.ownStack() {
+		return c, false
+	}
+	key, f := s.redirectOf(c)
+	if f == nil {
+		s.explainHost(e, c)
+		return c, false
+	}
+	there = c
+	there.To, _ = netip.ParseAddr(f.GetToAddress())
+	there.From, _ = netip.ParseAddr(f.GetSourceAddress())
+	if own := s.self.host(c.To.Is6()); own.IsValid() && slices.Contains(s.self.ownAddresses(), c.From) {
+		there.From = own
+	}
+	e.Seen = there.From
+	e.Way = append(e.Way, fmt.Sprintf("%s is at an address of the host: its kernel sends connections to %v, where VPP sees %v as the client (`contivctl explain %s`)",
+		c.target(), netip.AddrPortFrom(there.To, there.Port), there.From, key))
+	s.wantConfigured(e, c.target()+" is not redirected as it should be", key)
+	return there, true
+}
+
+// explainHost adds why the host does not send a connection to one of its addresses to the vswitch.
+func (s *Service) explainHost(e *Explanation, c Connection) {
+	if !slices.Contains(s.self.ownAddresses(), c.To) || slices.Contains(s.openAddresses(), c.To) {
+		return
+	}
+	id, f, found := s.nodePort(c)
+	if !found {
+		e.Way = append(e.Way, fmt.Sprintf("%s is at an address of the host, and the node port of no service: it is the host's own, and does not pass VPP", c.target()))
+		return
+	}
+	name := fmt.Sprintf("%s (NodePort of service %v, at an address of the host)", c.target(), id)
+	switch translator, _ := s.onHost.last(); {
+	case !slices.Contains(s.hostAddresses(), c.To):
+		e.Wrong = append(e.Wrong, fmt.Sprintf("%s is not sent to VPP: nodePortAddresses in service.conf leaves the address out", name))
+	case translator != "":
+		e.Way = append(e.Way, fmt.Sprintf("%s is not sent to VPP: it is left to somebody else on the host: found %s", name, translator))
+	case !s.hostEntrance(c.To.Is6()).to.IsValid():
+		e.Wrong = append(e.Wrong, fmt.Sprintf("%s is not sent to VPP: the part of vppHostSubnetCIDR that is this node's has no address for its clients: give it more room with a smaller vppHostSubnetOneNodePrefixLen", name))
+	case f.Drop:
+		e.Wrong = append(e.Wrong, fmt.Sprintf("%s has no endpoint on this node (externalTrafficPolicy: Local), so that it is left to the host, which refuses clients unless something listens there; `contivctl services %v` says why", name, id))
+	case len(f.Outside) == 0:
+		e.Wrong = append(e.Wrong, fmt.Sprintf("%s has no endpoint, so that it is left to the host, which refuses clients unless something listens there; `contivctl services %v` says why", name, id))
+	default:
+		e.Wrong = append(e.Wrong, fmt.Sprintf("%s is not sent to VPP", name))
+	}
+}
+
+// nodePort returns the service with a node port, at whichever address.
+func (s *Service) nodePort(c Connection) (id processor.ID, f processor.Frontend, found bool) {
+	for _, addr := range s.nodePortAddresses() {
+		if addr.Is6() != c.To.Is6() {
+			continue
+		}
+		for _, svc := range s.services.At(addr) {
+			for _, f := range svc.Frontends {
+				if f.Kind == processor.NodePort && f.Addr == netip.AddrPortFrom(addr, c.Port) && f.Protocol == c.Protocol {
+					return svc.ID, f, true
+				}
+			}
+		}
+	}
+	return id, f, false
+}
