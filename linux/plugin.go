@@ -53,6 +53,10 @@ type Plugin struct {
 	// scheduler is notified of obtained values.
 	scheduler notifier
 
+	// inRuleset is closed when there are rule chains or redirects, by needRuleset.
+	inRuleset   chan struct{}
+	needRuleset func()
+
 	eventFault func() error // injected by tests
 
 	closeOnce sync.Once
@@ -91,12 +95,15 @@ func New(s *kvscheduler.Scheduler, opts Options) (*Plugin, error) {
 		microservices: services,
 		alloc:         netalloc.NewResolver(s),
 		scheduler:     s,
+		inRuleset:     make(chan struct{}),
 	}
+	p.needRuleset = sync.OnceFunc(func() { close(p.inRuleset) })
 	p.chains = iptables.New(iptables.Options{
-		Namespaces: spaces, Inhabited: p.inhabited, RemoveUnneeded: p.removeUnneeded, ListenTo: p.listenTo,
-		RetrieveAfter: []string{InterfaceDescriptor}, DriftDelay: opts.DriftDelay, Log: opts.Logger,
+		Namespaces: spaces, Inhabited: p.inhabited, RemoveUnneeded: p.removeUnneeded,
+		ListenTo:      func(ns *namespaces.Namespace) { p.listenTo(ns); p.needRuleset() },
+		RetrieveAfter: []string{InterfaceDescriptor}, Log: opts.Logger,
 	})
-	if p.redirects, err = redirects.New(spaces.Own); err != nil {
+	if p.redirects, err = redirects.New(spaces.Own, p.needRuleset); err != nil {
 		spaces.Close()
 		return nil, fmt.Errorf("linux: %w", err)
 	}

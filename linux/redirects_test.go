@@ -12,9 +12,11 @@ import (
 	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
 	"github.com/contiv/contiv/kvscheduler"
+	"github.com/contiv/contiv/linux/iptables"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/netlink/namespace"
 	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -228,6 +230,147 @@ func TestDriftOfRedirects(t *testing.T) {
 		if list := runIn(t, r.name, "nft list ruleset"); strings.Contains(list, ". 22 ") || strings.Count(list, "30010") != 8 || strings.Count(list, "30011") != 8 {
 			t.Errorf("after the repair of nft %s: %s", change, list)
 		}
+	}
+}
+
+// Whatever is in nftables is watched by one subscription, which begins with it, and knows what was changed before.
+func TestRulesetIsWatchedOnce(t *testing.T) {
+	needsIPTables(t)
+	r := newRedirected(t)
+	subscriptions := func() (n int) {
+		for line := range strings.Lines(runIn(t, r.name, "cat /proc/net/netlink")) {
+			if f := strings.Fields(line); len(f) > 3 && f[1] == fmt.Sprint(unix.NETLINK_NETFILTER) && f[3] != "00000000" {
+				n++
+			}
+		}
+		return n
+	}
+	r.watch()
+	if n := subscriptions(); n != 0 {
+		t.Errorf("%d subscriptions without anything to watch", n)
+	}
+	web, chain := redirectOf("default/web", 30010), inputChain("own", "", "-s 10.0.0.1 -j DROP")
+	chain.Namespace = nil
+	r.commit(r.put(web))
+	runIn(t, r.name, "nft flush map ip contiv-host redirect-to")
+	waitFor(t, func() bool { return len(r.drifts()) == 1 }, "a change is repaired, which may have come before the subscription")
+	runIn(t, r.name, "nft flush map ip contiv-host redirect-from")
+	waitFor(t, func() bool { return len(r.drifts()) == 2 }, "a change after it is repaired")
+	r.commit(r.put(chain))
+	runIn(t, r.name, "iptables -F "+iptables.ChainName(chain))
+	waitFor(t, func() bool { return len(r.drifts()) == 3 }, "a change of a rule chain is repaired")
+	r.inState(pb.ValueState_CONFIGURED, web, chain)
+	if n := subscriptions(); n != 1 {
+		t.Errorf("%d subscriptions, want one", n)
+	}
+	for _, change := range []string{"add table ip contiv-host", "add element ip contiv-host redirect-to { 10.9.0.1 . tcp . 30010 : 172.30.1.1 }"} {
+		runIn(t, r.name, "nft "+change)
+	}
+	r.awaitEvents()
+	if got := r.drifts(); len(got) != 3 {
+		t.Errorf("reported: %q", got[3:])
+	}
+}
+
+// Values of one transaction take from each other what they had; what fails, fails alone.
+func TestRedirectsOfOneTransaction(t *testing.T) {
+	r := newRedirected(t)
+	web, other := redirectOf("default/web", 30010), redirectOf("default/other", 30011)
+	r.commit(r.put(web, other))
+	third, taken := redirectOf("default/third", 30012), redirectOf("default/taken", 30010)
+	taken.Frontends = append(taken.Frontends, redirectOf("", 30013).GetFrontends()...)
+	if _, err := r.put(third, taken).Commit(t.Context()); err == nil || !strings.Contains(err.Error(), `"default/web" redirects`) || strings.Contains(err.Error(), "third") {
+		t.Errorf("a port that another one has, and one that nobody has: %v", err)
+	}
+	r.inState(pb.ValueState_CONFIGURED, web, other, third)
+	elements := func(port string, want int) {
+		t.Helper()
+		if n := strings.Count(runIn(t, r.name, "nft list ruleset"), port); n != want {
+			t.Errorf("%d elements of port %s, want %d", n, port, want)
+		}
+	}
+	elements("30013", 8)
+	r.commit(r.delete(third, taken))
+	elements("30012", 0)
+	elements("30013", 0)
+	elements("30010", 8)
+	_, _ = r.put(redirectOf("default/web", 30011), redirectOf("default/other", 30010)).Commit(t.Context(), kvscheduler.WithRetry(kvscheduler.Retry{Period: 10 * time.Millisecond, MaxCount: 10}))
+	swapped := []proto.Message{redirectOf("default/web", 30011), redirectOf("default/other", 30010)}
+	for _, v := range swapped {
+		waitFor(t, func() bool {
+			return r.scheduler.ValueStatus(models.Key(v)).GetValue().GetState() == pb.ValueState_CONFIGURED
+		}, models.Key(v)+" is configured")
+	}
+	if txn := r.commit(r.put(swapped...), kvscheduler.WithResync(kvscheduler.FullResync)); len(txn.Executed) > 0 {
+		t.Errorf("after they took each other's port, a resync does %v", txn.Executed)
+	}
+}
+
+// A change does not care what others did to the ruleset, unless it fails.
+func TestRedirectsOfATableThatWasChanged(t *testing.T) {
+	r := newRedirected(t)
+	web, other := redirectOf("default/web", 30010), redirectOf("default/other", 30011)
+	for _, change := range []string{
+		"delete table ip contiv-host",
+		"flush map ip6 contiv-host redirect-to",
+		"add element ip contiv-host redirect-to { 10.9.0.1 . tcp . 30011 : 172.30.1.9 }",
+		"add table ip somebody",
+	} {
+		r.commit(r.put(web))
+		runIn(t, r.name, "nft "+change)
+		r.commit(r.put(other))
+		if list := runIn(t, r.name, "nft list ruleset"); strings.Count(list, "30011") != 8 || strings.Contains(list, "172.30.1.9") {
+			t.Errorf("after nft %s: %s", change, list)
+		}
+		r.commit(r.put(web, other), kvscheduler.WithResync(kvscheduler.FullResync))
+		r.commit(r.delete(other))
+		if list := runIn(t, r.name, "nft list ruleset"); strings.Count(list, "30010") != 8 || strings.Contains(list, "30011") {
+			t.Errorf("after nft %s, and without the second: %s", change, list)
+		}
+	}
+}
+
+// manyRedirects are those of services with a node port of TCP at an address of either IP version. With UDP, the kernel would look at
+// its whole table of connections for each transaction.
+func manyRedirects(n int) (values []proto.Message) {
+	for i := range n {
+		v := redirectOf(fmt.Sprint("default/web-", i), uint32(30000+i))
+		v.Frontends = v.GetFrontends()[:2]
+		values = append(values, v)
+	}
+	return values
+}
+
+// BenchmarkFirstSyncOfRedirects: what one costs should not depend on how many there are.
+func BenchmarkFirstSyncOfRedirects(b *testing.B) {
+	for _, n := range []int{100, 1000, 10000} {
+		b.Run(fmt.Sprintf("N=%d", n), func(b *testing.B) {
+			r, values := newRedirected(b), manyRedirects(n)
+			for b.Loop() {
+				r.commit(r.put(values...))
+				b.StopTimer()
+				r.commit(r.delete(values...))
+				b.StartTimer()
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/1000/float64(b.N*n), "µs/value")
+		})
+	}
+}
+
+// BenchmarkChangeOfRedirects changes one of many.
+func BenchmarkChangeOfRedirects(b *testing.B) {
+	for _, n := range []int{100, 1000, 10000} {
+		b.Run(fmt.Sprintf("N=%d", n), func(b *testing.B) {
+			r, values := newRedirected(b), manyRedirects(n)
+			r.commit(r.put(values...))
+			changed := proto.CloneOf(values[n/2].(*contiv_nat.HostRedirect))
+			for i := 0; b.Loop(); i++ {
+				changed = proto.CloneOf(changed)
+				changed.Frontends[0].Port = uint32(20000 + i%2)
+				r.commit(r.put(changed))
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/1000/float64(b.N), "µs/change")
+		})
 	}
 }
 

@@ -5,11 +5,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
-	"github.com/contiv/contiv/linux/iptables"
+	"github.com/contiv/contiv/linux/namespaces"
 	"github.com/contiv/contiv/netlink/events"
+	"github.com/contiv/contiv/netlink/nft"
 	"github.com/contiv/contiv/netlink/nlattr"
 	"golang.org/x/sys/unix"
 )
@@ -44,8 +44,7 @@ var eventGroups = []uint{
 //	agent's namespace ────┘                                          ├─> report(reason, keys of base values)
 //	                                                                 └─> PushSBNotification(host names)
 //
-// A second socket like this one receives events of nftables, on which iptables is based, and a third one those of the agent's
-// own namespace, for redirects.
+// A second socket like this one receives events of nftables once there is something of ours in it.
 //
 // Collected events are compared with the inventory, so that our own changes are not reported. When
 // a device or an address is removed, routes and neighbours go without events of their own; then all
@@ -56,42 +55,71 @@ func (p *Plugin) Watch(ctx context.Context, report func(reason string, keys ...s
 		return fmt.Errorf("listen to changes of the network: %w", err)
 	}
 	defer socket.Close()
-	rules, err := p.listen(unix.NETLINK_NETFILTER, iptables.Group)
-	if err != nil {
-		return fmt.Errorf("listen to changes of nftables: %w", err)
-	}
-	own, err := events.Subscribe(p.namespaces.Own.Handle(), unix.NETLINK_NETFILTER, events.Options{Groups: []uint{iptables.Group}, Fault: p.eventFault})
-	if err != nil {
-		rules.Close()
-		return fmt.Errorf("listen to changes of nftables: %w", err)
-	}
-	defer context.AfterFunc(ctx, func() { socket.Close() })()
 	foreign, err := newForeignDevices(p.namespaces.Own, isVSwitchs)
 	if err != nil {
-		rules.Close()
-		own.Close()
 		return fmt.Errorf("listen to changes of the network: %w", err)
 	}
 	w := &watcher{p: p, report: report, socket: socket, batch: newBatch(), foreign: foreign}
 	w.batch.hostNames = true // push all
-	w.updateOwnNSID()
-	ruleErr := make(chan error, 2)
+	p.namespaces.TrackOwn()
+	both, cancel := context.WithCancel(ctx) // without one of them, Watch ends
+	defer cancel()
+	defer context.AfterFunc(both, socket.Close)()
+	rulesetErr := make(chan error, 1)
 	go func() {
-		ruleErr <- p.chains.Watch(ctx, rules, report)
-		socket.Close() // without one of them, Watch ends
+		defer cancel()
+		rulesetErr <- p.watchRuleset(both, report)
 	}()
-	go func() {
-		ruleErr <- p.redirects.Watch(own, p.driftDelay, report)
-		socket.Close()
-	}()
-	err = w.run()
-	rules.Close()
-	own.Close()
-	err = errors.Join(err, <-ruleErr, <-ruleErr)
+	err = socket.Collect(p.driftDelay, w.note, w.flush)
+	cancel()
+	err = errors.Join(err, <-rulesetErr)
 	if ctx.Err() != nil {
 		return nil
 	}
 	return fmt.Errorf("listen to changes of the network: %w", err)
+}
+
+// watchRuleset reports what others change of rule chains and redirects, from when there are any until ctx ends or the subscription
+// fails.
+func (p *Plugin) watchRuleset(ctx context.Context, report func(reason string, keys ...string)) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-p.inRuleset:
+	}
+	socket, err := p.listen(unix.NETLINK_NETFILTER, nft.NfnlGroupNFTables)
+	if err != nil {
+		return fmt.Errorf("nftables: %w", err)
+	}
+	defer socket.Close()
+	defer context.AfterFunc(ctx, socket.Close)()
+	chains, redirects := p.chains.Watcher(report), p.redirects.Watcher(report)
+	lost := func() {
+		chains.Lost()
+		redirects.Lost()
+	}
+	lost() // what was changed before
+	return socket.Collect(p.driftDelay, func(d events.Datagram, some bool) bool {
+		if some {
+			lost()
+			return true
+		}
+		ns, known := p.sender(d)
+		check := known && chains.Notice(ns, d.Messages)
+		return known && ns == p.namespaces.Own.ID && redirects.Notice(d.Messages) || check
+	}, func() time.Duration {
+		chains.Check(ctx)
+		redirects.Check()
+		return 0
+	})
+}
+
+// sender returns the namespace that events are from, if it is known.
+func (p *Plugin) sender(d events.Datagram) (namespaces.ID, bool) {
+	if d.Namespace == events.OwnNamespace {
+		return p.namespaces.Own.ID, true
+	}
+	return p.namespaces.ByNumber(d.Namespace)
 }
 
 // listen subscribes to the events of all namespaces that are tracked. A socket in each of
@@ -106,73 +134,42 @@ func (p *Plugin) listen(protocol int, groups ...uint) (*events.Subscription, err
 
 // watcher is one call of Watch. It belongs to one goroutine.
 type watcher struct {
-	p      *Plugin
-	report func(reason string, keys ...string)
-	socket *events.Subscription
-	// ownNSID is the number of the agent's namespace in itself, if one was assigned.
-	ownNSID int
+	p       *Plugin
+	report  func(reason string, keys ...string)
+	socket  *events.Subscription
 	batch   *batch
 	foreign *foreignDevices // of the agent's namespace
-	flushAt time.Time       // zero: nothing to flush
 	// pushed are the keys of the obtained values that the scheduler knows of.
 	pushed map[string]bool
 }
 
-// run reads events and flushes them, until the subscription fails or is closed.
-func (w *watcher) run() error {
-	w.flushAt = time.Now()
-	for {
-		d, err := w.socket.Receive(w.flushAt)
-		switch {
-		case errors.Is(err, os.ErrDeadlineExceeded):
-			w.flush()
-			continue
-		case errors.Is(err, events.ErrLost):
-			w.batch.lost = true
-		case err != nil:
-			return err
-		default:
-			w.handle(d)
-		}
-		if w.flushAt.IsZero() && !w.batch.empty() {
-			w.flushAt = time.Now().Add(w.p.driftDelay)
-		}
-		if !w.flushAt.IsZero() && time.Now().After(w.flushAt) { // events keep coming
-			w.flush()
-		}
-	}
+// note adds events to the batch, and reports whether there is something in it.
+func (w *watcher) note(d events.Datagram, lost bool) bool {
+	w.batch.lost = w.batch.lost || lost
+	w.handle(d)
+	return !w.batch.empty()
 }
 
 // handle adds the messages of a datagram to the batch.
 func (w *watcher) handle(d events.Datagram) {
-	own := d.Namespace == events.OwnNamespace || d.Namespace == w.ownNSID
-	ns, known := w.p.namespaces.Own.ID, true
-	if !own {
-		ns, known = w.p.namespaces.ByNumber(d.Namespace)
-	}
+	ns, known := w.p.sender(d)
+	own := ns == w.p.namespaces.Own.ID
 	for _, m := range d.Messages {
 		switch {
+		case !known:
 		case m.Header.Type == rtmNewNSID && own:
-			w.updateOwnNSID()
+			w.p.namespaces.TrackOwn()
 		case m.Header.Type == rtmDelNSID && own:
 			if gone, ok := w.p.namespaces.ForgetNumber(deletedNSID(m.Data)); ok {
 				w.batch.gone[gone] = true
 			}
-		case known:
+		default:
 			w.batch.add(ns, m)
 			if own {
 				w.foreign.handle(m)
 			}
 		}
 	}
-}
-
-func (w *watcher) updateOwnNSID() {
-	num, err := w.p.namespaces.Number(w.p.namespaces.Own)
-	if err != nil || num < 0 {
-		num = -1
-	}
-	w.ownNSID = num
 }
 
 // deletedNSID returns the number in a message about the end of a namespace.
@@ -219,11 +216,11 @@ func (w *watcher) readQueued() (any bool) {
 	}
 }
 
-// flush reports what the batch shows to differ and begins a new one.
-func (w *watcher) flush() {
+// flush reports what the batch shows to differ and begins a new one. It returns when to call it again, unless that is 0.
+func (w *watcher) flush() (again time.Duration) {
 	d := w.drift()
 	b := w.batch
-	w.batch, w.flushAt = newBatch(), time.Time{}
+	w.batch = newBatch()
 	if len(d.keys) > 0 {
 		w.report(d.reason(), d.sortedKeys()...)
 	}
@@ -231,7 +228,8 @@ func (w *watcher) flush() {
 		if err := w.pushHostNames(); err != nil {
 			w.p.log.Warn("devices of others cannot be reported, trying again", "err", err)
 			w.batch.hostNames = true
-			w.flushAt = time.Now().Add(retryDelay)
+			return retryDelay
 		}
 	}
+	return 0
 }

@@ -274,7 +274,7 @@ func (c *Chains) delete(ctx context.Context, key string, v *ruleChain, _ noMetad
 	return nil
 }
 
-// change calls change with the firewall that the chain belongs to. Watch
+// change calls change with the firewall that the chain belongs to. A Watcher
 // looks at it before or after, never while it changes.
 func (c *Chains) change(v *ruleChain, acquire func(*linux_namespace.NetNamespace) (*namespaces.Namespace, error), change func(*firewall) error) error {
 	ns, err := acquire(v.GetNamespace())

@@ -3,7 +3,6 @@ package iptables
 import (
 	"log/slog"
 	"sync"
-	"time"
 
 	linux_namespace "github.com/contiv/contiv/api/ligato/linux/namespace"
 	"github.com/contiv/contiv/linux/namespaces"
@@ -17,20 +16,18 @@ type Options struct {
 	Inhabited func() map[namespaces.ID]*linux_namespace.NetNamespace
 	// RemoveUnneeded removes a namespace by name of which the last value was deleted.
 	RemoveUnneeded func(*linux_namespace.NetNamespace) error
-	// ListenTo makes the subscription of Watch deliver the events of a namespace.
+	// ListenTo makes the watching of chains begin, and include a namespace.
 	ListenTo func(*namespaces.Namespace)
 	// RetrieveAfter are the descriptors that must know their values before chains are read.
 	RetrieveAfter []string
-	// DriftDelay is for how long changes are collected before they are reported.
-	DriftDelay time.Duration
-	Log        *slog.Logger
+	Log           *slog.Logger
 }
 
 // Chains are the rule chains of a node.
 type Chains struct {
 	Options
 	known known
-	// mu is held while rule chains are changed, or looked at by Watch.
+	// mu is held while rule chains are changed, or looked at by a Watcher.
 	mu sync.Mutex
 }
 

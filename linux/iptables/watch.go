@@ -5,63 +5,33 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
-	"time"
+	"syscall"
 
 	linux_namespace "github.com/contiv/contiv/api/ligato/linux/namespace"
 	"github.com/contiv/contiv/linux/namespaces"
-	"github.com/contiv/contiv/netlink/events"
 	"golang.org/x/sys/unix"
 )
 
-// watcher notices changes of iptables tables by others. It belongs to one goroutine.
+// Watcher notices changes of iptables tables by others. It belongs to one goroutine.
 // iptables-legacy sends no notifications; the next resync finds its changes.
-type watcher struct {
+type Watcher struct {
 	chains  *Chains
 	report  func(reason string, keys ...string)
 	touched map[namespaces.ID]bool
-	flushAt time.Time // zero: nothing to check
 }
 
-// Watch reports what others change of the chains. It returns an error when the subscription, which is to
-// Group of nfnetlink in all tracked namespaces, fails or is closed.
-func (c *Chains) Watch(ctx context.Context, socket *events.Subscription, report func(reason string, keys ...string)) error {
-	w := &watcher{chains: c, report: report, touched: map[namespaces.ID]bool{}}
-	for {
-		d, err := socket.Receive(w.flushAt)
-		switch {
-		case errors.Is(err, os.ErrDeadlineExceeded):
-			w.check(ctx)
-			continue
-		case errors.Is(err, events.ErrLost):
-			for ns := range c.known.namespaces() {
-				w.touched[ns] = true
-			}
-		case err != nil:
-			return err
-		default:
-			w.handle(d)
-		}
-		if w.flushAt.IsZero() && len(w.touched) > 0 {
-			w.flushAt = time.Now().Add(c.DriftDelay)
-		}
-		if !w.flushAt.IsZero() && time.Now().After(w.flushAt) { // events keep coming
-			w.check(ctx)
-		}
-	}
+// Watcher returns a new one, which reports what others change of the chains.
+func (c *Chains) Watcher(report func(reason string, keys ...string)) *Watcher {
+	return &Watcher{chains: c, report: report, touched: map[namespaces.ID]bool{}}
 }
 
-// handle notes in which namespace tables of iptables have changed.
-func (w *watcher) handle(d events.Datagram) {
-	ns, known := w.chains.Namespaces.Own.ID, true
-	if d.Namespace != events.OwnNamespace {
-		ns, known = w.chains.Namespaces.ByNumber(d.Namespace)
-	}
-	if !known || w.touched[ns] {
-		return
-	}
-	for _, m := range d.Messages {
+// Notice takes messages of nftables, on which iptables is based, from a namespace, and reports whether there is something to Check.
+func (w *Watcher) Notice(ns namespaces.ID, messages []syscall.NetlinkMessage) bool {
+	for _, m := range messages {
+		if w.touched[ns] {
+			break
+		}
 		if m.Header.Type>>8 != unix.NFNL_SUBSYS_NFTABLES {
 			continue
 		}
@@ -70,12 +40,20 @@ func (w *watcher) handle(d events.Datagram) {
 			w.touched[ns] = true
 		}
 	}
+	return len(w.touched) > 0
 }
 
-// check reports the rule chains that are not as they were set.
-func (w *watcher) check(ctx context.Context) {
+// Lost makes everything suspicious.
+func (w *Watcher) Lost() {
+	for ns := range w.chains.known.namespaces() {
+		w.touched[ns] = true
+	}
+}
+
+// Check reports the rule chains that are not as they were set.
+func (w *Watcher) Check(ctx context.Context) {
 	touched := w.touched
-	w.touched, w.flushAt = map[namespaces.ID]bool{}, time.Time{}
+	w.touched = map[namespaces.ID]bool{}
 	for ns := range touched {
 		keys, err := w.changed(ctx, ns)
 		if err != nil && !errors.Is(err, namespaces.ErrGone) && ctx.Err() == nil {
@@ -93,7 +71,7 @@ func (w *watcher) check(ctx context.Context) {
 }
 
 // changed returns the keys of the chains in a namespace that differ.
-func (w *watcher) changed(ctx context.Context, ns namespaces.ID) ([]string, error) {
+func (w *Watcher) changed(ctx context.Context, ns namespaces.ID) ([]string, error) {
 	w.chains.mu.Lock()
 	defer w.chains.mu.Unlock()
 	chains := w.chains.In(ns)
@@ -115,6 +93,3 @@ func (w *watcher) changed(ctx context.Context, ns namespaces.ID) ([]string, erro
 	}
 	return slices.Collect(maps.Keys(chains)), nil
 }
-
-// Group is NFNLGRP_NFTABLES: iptables is based on nftables.
-const Group = 7

@@ -26,13 +26,24 @@ func (s *Set) Track(ns *Namespace) error {
 			return fmt.Errorf("assign a number to %s: %w", ns.Name, err)
 		}
 	}
-	s.numbers.mu.Lock()
-	defer s.numbers.mu.Unlock()
-	if s.numbers.byNum == nil {
-		s.numbers.byNum = map[int]ID{}
-	}
-	s.numbers.byNum[num] = ns.ID
+	s.numbers.put(num, ns.ID)
 	return nil
+}
+
+// TrackOwn is called when the agent's own namespace may have got a number in itself: then its events have that.
+func (s *Set) TrackOwn() {
+	if num, err := s.Number(s.Own); err == nil && num >= 0 {
+		s.numbers.put(num, s.Own.ID)
+	}
+}
+
+func (n *numbers) put(num int, ns ID) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.byNum == nil {
+		n.byNum = map[int]ID{}
+	}
+	n.byNum[num] = ns
 }
 
 // assignNumber returns the number of a namespace, a new one if it has none.

@@ -1,24 +1,21 @@
 package redirects
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"regexp"
 	"slices"
-	"sync"
-	"time"
 
 	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/linux/namespaces"
 	"github.com/contiv/contiv/models"
-	"github.com/contiv/contiv/netlink/events"
+	"github.com/contiv/contiv/netlink/conntrack"
 	"github.com/contiv/contiv/netlink/namespace"
 	"github.com/contiv/contiv/netlink/nft"
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -36,20 +33,32 @@ var errTaken = errors.New("another value redirects it: take it out of one of the
 // Redirects are those of the agent's network namespace.
 type Redirects struct {
 	own    *namespaces.Namespace
-	conn   *nft.Conn
-	tables []*table // used while conn is locked
+	needed func()
+	// endFlows has the kernel forget flows.
+	endFlows func(conntrack.Stale) error
 
-	mu   sync.Mutex
-	keys map[string]bool // of values that were set
+	// conn is locked while the fields below are used.
+	conn   *nft.Conn
+	tables []*table
+	wanted map[string]*redirect // by key
+	// owed are flows that the kernel has still to forget.
+	owed conntrack.Stale
 }
 
-// New connects to the nftables of a namespace, which must stay open until Close.
-func New(own *namespaces.Namespace) (*Redirects, error) {
+// New connects to the nftables of a namespace, which must stay open until Close. It calls needed when there is something to watch.
+func New(own *namespaces.Namespace, needed func()) (*Redirects, error) {
 	conn, err := nft.Open(&namespace.Namespace{Handle: own.Handle()})
 	if err != nil {
 		return nil, err
 	}
-	return &Redirects{own: own, conn: conn, tables: []*table{{family: ipv4}, {family: ipv6}}, keys: map[string]bool{}}, nil
+	return withKernel(own, conn, needed), nil
+}
+
+func withKernel(own *namespaces.Namespace, conn *nft.Conn, needed func()) *Redirects {
+	return &Redirects{
+		own: own, needed: needed, conn: conn, tables: []*table{{family: ipv4}, {family: ipv6}}, wanted: map[string]*redirect{}, owed: conntrack.Stale{},
+		endFlows: func(stale conntrack.Stale) error { return stale.Forget(own.Handle()) },
+	}
 }
 
 // Close ends the connection; redirects stay.
@@ -67,16 +76,19 @@ func (r *Redirects) Descriptor() kvscheduler.Descriptor[*redirect, kvscheduler.N
 			return slices.Equal(entriesOf(old), entriesOf(new))
 		},
 		Create: func(_ context.Context, key string, v *redirect) (kvscheduler.NoMetadata, error) {
-			return none, r.set(key, v)
+			return none, r.set([]item{{Key: key, Value: v}})[0]
 		},
 		Update: func(_ context.Context, key string, _, v *redirect, _ kvscheduler.NoMetadata) (kvscheduler.NoMetadata, error) {
-			return none, r.set(key, v)
+			return none, r.set([]item{{Key: key, Value: v}})[0]
 		},
 		Delete: func(_ context.Context, key string, v *redirect, _ kvscheduler.NoMetadata) error {
-			return r.remove(key, v)
+			return r.remove([]item{{Key: key, Value: v}})[0]
 		},
-		Retrieve:  func(context.Context, []item) ([]item, error) { return r.list() },
-		Retriable: func(err error) bool { return !errors.Is(err, errTaken) },
+		CreateBatch: func(_ context.Context, items []item) ([]kvscheduler.NoMetadata, []error) {
+			return make([]kvscheduler.NoMetadata, len(items)), r.set(items)
+		},
+		DeleteBatch: func(_ context.Context, items []item) []error { return r.remove(items) },
+		Retrieve:    func(context.Context, []item) ([]item, error) { return r.list() },
 	}
 }
 
@@ -114,41 +126,57 @@ func validate(v *redirect) error {
 	return nil
 }
 
-// set makes a value all that there is under its label.
-func (r *Redirects) set(key string, v *redirect) error {
-	r.note(key, true)
-	if err := r.forward(v); err != nil {
-		return err
+// set makes values all that there is under their labels. One that asks for what others redirect gets the rest, so that values can
+// take from each other what they had.
+func (r *Redirects) set(items []item) []error {
+	r.needed()
+	changes := make([]change, len(items))
+	for i, it := range items {
+		changes[i] = change{it.Value.GetLabel(), entriesOf(it.Value)}
 	}
-	if err := r.change(v.GetLabel(), entriesOf(v)); err != nil {
-		return fmt.Errorf("redirecting %q: %w", v.GetLabel(), err)
+	if err := r.forward(changes); err != nil {
+		return slices.Repeat([]error{err}, len(items))
 	}
-	return nil
+	errs := r.change(changes, func() {
+		for _, it := range items {
+			r.wanted[it.Key] = it.Value
+		}
+	})
+	for i, err := range errs {
+		if err != nil {
+			errs[i] = fmt.Errorf("redirecting %q: %w", changes[i].label, err)
+		}
+	}
+	return errs
 }
 
-func (r *Redirects) remove(key string, v *redirect) error {
-	if err := r.change(v.GetLabel(), nil); err != nil && !isUnsupported(err) {
-		return fmt.Errorf("ending redirect %q: %w", v.GetLabel(), err)
+func (r *Redirects) remove(items []item) []error {
+	changes := make([]change, len(items))
+	for i, it := range items {
+		changes[i].label = it.Value.GetLabel()
 	}
-	r.note(key, false)
-	return nil
-}
-
-func (r *Redirects) note(key string, exists bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if exists {
-		r.keys[key] = true
-	} else {
-		delete(r.keys, key)
+	errs := r.change(changes, func() {
+		for _, it := range items {
+			delete(r.wanted, it.Key)
+		}
+	})
+	for i, err := range errs {
+		if isUnsupported(err) {
+			errs[i] = nil
+		} else if err != nil {
+			errs[i] = fmt.Errorf("ending redirect %q: %w", changes[i].label, err)
+		}
 	}
+	return errs
 }
 
 // forward makes the host forward what comes from outside.
-func (r *Redirects) forward(v *redirect) error {
+func (r *Redirects) forward(changes []change) error {
 	var has4, has6 bool
-	for _, e := range entriesOf(v) {
-		has4, has6 = has4 || e.at.Addr().Is4(), has6 || e.at.Addr().Is6()
+	for _, c := range changes {
+		for _, e := range c.entries {
+			has4, has6 = has4 || e.at.Addr().Is4(), has6 || e.at.Addr().Is6()
+		}
 	}
 	return r.own.Enter(func() error {
 		if has4 {
@@ -165,54 +193,80 @@ func (r *Redirects) forward(v *redirect) error {
 	})
 }
 
-// change makes the entries all that there are under a label.
-func (r *Redirects) change(label string, entries []entry) error {
-	changed := map[flow]bool{}
-	err := r.conn.Locked(func() error {
-		for _, t := range r.tables {
-			if err := t.read(r.conn); err != nil {
-				return err
+// change makes changes in one transaction; if that fails, one by one to tell whose fault it is. It returns an error for each.
+func (r *Redirects) change(changes []change, note func()) []error {
+	errs := make([]error, len(changes))
+	_ = r.conn.Locked(func() error {
+		note()
+		err := r.apply(changes, errs)
+		if err != nil && len(changes) > 1 {
+			for i := range changes {
+				clear(errs[i : i+1])
+				errs[i] = errors.Join(r.apply(changes[i:i+1], errs[i:i+1]), errs[i])
 			}
-			if err := t.change(r.conn, label, entries, changed); err != nil {
-				return err
-			}
+			err = nil
+		}
+		err = cmp.Or(err, r.forget())
+		for i := range errs {
+			errs[i] = errors.Join(errs[i], err)
 		}
 		return nil
 	})
-	return errors.Join(err, r.forget(changed))
+	return errs
 }
 
-// forget has the kernel forget flows of UDP that began when something else was redirected. Clients that keep their port would go on
-// as they began. TCP either is connected, and goes on, or begins anew.
-func (r *Redirects) forget(changed map[flow]bool) error {
-	flows := udpFlows{}
-	for f := range changed {
-		if f.protocol == unix.IPPROTO_UDP {
-			flows[f] = true
+// apply makes changes in one transaction. If what is known of the tables was not true, it reads them first.
+func (r *Redirects) apply(changes []change, errs []error) error {
+	read := slices.ContainsFunc(r.tables, func(t *table) bool { return !t.known })
+	err := r.try(changes, errs)
+	if err == nil || read {
+		return err
+	}
+	clear(errs)
+	return r.try(changes, errs)
+}
+
+func (r *Redirects) try(changes []change, errs []error) error {
+	var edits []edit
+	var batches []*nft.Batch
+	for _, t := range r.tables {
+		if err := t.learn(r.conn); err != nil {
+			return err
 		}
+		e := t.plan(changes, errs)
+		edits, batches = append(edits, e), append(batches, t.request(e))
 	}
-	if len(flows) == 0 {
-		return nil
+	if err := r.conn.Commit(batches...); err != nil {
+		for _, t := range r.tables {
+			t.known = false
+		}
+		return err
 	}
-	h, err := netlink.NewHandleAt(r.own.Handle(), unix.NETLINK_NETFILTER)
-	if err != nil {
-		return fmt.Errorf("opening netlink for connections: %w", err)
-	}
-	defer h.Close()
-	for _, family := range []netlink.InetFamily{unix.AF_INET, unix.AF_INET6} {
-		if _, err := h.ConntrackDeleteFilters(netlink.ConntrackTable, family, flows); err != nil {
-			return fmt.Errorf("ending flows that are redirected otherwise now: %w", err)
+	for i, t := range r.tables {
+		t.done(edits[i])
+		for _, claims := range []map[flow]claim{edits[i].gone, edits[i].fresh} {
+			for f := range claims {
+				if f.protocol == unix.IPPROTO_UDP {
+					r.owed[conntrack.Destination{Addr: f.at.Addr(), Protocol: f.protocol, Port: f.at.Port()}] = nil
+				}
+			}
 		}
 	}
 	return nil
 }
 
-type udpFlows map[flow]bool
-
-// MatchConntrackFlow reports whether a flow is to end.
-func (u udpFlows) MatchConntrackFlow(c *netlink.ConntrackFlow) bool {
-	addr, _ := netip.AddrFromSlice(c.Forward.DstIP)
-	return u[flow{netip.AddrPortFrom(addr.Unmap(), c.Forward.DstPort), c.Forward.Protocol}]
+// forget has the kernel forget flows of UDP that began when something else was redirected. Clients that keep their port would go on
+// as they began. TCP either is connected, and goes on, or begins anew. What fails is left for the next change: the same change again
+// would have no difference to find it by.
+func (r *Redirects) forget() error {
+	if len(r.owed) == 0 {
+		return nil
+	}
+	if err := r.endFlows(r.owed); err != nil {
+		return fmt.Errorf("ending flows that are redirected otherwise now: %w", err)
+	}
+	clear(r.owed)
+	return nil
 }
 
 // list returns all values. What is in a table that others have changed does not count.
@@ -221,74 +275,29 @@ func (r *Redirects) list() (items []item, err error) {
 	err = r.conn.Locked(func() error {
 		for _, t := range r.tables {
 			t.known = false
-			if err := t.read(r.conn); isUnsupported(err) {
+			if err := t.learn(r.conn); isUnsupported(err) {
 				continue
 			} else if err != nil {
 				return err
 			}
 			t.addTo(values)
 		}
+		for _, v := range values {
+			key := models.Key(v)
+			if r.wanted[key] == nil {
+				r.wanted[key] = v
+			}
+			items = append(items, item{Key: key, Value: v, Origin: kvscheduler.FromNB})
+		}
 		return nil
 	})
-	if err != nil {
-		return nil, err
+	if len(items) > 0 {
+		r.needed()
 	}
-	for _, v := range values {
-		key := models.Key(v)
-		r.note(key, true)
-		items = append(items, item{Key: key, Value: v, Origin: kvscheduler.FromNB})
-	}
-	return items, nil
+	return items, err
 }
 
 // isUnsupported reports whether the kernel has no nftables, or not of the IP version.
 func isUnsupported(err error) bool {
 	return errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EPROTONOSUPPORT)
-}
-
-// Watch reports changes of the tables by others until the subscription, which is to nftables in the agent's namespace, is
-// closed or fails.
-func (r *Redirects) Watch(socket *events.Subscription, delay time.Duration, report func(reason string, keys ...string)) error {
-	var next nft.Events
-	var suspects []nft.Change
-	var lost bool
-	var flushAt time.Time
-	for {
-		d, err := socket.Receive(flushAt)
-		switch {
-		case errors.Is(err, os.ErrDeadlineExceeded):
-		case errors.Is(err, events.ErrLost):
-			lost = true
-		case err != nil:
-			return err
-		default:
-			for _, m := range d.Messages {
-				suspects = append(suspects, next.Next(m)...)
-			}
-		}
-		switch now := time.Now(); {
-		case len(suspects) == 0 && !lost:
-		case flushAt.IsZero():
-			flushAt = now.Add(delay)
-		case !now.Before(flushAt):
-			by, foreign := r.conn.Foreign(suspects, "ip "+tableName, "ip6 "+tableName)
-			if foreign || lost {
-				r.report(by, report)
-			}
-			suspects, lost, flushAt = nil, false, time.Time{}
-		}
-	}
-}
-
-func (r *Redirects) report(by string, report func(reason string, keys ...string)) {
-	r.mu.Lock()
-	keys := make([]string, 0, len(r.keys))
-	for key := range r.keys {
-		keys = append(keys, key)
-	}
-	r.mu.Unlock()
-	if len(keys) > 0 {
-		slices.Sort(keys)
-		report(fmt.Sprintf("nftables table %q was changed%s", tableName, by), keys...)
-	}
 }

@@ -3,6 +3,7 @@ package redirects
 import (
 	"cmp"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -140,38 +141,43 @@ type claim struct {
 	entry
 }
 
-// table is the redirects of an IP version, as they were at a generation of the ruleset.
+// whole: neither of its elements is missing.
+func (c claim) whole() bool { return c.to.IsValid() && c.source.IsValid() }
+
+// table is the redirects of an IP version. Whether what is known of them is still true shows when a change fails; then they are read
+// again.
 type table struct {
 	*family
-	claims     map[flow]claim
-	generation uint32
-	known      bool
-	exists     bool
+	claims map[flow]claim
+	labels map[string][]flow // of the claims
+	known  bool
+	exists bool
 	// intact: chains and maps are as they should be.
 	intact bool
 }
 
-func (t *table) name() string { return t.batch().Name() }
-
 func (t *table) batch() *nft.Batch { return &nft.Batch{Table: tableName, Family: t.proto} }
 
-// read learns the contents, unless they are known.
-func (t *table) read(conn *nft.Conn) error {
+// learn reads the contents, unless they are known.
+func (t *table) learn(conn *nft.Conn) error {
 	if t.known {
-		if now, same := conn.Unchanged(t.name(), t.generation); same {
-			t.generation = now
-			return nil
-		}
+		return nil
 	}
-	t.known = false
-	have, generation, err := conn.ReadTable(t.proto, tableName)
+	have, _, err := conn.ReadTable(t.proto, tableName)
 	if err != nil {
 		return fmt.Errorf("reading nftables table %q: %w", tableName, err)
 	}
+	t.read(have)
+	t.known = true
+	return nil
+}
+
+// read takes what was read, nil if there is no table.
+func (t *table) read(have *nft.Table) {
 	t.claims, t.exists, t.intact = map[flow]claim{}, have != nil, have != nil
-	t.generation, t.known = generation, generation != 0
+	defer t.index()
 	if have == nil {
-		return nil
+		return
 	}
 	for _, want := range t.chains() {
 		c := have.Chains[want.Name]
@@ -208,66 +214,115 @@ func (t *table) read(conn *nft.Conn) error {
 		sources++
 	}
 	t.intact = t.intact && sources == len(t.claims)
-	return nil
 }
 
-// change makes the entries of the IP version those of a label, and adds to changed what is redirected otherwise.
-func (t *table) change(conn *nft.Conn, label string, entries []entry, changed map[flow]bool) error {
-	next := map[flow]claim{}
+// index derives labels from claims.
+func (t *table) index() {
+	t.labels = map[string][]flow{}
 	for f, c := range t.claims {
-		if c.label != label && c.to.IsValid() && c.source.IsValid() {
-			next[f] = c
+		t.labels[c.label] = append(t.labels[c.label], f)
+	}
+}
+
+// change is what is to be under a label.
+type change struct {
+	label   string
+	entries []entry // none: the label goes
+}
+
+// edit is a change of a table.
+type edit struct {
+	gone, fresh map[flow]claim
+	labels      map[string][]flow // what is under those that change
+}
+
+// plan returns an edit by which all changes happen, but for what others redirect: of that it adds errors.
+func (t *table) plan(changes []change, errs []error) edit {
+	e := edit{map[flow]claim{}, map[flow]claim{}, map[string][]flow{}}
+	if !t.intact {
+		for f, c := range t.claims {
+			if !c.whole() {
+				e.gone[f] = c
+			}
 		}
 	}
-	for _, e := range entries {
-		if e.at.Addr().Is6() != (t.family == ipv6) {
-			continue
-		}
-		if other, taken := next[e.flow]; taken {
-			return fmt.Errorf("port %d of %s, which %q redirects: %w", e.at.Port(), e.at.Addr(), other.label, errTaken)
-		}
-		next[e.flow] = claim{label, e}
-	}
-	var gone, fresh []claim
-	for f, c := range t.claims {
-		if next[f] != c {
-			gone = append(gone, c)
+	for _, c := range changes {
+		for _, f := range t.labels[c.label] {
+			e.gone[f] = t.claims[f]
 		}
 	}
-	for f, c := range next {
-		if t.claims[f] != c {
-			fresh = append(fresh, c)
+	for i, c := range changes {
+		e.labels[c.label] = nil
+		for _, want := range c.entries {
+			if want.at.Addr().Is6() != (t.family == ipv6) {
+				continue
+			}
+			next := claim{c.label, want}
+			other, taken := e.fresh[want.flow]
+			if !taken {
+				_, goes := e.gone[want.flow]
+				other, taken = t.claims[want.flow]
+				taken = taken && !goes
+			}
+			if taken {
+				errs[i] = errors.Join(errs[i], fmt.Errorf("port %d of %s, which %q redirects: %w", want.at.Port(), want.at.Addr(), other.label, errTaken))
+				continue
+			}
+			e.labels[c.label] = append(e.labels[c.label], want.flow)
+			if e.gone[want.flow] == next {
+				delete(e.gone, want.flow)
+			} else {
+				e.fresh[want.flow] = next
+			}
 		}
 	}
+	return e
+}
+
+// request returns the transaction of an edit. A table that is not intact is replaced.
+func (t *table) request(e edit) *nft.Batch {
 	b := t.batch()
-	switch {
-	case len(next) == 0 && !t.exists:
-		return nil
-	case len(next) == 0:
+	switch left := len(t.claims) - len(e.gone) + len(e.fresh); {
+	case left == 0 && t.exists:
 		b.DeleteTable()
+	case left == 0:
 	case !t.intact:
-		t.write(b, slices.Collect(maps.Values(next)))
+		claims := maps.Clone(t.claims)
+		e.apply(claims)
+		t.write(b, claims)
 	default:
-		b.DeleteElements(elements(gone))
-		b.AddElements(elements(fresh))
+		b.DeleteElements(elements(e.gone))
+		b.AddElements(elements(e.fresh))
 	}
-	if b.Empty() {
-		return nil
+	return b
+}
+
+func (e edit) apply(claims map[flow]claim) {
+	for f := range e.gone {
+		delete(claims, f)
 	}
-	t.known = false // what became of it is read if the commit fails
-	if err := conn.Commit(b); err != nil {
-		return err
+	maps.Copy(claims, e.fresh)
+}
+
+// done records that an edit happened.
+func (t *table) done(e edit) {
+	e.apply(t.claims)
+	for label, flows := range e.labels {
+		if len(flows) == 0 {
+			delete(t.labels, label)
+		} else {
+			t.labels[label] = flows
+		}
 	}
-	for _, c := range slices.Concat(gone, fresh) {
-		changed[c.flow] = true
+	if !t.intact { // others had parts that are gone
+		t.index()
 	}
-	t.claims, t.exists, t.intact = next, len(next) > 0, len(next) > 0
-	t.generation, t.known = conn.Generation()
-	return nil
+	t.exists = len(t.claims) > 0
+	t.intact = t.exists
 }
 
 // write replaces the whole table.
-func (t *table) write(b *nft.Batch, claims []claim) {
+func (t *table) write(b *nft.Batch, claims map[flow]claim) {
 	b.AddTable() // so that there is one to delete
 	b.DeleteTable()
 	b.AddTable()
@@ -284,7 +339,7 @@ func (t *table) write(b *nft.Batch, claims []claim) {
 }
 
 // elements are those of claims, sorted.
-func elements(claims []claim) []nft.Element {
+func elements(claims map[flow]claim) []nft.Element {
 	var list []nft.Element
 	for _, c := range claims {
 		key := binary.BigEndian.AppendUint16(append(c.at.Addr().AsSlice(), c.protocol, 0, 0, 0), c.at.Port())
@@ -294,6 +349,20 @@ func elements(claims []claim) []nft.Element {
 			nft.Element{Set: mapFrom, Key: string(key), Data: string(c.source.AsSlice()), Comment: c.label})
 	}
 	return nft.Sorted(list)
+}
+
+// has reports whether entries are all that there is under a label.
+func (t *table) has(label string, entries []entry) bool {
+	n := 0
+	for _, e := range entries {
+		if e.at.Addr().Is6() != (t.family == ipv6) {
+			continue
+		}
+		if n++; t.claims[e.flow] != (claim{label, e}) {
+			return false
+		}
+	}
+	return n == len(t.labels[label]) && (n == 0 || t.intact)
 }
 
 func (t *table) flowOf(key string) (f flow, ok bool) {

@@ -187,6 +187,30 @@ func (s *Subscription) Receive(deadline time.Time) (Datagram, error) {
 	}
 }
 
+// Collect gathers events until the subscription fails or is closed, with os.ErrClosed. note is called with each datagram, and
+// where events were lost. If it says that something is to be done, flush is called after the delay, during which more may come.
+// flush is called first of all, too, and again after what it returns, unless that is 0.
+func (s *Subscription) Collect(delay time.Duration, note func(d Datagram, lost bool) bool, flush func() time.Duration) error {
+	due := time.Now()
+	for {
+		d, err := s.Receive(due)
+		lost := errors.Is(err, ErrLost)
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+		case err != nil && !lost:
+			return err
+		case note(d, lost) && due.IsZero():
+			due = time.Now().Add(delay)
+		}
+		if !due.IsZero() && !time.Now().Before(due) { // even if events keep coming
+			due = time.Time{}
+			if again := flush(); again > 0 {
+				due = time.Now().Add(again)
+			}
+		}
+	}
+}
+
 // wait returns when there may be events to read.
 func (s *Subscription) wait(deadline time.Time) error {
 	timeout := time.Duration(-1)

@@ -101,6 +101,54 @@ func TestCloseEndsReceive(t *testing.T) {
 	}
 }
 
+// Collect flushes at first, after events, and again when it is told to; until the subscription is closed.
+func TestCollect(t *testing.T) {
+	ns := newNamespace(t, "")
+	lose := make(chan error, 1)
+	s := subscribe(t, ns, Options{Fault: func() error {
+		select {
+		case err := <-lose:
+			return err
+		default:
+			return nil
+		}
+	}})
+	flushes, noted := make(chan int), 0
+	ended := make(chan error, 1)
+	again := time.Millisecond // once
+	go func() {
+		ended <- s.Collect(time.Millisecond, func(d Datagram, lost bool) bool {
+			noted += len(d.Messages)
+			if lost {
+				noted += 100
+			}
+			return true
+		}, func() time.Duration {
+			flushes <- noted
+			defer func() { noted, again = 0, 0 }()
+			return again
+		})
+	}()
+	for _, what := range []string{"at first", "again"} {
+		if n := <-flushes; n != 0 {
+			t.Errorf("%s: %d events", what, n)
+		}
+	}
+	change(t, ns, 1)
+	if n := <-flushes; n == 0 {
+		t.Error("flushed without events")
+	}
+	lose <- ErrLost
+	change(t, ns, 2)
+	if n := <-flushes; n < 100 {
+		t.Errorf("events were lost, and %d noted", n)
+	}
+	s.Close()
+	if err := <-ended; !errors.Is(err, os.ErrClosed) {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
 // A buffer that is too small for a burst is an error, and what follows is received.
 func TestLostEvents(t *testing.T) {
 	ns := newNamespace(t, "")

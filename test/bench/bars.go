@@ -1,15 +1,16 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 )
 
-// bar is what a benchmark of the KVScheduler must reach in one of its metrics,
-// of which less is better.
+// bar is what a benchmark must reach in one of its metrics, of which less is better.
 type bar struct {
-	benchmark string // without "Benchmark"
+	room      string // the package; "": kvscheduler
+	benchmark string // without "Benchmark"; all have different names
 	title     string
 	unit      string // as the benchmark reports it
 	limits    []limit
@@ -101,6 +102,19 @@ var bars = []bar{
 		benchmark: "ReadsDuringTransaction", title: "reads while southbound calls of 1 ms run", unit: "p99-µs",
 		limits: []limit{{"", 100, "p99 under 100 µs"}},
 	},
+	{
+		room: "linux", benchmark: "FirstSyncOfRedirects", title: "one transaction redirects node ports of N services", unit: "µs/value",
+		limits: unlimited("N", 1_000, 10_000), growth: linear,
+	},
+	{
+		room: "linux", benchmark: "ChangeOfRedirects", title: "node ports of one of N services are redirected otherwise", unit: "µs/change",
+		limits: unlimited("N", 1_000, 10_000), growth: 2,
+	},
+}
+
+// of reports whether the bar is for a benchmark of a package.
+func (b bar) of(pkg, benchmark string) bool {
+	return pkg == module+cmp.Or(b.room, "kvscheduler") && benchmark == b.benchmark
 }
 
 // peers are limits at the peer's numbers; at the largest size, we must be

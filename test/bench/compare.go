@@ -77,7 +77,7 @@ func (c comparison) run(ctx context.Context, raw, w io.Writer) (err error) {
 			if err := command(ctx, here, io.MultiWriter(&out, raw), side.binary, c.benchArgs...); err != nil {
 				return err
 			}
-			r := reader{results: results{}, pkg: scheduler}
+			r := reader{results: results{}, pkg: module + "kvscheduler"}
 			for lines := bufio.NewScanner(&out); lines.Scan(); {
 				r.line(lines.Text())
 			}

@@ -1,8 +1,8 @@
-// Command bench runs the benchmarks and compares those of the KVScheduler with
+// Command bench runs the benchmarks and compares those of the KVScheduler, and a few others, with
 // what they must reach: the numbers of Ligato's scheduler, their own earlier ones in multiples of fixed work, or a
 // rule such as "time per value stays flat".
 //
-//	go test -bench ──> lines ──┬── of kvscheduler ──> table: measured, bar, ok or missed
+//	go test -bench ──> lines ──┬── with bars ───────> table: measured, bar, ok or missed
 //	                           ├── of others ───────> printed as they are
 //	                           └── all ─────────────> a file (-raw), and printed with -v
 //

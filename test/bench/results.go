@@ -2,13 +2,14 @@ package main
 
 import (
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
 
-const scheduler = "github.com/contiv/contiv/kvscheduler"
+const module = "github.com/contiv/contiv/"
 
-// results are the metrics of the KVScheduler's benchmarks: the best ones, by
+// results are the metrics of benchmarks that have bars: the best ones, by
 // name of the benchmark ("Create/N=100") and unit.
 type results map[string]map[string]float64
 
@@ -25,7 +26,7 @@ var processors = regexp.MustCompile(`-\d+$`)
 func (r *reader) line(text string) bool {
 	if pkg, ok := strings.CutPrefix(text, "pkg: "); ok {
 		r.pkg = pkg
-		return pkg != scheduler
+		return !slices.ContainsFunc(bars, func(b bar) bool { return b.of(pkg, b.benchmark) })
 	}
 	fields := strings.Fields(text)
 	switch {
@@ -37,15 +38,8 @@ func (r *reader) line(text string) bool {
 		return false
 	}
 	name, ok := strings.CutPrefix(fields[0], "Benchmark")
-	if r.pkg != scheduler || !ok {
-		return true
-	}
 	name = processors.ReplaceAllString(name, "")
-	ours := false
-	for _, b := range bars {
-		ours = ours || b.benchmark == strings.Split(name, "/")[0]
-	}
-	if !ours {
+	if first, _, _ := strings.Cut(name, "/"); !ok || !slices.ContainsFunc(bars, func(b bar) bool { return b.of(r.pkg, first) }) {
 		return true
 	}
 	for i := 2; i+1 < len(fields); i += 2 { // name, iterations, and pairs of number and unit
