@@ -130,6 +130,7 @@ func TestServicesAtAddressesOfTheHost(t *testing.T) {
 	}
 	awaitPort("node ports are open at addresses of the host", true)
 	check("at first")
+	wantWhy(t, l, host, "b", "192.168.16.254", local, none)
 
 	labtest.RequireQuietRestart(t, l, "node1")
 	check("after a restart of the agent")
