@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
 	"github.com/contiv/contiv/vswitch/vpp/vpptest"
@@ -53,4 +54,72 @@ func BenchmarkServices66(b *testing.B) {
 			set66(b, v, values[500])
 		}
 	})
+}
+
+// BenchmarkPortsOfAService: what one service of 1 000 ports and one of 10 000 take, and how much more that is for a port.
+func BenchmarkPortsOfAService(b *testing.B) {
+	vpptest.Need(b)
+	const few, many = 1_000, 10_000
+	took := map[string]map[int]time.Duration{}
+	for b.Loop() {
+		for _, ports := range []int{few, many} {
+			v := open(b, &site{VPP: vpptest.NewProcess(b, newNamespace(b).NetNS)})
+			service := func(weights ...uint32) *contiv_nat.DNat66 {
+				value := dnat66Value("default/many-ports")
+				for n := range ports {
+					value.StMappings = append(value.StMappings, edit66(service66("fd96::1", uint32(1000+n), weights...), toItself66))
+				}
+				return value
+			}
+			less := service(1, 1)
+			less.StMappings = less.StMappings[1:]
+			measure := func(what string, do func()) {
+				if took[what] == nil {
+					took[what] = map[int]time.Duration{}
+				}
+				start := time.Now()
+				do()
+				took[what][ports] += time.Since(start)
+			}
+			measure("created", func() { set66(b, v, service(1, 1)) })
+			measure("endpoint-more", func() { set66(b, v, service(1, 1, 1)) })
+			measure("endpoint-less", func() { set66(b, v, service(1, 1)) })
+			measure("port-less", func() { set66(b, v, less) })
+			measure("removed", func() { must(b, v.DNAT66().Remove(b.Context(), less)) })
+			v.Close()
+		}
+	}
+	for what, d := range took {
+		b.ReportMetric(float64(d[many].Milliseconds())/float64(b.N), "ms/"+what)
+		b.ReportMetric(float64(d[many])/float64(d[few])*few/many, "times-a-port/"+what)
+	}
+	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkOneOfManyServices: a change of one service, beside others.
+func BenchmarkOneOfManyServices(b *testing.B) {
+	vpptest.Need(b)
+	for _, count := range []int{1, 1_000, 10_000} {
+		b.Run(fmt.Sprint(count), func(b *testing.B) {
+			v := open(b, &site{VPP: vpptest.NewProcess(b, newNamespace(b).NetNS)})
+			var values []*contiv_nat.DNat66
+			for n := range count {
+				m := edit66(service66(fmt.Sprintf("fd96::%x", n+1), 80, 1, 1, 1), toItself66)
+				for l := range 7 {
+					m.LocalIps = append(m.LocalIps, &local66{LocalIp: fmt.Sprintf("fd10::%x:%x", n+1, l+1), LocalPort: 8080, Probability: 1})
+				}
+				values = append(values, dnat66Value(fmt.Sprintf("default/service-%d", n), m))
+			}
+			for part := range slices.Chunk(values, 256) {
+				set66(b, v, part...)
+			}
+			more := dnat66Value("default/one-more", service66("fd97::1", 80, 1, 1))
+			less := dnat66Value("default/one-more", service66("fd97::1", 80, 1))
+			for b.Loop() {
+				set66(b, v, more)
+				set66(b, v, less)
+				must(b, v.DNAT66().Remove(b.Context(), less))
+			}
+		})
+	}
 }

@@ -161,6 +161,7 @@ func TestDNAT66IsRefusedAsAWhole(t *testing.T) {
 		if err := v.vpp.Call(t.Context(), session.Core, foreign, &cnat.CnatTranslationUpdateReply{}); err != nil {
 			t.Fatal(err)
 		}
+		wantDNAT66(t, v, first) // a resync, as others' translations are noticed by
 		for name, test := range map[string]struct {
 			values      []*contiv_nat.DNat66
 			want        string
@@ -195,7 +196,7 @@ func translations(t testing.TB, v *VSwitch, holding bool) (list []cnat.CnatTrans
 	all, err := session.Dump[cnat.CnatTranslationDetails](t.Context(), v.vpp, session.Core, &cnat.CnatTranslationDump{})
 	must(t, err)
 	for _, d := range all {
-		if (d.Translation.IPProto == ip_types.IP_API_PROTO_RESERVED) == holding {
+		if vip := convert.Addr(d.Translation.Vip.Addr).String(); (vip == "100::2" || vip == "192.0.0.171") == holding {
 			list = append(list, d.Translation)
 		}
 	}
@@ -339,12 +340,6 @@ func TestDNAT66ThatOthersChange(t *testing.T) {
 			found, err := v.DNAT66().List(t.Context(), []*contiv_nat.DNat66{value})
 			if err != nil || len(found) == 1 && proto.Equal(found[0], value) {
 				t.Errorf("%s: found %v (%v)", name, found, err)
-			}
-			if name == "backends" { // that is somebody else's now
-				if err := v.DNAT66().Set(t.Context(), value); err == nil {
-					t.Errorf("%s: taken over", name)
-				}
-				continue
 			}
 			set66(t, v, value)
 			wantDNAT66(t, v, value)

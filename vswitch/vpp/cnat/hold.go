@@ -3,7 +3,6 @@ package cnat
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 
@@ -42,47 +41,51 @@ func (k natKey) holds() bool {
 	return k.proto == holderProto && k.addr.Addr() == holder[familyOf(k.addr.Addr())]
 }
 
-// hold holds the backends that translations have, or are to have. All are the translations of the IP version.
-func (v *Translations) hold(ctx context.Context, f family, all map[natKey]*translation, changes []changed) error {
-	held := map[netip.Addr]bool{refuser[f]: true} // which has a route
-	for key, t := range all {
-		if key.holds() {
-			for _, b := range t.backends {
-				held[b.Addr()] = true
-			}
-		}
-	}
+// records reports whether it is that of marks, see translation.
+func (k natKey) records() bool { return k.proto == recordProto && !k.holds() }
+
+// hold holds the backends that translations have, or are to have.
+func (v *Translations) hold(ctx context.Context, f family, k *known, changes []changed) error {
+	seen := map[netip.Addr]bool{refuser[f]: true} // which has a route
 	var fresh []netip.Addr
 	for _, c := range changes {
 		for _, b := range c.backends() {
-			if !held[b.Addr()] {
-				held[b.Addr()] = true
+			if k.held[b.Addr()] == 0 && !seen[b.Addr()] {
 				fresh = append(fresh, b.Addr())
 			}
+			seen[b.Addr()] = true
 		}
 	}
 	if len(fresh) == 0 {
 		return nil
 	}
-	l, err := v.vpp.Use(module)
-	if err != nil {
-		return err
-	}
-	requests := session.NewBatch(l)
+	requests := session.NewBatch(k.link)
+	var noted []func()
 	number := uint16(0)
 	for part := range slices.Chunk(fresh, holderSize) {
 		key := natKey{proto: holderProto}
-		for key.addr = netip.AddrPortFrom(holder[f], number); all[key] != nil; key.addr = netip.AddrPortFrom(holder[f], number) {
+		for key.addr = netip.AddrPortFrom(holder[f], number); k.all[key] != nil; key.addr = netip.AddrPortFrom(holder[f], number) {
 			number++
 		}
-		number++
+		t, reply := &translation{}, &cnat.CnatTranslationUpdateReply{}
 		req := &cnat.CnatTranslationUpdate{Translation: cnat.CnatTranslation{Vip: endpoint(key.addr), IPProto: key.proto, IsRealIP: 1}}
 		for _, addr := range part {
+			t.backends = append(t.backends, netip.AddrPortFrom(addr, 0))
 			req.Translation.Paths = append(req.Translation.Paths, cnat.CnatEndpointTuple{DstEp: endpoint(netip.AddrPortFrom(addr, 0)), SrcEp: endpoint(netip.AddrPortFrom(anyClient[f], 0))})
 		}
-		requests.Add(ctx, fmt.Sprintf("holding the routes to %v", part), req, &cnat.CnatTranslationUpdateReply{})
+		requests.Add(ctx, fmt.Sprintf("holding the routes to %v", part), req, reply)
+		k.put(key, t)
+		noted = append(noted, func() { t.id = reply.ID })
 	}
-	return requests.Wait(ctx)
+	v.notes.known[f] = nil
+	if err := requests.Wait(ctx); err != nil {
+		return err
+	}
+	for _, note := range noted {
+		note()
+	}
+	v.notes.known[f] = k
+	return nil
 }
 
 // backends are those before and after the change.
@@ -95,31 +98,22 @@ func (c changed) backends() (list []netip.AddrPort) {
 	return list
 }
 
-// letGo removes translations that hold backends that no service has and no connection goes to. To list the
+// letGo removes translations that hold backends that no service has and no connection goes to, after changes. To list the
 // connections holds up packets: it does so only if there are many that no service has, or no service is left.
-func (v *Translations) letGo(ctx context.Context, f family, all map[natKey]*translation, changes []changed) error {
-	left := maps.Clone(all)
-	maps.DeleteFunc(left, func(key natKey, _ *translation) bool { return key.holds() })
-	for _, c := range changes {
-		if c.after != nil {
-			left[c.key] = c.after
-		} else {
-			delete(left, c.key)
-		}
+func (v *Translations) letGo(ctx context.Context, f family, k *known, changes []changed) error {
+	unused := func(b netip.AddrPort) bool { return k.uses[b.Addr()] == 0 }
+	if !slices.ContainsFunc(changes, func(c changed) bool { return slices.ContainsFunc(c.backends(), unused) }) {
+		return nil
 	}
 	used := map[netip.Addr]bool{}
-	for _, t := range left {
-		for _, b := range t.backends {
-			used[b.Addr()] = true
+	idle := map[natKey]*translation{}
+	for key, t := range k.holders {
+		if !slices.ContainsFunc(t.backends, func(b netip.AddrPort) bool { return !unused(b) }) {
+			idle[key] = t
 		}
 	}
-	var idle []*translation
-	for key, t := range all {
-		if key.holds() && !t.leadsTo(used) {
-			idle = append(idle, t)
-		}
-	}
-	if len(idle) == 0 || len(left) > 0 && len(idle) < idleHolders+2*v.notes.inUse[f] {
+	left := len(k.all) - len(k.holders)
+	if len(idle) == 0 || left > 0 && len(idle) < idleHolders+2*v.notes.inUse[f] {
 		return nil
 	}
 	sessions, err := session.Dump[cnat.CnatSessionDetails](ctx, v.vpp, module, &cnat.CnatSessionDump{})
@@ -129,20 +123,22 @@ func (v *Translations) letGo(ctx context.Context, f family, all map[natKey]*tran
 	for _, s := range sessions {
 		used[convert.Addr(s.Session.New.Addr)] = true
 	}
-	l, err := v.vpp.Use(module)
-	if err != nil {
-		return err
-	}
-	requests := session.NewBatch(l)
+	v.notes.known[f] = nil
+	requests := session.NewBatch(k.link)
 	v.notes.inUse[f] = 0
-	for _, t := range idle {
+	for key, t := range idle {
 		if t.leadsTo(used) {
 			v.notes.inUse[f]++
 			continue
 		}
 		requests.Add(ctx, fmt.Sprintf("no longer holding the routes to %v", t.backends), &cnat.CnatTranslationDel{ID: t.id}, &cnat.CnatTranslationDelReply{}, api.NO_SUCH_ENTRY)
+		k.put(key, nil)
 	}
-	return requests.Wait(ctx)
+	if err := requests.Wait(ctx); err != nil {
+		return err
+	}
+	v.notes.known[f] = k
+	return nil
 }
 
 // leadsTo reports whether one of the backends has one of the addresses.

@@ -177,16 +177,18 @@ func (v *Translations) lostFlows(ctx context.Context) (list []lost, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing connections: %w", err)
 	}
-	all := [2]map[natKey]*translation{}
+	v.notes.changing.Lock()
+	defer v.notes.changing.Unlock()
+	var now [2]*known
 	for _, f := range []family{v4, v6} {
-		if all[f], err = v.read(ctx, f); err != nil {
+		if now[f], err = v.know(ctx, f); err != nil {
 			return nil, err
 		}
 	}
 	for _, d := range sessions {
 		s := d.Session
 		to, backend := addrPortOf(s.Dst), addrPortOf(s.New)
-		t := all[familyOf(to.Addr())][natKey{to, s.IPProto}]
+		t := now[familyOf(to.Addr())].all[natKey{to, s.IPProto}]
 		if t == nil || !t.ours || !t.movesFlows(s.IPProto) || slices.Contains(t.backends, backend) || s.Location != atFeature && s.Location != atFIB {
 			continue
 		}

@@ -64,13 +64,17 @@ var protocols = map[ip_types.IPProto]contiv_nat.DNat66_Protocol{
 
 // translation is a translation of cnat.
 //
-// VPP has no tags for them. A translation therefore has additional paths that VPP stores and
-// returns but never uses: their backend is an address of the interface local0, which has none, and
-// port markPort. Their sources, 16 bytes each, are the mark: seconds of affinity (4 bytes), mode of
-// twice-NAT (1), plus refuseMark if what is sent there is refused and resetMark, and, if the mode is not
-// DISABLED, its address (16), then the label.
+// VPP has no tags for them. Beside the translations of an address and port there is therefore a record of which are ours: a
+// translation of the same address and port for a protocol that packets do not have (recordProto). Its backends are the
+// refuser, with a protocol as port. Their sources, 16 bytes each, are the mark of that protocol's translation: seconds of affinity
+// (4 bytes), mode of twice-NAT (1), plus refuseMark if what is sent there is refused and resetMark, and, if the mode is not
+// DISABLED, its address (16), then the label. A record comes before what it is about, and goes after it.
+//
+// (Backends without address, those of an interface that has none, could be in the translation itself, as nothing is sent
+// there. But whenever a translation changes, cnat_translation_unwatch_addr passes all backends of interfaces that there are.)
 type translation struct {
 	id       uint32 // as VPP gave it; it is no part of what is wanted
+	absent   bool   // there is its mark only
 	ours     bool   // it has a mark
 	label    string
 	backends []netip.AddrPort // one for each slot
@@ -85,6 +89,8 @@ type translation struct {
 }
 
 const (
+	recordProto = ip_types.IP_API_PROTO_RESERVED
+	// local0 has no address: nothing is sent to a backend there.
 	local0     = ownership.Index(0)
 	markPort   = 0x6374
 	refuseMark = 0x80
@@ -94,7 +100,7 @@ const (
 func (t *translation) sticky() bool { return t.affinity > 0 }
 
 func (t *translation) equal(o *translation) bool {
-	return t.ours == o.ours && t.label == o.label && slices.Equal(t.backends, o.backends) && t.affinity == o.affinity &&
+	return t.absent == o.absent && t.ours == o.ours && t.label == o.label && slices.Equal(t.backends, o.backends) && t.affinity == o.affinity &&
 		t.mode == o.mode && t.source == o.source && t.maglev == o.maglev && t.refuse == o.refuse && t.reset == o.reset && t.hide == o.hide
 }
 
@@ -212,10 +218,8 @@ func (t *translation) request(key natKey) *cnat.CnatTranslationUpdate {
 	for _, b := range t.backends {
 		r.Paths = append(r.Paths, cnat.CnatEndpointTuple{DstEp: endpoint(b), SrcEp: endpoint(netip.AddrPortFrom(client, 0))})
 	}
-	for _, part := range t.mark() {
-		r.Paths = append(r.Paths, cnat.CnatEndpointTuple{
-			DstEp: cnat.CnatEndpoint{SwIfIndex: local0, IfAf: f.api(), Port: markPort}, SrcEp: endpoint(netip.AddrPortFrom(part, 0)),
-		})
+	if len(r.Paths) == 0 { // VPP does not survive that
+		r.Paths = append(r.Paths, cnat.CnatEndpointTuple{DstEp: cnat.CnatEndpoint{SwIfIndex: local0, IfAf: f.api(), Port: markPort}, SrcEp: endpoint(netip.AddrPortFrom(client, 0))})
 	}
 	return &cnat.CnatTranslationUpdate{Translation: r}
 }
@@ -223,6 +227,9 @@ func (t *translation) request(key natKey) *cnat.CnatTranslationUpdate {
 func endpoint(a netip.AddrPort) cnat.CnatEndpoint {
 	return cnat.CnatEndpoint{Addr: convert.Address(a.Addr()), SwIfIndex: ownership.NoIndex, IfAf: familyOf(a.Addr()).api(), Port: a.Port()}
 }
+
+// marksAs reports whether the marks are the same.
+func (t *translation) marksAs(o *translation) bool { return slices.Equal(t.mark(), o.mark()) }
 
 func (t *translation) mark() (parts []netip.Addr) {
 	flags := byte(t.mode)
@@ -271,16 +278,21 @@ func (t *translation) readMark(data []byte) {
 func readTranslation(d *cnat.CnatTranslation) (key natKey, t *translation) {
 	key = natKey{netip.AddrPortFrom(convert.Addr(d.Vip.Addr), d.Vip.Port), d.IPProto}
 	t = &translation{id: d.ID, maglev: d.LbType == cnat.CNAT_LB_TYPE_MAGLEV}
-	var mark []byte
 	for _, p := range d.Paths {
 		if p.DstEp.SwIfIndex == local0 && p.DstEp.Port == markPort {
-			part := convert.Addr(p.SrcEp.Addr).As16()
-			mark = append(mark, part[:]...)
 			continue
 		}
 		t.backends = append(t.backends, netip.AddrPortFrom(convert.Addr(p.DstEp.Addr), p.DstEp.Port))
 		t.hide = !convert.Addr(p.SrcEp.Addr).IsUnspecified()
 	}
-	t.readMark(mark)
 	return key, t
+}
+
+// readRecord adds the marks of the translations that a record is about.
+func readRecord(d *cnat.CnatTranslation, at netip.AddrPort, marks map[natKey][]byte) {
+	for _, p := range d.Paths {
+		key := natKey{at, ip_types.IPProto(p.DstEp.Port)}
+		part := convert.Addr(p.SrcEp.Addr).As16()
+		marks[key] = append(marks[key], part[:]...)
+	}
 }

@@ -19,7 +19,6 @@ import (
 
 	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
 	"github.com/contiv/contiv/kvscheduler"
-	"go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/cnat"
 	"google.golang.org/protobuf/proto"
 )
@@ -81,6 +80,7 @@ func (v *Translations) Opened(context.Context, *session.Link) error {
 // notes are what the driver has to remember of cnat.
 type notes struct {
 	changing sync.Mutex    // held while translations change: whether an address is free is asked first
+	known    [2]*known     // by IP version; nil: VPP has to be asked; guarded by changing
 	left     chan struct{} // full: flows may have to move
 	inUse    [2]int        // by IP version: how many translations held backends of connections alone, when VPP was last asked; guarded by changing
 
@@ -135,20 +135,17 @@ func labelsOf(f family, values []*value) string {
 
 // replace makes the wanted translations those of the values.
 func (v *Translations) replace(ctx context.Context, f family, values []*value, wanted map[natKey]*translation) error {
-	all, err := v.read(ctx, f)
+	k, err := v.know(ctx, f)
 	if err != nil {
 		return err
 	}
-	labels := map[string]bool{}
-	for _, value := range values {
-		labels[value.GetLabel()] = true
-	}
 	mine := map[natKey]*translation{}
-	for key, now := range all {
-		switch {
-		case now.ours && labels[now.label]:
-			mine[key] = now
-		case wanted[key] == nil:
+	for _, value := range values {
+		maps.Copy(mine, k.labels[value.GetLabel()])
+	}
+	for key := range wanted {
+		switch now := k.all[key]; {
+		case now == nil || mine[key] != nil:
 		case !now.ours:
 			return fmt.Errorf("%s has a translation already, of somebody else", key)
 		default:
@@ -167,36 +164,33 @@ func (v *Translations) replace(ctx context.Context, f family, values []*value, w
 	for _, list := range [][]changed{gone, come} {
 		slices.SortFunc(list, func(a, b changed) int { return a.key.compare(b.key) })
 	}
-	if err := v.checkRoutes(ctx, all, come); err != nil {
+	if err := v.checkRoutes(ctx, k, come); err != nil {
 		return err
 	}
 	if err := v.prepare(ctx, f, wanted); err != nil {
 		return err
 	}
 	changes := append(gone, come...)
-	if err := v.hold(ctx, f, all, changes); err != nil {
+	if err := v.hold(ctx, f, k, changes); err != nil {
 		return err
 	}
-	if err := v.run(ctx, f, changes); err != nil {
+	if err := v.run(ctx, k, f, changes); err != nil {
 		return err
 	}
 	if slices.ContainsFunc(changes, changed.losesFlows) {
 		v.backendsLeft()
 	}
-	return v.letGo(ctx, f, all, changes)
+	return v.letGo(ctx, f, k, changes)
 }
 
 // checkRoutes refuses addresses that there is a route of ours to: that of cnat would take
 // its place, and hide it.
-func (v *Translations) checkRoutes(ctx context.Context, all map[natKey]*translation, come []changed) error {
-	known := map[netip.Addr]bool{}
-	for key := range all {
-		known[key.addr.Addr()] = true
-	}
+func (v *Translations) checkRoutes(ctx context.Context, k *known, come []changed) error {
+	seen := map[netip.Addr]bool{}
 	var networks []netip.Prefix
 	for _, c := range come {
-		if addr := c.key.addr.Addr(); !known[addr] {
-			known[addr] = true
+		if addr := c.key.addr.Addr(); k.vips[addr] == 0 && !seen[addr] {
+			seen[addr] = true
 			networks = append(networks, netip.PrefixFrom(addr, addr.BitLen()))
 		}
 	}
@@ -216,78 +210,51 @@ type changed struct {
 	before, after *translation
 }
 
-// requests returns what VPP is asked for. It changes backends of a translation that
-// exists, but not how one of them is chosen.
-func (c changed) requests() (list []api.Message) {
-	if c.before != nil && (c.after == nil || c.before.sticky() != c.after.sticky()) {
-		list = append(list, &cnat.CnatTranslationDel{ID: c.before.id})
-	}
-	if c.after != nil {
-		list = append(list, c.after.request(c.key))
-	}
-	return list
+// deletes reports whether what there is has to go first. VPP changes backends of a translation that exists, but not how one
+// of them is chosen.
+func (c changed) deletes() bool {
+	return c.before != nil && !c.before.absent && (c.after == nil || c.before.sticky() != c.after.sticky())
+}
+
+// changesMark reports whether the record changes.
+func (c changed) changesMark() bool {
+	return c.before == nil || c.after == nil || !c.before.marksAs(c.after)
 }
 
 // run sends all requests, and waits for them. If one is refused, the state before is
 // restored.
-func (v *Translations) run(ctx context.Context, f family, changes []changed) error {
-	err := v.send(ctx, changes)
+func (v *Translations) run(ctx context.Context, k *known, f family, changes []changed) error {
+	err := v.send(ctx, k, f, changes)
 	if err == nil {
 		return nil
 	}
 	ctx = context.WithoutCancel(ctx)
-	all, err2 := v.read(ctx, f)
+	k, err2 := v.read(ctx, f)
 	if err2 != nil {
 		return errors.Join(err, err2)
 	}
 	var back []changed
 	for _, c := range changes {
-		now := all[c.key]
+		now := k.all[c.key]
 		if (now == nil) != (c.before == nil) || now != nil && !now.equal(c.before) {
 			back = append(back, changed{c.key, now, c.before})
 		}
 	}
-	return errors.Join(err, session.Wrap("taking it back", v.send(ctx, back)))
-}
-
-func (v *Translations) send(ctx context.Context, changes []changed) error {
-	l, err := v.vpp.Use(module)
-	if err != nil {
-		return err
-	}
-	b := session.NewBatch(l)
-	for _, c := range changes {
-		for _, req := range c.requests() {
-			switch req := req.(type) {
-			case *cnat.CnatTranslationDel:
-				b.Add(ctx, fmt.Sprintf("no longer translating %s", c.key), req, &cnat.CnatTranslationDelReply{}, api.NO_SUCH_ENTRY)
-			default:
-				b.Add(ctx, fmt.Sprintf("translating %s", c.key), req, &cnat.CnatTranslationUpdateReply{})
-			}
-		}
-	}
-	return b.Wait(ctx)
+	return errors.Join(err, session.Wrap("taking it back", v.send(ctx, k, f, back)))
 }
 
 // list: if an interface is without the features, nothing is as expected.
 func (v *Translations) list(ctx context.Context, f family, expected []*value) ([]*value, error) {
-	all, err := v.read(ctx, f)
+	v.notes.changing.Lock()
+	defer v.notes.changing.Unlock()
+	k, err := v.read(ctx, f)
 	if errors.Is(err, kvscheduler.ErrUnsupported) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	byLabel := map[string]map[natKey]*translation{}
-	for key, t := range all {
-		if !t.ours {
-			continue
-		}
-		if byLabel[t.label] == nil {
-			byLabel[t.label] = map[natKey]*translation{}
-		}
-		byLabel[t.label][key] = t
-	}
+	byLabel := maps.Clone(k.labels)
 	covered := true
 	if len(byLabel) > 0 {
 		if covered, err = v.allCovered(ctx, f, byLabel); err != nil {
@@ -314,21 +281,6 @@ func (v *Translations) list(ctx context.Context, f family, expected []*value) ([
 		found = append(found, northbound(label, list))
 	}
 	return found, nil
-}
-
-// read reads the translations of everybody, of an IP version.
-func (v *Translations) read(ctx context.Context, f family) (map[natKey]*translation, error) {
-	details, err := session.Dump[cnat.CnatTranslationDetails](ctx, v.vpp, module, &cnat.CnatTranslationDump{})
-	if err != nil {
-		return nil, fmt.Errorf("listing translations: %w", err)
-	}
-	all := map[natKey]*translation{}
-	for _, d := range details {
-		if key, t := readTranslation(&d.Translation); familyOf(key.addr.Addr()) == f {
-			all[key] = t
-		}
-	}
-	return all, nil
 }
 
 // northbound describes translations as found.

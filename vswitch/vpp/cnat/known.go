@@ -1,0 +1,189 @@
+package cnat
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/contiv/contiv/vswitch/vpp/session"
+
+	"go.fd.io/govpp/api"
+	"go.fd.io/govpp/binapi/cnat"
+)
+
+// known is what one connection to VPP has of an IP version, as last listed and with all changes since. Listing holds up
+// packets, and with 10 000 services takes a tenth of a second: a change of one service must not. What others change in VPP
+// is noticed by the next resync, which lists anew.
+type known struct {
+	link    *session.Link
+	all     map[natKey]*translation            // of everybody, those that hold backends too
+	labels  map[string]map[natKey]*translation // ours
+	records map[netip.AddrPort]uint32          // numbers, as VPP gave them
+	vips    map[netip.Addr]int                 // how many translations an address has
+	uses    map[netip.Addr]int                 // how many translations lead to a backend, but for those that hold it
+	held    map[netip.Addr]int                 // how many hold it
+	holders map[natKey]*translation
+}
+
+func newKnown(link *session.Link) *known {
+	return &known{
+		link: link, all: map[natKey]*translation{}, labels: map[string]map[natKey]*translation{}, records: map[netip.AddrPort]uint32{},
+		vips: map[netip.Addr]int{}, uses: map[netip.Addr]int{}, held: map[netip.Addr]int{}, holders: map[natKey]*translation{},
+	}
+}
+
+// put notes a translation, or with nil that there is none.
+func (k *known) put(key natKey, t *translation) {
+	if old := k.all[key]; old != nil {
+		delete(k.all, key)
+		delete(k.holders, key)
+		k.count(key, old, -1)
+		if of := k.labels[old.label]; old.ours {
+			if delete(of, key); len(of) == 0 {
+				delete(k.labels, old.label)
+			}
+		}
+	}
+	if t == nil {
+		return
+	}
+	k.all[key] = t
+	k.count(key, t, 1)
+	switch {
+	case key.holds():
+		k.holders[key] = t
+	case t.ours:
+		if k.labels[t.label] == nil {
+			k.labels[t.label] = map[natKey]*translation{}
+		}
+		k.labels[t.label][key] = t
+	}
+}
+
+func (k *known) count(key natKey, t *translation, n int) {
+	add := func(counts map[netip.Addr]int, a netip.Addr) {
+		if counts[a] += n; counts[a] == 0 {
+			delete(counts, a)
+		}
+	}
+	add(k.vips, key.addr.Addr())
+	counts := k.uses
+	if key.holds() {
+		counts = k.held
+	}
+	for _, b := range t.backends {
+		add(counts, b.Addr())
+	}
+}
+
+// record returns the request that makes the marks of the translations at an address and port what is known of them.
+func (k *known) record(at netip.AddrPort) (doing string, req api.Message) {
+	r := cnat.CnatTranslation{Vip: endpoint(at), IPProto: recordProto, IsRealIP: 1}
+	for _, proto := range marked {
+		if t := k.all[natKey{at, proto}]; t != nil && t.ours {
+			for _, part := range t.mark() {
+				r.Paths = append(r.Paths, cnat.CnatEndpointTuple{
+					DstEp: endpoint(netip.AddrPortFrom(refuser[familyOf(at.Addr())], uint16(proto))), SrcEp: endpoint(netip.AddrPortFrom(part, 0)),
+				})
+			}
+		}
+	}
+	if len(r.Paths) > 0 {
+		return fmt.Sprintf("noting whose translations of %s are", at), &cnat.CnatTranslationUpdate{Translation: r}
+	}
+	id := k.records[at]
+	delete(k.records, at)
+	return fmt.Sprintf("forgetting whose translations of %s were", at), &cnat.CnatTranslationDel{ID: id}
+}
+
+// know returns what VPP has. The caller holds changing.
+func (v *Translations) know(ctx context.Context, f family) (*known, error) {
+	l, err := v.vpp.Use(module)
+	if err != nil {
+		return nil, err
+	}
+	if k := v.notes.known[f]; k != nil && k.link == l {
+		return k, nil
+	}
+	return v.read(ctx, f)
+}
+
+// read lists the translations of everybody, of an IP version. The caller holds changing.
+func (v *Translations) read(ctx context.Context, f family) (*known, error) {
+	v.notes.known[f] = nil
+	l, err := v.vpp.Use(module)
+	if err != nil {
+		return nil, err
+	}
+	details, err := session.Dump[cnat.CnatTranslationDetails](ctx, v.vpp, module, &cnat.CnatTranslationDump{})
+	if err != nil {
+		return nil, fmt.Errorf("listing translations: %w", err)
+	}
+	all := map[natKey]*translation{}
+	marks := map[natKey][]byte{}
+	k := newKnown(l)
+	for _, d := range details {
+		key, t := readTranslation(&d.Translation)
+		switch {
+		case familyOf(key.addr.Addr()) != f:
+		case key.records():
+			k.records[key.addr] = t.id
+			readRecord(&d.Translation, key.addr, marks)
+		default:
+			all[key] = t
+		}
+	}
+	for key, mark := range marks {
+		if all[key] == nil {
+			all[key] = &translation{absent: true}
+		}
+		all[key].readMark(mark)
+	}
+	for key, t := range all {
+		k.put(key, t)
+	}
+	v.notes.known[f] = k
+	return k, nil
+}
+
+// send makes changes, and notes them. After an error, it is not known what VPP has.
+func (v *Translations) send(ctx context.Context, k *known, f family, changes []changed) error {
+	v.notes.known[f] = nil
+	b := session.NewBatch(k.link)
+	var noted []func()
+	add := func(doing string, req api.Message, note func(id uint32)) {
+		if _, deletes := req.(*cnat.CnatTranslationDel); deletes {
+			b.Add(ctx, doing, req, &cnat.CnatTranslationDelReply{}, api.NO_SUCH_ENTRY)
+			return
+		}
+		reply := &cnat.CnatTranslationUpdateReply{}
+		b.Add(ctx, doing, req, reply)
+		noted = append(noted, func() { note(reply.ID) })
+	}
+	for _, c := range changes {
+		if c.deletes() {
+			add(fmt.Sprintf("no longer translating %s", c.key), &cnat.CnatTranslationDel{ID: c.before.id}, nil)
+		}
+		k.put(c.key, c.after)
+		if at := c.key.addr; c.changesMark() {
+			doing, req := k.record(at)
+			add(doing, req, func(id uint32) { k.records[at] = id })
+		}
+		if c.after != nil {
+			add(fmt.Sprintf("translating %s", c.key), c.after.request(c.key), func(id uint32) { c.after.id = id })
+		}
+	}
+	if err := b.Wait(ctx); err != nil {
+		return err
+	}
+	for _, note := range noted {
+		note()
+	}
+	v.notes.known[f] = k
+	return nil
+}
+
+// marked are the protocols whose translations have marks, in order.
+var marked = slices.Sorted(maps.Keys(protocols))
