@@ -3,7 +3,6 @@ package vpp
 import (
 	"context"
 	"errors"
-	"slices"
 
 	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
 	"github.com/contiv/contiv/vswitch/vpp/cnat"
@@ -71,10 +70,14 @@ func (n natPort) ListDNAT(ctx context.Context, expected []*vpp_nat.DNat44) ([]*v
 	for _, v := range services {
 		isService[v.GetLabel()] = true
 	}
+	at := map[string]int{}
+	for i, v := range found {
+		at[v.GetLabel()] = i
+	}
 	for _, v := range translated {
-		same := slices.IndexFunc(found, func(o *vpp_nat.DNat44) bool { return o.GetLabel() == v.GetLabel() })
+		same, both := at[v.GetLabel()]
 		switch {
-		case same < 0:
+		case !both:
 			found = append(found, v)
 		case !isService[v.GetLabel()]:
 			found[same] = v
