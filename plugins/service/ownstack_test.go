@@ -66,8 +66,8 @@ func TestServicesWithoutEndpointsOnAStolenCard(t *testing.T) {
 	none.Port = []*k8s.Service_ServicePort{{Protocol: "TCP", Port: 80, NodePort: 30081}, {Protocol: "UDP", Port: 81, NodePort: 30082}}
 	got := plugintest.Render(resync(t, s, state(none)))
 	for _, want := range []string{
-		`{"external_ip":"203.0.113.9","external_port":80,"otherwise":"REFUSE"}`,
-		// Of VPP's refusal, processes of the host would not hear over IPv4.
+		// Of VPP's refusal, clients outside would not hear over IPv4.
+		`{"external_ip":"203.0.113.9","external_port":80,"local_ips":[{"local_ip":"192.168.16.1","local_port":1}],"masquerade_outside":true,"twice_nat":"SELF","twice_nat_pool_ip":"10.1.1.254"}`,
 		`{"external_ip":"10.96.0.10","external_port":80,"local_ips":[{"local_ip":"192.168.16.1","local_port":1}],"masquerade_outside":true,"twice_nat":"SELF","twice_nat_pool_ip":"10.1.1.254"}`,
 		`{"external_ip":"10.96.0.10","external_port":81,"otherwise":"REFUSE","protocol":"UDP"}`,
 	} {

@@ -93,14 +93,14 @@ func TestSingleNICServices(t *testing.T) {
 	keeps.name, keeps.number, keeps.policy = "keeps", 23, "Local"
 	all := []served{local, far, onHost, keeps}
 	none := served{name: "none", number: 14, policy: "Cluster", port: 8080}
-	text := none.manifest()
+	text := none.everywhere()
 	for _, to := range all {
 		text += to.everywhere()
 	}
 	labtest.Apply(t, s.Lab, text)
 	labtest.RequireQuiet(t, s.Lab)
 	check := func() error { return s.asksEverywhere(all, node6) }
-	s.must(check())
+	await.That(t, "a process of the node reaches all", check) // what the agent has not heard of yet is refused
 	labtest.RequireQuietRestart(t, s.Lab, "node1")
 	await.That(t, "a process of the node reaches all after a restart of the agent", check) // the card may be the host's for a moment
 	s.must(s.KillVPP(ctx, "node1"))
@@ -119,18 +119,8 @@ func TestSingleNICServices(t *testing.T) {
 		if _, _, err := labtest.AskPeer(s.node.Netns, "tcp", local.clusterIP(ipv6)); err != nil {
 			t.Errorf("a process of the node, to a pod of the node that policies isolate, IPv6 %v: %v", ipv6, err)
 		}
-		for what, to := range map[string]served{"a service without endpoints": none, "what no service has": {number: 99}} {
-			if !ipv6 && to.name == "" {
-				continue // VPP drops its own ICMP message: docs/services.md
-			}
-			begun := time.Now()
-			_, _, err := labtest.AskPeer(s.node.Netns, "tcp", to.clusterIP(ipv6))
-			refused := errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.EACCES) || errors.Is(err, syscall.ECONNREFUSED)
-			if took := time.Since(begun); !refused || took > time.Second {
-				t.Errorf("a process of the node to %s, IPv6 %v: %v after %v, want it refused at once", what, ipv6, err, took)
-			}
-		}
 	}
+	s.refuses(none)
 	labtest.Delete(t, s.Lab, isolatedManifest)
 
 	own := fmt.Sprintf(`%s/32, "%s/128"`, s.node.Address, node6)
@@ -151,6 +141,53 @@ func TestSingleNICServices(t *testing.T) {
 			}
 		}
 	}
+}
+
+// refuses checks that what no service has, and a service without endpoints, is refused at once, to processes of node1 and to clients outside
+// that route it there.
+func (s *singleNIC) refuses(none served) {
+	s.t.Helper()
+	st, err := s.State()
+	s.must(err)
+	s.ip("-n " + st.Underlay() + " address add fd20::1/64 dev outside nodad")
+	s.ip("-n " + s.outside.Netns + " address add fd20::10/64 dev eth0 nodad")
+	for network, way := range map[string]string{"10.96.0.0/12": "203.0.113.1 192.168.16.1", "198.51.100.0/24": "203.0.113.1 192.168.16.1", "fd96::/108": "fd20::1 fd16::1", "fd98::/64": "fd20::1 fd16::1"} {
+		gateway, node, _ := strings.Cut(way, " ")
+		s.ip("-n " + s.outside.Netns + " route add " + network + " via " + gateway)
+		s.ip("-n " + st.Underlay() + " route add " + network + " via " + node)
+	}
+	for who, netns := range map[string]string{"a process of the node": s.node.Netns, "a client outside": s.outside.Netns} {
+		for _, ipv6 := range []bool{false, true} {
+			for what, to := range map[string]netip.AddrPort{
+				"the cluster IP of a service without endpoints": none.clusterIP(ipv6), "what no service has": served{number: 99}.clusterIP(ipv6),
+				"a port that a service lacks":                        netip.AddrPortFrom(none.clusterIP(ipv6).Addr(), 81),
+				"an external address of a service without endpoints": none.external(ipv6)[0],
+			} {
+				for _, network := range []string{"tcp", "udp"} {
+					if network == "udp" && to == none.external(ipv6)[0] {
+						continue // it goes where routes lead: docs/services.md
+					}
+					if err := refusedAtOnce(netns, network, to); err != nil {
+						s.t.Errorf("%s, %s to %s (%v): %v, want it refused at once", who, network, what, to, err)
+					}
+				}
+			}
+		}
+	}
+}
+
+// refusedAtOnce asks more than once, as VPP does not tell a client each time.
+func refusedAtOnce(netns, network string, to netip.AddrPort) (err error) {
+	for range 3 {
+		begun := time.Now()
+		if _, _, err = labtest.AskPeer(netns, network, to); errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.EACCES) || errors.Is(err, syscall.ECONNREFUSED) {
+			if time.Since(begun) < time.Second {
+				return nil
+			}
+		}
+		err = fmt.Errorf("%w after %v", err, time.Since(begun))
+	}
+	return err
 }
 
 // asksEverywhere has a process of node1 ask services at all their addresses that lead through VPP, and compares what the endpoints see.

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"math"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -17,8 +18,10 @@ import (
 	vpp_wireguard "github.com/contiv/contiv/api/ligato/vpp/wireguard"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/vswitch"
+	"github.com/contiv/contiv/vswitch/vpp/convert"
 	"github.com/contiv/contiv/vswitch/vpp/session"
 	"github.com/contiv/contiv/vswitch/vpp/vpptest"
+	"go.fd.io/govpp/binapi/cnat"
 	"go.fd.io/govpp/binapi/ip_neighbor"
 	"go.fd.io/govpp/binapi/ip_types"
 )
@@ -133,6 +136,38 @@ func TestSTNRules(t *testing.T) {
 		}
 		wantValues(t, v.STNRules(), rules, rules...)
 		deleteTwice(t, v.STNRules(), rules...)
+	})
+}
+
+// VPP's own messages to the host are part of a rule: one without them is missing.
+func TestSTNRulesVouchForVPP(t *testing.T) {
+	onEachVPP(t, func(t *testing.T, s *site) {
+		v := open(t, s)
+		host := loopback("host")
+		create(t, v, host)
+		rules := []*vpp_stn.Rule{{IpAddress: "10.0.0.1", Interface: "host"}, {IpAddress: "10.0.0.2", Interface: "host"}, {IpAddress: "fd00::1", Interface: "host"}}
+		createTwice(t, v.STNRules(), rules...)
+		must(t, v.Interfaces().AddAddress(t.Context(), "host", netip.MustParsePrefix("172.30.1.1/24")))
+		wantValues(t, v.STNRules(), rules, rules...)
+		for range 2 {
+			all := translations(t, v, false)
+			if len(all) != 1 || convert.Addr(all[0].Vip.Addr) != netip.MustParseAddr("172.30.1.1") || all[0].Vip.Port != 0 {
+				t.Fatalf("VPP translates %v, want 172.30.1.1 alone, which is not translated", all)
+			}
+			wantDNAT66(t, v) // it is nobody's translation
+			must(t, v.vpp.Call(t.Context(), session.Core, &cnat.CnatTranslationDel{ID: all[0].ID}, &cnat.CnatTranslationDelReply{}))
+			restarted := open(t, s)
+			wantValues(t, restarted.STNRules(), rules, rules[2])
+			must(t, restarted.STNRules().Create(t.Context(), rules[0]))
+			wantValues(t, restarted.STNRules(), rules, rules...)
+			v = restarted
+		}
+		must(t, v.STNRules().Delete(t.Context(), rules[0]))
+		wantValues(t, v.STNRules(), rules[1:], rules[1:]...)
+		deleteTwice(t, v.STNRules(), rules[1:]...)
+		if all := translations(t, v, false); len(all) > 0 {
+			t.Errorf("left: %v", all)
+		}
 	})
 }
 

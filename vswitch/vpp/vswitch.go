@@ -144,7 +144,6 @@ func Open(opts Options) *VSwitch {
 	v.acls = acl.New(vpp, ifs, v.stats)
 	v.drops = drops.New(vpp)
 	v.policies = policies.New(v.acls, ifs, v.drops)
-	v.stn = stn.New(vpp, ifs)
 	v.clients = dhcp.NewClients(vpp, ifs, hub)
 	v.proxies = dhcp.NewProxies(vpp)
 	v.guards = podguard.New(vpp, ifs, v.stats, log)
@@ -159,12 +158,14 @@ func Open(opts Options) *VSwitch {
 	v.abfs = abf.New(vpp, ifs, v.acls)
 	v.nat = nat.New(vpp, ifs)
 	v.services = cnat.New(vpp, ifs, v.routes, v.guards, opts.Namespaces, log)
+	v.stn = stn.New(vpp, ifs, v.services)
 	v.srv6 = srv6.New(vpp, ifs, log)
 	v.punts = punt.New(vpp, ifs, v.stn)
 	v.peers = wireguard.New(vpp, ifs)
 	v.interfaces = interfaces.New(interfaces.Options{
 		Session: vpp, Registry: ifs, Hub: hub, Log: log, XDPDevices: opts.XDPDevices, Lent: opts.Lent, Counters: v.stats, Clients: v.clients,
-		OnCreate: []func(context.Context, ownership.Index) error{v.guards.InterfaceCreated, v.policies.InterfaceCreated, v.services.InterfaceCreated},
+		OnAddress: v.stn.AddressAdded,
+		OnCreate:  []func(context.Context, ownership.Index) error{v.guards.InterfaceCreated, v.policies.InterfaceCreated, v.services.InterfaceCreated},
 		OnDelete: []func(context.Context, ownership.Index) error{
 			v.guards.InterfaceLeaving, v.l3xc.InterfaceLeaving, v.proxyARP.InterfaceLeaving, v.l2.InterfaceLeaving, v.spans.InterfaceLeaving, v.services.InterfaceLeaving,
 		},

@@ -219,9 +219,18 @@ func (t *translation) request(key natKey) *cnat.CnatTranslationUpdate {
 		r.Paths = append(r.Paths, cnat.CnatEndpointTuple{DstEp: endpoint(b), SrcEp: endpoint(netip.AddrPortFrom(client, 0))})
 	}
 	if len(r.Paths) == 0 { // VPP does not survive that
-		r.Paths = append(r.Paths, cnat.CnatEndpointTuple{DstEp: cnat.CnatEndpoint{SwIfIndex: local0, IfAf: f.api(), Port: markPort}, SrcEp: endpoint(netip.AddrPortFrom(client, 0))})
+		r.Paths = append(r.Paths, nowhere(f))
 	}
 	return &cnat.CnatTranslationUpdate{Translation: r}
+}
+
+// nowhere is a backend that nothing is sent to.
+func nowhere(f family) cnat.CnatEndpointTuple {
+	return cnat.CnatEndpointTuple{DstEp: cnat.CnatEndpoint{SwIfIndex: local0, IfAf: f.api(), Port: markPort}, SrcEp: endpoint(netip.AddrPortFrom(anyClient[f], 0))}
+}
+
+func isNowhere(p cnat.CnatEndpointTuple) bool {
+	return p.DstEp.SwIfIndex == local0 && p.DstEp.Port == markPort
 }
 
 func endpoint(a netip.AddrPort) cnat.CnatEndpoint {
@@ -279,7 +288,7 @@ func readTranslation(d *cnat.CnatTranslation) (key natKey, t *translation) {
 	key = natKey{netip.AddrPortFrom(convert.Addr(d.Vip.Addr), d.Vip.Port), d.IPProto}
 	t = &translation{id: d.ID, maglev: d.LbType == cnat.CNAT_LB_TYPE_MAGLEV}
 	for _, p := range d.Paths {
-		if p.DstEp.SwIfIndex == local0 && p.DstEp.Port == markPort {
+		if isNowhere(p) {
 			continue
 		}
 		t.backends = append(t.backends, netip.AddrPortFrom(convert.Addr(p.DstEp.Addr), p.DstEp.Port))
@@ -291,6 +300,9 @@ func readTranslation(d *cnat.CnatTranslation) (key natKey, t *translation) {
 // readRecord adds the marks of the translations that a record is about.
 func readRecord(d *cnat.CnatTranslation, at netip.AddrPort, marks map[natKey][]byte) {
 	for _, p := range d.Paths {
+		if isNowhere(p) {
+			continue
+		}
 		key := natKey{at, ip_types.IPProto(p.DstEp.Port)}
 		part := convert.Addr(p.SrcEp.Addr).As16()
 		marks[key] = append(marks[key], part[:]...)

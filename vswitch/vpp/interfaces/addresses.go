@@ -46,6 +46,9 @@ func (v *Interfaces) AddAddress(ctx context.Context, iface string, addr netip.Pr
 	if err == nil && addr.Addr().Is6() {
 		err = v.startBorrowersIPv6(ctx, i)
 	}
+	if err == nil {
+		err = v.onAddress(ctx, i, addr.Addr())
+	}
 	if err != nil {
 		return fmt.Errorf("assigning address %s to interface %q: %w", addr, iface, err)
 	}

@@ -42,6 +42,7 @@ type Interfaces struct {
 	onCreate   []func(context.Context, ownership.Index) error
 	onDelete   []func(context.Context, ownership.Index) error
 	onTunnels  func(context.Context) error
+	onAddress  func(context.Context, ownership.Index, netip.Addr) error
 
 	events  *ifEvents
 	reports vswitch.StateReports
@@ -67,6 +68,8 @@ type Options struct {
 	// OnDelete removes what VPP would keep of an interface that is about to be deleted,
 	// would not take a request for after that, and give to the next one of the same index.
 	OnDelete []func(context.Context, ownership.Index) error
+	// OnAddress is called when an interface has another address.
+	OnAddress func(context.Context, ownership.Index, netip.Addr) error
 	// OnTunnels is called when there is another VXLAN tunnel, or one less.
 	OnTunnels func(context.Context) error
 }
@@ -92,7 +95,7 @@ func New(o Options) *Interfaces {
 	}
 	return &Interfaces{
 		Base: subsystem.Base{Uses: uses}, vpp: o.Session, ifs: o.Registry, hub: o.Hub, log: o.Log, xdpDevices: o.XDPDevices, lent: o.Lent,
-		counters: o.Counters, clients: o.Clients, onCreate: o.OnCreate, onDelete: o.OnDelete, onTunnels: o.OnTunnels, events: newIfEvents(),
+		counters: o.Counters, clients: o.Clients, onCreate: o.OnCreate, onDelete: o.OnDelete, onAddress: o.OnAddress, onTunnels: o.OnTunnels, events: newIfEvents(),
 	}
 }
 

@@ -2,8 +2,10 @@ package stn
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/contiv/contiv/vswitch/vpp/convert"
 	"github.com/contiv/contiv/vswitch/vpp/ownership"
@@ -13,8 +15,11 @@ import (
 	vpp_stn "github.com/contiv/contiv/api/ligato/vpp/stn"
 	"github.com/contiv/contiv/vswitch/vpp/vppapi"
 	"go.fd.io/govpp/api"
+	"go.fd.io/govpp/binapi/ip"
 	"go.fd.io/govpp/binapi/stn"
 )
+
+var addressModule = session.NewModule("", "addresses of interfaces", &ip.IPAddressDump{}, &ip.IPAddressDetails{})
 
 var module = session.NewModule("stn_plugin.so", "STN rules",
 	&stn.StnAddDelRule{}, &stn.StnAddDelRuleReply{}, &stn.StnRulesDump{}, &stn.StnRulesDetails{},
@@ -23,12 +28,75 @@ var module = session.NewModule("stn_plugin.so", "STN rules",
 // Rules are VPP's STN rules, one for an address. A rule is ours if its interface is.
 type Rules struct {
 	subsystem.Base
-	vpp *session.Session
-	ifs *ownership.Registry
+	vpp     *session.Session
+	ifs     *ownership.Registry
+	sources Sources
 }
 
-func New(vpp *session.Session, ifs *ownership.Registry) *Rules {
-	return &Rules{Base: subsystem.Base{Uses: []*session.Module{module}}, vpp: vpp, ifs: ifs}
+// Sources are addresses that VPP sends from to the host.
+type Sources interface {
+	// Vouch makes VPP receive what it sends from an IPv4 address of its own to another one, or no longer. Otherwise
+	// nothing of that is handed to the host.
+	Vouch(ctx context.Context, addr netip.Addr, on bool) error
+	Vouches(ctx context.Context, addr netip.Addr) (bool, error)
+}
+
+func New(vpp *session.Session, ifs *ownership.Registry, sources Sources) *Rules {
+	return &Rules{Base: subsystem.Base{Uses: []*session.Module{module, addressModule}}, vpp: vpp, ifs: ifs, sources: sources}
+}
+
+// sourcesAt returns the IPv4 addresses of an interface, if what is handed to it is for one of that IP version.
+func (v *Rules) sourcesAt(ctx context.Context, handed netip.Addr, i ownership.Index) (list []netip.Addr, err error) {
+	if handed.Is6() {
+		return nil, nil
+	}
+	found, err := session.Dump[ip.IPAddressDetails](ctx, v.vpp, addressModule, &ip.IPAddressDump{SwIfIndex: i})
+	if err != nil {
+		return nil, fmt.Errorf("reading the addresses of the interface: %w", err)
+	}
+	for _, d := range found {
+		list = append(list, convert.Addr(d.Prefix.Address))
+	}
+	return list, nil
+}
+
+// vouch has VPP's ICMP messages to a handed address arrive, or no longer.
+func (v *Rules) vouch(ctx context.Context, handed netip.Addr, i ownership.Index, on bool) error {
+	list, err := v.sourcesAt(ctx, handed, i)
+	for _, addr := range list {
+		err = errors.Join(err, v.sources.Vouch(ctx, addr, on))
+	}
+	return err
+}
+
+// AddressAdded has VPP's ICMP messages from a new address of an interface arrive.
+func (v *Rules) AddressAdded(ctx context.Context, i ownership.Index, addr netip.Addr) error {
+	if addr.Is6() {
+		return nil
+	}
+	all, err := session.Dump[stn.StnRulesDetails](ctx, v.vpp, module, &stn.StnRulesDump{})
+	if err != nil {
+		return session.IgnoreUnsupported("listing STN rules", err)
+	}
+	if !slices.ContainsFunc(all, func(d *stn.StnRulesDetails) bool { return handsIPv4To(d, i) }) {
+		return nil
+	}
+	return v.sources.Vouch(ctx, addr, true)
+}
+
+func handsIPv4To(d *stn.StnRulesDetails, i ownership.Index) bool {
+	return d.SwIfIndex == i && convert.Addr(d.IPAddress).Is4()
+}
+
+// vouches reports whether they do.
+func (v *Rules) vouches(ctx context.Context, handed netip.Addr, i ownership.Index) (bool, error) {
+	list, err := v.sourcesAt(ctx, handed, i)
+	for _, addr := range list {
+		if ok, err := v.sources.Vouches(ctx, addr); err != nil || !ok {
+			return false, err
+		}
+	}
+	return err == nil, err
 }
 
 // find returns the interface that an address is handed to.
@@ -66,7 +134,7 @@ func (v *Rules) set(ctx context.Context, r *vpp_stn.Rule) error {
 	case err != nil:
 		return err
 	case there && now == i:
-		return nil
+		return v.vouch(ctx, addr, i, true)
 	case there:
 		name, err := v.ifs.AnyName(ctx, now)
 		if err != nil {
@@ -74,7 +142,10 @@ func (v *Rules) set(ctx context.Context, r *vpp_stn.Rule) error {
 		}
 		return fmt.Errorf("interface %q gets them already: remove that rule first", name)
 	}
-	return v.vpp.Call(ctx, module, &stn.StnAddDelRule{IPAddress: convert.Address(addr), SwIfIndex: i, IsAdd: true}, &stn.StnAddDelRuleReply{})
+	if err := v.vpp.Call(ctx, module, &stn.StnAddDelRule{IPAddress: convert.Address(addr), SwIfIndex: i, IsAdd: true}, &stn.StnAddDelRuleReply{}); err != nil {
+		return err
+	}
+	return v.vouch(ctx, addr, i, true)
 }
 
 func (v *Rules) Delete(ctx context.Context, r *vpp_stn.Rule) error {
@@ -97,12 +168,17 @@ func (v *Rules) unset(ctx context.Context, r *vpp_stn.Rule) error {
 		return err
 	}
 	err = v.vpp.Call(ctx, module, &stn.StnAddDelRule{IPAddress: convert.Address(addr), SwIfIndex: now}, &stn.StnAddDelRuleReply{})
-	if vppapi.Refused(err, api.NO_SUCH_ENTRY) {
-		return nil
+	if err != nil && !vppapi.Refused(err, api.NO_SUCH_ENTRY) {
+		return err
 	}
-	return err
+	all, err := session.Dump[stn.StnRulesDetails](ctx, v.vpp, module, &stn.StnRulesDump{})
+	if err != nil || slices.ContainsFunc(all, func(d *stn.StnRulesDetails) bool { return handsIPv4To(d, now) }) {
+		return err
+	}
+	return v.vouch(ctx, addr, now, false)
 }
 
+// List returns the rules. One whose messages VPP drops is not there.
 func (v *Rules) List(ctx context.Context, expected []*vpp_stn.Rule) ([]*vpp_stn.Rule, error) {
 	all, err := session.Dump[stn.StnRulesDetails](ctx, v.vpp, module, &stn.StnRulesDump{})
 	if err != nil {
@@ -115,8 +191,16 @@ func (v *Rules) List(ctx context.Context, expected []*vpp_stn.Rule) ([]*vpp_stn.
 		if err != nil {
 			return nil, fmt.Errorf("listing STN rules: %w", err)
 		}
-		if name != "" {
-			list = append(list, &vpp_stn.Rule{IpAddress: text(convert.Addr(d.IPAddress)), Interface: name})
+		if name == "" {
+			continue
+		}
+		addr := convert.Addr(d.IPAddress)
+		ok, err := v.vouches(ctx, addr, d.SwIfIndex)
+		if err != nil {
+			return nil, fmt.Errorf("listing STN rules: %w", err)
+		}
+		if ok {
+			list = append(list, &vpp_stn.Rule{IpAddress: text(addr), Interface: name})
 		}
 	}
 	return list, nil

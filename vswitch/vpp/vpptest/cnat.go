@@ -143,6 +143,7 @@ func handleCNAT() {
 		}
 		return 0
 	})
+	commandsAbout["set urpf-accept "] = func(*call, string) string { return "" } // nothing here checks the reverse path
 	commandsAbout["show interface features "] = func(c *call, name string) string {
 		for _, i := range c.ifs.list {
 			if i != nil && i.InterfaceName == name {

@@ -152,17 +152,20 @@ const closedPort = 1
 
 // refuser returns the address that refuses connections to a frontend without endpoints; the zero address: the
 // vswitch does so. Cluster IPs are refused by the vswitch, so that no firewall of the host can ignore them. But where the
-// two share addresses, VPP takes its own ICMP messages to the host for forged (ip4_local_check_src).
+// two share addresses of IPv4, the host refuses all: NAT would drop what the vswitch says to clients outside.
 func (o Options) refuser(f processor.Frontend) netip.Addr {
+	ipv6 := f.Addr.Addr().Is6()
 	switch {
 	case f.Protocol != processor.TCP:
 		return netip.Addr{}
-	case f.Kind == processor.ClusterIP:
-		if at := slices.IndexFunc(o.Shared, netip.Addr.Is4); at >= 0 && f.Addr.Addr().Is4() {
+	case len(o.Shared) > 0:
+		if at := slices.IndexFunc(o.Shared, netip.Addr.Is4); at >= 0 && !ipv6 {
 			return o.Shared[at]
 		}
 		return netip.Addr{}
-	case f.Addr.Addr().Is6():
+	case f.Kind == processor.ClusterIP:
+		return netip.Addr{}
+	case ipv6:
 		return o.Refuser6
 	}
 	return o.Refuser4
