@@ -2,12 +2,14 @@
 //
 //	ports.go         the ports: DNAT66, Services44
 //	translations.go  values ──> translations of an IP version, the difference to what VPP has, requests
-//	translation.go   a translation, marked as ours by paths that are never used
+//	translation.go   a translation, marked as ours by a record beside it
+//	known.go         what VPP has, as last listed and with all changes since
 //	hold.go          backends that connections go to are kept in the FIB
 //	moves.go         flows whose backend leaves: silenced until VPP has forgotten them
 //	resets.go        connections of TCP whose backend leaves: ended by their sockets
 //	outside.go       … those of clients outside
 //	host.go          … those of the host
 //	features.go      which interfaces translate what enters, as long as there are translations
+//	vouch.go         VPP's own messages to a host that shares its addresses
 //	network.go       ServiceNetwork: interfaces of external clients, refused destinations
 package cnat
