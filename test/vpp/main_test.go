@@ -38,7 +38,7 @@ func upWith(t *testing.T, config string, vswitches ...string) *lab.Lab {
 }
 
 // options of a lab, or the test is skipped.
-func options(t *testing.T, vswitches ...string) lab.Options {
+func options(t testing.TB, vswitches ...string) lab.Options {
 	t.Helper()
 	if os.Getenv(lab.BinaryVariable) == "" {
 		t.Skip("needs VPP 25.10: make test-vpp " + lab.BinaryVariable + "=/usr/bin/vpp")
@@ -49,7 +49,7 @@ func options(t *testing.T, vswitches ...string) lab.Options {
 	return lab.Options{Name: fmt.Sprintf("vp%d", os.Getpid()), BinDir: binaries, VSwitches: vswitches}
 }
 
-func addPods(t *testing.T, l *lab.Lab, specs ...lab.PodSpec) []lab.Pod {
+func addPods(t testing.TB, l *lab.Lab, specs ...lab.PodSpec) []lab.Pod {
 	t.Helper()
 	pods, err := l.AddPods(t.Context(), 4, specs...)
 	if err != nil {
