@@ -188,8 +188,15 @@ func TestRedirects(t *testing.T) {
 	r.expect("at first", 30011, true)
 	r.expect("at first", 30012, false)
 
+	pod := redirectOf("hostPort/default/pod~1", 80) // to another port
+	for _, f := range pod.Frontends {
+		f.ToPort = 30010
+	}
+	r.commit(r.put(pod))
+	r.expect("to another port", 80, true)
+
 	r.restart()
-	txn := r.commit(r.put(web, other), kvscheduler.WithResync(kvscheduler.FullResync))
+	txn := r.commit(r.put(web, other, pod), kvscheduler.WithResync(kvscheduler.FullResync))
 	if len(txn.Executed) > 0 {
 		t.Errorf("a restarted agent does %v", txn.Executed)
 	}
@@ -199,6 +206,7 @@ func TestRedirects(t *testing.T) {
 	}
 	r.commit(r.delete(taken))
 	r.commit(r.delete(other))
+	r.commit(r.delete(pod))
 	r.expect("without the other", 30010, true)
 	r.expect("without the other", 30011, false)
 	r.commit(r.delete(web))
@@ -217,7 +225,7 @@ func TestDriftOfRedirects(t *testing.T) {
 		"flush chain ip6 contiv-host output",
 		"delete element ip contiv-host redirect-to { 10.9.0.1 . tcp . 30010 }",
 		"delete element ip6 contiv-host redirect-from { fd09::1 . udp . 30011 }",
-		"add element ip contiv-host redirect-to { 10.9.0.1 . tcp . 22 : 172.30.1.1 }",
+		"add element ip contiv-host redirect-to { 10.9.0.1 . tcp . 22 : 172.30.1.1 . 22 }",
 		"flush map ip contiv-host redirect-from",
 		"flush map ip contiv-host redirect-to",
 	} {
@@ -227,7 +235,7 @@ func TestDriftOfRedirects(t *testing.T) {
 		if txn := r.commit(r.put(web, other), kvscheduler.WithResync(kvscheduler.FullResync)); len(txn.Executed) > 0 {
 			t.Errorf("after the repair of nft %s, a resync does %v", change, txn.Executed)
 		}
-		if list := runIn(t, r.name, "nft list ruleset"); strings.Contains(list, ". 22 ") || strings.Count(list, "30010") != 8 || strings.Count(list, "30011") != 8 {
+		if list := runIn(t, r.name, "nft list ruleset"); strings.Contains(list, ". 22 ") || strings.Count(list, "30010") != 12 || strings.Count(list, "30011") != 12 {
 			t.Errorf("after the repair of nft %s: %s", change, list)
 		}
 	}
@@ -263,7 +271,7 @@ func TestRulesetIsWatchedOnce(t *testing.T) {
 	if n := subscriptions(); n != 1 {
 		t.Errorf("%d subscriptions, want one", n)
 	}
-	for _, change := range []string{"add table ip contiv-host", "add element ip contiv-host redirect-to { 10.9.0.1 . tcp . 30010 : 172.30.1.1 }"} {
+	for _, change := range []string{"add table ip contiv-host", "add element ip contiv-host redirect-to { 10.9.0.1 . tcp . 30010 : 172.30.1.1 . 30010 }"} {
 		runIn(t, r.name, "nft "+change)
 	}
 	r.awaitEvents()
@@ -283,17 +291,17 @@ func TestRedirectsOfOneTransaction(t *testing.T) {
 		t.Errorf("a port that another one has, and one that nobody has: %v", err)
 	}
 	r.inState(pb.ValueState_CONFIGURED, web, other, third)
-	elements := func(port string, want int) {
+	mentions := func(port string, want int) {
 		t.Helper()
 		if n := strings.Count(runIn(t, r.name, "nft list ruleset"), port); n != want {
-			t.Errorf("%d elements of port %s, want %d", n, port, want)
+			t.Errorf("port %[2]s is there %[1]d times, want %[3]d", n, port, want)
 		}
 	}
-	elements("30013", 8)
+	mentions("30013", 12)
 	r.commit(r.delete(third, taken))
-	elements("30012", 0)
-	elements("30013", 0)
-	elements("30010", 8)
+	mentions("30012", 0)
+	mentions("30013", 0)
+	mentions("30010", 12)
 	_, _ = r.put(redirectOf("default/web", 30011), redirectOf("default/other", 30010)).Commit(t.Context(), kvscheduler.WithRetry(kvscheduler.Retry{Period: 10 * time.Millisecond, MaxCount: 10}))
 	swapped := []proto.Message{redirectOf("default/web", 30011), redirectOf("default/other", 30010)}
 	for _, v := range swapped {
@@ -313,18 +321,18 @@ func TestRedirectsOfATableThatWasChanged(t *testing.T) {
 	for _, change := range []string{
 		"delete table ip contiv-host",
 		"flush map ip6 contiv-host redirect-to",
-		"add element ip contiv-host redirect-to { 10.9.0.1 . tcp . 30011 : 172.30.1.9 }",
+		"add element ip contiv-host redirect-to { 10.9.0.1 . tcp . 30011 : 172.30.1.9 . 30011 }",
 		"add table ip somebody",
 	} {
 		r.commit(r.put(web))
 		runIn(t, r.name, "nft "+change)
 		r.commit(r.put(other))
-		if list := runIn(t, r.name, "nft list ruleset"); strings.Count(list, "30011") != 8 || strings.Contains(list, "172.30.1.9") {
+		if list := runIn(t, r.name, "nft list ruleset"); strings.Count(list, "30011") != 12 || strings.Contains(list, "172.30.1.9") {
 			t.Errorf("after nft %s: %s", change, list)
 		}
 		r.commit(r.put(web, other), kvscheduler.WithResync(kvscheduler.FullResync))
 		r.commit(r.delete(other))
-		if list := runIn(t, r.name, "nft list ruleset"); strings.Count(list, "30010") != 8 || strings.Contains(list, "30011") {
+		if list := runIn(t, r.name, "nft list ruleset"); strings.Count(list, "30010") != 12 || strings.Contains(list, "30011") {
 			t.Errorf("after nft %s, and without the second: %s", change, list)
 		}
 	}
@@ -395,6 +403,7 @@ func TestInvalidRedirects(t *testing.T) {
 		{"no address", func(f *contiv_nat.HostRedirect_Frontend) { f.ToAddress = "" }},
 		{"different IP versions", func(f *contiv_nat.HostRedirect_Frontend) { f.ToAddress = "fd30::1" }},
 		{"no port", func(f *contiv_nat.HostRedirect_Frontend) { f.Port = 65536 }},
+		{"no port to send to", func(f *contiv_nat.HostRedirect_Frontend) { f.ToPort = 65536 }},
 		{"one of TCP, UDP, SCTP", func(f *contiv_nat.HostRedirect_Frontend) { f.Protocol = 7 }},
 		{"twice", func(f *contiv_nat.HostRedirect_Frontend) { f.Protocol = contiv_nat.DNat66_UDP; f.Address = "10.9.0.1" }},
 		{"no label", nil},

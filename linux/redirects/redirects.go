@@ -92,11 +92,11 @@ func (r *Redirects) Descriptor() kvscheduler.Descriptor[*redirect, kvscheduler.N
 	}
 }
 
-var labelText = regexp.MustCompile(`^[A-Za-z0-9_./:-]{1,127}$`) // comments of nftables have at most 128 bytes
+var labelText = regexp.MustCompile(`^[A-Za-z0-9_./:~-]{1,127}$`) // comments of nftables have at most 128 bytes
 
 func validate(v *redirect) error {
 	if !labelText.MatchString(v.GetLabel()) {
-		return kvscheduler.NewInvalidValueError(fmt.Errorf("%q is no label: use 1 to 127 letters, digits and any of -_./: in it", v.GetLabel()), "label")
+		return kvscheduler.NewInvalidValueError(fmt.Errorf("%q is no label: use 1 to 127 letters, digits and any of -_./:~ in it", v.GetLabel()), "label")
 	}
 	seen := map[netip.AddrPort]map[contiv_nat.DNat66_Protocol]bool{}
 	for _, f := range v.GetFrontends() {
@@ -113,6 +113,9 @@ func validate(v *redirect) error {
 		}
 		if f.GetPort() == 0 || f.GetPort() > 65535 {
 			return kvscheduler.NewInvalidValueError(fmt.Errorf("%d is no port: use 1 to 65535", f.GetPort()), "frontends")
+		}
+		if f.GetToPort() > 65535 {
+			return kvscheduler.NewInvalidValueError(fmt.Errorf("%d is no port to send to: use 1 to 65535, or 0 for the same", f.GetToPort()), "frontends")
 		}
 		at := netip.AddrPortFrom(addrs[0], uint16(f.GetPort()))
 		if seen[at][f.GetProtocol()] {

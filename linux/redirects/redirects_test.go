@@ -16,7 +16,7 @@ import (
 func TestFlowsEndOnceTheKernelForgets(t *testing.T) {
 	r := withKernel(nil, nft.New(nfttest.NewHost().Kernel), func() {})
 	at := flow{netip.MustParseAddrPort("10.9.0.1:30010"), unix.IPPROTO_UDP}
-	web := change{"default/web", []entry{{at, netip.MustParseAddr("172.30.1.1"), netip.MustParseAddr("172.30.1.3")}}}
+	web := change{"default/web", []entry{{at, netip.MustParseAddrPort("172.30.1.1:30080"), netip.MustParseAddr("172.30.1.3")}}}
 	refusal := errors.New("no memory")
 	r.endFlows = func(conntrack.Stale) error { return refusal }
 	if errs := r.change([]change{web}, func() {}); !errors.Is(errs[0], refusal) {

@@ -19,7 +19,7 @@ import (
 
 const (
 	tableName = "contiv-host"
-	mapTo     = "redirect-to"   // address, protocol and port -> address of the vswitch; comment: label
+	mapTo     = "redirect-to"   // address, protocol and port -> address and port that they are sent to; comment: label
 	mapFrom   = "redirect-from" // the same -> address that the vswitch sees
 	// What is hidden here, nobody else gives another source: the chain is before those that do.
 	beforeSources = -1
@@ -38,7 +38,8 @@ type flow struct {
 // entry is a flow with what becomes of it.
 type entry struct {
 	flow
-	to, source netip.Addr
+	to     netip.AddrPort
+	source netip.Addr
 }
 
 func (e entry) compare(o entry) int {
@@ -53,7 +54,8 @@ func entriesOf(v *contiv_nat.HostRedirect) (list []entry) {
 	}
 	for _, f := range v.GetFrontends() {
 		at := netip.AddrPortFrom(parse(f.GetAddress()), uint16(f.GetPort()))
-		list = append(list, entry{flow{at, protocols[f.GetProtocol()]}, parse(f.GetToAddress()), parse(f.GetSourceAddress())})
+		to := netip.AddrPortFrom(parse(f.GetToAddress()), uint16(cmp.Or(f.GetToPort(), f.GetPort())))
+		list = append(list, entry{flow{at, protocols[f.GetProtocol()]}, to, parse(f.GetSourceAddress())})
 	}
 	slices.SortFunc(list, entry.compare)
 	return list
@@ -78,12 +80,15 @@ func (f *family) table() *nftables.Table {
 }
 
 func (f *family) sets() (list []*nftables.Set) {
-	for _, name := range []string{mapTo, mapFrom} {
+	concat := nftables.MustConcatSetType
+	add := func(name string, data nftables.SetDatatype) {
 		list = append(list, &nftables.Set{
-			Table: f.table(), Name: name, IsMap: true, Concatenation: true, DataType: f.addr,
-			KeyType: nftables.MustConcatSetType(f.addr, nftables.TypeInetProto, nftables.TypeInetService),
+			Table: f.table(), Name: name, IsMap: true, Concatenation: true, DataType: data,
+			KeyType: concat(f.addr, nftables.TypeInetProto, nftables.TypeInetService),
 		})
 	}
+	add(mapTo, concat(f.addr, nftables.TypeInetService))
+	add(mapFrom, f.addr)
 	return list
 }
 
@@ -115,13 +120,15 @@ func (f *family) chains() []chain {
 	found := func(name string) expr.Any {
 		return &expr.Lookup{SourceRegister: reg(0), DestRegister: result, IsDestRegSet: true, SetName: name}
 	}
-	translate := func(typ expr.NATType) expr.Any {
+	translate := func(typ expr.NATType) *expr.NAT {
 		return &expr.NAT{Type: typ, Family: uint32(f.proto), RegAddrMin: result}
 	}
+	send := translate(expr.NATTypeDestNAT)
+	send.RegProtoMin, send.Specified = result+f.regs, true
 	protocol := &expr.Meta{Key: expr.MetaKeyL4PROTO, Register: reg(f.regs)}
 	sent := nft.Words(&expr.Payload{DestRegister: reg(0), Base: expr.PayloadBaseNetworkHeader, Offset: f.destination, Len: 4 * f.regs},
 		protocol, &expr.Payload{DestRegister: reg(f.regs + 1), Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
-		found(mapTo), translate(expr.NATTypeDestNAT))
+		found(mapTo), send)
 	opened := append([]nft.Word{nft.Tuple{Register: reg(0), Key: f.openedTo}},
 		nft.Words(protocol, &expr.Ct{Key: expr.CtKeyPROTODST, Register: reg(f.regs + 1)}, found(mapFrom))...)
 	byHost := nft.Words(&expr.Fib{Register: reg(0), FlagSADDR: true, ResultADDRTYPE: true},
@@ -189,7 +196,7 @@ func (t *table) read(have *nft.Table) {
 	}
 	for _, e := range have.Sets[mapTo].Elements {
 		f, ok := t.flowOf(e.Key)
-		to, isAddr := netip.AddrFromSlice([]byte(e.Data))
+		to, isAddr := t.addrPort(e.Data)
 		if !ok || !isAddr {
 			t.intact = false
 			continue
@@ -342,11 +349,10 @@ func (t *table) write(b *nft.Batch, claims map[flow]claim) {
 func elements(claims map[flow]claim) []nft.Element {
 	var list []nft.Element
 	for _, c := range claims {
-		key := binary.BigEndian.AppendUint16(append(c.at.Addr().AsSlice(), c.protocol, 0, 0, 0), c.at.Port())
-		key = append(key, 0, 0) // each part fills registers
+		key, to := withPort(append(c.at.Addr().AsSlice(), c.protocol, 0, 0, 0), c.at), withPort(c.to.Addr().AsSlice(), c.to)
 		list = append(list,
-			nft.Element{Set: mapTo, Key: string(key), Data: string(c.to.AsSlice()), Comment: c.label},
-			nft.Element{Set: mapFrom, Key: string(key), Data: string(c.source.AsSlice()), Comment: c.label})
+			nft.Element{Set: mapTo, Key: key, Data: to, Comment: c.label},
+			nft.Element{Set: mapFrom, Key: key, Data: string(c.source.AsSlice()), Comment: c.label})
 	}
 	return nft.Sorted(list)
 }
@@ -363,6 +369,20 @@ func (t *table) has(label string, entries []entry) bool {
 		}
 	}
 	return n == len(t.labels[label]) && (n == 0 || t.intact)
+}
+
+// withPort appends a port, which fills a register, as each part does.
+func withPort(parts []byte, of netip.AddrPort) string {
+	return string(append(binary.BigEndian.AppendUint16(parts, of.Port()), 0, 0))
+}
+
+func (t *table) addrPort(data string) (ap netip.AddrPort, ok bool) {
+	n := int(4 * t.regs)
+	if len(data) < n+2 {
+		return ap, false
+	}
+	addr, _ := netip.AddrFromSlice([]byte(data[:n]))
+	return netip.AddrPortFrom(addr, binary.BigEndian.Uint16([]byte(data[n:]))), true
 }
 
 func (t *table) flowOf(key string) (f flow, ok bool) {
@@ -391,7 +411,10 @@ func (t *table) addTo(values map[string]*contiv_nat.HostRedirect) {
 			continue
 		}
 		f := &contiv_nat.HostRedirect_Frontend{
-			Address: c.at.Addr().String(), Port: uint32(c.at.Port()), ToAddress: c.to.String(), SourceAddress: c.source.String(),
+			Address: c.at.Addr().String(), Port: uint32(c.at.Port()), ToAddress: c.to.Addr().String(), SourceAddress: c.source.String(),
+		}
+		if c.to.Port() != c.at.Port() {
+			f.ToPort = uint32(c.to.Port())
 		}
 		for p, number := range protocols {
 			if number == c.protocol {

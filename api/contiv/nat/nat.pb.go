@@ -419,13 +419,12 @@ func (x *ServiceNetwork) GetOutsideInterfaces() []string {
 }
 
 // HostRedirect has the kernel of the host send connections to a vswitch that has a network stack
-// of its own and translates them there, as those to node ports at addresses that the vswitch lacks. Both
-// clients outside and the host's own processes are redirected. Ports stay as they are, and answers come
-// back the same way.
+// of its own, as those to node ports and host ports at addresses that the vswitch lacks. Both clients outside
+// and the host's own processes are redirected, and answers come back the same way.
 // Key: config/contiv/nat/v1/host-redirect/<label>.
 type HostRedirect struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Unique name, of letters, digits and -_./: only, at most 127.
+	// Unique name, of letters, digits and -_./:~ only, at most 127.
 	Label         string                   `protobuf:"bytes,1,opt,name=label,proto3" json:"label,omitempty"`
 	Frontends     []*HostRedirect_Frontend `protobuf:"bytes,2,rep,name=frontends,proto3" json:"frontends,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -705,11 +704,13 @@ type HostRedirect_Frontend struct {
 	Address  string          `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
 	Port     uint32          `protobuf:"varint,2,opt,name=port,proto3" json:"port,omitempty"`
 	Protocol DNat66_Protocol `protobuf:"varint,3,opt,name=protocol,proto3,enum=contiv.nat.DNat66_Protocol" json:"protocol,omitempty"`
-	// Address of the vswitch that they are sent to, which the host has a route to.
+	// Address that they are sent to, of the vswitch or of a pod, which the host has a route to by the vswitch.
 	ToAddress string `protobuf:"bytes,4,opt,name=to_address,json=toAddress,proto3" json:"to_address,omitempty"`
 	// Address that the vswitch sees as the client; it must lead packets for it to the host. The
 	// host's own processes are seen as its address on the way there.
 	SourceAddress string `protobuf:"bytes,5,opt,name=source_address,json=sourceAddress,proto3" json:"source_address,omitempty"`
+	// Port that they are sent to; 0: the same.
+	ToPort        uint32 `protobuf:"varint,6,opt,name=to_port,json=toPort,proto3" json:"to_port,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -779,6 +780,13 @@ func (x *HostRedirect_Frontend) GetSourceAddress() string {
 	return ""
 }
 
+func (x *HostRedirect_Frontend) GetToPort() uint32 {
+	if x != nil {
+		return x.ToPort
+	}
+	return 0
+}
+
 var File_contiv_nat_nat_proto protoreflect.FileDescriptor
 
 const file_contiv_nat_nat_proto_rawDesc = "" +
@@ -837,17 +845,18 @@ const file_contiv_nat_nat_proto_rawDesc = "" +
 	"\x0eServiceNetwork\x12\x16\n" +
 	"\x06inside\x18\x01 \x03(\tR\x06inside\x12'\n" +
 	"\x0fservice_subnets\x18\x02 \x03(\tR\x0eserviceSubnets\x12-\n" +
-	"\x12outside_interfaces\x18\x03 \x03(\tR\x11outsideInterfaces\"\x9f\x02\n" +
+	"\x12outside_interfaces\x18\x03 \x03(\tR\x11outsideInterfaces\"\xb8\x02\n" +
 	"\fHostRedirect\x12\x14\n" +
 	"\x05label\x18\x01 \x01(\tR\x05label\x12?\n" +
-	"\tfrontends\x18\x02 \x03(\v2!.contiv.nat.HostRedirect.FrontendR\tfrontends\x1a\xb7\x01\n" +
+	"\tfrontends\x18\x02 \x03(\v2!.contiv.nat.HostRedirect.FrontendR\tfrontends\x1a\xd0\x01\n" +
 	"\bFrontend\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x12\n" +
 	"\x04port\x18\x02 \x01(\rR\x04port\x127\n" +
 	"\bprotocol\x18\x03 \x01(\x0e2\x1b.contiv.nat.DNat66.ProtocolR\bprotocol\x12\x1d\n" +
 	"\n" +
 	"to_address\x18\x04 \x01(\tR\ttoAddress\x12%\n" +
-	"\x0esource_address\x18\x05 \x01(\tR\rsourceAddressB)Z'github.com/contiv/contiv/api/contiv/natb\x06proto3"
+	"\x0esource_address\x18\x05 \x01(\tR\rsourceAddress\x12\x17\n" +
+	"\ato_port\x18\x06 \x01(\rR\x06toPortB)Z'github.com/contiv/contiv/api/contiv/natb\x06proto3"
 
 var (
 	file_contiv_nat_nat_proto_rawDescOnce sync.Once
