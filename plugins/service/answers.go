@@ -91,8 +91,8 @@ func (s *Service) answers(deleted podmanager.PodID) map[string]proto.Message {
 		}
 	}
 	for _, pod := range s.podsWithHostPorts() {
-		opened, _ := s.frontendsOf(pod)
-		for _, f := range opened {
+		open, _ := s.portsOf(pod)
+		for _, f := range open.frontends {
 			for _, e := range f.Outside {
 				s.answerers[answerer{f.Protocol, e.Addr}] = true
 			}

@@ -169,11 +169,15 @@ func (c *cluster) onVPP(t *testing.T, settings string) (*service.Service, error)
 
 func (c *cluster) onThisVPP(t *testing.T, vpp fake, caps service.Capabilities, settings string) (*service.Service, error) {
 	t.Helper()
+	return c.onVPPWith(t, vpp, caps, settings, &service.HostPorts{NodeName: "node1", Nodes: c, Addresses: c, Pods: onePod{cluster: c}})
+}
+
+func (c *cluster) onVPPWith(t *testing.T, vpp fake, caps service.Capabilities, settings string, hostPorts *service.HostPorts) (*service.Service, error) {
+	t.Helper()
 	cfg, err := config.Load([]byte(settings))
 	if err != nil {
 		t.Fatal(err)
 	}
-	hostPorts := &service.HostPorts{NodeName: "node1", Nodes: c, Addresses: c, Pods: onePod{cluster: c}}
 	s, err := service.New(caps, vpp, vpp, service.Roles{Proxy: c.proxy(cfg), HostPorts: hostPorts}, plugintest.Logger())
 	if err == nil && s.Proxies() {
 		t.Cleanup(s.Close)

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -40,9 +41,12 @@ type Explanation struct {
 func (s *Service) Explain(c Connection) (e Explanation) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if owner, to := s.hostPortAt(c); owner != "" {
-		return Explanation{Translated: true, Endpoints: []netip.AddrPort{to},
-			Way: []string{fmt.Sprintf("%s is a host port of pod %s: connections go to %v", c.target(), owner, to)}}
+	if owner, to, byHost := s.hostPortAt(c); owner != "" {
+		e = Explanation{Translated: true, Endpoints: []netip.AddrPort{to}, Way: []string{fmt.Sprintf("%s is a host port of pod %s: connections go to %v", c.target(), owner, to)}}
+		if byHost {
+			e.Hidden = e.Endpoints
+		}
+		return e
 	}
 	if !s.translates() {
 		if s.self.addresses != nil && s.isClusterIP(c.To) {
@@ -194,17 +198,23 @@ func (s *Service) isClusterIP(addr netip.Addr) bool {
 	return slices.ContainsFunc(plan.Families(), func(f ipam.Plan) bool { return f.Subnets.Service.IsValid() && f.Subnets.Service.Contains(addr) })
 }
 
-// hostPortAt returns the pod that gets a connection to a host port, "" if there is none.
-func (s *Service) hostPortAt(c Connection) (owner string, to netip.AddrPort) {
+// hostPortAt returns the pod that gets a connection to a host port, "" if there is none; byHost: the host sends it there, not the vswitch.
+func (s *Service) hostPortAt(c Connection) (owner string, to netip.AddrPort, byHost bool) {
 	for _, pod := range s.podsWithHostPorts() {
-		frontends, _ := s.frontendsOf(pod)
-		for _, f := range frontends {
+		open, _ := s.portsOf(pod)
+		for _, f := range open.frontends {
 			if f.Addr == netip.AddrPortFrom(c.To, c.Port) && f.Protocol == c.Protocol {
-				return pod.ID.String(), f.Inside[0].Addr
+				return pod.ID.String(), f.Inside[0].Addr, false
+			}
+		}
+		for _, f := range open.redirects {
+			if f.GetAddress() == c.To.String() && f.GetPort() == uint32(c.Port) && f.GetProtocol() == redirectProtocols[c.Protocol] {
+				to, _ := netip.ParseAddr(f.GetToAddress())
+				return pod.ID.String(), netip.AddrPortFrom(to, uint16(cmp.Or(f.GetToPort(), f.GetPort()))), true
 			}
 		}
 	}
-	return "", netip.AddrPort{}
+	return "", netip.AddrPort{}, false
 }
 
 // translator returns what translates services if not the vswitch.

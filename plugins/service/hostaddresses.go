@@ -10,34 +10,27 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Node ports at addresses of the host's own network cards, whose packets do not pass a vswitch with a stack of its own. The
-// host's kernel sends them there, to the end of the interconnect, at which the vswitch translates node ports, too:
+// Ports at addresses of the host's own network cards, whose packets do not pass a vswitch with a stack of its own. The
+// host's kernel sends them there: those of node ports to the end of the interconnect, at which the vswitch translates them, too, and
+// those of host ports to their pods:
 //
 //	client ──> InternalIP:30080 ──kernel of the host──> 172.30.1.1:30080 ──VPP──> endpoint
+//	           InternalIP:8080                          10.1.1.2:80      ──VPP──> pod
 //	                                     └─ seen as 172.30.1.3, so that answers come back this way
 //
-// A port without an endpoint for clients outside is left to the host, which refuses it unless something listens there.
+// A node port without an endpoint for clients outside is left to the host, which refuses it unless something listens there.
 
-// hostEntrance is how connections to addresses of the host come to the vswitch.
-type hostEntrance struct {
-	addresses []netip.Addr // of the host, on which node ports are open
-	to        netip.Addr   // address of the vswitch
-	clients   netip.Addr   // address that it sees
+// interconnect is how what the host redirects comes to the vswitch.
+type interconnect struct {
+	to      netip.Addr // address of the vswitch
+	clients netip.Addr // address that it sees
 }
 
-// hostEntrance returns the zero value if there is none.
-func (s *Service) hostEntrance(ipv6 bool) (e hostEntrance) {
-	for _, a := range s.hostAddresses() {
-		if a.Is6() == ipv6 {
-			e.addresses = append(e.addresses, a)
-		}
-	}
+// interconnect returns that of an IP version, the zero value if there is none.
+func (s *Service) interconnect(ipv6 bool) (i interconnect) {
 	own := s.self.nodes.GetAllNodes()[s.self.name]
-	if translator, _ := s.onHost.last(); translator != "" { // it has these addresses
-		return hostEntrance{}
-	}
-	if !s.ownStack() || own == nil || len(e.addresses) == 0 {
-		return hostEntrance{}
+	if !s.ownStack() || own == nil {
+		return interconnect{}
 	}
 	plan := s.self.addresses.Plan()
 	for _, family := range plan.Families() {
@@ -52,22 +45,43 @@ func (s *Service) hostEntrance(ipv6 bool) (e hostEntrance) {
 		if err != nil || !clients.IsValid() {
 			continue
 		}
-		e.to, e.clients = to.Addr(), clients
-		return e
+		return interconnect{to.Addr(), clients}
 	}
-	return hostEntrance{}
+	return interconnect{}
 }
 
-// hostAddresses returns the addresses for node ports that a vswitch with a stack of its own lacks.
+// hostEntrance is where the host redirects node ports.
+type hostEntrance struct {
+	interconnect
+	addresses []netip.Addr // of the host, on which node ports are open
+}
+
+// hostEntrance returns the zero value if there is none.
+func (s *Service) hostEntrance(ipv6 bool) hostEntrance {
+	if translator, _ := s.onHost.last(); translator != "" { // it has these addresses
+		return hostEntrance{}
+	}
+	e := hostEntrance{interconnect: s.interconnect(ipv6), addresses: ofVersion(s.proxy.Settings.OpenOn(s.hostAddresses()), ipv6)}
+	if !e.to.IsValid() || len(e.addresses) == 0 {
+		return hostEntrance{}
+	}
+	return e
+}
+
+func ofVersion(addresses []netip.Addr, ipv6 bool) []netip.Addr {
+	return slices.DeleteFunc(slices.Clone(addresses), func(a netip.Addr) bool { return a.Is6() != ipv6 })
+}
+
+// hostAddresses returns the addresses of the node that a vswitch with a stack of its own lacks.
 func (s *Service) hostAddresses() []netip.Addr {
 	open := s.openAddresses()
-	return s.proxy.Settings.OpenOn(slices.DeleteFunc(s.self.ownAddresses(), func(a netip.Addr) bool { return slices.Contains(open, a) }))
+	return slices.DeleteFunc(s.self.ownAddresses(), func(a netip.Addr) bool { return slices.Contains(open, a) })
 }
 
 // listeningAddresses returns the addresses for node ports that the host has.
 func (s *Service) listeningAddresses() []netip.Addr {
 	if s.ownStack() && s.config.Resolved().Stolen == nil {
-		return s.hostAddresses()
+		return s.proxy.Settings.OpenOn(s.hostAddresses())
 	}
 	return s.proxy.Settings.OpenOn(s.self.ownAddresses()) // of a card that both have, too
 }
@@ -93,6 +107,18 @@ var redirectProtocols = map[processor.Protocol]contiv_nat.DNat66_Protocol{
 	processor.TCP: contiv_nat.DNat66_TCP, processor.UDP: contiv_nat.DNat66_UDP, processor.SCTP: contiv_nat.DNat66_SCTP,
 }
 
+// redirectTo is a frontend of the host whose connections are sent elsewhere.
+func (i interconnect) redirectTo(at netip.AddrPort, protocol processor.Protocol, to netip.AddrPort) *contiv_nat.HostRedirect_Frontend {
+	f := &contiv_nat.HostRedirect_Frontend{
+		Address: at.Addr().String(), Port: uint32(at.Port()), Protocol: redirectProtocols[protocol],
+		ToAddress: to.Addr().String(), SourceAddress: i.clients.String(),
+	}
+	if to.Port() != at.Port() {
+		f.ToPort = uint32(to.Port())
+	}
+	return f
+}
+
 // redirectHost adds to the values of a service what the host sends to the vswitch for an IP version of it.
 func (s *Service) redirectHost(svc *processor.Service, ipv6 bool, values map[string]proto.Message) {
 	e := s.hostEntrance(ipv6)
@@ -109,9 +135,7 @@ func (s *Service) redirectHost(svc *processor.Service, ipv6 bool, values map[str
 			continue
 		}
 		for _, a := range e.addresses {
-			redirect.Frontends = append(redirect.Frontends, &contiv_nat.HostRedirect_Frontend{
-				Address: a.String(), Port: uint32(f.Addr.Port()), Protocol: redirectProtocols[f.Protocol], ToAddress: e.to.String(), SourceAddress: e.clients.String(),
-			})
+			redirect.Frontends = append(redirect.Frontends, e.redirectTo(netip.AddrPortFrom(a, f.Addr.Port()), f.Protocol, f.Addr))
 		}
 	}
 	if len(redirect.GetFrontends()) > 0 {

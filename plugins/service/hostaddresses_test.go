@@ -1,6 +1,7 @@
 package service_test
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"strings"
@@ -10,6 +11,8 @@ import (
 	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
 	k8s "github.com/contiv/contiv/api/contiv/service"
 	"github.com/contiv/contiv/plugins/plugintest"
+	"github.com/contiv/contiv/plugins/podmanager"
+	"github.com/contiv/contiv/plugins/service"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -22,7 +25,11 @@ func redirected(txn plugintest.Txn) (list []string) {
 		}
 		for _, f := range r.GetFrontends() {
 			at := netip.AddrPortFrom(netip.MustParseAddr(f.GetAddress()), uint16(f.GetPort()))
-			list = append(list, r.GetLabel()+" "+at.String()+" "+f.GetProtocol().String()+" to "+f.GetToAddress()+" from "+f.GetSourceAddress())
+			to := f.GetToAddress()
+			if f.GetToPort() != 0 {
+				to = netip.AddrPortFrom(netip.MustParseAddr(to), uint16(f.GetToPort())).String()
+			}
+			list = append(list, r.GetLabel()+" "+at.String()+" "+f.GetProtocol().String()+" to "+to+" from "+f.GetSourceAddress())
 		}
 	}
 	slices.Sort(list)
@@ -89,4 +96,97 @@ func TestNodePortsAtAddressesOfTheHost(t *testing.T) {
 			t.Errorf("%s: the kernel as vswitch redirects %q", name, got)
 		}
 	}
+}
+
+// Host ports at addresses of the host's own cards lead to the pod, whoever translates services. A port of a service's is not the pod's, whether
+// the service has an endpoint or not.
+func TestHostPortsAtAddressesOfTheHost(t *testing.T) {
+	nodePort := webService()
+	nodePort.LbIngressIps, nodePort.LoadbalancerSourceRanges, nodePort.ExternalTrafficPolicy = nil, nil, "Cluster"
+	port := func(number uint16, protocol, hostIP string) podmanager.HostPort {
+		p := podmanager.HostPort{Port: number, Protocol: protocol, PodPort: 80}
+		if hostIP != "" {
+			p.Address = netip.MustParseAddr(hostIP)
+		}
+		return p
+	}
+	const four, six = "hostPort/default/pod 10.9.9.9:8080 TCP to 10.1.1.7:80 from 172.30.1.3", "hostPort/default/pod [fd00::1]:8080 TCP to [fd10::7]:80 from fd17:0:0:1::3"
+	both := []string{four, six}
+	ofService := []string{"default/web 10.9.9.9:30080 TCP to 172.30.1.1 from 172.30.1.3"}
+	for name, test := range map[string]struct {
+		settings string
+		port     podmanager.HostPort
+		state    []proto.Message
+		others   string
+		want     []string
+		wrong    string
+	}{
+		"both IP versions":                     {port: port(8080, "TCP", ""), want: both},
+		"services are kube-proxy's":            {settings: "services: kube-proxy\n", port: port(8080, "TCP", ""), want: both},
+		"kube-proxy on the host":               {port: port(8080, "TCP", ""), others: "table ip kube-proxy", want: both},
+		"nodePortAddresses":                    {settings: "services: vswitch\nnodePortAddresses: [192.168.16.0/24]\n", port: port(8080, "TCP", ""), want: both},
+		"SCTP":                                 {port: port(8080, "SCTP", ""), want: []string{strings.Replace(four, "TCP", "SCTP", 1), strings.Replace(six, "TCP", "SCTP", 1)}},
+		"hostIP of the host":                   {port: port(8080, "TCP", "10.9.9.9"), want: []string{four}},
+		"hostIP of all, of one IP version":     {port: port(8080, "TCP", "::"), want: []string{six}},
+		"hostIP of VPP":                        {port: port(8080, "TCP", "192.168.16.1")},
+		"the pod's own port":                   {port: port(80, "TCP", "10.9.9.9"), want: []string{"hostPort/default/pod 10.9.9.9:80 TCP to 10.1.1.7 from 172.30.1.3"}},
+		"a node port":                          {port: port(30080, "TCP", "10.9.9.9"), state: []proto.Message{nodePort, webSlice("a", "10.1.1.2@node1")}, want: ofService, wrong: "10.9.9.9:30080 is a port of service default/web"},
+		"a node port without endpoint":         {port: port(30080, "TCP", "10.9.9.9"), state: []proto.Message{nodePort}, wrong: "10.9.9.9:30080 is a port of service default/web"},
+		"a node port, closed by its addresses": {settings: "services: vswitch\nnodePortAddresses: [192.168.16.0/24]\n", port: port(30080, "TCP", "10.9.9.9"), state: []proto.Message{nodePort, webSlice("a", "10.1.1.2@node1")}, want: []string{"hostPort/default/pod 10.9.9.9:30080 TCP to 10.1.1.7:80 from 172.30.1.3"}},
+		"nobody's address":                     {port: port(8080, "TCP", "10.9.9.8"), wrong: "hostIP is none of the addresses [10.9.9.9 192.168.16.1 fd00::1] of this node"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster()
+			c.others = test.others
+			c.nodes["node1"].MgmtIPs = append(c.nodes["node1"].MgmtIPs, netip.MustParseAddr("10.9.9.9"))
+			pod := onePod{c, podmanager.LocalPod{ID: podmanager.PodID{Namespace: "default", Name: "pod"}, ContainerID: "c1", HostPorts: []podmanager.HostPort{test.port}}}
+			s, err := c.onVPPWith(t, fake{ownStack: true}, service.Capabilities{}, cmp.Or(test.settings, "services: vswitch\n"), pod.served(c))
+			if err != nil {
+				t.Fatal(err)
+			}
+			config := resync(t, s, state(test.state...))
+			if got := redirected(config); !slices.Equal(got, test.want) {
+				t.Errorf("%q, want %q", got, test.want)
+			}
+			txn := plugintest.Txn{}
+			if _, err := s.Update(t.Context(), &podmanager.AddPod{Pod: pod.pod.ID, ContainerID: "c1"}, txn); (err == nil) != (test.wrong == "") || err != nil && !strings.Contains(err.Error(), test.wrong) {
+				t.Errorf("ADD: %v, want %q", err, test.wrong)
+			}
+			txn = plugintest.Txn{}
+			if _, err := s.Update(t.Context(), &podmanager.DeletePod{Pod: pod.pod.ID, ContainerID: "c1"}, txn); err != nil {
+				t.Fatal(err)
+			}
+			if got := redirected(txn.Apply(config)); slices.ContainsFunc(got, func(text string) bool { return strings.HasPrefix(text, "hostPort/") }) {
+				t.Errorf("after DEL: %q", got)
+			}
+		})
+	}
+}
+
+// A service that comes later takes the port at addresses of the host, too, and gives it back.
+func TestHostPortsAtAddressesOfTheHostThatServicesTake(t *testing.T) {
+	c := newCluster()
+	c.nodes["node1"].MgmtIPs = []netip.Addr{netip.MustParseAddr("10.9.9.9")}
+	pod := onePod{c, podmanager.LocalPod{ID: podmanager.PodID{Namespace: "default", Name: "pod"}, ContainerID: "c1", HostPorts: []podmanager.HostPort{
+		{Port: 30080, Protocol: "TCP", PodPort: 80, Address: netip.MustParseAddr("10.9.9.9")},
+	}}}
+	s, err := c.onVPPWith(t, fake{ownStack: true}, service.Capabilities{}, "services: vswitch\n", pod.served(c))
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := webService()
+	web.LbIngressIps, web.LoadbalancerSourceRanges, web.ExternalTrafficPolicy = nil, nil, "Cluster"
+	const ofPod = "hostPort/default/pod 10.9.9.9:30080 TCP to 10.1.1.7:80 from 172.30.1.3"
+	config := resync(t, s, state(webSlice("a", "10.1.1.2@node1")))
+	expect := func(when string, want string) {
+		t.Helper()
+		if got := redirected(config); !slices.Equal(got, []string{want}) {
+			t.Errorf("%s: %q, want %q", when, got, want)
+		}
+	}
+	expect("at first", ofPod)
+	config, _, _ = change(t, s, kubeChange(nil, web), config)
+	expect("with the service", "default/web 10.9.9.9:30080 TCP to 172.30.1.1 from 172.30.1.3")
+	config, _, _ = change(t, s, kubeChange(web, nil), config)
+	expect("without the service", ofPod)
 }

@@ -23,7 +23,8 @@ import (
 // HostPorts makes the vswitch translate ports of this node to the pods that request them, regardless
 // of what translates services.
 //
-//	AddPod ──> LocalPod.HostPorts ──> frontends on addresses of the node ──> dnat44, dnat66/hostPort/<namespace>/<pod>
+//	AddPod ──> LocalPod.HostPorts ─┬─> frontends on addresses of the vswitch ──> dnat44, dnat66/hostPort/<namespace>/<pod>
+//	                               └─> those of the host's, if it lacks them ──> host-redirect/hostPort/<namespace>/<pod>
 type HostPorts struct {
 	NodeName  string
 	Nodes     Nodes
@@ -86,8 +87,8 @@ func (s *Service) podsWithHostPorts() (pods []*podmanager.LocalPod) {
 	return pods
 }
 
-// nodeAddresses returns the addresses of this node that Kubernetes or the agents know, sorted.
-func (s *Service) nodeAddresses() []netip.Addr {
+// vswitchAddresses returns the addresses of this node that Kubernetes or the agents know and the vswitch has, sorted.
+func (s *Service) vswitchAddresses() []netip.Addr {
 	list := s.openAddresses()
 	for _, ipv6 := range []bool{false, true} {
 		if p := s.network.GetNodeIPOf(ipv6); p.IsValid() {
@@ -128,14 +129,14 @@ func (s *Service) podOf(id podmanager.PodID, container string) *podmanager.Local
 
 // openHostPorts fails unless all ports of the pod can be opened.
 func (s *Service) openHostPorts(pod *podmanager.LocalPod, txn controller.UpdateOperations) (string, error) {
-	frontends, err := s.frontendsOf(pod)
+	open, err := s.portsOf(pod)
 	if err := errors.Join(s.inUse(pod), err); err != nil {
 		return "", err
 	}
 	for key, value := range s.sharedByPods() {
 		txn.Put(key, value)
 	}
-	for key, value := range s.renderPod(pod, frontends) {
+	for key, value := range s.renderPod(pod, open) {
 		if value != nil {
 			txn.Put(key, value)
 		}
@@ -145,7 +146,7 @@ func (s *Service) openHostPorts(pod *podmanager.LocalPod, txn controller.UpdateO
 
 // closeHostPorts removes the pod's values, and with the last pod the values that all pods share.
 func (s *Service) closeHostPorts(pod *podmanager.LocalPod, txn controller.UpdateOperations) string {
-	for key := range s.renderPod(pod, nil) {
+	for key := range s.renderPod(pod, openPorts{}) {
 		txn.Delete(key)
 	}
 	if len(s.podsWithHostPorts()) == 1 && !s.translates() {
@@ -160,9 +161,9 @@ func (s *Service) closeHostPorts(pod *podmanager.LocalPod, txn controller.Update
 
 // checkHostPorts reads the pod's values back.
 func (s *Service) checkHostPorts(ctx context.Context, pod *podmanager.LocalPod) error {
-	frontends, _ := s.frontendsOf(pod) // ports that can no longer be opened are only logged
+	open, _ := s.portsOf(pod) // ports that can no longer be opened are only logged
 	var keys []string
-	for key, value := range s.renderPod(pod, frontends) {
+	for key, value := range s.renderPod(pod, open) {
 		if value != nil {
 			keys = append(keys, key)
 		}
@@ -200,11 +201,11 @@ func (s *Service) refreshHostPorts(ctx context.Context, txn controller.UpdateOpe
 // putHostPorts requests the values of pods, and removes empty ones.
 func (s *Service) putHostPorts(ctx context.Context, pods []*podmanager.LocalPod, txn controller.ResyncOperations, remove func(key string)) {
 	for _, pod := range pods {
-		frontends, err := s.frontendsOf(pod)
+		open, err := s.portsOf(pod)
 		if err != nil {
 			controller.Logger(ctx, s.log).Warn("Not all host ports of a pod are open", "pod", pod.ID, "error", err)
 		}
-		for key, value := range s.renderPod(pod, frontends) {
+		for key, value := range s.renderPod(pod, open) {
 			switch {
 			case value != nil:
 				txn.Put(key, value)
@@ -215,38 +216,73 @@ func (s *Service) putHostPorts(ctx context.Context, pods []*podmanager.LocalPod,
 	}
 }
 
-// frontendsOf returns the frontends of a pod's host ports. The error lists ports without an address,
-// or that belong to a service.
-func (s *Service) frontendsOf(pod *podmanager.LocalPod) (list []processor.Frontend, err error) {
-	addresses := s.nodeAddresses()
+// openPorts are the host ports of a pod that can be opened.
+type openPorts struct {
+	frontends []processor.Frontend                // of the vswitch
+	redirects []*contiv_nat.HostRedirect_Frontend // of the host, to the pod
+}
+
+func (o *openPorts) add(f processor.Frontend) {
+	if !slices.ContainsFunc(o.frontends, func(other processor.Frontend) bool { return other.Addr == f.Addr && other.Protocol == f.Protocol }) {
+		o.frontends = append(o.frontends, f)
+	}
+}
+
+func (o *openPorts) redirect(f *contiv_nat.HostRedirect_Frontend) {
+	if !slices.ContainsFunc(o.redirects, func(other *contiv_nat.HostRedirect_Frontend) bool { return proto.Equal(other, f) }) {
+		o.redirects = append(o.redirects, f)
+	}
+}
+
+// portsOf returns a pod's host ports. The error lists ports without an address, or that belong to a service.
+func (s *Service) portsOf(pod *podmanager.LocalPod) (open openPorts, err error) {
 	var errs []error
 	for _, port := range pod.HostPorts {
-		open := false
+		var possible []netip.Addr
 		for _, ip := range s.hostPorts.Addresses.GetPodIPs(pod.ID) {
-			for _, addr := range addresses {
-				if addr.Is6() != ip.Is6() || !port.IsOn(addr) {
-					continue
-				}
-				open = true
+			for _, addr := range ofVersion(s.vswitchAddresses(), ip.Is6()) {
+				possible = append(possible, addr)
 				f := processor.Frontend{
 					Kind: processor.HostPort, Addr: netip.AddrPortFrom(addr, port.Port), Protocol: processor.Protocol(port.Protocol), KeepSource: true,
 					Inside: []processor.Endpoint{{Addr: netip.AddrPortFrom(ip, port.PodPort), Local: true}},
 				}
 				f.Outside = f.Inside
-				if owner := s.serviceWith(f); owner != "" {
-					errs = append(errs, fmt.Errorf("host port %v of pod %v: %v is a port of service %s", port, pod.ID, f.Addr, owner))
+				if !port.IsOn(addr) {
 					continue
 				}
-				if !slices.ContainsFunc(list, func(o processor.Frontend) bool { return o.Addr == f.Addr && o.Protocol == f.Protocol }) {
-					list = append(list, f)
+				if owner := s.serviceWith(f.Addr, f.Protocol); owner != "" {
+					errs = append(errs, ofService(port, pod, f.Addr, owner))
+					continue
 				}
+				open.add(f)
+			}
+			i := s.interconnect(ip.Is6())
+			if !i.to.IsValid() {
+				continue
+			}
+			for _, addr := range ofVersion(s.hostAddresses(), ip.Is6()) {
+				possible = append(possible, addr)
+				if !port.IsOn(addr) {
+					continue
+				}
+				at, protocol := netip.AddrPortFrom(addr, port.Port), processor.Protocol(port.Protocol)
+				if owner := s.serviceOfHost(at, protocol); owner != "" {
+					errs = append(errs, ofService(port, pod, at, owner))
+					continue
+				}
+				open.redirect(i.redirectTo(at, protocol, netip.AddrPortFrom(ip, port.PodPort)))
 			}
 		}
-		if !open && port.Address.IsValid() {
-			errs = append(errs, fmt.Errorf("host port %v of pod %v: hostIP is none of the addresses %v of this node that lead to the pod; leave it out for all of them", port, pod.ID, addresses))
+		if port.Address.IsValid() && !slices.ContainsFunc(possible, port.IsOn) {
+			slices.SortFunc(possible, netip.Addr.Compare)
+			errs = append(errs, fmt.Errorf("host port %v of pod %v: hostIP is none of the addresses %v of this node that lead to the pod; leave it out for all of them", port, pod.ID, slices.Compact(possible)))
 		}
 	}
-	return list, errors.Join(errs...)
+	return open, errors.Join(errs...)
+}
+
+func ofService(port podmanager.HostPort, pod *podmanager.LocalPod, at netip.AddrPort, owner string) error {
+	return fmt.Errorf("host port %v of pod %v: %v is a port of service %s", port, pod.ID, at, owner)
 }
 
 // inUse returns an error if another pod of this node has a host port of the pod.
@@ -265,13 +301,20 @@ func (s *Service) inUse(pod *podmanager.LocalPod) error {
 	return errors.Join(errs...)
 }
 
-// renderPod returns the pod's values by key, one for each of its IP versions, nil if no port is open.
-func (s *Service) renderPod(pod *podmanager.LocalPod, frontends []processor.Frontend) map[string]proto.Message {
+// renderPod returns the pod's values by key, nil if no port is open: one for each of its IP versions, and one for the host.
+func (s *Service) renderPod(pod *podmanager.LocalPod, open openPorts) map[string]proto.Message {
 	values := map[string]proto.Message{}
+	if s.ownStack() {
+		id := hostPortID(pod.ID)
+		key := hostRedirectKey(id)
+		if values[key] = nil; len(open.redirects) > 0 {
+			values[key] = &contiv_nat.HostRedirect{Label: id.String(), Frontends: open.redirects}
+		}
+	}
 	for _, ip := range s.hostPorts.Addresses.GetPodIPs(pod.ID) {
 		ipv6 := ip.Is6()
 		svc := &processor.Service{ID: hostPortID(pod.ID)}
-		for _, f := range frontends {
+		for _, f := range open.frontends {
 			if f.Addr.Addr().Is6() == ipv6 {
 				svc.Frontends = append(svc.Frontends, f)
 			}
@@ -284,15 +327,25 @@ func (s *Service) renderPod(pod *podmanager.LocalPod, frontends []processor.Fron
 	return values
 }
 
-// serviceWith returns the service that has the address, port and protocol, "" if none.
-func (s *Service) serviceWith(f processor.Frontend) string {
+// serviceWith returns the service that has an address and port, "" if none.
+func (s *Service) serviceWith(at netip.AddrPort, protocol processor.Protocol) string {
 	for _, value := range s.rendered {
 		label, mappings := mappingsOf(value)
-		if slices.ContainsFunc(mappings, func(m mapping) bool {
-			return m.port == uint32(f.Addr.Port()) && m.protocol == string(f.Protocol) && m.addr == f.Addr.Addr().String()
-		}) {
+		if slices.Contains(mappings, mapping{at.Addr().String(), string(protocol), uint32(at.Port())}) {
 			return label
 		}
+	}
+	return ""
+}
+
+// serviceOfHost is serviceWith for an address of the host. A node port is the service's there without an endpoint, too, with which it is
+// redirected.
+func (s *Service) serviceOfHost(at netip.AddrPort, protocol processor.Protocol) string {
+	if owner := s.serviceWith(at, protocol); owner != "" || s.proxy == nil {
+		return owner
+	}
+	if e := s.hostEntrance(at.Addr().Is6()); slices.Contains(e.addresses, at.Addr()) {
+		return s.serviceWith(netip.AddrPortFrom(e.to, at.Port()), protocol)
 	}
 	return ""
 }
@@ -323,6 +376,11 @@ func mappingsOf(value proto.Message) (label string, list []mapping) {
 	case *contiv_nat.DNat66:
 		for _, m := range v.GetStMappings() {
 			list = append(list, mapping{m.GetExternalIp(), m.GetProtocol().String(), m.GetExternalPort()})
+		}
+		return v.GetLabel(), list
+	case *contiv_nat.HostRedirect:
+		for _, f := range v.GetFrontends() {
+			list = append(list, mapping{f.GetAddress(), f.GetProtocol().String(), f.GetPort()})
 		}
 		return v.GetLabel(), list
 	}

@@ -313,7 +313,7 @@ func TestHostPortsOnVPP(t *testing.T) {
 			t.Errorf("no %s in\n%s", want, got)
 		}
 	}
-	if strings.Contains(got, "10.9.9.9") {
+	if strings.Contains(got, `"external_ip":"10.9.9.9"`) {
 		t.Errorf("open on an address of the host, whose packets do not pass VPP:\n%s", got)
 	}
 }

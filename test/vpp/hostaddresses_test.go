@@ -7,14 +7,17 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/contiv/contiv/test/labtest"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // nodeWithBoth is node1 with addresses of the host of both IP versions.
@@ -32,12 +35,18 @@ metadata: {name: deny, namespace: default}
 spec: {podSelector: {matchLabels: {app: a}}, policyTypes: [Ingress]}
 `
 
-// Node ports at addresses of the host's own network card, for each kind of client: the host's kernel sends connections to VPP. Where
-// kube-proxy translates for the host, it does not.
-func TestServicesAtAddressesOfTheHost(t *testing.T) {
-	l := upServices(t, servicesConfig, "services: vswitch\n", "vpp", "kernel")
-	pods := addPods(t, l, lab.PodSpec{Name: "a", Node: "node1"}, lab.PodSpec{Name: "b", Node: "node1"}, lab.PodSpec{Name: "c", Node: "node2"})
-	a, b, c := pods[0], pods[1], pods[2]
+// hostCard is a lab whose first node, with VPP, has a network card of the host with addresses that VPP lacks.
+type hostCard struct {
+	*lab.Lab
+	t testing.TB
+	// Network namespaces of the first node, of the second, which has the kernel, and of what is outside.
+	node1, node2, outside string
+	host                  []netip.Addr // the addresses
+}
+
+func upHostCard(t *testing.T, services string) *hostCard {
+	t.Helper()
+	l := upServices(t, servicesConfig, services, "vpp", "kernel")
 	st, err := l.State()
 	if err != nil {
 		t.Fatal(err)
@@ -46,24 +55,51 @@ func TestServicesAtAddressesOfTheHost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	underlay, node2 := st.Underlay(), l.Name()+"-node2"
-	host := []netip.Addr{node1.Address.Addr(), netip.MustParseAddr("fd17::1")}
-	for netns, device := range map[string]string{node1.Netns: "eth0", node2: "eth0", underlay: "nodes"} {
-		addr := map[string]string{node1.Netns: "fd17::1/112", node2: "fd17::2/112", underlay: "fd17::fe/112"}[netns]
-		if out, err := exec.Command("ip", "-n", netns, "address", "add", addr, "dev", device, "nodad").CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
-	}
+	h := &hostCard{l, t, node1.Netns, l.Name() + "-node2", st.Underlay(), []netip.Addr{node1.Address.Addr(), netip.MustParseAddr("fd17::1")}}
+	h.addAddress(h.node2, "fd17::2/112", "eth0")
+	h.addAddress(h.outside, "fd17::fe/112", "nodes")
+	h.addAddress(h.node1, "fd17::1/112", "eth0")
 	changed := filepath.Join(t.TempDir(), "node1")
-	if err := os.WriteFile(changed, fmt.Appendf(nil, nodeWithBoth, host[0], host[1]), 0o600); err != nil {
+	if err := os.WriteFile(changed, fmt.Appendf(nil, nodeWithBoth, h.host[0], h.host[1]), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Rename(changed, l.Path("manifests", "node_node1.yaml")); err != nil {
 		t.Fatal(err)
 	}
+	await.That(t, "the agent knows the new address", func() error {
+		events, err := l.Agent("node1").Events(t.Context())
+		if err == nil && !slices.ContainsFunc(events, func(e *controller.EventRecord) bool {
+			return strings.HasPrefix(e.Description, "Node Update: node1") && strings.Contains(e.Description, h.host[1].String())
+		}) {
+			err = errors.New("no event says so")
+		}
+		return err
+	})
 	if err := l.Agent("node1").Post(t.Context(), "/controller/resync", nil); err != nil { // VPP gets its route to the new address
 		t.Fatal(err)
 	}
+	return h
+}
+
+func (h *hostCard) addAddress(netns, addr, device string) {
+	h.t.Helper()
+	if out, err := exec.Command("ip", "-n", netns, "address", "add", addr, "dev", device, "nodad").CombinedOutput(); err != nil {
+		h.t.Fatalf("%v: %s", err, out)
+	}
+}
+
+// clients are network namespaces of those that connect to the host.
+func (h *hostCard) clients(pod lab.Pod) map[string]string {
+	return map[string]string{"outside": h.outside, "a process of the node": h.node1, "another node": h.node2, "a pod of the node": pod.Netns}
+}
+
+// Node ports at addresses of the host's own network card, for each kind of client: the host's kernel sends connections to VPP. Where
+// kube-proxy translates for the host, it does not.
+func TestServicesAtAddressesOfTheHost(t *testing.T) {
+	h := upHostCard(t, "services: vswitch\n")
+	l, underlay, host := h.Lab, h.outside, h.host
+	pods := addPods(t, l, lab.PodSpec{Name: "a", Node: "node1"}, lab.PodSpec{Name: "b", Node: "node1"}, lab.PodSpec{Name: "c", Node: "node2"})
+	a, b, c := pods[0], pods[1], pods[2]
 	const port = 8080
 	for _, p := range []lab.Pod{a, c} {
 		labtest.TellPeers(t, p.Netns, port)
@@ -77,7 +113,7 @@ func TestServicesAtAddressesOfTheHost(t *testing.T) {
 	lacks.name, lacks.number, lacks.policy = "lacks", 15, "Local"
 	apply(t, l, local, far, keeps, none, lacks)
 
-	clients := map[string]string{"outside": underlay, "a process of the node": node1.Netns, "another node": node2, "a pod of the node": b.Netns}
+	clients := h.clients(b)
 	refused := func(when string, to served) {
 		t.Helper()
 		for who, netns := range clients {
@@ -103,7 +139,7 @@ func TestServicesAtAddressesOfTheHost(t *testing.T) {
 				for _, addr := range host {
 					for _, network := range []string{"tcp", "udp"} {
 						_, seen, err := labtest.AskPeer(netns, network, to.nodePort(addr))
-						if want := seenThroughHost(addr.Is6(), netns == node1.Netns); err != nil || seen != want {
+						if want := seenThroughHost(addr.Is6(), netns == h.node1); err != nil || seen != want {
 							t.Errorf("%s: %s, %s to %s (%s): %v, the endpoint sees %v, want %v", when, who, network, to.name, to.nodePort(addr), err, seen, want)
 						}
 					}
@@ -135,8 +171,8 @@ func TestServicesAtAddressesOfTheHost(t *testing.T) {
 	labtest.RequireQuietRestart(t, l, "node1")
 	check("after a restart of the agent")
 
-	nft(t, node1.Netns, "delete table ip contiv-host")
-	nft(t, node1.Netns, "flush chain ip6 contiv-host postrouting")
+	nft(t, h.node1, "delete table ip contiv-host")
+	nft(t, h.node1, "flush chain ip6 contiv-host postrouting")
 	awaitPort("others' changes are repaired", true)
 	check("after others' changes")
 
@@ -151,21 +187,109 @@ func TestServicesAtAddressesOfTheHost(t *testing.T) {
 		if _, _, err := labtest.AskPeer(underlay, "tcp", keeps.nodePort(addr)); err == nil {
 			t.Errorf("a client outside gets past a policy by %s", addr)
 		}
-		if _, _, err := labtest.AskPeer(node1.Netns, "tcp", keeps.nodePort(addr)); err != nil {
+		if _, _, err := labtest.AskPeer(h.node1, "tcp", keeps.nodePort(addr)); err != nil {
 			t.Errorf("the node does not reach its own pod by %s: %v", addr, err)
 		}
 	}
 
-	nft(t, node1.Netns, "add table ip kube-proxy")
+	nft(t, h.node1, "add table ip kube-proxy")
 	awaitPort("beside kube-proxy, node ports at addresses of the host are its", false)
 	refused("beside kube-proxy", far)
-	nft(t, node1.Netns, "delete table ip kube-proxy")
+	nft(t, h.node1, "delete table ip kube-proxy")
 	for _, addr := range host {
 		await.That(t, "after kube-proxy, they are open again", func() error {
 			_, _, err := labtest.AskPeer(underlay, "tcp", far.nodePort(addr))
 			return err
 		})
 	}
+}
+
+// Host ports at these addresses, for each kind of client, and for the pod itself: within hostIP, beside kube-proxy, over a restart of the agent, and
+// until the pod is deleted.
+func TestHostPortsAtAddressesOfTheHost(t *testing.T) {
+	h := upHostCard(t, "services: vswitch\n")
+	const port, hostPort, only4, only6 = 8080, 80, 8084, 8086
+	open := func(name string, ports ...corev1.ContainerPort) lab.PodSpec {
+		return lab.PodSpec{Name: name, Node: "node1", Template: &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: name, Ports: ports}}}}}
+	}
+	specs := []lab.PodSpec{open("ingress",
+		corev1.ContainerPort{HostPort: hostPort, ContainerPort: port, Protocol: corev1.ProtocolTCP}, corev1.ContainerPort{HostPort: hostPort, ContainerPort: port, Protocol: corev1.ProtocolUDP},
+		corev1.ContainerPort{HostIP: h.host[0].String(), HostPort: only4, ContainerPort: port, Protocol: corev1.ProtocolTCP},
+	), open("other",
+		corev1.ContainerPort{HostIP: h.host[1].String(), HostPort: only6, ContainerPort: port, Protocol: corev1.ProtocolTCP},
+		corev1.ContainerPort{HostIP: labtest.NodeAddresses(t, h.Lab, "node1")[0].String(), HostPort: only4, ContainerPort: port, Protocol: corev1.ProtocolTCP},
+	), {Name: "client", Node: "node1"}}
+	pods := addPods(t, h.Lab, specs...)
+	for _, p := range pods {
+		labtest.TellPeers(t, p.Netns, port)
+	}
+	clients := h.clients(pods[2])
+	clients["the pod itself"] = pods[0].Netns
+	check := func(when string, open bool) {
+		t.Helper()
+		for who, netns := range clients {
+			for _, addr := range h.host {
+				for _, test := range []struct {
+					network string
+					port    uint16
+					open    bool
+				}{{"tcp", hostPort, true}, {"udp", hostPort, true}, {"tcp", only4, addr.Is4()}, {"tcp", only6, addr.Is6()}, {"tcp", 8087, false}} {
+					what := fmt.Sprintf("%s: %s, %s to %s port %d", when, who, test.network, addr, test.port)
+					_, seen, err := labtest.AskPeer(netns, test.network, netip.AddrPortFrom(addr, test.port))
+					switch want := seenThroughHost(addr.Is6(), netns == h.node1); {
+					case !test.open || !open:
+						if !errors.Is(err, syscall.ECONNREFUSED) {
+							t.Errorf("%s: %v, want it refused", what, err)
+						}
+					case err != nil || seen != want:
+						t.Errorf("%s: %v, the pod sees %v, want %v", what, err, seen, want)
+					}
+				}
+			}
+		}
+	}
+	check("at first", true)
+	labtest.RequireQuietRestart(t, h.Lab, "node1")
+	check("after a restart of the agent", true)
+	web := served{name: "web", number: 10, policy: "Cluster", port: port, node: "node1", addrs: globalAddresses(t, pods[2])}
+	apply(t, h.Lab, web)
+	nodePort := func(open bool) {
+		t.Helper()
+		await.That(t, fmt.Sprintf("node ports at addresses of the host are open: %v", open), func() error {
+			if _, _, err := labtest.AskPeer(h.outside, "tcp", web.nodePort(h.host[0])); (err == nil) != open {
+				return fmt.Errorf("they are not: %v", err)
+			}
+			return nil
+		})
+	}
+	nodePort(true)
+	nft(t, h.node1, "add table ip kube-proxy")
+	nodePort(false)
+	check("beside kube-proxy", true)
+	nft(t, h.node1, "delete table ip kube-proxy")
+
+	applyText(t, h.Lab, strings.Replace(denyAll, "{app: a}", "{}", 1))
+	await.That(t, "a policy refuses clients outside", func() error {
+		if _, _, err := labtest.AskPeer(h.outside, "tcp", netip.AddrPortFrom(h.host[0], hostPort)); err == nil {
+			return errors.New("one arrives")
+		}
+		return nil
+	})
+	for _, addr := range h.host {
+		if _, _, err := labtest.AskPeer(h.outside, "tcp", netip.AddrPortFrom(addr, hostPort)); err == nil {
+			t.Errorf("a client outside gets past a policy by %s", addr)
+		}
+		if _, _, err := labtest.AskPeer(h.node1, "tcp", netip.AddrPortFrom(addr, hostPort)); err != nil {
+			t.Errorf("the node does not reach its own pod by %s: %v", addr, err)
+		}
+	}
+	for _, p := range pods[:2] {
+		if err := h.DelPod(t.Context(), p.Namespace+"/"+p.Name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	delete(clients, "the pod itself")
+	check("after DEL", false)
 }
 
 // seenThroughHost is the address that endpoints see of whom the host of node 1 sends to VPP: the host itself, or all others.
