@@ -63,7 +63,11 @@ func (n *IPNet) addHostRoutes(config values, node *thisNode, f *family, inVPP, i
 	if err != nil {
 		return err
 	}
-	if clients.IsValid() {
+	switch {
+	case !clients.IsValid():
+	case node.stolen != nil: // the host's own processes come to ports there, which VPP translates
+		config.add(&linux_l3.ARPEntry{Interface: n.hostAttachment().linux, IpAddress: clients.String(), HwAddress: hostInterconnectMAC(node.id)})
+	default:
 		config.add(&vpp_l3.Route{VrfId: node.mainVRF, DstNetwork: single(clients).String(),
 			NextHopAddr: inLinux.String(), OutgoingInterface: n.hostAttachment().vpp})
 	}

@@ -41,7 +41,7 @@ type Explanation struct {
 func (s *Service) Explain(c Connection) (e Explanation) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if owner, to, byHost := s.hostPortAt(c); owner != "" {
+	if owner, to, byHost := s.podAt(c); owner != "" {
 		e = Explanation{Translated: true, Endpoints: []netip.AddrPort{to}, Way: []string{fmt.Sprintf("%s is a host port of pod %s: connections go to %v", c.target(), owner, to)}}
 		if byHost {
 			e.Hidden = e.Endpoints
@@ -198,8 +198,8 @@ func (s *Service) isClusterIP(addr netip.Addr) bool {
 	return slices.ContainsFunc(plan.Families(), func(f ipam.Plan) bool { return f.Subnets.Service.IsValid() && f.Subnets.Service.Contains(addr) })
 }
 
-// hostPortAt returns the pod that gets a connection to a host port, "" if there is none; byHost: the host sends it there, not the vswitch.
-func (s *Service) hostPortAt(c Connection) (owner string, to netip.AddrPort, byHost bool) {
+// podAt returns the pod that gets a connection to a host port, "" if there is none; byHost: the host sends it there, not the vswitch.
+func (s *Service) podAt(c Connection) (owner string, to netip.AddrPort, byHost bool) {
 	for _, pod := range s.podsWithHostPorts() {
 		open, _ := s.portsOf(pod)
 		for _, f := range open.frontends {

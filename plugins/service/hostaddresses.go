@@ -18,6 +18,8 @@ import (
 //	           InternalIP:8080                          10.1.1.2:80      ──VPP──> pod
 //	                                     └─ seen as 172.30.1.3, so that answers come back this way
 //
+// Where the host shares its only card with the vswitch, its own processes alone need that. They come to both kinds of ports at 172.30.1.3.
+//
 // A node port without an endpoint for clients outside is left to the host, which refuses it unless something listens there.
 
 // interconnect is how what the host redirects comes to the vswitch.
@@ -44,6 +46,9 @@ func (s *Service) interconnect(ipv6 bool) (i interconnect) {
 		clients, err := family.HostClients(own.ID)
 		if err != nil || !clients.IsValid() {
 			continue
+		}
+		if s.config.Resolved().Stolen != nil { // VPP takes what it sends from addresses of its own to the host for forged (ip4_local_check_src)
+			return interconnect{clients, clients}
 		}
 		return interconnect{to.Addr(), clients}
 	}
@@ -72,18 +77,22 @@ func ofVersion(addresses []netip.Addr, ipv6 bool) []netip.Addr {
 	return slices.DeleteFunc(slices.Clone(addresses), func(a netip.Addr) bool { return a.Is6() != ipv6 })
 }
 
-// hostAddresses returns the addresses of the node that a vswitch with a stack of its own lacks.
+// hostAddresses returns the addresses of the node that a vswitch with a stack of its own lacks, or that it shares with the host: packets of the host's own
+// processes to addresses of the host do not leave it.
 func (s *Service) hostAddresses() []netip.Addr {
+	if s.config.Resolved().Stolen != nil {
+		return s.self.ownAddresses()
+	}
 	open := s.openAddresses()
 	return slices.DeleteFunc(s.self.ownAddresses(), func(a netip.Addr) bool { return slices.Contains(open, a) })
 }
 
 // listeningAddresses returns the addresses for node ports that the host has.
 func (s *Service) listeningAddresses() []netip.Addr {
-	if s.ownStack() && s.config.Resolved().Stolen == nil {
+	if s.ownStack() {
 		return s.proxy.Settings.OpenOn(s.hostAddresses())
 	}
-	return s.proxy.Settings.OpenOn(s.self.ownAddresses()) // of a card that both have, too
+	return s.proxy.Settings.OpenOn(s.self.ownAddresses())
 }
 
 // nodePortAddresses returns the addresses at which the vswitch translates node ports.

@@ -10,6 +10,7 @@ import (
 	"github.com/contiv/contiv/api/contiv/endpointslice"
 	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
 	k8s "github.com/contiv/contiv/api/contiv/service"
+	"github.com/contiv/contiv/plugins/contivconf"
 	"github.com/contiv/contiv/plugins/plugintest"
 	"github.com/contiv/contiv/plugins/podmanager"
 	"github.com/contiv/contiv/plugins/service"
@@ -94,6 +95,32 @@ func TestNodePortsAtAddressesOfTheHost(t *testing.T) {
 		}
 		if got := redirected(resync(t, c.plugin(t, "services: vswitch\n"), state(append(slices.Clone(test.slices), test.svc)...))); len(got) > 0 {
 			t.Errorf("%s: the kernel as vswitch redirects %q", name, got)
+		}
+	}
+}
+
+// A host whose only card the vswitch has shares its address: its own processes come to node ports and host ports there by the same way.
+func TestPortsAtTheAddressOfAStolenCard(t *testing.T) {
+	c := newCluster()
+	web := webService()
+	web.LbIngressIps, web.LoadbalancerSourceRanges, web.ExternalTrafficPolicy = nil, nil, "Cluster"
+	pod := onePod{c, podmanager.LocalPod{ID: podmanager.PodID{Namespace: "default", Name: "pod"}, HostPorts: []podmanager.HostPort{{Port: 8080, Protocol: "TCP", PodPort: 80, Address: netip.MustParseAddr("192.168.16.1")}}}}
+	s, err := c.onVPPWith(t, fake{ownStack: true, resolved: contivconf.Resolved{Stolen: &contivconf.Stolen{}}}, service.Capabilities{}, "services: vswitch\n", pod.served(c))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := resync(t, s, state(web, webSlice("a", "10.1.1.2@node1")))
+	if got, want := redirected(config), []string{
+		"default/web 192.168.16.1:30080 TCP to 172.30.1.3 from 172.30.1.3", "hostPort/default/pod 192.168.16.1:8080 TCP to 172.30.1.3 from 172.30.1.3",
+	}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	text := plugintest.Render(config)
+	for _, addr := range []string{"192.168.16.1", "172.30.1.3"} {
+		for _, port := range []string{"8080", "30080"} {
+			if !strings.Contains(text, `"external_ip":"`+addr+`","external_port":`+port) {
+				t.Errorf("the vswitch does not translate %s:%s:\n%s", addr, port, text)
+			}
 		}
 	}
 }

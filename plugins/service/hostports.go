@@ -219,7 +219,7 @@ func (s *Service) putHostPorts(ctx context.Context, pods []*podmanager.LocalPod,
 // openPorts are the host ports of a pod that can be opened.
 type openPorts struct {
 	frontends []processor.Frontend                // of the vswitch
-	redirects []*contiv_nat.HostRedirect_Frontend // of the host, to the pod
+	redirects []*contiv_nat.HostRedirect_Frontend // of the host
 }
 
 func (o *openPorts) add(f processor.Frontend) {
@@ -242,14 +242,10 @@ func (s *Service) portsOf(pod *podmanager.LocalPod) (open openPorts, err error) 
 		for _, ip := range s.hostPorts.Addresses.GetPodIPs(pod.ID) {
 			for _, addr := range ofVersion(s.vswitchAddresses(), ip.Is6()) {
 				possible = append(possible, addr)
-				f := processor.Frontend{
-					Kind: processor.HostPort, Addr: netip.AddrPortFrom(addr, port.Port), Protocol: processor.Protocol(port.Protocol), KeepSource: true,
-					Inside: []processor.Endpoint{{Addr: netip.AddrPortFrom(ip, port.PodPort), Local: true}},
-				}
-				f.Outside = f.Inside
 				if !port.IsOn(addr) {
 					continue
 				}
+				f := hostPortAt(netip.AddrPortFrom(addr, port.Port), port, ip)
 				if owner := s.serviceWith(f.Addr, f.Protocol); owner != "" {
 					errs = append(errs, ofService(port, pod, f.Addr, owner))
 					continue
@@ -260,7 +256,12 @@ func (s *Service) portsOf(pod *podmanager.LocalPod) (open openPorts, err error) 
 			if !i.to.IsValid() {
 				continue
 			}
-			for _, addr := range ofVersion(s.hostAddresses(), ip.Is6()) {
+			addresses := ofVersion(s.hostAddresses(), ip.Is6())
+			shared := s.config.Resolved().Stolen != nil
+			if shared && port.Address.IsValid() && !port.Address.IsUnspecified() && len(addresses) > 1 {
+				continue // another pod may have the port at another address
+			}
+			for _, addr := range addresses {
 				possible = append(possible, addr)
 				if !port.IsOn(addr) {
 					continue
@@ -270,7 +271,12 @@ func (s *Service) portsOf(pod *podmanager.LocalPod) (open openPorts, err error) 
 					errs = append(errs, ofService(port, pod, at, owner))
 					continue
 				}
-				open.redirect(i.redirectTo(at, protocol, netip.AddrPortFrom(ip, port.PodPort)))
+				to := netip.AddrPortFrom(ip, port.PodPort)
+				if shared { // VPP does not know where the answers of endpoints come from (ip4_local_check_src)
+					to = netip.AddrPortFrom(i.to, port.Port)
+					open.add(hostPortAt(to, port, ip))
+				}
+				open.redirect(i.redirectTo(at, protocol, to))
 			}
 		}
 		if port.Address.IsValid() && !slices.ContainsFunc(possible, port.IsOn) {
@@ -279,6 +285,12 @@ func (s *Service) portsOf(pod *podmanager.LocalPod) (open openPorts, err error) 
 		}
 	}
 	return open, errors.Join(errs...)
+}
+
+// hostPortAt is the frontend for a host port that leads to an address of its pod.
+func hostPortAt(at netip.AddrPort, port podmanager.HostPort, pod netip.Addr) processor.Frontend {
+	to := []processor.Endpoint{{Addr: netip.AddrPortFrom(pod, port.PodPort), Local: true}}
+	return processor.Frontend{Kind: processor.HostPort, Addr: at, Protocol: processor.Protocol(port.Protocol), KeepSource: true, Inside: to, Outside: to}
 }
 
 func ofService(port podmanager.HostPort, pod *podmanager.LocalPod, at netip.AddrPort, owner string) error {

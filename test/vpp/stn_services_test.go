@@ -15,6 +15,7 @@ import (
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/contiv/contiv/test/labtest"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // everywhereManifest is a service at all the addresses that one can have.
@@ -63,14 +64,17 @@ func (s served) external(ipv6 bool) (list []netip.AddrPort) {
 }
 
 // The processes of a node whose only card is VPP's reach services at cluster IPs, external and load balancers' IPs, and at node
-// ports of other nodes, wherever the endpoint is.
+// ports of this node and of others, wherever the endpoint is.
 func TestSingleNICServices(t *testing.T) {
 	s := upSingleNIC(t, servicesConfig)
 	ctx := t.Context()
 	node6 := s.giveIPv6()
 	s.must(s.StartAgent(ctx, "node1"))
 	s.holder(journal.VSwitch)
-	pods := addPods(t, s.Lab, lab.PodSpec{Name: "a", Node: "node1"}, lab.PodSpec{Name: "c", Node: "node2"})
+	open := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Ports: []corev1.ContainerPort{
+		{HostPort: singleNICHostPort, ContainerPort: 8080, Protocol: corev1.ProtocolTCP}, {HostPort: singleNICHostPort, ContainerPort: 8080, Protocol: corev1.ProtocolUDP},
+	}}}}}
+	pods := addPods(t, s.Lab, lab.PodSpec{Name: "a", Node: "node1", Template: open}, lab.PodSpec{Name: "c", Node: "node2"})
 	for _, p := range pods {
 		labtest.TellPeers(t, p.Netns, 8080)
 	}
@@ -143,6 +147,9 @@ func TestSingleNICServices(t *testing.T) {
 	}
 }
 
+// singleNICHostPort is a host port of a pod of node1.
+const singleNICHostPort = 8088
+
 // refuses checks that what no service has, and a service without endpoints, is refused at once, to processes of node1 and to clients outside
 // that route it there.
 func (s *singleNIC) refuses(none served) {
@@ -200,7 +207,7 @@ func (s *singleNIC) asksEverywhere(all []served, node6 netip.Addr) error {
 			own = node6
 		}
 		for _, to := range all {
-			seen := map[netip.AddrPort]netip.Addr{to.clusterIP(ipv6): own}
+			seen := map[netip.AddrPort]netip.Addr{to.clusterIP(ipv6): own, netip.AddrPortFrom(own, singleNICHostPort): own}
 			if to.addrs[0] == s.node.Address { // which drops what has its own address
 				seen[to.clusterIP(ipv6)] = loopback(ipv6)
 			}
@@ -210,6 +217,7 @@ func (s *singleNIC) asksEverywhere(all []served, node6 netip.Addr) error {
 					seen[addr] = own
 				}
 			}
+			seen[to.nodePort(own)] = seen[to.external(ipv6)[0]]
 			if to.policy != "Local" { // node2 has no endpoint of that
 				seen[to.nodePort(other)] = netip.Addr{}
 			}
