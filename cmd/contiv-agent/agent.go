@@ -287,7 +287,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	sb.watch(serve, group, names.inText)
 	group.Go(func() error { return thief.attend(serve, loop.Synced, ipNet, sb, contivConf, loop) })
 	group.Go(func() error {
-		return notCanceled(sb.lin.WatchLinks(serve, func() { contivConf.LinksChanged(serve); loop.Changed() }))
+		return notCanceled(sb.lin.WatchLinks(serve, func() { contivConf.LinksChanged(serve); ipNet.LinksChanged(serve, loop); loop.Changed() }))
 	})
 	group.Go(func() error { nodeSync.Run(serve); return nil })
 	group.Go(func() error { services.WatchOthers(serve, service.OthersPeriod, watcher.RequestResync); return nil })

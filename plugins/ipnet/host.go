@@ -1,6 +1,7 @@
 package ipnet
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -10,12 +11,16 @@ import (
 	linux_l3 "github.com/contiv/contiv/api/ligato/linux/l3"
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	vpp_l3 "github.com/contiv/contiv/api/ligato/vpp/l3"
+	"github.com/contiv/contiv/controller"
 )
 
 // addHostInterconnect connects the vswitch with the network stack of the host,
 // where it is not the same: tap-vpp2 (afpacket-vpp2) in the vswitch, vpp1 in the host.
 func (n *IPNet) addHostInterconnect(config values, node *thisNode) error {
 	var vppIPs, linuxIPs []netip.Prefix
+	if err := n.addHostAddresses(config, node); err != nil {
+		return err
+	}
 	for i := range node.families {
 		f := &node.families[i]
 		inVPP, inLinux, err := f.plan.HostInterconnect(node.id)
@@ -48,17 +53,6 @@ func (n *IPNet) addHostInterconnect(config values, node *thisNode) error {
 
 // addHostRoutes configures the routes of one IP version between vswitch and host.
 func (n *IPNet) addHostRoutes(config values, node *thisNode, f *family, inVPP, inLinux netip.Addr) error {
-	hostIPs, err := n.hostIPs(f.isIPv6())
-	if err != nil {
-		return err
-	}
-	for _, ip := range hostIPs {
-		if slices.ContainsFunc(node.ips, func(p netip.Prefix) bool { return p.Addr() == ip }) {
-			continue // VPP has it, too
-		}
-		config.add(&vpp_l3.Route{VrfId: node.mainVRF, DstNetwork: single(ip).String(),
-			NextHopAddr: inLinux.String(), OutgoingInterface: n.hostAttachment().vpp})
-	}
 	clients, err := f.plan.HostClients(node.id)
 	if err != nil {
 		return err
@@ -82,8 +76,104 @@ func (n *IPNet) addHostRoutes(config values, node *thisNode, f *family, inVPP, i
 	return nil
 }
 
-// hostIPs lists the addresses of the host, of one IP version.
-func (n *IPNet) hostIPs(ipv6 bool) ([]netip.Addr, error) {
+// addHostAddresses routes the addresses that the host has now to it.
+func (n *IPNet) addHostAddresses(config values, node *thisNode) error {
+	hostIPs, err := n.hostIPs()
+	if err != nil {
+		return err
+	}
+	n.mu.Lock()
+	n.routedIPs = hostIPs
+	n.mu.Unlock()
+	return n.routeHostIPs(config, node, hostIPs)
+}
+
+// routeHostIPs configures the vswitch's routes to addresses of the host.
+func (n *IPNet) routeHostIPs(config values, node *thisNode, hostIPs []netip.Addr) error {
+	for _, f := range node.families {
+		_, inLinux, err := f.plan.HostInterconnect(node.id)
+		if err != nil {
+			return err
+		}
+		for _, ip := range hostIPs {
+			if ip.Is6() != f.isIPv6() || slices.ContainsFunc(node.ips, func(p netip.Prefix) bool { return p.Addr() == ip }) {
+				continue // VPP has it, too
+			}
+			config.add(&vpp_l3.Route{VrfId: node.mainVRF, DstNetwork: single(ip).String(),
+				NextHopAddr: inLinux.Addr().String(), OutgoingInterface: n.hostAttachment().vpp})
+		}
+	}
+	return nil
+}
+
+// LinksChanged is to be called when addresses of the host may have changed; from any goroutine. A vswitch with a network stack of its own gets its
+// routes to them by an event.
+func (n *IPNet) LinksChanged(ctx context.Context, loop controller.EventLoop) {
+	if n.caps.HostStackShared || n.thisNode() == nil {
+		return // the first resync reads them
+	}
+	now, err := n.hostIPs()
+	if err == nil && !slices.Equal(now, n.routed()) {
+		err = loop.PushEvent(ctx, &HostAddressesChange{Addresses: now})
+	}
+	if err != nil {
+		n.log.Warn("Addresses of the host may have changed, the vswitch's routes to them stay as they were", "error", err)
+	}
+}
+
+// routed are the addresses of the host that there are routes to.
+func (n *IPNet) routed() []netip.Addr {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.routedIPs
+}
+
+// updateHostAddresses replaces the routes to the former addresses of the host by those to the ones that it has now.
+func (n *IPNet) updateHostAddresses(node *thisNode, txn controller.UpdateOperations) (string, error) {
+	prev, next := make(values), make(values)
+	if err := n.routeHostIPs(prev, node, n.routed()); err != nil {
+		return "", err
+	}
+	if err := n.addHostAddresses(next, node); err != nil {
+		return "", err
+	}
+	gone, fresh := 0, 0
+	for key := range prev {
+		if next[key] == nil {
+			gone++
+			txn.Delete(key)
+		}
+	}
+	for key, value := range next {
+		if prev[key] == nil {
+			fresh++
+			txn.Put(key, value)
+		}
+	}
+	if gone+fresh == 0 {
+		return "", nil
+	}
+	return fmt.Sprintf("route %d new addresses of the host to it, and %d no more", fresh, gone), nil
+}
+
+// HostAddressesChange says that the host has other addresses than those that a vswitch with a network stack of its own leads there.
+type HostAddressesChange struct {
+	controller.NonBlocking
+	Addresses []netip.Addr
+}
+
+func (*HostAddressesChange) Name() string                   { return "Host Addresses Change" }
+func (*HostAddressesChange) Method() controller.EventMethod { return controller.Update }
+func (*HostAddressesChange) TransactionType() controller.TransactionType {
+	return controller.BestEffort
+}
+func (*HostAddressesChange) Direction() controller.Direction { return controller.Forward }
+func (e *HostAddressesChange) String() string {
+	return fmt.Sprintf("Host Addresses Change: the host has %v", e.Addresses)
+}
+
+// hostIPs lists the addresses of the host, sorted.
+func (n *IPNet) hostIPs() ([]netip.Addr, error) {
 	if n.links == nil {
 		return nil, nil
 	}
@@ -97,12 +187,13 @@ func (n *IPNet) hostIPs(ipv6 bool) ([]netip.Addr, error) {
 			continue
 		}
 		for _, p := range link.Addresses {
-			if p.Addr().Is6() == ipv6 && !p.Addr().IsLinkLocalUnicast() {
+			if !p.Addr().IsLinkLocalUnicast() {
 				ips = append(ips, p.Addr())
 			}
 		}
 	}
-	return ips, nil
+	slices.SortFunc(ips, netip.Addr.Compare)
+	return slices.Compact(ips), nil
 }
 
 func hasAnyPrefix(text string, prefixes ...string) bool {

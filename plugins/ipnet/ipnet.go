@@ -92,6 +92,8 @@ type IPNet struct {
 
 	mu   sync.RWMutex
 	node *thisNode // nil before the first resync
+	// routedIPs are the addresses of the host that the vswitch has routes to, if it has a network stack of its own.
+	routedIPs []netip.Addr
 	// stnKeys are those of the values by which the host and the vswitch share a network card.
 	stnKeys []string
 
@@ -208,7 +210,7 @@ func (*IPNet) String() string { return "ipnet" }
 // other nodes.
 func (n *IPNet) HandlesEvent(event controller.Event) bool {
 	switch event := event.(type) {
-	case *podmanager.AddPod, *podmanager.DeletePod, *podmanager.CheckPod, *podmanager.PodCustomIfUpdate:
+	case *podmanager.AddPod, *podmanager.DeletePod, *podmanager.CheckPod, *podmanager.PodCustomIfUpdate, *HostAddressesChange:
 		return true
 	case *nodesync.NodeUpdate:
 		return event.NodeName != n.config.NodeName()
@@ -292,6 +294,8 @@ func (n *IPNet) Update(ctx context.Context, event controller.Event, txn controll
 		return n.updateCustom(ctx, node, event, txn)
 	case *podmanager.CheckPod:
 		return "", n.checkPod(ctx, node, event)
+	case *HostAddressesChange:
+		return n.updateHostAddresses(node, txn)
 	case *nodesync.NodeUpdate:
 		n.nodeTakesSources(node, txn)
 		return n.updateNode(ctx, node, event, txn), nil

@@ -291,6 +291,39 @@ func (*upstreamResync) Name() string                   { return "Test Resync" }
 func (*upstreamResync) String() string                 { return "Test Resync" }
 func (*upstreamResync) Method() controller.EventMethod { return controller.UpstreamResync }
 
+// A vswitch with a network stack of its own gets routes to the addresses of the host when they come, and loses them when they go: as a
+// resync has them.
+func TestRoutesFollowAddressesOfTheHost(t *testing.T) {
+	links := plugintest.Links{plugintest.Link("lo", "127.0.0.1/8"), plugintest.Link("eth0", "10.9.9.9/24")}
+	const at = 1
+	n := plugintest.StartNode(t, plugintest.NodeOptions{Caps: &plugintest.VPP, Links: links,
+		Conf: "nodeConfig: [{nodeName: node1, mainVPPInterface: {interfaceName: eth1, ip: 192.168.16.1/24}}]", State: plugintest.State(ownStack(true, vppNode(1, "node1", "192.168.16.1/24")))})
+	before, addresses := n.Scheduler.Values(), links[at].Addresses
+	late := append(slices.Clone(addresses), netip.MustParsePrefix("10.77.0.1/24"))
+	route := func() bool {
+		return strings.Contains(plugintest.Render(n.Scheduler.Values()), `{"dst_network":"10.77.0.1/32","next_hop_addr":"172.30.1.2"`)
+	}
+	for _, step := range []struct {
+		addresses []netip.Prefix
+		want      bool
+	}{{late, true}, {late, true}, {addresses, false}} {
+		links[at].Addresses = step.addresses
+		n.IPNet.LinksChanged(t.Context(), n.Loop)
+		n.Barrier()
+		if got := route(); got != step.want {
+			t.Errorf("with %v, there is a route: %v", step.addresses, got)
+		}
+		values := n.Scheduler.Values()
+		resyncAsIs(t, n)
+		if diff := plugintest.Diff(values, n.Scheduler.Values()); diff != "" {
+			t.Errorf("with %v, a resync differs (-update +resync):\n%s", step.addresses, diff)
+		}
+	}
+	if diff := plugintest.Diff(before, n.Scheduler.Values()); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // The network between another host and its vswitch is reached where there is one.
 func TestRouteToTheHostNetworkOfAnotherNode(t *testing.T) {
 	const vpp = "nodeConfig: [{nodeName: node1, mainVPPInterface: {interfaceName: eth0, ip: 192.168.16.101/24}}]"

@@ -75,9 +75,6 @@ func upHostCard(t *testing.T, services string) *hostCard {
 		}
 		return err
 	})
-	if err := l.Agent("node1").Post(t.Context(), "/controller/resync", nil); err != nil { // VPP gets its route to the new address
-		t.Fatal(err)
-	}
 	return h
 }
 
