@@ -161,7 +161,7 @@ func (s *Service) wantConfigured(e *Explanation, what, key string) {
 // IP, and what becomes of them there. That an entrance is closed here is no mistake: another node may have it open.
 func (s *Service) explainEntrances(e *Explanation, c Connection, svc *processor.Service, port processor.Frontend) {
 	for _, f := range svc.Frontends {
-		if f.Kind == processor.ClusterIP || f.Port != port.Port || f.Protocol != port.Protocol {
+		if f.Kind == processor.ClusterIP || f.Kind == processor.Entrance || f.Port != port.Port || f.Protocol != port.Protocol {
 			continue
 		}
 		var at Explanation

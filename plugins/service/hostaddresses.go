@@ -128,26 +128,61 @@ func (i interconnect) redirectTo(at netip.AddrPort, protocol processor.Protocol,
 	return f
 }
 
+// externalEntrance is where the host redirects connections to external IPs and those of load balancers, the zero value if it does not.
+func (s *Service) externalEntrance(ipv6 bool) interconnect {
+	if translator, _ := s.onHost.last(); translator != "" {
+		return interconnect{}
+	}
+	return s.interconnect(ipv6)
+}
+
+// byHost reports whether the host redirects connections to an external IP or one of a load balancer. Where it shares its only card with the vswitch, those
+// to addresses that it does not have pass the vswitch anyway.
+func (s *Service) byHost(addr netip.Addr) bool {
+	return s.externalEntrance(addr.Is6()).to.IsValid() && (s.config.Resolved().Stolen == nil || slices.Contains(s.hostAddresses(), addr))
+}
+
 // redirectHost adds to the values of a service what the host sends to the vswitch for an IP version of it.
 func (s *Service) redirectHost(svc *processor.Service, ipv6 bool, values map[string]proto.Message) {
-	e := s.hostEntrance(ipv6)
-	if !e.to.IsValid() {
-		return
-	}
 	key := hostRedirectKey(svc.ID)
 	redirect, found := values[key].(*contiv_nat.HostRedirect)
 	if !found {
 		redirect = &contiv_nat.HostRedirect{Label: svc.ID.String()}
 	}
+	ports := s.hostEntrance(ipv6)
 	for _, f := range svc.Frontends {
-		if f.Kind != processor.NodePort || f.Addr.Addr() != e.to || len(f.Outside) == 0 || ipv6 && f.Protocol == processor.SCTP {
+		if ipv6 && f.Protocol == processor.SCTP {
 			continue
 		}
-		for _, a := range e.addresses {
-			redirect.Frontends = append(redirect.Frontends, e.redirectTo(netip.AddrPortFrom(a, f.Addr.Port()), f.Protocol, f.Addr))
+		switch f.Kind {
+		case processor.NodePort:
+			if f.Addr.Addr() != ports.to || len(f.Outside) == 0 {
+				continue
+			}
+			for _, a := range ports.addresses {
+				redirect.Frontends = append(redirect.Frontends, ports.redirectTo(netip.AddrPortFrom(a, f.Addr.Port()), f.Protocol, f.Addr))
+			}
+		case processor.ExternalIP, processor.LoadBalancer:
+			if f.Restricted || !s.byHost(f.Addr.Addr()) { // the vswitch would see one client, whom ranges cannot be about
+				continue
+			}
+			i := s.externalEntrance(ipv6)
+			if to, open := entranceOf(svc, f, i.to); open {
+				redirect.Frontends = append(redirect.Frontends, i.redirectTo(f.Addr, f.Protocol, to))
+			}
 		}
 	}
 	if len(redirect.GetFrontends()) > 0 {
 		values[key] = redirect
 	}
+}
+
+// entranceOf returns where connections to a frontend come in at the address of an entrance, if there is an endpoint for them.
+func entranceOf(svc *processor.Service, f processor.Frontend, at netip.Addr) (to netip.AddrPort, open bool) {
+	for _, o := range svc.Frontends {
+		if o.Addr.Addr() == at && o.Protocol == f.Protocol && o.Port == f.Port && (o.Kind == processor.NodePort || o.Kind == processor.Entrance) {
+			return o.Addr, len(o.Outside) > 0
+		}
+	}
+	return netip.AddrPort{}, false
 }

@@ -217,3 +217,73 @@ func TestHostPortsAtAddressesOfTheHostThatServicesTake(t *testing.T) {
 	config, _, _ = change(t, s, kubeChange(web, nil), config)
 	expect("without the service", ofPod)
 }
+
+// What clients send to external IPs and those of load balancers by network cards of the host leads to the vswitch, unless source ranges are about
+// clients: it does not see them.
+func TestExternalIPsByCardsOfTheHost(t *testing.T) {
+	external := func(change func(*k8s.Service)) *k8s.Service {
+		svc := webService()
+		svc.LoadbalancerSourceRanges, svc.ExternalTrafficPolicy = nil, "Cluster"
+		svc.ExternalIps, svc.LbIngressIps = []string{"10.9.9.9"}, []string{"203.0.113.1", "fd99::1"}
+		if change != nil {
+			change(svc)
+		}
+		return svc
+	}
+	local := func(svc *k8s.Service) { svc.ExternalTrafficPolicy = "Local" }
+	withoutNodePorts := func(svc *k8s.Service) { svc.Port[0].NodePort = 0 }
+	ranges := func(svc *k8s.Service) { svc.LoadbalancerSourceRanges = []string{"172.16.0.0/12"} }
+	both := []proto.Message{webSlice("a", "10.1.1.2@node1"), webSlice("b", "fd10:0:0:1::2@node1")}
+	const own, lb4, lb6 = "default/web 10.9.9.9:80 TCP to 172.30.1.1:30080 from 172.30.1.3", "default/web 203.0.113.1:80 TCP to 172.30.1.1:30080 from 172.30.1.3",
+		"default/web [fd99::1]:80 TCP to [fd17:0:0:1::1]:30080 from fd17:0:0:1::3"
+	direct := func(text string) string {
+		return strings.NewReplacer("172.30.1.1:30080", "172.30.1.1", "[fd17:0:0:1::1]:30080", "fd17:0:0:1::1").Replace(text)
+	}
+	const note = "VPP does not see their addresses; services: default/web"
+	for name, test := range map[string]struct {
+		settings string
+		svc      *k8s.Service
+		slices   []proto.Message
+		others   string
+		vpp      fake
+		want     []string
+		note     string
+		lacks    string
+	}{
+		"Cluster":                          {svc: external(nil), slices: both, want: []string{own, lb4, lb6}},
+		"Local":                            {svc: external(local), slices: both, want: []string{own, lb4, lb6}},
+		"Local, endpoints elsewhere":       {svc: external(local), slices: []proto.Message{webSlice("a", "10.1.2.2@node2")}},
+		"no endpoint":                      {svc: external(nil)},
+		"node ports are closed":            {settings: "nodePortAddresses: [192.168.16.0/24]\n", svc: external(nil), slices: both, want: []string{own, lb4, lb6}},
+		"no node ports":                    {svc: external(withoutNodePorts), slices: both, want: []string{direct(own), direct(lb4), direct(lb6)}},
+		"source ranges":                    {svc: external(ranges), slices: both, want: []string{own}, note: note},
+		"source ranges, no node ports":     {svc: external(func(s *k8s.Service) { ranges(s); withoutNodePorts(s); s.ExternalIps = nil }), slices: both, note: note, lacks: "172.30.1.1"},
+		"kube-proxy on the host":           {svc: external(nil), slices: both, others: "table ip kube-proxy", note: limitOfHost},
+		"a single card":                    {svc: external(nil), slices: both, vpp: fake{resolved: contivconf.Resolved{Stolen: &contivconf.Stolen{}}}, want: []string{strings.Replace(own, ".1.1:", ".1.3:", 1)}},
+		"a single card, and source ranges": {svc: external(ranges), slices: both, vpp: fake{resolved: contivconf.Resolved{Stolen: &contivconf.Stolen{}}}, want: []string{strings.Replace(own, ".1.1:", ".1.3:", 1)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster()
+			c.others = test.others
+			c.nodes["node1"].MgmtIPs = append(c.nodes["node1"].MgmtIPs, netip.MustParseAddr("10.9.9.9"))
+			test.vpp.ownStack = true
+			s, err := c.onThisVPP(t, test.vpp, service.Capabilities{}, "services: vswitch\n"+test.settings)
+			if err != nil {
+				t.Fatal(err)
+			}
+			config := resync(t, s, state(append(slices.Clone(test.slices), test.svc)...))
+			got := slices.DeleteFunc(redirected(config), func(text string) bool { return strings.Contains(text, ":30080 TCP") }) // node ports
+			if !slices.Equal(got, test.want) {
+				t.Errorf("%q, want %q", got, test.want)
+			}
+			if notes := s.Notes(); (test.note == "") != (len(notes) == 0) || !strings.Contains(strings.Join(notes, ""), test.note) {
+				t.Errorf("notes %q, want %q", notes, test.note)
+			}
+			if text := plugintest.Render(config); test.lacks != "" && strings.Contains(text, test.lacks) {
+				t.Errorf("pods get past the source ranges by %s:\n%s", test.lacks, text)
+			}
+		})
+	}
+}
+
+const limitOfHost = "VPP leads all packets for them to the host"

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -38,6 +39,7 @@ func (s *Service) redirected(e *Explanation, c Connection) (there Connection, ok
 	}
 	there = c
 	there.To, _ = netip.ParseAddr(f.GetToAddress())
+	there.Port = uint16(cmp.Or(f.GetToPort(), f.GetPort()))
 	there.From, _ = netip.ParseAddr(f.GetSourceAddress())
 	if own := s.self.host(c.To.Is6()); own.IsValid() && slices.Contains(s.self.ownAddresses(), c.From) {
 		there.From = own
@@ -61,7 +63,7 @@ func (s *Service) explainHost(e *Explanation, c Connection) {
 	}
 	name := fmt.Sprintf("%s (NodePort of service %v, at an address of the host)", c.target(), id)
 	switch translator, _ := s.onHost.last(); {
-	case !slices.Contains(s.hostAddresses(), c.To):
+	case !slices.Contains(s.listeningAddresses(), c.To):
 		e.Wrong = append(e.Wrong, fmt.Sprintf("%s is not sent to VPP: nodePortAddresses in service.conf leaves the address out", name))
 	case translator != "":
 		e.Way = append(e.Way, fmt.Sprintf("%s is not sent to VPP: it is left to somebody else on the host: found %s", name, translator))

@@ -15,8 +15,8 @@ import (
 	"github.com/contiv/contiv/plugins/service/config"
 )
 
-// VPP has a route to exactly each address that the host has at a network card of its own, which a translation would hide.
-// So an external IP there is left out, and the service keeps everything else.
+// VPP has a route to exactly each address that the host has at a network card of its own, which a translation would hide. So the host redirects an external IP
+// there; beside kube-proxy, which has it, it is left out, and the service keeps everything else.
 func TestExternalIPsOfTheHostBesideVPP(t *testing.T) {
 	c := newCluster()
 	c.nodes["node1"].MgmtIPs = []netip.Addr{netip.MustParseAddr("192.168.17.1"), netip.MustParseAddr("192.168.16.1")}
@@ -28,26 +28,30 @@ func TestExternalIPsOfTheHostBesideVPP(t *testing.T) {
 	svc.LoadbalancerSourceRanges, svc.ExternalIps, svc.LbIngressIps = nil, []string{"192.168.17.1", "203.0.113.7"}, []string{"192.168.17.1", "203.0.113.1"}
 	everything := state(svc, webSlice("a", "10.1.1.2@node1"))
 	const note = "host's own network cards"
-	check := func(addr string) {
-		t.Helper()
-		got := plugintest.Render(resync(t, s, everything))
+	for _, others := range []string{"", "table ip kube-proxy"} {
+		c.others = others
+		config := resync(t, s, everything)
+		got := plugintest.Render(config)
 		for _, want := range []string{`"10.96.0.10"`, `"192.168.16.1","external_port":30080`, `"203.0.113.7","external_port":80`, `"203.0.113.1","external_port":80`} {
 			if !strings.Contains(got, `"external_ip":`+want) {
-				t.Errorf("%s is not translated:\n%s", want, got)
+				t.Errorf("%q: %s is not translated:\n%s", others, want, got)
 			}
 		}
-		if strings.Contains(got, `"external_ip":"`+addr) {
-			t.Errorf("%s is translated:\n%s", addr, got)
+		if strings.Contains(got, `"external_ip":"192.168.17.1`) {
+			t.Errorf("%q: 192.168.17.1 is translated:\n%s", others, got)
 		}
-		if notes := s.Notes(); len(notes) != 1 || !strings.Contains(notes[0], note) || !strings.HasSuffix(notes[0], "; services: default/web") {
-			t.Errorf("notes are %q", notes)
+		if byHost := slices.Contains(redirected(config), "default/web 192.168.17.1:80 TCP to 172.30.1.1:30080 from 172.30.1.3"); byHost != (others == "") {
+			t.Errorf("%q: the host redirects %q", others, redirected(config))
 		}
-		if told := reportOf(t, s, "?service=default/web", http.StatusOK).Services[0].Limits; len(told) != 1 || !strings.Contains(told[0], note) {
-			t.Errorf("limits of the service: %q", told)
+		if notes := s.Notes(); others == "" && len(notes) > 0 || others != "" && (len(notes) != 1 || !strings.Contains(notes[0], note) || !strings.HasSuffix(notes[0], "; services: default/web")) {
+			t.Errorf("%q: notes are %q", others, notes)
+		}
+		if told := reportOf(t, s, "?service=default/web", http.StatusOK).Services[0].Limits; others == "" && len(told) > 0 || others != "" && (len(told) != 1 || !strings.Contains(told[0], note)) {
+			t.Errorf("%q: limits of the service: %q", others, told)
 		}
 	}
-	check("192.168.17.1")
 
+	c.others = ""
 	onKernel := plugintest.Render(resync(t, c.plugin(t, "services: vswitch\n"), everything))
 	if !strings.Contains(onKernel, `"external_ip":"192.168.17.1","external_port":80`) {
 		t.Errorf("the kernel does not translate it:\n%s", onKernel)

@@ -175,15 +175,16 @@ func (s *Service) render(id processor.ID) map[string]proto.Message {
 		if svc == nil {
 			continue
 		}
+		s.redirectHost(svc, ipv6, values)
+		s.noteReserved(id, svc)
+		svc.Frontends = slices.DeleteFunc(svc.Frontends, func(f processor.Frontend) bool { return f.ByHost })
 		if svc = s.carry(svc, values); len(svc.Frontends) == 0 {
 			continue
 		}
 		s.noteLimits(id, svc)
-		s.noteReserved(id)
 		s.noteRanges(svc)
 		s.noteAnswers(svc, ipv6)
 		values[nat.Key(id, ipv6)] = nat.Render(svc, ipv6, options)
-		s.redirectHost(svc, ipv6, values)
 	}
 	return values
 }

@@ -10,7 +10,9 @@ import (
 // External IPs that no service gets.
 const (
 	limitHost = "external IPs and load balancers' IPs that are addresses of the host's own network cards are not translated on this node: VPP leads all packets for them to the host"
-	limitPods = "external IPs and load balancers' IPs of the pod network are ignored: they are addresses of pods"
+	// Those that the host redirects have lost the addresses of clients.
+	limitHostRanges = "load balancers' IPs with loadBalancerSourceRanges have no clients that come by network cards of the host: VPP does not see their addresses"
+	limitPods       = "external IPs and load balancers' IPs of the pod network are ignored: they are addresses of pods"
 )
 
 // reserve has the processor leave out what no service gets.
@@ -26,10 +28,20 @@ func (s *Service) reserve(n *processor.Node) {
 	}
 	open := s.openAddresses()
 	n.Host = slices.DeleteFunc(slices.Clone(n.Addresses), func(a netip.Addr) bool { return slices.Contains(open, a) })
+	for _, ipv6 := range []bool{false, true} {
+		if to := s.externalEntrance(ipv6).to; to.IsValid() {
+			n.Entrances = append(n.Entrances, to)
+			n.ByHost = append(n.ByHost, ofVersion(n.Host, ipv6)...)
+			n.Host = ofVersion(n.Host, !ipv6)
+		}
+	}
 }
 
 // noteReserved records a service that asks for what no service gets.
-func (s *Service) noteReserved(id processor.ID) {
+func (s *Service) noteReserved(id processor.ID, svc *processor.Service) {
+	s.noteLimit(id, limitHostRanges, slices.ContainsFunc(svc.Frontends, func(f processor.Frontend) bool {
+		return f.Restricted && s.config.Resolved().Stolen == nil && s.byHost(f.Addr.Addr())
+	}))
 	s.noteLimit(id, limitHost, s.services.AsksForHost(id))
 	s.noteLimit(id, limitPods, s.services.AsksForPods(id))
 }

@@ -289,6 +289,129 @@ func TestHostPortsAtAddressesOfTheHost(t *testing.T) {
 	check("after DEL", false)
 }
 
+const byCardManifest = `---
+apiVersion: v1
+kind: Service
+metadata: {name: %[1]s, namespace: default}
+spec:
+  type: LoadBalancer
+  clusterIP: 10.96.0.%[2]d
+  clusterIPs: [10.96.0.%[2]d, "fd96::%[2]d"]
+  ipFamilies: [IPv4, IPv6]
+  externalIPs: [%[6]s]
+  externalTrafficPolicy: %[3]s
+  allocateLoadBalancerNodePorts: %[5]t
+  loadBalancerSourceRanges: [%[7]s]
+  ports:
+  - {name: tcp, protocol: TCP, port: 80%[2]d, targetPort: %[4]d%[8]s}
+  - {name: udp, protocol: UDP, port: 80%[2]d, targetPort: %[4]d%[8]s}
+status: {loadBalancer: {ingress: [{ip: 100.64.9.%[2]d}, {ip: "fd99::%[2]d"}]}}
+`
+
+// byCard is the manifest of a service with external IPs, and with one of a load balancer of each IP version.
+func (s served) byCard(nodePorts bool, external []netip.Addr, ranges string) string {
+	var texts []string
+	for _, a := range external {
+		texts = append(texts, fmt.Sprintf("%q", a))
+	}
+	nodePort := ""
+	if nodePorts {
+		nodePort = fmt.Sprintf(", nodePort: 300%d", s.number)
+	}
+	text := fmt.Sprintf(byCardManifest, s.name, s.number, s.policy, s.port, nodePorts, strings.Join(texts, ", "), ranges, nodePort)
+	for i, addr := range s.addrs {
+		text += fmt.Sprintf(sliceManifest, s.name, []string{"IPv4", "IPv6"}[i], s.port, addr, s.node, []string{"ipv4", "ipv6"}[i])
+	}
+	return text
+}
+
+// External IPs that are addresses of the host, and those of load balancers that are announced at its card: outside has routes that lead there.
+func TestExternalIPsAtAddressesOfTheHost(t *testing.T) {
+	h := upHostCard(t, "services: vswitch\n")
+	for _, route := range []string{ // the node has a default route of IPv4 only
+		h.outside + " route add 100.64.9.0/24 via " + h.host[0].String(), h.outside + " route add fd99::/64 via " + h.host[1].String(), h.node1 + " route add fd99::/64 via fd17::fe",
+	} {
+		if out, err := exec.Command("ip", append([]string{"-n"}, strings.Fields(route)...)...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	pods := addPods(t, h.Lab, lab.PodSpec{Name: "a", Node: "node1"}, lab.PodSpec{Name: "b", Node: "node1"}, lab.PodSpec{Name: "c", Node: "node2"})
+	const port = 8080
+	for _, p := range []lab.Pod{pods[0], pods[2]} {
+		labtest.TellPeers(t, p.Netns, port)
+	}
+	far := served{name: "far", number: 11, policy: "Cluster", port: port, node: "node2", addrs: globalAddresses(t, pods[2])}
+	keeps := served{name: "keeps", number: 12, policy: "Local", port: port, node: "node1", addrs: globalAddresses(t, pods[0])}
+	plain := keeps // without node ports
+	plain.name, plain.number, plain.policy = "plain", 13, "Cluster"
+	ranges, lacks := far, far
+	ranges.name, ranges.number = "ranges", 14
+	lacks.name, lacks.number, lacks.policy = "lacks", 15, "Local"
+	applyText(t, h.Lab, far.byCard(true, h.host, "")+keeps.byCard(true, h.host, "")+plain.byCard(false, h.host, "")+
+		ranges.byCard(true, nil, `172.30.0.0/16, "fd17:30::/48"`)+lacks.byCard(true, h.host, ""))
+	addresses := func(s served, ipv6 bool) (own, balanced netip.AddrPort) {
+		own, balanced = netip.AddrPortFrom(h.host[0], uint16(8000+s.number)), netip.AddrPortFrom(netip.MustParseAddr(fmt.Sprintf("100.64.9.%d", s.number)), uint16(8000+s.number))
+		if ipv6 {
+			own, balanced = netip.AddrPortFrom(h.host[1], own.Port()), netip.AddrPortFrom(netip.MustParseAddr(fmt.Sprintf("fd99::%d", s.number)), own.Port())
+		}
+		return own, balanced
+	}
+	check := func(when string) {
+		t.Helper()
+		for who, netns := range map[string]string{"outside": h.outside, "a process of the node": h.node1, "a pod of the node": pods[1].Netns} {
+			for _, ipv6 := range []bool{false, true} {
+				for _, to := range []served{far, keeps, plain} {
+					own, balanced := addresses(to, ipv6)
+					for _, addr := range []netip.AddrPort{own, balanced} {
+						for _, network := range []string{"tcp", "udp"} {
+							from, seen, err := labtest.AskPeer(netns, network, addr)
+							want := seenThroughHost(ipv6, netns == h.node1)
+							if addr == balanced && netns == pods[1].Netns { // by VPP alone
+								want = from
+							}
+							if err != nil || seen != want {
+								t.Errorf("%s: %s, %s to %s (%s): %v, the endpoint sees %v, want %v", when, who, network, to.name, addr, err, seen, want)
+							}
+						}
+					}
+				}
+				if own, _ := addresses(lacks, ipv6); netns != pods[1].Netns {
+					if _, _, err := labtest.AskPeer(netns, "tcp", own); !errors.Is(err, syscall.ECONNREFUSED) {
+						t.Errorf("%s: %s to an external IP without endpoint on the node (%s): %v, want it refused", when, who, own, err)
+					}
+				}
+			}
+		}
+		for _, ipv6 := range []bool{false, true} {
+			if _, balanced := addresses(ranges, ipv6); askFrom(h.outside, netip.Addr{}, "tcp", balanced) == nil {
+				t.Errorf("%s: a client outside gets past the source ranges of %s", when, balanced)
+			}
+		}
+	}
+	await.That(t, "the host redirects", func() error {
+		own, _ := addresses(plain, true)
+		_, _, err := labtest.AskPeer(h.outside, "tcp", own)
+		return err
+	})
+	labtest.RequireQuiet(t, h.Lab)
+	check("at first")
+	labtest.RequireQuietRestart(t, h.Lab, "node1")
+	check("after a restart of the agent")
+	nft(t, h.node1, "add table ip kube-proxy")
+	for _, ipv6 := range []bool{false, true} {
+		own, balanced := addresses(far, ipv6)
+		await.That(t, "beside kube-proxy, they are its", func() error {
+			for _, addr := range []netip.AddrPort{own, balanced} {
+				if err := askFrom(h.outside, netip.Addr{}, "tcp", addr); err == nil {
+					return fmt.Errorf("%s answers", addr)
+				}
+			}
+			return nil
+		})
+	}
+	nft(t, h.node1, "delete table ip kube-proxy")
+}
+
 // seenThroughHost is the address that endpoints see of whom the host of node 1 sends to VPP: the host itself, or all others.
 func seenThroughHost(ipv6, ofHost bool) netip.Addr {
 	list := []string{"172.30.1.3", "172.30.1.2"}

@@ -26,7 +26,7 @@ type claimant struct {
 
 // trust orders kinds by who decides about them: cluster IPs, node ports and the addresses of load balancers are
 // assigned by the cluster, external IPs are what users write.
-var trust = map[Kind]int{ClusterIP: 0, LoadBalancer: 1, NodePort: 2, ExternalIP: 3}
+var trust = map[Kind]int{ClusterIP: 0, LoadBalancer: 1, NodePort: 2, ExternalIP: 3, Entrance: 4}
 
 func (c claimant) compare(o claimant) int {
 	return cmp.Or(cmp.Compare(trust[c.kind], trust[o.kind]), c.id.Compare(o.id))

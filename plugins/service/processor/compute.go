@@ -102,6 +102,14 @@ func frontendAddresses(svc *service.Service, node Node, ipv6 bool) (list []front
 			}
 		}
 	}
+	_, restricted := sourceRanges(svc)
+	if slices.ContainsFunc(list, func(a frontendAddress) bool { return a.kind == ExternalIP || a.kind == LoadBalancer && !restricted }) {
+		for _, addr := range node.Entrances {
+			if addr.Is6() == ipv6 {
+				list = append(list, frontendAddress{Entrance, addr})
+			}
+		}
+	}
 	return list
 }
 
@@ -130,6 +138,7 @@ func portFrontends(svc *service.Service, port *service.Service_ServicePort, addr
 		case svc.GetExternalTrafficPolicy() == policyLocal:
 			f.Outside, f.KeepSource, f.Drop = local, true, len(local) == 0 && len(cluster) > 0
 		}
+		f.ByHost = a.kind != ClusterIP && slices.Contains(node.ByHost, a.addr)
 		if a.kind == LoadBalancer {
 			f.Sources, f.Restricted = sources, restricted
 		}
@@ -140,7 +149,7 @@ func portFrontends(svc *service.Service, port *service.Service_ServicePort, addr
 
 // frontendPort is the number of a port of a service at addresses of a kind.
 func frontendPort(port *service.Service_ServicePort, kind Kind) int32 {
-	if kind == NodePort {
+	if kind == NodePort || kind == Entrance && validPort(port.GetNodePort()) {
 		return port.GetNodePort()
 	}
 	return port.GetPort()

@@ -40,12 +40,15 @@ type Node struct {
 	// cluster: external IPs and those of load balancers that are among them are left out.
 	Host        []netip.Addr
 	PodNetworks []netip.Prefix
+	// ByHost are addresses of the host that it redirects connections to services from, and Entrances those of the vswitch where they come in.
+	ByHost, Entrances []netip.Addr
 }
 
 // Equal reports whether two nodes are the same.
 func (n Node) Equal(o Node) bool {
 	return n.Name == o.Name && n.Zone == o.Zone && slices.Equal(n.PodSubnets, o.PodSubnets) &&
-		slices.Equal(n.Addresses, o.Addresses) && slices.Equal(n.NodePorts, o.NodePorts) && slices.Equal(n.Host, o.Host) && slices.Equal(n.PodNetworks, o.PodNetworks)
+		slices.Equal(n.Addresses, o.Addresses) && slices.Equal(n.NodePorts, o.NodePorts) && slices.Equal(n.Host, o.Host) && slices.Equal(n.PodNetworks, o.PodNetworks) &&
+		slices.Equal(n.ByHost, o.ByHost) && slices.Equal(n.Entrances, o.Entrances)
 }
 
 // Service is what this node does for one IP version of a Kubernetes service.
@@ -69,9 +72,12 @@ const (
 	NodePort     Kind = "NodePort"
 	// HostPort is a port of the node that a pod requests; services have none.
 	HostPort Kind = "HostPort"
+	// Entrance is where what clients send to external IPs and those of load balancers comes in that the host redirects: with the number of the node
+	// port, or if there is none, of the port itself.
+	Entrance Kind = "Entrance"
 )
 
-var precedence = map[Kind]int{ClusterIP: 0, LoadBalancer: 1, ExternalIP: 2, NodePort: 3, HostPort: 4}
+var precedence = map[Kind]int{ClusterIP: 0, LoadBalancer: 1, ExternalIP: 2, NodePort: 3, HostPort: 4, Entrance: 5}
 
 // Frontend is what clients connect to.
 type Frontend struct {
@@ -89,6 +95,8 @@ type Frontend struct {
 	Drop bool
 	// KeepSource: endpoints see the addresses of clients outside. They always see those of pods inside.
 	KeepSource bool
+	// ByHost: the vswitch does not have the address, which the host redirects to an Entrance.
+	ByHost bool
 	// Sources are the prefixes of the clients that may connect, sorted; packets of others are dropped. If
 	// Restricted is set without any Sources, nobody may connect.
 	Sources    []netip.Prefix

@@ -69,7 +69,7 @@ func Carry(s *processor.Service, o Options) Carried {
 		}
 		frontends := s.Frontends[i:end]
 		i = end
-		if frontends[0].Kind == processor.NodePort {
+		if kind := frontends[0].Kind; kind == processor.NodePort || kind == processor.Entrance {
 			continue
 		}
 		if why := whyNot(s, frontends, o); why != "" {
