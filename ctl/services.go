@@ -79,7 +79,11 @@ func printServices(p printer, good []answer[service.Report]) {
 func whoElse(t service.Translator) string {
 	switch {
 	case t.Others != "":
-		return "found " + t.Others
+		text := "found " + t.Others
+		if !t.Since.IsZero() {
+			text += ", since " + t.Since.Local().Format("01-02 15:04:05")
+		}
+		return text
 	case t.Setting == "kube-proxy":
 		return "left to kube-proxy"
 	}

@@ -67,6 +67,7 @@ func Ask(ctx context.Context, agents []*target.Agent, known Places, from, to Pla
 		}
 	}
 	a.endpoints(ctx, agents, known.with(interfaces), endpoints, seen)
+	a.suspect(reports)
 	if to.isService() && from.Node == "" && len(reports) > 0 && len(endpoints) == 0 && len(a.Findings) == 0 {
 		a.Findings = append(a.Findings, path.Finding{Where: to.Name, Text: "no node has an endpoint for connections of this client"})
 	}
@@ -81,6 +82,21 @@ func Ask(ctx context.Context, agents []*target.Agent, known Places, from, to Pla
 		}
 	}
 	return a
+}
+
+// suspect adds what stops connections if nothing answers, although paths to endpoints are open.
+func (a *Answer) suspect(reports []path.Report) {
+	silent := slices.ContainsFunc(a.Probes, func(p path.Probe) bool { return p.End && p.Kind == "tcp" && !p.Answered })
+	open := len(a.Endpoints) == 0 || slices.ContainsFunc(a.Endpoints, func(e Endpoint) bool { return !e.stopped() })
+	for _, r := range reports {
+		switch {
+		case a.connected():
+		case (a.Verdict == NotReached || silent) && open:
+			a.Findings = append(a.Findings, r.Suspects...)
+		default:
+			a.Doubts = append(a.Doubts, r.Suspects...)
+		}
+	}
 }
 
 // trial returns a command that sends what contivctl why would.

@@ -94,3 +94,25 @@ func TestSomeEndpointsStandForAll(t *testing.T) {
 		t.Errorf("%v", some)
 	}
 }
+
+// What stops connections to a service is wrong if nothing answers although an endpoint is reached; else it may be.
+func TestSuspects(t *testing.T) {
+	suspect := path.Finding{Where: "node n", Text: "services on this node are left to kube-proxy"}
+	reports := []path.Report{{Suspects: []path.Finding{suspect}}}
+	connection := path.Probe{Kind: "tcp", Answered: true, End: true}
+	for name, c := range map[string]struct {
+		answer           Answer
+		findings, doubts int
+	}{
+		"nothing answers":         {Answer{Verdict: NotReached, Endpoints: []Endpoint{{Verdict: NotReached}, {Verdict: Reached}}}, 1, 0},
+		"no endpoint is known":    {Answer{Verdict: NotReached}, 1, 0},
+		"no endpoint is reached":  {Answer{Verdict: NotReached, Endpoints: []Endpoint{{Verdict: NotReached}}}, 0, 1},
+		"a datagram":              {Answer{Verdict: Pinged, Endpoints: []Endpoint{{Verdict: Pinged}}}, 0, 1},
+		"a connection was opened": {Answer{Verdict: Reached, Probes: []path.Probe{connection}}, 0, 0},
+		"some endpoints are open": {Answer{Verdict: SomeStopped, Probes: []path.Probe{{Kind: "tcp", End: true}}, Endpoints: []Endpoint{{Verdict: NotReached}, {Verdict: Reached}}}, 1, 0},
+	} {
+		if c.answer.suspect(reports); len(c.answer.Findings) != c.findings || len(c.answer.Doubts) != c.doubts {
+			t.Errorf("%s: %+v", name, c.answer)
+		}
+	}
+}

@@ -65,6 +65,8 @@ type Verdict struct {
 	// Translated: the packets go elsewhere, to one of Endpoints. Parts after this one do not see them as they were.
 	Translated           bool
 	Entrances, Endpoints []netip.AddrPort // see Report
+	// Suspects are why nothing may answer there.
+	Suspects []string
 	// Hidden are those of Endpoints that see an address of this node as the source, not the client's: Seen, if that is valid.
 	Hidden []netip.AddrPort
 	Seen   netip.Addr
@@ -178,6 +180,9 @@ func (e *Explainer) verdicts(ctx context.Context, r *Report, q Question) {
 		}
 		for _, text := range v.Way {
 			r.Way = append(r.Way, fmt.Sprintf("node %s: %s", e.o.Node, text))
+		}
+		for _, text := range v.Suspects {
+			r.Suspects = append(r.Suspects, Finding{"node " + e.o.Node, text})
 		}
 		r.Entrances, r.Endpoints = append(r.Entrances, v.Entrances...), append(r.Endpoints, v.Endpoints...)
 		r.Interfaces = append(r.Interfaces, v.Interfaces...)

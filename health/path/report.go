@@ -104,6 +104,8 @@ type Report struct {
 	Doubts []Finding `json:"doubts,omitempty"`
 	// Unheard says that nobody listens on the port. It is wrong if a connection was opened nevertheless.
 	Unheard *Finding `json:"unheard,omitempty"`
+	// Suspects are what stops the packets if no connection is opened, and the ends do not.
+	Suspects []Finding `json:"suspects,omitempty"`
 	// Way lists what the data plane would do, one line each.
 	Way    []string `json:"way"`
 	Probes []Probe  `json:"probes"`

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/contiv/contiv/netlink/nlattr"
+
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -22,15 +24,14 @@ const (
 // Numbers of nftables (linux/netfilter/nf_tables.h).
 const (
 	nfnlSubsysNFTables = 10
-	nftMsgGetTable     = 1
-	nftMsgGetChain     = 4
-	nftaTableName      = 1
-	nftaChainTable     = 1
-	nftaChainName      = 3
+	nftMsgNewRule      = 6
+	nftMsgGetRule      = 7
+	nftaRuleTable      = 1
+	nftaRuleChain      = 2
 )
 
 // Found describes the objects of kube-proxy in the calling thread's network namespace; "" if there
-// are none.
+// are none. A table or a chain without rules translates nothing: it is no kube-proxy.
 func Found() (string, error) {
 	for _, look := range []func() (string, error){inNFTables, inLegacyTables, amongLinks} {
 		if found, err := look(); found != "" || err != nil {
@@ -42,17 +43,18 @@ func Found() (string, error) {
 
 // inNFTables looks into nftables, which programs named iptables use, too.
 func inNFTables() (string, error) {
-	for _, family := range []uint8{unix.NFPROTO_IPV4, unix.NFPROTO_IPV6} {
-		there, err := exists(family, nftMsgGetTable, nl.NewRtAttr(nftaTableName, nl.ZeroTerminated(table)))
+	for _, family := range []struct {
+		number uint8
+		name   string
+	}{{unix.NFPROTO_IPV4, "ip"}, {unix.NFPROTO_IPV6, "ip6"}} {
+		there, err := hasRules(family.number, table, "")
 		if err != nil {
 			return "", fmt.Errorf("looking for the table of kube-proxy: %w", err)
 		}
 		if there {
-			return fmt.Sprintf("nftables table %q", table), nil
+			return fmt.Sprintf("nftables table %q", family.name+" "+table), nil
 		}
-		there, err = exists(family, nftMsgGetChain,
-			nl.NewRtAttr(nftaChainTable, nl.ZeroTerminated(natIP)), nl.NewRtAttr(nftaChainName, nl.ZeroTerminated(chain)))
-		if err != nil {
+		if there, err = hasRules(family.number, natIP, chain); err != nil {
 			return "", fmt.Errorf("looking for the chains of kube-proxy: %w", err)
 		}
 		if there {
@@ -62,18 +64,54 @@ func inNFTables() (string, error) {
 	return "", nil
 }
 
-// exists asks for one object of nftables.
-func exists(family uint8, message uint16, name ...*nl.RtAttr) (bool, error) {
-	req := nl.NewNetlinkRequest(nfnlSubsysNFTables<<8|int(message), unix.NLM_F_ACK)
+// hasRules reports whether a table of nftables has a rule, in a chain unless that is "". It reads the first part of the kernel's answer
+// only, however long the rest is.
+func hasRules(family uint8, table, chain string) (bool, error) {
+	req := nl.NewNetlinkRequest(nfnlSubsysNFTables<<8|nftMsgGetRule, unix.NLM_F_DUMP)
 	req.AddData(&nl.Nfgenmsg{NfgenFamily: family})
-	for _, attr := range name {
-		req.AddData(attr)
+	req.AddData(nl.NewRtAttr(nftaRuleTable, nl.ZeroTerminated(table)))
+	if chain != "" {
+		req.AddData(nl.NewRtAttr(nftaRuleChain, nl.ZeroTerminated(chain)))
 	}
-	_, err := req.Execute(unix.NETLINK_NETFILTER, 0)
-	if errors.Is(err, unix.ENOENT) {
-		return false, nil
+	socket, err := nl.Subscribe(unix.NETLINK_NETFILTER)
+	if err != nil {
+		return false, err
 	}
-	return err == nil, err
+	defer socket.Close()
+	if err := socket.Send(req); err != nil {
+		return false, err
+	}
+	for {
+		messages, _, err := socket.Receive()
+		if err != nil {
+			return false, err
+		}
+		for _, m := range messages {
+			switch m.Header.Type {
+			case unix.NLMSG_DONE, unix.NLMSG_ERROR: // either has a code
+				if len(m.Data) < 4 {
+					return false, nil
+				}
+				if errno := -int32(nl.NativeEndian().Uint32(m.Data)); errno > 0 && unix.Errno(errno) != unix.ENOENT {
+					return false, unix.Errno(errno)
+				}
+				return false, nil
+			case nfnlSubsysNFTables<<8 | nftMsgNewRule:
+				if isOf(m.Data, table, chain) { // old kernels list those of all tables
+					return true, nil
+				}
+			}
+		}
+	}
+}
+
+// isOf reports whether a rule is of a table, and of a chain unless that is "".
+func isOf(rule []byte, table, chain string) bool {
+	is := map[int]string{}
+	for attr, value := range nlattr.All(rule[nl.SizeofNfgenmsg:]) {
+		is[attr] = unix.ByteSliceToString(value)
+	}
+	return is[nftaRuleTable] == table && (chain == "" || is[nftaRuleChain] == chain)
 }
 
 func amongLinks() (string, error) {

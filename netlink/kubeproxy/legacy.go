@@ -22,7 +22,8 @@ func inLegacyTables() (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("looking for the chains of kube-proxy in iptables-legacy: %w", err)
 		}
-		if slices.ContainsFunc(table.Chains, func(c xtables.Chain) bool { return c.Name == chain }) {
+		// The last rule of each chain returns.
+		if slices.ContainsFunc(table.Chains, func(c xtables.Chain) bool { return c.Name == chain && len(c.Rules) > 1 }) {
 			return fmt.Sprintf("chain %s of iptables-legacy", chain), nil
 		}
 	}

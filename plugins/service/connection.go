@@ -32,6 +32,8 @@ type Explanation struct {
 	Seen   netip.Addr
 	// Interfaces has those of Endpoints that are at another interface of their pod than eth0.
 	Interfaces []EndpointInterface
+	// Suspects are why nothing may answer, where this node does not know who translates the address.
+	Suspects []string
 	// Entrances of this node are for clients from outside of the cluster, which asked for a cluster IP.
 	Entrances []netip.AddrPort
 }
@@ -52,6 +54,7 @@ func (s *Service) Explain(c Connection) (e Explanation) {
 		if s.self.addresses != nil && s.isClusterIP(c.To) {
 			e.Translated = true
 			e.Way = append(e.Way, fmt.Sprintf("%v is a cluster IP: services on this node are left to %s", c.To, s.translator()))
+			e.Suspects = append(e.Suspects, s.suspect())
 		}
 		if s.proxy == nil {
 			return e
@@ -144,7 +147,12 @@ func (s *Service) explainFrontend(e *Explanation, c Connection, id processor.ID,
 	if n := len(endpoints) - most; n > 0 {
 		texts = append(texts, fmt.Sprintf("%d more", n))
 	}
-	e.Way = append(e.Way, fmt.Sprintf("%s: connections%s go to %s", name, outside, strings.Join(texts, ", ")))
+	to := "go to"
+	if !s.translates() {
+		to = "should go to"
+		e.Suspects = []string{s.suspect()}
+	}
+	e.Way = append(e.Way, fmt.Sprintf("%s: connections%s %s %s", name, outside, to, strings.Join(texts, ", ")))
 }
 
 // wantConfigured adds what is wrong because a value is not configured.

@@ -11,6 +11,7 @@ import (
 	k8s "github.com/contiv/contiv/api/contiv/service"
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/dbresources"
+	"github.com/contiv/contiv/plugins/podmanager"
 	"github.com/contiv/contiv/plugins/service"
 	"github.com/contiv/contiv/plugins/service/processor"
 	"google.golang.org/protobuf/proto"
@@ -65,13 +66,21 @@ func TestConnectionsAreExplained(t *testing.T) {
 	// Whoever translates services, one without endpoints refuses clients.
 	c.others = "nftables table kube-proxy"
 	resync(t, s, state(webService(), webSlice("a", "10.1.2.2@node2"), empty))
+	var suspects []string
 	explain := func(to string, protocol processor.Protocol, port uint16) (wrong, way string) {
 		e := s.Explain(service.Connection{From: netip.MustParseAddr(pod), To: netip.MustParseAddr(to), Protocol: protocol, Port: port})
+		suspects = e.Suspects
 		return strings.Join(e.Wrong, "; "), strings.Join(e.Way, "; ")
 	}
 	const left = "services on this node are left to somebody else: found nftables table kube-proxy"
-	if wrong, way := explain(cluster, processor.TCP, 80); wrong != "" || !strings.Contains(way, left) || !strings.Contains(way, "connections go to 10.1.2.2:8080") {
+	if wrong, way := explain(cluster, processor.TCP, 80); wrong != "" || !strings.Contains(way, left) || !strings.Contains(way, "connections should go to 10.1.2.2:8080") {
 		t.Errorf("left to somebody else: %q, %q", wrong, way)
+	}
+	if len(suspects) != 1 || !strings.Contains(suspects[0], "left to kube-proxy since") {
+		t.Errorf("if nothing answers, it is not said why: %q", suspects)
+	}
+	if explain("192.168.16.1", processor.TCP, 30080); len(suspects) != 1 {
+		t.Errorf("at a node port: %q", suspects)
 	}
 	if wrong, way := explain("10.96.0.11", processor.UDP, 53); !strings.Contains(wrong, "has no endpoint: clients are refused") || !strings.Contains(way, left) {
 		t.Errorf("left to somebody else, without endpoints: %q, %q", wrong, way)
@@ -157,6 +166,25 @@ func TestRedirectsOfTheHostAreExplained(t *testing.T) {
 		}
 	}
 }
+
+// Where service.conf leaves services to kube-proxy, it is said whether the node has one.
+func TestServicesLeftToKubeProxyAreSuspects(t *testing.T) {
+	c := newCluster()
+	s := c.pluginWith(t, "services: kube-proxy", &service.HostPorts{NodeName: "node1", Nodes: c, Addresses: c, Pods: noPods{}})
+	resync(t, s, state(webService()))
+	for others, want := range map[string]string{"": "nothing of it is on this node: start kube-proxy, or set services: auto", "device kube-ipvs0": "although there is device kube-ipvs0: does it run?"} {
+		c.others = others
+		e := s.Explain(service.Connection{From: netip.MustParseAddr("10.1.1.9"), To: netip.MustParseAddr("10.96.0.10"), Protocol: processor.TCP, Port: 80})
+		if !e.Translated || len(e.Wrong) > 0 || len(e.Suspects) != 1 || !strings.Contains(e.Suspects[0], want) {
+			t.Errorf("%q: %+v", others, e)
+		}
+	}
+}
+
+type noPods struct{}
+
+func (noPods) LocalPods() podmanager.LocalPods                        { return nil }
+func (noPods) LocalPod(podmanager.PodID) (*podmanager.LocalPod, bool) { return nil, false }
 
 // Endpoints do not see clients outside, but for the policy Local.
 func TestClientsAreHidden(t *testing.T) {

@@ -22,6 +22,7 @@ type others struct {
 	mu    sync.Mutex
 	known bool
 	who   string // "": nobody
+	since time.Time
 }
 
 // look checks what else translates services, and records the answer.
@@ -29,6 +30,9 @@ func (o *others) look(ask func() (string, error)) string {
 	who := answer(ask)
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if !o.known || o.who != who {
+		o.since = time.Now()
+	}
 	o.known, o.who = true, who
 	return who
 }
@@ -47,6 +51,13 @@ func (o *others) last() (who string, known bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.who, o.known
+}
+
+// when returns since when the last answer of look has been the same.
+func (o *others) when() time.Time {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.since
 }
 
 func (s *Service) tellOfOthers(ctx context.Context) {
@@ -102,6 +113,8 @@ type Translator struct {
 	// Others is the trace of another translator, such as a table of kube-proxy's. As long as it exists,
 	// the vswitch translates nothing.
 	Others string `json:"others,omitempty"`
+	// Since is when Others was found first, after the start of the agent.
+	Since time.Time `json:"since,omitzero"`
 }
 
 // Proxies reports whether the vswitch should translate services if nothing else does.
@@ -113,7 +126,47 @@ func (s *Service) Translator() Translator {
 		return Translator{Setting: config.KubeProxy}
 	}
 	who, known := s.others.last()
-	return Translator{VSwitch: known && who == "", Setting: s.proxy.Settings.Services, Others: who}
+	t := Translator{VSwitch: known && who == "", Setting: s.proxy.Settings.Services, Others: who}
+	if who != "" {
+		t.Since = s.others.when()
+	}
+	return t
+}
+
+// left says why services are left to kube-proxy, and what to do if that is wrong.
+func (t Translator) left() string {
+	return fmt.Sprintf("services on this node are left to kube-proxy since %s, because of %s: if no kube-proxy runs here, remove what it has left behind with kube-proxy --cleanup",
+		t.Since.Format("2006-01-02 15:04:05 MST"), t.Others)
+}
+
+// leftNotes says that services are left to kube-proxy, where that may not be what the cluster needs.
+func (s *Service) leftNotes() []string {
+	switch t := s.Translator(); {
+	case t.Setting == config.Auto && t.Others != "":
+		return []string{t.left()}
+	case s.proxy == nil && s.ask != nil && answer(s.ask) == "":
+		return []string{noKubeProxy + ": cluster IPs lead nowhere, unless something else translates them; " + noKubeProxyRemedy}
+	}
+	return nil
+}
+
+const (
+	noKubeProxy       = "services are left to kube-proxy (services: kube-proxy in service.conf), and nothing of it is on this node"
+	noKubeProxyRemedy = "start kube-proxy, or set services: auto"
+)
+
+// suspect says why nothing may answer at an address of a service that the vswitch does not translate.
+func (s *Service) suspect() string {
+	if s.proxy != nil {
+		return s.Translator().left()
+	}
+	if s.ask == nil {
+		return "services on this node are left to kube-proxy"
+	}
+	if who := answer(s.ask); who != "" {
+		return fmt.Sprintf("services are left to kube-proxy (services: kube-proxy in service.conf), which does not translate this one, although there is %s: does it run?", who)
+	}
+	return noKubeProxy + ": " + noKubeProxyRemedy
 }
 
 // Warnings returns why services are not translated as service.conf demands, and which load balancers

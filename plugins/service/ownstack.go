@@ -161,9 +161,10 @@ func (s *Service) limitsOf(id processor.ID) (texts []string) {
 	return append(texts, s.segments.limitsOf(id)...)
 }
 
-// Notes returns what the vswitch of this node does instead of what services ask for, where nobody can change that on the node.
+// Notes returns what the vswitch of this node does instead of what services ask for, where nobody can change that on the node, and
+// that it leaves services to kube-proxy.
 func (s *Service) Notes() []string {
-	return s.limits(func(limit string) bool { return limit != limitNoResets })
+	return append(s.leftNotes(), s.limits(func(limit string) bool { return limit != limitNoResets })...)
 }
 
 // limits returns limits that a filter selects, with the services.

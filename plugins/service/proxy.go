@@ -51,6 +51,7 @@ func (s *Service) translateServices(p Proxy, of *Segments) error {
 		return errNoSegments
 	}
 	if p.Settings.Services == config.KubeProxy {
+		s.ask = p.Others
 		if of != nil {
 			s.log.Warn("useSRv6ForServices has no effect: service.conf leaves services to kube-proxy")
 		}

@@ -42,8 +42,12 @@ func TestServicesAreLeftToOthers(t *testing.T) {
 	if got := resync(t, c.plugin(t, ""), everything); len(got) != 5 {
 		t.Errorf("without the option, and without kube-proxy: %v", got)
 	}
-	if got := resync(t, c.plugin(t, "services: kube-proxy"), everything); len(got) > 0 {
+	s := c.plugin(t, "services: kube-proxy")
+	if got := resync(t, s, everything); len(got) > 0 {
 		t.Errorf("with services: kube-proxy: %v", got)
+	}
+	if got := s.Notes(); len(got) != 1 || !strings.Contains(got[0], "nothing of it is on this node") {
+		t.Errorf("with services: kube-proxy, and none: notes %q", got)
 	}
 	for setting, warned := range map[string]bool{"services: auto": false, "services: vswitch": true} {
 		c.others = "nftables table kube-proxy"
@@ -57,11 +61,20 @@ func TestServicesAreLeftToOthers(t *testing.T) {
 		if got := s.Warnings(); (len(got) == 1) != warned {
 			t.Errorf("%s, beside kube-proxy: warnings %q", setting, got)
 		}
+		since := s.Translator().Since
+		note := "left to kube-proxy since " + since.Format("2006-01-02 15:04:05 MST") + ", because of nftables table kube-proxy: if no kube-proxy runs here"
+		if got := s.Notes(); (len(got) == 1 && strings.Contains(got[0], note)) == warned {
+			t.Errorf("%s, beside kube-proxy: notes %q", setting, got)
+		}
+		resync(t, s, everything)
+		if got := s.Translator().Since; since.IsZero() || got != since {
+			t.Errorf("%s, beside kube-proxy: since %v, and since %v after a resync", setting, since, got)
+		}
 		c.others = ""
 		if got := resync(t, s, everything); len(got) != 5 {
 			t.Errorf("%s, without kube-proxy: %v", setting, got)
 		}
-		if got := s.Translator(); !got.VSwitch || got.Others != "" || len(s.Warnings()) > 0 {
+		if got := s.Translator(); !got.VSwitch || got.Others != "" || !got.Since.IsZero() || len(s.Warnings()) > 0 || len(s.Notes()) > 0 {
 			t.Errorf("%s, without kube-proxy: %+v, warnings %q", setting, got, s.Warnings())
 		}
 	}

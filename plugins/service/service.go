@@ -92,6 +92,7 @@ type Service struct {
 	answered  map[string]proto.Message
 	disabled  string // what else translates services; "": nothing
 	others    others
+	ask       func() (string, error) // what kube-proxy has, where service.conf leaves services to it
 	askHost   func() (string, error) // what translates for the host, beside the vswitch; nil: as Proxy.Others
 	onHost    others                 // what askHost answered
 	segments  *segments              // nil: all services are translated

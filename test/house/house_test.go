@@ -53,7 +53,7 @@ var rooms = map[string][]string{
 	"netlink/nft":          {"netlink/nlattr", "netlink/namespace"},
 	"netlink/nft/foreign":  {"netlink/namespace", "netlink/nlattr", "netlink/xtables"},
 	"netlink/xtables":      {},
-	"netlink/kubeproxy":    {"netlink/xtables"},
+	"netlink/kubeproxy":    {"netlink/nlattr", "netlink/xtables"},
 	"netlink/nft/nfttest":  {},
 	"vswitch/kernel":       {"filter", "api", "models", "kvscheduler", "netalloc", "vswitch", "vswitch/descriptors", "delta", "netlink", "nsfile", "test/await", "test/locked"}, // the last two in tests
 	"vswitch/kernel/own":   {"api", "models", "vswitch", "netlink"},

@@ -189,7 +189,7 @@ func TestServicesAtAddressesOfTheHost(t *testing.T) {
 		}
 	}
 
-	nft(t, h.node1, "add table ip kube-proxy")
+	nft(t, h.node1, "add table ip kube-proxy; add chain ip kube-proxy services; add rule ip kube-proxy services counter")
 	awaitPort("beside kube-proxy, node ports at addresses of the host are its", false)
 	refused("beside kube-proxy", far)
 	nft(t, h.node1, "delete table ip kube-proxy")

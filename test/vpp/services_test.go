@@ -294,7 +294,7 @@ func TestServicesAreLeftToKubeProxy(t *testing.T) {
 		requireHostPort(when)
 	}
 	requireTranslated("without kube-proxy", true)
-	nft("add table ip kube-proxy")
+	nft("add table ip kube-proxy; add chain ip kube-proxy services; add rule ip kube-proxy services counter")
 	requireTranslated("beside kube-proxy", false)
 	nft("delete table ip kube-proxy")
 	requireTranslated("after kube-proxy", true)
