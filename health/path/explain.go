@@ -67,6 +67,8 @@ type Verdict struct {
 	Entrances, Endpoints []netip.AddrPort // see Report
 	// Suspects are why nothing may answer there.
 	Suspects []string
+	// Client is the address with which packets of the source come to this node, if it is another one.
+	Client netip.Addr
 	// Hidden are those of Endpoints that see an address of this node as the source, not the client's: Seen, if that is valid.
 	Hidden []netip.AddrPort
 	Seen   netip.Addr
@@ -186,7 +188,16 @@ func (e *Explainer) verdicts(ctx context.Context, r *Report, q Question) {
 		}
 		r.Entrances, r.Endpoints = append(r.Entrances, v.Entrances...), append(r.Endpoints, v.Endpoints...)
 		r.Interfaces = append(r.Interfaces, v.Interfaces...)
-		e.sightings(r, q, v.Hidden, v.Seen)
+		seen := q
+		if v.Client.IsValid() {
+			seen.From = v.Client
+		}
+		e.sightings(r, seen, v.Hidden, v.Seen)
+		for _, endpoint := range v.Endpoints {
+			if v.Client.IsValid() && !slices.Contains(v.Hidden, endpoint) {
+				r.Sightings = append(r.Sightings, Sighting{endpoint, v.Client})
+			}
+		}
 		if v.Translated {
 			r.translated = true
 			return

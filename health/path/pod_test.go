@@ -2,6 +2,7 @@ package path
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -84,6 +85,25 @@ func TestSightingsOnAVSwitchOfItsOwn(t *testing.T) {
 	e.sightings(r, Question{From: client}, []netip.AddrPort{far}, redirected)
 	if want := []Sighting{{far, redirected}}; !slices.Equal(r.Sightings, want) || !strings.Contains(fmt.Sprint(r.Way), "see 172.30.1.3, not 203.0.113.7") {
 		t.Errorf("redirected by the host: %v, %q", r.Sightings, r.Way)
+	}
+}
+
+// Endpoints see where packets come to the node from, if their source was translated on the way.
+func TestSightingsOfTranslatedClients(t *testing.T) {
+	pod, client := netip.MustParseAddr("10.1.1.2"), netip.MustParseAddr("192.168.16.1")
+	endpoint := netip.MustParseAddrPort("10.1.2.2:80")
+	for name, hidden := range map[string][]netip.AddrPort{"policy Local": nil, "policy Cluster": {endpoint}} {
+		e := New(Options{Node: "this", HostStack: true, Nodes: func() []Node {
+			return []Node{{Name: "this", Pods: []netip.Prefix{netip.MustParsePrefix("10.1.2.0/24")}}}
+		},
+			Verdicts: []func(context.Context, Question) Verdict{func(context.Context, Question) Verdict {
+				return Verdict{Translated: true, Endpoints: []netip.AddrPort{endpoint}, Client: client, Hidden: hidden}
+			}}})
+		r := &Report{}
+		e.verdicts(t.Context(), r, Question{From: pod, To: netip.MustParseAddr("192.168.16.2")})
+		if want := []Sighting{{endpoint, client}}; !slices.Equal(r.Sightings, want) {
+			t.Errorf("%s: %v, want %v", name, r.Sightings, want)
+		}
 	}
 }
 

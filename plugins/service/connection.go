@@ -27,6 +27,8 @@ type Explanation struct {
 	// Translated: the address is a service's or a host port; the connection goes to one of Endpoints, or nowhere.
 	Translated bool
 	Endpoints  []netip.AddrPort
+	// Client is the address with which packets of From come to this node, if it is another one: Endpoints on this node see it.
+	Client netip.Addr
 	// Hidden are those of Endpoints that see an address of the node instead of the client's: Seen, if that is valid.
 	Hidden []netip.AddrPort
 	Seen   netip.Addr
@@ -43,6 +45,15 @@ type Explanation struct {
 func (s *Service) Explain(c Connection) (e Explanation) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if node, addr := s.sentFrom(c); addr.IsValid() {
+		defer func(pod netip.Addr) {
+			if e.Translated {
+				e.Client = addr
+				e.Way = append([]string{fmt.Sprintf("packets from %v come to this node from %v, because node %s translates what its pods send to addresses of other nodes (natExternalTraffic)", pod, addr, node)}, e.Way...)
+			}
+		}(c.From)
+		c.From = addr
+	}
 	if owner, to, byHost := s.podAt(c); owner != "" {
 		e = Explanation{Translated: true, Endpoints: []netip.AddrPort{to}, Way: []string{fmt.Sprintf("%s is a host port of pod %s: connections go to %v", c.target(), owner, to)}}
 		if byHost {
@@ -95,6 +106,33 @@ func (s *Service) Explain(c Connection) (e Explanation) {
 	}
 	e.Translated = true
 	return e
+}
+
+// sentFrom returns the node of a client, and the address that this gives to what its pods send to addresses of other nodes; none if the
+// client's packets come as they are. All nodes of a cluster have the same natExternalTraffic.
+func (s *Service) sentFrom(c Connection) (node string, addr netip.Addr) {
+	if s.self.nodes == nil || !s.leavesByMain[version(c.To)] || s.isInside(c.From) || !slices.Contains(s.vswitchAddresses(), c.To) {
+		return "", addr
+	}
+	for _, other := range s.self.nodes.GetAllNodes() {
+		if !slices.ContainsFunc(s.self.addresses.PodSubnets(other), func(p netip.Prefix) bool { return p.Contains(c.From) }) {
+			continue
+		}
+		for _, ip := range other.VPPIPs {
+			if ip.Addr().Is4() == c.From.Is4() {
+				return other.Name, ip.Addr()
+			}
+		}
+	}
+	return "", addr
+}
+
+// version is the index of an address's IP version.
+func version(addr netip.Addr) int {
+	if addr.Is6() {
+		return 1
+	}
+	return 0
 }
 
 func (c Connection) target() string {
@@ -197,6 +235,9 @@ func (s *Service) explainEntrances(e *Explanation, c Connection, svc *processor.
 
 // isInside reports whether a client is a pod of this node, or the node.
 func (s *Service) isInside(addr netip.Addr) bool {
+	if s.services == nil {
+		return slices.ContainsFunc(s.self.podSubnets(), func(p netip.Prefix) bool { return p.Contains(addr) })
+	}
 	node := s.services.Node()
 	return slices.Contains(node.Addresses, addr) || slices.ContainsFunc(node.PodSubnets, func(p netip.Prefix) bool { return p.Contains(addr) })
 }

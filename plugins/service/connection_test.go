@@ -11,8 +11,11 @@ import (
 	k8s "github.com/contiv/contiv/api/contiv/service"
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/dbresources"
+	"github.com/contiv/contiv/plugins/nodesync"
+	"github.com/contiv/contiv/plugins/plugintest"
 	"github.com/contiv/contiv/plugins/podmanager"
 	"github.com/contiv/contiv/plugins/service"
+	"github.com/contiv/contiv/plugins/service/config"
 	"github.com/contiv/contiv/plugins/service/processor"
 	"google.golang.org/protobuf/proto"
 )
@@ -199,6 +202,50 @@ func TestClientsAreHidden(t *testing.T) {
 			if len(e.Endpoints) != 1 || len(e.Hidden) != map[bool]int{true: 1}[hidden] {
 				t.Errorf("%s from %s: of %v, %v do not see the client", policy, from, e.Endpoints, e.Hidden)
 			}
+		}
+	}
+}
+
+// Pods of other nodes come to a node's own addresses with the address of theirs, where that is translated as if it left the cluster.
+func TestPodsOfOtherNodesAtNodePorts(t *testing.T) {
+	const pod, node2, own = "10.1.2.9", "192.168.16.2", "192.168.16.1"
+	for name, test := range map[string]struct {
+		node     fake
+		from, to string
+		port     uint16
+		policy   string
+		client   string
+		hidden   int
+	}{
+		"policy Local":                      {fake{nat: true, ip: own + "/24", bvi: "vxlanBVI"}, pod, own, 30080, "Local", node2, 0},
+		"policy Cluster":                    {fake{nat: true, ip: own + "/24", bvi: "vxlanBVI"}, pod, own, 30080, "Cluster", node2, 1},
+		"at a cluster IP":                   {fake{nat: true, ip: own + "/24", bvi: "vxlanBVI"}, pod, "10.96.0.10", 80, "Cluster", "", 0},
+		"a pod of this node":                {fake{nat: true, ip: own + "/24", bvi: "vxlanBVI"}, "10.1.1.9", own, 30080, "Local", "", 0},
+		"the other node itself":             {fake{nat: true, ip: own + "/24", bvi: "vxlanBVI"}, node2, own, 30080, "Local", "", 0},
+		"natExternalTraffic is false":       {fake{ip: own + "/24", bvi: "vxlanBVI"}, pod, own, 30080, "Local", "", 0},
+		"without overlay, it has no effect": {fake{nat: true, ip: own + "/24"}, pod, own, 30080, "Local", "", 0},
+	} {
+		c := newCluster()
+		c.nodes["node2"] = &nodesync.Node{ID: 2, Name: "node2", VPPIPs: []netip.Prefix{netip.MustParsePrefix(node2 + "/24")}}
+		cfg, err := config.Load([]byte("services: vswitch\nhealthzBindAddress: ''"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := service.New(service.Capabilities{HostStackShared: true, ClientScopes: true}, test.node, test.node, service.Roles{Proxy: c.proxy(cfg)}, plugintest.Logger())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.Close)
+		web := webService()
+		web.ExternalTrafficPolicy = test.policy
+		resync(t, s, state(web, webSlice("a", "10.1.1.2@node1")))
+		e := s.Explain(service.Connection{From: netip.MustParseAddr(test.from), To: netip.MustParseAddr(test.to), Protocol: processor.TCP, Port: test.port})
+		client, said := "", strings.Contains(fmt.Sprint(e.Way), "packets from "+pod+" come to this node from "+node2)
+		if e.Client.IsValid() {
+			client = e.Client.String()
+		}
+		if client != test.client || said != (test.client != "") || len(e.Endpoints) != 1 || test.client != "" && len(e.Hidden) != test.hidden {
+			t.Errorf("%s: %+v", name, e)
 		}
 	}
 }

@@ -73,6 +73,8 @@ type Service struct {
 	self      self
 	hostPorts *HostPorts // nil: not served
 	sourceNAT bool       // traffic that leaves the cluster is translated
+	// leavesByMain: what leaves for addresses of other nodes is translated, too, by IP version (index 1: IPv6).
+	leavesByMain [2]bool
 
 	// For the translation of services; proxy is nil without it.
 	proxy    *Proxy
@@ -99,7 +101,7 @@ type Service struct {
 	health    *health.Server
 	healthz   *health.Node
 	metrics   *metrics
-	mu        sync.Mutex // guards services and limited against reports, which other goroutines call
+	mu        sync.Mutex // guards services, limited and leavesByMain against reports, which other goroutines call
 }
 
 // Roles are optional tasks of the vswitch; nil: it does not have this one.
@@ -134,10 +136,10 @@ func (s *Service) HandlesEvent(event controller.Event) bool {
 
 // Resync configures the translation of traffic that leaves the cluster, and of services.
 func (s *Service) Resync(ctx context.Context, _ controller.Event, state controller.KubeState, _ int, txn controller.ResyncOperations) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.translateSources(ctx, txn)
 	if s.proxy != nil {
-		s.mu.Lock()
-		defer s.mu.Unlock()
 		s.resyncServices(ctx, state, txn)
 		if err := s.resyncSegments(txn); err != nil {
 			return err
@@ -150,7 +152,7 @@ func (s *Service) Resync(ctx context.Context, _ controller.Event, state controll
 
 // translateSources gives traffic that leaves the cluster an address of the node.
 func (s *Service) translateSources(ctx context.Context, txn controller.ResyncOperations) {
-	s.sourceNAT = false
+	s.sourceNAT, s.leavesByMain = false, [2]bool{}
 	if !s.config.NatExternalTraffic() {
 		return
 	}
@@ -164,7 +166,7 @@ func (s *Service) translateSources(ctx context.Context, txn controller.ResyncOpe
 	global := s.globalNAT()
 	nic := &vpp_nat.Nat44Interface{Name: iface, NatOutside: true, OutputFeature: true}
 	pool := &vpp_nat.Nat44AddressPool{FirstIp: ip.String(), VrfId: anyVRF}
-	s.sourceNAT = true
+	s.sourceNAT, s.leavesByMain[0] = true, iface == s.network.GetMainInterface()
 	txn.Put(models.Key(global), global)
 	txn.Put(models.Key(nic), nic)
 	txn.Put(models.Key(pool), pool)
@@ -209,6 +211,7 @@ func (s *Service) translateIPv6(ctx context.Context, txn controller.ResyncOperat
 		return
 	}
 	if iface, ip := s.defaultInterface(ctx, true); iface != "" {
+		s.leavesByMain[1] = iface == s.network.GetMainInterface()
 		source := &contiv_nat.SourceNAT66{Interface: iface, Address: ip.String()}
 		txn.Put(models.Key(source), source)
 	}
