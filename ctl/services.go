@@ -111,13 +111,16 @@ func printService(p printer, good []answer[service.Report]) {
 	endpoints := p.Table("NODE", "ENDPOINT", "PROTOCOL", "PORT", "ON-NODE", "ZONE", "CONDITIONS", "USED", "WHY-NOT")
 	endpoints.Spare("ZONE", "PORT", "CONDITIONS")
 	values := p.Table("NODE", "VALUE", "STATE", "TXN")
-	var left, limits []string
+	var left, settings, limits, nowhere []string
 	unserved, translated, served := "", false, false
 	for _, a := range good {
 		if t := a.Value.Translator; !t.VSwitch && len(a.Value.Services) > 0 {
 			left = append(left, fmt.Sprintf("%s: not translated by the vswitch: %s", a.Agent.Name, whoElse(t)))
 		}
 		for _, s := range a.Value.Services {
+			if text := settingsOf(s); !slices.Contains(settings, text) { // all nodes have the same
+				settings = append(settings, text)
+			}
 			for _, text := range s.Limits {
 				limits = append(limits, fmt.Sprintf("%s: %s", a.Agent.Name, text))
 			}
@@ -127,6 +130,7 @@ func printService(p printer, good []answer[service.Report]) {
 					sources = "nobody"
 				}
 				frontends.Add(a.Agent.Name, string(f.Kind), f.Address, string(f.Protocol), f.Port, strconv.Itoa(f.Inside), strconv.Itoa(f.Outside), sources)
+				nowhere = append(nowhere, nowhereOf(a.Agent.Name, f)...)
 			}
 			for _, e := range s.Details {
 				endpoints.Add(a.Agent.Name, endpointText(e), string(e.Protocol), e.Port, e.Node, e.Zone, conditions(e), usedBy(e), e.Why)
@@ -151,9 +155,15 @@ func printService(p printer, good []answer[service.Report]) {
 	if len(left) > 0 {
 		p.Printf("\n")
 	}
+	for _, text := range settings {
+		p.Printf("%s\n\n", text)
+	}
 	frontends.Print()
 	p.Printf("\n")
 	if served {
+		for _, text := range nowhere {
+			p.Printf("%s\n\n", text)
+		}
 		endpoints.Print()
 	} else {
 		p.Printf("The service has no endpoints%s\n", prefixed(": ", unserved))
@@ -165,6 +175,34 @@ func printService(p printer, good []answer[service.Report]) {
 	for _, text := range limits {
 		p.Printf("\n%s\n", text)
 	}
+}
+
+// settingsOf returns what a service says about how it is translated, as a line.
+func settingsOf(s service.ServiceReport) string {
+	affinity := "sessionAffinity None"
+	if s.Affinity > 0 {
+		affinity = fmt.Sprintf("sessionAffinity ClientIP for %d s", s.Affinity)
+	}
+	list := []string{affinity, prefixed("internalTrafficPolicy ", s.InternalTrafficPolicy), prefixed("externalTrafficPolicy ", s.ExternalTrafficPolicy)}
+	if s.HealthCheckNodePort > 0 {
+		list = append(list, fmt.Sprintf("healthCheckNodePort %d", s.HealthCheckNodePort))
+	}
+	return strings.Join(slices.DeleteFunc(list, func(text string) bool { return text == "" }), ", ")
+}
+
+// nowhereOf says why a frontend has no endpoints for some clients, or for all.
+func nowhereOf(node string, f service.FrontendReport) (texts []string) {
+	at := fmt.Sprintf("%s: %s %s has no endpoint", node, f.Address, f.Protocol)
+	switch {
+	case f.NoneInside == f.NoneOutside && f.NoneInside != "":
+		return []string{at + ": " + f.NoneInside}
+	case f.NoneInside != "":
+		texts = append(texts, at+" for pods of the node and its own processes: "+f.NoneInside)
+	}
+	if f.NoneOutside != "" {
+		texts = append(texts, at+" for other clients: "+f.NoneOutside)
+	}
+	return texts
 }
 
 // endpointText returns the address of an endpoint, and the interface that has it if that is not the pod's eth0.

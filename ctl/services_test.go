@@ -14,9 +14,11 @@ func TestServicesAreShownWithWhatTheNodeDoes(t *testing.T) {
 	dir := t.TempDir()
 	txn := uint64(7)
 	web := service.ServiceReport{
-		Namespace: "default", Name: "web", Endpoints: 1, Limits: []string{"sessionAffinity has no time-out"},
+		Namespace: "default", Name: "web", Endpoints: 1, Affinity: 60, InternalTrafficPolicy: "Cluster", ExternalTrafficPolicy: "Local", HealthCheckNodePort: 30099, Limits: []string{"sessionAffinity has no time-out"},
 		Frontends: []service.FrontendReport{
 			{Kind: "ClusterIP", Address: "10.96.0.10:80", Protocol: "TCP", Port: "http", Inside: 1, Outside: 1},
+			{Kind: "NodePort", Address: "192.168.16.1:30080", Protocol: "TCP", Port: "http", Inside: 1, NoneOutside: "none is on this node (externalTrafficPolicy: Local), but on node2"},
+			{Kind: "ClusterIP", Address: "10.96.0.10:81", Protocol: "TCP", Port: "m", NoneInside: "no container", NoneOutside: "no container"},
 			{Kind: "LoadBalancer", Address: "203.0.113.1:80", Protocol: "TCP", Port: "http", Inside: 1, Restricted: true},
 		},
 		Values: []service.ValueReport{{Key: "config/vpp/nat/v2/dnat44/default/web", State: "FAILED", Error: "no such table", Txn: &txn}},
@@ -59,7 +61,7 @@ func TestServicesAreShownWithWhatTheNodeDoes(t *testing.T) {
 		}
 	}
 	shows([]string{
-		"node1 default web 10.96.0.10:80 TCP +1 1 FAILED: no such table",
+		"node1 default web 10.96.0.10:80 TCP +3 1 FAILED: no such table",
 		"node2 - - - - not translated: found nftables table kube-proxy",
 	}, "services")
 	shows([]string{
@@ -69,11 +71,14 @@ func TestServicesAreShownWithWhatTheNodeDoes(t *testing.T) {
 		"node1 10.1.2.2:8080 TCP http node2 - serving,terminating no terminating, and others are",
 		"node1 config/vpp/nat/v2/dnat44/default/web FAILED: no such table 7",
 		"node1: sessionAffinity has no time-out",
+		"sessionAffinity ClientIP for 60 s, internalTrafficPolicy Cluster, externalTrafficPolicy Local, healthCheckNodePort 30099",
+		"node1: 192.168.16.1:30080 TCP has no endpoint for other clients: none is on this node (externalTrafficPolicy: Local), but on node2",
+		"node1: 10.96.0.10:81 TCP has no endpoint: no container",
 	}, "services", "default/web")
 	left := service.ServiceReport{Namespace: "default", Name: "web", Frontends: web.Frontends[:1], Details: web.Details[:1]}
 	agents = []string{"--agent", "node1=" + answers("3", service.Report{Translator: service.Translator{Others: "nftables table kube-proxy"}, Services: []service.ServiceReport{left}})}
 	out, errOut, err := run(t, append(agents, "services", "default/web")...)
-	if err != nil || !strings.HasPrefix(out, "node1: not translated by the vswitch: found nftables table kube-proxy\n\nNODE") || strings.Contains(out, "(none)") {
+	if err != nil || !strings.HasPrefix(out, "node1: not translated by the vswitch: found nftables table kube-proxy\n\nsessionAffinity None\n\nNODE") || strings.Contains(out, "(none)") {
 		t.Errorf("left to kube-proxy: %v%s\n%s", err, errOut, out)
 	}
 	left.Details, left.Unserved = nil, "its EndpointSlices list none"

@@ -95,6 +95,9 @@ func (s *Service) Explain(c Connection) (e Explanation) {
 		}
 	}
 	switch {
+	case s.translates() && s.closedNodePort(c) != "":
+		e.Wrong = append(e.Wrong, s.closedNodePort(c))
+		return e
 	case !s.translates() || !s.isClusterIP(c.To):
 		return e
 	case len(found) == 0:
@@ -127,6 +130,19 @@ func (s *Service) sentFrom(c Connection) (node string, addr netip.Addr) {
 	return "", addr
 }
 
+// closedNodePort says that a node port is not open at an address of this node; "" if it is none, or open.
+func (s *Service) closedNodePort(c Connection) string {
+	open := s.proxy.Settings.NodePortAddresses
+	if len(open) == 0 || !slices.Contains(s.self.ownAddresses(), c.To) || slices.Contains(s.proxy.Settings.OpenOn([]netip.Addr{c.To}), c.To) {
+		return ""
+	}
+	id, ok := s.services.WithNodePort(c.Protocol, c.Port)
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf("%d/%s is a node port of service %v, and not open at %v: nodePortAddresses in service.conf has only %v", c.Port, c.Protocol, id, c.To, open)
+}
+
 // version is the index of an address's IP version.
 func version(addr netip.Addr) int {
 	if addr.Is6() {
@@ -142,7 +158,6 @@ func (c Connection) target() string {
 // explainFrontend adds the endpoints that a client gets, or why it gets none.
 func (s *Service) explainFrontend(e *Explanation, c Connection, id processor.ID, f processor.Frontend) {
 	name := fmt.Sprintf("%s (%s of service %v)", c.target(), f.Kind, id)
-	details := fmt.Sprintf("`contivctl services %v` says why", id)
 	wrong := func(format string, args ...any) {
 		e.Wrong = append(e.Wrong, name+fmt.Sprintf(format, args...))
 	}
@@ -157,10 +172,10 @@ func (s *Service) explainFrontend(e *Explanation, c Connection, id processor.ID,
 	}
 	switch {
 	case len(endpoints) == 0 && outside != "" && f.Drop:
-		wrong(" has no endpoint on this node (externalTrafficPolicy: Local): packets of clients outside are dropped; %s", details)
+		wrong(" has no endpoint on this node (externalTrafficPolicy: Local): packets of clients outside are dropped; %s", s.services.Nowhere(id, f, true))
 		return
 	case len(endpoints) == 0:
-		wrong(" has no endpoint%s: clients are refused; %s", outside, details)
+		wrong(" has no endpoint%s: clients are refused; %s", outside, s.services.Nowhere(id, f, outside != ""))
 		return
 	}
 	if s.translates() {

@@ -158,13 +158,43 @@ func (s *Service) limitsOf(id processor.ID) (texts []string) {
 		texts = append(texts, fmt.Sprintf("%v/%s is one of %s, which has it", l.Addr, l.Protocol, l.HeldBy))
 	}
 	texts = append(texts, s.services.Foreign(id)...)
+	if s.services.HasNodePorts(id) && s.closed() {
+		texts = append(texts, s.closedText())
+	}
 	return append(texts, s.segments.limitsOf(id)...)
 }
 
 // Notes returns what the vswitch of this node does instead of what services ask for, where nobody can change that on the node, and
 // that it leaves services to kube-proxy.
 func (s *Service) Notes() []string {
-	return append(s.leftNotes(), s.limits(func(limit string) bool { return limit != limitNoResets })...)
+	notes := s.leftNotes()
+	if text := s.noNodePorts(); text != "" {
+		notes = append(notes, text)
+	}
+	return append(notes, s.limits(func(limit string) bool { return limit != limitNoResets })...)
+}
+
+// noNodePorts says that services with node ports have none on this node.
+func (s *Service) noNodePorts() string {
+	if s.proxy == nil {
+		return ""
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed() || !slices.ContainsFunc(s.services.IDs(), s.services.HasNodePorts) {
+		return ""
+	}
+	return s.closedText()
+}
+
+// closed reports whether node ports are open on no address of this node. The caller holds the lock.
+func (s *Service) closed() bool {
+	node := s.services.Node()
+	return s.translates() && len(s.proxy.Settings.NodePortAddresses) > 0 && len(node.Addresses) > 0 && len(node.NodePorts) == 0
+}
+
+func (s *Service) closedText() string {
+	return fmt.Sprintf("node ports are open, and healthCheckNodePort is answered, on no address of this node: nodePortAddresses in service.conf has %v, and none of %v", s.proxy.Settings.NodePortAddresses, s.services.Node().Addresses)
 }
 
 // limits returns limits that a filter selects, with the services.

@@ -31,8 +31,13 @@ type ServiceReport struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	// Affinity is how many seconds a client stays with its endpoint; 0: none.
-	Affinity  uint32           `json:"affinity,omitempty"`
-	Frontends []FrontendReport `json:"frontends"`
+	Affinity uint32 `json:"affinity,omitempty"`
+	// InternalTrafficPolicy and ExternalTrafficPolicy are Cluster or Local; the latter is "" for services without addresses for clients
+	// outside.
+	InternalTrafficPolicy string           `json:"internalTrafficPolicy,omitempty"`
+	ExternalTrafficPolicy string           `json:"externalTrafficPolicy,omitempty"`
+	HealthCheckNodePort   int32            `json:"healthCheckNodePort,omitempty"`
+	Frontends             []FrontendReport `json:"frontends"`
 	// Endpoints is the number of addresses with ports that get connections.
 	Endpoints int `json:"endpoints"`
 	// Values are the configured values of the service; none if somebody else translates it.
@@ -54,6 +59,9 @@ type FrontendReport struct {
 	// Inside and Outside are the numbers of endpoints for clients inside and outside.
 	Inside  int `json:"inside"`
 	Outside int `json:"outside"`
+	// NoneInside and NoneOutside are why there are no endpoints, if they were requested.
+	NoneInside  string `json:"noneInside,omitempty"`
+	NoneOutside string `json:"noneOutside,omitempty"`
 	// Sources may connect; none: everybody, unless Restricted.
 	Sources    []string `json:"sources,omitempty"`
 	Restricted bool     `json:"restricted,omitempty"`
@@ -190,7 +198,9 @@ func (s *Service) reportOfEndpoint(addr netip.Addr) Report {
 }
 
 func (s *Service) reportOf(id processor.ID, full bool) ServiceReport {
-	r := ServiceReport{Namespace: id.Namespace, Name: id.Name, Limits: s.limitsOf(id)}
+	settings := s.services.Settings(id)
+	r := ServiceReport{Namespace: id.Namespace, Name: id.Name, Limits: s.limitsOf(id),
+		InternalTrafficPolicy: settings.Internal, ExternalTrafficPolicy: settings.External, HealthCheckNodePort: settings.HealthCheckNodePort}
 	for _, ipv6 := range []bool{false, true} {
 		svc := s.services.Service(id, ipv6)
 		if svc == nil {
@@ -200,6 +210,12 @@ func (s *Service) reportOf(id processor.ID, full bool) ServiceReport {
 		used := map[processor.Endpoint]bool{}
 		for _, f := range svc.Frontends {
 			front := FrontendReport{Kind: f.Kind, Address: f.Addr.String(), Protocol: f.Protocol, Port: f.Port, Inside: len(f.Inside), Outside: len(f.Outside), Restricted: f.Restricted}
+			if full && len(f.Inside) == 0 {
+				front.NoneInside = s.services.Nowhere(id, f, false)
+			}
+			if full && len(f.Outside) == 0 {
+				front.NoneOutside = s.services.Nowhere(id, f, true)
+			}
 			for _, p := range f.Sources {
 				front.Sources = append(front.Sources, p.String())
 			}

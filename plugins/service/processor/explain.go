@@ -88,6 +88,8 @@ func (c candidate) whyNot(use EndpointUse, all []candidate, node Node) string {
 		return "not ready"
 	case !use.Inside && !use.Outside && !c.ready:
 		return "terminating, and others are ready"
+	case use.Inside != use.Outside && !c.ready:
+		return "terminating, and others are ready; on this node, it is the only one for clients outside (externalTrafficPolicy: Local)"
 	case use.Inside != use.Outside && !c.Local:
 		return "not on this node: not for clients outside (externalTrafficPolicy: Local)"
 	case use.Inside != use.Outside:

@@ -202,6 +202,9 @@ func TestExplain(t *testing.T) {
 			map[string]string{"10.1.1.2": "", "10.1.2.2": ""}}, // whoever reaches the cluster IP from outside reaches it
 		"local for all": {"Local", "Local", []*endpointslice.EndpointSlice_Endpoint{ready("10.1.1.2", "node1"), ready("10.1.2.2", "node2")},
 			map[string]string{"10.1.1.2": "", "10.1.2.2": "not on this node: not for clients outside (externalTrafficPolicy: Local)"}},
+		"local for clients outside, the last one": {"Cluster", "Local", []*endpointslice.EndpointSlice_Endpoint{ready("10.1.2.2", "node2"), ending},
+			map[string]string{"10.1.1.9": "terminating, and others are ready; on this node, it is the only one for clients outside (externalTrafficPolicy: Local)",
+				"10.1.2.2": ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := processor.New()
@@ -215,7 +218,7 @@ func TestExplain(t *testing.T) {
 			got := map[string]string{}
 			for _, e := range p.Explain(web, false) {
 				got[e.Addr.Addr().String()] = e.Why
-				if used := e.Inside || e.Outside; used != (e.Why == "" || strings.HasPrefix(e.Why, "not on this node: ")) {
+				if used := e.Inside || e.Outside; used != (e.Why == "" || strings.HasSuffix(e.Why, "(externalTrafficPolicy: Local)")) {
 					t.Errorf("%s is used: %v, because %q", e.Addr, used, e.Why)
 				}
 			}
@@ -255,6 +258,50 @@ func TestUnserved(t *testing.T) {
 		}
 		if got := p.Unserved(web); !strings.HasPrefix(got, c.want) || len(p.Explain(web, false)) > 0 {
 			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}
+
+// Why a frontend has no endpoint, although the service has some.
+func TestNowhere(t *testing.T) {
+	far, starting := ready("10.1.2.2", "node2"), &endpointslice.EndpointSlice_Endpoint{Addresses: []string{"10.1.1.8"}, NodeName: "node1"}
+	metrics := balancer()
+	metrics.Port = append(metrics.Port, &service.Service_ServicePort{Name: "metrics", Protocol: "TCP", Port: 9000, NodePort: 30900,
+		TargetPort: &service.Service_ServicePort_IntOrString{Type: service.Service_ServicePort_IntOrString_STRING, StringVal: "prom"}})
+	local := balancer()
+	local.InternalTrafficPolicy, local.ExternalTrafficPolicy = "Local", "Local"
+	for name, c := range map[string]struct {
+		svc             *service.Service
+		endpoint        *endpointslice.EndpointSlice_Endpoint
+		kind            processor.Kind
+		port            string
+		inside, outside string
+	}{
+		"internalTrafficPolicy": {local, far, processor.ClusterIP, "", "none is on this node (internalTrafficPolicy: Local), but on node2", "none is on this node (internalTrafficPolicy: Local), but on node2"},
+		"externalTrafficPolicy": {local, far, processor.NodePort, "", "", "none is on this node (externalTrafficPolicy: Local), but on node2"},
+		"not ready":             {balancer(), starting, processor.ClusterIP, "", "none of its 1 endpoints is ready", "none of its 1 endpoints is ready"},
+		"a port that none has": {metrics, far, processor.ClusterIP, "metrics",
+			`other ports of the service have endpoints, and this one has none: no container of its pods has a port with the name "prom", its targetPort`, `other ports of the service have endpoints, and this one has none: no container of its pods has a port with the name "prom", its targetPort`},
+	} {
+		p := processor.New()
+		p.SetNode(node1)
+		p.SetService(c.svc)
+		p.SetSlice(nil, slice("a", c.endpoint))
+		found := false
+		for _, f := range p.Service(web, false).Frontends {
+			if f.Kind != c.kind || f.Port != c.port {
+				continue
+			}
+			found = true
+			if inside, outside := p.Nowhere(web, f, false), p.Nowhere(web, f, true); inside != c.inside || outside != c.outside {
+				t.Errorf("%s: %q and %q", name, inside, outside)
+			}
+			if (len(f.Inside) == 0) != (c.inside != "") || (len(f.Outside) == 0) != (c.outside != "") {
+				t.Errorf("%s: %+v", name, f)
+			}
+		}
+		if !found {
+			t.Errorf("%s: no such frontend", name)
 		}
 	}
 }
