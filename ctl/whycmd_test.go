@@ -78,6 +78,36 @@ func TestWhyComparesBothEnds(t *testing.T) {
 	}
 }
 
+// What is in the way of a client outside to a node port is found if it asks for the service, too; and it is told to try one that is open.
+func TestWhyFromOutsideToAService(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.HandleFunc(ipnet.PodsURL, func(w http.ResponseWriter, _ *http.Request) { rest.JSON(w, ipnet.PodsReport{Node: "node1"}) })
+	mux.HandleFunc(nodesync.NodesURL, func(w http.ResponseWriter, _ *http.Request) {
+		rest.JSON(w, nodesync.NodesReport{ThisNode: "node1", Nodes: []nodesync.NodeReport{{Name: "node1", VPPIPs: []string{"192.168.16.1/24"}}, {Name: "node2", VPPIPs: []string{"192.168.16.2/24"}}}})
+	})
+	mux.HandleFunc(service.URL, func(w http.ResponseWriter, _ *http.Request) {
+		rest.JSON(w, service.Report{Services: []service.ServiceReport{{Namespace: "default", Name: "db", Frontends: []service.FrontendReport{{Address: "10.96.0.1:80", Protocol: "TCP", Kind: "ClusterIP"}}}}})
+	})
+	endpoint, entrances := netip.MustParseAddrPort("10.1.2.2:8080"), []netip.AddrPort{netip.MustParseAddrPort("192.168.16.1:30080"), netip.MustParseAddrPort("192.168.16.2:30080")}
+	mux.HandleFunc(path.URL, func(w http.ResponseWriter, r *http.Request) {
+		report := path.Report{Node: "node1"}
+		switch r.URL.Query().Get("to") {
+		case "10.96.0.1":
+			report.Entrances, report.Endpoints = entrances, []netip.AddrPort{endpoint}
+		case "192.168.16.1":
+			report.Destination = true
+			report.Findings = []path.Finding{{Where: "node node1", Text: "packets from 203.0.113.77 to 192.168.16.1 are dropped"}}
+		}
+		rest.JSON(w, report)
+	})
+	socket := filepath.Join(t.TempDir(), "s")
+	serve(t, socket, mux)
+	out, _, err := run(t, "--agent", "node1=unix://"+socket, "why", "203.0.113.77", "svc/db")
+	if ExitCode(err) != 1 || !strings.Contains(out, "packets from 203.0.113.77 to 192.168.16.1 are dropped") || !strings.Contains(out, "try it there: `nc -vz 192.168.16.2 30080`") {
+		t.Errorf("exit code %d\n%s", ExitCode(err), out)
+	}
+}
+
 // An agent that hangs takes no time from the others: it is named, what they say counts, and its pods are those that Kubernetes
 // has. A name that may be one of its pods is not taken for a service.
 func TestWhyWithAnAgentThatHangs(t *testing.T) {

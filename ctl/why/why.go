@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/contiv/contiv/ctl/target"
@@ -74,7 +75,7 @@ func Ask(ctx context.Context, agents []*target.Agent, known Places, from, to Pla
 	if a.Verdict == NotProbed && (!to.isService() || len(entrances)+len(a.Probes) > 0) {
 		at := netip.AddrPortFrom(to.addr(), port)
 		if len(entrances) > 0 {
-			at = slices.MinFunc(entrances, netip.AddrPort.Compare)
+			at = a.enter(ctx, agents, known, entrances)
 		}
 		a.Untried = fmt.Sprintf("nothing was sent, because no agent sends from %s; try it there: `%s`", from.Address, trial(protocol, at))
 		if len(a.Probes) > 0 {
@@ -97,6 +98,38 @@ func (a *Answer) suspect(reports []path.Report) {
 			a.Doubts = append(a.Doubts, r.Suspects...)
 		}
 	}
+}
+
+// enter judges the ways of a client outside to where it can come in, of many some. It returns one of these places, if possible one on
+// whose way nothing is wrong.
+func (a *Answer) enter(ctx context.Context, agents []*target.Agent, known Places, entrances []netip.AddrPort) netip.AddrPort {
+	slices.SortFunc(entrances, netip.AddrPort.Compare)
+	entrances = slices.Compact(entrances)
+	chosen := spread(entrances)
+	paths := make([]Answer, len(chosen))
+	var all sync.WaitGroup
+	for i, at := range chosen {
+		if place := known.at(at.Addr()); place.Node != "" { // else the client's network leads there
+			all.Go(func() { paths[i], _ = ask(ctx, agents, a.From, place, nil, a.Protocol, at.Port(), false) })
+		}
+	}
+	all.Wait()
+	for _, one := range paths {
+		for _, f := range one.Findings {
+			if !slices.Contains(a.Findings, f) {
+				a.Findings = append(a.Findings, f)
+			}
+		}
+		for _, d := range one.Doubts {
+			if !slices.Contains(a.Doubts, d) {
+				a.Doubts = append(a.Doubts, d)
+			}
+		}
+	}
+	if open := slices.IndexFunc(paths, func(one Answer) bool { return len(one.Findings) == 0 }); open >= 0 {
+		return chosen[open]
+	}
+	return chosen[0]
 }
 
 // trial returns a command that sends what contivctl why would.
