@@ -34,7 +34,8 @@ func explainPaths(o options, sb *southbound, hostStack bool, nodes *nodesync.Nod
 			return pathNodes(nodes.GetAllNodes(), addresses)
 		},
 		MTU: func() int { return int(mtu()) }, Warnings: func(ctx context.Context) []string { return slices.Concat(sb.Warnings(ctx), conf.Warnings()) },
-		HostStack: hostStack, Overhead: conf.TransportOverhead, Services: serviceNetworks(conf.Subnets()),
+		HostStack: hostStack, Overhead: conf.TransportOverhead, Services: networks(conf.Subnets(), func(s contivconf.Subnets) netip.Prefix { return s.Service }),
+		PodNetworks: networks(conf.Subnets(), func(s contivconf.Subnets) netip.Prefix { return s.Pods }),
 		Devices: func(ctx context.Context) ([]path.Device, error) {
 			return vswitchDevices(ctx, sb.vs.States(), conf.Resolved(), nodes.GetAllNodes()[o.nodeName])
 		},
@@ -55,11 +56,11 @@ func explainPaths(o options, sb *southbound, hostStack bool, nodes *nodesync.Nod
 	})
 }
 
-// serviceNetworks returns the networks of cluster IPs, of all IP versions.
-func serviceNetworks(s contivconf.Subnets) (list []netip.Prefix) {
+// networks returns those of a kind, of all IP versions.
+func networks(s contivconf.Subnets, of func(contivconf.Subnets) netip.Prefix) (list []netip.Prefix) {
 	for plan := &s; plan != nil; plan = plan.Second {
-		if plan.Service.IsValid() {
-			list = append(list, plan.Service)
+		if network := of(*plan); network.IsValid() {
+			list = append(list, network)
 		}
 	}
 	return list

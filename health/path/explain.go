@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+
+	"github.com/vishvananda/netlink"
 )
 
 // Pod is a pod of this node.
@@ -28,7 +30,7 @@ type Node struct {
 	Masks []netip.Addr
 }
 
-// Options of an Explainer. All must be set, except for Verdicts, OurFilter and Services, and Devices with HostStack.
+// Options of an Explainer. All must be set, except for Verdicts, OurFilter, Services and PodNetworks, and Devices with HostStack.
 type Options struct {
 	Node  string
 	Pods  func() ([]Pod, error)
@@ -44,8 +46,8 @@ type Options struct {
 	HostStack bool
 	// Devices returns the devices of a separate vswitch that have addresses of the node; unused with HostStack.
 	Devices func(context.Context) ([]Device, error)
-	// Services are the networks of cluster IPs.
-	Services []netip.Prefix
+	// Services are the networks of cluster IPs, and PodNetworks those of all pods.
+	Services, PodNetworks []netip.Prefix
 	// OurRoute reports whether a route with the protocol number is one of ours.
 	OurRoute func(protocol int) bool
 	// OurTable reports whether a table of nftables is one of ours.
@@ -98,6 +100,8 @@ type end struct {
 	here bool
 	// service: the address is in a network of cluster IPs.
 	service bool
+	// unused: the address is in a network of pods, and not of a node, or of a pod of this node.
+	unused bool
 }
 
 // isNode reports whether the end is this node itself.
@@ -108,7 +112,9 @@ func (e end) ofPods() bool {
 	return e.pod != nil || e.node != nil && !slices.Contains(e.node.Addresses, e.addr)
 }
 
-func (e end) outside() bool { return e.pod == nil && e.node == nil && !e.service && !e.here }
+func (e end) outside() bool {
+	return e.pod == nil && e.node == nil && !e.service && !e.here && !e.unused
+}
 
 func (e end) String() string {
 	switch {
@@ -118,6 +124,8 @@ func (e end) String() string {
 		return fmt.Sprintf("node %s (%v)", e.node.Name, e.addr)
 	case e.node != nil:
 		return fmt.Sprintf("%v of the pods of node %s", e.addr, e.node.Name)
+	case e.unused:
+		return fmt.Sprintf("%v of the pod network, which no pod has", e.addr)
 	case e.service:
 		return fmt.Sprintf("cluster IP %v", e.addr)
 	}
@@ -160,7 +168,13 @@ func (e *Explainer) Explain(ctx context.Context, q Question) (*Report, error) {
 	for _, warning := range slices.Concat(e.o.Warnings(ctx), e.Network().tracking()) {
 		r.find("node "+e.o.Node, warning)
 	}
+	if from.here && to.unused && !to.here {
+		r.find("node "+e.o.Node, fmt.Sprintf("%v is in the pod network, and no node has this part of it", to.addr))
+	}
 	e.verdicts(ctx, r, q)
+	if text := unrouted(to.addr); r.translated && from.isNode() && text != "" {
+		r.find("node "+e.o.Node, text)
+	}
 	if e.o.HostStack {
 		e.host(ctx, r, q, from, to)
 	} else {
@@ -248,6 +262,14 @@ func (e *Explainer) sightings(r *Report, q Question, hidden []netip.AddrPort, as
 	}
 }
 
+// unrouted says that the node's own processes have no route to an address of a service; "" if they have one.
+func unrouted(addr netip.Addr) string {
+	if _, err := netlink.RouteGet(addr.AsSlice()); err != nil {
+		return fmt.Sprintf("its own processes have no route to %v (%v), and need one, because addresses of services are translated after routing: a default route is enough", addr, err)
+	}
+	return ""
+}
+
 func (e *Explainer) end(addr netip.Addr, pods []Pod, nodes []Node) end {
 	x := end{addr: addr, service: slices.ContainsFunc(e.o.Services, func(p netip.Prefix) bool { return p.Contains(addr) })}
 	for i, pod := range pods {
@@ -264,5 +286,6 @@ func (e *Explainer) end(addr netip.Addr, pods []Pod, nodes []Node) end {
 	if x.pod == nil && x.here && !slices.Contains(x.node.Addresses, addr) && !slices.Contains(x.node.Gateways, addr) {
 		x.node = nil // a pod that does not exist
 	}
+	x.unused = x.pod == nil && x.node == nil && slices.ContainsFunc(e.o.PodNetworks, func(p netip.Prefix) bool { return p.Contains(addr) })
 	return x
 }

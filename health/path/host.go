@@ -155,7 +155,9 @@ func (e *Explainer) route(r *Report, from, to end, local map[netip.Addr]localAdd
 			r.find(where, foreignRoute(route, routeText(route), to.addr))
 			return ""
 		}
-		r.find(where, fmt.Sprintf("it has no route to %v: %v", to.addr, err))
+		if !to.unused {
+			r.find(where, fmt.Sprintf("it has no route to %v: %v", to.addr, err))
+		}
 		return ""
 	}
 	route, device := routes[0], ""

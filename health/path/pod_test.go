@@ -62,8 +62,8 @@ func TestNetworkNamespaceOfAPod(t *testing.T) {
 }
 
 func TestNamesOfEnds(t *testing.T) {
-	e := New(Options{Services: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12")}})
-	for addr, want := range map[string]string{"10.96.0.10": "cluster IP 10.96.0.10", "203.0.113.10": "203.0.113.10 outside of the cluster"} {
+	e := New(Options{Services: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12")}, PodNetworks: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}})
+	for addr, want := range map[string]string{"10.1.77.7": "10.1.77.7 of the pod network, which no pod has", "10.96.0.10": "cluster IP 10.96.0.10", "203.0.113.10": "203.0.113.10 outside of the cluster"} {
 		if got := e.end(netip.MustParseAddr(addr), nil, nil).String(); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
@@ -113,7 +113,7 @@ func TestBadQuestions(t *testing.T) {
 		"":                              "from must be an IP address",
 		"from=web&to=10.1.1.2":          "from must be an IP address",
 		"from=10.1.1.2&to=fd00::1":      "same IP version",
-		"from=::1&to=::1&protocol=sctp": "protocol is tcp or udp",
+		"from=::1&to=::1&protocol=dccp": "protocol is tcp or udp",
 		"from=::1&to=::1&protocol=tcp":  "port 1 to 65535",
 	} {
 		answer := httptest.NewRecorder()
