@@ -95,8 +95,9 @@ func TestServicesAreExplained(t *testing.T) {
 		"why 10.1.1.2 svc/web:htp":     `service default/web (10.96.0.10) has no port "htp": did you mean "http"?`,
 		"why 10.1.1.2 svc/web:http 80": `"svc/web:http" has a port already: drop "80"`,
 		"why 10.1.1.2 svc/web:":        "the port is missing",
+		"why svc/web 10.1.1.2":         "packets come from pods, nodes and addresses, and not from a service default/web: write one of its pods",
 		"why svc/web:http 10.1.1.2":    "packets come from there: give the port of the other end",
-		"why 10.1.1.2 10.1.1.3 http":   `"http" is no port: write 80, 80/tcp or 53/udp`,
+		"why 10.1.1.2 10.1.1.3 http":   `"http" is no port: write 80, 80/tcp, 53/udp or 3868/sctp`,
 		"why 10.1.1.2 svc/web 0":       `"0" is no port`,
 		"why 10.1.1.2 wbe":             `there is no pod, node or service "wbe"`,
 	} {

@@ -67,7 +67,7 @@ func TestWhyComparesBothEnds(t *testing.T) {
 		want string
 	}{
 		{[]string{"wob", "db"}, `there is no pod, node or service "wob"`},
-		{[]string{"web", "db", "0"}, `"0" is no port: write 80, 80/tcp or 53/udp`},
+		{[]string{"web", "db", "0"}, `"0" is no port: write 80, 80/tcp, 53/udp or 3868/sctp`},
 		{[]string{"web", "db", "-n", "shop"}, `there is no pod, node or service "db"`},
 		{[]string{"fd00::2", "db"}, "have no IP version in common"},
 		{[]string{"web"}, "usage: contivctl why FROM TO"},
@@ -104,6 +104,31 @@ func TestWhyFromOutsideToAService(t *testing.T) {
 	serve(t, socket, mux)
 	out, _, err := run(t, "--agent", "node1=unix://"+socket, "why", "203.0.113.77", "svc/db")
 	if ExitCode(err) != 1 || !strings.Contains(out, "packets from 203.0.113.77 to 192.168.16.1 are dropped") || !strings.Contains(out, "try it there: `nc -vz 192.168.16.2 30080`") {
+		t.Errorf("exit code %d\n%s", ExitCode(err), out)
+	}
+}
+
+// A service that refuses a pod is not reached, whether its protocol can be probed or not.
+func TestWhyAServiceWithoutEndpoints(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.HandleFunc(ipnet.PodsURL, func(w http.ResponseWriter, _ *http.Request) {
+		rest.JSON(w, ipnet.PodsReport{Node: "node1", Pods: []ipnet.PodReport{{Namespace: "default", Name: "web", IPs: []string{"10.1.1.2/32"}}}})
+	})
+	mux.HandleFunc(nodesync.NodesURL, func(w http.ResponseWriter, _ *http.Request) { rest.JSON(w, nodesync.NodesReport{ThisNode: "node1"}) })
+	mux.HandleFunc(service.URL, func(w http.ResponseWriter, _ *http.Request) {
+		rest.JSON(w, service.Report{Services: []service.ServiceReport{{Namespace: "default", Name: "ss7", Frontends: []service.FrontendReport{{Address: "10.96.0.1:2905", Protocol: "SCTP", Kind: "ClusterIP"}}}}})
+	})
+	mux.HandleFunc(path.URL, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("protocol") != "sctp" {
+			t.Errorf("asked for %s", r.URL)
+		}
+		rest.JSON(w, path.Report{Node: "node1", Source: true, Findings: []path.Finding{{Where: "node node1", Text: "has no endpoint"}},
+			Probes: []path.Probe{{From: "pod default/web", To: "its gateway", Kind: "icmp", Answered: true}}})
+	})
+	socket := filepath.Join(t.TempDir(), "s")
+	serve(t, socket, mux)
+	out, _, err := run(t, "--agent", "node1=unix://"+socket, "why", "web", "svc/ss7")
+	if ExitCode(err) != 1 || !strings.Contains(out, "port 2905/sctp: not reached") || !strings.Contains(out, "has no endpoint") || strings.Contains(out, "try it") {
 		t.Errorf("exit code %d\n%s", ExitCode(err), out)
 	}
 }
@@ -208,7 +233,7 @@ func TestWhyKnowsWhatItAsked(t *testing.T) {
 		{"", []path.Probe{{From: "node n1", To: "node n2 over the overlay", Kind: "udp", Overlay: true, Answered: true}, {From: "pod shop/web", To: "pod db", Kind: "udp", End: true, Answered: true}},
 			"node n1       udp   0s          -        node n2 over the overlay, which answers no pings\n", 0},
 		{"", []path.Probe{{Kind: "udp", End: true, Answered: true, Size: 64, Wanted: 1450}}, "packets of 1450 bytes, which pods send, are lost: raise", 1},
-		{"udp", []path.Probe{gateway, icmp}, "the end answers pings; UDP is not probed", 0},
+		{"udp", []path.Probe{gateway, icmp}, "the end answers pings; the port is not probed", 0},
 	} {
 		mux := http.NewServeMux()
 		mux.HandleFunc(path.URL, func(w http.ResponseWriter, _ *http.Request) {

@@ -64,6 +64,9 @@ func Resolve(ctx context.Context, agents []*target.Agent, namespace string, word
 		}
 		places = append(places, place)
 	}
+	if len(places) > 0 && places[0].isService() {
+		return nil, nil, fmt.Errorf("packets come from pods, nodes and addresses, and not from a %s: write one of its pods", places[0].Name)
+	}
 	return places, r.known, sameVersion(places)
 }
 
@@ -328,6 +331,7 @@ func sameVersion(places []Place) error {
 		}
 		for _, addr := range x.this.others {
 			if addr.Is4() == x.other.addr().Is4() {
+				x.this.others = append(slices.Clip(x.this.others), x.this.addr())
 				x.this.Address = addr.String()
 				return nil
 			}
@@ -336,15 +340,15 @@ func sameVersion(places []Place) error {
 	return fmt.Errorf("%v and %v have no IP version in common", *a, *b)
 }
 
-// parsePort parses PORT, PORT/tcp or PORT/udp.
+// parsePort parses PORT, PORT/tcp, PORT/udp or PORT/sctp.
 func parsePort(word string) (protocol string, port uint16, err error) {
 	number, protocol, _ := strings.Cut(word, "/")
 	if protocol = strings.ToLower(protocol); protocol == "" {
 		protocol = "tcp"
 	}
 	n, err := strconv.ParseUint(number, 10, 16)
-	if err != nil || n == 0 || protocol != "tcp" && protocol != "udp" {
-		return "", 0, fmt.Errorf("%q is no port: write 80, 80/tcp or 53/udp", word)
+	if err != nil || n == 0 || protocol != "tcp" && protocol != "udp" && protocol != "sctp" {
+		return "", 0, fmt.Errorf("%q is no port: write 80, 80/tcp, 53/udp or 3868/sctp", word)
 	}
 	return protocol, uint16(n), nil
 }

@@ -69,17 +69,17 @@ func findService(ctx context.Context, agents []*target.Agent, namespace, word st
 // servicePort is a port of a service, as in "80/tcp", with its name if it has one.
 type servicePort struct{ name, port string }
 
-// Port returns what a word means at the place: PORT[/PROTOCOL], of a service also the name of a port; without a word, the port of a
-// service that has one. It is 0 if there is none.
+// Port returns what a word means at the place: PORT[/PROTOCOL], of a service also the name of a port; without a word, the only port of a
+// service, and 0 of other places.
 func (p Place) Port(word string) (protocol string, port uint16, err error) {
-	if word == "" {
-		if len(p.ports) != 1 {
-			return "", 0, nil
-		}
-		if protocol, port, err = parsePort(p.ports[0].port); err != nil {
-			err = fmt.Errorf("the only port of %v cannot be tried: %w", p, err)
-		}
-		return protocol, port, err
+	switch {
+	case word != "":
+	case len(p.ports) == 0:
+		return "", 0, nil
+	case len(p.ports) > 1:
+		return "", 0, fmt.Errorf("%v has several ports: give one, %s", p, p.portList())
+	default:
+		return parsePort(p.ports[0].port)
 	}
 	var names []string
 	for _, one := range p.ports {
@@ -95,6 +95,19 @@ func (p Place) Port(word string) (protocol string, port uint16, err error) {
 		return "", 0, text.Hinted(fmt.Errorf("%v has no port %q", p, word), word, names)
 	}
 	return protocol, port, err
+}
+
+// portList names the ports of a service, such as "http (80/tcp) or 53/udp".
+func (p Place) portList() string {
+	var texts []string
+	for _, one := range p.ports {
+		text := one.port
+		if one.name != "" {
+			text = fmt.Sprintf("%s (%s)", one.name, one.port)
+		}
+		texts = append(texts, text)
+	}
+	return strings.Join(texts[:len(texts)-1], ", ") + " or " + texts[len(texts)-1]
 }
 
 func (p Place) isService() bool { return len(p.ports) > 0 }

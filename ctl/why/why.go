@@ -29,8 +29,8 @@ const (
 	// Astray: who answers is not the end.
 	Astray    = "not reached: a node has the address as well, and answers itself"
 	NotProbed = "not probed" // no agent is where the packets come from
-	// Pinged is as far as it can be known of UDP: only who serves the port could answer.
-	Pinged = "the end answers pings; UDP is not probed"
+	// Pinged is as far as it can be known of UDP and SCTP: only who serves the port could answer.
+	Pinged = "the end answers pings; the port is not probed"
 )
 
 // Answer has the findings about a path.
@@ -69,8 +69,12 @@ func Ask(ctx context.Context, agents []*target.Agent, known Places, from, to Pla
 	}
 	a.endpoints(ctx, agents, known.with(interfaces), endpoints, seen)
 	a.suspect(reports)
+	a.otherVersion()
 	if to.isService() && from.Node == "" && len(reports) > 0 && len(endpoints) == 0 && len(a.Findings) == 0 {
 		a.Findings = append(a.Findings, path.Finding{Where: to.Name, Text: "no node has an endpoint for connections of this client"})
+	}
+	if a.Verdict == NotProbed && to.isService() && from.Node != "" && len(endpoints) == 0 && len(a.Findings) > 0 {
+		a.Verdict = NotReached
 	}
 	if a.Verdict == NotProbed && (!to.isService() || len(entrances)+len(a.Probes) > 0) {
 		at := netip.AddrPortFrom(to.addr(), port)
@@ -83,6 +87,18 @@ func Ask(ctx context.Context, agents []*target.Agent, known Places, from, to Pla
 		}
 	}
 	return a
+}
+
+// otherVersion says that the ends have addresses of the other IP version, too, if the end is a service.
+func (a *Answer) otherVersion() {
+	version, other := 4, 6
+	if a.To.addr().Is6() {
+		version, other = 6, 4
+	}
+	differs := func(addr netip.Addr) bool { return addr.Is4() != a.To.addr().Is4() }
+	if i := slices.IndexFunc(a.To.others, differs); i >= 0 && a.To.isService() && slices.ContainsFunc(a.From.others, differs) {
+		a.Way = append(a.Way, fmt.Sprintf("judged: IPv%d; for IPv%d, ask about %v with the port", version, other, a.To.others[i]))
+	}
 }
 
 // suspect adds what stops connections if nothing answers, although paths to endpoints are open.
@@ -139,6 +155,8 @@ func trial(protocol string, to netip.AddrPort) string {
 		return fmt.Sprintf("nc -vz %v %d", to.Addr(), to.Port())
 	case "udp":
 		return fmt.Sprintf("nc -vzu %v %d", to.Addr(), to.Port())
+	case "sctp":
+		return fmt.Sprintf("ncat --sctp -v %v %d", to.Addr(), to.Port())
 	}
 	return fmt.Sprintf("ping %v", to.Addr())
 }
@@ -278,7 +296,7 @@ func wrongNeighbours(reports []path.Report) (findings []path.Finding) {
 func (a *Answer) judge(noEcho bool) {
 	connected := a.connected()
 	arrived := Reached
-	if a.Protocol == "udp" {
+	if a.Protocol == "udp" || a.Protocol == "sctp" {
 		arrived = Pinged
 	}
 	// A connection without pings only shows that somebody drops pings: that of the overlay shows nothing else.

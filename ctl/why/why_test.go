@@ -2,6 +2,7 @@ package why
 
 import (
 	"bytes"
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -113,6 +114,54 @@ func TestSuspects(t *testing.T) {
 	} {
 		if c.answer.suspect(reports); len(c.answer.Findings) != c.findings || len(c.answer.Doubts) != c.doubts {
 			t.Errorf("%s: %+v", name, c.answer)
+		}
+	}
+}
+
+// The port may be left out where there is only one; ports are TCP, UDP or SCTP.
+func TestPortsOfServices(t *testing.T) {
+	one, two := []servicePort{{"", "3868/sctp"}}, []servicePort{{"http", "80/tcp"}, {"", "53/udp"}, {"m3ua", "2905/sctp"}}
+	for _, c := range []struct {
+		ports         []servicePort
+		word          string
+		protocol      string
+		port          uint16
+		wantedRefusal string
+	}{
+		{nil, "", "", 0, ""},
+		{one, "", "sctp", 3868, ""},
+		{two, "m3ua", "sctp", 2905, ""},
+		{nil, "3868/SCTP", "sctp", 3868, ""},
+		{two, "", "", 0, "service a/b (10.96.0.1) has several ports: give one, http (80/tcp), 53/udp or m3ua (2905/sctp)"},
+		{nil, "80/dccp", "", 0, "is no port: write 80, 80/tcp, 53/udp or 3868/sctp"},
+	} {
+		protocol, port, err := Place{Name: "service a/b", Address: "10.96.0.1", ports: c.ports}.Port(c.word)
+		if protocol != c.protocol || port != c.port || (err != nil) != (c.wantedRefusal != "") || err != nil && !strings.Contains(err.Error(), c.wantedRefusal) {
+			t.Errorf("%+v: %s, %d, %v", c, protocol, port, err)
+		}
+	}
+}
+
+// A service with addresses of both IP versions is judged for one of them, and the answer says how to ask for the other.
+func TestTheOtherIPVersion(t *testing.T) {
+	six := []netip.Addr{netip.MustParseAddr("fd00::2")}
+	service := Place{Name: "service a/b", Address: "10.96.0.1", others: []netip.Addr{netip.MustParseAddr("fd96::1")}, ports: []servicePort{{"", "80/tcp"}}}
+	for name, c := range map[string]struct {
+		from, to Place
+		want     string
+	}{
+		"both":          {Place{Address: "10.1.1.2", others: six}, service, "[judged: IPv4; for IPv6, ask about fd96::1 with the port]"},
+		"a pod of IPv4": {Place{Address: "10.1.1.2"}, service, "[]"},
+		"not a service": {Place{Address: "10.1.1.2", others: six}, Place{Address: "10.1.2.2", others: six}, "[]"},
+		"a pod of IPv6": {Place{Address: "fd00::2"}, service, "[]"},
+	} {
+		places := []Place{c.from, c.to}
+		if err := sameVersion(places); err != nil {
+			t.Fatal(err)
+		}
+		a := Answer{From: places[0], To: places[1]}
+		if a.otherVersion(); fmt.Sprint(a.Way) != c.want {
+			t.Errorf("%s: %v", name, a.Way)
 		}
 	}
 }

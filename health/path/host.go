@@ -104,6 +104,8 @@ func (q Question) protocol() uint8 {
 		return unix.IPPROTO_TCP
 	case q.Protocol == "udp":
 		return unix.IPPROTO_UDP
+	case q.Protocol == "sctp":
+		return unix.IPPROTO_SCTP
 	case q.To.Is6():
 		return unix.IPPROTO_ICMPV6
 	}

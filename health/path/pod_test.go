@@ -113,7 +113,7 @@ func TestBadQuestions(t *testing.T) {
 		"":                              "from must be an IP address",
 		"from=web&to=10.1.1.2":          "from must be an IP address",
 		"from=10.1.1.2&to=fd00::1":      "same IP version",
-		"from=::1&to=::1&protocol=dccp": "protocol is tcp or udp",
+		"from=::1&to=::1&protocol=dccp": "protocol is tcp, udp or sctp",
 		"from=::1&to=::1&protocol=tcp":  "port 1 to 65535",
 	} {
 		answer := httptest.NewRecorder()

@@ -127,7 +127,7 @@ func (e *Explainer) content(r *Report, at end, q Question, isSource bool) {
 	}
 	r.doubtAll(where, doubts([]flow{f, answers}, rules, nil))
 	_ = ns.Run(func() error { r.doubtAll(where, e.programs(h, pod.Interface)); return nil })
-	if !isSource && q.Protocol != "" && !translated {
+	if !isSource && (q.Protocol == "tcp" || q.Protocol == "udp") && !translated {
 		_ = ns.Run(func() error {
 			if text := unheard(q.To, q.Protocol, q.Port); text != "" {
 				r.Unheard = &Finding{where, text}

@@ -18,7 +18,7 @@ const URL = "/contiv/v1/path"
 // Question asks about packets between two addresses.
 type Question struct {
 	From, To netip.Addr
-	// Protocol is "" (ICMP), "tcp" or "udp"; Port is the port of To, 0 without a protocol.
+	// Protocol is "" (ICMP), "tcp", "udp" or "sctp"; Port is the port of To, 0 without a protocol.
 	Protocol string
 	Port     uint16
 	// OfService: the path is that of a service to one of its endpoints, To.
@@ -195,8 +195,8 @@ func question(r *http.Request) (q Question, err error) {
 		return q, nil
 	}
 	port, err := strconv.ParseUint(values.Get("port"), 10, 16)
-	if q.Protocol != "tcp" && q.Protocol != "udp" || err != nil || port == 0 {
-		return q, errors.New("protocol is tcp or udp, and port 1 to 65535")
+	if !slices.Contains([]string{"tcp", "udp", "sctp"}, q.Protocol) || err != nil || port == 0 {
+		return q, errors.New("protocol is tcp, udp or sctp, and port 1 to 65535")
 	}
 	q.Port = uint16(port)
 	return q, nil

@@ -246,6 +246,9 @@ func (s *Service) explainEntrances(e *Explanation, c Connection, svc *processor.
 	if len(e.Way) == 0 {
 		e.Wrong = append(e.Wrong, fmt.Sprintf("service %v is for clients inside of the cluster: it has no node port and no external address", svc.ID))
 	}
+	if len(port.Outside) > 0 {
+		e.Way = append(e.Way, fmt.Sprintf("%s itself leads clients outside to endpoints as well, if their routes to %v lead to this node", c.target(), c.To))
+	}
 }
 
 // isInside reports whether a client is a pod of this node, or the node.

@@ -47,6 +47,7 @@ func TestConnectionsAreExplained(t *testing.T) {
 		"not in source ranges":    {"192.0.2.1", lb, 80, "192.0.2.1 is in none of loadBalancerSourceRanges, so its packets are dropped", ""},
 		"another port of a node":  {pod, node, 22, "", ""},
 		"an address of nobody":    {pod, outside, 80, "", ""},
+		"outside, by its address": {outside, cluster, 80, "", "10.96.0.10:80/TCP itself leads clients outside to endpoints as well, if their routes to 10.96.0.10 lead to this node"},
 		"outside, by name":        {outside, cluster, 80, "", "203.0.113.1:80/TCP (LoadBalancer of service default/web) has no endpoint on this node"},
 		"inside only, by name":    {outside, "10.96.0.11", 53, "service default/empty is for clients inside of the cluster: it has no node port and no external address", ""},
 		"IPv6, without endpoints": {"fd10:0:0:1::9", "fd96::10", 80, "[fd96::10]:80/TCP (ClusterIP of service default/web) has no endpoint", ""},
@@ -166,6 +167,27 @@ func TestRedirectsOfTheHostAreExplained(t *testing.T) {
 			}
 		} else if !e.Translated || e.Seen != netip.MustParseAddr(test.seen) || len(e.Hidden) != 1 || !slices.Equal(e.Hidden, e.Endpoints) {
 			t.Errorf("%s: %v of %v see %v, want %v", name, e.Hidden, e.Endpoints, e.Seen, test.seen)
+		}
+	}
+}
+
+// Node ports that nodePortAddresses close are told, by why, by the report, and by the status if no address is left.
+func TestClosedNodePorts(t *testing.T) {
+	c := newCluster()
+	for setting, none := range map[string]bool{"[10.0.0.0/8]": true, "['fd00::/64']": false, "[]": false} {
+		s := c.plugin(t, "nodePortAddresses: "+setting)
+		resync(t, s, state(webService(), webSlice("a", "10.1.1.2@node1")))
+		e := s.Explain(service.Connection{From: netip.MustParseAddr("10.1.1.9"), To: netip.MustParseAddr("192.168.16.1"), Protocol: processor.TCP, Port: 30080})
+		closed := strings.Contains(fmt.Sprint(e.Wrong), "30080/TCP is a node port of service default/web, and not open at 192.168.16.1: nodePortAddresses in service.conf has only")
+		if closed != (setting != "[]") || closed == (len(e.Endpoints) > 0) {
+			t.Errorf("%s: %+v", setting, e)
+		}
+		const text = "node ports are open, and healthCheckNodePort is answered, on no address of this node"
+		if got := strings.Contains(fmt.Sprint(s.Notes()), text); got != none {
+			t.Errorf("%s: notes %q", setting, s.Notes())
+		}
+		if got := strings.Contains(fmt.Sprint(reportOf(t, s, "?service=default/web", 200).Services[0].Limits), text); got != none {
+			t.Errorf("%s: it is not, or wrongly, among what the service lacks", setting)
 		}
 	}
 }

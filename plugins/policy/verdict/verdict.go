@@ -188,7 +188,7 @@ func differences(ctx context.Context, values Values, keys []string) []string {
 	return []string{"the vswitch does not hold what policies need, and may judge otherwise: " + some(texts)}
 }
 
-// Connection returns the connection of a question; protocol is "tcp", "udp", or "" for ICMP.
+// Connection returns the connection of a question; protocol is "tcp", "udp", "sctp", or "" for ICMP.
 func Connection(from, to netip.Addr, protocol string, port uint16) filter.Connection {
 	c := filter.Connection{Src: from, Dst: to, Port: port}
 	switch {
@@ -196,6 +196,8 @@ func Connection(from, to netip.Addr, protocol string, port uint16) filter.Connec
 		c.Protocol = filter.TCP
 	case protocol == "udp":
 		c.Protocol = filter.UDP
+	case protocol == "sctp":
+		c.Protocol = filter.SCTP
 	case to.Is4():
 		c.Protocol = filter.ICMP
 	default:
