@@ -26,7 +26,7 @@ func (e *Explainer) host(ctx context.Context, r *Report, q Question, from, to en
 	r.Astray = to.ofPods() && local[to.addr].device != 0 && !slices.Contains(e.gateways(), to.addr)
 	request := flow{what: fmt.Sprintf("packets from %v to %v", from.addr, to.addr), unrouted: r.translated, anyTable: anyTable(from, to), Packet: foreign.Packet{
 		Src: q.From, Dst: q.To, Protocol: q.protocol(), SrcPort: q.sourcePort(), DstPort: q.Port, Size: e.o.MTU(),
-		Untranslated: !q.OfService && !r.translated && from.ofPods() && to.ofPods()}}
+		Untranslated: !q.OfService && !r.translated && from.ofPods() && to.ofPods(), KeepsSource: from.ofPods() && to.ofPods()}}
 	diversions, err := e.policyRules()
 	if err != nil {
 		r.find(where, fmt.Sprintf("policy rules of others cannot be read: %v", err))

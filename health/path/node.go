@@ -255,7 +255,7 @@ func (n *Network) addresses(pods []Pod) (problems []string) {
 	return problems
 }
 
-// filters checks for rules of others that stop packets between pods of different nodes, or packets of tunnels.
+// filters checks for rules of others that stop packets between pods of different nodes or translate their source, or stop packets of tunnels.
 func (n *Network) filters(pods []Pod) (problems []string) {
 	rules, err := n.others()
 	if err != nil {
@@ -331,8 +331,8 @@ func (n *Network) podFlows(pods []Pod, peer Node) (flows []flow) {
 				continue
 			}
 			flows = append(flows,
-				flow{what: "packets of pods to those of " + peerName, Packet: foreign.Packet{In: pod.Device, Out: out, Src: addr, Dst: there, Untranslated: true}},
-				flow{what: "packets to pods from those of " + peerName, Packet: foreign.Packet{In: out, Out: pod.Device, Src: there, Dst: addr, Untranslated: true}})
+				flow{what: "packets of pods to those of " + peerName, Packet: foreign.Packet{In: pod.Device, Out: out, Src: addr, Dst: there, Untranslated: true, KeepsSource: true}},
+				flow{what: "packets to pods from those of " + peerName, Packet: foreign.Packet{In: out, Out: pod.Device, Src: there, Dst: addr, Untranslated: true, KeepsSource: true}})
 			break // one pod stands for all
 		}
 	}

@@ -3,6 +3,8 @@
 //
 //	chains and rules of the kernel ──Read──> Ruleset ──Harms(packet)──> the rules and policies that stop it
 //
+// Translations of the source are a harm to packets between pods only.
+//
 // Translations by kube-proxy are not read: they are as large as the cluster, and only concern the
 // addresses of services.
 //
@@ -58,6 +60,8 @@ type Packet struct {
 	Later bool
 	// Untranslated: nobody who is known translates the connection.
 	Untranslated bool
+	// KeepsSource: the packet is between pods, which must see each other's addresses: a translation of the source is a harm.
+	KeepsSource bool
 }
 
 // established reports whether the connection was seen in both directions.
@@ -138,7 +142,7 @@ func Read(ns *namespace.Namespace, ours func(table string) bool) (*Ruleset, erro
 			continue
 		}
 		hook, ok := hookOf(c)
-		if translates := c.Type == nftables.ChainTypeNAT; !ok || translates && (hook != Prerouting && hook != Output || ofKubeProxy(c.Table.Name, c.Name)) {
+		if !ok || c.Type == nftables.ChainTypeNAT && (hook == Input || ofKubeProxy(c.Table.Name, c.Name)) {
 			continue
 		}
 		b := base{Chain: c, hook: hook}
@@ -268,7 +272,10 @@ func (r *Ruleset) Harms(p Packet) []string {
 	return w.harms()
 }
 
-const translatedText = "get another destination"
+const (
+	translatedText = "get another destination"
+	hiddenText     = "get another source"
+)
 
 // Translated reports whether a harm, with words before it or not, is that packets are sent elsewhere, and not dropped.
 func Translated(harm string) bool { return strings.Contains(harm, translatedText) }
@@ -288,7 +295,7 @@ func (w *walk) harms() (found []string) {
 		if !c.sees(w.packet) {
 			continue
 		}
-		w.uncertain = ""
+		w.uncertain, w.hiding = "", c.hides()
 		verdict, by := w.chain(c.Table, c.Name, 0)
 		policy := c.Policy != nil && *c.Policy == nftables.ChainPolicyDrop
 		switch {
@@ -296,6 +303,8 @@ func (w *walk) harms() (found []string) {
 			found = append(found, fmt.Sprintf("are dropped: %s drops the packet%s", by, by.comment))
 		case verdict == diverts:
 			found = append(found, fmt.Sprintf("%s: %s translates it%s", translatedText, by, by.comment))
+		case verdict == hides:
+			found = append(found, fmt.Sprintf("%s: %s translates it%s, so that network policies judge another address than the pod's; exempt the pod network from it", hiddenText, by, by.comment))
 		case verdict == falls && policy && w.uncertain != "":
 			w.doubt(drops, culprit{base: true, chain: c.Name, table: tableName(c.Table)}, "an earlier rule may accept the packet: "+w.uncertain)
 		case verdict == falls && policy:
@@ -321,12 +330,15 @@ func (c culprit) String() string {
 
 // doubt remembers what is not judged.
 func (w *walk) doubt(v verdict, by culprit, reason string) {
-	if !w.doubting {
+	if !w.doubting || w.hiding && v == drops { // nobody drops packets there
 		return
 	}
 	what := "may be dropped"
-	if v == diverts {
-		what = "may get another destination"
+	switch v {
+	case diverts:
+		what = "may " + translatedText
+	case hides:
+		what = "may " + hiddenText
 	}
 	w.doubts = append(w.doubts, fmt.Sprintf("%s by %s%s, which is not judged because %s", what, by, by.comment, reason))
 }
@@ -334,7 +346,7 @@ func (w *walk) doubt(v verdict, by culprit, reason string) {
 // sees reports whether a packet comes by the chain. Translations are of connections, not of answers.
 func (c base) sees(p Packet) bool {
 	switch {
-	case c.hook != p.Hook, p.established() && c.Type == nftables.ChainTypeNAT,
+	case c.hook != p.Hook, c.hides() && !p.KeepsSource, p.established() && c.Type == nftables.ChainTypeNAT,
 		c.Table.Family == nftables.TableFamilyIPv4 && p.Src.Is6(), c.Table.Family == nftables.TableFamilyIPv6 && p.Src.Is4():
 		return false
 	case c.hook == Ingress:
@@ -344,6 +356,9 @@ func (c base) sees(p Packet) bool {
 	}
 	return true
 }
+
+// hides reports whether the rules of the chain translate sources.
+func (c base) hides() bool { return c.Type == nftables.ChainTypeNAT && c.hook == Postrouting }
 
 func tableName(t *nftables.Table) string {
 	return map[nftables.TableFamily]string{
@@ -359,10 +374,14 @@ const (
 	accepts                // in this base chain
 	drops
 	diverts // to another destination
+	hides   // its source
 )
 
 // verdictDivert marks rules that change a packet's destination. The kernel has no such number.
 const verdictDivert = expr.VerdictKind(1 << 16)
+
+// verdictHide marks rules that change a packet's source.
+const verdictHide = expr.VerdictKind(1 << 18)
 
 // verdictUnknown marks rules that may do anything: maps of verdicts, queues to programs.
 const verdictUnknown = expr.VerdictKind(1 << 17)
@@ -377,6 +396,8 @@ type walk struct {
 	registers registers
 	// uncertain: a rule may have accepted the packet; why that is not known.
 	uncertain string
+	// hiding: the rules of the present base chain translate sources.
+	hiding bool
 	// reason why it is not known whether the last rule matches.
 	reason string
 	// marked and untracked are remembered by mayBe.
@@ -412,9 +433,9 @@ func (w *walk) chain(t *nftables.Table, name string, depth int) (verdict, culpri
 		case expr.VerdictJump, expr.VerdictGoto:
 			v, by := w.chain(t, end.Chain, depth+1)
 			switch {
-			case (v == drops || v == diverts) && matches == yes:
+			case (v == drops || v == diverts || v == hides) && matches == yes:
 				return v, by
-			case v == drops || v == diverts:
+			case v == drops || v == diverts || v == hides:
 				w.doubt(v, by, "whether packets come there is not known: "+reason)
 			case v == accepts && matches == yes:
 				return v, none
@@ -425,10 +446,13 @@ func (w *walk) chain(t *nftables.Table, name string, depth int) (verdict, culpri
 			case end.Kind == expr.VerdictGoto: // past the rules that follow
 				w.unsure(reason)
 			}
-		case expr.VerdictDrop, verdictDivert:
+		case expr.VerdictDrop, verdictDivert, verdictHide:
 			v := drops
-			if end.Kind == verdictDivert {
+			switch end.Kind {
+			case verdictDivert:
 				v = diverts
+			case verdictHide:
+				v = hides
 			}
 			switch {
 			case matches == unknown:

@@ -48,7 +48,7 @@ func (r *Ruleset) legacy() error {
 						policy = nftables.ChainPolicyDrop
 					}
 					chain.Hooknum, chain.Policy = &hook, &policy
-					if kind == nftables.ChainTypeNAT && Hook(hook) != Prerouting && Hook(hook) != Output {
+					if kind == nftables.ChainTypeNAT && Hook(hook) == Input {
 						continue
 					}
 					r.bases = append(r.bases, base{Chain: chain, hook: Hook(hook)})

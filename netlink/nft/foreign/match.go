@@ -75,10 +75,12 @@ func (w *walk) rule(rule *nftables.Rule) (matches match, end *expr.Verdict) {
 			result = w.extension(e)
 		case *expr.NAT:
 			if e.Type != expr.NATTypeDestNAT {
-				end = &expr.Verdict{Kind: expr.VerdictAccept}
+				end = &expr.Verdict{Kind: verdictHide}
 				break
 			}
 			end = &expr.Verdict{Kind: verdictDivert}
+		case *expr.Masq:
+			end = &expr.Verdict{Kind: verdictHide}
 		case *expr.Redir:
 			end = &expr.Verdict{Kind: verdictDivert}
 		case *expr.Immediate:
@@ -89,6 +91,8 @@ func (w *walk) rule(rule *nftables.Rule) (matches match, end *expr.Verdict) {
 				end = &expr.Verdict{Kind: expr.VerdictDrop}
 			case e.Name == "DNAT", e.Name == "REDIRECT":
 				end = &expr.Verdict{Kind: verdictDivert}
+			case e.Name == "SNAT", e.Name == "MASQUERADE":
+				end = &expr.Verdict{Kind: verdictHide}
 			case !continues[e.Name]:
 				result, end = unknown, &expr.Verdict{Kind: verdictUnknown}
 			}
