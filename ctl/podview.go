@@ -79,6 +79,8 @@ type ExplainedPod struct {
 	// Policies select the pod; Services have it as an endpoint.
 	Policies []policy.PolicyReport   `json:"policies"`
 	Services []service.ServiceReport `json:"services"`
+	// HostPorts are those that the pod requests.
+	HostPorts []service.HostPortReport `json:"hostPorts,omitempty"`
 	// Values of the pod, the worst first.
 	Values []*Explained `json:"values"`
 }
@@ -105,9 +107,20 @@ func askExplainedPod(ctx context.Context, pod wired) (ExplainedPod, error) {
 		addr, _, _ := strings.Cut(ip, "/")
 		if pod.agent.Get(ctx, service.URL, url.Values{"endpoint": {addr}}, &services) == nil {
 			explained.Services = append(explained.Services, services.Services...)
+			explained.HostPorts = addHostPorts(explained.HostPorts, services.HostPorts)
 		}
 	}
 	return explained, nil
+}
+
+// addHostPorts adds those that are not in the list yet.
+func addHostPorts(list, more []service.HostPortReport) []service.HostPortReport {
+	for _, port := range more {
+		if !slices.ContainsFunc(list, func(o service.HostPortReport) bool { return o.Port == port.Port && o.PodPort == port.PodPort }) {
+			list = append(list, port)
+		}
+	}
+	return list
 }
 
 // explainAll explains values, the worst first.
@@ -164,6 +177,11 @@ func writePod(p printer, good []answer[ExplainedPod]) {
 			t.Add(" ", label, serviceText(service))
 			label = " "
 		}
+		label = "host ports"
+		for _, port := range a.Value.HostPorts {
+			t.Add(" ", label, hostPortText(port))
+			label = " "
+		}
 		t.Print()
 		for i, line := range a.Value.Path.Lines(p.Text, cmp.Or(p.Width, text.DefaultWidth)-2) {
 			if i == 0 {
@@ -186,6 +204,22 @@ func customIfText(i ipnet.CustomIfReport) string {
 		return text + "  not made: " + i.Problem
 	}
 	return text + "  " + i.VPPInterface + " of the vswitch"
+}
+
+// hostPortText describes a host port of a pod on one line.
+func hostPortText(p service.HostPortReport) string {
+	var open []string
+	for _, addr := range p.Open {
+		open = append(open, addr.String())
+	}
+	text := fmt.Sprintf("%s to port %d", p.Port, p.PodPort)
+	if len(open) > 0 {
+		text += "  at " + strings.Join(open, ", ")
+	}
+	if len(p.Problems) > 0 {
+		text += "  not open: " + strings.Join(p.Problems, "; ")
+	}
+	return text
 }
 
 // policyText describes a policy of a pod on one line.

@@ -146,6 +146,7 @@ func (s *Service) openHostPorts(pod *podmanager.LocalPod, txn controller.UpdateO
 
 // closeHostPorts removes the pod's values, and with the last pod the values that all pods share.
 func (s *Service) closeHostPorts(pod *podmanager.LocalPod, txn controller.UpdateOperations) string {
+	delete(s.lostPorts, pod.ID)
 	for key := range s.renderPod(pod, openPorts{}) {
 		txn.Delete(key)
 	}
@@ -181,6 +182,7 @@ func (s *Service) checkHostPorts(ctx context.Context, pod *podmanager.LocalPod) 
 
 // resyncHostPorts opens the host ports of all pods.
 func (s *Service) resyncHostPorts(ctx context.Context, txn controller.ResyncOperations) {
+	clear(s.lostPorts)
 	pods := s.podsWithHostPorts()
 	if len(pods) == 0 {
 		return
@@ -202,8 +204,10 @@ func (s *Service) refreshHostPorts(ctx context.Context, txn controller.UpdateOpe
 func (s *Service) putHostPorts(ctx context.Context, pods []*podmanager.LocalPod, txn controller.ResyncOperations, remove func(key string)) {
 	for _, pod := range pods {
 		open, err := s.portsOf(pod)
+		delete(s.lostPorts, pod.ID)
 		if err != nil {
 			controller.Logger(ctx, s.log).Warn("Not all host ports of a pod are open", "pod", pod.ID, "error", err)
+			s.lostPorts[pod.ID] = err.Error()
 		}
 		for key, value := range s.renderPod(pod, open) {
 			switch {

@@ -233,6 +233,14 @@ func TestHostPortsAndServices(t *testing.T) {
 	expect("without services", 8080, 30080)
 	config, _, _ = change(t, s, kubeChange(nil, webService()), config)
 	expect("with a service", 8080)
+	const lost = "host port 30080/TCP of pod default/pod: 192.168.16.1:30080 is a port of service default/web"
+	if got := strings.Join(s.Warnings(), "\n"); !strings.Contains(got, lost) {
+		t.Errorf("warnings %q, want %q", got, lost)
+	}
+	report := reportOf(t, s, "?endpoint="+pod.GetPodIPs(pod.pod.ID)[0].String(), 200)
+	if got := fmt.Sprint(report.HostPorts); len(report.HostPorts) != 2 || !strings.Contains(got, "{8080/TCP 80 [192.168.16.1:8080") || !strings.Contains(got, lost) {
+		t.Errorf("host ports of the pod: %s", got)
+	}
 	_, err := s.Update(context.Background(), &podmanager.AddPod{Pod: pod.pod.ID, ContainerID: "c1"}, plugintest.Txn{})
 	if err == nil || !strings.Contains(err.Error(), "host port 30080/TCP of pod default/pod: 192.168.16.1:30080 is a port of service default/web") {
 		t.Errorf("a pod with the port of a service is added: %v", err)
@@ -244,6 +252,9 @@ func TestHostPortsAndServices(t *testing.T) {
 	}
 	config, _, _ = change(t, s, kubeChange(webService(), nil), config)
 	expect("without the service", 8080, 30080)
+	if got := s.Warnings(); len(got) > 0 {
+		t.Errorf("without the service: warnings %q", got)
+	}
 	config = resync(t, s, state(webService()))
 	expect("after a resync with the service", 8080)
 

@@ -169,9 +169,26 @@ func (s *Service) suspect() string {
 	return noKubeProxy + ": " + noKubeProxyRemedy
 }
 
-// Warnings returns why services are not translated as service.conf demands, and which load balancers
-// get no answer.
-func (s *Service) Warnings() []string {
+// Warnings returns why services are not translated as service.conf demands, which load balancers
+// get no answer, and which pods lack host ports.
+func (s *Service) Warnings() []string { return append(s.proxyWarnings(), s.lostHostPorts()...) }
+
+// lostHostPorts says which pods are without host ports that they request.
+func (s *Service) lostHostPorts() (texts []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, text := range s.lostPorts {
+		texts = append(texts, strings.ReplaceAll(text, "\n", "; "))
+	}
+	slices.Sort(texts)
+	const most = 3
+	if more := len(texts) - most; more > 0 {
+		texts = append(texts[:most], fmt.Sprintf("%d more pods are without host ports: `contivctl explain POD` says why", more))
+	}
+	return texts
+}
+
+func (s *Service) proxyWarnings() []string {
 	if s.proxy == nil {
 		return nil
 	}

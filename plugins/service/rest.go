@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	configs "github.com/contiv/contiv/config"
+	"github.com/contiv/contiv/plugins/podmanager"
 	"github.com/contiv/contiv/plugins/service/config"
 	"github.com/contiv/contiv/plugins/service/processor"
 	"github.com/contiv/contiv/plugins/service/renderer/nat"
@@ -24,6 +25,18 @@ type Report struct {
 	// Services that this node translates, by namespace and name; one that was requested by name, also if
 	// somebody else translates it.
 	Services []ServiceReport `json:"services"`
+	// HostPorts are those of the pod with the endpoint that was requested.
+	HostPorts []HostPortReport `json:"hostPorts,omitempty"`
+}
+
+// HostPortReport is a host port that a pod requests.
+type HostPortReport struct {
+	Port    string `json:"port"` // such as "8080/TCP"
+	PodPort uint16 `json:"podPort"`
+	// Open are the addresses with ports at which the pod has it.
+	Open []netip.AddrPort `json:"open"`
+	// Problems are why it is not open at others.
+	Problems []string `json:"problems,omitempty"`
 }
 
 // ServiceReport is what this node does for a service, for both IP versions.
@@ -175,11 +188,9 @@ func (s *Service) report(only string, full bool) Report {
 // endpoints.
 func (s *Service) reportOfEndpoint(addr netip.Addr) Report {
 	report := Report{Translator: s.Translator(), Services: []ServiceReport{}}
-	if s.proxy == nil {
-		return report
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	report.HostPorts = s.hostPortsAt(addr)
 	if !s.translates() {
 		return report
 	}
@@ -195,6 +206,33 @@ func (s *Service) reportOfEndpoint(addr netip.Addr) Report {
 		report.Services = append(report.Services, r)
 	}
 	return report
+}
+
+// hostPortsAt returns the host ports of the pod that has the address.
+func (s *Service) hostPortsAt(addr netip.Addr) (list []HostPortReport) {
+	for _, pod := range s.podsWithHostPorts() {
+		if !slices.Contains(s.hostPorts.Addresses.GetPodIPs(pod.ID), addr) {
+			continue
+		}
+		for _, port := range pod.HostPorts {
+			one := *pod
+			one.HostPorts = []podmanager.HostPort{port}
+			open, err := s.portsOf(&one)
+			r := HostPortReport{Port: port.String(), PodPort: port.PodPort, Open: []netip.AddrPort{}}
+			for _, f := range open.frontends {
+				r.Open = append(r.Open, f.Addr)
+			}
+			for _, f := range open.redirects {
+				at, _ := netip.ParseAddr(f.GetAddress())
+				r.Open = append(r.Open, netip.AddrPortFrom(at, uint16(f.GetPort())))
+			}
+			if err != nil {
+				r.Problems = strings.Split(err.Error(), "\n")
+			}
+			list = append(list, r)
+		}
+	}
+	return list
 }
 
 func (s *Service) reportOf(id processor.ID, full bool) ServiceReport {

@@ -71,8 +71,9 @@ type Service struct {
 	log      *slog.Logger
 
 	self      self
-	hostPorts *HostPorts // nil: not served
-	sourceNAT bool       // traffic that leaves the cluster is translated
+	hostPorts *HostPorts                  // nil: not served
+	lostPorts map[podmanager.PodID]string // why host ports of pods are not open
+	sourceNAT bool                        // traffic that leaves the cluster is translated
 	// leavesByMain: what leaves for addresses of other nodes is translated, too, by IP version (index 1: IPv6).
 	leavesByMain [2]bool
 
@@ -101,7 +102,7 @@ type Service struct {
 	health    *health.Server
 	healthz   *health.Node
 	metrics   *metrics
-	mu        sync.Mutex // guards services, limited and leavesByMain against reports, which other goroutines call
+	mu        sync.Mutex // guards services, limited, leavesByMain and lostPorts against reports, which other goroutines call
 }
 
 // Roles are optional tasks of the vswitch; nil: it does not have this one.
@@ -114,7 +115,7 @@ type Roles struct {
 
 // New returns the plugin, or an error if the vswitch does not support the settings of the proxy.
 func New(caps Capabilities, config Config, network Network, roles Roles, log *slog.Logger) (*Service, error) {
-	s := &Service{caps: caps, config: config, network: network, log: log, answerers: map[answerer]bool{}}
+	s := &Service{caps: caps, config: config, network: network, log: log, answerers: map[answerer]bool{}, lostPorts: map[podmanager.PodID]string{}}
 	if roles.Proxy != nil {
 		s.settings = roles.Proxy.Settings
 		if err := s.translateServices(*roles.Proxy, roles.Segments); err != nil {
