@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/netip"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/contiv/contiv/kvscheduler/inspect"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/plugins/ipnet"
+	"github.com/contiv/contiv/plugins/service"
 	"github.com/contiv/contiv/rest"
 )
 
@@ -56,15 +58,18 @@ func TestPodsAreExplained(t *testing.T) {
 		web.Refused = []string{`"x/memif": use tap or veth`}
 		rest.JSON(w, ipnet.PodsReport{Node: "n", Pods: []ipnet.PodReport{web, pod("default", "twice", keys[0]), pod("other", "twice", keys[1])}})
 	})
+	mux.HandleFunc(service.URL, func(w http.ResponseWriter, _ *http.Request) {
+		rest.JSON(w, service.Report{HostPorts: []service.HostPortReport{{Port: "8080/TCP", PodPort: 80, Open: []netip.AddrPort{netip.MustParseAddrPort("192.168.16.1:8080")}, Problems: []string{"another one is a port of service default/web"}}}})
+	})
 	socket := filepath.Join(t.TempDir(), "s")
 	serve(t, socket, mux)
 	for _, c := range []struct {
 		args string
 		want []string // in this order
 	}{
-		{"explain web", []string{"n: pod shop/web\n", "state      FAILED", "10.1.1.2  gateway 10.1.1.1  MTU 1450",
-			"further    net1 (02:fe:00:00:00:01)  10.1.1.3  network default  for services  tap-net1 of the vswitch", "bare (02:fe:00:00:00:02)  no address  network stub  not made: the subnet is full",
-			`refused    "x/memif": use tap or veth`, "FAILED      CREATE", "tap-b", "MISSING", "tap-gone", "CONFIGURED  CREATE", "tap-a", "n: config/vpp/v2/interfaces/tap-b", "no such device"}},
+		{"explain web", []string{"n: pod shop/web\n", "state       FAILED", "10.1.1.2  gateway 10.1.1.1  MTU 1450",
+			"further     net1 (02:fe:00:00:00:01)  10.1.1.3  network default  for services  tap-net1 of the vswitch", "bare (02:fe:00:00:00:02)  no address  network stub  not made: the subnet is full",
+			`refused     "x/memif": use tap or veth`, "host ports  8080/TCP to port 80  at 192.168.16.1:8080  not open: another one is a port of service default/web", "FAILED      CREATE", "tap-b", "MISSING", "tap-gone", "CONFIGURED  CREATE", "tap-a", "n: config/vpp/v2/interfaces/tap-b", "no such device"}},
 		{"pods -o wide", []string{"10.1.1.2", "10.1.1.3", "tap-net1", "10.1.1.1  net1", "shop       web    -         1450", "bare is not made: contivctl explain says why  -         bare"}},
 		{"explain twice -n default", []string{"n: pod default/twice", "CONFIGURED", "tap-a"}},
 		{"explain web -n shop -o json", []string{`"state": "FAILED"`}},

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/contiv/contiv/ctl/target"
+	"github.com/contiv/contiv/ctl/text"
 	"github.com/contiv/contiv/plugins/service"
 	"github.com/contiv/contiv/plugins/service/processor"
 	"github.com/contiv/contiv/plugins/service/renderer/nat"
@@ -44,6 +45,7 @@ NAME is NAMESPACE/NAME, or a name in the namespace of -n, else the only one of t
 				query = url.Values{"service": {id}}
 			}
 			return show(c, target.GetAll[service.Report](ctx, agents, service.URL, query), func(p printer, good []answer[service.Report]) {
+				printStale(p, good)
 				if len(args) == 1 {
 					printService(p, good)
 					return
@@ -54,6 +56,19 @@ NAME is NAMESPACE/NAME, or a name in the namespace of -n, else the only one of t
 	})
 	namespaceFlag(cmd, &namespace)
 	return cmd
+}
+
+// printStale says which nodes may not know the present services.
+func printStale(p printer, good []answer[service.Report]) {
+	nodes := map[string][]string{}
+	for _, a := range good {
+		if a.Value.Stale != "" {
+			nodes[a.Value.Stale] = append(nodes[a.Value.Stale], a.Agent.Name)
+		}
+	}
+	for _, line := range text.Stale(nodes) {
+		p.Printf("%s\n\n", line)
+	}
 }
 
 func printServices(p printer, good []answer[service.Report]) {

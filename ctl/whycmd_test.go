@@ -44,11 +44,12 @@ func TestWhyComparesBothEnds(t *testing.T) {
 		Probes: []path.Probe{{From: "pod shop/web", To: "its gateway", Kind: "icmp", Answered: true, RoundTripSeconds: 0.001, Size: 1450, Wanted: 1450},
 			{From: "pod shop/web", To: "pod db", Kind: "icmp", Error: "no answer", End: true}},
 	})
-	two := serveWhy(t, "node2", []ipnet.PodReport{{Namespace: "default", Name: "db", IPs: []string{"10.1.2.2/32"}}}, path.Report{Destination: true,
+	two := serveWhy(t, "node2", []ipnet.PodReport{{Namespace: "default", Name: "db", IPs: []string{"10.1.2.2/32"}}}, path.Report{Destination: true, Stale: "etcd: connection refused",
 		Links: []path.Link{{Address: "192.168.16.2", Device: "eth0", MAC: "02:00:00:00:00:02"}}})
 	out, _, err := run(t, "--agent", one, "--agent", two, "why", "web", "10.1.2.2", "80")
 	for _, want := range []string{
 		"pod shop/web (10.1.1.2 on node1) → pod default/db (10.1.2.2 on node2), port 80/tcp: not reached; the last that answers is its gateway\n",
+		"Without etcd (connection refused), what has changed since is not known on node2.",
 		"node node1  something is in the way",
 		"it sends to 192.168.16.2 of node node2 at 02:00:00:00:00:99 (a permanent neighbour, which somebody made on eth0), and that is at 02:00:00:00:00:02",
 		"pod shop/web  icmp  1ms         1450 of 1450  its gateway",

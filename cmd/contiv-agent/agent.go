@@ -173,8 +173,8 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	services, err := service.New(forServices, contivConf, ipNet, service.Roles{
 		Proxy: &service.Proxy{
 			Settings: serviceConfig, NodeName: o.nodeName, Nodes: nodeSync, Addresses: addresses, Others: kubeproxy.Found,
-			Healthy: func() bool { return loop.Ready() == nil },
-			Value:   func(key string, full bool) service.ValueReport { return valueReport(scheduler, key, full) },
+			Healthy: func() bool { return loop.Ready() == nil }, Connected: watcher.Connected,
+			Value: func(key string, full bool) service.ValueReport { return valueReport(scheduler, key, full) },
 		},
 		Segments:  segments(contivConf, ipNet, podManager),
 		HostPorts: &service.HostPorts{NodeName: o.nodeName, Nodes: nodeSync, Addresses: addresses, Pods: podManager, Verifier: scheduler},
@@ -248,7 +248,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 		mux.Handle(history.URL, past.Handler())
 	}
 	mux.Handle("/log/", loglevel.Handler(log))
-	paths := explainPaths(o, sb, forNetwork.HostStackShared, nodeSync, addresses, ipNet, services, ipNet.GetPodMTU, contivConf)
+	paths := explainPaths(o, sb, forNetwork.HostStackShared, nodeSync, addresses, ipNet, services, ipNet.GetPodMTU, contivConf, watcher.Connected)
 	mux.Handle(path.URL, denied.Probing(paths.Handler()))
 	probes := probePeers(o, nodeSync, addresses, ipNet.GetPodMTU, log)
 	if probes != nil {

@@ -23,9 +23,9 @@ import (
 )
 
 // explainPaths answers contivctl why for this node.
-func explainPaths(o options, sb *southbound, hostStack bool, nodes *nodesync.NodeSync, addresses *ipam.IPAM, pods *ipnet.IPNet, services *service.Service, mtu func() uint32, conf *contivconf.ContivConf) *path.Explainer {
+func explainPaths(o options, sb *southbound, hostStack bool, nodes *nodesync.NodeSync, addresses *ipam.IPAM, pods *ipnet.IPNet, services *service.Service, mtu func() uint32, conf *contivconf.ContivConf, connected func() error) *path.Explainer {
 	return path.New(path.Options{
-		Node: o.nodeName,
+		Node: o.nodeName, Connected: connected,
 		Pods: func() ([]path.Pod, error) {
 			report, err := pods.PodsReport()
 			return wiredPods(report, func(iface string) string { device, _, _ := sb.Device(iface); return device }), err

@@ -49,6 +49,8 @@ type Answer struct {
 	Way    []string       `json:"way"`
 	// Endpoints of a service to which the paths were judged.
 	Endpoints []Endpoint `json:"endpoints,omitempty"`
+	// Stale says which nodes may not know what there is by now, and why.
+	Stale []string `json:"stale,omitempty"`
 	// Untried says how to try what no agent can, if nothing was sent.
 	Untried string `json:"untried,omitempty"`
 }
@@ -203,6 +205,7 @@ func ask(ctx context.Context, agents []*target.Agent, from, to Place, seen []net
 		a.Probes = append(a.Probes, r.Probes...)
 	}
 	a.anyNode(others)
+	a.Stale = stale(reports)
 	a.Findings = append(a.Findings, wrongNeighbours(reports)...)
 	for _, r := range reports {
 		if r.Unheard != nil && !a.connected() {
@@ -214,6 +217,17 @@ func ask(ctx context.Context, agents []*target.Agent, from, to Place, seen []net
 		a.Verdict = Astray
 	}
 	return a, reports
+}
+
+// stale says which nodes do not follow changes, a line for each reason.
+func stale(reports []path.Report) (lines []string) {
+	nodes := map[string][]string{}
+	for _, r := range reports {
+		if r.Stale != "" {
+			nodes[r.Stale] = append(nodes[r.Stale], r.Node)
+		}
+	}
+	return text.Stale(nodes)
 }
 
 // concerned reports whether what a node does may matter to a path. A service is translated where the client is.
@@ -369,6 +383,9 @@ func Write(p text.Printer, a Answer) {
 		verdict += "; the last that answers is " + a.Last
 	}
 	write(p, fmt.Sprintf("%v → %v%s: %s", a.From, a.To, port, verdict))
+	if len(a.Stale) > 0 {
+		write(p, a.Stale...)
+	}
 	if len(a.Findings) > 0 {
 		p.Printf("\n")
 		t := p.Table("WHERE", "WHAT IS WRONG")

@@ -30,11 +30,13 @@ type Node struct {
 	Masks []netip.Addr
 }
 
-// Options of an Explainer. All must be set, except for Verdicts, OurFilter, Services and PodNetworks, and Devices with HostStack.
+// Options of an Explainer. All must be set, except for Connected, Verdicts, OurFilter, Services and PodNetworks, and Devices with HostStack.
 type Options struct {
-	Node  string
-	Pods  func() ([]Pod, error)
-	Nodes func() []Node
+	Node string
+	// Connected returns why changes in etcd are not followed, so that the node may not know what there is; nil: they are.
+	Connected func() error
+	Pods      func() ([]Pod, error)
+	Nodes     func() []Node
 	// MTU of pods.
 	MTU func() int
 	// Overhead returns the number of bytes that the tunnel to a node with the address adds to packets of
@@ -148,6 +150,11 @@ func (e *Explainer) Explain(ctx context.Context, q Question) (*Report, error) {
 	from, to := e.end(q.From, pods, nodes), e.end(q.To, pods, nodes)
 	r := &Report{Node: e.o.Node, From: from.String(), To: to.String(), Source: from.here, Destination: to.here,
 		Findings: []Finding{}, Way: []string{}, Probes: []Probe{}, Links: []Link{}, Neighbours: []Neighbour{}}
+	if e.o.Connected != nil {
+		if err := e.o.Connected(); err != nil {
+			r.Stale = err.Error()
+		}
+	}
 	if !from.here && !to.here {
 		if from.outside() && (to.service || to.outside()) { // any node may be asked for the service
 			e.verdicts(ctx, r, q)

@@ -99,6 +99,9 @@ type Report struct {
 	Source      bool `json:"source"`
 	Destination bool `json:"destination"`
 
+	// Stale is why the node may not know what there is by now: changes in etcd are not followed.
+	Stale string `json:"stale,omitempty"`
+
 	Findings []Finding `json:"findings"`
 	// Doubts are about what may be in the way, and cannot be judged.
 	Doubts []Finding `json:"doubts,omitempty"`

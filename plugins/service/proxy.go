@@ -34,6 +34,8 @@ type Proxy struct {
 	Others func() (string, error)
 	// Healthy reports to load balancers whether this node translates the services that it knows.
 	Healthy func() bool
+	// Connected returns why changes in etcd are not followed, so that services may be old; nil while they are. May be nil.
+	Connected func() error
 	// Value reports the state of a configured value, with its last transaction if full is set. May be nil.
 	Value func(key string, full bool) ValueReport
 }

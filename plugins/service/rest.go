@@ -22,6 +22,8 @@ const URL = "/contiv/v1/services"
 // Report is the answer at URL.
 type Report struct {
 	Translator Translator `json:"translator"`
+	// Stale is why services may be other ones by now: changes in etcd are not followed.
+	Stale string `json:"stale,omitempty"`
 	// Services that this node translates, by namespace and name; one that was requested by name, also if
 	// somebody else translates it.
 	Services []ServiceReport `json:"services"`
@@ -165,6 +167,11 @@ func (s *Service) report(only string, full bool) Report {
 	report := Report{Translator: s.Translator(), Services: []ServiceReport{}}
 	if s.proxy == nil {
 		return report
+	}
+	if s.proxy.Connected != nil {
+		if err := s.proxy.Connected(); err != nil {
+			report.Stale = err.Error()
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
