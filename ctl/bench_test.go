@@ -256,6 +256,15 @@ var commandLines = []string{
 	"why web-7 web-8 80", "plan -f FILE", "resync", "models", "check-config FILE", "report --file REPORT",
 }
 
+// withAgent adds an agent to a command line, unless its command asks none.
+func withAgent(agent, line string) []string {
+	args := strings.Fields(line)
+	if args[0] == "models" || args[0] == "check-config" {
+		return args
+	}
+	return append([]string{"--agent", agent}, args...)
+}
+
 func benchmarkCommands(b *testing.B, program string) {
 	agent := bigNode(b, 250, 10_000)
 	key := models.VPPInterfaceKey(fmt.Sprintf("vpp-tap-%064x", 7))
@@ -266,7 +275,7 @@ func benchmarkCommands(b *testing.B, program string) {
 	report := filepath.Join(b.TempDir(), "report.tgz")
 	for _, line := range commandLines {
 		b.Run(strings.ReplaceAll(line, " ", "_"), func(b *testing.B) {
-			median(b, program, append([]string{"--agent", agent}, strings.Fields(strings.NewReplacer(" FILE", " "+values, "REPORT", report, "KEY", key).Replace(line))...)...)
+			median(b, program, withAgent(agent, strings.NewReplacer(" FILE", " "+values, "REPORT", report, "KEY", key).Replace(line))...)
 		})
 	}
 	b.Run("config_diff", func(b *testing.B) { median(b, program, "config", "diff", "--grpc", bigClient(b), "-f", values) })

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/contiv/contiv/config"
+	"github.com/contiv/contiv/ctl/flags"
 	"github.com/contiv/contiv/ctl/kube"
 	"github.com/contiv/contiv/ctl/target"
 	"github.com/contiv/contiv/ctl/text"
@@ -65,16 +67,17 @@ func Command(name string, out, errOut io.Writer) *cobra.Command {
 			if len(args) == 0 {
 				return cmd.Help()
 			}
-			var names []string
-			for _, sub := range cmd.Commands() {
-				names = append(names, sub.Name())
-			}
-			return Misused(text.Hinted(fmt.Errorf("unknown command %q for %q", args[0], name), args[0], names))
+			return Misused(unknownCommand(cmd, args[0]))
 		},
 		SilenceErrors: true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			if c.targets.Timeout <= 0 {
-				return Misused(fmt.Errorf("--timeout %v: give it a time above 0, such as 10s", c.targets.Timeout))
+			if slices.Contains([]string{cobra.ShellCompRequestCmd, cobra.ShellCompNoDescRequestCmd}, cmd.Name()) {
+				return nil // completes a command line that is not whole yet
+			}
+			for _, check := range []func(*cobra.Command) error{flags.Check, checkConfiguring} {
+				if err := check(cmd); err != nil {
+					return err
+				}
 			}
 			if c.from != "" {
 				if err := c.openReport(c.from, cmd); err != nil {
@@ -116,7 +119,30 @@ func Command(name string, out, errOut io.Writer) *cobra.Command {
 		}
 	}
 	c.complete(root)
+	flags.Annotate(root)
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		flags.ShowOnlyHonoured(cmd)
+		help(cmd, args)
+	})
 	return root
+}
+
+// unknownCommand names the command that may have been meant: a similar one, or the one whose short name kubectl knows.
+func unknownCommand(root *cobra.Command, word string) error {
+	var names []string
+	for _, sub := range root.Commands() {
+		names = append(names, sub.Name())
+	}
+	wrong := fmt.Errorf("unknown command %q for %q", word, root.Name())
+	meant := map[string]string{"svc": "services", "po": "pods", "no": "nodes", "ep": "services", "endpoints": "services", "netpol": "policies", "networkpolicies": "policies"}[word]
+	if meant == "" {
+		meant, _ = config.Nearest(word, names)
+	}
+	if meant == "" {
+		return fmt.Errorf("%w: %s --help lists them", wrong, root.Name())
+	}
+	return fmt.Errorf("%w: did you mean %q?", wrong, meant)
 }
 
 // OutputVersion is the version of the output in JSON and YAML. It stays when fields are added, and

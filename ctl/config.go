@@ -1,7 +1,6 @@
 package ctl
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,6 +61,38 @@ func (c *cli) configCommand() *cobra.Command {
 	cmd.AddCommand(g.getCommand(), g.applyCommand(), g.deleteCommand(), g.diffOfFilesCommand(),
 		g.watchCommand(), g.waitCommand(), g.editCommand(), g.schemaCommand())
 	return cmd
+}
+
+// checkConfiguring refuses flags of the config commands that have no effect beside others.
+func checkConfiguring(cmd *cobra.Command) error {
+	if !cmd.HasParent() || cmd.Parent().Name() != "config" {
+		return nil
+	}
+	given := func(name string) bool { f := cmd.Flag(name); return f != nil && f.Changed }
+	anyOf := func(names ...string) string {
+		if i := slices.IndexFunc(names, given); i >= 0 {
+			return names[i]
+		}
+		return ""
+	}
+	overEtcd, own := cmd.Flag("via").Value.String() == "etcd", cmd.Flag("own")
+	switch {
+	case cmd.Name() == "schema" && anyOf("via", "client", "grpc") != "":
+		return Misused(fmt.Errorf("%s asks no agent: drop --%s", cmd.CommandPath(), anyOf("via", "client", "grpc")))
+	case overEtcd && given("client"):
+		return Misused(errors.New("--client is for gRPC, in etcd there are no clients: drop it, or --via etcd"))
+	case given("client") && own != nil && own.Value.String() != "true":
+		return Misused(errors.New("--client says whose values are shown with --own: add it, or drop --client"))
+	case !overEtcd && given("async"):
+		return Misused(errors.New("--async is for --via etcd: over gRPC, what is not done yet could get lost; drop it"))
+	case given("grpc") && given("all"):
+		return Misused(errors.New("--all is asked over REST: name the agent with --agent instead of --grpc"))
+	case given("grpc") && !overEtcd && !given("dry-run"):
+		if other := anyOf("config", "agent", "etcd-endpoints", "etcd-config", "kubeconfig", "context", "node"); other != "" {
+			return Misused(fmt.Errorf("--grpc says which agent is meant: drop --%s", other))
+		}
+	}
+	return nil
 }
 
 // node returns the selected agent; it is an error if there are several.
@@ -148,7 +179,7 @@ func (g *configuring) dialEtcd(ctx context.Context) (*client.Client, error) {
 	if node == "" {
 		return nil, Misused(errors.New("in etcd, values belong to a node: name it with --node"))
 	}
-	reach, err := c.Etcd(g.targets.Timeout)
+	reach, err := g.targets.Etcd(c)
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +189,6 @@ func (g *configuring) dialEtcd(ctx context.Context) (*client.Client, error) {
 		}
 		reach.Endpoints = []string{etcd.LocalEndpoint}
 	}
-	reach.CAFile, reach.CertFile, reach.KeyFile = cmp.Or(g.targets.CAFile, reach.CAFile), cmp.Or(g.targets.CertFile, reach.CertFile), cmp.Or(g.targets.KeyFile, reach.KeyFile)
 	if err := errors.Join(reach.CheckFiles(), target.Refused(ctx, reach.Endpoints)); err != nil {
 		return nil, err
 	}

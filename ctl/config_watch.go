@@ -36,10 +36,11 @@ func (g *configuring) watchCommand() *cobra.Command {
 				return err
 			}
 			defer c.Close()
-			if _, err := c.Get(ctx); err != nil { // nobody is there
-				if err := g.tolerate(err); err != nil {
-					return err
-				}
+			asking, cancel := g.limited(cmd)
+			_, err = c.Get(asking)
+			cancel()
+			if err := g.tolerate(err); err != nil { // nobody is there
+				return err
 			}
 			prefixes, keys := selectors(args)
 			return g.follow(ctx, c, append(prefixes, keys...))

@@ -99,6 +99,14 @@ func TestAgentsAreThoseOfFlagsFileOrTheDefault(t *testing.T) {
 	}
 }
 
+func TestUnknownCommands(t *testing.T) {
+	for word, want := range map[string]string{"svc": `did you mean "services"?`, "stauts": `did you mean "status"?`, "frobnicate": "contivctl --help lists them"} {
+		if _, _, err := run(t, word); ExitCode(err) != 3 || !strings.HasSuffix(fmt.Sprint(err), want) {
+			t.Errorf("%s: %v", word, err)
+		}
+	}
+}
+
 func TestNodesAreFoundThroughEtcd(t *testing.T) {
 	address := fmt.Sprintf("127.%d.%d.1", 64+os.Getpid()>>8%128, os.Getpid()%256)
 	l, err := net.Listen("tcp", net.JoinHostPort(address, "9999"))

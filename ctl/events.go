@@ -45,6 +45,9 @@ func (c *cli) eventsCommand() *cobra.Command {
 				return err
 			}
 			if follow {
+				if err := c.checkFollowed(); err != nil {
+					return err
+				}
 				return c.followEvents(cmd.Context(), args, r.last)
 			}
 			ctx, cancel := c.limited(cmd)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	"github.com/contiv/contiv/ctl/flags"
 	"github.com/contiv/contiv/ctl/jsonpath"
 	"github.com/contiv/contiv/ctl/target"
 	"github.com/contiv/contiv/ctl/text"
@@ -77,7 +78,7 @@ func formatsOf(cmd *cobra.Command) []string {
 // request, it selects the command's default.
 func (c *cli) checkFormat(cmd *cobra.Command) error {
 	names := formatsOf(cmd)
-	if !cmd.Flags().Changed("output") {
+	if !flags.Honoured(cmd, "output") || !cmd.Flags().Changed("output") {
 		c.format = format(names[0])
 		return nil
 	}
@@ -103,6 +104,14 @@ func (f *format) String() string { return string(*f) }
 
 // Type implements pflag.Value; --help shows it.
 func (f *format) Type() string { return "FORMAT" }
+
+// checkFollowed refuses formats that show no end of records one by one.
+func (c *cli) checkFollowed() error {
+	if slices.Contains([]format{asTable, asJSON, asYAML}, c.format) {
+		return nil
+	}
+	return Misused(fmt.Errorf("-o %s does not go with -f: known are table, wide, json, yaml", c.format))
+}
 
 // encode writes a value in a format for programs.
 func (f format) encode(w io.Writer, value any) error {

@@ -138,6 +138,9 @@ connections as they are denied, of many a part. "denials --node NODE" asks one n
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if follow {
+				if err := c.checkFollowed(); err != nil {
+					return err
+				}
 				return c.followDenials(cmd.Context())
 			}
 			ctx, cancel := c.limited(cmd)

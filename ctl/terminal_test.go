@@ -34,7 +34,7 @@ func TestTablesFitTheTerminal(t *testing.T) {
 		for _, width := range []int{80, 120} {
 			terminal, shown := terminaltest.Open(t, uint16(width))
 			c := Command("contivctl", terminal, io.Discard)
-			c.SetArgs(append([]string{"--agent", agent}, strings.Fields(words.Replace(line))...))
+			c.SetArgs(withAgent(agent, words.Replace(line)))
 			if err := Execute(t.Context(), c); err != nil && ExitCode(err) != 1 {
 				t.Errorf("%s: %v", line, err)
 			}

@@ -6,13 +6,11 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"time"
 
 	"github.com/contiv/contiv/ctl/kube"
 	"github.com/contiv/contiv/ksr/access"
 	"github.com/contiv/contiv/ksr/credentials"
-	"github.com/contiv/contiv/ksr/kubernetes/kubeconfig"
 	"github.com/spf13/cobra"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -23,10 +21,12 @@ import (
 // credentialsCommand returns the command that makes credentials with which somebody may configure nodes through etcd.
 func credentialsCommand(out io.Writer) *cobra.Command {
 	var (
-		nodes     []string
-		dir, file string
-		endpoint  string
-		patience  time.Duration
+		nodes    []string
+		dir      string
+		file     string // kubeconfig
+		cluster  string
+		endpoint string
+		patience time.Duration
 	)
 	c := &cobra.Command{
 		Use:   "credentials NAME --node NODE... --dir DIR",
@@ -47,11 +47,10 @@ func credentialsCommand(out io.Writer) *cobra.Command {
 			if dir == "" {
 				return errors.New("--dir: name a directory for the files")
 			}
-			config, err := kubeconfig.Load(file)
+			config, err := kube.Config(file, cluster)
 			if err != nil {
-				return kube.Unusable(file, err)
+				return err
 			}
-			config.UserAgent = "contivctl"
 			client, err := kube.NewClient(config)
 			if err != nil {
 				return kube.Unusable(file, fmt.Errorf("client of the API server: %w", err))
@@ -81,7 +80,8 @@ func credentialsCommand(out io.Writer) *cobra.Command {
 	f.StringArrayVar(&nodes, "node", nil, "node that may be configured; repeatable; \"*\": all, also those that join later")
 	f.StringVar(&dir, "dir", "", "directory for the files; it is made if it is missing")
 	f.StringVar(&endpoint, "endpoint", "", "URL of etcd in etcd.conf (default: port 32379 of the first node)")
-	f.StringVar(&file, "kubeconfig", os.Getenv("KUBECONFIG"), "file that says how to reach the API server (environment: KUBECONFIG)")
+	f.StringVar(&file, "kubeconfig", "", "file that says how to reach the API server (default: environment KUBECONFIG, ~/.kube/config)")
+	f.StringVar(&cluster, "context", "", "the cluster of this context of the kubeconfig file")
 	f.DurationVar(&patience, "timeout", time.Minute, "how long to wait for the certificate")
 	return c
 }

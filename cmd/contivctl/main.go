@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -15,15 +16,14 @@ import (
 	"github.com/contiv/contiv/ctl"
 	"github.com/contiv/contiv/ctl/install"
 	"github.com/contiv/contiv/ctl/text"
+	"github.com/spf13/cobra"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	name := filepath.Base(os.Args[0])
-	command := ctl.Command(name, os.Stdout, os.Stderr)
-	command.AddCommand(credentialsCommand(text.Plain(os.Stdout)), manCommand(text.Plain(os.Stdout)), relayCommand(os.Stdin, os.Stdout))
-	command.AddCommand(install.Commands(text.Plain(os.Stdout), text.Plain(os.Stderr))...)
+	command := newCommand(name, os.Stdout, os.Stderr)
 	err := ctl.Execute(ctx, command)
 	if err == nil {
 		return
@@ -32,4 +32,11 @@ func main() {
 		fmt.Fprintf(text.Messages(os.Stderr), "%s: %v\n", name, err)
 	}
 	os.Exit(ctl.ExitCode(err))
+}
+
+func newCommand(name string, out, errOut io.Writer) *cobra.Command {
+	command := ctl.Command(name, out, errOut)
+	command.AddCommand(credentialsCommand(text.Plain(out)), manCommand(text.Plain(out)), relayCommand(os.Stdin, out))
+	command.AddCommand(install.Commands(text.Plain(out), text.Plain(errOut))...)
+	return command
 }

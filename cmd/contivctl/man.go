@@ -1,11 +1,14 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
+	"github.com/contiv/contiv/ctl/flags"
 	"github.com/contiv/contiv/version"
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
@@ -31,16 +34,32 @@ func manCommand(out io.Writer) *cobra.Command {
 			}
 			root := cmd.Root()
 			root.DisableAutoGenTag = true // no page differs from day to day
-			header := &doc.GenManHeader{Section: "1", Source: "Contiv " + version.Version, Manual: "Contiv"}
-			if err := doc.GenManTree(root, header, args[0]); err != nil {
+			pages, err := writePages(root, args[0])
+			if err != nil {
 				return fmt.Errorf("manual pages are not written: %w", err)
 			}
-			pages, err := filepath.Glob(filepath.Join(args[0], root.Name()+"*.1"))
-			if err != nil {
-				return err
-			}
-			fmt.Fprintf(out, "%d manual pages are in %s\n", len(pages), args[0])
+			fmt.Fprintf(out, "%d manual pages are in %s\n", pages, args[0])
 			return nil
 		},
 	}
+}
+
+// writePages writes the manual pages of a command and of those below it, and returns their number.
+func writePages(cmd *cobra.Command, dir string) (pages int, err error) {
+	for _, sub := range cmd.Commands() {
+		if sub.IsAvailableCommand() && !sub.IsAdditionalHelpTopicCommand() {
+			n, err := writePages(sub, dir)
+			if err != nil {
+				return 0, err
+			}
+			pages += n
+		}
+	}
+	page, err := os.Create(filepath.Join(dir, strings.ReplaceAll(cmd.CommandPath(), " ", "-")+".1"))
+	if err != nil {
+		return 0, err
+	}
+	flags.ShowOnlyHonoured(cmd)
+	header := &doc.GenManHeader{Section: "1", Source: "Contiv " + version.Version, Manual: "Contiv"}
+	return pages + 1, errors.Join(doc.GenMan(cmd, header, page), page.Close())
 }

@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/tools/clientcmd"
 )
 
 // manager is the field manager under which the API server records the fields that we set.
@@ -33,19 +32,14 @@ type Cluster struct {
 	filter string
 }
 
-// Connect returns the cluster of a kubeconfig file; "": of the environment's KUBECONFIG, or of
-// ~/.kube/config. Progress is written to out. It does not connect yet.
-func Connect(kubeconfig, filter string, out io.Writer) (*Cluster, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = kubeconfig
-	rest, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
-	switch {
-	case clientcmd.IsEmptyConfig(err):
-		return nil, errors.New("no kubeconfig: name that of an administrator with --kubeconfig or KUBECONFIG, or put it at ~/.kube/config")
-	case err != nil:
-		return nil, kube.Unusable(kubeconfig, err)
+// Connect returns the cluster of a kubeconfig file, or of a context in it; see kube.Config. Progress is written to out. It
+// does not connect yet.
+func Connect(kubeconfig, context, filter string, out io.Writer) (*Cluster, error) {
+	rest, err := kube.Config(kubeconfig, context)
+	if err != nil {
+		return nil, err
 	}
-	rest.UserAgent, rest.QPS, rest.Burst = manager, 50, 100
+	rest.QPS, rest.Burst = 50, 100
 	client, err := kube.NewClient(rest)
 	if err != nil {
 		return nil, err

@@ -14,23 +14,26 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/contiv/contiv/ctl/text"
 	"github.com/contiv/contiv/terminal"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
 )
 
 // options has the flags that several commands share.
 type options struct {
-	kubeconfig, manifests string
-	apiServer             string
-	config, values        []string
-	timeout               time.Duration
+	kubeconfig, context  string
+	manifests, apiServer string
+	config, values       []string
+	timeout              time.Duration
 	Manifests
 }
 
 func (o *options) register(c *cobra.Command, timeout time.Duration) {
 	f := c.Flags()
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "file that says how to reach the API server (default: environment KUBECONFIG, ~/.kube/config)")
+	f.StringVar(&o.context, "context", "", "the cluster of this context of the kubeconfig file")
 	f.StringVar(&o.Image, "image", "", "image of Contiv (default "+DefaultImage+"; upgrade: that of the cluster)")
 	f.StringVar(&o.manifests, "manifests", "", "directory with manifests, instead of those of this contivctl")
 	f.StringVar(&o.PostRenderer, "post-renderer", "", "program that gets all objects as YAML and prints those to apply")
@@ -127,7 +130,7 @@ func (o *options) run(c *cobra.Command, progress io.Writer, do func(context.Cont
 	if err := o.read(); err != nil {
 		return err
 	}
-	cluster, err := Connect(o.kubeconfig, o.PostRenderer, progress)
+	cluster, err := Connect(o.kubeconfig, o.context, o.PostRenderer, progress)
 	if err != nil {
 		return err
 	}
@@ -247,6 +250,7 @@ func preflightCommand(out, progress io.Writer) *cobra.Command {
 	var o options
 	var here bool
 	var hostRoot string
+	format := findingsFormat("table")
 	c := &cobra.Command{
 		Use:   "preflight",
 		Short: "Look whether Contiv would work on a cluster",
@@ -256,7 +260,9 @@ func preflightCommand(out, progress io.Writer) *cobra.Command {
 			"The exit code is 1 if it found errors.",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			format := c.Flag("output").Value.String()
+			if err := checkHere(c.Flags(), here); err != nil {
+				return err
+			}
 			if here {
 				facts, err := Look(c.Context(), hostRoot)
 				if err != nil {
@@ -284,10 +290,41 @@ func preflightCommand(out, progress io.Writer) *cobra.Command {
 	}
 	o.register(c, 2*time.Minute)
 	o.registerConfig(c)
+	c.Flags().VarP(&format, "output", "o", "table or json")
 	c.Flags().BoolVar(&here, "here", false, "print what this machine is like, as JSON")
 	c.Flags().StringVar(&hostRoot, "host-root", "", "where the file system of the machine is mounted, for --here in a container")
 	return c
 }
+
+// checkHere refuses flags that say nothing about this machine, or nothing about a cluster.
+func checkHere(flags *pflag.FlagSet, here bool) (err error) {
+	flags.Visit(func(f *pflag.Flag) {
+		switch isHere := f.Name == "here" || f.Name == "host-root"; {
+		case here && !isHere && f.Name != "output":
+			err = text.Mistake(fmt.Errorf("--here asks no cluster: drop --%s", f.Name))
+		case !here && f.Name == "host-root":
+			err = text.Mistake(errors.New("--host-root is for --here: add it, or drop --host-root"))
+		}
+	})
+	return err
+}
+
+// findingsFormat is the format of what preflight prints.
+type findingsFormat string
+
+// Set implements pflag.Value.
+func (f *findingsFormat) Set(s string) error {
+	if s != "table" && s != "json" {
+		return errors.New("known are table, json")
+	}
+	*f = findingsFormat(s)
+	return nil
+}
+
+func (f *findingsFormat) String() string { return string(*f) }
+
+// Type implements pflag.Value; --help shows it.
+func (f *findingsFormat) Type() string { return "FORMAT" }
 
 func printJSON(out io.Writer, v any) error {
 	encoder := json.NewEncoder(out)

@@ -15,13 +15,16 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
 	"github.com/contiv/contiv/ctl/target"
+	"github.com/contiv/contiv/ctl/text"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/httpstream"
 	"k8s.io/client-go/rest"
@@ -40,16 +43,13 @@ const (
 // server lists their pods. Without a file, kubectl's is used: KUBECONFIG, else ~/.kube/config; the result is nil if
 // there is none. If the agent of a node does not run, requests to it return an error that says so.
 func Agents(ctx context.Context, kubeconfig, cluster string) ([]*target.Agent, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = kubeconfig
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: cluster}).ClientConfig()
+	config, err := Config(kubeconfig, cluster)
 	switch {
-	case clientcmd.IsEmptyConfig(err) && kubeconfig == "" && cluster == "":
+	case errors.Is(err, ErrNone) && kubeconfig == "" && cluster == "":
 		return nil, nil
 	case err != nil:
-		return nil, Unusable(kubeconfig, err)
+		return nil, err
 	}
-	config.UserAgent = "contivctl"
 	client, err := NewClient(config)
 	if err != nil {
 		return nil, Unusable(kubeconfig, err)
@@ -80,6 +80,31 @@ func Agents(ctx context.Context, kubeconfig, cluster string) ([]*target.Agent, e
 		return nil, fmt.Errorf("no agent was found at %s: no pod in namespace %s has the label %s: is Contiv installed there?", config.Host, namespace, label)
 	}
 	return agents, nil
+}
+
+// ErrNone is returned by Config if nothing says how to reach a cluster.
+var ErrNone = errors.New("no kubeconfig: name that of an administrator with --kubeconfig or KUBECONFIG, or put it at ~/.kube/config")
+
+// Config returns how to reach the API server of a kubeconfig file, or of a context in it. Without a file, kubectl's is used:
+// KUBECONFIG, else ~/.kube/config; else, in a pod, that of its cluster.
+func Config(kubeconfig, cluster string) (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	if rules.ExplicitPath = kubeconfig; len(filepath.SplitList(kubeconfig)) > 1 { // as in KUBECONFIG
+		rules = &clientcmd.ClientConfigLoadingRules{Precedence: filepath.SplitList(kubeconfig)}
+	}
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: cluster})
+	if raw, err := loader.RawConfig(); err == nil && cluster != "" && len(raw.Contexts) > 0 && raw.Contexts[cluster] == nil {
+		return nil, text.Hinted(fmt.Errorf("--context: context %q does not exist", cluster), cluster, slices.Sorted(maps.Keys(raw.Contexts)))
+	}
+	config, err := loader.ClientConfig()
+	switch {
+	case clientcmd.IsEmptyConfig(err) && kubeconfig == "":
+		return nil, ErrNone
+	case err != nil:
+		return nil, Unusable(kubeconfig, err)
+	}
+	config.UserAgent = "contivctl"
+	return config, nil
 }
 
 // Unusable returns the error of a kubeconfig file with which no client can be made, in words.

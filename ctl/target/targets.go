@@ -131,8 +131,9 @@ func (c Config) TLS() (*tls.Config, error) {
 	return t, nil
 }
 
-// Etcd returns the configuration of the connection to etcd. Its endpoints are empty if none are configured.
-func (c Config) Etcd(timeout time.Duration) (e etcd.Config, err error) {
+// Etcd returns the connection to etcd that a configuration and the flags describe. Its endpoints are empty if none are
+// configured.
+func (o Options) Etcd(c Config) (e etcd.Config, err error) {
 	if c.EtcdConfig != "" {
 		if err := config.LoadFile(c.EtcdConfig, &e); err != nil {
 			return e, err
@@ -141,7 +142,11 @@ func (c Config) Etcd(timeout time.Duration) (e etcd.Config, err error) {
 	if len(c.EtcdEndpoints) > 0 {
 		e.Endpoints = c.EtcdEndpoints
 	}
-	e.OperationTimeout = config.Duration(timeout)
+	e.CAFile, e.CertFile, e.KeyFile = cmp.Or(o.CAFile, e.CAFile), cmp.Or(o.CertFile, e.CertFile), cmp.Or(o.KeyFile, e.KeyFile)
+	e.OperationTimeout = config.Duration(o.Timeout)
+	if len(e.Endpoints) == 0 {
+		return e, nil
+	}
 	return e, e.CheckFiles()
 }
 
@@ -160,7 +165,7 @@ func (o Options) All(ctx context.Context) ([]*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	reach, err := c.Etcd(o.Timeout)
+	reach, err := o.Etcd(c)
 	if err != nil {
 		return nil, err
 	}

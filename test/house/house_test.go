@@ -95,13 +95,14 @@ var rooms = map[string][]string{
 	"health/peers":         {"test/benchmark", "health", "rest"},
 	"health/path":          {"health/ping", "netlink", "rest"},
 	"ctl/podpath":          {"api", "ctl/target", "northbound/ifstate", "plugins"},
-	"ctl/kube":             {"ctl/target"},
+	"ctl/kube":             {"ctl/target", "ctl/text"},
 	"ctl/why":              {"ctl/target", "ctl/text", "health", "plugins"},
 	"health/ping":          {},
 	"ctl/report":           {"api/ligato/kvscheduler", "controller", "ctl/target", "health", "history", "kvscheduler", "northbound/ifstate", "plugins", "rest", "version"},
 	"ctl/text":             {"terminal", "config"},
+	"ctl/flags":            {"ctl/text"},
 	"ctl/target":           {"ctl/text", "rest", "api", "models", "config", "store", "test/await"}, // the last one in tests
-	"ctl/install":          {"ctl/kube", "terminal", "config", "controller", "netlink", "plugins", "store", "vswitch/vpp/startup", "deploy"},
+	"ctl/install":          {"ctl/kube", "ctl/text", "terminal", "config", "controller", "netlink", "plugins", "store", "vswitch/vpp/startup", "deploy"},
 	"deploy":               {},
 	"stn":                  {"api", "netlink", "stn", "listener", "test/command"}, // the last one in tests
 	"calico":               {"store"},
