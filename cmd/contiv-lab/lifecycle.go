@@ -53,6 +53,12 @@ plane beside them. The programs are built at the first time, which takes minutes
 			if k.wanted && (c.opts.Calico || c.opts.PlainText) {
 				return ctl.Misused(errors.New("--kubernetes goes with neither --calico nor --plain-text: leave those out"))
 			}
+			if k.wanted && c.opts.SingleNIC {
+				return ctl.Misused(errors.New("--single-nic does not go with --kubernetes: leave it out"))
+			}
+			if !k.wanted && (k.places.Source != "" || k.places.Cache != "") {
+				return ctl.Misused(errors.New("--source and --cache are for --kubernetes: add it, or leave those out"))
+			}
 			if (k.wanted || c.opts.Calico) && (file != "" || c.opts.DualStack || c.opts.IPv6) {
 				return ctl.Misused(errors.New("--config, --dual-stack and --ipv6 go with neither --calico nor --kubernetes: leave those out"))
 			}
@@ -140,6 +146,9 @@ func (c *cli) downCommand() *cobra.Command {
 			// A signal must not leave half of it: it ends at its own deadline.
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), 2*time.Minute)
 			defer cancel()
+			if all && cmd.Flags().Changed("name") {
+				return ctl.Misused(errors.New("--name and --all exclude each other: leave one of them out"))
+			}
 			names := []string{c.opts.Name}
 			if all {
 				var err error
@@ -182,7 +191,10 @@ func (c *cli) listCommand() *cobra.Command {
 		Use:   "list",
 		Short: "list the labs",
 		Args:  cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("name") {
+				return ctl.Misused(errors.New("all labs are listed: leave --name out, or use status"))
+			}
 			names, err := lab.List(c.opts.Root)
 			if err != nil {
 				return err

@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/contiv/contiv/ctl"
+	"github.com/contiv/contiv/ctl/target"
 	"github.com/contiv/contiv/ksr/access"
+	"github.com/contiv/contiv/test/e2e"
 	"github.com/contiv/contiv/test/lab"
 	"github.com/spf13/cobra"
 )
@@ -240,16 +243,28 @@ func (c *cli) ctlCommand() *cobra.Command {
 			if len(args) > 0 && args[0] == "--" {
 				args = args[1:]
 			}
+			st, err := l.State()
+			if err != nil {
+				return err
+			}
+			kubeconfig := l.Path("kubeconfig") // no such file: "ctl uninstall" is not for the cluster that kubectl is used with
+			if st.Bare {
+				kubeconfig = filepath.Join(e2e.Root, l.Name(), "kubeconfig")
+			}
+			if err := errors.Join(os.Setenv(target.ConfigVariable, l.CtlConfig()), os.Setenv("KUBECONFIG", kubeconfig)); err != nil {
+				return err
+			}
 			program := l.Program("contivctl")
-			command := []string{program, "--config", l.CtlConfig()}
 			if !viaEtcd(args) {
-				return syscall.Exec(program, append(command, args...), os.Environ())
+				return syscall.Exec(program, append([]string{program}, args...), os.Environ())
 			}
 			netns, flags, err := l.EtcdFlags()
 			if err != nil {
 				return err
 			}
-			return lab.InNetns(netns, func() error { return syscall.Exec(program, slices.Concat(command, flags, args), os.Environ()) })
+			return lab.InNetns(netns, func() error {
+				return syscall.Exec(program, slices.Concat([]string{program}, flags, args), os.Environ())
+			})
 		}),
 	}
 }

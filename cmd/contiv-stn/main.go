@@ -4,11 +4,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -19,6 +21,7 @@ import (
 	"github.com/contiv/contiv/stn/pci"
 	"github.com/contiv/contiv/version"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sync/errgroup"
 )
@@ -29,6 +32,9 @@ func main() {
 	syscall.Umask(0o077)
 	if err := command().ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "contiv-stn:", err)
+		if errors.Is(err, errMisused) {
+			os.Exit(3) // as contivctl
+		}
 		os.Exit(1)
 	}
 }
@@ -51,9 +57,27 @@ Every flag can be given in the environment, too: CONTIV_STN_ and its name in cap
 		RunE:          func(c *cobra.Command, _ []string) error { return o.run(c.Context()) },
 	}
 	o.register(c.PersistentFlags())
-	c.PersistentPreRunE = func(c *cobra.Command, _ []string) error { return fromEnvironment(c.Flags()) }
+	c.PersistentPreRunE = func(c *cobra.Command, _ []string) error {
+		return errors.Join(checkUsed(c), fromEnvironment(c.Flags()))
+	}
 	c.AddCommand(statusCommand(&o), releaseCommand(&o))
 	return c
+}
+
+var errMisused = errors.New("drop it")
+
+// checkUsed refuses flags of the daemon that a command below has no use for.
+func checkUsed(c *cobra.Command) (err error) {
+	used, below := map[string][]string{"status": {"state-dir"}, "release": {"socket", "grpc"}}[c.Name()]
+	if !below {
+		return nil
+	}
+	c.InheritedFlags().VisitAll(func(f *pflag.Flag) {
+		if f.Changed && !slices.Contains(used, f.Name) {
+			err = fmt.Errorf("%s has no use for --%s: %w", c.CommandPath(), f.Name, errMisused)
+		}
+	})
+	return err
 }
 
 // run is the wiring.

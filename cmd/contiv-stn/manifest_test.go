@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -123,5 +125,23 @@ func TestOptions(t *testing.T) {
 	cmd.SetArgs(nil)
 	if err := cmd.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), "CONTIV_STN_START") {
 		t.Errorf("wrong environment: %v", err)
+	}
+}
+
+// Commands refuse the flags of the daemon that they would ignore.
+func TestFlagsWithoutUse(t *testing.T) {
+	for _, c := range []struct {
+		args string
+		used bool
+	}{
+		{"status --socket /nope", false}, {"--socket /nope status", false}, {"release --state-dir /nope", false}, {"status --log-level DEBUG", false},
+		{"status --state-dir DIR", true},
+	} {
+		cmd := command()
+		cmd.SetArgs(strings.Fields(strings.ReplaceAll(c.args, "DIR", t.TempDir())))
+		cmd.SetOut(io.Discard)
+		if err := cmd.ExecuteContext(t.Context()); errors.Is(err, errMisused) == c.used {
+			t.Errorf("contiv-stn %s: %v", c.args, err)
+		}
 	}
 }
