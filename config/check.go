@@ -57,8 +57,8 @@ func (c *checker) remove(node *yaml.Node) bool {
 var unmarshaler = reflect.TypeFor[json.Unmarshaler]()
 
 // check reports what in the node does not fit the type. path is the key that
-// leads to the node.
-func (c *checker) check(node *yaml.Node, t reflect.Type, path string) {
+// leads to the node, limits the numbers that its field takes, if it names some.
+func (c *checker) check(node *yaml.Node, t reflect.Type, path, limits string) {
 	if node.Kind == yaml.AliasNode {
 		node = node.Alias
 	}
@@ -70,21 +70,21 @@ func (c *checker) check(node *yaml.Node, t reflect.Type, path string) {
 	}
 	switch {
 	case t.Implements(unmarshaler) || reflect.PointerTo(t).Implements(unmarshaler):
-		c.checkLeaf(node, t, path)
+		c.checkLeaf(node, t, path, limits)
 	case t.Kind() == reflect.Struct:
 		c.checkStruct(node, t, path)
 	case t.Kind() == reflect.Map:
 		if c.expect(node, yaml.MappingNode, "keys with values", path) {
-			c.eachKey(node, path, func(_, value *yaml.Node, keyPath string) { c.check(value, t.Elem(), keyPath) })
+			c.eachKey(node, path, func(_, value *yaml.Node, keyPath string) { c.check(value, t.Elem(), keyPath, limits) })
 		}
 	case t.Kind() == reflect.Slice && t.Elem().Kind() != reflect.Uint8:
 		if c.expect(node, yaml.SequenceNode, "a list", path) {
 			for i, item := range node.Content {
-				c.check(item, t.Elem(), fmt.Sprintf("%s[%d]", path, i))
+				c.check(item, t.Elem(), fmt.Sprintf("%s[%d]", path, i), limits)
 			}
 		}
 	default:
-		c.checkLeaf(node, t, path)
+		c.checkLeaf(node, t, path, limits)
 	}
 }
 
@@ -95,7 +95,7 @@ func (c *checker) checkStruct(node *yaml.Node, t reflect.Type, path string) {
 	fields := structFields(t)
 	c.eachKey(node, path, func(key, value *yaml.Node, keyPath string) {
 		if field, known := fields.types[key.Value]; known {
-			c.check(value, field, keyPath)
+			c.check(value, field.Type, keyPath, field.Tag.Get("limits"))
 			return
 		}
 		c.errorf(key, "unknown key %q: %s", keyPath, hint(key.Value, fields.names))
@@ -133,7 +133,7 @@ func (c *checker) eachKey(node *yaml.Node, path string, visit func(key, value *y
 }
 
 // checkLeaf tries to decode a value.
-func (c *checker) checkLeaf(node *yaml.Node, t reflect.Type, path string) {
+func (c *checker) checkLeaf(node *yaml.Node, t reflect.Type, path, limits string) {
 	encoded, err := toJSON(node)
 	if err != nil {
 		c.errorf(node, "value of %q: %v", path, err)
@@ -141,7 +141,7 @@ func (c *checker) checkLeaf(node *yaml.Node, t reflect.Type, path string) {
 	}
 	err = json.Unmarshal(encoded, reflect.New(t).Interface())
 	if mismatch, ok := err.(*json.UnmarshalTypeError); ok {
-		c.errorf(node, "value of %q is %s: %s is expected", path, encoded, describe(mismatch.Type))
+		c.errorf(node, "value of %q is %s: %s is expected", path, encoded, describe(mismatch.Type, limits))
 	} else if err != nil {
 		c.errorf(node, "value of %q is %s: %v", path, encoded, err)
 	}
@@ -159,8 +159,11 @@ func (c *checker) expect(node *yaml.Node, kind yaml.Kind, what, path string) boo
 	return false
 }
 
-// describe names a type for people who write configuration.
-func describe(t reflect.Type) string {
+// describe names a type for people who write configuration, and the numbers that a field takes if these are not all.
+func describe(t reflect.Type, limits string) string {
+	if limits != "" {
+		return "a whole number from " + limits
+	}
 	switch t.Kind() {
 	case reflect.Bool:
 		return "true or false"
@@ -181,11 +184,11 @@ func describe(t reflect.Type) string {
 // fieldSet holds the keys of a struct, in the order of its fields.
 type fieldSet struct {
 	names []string
-	types map[string]reflect.Type
+	types map[string]reflect.StructField
 }
 
 func structFields(t reflect.Type) fieldSet {
-	set := fieldSet{types: make(map[string]reflect.Type)}
+	set := fieldSet{types: make(map[string]reflect.StructField)}
 	set.add(t)
 	return set
 }
@@ -207,7 +210,7 @@ func (s *fieldSet) add(t reflect.Type) {
 				name = field.Name
 			}
 			s.names = append(s.names, name)
-			s.types[name] = field.Type
+			s.types[name] = field
 		}
 	}
 }

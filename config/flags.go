@@ -45,7 +45,7 @@ func (o *Overrides) Apply(cfg any) error {
 func (o *Overrides) add(flags *pflag.FlagSet, prefix string, path []string, t reflect.Type) {
 	fields := structFields(t)
 	for _, name := range fields.names {
-		field := fields.types[name]
+		field := fields.types[name].Type
 		for field.Kind() == reflect.Pointer {
 			field = field.Elem()
 		}
@@ -117,7 +117,7 @@ func (o *option) parse(text string) (json.RawMessage, error) {
 		return nil, fmt.Errorf("a value is missing")
 	}
 	c := newChecker()
-	c.checkLeaf(node.Content[0], o.typ, strings.Join(o.path, "."))
+	c.checkLeaf(node.Content[0], o.typ, strings.Join(o.path, "."), "")
 	if len(c.errs) > 0 {
 		_, message, _ := strings.Cut(c.errs[0].Error(), ": ") // without the line
 		return nil, fmt.Errorf("%s", message)

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"reflect"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -16,6 +17,8 @@ import (
 // Load decodes a YAML or JSON document into the struct that into points to. Keys
 // are the json tags of its fields, in exactly that spelling; fields that the
 // document does not mention keep their values. An empty document is valid.
+//
+// The tag limits of a field with a number, such as "1 to 255", is for errors about values that do not fit its type.
 //
 // All mistakes are reported together, each with its line: unknown keys with the
 // nearest known one, values of the wrong type, and keys given twice. After an
@@ -40,7 +43,7 @@ func examine(data []byte, into any) (root *yaml.Node, mistakes, err error) {
 		return nil, nil, err
 	}
 	c := newChecker()
-	c.check(root, target.Type().Elem(), "")
+	c.check(root, target.Type().Elem(), "", "")
 	if len(c.errs) > 0 && !c.remove(root) {
 		root = nil
 	}
@@ -85,10 +88,22 @@ func Examine(path string, into any, check func() error) error {
 	if err == nil {
 		err = errors.Join(mistakes, check())
 	}
-	if err != nil {
+	return ofFile(path, err)
+}
+
+// ofFile names the file in each line of an error, which is a mistake of its own.
+func ofFile(path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	lines := strings.Split(err.Error(), "\n")
+	if len(lines) == 1 {
 		return fmt.Errorf("configuration file %s: %w", path, err)
 	}
-	return nil
+	for i, line := range lines {
+		lines[i] = fmt.Sprintf("configuration file %s: %s", path, line)
+	}
+	return errors.New(strings.Join(lines, "\n"))
 }
 
 // parse returns the only document's root; nil if there is nothing in it.

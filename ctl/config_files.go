@@ -62,16 +62,24 @@ var configFiles = map[string]struct {
 	"etcd.conf":       {"how to reach etcd", func(path string) error { return etcd.CheckFile(path, etcd.Config{}, "") }},
 }
 
+// agentHTTP is where agents serve HTTP unless a flag says otherwise.
+const agentHTTP = "127.0.0.1:9999"
+
 // remarksOn returns what is odd in a file without mistakes.
 func remarksOn(path string) []string {
-	if filepath.Base(path) != "contiv.conf" {
-		return nil
+	switch filepath.Base(path) {
+	case "contiv.conf":
+		if conf, err := contivconf.LoadFile(path); err == nil {
+			return conf.Remarks()
+		}
+	case "service.conf":
+		if conf, err := serviceconfig.LoadFile(path); err == nil {
+			return conf.Remarks(agentHTTP)
+		}
+	case "etcd.conf":
+		return etcd.Remarks(path)
 	}
-	conf, err := contivconf.LoadFile(path)
-	if err != nil {
-		return nil
-	}
-	return conf.Remarks()
+	return nil
 }
 
 // withoutDirectories replaces directories by the files in them that can be checked, or that may have been meant to be.

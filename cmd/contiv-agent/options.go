@@ -250,6 +250,11 @@ func (o options) check(ctx context.Context, links contivconf.HostLinks) (remarks
 	}
 	if o.serviceConfig != "" {
 		errs = append(errs, serviceconfig.CheckFile(o.serviceConfig))
+		if c, err := serviceconfig.LoadFile(o.serviceConfig); err == nil {
+			for _, remark := range c.Remarks(o.http...) {
+				remarks = append(remarks, o.serviceConfig+": "+remark)
+			}
+		}
 	}
 	switch {
 	case o.etcdConfig != "":

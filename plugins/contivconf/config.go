@@ -247,6 +247,13 @@ func (c *Config) Remarks() (remarks []string) {
 			}
 		}
 	}
+	for _, node := range c.NodeConfig {
+		for _, i := range append([]InterfaceWithIP{node.MainVPPInterface}, node.OtherVPPInterfaces...) {
+			if i.UseDHCP && i.IP != "" {
+				remarks = append(remarks, fmt.Sprintf("nodeConfig of %s: interface %s has ip and useDHCP: true, which has no effect then: remove one of them", node.NodeName, i.InterfaceName))
+			}
+		}
+	}
 	return remarks
 }
 

@@ -95,7 +95,7 @@ func (c *Config) override(given Config, standard string) {
 	}
 	c.CAFile, c.CertFile, c.KeyFile = cmp.Or(given.CAFile, c.CAFile), cmp.Or(given.CertFile, c.CertFile), cmp.Or(given.KeyFile, c.KeyFile)
 	c.Username, c.Password = cmp.Or(given.Username, c.Username), cmp.Or(given.Password, c.Password)
-	if !slices.ContainsFunc(c.Endpoints, func(e string) bool { return !strings.HasPrefix(e, "http://") }) {
+	if c.wantsNoTLS() {
 		c.InsecureTransport = true
 	}
 }
@@ -162,7 +162,23 @@ func (c Config) Check() error {
 			errs = append(errs, checkEndpoint(endpoint))
 		}
 	}
+	if i := slices.IndexFunc(c.Endpoints, func(e string) bool { return strings.HasPrefix(e, "https://") }); i >= 0 && c.InsecureTransport {
+		errs = append(errs, fmt.Errorf("etcd: insecure-transport: true and the endpoint %s exclude each other: write http://, or remove insecure-transport", c.Endpoints[i]))
+	}
 	return errors.Join(append(errs, c.CheckFiles())...)
+}
+
+// Remarks says what is odd in a file without mistakes.
+func Remarks(file string) (remarks []string) {
+	var c Config
+	if config.LoadFile(file, &c) == nil && len(c.Endpoints) == 0 {
+		what := "it names no endpoints: agents use " + LocalEndpoint + " unless a flag says otherwise"
+		if c.CAFile != "" || c.CertFile != "" || c.KeyFile != "" {
+			what += ", and that endpoint, which is not https://, excludes ca-file, cert-file and key-file"
+		}
+		remarks = append(remarks, what)
+	}
+	return remarks
 }
 
 // checkEndpoint refuses what the client of etcd would try to reach without end.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -68,13 +69,21 @@ func (c *Config) files() *Credentials {
 	return f
 }
 
+// wantsNoTLS reports whether all endpoints are http://, of which there are some.
+func (c *Config) wantsNoTLS() bool {
+	return len(c.Endpoints) > 0 && !slices.ContainsFunc(c.Endpoints, func(e string) bool { return !strings.HasPrefix(e, "http://") })
+}
+
 // tlsConfig returns nil for connections without TLS: those that the
 // configuration asks for, or that have http:// or scheme-less endpoints and no
 // TLS files.
 func (c *Config) tlsConfig() (*tls.Config, error) {
 	files := c.CAFile != "" || c.CertFile != "" || c.KeyFile != ""
 	if c.InsecureTransport {
-		if files {
+		switch {
+		case files && c.wantsNoTLS():
+			return nil, fmt.Errorf("etcd: ca-file, cert-file and key-file are for TLS, and the endpoints have none (%s): write https://, or remove the files", strings.Join(c.Endpoints, ", "))
+		case files:
 			return nil, errors.New("etcd: insecure-transport excludes ca-file, cert-file and key-file: remove one or the other")
 		}
 		return nil, nil

@@ -37,7 +37,7 @@ type Config struct {
 	// translates services; "": none.
 	HealthzBindAddress string `json:"healthzBindAddress"`
 	// LocalEndpointWeight is the weight of an endpoint on this node, relative to one elsewhere.
-	LocalEndpointWeight uint8 `json:"serviceLocalEndpointWeight"`
+	LocalEndpointWeight uint8 `json:"serviceLocalEndpointWeight" limits:"1 to 255"`
 	// ResetRemovedEndpoints resets TCP connections to endpoints that are removed, with the
 	// next packet of the client; VPP, at once, those with a socket on the node.
 	ResetRemovedEndpoints bool `json:"resetRemovedEndpoints,omitempty"`
@@ -45,8 +45,8 @@ type Config struct {
 	// TCPNATSessionTimeout and OtherNATSessionTimeout are how long VPP keeps sessions of services without
 	// packets, in seconds; 0: VPP's default. The kernel has its own time-outs (sysctl
 	// net.netfilter.nf_conntrack_*_timeout*).
-	TCPNATSessionTimeout   uint32 `json:"tcpNATSessionTimeout,omitempty"`
-	OtherNATSessionTimeout uint32 `json:"otherNATSessionTimeout,omitempty"`
+	TCPNATSessionTimeout   uint32 `json:"tcpNATSessionTimeout,omitempty" limits:"0 to 65535"`
+	OtherNATSessionTimeout uint32 `json:"otherNATSessionTimeout,omitempty" limits:"0 to 65535"`
 
 	// Options of former versions, without effect: idle sessions are always removed, and VPP translates
 	// only the first fragment of a packet.
@@ -68,7 +68,10 @@ func LoadFile(path string) (Config, error) {
 	if err := config.LoadFile(path, &c); err != nil {
 		return Config{}, err
 	}
-	return c, c.check()
+	if err := c.check(); err != nil {
+		return Config{}, fmt.Errorf("configuration file %s: %w", path, err)
+	}
+	return c, nil
 }
 
 // Load is like LoadFile, for the content of a file.
@@ -102,7 +105,7 @@ func (c Config) check() error {
 		if _, bad := netip.ParseAddr(host); err != nil || host != "" && bad != nil {
 			wrong("healthzBindAddress: %q is no address with a port such as :10256, 192.168.16.1:10256 or [fd00::1]:10256; \"\" for none", c.HealthzBindAddress)
 		}
-		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		if n, bad := strconv.ParseUint(port, 10, 16); err == nil && (bad != nil || n == 0) {
 			wrong("healthzBindAddress: %q is no port from 1 to 65535", port)
 		}
 	}
@@ -118,6 +121,18 @@ func (c Config) check() error {
 		wrong("serviceLocalEndpointWeight: 0 would leave endpoints on this node without connections: use 1 to 255")
 	}
 	return errors.Join(errs...)
+}
+
+// Remarks says what is odd in a configuration without mistakes, of an agent that serves HTTP at these addresses.
+func (c Config) Remarks(http ...string) (remarks []string) {
+	host, port, err := net.SplitHostPort(c.HealthzBindAddress)
+	for _, address := range http {
+		agentHost, agentPort, badAddress := net.SplitHostPort(address)
+		if err == nil && badAddress == nil && port == agentPort && (host == "" || agentHost == "" || host == agentHost) {
+			remarks = append(remarks, fmt.Sprintf("option healthzBindAddress has port %s, where the agent serves HTTP (%s): use another one", port, address))
+		}
+	}
+	return remarks
 }
 
 // OpenOn returns the addresses that node ports are open on, sorted.
