@@ -161,7 +161,8 @@ func (s *Service) explainFrontend(e *Explanation, c Connection, id processor.ID,
 	wrong := func(format string, args ...any) {
 		e.Wrong = append(e.Wrong, name+fmt.Sprintf(format, args...))
 	}
-	unrestricted := s.limited[limitRanges][id] && s.isInside(c.From)
+	_, unrestricted := s.limited[limitRanges][id]
+	unrestricted = unrestricted && s.isInside(c.From)
 	if f.Restricted && !unrestricted && !slices.ContainsFunc(f.Sources, func(p netip.Prefix) bool { return p.Contains(c.From) }) {
 		wrong(": %v is in none of loadBalancerSourceRanges, so its packets are dropped", c.From)
 		return

@@ -135,9 +135,17 @@ func (s *Service) noteLimit(id processor.ID, limit string, applies bool) {
 		return
 	}
 	if s.limited[limit] == nil {
-		s.limited[limit] = map[processor.ID]bool{}
+		s.limited[limit] = map[processor.ID]string{}
 	}
-	s.limited[limit][id] = true
+	s.limited[limit][id] = ""
+}
+
+// with adds what something is about, in brackets.
+func with(text, about string) string {
+	if about == "" {
+		return text
+	}
+	return text + " (" + about + ")"
 }
 
 // forgetLimits removes the record of a service.
@@ -150,8 +158,8 @@ func (s *Service) forgetLimits(id processor.ID) {
 // limitsOf returns what the vswitch does instead of what a service asks for. The caller holds the lock.
 func (s *Service) limitsOf(id processor.ID) (texts []string) {
 	for _, limit := range slices.Sorted(maps.Keys(s.limited)) {
-		if s.limited[limit][id] {
-			texts = append(texts, limit)
+		if about, applies := s.limited[limit][id]; applies {
+			texts = append(texts, with(limit, about))
 		}
 	}
 	for _, l := range s.services.LostBy(id) {
@@ -206,8 +214,8 @@ func (s *Service) limits(selected func(limit string) bool) (texts []string) {
 			continue
 		}
 		var ids []string
-		for id := range s.limited[limit] {
-			ids = append(ids, id.String())
+		for id, about := range s.limited[limit] {
+			ids = append(ids, with(id.String(), about))
 		}
 		slices.Sort(ids)
 		if len(ids) > 0 {

@@ -43,7 +43,7 @@ func TestExternalIPsOfTheHostBesideVPP(t *testing.T) {
 		if byHost := slices.Contains(redirected(config), "default/web 192.168.17.1:80 TCP to 172.30.1.1:30080 from 172.30.1.3"); byHost != (others == "") {
 			t.Errorf("%q: the host redirects %q", others, redirected(config))
 		}
-		if notes := s.Notes(); others == "" && len(notes) > 0 || others != "" && (len(notes) != 1 || !strings.Contains(notes[0], note) || !strings.HasSuffix(notes[0], "; services: default/web")) {
+		if notes := s.Notes(); others == "" && len(notes) > 0 || others != "" && (len(notes) != 1 || !strings.Contains(notes[0], note) || !strings.HasSuffix(notes[0], "; services: default/web (192.168.17.1)")) {
 			t.Errorf("%q: notes are %q", others, notes)
 		}
 		if told := reportOf(t, s, "?service=default/web", http.StatusOK).Services[0].Limits; others == "" && len(told) > 0 || others != "" && (len(told) != 1 || !strings.Contains(told[0], note)) {

@@ -76,7 +76,7 @@ func (s *Service) translateServices(p Proxy, of *Segments) error {
 		s.log.Warn("resetRemovedEndpoints in service.conf has no effect: the Linux kernel of this node ends no connections (CONFIG_INET_DIAG_DESTROY)")
 	}
 	s.proxy, s.services, s.rendered = &p, processor.New(), map[string]proto.Message{}
-	s.limited, s.restricted = map[string]map[processor.ID]bool{}, map[processor.ID][]processor.Frontend{}
+	s.limited, s.restricted = map[string]map[processor.ID]string{}, map[processor.ID][]processor.Frontend{}
 	s.answering = map[processor.ID][]answerer{}
 	s.segments = newSegments(of)
 	s.self = self{p.NodeName, p.Nodes, p.Addresses}
@@ -173,13 +173,14 @@ func (s *Service) render(id processor.ID) map[string]proto.Message {
 	values := map[string]proto.Message{}
 	options := s.natOptions()
 	options.LocalWeight, options.ResetRemoved = uint32(s.proxy.Settings.LocalEndpointWeight), s.proxy.Settings.ResetRemovedEndpoints && s.caps.ResetsConnections
+	s.noteReserved(id)
 	for _, ipv6 := range []bool{false, true} {
 		svc := s.services.Service(id, ipv6)
 		if svc == nil {
 			continue
 		}
 		s.redirectHost(svc, ipv6, values)
-		s.noteReserved(id, svc)
+		s.noteRestricted(id, svc)
 		svc.Frontends = slices.DeleteFunc(svc.Frontends, func(f processor.Frontend) bool { return f.ByHost })
 		if svc = s.carry(svc, values); len(svc.Frontends) == 0 {
 			continue

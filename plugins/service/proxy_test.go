@@ -2,9 +2,12 @@ package service_test
 
 import (
 	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
+	k8s "github.com/contiv/contiv/api/contiv/service"
 	"github.com/contiv/contiv/plugins/plugintest"
 	"github.com/contiv/contiv/plugins/service"
 	"github.com/contiv/contiv/plugins/service/config"
@@ -80,13 +83,16 @@ func TestServicesAreLeftToOthers(t *testing.T) {
 	}
 }
 
-// Whoever may make services gets no connections to pods by their addresses.
-func TestExternalIPsOfPods(t *testing.T) {
+// Whoever may make services gets no connections to pods by their addresses. It is said which addresses are ignored.
+func TestServiceIPsOfPods(t *testing.T) {
 	svc := webService()
 	svc.LoadbalancerSourceRanges = nil
-	svc.ExternalIps = []string{"10.1.2.7", "fd10:0:0:2::7", "203.0.113.7"}
+	svc.ExternalIps = []string{"10.1.2.7", "fd10:0:0:2::7", "203.0.113.7", "255.255.255.255"}
 	svc.LbIngressIps = []string{"10.1.1.2", "203.0.113.1"}
-	everything := state(svc, webSlice("a", "10.1.1.2@node1"))
+	port := []*k8s.Service_ServicePort{{Protocol: "TCP", Port: 80}}
+	taking := &k8s.Service{Name: "taking", Namespace: "default", ServiceType: "ClusterIP", ClusterIp: "10.1.2.2", ExternalIps: []string{"203.0.113.8"}, Port: port}
+	nothing := &k8s.Service{Name: "nothing", Namespace: "default", ServiceType: "ClusterIP", ClusterIp: "10.1.2.3", Port: port}
+	everything := state(svc, webSlice("a", "10.1.1.2@node1"), taking, nothing)
 	c := newCluster()
 	onVPP, err := c.onVPP(t, "services: vswitch\n")
 	if err != nil {
@@ -94,16 +100,21 @@ func TestExternalIPsOfPods(t *testing.T) {
 	}
 	for name, s := range map[string]*service.Service{"kernel": c.plugin(t, "services: vswitch"), "VPP": onVPP} {
 		got := plugintest.Render(resync(t, s, everything))
-		for _, ip := range append(svc.ExternalIps, svc.LbIngressIps...) {
+		for _, ip := range slices.Concat(svc.ExternalIps, svc.LbIngressIps, []string{taking.ClusterIp}, taking.ExternalIps) {
 			if translated := strings.Contains(got, `"external_ip":"`+ip+`"`); translated != strings.HasPrefix(ip, "203.") {
 				t.Errorf("%s: %s is translated: %v\n%s", name, ip, translated, got)
 			}
 		}
-		if told := reportOf(t, s, "?service=default/web", http.StatusOK).Services[0].Limits; len(told) != 1 || !strings.Contains(told[0], "pod network") {
+		if told := reportOf(t, s, "?service=default/web", http.StatusOK).Services[0].Limits; len(told) != 1 || !strings.HasSuffix(told[0], "so is 255.255.255.255 (10.1.1.2, 10.1.2.7, 255.255.255.255, fd10:0:0:2::7)") {
 			t.Errorf("%s: limits %q", name, told)
 		}
-		if notes := s.Notes(); len(notes) != 1 || !strings.HasSuffix(notes[0], "; services: default/web") {
+		if notes := s.Notes(); len(notes) != 1 || !strings.HasSuffix(notes[0], "; services: default/nothing (10.1.2.3), default/taking (10.1.2.2), default/web (10.1.1.2, 10.1.2.7, 255.255.255.255, fd10:0:0:2::7)") {
 			t.Errorf("%s: notes %q", name, notes)
+		}
+		w := httptest.NewRecorder()
+		s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, service.URL+"?service=default/nothing", nil))
+		if !strings.Contains(w.Body.String(), "[10.1.2.3], of the pod network or for broadcasts, cannot be a service's") {
+			t.Errorf("%s: %s", name, w.Body)
 		}
 	}
 }

@@ -82,8 +82,9 @@ type Service struct {
 	services *processor.Processor
 	rendered map[string]proto.Message // the values requested last, by key
 	zone     string                   // of this node
-	// limited has the services that the vswitch does not fully support, by what it does instead.
-	limited map[string]map[processor.ID]bool
+	// limited has the services that the vswitch does not fully support, by what it does instead, with the addresses that this is
+	// about; "": all.
+	limited map[string]map[processor.ID]string
 	// restricted has the frontends with source ranges, where mappings are for all clients.
 	restricted map[processor.ID][]processor.Frontend
 	// wrongRedirects has what is wrong with what nodes publish of their pods, and was logged.

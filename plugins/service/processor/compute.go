@@ -76,19 +76,16 @@ type frontendAddress struct {
 }
 
 func frontendAddresses(svc *service.Service, node Node, ipv6 bool) (list []frontendAddress) {
-	add := func(kind Kind, texts ...string) {
+	add := func(kind Kind, texts ...string) (found bool) {
 		for _, text := range texts {
-			if addr, ok := usable(text, ipv6); ok && (kind == ClusterIP || !node.ofHost(addr) && !node.ofPods(addr)) {
+			addr, ok := usable(text, ipv6)
+			if found = found || ok; ok && !node.ofPods(addr) && (kind == ClusterIP || !node.ofHost(addr)) {
 				list = append(list, frontendAddress{kind, addr})
 			}
 		}
+		return found
 	}
-	if ips := svc.GetClusterIps(); len(ips) > 0 {
-		add(ClusterIP, ips...)
-	} else {
-		add(ClusterIP, svc.GetClusterIp())
-	}
-	if len(list) == 0 {
+	if !add(ClusterIP, clusterIPs(svc)...) {
 		return nil // the service is one of the other IP version
 	}
 	add(ExternalIP, svc.GetExternalIps()...)

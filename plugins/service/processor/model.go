@@ -37,7 +37,7 @@ type Node struct {
 	// Addresses are its own; NodePorts are the ones among them on which node ports are open.
 	Addresses, NodePorts []netip.Addr
 	// Host are addresses of the host that the vswitch leads all packets for there, and PodNetworks those of all pods of the
-	// cluster: external IPs and those of load balancers that are among them are left out.
+	// cluster: external IPs and those of load balancers that are among them are left out, and cluster IPs in PodNetworks.
 	Host        []netip.Addr
 	PodNetworks []netip.Prefix
 	// ByHost are addresses of the host that it redirects connections to services from, and Entrances those of the vswitch where they come in.

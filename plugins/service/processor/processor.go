@@ -2,6 +2,7 @@ package processor
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -137,6 +138,9 @@ func (p *Processor) IDs() []ID { return slices.SortedFunc(maps.Keys(p.services),
 func (p *Processor) Unproxied(id ID) string {
 	if p.services[id] == nil {
 		return ""
+	}
+	if ignored := p.AsksForPods(id); len(ignored) > 0 {
+		return fmt.Sprintf("%v, of the pod network or for broadcasts, cannot be a service's: choose others, or leave them out", ignored)
 	}
 	return unproxied(p.services[id])
 }
