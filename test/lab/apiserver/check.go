@@ -42,6 +42,9 @@ func Check(object *unstructured.Unstructured, networks []netip.Prefix) []error {
 	}
 	if s, is := typed.(*corev1.Service); is && len(errs) == 0 && s.Spec.Type != corev1.ServiceTypeExternalName {
 		if err := allocateFamilies(s, networks); err != nil {
+			return []error{err}
+		}
+		for _, err := range checkInNetworks(&s.Spec, networks) {
 			errs = append(errs, err)
 		}
 	}

@@ -56,6 +56,27 @@ func checkIP(at *field.Path, address string) field.ErrorList {
 	return nil
 }
 
+// checkUsableIP refuses addresses that stand for no host that others reach.
+func checkUsableIP(at *field.Path, address string) field.ErrorList {
+	addr, err := netip.ParseAddr(address)
+	if err != nil {
+		return checkIP(at, address)
+	}
+	addr = addr.Unmap()
+	for _, special := range []struct {
+		is   bool
+		what string
+	}{
+		{addr.IsUnspecified(), "unspecified"}, {addr.IsLoopback(), "a loopback address"},
+		{addr.IsLinkLocalUnicast() || addr.IsLinkLocalMulticast(), "a link-local address"},
+	} {
+		if special.is {
+			return field.ErrorList{field.Invalid(at, address, "may not be "+special.what)}
+		}
+	}
+	return nil
+}
+
 func checkIPOf(at *field.Path, address string, ipv6 bool) field.ErrorList {
 	addr, err := netip.ParseAddr(address)
 	switch {
@@ -66,7 +87,7 @@ func checkIPOf(at *field.Path, address string, ipv6 bool) field.ErrorList {
 	case addr.Is6() != ipv6:
 		return field.ErrorList{field.Invalid(at, address, "must be an IPv4 address")}
 	}
-	return nil
+	return checkUsableIP(at, address)
 }
 
 func checkCIDR(at *field.Path, network string) field.ErrorList {

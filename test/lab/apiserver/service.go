@@ -2,6 +2,8 @@ package apiserver
 
 import (
 	"fmt"
+	"net/netip"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -26,7 +28,7 @@ func checkService(s *corev1.ServiceSpec) field.ErrorList {
 	errs = append(errs, checkClusterIPs(s)...)
 	errs = append(errs, checkServicePorts(s)...)
 	for i, address := range s.ExternalIPs {
-		errs = append(errs, checkIP(spec.Child("externalIPs").Index(i), address)...)
+		errs = append(errs, checkUsableIP(spec.Child("externalIPs").Index(i), address)...)
 	}
 	if s.LoadBalancerIP != "" {
 		errs = append(errs, checkIP(spec.Child("loadBalancerIP"), s.LoadBalancerIP)...)
@@ -34,7 +36,40 @@ func checkService(s *corev1.ServiceSpec) field.ErrorList {
 	for i, network := range s.LoadBalancerSourceRanges {
 		errs = append(errs, checkCIDR(spec.Child("loadBalancerSourceRanges").Index(i), network)...)
 	}
-	return append(errs, checkChoices(s)...)
+	return append(errs, append(checkChoices(s), checkType(s)...)...)
+}
+
+// checkType refuses fields that services of other types have.
+func checkType(s *corev1.ServiceSpec) (errs field.ErrorList) {
+	balanced := s.Type == corev1.ServiceTypeLoadBalancer
+	if s.Type == "" || s.Type == corev1.ServiceTypeClusterIP {
+		for i, p := range s.Ports {
+			if p.NodePort != 0 {
+				errs = append(errs, field.Forbidden(spec.Child("ports").Index(i).Child("nodePort"), "may not be used when `type` is ClusterIP: use NodePort"))
+			}
+		}
+		if s.ExternalTrafficPolicy != "" && len(s.ExternalIPs) == 0 {
+			errs = append(errs, field.Invalid(spec.Child("externalTrafficPolicy"), s.ExternalTrafficPolicy, "may only be set for services that clients outside reach: by type NodePort, LoadBalancer, or externalIPs"))
+		}
+	}
+	if len(s.LoadBalancerSourceRanges) > 0 && !balanced {
+		errs = append(errs, field.Forbidden(spec.Child("loadBalancerSourceRanges"), "may only be used when `type` is LoadBalancer"))
+	}
+	if s.HealthCheckNodePort != 0 && (!balanced || s.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal) {
+		errs = append(errs, field.Invalid(spec.Child("healthCheckNodePort"), s.HealthCheckNodePort, "may only be set when `type` is LoadBalancer and `externalTrafficPolicy` is Local"))
+	}
+	return errs
+}
+
+// checkInNetworks refuses cluster IPs that are none of the cluster's.
+func checkInNetworks(s *corev1.ServiceSpec, networks []netip.Prefix) (errs field.ErrorList) {
+	for _, text := range clusterIPs(&corev1.Service{Spec: *s}) {
+		addr, err := netip.ParseAddr(text)
+		if err == nil && !slices.ContainsFunc(networks, func(n netip.Prefix) bool { return n.Contains(addr) }) {
+			errs = append(errs, field.Invalid(spec.Child("clusterIP"), text, fmt.Sprintf("must be in a network of services, serviceCIDR, which is %v", networks)))
+		}
+	}
+	return errs
 }
 
 // checkChoices checks fields that have some values only.
