@@ -127,11 +127,17 @@ func TestUnknownNames(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(root, "x", "state.json"), []byte(state), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	writeNode(t, filepath.Join(root, "x"))
 	for args, want := range map[string]string{
 		"node stop node2":                        `lab x has no node "node2"`,
 		"node kill-vpp node2":                    `lab x has no node "node2"`,
 		"node del node2":                         `lab x has no node "node2"`,
 		"pod add a --node node2":                 `lab x has no node "node2"`,
+		"pod add outside":                        `"outside" is reserved for the host outside of the cluster`,
+		"pod add node1":                          `lab x has a node node1: give the pod another name`,
+		"node label node2 a=b":                   `lab x has no node "node2"`,
+		"node label node1 zone":                  `label "zone": write KEY=VALUE, or KEY- to remove it`,
+		"node label node1 a/b/c=d":               `label "a/b/c=d": `,
 		"pod del wob":                            `lab x has no pod "default/wob"`,
 		"exec wob -- true":                       `lab x has no pod and no node "wob"`,
 		"matrix web wob":                         `lab x has no pod and no node "wob"`,
@@ -144,6 +150,41 @@ func TestUnknownNames(t *testing.T) {
 		if err := execute(t.Context(), cmd); err == nil || !strings.Contains(err.Error(), want) || ctl.ExitCode(err) != 3 {
 			t.Errorf("contiv-lab %s: exit code %d, %v, want %s", args, ctl.ExitCode(err), err, want)
 		}
+	}
+}
+
+// writeNode writes the object of node1 as a lab does.
+func writeNode(t *testing.T, lab string) (file string) {
+	t.Helper()
+	file = filepath.Join(lab, "manifests", "node_node1.yaml")
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte("apiVersion: v1\nkind: Node\nmetadata: {name: node1, labels: {kubernetes.io/hostname: node1, old: x}}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// Labels of nodes, such as zones, are set and removed as by kubectl.
+func TestNodeLabels(t *testing.T) {
+	root := t.TempDir()
+	file := writeNode(t, filepath.Join(root, "x"))
+	state := `{"name": "x", "phase": "running", "nodes": [{"name": "node1", "index": 1, "address": "192.168.16.1/24"}], "processes": {}}`
+	if err := os.WriteFile(filepath.Join(root, "x", "state.json"), []byte(state), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := newCommand()
+	cmd.SetArgs([]string{"--root", root, "--name", "x", "-q", "node", "label", "node1", "topology.kubernetes.io/zone=east", "old-"})
+	if err := execute(t.Context(), cmd); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := string(data); !strings.Contains(text, "topology.kubernetes.io/zone: east") || !strings.Contains(text, "kubernetes.io/hostname: node1") || strings.Contains(text, "old") {
+		t.Errorf("the object is\n%s", text)
 	}
 }
 

@@ -133,7 +133,7 @@ func inNamespace(namespace, name string) string {
 }
 
 func (c *cli) nodeCommand() *cobra.Command {
-	node := &cobra.Command{Use: "node", Short: "add and remove nodes, stop and start their agents"}
+	node := &cobra.Command{Use: "node", Short: "add, label and remove nodes, stop and start their agents"}
 	action := func(name, short string, fn func(context.Context, *lab.Lab, string) error) {
 		node.AddCommand(&cobra.Command{
 			Use:   name + " NODE",
@@ -150,6 +150,15 @@ func (c *cli) nodeCommand() *cobra.Command {
 			fmt.Printf("node %s: address %s, network namespace %s\n", n.Name, n.Address, n.Netns)
 		}
 		return err
+	})
+	node.AddCommand(&cobra.Command{
+		Use:     "label NODE KEY=VALUE|KEY-...",
+		Short:   "set and remove labels of a node's object, such as its zone",
+		Example: "  contiv-lab node label node1 topology.kubernetes.io/zone=east",
+		Args:    cobra.MinimumNArgs(2),
+		RunE: c.withLab(func(ctx context.Context, l *lab.Lab, args []string) error {
+			return l.LabelNode(ctx, args[0], args[1:]...)
+		}),
 	})
 	action("del", "remove a node with its pods", func(ctx context.Context, l *lab.Lab, name string) error { return l.DelNode(ctx, name) })
 	action("kill", "end the agent of a node with SIGKILL", func(ctx context.Context, l *lab.Lab, name string) error { return l.KillAgent(ctx, name) })

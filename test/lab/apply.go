@@ -117,7 +117,7 @@ func (l *Lab) check(file string, object read, networks []netip.Prefix) []error {
 	case object.wrong != nil:
 		return []error{fmt.Errorf("%s: %s: %w", file, object.place, object.wrong)}
 	case object.GetKind() == "Node":
-		return []error{fmt.Errorf("%s: %s: the lab itself writes the objects of its nodes; %s adds one", file, object.place, Command(l.Name(), "node add "+object.GetName()))}
+		return []error{fmt.Errorf("%s: %s: the lab itself writes the objects of its nodes; %s adds one, %s gives it labels", file, object.place, Command(l.Name(), "node add "+object.GetName()), Command(l.Name(), "node label"))}
 	}
 	errs := apiserver.Check(object.Unstructured, networks)
 	for i, err := range errs {

@@ -2,6 +2,7 @@ package lab
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -14,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 )
@@ -52,6 +54,56 @@ func nodeManifest(n Node) manifest {
 			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
 		},
 	}}
+}
+
+// LabelNode changes labels of a node's object, such as its zone, written like those of kubectl label: KEY=VALUE sets one, KEY- removes
+// it. The agents get them from KSR.
+func (l *Lab) LabelNode(ctx context.Context, name string, labels ...string) error {
+	return l.change(ctx, func(st *State) error {
+		if _, err := st.Node(name); err != nil {
+			return err
+		}
+		if st.Calico {
+			return fmt.Errorf("lab %s reads no Kubernetes objects: %w", l.Name(), ErrCalico)
+		}
+		file := manifestName("Node", "", name)
+		data, err := os.ReadFile(l.Path("manifests", file))
+		if err != nil {
+			return err
+		}
+		node := &corev1.Node{}
+		if err := yaml.Unmarshal(data, node); err != nil {
+			return fmt.Errorf("manifest %s: %w", file, err)
+		}
+		if node.Labels == nil {
+			node.Labels = map[string]string{}
+		}
+		for _, text := range labels {
+			if err := changeLabel(node.Labels, text); err != nil {
+				return err
+			}
+		}
+		return l.writeManifest(manifest{file, node})
+	})
+}
+
+func changeLabel(labels map[string]string, text string) error {
+	key, value, set := strings.Cut(text, "=")
+	if !set {
+		var remove bool
+		if key, remove = strings.CutSuffix(text, "-"); !remove {
+			return nameError("label %q: write KEY=VALUE, or KEY- to remove it", text)
+		}
+	}
+	if wrong := slices.Concat(validation.IsQualifiedName(key), validation.IsValidLabelValue(value)); len(wrong) > 0 {
+		return nameError("label %q: %s", text, strings.Join(wrong, "; "))
+	}
+	if set {
+		labels[key] = value
+	} else {
+		delete(labels, key)
+	}
+	return nil
 }
 
 // podManifest is the object of a pod in its present state, which a kubelet
