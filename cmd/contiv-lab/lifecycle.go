@@ -75,7 +75,7 @@ plane beside them. The programs are built at the first time, which takes minutes
 				return c.upCalico(cmd.Context(), cmd.Flags().Changed("nodes"))
 			}
 			if err := c.opts.Check(); err != nil {
-				return err
+				return ctl.Misused(err)
 			}
 			err := c.guarded(func() error {
 				_, err := lab.Up(cmd.Context(), c.opts)

@@ -74,10 +74,12 @@ func addressesOf(s *corev1.Service) string {
 		return ""
 	}
 	text := ": cluster IP " + strings.Join(s.Spec.ClusterIPs, ", ")
+	told := map[int32]bool{0: true}
 	for _, p := range s.Spec.Ports {
-		if p.NodePort != 0 {
+		if !told[p.NodePort] { // the same of several protocols is one
 			text += fmt.Sprintf(", node port %d", p.NodePort)
 		}
+		told[p.NodePort] = true
 	}
 	return text
 }

@@ -170,13 +170,13 @@ func (s *State) Pod(id string) (Pod, error) {
 // nameable returns why a name would mean two things in commands about the lab.
 func (s *State) nameable(kind, name string) error {
 	if name == OutsideName {
-		return fmt.Errorf("%q is reserved for the host outside of the cluster: give the %s another name", name, kind)
+		return nameError("%q is reserved for the host outside of the cluster: give the %s another name", name, kind)
 	}
 	if _, err := s.Node(name); err == nil && kind == "pod" {
-		return fmt.Errorf("lab %s has a node %s: give the pod another name, since commands take both", s.Name, name)
+		return nameError("lab %s has a node %s: give the pod another name, since commands take both", s.Name, name)
 	}
 	if pod, err := s.Pod(name); err == nil && kind == "node" {
-		return fmt.Errorf("lab %s has a pod %s: give the node another name, since commands take both", s.Name, pod.ID())
+		return nameError("lab %s has a pod %s: give the node another name, since commands take both", s.Name, pod.ID())
 	}
 	return nil
 }
