@@ -19,6 +19,7 @@ import (
 	"github.com/contiv/contiv/plugins/ipnet"
 	"github.com/contiv/contiv/plugins/policy"
 	"github.com/contiv/contiv/plugins/service"
+	"github.com/contiv/contiv/plugins/service/processor"
 )
 
 // wired is a pod with the agent of its node.
@@ -106,7 +107,7 @@ func askExplainedPod(ctx context.Context, pod wired) (ExplainedPod, error) {
 		var services service.Report
 		addr, _, _ := strings.Cut(ip, "/")
 		if pod.agent.Get(ctx, service.URL, url.Values{"endpoint": {addr}}, &services) == nil {
-			explained.Services = append(explained.Services, services.Services...)
+			explained.Services = addServices(explained.Services, services.Services)
 			explained.HostPorts = addHostPorts(explained.HostPorts, services.HostPorts)
 		}
 	}
@@ -119,6 +120,19 @@ func addHostPorts(list, more []service.HostPortReport) []service.HostPortReport 
 		if !slices.ContainsFunc(list, func(o service.HostPortReport) bool { return o.Port == port.Port && o.PodPort == port.PodPort }) {
 			list = append(list, port)
 		}
+	}
+	return list
+}
+
+// addServices adds the services of another address of a pod: each service is there once, with all endpoints.
+func addServices(list, more []service.ServiceReport) []service.ServiceReport {
+	for _, s := range more {
+		i := slices.IndexFunc(list, func(o service.ServiceReport) bool { return o.Namespace == s.Namespace && o.Name == s.Name })
+		if i < 0 {
+			list = append(list, s)
+			continue
+		}
+		list[i].Details = append(list[i].Details, s.Details...)
 	}
 	return list
 }
@@ -237,8 +251,8 @@ func policyText(policy policy.PolicyReport) string {
 // serviceText describes a service of a pod on one line, with the reason why the pod's node does not use the pod.
 func serviceText(s service.ServiceReport) string {
 	text := s.Namespace + "/" + s.Name
-	if len(s.Frontends) > 0 {
-		text += "  " + s.Frontends[0].Address + " " + string(s.Frontends[0].Protocol)
+	for _, f := range clusterIPsOf(s) {
+		text += "  " + f
 	}
 	for _, e := range s.Details {
 		if !e.Inside && !e.Outside {
@@ -246,6 +260,29 @@ func serviceText(s service.ServiceReport) string {
 		}
 	}
 	return text
+}
+
+// clusterIPsOf returns the cluster IPs of a service, each with a port and its protocols: "10.96.0.100:80 TCP,UDP".
+func clusterIPsOf(s service.ServiceReport) (list []string) {
+	const most = 6
+	var addresses []string
+	protocols := map[string][]string{}
+	for _, f := range s.Frontends {
+		if f.Kind != processor.ClusterIP {
+			continue
+		}
+		if protocols[f.Address] == nil {
+			addresses = append(addresses, f.Address)
+		}
+		protocols[f.Address] = append(protocols[f.Address], string(f.Protocol))
+	}
+	for _, address := range addresses[:min(len(addresses), most)] {
+		list = append(list, address+" "+strings.Join(protocols[address], ","))
+	}
+	if len(addresses) > most {
+		list = append(list, fmt.Sprintf("and %d more", len(addresses)-most))
+	}
+	return list
 }
 
 // writeWorstFirst shows values with their states, and below each one that is not as it should be the

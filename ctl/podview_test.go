@@ -15,6 +15,7 @@ import (
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/plugins/ipnet"
 	"github.com/contiv/contiv/plugins/service"
+	"github.com/contiv/contiv/plugins/service/processor"
 	"github.com/contiv/contiv/rest"
 )
 
@@ -104,5 +105,26 @@ func requireInOrder(t *testing.T, socket, args string, wanted []string) {
 			break
 		}
 		rest = after
+	}
+}
+
+// A service of both IP versions is told once, with all its cluster IPs and protocols.
+func TestServicesOfPods(t *testing.T) {
+	report := service.ServiceReport{Namespace: "default", Name: "z", Details: []service.EndpointReport{{Address: "10.1.1.2:80", Protocol: "TCP", Why: "not ready"}}}
+	for _, address := range []string{"10.96.0.100:80", "[fd96::100]:80"} {
+		for _, protocol := range []processor.Protocol{"SCTP", "TCP", "UDP"} {
+			report.Frontends = append(report.Frontends, service.FrontendReport{Kind: processor.ClusterIP, Address: address, Protocol: protocol})
+		}
+	}
+	report.Frontends = append(report.Frontends, service.FrontendReport{Kind: processor.NodePort, Address: "192.168.16.1:30080", Protocol: "TCP"})
+	second := report
+	second.Details = []service.EndpointReport{{Address: "[fd10::2]:80", Protocol: "TCP", Inside: true}}
+	list := addServices(addServices(nil, []service.ServiceReport{report}), []service.ServiceReport{second})
+	if len(list) != 1 || len(list[0].Details) != 2 {
+		t.Fatalf("%+v", list)
+	}
+	const want = "default/z  10.96.0.100:80 SCTP,TCP,UDP  [fd96::100]:80 SCTP,TCP,UDP  its endpoint 10.1.1.2:80"
+	if got := serviceText(list[0]); !strings.HasPrefix(got, want) {
+		t.Errorf("%s", got)
 	}
 }

@@ -86,7 +86,7 @@ func twoNodes(t *testing.T) (flags []string) {
 			if r.URL.Query().Get("endpoint") != "10.1.1.2" {
 				t.Errorf("asked for the services of %v", r.URL)
 			}
-			rest.JSON(w, service.Report{Services: []service.ServiceReport{{Namespace: "shop", Name: "cart", Frontends: []service.FrontendReport{{Address: "10.96.0.1:80", Protocol: "TCP"}},
+			rest.JSON(w, service.Report{Services: []service.ServiceReport{{Namespace: "shop", Name: "cart", Frontends: []service.FrontendReport{{Kind: "ClusterIP", Address: "10.96.0.1:80", Protocol: "TCP"}},
 				Details: []service.EndpointReport{{Address: "10.1.1.2:8080", Why: "it is not ready"}}}}})
 		})
 		socket := filepath.Join(t.TempDir(), "s")
