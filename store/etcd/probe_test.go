@@ -3,10 +3,14 @@ package etcd
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"net"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/contiv/contiv/config"
+	"github.com/contiv/contiv/store"
 	"github.com/contiv/contiv/test/loopback"
 )
 
@@ -63,4 +67,17 @@ func listen(t *testing.T) net.Listener {
 	}
 	t.Cleanup(func() { l.Close() })
 	return l
+}
+
+// Who refuses has answered.
+func TestWatchOfEtcdThatRefuses(t *testing.T) {
+	s, err := New(Config{Endpoints: []string{"http://" + loopback.Address()}, OperationTimeout: config.Duration(200 * time.Millisecond)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	_, err = s.Watch(t.Context(), 0, "/x/")
+	if !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "connection refused") || strings.Contains(err.Error(), "no answer in time") {
+		t.Errorf("%v", err)
+	}
 }

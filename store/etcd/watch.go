@@ -61,7 +61,7 @@ func (s *Store) startWatch(w *watch, prefix string, revision int64) (clientv3.Wa
 		select {
 		case err := <-reason:
 			if err != nil {
-				return nil, fmt.Errorf("etcd: %w: %w: %w", store.ErrUnavailable, late, err)
+				return nil, fmt.Errorf("etcd: %w: %w", store.ErrUnavailable, err)
 			}
 		default:
 		}

@@ -21,7 +21,7 @@ import (
 func TestLostSettingsOfTheHostAreReported(t *testing.T) {
 	const up = "ip link set dev eth0 up; ip addr add 10.66.0.1/24 dev eth0; ip route add default via 10.66.0.9"
 	for name, test := range map[string]struct{ before, damage, repair, want string }{
-		"forwarding": {"", "sysctl -w net.ipv4.ip_forward=0", "sysctl -w net.ipv4.ip_forward=1", "net/ipv4/ip_forward is 0"},
+		"forwarding": {"", "sysctl -w net.ipv4.ip_forward=0", "sysctl -w net.ipv4.ip_forward=1", "net/ipv4/ip_forward is 0: pods reach nothing but their node itself over IPv4, not even each other"},
 		"forwarding of a device": {"", "sysctl -w net.ipv4.conf.c-tap1.forwarding=0", "sysctl -w net.ipv4.conf.c-tap1.forwarding=1",
 			`net/ipv4/conf/c-tap1/forwarding is 0: IPv4 packets that interface "tap1" receives are dropped`},
 		"default route": {up, "ip link set dev eth0 down; ip link set dev eth0 up", "ip route add default via 10.66.0.9",

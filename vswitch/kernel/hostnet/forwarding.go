@@ -45,7 +45,7 @@ func (v *Driver) notForwarding() (warnings []string, err error) {
 			continue // the kernel does without this IP version
 		}
 		if value != "1" {
-			warnings = append(warnings, fmt.Sprintf("sysctl net/%s is %s: pods reach nothing beyond their node over %s: set it to 1, and find out who changed it",
+			warnings = append(warnings, fmt.Sprintf("sysctl net/%s is %s: pods reach nothing but their node itself over %s, not even each other: set it to 1, and find out who changed it",
 				all, value, version))
 			continue
 		}
