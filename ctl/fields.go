@@ -3,6 +3,8 @@ package ctl
 import (
 	"encoding/json"
 	"fmt"
+	"net"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -129,25 +131,110 @@ func metadataText(m any) string {
 	return inLine("", fieldsOfJSON(string(data)))
 }
 
-// changes lists the differing fields: "mtu: 1450 → 9000".
-func changes(from, to proto.Message) []string {
-	before := make(map[string]string)
-	for _, f := range fields(from) {
-		before[f.name] = f.text
+// naturalKeys has the fields by which items of lists are told apart, and what precedes each; ":" is for ports.
+var naturalKeys = map[string][]struct{ before, field string }{
+	"st_mappings": {{"", "external_interface"}, {"", "external_ip"}, {":", "external_port"}, {"/", "protocol"}, {" ", "clients"}},
+	"local_ips":   {{"", "local_ip"}, {":", "local_port"}},
+	"id_mappings": {{"", "interface"}, {"", "ip_address"}, {":", "port"}, {"/", "protocol"}},
+	"interfaces":  {{"", "name"}},
+}
+
+// keyedField is a field whose name has the natural keys of items in place of their numbers.
+type keyedField struct {
+	field
+	// items with such keys that the field is in, the outermost first: "local_ips[10.1.1.2:8080]".
+	items []string
+}
+
+// listItem matches the number of an item of a list in the name of a field.
+var listItem = regexp.MustCompile(`(\w+)\[\d+\]`)
+
+func keyed(list []field) []keyedField {
+	texts := make(map[string]string, len(list))
+	for _, f := range list {
+		texts[f.name] = f.text
 	}
-	var out []string
-	for _, f := range fields(to) {
-		old, was := before[f.name]
-		delete(before, f.name)
-		switch {
-		case !was:
-			out = append(out, f.name+": unset → "+f.text)
-		case old != f.text:
-			out = append(out, f.name+": "+old+" → "+f.text)
+	whose := map[string]string{} // item by natural key → by number
+	var out []keyedField
+	for _, f := range list {
+		k := keyedField{field: field{text: f.text}}
+		end := 0
+		for _, at := range listItem.FindAllStringSubmatchIndex(f.name, -1) {
+			numbered, list := f.name[:at[1]], f.name[at[2]:at[3]]
+			k.name += f.name[end:at[0]]
+			end = at[1]
+			item := k.name + list + "[" + naturalKey(list, numbered, texts) + "]"
+			if other, taken := whose[item]; strings.HasSuffix(item, "[]") || taken && other != numbered { // no key of its own
+				k.name += f.name[at[0]:at[1]]
+				continue
+			}
+			whose[item] = numbered
+			k.name, k.items = item, append(k.items, item)
+		}
+		k.name += f.name[end:]
+		out = append(out, k)
+	}
+	return out
+}
+
+// naturalKey returns the key of an item of a list; "" if it has none.
+func naturalKey(list, item string, texts map[string]string) (key string) {
+	for _, part := range naturalKeys[list] {
+		switch text, has := texts[item+"."+part.field]; {
+		case !has:
+		case part.before == ":":
+			key = net.JoinHostPort(key, text)
+		case key == "":
+			key = text
+		default:
+			key += part.before + text
 		}
 	}
-	for _, f := range fields(from) {
-		if _, gone := before[f.name]; gone {
+	return key
+}
+
+// changes lists the differing fields: "mtu: 1450 → 9000". Items of lists are compared by their natural keys, if they have
+// some, and those that only one side has are told as a whole.
+func changes(from, to proto.Message) []string {
+	before, after := keyed(fields(from)), keyed(fields(to))
+	old := make(map[string]string, len(before))
+	had, has := map[string]bool{}, map[string]bool{}
+	for _, f := range before {
+		old[f.name] = f.text
+		for _, item := range f.items {
+			had[item] = true
+		}
+	}
+	for _, f := range after {
+		for _, item := range f.items {
+			has[item] = true
+		}
+	}
+	var out []string
+	told := map[string]bool{}
+	whole := func(f keyedField, there map[string]bool, what string) bool {
+		i := slices.IndexFunc(f.items, func(item string) bool { return !there[item] })
+		if i < 0 {
+			return false
+		}
+		if item := f.items[i]; !told[item] {
+			told[item] = true
+			out = append(out, item+" "+what)
+		}
+		return true
+	}
+	for _, f := range after {
+		text, was := old[f.name]
+		delete(old, f.name)
+		switch {
+		case !was && !whole(f, had, "added"):
+			out = append(out, f.name+": unset → "+f.text)
+		case was && text != f.text:
+			out = append(out, f.name+": "+text+" → "+f.text)
+		}
+	}
+	for _, f := range before {
+		if _, gone := old[f.name]; gone && !whole(f, has, "removed") {
 			out = append(out, f.name+": "+f.text+" → unset")
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	vpp_l2 "github.com/contiv/contiv/api/ligato/vpp/l2"
+	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -93,6 +94,25 @@ func TestFieldsAndChanges(t *testing.T) {
 	bd := &vpp_l2.BridgeDomain{Name: "bd", Interfaces: []*vpp_l2.BridgeDomain_Interface{{Name: "a"}, {Name: "b", SplitHorizonGroup: 1}}}
 	if got, want := fieldsText(bd), "name=bd  interfaces[0].name=a  interfaces[1].name=b  interfaces[1].split_horizon_group=1"; got != want {
 		t.Errorf("got %q, want %q", got, want)
+	}
+	// What remains in a list is compared with itself, wherever it is in the list.
+	mapping := func(ip string, protocol vpp_nat.DNat44_Protocol, local ...string) *vpp_nat.DNat44_StaticMapping {
+		m := &vpp_nat.DNat44_StaticMapping{ExternalIp: ip, ExternalPort: 80, Protocol: protocol}
+		for _, l := range local {
+			m.LocalIps = append(m.LocalIps, &vpp_nat.DNat44_StaticMapping_LocalIP{LocalIp: l, LocalPort: 8080, Probability: 1})
+		}
+		return m
+	}
+	was := &vpp_nat.DNat44{Label: "web", StMappings: []*vpp_nat.DNat44_StaticMapping{mapping("10.96.0.9", vpp_nat.DNat44_TCP, "10.1.1.2"), mapping("10.96.0.100", vpp_nat.DNat44_UDP, "10.1.1.2", "10.1.1.3", "fd00::2")}}
+	is := &vpp_nat.DNat44{Label: "web", StMappings: []*vpp_nat.DNat44_StaticMapping{mapping("10.96.0.100", vpp_nat.DNat44_UDP, "10.1.1.3", "10.1.1.4"), mapping("10.96.0.100", vpp_nat.DNat44_TCP, "10.1.1.2")}}
+	is.StMappings[0].LocalIps[0].Probability = 2
+	const udp = "st_mappings[10.96.0.100:80/UDP]"
+	want = []string{
+		udp + ".local_ips[10.1.1.3:8080].probability: 1 → 2", udp + ".local_ips[10.1.1.4:8080] added", "st_mappings[10.96.0.100:80] added", "st_mappings[10.96.0.9:80] removed",
+		udp + ".local_ips[10.1.1.2:8080] removed", udp + ".local_ips[[fd00::2]:8080] removed",
+	}
+	if diff := cmp.Diff(want, changes(was, is)); diff != "" {
+		t.Error(diff)
 	}
 	if got := fieldsText(nil) + fieldsText(&vpp_interfaces.Interface{}); got != "" {
 		t.Errorf("nothing: got %q", got)
