@@ -9,5 +9,5 @@
 // [Host] tracks connections, with their states, marks, and NAT in both directions.
 //
 // An expression that it does not implement, such as a limit, is an error of the packet, so that no
-// test passes by accident. Timeouts of elements never end.
+// test passes by accident. Timeouts of elements end when a test lets time pass ([Kernel.Pass]).
 package nfttest

@@ -319,8 +319,10 @@ func (w *walk) dynset(e *expr.Dynset) (outcome, error) {
 		delete(s.elements, key)
 		return goesOn, nil
 	}
-	if s.elements[key] == nil {
-		added := &element{}
+	if have := s.elements[key]; have != nil && e.Operation == unix.NFT_DYNSET_OP_UPDATE {
+		have.left = e.Timeout
+	} else if have == nil {
+		added := &element{left: e.Timeout}
 		if e.SrcRegData != 0 {
 			added.data = string(w.regs.get(e.SrcRegData, int(s.dataLen)))
 		}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/google/nftables/expr"
 	"github.com/mdlayher/netlink"
@@ -76,6 +77,8 @@ type element struct {
 	data    string
 	verdict *expr.Verdict
 	comment []byte // NFTA_SET_ELEM_USERDATA
+	// left is how long it stays; 0: for ever.
+	left time.Duration
 }
 
 // Attributes that x/sys/unix does not name.
@@ -92,6 +95,20 @@ const (
 )
 
 func (k *Kernel) Close() {}
+
+// Pass lets time pass: elements whose time-out ends are gone.
+func (k *Kernel) Pass(d time.Duration) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, t := range k.tables {
+		for _, s := range t.sets {
+			maps.DeleteFunc(s.elements, func(_ elementKey, e *element) bool { return e.left > 0 && e.left <= d })
+			for _, e := range s.elements {
+				e.left = max(e.left-d, 0)
+			}
+		}
+	}
+}
 
 // Commit implements nft.Kernel.
 func (k *Kernel) Commit(messages []netlink.Message) error {
