@@ -47,6 +47,7 @@ func DNAT66AsDNAT44(v *contiv_nat.DNat66) *vpp_nat.DNat44 {
 		mapped.Clients = vpp_nat.DNat44_StaticMapping_Clients(m.GetClients())
 		mapped.Otherwise = vpp_nat.DNat44_StaticMapping_Otherwise(m.GetOtherwise())
 		mapped.SourceRanges, mapped.MasqueradeOutside, mapped.ResetRemoved = m.GetSourceRanges(), m.GetMasqueradeOutside(), m.GetResetRemoved()
+		mapped.AffinityPort = m.GetAffinityPort()
 		out.StMappings = append(out.StMappings, mapped)
 	}
 	return out
@@ -71,7 +72,17 @@ func DNAT66FromDNAT44(v *vpp_nat.DNat44) *contiv_nat.DNat66 {
 		mapped.Clients = contiv_nat.DNat66_StaticMapping_Clients(m.GetClients())
 		mapped.Otherwise = contiv_nat.DNat66_StaticMapping_Otherwise(m.GetOtherwise())
 		mapped.SourceRanges, mapped.MasqueradeOutside, mapped.ResetRemoved = m.GetSourceRanges(), m.GetMasqueradeOutside(), m.GetResetRemoved()
+		mapped.AffinityPort = m.GetAffinityPort()
 		out.StMappings = append(out.StMappings, mapped)
 	}
 	return out
+}
+
+// AffinityPort is the port that a mapping shares its clients by with others of its value: those of
+// the same protocol.
+func AffinityPort(m *vpp_nat.DNat44_StaticMapping) uint32 {
+	if m.GetAffinityPort() != 0 {
+		return m.GetAffinityPort()
+	}
+	return m.GetExternalPort()
 }

@@ -25,15 +25,15 @@ type natTables struct {
 	dnat         map[string]*vpp_nat.DNat44
 	vrfTables    map[string]*vpp_nat.Nat44VrfTable
 	vrfRoutes    map[string]*vpp_nat.Nat44VrfRoute
-	// clients are the backends of clients with session affinity.
-	clients map[client]netip.AddrPort
+	// clients are the backends of clients with session affinity, the latest first.
+	clients map[client][]netip.AddrPort
 }
 
 func newNATTables() natTables {
 	return natTables{
 		globalIfaces: map[string]*vpp_nat.Nat44Global_Interface{}, globalAddrs: map[string]*vpp_nat.Nat44Global_Address{},
 		ifaces: map[string]*vpp_nat.Nat44Interface{}, pools: map[string]*vpp_nat.Nat44AddressPool{}, dnat: map[string]*vpp_nat.DNat44{},
-		vrfTables: map[string]*vpp_nat.Nat44VrfTable{}, vrfRoutes: map[string]*vpp_nat.Nat44VrfRoute{}, clients: map[client]netip.AddrPort{},
+		vrfTables: map[string]*vpp_nat.Nat44VrfTable{}, vrfRoutes: map[string]*vpp_nat.Nat44VrfRoute{}, clients: map[client][]netip.AddrPort{},
 	}
 }
 

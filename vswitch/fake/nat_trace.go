@@ -11,11 +11,13 @@ import (
 
 type staticMapping = vpp_nat.DNat44_StaticMapping
 
-// client is who has a backend of a service.
+// client is who has backends of a port of a value.
 type client struct {
-	addr, service netip.Addr
-	protocol      uint8
-	port          uint16
+	addr     netip.Addr
+	label    string
+	ipv6     bool
+	protocol uint8
+	port     uint32
 }
 
 // twiceNAT is what a translated packet has to do with its source later.
@@ -91,6 +93,7 @@ func (t *tracer) translateDestination(n *Node, in string) bool {
 	own := in == ""
 	inside := own || n.isInside(t.Src)
 	var best *staticMapping
+	var label string
 	rank := func(m *staticMapping) int {
 		switch {
 		case m == nil:
@@ -108,7 +111,7 @@ func (t *tracer) translateDestination(n *Node, in string) bool {
 		for _, m := range v.GetStMappings() {
 			if n.isExternal(m.GetExternalInterface(), m.GetExternalIp(), t.dst) &&
 				covers(uint16(m.GetExternalPort()), m.GetProtocol(), t.packet.DstPort, t.packet.Protocol) && isFor(m, inside, own) && rank(m) > rank(best) {
-				best = m
+				best, label = m, v.GetLabel()
 			}
 		}
 	}
@@ -118,7 +121,7 @@ func (t *tracer) translateDestination(n *Node, in string) bool {
 	if !t.mayUse(n, best) {
 		return false
 	}
-	backend, ok := t.pick(n, best)
+	backend, ok := t.pick(n, label, best)
 	if !ok {
 		return true
 	}
@@ -142,8 +145,8 @@ func (n *Node) dnatFor(addr netip.Addr) (values []*vpp_nat.DNat44) {
 	return values
 }
 
-// pick returns the backend in the slot that the packet asks for, or the client's previous backend.
-func (t *tracer) pick(n *Node, m *staticMapping) (netip.AddrPort, bool) {
+// pick returns the backend in the slot that the packet asks for, or one that the client has of the port.
+func (t *tracer) pick(n *Node, label string, m *staticMapping) (netip.AddrPort, bool) {
 	var backends []netip.AddrPort
 	var probabilities []uint32
 	for _, l := range m.GetLocalIps() {
@@ -156,14 +159,17 @@ func (t *tracer) pick(n *Node, m *staticMapping) (netip.AddrPort, bool) {
 	if len(slots) == 0 {
 		return netip.AddrPort{}, false
 	}
-	who := client{t.Src, t.dst, t.packet.Protocol, t.packet.DstPort}
-	if had, ok := n.nat.clients[who]; ok && m.GetSessionAffinity() > 0 && slices.Contains(backends, had) {
-		return had, true
-	}
 	backend := backends[slots[t.packet.Slot%len(slots)]]
-	if m.GetSessionAffinity() > 0 {
-		n.nat.clients[who] = backend
+	if m.GetSessionAffinity() == 0 {
+		return backend, true
 	}
+	who := client{t.Src, label, t.dst.Is6(), t.packet.Protocol, vswitch.AffinityPort(m)}
+	for _, had := range n.nat.clients[who] {
+		if slices.Contains(backends, had) {
+			return had, true
+		}
+	}
+	n.nat.clients[who] = slices.Insert(n.nat.clients[who], 0, backend)
 	return backend, true
 }
 

@@ -498,7 +498,11 @@ type DNat66_StaticMapping struct {
 	MasqueradeOutside bool `protobuf:"varint,1003,opt,name=masquerade_outside,json=masqueradeOutside,proto3" json:"masquerade_outside,omitempty"`
 	// TCP connections to local addresses that are taken out of the mapping are reset,
 	// with the next packet of the client; else they go on.
-	ResetRemoved  bool `protobuf:"varint,1004,opt,name=reset_removed,json=resetRemoved,proto3" json:"reset_removed,omitempty"`
+	ResetRemoved bool `protobuf:"varint,1004,opt,name=reset_removed,json=resetRemoved,proto3" json:"reset_removed,omitempty"`
+	// Mappings of a value with the same protocol and the same port here share their clients
+	// with session affinity: by whichever of them a client comes, it gets the same local
+	// address, if the mapping has that. 0: external_port. VPP ignores it.
+	AffinityPort  uint32 `protobuf:"varint,1005,opt,name=affinity_port,json=affinityPort,proto3" json:"affinity_port,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -615,6 +619,13 @@ func (x *DNat66_StaticMapping) GetResetRemoved() bool {
 		return x.ResetRemoved
 	}
 	return false
+}
+
+func (x *DNat66_StaticMapping) GetAffinityPort() uint32 {
+	if x != nil {
+		return x.AffinityPort
+	}
+	return 0
 }
 
 type DNat66_StaticMapping_LocalIP struct {
@@ -795,11 +806,11 @@ const file_contiv_nat_nat_proto_rawDesc = "" +
 	"contiv.nat\"E\n" +
 	"\vSourceNAT66\x12\x1c\n" +
 	"\tinterface\x18\x01 \x01(\tR\tinterface\x12\x18\n" +
-	"\aaddress\x18\x02 \x01(\tR\aaddress\"\xc6\b\n" +
+	"\aaddress\x18\x02 \x01(\tR\aaddress\"\xec\b\n" +
 	"\x06DNat66\x12\x14\n" +
 	"\x05label\x18\x01 \x01(\tR\x05label\x12A\n" +
 	"\vst_mappings\x18\x02 \x03(\v2 .contiv.nat.DNat66.StaticMappingR\n" +
-	"stMappings\x1a\xba\a\n" +
+	"stMappings\x1a\xe0\a\n" +
 	"\rStaticMapping\x12\x1f\n" +
 	"\vexternal_ip\x18\x01 \x01(\tR\n" +
 	"externalIp\x12#\n" +
@@ -814,7 +825,8 @@ const file_contiv_nat_nat_proto_rawDesc = "" +
 	"\totherwise\x18\xe9\a \x01(\x0e2*.contiv.nat.DNat66.StaticMapping.OtherwiseR\totherwise\x12$\n" +
 	"\rsource_ranges\x18\xea\a \x03(\tR\fsourceRanges\x12.\n" +
 	"\x12masquerade_outside\x18\xeb\a \x01(\bR\x11masqueradeOutside\x12$\n" +
-	"\rreset_removed\x18\xec\a \x01(\bR\fresetRemoved\x1a\xa2\x01\n" +
+	"\rreset_removed\x18\xec\a \x01(\bR\fresetRemoved\x12$\n" +
+	"\raffinity_port\x18\xed\a \x01(\rR\faffinityPort\x1a\xa2\x01\n" +
 	"\aLocalIP\x12\x19\n" +
 	"\blocal_ip\x18\x01 \x01(\tR\alocalIp\x12\x1d\n" +
 	"\n" +

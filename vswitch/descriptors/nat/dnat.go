@@ -136,7 +136,7 @@ func validateStatic(field string, m *staticMapping, seen map[string]bool) error 
 			return err
 		}
 	}
-	if err := descriptor.ValidPort(field+"external_port", m.GetExternalPort()); err != nil {
+	if err := descriptor.FirstError(descriptor.ValidPort(field+"external_port", m.GetExternalPort()), descriptor.ValidPort(field+"affinity_port", m.GetAffinityPort())); err != nil {
 		return err
 	}
 	id := fmt.Sprint(m.GetExternalInterface(), m.GetExternalIp(), m.GetExternalPort(), m.GetProtocol()) + ofClients(int32(m.GetClients()))
@@ -214,6 +214,9 @@ func normalDNAT(v *vpp_nat.DNat44) *vpp_nat.DNat44 {
 		}
 		if m.GetExternalPort() == 0 { // a whole address has one local address
 			m.SessionAffinity = 0
+		}
+		if m.GetSessionAffinity() == 0 || m.GetAffinityPort() == m.GetExternalPort() {
+			m.AffinityPort = 0
 		}
 		if first := m.GetLocalIps(); len(first) > 1 && !slices.ContainsFunc(first, func(l *localIP) bool { return l.GetProbability() != first[0].GetProbability() }) {
 			for _, l := range first {

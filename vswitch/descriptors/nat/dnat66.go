@@ -55,7 +55,7 @@ func validateDNAT66(v *contiv_nat.DNat66) error {
 }
 
 func validateStatic66(field string, m *staticMapping66, seen map[string]bool) error {
-	if err := descriptor.FirstError(validUnicast6(field+"external_ip", m.GetExternalIp()), validPort66(field+"external_port", m.GetExternalPort())); err != nil {
+	if err := descriptor.FirstError(validUnicast6(field+"external_ip", m.GetExternalIp()), validPort66(field+"external_port", m.GetExternalPort()), descriptor.ValidPort(field+"affinity_port", m.GetAffinityPort())); err != nil {
 		return err
 	}
 	id := fmt.Sprint(vswitch.CanonicalAddr(m.GetExternalIp()), " ", m.GetExternalPort(), m.GetProtocol()) + ofClients(int32(m.GetClients()))

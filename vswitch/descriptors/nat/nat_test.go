@@ -68,6 +68,7 @@ func TestDNATEquivalence(t *testing.T) {
 		{"equal probabilities", func(m *staticMapping) { m.LocalIps[0].Probability, m.LocalIps[1].Probability = 7, 7 }, true},
 		{"probability", func(m *staticMapping) { m.LocalIps[0].Probability = 2 }, false},
 		{"affinity", func(m *staticMapping) { m.SessionAffinity = 1 }, false},
+		{"whose affinity, without any", func(m *staticMapping) { m.AffinityPort = 99 }, true},
 		{"backend", func(m *staticMapping) { m.LocalIps = m.LocalIps[1:] }, false},
 		{"twice-NAT", func(m *staticMapping) { m.TwiceNat = vpp_nat.DNat44_StaticMapping_SELF }, false},
 	} {

@@ -857,7 +857,11 @@ type DNat44_StaticMapping struct {
 	MasqueradeOutside bool `protobuf:"varint,1003,opt,name=masquerade_outside,json=masqueradeOutside,proto3" json:"masquerade_outside,omitempty"`
 	// TCP connections to local addresses that are taken out of the mapping are reset,
 	// with the next packet of the client; else they go on. VPP ends them anyway.
-	ResetRemoved  bool `protobuf:"varint,1004,opt,name=reset_removed,json=resetRemoved,proto3" json:"reset_removed,omitempty"`
+	ResetRemoved bool `protobuf:"varint,1004,opt,name=reset_removed,json=resetRemoved,proto3" json:"reset_removed,omitempty"`
+	// Mappings of a value with the same protocol and the same port here share their clients
+	// with session affinity: by whichever of them a client comes, it gets the same local
+	// address, if the mapping has that. 0: external_port. VPP ignores it.
+	AffinityPort  uint32 `protobuf:"varint,1005,opt,name=affinity_port,json=affinityPort,proto3" json:"affinity_port,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -981,6 +985,13 @@ func (x *DNat44_StaticMapping) GetResetRemoved() bool {
 		return x.ResetRemoved
 	}
 	return false
+}
+
+func (x *DNat44_StaticMapping) GetAffinityPort() uint32 {
+	if x != nil {
+		return x.AffinityPort
+	}
+	return 0
 }
 
 type DNat44_IdentityMapping struct {
@@ -1168,13 +1179,13 @@ const file_ligato_vpp_nat_nat_proto_rawDesc = "" +
 	"\aAddress\x12\x1f\n" +
 	"\aaddress\x18\x01 \x01(\tB\x05\x82}\x02\b\x02R\aaddress\x12\x15\n" +
 	"\x06vrf_id\x18\x02 \x01(\rR\x05vrfId\x12\x1b\n" +
-	"\ttwice_nat\x18\x03 \x01(\bR\btwiceNat\"\xfe\v\n" +
+	"\ttwice_nat\x18\x03 \x01(\bR\btwiceNat\"\xaf\f\n" +
 	"\x06DNat44\x12\x14\n" +
 	"\x05label\x18\x01 \x01(\tR\x05label\x12E\n" +
 	"\vst_mappings\x18\x02 \x03(\v2$.ligato.vpp.nat.DNat44.StaticMappingR\n" +
 	"stMappings\x12G\n" +
 	"\vid_mappings\x18\x03 \x03(\v2&.ligato.vpp.nat.DNat44.IdentityMappingR\n" +
-	"idMappings\x1a\xcf\b\n" +
+	"idMappings\x1a\x80\t\n" +
 	"\rStaticMapping\x12-\n" +
 	"\x12external_interface\x18\x01 \x01(\tR\x11externalInterface\x12&\n" +
 	"\vexternal_ip\x18\x02 \x01(\tB\x05\x82}\x02\b\x02R\n" +
@@ -1189,7 +1200,8 @@ const file_ligato_vpp_nat_nat_proto_rawDesc = "" +
 	"\totherwise\x18\xe9\a \x01(\x0e2..ligato.vpp.nat.DNat44.StaticMapping.OtherwiseR\totherwise\x12$\n" +
 	"\rsource_ranges\x18\xea\a \x03(\tR\fsourceRanges\x12.\n" +
 	"\x12masquerade_outside\x18\xeb\a \x01(\bR\x11masqueradeOutside\x12$\n" +
-	"\rreset_removed\x18\xec\a \x01(\bR\fresetRemoved\x1a\xd2\x01\n" +
+	"\rreset_removed\x18\xec\a \x01(\bR\fresetRemoved\x12/\n" +
+	"\raffinity_port\x18\xed\a \x01(\rB\t\x82}\x06\x12\x04\x10\xff\xff\x03R\faffinityPort\x1a\xd2\x01\n" +
 	"\aLocalIP\x12\x15\n" +
 	"\x06vrf_id\x18\x01 \x01(\rR\x05vrfId\x12 \n" +
 	"\blocal_ip\x18\x02 \x01(\tB\x05\x82}\x02\b\x02R\alocalIp\x12(\n" +
