@@ -53,7 +53,7 @@ func TestDamagedDNAT66IsRepaired(t *testing.T) {
 		"delete element ip6 contiv nat-self-ip { fd96::1 . tcp . 80 . fd10::2 . fd10::2 }":        true,
 		"delete element ip6 contiv nat-static { fd96::3 . udp . 53 }":                             true,
 		"delete element ip6 contiv nat-twice-ip { fd96::2 . tcp . 80 }":                           true,
-		"delete element ip6 contiv nat-sticky { fd96::1 . tcp . 80 }":                             true,
+		"delete element ip6 contiv nat-port { fd96::1 . tcp . 80 }":                               true,
 		"add element ip6 contiv nat-balance-3 { fd96::2 . tcp . 80 . 0x00000077 : fd99::9 . 80 }": true,
 		"flush chain ip6 contiv nat-prerouting":                                                   false,
 		"flush chain ip6 contiv nat-balance":                                                      false,

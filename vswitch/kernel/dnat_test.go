@@ -82,6 +82,20 @@ func TestNFTPrintsNAT(t *testing.T) {
 	enableNAT(t, v)
 	check(t, v.ServiceNetworks().Create(t.Context(), &contiv_nat.ServiceNetwork{Inside: []string{"10.1.1.0/24", "fd10::/64"}, ServiceSubnets: []string{"10.96.0.0/12", "fd96::/108"}}))
 	check(t, v.NAT().SetDNAT(t.Context(), everyFeature()))
+	wantPrinted(t, n)
+	// As an earlier version made it: with clients by address.
+	script := t.TempDir() + "/nft"
+	check(t, os.WriteFile(script, []byte("add map ip contiv nat-affinity { type ipv4_addr . inet_proto . inet_service . ipv4_addr : ipv4_addr . inet_service; flags dynamic, timeout; }"), 0o600))
+	n.Exec(t, "nft -f "+script)
+	check(t, v.NAT().Enable(t.Context(), &vpp_nat.Nat44Global{Forwarding: true}))
+	if out := n.Exec(t, "nft list chain ip contiv nat-balance"); !strings.Contains(out, "clients of addresses") {
+		t.Errorf("no rules for clients of addresses: %s", out)
+	}
+	wantPrinted(t, n)
+}
+
+func wantPrinted(t *testing.T, n *node) {
+	t.Helper()
 	for _, command := range []string{"nft list ruleset", "nft -j list ruleset"} {
 		out, err := n.Try(command)
 		if err != nil || strings.Contains(out, "Error") || !strings.Contains(out, "every/feature") {
@@ -110,7 +124,10 @@ func TestDamagedDNATIsRepaired(t *testing.T) {
 		"delete element ip contiv nat-self { 10.96.0.1 . tcp . 80 . 10.1.1.2 . 10.1.1.2 }",
 		"delete element ip contiv nat-static { 10.96.0.3 . udp . 53 }",
 		"delete element ip contiv nat-twice-ip { 10.96.0.3 . tcp . 53 }",
-		"delete element ip contiv nat-sticky { 10.96.0.1 . tcp . 80 }",
+		"delete element ip contiv nat-port { 10.96.0.1 . tcp . 80 }",
+		"delete element ip contiv nat-apart { 10.96.0.1 . tcp . 80 }",
+		"flush set ip contiv nat-usable",
+		"flush map ip contiv nat-port-in",
 		"delete element ip contiv nat-balance-in-1-600 { 10.96.0.6 . tcp . 80 . 0x00000000 }",
 		"delete element ip contiv nat-balanced-in { 10.96.0.6 . tcp . 80 }",
 		"flush set ip contiv nat-dropped",

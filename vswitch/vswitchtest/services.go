@@ -263,6 +263,7 @@ func (l *serviceLab) run(t *testing.T) {
 			}
 		}
 	})
+	t.Run("session affinity of a port with several addresses", l.testPortAffinity)
 	t.Run("UDP when the first endpoint comes, and when it goes", func(t *testing.T) {
 		refuse := func(m *mapping44) { m.Otherwise = vpp_nat.DNat44_StaticMapping_REFUSE }
 		l.serve(t, edited(l.mapping(udp44), refuse))
@@ -328,6 +329,98 @@ func (l *serviceLab) run(t *testing.T) {
 		t.Run("cases", l.runTable)
 	}
 	t.Run("a restarted agent finds everything, and removes everything", func(t *testing.T) { l.testServiceRestart(t) })
+}
+
+// testPortAffinity gives clients one endpoint of a port of a service, whichever of its addresses they come to.
+func (l *serviceLab) testPortAffinity(t *testing.T) {
+	type address struct {
+		ip   string
+		port uint32
+	}
+	addresses := []address{{l.service, 80}, {l.other, 80}, {l.other, 30080}} // the last one as a node port
+	mapping := func(at address, clients vpp_nat.DNat44_StaticMapping_Clients, pods ...int) *mapping44 {
+		return edited(l.mapping(tcp44, pods...), func(m *mapping44) {
+			m.ExternalIp, m.ExternalPort, m.AffinityPort, m.SessionAffinity, m.Clients = at.ip, at.port, 80, 600, clients
+		})
+	}
+	serve := func(pods ...int) {
+		t.Helper()
+		var mappings []*mapping44
+		for _, at := range addresses {
+			mappings = append(mappings, mapping(at, vpp_nat.DNat44_StaticMapping_ALL, pods...))
+		}
+		l.serve(t, mappings...)
+	}
+	ask := func(h *Host, from string, at address) string {
+		t.Helper()
+		who, _, err := h.who(t, "tcp", from, at.ip, int(at.port))
+		if err != nil {
+			t.Fatalf("from %q to %v: %v", from, at, err)
+		}
+		return who
+	}
+	// each returns whom the clients come to, by their numbers, if that is the same at all the addresses.
+	each := func(addresses ...address) map[int]string {
+		t.Helper()
+		had := map[int]string{}
+		for n := 10; n < 22; n++ {
+			for i := range 2 * len(addresses) {
+				at := addresses[(n+i)%len(addresses)]
+				switch who := ask(l.world, l.client(n), at); {
+				case i == 0:
+					had[n] = who
+				case who != had[n]:
+					t.Errorf("client %d comes to %s at %v, and to %s at %v", n, who, at, had[n], addresses[n%len(addresses)])
+				}
+			}
+		}
+		return had
+	}
+	l.serve(t, l.mapping(tcp44, 1)) // forgets all clients
+	// VPP looks for IPv6 neighbours only when it sends them what it has not translated.
+	for n := 10; n < 22; n++ {
+		if _, _, err := l.world.who(t, "tcp", l.client(n), l.pod(1), servicePort); err != nil {
+			t.Fatal(err)
+		}
+	}
+	serve(1, 2, 3)
+	before := each(addresses...)
+	serve(1, 2)
+	after := each(addresses...)
+	came := map[string]bool{}
+	for n, pod := range before {
+		came[pod] = true
+		if !l.fewMove && pod != "pod3" && after[n] != pod {
+			t.Errorf("client %d moves from %s to %s because pod3 goes", n, pod, after[n])
+		}
+	}
+	if len(came) < 2 {
+		t.Errorf("all clients come to %v", came)
+	}
+	if !l.scopes {
+		return
+	}
+	local := []*mapping44{mapping(addresses[0], vpp_nat.DNat44_StaticMapping_ALL, 1, 2, 3)}
+	for _, at := range addresses[1:] {
+		local = append(local, mapping(at, vpp_nat.DNat44_StaticMapping_INSIDE, 1, 2, 3), mapping(at, vpp_nat.DNat44_StaticMapping_OUTSIDE, 2, 3))
+	}
+	l.serve(t, local...)
+	cluster := each(addresses[0])
+	outside := each(addresses[1:]...)
+	for n, pod := range cluster {
+		if is := ask(l.world, l.client(n), addresses[0]); is != pod {
+			t.Errorf("client %d moves from %s to %s because it comes by an address without that", n, pod, is)
+		}
+		if pod != "pod1" && outside[n] != pod || outside[n] == "pod1" {
+			t.Errorf("client %d, which has %s, comes to %s by an address for pod2 and pod3", n, pod, outside[n])
+		}
+	}
+	had := ask(l.pods[2], "", addresses[1])
+	for _, at := range append(addresses, addresses...) {
+		if is := ask(l.pods[2], "", at); is != had {
+			t.Errorf("pod2 comes to %s at %v, and to %s", is, at, had)
+		}
+	}
 }
 
 // testClientIP makes pod1 an endpoint at an address that it does not open connections from. Drivers that ignore
@@ -465,13 +558,15 @@ func (l *serviceLab) testServiceRestart(t *testing.T) {
 		if !l.scopes {
 			return l.value(
 				l.mapping(udp44, first), edited(l.mapping(tcp44), func(m *mapping44) { m.Otherwise = vpp_nat.DNat44_StaticMapping_REFUSE }),
-				edited(l.mapping(tcp44, 1, 2), func(m *mapping44) { m.ExternalPort, m.SessionAffinity, m.MasqueradeOutside = 81, 600, true }),
+				edited(l.mapping(tcp44, 1, 2), func(m *mapping44) {
+					m.ExternalPort, m.SessionAffinity, m.AffinityPort, m.MasqueradeOutside = 81, 600, 80, true
+				}),
 				edited(l.mapping(tcp44, 1), func(m *mapping44) { m.ExternalPort, m.MasqueradeOutside, m.LocalIps[0].Elsewhere = 82, true, true }),
 			)
 		}
 		scoped := func(port uint32, clients vpp_nat.DNat44_StaticMapping_Clients, pods ...int) *mapping44 {
 			return edited(l.mapping(tcp44, pods...), func(m *mapping44) {
-				m.ExternalPort, m.Clients, m.SessionAffinity = port, clients, 600
+				m.ExternalPort, m.Clients, m.SessionAffinity, m.AffinityPort = port, clients, 600, 80
 				m.SourceRanges = []string{l.client(10) + "/" + strconv.Itoa(l.bits()-4)}
 			})
 		}

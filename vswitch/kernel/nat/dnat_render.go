@@ -2,6 +2,7 @@ package nat
 
 import (
 	"fmt"
+	"hash/fnv"
 	"net/netip"
 	"slices"
 
@@ -91,6 +92,18 @@ func serviceKey(a netip.Addr, proto uint8, p uint16) string {
 	return protocolKey(a, proto) + portKey(p)
 }
 
+// portKeyLength is that of a valuePortKey.
+const portKeyLength = 3 * 4
+
+// valuePortKey is the key of a port of a value, whatever addresses it has; apart: its key for the clients
+// of a scope (1, …) whose backend of the port cannot be used. If two values have the same hash and the
+// same port, clients of the one that they come to later are all apart.
+func valuePortKey(label string, proto uint8, p uint16, apart int) string {
+	hash := fnv.New32a()
+	hash.Write([]byte(label))
+	return string(hash.Sum(nil)) + string([]byte{proto, 0, 0, byte(apart)}) + portKey(p)
+}
+
 func backendKey(b netip.AddrPort) string { return addrKey(b.Addr()) + portKey(b.Port()) }
 
 func identity(label string, addr netip.Addr, id *vpp_nat.DNat44_IdentityMapping) nft.Element {
@@ -131,12 +144,13 @@ func (m *mapping) static(f *natFamily, label string, external netip.Addr, st *vp
 	case len(backends) == 1 && scopeOf(st) == "" && st.GetSessionAffinity() == 0:
 		claim(mapStatic, serviceKey(external, proto, p), backendKey(backends[0].at))
 	default:
-		m.balanced(f, label, serviceKey(external, proto, p), backends, scopeOf(st), st.GetSessionAffinity())
+		m.balanced(f, label, serviceKey(external, proto, p), backends, st)
 	}
 	return m.twice(serviceKey(external, proto, p), backends, st)
 }
 
-func (m *mapping) balanced(f *natFamily, label, service string, backends []backend, scope natScope, timeout uint32) {
+func (m *mapping) balanced(f *natFamily, label, service string, backends []backend, st *vpp_nat.DNat44_StaticMapping) {
+	scope, timeout := scopeOf(st), st.GetSessionAffinity()
 	weights := make([]uint32, len(backends))
 	for i, b := range backends {
 		weights[i] = b.weight
@@ -150,10 +164,17 @@ func (m *mapping) balanced(f *natFamily, label, service string, backends []backe
 	for slot, b := range slots {
 		m.parts = append(m.parts, nft.Element{Set: set, Key: service + string(native32(uint32(slot))), Data: f.classData(class, backendKey(backends[b].at))})
 	}
-	if timeout == 0 {
+	if st.GetSessionAffinity() == 0 {
 		return
 	}
-	m.parts = append(m.parts, nft.Element{Set: setSticky, Key: service})
+	port := func(scopes int) string {
+		return string(native32(timeout)) + valuePortKey(label, protocolOf(st.GetProtocol()), uint16(vswitch.AffinityPort(st)), scopes)
+	}
+	m.parts = append(m.parts, nft.Element{Set: scope.port(), Key: service, Data: port(0)},
+		nft.Element{Set: scope.apart(), Key: service, Data: port(1 + slices.Index(natScopes, scope))})
+	for _, b := range slices.Compact(slots) {
+		m.parts = append(m.parts, nft.Element{Set: scope.usable(), Key: service + backendKey(backends[b].at)})
+	}
 }
 
 func (m *mapping) twice(service string, backends []backend, st *vpp_nat.DNat44_StaticMapping) error {

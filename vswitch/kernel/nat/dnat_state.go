@@ -29,6 +29,8 @@ type dnatState struct {
 	// value asks for: values that were damaged, that are not registered, or that depend on the
 	// addresses of interfaces.
 	known map[string][]nft.Element
+	// byAddress: see natState.
+	byAddress bool
 	// classes counts the services of each class that has sets.
 	classes map[natClass]int
 }
@@ -78,7 +80,7 @@ func (v dnat) readDNAT() (dnatState, error) {
 		if isClass {
 			fresh.classes[class] += 0
 		}
-		if !v.family.hasSet(set) || slices.Contains(deviceSets, set) || set == mapAffinity {
+		if !v.family.hasSet(set) || slices.Contains(deviceSets, set) || set == mapClients {
 			continue
 		}
 		elements, err := v.nat.Elements(v.family.proto, natTable, set)
@@ -102,15 +104,35 @@ func (v dnat) readDNAT() (dnatState, error) {
 			read = append(read, elements)
 		}
 	}
-	sticky := backendSets{}
+	sticky, ports, services := backendSets{}, map[clientsKey]string{}, map[string]string{}
 	for _, elements := range read {
-		sticky.collect(v.family, elements)
+		maps.Copy(ports, portsIn(elements))
 	}
-	stale, err := v.readClients(func(service, backend string) bool { return sticky[service] != nil && !sticky[service][backend] })
-	if err != nil {
-		return dnatState{}, err
+	for key, port := range ports {
+		services[port] = key.key
 	}
-	v.family.assign(append(read, stale), &fresh)
+	for _, elements := range read {
+		sticky.collect(v.family, elements, ports)
+	}
+	_, fresh.byAddress = table.Sets[mapAffinity]
+	for _, set := range fresh.clientMaps() {
+		stale, err := v.readClients(set, func(key clientsKey, backend string) bool { return sticky[key] != nil && !sticky[key][backend] })
+		if err != nil {
+			return dnatState{}, err
+		}
+		if set == mapAffinity {
+			read = append(read, stale)
+			continue
+		}
+		for _, e := range stale { // of a port of a value that has a service
+			label, ok := fresh.owners[[2]string{setBalanced, services[e.Key[:portKeyLength]]}]
+			if !ok {
+				label = strayLabel
+			}
+			fresh.known[label] = append(fresh.known[label], e)
+		}
+	}
+	v.family.assign(read, &fresh)
 	for _, list := range fresh.known {
 		slices.SortFunc(list, nft.Compare)
 	}
@@ -189,9 +211,9 @@ func (l *leftBehind) add(more leftBehind) {
 			l.flows.Add(key, b)
 		}
 	}
-	for service, backends := range more.clients {
+	for key, backends := range more.clients {
 		for b := range backends {
-			l.clients.add(service, b)
+			l.clients.add(key, b)
 		}
 	}
 }
@@ -202,17 +224,17 @@ func (l *leftBehind) returned(f *natFamily, elements []nft.Element) {
 		return
 	}
 	flows, clients := f.flows(elements, resetsIn(elements)), backendSets{}
-	clients.collect(f, elements)
+	clients.collect(f, elements, portsIn(elements))
 	for key, backends := range flows {
 		rest := slices.DeleteFunc(l.flows[key], func(b netip.AddrPort) bool { return slices.Contains(backends, b) })
 		if l.flows[key] = rest; len(rest) == 0 {
 			delete(l.flows, key)
 		}
 	}
-	for service, backends := range clients {
-		maps.DeleteFunc(l.clients[service], func(b string, _ bool) bool { return backends[b] })
-		if len(l.clients[service]) == 0 {
-			delete(l.clients, service)
+	for key, backends := range clients {
+		maps.DeleteFunc(l.clients[key], func(b string, _ bool) bool { return backends[b] })
+		if len(l.clients[key]) == 0 {
+			delete(l.clients, key)
 		}
 	}
 }
@@ -370,7 +392,7 @@ func (d *dnatState) makeClasses(f *natFamily, b *nft.Batch, change map[natClass]
 	if !changed {
 		return
 	}
-	s := &natState{family: f, classes: map[natClass]bool{}}
+	s := &natState{family: f, byAddress: d.byAddress, classes: map[natClass]bool{}}
 	for class := range after {
 		s.classes[class] = true
 	}

@@ -72,9 +72,15 @@ func draw(slots, r uint32) expr.Any {
 	return &expr.Numgen{Register: reg(r), Modulus: slots, Type: unix.NFT_NG_RANDOM}
 }
 
-// remember stores a value in a map unless the map already has the key.
+// remember stores a value in a map for so long, unless the map already has the key: then it
+// only does so for so long again.
 func remember(set string, key, data uint32, timeout time.Duration) expr.Any {
 	return &expr.Dynset{SrcRegKey: reg(key), SrcRegData: reg(data), SetName: set, Operation: unix.NFT_DYNSET_OP_UPDATE, Timeout: timeout}
+}
+
+// rememberNew stores a value in a map for so long, unless the map already has the key.
+func rememberNew(set string, key, data uint32, timeout time.Duration) expr.Any {
+	return &expr.Dynset{SrcRegKey: reg(key), SrcRegData: reg(data), SetName: set, Operation: unix.NFT_DYNSET_OP_ADD, Timeout: timeout}
 }
 
 func native32(n uint32) []byte { return binaryutil.NativeEndian.PutUint32(n) }

@@ -2,7 +2,6 @@ package nat
 
 import (
 	"net/netip"
-	"time"
 
 	"github.com/contiv/contiv/netlink/nft"
 
@@ -29,6 +28,9 @@ type natFamily struct {
 	sticky              nftables.SetDatatype
 	balance             nftables.SetDatatype
 	affinity            nftables.SetDatatype
+	// For session affinity: the port of a value is a hash of the label, the protocol and the port.
+	clients, remembered nftables.SetDatatype
+	ported, usable      nftables.SetDatatype
 	self                nftables.SetDatatype
 	serviceLength       int
 	// nothing fills the registers in front of a backend, see natState.balance.
@@ -56,6 +58,10 @@ func newNATFamily(f natFamily, filler nftables.SetDatatype) *natFamily {
 	f.sticky = concat(filler, f.addr, nftables.TypeInetService)
 	f.balance = concat(f.addr, nftables.TypeInetProto, nftables.TypeInetService, nftables.TypeMark)
 	f.affinity = concat(f.addr, nftables.TypeInetProto, nftables.TypeInetService, f.addr)
+	f.clients = concat(nftables.TypeMark, nftables.TypeInetProto, nftables.TypeInetService, f.addr)
+	f.remembered = concat(nftables.TypeMark, f.addr, nftables.TypeInetService)
+	f.ported = concat(nftables.TypeMark, nftables.TypeMark, nftables.TypeInetProto, nftables.TypeInetService)
+	f.usable = concat(f.addr, nftables.TypeInetProto, nftables.TypeInetService, f.addr, nftables.TypeInetService)
 	f.self = concat(f.addr, nftables.TypeInetProto, nftables.TypeInetService, f.addr, f.addr)
 	f.serviceLength = int(f.service.Bytes)
 	f.nothing = string(make([]byte, f.addressLength()))
@@ -113,9 +119,4 @@ func (f *natFamily) sharedOut(part, parts int) []nft.Word {
 		&expr.Hash{SourceRegister: reg(0), DestRegister: reg(f.regs), Length: 4 * f.regs, Modulus: uint32(parts), Seed: seed, Type: expr.HashTypeJenkins},
 		equal(f.regs, native32(uint32(part))),
 	)
-}
-
-// rememberBackend notes the backend of a client for so long.
-func (f *natFamily) rememberBackend(timeout time.Duration) []nft.Word {
-	return words(remember(mapAffinity, 0, f.backendReg(), timeout))
 }

@@ -2,7 +2,6 @@ package nat
 
 import (
 	"slices"
-	"time"
 
 	"github.com/contiv/contiv/netlink/nft"
 
@@ -18,8 +17,8 @@ import (
 //
 //	nat-services   a port: identity? stay ─> one backend? there ─> several? nat-balance
 //	               ─> a whole protocol, or address: identity? stay ─> else there
-//	nat-balance    session affinity? to the slot that the client had not long ago,
-//	               which the kernel remembers; else to any slot, by chance
+//	nat-balance    session affinity? to the backend that the client had not long ago,
+//	               which the kernel remembers; else to any slot, by chance (balance.go)
 //
 //	postrouting
 //	 │ to a backend ─> nat-twice: twice-NAT? from a twice-NAT pool
@@ -188,39 +187,4 @@ func (s *natState) rules6(add func(chain, comment string, parts ...[]nft.Word), 
 // opened loads the key of the service that the connection was opened to.
 func (f *natFamily) opened() []nft.Word {
 	return append([]nft.Word{nft.Tuple{Register: reg(0), Key: f.openedTo}}, words(loadProtocol(f.regs), &expr.Ct{Key: expr.CtKeyPROTODST, Register: reg(f.regs + 1)})...)
-}
-
-// balance adds the rules that pick one of several backends.
-func (s *natState) balance(add func(chain, comment string, parts ...[]nft.Word)) {
-	for _, scope := range natScopes {
-		s.balanceScope(scope, func(comment string, parts ...[]nft.Word) { add(scope.chain(), comment, parts...) })
-	}
-}
-
-func (s *natState) balanceScope(scope natScope, add func(comment string, parts ...[]nft.Word)) {
-	f := s.family
-	slot, backend := f.clientReg(), f.backendReg()
-	client, there := words(f.loadAddress(f.source, f.clientReg())), words(f.translate(expr.NATTypeDestNAT, backend, true))
-	sticky := false
-	// nft 1.0 aborts when listing a rule that feeds one map's result into another. The rule therefore
-	// loads the destination first, so that the listing parses. The map then overwrites it.
-	destination := words(f.loadAddress(f.destination, backend), loadPort(offsetDstPort, backend+f.regs))
-	classes := s.classesOf(scope)
-	for _, c := range classes {
-		if c.timeout != 0 {
-			sticky = true
-			add(c.name()+" for clients", f.toService(), destination, words(draw(c.slots, slot), mapped(c.name(), 0, slot)),
-				client, f.rememberBackend(time.Duration(c.timeout)*time.Second))
-		}
-	}
-	if sticky {
-		add("clients", f.toService(), words(inSet(setSticky, 0)), client, words(mapped(mapAffinity, 0, backend)), there)
-	}
-	for _, c := range classes {
-		if c.timeout != 0 { // clients for which there is no more room
-			add(c.name(), f.toService(), destination, words(draw(c.slots, slot), mapped(c.name(), 0, slot)), there)
-		} else {
-			add(c.name(), f.toService(), words(draw(c.slots, slot), mapped(c.name(), 0, backend)), there)
-		}
-	}
 }

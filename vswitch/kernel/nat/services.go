@@ -78,6 +78,17 @@ func (s natScope) balanced() string {
 	return map[natScope]string{"": setBalanced, scopeInside: setBalancedIn, scopeOutside: setBalancedOut, scopeOwn: setBalancedOwn}[s]
 }
 
+func (s natScope) port() string   { return s.suffixed(prefixPort) }
+func (s natScope) apart() string  { return s.suffixed(prefixApart) }
+func (s natScope) usable() string { return s.suffixed(prefixUsable) }
+
+func (s natScope) suffixed(name string) string {
+	if s == "" {
+		return name
+	}
+	return name + "-" + string(s)
+}
+
 func scopeOf(st *vpp_nat.DNat44_StaticMapping) natScope {
 	switch st.GetClients() {
 	case vpp_nat.DNat44_StaticMapping_INSIDE:

@@ -21,14 +21,17 @@ const (
 	setTwice         = "nat-twice"    // services with twice-NAT
 	mapTwiceIP       = "nat-twice-ip" // likewise -> the source address
 	mapSelfIP        = "nat-self-ip"  // service, client, backend -> the source address
-	setSticky        = "nat-sticky"   // services with session affinity
 	setSelf          = "nat-self"     // service, client, backend: the client is the backend
 	setIdentity      = "nat-identity" // address, protocol and port; comment: label
 	setIdentityProto = "nat-identity-protocol"
 	setIdentityAddr  = "nat-identity-address"
-	mapAffinity      = "nat-affinity" // service, client -> backend; filled by packets
+	mapClients       = "nat-clients"  // port of a value, client -> backend; filled by packets
+	mapAffinity      = "nat-affinity" // service, client -> backend; only in tables that earlier versions made, until the node boots
 
 	prefixBalance = "nat-balance-" // maps of a natClass: [scope,] service, slot -> backend
+	prefixPort    = "nat-port"     // maps, with the scope: services with session affinity -> seconds, port of a value
+	prefixApart   = "nat-apart"    // likewise, for clients whose backend of the port is none of the service
+	prefixUsable  = "nat-usable"   // sets, with the scope: service with session affinity, backend
 )
 
 // newSet describes a set, or a map if there is a data type.
@@ -42,10 +45,13 @@ func (f *natFamily) newSet(name string, key nftables.SetDatatype, data ...nftabl
 
 // sets returns the sets that always exist.
 func (f *natFamily) sets() []*nftables.Set {
-	affinity := f.newSet(mapAffinity, f.affinity, f.backend)
-	affinity.Dynamic, affinity.HasTimeout, affinity.Size = true, true, affinitySize
+	clients := f.newSet(mapClients, f.clients, f.remembered)
+	clients.Dynamic, clients.HasTimeout, clients.Size = true, true, affinitySize
 	list := []*nftables.Set{
-		f.newSet(mapStatic, f.service, f.backend), f.newSet(setBalanced, f.service), f.newSet(mapTwiceIP, f.service, f.addr), f.newSet(setSticky, f.service), affinity,
+		f.newSet(mapStatic, f.service, f.backend), f.newSet(setBalanced, f.service), f.newSet(mapTwiceIP, f.service, f.addr), clients,
+	}
+	for _, scope := range natScopes {
+		list = append(list, f.newSet(scope.port(), f.service, f.ported), f.newSet(scope.apart(), f.service, f.ported), f.newSet(scope.usable(), f.usable))
 	}
 	list = append(list, f.serviceSets()...)
 	if f == nat6 {

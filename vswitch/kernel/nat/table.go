@@ -34,6 +34,9 @@ type natState struct {
 	pools      []natPool
 	classes    map[natClass]bool
 	network    natNetwork
+	// byAddress: the table has nat-affinity, where earlier versions remembered clients by the address that they
+	// came to. They keep their backends there until they come by another one.
+	byAddress bool
 }
 
 // natInterface is a device with a part in NAT: it is in one of the sets for that.
@@ -166,6 +169,7 @@ func (d *natDriver) readNAT(f *natFamily) (*natState, error) {
 	if _, s.enabled = table.Chains[chainPostrouting]; !s.enabled {
 		return s, nil
 	}
+	_, s.byAddress = table.Sets[mapAffinity]
 	s.intact = true
 	for _, want := range s.family.chains() {
 		have, exists := table.Chains[want.Name]
