@@ -189,21 +189,26 @@ func (s *serviceLab) netns(t *testing.T, pod string) string {
 	return p.Netns
 }
 
-// Affinity checks that clients stay with their endpoints, also while others come and go. On VPP they may move then, and
-// stay with the next one.
+// Affinity checks that clients stay with their endpoints, also while others come and go, whichever address of a port they
+// come to. On VPP they may move then, and stay with the next one.
 func Affinity(t *testing.T, l *lab.Lab) {
 	s := newServiceLab(t, l)
 	const number = 10
 	const spec = "sessionAffinity: ClientIP\nsessionAffinityConfig: {clientIP: {timeoutSeconds: 600}}"
-	service := s.service(number, spec, ready("near", "far")...)
+	external := spec + fmt.Sprintf("\nexternalIPs: [198.51.100.%[1]d, \"2001:db8::a:%[1]d\"]", number)
+	service := s.service(number, external, ready("near", "far")...)
 	s.apply(t, service)
-	ask := func(from client, ipv6 bool) (string, error) {
-		to := netip.AddrPortFrom(clusterIP(number, ipv6), 80)
-		if from.node == "" {
-			to = netip.AddrPortFrom(s.nodeIP(ipv6), 30000+number)
+	// addresses are those that node1 translates for a client, or the cluster IP.
+	addresses := func(from client, ipv6 bool) (list []netip.AddrPort) {
+		cluster := netip.AddrPortFrom(clusterIP(number, ipv6), 80)
+		more := []netip.AddrPort{at("198.51.100.", "2001:db8::a:", number, ipv6), netip.AddrPortFrom(s.nodeIP(ipv6), 30000+number)}
+		switch {
+		case from.node == "":
+			return more
+		case from.node != "node1" || s.vpp && !from.pod: // other nodes remember clients of their own; VPP sees the host with several addresses
+			return []netip.AddrPort{cluster}
 		}
-		h, err := s.ask(from.netns, "tcp", to)
-		return h.Name, err
+		return append(more, cluster)
 	}
 	type key struct {
 		who  string
@@ -214,15 +219,17 @@ func Affinity(t *testing.T, l *lab.Lab) {
 		t.Helper()
 		for _, from := range s.clients {
 			for _, ipv6 := range []bool{false, true} {
-				for range 8 {
-					name, err := ask(from, ipv6)
+				to := addresses(from, ipv6)
+				for i := range 9 {
+					h, err := s.ask(from.netns, "tcp", to[i%len(to)])
+					name := h.Name
 					switch k := (key{from.who, ipv6}); {
 					case err != nil:
-						t.Fatalf("%s, %s, IPv6 %v: %v", when, from.who, ipv6, err)
+						t.Fatalf("%s, %s, to %v: %v", when, from.who, to[i%len(to)], err)
 					case had[k] == "":
 						had[k] = name
 					case had[k] != name:
-						t.Errorf("%s, %s, IPv6 %v: comes to %s, was with %s", when, from.who, ipv6, name, had[k])
+						t.Errorf("%s, %s, to %v: comes to %s, was with %s", when, from.who, to[i%len(to)], name, had[k])
 					}
 				}
 			}
@@ -236,7 +243,7 @@ func Affinity(t *testing.T, l *lab.Lab) {
 		}
 	}
 	stays("at first")
-	more := strings.TrimPrefix(s.service(number, spec, ready("near", "far", "near2")...), service)
+	more := strings.TrimPrefix(s.service(number, external, ready("near", "far", "near2")...), service)
 	labtest.Apply(t, l, more)
 	changed()
 	stays("with one more endpoint")

@@ -124,7 +124,7 @@ func portFrontends(svc *service.Service, port *service.Service_ServicePort, addr
 			continue
 		}
 		f := Frontend{
-			Kind: a.kind, Addr: netip.AddrPortFrom(a.addr, uint16(number)), Protocol: protocolOf(port.GetProtocol()), Port: port.GetName(),
+			Kind: a.kind, Addr: netip.AddrPortFrom(a.addr, uint16(number)), Protocol: protocolOf(port.GetProtocol()), Port: port.GetName(), ServicePort: uint16(port.GetPort()),
 			Inside: cluster, Outside: cluster,
 		}
 		switch {

@@ -84,8 +84,10 @@ type Frontend struct {
 	Kind     Kind
 	Addr     netip.AddrPort
 	Protocol Protocol
-	// Port is the name of the service's port; may be empty.
-	Port string
+	// Port is the name of the service's port; may be empty. ServicePort is its number, which is that of Addr but for
+	// node ports; 0 if there is no service.
+	Port        string
+	ServicePort uint16
 	// Inside are the endpoints for pods of this node and its own processes, Outside
 	// those for everybody else. Sorted by address and port.
 	Inside, Outside []Endpoint

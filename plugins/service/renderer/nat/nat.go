@@ -130,6 +130,9 @@ func newMapping(f processor.Frontend, endpoints []processor.Endpoint, clients vp
 		m.TwiceNatPoolIp = o.Loopback4.String()
 	}
 	m.TwiceNat, m.SessionAffinity, m.MasqueradeOutside = vpp_nat.DNat44_StaticMapping_SELF, affinity, hide
+	if affinity > 0 && f.ServicePort != f.Addr.Port() && !o.OneScope {
+		m.AffinityPort = uint32(f.ServicePort) // clients of a node port are those of the service's port
+	}
 	for _, e := range endpoints {
 		local := &vpp_nat.DNat44_StaticMapping_LocalIP{LocalIp: e.Addr.Addr().String(), LocalPort: uint32(e.Addr.Port()), Elsewhere: !e.Local}
 		if e.Local && e.Eth0.IsValid() {
@@ -201,7 +204,7 @@ func ipv6Mapping(m *mapping, o Options) *contiv_nat.DNat66_StaticMapping {
 	out := &contiv_nat.DNat66_StaticMapping{
 		ExternalIp: m.GetExternalIp(), ExternalPort: m.GetExternalPort(), Protocol: protocols6[m.GetProtocol()],
 		SessionAffinity: m.GetSessionAffinity(), SourceRanges: m.GetSourceRanges(), MasqueradeOutside: m.GetMasqueradeOutside(),
-		ResetRemoved: m.GetResetRemoved(), Clients: contiv_nat.DNat66_StaticMapping_Clients(m.GetClients()),
+		ResetRemoved: m.GetResetRemoved(), AffinityPort: m.GetAffinityPort(), Clients: contiv_nat.DNat66_StaticMapping_Clients(m.GetClients()),
 		Otherwise: contiv_nat.DNat66_StaticMapping_Otherwise(m.GetOtherwise()),
 	}
 	if m.GetTwiceNat() == vpp_nat.DNat44_StaticMapping_SELF && o.Loopback6.IsValid() {
