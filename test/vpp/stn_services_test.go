@@ -103,7 +103,9 @@ func TestSingleNICServices(t *testing.T) {
 	}
 	labtest.Apply(t, s.Lab, text)
 	labtest.RequireQuiet(t, s.Lab)
-	check := func() error { return s.asksEverywhere(all, node6) }
+	check := func() error {
+		return errors.Join(s.asksEverywhere(all, node6), s.reachesItself(local), s.reachesItself(far))
+	}
 	await.That(t, "a process of the node reaches all", check) // what the agent has not heard of yet is refused
 	labtest.RequireQuietRestart(t, s.Lab, "node1")
 	await.That(t, "a process of the node reaches all after a restart of the agent", check) // the card may be the host's for a moment
@@ -231,6 +233,22 @@ func (s *singleNIC) asksEverywhere(all []served, node6 netip.Addr) error {
 					}
 				}
 			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// reachesItself has a process of node1 go to an endpoint's own addresses, as kubelet's probes do.
+func (s *singleNIC) reachesItself(to served) error {
+	var errs []error
+	for _, addr := range to.addrs {
+		for _, network := range []string{"tcp", "udp"} {
+			if _, _, err := labtest.AskPeer(s.node.Netns, network, netip.AddrPortFrom(addr, uint16(to.port))); err != nil {
+				errs = append(errs, fmt.Errorf("%s to the endpoint of %s (%s): %w", network, to.name, addr, err))
+			}
+		}
+		if _, err := lab.Ping(s.t.Context(), s.node, lab.Endpoint{Address: addr}); err != nil {
+			errs = append(errs, fmt.Errorf("ping of the endpoint of %s (%s): %w", to.name, addr, err))
 		}
 	}
 	return errors.Join(errs...)

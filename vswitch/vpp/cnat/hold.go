@@ -24,6 +24,11 @@ import (
 //
 // So translations that nobody uses hold the backends. They are never changed: each has the backends of one
 // change that were not held before. They outlive the services, as connections do.
+//
+// What backends send to VPP itself, and to a host that has VPP's address, must pass a check of the reverse path
+// (ip4_local_check_src, ip6_urpf_loose_check). VPP does not check what comes by a route to another VRF, as that to
+// the pods is; but the entry of a backend, which follows that route, is checked (fib_entry_src_rr_use_covers_pl
+// takes the paths alone). So backends that are held are accepted.
 
 // holder are unassigned addresses, the VIPs of translations that hold backends; their port is a number. Packets of
 // holderProto, which none have, would be translated.
@@ -58,6 +63,9 @@ func (v *Translations) hold(ctx context.Context, f family, k *known, changes []c
 	}
 	if len(fresh) == 0 {
 		return nil
+	}
+	if err := v.acceptReverse(ctx, "add", fresh...); err != nil {
+		return err
 	}
 	requests := session.NewBatch(k.link)
 	var noted []func()
@@ -126,6 +134,7 @@ func (v *Translations) letGo(ctx context.Context, f family, k *known, changes []
 	v.notes.known[f] = nil
 	requests := session.NewBatch(k.link)
 	v.notes.inUse[f] = 0
+	var free []netip.Addr
 	for key, t := range idle {
 		if t.leadsTo(used) {
 			v.notes.inUse[f]++
@@ -133,8 +142,16 @@ func (v *Translations) letGo(ctx context.Context, f family, k *known, changes []
 		}
 		requests.Add(ctx, fmt.Sprintf("no longer holding the routes to %v", t.backends), &cnat.CnatTranslationDel{ID: t.id}, &cnat.CnatTranslationDelReply{}, api.NO_SUCH_ENTRY)
 		k.put(key, nil)
+		for _, b := range t.backends {
+			if k.held[b.Addr()] == 0 {
+				free = append(free, b.Addr())
+			}
+		}
 	}
 	if err := requests.Wait(ctx); err != nil {
+		return err
+	}
+	if err := v.acceptReverse(ctx, "del", free...); err != nil {
 		return err
 	}
 	v.notes.known[f] = k

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
+	"strings"
 
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/vswitch/vpp/session"
@@ -56,9 +58,18 @@ func (v *Translations) Vouch(ctx context.Context, addr netip.Addr, on bool) erro
 	return nil
 }
 
-func (v *Translations) acceptReverse(ctx context.Context, what string, addr netip.Addr) error {
-	_, err := v.vpp.CLI(ctx, fmt.Sprintf("set urpf-accept %s %s/32", what, addr))
-	return err
+// acceptReverse has what comes from these addresses pass the check of the reverse path, or with "del" no longer. VPP counts.
+func (v *Translations) acceptReverse(ctx context.Context, what string, addrs ...netip.Addr) error {
+	for part := range slices.Chunk(addrs, 256) {
+		var commands strings.Builder
+		for _, addr := range part {
+			fmt.Fprintf(&commands, "set urpf-accept %s %s\n", what, netip.PrefixFrom(addr, addr.BitLen()))
+		}
+		if _, err := v.vpp.CLI(ctx, commands.String()); err != nil {
+			return fmt.Errorf("the check of the reverse path, which needs VPP's urpf_plugin.so: %w", err)
+		}
+	}
+	return nil
 }
 
 // Vouches reports whether VPP receives what it sends from an IPv4 address of its own.

@@ -18,7 +18,10 @@ type cnatState struct {
 	sessions     []cnat.CnatSession
 	snat4        ip_types.IP4Address
 	snat6        ip_types.IP6Address
+	accepted     map[netip.Prefix]int // by "set urpf-accept", how often
 }
+
+func newCNATState() cnatState { return cnatState{accepted: map[netip.Prefix]int{}} }
 
 // featureNames are those of interfaces that can be enabled here, by their arc.
 var featureNames = map[string]string{
@@ -143,7 +146,28 @@ func handleCNAT() {
 		}
 		return 0
 	})
-	commandsAbout["set urpf-accept "] = func(*call, string) string { return "" } // nothing here checks the reverse path
+	// Nothing here checks the reverse path.
+	commandsAbout["set urpf-accept "] = func(c *call, args string) string {
+		for command := range strings.Lines("set urpf-accept " + args) {
+			words := strings.Fields(command)
+			network := netip.MustParsePrefix(words[3])
+			switch words[2] {
+			case "add":
+				c.cnat.accepted[network]++
+			case "del":
+				c.cnat.accepted[network] = max(0, c.cnat.accepted[network]-1)
+			}
+		}
+		return ""
+	}
+	for _, version := range []string{"ip", "ip6"} {
+		commandsAbout["show "+version+" fib index 0 "] = func(c *call, args string) string {
+			if network, err := netip.ParsePrefix(args); err == nil && c.cnat.accepted[network] > 0 {
+				return args + "\n  urpf-exempt\n"
+			}
+			return ""
+		}
+	}
 	commandsAbout["show interface features "] = func(c *call, name string) string {
 		for _, i := range c.ifs.list {
 			if i != nil && i.InterfaceName == name {

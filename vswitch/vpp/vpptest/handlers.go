@@ -29,7 +29,7 @@ type state struct {
 func newState() *state {
 	return &state{
 		ifs: newIfState(), ipState: newIPState(), l2: newL2State(), l3: newL3Features(),
-		acl: newACLState(), nat: newNATState(), classify: newClassifyState(),
+		acl: newACLState(), nat: newNATState(), cnat: newCNATState(), classify: newClassifyState(),
 	}
 }
 
