@@ -189,7 +189,7 @@ func TestServicesAtAddressesOfTheHost(t *testing.T) {
 		}
 	}
 
-	nft(t, h.node1, "add table ip kube-proxy; add chain ip kube-proxy services; add rule ip kube-proxy services counter")
+	nft(t, h.node1, kubeProxyRules)
 	awaitPort("beside kube-proxy, node ports at addresses of the host are its", false)
 	refused("beside kube-proxy", far)
 	nft(t, h.node1, "delete table ip kube-proxy")
@@ -260,7 +260,7 @@ func TestHostPortsAtAddressesOfTheHost(t *testing.T) {
 		})
 	}
 	nodePort(true)
-	nft(t, h.node1, "add table ip kube-proxy")
+	nft(t, h.node1, kubeProxyRules)
 	nodePort(false)
 	check("beside kube-proxy", true)
 	nft(t, h.node1, "delete table ip kube-proxy")
@@ -397,7 +397,7 @@ func TestExternalIPsAtAddressesOfTheHost(t *testing.T) {
 	check("at first")
 	labtest.RequireQuietRestart(t, h.Lab, "node1")
 	check("after a restart of the agent")
-	nft(t, h.node1, "add table ip kube-proxy")
+	nft(t, h.node1, kubeProxyRules)
 	for _, ipv6 := range []bool{false, true} {
 		own, balanced := addresses(far, ipv6)
 		await.That(t, "beside kube-proxy, they are its", func() error {

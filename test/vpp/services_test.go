@@ -47,6 +47,9 @@ ports: [{name: tcp, protocol: TCP, port: %[3]d}, {name: udp, protocol: UDP, port
 endpoints: [{addresses: ["%[4]s"], nodeName: %[5]s, conditions: {ready: true}}]
 `
 
+// kubeProxyRules is what an agent takes for kube-proxy.
+const kubeProxyRules = "add table ip kube-proxy; add chain ip kube-proxy services; add rule ip kube-proxy services counter"
+
 // served is a service with one endpoint.
 type served struct {
 	name   string
@@ -294,7 +297,7 @@ func TestServicesAreLeftToKubeProxy(t *testing.T) {
 		requireHostPort(when)
 	}
 	requireTranslated("without kube-proxy", true)
-	nft("add table ip kube-proxy; add chain ip kube-proxy services; add rule ip kube-proxy services counter")
+	nft(kubeProxyRules)
 	requireTranslated("beside kube-proxy", false)
 	nft("delete table ip kube-proxy")
 	requireTranslated("after kube-proxy", true)
