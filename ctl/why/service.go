@@ -151,39 +151,47 @@ func (a *Answer) endpoints(ctx context.Context, agents []*target.Agent, known Pl
 	if len(chosen) < len(to) {
 		a.Way = append(a.Way, fmt.Sprintf("judged: the paths to %d of %d endpoints; ask for another by its address", len(chosen), len(to)))
 	}
-	paths := make([]Answer, len(chosen))
-	var all sync.WaitGroup
-	for i, endpoint := range chosen {
-		all.Go(func() {
-			paths[i], _ = ask(ctx, agents, a.From, known.at(endpoint.Addr()), seen[endpoint], a.Protocol, endpoint.Port(), true)
-		})
-	}
-	all.Wait()
-	for _, one := range paths {
+	for _, one := range each(chosen, func(endpoint netip.AddrPort) Answer {
+		one, _ := ask(ctx, agents, a.From, known.at(endpoint.Addr()), seen[endpoint], a.Protocol, endpoint.Port(), true)
+		return one
+	}) {
 		a.add(one)
 	}
 	a.judgeEndpoints()
+}
+
+// each judges the paths to several places at the same time, and returns them in the order of the places.
+func each(places []netip.AddrPort, judge func(netip.AddrPort) Answer) []Answer {
+	paths := make([]Answer, len(places))
+	var all sync.WaitGroup
+	for i, at := range places {
+		all.Go(func() { paths[i] = judge(at) })
+	}
+	all.Wait()
+	return paths
+}
+
+// addFindings adds what is or may be wrong on a path.
+func (a *Answer) addFindings(one Answer) {
+	a.Findings, a.Doubts = addNew(a.Findings, one.Findings), addNew(a.Doubts, one.Doubts)
+}
+
+// addNew adds what is not in the list yet.
+func addNew[T comparable](list, more []T) []T {
+	for _, one := range more {
+		if !slices.Contains(list, one) {
+			list = append(list, one)
+		}
+	}
+	return list
 }
 
 // add adds the path to an endpoint.
 func (a *Answer) add(one Answer) {
 	end := Endpoint{one.To, one.Port, one.Verdict, one.Last}
 	a.Endpoints = append(a.Endpoints, end)
-	for _, f := range one.Findings {
-		if !slices.Contains(a.Findings, f) {
-			a.Findings = append(a.Findings, f)
-		}
-	}
-	for _, d := range one.Doubts {
-		if !slices.Contains(a.Doubts, d) {
-			a.Doubts = append(a.Doubts, d)
-		}
-	}
-	for _, line := range one.Way {
-		if !slices.Contains(a.Way, line) {
-			a.Way = append(a.Way, line)
-		}
-	}
+	a.addFindings(one)
+	a.Way = addNew(a.Way, one.Way)
 	for _, p := range one.Probes {
 		p.End = false // the end is the service
 		if !slices.ContainsFunc(a.Probes, func(o path.Probe) bool { return o.From == p.From && o.To == p.To && o.Kind == p.Kind }) {

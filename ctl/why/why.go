@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/contiv/contiv/ctl/target"
@@ -124,25 +123,14 @@ func (a *Answer) enter(ctx context.Context, agents []*target.Agent, known Places
 	slices.SortFunc(entrances, netip.AddrPort.Compare)
 	entrances = slices.Compact(entrances)
 	chosen := spread(entrances)
-	paths := make([]Answer, len(chosen))
-	var all sync.WaitGroup
-	for i, at := range chosen {
+	paths := each(chosen, func(at netip.AddrPort) (one Answer) {
 		if place := known.at(at.Addr()); place.Node != "" { // else the client's network leads there
-			all.Go(func() { paths[i], _ = ask(ctx, agents, a.From, place, nil, a.Protocol, at.Port(), false) })
+			one, _ = ask(ctx, agents, a.From, place, nil, a.Protocol, at.Port(), false)
 		}
-	}
-	all.Wait()
+		return one
+	})
 	for _, one := range paths {
-		for _, f := range one.Findings {
-			if !slices.Contains(a.Findings, f) {
-				a.Findings = append(a.Findings, f)
-			}
-		}
-		for _, d := range one.Doubts {
-			if !slices.Contains(a.Doubts, d) {
-				a.Doubts = append(a.Doubts, d)
-			}
-		}
+		a.addFindings(one)
 	}
 	if open := slices.IndexFunc(paths, func(one Answer) bool { return len(one.Findings) == 0 }); open >= 0 {
 		return chosen[open]
