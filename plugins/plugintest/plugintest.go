@@ -1,6 +1,6 @@
 // Package plugintest helps to test event handlers without an event loop: a
-// transaction that remembers, an event loop that collects, and a check of the
-// northbound configuration against a golden file.
+// transaction that remembers, an event loop that collects, a check of the
+// northbound configuration against a golden file, and what metrics tell.
 //
 //	handler.Resync(…, txn) ──> Txn{key: value} ──Golden──> testdata/<name>.golden
 //
@@ -24,6 +24,7 @@ import (
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/models"
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -159,4 +160,26 @@ func differing(a, b Txn) []string {
 		}
 	}
 	return keys
+}
+
+// Metrics are what a collector tells, by name and values of labels: a counter's or gauge's value, or how often a histogram observed.
+func Metrics(t testing.TB, c prometheus.Collector) map[string]float64 {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(c)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			name := f.GetName()
+			for _, l := range m.GetLabel() {
+				name += " " + l.GetValue()
+			}
+			got[name] = m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+		}
+	}
+	return got
 }

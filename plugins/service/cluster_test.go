@@ -125,6 +125,16 @@ func webService() *k8s.Service {
 	}
 }
 
+// nodePortService is webService with a node port for everybody, and without load balancer.
+func nodePortService(changes ...func(*k8s.Service)) *k8s.Service {
+	svc := webService()
+	svc.LbIngressIps, svc.LoadbalancerSourceRanges, svc.ExternalTrafficPolicy = nil, nil, "Cluster"
+	for _, change := range changes {
+		change(svc)
+	}
+	return svc
+}
+
 func webSlice(name string, endpoints ...string) *endpointslice.EndpointSlice {
 	s := &endpointslice.EndpointSlice{
 		Name: name, Namespace: "default", Service: "web", AddressType: endpointslice.EndpointSlice_IPv4,

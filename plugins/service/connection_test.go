@@ -104,14 +104,6 @@ func TestConnectionsAreExplained(t *testing.T) {
 // On nodes with VPP, ports at addresses of the host are told to be redirected, or why they are not.
 func TestRedirectsOfTheHostAreExplained(t *testing.T) {
 	const outside, pod, own, host = "198.51.100.7", "10.1.1.9", "10.9.9.9", "10.9.9.9"
-	web := func(change func(*k8s.Service)) *k8s.Service {
-		svc := webService()
-		svc.LbIngressIps, svc.LoadbalancerSourceRanges, svc.ExternalTrafficPolicy = nil, nil, "Cluster"
-		if change != nil {
-			change(svc)
-		}
-		return svc
-	}
 	local := func(svc *k8s.Service) { svc.ExternalTrafficPolicy = "Local" }
 	here, there := []proto.Message{webSlice("a", "10.1.1.2@node1")}, []proto.Message{webSlice("a", "10.1.2.2@node2")}
 	const redirect = "10.9.9.9:30080/TCP is at an address of the host: its kernel sends connections to 172.30.1.1:30080, where VPP sees %s as the client (`contivctl explain config/contiv/nat/v1/host-redirect/default/web`)"
@@ -125,18 +117,18 @@ func TestRedirectsOfTheHostAreExplained(t *testing.T) {
 		way            []string
 		seen           string
 	}{
-		"from outside": {from: outside, svc: web(nil), slices: here, seen: "172.30.1.3",
+		"from outside": {from: outside, svc: nodePortService(), slices: here, seen: "172.30.1.3",
 			way: []string{fmt.Sprintf(redirect, "172.30.1.3"), "172.30.1.1:30080/TCP (NodePort of service default/web): connections for clients outside of this node go to 10.1.1.2:8080"}},
-		"from a pod":                {from: pod, svc: web(nil), slices: there, seen: "172.30.1.3", way: []string{fmt.Sprintf(redirect, "172.30.1.3"), "go to 10.1.2.2:8080"}},
-		"from the host":             {from: own, svc: web(nil), slices: here, seen: "172.30.1.2", way: []string{fmt.Sprintf(redirect, "172.30.1.2"), "go to 10.1.1.2:8080"}},
-		"policy Local":              {from: outside, svc: web(local), slices: here, seen: "172.30.1.3", way: []string{fmt.Sprintf(redirect, "172.30.1.3")}},
-		"no endpoint":               {from: outside, svc: web(nil), wrong: "10.9.9.9:30080/TCP (NodePort of service default/web, at an address of the host) has no endpoint, so that it is left to the host"},
-		"no endpoint here":          {from: outside, svc: web(local), slices: there, wrong: "has no endpoint on this node (externalTrafficPolicy: Local), so that it is left to the host"},
-		"a port of the host's own":  {from: outside, port: 22, svc: web(nil), slices: here, way: []string{"10.9.9.9:22/TCP is at an address of the host, and the node port of no service"}},
-		"kube-proxy on the host":    {from: outside, svc: web(nil), slices: here, change: func(c *cluster) { c.others = "table ip kube-proxy" }, way: []string{"is left to somebody else on the host: found table ip kube-proxy"}},
-		"not in nodePortAddresses":  {settings: "nodePortAddresses: [192.168.16.0/24]\n", from: outside, svc: web(nil), slices: here, wrong: "nodePortAddresses in service.conf leaves the address out"},
-		"an address that VPP has":   {from: outside, svc: web(nil), slices: here, change: func(c *cluster) { c.nodes["node1"].MgmtIPs = nil }},
-		"the value is not in force": {from: outside, svc: web(nil), slices: here, change: func(c *cluster) { c.redirectError = "no room" }, seen: "172.30.1.3", wrong: "10.9.9.9:30080/TCP is not redirected as it should be: config/contiv/nat/v1/host-redirect/default/web is FAILED: no room", way: []string{"go to 10.1.1.2:8080"}},
+		"from a pod":                {from: pod, svc: nodePortService(), slices: there, seen: "172.30.1.3", way: []string{fmt.Sprintf(redirect, "172.30.1.3"), "go to 10.1.2.2:8080"}},
+		"from the host":             {from: own, svc: nodePortService(), slices: here, seen: "172.30.1.2", way: []string{fmt.Sprintf(redirect, "172.30.1.2"), "go to 10.1.1.2:8080"}},
+		"policy Local":              {from: outside, svc: nodePortService(local), slices: here, seen: "172.30.1.3", way: []string{fmt.Sprintf(redirect, "172.30.1.3")}},
+		"no endpoint":               {from: outside, svc: nodePortService(), wrong: "10.9.9.9:30080/TCP (NodePort of service default/web, at an address of the host) has no endpoint, so that it is left to the host"},
+		"no endpoint here":          {from: outside, svc: nodePortService(local), slices: there, wrong: "has no endpoint on this node (externalTrafficPolicy: Local), so that it is left to the host"},
+		"a port of the host's own":  {from: outside, port: 22, svc: nodePortService(), slices: here, way: []string{"10.9.9.9:22/TCP is at an address of the host, and the node port of no service"}},
+		"kube-proxy on the host":    {from: outside, svc: nodePortService(), slices: here, change: func(c *cluster) { c.others = "table ip kube-proxy" }, way: []string{"is left to somebody else on the host: found table ip kube-proxy"}},
+		"not in nodePortAddresses":  {settings: "nodePortAddresses: [192.168.16.0/24]\n", from: outside, svc: nodePortService(), slices: here, wrong: "nodePortAddresses in service.conf leaves the address out"},
+		"an address that VPP has":   {from: outside, svc: nodePortService(), slices: here, change: func(c *cluster) { c.nodes["node1"].MgmtIPs = nil }},
+		"the value is not in force": {from: outside, svc: nodePortService(), slices: here, change: func(c *cluster) { c.redirectError = "no room" }, seen: "172.30.1.3", wrong: "10.9.9.9:30080/TCP is not redirected as it should be: config/contiv/nat/v1/host-redirect/default/web is FAILED: no room", way: []string{"go to 10.1.1.2:8080"}},
 	} {
 		c := newCluster()
 		c.nodes["node1"].MgmtIPs = append(c.nodes["node1"].MgmtIPs, netip.MustParseAddr(host))

@@ -50,14 +50,6 @@ func sctp(slices []proto.Message) (list []proto.Message) {
 // Node ports at addresses of the host's own cards lead to the vswitch, where there is an endpoint, nobody else translates for the
 // host, and nodePortAddresses has them.
 func TestNodePortsAtAddressesOfTheHost(t *testing.T) {
-	nodePort := func(change func(*k8s.Service)) *k8s.Service {
-		svc := webService()
-		svc.LbIngressIps, svc.LoadbalancerSourceRanges, svc.ExternalTrafficPolicy = nil, nil, "Cluster"
-		if change != nil {
-			change(svc)
-		}
-		return svc
-	}
 	local := func(svc *k8s.Service) { svc.ExternalTrafficPolicy = "Local" }
 	all := []proto.Message{webSlice("a", "10.1.1.2@node1"), webSlice("b", "fd10:0:0:1::2@node1")}
 	const four, six = "default/web 10.9.9.9:30080 TCP to 172.30.1.1 from 172.30.1.3", "default/web [fd00::1]:30080 TCP to fd17:0:0:1::1 from fd17:0:0:1::3"
@@ -68,18 +60,18 @@ func TestNodePortsAtAddressesOfTheHost(t *testing.T) {
 		change   func(*cluster)
 		want     []string
 	}{
-		"both IP versions":                     {svc: nodePort(nil), slices: all, want: []string{four, six}},
-		"endpoints of one":                     {svc: nodePort(nil), slices: all[:1], want: []string{four}},
-		"none":                                 {svc: nodePort(nil)},
-		"policy Local":                         {svc: nodePort(local), slices: all, want: []string{four, six}},
-		"policy Local, endpoints elsewhere":    {svc: nodePort(local), slices: []proto.Message{webSlice("a", "10.1.2.2@node2")}},
-		"nodePortAddresses":                    {settings: "nodePortAddresses: [10.9.9.0/24]\n", svc: nodePort(nil), slices: all, want: []string{four}},
-		"nodePortAddresses of VPP":             {settings: "nodePortAddresses: [192.168.16.0/24]\n", svc: nodePort(nil), slices: all},
-		"no node port":                         {svc: nodePort(func(s *k8s.Service) { s.ServiceType, s.Port[0].NodePort = "ClusterIP", 0 }), slices: all},
-		"kube-proxy on the host":               {svc: nodePort(nil), slices: all, change: func(c *cluster) { c.others = "table ip kube-proxy" }},
-		"SCTP, which VPP does over IPv4 only":  {svc: nodePort(func(s *k8s.Service) { s.Port[0].Protocol = "SCTP" }), slices: sctp(all), want: []string{strings.Replace(four, "TCP", "SCTP", 1)}},
-		"an address that VPP has, too":         {svc: nodePort(nil), slices: all, change: func(c *cluster) { c.nodes["node1"].MgmtIPs = []netip.Addr{netip.MustParseAddr("192.168.16.1")} }},
-		"health checks, which the host serves": {svc: nodePort(func(s *k8s.Service) { local(s); s.HealthCheckNodePort = 30081 }), slices: all, want: []string{four, six}},
+		"both IP versions":                     {svc: nodePortService(), slices: all, want: []string{four, six}},
+		"endpoints of one":                     {svc: nodePortService(), slices: all[:1], want: []string{four}},
+		"none":                                 {svc: nodePortService()},
+		"policy Local":                         {svc: nodePortService(local), slices: all, want: []string{four, six}},
+		"policy Local, endpoints elsewhere":    {svc: nodePortService(local), slices: []proto.Message{webSlice("a", "10.1.2.2@node2")}},
+		"nodePortAddresses":                    {settings: "nodePortAddresses: [10.9.9.0/24]\n", svc: nodePortService(), slices: all, want: []string{four}},
+		"nodePortAddresses of VPP":             {settings: "nodePortAddresses: [192.168.16.0/24]\n", svc: nodePortService(), slices: all},
+		"no node port":                         {svc: nodePortService(func(s *k8s.Service) { s.ServiceType, s.Port[0].NodePort = "ClusterIP", 0 }), slices: all},
+		"kube-proxy on the host":               {svc: nodePortService(), slices: all, change: func(c *cluster) { c.others = "table ip kube-proxy" }},
+		"SCTP, which VPP does over IPv4 only":  {svc: nodePortService(func(s *k8s.Service) { s.Port[0].Protocol = "SCTP" }), slices: sctp(all), want: []string{strings.Replace(four, "TCP", "SCTP", 1)}},
+		"an address that VPP has, too":         {svc: nodePortService(), slices: all, change: func(c *cluster) { c.nodes["node1"].MgmtIPs = []netip.Addr{netip.MustParseAddr("192.168.16.1")} }},
+		"health checks, which the host serves": {svc: nodePortService(func(s *k8s.Service) { local(s); s.HealthCheckNodePort = 30081 }), slices: all, want: []string{four, six}},
 	} {
 		c := newCluster()
 		c.nodes["node1"].MgmtIPs = append(c.nodes["node1"].MgmtIPs, netip.MustParseAddr("10.9.9.9"))
@@ -102,8 +94,7 @@ func TestNodePortsAtAddressesOfTheHost(t *testing.T) {
 // A host whose only card the vswitch has shares its address: its own processes come to node ports and host ports there by the same way.
 func TestPortsAtTheAddressOfAStolenCard(t *testing.T) {
 	c := newCluster()
-	web := webService()
-	web.LbIngressIps, web.LoadbalancerSourceRanges, web.ExternalTrafficPolicy = nil, nil, "Cluster"
+	web := nodePortService()
 	pod := onePod{c, podmanager.LocalPod{ID: podmanager.PodID{Namespace: "default", Name: "pod"}, HostPorts: []podmanager.HostPort{{Port: 8080, Protocol: "TCP", PodPort: 80, Address: netip.MustParseAddr("192.168.16.1")}}}}
 	s, err := c.onVPPWith(t, fake{ownStack: true, resolved: contivconf.Resolved{Stolen: &contivconf.Stolen{}}}, service.Capabilities{}, "services: vswitch\n", pod.served(c))
 	if err != nil {
@@ -128,8 +119,7 @@ func TestPortsAtTheAddressOfAStolenCard(t *testing.T) {
 // Host ports at addresses of the host's own cards lead to the pod, whoever translates services. A port of a service's is not the pod's, whether
 // the service has an endpoint or not.
 func TestHostPortsAtAddressesOfTheHost(t *testing.T) {
-	nodePort := webService()
-	nodePort.LbIngressIps, nodePort.LoadbalancerSourceRanges, nodePort.ExternalTrafficPolicy = nil, nil, "Cluster"
+	nodePort := nodePortService()
 	port := func(number uint16, protocol, hostIP string) podmanager.HostPort {
 		p := podmanager.HostPort{Port: number, Protocol: protocol, PodPort: 80}
 		if hostIP != "" {
@@ -201,8 +191,7 @@ func TestHostPortsAtAddressesOfTheHostThatServicesTake(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	web := webService()
-	web.LbIngressIps, web.LoadbalancerSourceRanges, web.ExternalTrafficPolicy = nil, nil, "Cluster"
+	web := nodePortService()
 	const ofPod = "hostPort/default/pod 10.9.9.9:30080 TCP to 10.1.1.7:80 from 172.30.1.3"
 	config := resync(t, s, state(webSlice("a", "10.1.1.2@node1")))
 	expect := func(when string, want string) {

@@ -6,7 +6,7 @@ import (
 
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/plugins/nodesync"
-	"github.com/prometheus/client_golang/prometheus"
+	"github.com/contiv/contiv/plugins/plugintest"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -26,33 +26,16 @@ func TestMetricsTellHowLongChangesTake(t *testing.T) {
 	done(kubeChange(slice, slice), time.Second, "") // the same trigger
 	done(kubeChange(before, slice), time.Second, "failed")
 	done(&nodesync.NodeUpdate{NodeName: "node2"}, time.Second, "") // not about services
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(s)
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := map[string]float64{}
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			name := f.GetName()
-			for _, l := range m.GetLabel() {
-				if l.GetName() == "result" {
-					name += " " + l.GetValue()
-				}
-			}
-			got[name] = m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
-		}
-	}
+	got := plugintest.Metrics(t, s)
 	for name, want := range map[string]float64{
-		"contiv_service_network_programming_duration_seconds": 1, "contiv_service_sync_duration_seconds": 4,
-		"contiv_service_syncs_total ok": 4, "contiv_service_syncs_total error": 1, "contiv_service_translated": 1,
+		"contiv_service_network_programming_duration_seconds node1": 1, "contiv_service_sync_duration_seconds node1": 4,
+		"contiv_service_syncs_total node1 ok": 4, "contiv_service_syncs_total node1 error": 1, "contiv_service_translated node1": 1,
 	} {
 		if got[name] != want {
 			t.Errorf("%s is %v, want %v", name, got[name], want)
 		}
 	}
-	if last := got["contiv_service_sync_last_timestamp_seconds"]; last < float64(time.Now().Add(-time.Minute).Unix()) {
+	if last := got["contiv_service_sync_last_timestamp_seconds node1"]; last < float64(time.Now().Add(-time.Minute).Unix()) {
 		t.Errorf("last sync: %v", last)
 	}
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/contiv/contiv/plugins/plugintest"
 	"github.com/contiv/contiv/plugins/statscollector"
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 func TestSessionsAreCounted(t *testing.T) {
@@ -17,19 +16,13 @@ func TestSessionsAreCounted(t *testing.T) {
 		err   error
 		want  map[string]float64
 	}{
-		"by protocol":                   {statscollector.SessionCount{All: 42, TCP: &tcp}, nil, map[string]float64{"natSessions": 42, "tcpNatSessions": 30, "otherNatSessions": 12}},
-		"all together":                  {statscollector.SessionCount{All: 42}, nil, map[string]float64{"natSessions": 42}},
+		"by protocol":                   {statscollector.SessionCount{All: 42, TCP: &tcp}, nil, map[string]float64{"natSessions node1": 42, "tcpNatSessions node1": 30, "otherNatSessions node1": 12}},
+		"all together":                  {statscollector.SessionCount{All: 42}, nil, map[string]float64{"natSessions node1": 42}},
 		"a vswitch that cannot be read": {statscollector.SessionCount{}, errors.New("gone"), map[string]float64{}},
 	} {
-		registry := prometheus.NewPedanticRegistry()
-		registry.MustRegister(statscollector.NewSessions("node1", func() (statscollector.SessionCount, error) { return test.count, test.err }, plugintest.Logger()))
-		families, err := registry.Gather()
-		got := map[string]float64{}
-		for _, f := range families {
-			got[f.GetName()] = f.GetMetric()[0].GetGauge().GetValue()
-		}
-		if err != nil || !maps.Equal(got, test.want) {
-			t.Errorf("%s: told %v, %v; want %v", name, got, err, test.want)
+		got := plugintest.Metrics(t, statscollector.NewSessions("node1", func() (statscollector.SessionCount, error) { return test.count, test.err }, plugintest.Logger()))
+		if !maps.Equal(got, test.want) {
+			t.Errorf("%s: told %v, want %v", name, got, test.want)
 		}
 	}
 }

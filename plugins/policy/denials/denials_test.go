@@ -18,6 +18,7 @@ import (
 	contiv_filter "github.com/contiv/contiv/api/contiv/filter"
 	"github.com/contiv/contiv/filter"
 	"github.com/contiv/contiv/health/ping"
+	"github.com/contiv/contiv/plugins/plugintest"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -129,22 +130,7 @@ func TestCounts(t *testing.T) {
 		v.pods[db] = "shop/other"
 		v.Subjects = []filter.DeniedSubject{isolated(db, 6)}
 		want("another pod", "[{shop/other ingress [shop/a shop/b] true 2}]")
-		registry := prometheus.NewPedanticRegistry()
-		registry.MustRegister(k)
-		families, err := registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := map[string]float64{}
-		for _, f := range families {
-			for _, m := range f.GetMetric() {
-				var labels []string
-				for _, l := range m.GetLabel() {
-					labels = append(labels, l.GetValue())
-				}
-				got[f.GetName()+" "+strings.Join(labels, " ")] = m.GetCounter().GetValue()
-			}
-		}
+		got := plugintest.Metrics(t, k)
 		if want := map[string]float64{
 			byName + " egress node1 shop/out": 1, byName + " ingress node1 guard": 2,
 			byName + " ingress node1 shop/a": 11, byName + " ingress node1 shop/b": 11, byPod + " isolated ingress node1 other shop": 2,
