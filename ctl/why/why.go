@@ -48,7 +48,7 @@ type Answer struct {
 	Way    []string       `json:"way"`
 	// Endpoints of a service to which the paths were judged.
 	Endpoints []Endpoint `json:"endpoints,omitempty"`
-	// Stale says which nodes may not know what there is by now, and why.
+	// Stale says which nodes may know an old state of the cluster only, and why.
 	Stale []string `json:"stale,omitempty"`
 	// Untried says how to try what no agent can, if nothing was sent.
 	Untried string `json:"untried,omitempty"`

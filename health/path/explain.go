@@ -33,7 +33,7 @@ type Node struct {
 // Options of an Explainer. All must be set, except for Connected, Verdicts, OurFilter, Services and PodNetworks, and Devices with HostStack.
 type Options struct {
 	Node string
-	// Connected returns why changes in etcd are not followed, so that the node may not know what there is; nil: they are.
+	// Connected returns why changes in etcd are not followed, so that the node may know an old state of the cluster only; nil: they are.
 	Connected func() error
 	Pods      func() ([]Pod, error)
 	Nodes     func() []Node

@@ -99,7 +99,7 @@ type Report struct {
 	Source      bool `json:"source"`
 	Destination bool `json:"destination"`
 
-	// Stale is why the node may not know what there is by now: changes in etcd are not followed.
+	// Stale is why the node may know an old state of the cluster only: changes in etcd are not followed.
 	Stale string `json:"stale,omitempty"`
 
 	Findings []Finding `json:"findings"`

@@ -12,6 +12,6 @@
 //   - The last state of an interface always arrives in etcd, when nothing has changed for a
 //     moment, or after a second; states between may be left out. Counters are those of the time of the change: they alone are no change.
 //   - What etcd holds of interfaces that are not there, also of a former run, is
-//     removed, but not before the agent knows what there is.
+//     removed, but not before the agent knows all interfaces.
 //   - Nobody waits for etcd: what cannot be written now is written later.
 package ifstate

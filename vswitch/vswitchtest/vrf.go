@@ -183,7 +183,7 @@ func testVRFOrders(t *testing.T, c Config, seed uint64) {
 	for _, all := range []bool{true, false, true} {
 		a := startAgent(t, site)
 		values := VRFValues(site.NIC())
-		a.resync() // so that the engine knows what there is
+		a.resync() // so that the engine knows what a former run has left
 		put := func(wanted func() bool) {
 			random.Shuffle(len(values), func(i, j int) { values[i], values[j] = values[j], values[i] })
 			for batch := range slices.Chunk(values, 1+random.IntN(5)) {

@@ -210,7 +210,7 @@ type changed struct {
 	before, after *translation
 }
 
-// deletes reports whether what there is has to go first. VPP changes backends of a translation that exists, but not how one
+// deletes reports whether the translation before has to go first. VPP changes backends of a translation that exists, but not how one
 // of them is chosen.
 func (c changed) deletes() bool {
 	return c.before != nil && !c.before.absent && (c.after == nil || c.before.sticky() != c.after.sticky())
