@@ -263,6 +263,46 @@ func TestBackendsAreHeld(t *testing.T) {
 	})
 }
 
+// Agents that did not have backends pass the check of the reverse path held them with the port 0. The first resync of the next agent does that.
+func TestBackendsThatAnOlderAgentHolds(t *testing.T) {
+	onEachVPP(t, func(t *testing.T, s *site) {
+		v := open(t, s)
+		create(t, v, loopback("one"))
+		value := dnat66Value("a", service66("fd96::1", 80, 1, 1))
+		set66(t, v, value)
+		for _, h := range translations(t, v, true) {
+			for i, p := range h.Paths {
+				h.Paths[i].DstEp.Port = 0
+				_, err := v.vpp.CLI(t.Context(), "set urpf-accept del "+convert.Addr(p.DstEp.Addr).String()+"/128")
+				must(t, err)
+			}
+			must(t, change(t, v, &cnat.CnatTranslationUpdate{Translation: h}))
+		}
+		v = open(t, s)
+		if found, err := v.DNAT66().List(t.Context(), []*contiv_nat.DNat66{value}); err != nil || len(found) > 0 { // else it would not be set again
+			t.Errorf("found %v, %v", found, err)
+		}
+		set66(t, v, value)
+		wantDNAT66(t, v, value)
+		for _, b := range []string{"fd10::1", "fd10::2"} {
+			if text, err := v.vpp.CLI(t.Context(), "show ip6 fib index 0 "+b+"/128"); err != nil || !strings.Contains(text, "urpf-exempt") {
+				t.Errorf("%s does not pass the check of the reverse path: %v: %s", b, err, text)
+			}
+		}
+		before := len(translations(t, v, true))
+		v = open(t, s)
+		wantDNAT66(t, v, value) // nothing is left to do
+		set66(t, v, value)
+		if now := len(translations(t, v, true)); now != before {
+			t.Errorf("%d translations hold backends, %d before", now, before)
+		}
+		must(t, v.DNAT66().Remove(t.Context(), value))
+		if left := translations(t, v, true); len(left) > 0 {
+			t.Errorf("translations still hold backends: %+v", left)
+		}
+	})
+}
+
 func change(t testing.TB, v *VSwitch, req api.Message) error {
 	replies := map[string]api.Message{
 		"feature_enable_disable": &feature.FeatureEnableDisableReply{}, "cnat_set_snat_addresses": &cnat.CnatSetSnatAddressesReply{},
@@ -396,25 +436,24 @@ func TestDNAT66ThatVPPRefusesIsTakenBack(t *testing.T) {
 }
 
 func TestDNAT66WithoutThePlugin(t *testing.T) {
-	onEachVPP(t, func(t *testing.T, s *site) {
-		if s.server == nil {
-			t.Skip("this VPP has all plugins")
-		}
-		s.server.Without("cnat")
-		v := open(t, s)
-		value := dnat66Value("a", service66("fd96::1", 80, 1))
-		err := v.DNAT66().Set(t.Context(), value)
-		if !errors.Is(err, kvscheduler.ErrUnsupported) || !strings.Contains(err.Error(), "cnat_plugin.so") {
-			t.Errorf("got %v", err)
-		}
-		if found, err := v.DNAT66().List(t.Context(), []*contiv_nat.DNat66{value}); err != nil || len(found) > 0 {
-			t.Errorf("found %v, %v", found, err)
-		}
-		if err := v.DNAT66().Remove(t.Context(), value); err != nil {
-			t.Error(err)
-		}
-		create(t, v, loopback("one"))
-	})
+	for _, plugin := range []string{"cnat", "urpf"} {
+		onEachVPP(t, func(t *testing.T, s *site) {
+			s.Without(plugin)
+			v := open(t, s)
+			value := dnat66Value("a", service66("fd96::1", 80, 1))
+			err := v.DNAT66().Set(t.Context(), value)
+			if !errors.Is(err, kvscheduler.ErrUnsupported) || !strings.Contains(err.Error(), plugin+"_plugin.so") {
+				t.Errorf("got %v", err)
+			}
+			if found, err := v.DNAT66().List(t.Context(), []*contiv_nat.DNat66{value}); err != nil || len(found) > 0 {
+				t.Errorf("found %v, %v", found, err)
+			}
+			if err := v.DNAT66().Remove(t.Context(), value); err != nil {
+				t.Error(err)
+			}
+			create(t, v, loopback("one"))
+		})
+	}
 }
 
 // cnatEndpoint is an address and a port as cnat has them.

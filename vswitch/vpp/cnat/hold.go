@@ -3,6 +3,7 @@ package cnat
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -28,7 +29,8 @@ import (
 // What backends send to VPP itself, and to a host that has VPP's address, must pass a check of the reverse path
 // (ip4_local_check_src, ip6_urpf_loose_check). VPP does not check what comes by a route to another VRF, as that to
 // the pods is; but the entry of a backend, which follows that route, is checked (fib_entry_src_rr_use_covers_pl
-// takes the paths alone). So backends that are held are accepted.
+// takes the paths alone). So backends that are held are accepted. Agents before that held them with the port 0: what they hold
+// counts as not held, so that the first resync of a later agent holds it anew.
 
 // holder are unassigned addresses, the VIPs of translations that hold backends; their port is a number. Packets of
 // holderProto, which none have, would be translated.
@@ -36,6 +38,8 @@ var holder = [...]netip.Addr{v4: netip.MustParseAddr("192.0.0.171"), v6: netip.M
 
 const (
 	holderProto = ip_types.IP_API_PROTO_RESERVED
+	// heldPort is the port of backends that are accepted, too.
+	heldPort = 1
 	// VPP looks at all backends of a translation whenever the route to one of them changes.
 	holderSize = 64
 	// So many translations hold backends that no service has, before VPP is asked for the connections to them.
@@ -49,18 +53,17 @@ func (k natKey) holds() bool {
 // records reports whether it is that of marks, see translation.
 func (k natKey) records() bool { return k.proto == recordProto && !k.holds() }
 
-// hold holds the backends that translations have, or are to have.
-func (v *Translations) hold(ctx context.Context, f family, k *known, changes []changed) error {
-	seen := map[netip.Addr]bool{refuser[f]: true} // which has a route
-	var fresh []netip.Addr
-	for _, c := range changes {
-		for _, b := range c.backends() {
-			if k.held[b.Addr()] == 0 && !seen[b.Addr()] {
-				fresh = append(fresh, b.Addr())
+// hold holds the backends that translations are to have.
+func (v *Translations) hold(ctx context.Context, f family, k *known, wanted map[natKey]*translation) error {
+	need := map[netip.Addr]bool{}
+	for _, t := range wanted {
+		for _, b := range t.backends {
+			if !k.holds(b.Addr()) {
+				need[b.Addr()] = true
 			}
-			seen[b.Addr()] = true
 		}
 	}
+	fresh := slices.SortedFunc(maps.Keys(need), netip.Addr.Compare)
 	if len(fresh) == 0 {
 		return nil
 	}
@@ -78,8 +81,8 @@ func (v *Translations) hold(ctx context.Context, f family, k *known, changes []c
 		t, reply := &translation{}, &cnat.CnatTranslationUpdateReply{}
 		req := &cnat.CnatTranslationUpdate{Translation: cnat.CnatTranslation{Vip: endpoint(key.addr), IPProto: key.proto, IsRealIP: 1}}
 		for _, addr := range part {
-			t.backends = append(t.backends, netip.AddrPortFrom(addr, 0))
-			req.Translation.Paths = append(req.Translation.Paths, cnat.CnatEndpointTuple{DstEp: endpoint(netip.AddrPortFrom(addr, 0)), SrcEp: endpoint(netip.AddrPortFrom(anyClient[f], 0))})
+			t.backends = append(t.backends, netip.AddrPortFrom(addr, heldPort))
+			req.Translation.Paths = append(req.Translation.Paths, cnat.CnatEndpointTuple{DstEp: endpoint(netip.AddrPortFrom(addr, heldPort)), SrcEp: endpoint(netip.AddrPortFrom(anyClient[f], 0))})
 		}
 		requests.Add(ctx, fmt.Sprintf("holding the routes to %v", part), req, reply)
 		k.put(key, t)
@@ -143,7 +146,7 @@ func (v *Translations) letGo(ctx context.Context, f family, k *known, changes []
 		requests.Add(ctx, fmt.Sprintf("no longer holding the routes to %v", t.backends), &cnat.CnatTranslationDel{ID: t.id}, &cnat.CnatTranslationDelReply{}, api.NO_SUCH_ENTRY)
 		k.put(key, nil)
 		for _, b := range t.backends {
-			if k.held[b.Addr()] == 0 {
+			if b.Port() == heldPort && k.held[b.Addr()] == 0 {
 				free = append(free, b.Addr())
 			}
 		}
@@ -156,6 +159,21 @@ func (v *Translations) letGo(ctx context.Context, f family, k *known, changes []
 	}
 	v.notes.known[f] = k
 	return nil
+}
+
+// holdsAll reports whether all backends of translations are held.
+func (k *known) holdsAll(list map[natKey]*translation) bool {
+	for _, t := range list {
+		if slices.ContainsFunc(t.backends, func(b netip.AddrPort) bool { return !k.holds(b.Addr()) }) {
+			return false
+		}
+	}
+	return true
+}
+
+// holds reports whether a backend is held, or has a route of its own.
+func (k *known) holds(backend netip.Addr) bool {
+	return k.held[backend] > 0 || backend == refuser[familyOf(backend)]
 }
 
 // leadsTo reports whether one of the backends has one of the addresses.

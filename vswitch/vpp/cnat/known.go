@@ -23,7 +23,7 @@ type known struct {
 	records map[netip.AddrPort]uint32          // numbers, as VPP gave them
 	vips    map[netip.Addr]int                 // how many translations an address has
 	uses    map[netip.Addr]int                 // how many translations lead to a backend, but for those that hold it
-	held    map[netip.Addr]int                 // how many hold it
+	held    map[netip.Addr]int                 // how many hold it, and have it accepted
 	holders map[natKey]*translation
 }
 
@@ -69,12 +69,13 @@ func (k *known) count(key natKey, t *translation, n int) {
 		}
 	}
 	add(k.vips, key.addr.Addr())
-	counts := k.uses
-	if key.holds() {
-		counts = k.held
-	}
 	for _, b := range t.backends {
-		add(counts, b.Addr())
+		switch {
+		case !key.holds():
+			add(k.uses, b.Addr())
+		case b.Port() == heldPort:
+			add(k.held, b.Addr())
+		}
 	}
 }
 

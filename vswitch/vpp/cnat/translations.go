@@ -63,7 +63,7 @@ type Routes interface {
 // New returns the translations of a VPP.
 func New(vpp *session.Session, ifs *ownership.Registry, routes Routes, guards Guards, namespaces Namespaces, log *slog.Logger) *Translations {
 	return &Translations{
-		Base: subsystem.Base{Uses: []*session.Module{module, featureModule, classifyModule}}, vpp: vpp, ifs: ifs, routes: routes, guards: guards, namespaces: namespaces, log: log,
+		Base: subsystem.Base{Uses: []*session.Module{module, featureModule, classifyModule, urpfModule}}, vpp: vpp, ifs: ifs, routes: routes, guards: guards, namespaces: namespaces, log: log,
 		notes: notes{left: make(chan struct{}, 1)},
 	}
 }
@@ -171,7 +171,7 @@ func (v *Translations) replace(ctx context.Context, f family, values []*value, w
 		return err
 	}
 	changes := append(gone, come...)
-	if err := v.hold(ctx, f, k, changes); err != nil {
+	if err := v.hold(ctx, f, k, wanted); err != nil {
 		return err
 	}
 	if err := v.run(ctx, k, f, changes); err != nil {
@@ -243,7 +243,7 @@ func (v *Translations) run(ctx context.Context, k *known, f family, changes []ch
 	return errors.Join(err, session.Wrap("taking it back", v.send(ctx, k, f, back)))
 }
 
-// list: if an interface is without the features, nothing is as expected.
+// list: if an interface is without the features, nothing is as expected, nor is a value with a backend that is not held.
 func (v *Translations) list(ctx context.Context, f family, expected []*value) ([]*value, error) {
 	v.notes.changing.Lock()
 	defer v.notes.changing.Unlock()
@@ -270,7 +270,7 @@ func (v *Translations) list(ctx context.Context, f family, expected []*value) ([
 			continue
 		}
 		same := maps.EqualFunc(wanted, byLabel[label], (*translation).equal)
-		if same && (covered || len(wanted) == 0) {
+		if same && (covered || len(wanted) == 0) && k.holdsAll(wanted) {
 			found = append(found, proto.CloneOf(value))
 		}
 		if same {

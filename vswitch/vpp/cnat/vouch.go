@@ -12,6 +12,7 @@ import (
 	"github.com/contiv/contiv/vswitch/vpp/session"
 
 	"go.fd.io/govpp/binapi/cnat"
+	"go.fd.io/govpp/binapi/urpf"
 )
 
 // Where VPP and the host share an address, VPP takes its own ICMP messages to the host for forged: what it receives at an
@@ -58,15 +59,24 @@ func (v *Translations) Vouch(ctx context.Context, addr netip.Addr, on bool) erro
 	return nil
 }
 
+// urpfModule has the command "set urpf-accept".
+var urpfModule = session.NewModule("urpf_plugin.so", "services and DNat66", &urpf.UrpfUpdate{}, &urpf.UrpfUpdateReply{})
+
 // acceptReverse has what comes from these addresses pass the check of the reverse path, or with "del" no longer. VPP counts.
 func (v *Translations) acceptReverse(ctx context.Context, what string, addrs ...netip.Addr) error {
+	if len(addrs) == 0 {
+		return nil
+	}
+	if _, err := v.vpp.Use(urpfModule); err != nil {
+		return err
+	}
 	for part := range slices.Chunk(addrs, 256) {
 		var commands strings.Builder
 		for _, addr := range part {
 			fmt.Fprintf(&commands, "set urpf-accept %s %s\n", what, netip.PrefixFrom(addr, addr.BitLen()))
 		}
 		if _, err := v.vpp.CLI(ctx, commands.String()); err != nil {
-			return fmt.Errorf("the check of the reverse path, which needs VPP's urpf_plugin.so: %w", err)
+			return fmt.Errorf("the check of the reverse path: %w", err)
 		}
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"go.fd.io/govpp/binapi/cnat"
 	"go.fd.io/govpp/binapi/feature"
 	"go.fd.io/govpp/binapi/ip_types"
+	"go.fd.io/govpp/binapi/urpf"
 )
 
 // cnatState is the plugin cnat.
@@ -147,6 +148,7 @@ func handleCNAT() {
 		return 0
 	})
 	// Nothing here checks the reverse path.
+	on(func(*call, *urpf.UrpfUpdate, *urpf.UrpfUpdateReply) api.VPPApiError { return 0 })
 	commandsAbout["set urpf-accept "] = func(c *call, args string) string {
 		for command := range strings.Lines("set urpf-accept " + args) {
 			words := strings.Fields(command)

@@ -141,6 +141,17 @@ func (p *Process) Restart() {
 	p.Start()
 }
 
+// Without starts VPP again without plugins, such as "acl" or "nat44_ed".
+func (p *Process) Without(plugins ...string) {
+	p.t.Helper()
+	p.Stop()
+	p.config.Plugins = map[string]bool{}
+	for _, name := range plugins {
+		p.config.Plugins[name] = false
+	}
+	p.Start()
+}
+
 // CLI runs a command of VPP's command line and returns what it prints.
 func (p *Process) CLI(command string) string {
 	p.t.Helper()
@@ -177,6 +188,7 @@ type VPP interface {
 	Start()
 	Stop()
 	Restart()
+	Without(plugins ...string)
 }
 
 var _, _ VPP = (*Server)(nil), (*Process)(nil)
