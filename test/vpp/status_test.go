@@ -1,9 +1,13 @@
 package vpp
 
 import (
+	"context"
+	"net/netip"
+	"os"
 	"os/exec"
 	"testing"
 
+	"github.com/contiv/contiv/test/lab"
 	"github.com/contiv/contiv/test/labtest"
 )
 
@@ -32,4 +36,26 @@ func TestStatusTellsOfTunnels(t *testing.T) {
 	for _, node := range nodes {
 		labtest.AwaitStatus(t, l, binaries, node, "healthy", "", "")
 	}
+}
+
+// A VPP without a plugin that services need says which.
+func TestStatusTellsOfPlugins(t *testing.T) {
+	l := upServices(t, servicesConfig, "services: vswitch\n", "vpp", "kernel")
+	apply(t, l, served{name: "web", number: 10, policy: "Cluster", port: 8080, node: "node2", addrs: []netip.Addr{netip.MustParseAddr("192.168.16.2")}})
+	labtest.AwaitStatus(t, l, binaries, "node1", "healthy", "", "")
+	restart := func(plugins string) {
+		t.Helper()
+		if err := os.WriteFile(l.Path("nodes", "node1", "vpp.conf"), []byte(lab.VPPOptions()+plugins), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, do := range []func(context.Context, string) error{l.StopAgent, l.StartAgent} { // contiv-init reads the file
+			if err := do(t.Context(), "node1"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	restart("plugins: {urpf: false}\n")
+	labtest.AwaitStatus(t, l, binaries, "node1", "degraded", "values", "VPP has not loaded its plugin urpf_plugin.so; enable it")
+	restart("")
+	labtest.AwaitStatus(t, l, binaries, "node1", "healthy", "", "")
 }
