@@ -184,6 +184,9 @@ func (s *Service) explainFrontend(e *Explanation, c Connection, id processor.ID,
 	}
 	const most = 5
 	var texts []string
+	if e.Seen.IsValid() && !f.KeepSource && s.config.Resolved().Stolen != nil { // the routes translate, see translatedByRoutes
+		e.Seen = s.self.loopback(c.To.Is6())
+	}
 	hidden := e.Seen.IsValid() || !s.isInside(c.From) && (!f.KeepSource || f.Kind == processor.ClusterIP)
 	for i, endpoint := range endpoints {
 		if hidden {

@@ -29,7 +29,7 @@ func (s *Service) redirectOf(c Connection) (key string, f *contiv_nat.HostRedire
 // redirected adds that the host sends a connection to the vswitch, and returns the connection that the vswitch has; not ok: it does
 // not, and if it might, the explanation says why not.
 func (s *Service) redirected(e *Explanation, c Connection) (there Connection, ok bool) {
-	if c.Port == 0 || !s.translates() || !s.ownStack() {
+	if c.Port == 0 || !s.translates() || !s.ownStack() || !s.passesHost(c) {
 		return c, false
 	}
 	key, f := s.redirectOf(c)
@@ -41,14 +41,40 @@ func (s *Service) redirected(e *Explanation, c Connection) (there Connection, ok
 	there.To, _ = netip.ParseAddr(f.GetToAddress())
 	there.Port = uint16(cmp.Or(f.GetToPort(), f.GetPort()))
 	there.From, _ = netip.ParseAddr(f.GetSourceAddress())
-	if own := s.self.host(c.To.Is6()); own.IsValid() && slices.Contains(s.self.ownAddresses(), c.From) {
-		there.From = own
+	if slices.Contains(s.self.ownAddresses(), c.From) {
+		there.From = s.processes(c.To.Is6())
 	}
 	e.Seen = there.From
 	e.Way = append(e.Way, fmt.Sprintf("%s is at an address of the host: its kernel sends connections to %v, where VPP sees %v as the client (`contivctl explain %s`)",
 		c.target(), netip.AddrPortFrom(there.To, there.Port), there.From, key))
 	s.wantConfigured(e, c.target()+" is not redirected as it should be", key)
 	return there, true
+}
+
+// passesHost reports whether the host has a connection before the vswitch: always that of a process, and where only the host has the address. What
+// pods of the node send elsewhere enters the vswitch, and so do clients outside whose way is a card that both share.
+func (s *Service) passesHost(c Connection) bool {
+	own := s.self.ownAddresses()
+	switch {
+	case slices.Contains(own, c.From), slices.Contains(own, c.To) && !slices.Contains(s.openAddresses(), c.To):
+		return true
+	}
+	return s.config.Resolved().Stolen == nil && !s.isInside(c.From)
+}
+
+// processes returns the address that the vswitch sees of processes of the host.
+func (s *Service) processes(ipv6 bool) netip.Addr {
+	if s.config.Resolved().Stolen != nil {
+		return first(ofVersion(s.openAddresses(), ipv6))
+	}
+	return s.self.host(ipv6)
+}
+
+func first(addresses []netip.Addr) (a netip.Addr) {
+	if len(addresses) > 0 {
+		a = addresses[0]
+	}
+	return a
 }
 
 // explainHost adds why the host does not send a connection to one of its addresses to the vswitch.
