@@ -57,13 +57,12 @@ func (n *IPNet) addHostRoutes(config values, node *thisNode, f *family, inVPP, i
 	if err != nil {
 		return err
 	}
-	switch {
-	case !clients.IsValid():
-	case node.stolen != nil: // the host's own processes come to ports there, which VPP translates
-		config.add(&linux_l3.ARPEntry{Interface: n.hostAttachment().linux, IpAddress: clients.String(), HwAddress: hostInterconnectMAC(node.id)})
-	default:
+	if clients.IsValid() {
 		config.add(&vpp_l3.Route{VrfId: node.mainVRF, DstNetwork: single(clients).String(),
 			NextHopAddr: inLinux.String(), OutgoingInterface: n.hostAttachment().vpp})
+	}
+	if node.stolen != nil { // which the host does not have: what it redirects comes to ports there, which VPP translates
+		config.add(&linux_l3.ARPEntry{Interface: n.hostAttachment().linux, IpAddress: inLinux.String(), HwAddress: hostInterconnectMAC(node.id)})
 	}
 	toVPP := []netip.Prefix{f.plan.Subnets.Pods}
 	if n.config.Routing().RouteServiceCIDRToVPP && f.plan.Subnets.Service.IsValid() {
@@ -96,8 +95,8 @@ func (n *IPNet) routeHostIPs(config values, node *thisNode, hostIPs []netip.Addr
 			return err
 		}
 		for _, ip := range hostIPs {
-			if ip.Is6() != f.isIPv6() || slices.ContainsFunc(node.ips, func(p netip.Prefix) bool { return p.Addr() == ip }) {
-				continue // VPP has it, too
+			if ip.Is6() != f.isIPv6() || !node.lacks(ip) {
+				continue
 			}
 			config.add(&vpp_l3.Route{VrfId: node.mainVRF, DstNetwork: single(ip).String(),
 				NextHopAddr: inLinux.Addr().String(), OutgoingInterface: n.hostAttachment().vpp})
@@ -126,6 +125,21 @@ func (n *IPNet) routed() []netip.Addr {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	return n.routedIPs
+}
+
+// GetHostIPs returns the addresses of the host that a vswitch with a network stack of its own lacks.
+func (n *IPNet) GetHostIPs() []netip.Addr {
+	node := n.thisNode()
+	if node == nil {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(n.routed()), func(ip netip.Addr) bool { return !node.lacks(ip) })
+}
+
+// lacks reports whether an address, of an IP version of the pods, is not one of the vswitch.
+func (node *thisNode) lacks(ip netip.Addr) bool {
+	return slices.ContainsFunc(node.families, func(f family) bool { return f.podSubnet.Addr().Is6() == ip.Is6() }) &&
+		!slices.ContainsFunc(node.ips, func(p netip.Prefix) bool { return p.Addr() == ip })
 }
 
 // updateHostAddresses replaces the routes to the former addresses of the host by those to the ones that it has now.

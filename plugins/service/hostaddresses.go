@@ -18,7 +18,8 @@ import (
 //	           InternalIP:8080                          10.1.1.2:80      ──VPP──> pod
 //	                                     └─ seen as 172.30.1.3, so that answers come back this way
 //
-// Where the host shares its only card with the vswitch, its own processes alone need that. They come to both kinds of ports at 172.30.1.3.
+// Where the host shares a card with the vswitch, its own processes need that for the addresses that both have. They, and clients by further cards of the
+// host, come to node ports at 172.30.1.2, which the host does not have there.
 //
 // A node port without an endpoint for clients outside is left to the host, which refuses it unless something listens there.
 
@@ -39,7 +40,7 @@ func (s *Service) interconnect(ipv6 bool) (i interconnect) {
 		if !family.Subnets.VPPHost.IsValid() {
 			continue
 		}
-		to, _, err := family.HostInterconnect(own.ID)
+		to, inLinux, err := family.HostInterconnect(own.ID)
 		if err != nil || to.Addr().Is6() != ipv6 {
 			continue
 		}
@@ -48,7 +49,7 @@ func (s *Service) interconnect(ipv6 bool) (i interconnect) {
 			continue
 		}
 		if s.config.Resolved().Stolen != nil { // VPP takes what it sends from addresses of its own to the host for forged (ip4_local_check_src)
-			return interconnect{clients, clients}
+			to = inLinux
 		}
 		return interconnect{to.Addr(), clients}
 	}
@@ -139,7 +140,12 @@ func (s *Service) externalEntrance(ipv6 bool) interconnect {
 // byHost reports whether the host redirects connections to an external IP or one of a load balancer. Where it shares its only card with the vswitch, those
 // to addresses that it does not have pass the vswitch anyway.
 func (s *Service) byHost(addr netip.Addr) bool {
-	return s.externalEntrance(addr.Is6()).to.IsValid() && (s.config.Resolved().Stolen == nil || slices.Contains(s.hostAddresses(), addr))
+	return s.externalEntrance(addr.Is6()).to.IsValid() && (s.hasCards(addr.Is6()) || slices.Contains(s.hostAddresses(), addr))
+}
+
+// hasCards reports whether clients of an IP version may come by network cards of the host.
+func (s *Service) hasCards(ipv6 bool) bool {
+	return s.config.Resolved().Stolen == nil || len(ofVersion(s.network.GetHostIPs(), ipv6)) > 0
 }
 
 // redirectHost adds to the values of a service what the host sends to the vswitch for an IP version of it.

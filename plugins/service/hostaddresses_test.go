@@ -11,6 +11,7 @@ import (
 	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
 	k8s "github.com/contiv/contiv/api/contiv/service"
 	"github.com/contiv/contiv/plugins/contivconf"
+	"github.com/contiv/contiv/plugins/ipnet"
 	"github.com/contiv/contiv/plugins/plugintest"
 	"github.com/contiv/contiv/plugins/podmanager"
 	"github.com/contiv/contiv/plugins/service"
@@ -102,16 +103,43 @@ func TestPortsAtTheAddressOfAStolenCard(t *testing.T) {
 	}
 	config := resync(t, s, state(web, webSlice("a", "10.1.1.2@node1")))
 	if got, want := redirected(config), []string{
-		"default/web 192.168.16.1:30080 TCP to 172.30.1.3 from 172.30.1.3", "hostPort/default/pod 192.168.16.1:8080 TCP to 172.30.1.3 from 172.30.1.3",
+		"default/web 192.168.16.1:30080 TCP to 172.30.1.2 from 172.30.1.3", "hostPort/default/pod 192.168.16.1:8080 TCP to 10.1.1.7:80 from 172.30.1.3",
 	}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	text := plugintest.Render(config)
-	for _, addr := range []string{"192.168.16.1", "172.30.1.3"} {
-		for _, port := range []string{"8080", "30080"} {
+	for addr, ports := range map[string][]string{"192.168.16.1": {"8080", "30080"}, "172.30.1.2": {"30080"}} {
+		for _, port := range ports {
 			if !strings.Contains(text, `"external_ip":"`+addr+`","external_port":`+port) {
 				t.Errorf("the vswitch does not translate %s:%s:\n%s", addr, port, text)
 			}
+		}
+	}
+}
+
+// A host that shares a card with the vswitch gets another one, and loses it: clients come by it to external IPs, and what the host sends from its
+// address is not translated.
+func TestHostsOfAStolenCardGetAnother(t *testing.T) {
+	var cards []netip.Addr
+	c := newCluster()
+	stolen := fake{ownStack: true, nat: true, ip: "192.168.16.1/24", bvi: "vxlanBVI", resolved: contivconf.Resolved{Stolen: &contivconf.Stolen{}}, hostIPs: &cards}
+	stolen.resolved.Main.UseDHCP = true
+	s, err := c.onThisVPP(t, stolen, service.Capabilities{}, "services: vswitch\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := webService()
+	web.LbIngressIps, web.LoadbalancerSourceRanges, web.ExternalTrafficPolicy, web.ExternalIps = nil, nil, "Cluster", []string{"203.0.113.9"}
+	config := resync(t, s, state(web, webSlice("a", "10.1.1.2@node1")))
+	for _, test := range []struct {
+		cards   []netip.Addr
+		reached bool
+	}{{nil, false}, {[]netip.Addr{netip.MustParseAddr("10.9.9.9")}, true}, {nil, false}} {
+		cards = test.cards
+		config, _, _ = change(t, s, &ipnet.HostAddressesChange{Addresses: cards}, config)
+		reached := slices.Contains(redirected(config), "default/web 203.0.113.9:80 TCP to 172.30.1.2:30080 from 172.30.1.3")
+		if kept := strings.Contains(plugintest.Render(config), `{"ip_address":"10.9.9.9","protocol":"UDP"}`); reached != test.reached || kept != test.reached {
+			t.Errorf("with the cards %v, clients by them reach the external IP: %v, and the host keeps its address: %v", test.cards, reached, kept)
 		}
 	}
 }
@@ -228,6 +256,17 @@ func TestExternalIPsByCardsOfTheHost(t *testing.T) {
 	direct := func(text string) string {
 		return strings.NewReplacer("172.30.1.1:30080", "172.30.1.1", "[fd17:0:0:1::1]:30080", "fd17:0:0:1::1").Replace(text)
 	}
+	shared := func(text string) string {
+		return strings.NewReplacer(".1.1:", ".1.2:", ":1::1]", ":1::2]").Replace(text)
+	}
+	single := fake{resolved: contivconf.Resolved{Stolen: &contivconf.Stolen{}}}
+	beside := func(addresses ...string) (node fake) {
+		node, node.hostIPs = single, &[]netip.Addr{}
+		for _, a := range addresses {
+			*node.hostIPs = append(*node.hostIPs, netip.MustParseAddr(a))
+		}
+		return node
+	}
 	const note = "VPP does not see their addresses; services: default/web"
 	for name, test := range map[string]struct {
 		settings string
@@ -248,8 +287,11 @@ func TestExternalIPsByCardsOfTheHost(t *testing.T) {
 		"source ranges":                    {svc: external(ranges), slices: both, want: []string{own}, note: note},
 		"source ranges, no node ports":     {svc: external(func(s *k8s.Service) { ranges(s); withoutNodePorts(s); s.ExternalIps = nil }), slices: both, note: note, lacks: "172.30.1.1"},
 		"kube-proxy on the host":           {svc: external(nil), slices: both, others: "table ip kube-proxy", note: limitOfHost},
-		"a single card":                    {svc: external(nil), slices: both, vpp: fake{resolved: contivconf.Resolved{Stolen: &contivconf.Stolen{}}}, want: []string{strings.Replace(own, ".1.1:", ".1.3:", 1)}},
-		"a single card, and source ranges": {svc: external(ranges), slices: both, vpp: fake{resolved: contivconf.Resolved{Stolen: &contivconf.Stolen{}}}, want: []string{strings.Replace(own, ".1.1:", ".1.3:", 1)}},
+		"a single card":                    {svc: external(nil), slices: both, vpp: single, want: []string{shared(own)}},
+		"a single card, and source ranges": {svc: external(ranges), slices: both, vpp: single, want: []string{shared(own)}},
+		"one of IPv4 beside it":            {svc: external(nil), slices: both, vpp: beside("10.9.9.9"), want: []string{shared(own), shared(lb4)}},
+		"others beside it":                 {svc: external(nil), slices: both, vpp: beside("10.9.9.9", "fd09::9"), want: []string{shared(own), shared(lb4), shared(lb6)}},
+		"others beside it, source ranges":  {svc: external(ranges), slices: both, vpp: beside("10.9.9.9", "fd09::9"), want: []string{shared(own)}, note: note},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster()

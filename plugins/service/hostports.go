@@ -260,12 +260,7 @@ func (s *Service) portsOf(pod *podmanager.LocalPod) (open openPorts, err error) 
 			if !i.to.IsValid() {
 				continue
 			}
-			addresses := ofVersion(s.hostAddresses(), ip.Is6())
-			shared := s.config.Resolved().Stolen != nil
-			if shared && port.Address.IsValid() && !port.Address.IsUnspecified() && len(addresses) > 1 {
-				continue // another pod may have the port at another address
-			}
-			for _, addr := range addresses {
+			for _, addr := range ofVersion(s.hostAddresses(), ip.Is6()) {
 				possible = append(possible, addr)
 				if !port.IsOn(addr) {
 					continue
@@ -275,12 +270,7 @@ func (s *Service) portsOf(pod *podmanager.LocalPod) (open openPorts, err error) 
 					errs = append(errs, ofService(port, pod, at, owner))
 					continue
 				}
-				to := netip.AddrPortFrom(ip, port.PodPort)
-				if shared { // VPP does not know where the answers of endpoints come from (ip4_local_check_src)
-					to = netip.AddrPortFrom(i.to, port.Port)
-					open.add(hostPortAt(to, port, ip))
-				}
-				open.redirect(i.redirectTo(at, protocol, to))
+				open.redirect(i.redirectTo(at, protocol, netip.AddrPortFrom(ip, port.PodPort)))
 			}
 		}
 		if port.Address.IsValid() && !slices.ContainsFunc(possible, port.IsOn) {

@@ -30,7 +30,7 @@ func (s *Service) natOptions() nat.Options {
 		if s.config.Resolved().Stolen == nil {
 			o.Refuser4, o.Refuser6 = s.self.host(false), s.self.host(true)
 		} else { // the host has no address of its own there
-			o.Shared = s.openAddresses()
+			o.Shared, o.Host = s.openAddresses(), s.self.ownAddresses()
 		}
 	}
 	return o

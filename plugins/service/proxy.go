@@ -99,7 +99,7 @@ func (s *Service) proxies(event controller.Event) bool {
 	case *nodesync.NodeUpdate:
 		return e.NodeName == s.proxy.NodeName || redirectsPods(e)
 	}
-	return false
+	return s.changesHost(event)
 }
 
 // resyncServices renders all services.
@@ -298,6 +298,9 @@ func (s *Service) noteChange(ctx context.Context, event controller.Event) (chang
 	}
 	if e, ok := event.(*nodesync.NodeUpdate); ok && e.NodeName != s.proxy.NodeName {
 		return changed, false
+	}
+	if s.changesHost(event) {
+		changed = s.services.IDs()
 	}
 	changed = append(changed, s.services.SetNode(s.node(ctx))...)
 	slices.SortFunc(changed, processor.ID.Compare)

@@ -60,6 +60,6 @@ func (s *Service) noteAddresses(id processor.ID, limit string, addresses []netip
 // noteRestricted records a service with ranges that exclude whoever comes by the host.
 func (s *Service) noteRestricted(id processor.ID, svc *processor.Service) {
 	s.noteLimit(id, limitHostRanges, slices.ContainsFunc(svc.Frontends, func(f processor.Frontend) bool {
-		return f.Restricted && s.config.Resolved().Stolen == nil && s.byHost(f.Addr.Addr())
+		return f.Restricted && s.hasCards(f.Addr.Addr().Is6()) && s.byHost(f.Addr.Addr())
 	}))
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/plugins/contivconf"
+	"github.com/contiv/contiv/plugins/ipnet"
 	"github.com/contiv/contiv/plugins/nodesync"
 	"github.com/contiv/contiv/plugins/podmanager"
 	"github.com/contiv/contiv/plugins/service/config"
@@ -41,6 +42,8 @@ type Network interface {
 	GetVxlanBVIIfName() string
 	// GetHostInterconnectIfName returns "" if the vswitch has the network stack of the host.
 	GetHostInterconnectIfName() string
+	// GetHostIPs returns the addresses of the host that a vswitch with a network stack of its own lacks.
+	GetHostIPs() []netip.Addr
 	// PodInterfaces returns the pods of this node by the interfaces that lead to them.
 	PodInterfaces() map[string]podmanager.PodID
 }
@@ -133,7 +136,7 @@ func (*Service) String() string { return "service" }
 
 // HandlesEvent accepts resyncs, and changes to services that the vswitch translates.
 func (s *Service) HandlesEvent(event controller.Event) bool {
-	return event.Method() != controller.Update || s.proxies(event) || s.forPod(event) || s.changesNode(event) || s.changesAnswers(event) || s.segments.wants(event)
+	return event.Method() != controller.Update || s.proxies(event) || s.forPod(event) || s.changesNode(event) || s.changesHost(event) || s.changesAnswers(event) || s.segments.wants(event)
 }
 
 // Resync configures the translation of traffic that leaves the cluster, and of services.
@@ -196,14 +199,20 @@ const (
 // overlayIdentities exempt packets of the overlay from translation, since they pass the interface
 // where it takes place, and each flow of pods would become a session. They also exempt what the host sends from the
 // node's address: NAT has not seen the beginning of these connections. They are to node ports that the host
-// refuses, or older than the theft of the host's card.
+// refuses, or older than the theft of the host's card. A host whose card is stolen sends from addresses of other cards this way, too.
 func (s *Service) overlayIdentities(ip netip.Addr) *vpp_nat.DNat44 {
 	routing := s.config.Routing()
-	return &vpp_nat.DNat44{Label: identitiesLabel, IdMappings: []*vpp_nat.DNat44_IdentityMapping{
+	value := &vpp_nat.DNat44{Label: identitiesLabel, IdMappings: []*vpp_nat.DNat44_IdentityMapping{
 		{IpAddress: ip.String(), Protocol: vpp_nat.DNat44_UDP, Port: vxlanPort, VrfId: routing.MainVRFID}, // received
 		{IpAddress: ip.String(), Protocol: vpp_nat.DNat44_UDP, VrfId: routing.PodVRFID},                   // sent, from any port
 		{IpAddress: ip.String(), Protocol: vpp_nat.DNat44_UDP, VrfId: routing.MainVRFID},                  // by the host, of any protocol
 	}}
+	if s.config.Resolved().Stolen != nil {
+		for _, own := range ofVersion(s.network.GetHostIPs(), false) {
+			value.IdMappings = append(value.IdMappings, &vpp_nat.DNat44_IdentityMapping{IpAddress: own.String(), Protocol: vpp_nat.DNat44_UDP, VrfId: routing.MainVRFID})
+		}
+	}
+	return value
 }
 
 // translateIPv6 configures the translation of traffic that leaves the cluster over IPv6.
@@ -256,6 +265,9 @@ func (s *Service) defaultInterface(ctx context.Context, ipv6 bool) (string, neti
 func (s *Service) Update(ctx context.Context, event controller.Event, txn controller.UpdateOperations) (what string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.changesHost(event) {
+		s.translateSources(ctx, txn)
+	}
 	if s.proxies(event) || s.segments.wants(event) {
 		if what, err = s.updateServices(ctx, event, txn); err != nil {
 			return what, err
@@ -276,6 +288,12 @@ func (s *Service) Update(ctx context.Context, event controller.Event, txn contro
 func (s *Service) changesNode(event controller.Event) bool {
 	update, ok := event.(*nodesync.NodeUpdate)
 	return ok && s.hostPorts != nil && update.NodeName == s.self.name
+}
+
+// changesHost reports whether a host that shares a card with the vswitch has other addresses of further cards.
+func (s *Service) changesHost(event controller.Event) bool {
+	_, ok := event.(*ipnet.HostAddressesChange)
+	return ok && s.ownStack() && s.config.Resolved().Stolen != nil
 }
 
 // Revert has nothing to undo.

@@ -24,6 +24,7 @@ type fake struct {
 	nat6     bool
 	ip6      string
 	more     *string // an interface of the pod default/web
+	hostIPs  *[]netip.Addr
 }
 
 func (f fake) Resolved() contivconf.Resolved {
@@ -33,7 +34,7 @@ func (f fake) Resolved() contivconf.Resolved {
 	return f.resolved
 }
 func (f fake) Routing() contivconf.RoutingConfig {
-	if f.ownStack && !f.nat { // services are translated in VRF 0
+	if f.ownStack && (!f.nat || f.hostIPs != nil) { // services are translated in VRF 0
 		return contivconf.RoutingConfig{PodVRFID: 4}
 	}
 	return contivconf.RoutingConfig{MainVRFID: 3, PodVRFID: 4}
@@ -55,6 +56,12 @@ func (f fake) GetHostInterconnectIfName() string {
 		return "tap-vpp2"
 	}
 	return ""
+}
+func (f fake) GetHostIPs() []netip.Addr {
+	if f.hostIPs == nil {
+		return nil
+	}
+	return *f.hostIPs
 }
 func (f fake) PodInterfaces() map[string]podmanager.PodID {
 	all := map[string]podmanager.PodID{"tap-web": {Namespace: "default", Name: "web"}, "tap-other": {Namespace: "default", Name: "other"}}

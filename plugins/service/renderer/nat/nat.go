@@ -36,6 +36,8 @@ type Options struct {
 	// Shared are addresses of the vswitch that are the host's, too: what has no endpoint there is left to the host,
 	// which refuses it. The host's own processes are no other clients to the vswitch than those outside.
 	Shared []netip.Addr
+	// Host are all addresses of the host, where there are Shared ones.
+	Host []netip.Addr
 	// LocalWeight is the weight of endpoints on this node, relative to others; at least 1.
 	LocalWeight uint32
 	// ResetRemoved resets TCP connections to endpoints that are removed.
@@ -104,7 +106,7 @@ func (o Options) hides(f processor.Frontend) bool {
 		return true
 	}
 	// The host uses cluster IPs, and policies let its address reach its pods. But it would drop what has its own.
-	return slices.ContainsFunc(f.Outside, func(e processor.Endpoint) bool { return slices.Contains(o.Shared, e.Addr.Addr()) })
+	return slices.ContainsFunc(f.Outside, func(e processor.Endpoint) bool { return slices.Contains(o.Host, e.Addr.Addr()) })
 }
 
 func newMapping(f processor.Frontend, endpoints []processor.Endpoint, clients vpp_nat.DNat44_StaticMapping_Clients, hide bool, affinity uint32, o Options) *mapping {
