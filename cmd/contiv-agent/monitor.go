@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/contiv/contiv/controller/feedback"
 	"github.com/contiv/contiv/health"
 	"github.com/contiv/contiv/health/path"
 	"github.com/contiv/contiv/health/peers"
@@ -54,6 +55,11 @@ func (c checks) monitored(o options, sb *southbound, owners func() func(key stri
 	c.health = health.NewMonitor(c.ready, append(list, more...)...)
 	registry.MustRegister(c.health, health.NewStates(sb.scheduler))
 	return c
+}
+
+// inEtcd checks for values in etcd that cannot be decoded: health.Values looks at those of the scheduler.
+func inEtcd(p *feedback.Publisher) health.Check {
+	return health.Check{Name: "etcd-values", Look: p.Problems}
 }
 
 // directories that the agent writes to.

@@ -92,7 +92,7 @@ func runStandalone(ctx context.Context, o options, log *slog.Logger) error {
 	}
 	mux.Handle("/log/", loglevel.Handler(log))
 	asked := checks{alive: loop.Alive, ready: ready, connected: db.connected, full: db.full, warnings: sb.Warnings}.
-		monitored(o, sb, health.NoOwners, nil, nil, past, registry)
+		monitored(o, sb, health.NoOwners, nil, nil, past, registry, db.checks()...)
 	told := metrics.Conventional(registry)
 	asked.handle(mux, told)
 
@@ -173,6 +173,14 @@ func (d *database) observer() controller.ExternalObserver {
 		return nil
 	}
 	return d.publisher.GivenOutside
+}
+
+// checks of what is in the database; none without etcd.
+func (d *database) checks() []health.Check {
+	if d.publisher == nil {
+		return nil
+	}
+	return []health.Check{inEtcd(d.publisher)}
 }
 
 // watch connects the database with the event loop, which has not started.

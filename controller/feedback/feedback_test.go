@@ -309,6 +309,33 @@ func TestStatusesByREST(t *testing.T) {
 	})
 }
 
+// What cannot be decoded never reaches the scheduler, whose values the health checks look at.
+func TestProblems(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.start()
+		r.put(loop1, `{"name":"loop1"}`)
+		r.put("resync/me", ``)
+		r.settle()
+		want := func(want string) {
+			t.Helper()
+			if got := strings.Join(r.publisher.Problems(t.Context()), "|"); got != want {
+				t.Errorf("%q, want %q", got, want)
+			}
+		}
+		want("")
+		r.put("config/vpp/v2/nothing/b", `{}`)
+		r.settle()
+		want("1 value in etcd is INVALID, such as: key \"config/vpp/v2/nothing/b\" matches no model: `contivctl models` lists the models")
+		r.put("config/vpp/v2/nothing/a", `{}`)
+		r.settle()
+		want("2 values in etcd are INVALID, such as: key \"config/vpp/v2/nothing/a\" matches no model: `contivctl models` lists the models")
+		r.delete("config/vpp/v2/nothing/a")
+		r.delete("config/vpp/v2/nothing/b")
+		r.settle()
+		want("")
+	})
+}
+
 // etcd refuses large requests: a status that is too long must not keep others from
 // being written.
 func TestLongStatusesAreShortened(t *testing.T) {
