@@ -16,6 +16,7 @@ import (
 	"github.com/contiv/contiv/plugins/contivconf"
 	serviceconfig "github.com/contiv/contiv/plugins/service/config"
 	"github.com/contiv/contiv/store/etcd"
+	"github.com/contiv/contiv/vswitch/vpp/startup"
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
 )
@@ -24,8 +25,8 @@ func (c *cli) checkConfigCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "check-config FILE...",
 		Short: "Look for mistakes in files of configuration, without asking an agent",
-		Long: "Looks for mistakes in files before they are used: contiv.conf, controller.conf, service.conf and etcd.conf, by these names,\n" +
-			"and files with values as \"config apply\" reads them, under any other, also directories of both. Of values, it checks keys,\n" +
+		Long: "Looks for mistakes in files before they are used: contiv.conf, controller.conf, service.conf, etcd.conf and vpp.conf, by these\n" +
+			"names, and files with values as \"config apply\" reads them, under any other, also directories of both. Of values, it checks keys,\n" +
 			"models, and the names and types of fields. Whether they are valid, \"contiv-agent check-config --config-dir DIR\" says\n" +
 			"without a node, and on a node, whether contiv.conf fits its interfaces; what a node would do with them,\n" +
 			"\"config apply --dry-run\". The exit code is 1 if there are mistakes.",
@@ -51,7 +52,7 @@ func (c *cli) checkConfigCommand() *cobra.Command {
 	}
 }
 
-// configFiles are the files of the agent, by their names, and what finds the mistakes in them.
+// configFiles are the files of the agent and of contiv-init, by their names, and what finds the mistakes in them.
 var configFiles = map[string]struct {
 	what  string
 	check func(path string) error
@@ -60,6 +61,13 @@ var configFiles = map[string]struct {
 	"controller.conf": {"event loop configuration", func(path string) error { return controller.CheckFile(path, nil) }},
 	"service.conf":    {"services configuration", serviceconfig.CheckFile},
 	"etcd.conf":       {"how to reach etcd", func(path string) error { return etcd.CheckFile(path, etcd.Config{}, "") }},
+	"vpp.conf":        {"options of VPP", checkVPPConf},
+}
+
+// checkVPPConf returns the mistakes in the file with the options of VPP, but those that depend on the machine.
+func checkVPPConf(path string) error {
+	c := startup.New("/run/vpp", startup.Machine{})
+	return config.Examine(path, &c, func() error { return c.Check(startup.Machine{}) })
 }
 
 // agentHTTP is where agents serve HTTP unless a flag says otherwise.

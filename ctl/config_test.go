@@ -289,3 +289,22 @@ func TestHostBitsInConfig(t *testing.T) {
 		t.Errorf("%s, %v", errOut, err)
 	}
 }
+
+// What contiv-init would refuse in vpp.conf is found beside the files of the agent.
+func TestOptionsOfVPPAreChecked(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "vpp.conf")
+	for text, want := range map[string]string{
+		"heapMiB: 1024\nbuffers: 8192":                       "vpp.conf: options of VPP, no mistakes",
+		"heapMB: 1024":                                       `vpp.conf: line 1: unknown key "heapMB": did you mean "heapMiB"?`,
+		"buffers: 4\nplugins: {acl: false}":                  "vpp.conf: buffers is 4: use 4096 to",
+		"heapMiB: 512\nbuffers: 8192\nplugins: {acl: false}": "vpp.conf: plugins: abf needs acl",
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out, errOut, err := run(t, "check-config", file)
+		if !strings.Contains(out+errOut, want) || (err == nil) != strings.HasSuffix(want, "no mistakes") {
+			t.Errorf("%s: %s%s, %v; want %s", text, out, errOut, err, want)
+		}
+	}
+}

@@ -207,6 +207,10 @@ var checks = map[string]func([]byte) error{
 		c, err := controller.LoadConfig(data)
 		return cmp.Or(err, c.Validate())
 	},
+	"vpp.conf": func(data []byte) error {
+		c := startup.New("/run/vpp", startup.Machine{})
+		return cmp.Or(config.Load(data, &c), c.Check(startup.Machine{}))
+	},
 }
 
 // checkConfiguration returns the first mistake in the values of the configuration files for which

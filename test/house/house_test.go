@@ -86,7 +86,7 @@ var rooms = map[string][]string{
 	"cni":                  {"listener", "logline", "api"},
 	"client":               {"api", "models", "parallel", "store", "etcdserver"},
 	"client/clienttest":    {"api", "models", "store", "listener", "controller", "kvscheduler", "northbound", "plugins"},
-	"ctl":                  {"terminal", "test/benchmark", "filter", "client", "health", "history", "northbound/ifstate", "listener", "dbresources", "rest", "api", "models", "config", "jsontext", "parallel", "kvscheduler", "controller", "plugins", "store", "version"},
+	"ctl":                  {"vswitch/vpp/startup", "terminal", "test/benchmark", "filter", "client", "health", "history", "northbound/ifstate", "listener", "dbresources", "rest", "api", "models", "config", "jsontext", "parallel", "kvscheduler", "controller", "plugins", "store", "version"},
 	"ctl/status":           {"ctl/target", "ctl/text", "health", "plugins"},
 	"history":              {"test/benchmark", "api", "controller", "jsontext", "kvscheduler", "rest"},
 	"history/journal":      {},

@@ -31,11 +31,13 @@ func (c Config) Check(m Machine) error {
 	}
 	wrong(c.RuntimeDir == "", "there is no runtime directory")
 	wrong(len(c.StatsSocket()) > maxSocketPath, "runtime directory %s: choose one whose sockets have at most %d characters", c.RuntimeDir, maxSocketPath)
-	wrong(c.HeapMiB < minHeapMiB || c.HeapMiB > m.MemoryMiB, "heapMiB is %d: use %d to %d, the memory of this machine or container", c.HeapMiB, minHeapMiB, m.MemoryMiB)
+	wrong(m.MemoryMiB == 0 && c.HeapMiB < minHeapMiB, "heapMiB is %d: use at least %d", c.HeapMiB, minHeapMiB)
+	wrong(m.MemoryMiB > 0 && (c.HeapMiB < minHeapMiB || c.HeapMiB > m.MemoryMiB), "heapMiB is %d: use %d to %d, the memory of this machine or container", c.HeapMiB, minHeapMiB, m.MemoryMiB)
 	wrong(c.StatsMiB < 16 || c.StatsMiB > 4096, "statsMiB is %d: use 16 to 4096", c.StatsMiB)
 	wrong(c.Buffers < 4096 || c.Buffers > 1<<22, "buffers is %d: use 4096 to %d", c.Buffers, 1<<22)
 	wrong(!slices.Contains([]string{"", "2M", "1G"}, c.Hugepages), "hugepages is %q: use 2M or 1G, or leave it out for ordinary pages", c.Hugepages)
-	wrong(c.Workers < 0 || c.Workers >= max(m.CPUs, 1), "workers is %d: this machine has %d CPUs, of which one is for the main thread; use 0 to %d", c.Workers, m.CPUs, max(m.CPUs-1, 0))
+	wrong(m.CPUs == 0 && c.Workers < 0, "workers is %d: use 0 or more, one less than the machine has CPUs at most", c.Workers)
+	wrong(m.CPUs > 0 && (c.Workers < 0 || c.Workers >= m.CPUs), "workers is %d: this machine has %d CPUs, of which one is for the main thread; use 0 to %d", c.Workers, m.CPUs, m.CPUs-1)
 	wrong(c.pollSleep() < 0 || c.pollSleep() > 1e6, "pollSleepMicros is %d: use 0 (no pauses) to 1000000", c.pollSleep())
 	wrong(c.APITrace < 0 || c.APITrace > 1e6, "apiTrace is %d: use 0 (none) to 1000000", c.APITrace)
 	for i, address := range c.DPDKDevices {
@@ -51,6 +53,9 @@ func (c Config) Check(m Machine) error {
 	if load, named := c.Plugins["dpdk"]; named && !load {
 		wrong(c.usesDPDK(), "plugins: dpdk is not to be loaded, but needed for dpdkDevices and dpdkOptions: drop one of them")
 	}
+	acl, named := c.Plugins["acl"]
+	abf, decided := c.Plugins["abf"]
+	wrong(named && !acl && (abf || !decided), "plugins: abf needs acl, without which VPP ends at its start: agents attach pods with acl only; where there are none, give abf: false as well")
 	return errors.Join(errs...)
 }
 

@@ -10,6 +10,7 @@ import (
 )
 
 // Machine is what VPP's memory is sized to.
+// The zero value is a machine that is not known: what depends on it is not checked.
 type Machine struct {
 	// MemoryMiB is the memory for VPP and all other processes: the machine's, or the limit of the
 	// container.

@@ -15,7 +15,7 @@ func TestConfigurationOfEveryOption(t *testing.T) {
 	c.DPDKDevices, c.Workers, c.Hugepages, c.CoreDumps = []string{"0000:00:08.0", "0000:00:09.0"}, 2, "2M", true
 	c.DPDKOptions = []string{"dev default { num-rx-queues 2 }", "no-hugetlb"}
 	c.TCPSessionSeconds, c.OtherSessionSeconds = 7200, 60
-	c.Plugins, c.PluginPath, c.PollSleepMicros = map[string]bool{"acl": false, "abf": true}, "/opt/plugins", new(0)
+	c.Plugins, c.PluginPath, c.PollSleepMicros = map[string]bool{"acl": false, "abf": false}, "/opt/plugins", new(0)
 	if err := c.Check(machine); err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ cpu {
 }
 plugins {
   path /opt/plugins
-  plugin abf_plugin.so { enable }
+  plugin abf_plugin.so { disable }
   plugin acl_plugin.so { disable }
   plugin dpdk_plugin.so { enable }
 }
@@ -166,12 +166,30 @@ func TestMistakesSayWhatToChange(t *testing.T) {
 		`" ": give one option`:     func(c *Config) { c.DPDKOptions = []string{" "} },
 		"dpdkOptions: drop one":    func(c *Config) { c.DPDKOptions, c.Plugins = []string{"no-pci"}, map[string]bool{"dpdk": false} },
 		"without _plugin.so":       func(c *Config) { c.Plugins = map[string]bool{"acl_plugin.so": true} },
+		"abf needs acl":            func(c *Config) { c.Plugins = map[string]bool{"acl": false} },
 		"drop one of them":         func(c *Config) { c.DPDKDevices, c.Plugins = []string{"0000:00:08.0"}, map[string]bool{"dpdk": false} },
 		"there is no runtime dire": func(c *Config) { c.RuntimeDir = "" },
 	} {
 		c := New("/run/vpp", machine)
 		spoil(&c)
 		if err := c.Check(machine); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+}
+
+func TestMistakesOnAMachineThatIsNotKnown(t *testing.T) {
+	for want, spoil := range map[string]func(*Config){
+		"":                     func(c *Config) { c.HeapMiB, c.Workers = 1<<20, 100 },
+		"use at least 256":     func(c *Config) { c.HeapMiB = 255 },
+		"workers is -1: use 0": func(c *Config) { c.Workers = -1 },
+	} {
+		c := New("/run/vpp", Machine{})
+		if err := c.Check(Machine{}); err != nil {
+			t.Fatalf("the default: %v", err)
+		}
+		spoil(&c)
+		if err := c.Check(Machine{}); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
