@@ -39,6 +39,26 @@ func TestWhoReachesWhom(t *testing.T) {
 	}
 }
 
+// What the host's stack sent by itself on the devices that lead to pods, VPP would take for what the pods send, and count it as what
+// they may not (`contivctl drops`).
+func TestHostIsSilentTowardsPods(t *testing.T) {
+	l := up(t, "vpp")
+	addPods(t, l, fourPods[:2]...)
+	links, err := l.Exec(t.Context(), "node1", "ip", "-o", "link", "show", "type", "veth")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(links) {
+		device, _, _ := strings.Cut(strings.Fields(line)[1], "@")
+		if !strings.Contains(line, "alias contiv:linux/veth2-") {
+			continue
+		}
+		if out, err := l.Exec(t.Context(), "node1", "ip", "-6", "addr", "show", "dev", device); err != nil || strings.Contains(out, "inet6") {
+			t.Errorf("the host has an address on %s: %v\n%s", device, err, out)
+		}
+	}
+}
+
 // Both sorts of nodes send the same packets to each other: as large, in the same tunnel.
 func TestVPPAndTheKernelSpeakTheSameOverlay(t *testing.T) {
 	l := up(t, "vpp", "kernel")

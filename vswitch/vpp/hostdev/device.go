@@ -138,6 +138,43 @@ func (h *Namespace) PacketSockets() (map[int]bool, error) {
 	return bound, nil
 }
 
+// addrGenModeNone is IN6_ADDR_GEN_MODE_NONE of linux/if_link.h.
+const addrGenModeNone = 1
+
+// Silence keeps the host's stack from sending anything of IPv6 by itself on a device that it does not use: link-local addresses
+// and what goes with them. A packet socket sees that as if the other end had sent it.
+func (h *Namespace) Silence(dev netlink.Link) error {
+	failed := func(err error) error {
+		return fmt.Errorf("keeping the host from sending IPv6 by itself on device %s: %w", dev.Attrs().Name, err)
+	}
+	if err := h.LinkSetIP6AddrGenMode(dev, addrGenModeNone); errors.Is(err, unix.EAFNOSUPPORT) { // no IPv6 there
+		return nil
+	} else if err != nil {
+		return failed(err)
+	}
+	addresses, err := h.AddrList(dev, netlink.FAMILY_V6)
+	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+		return failed(err)
+	}
+	for _, a := range addresses {
+		if !a.IP.Equal(linkLocal(dev.Attrs().HardwareAddr)) {
+			continue
+		}
+		if err := h.AddrDel(dev, &a); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
+			return failed(err)
+		}
+	}
+	return nil
+}
+
+// linkLocal returns the link-local address that the kernel makes of a MAC address; nil if it is none.
+func linkLocal(mac net.HardwareAddr) net.IP {
+	if len(mac) != 6 {
+		return nil
+	}
+	return net.IP{0xfe, 0x80, 0, 0, 0, 0, 0, 0, mac[0] ^ 2, mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5]}
+}
+
 // CompleteChecksums makes the kernel compute the checksums of what is sent by a device, also
 // if whoever is at the other end could do without.
 func (h *Namespace) CompleteChecksums(device string) error {

@@ -48,6 +48,10 @@ func (v *Interfaces) makeAFPacket(ctx context.Context, iface *vpp_interfaces.Int
 		if dev == nil {
 			return 0, fmt.Errorf("no device in VPP's network namespace is Linux interface %q", linux)
 		}
+		// What the host sent there would count as what the pod may not send.
+		if err := h.Silence(dev); err != nil {
+			return 0, err
+		}
 		name = dev.Attrs().Name
 	}
 	mac, err := convert.ParseMAC(iface.GetPhysAddress())
