@@ -33,7 +33,13 @@ func explainPaths(o options, sb *southbound, hostStack bool, nodes *nodesync.Nod
 		Nodes: func() []path.Node {
 			return pathNodes(nodes.GetAllNodes(), addresses)
 		},
-		MTU: func() int { return int(mtu()) }, Warnings: func(ctx context.Context) []string { return slices.Concat(sb.Warnings(ctx), conf.Warnings()) },
+		MTU: func() int { return int(mtu()) }, Warnings: func(ctx context.Context) []string {
+			list := slices.Concat(sb.Warnings(ctx), conf.Warnings())
+			if err := nodes.Disagreement(); err != nil {
+				list = append(list, err.Error())
+			}
+			return list
+		},
 		HostStack: hostStack, Overhead: conf.TransportOverhead, Services: networks(conf.Subnets(), func(s contivconf.Subnets) netip.Prefix { return s.Service }),
 		PodNetworks: networks(conf.Subnets(), func(s contivconf.Subnets) netip.Prefix { return s.Pods }),
 		Devices: func(ctx context.Context) ([]path.Device, error) {
