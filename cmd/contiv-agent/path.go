@@ -40,7 +40,8 @@ func explainPaths(o options, sb *southbound, hostStack bool, nodes *nodesync.Nod
 			}
 			return list
 		},
-		HostStack: hostStack, Overhead: conf.TransportOverhead, Services: networks(conf.Subnets(), func(s contivconf.Subnets) netip.Prefix { return s.Service }),
+		HostServices: hostServices(hostStack, conf.Routing()),
+		HostStack:    hostStack, Overhead: conf.TransportOverhead, Services: networks(conf.Subnets(), func(s contivconf.Subnets) netip.Prefix { return s.Service }),
 		PodNetworks: networks(conf.Subnets(), func(s contivconf.Subnets) netip.Prefix { return s.Pods }),
 		Devices: func(ctx context.Context) ([]path.Device, error) {
 			return vswitchDevices(ctx, sb.vs.States(), conf.Resolved(), nodes.GetAllNodes()[o.nodeName])
@@ -60,6 +61,14 @@ func explainPaths(o options, sb *southbound, hostStack bool, nodes *nodesync.Nod
 			func(ctx context.Context, q path.Question) path.Verdict { return policyVerdict(ctx, sb, hostStack, q) },
 		},
 	})
+}
+
+// hostServices says what the host's processes need for cluster IPs where VPP translates them; "": nothing.
+func hostServices(hostStack bool, routing contivconf.RoutingConfig) string {
+	if hostStack || routing.RouteServiceCIDRToVPP {
+		return ""
+	}
+	return "processes of the host reach cluster IPs through VPP only with routeServiceCIDRToVPP: true in contiv.conf, where VPP has not the host's only network card, or by kube-proxy"
 }
 
 // networks returns those of a kind, of all IP versions.

@@ -48,6 +48,8 @@ type Options struct {
 	HostStack bool
 	// Devices returns the devices of a separate vswitch that have addresses of the node; unused with HostStack.
 	Devices func(context.Context) ([]Device, error)
+	// HostServices says what processes of the host need for cluster IPs, with a separate vswitch; "": nothing.
+	HostServices string
 	// Services are the networks of cluster IPs, and PodNetworks those of all pods.
 	Services, PodNetworks []netip.Prefix
 	// OurRoute reports whether a route with the protocol number is one of ours.
@@ -182,6 +184,7 @@ func (e *Explainer) Explain(ctx context.Context, q Question) (*Report, error) {
 	if text := unrouted(to.addr); r.translated && from.isNode() && text != "" {
 		r.find("node "+e.o.Node, text)
 	}
+	e.suspectServices(r, from, to)
 	if e.o.HostStack {
 		e.host(ctx, r, q, from, to)
 	} else {
@@ -191,6 +194,13 @@ func (e *Explainer) Explain(ctx context.Context, q Question) (*Report, error) {
 		e.probe(ctx, r, q, from, to)
 	}
 	return r, nil
+}
+
+// suspectServices says what processes of the host may lack to reach a cluster IP that the vswitch translates.
+func (e *Explainer) suspectServices(r *Report, from, to end) {
+	if r.translated && from.isNode() && to.service && e.o.HostServices != "" {
+		r.Suspects = append(r.Suspects, Finding{"node " + e.o.Node, e.o.HostServices})
+	}
 }
 
 // verdicts adds the effects of policies, services and the like.

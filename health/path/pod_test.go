@@ -70,6 +70,21 @@ func TestNamesOfEnds(t *testing.T) {
 	}
 }
 
+// Where the vswitch is not the kernel, what the host's processes send to cluster IPs may pass it by.
+func TestServicesOfAVSwitchOfItsOwn(t *testing.T) {
+	e := New(Options{Node: "this", HostServices: "they need a route"})
+	host, pod, service := end{here: true, node: &Node{}}, end{here: true, pod: &Pod{}}, end{service: true}
+	for name, c := range map[string]struct {
+		from, to end
+		want     int
+	}{"host to service": {host, service, 1}, "pod to service": {pod, service, 0}, "host to pod": {host, pod, 0}} {
+		r := &Report{translated: true}
+		if e.suspectServices(r, c.from, c.to); len(r.Suspects) != c.want {
+			t.Errorf("%s: %v", name, r.Suspects)
+		}
+	}
+}
+
 // A vswitch other than the kernel shows all endpoints of hidden clients the same address, which the answer names.
 func TestSightingsOnAVSwitchOfItsOwn(t *testing.T) {
 	client, near, far := netip.MustParseAddr("203.0.113.7"), netip.MustParseAddrPort("10.1.1.2:80"), netip.MustParseAddrPort("10.1.2.2:80")
