@@ -79,14 +79,30 @@ func thingNamed(ctx context.Context, agents []*Agent, namespace, word string) (t
 	case found:
 		return thing{name: "pod " + pod.Namespace + "/" + pod.Name, pod: &pod, agents: []*Agent{pod.agent}}, true, nil
 	case err == nil && mustBePod:
+		if err = onHostNetwork(ctx, agents, namespace, name); err != nil {
+			break
+		}
 		err = doubted(ctx, agents, text.Hinted(fmt.Errorf("there is no pod %q", name), name, podNames(ctx, agents)))
 	case err == nil:
 		if nodes, reports := knownNodes(ctx, agents); nodes[name] != nil {
 			return nodeThing(ctx, agents, nodes[name], reports), true, nil
 		}
-		err = outOfReach(ctx, agents, namespace, name)
+		if err = outOfReach(ctx, agents, namespace, name); err == nil {
+			err = onHostNetwork(ctx, agents, namespace, name)
+		}
 	}
 	return t, err != nil, err
+}
+
+// onHostNetwork returns an error if Kubernetes has a pod of the name on the network of its node: no value is about it.
+func onHostNetwork(ctx context.Context, agents []*Agent, namespace, name string) error {
+	pods, _ := why.PodsInKubernetes(ctx, agents, namespace, name)
+	for _, pod := range pods {
+		if pod.HostNetwork {
+			return Misused(fmt.Errorf("pod %s/%s has the network of %s itself (hostNetwork), so nothing is configured for it: see node/%s; `why` takes its name", pod.Namespace, pod.Name, pod.Node, pod.Node))
+		}
+	}
+	return nil
 }
 
 // outOfReach returns an error if Kubernetes has a pod of the name on a node whose agent does not answer. The word does not mean

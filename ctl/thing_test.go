@@ -165,6 +165,24 @@ func TestThings(t *testing.T) {
 	}
 }
 
+// A pod on the network of its node has no values, which is no reason to say that there is no such pod.
+func TestPodOnHostNetwork(t *testing.T) {
+	dir := t.TempDir()
+	mux := http.NewServeMux()
+	mux.HandleFunc(ipnet.PodsURL, func(w http.ResponseWriter, _ *http.Request) { rest.JSON(w, ipnet.PodsReport{Node: "n1"}) })
+	mux.HandleFunc(inspect.KeysURL, func(w http.ResponseWriter, _ *http.Request) { rest.JSON(w, []string{}) })
+	mux.HandleFunc(podmanager.URL, func(w http.ResponseWriter, _ *http.Request) {
+		rest.JSON(w, podmanager.Report{Pods: []podmanager.PodReport{{Namespace: "shop", Name: "proxy", Node: "n1", IPs: []string{"192.168.16.1"}, HostNetwork: true}}})
+	})
+	serve(t, filepath.Join(dir, "n1.sock"), mux)
+	for _, word := range []string{"proxy", "shop/proxy", "pod/shop/proxy"} {
+		_, _, err := run(t, "--agent", "n1=unix://"+dir+"/n1.sock", "explain", word)
+		if err == nil || !strings.Contains(err.Error(), "pod shop/proxy has the network of n1 itself") || ExitCode(err) != 3 {
+			t.Errorf("%s: %v", word, err)
+		}
+	}
+}
+
 // An agent that hangs is the only one that is said not to answer: the others are asked in what is left of the time.
 func TestOneAgentHangs(t *testing.T) {
 	dir := t.TempDir()
