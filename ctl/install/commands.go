@@ -72,22 +72,25 @@ func (o *options) read() error {
 		return fmt.Errorf("--values: %w", err)
 	}
 	if err := errors.Join(checkImage("--image", o.Image), checkImage("--vpp-image", o.VPPImage)); err != nil {
-		return err
+		return text.Mistake(err)
 	}
 	o.Config = map[string]string{}
 	for _, file := range o.config {
-		text, err := os.ReadFile(file)
+		name := filepath.Base(file)
+		if name == apiServerKey {
+			return text.Mistake(errors.New("--conf: for " + apiServerKey + " there is a flag of that name"))
+		}
+		if loaders[name] == nil {
+			return text.Mistake(fmt.Errorf("--conf: %w", unknownFile(name)))
+		}
+		content, err := os.ReadFile(file)
 		if err != nil {
 			return fmt.Errorf("--conf: %w", err)
 		}
-		name := filepath.Base(file)
-		if name == apiServerKey {
-			return errors.New("--conf: for " + apiServerKey + " there is a flag of that name")
-		}
-		if err := CheckConfig(name, string(text)); err != nil {
+		if err := CheckConfig(name, string(content)); err != nil {
 			return fmt.Errorf("--conf: %w", err)
 		}
-		o.Config[name] = string(text)
+		o.Config[name] = string(content)
 	}
 	if o.apiServer != "" {
 		if err := CheckConfig(apiServerKey, o.apiServer); err != nil {
@@ -96,7 +99,7 @@ func (o *options) read() error {
 		o.Config[apiServerKey] = o.apiServer
 	}
 	if o.WithoutEtcd && o.Config["etcd.conf"] == "" {
-		return errors.New("--without-etcd: name your etcd in a file etcd.conf, and give it with --conf")
+		return text.Mistake(errors.New("--without-etcd: name your etcd in a file etcd.conf, and give it with --conf"))
 	}
 	return nil
 }

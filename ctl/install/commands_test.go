@@ -3,12 +3,14 @@ package install
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/contiv/contiv/ctl/text"
 	"github.com/spf13/cobra"
 )
 
@@ -58,6 +60,21 @@ func TestMistakesOfUsers(t *testing.T) {
 	for _, image := range []string{"contiv", "contiv:v1", "registry:5000/a/b_c:V1.2-x", "[2001:db8::1]:5000/contiv", "docker.io/contiv/contiv@sha256:" + strings.Repeat("a", 64)} {
 		if out, err := runCommand(t, "", "install", "--dry-run", "--image", image); err != nil || !strings.Contains(out, image) {
 			t.Errorf("image %s: %v", image, err)
+		}
+	}
+}
+
+// What is wrong with the flags themselves, and not with what a file says, has the exit code of mistakes in the command line.
+func TestMistakesInFlags(t *testing.T) {
+	for args, mistake := range map[string]bool{
+		"install --dry-run --image contiv/contiv:v1,x": true,
+		"upgrade --conf mtu.conf":                      true,
+		"upgrade --conf " + apiServerKey:               true,
+		"install --dry-run --without-etcd":             true,
+		"install --dry-run --conf CONF":                false,
+	} {
+		if _, err := runCommand(t, "mtuSize: 1", strings.Fields(args)...); err == nil || errors.Is(err, text.ErrMistake) != mistake {
+			t.Errorf("contivctl %s: %v, a mistake in the command line: %v", args, err, !mistake)
 		}
 	}
 }

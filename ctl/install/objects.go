@@ -189,12 +189,16 @@ var loaders = map[string]func([]byte) error{
 func CheckConfig(name, text string) error {
 	load := loaders[name]
 	if load == nil {
-		return fmt.Errorf("%s is no file of the configuration: there are %s", name, strings.Join(slices.Sorted(maps.Keys(loaders)), ", "))
+		return unknownFile(name)
 	}
 	if err := load([]byte(text)); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil
+}
+
+func unknownFile(name string) error {
+	return fmt.Errorf("%s is no file of the configuration: there are %s", name, strings.Join(slices.Sorted(maps.Keys(loaders)), ", "))
 }
 
 // checks has the functions that look, beyond names and types, at the values of configuration files.
