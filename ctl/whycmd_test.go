@@ -180,6 +180,8 @@ func TestWhyWithAnAgentThatHangs(t *testing.T) {
 		"with its namespace, no doubt": {nil, "default/web", "→ pod default/web (10.1.1.2 on node1): reached", "could be"},
 		"its pod": {pods(podmanager.PodReport{Namespace: "default", Name: "db", Node: "node2", IPs: []string{"10.1.2.2"}}), "db",
 			"pod default/web (10.1.1.2 on node1) → pod default/db (10.1.2.2 on node2): reached WHERE WHAT IS WRONG node node2 its agent does not answer", "node node1 its agent"},
+		"a pod on the host network": {pods(podmanager.PodReport{Namespace: "default", Name: "db", Node: "node1", IPs: []string{"192.168.16.1"}, HostNetwork: true}), "db",
+			"pod default/db has the network of node1 itself (hostNetwork): network policies know it by the address 192.168.16.1 (ipBlock), not by its labels", "no pod"},
 		"no pod of the name":    {pods(), "db", "service default/db (10.96.0.1), port 80/tcp", "may be a pod"},
 		"a pod without address": {pods(podmanager.PodReport{Namespace: "default", Name: "db", Node: "node2"}), "db", "pod default/db of node node2 has no network yet, as far as Kubernetes knows; if you mean the service, write svc/db", "→"},
 		"pods are not known":    {nil, "db", `"db" is a service, and may be a pod as well: the pods of node2 are not known, because no agent answers there: write svc/db`, "→"},

@@ -31,6 +31,8 @@ type Place struct {
 	others []netip.Addr
 	// ports of a service.
 	ports []servicePort
+	// onHost: it is a pod on the network of its node.
+	onHost bool
 }
 
 func (p Place) addr() netip.Addr { return netip.MustParseAddr(p.Address) }
@@ -190,7 +192,9 @@ func (r *resolver) doubt(guessed Place, name string, pods []podmanager.PodReport
 func (r *resolver) inKubernetes(ctx context.Context, pod podmanager.PodReport, word string) (Place, error) {
 	name := pod.Namespace + "/" + pod.Name
 	if addresses := parse(pod.IPs); len(addresses) > 0 {
-		return podPlace(name, pod.Node, addresses), nil
+		place := podPlace(name, pod.Node, addresses)
+		place.onHost = pod.HostNetwork
+		return place, nil
 	}
 	err := fmt.Errorf("pod %s has no network yet: Kubernetes has not given it to a node", name)
 	if pod.Node != "" {

@@ -71,6 +71,7 @@ func Ask(ctx context.Context, agents []*target.Agent, known Places, from, to Pla
 	a.endpoints(ctx, agents, known.with(interfaces), endpoints, seen)
 	a.suspect(reports)
 	a.otherVersion()
+	a.onHost()
 	if to.isService() && from.Node == "" && len(reports) > 0 && len(endpoints) == 0 && len(a.Findings) == 0 {
 		a.Findings = append(a.Findings, path.Finding{Where: to.Name, Text: "no node has an endpoint for connections of this client"})
 	}
@@ -99,6 +100,15 @@ func (a *Answer) otherVersion() {
 	differs := func(addr netip.Addr) bool { return addr.Is4() != a.To.addr().Is4() }
 	if i := slices.IndexFunc(a.To.others, differs); i >= 0 && a.To.isService() && slices.ContainsFunc(a.From.others, differs) {
 		a.Way = append(a.Way, fmt.Sprintf("judged: IPv%d; for IPv%d, ask about %v with the port", version, other, a.To.others[i]))
+	}
+}
+
+// onHost says of pods on the network of their node that policies do not take them for pods.
+func (a *Answer) onHost() {
+	for _, end := range []Place{a.From, a.To} {
+		if end.onHost {
+			a.Way = append(a.Way, fmt.Sprintf("%s has the network of %s itself (hostNetwork): network policies know it by the address %s (ipBlock), not by its labels", end.Name, end.Node, end.Address))
+		}
 	}
 }
 
