@@ -12,6 +12,7 @@ import (
 
 	"github.com/contiv/contiv/api/contiv/endpointslice"
 	"github.com/contiv/contiv/api/contiv/service"
+	"github.com/contiv/contiv/plugins/service/oracle"
 	"github.com/contiv/contiv/plugins/service/processor"
 	"google.golang.org/protobuf/proto"
 )
@@ -31,14 +32,18 @@ func (w world) some(of ...string) (list []string) {
 	return list
 }
 
-func (w world) node() processor.Node {
-	n := processor.Node{
+func (w world) node() oracle.Node {
+	n := oracle.Node{
 		Name: "node1", Zone: pick(w, "", "a", "b"),
 		PodSubnets: []netip.Prefix{netip.MustParsePrefix("10.1.1.0/24"), netip.MustParsePrefix("fd10:1::/64")},
 		Addresses:  []netip.Addr{netip.MustParseAddr("192.168.16.1"), netip.MustParseAddr("172.16.0.1"), netip.MustParseAddr("fd00::1")},
 	}
 	n.NodePorts = n.Addresses[w.IntN(2):]
 	return n
+}
+
+func asNode(n oracle.Node) processor.Node {
+	return processor.Node{Name: n.Name, Zone: n.Zone, PodSubnets: n.PodSubnets, Addresses: n.Addresses, NodePorts: n.NodePorts}
 }
 
 var portNames = []string{"http", "dns", "dns-tcp", "sctp"}
@@ -124,7 +129,7 @@ func (w world) slice(name string) *endpointslice.EndpointSlice {
 }
 
 // published is what a node says of pods: its own, with addresses that it has to give, and others.
-func (w world) published(node int) (list []published) {
+func (w world) published(node int) (list []oracle.Published) {
 	for pod := range 9 {
 		of, number := 1+pod/3, 2+pod%3
 		if !w.often() || of != node && !w.seldom() {
@@ -134,9 +139,9 @@ func (w world) published(node int) (list []published) {
 		if w.seldom() {
 			from = 1 + w.IntN(3)
 		}
-		p := published{pod: processor.ID{Namespace: pick(w, "default", "default", "other"), Name: fmt.Sprintf("pod-%d-%d", of, number)}}
+		p := oracle.Published{Namespace: pick(w, "default", "default", "other"), Name: fmt.Sprintf("pod-%d-%d", of, number)}
 		for _, text := range w.some(fmt.Sprintf("10.1.%d.%d", from, 100+number), fmt.Sprintf("fd10:%d::%d", from, 100+number), "10.96.0.10") {
-			p.addrs = append(p.addrs, netip.MustParseAddr(text))
+			p.Addrs = append(p.Addrs, netip.MustParseAddr(text))
 		}
 		list = append(list, p)
 	}
@@ -144,25 +149,25 @@ func (w world) published(node int) (list []published) {
 }
 
 // redirects gives the processor what all nodes publish.
-func redirects(p *processor.Processor, published map[string][]published) []processor.ID {
+func redirects(p *processor.Processor, published map[string][]oracle.Published) []processor.ID {
 	all := processor.Redirects{}
 	for node, pods := range published {
 		for _, pod := range pods {
-			all.Add(node, subnetsOf(node), pod.pod, "net1", pod.addrs...)
+			all.Add(node, oracle.SubnetsOf(node), processor.ID{Namespace: pod.Namespace, Name: pod.Name}, "net1", pod.Addrs...)
 		}
 	}
 	return p.SetRedirects(all)
 }
 
 // questions are connections to all addresses and ports that matter, and to others.
-func questions() (list []connection) {
+func questions() (list []oracle.Connection) {
 	for _, addr := range []string{
 		"10.96.0.10", "fd96::10", "203.0.113.1", "203.0.113.2", "2001:db8::1", "2001:db8::2", "192.168.16.1", "172.16.0.1", "fd00::1", "192.168.16.2", "10.96.0.11",
 	} {
 		for _, port := range []uint16{80, 53, 99, 30000, 30001, 30002, 30003, 81} {
 			for _, protocol := range []string{"TCP", "UDP", "SCTP"} {
 				for _, inside := range []bool{true, false} {
-					list = append(list, connection{inside, netip.AddrPortFrom(netip.MustParseAddr(addr), port), protocol})
+					list = append(list, oracle.Connection{Inside: inside, To: netip.AddrPortFrom(netip.MustParseAddr(addr), port), Protocol: protocol})
 				}
 			}
 		}
@@ -171,36 +176,36 @@ func questions() (list []connection) {
 }
 
 // rendered reads an answer from what the processor says.
-func rendered(both [2]*processor.Service, c connection) fate {
+func rendered(both [2]*processor.Service, c oracle.Connection) oracle.Fate {
 	s := both[0]
-	if c.to.Addr().Is6() {
+	if c.To.Addr().Is6() {
 		s = both[1]
 	}
 	if s == nil {
-		return fate{verdict: "none"}
+		return oracle.Fate{Verdict: oracle.None}
 	}
 	for _, f := range s.Frontends {
-		if f.Addr != c.to || string(f.Protocol) != c.protocol {
+		if f.Addr != c.To || string(f.Protocol) != c.Protocol {
 			continue
 		}
-		to, answer := f.Inside, fate{verdict: "forward", source: c.inside || f.KeepSource}
-		if !c.inside {
+		to, answer := f.Inside, oracle.Fate{Verdict: oracle.Forward, Source: c.Inside || f.KeepSource}
+		if !c.Inside {
 			to = f.Outside
 		}
 		if len(to) == 0 {
-			answer.verdict = "refuse"
-			if f.Drop && !c.inside {
-				answer.verdict = "drop"
+			answer.Verdict = oracle.Refuse
+			if f.Drop && !c.Inside {
+				answer.Verdict = oracle.Drop
 			}
 			return answer
 		}
-		answer.to = map[string]bool{}
+		answer.To = map[string]bool{}
 		for _, e := range to {
-			answer.to[e.Addr.String()] = true
+			answer.To[e.Addr.String()] = true
 		}
 		return answer
 	}
-	return fate{verdict: "none"}
+	return oracle.Fate{Verdict: oracle.None}
 }
 
 // Whatever the order in which a cluster is seen, and whatever it was before, the
@@ -211,12 +216,12 @@ func TestRandomClusters(t *testing.T) {
 	for seed := range uint64(800) {
 		w := world{rand.New(rand.NewPCG(seed, 15))}
 		p := processor.New()
-		o := oracle{published: map[string][]published{}}
+		o := oracle.Service{Published: map[string][]oracle.Published{}}
 		slicesOf := map[string]*endpointslice.EndpointSlice{}
 		var events []func()
 		node := func() {
 			n := w.node()
-			events = append(events, func() { p.SetNode(n); o.node = n })
+			events = append(events, func() { p.SetNode(asNode(n)); o.Node = n })
 		}
 		svc := func() {
 			s := w.service()
@@ -224,10 +229,10 @@ func TestRandomClusters(t *testing.T) {
 			events = append(events, func() {
 				if p.SetService(s); gone {
 					p.RemoveService("default", "web")
-					o.svc = nil
+					o.Service = nil
 					return
 				}
-				o.svc = s
+				o.Service = s
 			})
 		}
 		slice := func(name string) {
@@ -254,9 +259,9 @@ func TestRandomClusters(t *testing.T) {
 			n := 1 + w.IntN(3)
 			pods := w.published(n)
 			events = append(events, func() {
-				o.published[fmt.Sprintf("node%d", n)] = pods
+				o.Published[fmt.Sprintf("node%d", n)] = pods
 				before := [2]*processor.Service{p.Service(id, false), p.Service(id, true)}
-				changed := redirects(p, o.published)
+				changed := redirects(p, o.Published)
 				if now := [2]*processor.Service{p.Service(id, false), p.Service(id, true)}; len(changed) == 0 && !reflect.DeepEqual(before, now) {
 					t.Fatalf("seed %d: nobody is told of a redirect: %+v, before %+v", seed, now, before)
 				}
@@ -266,15 +271,15 @@ func TestRandomClusters(t *testing.T) {
 		for _, event := range events {
 			event()
 		}
-		o.slices = slices.Collect(maps.Values(slicesOf))
+		o.Slices = slices.Collect(maps.Values(slicesOf))
 		both := [2]*processor.Service{p.Service(id, false), p.Service(id, true)}
 		for _, c := range all {
-			want, got := o.ask(c), rendered(both, c)
-			if want.verdict != got.verdict || !maps.Equal(want.to, got.to) || want.source != got.source {
-				t.Fatalf("seed %d: %+v\n got %+v\nwant %+v\nservice %v\nslices %v\nnode %+v", seed, c, got, want, o.svc, o.slices, o.node)
+			want, got := o.Ask(c), rendered(both, c)
+			if want.Verdict != got.Verdict || !maps.Equal(want.To, got.To) || want.Source != got.Source {
+				t.Fatalf("seed %d: %+v\n got %+v\nwant %+v\nservice %v\nslices %v\nnode %+v", seed, c, got, want, o.Service, o.Slices, o.Node)
 			}
-			seen[fmt.Sprint(want.verdict, want.source)]++
-			for to := range want.to {
+			seen[fmt.Sprint(want.Verdict, want.Source)]++
+			for to := range want.To {
 				if addr := netip.MustParseAddrPort(to).Addr().String(); strings.HasPrefix(addr, "10.1.") && len(addr) > len("10.1.1.1") || strings.Contains(addr, "::10") {
 					seen["redirected"]++
 				}
@@ -290,17 +295,17 @@ func TestRandomClusters(t *testing.T) {
 }
 
 // unchangedByRepetition: a processor that starts from the state at the end says the same.
-func unchangedByRepetition(t *testing.T, p *processor.Processor, o oracle, of map[string]*endpointslice.EndpointSlice, was [2]*processor.Service) {
+func unchangedByRepetition(t *testing.T, p *processor.Processor, o oracle.Service, of map[string]*endpointslice.EndpointSlice, was [2]*processor.Service) {
 	t.Helper()
 	p.Reset()
 	for _, s := range of {
 		p.SetSlice(nil, proto.CloneOf(s))
 	}
-	if o.svc != nil {
-		p.SetService(o.svc)
+	if o.Service != nil {
+		p.SetService(o.Service)
 	}
-	p.SetNode(o.node)
-	redirects(p, o.published)
+	p.SetNode(asNode(o.Node))
+	redirects(p, o.Published)
 	for i, ipv6 := range []bool{false, true} {
 		if got := p.Service(processor.ID{Namespace: "default", Name: "web"}, ipv6); fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", was[i]) {
 			t.Fatalf("after a restart:\n%+v\nbefore:\n%+v", got, was[i])
