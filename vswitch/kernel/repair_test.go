@@ -1,12 +1,16 @@
 package kernel
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/contiv/contiv/api/contiv/guard"
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/vswitch/descriptors"
 	"github.com/contiv/contiv/vswitch/kernel/own"
 	"github.com/contiv/contiv/vswitch/vswitchtest"
@@ -50,6 +54,73 @@ func TestPortsAreBoundAgain(t *testing.T) {
 			for _, op := range txn.Executed {
 				if op.NewErr != nil {
 					t.Errorf("%s of %s failed: %v", op.Operation, op.Key, op.NewErr)
+				}
+			}
+		}
+	}
+}
+
+// Guards that somebody damages, or takes away with all of nftables as its service does when it restarts, are repaired
+// without their pods' interfaces being made anew, which would cut connections that the node hides.
+func TestGuardsAreRepairedInPlace(t *testing.T) {
+	site := newNode(t)
+	topo := vswitchtest.Topology{Node: 1, NIC: nic, Pods: 1}
+	v := openKernel(t, site)
+	s := kvscheduler.New(kvscheduler.Options{})
+	defer s.Close()
+	check(t, descriptors.Register(s, v))
+	check(t, v.Watch(t.Context(), func(reason string, keys ...string) { _ = s.ReportDrift(reason, keys...) }))
+	txn := s.NewTransaction()
+	for _, value := range topo.Values() {
+		if iface, ok := value.(*vpp_interfaces.Interface); ok && iface.GetName() == topo.Tap(1) {
+			iface.SourceGuarded = true
+		}
+		txn.Put(models.Key(value), value)
+	}
+	guarded := &guard.SourceGuard{Interface: topo.Tap(1), MacAddress: topo.PodMAC(1), IpAddresses: []string{"10.1.1.2"}}
+	txn.Put(models.Key(guarded), guarded)
+	_, err := txn.Commit(t.Context(), kvscheduler.WithResync(kvscheduler.FullResync), kvscheduler.WithDefaultRetry())
+	check(t, err)
+	check(t, s.Barrier(t.Context()))
+	dev := own.DeviceName(own.DevInterface, topo.Tap(1))
+	contents := func() (n [2]int, err error) { // rules, and elements of the pod
+		for _, table := range []string{"inet", "arp"} {
+			text, err := site.Try("nft list table " + table + " contiv-guard")
+			if err != nil {
+				return n, err
+			}
+			n[0] += strings.Count(text, " drop ") + strings.Count(text, " goto ")
+			n[1] += strings.Count(text, topo.Tap(1))
+		}
+		return n, nil
+	}
+	intact, err := contents()
+	check(t, err)
+	index := func() string { return strings.Fields(site.Exec(t, "ip -o link show dev "+dev))[0] }
+	before := index()
+	for _, damage := range []string{
+		"nft flush chain inet contiv-guard connections",
+		"nft flush set inet contiv-guard interfaces",
+		"nft delete table inet contiv-guard",
+		"nft flush ruleset",
+	} {
+		start := time.Now()
+		site.Exec(t, damage)
+		await.That(t, "repair after: "+damage, func() error {
+			now, err := contents()
+			if err == nil && now != intact {
+				err = fmt.Errorf("%d, %d before", now, intact)
+			}
+			return err
+		})
+		check(t, s.Barrier(t.Context()))
+		if index() != before {
+			t.Errorf("%s: the device of the pod is another one", damage)
+		}
+		for _, txn := range s.History(start, time.Time{}) {
+			for _, op := range txn.Executed {
+				if !op.NOOP && op.Key == models.VPPInterfaceKey(topo.Tap(1)) {
+					t.Errorf("%s: %v of the pod's interface", damage, op.Operation)
 				}
 			}
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/contiv/contiv/vswitch/kernel/own"
 	"github.com/google/nftables"
 	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/proto"
 )
 
 // Guards implements vswitch.SourceGuards. It is safe for concurrent use.
@@ -325,8 +326,9 @@ func elementsIn(tables map[*nftables.Table]*nft.Table) (found map[string]map[ele
 	return found, names
 }
 
-// List returns the guards that the elements describe. An incomplete guard lacks its MAC address. If
-// the ruleset is damaged, no expected guard is returned.
+// List returns the guards that the elements describe. An incomplete guard lacks its MAC address, and so does an
+// expected one whose device exists while the ruleset is damaged or all of its elements are gone: it is repaired
+// where it is. If it were missing, what depends on it, the pod's interface, would be removed and made anew.
 func (g *Guards) List(_ context.Context, expected []*guard.SourceGuard) ([]*guard.SourceGuard, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -341,10 +343,19 @@ func (g *Guards) List(_ context.Context, expected []*guard.SourceGuard) ([]*guar
 		return nil, fmt.Errorf("reading nftables table %q: %w", TableName, err)
 	}
 	wanted := map[string]bool{}
-	for _, v := range expected {
-		wanted[deviceBehind(v)] = true
-	}
 	var list []*guard.SourceGuard
+	for _, v := range expected {
+		dev := deviceBehind(v)
+		wanted[dev] = true
+		if s.intact && g.known[dev] != nil {
+			continue
+		}
+		if _, err := g.host.Net.LinkIndex(dev); err == nil {
+			damaged := proto.CloneOf(v)
+			damaged.MacAddress = ""
+			list = append(list, damaged)
+		}
+	}
 	for dev, elements := range g.known {
 		if s.intact || !wanted[dev] {
 			list = append(list, describe(dev, names[dev], elements))
