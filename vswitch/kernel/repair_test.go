@@ -2,12 +2,15 @@ package kernel
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/contiv/contiv/api/contiv/guard"
+	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
 	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
+	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/test/await"
@@ -124,5 +127,35 @@ func TestGuardsAreRepairedInPlace(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// What services know of the node is there again after somebody has taken away the tables of NAT: without it, UDP to
+// cluster IPs without endpoints is not refused.
+func TestServiceNetworkIsRepaired(t *testing.T) {
+	n := newNode(t)
+	v := openKernel(t, n)
+	s := kvscheduler.New(kvscheduler.Options{})
+	defer s.Close()
+	check(t, descriptors.Register(s, v))
+	check(t, v.Watch(t.Context(), func(reason string, keys ...string) { _ = s.ReportDrift(reason, keys...) }))
+	network := &contiv_nat.ServiceNetwork{Inside: []string{"10.1.1.0/24", "fd10::/64"}, ServiceSubnets: []string{"10.96.0.0/12", "fd96::/108"}}
+	global := &vpp_nat.Nat44Global{}
+	txn := s.NewTransaction()
+	txn.Put(models.Key(network), network)
+	txn.Put(models.Key(global), global)
+	_, err := txn.Commit(t.Context(), kvscheduler.WithResync(kvscheduler.FullResync), kvscheduler.WithDefaultRetry())
+	check(t, err)
+	for _, damage := range []string{"nft delete table ip6 contiv", "nft delete table ip contiv", "nft flush ruleset"} {
+		n.Exec(t, damage)
+		await.That(t, "repair after: "+damage, func() error {
+			text, err := n.Try("nft list ruleset")
+			for _, prefix := range slices.Concat(network.GetInside(), network.GetServiceSubnets()) {
+				if err == nil && !strings.Contains(text, prefix) {
+					err = fmt.Errorf("%s is missing:\n%s", prefix, text)
+				}
+			}
+			return err
+		})
 	}
 }

@@ -32,7 +32,8 @@ func (v *Driver) Check(b *drift.Batch) {
 	if by, foreign := v.NFT.Foreign(drift.Suspects[nft.Change](b), "ip "+natTable, "ip6 "+natTable); foreign {
 		b.Report(fmt.Sprintf("nftables table %q was changed%s", natTable, by), slices.Concat(
 			own.KeysOfAll[*vpp_nat.Nat44Global](v.Reg), own.KeysOfAll[*vpp_nat.Nat44Interface](v.Reg), own.KeysOfAll[*vpp_nat.Nat44AddressPool](v.Reg),
-			own.KeysOfAll[*vpp_nat.DNat44](v.Reg), own.KeysOfAll[*contiv_nat.SourceNAT66](v.Reg), own.KeysOfAll[*contiv_nat.DNat66](v.Reg))...)
+			own.KeysOfAll[*vpp_nat.DNat44](v.Reg), own.KeysOfAll[*contiv_nat.SourceNAT66](v.Reg), own.KeysOfAll[*contiv_nat.DNat66](v.Reg),
+			own.KeysOfAll[*contiv_nat.ServiceNetwork](v.Reg))...)
 	}
 	for _, iface := range drift.Suspects[suspectExternal](b) {
 		v.dnat4().checkExternals(b, string(iface))
