@@ -131,6 +131,12 @@ func podManifest(p Pod, node Node, template *corev1.Pod) manifest {
 	return manifest{manifestName("Pod", p.Namespace, p.Name), object}
 }
 
+// hasManifest reports whether KSR has been given an object.
+func (l *Lab) hasManifest(file string) bool {
+	_, err := os.Stat(l.Path("manifests", file))
+	return err == nil
+}
+
 // writeManifest gives the object to KSR.
 func (l *Lab) writeManifest(m manifest) error {
 	data, err := yaml.Marshal(m.object)

@@ -339,6 +339,17 @@ spec: {nodeName: node2, containers: [{name: c, image: i}]}
 		t.Errorf("pods: %v, %v", pods, err)
 	}
 
+	labelled := "apiVersion: v1\nkind: Namespace\nmetadata: {name: team, labels: {env: prod}}\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: team}\nspec: {nodeName: node1, containers: [{name: c, image: i}]}\n"
+	if _, err := apply(labelled); err != nil {
+		t.Fatal(err)
+	}
+	if data, err := os.ReadFile(l.Path("manifests", "namespace_team.yaml")); err != nil || !strings.Contains(string(data), "env: prod") {
+		t.Errorf("a pod takes the labels of its namespace away: %s%v", data, err)
+	}
+	if _, err := l.Delete(t.Context(), file); err != nil {
+		t.Fatal(err)
+	}
+
 	for content, want := range map[string]string{
 		"kind: Node\nmetadata: {name: edge}": "node add edge adds one",
 		"kind: Pod":                          "needs apiVersion, kind and metadata.name",

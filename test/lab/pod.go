@@ -205,8 +205,10 @@ func leastUsedNode(st *State) string {
 
 // wirePod makes the pod. After an error nothing of it is left but its place in the state.
 func (l *Lab) wirePod(ctx context.Context, p *newPod) error {
-	if err := l.writeManifest(namespaceManifest(p.pod.Namespace)); err != nil {
-		return err
+	if m := namespaceManifest(p.pod.Namespace); !l.hasManifest(m.file) { // one that has been applied keeps its labels
+		if err := l.writeManifest(m); err != nil {
+			return err
+		}
 	}
 	if err := l.writeManifest(podManifest(p.pod, p.node, p.template)); err != nil {
 		return err
