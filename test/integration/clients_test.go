@@ -289,3 +289,11 @@ func TestServiceConfig(t *testing.T) {
 	t.Run("settings", func(t *testing.T) { servicelab.FollowSettings(t, l) })
 	t.Run("a new address of a node", func(t *testing.T) { servicelab.NewNodeAddress(t, l) })
 }
+
+// Random clusters that change: see servicelab.Churn for flags.
+func TestServicesUnderChurn(t *testing.T) {
+	require(t)
+	opts := options("ch")
+	opts.ContivConfig, opts.ServiceConfig = servicelab.Config, servicelab.ServiceConfig
+	servicelab.Churn(t, labtest.Up(t, opts))
+}

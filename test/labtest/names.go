@@ -1,6 +1,7 @@
 package labtest
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/netip"
@@ -15,18 +16,27 @@ import (
 // the name and their address.
 func TellName(t testing.TB, netns, name string, port int) {
 	t.Helper()
+	stop, err := ServeName(netns, name, port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
+}
+
+// ServeName is TellName until stop is called, which also ends all connections.
+func ServeName(netns, name string, port int) (stop func(), err error) {
 	var l net.Listener
 	var packets *net.UDPConn
-	err := lab.InNetns(lab.NetnsPath(netns), func() (err error) {
+	err = lab.InNetns(lab.NetnsPath(netns), func() (err error) {
 		if l, err = net.Listen("tcp", fmt.Sprintf(":%d", port)); err == nil {
 			packets, err = net.ListenUDP("udp", &net.UDPAddr{Port: port})
 		}
 		return err
 	})
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	t.Cleanup(func() { l.Close(); packets.Close() })
+	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
 		for {
 			c, err := l.Accept()
@@ -34,6 +44,7 @@ func TellName(t testing.TB, netns, name string, port int) {
 				return
 			}
 			go func() {
+				defer context.AfterFunc(ctx, func() { c.Close() })()
 				defer c.Close()
 				for {
 					if _, err := c.Read(make([]byte, 1)); err != nil {
@@ -53,6 +64,7 @@ func TellName(t testing.TB, netns, name string, port int) {
 			packets.WriteToUDPAddrPort(fmt.Appendf(nil, "%s %s", name, peer), peer)
 		}
 	}()
+	return func() { cancel(); l.Close(); packets.Close() }, nil
 }
 
 // Told is an answer of TellName.
@@ -63,10 +75,17 @@ type Told struct {
 	Own, Seen netip.Addr
 }
 
+// Patience is how long clients wait for answers.
+const Patience = 2 * time.Second
+
 // Dial connects from a network namespace.
 func Dial(netns, network string, to netip.AddrPort) (c net.Conn, err error) {
+	return dialWithin(netns, network, to, Patience)
+}
+
+func dialWithin(netns, network string, to netip.AddrPort, patience time.Duration) (c net.Conn, err error) {
 	err = lab.InNetns(lab.NetnsPath(netns), func() (err error) {
-		c, err = net.DialTimeout(network, to.String(), 2*time.Second)
+		c, err = net.DialTimeout(network, to.String(), patience)
 		return err
 	})
 	return c, err
@@ -74,7 +93,11 @@ func Dial(netns, network string, to netip.AddrPort) (c net.Conn, err error) {
 
 // Say asks a server of TellName by an open connection.
 func Say(c net.Conn) (h Told, err error) {
-	c.SetDeadline(time.Now().Add(2 * time.Second))
+	return sayWithin(c, Patience)
+}
+
+func sayWithin(c net.Conn, patience time.Duration) (h Told, err error) {
+	c.SetDeadline(time.Now().Add(patience))
 	if _, err := c.Write([]byte{0}); err != nil {
 		return h, err
 	}
@@ -90,10 +113,15 @@ func Say(c net.Conn) (h Told, err error) {
 
 // AskName connects to a server of TellName, and asks it.
 func AskName(netns, network string, to netip.AddrPort) (Told, error) {
-	c, err := Dial(netns, network, to)
+	return AskNameWithin(netns, network, to, Patience)
+}
+
+// AskNameWithin is AskName with another patience, for each of connecting and asking.
+func AskNameWithin(netns, network string, to netip.AddrPort, patience time.Duration) (Told, error) {
+	c, err := dialWithin(netns, network, to, patience)
 	if err != nil {
 		return Told{}, err
 	}
 	defer c.Close()
-	return Say(c)
+	return sayWithin(c, patience)
 }

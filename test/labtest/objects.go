@@ -14,9 +14,16 @@ import (
 // Apply makes Kubernetes objects, which are given as YAML, of a lab.
 func Apply(t testing.TB, l *lab.Lab, objects string) {
 	t.Helper()
-	if _, err := l.Apply(t.Context(), objectsFile(t, objects)); err != nil {
+	if err := TryApply(t, l, objects); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TryApply is Apply for objects that may fail.
+func TryApply(t testing.TB, l *lab.Lab, objects string) error {
+	t.Helper()
+	_, err := l.Apply(t.Context(), objectsFile(t, objects))
+	return err
 }
 
 // Delete takes them away again, also when the test ends. What is not there is no mistake.

@@ -46,27 +46,27 @@ func (p *policyLab) randomTable(t *testing.T, w *policytest.World) {
 	var lasting, ending []object
 	for _, name := range []string{"x", "z"} {
 		labels := w.Labels()
-		cluster.Namespaces = append(cluster.Namespaces, &namespace.Namespace{Name: name, Label: namespaceLabels(labels)})
-		lasting = append(lasting, kubernetes("v1", "Namespace", "", name, labels, nil))
+		cluster.Namespaces = append(cluster.Namespaces, &namespace.Namespace{Name: name, Label: NamespaceLabels(labels)})
+		lasting = append(lasting, Object("v1", "Namespace", "", name, labels, nil))
 	}
 	pods := map[string]*pod.Pod{}
 	for _, name := range []string{"x/a", "x/b", "z/a", "z/b"} {
 		value := p.randomPod(w, name)
 		pods[name] = value
 		cluster.Pods = append(cluster.Pods, value)
-		lasting = append(lasting, podObject(value))
+		lasting = append(lasting, PodObject(value))
 	}
 	for _, ns := range []string{"x", "z"} {
 		for i := range 1 + w.Random.IntN(3) {
 			value := w.Policy(ns, fmt.Sprint("random", i))
 			for _, r := range value.GetIngressRule() {
-				r.Port = known(r.GetPort())
+				r.Port = Known(r.GetPort())
 			}
 			for _, r := range value.GetEgressRule() {
-				r.Port = known(r.GetPort())
+				r.Port = Known(r.GetPort())
 			}
 			cluster.Policies = append(cluster.Policies, value)
-			ending = append(ending, policyObject(value))
+			ending = append(ending, PolicyObject(value))
 		}
 	}
 	for i := range w.Random.IntN(3) {
@@ -75,14 +75,14 @@ func (p *policyLab) randomTable(t *testing.T, w *policytest.World) {
 		cluster.ClusterPolicies = append(cluster.ClusterPolicies, value)
 		ending = append(ending, clusterPolicyObject(value))
 	}
-	p.put(t, asYAML(t, lasting))
-	file := p.put(t, asYAML(t, ending))
+	p.put(t, YAML(t, lasting))
+	file := p.put(t, YAML(t, ending))
 	defer func() {
 		if _, err := p.Delete(t.Context(), file); err != nil {
 			t.Error(err)
 		}
 		if t.Failed() {
-			t.Logf("the cluster is\n%s%s", asYAML(t, lasting), asYAML(t, ending))
+			t.Logf("the cluster is\n%s%s", YAML(t, lasting), YAML(t, ending))
 		}
 	}()
 	await.That(t, "packets pass as the oracle says", func() error {
@@ -100,8 +100,8 @@ func (p *policyLab) randomTable(t *testing.T, w *policytest.World) {
 	})
 }
 
-// known are ports of protocols that manifests can name.
-func known(ports []*policy.Policy_Port) []*policy.Policy_Port {
+// Known are ports of protocols that manifests can name.
+func Known(ports []*policy.Policy_Port) []*policy.Policy_Port {
 	for _, port := range ports {
 		if port.GetProtocol() == policy.Policy_Port_OTHER {
 			port.Protocol = policy.Policy_Port_UDP
@@ -115,7 +115,8 @@ func withPeers(rules []*policy.ClusterPolicy_Rule) []*policy.ClusterPolicy_Rule 
 	return slices.DeleteFunc(rules, func(r *policy.ClusterPolicy_Rule) bool { return len(r.GetPeer()) == 0 })
 }
 
-func namespaceLabels(labels map[string]string) (list []*namespace.Namespace_Label) {
+// NamespaceLabels are those of the value of a namespace.
+func NamespaceLabels(labels map[string]string) (list []*namespace.Namespace_Label) {
 	for k, v := range labels {
 		list = append(list, &namespace.Namespace_Label{Key: k, Value: v})
 	}
@@ -143,7 +144,8 @@ func (p *policyLab) randomPod(w *policytest.World, name string) *pod.Pod {
 	return value
 }
 
-func kubernetes(apiVersion, kind, ns, name string, labels map[string]string, spec object) object {
+// Object is one of Kubernetes, as JSON; spec may be nil.
+func Object(apiVersion, kind, ns, name string, labels map[string]string, spec object) object {
 	metadata := object{"name": name, "labels": labels}
 	if ns != "" {
 		metadata["namespace"] = ns
@@ -155,12 +157,17 @@ func kubernetes(apiVersion, kind, ns, name string, labels map[string]string, spe
 	return o
 }
 
-func podObject(p *pod.Pod) object {
+// PodObject writes a pod with one container.
+func PodObject(p *pod.Pod) object {
 	ports := []object{}
 	for _, port := range p.GetContainer()[0].GetPort() {
-		ports = append(ports, object{"name": port.GetName(), "containerPort": port.GetContainerPort(), "protocol": port.GetProtocol().String()})
+		o := object{"name": port.GetName(), "containerPort": port.GetContainerPort(), "protocol": port.GetProtocol().String()}
+		if port.GetHostPort() != 0 {
+			o["hostPort"] = port.GetHostPort()
+		}
+		ports = append(ports, o)
 	}
-	return kubernetes("v1", "Pod", p.GetNamespace(), p.GetName(), p.GetLabels(),
+	return Object("v1", "Pod", p.GetNamespace(), p.GetName(), p.GetLabels(),
 		object{"nodeName": p.GetNodeName(), "containers": []object{{"name": "c", "image": "none", "ports": ports}}})
 }
 
@@ -179,7 +186,8 @@ func selectorObject(s *policy.Policy_LabelSelector) object {
 	return object{"matchLabels": labels, "matchExpressions": expressions}
 }
 
-func policyObject(p *policy.Policy) object {
+// PolicyObject writes a network policy.
+func PolicyObject(p *policy.Policy) object {
 	spec := object{"podSelector": selectorObject(p.GetPods())}
 	if types := [][]string{nil, {"Ingress"}, {"Egress"}, {"Ingress", "Egress"}}[p.GetPolicyType()]; types != nil {
 		spec["policyTypes"] = types
@@ -189,7 +197,7 @@ func policyObject(p *policy.Policy) object {
 	}
 	spec["ingress"] = all(p.GetIngressRule(), func(r *policy.Policy_IngressRule) object { return rule("from", r.GetFrom(), r.GetPort()) })
 	spec["egress"] = all(p.GetEgressRule(), func(r *policy.Policy_EgressRule) object { return rule("to", r.GetTo(), r.GetPort()) })
-	return kubernetes("networking.k8s.io/v1", "NetworkPolicy", p.GetNamespace(), p.GetName(), nil, spec)
+	return Object("networking.k8s.io/v1", "NetworkPolicy", p.GetNamespace(), p.GetName(), nil, spec)
 }
 
 func all[T any](list []T, write func(T) object) []object {
@@ -251,7 +259,7 @@ func clusterPolicyObject(p *policy.ClusterPolicy) object {
 			return o
 		})
 	}
-	return kubernetes("policy.networking.k8s.io/v1alpha2", "ClusterNetworkPolicy", "", p.GetName(), nil, object{
+	return Object("policy.networking.k8s.io/v1alpha2", "ClusterNetworkPolicy", "", p.GetName(), nil, object{
 		"tier": []string{"Admin", "Baseline"}[p.GetTier()], "priority": p.GetPriority(), "subject": podsOf(p.GetSubject()),
 		"ingress": rules("from", p.GetIngress()), "egress": rules("to", p.GetEgress()),
 	})
@@ -268,8 +276,8 @@ func clusterPortObject(p *policy.ClusterPolicy_Port) object {
 	return object{strings.ToLower(p.GetProtocol().String()): o}
 }
 
-// asYAML writes objects as documents.
-func asYAML(t *testing.T, objects []object) string {
+// YAML writes objects as documents.
+func YAML(t testing.TB, objects []map[string]any) string {
 	t.Helper()
 	var text strings.Builder
 	for _, o := range objects {

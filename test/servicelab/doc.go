@@ -6,4 +6,6 @@
 //
 // Pods near, near2 and far are endpoints. Clients are mate, other, near itself, processes of both nodes, as
 // which pods on the host network appear, and outside.
+//
+// Churn adds pods in the namespaces x and z, which come and go.
 package servicelab

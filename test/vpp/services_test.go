@@ -383,3 +383,8 @@ func globalAddresses(t *testing.T, pod lab.Pod) (list []netip.Addr) {
 	slices.SortFunc(list, netip.Addr.Compare)
 	return list
 }
+
+// Random clusters that change: see servicelab.Churn for flags.
+func TestServicesUnderChurn(t *testing.T) {
+	servicelab.Churn(t, upServices(t, servicelab.Config, servicelab.ServiceConfig, "vpp", "kernel"))
+}
