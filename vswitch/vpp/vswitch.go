@@ -112,7 +112,10 @@ type VSwitch struct {
 	policies   *policies.Driver
 	drops      *drops.Capture
 
-	close sync.Once
+	closing context.Context // ends with Close
+	stop    context.CancelFunc
+	ahead   sync.WaitGroup
+	close   sync.Once
 }
 
 var _ vswitch.VSwitch = (*VSwitch)(nil)
@@ -137,6 +140,7 @@ func Open(opts Options) *VSwitch {
 	ifs := ownership.New(vpp)
 	hub := subsystem.NewHub()
 	v := &VSwitch{vpp: vpp, ifs: ifs, hub: hub}
+	v.closing, v.stop = context.WithCancel(context.Background())
 
 	// Subsystems precede those that need them.
 	v.stats = stats.New(vpp, opts.StatsSocket, log)
@@ -192,9 +196,20 @@ func (v *VSwitch) Connected() error {
 	return err
 }
 
+// ReadAhead reads in the background what takes long, once VPP is there, for the first time that the values of it are listed.
+func (v *VSwitch) ReadAhead() {
+	v.ahead.Go(func() {
+		if v.Ready(v.closing) == nil {
+			v.services.ReadAhead(v.closing)
+		}
+	})
+}
+
 // Close ends the connection; VPP goes on as it is configured.
 func (v *VSwitch) Close() error {
 	v.close.Do(func() {
+		v.stop()
+		v.ahead.Wait()
 		v.vpp.Close()
 		v.stats.Close()
 	})

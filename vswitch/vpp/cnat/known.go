@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/contiv/contiv/vswitch/vpp/session"
 
@@ -25,7 +26,13 @@ type known struct {
 	uses    map[netip.Addr]int                 // how many translations lead to a backend, but for those that hold it
 	held    map[netip.Addr]int                 // how many hold it, and have it accepted
 	holders map[natKey]*translation
+	// spare is when it was read for a list of values that comes yet; zero: for none.
+	spare time.Time
 }
+
+// spareFor is how long a list of values may come after what it uses was read. VPP tells of both IP versions at once, and forwards
+// nothing meanwhile: a resync, which lists one after the other, makes it do that once.
+const spareFor = 10 * time.Second
 
 func newKnown(link *session.Link) *known {
 	return &known{
@@ -108,31 +115,63 @@ func (v *Translations) know(ctx context.Context, f family) (*known, error) {
 	if k := v.notes.known[f]; k != nil && k.link == l {
 		return k, nil
 	}
-	return v.read(ctx, f)
+	if err := v.read(ctx); err != nil {
+		return nil, err
+	}
+	return v.notes.known[f], nil
 }
 
-// read lists the translations of everybody, of an IP version. The caller holds changing.
-func (v *Translations) read(ctx context.Context, f family) (*known, error) {
-	v.notes.known[f] = nil
+// ReadAhead reads the translations for the first lists of values: an agent that starts reads meanwhile what services there are.
+func (v *Translations) ReadAhead(ctx context.Context) {
+	v.notes.changing.Lock()
+	defer v.notes.changing.Unlock()
+	now := time.Now()
+	if v.read(ctx) != nil {
+		return // nobody has asked: whoever does will be told
+	}
+	for _, k := range v.notes.known {
+		k.spare = now
+	}
+}
+
+// listed returns what VPP has for a list of the values of an IP version. The caller holds changing.
+func (v *Translations) listed(ctx context.Context, f family) (*known, error) {
 	l, err := v.vpp.Use(module)
 	if err != nil {
 		return nil, err
 	}
+	if k := v.notes.known[f]; k != nil && k.link == l && time.Since(k.spare) < spareFor {
+		k.spare = time.Time{}
+		return k, nil
+	}
+	now := time.Now()
+	if err := v.read(ctx); err != nil {
+		return nil, err
+	}
+	v.notes.known[f.other()].spare = now
+	return v.notes.known[f], nil
+}
+
+// read lists the translations of everybody, of both IP versions. The caller holds changing.
+func (v *Translations) read(ctx context.Context) error {
+	v.notes.known = [2]*known{}
+	l, err := v.vpp.Use(module)
+	if err != nil {
+		return err
+	}
 	details, err := session.Dump[cnat.CnatTranslationDetails](ctx, v.vpp, module, &cnat.CnatTranslationDump{})
 	if err != nil {
-		return nil, fmt.Errorf("listing translations: %w", err)
+		return fmt.Errorf("listing translations: %w", err)
 	}
-	all := map[natKey]*translation{}
-	marks := map[natKey][]byte{}
-	k := newKnown(l)
+	both := [2]*known{newKnown(l), newKnown(l)}
+	all := make(map[natKey]*translation, len(details))
+	marks := make(map[natKey][]byte, len(details)/2)
 	for _, d := range details {
 		key, t := readTranslation(&d.Translation)
-		switch {
-		case familyOf(key.addr.Addr()) != f:
-		case key.records():
-			k.records[key.addr] = t.id
+		if key.records() {
+			both[familyOf(key.addr.Addr())].records[key.addr] = t.id
 			readRecord(&d.Translation, key.addr, marks)
-		default:
+		} else {
 			all[key] = t
 		}
 	}
@@ -143,10 +182,10 @@ func (v *Translations) read(ctx context.Context, f family) (*known, error) {
 		all[key].readMark(mark)
 	}
 	for key, t := range all {
-		k.put(key, t)
+		both[familyOf(key.addr.Addr())].put(key, t)
 	}
-	v.notes.known[f] = k
-	return k, nil
+	v.notes.known = both
+	return nil
 }
 
 // send makes changes, and notes them. After an error, it is not known what VPP has.

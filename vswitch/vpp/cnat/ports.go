@@ -6,7 +6,6 @@ import (
 	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
 	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
 	"github.com/contiv/contiv/vswitch"
-	"google.golang.org/protobuf/proto"
 )
 
 // DNAT66 is the translations of IPv6.
@@ -62,21 +61,22 @@ func (d Services44) Remove(ctx context.Context, values ...*vpp_nat.DNat44) error
 // List returns all values; missing or damaged objects show as differences from the expected values.
 func (d Services44) List(ctx context.Context, expected []*vpp_nat.DNat44) ([]*vpp_nat.DNat44, error) {
 	var list []*value
-	asked := map[string]*vpp_nat.DNat44{}
+	asked := make(map[*value]*vpp_nat.DNat44, len(expected))
 	for _, v := range expected {
 		if onlyOfServices(v) == nil {
-			list = append(list, vswitch.DNAT66FromDNAT44(v))
-			asked[v.GetLabel()] = v
+			in66 := vswitch.DNAT66FromDNAT44(v)
+			list = append(list, in66)
+			asked[in66] = v
 		}
 	}
 	found, err := d.list(ctx, v4, list)
 	var all []*vpp_nat.DNat44
 	for _, f := range found {
-		if v := asked[f.GetLabel()]; v != nil && proto.Equal(vswitch.DNAT66FromDNAT44(v), f) {
+		if v := asked[f]; v != nil {
 			all = append(all, v)
-			continue
+		} else {
+			all = append(all, vswitch.DNAT66AsDNAT44(f))
 		}
-		all = append(all, vswitch.DNAT66AsDNAT44(f))
 	}
 	return all, err
 }

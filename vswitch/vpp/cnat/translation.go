@@ -32,6 +32,8 @@ func (f family) String() string { return [...]string{"DNAT44", "DNAT66"}[f] }
 
 func (f family) api() ip_types.AddressFamily { return convert.Family(f == v6) }
 
+func (f family) other() family { return v4 + v6 - f }
+
 func familyOf(a netip.Addr) family {
 	if a.Is6() {
 		return v6

@@ -20,7 +20,6 @@ import (
 	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
 	"github.com/contiv/contiv/kvscheduler"
 	"go.fd.io/govpp/binapi/cnat"
-	"google.golang.org/protobuf/proto"
 )
 
 var module = session.NewModule("cnat_plugin.so", "services and DNat66",
@@ -229,10 +228,10 @@ func (v *Translations) run(ctx context.Context, k *known, f family, changes []ch
 		return nil
 	}
 	ctx = context.WithoutCancel(ctx)
-	k, err2 := v.read(ctx, f)
-	if err2 != nil {
+	if err2 := v.read(ctx); err2 != nil {
 		return errors.Join(err, err2)
 	}
+	k = v.notes.known[f]
 	var back []changed
 	for _, c := range changes {
 		now := k.all[c.key]
@@ -243,11 +242,12 @@ func (v *Translations) run(ctx context.Context, k *known, f family, changes []ch
 	return errors.Join(err, session.Wrap("taking it back", v.send(ctx, k, f, back)))
 }
 
-// list: if an interface is without the features, nothing is as expected, nor is a value with a backend that is not held.
+// list returns expected values themselves where they are as expected. If an interface is without the features, none is, nor is one with a
+// backend that is not held.
 func (v *Translations) list(ctx context.Context, f family, expected []*value) ([]*value, error) {
 	v.notes.changing.Lock()
 	defer v.notes.changing.Unlock()
-	k, err := v.read(ctx, f)
+	k, err := v.listed(ctx, f)
 	if errors.Is(err, kvscheduler.ErrUnsupported) {
 		return nil, nil
 	}
@@ -271,7 +271,7 @@ func (v *Translations) list(ctx context.Context, f family, expected []*value) ([
 		}
 		same := maps.EqualFunc(wanted, byLabel[label], (*translation).equal)
 		if same && (covered || len(wanted) == 0) && k.holdsAll(wanted) {
-			found = append(found, proto.CloneOf(value))
+			found = append(found, value)
 		}
 		if same {
 			delete(byLabel, label)

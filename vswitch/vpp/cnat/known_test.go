@@ -1,0 +1,39 @@
+package cnat
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/contiv/contiv/vswitch/vpp/ownership"
+	"github.com/contiv/contiv/vswitch/vpp/session"
+	"github.com/contiv/contiv/vswitch/vpp/vpptest"
+)
+
+// What nobody has used for long is read again.
+func TestWhatWasReadAheadExpires(t *testing.T) {
+	server := vpptest.New(t)
+	vpp := session.New(server.Socket(), slog.New(slog.DiscardHandler))
+	vpp.Start(session.Hooks{Modules: []*session.Module{module}})
+	defer vpp.Close()
+	if err := vpp.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	v := New(vpp, ownership.New(vpp), nil, nil, nil, slog.New(slog.DiscardHandler))
+	v.ReadAhead(t.Context())
+	for _, test := range []struct {
+		f     family
+		age   time.Duration
+		again bool
+	}{{v6, 0, false}, {v4, 2 * spareFor, true}, {v4, 0, true}} {
+		before := v.notes.known[test.f]
+		before.spare = before.spare.Add(-test.age)
+		k, err := v.listed(t.Context(), test.f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again := k != before; again != test.again {
+			t.Errorf("%s, %v after it was read: read again %v, want %v", test.f, test.age, again, test.again)
+		}
+	}
+}
