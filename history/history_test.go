@@ -541,3 +541,33 @@ func TestRunsOfForgottenSegmentsAreForgotten(t *testing.T) {
 		t.Errorf("runs of %d segments are remembered of %d segments that there are, the last one not full", known, len(segments))
 	}
 }
+
+// An agent ends without making a full segment small, which takes longer the more there is: the next run begins one.
+func TestEndDoesNotWaitForAFullSegment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		run := func(seq uint64) {
+			t.Helper()
+			r := Open(Options{Dir: dir, Bytes: 1 << 20, Age: time.Hour, Log: slog.New(slog.DiscardHandler)})
+			r.Event(&controller.EventRecord{SeqNum: seq, Name: "Test", Description: strings.Repeat("long ", 1<<14), ProcessingEnd: time.Now()})
+			if seq == 1 {
+				time.Sleep(longestGathering) // it is written before the end
+				synctest.Wait()
+			}
+			r.Close()
+		}
+		for seq, want := range []string{"00000001.log", "00000001.log.gz 00000002.log"} {
+			run(uint64(seq))
+			files, err := filepath.Glob(dir + "/*")
+			for i := range files {
+				files[i] = filepath.Base(files[i])
+			}
+			if got := strings.Join(files, " "); err != nil || got != want {
+				t.Errorf("after run %d: %s, want %s", seq, got, want)
+			}
+		}
+		if events, err := NewReader(os.DirFS(dir)).Events(Span{}); err != nil || len(events) != 2 {
+			t.Errorf("%d events, want 2 (%v)", len(events), err)
+		}
+	})
+}

@@ -108,6 +108,8 @@ type Recorder struct {
 	queue chan item
 	lost  atomic.Int64 // because the queue was full
 	done  chan struct{}
+	// ending: Close waits, and so may the start of the next agent.
+	ending chan struct{}
 
 	mu        sync.Mutex
 	trouble   error // of the last write
@@ -136,7 +138,7 @@ func (i item) ends() bool { return i == item{} }
 
 // Open begins a run. A journal that cannot be used is no error: the agent works without, and Problems tell.
 func Open(o Options) *Recorder {
-	r := &Recorder{o: o, queue: make(chan item, queueLength), done: make(chan struct{})}
+	r := &Recorder{o: o, queue: make(chan item, queueLength), done: make(chan struct{}), ending: make(chan struct{})}
 	r.run = Run{Run: 1 + NewReader(os.DirFS(o.Dir)).lastRun(), Node: o.Node, Version: o.Version, Start: time.Now()}
 	r.begin()
 	go r.write()
@@ -147,7 +149,7 @@ func Open(o Options) *Recorder {
 func (r *Recorder) begin() {
 	var err error
 	if r.journal == nil {
-		r.journal, err = journal.Open(journal.Options{Dir: r.o.Dir, Bytes: r.o.Bytes, Age: r.o.Age})
+		r.journal, err = journal.Open(journal.Options{Dir: r.o.Dir, Bytes: r.o.Bytes, Age: r.o.Age, Rest: r.rest})
 	}
 	if err == nil {
 		err = r.journal.Append(line(runLine, r.run.Start, r.run))
@@ -214,6 +216,7 @@ func (r *Recorder) Close() {
 	r.closed = true
 	r.mu.Unlock()
 	if first {
+		close(r.ending)
 		r.queue <- item{}
 	}
 	<-r.done
@@ -350,7 +353,7 @@ func (r *Recorder) append(batch []item) {
 		return
 	}
 	r.note(nil)
-	if r.journal.Full() {
+	if r.journal.Full() && !r.ends() { // else the next run begins a segment
 		if err := r.nextSegment(); err != nil {
 			r.fail(0, err)
 		}
@@ -422,6 +425,23 @@ func (r *Recorder) resume() {
 		return
 	}
 	r.note(nil)
+}
+
+// rest leaves the processor to others for as long as the writer had it, unless somebody waits for its end.
+func (r *Recorder) rest(worked time.Duration) {
+	select {
+	case <-time.After(worked):
+	case <-r.ending:
+	}
+}
+
+func (r *Recorder) ends() bool {
+	select {
+	case <-r.ending:
+		return true
+	default:
+		return false
+	}
 }
 
 // nextSegment begins a segment, with all values.

@@ -50,10 +50,10 @@ type Options struct {
 	Bytes int64
 	// Age bounds how long a line is kept after it was written; 0: for ever.
 	Age time.Duration
+	// Rest is called with what each piece of a compression has taken; nil: time.Sleep.
+	Rest func(worked time.Duration)
 	// free returns how many bytes of the file system are free; nil: what the kernel says.
 	free func(dir string) (uint64, error)
-	// rest is called with what each piece of a compression has taken; nil: time.Sleep.
-	rest func(worked time.Duration)
 }
 
 // Journal is what is appended to. One goroutine uses it.
@@ -71,8 +71,8 @@ func Open(o Options) (*Journal, error) {
 	if o.free == nil {
 		o.free = freeBytes
 	}
-	if o.rest == nil {
-		o.rest = time.Sleep
+	if o.Rest == nil {
+		o.Rest = time.Sleep
 	}
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, err
@@ -119,7 +119,7 @@ func (j *Journal) Next() error {
 	old := j.path()
 	j.number++
 	j.size, j.head = 0, 0
-	err := compress(old, j.o.rest)
+	err := compress(old, j.o.Rest)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}

@@ -162,7 +162,7 @@ func TestInterruptedCompression(t *testing.T) {
 
 func TestCompressionRests(t *testing.T) {
 	rests := 0
-	j := open(t, Options{Dir: t.TempDir(), rest: func(time.Duration) { rests++ }})
+	j := open(t, Options{Dir: t.TempDir(), Rest: func(time.Duration) { rests++ }})
 	for i := range 40 {
 		j.must(t, fmt.Sprint(i, strings.Repeat("x", 10_000)))
 	}
