@@ -153,10 +153,9 @@ func (w *Watcher) Connected() error {
 func (w *Watcher) run(ctx context.Context) {
 	defer close(w.done)
 	defer w.localDue.Stop()
-	w.recall(ctx)
 	delay := firstRetry
-	for ctx.Err() == nil {
-		established, err := w.session(ctx)
+	for first := true; ctx.Err() == nil; first = false {
+		established, err := w.session(ctx, first)
 		if ctx.Err() != nil {
 			return
 		}

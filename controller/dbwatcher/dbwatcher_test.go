@@ -659,3 +659,49 @@ func TestNoGapBetweenSnapshotAndWatch(t *testing.T) {
 		}
 	})
 }
+
+// patient is a mirror that is read as soon as the database is.
+type patient struct {
+	*memory.Store
+	read <-chan struct{}
+}
+
+func (p patient) List(ctx context.Context, prefix string) ([]store.KV, int64, error) {
+	select {
+	case <-p.read:
+	case <-ctx.Done():
+	}
+	return p.Store.List(ctx, prefix)
+}
+
+// told is a database that tells when it is read.
+type told struct {
+	*memory.Store
+	once *sync.Once
+	read chan struct{}
+}
+
+func (d told) List(ctx context.Context, prefix string) ([]store.KV, int64, error) {
+	d.once.Do(func() { close(d.read) })
+	return d.Store.List(ctx, prefix)
+}
+
+// A start reads the database while it reads the mirror, which takes as long if there is much.
+func TestDatabaseIsReadBesideTheMirror(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.put(r.remote, podKey, podValue("10.1.1.2"))
+		read := make(chan struct{})
+		r.watcher = dbwatcher.Start(dbwatcher.Options{
+			Node: "node1", Remote: told{r.remote, &sync.Once{}, read}, Local: patient{r.local, read}, Loop: r.loop, Config: r.config, Log: slog.New(slog.DiscardHandler),
+		})
+		synctest.Wait()
+		select {
+		case <-read:
+		default:
+			t.Fatal("the database waits for the mirror")
+		}
+		if n := len(r.last().State["pod"]); n != 1 {
+			t.Errorf("the resync has %d pods, want 1", n)
+		}
+	})
+}

@@ -23,6 +23,8 @@ const formatKey = models.KSRPrefix + dbresources.FormatKey
 type session struct {
 	*Watcher
 	ctx context.Context
+	// opening has the first snapshot.
+	opening opening
 	// snapshots are the revisions of the last snapshots, by prefix: each contains the changes up to
 	// its revision.
 	snapshots map[string]int64
@@ -38,37 +40,68 @@ type session struct {
 }
 
 // session watches the database until an error, and reports whether the watch could be
-// established at all.
-func (w *Watcher) session(ctx context.Context) (established bool, err error) {
+// established at all. The first session takes the known state from the mirror meanwhile.
+func (w *Watcher) session(ctx context.Context, first bool) (established bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	changes, err := w.watch(ctx)
+	o := w.open(ctx)
+	if first {
+		w.recall(ctx)
+	}
+	changes, err := w.watch(ctx, o)
 	if err != nil {
 		return false, err
 	}
-	s := &session{Watcher: w, ctx: ctx, snapshots: make(map[string]int64), resyncDue: time.NewTimer(0)}
+	s := &session{Watcher: w, ctx: ctx, opening: o, snapshots: make(map[string]int64), resyncDue: time.NewTimer(0)}
 	defer s.resyncDue.Stop()
 	return true, s.run(changes)
 }
 
-// watch establishes the watch. The local resync does not wait for it.
-func (w *Watcher) watch(ctx context.Context) (<-chan store.WatchBatch, error) {
-	type result struct {
-		changes <-chan store.WatchBatch
-		err     error
+// opening is a watch, and the first snapshot after it, that are on their way: to read a large database takes about as long as
+// to decode its mirror.
+type opening struct {
+	watch    chan watched // one
+	snapshot chan listing // one, if the watch is established; nil: is not read yet
+}
+
+type watched struct {
+	changes <-chan store.WatchBatch
+	err     error
+}
+
+// listing is the content of the database; revisions are those of the snapshots of each prefix.
+type listing struct {
+	all       []store.KV
+	revisions map[string]int64
+	err       error
+}
+
+// open begins to watch and to read the database. It does not read one that has to be filled before it is of use.
+func (w *Watcher) open(ctx context.Context) opening {
+	o := opening{watch: make(chan watched, 1)}
+	if w.recovery == nil {
+		o.snapshot = make(chan listing, 1)
 	}
-	results := make(chan result, 1)
+	prefixes := w.known.prefixes()
 	go func() {
-		changes, err := w.Remote.Watch(ctx, 0, w.known.prefixes()...)
-		results <- result{changes, err}
+		changes, err := w.Remote.Watch(ctx, 0, prefixes...)
+		o.watch <- watched{changes, err}
+		if err == nil && o.snapshot != nil {
+			o.snapshot <- list(ctx, w.Remote, prefixes)
+		}
 	}()
+	return o
+}
+
+// watch waits until the watch is established. The local resync does not.
+func (w *Watcher) watch(ctx context.Context, o opening) (<-chan store.WatchBatch, error) {
 	select {
-	case r := <-results:
+	case r := <-o.watch:
 		return r.changes, r.err
 	case <-w.localDue.C:
 		w.localResync(ctx)
 	}
-	r := <-results
+	r := <-o.watch
 	return r.changes, r.err
 }
 
@@ -139,24 +172,38 @@ func (s *session) resync() error {
 	return nil
 }
 
-// list reads the database; revisions are those of the snapshots of each prefix. It fails
-// with dbresources.ErrNewer if this version cannot read it.
+// list reads the database, or takes what was read since the watch is established. It fails with dbresources.ErrNewer if this
+// version cannot read it.
 func (s *session) list() (all []store.KV, revisions map[string]int64, err error) {
-	revisions = make(map[string]int64)
-	for _, prefix := range s.known.prefixes() {
-		kvs, revision, err := s.Remote.List(s.ctx, prefix)
-		if err != nil {
-			return nil, nil, err
-		}
-		revisions[prefix] = revision
-		all = append(all, kvs...)
+	var l listing
+	if s.opening.snapshot != nil {
+		l = <-s.opening.snapshot
+		s.opening.snapshot = nil
+	} else {
+		l = list(s.ctx, s.Remote, s.known.prefixes())
 	}
-	for _, kv := range all {
+	if l.err != nil {
+		return nil, nil, l.err
+	}
+	for _, kv := range l.all {
 		if kv.Key == formatKey {
-			return all, revisions, dbresources.CheckFormat(kv.Value)
+			return l.all, l.revisions, dbresources.CheckFormat(kv.Value)
 		}
 	}
-	return all, revisions, nil
+	return l.all, l.revisions, nil
+}
+
+func list(ctx context.Context, remote store.Watchable, prefixes []string) listing {
+	l := listing{revisions: make(map[string]int64)}
+	for _, prefix := range prefixes {
+		kvs, revision, err := remote.List(ctx, prefix)
+		if err != nil {
+			return listing{err: err}
+		}
+		l.revisions[prefix] = revision
+		l.all = append(l.all, kvs...)
+	}
+	return l
 }
 
 // gather adds the batches that wait already to the first one: they share a write of
