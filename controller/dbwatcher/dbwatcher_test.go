@@ -705,3 +705,33 @@ func TestDatabaseIsReadBesideTheMirror(t *testing.T) {
 		}
 	})
 }
+
+// slowDisk is a mirror whose writes wait until they may end.
+type slowDisk struct {
+	*memory.Store
+	may chan struct{}
+}
+
+func (d slowDisk) Batch(ctx context.Context, changes []store.Change) error {
+	<-d.may
+	return d.Store.Batch(ctx, changes)
+}
+
+// A change is an event while it is being mirrored.
+func TestChangesDoNotWaitForTheMirror(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		may := make(chan struct{}, 1)
+		may <- struct{}{} // the first snapshot
+		r.watcher = dbwatcher.Start(dbwatcher.Options{
+			Node: "node1", Remote: r.remote, Local: slowDisk{r.local, may}, Loop: r.loop, Config: r.config, Log: slog.New(slog.DiscardHandler),
+		})
+		synctest.Wait()
+		r.want("resync")
+		r.put(r.remote, podKey, podValue(""))
+		r.want("add pod=k8s/pod/web/namespace/default")
+		r.wantMirror()
+		close(may)
+		synctest.Wait()
+		r.wantMirror(podKey)
+	})
+}

@@ -248,7 +248,8 @@ func (s *session) receiveChanges(batch store.WatchBatch) error {
 		}
 	}
 	n := s.known.update(fresh)
-	s.mirror.apply(s.ctx, n.mirrored, s.origin)
+	// The disk may be slow: what changed is made so meanwhile.
+	defer s.mirror.apply(s.ctx, n.mirrored, s.origin)
 	processed := s.Feedback.Changed(n.given)
 	s.follow(fresh)
 	if s.behind {
