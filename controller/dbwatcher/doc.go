@@ -8,6 +8,9 @@
 //	                                    │
 //	no etcd within delayLocalResync ────┴──> DBResync (local)
 //
+// The first session decodes the mirror while it waits for the snapshot. Changes become
+// events before they are mirrored: the disk may be slow.
+//
 // The watch is established before the snapshot is taken, so nothing is missed;
 // changes that the snapshot contains are recognised by their revision. A session
 // with etcd ends with an error: the connection is lost, the revision that the
