@@ -216,21 +216,28 @@ func (c *crowd) measureChanges(count int) {
 	c.report(fmt.Sprintf("ms/endpoint-changed-of-%d", count), moved[len(moved)/2])
 }
 
-// measureRestart: the agent has nothing to do when it starts again.
+// measureRestart: the agent has nothing to do when it starts again. The first time, it may end in the middle of a resync.
 func (c *crowd) measureRestart(count int) {
 	c.b.Helper()
-	start := time.Now()
-	if err := c.RestartAgent(c.b.Context(), "node1"); err != nil {
-		c.b.Fatal(err)
+	var took []float64
+	for range 5 {
+		start := time.Now()
+		if err := c.RestartAgent(c.b.Context(), "node1"); err != nil {
+			c.b.Fatal(err)
+		}
+		took = append(took, time.Since(start).Seconds())
+		txns, err := c.Agent("node1").Transactions(c.b.Context(), start)
+		if err != nil {
+			c.b.Fatal(err)
+		}
+		for _, op := range lab.Operations(txns...) {
+			c.b.Errorf("the restarted agent executed %v %s", op.Operation, op.Key)
+		}
+		time.Sleep(11 * time.Second) // contiv-init starts an agent that ends within 10 s after a pause
 	}
-	c.report(fmt.Sprintf("s/restart-with-%d", count), time.Since(start).Seconds())
-	txns, err := c.Agent("node1").Transactions(c.b.Context(), start)
-	if err != nil {
-		c.b.Fatal(err)
-	}
-	for _, op := range lab.Operations(txns...) {
-		c.b.Errorf("the restarted agent executed %v %s", op.Operation, op.Key)
-	}
+	c.b.Logf("restarts with %d: %.2f s", count, took)
+	slices.Sort(took)
+	c.report(fmt.Sprintf("s/restart-with-%d", count), took[len(took)/2])
 }
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
