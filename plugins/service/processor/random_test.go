@@ -56,6 +56,9 @@ func (w world) service() *service.Service {
 		ExternalIps: w.some("203.0.113.1", "2001:db8::1"), LbIngressIps: w.some("203.0.113.2", "203.0.113.1", "2001:db8::2", "192.168.16.1"),
 		PublishNotReadyAddresses: w.seldom(),
 	}
+	if !w.often() {
+		s.LoadbalancerSourceRanges = pick(w, []string{"10.1.1.0/24"}, []string{"192.0.2.9/32", "fd10:1::/64"}, []string{"2001:db8:c::/48"})
+	}
 	switch w.IntN(12) {
 	case 0:
 		s.ClusterIp, s.ClusterIps = "None", []string{"None"}
@@ -159,15 +162,19 @@ func redirects(p *processor.Processor, published map[string][]oracle.Published) 
 	return p.SetRedirects(all)
 }
 
-// questions are connections to all addresses and ports that matter, and to others.
+// questions are connections of clients to all addresses and ports that matter, and to others.
 func questions() (list []oracle.Connection) {
+	clients := map[bool][]string{false: {"10.1.1.9", "192.0.2.9"}, true: {"fd10:1::9", "2001:db8:c::9"}}
 	for _, addr := range []string{
 		"10.96.0.10", "fd96::10", "203.0.113.1", "203.0.113.2", "2001:db8::1", "2001:db8::2", "192.168.16.1", "172.16.0.1", "fd00::1", "192.168.16.2", "10.96.0.11",
 	} {
+		to := netip.MustParseAddr(addr)
 		for _, port := range []uint16{80, 53, 99, 30000, 30001, 30002, 30003, 81} {
 			for _, protocol := range []string{"TCP", "UDP", "SCTP"} {
 				for _, inside := range []bool{true, false} {
-					list = append(list, oracle.Connection{Inside: inside, To: netip.AddrPortFrom(netip.MustParseAddr(addr), port), Protocol: protocol})
+					for _, from := range clients[to.Is6()] {
+						list = append(list, oracle.Connection{Inside: inside, From: netip.MustParseAddr(from), To: netip.AddrPortFrom(to, port), Protocol: protocol})
+					}
 				}
 			}
 		}
@@ -187,6 +194,9 @@ func rendered(both [2]*processor.Service, c oracle.Connection) oracle.Fate {
 	for _, f := range s.Frontends {
 		if f.Addr != c.To || string(f.Protocol) != c.Protocol {
 			continue
+		}
+		if f.Restricted && !slices.ContainsFunc(f.Sources, func(p netip.Prefix) bool { return p.Contains(c.From) }) {
+			return oracle.Fate{Verdict: oracle.Drop, Source: true}
 		}
 		to, answer := f.Inside, oracle.Fate{Verdict: oracle.Forward, Source: c.Inside || f.KeepSource}
 		if !c.Inside {
@@ -279,6 +289,9 @@ func TestRandomClusters(t *testing.T) {
 				t.Fatalf("seed %d: %+v\n got %+v\nwant %+v\nservice %v\nslices %v\nnode %+v", seed, c, got, want, o.Service, o.Slices, o.Node)
 			}
 			seen[fmt.Sprint(want.Verdict, want.Source)]++
+			if anybody := (oracle.Connection{Inside: c.Inside, To: c.To, Protocol: c.Protocol}); want.Verdict == oracle.Drop && o.Ask(anybody).Verdict == oracle.Forward {
+				seen["not in source ranges"]++
+			}
 			for to := range want.To {
 				if addr := netip.MustParseAddrPort(to).Addr().String(); strings.HasPrefix(addr, "10.1.") && len(addr) > len("10.1.1.1") || strings.Contains(addr, "::10") {
 					seen["redirected"]++
@@ -287,7 +300,7 @@ func TestRandomClusters(t *testing.T) {
 		}
 		unchangedByRepetition(t, p, o, slicesOf, both)
 	}
-	for _, kind := range []string{"forwardtrue", "forwardfalse", "refusetrue", "refusefalse", "droptrue", "nonefalse", "redirected"} {
+	for _, kind := range []string{"forwardtrue", "forwardfalse", "refusetrue", "refusefalse", "droptrue", "nonefalse", "redirected", "not in source ranges"} {
 		if seen[kind] < 50 {
 			t.Errorf("too few questions with the answer %q: %v", kind, seen)
 		}
