@@ -68,7 +68,8 @@ type NATGlobal interface {
 	Enable(ctx context.Context, global *vpp_nat.Nat44Global) error
 	// Disable turns NAT off.
 	Disable(ctx context.Context) error
-	// Global returns nil when NAT is off or not in working order.
+	// Global returns nil when NAT is off or not in working order. It may return another value than the expected one
+	// if Enable puts NAT in order again while everything else stays.
 	Global(ctx context.Context, expected *vpp_nat.Nat44Global) (*vpp_nat.Nat44Global, error)
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/contiv/contiv/vswitch/descriptors"
 	"github.com/contiv/contiv/vswitch/kernel/own"
 	"github.com/contiv/contiv/vswitch/vswitchtest"
+	"google.golang.org/protobuf/proto"
 )
 
 // A port that somebody takes out of its bridge is put back by the first attempt.
@@ -157,5 +158,61 @@ func TestServiceNetworkIsRepaired(t *testing.T) {
 			}
 			return err
 		})
+	}
+}
+
+// Translations that somebody damages are put back without being removed first: that would end the flows to all of their endpoints.
+func TestTranslationsAreRepairedInPlace(t *testing.T) {
+	n := newNode(t)
+	v := openKernel(t, n)
+	s := kvscheduler.New(kvscheduler.Options{})
+	defer s.Close()
+	check(t, descriptors.Register(s, v))
+	check(t, v.Watch(t.Context(), func(reason string, keys ...string) { _ = s.ReportDrift(reason, keys...) }))
+	dns := &vpp_nat.DNat44{Label: "dns", StMappings: []*vpp_nat.DNat44_StaticMapping{{
+		ExternalIp: "10.96.0.10", ExternalPort: 53, Protocol: vpp_nat.DNat44_UDP,
+		LocalIps: []*vpp_nat.DNat44_StaticMapping_LocalIP{{LocalIp: "10.1.1.2", LocalPort: 53}, {LocalIp: "10.1.1.3", LocalPort: 53}},
+	}}}
+	network := &contiv_nat.ServiceNetwork{Inside: []string{"10.1.1.0/24"}, ServiceSubnets: []string{"10.96.0.0/12"}}
+	txn := s.NewTransaction()
+	for _, value := range []proto.Message{network, &vpp_nat.Nat44Global{}, dns} {
+		txn.Put(models.Key(value), value)
+	}
+	_, err := txn.Commit(t.Context(), kvscheduler.WithResync(kvscheduler.FullResync), kvscheduler.WithDefaultRetry())
+	check(t, err)
+	content := func() ([]string, error) {
+		text, err := n.Try("nft list table ip contiv")
+		return slices.Collect(strings.Lines(text)), err
+	}
+	intact, err := content()
+	check(t, err)
+	damages := []string{
+		"nft delete element ip contiv nat-balanced { 10.96.0.10 . udp . 53 }", "nft flush table ip contiv",
+		"nft delete table ip contiv", "nft flush ruleset",
+	}
+	for _, line := range intact {
+		if chain, ok := strings.CutPrefix(strings.TrimSpace(line), "chain "); ok {
+			damages = append(damages, "nft flush chain ip contiv "+strings.TrimSuffix(chain, " {"))
+		}
+	}
+	for _, damage := range damages {
+		check(t, s.Barrier(t.Context()))
+		start := time.Now()
+		n.Exec(t, damage)
+		await.That(t, "repair after: "+damage, func() error {
+			now, err := content()
+			if err == nil && !slices.Equal(now, intact) {
+				err = fmt.Errorf("%q, before %q", now, intact)
+			}
+			return err
+		})
+		check(t, s.Barrier(t.Context()))
+		for _, txn := range s.History(start, time.Time{}) {
+			for _, op := range txn.Executed {
+				if op.NewErr != nil || op.Key == models.Key(dns) && op.NewValue == nil {
+					t.Errorf("%s: %v of %s, error %v", damage, op.Operation, op.Key, op.NewErr)
+				}
+			}
+		}
 	}
 }

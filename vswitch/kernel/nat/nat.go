@@ -53,8 +53,12 @@ func (v nat) Global(ctx context.Context, expected *vpp_nat.Nat44Global) (*vpp_na
 	if expected != nil {
 		wanted = append(wanted, expected)
 	}
-	if s.enabled && s.intact {
-		found = append(found, s.global(expected))
+	if s.enabled && s.complete {
+		g := s.global(expected)
+		if !s.intact { // Enable writes the rules anew. If the value were missing, all DNAT would be removed first, and flows would end.
+			g.Forwarding = !expected.GetForwarding()
+		}
+		found = append(found, g)
 	}
 	own.Settle(v.Reg, wanted, found)
 	if len(found) == 0 {

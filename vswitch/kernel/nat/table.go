@@ -27,7 +27,8 @@ const natTable = "contiv"
 type natState struct {
 	family  *natFamily
 	enabled bool
-	// intact: the rules are exactly those that the state asks for.
+	// complete: chains and sets are there. intact: so are exactly the rules that the state asks for.
+	complete   bool
 	intact     bool
 	forwarding bool
 	interfaces []natInterface
@@ -196,6 +197,7 @@ func (d *natDriver) readNAT(f *natFamily) (*natState, error) {
 			s.interfaces = append(s.interfaces, interfaceOf(e))
 		}
 	}
+	s.complete = s.intact
 	s.readRules(table)
 	return s, nil
 }
