@@ -660,7 +660,7 @@ func TestNoGapBetweenSnapshotAndWatch(t *testing.T) {
 	})
 }
 
-// patient is a mirror that is read as soon as the database is.
+// patient is a mirror that is read when it may be.
 type patient struct {
 	*memory.Store
 	read <-chan struct{}
@@ -704,6 +704,23 @@ func TestDatabaseIsReadBesideTheMirror(t *testing.T) {
 			t.Errorf("the resync has %d pods, want 1", n)
 		}
 	})
+}
+
+// What changes after the database was read, while the mirror still is, is not lost.
+func TestChangesWhileTheMirrorIsRead(t *testing.T) {
+	for range 20 { // what comes first is left to chance
+		inBubble(t, func(t *testing.T, r *rig) {
+			read := make(chan struct{})
+			r.watcher = dbwatcher.Start(dbwatcher.Options{
+				Node: "node1", Remote: r.remote, Local: patient{r.local, read}, Loop: r.loop, Config: r.config, Log: slog.New(slog.DiscardHandler),
+			})
+			synctest.Wait()
+			r.put(r.remote, podKey, podValue(""))
+			close(read)
+			synctest.Wait()
+			r.want("resync", "add pod=k8s/pod/web/namespace/default")
+		})
+	}
 }
 
 // slowDisk is a mirror whose writes wait until they may end.

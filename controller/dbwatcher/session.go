@@ -53,6 +53,7 @@ func (w *Watcher) session(ctx context.Context, first bool) (established bool, er
 		return false, err
 	}
 	s := &session{Watcher: w, ctx: ctx, opening: o, snapshots: make(map[string]int64), resyncDue: time.NewTimer(0)}
+	s.resyncDue.Stop()
 	defer s.resyncDue.Stop()
 	return true, s.run(changes)
 }
@@ -108,6 +109,10 @@ func (w *Watcher) watch(ctx context.Context, o opening) (<-chan store.WatchBatch
 func (s *session) run(changes <-chan store.WatchBatch) error {
 	probe := time.NewTicker(s.Config.RemoteDBProbingInterval.Std())
 	defer probe.Stop()
+	// The snapshot comes before all changes: one that was read ahead lacks some of those that wait.
+	if err := s.resync(); err != nil {
+		return err
+	}
 	for {
 		var err error
 		select {
@@ -172,7 +177,7 @@ func (s *session) resync() error {
 	return nil
 }
 
-// list reads the database, or takes what was read since the watch is established. It fails with dbresources.ErrNewer if this
+// list reads the database, or takes what was read since the watch was established. It fails with dbresources.ErrNewer if this
 // version cannot read it.
 func (s *session) list() (all []store.KV, revisions map[string]int64, err error) {
 	var l listing
