@@ -26,12 +26,12 @@ type known struct {
 	uses    map[netip.Addr]int                 // how many translations lead to a backend, but for those that hold it
 	held    map[netip.Addr]int                 // how many hold it, and have it accepted
 	holders map[natKey]*translation
-	// spare is when it was read for a list of values that comes yet; zero: for none.
+	// spare is when it was read, for a list of values that is still to come; zero: for none.
 	spare time.Time
 }
 
-// spareFor is how long a list of values may come after what it uses was read. VPP tells of both IP versions at once, and forwards
-// nothing meanwhile: a resync, which lists one after the other, makes it do that once.
+// spareFor is how old translations may be that a list of values uses. VPP lists those of both IP versions at once, and forwards
+// nothing meanwhile. A resync lists one version after the other, and has VPP do that only once.
 const spareFor = 10 * time.Second
 
 func newKnown(link *session.Link) *known {
@@ -121,10 +121,14 @@ func (v *Translations) know(ctx context.Context, f family) (*known, error) {
 	return v.notes.known[f], nil
 }
 
-// ReadAhead reads the translations for the first lists of values: an agent that starts reads meanwhile what services there are.
+// ReadAhead reads the translations for the first lists of values, while the agent still reads its services from etcd. It does nothing if
+// they are known already: the first resync was faster.
 func (v *Translations) ReadAhead(ctx context.Context) {
 	v.notes.changing.Lock()
 	defer v.notes.changing.Unlock()
+	if v.notes.known != [2]*known{} {
+		return
+	}
 	now := time.Now()
 	if v.read(ctx) != nil {
 		return // nobody has asked: whoever does will be told

@@ -10,16 +10,35 @@ import (
 	"github.com/contiv/contiv/vswitch/vpp/vpptest"
 )
 
-// What nobody has used for long is read again.
-func TestWhatWasReadAheadExpires(t *testing.T) {
+// connected returns the translations of a VPP without any.
+func connected(t *testing.T) *Translations {
+	t.Helper()
 	server := vpptest.New(t)
 	vpp := session.New(server.Socket(), slog.New(slog.DiscardHandler))
 	vpp.Start(session.Hooks{Modules: []*session.Module{module}})
-	defer vpp.Close()
+	t.Cleanup(vpp.Close)
 	if err := vpp.Ready(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	v := New(vpp, ownership.New(vpp), nil, nil, nil, slog.New(slog.DiscardHandler))
+	return New(vpp, ownership.New(vpp), nil, nil, nil, slog.New(slog.DiscardHandler))
+}
+
+// What the first resync has read is not read ahead of it, which would hold up packets once more.
+func TestWhatIsKnownIsNotReadAhead(t *testing.T) {
+	v := connected(t)
+	if _, err := v.listed(t.Context(), v6); err != nil {
+		t.Fatal(err)
+	}
+	before := v.notes.known
+	v.ReadAhead(t.Context())
+	if v.notes.known != before {
+		t.Error("translations were read again")
+	}
+}
+
+// What nobody has used for long is read again.
+func TestWhatWasReadAheadExpires(t *testing.T) {
+	v := connected(t)
 	v.ReadAhead(t.Context())
 	for _, test := range []struct {
 		f     family
