@@ -58,11 +58,11 @@ func (w *Watcher) session(ctx context.Context, first bool) (established bool, er
 	return true, s.run(changes)
 }
 
-// opening is a watch, and the first snapshot after it, that are on their way: to read a large database takes about as long as
-// to decode its mirror.
+// opening is a watch, and the first snapshot after it, that are under way: reading a large database takes about as long as
+// decoding its mirror.
 type opening struct {
 	watch    chan watched // one
-	snapshot chan listing // one, if the watch is established; nil: is not read yet
+	snapshot chan listing // one, if the watch is established; nil: not read ahead
 }
 
 type watched struct {
@@ -77,7 +77,7 @@ type listing struct {
 	err       error
 }
 
-// open begins to watch and to read the database. It does not read one that has to be filled before it is of use.
+// open begins to watch and to read the database. One that is being recovered is not read: KSR has to fill it first.
 func (w *Watcher) open(ctx context.Context) opening {
 	o := opening{watch: make(chan watched, 1)}
 	if w.recovery == nil {
@@ -253,7 +253,7 @@ func (s *session) receiveChanges(batch store.WatchBatch) error {
 		}
 	}
 	n := s.known.update(fresh)
-	// The disk may be slow: what changed is made so meanwhile.
+	// The event loop does not wait for the disk, which may be slow.
 	defer s.mirror.apply(s.ctx, n.mirrored, s.origin)
 	processed := s.Feedback.Changed(n.given)
 	s.follow(fresh)
