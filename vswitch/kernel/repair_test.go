@@ -20,21 +20,28 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// A port that somebody takes out of its bridge is put back by the first attempt.
-func TestPortsAreBoundAgain(t *testing.T) {
-	n := newNode(t)
-	topo := vswitchtest.Topology{Node: 1, NIC: nic, Pods: 1}
+// repairing returns a scheduler that has made values, and repairs what others damage.
+func repairing(t *testing.T, n *node, values ...proto.Message) *kvscheduler.Scheduler {
+	t.Helper()
 	v := openKernel(t, n)
 	s := kvscheduler.New(kvscheduler.Options{})
-	defer s.Close()
+	t.Cleanup(func() { check(t, s.Close()) })
 	check(t, descriptors.Register(s, v))
 	check(t, v.Watch(t.Context(), func(reason string, keys ...string) { _ = s.ReportDrift(reason, keys...) }))
 	txn := s.NewTransaction()
-	for _, value := range topo.Values() {
+	for _, value := range values {
 		txn.Put(models.Key(value), value)
 	}
 	_, err := txn.Commit(t.Context(), kvscheduler.WithResync(kvscheduler.FullResync), kvscheduler.WithDefaultRetry())
 	check(t, err)
+	return s
+}
+
+// A port that somebody takes out of its bridge is put back by the first attempt.
+func TestPortsAreBoundAgain(t *testing.T) {
+	n := newNode(t)
+	topo := vswitchtest.Topology{Node: 1, NIC: nic, Pods: 1}
+	s := repairing(t, n, topo.Values()...)
 	bridge := own.DeviceName(own.DevBridge, vswitchtest.Bridge)
 	var ports []string
 	for line := range strings.Lines(n.Exec(t, "ip -o link show master "+bridge)) {
@@ -69,22 +76,13 @@ func TestPortsAreBoundAgain(t *testing.T) {
 func TestGuardsAreRepairedInPlace(t *testing.T) {
 	site := newNode(t)
 	topo := vswitchtest.Topology{Node: 1, NIC: nic, Pods: 1}
-	v := openKernel(t, site)
-	s := kvscheduler.New(kvscheduler.Options{})
-	defer s.Close()
-	check(t, descriptors.Register(s, v))
-	check(t, v.Watch(t.Context(), func(reason string, keys ...string) { _ = s.ReportDrift(reason, keys...) }))
-	txn := s.NewTransaction()
-	for _, value := range topo.Values() {
+	values := topo.Values()
+	for _, value := range values {
 		if iface, ok := value.(*vpp_interfaces.Interface); ok && iface.GetName() == topo.Tap(1) {
 			iface.SourceGuarded = true
 		}
-		txn.Put(models.Key(value), value)
 	}
-	guarded := &guard.SourceGuard{Interface: topo.Tap(1), MacAddress: topo.PodMAC(1), IpAddresses: []string{"10.1.1.2"}}
-	txn.Put(models.Key(guarded), guarded)
-	_, err := txn.Commit(t.Context(), kvscheduler.WithResync(kvscheduler.FullResync), kvscheduler.WithDefaultRetry())
-	check(t, err)
+	s := repairing(t, site, append(values, &guard.SourceGuard{Interface: topo.Tap(1), MacAddress: topo.PodMAC(1), IpAddresses: []string{"10.1.1.2"}})...)
 	check(t, s.Barrier(t.Context()))
 	dev := own.DeviceName(own.DevInterface, topo.Tap(1))
 	contents := func() (n [2]int, err error) { // rules, and elements of the pod
@@ -135,18 +133,8 @@ func TestGuardsAreRepairedInPlace(t *testing.T) {
 // cluster IPs without endpoints is not refused.
 func TestServiceNetworkIsRepaired(t *testing.T) {
 	n := newNode(t)
-	v := openKernel(t, n)
-	s := kvscheduler.New(kvscheduler.Options{})
-	defer s.Close()
-	check(t, descriptors.Register(s, v))
-	check(t, v.Watch(t.Context(), func(reason string, keys ...string) { _ = s.ReportDrift(reason, keys...) }))
 	network := &contiv_nat.ServiceNetwork{Inside: []string{"10.1.1.0/24", "fd10::/64"}, ServiceSubnets: []string{"10.96.0.0/12", "fd96::/108"}}
-	global := &vpp_nat.Nat44Global{}
-	txn := s.NewTransaction()
-	txn.Put(models.Key(network), network)
-	txn.Put(models.Key(global), global)
-	_, err := txn.Commit(t.Context(), kvscheduler.WithResync(kvscheduler.FullResync), kvscheduler.WithDefaultRetry())
-	check(t, err)
+	repairing(t, n, network, &vpp_nat.Nat44Global{})
 	for _, damage := range []string{"nft delete table ip6 contiv", "nft delete table ip contiv", "nft flush ruleset"} {
 		n.Exec(t, damage)
 		await.That(t, "repair after: "+damage, func() error {
