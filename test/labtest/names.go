@@ -34,6 +34,9 @@ func ServeName(netns, name string, port int) (stop func(), err error) {
 		return err
 	})
 	if err != nil {
+		if l != nil {
+			l.Close()
+		}
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())

@@ -345,11 +345,7 @@ func (c *churn) changePolicy(t *testing.T) {
 func (c *churn) setNamespace(t *testing.T, name string) {
 	t.Helper()
 	labels := c.Labels()
-	value := &namespace.Namespace{Name: name}
-	for _, k := range slices.Sorted(maps.Keys(labels)) {
-		value.Label = append(value.Label, &namespace.Namespace_Label{Key: k, Value: labels[k]})
-	}
-	c.Namespaces[name] = value
+	c.Namespaces[name] = &namespace.Namespace{Name: name, Label: policylab.NamespaceLabels(labels)}
 	c.change(t, "namespace", policylab.Object("v1", "Namespace", "", name, labels, nil))
 }
 
