@@ -48,14 +48,19 @@ func TestHostIsSilentTowardsPods(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	devices := 0
 	for line := range strings.Lines(links) {
 		device, _, _ := strings.Cut(strings.Fields(line)[1], "@")
 		if !strings.Contains(line, "alias contiv:linux/veth2-") {
 			continue
 		}
+		devices++
 		if out, err := l.Exec(t.Context(), "node1", "ip", "-6", "addr", "show", "dev", device); err != nil || strings.Contains(out, "inet6") {
 			t.Errorf("the host has an address on %s: %v\n%s", device, err, out)
 		}
+	}
+	if devices != 2 {
+		t.Errorf("%d devices lead to the two pods:\n%s", devices, links)
 	}
 }
 
