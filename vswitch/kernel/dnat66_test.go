@@ -34,6 +34,22 @@ func listDNAT66(t *testing.T, v *VSwitch, expected ...*contiv_nat.DNat66) []*con
 	return list
 }
 
+// A value that comes between the loss of the table and its repair makes the table anew.
+func TestTableOfDNAT66ThatIsGoneIsMadeAnew(t *testing.T) {
+	n := newNode(t)
+	v := openKernel(t, n)
+	value := everyFeature66()
+	check(t, v.DNAT66().Set(t.Context(), value))
+	listDNAT66(t, v, value)
+	n.Exec(t, "nft delete table ip6 contiv")
+	other := &contiv_nat.DNat66{Label: "other", StMappings: []*contiv_nat.DNat66_StaticMapping{proto.CloneOf(value.StMappings[0])}}
+	other.StMappings[0].ExternalIp = "fd97::1"
+	check(t, v.DNAT66().Set(t.Context(), other))
+	if list := listDNAT66(t, openKernel(t, n), other); len(list) != 1 || !proto.Equal(list[0], other) {
+		t.Errorf("found %v", list)
+	}
+}
+
 func TestDamagedDNAT66IsRepaired(t *testing.T) {
 	n := newNode(t)
 	v := openKernel(t, n)

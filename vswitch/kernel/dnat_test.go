@@ -12,6 +12,7 @@ import (
 	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/vswitch"
+	"github.com/contiv/contiv/vswitch/kernel/nat"
 	"github.com/contiv/contiv/vswitch/kernel/own"
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
@@ -184,10 +185,46 @@ func TestChangeOfDNATThatIsGone(t *testing.T) {
 		t.Errorf("found %v", list)
 	}
 	n.Exec(t, "nft delete table ip contiv")
-	if err := v.NAT().SetDNAT(t.Context(), value); err == nil || !strings.Contains(err.Error(), "not enabled") {
-		t.Errorf("without a table: %v", err)
-	}
 	check(t, v.NAT().RemoveDNAT(t.Context(), less))
+}
+
+// A value that comes between the loss of the table and its repair makes the table anew, as Nat44Global wants it: a pod's CNI ADD does not
+// fail because somebody has just flushed the ruleset.
+func TestTableOfNATThatIsGoneIsMadeAnew(t *testing.T) {
+	value := everyFeature()
+	pool := &vpp_nat.Nat44AddressPool{FirstIp: "192.168.16.30"}
+	iface := &vpp_nat.Nat44Interface{Name: nic, NatOutside: true}
+	for name, set := range map[string]struct {
+		put func(v *VSwitch) error
+		in  string
+	}{
+		"DNAT":      {func(v *VSwitch) error { return v.NAT().SetDNAT(t.Context(), value) }, "every/feature"},
+		"pool":      {func(v *VSwitch) error { return v.NAT().AddPool(t.Context(), pool) }, "192.168.16.30"},
+		"interface": {func(v *VSwitch) error { return v.NAT().AddInterface(t.Context(), iface) }, nic},
+		"service network": {func(v *VSwitch) error {
+			return v.ServiceNetworks().Create(t.Context(), &contiv_nat.ServiceNetwork{Inside: []string{"10.7.7.0/24"}})
+		}, "10.7.7.0/24"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			v := openKernel(t, n)
+			enableNAT(t, v)
+			check(t, v.NAT().SetDNAT(t.Context(), manyServices(30, 2)[29:]...))
+			n.Exec(t, "nft delete table ip contiv")
+			check(t, set.put(v))
+			if out := n.Exec(t, "nft list table ip contiv"); !strings.Contains(out, set.in) {
+				t.Errorf("%q is missing: %s", set.in, out)
+			}
+			global := &vpp_nat.Nat44Global{Forwarding: true}
+			if found, err := v.NAT().Global(t.Context(), global); err != nil || !proto.Equal(found, global) {
+				t.Errorf("the global value is %v, %v", found, err)
+			}
+			check(t, v.NAT().Disable(t.Context()))
+			if err := set.put(v); !errors.Is(err, nat.ErrDisabled) {
+				t.Errorf("after the global value: %v", err)
+			}
+		})
+	}
 }
 
 // What a vswitch reads ahead is what its first list says, unless somebody changes the table in between.

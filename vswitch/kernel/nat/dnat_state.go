@@ -253,18 +253,31 @@ func (v dnat) apply(changes []natChange) (stale leftBehind, err error) {
 		return stale, err
 	}
 	if !s.enabled {
-		for _, change := range changes {
-			if change.value != nil {
-				return stale, ErrDisabled
-			}
-		}
 		*v.state = dnatState{}
-		return stale, nil
+		if !setsAny(changes) {
+			return stale, nil
+		}
+		if err := v.restore(s, changes); err != nil {
+			return stale, err
+		}
 	}
 	if err := v.loadFor(changes); err != nil {
 		return stale, err
 	}
 	return v.tryApply(changes)
+}
+
+// restore makes a table that is gone, without elements.
+func (v dnat) restore(s *natState, changes []natChange) error {
+	if v.family == nat6 {
+		return v.base(changes)
+	}
+	if err := v.mustBeEnabled(s); err != nil {
+		return err
+	}
+	b := v.family.batch()
+	s.write(b)
+	return v.nat.Commit(b)
 }
 
 // loadFor reads all elements. It notes which of the changing values have none, regardless of the

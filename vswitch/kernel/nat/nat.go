@@ -125,7 +125,7 @@ func (v nat) setInterface(name string, global bool, sets []string) error {
 				return errInterfaceTwice
 			}
 		}
-		return s.mustBeEnabled()
+		return v.mustBeEnabled(s)
 	})
 }
 
@@ -188,7 +188,7 @@ func (v nat) setPool(p natPool) error {
 			s.removePool(p)
 			s.pools = append(s.pools, p)
 		}
-		return s.mustBeEnabled()
+		return v.mustBeEnabled(s)
 	})
 }
 

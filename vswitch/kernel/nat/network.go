@@ -61,7 +61,7 @@ func (v serviceNetworks) set(f *natFamily, n natNetwork) error {
 		return v.nat.change(func(s *natState) error {
 			s.network = n
 			if n.isSet() {
-				return s.mustBeEnabled()
+				return v.mustBeEnabled(s)
 			}
 			return nil
 		})

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
+	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/netlink/conntrack"
 	"github.com/contiv/contiv/netlink/nft"
 	"github.com/contiv/contiv/vswitch/kernel/own"
@@ -297,10 +299,17 @@ func (d *natDriver) read() (s *natState, err error) {
 
 var ErrDisabled = errors.New("NAT is not enabled: put a Nat44Global value first")
 
-func (s *natState) mustBeEnabled() error {
-	if !s.enabled {
+// mustBeEnabled returns an error if nobody has enabled NAT. If somebody else has removed the table since, the state is to have it again;
+// what else was in it comes back when the loss is noticed (see Check).
+func (v *Driver) mustBeEnabled(s *natState) error {
+	if s.enabled {
+		return nil
+	}
+	global, ok := v.Reg.Get(models.Key(&vpp_nat.Nat44Global{}))
+	if !ok {
 		return ErrDisabled
 	}
+	s.enabled, s.forwarding = true, global.(*vpp_nat.Nat44Global).GetForwarding()
 	return nil
 }
 
