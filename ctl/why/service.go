@@ -118,6 +118,8 @@ type Endpoint struct {
 	Port    uint16 `json:"port"`
 	Verdict string `json:"verdict"`
 	Last    string `json:"last,omitempty"`
+	// wrong: something is on the way.
+	wrong bool
 }
 
 func (e Endpoint) String() string {
@@ -188,7 +190,7 @@ func addNew[T comparable](list, more []T) []T {
 
 // add adds the path to an endpoint.
 func (a *Answer) add(one Answer) {
-	end := Endpoint{one.To, one.Port, one.Verdict, one.Last}
+	end := Endpoint{one.To, one.Port, one.Verdict, one.Last, len(one.Findings) > 0}
 	a.Endpoints = append(a.Endpoints, end)
 	a.addFindings(one)
 	a.Way = addNew(a.Way, one.Way)

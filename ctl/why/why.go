@@ -112,15 +112,17 @@ func (a *Answer) onHost() {
 	}
 }
 
-// suspect adds what stops connections if nothing answers, although paths to endpoints are open.
+// suspect adds what stops connections if nothing answers, although paths to endpoints are open. If none is, that explains everything.
 func (a *Answer) suspect(reports []path.Report) {
 	silent := slices.ContainsFunc(a.Probes, func(p path.Probe) bool { return p.End && p.Kind == "tcp" && !p.Answered })
 	open := len(a.Endpoints) == 0 || slices.ContainsFunc(a.Endpoints, func(e Endpoint) bool { return !e.stopped() })
+	explained := len(a.Endpoints) > 0 && !slices.ContainsFunc(a.Endpoints, func(e Endpoint) bool { return !e.stopped() && !e.wrong })
 	for _, r := range reports {
 		switch {
 		case a.connected():
 		case (a.Verdict == NotReached || silent) && open:
 			a.Findings = append(a.Findings, r.Suspects...)
+		case explained:
 		default:
 			a.Doubts = append(a.Doubts, r.Suspects...)
 		}

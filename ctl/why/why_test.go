@@ -96,7 +96,8 @@ func TestSomeEndpointsStandForAll(t *testing.T) {
 	}
 }
 
-// What stops connections to a service is wrong if nothing answers although an endpoint is reached; else it may be.
+// What stops connections to a service is wrong if nothing answers although an endpoint is reached. It may be where that is not known, and
+// does not matter where something else stops the packets to all endpoints, whoever translates the service.
 func TestSuspects(t *testing.T) {
 	suspect := path.Finding{Where: "node n", Text: "services on this node are left to kube-proxy"}
 	reports := []path.Report{{Suspects: []path.Finding{suspect}}}
@@ -107,8 +108,11 @@ func TestSuspects(t *testing.T) {
 	}{
 		"nothing answers":         {Answer{Verdict: NotReached, Endpoints: []Endpoint{{Verdict: NotReached}, {Verdict: Reached}}}, 1, 0},
 		"no endpoint is known":    {Answer{Verdict: NotReached}, 1, 0},
-		"no endpoint is reached":  {Answer{Verdict: NotReached, Endpoints: []Endpoint{{Verdict: NotReached}}}, 0, 1},
+		"no endpoint is reached":  {Answer{Verdict: NotReached, Endpoints: []Endpoint{{Verdict: NotReached}}}, 0, 0},
 		"a datagram":              {Answer{Verdict: Pinged, Endpoints: []Endpoint{{Verdict: Pinged}}}, 0, 1},
+		"a denied datagram":       {Answer{Verdict: Pinged, Endpoints: []Endpoint{{Verdict: Pinged, wrong: true}}}, 0, 0},
+		"one of two is denied":    {Answer{Verdict: Pinged, Endpoints: []Endpoint{{Verdict: Pinged, wrong: true}, {Verdict: Pinged}}}, 0, 1},
+		"reached, with a finding": {Answer{Verdict: NotReached, Endpoints: []Endpoint{{Verdict: Reached, wrong: true}}}, 1, 0},
 		"a connection was opened": {Answer{Verdict: Reached, Probes: []path.Probe{connection}}, 0, 0},
 		"some endpoints are open": {Answer{Verdict: SomeStopped, Probes: []path.Probe{{Kind: "tcp", End: true}}, Endpoints: []Endpoint{{Verdict: NotReached}, {Verdict: Reached}}}, 1, 0},
 	} {
