@@ -98,17 +98,26 @@ func (s *Service) Explain(c Connection) (e Explanation) {
 	case s.translates() && s.closedNodePort(c) != "":
 		e.Wrong = append(e.Wrong, s.closedNodePort(c))
 		return e
-	case !s.translates() || !s.isClusterIP(c.To):
+	case !s.isClusterIP(c.To):
+		return e
+	case !s.translates() && len(found) > 0 && c.Port != 0: // whoever translates, there is no such port
+		e.Wrong, e.Suspects = append(e.Wrong, noPort(found[0].ID, c, ports)), nil
+		return e
+	case !s.translates():
 		return e
 	case len(found) == 0:
 		e.Wrong = append(e.Wrong, fmt.Sprintf("%v is a cluster IP that no service has: clients are refused", c.To))
 	case c.Port == 0:
 		e.Wrong = append(e.Wrong, fmt.Sprintf("%v is the cluster IP of service %v: it answers no pings; ask for a port, such as %s", c.To, found[0].ID, ports[0]))
 	default:
-		e.Wrong = append(e.Wrong, fmt.Sprintf("service %v has no port %d/%s, but %s: clients are refused", found[0].ID, c.Port, c.Protocol, strings.Join(ports, ", ")))
+		e.Wrong = append(e.Wrong, noPort(found[0].ID, c, ports)+": clients are refused")
 	}
 	e.Translated = true
 	return e
+}
+
+func noPort(id processor.ID, c Connection, ports []string) string {
+	return fmt.Sprintf("service %v has no port %d/%s, but %s", id, c.Port, c.Protocol, strings.Join(ports, ", "))
 }
 
 // sentFrom returns the node of a client, and the address that this gives to what its pods send to addresses of other nodes; none if the

@@ -89,6 +89,12 @@ func TestConnectionsAreExplained(t *testing.T) {
 	if wrong, way := explain("10.96.0.11", processor.UDP, 53); !strings.Contains(wrong, "has no endpoint: clients are refused") || !strings.Contains(way, left) {
 		t.Errorf("left to somebody else, without endpoints: %q, %q", wrong, way)
 	}
+	if wrong, way := explain(cluster, processor.TCP, 8080); wrong != "service default/web has no port 8080/TCP, but 80/TCP" || !strings.Contains(way, left) || len(suspects) > 0 {
+		t.Errorf("left to somebody else, a port that is none: %q, %q, %q", wrong, way, suspects)
+	}
+	if wrong, _ := explain(cluster, "", 0); wrong != "" {
+		t.Errorf("somebody else may answer pings (IPVS): %q", wrong)
+	}
 	if wrong, _ := explain("10.96.0.99", processor.TCP, 80); wrong != "" {
 		t.Errorf("somebody else may have an address that no service has: %q", wrong)
 	}
