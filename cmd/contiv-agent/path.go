@@ -52,7 +52,7 @@ func explainPaths(o options, sb *southbound, hostStack bool, nodes *nodesync.Nod
 		Verdicts: []func(context.Context, path.Question) path.Verdict{
 			func(_ context.Context, q path.Question) path.Verdict {
 				e := services.Explain(service.Connection{From: q.From, To: q.To, Protocol: processor.Protocol(strings.ToUpper(q.Protocol)), Port: q.Port})
-				v := path.Verdict{Wrong: e.Wrong, Way: e.Way, Translated: e.Translated, Entrances: e.Entrances, Endpoints: e.Endpoints, Client: e.Client, Hidden: e.Hidden, Seen: e.Seen, Suspects: e.Suspects}
+				v := path.Verdict{Wrong: e.Wrong, Way: e.Way, Translated: e.Translated, Entrances: e.Entrances, Endpoints: e.Endpoints, Client: e.Client, Hidden: e.Hidden, Seen: e.Seen, Sightings: e.Sightings, Suspects: e.Suspects}
 				for _, i := range e.Interfaces {
 					v.Interfaces = append(v.Interfaces, path.PodInterface{Address: i.Address, Pod: i.Pod.String(), Interface: i.Interface})
 				}

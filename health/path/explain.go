@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -78,6 +79,8 @@ type Verdict struct {
 	// Hidden are those of Endpoints that see an address of this node as the source, not the client's: Seen, if that is valid.
 	Hidden []netip.AddrPort
 	Seen   netip.Addr
+	// Sightings are, by address, further ones of Endpoints that see it.
+	Sightings map[netip.Addr][]netip.AddrPort
 	// Interfaces has those of Endpoints that are at another interface of their pod than eth0.
 	Interfaces []PodInterface
 }
@@ -224,6 +227,9 @@ func (e *Explainer) verdicts(ctx context.Context, r *Report, q Question) {
 			seen.From = v.Client
 		}
 		e.sightings(r, seen, v.Hidden, v.Seen)
+		for _, as := range slices.SortedFunc(maps.Keys(v.Sightings), netip.Addr.Compare) {
+			e.sightings(r, seen, v.Sightings[as], as)
+		}
 		for _, endpoint := range v.Endpoints {
 			if v.Client.IsValid() && !slices.Contains(v.Hidden, endpoint) {
 				r.Sightings = append(r.Sightings, Sighting{endpoint, v.Client})

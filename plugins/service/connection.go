@@ -32,6 +32,8 @@ type Explanation struct {
 	// Hidden are those of Endpoints that see an address of the node instead of the client's: Seen, if that is valid.
 	Hidden []netip.AddrPort
 	Seen   netip.Addr
+	// Sightings are, by address, those of Endpoints that see it instead of the client's if it enters at an address of the host.
+	Sightings map[netip.Addr][]netip.AddrPort
 	// Interfaces has those of Endpoints that are at another interface of their pod than eth0.
 	Interfaces []EndpointInterface
 	// Suspects are why nothing may answer, where this node does not know who translates the address.
@@ -71,7 +73,13 @@ func (s *Service) Explain(c Connection) (e Explanation) {
 			return e
 		}
 	}
-	if there, redirected := s.redirected(&e, c); redirected {
+	s.explainService(&e, c)
+	return e
+}
+
+// explainService adds what becomes of a connection to an address of a service.
+func (s *Service) explainService(e *Explanation, c Connection) {
+	if there, redirected := s.redirected(e, c); redirected {
 		e.Translated = true
 		c = there
 	}
@@ -85,11 +93,11 @@ func (s *Service) Explain(c Connection) (e Explanation) {
 			if f.Addr.Port() == c.Port && f.Protocol == c.Protocol {
 				e.Translated = true
 				if f.Kind == processor.ClusterIP && !s.isInside(c.From) {
-					s.explainEntrances(&e, c, svc, f)
+					s.explainEntrances(e, c, svc, f)
 				} else {
-					s.explainFrontend(&e, c, svc.ID, f)
+					s.explainFrontend(e, c, svc.ID, f)
 				}
-				return e
+				return
 			}
 			ports = append(ports, fmt.Sprintf("%d/%s", f.Addr.Port(), f.Protocol))
 		}
@@ -97,14 +105,14 @@ func (s *Service) Explain(c Connection) (e Explanation) {
 	switch {
 	case s.translates() && s.closedNodePort(c) != "":
 		e.Wrong = append(e.Wrong, s.closedNodePort(c))
-		return e
+		return
 	case !s.isClusterIP(c.To):
-		return e
+		return
 	case !s.translates() && len(found) > 0 && c.Port != 0: // whoever translates, there is no such port
 		e.Wrong, e.Suspects = append(e.Wrong, noPort(found[0].ID, c, ports)), nil
-		return e
+		return
 	case !s.translates():
-		return e
+		return
 	case len(found) == 0:
 		e.Wrong = append(e.Wrong, fmt.Sprintf("%v is a cluster IP that no service has: clients are refused", c.To))
 	case c.Port == 0:
@@ -113,9 +121,9 @@ func (s *Service) Explain(c Connection) (e Explanation) {
 		e.Wrong = append(e.Wrong, noPort(found[0].ID, c, ports)+": clients are refused")
 	}
 	e.Translated = true
-	return e
 }
 
+// noPort says that a service has no such port.
 func noPort(id processor.ID, c Connection, ports []string) string {
 	return fmt.Sprintf("service %v has no port %d/%s, but %s", id, c.Port, c.Protocol, strings.Join(ports, ", "))
 }
@@ -238,22 +246,15 @@ func (s *Service) explainEntrances(e *Explanation, c Connection, svc *processor.
 		if f.Kind == processor.ClusterIP || f.Kind == processor.Entrance || f.Port != port.Port || f.Protocol != port.Protocol {
 			continue
 		}
-		var at Explanation
-		s.explainFrontend(&at, Connection{c.From, f.Addr.Addr(), f.Protocol, f.Addr.Port()}, svc.ID, f)
-		e.Way = append(e.Way, slices.Concat(at.Wrong, at.Way)...)
-		if len(at.Endpoints) > 0 {
-			e.Entrances = append(e.Entrances, f.Addr)
-		}
-		for _, endpoint := range at.Endpoints {
-			if !slices.Contains(e.Endpoints, endpoint) {
-				e.Endpoints = append(e.Endpoints, endpoint)
+		for _, addr := range s.entered(f) {
+			var at Explanation
+			to := Connection{c.From, addr, f.Protocol, f.Addr.Port()}
+			if s.translates() {
+				s.explainService(&at, to)
+			} else {
+				s.explainFrontend(&at, to, svc.ID, f)
 			}
-		}
-		e.Interfaces = append(e.Interfaces, at.Interfaces...)
-		for _, endpoint := range at.Hidden {
-			if !slices.Contains(e.Hidden, endpoint) {
-				e.Hidden = append(e.Hidden, endpoint)
-			}
+			e.enter(netip.AddrPortFrom(addr, f.Addr.Port()), at)
 		}
 	}
 	if len(e.Way) == 0 {
@@ -262,6 +263,45 @@ func (s *Service) explainEntrances(e *Explanation, c Connection, svc *processor.
 	if len(port.Outside) > 0 {
 		e.Way = append(e.Way, fmt.Sprintf("%s itself leads clients outside to endpoints as well, if their routes to %v lead to this node", c.target(), c.To))
 	}
+}
+
+// entered returns the addresses at which clients outside come to a frontend: those of the host, which sends them to the interconnect, where
+// the frontend is at that.
+func (s *Service) entered(f processor.Frontend) []netip.Addr {
+	if host := s.redirectedTo(f); len(host) > 0 {
+		return host
+	}
+	return []netip.Addr{f.Addr.Addr()}
+}
+
+// enter adds what becomes of connections at an entrance.
+func (e *Explanation) enter(entrance netip.AddrPort, at Explanation) {
+	e.Way = append(e.Way, slices.Concat(at.Wrong, at.Way)...)
+	if len(at.Endpoints) > 0 {
+		e.Entrances = append(e.Entrances, entrance)
+	}
+	e.Endpoints = addMissing(e.Endpoints, at.Endpoints)
+	e.Interfaces = append(e.Interfaces, at.Interfaces...)
+	switch {
+	case len(at.Hidden) == 0:
+	case at.Seen.IsValid():
+		if e.Sightings == nil {
+			e.Sightings = map[netip.Addr][]netip.AddrPort{}
+		}
+		e.Sightings[at.Seen] = addMissing(e.Sightings[at.Seen], at.Hidden)
+	default:
+		e.Hidden = addMissing(e.Hidden, at.Hidden)
+	}
+}
+
+// addMissing adds what is not in a list yet.
+func addMissing(list, more []netip.AddrPort) []netip.AddrPort {
+	for _, one := range more {
+		if !slices.Contains(list, one) {
+			list = append(list, one)
+		}
+	}
+	return list
 }
 
 // isInside reports whether a client is a pod of this node, or the node.

@@ -169,6 +169,55 @@ func TestRedirectsOfTheHostAreExplained(t *testing.T) {
 	}
 }
 
+// Clients outside of the cluster enter at addresses of the host, where it has some: they do not reach the interconnect, to which it sends
+// them. Each entrance says by which address it is seen.
+func TestEntrancesAtAddressesOfTheHost(t *testing.T) {
+	c := newCluster()
+	c.nodes["node1"].MgmtIPs = append(c.nodes["node1"].MgmtIPs, netip.MustParseAddr("10.9.9.9"))
+	s, err := c.onVPP(t, "services: vswitch")
+	if err != nil {
+		t.Fatal(err)
+	}
+	resync(t, s, state(nodePortService(), webSlice("a", "10.1.1.2@node1")))
+	e := s.Explain(service.Connection{From: netip.MustParseAddr("198.51.100.7"), To: netip.MustParseAddr("10.96.0.10"), Protocol: processor.TCP, Port: 80})
+	slices.SortFunc(e.Entrances, netip.AddrPort.Compare)
+	if got := fmt.Sprint(e.Entrances); got != "[10.9.9.9:30080 192.168.16.1:30080]" {
+		t.Errorf("the entrances are %s", got)
+	}
+	endpoint := netip.MustParseAddrPort("10.1.1.2:8080")
+	if !slices.Equal(e.Hidden, []netip.AddrPort{endpoint}) || e.Seen.IsValid() || !slices.Equal(e.Sightings[netip.MustParseAddr("172.30.1.3")], e.Hidden) || len(e.Sightings) != 1 {
+		t.Errorf("%v see an address of the vswitch, and %v those of the host", e.Hidden, e.Sightings)
+	}
+	if way := fmt.Sprint(e.Way); !strings.Contains(way, "where VPP sees 172.30.1.3 as the client") {
+		t.Errorf("the way is %s", way)
+	}
+	var nodePorts []string
+	for _, f := range reportOf(t, s, "?service=default/web", 200).Services[0].Frontends {
+		if f.Kind == processor.NodePort {
+			nodePorts = append(nodePorts, fmt.Sprintf("%s %d/%d", f.Address, f.Inside, f.Outside))
+		}
+	}
+	if want := []string{"10.9.9.9:30080 1/1", "172.30.1.1:30080 1/1", "192.168.16.1:30080 1/1"}; !slices.Equal(slices.DeleteFunc(nodePorts, func(text string) bool { return text[0] == '[' }), want) {
+		t.Errorf("the report has node ports at %q, want %q", nodePorts, want)
+	}
+}
+
+// Somebody else who translates has node ports at addresses of the host, too.
+func TestEntrancesOfSomebodyElse(t *testing.T) {
+	c := newCluster()
+	c.nodes["node1"].MgmtIPs = append(c.nodes["node1"].MgmtIPs, netip.MustParseAddr("10.9.9.9"))
+	c.others = "nftables table kube-proxy"
+	s, err := c.onVPP(t, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	resync(t, s, state(nodePortService(), webSlice("a", "10.1.1.2@node1")))
+	e := s.Explain(service.Connection{From: netip.MustParseAddr("198.51.100.7"), To: netip.MustParseAddr("10.96.0.10"), Protocol: processor.TCP, Port: 80})
+	if slices.SortFunc(e.Entrances, netip.AddrPort.Compare); fmt.Sprint(e.Entrances) != "[10.9.9.9:30080 192.168.16.1:30080]" || len(e.Wrong) > 0 {
+		t.Errorf("the entrances are %v, wrong is %q", e.Entrances, e.Wrong)
+	}
+}
+
 // Node ports that nodePortAddresses close are told, by why, by the report, and by the status if no address is left.
 func TestClosedNodePorts(t *testing.T) {
 	c := newCluster()

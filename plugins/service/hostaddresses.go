@@ -74,6 +74,14 @@ func (s *Service) hostEntrance(ipv6 bool) hostEntrance {
 	return e
 }
 
+// redirectedTo returns the addresses of the host whose node ports it redirects to a frontend, none if it is no entrance.
+func (s *Service) redirectedTo(f processor.Frontend) []netip.Addr {
+	if e := s.hostEntrance(f.Addr.Addr().Is6()); f.Kind == processor.NodePort && f.Addr.Addr() == e.to {
+		return e.addresses
+	}
+	return nil
+}
+
 func ofVersion(addresses []netip.Addr, ipv6 bool) []netip.Addr {
 	return slices.DeleteFunc(slices.Clone(addresses), func(a netip.Addr) bool { return a.Is6() != ipv6 })
 }

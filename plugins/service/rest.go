@@ -264,6 +264,11 @@ func (s *Service) reportOf(id processor.ID, full bool) ServiceReport {
 			for _, p := range f.Sources {
 				front.Sources = append(front.Sources, p.String())
 			}
+			for _, addr := range s.redirectedTo(f) { // which comes by there like clients outside
+				there := front
+				there.Address, there.Inside, there.NoneInside = netip.AddrPortFrom(addr, f.Addr.Port()).String(), front.Outside, front.NoneOutside
+				r.Frontends = append(r.Frontends, there)
+			}
 			r.Frontends = append(r.Frontends, front)
 			for _, e := range slices.Concat(f.Inside, f.Outside) {
 				used[e] = true
