@@ -39,8 +39,8 @@ const (
 	runDir    = "/var/run/contiv/"
 )
 
-// Agents returns the agents of the cluster of a kubeconfig file, or of a context in it, in the order in which the API
-// server lists their pods. Without a file, kubectl's is used: KUBECONFIG, else ~/.kube/config; the result is nil if
+// Agents returns the agents of the cluster of a kubeconfig file, or of a context in it, by the names of their
+// nodes. Without a file, kubectl's is used: KUBECONFIG, else ~/.kube/config; the result is nil if
 // there is none. If the agent of a node does not run, requests to it return an error that says so.
 func Agents(ctx context.Context, kubeconfig, cluster string) ([]*target.Agent, error) {
 	config, err := Config(kubeconfig, cluster)
@@ -76,6 +76,7 @@ func Agents(ctx context.Context, kubeconfig, cluster string) ([]*target.Agent, e
 			return dial(config, client.exec(namespace, pod.Name, container, "contivctl", "relay", runDir+socket))
 		}))
 	}
+	slices.SortStableFunc(agents, func(a, b *target.Agent) int { return strings.Compare(a.Name, b.Name) })
 	if len(agents) == 0 {
 		return nil, fmt.Errorf("no agent was found at %s: no pod in namespace %s has the label %s: is Contiv installed there?", config.Host, namespace, label)
 	}

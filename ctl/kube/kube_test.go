@@ -31,8 +31,11 @@ const (
 func apiServer(t *testing.T, socket string) (kubeconfig string) {
 	t.Helper()
 	pods := corev1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}}
-	for node, phase := range map[string]corev1.PodPhase{"node1": corev1.PodRunning, "node2": corev1.PodPending} {
-		pods.Items = append(pods.Items, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "agent-" + node}, Spec: corev1.PodSpec{NodeName: node}, Status: corev1.PodStatus{Phase: phase}})
+	for _, agent := range []struct {
+		node  string
+		phase corev1.PodPhase
+	}{{"node2", corev1.PodPending}, {"node1", corev1.PodRunning}} {
+		pods.Items = append(pods.Items, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "agent-" + agent.node}, Spec: corev1.PodSpec{NodeName: agent.node}, Status: corev1.PodStatus{Phase: agent.phase}})
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/v1/namespaces/kube-system/pods", func(w http.ResponseWriter, r *http.Request) {
@@ -109,8 +112,8 @@ func TestAgents(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	agents, err := Agents(ctx, kubeconfig, "")
-	if err != nil || len(agents) != 2 {
-		t.Fatalf("agents %v, error %v", agents, err)
+	if err != nil || len(agents) != 2 || agents[0].Name != "node1" {
+		t.Fatalf("agents %v, error %v; want them by the names of their nodes", agents, err)
 	}
 	for _, a := range agents {
 		var answer string
