@@ -64,6 +64,22 @@ func TestMistakesOfUsers(t *testing.T) {
 	}
 }
 
+// Mistakes are said without names that no file has, and without the words of a parser.
+func TestMistakesInFiles(t *testing.T) {
+	_, err := runCommand(t, "", strings.Fields("install --dry-run --conf bad.conf")...)
+	if err == nil || !strings.Contains(err.Error(), "there are contiv.conf, controller.conf") || strings.Contains(err.Error(), apiServerKey) {
+		t.Errorf("an unknown name: %v", err)
+	}
+	for text, want := range map[string]string{
+		"a: 1\nb: {}\na: 2\na: 3\n": `no YAML: line 3: key "a" already set in map; line 4: key "a" already set in map`,
+		"a: [1\nb: 2\n":             "no YAML: line ",
+	} {
+		if _, err := parseValues([]byte(text)); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
+}
+
 // What is wrong with the flags themselves, and not with what a file says, has the exit code of mistakes in the command line.
 func TestMistakesInFlags(t *testing.T) {
 	for args, mistake := range map[string]bool{

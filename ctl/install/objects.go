@@ -198,7 +198,8 @@ func CheckConfig(name, text string) error {
 }
 
 func unknownFile(name string) error {
-	return fmt.Errorf("%s is no file of the configuration: there are %s", name, strings.Join(slices.Sorted(maps.Keys(loaders)), ", "))
+	files := slices.DeleteFunc(slices.Sorted(maps.Keys(loaders)), func(file string) bool { return file == apiServerKey })
+	return fmt.Errorf("%s is no file of the configuration: there are %s", name, strings.Join(files, ", "))
 }
 
 // checks has the functions that look, beyond names and types, at the values of configuration files.

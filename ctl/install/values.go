@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"sigs.k8s.io/yaml"
 )
@@ -84,10 +85,23 @@ func at(v any, path ...string) map[string]any {
 	return values
 }
 
+// noYAML returns the errors of a parser on one line, such as "line 3: key \"a\" already set in map".
+func noYAML(err error) error {
+	text := err.Error()
+	if _, after, found := strings.Cut(text, "yaml: "); found {
+		text = after
+	}
+	lines := strings.Split(strings.TrimSpace(strings.TrimPrefix(text, "unmarshal errors:")), "\n")
+	for i, line := range lines {
+		lines[i] = strings.TrimSpace(line)
+	}
+	return errors.New("no YAML: " + strings.Join(lines, "; "))
+}
+
 func parseValues(text []byte) (map[string]any, error) {
 	var parsed any
 	if err := yaml.UnmarshalStrict(text, &parsed); err != nil {
-		return nil, err
+		return nil, noYAML(err)
 	}
 	switch values := parsed.(type) {
 	case nil:
