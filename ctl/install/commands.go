@@ -144,7 +144,7 @@ func (o *options) run(c *cobra.Command, progress io.Writer, do func(context.Cont
 
 // Commands returns install, upgrade, uninstall and preflight, which write to out, and their progress to progress.
 func Commands(out, progress io.Writer) []*cobra.Command {
-	return []*cobra.Command{installCommand(out, progress), upgradeCommand(progress), uninstallCommand(out, progress), preflightCommand(out, progress)}
+	return []*cobra.Command{installCommand(out, progress), upgradeCommand(out, progress), uninstallCommand(out, progress), preflightCommand(out, progress)}
 }
 
 const patience = 5 * time.Minute
@@ -165,7 +165,7 @@ func installCommand(out, progress io.Writer) *cobra.Command {
 				if err := o.read(); err != nil {
 					return err
 				}
-				return printObjects(c.Context(), out, &o.Manifests)
+				return printObjects(c.Context(), out, &o.Manifests, every)
 			}
 			return o.run(c, progress, func(ctx context.Context, cluster *Cluster) error {
 				if !noPreflight {
@@ -188,23 +188,30 @@ func installCommand(out, progress io.Writer) *cobra.Command {
 	return c
 }
 
-func upgradeCommand(progress io.Writer) *cobra.Command {
+func upgradeCommand(out, progress io.Writer) *cobra.Command {
 	var o options
+	var dryRun bool
 	c := &cobra.Command{
 		Use:   "upgrade",
 		Short: "Replace the Contiv of a cluster, or its configuration",
 		Long: "Applies the manifests that belong to this contivctl to a cluster where Contiv is installed, by whatever means,\n" +
 			"and waits. Images, configuration and values that no flag names stay as they are; what somebody changed in the\nobjects themselves does not. Pods keep their network; those\n" +
 			"on nodes with VPP lose it while VPP restarts.",
-		Example: "  contivctl upgrade --image registry.example.com/contiv:v2\n" +
+		Example: "  contivctl upgrade --image registry.example.com/contiv:v2 --dry-run\n" +
 			"  contivctl upgrade --conf contiv.conf",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return o.run(c, progress, func(ctx context.Context, cluster *Cluster) error { return cluster.Upgrade(ctx, o.Manifests) })
+			return o.run(c, progress, func(ctx context.Context, cluster *Cluster) error {
+				if dryRun {
+					return cluster.PrintUpgrade(ctx, out, o.Manifests)
+				}
+				return cluster.Upgrade(ctx, o.Manifests)
+			})
 		},
 	}
 	o.register(c, patience)
 	o.registerConfig(c)
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "print the objects, with what stays of the cluster's settings, instead of applying them")
 	return c
 }
 
@@ -335,10 +342,10 @@ func printJSON(out io.Writer, v any) error {
 	return encoder.Encode(v)
 }
 
-func printObjects(ctx context.Context, out io.Writer, m *Manifests) error {
+func printObjects(ctx context.Context, out io.Writer, m *Manifests, checked func(file string) bool) error {
 	objects, err := m.objects(ctx)
 	if err == nil {
-		err = checkConfiguration(objects, every)
+		err = checkConfiguration(objects, checked)
 	}
 	if err != nil {
 		return err

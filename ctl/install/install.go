@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -36,24 +37,38 @@ func (c *Cluster) Install(ctx context.Context, m Manifests) error {
 // Upgrade replaces an installed Contiv, regardless of how it was installed. Images and configuration
 // files that m does not name stay as they are.
 func (c *Cluster) Upgrade(ctx context.Context, m Manifests) error {
-	if err := c.reachable(ctx); err != nil {
-		return err
-	}
-	agent, installed, err := c.agent(ctx)
+	whole, err := c.upgraded(ctx, m)
 	if err != nil {
 		return err
 	}
+	return c.put(ctx, whole, m.names)
+}
+
+// PrintUpgrade prints the objects that Upgrade applies.
+func (c *Cluster) PrintUpgrade(ctx context.Context, out io.Writer, m Manifests) error {
+	whole, err := c.upgraded(ctx, m)
+	if err != nil {
+		return err
+	}
+	return printObjects(ctx, out, &whole, m.names)
+}
+
+// upgraded returns m with what it does not name, as the cluster has it.
+func (c *Cluster) upgraded(ctx context.Context, m Manifests) (Manifests, error) {
+	if err := c.reachable(ctx); err != nil {
+		return m, err
+	}
+	agent, installed, err := c.agent(ctx)
+	if err != nil {
+		return m, err
+	}
 	if !installed {
-		return errors.New("this cluster has no Contiv: contivctl install installs it")
+		return m, errors.New("this cluster has no Contiv: contivctl install installs it")
 	}
 	if m.Image == "" {
 		m.Image = agent.Spec.Template.Spec.Containers[0].Image
 	}
-	named := m
-	if err := c.keep(ctx, &m); err != nil {
-		return err
-	}
-	return c.put(ctx, m, named.names)
+	return m, c.keep(ctx, &m)
 }
 
 // put applies the objects and waits. Configuration files for which checked returns true must have no mistakes.

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/contiv/contiv/ctl/kube"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -73,7 +74,7 @@ func TestValuesAreChecked(t *testing.T) {
 // installed is a cluster with what m makes.
 func installed(t *testing.T, m Manifests) *Cluster {
 	t.Helper()
-	var objects []runtime.Object
+	objects := []runtime.Object{&corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: Namespace}}}
 	for _, o := range render(t, m) {
 		objects = append(objects, o)
 	}
@@ -140,6 +141,30 @@ func TestUpgradesKeepWhatWasChosen(t *testing.T) {
 	}
 	if conf := data["service.conf"]; conf != "# by hand\nservices: vswitch\n" {
 		t.Errorf("service.conf is %s", conf)
+	}
+}
+
+// A dry run prints what the upgrade would apply, and applies nothing.
+func TestUpgradeDryRun(t *testing.T) {
+	c := installed(t, Manifests{Image: "registry.example.com/contiv:v1", Values: values(t, chosen)})
+	before, err := c.configMap(t.Context(), "contiv-config")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if err := c.PrintUpgrade(t.Context(), &out, Manifests{Values: values(t, "{contiv: {mtuSize: 1300}}")}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"registry.example.com/contiv:v1", "mtuSize: 1300", "podSubnetCIDR: 10.9.0.0/16"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is not printed", want)
+		}
+	}
+	if after, err := c.configMap(t.Context(), "contiv-config"); err != nil || !maps.Equal(before, after) {
+		t.Errorf("the cluster has %v now, %v", after, err)
+	}
+	if err := c.PrintUpgrade(t.Context(), &out, Manifests{Config: map[string]string{"contiv.conf": "ipamConfig: {podSubnetCIDR: 10.1.0.0/33}"}}); err == nil {
+		t.Error("a mistake in a named file passes")
 	}
 }
 
