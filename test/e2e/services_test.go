@@ -82,7 +82,7 @@ func checkService(t *testing.T, from lab.Endpoint, address string) {
 
 // The agents see whether kube-proxy runs, and do its work where it does not.
 func TestServicesAreTranslatedByOneOfTheTwo(t *testing.T) {
-	needKernel(t, "VPP translates no services")
+	needKernel(t, "test/vpp looks at who translates on nodes with VPP, where kube-proxy comes and goes")
 	for _, node := range cluster.Nodes() {
 		var report service.Report
 		await.That(t, "who translates services on "+node.Name, func() error {
