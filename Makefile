@@ -163,8 +163,8 @@ manifests: ## render deploy/*.yaml from deploy/chart, whose values are the optio
 	cd test/chart && go test -count=1 -run '^TestManifestsAreWhatTheChartRenders$$' . -update
 
 .PHONY: generate-check
-generate-check: generate ## fail if generated code is not current
-	@if [[ -n $$(git status --porcelain -- api) ]]; then git status --short -- api; echo "generated code is not current: run make generate and commit"; exit 1; fi
+generate-check: generate manifests ## fail if generated code or manifests are not current
+	@if [[ -n $$(git status --porcelain -- api deploy) ]]; then git status --short -- api deploy; echo "generated files are not current: run make generate manifests and commit"; exit 1; fi
 
 .PHONY: clean
 clean: ## remove what build made
