@@ -22,7 +22,7 @@ const (
 type batch struct {
 	*writer
 	changes []store.Change
-	kinds   []*kind
+	kinds   []*kind // of the changes; nil: not reflected
 	bytes   int
 }
 
@@ -36,16 +36,27 @@ func (b *batch) put(ctx context.Context, k *kind, key string, value []byte) erro
 	return b.add(ctx, k, store.Change{KV: store.KV{Key: key, Value: value}})
 }
 
-// delete removes a key that the store holds and, for a node, everything else that belongs to the node.
-// The key comes last, so that an interrupted removal is repeated.
+// delete removes a key that the store holds and, for a node, everything else that belongs to the node. The key comes last, so
+// that an interrupted removal is repeated, and its IDs go with it: a node without ID would be given one.
 func (b *batch) delete(ctx context.Context, k *kind, key string) error {
 	if _, exists := b.stored[key]; !exists {
 		return nil
 	}
 	if k.kind == Node {
-		if err := b.removeNode(ctx, nodeOfKey(key)); err != nil {
+		ids, err := b.removeNode(ctx, nodeOfKey(key))
+		if err != nil {
 			b.count(k.kind, func(s *Stats) { s.DelErrors++ })
 			return err
+		}
+		if len(b.changes)+len(ids)+1 > maxBatch {
+			if err := b.flush(ctx); err != nil {
+				return err
+			}
+		}
+		for _, id := range ids {
+			if err := b.add(ctx, nil, store.Change{KV: store.KV{Key: id}, Deleted: true}); err != nil {
+				return err
+			}
 		}
 	}
 	return b.add(ctx, k, store.Change{KV: store.KV{Key: key}, Deleted: true})
@@ -71,6 +82,9 @@ func (b *batch) flush(ctx context.Context) error {
 	defer cancel()
 	err := store.Apply(ctx, b.store, b.changes)
 	for i, c := range b.changes {
+		if b.kinds[i] == nil {
+			continue
+		}
 		_, existed := b.stored[c.Key]
 		b.countWrite(b.kinds[i].kind, c.Deleted, existed, err)
 	}

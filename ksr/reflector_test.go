@@ -235,6 +235,11 @@ func TestNodeThatLeavesTakesItsDataAlong(t *testing.T) {
 			rest := []string{"contiv-ksr/allocatedIDs/2", "contiv-ksr/allocatedIDs/3", "n10/config/vpp/v2/interfaces/tap", "contiv-ksr/k8s/node/n10",
 				"contiv-ksr/k8s/nodeconfig/n1"} // the custom resource is still there
 
+			const id = "contiv-ksr/allocatedIDs/1"
+			changes, err := s.Watch(t.Context(), 0, models.AgentPrefix+id, models.AgentPrefix+nodeN1)
+			if err != nil {
+				t.Fatal(err)
+			}
 			r := reflect(t, s)
 			if way == "deleted" {
 				r.source.report(newNode("n1"), newNode("n10"))
@@ -245,6 +250,17 @@ func TestNodeThatLeavesTakesItsDataAlong(t *testing.T) {
 				r.source.report(newNode("n10"))
 			}
 			await(t, s, rest...)
+			var deleted []string
+			for len(deleted) == 0 {
+				for _, c := range (<-changes).Changes {
+					if c.Deleted {
+						deleted = append(deleted, strings.TrimPrefix(c.Key, models.AgentPrefix))
+					}
+				}
+			}
+			if want := []string{id, nodeN1}; !slices.Equal(deleted, want) { // a node without ID would be given one
+				t.Errorf("at first, %q are deleted, want %q", deleted, want)
+			}
 		})
 	}
 }

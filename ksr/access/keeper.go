@@ -190,7 +190,7 @@ func idOf(permissions []permission) (uint32, bool) {
 
 // wanted returns the wanted users with their permissions.
 func (k *Keeper) wanted(ctx context.Context, ids store.Broker) (map[string][]permission, error) {
-	records, err := k.records(ctx) // before the nodes: a node is removed before its ID
+	records, err := k.records(ctx) // before the nodes: a node gets its ID after it is there
 	if err != nil {
 		return nil, err
 	}
@@ -206,6 +206,9 @@ func (k *Keeper) wanted(ctx context.Context, ids store.Broker) (map[string][]per
 		if err := k.mend(ctx, ids, records, strings.TrimPrefix(kv.Key, nodePrefix)); err != nil {
 			return nil, err
 		}
+	}
+	if err := k.sweep(ctx, ids, records, nodes); err != nil {
+		return nil, err
 	}
 	given := identitiesOf(records)
 	k.forgetReleased(given)
@@ -260,9 +263,6 @@ func (k *Keeper) problem(now map[string]bool, what string, err error) {
 	}
 }
 
-// errLeft means that the node no longer exists.
-var errLeft = errors.New("the node has left")
-
 // identities has the IDs in use.
 type identities struct {
 	of   map[string]uint32 // the lowest of each node
@@ -302,6 +302,30 @@ func (k *Keeper) mend(ctx context.Context, ids store.Broker, records map[uint32]
 			return fmt.Errorf("mend the record of node %s: %w", name, err)
 		}
 		records[id] = right
+	}
+	return nil
+}
+
+// sweep removes the records of nodes that are not there: other nodes would keep tunnels and routes to them. KSR removes them with the
+// node, but an ID that was given meanwhile outlives it.
+func (k *Keeper) sweep(ctx context.Context, ids store.Broker, records map[uint32][]byte, nodes []store.KV) error {
+	exists := make(map[string]bool, len(nodes))
+	for _, kv := range nodes {
+		exists[strings.TrimPrefix(kv.Key, nodePrefix)] = true
+	}
+	for id, record := range records {
+		name := ownerOf(record).GetName()
+		if name == "" || exists[name] {
+			continue
+		}
+		removed, err := ids.CompareAndDelete(ctx, idKey(id), record)
+		if err != nil {
+			return fmt.Errorf("free the ID %d of node %s, which has left: %w", id, name, err)
+		}
+		if removed { // if not, it has changed, and we are told
+			delete(records, id)
+			k.log.Info("node is not there: its ID is free", "node", name, "id", id)
+		}
 	}
 	return nil
 }
@@ -350,15 +374,6 @@ func (k *Keeper) give(ctx context.Context, ids store.Broker, in identities, name
 		}
 		if !put {
 			return false, nil
-		}
-		// The removal of a node deletes its ID afterwards, and may already have looked for it.
-		_, exists, err := k.etcd.Get(ctx, nodePrefix+name)
-		if err == nil && !exists {
-			err = errLeft
-		}
-		if err != nil {
-			_, freeErr := ids.CompareAndDelete(ctx, idKey(id), data)
-			return false, fmt.Errorf("give node %s the ID %d: %w", name, id, errors.Join(err, freeErr))
 		}
 		in.of[name] = id
 		delete(k.released, name)

@@ -142,6 +142,15 @@ func (c *cluster) put(key, value string) {
 	}
 }
 
+// leave removes a node as KSR does.
+func (c *cluster) leave(node, id string) {
+	c.t.Helper()
+	gone := func(key string) store.Change { return store.Change{KV: store.KV{Key: key}, Deleted: true} }
+	if err := c.root.Batch(c.t.Context(), []store.Change{gone(ids + id), gone(nodes + node)}); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
 // awaitID returns when the node has the ID.
 func (c *cluster) awaitID(node, id string) {
 	c.t.Helper()
@@ -258,12 +267,7 @@ func TestUsersComeAndGo(t *testing.T) {
 	if err := c.as(access.NodeUser+"node3").Put(t.Context(), "/vnf-agent/node3/x", nil); !denied(err) {
 		t.Errorf("node3, which is unknown: %v", err)
 	}
-	// As KSR does it when a node is deleted.
-	for _, key := range []string{nodes + "node2", ids + "2"} {
-		if err := c.root.Delete(t.Context(), key); err != nil {
-			t.Fatal(err)
-		}
-	}
+	c.leave("node2", "2")
 	await.That(t, "node2 may write no more", func() error {
 		if err := s.Put(t.Context(), "/vnf-agent/node2/x", nil); !denied(err) {
 			return fmt.Errorf("write: %v", err)
@@ -279,16 +283,8 @@ func TestUsersComeAndGo(t *testing.T) {
 		t.Errorf("its former ID: %v", err)
 	}
 	// A node that comes back gets the ID it had, if nobody else has it.
-	for _, key := range []string{nodes + "node1", ids + "1"} {
-		if err := c.root.Delete(t.Context(), key); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, key := range []string{nodes + "node2", ids + "3"} {
-		if err := c.root.Delete(t.Context(), key); err != nil {
-			t.Fatal(err)
-		}
-	}
+	c.leave("node1", "1")
+	c.leave("node2", "3")
 	await.That(t, "both are gone", func() error {
 		if err := s.Put(t.Context(), "/vnf-agent/node2/x", nil); !denied(err) {
 			return fmt.Errorf("write: %v", err)
@@ -323,12 +319,31 @@ func TestNodesKeepTheirIDs(t *testing.T) {
 		if err := node2.Put(t.Context(), ids+"1", nil); !denied(err) {
 			t.Errorf("after %s, node2 writes the record of node1: %v", record, err)
 		}
-		for _, key := range []string{nodes + "node3", ids + "3"} {
-			if err := c.root.Delete(t.Context(), key); err != nil {
-				t.Fatal(err)
-			}
-		}
+		c.leave("node3", "3")
 	}
+}
+
+// An ID whose node is not there is free: the node left while it was given the ID, or an earlier version left it behind.
+func TestIDsOfNodesThatAreNotThere(t *testing.T) {
+	c := newServer(t)
+	c.put(ids+"1", `{"id":1,"name":"gone","ip_addresses":["192.168.16.1/24"]}`)
+	c.put(ids+"2", `{"id":2,"name":"node2"}`)
+	c.put(nodes+"node2", "{}")
+	c.keep()
+	c.put(nodes+"node3", "{}")
+	c.awaitID("node3", "1")
+	c.awaitID("node2", "2")
+	if err := c.root.Delete(t.Context(), nodes+"node3"); err != nil {
+		t.Fatal(err)
+	}
+	await.That(t, "ID 1 is free again", func() error {
+		kv, exists, err := c.root.Get(t.Context(), ids+"1")
+		if err == nil && exists {
+			err = fmt.Errorf("it is that of %s", kv.Value)
+		}
+		return err
+	})
+	c.awaitID("node2", "2")
 }
 
 // Those who configure from outside write the configuration of their nodes.
