@@ -37,39 +37,42 @@ func (b *batch) put(ctx context.Context, k *kind, key string, value []byte) erro
 }
 
 // delete removes a key that the store holds and, for a node, everything else that belongs to the node. The key comes last, so
-// that an interrupted removal is repeated, and its IDs go with it: a node without ID would be given one.
+// that an interrupted removal is repeated, and its IDs go with it: a node without ID would be given one. In that transaction,
+// the key comes first: an agent that saw its ID go while its node is there would put it back.
 func (b *batch) delete(ctx context.Context, k *kind, key string) error {
 	if _, exists := b.stored[key]; !exists {
 		return nil
 	}
+	changes := []store.Change{{KV: store.KV{Key: key}, Deleted: true}}
 	if k.kind == Node {
 		ids, err := b.removeNode(ctx, nodeOfKey(key))
 		if err != nil {
 			b.count(k.kind, func(s *Stats) { s.DelErrors++ })
 			return err
 		}
-		if len(b.changes)+len(ids)+1 > maxBatch {
-			if err := b.flush(ctx); err != nil {
-				return err
-			}
-		}
 		for _, id := range ids {
-			if err := b.add(ctx, nil, store.Change{KV: store.KV{Key: id}, Deleted: true}); err != nil {
-				return err
-			}
+			changes = append(changes, store.Change{KV: store.KV{Key: id}, Deleted: true})
 		}
 	}
-	return b.add(ctx, k, store.Change{KV: store.KV{Key: key}, Deleted: true})
+	return b.add(ctx, k, changes...)
 }
 
-func (b *batch) add(ctx context.Context, k *kind, c store.Change) error {
-	size := len(c.Key) + len(c.Value)
-	if len(b.changes) == maxBatch || b.bytes+size > maxBatchBytes {
+// add adds changes that belong into one transaction: one of a key of the kind, and others that go with it.
+func (b *batch) add(ctx context.Context, k *kind, changes ...store.Change) error {
+	size := 0
+	for _, c := range changes {
+		size += len(c.Key) + len(c.Value)
+	}
+	if len(b.changes)+len(changes) > maxBatch || b.bytes+size > maxBatchBytes {
 		if err := b.flush(ctx); err != nil {
 			return err
 		}
 	}
-	b.changes, b.kinds, b.bytes = append(b.changes, c), append(b.kinds, k), b.bytes+size
+	for _, c := range changes {
+		b.changes, b.kinds = append(b.changes, c), append(b.kinds, k)
+		k = nil
+	}
+	b.bytes += size
 	return nil
 }
 

@@ -258,7 +258,8 @@ func TestNodeThatLeavesTakesItsDataAlong(t *testing.T) {
 					}
 				}
 			}
-			if want := []string{id, nodeN1}; !slices.Equal(deleted, want) { // a node without ID would be given one
+			// A node without ID would be given one, and its agent would put the ID back.
+			if want := []string{nodeN1, id}; !slices.Equal(deleted, want) {
 				t.Errorf("at first, %q are deleted, want %q", deleted, want)
 			}
 		})

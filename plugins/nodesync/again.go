@@ -69,13 +69,12 @@ func (n *NodeSync) push(ctx context.Context, failures int) bool {
 	}
 }
 
-// publishAgain writes this node's VppNode, unless a node without Kubernetes object has lost its ID: that is reclaimed
-// when the object is there again.
+// publishAgain writes this node's VppNode.
 func (n *NodeSync) publishAgain(ctx context.Context) error {
 	n.mu.RLock()
 	own := n.nodes[n.nodeName]
 	n.mu.RUnlock()
-	if own == nil || own.ID == 0 || n.stored == nil && !own.inKube && n.records.vppNodes[own.ID] == nil {
+	if own == nil || own.ID == 0 {
 		return nil
 	}
 	return n.store(ctx, own.vppNode())

@@ -212,9 +212,18 @@ func (n *NodeSync) lost(err error) bool {
 	return n.records.kubeNodes[taken.by] != nil && !n.records.hasOtherID(taken.by, taken.id)
 }
 
-// store writes this node's VppNode if it is not stored already. Only that another node
-// has the ID is an error, a fatal one if it is lost.
+// released reports whether this node has lost the ID because its Kubernetes object is gone: the ID is free for others until
+// the object is there again.
+func (n *NodeSync) released(id uint32) bool {
+	return n.stored == nil && n.records.kubeNodes[n.nodeName] == nil && n.records.vppNodes[id] == nil
+}
+
+// store writes this node's VppNode if it is not stored already, and was not released. Only that another
+// node has the ID is an error, a fatal one if it is lost.
 func (n *NodeSync) store(ctx context.Context, next *vppnode.VppNode) error {
+	if n.released(next.GetId()) {
+		return nil
+	}
 	if proto.Equal(n.stored, next) {
 		n.failures = 0
 		return nil

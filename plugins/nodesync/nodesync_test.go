@@ -380,11 +380,15 @@ func TestReleasedIDIsReclaimed(t *testing.T) {
 		t.Fatal(err)
 	}
 	update("vppnode", vppNode(1, "node1"), nil)
+	resync(t, n, state())
+	if err := n.PublishNodeIPs(ctx, prefixes("192.168.16.1/24"), false); err != nil {
+		t.Fatal(err)
+	}
 	if v := stored(t, db, 1); v != nil {
 		t.Errorf("the ID of a deleted node was claimed: %v", v)
 	}
 	update("node", nil, kubeNode("node1", "10.0.0.1"))
-	if v := stored(t, db, 1); v.GetName() != "node1" {
+	if v := stored(t, db, 1); v.GetName() != "node1" || fmt.Sprint(v.GetIpAddresses()) != "[192.168.16.1/24]" {
 		t.Errorf("stored %v", v)
 	}
 }
