@@ -2,11 +2,14 @@ package ksr
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/store"
 	"github.com/contiv/contiv/store/memory"
 )
@@ -98,4 +101,62 @@ func TestSliceThatLeavesItsServiceIsDeleted(t *testing.T) {
 	await(t, s, key, "contiv-ksr/k8s/endpointslice/web-2/namespace/prod", keyA)
 	r.source.report(newSlice("web-1", ""))
 	await(t, s, "contiv-ksr/k8s/endpointslice/web-2/namespace/prod", keyA)
+}
+
+// late does not answer a batch in time. It is carried out after the next list.
+type late struct {
+	*memory.Store
+	// asked has a value when a batch is to be late, which then waits to give up.
+	asked, giveUp chan bool
+	mu            sync.Mutex
+	pending       []store.Change
+}
+
+func (l *late) Batch(ctx context.Context, changes []store.Change) error {
+	select {
+	case <-l.asked:
+	default:
+		return l.Store.Batch(ctx, changes)
+	}
+	<-l.giveUp
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.pending = slices.Clone(changes)
+	return context.DeadlineExceeded
+}
+
+func (l *late) List(ctx context.Context, prefix string) ([]store.KV, int64, error) {
+	kvs, revision, err := l.Store.List(ctx, prefix)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if prefix == Pod.KeyPrefix() && l.pending != nil {
+		err = errors.Join(err, l.Store.Batch(ctx, l.pending))
+		l.pending = nil
+	}
+	return kvs, revision, err
+}
+
+// A write that is carried out after its retry has read the store does not stay, though the object has changed back
+// meanwhile.
+func TestLateWritesDoNotStay(t *testing.T) {
+	s := &late{Store: memory.New(), asked: make(chan bool, 1), giveUp: make(chan bool)}
+	r := reflect(t, s)
+	r.source.report(newPod("a"), newPod("b"))
+	await(t, s.Store, keyA, keyB)
+	<-r.Synced()
+	s.asked <- true
+	r.source <- Changes{Deleted: []Ref{{Pod, "default", "a"}}, Complete: true}
+	s.asked <- true // the first one was taken
+	<-s.asked
+	r.source.report(newPod("a"))
+	r.source <- Changes{Complete: true} // it has been noted
+	changes, err := s.Watch(t.Context(), 0, models.AgentPrefix+keyA)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.giveUp <- true
+	if batch := <-changes; !batch.Changes[0].Deleted {
+		t.Fatalf("the late write was not the first: %v", batch.Changes)
+	}
+	await(t, s.Store, keyA, keyB)
 }

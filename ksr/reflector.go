@@ -36,6 +36,10 @@ type Options struct {
 	CheckInterval time.Duration
 	// CallTimeout bounds each call of the store. Default 5 s.
 	CallTimeout time.Duration
+	// LateAfter is how long after a failed call the store may still carry it out: all is compared once more
+	// then. A write that came after its retry had read the store would stay, even if the object has changed
+	// back since. Default 15 s.
+	LateAfter time.Duration
 	// ResignAfter is how long the leader's source may be cut off, see Reach, before the leader makes way
 	// for another instance. Default 15 s.
 	ResignAfter time.Duration
@@ -53,6 +57,7 @@ func (o Options) withDefaults() Options {
 		{&o.RetryMax, time.Second},
 		{&o.CheckInterval, time.Second},
 		{&o.CallTimeout, 5 * time.Second},
+		{&o.LateAfter, 15 * time.Second},
 		{&o.ResignAfter, 15 * time.Second},
 	} {
 		if *d.field == 0 {

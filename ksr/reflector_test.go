@@ -67,6 +67,7 @@ func reflectChecking(t *testing.T, s store.Watchable, interval time.Duration) *r
 	r.Reflector = New(Options{
 		Source: r.source, Store: s, Instance: "host1", Version: "v1", Problems: r.sourceProblems, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		RetryMin: time.Millisecond, RetryMax: 20 * time.Millisecond, CheckInterval: interval, CallTimeout: time.Second,
+		LateAfter: 50 * time.Millisecond,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)

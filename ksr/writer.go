@@ -39,6 +39,9 @@ func (w *writer) run(ctx context.Context) error {
 	defer check.Stop()
 	retry := time.NewTimer(0)
 	defer retry.Stop()
+	again := time.NewTimer(0)
+	again.Stop()
+	defer again.Stop()
 	for {
 		var err error
 		select {
@@ -50,6 +53,9 @@ func (w *writer) run(ctx context.Context) error {
 			}
 			err = w.step(ctx)
 		case <-retry.C:
+			err = w.step(ctx)
+		case <-again.C:
+			w.unknown()
 			err = w.step(ctx)
 		case <-check.C:
 			if w.stored == nil {
@@ -76,6 +82,7 @@ func (w *writer) run(ctx context.Context) error {
 		w.unknown()
 		w.setSynced(err, false)
 		retry.Reset(w.backoff)
+		again.Reset(w.opts.LateAfter)
 		w.backoff = min(2*w.backoff, w.opts.RetryMax)
 	}
 }
