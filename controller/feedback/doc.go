@@ -18,6 +18,7 @@
 //     that does not change is not written again.
 //   - Statuses of values that are gone are removed, those of a former run of
 //     the agent included.
+//   - What others do to statuses is undone within two minutes.
 //   - Callers never wait for etcd: failed writes are repeated later.
 //   - Statuses are no configuration: dbwatcher ignores the prefix.
 package feedback

@@ -487,6 +487,23 @@ func TestWipedDatabaseGetsItsStatusesBack(t *testing.T) {
 	})
 }
 
+// KSR removes what a node has in etcd when its object is deleted, although it may be back at once, and a write that etcd
+// did not answer may be carried out when another status is there.
+func TestStatusesThatOthersChangeAreMended(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		r.start()
+		loop := r.put(loop1, `{"name":"loop1"}`)
+		arp := r.put(arp1, `{"interface":"loop1","ip_address":"10.0.0.9"}`)
+		r.settle()
+		r.delete("status/" + loop1)
+		r.put("status/"+arp1, `{"revision":"1"}`)
+		time.Sleep(2 * time.Minute)
+		r.settle()
+		r.want(loop1, "CONFIGURED@%d…", loop)
+		r.want(arp1, "CONFIGURED@%d…", arp)
+	})
+}
+
 func TestResyncIsAnswered(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.start()

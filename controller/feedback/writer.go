@@ -16,6 +16,9 @@ const (
 	// gather is the time between two transactions, unless more than one is waiting to
 	// be written: changes of one value that follow each other faster become one.
 	gather = 100 * time.Millisecond
+	// sweepPeriod is how often what etcd holds is compared: KSR removes all of a node that is deleted, which may
+	// come back at once, and etcd may carry out a write after its retry.
+	sweepPeriod = 2 * time.Minute
 	// firstRetry is the delay before the second attempt; it doubles.
 	firstRetry = 100 * time.Millisecond
 )
@@ -23,9 +26,13 @@ const (
 // write is the goroutine that writes.
 func (p *Publisher) write(ctx context.Context) {
 	delay, failing := firstRetry, false
+	due := time.NewTicker(sweepPeriod)
+	defer due.Stop()
 	for {
 		select {
 		case <-p.news:
+		case <-due.C:
+			p.doubt()
 		case <-ctx.Done():
 			return
 		}
@@ -56,6 +63,13 @@ func (p *Publisher) write(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// doubt has what etcd holds read again, if there may be statuses.
+func (p *Publisher) doubt() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.unsure = p.unsure || len(p.entries) > 0
 }
 
 func pause(ctx context.Context, d time.Duration) bool {
