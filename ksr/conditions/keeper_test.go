@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -225,14 +226,16 @@ func TestEventsAreLimited(t *testing.T) {
 func TestRefusedIsSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &cluster{t: t, etcd: memory.New(), api: fake.NewClientset()}
-		refused := errors.New("nodes is forbidden")
-		c.api.PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) { return refused != nil, nil, refused })
+		var permitted atomic.Bool
+		c.api.PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return !permitted.Load(), nil, errors.New("nodes is forbidden")
+		})
 		k := c.run()
 		synctest.Wait()
 		if p := k.Problems(); len(p) != 1 || !strings.HasPrefix(p[0], "Node conditions cannot be written: nodes is forbidden") {
 			t.Errorf("%q", p)
 		}
-		refused = nil
+		permitted.Store(true)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if p := k.Problems(); p != nil {
