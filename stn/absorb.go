@@ -107,7 +107,7 @@ func (c *card) setReporter(r *Reporter) {
 	if c.reporter != nil || c.absentSince.IsZero() {
 		c.absentSince = time.Now()
 	}
-	c.reporter, c.heard, c.ready = r, time.Time{}, false
+	c.reporter, c.heard, c.ready, c.waiting = r, time.Time{}, false, false
 }
 
 // tell notifies the reporter of a change.
@@ -132,7 +132,7 @@ func (r *Reporter) Report(ready bool, why string, ipVersions ...uint32) {
 	if why == "" {
 		why = "the vswitch does not forward"
 	}
-	r.card.heard, r.card.ready, r.card.why = time.Now(), ready, why
+	r.card.heard, r.card.ready, r.card.waiting, r.card.why = time.Now(), ready, false, why
 	before, held := r.card.served, r.card.Holder == journal.VSwitch
 	if ready {
 		r.card.starting = false
@@ -145,6 +145,17 @@ func (r *Reporter) Report(ready bool, why string, ipVersions ...uint32) {
 	if ready && held && before != r.card.served && r.card.Holder == journal.VSwitch && r.card.giving == "" { // taken by an earlier daemon, or partially
 		r.keeper.take(r.card)
 	}
+}
+
+// Wait reports that the vswitch is as an earlier reporter left it, whether it forwards or not: whoever holds the card keeps it.
+func (r *Reporter) Wait() {
+	r.keeper.mu.Lock()
+	defer r.keeper.mu.Unlock()
+	if r.card.reporter != r {
+		return
+	}
+	r.card.heard, r.card.ready, r.card.waiting, r.card.why = time.Now(), false, true, "the agent does not know yet whether the vswitch forwards"
+	r.keeper.decide(r.card)
 }
 
 // Entry returns the card's entry, and who holds it.

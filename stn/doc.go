@@ -2,7 +2,7 @@
 // vswitch, lets the vswitch have it while that forwards, and returns it to the host otherwise.
 //
 //	contiv-init ── StealInterface, ReleaseInterface ──┐
-//	agent ──────── Attend: ready, ready, not ready ───┤
+//	agent ──────── Attend: waiting, ready, not ready ─┤
 //	kernel ─────── links, addresses, routes ──────────┼─> Keeper ──> journal (first)
 //	timers ───────────────────────────────────────────┘     └──────> kernel, PCI bus (then)
 //

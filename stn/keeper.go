@@ -81,7 +81,9 @@ type card struct {
 	absentSince, heard time.Time
 	ready              bool
 	why                string // not ready
-	served             served
+	// waiting: the last report was that the vswitch is as an earlier reporter left it.
+	waiting bool
+	served  served
 	// starting: the vswitch has not been ready since a PCI device was taken.
 	starting bool
 	// giving is the reason why the card is being given back, until that succeeds; "" if it is not.
@@ -375,6 +377,7 @@ func (k *Keeper) trouble(c *card) (why string, at time.Time) {
 		worse("the agent does not know yet whether the vswitch forwards", c.absentSince.Add(k.Limits.Absent))
 	case now.Sub(c.heard) >= k.Limits.Silent:
 		worse("the agent does not respond", now)
+	case c.waiting && c.Holder == journal.VSwitch && c.giving == "": // it keeps the card
 	case !c.ready:
 		worse(c.why, now)
 	}

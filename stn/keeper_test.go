@@ -395,6 +395,34 @@ func TestRestartWhileTheVSwitchForwards(t *testing.T) {
 	wantSame(t, "given back", h.has(t), before)
 }
 
+// An agent that has just started beside a vswitch that forwards leaves the card with it for as long as it waits, and with the host if that has it.
+func TestWaitingAgent(t *testing.T) {
+	h := newHost(t)
+	k := h.keeper(t)
+	defer k.Close()
+	mustSteal(t, k)
+	h.interconnect(t)
+	k.look()
+	r := k.Attend("eth0")
+	r.Wait()
+	k.holds(t, journal.Host)
+	r.Report(true, "")
+	k.holds(t, journal.VSwitch)
+	next := k.Attend("eth0") // before the first one leaves: no agent may be absent here
+	next.Wait()
+	k.look()
+	k.holds(t, journal.VSwitch)
+	next.Report(false, "VPP does not answer")
+	k.holds(t, journal.Host)
+	next.Wait()
+	k.holds(t, journal.Host)
+	next.Report(true, "")
+	k.holds(t, journal.VSwitch)
+	next.Wait()
+	next.Leave()
+	k.holds(t, journal.Host)
+}
+
 func holder(k *Keeper, want journal.Holder) error {
 	if got := k.Claimed("").Holder; got != want {
 		return fmt.Errorf("the card is with %s", got)

@@ -97,7 +97,7 @@ func (s custodyServer) Attend(stream grpc.BidiStreamingServer[stn.Forwarding, st
 		return status.Errorf(codes.FailedPrecondition, "interface %q is not stolen: steal it first", first.GetInterfaceName())
 	}
 	defer r.Leave()
-	r.Report(first.GetReady(), first.GetReason(), first.GetIpVersions()...)
+	told(r, first)
 	received := make(chan error, 1)
 	go func() {
 		for {
@@ -106,7 +106,7 @@ func (s custodyServer) Attend(stream grpc.BidiStreamingServer[stn.Forwarding, st
 				received <- err
 				return
 			}
-			r.Report(next.GetReady(), next.GetReason(), next.GetIpVersions()...)
+			told(r, next)
 		}
 	}()
 	for {
@@ -124,6 +124,14 @@ func (s custodyServer) Attend(stream grpc.BidiStreamingServer[stn.Forwarding, st
 			}
 		}
 	}
+}
+
+func told(r *Reporter, f *stn.Forwarding) {
+	if f.GetWaiting() && !f.GetReady() {
+		r.Wait()
+		return
+	}
+	r.Report(f.GetReady(), f.GetReason(), f.GetIpVersions()...)
 }
 
 func holding(e *journal.Entry) *stn.Holding {

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+	vpp_interfaces "github.com/contiv/contiv/api/ligato/vpp/interfaces"
 
 	"github.com/contiv/contiv/api/contiv/stn"
 	"github.com/contiv/contiv/controller"
@@ -141,7 +143,7 @@ func stolen(r *stn.STNReply) (*contivconf.Stolen, error) {
 	return s, nil
 }
 
-// attend reports on the card, for as long as there is one, until ctx ends; not before synced.
+// attend reports on the card, for as long as there is one, until ctx ends. Before synced, it only says that the agent waits.
 func (t *thief) attend(ctx context.Context, synced func() bool, net *ipnet.IPNet, sb *southbound, conf *contivconf.ContivConf, loop controller.EventLoop) error {
 	if t == nil {
 		return nil
@@ -156,14 +158,14 @@ type observer interface {
 	// card is the name of the stolen card, "" if there is none.
 	card() string
 	see() client.Report
+	// left reports whether the vswitch answers and has what an earlier agent configured.
+	left(ctx context.Context) bool
 }
 
 func (t *thief) report(ctx context.Context, synced func() bool, o observer, held func(*stn.Holding)) error {
 	// Before the first resync, it is not known what a VPP that runs does. What is seen until then must not be
 	// reported later, either: the card would be given back, for a moment, at each restart of the agent.
-	for !synced() && ctx.Err() == nil {
-		wait(ctx, stnLook)
-	}
+	t.await(ctx, synced, o)
 	reports := make(chan client.Report)
 	go look(ctx, o, reports)
 	for ctx.Err() == nil {
@@ -183,6 +185,34 @@ func (t *thief) report(ctx context.Context, synced func() bool, o observer, held
 		wait(ctx, 4*stnLook)
 	}
 	return nil
+}
+
+// await returns when synced. Until then, it asks the daemon to leave the card with whoever has it, while the vswitch is as an earlier agent
+// left it: the agent may wait for etcd longer than the daemon waits for an agent.
+func (t *thief) await(ctx context.Context, synced func() bool, o observer) {
+	waiting, cancel := context.WithCancel(ctx)
+	reports, done := make(chan client.Report), make(chan struct{})
+	go func() {
+		defer close(done)
+		for waiting.Err() == nil {
+			if info, err := t.client.Stolen(waiting, ""); err == nil && info != nil {
+				t.client.Attend(waiting, info.GetInterfaceName(), reports, func(*stn.Holding) {}) // report says who has it, and what is wrong
+			}
+			wait(waiting, 4*stnLook)
+		}
+	}()
+	for !synced() && ctx.Err() == nil {
+		if o.left(ctx) && !synced() {
+			select {
+			case reports <- client.Report{Waiting: true}:
+			case <-time.After(stnLook):
+			case <-ctx.Done():
+			}
+		}
+		wait(ctx, stnLook)
+	}
+	cancel()
+	<-done
 }
 
 func wait(ctx context.Context, d time.Duration) {
@@ -232,6 +262,10 @@ type lookout struct {
 	net *ipnet.IPNet
 	sb  *southbound
 
+	// leads: when it was looked for last, there was an interconnect. Both are left's.
+	leads  bool
+	looked time.Time
+
 	mu sync.Mutex
 	// answered is when the vswitch answered last.
 	answered time.Time
@@ -265,6 +299,23 @@ func look(ctx context.Context, o observer, reports chan<- client.Report) {
 func (l *lookout) card() string {
 	name, _, _ := l.net.GetSTN()
 	return name
+}
+
+// left looks for the interconnect, which a VPP that has been started anew lacks, not more often than once a second.
+func (l *lookout) left(ctx context.Context) bool {
+	if l.sb.Err() != nil {
+		return false
+	}
+	if time.Since(l.looked) < time.Second {
+		return l.leads
+	}
+	ctx, cancel := context.WithTimeout(ctx, stnPing)
+	defer cancel()
+	states, err := l.sb.vs.States().List(ctx)
+	l.looked, l.leads = time.Now(), err == nil && slices.ContainsFunc(states, func(s *vpp_interfaces.InterfaceState) bool {
+		return s.GetName() == l.net.HostInterconnect()
+	})
+	return l.leads
 }
 
 func (l *lookout) see() client.Report {

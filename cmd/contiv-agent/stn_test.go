@@ -42,6 +42,9 @@ type starting struct {
 
 func (*starting) card() string { return "eth0" }
 
+// left: an agent before it configured nothing.
+func (*starting) left(context.Context) bool { return false }
+
 func (s *starting) see() client.Report {
 	r := client.Report{Ready: s.synced.Load(), Why: "vpp1 is NONEXISTENT"}
 	select {
@@ -88,4 +91,59 @@ func TestRestartedAgentReportsWhatItKnows(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
+}
+
+// forwarding is a VPP that an earlier agent configured; this one waits for etcd until synced.
+type forwarding struct{ synced atomic.Bool }
+
+func (*forwarding) card() string              { return "eth0" }
+func (*forwarding) see() client.Report        { return client.Report{Ready: true} }
+func (*forwarding) left(context.Context) bool { return true }
+
+// An agent that waits beside a VPP that an earlier one configured says so again and again, and what it sees afterwards.
+func TestWaitingAgentIsHeard(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "stn.sock")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, daemon := grpc.NewServer(), custody{told: make(chan *stn.Forwarding)}
+	stn.RegisterCustodyServer(server, daemon)
+	stn.RegisterSTNServer(server, claimed{})
+	go server.Serve(l)
+	defer server.Stop()
+	c, err := client.New(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	vpp := &forwarding{}
+	thief := &thief{client: c, log: plugintest.Logger()}
+	defer thief.Close()
+	go func() { ended <- thief.report(ctx, vpp.synced.Load, vpp, func(*stn.Holding) {}) }()
+	for range 2 {
+		if f := <-daemon.told; !f.GetWaiting() || f.GetReady() || f.GetInterfaceName() != "eth0" {
+			t.Errorf("while it waits, the agent says %v", f)
+		}
+	}
+	vpp.synced.Store(true)
+	f := <-daemon.told
+	if f.GetWaiting() { // it was sent before
+		f = <-daemon.told
+	}
+	if f.GetWaiting() || !f.GetReady() {
+		t.Errorf("when it knows, the agent says %v", f)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// claimed is a contiv-stn that eth0 is claimed of.
+type claimed struct{ stn.UnimplementedSTNServer }
+
+func (claimed) StolenInterfaceInfo(context.Context, *stn.STNRequest) (*stn.STNReply, error) {
+	return &stn.STNReply{InterfaceName: "eth0"}, nil
 }

@@ -50,6 +50,9 @@ func (n *IPNet) GetSTN() (name string, ipVersions []uint32, keys []string) {
 	return node.stolen.Name, ipVersions, keys
 }
 
+// HostInterconnect returns the name of the vswitch's interface that leads to the host.
+func (n *IPNet) HostInterconnect() string { return n.hostAttachment().vpp }
+
 // addSTN configures how VPP and the host share a card.
 func (n *IPNet) addSTN(config values, node *thisNode) error {
 	if node.stolen == nil {

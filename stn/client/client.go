@@ -69,9 +69,13 @@ type Report struct {
 	Ready      bool
 	Why        string // it does not
 	IPVersions []uint32
+	// Waiting: it has what an earlier agent configured, and this one does not know yet what it should have.
+	Waiting bool
 }
 
-func (r Report) equal(other Report) bool { return r.Ready == other.Ready && r.Why == other.Why }
+func (r Report) equal(other Report) bool {
+	return r.Ready == other.Ready && r.Waiting == other.Waiting && r.Why == other.Why
+}
 
 // beat is the interval in which a report is repeated.
 const beat = time.Second
@@ -112,7 +116,7 @@ func (c *Client) Attend(ctx context.Context, name string, reports <-chan Report,
 			}
 			last, sent = next, time.Now()
 		}
-		err := stream.Send(&stn.Forwarding{InterfaceName: name, Ready: last.Ready, Reason: last.Why, IpVersions: last.IPVersions})
+		err := stream.Send(&stn.Forwarding{InterfaceName: name, Ready: last.Ready, Reason: last.Why, IpVersions: last.IPVersions, Waiting: last.Waiting})
 		if err != nil {
 			return <-received // the reason is in its error
 		}

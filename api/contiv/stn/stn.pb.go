@@ -251,7 +251,10 @@ type Forwarding struct {
 	// Why it does not.
 	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	// IP versions that it serves, 4 or 6: the host goes on to serve others. None: all.
-	IpVersions    []uint32 `protobuf:"varint,4,rep,packed,name=ip_versions,json=ipVersions,proto3" json:"ip_versions,omitempty"`
+	IpVersions []uint32 `protobuf:"varint,4,rep,packed,name=ip_versions,json=ipVersions,proto3" json:"ip_versions,omitempty"`
+	// The reporter, which is not ready, has just started. The vswitch answers and has what an earlier
+	// reporter configured: whoever holds the interface keeps it.
+	Waiting       bool `protobuf:"varint,5,opt,name=waiting,proto3" json:"waiting,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -312,6 +315,13 @@ func (x *Forwarding) GetIpVersions() []uint32 {
 		return x.IpVersions
 	}
 	return nil
+}
+
+func (x *Forwarding) GetWaiting() bool {
+	if x != nil {
+		return x.Waiting
+	}
+	return false
 }
 
 type Holding struct {
@@ -471,14 +481,15 @@ const file_contiv_stn_stn_proto_rawDesc = "" +
 	"\x05Route\x12-\n" +
 	"\x12destination_subnet\x18\x01 \x01(\tR\x11destinationSubnet\x12\x1e\n" +
 	"\vnext_hop_ip\x18\x02 \x01(\tR\tnextHopIp\x12\x17\n" +
-	"\x06metric\x18\xe8\a \x01(\rR\x06metric\"\x82\x01\n" +
+	"\x06metric\x18\xe8\a \x01(\rR\x06metric\"\x9c\x01\n" +
 	"\n" +
 	"Forwarding\x12%\n" +
 	"\x0einterface_name\x18\x01 \x01(\tR\rinterfaceName\x12\x14\n" +
 	"\x05ready\x18\x02 \x01(\bR\x05ready\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x1f\n" +
 	"\vip_versions\x18\x04 \x03(\rR\n" +
-	"ipVersions\"\xb9\x01\n" +
+	"ipVersions\x12\x18\n" +
+	"\awaiting\x18\x05 \x01(\bR\awaiting\"\xb9\x01\n" +
 	"\aHolding\x12%\n" +
 	"\x0einterface_name\x18\x01 \x01(\tR\rinterfaceName\x12+\n" +
 	"\x06holder\x18\x02 \x01(\x0e2\x13.stn.Holding.HolderR\x06holder\x12\x16\n" +
