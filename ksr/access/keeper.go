@@ -41,6 +41,8 @@ type Keeper struct {
 	// without its data lacks get them again, and no other node does: the addresses of their pods
 	// follow from them.
 	lost map[string]uint32
+	// revision of etcd when it was last read.
+	revision int64
 	// problems that there are, which have been logged.
 	problems map[string]bool
 }
@@ -194,11 +196,11 @@ func (k *Keeper) wanted(ctx context.Context, ids store.Broker) (map[string][]per
 	if err != nil {
 		return nil, err
 	}
-	nodes, _, err := k.etcd.List(ctx, nodePrefix)
+	nodes, err := k.list(ctx, nodePrefix)
 	if err != nil {
 		return nil, err
 	}
-	clients, _, err := k.etcd.List(ctx, ClientPrefix)
+	clients, err := k.list(ctx, ClientPrefix)
 	if err != nil {
 		return nil, err
 	}
@@ -269,9 +271,23 @@ type identities struct {
 	used map[uint32]bool
 }
 
+// list returns what is below the prefix. It fails when etcd has lost its data since it was last read: nodes that it lacks have not left,
+// and have to get their IDs again.
+func (k *Keeper) list(ctx context.Context, prefix string) ([]store.KV, error) {
+	kvs, revision, err := k.etcd.List(ctx, prefix)
+	if err != nil {
+		return nil, err
+	}
+	before := k.revision
+	if k.revision = revision; revision < before {
+		return nil, fmt.Errorf("etcd has lost its data: its revision went from %d to %d", before, revision)
+	}
+	return kvs, nil
+}
+
 // records returns the records of nodes by the IDs in their keys.
 func (k *Keeper) records(ctx context.Context) (map[uint32][]byte, error) {
-	kvs, _, err := k.etcd.List(ctx, idPrefix)
+	kvs, err := k.list(ctx, idPrefix)
 	if err != nil {
 		return nil, err
 	}

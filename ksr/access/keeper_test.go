@@ -217,6 +217,34 @@ func TestIDsOutliveTheData(t *testing.T) {
 	c.awaitID("node3", "1")
 }
 
+// An etcd that loses its data while it is read looks as if all nodes had left: they get their IDs again nevertheless.
+func TestIDsOutliveTheDataThatIsBeingRead(t *testing.T) {
+	c := newServer(t)
+	k := access.New(c.root, slog.New(slog.DiscardHandler))
+	for i, node := range []string{"node1", "node2"} {
+		c.put(nodes+node, "{}")
+		if err := k.Reconcile(t.Context(), c.root); err != nil {
+			t.Fatal(err)
+		}
+		c.awaitID(node, strconv.Itoa(i+1))
+	}
+	c.wipe()
+	c.put(nodes+"node0", "{}") // new
+	if err := k.Reconcile(t.Context(), c.root); err == nil {
+		t.Error("the loss is not noticed")
+	}
+	k.Forget()
+	if err := k.Reconcile(t.Context(), c.root); err != nil {
+		t.Fatal(err)
+	}
+	c.awaitID("node0", "3")
+	c.put(nodes+"node2", "{}")
+	if err := k.Reconcile(t.Context(), c.root); err != nil {
+		t.Fatal(err)
+	}
+	c.awaitID("node2", "2")
+}
+
 // A node reads what is reflected, and writes what is its own; nothing else.
 func TestNodesWriteTheirOwn(t *testing.T) {
 	c := newCluster(t)

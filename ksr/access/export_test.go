@@ -1,0 +1,13 @@
+package access
+
+import (
+	"context"
+
+	"github.com/contiv/contiv/store"
+)
+
+// Reconcile is a step of Run, after a change.
+func (k *Keeper) Reconcile(ctx context.Context, ids store.Broker) error { return k.reconcile(ctx, ids) }
+
+// Forget is a step of Run, after a failure.
+func (k *Keeper) Forget() { k.forget() }
