@@ -2,6 +2,7 @@ package access
 
 import (
 	"context"
+	"time"
 
 	"github.com/contiv/contiv/store"
 )
@@ -11,3 +12,6 @@ func (k *Keeper) Reconcile(ctx context.Context, ids store.Broker) error { return
 
 // Forget is a step of Run, after a failure.
 func (k *Keeper) Forget() { k.forget() }
+
+// SetLateAfter is to be called before Run.
+func (k *Keeper) SetLateAfter(d time.Duration) { k.lateAfter = d }

@@ -43,13 +43,17 @@ type Keeper struct {
 	lost map[string]uint32
 	// revision of etcd when it was last read.
 	revision int64
+	// failed is when a call of etcd last failed; zero: the users have been read since lateAfter that, when etcd could no
+	// longer carry the call out.
+	failed    time.Time
+	lateAfter time.Duration
 	// problems that there are, which have been logged.
 	problems map[string]bool
 }
 
 // New returns a keeper for an etcd in which we are root.
 func New(s *etcd.Store, log *slog.Logger) *Keeper {
-	return &Keeper{etcd: s, auth: s.Client(), log: log, released: make(map[string]uint32), lost: make(map[string]uint32), problems: make(map[string]bool)}
+	return &Keeper{etcd: s, auth: s.Client(), log: log, lateAfter: 15 * time.Second, released: make(map[string]uint32), lost: make(map[string]uint32), problems: make(map[string]bool)}
 }
 
 // Run manages users and roles until ctx ends, or until ids reports that another instance writes. IDs
@@ -62,6 +66,7 @@ func (k *Keeper) Run(ctx context.Context, ids store.Broker) error {
 			return nil
 		}
 		k.forget()
+		k.failed = time.Now()
 		k.log.Warn("the users of etcd cannot be kept: it is tried again", "in", wait, "error", err)
 		select {
 		case <-time.After(wait):
@@ -96,14 +101,28 @@ func (k *Keeper) follow(ctx context.Context, ids store.Broker, done func()) erro
 			return err
 		}
 		done()
-		batch, ok := <-changes
-		if !ok {
-			return context.Cause(ctx)
-		}
-		if batch.Err != nil {
-			return batch.Err
+		select {
+		case batch, ok := <-changes:
+			if !ok {
+				return context.Cause(ctx)
+			}
+			if batch.Err != nil {
+				return batch.Err
+			}
+		case <-k.late():
+			k.forget()
+			k.failed = time.Time{}
 		}
 	}
+}
+
+// late returns a channel that receives when etcd no longer carries out calls that failed, and the users have to be read again,
+// since nobody is told of their changes. It is nil if that has been done.
+func (k *Keeper) late() <-chan time.Time {
+	if k.failed.IsZero() {
+		return nil
+	}
+	return time.After(time.Until(k.failed.Add(k.lateAfter)))
 }
 
 // addUser adds a user with the role of the same name.

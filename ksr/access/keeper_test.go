@@ -80,11 +80,16 @@ func newServer(t *testing.T) *cluster {
 }
 
 // keep starts the keeper.
-func (c *cluster) keep() {
+func (c *cluster) keep() { c.keepThrough(c.root) }
+
+// keepThrough starts the keeper; it writes IDs to a broker.
+func (c *cluster) keepThrough(ids store.Broker) {
+	k := access.New(c.root, slog.New(slog.DiscardHandler))
+	k.SetLateAfter(50 * time.Millisecond)
 	ctx, stop := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		if err := access.New(c.root, slog.New(slog.DiscardHandler)).Run(ctx, c.root); err != nil {
+		if err := k.Run(ctx, ids); err != nil {
 			c.t.Error(err)
 		}
 	})
@@ -321,6 +326,42 @@ func TestUsersComeAndGo(t *testing.T) {
 	})
 	c.put(nodes+"node2", "{}")
 	c.awaitID("node2", "3")
+}
+
+// failsOnce refuses the first ID of node2, and calls late before it gives it the second one.
+type failsOnce struct {
+	store.Broker
+	failed bool
+	late   func() error
+}
+
+func (f *failsOnce) PutIfNotExists(ctx context.Context, key string, value []byte) (bool, error) {
+	if strings.Contains(string(value), "node2") {
+		if !f.failed {
+			f.failed = true
+			return false, errors.New("a failure")
+		}
+		if err := f.late(); err != nil {
+			return false, err
+		}
+	}
+	return f.Broker.PutIfNotExists(ctx, key, value)
+}
+
+// A call that etcd carries out after the retry has read the users does no harm.
+func TestLateChangesOfUsersDoNotStay(t *testing.T) {
+	c := newServer(t)
+	c.put(nodes+"node1", "{}")
+	c.keepThrough(&failsOnce{Broker: c.root, late: func() error {
+		_, err := c.root.Client().UserDelete(t.Context(), access.NodeUser+"node1")
+		return err
+	}})
+	c.awaitID("node1", "1")
+	c.mayRead("node1")
+	c.put(nodes+"node2", "{}")
+	c.awaitID("node2", "2")
+	c.mayRead("node2")
+	c.mayRead("node1")
 }
 
 // What a node, or whoever has its certificate, writes into its own record takes no other node's ID, and gets it no more
