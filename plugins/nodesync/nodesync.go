@@ -29,6 +29,9 @@ type NodeSync struct {
 	// stored is this node's VppNode in the store, as far as known; nil if it is
 	// not there. Used by the event loop only.
 	stored *vppnode.VppNode
+	// released says that this node has lost its ID because its Kubernetes object is gone: the ID is free for others until
+	// the object is there again. Used by the event loop only.
+	released bool
 	// identified says that this agent has published addresses: the name is its own.
 	// Used by the event loop only.
 	identified bool
@@ -212,16 +215,10 @@ func (n *NodeSync) lost(err error) bool {
 	return n.records.kubeNodes[taken.by] != nil && !n.records.hasOtherID(taken.by, taken.id)
 }
 
-// released reports whether this node has lost the ID because its Kubernetes object is gone: the ID is free for others until
-// the object is there again.
-func (n *NodeSync) released(id uint32) bool {
-	return n.stored == nil && n.records.kubeNodes[n.nodeName] == nil && n.records.vppNodes[id] == nil
-}
-
 // store writes this node's VppNode if it is not stored already, and was not released. Only that another
 // node has the ID is an error, a fatal one if it is lost.
 func (n *NodeSync) store(ctx context.Context, next *vppnode.VppNode) error {
-	if n.released(next.GetId()) {
+	if n.released {
 		return nil
 	}
 	if proto.Equal(n.stored, next) {
@@ -274,6 +271,7 @@ func (n *NodeSync) Resync(ctx context.Context, _ controller.Event, state control
 		}
 	}
 	own, stored := &Node{Name: n.nodeName}, n.records.of(n.nodeName)
+	n.released = n.released && stored == nil && n.records.kubeNodes[n.nodeName] == nil
 	if stored != nil {
 		own.setVPPNode(stored)
 	}
@@ -450,6 +448,7 @@ func (n *NodeSync) kubeNodeChanged(ctx context.Context, change *controller.KubeS
 	updates := n.recompute(ctx)
 	var err error
 	if name == n.nodeName && k != nil {
+		n.released = false
 		err = n.reclaim(ctx)
 	}
 	return updates, err
@@ -489,7 +488,7 @@ func (n *NodeSync) ownVPPNodeChanged(ctx context.Context, prev, next *vppnode.Vp
 	case own == nil:
 		return nil
 	case next.GetName() == n.nodeName && next.GetId() == own.ID:
-		if n.stored = next; !n.identified {
+		if n.stored, n.released = next, false; !n.identified {
 			return nil
 		}
 		return n.store(ctx, own.vppNode())
@@ -498,6 +497,7 @@ func (n *NodeSync) ownVPPNodeChanged(ctx context.Context, prev, next *vppnode.Vp
 	}
 	n.stored = nil
 	if next == nil && !own.inKube {
+		n.released = true
 		controller.Logger(ctx, n.log).Warn("The ID of this node was released: its Kubernetes object is gone", "id", own.ID)
 		return nil
 	}
