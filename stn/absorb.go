@@ -154,7 +154,7 @@ func (r *Reporter) Wait() {
 	if r.card.reporter != r {
 		return
 	}
-	r.card.heard, r.card.ready, r.card.waiting, r.card.why = time.Now(), false, true, "the agent does not know yet whether the vswitch forwards"
+	r.card.heard, r.card.ready, r.card.waiting, r.card.why = time.Now(), false, true, notKnown
 	r.keeper.decide(r.card)
 }
 

@@ -358,6 +358,9 @@ func (k *Keeper) decide(c *card) {
 	k.take(c)
 }
 
+// notKnown is the trouble of an agent that has just started.
+const notKnown = "the agent does not know yet whether the vswitch forwards"
+
 // trouble returns the reason why the vswitch does not forward, and when that will have lasted too
 // long; "" if it forwards.
 func (k *Keeper) trouble(c *card) (why string, at time.Time) {
@@ -374,7 +377,7 @@ func (k *Keeper) trouble(c *card) (why string, at time.Time) {
 	case c.reporter == nil:
 		worse("the agent is gone", c.absentSince.Add(k.Limits.Absent))
 	case c.heard.IsZero(): // it has not reported yet
-		worse("the agent does not know yet whether the vswitch forwards", c.absentSince.Add(k.Limits.Absent))
+		worse(notKnown, c.absentSince.Add(k.Limits.Absent))
 	case now.Sub(c.heard) >= k.Limits.Silent:
 		worse("the agent does not respond", now)
 	case c.waiting && c.Holder == journal.VSwitch && c.giving == "": // it keeps the card

@@ -54,9 +54,9 @@ func (s *starting) see() client.Report {
 	return r
 }
 
-// An agent that is started says nothing of the card before it knows what VPP does, and then what it sees then: contiv-stn, which waits
-// some seconds for it, would give the card back otherwise.
-func TestRestartedAgentReportsWhatItKnows(t *testing.T) {
+// reports returns what an agent, which runs until the test ends, tells a contiv-stn that has eth0.
+func reports(t *testing.T, synced func() bool, o observer) <-chan *stn.Forwarding {
+	t.Helper()
 	socket := filepath.Join(t.TempDir(), "stn.sock")
 	l, err := net.Listen("unix", socket)
 	if err != nil {
@@ -64,14 +64,30 @@ func TestRestartedAgentReportsWhatItKnows(t *testing.T) {
 	}
 	server, daemon := grpc.NewServer(), custody{told: make(chan *stn.Forwarding)}
 	stn.RegisterCustodyServer(server, daemon)
+	stn.RegisterSTNServer(server, claimed{})
 	go server.Serve(l)
-	defer server.Stop()
+	t.Cleanup(server.Stop)
 	c, err := client.New(socket)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
+	thief := &thief{client: c, log: plugintest.Logger()}
+	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
+	go func() { ended <- thief.report(ctx, synced, o, func(*stn.Holding) {}) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		thief.Close()
+	})
+	return daemon.told
+}
+
+// An agent that is started says nothing of the card before it knows what VPP does, and then what it sees then: contiv-stn, which waits
+// some seconds for it, would give the card back otherwise.
+func TestRestartedAgentReportsWhatItKnows(t *testing.T) {
 	vpp := &starting{seen: make(chan struct{}, 1)}
 	synced := func() bool {
 		select { // the resync ends right after somebody has looked too early
@@ -81,15 +97,9 @@ func TestRestartedAgentReportsWhatItKnows(t *testing.T) {
 		vpp.synced.Store(true)
 		return true
 	}
-	thief := &thief{client: c, log: plugintest.Logger()}
-	defer thief.Close()
-	go func() { ended <- thief.report(ctx, synced, vpp, func(*stn.Holding) {}) }()
-	if first := <-daemon.told; !first.GetReady() || first.GetInterfaceName() != "eth0" {
+	told := reports(t, synced, vpp)
+	if first := <-told; !first.GetReady() || first.GetInterfaceName() != "eth0" {
 		t.Errorf("the first report is %v", first)
-	}
-	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
 	}
 }
 
@@ -102,42 +112,20 @@ func (*forwarding) left(context.Context) bool { return true }
 
 // An agent that waits beside a VPP that an earlier one configured says so again and again, and what it sees afterwards.
 func TestWaitingAgentIsHeard(t *testing.T) {
-	socket := filepath.Join(t.TempDir(), "stn.sock")
-	l, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server, daemon := grpc.NewServer(), custody{told: make(chan *stn.Forwarding)}
-	stn.RegisterCustodyServer(server, daemon)
-	stn.RegisterSTNServer(server, claimed{})
-	go server.Serve(l)
-	defer server.Stop()
-	c, err := client.New(socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
 	vpp := &forwarding{}
-	thief := &thief{client: c, log: plugintest.Logger()}
-	defer thief.Close()
-	go func() { ended <- thief.report(ctx, vpp.synced.Load, vpp, func(*stn.Holding) {}) }()
+	told := reports(t, vpp.synced.Load, vpp)
 	for range 2 {
-		if f := <-daemon.told; !f.GetWaiting() || f.GetReady() || f.GetInterfaceName() != "eth0" {
+		if f := <-told; !f.GetWaiting() || f.GetReady() || f.GetInterfaceName() != "eth0" {
 			t.Errorf("while it waits, the agent says %v", f)
 		}
 	}
 	vpp.synced.Store(true)
-	f := <-daemon.told
+	f := <-told
 	if f.GetWaiting() { // it was sent before
-		f = <-daemon.told
+		f = <-told
 	}
 	if f.GetWaiting() || !f.GetReady() {
 		t.Errorf("when it knows, the agent says %v", f)
-	}
-	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
 	}
 }
 
