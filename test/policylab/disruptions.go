@@ -14,9 +14,18 @@ import (
 )
 
 // Disruptions: agents are killed, etcd is gone, a node comes and leaves, and policies are replaced by others.
-// All the time, connections that each of the policies allow go on, and a pod that none of them allows gets nowhere.
+// All the time, connections that each of the policies allow go on, and a pod that none of them allows gets nowhere,
+// not even by connections that an earlier policy allowed.
 func Disruptions(t *testing.T, l *lab.Lab) {
 	p := newPolicyLab(t, l)
+	p.policy(t, "x", "former", "{podSelector: {}, ingress: [{from: [{namespaceSelector: "+blue+"}]}]}")
+	p.want(t, "only pods of z reach x", func(src, dst, _ string) bool { return !in("x", dst) || in("z", src) })
+	var former []net.Conn
+	for _, address := range p.pods["x/a"].Addresses() {
+		former = append(former, connect(t, p.pods["z/b"].Netns, address))
+	}
+	p.remove(t, "NetworkPolicy", "x", "former")
+	p.want(t, "everything passes without policies", func(_, _, _ string) bool { return true })
 	p.policy(t, "x", "first", "{podSelector: {}, ingress: [{from: [{podSelector: {}}]}]}")
 	want := func(src, dst, _ string) bool { return !in("x", dst) || in("x", src) }
 	p.want(t, "only pods of x reach x", want)
@@ -24,7 +33,7 @@ func Disruptions(t *testing.T, l *lab.Lab) {
 	for _, address := range p.pods["x/a"].Addresses() {
 		streams = append(streams, newStream(t, p.pods["x/b"].Netns, labtest.Echo(t, p.pods["x/a"].Netns, net.JoinHostPort(address.String(), "0"))))
 	}
-	intruder := newIntruder(t, p.pods["z/b"].Netns, p.pods["x/a"].Addresses())
+	intruder := newIntruder(t, p.pods["z/b"].Netns, p.pods["x/a"].Addresses(), former)
 
 	ctx := t.Context()
 	agents := func(do func(context.Context, string) error) func() error {
@@ -69,6 +78,22 @@ func Disruptions(t *testing.T, l *lab.Lab) {
 		intruder.fails(t, step.name)
 	}
 	labtest.RequireQuiet(t, p.Lab)
+}
+
+// connect makes a connection of UDP to port 80.
+func connect(t *testing.T, netns string, to netip.Addr) (c net.Conn) {
+	t.Helper()
+	if err := labtest.Inside(netns, func() (err error) {
+		c, err = net.Dial("udp", net.JoinHostPort(to.String(), "80"))
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	if err := exchange(c, longWait); err != nil {
+		t.Fatal(err)
+	}
+	return c
 }
 
 // stream is a connection on which something is always under way.
@@ -121,28 +146,36 @@ func (s *stream) goesOn(t *testing.T, when string) {
 	}
 }
 
-// intruder knocks at addresses which no policy allows.
+// intruder knocks at addresses which no policy allows, and at the doors that were open to it once.
 type intruder struct{ tries, reached atomic.Int64 }
 
-func newIntruder(t *testing.T, netns string, addresses []netip.Addr) *intruder {
+func newIntruder(t *testing.T, netns string, addresses []netip.Addr, former []net.Conn) *intruder {
+	const wait = 5 * time.Millisecond
 	i := &intruder{}
+	var knocks []func() bool
+	for _, address := range addresses {
+		for _, port := range []string{"tcp/80", "udp/80"} {
+			knocks = append(knocks, func() bool { return reaches(netns, address, port, wait) })
+		}
+	}
+	for _, c := range former {
+		knocks = append(knocks, func() bool { return exchange(c, wait) == nil })
+	}
 	stop, done := make(chan struct{}), make(chan struct{})
 	t.Cleanup(func() { close(stop); <-done })
 	go func() {
 		defer close(done)
 		for {
-			for _, address := range addresses {
-				for _, port := range []string{"tcp/80", "udp/80"} {
-					select {
-					case <-stop:
-						return
-					default:
-					}
-					if reaches(netns, address, port, 5*time.Millisecond) {
-						i.reached.Add(1)
-					}
-					i.tries.Add(1)
+			for _, knock := range knocks {
+				select {
+				case <-stop:
+					return
+				default:
 				}
+				if knock() {
+					i.reached.Add(1)
+				}
+				i.tries.Add(1)
 			}
 		}
 	}()

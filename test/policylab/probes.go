@@ -100,13 +100,18 @@ func reaches(netns string, address netip.Addr, port string, wait time.Duration) 
 		if network == "tcp" {
 			return nil
 		}
-		if _, err := c.Write([]byte("?")); err != nil {
-			return err
-		}
-		_ = c.SetReadDeadline(time.Now().Add(wait))
-		_, err = c.Read(make([]byte, 10))
-		return err
+		return exchange(c, wait)
 	}) == nil
+}
+
+// exchange sends something on a connection of UDP, and waits for an answer.
+func exchange(c net.Conn, wait time.Duration) error {
+	if _, err := c.Write([]byte("?")); err != nil {
+		return err
+	}
+	_ = c.SetReadDeadline(time.Now().Add(wait))
+	_, err := c.Read(make([]byte, 10))
+	return err
 }
 
 // ping asks for an echo, in the network namespace of its thread.

@@ -14,5 +14,6 @@ func TestPolicies(t *testing.T) {
 	t.Run("semantics", func(t *testing.T) { policylab.Semantics(t, l) })
 	t.Run("random tables", func(t *testing.T) { policylab.RandomTables(t, l) })
 	t.Run("new pods", func(t *testing.T) { policylab.NewPods(t, l) })
+	t.Run("disruptions", func(t *testing.T) { policylab.Disruptions(t, l) })
 	t.Run("why", func(t *testing.T) { policylab.Why(t, l, binaries) })
 }

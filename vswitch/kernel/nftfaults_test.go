@@ -86,9 +86,9 @@ func nftStepsOf(v vswitch.VSwitch) map[string]nftSteps {
 	}
 }
 
-// anyOrder is what listings contain that says nothing: handles, counters, and the order
+// anyOrder is what listings contain that says nothing: handles, counters, generations, and the order
 // of elements and of what was made first.
-var anyOrder = regexp.MustCompile(`packets \d+ bytes \d+|generation \d+|0x00[0-9a-f]{4}00|0xff[0-9a-f]{4}ff`)
+var anyOrder = regexp.MustCompile(`packets \d+ bytes \d+|generation \d+|0x00[0-9a-f]{4}00 accept comment "[0-9a-f]+"|0x00[0-9a-f]{4}00|0xff[0-9a-f]{4}ff`)
 
 // ruleset is all of nftables in an order that does not depend on the past.
 func ruleset(t *testing.T, n *node) string {

@@ -373,6 +373,13 @@ func (lab *filterLab) running(t *testing.T) {
 	works("another port", false)
 	lab.set(t)
 	works("nothing is judged any more", true)
+	lab.set(t, with, rules, subject)
+	works("the client is in the set once more", true)
+	lab.set(t)
+	lab.set(t, without, rules, subject)
+	works("all values have gone, and the client is not in the set of those that have come", false)
+	lab.set(t)
+	works("nothing is judged at last", true)
 }
 
 // replacement: while lists, sets and subjects are replaced, packets pass if both old and new ones

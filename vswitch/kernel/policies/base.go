@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/contiv/contiv/netlink/nft"
 	"github.com/google/nftables"
@@ -95,6 +96,13 @@ func baseLines(chain string, generation int) []line {
 	}
 	return deniedLines(chain)
 }
+
+// next is the generation after another one.
+func next(generation int) int { return generation%lastGeneration + 1 }
+
+// firstGeneration is that of a table when nobody knows of one before: marks of connections that are left of one belong to
+// generations before it, as long as values changed less than once a second.
+func firstGeneration(now time.Time) int { return next(int(now.Unix() % lastGeneration)) }
 
 func generationComment(generation int) string { return "generation " + strconv.Itoa(generation) }
 

@@ -56,9 +56,9 @@ var noteSets = func() map[string]*nftables.Set {
 	return sets
 }()
 
-// deniedLines count and note a packet, and drop it.
+// deniedLines count and note a packet, and drop it. Its connection counts as never judged: generations come again.
 func deniedLines(chain string) []line {
-	var texts []string
+	texts := []string{fmt.Sprintf("ct mark set ct mark & %#08x", ^uint32(markMask))}
 	for _, v := range versions {
 		texts = append(texts, fmt.Sprintf("update @%s%s { ct %s %s saddr timeout %s counter }", chain, v.number, deniedChains[chain], v.addr, subjectKept))
 	}

@@ -27,7 +27,8 @@
 // therefore get the same verdict, and it does not matter whether or where services and NAT
 // translate it. The connection mark stores the generation of the values for which the connection
 // was allowed. A change starts a new generation, so each connection is evaluated again at its next
-// packet, in either direction.
+// packet, in either direction. Marks outlive values and agents, so generations go on: without values, the table
+// still has the last one. A mark is cleared where a rule denies, since 16 bits come round.
 //
 // At the hook output are the packets of IPVS: it takes those for its services at the hook input,
 // and sends them to a server with the addresses of their clients. Without the conntrack of IPVS

@@ -1,6 +1,7 @@
 package policies
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	contiv_filter "github.com/contiv/contiv/api/contiv/filter"
 	"github.com/contiv/contiv/filter"
@@ -47,6 +49,9 @@ type Driver struct {
 	// have is what the table holds at the generation; nil: to be read.
 	have       *table
 	generation uint32
+	// judged is the last generation in which connections were judged; 0: unknown. It outlives a table that others
+	// remove, as the marks of connections do.
+	judged int
 	// stale are objects that were found, and that no value has asked for or disowned yet.
 	stale map[string]bool
 	// unions are those of the table.
@@ -204,6 +209,7 @@ func (d *Driver) List(ctx context.Context, expected []proto.Message) (found []pr
 func (d *Driver) Drop(ctx context.Context) error {
 	return d.change(func(e *edit) {
 		d.want, d.stale = newValues(), map[string]bool{}
+		e.drop()
 	})
 }
 
@@ -238,6 +244,9 @@ func (d *Driver) load() error {
 		return fmt.Errorf("reading nftables table inet %s: %w", tableName, supported(err))
 	}
 	d.have, d.generation, d.sweepAll, d.unions = tableOf(found), generation, true, newUnions()
+	if d.judged == 0 {
+		d.judged = cmp.Or(d.have.generation, firstGeneration(time.Now()))
+	}
 	if first {
 		d.stale, d.want.versions = d.have.objects(), d.have.versions()
 	}

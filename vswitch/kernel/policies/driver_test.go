@@ -92,11 +92,8 @@ func TestNothingUnneededStays(t *testing.T) {
 					t.Fatalf("seed %d, step %d: %q is needed, and is not in the table", seed, step, object)
 				}
 			}
-			if d.have.exists != (len(d.want.needed) > 0) {
-				t.Fatalf("seed %d, step %d: the table exists: %v, and %d objects are needed", seed, step, d.have.exists, len(d.want.needed))
-			}
-			if !slices.Equal(d.have.chains["forward"], comments(baseLines("forward", d.have.generation))) && d.have.exists {
-				t.Fatalf("seed %d, step %d: the base is damaged", seed, step)
+			if needed := len(d.want.needed) > 0; d.have.isIntact() != needed || d.have.isRetired() != (d.have.exists && !needed) {
+				t.Fatalf("seed %d, step %d: the table is intact: %v, retired: %v, and %d objects are needed", seed, step, d.have.isIntact(), d.have.isRetired(), len(d.want.needed))
 			}
 		}
 	}

@@ -18,7 +18,6 @@ type edit struct {
 	have *table
 	// The three transactions.
 	prepare, step, clean nft.Batch
-	dropped              bool
 
 	// moved are members that came to address sets and left them; see follow.
 	moved []move
@@ -44,7 +43,7 @@ func batch() nft.Batch { return nft.Batch{Table: tableName, Family: unix.NFPROTO
 
 // transactions returns those that do something.
 func (e *edit) transactions() (list []*nft.Batch) {
-	if !e.step.Empty() && !e.dropped {
+	if e.have.intact && !e.step.Empty() {
 		e.judgeAnew()
 	}
 	for _, b := range []*nft.Batch{&e.prepare, &e.step, &e.clean} {
@@ -94,7 +93,7 @@ func (e *edit) base() {
 		}
 	}
 	if e.have.generation == 0 {
-		e.have.generation = 1
+		e.have.generation = e.d.judged
 	}
 	for _, chain := range slices.Sorted(maps.Keys(hooks)) {
 		if _, ok := e.have.chains[chain]; ok && e.have.hooks[chain] != hooks[chain] {
@@ -115,7 +114,8 @@ func (e *edit) base() {
 
 // judgeAnew begins a generation, as part of the step.
 func (e *edit) judgeAnew() {
-	e.have.generation = e.have.generation%lastGeneration + 1
+	e.d.judged = next(e.d.judged)
+	e.have.generation = e.d.judged
 	for _, chain := range []string{"forward", "pass"} {
 		rules := baseLines(chain, e.have.generation)
 		fill(&e.step, chain, rules)
@@ -423,19 +423,38 @@ func (e *edit) address(addr netip.Addr) {
 	}
 }
 
-// sweep removes the objects that no value needs, and the table with the last value. It keeps all
-// sets while there are lists that are neither claimed nor disowned, since those may need any of
-// them.
+// drop removes the table.
+func (e *edit) drop() {
+	e.prepare, e.step, e.clean = batch(), batch(), batch()
+	if e.have.exists {
+		e.step.DeleteTable()
+	}
+	*e.have, e.d.unions = *newTable(), newUnions()
+}
+
+// retire leaves no more of the table than a chain that no packet reaches. It has the generation, which the marks of
+// connections refer to: those are still there when the next value comes.
+func (e *edit) retire() {
+	if e.have.isRetired() {
+		return
+	}
+	e.drop()
+	e.step.AddTable()
+	e.step.AddChain(&nftables.Chain{Name: "forward"})
+	rules := baseLines("forward", e.d.judged)[:1]
+	add(&e.step, "forward", rules)
+	e.have.exists, e.have.generation, e.have.chains["forward"] = true, e.d.judged, comments(rules)
+}
+
+// sweep removes the objects that no value needs. It keeps all sets while there are lists that are neither claimed nor
+// disowned, since those may need any of them.
 func (e *edit) sweep() {
 	if !e.have.exists {
 		return
 	}
 	e.disown()
 	if len(e.d.want.needed) == 0 && len(e.d.stale) == 0 {
-		e.prepare, e.step = batch(), batch()
-		e.step.DeleteTable()
-		*e.have, e.dropped = *newTable(), true
-		e.d.unions = newUnions()
+		e.retire()
 		return
 	}
 	candidates := slices.Sorted(maps.Keys(e.d.want.idle))

@@ -357,3 +357,50 @@ func TestRulesAreOfTheVersionsOfSubjects(t *testing.T) {
 	}
 	want("after another restart", six)
 }
+
+// Marks of connections outlive the values for which they were made, the table and the agent. Who was allowed once is
+// judged by the values that come later.
+func TestConnectionsAreJudgedAgainByALaterTable(t *testing.T) {
+	there := opening(vswitchtest.FilterProbe{Src: netip.MustParseAddr("10.21.0.2"), Dst: netip.MustParseAddr("10.22.0.3"), Network: "udp", Port: 80})
+	subject := func(deny bool) proto.Message {
+		return &contiv_filter.Subject{Name: "prod/right", Addresses: []string{"10.22.0.3"}, Ingress: []*contiv_filter.Subject_Stage{{Deny: deny}}}
+	}
+	for name, between := range map[string]func(*site){
+		"nothing":                  func(*site) {},
+		"the agent restarts":       func(s *site) { s.restart(t, nil) },
+		"others remove the table":  func(s *site) { s.removeTable(t) },
+		"all generations are used": func(s *site) { s.driver.judged -= 3 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite()
+			for range 5 {
+				s.set(t, subject(false))
+				if o := s.send(t, s.send(t, there).Answer(there)); !o.Passed {
+					t.Fatalf("%q drops an answer that nothing denies", o.By)
+				}
+			}
+			s.set(t, subject(true))
+			if o := s.send(t, there); o.Passed {
+				t.Errorf("a connection that is denied passes")
+			}
+			s.set(t)
+			between(s)
+			for n := range 10 {
+				s.set(t, subject(true), addressSetOf(n))
+				if o := s.send(t, there); o.Passed {
+					t.Errorf("after %d changes, a connection that is denied passes", n)
+				}
+			}
+		})
+	}
+}
+
+// removeTable does what others may do.
+func (s *site) removeTable(t *testing.T) {
+	t.Helper()
+	b := batch()
+	b.DeleteTable()
+	if err := nft.New(s.Kernel).Commit(&b); err != nil {
+		t.Fatal(err)
+	}
+}

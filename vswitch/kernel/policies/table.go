@@ -61,6 +61,11 @@ func tableOf(found *nft.Table) *table {
 	return t
 }
 
+// isRetired reports whether nothing but the generation is there.
+func (t *table) isRetired() bool {
+	return t.generation != 0 && len(t.chains) == 1 && len(t.hooks)+len(t.sets)+len(t.maps) == 0
+}
+
 func (t *table) isIntact() bool {
 	if !t.exists || t.generation == 0 {
 		return false
