@@ -159,6 +159,84 @@ func TestOrdersAndBatchesOfRandomClusters(t *testing.T) {
 	}
 }
 
+// Whatever changes in a cluster, packets of a connection pass, in both directions, exactly when the oracle says that it may
+// be opened now: no matter what was allowed before, whether the node had no policies or no agent in between, and whether
+// others removed its table.
+func TestConnectionsOfRandomClusters(t *testing.T) {
+	for n := range uint64(*clusters) {
+		seed := n + *clustersSeed
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			w, node := policytest.New(seed), newMemoryNode()
+			type connection struct {
+				oracle.Connection
+				there, back nfttest.Packet
+			}
+			var connections []connection
+			send := func(p nfttest.Packet) nfttest.Outcome {
+				o, err := node.Send(p)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return o
+			}
+			for step := range 60 {
+				told := len(w.Told)
+				for range 1 + w.Random.IntN(8) {
+					w.Change()
+				}
+				for _, fact := range w.Told[told:] {
+					fact.Tell(node.processor)
+				}
+				node.take(t)
+				switch w.Random.IntN(10) {
+				case 0:
+					node.restart(t)
+				case 1, 2: // the node has no policies for a while, and maybe another agent
+					if err := node.driver.Change(t.Context(), nil, slices.Collect(maps.Values(node.values))); err != nil {
+						t.Fatal(err)
+					}
+					if w.Chance(50) {
+						node.start()
+					}
+					node.setAgain(t)
+				case 3: // others remove its table
+					table := nft.Batch{Table: "contiv-policy", Family: unix.NFPROTO_INET}
+					table.AddTable()
+					table.DeleteTable()
+					if err := nft.New(node.Kernel).Commit(&table); err != nil {
+						t.Fatal(err)
+					}
+					node.setAgain(t)
+				}
+				cluster, ends := w.Cluster(), endsOf(w)
+				for _, c := range connections {
+					want := policytest.Passes(cluster, asBefore(ends, c.Connection))
+					for direction, p := range map[string]nfttest.Packet{"to": c.there, "answering": c.back} {
+						if o := send(p); o.Passed != want {
+							t.Fatalf("step %d: %s %d from %v, %s %v: passes %v, want %v; policies %v, %v", step, c.Protocol, c.Port, c.From, direction, c.To, o.Passed, want, cluster.Policies, cluster.ClusterPolicies)
+						}
+					}
+				}
+				for version := range 2 {
+					ends := w.Ends(version)
+					for range 5 {
+						from, to := ends[w.Random.IntN(len(ends))], ends[w.Random.IntN(len(ends))]
+						list := policytest.Connections(from, to)
+						c := connection{Connection: list[w.Random.IntN(len(list))]}
+						c.there = opening(c.Connection)
+						c.there.Src = netip.AddrPortFrom(from.Addr, uint16(40000+len(connections)))
+						if o := send(c.there); o.Passed && from.Addr != to.Addr && c.Protocol != "ICMP" {
+							c.back = o.Answer(c.there)
+							send(c.back)
+							connections = append(connections, c)
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
 // memoryNode has the policies of a node in nftables in memory.
 type memoryNode struct {
 	*nfttest.Host
@@ -192,6 +270,14 @@ func (n *memoryNode) take(t *testing.T) {
 		delete(n.values, key)
 	}
 	if err := n.driver.Change(t.Context(), set, removed); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// setAgain puts all values into nftables once more, after what was there has gone.
+func (n *memoryNode) setAgain(t *testing.T) {
+	t.Helper()
+	if err := n.driver.Change(t.Context(), slices.Collect(maps.Values(n.values)), nil); err != nil {
 		t.Fatal(err)
 	}
 }
