@@ -97,6 +97,7 @@ func New(opts Options) (*VSwitch, error) {
 		host.Close()
 		return nil, err
 	}
+	v.watchers.Go(func() { v.guards.EndConnections(v.closing) })
 	return v, nil
 }
 
@@ -163,7 +164,7 @@ func (r restorer) RestoreInterface(iface string, index int) error {
 // ReadAhead reads in the background what takes long, for the first time that the values of it are listed.
 func (v *VSwitch) ReadAhead() { v.watchers.Go(v.nat.ReadAhead) }
 
-// Close ends Watch and DHCP clients and releases resources; what is configured stays.
+// Close ends Watch, DHCP clients and connections of former pods, and releases resources; what is configured stays.
 func (v *VSwitch) Close() error {
 	v.close.Do(func() {
 		close(v.closing)

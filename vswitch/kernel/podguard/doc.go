@@ -13,6 +13,8 @@
 // packet is therefore independent of the number of pods, and the elements exist before the device
 // does, so that it is never unguarded. Dropped packets are counted in a set by device and reason.
 //
+// The kernel forgets the connections of addresses that no guard has any more: they are given to others.
+//
 // Rules are recognised by comments that contain a hash of their text, elements by the name of their
 // device. Everything is read back from the kernel.
 package podguard

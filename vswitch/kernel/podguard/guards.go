@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"net"
 	"net/netip"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/contiv/contiv/api/contiv/guard"
 	"github.com/contiv/contiv/models"
+	"github.com/contiv/contiv/netlink/conntrack"
 	"github.com/contiv/contiv/netlink/nft"
 	"github.com/contiv/contiv/vswitch"
 	"github.com/contiv/contiv/vswitch/kernel/drift"
@@ -38,12 +40,19 @@ type Guards struct {
 	tunnels map[own.Tunnel]bool
 	// noTimeouts: the kernel lacks them.
 	noTimeouts bool
+	// left are addresses that no guard has any more, and whose connections the kernel may still know.
+	left map[netip.Addr]bool
+	// more is written to when there are more of them; ending is held while their connections end.
+	more   chan struct{}
+	ending sync.Mutex
 }
 
 var _ vswitch.SourceGuards = (*Guards)(nil)
 
-// New returns the guards of a host; there is nothing to close.
-func New(host *own.Host) *Guards { return &Guards{host: host, nft: host.NFT} }
+// New returns the guards of a host. Run EndConnections meanwhile; there is nothing to close.
+func New(host *own.Host) *Guards {
+	return &Guards{host: host, nft: host.NFT, left: map[netip.Addr]bool{}, more: make(chan struct{}, 1)}
+}
 
 // device is that of an interface that the vswitch makes.
 func device(iface string) string { return own.DeviceName(own.DevInterface, iface) }
@@ -80,6 +89,24 @@ func nameKey(dev string) string {
 // deviceOf is the device that an element is about.
 func (e element) deviceOf() string {
 	return strings.TrimRight(e.key[:min(len(e.key), nameLen)], "\x00")
+}
+
+// address is the one that an element lets its device send from.
+func (e element) address() (addr netip.Addr, ok bool) {
+	if e.set != own4 && e.set != own6 {
+		return addr, false
+	}
+	return netip.AddrFromSlice([]byte(e.key[min(len(e.key), nameLen+8):]))
+}
+
+func addressesIn(elements map[element]bool) iter.Seq[netip.Addr] {
+	return func(yield func(netip.Addr) bool) {
+		for e := range elements {
+			if addr, ok := e.address(); ok && !yield(addr) {
+				return
+			}
+		}
+	}
 }
 
 // paddedMAC fills whole registers.
@@ -126,11 +153,16 @@ func elementsOf(v *guard.SourceGuard) (map[element]bool, error) {
 func (g *Guards) Create(_ context.Context, v *guard.SourceGuard) error {
 	wanted, err := elementsOf(v)
 	if err == nil {
+		err = g.awaitEnd(wanted)
+	}
+	if err == nil {
 		err = g.change(true, func(t transaction) error {
 			g.set(t, v, wanted)
 			return nil
 		}, func() {
+			before := g.known[deviceBehind(v)]
 			g.known[deviceBehind(v)] = wanted
+			g.leave(addressesIn(before))
 			if n := v.GetMaxConnections(); n != 0 {
 				g.limits[n] = true
 			}
@@ -215,12 +247,81 @@ func (g *Guards) Delete(_ context.Context, v *guard.SourceGuard) error {
 				t.remove(e)
 			}
 			return nil
-		}, func() { delete(g.known, dev) })
+		}, func() {
+			delete(g.known, dev)
+			g.leave(slices.Values(vswitch.GuardedAddresses(v)))
+		})
 	})
 	if err != nil {
 		return fmt.Errorf("ending the guard of interface %q: %w", v.GetInterface(), err)
 	}
 	return nil
+}
+
+// leave notes addresses that a guard had, and that no guard has any more. The caller holds the lock.
+func (g *Guards) leave(addrs iter.Seq[netip.Addr]) {
+	held := map[netip.Addr]bool{}
+	for _, elements := range g.known {
+		for addr := range addressesIn(elements) {
+			held[addr] = true
+		}
+	}
+	for addr := range addrs {
+		if !held[addr] && !addr.IsLinkLocalUnicast() {
+			g.left[addr] = true
+		}
+	}
+	select {
+	case g.more <- struct{}{}:
+	default:
+	}
+}
+
+// EndConnections has the kernel forget the connections of addresses that no guard has any more, until the channel is closed.
+// Whoever is given one of them next would take part in them, past its policies. Their former owner can open no others; that
+// of a guard that goes has no device. Nobody waits for it but the next owner: the kernel may have to list all its connections.
+func (g *Guards) EndConnections(closing <-chan struct{}) {
+	for closed := false; !closed; {
+		select {
+		case <-closing:
+			closed = true
+		case <-g.more:
+		}
+		if err := g.endConnections(); err != nil {
+			g.host.Log.Warn("The connections of former pods are still in conntrack: a pod that is given an address of theirs ends them first", "error", err)
+		}
+	}
+}
+
+func (g *Guards) endConnections() error {
+	g.ending.Lock()
+	defer g.ending.Unlock()
+	g.mu.Lock()
+	left := slices.Collect(maps.Keys(g.left))
+	g.mu.Unlock()
+	if err := conntrack.ForgetHosts(g.host.NS.Handle, left...); err != nil {
+		return err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, addr := range left {
+		delete(g.left, addr)
+	}
+	return nil
+}
+
+// awaitEnd returns when no connections are left of former owners of addresses that a guard is to have.
+func (g *Guards) awaitEnd(wanted map[element]bool) error {
+	g.mu.Lock()
+	left := false
+	for addr := range addressesIn(wanted) {
+		left = left || g.left[addr]
+	}
+	g.mu.Unlock()
+	if !left {
+		return nil
+	}
+	return g.endConnections()
 }
 
 // uncount deletes what has been counted of a device.
@@ -386,11 +487,9 @@ func describe(dev, name string, found map[element]bool) *guard.SourceGuard {
 			v.MaxConnections, _ = limitOf(e.chain)
 		}
 	}
-	for e := range found {
-		if e.set == own4 || e.set == own6 {
-			if addr, ok := netip.AddrFromSlice([]byte(e.key[min(len(e.key), nameLen+8):])); ok && addr != linkLocal {
-				v.IpAddresses = append(v.IpAddresses, addr.String())
-			}
+	for addr := range addressesIn(found) {
+		if addr != linkLocal {
+			v.IpAddresses = append(v.IpAddresses, addr.String())
 		}
 	}
 	slices.Sort(v.IpAddresses)
