@@ -24,7 +24,7 @@ func TestConformanceOfVPP(t *testing.T) {
 	}
 	vswitchtest.Run(t, vswitchtest.Config{
 		SessionsOfDNAT: true, NoICMPErrors: true, L3CrossConnectsAll: true, ForwardsByAddress: true,
-		ClientsOfDNAT66Move: true, FlowsOfDNAT66Stay: true, ClientIPIgnored: true,
+		ClientsOfDNAT66Move: true, FlowsOfDNAT66Stay: true, ClientIPIgnored: true, ReflectionsStay: true,
 		SilentDrops: true, PeersOfGroups: true,
 		NewSite: func(t testing.TB) vswitchtest.Site { return newProcessSite(t) }, Parallel: true,
 	})

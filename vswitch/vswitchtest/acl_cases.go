@@ -205,6 +205,32 @@ func (lab *aclLab) checkRunning(t *testing.T) {
 	works("without lists", true)
 }
 
+// checkForgotten: answers pass as long as a list reflects, not since one once did.
+func (lab *aclLab) checkForgotten(t *testing.T, stay bool) {
+	pod, wall := list("pod", "left in", reflect(everything())), list("wall", "left out", deny(everything()))
+	for _, kind := range []string{"tcp", "udp"} {
+		for _, network := range lab.rightNet {
+			lab.set(t, pod, wall)
+			c, err := lab.left.dial(kind, network+"3", 80, longWait)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			works := connectionCheck(t, c)
+			works("at first", true)
+			lab.set(t, wall)
+			works("the list that reflected it is gone", stay)
+			lab.set(t)
+			works("without lists", true)
+			lab.set(t, wall)
+			works("after all lists were gone", false)
+			lab.set(t, pod, wall)
+			works("reflected again", true)
+		}
+	}
+	lab.set(t)
+}
+
 // checkReplacement: while rules are replaced, no packet meets none of them.
 func (lab *aclLab) checkReplacement(t *testing.T) {
 	rules := func(others int) []*vpp_acl.ACL {

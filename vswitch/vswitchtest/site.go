@@ -85,6 +85,9 @@ type Config struct {
 	ClientsOfDNAT66Move bool
 	// FlowsOfDNAT66Stay: what goes to a local address goes on when it is none any more.
 	FlowsOfDNAT66Stay bool
+	// ReflectionsStay: answers to what an access list reflected pass others on an interface that has none any more for the direction
+	// of the list.
+	ReflectionsStay bool
 	// ClientIPIgnored: client_ip of local addresses has no effect.
 	ClientIPIgnored bool
 	// SilentDrops: the vswitch sends no ICMP error for packets without a route.

@@ -43,10 +43,28 @@ var (
 
 var aclPorts = []aclPort{portIn, portOut, portMAC}
 
-// lines of the chain of an interface with the lists, given by chain.
-func (p aclPort) lines(lists []string) (lines []aclLine) {
-	if p != portMAC {
-		lines = append(lines, aclLine{"jump answers-" + strings.TrimSuffix(p.chains, "/"), "answers"})
+// opposite is where packets in the other direction meet lists that may reflect; the chain is that of the same interface.
+func (p aclPort) opposite(chain string) (o aclPort, of string, ok bool) {
+	switch p {
+	case portIn:
+		o = portOut
+	case portOut:
+		o = portIn
+	default:
+		return o, "", false
+	}
+	return o, o.chains + strings.TrimPrefix(chain, p.chains), true
+}
+
+// lines of the chain of an interface with the lists, given by chain. Answers pass only where lists may have let pass who they
+// are for: what says so of a packet outlives those.
+func (s aclState) lines(p aclPort, chain string, lists []string) (lines []aclLine) {
+	if _, other, ok := p.opposite(chain); ok {
+		exempt := "always"
+		if len(s.listsOf(other)) > 0 {
+			exempt = "answers-" + strings.TrimSuffix(p.chains, "/")
+		}
+		lines = append(lines, aclLine{"jump " + exempt, exempt})
 	}
 	for _, list := range lists {
 		lines = append(lines, aclLine{"jump " + list, list})
@@ -208,11 +226,16 @@ func (e *aclEdit) bind(p aclPort, port, device string, lists []string) {
 	if len(lists) == 0 {
 		e.direct(p.mapName, "", port)
 		e.drop(port)
-		return
+	} else {
+		e.set(port, e.state.lines(p, port, lists))
+		if device != "" {
+			e.direct(p.mapName, device, port)
+		}
 	}
-	e.set(port, p.lines(lists))
-	if device != "" {
-		e.direct(p.mapName, device, port)
+	if o, other, ok := p.opposite(port); ok {
+		if lists := e.state.listsOf(other); len(lists) > 0 {
+			e.set(other, e.state.lines(o, other, lists))
+		}
 	}
 }
 
@@ -344,7 +367,7 @@ func (v acls) boundInterfaces(state aclState) map[string]*vpp_acl.ACL_Interfaces
 			}
 			lists := state.listsOf(port)
 			device, _, ok := v.Device(name)
-			if !ok || !state.leads(p.mapName, device, port) || !state.everywhere(port, commentsOf(p.lines(lists))) {
+			if !ok || !state.leads(p.mapName, device, port) || !state.everywhere(port, commentsOf(state.lines(p, port, lists))) {
 				continue
 			}
 			for _, list := range lists {

@@ -22,15 +22,15 @@ import (
 //	         │
 //	macip    │ iifname ──map macip───> mac/<interface> ── jump macip/<list>, … ── drop
 //	in       │ iifname ──map ingress─> in/<interface> ┐
-//	out      │ oifname ──map egress──> out/<interface>┴ jump answers, jump acl/<list>, … ── goto deny
+//	out      │ oifname ──map egress──> out/<interface>┴ jump answers or always, jump acl/<list>, … ── goto deny
 //	                                                                   │
 //	         deny, permit, reflect <─ goto ─ rules/<list>/<hash> <──goto ─┘
 //
 // Each rule carries what it is known by as its comment: the list that it jumps to, or
 // a hash of its text.
 //
-// Whose answers may pass is noted by reflect. In the family inet that is a bit in the
-// mark of the connection: answers are what conntrack knows as the reply direction.
+// Whose answers may pass is noted by reflect, and asked for on interfaces that have lists in the other direction, too. In the
+// family inet that is a bit in the mark of the connection: answers are what conntrack knows as the reply direction.
 // Bridges have connection tracking in some kernels only, and it would see frames
 // that are bridged and then routed twice; there, sets hold the sessions.
 const AclTableName = "contiv-acl"
@@ -142,6 +142,7 @@ func inetChains() []aclChain {
 		verdict("deny", "drop", "!=", "&"),
 		verdict("permit", "accept", "!=", "&"),
 		verdict("reflect", "accept", "==", "|"),
+		{name: "always", lines: texts(neighbourDiscovery)},
 		{name: "answers-in", lines: answers(markReflectedOut)},
 		{name: "answers-out", lines: answers(markReflectedIn)},
 	}
@@ -185,8 +186,10 @@ func (v aclVersion) keys(side string) (opener, answer, echo, echoAnswer string) 
 // bridgeChains: later fragments have no ports and pass; without the first, which
 // meets the rules, nobody can use them.
 func bridgeChains() (chains []aclChain) {
+	fragments := []string{"ip frag-off & 0x1fff != 0 accept", "frag frag-off != 0 accept"}
+	chains = append(chains, aclChain{name: "always", lines: texts(append(slices.Clone(fragments), neighbourDiscovery)...)})
 	for _, d := range []struct{ name, side string }{{"in", "iif"}, {"out", "oif"}} {
-		answers := []string{"ip frag-off & 0x1fff != 0 accept", "frag frag-off != 0 accept"}
+		answers := slices.Clone(fragments)
 		var reflect, forget []string
 		for _, v := range []aclVersion{ipv4, ipv6} {
 			opener, answer, echo, echoAnswer := v.keys(d.side)
