@@ -111,8 +111,8 @@ type Keeper struct {
 
 	mu       sync.Mutex
 	looked   time.Time
-	follower time.Time // when somebody asked last
-	counters map[subjectKey]uint64
+	follower time.Time             // when somebody asked last
+	counters map[subjectKey]uint64 // nil: they were not read yet
 	totals   map[subjectKey]*Count
 	policies map[policyKey]uint64
 	flows    map[flowKey]uint64
@@ -124,7 +124,7 @@ type Keeper struct {
 
 // New returns a keeper; see Run.
 func New(o Options) *Keeper {
-	return &Keeper{Options: o, asked: make(chan struct{}, 1), counters: map[subjectKey]uint64{}, totals: map[subjectKey]*Count{},
+	return &Keeper{Options: o, asked: make(chan struct{}, 1), totals: map[subjectKey]*Count{},
 		policies: map[policyKey]uint64{}, flows: map[flowKey]uint64{}}
 }
 
@@ -180,8 +180,10 @@ func (k *Keeper) look(ctx context.Context, since time.Duration) {
 	k.note(read.Flows)
 }
 
-// count adds the growth of counters. The caller holds the lock.
+// count adds the growth of counters since the agent started: before, an address was perhaps another pod's, and policies
+// were others. The caller holds the lock.
 func (k *Keeper) count(subjects []filter.DeniedSubject) {
+	first := k.counters == nil
 	counters := make(map[subjectKey]uint64, len(subjects))
 	totals := make(map[subjectKey]*Count, len(subjects))
 	for _, s := range subjects {
@@ -191,6 +193,9 @@ func (k *Keeper) count(subjects []filter.DeniedSubject) {
 			more -= before
 		}
 		counters[key] = s.Packets
+		if first {
+			continue
+		}
 		direction, pod := strings.ToLower(s.Direction.String()), k.PodOf(s.Address)
 		total := k.totals[key]
 		if total == nil || total.Pod != pod { // another pod has the address now
@@ -200,7 +205,7 @@ func (k *Keeper) count(subjects []filter.DeniedSubject) {
 			total.Policies = k.Denying(s.Address, s.Direction, s.ByRule)
 		}
 		total.Packets += more
-		if pod != "" {
+		if pod != "" && total.Packets > 0 {
 			totals[key] = total
 		}
 		for _, policy := range total.Policies {

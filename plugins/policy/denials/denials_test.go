@@ -78,9 +78,12 @@ func isolated(addr netip.Addr, packets uint64) filter.DeniedSubject {
 
 // Metrics tell what was known at the last look, also while the vswitch does not answer.
 func TestMetricsDoNotWaitForTheVSwitch(t *testing.T) {
-	k := keeper(&told{Denials: filter.Denials{Subjects: []filter.DeniedSubject{isolated(web, 3)}}})
-	k.Report(t.Context(), 0)
-	k.looked = time.Time{}
+	v := &told{}
+	k := keeper(v)
+	for _, v.Subjects = range [][]filter.DeniedSubject{nil, {isolated(web, 3)}} {
+		k.Report(t.Context(), 0)
+		k.looked = time.Time{}
+	}
 	asked, answers, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	k.Read = func(context.Context, bool) (filter.Denials, error) {
 		close(asked)
@@ -140,6 +143,29 @@ func TestCounts(t *testing.T) {
 	})
 }
 
+// What was denied before the agent started was perhaps denied to another pod, or by other policies.
+func TestEarlierCountsAreNobodys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := &told{Denials: filter.Denials{Subjects: []filter.DeniedSubject{isolated(db, 500)}}, err: errors.New("it is away")}
+		k := keeper(v)
+		want := func(what, counts string) {
+			t.Helper()
+			time.Sleep(busy)
+			if got := fmt.Sprint(k.Report(t.Context(), 0).Counts); got != counts {
+				t.Errorf("%s: %s, want %s", what, got, counts)
+			}
+		}
+		want("the vswitch is away", "[]")
+		v.err = nil
+		want("at first", "[]")
+		v.Subjects = []filter.DeniedSubject{isolated(db, 503), isolated(web, 2)}
+		want("later", "[{shop/db ingress [shop/a shop/b] true 3} {shop/web ingress [shop/a shop/b] true 2}]")
+		if got, want := plugintest.Metrics(t, k)[byName+" ingress node1 shop/a"], 5.; got != want {
+			t.Errorf("%v packets of policy shop/a, want %v", got, want)
+		}
+	})
+}
+
 // Both addresses of a pod are one count, with the policies of now; an address without a pod is nobody's.
 func TestWhoseCountsAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -149,6 +175,7 @@ func TestWhoseCountsAreTold(t *testing.T) {
 			time.Sleep(busy)
 			return fmt.Sprint(k.Report(t.Context(), 0).Counts)
 		}
+		counts()
 		v.Subjects = []filter.DeniedSubject{isolated(db, 3), isolated(db6, 4), isolated(outside, 5)}
 		if got, want := counts(), "[{shop/db ingress [shop/a shop/b] true 7}]"; got != want {
 			t.Errorf("%s, want %s", got, want)
