@@ -172,6 +172,10 @@ func (i *IPAM) restore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	last, err := i.saved.last(ctx)
+	if err != nil {
+		return err
+	}
 	i.custom.forget()
 	for _, r := range list {
 		for _, addr := range []netip.Addr{r.IP, r.Second} {
@@ -187,6 +191,11 @@ func (i *IPAM) restore(ctx context.Context) error {
 		i.restoreCustom(log, r)
 		if len(i.pools.addresses(r.id)) == 0 && len(i.custom.ips[r.id]) == 0 {
 			i.saved.remove(ctx, r.id, log)
+		}
+	}
+	for _, addr := range last {
+		if p := i.pools.of(addr); p != nil {
+			p.moveTo(addr)
 		}
 	}
 	return nil
@@ -267,6 +276,9 @@ func (i *IPAM) save(ctx context.Context, id podmanager.PodID) error {
 }
 
 func (i *IPAM) release(ctx context.Context, id podmanager.PodID) {
+	if last := slices.DeleteFunc(i.pools.addresses(id), func(addr netip.Addr) bool { return !i.pools.isLast(addr) }); len(last) > 0 {
+		i.saved.keepLast(ctx, last, controller.Logger(ctx, i.log))
+	}
 	i.pools.release(mainOf(id))
 	i.releaseCustom(id)
 	i.saved.remove(ctx, id, controller.Logger(ctx, i.log))

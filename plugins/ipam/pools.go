@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/contiv/contiv/plugins/ipam/cidr"
 	"github.com/contiv/contiv/plugins/podmanager"
 )
 
@@ -79,6 +80,13 @@ func (ps pools) learn(o owner, addr netip.Addr) error {
 		return fmt.Errorf("%v is in no pod subnet of this node", addr)
 	}
 	return p.learn(o, addr)
+}
+
+// isLast reports whether allocation continues behind an address of a pool.
+func (ps pools) isLast(addr netip.Addr) bool {
+	p := ps.of(addr)
+	number, _ := cidr.Index(p.subnet, addr)
+	return number == p.last
 }
 
 func (ps pools) release(o owner) {

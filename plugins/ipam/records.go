@@ -18,6 +18,9 @@ import (
 // namespace and name follow, the value is the JSON of a record.
 const StorePrefix = "/local/ipam/pods/"
 
+// lastKey is the key of the newest record, if that was removed: allocation still goes on behind it.
+const lastKey = "/local/ipam/last"
+
 // record is a persisted allocation.
 type record struct {
 	id podmanager.PodID
@@ -63,9 +66,34 @@ func (r *records) load(ctx context.Context, log *slog.Logger) ([]record, error) 
 	return list, nil
 }
 
+// last returns the addresses that were allocated last, if their record was removed since. It is called after load.
+func (r *records) last(ctx context.Context) ([]netip.Addr, error) {
+	kv, found, err := r.db.Get(ctx, lastKey)
+	if err != nil {
+		return nil, fmt.Errorf("read which addresses of pods were given last from the local store: %w", err)
+	}
+	var rec record
+	if !found || json.Unmarshal(kv.Value, &rec) != nil || rec.Seq < r.seq {
+		return nil, nil
+	}
+	r.seq = rec.Seq
+	return []netip.Addr{rec.IP, rec.Second}, nil
+}
+
+// keepLast remembers what last returns.
+func (r *records) keepLast(ctx context.Context, addrs []netip.Addr, log *slog.Logger) {
+	if err := r.put(ctx, lastKey, addrs, nil); err != nil {
+		log.Warn("The addresses of the pod may be the next ones that are given if the agent restarts", "ips", addrs, "error", err)
+	}
+}
+
 // save replaces the record of a pod.
 func (r *records) save(ctx context.Context, id podmanager.PodID, addrs []netip.Addr, custom []customIP) error {
 	r.seq++
+	return r.put(ctx, storeKey(id), addrs, custom)
+}
+
+func (r *records) put(ctx context.Context, key string, addrs []netip.Addr, custom []customIP) error {
 	rec := record{Custom: custom, Seq: r.seq}
 	if len(addrs) > 0 {
 		rec.IP = addrs[0]
@@ -77,7 +105,7 @@ func (r *records) save(ctx context.Context, id podmanager.PodID, addrs []netip.A
 	if err != nil {
 		return err
 	}
-	if err := r.db.Put(ctx, storeKey(id), data); err != nil {
+	if err := r.db.Put(ctx, key, data); err != nil {
 		return fmt.Errorf("persist the addresses %v in the local store: %w", addrs, err)
 	}
 	return nil
