@@ -46,7 +46,7 @@ func (v *ACLs) DeletePolicy(ctx context.Context, name string) error {
 }
 
 // BindPolicies makes an interface have these lists of policies, in order, for
-// packets that enter and for those that leave VPP there.
+// packets that enter and for those that leave VPP there. The first one permits nothing by a session.
 func (v *ACLs) BindPolicies(ctx context.Context, iface ownership.Index, in, out []string) error {
 	v.ids.mu.Lock()
 	defer v.ids.mu.Unlock()
@@ -93,7 +93,11 @@ func (v *ACLs) BindPolicies(ctx context.Context, iface ownership.Index, in, out 
 	if len(ids) > maxACLs {
 		return fmt.Errorf("the interface would have %d lists, and VPP takes %d", len(ids), maxACLs)
 	}
-	return v.vpp.Call(ctx, module, &acl.ACLInterfaceSetACLList{SwIfIndex: iface, NInput: uint8(len(enters)), Acls: ids}, &acl.ACLInterfaceSetACLListReply{})
+	first := noACL
+	if len(in) > 0 {
+		first = enters[0]
+	}
+	return v.setLists(ctx, now, enters, leaves, first)
 }
 
 // PolicyMatches returns how many packets each rule of the lists of policies has matched since it was set, by names.

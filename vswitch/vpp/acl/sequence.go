@@ -90,7 +90,7 @@ func (v *ACLs) set(ctx context.Context, now *acl.ACLInterfaceListDetails, edit f
 	if len(ids) > maxACLs {
 		return fmt.Errorf("it would be list %d of the interface, and VPP takes %d: put rules of several lists into one", len(ids), maxACLs)
 	}
-	return v.vpp.Call(ctx, module, &acl.ACLInterfaceSetACLList{SwIfIndex: now.SwIfIndex, NInput: uint8(len(in)), Acls: ids}, &acl.ACLInterfaceSetACLListReply{})
+	return v.setLists(ctx, now, in, out, helper)
 }
 
 // neighbourList returns the helper's index, and makes it if one of the lists is ours.

@@ -50,6 +50,7 @@ func aclRulesError(rules []acl_types.ACLRule) api.VPPApiError {
 
 func handleACL() {
 	commands["set acl-plugin reclassify-sessions 1"] = func(*call) string { return "" }
+	commands["show acl-plugin sessions"] = func(*call) string { return "Sessions total: add 0 - del 0 = 0\n" }
 	interfaceDeleted = append(interfaceDeleted, func(c *call, i index) {
 		delete(c.acl.in, i)
 		delete(c.acl.out, i)
