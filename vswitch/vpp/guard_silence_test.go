@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/contiv/contiv/api/contiv/guard"
@@ -14,9 +15,11 @@ import (
 	"github.com/contiv/contiv/vswitch/vpp/session"
 	"github.com/contiv/contiv/vswitch/vpp/subsystem"
 	"github.com/contiv/contiv/vswitch/vpp/vpptest"
+	"go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/classify"
 	"go.fd.io/govpp/binapi/cnat"
 	"go.fd.io/govpp/binapi/ip_types"
+	"go.fd.io/govpp/binapi/vlib"
 )
 
 // Flows of guarded interfaces can be silenced, so many of each, while the guards stay what they are, also for an agent that
@@ -130,6 +133,43 @@ func TestFlowsAreSilencedWhileTheirBackendIsGone(t *testing.T) {
 	silenced(map[uint32]int{ofGuards: 1}, "nothing is left of an interface that is gone")
 	sessions("[fd10::1]:8080")
 	silenced(map[uint32]int{}, "flows that have moved are not silent")
+}
+
+// A flow of UDP to a service that is gone leaves its backend when another service gets the address.
+func TestFlowsToAnAddressOfAnotherServiceAreSilenced(t *testing.T) {
+	server := vpptest.New(t)
+	var looked atomic.Int32 // after flows that have to move
+	server.Inject(func(_ int, req api.Message) vpptest.Fault {
+		if c, ok := req.(*vlib.CliInband); ok && c.Cmd == "show cnat timestamp" {
+			looked.Add(1)
+		}
+		return vpptest.NoFault
+	})
+	v := open(t, &site{VPP: server, server: server})
+	wantLooked := func(n int32, when string) {
+		t.Helper()
+		await.That(t, when, func() error {
+			if now := looked.Load(); now != n {
+				return fmt.Errorf("%d times, want %d", now, n)
+			}
+			return nil
+		})
+	}
+	create(t, v, loopback("a"), loopback("uplink"))
+	wantLooked(1, "an agent that starts looks for flows")
+	must(t, v.ServiceNetworks().Create(t.Context(), aNetwork))
+	wantLooked(2, "so does one that learns which interfaces are outside")
+	must(t, v.SourceGuards().Create(t.Context(), guardOf("a", "fd10::9")))
+	before := tablesOf(t, v)
+	end := func(text string) cnat.CnatEndpoint { return cnatEndpoint(netip.MustParseAddrPort(text)) }
+	server.SetCNATSessions(cnat.CnatSession{Src: end("[fd10::9]:514"), Dst: end("[fd96::1]:80"), New: end("[fd10::7]:8080"), IPProto: ip_types.IP_API_PROTO_UDP})
+	set66(t, v, dnat66Value("default/log", edit66(service66("fd96::1", 80, 1), func(m *mapping66) { m.Protocol = contiv_nat.DNat66_UDP })))
+	await.That(t, "the flow is silent", func() error {
+		if tablesOf(t, v) == before {
+			return errors.New("there is no table")
+		}
+		return nil
+	})
 }
 
 // An agent that was interrupted may leave tables that silence flows beside those in use: the guard stays what it is, and what is

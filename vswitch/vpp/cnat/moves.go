@@ -20,8 +20,8 @@ import (
 // flow of UDP that never pauses would go to an endpoint that its service has no longer, for ever: VPP has
 // no request that ends one session. Such a flow is therefore silenced until VPP has forgotten its session:
 //
-//	a backend leaves a translation ──> sessions of UDP to backends that their translations do not have
-//	                                      │ pods, outside, host    ▲
+//	a backend leaves a translation,   ──> sessions of UDP to backends that their translations do not have
+//	or an address gets a new one          │ pods, outside, host    ▲
 //	                                      ▼                        │ until there are none
 //	   Guards, interfaces outside or the host drop their packets ──┘
 //
@@ -62,10 +62,13 @@ func (v *Translations) backendsLeft() {
 	}
 }
 
-// losesFlows reports whether a change takes a backend away whose flows have to go.
+// losesFlows reports whether flows may go to a backend that they have to leave after a change: to one that it takes away, or to one
+// of an earlier translation of the same address.
 func (c changed) losesFlows() bool {
-	return c.before != nil && c.after != nil && c.after.movesFlows(c.key.proto) &&
-		slices.ContainsFunc(c.before.backends, func(b netip.AddrPort) bool { return !slices.Contains(c.after.backends, b) })
+	if c.after == nil || !c.after.movesFlows(c.key.proto) {
+		return false
+	}
+	return c.before == nil || slices.ContainsFunc(c.before.backends, func(b netip.AddrPort) bool { return !slices.Contains(c.after.backends, b) })
 }
 
 // movesFlows reports whether flows of a protocol leave backends that the translation has not.
