@@ -67,6 +67,7 @@ type VSwitch struct {
 	receiveBuffer int          // of events, 0: the default
 	eventFault    func() error // of tests
 	watchers      sync.WaitGroup
+	ending        sync.WaitGroup // of connections of former pods
 	closing       chan struct{}
 	close         sync.Once
 }
@@ -97,7 +98,7 @@ func New(opts Options) (*VSwitch, error) {
 		host.Close()
 		return nil, err
 	}
-	v.watchers.Go(func() { v.guards.EndConnections(v.closing) })
+	v.ending.Go(func() { v.guards.EndConnections(v.closing) })
 	return v, nil
 }
 
@@ -170,6 +171,7 @@ func (v *VSwitch) Close() error {
 		close(v.closing)
 		v.links.Stop()
 		v.watchers.Wait()
+		v.ending.Wait()
 		v.Host.Close()
 	})
 	return nil
