@@ -1,10 +1,11 @@
-// Package conntrack has the kernel forget connections that it would go on translating as they began, though something else
+// Package conntrack has the kernel forget connections that it would go on treating as they began, though something else
 // is to become of them now. Clients that keep their source port would otherwise never notice.
 package conntrack
 
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"net/netip"
 	"slices"
 
@@ -57,10 +58,21 @@ func (s Stale) MatchConntrackFlow(c *netlink.ConntrackFlow) bool {
 
 // Forget has the kernel forget them in a network namespace. It lists the connections of the IP versions that are concerned.
 func (s Stale) Forget(ns netns.NsHandle) error {
+	return forget(ns, s, func(yield func(netip.Addr) bool) {
+		for to := range s {
+			if !yield(to.Addr) {
+				return
+			}
+		}
+	})
+}
+
+// forget has the kernel forget the connections that match, of the IP versions that the addresses have.
+func forget(ns netns.NsHandle, match netlink.CustomConntrackFilter, addrs iter.Seq[netip.Addr]) error {
 	families := map[netlink.InetFamily]bool{}
-	for to := range s {
+	for addr := range addrs {
 		family := netlink.InetFamily(unix.AF_INET)
-		if to.Addr.Is6() {
+		if addr.Is6() {
 			family = unix.AF_INET6
 		}
 		families[family] = true
@@ -75,7 +87,7 @@ func (s Stale) Forget(ns netns.NsHandle) error {
 	defer h.Close()
 	var errs []error
 	for family := range families {
-		_, err := h.ConntrackDeleteFilters(netlink.ConntrackTable, family, s)
+		_, err := h.ConntrackDeleteFilters(netlink.ConntrackTable, family, match)
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)

@@ -18,7 +18,7 @@ import (
 func namespaceOfTest(t testing.TB) (netns.NsHandle, *netlink.Handle) {
 	t.Helper()
 	if os.Getuid() != 0 {
-		t.Skip("needs root: network namespaces")
+		t.Skip("needs root, for a network namespace: run the test as root")
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -62,7 +62,7 @@ func track(t testing.TB, h *netlink.Handle, from, to, answerer string) {
 
 func TestConnectionsOfHostsAreForgotten(t *testing.T) {
 	hosts := []netip.Addr{netip.MustParseAddr("10.1.1.2"), netip.MustParseAddr("fd10::2")}
-	for n := range byte(fewHosts) {
+	for n := range byte(4) {
 		hosts = append(hosts, netip.AddrFrom4([4]byte{10, 1, 2, n}))
 	}
 	for name, hosts := range map[string][]netip.Addr{"few": hosts[:2], "many": hosts} {
@@ -74,7 +74,7 @@ func TestConnectionsOfHostsAreForgotten(t *testing.T) {
 			} {
 				track(t, h, c[0], c[1], c[2])
 			}
-			if err := ForgetHosts(ns, hosts...); err != nil {
+			if err := Hosts(hosts).Forget(ns); err != nil {
 				t.Fatal(err)
 			}
 			left := map[string]bool{}
@@ -103,7 +103,7 @@ func BenchmarkForgetHosts(b *testing.B) {
 				track(b, h, client.String(), host, netip.MustParseAddr(host).Next().String())
 			}
 			for b.Loop() {
-				if err := ForgetHosts(ns, netip.MustParseAddr(host)); err != nil {
+				if err := (Hosts{netip.MustParseAddr(host)}).Forget(ns); err != nil {
 					b.Fatal(err)
 				}
 			}

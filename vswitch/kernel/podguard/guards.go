@@ -297,9 +297,9 @@ func (g *Guards) endConnections() error {
 	g.ending.Lock()
 	defer g.ending.Unlock()
 	g.mu.Lock()
-	left := slices.Collect(maps.Keys(g.left))
+	left := conntrack.Hosts(slices.Collect(maps.Keys(g.left)))
 	g.mu.Unlock()
-	if err := conntrack.ForgetHosts(g.host.NS.Handle, left...); err != nil {
+	if err := left.Forget(g.host.NS.Handle); err != nil {
 		return err
 	}
 	g.mu.Lock()
