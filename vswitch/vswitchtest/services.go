@@ -209,6 +209,20 @@ func (l *serviceLab) run(t *testing.T) {
 		}
 		l.pods[2].want(t, "tcp", l.pod(1), servicePort, "pod1", l.pod(2))
 	})
+	t.Run("addresses and ports with the same digits in a row", func(t *testing.T) {
+		at := func(addr string, port uint32, pod int) *mapping44 {
+			return edited(l.mapping(tcp44, pod), func(m *mapping44) { m.ExternalIp, m.ExternalPort = addr, port })
+		}
+		longer := l.service + "1"
+		l.serve(t, at(l.service, 1, 1), at(l.service, 11, 2), at(longer, 1, 3), at(longer, 11, 1))
+		for _, want := range []struct {
+			addr string
+			port int
+			pod  string
+		}{{l.service, 1, "pod1"}, {l.service, 11, "pod2"}, {longer, 1, "pod3"}, {longer, 11, "pod1"}} {
+			l.world.want(t, "tcp", want.addr, want.port, want.pod, l.outside)
+		}
+	})
 	t.Run("an endpoint with another address", l.testClientIP)
 	t.Run("no endpoint", func(t *testing.T) {
 		refuse := func(m *mapping44) { m.Otherwise = vpp_nat.DNat44_StaticMapping_REFUSE }

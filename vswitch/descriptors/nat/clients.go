@@ -16,27 +16,17 @@ import (
 
 // What mappings say of their clients: DNat44 and DNat66 have the same fields for that.
 
-// ofClients is the part of what identifies a mapping.
-func ofClients(clients int32) string {
-	if clients == 0 {
-		return ""
-	}
-	return " of " + vpp_nat.DNat44_StaticMapping_Clients(clients).String()
-}
-
 // clientsAndRest66 is what validClients looks at.
 func clientsAndRest66(m *staticMapping66) *staticMapping {
 	return vswitch.DNAT66AsDNAT44(&contiv_nat.DNat66{StMappings: []*staticMapping66{m}}).GetStMappings()[0]
 }
 
-// validClients checks the fields that DNat44 and DNat66 share. id is what identifies the
-// mapping among those seen.
-func validClients(field string, m *staticMapping, id string, seen map[string]bool) error {
+// validClients checks the fields that DNat44 and DNat66 share. seen holds the IDs of the mappings before it.
+func validClients(field string, m *staticMapping, id mappingID, seen map[mappingID]bool) error {
 	everybody := id
-	if of := ofClients(int32(m.GetClients())); of != "" {
-		everybody = id[:len(id)-len(of)]
-	}
-	scoped := "scoped " + everybody
+	everybody.clients = vpp_nat.DNat44_StaticMapping_ALL
+	scoped := everybody
+	scoped.scoped = true
 	own := m.GetClients() == vpp_nat.DNat44_StaticMapping_NODE
 	switch all := m.GetClients() == vpp_nat.DNat44_StaticMapping_ALL; {
 	case vpp_nat.DNat44_StaticMapping_Clients_name[int32(m.GetClients())] == "":

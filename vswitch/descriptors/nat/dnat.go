@@ -21,6 +21,16 @@ type (
 	localIP         = vpp_nat.DNat44_StaticMapping_LocalIP
 )
 
+// mappingID identifies a static mapping within a value. A mapping has an external interface or an address.
+type mappingID struct {
+	iface, ip string
+	port      uint32
+	protocol  int32
+	clients   vpp_nat.DNat44_StaticMapping_Clients
+	// scoped marks the note that a mapping for some clients exists. It has no clients.
+	scoped bool
+}
+
 // dnatDescriptor handles config/vpp/nat/v2/dnat44/{label}.
 func dnatDescriptor(port vswitch.DNAT) kvscheduler.Descriptor[*vpp_nat.DNat44, descriptor.NoMeta] {
 	set := func(ctx context.Context, v *vpp_nat.DNat44) error { return port.SetDNAT(ctx, v) }
@@ -105,12 +115,19 @@ func validateDNAT(v *vpp_nat.DNat44) error {
 	if v.GetLabel() == "" {
 		return descriptor.Invalid("label", "a DNat44 value needs a label")
 	}
-	seen := map[string]bool{}
+	seen := map[mappingID]bool{}
 	for i, m := range v.GetStMappings() {
 		if err := validateStatic(fmt.Sprintf("st_mappings[%d].", i), m, seen); err != nil {
 			return err
 		}
 	}
+	type identityID struct {
+		iface, ip string
+		port      uint32
+		protocol  vpp_nat.DNat44_Protocol
+		vrf       uint32
+	}
+	identities := map[identityID]bool{}
 	for i, m := range v.GetIdMappings() {
 		field := fmt.Sprintf("id_mappings[%d].", i)
 		if m.GetInterface() == "" {
@@ -121,16 +138,16 @@ func validateDNAT(v *vpp_nat.DNat44) error {
 		if err := descriptor.ValidPort(field+"port", m.GetPort()); err != nil {
 			return err
 		}
-		id := fmt.Sprint("id ", m.GetInterface(), m.GetIpAddress(), m.GetPort(), m.GetProtocol(), m.GetVrfId())
-		if seen[id] {
+		id := identityID{m.GetInterface(), m.GetIpAddress(), m.GetPort(), m.GetProtocol(), m.GetVrfId()}
+		if identities[id] {
 			return descriptor.Invalid(field+"ip_address", "this identity is in the list twice")
 		}
-		seen[id] = true
+		identities[id] = true
 	}
 	return nil
 }
 
-func validateStatic(field string, m *staticMapping, seen map[string]bool) error {
+func validateStatic(field string, m *staticMapping, seen map[mappingID]bool) error {
 	if m.GetExternalInterface() == "" {
 		if err := validIPv4(field+"external_ip", m.GetExternalIp()); err != nil {
 			return err
@@ -139,9 +156,9 @@ func validateStatic(field string, m *staticMapping, seen map[string]bool) error 
 	if err := descriptor.FirstError(descriptor.ValidPort(field+"external_port", m.GetExternalPort()), descriptor.ValidPort(field+"affinity_port", m.GetAffinityPort())); err != nil {
 		return err
 	}
-	id := fmt.Sprint(m.GetExternalInterface(), m.GetExternalIp(), m.GetExternalPort(), m.GetProtocol()) + ofClients(int32(m.GetClients()))
+	id := mappingID{ip: m.GetExternalIp(), port: m.GetExternalPort(), protocol: int32(m.GetProtocol()), clients: m.GetClients()}
 	if m.GetExternalInterface() != "" {
-		id = fmt.Sprint("if ", m.GetExternalInterface(), " ", m.GetExternalPort(), m.GetProtocol()) + ofClients(int32(m.GetClients()))
+		id.iface, id.ip = m.GetExternalInterface(), ""
 	}
 	switch {
 	case seen[id]:

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 
 	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
+	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
 	"github.com/contiv/contiv/kvscheduler"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/vswitch"
@@ -45,7 +46,7 @@ func validateDNAT66(v *contiv_nat.DNat66) error {
 	if v.GetLabel() == "" {
 		return descriptor.Invalid("label", "a DNat66 value needs a label")
 	}
-	seen := map[string]bool{}
+	seen := map[mappingID]bool{}
 	for i, m := range v.GetStMappings() {
 		if err := validateStatic66(fmt.Sprintf("st_mappings[%d].", i), m, seen); err != nil {
 			return err
@@ -54,11 +55,14 @@ func validateDNAT66(v *contiv_nat.DNat66) error {
 	return nil
 }
 
-func validateStatic66(field string, m *staticMapping66, seen map[string]bool) error {
+func validateStatic66(field string, m *staticMapping66, seen map[mappingID]bool) error {
 	if err := descriptor.FirstError(validUnicast6(field+"external_ip", m.GetExternalIp()), validPort66(field+"external_port", m.GetExternalPort()), descriptor.ValidPort(field+"affinity_port", m.GetAffinityPort())); err != nil {
 		return err
 	}
-	id := fmt.Sprint(vswitch.CanonicalAddr(m.GetExternalIp()), " ", m.GetExternalPort(), m.GetProtocol()) + ofClients(int32(m.GetClients()))
+	id := mappingID{
+		ip: vswitch.CanonicalAddr(m.GetExternalIp()), port: m.GetExternalPort(), protocol: int32(m.GetProtocol()),
+		clients: vpp_nat.DNat44_StaticMapping_Clients(m.GetClients()),
+	}
 	switch {
 	case contiv_nat.DNat66_Protocol_name[int32(m.GetProtocol())] == "":
 		return descriptor.Invalid(field+"protocol", "there is no protocol %d: use TCP, UDP or SCTP", m.GetProtocol())
@@ -73,7 +77,11 @@ func validateStatic66(field string, m *staticMapping66, seen map[string]bool) er
 	if err := validClients(field, clientsAndRest66(m), id, seen); err != nil {
 		return err
 	}
-	locals := map[string]bool{}
+	type place struct {
+		ip   string
+		port uint32
+	}
+	locals := map[place]bool{}
 	for _, l := range m.GetLocalIps() {
 		if err := descriptor.FirstError(validUnicast6(field+"local_ips.local_ip", l.GetLocalIp()), validPort66(field+"local_ips.local_port", l.GetLocalPort())); err != nil {
 			return err
@@ -83,7 +91,7 @@ func validateStatic66(field string, m *staticMapping66, seen map[string]bool) er
 				return err
 			}
 		}
-		id := fmt.Sprint(vswitch.CanonicalAddr(l.GetLocalIp()), " ", l.GetLocalPort())
+		id := place{vswitch.CanonicalAddr(l.GetLocalIp()), l.GetLocalPort()}
 		if locals[id] {
 			return descriptor.Invalid(field+"local_ips", "%s port %d is in the list twice", l.GetLocalIp(), l.GetLocalPort())
 		}

@@ -53,6 +53,17 @@ func TestDNATValidation(t *testing.T) {
 	value := oneMapping(func(*staticMapping) {})
 	value.StMappings = append(value.StMappings, proto.CloneOf(value.StMappings[0]))
 	descriptortest.WantInvalid(t, "the same twice", validateDNAT(value), "st_mappings[1].external_port")
+	value.StMappings[0].ExternalIp, value.StMappings[0].ExternalPort = "198.51.0.1", 11
+	value.StMappings[1].ExternalIp, value.StMappings[1].ExternalPort = "198.51.0.11", 1
+	descriptortest.WantInvalid(t, "the same digits in a row", validateDNAT(value), "")
+	for name, ids := range map[string][]*identityMapping{
+		"identities with the same digits in a row":           {{IpAddress: "198.51.0.1", Port: 11}, {IpAddress: "198.51.0.11", Port: 1}},
+		"identities of interfaces with digits in their name": {{Interface: "eth1", Port: 12}, {Interface: "eth11", Port: 2}},
+	} {
+		descriptortest.WantInvalid(t, name, validateDNAT(&vpp_nat.DNat44{Label: "l", IdMappings: ids}), "")
+	}
+	same := &identityMapping{IpAddress: "198.51.0.1", Port: 11}
+	descriptortest.WantInvalid(t, "the same identity twice", validateDNAT(&vpp_nat.DNat44{Label: "l", IdMappings: []*identityMapping{same, proto.CloneOf(same)}}), "id_mappings[1].ip_address")
 	descriptortest.WantInvalid(t, "no label", validateDNAT(&vpp_nat.DNat44{}), "label")
 	descriptortest.WantInvalid(t, "identity of nothing", validateDNAT(&vpp_nat.DNat44{Label: "l", IdMappings: []*identityMapping{{}}}), "id_mappings[0].ip_address")
 }

@@ -146,7 +146,7 @@ func chainOf(acl *vpp_acl.ACL) string {
 
 // contentChain holds the rules of a list; the chain of the list leads there.
 func contentChain(list string, lines []aclLine) string {
-	return contentPrefix(list) + hashed(strings.Join(commentsOf(lines), "")).comment
+	return contentPrefix(list) + hashed(strings.Join(commentsOf(lines), "\n")).comment
 }
 
 func contentPrefix(list string) string { return chainRules + list[strings.Index(list, "/")+1:] + "/" }
