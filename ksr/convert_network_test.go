@@ -172,6 +172,16 @@ func TestSliceOfNoServiceIsNotReflected(t *testing.T) {
 	}
 }
 
+func TestSliceThatProxiesIgnoreIsNotReflected(t *testing.T) {
+	for _, label := range []string{"service.kubernetes.io/headless", "service.kubernetes.io/service-proxy-name"} {
+		s := newSlice("web-1", "web")
+		s.Labels[label] = ""
+		if got, err := convert(s); got != nil || err != nil {
+			t.Errorf("%s: got %s, %v", label, got, err)
+		}
+	}
+}
+
 func TestSidecarsAreToldFromContainersThatOnlyInitialize(t *testing.T) {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "prod", DeletionTimestamp: &metav1.Time{}}, Spec: corev1.PodSpec{InitContainers: []corev1.Container{
 		{Name: "init"},

@@ -99,11 +99,19 @@ var sliceTypes = map[discoveryv1.AddressType]endpointslice.EndpointSlice_Address
 	discoveryv1.AddressTypeFQDN: endpointslice.EndpointSlice_FQDN,
 }
 
-// convertEndpointSlice returns nil for a slice that belongs to no service.
+// unproxied are the labels of EndpointSlices that service proxies ignore, whatever the value of the label.
+var unproxied = []string{"service.kubernetes.io/service-proxy-name", corev1.IsHeadlessService}
+
+// convertEndpointSlice returns nil for a slice that belongs to no service, and for one that service proxies ignore.
 func convertEndpointSlice(s *discoveryv1.EndpointSlice) proto.Message {
 	name := s.Labels[discoveryv1.LabelServiceName]
 	if name == "" {
 		return nil
+	}
+	for _, label := range unproxied {
+		if _, ignored := s.Labels[label]; ignored {
+			return nil
+		}
 	}
 	out := &endpointslice.EndpointSlice{Name: s.Name, Namespace: s.Namespace, Service: name, AddressType: sliceTypes[s.AddressType],
 		TriggerTime: s.Annotations[corev1.EndpointsLastChangeTriggerTime]}

@@ -31,17 +31,22 @@ func TestUnknownServices(t *testing.T) {
 	named.Name, named.ServiceType, named.ClusterIp = "named", "ExternalName", ""
 	others.Name, others.Labels = "others", map[string]string{"service.kubernetes.io/service-proxy-name": "somebody"}
 	none.Name, none.ClusterIp, none.ClusterIps = "without", "", nil
+	unnamed, labelled := proto.CloneOf(others), proto.CloneOf(others)
+	unnamed.Name, unnamed.Labels = "unnamed", map[string]string{"service.kubernetes.io/service-proxy-name": ""}
+	labelled.Name, labelled.Labels = "labelled", map[string]string{"service.kubernetes.io/headless": ""}
 	for _, c := range []struct{ settings, name, want string }{
 		{"services: vswitch", "default/wbe", `there is no service "default/wbe": did you mean "default/web"?`},
 		{"services: vswitch", "payments", `there is no service "payments": services are written NAMESPACE/NAME`},
 		{"services: vswitch", "default/none", `service "default/none" has no address to translate: it is headless: DNS gives clients the addresses of its pods`},
 		{"services: vswitch", "default/named", `service "default/named" has no address to translate: it is of type ExternalName: DNS gives clients another name`},
 		{"services: vswitch", "default/others", `service "default/others" has no address to translate: its label service.kubernetes.io/service-proxy-name leaves it to somebody`},
+		{"services: vswitch", "default/unnamed", `service "default/unnamed" has no address to translate: its label service.kubernetes.io/service-proxy-name leaves it to another proxy`},
+		{"services: vswitch", "default/labelled", `service "default/labelled" has no address to translate: its label service.kubernetes.io/headless excludes it from translation`},
 		{"services: vswitch", "default/without", `service "default/without" has no address to translate: it has no cluster IP yet`},
 		{"services: kube-proxy", "default/web", `services are left to kube-proxy on this node, which therefore knows none, "default/web" neither`},
 	} {
 		s := newCluster().plugin(t, c.settings)
-		resync(t, s, state(webService(), webSlice("a", "10.1.1.2@node1"), headless, named, others, none))
+		resync(t, s, state(webService(), webSlice("a", "10.1.1.2@node1"), headless, named, others, none, unnamed, labelled))
 		w := httptest.NewRecorder()
 		s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, service.URL+"?service="+c.name, nil))
 		var answer struct{ Error string }

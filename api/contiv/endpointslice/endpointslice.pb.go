@@ -9,7 +9,9 @@
 // has any number of slices, at least one per address family: those of its
 // namespace whose field "service" is its name. The endpoints of the service are
 // the union; an endpoint that moves may be in two of them for a while. A slice
-// that belongs to no service is not reflected.
+// that belongs to no service is not reflected, nor is one with the label
+// service.kubernetes.io/headless or service.kubernetes.io/service-proxy-name,
+// which service proxies ignore.
 
 package endpointslice
 

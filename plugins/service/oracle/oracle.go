@@ -96,8 +96,10 @@ func (o Service) Ask(c Connection) Fate {
 	if s == nil || s.GetServiceType() == "ExternalName" || s.GetClusterIp() == "None" || s.GetClusterIp() == "" {
 		return Fate{Verdict: None}
 	}
-	if _, other := s.GetLabels()["service.kubernetes.io/service-proxy-name"]; other {
-		return Fate{Verdict: None}
+	for _, label := range []string{"service.kubernetes.io/service-proxy-name", "service.kubernetes.io/headless"} {
+		if _, excluded := s.GetLabels()[label]; excluded {
+			return Fate{Verdict: None}
+		}
 	}
 	port, kind := o.port(c)
 	if port == nil || !o.hasVersion(c.To.Addr().Is6()) {

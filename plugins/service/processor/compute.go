@@ -12,8 +12,10 @@ import (
 
 const (
 	policyLocal = "Local"
-	// labelProxyName is the label with the name of the service proxy that handles a service.
+	// labelProxyName names the service proxy that handles a service.
 	labelProxyName = "service.kubernetes.io/service-proxy-name"
+	// labelHeadless excludes a service from all service proxies.
+	labelHeadless = "service.kubernetes.io/headless"
 )
 
 // Compute returns what this node does for an IP version of a service, nil if nothing. slices has all
@@ -46,21 +48,33 @@ func Compute(svc *service.Service, slicesOf []*endpointslice.EndpointSlice, redi
 	return s
 }
 
-// Proxied reports whether a service has cluster IPs and is ours.
+// Proxied reports whether a service has cluster IPs and no label that excludes it. As in kube-proxy, the presence of the label
+// counts, not its value.
 func Proxied(svc *service.Service) bool {
-	if svc == nil || svc.GetServiceType() == "ExternalName" || svc.GetLabels()[labelProxyName] != "" {
+	if svc == nil || svc.GetServiceType() == "ExternalName" {
 		return false
+	}
+	for _, label := range []string{labelProxyName, labelHeadless} {
+		if _, excluded := svc.GetLabels()[label]; excluded {
+			return false
+		}
 	}
 	return svc.GetClusterIp() != "" && svc.GetClusterIp() != "None"
 }
 
 // unproxied says why clients do not connect to an address of a service, and what they do instead.
 func unproxied(svc *service.Service) string {
-	switch proxy := svc.GetLabels()[labelProxyName]; {
+	proxy, other := svc.GetLabels()[labelProxyName]
+	_, headless := svc.GetLabels()[labelHeadless]
+	switch {
 	case svc.GetServiceType() == "ExternalName":
 		return "it is of type ExternalName: DNS gives clients another name instead of an address, so ask about an address of that name"
-	case proxy != "":
+	case other && proxy != "":
 		return fmt.Sprintf("its label %s leaves it to %s", labelProxyName, proxy)
+	case other:
+		return fmt.Sprintf("its label %s leaves it to another proxy: remove the label to have it translated", labelProxyName)
+	case headless:
+		return fmt.Sprintf("its label %s excludes it from translation: remove the label to have it translated", labelHeadless)
 	case svc.GetClusterIp() == "None":
 		return "it is headless: DNS gives clients the addresses of its pods, so ask about one of those"
 	case svc.GetClusterIp() == "":

@@ -69,7 +69,7 @@ func (w world) service() *service.Service {
 	case 3:
 		s.ClusterIp, s.ClusterIps = "fd96::10", []string{"fd96::10"}
 	case 4:
-		s.Labels = map[string]string{"service.kubernetes.io/service-proxy-name": "other"}
+		s.Labels = pick(w, map[string]string{"service.kubernetes.io/service-proxy-name": "other"}, map[string]string{"service.kubernetes.io/service-proxy-name": ""}, map[string]string{"service.kubernetes.io/headless": ""})
 	}
 	for i, name := range portNames {
 		if w.often() {
