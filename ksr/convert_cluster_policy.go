@@ -1,10 +1,9 @@
 package ksr
 
 import (
-	"net/netip"
-
 	"github.com/contiv/contiv/api/contiv/policy"
 	cnp "github.com/contiv/contiv/api/kubernetes/clusternetworkpolicy"
+	"github.com/contiv/contiv/kubeaddr"
 	"google.golang.org/protobuf/proto"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -83,7 +82,7 @@ func clusterPeer(p cnp.Peer) (peer *policy.ClusterPolicy_Peer, ok bool) {
 		return peer, false
 	}
 	for _, text := range p.Networks {
-		if _, err := netip.ParsePrefix(text); err != nil {
+		if _, err := kubeaddr.ParseNetwork(text); err != nil {
 			return peer, false
 		}
 	}

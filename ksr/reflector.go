@@ -78,8 +78,9 @@ type Reflector struct {
 	stats   map[Kind]*Stats
 	status  StoreStatus
 	started time.Time
-	// refused maps the objects that cannot be reflected to the reasons.
-	refused map[Ref]string
+	// refused maps the objects that cannot be reflected to the reasons, and doubtful the reflected objects to the fields that
+	// cannot be read.
+	refused, doubtful map[Ref]string
 }
 
 // StoreStatus is the state of the store compared with the source.
@@ -101,7 +102,7 @@ type StoreStatus struct {
 func New(opts Options) *Reflector {
 	r := &Reflector{
 		opts: opts.withDefaults(), wanted: newWanted(), synced: make(chan struct{}),
-		stats: make(map[Kind]*Stats), started: time.Now(), refused: make(map[Ref]string),
+		stats: make(map[Kind]*Stats), started: time.Now(), refused: make(map[Ref]string), doubtful: make(map[Ref]string),
 	}
 	r.log = r.opts.Logger
 	for _, k := range kinds {
@@ -170,6 +171,7 @@ func (r *Reflector) report(c Changes) {
 		}
 		value, err := convert(o)
 		r.refuse(ref, err)
+		r.doubt(ref, o, value != nil)
 		switch {
 		case err != nil:
 			r.count(ref.Kind, func(s *Stats) { s.ArgErrors++ })
@@ -182,6 +184,7 @@ func (r *Reflector) report(c Changes) {
 	}
 	for _, ref := range c.Deleted {
 		r.refuse(ref, nil)
+		r.doubt(ref, nil, false)
 		deleted = append(deleted, ref.Key())
 	}
 	r.wanted.change(set, deleted, c.Complete)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -22,7 +23,24 @@ func (r *Reflector) refuse(ref Ref, why error) {
 	r.refused[ref] = why.Error()
 }
 
-// problems returns the problems of the source, and the objects that cannot be reflected.
+// doubt records the fields of a reflected object that cannot be read, and logs them when they change.
+func (r *Reflector) doubt(ref Ref, o Object, reflected bool) {
+	text := ""
+	if reflected {
+		text = unreadable(o)
+	}
+	r.mu.Lock()
+	before := r.doubtful[ref]
+	if delete(r.doubtful, ref); text != "" {
+		r.doubtful[ref] = text
+	}
+	r.mu.Unlock()
+	if text != "" && text != before {
+		r.log.Warn("Fields of an object cannot be read and have no effect", "object", ref.String(), "fields", text)
+	}
+}
+
+// problems returns the problems of the source, the objects that cannot be reflected, and those with fields that cannot be read.
 func (r *Reflector) problems() []string {
 	var list []string
 	if r.opts.Problems != nil {
@@ -30,15 +48,17 @@ func (r *Reflector) problems() []string {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	refs := make([]Ref, 0, len(r.refused))
-	for ref := range r.refused {
-		refs = append(refs, ref)
-	}
-	slices.SortFunc(refs, func(a, b Ref) int { return cmp.Compare(a.String(), b.String()) })
-	for _, ref := range refs {
+	for _, ref := range sortedRefs(r.refused) {
 		list = append(list, fmt.Sprintf("%v cannot be reflected, its former state is kept: %s", ref, r.refused[ref]))
 	}
+	for _, ref := range sortedRefs(r.doubtful) {
+		list = append(list, fmt.Sprintf("%v has fields that cannot be read and have no effect: %s", ref, r.doubtful[ref]))
+	}
 	return list
+}
+
+func sortedRefs(of map[Ref]string) []Ref {
+	return slices.SortedFunc(maps.Keys(of), func(a, b Ref) int { return cmp.Compare(a.String(), b.String()) })
 }
 
 // publishStatus writes KSR's state to the store when it changes, and at least every

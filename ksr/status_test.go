@@ -58,6 +58,16 @@ func TestStatusIsPublished(t *testing.T) {
 	r.source.report(newPod("large"))
 	awaitKSR(t, s, func(p published.KSR) bool { return len(p.Problems) == 1 })
 
+	// An object with texts that are no addresses is reflected without regard to them, until it is changed or deleted.
+	odd := newPod("odd")
+	odd.Status.PodIP = "10.1.1.300"
+	r.source.report(odd)
+	awaitKSR(t, s, func(p published.KSR) bool {
+		return len(p.Problems) == 2 && strings.HasPrefix(p.Problems[1], `pod default/odd has fields that cannot be read and have no effect: status.podIP: "10.1.1.300" is no IP address`)
+	})
+	r.source.report(newPod("odd"))
+	awaitKSR(t, s, func(p published.KSR) bool { return len(p.Problems) == 1 })
+
 	// The first ones stand for many.
 	var many []string
 	for i := range published.MaxProblems + 3 {

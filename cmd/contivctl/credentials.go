@@ -11,6 +11,7 @@ import (
 	"github.com/contiv/contiv/ctl/kube"
 	"github.com/contiv/contiv/ksr/access"
 	"github.com/contiv/contiv/ksr/credentials"
+	"github.com/contiv/contiv/kubeaddr"
 	"github.com/spf13/cobra"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -121,8 +122,8 @@ func findEndpoint(ctx context.Context, client dynamic.Interface) (string, error)
 	}
 	for _, node := range nodes {
 		for _, a := range node.Status.Addresses {
-			if a.Type == corev1.NodeInternalIP {
-				return "https://" + net.JoinHostPort(a.Address, "32379"), nil
+			if addr, err := kubeaddr.ParseAddr(a.Address); err == nil && a.Type == corev1.NodeInternalIP {
+				return "https://" + net.JoinHostPort(addr.String(), "32379"), nil
 			}
 		}
 	}

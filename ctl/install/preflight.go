@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/contiv/contiv/ctl/kube"
+	"github.com/contiv/contiv/kubeaddr"
 	"github.com/contiv/contiv/plugins/contivconf"
 	service "github.com/contiv/contiv/plugins/service/config"
 	appsv1 "k8s.io/api/apps/v1"
@@ -240,7 +241,7 @@ func (s *surroundings) judgeCluster(f *findings) {
 			continue
 		}
 		for _, ip := range s.clusterIPs {
-			if a, err := netip.ParseAddr(ip); err == nil && a.Is4() == network.Addr().Is4() && !network.Contains(a) {
+			if a, err := kubeaddr.ParseAddr(ip); err == nil && a.Is4() == network.Addr().Is4() && !network.Contains(a) {
 				f.add(Error, "", "set ipamConfig.serviceCIDR of contiv.conf to what the API server has (--service-cluster-ip-range)",
 					"ipamConfig.serviceCIDR is %s, but the cluster IP of the API server is %s", network, a)
 			}
@@ -307,7 +308,7 @@ func (s *surroundings) installed() bool {
 // uplink returns the link with the node's address in Kubernetes.
 func uplink(node *corev1.Node, facts Facts) (Link, netip.Addr, bool) {
 	for _, a := range node.Status.Addresses {
-		ip, err := netip.ParseAddr(a.Address)
+		ip, err := kubeaddr.ParseAddr(a.Address)
 		if a.Type != corev1.NodeInternalIP || err != nil {
 			continue
 		}

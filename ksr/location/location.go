@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/contiv/contiv/kubeaddr"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -44,8 +45,11 @@ func members(found []*discoveryv1.EndpointSlice) (list []string) {
 	for _, slice := range found {
 		for _, port := range slice.Ports {
 			for _, endpoint := range slice.Endpoints {
-				if port.Port != nil && len(endpoint.Addresses) > 0 {
-					list = append(list, net.JoinHostPort(endpoint.Addresses[0], strconv.Itoa(int(*port.Port))))
+				if port.Port == nil || len(endpoint.Addresses) == 0 {
+					continue
+				}
+				if addr, err := kubeaddr.ParseAddr(endpoint.Addresses[0]); err == nil {
+					list = append(list, net.JoinHostPort(addr.String(), strconv.Itoa(int(*port.Port))))
 				}
 			}
 		}

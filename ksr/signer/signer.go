@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/contiv/contiv/ksr/access"
+	"github.com/contiv/contiv/kubeaddr"
 	"github.com/contiv/contiv/pki"
 	"github.com/contiv/contiv/store/etcd"
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -281,8 +282,8 @@ func (s *Signer) addresses() []netip.Addr {
 			if a.Type != corev1.NodeInternalIP && a.Type != corev1.NodeExternalIP {
 				continue
 			}
-			if address, err := netip.ParseAddr(a.Address); err == nil {
-				addresses = append(addresses, address.Unmap())
+			if address, err := kubeaddr.ParseAddr(a.Address); err == nil {
+				addresses = append(addresses, address)
 			}
 		}
 	}

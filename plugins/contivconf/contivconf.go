@@ -14,6 +14,7 @@ import (
 	"github.com/contiv/contiv/api/contiv/node"
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/dbresources"
+	"github.com/contiv/contiv/kubeaddr"
 	"github.com/contiv/contiv/store"
 )
 
@@ -367,8 +368,8 @@ func (c *ContivConf) set(ctx context.Context, next view) {
 func internalIPs(n *node.Node) []netip.Addr {
 	var ips []netip.Addr
 	for _, a := range n.GetAddresses() {
-		if ip, err := netip.ParseAddr(a.GetAddress()); err == nil && a.GetType() == node.NodeAddress_NodeInternalIP {
-			ips = append(ips, ip.Unmap())
+		if ip, err := kubeaddr.ParseAddr(a.GetAddress()); err == nil && a.GetType() == node.NodeAddress_NodeInternalIP {
+			ips = append(ips, ip)
 		}
 	}
 	slices.SortFunc(ips, netip.Addr.Compare)

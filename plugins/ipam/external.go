@@ -10,6 +10,7 @@ import (
 
 	"github.com/contiv/contiv/api/contiv/node"
 	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/kubeaddr"
 	"github.com/contiv/contiv/plugins/nodesync"
 	"github.com/contiv/contiv/plugins/podmanager"
 )
@@ -38,7 +39,7 @@ func (i *IPAM) PodSubnet(family *Plan, n *nodesync.Node) (netip.Prefix, error) {
 	}
 	all := family.Subnets.Pods
 	for _, text := range n.PodCIDRs {
-		subnet, err := netip.ParsePrefix(text)
+		subnet, err := kubeaddr.ParseNetwork(text)
 		switch {
 		case err != nil:
 			return subnet, fmt.Errorf("spec.podCIDRs of node %s has %q, which is no network", n.Name, text)
@@ -48,7 +49,7 @@ func (i *IPAM) PodSubnet(family *Plan, n *nodesync.Node) (netip.Prefix, error) {
 			return subnet, fmt.Errorf("spec.podCIDR %v of node %s is outside of ipamConfig.podSubnetCIDR %v: set that to what Kubernetes divides (kube-controller-manager --cluster-cidr)",
 				subnet, n.Name, all)
 		}
-		return subnet.Masked(), nil
+		return subnet, nil
 	}
 	return netip.Prefix{}, fmt.Errorf("spec.podCIDRs %s of node %s has no network of the IP version of ipamConfig.podSubnetCIDR %v: set that to what Kubernetes divides (kube-controller-manager --cluster-cidr)",
 		strings.Join(n.PodCIDRs, ","), n.Name, all)

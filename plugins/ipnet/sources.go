@@ -8,6 +8,7 @@ import (
 
 	"github.com/contiv/contiv/api/contiv/pod"
 	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/kubeaddr"
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/plugins/podmanager"
 )
@@ -26,11 +27,11 @@ func (n *IPNet) moreSources(node *thisNode, annotation string) (addrs []netip.Ad
 	refuse := func(why string, args ...any) { refused = append(refused, fmt.Sprintf(why, args...)) }
 	for part := range strings.SplitSeq(annotation, ",") {
 		part = strings.TrimSpace(part)
-		addr, err := netip.ParseAddr(part)
+		addr, err := kubeaddr.ParseAddr(part)
 		permitted := slices.ContainsFunc(n.config.AllowedSources(), func(p netip.Prefix) bool { return p.Contains(addr) })
 		switch {
 		case part == "":
-		case err != nil || addr.Zone() != "":
+		case err != nil:
 			refuse("%.64q is no IP address: give addresses such as 10.200.0.10, separated by commas", part)
 		case !permitted:
 			refuse("%v is in none of the networks of the option podAllowedSources", addr)

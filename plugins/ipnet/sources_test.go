@@ -41,7 +41,8 @@ func TestAllowedSources(t *testing.T) {
 		"others":                  {permitted, "10.201.0.1,10.1.1.3,10.96.0.1,fd21::1,8.8.8.8", nil},
 		"the node's address":      {permitted, "192.168.16.1,192.168.16.200", []string{"192.168.16.200"}},
 		"another node's address":  {permitted, "192.168.16.2", nil},
-		"what is no address":      {permitted, "everything,10.200.0.0/16,fe80::1%eth0,10.200.0.7\n,\x1b[2J,::ffff:10.200.0.9", []string{"10.200.0.7"}},
+		"what is no address":      {permitted, "everything,10.200.0.0/16,fe80::1%eth0,10.200.0.7\n,\x1b[2J,::ffff:10.201.0.9", []string{"10.200.0.7"}},
+		"what Kubernetes reads":   {permitted, "::ffff:10.200.0.9,010.200.000.007", []string{"10.200.0.9", "10.200.0.7"}},
 		"too many":                {permitted, strings.Join(many, ","), many[:32]},
 		"an annotation of a page": {permitted, strings.Repeat("x,", 100_000), nil},
 	} {

@@ -10,6 +10,7 @@ import (
 	"github.com/contiv/contiv/api/contiv/node"
 	"github.com/contiv/contiv/api/contiv/vppnode"
 	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/kubeaddr"
 )
 
 // Node is a node of the cluster, at some time: it never changes, another one takes
@@ -132,12 +133,18 @@ func (n *Node) setKubeNode(k *node.Node) {
 	n.MgmtIPs, n.PodCIDRs, n.inKube = mgmtAddresses(k), PodCIDRs(k), k != nil
 }
 
-// PodCIDRs returns the pod subnets that Kubernetes assigned to a node.
+// PodCIDRs returns the pod subnets that Kubernetes assigned to a node, in their usual form. A text that is no network stays as it is.
 func PodCIDRs(k *node.Node) []string {
-	if len(k.GetPod_CIDRs()) == 0 && k.GetPod_CIDR() != "" {
-		return []string{k.GetPod_CIDR()} // as older versions of KSR reflect it
+	texts := slices.Clone(k.GetPod_CIDRs())
+	if len(texts) == 0 && k.GetPod_CIDR() != "" {
+		texts = []string{k.GetPod_CIDR()} // as older versions of KSR reflect it
 	}
-	return k.GetPod_CIDRs()
+	for i, text := range texts {
+		if network, err := kubeaddr.ParseNetwork(text); err == nil {
+			texts[i] = network.String()
+		}
+	}
+	return texts
 }
 
 // vppAddresses returns the addresses of a VppNode, those of the obsolete field
@@ -163,8 +170,8 @@ func mgmtAddresses(k *node.Node) []netip.Addr {
 		if t := a.GetType(); t != node.NodeAddress_NodeInternalIP && t != node.NodeAddress_NodeExternalIP {
 			continue
 		}
-		if addr, err := netip.ParseAddr(a.GetAddress()); err == nil && !slices.Contains(addresses, addr.Unmap()) {
-			addresses = append(addresses, addr.Unmap())
+		if addr, err := kubeaddr.ParseAddr(a.GetAddress()); err == nil && !slices.Contains(addresses, addr) {
+			addresses = append(addresses, addr)
 		}
 	}
 	slices.SortFunc(addresses, netip.Addr.Compare)

@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/contiv/contiv/kubeaddr"
 )
 
 // HostPort is a port of the node that leads to one of a pod.
@@ -67,13 +69,13 @@ func parseHostPorts(raw json.RawMessage) (ports []HostPort, err error) {
 			refuse("protocol %s is none of tcp, udp and sctp", shown(e.Protocol))
 		}
 		if e.HostIP != "" {
-			switch addr, err := netip.ParseAddr(e.HostIP); {
-			case err != nil || addr.Zone() != "" || addr.IsMulticast():
+			switch addr, err := kubeaddr.ParseAddr(e.HostIP); {
+			case err != nil || addr.IsMulticast():
 				refuse("hostIP %s is no address of a node", shown(e.HostIP))
 			case addr.IsLoopback():
 				refuse("hostIP %s: host ports are not open on loopback addresses; leave hostIP out, or chain the plugin portmap", addr)
 			default:
-				p.Address = addr.Unmap()
+				p.Address = addr
 			}
 		}
 		if other := slices.IndexFunc(ports, func(o HostPort) bool { return o.Overlaps(p) && o.PodPort != p.PodPort }); other >= 0 {

@@ -3,9 +3,9 @@ package podmanager
 import (
 	"maps"
 	"net/netip"
-	"slices"
 
 	"github.com/contiv/contiv/api/contiv/pod"
+	"github.com/contiv/contiv/kubeaddr"
 )
 
 // PodID identifies a pod in Kubernetes.
@@ -58,7 +58,7 @@ type Pod struct {
 // Pods maps IDs to pods.
 type Pods map[PodID]*Pod
 
-// FromKube translates a reflected pod. What is no IP address is left out.
+// FromKube translates a reflected pod. Texts that are no IP addresses are left out.
 func FromKube(p *pod.Pod) *Pod {
 	result := &Pod{
 		ID:          IDOf(p),
@@ -68,11 +68,7 @@ func FromKube(p *pod.Pod) *Pod {
 		Labels:      maps.Clone(p.GetLabels()),
 		Annotations: maps.Clone(p.GetAnnotations()),
 	}
-	for _, text := range append([]string{p.GetIpAddress()}, p.GetIpAddresses()...) {
-		if ip, err := netip.ParseAddr(text); err == nil && !slices.Contains(result.IPs, ip) {
-			result.IPs = append(result.IPs, ip)
-		}
-	}
+	result.IPs = kubeaddr.ParseAddrs(append([]string{p.GetIpAddress()}, p.GetIpAddresses()...)...)
 	if len(result.Labels) == 0 && len(p.GetLabel()) > 0 {
 		result.Labels = make(map[string]string)
 		for _, label := range p.GetLabel() {

@@ -38,6 +38,7 @@ var rooms = map[string][]string{
 	"store":                {"config", "test/loopback"}, // the last one in tests
 	"delta":                {},
 	"damper":               {},
+	"kubeaddr":             {},
 	"models/valid":         {"models", "kvscheduler"},
 	"netalloc":             {"api", "models", "kvscheduler"},
 	"filter":               {"api", "models"},
@@ -73,16 +74,16 @@ var rooms = map[string][]string{
 	"linux/microservices":  {"api", "models", "kvscheduler"},
 	"linux/namespaces":     {"api", "models", "netlink", "nsfile", "test/await"}, // the last one in tests
 	"controller":           {"dbresources", "rest", "api", "models", "config", "kvscheduler", "store"},
-	"plugins":              {"filter", "health/ping", "nsfile", "dirwatch", "listener", "dbresources", "rest", "api", "models", "config", "controller", "store", "plugins", "kvscheduler", "test/await"}, // the last one in tests
+	"plugins":              {"kubeaddr", "filter", "health/ping", "nsfile", "dirwatch", "listener", "dbresources", "rest", "api", "models", "config", "controller", "store", "plugins", "kvscheduler", "test/await"}, // the last one in tests
 	"northbound":           {"store", "listener", "parallel", "rest", "api", "models", "controller", "kvscheduler", "plugins"},
 	"pki":                  {},
 	"metrics":              {},
 	"metrics/endpoint":     {"listener", "rest"},
 	"metrics/activity":     {"api", "controller", "health", "kvscheduler", "version"},
-	"ksr":                  {"health/published", "metrics", "pki", "dirwatch", "dbresources", "rest", "api", "models", "config", "store", "test/locked"}, // the last one in tests
+	"ksr":                  {"kubeaddr", "health/published", "metrics", "pki", "dirwatch", "dbresources", "rest", "api", "models", "config", "store", "test/locked"}, // the last one in tests
 	"ksr/conditions":       {"health/published", "dbresources", "models", "store"},
 	"ksr/access":           {"pki", "dbresources", "api", "models", "config", "store", "etcdserver", "test/await", "test/locked"}, // the last three in tests
-	"ksr/signer":           {"ksr/access", "ksr/credentials", "pki", "store", "test/await"},                                       // tests ask for what they sign
+	"ksr/signer":           {"kubeaddr", "ksr/access", "ksr/credentials", "pki", "store", "test/await"},                           // tests ask for what they sign
 	"cni":                  {"listener", "logline", "api"},
 	"client":               {"api", "models", "parallel", "store", "etcdserver"},
 	"client/clienttest":    {"api", "models", "store", "listener", "controller", "kvscheduler", "northbound", "plugins"},
@@ -102,7 +103,7 @@ var rooms = map[string][]string{
 	"ctl/text":             {"terminal", "config"},
 	"ctl/flags":            {"ctl/text"},
 	"ctl/target":           {"ctl/text", "rest", "api", "models", "config", "store", "test/await"}, // the last one in tests
-	"ctl/install":          {"ctl/kube", "ctl/text", "terminal", "config", "controller", "netlink", "plugins", "store", "vswitch/vpp/startup", "deploy"},
+	"ctl/install":          {"kubeaddr", "ctl/kube", "ctl/text", "terminal", "config", "controller", "netlink", "plugins", "store", "vswitch/vpp/startup", "deploy"},
 	"deploy":               {},
 	"stn":                  {"api", "netlink", "stn", "listener", "test/command"}, // the last one in tests
 	"calico":               {"store"},

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -14,6 +15,8 @@ import (
 	"github.com/contiv/contiv/test/labtest"
 	"github.com/contiv/contiv/test/policylab"
 	"github.com/contiv/contiv/vswitch/vswitchtest"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // objectsLab is a lab of both IP versions with one server on node1 and two clients, for Kubernetes objects that are valid but unusual,
@@ -31,10 +34,19 @@ func TestUnusualObjects(t *testing.T) {
 	opts.ContivConfig, opts.ServiceConfig = policylab.Config, policylab.ServiceConfig
 	l := &objectsLab{Lab: labtest.Up(t, opts)}
 	labtest.AwaitAddresses(t, l.Lab)
-	l.server, l.near, l.far = pod(t, l.Lab, "server", "node1"), pod(t, l.Lab, "near", "node1"), pod(t, l.Lab, "far", "node2")
+	l.server, l.near, l.far = l.add(t, "server", "node1"), l.add(t, "near", "node1"), l.add(t, "far", "node2")
 	l.port = l.host(l.server.Netns).Serve(t, l.server.Address.String())
 	t.Run("labels that exclude services", l.testExcludedServices)
 	t.Run("addresses and ports with the same digits in a row", l.testJoinedDigits)
+	t.Run("addresses of services", l.testTextsOfServices)
+	t.Run("networks of policies", l.testTextsOfPolicies)
+}
+
+// add adds a pod whose label app is its name.
+func (l *objectsLab) add(t *testing.T, name, node string) lab.Pod {
+	t.Helper()
+	template := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": name}}}
+	return labtest.AddPods(t, l.Lab, lab.PodSpec{Name: name, Node: node, Template: template})[0]
 }
 
 func (l *objectsLab) host(netns string) *vswitchtest.Host {
@@ -126,4 +138,139 @@ endpoints: [{addresses: [%[2]s], conditions: {ready: true}}]
 		t.Errorf("%v\n%s", err, out)
 	}
 	labtest.Delete(t, l.Lab, text)
+}
+
+// keep puts objects into the lab as an API server without strict validation keeps them, until the test ends.
+func (l *objectsLab) keep(t *testing.T, name, text string) {
+	t.Helper()
+	file := l.Path("manifests", name+".yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Error(err)
+		}
+	})
+}
+
+// statusTells waits until `contivctl status` contains all texts, or none of them.
+func (l *objectsLab) statusTells(t *testing.T, tells bool, texts ...string) {
+	t.Helper()
+	await.That(t, fmt.Sprintf("contivctl status tells of %q: %v", texts, tells), func() error {
+		out, _ := contivLab(t, l.Lab, "ctl", "status")  // a problem is an exit code, too
+		words := strings.Join(strings.Fields(out), " ") // tables break lines
+		for _, text := range texts {
+			if strings.Contains(words, text) != tells {
+				return fmt.Errorf("%q: %s", text, out)
+			}
+		}
+		return nil
+	})
+}
+
+// Addresses of services are read as Kubernetes reads them. A service with a text that is no address works without it, and is named.
+func (l *objectsLab) testTextsOfServices(t *testing.T) {
+	address := l.server.Address.As4()
+	zeros := fmt.Sprintf("%03d.%03d.%03d.%03d", address[0], address[1], address[2], address[3])
+	manifest := func(externalIP, endpoint string) string {
+		return fmt.Sprintf(`apiVersion: v1
+kind: Service
+metadata: {name: texts, namespace: default}
+spec:
+  type: LoadBalancer
+  clusterIP: 010.096.000.042
+  clusterIPs: [010.096.000.042]
+  ports: [{name: p, port: 80, targetPort: 8080}]
+  externalIPs: ["198.051.100.009", "::ffff:198.51.100.11", "%s"]
+  loadBalancerSourceRanges: ["010.000.000.001/8"]
+status: {loadBalancer: {ingress: [{ip: "198.051.100.010"}]}}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: texts-1, namespace: default, labels: {kubernetes.io/service-name: texts}}
+addressType: IPv4
+ports: [{name: p, port: %d}]
+endpoints: [{addresses: ["%s"], nodeName: node1, conditions: {ready: true}}]
+`, externalIP, l.port, endpoint)
+	}
+	for _, endpoint := range []string{zeros, "::ffff:" + l.server.Address.String()} {
+		l.keep(t, "texts", manifest("198.51.100.12", endpoint))
+		for _, to := range []string{"10.96.0.42", "198.51.100.9", "198.51.100.10", "198.51.100.11", "198.51.100.12"} {
+			l.reaches(t, fmt.Sprintf("%s at %s", endpoint, to), l.far.Netns, to, 80)
+		}
+	}
+	l.statusTells(t, false, "service default/texts", "endpointslice default/texts-1")
+	l.keep(t, "texts", strings.Replace(manifest("198.51.100.300", zeros), `endpoints: [`, `endpoints: [{addresses: ["10.1.1.1x"]}, `, 1))
+	l.statusTells(t, true, `service default/texts has fields that cannot be read and have no effect: spec.externalIPs[2]: "198.51.100.300" is no IP address`,
+		`endpointslice default/texts-1 has fields that cannot be read and have no effect: endpoints[0].addresses[0]`)
+	for _, to := range []string{"10.96.0.42", "198.51.100.9", "198.51.100.10"} {
+		l.reaches(t, "beside an address that cannot be read, "+to, l.far.Netns, to, 80)
+	}
+	l.keep(t, "texts", manifest("198.51.100.12", zeros))
+	l.statusTells(t, false, "default/texts")
+}
+
+// Networks of policies are read as Kubernetes reads them, in allow rules, exceptions and deny rules.
+func (l *objectsLab) testTextsOfPolicies(t *testing.T) {
+	other := l.add(t, "other", "node2")
+	port := l.host(other.Netns).Serve(t, other.Address.String())
+	address := func(p lab.Pod) (mapped, zeros string) {
+		a := p.Address.As4()
+		return "::ffff:" + p.Address.String() + "/128", fmt.Sprintf("%03d.%03d.%03d.%03d/032", a[0], a[1], a[2], a[3])
+	}
+	mapped, zeros := address(l.server)
+	otherMapped, _ := address(other)
+	egress := func(peers string) string {
+		return fmt.Sprintf(`apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: texts, namespace: default}
+spec:
+  podSelector: {matchLabels: {app: far}}
+  policyTypes: [Egress]
+  egress: [%s]
+`, peers)
+	}
+	deny := func(networks string) string {
+		return fmt.Sprintf(`apiVersion: policy.networking.k8s.io/v1alpha2
+kind: ClusterNetworkPolicy
+metadata: {name: texts}
+spec:
+  tier: Admin
+  priority: 10
+  subject: {pods: {namespaceSelector: {}, podSelector: {matchLabels: {app: far}}}}
+  egress: [{name: r, action: Deny, to: [{networks: [%s]}]}]
+`, networks)
+	}
+	for _, c := range []struct {
+		name, policy  string
+		server, other bool // may be reached
+	}{
+		{"an allowed address as IPv6", egress(fmt.Sprintf("{to: [{ipBlock: {cidr: %q}}]}", mapped)), true, false},
+		{"an allowed address with zeros", egress(fmt.Sprintf("{to: [{ipBlock: {cidr: %q}}]}", zeros)), true, false},
+		{"both, and another rule", egress(fmt.Sprintf("{to: [{ipBlock: {cidr: %q}}]}, {to: [{ipBlock: {cidr: %q}}]}", mapped, other.Address.String()+"/32")), true, true},
+		{"an exception as IPv6", egress(fmt.Sprintf("{to: [{ipBlock: {cidr: 10.0.0.0/8, except: [%q]}}]}", mapped)), false, true},
+		{"an exception with zeros", egress(fmt.Sprintf("{to: [{ipBlock: {cidr: 10.0.0.0/8, except: [%q]}}]}", zeros)), false, true},
+		{"host bits", egress(fmt.Sprintf("{to: [{ipBlock: {cidr: %s/8, except: [%s/24]}}]}", other.Address, l.server.Address)), false, true},
+		{"a denied address as IPv6", deny(fmt.Sprintf("%q", mapped)), false, true},
+		{"a denied address with zeros", deny(fmt.Sprintf("%q", zeros)), false, true},
+		{"denied addresses of both forms", deny(fmt.Sprintf("%q, %s/32", otherMapped, l.server.Address)), false, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l.keep(t, "texts", c.policy)
+			l.isReached(t, l.far, l.server, l.port, c.server)
+			l.isReached(t, l.far, other, port, c.other)
+		})
+	}
+}
+
+// isReached waits until a pod is reached from another one, or is not.
+func (l *objectsLab) isReached(t *testing.T, from, to lab.Pod, port int, may bool) {
+	t.Helper()
+	await.That(t, fmt.Sprintf("%s reaches %s: %v", from.Name, to.Name, may), func() error {
+		if _, err := l.host(from.Netns).Ask(to.Address.String(), port); (err == nil) != may {
+			return fmt.Errorf("got %v", err)
+		}
+		return nil
+	})
 }

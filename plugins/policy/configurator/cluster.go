@@ -6,6 +6,7 @@ import (
 
 	"github.com/contiv/contiv/api/contiv/filter"
 	"github.com/contiv/contiv/api/contiv/policy"
+	"github.com/contiv/contiv/kubeaddr"
 	"github.com/contiv/contiv/plugins/policy/cache"
 )
 
@@ -77,8 +78,8 @@ func (w *writer) clusterRule(rule *policy.ClusterPolicy_Rule) *filter.AccessList
 			r.AddressSets = append(r.AddressSets, w.referNodes(cache.SelectorOf(peer.GetNodes())))
 		}
 		for _, text := range peer.GetNetworks() {
-			if network, err := netip.ParsePrefix(text); err == nil {
-				networks = append(networks, network.Masked())
+			if network, err := kubeaddr.ParseNetwork(text); err == nil {
+				networks = append(networks, network)
 			}
 		}
 	}

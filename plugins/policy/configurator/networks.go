@@ -5,24 +5,25 @@ import (
 	"slices"
 
 	"github.com/contiv/contiv/api/contiv/policy"
+	"github.com/contiv/contiv/kubeaddr"
 )
 
 // BlockOf returns the networks of a block without its exceptions. A block with an invalid network is
 // empty.
 func BlockOf(block *policy.Policy_Peer_IPBlock) []netip.Prefix {
-	cidr, err := netip.ParsePrefix(block.GetCidr())
+	cidr, err := kubeaddr.ParseNetwork(block.GetCidr())
 	if err != nil {
 		return nil
 	}
-	networks := []netip.Prefix{cidr.Masked()}
+	networks := []netip.Prefix{cidr}
 	for _, text := range block.GetExcept() {
-		except, err := netip.ParsePrefix(text)
+		except, err := kubeaddr.ParseNetwork(text)
 		if err != nil {
 			return nil
 		}
 		var left []netip.Prefix
 		for _, network := range networks {
-			left = append(left, subtract(network, except.Masked())...)
+			left = append(left, subtract(network, except)...)
 		}
 		networks = left
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/contiv/contiv/api/contiv/filter"
 	"github.com/contiv/contiv/api/contiv/node"
+	"github.com/contiv/contiv/kubeaddr"
 	"github.com/contiv/contiv/plugins/policy/cache"
 	"github.com/contiv/contiv/plugins/policy/configurator"
 )
@@ -63,8 +64,8 @@ func (p *Processor) SetNode(value *node.Node) {
 	var ips []netip.Addr
 	for _, a := range value.GetAddresses() {
 		// Of the types, those of names do not parse.
-		if addr, err := netip.ParseAddr(a.GetAddress()); err == nil && addr.Zone() == "" {
-			ips = append(ips, addr.Unmap())
+		if addr, err := kubeaddr.ParseAddr(a.GetAddress()); err == nil && !addr.IsUnspecified() {
+			ips = append(ips, addr)
 		}
 	}
 	changed := !slices.Equal(p.nodes.ips[id.Name], ips)

@@ -163,7 +163,8 @@ func (p *Processor) SetPod(value *pod.Pod) {
 		p.subjectChanged(id)
 	}
 	state.labels = kube.Labels
-	state.ips, state.node, state.peer = kube.IPs, kube.NodeName, !kube.HostNetwork && !kube.Finished
+	state.ips = slices.DeleteFunc(kube.IPs, netip.Addr.IsUnspecified) // no set may contain these
+	state.node, state.peer = kube.NodeName, !kube.HostNetwork && !kube.Finished
 	if state.peer && state.node == p.node {
 		p.here[id] = struct{}{}
 	} else {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/contiv/contiv/api/contiv/endpointslice"
 	"github.com/contiv/contiv/api/contiv/service"
+	"github.com/contiv/contiv/kubeaddr"
 )
 
 const (
@@ -166,17 +167,14 @@ func frontendPort(port *service.Service_ServicePort, kind Kind) int32 {
 	return port.GetPort()
 }
 
-// sourceRanges returns the prefixes that may use load balancers. Malformed ranges allow nobody, and IPv4 in IPv6 is IPv4.
+// sourceRanges returns the prefixes that may use load balancers. Malformed ranges allow nobody.
 func sourceRanges(svc *service.Service) (list []netip.Prefix, restricted bool) {
 	for _, text := range svc.GetLoadbalancerSourceRanges() {
 		if text = strings.TrimSpace(text); text == "" {
 			continue
 		}
 		restricted = true
-		if p, err := netip.ParsePrefix(text); err == nil {
-			if p = p.Masked(); p.Addr().Is4In6() {
-				p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
-			}
+		if p, err := kubeaddr.ParseNetwork(text); err == nil {
 			list = append(list, p)
 		}
 	}
@@ -186,11 +184,10 @@ func sourceRanges(svc *service.Service) (list []netip.Prefix, restricted bool) {
 
 // usable parses an address of an IP version, and checks that packets can be sent to it.
 func usable(text string, ipv6 bool) (netip.Addr, bool) {
-	addr, err := netip.ParseAddr(text)
-	if err != nil || addr.Zone() != "" {
+	addr, err := kubeaddr.ParseAddr(text)
+	if err != nil {
 		return netip.Addr{}, false
 	}
-	addr = addr.Unmap()
 	ok := addr.Is6() == ipv6 && !addr.IsUnspecified() && !addr.IsLoopback() && !addr.IsMulticast() && !addr.IsLinkLocalUnicast()
 	return addr, ok
 }

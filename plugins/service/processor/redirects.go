@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/contiv/contiv/api/contiv/endpointslice"
+	"github.com/contiv/contiv/kubeaddr"
 )
 
 // Redirect is where services reach a pod instead of at the address of eth0, for one IP version: at the
@@ -110,8 +111,8 @@ func (p *Processor) Foreign(id ID) (texts []string) {
 			if !is || len(e.GetAddresses()) == 0 {
 				continue
 			}
-			addr, err := netip.ParseAddr(e.GetAddresses()[0])
-			if _, held := p.redirects.at(pod, addr.Unmap()); held || err != nil {
+			addr, err := kubeaddr.ParseAddr(e.GetAddresses()[0])
+			if _, held := p.redirects.at(pod, addr); held || err != nil {
 				continue
 			}
 			for _, r := range p.redirects[pod] {

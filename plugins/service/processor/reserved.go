@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/contiv/contiv/api/contiv/service"
+	"github.com/contiv/contiv/kubeaddr"
 )
 
 // Anybody who may create services may write any external IP, and many a cluster IP. Those that would lead connections to pods to
@@ -54,8 +55,8 @@ func clusterIPs(svc *service.Service) []string {
 
 func reservedOf(asked []string, reserved func(netip.Addr) bool) (list []netip.Addr) {
 	for _, text := range asked {
-		if addr, err := netip.ParseAddr(text); err == nil && reserved(addr.Unmap()) {
-			list = append(list, addr.Unmap())
+		if addr, err := kubeaddr.ParseAddr(text); err == nil && reserved(addr) {
+			list = append(list, addr)
 		}
 	}
 	slices.SortFunc(list, netip.Addr.Compare)
