@@ -10,18 +10,17 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// largestBatch bounds the operations in one call.
+// largestBatch is the maximum number of operations per call.
 const largestBatch = 512
 
-// batch collects operations of one kind and one descriptor that do not depend
-// on each other, until they are handed over together. Nothing else may be
-// executed while it is not empty.
+// batch collects independent operations of one kind and one descriptor for a single call of the
+// descriptor. No other operation may run before flush has executed the collected ones.
 type batch struct {
 	x     *exec
 	op    pb.TxnOperation
 	h     *handler
 	items []batchItem
-	errs  error // of flushed items, as far as they are inherited
+	errs  error // failures of flushed items that propagate to the caller
 }
 
 type batchItem struct {
@@ -30,9 +29,9 @@ type batchItem struct {
 	derived []KeyValue
 }
 
-// makeRoom executes the collected operations if the key cannot be added to them. It must be called
-// before the key's value is prepared, because those operations must not rely on its future state.
-func (b *batch) makeRoom(key string) {
+// prepareFor flushes the batch if it cannot take the key. Call it before the key's value is
+// prepared: the collected operations must not see the future state of the value.
+func (b *batch) prepareFor(key string) {
 	if len(b.items) == 0 {
 		return
 	}
@@ -42,15 +41,14 @@ func (b *batch) makeRoom(key string) {
 	}
 }
 
-// create adds the creation of a wanted value to the batch, or executes it after the collected
-// operations.
+// create adds the creation of a wanted value, or flushes the batch and executes the creation alone.
 func (b *batch) create(n *node, p prior) {
 	x := b.x
 	if n.desc == nil && n.base() == "" {
 		n.desc = x.reg.find(n.key)
 	}
 	if b.h != n.desc {
-		b.flush() // which may create this one, too
+		b.flush() // may create n, too
 	}
 	if n.have != nil {
 		return
@@ -58,33 +56,32 @@ func (b *batch) create(n *node, p prior) {
 	derived, ok := b.creatable(n)
 	if !ok {
 		b.flush()
-		b.add(n, x.reconcile(n, p))
+		b.addErr(n, x.reconcile(n, p))
 		return
 	}
 	b.append(n, p, derived)
 }
 
-// takes reports whether a PENDING value may be created together with others. One that is being worked on is looked at
-// again later.
-func (b *batch) takes(n *node) bool {
-	if n.desc == nil || n.desc.createBatch == nil || n.base() != "" || b.x.isBusy(n.key) {
+// accepts reports whether the PENDING value may be created as part of a batch.
+func (b *batch) accepts(n *node) bool {
+	if n.desc == nil || n.desc.createBatch == nil || n.base() != "" || b.x.isInProgress(n.key) {
 		return false
 	}
 	if b.h != n.desc {
 		b.flush()
 		n = b.x.get(n.key)
 	}
-	return n != nil && n.State() == pb.ValueState_PENDING && b.x.about.get(n.key) != upcoming
+	return n != nil && n.State() == pb.ValueState_PENDING && b.x.scope.get(n.key) != upcoming
 }
 
-// creatable reports whether nothing but the call of the descriptor stands between the
-// value and its existence.
+// creatable reports whether only the call of the descriptor is missing for the value to exist. It
+// returns the values to derive.
 func (b *batch) creatable(n *node) ([]KeyValue, bool) {
 	x, h := b.x, n.desc
-	if h == nil || h.createBatch == nil || n.have != nil || n.is(unknown|fromSB|leaving) || x.unread[n.key] != nil || x.failedNow(n) || x.abort {
+	if h == nil || h.createBatch == nil || n.have != nil || n.is(unknown|fromSB|deleting) || x.unreadable[n.key] != nil || x.failedInTxn(n) || x.abort {
 		return nil, false
 	}
-	if x.isBusy(n.key) || h.validate(n.key, n.want) != nil {
+	if x.isInProgress(n.key) || h.validate(n.key, n.want) != nil {
 		return nil, false
 	}
 	deps, derived, err := x.describe(n)
@@ -92,7 +89,7 @@ func (b *batch) creatable(n *node) ([]KeyValue, bool) {
 		return nil, false
 	}
 	x.setDeps(n, deps)
-	_ = x.inEffect(n) // what is not does not exist
+	_ = x.commitBefore(n) // a failed value does not exist and is unmet below
 	if x.abort {
 		return nil, false
 	}
@@ -104,14 +101,14 @@ func (b *batch) creatable(n *node) ([]KeyValue, bool) {
 	return derived, true
 }
 
-// delete adds the deletion of an unwanted value to the batch, or executes it after the collected
-// operations.
+// delete adds the deletion of an unwanted value, or flushes the batch and executes the deletion
+// alone.
 func (b *batch) delete(n *node, p prior) {
 	x, h := b.x, n.desc
 	if h == nil || h.deleteBatch == nil || n.have == nil || n.is(unknown|fromSB) || len(n.derived()) > 0 ||
-		x.failedNow(n) || x.abort || x.g.HasNeeders(n.key) {
+		x.failedInTxn(n) || x.abort || x.g.HasNeeders(n.key) {
 		b.flush()
-		b.add(n, x.delete(n, p, removing))
+		b.addErr(n, x.delete(n, p, removing))
 		return
 	}
 	b.append(n, p, nil)
@@ -125,8 +122,8 @@ func (b *batch) append(n *node, p prior, derived []KeyValue) {
 	b.items = append(b.items, batchItem{n, p, derived})
 }
 
-func (b *batch) add(n *node, err error) {
-	if err = b.x.inherit(n, err); err != nil {
+func (b *batch) addErr(n *node, err error) {
+	if err = b.x.propagate(n, err); err != nil {
 		b.errs = errors.Join(b.errs, err)
 	}
 }
@@ -152,14 +149,14 @@ func (b *batch) flush() {
 		c.name, c.run = "DeleteBatch", callDeleteBatch
 	}
 	var each time.Duration
-	var all error // all of them failed
-	before := make([]stagedOp, len(items))
+	var all error // failure of the whole call
+	before := make([]committedState, len(items))
 	if x.caller != nil {
 		for i, it := range items {
 			if all == nil {
-				all = x.inEffect(it.n)
+				all = x.commitBefore(it.n)
 			}
-			before[i] = x.beforeStaged(it.n)
+			before[i] = x.committedStateOf(it.n)
 		}
 		if all == nil {
 			all = x.caller.do(&c)
@@ -177,17 +174,17 @@ func (b *batch) flush() {
 		if x.caller != nil {
 			x.caller.last = each
 			if err == nil {
-				err = x.prepared(it.n, before[i])
+				err = x.addPrepared(it.n, before[i])
 			}
 		}
 		switch {
 		case err != nil:
-			b.add(it.n, x.fail(it.n, it.p, b.op, err, false))
+			b.addErr(it.n, x.markFailed(it.n, it.p, b.op, err, false))
 		case b.op == pb.TxnOperation_DELETE:
-			x.deleted(it.n, it.p, removing)
+			x.markDeleted(it.n, it.p, removing)
 		default:
 			it.n.setMeta(c.outItems[i].Metadata)
-			x.created(it.n, it.p, false)
+			x.markCreated(it.n, it.p, false)
 		}
 	}
 	if b.op == pb.TxnOperation_DELETE {
@@ -201,16 +198,15 @@ func (b *batch) flush() {
 			b.errs = errAborted
 			return
 		}
-		x.branch.set(it.n.key, following)
-		b.add(it.n, x.follow(it.n, it.derived))
-		x.branch.delete(it.n.key)
+		x.inProgress.set(it.n.key, followingUp)
+		b.addErr(it.n, x.followUp(it.n, it.derived))
+		x.inProgress.delete(it.n.key)
 	}
 }
 
 func callCreateBatch(c *call) { c.outItems, c.outErrs = c.h.createBatch(c.ctx, c.items) }
 func callDeleteBatch(c *call) { c.outErrs = c.h.deleteBatch(c.ctx, c.items) }
 
-// wrapBatch wraps the callbacks for batches.
 func wrapBatch[V proto.Message, M any](h *handler, d Descriptor[V, M], pack func(M) any) {
 	typed := func(items []item) ([]Item[V, M], error) {
 		out := make([]Item[V, M], len(items))
@@ -223,7 +219,7 @@ func wrapBatch[V proto.Message, M any](h *handler, d Descriptor[V, M], pack func
 		}
 		return out, nil
 	}
-	// checked returns one error per item, whatever the descriptor returned.
+	// checked returns one error per item even if the descriptor returned another number of them.
 	checked := func(callback string, n int, errs []error) []error {
 		if len(errs) == n {
 			return errs

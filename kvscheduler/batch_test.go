@@ -41,7 +41,7 @@ func batching(sb *southbound, d Descriptor[text, int]) Descriptor[text, int] {
 	return d
 }
 
-func TestIndependentOperationsAreHandedOverTogether(t *testing.T) {
+func TestIndependentOperationsAreBatched(t *testing.T) {
 	s, sb := newScheduler(t), newSouthbound(t)
 	sb.register(s, "if", parts{prefix: "if/", keyed: true})
 	routes := batching(sb, sb.descriptor("route", parts{prefix: "route/", keyed: true, depsOf: func(_, v string) []Dependency {
@@ -66,7 +66,7 @@ func TestIndependentOperationsAreHandedOverTogether(t *testing.T) {
 	}
 }
 
-func TestFailureInABatchIsThatOfItsValue(t *testing.T) {
+func TestFailureInABatchFailsOneValue(t *testing.T) {
 	s, sb := newScheduler(t), newSouthbound(t)
 	if err := Register(s, batching(sb, sb.descriptor("a", parts{prefix: "a/", keyed: true}))); err != nil {
 		t.Fatal(err)
@@ -87,7 +87,7 @@ func TestFailureInABatchIsThatOfItsValue(t *testing.T) {
 	wantList(t, "southbound", sb.content(), []string{"a/1=x", "a/3=x"})
 }
 
-func TestBatchThatFailsAsAWholeFailsAllItsValues(t *testing.T) {
+func TestFailedBatchFailsAllItsValues(t *testing.T) {
 	for name, spoil := range map[string]func(sb *southbound){
 		"panic":           func(sb *southbound) { sb.hook = func(string) { panic("oops") } },
 		"too few results": func(sb *southbound) { sb.failNext("CREATE a/1+a/2+a/3", errBoom) },

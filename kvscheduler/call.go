@@ -14,40 +14,41 @@ import (
 // ErrDeadline is wrapped by the error of a callback that exceeded its deadline.
 var ErrDeadline = errors.New("deadline exceeded")
 
-// caller runs callbacks of descriptors, one at a time, on a goroutine of its
-// own, so that one that never returns does not stop the scheduler:
+// caller runs callbacks of descriptors, one at a time, on a goroutine of its own. A callback that
+// never returns therefore does not stop the scheduler:
 //
 //	engine ── call ──> goroutine ── callback ──> southbound
-//	       <─ result ─            or, after the deadline and some grace: given up, by watch
+//	       <─ result ─      │
+//	                        └─ after 1.5 × the deadline, checkDeadline abandons the call
 //
-// A goroutine that was given up is replaced. Until it returns, its descriptor is
-// not called again: callbacks of a descriptor never run concurrently.
+// A new goroutine replaces the abandoned one. The descriptor is not called again until the
+// abandoned callback returns, because callbacks of a descriptor never run concurrently.
 //
-// Two changes of goroutine for a call are the least: whoever commits must get an answer after the deadline, so its
-// goroutine cannot be the one in the callback. A coroutine (iter.Pull) changes faster, but the process
-// ends if a goroutine that is locked to its thread, as those in a network namespace are, commits a transaction.
+// Each call costs two goroutine switches. Running the callback on the goroutine of the committer is
+// impossible, because a commit returns at the deadline even if the callback hangs. A coroutine
+// (iter.Pull) switches faster, but crashes the process if a goroutine that is locked to its thread
+// commits a transaction, as those in a network namespace do.
 type caller struct {
 	timeout time.Duration
 	work    chan *call
-	// began is when the call under way began, as the heartbeat counts; 0: none is. Whoever makes it 0
-	// ends the call: the goroutine, when the callback has returned, or watch, to give it up.
-	began atomic.Int64
-	ended chan bool // whether the callback returned, once per call
-	// watcher calls watch.
-	watcher *time.Timer
-	closed  atomic.Bool
-	// ctx serves many calls: it lives a bit longer than one of them may take.
+	// began is the start of the current call in heartbeat time, or 0. The goroutine or checkDeadline
+	// sets it to 0 and thereby decides whether the call returned or was abandoned.
+	began         atomic.Int64
+	ended         chan bool // one element per call: whether the callback returned
+	deadlineTimer *time.Timer
+	closed        atomic.Bool
+	// ctx is shared by successive calls, and lives slightly longer than one of them may take.
 	ctx     context.Context
 	cancel  context.CancelFunc
-	renewAt time.Duration // as the heartbeat counts
-	// spare is used for one call after the other.
-	spare *call
-	// spent is the time spent in all calls, and last in the last one.
+	renewAt time.Duration // in heartbeat time
+	// reusable is the memory of the next call.
+	reusable *call
+	// spent is the total duration of all calls, last that of the last one.
 	spent, last time.Duration
 	heartbeat   *heartbeat
 }
 
-// call is one call of one callback, and its result.
+// call is one call of a callback with its arguments and results.
 type call struct {
 	h        *handler
 	name     string
@@ -57,14 +58,14 @@ type call struct {
 	meta     any
 	items    []item
 	ctx      context.Context
-	began    int64 // see caller
+	began    int64 // see caller.began
 
 	outMeta  any
 	outItems []item
 	outErrs  []error
 	err      error
 	exited   bool        // the callback ended its goroutine
-	returned atomic.Bool // after the call was given up
+	returned atomic.Bool // the callback returned after the call was abandoned
 }
 
 type callback func(c *call)
@@ -78,8 +79,8 @@ func callRetrieveKeys(c *call) { c.outItems, c.err = c.h.retrieveKeys(c.ctx, c.i
 func newCaller(timeout time.Duration) *caller {
 	c := &caller{timeout: timeout, ended: make(chan bool, 1), heartbeat: newHeartbeat()}
 	c.start()
-	c.watcher = time.AfterFunc(time.Hour, c.watch)
-	c.watcher.Reset(c.limit())
+	c.deadlineTimer = time.AfterFunc(time.Hour, c.checkDeadline)
+	c.deadlineTimer.Reset(c.limit())
 	return c
 }
 
@@ -88,11 +89,11 @@ func (c *caller) start() {
 	go c.serve(c.work)
 }
 
-// close ends the goroutine, unless it is stuck in a callback.
+// close ends the goroutine unless it is stuck in a callback.
 func (c *caller) close() {
 	close(c.work)
 	c.closed.Store(true)
-	c.watcher.Stop()
+	c.deadlineTimer.Stop()
 	if c.cancel != nil {
 		c.cancel()
 	}
@@ -100,7 +101,7 @@ func (c *caller) close() {
 
 func (c *caller) serve(work <-chan *call) {
 	for k := range work {
-		c.serveOne(k) // after it, k belongs to the engine again
+		c.serveOne(k) // the engine owns k again
 	}
 }
 
@@ -123,12 +124,13 @@ func (c *caller) serveOne(k *call) {
 	returned = true
 }
 
-// limit is how long a call may take: its deadline and some grace.
+// limit is the time after which a call is abandoned: its deadline and some grace.
 func (c *caller) limit() time.Duration { return c.timeout + c.timeout/2 }
 
-// watch gives the call under way up if it is beyond its limit, and looks again when it may be. That the engine
-// waits for one channel, and not for a timer as well, saves a good part of the time of a short call.
-func (c *caller) watch() {
+// checkDeadline abandons the current call if it is beyond its limit, and schedules the next check.
+// It makes the engine wait on one channel instead of a channel and a timer, which short calls
+// notice.
+func (c *caller) checkDeadline() {
 	next := c.limit()
 	if began := c.began.Load(); began != 0 {
 		if left := next - (c.heartbeat.now() - time.Duration(began)); left > 0 {
@@ -137,28 +139,27 @@ func (c *caller) watch() {
 			c.ended <- false
 		}
 	}
-	c.watcher.Reset(next)
+	c.deadlineTimer.Reset(next)
 	if c.closed.Load() {
-		c.watcher.Stop()
+		c.deadlineTimer.Stop()
 	}
 }
 
-// call returns a call to be filled in, made and forgotten before the next one.
-func (c *caller) call() *call {
-	if c.spare == nil {
-		c.spare = &call{}
+// newCall returns an empty call. It is valid until the next newCall.
+func (c *caller) newCall() *call {
+	if c.reusable == nil {
+		c.reusable = &call{}
 	}
-	*c.spare = call{}
-	return c.spare
+	*c.reusable = call{}
+	return c.reusable
 }
 
-// do runs the call. If it exceeds its deadline its results must not be
-// looked at, except for the error.
+// do runs the call. If the call is abandoned, only the returned error may be used, not the results.
 func (c *caller) do(k *call) error {
 	if stuck := k.h.running; stuck != nil {
 		if !stuck.returned.Load() {
 			return fmt.Errorf("%s of descriptor %s was not called: %s for %s has not returned since %s: %w",
-				k.name, k.h.name, stuck.name, stuck.key, c.heartbeat.since.Add(time.Duration(stuck.began)).Format(time.RFC3339), ErrDeadline)
+				k.name, k.h.name, stuck.name, stuck.key, c.heartbeat.start.Add(time.Duration(stuck.began)).Format(time.RFC3339), ErrDeadline)
 		}
 		k.h.running = nil
 	}
@@ -172,7 +173,7 @@ func (c *caller) do(k *call) error {
 		c.ctx, c.cancel = context.WithTimeout(context.Background(), c.timeout+slack)
 	}
 	k.ctx, k.began, k.exited = c.ctx, int64(began), false
-	k.returned.Store(false) // it may have been made before
+	k.returned.Store(false) // k may be a repeated call
 	c.began.Store(k.began)
 	c.work <- k
 	returned := <-c.ended
@@ -187,7 +188,7 @@ func (c *caller) do(k *call) error {
 		return k.err
 	}
 	k.h.running = k
-	c.spare = nil
+	c.reusable = nil
 	close(c.work) // the goroutine ends when its callback returns
 	c.start()
 	return fmt.Errorf("%s of descriptor %s did not return within %v: %w", k.name, k.h.name, c.timeout, ErrDeadline)

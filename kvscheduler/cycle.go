@@ -7,106 +7,104 @@ import (
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
 )
 
-// cycle decides if a value may exist although its dependencies are not met by
-// others, because it waits only for values that wait for it; or if a value that exists
-// has its dependencies met by others only because it exists itself.
+// cycle decides two questions about cycles of dependencies: may a value be created although some of
+// its dependencies are unmet, because they wait only for the value itself; and would the
+// dependencies of an existing value be met without the values that depend on it?
 //
-//  1. Collect what the root needs, directly or not: values that exist or may come to.
-//  2. Add, stage by stage, what can exist: the greatest set of values of which each has
-//     its dependencies met within the set or by the stages before, and its base value,
-//     if it is derived, in a stage before. Members of a plain cycle get into the same
-//     stage. A cycle that leads through a derived value to its base value gets
-//     into none, unless something else supports it: nothing can come first.
-//  3. The root is ready if its strongly connected component (Tarjan), has all
-//     its dependencies met by available values and by its own members.
-//     Otherwise there is something outside of it that has to come first.
+//  1. collect visits all values that the root needs, directly or indirectly, and that exist or may
+//     be created.
+//  2. addStages computes the values that can exist, stage by stage. A stage is the greatest set of
+//     values whose dependencies are met by the set itself and by earlier stages, and whose base
+//     values are in earlier stages. Members of a plain cycle share a stage. A cycle through a
+//     derived value and its base value gets no stage unless another value supports it.
+//  3. The root is ready if its strongly connected component (Tarjan) has all dependencies met by
+//     available values and by its own members. Otherwise, a value outside of the component has to
+//     be created first.
 //
-// So what comes to exist does not depend on the order in which it was requested. All
-// steps are linear in the number of values and dependencies that are visited, the
-// second one for each stage, of which there is one for each derivation in a row.
+// The result does not depend on the order of the requests. Each step is linear in the visited
+// values and dependencies. Step 2 repeats once per level of nested derivation.
 type cycle struct {
 	x    *exec
 	root *node
-	// through: the root exists. Its cycle leads through available values.
-	through bool
-	// existing: only available values count, not those that may come to exist.
-	existing bool
-	members  map[string]*member
-	needs    map[string]*need // by what is needed; nil: it is met for certain
-	order    []*need
-	stack    []*vertex
-	index    int
+	// viaExisting: the root exists, so its cycle leads through available values.
+	viaExisting bool
+	// onlyExisting: values that could be created do not count.
+	onlyExisting bool
+	members      map[string]*member
+	needs        map[string]*need // by target; nil if certainly met
+	order        []*need
+	stack        []*vertex
+	lastIndex    int
 }
 
-// vertex has Tarjan's numbers.
+// vertex holds the state of Tarjan's algorithm.
 type vertex struct {
-	at, low int // at counts from 1
-	onStack bool
-	scc     int // the number of its component
+	index, low int // index starts at 1
+	onStack    bool
+	scc        int // index of its component
 }
 
-// member is a value that was visited.
+// member is a visited value.
 type member struct {
 	vertex
-	n     *node
-	needs []*need // dependencies that are not met for certain
-	base  *member
-	never bool // its base value does not exist, nor may come to
-	// neededBy are the dependencies for which this one is an alternative.
-	neededBy []*need
-	stage    int  // in which it can exist, from 1 on; 0: it cannot
-	tried    bool // it is in the set of which the next stage is what remains
+	n        *node
+	needs    []*need // dependencies that are not certainly met
+	base     *member
+	excluded bool // its base value does not exist and cannot be created
+	// neededBy are the dependencies that list this member as an alternative.
+	neededBy  []*need
+	stage     int  // starts at 1; 0: the member cannot exist
+	candidate bool // it is in the set that the current stage is computed from
 }
 
-// need is a dependency with its alternatives. Members that need the same have it in
-// common: of n values that need any of themselves, there is one need, and not n times n edges.
+// need is a dependency with its alternatives. Members with the same dependency share one need:
+// n values that need any of each other have one need, not n×n edges.
 type need struct {
-	owners []*member
-	any    []*member
-	left   int
-	// stages are the vertices for owners of a stage, which count on targets up to it.
+	owners         []*member
+	alternatives   []*member
+	candidatesLeft int
+	// stages holds one vertex per stage of the owners: it counts only alternatives up to that stage.
 	stages map[int]*vertex
 }
 
 func newCycle(x *exec, root *node) *cycle {
-	return &cycle{x: x, root: root, through: root.have != nil, members: map[string]*member{}, needs: map[string]*need{}}
+	return &cycle{x: x, root: root, viaExisting: root.have != nil, members: map[string]*member{}, needs: map[string]*need{}}
 }
 
-// founded reports whether the dependencies of an existing value would be met even without the
-// values that depend on it in turn. If the value was not available so far, the rest of its cycle is
-// still to be created.
-func (x *exec) founded(n *node) bool {
+// isSupported reports whether the dependencies of an existing value would be met without the values
+// that depend on it. If the value is unavailable, the missing part of its cycle counts as created.
+func (x *exec) isSupported(n *node) bool {
 	if len(n.deps) == 0 {
 		return true
 	}
 	needed := func(key string) bool { return x.g.HasNeeders(key) }
-	if x.verdicts.isFounded(n.key) || !needed(n.key) && !slices.ContainsFunc(n.derived(), needed) {
+	if x.cycleCache.isSupported(n.key) || !needed(n.key) && !slices.ContainsFunc(n.derived(), needed) {
 		return true
 	}
 	c := newCycle(x, n)
-	c.existing = !n.is(broken)
+	c.onlyExisting = !n.is(broken)
 	root := c.collect()
 	c.addStages(root)
-	if c.existing {
+	if c.onlyExisting {
 		for key, m := range c.members {
 			if m.stage > 0 && m.n.available() {
-				x.verdicts.setFounded(key)
+				x.cycleCache.setSupported(key)
 			}
 		}
 	}
 	return root.stage > 0
 }
 
-// ready decides for the root, and with it for all that is decided for the same reason.
+// ready reports whether the root may be created, and caches the result for all values that share it.
 func (c *cycle) ready() bool {
 	root := c.collect()
 	ready := false
-	for again := true; again; again = !ready && c.withoutFailed(root) {
+	for again := true; again; again = !ready && c.excludeFailed(root) {
 		c.addStages(root)
 		if root.stage == 0 {
 			for key, m := range c.members {
-				if m.stage == 0 && !m.never { // who is left out may be ready by itself
-					c.x.verdicts.setReady(key, false)
+				if m.stage == 0 && !m.excluded { // excluded members may still be ready themselves
+					c.x.cycleCache.store(key, false)
 				}
 			}
 			return false
@@ -119,24 +117,25 @@ func (c *cycle) ready() bool {
 			}
 		}
 	}
-	if ready && !c.possible(c.root) {
-		return ready // if the root is: no other value relies on it
+	if ready && !c.mayExist(c.root) {
+		return ready // holds for the root only, since nothing may rely on it
 	}
 	for key, m := range c.members {
 		if m.scc == root.scc {
-			c.x.verdicts.setReady(key, ready)
+			c.x.cycleCache.store(key, ready)
 		}
 	}
 	return ready
 }
 
-// withoutFailed starts again without the non-members that failed before this transaction, since
-// values are retried only as members. It returns false if there are none.
-func (c *cycle) withoutFailed(root *member) bool {
+// excludeFailed excludes the values outside of the root's component that failed before this
+// transaction, because only members of the component are retried. It returns false if there are
+// none.
+func (c *cycle) excludeFailed(root *member) bool {
 	found := false
 	for _, m := range c.members {
-		if m.stage > 0 && m.scc != root.scc && inTrouble(m.n) && !m.n.available() {
-			m.never, found = true, true
+		if m.stage > 0 && m.scc != root.scc && hasFailed(m.n) && !m.n.available() {
+			m.excluded, found = true, true
 		}
 	}
 	if !found {
@@ -148,17 +147,17 @@ func (c *cycle) withoutFailed(root *member) bool {
 	for _, d := range c.order {
 		d.stages = nil
 	}
-	c.index = 0
+	c.lastIndex = 0
 	return true
 }
 
 func (d *need) metWithin(owner *member, scc int) bool {
-	return slices.ContainsFunc(d.any, func(t *member) bool {
+	return slices.ContainsFunc(d.alternatives, func(t *member) bool {
 		return t.stage > 0 && (t.scc == scc || t.stage <= owner.stage && t.n.available())
 	})
 }
 
-// collect visits everything that the root needs.
+// collect visits the values that the root needs, directly or indirectly.
 func (c *cycle) collect() *member {
 	root, _ := c.member(c.root)
 	queue := []*member{root}
@@ -174,19 +173,19 @@ func (c *cycle) collect() *member {
 		if m.n.base() != "" {
 			base := c.x.get(m.n.base())
 			switch {
-			case base == nil || base != c.root && !base.available() && (c.existing || !c.possible(base)):
-				m.never = true
-			case c.through || !base.available():
+			case base == nil || base != c.root && !base.available() && (c.onlyExisting || !c.mayExist(base)):
+				m.excluded = true
+			case c.viaExisting || !base.available():
 				m.base = visit(base)
 			}
 		}
 		if m.n.want == nil {
-			continue // it was found: it does not go because of what it needs
+			continue // obtained or discovered: it does not depend on anything
 		}
-		if c.existing && m != root && c.x.lacks(m.n) {
-			continue // it goes in its turn, and then the root is looked at again
+		if c.onlyExisting && m != root && c.x.hasUnmet(m.n) {
+			continue // it will be deleted, and the root checked again
 		}
-		deps := m.n.current()
+		deps := m.n.wantedDeps()
 		for i := range deps {
 			if d := c.need(&deps[i], visit); d != nil {
 				d.owners = append(d.owners, m)
@@ -195,17 +194,17 @@ func (c *cycle) collect() *member {
 		}
 	}
 	for _, d := range c.order {
-		for _, t := range d.any {
+		for _, t := range d.alternatives {
 			t.neededBy = append(t.neededBy, d)
 		}
 	}
 	return root
 }
 
-// need returns the alternatives of a dependency; nil if it is met for certain.
+// need returns the alternatives of a dependency, or nil if the dependency is certainly met.
 func (c *cycle) need(dep *Dependency, visit func(*node) *member) *need {
 	name, shared := dep.Key, dep.Key != ""
-	if !shared && dep.AnyOf.KeySelector == nil { // predicates cannot be compared
+	if !shared && dep.AnyOf.KeySelector == nil { // selectors cannot be compared
 		name, shared = "\x00"+strings.Join(dep.AnyOf.KeyPrefixes, "\x00"), true
 	}
 	if shared {
@@ -217,7 +216,7 @@ func (c *cycle) need(dep *Dependency, visit func(*node) *member) *need {
 	met := false
 	var found []*node
 	c.x.candidates(dep, func(t *node) bool {
-		met = t.available() && (!c.through || c.x.grounded(t))
+		met = t.available() && (!c.viaExisting || c.x.isUnconditional(t))
 		found = append(found, t)
 		return !met
 	})
@@ -225,8 +224,8 @@ func (c *cycle) need(dep *Dependency, visit func(*node) *member) *need {
 		d = nil
 	} else {
 		for _, t := range found {
-			if t == c.root || c.through && t.available() || !c.existing && c.possible(t) {
-				d.any = append(d.any, visit(t))
+			if t == c.root || c.viaExisting && t.available() || !c.onlyExisting && c.mayExist(t) {
+				d.alternatives = append(d.alternatives, visit(t))
 			}
 		}
 		c.order = append(c.order, d)
@@ -237,12 +236,12 @@ func (c *cycle) need(dep *Dependency, visit func(*node) *member) *need {
 	return d
 }
 
-// grounded reports whether the value exists and needs nothing.
-func (x *exec) grounded(n *node) bool {
+// isUnconditional reports whether the value is available and neither it nor its base value has dependencies.
+func (x *exec) isUnconditional(n *node) bool {
 	if n == nil || !n.available() || len(n.deps) > 0 {
 		return false
 	}
-	return n.base() == "" || x.grounded(x.get(n.base()))
+	return n.base() == "" || x.isUnconditional(x.get(n.base()))
 }
 
 func (c *cycle) member(n *node) (_ *member, known bool) {
@@ -255,60 +254,61 @@ func (c *cycle) member(n *node) (_ *member, known bool) {
 	return m, false
 }
 
-// possible reports whether the value may come to exist in this transaction.
-func (c *cycle) possible(n *node) bool {
-	if n.want == nil || n.is(leaving) {
+// mayExist reports whether the value exists or may be created in this transaction.
+func (c *cycle) mayExist(n *node) bool {
+	if n.want == nil || n.is(deleting) {
 		return false
 	}
-	if !n.available() && c.x.about.get(n.baseKey()) == upcoming {
-		return false // it may turn out to be another value
+	if !n.available() && c.x.scope.get(n.baseKey()) == upcoming {
+		return false // its request may still change
 	}
 	switch n.State() {
 	case pb.ValueState_INVALID, pb.ValueState_UNIMPLEMENTED:
-		return n.have != nil && !n.is(unknown) // if it is gone, it does not come back
+		return n.have != nil && !n.is(unknown) // once deleted, it is not created again
 	case pb.ValueState_FAILED, pb.ValueState_RETRYING:
 		return n.available() || !n.is(invalid) && (n.info() == nil || n.info().seq != c.x.seq)
 	}
 	return true
 }
 
-// addStages adds stages until one contains the root, or none is left.
+// addStages adds stages until the root is in one or no more value can be added.
 func (c *cycle) addStages(root *member) {
 	for stage := 1; root.stage == 0 && c.addStage(stage); stage++ {
 	}
 }
 
-// addStage finds the members that can exist once those of the earlier stages do. False: nothing.
+// addStage computes the members that can exist after the earlier stages. It reports whether it
+// added any.
 func (c *cycle) addStage(stage int) bool {
 	var tried, out []*member
 	for _, m := range c.members {
-		if m.stage == 0 && !m.never && (m.base == nil || m.base.stage > 0) {
-			m.tried = true
+		if m.stage == 0 && !m.excluded && (m.base == nil || m.base.stage > 0) {
+			m.candidate = true
 			tried = append(tried, m)
 		}
 	}
 	drop := func(m *member) {
-		if m.tried {
-			m.tried = false
+		if m.candidate {
+			m.candidate = false
 			out = append(out, m)
 		}
 	}
 	for _, d := range c.order {
-		d.left = 0
-		for _, t := range d.any {
-			if t.tried || t.stage > 0 {
-				d.left++
+		d.candidatesLeft = 0
+		for _, t := range d.alternatives {
+			if t.candidate || t.stage > 0 {
+				d.candidatesLeft++
 			}
 		}
 	}
 	for _, m := range tried {
-		if slices.ContainsFunc(m.needs, func(d *need) bool { return d.left == 0 }) {
+		if slices.ContainsFunc(m.needs, func(d *need) bool { return d.candidatesLeft == 0 }) {
 			drop(m)
 		}
 	}
 	for ; len(out) > 0; out = out[1:] {
 		for _, d := range out[0].neededBy {
-			if d.left--; d.left == 0 {
+			if d.candidatesLeft--; d.candidatesLeft == 0 {
 				for _, m := range d.owners {
 					drop(m)
 				}
@@ -317,8 +317,8 @@ func (c *cycle) addStage(stage int) bool {
 	}
 	added := false
 	for _, m := range tried {
-		if m.tried {
-			m.tried, m.stage, added = false, stage, true
+		if m.candidate {
+			m.candidate, m.stage, added = false, stage, true
 		}
 	}
 	return added
@@ -327,7 +327,7 @@ func (c *cycle) addStage(stage int) bool {
 // connect finds the strongly connected components of the members that can exist and are reachable
 // from m.
 func (c *cycle) connect(m *member) {
-	c.enter(&m.vertex)
+	c.push(&m.vertex)
 	for _, d := range m.needs {
 		v := d.stages[m.stage]
 		if v == nil {
@@ -337,47 +337,47 @@ func (c *cycle) connect(m *member) {
 			}
 			d.stages[m.stage] = v
 		}
-		c.reach(&m.vertex, v, func() { c.connectNeed(d, v, m.stage) })
+		c.visitEdge(&m.vertex, v, func() { c.connectNeed(d, v, m.stage) })
 	}
-	c.leave(&m.vertex)
+	c.popComponent(&m.vertex)
 }
 
-// connectNeed does so for what members of the stage need.
+// connectNeed continues connect through a dependency of members of the stage.
 func (c *cycle) connectNeed(d *need, v *vertex, stage int) {
-	c.enter(v)
-	for _, t := range d.any {
+	c.push(v)
+	for _, t := range d.alternatives {
 		if t.stage > 0 && t.stage <= stage {
-			c.reach(v, &t.vertex, func() { c.connect(t) })
+			c.visitEdge(v, &t.vertex, func() { c.connect(t) })
 		}
 	}
-	c.leave(v)
+	c.popComponent(v)
 }
 
-func (c *cycle) enter(v *vertex) {
-	c.index++
-	v.at, v.low, v.onStack = c.index, c.index, true
+func (c *cycle) push(v *vertex) {
+	c.lastIndex++
+	v.index, v.low, v.onStack = c.lastIndex, c.lastIndex, true
 	c.stack = append(c.stack, v)
 }
 
-// reach goes from one vertex to another one, which visit visits.
-func (c *cycle) reach(from, to *vertex, visit func()) {
-	if to.at == 0 {
+// visitEdge follows the edge between two vertices. visit visits the second one.
+func (c *cycle) visitEdge(from, to *vertex, visit func()) {
+	if to.index == 0 {
 		visit()
 		from.low = min(from.low, to.low)
 	} else if to.onStack {
-		from.low = min(from.low, to.at)
+		from.low = min(from.low, to.index)
 	}
 }
 
-// leave takes the component that begins with v, if one does, from the stack.
-func (c *cycle) leave(v *vertex) {
-	if v.low != v.at {
+// popComponent removes the component that starts at v, if any, from the stack.
+func (c *cycle) popComponent(v *vertex) {
+	if v.low != v.index {
 		return
 	}
 	for {
 		last := c.stack[len(c.stack)-1]
 		c.stack = c.stack[:len(c.stack)-1]
-		last.onStack, last.scc = false, v.at
+		last.onStack, last.scc = false, v.index
 		if last == v {
 			return
 		}

@@ -30,7 +30,7 @@ func newWorld(t *testing.T) (*Scheduler, *world, func(map[string]*spec, ...TxnOp
 // A cycle through derived values that an outside value supports comes down in
 // order when that goes: each derived value before its base value, even if the way
 // to the base value led through it.
-func TestCycleThroughDerivedValuesComesDownInOrder(t *testing.T) {
+func TestCycleThroughDerivedValuesIsDeletedInOrder(t *testing.T) {
 	_, w, commit := newWorld(t)
 	must := func(values map[string]*spec) {
 		t.Helper()
@@ -71,7 +71,7 @@ func TestCycleThroughDerivedValuesComesDownInOrder(t *testing.T) {
 
 // The one member of a cycle that is left, because its deletion failed, counts on
 // the others as they do on it: all of them come back together.
-func TestCycleComesBackAroundMemberThatCouldNotBeDeleted(t *testing.T) {
+func TestCycleIsRestoredAroundUndeletableMember(t *testing.T) {
 	members := map[string]*spec{"k/1": {Deps: []string{"r/2"}}, "r/0": {Deps: []string{"k/1"}}, "r/2": {Deps: []string{"r/0"}}}
 	for name, again := range map[string]struct {
 		request map[string]*spec
@@ -112,7 +112,7 @@ func TestCycleComesBackAroundMemberThatCouldNotBeDeleted(t *testing.T) {
 
 // What loses its foundation stays as long as what it needs is there: r/1 goes after d/k1/b,
 // with d/k1/a, and so not at all if d/k1/b cannot.
-func TestNothingGoesBeforeItsTurn(t *testing.T) {
+func TestFailedDeletionKeepsDependencies(t *testing.T) {
 	_, w, commit := newWorld(t)
 	if err := commit(map[string]*spec{
 		"r/0": {},
@@ -145,7 +145,7 @@ func TestNothingGoesBeforeItsTurn(t *testing.T) {
 
 // What is deleted for a value whose deletion failed may take others along that need
 // the value, too: k/2, and with it its derived value, goes with that of k/1.
-func TestRevertDeletesDependentsThatTakeOthersAlong(t *testing.T) {
+func TestRevertDeletesTransitiveDependents(t *testing.T) {
 	_, w, commit := newWorld(t)
 	if err := commit(map[string]*spec{"k/0": {Deps: []string{"any:d/"}}, "k/1": {V: 1, Items: []string{"a", "b"}}}); err != nil { // b needs k/0
 		t.Fatal(err)
@@ -169,7 +169,7 @@ func TestRevertDeletesDependentsThatTakeOthersAlong(t *testing.T) {
 
 // A value that failed, and that the transaction is going to change, is not counted
 // on as a member of the cycle that it was in.
-func TestCycleDoesNotCountOnFailedMemberThatIsAboutToChange(t *testing.T) {
+func TestCycleIgnoresFailedMemberThatWillChange(t *testing.T) {
 	s, w, commit := newWorld(t)
 	if err := commit(map[string]*spec{"k/2": {}}); err != nil {
 		t.Fatal(err)
@@ -203,7 +203,7 @@ func TestCycleDoesNotCountOnFailedMemberThatIsAboutToChange(t *testing.T) {
 }
 
 // Nobody may depend on a value whose deletion failed, nor on what is found of it.
-func TestPropertyOfHalfDeletedValueIsNotDependedOn(t *testing.T) {
+func TestPropertyOfFailedDeletionIsUnavailable(t *testing.T) {
 	s, w, commit := newWorld(t)
 	if err := commit(map[string]*spec{"k/0": {Items: []string{"p"}}, "r/1": {Deps: []string{"p/k0/p"}}}); err != nil {
 		t.Fatal(err)
@@ -228,7 +228,7 @@ func TestPropertyOfHalfDeletedValueIsNotDependedOn(t *testing.T) {
 
 // A value whose deletion failed is counted on as a member of the cycle that it will
 // be in, not of the one that it was in: k/1 needs k/0 no more, so it comes first.
-func TestCycleDoesNotCountOnWhatFailedMemberNeededBefore(t *testing.T) {
+func TestCycleUsesWantedDependenciesOfFailedMember(t *testing.T) {
 	type values = map[string]*spec
 	k0 := &spec{Deps: []string{"r/0", "k/1"}}
 	alone := values{"k/0": k0, "k/1": {V: 1, Deps: []string{"any:k/"}}}
@@ -277,7 +277,7 @@ func TestCycleDoesNotCountOnWhatFailedMemberNeededBefore(t *testing.T) {
 
 // A value that goes because of what it needs now, which comes because it goes, comes
 // back: on the way, r/1, which failed before and needs any of r/, is tried again.
-func TestUpdatedValueComesBackIfItsDeletionLeadsToWhatItNeeds(t *testing.T) {
+func TestValueIsRecreatedIfItsDeletionMeetsItsDependencies(t *testing.T) {
 	s, w, commit := newWorld(t)
 	w.outcome = func(op, key string) outcome {
 		if op+" "+key == "CREATE r/1" {
@@ -302,7 +302,7 @@ func TestUpdatedValueComesBackIfItsDeletionLeadsToWhatItNeeds(t *testing.T) {
 
 // The members of a cycle that came first go again if a later one cannot come: they
 // need it. Both come once it can, or in order once it is no member any more.
-func TestCycleGoesAgainIfOneOfItsMembersFails(t *testing.T) {
+func TestCycleIsDeletedIfAMemberFails(t *testing.T) {
 	for name, tc := range map[string]struct {
 		fate  outcome
 		state pb.ValueState
@@ -347,7 +347,7 @@ func TestCycleGoesAgainIfOneOfItsMembersFails(t *testing.T) {
 }
 
 // That holds for members that need the failed one through others, too.
-func TestCycleGoesAgainIfTheThirdOfItsMembersFails(t *testing.T) {
+func TestCycleIsDeletedIfAnIndirectMemberFails(t *testing.T) {
 	s, w, commit := newWorld(t)
 	if err := commit(map[string]*spec{"k/0": {Deps: []string{"k/2"}}, "r/0": {Deps: []string{"k/0"}}}); err != nil {
 		t.Fatal(err)
@@ -376,7 +376,7 @@ func TestCycleGoesAgainIfTheThirdOfItsMembersFails(t *testing.T) {
 
 // A value that goes because what it needs was found missing comes back if that is
 // created because the value goes: k/2 needs any of k/.
-func TestCycleMemberComesBackAfterAnotherWasFoundMissing(t *testing.T) {
+func TestCycleMemberIsRecreatedAfterAnotherWasMissing(t *testing.T) {
 	for _, kind := range []string{"k/", "r/"} {
 		s, w, commit := newWorld(t)
 		if err := commit(map[string]*spec{kind + "0": {}, kind + "1": {Deps: []string{kind + "2"}}, kind + "2": {Deps: []string{"any:" + kind}}}); err != nil {
@@ -394,7 +394,7 @@ func TestCycleMemberComesBackAfterAnotherWasFoundMissing(t *testing.T) {
 
 // A value goes again if what it needs went while it was being created: k/0, which
 // needed d/k1/b that failed, is looked at because of d/k2/b, which needs k/0.
-func TestValueGoesIfWhatItNeedsWentMeanwhile(t *testing.T) {
+func TestValueIsDeletedIfItsDependencyVanishesDuringCreate(t *testing.T) {
 	s, w, commit := newWorld(t)
 	if err := commit(map[string]*spec{"k/1": {Items: []string{"a", "b"}}, "k/2": {V: 1}}); err != nil { // b needs k/0
 		t.Fatal(err)
@@ -422,7 +422,7 @@ func TestValueGoesIfWhatItNeedsWentMeanwhile(t *testing.T) {
 // A value that goes because of what it needs does not come back for a moment if the
 // transaction is about to delete it: derived values of k/0 are still there when r/2,
 // which needs any, goes.
-func TestPostponedValueThatIsAboutToBeDeletedDoesNotComeBack(t *testing.T) {
+func TestPostponedValueIsNotRecreatedBeforeItsDeletion(t *testing.T) {
 	_, w, commit := newWorld(t)
 	for _, values := range []map[string]*spec{
 		{"k/0": {V: 2, Deps: []string{"k/0"}, Items: []string{"a", "b"}}, "k/2": {Deps: []string{"any:d/"}}, "r/2": {Deps: []string{"any:d/"}, Items: []string{"b"}}}, // b needs k/0
@@ -441,7 +441,7 @@ func TestPostponedValueThatIsAboutToBeDeletedDoesNotComeBack(t *testing.T) {
 
 // A value that exists and changes to be in a cycle has the rest of it tried again: k/0,
 // which failed. If that cannot come now either, the value goes.
-func TestUpdateIntoCycleHasFailedMemberTriedAgain(t *testing.T) {
+func TestUpdateIntoCycleRetriesFailedMember(t *testing.T) {
 	for name, tc := range map[string]struct {
 		again outcome
 		want  []string

@@ -7,27 +7,26 @@ import (
 	"sync"
 )
 
-// drift collects suspicions until the worker looks at them.
+// drift collects drift reports until the worker processes them.
 type drift struct {
-	mu      sync.Mutex
-	queued  bool
-	reasons []string
-	keys    map[string]struct{}
-	all     string // why everything is suspected; "": it is not
-	// restoring is why everything is being read; "": it is not.
+	mu         sync.Mutex
+	queued     bool
+	reasons    []string
+	keys       map[string]struct{}
+	suspectAll string // reason of a report about the whole southbound, or ""
+	// restoring is the reason of the report about the whole southbound that is being processed, or "".
 	restoring string
 }
 
-// ReportDrift queues a downstream resync of the given keys, because their
-// southbound state is suspected to have changed behind our back. Keys that are
-// not requested, and keys already queued, are ignored. The transaction is recorded
-// only if something differed; its description then contains the reason.
+// ReportDrift queues a downstream resync of the keys, whose southbound state may have changed
+// without the scheduler. It ignores keys that are not requested or already queued. The transaction
+// is recorded only if it found a difference; its description contains the reason.
 //
-// Without keys, everything may have changed, as when a vswitch was restarted: the
-// whole southbound is read, what fails is repeated as DefaultRetry says, the
-// transaction is always recorded, and Restoring tells when it is over.
+// Without keys, the whole southbound may have changed, for example because a vswitch restarted. The
+// transaction then reads everything, repeats failed operations according to DefaultRetry, and is
+// always recorded. Restoring returns the reason until the transaction has ended.
 //
-// ReportDrift never blocks.
+// ReportDrift never blocks. It returns ErrClosed after Close.
 func (s *Scheduler) ReportDrift(reason string, keys ...string) error {
 	if reason == "" {
 		reason = "unknown reason"
@@ -36,16 +35,16 @@ func (s *Scheduler) ReportDrift(reason string, keys ...string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	view := s.view()
-	fresh := len(keys) == 0 && d.all == ""
+	fresh := len(keys) == 0 && d.suspectAll == ""
 	if fresh {
-		d.all = reason
+		d.suspectAll = reason
 	}
 	for _, key := range keys {
 		if _, dup := d.keys[key]; dup {
 			continue
 		}
-		// A key that the running transaction is about to request is not
-		// known yet: the worker looks again.
+		// The running transaction may be about to request the key, so the worker filters unknown
+		// keys later.
 		if n, ok := view.Get(key); ok && n.is(fromSB) {
 			continue
 		}
@@ -73,29 +72,29 @@ func (s *Scheduler) ReportDrift(reason string, keys ...string) error {
 	return nil
 }
 
-// Restoring returns why the southbound as a whole may not be as requested: the reason
-// of a ReportDrift without keys whose transaction has not ended. "": there is none.
+// Restoring returns the reason of the oldest ReportDrift without keys whose transaction has not
+// ended, or "" if there is none. Until then, the southbound may differ from the requests.
 func (s *Scheduler) Restoring() (reason string) {
 	d := &s.drift
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return cmp.Or(d.restoring, d.all)
+	return cmp.Or(d.restoring, d.suspectAll)
 }
 
-// restores reports whether the reason for the job is that everything may have changed.
+// restores reports whether the job is the resync of a drift report without keys.
 func (j *job) restores() bool { return j.drift != "" && j.opts.keys == nil }
 
-// take returns the collected reports and clears them. A restoration counts as in progress until end
-// is called. If all is set, keys are irrelevant.
-func (d *drift) take() (reason string, all bool, keys []string) {
+// drain returns and clears the collected reports. If all is set, the keys are irrelevant, and
+// Restoring returns the reason until end is called.
+func (d *drift) drain() (reason string, all bool, keys []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for key := range d.keys {
 		keys = append(keys, key)
 	}
 	reason = strings.Join(d.reasons, "; ")
-	d.restoring = d.all
-	d.queued, d.reasons, d.keys, d.all = false, nil, nil, ""
+	d.restoring = d.suspectAll
+	d.queued, d.reasons, d.keys, d.suspectAll = false, nil, nil, ""
 	return reason, d.restoring != "", keys
 }
 
@@ -105,7 +104,7 @@ func (d *drift) end() {
 	d.restoring = ""
 }
 
-// driftKeys returns the base keys among those given that the northbound requests.
+// driftKeys returns the base keys of the given keys, as far as the northbound requests them.
 func (x *exec) driftKeys(keys []string) []string {
 	var requested []string
 	for _, key := range x.baseKeys(keys) {

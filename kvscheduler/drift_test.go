@@ -12,7 +12,7 @@ import (
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
 )
 
-func TestDriftIsRepairedAndRecordedWithItsReason(t *testing.T) {
+func TestDriftIsRepairedAndRecordedWithReason(t *testing.T) {
 	s, sb := newScheduler(t), newSouthbound(t)
 	sb.register(s, "a", parts{prefix: "a/", keyed: true})
 	mustCommit(t, s, "a/1=x a/2=x")
@@ -29,7 +29,7 @@ func TestDriftIsRepairedAndRecordedWithItsReason(t *testing.T) {
 	wantCalls(t, sb, "RETRIEVE a/1", "CREATE a/1")
 }
 
-func TestDriftWithoutKeysIsThatOfEverything(t *testing.T) {
+func TestDriftWithoutKeysReadsEverything(t *testing.T) {
 	s, sb := newScheduler(t), newSouthbound(t)
 	sb.register(s, "a", parts{prefix: "a/", retrieve: true})
 	sb.register(s, "b", parts{prefix: "b/", retrieve: true})
@@ -66,12 +66,12 @@ func TestDriftWithoutKeysIsThatOfEverything(t *testing.T) {
 	wantCalls(t, sb, "RETRIEVE a", "RETRIEVE b")
 }
 
-func TestRestoringLastsUntilEverythingWasRead(t *testing.T) {
+func TestRestoringEndsAfterEverythingIsRead(t *testing.T) {
 	s, sb := newScheduler(t), newSouthbound(t)
 	sb.register(s, "a", parts{prefix: "a/", retrieve: true})
 	mustCommit(t, s, "a/1=x")
 	sb.unset("a/1")
-	started, release := sb.hold("RETRIEVE a")
+	started, release := sb.blockCall("RETRIEVE a")
 	restoring := func(when, want string) {
 		t.Helper()
 		if got := s.Restoring(); got != want {
@@ -100,7 +100,7 @@ func TestRestoringLastsUntilEverythingWasRead(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotRestoredIsRetried(t *testing.T) {
+func TestFailedRestorationIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, sb := newScheduler(t), newSouthbound(t)
 		sb.register(s, "a", parts{prefix: "a/", retrieve: true})
@@ -116,7 +116,7 @@ func TestWhatIsNotRestoredIsRetried(t *testing.T) {
 	})
 }
 
-func TestSuspicionWithoutDifferenceIsNotRecorded(t *testing.T) {
+func TestDriftReportWithoutDifferenceIsNotRecorded(t *testing.T) {
 	s, sb := newScheduler(t), newSouthbound(t)
 	sb.register(s, "a", parts{prefix: "a/", keyed: true})
 	mustCommit(t, s, "a/1=x")
@@ -136,7 +136,7 @@ func TestDriftReportsAreCoalesced(t *testing.T) {
 	s, sb := newScheduler(t), newSouthbound(t)
 	sb.register(s, "a", parts{prefix: "a/", keyed: true})
 	mustCommit(t, s, "a/1=x a/2=x")
-	started, release := sb.hold("CREATE a/3")
+	started, release := sb.blockCall("CREATE a/3")
 	_, _ = s.NewTransaction().Put("a/3", val("x")).Commit(context.Background(), WithoutBlocking())
 	<-started
 	sb.take()

@@ -10,29 +10,30 @@ import (
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
 )
 
-// View selects what Dump returns.
+// View selects the values that Dump returns.
 type View int
 
 const (
-	// SBView is what Retrieve reads now.
+	// SBView is the southbound as Retrieve reads it.
 	SBView View = iota
-	// NBView is what the northbound requested.
+	// NBView is the set of requested values.
 	NBView
-	// CachedView is what the scheduler believes to exist.
+	// CachedView is the southbound as the scheduler remembers it.
 	CachedView
 )
 
-// DumpFilter narrows a dump down; empty fields do not.
+// DumpFilter restricts a dump. Empty fields match everything.
 type DumpFilter struct {
 	Descriptor string
 	KeyPrefix  string
 }
 
-// Dump returns values sorted by key. SBView waits for the transaction in
-// progress.
+// Dump returns values sorted by key. It fails if the descriptor of the filter is unknown. SBView
+// waits for the transaction in progress, and returns the values of the other descriptors together
+// with the error if one cannot be read.
 func (s *Scheduler) Dump(ctx context.Context, view View, f DumpFilter) ([]DumpedValue, error) {
 	if f.Descriptor != "" && s.registry.Load().byName[f.Descriptor] == nil {
-		return nil, fmt.Errorf("there is no descriptor %q", f.Descriptor)
+		return nil, fmt.Errorf("unknown descriptor %q", f.Descriptor)
 	}
 	if view != SBView {
 		return s.dumpGraph(view, f), nil
@@ -73,7 +74,7 @@ func (s *Scheduler) dumpGraph(view View, f DumpFilter) []DumpedValue {
 	return values
 }
 
-// dumpSouthbound runs on the worker.
+// dumpSouthbound must run on the worker.
 func (s *Scheduler) dumpSouthbound(f DumpFilter) ([]DumpedValue, error) {
 	var values []DumpedValue
 	var errs error

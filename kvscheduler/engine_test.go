@@ -13,7 +13,7 @@ import (
 )
 
 // W22: no model is needed to find it.
-func TestW22UnimplementedValueIsConfiguredOnceItsDescriptorIsThere(t *testing.T) {
+func TestW22UnimplementedValueIsConfiguredAfterRegistration(t *testing.T) {
 	s, sb := newScheduler(t), newSouthbound(t)
 	mustCommit(t, s, "a/1=x")
 	wantState(t, s, "a/1", pb.ValueState_UNIMPLEMENTED)
@@ -32,7 +32,7 @@ func TestW22UnimplementedValueIsConfiguredOnceItsDescriptorIsThere(t *testing.T)
 	}
 }
 
-func TestUnsupportedValueIsUnimplementedWithTheReasonAndNotRetried(t *testing.T) {
+func TestUnsupportedValueIsUnimplementedAndNotRetried(t *testing.T) {
 	s, sb := newScheduler(t), newSouthbound(t)
 	sb.register(s, "a", parts{prefix: "a/", keyed: true})
 	sb.failNext("CREATE a/1", fmt.Errorf("no module: %w", ErrUnsupported))
@@ -140,7 +140,7 @@ func TestPanicsOfPureCallbacksFailTheirValue(t *testing.T) {
 	}
 }
 
-func TestCallbackThatHangsFailsItsValueAndBlocksItsDescriptorOnly(t *testing.T) {
+func TestHangingCallbackBlocksOnlyItsDescriptor(t *testing.T) {
 	s, sb := newScheduler(t, func(o *Options) { o.CallTimeout = 30 * time.Millisecond }), newSouthbound(t)
 	sb.register(s, "a", parts{prefix: "a/"})
 	sb.register(s, "b", parts{prefix: "b/"})
@@ -168,7 +168,7 @@ func TestCallbackThatHangsFailsItsValueAndBlocksItsDescriptorOnly(t *testing.T) 
 	wantState(t, s, "a/2", pb.ValueState_CONFIGURED)
 }
 
-func TestCallbackThatObeysItsContextFailsItsValue(t *testing.T) {
+func TestCallbackThatReturnsAtItsDeadlineFailsItsValue(t *testing.T) {
 	s, sb := newScheduler(t, func(o *Options) { o.CallTimeout = 400 * time.Millisecond }), newSouthbound(t)
 	d := sb.descriptor("a", parts{prefix: "a/"})
 	d.Create = func(ctx context.Context, key string, v text) (int, error) {
@@ -235,7 +235,7 @@ func TestW16RegistrationConflictsNameBothSides(t *testing.T) {
 	}
 }
 
-func TestRevertUndoesWhatWasDone(t *testing.T) {
+func TestRevertUndoesExecutedOperations(t *testing.T) {
 	s, sb := newScheduler(t), newSouthbound(t)
 	sb.register(s, "if", parts{prefix: "if/", keyed: true})
 	sb.register(s, "route", parts{prefix: "route/", keyed: true, depsOf: func(string, string) []Dependency { return []Dependency{on("if", "if/tap")} }})
@@ -252,7 +252,7 @@ func TestRevertUndoesWhatWasDone(t *testing.T) {
 
 // Somebody else's pending value that cannot be created does not make a
 // transaction fail, but one that was there before does.
-func TestRevertOnlyForOwnValuesAndThoseThatWereFine(t *testing.T) {
+func TestRevertIgnoresUnrelatedPendingValues(t *testing.T) {
 	s, sb := newScheduler(t), newSouthbound(t)
 	sb.register(s, "if", parts{prefix: "if/", keyed: true, recreate: true})
 	sb.register(s, "route", parts{prefix: "route/", keyed: true, depsOf: func(string, string) []Dependency { return []Dependency{on("if", "if/tap")} }})
@@ -275,10 +275,10 @@ func TestRevertOnlyForOwnValuesAndThoseThatWereFine(t *testing.T) {
 	wantState(t, s, "route/1", pb.ValueState_CONFIGURED)
 }
 
-func TestCommitIsWithdrawnWhenItsContextEndsInTheQueue(t *testing.T) {
+func TestQueuedCommitIsWithdrawnWhenItsContextEnds(t *testing.T) {
 	s, sb := newScheduler(t), newSouthbound(t)
 	sb.register(s, "a", parts{prefix: "a/"})
-	started, release := sb.hold("CREATE a/1")
+	started, release := sb.blockCall("CREATE a/1")
 	go func() { _, _ = s.NewTransaction().Put("a/1", val("x")).Commit(context.Background()) }()
 	<-started
 	ctx, cancel := context.WithCancel(t.Context())
@@ -294,7 +294,7 @@ func TestCommitIsWithdrawnWhenItsContextEndsInTheQueue(t *testing.T) {
 func TestFullQueueAndClose(t *testing.T) {
 	s, sb := newScheduler(t), newSouthbound(t)
 	sb.register(s, "a", parts{prefix: "a/"})
-	started, release := sb.hold("CREATE a/1")
+	started, release := sb.blockCall("CREATE a/1")
 	_, _ = s.NewTransaction().Put("a/1", val("x")).Commit(t.Context(), WithoutBlocking())
 	<-started
 	var err error
@@ -328,7 +328,7 @@ func TestFullQueueAndClose(t *testing.T) {
 func TestW8ReadersDoNotWaitForTheSouthbound(t *testing.T) {
 	s, sb := newScheduler(t), newSouthbound(t)
 	sb.register(s, "a", parts{prefix: "a/"})
-	started, release := sb.hold("CREATE a/2")
+	started, release := sb.blockCall("CREATE a/2")
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -415,13 +415,13 @@ func TestCallbackThatEndsItsGoroutineFailsItsValue(t *testing.T) {
 	wantState(t, s, "a/2", pb.ValueState_CONFIGURED)
 }
 
-func TestSchedulerThatStalls(t *testing.T) {
+func TestStalledReportsTheLackOfProgress(t *testing.T) {
 	s, sb := newScheduler(t), newSouthbound(t)
 	sb.register(s, "a", parts{prefix: "a/"})
 	if err := s.Stalled(0); err != nil {
 		t.Errorf("idle: %v", err)
 	}
-	started, release := sb.hold("CREATE a/2")
+	started, release := sb.blockCall("CREATE a/2")
 	done := make(chan error)
 	go func() {
 		_, err := s.NewTransaction().Put("a/1", val("x")).Put("a/2", val("x")).Commit(t.Context())

@@ -9,29 +9,22 @@ import (
 )
 
 var (
-	// ErrClosed is returned for work given to a closed scheduler.
+	// ErrClosed is returned for calls on a closed scheduler.
 	ErrClosed = errors.New("scheduler is closed")
-	// ErrQueueFull is returned by calls that may not wait for a place.
-	ErrQueueFull = errors.New("transaction queue is full")
-	// ErrRevertWithResync: a resync cannot be reverted.
-	ErrRevertWithResync = errors.New("a resync cannot be reverted: drop WithRevert or WithResync")
-	// ErrDownstreamWithValues: a downstream resync carries no values.
-	ErrDownstreamWithValues = errors.New("a downstream resync carries no values: use FullResync or an empty transaction")
-	// ErrKeysWithoutDownstream: only a downstream resync can be limited to keys.
+	// ErrQueueFull is returned by calls that do not wait for a place in the queue.
+	ErrQueueFull             = errors.New("transaction queue is full")
+	ErrRevertWithResync      = errors.New("a resync cannot be reverted: drop WithRevert or WithResync")
+	ErrDownstreamWithValues  = errors.New("a downstream resync carries no values: use FullResync or an empty transaction")
 	ErrKeysWithoutDownstream = errors.New("WithOnlyKeys needs WithResync(DownstreamResync)")
-	// ErrEmptyKey: a value has no key.
-	ErrEmptyKey = errors.New("empty key")
-	// ErrInvalidKey: a key is not valid UTF-8.
-	ErrInvalidKey = errors.New("key is not valid UTF-8")
-	// ErrNoDescriptor is the reason in the status of values without a descriptor. It fails no
-	// transaction: the values are configured once a descriptor is registered.
-	ErrNoDescriptor = errors.New("nothing on this node configures such values: no descriptor is registered for the key")
-	// ErrUnimplementedCreate: the descriptor has no Create.
+	ErrEmptyKey              = errors.New("empty key")
+	ErrInvalidKey            = errors.New("key is not valid UTF-8")
+	// ErrNoDescriptor is the error in the status of a value without a descriptor. It does not fail
+	// the transaction: the value is configured when a descriptor is registered.
+	ErrNoDescriptor        = errors.New("no descriptor is registered for the key on this node")
 	ErrUnimplementedCreate = errors.New("descriptor has no Create callback")
-	// ErrUnimplementedDelete: the descriptor has no Delete.
 	ErrUnimplementedDelete = errors.New("descriptor has no Delete callback")
-	// ErrUnsupported is wrapped by errors of a driver whose vswitch lacks a feature. The value
-	// becomes UNIMPLEMENTED with the error as its reason, with no retry.
+	// ErrUnsupported is wrapped by errors about a feature that the vswitch lacks. The value becomes
+	// UNIMPLEMENTED with the error as its reason, and is not retried.
 	ErrUnsupported = errors.New("not supported by this vswitch")
 )
 
@@ -45,12 +38,12 @@ type KeyError struct {
 func (e *KeyError) Error() string { return fmt.Sprintf("%s (%v): %v", e.Key, e.Operation, e.Err) }
 func (e *KeyError) Unwrap() error { return e.Err }
 
-// TransactionError is what Commit returns when operations failed.
+// TransactionError is the error of a commit whose operations failed.
 type TransactionError struct {
 	// SeqNum is NoSeqNum if the transaction was only planned or validated.
 	SeqNum uint64
 	Errors []*KeyError
-	// Reverted: the transaction was undone.
+	// Reverted is true if the transaction was undone.
 	Reverted bool
 }
 
@@ -89,14 +82,14 @@ func (e *TransactionError) Unwrap() []error {
 	return errs
 }
 
-// InvalidValueError says why a value can never be configured, and which of its
-// fields are to blame.
+// InvalidValueError is the reason why a value can never be configured. Fields names the invalid
+// fields, if known.
 type InvalidValueError struct {
 	Err    error
 	Fields []string
 }
 
-// NewInvalidValueError blames the given fields.
+// NewInvalidValueError returns an InvalidValueError for the given fields.
 func NewInvalidValueError(err error, fields ...string) error {
 	return &InvalidValueError{Err: err, Fields: fields}
 }
@@ -110,7 +103,7 @@ func (e *InvalidValueError) Error() string {
 
 func (e *InvalidValueError) Unwrap() error { return e.Err }
 
-// message is the text of an error that may be nil.
+// message returns the text of an error, or "" for nil.
 func message(err error) string {
 	if err == nil {
 		return ""

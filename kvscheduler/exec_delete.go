@@ -8,117 +8,117 @@ import (
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
 )
 
-// purpose of a deletion.
+// purpose is the reason for a deletion.
 type purpose int
 
 const (
-	// removing: the value is no longer wanted.
+	// removing: the value is not wanted.
 	removing purpose = iota
 	// postponing: the value is wanted, but its dependencies are not met.
 	postponing
-	// recreating: the value is created again, differently.
+	// recreating: another version is created afterwards.
 	recreating
 )
 
-// errAborted unwinds the execution of a transaction that is to be reverted.
+// errAborted stops the execution of a transaction that will be reverted.
 var errAborted = errors.New("transaction is being reverted")
 
-// delete removes a value that is not wanted.
+// delete deletes an unwanted value.
 func (x *exec) delete(n *node, p prior, why purpose) error {
 	if x.abort {
 		return errAborted
 	}
-	outer := x.branch.get(n.key)
-	if outer == working {
+	outer := x.inProgress.get(n.key)
+	if outer == operating {
 		switch {
-		case n.base() != "" && n.is(leaving):
-			// Its deletion is under way, and has led to that of its base value: it goes now.
+		case n.base() != "" && n.is(deleting):
+			// The deletion in progress led to the deletion of its base value: execute it now.
 			return x.deleteExisting(n, p, why)
 		case n.base() == "" || n.have != nil:
 			return nil
 		}
-		// That it does not come to exist has led to the deletion of its base value.
+		// The failed creation led to the deletion of its base value.
 	}
-	if x.failedNow(n) && n.have != nil {
+	if x.failedInTxn(n) && n.have != nil {
 		return n.info().err
 	}
-	x.branch.set(n.key, working)
-	defer x.goBack(n.key, outer)
+	x.inProgress.set(n.key, operating)
+	defer x.restorePhase(n.key, outer)
 	if n.have == nil && !n.is(unknown) {
-		if x.removed(n); p.state != pb.ValueState_NONEXISTENT && p.state != pb.ValueState_REMOVED {
-			x.record(n, p, pb.TxnOperation_DELETE, recordAs{noop: true})
-			x.notComing(n)
+		if x.markRemoved(n); p.state != pb.ValueState_NONEXISTENT && p.state != pb.ValueState_REMOVED {
+			x.recordOp(n, p, pb.TxnOperation_DELETE, opFlags{noop: true})
+			x.recheckNeeders(n)
 		}
 		return nil
 	}
 	return x.deleteExisting(n, p, why)
 }
 
-// deleteExisting deletes an existing value. First its derived values are deleted, then its
-// dependents, which become pending, then the value itself.
+// deleteExisting deletes the derived values, then the dependents, which become PENDING, then the
+// value itself.
 func (x *exec) deleteExisting(n *node, p prior, why purpose) error {
-	n.set(leaving)
-	x.verdicts.lost()
-	start := len(x.afterGone)
-	defer func() { x.lookAfter(start) }()
-	_ = x.deleteAllDerived(n) // holder decides below; the error does not matter
+	n.set(deleting)
+	x.cycleCache.invalidate()
+	start := len(x.recheckAfterDelete)
+	defer func() { x.recheckDeferred(start) }()
+	_ = x.deleteAllDerived(n) // the error is irrelevant: blocker decides below
 	if !x.abort {
 		_ = x.updateDependents(n.key)
 	}
 	if !x.abort {
-		_ = x.inEffect(n) // whose deletion is not exists
+		_ = x.commitBefore(n) // a failed deletion leaves a blocker
 	}
-	if holder := x.holder(n); x.abort || holder != nil && !n.is(fromSB) { // what the southbound says is gone, is
-		return x.stay(n, p, why, holder)
+	if holder := x.blocker(n); x.abort || holder != nil && !n.is(fromSB) { // an OBTAINED value is gone already
+		return x.cancelDelete(n, p, why, holder)
 	}
-	if !n.is(leaving) { // it went, or could not, together with its base value
+	if !n.is(deleting) { // it was deleted, or failed, together with its base value
 		return n.err()
 	}
 	if h := n.desc; h != nil && !n.is(fromSB) && x.caller != nil {
 		if h.delete == nil {
-			n.clear(leaving)
-			return x.fail(n, p, pb.TxnOperation_DELETE, ErrUnimplementedDelete, why == recreating)
+			n.clear(deleting)
+			return x.markFailed(n, p, pb.TxnOperation_DELETE, ErrUnimplementedDelete, why == recreating)
 		}
 		old := n.have
 		if old == nil {
 			old = n.deletedValue(p)
 		}
-		c := x.caller.call()
+		c := x.caller.newCall()
 		c.h, c.name, c.run, c.key, c.old, c.meta = h, "Delete", callDelete, n.key, old, n.meta()
 		if err := x.perform(n, c); err != nil {
-			n.clear(leaving)
+			n.clear(deleting)
 			n.have = old // for the next attempt
-			return x.fail(n, p, pb.TxnOperation_DELETE, err, why == recreating)
+			return x.markFailed(n, p, pb.TxnOperation_DELETE, err, why == recreating)
 		}
 	}
-	x.deleted(n, p, why)
+	x.markDeleted(n, p, why)
 	return nil
 }
 
-// lookAfter re-examines the values that were put off to the end of a deletion, from start on. What a
-// value needs that is about to be deleted, too, has to wait for that.
-func (x *exec) lookAfter(start int) {
-	keys := slices.Clone(x.afterGone[start:])
-	x.afterGone = x.afterGone[:start]
+// recheckDeferred re-evaluates the values that were deferred to the end of a deletion, from index start
+// on. A value that another deletion in progress needs stays deferred.
+func (x *exec) recheckDeferred(start int) {
+	keys := slices.Clone(x.recheckAfterDelete[start:])
+	x.recheckAfterDelete = x.recheckAfterDelete[:start]
 	for _, key := range keys {
-		if n := x.get(key); n != nil && x.neededByLeaving(n) {
-			x.afterGone = append(x.afterGone, key)
+		if n := x.get(key); n != nil && x.neededByDeleting(n) {
+			x.recheckAfterDelete = append(x.recheckAfterDelete, key)
 		} else {
-			x.lookAt([]string{key}, false)
+			x.recheckExisting([]string{key}, false)
 		}
 	}
 }
 
-// neededByLeaving reports whether a value needs n, with nothing else in its place, that is about to be deleted.
-func (x *exec) neededByLeaving(n *node) bool {
+// neededByDeleting reports whether a value that is being deleted relies on n.
+func (x *exec) neededByDeleting(n *node) bool {
 	return slices.ContainsFunc(x.g.Needers(nil, n.key), func(key string) bool {
 		d := x.get(key)
-		return d != nil && d != n && d.have != nil && d.is(leaving) && x.needs(d, n)
+		return d != nil && d != n && d.have != nil && d.is(deleting) && x.reliesOn(d, n)
 	})
 }
 
-// postpone deletes a value that exists although its dependencies are not met. derives returns the
-// keys that the value would derive now, if they changed; may be nil.
+// postpone deletes an existing value whose dependencies are not met. derives returns the keys that
+// the wanted value derives; nil if they did not change.
 func (x *exec) postpone(n *node, p prior, derives func() []string) error {
 	gains := x.gains
 	err := x.deleteExisting(n, p, postponing)
@@ -128,25 +128,24 @@ func (x *exec) postpone(n *node, p prior, derives func() []string) error {
 	if derives != nil {
 		n.info().derives = derives()
 	}
-	// Re-evaluating dependents may have made available what n waits for.
-	if err != nil || x.abort || x.about.get(n.baseKey()) == upcoming || !x.staysReady(n) {
+	// The dependents that were re-evaluated may have created the dependencies of n.
+	if err != nil || x.abort || x.scope.get(n.baseKey()) == upcoming || !x.remainsReady(n) {
 		if x.gains > gains {
-			x.lookAgain(n.key) // or to what its cycle does, which was about to go
+			x.recheckLater(n.key) // its cycle may wait for it
 		}
 		return err
 	}
 	return x.create(n, priorOf(n), false)
 }
 
-// staysReady reports whether the dependencies and the base value of n are available and will remain
-// so: none of them belongs to a base value that is about to be deleted, or is about to lose its own
-// dependencies.
-func (x *exec) staysReady(n *node) bool {
+// remainsReady reports whether the dependencies and the base value of n are available and stay so: no
+// deletion in progress will remove them, and their own dependencies are met.
+func (x *exec) remainsReady(n *node) bool {
 	lasts := func(n *node) bool { return n.base() == "" || x.isAvailable(n.base()) }
 	for i := range n.deps {
 		met := false
 		x.candidates(&n.deps[i], func(t *node) bool {
-			met = t.available() && lasts(t) && x.mayStay(t)
+			met = t.available() && lasts(t) && x.canStay(t)
 			return !met
 		})
 		if !met {
@@ -156,10 +155,9 @@ func (x *exec) staysReady(n *node) bool {
 	return lasts(n)
 }
 
-// holder returns a value that is in the way of an operation of n: one derived from it that
-// was to be deleted, or one that exists and cannot without n, if that is deleted; nil if
-// there is none.
-func (x *exec) holder(n *node) *node {
+// blocker returns a value that blocks the deletion of n: an unwanted derived value that still
+// exists, or an existing value that relies on n. It returns nil if there is none.
+func (x *exec) blocker(n *node) *node {
 	for _, key := range n.derived() {
 		if d := x.get(key); d != nil && d.have != nil && d.want == nil {
 			return d
@@ -170,78 +168,78 @@ func (x *exec) holder(n *node) *node {
 	defer func() { x.scratch = x.scratch[:start] }()
 	for _, key := range x.scratch[start:] {
 		d := x.get(key)
-		if d == nil || d == n || d.have == nil || d.is(fromSB|leaving) || x.branch.get(key) == working {
+		if d == nil || d == n || d.have == nil || d.is(fromSB|deleting) || x.inProgress.get(key) == operating {
 			continue
 		}
-		if x.needs(d, n) && !x.staysWithout(d) {
+		if x.reliesOn(d, n) && !x.survivesLoss(d) {
 			return d
 		}
 	}
 	return nil
 }
 
-// staysWithout reports whether a value may continue to exist because another member of its cycle is
-// about to replace the dependency that it loses.
-func (x *exec) staysWithout(d *node) bool {
-	return d.want != nil && !d.is(broken|unknown) && !inTrouble(d) && x.mayStay(d)
+// survivesLoss reports whether the value may keep existing because a member of its cycle will replace
+// the dependency that it loses.
+func (x *exec) survivesLoss(d *node) bool {
+	return d.want != nil && !d.is(broken|unknown) && !hasFailed(d) && x.canStay(d)
 }
 
-// needs reports whether a value needs n, with nothing else in its place.
-func (x *exec) needs(d, n *node) bool {
-	return slices.ContainsFunc(d.deps, func(dep Dependency) bool { return dep.matches(n.key) && !x.existsFor(&dep, n) })
+// reliesOn reports whether n satisfies a dependency of d that no other existing value satisfies.
+func (x *exec) reliesOn(d, n *node) bool {
+	return slices.ContainsFunc(d.deps, func(dep Dependency) bool { return dep.matches(n.key) && !x.hasAlternative(&dep, n) })
 }
 
-// existsFor reports whether another value than n exists that satisfies the dependency,
-// whatever may be wrong with it.
-func (x *exec) existsFor(d *Dependency, n *node) bool {
-	return x.satisfied(d, func(t *node) bool { return t != n && t.have != nil && !t.is(leaving) })
+// hasAlternative reports whether an existing value other than n satisfies the dependency, even if it
+// has failed.
+func (x *exec) hasAlternative(d *Dependency, n *node) bool {
+	return x.satisfied(d, func(t *node) bool { return t != n && t.have != nil && !t.is(deleting) })
 }
 
-// turn is how far the work on a value is that other work further up the stack interrupts.
-type turn uint8
+// phase is the progress of a value whose processing is on the call stack.
+type phase uint8
 
 const (
-	resting turn = iota
-	// working: the operation has yet to be done, or is under way.
-	working
-	// following: it is done, and others are looked at because of it. They may have it undone.
-	following
+	noPhase phase = iota
+	// operating: its operation is not finished.
+	operating
+	// followingUp: its operation is finished, and dependents are re-evaluated. They may undo it.
+	followingUp
 )
 
-func (x *exec) isBusy(key string) bool { return x.branch.get(key) != resting }
+func (x *exec) isInProgress(key string) bool { return x.inProgress.get(key) != noPhase }
 
-// goBack ends the work on a value, within that on the same value as it was before.
-func (x *exec) goBack(key string, outer turn) {
-	if outer == resting {
-		x.branch.delete(key)
+// restorePhase ends a nested processing of the value.
+func (x *exec) restorePhase(key string, outer phase) {
+	if outer == noPhase {
+		x.inProgress.delete(key)
 	} else {
-		x.branch.set(key, outer)
+		x.inProgress.set(key, outer)
 	}
 }
 
-// deleted takes over that a value was deleted.
-func (x *exec) deleted(n *node, p prior, why purpose) {
+// markDeleted records that the value was deleted.
+func (x *exec) markDeleted(n *node, p prior, why purpose) {
 	if n.meta() != nil {
-		x.forgetMetadata(n)
+		x.dropMetadata(n)
 	}
-	x.verdicts.lost()
-	derived, info, failed := n.derived(), n.info(), x.failedNow(n)
-	changed := n.have != n.want || len(n.past()) > 0 // its dependencies may be those of what existed
+	x.cycleCache.invalidate()
+	derived, info, failed := n.derived(), n.info(), x.failedInTxn(n)
+	changed := n.have != n.want || len(n.oldDeps()) > 0 // its dependencies may be those of the deleted version
 	n.have = nil
 	n.setInfo(nil)
 	n.setMeta(nil)
 	n.setDerived(nil)
-	n.clear(broken | unknown | leaving | drifted)
+	n.clear(broken | unknown | deleting | drifted)
 	switch why {
 	case removing:
-		x.removed(n)
+		x.markRemoved(n)
 	case recreating:
 		n.setState(pb.ValueState_REMOVED)
 		n.lastOp = uint8(pb.TxnOperation_DELETE)
 	case postponing:
 		failedOp, failedState := n.lastOp, n.State()
 		n.lastOp = uint8(pb.TxnOperation_DELETE)
-		if n.is(invalid) && x.stillInvalid(n, info) { // the last valid value went, and does not come back
+		if n.is(invalid) && x.stillInvalid(n, info) { // the last valid version is gone for good
 			x.setDeps(n, nil)
 			break
 		}
@@ -253,53 +251,52 @@ func (x *exec) deleted(n *node, p prior, why purpose) {
 		}
 		unmet := x.unmet(n)
 		if failed && len(unmet) == 0 {
-			// It waits for nothing but members of its cycle, which wait for it: trying again is left to its retry.
+			// Only members of its own cycle are missing, and they wait for its retry.
 			n.lastOp = failedOp
 			n.setState(failedState)
 			n.setInfo(info)
 			break
 		}
 		if changed || len(x.errs) > 0 {
-			x.lookAgain(n.key)
+			x.recheckLater(n.key)
 		}
 		n.setInfo(&nodeInfo{details: unmet, derives: derived})
 	}
-	x.record(n, p, pb.TxnOperation_DELETE, recordAs{recreate: why == recreating})
+	x.recordOp(n, p, pb.TxnOperation_DELETE, opFlags{recreate: why == recreating})
 }
 
-// stay restores a value whose deletion was stopped by the failure of another.
-func (x *exec) stay(n *node, p prior, why purpose, holder *node) error {
-	n.clear(leaving)
-	x.verdicts.lost()
+// cancelDelete restores a value whose deletion was blocked by the failure of another value.
+func (x *exec) cancelDelete(n *node, p prior, why purpose, holder *node) error {
+	n.clear(deleting)
+	x.cycleCache.invalidate()
 	if x.abort {
 		return errAborted
 	}
 	err := holder.err()
 	if err == nil {
-		err = fmt.Errorf("it is %v", holder.State())
+		err = fmt.Errorf("state %v", holder.State())
 	}
-	err = fmt.Errorf("not deleted, because of %s: %w", holder.key, err)
-	if why == postponing || !x.mayBeLeft(n) {
+	err = fmt.Errorf("not deleted, because %s remains: %w", holder.key, err)
+	if why == postponing || !x.keepsItsDeps(n) {
 		n.set(broken) // it exists although its dependencies are not met
 	}
-	err = x.held(n, p, pb.TxnOperation_DELETE, err, holder.key, why == recreating)
+	err = x.markBlocked(n, p, pb.TxnOperation_DELETE, err, holder.key, why == recreating)
 	if n.available() && !x.abort {
-		// Who was deleted to make way for it may come back.
+		// Values that were deleted for it may be created again.
 		_ = x.updateDependents(n.key)
 	}
 	return err
 }
 
-// mayBeLeft reports whether the dependencies of a value that still exists also exist, or will be
-// created again with it. For an unwanted value, none will be.
-func (x *exec) mayBeLeft(n *node) bool {
+// keepsItsDeps reports whether the dependencies of an existing value exist, or will be created again
+// together with it.
+func (x *exec) keepsItsDeps(n *node) bool {
 	if n.want == nil {
-		return !x.lacks(n)
+		return !x.hasUnmet(n)
 	}
-	return x.mayStay(n)
+	return x.canStay(n)
 }
 
-// deleteAllDerived deletes the derived values of a base value.
 func (x *exec) deleteAllDerived(n *node) error {
 	var errs error
 	for _, key := range n.derived() {
@@ -313,24 +310,24 @@ func (x *exec) deleteAllDerived(n *node) error {
 	return errs
 }
 
-// removed marks a value as gone for good. Derived values leave the graph at
-// once, base values at the end of the transaction.
-func (x *exec) removed(n *node) {
+// markRemoved records that the value is gone for good. Derived values leave the graph at once, base
+// values at the end of the transaction.
+func (x *exec) markRemoved(n *node) {
 	n.setState(pb.ValueState_REMOVED)
 	n.lastOp = uint8(pb.TxnOperation_DELETE)
 	n.setInfo(nil)
-	n.clear(broken | unknown | leaving | drifted)
+	n.clear(broken | unknown | deleting | drifted)
 	x.setDeps(n, nil)
 	if n.base() != "" {
 		x.g.Delete(n.key)
 		return
 	}
-	x.gone = append(x.gone, n)
+	x.removals = append(x.removals, n)
 }
 
-// dropGone takes removed base values out of the graph.
-func (x *exec) dropGone() {
-	for _, n := range x.gone {
+// dropRemoved removes the removed base values from the graph.
+func (x *exec) dropRemoved() {
+	for _, n := range x.removals {
 		if n.State() == pb.ValueState_REMOVED && n.want == nil && n.have == nil {
 			x.g.Delete(n.key)
 		}

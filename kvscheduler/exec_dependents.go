@@ -7,8 +7,8 @@ import (
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
 )
 
-// updateDependents looks at all values that depend on the key, which has just
-// become available or is about to be deleted.
+// updateDependents re-evaluates the values that depend on the key, which has become available or is
+// about to be deleted.
 func (x *exec) updateDependents(key string) error {
 	start := len(x.scratch)
 	x.scratch = x.g.Needers(x.scratch, key)
@@ -18,15 +18,15 @@ func (x *exec) updateDependents(key string) error {
 	creates := batch{x: x, op: pb.TxnOperation_CREATE}
 	for i := start; i < end; i++ {
 		dep := x.scratch[i]
-		if n := x.get(dep); n != nil && creates.takes(n) && !x.waits(n) {
+		if n := x.get(dep); n != nil && creates.accepts(n) && !x.mustWait(n) {
 			p := priorOf(n)
-			creates.create(x.mut(n), p)
+			creates.create(x.mutable(n), p)
 			continue
 		}
 		creates.flush()
 		gained := x.isAvailable(key)
-		if n := x.get(dep); gained && n != nil && inTrouble(n) && !n.willNeed(key) {
-			continue // what needs the key is to go
+		if n := x.get(dep); gained && n != nil && hasFailed(n) && !n.wantedNeeds(key) {
+			continue // the dependency on the key belongs to the obsolete version
 		}
 		if err := x.updateDependent(dep, gained); err != nil {
 			if x.abort {
@@ -42,9 +42,9 @@ func (x *exec) updateDependents(key string) error {
 	return errors.Join(errs, creates.errs)
 }
 
-// willNeed reports whether the value needs the key as it is to exist.
-func (n *node) willNeed(key string) bool {
-	return slices.ContainsFunc(n.current(), func(d Dependency) bool { return d.matches(key) })
+// wantedNeeds reports whether the wanted version of the value needs the key.
+func (n *node) wantedNeeds(key string) bool {
+	return slices.ContainsFunc(n.wantedDeps(), func(d Dependency) bool { return d.matches(key) })
 }
 
 func (x *exec) isAvailable(key string) bool {
@@ -52,55 +52,55 @@ func (x *exec) isAvailable(key string) bool {
 	return n != nil && n.available()
 }
 
-// updateDependent re-evaluates a value after a change of one of its dependencies. gained: the
-// dependency became available. It returns errors only of values that this transaction is about.
+// updateDependent re-evaluates a value after a change of a dependency; gained reports whether it became
+// available. It returns only errors of values that this transaction requests.
 func (x *exec) updateDependent(key string, gained bool) error {
 	n := x.get(key)
-	if n == nil || n.is(fromSB|leaving) {
+	if n == nil || n.is(fromSB|deleting) {
 		return nil
 	}
 	if n.want == nil {
-		// Its deletion was stopped, or has yet to come: it is deleted before its dependency.
-		if gained || n.have == nil || !x.lacks(n) {
+		// Its deletion was blocked, or follows later. It has to precede that of its dependency.
+		if gained || n.have == nil || !x.hasUnmet(n) {
 			return nil
 		}
 		p := priorOf(n)
-		return x.inherit(n, x.delete(x.mut(n), p, removing))
+		return x.propagate(n, x.delete(x.mutable(n), p, removing))
 	}
-	outer := x.branch.get(key)
-	if outer == working || outer == following && gained {
-		x.lookAgain(key)
+	outer := x.inProgress.get(key)
+	if outer == operating || outer == followingUp && gained {
+		x.recheckLater(key)
 		return nil
 	}
-	if x.failedNow(n) && (gained || n.lastOperation() == pb.TxnOperation_DELETE || x.mayStay(n)) {
+	if x.failedInTxn(n) && (gained || n.lastOperation() == pb.TxnOperation_DELETE || x.canStay(n)) {
 		err := n.info().err
-		if !gained && n.have != nil && !n.is(broken) && !x.mayStay(n) {
-			x.mut(n).set(broken) // it exists although its dependencies are not met
-			x.verdicts.lost()
-			x.branch.set(key, working)
-			_ = x.updateDependents(key) // who came back counts on it
-			x.goBack(key, outer)
+		if !gained && n.have != nil && !n.is(broken) && !x.canStay(n) {
+			x.mutable(n).set(broken) // it exists although its dependencies are not met
+			x.cycleCache.invalidate()
+			x.inProgress.set(key, operating)
+			_ = x.updateDependents(key) // values that were re-created rely on it
+			x.restorePhase(key, outer)
 		}
-		return x.inherit(n, err)
+		return x.propagate(n, err)
 	}
-	stays := func() bool { return gained && !x.waits(n) || !gained && x.mayStay(n) }
+	stays := func() bool { return gained && !x.mustWait(n) || !gained && x.canStay(n) }
 	if n.have != nil && !n.is(broken) && stays() {
-		if gained || !x.lacks(n) {
+		if gained || !x.hasUnmet(n) {
 			return nil
 		}
-		// It stays if others of its cycle come that failed before.
-		if err := x.tryNeeded(n); !x.lacks(n) || stays() {
-			return x.inherit(n, err)
+		// It may stay if failed members of its cycle can be created now.
+		if err := x.retryCycleMembers(n); !x.hasUnmet(n) || stays() {
+			return x.propagate(n, err)
 		}
 	}
 	if n.have != nil && (!n.is(broken) || !gained && !stays()) {
 		p := priorOf(n)
-		x.branch.set(key, working)
-		defer x.goBack(key, outer)
-		return x.inherit(n, x.postpone(x.mut(n), p, nil))
+		x.inProgress.set(key, operating)
+		defer x.restorePhase(key, outer)
+		return x.propagate(n, x.postpone(x.mutable(n), p, nil))
 	}
-	if x.about.get(n.baseKey()) == upcoming {
-		return nil // its turn comes, with another value perhaps
+	if x.scope.get(n.baseKey()) == upcoming {
+		return nil // its request follows, and may change it
 	}
 	switch n.State() {
 	case pb.ValueState_INVALID, pb.ValueState_UNIMPLEMENTED:
@@ -108,70 +108,70 @@ func (x *exec) updateDependent(key string, gained bool) error {
 	case pb.ValueState_PENDING:
 		if unmet := x.unmet(n); len(unmet) > 0 {
 			if !slices.Equal(unmet, n.details()) {
-				x.mut(n).setInfo(&nodeInfo{details: unmet, derives: n.info().derives})
+				x.mutable(n).setInfo(&nodeInfo{details: unmet, derives: n.info().derives})
 			}
 			return nil
 		}
-		if !gained && !x.staysReady(n) {
-			x.lookAgain(key) // something that it needs may be about to go
+		if !gained && !x.remainsReady(n) {
+			x.recheckLater(key) // a dependency may be deleted soon
 			return nil
 		}
 	}
 	if n.base() != "" {
-		if base := x.get(n.base()); base == nil || base.have == nil || base.is(leaving) {
+		if base := x.get(n.base()); base == nil || base.have == nil || base.is(deleting) {
 			return nil
 		}
 	}
 	p := priorOf(n)
-	return x.inherit(n, x.reconcile(x.mut(n), p))
+	return x.propagate(n, x.reconcile(x.mutable(n), p))
 }
 
-// inherit decides whether the failure of n also stops the operation that caused it: only if the
-// transaction is about n.
-func (x *exec) inherit(n *node, err error) error {
+// propagate returns the failure of n if it also fails the operation that caused it: if the
+// transaction requests n or is being aborted.
+func (x *exec) propagate(n *node, err error) error {
 	if err == nil || x.abort {
 		return err
 	}
-	if x.about.get(n.baseKey()) != applied {
+	if x.scope.get(n.baseKey()) != applied {
 		return nil
 	}
 	return err
 }
 
-// lookAgain has a value examined at the end of the transaction: the availability of its
-// dependencies could not be decided, or acted upon, at the time.
-func (x *exec) lookAgain(key string) {
-	const enough = 4 // times: what still changes then, an operation that fails keeps changing
-	was := x.again[key]
-	if was.waits || was.times >= enough {
+// recheckLater schedules a check of the value for the end of the transaction, because the availability
+// of its dependencies cannot be decided yet.
+func (x *exec) recheckLater(key string) {
+	const enough = 4 // a value that still changes then depends on an operation that keeps failing
+	was := x.rechecks[key]
+	if was.queued || was.times >= enough {
 		return
 	}
-	x.again[key] = againTimes{was.times + 1, true}
-	x.againOrder = append(x.againOrder, key)
+	x.rechecks[key] = recheckState{was.times + 1, true}
+	x.recheckQueue = append(x.recheckQueue, key)
 }
 
-// againTimes tells how often a key was looked at again, or is going to be.
-type againTimes struct {
-	times int
-	waits bool
+// recheckState counts the checks of a key, and says whether another one is queued.
+type recheckState struct {
+	times  int
+	queued bool
 }
 
-// settle re-evaluates the marked values until nothing changes any more.
+// settle checks the queued values until nothing changes.
 func (x *exec) settle() {
 	for progress := true; progress && !x.abort; {
 		progress = false
-		var waiting []string // something is in their way
-		for len(x.againOrder) > 0 && !x.abort {
-			key := x.againOrder[0]
-			x.againOrder = x.againOrder[1:]
-			x.again[key] = againTimes{times: x.again[key].times}
+		var waiting []string // still blocked
+		for len(x.recheckQueue) > 0 && !x.abort {
+			key := x.recheckQueue[0]
+			x.recheckQueue = x.recheckQueue[1:]
+			x.rechecks[key] = recheckState{times: x.rechecks[key].times}
 			n := x.get(key)
 			switch {
 			case n == nil:
-			case n.info() == nil || n.info().heldBy == "" || n.info().seq != x.seq:
+			case n.info() == nil || n.info().blockedBy == "" || n.info().seq != x.seq:
 				_ = x.updateDependent(key, n.have == nil)
-			case x.holds(n.info().heldBy, n):
-				ring := x.heldByEachOther(n)
+			case x.stillBlocks(n.info().blockedBy, n):
+				ring := x.blockingCycle(n)
 				if ring == nil {
 					waiting = append(waiting, key)
 					continue
@@ -183,29 +183,28 @@ func (x *exec) settle() {
 				x.resume(n)
 			}
 		}
-		x.againOrder = append(x.againOrder, waiting...)
-		progress = progress || slices.ContainsFunc(waiting, x.notHeld)
+		x.recheckQueue = append(x.recheckQueue, waiting...)
+		progress = progress || slices.ContainsFunc(waiting, x.isUnblocked)
 	}
 }
 
-// notHeld reports whether nothing is in the way of a value any more that waited for that.
-func (x *exec) notHeld(key string) bool {
+// isUnblocked reports whether the operation of the value was blocked and is not any longer.
+func (x *exec) isUnblocked(key string) bool {
 	n := x.get(key)
-	return n != nil && n.info() != nil && n.info().heldBy != "" && n.info().seq == x.seq && !x.holds(n.info().heldBy, n)
+	return n != nil && n.info() != nil && n.info().blockedBy != "" && n.info().seq == x.seq && !x.stillBlocks(n.info().blockedBy, n)
 }
 
-// holds reports whether the value because of which an operation of n was not begun is still
-// in its way, or something would stop a re-creation again.
-func (x *exec) holds(key string, n *node) bool {
+// stillBlocks reports whether the value with the key still blocks the operation of n, or another value
+// would block a re-creation.
+func (x *exec) stillBlocks(key string, n *node) bool {
 	d := x.get(key)
-	return d != nil && d.have != nil && inTrouble(d) && (d.base() == n.key || x.needs(d, n)) ||
-		n.info().recreate && x.cannotGo(n)
+	return d != nil && d.have != nil && hasFailed(d) && (d.base() == n.key || x.reliesOn(d, n)) ||
+		n.info().recreate && x.deletionWouldFail(n)
 }
 
-// cannotGo reports whether n would have to take along a value whose deletion failed in this transaction. A
-// re-creation is not repeated then: it would be stopped again, what it took along would come back, and it
-// would begin anew.
-func (x *exec) cannotGo(n *node) bool {
+// deletionWouldFail reports whether deleting n requires the deletion of a value whose deletion failed
+// in this transaction. Repeating a re-creation would then delete and restore the same values forever.
+func (x *exec) deletionWouldFail(n *node) bool {
 	going := map[string]bool{n.key: true}
 	stays := func(t *node) bool { return t.have != nil && !going[t.key] }
 	for queue := []*node{n}; len(queue) > 0; queue = queue[1:] {
@@ -218,7 +217,7 @@ func (x *exec) cannotGo(n *node) bool {
 			if !going[d.base()] && !slices.ContainsFunc(d.deps, lost) {
 				continue
 			}
-			if x.failedNow(d) && d.lastOperation() == pb.TxnOperation_DELETE && d.info().heldBy == "" {
+			if x.failedInTxn(d) && d.lastOperation() == pb.TxnOperation_DELETE && d.info().blockedBy == "" {
 				return true
 			}
 			going[key] = true
@@ -228,62 +227,62 @@ func (x *exec) cannotGo(n *node) bool {
 	return false
 }
 
-// heldByEachOther returns the values that are in each other's way, and in that of n, which is one of
-// them; nil if the last one is held up by something else.
-func (x *exec) heldByEachOther(n *node) []*node {
+// blockingCycle returns the values that block n and each other, starting with n, or nil if there is no
+// such cycle.
+func (x *exec) blockingCycle(n *node) []*node {
 	ring := []*node{n}
 	for {
-		next := x.get(ring[len(ring)-1].info().heldBy)
+		next := x.get(ring[len(ring)-1].info().blockedBy)
 		switch {
 		case next == n:
 			return ring
-		case next == nil || next.info() == nil || next.info().heldBy == "" || next.info().seq != x.seq || slices.Contains(ring, next):
+		case next == nil || next.info() == nil || next.info().blockedBy == "" || next.info().seq != x.seq || slices.Contains(ring, next):
 			return nil
 		}
 		ring = append(ring, next)
 	}
 }
 
-// resumeAll repeats the operations of values that are in each other's way: as members of a
-// cycle, they go together.
+// resumeAll repeats the operations of values that block each other: as members of a cycle, they are
+// deleted together.
 func (x *exec) resumeAll(ring []*node) {
 	for i, n := range ring {
-		ring[i] = x.mut(n)
-		x.forgive(ring[i])
+		ring[i] = x.mutable(n)
+		x.withdrawFailure(ring[i])
 	}
 	for _, n := range ring {
-		if n = x.get(n.key); n != nil && inTrouble(n) && n.info() == nil {
+		if n = x.get(n.key); n != nil && hasFailed(n) && n.info() == nil {
 			x.resume(n)
 		}
 	}
 }
 
-// forgive takes back that an operation of the value failed.
-func (x *exec) forgive(n *node) {
+// withdrawFailure removes the failure of the value from the result of the transaction.
+func (x *exec) withdrawFailure(n *node) {
 	forgiven := func(e *KeyError) bool { return e.Key == n.key && e.Err == n.info().err }
-	for _, e := range x.errs[:x.forward] {
+	for _, e := range x.errs[:x.forwardErrs] {
 		if forgiven(e) {
-			x.forward--
+			x.forwardErrs--
 		}
 	}
 	x.errs = slices.DeleteFunc(x.errs, forgiven)
 	n.setInfo(nil)
 }
 
-// resume repeats the operation of a value that nothing is in the way of any more.
+// resume repeats the operation of a value that was blocked.
 func (x *exec) resume(n *node) {
-	n = x.mut(n)
+	n = x.mutable(n)
 	p := priorOf(n)
 	if n.info() != nil {
-		x.forgive(n)
+		x.withdrawFailure(n)
 	}
 	switch {
 	case n.want == nil:
 		_ = x.delete(n, p, removing)
 	case n.is(invalid) && n.have != nil:
-		x.branch.set(n.key, working)
+		x.inProgress.set(n.key, operating)
 		_ = x.deleteExisting(n, p, postponing)
-		x.branch.delete(n.key)
+		x.inProgress.delete(n.key)
 	default:
 		_ = x.reconcile(n, p)
 	}

@@ -8,9 +8,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// deriveFrom returns the derived values of a base value, sorted by key,
-// without those that cannot be.
-func (x *exec) deriveFrom(h *handler, key string, v proto.Message) ([]KeyValue, error) {
+// derivedOf returns the valid derived values of a base value, sorted by key.
+func (x *exec) derivedOf(h *handler, key string, v proto.Message) ([]KeyValue, error) {
 	kvs, err := h.derived(key, v)
 	if err != nil || len(kvs) == 0 {
 		return nil, err
@@ -18,15 +17,15 @@ func (x *exec) deriveFrom(h *handler, key string, v proto.Message) ([]KeyValue, 
 	sorted := make([]KeyValue, 0, len(kvs))
 	for _, kv := range kvs {
 		if isNil(kv.Value) || kv.Key == "" || kv.Key == key {
-			x.log.Warn("derived value without key or value ignored", "key", kv.Key, "base", key)
+			x.log.Warn("derived value ignored: no key or no value", "key", kv.Key, "base", key)
 			continue
 		}
 		if n := x.get(kv.Key); n != nil && n.base() != key {
 			owner := n.base()
 			if owner == "" {
-				owner = "nobody: it is a base value"
+				owner = "none (base value)"
 			}
-			x.log.Warn("derived value ignored: its key is in use", "key", kv.Key, "base", key, "derived from", owner)
+			x.log.Warn("derived value ignored: its key is in use", "key", kv.Key, "base", key, "owner", owner)
 			continue
 		}
 		sorted = append(sorted, kv)
@@ -35,8 +34,8 @@ func (x *exec) deriveFrom(h *handler, key string, v proto.Message) ([]KeyValue, 
 	return slices.CompactFunc(sorted, func(a, b KeyValue) bool { return a.Key == b.Key }), nil
 }
 
-// applyDerived makes the derived values of an existing base value be as given.
-// removeObsolete was called before.
+// applyDerived makes the derived values of an existing base value equal the given ones, after
+// deleteObsoleteDerived.
 func (x *exec) applyDerived(base *node, derived []KeyValue) error {
 	if len(derived) == 0 && len(base.derived()) == 0 {
 		return nil
@@ -44,7 +43,7 @@ func (x *exec) applyDerived(base *node, derived []KeyValue) error {
 	base.setDerived(derivedKeys(derived))
 	var errs error
 	for _, kv := range derived {
-		if base.have == nil || base.is(leaving) || x.failedNow(base) {
+		if base.have == nil || base.is(deleting) || x.failedInTxn(base) {
 			break // the base value was lost meanwhile
 		}
 		n := x.get(kv.Key)
@@ -54,19 +53,19 @@ func (x *exec) applyDerived(base *node, derived []KeyValue) error {
 			n.desc = x.reg.find(kv.Key)
 		}
 		p := priorOf(n)
-		n = x.mut(n)
-		if x.about.get(base.key) == applied || n.want == nil || !proto.Equal(n.want, kv.Value) {
+		n = x.mutable(n)
+		if x.scope.get(base.key) == applied || n.want == nil || !proto.Equal(n.want, kv.Value) {
 			n.clear(invalid)
 		}
 		n.want = kv.Value
-		x.verdicts.gained()
+		x.cycleCache.invalidateNotReady()
 		n.clear(fromSB)
 		n.set(base.flags & fromSB)
 		if err := x.reconcile(n, p); err != nil {
 			errs = errors.Join(errs, err)
 		}
 	}
-	return x.inherit(base, errs)
+	return x.propagate(base, errs)
 }
 
 func derivedKeys(values []KeyValue) []string {
@@ -80,9 +79,9 @@ func derivedKeys(values []KeyValue) []string {
 	return keys
 }
 
-// removeObsolete deletes the derived values that are not among the given ones. Those that do not
-// exist go first, so that no value relies on them.
-func (x *exec) removeObsolete(base *node, derived []KeyValue) error {
+// deleteObsoleteDerived deletes the derived values that are not among the given ones. Absent values
+// are removed first, so that no other value relies on them.
+func (x *exec) deleteObsoleteDerived(base *node, derived []KeyValue) error {
 	var errs error
 	for _, all := range []bool{false, true} {
 		left := 0
@@ -113,8 +112,8 @@ func (x *exec) deleteDerived(key string) error {
 		return errAborted
 	}
 	p := priorOf(n)
-	n = x.mut(n)
+	n = x.mutable(n)
 	n.want = nil
-	x.verdicts.lost()
+	x.cycleCache.invalidate()
 	return x.delete(n, p, removing)
 }

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// deletedValue is the argument of Delete for a value of which only a failed creation is known.
+// deletedValue returns the argument of Delete for a value that is known only from a failed creation.
 func (n *node) deletedValue(p prior) proto.Message {
 	if n.want != nil {
 		return n.want
@@ -17,37 +17,36 @@ func (n *node) deletedValue(p prior) proto.Message {
 	return p.value
 }
 
-// pending marks a value whose dependencies are not met.
-func (x *exec) pending(n *node, p prior, op pb.TxnOperation, unmet, derives []string) {
+// markPending records that the dependencies of the value are not met.
+func (x *exec) markPending(n *node, p prior, op pb.TxnOperation, unmet, derives []string) {
 	same := p.state == pb.ValueState_PENDING && proto.Equal(p.value, n.want)
 	n.setState(pb.ValueState_PENDING)
 	n.setInfo(&nodeInfo{details: unmet, derives: derives})
 	n.clear(drifted | broken)
 	if len(x.errs) > 0 {
-		x.lookAgain(n.key)
+		x.recheckLater(n.key)
 	}
 	if !same {
-		x.record(n, p, op, recordAs{noop: true})
-		x.notComing(n)
+		x.recordOp(n, p, op, opFlags{noop: true})
+		x.recheckNeeders(n)
 	}
 }
 
-// notComing re-evaluates the members of a cycle that exist because n was about to. Failures are
-// recorded with their values.
-func (x *exec) notComing(n *node) {
+// recheckNeeders re-evaluates the existing members of a cycle that relied on the creation of n.
+func (x *exec) recheckNeeders(n *node) {
 	if !x.g.HasNeeders(n.key) {
 		return
 	}
 	keys := x.g.Needers(nil, n.key)
-	if base := x.get(n.base()); n.base() != "" && base != nil && base.is(leaving) {
-		x.afterGone = append(x.afterGone, keys...) // which may need them
+	if base := x.get(n.base()); n.base() != "" && base != nil && base.is(deleting) {
+		x.recheckAfterDelete = append(x.recheckAfterDelete, keys...) // deletions in progress may need them
 		return
 	}
-	x.lookAt(keys, x.isAvailable(n.key))
+	x.recheckExisting(keys, x.isAvailable(n.key))
 }
 
-// lookAt re-examines those of the keys that exist.
-func (x *exec) lookAt(keys []string, gained bool) {
+// recheckExisting re-evaluates those of the keys that exist.
+func (x *exec) recheckExisting(keys []string, gained bool) {
 	for _, key := range keys {
 		if d := x.get(key); d != nil && d.have != nil {
 			_ = x.updateDependent(key, gained) // failures are recorded with their values
@@ -55,25 +54,24 @@ func (x *exec) lookAt(keys []string, gained bool) {
 	}
 }
 
-// unimplemented marks a base value that has no descriptor.
-func (x *exec) unimplemented(n *node, p prior) error {
+// markUnimplemented records that the base value has no descriptor.
+func (x *exec) markUnimplemented(n *node, p prior) error {
 	n.setState(pb.ValueState_UNIMPLEMENTED)
 	n.setInfo(nil)
 	if p.state != pb.ValueState_UNIMPLEMENTED {
-		x.record(n, p, pb.TxnOperation_CREATE, recordAs{noop: true})
+		x.recordOp(n, p, pb.TxnOperation_CREATE, opFlags{noop: true})
 	}
 	return nil
 }
 
-// invalid marks a value that can never be configured. What exists, if
-// anything, stays as it is: the last valid value.
-func (x *exec) invalid(n *node, p prior, op pb.TxnOperation, err error) error {
+// markInvalid records that the value can never be configured. Its last valid version stays.
+func (x *exec) markInvalid(n *node, p prior, op pb.TxnOperation, err error) error {
 	if pe := (*PanicError)(nil); errors.As(err, &pe) {
-		return x.fail(n, p, op, err, false) // a defect, which tells nothing about the value
+		return x.markFailed(n, p, op, err, false) // a defect says nothing about the value
 	}
 	same := p.state == pb.ValueState_INVALID && proto.Equal(p.value, n.want)
 	n.set(invalid)
-	x.verdicts.lost()
+	x.cycleCache.invalidate()
 	n.setState(pb.ValueState_INVALID)
 	n.lastOp = uint8(pb.TxnOperation_VALIDATE)
 	n.clear(drifted)
@@ -83,13 +81,13 @@ func (x *exec) invalid(n *node, p prior, op pb.TxnOperation, err error) error {
 	}
 	n.setInfo(info)
 	if !same {
-		x.record(n, p, op, recordAs{noop: true})
+		x.recordOp(n, p, op, opFlags{noop: true})
 		if n.have == nil {
-			x.notComing(n)
+			x.recheckNeeders(n)
 		}
 	}
-	if x.about.get(n.baseKey()) == applied && !x.reverting {
-		if err := x.note(n.key, pb.TxnOperation_VALIDATE, err); x.abort {
+	if x.scope.get(n.baseKey()) == applied && !x.reverting {
+		if err := x.addError(n.key, pb.TxnOperation_VALIDATE, err); x.abort {
 			return err
 		}
 	} else if !x.reverting {
@@ -97,26 +95,26 @@ func (x *exec) invalid(n *node, p prior, op pb.TxnOperation, err error) error {
 	}
 	for _, key := range n.derived() {
 		d := x.get(key)
-		if d != nil && d.want == nil && d.have != nil { // found with the last valid value
-			d = x.mut(d)
+		if d != nil && d.want == nil && d.have != nil { // read back as part of the last valid version
+			d = x.mutable(d)
 			d.want = d.have
 			d.setInfo(nil)
 			d.setState(pb.ValueState_CONFIGURED)
-			if d.available() { // its deletion was stopped: what had made way for it may come back
-				x.verdicts.gained()
-				x.foundOut.gained = append(x.foundOut.gained, key)
+			if d.available() { // its deletion was blocked: values deleted for it may be created again
+				x.cycleCache.invalidateNotReady()
+				x.reread.gained = append(x.reread.gained, key)
 			}
 		}
-		_ = x.updateDependent(key, true) // they were left for the turn of this value
+		_ = x.updateDependent(key, true) // derived values wait for the base value
 	}
 	if !n.is(unknown) {
 		n.clear(broken)
-		x.verdicts.gained()
+		x.cycleCache.invalidateNotReady()
 	}
 	if n.have != nil {
 		x.restoreProperties(n)
-		x.dependOnFound(n)
-		x.lookAgain(n.key)
+		x.setDepsOfExisting(n)
+		x.recheckLater(n.key)
 		if !p.available && n.available() {
 			_ = x.updateDependents(n.key)
 		}
@@ -124,10 +122,10 @@ func (x *exec) invalid(n *node, p prior, op pb.TxnOperation, err error) error {
 	return nil
 }
 
-// restoreProperties restores the properties of the existing version of an INVALID value: a deletion
-// that was stopped may have taken them.
+// restoreProperties restores the properties of the last valid version of an INVALID value, which a
+// blocked deletion may have removed.
 func (x *exec) restoreProperties(n *node) {
-	derived, err := x.deriveFrom(n.desc, n.key, n.have)
+	derived, err := x.derivedOf(n.desc, n.key, n.have)
 	if err != nil {
 		return
 	}
@@ -143,13 +141,13 @@ func (x *exec) restoreProperties(n *node) {
 		if !known {
 			n.setDerived(slices.Insert(slices.Clone(n.derived()), i, kv.Key))
 		}
-		x.verdicts.gained()
-		x.foundOut.gained = append(x.foundOut.gained, kv.Key)
+		x.cycleCache.invalidateNotReady()
+		x.reread.gained = append(x.reread.gained, kv.Key)
 	}
 }
 
-// stillInvalid makes a value INVALID again whose last valid value went. It reports false if
-// the value validates now.
+// stillInvalid makes a value INVALID again whose last valid version was deleted. It returns false
+// if the value is valid now.
 func (x *exec) stillInvalid(n *node, info *nodeInfo) bool {
 	if err := n.desc.validate(n.key, n.want); err != nil {
 		info = &nodeInfo{err: err}
@@ -165,28 +163,28 @@ func (x *exec) stillInvalid(n *node, info *nodeInfo) bool {
 	return true
 }
 
-// held marks a value whose operation was not started because of the failure of another value,
-// described by err. The value is unchanged, and its operation will be repeated.
-func (x *exec) held(n *node, p prior, op pb.TxnOperation, err error, by string, recreate bool) error {
+// markBlocked records that the operation of the value was not started because another value blocks it.
+// The operation is repeated later.
+func (x *exec) markBlocked(n *node, p prior, op pb.TxnOperation, err error, by string, recreate bool) error {
 	if x.abort {
 		return errAborted
 	}
-	x.verdicts.lost()
-	n.setInfo(&nodeInfo{err: err, seq: x.seq, heldBy: by, recreate: recreate})
-	x.lookAgain(n.key)
+	x.cycleCache.invalidate()
+	n.setInfo(&nodeInfo{err: err, seq: x.seq, blockedBy: by, recreate: recreate})
+	x.recheckLater(n.key)
 	n.setState(x.planRetry(n, n.info()))
 	n.lastOp = uint8(op)
-	x.record(n, p, op, recordAs{recreate: recreate})
-	err = x.note(n.key, op, err)
+	x.recordOp(n, p, op, opFlags{recreate: recreate})
+	err = x.addError(n.key, op, err)
 	if !p.available && n.available() && !x.abort {
-		_ = x.updateDependents(n.key) // it exists, and is wanted again
+		_ = x.updateDependents(n.key) // it exists and is wanted again
 	}
 	return err
 }
 
-// fail marks a value whose operation failed, and has it read back.
-func (x *exec) fail(n *node, p prior, op pb.TxnOperation, err error, recreate bool) error {
-	x.verdicts.lost()
+// markFailed records that the operation of the value failed, and schedules reading it back.
+func (x *exec) markFailed(n *node, p prior, op pb.TxnOperation, err error, recreate bool) error {
+	x.cycleCache.invalidate()
 	var state pb.ValueState
 	info := &nodeInfo{err: err, seq: x.seq}
 	iv := (*InvalidValueError)(nil)
@@ -209,7 +207,7 @@ func (x *exec) fail(n *node, p prior, op pb.TxnOperation, err error, recreate bo
 		if state == pb.ValueState_FAILED || state == pb.ValueState_RETRYING {
 			n.set(broken | unknown)
 		}
-		x.failedToCome(n)
+		x.addLostNeeders(n)
 	case pb.TxnOperation_DELETE:
 		n.set(broken | unknown)
 	case pb.TxnOperation_UPDATE:
@@ -220,24 +218,24 @@ func (x *exec) fail(n *node, p prior, op pb.TxnOperation, err error, recreate bo
 	n.lastOp = uint8(op)
 	n.setInfo(info)
 	if !again {
-		x.record(n, p, op, recordAs{recreate: recreate})
+		x.recordOp(n, p, op, opFlags{recreate: recreate})
 	}
-	x.failed[n.baseKey()] = struct{}{}
-	return x.note(n.key, op, err)
+	x.toReadBack[n.baseKey()] = struct{}{}
+	return x.addError(n.key, op, err)
 }
 
-// failedToCome has those looked at who may exist because n was about to, as members
-// of a cycle: what needs n, directly or through others that do not come either.
-func (x *exec) failedToCome(n *node) {
+// addLostNeeders marks the keys as lost whose values are missing because n could not be created: n and the
+// values that wait for it, directly or indirectly. Existing members of their cycle are then deleted.
+func (x *exec) addLostNeeders(n *node) {
 	if len(n.deps) == 0 && n.base() == "" {
-		return // in no cycle
+		return // not in a cycle
 	}
 	seen := map[string]bool{n.key: true}
 	for queue := []string{n.key}; len(queue) > 0; queue = queue[1:] {
 		if !x.g.HasNeeders(queue[0]) {
 			continue
 		}
-		x.foundOut.lost = append(x.foundOut.lost, queue[0])
+		x.reread.lost = append(x.reread.lost, queue[0])
 		for _, key := range x.g.Needers(nil, queue[0]) {
 			if d := x.get(key); d != nil && d.have == nil && !seen[key] {
 				seen[key] = true
@@ -247,11 +245,11 @@ func (x *exec) failedToCome(n *node) {
 	}
 }
 
-// planRetry decides if the failed operation is repeated, and when. It returns the state
-// that says so.
+// planRetry returns RETRYING and sets the time of the retry in info, or returns FAILED if the
+// operation is not repeated.
 func (x *exec) planRetry(n *node, info *nodeInfo) pb.ValueState {
-	policy := x.policy(n)
-	if policy == nil || x.before != nil && !x.reverting && x.callsForRevert(n.baseKey()) || !n.desc.retriable(info.err) {
+	policy := x.retryPolicy(n)
+	if policy == nil || x.beforeTxn != nil && !x.reverting && x.triggersRevert(n.baseKey()) || !n.desc.retriable(info.err) {
 		return pb.ValueState_FAILED
 	}
 	attempt := 1
@@ -267,16 +265,16 @@ func (x *exec) planRetry(n *node, info *nodeInfo) pb.ValueState {
 	return pb.ValueState_RETRYING
 }
 
-// policy is how failed operations of the value are repeated; nil: they are not. Derived
-// values have that of their base value, and an undo that of its transaction, if it has one.
-func (x *exec) policy(n *node) *Retry {
-	switch x.about.get(n.baseKey()) {
-	case applied, unreached:
+// retryPolicy returns the retry policy of the value, or nil. Derived values have that of their base
+// value. The operations of a revert have that of the transaction, if it has one.
+func (x *exec) retryPolicy(n *node) *Retry {
+	switch x.scope.get(n.baseKey()) {
+	case applied, skippedByRevert:
 		if x.reverting && x.job.opts.retry != nil {
 			return x.job.opts.retry
 		}
 	case upcoming:
-		if x.changesRetry() {
+		if x.setsRetryPolicy() {
 			return x.job.opts.retry
 		}
 	}
@@ -288,7 +286,7 @@ func (x *exec) policy(n *node) *Retry {
 	return n.retry()
 }
 
-// delay before the given attempt, which counts from 1.
+// delay returns the time before the given attempt; attempts start at 1.
 func (r *Retry) delay(attempt int) time.Duration {
 	const longest = 24 * time.Hour
 	d := r.Period
@@ -317,40 +315,41 @@ func (h *handler) retriable(err error) bool {
 	return retriable
 }
 
-// note adds a failure to the result of the transaction. It also decides whether the transaction is
-// to be reverted: if the value belongs to the transaction, or had not failed before it.
-func (x *exec) note(key string, op pb.TxnOperation, err error) error {
+// addError adds a failure to the result of the transaction, and aborts the transaction if the failure
+// triggers its revert.
+func (x *exec) addError(key string, op pb.TxnOperation, err error) error {
 	x.errs = append(x.errs, &KeyError{Key: key, Operation: op, Err: err})
-	if x.before == nil || x.reverting {
+	if x.beforeTxn == nil || x.reverting {
 		return err
 	}
 	base := key
 	if n := x.get(key); n != nil {
 		base = n.baseKey()
 	}
-	if x.callsForRevert(base) || x.callsForRevert(key) {
+	if x.triggersRevert(base) || x.triggersRevert(key) {
 		x.abort = true
 	}
 	return err
 }
 
-// callsForRevert reports whether the failure of the value has the transaction reverted.
-func (x *exec) callsForRevert(key string) bool {
-	if x.about.get(key) == applied {
+// triggersRevert reports whether a failure of the value reverts the transaction: if the transaction
+// requests the value, or the value was available before.
+func (x *exec) triggersRevert(key string) bool {
+	if x.scope.get(key) == applied {
 		return true
 	}
-	old := x.oldOf(key)
+	old := x.nodeBefore(key)
 	return old != nil && old.available()
 }
 
-// recordAs are the flags of an operation that the value does not tell.
-type recordAs struct{ noop, recreate bool }
+// opFlags are the flags of a recorded operation that cannot be computed from the node.
+type opFlags struct{ noop, recreate bool }
 
-// record adds an operation to the record of the transaction. Of several
-// operations that only tell the way to the last one, the last one remains.
-func (x *exec) record(n *node, p prior, op pb.TxnOperation, as recordAs) {
+// recordOp records an operation. It replaces an earlier operation of the value that was only an
+// intermediate step.
+func (x *exec) recordOp(n *node, p prior, op pb.TxnOperation, as opFlags) {
 	if !x.recording {
-		n.op = 0 // there was one
+		n.op = 0 // marks that an operation was executed
 		return
 	}
 	r := RecordedOp{
@@ -374,7 +373,7 @@ func (x *exec) record(n *node, p prior, op pb.TxnOperation, as recordAs) {
 		case op == pb.TxnOperation_CREATE && last.NOOP && last.Operation == op && last.NewState == pb.ValueState_PENDING:
 			r.PrevState, r.PrevValue, r.PrevErr = last.PrevState, last.PrevValue, last.PrevErr
 			*last = RecordedOp{}
-			x.skipped++
+			x.replacedOps++
 		case op == pb.TxnOperation_DELETE && as.noop && last.Operation == op && last.NewState == pb.ValueState_PENDING:
 			last.NewState = r.NewState
 			return
@@ -384,12 +383,12 @@ func (x *exec) record(n *node, p prior, op pb.TxnOperation, as recordAs) {
 	x.ops = append(x.ops, r)
 }
 
-// recorded returns the operations, without those that later ones replaced.
-func (x *exec) recorded() []RecordedOp {
-	if x.skipped == 0 {
+// executedOps returns the recorded operations that were not replaced.
+func (x *exec) executedOps() []RecordedOp {
+	if x.replacedOps == 0 {
 		return x.ops
 	}
-	ops := make([]RecordedOp, 0, len(x.ops)-x.skipped)
+	ops := make([]RecordedOp, 0, len(x.ops)-x.replacedOps)
 	for i := range x.ops {
 		if x.ops[i].Key != "" {
 			ops = append(ops, x.ops[i])
@@ -398,7 +397,7 @@ func (x *exec) recorded() []RecordedOp {
 	return ops
 }
 
-// storeMetadata publishes the metadata of a value that exists.
+// storeMetadata publishes the metadata of an existing value.
 func (x *exec) storeMetadata(n *node) {
 	if n.desc == nil || n.desc.metadata == nil || n.base() != "" || x.caller == nil {
 		return
@@ -408,7 +407,7 @@ func (x *exec) storeMetadata(n *node) {
 	}
 }
 
-func (x *exec) forgetMetadata(n *node) {
+func (x *exec) dropMetadata(n *node) {
 	if n.desc == nil || n.desc.metadata == nil || n.base() != "" || x.caller == nil {
 		return
 	}

@@ -79,7 +79,7 @@ func drawFlow(t *testing.T, page *strings.Builder, name string) {
 	}
 	for _, seq := range slices.Compact(sc.drawn) {
 		fmt.Fprintf(page, "\n*%s:*\n\n```mermaid\n", madeIn[seq])
-		if err := Above.Draw(page, sc.s.RecordedTxn(seq)); err != nil {
+		if err := Upper.Draw(page, sc.s.RecordedTxn(seq)); err != nil {
 			t.Fatal(err)
 		}
 		page.WriteString("```\n")

@@ -20,7 +20,7 @@ func FuzzRESTArguments(f *testing.F) {
 	sb := newSouthbound(f)
 	sb.register(s, "a", parts{prefix: "a/", retrieve: true})
 	mustCommit(f, s, "a/1=x b/1=y")
-	h := Above.Handler(s)
+	h := Upper.Handler(s)
 	f.Fuzz(func(t *testing.T, query string) {
 		for _, path := range []string{"txn-history", "dump", "status", "explain", "key-timeline", "graph-snapshot", "diff", "graph", "flag-stats"} {
 			r := httptest.NewRequest("GET", "/scheduler/"+path, nil)
@@ -47,7 +47,7 @@ func FuzzPlanBody(f *testing.F) {
 	sb := newSouthbound(f)
 	sb.register(s, "a", parts{prefix: "a/", retrieve: true, derive: true})
 	mustCommit(f, s, "a/1=x b/1=y")
-	h := Above.Handler(s)
+	h := Upper.Handler(s)
 	revision := s.Revision()
 	f.Fuzz(func(t *testing.T, body string) {
 		w := httptest.NewRecorder()
@@ -89,7 +89,7 @@ func FuzzRecordJSON(f *testing.F) {
 			t.Fatalf("%s\n%s", once, twice)
 		}
 		_ = r.String()
-		_ = Above.Draw(&strings.Builder{}, &r)
+		_ = Upper.Draw(&strings.Builder{}, &r)
 	})
 }
 
@@ -117,7 +117,7 @@ func FuzzKeys(f *testing.F) {
 		if got := reg.find(key); got != want {
 			t.Fatalf("%q: %v, want %v", key, got, want)
 		}
-		if Above.Explain(s, key) == "" {
+		if Upper.Explain(s, key) == "" {
 			t.Fatal(key)
 		}
 		_ = s.ValueStatus(key)

@@ -10,7 +10,7 @@ import (
 
 // The agent draws graphs by itself: what is needed is to the left of what needs it, cycles
 // included, and nothing in a key or label breaks the drawing.
-func TestGraphIsDrawnAsSVGWithoutPrograms(t *testing.T) {
+func TestGraphIsDrawnAsSVGWithoutExternalPrograms(t *testing.T) {
 	t.Setenv("PATH", "")
 	s, sb := newScheduler(t), newSouthbound(t)
 	sb.register(s, "a", parts{prefix: "a/", derive: true, deps: map[string][]Dependency{
@@ -18,7 +18,7 @@ func TestGraphIsDrawnAsSVGWithoutPrograms(t *testing.T) {
 		"a/5": {{Label: "any", AnyOf: AnyOf{KeyPrefixes: []string{"a/1"}}}}}})
 	mustCommit(t, s, "a/1=item a/<2>=x a/3=x a/4=x a/5=x")
 	w := httptest.NewRecorder()
-	Above.Handler(s).ServeHTTP(w, httptest.NewRequest("GET", "/scheduler/graph?format=svg&txn=0", nil))
+	Upper.Handler(s).ServeHTTP(w, httptest.NewRequest("GET", "/scheduler/graph?format=svg&txn=0", nil))
 	if w.Code != 200 || w.Header().Get("Content-Type") != "image/svg+xml" {
 		t.Fatalf("%d %s", w.Code, w.Body)
 	}

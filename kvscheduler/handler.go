@@ -10,14 +10,14 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// handler is a Descriptor without its types: what the engine calls. Optional
-// callbacks are nil.
+// handler is a Descriptor without type parameters, as the engine calls it. Missing optional callbacks
+// are nil.
 type handler struct {
 	name      string
 	keys      KeySpace
 	nb        bool
 	after     []string
-	metadata  *metadataMap // nil if the descriptor keeps none
+	metadata  *metadataMap // nil if the descriptor has no metadata
 	validator func(key string, v proto.Message) error
 
 	equivalentFn func(key string, old, new proto.Message) (bool, error)
@@ -35,19 +35,18 @@ type handler struct {
 	retrieve     func(ctx context.Context, expected []item) ([]item, error)
 	retrieveKeys func(ctx context.Context, expected []item) ([]item, error)
 
-	// running is the call that was given up because it exceeded its deadline,
-	// until it returns. The engine owns it.
+	// running is the call that was abandoned at its deadline, until it returns.
 	running *call
 
 	stage  *stage // nil: operations take effect at once
 	commit func(ctx context.Context) error
 }
 
-// item is an Item without its types.
+// item is an Item without type parameters.
 type item = Item[proto.Message, any]
 
-// newHandler checks the descriptor as far as that is possible without knowing
-// others, and wraps its callbacks.
+// newHandler validates the descriptor and wraps its callbacks. Conflicts between descriptors are
+// detected by registry.with.
 func newHandler[V proto.Message, M any](d Descriptor[V, M]) (*handler, error) {
 	h := &handler{name: d.Name, keys: d.Keys, nb: d.NB, after: d.RetrieveAfter, retriableFn: d.Retriable}
 	if d.Stage != nil {
@@ -65,7 +64,7 @@ func newHandler[V proto.Message, M any](d Descriptor[V, M]) (*handler, error) {
 	case d.Stage != nil && (d.Stage.Name == "" || d.Stage.Commit == nil):
 		return nil, fmt.Errorf("descriptor %s: its Stage needs a Name and Commit", d.Name)
 	case d.Stage != nil && d.DerivedValues != nil:
-		return nil, fmt.Errorf("descriptor %s: values of a Stage cannot derive others: drop Stage or DerivedValues", d.Name)
+		return nil, fmt.Errorf("descriptor %s: a Stage excludes DerivedValues: drop one of them", d.Name)
 	case d.NB && (d.Create == nil || d.Delete == nil):
 		return nil, fmt.Errorf("descriptor %s: values requested by the northbound need Create and Delete", d.Name)
 	}
@@ -78,14 +77,14 @@ func newHandler[V proto.Message, M any](d Descriptor[V, M]) (*handler, error) {
 		}
 		h.metadata = newMetadataMap(label)
 		for name, fn := range d.MetadataIndexes {
-			h.metadata.index[name] = &metadataIndex{of: func(m any) []string { return fn(metaOf[M](m)) }, labels: map[string]map[string]struct{}{}}
+			h.metadata.index[name] = &metadataIndex{keysOf: func(m any) []string { return fn(metaOf[M](m)) }, labels: map[string]map[string]struct{}{}}
 		}
 	}
 	h.sameMetadata = func(a, b any) bool { return !withMeta }
 	if withMeta && meta.Comparable() && meta.Kind() != reflect.Interface {
 		h.sameMetadata = func(a, b any) bool { return a == b }
 	}
-	// pack hides metadata of descriptors that keep none.
+	// pack returns nil for descriptors without metadata.
 	pack := func(m M) any {
 		if !withMeta {
 			return nil
@@ -150,8 +149,7 @@ func wrapPure[V proto.Message, M any](h *handler, d Descriptor[V, M]) {
 	}
 }
 
-// wrapCalls wraps the callbacks that talk to the southbound; they run under a
-// caller, which catches their panics.
+// wrapCalls wraps the callbacks that access the southbound. The caller recovers their panics.
 func wrapCalls[V proto.Message, M any](h *handler, d Descriptor[V, M], pack func(M) any) {
 	if d.Create != nil {
 		h.create = func(ctx context.Context, key string, v proto.Message) (any, error) {
@@ -217,7 +215,7 @@ func wrapCalls[V proto.Message, M any](h *handler, d Descriptor[V, M], pack func
 		h.retrieveKeys = h.retrieve
 	}
 	if h.retrieve == nil && h.retrieveKeys != nil {
-		// Only the expected values may exist.
+		// Only expected values can be found.
 		h.retrieve = h.retrieveKeys
 	}
 }
@@ -227,9 +225,9 @@ func (h *handler) owns(key string) bool {
 	return strings.HasPrefix(key, h.keys.Prefix) && (h.keys.Match == nil || h.keys.Match(key))
 }
 
-// The methods below work on a nil handler too: that of a property.
+// The methods below accept a nil handler, that of a property.
 
-// equivalent reports whether a change from old to new needs no operation. equal is proto.Equal, or knows the result.
+// equivalent reports whether the change from old to new needs no operation. equal compares like proto.Equal.
 func (h *handler) equivalent(key string, old, new proto.Message, equal func(a, b proto.Message) bool) (bool, error) {
 	if old == new {
 		return true, nil
@@ -254,7 +252,7 @@ func (h *handler) validate(key string, v proto.Message) error {
 	return h.validator(key, v)
 }
 
-// valid reports whether there is a value, and it may be configured.
+// valid reports whether v is not nil and validates.
 func (h *handler) valid(key string, v proto.Message) bool {
 	return v != nil && h.validate(key, v) == nil
 }
@@ -294,7 +292,7 @@ func (e *PanicError) Error() string {
 	return fmt.Sprintf("%s of descriptor %s panicked: %v\n%s", e.Callback, e.Descriptor, e.Value, e.Stack)
 }
 
-// caught turns a panic into an error.
+// caught converts a panic into a PanicError.
 func caught(err *error, descriptor, callback string) {
 	if p := recover(); p != nil {
 		*err = &PanicError{descriptor, callback, p, debug.Stack()}
@@ -304,7 +302,7 @@ func caught(err *error, descriptor, callback string) {
 func valueOf[V proto.Message](descriptor, key string, v proto.Message) (V, error) {
 	value, ok := v.(V)
 	if !ok {
-		return value, fmt.Errorf("value of %s is a %T, but descriptor %s is for %T", key, v, descriptor, value)
+		return value, fmt.Errorf("%s: value has type %T, but descriptor %s needs %T", key, v, descriptor, value)
 	}
 	return value, nil
 }

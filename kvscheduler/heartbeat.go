@@ -9,23 +9,23 @@ import (
 // heartbeat is when the worker last got anywhere: when it began a job, or a call to the
 // southbound returned or was given up.
 type heartbeat struct {
-	since time.Time // what the rest counts from
+	start time.Time // what the rest counts from
 	last  atomic.Int64
 }
 
 const idle = -1
 
 func newHeartbeat() *heartbeat {
-	p := &heartbeat{since: time.Now()}
+	p := &heartbeat{start: time.Now()}
 	p.last.Store(idle)
 	return p
 }
 
 // at is the time as the heartbeat counts, more than 0.
-func (h *heartbeat) at(t time.Time) time.Duration { return max(t.Sub(h.since), 1) }
+func (h *heartbeat) at(t time.Time) time.Duration { return max(t.Sub(h.start), 1) }
 
 // now is at(time.Now()), but reads one clock instead of two.
-func (h *heartbeat) now() time.Duration { return max(time.Since(h.since), 1) }
+func (h *heartbeat) now() time.Duration { return max(time.Since(h.start), 1) }
 
 func (h *heartbeat) beat(at time.Duration) { h.last.Store(int64(at)) }
 func (h *heartbeat) stop()                 { h.last.Store(idle) }

@@ -21,13 +21,13 @@ type history struct {
 	start  time.Time
 	view   func() *graph.Graph[*node] // as it was published last
 
-	mu      sync.RWMutex
-	records []*entry // oldest first
-	bytes   int
-	init    int    // how many of the first records are protected by InitPeriod
-	gap     bool   // records after those were dropped
-	cut     bool   // records before all others were dropped
-	dropped uint64 // the last transaction whose record was dropped
+	mu        sync.RWMutex
+	records   []*entry // oldest first
+	bytes     int
+	protected int    // how many of the first records are protected by InitPeriod
+	gap       bool   // records after those were dropped
+	truncated bool   // records before all others were dropped
+	dropped   uint64 // the last transaction whose record was dropped
 	// unrecorded changes were published, and are in no record yet: that of a transaction comes after them, and some
 	// transactions are not worth one.
 	unrecorded []change
@@ -77,8 +77,8 @@ func (h *history) add(t *RecordedTxn) []change {
 	h.unrecorded = nil
 	h.records = append(h.records, r)
 	h.bytes += r.bytes
-	if t.Start.Sub(h.start) < h.limits.InitPeriod && h.init == len(h.records)-1 {
-		h.init++
+	if t.Start.Sub(h.start) < h.limits.InitPeriod && h.protected == len(h.records)-1 {
+		h.protected++
 	}
 	h.trim(t.Stop)
 	return r.changes
@@ -88,7 +88,7 @@ func (h *history) add(t *RecordedTxn) []change {
 // period last, and only if the bytes alone require it.
 func (h *history) trim(now time.Time) {
 	drop := 0
-	for i := h.init; i < len(h.records); i++ {
+	for i := h.protected; i < len(h.records); i++ {
 		if len(h.records)-drop <= h.limits.Count && h.bytes <= h.limits.Bytes && now.Sub(h.records[i].txn.Stop) <= h.limits.Age {
 			break
 		}
@@ -97,21 +97,21 @@ func (h *history) trim(now time.Time) {
 		drop++
 	}
 	if drop > 0 {
-		if h.init > 0 {
+		if h.protected > 0 {
 			h.gap = true
 		} else {
-			h.cut = true
+			h.truncated = true
 		}
-		h.records = append(h.records[:h.init:h.init], h.records[h.init+drop:]...)
+		h.records = append(h.records[:h.protected:h.protected], h.records[h.protected+drop:]...)
 	}
 	for h.bytes > h.limits.Bytes && len(h.records) > 0 {
 		h.bytes -= h.records[0].bytes
 		h.dropped = max(h.dropped, h.records[0].txn.SeqNum)
 		h.records[0] = nil
 		h.records = h.records[1:]
-		h.cut = true
-		if h.init > 0 {
-			if h.init--; h.init == 0 {
+		h.truncated = true
+		if h.protected > 0 {
+			if h.protected--; h.protected == 0 {
 				h.gap = false // what is left is in one piece
 			}
 		}
@@ -207,7 +207,7 @@ func (s *Scheduler) RecordedTxn(seqNum uint64) *RecordedTxn {
 var ErrNotRecorded = errors.New("not in the history (any more)")
 
 // gone reports whether the changed node left the graph with its change.
-func (c change) gone() bool {
+func (c change) removesNode() bool {
 	s := c.new.State()
 	return c.new.want == nil && c.new.have == nil && (s == pb.ValueState_NONEXISTENT || s == pb.ValueState_REMOVED)
 }
@@ -233,14 +233,14 @@ func (h *history) after(seq uint64) (*graph.Graph[*node], error) {
 	if h.dropped > seq {
 		return nil, fmt.Errorf("%w: transaction %d, which came after %d", ErrNotRecorded, h.dropped, seq)
 	}
-	return h.takeBack(sort.Search(len(h.records), func(i int) bool { return h.records[i].txn.SeqNum > seq })), nil
+	return h.undoFrom(sort.Search(len(h.records), func(i int) bool { return h.records[i].txn.SeqNum > seq })), nil
 }
 
 // before returns the graph as it was before the i-th record; nil: it is not known any more. The caller holds the lock.
 func (h *history) before(i int) *graph.Graph[*node] {
-	if i < h.init && h.gap {
+	if i < h.protected && h.gap {
 		// Only the first records lead there, forwards.
-		if h.cut {
+		if h.truncated {
 			return nil
 		}
 		g := graph.New[*node]()
@@ -249,15 +249,15 @@ func (h *history) before(i int) *graph.Graph[*node] {
 		}
 		return g
 	}
-	if i == h.init && h.gap || i == 0 && h.cut {
+	if i == h.protected && h.gap || i == 0 && h.truncated {
 		return nil
 	}
-	return h.takeBack(i)
+	return h.undoFrom(i)
 }
 
 // takeBack returns the graph as it is without the changes of the records from the i-th on, and of what is in no record. The
 // caller holds the lock.
-func (h *history) takeBack(i int) *graph.Graph[*node] {
+func (h *history) undoFrom(i int) *graph.Graph[*node] {
 	g := h.view().Copy()
 	undo(g, h.unrecorded)
 	for _, r := range slices.Backward(h.records[i:]) {
@@ -279,7 +279,7 @@ func undo(g *graph.Graph[*node], changes []change) {
 
 func (r *entry) redo(g *graph.Graph[*node]) {
 	for _, c := range r.changes {
-		if c.gone() {
+		if c.removesNode() {
 			g.Delete(c.new.key)
 		} else {
 			g.Set(c.new)
@@ -301,7 +301,7 @@ func (s *Scheduler) Timeline(key string) []Revision {
 			continue
 		}
 		rev := Revision{Txn: r.txn.SeqNum, Since: r.txn.Stop}
-		if !last.gone() {
+		if !last.removesNode() {
 			rev.Value = last.new.snapshot()
 		}
 		if n := len(revisions); n > 0 {
@@ -315,18 +315,18 @@ func (s *Scheduler) Timeline(key string) []Revision {
 // Committed is a recorded transaction with what it left behind. It never changes, and may be
 // read later and elsewhere.
 type Committed struct {
-	Txn     *RecordedTxn
-	changes []change
-	by      *Scheduler
+	Txn       *RecordedTxn
+	changes   []change
+	scheduler *Scheduler
 }
 
 // After returns all values as the transaction left them; ErrNotRecorded if the history has lost one of those since.
 func (c Committed) After() (Snapshot, error) {
-	g, err := c.by.history.after(c.Txn.SeqNum)
+	g, err := c.scheduler.history.after(c.Txn.SeqNum)
 	if err != nil {
 		return Snapshot{}, err
 	}
-	return c.by.snapshotOf(g), nil
+	return c.scheduler.snapshotOf(g), nil
 }
 
 // Changes returns the values that the transaction changed, each once, in no particular order.
@@ -335,7 +335,7 @@ func (c Committed) Changes() []record.Change {
 	var list []record.Change
 	for _, ch := range c.changes {
 		now := record.Change{Key: ch.new.key, Silent: ch.silent()}
-		if !ch.gone() {
+		if !ch.removesNode() {
 			now.Value = ch.new.snapshot()
 		}
 		if i, again := last[now.Key]; again {

@@ -17,7 +17,7 @@ type metadataMap struct {
 }
 
 type metadataIndex struct {
-	of     func(any) []string
+	keysOf func(any) []string
 	labels map[string]map[string]struct{} // secondary key -> labels
 }
 
@@ -34,7 +34,7 @@ func (m *metadataMap) set(key string, meta any) (err error) {
 	m.unindex(label)
 	m.byKey[label] = meta
 	for _, ix := range m.index {
-		for _, k := range ix.of(meta) {
+		for _, k := range ix.keysOf(meta) {
 			if ix.labels[k] == nil {
 				ix.labels[k] = map[string]struct{}{}
 			}
@@ -60,7 +60,7 @@ func (m *metadataMap) unindex(label string) {
 		return
 	}
 	for _, ix := range m.index {
-		for _, k := range ix.of(old) {
+		for _, k := range ix.keysOf(old) {
 			delete(ix.labels[k], label)
 			if len(ix.labels[k]) == 0 {
 				delete(ix.labels, k)

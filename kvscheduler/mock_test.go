@@ -93,7 +93,7 @@ func (sb *southbound) failNext(call string, err error) {
 
 // hold has the scheduler, in each of these calls, send to started and then wait for
 // release.
-func (sb *southbound) hold(held string) (started <-chan struct{}, release chan<- struct{}) {
+func (sb *southbound) blockCall(held string) (started <-chan struct{}, release chan<- struct{}) {
 	begun, end := make(chan struct{}), make(chan struct{})
 	sb.hook = func(call string) {
 		if call == held {

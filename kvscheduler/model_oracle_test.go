@@ -13,8 +13,8 @@ import (
 // in trouble, and what an INVALID value left, are given; of the others it adds what can
 // exist, alone or together, until nothing can be added.
 type modelExpectation struct {
-	there map[string]bool
-	may   map[string]modelCandidate
+	exists     map[string]bool
+	candidates map[string]modelCandidate
 }
 
 // modelCandidate is a value that might exist.
@@ -29,13 +29,13 @@ func (r *modelRun) expect(nodes map[string]*node) modelExpectation {
 	e := modelExpectation{map[string]bool{}, map[string]modelCandidate{}}
 	fact := func(key string) {
 		if n := nodes[key]; n != nil && n.available() {
-			e.there[key] = true
+			e.exists[key] = true
 		}
 	}
 	given := map[string]bool{}
 	for key, n := range nodes {
 		base := modelBase(key)
-		if inTrouble(n) || nodes[base] != nil && inTrouble(nodes[base]) || r.obtained[base] {
+		if hasFailed(n) || nodes[base] != nil && hasFailed(nodes[base]) || r.obtained[base] {
 			given[key] = true
 			fact(key)
 		}
@@ -49,15 +49,15 @@ func (r *modelRun) expect(nodes map[string]*node) modelExpectation {
 			if n == nil || n.have == nil {
 				return
 			}
-			e.may[key] = modelCandidate{mustModelValue(n.have.(text).Value), base, true}
+			e.candidates[key] = modelCandidate{mustModelValue(n.have.(text).Value), base, true}
 			return
 		}
-		e.may[key] = modelCandidate{v, base, false}
+		e.candidates[key] = modelCandidate{v, base, false}
 	}
 	for key, v := range r.requested {
 		add(key, "", v)
 	}
-	for key, c := range maps.Clone(e.may) {
+	for key, c := range maps.Clone(e.candidates) {
 		if c.invalid { // which of its parts are in force, a restart may have forgotten
 			for k, n := range nodes {
 				if n.base() == key && n.want != nil {
@@ -75,15 +75,15 @@ func (r *modelRun) expect(nodes map[string]*node) modelExpectation {
 	}
 	for {
 		next := map[string]bool{}
-		for key, c := range e.may {
-			if !e.there[key] && (c.base == "" || e.there[c.base]) {
+		for key, c := range e.candidates {
+			if !e.exists[key] && (c.base == "" || e.exists[c.base]) {
 				next[key] = true
 			}
 		}
 		for again := true; again; {
 			again = false
 			for key := range next {
-				if !e.satisfied(e.may[key].v, next) {
+				if !e.satisfied(e.candidates[key].v, next) {
 					delete(next, key)
 					again = true
 				}
@@ -92,13 +92,13 @@ func (r *modelRun) expect(nodes map[string]*node) modelExpectation {
 		if len(next) == 0 {
 			return e
 		}
-		maps.Copy(e.there, next)
+		maps.Copy(e.exists, next)
 	}
 }
 
 func (e modelExpectation) satisfied(v modelValue, among map[string]bool) bool {
 	return !slices.ContainsFunc(v.Needs, func(need string) bool {
-		for _, set := range []map[string]bool{e.there, among} {
+		for _, set := range []map[string]bool{e.exists, among} {
 			for key := range set {
 				if modelMeets(need, key) {
 					return false
@@ -122,14 +122,14 @@ func nodesOf(g *graph.Graph[*node]) map[string]*node {
 // check compares the southbound and the states with what should be. before are the keys
 // that existed before the step.
 func (r *modelRun) check(when string, before map[string]bool) {
-	if r.unsure {
+	if r.unverified {
 		return
 	}
 	nodes := r.nodes()
-	r.checkBelief(when, nodes)
-	r.checkTrouble(when, nodes)
+	r.checkKnownValues(when, nodes)
+	r.checkFailures(when, nodes)
 	e := r.expect(nodes)
-	for key, c := range e.may {
+	for key, c := range e.candidates {
 		n := nodes[key]
 		sb, exists := r.sb.exists[key]
 		state := pb.ValueState_NONEXISTENT
@@ -138,7 +138,7 @@ func (r *modelRun) check(when string, before map[string]bool) {
 		}
 		property := strings.HasPrefix(key, "pr/")
 		switch {
-		case !e.there[key]:
+		case !e.exists[key]:
 			want := pb.ValueState_PENDING
 			if c.invalid {
 				want = pb.ValueState_INVALID
@@ -146,10 +146,10 @@ func (r *modelRun) check(when string, before map[string]bool) {
 			if exists {
 				r.violated("%s: %s exists, but what it needs does not", when, key)
 			}
-			if (c.base == "" || e.there[c.base]) && state != want {
+			if (c.base == "" || e.exists[c.base]) && state != want {
 				r.violated("%s: %s is %v, want %v", when, key, state, want)
 			}
-			if c.base != "" && !e.there[c.base] && n != nil {
+			if c.base != "" && !e.exists[c.base] && n != nil {
 				r.violated("%s: %s is known without its base value", when, key)
 			}
 		case c.invalid:
@@ -170,7 +170,7 @@ func (r *modelRun) check(when string, before map[string]bool) {
 	for key := range r.sb.exists {
 		base := modelBase(key)
 		n := nodes[key]
-		if _, expected := e.may[key]; !expected && !r.obtained[base] && (n == nil || !inTrouble(n) && (nodes[base] == nil || !inTrouble(nodes[base]))) {
+		if _, expected := e.candidates[key]; !expected && !r.obtained[base] && (n == nil || !hasFailed(n) && (nodes[base] == nil || !hasFailed(nodes[base]))) {
 			r.violated("%s: %s was left behind", when, key)
 		}
 	}
@@ -181,10 +181,10 @@ func (r *modelRun) check(when string, before map[string]bool) {
 }
 
 // checkBelief compares what the scheduler believes to exist with what does.
-func (r *modelRun) checkBelief(when string, nodes map[string]*node) {
+func (r *modelRun) checkKnownValues(when string, nodes map[string]*node) {
 	for key, n := range nodes {
 		if n.is(unknown) || nodes[n.baseKey()] != nil && nodes[n.baseKey()].is(unknown) {
-			if !inTrouble(n) && (nodes[n.baseKey()] == nil || !inTrouble(nodes[n.baseKey()])) {
+			if !hasFailed(n) && (nodes[n.baseKey()] == nil || !hasFailed(nodes[n.baseKey()])) {
 				r.violated("%s: %s is %v although nobody knows what exists", when, key, n.State())
 			}
 			continue
@@ -192,7 +192,7 @@ func (r *modelRun) checkBelief(when string, nodes map[string]*node) {
 		if strings.HasPrefix(key, "pr/") {
 			base, ok := r.sb.exists[modelBase(key)]
 			has := ok && slices.Contains(base.Props, key[strings.LastIndex(key, "/")+1:])
-			if has != (n.have != nil) && !inTrouble(nodes[n.baseKey()]) {
+			if has != (n.have != nil) && !hasFailed(nodes[n.baseKey()]) {
 				r.violated("%s: property %s is believed to exist: %v, it does: %v", when, key, n.have != nil, has)
 			}
 			continue
@@ -208,27 +208,27 @@ func (r *modelRun) checkBelief(when string, nodes map[string]*node) {
 }
 
 // checkTrouble wants a reason for values in trouble, and what their retries say.
-func (r *modelRun) checkTrouble(when string, nodes map[string]*node) {
+func (r *modelRun) checkFailures(when string, nodes map[string]*node) {
 	for key, n := range nodes {
 		base := n.baseKey()
 		switch n.State() {
 		case pb.ValueState_DISCOVERED, pb.ValueState_MISSING, pb.ValueState_REMOVED:
-			if b := nodes[base]; b == nil || b == n || !inTrouble(b) {
+			if b := nodes[base]; b == nil || b == n || !hasFailed(b) {
 				r.violated("%s: %s is %v", when, key, n.State())
 			}
 		case pb.ValueState_FAILED:
 			with := nodes[base] // a part is repeated with its base value
-			if r.retry[base] && !r.unclear[base] && (with == nil || with.key == key || with.State() != pb.ValueState_RETRYING) {
+			if r.retry[base] && !r.retryUnclear[base] && (with == nil || with.key == key || with.State() != pb.ValueState_RETRYING) {
 				r.violated("%s: %s is FAILED, want RETRYING: %v", when, key, n.err())
 			}
 		case pb.ValueState_RETRYING:
-			if !r.retry[base] && !r.unclear[base] {
+			if !r.retry[base] && !r.retryUnclear[base] {
 				r.violated("%s: %s is RETRYING, want FAILED: %v", when, key, n.err())
 			}
 		}
-		if !inTrouble(n) {
-			delete(r.why, key)
-		} else if r.why[key] = r.why[key] || r.explained(key, nodes); !r.why[key] {
+		if !hasFailed(n) {
+			delete(r.explainedKeys, key)
+		} else if r.explainedKeys[key] = r.explainedKeys[key] || r.explained(key, nodes); !r.explainedKeys[key] {
 			r.violated("%s: %s is %v without a failure: %v", when, key, n.State(), n.err())
 		}
 	}
@@ -285,8 +285,8 @@ func (r *modelRun) checkInvalid(when string, nodes map[string]*node, before map[
 		f := strings.Fields(call)
 		touched[f[1]], touched[modelBase(f[1])] = true, true
 	}
-	r.noteBegun()
-	for key := range r.begun {
+	r.collectBegunDeletions()
+	for key := range r.begunDeletions {
 		touched[key] = true
 	}
 	for _, keys := range []map[string]bool{before, after} {
@@ -326,12 +326,12 @@ func (r *modelRun) checkInvalid(when string, nodes map[string]*node, before map[
 
 // noteBegun notes what was to be deleted. What needs a value goes before it, and does not come
 // back, being INVALID, if that deletion turns out to be impossible.
-func (r *modelRun) noteBegun() {
+func (r *modelRun) collectBegunDeletions() {
 	records := r.s.History(noTime, noTime)
 	for _, rec := range records[min(r.records, len(records)):] {
 		for _, op := range rec.Executed {
 			if op.Operation == pb.TxnOperation_DELETE {
-				r.begun[op.Key] = true
+				r.begunDeletions[op.Key] = true
 			}
 		}
 	}
@@ -351,7 +351,7 @@ func (r *modelRun) beforeOperation(call, key string) {
 	if len(r.sb.calls)%3 == 0 { // in between, the graph is not looked at
 		r.checkView(call+" "+key, nodes)
 	}
-	if r.unsure {
+	if r.unverified {
 		return
 	}
 	_, exists := r.sb.exists[key]
@@ -499,7 +499,7 @@ func (r *modelRun) checkDelete(key string, nodes map[string]*node) {
 // checkP5 wants the dependencies of CONFIGURED values to be met.
 func (r *modelRun) checkP5(at string, nodes map[string]*node) {
 	for key, n := range nodes {
-		if n.State() != pb.ValueState_CONFIGURED || n.want == nil || n.is(leaving) {
+		if n.State() != pb.ValueState_CONFIGURED || n.want == nil || n.is(deleting) {
 			continue
 		}
 		for i := range n.deps {

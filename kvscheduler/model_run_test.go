@@ -55,23 +55,23 @@ type modelStep struct {
 //	P7  transaction: what was planned is executed
 //	P8  kill, restart: a new process recovers
 type modelRun struct {
-	seq       modelSequence
-	s         *Scheduler
-	sb        *modelSouthbound
-	requested map[string]modelValue
-	retry     map[string]bool // which values are repeated
-	unclear   map[string]bool // or not: a revert of theirs failed
-	unclaimed map[string]bool // base keys that only reverted transactions requested
-	obtained  map[string]bool // base keys that exist without us
-	known     map[string]bool // base keys that were requested since the start
-	why       map[string]bool // values in trouble for which there is a reason
-	log       []string
+	seq           modelSequence
+	s             *Scheduler
+	sb            *modelSouthbound
+	requested     map[string]modelValue
+	retry         map[string]bool // which values are repeated
+	retryUnclear  map[string]bool // or not: a revert of theirs failed
+	unclaimed     map[string]bool // base keys that only reverted transactions requested
+	obtained      map[string]bool // base keys that exist without us
+	known         map[string]bool // base keys that were requested since the start
+	explainedKeys map[string]bool // values in trouble for which there is a reason
+	log           []string
 	// unsure: the southbound is not what the scheduler believes.
-	unsure     bool
-	violations []string
-	lastValid  map[string]string // what existed of INVALID values before the step
-	records    int               // how many of the history were looked at
-	begun      map[string]bool   // keys of deletions of the step, even if they could not begin
+	unverified     bool
+	violations     []string
+	lastValid      map[string]string // what existed of INVALID values before the step
+	records        int               // how many of the history were looked at
+	begunDeletions map[string]bool   // keys of deletions of the step, even if they could not begin
 }
 
 // playModel returns what was wrong, and a transcript. It must be called in a bubble.
@@ -95,7 +95,7 @@ func playModel(seq modelSequence) (violation, transcript string) {
 
 func newModelRun(seq modelSequence) *modelRun {
 	r := &modelRun{seq: seq, sb: newModelSouthbound(seq.Batch, seq.Unknown), requested: map[string]modelValue{}, retry: map[string]bool{},
-		why: map[string]bool{}, unclaimed: map[string]bool{}, unclear: map[string]bool{}, obtained: map[string]bool{}}
+		explainedKeys: map[string]bool{}, unclaimed: map[string]bool{}, retryUnclear: map[string]bool{}, obtained: map[string]bool{}}
 	r.sb.before, r.sb.stages = r.beforeOperation, seq.Stage
 	r.start()
 	return r
@@ -121,7 +121,7 @@ func (r *modelRun) start() {
 // begin remembers what a step is compared with, and returns the keys that exist.
 func (r *modelRun) begin() map[string]bool {
 	r.sb.calls = nil
-	r.records, r.begun = len(r.s.History(noTime, noTime)), map[string]bool{}
+	r.records, r.begunDeletions = len(r.s.History(noTime, noTime)), map[string]bool{}
 	r.lastValid = map[string]string{}
 	for key, v := range r.requested {
 		if sbv, ok := r.sb.exists[key]; ok && v.Inv {
@@ -244,7 +244,7 @@ func (r *modelRun) transaction(step modelStep) {
 		next = r.requested
 	}
 	r.logf("txn %s%s put %v del %v retry %v revert %v", step.Resync, "", step.Put, step.Del, step.Retry, step.Revert)
-	fired, clean, unsure := r.sb.fired, r.clean(), r.unsure
+	fired, clean, unsure := r.sb.fired, r.clean(), r.unverified
 	statuses, content, existed := r.statuses(), r.sb.content(), maps.Clone(r.sb.exists)
 	var plan []string
 	if step.Plan && !r.sb.dead() {
@@ -264,7 +264,7 @@ func (r *modelRun) transaction(step modelStep) {
 	}
 	reads := resync == FullResync || resync == DownstreamResync
 	if reads {
-		r.adopt(next)
+		r.addObtained(next)
 	}
 	firedBefore := r.sb.fired
 	seq, err := build().Commit(context.Background(), opts...)
@@ -292,13 +292,13 @@ func (r *modelRun) transaction(step modelStep) {
 			}
 		}
 	}
-	if err != nil && r.sb.fired == fired && clean && !invalid && !r.unsure {
+	if err != nil && r.sb.fired == fired && clean && !invalid && !r.unverified {
 		r.violated("error without failures: %v", err)
 	}
-	if reads && r.unsure && r.sb.fired == firedBefore {
-		r.unsure = false
+	if reads && r.unverified && r.sb.fired == firedBefore {
+		r.unverified = false
 	} else if r.readFailed(firedBefore) {
-		r.unsure = true
+		r.unverified = true
 	}
 	if reads { // whose a value is that somebody tried to request, is up to the scheduler
 		for key, n := range r.nodes() {
@@ -319,7 +319,7 @@ func (r *modelRun) transaction(step modelStep) {
 			}
 			for _, key := range keys {
 				r.retry[key] = step.Retry
-				delete(r.unclear, key)
+				delete(r.retryUnclear, key)
 			}
 			for key := range values {
 				delete(r.obtained, key)
@@ -327,22 +327,22 @@ func (r *modelRun) transaction(step modelStep) {
 		} else if step.Retry {
 			for key := range r.known {
 				r.retry[key] = true
-				delete(r.unclear, key)
+				delete(r.retryUnclear, key)
 			}
 		}
 		return
 	}
-	if clean && !r.unsure {
-		r.checkTold(te, existed)
+	if clean && !r.unverified {
+		r.checkReportedErrors(te, existed)
 	}
 	// An undo that failed is repeated as the transaction says, or else the one before.
 	for _, key := range slices.AppendSeq(slices.Clone(step.Del), maps.Keys(values)) {
 		if n := r.nodes()[key]; n != nil && n.State() == pb.ValueState_FAILED && step.Retry && clean {
 			r.violated("%s, whose undo failed, is FAILED, want RETRYING: %v", key, n.err())
 		}
-		r.unclear[key] = r.unclear[key] || step.Retry != r.retry[key]
+		r.retryUnclear[key] = r.retryUnclear[key] || step.Retry != r.retry[key]
 	}
-	if clean && !r.unsure && (r.sb.fired == fired || r.sb.fired == fired+1 && !rejected) {
+	if clean && !r.unverified && (r.sb.fired == fired || r.sb.fired == fired+1 && !rejected) {
 		if got := r.sb.content(); !slices.Equal(got, content) {
 			r.violated("P3: southbound is\n  %s\nwas\n  %s", strings.Join(got, "\n  "), strings.Join(content, "\n  "))
 		}
@@ -353,7 +353,7 @@ func (r *modelRun) transaction(step modelStep) {
 }
 
 // checkTold wants the error of a reverted transaction to name what it could not undo (P3).
-func (r *modelRun) checkTold(te *TransactionError, existed map[string]modelValue) {
+func (r *modelRun) checkReportedErrors(te *TransactionError, existed map[string]modelValue) {
 	told := map[string]bool{}
 	for _, e := range te.Errors {
 		told[e.Key] = true
@@ -389,7 +389,7 @@ func (r *modelRun) readFailed(since int) bool {
 func (r *modelRun) clean() bool {
 	clean := true
 	r.s.graph.Ascend("", func(_ string, n *node) bool {
-		clean = clean && !n.is(unknown|broken|drifted) && !inTrouble(n)
+		clean = clean && !n.is(unknown|broken|drifted) && !hasFailed(n)
 		return clean
 	})
 	return clean
@@ -415,12 +415,12 @@ func modelOps(ops []RecordedOp) []string {
 }
 
 // adopt notes what a resync finds that is nobody's.
-func (r *modelRun) adopt(next map[string]modelValue) {
+func (r *modelRun) addObtained(next map[string]modelValue) {
 	for key := range next {
 		r.known[key] = true
 		delete(r.obtained, key)
 	}
-	if r.unsure {
+	if r.unverified {
 		for key := range r.obtained {
 			if _, ok := r.sb.exists[key]; !ok {
 				delete(r.obtained, key)
@@ -445,7 +445,7 @@ func (r *modelRun) changeSouthbound(step modelStep) {
 			r.sb.remove(key)
 		}
 	}
-	r.unsure = true
+	r.unverified = true
 	r.logf("sb put %v del %v", step.Put, step.Del)
 }
 
@@ -472,15 +472,15 @@ func (r *modelRun) notify(step modelStep) {
 // restart begins anew on the same southbound.
 func (r *modelRun) restart() {
 	r.logf("restart")
-	r.noteBegun()
+	r.collectBegunDeletions()
 	r.records = 0
 	r.sb.deadAfter = -1
 	r.sb.faults = nil
 	r.start()
-	r.obtained, r.unclear, r.retry = map[string]bool{}, map[string]bool{}, map[string]bool{}
+	r.obtained, r.retryUnclear, r.retry = map[string]bool{}, map[string]bool{}, map[string]bool{}
 	clear(r.sb.hit)
-	clear(r.why)
-	r.unsure = true
+	clear(r.explainedKeys)
+	r.unverified = true
 	r.transaction(modelStep{Op: "txn", Resync: "full"})
 }
 
@@ -512,7 +512,7 @@ func (r *modelRun) end() {
 		if len(r.violations) > 0 {
 			return
 		}
-		troubled := !r.clean() || r.unsure || typ == "downstream"
+		troubled := !r.clean() || r.unverified || typ == "downstream"
 		before := r.begin()
 		r.transaction(modelStep{Op: "txn", Resync: typ})
 		r.logf("  calls %s", strings.Join(r.sb.calls, ", "))

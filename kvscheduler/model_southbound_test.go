@@ -171,7 +171,7 @@ func (sb *modelSouthbound) register(s *Scheduler) {
 		staged := sb.descriptor("s/")
 		staged.NB = true
 		staged.Stage = &Stage{Name: "s", Commit: sb.commit}
-		sb.prepared(&staged)
+		sb.prepareInStage(&staged)
 		staged.Retrieve = func(ctx context.Context, _ []Item[text, NoMetadata]) ([]Item[text, NoMetadata], error) {
 			return sb.read(ctx, "s/", nil)
 		}
@@ -239,7 +239,7 @@ func (sb *modelSouthbound) descriptor(prefix string) Descriptor[text, NoMetadata
 }
 
 // prepared has the operations of a descriptor remember what was in effect before.
-func (sb *modelSouthbound) prepared(d *Descriptor[text, NoMetadata]) {
+func (sb *modelSouthbound) prepareInStage(d *Descriptor[text, NoMetadata]) {
 	create, update, del := d.Create, d.Update, d.Delete
 	note := func(key string) func(error) {
 		v, existed := sb.exists[key]

@@ -25,7 +25,7 @@ var (
 )
 
 // TestFoundSequences plays the sequences that once violated the model.
-func TestFoundSequences(t *testing.T) {
+func TestRegressionSequences(t *testing.T) {
 	files, err := filepath.Glob("testdata/sequences/*.jsonl")
 	if err != nil || len(files) == 0 {
 		t.Fatal("no sequences", err)

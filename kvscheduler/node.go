@@ -20,8 +20,8 @@ type node struct {
 	// have is the existing value, as far as known; nil: none.
 	have proto.Message
 
-	deps []Dependency
-	rare *rare // nil: all of it is zero
+	deps     []Dependency
+	optional *optionalFields // nil: all of it is zero
 
 	txn   uint64 // last transaction that changed the value
 	epoch uint64 // owner of this copy
@@ -33,129 +33,129 @@ type node struct {
 }
 
 // rare holds fields that most values lack. It is never changed, but replaced.
-type rare struct {
+type optionalFields struct {
 	// base is the key of the value that this one is derived from.
 	base    string
 	derived []string // sorted keys of derived values
 	meta    any
 	// past is the number of trailing dependencies that belong to the existing value and not to the
 	// wanted one.
-	past  int
-	retry *Retry // policy of the last transaction that requested the value
-	info  *nodeInfo
+	oldDepCount int
+	retry       *Retry // policy of the last transaction that requested the value
+	info        *nodeInfo
 }
 
-func (n *node) rest() rare {
-	if n.rare == nil {
-		return rare{}
+func (n *node) optionalCopy() optionalFields {
+	if n.optional == nil {
+		return optionalFields{}
 	}
-	return *n.rare
+	return *n.optional
 }
 
 func (n *node) base() string {
-	if n.rare == nil {
+	if n.optional == nil {
 		return ""
 	}
-	return n.rare.base
+	return n.optional.base
 }
 
 func (n *node) derived() []string {
-	if n.rare == nil {
+	if n.optional == nil {
 		return nil
 	}
-	return n.rare.derived
+	return n.optional.derived
 }
 
 func (n *node) meta() any {
-	if n.rare == nil {
+	if n.optional == nil {
 		return nil
 	}
-	return n.rare.meta
+	return n.optional.meta
 }
 
 // current are the dependencies of the wanted value.
-func (n *node) current() []Dependency {
-	if n.rare == nil {
+func (n *node) wantedDeps() []Dependency {
+	if n.optional == nil {
 		return n.deps
 	}
-	return n.deps[:len(n.deps)-n.rare.past]
+	return n.deps[:len(n.deps)-n.optional.oldDepCount]
 }
 
 // past are the dependencies of the existing value that the wanted one no longer has.
-func (n *node) past() []Dependency { return n.deps[len(n.current()):] }
+func (n *node) oldDeps() []Dependency { return n.deps[len(n.wantedDeps()):] }
 
 func (n *node) retry() *Retry {
-	if n.rare == nil {
+	if n.optional == nil {
 		return nil
 	}
-	return n.rare.retry
+	return n.optional.retry
 }
 
 func (n *node) info() *nodeInfo {
-	if n.rare == nil {
+	if n.optional == nil {
 		return nil
 	}
-	return n.rare.info
+	return n.optional.info
 }
 
 // setRare replaces the rare fields.
-func (n *node) setRare(r rare) {
-	n.rare = nil
-	if r.base != "" || r.derived != nil || r.meta != nil || r.past != 0 || r.retry != nil || r.info != nil {
-		n.rare = new(rare)
-		*n.rare = r
+func (n *node) setOptional(r optionalFields) {
+	n.optional = nil
+	if r.base != "" || r.derived != nil || r.meta != nil || r.oldDepCount != 0 || r.retry != nil || r.info != nil {
+		n.optional = new(optionalFields)
+		*n.optional = r
 	}
 }
 
 func (n *node) setBase(key string) {
-	r := n.rest()
+	r := n.optionalCopy()
 	r.base = key
-	n.setRare(r)
+	n.setOptional(r)
 }
 
 func (n *node) setDerived(keys []string) {
-	if n.rare == nil && len(keys) == 0 || slices.Equal(n.derived(), keys) {
+	if n.optional == nil && len(keys) == 0 || slices.Equal(n.derived(), keys) {
 		return
 	}
-	r := n.rest()
+	r := n.optionalCopy()
 	r.derived = keys
-	n.setRare(r)
+	n.setOptional(r)
 }
 
 func (n *node) setMeta(meta any) {
-	if n.rare == nil && meta == nil {
+	if n.optional == nil && meta == nil {
 		return
 	}
-	r := n.rest()
+	r := n.optionalCopy()
 	r.meta = meta
-	n.setRare(r)
+	n.setOptional(r)
 }
 
-func (n *node) setPast(past int) {
-	if n.rest().past == past {
+func (n *node) setOldDepCount(past int) {
+	if n.optionalCopy().oldDepCount == past {
 		return
 	}
-	r := n.rest()
-	r.past = past
-	n.setRare(r)
+	r := n.optionalCopy()
+	r.oldDepCount = past
+	n.setOptional(r)
 }
 
 func (n *node) setRetry(retry *Retry) {
 	if n.retry() == retry {
 		return
 	}
-	r := n.rest()
+	r := n.optionalCopy()
 	r.retry = retry
-	n.setRare(r)
+	n.setOptional(r)
 }
 
 func (n *node) setInfo(info *nodeInfo) {
 	if n.info() == info {
 		return
 	}
-	r := n.rest()
+	r := n.optionalCopy()
 	r.info = info
-	n.setRare(r)
+	n.setOptional(r)
 }
 
 type flags uint8
@@ -168,7 +168,7 @@ const (
 	// unknown: the last operation failed and the southbound could not be read since.
 	unknown
 	// leaving: it is about to be deleted, in this transaction.
-	leaving
+	deleting
 	// drifted: have was read back and differs from what it was.
 	drifted
 	// invalid: the wanted value does not validate. The last valid value, if it exists, stays until
@@ -187,7 +187,7 @@ type nodeInfo struct {
 	delay   time.Duration
 	retryAt time.Time
 	// heldBy is the value because of which the operation was not begun; "": it was.
-	heldBy string
+	blockedBy string
 	// recreate: it is a re-creation.
 	recreate bool
 }
@@ -209,7 +209,7 @@ func (n *node) baseKey() string {
 
 // available reports whether others may depend on the value.
 func (n *node) available() bool {
-	return n.have != nil && n.flags&(broken|leaving) == 0 &&
+	return n.have != nil && n.flags&(broken|deleting) == 0 &&
 		(n.want != nil || n.flags&fromSB != 0 || n.State() == pb.ValueState_DISCOVERED)
 }
 
@@ -235,6 +235,6 @@ func (n *node) origin() Origin {
 }
 
 // inTrouble reports whether the last operation of the value failed.
-func inTrouble(n *node) bool {
+func hasFailed(n *node) bool {
 	return n.State() == pb.ValueState_FAILED || n.State() == pb.ValueState_RETRYING
 }

@@ -31,8 +31,8 @@ func (n *Notification) check() error {
 }
 
 // takeNotifications fetches the notifications of the job.
-func (j *job) takeNotifications(log *slog.Logger) {
-	for _, n := range j.take() {
+func (j *job) fetchNotifications(log *slog.Logger) {
+	for _, n := range j.fetch() {
 		if err := n.check(); err != nil {
 			log.Error("notification ignored", "error", err)
 			continue

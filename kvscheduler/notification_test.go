@@ -109,11 +109,11 @@ func TestW2NotificationsAreFilteredPerValue(t *testing.T) {
 
 // Notifications that are fetched when it is their turn, even if the queue is full: what
 // came in while others were executed is one transaction.
-func TestNotificationsAreTakenInTheirTurn(t *testing.T) {
+func TestNotificationsAreFetchedWhenTheirJobStarts(t *testing.T) {
 	s, sb := newScheduler(t), newSouthbound(t)
 	sb.register(s, "a", parts{prefix: "a/"})
 	sb.register(s, "b", parts{prefix: "b/", sbOnly: true})
-	started, release := sb.hold("CREATE a/1")
+	started, release := sb.blockCall("CREATE a/1")
 	_, _ = s.NewTransaction().Put("a/1", val("x")).Commit(t.Context(), WithoutBlocking())
 	<-started
 	for range queueCapacity {

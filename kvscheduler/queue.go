@@ -17,7 +17,7 @@ type job struct {
 	opts   txnOptions
 
 	notifications []Notification
-	take          func() []Notification // returns them when the job begins; else nil
+	fetch         func() []Notification // returns them when the job begins; else nil
 
 	retryOf   uint64 // retries: the transaction that failed
 	attempt   int
@@ -42,9 +42,9 @@ type jobResult struct {
 
 // queue is the FIFO of jobs.
 type queue struct {
-	places chan struct{} // one element for each bounded job
-	wake   chan struct{}
-	done   chan struct{} // closed by close
+	slots chan struct{} // one element for each bounded job
+	wake  chan struct{}
+	done  chan struct{} // closed by close
 
 	mu     sync.Mutex
 	jobs   []*job
@@ -53,7 +53,7 @@ type queue struct {
 }
 
 func newQueue() *queue {
-	return &queue{places: make(chan struct{}, queueCapacity), wake: make(chan struct{}, 1), done: make(chan struct{})}
+	return &queue{slots: make(chan struct{}, queueCapacity), wake: make(chan struct{}, 1), done: make(chan struct{})}
 }
 
 // put adds a bounded job; wait reports whether it waits for a place.
@@ -61,7 +61,7 @@ func (q *queue) put(ctx context.Context, j *job, wait bool) error {
 	select {
 	case <-q.done:
 		return ErrClosed
-	case q.places <- struct{}{}:
+	case q.slots <- struct{}{}:
 	default:
 		if !wait {
 			return ErrQueueFull
@@ -71,12 +71,12 @@ func (q *queue) put(ctx context.Context, j *job, wait bool) error {
 			return ErrClosed
 		case <-ctx.Done():
 			return ctx.Err()
-		case q.places <- struct{}{}:
+		case q.slots <- struct{}{}:
 		}
 	}
 	j.bounded = true
 	if !q.push(j) {
-		<-q.places
+		<-q.slots
 		return ErrClosed
 	}
 	return nil
@@ -85,7 +85,7 @@ func (q *queue) put(ctx context.Context, j *job, wait bool) error {
 // begin reports whether the caller may execute a job at once, as no other waits or is being executed. It must call
 // finish then. This saves the change to the worker's goroutine and back, which takes as long as much of a
 // small transaction.
-func (q *queue) begin() bool {
+func (q *queue) tryStart() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.busy || q.closed || len(q.jobs) > 0 {
@@ -146,7 +146,7 @@ func (q *queue) pop() *job {
 			}
 			q.mu.Unlock()
 			if j.bounded {
-				<-q.places
+				<-q.slots
 			}
 			return j
 		}
@@ -167,7 +167,7 @@ func (q *queue) withdraw(j *job) bool {
 		if q.jobs[i] == j {
 			q.jobs = append(q.jobs[:i:i], q.jobs[i+1:]...)
 			if j.bounded {
-				<-q.places
+				<-q.slots
 			}
 			return true
 		}

@@ -6,13 +6,13 @@ import (
 )
 
 // A job is begun outside of the queue only if that changes no order, and no two jobs are executed at once.
-func TestJobsBegunAtOnceKeepTheOrder(t *testing.T) {
+func TestInlineJobsKeepTheOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue()
-		if !q.begin() {
+		if !q.tryStart() {
 			t.Fatal("an idle queue refuses")
 		}
-		if q.begin() {
+		if q.tryStart() {
 			t.Error("two jobs are executed at once")
 		}
 		first := &job{}
@@ -29,21 +29,21 @@ func TestJobsBegunAtOnceKeepTheOrder(t *testing.T) {
 		}
 		q.push(&job{})
 		q.finish()
-		if q.begin() {
+		if q.tryStart() {
 			t.Error("a job overtakes one that waits")
 		}
 		q.close()
-		if q.begin() {
+		if q.tryStart() {
 			t.Error("a job is begun after the end")
 		}
 	})
 }
 
 // Close waits for a transaction that is executed on the goroutine of its caller.
-func TestCloseWaitsForJobsBegunAtOnce(t *testing.T) {
+func TestCloseWaitsForInlineJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(Options{Logger: quietLog()})
-		if !s.queue.begin() {
+		if !s.queue.tryStart() {
 			t.Fatal("an idle scheduler refuses")
 		}
 		closed := make(chan struct{})

@@ -14,22 +14,22 @@ import (
 // cycle of dependencies that wait only for each other become ready together; see
 // cycle, and founded for cycles that may not be.
 func (x *exec) unmet(n *node) []string {
-	if !x.waits(n) {
+	if !x.mustWait(n) {
 		return nil
 	}
-	return x.missing(n)
+	return x.unmetLabels(n)
 }
 
 // waits reports whether a dependency of n is not met, and n may not exist: unmet
 // without its labels.
-func (x *exec) waits(n *node) bool {
-	if !x.lacks(n) {
+func (x *exec) mustWait(n *node) bool {
+	if !x.hasUnmet(n) {
 		return false
 	}
-	if !x.g.HasNeeders(n.key) || slices.ContainsFunc(n.past(), func(d Dependency) bool { return !x.met(&d) }) {
+	if !x.g.HasNeeders(n.key) || slices.ContainsFunc(n.oldDeps(), func(d Dependency) bool { return !x.met(&d) }) {
 		return true // no cycle that is to come helps what exists
 	}
-	ready, known := x.verdicts.ready(n.key)
+	ready, known := x.cycleCache.lookup(n.key)
 	if !known {
 		ready = newCycle(x, n).ready()
 	}
@@ -37,7 +37,7 @@ func (x *exec) waits(n *node) bool {
 }
 
 // lacks reports whether no available value satisfies one of the dependencies of n.
-func (x *exec) lacks(n *node) bool {
+func (x *exec) hasUnmet(n *node) bool {
 	for i := range n.deps {
 		if !x.met(&n.deps[i]) {
 			return true
@@ -48,7 +48,7 @@ func (x *exec) lacks(n *node) bool {
 
 // missing returns the labels of the dependencies of n that no available value
 // satisfies.
-func (x *exec) missing(n *node) []string {
+func (x *exec) unmetLabels(n *node) []string {
 	var labels []string
 	for i := range n.deps {
 		if !x.met(&n.deps[i]) {
@@ -59,11 +59,11 @@ func (x *exec) missing(n *node) []string {
 }
 
 // mayStay reports whether a value that exists may go on to.
-func (x *exec) mayStay(n *node) bool {
-	if !x.lacks(n) {
-		return x.founded(n)
+func (x *exec) canStay(n *node) bool {
+	if !x.hasUnmet(n) {
+		return x.isSupported(n)
 	}
-	return !x.waits(n)
+	return !x.mustWait(n)
 }
 
 // depLabel is the label of a dependency, made unique by its key if need be.
@@ -113,7 +113,7 @@ func (x *exec) satisfied(d *Dependency, good func(n *node) bool) bool {
 	x.candidates(d, func(n *node) bool {
 		if found = good(n); found {
 			for _, p := range prefixes {
-				if x.sets != nil && strings.HasPrefix(n.key, p) {
+				if x.keySets != nil && strings.HasPrefix(n.key, p) {
 					x.providers[p] = n.key
 				}
 			}
@@ -125,7 +125,7 @@ func (x *exec) satisfied(d *Dependency, good func(n *node) bool) bool {
 
 // provider returns the key that last satisfied an AnyOf with the prefix.
 func (x *exec) provider(prefix string) (key string, ok bool) {
-	if x.sets != nil {
+	if x.keySets != nil {
 		key, ok = x.providers[prefix]
 	}
 	return key, ok

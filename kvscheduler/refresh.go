@@ -107,13 +107,13 @@ func (r *refresh) read(c *call, nodes []*node, only func(key string) bool) {
 	}
 	caller.last = 0 // it may not get as far as to call
 	err := caller.do(c)
-	r.x.retrieved(c, nodes, only != nil, err)
+	r.x.recordRetrieve(c, nodes, only != nil, err)
 	if err != nil {
-		if err = r.readWithout(caller, c, err); err != nil {
-			r.notRead(c.h, nodes, only != nil, err)
+		if err = r.readWithoutBad(caller, c, err); err != nil {
+			r.reportUnread(c.h, nodes, only != nil, err)
 			return
 		}
-		r.x.retrieved(c, nodes, only != nil, nil)
+		r.x.recordRetrieve(c, nodes, only != nil, nil)
 	}
 	items := sortedByKey(c.outItems)
 	for i := range items {
@@ -123,7 +123,7 @@ func (r *refresh) read(c *call, nodes []*node, only func(key string) bool) {
 			continue
 		}
 		for len(nodes) > 0 && nodes[0].key < it.Key {
-			r.missing(nodes[0])
+			r.markMissing(nodes[0])
 			nodes = nodes[1:]
 		}
 		var n *node
@@ -139,12 +139,12 @@ func (r *refresh) read(c *call, nodes []*node, only func(key string) bool) {
 				continue
 			}
 		}
-		if n == nil || n.have == nil || r.x.unread[it.Key] == nil {
-			r.found(c.h, n, it)
+		if n == nil || n.have == nil || r.x.unreadable[it.Key] == nil {
+			r.addFound(c.h, n, it)
 		}
 	}
 	for _, n := range nodes {
-		r.missing(n)
+		r.markMissing(n)
 	}
 }
 
@@ -176,7 +176,7 @@ func sortedByKey(items []item) []item {
 }
 
 // found updates the graph for a value that exists; n is nil if it was unknown.
-func (r *refresh) found(h *handler, n *node, it *item) {
+func (r *refresh) addFound(h *handler, n *node, it *item) {
 	x := r.x
 	switch {
 	case n == nil:
@@ -192,7 +192,7 @@ func (r *refresh) found(h *handler, n *node, it *item) {
 		n.have = it.Value
 		n.setMeta(it.Metadata)
 		if !n.is(fromSB) {
-			x.dependOnFound(n)
+			x.setDepsOfExisting(n)
 		}
 		x.storeMetadata(n)
 		r.gained = append(r.gained, n.key)
@@ -201,13 +201,13 @@ func (r *refresh) found(h *handler, n *node, it *item) {
 		sameMeta := h.sameMetadata(n.meta(), it.Metadata)
 		if !same || !sameMeta || n.is(unknown) || n.desc == nil {
 			before := n.available()
-			n = x.mut(n)
+			n = x.mutable(n)
 			n.desc = h
 			n.clear(unknown)
 			if n.State() == pb.ValueState_INVALID && n.is(broken) { // nothing is left to do with it
 				n.clear(broken)
-				x.verdicts.gained()
-				x.lookAgain(n.key)
+				x.cycleCache.invalidateNotReady()
+				x.recheckLater(n.key)
 			}
 			if !sameMeta {
 				n.setMeta(it.Metadata)
@@ -220,8 +220,8 @@ func (r *refresh) found(h *handler, n *node, it *item) {
 					n.want = it.Value
 					n.clear(drifted)
 				} else if n.want == nil || n.is(invalid) { // it stays as it is, or goes
-					x.dependOnFound(n)
-					x.lookAgain(n.key)
+					x.setDepsOfExisting(n)
+					x.recheckLater(n.key)
 				}
 				switch n.State() {
 				case pb.ValueState_PENDING, pb.ValueState_MISSING, pb.ValueState_REMOVED:
@@ -229,7 +229,7 @@ func (r *refresh) found(h *handler, n *node, it *item) {
 					n.setInfo(nil)
 				}
 			}
-			if n.is(fromSB) && inTrouble(n) { // a revert gave it back, but in vain: it is as it was found
+			if n.is(fromSB) && hasFailed(n) { // a revert gave it back, but in vain: it is as it was found
 				n.clear(broken)
 				n.setInfo(nil)
 				n.setState(pb.ValueState_OBTAINED)
@@ -240,7 +240,7 @@ func (r *refresh) found(h *handler, n *node, it *item) {
 		}
 	}
 	if h.derivedFn != nil {
-		r.foundDerived(n)
+		r.addFoundDerived(n)
 	}
 }
 
@@ -254,16 +254,16 @@ func (r *refresh) originOf(it *item) Origin {
 		r.requested[i].Value != nil {
 		return FromNB
 	}
-	if r.x.retired.has(it.Key) {
+	if r.x.formerKeys.has(it.Key) {
 		return FromNB
 	}
 	return FromSB
 }
 
 // foundDerived updates the derived values of a base value that was found.
-func (r *refresh) foundDerived(base *node) {
+func (r *refresh) addFoundDerived(base *node) {
 	x := r.x
-	found, err := x.deriveFrom(base.desc, base.key, base.have)
+	found, err := x.derivedOf(base.desc, base.key, base.have)
 	if err != nil {
 		x.log.Error("derived values of a retrieved value not known", "key", base.key, "error", err)
 		return
@@ -271,7 +271,7 @@ func (r *refresh) foundDerived(base *node) {
 	for _, key := range base.derived() {
 		if _, ok := slices.BinarySearchFunc(found, key, func(kv KeyValue, key string) int { return strings.Compare(kv.Key, key) }); !ok {
 			if n := x.get(key); n != nil {
-				r.missingDerived(n)
+				r.markDerivedMissing(n)
 			}
 		}
 	}
@@ -287,11 +287,11 @@ func (r *refresh) foundDerived(base *node) {
 				n.setState(pb.ValueState_OBTAINED)
 			} else {
 				n.setState(pb.ValueState_DISCOVERED)
-				x.dependOnFound(n)
+				x.setDepsOfExisting(n)
 			}
 			i, ok := slices.BinarySearch(base.derived(), kv.Key)
 			if !ok {
-				base = x.mut(base)
+				base = x.mutable(base)
 				base.setDerived(slices.Insert(slices.Clone(base.derived()), i, kv.Key))
 			}
 			if !base.is(fromSB) && !base.available() {
@@ -306,7 +306,7 @@ func (r *refresh) foundDerived(base *node) {
 			continue
 		}
 		before := n.available()
-		n = x.mut(n)
+		n = x.mutable(n)
 		if n.have == nil || !proto.Equal(n.have, kv.Value) {
 			n.have = kv.Value
 			n.set(drifted)
@@ -314,17 +314,17 @@ func (r *refresh) foundDerived(base *node) {
 				n.want = kv.Value
 				n.clear(drifted)
 				if !n.is(fromSB) {
-					x.dependOnFound(n)
+					x.setDepsOfExisting(n)
 				}
 				if n.State() == pb.ValueState_INVALID && n.desc.valid(n.key, n.want) { // it was so with another value
 					n.clear(invalid)
 					n.setState(pb.ValueState_CONFIGURED)
 					n.setInfo(nil)
-					x.lookAgain(n.key)
+					x.recheckLater(n.key)
 				}
 			} else if n.is(invalid) {
-				x.dependOnFound(n)
-				x.lookAgain(n.key)
+				x.setDepsOfExisting(n)
+				x.recheckLater(n.key)
 			}
 		}
 		n.clear(unknown)
@@ -333,7 +333,7 @@ func (r *refresh) foundDerived(base *node) {
 			n.setInfo(nil)
 			if base.is(invalid) && n.want == n.have { // part of the last valid value
 				n.setState(pb.ValueState_CONFIGURED)
-				x.lookAgain(n.key)
+				x.recheckLater(n.key)
 			}
 		}
 		if !before && n.available() {
@@ -343,12 +343,12 @@ func (r *refresh) foundDerived(base *node) {
 }
 
 // missing updates the graph for a base value that does not exist.
-func (r *refresh) missing(n *node) {
-	if n.have == nil && !n.is(unknown) || r.x.unread[n.key] != nil {
+func (r *refresh) markMissing(n *node) {
+	if n.have == nil && !n.is(unknown) || r.x.unreadable[n.key] != nil {
 		return
 	}
 	x := r.x
-	n = x.mut(n)
+	n = x.mutable(n)
 	for _, key := range n.derived() {
 		if d := x.get(key); d != nil {
 			if d.available() {
@@ -361,7 +361,7 @@ func (r *refresh) missing(n *node) {
 	if n.available() {
 		r.lost = append(r.lost, n.key)
 	}
-	x.forgetMetadata(n)
+	x.dropMetadata(n)
 	n.have = nil
 	n.setMeta(nil)
 	n.clear(unknown | drifted)
@@ -370,7 +370,7 @@ func (r *refresh) missing(n *node) {
 		x.drop(n)
 	case n.want == nil:
 		n.clear(broken)
-		x.removed(n)
+		x.markRemoved(n)
 	case n.State() == pb.ValueState_CONFIGURED || n.State() == pb.ValueState_DISCOVERED:
 		n.setState(pb.ValueState_MISSING)
 	}
@@ -378,12 +378,12 @@ func (r *refresh) missing(n *node) {
 
 // missingDerived updates the graph for a derived value that does not exist,
 // although its base value does.
-func (r *refresh) missingDerived(n *node) {
+func (r *refresh) markDerivedMissing(n *node) {
 	if n.have == nil && !n.is(unknown) {
 		return
 	}
 	x := r.x
-	n = x.mut(n)
+	n = x.mutable(n)
 	if n.available() {
 		r.lost = append(r.lost, n.key)
 	}
@@ -392,7 +392,7 @@ func (r *refresh) missingDerived(n *node) {
 	switch {
 	case n.want == nil || n.is(fromSB) || x.get(n.base()) != nil && x.get(n.base()).is(invalid):
 		if base := x.get(n.base()); base != nil {
-			base = x.mut(base)
+			base = x.mutable(base)
 			base.setDerived(slices.DeleteFunc(slices.Clone(base.derived()), func(k string) bool { return k == n.key }))
 			if !base.is(fromSB) {
 				base.set(drifted)
@@ -406,10 +406,10 @@ func (r *refresh) missingDerived(n *node) {
 
 // cut deletes the dependents of values that turned out not to exist, before anything is repaired.
 // They are created again together with their dependencies.
-func (r *refresh) cut() {
+func (r *refresh) deleteNeedersOfLost() {
 	lost := distinct(r.lost)
 	r.lost = nil
-	r.x.verdicts.forget()
+	r.x.cycleCache.reset()
 	for _, key := range lost {
 		if n := r.x.get(key); n == nil || !n.available() {
 			_ = r.x.updateDependents(key) // failures are recorded with their values
@@ -431,10 +431,10 @@ func distinct(keys []string) []string {
 }
 
 // join creates the values that waited for others which turned out to exist.
-func (r *refresh) join() {
+func (r *refresh) createNeedersOfGained() {
 	gained := distinct(r.gained)
 	r.gained = nil
-	r.x.verdicts.forget()
+	r.x.cycleCache.reset()
 	for _, key := range gained {
 		if n := r.x.get(key); n != nil && n.available() {
 			_ = r.x.updateDependents(key)
@@ -444,23 +444,23 @@ func (r *refresh) join() {
 
 // readFailed reads the values back whose operations failed: their state cannot be assumed. The
 // result may require more operations, now or, before a revert, later.
-func (x *exec) readFailed(follow bool) {
+func (x *exec) readBackFailed(follow bool) {
 	const enough = 16 // rounds: each failure is of another value
 	for round := 0; round < enough; round++ {
-		if len(x.failed) == 0 && (!follow || len(x.foundOut.lost)+len(x.foundOut.gained) == 0) {
+		if len(x.toReadBack) == 0 && (!follow || len(x.reread.lost)+len(x.reread.gained) == 0) {
 			return
 		}
-		keys := make([]string, 0, len(x.failed))
-		for key := range x.failed {
+		keys := make([]string, 0, len(x.toReadBack))
+		for key := range x.toReadBack {
 			keys = append(keys, key)
 		}
-		clear(x.failed)
-		r := &x.foundOut
+		clear(x.toReadBack)
+		r := &x.reread
 		r.x = x
 		r.readKeys(keys)
 		if follow {
-			r.cut()
-			r.join()
+			r.deleteNeedersOfLost()
+			r.createNeedersOfGained()
 		}
 	}
 }

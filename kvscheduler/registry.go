@@ -47,10 +47,10 @@ func (r *registry) with(h *handler) (*registry, error) {
 		}
 		if st := o.stage; st != nil && h.stage != nil {
 			switch {
-			case st.of == h.stage.of:
+			case st.def == h.stage.def:
 				h.stage = st
-			case st.of.Name == h.stage.of.Name:
-				return nil, fmt.Errorf("descriptors %s and %s have different stages of the same name %s", o.name, h.name, st.of.Name)
+			case st.def.Name == h.stage.def.Name:
+				return nil, fmt.Errorf("descriptors %s and %s have different stages of the same name %s", o.name, h.name, st.def.Name)
 			}
 		}
 		next.byName[name] = o

@@ -21,7 +21,7 @@ import (
 func get(t *testing.T, s *Scheduler, method, path string, v any) int {
 	t.Helper()
 	w := httptest.NewRecorder()
-	Above.Handler(s).ServeHTTP(w, httptest.NewRequest(method, path, nil))
+	Upper.Handler(s).ServeHTTP(w, httptest.NewRequest(method, path, nil))
 	if text, ok := v.(*string); ok {
 		*text = w.Body.String()
 	} else if err := json.Unmarshal(w.Body.Bytes(), v); err != nil {
@@ -192,7 +192,7 @@ func TestRESTKeysAndGraph(t *testing.T) {
 }
 
 // What is left out of an outline is counted.
-func TestOutlineOfATransaction(t *testing.T) {
+func TestOutlineCountsOperations(t *testing.T) {
 	txn := RecordedTxn{SeqNum: 7, Type: SBNotification, Description: "add pod", Values: []KeyValue{{Key: "a/1", Value: val("x")}, {Key: "a/2"}},
 		Executed: []RecordedOp{{Operation: pb.TxnOperation_CREATE, Key: "a/1", NewValue: val("x")}, {Operation: pb.TxnOperation_UPDATE, Key: "a/3", NewErr: errBoom}}}
 	outline := func() (o record.Outline) {

@@ -186,7 +186,7 @@ func TestKeyedDownstreamResyncReadsOnlyItsKeys(t *testing.T) {
 	}
 }
 
-func TestOptionsThatExcludeEachOther(t *testing.T) {
+func TestConflictingOptionsAreRejected(t *testing.T) {
 	s, _ := newScheduler(t), newSouthbound(t)
 	for _, c := range []struct {
 		values string
@@ -206,7 +206,7 @@ func TestOptionsThatExcludeEachOther(t *testing.T) {
 }
 
 // The last operation is what was done to a value, not what was found to be needless.
-func TestLastOperationIsTheLastThatWasDone(t *testing.T) {
+func TestLastOperationIgnoresNeedlessOperations(t *testing.T) {
 	s := newScheduler(t)
 	sb := newSouthbound(t)
 	sb.register(s, "a", parts{prefix: "a/"})
@@ -227,7 +227,7 @@ func TestLastOperationIsTheLastThatWasDone(t *testing.T) {
 }
 
 // What is known of a half-created value is what Delete gets, however often it fails.
-func TestDeletionOfAValueThatCannotBeReadIsRetried(t *testing.T) {
+func TestDeletionOfAnUnreadableValueIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, sb := newScheduler(t), newSouthbound(t)
 		sb.register(s, "a", parts{prefix: "a/"})

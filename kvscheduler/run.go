@@ -21,7 +21,7 @@ func (x *exec) run() {
 		x.readUnknown(x.retried)
 		x.applyAll(x.retried)
 	case RetryUnimplOps:
-		x.retried = x.nowImplemented()
+		x.retried = x.newlyImplemented()
 		x.applyAll(x.retried)
 	default:
 		switch x.job.opts.resync {
@@ -36,40 +36,40 @@ func (x *exec) run() {
 	x.settle()
 	if !x.abort {
 		x.commitAll()
-		x.readBack()
+		x.readBackAll()
 	}
 	if x.abort {
 		x.revert()
 		x.commitAll()
-		x.readBack()
-		x.reportUndone()
+		x.readBackAll()
+		x.reportNotReverted()
 	}
-	x.dropGone()
+	x.dropRemoved()
 }
 
 // readBack reads failed values from the southbound and acts on the result, until nothing new fails,
 // or a failure causes a revert.
-func (x *exec) readBack() {
+func (x *exec) readBackAll() {
 	rounds := 16 // what fails does not begin again
 	if x.reverting {
 		rounds = 2 // an undo that fails does
 	}
 	for range rounds {
-		x.readFailed(true)
+		x.readBackFailed(true)
 		if x.settle(); x.abort {
 			return
 		}
 		if more := x.commitAll(); x.abort {
 			return
-		} else if !more && len(x.failed) == 0 {
+		} else if !more && len(x.toReadBack) == 0 {
 			break
 		}
 	}
 	// A value that keeps failing is left failed, and no value relies on it.
-	for round := 0; round < 4 && (x.commitAll() || len(x.failed) > 0); round++ {
-		x.readFailed(false)
-		x.foundOut.x = x
-		x.foundOut.cut()
+	for round := 0; round < 4 && (x.commitAll() || len(x.toReadBack) > 0); round++ {
+		x.readBackFailed(false)
+		x.reread.x = x
+		x.reread.deleteNeedersOfLost()
 		if round < 2 {
 			x.settle()
 		}
@@ -85,7 +85,7 @@ func (x *exec) runFull(read bool) {
 	r := refresh{x: x, requested: x.job.values}
 	if read {
 		r.readAll()
-		r.cut()
+		r.deleteNeedersOfLost()
 	}
 	values := x.job.values
 	var all []KeyValue // values, and deletes of what is not among them
@@ -105,7 +105,7 @@ func (x *exec) runFull(read bool) {
 		return true
 	})
 	x.applyAll(append(all, values...))
-	r.join()
+	r.createNeedersOfGained()
 }
 
 // runDownstream reads all values, or those with the given keys, and repairs differences from the
@@ -121,7 +121,7 @@ func (x *exec) runDownstream() {
 	if keys := x.job.opts.keys; keys != nil {
 		keys = x.baseKeys(keys)
 		r.readKeys(slices.Clone(keys))
-		r.cut()
+		r.deleteNeedersOfLost()
 		for _, key := range keys {
 			if n := x.get(key); n != nil {
 				intent(n)
@@ -129,11 +129,11 @@ func (x *exec) runDownstream() {
 		}
 	} else {
 		r.readAll()
-		r.cut()
+		r.deleteNeedersOfLost()
 		x.g.Ascend("", func(_ string, n *node) bool { intent(n); return true })
 	}
 	x.applyAll(values)
-	r.join()
+	r.createNeedersOfGained()
 }
 
 // baseKeys maps keys of derived values to those of their base values.
@@ -225,14 +225,14 @@ func (x *exec) applyAll(values []KeyValue) {
 		}
 	}
 	// Neither has to grow, as a rule.
-	x.about.numbers.grow(concerned)
+	x.scope.positions.grow(concerned)
 	x.changes = slices.Grow(x.changes, concerned)
 	number := 0
 	for g := uint8(0); g < groups; g++ {
 		for i, kv := range values {
 			if group[i] == g {
 				number++
-				x.about.expect(kv.Key, number)
+				x.scope.expect(kv.Key, number)
 			}
 		}
 	}
@@ -248,8 +248,8 @@ func (x *exec) applyAll(values []KeyValue) {
 			if x.abort {
 				return
 			}
-			together.makeRoom(kv.Key)
-			x.about.reached++
+			together.prepareFor(kv.Key)
+			x.scope.reached++
 			n, p, _ := x.prepare(x.get(kv.Key), kv.Key, kv.Value) // failures are kept in x.errs
 			switch {
 			case n == nil:
@@ -267,11 +267,11 @@ func (x *exec) applyAll(values []KeyValue) {
 
 // runNotification applies a notification of the southbound.
 func (x *exec) runNotification() {
-	if x.job.take != nil {
-		x.job.takeNotifications(x.log)
+	if x.job.fetch != nil {
+		x.job.fetchNotifications(x.log)
 	}
 	for _, nf := range x.job.notifications {
-		x.about.apply(nf.Key)
+		x.scope.apply(nf.Key)
 		n := x.get(nf.Key)
 		if n != nil && !n.is(fromSB) || n != nil && n.base() != "" {
 			x.log.Debug("notification ignored: the value is ours", "key", nf.Key)
@@ -280,7 +280,7 @@ func (x *exec) runNotification() {
 		if nf.Value == nil {
 			if n != nil {
 				p := priorOf(n)
-				n = x.mut(n)
+				n = x.mutable(n)
 				n.want = nil
 				_ = x.delete(n, p, removing)
 			}
@@ -296,7 +296,7 @@ func (x *exec) runNotification() {
 			continue
 		}
 		p := priorOf(n)
-		n = x.mut(n)
+		n = x.mutable(n)
 		n.want = nf.Value
 		n.setMeta(nf.Metadata)
 		_ = x.reconcile(n, p)
@@ -304,7 +304,7 @@ func (x *exec) runNotification() {
 }
 
 // nowImplemented returns the values that waited for a descriptor.
-func (x *exec) nowImplemented() []KeyValue {
+func (x *exec) newlyImplemented() []KeyValue {
 	var values []KeyValue
 	h := x.job.unimplemented
 	x.g.Ascend(h.keys.Prefix, func(key string, n *node) bool {
@@ -353,11 +353,11 @@ func (j *job) isRetryOf(baseKey string) bool {
 // previous contents, the last one first.
 func (x *exec) revert() {
 	x.abort, x.reverting = false, true
-	x.about.reverted = true
-	x.branch.clear()
-	x.verdicts.forget()
+	x.scope.reverted = true
+	x.inProgress.clear()
+	x.cycleCache.reset()
 	for _, c := range x.changes {
-		c.new.clear(leaving)
+		c.new.clear(deleting)
 		if c.old != nil && c.new.base() != "" && c.new.have != nil && c.new.want == nil {
 			c.new.want = c.old.want // it was about to be deleted
 		}
@@ -365,13 +365,13 @@ func (x *exec) revert() {
 			x.setDeps(c.new, c.old.deps) // its update was stopped: it did not fail
 		}
 	}
-	x.readFailed(false)
-	x.reviveValid()
-	x.forward = len(x.errs)
-	x.cutStopped()
-	for i := len(x.order) - 1; i >= 0; i-- {
-		key := x.order[i]
-		old, ok := x.before.Get(key)
+	x.readBackFailed(false)
+	x.reviveLastValid()
+	x.forwardErrs = len(x.errs)
+	x.deleteUnsupported()
+	for i := len(x.applyOrder) - 1; i >= 0; i-- {
+		key := x.applyOrder[i]
+		old, ok := x.beforeTxn.Get(key)
 		switch {
 		case !ok || old.is(fromSB) && old.want == nil:
 			_ = x.apply(x.get(key), key, nil)
@@ -386,17 +386,17 @@ func (x *exec) revert() {
 	// Others that were deleted, or failed, or lost a part on the way.
 	for i := 0; i < len(x.changes); i++ {
 		base := x.changes[i].new.baseKey()
-		old, existed := x.before.Get(base)
-		if x.about.get(base) == applied || !existed || old.want == nil || old.is(fromSB) {
+		old, existed := x.beforeTxn.Get(base)
+		if x.scope.get(base) == applied || !existed || old.want == nil || old.is(fromSB) {
 			continue
 		}
 		n := x.get(base)
 		switch {
-		case n == nil || n.info() != nil && n.info().err != nil && !x.failedForward(base):
+		case n == nil || n.info() != nil && n.info().err != nil && !x.failedBeforeRevert(base):
 		case n.have == nil:
 			_ = x.updateDependent(base, true)
 		case !x.unchanged(n, n.want):
-			_ = x.reconcile(x.mut(n), priorOf(n))
+			_ = x.reconcile(x.mutable(n), priorOf(n))
 		}
 	}
 	for i := 0; i < len(x.changes); i++ {
@@ -404,35 +404,35 @@ func (x *exec) revert() {
 		if old == nil || !old.available() {
 			continue
 		}
-		if n := x.get(old.key); n != nil && !n.available() && (n.info() == nil || n.info().err == nil || x.failedForward(n.key)) {
+		if n := x.get(old.key); n != nil && !n.available() && (n.info() == nil || n.info().err == nil || x.failedBeforeRevert(n.key)) {
 			_ = x.updateDependent(n.key, true)
 		}
 	}
 	x.restoreInvalid()
-	for _, key := range x.order {
-		if n, old := x.get(key), x.oldOf(key); n != nil && old != nil && !n.is(unknown|broken) {
-			x.mut(n).setRetry(old.retry())
+	for _, key := range x.applyOrder {
+		if n, old := x.get(key), x.nodeBefore(key); n != nil && old != nil && !n.is(unknown|broken) {
+			x.mutable(n).setRetry(old.retry())
 		}
 	}
 }
 
 // oldOf returns the value as it was before the transaction, nil if there was none.
-func (x *exec) oldOf(key string) *node {
-	old, _ := x.before.Get(key)
+func (x *exec) nodeBefore(key string) *node {
+	old, _ := x.beforeTxn.Get(key)
 	return old
 }
 
 // reviveValid makes the last valid versions of values that were INVALID before the transaction come
 // back like others.
-func (x *exec) reviveValid() {
+func (x *exec) reviveLastValid() {
 	for i := 0; i < len(x.changes); i++ {
 		old := x.changes[i].old
 		if old == nil || !old.is(invalid) || old.have == nil {
 			continue
 		}
 		if n := x.get(old.key); n != nil && n.is(invalid) {
-			n = x.mut(n)
-			x.verdicts.forget()
+			n = x.mutable(n)
+			x.cycleCache.reset()
 			n.want = old.have
 			n.clear(invalid)
 			if n.have == nil && n.State() == pb.ValueState_INVALID {
@@ -445,7 +445,7 @@ func (x *exec) reviveValid() {
 
 // restoreInvalid makes values INVALID again that were so before the transaction.
 func (x *exec) restoreInvalid() {
-	x.reviveValid() // derived values whose base value came back
+	x.reviveLastValid() // derived values whose base value came back
 	for i := 0; i < len(x.changes); i++ {
 		old := x.changes[i].old
 		if old == nil || !old.is(invalid) {
@@ -457,10 +457,10 @@ func (x *exec) restoreInvalid() {
 		case old.have != nil && n.have == nil && n.want != nil:
 			_ = x.updateDependent(n.key, true)
 		case old.have == nil && n.have != nil && n.base() != "":
-			x.deletePart(n, old)
+			x.deleteInvalidDerived(n, old)
 		}
 	}
-	x.readFailed(false) // as long as the last valid value is what is expected
+	x.readBackFailed(false) // as long as the last valid value is what is expected
 	for i := 0; i < len(x.changes); i++ {
 		old := x.changes[i].old
 		if old == nil || !old.is(invalid) {
@@ -474,13 +474,13 @@ func (x *exec) restoreInvalid() {
 			n = x.add(old.key)
 			n.desc = old.desc
 		}
-		n = x.mut(n)
+		n = x.mutable(n)
 		available := n.available()
 		n.want = old.want
 		n.setRetry(old.retry())
 		n.set(invalid)
 		if !available && n.available() { // it could not be deleted, and now stays: others may count on it again
-			x.foundOut.gained = append(x.foundOut.gained, n.key)
+			x.reread.gained = append(x.reread.gained, n.key)
 		}
 		if n.is(broken|unknown) || (old.have == nil) != (n.have == nil) {
 			continue // it records the failure
@@ -492,7 +492,7 @@ func (x *exec) restoreInvalid() {
 }
 
 // deletePart deletes a derived value that was INVALID, and did not exist.
-func (x *exec) deletePart(n, old *node) {
+func (x *exec) deleteInvalidDerived(n, old *node) {
 	if x.deleteDerived(n.key) != nil {
 		return
 	}
@@ -505,9 +505,9 @@ func (x *exec) deletePart(n, old *node) {
 
 // cutStopped deletes values that exist without their dependencies, because the revert stopped their
 // deletion.
-func (x *exec) cutStopped() {
+func (x *exec) deleteUnsupported() {
 	cut := func(key string) {
-		if n := x.get(key); n != nil && n.available() && x.lacks(n) {
+		if n := x.get(key); n != nil && n.available() && x.hasUnmet(n) {
 			_ = x.updateDependent(key, false)
 		}
 	}
@@ -524,8 +524,8 @@ func (x *exec) cutStopped() {
 }
 
 // failedForward reports whether the key failed before the revert, but not in it.
-func (x *exec) failedForward(key string) bool {
-	return !slices.ContainsFunc(x.errs[x.forward:], func(e *KeyError) bool { return e.Key == key })
+func (x *exec) failedBeforeRevert(key string) bool {
+	return !slices.ContainsFunc(x.errs[x.forwardErrs:], func(e *KeyError) bool { return e.Key == key })
 }
 
 // restoreObtained gives a value back to the southbound that the transaction
@@ -535,25 +535,25 @@ func (x *exec) restoreObtained(old *node) {
 	if n == nil {
 		return
 	}
-	n = x.mut(n)
+	n = x.mutable(n)
 	n.want = old.want
 	n.setRetry(nil)
 	n.clear(invalid)
 	touched := slices.ContainsFunc(old.derived(), func(key string) bool {
 		d := x.get(key)
-		return d == nil || d.have == nil || inTrouble(d)
+		return d == nil || d.have == nil || hasFailed(d)
 	})
-	if touched || n.have == nil || inTrouble(n) || !proto.Equal(n.have, old.have) || !slices.Equal(n.derived(), old.derived()) {
-		x.givingBack = n.key
+	if touched || n.have == nil || hasFailed(n) || !proto.Equal(n.have, old.have) || !slices.Equal(n.derived(), old.derived()) {
+		x.releasing = n.key
 		_ = x.reconcile(n, priorOf(n))
-		x.givingBack = ""
+		x.releasing = ""
 	}
-	if n.have == nil || inTrouble(n) {
+	if n.have == nil || hasFailed(n) {
 		return
 	}
 	for _, key := range append([]string{n.key}, n.derived()...) {
-		if d := x.get(key); d != nil && d.have != nil && !inTrouble(d) {
-			d = x.mut(d)
+		if d := x.get(key); d != nil && d.have != nil && !hasFailed(d) {
+			d = x.mutable(d)
 			d.want = d.have
 			d.setInfo(nil)
 			d.set(fromSB)
@@ -564,9 +564,9 @@ func (x *exec) restoreObtained(old *node) {
 }
 
 // reportUndone adds errors for values that are not as they were.
-func (x *exec) reportUndone() {
+func (x *exec) reportNotReverted() {
 	reported := map[string]bool{}
-	for _, e := range x.errs[x.forward:] {
+	for _, e := range x.errs[x.forwardErrs:] {
 		reported[e.Key] = true
 	}
 	for i := range x.changes {
@@ -576,7 +576,7 @@ func (x *exec) reportUndone() {
 		}
 		var was, is proto.Message
 		var desc *handler
-		if old, ok := x.before.Get(key); ok {
+		if old, ok := x.beforeTxn.Get(key); ok {
 			was, desc = old.have, old.desc
 		}
 		if n := x.get(key); n != nil {
@@ -588,12 +588,12 @@ func (x *exec) reportUndone() {
 		}
 		if !same {
 			reported[key] = true
-			x.errs = append(x.errs, &KeyError{Key: key, Err: fmt.Errorf("not reverted: it is %s, it was %s", describe(is), describe(was))})
+			x.errs = append(x.errs, &KeyError{Key: key, Err: fmt.Errorf("not reverted: it is %s, it was %s", compactOrMissing(is), compactOrMissing(was))})
 		}
 	}
 }
 
-func describe(v proto.Message) string {
+func compactOrMissing(v proto.Message) string {
 	if v == nil {
 		return "missing"
 	}

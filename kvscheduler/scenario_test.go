@@ -229,11 +229,11 @@ func (sc *scenario) command(name, rest string) {
 		var seq uint64
 		fmt.Sscan(rest, &seq)
 		sc.drawn = append(sc.drawn, seq)
-		if err := Above.Draw(&sc.out, sc.s.RecordedTxn(seq)); err != nil {
+		if err := Upper.Draw(&sc.out, sc.s.RecordedTxn(seq)); err != nil {
 			sc.t.Fatal(err)
 		}
 	case "explain":
-		fmt.Fprintln(&sc.out, "   ", Above.Explain(sc.s, rest))
+		fmt.Fprintln(&sc.out, "   ", Upper.Explain(sc.s, rest))
 	case "status":
 		for _, st := range sc.s.ValueStatuses(rest) {
 			sc.printStatus("    ", st.Value.Key, st.Value.State.String(), st.Value.Details, st.Value.Error)

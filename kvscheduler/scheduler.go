@@ -61,16 +61,16 @@ type Scheduler struct {
 	stopped    chan struct{} // the worker has ended
 	heartbeat  *heartbeat
 	// spareJobs were committed, and their results taken.
-	spareJobs sync.Pool
+	jobPool sync.Pool
 
 	// The worker owns these, but for views of the graph:
-	graph   *graph.Graph[*node]
-	epoch   uint64
-	nextSeq uint64
-	caller  *caller
-	retired *retired
-	sets    *sets
-	exec    exec // the last one
+	graph      *graph.Graph[*node]
+	epoch      uint64
+	nextSeq    uint64
+	caller     *caller
+	formerKeys *formerKeys
+	sets       *keySets
+	exec       exec // the last one
 }
 
 // New returns a running scheduler; Close it.
@@ -82,13 +82,13 @@ func New(opts Options) *Scheduler {
 		opts.CallTimeout = 30 * time.Second
 	}
 	s := &Scheduler{
-		log:      opts.Logger,
-		queue:    newQueue(),
-		recorder: opts.Recorder,
-		stopped:  make(chan struct{}),
-		graph:    graph.New[*node](),
-		caller:   newCaller(opts.CallTimeout),
-		retired:  newRetired(),
+		log:        opts.Logger,
+		queue:      newQueue(),
+		recorder:   opts.Recorder,
+		stopped:    make(chan struct{}),
+		graph:      graph.New[*node](),
+		caller:     newCaller(opts.CallTimeout),
+		formerKeys: newFormerKeys(),
 	}
 	s.history = newHistory(opts.History, s.view)
 	s.heartbeat = s.caller.heartbeat

@@ -18,7 +18,7 @@ type Snapshot struct {
 }
 
 func (s *Scheduler) snapshotOf(g *graph.Graph[*node]) Snapshot {
-	return Snapshot{&exec{g: g, sets: &sets{}, reg: s.registry.Load()}}
+	return Snapshot{&exec{g: g, keySets: &keySets{}, reg: s.registry.Load()}}
 }
 
 // Snapshot returns the values as the last transaction left them.

@@ -57,8 +57,8 @@ func (e *StageError) Error() string {
 
 // stage is a Stage as a registry knows it. Its handler stands for it in calls.
 type stage struct {
-	of *Stage
-	h  *handler
+	def *Stage
+	h   *handler
 }
 
 func newStage(of *Stage) *stage {
@@ -70,14 +70,14 @@ func newStage(of *Stage) *stage {
 func callCommit(c *call) { c.err = c.h.commit(c.ctx) }
 
 // staged are the operations that a stage has prepared.
-type staged struct {
+type pendingStage struct {
 	stage *stage
 	keys  []string // in the order of the first operation
-	ops   map[string]stagedOp
+	ops   map[string]committedState
 }
 
 // stagedOp is the state of the value before the first of its prepared operations.
-type stagedOp struct {
+type committedState struct {
 	desc *handler
 	have proto.Message // nil: it did not exist
 	meta any
@@ -88,26 +88,26 @@ type stagedOp struct {
 
 // perform calls the descriptor for an operation of the value.
 func (x *exec) perform(n *node, c *call) error {
-	if len(x.staged) == 0 && n.desc.stage == nil {
+	if len(x.pendingStages) == 0 && n.desc.stage == nil {
 		return x.caller.do(c)
 	}
-	if err := x.inEffect(n); err != nil {
+	if err := x.commitBefore(n); err != nil {
 		return err
 	}
-	before := x.beforeStaged(n)
+	before := x.committedStateOf(n)
 	if err := x.caller.do(c); err != nil {
 		return err
 	}
-	return x.prepared(n, before)
+	return x.addPrepared(n, before)
 }
 
 // beforeStaged is the value as it is before an operation.
-func (x *exec) beforeStaged(n *node) stagedOp {
-	return stagedOp{desc: n.desc, have: n.have, meta: n.meta(), deps: x.depsBefore(n), broken: n.is(broken)}
+func (x *exec) committedStateOf(n *node) committedState {
+	return committedState{desc: n.desc, have: n.have, meta: n.meta(), deps: x.depsOfExisting(n), broken: n.is(broken)}
 }
 
 // depsBefore are the dependencies of the existing value.
-func (x *exec) depsBefore(n *node) []Dependency {
+func (x *exec) depsOfExisting(n *node) []Dependency {
 	if n.desc.stage == nil || n.have == nil {
 		return nil
 	}
@@ -119,7 +119,7 @@ func (x *exec) depsBefore(n *node) []Dependency {
 }
 
 // prepared notes an operation of a value that succeeded, if its descriptor has a stage.
-func (x *exec) prepared(n *node, before stagedOp) error {
+func (x *exec) addPrepared(n *node, before committedState) error {
 	st := n.desc.stage
 	if st == nil {
 		return nil
@@ -127,12 +127,12 @@ func (x *exec) prepared(n *node, before stagedOp) error {
 	if n.base() != "" {
 		return x.callCommit(st)
 	}
-	i := slices.IndexFunc(x.staged, func(s staged) bool { return s.stage == st })
+	i := slices.IndexFunc(x.pendingStages, func(s pendingStage) bool { return s.stage == st })
 	if i < 0 {
-		i = len(x.staged)
-		x.staged = append(x.staged, staged{stage: st, ops: map[string]stagedOp{}})
+		i = len(x.pendingStages)
+		x.pendingStages = append(x.pendingStages, pendingStage{stage: st, ops: map[string]committedState{}})
 	}
-	if s := &x.staged[i]; s.ops[n.key].desc == nil {
+	if s := &x.pendingStages[i]; s.ops[n.key].desc == nil {
 		s.keys = append(s.keys, n.key)
 		s.ops[n.key] = before
 	}
@@ -141,21 +141,21 @@ func (x *exec) prepared(n *node, before stagedOp) error {
 
 // inEffect commits the stages that an operation of the value must not overtake. It returns an
 // error if something that the operation counts on is not in effect.
-func (x *exec) inEffect(n *node) error {
-	if len(x.staged) == 0 {
+func (x *exec) commitBefore(n *node) error {
+	if len(x.pendingStages) == 0 {
 		return nil
 	}
-	for i := 0; i < len(x.staged); i++ {
-		st := x.staged[i].stage
+	for i := 0; i < len(x.pendingStages); i++ {
+		st := x.pendingStages[i].stage
 		if n.desc != nil && st == n.desc.stage {
 			continue
 		}
-		concerned := x.staged[i].concerns(n)
-		if !concerned && !st.of.Early {
+		concerned := x.pendingStages[i].affects(n)
+		if !concerned && !st.def.Early {
 			continue
 		}
 		if err := x.commit(st); err != nil && concerned {
-			return fmt.Errorf("not begun, because stage %s failed: %w", st.of.Name, err)
+			return fmt.Errorf("not begun, because stage %s failed: %w", st.def.Name, err)
 		}
 		i-- // it is not in the list any more
 	}
@@ -163,7 +163,7 @@ func (x *exec) inEffect(n *node) error {
 }
 
 // concerns reports whether the value depends on a prepared one, or a prepared one on it.
-func (s *staged) concerns(n *node) bool {
+func (s *pendingStage) affects(n *node) bool {
 	for _, key := range s.keys {
 		op := s.ops[key]
 		if slices.ContainsFunc(n.deps, func(d Dependency) bool { return d.matches(key) }) ||
@@ -176,23 +176,23 @@ func (s *staged) concerns(n *node) bool {
 
 // commitAll commits all stages. It reports whether there were any.
 func (x *exec) commitAll() bool {
-	if len(x.staged) == 0 {
+	if len(x.pendingStages) == 0 {
 		return false
 	}
-	for len(x.staged) > 0 {
-		_ = x.commit(x.staged[0].stage) // failures are recorded with their values
+	for len(x.pendingStages) > 0 {
+		_ = x.commit(x.pendingStages[0].stage) // failures are recorded with their values
 	}
 	return true
 }
 
 // commit applies the prepared operations of the stage, and fails the values that it cannot apply.
 func (x *exec) commit(st *stage) error {
-	i := slices.IndexFunc(x.staged, func(s staged) bool { return s.stage == st })
+	i := slices.IndexFunc(x.pendingStages, func(s pendingStage) bool { return s.stage == st })
 	if i < 0 {
 		return nil
 	}
-	s := x.staged[i]
-	x.staged = slices.Delete(x.staged, i, i+1)
+	s := x.pendingStages[i]
+	x.pendingStages = slices.Delete(x.pendingStages, i, i+1)
 	all := x.callCommit(st)
 	if all == nil {
 		return nil
@@ -205,17 +205,17 @@ func (x *exec) commit(st *stage) error {
 				continue
 			}
 		}
-		x.notInEffect(key, s.ops[key], err)
+		x.failPrepared(key, s.ops[key], err)
 	}
 	return all
 }
 
 func (x *exec) callCommit(st *stage) error {
-	return x.caller.do(&call{h: st.h, name: "Commit", run: callCommit, key: st.of.Name})
+	return x.caller.do(&call{h: st.h, name: "Commit", run: callCommit, key: st.def.Name})
 }
 
 // notInEffect fails a value whose prepared operation did not take effect.
-func (x *exec) notInEffect(key string, before stagedOp, err error) {
+func (x *exec) failPrepared(key string, before committedState, err error) {
 	n := x.get(key)
 	if n == nil {
 		if before.have == nil {
@@ -225,30 +225,30 @@ func (x *exec) notInEffect(key string, before stagedOp, err error) {
 		n.desc = before.desc
 	}
 	p := priorOf(n)
-	n = x.mut(n)
+	n = x.mutable(n)
 	switch {
 	case before.have == nil && n.have == nil:
 	case before.have == nil:
-		x.forgetMetadata(n)
-		x.foundOut.lost = append(x.foundOut.lost, key)
-		_ = x.fail(n, p, pb.TxnOperation_CREATE, err, false)
+		x.dropMetadata(n)
+		x.reread.lost = append(x.reread.lost, key)
+		_ = x.markFailed(n, p, pb.TxnOperation_CREATE, err, false)
 	case n.have == nil:
 		n.have = before.have
 		n.setMeta(before.meta)
 		x.storeMetadata(n)
 		x.setDeps(n, before.deps)
-		_ = x.fail(n, p, pb.TxnOperation_DELETE, err, false)
+		_ = x.markFailed(n, p, pb.TxnOperation_DELETE, err, false)
 	default:
 		n.have = before.have
 		n.setMeta(before.meta)
 		x.storeMetadata(n)
 		if before.broken {
 			n.set(broken) // whoever counted on its repair goes again
-			x.foundOut.lost = append(x.foundOut.lost, key)
+			x.reread.lost = append(x.reread.lost, key)
 		}
 		if !sameNeeds(before.deps, n.deps) {
-			x.setDepsWithPast(n, n.deps, before.deps)
+			x.setDepsKeepingOld(n, n.deps, before.deps)
 		}
-		_ = x.fail(n, p, pb.TxnOperation_UPDATE, err, false)
+		_ = x.markFailed(n, p, pb.TxnOperation_UPDATE, err, false)
 	}
 }

@@ -138,7 +138,7 @@ func TestStageIsCommittedOncePerTransaction(t *testing.T) {
 }
 
 // An early stage does not fail what only follows it.
-func TestEarlyStagePrecedesWhatFollows(t *testing.T) {
+func TestEarlyStageIsCommittedBeforeLaterOperations(t *testing.T) {
 	s, tb := newScheduler(t), newTable(t)
 	st := tb.stage()
 	st.Early = true
@@ -160,7 +160,7 @@ func TestEarlyStagePrecedesWhatFollows(t *testing.T) {
 	}
 }
 
-func TestStageIsNotOvertaken(t *testing.T) {
+func TestStageIsCommittedBeforeItsDependents(t *testing.T) {
 	s, tb := newScheduler(t), newTable(t)
 	tb.register(t, s)
 	mustCommit(t, s, "set/1=x list/a=1 other/1=a other/2=x")
@@ -169,7 +169,7 @@ func TestStageIsNotOvertaken(t *testing.T) {
 	wantCalls(t, tb.southbound, "DELETE other/1", "DELETE list/a", "COMMIT table")
 }
 
-func TestCommitThatFailsFailsWhatItWasToApply(t *testing.T) {
+func TestFailedCommitFailsItsPreparedValues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, tb := newScheduler(t), newTable(t)
 		defer func() { _ = s.Close() }()
@@ -206,7 +206,7 @@ func TestCommitThatFailsFailsWhatItWasToApply(t *testing.T) {
 
 // Values that need each other are deleted if they exist although their commit failed: none of them counts on one that failed.
 // They are not created again before the retry, because what fails once would fail again.
-func TestCycleWhoseCommitFailsWaitsForTheRetry(t *testing.T) {
+func TestCycleWaitsForTheRetryOfAFailedCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, tb := newScheduler(t), newTable(t)
 		defer func() { _ = s.Close() }()
@@ -236,7 +236,7 @@ func TestCycleWhoseCommitFailsWaitsForTheRetry(t *testing.T) {
 	})
 }
 
-func TestCommitMayRefuseSomeKeys(t *testing.T) {
+func TestCommitMayRejectSomeKeys(t *testing.T) {
 	s, tb := newScheduler(t), newTable(t)
 	tb.register(t, s)
 	tb.refused = []string{"set/1"}
@@ -286,7 +286,7 @@ func TestRevertedTransactionNeverTakesEffect(t *testing.T) {
 	}
 }
 
-func TestStageThatIsImpossibleIsRefused(t *testing.T) {
+func TestInvalidStageIsRejected(t *testing.T) {
 	s, tb := newScheduler(t), newTable(t)
 	d := tb.descriptor(tb.stage(), "a", nil)
 	d.DerivedValues = func(string, text) []KeyValue { return nil }

@@ -55,7 +55,7 @@ func TestGraphAtAnyRecordedMoment(t *testing.T) {
 }
 
 // Whoever is told of a transaction can ask later for what it left behind, as long as the transactions since are recorded.
-func TestCommittedKnowsTheValuesAfterIt(t *testing.T) {
+func TestCommittedReturnsTheValuesAfterIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range 100 {
 			seed := rand.Uint64()
@@ -85,7 +85,7 @@ func TestCommittedKnowsTheValuesAfterIt(t *testing.T) {
 	})
 }
 
-func TestCommittedOfForgottenTransactions(t *testing.T) {
+func TestCommittedOfDroppedTransactions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var all []Committed
 		s, sb := newScheduler(t, func(o *Options) {
@@ -142,7 +142,7 @@ func TestTimelineAndDiff(t *testing.T) {
 		}{
 			{0, 1, []string{"+a/1"}}, {1, 4, []string{"-a/1", "+a/2"}}, {2, 3, []string{"~a/1", "~a/2"}}, {4, 2, []string{"+a/1", "~a/2"}}, {2, 2, nil},
 		} {
-			diffs, err := Above.Diff(s, times[c.from], times[c.to])
+			diffs, err := Upper.Diff(s, times[c.from], times[c.to])
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -164,7 +164,7 @@ func TestTimelineAndDiff(t *testing.T) {
 
 // W24: the history is bounded by age, count and bytes; the first period is kept.
 // What is read back in another form than it was requested in has not changed.
-func TestReadingBackChangesNoValue(t *testing.T) {
+func TestEquivalentReadBackIsNoChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, sb := newScheduler(t), newSouthbound(t)
 		defer s.Close()
@@ -184,7 +184,7 @@ func TestReadingBackChangesNoValue(t *testing.T) {
 		if timeline := s.Timeline("a/1"); len(timeline) != 1 {
 			t.Errorf("timeline is %+v", timeline)
 		}
-		if diff, err := Above.Diff(s, before, time.Time{}); err != nil || len(diff) != 0 {
+		if diff, err := Upper.Diff(s, before, time.Time{}); err != nil || len(diff) != 0 {
 			t.Errorf("difference is %+v, %v", diff, err)
 		}
 
@@ -239,7 +239,7 @@ func TestW24HistoryIsBounded(t *testing.T) {
 	})
 }
 
-func TestExplainSaysWhyAndWhatIsSimilar(t *testing.T) {
+func TestExplainNamesReasonsAndSimilarKeys(t *testing.T) {
 	s, sb := newScheduler(t), newSouthbound(t)
 	sb.register(s, "if", parts{prefix: "if/", keyed: true, invalid: "bad"})
 	sb.register(s, "route", parts{prefix: "route/", depsOf: func(_, v string) []Dependency {
@@ -258,7 +258,7 @@ func TestExplainSaysWhyAndWhatIsSimilar(t *testing.T) {
 		"if/tap1":   "if/tap1 is not known: nobody requested it, and it was not found in the southbound.",
 		"x/1":       "x/1 is not known: nobody requested it, and it was not found in the southbound. No descriptor is registered for such keys.",
 	} {
-		if got := Above.Explain(s, key); !strings.HasPrefix(got, want) {
+		if got := Upper.Explain(s, key); !strings.HasPrefix(got, want) {
 			t.Errorf("%s:\n got %s\nwant %s", key, got, want)
 		}
 	}
@@ -356,7 +356,7 @@ func TestRESTExploresHistoryAndGraph(t *testing.T) {
 	}
 }
 
-func TestGraphTellsWhatMatchesAnAnyOf(t *testing.T) {
+func TestGraphListsMatchesOfAnAnyOf(t *testing.T) {
 	s := newScheduler(t)
 	net := newNetwork()
 	for _, d := range []string{"interface", "unnumbered"} {
@@ -388,7 +388,7 @@ func TestRESTPlanChangesNothing(t *testing.T) {
 	type planned struct{ Planned []RecordedOp }
 	plan := func(body string) (int, planned, string) {
 		w := httptest.NewRecorder()
-		Above.Handler(s).ServeHTTP(w, httptest.NewRequest("POST", "/scheduler/plan", strings.NewReader(body)))
+		Upper.Handler(s).ServeHTTP(w, httptest.NewRequest("POST", "/scheduler/plan", strings.NewReader(body)))
 		var reply planned
 		var e struct{ Error string }
 		if err := json.Unmarshal(w.Body.Bytes(), &reply); err != nil {

@@ -71,7 +71,7 @@ func (t *Transaction) sorted() []KeyValue {
 
 // job checks the options and makes the work.
 func (t *Transaction) job(opts []TxnOption) (*job, error) {
-	j, ok := t.s.spareJobs.Get().(*job)
+	j, ok := t.s.jobPool.Get().(*job)
 	if !ok {
 		j = &job{result: make(chan jobResult, 1)}
 	}
@@ -111,7 +111,7 @@ func (t *Transaction) Commit(ctx context.Context, opts ...TxnOption) (uint64, er
 	wait := !j.opts.nonBlocking
 	if !wait {
 		j.result = nil
-	} else if ctx.Err() == nil && t.s.queue.begin() {
+	} else if ctx.Err() == nil && t.s.queue.tryStart() {
 		j.queued = time.Now()
 		r := t.s.do(j, j.queued)
 		t.s.queue.finish()
@@ -133,7 +133,7 @@ func (t *Transaction) Commit(ctx context.Context, opts ...TxnOption) (uint64, er
 // reuse keeps a job that nobody refers to any more.
 func (s *Scheduler) reuse(j *job) {
 	*j = job{result: j.result}
-	s.spareJobs.Put(j)
+	s.jobPool.Put(j)
 }
 
 // Plan returns the operations that Commit would execute, in order, if nothing
@@ -180,7 +180,7 @@ func (s *Scheduler) PushSBNotification(n ...Notification) error {
 // take must not call the scheduler. Its result belongs to the scheduler; a notification with a
 // wrong key is ignored.
 func (s *Scheduler) PushSBNotifications(take func() []Notification) error {
-	if !s.queue.push(&job{typ: SBNotification, take: take}) {
+	if !s.queue.push(&job{typ: SBNotification, fetch: take}) {
 		s.metrics.dropped.Inc()
 		return ErrClosed
 	}
@@ -202,7 +202,7 @@ func (s *Scheduler) ValidateSemantically(ctx context.Context, values ...KeyValue
 			x.validate(h, kv)
 			derived, err := h.derived(kv.Key, kv.Value)
 			if err != nil {
-				_ = x.note(kv.Key, pb.TxnOperation_VALIDATE, err)
+				_ = x.addError(kv.Key, pb.TxnOperation_VALIDATE, err)
 			}
 			for _, d := range derived {
 				if !isNil(d.Value) {
@@ -220,9 +220,9 @@ func (s *Scheduler) ValidateSemantically(ctx context.Context, values ...KeyValue
 
 func (x *exec) validate(h *handler, kv KeyValue) {
 	if err := h.validate(kv.Key, kv.Value); err != nil {
-		_ = x.note(kv.Key, pb.TxnOperation_VALIDATE, err)
+		_ = x.addError(kv.Key, pb.TxnOperation_VALIDATE, err)
 	}
 	if _, err := h.dependencies(kv.Key, kv.Value); err != nil {
-		_ = x.note(kv.Key, pb.TxnOperation_VALIDATE, err)
+		_ = x.addError(kv.Key, pb.TxnOperation_VALIDATE, err)
 	}
 }

@@ -23,7 +23,7 @@ import (
 
 // readWithout repeats a call that read the southbound and failed with err, without the
 // values that make it fail. It returns an error if that does not help.
-func (r *refresh) readWithout(caller *caller, c *call, err error) error {
+func (r *refresh) readWithoutBad(caller *caller, c *call, err error) error {
 	p, all := probe{caller: caller, call: c, until: time.Now().Add(caller.timeout)}, c.items
 	if errors.Is(err, ErrDeadline) || len(all) == 0 || p.read(nil) != nil {
 		return err
@@ -36,7 +36,7 @@ func (r *refresh) readWithout(caller *caller, c *call, err error) error {
 		return fmt.Errorf("%w; and without %d values of %d: %w", err, len(p.bad), len(all), again)
 	}
 	for _, bad := range p.bad {
-		r.unreadable(c, bad.key, bad.err)
+		r.markUnreadable(c, bad.key, bad.err)
 	}
 	return nil
 }
@@ -81,21 +81,21 @@ func (p *probe) good(items []item, err error) []item {
 }
 
 // unreadable notes that a value cannot be read back.
-func (r *refresh) unreadable(c *call, key string, err error) {
+func (r *refresh) markUnreadable(c *call, key string, err error) {
 	x := r.x
 	err = fmt.Errorf("cannot be read back: %w", err)
 	x.log.Error("value cannot be read back", "key", key, "descriptor", c.h.name, "error", err)
-	if x.unread == nil {
-		x.unread = map[string]error{}
+	if x.unreadable == nil {
+		x.unreadable = map[string]error{}
 	}
-	x.unread[key] = err
+	x.unreadable[key] = err
 	if n := x.get(key); n != nil && n.have != nil {
-		x.mut(n).set(unknown)
+		x.mutable(n).set(unknown)
 	}
 }
 
 // notRead adds the failure to read a kind of values, or those with the given nodes.
-func (r *refresh) notRead(h *handler, nodes []*node, keyed bool, err error) {
+func (r *refresh) reportUnread(h *handler, nodes []*node, keyed bool, err error) {
 	x := r.x
 	if !keyed {
 		x.errs = append(x.errs, &KeyError{Key: h.keys.Prefix, Err: fmt.Errorf("southbound not read: %w", err)})
@@ -103,7 +103,7 @@ func (r *refresh) notRead(h *handler, nodes []*node, keyed bool, err error) {
 		return
 	}
 	for _, n := range nodes {
-		if x.unread[n.key] == nil {
+		if x.unreadable[n.key] == nil {
 			x.errs = append(x.errs, &KeyError{Key: n.key, Err: fmt.Errorf("southbound not read: %w", err)})
 			x.log.Error("southbound not read", "descriptor", h.name, "key", n.key, "error", err)
 		}
@@ -111,9 +111,9 @@ func (r *refresh) notRead(h *handler, nodes []*node, keyed bool, err error) {
 }
 
 // failUnread fails an operation with a value that cannot be read back.
-func (x *exec) failUnread(n *node, p prior, op pb.TxnOperation) (failed bool, err error) {
-	if err := x.unread[n.baseKey()]; err != nil && n.base() == "" && !n.is(fromSB) {
-		return true, x.fail(n, p, op, err, false)
+func (x *exec) failIfUnreadable(n *node, p prior, op pb.TxnOperation) (failed bool, err error) {
+	if err := x.unreadable[n.baseKey()]; err != nil && n.base() == "" && !n.is(fromSB) {
+		return true, x.markFailed(n, p, op, err, false)
 	}
 	return false, nil
 }
@@ -130,7 +130,7 @@ func (x *exec) readUnknown(values []KeyValue) {
 	if len(keys) > 0 {
 		r := refresh{x: x}
 		r.readKeys(keys)
-		r.cut()
-		r.join()
+		r.deleteNeedersOfLost()
+		r.createNeedersOfGained()
 	}
 }

@@ -37,7 +37,7 @@ func fragile(sb *southbound, reads *int, broken *bool) Descriptor[text, int] {
 	return d
 }
 
-func TestValueThatCannotBeReadBackFailsAlone(t *testing.T) {
+func TestUnreadableValueFailsAlone(t *testing.T) {
 	const n = 500
 	for _, resync := range []ResyncType{FullResync, DownstreamResync} {
 		t.Run(resync.String(), func(t *testing.T) {
@@ -104,7 +104,7 @@ func TestValueThatCannotBeReadBackFailsAlone(t *testing.T) {
 }
 
 // After a restart nothing is known of the values but what is requested.
-func TestResyncOfValuesThatCannotBeReadBack(t *testing.T) {
+func TestFirstResyncWithUnreadableValues(t *testing.T) {
 	s, sb := newScheduler(t), newSouthbound(t)
 	reads, broken := 0, false
 	if err := Register(s, fragile(sb, &reads, &broken)); err != nil {
@@ -128,7 +128,7 @@ func TestResyncOfValuesThatCannotBeReadBack(t *testing.T) {
 }
 
 // A southbound that cannot be read at all is no fault of its values.
-func TestSouthboundThatCannotBeRead(t *testing.T) {
+func TestUnreadableSouthboundFailsNoValue(t *testing.T) {
 	s, sb := newScheduler(t), newSouthbound(t)
 	reads, broken := 0, false
 	if err := Register(s, fragile(sb, &reads, &broken)); err != nil {
@@ -148,7 +148,7 @@ func TestSouthboundThatCannotBeRead(t *testing.T) {
 }
 
 // A retry reads what could not be read before it touches anything.
-func TestRetryReadsFirst(t *testing.T) {
+func TestRetryReadsUnreadableValuesFirst(t *testing.T) {
 	s, sb := newScheduler(t), newSouthbound(t)
 	d := sb.descriptor("a", parts{prefix: "a/", keyed: true, retrieve: true})
 	var failures atomic.Int32

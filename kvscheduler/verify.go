@@ -39,7 +39,7 @@ func (s *Scheduler) verify(keys []string) ([]Difference, error) {
 	r.readKeys(keys)
 	var diffs []Difference
 	for _, key := range keys {
-		if err := x.unread[key]; err != nil {
+		if err := x.unreadable[key]; err != nil {
 			x.errs = append(x.errs, &KeyError{Key: key, Err: err})
 		}
 		old, ok := before.Get(key)

@@ -34,11 +34,11 @@ const rememberedEvents = 1 << 14
 type statusLog struct {
 	active atomic.Bool
 
-	mu      sync.Mutex
-	rev     uint64 // of the state that was published last
-	since   uint64 // events after this revision are complete
-	events  []StatusEvent
-	changed chan struct{} // closed at the next change
+	mu            sync.Mutex
+	rev           uint64 // of the state that was published last
+	completeAfter uint64 // events after this revision are complete
+	events        []StatusEvent
+	changed       chan struct{} // closed at the next change
 }
 
 // activate begins to remember events, if it has not begun.
@@ -46,7 +46,7 @@ func (l *statusLog) activate() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.active.CompareAndSwap(false, true) {
-		l.since = l.rev
+		l.completeAfter = l.rev
 		l.changed = make(chan struct{})
 	}
 }
@@ -65,8 +65,8 @@ func (s *Scheduler) publish(x *exec) {
 		l.events = append(l.events, StatusEvent{l.rev, x.seq, st})
 	}
 	if n := len(l.events) - rememberedEvents; n > 0 {
-		l.since = l.events[n-1].Revision
-		for n < len(l.events) && l.events[n].Revision == l.since {
+		l.completeAfter = l.events[n-1].Revision
+		for n < len(l.events) && l.events[n].Revision == l.completeAfter {
 			n++ // no revision is told in part
 		}
 		l.events = slices.Clone(l.events[n:])
@@ -80,7 +80,7 @@ func (s *Scheduler) publish(x *exec) {
 func (x *exec) changedStatuses(g *graph.Graph[*node]) []*pb.BaseValueStatus {
 	bases := map[string]bool{}
 	for _, c := range x.changes {
-		if c.old == nil || c.gone() || c.old.state != c.new.state || c.old.lastOp != c.new.lastOp ||
+		if c.old == nil || c.removesNode() || c.old.state != c.new.state || c.old.lastOp != c.new.lastOp ||
 			message(c.old.err()) != message(c.new.err()) || !slices.Equal(c.old.details(), c.new.details()) {
 			bases[c.new.baseKey()] = true
 		}
@@ -139,7 +139,7 @@ func (w *Watcher) Next(ctx context.Context) ([]StatusEvent, error) {
 	l := &w.s.statuses
 	for {
 		l.mu.Lock()
-		if w.revision < l.since || w.revision > l.rev {
+		if w.revision < l.completeAfter || w.revision > l.rev {
 			l.mu.Unlock()
 			return nil, ErrLostPlace
 		}

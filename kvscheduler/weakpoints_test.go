@@ -22,7 +22,7 @@ import (
 // descriptors of others.
 
 // W1: dependencies with the same label are all kept, and told apart.
-func TestW1DependenciesWithTheSameLabelAreAllKept(t *testing.T) {
+func TestW1DependenciesMayShareALabel(t *testing.T) {
 	s, sb := newScheduler(t), newSouthbound(t)
 	sb.register(s, "a", parts{prefix: "a/"})
 	sb.register(s, "b", parts{prefix: "b/", deps: map[string][]Dependency{"b/1": {on("path", "a/1"), on("path", "a/2"), on("other", "a/3")}}})
@@ -99,7 +99,7 @@ func metric(t *testing.T, r *prometheus.Registry, name string) (sum float64, m [
 }
 
 // W14: retries, too, wait in the queue only since they are in it.
-func TestW14QueueWaitOfRetriesIsMeasuredFromTheirQueueing(t *testing.T) {
+func TestW14QueueWaitOfRetriesStartsWhenTheyAreQueued(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reg := prometheus.NewRegistry()
 		s, sb := newScheduler(t, func(o *Options) { o.Metrics = reg }), newSouthbound(t)

@@ -46,43 +46,43 @@ func (s *Scheduler) do(j *job, now time.Time) (r jobResult) {
 func (s *Scheduler) newExec(j *job) *exec {
 	s.epoch++
 	s.exec = exec{
-		reg: s.registry.Load(), caller: s.caller, retired: s.retired, log: s.log,
+		reg: s.registry.Load(), caller: s.caller, formerKeys: s.formerKeys, log: s.log,
 		g: s.graph, epoch: s.epoch, seq: s.nextSeq, job: j,
 		recording: !s.history.limits.Disabled || j.drift != "" || j.typ == SBNotification,
-		sets:      s.emptySets(),
+		keySets:   s.emptySets(),
 	}
 	return &s.exec
 }
 
 // sets are the key sets of an exec. They are used again by the next one.
-type sets struct {
-	about   about               // base keys that this transaction is about
-	branch  few[turn]           // keys that are being worked on, further up the stack
-	failed  map[string]struct{} // base keys to be read back
-	scratch []string
+type keySets struct {
+	scope      scope               // base keys that this transaction is about
+	inProgress smallMap[phase]     // keys that are being worked on, further up the stack
+	toReadBack map[string]struct{} // base keys to be read back
+	scratch    []string
 	// providers are keys that last satisfied an AnyOf, by prefix.
-	providers map[string]string
-	verdicts  verdicts
-	again     map[string]againTimes // keys to be looked at again, in againOrder: how often they were
+	providers  map[string]string
+	cycleCache cycleCache
+	rechecks   map[string]recheckState // keys to be looked at again, in againOrder: how often they were
 }
 
 // large reports whether the sets hold more memory than is worth keeping.
-func (s *sets) large() bool {
+func (s *keySets) large() bool {
 	const large = 256
-	return s != nil && (len(s.about.numbers.more) > large || len(s.failed) > large || cap(s.scratch) > large)
+	return s != nil && (len(s.scope.positions.more) > large || len(s.toReadBack) > large || cap(s.scratch) > large)
 }
 
 // emptySets returns the sets of the last exec, emptied.
-func (s *Scheduler) emptySets() *sets {
+func (s *Scheduler) emptySets() *keySets {
 	if s.sets == nil || s.sets.large() {
-		s.sets = &sets{failed: map[string]struct{}{}, again: map[string]againTimes{}, providers: map[string]string{}}
+		s.sets = &keySets{toReadBack: map[string]struct{}{}, rechecks: map[string]recheckState{}, providers: map[string]string{}}
 	}
-	s.sets.about.clear()
-	s.sets.branch.clear()
-	clear(s.sets.failed)
-	clear(s.sets.again)
+	s.sets.scope.clear()
+	s.sets.inProgress.clear()
+	clear(s.sets.toReadBack)
+	clear(s.sets.rechecks)
 	clear(s.sets.providers)
-	s.sets.verdicts.forget()
+	s.sets.cycleCache.reset()
 	s.sets.scratch = s.sets.scratch[:0]
 	return s.sets
 }
@@ -106,11 +106,11 @@ func (s *Scheduler) process(j *job, start time.Time) (seq uint64, err error) {
 	x := s.newExec(j)
 	x.planned = planned
 	if j.opts.revert {
-		x.before = s.graph.Copy()
+		x.beforeTxn = s.graph.Copy()
 	}
 	reverted := x.execute(s.log)
-	for _, n := range x.gone {
-		s.retired.add(n.key)
+	for _, n := range x.removals {
+		s.formerKeys.add(n.key)
 	}
 	for _, c := range x.changes {
 		if c.silent() {
@@ -133,9 +133,9 @@ func (s *Scheduler) process(j *job, start time.Time) (seq uint64, err error) {
 		err = &TransactionError{SeqNum: x.seq, Errors: x.errs, Reverted: reverted}
 		s.log.Warn("transaction failed in part", "seq", x.seq, "type", j.typ, "errors", len(x.errs), "reverted", reverted, "error", err)
 	} else if j.restores() {
-		s.log.Info("southbound restored", "seq", x.seq, "because", j.drift, "operations", len(x.ops)-x.skipped, "duration", stop.Sub(start))
+		s.log.Info("southbound restored", "seq", x.seq, "because", j.drift, "operations", len(x.ops)-x.replacedOps, "duration", stop.Sub(start))
 	} else if s.log.Enabled(context.Background(), slog.LevelDebug) {
-		s.log.Debug("transaction", "seq", x.seq, "type", j.typ, "operations", len(x.ops)-x.skipped, "duration", stop.Sub(start))
+		s.log.Debug("transaction", "seq", x.seq, "type", j.typ, "operations", len(x.ops)-x.replacedOps, "duration", stop.Sub(start))
 	}
 	return x.seq, err
 }
@@ -159,14 +159,14 @@ func (x *exec) execute(log *slog.Logger) (reverted bool) {
 // stillNeeded reports whether there is anything left to do for a job that the
 // scheduler gave itself.
 func (s *Scheduler) stillNeeded(j *job) bool {
-	x := &exec{sets: &sets{}, g: s.graph, reg: s.registry.Load(), job: j}
+	x := &exec{keySets: &keySets{}, g: s.graph, reg: s.registry.Load(), job: j}
 	switch {
 	case j.typ == RetryFailedOps:
 		return len(j.retryValues(x)) > 0
 	case j.typ == RetryUnimplOps:
-		return len(x.nowImplemented()) > 0
+		return len(x.newlyImplemented()) > 0
 	default:
-		reason, all, keys := s.drift.take()
+		reason, all, keys := s.drift.drain()
 		j.drift = reason
 		j.opts.description = "drift: " + reason
 		if all {
@@ -189,7 +189,7 @@ func (s *Scheduler) dryRun(j *job) ([]RecordedOp, error) {
 	if len(x.errs) > 0 {
 		err = &TransactionError{SeqNum: NoSeqNum, Errors: x.errs}
 	}
-	return x.recorded(), err
+	return x.executedOps(), err
 }
 
 // record adds the transaction to the history.
@@ -201,7 +201,7 @@ func (s *Scheduler) record(x *exec, start, stop time.Time, southbound time.Durat
 	t := &RecordedTxn{
 		SeqNum: x.seq, Type: j.typ, Resync: j.opts.resync, Description: j.opts.description,
 		Start: start, Stop: stop, SouthboundTime: southbound,
-		Values: j.values, Planned: x.planned, Executed: x.recorded(), Retrieved: x.recordedReads(),
+		Values: j.values, Planned: x.planned, Executed: x.executedOps(), Retrieved: x.executedReads(),
 	}
 	for _, n := range j.notifications {
 		t.Values = append(t.Values, KeyValue{Key: n.Key, Value: n.Value})
@@ -214,7 +214,7 @@ func (s *Scheduler) record(x *exec, start, stop time.Time, southbound time.Durat
 	}
 	changes := s.history.add(t)
 	if s.recorder != nil {
-		s.recorder(Committed{Txn: t, changes: changes, by: s})
+		s.recorder(Committed{Txn: t, changes: changes, scheduler: s})
 	}
 }
 

@@ -7,7 +7,7 @@ const maxRecordedKeys = 16
 
 // retrieved records a call that read the southbound: the given nodes, or all if
 // keyed is false.
-func (x *exec) retrieved(c *call, nodes []*node, keyed bool, err error) {
+func (x *exec) recordRetrieve(c *call, nodes []*node, keyed bool, err error) {
 	if !x.recording || x.caller == nil {
 		return
 	}
@@ -26,8 +26,8 @@ func (x *exec) retrieved(c *call, nodes []*node, keyed bool, err error) {
 }
 
 // recordedReads counts the operations as recorded does: without replaced ones.
-func (x *exec) recordedReads() []RecordedRetrieve {
-	if x.skipped == 0 {
+func (x *exec) executedReads() []RecordedRetrieve {
+	if x.replacedOps == 0 {
 		return x.reads
 	}
 	kept, counted := 0, 0

@@ -10,7 +10,7 @@ import (
 
 // Above is what packages above this one offer, for tests that need it: they cannot be
 // imported here (see above_external_test.go).
-var Above struct {
+var Upper struct {
 	Handler func(*Scheduler) http.Handler
 	// Explain returns the summary of an explanation.
 	Explain func(s *Scheduler, key string) string

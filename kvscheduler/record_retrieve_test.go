@@ -61,7 +61,7 @@ func TestFailedRetrieveIsRecorded(t *testing.T) {
 		t.Fatalf("%+v", txn.Retrieved)
 	}
 	var diagram strings.Builder
-	if err := Above.Draw(&diagram, &txn); err != nil {
+	if err := Upper.Draw(&diagram, &txn); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"S->>D1: Retrieve all", "D1-xSB: read", "D1-->>S: error: " + errBoom.Error()} {

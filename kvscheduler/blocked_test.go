@@ -9,7 +9,7 @@ import (
 
 // A derived value that could not go because of r/2, which did not go, has failed, too, if
 // what it needs went because of it: d/k1/b needs k/0, which needs any of d/.
-func TestDerivedValueThatCouldNotGoFailsIfWhatItNeedsDid(t *testing.T) {
+func TestUndeletedDerivedValueFailsWithoutItsDependency(t *testing.T) {
 	s, w, commit := newWorld(t)
 	if err := commit(map[string]*spec{"k/0": {Deps: []string{"any:d/"}}, "k/1": {Items: []string{"a", "b"}}, "r/2": {Deps: []string{"d/k1/b"}}}); err != nil {
 		t.Fatal(err)
@@ -38,7 +38,7 @@ func TestDerivedValueThatCouldNotGoFailsIfWhatItNeedsDid(t *testing.T) {
 
 // A value whose re-creation was stopped by the failure of its derived value has failed,
 // too, if it counted on a member of its cycle that is about to become another value.
-func TestValueThatCouldNotBeRecreatedFailsIfItsCycleBroke(t *testing.T) {
+func TestFailedRecreationFailsAfterItsCycleBreaks(t *testing.T) {
 	s, w, commit := newWorld(t)
 	if err := commit(map[string]*spec{"k/2": {Deps: []string{"r/0"}, Items: []string{"a"}}, "r/0": {Deps: []string{"any:k/"}}}); err != nil {
 		t.Fatal(err)
@@ -75,7 +75,7 @@ func TestValueThatCouldNotBeRecreatedFailsIfItsCycleBroke(t *testing.T) {
 
 // A derived value whose deletion was stopped by that of k/1, which failed, goes before what it
 // needs does: d/r2/b needs k/0.
-func TestDerivedValueThatCouldNotGoGoesBeforeWhatItNeeds(t *testing.T) {
+func TestUndeletedDerivedValueIsDeletedBeforeItsDependency(t *testing.T) {
 	s, w, commit := newWorld(t)
 	if err := commit(map[string]*spec{"k/0": {}, "r/2": {Items: []string{"a", "b"}}, "k/1": {Deps: []string{"d/r2/b"}}}); err != nil {
 		t.Fatal(err)

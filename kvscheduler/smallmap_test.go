@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-func TestFewIsAMap(t *testing.T) {
-	var f few[int]
+func TestSmallMapMatchesBuiltinMap(t *testing.T) {
+	var f smallMap[int]
 	want := map[string]int{}
 	keys := []string{"", "a", "b", "c"}
 	for step := range 10_000 {
