@@ -10,7 +10,7 @@ import (
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
 )
 
-// batching gives the mock descriptor batches, which show as one call.
+// batching adds batch callbacks to the mock descriptor. A batch is recorded as one call.
 func batching(sb *southbound, d Descriptor[text, int]) Descriptor[text, int] {
 	d.CreateBatch = func(_ context.Context, values []Item[text, int]) ([]int, []error) {
 		metas, errs := make([]int, len(values)), make([]error, len(values))
@@ -50,7 +50,7 @@ func TestIndependentOperationsAreBatched(t *testing.T) {
 	if err := Register(s, routes); err != nil {
 		t.Fatal(err)
 	}
-	// Those that wait for one interface come together, without the others.
+	// The values that wait for one interface are created in one batch.
 	mustCommit(t, s, "route/1=a route/2=a route/3=b route/4=a")
 	mustCommit(t, s, "if/a=x")
 	wantCalls(t, sb, "CREATE if/a", "CREATE route/1+route/2+route/4")
@@ -78,7 +78,7 @@ func TestFailureInABatchFailsOneValue(t *testing.T) {
 	wantCalls(t, sb, "CREATE a/1+a/2+a/3", "RETRIEVE a/2")
 	wantOps(t, r, "CREATE a/1", "CREATE a/2 [FAILED]", "CREATE a/3")
 	wantState(t, s, "a/3", pb.ValueState_CONFIGURED)
-	// Reverted, nothing of the batch remains.
+	// A revert removes all values of the batch.
 	_, err = commit(t, s, "a/4=x a/5=fail a/6=x", WithRevert())
 	var te *TransactionError
 	if !errors.As(err, &te) || !te.Reverted {

@@ -14,15 +14,14 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// The southbound of the benchmarks is a map with no latency. N interfaces and
-// N routes, each of which depends on its interface: 2N values. With -million, N = 10⁶ is
-// measured, too; it takes 4 GB of memory.
+// The southbound of the benchmarks is a map without latency. N interfaces and N routes, each depending on
+// its interface, are 2N values. The flag -million adds N = 10⁶, which needs 4 GB of memory.
 
-var benchMillion = flag.Bool("million", false, "benchmark a million values of each kind, too")
+var benchMillion = flag.Bool("million", false, "add N = 1,000,000 to the benchmarks")
 
-// relative reports a time per value as a multiple of that of fixed work on the same values, measured
-// at the same place and time: encoding each and putting it into a map. Machines and what else they do differ
-// less in it than in microseconds.
+// relative reports the time per value relative to reference work on the same values at the same time:
+// encoding each value and adding it to a map. The ratio varies less between machines and loads than
+// microseconds do.
 func relative(b *testing.B, perValue time.Duration, values []KeyValue) {
 	best := time.Duration(math.MaxInt64)
 	for began, passes := time.Now(), 0; passes < 3 || time.Since(began) < 20*time.Millisecond; passes++ {
@@ -40,7 +39,7 @@ func relative(b *testing.B, perValue time.Duration, values []KeyValue) {
 	b.ReportMetric(float64(perValue)*float64(len(values))/float64(best), "×reference")
 }
 
-// benchSizes returns the given numbers of values.
+// benchSizes returns the sizes, with a million if -million is set.
 func benchSizes(sizes ...int) []int {
 	if *benchMillion {
 		sizes = append(sizes, 1_000_000)
@@ -151,7 +150,7 @@ func BenchmarkResyncWithoutDifferences(b *testing.B) {
 			values := benchValues(n)
 			s, _ := benchScheduler(b, false, ownInterface)
 			must(b, put(s, values))
-			runtime.GC() // or what is left of the creation is collected meanwhile
+			runtime.GC() // otherwise the garbage of the creation is collected later
 			b.ReportAllocs()
 			for b.Loop() {
 				must(b, put(s, values), WithResync(FullResync))
@@ -172,7 +171,7 @@ func BenchmarkUpdateOne(b *testing.B) {
 			runtime.GC()
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
-				key := strings.Clone(values[(i*7919)%len(values)].Key) // the caller has just made it
+				key := strings.Clone(values[(i*7919)%len(values)].Key) // callers usually build the key
 				start := time.Now()
 				must(b, s.NewTransaction().Put(key, versions[i/len(values)%2]))
 				times = append(times, time.Since(start))
@@ -184,7 +183,7 @@ func BenchmarkUpdateOne(b *testing.B) {
 	}
 }
 
-// BenchmarkPlanOne is a dry run with N existing values: nothing is copied (W5).
+// BenchmarkPlanOne plans the change of one of N values; it must not copy the others (W5).
 func BenchmarkPlanOne(b *testing.B) {
 	for _, n := range benchSizes(100, 1_000, 10_000, 100_000) {
 		b.Run(fmt.Sprintf("N=%d", n), func(b *testing.B) {
@@ -202,7 +201,7 @@ func BenchmarkPlanOne(b *testing.B) {
 	}
 }
 
-// BenchmarkRevert commits N values of which the last one fails (W6).
+// BenchmarkRevert commits N values, the last of which fails (W6).
 func BenchmarkRevert(b *testing.B) {
 	for _, n := range []int{100, 1_000, 10_000} {
 		b.Run(fmt.Sprintf("N=%d", n), func(b *testing.B) {
@@ -232,7 +231,7 @@ func BenchmarkRevert(b *testing.B) {
 	}
 }
 
-// BenchmarkFlap takes an interface with K routes away and puts it back.
+// BenchmarkFlap deletes and creates an interface with K routes.
 func BenchmarkFlap(b *testing.B) {
 	for _, k := range []int{10, 100, 1_000, 10_000} {
 		b.Run(fmt.Sprintf("K=%d", k), func(b *testing.B) {
@@ -254,7 +253,7 @@ func BenchmarkFlap(b *testing.B) {
 	}
 }
 
-// BenchmarkPendingUnblocked creates the interface that N routes wait for.
+// BenchmarkPendingUnblocked creates an interface that N routes wait for.
 func BenchmarkPendingUnblocked(b *testing.B) {
 	for _, n := range []int{100, 1_000, 10_000, 100_000} {
 		b.Run(fmt.Sprintf("N=%d", n), func(b *testing.B) {
@@ -279,8 +278,7 @@ func BenchmarkPendingUnblocked(b *testing.B) {
 	}
 }
 
-// BenchmarkFailures creates N values of which one in a hundred fails once; it reports
-// the keys that were read back for each that failed.
+// BenchmarkFailures creates N values, 1 % of which fail once, and reports the keys read per failure.
 func BenchmarkFailures(b *testing.B) {
 	const n = 10_000
 	read, failed := 0, 0
@@ -321,8 +319,8 @@ func BenchmarkFailures(b *testing.B) {
 	b.ReportMetric(float64(read)/float64(failed), "reads/failure")
 }
 
-// BenchmarkMemory reports the heap per value, with the history off, and that
-// of the history after endless churn.
+// BenchmarkMemory reports the heap per value without history, and the size of the history after long
+// churn.
 func BenchmarkMemory(b *testing.B) {
 	heap := func() float64 {
 		runtime.GC()
@@ -363,8 +361,8 @@ func BenchmarkMemory(b *testing.B) {
 	})
 }
 
-// BenchmarkReadsDuringTransaction reports how long readers take while a
-// transaction makes southbound calls of 1 ms.
+// BenchmarkReadsDuringTransaction reports the latency of readers during a transaction with southbound
+// calls of 1 ms.
 func BenchmarkReadsDuringTransaction(b *testing.B) {
 	s := newScheduler(b)
 	sb := newSouthbound(b)

@@ -7,8 +7,8 @@ import (
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
 )
 
-// A derived value that could not go because of r/2, which did not go, has failed, too, if
-// what it needs went because of it: d/k1/b needs k/0, which needs any of d/.
+// The deletion of d/k1/b is blocked by r/2, whose deletion fails. Meanwhile k/0, on which d/k1/b depends, was
+// deleted, because it needs any of d/. d/k1/b is then FAILED.
 func TestUndeletedDerivedValueFailsWithoutItsDependency(t *testing.T) {
 	s, w, commit := newWorld(t)
 	if err := commit(map[string]*spec{"k/0": {Deps: []string{"any:d/"}}, "k/1": {Items: []string{"a", "b"}}, "r/2": {Deps: []string{"d/k1/b"}}}); err != nil {
@@ -32,12 +32,12 @@ func TestUndeletedDerivedValueFailsWithoutItsDependency(t *testing.T) {
 	wantState(t, s, "k/1", pb.ValueState_CONFIGURED)
 	wantState(t, s, "r/2", pb.ValueState_PENDING, "0 d/k1/b")
 	if got := content(w.exists); !slices.Equal(got, []string{`k/1 {"V":0}`}) {
-		t.Errorf("there are %q", got)
+		t.Errorf("southbound has %q", got)
 	}
 }
 
-// A value whose re-creation was stopped by the failure of its derived value has failed,
-// too, if it counted on a member of its cycle that is about to become another value.
+// The re-creation of k/2 is blocked by its derived value. k/2 fails, because the member of its cycle that it
+// depends on will change.
 func TestFailedRecreationFailsAfterItsCycleBreaks(t *testing.T) {
 	s, w, commit := newWorld(t)
 	if err := commit(map[string]*spec{"k/2": {Deps: []string{"r/0"}, Items: []string{"a"}}, "r/0": {Deps: []string{"any:k/"}}}); err != nil {
@@ -69,12 +69,11 @@ func TestFailedRecreationFailsAfterItsCycleBreaks(t *testing.T) {
 	wantState(t, s, "r/0", pb.ValueState_CONFIGURED)
 	wantState(t, s, "k/2", pb.ValueState_CONFIGURED)
 	if got := content(w.exists); !slices.Equal(got, []string{`k/2 {"V":1}`, `r/0 {"V":1}`}) {
-		t.Errorf("there are %q", got)
+		t.Errorf("southbound has %q", got)
 	}
 }
 
-// A derived value whose deletion was stopped by that of k/1, which failed, goes before what it
-// needs does: d/r2/b needs k/0.
+// The deletion of d/r2/b was blocked by k/1. It is deleted before its dependency k/0.
 func TestUndeletedDerivedValueIsDeletedBeforeItsDependency(t *testing.T) {
 	s, w, commit := newWorld(t)
 	if err := commit(map[string]*spec{"k/0": {}, "r/2": {Items: []string{"a", "b"}}, "k/1": {Deps: []string{"d/r2/b"}}}); err != nil {
@@ -90,7 +89,7 @@ func TestUndeletedDerivedValueIsDeletedBeforeItsDependency(t *testing.T) {
 		t.Error("no error")
 	}
 	if _, ok := w.exists["d/r2/b"]; !ok {
-		t.Fatalf("there are %q", content(w.exists))
+		t.Fatalf("southbound has %q", content(w.exists))
 	}
 	w.outcome, w.ops = nil, nil
 	if err := commit(map[string]*spec{"k/0": nil}); err != nil {

@@ -1,30 +1,29 @@
 package kvscheduler
 
-// verdicts caches the results of analyses of cycles. One analysis decides for all values that it
-// visits for the same reason, so that the next one of them need not be analysed:
+// cycleCache caches the results of cycle analyses. One analysis decides for all values that it visits
+// for the same reason:
 //
-//   - That a value may exist, or is founded, holds until something is lost: a value is
-//     about to be deleted, was deleted, failed, or needs something else.
-//   - That it may not exist holds until something is gained, too.
+//   - A positive result (ready, supported) holds until a value is deleted, fails, or gets other
+//     dependencies.
+//   - A negative result (notReady) also ends when a value becomes available.
 type cycleCache struct {
 	supported, ready, notReady map[string]struct{}
 }
 
-// forget forgets everything.
 func (v *cycleCache) reset() {
 	clear(v.supported)
 	clear(v.ready)
 	clear(v.notReady)
 }
 
-// gained invalidates the results that may change when a value is created or may be created.
+// invalidateNotReady drops the results that may change when a value becomes available or may be created.
 func (v *cycleCache) invalidateNotReady() {
 	if len(v.notReady) > 0 {
 		clear(v.notReady)
 	}
 }
 
-// lost invalidates the results that may change when a value goes or will not be created.
+// invalidate drops the results that may change when a value is lost or will not be created.
 func (v *cycleCache) invalidate() {
 	if len(v.supported)+len(v.ready)+len(v.notReady) > 0 {
 		v.reset()
@@ -43,7 +42,7 @@ func (v *cycleCache) setSupported(key string) {
 	v.supported[key] = struct{}{}
 }
 
-// ready returns the cached result for a pending value.
+// lookup returns the cached result for a PENDING value.
 func (v *cycleCache) lookup(key string) (ready, known bool) {
 	if _, ready = v.ready[key]; ready {
 		return true, true

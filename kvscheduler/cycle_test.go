@@ -8,7 +8,7 @@ import (
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
 )
 
-// newWorld returns an empty world with a scheduler, and what commits to it.
+// newWorld returns a scheduler with an empty world and a function that commits values.
 func newWorld(t *testing.T) (*Scheduler, *world, func(map[string]*spec, ...TxnOption) error) {
 	s := newScheduler(t)
 	w := &world{exists: map[string]spec{}}
@@ -27,9 +27,8 @@ func newWorld(t *testing.T) (*Scheduler, *world, func(map[string]*spec, ...TxnOp
 	}
 }
 
-// A cycle through derived values that an outside value supports comes down in
-// order when that goes: each derived value before its base value, even if the way
-// to the base value led through it.
+// A cycle through derived values loses its outside support. Every derived value is deleted before its base
+// value, even if the search for the base value started from the derived one.
 func TestCycleThroughDerivedValuesIsDeletedInOrder(t *testing.T) {
 	_, w, commit := newWorld(t)
 	must := func(values map[string]*spec) {
@@ -45,12 +44,12 @@ func TestCycleThroughDerivedValuesIsDeletedInOrder(t *testing.T) {
 		"r/1": {Deps: []string{"any:d/"}},
 	})
 	if len(w.exists) != 8 {
-		t.Fatalf("there are %q", content(w.exists))
+		t.Fatalf("southbound has %q", content(w.exists))
 	}
 	w.ops = nil
 	must(map[string]*spec{"k/1": nil})
 	if got := content(w.exists); !slices.Equal(got, []string{`k/0 {"V":0}`}) {
-		t.Errorf("left are %q", got)
+		t.Errorf("southbound has %q", got)
 	}
 	at := func(op string) int {
 		i := slices.Index(w.ops, op)
@@ -69,8 +68,8 @@ func TestCycleThroughDerivedValuesIsDeletedInOrder(t *testing.T) {
 	}
 }
 
-// The one member of a cycle that is left, because its deletion failed, counts on
-// the others as they do on it: all of them come back together.
+// The deletion of one member of a cycle failed and the others are gone. They support each other, so all of
+// them are created again together.
 func TestCycleIsRestoredAroundUndeletableMember(t *testing.T) {
 	members := map[string]*spec{"k/1": {Deps: []string{"r/2"}}, "r/0": {Deps: []string{"k/1"}}, "r/2": {Deps: []string{"r/0"}}}
 	for name, again := range map[string]struct {
@@ -97,21 +96,21 @@ func TestCycleIsRestoredAroundUndeletableMember(t *testing.T) {
 				return succeeds
 			}
 			if err := commit(map[string]*spec{"r/2": nil}, WithRevert()); err == nil || len(failing) > 0 || len(w.exists) != 1 {
-				t.Fatalf("error %v, calls %q, left are %q", err, w.ops, content(w.exists))
+				t.Fatalf("error %v, calls %q, southbound has %q", err, w.ops, content(w.exists))
 			}
 			w.outcome, w.ops = nil, nil
 			if err := commit(again.request, again.opts...); err != nil {
 				t.Error(err)
 			}
 			if len(w.exists) != len(members) || slices.Contains(w.ops, "DELETE r/2") {
-				t.Errorf("calls %q, there are %q", w.ops, content(w.exists))
+				t.Errorf("calls %q, southbound has %q", w.ops, content(w.exists))
 			}
 		})
 	}
 }
 
-// What loses its foundation stays as long as what it needs is there: r/1 goes after d/k1/b,
-// with d/k1/a, and so not at all if d/k1/b cannot.
+// A value that loses its support stays while its dependencies exist: r/1 would be deleted after d/k1/b and
+// together with d/k1/a. It stays, because the deletion of d/k1/b fails.
 func TestFailedDeletionKeepsDependencies(t *testing.T) {
 	_, w, commit := newWorld(t)
 	if err := commit(map[string]*spec{
@@ -143,8 +142,8 @@ func TestFailedDeletionKeepsDependencies(t *testing.T) {
 	}
 }
 
-// What is deleted for a value whose deletion failed may take others along that need
-// the value, too: k/2, and with it its derived value, goes with that of k/1.
+// Deleting the remains of a failed deletion may delete other dependents: k/2 and its derived value are
+// deleted together with the derived value of k/1.
 func TestRevertDeletesTransitiveDependents(t *testing.T) {
 	_, w, commit := newWorld(t)
 	if err := commit(map[string]*spec{"k/0": {Deps: []string{"any:d/"}}, "k/1": {V: 1, Items: []string{"a", "b"}}}); err != nil { // b needs k/0
@@ -167,8 +166,7 @@ func TestRevertDeletesTransitiveDependents(t *testing.T) {
 	}
 }
 
-// A value that failed, and that the transaction is going to change, is not counted
-// on as a member of the cycle that it was in.
+// A failed value that the transaction will change does not count as a member of its old cycle.
 func TestCycleIgnoresFailedMemberThatWillChange(t *testing.T) {
 	s, w, commit := newWorld(t)
 	if err := commit(map[string]*spec{"k/2": {}}); err != nil {
@@ -189,7 +187,7 @@ func TestCycleIgnoresFailedMemberThatWillChange(t *testing.T) {
 	w.outcome = nil
 	w.between = func(op, key string) {
 		if n, _ := s.graph.Get("k/2"); op+" "+key == "CREATE r/1" && n.State() == pb.ValueState_CONFIGURED {
-			t.Error("k/2 counts on r/1, which does not need it any more")
+			t.Error("k/2 is configured before r/1, which no longer depends on it")
 		}
 	}
 	w.ops = nil
@@ -202,7 +200,7 @@ func TestCycleIgnoresFailedMemberThatWillChange(t *testing.T) {
 	wantState(t, s, "k/2", pb.ValueState_CONFIGURED)
 }
 
-// Nobody may depend on a value whose deletion failed, nor on what is found of it.
+// No value may depend on a value whose deletion failed, nor on its properties.
 func TestPropertyOfFailedDeletionIsUnavailable(t *testing.T) {
 	s, w, commit := newWorld(t)
 	if err := commit(map[string]*spec{"k/0": {Items: []string{"p"}}, "r/1": {Deps: []string{"p/k0/p"}}}); err != nil {
@@ -226,8 +224,8 @@ func TestPropertyOfFailedDeletionIsUnavailable(t *testing.T) {
 	wantState(t, s, "r/1", pb.ValueState_CONFIGURED)
 }
 
-// A value whose deletion failed is counted on as a member of the cycle that it will
-// be in, not of the one that it was in: k/1 needs k/0 no more, so it comes first.
+// A value whose deletion failed counts as a member of its future cycle, not of its old one: k/1 no longer
+// needs k/0 and is created first.
 func TestCycleUsesWantedDependenciesOfFailedMember(t *testing.T) {
 	type values = map[string]*spec
 	k0 := &spec{Deps: []string{"r/0", "k/1"}}
@@ -237,7 +235,7 @@ func TestCycleUsesWantedDependenciesOfFailedMember(t *testing.T) {
 		first values
 		op    string
 		fate  outcome
-		fail  []values // one after the other
+		fail  []values // committed one after the other
 	}{
 		"re-created, still there":              {alone, "DELETE k/1", failsBefore, []values{{"k/1": {}}}},
 		"re-created, gone":                     {alone, "DELETE k/1", failsAfter, []values{{"k/1": {}}}},
@@ -275,8 +273,8 @@ func TestCycleUsesWantedDependenciesOfFailedMember(t *testing.T) {
 	}
 }
 
-// A value that goes because of what it needs now, which comes because it goes, comes
-// back: on the way, r/1, which failed before and needs any of r/, is tried again.
+// The deletion of r/2 leads to the creation of its new dependency: r/1, which failed before and needs any
+// of r/, is retried. r/2 is then created again.
 func TestValueIsRecreatedIfItsDeletionMeetsItsDependencies(t *testing.T) {
 	s, w, commit := newWorld(t)
 	w.outcome = func(op, key string) outcome {
@@ -296,12 +294,12 @@ func TestValueIsRecreatedIfItsDeletionMeetsItsDependencies(t *testing.T) {
 		wantState(t, s, key, pb.ValueState_CONFIGURED)
 	}
 	if _, ok := w.exists["r/2"]; !ok {
-		t.Errorf("calls %q, there are %q", w.ops, content(w.exists))
+		t.Errorf("calls %q, southbound has %q", w.ops, content(w.exists))
 	}
 }
 
-// The members of a cycle that came first go again if a later one cannot come: they
-// need it. Both come once it can, or in order once it is no member any more.
+// If a member of a cycle cannot be created, the members created before are deleted. All are created when
+// the failed one succeeds, or in order when it leaves the cycle.
 func TestCycleIsDeletedIfAMemberFails(t *testing.T) {
 	for name, tc := range map[string]struct {
 		fate  outcome
@@ -346,7 +344,7 @@ func TestCycleIsDeletedIfAMemberFails(t *testing.T) {
 	}
 }
 
-// That holds for members that need the failed one through others, too.
+// The same for members that depend on the failed one indirectly.
 func TestCycleIsDeletedIfAnIndirectMemberFails(t *testing.T) {
 	s, w, commit := newWorld(t)
 	if err := commit(map[string]*spec{"k/0": {Deps: []string{"k/2"}}, "r/0": {Deps: []string{"k/0"}}}); err != nil {
@@ -374,8 +372,8 @@ func TestCycleIsDeletedIfAnIndirectMemberFails(t *testing.T) {
 	}
 }
 
-// A value that goes because what it needs was found missing comes back if that is
-// created because the value goes: k/2 needs any of k/.
+// A value is deleted because its dependency is missing. It is created again when its deletion leads to the
+// creation of that dependency: k/2 needs any of k/.
 func TestCycleMemberIsRecreatedAfterAnotherWasMissing(t *testing.T) {
 	for _, kind := range []string{"k/", "r/"} {
 		s, w, commit := newWorld(t)
@@ -392,8 +390,8 @@ func TestCycleMemberIsRecreatedAfterAnotherWasMissing(t *testing.T) {
 	}
 }
 
-// A value goes again if what it needs went while it was being created: k/0, which
-// needed d/k1/b that failed, is looked at because of d/k2/b, which needs k/0.
+// A dependency is lost while the value is being created: k/0 needs d/k1/b, which failed, and is re-evaluated
+// because of d/k2/b, which needs k/0.
 func TestValueIsDeletedIfItsDependencyVanishesDuringCreate(t *testing.T) {
 	s, w, commit := newWorld(t)
 	if err := commit(map[string]*spec{"k/1": {Items: []string{"a", "b"}}, "k/2": {V: 1}}); err != nil { // b needs k/0
@@ -419,9 +417,8 @@ func TestValueIsDeletedIfItsDependencyVanishesDuringCreate(t *testing.T) {
 	}
 }
 
-// A value that goes because of what it needs does not come back for a moment if the
-// transaction is about to delete it: derived values of k/0 are still there when r/2,
-// which needs any, goes.
+// A value that is postponed and then deleted in the same transaction is not created in between, although
+// derived values of k/0 still satisfy r/2 when it is postponed.
 func TestPostponedValueIsNotRecreatedBeforeItsDeletion(t *testing.T) {
 	_, w, commit := newWorld(t)
 	for _, values := range []map[string]*spec{
@@ -439,8 +436,8 @@ func TestPostponedValueIsNotRecreatedBeforeItsDeletion(t *testing.T) {
 	}
 }
 
-// A value that exists and changes to be in a cycle has the rest of it tried again: k/0,
-// which failed. If that cannot come now either, the value goes.
+// An update makes a value a member of a cycle whose other member k/0 failed before. k/0 is retried; if it
+// fails again, the value is deleted.
 func TestUpdateIntoCycleRetriesFailedMember(t *testing.T) {
 	for name, tc := range map[string]struct {
 		again outcome

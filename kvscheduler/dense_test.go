@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// denseScheduler has values a/ that depend on each other, as depsOf says of n of them.
+// denseScheduler has n values below a/ with the dependencies that depsOf returns.
 func denseScheduler(t testing.TB, depsOf func(n int) []Dependency, n int) *Scheduler {
 	s, sb := newScheduler(t, func(o *Options) { o.History.Disabled = true }), newSouthbound(t)
 	deps := depsOf(n)
@@ -14,12 +14,12 @@ func denseScheduler(t testing.TB, depsOf func(n int) []Dependency, n int) *Sched
 	return s
 }
 
-// anyOfOwnSpace: every value needs any of them.
+// anyOfOwnSpace makes every value depend on any of them.
 func anyOfOwnSpace(int) []Dependency {
 	return []Dependency{{Label: "any", AnyOf: AnyOf{KeyPrefixes: []string{"a/"}}}}
 }
 
-// allOfOwnSpace: every value needs all of them.
+// allOfOwnSpace makes every value depend on all of them.
 func allOfOwnSpace(n int) (deps []Dependency) {
 	for i := range n {
 		deps = append(deps, Dependency{Label: fmt.Sprint(i), Key: fmt.Sprintf("a/%06d", i)})
@@ -27,8 +27,8 @@ func allOfOwnSpace(n int) (deps []Dependency) {
 	return deps
 }
 
-// denseLife creates n values, one by one and in one transaction, updates them and deletes them.
-// It returns how long it took to create them in one transaction.
+// denseLife creates n values in one transaction and one by one, updates them and deletes them. It returns
+// the time of the first creation.
 func denseLife(t testing.TB, s *Scheduler, n int) (created time.Duration) {
 	commit := func(values func(txn *Transaction, key string), together bool) {
 		txn := s.NewTransaction()
@@ -56,8 +56,7 @@ func denseLife(t testing.TB, s *Scheduler, n int) (created time.Duration) {
 	return created
 }
 
-// BenchmarkDense is the life of values that all depend on each other. It fails if the
-// time grows faster than the square of the number of edges.
+// BenchmarkDense runs denseLife. It fails if the time grows faster than the square of the number of edges.
 func BenchmarkDense(b *testing.B) {
 	for _, bm := range []struct {
 		name  string
@@ -81,7 +80,7 @@ func BenchmarkDense(b *testing.B) {
 				took, edges := b.Elapsed().Seconds()/float64(b.N), bm.edges(n)
 				growth := float64(edges) / float64(max(lastEdges, 1))
 				if slack := 2.0; lastEdges > 0 && took > slack*last*growth*growth {
-					b.Errorf("%d edges take %.3f s, %d take %.3f s: more than the square", lastEdges, last, edges, took)
+					b.Errorf("%d edges take %.3f s and %d take %.3f s: faster than quadratic growth", lastEdges, last, edges, took)
 				}
 				last, lastEdges = took, edges
 				b.ReportMetric(took*1000, "ms")
@@ -90,8 +89,8 @@ func BenchmarkDense(b *testing.B) {
 	}
 }
 
-// The analysis of what holds up what is not done again for every dependent of every
-// deletion: a thousand values that need any of themselves are no matter of minutes.
+// The analysis of cycles is not repeated for each dependent of each deletion: a thousand values that depend
+// on any of each other do not take minutes.
 func TestDenseValuesTakePolynomialTime(t *testing.T) {
 	start := time.Now()
 	denseLife(t, denseScheduler(t, anyOfOwnSpace, 300), 300)

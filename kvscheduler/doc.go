@@ -1,5 +1,6 @@
-// Package kvscheduler makes a southbound match the requests of a northbound, and keeps it
-// that way. It knows keys, values and their dependencies; it knows nothing of networks.
+// Package kvscheduler is a transaction engine for key-value configuration. It makes a southbound,
+// such as a vswitch, match the values that the northbound requests, and keeps it matching. It knows
+// keys, values and dependencies, but nothing about networks.
 //
 //	NB transaction ──┐
 //	SB notification ─┼─> queue ─> plan ─> execute ─────────> publish ─> record, notify, schedule retries
@@ -8,66 +9,61 @@
 //	                     dry run ──┘         ↓ │ Delete,        └──> snapshot: status, dumps, REST,
 //	                                     southbound  Retrieve          explanations; never waits
 //
-// The northbound requests values by key, in transactions: Put, Delete, Commit.
-// A descriptor, one per kind of value, says how values of its key space are
-// created, updated, deleted and read back in the southbound, their dependencies and
-// their derived values. From these the scheduler computes the operations and their order:
+// The northbound requests values in transactions: Put, Delete, Commit. A Descriptor per kind of value
+// creates, updates, deletes and reads the values of its key space, and declares their dependencies and
+// derived values. The scheduler computes the operations and their order from these rules:
 //
-//   - A value whose dependencies are not met is PENDING. It is created once
-//     they are, and deleted before one of them is.
-//   - Derived values are parts of a value with dependencies or operations of
-//     their own, e.g. the binding of an interface to a bridge domain. Without
-//     a descriptor they are properties: something to depend on.
-//   - A change that cannot be made in place is a deletion and a creation; dependents are
-//     deleted before and created after.
-//   - An operation that fails leaves its value FAILED or RETRYING, and the rest
-//     of the transaction goes on; or, with WithRevert, everything is undone.
-//     Values of unknown state are read back from the southbound.
-//   - An operation is not started while it is blocked by a dependent or derived value that
-//     could not be deleted. Its value is then FAILED or RETRYING, too, and the operation is
-//     executed once nothing blocks it, in the same transaction if possible.
-//   - Operations of descriptors with a Stage take effect together, at the end of the
-//     transaction, or before what follows them in it.
-//   - An INVALID value changes nothing: its last valid version stays until the dependencies
-//     of that version go, and no other value waits for it. Once its deletion is due, it does
-//     not come back, even if its dependencies cannot be deleted in the end.
-//   - A resync compares all requested with all existing values.
-//   - A value that exists without a request is OBTAINED: others may depend on it, and it is
-//     never changed unless it is requested. A revert then returns it to being OBTAINED,
-//     whatever its dependencies.
+//   - A value with unmet dependencies is PENDING. It is created when they are met, and deleted before
+//     one of them is deleted.
+//   - Derived values are parts of a value with dependencies or operations of their own, such as the
+//     binding of an interface to a bridge domain. A derived value without a descriptor is a property:
+//     other values can depend on it.
+//   - A change that cannot be made in place deletes and creates the value. Its dependents are deleted
+//     before and created after it.
+//   - A failed operation leaves its value FAILED or RETRYING. The rest of the transaction continues,
+//     or is undone if the transaction was committed WithRevert. The failed value is read back.
+//   - A dependent or derived value that could not be deleted blocks the operation. The value is then
+//     FAILED or RETRYING, too, and the operation is executed when nothing blocks it, in the same
+//     transaction if possible.
+//   - Operations of descriptors with a Stage take effect together.
+//   - An INVALID value changes nothing. Its last valid version stays until its deletion is due, and then
+//     does not come back. No other value waits for an INVALID value.
+//   - A resync compares all requested values with all existing values.
+//   - A value that exists without a request is OBTAINED. Other values can depend on it, and it is never
+//     changed. A request makes it an ordinary value; a revert returns it to OBTAINED.
 //
-// The shortest useful program is in the examples of this package.
+// Start with the examples of this package.
 //
-// # The one way to hurt yourself
+// # Callbacks must not wait for the scheduler
 //
-// Callbacks run one at a time, while the scheduler waits for them. A callback
-// that commits a transaction and waits for it waits for itself, until its
-// deadline fails it. Callbacks may call Metadata, PushSBNotification, ReportDrift and
-// commit WithoutBlocking.
+// Callbacks run one at a time, while the scheduler waits for them. A callback that commits a transaction
+// and waits for its result blocks until its deadline fails it. Callbacks may call Metadata,
+// MetadataLabels, PushSBNotification and ReportDrift, and commit WithoutBlocking.
 //
 // # Cycles
 //
-// Values may need each other: they become ready together, once all their dependencies
-// outside of their cycle are met, and are deleted together when one of those goes. A cycle
-// through a derived value and its base value cannot start, since derived values come after
-// their base value. Its values are PENDING, and Explain names the cycle, unless a value outside
-// also satisfies one of their dependencies, for example an AnyOf. When that value goes, they go:
-// a value does not count as support for the values that it depends on. The result therefore
-// depends only on the present requests, and not on their history.
+// Values may depend on each other. The members of a cycle are created together when all dependencies
+// outside of the cycle are met, and deleted together when one of these is lost. A cycle through a derived
+// value and its base value cannot start, because the base value comes first: its values stay PENDING, and
+// package inspect names the cycle. A value outside of the cycle can support it, for example by satisfying
+// an AnyOf. When that value is deleted, the cycle is deleted, too: a value never supports its own
+// dependencies. The result therefore depends only on the current requests, not on their history.
 //
-// # Promises
+// # Guarantees
 //
-// Between any two operations, a value that is CONFIGURED has all of its
-// dependencies met; members of a dependency cycle count as met for each other.
-// A failure, panic or missed deadline of a callback fails its value, and no
-// other one that does not depend on it. A full resync over a southbound that matches the
-// requests executes nothing. Readers never wait for the southbound. Two schedulers share
-// nothing.
+//   - Between any two operations, all dependencies of a CONFIGURED value are met. Members of a cycle count
+//     as met for each other.
+//   - A failure, panic or missed deadline of a callback fails only its value and the values that depend on
+//     it.
+//   - A full resync over a southbound that matches the requests executes no operation.
+//   - Readers never wait for the southbound.
+//   - Two schedulers in a process share nothing.
 //
-// Package record defines the records of transactions; packages inspect and diagram present
-// records and snapshots.
+// # Packages and files
 //
-// Files: exec is the algorithm on one value and its surroundings, run has the kinds of
-// transactions, refresh reads the southbound, ready and cycle decide whether dependencies are
-// met, and graph is the persistent data structure beneath.
+// Package record defines the records of transactions, package graph the persistent graph of values.
+// Packages inspect and diagram present records and snapshots.
+//
+// exec*.go process one value and its surroundings, run.go the types of transactions, refresh.go reads the
+// southbound, and ready.go and cycle.go decide whether dependencies are met.
 package kvscheduler

@@ -52,13 +52,13 @@ func TestDriftWithoutKeysReadsEverything(t *testing.T) {
 		}
 	}
 	if all := strings.Join(resyncs, " "); !strings.Contains(all, "restarted") {
-		t.Errorf("recorded %q, want the reason", resyncs)
+		t.Errorf("recorded %q without the reason", resyncs)
 	}
 	for _, key := range []string{"a/1", "a/2", "b/1"} {
 		wantState(t, s, key, pb.ValueState_CONFIGURED)
 	}
 	if slices.ContainsFunc(sb.content(), func(line string) bool { return strings.HasPrefix(line, "a/9") }) {
-		t.Error("what is not wanted is still there")
+		t.Error("the unwanted value a/9 still exists")
 	}
 	sb.take()
 	_ = s.ReportDrift("restarted")
@@ -96,7 +96,7 @@ func TestRestoringEndsAfterEverythingIsRead(t *testing.T) {
 	history := s.History(time.Time{}, time.Time{})
 	wantOps(t, history[1], "CREATE a/1 [WAS-MISSING]")
 	if len(history) != 3 || history[2].Description != "drift: restarted again" || len(history[2].Executed) > 0 {
-		t.Errorf("recorded %v, want the transaction that found nothing to do, too", history)
+		t.Errorf("recorded %v, want also the transaction without operations", history)
 	}
 }
 

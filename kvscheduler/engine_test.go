@@ -12,7 +12,7 @@ import (
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
 )
 
-// W22: no model is needed to find it.
+// W22: unimplemented values are configured when their descriptor is registered.
 func TestW22UnimplementedValueIsConfiguredAfterRegistration(t *testing.T) {
 	s, sb := newScheduler(t), newSouthbound(t)
 	mustCommit(t, s, "a/1=x")
@@ -60,8 +60,7 @@ func TestInvalidValueIsCorrected(t *testing.T) {
 	wantCalls(t, sb, "CREATE a/1")
 }
 
-// W11: an invalid change leaves the last valid value where it is, and those
-// who depend on it too.
+// W11: an invalid change keeps the last valid value and its dependents.
 func TestW11InvalidUpdateKeepsTheLastValidValue(t *testing.T) {
 	s, sb := newScheduler(t), newSouthbound(t)
 	sb.register(s, "a", parts{prefix: "a/", invalid: "bad"})
@@ -163,7 +162,7 @@ func TestHangingCallbackBlocksOnlyItsDescriptor(t *testing.T) {
 	<-returned
 	deadline := time.Now().Add(5 * time.Second)
 	for time.Now().Before(deadline) && s.ValueStatus("a/2").Value.State != pb.ValueState_CONFIGURED {
-		_, _ = commit(t, s, "a/2=y") // until the old call has returned
+		_, _ = commit(t, s, "a/2=y") // until the abandoned call returns
 	}
 	wantState(t, s, "a/2", pb.ValueState_CONFIGURED)
 }
@@ -183,7 +182,7 @@ func TestCallbackThatReturnsAtItsDeadlineFailsItsValue(t *testing.T) {
 	}
 }
 
-// W16: conflicts are found at registration.
+// W16: registration detects conflicts.
 func TestW16RegistrationConflictsNameBothSides(t *testing.T) {
 	odd := func(key string) bool { return strings.HasSuffix(key, "1") }
 	even := func(key string) bool { return strings.HasSuffix(key, "2") }
@@ -250,8 +249,8 @@ func TestRevertUndoesExecutedOperations(t *testing.T) {
 	wantState(t, s, "route/1", pb.ValueState_NONEXISTENT)
 }
 
-// Somebody else's pending value that cannot be created does not make a
-// transaction fail, but one that was there before does.
+// A failure of an unrelated PENDING value does not revert a transaction. The failure of a value that was
+// available before does.
 func TestRevertIgnoresUnrelatedPendingValues(t *testing.T) {
 	s, sb := newScheduler(t), newSouthbound(t)
 	sb.register(s, "if", parts{prefix: "if/", keyed: true, recreate: true})
@@ -324,7 +323,7 @@ func TestFullQueueAndClose(t *testing.T) {
 	wantState(t, s, "a/1", pb.ValueState_CONFIGURED)
 }
 
-// W8: readers see the state before a transaction while it runs.
+// W8: readers see the state before a transaction until it ends.
 func TestW8ReadersDoNotWaitForTheSouthbound(t *testing.T) {
 	s, sb := newScheduler(t), newSouthbound(t)
 	sb.register(s, "a", parts{prefix: "a/"})
@@ -337,7 +336,7 @@ func TestW8ReadersDoNotWaitForTheSouthbound(t *testing.T) {
 	<-started
 	wantState(t, s, "a/1", pb.ValueState_NONEXISTENT)
 	if _, ok := s.Metadata("a", "a/1"); !ok {
-		t.Error("metadata is not visible to callbacks")
+		t.Error("metadata is not visible during the transaction")
 	}
 	close(release)
 	<-done
@@ -366,7 +365,7 @@ func TestMetadataIndexes(t *testing.T) {
 	}
 }
 
-// A chain of values, each of which needs the one before, in all orders of keys.
+// A chain of values, each depending on the previous one, with keys in several orders.
 func TestLongChains(t *testing.T) {
 	const n = 5_000
 	for name, key := range map[string]func(i int) string{
@@ -399,7 +398,7 @@ func TestLongChains(t *testing.T) {
 	}
 }
 
-// runtime.Goexit in a callback, which is what t.FailNow does, fails its value.
+// A callback that calls runtime.Goexit, as t.FailNow does, fails its value.
 func TestCallbackThatEndsItsGoroutineFailsItsValue(t *testing.T) {
 	s, sb := newScheduler(t), newSouthbound(t)
 	sb.register(s, "a", parts{prefix: "a/"})
@@ -431,7 +430,7 @@ func TestStalledReportsTheLackOfProgress(t *testing.T) {
 	if err := s.Stalled(time.Hour); err != nil {
 		t.Errorf("at work: %v", err)
 	}
-	if err := s.Stalled(-1); err == nil || !strings.Contains(err.Error(), "not got any further") {
+	if err := s.Stalled(-1); err == nil || !strings.Contains(err.Error(), "no progress") {
 		t.Errorf("stalled: %v", err)
 	}
 	close(release)
@@ -443,7 +442,7 @@ func TestStalledReportsTheLackOfProgress(t *testing.T) {
 	}
 }
 
-// errorsOf returns the failures of single operations in the error of a commit.
+// errorsOf returns the failures of operations in the error of a commit.
 func errorsOf(err error) []*KeyError {
 	var te *TransactionError
 	if errors.As(err, &te) {

@@ -14,17 +14,17 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// garden is a toy southbound: beds, and plants that need a bed to grow in.
+// garden is a toy southbound with beds and plants. A plant needs a bed.
 type garden struct {
 	beds   map[string]bool
 	plants map[string]string // plant -> bed
 }
 
-// Any proto message will do as a value. Here it is a text: a bed has a soil,
-// and of a plant it is the bed.
+// text is the type of all values; any protobuf message works. The value of a bed is its soil, the value of a
+// plant is its bed.
 type text = *wrapperspb.StringValue
 
-// bedDescriptor shows the least that a descriptor has.
+// bedDescriptor returns a minimal descriptor.
 func (g *garden) bedDescriptor() kvscheduler.Descriptor[text, kvscheduler.NoMetadata] {
 	return kvscheduler.Descriptor[text, kvscheduler.NoMetadata]{
 		Name: "bed",
@@ -41,8 +41,7 @@ func (g *garden) bedDescriptor() kvscheduler.Descriptor[text, kvscheduler.NoMeta
 	}
 }
 
-// plantDescriptor adds what else is worth having: a dependency, validation,
-// and reading back.
+// plantDescriptor adds a dependency, validation and Retrieve.
 func (g *garden) plantDescriptor() kvscheduler.Descriptor[text, kvscheduler.NoMetadata] {
 	return kvscheduler.Descriptor[text, kvscheduler.NoMetadata]{
 		Name: "plant",
@@ -68,7 +67,7 @@ func (g *garden) plantDescriptor() kvscheduler.Descriptor[text, kvscheduler.NoMe
 		Retrieve: func(context.Context, []kvscheduler.Item[text, kvscheduler.NoMetadata]) ([]kvscheduler.Item[text, kvscheduler.NoMetadata], error) {
 			var found []kvscheduler.Item[text, kvscheduler.NoMetadata]
 			for key, bed := range g.plants {
-				// A wild plant is obtained: it is left alone.
+				// A wild plant is OBTAINED and never changed.
 				origin := kvscheduler.FromNB
 				if strings.HasPrefix(key, "plant/wild-") {
 					origin = kvscheduler.FromSB
@@ -101,7 +100,7 @@ func newGarden() (*garden, *kvscheduler.Scheduler) {
 	return g, s
 }
 
-// A plant is requested before its bed: it waits.
+// A plant that is requested before its bed is PENDING.
 func Example() {
 	g, s := newGarden()
 	defer s.Close()
@@ -119,7 +118,7 @@ func Example() {
 	// CONFIGURED plant/rose in south
 }
 
-// Errors tell the key, the operation and the cause.
+// Errors name the key, the operation and the cause.
 func ExampleTransaction_Commit() {
 	_, s := newGarden()
 	defer s.Close()
@@ -135,7 +134,7 @@ func ExampleTransaction_Commit() {
 	// NONEXISTENT
 }
 
-// What would be done, without doing it.
+// Plan returns the operations without executing them.
 func ExampleTransaction_Plan() {
 	_, s := newGarden()
 	defer s.Close()
@@ -151,11 +150,11 @@ func ExampleTransaction_Plan() {
 	// DELETE bed/south []
 }
 
-// A full resync compares everything requested with everything that exists.
+// A full resync compares all requested with all existing values.
 func ExampleWithResync() {
 	g, s := newGarden()
 	defer s.Close()
-	g.plants["plant/tulip"] = "north" // left over from another time
+	g.plants["plant/tulip"] = "north" // from an earlier run
 	g.plants["plant/wild-thyme"] = "meadow"
 
 	seq, _ := s.NewTransaction().
@@ -173,7 +172,7 @@ func ExampleWithResync() {
 	// plant/rose in south, plant/wild-thyme in meadow
 }
 
-// Waiting until values have found their state.
+// WaitSettled waits until values reach a final state.
 func ExampleScheduler_WaitSettled() {
 	_, s := newGarden()
 	defer s.Close()

@@ -13,22 +13,22 @@ import (
 
 const flowsPage = "../docs/control-flows.md"
 
-// flows are the scenarios of the page, in its order.
+// flows are the scenarios of the page, in order.
 var flows = []string{
 	"af-packet", "bridge-domain", "re-creation", "retry", "revert", "unnumbered", "kvdb", "grpc", "route-waits",
 }
 
-// TestControlFlowsPage draws the transactions that the scenarios single out by
-// "diagram", and checks that the page shows just that. With -update, it writes the page.
+// TestControlFlowsPage draws the transactions that the scenarios mark with "diagram", and checks that the page
+// contains exactly these. With -update, it writes the page.
 func TestControlFlowsPage(t *testing.T) {
 	var page strings.Builder
 	page.WriteString("<!-- Written by `make diagrams`. -->\n" +
 		"# Control flows\n\n" +
-		"What the scheduler does in typical situations. Each diagram is drawn from the record of a transaction that was executed on a toy network;\n" +
-		"`contivctl txns SEQ -o diagram` draws those of an agent in the same way. The scripts, with more steps and what each prints, are in\n" +
+		"The scheduler in typical situations. Each diagram is drawn from the record of a transaction on a toy network;\n" +
+		"`contivctl txns SEQ -o diagram` draws the transactions of an agent. The scripts, with more steps and their output, are in\n" +
 		"[kvscheduler/testdata](../kvscheduler/testdata).\n\n" +
-		"The words in brackets tell how an operation came about, e.g. `NOOP`: only the state of the value changed, the southbound was not called;\n" +
-		"`WAS-PENDING`: what it waited for is there now.\n")
+		"The words in brackets are flags of an operation. `NOOP`: only the state of the value changed, and the southbound was not called;\n" +
+		"`WAS-PENDING`: the dependencies of the value are now met.\n")
 	for _, name := range flows {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { drawFlow(t, &page, name) })
@@ -65,7 +65,7 @@ func drawFlow(t *testing.T, page *strings.Builder, name string) {
 	sc := &scenario{t: t, net: newNetwork()}
 	sc.restart()
 	defer func() { _ = sc.s.Close() }()
-	madeIn := map[uint64]string{} // the step that led to the transaction
+	madeIn := map[uint64]string{} // name of the step by sequence number
 	for _, step := range archive.Files {
 		sc.run(string(step.Data))
 		for _, txn := range sc.s.History(noTime, noTime) {
@@ -86,7 +86,7 @@ func drawFlow(t *testing.T, page *strings.Builder, name string) {
 	}
 }
 
-// Every scenario that draws a control flow is on the page.
+// Every scenario that draws a diagram is on the page.
 func TestControlFlowsPageIsComplete(t *testing.T) {
 	entries, err := os.ReadDir("testdata")
 	if err != nil {
@@ -102,7 +102,7 @@ func TestControlFlowsPageIsComplete(t *testing.T) {
 			t.Fatal(err)
 		}
 		if strings.Contains(string(script), "\n> diagram ") && !slices.Contains(flows, name) {
-			t.Errorf("%s draws a diagram and is not among the flows of the page", name)
+			t.Errorf("%s draws a diagram, but is not in flows", name)
 		}
 	}
 }

@@ -1,8 +1,7 @@
 package kvscheduler
 
-// retired remembers keys that the northbound requested and does not any more:
-// should they turn up in the southbound, they are ours. It holds the last
-// maxRetired keys; independent of the history, which may be off.
+// formerKeys remembers the last maxFormerKeys keys that the northbound no longer requests. Values with
+// such keys in the southbound are ours. It does not depend on the history, which may be disabled.
 type formerKeys struct {
 	keys map[string]struct{}
 	ring []string

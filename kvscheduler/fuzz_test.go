@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// FuzzRESTArguments: whatever the arguments, the answer is JSON, text or a graph, with a
-// status that is not a defect of the server.
+// FuzzRESTArguments checks that every query gets JSON, text or a graph, and no status of 500 or above.
 func FuzzRESTArguments(f *testing.F) {
 	for _, seed := range []string{"format=json&last=1", "seq-num=0", "since=5&until=2020-01-01T00:00:00Z", "key=a/1", "time=1", "from=1&to=2",
 		"flag=error&prefix=a/&prefix=b", "descriptor=a&view=NB", "state=PENDING", "%zz", "txn=0&format=dot", ";"} {
@@ -37,7 +36,7 @@ func FuzzRESTArguments(f *testing.F) {
 	})
 }
 
-// FuzzPlanBody: whatever is posted, nothing panics or changes.
+// FuzzPlanBody checks that no body of a plan panics or changes the state.
 func FuzzPlanBody(f *testing.F) {
 	f.Add(`{"Values":[{"Key":"a/1","Value":{"ProtoMsgName":"google.protobuf.StringValue","ProtoMsgData":"\"i\""}},{"Key":"a/3"}]}`)
 	f.Add(`{"Values":[{"Key":"a/1","Value":{"ProtoMsgName":"google.protobuf.Struct","ProtoMsgData":{"a":[1,null]}}}],"ResyncType":"FullResync"}`)
@@ -58,7 +57,7 @@ func FuzzPlanBody(f *testing.F) {
 	})
 }
 
-// FuzzRecordJSON: what can be decoded is encoded and decoded to the same.
+// FuzzRecordJSON checks that a decoded record survives encoding and decoding.
 func FuzzRecordJSON(f *testing.F) {
 	s := New(Options{Logger: quietLog()})
 	sb := newSouthbound(f)
@@ -93,8 +92,8 @@ func FuzzRecordJSON(f *testing.F) {
 	})
 }
 
-// FuzzKeys: the descriptor of a key is the one whose space holds it, and keys
-// are explained whatever they are.
+// FuzzKeys checks that a key belongs to the descriptor whose space contains it, and that any key can be
+// explained.
 func FuzzKeys(f *testing.F) {
 	for _, key := range []string{"", "a/", "a/b", "a/b/c", "ab", "\xff", "a/é", "a//"} {
 		f.Add(key)

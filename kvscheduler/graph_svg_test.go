@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// The agent draws graphs by itself: what is needed is to the left of what needs it, cycles
-// included, and nothing in a key or label breaks the drawing.
+// SVG graphs need no external program, draw dependencies to the left of dependents even in cycles, and escape
+// keys and labels.
 func TestGraphIsDrawnAsSVGWithoutExternalPrograms(t *testing.T) {
 	t.Setenv("PATH", "")
 	s, sb := newScheduler(t), newSouthbound(t)
@@ -35,6 +35,6 @@ func TestGraphIsDrawnAsSVGWithoutExternalPrograms(t *testing.T) {
 		t.Errorf("%d boxes for %d values", got, len(values))
 	}
 	if !strings.Contains(svg, "gold") || !strings.Contains(svg, "a/&lt;2&gt; is CONFIGURED") || !strings.Contains(svg, "<title>any</title>") {
-		t.Errorf("not in it: a changed value, its state, or what it needs any of\n%s", svg)
+		t.Errorf("SVG lacks the changed value, its state, or an AnyOf dependency\n%s", svg)
 	}
 }

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// heartbeat is when the worker last got anywhere: when it began a job, or a call to the
-// southbound returned or was given up.
+// heartbeat is the time of the worker's last progress: the start of a job, or the end of a call to the
+// southbound.
 type heartbeat struct {
-	start time.Time // what the rest counts from
+	start time.Time // origin of the offsets
 	last  atomic.Int64
 }
 
@@ -21,24 +21,24 @@ func newHeartbeat() *heartbeat {
 	return p
 }
 
-// at is the time as the heartbeat counts, more than 0.
+// at returns the offset of t from start, at least 1.
 func (h *heartbeat) at(t time.Time) time.Duration { return max(t.Sub(h.start), 1) }
 
-// now is at(time.Now()), but reads one clock instead of two.
+// now is at(time.Now()), but reads only the monotonic clock.
 func (h *heartbeat) now() time.Duration { return max(time.Since(h.start), 1) }
 
 func (h *heartbeat) beat(at time.Duration) { h.last.Store(int64(at)) }
 func (h *heartbeat) stop()                 { h.last.Store(idle) }
 
-// Stalled returns an error if there is work that did not get any further for longer
-// than the limit. A call to the southbound counts for at most 1.5 times its deadline.
+// Stalled returns an error if the scheduler has work and made no progress for longer than limit. A
+// hanging call to the southbound ends after 1.5 times Options.CallTimeout.
 func (s *Scheduler) Stalled(limit time.Duration) error {
 	last := s.heartbeat.last.Load()
 	if last == idle {
 		return nil
 	}
 	if waited := s.heartbeat.now() - time.Duration(last); waited > limit {
-		return fmt.Errorf("the scheduler has not got any further for %v, %d transactions wait: the log says what it did last",
+		return fmt.Errorf("the scheduler has made no progress for %v, with %d transactions queued: see its log",
 			waited.Round(time.Second), s.queue.length())
 	}
 	return nil

@@ -14,22 +14,22 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// history is the bounded list of past transactions, with what each changed in
-// the graph. Writers are the worker, readers anybody.
+// history is the bounded list of past transactions with their changes of the graph. The worker
+// writes it; any goroutine may read it.
 type history struct {
 	limits HistoryLimits
 	start  time.Time
-	view   func() *graph.Graph[*node] // as it was published last
+	view   func() *graph.Graph[*node] // returns the last published graph
 
 	mu        sync.RWMutex
 	records   []*entry // oldest first
 	bytes     int
-	protected int    // how many of the first records are protected by InitPeriod
-	gap       bool   // records after those were dropped
-	truncated bool   // records before all others were dropped
-	dropped   uint64 // the last transaction whose record was dropped
-	// unrecorded changes were published, and are in no record yet: that of a transaction comes after them, and some
-	// transactions are not worth one.
+	protected int    // number of leading records within InitPeriod
+	gap       bool   // records after the protected ones were dropped
+	truncated bool   // the oldest records were dropped
+	dropped   uint64 // last transaction whose record was dropped
+	// unrecorded changes are published but not yet part of a record: the record of a transaction is added
+	// later, and some transactions have none.
 	unrecorded []change
 }
 
@@ -56,7 +56,7 @@ func newHistory(l HistoryLimits, view func() *graph.Graph[*node]) *history {
 	return &history{limits: l, start: time.Now(), view: view}
 }
 
-// publish publishes a graph with changes.
+// publish makes the graph visible to readers.
 func (h *history) publish(g *graph.Graph[*node], changes []change) {
 	if h.limits.Disabled {
 		g.Publish()
@@ -68,9 +68,9 @@ func (h *history) publish(g *graph.Graph[*node], changes []change) {
 	h.unrecorded = append(h.unrecorded, changes...)
 }
 
-// add records a transaction, and returns its changes: all that are in no record yet.
+// add records a transaction and returns the changes since the previous record.
 func (h *history) add(t *RecordedTxn) []change {
-	r := &entry{txn: t, changes: h.unrecorded} // which the worker alone changes
+	r := &entry{txn: t, changes: h.unrecorded} // written only by the worker
 	r.bytes = r.size()
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -84,8 +84,8 @@ func (h *history) add(t *RecordedTxn) []change {
 	return r.changes
 }
 
-// trim drops records beyond the limits: the oldest first, those of the initial
-// period last, and only if the bytes alone require it.
+// trim drops the oldest records beyond the limits. Records of InitPeriod are dropped last, and only
+// to satisfy the limit on bytes.
 func (h *history) trim(now time.Time) {
 	drop := 0
 	for i := h.protected; i < len(h.records); i++ {
@@ -112,13 +112,13 @@ func (h *history) trim(now time.Time) {
 		h.truncated = true
 		if h.protected > 0 {
 			if h.protected--; h.protected == 0 {
-				h.gap = false // what is left is in one piece
+				h.gap = false // the remaining records are contiguous
 			}
 		}
 	}
 }
 
-// size estimates the memory that the record keeps alive.
+// size estimates the memory that the record retains.
 func (r *entry) size() int {
 	const txn, op, retrieve, nodes, info = 280, 220, 160, 400, 200
 	bytes := txn + len(r.txn.Description)
@@ -176,8 +176,8 @@ func (h *history) list(since, until time.Time) []*entry {
 	return append([]*entry(nil), h.records[from:to]...)
 }
 
-// History returns the records of transactions that overlap [since, until],
-// oldest first. Zero times are open ends.
+// History returns the records of the transactions that overlap [since, until], oldest first. A zero
+// time is an open end.
 func (s *Scheduler) History(since, until time.Time) []*RecordedTxn {
 	records := s.history.list(since, until)
 	txns := make([]*RecordedTxn, len(records))
@@ -187,7 +187,7 @@ func (s *Scheduler) History(since, until time.Time) []*RecordedTxn {
 	return txns
 }
 
-// RecordedTxn returns one record, nil if there is none (any more).
+// RecordedTxn returns the record of a transaction, or nil if it is not in the history.
 func (s *Scheduler) RecordedTxn(seqNum uint64) *RecordedTxn {
 	h := s.history
 	h.mu.RLock()
@@ -199,25 +199,25 @@ func (s *Scheduler) RecordedTxn(seqNum uint64) *RecordedTxn {
 	return nil
 }
 
-// The history holds, with each transaction, the nodes that it changed: old and
-// new. The graph of a past moment is the present one with the changes since then
-// taken back. Nothing is copied for that but the paths to the changed nodes.
+// Each record holds the old and the new version of the nodes that the transaction changed. The graph at
+// a past moment is the present graph with the later changes undone. Only the paths to the changed
+// nodes are copied.
 
-// ErrNotRecorded: the history does not reach back that far.
-var ErrNotRecorded = errors.New("not in the history (any more)")
+// ErrNotRecorded is returned for a moment that the history does not cover.
+var ErrNotRecorded = errors.New("not in the history")
 
-// gone reports whether the changed node left the graph with its change.
+// removesNode reports whether the change removed the node from the graph.
 func (c change) removesNode() bool {
 	s := c.new.State()
 	return c.new.want == nil && c.new.have == nil && (s == pb.ValueState_NONEXISTENT || s == pb.ValueState_REMOVED)
 }
 
-// at returns the graph as it was at the given time.
+// at returns the graph at the given time.
 func (h *history) at(t time.Time) (*graph.Graph[*node], error) {
 	if h.limits.Disabled {
 		return nil, fmt.Errorf("%w: the history is disabled", ErrNotRecorded)
 	}
-	h.mu.Lock() // copying a graph changes it
+	h.mu.Lock() // Copy changes the original
 	defer h.mu.Unlock()
 	g := h.before(sort.Search(len(h.records), func(i int) bool { return h.records[i].txn.Stop.After(t) }))
 	if g == nil {
@@ -226,7 +226,7 @@ func (h *history) at(t time.Time) (*graph.Graph[*node], error) {
 	return g, nil
 }
 
-// after returns the graph as a recorded transaction left it.
+// after returns the graph after a recorded transaction.
 func (h *history) after(seq uint64) (*graph.Graph[*node], error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -236,10 +236,10 @@ func (h *history) after(seq uint64) (*graph.Graph[*node], error) {
 	return h.undoFrom(sort.Search(len(h.records), func(i int) bool { return h.records[i].txn.SeqNum > seq })), nil
 }
 
-// before returns the graph as it was before the i-th record; nil: it is not known any more. The caller holds the lock.
+// before returns the graph before the i-th record, or nil if it is unknown. The caller holds mu.
 func (h *history) before(i int) *graph.Graph[*node] {
 	if i < h.protected && h.gap {
-		// Only the first records lead there, forwards.
+		// The protected records are not contiguous with the present: replay them from the start.
 		if h.truncated {
 			return nil
 		}
@@ -255,8 +255,8 @@ func (h *history) before(i int) *graph.Graph[*node] {
 	return h.undoFrom(i)
 }
 
-// takeBack returns the graph as it is without the changes of the records from the i-th on, and of what is in no record. The
-// caller holds the lock.
+// undoFrom returns the present graph without the unrecorded changes and those of the records from the
+// i-th on. The caller holds mu.
 func (h *history) undoFrom(i int) *graph.Graph[*node] {
 	g := h.view().Copy()
 	undo(g, h.unrecorded)
@@ -266,7 +266,6 @@ func (h *history) undoFrom(i int) *graph.Graph[*node] {
 	return g
 }
 
-// undo takes changes back.
 func undo(g *graph.Graph[*node], changes []change) {
 	for _, c := range slices.Backward(changes) {
 		if c.old == nil {
@@ -287,7 +286,7 @@ func (r *entry) redo(g *graph.Graph[*node]) {
 	}
 }
 
-// Timeline returns what the history knows of a key, oldest first.
+// Timeline returns the recorded revisions of a key, oldest first.
 func (s *Scheduler) Timeline(key string) []Revision {
 	var revisions []Revision
 	for _, r := range s.history.list(time.Time{}, time.Time{}) {
@@ -312,15 +311,15 @@ func (s *Scheduler) Timeline(key string) []Revision {
 	return revisions
 }
 
-// Committed is a recorded transaction with what it left behind. It never changes, and may be
-// read later and elsewhere.
+// Committed is a recorded transaction with the values that it left. It is immutable, and may be used
+// later and by any goroutine.
 type Committed struct {
 	Txn       *RecordedTxn
 	changes   []change
 	scheduler *Scheduler
 }
 
-// After returns all values as the transaction left them; ErrNotRecorded if the history has lost one of those since.
+// After returns all values after the transaction. It returns ErrNotRecorded if a later record was dropped.
 func (c Committed) After() (Snapshot, error) {
 	g, err := c.scheduler.history.after(c.Txn.SeqNum)
 	if err != nil {

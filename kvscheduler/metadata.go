@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// metadataMap holds the metadata of one descriptor's values by label. It is
-// the one part of the state that callbacks see change while a transaction runs.
+// metadataMap holds the metadata of the values of one descriptor. It is the only part of the state
+// that shows the changes of a running transaction to callbacks.
 type metadataMap struct {
 	label func(key string) string
 
@@ -18,14 +18,14 @@ type metadataMap struct {
 
 type metadataIndex struct {
 	keysOf func(any) []string
-	labels map[string]map[string]struct{} // secondary key -> labels
+	labels map[string]map[string]struct{} // labels by secondary key
 }
 
 func newMetadataMap(label func(string) string) *metadataMap {
 	return &metadataMap{label: label, byKey: map[string]any{}, index: map[string]*metadataIndex{}}
 }
 
-// set replaces the metadata of a key. A panic in an index function is returned.
+// set replaces the metadata of a key. It returns a panic of an index function as an error.
 func (m *metadataMap) set(key string, meta any) (err error) {
 	defer caught(&err, key, "MetadataIndexes")
 	label := m.label(key)
@@ -69,8 +69,8 @@ func (m *metadataMap) unindex(label string) {
 	}
 }
 
-// Metadata returns the metadata of a value by descriptor name and label. It
-// may be called from callbacks and sees what the running transaction did.
+// Metadata returns the metadata of the value with the label, and whether there is one. It may be
+// called from callbacks, and shows the changes of the running transaction.
 func (s *Scheduler) Metadata(descriptor, label string) (any, bool) {
 	h := s.registry.Load().byName[descriptor]
 	if h == nil || h.metadata == nil {
@@ -82,14 +82,13 @@ func (s *Scheduler) Metadata(descriptor, label string) (any, bool) {
 	return meta, ok
 }
 
-// MetadataLabels returns the labels of the values whose metadata has the given
-// secondary key, sorted. The index is one of the descriptor's MetadataIndexes;
-// it is an error if there is no such descriptor or index. May be called
-// from callbacks.
+// MetadataLabels returns the sorted labels of the values with the secondary key in one of the
+// descriptor's MetadataIndexes. It fails if the descriptor or the index does not exist. It may be
+// called from callbacks, and shows the changes of the running transaction.
 func (s *Scheduler) MetadataLabels(descriptor, index, secondaryKey string) ([]string, error) {
 	h := s.registry.Load().byName[descriptor]
 	if h == nil || h.metadata == nil || h.metadata.index[index] == nil {
-		return nil, fmt.Errorf("there is no metadata index %q of a descriptor %q", index, descriptor)
+		return nil, fmt.Errorf("descriptor %q has no metadata index %q", descriptor, index)
 	}
 	h.metadata.mu.RLock()
 	defer h.metadata.mu.RUnlock()

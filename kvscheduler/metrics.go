@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics of one scheduler; nothing is shared between schedulers.
+// metrics are the metrics of one scheduler.
 type metrics struct {
 	registerer prometheus.Registerer
 	collectors []prometheus.Collector
@@ -34,18 +34,18 @@ func newMetrics(s *Scheduler, r prometheus.Registerer) *metrics {
 	m := &metrics{
 		registerer: r,
 		txns:       prometheus.NewCounterVec(prometheus.CounterOpts(opts("txn_processed", "Transactions processed.")), []string{"txn_type"}),
-		dropped:    prometheus.NewCounter(prometheus.CounterOpts(opts("txn_dropped", "Transactions and notifications that were not queued."))),
-		wait:       histogram("queue_wait_seconds", "Time from queueing to the start of the processing."),
-		duration:   histogram("txn_duration_seconds", "Time from queueing to the end of the processing."),
-		ops:        prometheus.NewCounterVec(prometheus.CounterOpts(opts("operations", "Recorded operations by kind.")), []string{"operation"}),
-		failures:   prometheus.NewCounter(prometheus.CounterOpts(opts("operation_failures", "Operations that failed."))),
-		sbSeconds:  prometheus.NewCounter(prometheus.CounterOpts(opts("southbound_seconds", "Time spent in callbacks of descriptors."))),
+		dropped:    prometheus.NewCounter(prometheus.CounterOpts(opts("txn_dropped", "Transactions and notifications rejected by the queue."))),
+		wait:       histogram("queue_wait_seconds", "Time between queueing and start of processing."),
+		duration:   histogram("txn_duration_seconds", "Time between queueing and end of processing."),
+		ops:        prometheus.NewCounterVec(prometheus.CounterOpts(opts("operations", "Recorded operations by type.")), []string{"operation"}),
+		failures:   prometheus.NewCounter(prometheus.CounterOpts(opts("operation_failures", "Failed operations."))),
+		sbSeconds:  prometheus.NewCounter(prometheus.CounterOpts(opts("southbound_seconds", "Time spent in descriptor callbacks."))),
 	}
 	m.collectors = []prometheus.Collector{
 		m.txns, m.dropped, m.wait, m.duration, m.ops, m.failures, m.sbSeconds,
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts(opts("queue_capacity", "Transactions that may wait.")), func() float64 { return queueCapacity }),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts(opts("queue_length", "Transactions that wait.")), func() float64 { return float64(s.queue.length()) }),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts(opts("values", "Values known.")), func() float64 { return float64(s.view().Len()) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts(opts("queue_capacity", "Capacity of the transaction queue.")), func() float64 { return queueCapacity }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts(opts("queue_length", "Queued transactions.")), func() float64 { return float64(s.queue.length()) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts(opts("values", "Values in the graph.")), func() float64 { return float64(s.view().Len()) }),
 	}
 	if r != nil {
 		for i, c := range m.collectors {

@@ -17,32 +17,31 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// text is the value of the mock: "item1,item2" derives a value per item with
-// the key <base>/<item>.
+// text is the value type of the mock. "item1,item2" derives one value per item with the key <base>/<item>.
 type text = *wrapperspb.StringValue
 
 func val(s string) text { return wrapperspb.String(s) }
 
-// southbound is a mock that remembers what exists and what was called.
+// southbound is a mock that records the existing values and the calls.
 type southbound struct {
 	t       testing.TB
 	mu      sync.Mutex
-	values  map[string]string // base values, with the items of existing derived values only if they were not split off
+	values  map[string]string // base and derived values by key
 	foreign map[string]Origin
 	calls   []string
-	fail    map[string][]error // by "CREATE key" and so on: one for each call
+	fail    map[string][]error // errors of the next calls, by "CREATE key" and so on
 	metas   int
-	hook    func(call string) // called inside of each call
+	hook    func(call string) // called within each call
 }
 
-// parts describes what a mock descriptor offers.
+// parts are the features of a mock descriptor.
 type parts struct {
 	prefix     string
 	deps       map[string][]Dependency // by key
 	depsOf     func(key, value string) []Dependency
 	recreate   bool
 	derive     bool
-	invalid    string // value that does not validate
+	invalid    string // value that fails Validate
 	retrieve   bool
 	keyed      bool
 	after      []string
@@ -84,15 +83,14 @@ func (sb *southbound) called(op, key string) error {
 	return err
 }
 
-// failNext makes the next call fail, n times.
+// failNext makes the next call fail with err. Repeated calls queue further errors.
 func (sb *southbound) failNext(call string, err error) {
 	sb.mu.Lock()
 	defer sb.mu.Unlock()
 	sb.fail[call] = append(sb.fail[call], err)
 }
 
-// hold has the scheduler, in each of these calls, send to started and then wait for
-// release.
+// blockCall makes each of these calls send to started and then wait for release.
 func (sb *southbound) blockCall(held string) (started <-chan struct{}, release chan<- struct{}) {
 	begun, end := make(chan struct{}), make(chan struct{})
 	sb.hook = func(call string) {
@@ -104,7 +102,7 @@ func (sb *southbound) blockCall(held string) (started <-chan struct{}, release c
 	return begun, end
 }
 
-// take returns the calls since the last take.
+// take returns the calls since the previous take.
 func (sb *southbound) take() []string {
 	sb.mu.Lock()
 	defer sb.mu.Unlock()
@@ -208,7 +206,7 @@ func (sb *southbound) descriptor(name string, p parts) Descriptor[text, int] {
 				continue
 			}
 			if p.derive {
-				// A base value is read back with the items that exist.
+				// A base value is read with its existing items.
 				have := strings.Split(v, ",")
 				for k := range sb.values {
 					if item, ok := strings.CutPrefix(k, key+"/"); ok && !slices.Contains(have, item) {
@@ -258,7 +256,7 @@ func (sb *southbound) register(s *Scheduler, name string, p parts) {
 	}
 }
 
-// commit commits "key=value" and "key" (delete).
+// commit puts "key=value" and deletes "key".
 func commit(t testing.TB, s *Scheduler, values string, opts ...TxnOption) (*RecordedTxn, error) {
 	t.Helper()
 	txn := s.NewTransaction()
@@ -324,7 +322,7 @@ func wantState(t testing.TB, s *Scheduler, key string, state pb.ValueState, deta
 	}
 }
 
-// awaitTxn waits until the scheduler has recorded the transaction.
+// awaitTxn waits until the transaction is recorded.
 func awaitTxn(t testing.TB, s *Scheduler, seq uint64) *RecordedTxn {
 	t.Helper()
 	deadline := time.Now().Add(10 * time.Second)

@@ -5,8 +5,7 @@ import (
 	"slices"
 )
 
-// minimiseModel leaves out of a sequence that violates the model whatever can be left
-// out so that it still does.
+// minimiseModel removes everything from a violating sequence that is not needed for the violation.
 func minimiseModel(seq modelSequence) modelSequence {
 	for again := true; again; {
 		again = false
@@ -20,7 +19,7 @@ func minimiseModel(seq modelSequence) modelSequence {
 	return seq
 }
 
-// smallerModels returns the sequences with one thing less, the large things first.
+// smallerModels returns the sequences with one element less, large elements first.
 func smallerModels(seq modelSequence) (smaller []modelSequence) {
 	with := func(change func(s *modelSequence)) {
 		s := seq

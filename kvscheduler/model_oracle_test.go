@@ -9,22 +9,22 @@ import (
 	"github.com/contiv/contiv/kvscheduler/graph"
 )
 
-// modelExpectation says what should exist. It knows nothing of the engine: values
-// in trouble, and what an INVALID value left, are given; of the others it adds what can
-// exist, alone or together, until nothing can be added.
+// modelExpectation is the set of values that should exist, computed without the engine. Failed values and
+// the remains of INVALID values are given. The other values are added, alone or as sets, until no more
+// can exist.
 type modelExpectation struct {
 	exists     map[string]bool
 	candidates map[string]modelCandidate
 }
 
-// modelCandidate is a value that might exist.
+// modelCandidate is a value that may exist.
 type modelCandidate struct {
 	v       modelValue
 	base    string
-	invalid bool // what exists of it stays as long as it can
+	invalid bool // its last valid version stays as long as its dependencies
 }
 
-// expect computes what should be, given the states of values in trouble.
+// expect computes the expectation, given the states of the failed values.
 func (r *modelRun) expect(nodes map[string]*node) modelExpectation {
 	e := modelExpectation{map[string]bool{}, map[string]modelCandidate{}}
 	fact := func(key string) {
@@ -58,7 +58,7 @@ func (r *modelRun) expect(nodes map[string]*node) modelExpectation {
 		add(key, "", v)
 	}
 	for key, c := range maps.Clone(e.candidates) {
-		if c.invalid { // which of its parts are in force, a restart may have forgotten
+		if c.invalid { // a restart may have lost the derived values of the last valid version
 			for k, n := range nodes {
 				if n.base() == key && n.want != nil {
 					add(k, key, mustModelValue(n.want.(text).Value))
@@ -109,8 +109,8 @@ func (e modelExpectation) satisfied(v modelValue, among map[string]bool) bool {
 	})
 }
 
-// nodes are those of the engine's own graph, while it has nothing to do: it goes on to change it in place only if nobody has asked
-// for a view.
+// nodes returns the nodes of the engine's own graph while it is idle. A View would change how the engine
+// modifies the graph.
 func (r *modelRun) nodes() map[string]*node { return nodesOf(r.s.graph) }
 
 func nodesOf(g *graph.Graph[*node]) map[string]*node {
@@ -119,8 +119,8 @@ func nodesOf(g *graph.Graph[*node]) map[string]*node {
 	return nodes
 }
 
-// check compares the southbound and the states with what should be. before are the keys
-// that existed before the step.
+// check compares the southbound and the states with the expectation. before are the keys that existed before
+// the step.
 func (r *modelRun) check(when string, before map[string]bool) {
 	if r.unverified {
 		return
@@ -144,13 +144,13 @@ func (r *modelRun) check(when string, before map[string]bool) {
 				want = pb.ValueState_INVALID
 			}
 			if exists {
-				r.violated("%s: %s exists, but what it needs does not", when, key)
+				r.violated("%s: %s exists without its dependencies", when, key)
 			}
 			if (c.base == "" || e.exists[c.base]) && state != want {
 				r.violated("%s: %s is %v, want %v", when, key, state, want)
 			}
 			if c.base != "" && !e.exists[c.base] && n != nil {
-				r.violated("%s: %s is known without its base value", when, key)
+				r.violated("%s: %s is in the graph without its base value", when, key)
 			}
 		case c.invalid:
 			if state != pb.ValueState_INVALID {
@@ -171,7 +171,7 @@ func (r *modelRun) check(when string, before map[string]bool) {
 		base := modelBase(key)
 		n := nodes[key]
 		if _, expected := e.candidates[key]; !expected && !r.obtained[base] && (n == nil || !hasFailed(n) && (nodes[base] == nil || !hasFailed(nodes[base]))) {
-			r.violated("%s: %s was left behind", when, key)
+			r.violated("%s: %s exists without a request", when, key)
 		}
 	}
 	r.checkInvalid(when, nodes, before)
@@ -180,12 +180,12 @@ func (r *modelRun) check(when string, before map[string]bool) {
 	}
 }
 
-// checkBelief compares what the scheduler believes to exist with what does.
+// checkKnownValues compares the values that the scheduler assumes to exist with the southbound.
 func (r *modelRun) checkKnownValues(when string, nodes map[string]*node) {
 	for key, n := range nodes {
 		if n.is(unknown) || nodes[n.baseKey()] != nil && nodes[n.baseKey()].is(unknown) {
 			if !hasFailed(n) && (nodes[n.baseKey()] == nil || !hasFailed(nodes[n.baseKey()])) {
-				r.violated("%s: %s is %v although nobody knows what exists", when, key, n.State())
+				r.violated("%s: %s is %v although its existence is unknown", when, key, n.State())
 			}
 			continue
 		}
@@ -193,21 +193,21 @@ func (r *modelRun) checkKnownValues(when string, nodes map[string]*node) {
 			base, ok := r.sb.exists[modelBase(key)]
 			has := ok && slices.Contains(base.Props, key[strings.LastIndex(key, "/")+1:])
 			if has != (n.have != nil) && !hasFailed(nodes[n.baseKey()]) {
-				r.violated("%s: property %s is believed to exist: %v, it does: %v", when, key, n.have != nil, has)
+				r.violated("%s: property %s: scheduler assumes existence %v, is %v", when, key, n.have != nil, has)
 			}
 			continue
 		}
 		sb, exists := r.sb.exists[key]
 		switch {
 		case exists != (n.have != nil):
-			r.violated("%s: %s is believed to exist: %v, it does: %v", when, key, n.have != nil, exists)
+			r.violated("%s: %s: scheduler assumes existence %v, is %v", when, key, n.have != nil, exists)
 		case exists && mustModelValue(n.have.(text).Value).itself().String() != sb.String():
-			r.violated("%s: %s is believed to be %q, it is %q", when, key, n.have.(text).Value, sb)
+			r.violated("%s: %s: scheduler assumes %q, is %q", when, key, n.have.(text).Value, sb)
 		}
 	}
 }
 
-// checkTrouble wants a reason for values in trouble, and what their retries say.
+// checkFailures checks that failed values have a cause, and that their states match their retry policy.
 func (r *modelRun) checkFailures(when string, nodes map[string]*node) {
 	for key, n := range nodes {
 		base := n.baseKey()
@@ -217,7 +217,7 @@ func (r *modelRun) checkFailures(when string, nodes map[string]*node) {
 				r.violated("%s: %s is %v", when, key, n.State())
 			}
 		case pb.ValueState_FAILED:
-			with := nodes[base] // a part is repeated with its base value
+			with := nodes[base] // a derived value is retried with its base value
 			if r.retry[base] && !r.retryUnclear[base] && (with == nil || with.key == key || with.State() != pb.ValueState_RETRYING) {
 				r.violated("%s: %s is FAILED, want RETRYING: %v", when, key, n.err())
 			}
@@ -234,8 +234,8 @@ func (r *modelRun) checkFailures(when string, nodes map[string]*node) {
 	}
 }
 
-// explained reports whether a failed call explains the trouble of the key: its own, or
-// that of what needs it.
+// explained reports whether a failed call explains the failure of the key: a call for the key, or for a value
+// that depends on it.
 func (r *modelRun) explained(key string, nodes map[string]*node) bool {
 	seen := map[string]bool{key: true}
 	for queue := []string{key}; len(queue) > 0; queue = queue[1:] {
@@ -276,8 +276,8 @@ func (r *modelRun) explained(key string, nodes map[string]*node) bool {
 	return false
 }
 
-// checkInvalid wants what existed of INVALID values to be as it was, unless something that
-// it needs was touched.
+// checkInvalid checks that the last valid versions of INVALID values are unchanged, unless one of their
+// dependencies was touched.
 func (r *modelRun) checkInvalid(when string, nodes map[string]*node, before map[string]bool) {
 	touched := map[string]bool{}
 	after := r.sb.keys()
@@ -324,8 +324,8 @@ func (r *modelRun) checkInvalid(when string, nodes map[string]*node, before map[
 	}
 }
 
-// noteBegun notes what was to be deleted. What needs a value goes before it, and does not come
-// back, being INVALID, if that deletion turns out to be impossible.
+// collectBegunDeletions collects the keys of deletions. A dependent that is INVALID is deleted before its
+// dependency and does not come back, even if the deletion of the dependency is blocked.
 func (r *modelRun) collectBegunDeletions() {
 	records := r.s.History(noTime, noTime)
 	for _, rec := range records[min(r.records, len(records)):] {
@@ -338,7 +338,7 @@ func (r *modelRun) collectBegunDeletions() {
 	r.records = len(records)
 }
 
-// beforeOperation looks at the graph while the engine waits for the southbound.
+// beforeOperation checks the graph before an operation, while the engine waits for the southbound.
 func (r *modelRun) beforeOperation(call, key string) {
 	if strings.HasPrefix(key, "o/") || r.obtained[modelBase(key)] && !r.known[modelBase(key)] {
 		r.violated("P4: %s of the obtained value %s", call, key)
@@ -348,7 +348,7 @@ func (r *modelRun) beforeOperation(call, key string) {
 		return
 	}
 	nodes := nodesOf(g)
-	if len(r.sb.calls)%3 == 0 { // in between, the graph is not looked at
+	if len(r.sb.calls)%3 == 0 { // otherwise, no view is created
 		r.checkView(call+" "+key, nodes)
 	}
 	if r.unverified {
@@ -358,10 +358,10 @@ func (r *modelRun) beforeOperation(call, key string) {
 	n := nodes[key]
 	uncertain := n == nil || n.is(unknown) || r.sb.hit[key]
 	if exists && call == "create" && !uncertain {
-		r.violated("%s is created although it exists", key)
+		r.violated("%s is created, but exists", key)
 	}
 	if !exists && call != "create" && !uncertain {
-		r.violated("%s of %s, which does not exist", call, key)
+		r.violated("%s of the missing value %s", call, key)
 	}
 	if call == "delete" {
 		r.checkDelete(key, nodes)
@@ -369,7 +369,7 @@ func (r *modelRun) beforeOperation(call, key string) {
 	r.checkP5(call+" "+key, nodes)
 }
 
-// checkView wants others to see what there was before the transaction that has made these nodes so far.
+// checkView checks that readers see the graph before the transaction that created the nodes.
 func (r *modelRun) checkView(at string, nodes map[string]*node) {
 	want := maps.Clone(nodes)
 	for _, c := range slices.Backward(r.s.exec.changes) {
@@ -381,7 +381,7 @@ func (r *modelRun) checkView(at string, nodes map[string]*node) {
 	}
 	view := r.s.view()
 	if got := nodesOf(view); !maps.Equal(got, want) || view.Len() != len(want) {
-		r.violated("at %s others see %v, want %v", at, got, want)
+		r.violated("at %s, readers see %v, want %v", at, got, want)
 	}
 	for key := range nodes {
 		var needers []string
@@ -392,12 +392,12 @@ func (r *modelRun) checkView(at string, nodes map[string]*node) {
 		}
 		slices.Sort(needers)
 		if got := view.Needers(nil, key); !slices.Equal(got, needers) {
-			r.violated("at %s others see that %v need %s, want %v", at, got, key, needers)
+			r.violated("at %s, readers see the dependents %v of %s, want %v", at, got, key, needers)
 		}
 	}
 }
 
-// reach are the keys that others need, directly or not.
+// modelReach adds to seen the keys that a value depends on, directly or indirectly.
 func modelReach(nodes map[string]*node, from string, seen map[string]bool) map[string]bool {
 	n := nodes[from]
 	if n == nil {
@@ -430,8 +430,8 @@ func modelSameCycle(nodes map[string]*node, a, b string) bool {
 	return a == b || modelReach(nodes, a, map[string]bool{})[b] && modelReach(nodes, b, map[string]bool{})[a]
 }
 
-// mayReach are the keys that something needs, directly or not, as it exists or as it may
-// for all that the scheduler knows: after a failure, it cannot tell.
+// mayReach adds to seen the keys that a value depends on, directly or indirectly, in its existing version or
+// in any version that the scheduler may assume after a failure.
 func (r *modelRun) mayReach(nodes map[string]*node, from string, seen map[string]bool) map[string]bool {
 	all := r.sb.keys()
 	for key, n := range nodes {
@@ -454,15 +454,14 @@ func (r *modelRun) mayReach(nodes map[string]*node, from string, seen map[string
 	return seen
 }
 
-// checkDelete wants nothing that exists to need what is deleted, except for members of
-// its cycle.
+// checkDelete checks that no existing value outside of its cycle depends on the deleted value.
 func (r *modelRun) checkDelete(key string, nodes map[string]*node) {
 	going := map[string]bool{key: true}
 	for _, p := range r.sb.exists[key].Props {
 		going[propertyKey(key, p)] = true
 	}
 	there := r.sb.keys()
-	for k, n := range nodes { // for all that is known
+	for k, n := range nodes { // as far as the scheduler knows
 		if n.have != nil && n.is(unknown) {
 			there[k] = true
 		}
@@ -473,7 +472,7 @@ func (r *modelRun) checkDelete(key string, nodes map[string]*node) {
 			continue
 		}
 		if modelBase(k) == key {
-			r.violated("%s is deleted before its part %s", key, k)
+			r.violated("%s is deleted before its derived value %s", key, k)
 		}
 		for _, need := range v.Needs {
 			held, kept := false, false
@@ -483,20 +482,20 @@ func (r *modelRun) checkDelete(key string, nodes map[string]*node) {
 					kept = kept || !going[t]
 				}
 			}
-			// Another one is about to take its place, as a member of a cycle: that is how cycles begin, too.
+			// Another member of the cycle may be about to take its place, as when a cycle starts.
 			for t, n := range nodes {
 				if !kept && !going[t] && modelMeets(need, t) && n.want != nil && modelSameCycle(nodes, k, t) {
 					kept = true
 				}
 			}
 			if held && !kept && !modelSameCycle(nodes, k, key) && !r.mayReach(nodes, key, map[string]bool{})[k] {
-				r.violated("%s is deleted although %s exists and needs it", key, k)
+				r.violated("%s is deleted before its dependent %s", key, k)
 			}
 		}
 	}
 }
 
-// checkP5 wants the dependencies of CONFIGURED values to be met.
+// checkP5 checks that the dependencies of CONFIGURED values are met.
 func (r *modelRun) checkP5(at string, nodes map[string]*node) {
 	for key, n := range nodes {
 		if n.State() != pb.ValueState_CONFIGURED || n.want == nil || n.is(deleting) {
@@ -505,7 +504,7 @@ func (r *modelRun) checkP5(at string, nodes map[string]*node) {
 		for i := range n.deps {
 			met := false
 			for target, t := range nodes {
-				// A value that is about to be deleted is still there.
+				// A value that is being deleted still exists.
 				if modelTarget(&n.deps[i], target) && (t.have != nil && !t.is(broken)) {
 					met = true
 				}

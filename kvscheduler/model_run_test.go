@@ -13,25 +13,25 @@ import (
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
 )
 
-// modelSequence is a run of the model as JSON.
+// modelSequence is a sequence of steps, stored as JSON.
 type modelSequence struct {
 	ID      int         `json:"id,omitempty"`
-	Batch   bool        `json:"batch,omitempty"`   // b/ and dv/ have batches
-	Unknown bool        `json:"unknown,omitempty"` // retrieved values do not tell whose they are
-	Stage   bool        `json:"stage,omitempty"`   // there are values s/, which take effect together
+	Batch   bool        `json:"batch,omitempty"`   // b/, c/ and dv/ have batches
+	Unknown bool        `json:"unknown,omitempty"` // retrieved values have no origin
+	Stage   bool        `json:"stage,omitempty"`   // there are values s/ with a stage
 	Steps   []modelStep `json:"steps"`
 }
 
 // modelStep is one step:
 //
-//	txn      a transaction with put and del; a full or upstream resync carries all that is requested
-//	fail     the n-th call from now on fails, and those after it
-//	heal     calls do not fail any more
-//	sb       put and del change the southbound behind the scheduler's back
-//	notify   put and del obtained values, and report them
+//	txn      a transaction with put and del; a full or upstream resync carries all requested values
+//	fail     the n-th call from now on and the following ones fail
+//	heal     calls succeed again
+//	sb       put and del change the southbound without the scheduler
+//	notify   put and del change obtained values and push notifications
 //	wait     time passes
-//	kill     the process ends after n more operations; it is started anew after the next transaction
-//	restart  the process is started anew, with a full resync
+//	kill     the process dies after n more operations, and restarts after the next transaction
+//	restart  the process restarts with a full resync
 type modelStep struct {
 	Op     string            `json:"op"`
 	Put    map[string]string `json:"put,omitempty"`
@@ -39,42 +39,42 @@ type modelStep struct {
 	Retry  bool              `json:"retry,omitempty"`
 	Revert bool              `json:"revert,omitempty"`
 	Resync string            `json:"resync,omitempty"` // full, upstream or downstream
-	Plan   bool              `json:"plan,omitempty"`   // and compare with what is executed
+	Plan   bool              `json:"plan,omitempty"`   // compare the plan with the execution
 	modelFault
 }
 
-// modelRun plays a sequence and compares, after each step, what the scheduler did
-// with what should be (see modelExpectation). It checks the properties of the design:
+// modelRun plays a sequence and compares the result of each step with modelExpectation. It checks these
+// properties:
 //
-//	P1  check: what exists and the states follow from the last requests alone
-//	P2  end: failures stop, and retries and a resync lead there, too
-//	P3  transaction: a reverted one leaves no trace, or its error tells which (checkTold)
-//	P4  beforeOperation: nothing is done to OBTAINED values
-//	P5  beforeOperation: what is CONFIGURED has its dependencies met (checkP5)
-//	P6  end: resyncs without differences do nothing
-//	P7  transaction: what was planned is executed
+//	P1  check: existing values and states follow from the last requests alone
+//	P2  end: when failures stop, retries and a resync lead to the same state
+//	P3  transaction: a reverted one leaves no trace, or its error names the remains (checkReportedErrors)
+//	P4  beforeOperation: OBTAINED values are never changed
+//	P5  beforeOperation: the dependencies of CONFIGURED values are met (checkP5)
+//	P6  end: resyncs without differences execute nothing
+//	P7  transaction: the plan equals the execution
 //	P8  kill, restart: a new process recovers
 type modelRun struct {
 	seq           modelSequence
 	s             *Scheduler
 	sb            *modelSouthbound
 	requested     map[string]modelValue
-	retry         map[string]bool // which values are repeated
-	retryUnclear  map[string]bool // or not: a revert of theirs failed
+	retry         map[string]bool // keys with a retry policy
+	retryUnclear  map[string]bool // keys whose retry policy is unknown after a failed revert
 	unclaimed     map[string]bool // base keys that only reverted transactions requested
-	obtained      map[string]bool // base keys that exist without us
+	obtained      map[string]bool // base keys that exist without a request
 	known         map[string]bool // base keys that were requested since the start
-	explainedKeys map[string]bool // values in trouble for which there is a reason
+	explainedKeys map[string]bool // failed values with a known cause
 	log           []string
-	// unsure: the southbound is not what the scheduler believes.
+	// unverified: the southbound may differ from the assumptions of the scheduler.
 	unverified     bool
 	violations     []string
-	lastValid      map[string]string // what existed of INVALID values before the step
-	records        int               // how many of the history were looked at
-	begunDeletions map[string]bool   // keys of deletions of the step, even if they could not begin
+	lastValid      map[string]string // last valid versions of INVALID values before the step
+	records        int               // number of processed records
+	begunDeletions map[string]bool   // keys of deletions in the step, started or blocked
 }
 
-// playModel returns what was wrong, and a transcript. It must be called in a bubble.
+// playModel returns the first violation and a transcript. It must be called in a synctest bubble.
 func playModel(seq modelSequence) (violation, transcript string) {
 	r := newModelRun(seq)
 	defer func() { _ = r.s.Close(); synctest.Wait() }()
@@ -118,7 +118,7 @@ func (r *modelRun) start() {
 	r.settle()
 }
 
-// begin remembers what a step is compared with, and returns the keys that exist.
+// begin stores the state before a step, and returns the existing keys.
 func (r *modelRun) begin() map[string]bool {
 	r.sb.calls = nil
 	r.records, r.begunDeletions = len(r.s.History(noTime, noTime)), map[string]bool{}
@@ -171,9 +171,9 @@ func (r *modelRun) step(step modelStep) {
 	r.check(step.Op, before)
 }
 
-// settle waits until nothing is left to do now. While a call hangs, time passes, and retries
-// begin: it waits for those, too, as they use the southbound. The barrier also lets the scheduler see
-// what was changed there.
+// settle waits until the scheduler is idle. A hanging call lets time pass, which starts retries; it waits for
+// these, too, because they use the southbound. The barrier also publishes changes of the southbound to the
+// goroutine of the scheduler.
 func (r *modelRun) settle() {
 	for again := true; again; {
 		if err := r.s.Barrier(context.Background()); err != nil {
@@ -186,7 +186,7 @@ func (r *modelRun) settle() {
 	}
 }
 
-// pass lets time pass, and retries with it.
+// pass lets time pass, including the retries that become due.
 func (r *modelRun) pass(d time.Duration) {
 	r.settle()
 	time.Sleep(d)
@@ -251,7 +251,7 @@ func (r *modelRun) transaction(step modelStep) {
 		ops, err := build().Plan(context.Background(), opts...)
 		plan = modelOps(ops)
 		r.settle()
-		// While a call hangs, time passes, and retries with it.
+		// A hanging call lets time pass, which starts retries.
 		if got := r.statuses(); r.sb.fired == fired && (len(r.sb.calls) > 0 || got != statuses || err != nil && !invalid) {
 			r.violated("P7: the plan had effects: %v %v", r.sb.calls, err)
 		}
@@ -277,7 +277,7 @@ func (r *modelRun) transaction(step modelStep) {
 		r.requested = next
 		return
 	}
-	// Without reading, a plan cannot know what happened behind the scheduler's back.
+	// Without reading, a plan cannot know changes of the southbound.
 	if step.Plan && rec != nil && r.sb.fired == fired && clean && !step.Revert && (!unsure || reads) {
 		if got := modelOps(rec.Executed); !slices.Equal(got, plan) {
 			r.violated("P7: executed\n  %s\nplanned\n  %s", strings.Join(got, "\n  "), strings.Join(plan, "\n  "))
@@ -300,7 +300,7 @@ func (r *modelRun) transaction(step modelStep) {
 	} else if r.readFailed(firedBefore) {
 		r.unverified = true
 	}
-	if reads { // whose a value is that somebody tried to request, is up to the scheduler
+	if reads { // the scheduler may choose the origin of values that only reverted transactions requested
 		for key, n := range r.nodes() {
 			if r.unclaimed[key] && n.is(fromSB) {
 				r.obtained[key] = true
@@ -335,7 +335,7 @@ func (r *modelRun) transaction(step modelStep) {
 	if clean && !r.unverified {
 		r.checkReportedErrors(te, existed)
 	}
-	// An undo that failed is repeated as the transaction says, or else the one before.
+	// A failed undo is retried with the policy of the transaction, or else with the one before it.
 	for _, key := range slices.AppendSeq(slices.Clone(step.Del), maps.Keys(values)) {
 		if n := r.nodes()[key]; n != nil && n.State() == pb.ValueState_FAILED && step.Retry && clean {
 			r.violated("%s, whose undo failed, is FAILED, want RETRYING: %v", key, n.err())
@@ -352,7 +352,7 @@ func (r *modelRun) transaction(step modelStep) {
 	}
 }
 
-// checkTold wants the error of a reverted transaction to name what it could not undo (P3).
+// checkReportedErrors checks that the error of a reverted transaction names the values that differ (P3).
 func (r *modelRun) checkReportedErrors(te *TransactionError, existed map[string]modelValue) {
 	told := map[string]bool{}
 	for _, e := range te.Errors {
@@ -366,13 +366,13 @@ func (r *modelRun) checkReportedErrors(te *TransactionError, existed map[string]
 				continue
 			}
 			if base := modelBase(key); !told[key] && !told[base] && !told[base[:2]] {
-				r.violated("P3: %s is not as it was, and the error does not tell: %v", key, te)
+				r.violated("P3: %s changed, but the error does not name it: %v", key, te)
 			}
 		}
 	}
 }
 
-// readFailed reports whether a reading of the southbound failed.
+// readFailed reports whether a read of the southbound failed.
 func (r *modelRun) readFailed(since int) bool {
 	if r.sb.fired == since {
 		return false
@@ -385,7 +385,7 @@ func (r *modelRun) readFailed(since int) bool {
 	return failed
 }
 
-// clean reports whether no value is in trouble.
+// clean reports whether no value has failed or drifted.
 func (r *modelRun) clean() bool {
 	clean := true
 	r.s.graph.Ascend("", func(_ string, n *node) bool {
@@ -414,7 +414,7 @@ func modelOps(ops []RecordedOp) []string {
 	return lines
 }
 
-// adopt notes what a resync finds that is nobody's.
+// addObtained adds the values that a resync finds without a request.
 func (r *modelRun) addObtained(next map[string]modelValue) {
 	for key := range next {
 		r.known[key] = true
@@ -469,7 +469,7 @@ func (r *modelRun) notify(step modelStep) {
 	r.settle()
 }
 
-// restart begins anew on the same southbound.
+// restart starts a new scheduler on the same southbound.
 func (r *modelRun) restart() {
 	r.logf("restart")
 	r.collectBegunDeletions()
@@ -484,9 +484,9 @@ func (r *modelRun) restart() {
 	r.transaction(modelStep{Op: "txn", Resync: "full"})
 }
 
-// end lets failures stop, and expects retries, and then a resync, to lead to what should be.
+// end checks that retries and then a resync lead to the expectation after failures stop.
 func (r *modelRun) end() {
-	r.logf("end: failures go on")
+	r.logf("end: failures continue")
 	r.sb.deadAfter = -1
 	before := r.begin()
 	r.pass(time.Minute)
@@ -504,7 +504,7 @@ func (r *modelRun) end() {
 	for _, st := range r.s.ValueStatuses("") {
 		for _, v := range append([]*pb.ValueStatus{st.Value}, st.DerivedValues...) {
 			if v.State == pb.ValueState_RETRYING {
-				r.violated("%s is RETRYING for ever: %s", v.Key, v.Error)
+				r.violated("%s stays RETRYING: %s", v.Key, v.Error)
 			}
 		}
 	}
@@ -521,7 +521,7 @@ func (r *modelRun) end() {
 		}
 		r.check(typ+" resync", before)
 		if !r.clean() {
-			r.violated("values in trouble after a resync without failures:\n%s", r.statuses())
+			r.violated("failed values after a resync without failures:\n%s", r.statuses())
 		}
 	}
 }

@@ -11,38 +11,38 @@ import (
 
 // modelSouthbound is the southbound of the model.
 //
-//	a/<n>  updated; re-created if r= changes; read by key
-//	b/<n>  the same, read as a whole; in batches if the sequence says so
-//	c/<n>  re-created on every change
-//	s/<n>  without parts; prepared, and in effect once their stage is committed
+//	a/<n>  updated in place, re-created if r= changes; read by key
+//	b/<n>  like a/, but read as a whole; in batches if the sequence says so
+//	c/<n>  re-created for every change
+//	s/<n>  no derived values; applied when their stage is committed
 //	o/<n>  obtained
-//	dv/…   parts with a descriptor
+//	dv/…   derived values with a descriptor
 //	pr/…   properties
 type modelSouthbound struct {
 	batch, unknown bool
-	stages         bool                  // s/ is there
-	exists         map[string]modelValue // without parts
+	stages         bool                  // register s/
+	exists         map[string]modelValue // without their derived values
 	faults         []*modelFault
-	// hit are the keys of the calls that failed.
+	// hit holds the keys of failed calls.
 	hit   map[string]bool
 	fired int
 	calls []string
-	// deadAfter is the number of calls until the process is killed; -1: it is not.
+	// deadAfter is the number of calls until the process dies, or -1.
 	deadAfter int
 	before    func(op, key string) // called before each operation
-	// staged is what was in effect before operations were prepared, by key.
+	// staged holds the versions before the prepared operations, by key.
 	staged map[string]*modelValue
 }
 
-// modelFault makes calls fail: the n-th one with the key, and those after it.
+// modelFault makes the n-th call with the key and the following ones fail.
 type modelFault struct {
-	Key   string `json:"key,omitempty"`  // a prefix of keys, for retrieve
+	Key   string `json:"key,omitempty"`  // a key prefix for retrieve
 	Call  string `json:"call,omitempty"` // create, update, delete or retrieve
 	N     int    `json:"n,omitempty"`
 	Times int    `json:"times,omitempty"`
-	Late  bool   `json:"late,omitempty"`  // the call takes effect
-	Panic bool   `json:"panic,omitempty"` // instead of an error
-	Hang  bool   `json:"hang,omitempty"`  // until its deadline
+	Late  bool   `json:"late,omitempty"`  // the call takes effect before it fails
+	Panic bool   `json:"panic,omitempty"` // panic instead of an error
+	Hang  bool   `json:"hang,omitempty"`  // hang until the deadline
 	seen  int
 }
 
@@ -52,7 +52,7 @@ func newModelSouthbound(batch, unknown bool) *modelSouthbound {
 
 var errModel = errors.New("injected failure")
 
-// operate makes one call, with its fate.
+// operate executes one call, with the fault that matches it.
 func (sb *modelSouthbound) operate(ctx context.Context, call, key string, effect func()) error {
 	if sb.dead() {
 		return errModel
@@ -94,7 +94,7 @@ func (sb *modelSouthbound) operate(ctx context.Context, call, key string, effect
 
 func (sb *modelSouthbound) dead() bool { return sb.deadAfter == 0 }
 
-// hitPartOf reports whether a call for the base value, or one of its parts, failed.
+// hitPartOf reports whether a call for the base value or one of its derived values failed.
 func (sb *modelSouthbound) hitPartOf(base string) bool {
 	for key := range sb.hit {
 		if modelBase(key) == base {
@@ -104,7 +104,7 @@ func (sb *modelSouthbound) hitPartOf(base string) bool {
 	return false
 }
 
-// put makes a value exist, with its parts, behind the scheduler's back.
+// put creates a value with its derived values without the scheduler.
 func (sb *modelSouthbound) put(key string, v modelValue) {
 	sb.remove(key)
 	sb.exists[key] = v.itself()
@@ -122,7 +122,7 @@ func (sb *modelSouthbound) remove(key string) {
 	}
 }
 
-// available are all keys that exist, with those of properties.
+// keys returns all existing keys, including properties.
 func (sb *modelSouthbound) keys() map[string]bool {
 	all := map[string]bool{}
 	for key, v := range sb.exists {
@@ -201,7 +201,7 @@ func mustRegister(s *Scheduler, d Descriptor[text, NoMetadata]) {
 func (sb *modelSouthbound) descriptor(prefix string) Descriptor[text, NoMetadata] {
 	ofNothing := func(key string) error {
 		if _, whole := sb.exists[modelBase(key)]; !whole && modelBase(key) != key {
-			return fmt.Errorf("%s is part of nothing", key)
+			return fmt.Errorf("%s has no base value", key)
 		}
 		return nil
 	}
@@ -238,7 +238,7 @@ func (sb *modelSouthbound) descriptor(prefix string) Descriptor[text, NoMetadata
 	}
 }
 
-// prepared has the operations of a descriptor remember what was in effect before.
+// prepareInStage makes the operations of a descriptor store the previous versions.
 func (sb *modelSouthbound) prepareInStage(d *Descriptor[text, NoMetadata]) {
 	create, update, del := d.Create, d.Update, d.Delete
 	note := func(key string) func(error) {
@@ -273,12 +273,12 @@ func (sb *modelSouthbound) prepareInStage(d *Descriptor[text, NoMetadata]) {
 	}
 }
 
-// commit makes what was prepared take effect, or, if it fails, undoes it.
+// commit applies the prepared operations, or undoes them if it fails.
 func (sb *modelSouthbound) commit(ctx context.Context) error {
 	staged := sb.staged
 	sb.staged = map[string]*modelValue{}
 	before := sb.before
-	sb.before = nil // it is no operation of a value
+	sb.before = nil // a commit is no operation of a value
 	defer func() { sb.before = before }()
 	effect, fired := false, sb.fired
 	defer func() {
@@ -320,7 +320,7 @@ func (sb *modelSouthbound) inBatches(d *Descriptor[text, NoMetadata]) {
 	}
 }
 
-// read returns the base values, with the parts that exist.
+// read returns the base values with their existing derived values.
 func (sb *modelSouthbound) read(ctx context.Context, prefix string, only map[string]bool) (items []Item[text, NoMetadata], err error) {
 	if sb.dead() {
 		return nil, errModel
@@ -353,7 +353,7 @@ func (sb *modelSouthbound) read(ctx context.Context, prefix string, only map[str
 	return items, nil
 }
 
-// whole is a base value with its parts.
+// whole returns a base value with its derived values.
 func (sb *modelSouthbound) whole(key string) modelValue {
 	v := sb.exists[key]
 	v.Parts = nil

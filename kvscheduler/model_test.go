@@ -18,13 +18,13 @@ import (
 )
 
 var (
-	modelRuns  = flag.Int("sequences", 2000, "random sequences of the model")
-	modelSeed  = flag.Uint64("sequences.seed", 0, "of the first one; 0: the time")
-	modelStage = flag.Bool("sequences.stage", false, "with values that take effect together")
-	modelKeep  = flag.Int("sequences.keep", 1, "violations after which to stop")
+	modelRuns  = flag.Int("sequences", 2000, "number of random sequences")
+	modelSeed  = flag.Uint64("sequences.seed", 0, "seed of the first sequence; 0: the current time")
+	modelStage = flag.Bool("sequences.stage", false, "include values with a stage")
+	modelKeep  = flag.Int("sequences.keep", 1, "number of violations to stop after")
 )
 
-// TestFoundSequences plays the sequences that once violated the model.
+// TestRegressionSequences plays sequences that once violated the model.
 func TestRegressionSequences(t *testing.T) {
 	files, err := filepath.Glob("testdata/sequences/*.jsonl")
 	if err != nil || len(files) == 0 {
@@ -53,7 +53,7 @@ func TestRegressionSequences(t *testing.T) {
 	}
 }
 
-// TestRandomSequences plays random sequences, and minimises those that violate the model.
+// TestRandomSequences plays random sequences, and minimises violating ones.
 func TestRandomSequences(t *testing.T) {
 	seed := *modelSeed
 	if seed == 0 {
@@ -245,7 +245,7 @@ func (g modelGenerator) fault() modelFault {
 	return f
 }
 
-// FuzzSequences plays whatever can be read as a sequence.
+// FuzzSequences plays fuzzed sequences.
 func FuzzSequences(f *testing.F) {
 	files, _ := filepath.Glob("testdata/sequences/*.jsonl")
 	for _, file := range files {
@@ -275,7 +275,7 @@ func FuzzSequences(f *testing.F) {
 	})
 }
 
-// sensible reports whether the model knows what the steps mean.
+// sensible reports whether the model can play the sequence.
 func (seq modelSequence) sensible() bool {
 	if len(seq.Steps) > 20 {
 		return false

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// modelValue is a value of the model: what it depends on and derives is written in
-// it, so that random values make random graphs. As text it is words:
+// modelValue is a value of the model. It contains its dependencies and derived values, so that random values
+// make random graphs. Its text form consists of words:
 //
 //	v=N            content
-//	r=N            a change of it needs a re-creation
+//	r=N            a change re-creates the value
 //	d:KEY          needs the key
 //	any:PREFIX     needs any key with the prefix
 //	D:x{WORDS}     derives the value dv/<base key>/x, which has a descriptor
@@ -48,14 +48,14 @@ func (v modelValue) String() string {
 	return strings.Join(words, " ")
 }
 
-// parseModelValue reads the words of a value.
+// parseModelValue parses the text form.
 func parseModelValue(text string) (v modelValue, err error) {
 	for text = strings.TrimSpace(text); text != ""; text = strings.TrimSpace(text) {
 		var word string
 		if strings.HasPrefix(text, "D:") {
 			open, end := strings.IndexByte(text, '{'), strings.IndexByte(text, '}')
 			if open < 3 || end < open {
-				return v, fmt.Errorf("part without braces: %q", text)
+				return v, fmt.Errorf("derived value without braces: %q", text)
 			}
 			part, err := parseModelValue(text[open+1 : end])
 			if err != nil {
@@ -64,7 +64,7 @@ func parseModelValue(text string) (v modelValue, err error) {
 			name := text[2:open]
 			if len(part.Parts)+len(part.Props) > 0 || strings.ContainsAny(name, "/ ") ||
 				slices.ContainsFunc(v.Parts, func(p modelPart) bool { return p.Name == name }) {
-				return v, fmt.Errorf("impossible part: %q", text[:end+1])
+				return v, fmt.Errorf("invalid derived value: %q", text[:end+1])
 			}
 			v.Parts = append(v.Parts, modelPart{name, part})
 			text = text[end+1:]
@@ -88,7 +88,7 @@ func parseModelValue(text string) (v modelValue, err error) {
 			v.Needs = append(v.Needs, word)
 		case name == "P":
 			if slices.Contains(v.Props, rest) || strings.Contains(rest, "/") {
-				err = fmt.Errorf("impossible property: %q", word)
+				err = fmt.Errorf("invalid property: %q", word)
 			}
 			v.Props = append(v.Props, rest)
 		default:
@@ -109,7 +109,7 @@ func mustModelValue(text string) modelValue {
 	return v
 }
 
-// itself is the value without its parts, which exist on their own.
+// itself returns the value without its derived values, which exist separately.
 func (v modelValue) itself() modelValue {
 	v.Parts = nil
 	return v
@@ -126,7 +126,7 @@ func modelBase(key string) string {
 	return key
 }
 
-// modelMeets reports whether the key meets the need.
+// modelMeets reports whether the key satisfies the dependency.
 func modelMeets(need, key string) bool {
 	kind, target, _ := strings.Cut(need, ":")
 	if kind == "any" {

@@ -11,8 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// network is the southbound of the scenario scripts: a toy of the network that
-// the control flows of the documentation are about.
+// network is the southbound of the scenario scripts: a toy version of the network in docs/control-flows.md.
 //
 //	descriptor      key                                     needs                        derives
 //	interface       interface/<name>                        af-packet: the host if.      addresses, unnumbered
@@ -56,7 +55,7 @@ func (nw *network) call(op, key string) error {
 	return nil
 }
 
-// crud gives the descriptor operations on the toy network.
+// crud returns a descriptor with operations on the toy network.
 func (nw *network) crud(name, prefix string) Descriptor[object, NoMetadata] {
 	return Descriptor[object, NoMetadata]{
 		Name: name, Keys: KeySpace{Prefix: prefix}, NB: true,
@@ -115,7 +114,7 @@ func (nw *network) read(prefix string, keys map[string]bool) []Item[object, NoMe
 	return items
 }
 
-// withBindings returns the bridge domain with the interfaces that are in it.
+// withBindings returns the bridge domain with its existing interfaces.
 func (nw *network) withBindings(key string, v object) object {
 	v = proto.Clone(v).(object)
 	var ifs []*structpb.Value
@@ -235,5 +234,5 @@ func (nw *network) register(s *Scheduler, name string) error {
 		}
 		return Register(s, d)
 	}
-	return fmt.Errorf("the toy network has no descriptor %q", name)
+	return fmt.Errorf("unknown descriptor %q", name)
 }

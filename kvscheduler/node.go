@@ -8,20 +8,20 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// node is a value as the scheduler knows it. Nodes that were published are
-// never changed; a transaction changes copies (see exec.mut).
+// node is a value as the scheduler knows it. Published nodes are immutable: a transaction changes
+// copies (see exec.mutable).
 type node struct {
 	key  string
 	desc *handler // nil: property, or base value without a descriptor
 
-	// want is the value that should exist, requested by the northbound or derived from a requested
-	// value; nil: none.
+	// want is the version that should exist, requested by the northbound or derived from a requested
+	// value; nil if the value should not exist.
 	want proto.Message
-	// have is the existing value, as far as known; nil: none.
+	// have is the version that exists as far as known; nil if none does.
 	have proto.Message
 
 	deps     []Dependency
-	optional *optionalFields // nil: all of it is zero
+	optional *optionalFields // nil: all fields are zero
 
 	txn   uint64 // last transaction that changed the value
 	epoch uint64 // owner of this copy
@@ -32,14 +32,14 @@ type node struct {
 	flags  flags
 }
 
-// rare holds fields that most values lack. It is never changed, but replaced.
+// optionalFields are fields that most values lack. The struct is replaced, never changed.
 type optionalFields struct {
-	// base is the key of the value that this one is derived from.
+	// base is the key of the base value of a derived value.
 	base    string
 	derived []string // sorted keys of derived values
 	meta    any
-	// past is the number of trailing dependencies that belong to the existing value and not to the
-	// wanted one.
+	// oldDepCount is the number of trailing dependencies that belong to the existing version of the
+	// value and not to the wanted one.
 	oldDepCount int
 	retry       *Retry // policy of the last transaction that requested the value
 	info        *nodeInfo
@@ -73,7 +73,7 @@ func (n *node) meta() any {
 	return n.optional.meta
 }
 
-// current are the dependencies of the wanted value.
+// wantedDeps returns the dependencies of the wanted version.
 func (n *node) wantedDeps() []Dependency {
 	if n.optional == nil {
 		return n.deps
@@ -81,7 +81,7 @@ func (n *node) wantedDeps() []Dependency {
 	return n.deps[:len(n.deps)-n.optional.oldDepCount]
 }
 
-// past are the dependencies of the existing value that the wanted one no longer has.
+// oldDeps returns the dependencies of the existing version that the wanted version lacks.
 func (n *node) oldDeps() []Dependency { return n.deps[len(n.wantedDeps()):] }
 
 func (n *node) retry() *Retry {
@@ -98,7 +98,6 @@ func (n *node) info() *nodeInfo {
 	return n.optional.info
 }
 
-// setRare replaces the rare fields.
 func (n *node) setOptional(r optionalFields) {
 	n.optional = nil
 	if r.base != "" || r.derived != nil || r.meta != nil || r.oldDepCount != 0 || r.retry != nil || r.info != nil {
@@ -161,38 +160,37 @@ func (n *node) setInfo(info *nodeInfo) {
 type flags uint8
 
 const (
-	// fromSB: the value exists without us.
+	// fromSB: the value is OBTAINED, or derived from an OBTAINED value.
 	fromSB flags = 1 << iota
-	// broken: its last creation or deletion failed. No value may depend on it.
+	// broken: its last creation or deletion failed. No other value may rely on it.
 	broken
-	// unknown: the last operation failed and the southbound could not be read since.
+	// unknown: its last operation failed, and it has not been read back since.
 	unknown
-	// leaving: it is about to be deleted, in this transaction.
+	// deleting: its deletion in this transaction has started.
 	deleting
-	// drifted: have was read back and differs from what it was.
+	// drifted: the southbound has another version than expected.
 	drifted
-	// invalid: the wanted value does not validate. The last valid value, if it exists, stays until
-	// its dependencies go.
+	// invalid: the wanted version does not validate. The last valid version stays until its
+	// dependencies are deleted.
 	invalid
 )
 
-// nodeInfo holds fields that only values in trouble have. It is not changed once its node is published.
+// nodeInfo holds the details of PENDING, INVALID and failed values. It is immutable once its node is published.
 type nodeInfo struct {
 	err     error
 	details []string // labels of unmet dependencies, or invalid fields
-	derives []string // keys that a base value would derive, if it is PENDING
-	// Of failures:
-	seq     uint64 // the transaction that failed
-	attempt int    // of the retry that is scheduled
+	derives []string // keys that a PENDING base value would derive
+	seq     uint64   // transaction of the failure
+	attempt int      // number of the scheduled retry
 	delay   time.Duration
 	retryAt time.Time
-	// heldBy is the value because of which the operation was not begun; "": it was.
+	// blockedBy is the key of the value that blocked the operation, or "" if it was executed.
 	blockedBy string
-	// recreate: it is a re-creation.
+	// recreate: the operation is part of a re-creation.
 	recreate bool
 }
 
-// Key is what the graph knows the node by.
+// Key returns the key of the node in the graph.
 func (n *node) Key() string { return n.key }
 
 func (n *node) is(f flags) bool          { return n.flags&f != 0 }
@@ -207,7 +205,7 @@ func (n *node) baseKey() string {
 	return n.key
 }
 
-// available reports whether others may depend on the value.
+// available reports whether other values may depend on the value.
 func (n *node) available() bool {
 	return n.have != nil && n.flags&(broken|deleting) == 0 &&
 		(n.want != nil || n.flags&fromSB != 0 || n.State() == pb.ValueState_DISCOVERED)
@@ -234,7 +232,7 @@ func (n *node) origin() Origin {
 	return FromNB
 }
 
-// inTrouble reports whether the last operation of the value failed.
+// hasFailed reports whether the last operation of the value failed.
 func hasFailed(n *node) bool {
 	return n.State() == pb.ValueState_FAILED || n.State() == pb.ValueState_RETRYING
 }

@@ -8,15 +8,15 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Notification is a change of a value that the southbound reports. A nil Value
-// says that the key is gone.
+// Notification is a change of an OBTAINED value in the southbound. A nil Value means that the value
+// was removed.
 type Notification struct {
 	Key      string
 	Value    proto.Message
 	Metadata any
 }
 
-// check also makes nil a Value that is a nil pointer.
+// check validates the key, and replaces a nil pointer by a nil Value.
 func (n *Notification) check() error {
 	if n.Key == "" {
 		return ErrEmptyKey
@@ -30,11 +30,11 @@ func (n *Notification) check() error {
 	return nil
 }
 
-// takeNotifications fetches the notifications of the job.
+// fetchNotifications fetches the notifications of the job.
 func (j *job) fetchNotifications(log *slog.Logger) {
 	for _, n := range j.fetch() {
 		if err := n.check(); err != nil {
-			log.Error("notification ignored", "error", err)
+			log.Error("notification ignored: invalid key", "error", err)
 			continue
 		}
 		j.notifications = append(j.notifications, n)

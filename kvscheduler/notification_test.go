@@ -75,7 +75,7 @@ func TestNotificationsWithRetry(t *testing.T) {
 		wantState(t, s, "c/1", pb.ValueState_RETRYING)
 		wantCalls(t, sb, "CREATE b/1", "CREATE b/1/item1", "CREATE b/1/item2", "CREATE c/1", "RETRIEVE b", "RETRIEVE c")
 
-		time.Sleep(1100 * time.Millisecond) // of the bubble's clock
+		time.Sleep(1100 * time.Millisecond) // time of the synctest bubble
 		retry := awaitTxn(t, s, r.SeqNum+1)
 		wantOps(t, retry, "UPDATE b/1 [RETRY]", "CREATE b/1/item2 [DERIVED RETRY FIXED]")
 		if retry.Type != RetryFailedOps || retry.RetryForTxn != r.SeqNum || retry.RetryAttempt != 1 {
@@ -88,7 +88,7 @@ func TestNotificationsWithRetry(t *testing.T) {
 	})
 }
 
-// W2: each notified value is judged on its own, and an empty push is nothing.
+// W2: each notified value is filtered by itself, and an empty push does nothing.
 func TestW2NotificationsAreFilteredPerValue(t *testing.T) {
 	s, sb := newScheduler(t), newSouthbound(t)
 	sb.register(s, "a", parts{prefix: "a/"})
@@ -99,7 +99,7 @@ func TestW2NotificationsAreFilteredPerValue(t *testing.T) {
 	r := notify(t, s, Notification{"a/1", val("y"), nil}, Notification{"a/2", val("y"), nil})
 	wantOps(t, r, "CREATE a/2 [OBTAINED]")
 	wantState(t, s, "a/1", pb.ValueState_CONFIGURED)
-	// Deleting what the northbound did not request does nothing.
+	// Deleting a value that was not requested does nothing.
 	mustCommit(t, s, "a/2")
 	wantState(t, s, "a/2", pb.ValueState_OBTAINED)
 	if calls := sb.take(); !slices.Equal(calls, []string{"CREATE a/1"}) {
@@ -107,8 +107,8 @@ func TestW2NotificationsAreFilteredPerValue(t *testing.T) {
 	}
 }
 
-// Notifications that are fetched when it is their turn, even if the queue is full: what
-// came in while others were executed is one transaction.
+// Notifications are fetched when their job starts, and can be queued even if the queue is full. The changes
+// that arrived while other jobs ran are one transaction.
 func TestNotificationsAreFetchedWhenTheirJobStarts(t *testing.T) {
 	s, sb := newScheduler(t), newSouthbound(t)
 	sb.register(s, "a", parts{prefix: "a/"})
@@ -135,7 +135,7 @@ func TestNotificationsAreFetchedWhenTheirJobStarts(t *testing.T) {
 	}
 	settle(t, s)
 	if h := s.History(time.Time{}, time.Time{}); len(h) != before {
-		t.Errorf("a transaction about nothing: %v", h[len(h)-1])
+		t.Errorf("recorded an empty transaction: %v", h[len(h)-1])
 	}
 	_ = s.Close()
 	if err := s.PushSBNotifications(nil); !errors.Is(err, ErrClosed) {

@@ -4,20 +4,20 @@ import (
 	"time"
 )
 
-// Retry says how failed operations are repeated.
+// Retry is a policy for repeating failed operations.
 type Retry struct {
-	// Period before the first repetition. Default: that of DefaultRetry.
+	// Period before the first retry. Default: the Period of DefaultRetry.
 	Period time.Duration
-	// MaxCount of repetitions; 0: no limit.
+	// MaxCount of retries; 0: no limit.
 	MaxCount int
-	// ExpBackoff doubles the period with every repetition.
+	// ExpBackoff doubles the period with every retry, up to 24 h.
 	ExpBackoff bool
 }
 
-// DefaultRetry is what WithDefaultRetry asks for.
+// DefaultRetry is the policy of WithDefaultRetry.
 var DefaultRetry = Retry{Period: time.Second, MaxCount: 3, ExpBackoff: true}
 
-// TxnOption changes how a transaction is committed.
+// TxnOption is an option of Transaction.Commit and Transaction.Plan.
 type TxnOption func(*txnOptions)
 
 type txnOptions struct {
@@ -33,27 +33,27 @@ type txnOptions struct {
 // WithResync makes the transaction a resync.
 func WithResync(t ResyncType) TxnOption { return func(o *txnOptions) { o.resync = t } }
 
-// WithOnlyKeys limits a DownstreamResync to the given keys. Derived keys stand
-// for their base values.
+// WithOnlyKeys restricts a DownstreamResync to the given keys. The key of a derived value stands for
+// its base value.
 func WithOnlyKeys(keys ...string) TxnOption { return func(o *txnOptions) { o.keys = keys } }
 
 // WithoutBlocking makes Commit return as soon as the transaction is queued.
 func WithoutBlocking() TxnOption { return func(o *txnOptions) { o.nonBlocking = true } }
 
-// WithRetry repeats failed operations. The policy is remembered with each value
-// and serves for operations that later events cause.
+// WithRetry repeats failed operations. The policy is stored with each value, and also applies to
+// operations that later events cause.
 func WithRetry(r Retry) TxnOption { return func(o *txnOptions) { o.retry = &r } }
 
-// WithDefaultRetry repeats failed operations as DefaultRetry says.
+// WithDefaultRetry repeats failed operations according to DefaultRetry.
 func WithDefaultRetry() TxnOption { return WithRetry(DefaultRetry) }
 
-// WithRevert stops the transaction at its first failure and undoes what was
-// done. Default: best effort. Cannot be combined with a resync.
+// WithRevert stops the transaction at its first failure and undoes its operations. The default is
+// best effort. It cannot be combined with a resync.
 func WithRevert() TxnOption { return func(o *txnOptions) { o.revert = true } }
 
-// WithDescription stores a text with the record of the transaction.
+// WithDescription stores a text in the record of the transaction.
 func WithDescription(text string) TxnOption { return func(o *txnOptions) { o.description = text } }
 
-// WithSimulation has the transaction planned before it is executed, and the plan
-// recorded beside what was executed. A resync that reads the southbound reads it twice.
+// WithSimulation plans the transaction before its execution and records the plan. A resync then reads
+// the southbound twice.
 func WithSimulation() TxnOption { return func(o *txnOptions) { o.simulate = true } }

@@ -6,33 +6,33 @@ import (
 	"time"
 )
 
-// queueCapacity bounds the transactions and notifications that wait. What the
-// scheduler itself adds (retries, drift, registrations) does not count.
+// queueCapacity is the maximum number of queued transactions and notifications. Jobs of the scheduler
+// itself, such as retries and registrations, do not count.
 const queueCapacity = 200
 
-// job is a unit of work for the worker: a transaction, or a function.
+// job is a unit of work of the worker: a transaction or a function.
 type job struct {
 	typ    TxnType
 	values []KeyValue // sorted by key
 	opts   txnOptions
 
 	notifications []Notification
-	fetch         func() []Notification // returns them when the job begins; else nil
+	fetch         func() []Notification // returns the notifications when the job starts; may be nil
 
-	retryOf   uint64 // retries: the transaction that failed
+	retryOf   uint64 // retries: sequence number of the failed transaction
 	attempt   int
 	retryKeys map[string]struct{}
 
-	unimplemented *handler // RetryUnimplOps: the descriptor that is new
+	unimplemented *handler // RetryUnimplOps: the new descriptor
 
-	drift string // reason, for a downstream resync that drift called for
+	drift string // reason of a resync for drift reports, or ""
 
-	// fn, if not nil, is what the job does; it is not a transaction.
+	// fn, if not nil, is executed instead of a transaction.
 	fn func()
 
 	queued  time.Time
 	bounded bool
-	result  chan jobResult // buffered; nil without a waiting caller
+	result  chan jobResult // buffered; nil if no caller waits
 }
 
 type jobResult struct {
@@ -40,9 +40,9 @@ type jobResult struct {
 	err error
 }
 
-// queue is the FIFO of jobs.
+// queue is the FIFO queue of jobs.
 type queue struct {
-	slots chan struct{} // one element for each bounded job
+	slots chan struct{} // one element per bounded job
 	wake  chan struct{}
 	done  chan struct{} // closed by close
 
@@ -56,7 +56,7 @@ func newQueue() *queue {
 	return &queue{slots: make(chan struct{}, queueCapacity), wake: make(chan struct{}, 1), done: make(chan struct{})}
 }
 
-// put adds a bounded job; wait reports whether it waits for a place.
+// put adds a bounded job. If the queue is full, it waits or returns ErrQueueFull.
 func (q *queue) put(ctx context.Context, j *job, wait bool) error {
 	select {
 	case <-q.done:
@@ -82,9 +82,9 @@ func (q *queue) put(ctx context.Context, j *job, wait bool) error {
 	return nil
 }
 
-// begin reports whether the caller may execute a job at once, as no other waits or is being executed. It must call
-// finish then. This saves the change to the worker's goroutine and back, which takes as long as much of a
-// small transaction.
+// tryStart reports whether the caller may execute a job at once because the queue is idle and empty.
+// The caller must then call finish. This saves two goroutine switches, which take as long as a small
+// transaction.
 func (q *queue) tryStart() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -106,7 +106,7 @@ func (q *queue) finish() {
 	}
 }
 
-// wakeUp has pop look again.
+// wakeUp makes pop check the queue again.
 func (q *queue) wakeUp() {
 	select {
 	case q.wake <- struct{}{}:
@@ -114,7 +114,7 @@ func (q *queue) wakeUp() {
 	}
 }
 
-// push adds a job without waiting. False: the queue is closed.
+// push adds a job without waiting. It returns false if the queue is closed.
 func (q *queue) push(j *job) bool {
 	j.queued = time.Now()
 	q.mu.Lock()
@@ -125,13 +125,13 @@ func (q *queue) push(j *job) bool {
 	q.jobs = append(q.jobs, j)
 	busy := q.busy
 	q.mu.Unlock()
-	if !busy { // else finish does it
+	if !busy { // otherwise finish wakes it up
 		q.wakeUp()
 	}
 	return true
 }
 
-// pop takes the first job out of the queue, waiting for it; nil after close. finish must be called after it.
+// pop waits for a job and returns it, or returns nil after close. The caller must call finish.
 func (q *queue) pop() *job {
 	for {
 		q.mu.Lock()
@@ -142,7 +142,7 @@ func (q *queue) pop() *job {
 			if len(q.jobs) > 1 {
 				q.jobs = q.jobs[1:]
 			} else {
-				q.jobs = q.jobs[:0] // its place is used again
+				q.jobs = q.jobs[:0] // reuse the array
 			}
 			q.mu.Unlock()
 			if j.bounded {
@@ -159,7 +159,7 @@ func (q *queue) pop() *job {
 	}
 }
 
-// withdraw removes a job that was not started. False: too late.
+// withdraw removes a job that has not started. It returns false if the job has started.
 func (q *queue) withdraw(j *job) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -175,7 +175,7 @@ func (q *queue) withdraw(j *job) bool {
 	return false
 }
 
-// close ends the queue. The jobs that are left fail with ErrClosed.
+// close closes the queue. The remaining jobs fail with ErrClosed.
 func (q *queue) close() {
 	q.mu.Lock()
 	if q.closed {
@@ -195,7 +195,7 @@ func (q *queue) close() {
 	q.wakeUp()
 }
 
-// length is the number of waiting jobs.
+// length returns the number of queued jobs.
 func (q *queue) length() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()

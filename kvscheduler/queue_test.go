@@ -5,15 +5,15 @@ import (
 	"testing/synctest"
 )
 
-// A job is begun outside of the queue only if that changes no order, and no two jobs are executed at once.
+// A job may start inline only if it overtakes no other job and no other job is running.
 func TestInlineJobsKeepTheOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue()
 		if !q.tryStart() {
-			t.Fatal("an idle queue refuses")
+			t.Fatal("idle queue rejects an inline job")
 		}
 		if q.tryStart() {
-			t.Error("two jobs are executed at once")
+			t.Error("two jobs run at the same time")
 		}
 		first := &job{}
 		q.push(first)
@@ -21,7 +21,7 @@ func TestInlineJobsKeepTheOrder(t *testing.T) {
 		go func() { popped <- q.pop() }()
 		synctest.Wait()
 		if len(popped) > 0 {
-			t.Error("a job is popped while another is executed")
+			t.Error("pop returned a job while another one runs")
 		}
 		q.finish()
 		if got := <-popped; got != first {
@@ -30,28 +30,28 @@ func TestInlineJobsKeepTheOrder(t *testing.T) {
 		q.push(&job{})
 		q.finish()
 		if q.tryStart() {
-			t.Error("a job overtakes one that waits")
+			t.Error("inline job overtakes a queued job")
 		}
 		q.close()
 		if q.tryStart() {
-			t.Error("a job is begun after the end")
+			t.Error("inline job started after close")
 		}
 	})
 }
 
-// Close waits for a transaction that is executed on the goroutine of its caller.
+// Close waits for a transaction that runs on the goroutine of its committer.
 func TestCloseWaitsForInlineJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(Options{Logger: quietLog()})
 		if !s.queue.tryStart() {
-			t.Fatal("an idle scheduler refuses")
+			t.Fatal("idle scheduler rejects an inline job")
 		}
 		closed := make(chan struct{})
 		go func() { _ = s.Close(); close(closed) }()
 		synctest.Wait()
 		select {
 		case <-closed:
-			t.Error("it did not wait")
+			t.Error("Close did not wait")
 		default:
 		}
 		s.queue.finish()

@@ -7,12 +7,10 @@ import (
 	"github.com/contiv/contiv/kvscheduler/record"
 )
 
-// unmet returns the labels of the dependencies of n that are not met; none if n
-// may exist.
+// unmet returns the labels of the unmet dependencies of n, or nil if n may exist.
 //
-// A dependency is met when a matching value is available. The members of a
-// cycle of dependencies that wait only for each other become ready together; see
-// cycle, and founded for cycles that may not be.
+// A dependency is met if a matching value is available. The members of a cycle of dependencies that
+// wait only for each other become ready together: see cycle.
 func (x *exec) unmet(n *node) []string {
 	if !x.mustWait(n) {
 		return nil
@@ -20,14 +18,14 @@ func (x *exec) unmet(n *node) []string {
 	return x.unmetLabels(n)
 }
 
-// waits reports whether a dependency of n is not met, and n may not exist: unmet
-// without its labels.
+// mustWait reports whether n has unmet dependencies and may not exist. It is unmet without the
+// labels.
 func (x *exec) mustWait(n *node) bool {
 	if !x.hasUnmet(n) {
 		return false
 	}
 	if !x.g.HasNeeders(n.key) || slices.ContainsFunc(n.oldDeps(), func(d Dependency) bool { return !x.met(&d) }) {
-		return true // no cycle that is to come helps what exists
+		return true // a future cycle does not help the existing version
 	}
 	ready, known := x.cycleCache.lookup(n.key)
 	if !known {
@@ -36,7 +34,7 @@ func (x *exec) mustWait(n *node) bool {
 	return !ready
 }
 
-// lacks reports whether no available value satisfies one of the dependencies of n.
+// hasUnmet reports whether no available value satisfies one of the dependencies of n.
 func (x *exec) hasUnmet(n *node) bool {
 	for i := range n.deps {
 		if !x.met(&n.deps[i]) {
@@ -46,8 +44,7 @@ func (x *exec) hasUnmet(n *node) bool {
 	return false
 }
 
-// missing returns the labels of the dependencies of n that no available value
-// satisfies.
+// unmetLabels returns the labels of the dependencies of n that no available value satisfies.
 func (x *exec) unmetLabels(n *node) []string {
 	var labels []string
 	for i := range n.deps {
@@ -58,7 +55,7 @@ func (x *exec) unmetLabels(n *node) []string {
 	return labels
 }
 
-// mayStay reports whether a value that exists may go on to.
+// canStay reports whether an existing value may keep existing.
 func (x *exec) canStay(n *node) bool {
 	if !x.hasUnmet(n) {
 		return x.isSupported(n)
@@ -66,7 +63,7 @@ func (x *exec) canStay(n *node) bool {
 	return !x.mustWait(n)
 }
 
-// depLabel is the label of a dependency, made unique by its key if need be.
+// depLabel returns the label of a dependency, with its target appended if the label is not unique.
 func (n *node) depLabel(i int) string {
 	d := &n.deps[i]
 	for j := range n.deps {
@@ -77,7 +74,7 @@ func (n *node) depLabel(i int) string {
 	return d.Label
 }
 
-// target describes the key or prefix that the dependency needs.
+// target returns the key or the prefixes of the dependency as text.
 func (d *Dependency) target() string {
 	if d.Key != "" {
 		return d.Key
@@ -94,8 +91,8 @@ func (x *exec) met(d *Dependency) bool {
 	return x.satisfied(d, func(n *node) bool { return n.available() })
 }
 
-// satisfied reports whether a value that is good satisfies the dependency. Who did last is
-// asked first: of the many that have a prefix, most may be gone.
+// satisfied reports whether a matching value is good. It first tries the value that satisfied the
+// prefix last, because most values with a prefix may be gone.
 func (x *exec) satisfied(d *Dependency, good func(n *node) bool) bool {
 	if d.Key != "" {
 		n, ok := x.g.Get(d.Key)
@@ -123,7 +120,7 @@ func (x *exec) satisfied(d *Dependency, good func(n *node) bool) bool {
 	return found
 }
 
-// provider returns the key that last satisfied an AnyOf with the prefix.
+// provider returns the key that satisfied an AnyOf with the prefix last.
 func (x *exec) provider(prefix string) (key string, ok bool) {
 	if x.keySets != nil {
 		key, ok = x.providers[prefix]
@@ -131,7 +128,7 @@ func (x *exec) provider(prefix string) (key string, ok bool) {
 	return key, ok
 }
 
-// matches reports whether the key satisfies the dependency, if it is available.
+// matches reports whether the key satisfies the dependency when it is available.
 func (d *Dependency) matches(key string) bool {
 	if d.Key != "" {
 		return d.Key == key
@@ -139,8 +136,7 @@ func (d *Dependency) matches(key string) bool {
 	return slices.ContainsFunc(d.AnyOf.prefixes(), func(p string) bool { return strings.HasPrefix(key, p) }) && d.AnyOf.selects(key)
 }
 
-// candidates visits the values that match the dependency, until visit returns
-// false.
+// candidates visits the values that match the dependency until visit returns false.
 func (x *exec) candidates(d *Dependency, visit func(n *node) bool) {
 	if d.Key != "" {
 		if n, ok := x.g.Get(d.Key); ok {
@@ -162,7 +158,7 @@ func (x *exec) candidates(d *Dependency, visit func(n *node) bool) {
 	}
 }
 
-// selects asks the KeySelector; one that panics selects nothing.
+// selects calls the KeySelector. A selector that panics selects nothing.
 func (a *AnyOf) selects(key string) bool {
 	if a.KeySelector == nil {
 		return true

@@ -1,12 +1,9 @@
 package kvscheduler
 
-import ()
-
-// maxRecordedKeys bounds the memory of a record.
+// maxRecordedKeys is the maximum number of keys in the record of a Retrieve.
 const maxRecordedKeys = 16
 
-// retrieved records a call that read the southbound: the given nodes, or all if
-// keyed is false.
+// recordRetrieve records a call that read the given nodes, or all values if keyed is false.
 func (x *exec) recordRetrieve(c *call, nodes []*node, keyed bool, err error) {
 	if !x.recording || x.caller == nil {
 		return
@@ -25,7 +22,7 @@ func (x *exec) recordRetrieve(c *call, nodes []*node, keyed bool, err error) {
 	x.reads = append(x.reads, r)
 }
 
-// recordedReads counts the operations as recorded does: without replaced ones.
+// executedReads returns the recorded reads. Their After does not count replaced operations.
 func (x *exec) executedReads() []RecordedRetrieve {
 	if x.replacedOps == 0 {
 		return x.reads

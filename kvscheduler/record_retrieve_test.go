@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A resync reads all, a failure only what failed; both are in the record, in order.
+// A resync reads all values, a failure reads only the failed ones. The record has both, in order.
 func TestRetrievesAreRecorded(t *testing.T) {
 	s, sb := newScheduler(t), newSouthbound(t)
 	sb.register(s, "a", parts{prefix: "a/", keyed: true, retrieve: true})
@@ -40,7 +40,7 @@ func TestRetrievesAreRecorded(t *testing.T) {
 	}
 }
 
-// A retrieve that fails is recorded with its error, which survives REST.
+// The record of a failed Retrieve contains its error, also over REST.
 func TestFailedRetrieveIsRecorded(t *testing.T) {
 	s := newScheduler(t)
 	if err := Register(s, Descriptor[text, NoMetadata]{
@@ -71,7 +71,7 @@ func TestFailedRetrieveIsRecorded(t *testing.T) {
 	}
 }
 
-// However many keys fail, the record names few of them.
+// The record names at most maxRecordedKeys keys.
 func TestRecordedKeysAreBounded(t *testing.T) {
 	s, sb := newScheduler(t), newSouthbound(t)
 	sb.register(s, "a", parts{prefix: "a/", keyed: true, retrieve: true})
@@ -91,8 +91,7 @@ func TestRecordedKeysAreBounded(t *testing.T) {
 	}
 }
 
-// A descriptor may return what it found in any order; of a key that it returns twice,
-// the first value counts.
+// Retrieve may return values in any order. Of duplicate keys, the first value counts.
 func TestRetrieveInAnyOrder(t *testing.T) {
 	found := []Item[text, NoMetadata]{{Key: "a/3", Value: val("x")}, {Key: "a/1", Value: val("first")}, {Key: "a/2", Value: val("x")}, {Key: "a/1", Value: val("second")}}
 	s := newScheduler(t)

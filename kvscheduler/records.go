@@ -4,7 +4,7 @@ import (
 	"github.com/contiv/contiv/kvscheduler/record"
 )
 
-// The inputs and records of transactions are plain data, of package record.
+// Inputs and records of transactions are plain data in package record.
 type (
 	KeyValue         = record.KeyValue
 	Origin           = record.Origin

@@ -9,12 +9,12 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// refresh is one reading of the southbound.
+// refresh reads values from the southbound and merges them into the graph.
 type refresh struct {
 	x *exec
-	// requested values of the transaction that are not in the graph yet, sorted.
+	// requested values of the transaction that are not in the graph yet, sorted by key.
 	requested []KeyValue
-	// lost and gained are the keys that ceased or began to be available.
+	// lost and gained are the keys whose values became unavailable or available.
 	lost, gained []string
 }
 
@@ -36,7 +36,7 @@ func (r *refresh) readAll() {
 	}
 }
 
-// readKeys reads the values with the given base keys only.
+// readKeys reads only the values with the given base keys.
 func (r *refresh) readKeys(keys []string) {
 	slices.Sort(keys)
 	keys = slices.Compact(keys)
@@ -54,8 +54,8 @@ func (r *refresh) readKeys(keys []string) {
 	}
 }
 
-// expected returns the values by which the descriptor can name the objects that it finds: known and
-// wanted ones, but no invalid ones.
+// expected returns the argument of Retrieve: the known and the wanted values of the descriptor, without
+// the invalid ones.
 func (r *refresh) expected(h *handler, nodes []*node) []item {
 	wanted := r.requested
 	if len(wanted) > 0 {
@@ -96,8 +96,8 @@ func appendWanted(items []item, h *handler, kv KeyValue) []item {
 	return append(items, item{Key: kv.Key, Value: kv.Value, Origin: FromNB})
 }
 
-// read makes the call and merges what it finds with the given nodes, which
-// are sorted by key.
+// read executes the call and merges its result with the nodes, which are sorted by key. only, if not
+// nil, selects the keys to merge.
 func (r *refresh) read(c *call, nodes []*node, only func(key string) bool) {
 	caller := r.x.caller
 	if caller == nil {
@@ -105,7 +105,7 @@ func (r *refresh) read(c *call, nodes []*node, only func(key string) bool) {
 	} else if c.h.stage != nil {
 		_ = r.x.commit(c.h.stage) // failures are recorded with their values
 	}
-	caller.last = 0 // it may not get as far as to call
+	caller.last = 0 // the call may not be executed
 	err := caller.do(c)
 	r.x.recordRetrieve(c, nodes, only != nil, err)
 	if err != nil {
@@ -148,8 +148,7 @@ func (r *refresh) read(c *call, nodes []*node, only func(key string) bool) {
 	}
 }
 
-// sortedByKey returns the items sorted by key, in their order if they have the same.
-// There may be many: what is moved while they are sorted is small.
+// sortedByKey sorts the items by key, stably. It sorts small indexes and moves each item once.
 func sortedByKey(items []item) []item {
 	if slices.IsSortedFunc(items, func(a, b item) int { return strings.Compare(a.Key, b.Key) }) {
 		return items
@@ -175,7 +174,7 @@ func sortedByKey(items []item) []item {
 	return sorted
 }
 
-// found updates the graph for a value that exists; n is nil if it was unknown.
+// addFound records that the value exists. n is its node, or nil.
 func (r *refresh) addFound(h *handler, n *node, it *item) {
 	x := r.x
 	switch {
@@ -204,7 +203,7 @@ func (r *refresh) addFound(h *handler, n *node, it *item) {
 			n = x.mutable(n)
 			n.desc = h
 			n.clear(unknown)
-			if n.State() == pb.ValueState_INVALID && n.is(broken) { // nothing is left to do with it
+			if n.State() == pb.ValueState_INVALID && n.is(broken) { // nothing is left to repair
 				n.clear(broken)
 				x.cycleCache.invalidateNotReady()
 				x.recheckLater(n.key)
@@ -219,7 +218,7 @@ func (r *refresh) addFound(h *handler, n *node, it *item) {
 				if n.is(fromSB) {
 					n.want = it.Value
 					n.clear(drifted)
-				} else if n.want == nil || n.is(invalid) { // it stays as it is, or goes
+				} else if n.want == nil || n.is(invalid) { // the existing version stays or is deleted, with its own dependencies
 					x.setDepsOfExisting(n)
 					x.recheckLater(n.key)
 				}
@@ -229,7 +228,7 @@ func (r *refresh) addFound(h *handler, n *node, it *item) {
 					n.setInfo(nil)
 				}
 			}
-			if n.is(fromSB) && hasFailed(n) { // a revert gave it back, but in vain: it is as it was found
+			if n.is(fromSB) && hasFailed(n) { // a revert failed to release it, but it is unchanged
 				n.clear(broken)
 				n.setInfo(nil)
 				n.setState(pb.ValueState_OBTAINED)
@@ -244,8 +243,8 @@ func (r *refresh) addFound(h *handler, n *node, it *item) {
 	}
 }
 
-// originOf resolves the origin that the descriptor left open: values that the northbound ever
-// requested are ours.
+// originOf returns the origin of the item. Without an origin from the descriptor, values that the
+// northbound requests or requested are FromNB.
 func (r *refresh) originOf(it *item) Origin {
 	if it.Origin != UnknownOrigin {
 		return it.Origin
@@ -260,7 +259,7 @@ func (r *refresh) originOf(it *item) Origin {
 	return FromSB
 }
 
-// foundDerived updates the derived values of a base value that was found.
+// addFoundDerived records the derived values of a base value that was read.
 func (r *refresh) addFoundDerived(base *node) {
 	x := r.x
 	found, err := x.derivedOf(base.desc, base.key, base.have)
@@ -295,7 +294,7 @@ func (r *refresh) addFoundDerived(base *node) {
 				base.setDerived(slices.Insert(slices.Clone(base.derived()), i, kv.Key))
 			}
 			if !base.is(fromSB) && !base.available() {
-				n.set(broken) // it goes, or is repaired, with its base value
+				n.set(broken) // deleted or repaired with its base value
 			}
 			if n.available() {
 				r.gained = append(r.gained, kv.Key)
@@ -316,7 +315,7 @@ func (r *refresh) addFoundDerived(base *node) {
 				if !n.is(fromSB) {
 					x.setDepsOfExisting(n)
 				}
-				if n.State() == pb.ValueState_INVALID && n.desc.valid(n.key, n.want) { // it was so with another value
+				if n.State() == pb.ValueState_INVALID && n.desc.valid(n.key, n.want) { // another version was invalid
 					n.clear(invalid)
 					n.setState(pb.ValueState_CONFIGURED)
 					n.setInfo(nil)
@@ -331,7 +330,7 @@ func (r *refresh) addFoundDerived(base *node) {
 		if s := n.State(); s == pb.ValueState_PENDING || s == pb.ValueState_MISSING {
 			n.setState(pb.ValueState_DISCOVERED)
 			n.setInfo(nil)
-			if base.is(invalid) && n.want == n.have { // part of the last valid value
+			if base.is(invalid) && n.want == n.have { // part of the last valid version
 				n.setState(pb.ValueState_CONFIGURED)
 				x.recheckLater(n.key)
 			}
@@ -342,7 +341,7 @@ func (r *refresh) addFoundDerived(base *node) {
 	}
 }
 
-// missing updates the graph for a base value that does not exist.
+// markMissing records that a base value does not exist.
 func (r *refresh) markMissing(n *node) {
 	if n.have == nil && !n.is(unknown) || r.x.unreadable[n.key] != nil {
 		return
@@ -376,8 +375,7 @@ func (r *refresh) markMissing(n *node) {
 	}
 }
 
-// missingDerived updates the graph for a derived value that does not exist,
-// although its base value does.
+// markDerivedMissing records that a derived value does not exist although its base value does.
 func (r *refresh) markDerivedMissing(n *node) {
 	if n.have == nil && !n.is(unknown) {
 		return
@@ -404,8 +402,8 @@ func (r *refresh) markDerivedMissing(n *node) {
 	}
 }
 
-// cut deletes the dependents of values that turned out not to exist, before anything is repaired.
-// They are created again together with their dependencies.
+// deleteNeedersOfLost deletes the dependents of lost values before any value is repaired. They are
+// created again together with their dependencies.
 func (r *refresh) deleteNeedersOfLost() {
 	lost := distinct(r.lost)
 	r.lost = nil
@@ -417,7 +415,7 @@ func (r *refresh) deleteNeedersOfLost() {
 	}
 }
 
-// distinct returns the keys in order, each the first time only.
+// distinct removes all but the first occurrence of each key.
 func distinct(keys []string) []string {
 	if len(keys) < 2 {
 		return keys
@@ -430,7 +428,7 @@ func distinct(keys []string) []string {
 	})
 }
 
-// join creates the values that waited for others which turned out to exist.
+// createNeedersOfGained creates the values that waited for gained values.
 func (r *refresh) createNeedersOfGained() {
 	gained := distinct(r.gained)
 	r.gained = nil
@@ -442,8 +440,8 @@ func (r *refresh) createNeedersOfGained() {
 	}
 }
 
-// readFailed reads the values back whose operations failed: their state cannot be assumed. The
-// result may require more operations, now or, before a revert, later.
+// readBackFailed reads the values whose operations failed. With follow, it also executes the operations
+// that the result requires.
 func (x *exec) readBackFailed(follow bool) {
 	const enough = 16 // rounds: each failure is of another value
 	for round := 0; round < enough; round++ {

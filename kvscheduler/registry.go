@@ -9,15 +9,15 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// registry is the immutable set of registered descriptors.
+// registry is an immutable set of descriptors.
 type registry struct {
 	byName  map[string]*handler
 	ordered []*handler // in the order of Retrieve
 	spaces  []*handler // sorted by key prefix
 }
 
-// Register adds a descriptor. Values that were requested before their descriptor was registered are
-// configured now. Errors name both sides of a conflict.
+// Register adds a descriptor, and configures the values that were requested before. It returns an
+// error that names both descriptors if their names, key spaces or stages conflict.
 func Register[V proto.Message, M any](s *Scheduler, d Descriptor[V, M]) error {
 	h, err := newHandler(d)
 	if err != nil {
@@ -34,7 +34,7 @@ func Register[V proto.Message, M any](s *Scheduler, d Descriptor[V, M]) error {
 	return nil
 }
 
-// with returns the registry extended by h, or the conflict that forbids it.
+// with returns the registry with h added, or an error if h conflicts with another descriptor.
 func (r *registry) with(h *handler) (*registry, error) {
 	next := &registry{byName: make(map[string]*handler, len(r.byName)+1)}
 	for name, o := range r.byName {
@@ -50,7 +50,7 @@ func (r *registry) with(h *handler) (*registry, error) {
 			case st.def == h.stage.def:
 				h.stage = st
 			case st.def.Name == h.stage.def.Name:
-				return nil, fmt.Errorf("descriptors %s and %s have different stages of the same name %s", o.name, h.name, st.def.Name)
+				return nil, fmt.Errorf("descriptors %s and %s have different stages with the name %s", o.name, h.name, st.def.Name)
 			}
 		}
 		next.byName[name] = o
@@ -73,7 +73,7 @@ func overlapping(a, b *handler) (string, bool) {
 	if !strings.HasPrefix(b.keys.Prefix, a.keys.Prefix) {
 		return "", false
 	}
-	// All keys of b have a's prefix.
+	// All keys of b have the prefix of a.
 	for _, key := range []string{a.keys.Example, b.keys.Example, b.keys.Prefix} {
 		if key != "" && a.owns(key) && b.owns(key) {
 			return key, true
@@ -85,11 +85,10 @@ func overlapping(a, b *handler) (string, bool) {
 	return "", false
 }
 
-// find returns the descriptor of the key, nil if there is none.
+// find returns the descriptor of the key, or nil.
 func (r *registry) find(key string) *handler {
-	// Descriptors whose prefix is a prefix of key, the longest first: the last
-	// space that is not greater than q either is one, or tells how long such a
-	// prefix can be at most.
+	// Visit the descriptors whose prefix is a prefix of key, longest first. The last space not greater
+	// than q either has such a prefix, or bounds its length.
 	for q := key; ; {
 		i := sort.Search(len(r.spaces), func(i int) bool { return r.spaces[i].keys.Prefix > q }) - 1
 		if i < 0 {
@@ -115,9 +114,8 @@ func (r *registry) find(key string) *handler {
 	}
 }
 
-// retrieveOrder sorts descriptors so that each follows those that it names in
-// RetrieveAfter; ties are alphabetical. Names that are not registered (yet)
-// are ignored.
+// retrieveOrder sorts the descriptors so that each follows the ones in its RetrieveAfter, and
+// otherwise by name. It ignores unknown names, and returns an error for a cycle.
 func retrieveOrder(byName map[string]*handler) ([]*handler, error) {
 	names := make([]string, 0, len(byName))
 	for name := range byName {
@@ -137,7 +135,7 @@ func retrieveOrder(byName map[string]*handler) ([]*handler, error) {
 		path = append(path, name)
 		defer func() { path = path[:len(path)-1] }()
 		if state[name] == visiting {
-			return fmt.Errorf("RetrieveAfter of descriptors is a cycle: %s", strings.Join(path[slices.Index(path, name):], " after "))
+			return fmt.Errorf("RetrieveAfter is a cycle: %s", strings.Join(path[slices.Index(path, name):], " after "))
 		}
 		state[name] = visiting
 		after := slices.Sorted(slices.Values(h.after))

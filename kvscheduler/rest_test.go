@@ -17,7 +17,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 )
 
-// get decodes the answer of the REST API into v, and returns its status.
+// get decodes a response of the REST API into v, and returns its HTTP status.
 func get(t *testing.T, s *Scheduler, method, path string, v any) int {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -125,7 +125,7 @@ func TestRESTDump(t *testing.T) {
 	}
 }
 
-// TestRESTDumpForm pins the form that agentctl reads: numbers for origins.
+// TestRESTDumpForm checks the form that agentctl expects, with numeric origins.
 func TestRESTDumpForm(t *testing.T) {
 	s, _ := restScheduler(t)
 	var got string
@@ -160,14 +160,14 @@ func TestRESTStatus(t *testing.T) {
 			t.Errorf("%s: %v, want %v", args, keys, want)
 		}
 	}
-	// Of one key, it is one status, as the vpp-agent answers.
+	// The response for a key is a single status, as in the ligato vpp-agent.
 	var one record.Status
 	get(t, s, "GET", "/scheduler/status?key=none", &one)
 	if one.Value.Key != "none" || one.Value.State != pb.ValueState_NONEXISTENT {
 		t.Error(one)
 	}
 	get(t, s, "GET", "/scheduler/status?key=b/1", &one)
-	if v := one.Value; v.State != pb.ValueState_PENDING || v.Details[0] != "a" || v.LastOperation != pb.TxnOperation_UNDEFINED { // nothing was done
+	if v := one.Value; v.State != pb.ValueState_PENDING || v.Details[0] != "a" || v.LastOperation != pb.TxnOperation_UNDEFINED { // no operation was executed
 		t.Fatal(v)
 	}
 }
@@ -183,15 +183,15 @@ func TestRESTKeysAndGraph(t *testing.T) {
 		inGraph = append(inGraph, v.Key)
 	}
 	if len(keys) == 0 || !slices.Equal(keys, inGraph) {
-		t.Errorf("keys are %v, those of the graph %v", keys, inGraph)
+		t.Errorf("keys are %v, but the graph has %v", keys, inGraph)
 	}
 	get(t, s, "GET", "/scheduler/graph-snapshot?outline=true&key=a/3&key=none", &some)
 	if len(some) != 2 || some[0].Key != "a/3" || some[1].Key != "a/3/x" || some[0].Want != nil || some[0].State != pb.ValueState_CONFIGURED {
-		t.Errorf("a/3 and what it derives, in outline, are %+v", some)
+		t.Errorf("outline of a/3 is %+v", some)
 	}
 }
 
-// What is left out of an outline is counted.
+// An outline counts the operations that it omits.
 func TestOutlineCountsOperations(t *testing.T) {
 	txn := RecordedTxn{SeqNum: 7, Type: SBNotification, Description: "add pod", Values: []KeyValue{{Key: "a/1", Value: val("x")}, {Key: "a/2"}},
 		Executed: []RecordedOp{{Operation: pb.TxnOperation_CREATE, Key: "a/1", NewValue: val("x")}, {Operation: pb.TxnOperation_UPDATE, Key: "a/3", NewErr: errBoom}}}
@@ -210,7 +210,7 @@ func TestOutlineCountsOperations(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 	if len(o.Values) != 2 || o.Values[0].Value == nil || o.Values[1].Value != nil {
-		t.Errorf("a notification tells what appeared and what is gone: %+v", o.Values)
+		t.Errorf("outline of a notification has the values %+v", o.Values)
 	}
 	txn.Type = NBTransaction
 	if o := outline(); len(o.Values) > 0 {

@@ -33,7 +33,7 @@ func TestResyncWithEmptySB(t *testing.T) {
 	wantCalls(t, sb, "RETRIEVE a", "DELETE a/1/item2", "DELETE a/2/item1", "DELETE a/2", "DELETE a/1/item1", "DELETE a/1")
 }
 
-// leftovers fills the southbound as a process before this one left it.
+// leftovers fills the southbound like an earlier process.
 func leftovers(sb *southbound, values ...string) {
 	for i := 0; i < len(values); i += 2 {
 		sb.set(values[i], values[i+1])
@@ -56,7 +56,7 @@ func TestResyncWithNonEmptySB(t *testing.T) {
 		"UPDATE a/2 [DISCOVERED]", "CREATE a/2/item2 [DERIVED NOOP IS-PENDING]")
 }
 
-// A restarted process confirms what it finds, and does nothing.
+// A restarted process adopts matching values without operations.
 func TestRestartWithoutDifferencesExecutesNothing(t *testing.T) {
 	sb := newSouthbound(t)
 	values := "a/1=item1,item2 a/2=item1 b/1=x"
@@ -151,7 +151,7 @@ func TestRetriesEndAfterMaxCountWithBackoff(t *testing.T) {
 	})
 }
 
-// A value that was changed in the meantime is not retried any more.
+// A value that was changed since its failure is not retried.
 func TestObsoleteRetryIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, sb := newScheduler(t), newSouthbound(t)
@@ -178,7 +178,7 @@ func TestKeyedDownstreamResyncReadsOnlyItsKeys(t *testing.T) {
 	sb.unset("a/1")
 	sb.unset("a/1/i")
 	sb.unset("b/1")
-	// b/1 needs a/1: it goes and comes back with it, although nobody named it.
+	// b/1 depends on a/1, so it is deleted and created with it.
 	r := mustCommit(t, s, "", WithResync(DownstreamResync), WithOnlyKeys("a/1/i"))
 	wantCalls(t, sb, "RETRIEVE a/1", "DELETE b/1", "CREATE a/1", "CREATE b/1", "CREATE a/1/i")
 	if r.Executed[1].PrevState != pb.ValueState_MISSING {
@@ -205,7 +205,7 @@ func TestConflictingOptionsAreRejected(t *testing.T) {
 	}
 }
 
-// The last operation is what was done to a value, not what was found to be needless.
+// LastOperation is the last executed operation. Operations without effect do not count.
 func TestLastOperationIgnoresNeedlessOperations(t *testing.T) {
 	s := newScheduler(t)
 	sb := newSouthbound(t)
@@ -218,7 +218,7 @@ func TestLastOperationIgnoresNeedlessOperations(t *testing.T) {
 	}
 	must(t, s.NewTransaction().Put("a/1", val("x")).Put("b/1", val("x")))
 	want("a/1", pb.TxnOperation_CREATE)
-	want("b/1", pb.TxnOperation_UNDEFINED) // it has no descriptor
+	want("b/1", pb.TxnOperation_UNDEFINED) // no descriptor
 	must(t, s.NewTransaction(), WithResync(DownstreamResync))
 	must(t, s.NewTransaction().Put("a/1", val("x")), WithRetry(Retry{}))
 	want("a/1", pb.TxnOperation_CREATE)
@@ -226,7 +226,7 @@ func TestLastOperationIgnoresNeedlessOperations(t *testing.T) {
 	want("a/1", pb.TxnOperation_UPDATE)
 }
 
-// What is known of a half-created value is what Delete gets, however often it fails.
+// Delete gets the requested value if the value was created only in part, for every attempt.
 func TestDeletionOfAnUnreadableValueIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, sb := newScheduler(t), newSouthbound(t)

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// run executes the transaction, except for what comes after the last operation.
+// run executes the transaction up to and including its last operation.
 func (x *exec) run() {
 	switch x.job.typ {
 	case SBNotification:
@@ -47,12 +47,12 @@ func (x *exec) run() {
 	x.dropRemoved()
 }
 
-// readBack reads failed values from the southbound and acts on the result, until nothing new fails,
-// or a failure causes a revert.
+// readBackAll reads failed values from the southbound and executes the operations that the result
+// requires, until no new operation fails or a failure aborts the transaction.
 func (x *exec) readBackAll() {
-	rounds := 16 // what fails does not begin again
+	rounds := 16 // forward, a failed operation is not repeated
 	if x.reverting {
-		rounds = 2 // an undo that fails does
+		rounds = 2 // a failed undo is repeated
 	}
 	for range rounds {
 		x.readBackFailed(true)
@@ -65,7 +65,7 @@ func (x *exec) readBackAll() {
 			break
 		}
 	}
-	// A value that keeps failing is left failed, and no value relies on it.
+	// Values that keep failing stay failed, and no value relies on them.
 	for round := 0; round < 4 && (x.commitAll() || len(x.toReadBack) > 0); round++ {
 		x.readBackFailed(false)
 		x.reread.x = x
@@ -80,7 +80,7 @@ func (x *exec) readBackAll() {
 	x.commitAll()
 }
 
-// runFull makes the given values the whole intent of the northbound.
+// runFull replaces the intent of the northbound by the values of the transaction.
 func (x *exec) runFull(read bool) {
 	r := refresh{x: x, requested: x.job.values}
 	if read {
@@ -88,7 +88,7 @@ func (x *exec) runFull(read bool) {
 		r.deleteNeedersOfLost()
 	}
 	values := x.job.values
-	var all []KeyValue // values, and deletes of what is not among them
+	var all []KeyValue // the values, and deletions of all other requested values
 	x.g.Ascend("", func(key string, n *node) bool {
 		for len(values) > 0 && values[0].Key < key {
 			all = append(all, values[0])
@@ -108,8 +108,7 @@ func (x *exec) runFull(read bool) {
 	r.createNeedersOfGained()
 }
 
-// runDownstream reads all values, or those with the given keys, and repairs differences from the
-// intent.
+// runDownstream reads all values, or the given keys, and repairs the differences from the intent.
 func (x *exec) runDownstream() {
 	r := refresh{x: x}
 	var values []KeyValue
@@ -136,7 +135,7 @@ func (x *exec) runDownstream() {
 	r.createNeedersOfGained()
 }
 
-// baseKeys maps keys of derived values to those of their base values.
+// baseKeys returns the base keys of the given keys, sorted and without duplicates.
 func (x *exec) baseKeys(keys []string) []string {
 	base := make([]string, 0, len(keys))
 	for _, key := range keys {
@@ -149,7 +148,7 @@ func (x *exec) baseKeys(keys []string) []string {
 	return slices.Compact(base)
 }
 
-// unchanged reports whether nothing needs to be done for the value to be as wanted.
+// unchanged reports whether the value is already as wanted.
 func (x *exec) unchanged(n *node, want proto.Message) bool {
 	if want == nil || n.want == nil || n.is(fromSB|drifted|unknown|broken) || !stable(n) {
 		return false
@@ -167,7 +166,7 @@ func (x *exec) unchanged(n *node, want proto.Message) bool {
 		x.job.opts.retry != nil && n.retry() != nil && *x.job.opts.retry == *n.retry()
 }
 
-// stable reports whether repeating the same request leads to no other state.
+// stable reports whether repeating the request would not change the state.
 func stable(n *node) bool {
 	switch n.State() {
 	case pb.ValueState_CONFIGURED:
@@ -180,8 +179,8 @@ func stable(n *node) bool {
 	return false
 }
 
-// applyAll applies the values, which are sorted by key: first deletions, then re-creations, then
-// creations, then updates.
+// applyAll applies the values, which are sorted by key: deletions, then re-creations, then creations,
+// then updates.
 func (x *exec) applyAll(values []KeyValue) {
 	if len(values) == 1 {
 		if n := x.get(values[0].Key); n == nil || !x.unchanged(n, values[0].Value) {
@@ -224,7 +223,7 @@ func (x *exec) applyAll(values []KeyValue) {
 			concerned++
 		}
 	}
-	// Neither has to grow, as a rule.
+	// Usually, neither has to grow again.
 	x.scope.positions.grow(concerned)
 	x.changes = slices.Grow(x.changes, concerned)
 	number := 0
@@ -250,7 +249,7 @@ func (x *exec) applyAll(values []KeyValue) {
 			}
 			together.prepareFor(kv.Key)
 			x.scope.reached++
-			n, p, _ := x.prepare(x.get(kv.Key), kv.Key, kv.Value) // failures are kept in x.errs
+			n, p, _ := x.prepare(x.get(kv.Key), kv.Key, kv.Value) // failures are in x.errs
 			switch {
 			case n == nil:
 			case g == deletes:
@@ -265,7 +264,7 @@ func (x *exec) applyAll(values []KeyValue) {
 	}
 }
 
-// runNotification applies a notification of the southbound.
+// runNotification applies the notifications of the southbound.
 func (x *exec) runNotification() {
 	if x.job.fetch != nil {
 		x.job.fetchNotifications(x.log)
@@ -274,7 +273,7 @@ func (x *exec) runNotification() {
 		x.scope.apply(nf.Key)
 		n := x.get(nf.Key)
 		if n != nil && !n.is(fromSB) || n != nil && n.base() != "" {
-			x.log.Debug("notification ignored: the value is ours", "key", nf.Key)
+			x.log.Debug("notification ignored: the value is requested", "key", nf.Key)
 			continue
 		}
 		if nf.Value == nil {
@@ -303,7 +302,7 @@ func (x *exec) runNotification() {
 	}
 }
 
-// nowImplemented returns the values that waited for a descriptor.
+// newlyImplemented returns the values that waited for the new descriptor.
 func (x *exec) newlyImplemented() []KeyValue {
 	var values []KeyValue
 	h := x.job.unimplemented
@@ -316,7 +315,7 @@ func (x *exec) newlyImplemented() []KeyValue {
 	return values
 }
 
-// retryValues returns the values that are still to be retried.
+// retryValues returns the values that still wait for this retry.
 func (j *job) retryValues(x *exec) []KeyValue {
 	waiting := func(n *node) bool {
 		return n.State() == pb.ValueState_RETRYING && n.info() != nil && n.info().seq == j.retryOf && n.info().attempt == j.attempt
@@ -349,8 +348,8 @@ func (j *job) isRetryOf(baseKey string) bool {
 	return ok
 }
 
-// revert undoes the transaction: the failed values are read back, then every applied value gets its
-// previous contents, the last one first.
+// revert undoes the transaction: it reads the failed values back, and then restores the previous version
+// of every applied value, in reverse order.
 func (x *exec) revert() {
 	x.abort, x.reverting = false, true
 	x.scope.reverted = true
@@ -359,10 +358,10 @@ func (x *exec) revert() {
 	for _, c := range x.changes {
 		c.new.clear(deleting)
 		if c.old != nil && c.new.base() != "" && c.new.have != nil && c.new.want == nil {
-			c.new.want = c.old.want // it was about to be deleted
+			c.new.want = c.old.want // its deletion had started
 		}
 		if c.old != nil && c.new.have != nil && c.new.have == c.old.have && !c.new.is(unknown) && x.get(c.new.key) == c.new {
-			x.setDeps(c.new, c.old.deps) // its update was stopped: it did not fail
+			x.setDeps(c.new, c.old.deps) // its update was aborted before the operation
 		}
 	}
 	x.readBackFailed(false)
@@ -378,12 +377,12 @@ func (x *exec) revert() {
 		case old.is(fromSB):
 			x.restoreObtained(old)
 		case old.is(invalid):
-			_ = x.apply(x.get(key), key, old.have) // the last valid value, if there was one
+			_ = x.apply(x.get(key), key, old.have) // its last valid version, or nil
 		default:
 			_ = x.apply(x.get(key), key, old.want)
 		}
 	}
-	// Others that were deleted, or failed, or lost a part on the way.
+	// Restore the other values that were deleted, failed or lost a derived value.
 	for i := 0; i < len(x.changes); i++ {
 		base := x.changes[i].new.baseKey()
 		old, existed := x.beforeTxn.Get(base)
@@ -416,14 +415,14 @@ func (x *exec) revert() {
 	}
 }
 
-// oldOf returns the value as it was before the transaction, nil if there was none.
+// nodeBefore returns the node before the transaction, or nil.
 func (x *exec) nodeBefore(key string) *node {
 	old, _ := x.beforeTxn.Get(key)
 	return old
 }
 
-// reviveValid makes the last valid versions of values that were INVALID before the transaction come
-// back like others.
+// reviveLastValid requests the last valid versions of the values that were INVALID before the
+// transaction, so that they are restored like other values.
 func (x *exec) reviveLastValid() {
 	for i := 0; i < len(x.changes); i++ {
 		old := x.changes[i].old
@@ -443,9 +442,9 @@ func (x *exec) reviveLastValid() {
 	}
 }
 
-// restoreInvalid makes values INVALID again that were so before the transaction.
+// restoreInvalid makes the values INVALID again that were INVALID before the transaction.
 func (x *exec) restoreInvalid() {
-	x.reviveLastValid() // derived values whose base value came back
+	x.reviveLastValid() // derived values of restored base values
 	for i := 0; i < len(x.changes); i++ {
 		old := x.changes[i].old
 		if old == nil || !old.is(invalid) {
@@ -460,7 +459,7 @@ func (x *exec) restoreInvalid() {
 			x.deleteInvalidDerived(n, old)
 		}
 	}
-	x.readBackFailed(false) // as long as the last valid value is what is expected
+	x.readBackFailed(false) // before the invalid version is wanted again
 	for i := 0; i < len(x.changes); i++ {
 		old := x.changes[i].old
 		if old == nil || !old.is(invalid) {
@@ -468,7 +467,7 @@ func (x *exec) restoreInvalid() {
 		}
 		n := x.get(old.key)
 		if n == nil && old.base() != "" {
-			continue // it went with its base value
+			continue // deleted with its base value
 		}
 		if n == nil {
 			n = x.add(old.key)
@@ -479,11 +478,11 @@ func (x *exec) restoreInvalid() {
 		n.want = old.want
 		n.setRetry(old.retry())
 		n.set(invalid)
-		if !available && n.available() { // it could not be deleted, and now stays: others may count on it again
+		if !available && n.available() { // its failed deletion is obsolete: other values may rely on it again
 			x.reread.gained = append(x.reread.gained, n.key)
 		}
 		if n.is(broken|unknown) || (old.have == nil) != (n.have == nil) {
-			continue // it records the failure
+			continue // keeps the failure
 		}
 		n.setInfo(old.info())
 		n.setState(pb.ValueState_INVALID)
@@ -491,7 +490,7 @@ func (x *exec) restoreInvalid() {
 	}
 }
 
-// deletePart deletes a derived value that was INVALID, and did not exist.
+// deleteInvalidDerived deletes a derived value that was INVALID and did not exist.
 func (x *exec) deleteInvalidDerived(n, old *node) {
 	if x.deleteDerived(n.key) != nil {
 		return
@@ -503,8 +502,8 @@ func (x *exec) deleteInvalidDerived(n, old *node) {
 	n.state, n.lastOp, n.flags = old.state, old.lastOp, old.flags
 }
 
-// cutStopped deletes values that exist without their dependencies, because the revert stopped their
-// deletion.
+// deleteUnsupported deletes the values that exist without their dependencies because the revert
+// aborted their deletion.
 func (x *exec) deleteUnsupported() {
 	cut := func(key string) {
 		if n := x.get(key); n != nil && n.available() && x.hasUnmet(n) {
@@ -523,13 +522,12 @@ func (x *exec) deleteUnsupported() {
 	}
 }
 
-// failedForward reports whether the key failed before the revert, but not in it.
+// failedBeforeRevert reports whether the key did not fail in the revert.
 func (x *exec) failedBeforeRevert(key string) bool {
 	return !slices.ContainsFunc(x.errs[x.forwardErrs:], func(e *KeyError) bool { return e.Key == key })
 }
 
-// restoreObtained gives a value back to the southbound that the transaction
-// wanted to take over.
+// restoreObtained returns a value to OBTAINED that the transaction requested.
 func (x *exec) restoreObtained(old *node) {
 	n := x.get(old.key)
 	if n == nil {
@@ -563,7 +561,7 @@ func (x *exec) restoreObtained(old *node) {
 	}
 }
 
-// reportUndone adds errors for values that are not as they were.
+// reportNotReverted adds an error for every value whose existing version differs from the one before.
 func (x *exec) reportNotReverted() {
 	reported := map[string]bool{}
 	for _, e := range x.errs[x.forwardErrs:] {

@@ -22,26 +22,25 @@ import (
 
 var updateScenarios = flag.Bool("update", false, "rewrite the expected output of the scenario scripts")
 
-// TestScenarios runs the scripts in testdata. A script is a txtar archive: its
-// comment tells the story, its sections are steps, and a step is a
-// transcript: lines that begin with "> " are commands, the lines below them
-// are what they print. Time in a script passes only by the command "after".
+// TestScenarios runs the scripts in testdata. A script is a txtar archive: its comment is a description, its
+// sections are steps. A step is a transcript of commands, which start with "> ", and their output. Time
+// passes only in the command "after".
 //
 //	descriptors NAME...           register descriptors of the toy network (network_test.go)
-//	model [batch] [unknown] [stage]   the southbound of the model instead (model_southbound_test.go): its values are words
+//	model [batch] [unknown] [stage]   use the southbound of the model instead (model_southbound_test.go)
 //	put KEY JSON, delete KEY      add to the transaction
 //	commit [OPTION...]            commit it: full|upstream|downstream, keys=K,K, retry, retry=PERIOD/COUNT[/backoff], revert, kvdb
-//	plan [OPTION...]              print what commit would do
-//	notify KEY [JSON]             SB notification; without a value: the key is gone
+//	plan [OPTION...]              print the plan of the transaction
+//	notify KEY [JSON]             push a notification; without a value: the key is removed
 //	fail OPERATION KEY MESSAGE    make the next such call fail; with the model, "late": after it took effect
-//	exists KEY JSON [SB|NB]       put something into the southbound behind the scheduler's back
-//	vanish KEY                    take it out
+//	exists KEY JSON [SB|NB]       create a value in the southbound without the scheduler
+//	vanish KEY                    remove it
 //	drift REASON KEY...           report drift
 //	after DURATION                let time pass
-//	restart                       a new scheduler on the same southbound
+//	restart                       start a new scheduler on the same southbound
 //	calls, southbound, status [PREFIX], explain KEY, diagram SEQNUM
 //
-// Every command that leads to transactions prints them.
+// Every command prints the transactions that it causes.
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -82,10 +81,10 @@ type scenario struct {
 	t       *testing.T
 	s       *Scheduler
 	net     *network
-	model   *modelSouthbound // instead of net
+	model   *modelSouthbound // replaces net
 	names   []string
 	pending *Transaction
-	printed int // records
+	printed int // number of printed records
 	drawn   []uint64
 	out     strings.Builder
 }
@@ -110,7 +109,7 @@ func (sc *scenario) register(name string) {
 	}
 }
 
-// run executes the commands of a step and returns its transcript.
+// run executes the commands of a step and returns the transcript.
 func (sc *scenario) run(step string) string {
 	sc.out.Reset()
 	for _, line := range strings.Split(step, "\n") {
@@ -293,7 +292,7 @@ func (sc *scenario) options(args []string) []TxnOption {
 			opts = append(opts, WithOnlyKeys(strings.Split(v, ",")...))
 		case "revert":
 			opts = append(opts, WithRevert())
-		case "kvdb": // what the key-value store asks for: nobody waits, failures are repeated
+		case "kvdb": // options of the key-value store: do not wait, and retry failures
 			opts = append(opts, WithoutBlocking(), WithDefaultRetry())
 		case "retry":
 			opts = append(opts, WithRetry(sc.retry(v)))

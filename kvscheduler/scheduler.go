@@ -11,41 +11,41 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Options of a Scheduler. The zero value is usable.
+// Options of a Scheduler. The zero value is valid.
 type Options struct {
-	// Logger; nil: slog.Default().
+	// Logger defaults to slog.Default().
 	Logger *slog.Logger
-	// Metrics is where the scheduler registers its metrics; nil: nowhere.
+	// Metrics registers the metrics of the scheduler. nil: the metrics are not exported.
 	Metrics prometheus.Registerer
-	// CallTimeout is the deadline of each callback. Default 30 s.
+	// CallTimeout is the deadline of each callback. Default: 30 s.
 	CallTimeout time.Duration
-	// History bounds the remembered transactions.
+	// History limits the history of transactions.
 	History HistoryLimits
-	// Recorder, if not nil, is told of every recorded transaction, in order. The worker calls
-	// it: it must not wait. With the history disabled it is not called.
+	// Recorder, if not nil, is called after every recorded transaction, in order. The worker calls
+	// it, so it must not block. It is not called if the history is disabled.
 	Recorder func(Committed)
 }
 
-// HistoryLimits bound the history of transactions. Zero fields have defaults.
+// HistoryLimits limit the history of transactions. A record is dropped when it exceeds one of them.
 type HistoryLimits struct {
 	// Disabled turns the history off.
 	Disabled bool
-	// Age of the oldest record. Default 24 h.
+	// Age is the maximum age of a record. Default: 24 h.
 	Age time.Duration
-	// Count of records. Default 10 000.
+	// Count is the maximum number of records. Default: 10,000.
 	Count int
-	// Bytes of all records, estimated. Default 64 MiB.
+	// Bytes is the maximum of the estimated size of all records. Default: 64 MiB.
 	Bytes int
-	// InitPeriod after the start whose records are kept in any case,
-	// as long as Bytes allows. Default 1 h.
+	// InitPeriod protects the records of the first period after the start from the limits on age and
+	// count. Default: 1 h.
 	InitPeriod time.Duration
 }
 
-// Scheduler is the transaction engine. See the package documentation.
+// Scheduler is the transaction engine. All methods are safe for concurrent use.
 //
-// The worker owns the graph and processes transactions one after the other: a goroutine of the
-// scheduler's own or, if nothing waits, that of whoever commits. It calls descriptors through another one (see caller).
-// Everybody else reads views of the graph as it was published last, and never waits for either.
+// The worker owns the graph and processes one transaction after the other. It is a goroutine of the
+// scheduler or, while the queue is empty, that of the committer. It calls descriptors through
+// caller. Readers use the last published view of the graph, and never wait for the worker.
 type Scheduler struct {
 	log      *slog.Logger
 	queue    *queue
@@ -54,26 +54,26 @@ type Scheduler struct {
 	registerMu sync.Mutex
 	statuses   statusLog
 	history    *history
-	recorder   func(Committed) // nil: none
+	recorder   func(Committed) // may be nil
 	drift      drift
 	timers     timers
 	metrics    *metrics
-	stopped    chan struct{} // the worker has ended
+	stopped    chan struct{} // closed when the worker has ended
 	heartbeat  *heartbeat
-	// spareJobs were committed, and their results taken.
+	// jobPool holds finished jobs for reuse.
 	jobPool sync.Pool
 
-	// The worker owns these, but for views of the graph:
+	// The worker owns the fields below, except for views of the graph.
 	graph      *graph.Graph[*node]
 	epoch      uint64
 	nextSeq    uint64
 	caller     *caller
 	formerKeys *formerKeys
 	sets       *keySets
-	exec       exec // the last one
+	exec       exec // the last execution
 }
 
-// New returns a running scheduler; Close it.
+// New starts a scheduler. The caller must Close it.
 func New(opts Options) *Scheduler {
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
@@ -99,8 +99,8 @@ func New(opts Options) *Scheduler {
 	return s
 }
 
-// Close ends the scheduler after the transaction in progress. Queued ones fail
-// with ErrClosed.
+// Close stops the scheduler after the transaction in progress. Queued transactions fail with
+// ErrClosed. Close may be called repeatedly.
 func (s *Scheduler) Close() error {
 	s.timers.stop()
 	s.queue.close()
@@ -109,11 +109,10 @@ func (s *Scheduler) Close() error {
 	return nil
 }
 
-// view returns the graph as the last transaction left it. It must not be
-// changed, nor copied.
+// view returns the last published graph. It must be neither changed nor copied.
 func (s *Scheduler) view() *graph.Graph[*node] { return s.graph.View() }
 
-// onWorker runs fn between transactions, and waits for it.
+// onWorker runs fn between two transactions and waits for it.
 func (s *Scheduler) onWorker(ctx context.Context, fn func()) error {
 	j := &job{fn: fn, result: make(chan jobResult, 1)}
 	if !s.queue.push(j) {
@@ -123,8 +122,8 @@ func (s *Scheduler) onWorker(ctx context.Context, fn func()) error {
 	return err
 }
 
-// await returns the result of a queued job. When ctx ends before the job was
-// started, it is withdrawn.
+// await returns the result of a queued job. If ctx ends before the job has started, the job is
+// withdrawn.
 func (s *Scheduler) await(ctx context.Context, j *job) (uint64, error) {
 	select {
 	case r := <-j.result:
@@ -138,17 +137,17 @@ func (s *Scheduler) await(ctx context.Context, j *job) (uint64, error) {
 	}
 }
 
-// Barrier returns when all transactions queued before it have been processed.
+// Barrier waits until all transactions that were queued before it have been processed.
 func (s *Scheduler) Barrier(ctx context.Context) error { return s.onWorker(ctx, func() {}) }
 
-// timers that were started and have not fired.
+// timers are timers that have not fired.
 type timers struct {
 	mu      sync.Mutex
 	stopped bool
 	pending map[*time.Timer]struct{}
 }
 
-// after calls fn once the delay is over, unless stop is called before.
+// after calls fn after the delay, unless stop is called first.
 func (t *timers) after(delay time.Duration, fn func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

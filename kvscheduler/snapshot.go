@@ -11,8 +11,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Snapshot is all values at one moment, for reading. It never changes, costs next to nothing,
-// and may be read by several goroutines.
+// Snapshot is an immutable view of all values at one moment. It is cheap to create, and safe for
+// concurrent use.
 type Snapshot struct {
 	x *exec
 }
@@ -21,11 +21,11 @@ func (s *Scheduler) snapshotOf(g *graph.Graph[*node]) Snapshot {
 	return Snapshot{&exec{g: g, keySets: &keySets{}, reg: s.registry.Load()}}
 }
 
-// Snapshot returns the values as the last transaction left them.
+// Snapshot returns the values after the last transaction.
 func (s *Scheduler) Snapshot() Snapshot { return s.snapshotOf(s.view()) }
 
-// SnapshotAt returns the values as they were at the given time; ErrNotRecorded if the history
-// does not tell.
+// SnapshotAt returns the values at the given time. It returns ErrNotRecorded if the history does not
+// cover that time.
 func (s *Scheduler) SnapshotAt(t time.Time) (Snapshot, error) {
 	g, err := s.history.at(t)
 	if err != nil {
@@ -34,7 +34,7 @@ func (s *Scheduler) SnapshotAt(t time.Time) (Snapshot, error) {
 	return s.snapshotOf(g), nil
 }
 
-// Get returns the value with the key, nil if there is none.
+// Get returns the value with the key, or nil.
 func (v Snapshot) Get(key string) *ValueSnapshot {
 	if n := v.x.get(key); n != nil {
 		return n.snapshot()
@@ -42,7 +42,7 @@ func (v Snapshot) Get(key string) *ValueSnapshot {
 	return nil
 }
 
-// Graphed returns the value with the key, with what matches its AnyOfs; nil if there is none.
+// Graphed returns the value with the key and the matches of its AnyOf dependencies, or nil.
 func (v Snapshot) Graphed(key string) *ValueSnapshot {
 	if n := v.x.get(key); n != nil {
 		return v.graphed(n)
@@ -56,7 +56,7 @@ func (v Snapshot) graphed(n *node) *ValueSnapshot {
 	return s
 }
 
-// Values returns all values, sorted by key, with what matches the AnyOfs of each.
+// Values returns all values with the matches of their AnyOf dependencies, sorted by key.
 func (v Snapshot) Values() []*ValueSnapshot {
 	values := make([]*ValueSnapshot, 0, v.x.g.Len())
 	v.x.g.Ascend("", func(_ string, n *node) bool {
@@ -66,50 +66,49 @@ func (v Snapshot) Values() []*ValueSnapshot {
 	return values
 }
 
-// Ascend visits the values with the key prefix in the order of their keys, until visit
-// returns false.
+// Ascend visits the values with the key prefix in the order of their keys until visit returns false.
 func (v Snapshot) Ascend(prefix string, visit func(*ValueSnapshot) bool) {
 	v.x.g.Ascend(prefix, func(_ string, n *node) bool { return visit(n.snapshot()) })
 }
 
-// Keys visits the keys with the prefix in order, until visit returns false.
+// Keys visits the keys with the prefix in order until visit returns false.
 func (v Snapshot) Keys(prefix string, visit func(key string) bool) {
 	v.x.g.Ascend(prefix, func(key string, _ *node) bool { return visit(key) })
 }
 
-// Neighbours returns the existing keys before and after the key; "" if there is none.
+// Neighbours returns the existing keys before and after the key, or "".
 func (v Snapshot) Neighbours(key string) (before, after string) {
 	before, _, _ = v.x.g.SeekBack(key)
 	after, _, _ = v.x.g.Seek(key)
 	return before, after
 }
 
-// NeededBy returns the keys of the values that need the key, sorted.
+// NeededBy returns the sorted keys of the values that depend on the key.
 func (v Snapshot) NeededBy(key string) []string { return v.x.g.Needers(nil, key) }
 
-// Available reports whether others may depend on the value with the key.
+// Available reports whether other values may depend on the value with the key.
 func (v Snapshot) Available(key string) bool { return v.x.isAvailable(key) }
 
 // Described reports whether a descriptor is registered for the key.
 func (v Snapshot) Described(key string) bool { return v.x.reg.find(key) != nil }
 
-// Candidates visits the existing keys that match one of the Needs of a value, by its index,
-// until visit returns false.
+// Candidates visits the existing keys that match the dependency with the given index in Needs until
+// visit returns false.
 func (v Snapshot) Candidates(key string, need int, visit func(key string) bool) {
 	if n := v.x.get(key); n != nil && need < len(n.deps) {
 		v.x.candidates(&n.deps[need], func(t *node) bool { return visit(t.key) })
 	}
 }
 
-// WaitsFor reports whether the value with the key is PENDING, and the other key would satisfy
-// a dependency of it that is not met.
+// WaitsFor reports whether the value with the key is PENDING and the other key would satisfy one of its
+// unmet dependencies.
 func (v Snapshot) WaitsFor(key, other string) bool {
 	n := v.x.get(key)
 	return n != nil && n.State() == pb.ValueState_PENDING &&
 		slices.ContainsFunc(n.deps, func(d Dependency) bool { return d.matches(other) && !v.x.met(&d) })
 }
 
-// WouldDerive returns the keys that a PENDING value derives once it exists.
+// WouldDerive returns the keys that a PENDING value will derive.
 func (v Snapshot) WouldDerive(key string) []string {
 	if n := v.x.get(key); n != nil && n.State() == pb.ValueState_PENDING && n.info() != nil {
 		return n.info().derives
@@ -117,8 +116,8 @@ func (v Snapshot) WouldDerive(key string) []string {
 	return nil
 }
 
-// NextRetry returns when the failed operation of a value is repeated, and the number of that
-// attempt. The time is zero if it is not.
+// NextRetry returns the time and the number of the next retry of a failed value. The time is zero if no
+// retry is scheduled.
 func (v Snapshot) NextRetry(key string) (at time.Time, attempt int) {
 	if n := v.x.get(key); n != nil && n.info() != nil && n.State() == pb.ValueState_RETRYING {
 		return n.info().retryAt, n.info().attempt
@@ -126,7 +125,7 @@ func (v Snapshot) NextRetry(key string) (at time.Time, attempt int) {
 	return time.Time{}, 0
 }
 
-// Diff returns the values that differ from those of a later snapshot, sorted by key.
+// Diff returns the differences between v and a later snapshot, sorted by key.
 func (v Snapshot) Diff(later Snapshot) []record.Diff {
 	var diffs []record.Diff
 	a, b := v.x.g, later.x.g
@@ -160,10 +159,10 @@ func (v Snapshot) Descriptors() []DescriptorInfo {
 	return infos
 }
 
-// DescriptorInfo is what is told of a registered descriptor.
+// DescriptorInfo describes a registered descriptor.
 type DescriptorInfo struct {
 	Name, KeyPrefix string
-	// NB: the northbound may request its values.
+	// NB is true if the northbound may request values of the descriptor.
 	NB   bool
 	Owns func(key string) bool
 }
@@ -182,7 +181,7 @@ func (n *node) snapshot() *ValueSnapshot {
 	return v
 }
 
-// matching returns existing keys that match the AnyOfs of the value.
+// matching returns existing keys that match the AnyOf dependencies of the value, at most 16 for each.
 func (x *exec) matching(n *node) []Need {
 	const some = 16
 	var found []Need
@@ -201,7 +200,7 @@ func (x *exec) matching(n *node) []Need {
 	return found
 }
 
-// sameNode reports whether people see no difference.
+// sameNode reports whether the versions do not differ for a user.
 func sameNode(a, b *node) bool {
 	return a.state == b.state && proto.Equal(a.want, b.want) && message(a.err()) == message(b.err()) &&
 		(a.txn == b.txn || proto.Equal(a.have, b.have))

@@ -10,52 +10,50 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Stage makes operations of a transaction take effect together. Create, Update and Delete
-// of its descriptors, one or several, only prepare a change; Commit applies what they
-// prepared since the last Commit, all at once:
+// Stage makes the operations of a transaction take effect together. Create, Update and Delete of its
+// descriptors only prepare a change. Commit applies all changes since the last Commit at once:
 //
 //	Create a/1 ─┐
 //	Update a/2 ─┼─ prepared ──> Commit ──> southbound
 //	Delete b/1 ─┘
 //
-// The scheduler calls Commit once, after the last operation of a transaction and before
-// its result is known to anybody. It calls it earlier only where the order of operations
-// would be violated otherwise:
+// The scheduler calls Commit once, after the last operation of a transaction and before its result
+// becomes visible. It calls Commit earlier where the order of operations requires it:
 //
-//   - before an operation of a value outside of the stage that depends on a prepared one, or that a prepared one
-//     depended on;
-//   - before an operation of any value outside of the stage, if the stage is Early;
-//   - before one of the descriptors is asked to Retrieve;
+//   - before an operation of a value of another descriptor, if one of the two values depends on the
+//     other one, or depended on it before the operation;
+//   - before any operation of another descriptor, if the stage is Early;
+//   - before Retrieve and RetrieveKeys of its descriptors;
 //   - after each operation of a derived value.
 //
-// A transaction that is reverted prepares the undoing, too, before Commit is called, so
-// that no half of it is ever in effect; unless an operation of the stage itself failed, which is read
-// back first.
+// A reverted transaction prepares its undo before Commit is called, so that no part of it ever takes
+// effect. Only if an operation of the stage itself failed, Commit and reading back precede the undo.
 //
-// Without an operation, there is no Commit. Descriptors with a Stage derive nothing.
+// Commit is not called if nothing is prepared. Descriptors with a Stage have no derived values.
 type Stage struct {
 	// Name is unique within the scheduler.
 	Name string
-	// Early stages take effect before what follows them in the transaction, whether that depends
-	// on them or not: as keys are sorted.
+	// Early commits the stage before the next operation of another descriptor, even without a
+	// dependency.
 	Early bool
-	// Commit applies what was prepared. An error means that none of it is in effect; a
-	// StageError names the keys that are not, and all others are. Either way nothing
-	// remains prepared. The values concerned fail with the error, are read back, and are
-	// repeated as those are whose own operation failed.
+	// Commit applies the prepared changes and clears them. It is called like Create, under
+	// Options.CallTimeout and never concurrently with another callback. An error means that none of
+	// the changes is in effect; a StageError means that all changes are, except for its keys. The
+	// affected values fail with the error, are read back, and are repeated according to their retry
+	// policy.
 	Commit func(ctx context.Context) error
 }
 
-// StageError is returned by the Commit of a Stage that applied all but some keys.
+// StageError is the error of a Commit that applied all changes except for those of some keys.
 type StageError struct {
 	Keys map[string]error
 }
 
 func (e *StageError) Error() string {
-	return fmt.Sprintf("%d values did not take effect", len(e.Keys))
+	return fmt.Sprintf("%d values not applied", len(e.Keys))
 }
 
-// stage is a Stage as a registry knows it. Its handler stands for it in calls.
+// stage is the registered form of a Stage. Its handler represents it in calls.
 type stage struct {
 	def *Stage
 	h   *handler
@@ -69,20 +67,20 @@ func newStage(of *Stage) *stage {
 
 func callCommit(c *call) { c.err = c.h.commit(c.ctx) }
 
-// staged are the operations that a stage has prepared.
+// pendingStage holds the prepared operations of a stage.
 type pendingStage struct {
 	stage *stage
 	keys  []string // in the order of the first operation
 	ops   map[string]committedState
 }
 
-// stagedOp is the state of the value before the first of its prepared operations.
+// committedState is the state of a value at the last Commit.
 type committedState struct {
 	desc *handler
-	have proto.Message // nil: it did not exist
+	have proto.Message // nil: the value did not exist
 	meta any
 	deps []Dependency
-	// broken: no value could depend on it.
+	// broken: no other value could rely on it.
 	broken bool
 }
 
@@ -101,12 +99,12 @@ func (x *exec) perform(n *node, c *call) error {
 	return x.addPrepared(n, before)
 }
 
-// beforeStaged is the value as it is before an operation.
+// committedStateOf returns the state of the value before an operation.
 func (x *exec) committedStateOf(n *node) committedState {
 	return committedState{desc: n.desc, have: n.have, meta: n.meta(), deps: x.depsOfExisting(n), broken: n.is(broken)}
 }
 
-// depsBefore are the dependencies of the existing value.
+// depsOfExisting returns the dependencies of the existing version of the value.
 func (x *exec) depsOfExisting(n *node) []Dependency {
 	if n.desc.stage == nil || n.have == nil {
 		return nil
@@ -118,7 +116,7 @@ func (x *exec) depsOfExisting(n *node) []Dependency {
 	return deps
 }
 
-// prepared notes an operation of a value that succeeded, if its descriptor has a stage.
+// addPrepared records a successful operation if the descriptor of the value has a stage.
 func (x *exec) addPrepared(n *node, before committedState) error {
 	st := n.desc.stage
 	if st == nil {
@@ -139,8 +137,8 @@ func (x *exec) addPrepared(n *node, before committedState) error {
 	return nil
 }
 
-// inEffect commits the stages that an operation of the value must not overtake. It returns an
-// error if something that the operation counts on is not in effect.
+// commitBefore commits the stages that must take effect before an operation of the value. It returns an
+// error if a stage failed on which the operation relies.
 func (x *exec) commitBefore(n *node) error {
 	if len(x.pendingStages) == 0 {
 		return nil
@@ -155,14 +153,14 @@ func (x *exec) commitBefore(n *node) error {
 			continue
 		}
 		if err := x.commit(st); err != nil && concerned {
-			return fmt.Errorf("not begun, because stage %s failed: %w", st.def.Name, err)
+			return fmt.Errorf("not executed, because stage %s failed: %w", st.def.Name, err)
 		}
-		i-- // it is not in the list any more
+		i-- // commit removed the stage from the list
 	}
 	return nil
 }
 
-// concerns reports whether the value depends on a prepared one, or a prepared one on it.
+// affects reports whether the value depends on a prepared value or vice versa.
 func (s *pendingStage) affects(n *node) bool {
 	for _, key := range s.keys {
 		op := s.ops[key]
@@ -174,7 +172,7 @@ func (s *pendingStage) affects(n *node) bool {
 	return false
 }
 
-// commitAll commits all stages. It reports whether there were any.
+// commitAll commits all stages. It reports whether anything was prepared.
 func (x *exec) commitAll() bool {
 	if len(x.pendingStages) == 0 {
 		return false
@@ -185,7 +183,7 @@ func (x *exec) commitAll() bool {
 	return true
 }
 
-// commit applies the prepared operations of the stage, and fails the values that it cannot apply.
+// commit applies the prepared operations of the stage, and fails the values that were not applied.
 func (x *exec) commit(st *stage) error {
 	i := slices.IndexFunc(x.pendingStages, func(s pendingStage) bool { return s.stage == st })
 	if i < 0 {
@@ -214,7 +212,7 @@ func (x *exec) callCommit(st *stage) error {
 	return x.caller.do(&call{h: st.h, name: "Commit", run: callCommit, key: st.def.Name})
 }
 
-// notInEffect fails a value whose prepared operation did not take effect.
+// failPrepared fails a value whose prepared operation was not applied.
 func (x *exec) failPrepared(key string, before committedState, err error) {
 	n := x.get(key)
 	if n == nil {
@@ -243,7 +241,7 @@ func (x *exec) failPrepared(key string, before committedState, err error) {
 		n.setMeta(before.meta)
 		x.storeMetadata(n)
 		if before.broken {
-			n.set(broken) // whoever counted on its repair goes again
+			n.set(broken) // values that relied on its repair are deleted again
 			x.reread.lost = append(x.reread.lost, key)
 		}
 		if !sameNeeds(before.deps, n.deps) {

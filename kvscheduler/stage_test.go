@@ -12,15 +12,14 @@ import (
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
 )
 
-// table is a southbound with a stage: what its descriptors prepare shows when it is
-// committed.
+// table is a southbound with a stage: prepared values move to shown when the stage is committed.
 type table struct {
 	*southbound
-	prepared map[string]string // "": deleted
+	prepared map[string]string // "" stands for a deletion
 	shown    map[string]string
-	// commit decides about a Commit before it is applied; nil: it succeeds.
+	// commit, if not nil, runs before a Commit is applied and may fail it.
 	commit func() error
-	// refused are keys that a Commit leaves out.
+	// refused are keys that a Commit does not apply.
 	refused []string
 }
 
@@ -58,7 +57,7 @@ func (tb *table) stage() *Stage {
 	}}
 }
 
-// prepare makes an operation of the table, or one that takes effect elsewhere.
+// prepare executes an operation of the table, or one of a descriptor without a stage.
 func (tb *table) prepare(op, key, v string) error {
 	err := tb.called(op, key)
 	if err == nil && !strings.HasPrefix(key, "other/") {
@@ -96,8 +95,8 @@ func (tb *table) descriptor(st *Stage, name string, deps func(key, v string) []D
 	}
 }
 
-// register registers sets and lists, which share a stage, and others, which do not:
-// lists need the set that they name, others the list.
+// register registers set and list, which share a stage, and other, which has none. A list depends on the set
+// that it names, and other depends on the list.
 func (tb *table) register(t *testing.T, s *Scheduler) {
 	t.Helper()
 	st := tb.stage()
@@ -137,7 +136,7 @@ func TestStageIsCommittedOncePerTransaction(t *testing.T) {
 	wantCalls(t, tb.southbound, "CREATE other/2")
 }
 
-// An early stage does not fail what only follows it.
+// A failed early stage does not fail later operations that do not depend on it.
 func TestEarlyStageIsCommittedBeforeLaterOperations(t *testing.T) {
 	s, tb := newScheduler(t), newTable(t)
 	st := tb.stage()
@@ -153,7 +152,7 @@ func TestEarlyStageIsCommittedBeforeLaterOperations(t *testing.T) {
 	wantCalls(t, tb.southbound, "CREATE other/1", "UPDATE list/a", "UPDATE set/1", "COMMIT table")
 	tb.commit = func() error { return errBoom }
 	if _, err := commit(t, s, "set/2=x zone/3=x"); err == nil {
-		t.Error("the stage failed without an error")
+		t.Error("commit succeeded although the stage failed")
 	}
 	if got := s.ValueStatus("zone/3").Value.State; got != pb.ValueState_CONFIGURED {
 		t.Errorf("zone/3 is %v", got)
@@ -191,7 +190,7 @@ func TestFailedCommitFailsItsPreparedValues(t *testing.T) {
 			wantState(t, s, key, want)
 		}
 		if tb.shown["set/1"] != "x" || tb.shown["set/2"] != "x" || tb.shown["set/3"] != "" {
-			t.Errorf("half of it took effect: %v", tb.shown)
+			t.Errorf("southbound is partly changed: %v", tb.shown)
 		}
 		wantCalls(t, tb.southbound, "DELETE set/2", "CREATE other/1", "CREATE set/3", "UPDATE set/1", "COMMIT table", "RETRIEVE set")
 		time.Sleep(2 * time.Second)
@@ -199,13 +198,13 @@ func TestFailedCommitFailsItsPreparedValues(t *testing.T) {
 		wantCalls(t, tb.southbound, "DELETE set/2", "CREATE set/3", "UPDATE set/1", "COMMIT table")
 		wantState(t, s, "set/1", pb.ValueState_CONFIGURED)
 		if tb.shown["set/1"] != "y" || tb.shown["set/2"] != "" || tb.shown["set/3"] != "x" {
-			t.Errorf("the retry left %v", tb.shown)
+			t.Errorf("southbound after the retry is %v", tb.shown)
 		}
 	})
 }
 
-// Values that need each other are deleted if they exist although their commit failed: none of them counts on one that failed.
-// They are not created again before the retry, because what fails once would fail again.
+// The commit of a cycle fails. Its existing values are deleted, because none may rely on a failed one. They are
+// created again by the retry.
 func TestCycleWaitsForTheRetryOfAFailedCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, tb := newScheduler(t), newTable(t)
@@ -252,7 +251,7 @@ func TestCommitMayRejectSomeKeys(t *testing.T) {
 	}
 }
 
-// Whether the stage fails or another value does, nothing of a reverted transaction was ever in effect.
+// No operation of a reverted transaction takes effect, whether the stage or another value fails.
 func TestRevertedTransactionNeverTakesEffect(t *testing.T) {
 	for _, failing := range []string{"COMMIT table", "CREATE other/1"} {
 		t.Run(failing, func(t *testing.T) {
@@ -261,7 +260,7 @@ func TestRevertedTransactionNeverTakesEffect(t *testing.T) {
 			mustCommit(t, s, "set/1=x list/a=1")
 			tb.commit = func() error {
 				if len(tb.shown) != 2 || tb.shown["set/1"] != "x" {
-					t.Errorf("in effect was %v", tb.shown)
+					t.Errorf("committed on top of %v", tb.shown)
 				}
 				return nil
 			}
@@ -291,15 +290,15 @@ func TestInvalidStageIsRejected(t *testing.T) {
 	d := tb.descriptor(tb.stage(), "a", nil)
 	d.DerivedValues = func(string, text) []KeyValue { return nil }
 	if err := Register(s, d); err == nil {
-		t.Error("a stage and derived values")
+		t.Error("descriptor with a stage and derived values was registered")
 	}
 	if err := Register(s, tb.descriptor(&Stage{Name: "x"}, "b", nil)); err == nil {
-		t.Error("a stage without Commit")
+		t.Error("stage without Commit was registered")
 	}
 	if err := Register(s, tb.descriptor(tb.stage(), "c", nil)); err != nil {
 		t.Error(err)
 	}
 	if err := Register(s, tb.descriptor(tb.stage(), "d", nil)); err == nil {
-		t.Error("two stages of the same name")
+		t.Error("second stage with the same name was registered")
 	}
 }

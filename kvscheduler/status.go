@@ -8,8 +8,8 @@ import (
 	"github.com/contiv/contiv/kvscheduler/graph"
 )
 
-// ValueStatus returns the state of a base value with its derived values;
-// NONEXISTENT if the key is unknown. Never waits for a transaction.
+// ValueStatus returns the state of a base value with its derived values, or of a derived value. The
+// state of an unknown key is NONEXISTENT. It never waits for a transaction.
 func (s *Scheduler) ValueStatus(key string) *pb.BaseValueStatus {
 	g := s.view()
 	n, ok := g.Get(key)
@@ -22,8 +22,7 @@ func (s *Scheduler) ValueStatus(key string) *pb.BaseValueStatus {
 	return baseStatus(g, n)
 }
 
-// ValueStatuses returns the states of all base values with the key prefix,
-// sorted by key.
+// ValueStatuses returns the states of all base values with the key prefix, sorted by key.
 func (s *Scheduler) ValueStatuses(keyPrefix string) []*pb.BaseValueStatus {
 	return statusesOf(s.view(), keyPrefix)
 }
@@ -57,8 +56,8 @@ func (n *node) status() *pb.ValueStatus {
 	return &pb.ValueStatus{Key: n.key, State: n.State(), LastOperation: n.lastOperation(), Error: message(err), Details: n.details()}
 }
 
-// lastOperation is what was last done to the value: UNDEFINED if nothing was, as
-// for values that were never anything but PENDING, or that are not ours.
+// lastOperation returns the last executed operation of the value. It is UNDEFINED for OBTAINED values
+// and for values that were only PENDING.
 func (n *node) lastOperation() pb.TxnOperation {
 	if n.is(fromSB) {
 		return pb.TxnOperation_UNDEFINED
@@ -66,9 +65,8 @@ func (n *node) lastOperation() pb.TxnOperation {
 	return pb.TxnOperation(n.lastOp)
 }
 
-// Unmet returns the dependencies that a PENDING value waits for, those that the details
-// of its status name. Explain tells more of them, and takes longer. Never waits for a
-// transaction.
+// Unmet returns the unmet dependencies of a PENDING value, the ones in the details of its status. It
+// never waits for a transaction. Package inspect explains them.
 func (s *Scheduler) Unmet(key string) (needs []Need) {
 	n, ok := s.view().Get(key)
 	if !ok || n.State() != pb.ValueState_PENDING {
@@ -82,7 +80,7 @@ func (s *Scheduler) Unmet(key string) (needs []Need) {
 	return needs
 }
 
-// Stats are the counters of a scheduler since its start.
+// Stats are counters of a scheduler since its start.
 type Stats struct {
 	Values      int
 	ValueStates map[string]int
@@ -94,7 +92,7 @@ type Stats struct {
 	LastSeqNum   uint64
 }
 
-// Stats returns numbers about the present state.
+// Stats returns the current counters.
 func (s *Scheduler) Stats() Stats {
 	st := Stats{ValueStates: map[string]int{}, Queued: s.queue.length(), Since: s.history.start}
 	s.view().Ascend("", func(_ string, n *node) bool {

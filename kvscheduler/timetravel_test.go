@@ -20,7 +20,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// The graph of any recorded moment is what it was at that moment.
+// The graph at any recorded moment equals the graph at that time.
 func TestGraphAtAnyRecordedMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range 100 {
@@ -33,7 +33,7 @@ func TestGraphAtAnyRecordedMoment(t *testing.T) {
 			var moments []moment
 			for _, step := range r.seq.Steps {
 				if step.Op == "restart" || step.Op == "kill" {
-					continue // a new process knows nothing of the one before
+					continue // a new process has no history
 				}
 				r.pass(time.Second)
 				moments = append(moments, moment{time.Now(), r.s.Snapshot().Values()})
@@ -54,7 +54,7 @@ func TestGraphAtAnyRecordedMoment(t *testing.T) {
 	})
 }
 
-// Whoever is told of a transaction can ask later for what it left behind, as long as the transactions since are recorded.
+// Committed returns the values after its transaction while later transactions are recorded.
 func TestCommittedReturnsTheValuesAfterIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range 100 {
@@ -162,8 +162,7 @@ func TestTimelineAndDiff(t *testing.T) {
 	})
 }
 
-// W24: the history is bounded by age, count and bytes; the first period is kept.
-// What is read back in another form than it was requested in has not changed.
+// A value that is read in an equivalent form has not changed.
 func TestEquivalentReadBackIsNoChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, sb := newScheduler(t), newSouthbound(t)
@@ -229,7 +228,7 @@ func TestW24HistoryIsBounded(t *testing.T) {
 		if h = s.History(noTime, noTime); len(h) != 11 {
 			t.Fatalf("%d records", len(h))
 		}
-		// Bytes bound even the first period.
+		// The limit on bytes applies to the initial period, too.
 		for i := range 100 {
 			mustCommit(t, s, "a/big="+strings.Repeat(fmt.Sprint(i%10), 100_000))
 		}
@@ -253,10 +252,10 @@ func TestExplainNamesReasonsAndSimilarKeys(t *testing.T) {
 		"route/1":   "route/1 waits for if/tapO (interface), which does not exist; did you mean if/tap0?",
 		"route/2":   "route/2 exists as requested.",
 		"route/3":   "route/3 waits for if/broken (interface), which is INVALID",
-		"if/broken": `if/broken can never be configured like this: "bad" is not allowed (fields: value). Request a correct value.`,
-		"if/tap0":   "if/tap0: update failed: boom. Attempt 1 follows at ",
-		"if/tap1":   "if/tap1 is not known: nobody requested it, and it was not found in the southbound.",
-		"x/1":       "x/1 is not known: nobody requested it, and it was not found in the southbound. No descriptor is registered for such keys.",
+		"if/broken": `if/broken is invalid: "bad" is not allowed (fields: value). Request a valid value.`,
+		"if/tap0":   "if/tap0: update failed: boom. Retry 1 is due at ",
+		"if/tap1":   "if/tap1 is unknown: it was not requested, and not found in the southbound.",
+		"x/1":       "x/1 is unknown: it was not requested, and not found in the southbound. No descriptor is registered for this key.",
 	} {
 		if got := Upper.Explain(s, key); !strings.HasPrefix(got, want) {
 			t.Errorf("%s:\n got %s\nwant %s", key, got, want)
@@ -275,7 +274,7 @@ func TestExplainNamesReasonsAndSimilarKeys(t *testing.T) {
 	}
 }
 
-// explanation is what REST tells of a value.
+// explanation is the response of /scheduler/explain.
 type explanation struct {
 	Value *ValueSnapshot
 	Needs []struct {

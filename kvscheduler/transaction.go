@@ -13,16 +13,15 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// NoSeqNum is returned instead of a sequence number by commits that did not
-// wait for their transaction.
+// NoSeqNum stands for a missing sequence number, for example of a commit that did not wait.
 const NoSeqNum uint64 = math.MaxUint64
 
-// Transaction is a set of changes to be committed together. It is used by one
-// goroutine, and committed once.
+// Transaction is a set of changes that are committed together. It must be used by one goroutine and
+// committed once.
 type Transaction struct {
 	s      *Scheduler
 	values []KeyValue
-	one    [1]KeyValue // most transactions have no more
+	one    [1]KeyValue // avoids an allocation for most transactions
 }
 
 // NewTransaction returns an empty transaction.
@@ -32,8 +31,8 @@ func (s *Scheduler) NewTransaction() *Transaction {
 	return t
 }
 
-// Put requests the value for the key. The last call for a key wins. The value
-// must not be changed afterwards.
+// Put requests the value for the key. The last Put or Delete of a key wins. The caller must not change
+// the value afterwards.
 func (t *Transaction) Put(key string, value proto.Message) *Transaction {
 	if isNil(value) {
 		value = nil
@@ -45,7 +44,7 @@ func (t *Transaction) Put(key string, value proto.Message) *Transaction {
 // Delete requests that the key has no value.
 func (t *Transaction) Delete(key string) *Transaction { return t.Put(key, nil) }
 
-// sorted sorts the values by key, leaves the last one for each key, and returns them.
+// sorted returns the last value of each key, sorted by key.
 func (t *Transaction) sorted() []KeyValue {
 	values := t.values
 	ordered := true
@@ -69,7 +68,7 @@ func (t *Transaction) sorted() []KeyValue {
 	return slices.Clip(t.values)
 }
 
-// job checks the options and makes the work.
+// job validates the options and returns the job of the transaction.
 func (t *Transaction) job(opts []TxnOption) (*job, error) {
 	j, ok := t.s.jobPool.Get().(*job)
 	if !ok {
@@ -97,12 +96,11 @@ func (t *Transaction) job(opts []TxnOption) (*job, error) {
 	return j, nil
 }
 
-// Commit executes the transaction and returns its sequence number. Failed
-// operations are reported in a *TransactionError. When ctx ends before the
-// transaction was started, it is withdrawn; later, it runs to its end.
+// Commit executes the transaction and returns its sequence number after the new state is visible to
+// readers. Failed operations are reported in a *TransactionError. If ctx ends before the transaction
+// has started, the transaction is withdrawn; afterwards, ctx has no effect.
 //
-// Commit returns after the new state is visible to readers. It must not be
-// called from a callback of a descriptor.
+// A callback of a descriptor must not call Commit without WithoutBlocking.
 func (t *Transaction) Commit(ctx context.Context, opts ...TxnOption) (uint64, error) {
 	j, err := t.job(opts)
 	if err != nil {
@@ -130,15 +128,15 @@ func (t *Transaction) Commit(ctx context.Context, opts ...TxnOption) (uint64, er
 	return seq, err
 }
 
-// reuse keeps a job that nobody refers to any more.
+// reuse returns a finished job to the pool.
 func (s *Scheduler) reuse(j *job) {
 	*j = job{result: j.result}
 	s.jobPool.Put(j)
 }
 
-// Plan returns the operations that Commit would execute, in order, if nothing
-// failed; it changes nothing. For a resync it reads the southbound. Errors of
-// values that are invalid are returned in a *TransactionError, with the plan.
+// Plan returns the operations that Commit would execute if none failed, in order. It changes nothing,
+// and reads the southbound for a resync. Invalid values are reported in a *TransactionError, together
+// with the plan.
 func (t *Transaction) Plan(ctx context.Context, opts ...TxnOption) ([]RecordedOp, error) {
 	j, err := t.job(opts)
 	if err != nil {
@@ -153,8 +151,8 @@ func (t *Transaction) Plan(ctx context.Context, opts ...TxnOption) ([]RecordedOp
 	return ops, err
 }
 
-// PushSBNotification queues one transaction with the given OBTAINED values.
-// Values that the northbound requested are not affected by it. It never waits.
+// PushSBNotification queues one transaction with changes of OBTAINED values. It never waits, and
+// returns ErrQueueFull instead. Notifications about requested values are ignored.
 func (s *Scheduler) PushSBNotification(n ...Notification) error {
 	if len(n) == 0 {
 		return nil
@@ -172,13 +170,13 @@ func (s *Scheduler) PushSBNotification(n ...Notification) error {
 	return err
 }
 
-// PushSBNotifications is PushSBNotification of the notifications that take returns when the
-// transaction's turn comes. A source of many changes can thereby combine those that arrive while
-// other transactions are executed: it calls this for the first of them, and again only after take
-// was called. The queue always has room for it.
+// PushSBNotifications queues a transaction that calls take when it starts and applies the returned
+// notifications. A source of many changes can thereby merge the changes that arrive while other
+// transactions run: it calls PushSBNotifications for the first change, and again only after take was
+// called. The queue always accepts the transaction.
 //
-// take must not call the scheduler. Its result belongs to the scheduler; a notification with a
-// wrong key is ignored.
+// take must not call the scheduler, and must not keep its result. Notifications with an invalid key
+// are logged and ignored.
 func (s *Scheduler) PushSBNotifications(take func() []Notification) error {
 	if !s.queue.push(&job{typ: SBNotification, fetch: take}) {
 		s.metrics.dropped.Inc()
@@ -187,9 +185,9 @@ func (s *Scheduler) PushSBNotifications(take func() []Notification) error {
 	return nil
 }
 
-// ValidateSemantically asks the descriptors whether the values and their derived values are valid.
-// It schedules nothing. Invalid values are returned in a *TransactionError. Keys without a
-// descriptor, and nil values, are valid.
+// ValidateSemantically validates the values and their derived values with their descriptors. It
+// schedules nothing. Invalid values are reported in a *TransactionError. nil values and keys without a
+// descriptor are valid.
 func (s *Scheduler) ValidateSemantically(ctx context.Context, values ...KeyValue) error {
 	var errs []*KeyError
 	err := s.onWorker(ctx, func() {

@@ -130,7 +130,7 @@ func TestFailedDeleteOfDerivedValue(t *testing.T) {
 	wantCalls(t, sb, "DELETE a/1/item1", "RETRIEVE a")
 	wantState(t, s, "a/1", pb.ValueState_FAILED)
 	wantState(t, s, "a/1/item1", pb.ValueState_FAILED)
-	// What could not be deleted is deleted by the next resync.
+	// The next resync deletes the remaining value.
 	mustCommit(t, s, "", WithResync(DownstreamResync))
 	wantCalls(t, sb, "RETRIEVE a", "DELETE a/1/item1", "DELETE a/1")
 	wantState(t, s, "a/1", pb.ValueState_NONEXISTENT)

@@ -8,21 +8,20 @@ import (
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
 )
 
-// A value that makes the reading of its kind fail must fail alone. Retrieve is given
-// the expected values, and one that cannot be opened, resolved or rendered may be why
-// it fails:
+// A value that makes Retrieve fail must fail alone. Retrieve gets the expected values, and may fail
+// because one of them cannot be opened, resolved or rendered. After an error:
 //
-//  1. Read again with no expected value. If that fails too, the southbound is to
-//     blame: the kind is not read, and its values stay as they were assumed to be.
-//  2. Read again with all of them: if that succeeds, the failure was a passing one.
-//  3. Else halve the expected values until those are found that fail by themselves.
-//  4. Read once more without them: that is the result.
+//  1. Read without expected values. If that fails, too, the southbound cannot be read: the values of
+//     the descriptor keep their assumed state.
+//  2. Read with all expected values. If that succeeds, the failure was transient.
+//  3. Otherwise, bisect the expected values to find the ones that fail.
+//  4. Read without them, and use the result.
 //
-// Those that were found are unreadable for the rest of the transaction: their next operation fails
-// with the reason. A callback that exceeded its deadline is not called again.
+// The values found in step 3 are unreadable for the rest of the transaction: their next operation
+// fails with the error. A callback that exceeded its deadline is not called again.
 
-// readWithout repeats a call that read the southbound and failed with err, without the
-// values that make it fail. It returns an error if that does not help.
+// readWithoutBad repeats a call that failed with err without the values that cause the failure. It
+// returns an error if the call still fails.
 func (r *refresh) readWithoutBad(caller *caller, c *call, err error) error {
 	p, all := probe{caller: caller, call: c, until: time.Now().Add(caller.timeout)}, c.items
 	if errors.Is(err, ErrDeadline) || len(all) == 0 || p.read(nil) != nil {
@@ -33,7 +32,7 @@ func (r *refresh) readWithoutBad(caller *caller, c *call, err error) error {
 	}
 	good := p.good(all, err)
 	if again := p.read(good); again != nil {
-		return fmt.Errorf("%w; and without %d values of %d: %w", err, len(p.bad), len(all), again)
+		return fmt.Errorf("%w; without %d of %d values: %w", err, len(p.bad), len(all), again)
 	}
 	for _, bad := range p.bad {
 		r.markUnreadable(c, bad.key, bad.err)
@@ -41,11 +40,11 @@ func (r *refresh) readWithoutBad(caller *caller, c *call, err error) error {
 	return nil
 }
 
-// probe looks for the values because of which a call fails.
+// probe finds the values that make a call fail.
 type probe struct {
 	caller *caller
 	call   *call
-	until  time.Time // when it gives up
+	until  time.Time // end of the search
 	bad    []badItem
 }
 
@@ -60,8 +59,7 @@ func (p *probe) read(items []item) error {
 	return p.caller.do(p.call)
 }
 
-// good returns the items without those that make reading fail, as it does with all of
-// them, because of err.
+// good returns the items that can be read, given that reading all of them failed with err.
 func (p *probe) good(items []item, err error) []item {
 	if len(items) == 1 || errors.Is(err, ErrDeadline) || time.Now().After(p.until) {
 		for i := range items {
@@ -80,7 +78,7 @@ func (p *probe) good(items []item, err error) []item {
 	return good
 }
 
-// unreadable notes that a value cannot be read back.
+// markUnreadable records that the value cannot be read back.
 func (r *refresh) markUnreadable(c *call, key string, err error) {
 	x := r.x
 	err = fmt.Errorf("cannot be read back: %w", err)
@@ -94,7 +92,7 @@ func (r *refresh) markUnreadable(c *call, key string, err error) {
 	}
 }
 
-// notRead adds the failure to read a kind of values, or those with the given nodes.
+// reportUnread adds the error of a read of the given nodes, or of all values of the descriptor.
 func (r *refresh) reportUnread(h *handler, nodes []*node, keyed bool, err error) {
 	x := r.x
 	if !keyed {
@@ -110,7 +108,7 @@ func (r *refresh) reportUnread(h *handler, nodes []*node, keyed bool, err error)
 	}
 }
 
-// failUnread fails an operation with a value that cannot be read back.
+// failIfUnreadable fails an operation of a value that cannot be read back.
 func (x *exec) failIfUnreadable(n *node, p prior, op pb.TxnOperation) (failed bool, err error) {
 	if err := x.unreadable[n.baseKey()]; err != nil && n.base() == "" && !n.is(fromSB) {
 		return true, x.markFailed(n, p, op, err, false)
@@ -118,8 +116,7 @@ func (x *exec) failIfUnreadable(n *node, p prior, op pb.TxnOperation) (failed bo
 	return false, nil
 }
 
-// readUnknown reads those of the values again that could not be read back after they
-// failed.
+// readUnknown reads the values again that could not be read back after they failed.
 func (x *exec) readUnknown(values []KeyValue) {
 	var keys []string
 	for _, kv := range values {

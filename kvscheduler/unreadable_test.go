@@ -12,8 +12,8 @@ import (
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
 )
 
-// fragile is a descriptor over the mock whose reading fails, or panics, when a value is
-// expected that begins with "bad" or "panic". Its creation does not.
+// fragile returns a mock descriptor whose reads fail or panic if an expected value starts with "bad" or
+// "panic". It can create such values.
 func fragile(sb *southbound, reads *int, broken *bool) Descriptor[text, int] {
 	d := sb.descriptor("a", parts{prefix: "a/", keyed: true, retrieve: true, invalid: "invalid"})
 	check := func(read func(context.Context, []Item[text, int]) ([]Item[text, int], error)) func(context.Context, []Item[text, int]) ([]Item[text, int], error) {
@@ -54,7 +54,7 @@ func TestUnreadableValueFailsAlone(t *testing.T) {
 				return txn.Put("a/007", val("bad")).Put("a/300", val("panic")).Put("a/301", val("bad"))
 			}
 			must(t, content())
-			sb.unset("a/400") // there is something to repair
+			sb.unset("a/400") // one value to repair
 			sb.take()
 			txn := s.NewTransaction()
 			if resync == FullResync {
@@ -92,7 +92,7 @@ func TestUnreadableValueFailsAlone(t *testing.T) {
 			}
 			wantList(t, "operations", repaired, []string{"CREATE a/400"})
 
-			// What is wrong is removed, what was mended is read again.
+			// A corrected value can be read again, and a bad one can be deleted.
 			must(t, s.NewTransaction().Delete("a/007").Delete("a/300").Put("a/301", val("good")))
 			wantState(t, s, "a/301", pb.ValueState_CONFIGURED)
 			if s.ValueStatus("a/007").GetValue().GetState() != pb.ValueState_NONEXISTENT || len(sb.content()) != n-2 {
@@ -103,7 +103,7 @@ func TestUnreadableValueFailsAlone(t *testing.T) {
 	}
 }
 
-// After a restart nothing is known of the values but what is requested.
+// The first resync after a restart knows only the requested values.
 func TestFirstResyncWithUnreadableValues(t *testing.T) {
 	s, sb := newScheduler(t), newSouthbound(t)
 	reads, broken := 0, false
@@ -118,7 +118,7 @@ func TestFirstResyncWithUnreadableValues(t *testing.T) {
 	}
 	wantState(t, s, "a/1", pb.ValueState_CONFIGURED)
 	wantState(t, s, "a/2", pb.ValueState_FAILED)
-	wantState(t, s, "a/3", pb.ValueState_INVALID, "value") // and did not fail the reading
+	wantState(t, s, "a/3", pb.ValueState_INVALID, "value") // INVALID values are not expected, so the read succeeds
 	wantState(t, s, "a/4", pb.ValueState_CONFIGURED)
 	wantList(t, "southbound", sb.content(), []string{"a/1=x", "a/3=old", "a/4=x"})
 	diffs, err := s.Verify(t.Context(), "a/1", "a/2")
@@ -127,7 +127,7 @@ func TestFirstResyncWithUnreadableValues(t *testing.T) {
 	}
 }
 
-// A southbound that cannot be read at all is no fault of its values.
+// If the southbound cannot be read at all, no value fails.
 func TestUnreadableSouthboundFailsNoValue(t *testing.T) {
 	s, sb := newScheduler(t), newSouthbound(t)
 	reads, broken := 0, false
@@ -147,7 +147,7 @@ func TestUnreadableSouthboundFailsNoValue(t *testing.T) {
 	wantCalls(t, sb)
 }
 
-// A retry reads what could not be read before it touches anything.
+// A retry reads unreadable values before any operation.
 func TestRetryReadsUnreadableValuesFirst(t *testing.T) {
 	s, sb := newScheduler(t), newSouthbound(t)
 	d := sb.descriptor("a", parts{prefix: "a/", keyed: true, retrieve: true})
@@ -177,7 +177,7 @@ func TestRetryReadsUnreadableValuesFirst(t *testing.T) {
 	retry := WithRetry(Retry{Period: time.Millisecond})
 	mustCommit(t, s, "a/1=x", retry)
 	sb.take()
-	failures.Store(6) // twice each: the resync, what comes after it, and the first retry
+	failures.Store(6) // two reads each: the resync, reading back, and the first retry
 	seq, err := s.NewTransaction().Commit(t.Context(), WithResync(DownstreamResync), retry)
 	if !errors.Is(err, errBoom) {
 		t.Errorf("resync: %v", err)

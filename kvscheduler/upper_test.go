@@ -8,8 +8,8 @@ import (
 	"github.com/contiv/contiv/kvscheduler/record"
 )
 
-// Above is what packages above this one offer, for tests that need it: they cannot be
-// imported here (see above_external_test.go).
+// Upper holds functions of the packages above this one. Tests of this package cannot import these packages
+// (see upper_external_test.go).
 var Upper struct {
 	Handler func(*Scheduler) http.Handler
 	// Explain returns the summary of an explanation.
@@ -18,7 +18,7 @@ var Upper struct {
 	Draw    func(w io.Writer, t *RecordedTxn) error
 }
 
-// graphAt returns all values as they were.
+// graphAt returns all values at the given time.
 func (s *Scheduler) graphAt(t time.Time) ([]*ValueSnapshot, error) {
 	seen, err := s.SnapshotAt(t)
 	if err != nil {

@@ -7,18 +7,18 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Difference is what Verify found for one key.
+// Difference is a difference between the southbound and the requests.
 type Difference struct {
 	Key string
-	// Want is nil if the value should not exist, Have if it does not.
+	// Want is nil if the value should not exist. Have is nil if it does not exist.
 	Want, Have proto.Message
-	// State of the value as the scheduler knows it.
+	// State is the state of the value in the scheduler.
 	State pb.ValueState
 }
 
-// Verify reads the given keys back from the southbound and compares them with the requests. Nothing
-// is changed. Values that are not CONFIGURED differ. Keys of derived values stand for their base
-// values.
+// Verify reads the given keys from the southbound and compares them with the requests. It changes
+// nothing. Values that are not CONFIGURED count as different. The key of a derived value stands for
+// its base value.
 func (s *Scheduler) Verify(ctx context.Context, keys ...string) ([]Difference, error) {
 	var diffs []Difference
 	var verifyErr error
@@ -28,7 +28,7 @@ func (s *Scheduler) Verify(ctx context.Context, keys ...string) ([]Difference, e
 	return diffs, verifyErr
 }
 
-// verify runs on the worker: a refresh of a copy of the graph shows what differs.
+// verify runs on the worker. It merges the read values into a copy of the graph.
 func (s *Scheduler) verify(keys []string) ([]Difference, error) {
 	x := s.newExec(&job{})
 	x.g = s.graph.Copy()
@@ -73,7 +73,7 @@ func (s *Scheduler) verify(keys []string) ([]Difference, error) {
 	return diffs, nil
 }
 
-// compare returns the value as read, and whether it differs from the request.
+// compare returns the wanted and the read version of a value, and whether they differ.
 func (x *exec) compare(old *node) (Difference, bool) {
 	d := Difference{Key: old.key, Want: old.want, State: old.State()}
 	if old.is(fromSB) {

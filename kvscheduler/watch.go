@@ -12,22 +12,22 @@ import (
 	"github.com/contiv/contiv/kvscheduler/graph"
 )
 
-// ErrLostPlace is returned to a watcher that was too slow, or that asks for changes that are no
-// longer remembered. It must start again with Watch and ValueStatuses.
-var ErrLostPlace = errors.New("watcher lost its place: changes since its revision are not remembered any more")
+// ErrLostPlace is returned to a watcher whose next events are no longer available. The watcher must
+// start again with Watch.
+var ErrLostPlace = errors.New("watcher lost its place: events since its revision were dropped")
 
-// StatusEvent is a change of the status of a base value or one of its derived
-// values. The state of a value that is gone is REMOVED.
+// StatusEvent is a change of the status of a base value or one of its derived values. The state of a
+// removed value is REMOVED.
 type StatusEvent struct {
-	// Revision counts changes of the state as a whole. All events of one
-	// transaction have the same.
+	// Revision is the revision of the state that contains the change. All events of a transaction
+	// have the same revision.
 	Revision uint64
 	// Txn is the sequence number of the transaction.
 	Txn    uint64
 	Status *pb.BaseValueStatus
 }
 
-// rememberedEvents bounds how far watchers may lag behind.
+// rememberedEvents is the maximum number of events that a watcher may lag behind.
 const rememberedEvents = 1 << 14
 
 // statusLog holds the last status events. It is empty until the first Watch.
@@ -35,13 +35,13 @@ type statusLog struct {
 	active atomic.Bool
 
 	mu            sync.Mutex
-	rev           uint64 // of the state that was published last
-	completeAfter uint64 // events after this revision are complete
+	rev           uint64 // revision of the published state
+	completeAfter uint64 // all events after this revision are present
 	events        []StatusEvent
 	changed       chan struct{} // closed at the next change
 }
 
-// activate begins to remember events, if it has not begun.
+// activate starts the collection of events.
 func (l *statusLog) activate() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -51,7 +51,7 @@ func (l *statusLog) activate() {
 	}
 }
 
-// publish makes the graph visible to readers, and the changes to watchers.
+// publish makes the graph visible to readers and the events to watchers.
 func (s *Scheduler) publish(x *exec) {
 	l := &s.statuses
 	l.mu.Lock()
@@ -67,7 +67,7 @@ func (s *Scheduler) publish(x *exec) {
 	if n := len(l.events) - rememberedEvents; n > 0 {
 		l.completeAfter = l.events[n-1].Revision
 		for n < len(l.events) && l.events[n].Revision == l.completeAfter {
-			n++ // no revision is told in part
+			n++ // drop only whole revisions
 		}
 		l.events = slices.Clone(l.events[n:])
 	}
@@ -75,8 +75,7 @@ func (s *Scheduler) publish(x *exec) {
 	l.changed = make(chan struct{})
 }
 
-// changedStatuses returns the statuses of base values that differ from before,
-// sorted by key.
+// changedStatuses returns the changed statuses of base values, sorted by key.
 func (x *exec) changedStatuses(g *graph.Graph[*node]) []*pb.BaseValueStatus {
 	bases := map[string]bool{}
 	for _, c := range x.changes {
@@ -98,23 +97,22 @@ func (x *exec) changedStatuses(g *graph.Graph[*node]) []*pb.BaseValueStatus {
 	return statuses
 }
 
-// Watcher reads status events in order. It is used by one goroutine, and
-// needs no closing.
+// Watcher reads status events in order. It must be used by one goroutine, and needs no Close.
 type Watcher struct {
 	s        *Scheduler
 	prefix   string
 	revision uint64
 }
 
-// Revision of the state that readers see.
+// Revision returns the revision of the state that readers see.
 func (s *Scheduler) Revision() uint64 {
 	s.statuses.mu.Lock()
 	defer s.statuses.mu.Unlock()
 	return s.statuses.rev
 }
 
-// Watch returns a watcher of base values with the key prefix, and their statuses at this moment:
-// later events start there.
+// Watch returns the current statuses of the base values with the key prefix, and a watcher of all later
+// events.
 func (s *Scheduler) Watch(keyPrefix string) (*Watcher, []*pb.BaseValueStatus) {
 	s.statuses.activate()
 	s.statuses.mu.Lock()
@@ -123,18 +121,17 @@ func (s *Scheduler) Watch(keyPrefix string) (*Watcher, []*pb.BaseValueStatus) {
 	return &Watcher{s, keyPrefix, revision}, statusesOf(view, keyPrefix)
 }
 
-// WatchFrom returns a watcher that continues after the given revision.
+// WatchFrom returns a watcher of the events after the given revision.
 func (s *Scheduler) WatchFrom(revision uint64, keyPrefix string) *Watcher {
 	s.statuses.activate()
 	return &Watcher{s, keyPrefix, revision}
 }
 
-// Revision is that of the last change that Next has gone past: WatchFrom
-// continues there.
+// Revision returns the revision of the last event that Next passed. WatchFrom continues after it.
 func (w *Watcher) Revision() uint64 { return w.revision }
 
-// Next returns the next events, at least one, waiting for them. Errors:
-// ErrLostPlace, ErrClosed, that of ctx.
+// Next waits for events and returns at least one. It returns ErrLostPlace, ErrClosed, or the error of
+// ctx.
 func (w *Watcher) Next(ctx context.Context) ([]StatusEvent, error) {
 	l := &w.s.statuses
 	for {
@@ -171,8 +168,8 @@ func (w *Watcher) Next(ctx context.Context) ([]StatusEvent, error) {
 	}
 }
 
-// Settled reports whether nothing is under way for the value: it is neither PENDING
-// nor RETRYING nor about to be repaired.
+// Settled reports whether the value is in a final state: it is neither PENDING nor RETRYING, and no repair
+// is due.
 func Settled(st *pb.ValueStatus) bool {
 	switch st.State {
 	case pb.ValueState_PENDING, pb.ValueState_RETRYING, pb.ValueState_MISSING, pb.ValueState_DISCOVERED:
@@ -181,9 +178,9 @@ func Settled(st *pb.ValueStatus) bool {
 	return true
 }
 
-// WaitSettled waits until all transactions queued before have been processed and the values with
-// the keys, with all of their derived values, are settled; then it returns their statuses, which
-// may be failures. If ctx ends first, it returns the present statuses and ctx's error.
+// WaitSettled waits until the transactions that were queued before have been processed and the values
+// with the keys and their derived values are settled. It returns their statuses, which may be failures.
+// If ctx ends first, it returns the current statuses and the error of ctx.
 func (s *Scheduler) WaitSettled(ctx context.Context, keys ...string) ([]*pb.BaseValueStatus, error) {
 	s.statuses.activate()
 	if err := s.Barrier(ctx); err != nil {

@@ -23,8 +23,8 @@ func eventsOf(events []StatusEvent) []string {
 	return out
 }
 
-// W9: a watcher gets every change in order, resumes where it left off, and is
-// told when it cannot. W20: what Commit has returned from is visible to watchers.
+// W9: a watcher gets all changes in order, can resume, and gets an error if events were dropped. W20: watchers
+// see a transaction as soon as Commit returns.
 func TestW9W20WatchersLoseNothing(t *testing.T) {
 	s, sb := newScheduler(t), newSouthbound(t)
 	sb.register(s, "a", parts{prefix: "a/", derive: true, keyed: true})
@@ -38,7 +38,7 @@ func TestW9W20WatchersLoseNothing(t *testing.T) {
 	sb.failNext("CREATE a/1/i", errBoom)
 	_, _ = commit(t, s, "a/1=i")
 	mustCommit(t, s, "a/1=i,j")
-	mustCommit(t, s, "a/1=i,j") // nothing changes
+	mustCommit(t, s, "a/1=i,j") // no change
 	mustCommit(t, s, "a/1")
 	want := []string{
 		"#1 a/1 CONFIGURED a/1/i FAILED", "#1 b/1 CONFIGURED",

@@ -13,15 +13,13 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// The weak points W1–W25 of the model of this engine, as far as they concern
-// a scheduler. Others are in the tests of their subject: W2 notification_test.go,
-// W8, W11, W16 and W22 engine_test.go, W9 and W20 watch_test.go, W13
-// graph/graph_test.go, W24 timetravel_test.go. W4 to W7 are about cost: they are
-// BenchmarkResyncWithoutDifferences, BenchmarkPlanOne, BenchmarkRevert and
-// BenchmarkCreate, which grow no faster than linearly. W18 and W19 are about
-// descriptors of others.
+// Regression tests for W1–W25, the known weaknesses of the ligato KVScheduler. Other ones: W2 in
+// notification_test.go; W8, W11, W16 and W22 in engine_test.go; W9 and W20 in watch_test.go; W13 in
+// graph/graph_test.go; W24 in timetravel_test.go. W4 to W7 concern cost, and are benchmarks that must not
+// grow faster than linearly: BenchmarkResyncWithoutDifferences, BenchmarkPlanOne, BenchmarkRevert and
+// BenchmarkCreate. W18 and W19 concern descriptors of other packages.
 
-// W1: dependencies with the same label are all kept, and told apart.
+// W1: dependencies with the same label are distinct.
 func TestW1DependenciesMayShareALabel(t *testing.T) {
 	s, sb := newScheduler(t), newSouthbound(t)
 	sb.register(s, "a", parts{prefix: "a/"})
@@ -34,7 +32,7 @@ func TestW1DependenciesMayShareALabel(t *testing.T) {
 	wantState(t, s, "b/1", pb.ValueState_PENDING, "path (a/2)")
 }
 
-// W3, W23: one failed value costs the reading of that value, not of all.
+// W3, W23: a failed value causes the read of that value only.
 func TestW3W23FailureReadsItsKeyOnly(t *testing.T) {
 	s, sb := newScheduler(t), newSouthbound(t)
 	sb.register(s, "a", parts{prefix: "a/", keyed: true, retrieve: true})
@@ -46,7 +44,7 @@ func TestW3W23FailureReadsItsKeyOnly(t *testing.T) {
 	wantCalls(t, sb, "UPDATE a/1", "UPDATE a/2", "UPDATE a/3", "RETRIEVE a/2")
 }
 
-// W10 is kept on purpose: callbacks never run concurrently.
+// W10: callbacks never run concurrently, as in the ligato KVScheduler.
 func TestW10CallbacksNeverRunConcurrently(t *testing.T) {
 	s, sb := newScheduler(t), newSouthbound(t)
 	sb.register(s, "a", parts{prefix: "a/", keyed: true, retrieve: true})
@@ -71,8 +69,7 @@ func TestW10CallbacksNeverRunConcurrently(t *testing.T) {
 	wg.Wait()
 }
 
-// W12: a downstream resync before anything was requested removes what is left
-// over, without knowing any transaction of it.
+// W12: a downstream resync before the first request deletes the remains of an earlier process.
 func TestW12DownstreamResyncWithLeftovers(t *testing.T) {
 	s, sb := newScheduler(t), newSouthbound(t)
 	sb.register(s, "a", parts{prefix: "a/", retrieve: true, derive: true})
@@ -98,7 +95,7 @@ func metric(t *testing.T, r *prometheus.Registry, name string) (sum float64, m [
 	return 0, nil
 }
 
-// W14: retries, too, wait in the queue only since they are in it.
+// W14: the queue wait of a retry starts when the retry is queued.
 func TestW14QueueWaitOfRetriesStartsWhenTheyAreQueued(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reg := prometheus.NewRegistry()
@@ -123,8 +120,7 @@ func TestW14QueueWaitOfRetriesStartsWhenTheyAreQueued(t *testing.T) {
 	})
 }
 
-// W15: Close while retries are due neither races nor leaks. TestMain looks
-// for leaks.
+// W15: Close while retries are due neither races nor leaks. TestMain detects leaks.
 func TestW15CloseWhileRetriesAreDue(t *testing.T) {
 	for range 50 {
 		s, sb := newScheduler(t), newSouthbound(t)
@@ -166,8 +162,7 @@ func TestW17MetricsArePerScheduler(t *testing.T) {
 	}
 }
 
-// W21: a dense graph of dependencies, in which every value needs all others and one
-// that is missing, takes no exponential time.
+// W21: a dense graph takes polynomial time: every value needs all others and a missing one.
 func TestW21DenseCyclesTakePolynomialTime(t *testing.T) {
 	const n = 60
 	s, sb := newScheduler(t), newSouthbound(t)
@@ -194,7 +189,7 @@ func TestW21DenseCyclesTakePolynomialTime(t *testing.T) {
 	}
 }
 
-// W25: whose a value is does not depend on the history.
+// W25: the origin of a value does not depend on the history.
 func TestW25OriginDoesNotDependOnHistory(t *testing.T) {
 	for _, disabled := range []bool{false, true} {
 		s, sb := newScheduler(t, func(o *Options) { o.History.Disabled = disabled }), newSouthbound(t)
@@ -205,8 +200,8 @@ func TestW25OriginDoesNotDependOnHistory(t *testing.T) {
 		if _, err := s.NewTransaction().Delete("a/1").Commit(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		sb.set("a/1", "x") // it is back: ours
-		sb.set("a/2", "x") // never requested: not ours
+		sb.set("a/1", "x") // a former key: FromNB
+		sb.set("a/2", "x") // never requested: FromSB
 		sb.take()
 		if _, err := s.NewTransaction().Commit(t.Context(), WithResync(FullResync)); err != nil {
 			t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
 )
 
-// work processes jobs until the queue is closed, except for those that nobody had to wait for (see queue.begin).
+// work processes jobs until the queue is closed, except for inline jobs (see queue.tryStart).
 func (s *Scheduler) work() {
 	defer close(s.stopped)
 	defer s.caller.close()
@@ -25,8 +25,7 @@ func (s *Scheduler) work() {
 	}
 }
 
-// do executes a job from now on. Whoever calls it is the worker meanwhile: its goroutine, or one that the queue
-// gave the job to begin with.
+// do executes a job. The calling goroutine is the worker until do returns.
 func (s *Scheduler) do(j *job, now time.Time) (r jobResult) {
 	s.heartbeat.beat(s.heartbeat.at(now))
 	if j.fn != nil {
@@ -35,14 +34,14 @@ func (s *Scheduler) do(j *job, now time.Time) (r jobResult) {
 		r.seq, r.err = s.process(j, now)
 	}
 	s.heartbeat.stop()
-	s.exec = exec{} // what was replaced may be forgotten
+	s.exec = exec{} // release replaced nodes
 	if s.sets.large() {
 		s.sets = nil
 	}
 	return r
 }
 
-// newExec prepares the execution of a job. The one before ends with it.
+// newExec returns the execution of a job. It invalidates the previous one.
 func (s *Scheduler) newExec(j *job) *exec {
 	s.epoch++
 	s.exec = exec{
@@ -54,25 +53,25 @@ func (s *Scheduler) newExec(j *job) *exec {
 	return &s.exec
 }
 
-// sets are the key sets of an exec. They are used again by the next one.
+// keySets are the key sets of an exec. The next exec reuses their memory.
 type keySets struct {
-	scope      scope               // base keys that this transaction is about
-	inProgress smallMap[phase]     // keys that are being worked on, further up the stack
+	scope      scope               // base keys that the transaction requests
+	inProgress smallMap[phase]     // keys whose processing is on the call stack
 	toReadBack map[string]struct{} // base keys to be read back
 	scratch    []string
-	// providers are keys that last satisfied an AnyOf, by prefix.
+	// providers are the keys that satisfied an AnyOf last, by prefix.
 	providers  map[string]string
 	cycleCache cycleCache
-	rechecks   map[string]recheckState // keys to be looked at again, in againOrder: how often they were
+	rechecks   map[string]recheckState // keys in recheckQueue, and how often they were checked
 }
 
-// large reports whether the sets hold more memory than is worth keeping.
+// large reports whether the sets hold too much memory for reuse.
 func (s *keySets) large() bool {
 	const large = 256
 	return s != nil && (len(s.scope.positions.more) > large || len(s.toReadBack) > large || cap(s.scratch) > large)
 }
 
-// emptySets returns the sets of the last exec, emptied.
+// emptySets returns the sets of the previous exec, cleared.
 func (s *Scheduler) emptySets() *keySets {
 	if s.sets == nil || s.sets.large() {
 		s.sets = &keySets{toReadBack: map[string]struct{}{}, rechecks: map[string]recheckState{}, providers: map[string]string{}}
@@ -87,8 +86,7 @@ func (s *Scheduler) emptySets() *keySets {
 	return s.sets
 }
 
-// process executes a transaction from start on: plan and operations, publication of the
-// result, record, retries.
+// process executes a transaction, publishes and records its result, and schedules retries.
 func (s *Scheduler) process(j *job, start time.Time) (seq uint64, err error) {
 	if j.drift != "" {
 		defer s.drift.end()
@@ -101,7 +99,7 @@ func (s *Scheduler) process(j *job, start time.Time) (seq uint64, err error) {
 	spent := s.caller.spent
 	var planned []RecordedOp
 	if j.opts.simulate {
-		planned, _ = s.dryRun(j) // what is invalid fails again
+		planned, _ = s.dryRun(j) // the execution reports the errors again
 	}
 	x := s.newExec(j)
 	x.planned = planned
@@ -131,17 +129,17 @@ func (s *Scheduler) process(j *job, start time.Time) (seq uint64, err error) {
 	s.scheduleRetries(x)
 	if len(x.errs) > 0 {
 		err = &TransactionError{SeqNum: x.seq, Errors: x.errs, Reverted: reverted}
-		s.log.Warn("transaction failed in part", "seq", x.seq, "type", j.typ, "errors", len(x.errs), "reverted", reverted, "error", err)
+		s.log.Warn("transaction failed", "seq", x.seq, "type", j.typ, "errors", len(x.errs), "reverted", reverted, "error", err)
 	} else if j.restores() {
-		s.log.Info("southbound restored", "seq", x.seq, "because", j.drift, "operations", len(x.ops)-x.replacedOps, "duration", stop.Sub(start))
+		s.log.Info("southbound restored", "seq", x.seq, "reason", j.drift, "operations", len(x.ops)-x.replacedOps, "duration", stop.Sub(start))
 	} else if s.log.Enabled(context.Background(), slog.LevelDebug) {
 		s.log.Debug("transaction", "seq", x.seq, "type", j.typ, "operations", len(x.ops)-x.replacedOps, "duration", stop.Sub(start))
 	}
 	return x.seq, err
 }
 
-// execute runs the transaction. A panic here is a defect of the engine: it is
-// reported as an error of the transaction, and the scheduler goes on.
+// execute runs the transaction. A panic is a defect of the engine: it becomes an error of the
+// transaction, and the scheduler continues.
 func (x *exec) execute(log *slog.Logger) (reverted bool) {
 	var err error
 	func() {
@@ -149,15 +147,14 @@ func (x *exec) execute(log *slog.Logger) (reverted bool) {
 		x.run()
 	}()
 	if err != nil {
-		log.Error("defect in the scheduler", "seq", x.seq, "error", err)
+		log.Error("transaction panicked", "seq", x.seq, "error", err)
 		x.errs = append(x.errs, &KeyError{Err: err})
-		x.commitAll() // what was done so far is known to be
+		x.commitAll() // operations executed so far are in effect
 	}
 	return x.reverting
 }
 
-// stillNeeded reports whether there is anything left to do for a job that the
-// scheduler gave itself.
+// stillNeeded reports whether a job that the scheduler queued itself has anything left to do.
 func (s *Scheduler) stillNeeded(j *job) bool {
 	x := &exec{keySets: &keySets{}, g: s.graph, reg: s.registry.Load(), job: j}
 	switch {
@@ -218,8 +215,7 @@ func (s *Scheduler) record(x *exec, start, stop time.Time, southbound time.Durat
 	}
 }
 
-// scheduleRetries starts the timers of the retries that failures call for:
-// one for all values with the same delay and attempt.
+// scheduleRetries starts one timer per group of failed values with the same delay and attempt.
 func (s *Scheduler) scheduleRetries(x *exec) {
 	type group struct {
 		delay   time.Duration

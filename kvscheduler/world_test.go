@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// world is the southbound of the property tests. Its values carry what they
-// depend on and derive, so that random values make random graphs.
+// world is the southbound of the property tests. Its values contain their dependencies and derived values, so
+// that random values make random graphs.
 //
 //	k/<n>  base values; re-created when the parity of V changes; keyed retrieve
 //	r/<n>  base values; always updated; retrieve of everything; batches
@@ -19,14 +19,14 @@ import (
 //	d/<base>/<item>  derived with operations of their own
 //	p/<base>/<item>  properties
 type world struct {
-	exists map[string]spec // base values hold only those items that are properties
+	exists map[string]spec // base values contain only those items that are properties
 	calls  int
 	ops    []string
-	// outcome decides what happens to a call. nil: it succeeds.
+	// outcome, if not nil, returns the outcome of a call.
 	outcome func(op, key string) outcome
-	// between is called before each operation.
+	// between, if not nil, is called before each operation.
 	between func(op, key string)
-	dead    bool // the process was killed: nothing has an effect any more
+	dead    bool // the process is dead: calls have no effect
 }
 
 type spec struct {
@@ -40,13 +40,13 @@ type outcome int
 const (
 	succeeds outcome = iota
 	failsBefore
-	failsAfter // it has taken effect
+	failsAfter // after the call took effect
 	panicsBefore
 	panicsAfter
 	hangsBefore
 	hangsAfter
 	outcomes
-	// refuses as unsupported; random sequences do not.
+	// refuses returns ErrUnsupported; random sequences do not use it.
 	refuses
 )
 
@@ -65,8 +65,7 @@ func parseSpec(v text) spec {
 
 func isProperty(item string) bool { return item == "p" || item == "q" }
 
-// itself is the value without the items that are derived values with
-// operations of their own.
+// itself returns the value without its derived values.
 func (sp spec) itself() spec {
 	c := sp
 	c.Items = nil
@@ -86,7 +85,7 @@ func derivedKey(base, item string) string {
 	return kind + strings.ReplaceAll(base, "/", "") + "/" + item
 }
 
-// itemDeps are the dependencies of derived values.
+// itemDeps returns the dependencies of a derived value.
 func itemDeps(item string) []string {
 	switch item {
 	case "b":
@@ -117,7 +116,7 @@ func depsOf(specs []string) []Dependency {
 
 var errInjected = errors.New("injected failure")
 
-// operate performs one operation, with its outcome.
+// operate executes one operation, with its outcome.
 func (w *world) operate(ctx context.Context, op, key string, effect func()) error {
 	w.calls++
 	w.ops = append(w.ops, op+" "+key)
@@ -239,7 +238,7 @@ func (w *world) crud(name, prefix string) Descriptor[text, NoMetadata] {
 		Create: func(ctx context.Context, key string, v text) (m NoMetadata, err error) {
 			if f := strings.Split(key, "/"); f[0] == "d" {
 				if _, ok := w.exists[f[1][:1]+"/"+f[1][1:]]; !ok {
-					return m, fmt.Errorf("%s: there is no whole for this part", key)
+					return m, fmt.Errorf("%s: base value does not exist", key)
 				}
 			}
 			return m, w.operate(ctx, "CREATE", key, func() { w.exists[key] = parse(key, v) })
@@ -283,7 +282,7 @@ func (w *world) read(ctx context.Context, prefix string, only map[string]bool) (
 	return items, nil
 }
 
-// content renders what exists.
+// content renders the existing values.
 func content(exists map[string]spec) []string {
 	var lines []string
 	for _, key := range slices.Sorted(maps.Keys(exists)) {

@@ -1,5 +1,5 @@
-// Package diagram draws the contents of package record: transactions as sequence diagrams, values
-// and their dependencies as graphs. It writes Mermaid, Graphviz and SVG, and executes no program.
+// Package diagram draws the data of package record: transactions as sequence diagrams, and values with
+// their dependencies as graphs. It writes Mermaid, Graphviz and SVG without external programs.
 package diagram
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/contiv/contiv/kvscheduler/record"
 )
 
-// stateColours as the model of this API draws them.
+// stateColours are the colours of the ligato vpp-agent.
 var stateColours = map[pb.ValueState]string{
 	pb.ValueState_NONEXISTENT: "black", pb.ValueState_MISSING: "dimgray", pb.ValueState_UNIMPLEMENTED: "darkkhaki",
 	pb.ValueState_REMOVED: "black", pb.ValueState_CONFIGURED: "palegreen", pb.ValueState_OBTAINED: "lightcyan",
@@ -23,12 +23,12 @@ var stateColours = map[pb.ValueState]string{
 	pb.ValueState_FAILED: "orangered", pb.ValueState_RETRYING: "deeppink",
 }
 
-// WriteDOT draws values in the language of Graphviz: coloured by state, grouped by descriptor, with
-// edges to dependencies (solid), to candidates for any-of dependencies (dotted), and to derived
-// values (dashed). Values changed by the transaction with the sequence number get a gold border.
+// WriteDOT writes the values as a Graphviz graph, coloured by state and grouped by descriptor. Edges lead
+// to dependencies (solid), matches of AnyOf dependencies (dotted), and derived values (dashed). Values
+// that transaction txn changed have a gold border.
 func WriteDOT(w io.Writer, values []*record.Value, txn uint64) error {
 	var b strings.Builder
-	// add writes texts, every second one in quotes: a node may have 10 000 values.
+	// add writes the texts and quotes every second one. It avoids Fprintf, because a graph may have 10,000 edges per value.
 	var quoted []byte
 	add := func(texts ...string) {
 		for i, text := range texts {
@@ -100,8 +100,8 @@ func WriteDOT(w io.Writer, values []*record.Value, txn uint64) error {
 	return err
 }
 
-// WriteSVG draws values as WriteDOT does, but without Graphviz: in columns, dependencies to the
-// left of their dependents. Members of a cycle are placed by their other dependencies.
+// WriteSVG draws the values like WriteDOT, but as SVG: each dependency is in a column to the left of its
+// dependents. The members of a cycle are placed by their other dependencies.
 func WriteSVG(w io.Writer, values []*record.Value, txn uint64) error {
 	const (
 		rowHeight = 30
@@ -181,7 +181,7 @@ func WriteSVG(w io.Writer, values []*record.Value, txn uint64) error {
 	return err
 }
 
-// columnsOf puts each value one column to the right of the last one that it needs.
+// columnsOf puts each value one column to the right of its rightmost dependency.
 func columnsOf(values []*record.Value, byKey map[string]*record.Value) [][]*record.Value {
 	column, visiting := map[string]int{}, map[string]bool{}
 	var place func(v *record.Value) int

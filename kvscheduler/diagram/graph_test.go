@@ -16,11 +16,11 @@ func TestEdgesLeadToWhatMatchesAnAnyOf(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.Contains(b.String(), "  \"b/1\" -> \"a/1\" [label=\"any\", fontsize=9, style=dotted];\n  \"c/1\" [style") {
-		t.Errorf("no edge to what matches an AnyOf in\n%s", b.String())
+		t.Errorf("no edge to the match of an AnyOf in\n%s", b.String())
 	}
 }
 
-// What is needed is to the left of what needs it; members of a cycle are next to each other.
+// Dependencies are to the left of dependents. The members of a cycle are in neighbouring columns.
 func TestColumnsFollowNeeds(t *testing.T) {
 	need := func(key string) []record.Need { return []record.Need{{Label: "x", Target: key}} }
 	values := []*record.Value{

@@ -11,8 +11,7 @@ import (
 	"github.com/contiv/contiv/kvscheduler/record"
 )
 
-// Sequence is a sequence diagram of a transaction: lanes with arrows between them, one below the
-// other.
+// Sequence is the sequence diagram of a transaction: lanes with arrows between them.
 //
 //	NB          KVScheduler      vpp-route     Southbound
 //	 ├── Put … ──────>│               │             │
@@ -24,11 +23,11 @@ type Sequence struct {
 	steps []step
 }
 
-// step is an arrow or, if it leads nowhere, a note.
+// step is an arrow between two lanes, or a note if it has no target.
 type step struct {
 	from, to string
 	text     string
-	detail   string // left out where there is little room
+	detail   string // omitted in SVG
 	took     time.Duration
 	failed   bool
 	reply    bool
@@ -40,7 +39,7 @@ const (
 	laneSB        = "Southbound"
 )
 
-// SequenceOf returns the sequence of operations in a transaction.
+// SequenceOf returns the diagram of a transaction.
 func SequenceOf(t *record.Txn) *Sequence {
 	source := laneNB
 	switch t.Type {
@@ -99,7 +98,7 @@ func (s *Sequence) note(text string) {
 	s.steps = append(s.steps, step{from: laneScheduler, text: text})
 }
 
-// lane adds the lane of a descriptor, unless it exists.
+// lane adds the lane of a descriptor unless it exists.
 func (s *Sequence) lane(descriptor string) {
 	if !slices.Contains(s.lanes, descriptor) {
 		s.lanes = append(s.lanes, descriptor)
@@ -133,15 +132,14 @@ func (s *Sequence) operation(op *record.Op) {
 	s.note(fmt.Sprintf("%s is %v", op.Key, op.NewState))
 }
 
-// Shorten replaces the texts.
+// Shorten applies short to the texts of all steps.
 func (s *Sequence) Shorten(short func(string) string) {
 	for i := range s.steps {
 		s.steps[i].text = short(s.steps[i].text)
 	}
 }
 
-// WriteMermaid writes the sequence in the language of Mermaid. It leaves out anything that depends
-// on the speed of the machine.
+// WriteMermaid writes the diagram as Mermaid. The output does not contain durations.
 func (s *Sequence) WriteMermaid(w io.Writer) error {
 	var b strings.Builder
 	b.WriteString("sequenceDiagram\n")
@@ -183,7 +181,7 @@ func (s *Sequence) WriteMermaid(w io.Writer) error {
 	return err
 }
 
-// mermaid escapes what has a meaning in a diagram.
+// mermaid escapes the special characters of Mermaid.
 func mermaid(text string) string {
 	return strings.NewReplacer("#", "#35;", ";", "#59;", "\n", " ", "<", "#lt;", ">", "#gt;", "%", "#37;").Replace(text)
 }

@@ -10,27 +10,26 @@ import (
 	"unicode/utf8"
 )
 
-// Sizes in pixels. The width of a character is that of a monospaced one.
+// Sizes in pixels.
 const (
-	narrowest, widest   = 110, 420 // between neighbouring lanes
+	narrowest, widest   = 110, 420 // distance between neighbouring lanes
 	margin, topHeight   = 20, 70
-	lineHeight, stepGap = 13, 13 // the gap is what a step has beside its lines
+	lineHeight, stepGap = 13, 13 // stepGap is added to the lines of a step
 	charWidth           = 6.7
-	beside              = 8 // between a lane and a text
+	beside              = 8 // distance between a lane and its text
 )
 
-// layout is where the parts of a sequence are drawn.
+// layout holds the positions of the parts of a diagram.
 type layout struct {
 	x      map[string]int
-	lines  [][]string // of each step
-	y      []int      // of each step: its arrow, below its text
+	lines  [][]string // by step
+	y      []int      // by step: position of the arrow, below the text
 	width  int
 	height int
 }
 
-// layout gives lanes the distance that the texts between them need, as far as
-// that is reasonable, and breaks texts that need more: no text reaches a lane that it
-// has nothing to do with.
+// layout chooses the distances between lanes by the texts between them, within limits, and wraps longer
+// texts, so that no text crosses another lane.
 func (s *Sequence) layout(title string) layout {
 	gaps := make([]int, len(s.lanes)) // to the right of each lane
 	for i := range gaps {
@@ -70,7 +69,7 @@ func (s *Sequence) layout(title string) layout {
 	return l
 }
 
-// shown is the text of a step in a drawing.
+// shown returns the text of a step with its duration.
 func (st *step) shown() string {
 	if st.took > 0 {
 		return st.text + " " + short(st.took)
@@ -78,7 +77,7 @@ func (st *step) shown() string {
 	return st.text
 }
 
-// short is a duration with the digits that matter.
+// short formats a duration with three to four significant digits.
 func short(d time.Duration) string {
 	switch {
 	case d >= time.Second:
@@ -89,8 +88,7 @@ func short(d time.Duration) string {
 	return d.Round(time.Microsecond).String()
 }
 
-// span returns the lanes between which the text of a step is written. That of a
-// note has the place up to the next lane.
+// span returns the lanes that bound the text of a step. A note extends to the next lane.
 func (s *Sequence) span(st step) (from, to int) {
 	from = slices.Index(s.lanes, st.from)
 	to = slices.Index(s.lanes, st.to)
@@ -102,9 +100,8 @@ func (s *Sequence) span(st step) (from, to int) {
 
 func textWidth(text string) int { return int(charWidth*float64(utf8.RuneCountInString(text))) + 1 }
 
-// broken is the text in lines of at most so many characters, which begin behind
-// spaces if that doesn't make them too short, else behind what separates the parts of
-// keys, else anywhere.
+// broken wraps the text at most characters. It breaks after a space if the line does not become too
+// short, otherwise after a separator of keys, otherwise anywhere.
 func broken(text string, most int) []string {
 	most = max(most, 8)
 	var lines []string
@@ -123,7 +120,7 @@ func broken(text string, most int) []string {
 	return append(lines, string(rest))
 }
 
-// WriteSVG draws the sequence below a title.
+// WriteSVG draws the diagram below a title.
 func (s *Sequence) WriteSVG(w io.Writer, title string) error {
 	l := s.layout(title)
 	var b strings.Builder

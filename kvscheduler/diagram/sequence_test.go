@@ -101,7 +101,7 @@ func TestTextsStayBetweenTheirLanes(t *testing.T) {
 		room := l.x[s.lanes[to]] - l.x[s.lanes[from]]
 		for _, line := range l.lines[i] {
 			if textWidth(line) > room {
-				t.Errorf("%q is %d wide, between %s and %s are %d", line, textWidth(line), s.lanes[from], s.lanes[to], room)
+				t.Errorf("%q has a width of %d, but %s and %s are %d apart", line, textWidth(line), s.lanes[from], s.lanes[to], room)
 			}
 		}
 		whole := func(text string) string { return strings.ReplaceAll(text, " ", "") }
@@ -109,7 +109,7 @@ func TestTextsStayBetweenTheirLanes(t *testing.T) {
 			t.Errorf("%q became %q", st.text, l.lines[i])
 		}
 		if i > 0 && l.y[i]-l.y[i-1] < lineHeight*len(l.lines[i]) {
-			t.Errorf("step %d overlaps the one before", i)
+			t.Errorf("step %d overlaps the previous one", i)
 		}
 	}
 	if len(l.lines[1]) != 1 || len(l.lines[0]) == 1 {

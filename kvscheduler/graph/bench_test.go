@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// BenchmarkReplaceOne replaces one of N nodes and publishes the graph, as every transaction does, while nobody looks at it, and
-// while somebody looks each time.
+// BenchmarkReplaceOne replaces one of N nodes and publishes the graph, as each transaction does, with and
+// without a View per change.
 func BenchmarkReplaceOne(b *testing.B) {
 	for _, n := range []int{200, 2_000, 20_000, 200_000} {
 		for _, seen := range []bool{false, true} {

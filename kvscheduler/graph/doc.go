@@ -1,15 +1,15 @@
-// Package graph is the persistent set of values that the scheduler works on: nodes by key, and
-// edges from dependencies to dependents.
+// Package graph is a persistent (copy-on-write) set of nodes by key, with edges from dependencies to
+// dependents.
 //
-//	nodes:     hash of key ──────> node            a change of a node touches nothing else
-//	keys:      in their order                      so that a key prefix is a range
-//	exact:     target key, source                  "source needs this key"
-//	prefixes:  target prefix, source               "source needs any key with this prefix"
+//	nodes      hash of key ──────> node            a change touches one path
+//	keys       sorted                              a key prefix is a range
+//	exact      (target key, source)                source needs the key
+//	prefixes   (target prefix, source)             source needs any key with the prefix
 //
-// Nodes are in a hash array mapped trie, the others in B-trees; all are copy-on-write. Copy costs
-// O(1), a change O(log n), and a copy is not affected by later changes of its origin. A graph may
-// be read by any number of goroutines while one of them copies it. It may be changed by one
-// goroutine while no other uses it but by View, whatever others do with its copies and views.
+// Nodes are in a hash array mapped trie, keys and edges in B-trees. Copy costs O(1) and a change O(log n). A
+// change does not affect earlier copies.
 //
-// The package only knows keys; the contents of nodes are up to the caller.
+// One goroutine may change a graph, while no other one uses it except through View. Any number of
+// goroutines may read a graph that does not change, and one of them may copy it. Copies and views are
+// independent of the original.
 package graph

@@ -9,30 +9,29 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// Node is an element of a graph. Its key never changes.
+// Node is an element of a graph. Its key must not change.
 type Node interface{ Key() string }
 
-// Graph holds nodes of type N and the edges between their keys. An edge may
-// exist without a node at either end.
+// Graph holds nodes of type N and the edges between their keys. An edge may exist without nodes at its
+// ends.
 type Graph[N Node] struct {
 	nodes trie[N]
 	*order
-	// shared: another graph has the same order. It is copied before it changes.
+	// shared: another graph uses the same order, so it must be copied before a change.
 	shared    bool
 	published published[N]
 }
 
-// order is the part that changes only when keys and edges are added or removed.
+// order is the part of a graph that changes only with keys and edges.
 type order struct {
-	// copying: a B-tree changes, in what only copying looks at, when it is copied.
+	// copying serialises copies of the B-trees, because copying a B-tree changes its bookkeeping.
 	copying  sync.Mutex
 	keys     *btree.Map[string, struct{}]
 	exact    *btree.BTreeG[edge]
 	prefixes *btree.BTreeG[edge]
 }
 
-// edge says that the value with the key source needs the target, which is a
-// key or a key prefix.
+// edge: the value with the key source needs target, a key or a key prefix.
 type edge struct{ target, source string }
 
 func (a edge) less(b edge) bool {
@@ -49,7 +48,7 @@ func New[N Node]() *Graph[N] {
 }
 
 func newGraph[N Node](hash func(key string) uint64, most int) *Graph[N] {
-	// Small B-tree nodes: a change after a Copy copies those on its path.
+	// Small B-tree nodes, because a change after a Copy copies all nodes of its path.
 	const degree = 8
 	opts := btree.Options{NoLocks: true, Degree: 2 * degree}
 	return &Graph[N]{
@@ -62,8 +61,8 @@ func newGraph[N Node](hash func(key string) uint64, most int) *Graph[N] {
 	}
 }
 
-// Copy returns a graph with the same content. Changes of one are not seen by
-// the other, which may be with another goroutine. O(1).
+// Copy returns a graph with the same content in O(1). Later changes of one do not affect the other, which
+// may belong to another goroutine.
 func (g *Graph[N]) Copy() *Graph[N] {
 	g.published.mu.Lock()
 	defer g.published.mu.Unlock()
@@ -71,7 +70,7 @@ func (g *Graph[N]) Copy() *Graph[N] {
 	return &Graph[N]{nodes: g.nodes.copy(), order: g.order, shared: true}
 }
 
-// change returns the order, to be changed.
+// change returns the order for a change.
 func (g *Graph[N]) change() *order {
 	if g.shared {
 		old := g.order
@@ -83,13 +82,13 @@ func (g *Graph[N]) change() *order {
 	return g.order
 }
 
-// Len is the number of nodes.
+// Len returns the number of nodes.
 func (g *Graph[N]) Len() int { return g.nodes.len }
 
-// Get returns the node with the key.
+// Get returns the node with the key, and whether it exists.
 func (g *Graph[N]) Get(key string) (N, bool) { return g.nodes.get(key) }
 
-// Set adds the node, or replaces the one with the same key.
+// Set adds or replaces a node.
 func (g *Graph[N]) Set(n N) {
 	g.published.mu.Lock()
 	old, replaced := g.nodes.set(n)
@@ -103,7 +102,7 @@ func (g *Graph[N]) Set(n N) {
 	}
 }
 
-// Delete removes the node with the key, if there is one. Edges stay.
+// Delete removes the node with the key, if it exists. Edges stay.
 func (g *Graph[N]) Delete(key string) {
 	g.published.mu.Lock()
 	old, ok := g.nodes.delete(key)
@@ -116,8 +115,8 @@ func (g *Graph[N]) Delete(key string) {
 	}
 }
 
-// Ascend calls visit for the nodes whose keys have the prefix, in the order of
-// their keys, until visit returns false. visit must not change the graph.
+// Ascend visits the nodes with the key prefix in the order of their keys until visit returns false.
+// visit must not change the graph.
 func (g *Graph[N]) Ascend(prefix string, visit func(key string, n N) bool) {
 	g.keys.Ascend(prefix, func(key string, _ struct{}) bool {
 		if !strings.HasPrefix(key, prefix) {
@@ -128,7 +127,7 @@ func (g *Graph[N]) Ascend(prefix string, visit func(key string, n N) bool) {
 	})
 }
 
-// Seek returns the first node whose key is equal to or greater than the key.
+// Seek returns the node with the first key that is not less than key.
 func (g *Graph[N]) Seek(key string) (found string, n N, ok bool) {
 	g.keys.Ascend(key, func(k string, _ struct{}) bool {
 		found, ok = k, true
@@ -140,7 +139,7 @@ func (g *Graph[N]) Seek(key string) (found string, n N, ok bool) {
 	return found, n, ok
 }
 
-// SeekBack returns the last node whose key is less than the key.
+// SeekBack returns the node with the last key that is less than key.
 func (g *Graph[N]) SeekBack(key string) (found string, n N, ok bool) {
 	g.keys.Descend(key, func(k string, _ struct{}) bool {
 		if k == key {
@@ -155,22 +154,22 @@ func (g *Graph[N]) SeekBack(key string) (found string, n N, ok bool) {
 	return found, n, ok
 }
 
-// Need records that source needs the key target. Repeating it changes nothing.
+// Need adds an edge: source needs the key target. Adding it again has no effect.
 func (g *Graph[N]) Need(target, source string) { g.change().exact.Set(edge{target, source}) }
 
-// Unneed takes Need back.
+// Unneed removes the edge of Need.
 func (g *Graph[N]) Unneed(target, source string) { g.change().exact.Delete(edge{target, source}) }
 
-// NeedPrefix records that source needs a key with the prefix.
+// NeedPrefix adds an edge: source needs any key with the prefix.
 func (g *Graph[N]) NeedPrefix(prefix, source string) { g.change().prefixes.Set(edge{prefix, source}) }
 
-// UnneedPrefix takes NeedPrefix back.
+// UnneedPrefix removes the edge of NeedPrefix.
 func (g *Graph[N]) UnneedPrefix(prefix, source string) {
 	g.change().prefixes.Delete(edge{prefix, source})
 }
 
-// Needers appends to dst the keys of the nodes that need the key, directly or by a prefix, sorted
-// and without duplicates, and returns the result. Its cost is proportional to the result.
+// Needers appends to dst the sources that need the key, directly or by a prefix, sorted and without
+// duplicates. Its cost is proportional to the result.
 func (g *Graph[N]) Needers(dst []string, key string) []string {
 	start := len(dst)
 	dst = needers(g.exact, dst, key)
@@ -193,7 +192,7 @@ func (g *Graph[N]) Needers(dst []string, key string) []string {
 	return dst
 }
 
-// HasNeeders reports whether anybody needs the key, directly or by a prefix.
+// HasNeeders reports whether a source needs the key, directly or by a prefix.
 func (g *Graph[N]) HasNeeders(key string) bool {
 	has := false
 	g.exact.Ascend(edge{target: key}, func(e edge) bool {
@@ -210,11 +209,10 @@ func (g *Graph[N]) HasNeeders(key string) bool {
 	return has
 }
 
-// needingPrefixes calls visit for every prefix of key that a node needs, from the longest to the
-// shortest, until visit returns false.
+// needingPrefixes visits the needed prefixes of key, longest first, until visit returns false.
 func (g *Graph[N]) needingPrefixes(key string, visit func(target string) bool) {
-	// The greatest target that is not greater than q is either a prefix of key, or
-	// tells how long such a prefix can be at most.
+	// The greatest target not greater than q either is a prefix of key, or bounds the length of the
+	// next one.
 	for q, ok := key, true; ok; {
 		var target string
 		found := false

@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// number is a node.
+// number is a node with a value.
 type number struct {
 	key string
 	n   int
@@ -20,7 +20,7 @@ type number struct {
 
 func (n number) Key() string { return n.key }
 
-// model is the graph as plain maps.
+// model is a graph of builtin maps.
 type model struct {
 	nodes    map[string]number
 	exact    map[[2]string]bool
@@ -85,11 +85,10 @@ func check(t *rapid.T, what string, g *Graph[number], m model) {
 	}
 }
 
-// W13: whatever is added and removed in whatever order, edges and copies are
-// what a plain model says.
+// W13: after any sequence of changes, the edges and copies of a graph equal those of the model.
 func TestW13GraphIsLikeAModelOfPlainMaps(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		// Hashes that hardly differ, or only in bits that are looked at late.
+		// Hashes that differ rarely, or only in their last bits.
 		distinct := rapid.SampledFrom([]uint64{1, 2, 3, 1 << 20}).Draw(t, "hashes")
 		shift := rapid.SampledFrom([]int{0, 3, 31, 62}).Draw(t, "shift")
 		g := newGraph[number](func(key string) uint64 {
@@ -150,7 +149,7 @@ func TestW13GraphIsLikeAModelOfPlainMaps(t *testing.T) {
 	})
 }
 
-// Lists fill, are split, and become lists again, in a graph and in its copies.
+// Lists fill, are split and shrink again, in a graph and its copies.
 func TestManyNodesAreLikeAMap(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	type pair struct {
@@ -196,7 +195,7 @@ func TestManyNodesAreLikeAMap(t *testing.T) {
 	}
 }
 
-// Who was many is small again.
+// A graph with few remaining nodes has no branches.
 func TestDeletesTakeBranchesAway(t *testing.T) {
 	g := New[number]()
 	const n = 10_000
@@ -211,8 +210,7 @@ func TestDeletesTakeBranchesAway(t *testing.T) {
 	}
 }
 
-// Copies may be read, copied and changed while their origin changes. What is wrong
-// about it, the race detector tells.
+// Copies may be read, copied and changed while their origin changes. The race detector must find nothing.
 func TestCopiesWithOtherGoroutines(t *testing.T) {
 	g := New[number]()
 	published := make(chan *Graph[number], 1)
@@ -236,7 +234,7 @@ func TestCopiesWithOtherGoroutines(t *testing.T) {
 				i++
 				return true
 			})
-			if i != n { // one more and one less
+			if i != n { // one node was added and one deleted
 				t.Errorf("the copy has %d nodes, want %d", i, n)
 			}
 		}
@@ -250,7 +248,7 @@ func TestCopiesWithOtherGoroutines(t *testing.T) {
 	<-done
 }
 
-// Whoever looks at a graph while it changes sees it as it was published last.
+// Readers see the last published graph while it changes.
 func TestViewsOfOtherGoroutines(t *testing.T) {
 	const nodes = 200
 	g := New[number]()
@@ -286,7 +284,7 @@ func TestViewsOfOtherGoroutines(t *testing.T) {
 		}()
 	}
 	for round := 1; round <= 2_000; round++ {
-		some := []int{1, rememberedChanges / 2, nodes}[round%3] // what changes in between is as before in the end
+		some := []int{1, rememberedChanges / 2, nodes}[round%3] // intermediate changes are undone at the end of the round
 		for i := range some {
 			g.Delete(fmt.Sprint(i))
 			g.Set(number{fmt.Sprint(i), -round})
@@ -305,6 +303,6 @@ func TestViewsOfOtherGoroutines(t *testing.T) {
 	}
 	close(stop)
 	if looks := <-done + <-done; looks == 0 {
-		t.Error("nobody looked")
+		t.Error("no reader saw the graph")
 	}
 }

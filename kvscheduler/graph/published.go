@@ -2,30 +2,30 @@ package graph
 
 import "sync"
 
-// published is what View returns: the content of a graph as it was at the last Publish.
+// published makes a graph visible to other goroutines as it was at the last Publish.
 //
-//	Publish ──> Set, Delete: the graph changes in place, and before remembers what was there
-//	View ─────> a copy, in which before is put back; the graph copies what it changes from then on
+//	Publish ──> Set, Delete: change the graph in place, and append the old node to before
+//	View ─────> copies the graph and undoes before; later changes copy their path
 //
-// So changes that nobody looks at between them copy nothing.
+// Changes between two Publishes without a View therefore copy nothing.
 type published[N Node] struct {
-	// mu is held while nodes change, and while a view is made.
+	// mu guards the nodes and the fields below.
 	mu     sync.Mutex
-	order  *order      // nil: nothing was published
-	view   *Graph[N]   // nil: nobody has asked for it
-	before []before[N] // without a view: what it lacks, in the order of the changes
+	order  *order      // order at Publish; nil: not published yet
+	view   *Graph[N]   // nil until the first View after Publish
+	before []before[N] // changes to undo in order to create view
 }
 
-// before is what a change replaced or, if nothing was there, the new node.
+// before is the node that a change replaced, or the new node if none existed.
 type before[N Node] struct {
 	n       N
 	existed bool
 }
 
-// rememberedChanges bounds what making a view costs. With more changes, it is made at once.
+// rememberedChanges bounds the cost of View: after more changes, the view is created eagerly.
 const rememberedChanges = 64
 
-// Publish makes the present content what View returns. O(1).
+// Publish makes the current content visible to View in O(1).
 func (g *Graph[N]) Publish() {
 	p := &g.published
 	p.mu.Lock()
@@ -34,8 +34,8 @@ func (g *Graph[N]) Publish() {
 	p.forget()
 }
 
-// View returns the graph as it was when it was published last. It must not be changed. Unlike everything else, any goroutine may
-// call it at any time. O(1).
+// View returns the graph as it was at the last Publish, in O(1). The result must not be changed. View is
+// safe for concurrent use, even with changes of the graph.
 func (g *Graph[N]) View() *Graph[N] {
 	p := &g.published
 	p.mu.Lock()
@@ -46,7 +46,7 @@ func (g *Graph[N]) View() *Graph[N] {
 	return p.view
 }
 
-// remember takes down a change of the nodes, so that a view can be made without it. The caller holds the lock.
+// remember stores a change for makeView. The caller holds mu.
 func (g *Graph[N]) remember(n N, existed bool) {
 	p := &g.published
 	if p.order == nil || p.view != nil {
@@ -58,7 +58,7 @@ func (g *Graph[N]) remember(n N, existed bool) {
 	}
 }
 
-// makeView makes the view. The caller holds the lock.
+// makeView creates the view. The caller holds mu.
 func (g *Graph[N]) makeView() {
 	p := &g.published
 	view := &Graph[N]{nodes: g.nodes.copy(), order: p.order, shared: true}
@@ -73,7 +73,7 @@ func (g *Graph[N]) makeView() {
 	p.view = view
 }
 
-// forget drops the view and what is needed for one. The caller holds the lock.
+// forget drops the view and the stored changes. The caller holds mu.
 func (p *published[N]) forget() {
 	p.view = nil
 	clear(p.before)

@@ -5,44 +5,41 @@ import (
 	"sync/atomic"
 )
 
-// trie holds nodes by the hashes of their keys, as a hash array mapped trie with lists at its ends: each
-// branch decides by four more bits of the hash, until few enough nodes are left for a list.
-// A hundred nodes are one branch deep, two million four, and branches and lists are small, so
-// that look-ups read little and changes copy little.
+// trie is a hash array mapped trie of nodes with lists as leaves. Each branch consumes four bits of the
+// hash; a list is split when it is full. A hundred nodes need one level of branches, two million need
+// four. Branches and lists are small, so that reads touch and changes copy little memory.
 //
-// A branch belongs to the trie that made it, by a number that no other trie
-// has. Its owner changes it in place; others change a copy.
+// Each branch belongs to the trie that created it, identified by a unique number. Its owner changes it in
+// place; other tries change a copy.
 type trie[N Node] struct {
 	root *branch[N]
 	len  int
 	hash func(key string) uint64
-	// owner is the number of this trie, last the last one given to any of its copies,
-	// which may be with other goroutines.
+	// owner is the number of this trie, last the last number that its copies received, possibly in
+	// other goroutines.
 	owner uint64
 	last  *atomic.Uint64
-	// most is how many nodes a list holds. What is left of a branch becomes a list again at a
-	// quarter of that, so that a node that comes and goes does not have it split each time.
+	// most is the capacity of a list. A branch shrinks to a list at a quarter of it, so that adding and
+	// removing one node does not split the list each time.
 	most int
 }
 
 const (
 	stride = 4
 	width  = 1 << stride
-	// beyond this shift nothing of a hash is left: all nodes of such a branch are in one list,
-	// however many they are.
+	// lastShift is the shift of the last level: deeper lists hold any number of nodes.
 	lastShift = 60
-	// listMax is how many nodes a list holds otherwise.
+	// listMax is the default capacity of a list.
 	listMax = 48
 )
 
-// branch is a list of nodes or, if it has children, what leads to others. With what is in it,
-// it fills whole cache lines.
+// branch is a list of nodes or, if it has children, an inner node. Its allocations fill whole cache lines.
 type branch[N Node] struct {
 	owner    uint64
 	children *[width]*branch[N]
-	// tags of the nodes say which of them a key may be, so that no other has to be read.
+	// tags are parts of the hashes of the nodes, so that a search reads only likely nodes.
 	tags  []uint16
-	nodes []N // in no order
+	nodes []N // unordered
 }
 
 func newTrie[N Node](hash func(string) uint64, most int) trie[N] {
@@ -58,10 +55,10 @@ func (t *trie[N]) copy() trie[N] {
 	return c
 }
 
-// position is which child the hash leads to.
+// position returns the index of the child for the hash.
 func position(hash uint64, shift uint) uint64 { return hash >> shift & (width - 1) }
 
-// tag is of the bits of the hash that lead to children last.
+// tag returns bits of the hash that only deep levels use as position.
 func tag(hash uint64) uint16 { return uint16(hash >> 48) }
 
 func (t *trie[N]) get(key string) (n N, ok bool) {
@@ -79,7 +76,7 @@ func (t *trie[N]) get(key string) (n N, ok bool) {
 	return n, false
 }
 
-// find returns where the key is in the list; -1: it is not.
+// find returns the index of the key in the list, or -1.
 func (b *branch[N]) find(hash uint64, key string) int {
 	want := tag(hash)
 	for i, tag := range b.tags {
@@ -90,7 +87,7 @@ func (b *branch[N]) find(hash uint64, key string) int {
 	return -1
 }
 
-// set adds a node, or replaces one, which it returns.
+// set adds or replaces a node, and returns the replaced one.
 func (t *trie[N]) set(n N) (old N, replaced bool) {
 	t.root, old, replaced = t.put(t.root, 0, t.hash(n.Key()), n)
 	if !replaced {
@@ -131,7 +128,7 @@ func (t *trie[N]) add(b *branch[N], hash uint64, n N) *branch[N] {
 	return b
 }
 
-// split returns a branch with the nodes of the list beneath it.
+// split returns an inner node with the nodes of the list below it.
 func (t *trie[N]) split(list *branch[N], shift uint) *branch[N] {
 	b := newInner[N](t.owner)
 	for _, n := range list.nodes {
@@ -145,7 +142,7 @@ func (t *trie[N]) split(list *branch[N], shift uint) *branch[N] {
 	return b
 }
 
-// delete removes the node with the key, which it returns if there is one.
+// delete removes the node with the key, and returns it if it existed.
 func (t *trie[N]) delete(key string) (old N, ok bool) {
 	if old, ok = t.get(key); !ok {
 		return old, false
@@ -158,7 +155,7 @@ func (t *trie[N]) delete(key string) (old N, ok bool) {
 	return old, true
 }
 
-// take removes the node with the key, which must exist. It returns nil if no other is left.
+// take removes the node with the key, which must exist. It returns nil if the branch becomes empty.
 func (t *trie[N]) take(b *branch[N], shift uint, hash uint64, key string) *branch[N] {
 	if len(b.nodes) == 1 {
 		return nil
@@ -179,7 +176,7 @@ func (t *trie[N]) take(b *branch[N], shift uint, hash uint64, key string) *branc
 	return b
 }
 
-// join returns the branch, or a list in its place if few nodes are left beneath it, or nil if none is.
+// join returns the branch, a list instead of it if few nodes are left, or nil if none is.
 func (t *trie[N]) join(b *branch[N]) *branch[N] {
 	left := 0
 	for _, child := range b.children {
@@ -202,12 +199,12 @@ func (t *trie[N]) join(b *branch[N]) *branch[N] {
 	return list
 }
 
-// appendTo appends the nodes of a list to another one that has room for them.
+// appendTo appends the nodes to a list with enough capacity.
 func (b *branch[N]) appendTo(list *branch[N]) {
 	list.tags, list.nodes = append(list.tags, b.tags...), append(list.nodes, b.nodes...)
 }
 
-// own returns the branch, or a copy of it, that this trie may change.
+// own returns the branch or a copy of it that this trie may change.
 func (t *trie[N]) own(b *branch[N]) *branch[N] {
 	switch {
 	case b.owner == t.owner:
@@ -223,8 +220,7 @@ func (t *trie[N]) own(b *branch[N]) *branch[N] {
 	}
 }
 
-// newInner returns a branch with room for children, in one piece of memory: in a large
-// graph every other piece is one more that is far away.
+// newInner returns an inner node, allocated together with its children to save a cache miss.
 func newInner[N Node](owner uint64) *branch[N] {
 	c := &struct {
 		branch[N]
@@ -234,7 +230,7 @@ func newInner[N Node](owner uint64) *branch[N] {
 	return &c.branch
 }
 
-// newList returns a branch with room for at least n nodes, in one piece of memory, too.
+// newList returns a list for at least n nodes, allocated together with its arrays.
 func newList[N Node](owner uint64, n int) *branch[N] {
 	var b *branch[N]
 	switch {

@@ -14,27 +14,27 @@ import (
 	"github.com/contiv/contiv/kvscheduler/record"
 )
 
-// Explanation says why a value is in its state.
+// Explanation is the reason for the state of a value.
 type Explanation struct {
 	Key string
-	// Summary is a sentence or two for people.
+	// Summary explains the state in one or two sentences.
 	Summary string
 	// Value is nil if the key is unknown.
 	Value *record.Value
-	// Needs are the dependencies with what satisfies them.
+	// Needs are the dependencies and their candidates.
 	Needs []ExplainedNeed
-	// Cycle are the keys of a cycle in which the value waits for itself, from its own to
-	// its own, each of which needs or is derived from the next: nothing can come first.
+	// Cycle is a cycle of keys in which a PENDING value waits for itself, starting and ending with its
+	// own key. Each key needs, or is derived from, the next one.
 	Cycle []string
-	// NeededBy are the keys of values that depend on this one, the first 32.
+	// NeededBy are the first 32 keys of values that depend on this one.
 	NeededBy []string
-	// NextRetry is zero if none is scheduled.
+	// NextRetry is zero if no retry is scheduled.
 	NextRetry time.Time
 	// Similar are existing keys that resemble an unknown key.
 	Similar []string
 }
 
-// AppendJSON appends what encoding/json writes, without the members that are empty: most are, of most values.
+// AppendJSON appends the JSON of the explanation without empty members.
 func (e *Explanation) AppendJSON(b []byte) []byte {
 	b = jsontext.AppendString(append(b, `{"Key":`...), e.Key)
 	b = jsontext.AppendString(append(b, `,"Summary":`...), e.Summary)
@@ -59,13 +59,13 @@ func (n *ExplainedNeed) appendJSON(b []byte) []byte {
 	b = strconv.AppendBool(append(b, `,"Met":`...), n.Met)
 	b = appendTexts(b, `,"By":`, n.By)
 	if len(n.Waiting) > 0 {
-		b, _ = jsontext.AppendAny(append(b, `,"Waiting":`...), n.Waiting) // texts: no error
+		b, _ = jsontext.AppendAny(append(b, `,"Waiting":`...), n.Waiting) // never fails for strings
 	}
 	b = appendTexts(b, `,"Similar":`, n.Similar)
 	return append(b, '}')
 }
 
-// appendTexts appends a member with a list, if there is any.
+// appendTexts appends a member with a list unless the list is empty.
 func appendTexts(b []byte, name string, texts []string) []byte {
 	if len(texts) == 0 {
 		return b
@@ -73,15 +73,15 @@ func appendTexts(b []byte, name string, texts []string) []byte {
 	return jsontext.AppendStrings(append(b, name...), texts)
 }
 
-// ExplainedNeed is a dependency with the values that satisfy it or could.
+// ExplainedNeed is a dependency with its candidates.
 type ExplainedNeed struct {
 	record.Need
 	Met bool
-	// By are available keys that satisfy it, Waiting other ones that match it, with
-	// their states; the first 8 each.
+	// By are the first 8 available keys that satisfy the dependency, Waiting the first 8 other keys
+	// that match it.
 	By      []string
 	Waiting []KeyState
-	// Similar are existing keys that resemble the one that is missing.
+	// Similar are existing keys that resemble the missing one.
 	Similar []string
 }
 
@@ -91,12 +91,12 @@ type KeyState struct {
 	State pb.ValueState
 }
 
-// MarshalJSON writes the state as a string.
+// MarshalJSON encodes the state as a string.
 func (k KeyState) MarshalJSON() ([]byte, error) {
 	return json.Marshal(map[string]string{"Key": k.Key, "State": k.State.String()})
 }
 
-// UnmarshalJSON reads what MarshalJSON writes.
+// UnmarshalJSON is the inverse of MarshalJSON.
 func (k *KeyState) UnmarshalJSON(b []byte) (err error) {
 	var f struct{ Key, State string }
 	if err = json.Unmarshal(b, &f); err == nil {
@@ -106,17 +106,17 @@ func (k *KeyState) UnmarshalJSON(b []byte) (err error) {
 	return err
 }
 
-// Explain returns the reasons for a value's state: missing dependencies, failures, and the time of
-// the next retry. It never waits for a transaction.
+// Explain returns the reason for the state of a value: unmet dependencies, failures, and the next retry.
+// It never waits for a transaction.
 func Explain(s *kvscheduler.Scheduler, key string) *Explanation { return explain(s.Snapshot(), key) }
 
 func explain(seen kvscheduler.Snapshot, key string) *Explanation {
 	e := &Explanation{Key: key, Value: seen.Graphed(key)}
 	if e.Value == nil {
 		e.Similar = similar(seen, key)
-		e.Summary = key + " is not known: nobody requested it, and it was not found in the southbound."
+		e.Summary = key + " is unknown: it was not requested, and not found in the southbound."
 		if !seen.Described(key) {
-			e.Summary += " No descriptor is registered for such keys."
+			e.Summary += " No descriptor is registered for this key."
 		}
 		return e
 	}
@@ -137,8 +137,8 @@ func explain(seen kvscheduler.Snapshot, key string) *Explanation {
 			for _, step := range way {
 				e.Cycle = append(e.Cycle, step.key)
 			}
-			e.Summary += ". It waits for itself, and nothing can come first: " + describeDeadlock(way) +
-				". Take one of these dependencies away, or add what else can satisfy it."
+			e.Summary += ". It waits for itself: " + describeDeadlock(way) +
+				". Remove one of these dependencies, or request another value that satisfies it."
 		}
 	}
 	return e
@@ -171,11 +171,11 @@ func (e *Explanation) summarize(attempt int) string {
 	case pb.ValueState_CONFIGURED:
 		return v.Key + " exists as requested."
 	case pb.ValueState_OBTAINED:
-		return v.Key + " exists without us; it is never changed."
+		return v.Key + " was not requested, exists in the southbound, and is never changed."
 	case pb.ValueState_DISCOVERED:
-		return v.Key + " was found in the southbound; the next resync confirms or removes it."
+		return v.Key + " was found in the southbound. The next resync confirms or removes it."
 	case pb.ValueState_MISSING:
-		return v.Key + " was configured, but was not found in the southbound; a resync creates it again."
+		return v.Key + " was configured, but is missing in the southbound. A resync creates it again."
 	case pb.ValueState_PENDING:
 		var parts []string
 		for _, need := range e.Needs {
@@ -198,22 +198,22 @@ func (e *Explanation) summarize(attempt int) string {
 		}
 		return v.Key + " waits for " + strings.Join(parts, "; and for ")
 	case pb.ValueState_INVALID:
-		return fmt.Sprintf("%s can never be configured like this: %s. Request a correct value.", v.Key, v.Error)
+		return fmt.Sprintf("%s is invalid: %s. Request a valid value.", v.Key, v.Error)
 	case pb.ValueState_UNIMPLEMENTED:
 		if v.Error != "" {
 			return fmt.Sprintf("%s is not implemented here: %s", v.Key, v.Error)
 		}
-		return v.Key + " has no descriptor: it is configured as soon as one is registered for such keys."
+		return v.Key + " is not configured: no descriptor is registered for this key on this node."
 	case pb.ValueState_FAILED:
-		return fmt.Sprintf("%s: %s failed and is not repeated: %s. Request the value again, or a resync.", v.Key, last, record.FirstLine(v.Error))
+		return fmt.Sprintf("%s: %s failed and will not be retried: %s. Request the value again, or a resync.", v.Key, last, record.FirstLine(v.Error))
 	case pb.ValueState_RETRYING:
-		return fmt.Sprintf("%s: %s failed: %s. Attempt %d follows at %s.", v.Key, last, record.FirstLine(v.Error), attempt, e.NextRetry.Format(time.TimeOnly))
+		return fmt.Sprintf("%s: %s failed: %s. Retry %d is due at %s.", v.Key, last, record.FirstLine(v.Error), attempt, e.NextRetry.Format(time.TimeOnly))
 	}
 	return v.Key + " is " + v.State.String()
 }
 
-// similar returns up to three existing keys that resemble the key: siblings
-// with few different characters, or else the neighbours in the order of keys.
+// similar returns up to three existing keys that resemble the key: siblings at a small edit distance, or
+// else its neighbours in the order of keys.
 func similar(seen kvscheduler.Snapshot, key string) []string {
 	const most, scanned = 3, 2000
 	type match struct {
@@ -247,7 +247,7 @@ func similar(seen kvscheduler.Snapshot, key string) []string {
 	return keys
 }
 
-// distance is the Levenshtein distance, of the first 64 bytes.
+// distance returns the Levenshtein distance of the first 64 bytes.
 func distance(a, b string) int {
 	a, b = a[:min(len(a), 64)], b[:min(len(b), 64)]
 	row := make([]int, len(b)+1)

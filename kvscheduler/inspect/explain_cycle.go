@@ -6,20 +6,20 @@ import (
 	"github.com/contiv/contiv/kvscheduler"
 )
 
-// waitingFor is a step on the way from a value to itself, followed backwards: the
-// key is waited for by the one of the step before.
+// waitingFor is a step of the search from a value to itself, against the direction of dependencies: the
+// key waits for the key of the step before.
 type waitingFor struct {
 	key    string
 	before *waitingFor
-	// derived: the key is not there because the base value before it is not.
+	// derived: the key would be derived from the key of the step before.
 	derived bool
-	// through: a step on the way is derived.
+	// through: a step up to this one is derived.
 	through bool
 }
 
-// deadlock returns the shortest cycle in which the pending value waits for itself because derived
-// values come after their base value. The cycle starts and ends with the value, and each element
-// needs, or is derived from, the next. It returns nil if there is none.
+// deadlock returns the shortest cycle in which the PENDING value waits for itself because derived values
+// are created after their base value, or nil. The cycle starts and ends with the value; each element needs,
+// or is derived from, the next one.
 //
 // Cycles of dependencies alone are no deadlock: their members become ready together.
 func deadlock(seen kvscheduler.Snapshot, key string) []*waitingFor {
@@ -58,7 +58,7 @@ func deadlock(seen kvscheduler.Snapshot, key string) []*waitingFor {
 	return nil
 }
 
-// describeDeadlock writes the cycle as a sentence.
+// describeDeadlock returns the cycle as a sentence.
 func describeDeadlock(way []*waitingFor) string {
 	var b strings.Builder
 	b.WriteString(way[0].key + " needs " + way[1].key)

@@ -10,7 +10,7 @@ import (
 	"github.com/contiv/contiv/kvscheduler/record"
 )
 
-// An explanation is written by hand as encoding/json writes it, with all of its fields.
+// AppendJSON writes all fields as encoding/json does.
 func TestExplanationIsWrittenAsByReflection(t *testing.T) {
 	full := &Explanation{
 		Key: "a <b>", Summary: "it \"waits\"", Value: &record.Value{Key: "a", State: pb.ValueState_PENDING},

@@ -1,6 +1,6 @@
 // Package inspect presents the state and history of a KVScheduler: the REST API below /scheduler/,
-// explanations and differences between two moments. It reads records and snapshots, and never waits
-// for a transaction unless a request says so.
+// explanations, and differences between two moments. It reads records and snapshots, and waits for a
+// transaction only for dumps, plans and resyncs.
 //
 //	kvscheduler ── records, snapshots ──> inspect ──> REST
 //	                                          └─────> package diagram
@@ -28,31 +28,29 @@ import (
 	"github.com/contiv/contiv/kvscheduler/record"
 )
 
-// KeysURL is where the keys of all values are.
+// KeysURL is the path of the list of all keys.
 const KeysURL = "/scheduler/keys"
 
-// server answers from a scheduler's snapshots and records.
+// server serves the REST API of a scheduler.
 type server struct{ *kvscheduler.Scheduler }
 
 // Handler serves the REST API below /scheduler/:
 //
 //	GET  /scheduler/txn-history       format=json|text|diagram seq-num= since= until= first= last=
 //	GET  /scheduler/dump              descriptor= key-prefix= view=SB|NB|cached
-//	GET  /scheduler/status            key=, or about= descriptor= key-prefix= state=; about= (repeatable): keys of values, or of derived ones
-//	GET  /scheduler/keys              of all values, derived ones included
-//	GET  /scheduler/explain           key=; without it, of all values
+//	GET  /scheduler/status            key=, or about= descriptor= key-prefix= state=; about= (repeatable): keys of base or derived values
+//	GET  /scheduler/keys              keys of all base and derived values
+//	GET  /scheduler/explain           key=; default: all values
 //	GET  /scheduler/key-timeline      key= time=
-//	GET  /scheduler/graph-snapshot    time= outline=true key=; with keys (repeatable), those values and what they need
+//	GET  /scheduler/graph-snapshot    time= outline=true key= (repeatable): only these values and their dependencies
 //	GET  /scheduler/diff              from= to=
 //	GET  /scheduler/graph             format=dot|svg txn= key-prefix=
 //	GET  /scheduler/flag-stats        flag= prefix=
 //	GET  /scheduler/stats
-//	POST /scheduler/plan              body: PlanRequest; answer: PlanReply
+//	POST /scheduler/plan              body: PlanRequest; response: PlanReply
 //	POST /scheduler/downstream-resync retry=true
 //
-// Times are Unix nanoseconds or RFC 3339.
-//
-// Errors are answered with {"Error": "text"}.
+// Times are Unix nanoseconds or RFC 3339. The body of an error response is {"Error": "text"}.
 func Handler(of *kvscheduler.Scheduler) http.Handler {
 	s := server{of}
 	mux := http.NewServeMux()
@@ -79,7 +77,7 @@ func Handler(of *kvscheduler.Scheduler) http.Handler {
 	return mux
 }
 
-// httpError is an error with the status that it is answered with.
+// httpError is an error with its HTTP status.
 type httpError struct {
 	status int
 	err    error
@@ -106,10 +104,10 @@ func writeError(w http.ResponseWriter, err error) {
 	_ = json.NewEncoder(w).Encode(struct{ Error string }{err.Error()})
 }
 
-// long is the size of answers that programs alone read: they are not indented.
+// long is the size from which a response is not indented, because only programs read it.
 const long = 64 << 10
 
-// writeJSON answers with JSON.
+// writeJSON responds with the JSON of v.
 func writeJSON(w http.ResponseWriter, v any) error {
 	var data []byte
 	if list, ok := v.(interface{ AppendJSON(b []byte) []byte }); ok {
@@ -123,7 +121,7 @@ func writeJSON(w http.ResponseWriter, v any) error {
 	return writeText(w, data)
 }
 
-// writeText answers with a text in JSON.
+// writeText responds with JSON text.
 func writeText(w http.ResponseWriter, data []byte) error {
 	if len(data) < long {
 		var indented bytes.Buffer
@@ -139,7 +137,7 @@ func writeText(w http.ResponseWriter, data []byte) error {
 	return nil
 }
 
-// writeList answers with a list, of which one appends each element. What is long is sent while the rest is written.
+// writeList responds with a list whose elements one appends. It sends a long list in parts.
 func writeList[T any](w http.ResponseWriter, list iter.Seq[T], one func(b []byte, element T) []byte) error {
 	w.Header().Set("Content-Type", "application/json")
 	b := make([]byte, 0, 2*long)
@@ -151,7 +149,7 @@ func writeList[T any](w http.ResponseWriter, list iter.Seq[T], one func(b []byte
 			continue
 		}
 		if _, err := w.Write(b); err != nil {
-			return nil // the client is gone
+			return nil // the client disconnected
 		}
 		b, sent = b[:0], true
 	}
@@ -166,8 +164,8 @@ func writeList[T any](w http.ResponseWriter, list iter.Seq[T], one func(b []byte
 	return nil
 }
 
-// query returns the arguments of the request, of which all must be known and
-// all but the repeatable ones are given once.
+// query returns the arguments of the request. Unknown arguments, and repeated ones without an asterisk in
+// known, are errors.
 func query(r *http.Request, known ...string) (url.Values, error) {
 	q, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -238,7 +236,7 @@ func (s server) serveHistory(w http.ResponseWriter, r *http.Request) error {
 		"diagram": func(t *record.Txn, w io.Writer) error { return diagram.SequenceOf(t).WriteMermaid(w) },
 	}[format]
 	if format != "" && format != "json" && render == nil {
-		return badRequest("argument %q: %q is none of json, text, diagram", "format", format)
+		return badRequest("argument %q: unknown format %q: use json, text or diagram", "format", format)
 	}
 	if text := q.Get("seq-num"); text != "" {
 		seq, err := strconv.ParseUint(text, 10, 64)
@@ -290,13 +288,13 @@ func writeTexts(w http.ResponseWriter, txns []*record.Txn, render func(*record.T
 			_, _ = io.WriteString(w, "\n")
 		}
 		if err := render(t, w); err != nil {
-			return nil // the client is gone
+			return nil // the client disconnected
 		}
 	}
 	return nil
 }
 
-// DumpIndex is what a dump can be asked for.
+// DumpIndex lists the possible arguments of a dump.
 type DumpIndex struct {
 	Descriptors []string
 	KeyPrefixes []string
@@ -317,12 +315,12 @@ func (s server) serveDump(w http.ResponseWriter, r *http.Request) error {
 	if text := q.Get("view"); text != "" {
 		known := false
 		if view, known = views[text]; !known {
-			return badRequest("argument %q: unknown view %q: SB, NB or cached", "view", text)
+			return badRequest("argument %q: unknown view %q: use SB, NB or cached", "view", text)
 		}
 	}
 	f := kvscheduler.DumpFilter{Descriptor: q.Get("descriptor"), KeyPrefix: q.Get("key-prefix")}
 	if f.Descriptor != "" && s.descriptor(f.Descriptor) == nil {
-		return notFound("there is no descriptor %q", f.Descriptor)
+		return notFound("unknown descriptor %q", f.Descriptor)
 	}
 	values, err := s.Dump(r.Context(), view, f)
 	if err != nil {
@@ -343,7 +341,7 @@ func (s server) dumpIndex() DumpIndex {
 	return ix
 }
 
-// descriptor returns the registered descriptor with the name, nil if there is none.
+// descriptor returns the registered descriptor with the name, or nil.
 func (s server) descriptor(name string) *kvscheduler.DescriptorInfo {
 	for _, d := range s.Snapshot().Descriptors() {
 		if d.Name == name {
@@ -359,7 +357,7 @@ func (s server) serveStatus(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if key := q.Get("key"); key != "" {
-		return writeJSON(w, record.Status{BaseValueStatus: s.ValueStatus(key)}) // one, as the vpp-agent answers
+		return writeJSON(w, record.Status{BaseValueStatus: s.ValueStatus(key)}) // a single object, as in the ligato vpp-agent
 	}
 	states := map[pb.ValueState]bool{}
 	for _, name := range q["state"] {
@@ -372,7 +370,7 @@ func (s server) serveStatus(w http.ResponseWriter, r *http.Request) error {
 	var of *kvscheduler.DescriptorInfo
 	if name := q.Get("descriptor"); name != "" {
 		if of = s.descriptor(name); of == nil {
-			return notFound("there is no descriptor %q", name)
+			return notFound("unknown descriptor %q", name)
 		}
 	}
 	list := record.Statuses{}
@@ -389,7 +387,7 @@ func (s server) serveStatus(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, list)
 }
 
-// statusesAbout returns what ValueStatuses does of the values with the keys, and of those that they are derived from.
+// statusesAbout returns the statuses of the values with the keys, or of their base values.
 func (s server) statusesAbout(keys []string, prefix string) (list []*pb.BaseValueStatus) {
 	seen, bases := s.Snapshot(), map[string]bool{}
 	for _, key := range keys {
@@ -426,7 +424,7 @@ func (s server) serveResync(w http.ResponseWriter, r *http.Request) error {
 	if seq == kvscheduler.NoSeqNum {
 		return err
 	}
-	w.Header().Set("Contiv-Transaction", strconv.FormatUint(uint64(seq), 10)) // for the log of who changes what
+	w.Header().Set("Contiv-Transaction", strconv.FormatUint(uint64(seq), 10)) // for the audit log
 	if t := s.RecordedTxn(seq); t != nil {
 		return writeJSON(w, t)
 	}

@@ -64,7 +64,7 @@ func (s server) serveSnapshot(w http.ResponseWriter, r *http.Request) error {
 	} else {
 		values = seen.Values()
 	}
-	if outline { // these are ours
+	if outline { // the snapshot returned copies
 		for _, v := range values {
 			v.Want, v.Have, v.Metadata = nil, nil, nil
 		}
@@ -72,8 +72,8 @@ func (s server) serveSnapshot(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, record.Values(values))
 }
 
-// Neighbourhood returns values with what is derived from them and what they need, and so on, sorted by key; get returns
-// the value with a key, nil if there is none.
+// Neighbourhood returns the values with the keys in next, and their derived values, base values and
+// dependencies, transitively and sorted by key. get returns the value with a key, or nil.
 func Neighbourhood(get func(key string) *record.Value, next []string) []*record.Value {
 	chosen := make(map[string]*record.Value)
 	for next = slices.Clone(next); len(next) > 0; {
@@ -167,8 +167,7 @@ func textOf(err error) string {
 	return err.Error()
 }
 
-// Diff returns the values that differ between two moments, sorted by key. A zero
-// "to" is now.
+// Diff returns the values that differ between two moments, sorted by key. A zero to means now.
 func Diff(s *kvscheduler.Scheduler, from, to time.Time) ([]record.Diff, error) {
 	if to.IsZero() {
 		to = time.Now()
@@ -184,19 +183,18 @@ func Diff(s *kvscheduler.Scheduler, from, to time.Time) ([]record.Diff, error) {
 	return a.Diff(b), nil
 }
 
-// PlanRequest is the body of POST /scheduler/plan: a change, or with FullResync
-// the whole intent.
+// PlanRequest is the body of POST /scheduler/plan: a change, or the whole intent with FullResync.
 type PlanRequest struct {
-	// Values to put; without a value, to delete.
+	// Values to put, or to delete if they have no value.
 	Values []record.KeyValue
-	// ResyncType as in records; empty: kvscheduler.NotResync.
+	// ResyncType is the name of a record.ResyncType. Default: NotResync.
 	ResyncType string `json:",omitempty"`
 }
 
-// PlanReply is what a change would lead to.
+// PlanReply is the response to a PlanRequest.
 type PlanReply struct {
 	Planned []record.Op
-	// Error tells which values are invalid.
+	// Error names the invalid values.
 	Error string `json:",omitempty"`
 }
 
@@ -284,7 +282,7 @@ func (s server) serveGraph(w http.ResponseWriter, r *http.Request) error {
 	}
 }
 
-// FlagStats count the present values.
+// FlagStats counts the current values.
 type FlagStats struct {
 	TotalCount    int
 	PerValueCount map[string]int
@@ -305,7 +303,7 @@ func (s server) serveFlagStats(w http.ResponseWriter, r *http.Request) error {
 		"last-update": func(v *record.Value) (string, bool) { return "TXN-" + strconv.FormatUint(v.Txn, 10), true },
 	}[q.Get("flag")]
 	if of == nil {
-		return badRequest("argument %q: %q is none of value-state, descriptor, derived, error, unavailable, last-update", "flag", q.Get("flag"))
+		return badRequest("argument %q: unknown flag %q: use value-state, descriptor, derived, error, unavailable or last-update", "flag", q.Get("flag"))
 	}
 	prefixes := q["prefix"]
 	if len(prefixes) == 0 {

@@ -19,23 +19,22 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-// RawValue stands for a decoded value whose message type is not linked into
-// the program that decodes it.
+// RawValue is a decoded value whose message type is not linked into the program.
 type RawValue struct {
 	emptypb.Empty
-	Name string // of the message type
+	Name string // name of the message type
 	JSON string // its protojson
 
-	object bool // JSON is known to be a valid JSON object
+	object bool // JSON is a valid JSON object
 }
 
-// Values are written as {"ProtoMsgName", "ProtoMsgData"}, the data being protojson with the names of the proto fields;
-// what cannot be expressed so is a text.
+// A value is encoded as {"ProtoMsgName", "ProtoMsgData"}. ProtoMsgData is protojson with proto field names,
+// or a string if the value has no JSON object.
 
-// IsJSON reports whether JSON is that, and no text in its place.
+// IsJSON reports whether the JSON field is valid JSON.
 func (v *RawValue) IsJSON() bool { return v.object || json.Valid([]byte(v.JSON)) }
 
-// appendValue appends a value; null if there is none.
+// appendValue appends a value, or null.
 func appendValue(b []byte, v proto.Message) []byte {
 	if v == nil {
 		return append(b, "null"...)
@@ -62,13 +61,13 @@ func appendValue(b []byte, v proto.Message) []byte {
 	return append(b, '}')
 }
 
-// Text returns a value as it is written, without its message: for what writes the same several times.
+// Text returns the encoded form of a value, for callers that encode it several times.
 func Text(v proto.Message) *RawValue {
 	text, object := appendCompact(nil, v)
 	return &RawValue{Name: string(v.ProtoReflect().Descriptor().FullName()), JSON: string(text), object: object}
 }
 
-// readText reads a value as a RawValue; nil if there is none.
+// readText reads a value as a RawValue, or returns nil for null.
 func readText(r *jsontext.Reader) proto.Message {
 	if r.Null() {
 		return nil
@@ -91,7 +90,7 @@ func readText(r *jsontext.Reader) proto.Message {
 	return raw
 }
 
-// readMessage reads a value as a message, or as a RawValue if the type is not linked into the program.
+// readMessage reads a value as a message, or as a RawValue if its type is not linked into the program.
 func readMessage(r *jsontext.Reader) proto.Message {
 	raw, _ := readText(r).(*RawValue)
 	if raw == nil {
@@ -108,10 +107,10 @@ func readMessage(r *jsontext.Reader) proto.Message {
 	return m
 }
 
-// reading is how values are read: readText or readMessage.
+// reading reads a value: readText or readMessage.
 type reading func(*jsontext.Reader) proto.Message
 
-// AppendList appends a list with what one appends of each element, of several at the same time if the list is long.
+// AppendList appends a list whose elements one appends. It encodes long lists concurrently.
 func AppendList[T any](b []byte, list []T, one func(b []byte, element *T) []byte) []byte {
 	b = append(b, '[')
 	if len(list) < parallel.Worth {
@@ -142,7 +141,7 @@ func appendListed[T any](b []byte, list []T, one func(b []byte, element *T) []by
 	return b
 }
 
-// sizeOf estimates how much room a long list takes, judging by some of its elements: copying costs as much as writing.
+// sizeOf estimates the encoded size of a long list from a sample, because growing the buffer costs as much as encoding.
 func sizeOf[T any](list []T, one func(b []byte, element *T) []byte) int {
 	const sample = 32
 	var b []byte
@@ -152,7 +151,7 @@ func sizeOf[T any](list []T, one func(b []byte, element *T) []byte) int {
 	return len(b) / sample * len(list) * 9 / 8
 }
 
-// unmarshal reads one value, which is all of the data.
+// unmarshal reads one value, which must be all of the data.
 func unmarshal[T any](data []byte, into *T, read func(r *jsontext.Reader, into *T)) error {
 	return whole(jsontext.NewReader(data), into, read)
 }
@@ -168,7 +167,7 @@ func whole[T any](r *jsontext.Reader, into *T, read func(r *jsontext.Reader, int
 	return nil
 }
 
-// longList reads a list as elements does, and makes room for all of it, judging by its first elements. Nothing long may follow it.
+// longList reads a list like elements, and allocates it by the size of its first elements. Only little text may follow the list.
 func longList[T any](r *jsontext.Reader, one func(r *jsontext.Reader, into *T)) []T {
 	const sample = 64
 	list, all := []T{}, r.Left()
@@ -182,7 +181,7 @@ func longList[T any](r *jsontext.Reader, one func(r *jsontext.Reader, into *T)) 
 	return list
 }
 
-// elements reads a list with what one reads of each element. null is an empty list.
+// elements reads a list whose elements one reads. null is an empty list.
 func elements[T any](r *jsontext.Reader, one func(r *jsontext.Reader, into *T)) []T {
 	list := []T{}
 	r.Array(func() {
@@ -193,14 +192,14 @@ func elements[T any](r *jsontext.Reader, one func(r *jsontext.Reader, into *T)) 
 	return list
 }
 
-// object appends members. Their names come with what precedes them; the first member is never left out.
+// object appends the members of a JSON object. A name includes the preceding brace or comma; the first member is mandatory.
 type object struct{ b []byte }
 
 func (o *object) text(name, text string) {
 	o.b = jsontext.AppendString(append(o.b, name...), text)
 }
 
-// some appends a text that is left out if it is empty.
+// some appends a text unless it is empty.
 func (o *object) some(name, text string) {
 	if text != "" {
 		o.text(name, text)
@@ -215,14 +214,14 @@ func (o *object) unsigned(name string, n uint64) {
 	o.b = strconv.AppendUint(append(o.b, name...), n, 10)
 }
 
-// count appends a number that is left out if it is 0.
+// count appends a number unless it is 0.
 func (o *object) count(name string, n int64) {
 	if n != 0 {
 		o.number(name, n)
 	}
 }
 
-// flag appends a member that is left out if it is false.
+// flag appends true, or nothing.
 func (o *object) flag(name string, on bool) {
 	if on {
 		o.b = append(append(o.b, name...), "true"...)
@@ -240,7 +239,7 @@ func (o *object) time(name string, t time.Time) {
 	o.b = append(t.AppendFormat(o.b, time.RFC3339Nano), '"')
 }
 
-// metadata appends what JSON cannot express as text, and nothing if there is none.
+// metadata appends metadata unless it is nil, as a string if it has no JSON form.
 func (o *object) metadata(name string, m any) {
 	if m == nil {
 		return
@@ -276,15 +275,15 @@ func (kv *KeyValue) read(r *jsontext.Reader) {
 	})
 }
 
-// MarshalJSON writes {"Key", "Value": {"ProtoMsgName", "ProtoMsgData"}}.
+// MarshalJSON returns {"Key", "Value": {"ProtoMsgName", "ProtoMsgData"}}.
 func (kv KeyValue) MarshalJSON() ([]byte, error) { return kv.appendJSON(nil, UnknownOrigin), nil }
 
-// UnmarshalJSON reads what MarshalJSON writes.
+// UnmarshalJSON is the inverse of MarshalJSON.
 func (kv *KeyValue) UnmarshalJSON(b []byte) error {
 	return unmarshal(b, kv, func(r *jsontext.Reader, kv *KeyValue) { kv.read(r) })
 }
 
-// AppendJSON appends what MarshalJSON writes.
+// AppendJSON appends the result of MarshalJSON.
 func (op *Op) AppendJSON(b []byte) []byte {
 	o := object{b}
 	o.text(`{"Operation":`, op.Operation.String())
@@ -352,15 +351,15 @@ func (op *Op) read(r *jsontext.Reader) {
 	})
 }
 
-// MarshalJSON writes states and operations as strings, values as KeyValue does.
+// MarshalJSON encodes states and operations as strings, and values like KeyValue.
 func (op Op) MarshalJSON() ([]byte, error) { return op.AppendJSON(nil), nil }
 
-// UnmarshalJSON reads what MarshalJSON writes. Errors keep their text only.
+// UnmarshalJSON is the inverse of MarshalJSON, except that errors keep only their text.
 func (op *Op) UnmarshalJSON(b []byte) error {
 	return unmarshal(b, op, func(r *jsontext.Reader, op *Op) { op.read(r) })
 }
 
-// MarshalJSON writes the form in which REST serves the record.
+// MarshalJSON returns the form in REST responses.
 func (r Retrieve) MarshalJSON() ([]byte, error) { return r.appendJSON(nil), nil }
 
 func (r *Retrieve) appendJSON(b []byte) []byte {
@@ -375,7 +374,7 @@ func (r *Retrieve) appendJSON(b []byte) []byte {
 	return o.end()
 }
 
-// UnmarshalJSON reads what MarshalJSON writes. Errors keep their text only.
+// UnmarshalJSON is the inverse of MarshalJSON, except that errors keep only their text.
 func (r *Retrieve) UnmarshalJSON(b []byte) error {
 	return unmarshal(b, r, func(from *jsontext.Reader, r *Retrieve) { r.read(from) })
 }
@@ -403,7 +402,7 @@ func (r *Retrieve) read(from *jsontext.Reader) {
 	})
 }
 
-// AppendJSON appends what MarshalJSON writes.
+// AppendJSON appends the result of MarshalJSON.
 func (t *Txn) AppendJSON(b []byte) []byte {
 	o := object{b}
 	o.unsigned(`{"SeqNum":`, t.SeqNum)
@@ -433,10 +432,10 @@ func (t *Txn) AppendJSON(b []byte) []byte {
 	return o.end()
 }
 
-// MarshalJSON writes the form in which REST serves the record.
+// MarshalJSON returns the form in REST responses.
 func (t *Txn) MarshalJSON() ([]byte, error) { return t.AppendJSON(nil), nil }
 
-// UnmarshalJSON reads what MarshalJSON writes.
+// UnmarshalJSON is the inverse of MarshalJSON.
 func (t *Txn) UnmarshalJSON(b []byte) error {
 	return unmarshal(b, t, func(r *jsontext.Reader, t *Txn) {
 		r.Object(func(name []byte) {
@@ -465,7 +464,7 @@ func (t *Txn) UnmarshalJSON(b []byte) error {
 // Txns is a list of transactions.
 type Txns []*Txn
 
-// AppendJSON appends what encoding/json writes.
+// AppendJSON appends the JSON of the list.
 func (l Txns) AppendJSON(b []byte) []byte {
 	return AppendList(b, l, func(b []byte, t **Txn) []byte { return (*t).AppendJSON(b) })
 }
@@ -477,7 +476,7 @@ func readOps(r *jsontext.Reader) []Op {
 	return elements(r, func(r *jsontext.Reader, op *Op) { op.read(r) })
 }
 
-// readHead reads a member other than values, operations and readings.
+// readHead reads a member other than values, operations and reads.
 func (t *Txn) readHead(r *jsontext.Reader, name []byte) {
 	switch string(name) {
 	case "SeqNum":
@@ -525,14 +524,14 @@ func readState(r *jsontext.Reader) pb.ValueState {
 	return state
 }
 
-// Outline is a transaction without the operations, and without values but, if it is a notification, their keys.
+// Outline is a transaction without operations. It has no values either, except for the keys of a notification.
 type Outline struct {
 	Txn
-	// Operations were executed; Failed of them failed.
+	// Operations is the number of executed operations, Failed that of failed ones.
 	Operations, Failed int
 }
 
-// UnmarshalJSON reads what MarshalJSON of Txn writes, in a fraction of the time.
+// UnmarshalJSON reads the JSON of a Txn, skipping most of it.
 func (o *Outline) UnmarshalJSON(b []byte) error {
 	return unmarshal(b, o, func(r *jsontext.Reader, o *Outline) {
 		r.Object(func(name []byte) {
@@ -548,7 +547,7 @@ func (o *Outline) UnmarshalJSON(b []byte) error {
 	})
 }
 
-// readKeys reads the values of a notification; the type of the transaction precedes them.
+// readKeys reads the keys of a notification. The type of the transaction precedes them.
 func (o *Outline) readKeys(r *jsontext.Reader) {
 	if o.Type != SBNotification {
 		r.Skip()
@@ -589,7 +588,7 @@ func (o *Outline) countOps(r *jsontext.Reader) {
 	})
 }
 
-// String names the origin, as people know it.
+// String returns the name of the origin.
 func (o Origin) String() string {
 	if name, ok := originNames[o]; ok {
 		return name
@@ -599,7 +598,7 @@ func (o Origin) String() string {
 
 var originNames = map[Origin]string{UnknownOrigin: "unknown", FromNB: "NB", FromSB: "SB"}
 
-// AppendJSON appends what MarshalJSON writes.
+// AppendJSON appends the result of MarshalJSON.
 func (d *Dumped) AppendJSON(b []byte) []byte {
 	o := object{b}
 	o.text(`{"Key":`, d.Key)
@@ -635,31 +634,30 @@ func (d *Dumped) read(r *jsontext.Reader, value reading) {
 	})
 }
 
-// MarshalJSON writes the form in which REST serves dumped values. The origin is
-// a number, which is what agentctl reads; metadata that JSON cannot express is
-// written as text.
+// MarshalJSON returns the form in REST responses. The origin is a number, as agentctl expects. Metadata
+// without a JSON form is a string.
 func (d Dumped) MarshalJSON() ([]byte, error) { return d.AppendJSON(nil), nil }
 
-// UnmarshalJSON reads what MarshalJSON writes; Metadata becomes plain JSON.
+// UnmarshalJSON is the inverse of MarshalJSON, except that Metadata becomes plain JSON.
 func (d *Dumped) UnmarshalJSON(b []byte) error {
 	return unmarshal(b, d, func(r *jsontext.Reader, d *Dumped) { d.read(r, readMessage) })
 }
 
-// Dump lists dumped values. What is read are their texts: each Value is a RawValue.
+// Dump is a list of dumped values. Decoding returns each Value as a RawValue.
 type Dump []Dumped
 
-// AppendJSON appends what MarshalJSON writes.
+// AppendJSON appends the result of MarshalJSON.
 func (l Dump) AppendJSON(b []byte) []byte {
 	return AppendList(b, l, func(b []byte, d *Dumped) []byte { return d.AppendJSON(b) })
 }
 
-// MarshalJSON writes the form in which REST serves the list.
+// MarshalJSON returns the form in REST responses.
 func (l Dump) MarshalJSON() ([]byte, error) { return l.AppendJSON(nil), nil }
 
-// UnmarshalJSON reads what MarshalJSON writes.
+// UnmarshalJSON is the inverse of MarshalJSON.
 func (l *Dump) UnmarshalJSON(b []byte) error { return unmarshal(b, l, readDump) }
 
-// ReadJSON reads the same, and keeps the text in memory, which takes less time than to copy all parts of it.
+// ReadJSON is UnmarshalJSON, but retains the text instead of copying its parts.
 func (l *Dump) ReadJSON(text string) error { return whole(jsontext.NewTextReader(text), l, readDump) }
 
 func readDump(r *jsontext.Reader, l *Dump) {
@@ -674,7 +672,7 @@ func ParseState(name string) (pb.ValueState, error) {
 	return 0, fmt.Errorf("unknown state %q", name)
 }
 
-// ParseResync returns the type of resync with the name that records have.
+// ParseResync returns the resync type with the name.
 func ParseResync(name string) (ResyncType, error) { return parseName(resyncNames, name, "resync type") }
 
 func parseName[T comparable](names map[T]string, name, what string) (T, error) {

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// fill gives all fields a value that is not the zero one.
+// fill sets all fields to nonzero values.
 func fill(t *testing.T, v reflect.Value, path string) {
 	t.Helper()
 	switch value := v.Addr().Interface().(type) {
@@ -59,7 +59,7 @@ func fill(t *testing.T, v reflect.Value, path string) {
 	}
 }
 
-// same compares what errors and messages say, not how they are kept.
+// same compares the contents of errors and messages.
 func same(a, b reflect.Value) bool {
 	switch x := a.Interface().(type) {
 	case proto.Message:
@@ -95,7 +95,7 @@ func same(a, b reflect.Value) bool {
 	return reflect.DeepEqual(a.Interface(), b.Interface())
 }
 
-// Each field of each record is written and read: whoever adds one and forgets either fails here.
+// Each field of each record is written and read. The test fails for new fields that are not.
 func TestAllFieldsAreWrittenAndRead(t *testing.T) {
 	for _, record := range []any{
 		&Txn{}, &Op{}, &Retrieve{}, &KeyValue{}, &Value{}, &Revision{}, &Diff{}, &Change{}, &Dumped{},
@@ -117,7 +117,7 @@ func TestAllFieldsAreWrittenAndRead(t *testing.T) {
 	}
 }
 
-// differs reports the first fields that differ.
+// differs reports the first different fields.
 func differs(t *testing.T, path string, want, got reflect.Value) {
 	t.Helper()
 	if same(want, got) {
@@ -140,7 +140,7 @@ func differs(t *testing.T, path string, want, got reflect.Value) {
 	t.Errorf("%s: wrote %v, read %v", path, want.Interface(), got.Interface())
 }
 
-// A list is read from a text as it is from JSON.
+// ReadJSON reads the same lists as UnmarshalJSON.
 func TestListsAreReadFromTexts(t *testing.T) {
 	var dumped Dumped
 	fill(t, reflect.ValueOf(&dumped).Elem(), "Dumped")

@@ -15,20 +15,20 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// form is how the messages of a type are written.
+// form is the encoding of a message type.
 type form struct {
-	// foreign messages are written by protojson: those with a form of their own, such as google.protobuf.Any, and
-	// those of proto2.
+	// foreign messages are encoded by protojson: well-known types such as google.protobuf.Any, and proto2
+	// messages.
 	foreign bool
 	fields  []fieldForm
 }
 
 type fieldForm struct {
 	protoreflect.FieldDescriptor
-	name string // "name":
+	name string // with quotes and colon
 }
 
-// forms are known by the descriptors of messages.
+// forms caches forms by message descriptor.
 var forms sync.Map
 
 func formOf(d protoreflect.MessageDescriptor) *form {
@@ -44,8 +44,8 @@ func formOf(d protoreflect.MessageDescriptor) *form {
 	return f
 }
 
-// appendMessage appends what protojson writes with the names of the proto fields and without spaces, in a fraction of
-// the time; not ok: protojson has to.
+// appendMessage appends the protojson of m with proto field names and without spaces, faster than protojson.
+// If ok is false, m needs protojson.
 func appendMessage(b []byte, m protoreflect.Message) (_ []byte, ok bool) {
 	f := formOf(m.Descriptor())
 	if f.foreign {
@@ -159,7 +159,7 @@ func appendSingular(b []byte, fd protoreflect.FieldDescriptor, v protoreflect.Va
 	return b, false
 }
 
-// appendFloat leaves all but simple numbers to protojson.
+// appendFloat encodes simple numbers, and leaves all others to protojson.
 func appendFloat(b []byte, f float64, kind protoreflect.Kind) (_ []byte, ok bool) {
 	bits := 64
 	if kind == protoreflect.FloatKind {
@@ -172,7 +172,7 @@ func appendFloat(b []byte, f float64, kind protoreflect.Kind) (_ []byte, ok bool
 	return strconv.AppendFloat(b, f, 'f', -1, bits), true
 }
 
-// appendCompact appends what Compact returns; an object says that it is a JSON object.
+// appendCompact appends the result of Compact, and reports whether it is a JSON object.
 func appendCompact(b []byte, v proto.Message) (_ []byte, object bool) {
 	if r, ok := v.(*RawValue); ok {
 		return append(b, r.JSON...), false

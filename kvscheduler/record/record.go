@@ -1,9 +1,7 @@
-// Package record holds the records of a KVScheduler, as plain data: transactions with their
-// operations, values at a moment, revisions and differences; with the JSON in which REST serves
-// them and the text that people read.
+// Package record defines the records of a KVScheduler as plain data: transactions with their operations,
+// values at a moment, revisions and differences, with their JSON in REST responses and their text form.
 //
-// It knows nothing of how transactions are executed: package kvscheduler makes
-// records, package inspect presents them, clients decode them.
+// Package kvscheduler creates records, package inspect serves them, and clients decode them.
 package record
 
 import (
@@ -16,7 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// TxnType tells where a transaction came from.
+// TxnType is the source of a transaction.
 type TxnType int
 
 const (
@@ -26,7 +24,7 @@ const (
 	RetryUnimplOps
 )
 
-// Txn is the record of a transaction. Records are immutable.
+// Txn is the immutable record of a transaction.
 type Txn struct {
 	SeqNum      uint64
 	Type        TxnType
@@ -37,12 +35,12 @@ type Txn struct {
 	// RetryForTxn and RetryAttempt are set for RetryFailedOps.
 	RetryForTxn  uint64
 	RetryAttempt int
-	// Values that the transaction was given, sorted by key; nil value: delete.
+	// Values are the arguments of the transaction, sorted by key; a nil value is a deletion.
 	Values []KeyValue
-	// Planned is set for WithSimulation: what would be executed if nothing failed.
+	// Planned are the operations of a dry run, for WithSimulation.
 	Planned  []Op
 	Executed []Op
-	// Retrieved are the reads from the southbound, in order.
+	// Retrieved are the reads of the southbound, in order.
 	Retrieved []Retrieve
 	// SouthboundTime is the time spent in callbacks of descriptors.
 	SouthboundTime time.Duration
@@ -52,14 +50,14 @@ type Txn struct {
 type Op struct {
 	Operation pb.TxnOperation
 	Key       string
-	// Descriptor of the value; empty for properties.
+	// Descriptor is empty for properties.
 	Descriptor string
 
 	NewState, PrevState pb.ValueState
 	NewValue, PrevValue proto.Message
 	NewErr, PrevErr     error
 
-	// NOOP operations changed the state of the value, but not the southbound.
+	// NOOP operations changed only the state of the value, not the southbound.
 	NOOP       bool
 	IsDerived  bool
 	IsProperty bool
@@ -67,28 +65,28 @@ type Op struct {
 	IsRetry    bool
 	IsRecreate bool
 
-	// Duration of the call of the descriptor; zero if there was none.
+	// Duration of the callback; zero if none was called.
 	Duration time.Duration
 }
 
-// ResyncType tells how a transaction relates to the whole state.
+// ResyncType is the relation of a transaction to the whole state.
 type ResyncType int
 
 const (
-	// NotResync: the transaction changes the values that it names.
+	// NotResync: the transaction changes only its values.
 	NotResync ResyncType = iota
-	// FullResync: its values replace the northbound intent, and the southbound
-	// is read and made to match.
+	// FullResync: the values replace the northbound intent, and the southbound is read and made to
+	// match.
 	FullResync
-	// UpstreamResync: its values replace the northbound intent; the southbound
-	// is assumed to be as last seen.
+	// UpstreamResync: the values replace the northbound intent; the southbound is assumed to be as last
+	// seen.
 	UpstreamResync
-	// DownstreamResync: it carries no values; the southbound is read and made
-	// to match the intent.
+	// DownstreamResync: the transaction has no values; the southbound is read and made to match the
+	// intent.
 	DownstreamResync
 )
 
-// String names the type as records do.
+// String returns the name of the type.
 func (t TxnType) String() string {
 	if name, ok := txnTypeNames[t]; ok {
 		return name
@@ -101,7 +99,7 @@ var txnTypeNames = map[TxnType]string{
 	RetryFailedOps: "RetryFailedOps", RetryUnimplOps: "RetryUnimplOps",
 }
 
-// String names the type as records do.
+// String returns the name of the type.
 func (t ResyncType) String() string {
 	if name, ok := resyncNames[t]; ok {
 		return name
@@ -114,18 +112,15 @@ var resyncNames = map[ResyncType]string{
 	UpstreamResync: "UpstreamResync", DownstreamResync: "DownstreamResync",
 }
 
-// Origin tells who wants a value to exist.
+// Origin is the source of the request for a value.
 type Origin int
 
 const (
-	// UnknownOrigin leaves it to the scheduler to find out: NB if the value is
-	// or was last requested, SB otherwise.
+	// UnknownOrigin lets the scheduler decide: FromNB if the key is or was requested, FromSB otherwise.
 	UnknownOrigin Origin = iota
-	// FromNB marks a value that the northbound requested, or that a driver
-	// recognises as created by us.
+	// FromNB: the northbound requested the value, or a driver recognises the object as ours.
 	FromNB
-	// FromSB marks a value that exists without us (OBTAINED): never created,
-	// changed or deleted by the scheduler.
+	// FromSB: the value exists without a request (OBTAINED), and is never created, changed or deleted.
 	FromSB
 )
 
@@ -135,22 +130,22 @@ type KeyValue struct {
 	Value proto.Message
 }
 
-// Retrieve is one reading of the southbound by a descriptor.
+// Retrieve is one read of the southbound by a descriptor.
 type Retrieve struct {
 	Descriptor string
-	// Keys that were asked for, sorted, at most 16 of them; none: all values of
-	// the descriptor. MoreKeys were asked for as well.
+	// Keys are the requested keys, sorted, at most 16; empty for all values of the descriptor. MoreKeys
+	// counts the other requested keys.
 	Keys     []string
 	MoreKeys int
-	// Found is the number of values that the descriptor returned.
+	// Found is the number of returned values.
 	Found int
-	// After is the number of executed operations before it.
+	// After is the number of operations executed before the read.
 	After    int
 	Duration time.Duration
 	Err      error
 }
 
-// Asked names what was asked for.
+// Asked describes the requested keys.
 func (r *Retrieve) Asked() string {
 	if len(r.Keys) == 0 {
 		return "all"
@@ -162,7 +157,7 @@ func (r *Retrieve) Asked() string {
 	return text
 }
 
-// Result is what came back.
+// Result describes the result.
 func (r *Retrieve) Result() string {
 	switch {
 	case r.Err != nil:
@@ -173,13 +168,13 @@ func (r *Retrieve) Result() string {
 	return fmt.Sprintf("%d found", r.Found)
 }
 
-// String renders the reading on one line.
+// String describes the read on one line.
 func (r Retrieve) String() string {
 	return fmt.Sprintf("RETRIEVE  %s: %s  %s", r.Descriptor, r.Asked(), r.Result())
 }
 
-// InOrder calls retrieve and execute for what the transaction did, in order;
-// execute gets the index of the operation.
+// InOrder calls retrieve for the reads and execute for the indexes of the operations, in the order of their
+// execution.
 func (t *Txn) InOrder(retrieve func(*Retrieve), execute func(i int)) {
 	reads := slices.Clone(t.Retrieved)
 	for i := 0; i <= len(t.Executed); i++ {

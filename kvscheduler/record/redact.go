@@ -10,18 +10,18 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// Redacted stands for a secret that is not shown.
+// Redacted replaces a secret.
 const Redacted = "<redacted>"
 
-// secretEndings are how the names of fields with secrets end: keys of WireGuard and
-// IPsec, passwords of sockets.
+// secretEndings are suffixes of the names of secret fields: keys of WireGuard and IPsec, passwords of
+// sockets.
 var secretEndings = []string{"private_key", "preshared_key", "crypto_key", "integ_key", "secret", "password"}
 
-// holdsSecrets says of messages, by their descriptors, whether any is in them.
+// holdsSecrets caches the results of maySecret by message descriptor.
 var holdsSecrets sync.Map
 
-// Redact returns the message without its secrets, in whose place is Redacted: what people
-// are shown, in dumps, histories and logs. The message itself stays as it is.
+// Redact returns the message with its secrets replaced by Redacted, for dumps, histories and logs. It does
+// not change its argument.
 func Redact(v proto.Message) proto.Message {
 	if _, raw := v.(*RawValue); raw || v == nil || !maySecret(v.ProtoReflect().Descriptor(), nil) {
 		return v
@@ -38,8 +38,7 @@ func isSecret(fd protoreflect.FieldDescriptor) bool {
 	return slices.ContainsFunc(secretEndings, func(ending string) bool { return strings.HasSuffix(string(fd.Name()), ending) })
 }
 
-// maySecret reports whether messages of the type may hold secrets; within are the types
-// that it is part of.
+// maySecret reports whether messages of the type may hold secrets. within are the enclosing types.
 func maySecret(d protoreflect.MessageDescriptor, within []protoreflect.FullName) bool {
 	if known, ok := holdsSecrets.Load(d); ok {
 		return known.(bool)
@@ -58,10 +57,10 @@ func maySecret(d protoreflect.MessageDescriptor, within []protoreflect.FullName)
 	return may
 }
 
-// anyName is the name of messages that contain another one in its binary form.
+// anyName is the name of the type google.protobuf.Any.
 var anyName = (&anypb.Any{}).ProtoReflect().Descriptor().FullName()
 
-// redactAny redacts what is in a message of that name; if that is of no known type, nothing is left of it.
+// redactAny redacts the message in an Any. It drops messages of unknown types.
 func redactAny(m protoreflect.Message) {
 	packed := &anypb.Any{}
 	proto.Merge(packed, m.Interface())

@@ -5,10 +5,10 @@ import (
 	"github.com/contiv/contiv/jsontext"
 )
 
-// Status is a BaseValueStatus whose JSON is protojson.
+// Status is a BaseValueStatus with a fast JSON encoding.
 type Status struct{ *pb.BaseValueStatus }
 
-// Keys returns the keys of the value and of its derived values.
+// Keys returns the keys of the value and its derived values.
 func (s Status) Keys() []string {
 	keys := []string{s.GetValue().GetKey()}
 	for _, d := range s.GetDerivedValues() {
@@ -17,7 +17,7 @@ func (s Status) Keys() []string {
 	return keys
 }
 
-// AppendJSON appends what MarshalJSON writes.
+// AppendJSON appends the result of MarshalJSON.
 func (s *Status) AppendJSON(b []byte) []byte {
 	b = append(b, '{')
 	begin := len(b)
@@ -87,29 +87,29 @@ func readStatus(r *jsontext.Reader) *pb.ValueStatus {
 	return v
 }
 
-// MarshalJSON writes what protojson would write with the names of the proto fields, in less time: there are many.
+// MarshalJSON returns the protojson with proto field names.
 func (s Status) MarshalJSON() ([]byte, error) { return s.AppendJSON(nil), nil }
 
-// UnmarshalJSON reads what MarshalJSON writes.
+// UnmarshalJSON is the inverse of MarshalJSON.
 func (s *Status) UnmarshalJSON(b []byte) error {
 	return unmarshal(b, s, func(r *jsontext.Reader, s *Status) { s.read(r) })
 }
 
-// Statuses is a list of them.
+// Statuses is a list of statuses.
 type Statuses []Status
 
-// AppendJSON appends what MarshalJSON writes.
+// AppendJSON appends the result of MarshalJSON.
 func (l Statuses) AppendJSON(b []byte) []byte {
 	return AppendList(b, l, func(b []byte, s *Status) []byte { return s.AppendJSON(b) })
 }
 
-// MarshalJSON writes the form in which REST serves the list.
+// MarshalJSON returns the form in REST responses.
 func (l Statuses) MarshalJSON() ([]byte, error) { return l.AppendJSON(nil), nil }
 
-// UnmarshalJSON reads what MarshalJSON writes.
+// UnmarshalJSON is the inverse of MarshalJSON.
 func (l *Statuses) UnmarshalJSON(b []byte) error { return unmarshal(b, l, readStatuses) }
 
-// ReadJSON is that of Dump.
+// ReadJSON is UnmarshalJSON, but retains the text instead of copying its parts.
 func (l *Statuses) ReadJSON(text string) error {
 	return whole(jsontext.NewTextReader(text), l, readStatuses)
 }

@@ -12,15 +12,14 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// String renders the transaction as WriteText does.
+// String returns the text of WriteText.
 func (t *Txn) String() string {
 	var b strings.Builder
 	_ = t.WriteText(&b)
 	return b.String()
 }
 
-// WriteText renders the transaction for people: what it was given, and the
-// numbered operations that were executed with their flags.
+// WriteText renders the transaction as text: its values, and its operations with their flags.
 //
 //	#3 NB Transaction "add pod web-1"  11:02:03.123  2.4ms (southbound 2.1ms)
 //	  values:
@@ -29,7 +28,7 @@ func (t *Txn) String() string {
 //	    1. CREATE  config/vpp/v2/interfaces/tap1  1.9ms
 //	         {"name":"tap1"}
 //
-// Readings of the southbound are shown between the operations, without number.
+// Reads of the southbound have no number.
 func (t *Txn) WriteText(w io.Writer) error {
 	b := bufio.NewWriter(w)
 	fmt.Fprintf(b, "#%d %s", t.SeqNum, t.Title())
@@ -64,7 +63,7 @@ func (t *Txn) WriteText(w io.Writer) error {
 	return b.Flush()
 }
 
-// Title says what kind of transaction it is.
+// Title returns the kind of the transaction.
 func (t *Txn) Title() string {
 	switch t.Type {
 	case SBNotification:
@@ -122,7 +121,7 @@ func (op *Op) writeText(b *bufio.Writer, number int) {
 	}
 }
 
-// Flags describe the operation in words, e.g. DERIVED, NOOP, WAS-PENDING.
+// Flags describe the operation, for example DERIVED, NOOP and WAS-PENDING.
 func (op Op) Flags() []string {
 	var flags []string
 	add := func(on bool, flag string) {
@@ -185,7 +184,7 @@ func (op Op) Flags() []string {
 	return flags
 }
 
-// Compact renders a value on one line.
+// Compact renders a value on one line, without secrets.
 func Compact(v proto.Message) string {
 	if r, ok := v.(*RawValue); ok {
 		return r.JSON
@@ -194,7 +193,7 @@ func Compact(v proto.Message) string {
 	return string(text)
 }
 
-// protojsonOf returns what protojson makes of a message, or a text that says why it cannot.
+// protojsonOf returns the protojson of a message, or a text with the error.
 func protojsonOf(v proto.Message) (string, error) {
 	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(v)
 	if err != nil {
@@ -203,7 +202,7 @@ func protojsonOf(v proto.Message) (string, error) {
 	return squeeze(string(text)), nil
 }
 
-// squeeze takes out the space that protojson puts in at random.
+// squeeze removes the spaces that protojson inserts at random.
 func squeeze(text string) string {
 	var b strings.Builder
 	b.Grow(len(text))
@@ -236,7 +235,7 @@ func short(d time.Duration) string {
 	return d.Round(100 * time.Nanosecond).String()
 }
 
-// FirstLine returns the text up to the end of its first line.
+// FirstLine returns the first line of s.
 func FirstLine(s string) string {
 	line, _, _ := strings.Cut(s, "\n")
 	return line

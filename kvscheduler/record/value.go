@@ -14,7 +14,7 @@ type Value struct {
 	Key        string
 	Descriptor string // empty for properties
 	Base       string // for derived values
-	// Want is the requested value, Have the existing one as far as known; either may be nil.
+	// Want is the requested version, Have the existing one as far as known. Either may be nil.
 	Want, Have    proto.Message
 	Metadata      any
 	State         pb.ValueState
@@ -23,19 +23,19 @@ type Value struct {
 	Error         string
 	Details       []string
 	Derived       []string
-	// Needs are the dependencies, by label; an AnyOf is rendered as text.
+	// Needs are the dependencies in the order of the descriptor.
 	Needs []Need
-	// Matching are, in a graph, the existing keys that match an AnyOf of Needs, by its label;
-	// the first 16 of each.
+	// Matching are the first 16 existing keys that match each AnyOf of Needs, by its label. They are
+	// only set in graphs.
 	Matching []Need
-	// Txn is the transaction that changed the value last.
+	// Txn is the transaction that last changed the value.
 	Txn uint64
 }
 
 // Need is a dependency in a snapshot.
 type Need struct{ Label, Target string }
 
-// Name is the key that is needed, or the first prefix of those of which any is.
+// Name returns the needed key, or the first prefix of an AnyOf.
 func (n Need) Name() string {
 	rest, several := strings.CutPrefix(n.Target, AnyOf)
 	if !several {
@@ -45,37 +45,37 @@ func (n Need) Name() string {
 	return strings.TrimSuffix(first, "*")
 }
 
-// AnyOf begins the Target of a Need that one of several keys satisfies.
+// AnyOf is the prefix of the Target of an AnyOf dependency.
 const AnyOf = "any of "
 
-// Revision is a value over a time during which it did not change.
+// Revision is a value during a time in which it did not change.
 type Revision struct {
-	// Txn is the transaction that led to it.
+	// Txn is the transaction that created the revision.
 	Txn uint64
-	// Since and Until are the end of that transaction and of the next one that
-	// changed the value. Until is zero for the present.
+	// Since is the end of that transaction, Until the end of the transaction that created the next
+	// revision. Until is zero for the current revision.
 	Since, Until time.Time
-	// Value is nil while there was none.
+	// Value is nil if the value did not exist.
 	Value *Value
 }
 
-// Diff is a value that differs between two moments.
+// Diff is the difference of a value between two moments.
 type Diff struct {
 	Key string
-	// From is nil if the value did not exist, To if it no longer does.
+	// From is nil if the value did not exist at first, To if it did not exist later.
 	From, To *Value
 }
 
-// Change is what a transaction made of a value.
+// Change is the effect of a transaction on a value.
 type Change struct {
 	Key string
-	// Value is nil if there is none any more.
+	// Value is nil if the value was removed.
 	Value *Value `json:",omitempty"`
-	// Silent changes are no news: the value was merely read back in another form.
+	// Silent changes are irrelevant to users: the value was read back in an equivalent form.
 	Silent bool `json:",omitempty"`
 }
 
-// AppendJSON appends what MarshalJSON writes.
+// AppendJSON appends the result of MarshalJSON.
 func (v *Value) AppendJSON(b []byte) []byte {
 	o := object{b}
 	o.text(`{"Key":`, v.Key)
@@ -83,7 +83,7 @@ func (v *Value) AppendJSON(b []byte) []byte {
 	o.some(`,"Base":`, v.Base)
 	begin := len(o.b) + len(`,"Want":`)
 	o.value(`,"Want":`, v.Want)
-	if want := o.b[begin:]; v.Have == v.Want { // most often
+	if want := o.b[begin:]; v.Have == v.Want { // usually
 		o.b = append(append(o.b, `,"Have":`...), want...)
 	} else {
 		o.value(`,"Have":`, v.Have)
@@ -168,29 +168,29 @@ func readNeeds(r *jsontext.Reader) (needs []Need) {
 	return needs
 }
 
-// MarshalJSON writes states as strings and values as KeyValue does.
+// MarshalJSON encodes states as strings, and values like KeyValue.
 func (v Value) MarshalJSON() ([]byte, error) { return v.AppendJSON(nil), nil }
 
-// UnmarshalJSON reads what MarshalJSON writes.
+// UnmarshalJSON is the inverse of MarshalJSON.
 func (v *Value) UnmarshalJSON(b []byte) error {
 	return unmarshal(b, v, func(r *jsontext.Reader, v *Value) { v.read(r, readMessage) })
 }
 
-// Values is a list of values. What is read are texts: each Want and Have is a RawValue.
+// Values is a list of values. Decoding returns each Want and Have as a RawValue.
 type Values []*Value
 
-// AppendJSON appends what MarshalJSON writes.
+// AppendJSON appends the result of MarshalJSON.
 func (l Values) AppendJSON(b []byte) []byte {
 	return AppendList(b, l, func(b []byte, v **Value) []byte { return (*v).AppendJSON(b) })
 }
 
-// MarshalJSON writes the form in which REST serves the list.
+// MarshalJSON returns the form in REST responses.
 func (l Values) MarshalJSON() ([]byte, error) { return l.AppendJSON(nil), nil }
 
-// UnmarshalJSON reads what MarshalJSON writes.
+// UnmarshalJSON is the inverse of MarshalJSON.
 func (l *Values) UnmarshalJSON(b []byte) error { return unmarshal(b, l, readValues) }
 
-// ReadJSON is that of Dump.
+// ReadJSON is UnmarshalJSON, but retains the text instead of copying its parts.
 func (l *Values) ReadJSON(text string) error {
 	return whole(jsontext.NewTextReader(text), l, readValues)
 }
@@ -199,7 +199,7 @@ func readValues(r *jsontext.Reader, l *Values) {
 	*l = longList(r, func(r *jsontext.Reader, v **Value) { *v = readValueText(r) })
 }
 
-// readValueText reads a value as text; nil for null.
+// readValueText reads a value with RawValues, or returns nil for null.
 func readValueText(r *jsontext.Reader) *Value {
 	if r.Null() {
 		return nil
@@ -209,10 +209,10 @@ func readValueText(r *jsontext.Reader) *Value {
 	return v
 }
 
-// Diffs is a list of differences, which are read as texts, as Values are.
+// Diffs is a list of differences. Decoding returns RawValues, as for Values.
 type Diffs []Diff
 
-// AppendJSON appends what MarshalJSON writes.
+// AppendJSON appends the result of MarshalJSON.
 func (l Diffs) AppendJSON(b []byte) []byte {
 	return AppendList(b, l, func(b []byte, d *Diff) []byte {
 		o := object{b}
@@ -230,13 +230,13 @@ func appendOptional(b []byte, v *Value) []byte {
 	return v.AppendJSON(b)
 }
 
-// MarshalJSON writes the form in which REST serves the list.
+// MarshalJSON returns the form in REST responses.
 func (l Diffs) MarshalJSON() ([]byte, error) { return l.AppendJSON(nil), nil }
 
-// UnmarshalJSON reads what MarshalJSON writes.
+// UnmarshalJSON is the inverse of MarshalJSON.
 func (l *Diffs) UnmarshalJSON(b []byte) error { return unmarshal(b, l, readDiffs) }
 
-// ReadJSON is that of Dump.
+// ReadJSON is UnmarshalJSON, but retains the text instead of copying its parts.
 func (l *Diffs) ReadJSON(text string) error { return whole(jsontext.NewTextReader(text), l, readDiffs) }
 
 func readDiffs(r *jsontext.Reader, l *Diffs) {
