@@ -128,7 +128,6 @@ func (b *batch) addErr(n *node, err error) {
 	}
 }
 
-// flush executes the collected operations.
 func (b *batch) flush() {
 	items := b.items
 	if len(items) == 0 {

@@ -39,7 +39,6 @@ func relative(b *testing.B, perValue time.Duration, values []KeyValue) {
 	b.ReportMetric(float64(perValue)*float64(len(values))/float64(best), "×reference")
 }
 
-// benchSizes returns the sizes, with a million if -million is set.
 func benchSizes(sizes ...int) []int {
 	if *benchMillion {
 		sizes = append(sizes, 1_000_000)

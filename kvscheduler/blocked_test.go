@@ -7,8 +7,8 @@ import (
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
 )
 
-// The deletion of d/k1/b is blocked by r/2, whose deletion fails. Meanwhile k/0, on which d/k1/b depends, was
-// deleted, because it needs any of d/. d/k1/b is then FAILED.
+// The failed deletion of r/2 blocks that of d/k1/b. Meanwhile k/0, which needs any of d/, was deleted, so
+// d/k1/b has lost its dependency and is FAILED.
 func TestUndeletedDerivedValueFailsWithoutItsDependency(t *testing.T) {
 	s, w, commit := newWorld(t)
 	if err := commit(map[string]*spec{"k/0": {Deps: []string{"any:d/"}}, "k/1": {Items: []string{"a", "b"}}, "r/2": {Deps: []string{"d/k1/b"}}}); err != nil {

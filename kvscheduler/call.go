@@ -15,7 +15,7 @@ import (
 var ErrDeadline = errors.New("deadline exceeded")
 
 // caller runs callbacks of descriptors, one at a time, on a goroutine of its own. A callback that
-// never returns therefore does not stop the scheduler:
+// never returns does not stop the scheduler:
 //
 //	engine ── call ──> goroutine ── callback ──> southbound
 //	       <─ result ─      │
@@ -27,12 +27,12 @@ var ErrDeadline = errors.New("deadline exceeded")
 // Each call costs two goroutine switches. Running the callback on the goroutine of the committer is
 // impossible, because a commit returns at the deadline even if the callback hangs. A coroutine
 // (iter.Pull) switches faster, but crashes the process if a goroutine that is locked to its thread
-// commits a transaction, as those in a network namespace do.
+// commits a transaction, as goroutines in a network namespace are.
 type caller struct {
 	timeout time.Duration
 	work    chan *call
 	// began is the start of the current call in heartbeat time, or 0. The goroutine or checkDeadline
-	// sets it to 0 and thereby decides whether the call returned or was abandoned.
+	// sets it to 0, which decides whether the call returned or was abandoned.
 	began         atomic.Int64
 	ended         chan bool // one element per call: whether the callback returned
 	deadlineTimer *time.Timer
@@ -43,7 +43,7 @@ type caller struct {
 	renewAt time.Duration // in heartbeat time
 	// reusable is the memory of the next call.
 	reusable *call
-	// spent is the total duration of all calls, last that of the last one.
+	// spent is the total duration of all calls, last the duration of the last one.
 	spent, last time.Duration
 	heartbeat   *heartbeat
 }

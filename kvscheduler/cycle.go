@@ -44,7 +44,6 @@ type vertex struct {
 	scc        int // index of its component
 }
 
-// member is a visited value.
 type member struct {
 	vertex
 	n        *node
@@ -129,8 +128,7 @@ func (c *cycle) ready() bool {
 }
 
 // excludeFailed excludes the values outside of the root's component that failed before this
-// transaction, because only members of the component are retried. It returns false if there are
-// none.
+// transaction, because only members of the component are retried. It reports whether it excluded any.
 func (c *cycle) excludeFailed(root *member) bool {
 	found := false
 	for _, m := range c.members {

@@ -179,7 +179,7 @@ func TestCycleIgnoresFailedMemberThatWillChange(t *testing.T) {
 		return succeeds
 	}
 	if err := commit(map[string]*spec{
-		"k/2": {Deps: []string{"r/1", "k/1"}}, // k/1 is missing, r/1 has to go
+		"k/2": {Deps: []string{"r/1", "k/1"}}, // k/1 is missing, r/1 will be deleted
 		"r/1": {Deps: []string{"k/2"}, Items: []string{"a"}},
 	}); err == nil {
 		t.Fatal("no error")
@@ -200,7 +200,7 @@ func TestCycleIgnoresFailedMemberThatWillChange(t *testing.T) {
 	wantState(t, s, "k/2", pb.ValueState_CONFIGURED)
 }
 
-// No value may depend on a value whose deletion failed, nor on its properties.
+// After a failed deletion, the value and its properties are unavailable.
 func TestPropertyOfFailedDeletionIsUnavailable(t *testing.T) {
 	s, w, commit := newWorld(t)
 	if err := commit(map[string]*spec{"k/0": {Items: []string{"p"}}, "r/1": {Deps: []string{"p/k0/p"}}}); err != nil {
@@ -224,8 +224,8 @@ func TestPropertyOfFailedDeletionIsUnavailable(t *testing.T) {
 	wantState(t, s, "r/1", pb.ValueState_CONFIGURED)
 }
 
-// A value whose deletion failed counts as a member of its future cycle, not of its old one: k/1 no longer
-// needs k/0 and is created first.
+// After a failed deletion, a value counts as a member of its future cycle, not of its old one: k/1 no
+// longer needs k/0 and is created first.
 func TestCycleUsesWantedDependenciesOfFailedMember(t *testing.T) {
 	type values = map[string]*spec
 	k0 := &spec{Deps: []string{"r/0", "k/1"}}
@@ -436,8 +436,8 @@ func TestPostponedValueIsNotRecreatedBeforeItsDeletion(t *testing.T) {
 	}
 }
 
-// An update makes a value a member of a cycle whose other member k/0 failed before. k/0 is retried; if it
-// fails again, the value is deleted.
+// An update moves a value into a cycle with k/0, which failed before. k/0 is retried; if it fails again,
+// the value is deleted.
 func TestUpdateIntoCycleRetriesFailedMember(t *testing.T) {
 	for name, tc := range map[string]struct {
 		again outcome

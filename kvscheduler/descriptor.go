@@ -99,12 +99,12 @@ type Descriptor[V proto.Message, M any] struct {
 	// Create. A failed Delete may leave any part of the object. No other value relies on the
 	// remains, and Delete is called again by a retry, a resync, or a new request.
 	Delete func(ctx context.Context, key string, value V, metadata M) error
-	// Update changes an existing value from old to new and returns the new metadata. It is called
-	// only if Equivalent and UpdateWithRecreate both return false, or after an operation whose
-	// result could not be read back. It must be idempotent: old is the last known version, but the
-	// object may already equal new or lie between the two after a failed Update. A failed Update
-	// leaves the value available to its dependents. Its errors are those of Create. A descriptor
-	// without Update re-creates its values for every change.
+	// Update changes an existing value from old to new and returns the new metadata. It is called if
+	// Equivalent and UpdateWithRecreate both return false. After an operation that could not be read
+	// back, it is called without asking Equivalent. It must be idempotent: old is the last known
+	// version, but after a failed Update the object may already equal new or lie between the two. A
+	// failed Update leaves the value available to its dependents. It may return the errors of Create.
+	// A descriptor without Update re-creates its values for every change.
 	Update func(ctx context.Context, key string, old, new V, metadata M) (M, error)
 	// UpdateWithRecreate reports whether the change from old to new needs a Delete and a Create.
 	// Dependents and derived values are deleted before and created again afterwards. It must be
@@ -118,8 +118,8 @@ type Descriptor[V proto.Message, M any] struct {
 	CreateBatch func(ctx context.Context, values []Item[V, M]) ([]M, []error)
 	// DeleteBatch replaces several calls of Delete for values without dependents and derived values.
 	// The contract of Delete holds for each value, and Delete is still required. It returns one
-	// error per value, in order, or nil if all values are gone. Other results fail as those of
-	// CreateBatch.
+	// error per value, in order, or nil if all values are gone. Other results fail all
+	// values, as for CreateBatch.
 	DeleteBatch func(ctx context.Context, values []Item[V, M]) []error
 
 	// Stage, if not nil, delays the effect of Create, Update and Delete until its Commit, which
@@ -134,7 +134,7 @@ type Descriptor[V proto.Message, M any] struct {
 	// one that causes it, and keeps its assumptions about the values if all attempts fail. Without
 	// Retrieve and RetrieveKeys, the scheduler assumes that successful operations stay in effect.
 	Retrieve func(ctx context.Context, expected []Item[V, M]) ([]Item[V, M], error)
-	// RetrieveKeys returns those of the expected values that exist, in any order, and otherwise
+	// RetrieveKeys returns the expected values that exist, in any order, and otherwise
 	// follows the contract of Retrieve. It is called after failures, for drift reports and for
 	// Verify, so its cost should depend on the number of keys and not on the size of the southbound.
 	// Default: Retrieve, filtered.

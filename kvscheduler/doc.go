@@ -47,7 +47,7 @@
 // value and its base value cannot start, because the base value comes first: its values stay PENDING, and
 // package inspect names the cycle. A value outside of the cycle can support it, for example by satisfying
 // an AnyOf. When that value is deleted, the cycle is deleted, too: a value never supports its own
-// dependencies. The result therefore depends only on the current requests, not on their history.
+// dependencies. The result depends only on the current requests, not on their history.
 //
 // # Guarantees
 //

@@ -18,7 +18,7 @@ type drift struct {
 	restoring string
 }
 
-// ReportDrift queues a downstream resync of the keys, whose southbound state may have changed
+// ReportDrift queues a downstream resync of the keys, because their southbound state may have changed
 // without the scheduler. It ignores keys that are not requested or already queued. The transaction
 // is recorded only if it found a difference; its description contains the reason.
 //
@@ -72,8 +72,8 @@ func (s *Scheduler) ReportDrift(reason string, keys ...string) error {
 	return nil
 }
 
-// Restoring returns the reason of the oldest ReportDrift without keys whose transaction has not
-// ended, or "" if there is none. Until then, the southbound may differ from the requests.
+// Restoring returns the reason of the oldest unfinished ReportDrift without keys, or "". Until it is
+// finished, the southbound may differ from the requests.
 func (s *Scheduler) Restoring() (reason string) {
 	d := &s.drift
 	d.mu.Lock()

@@ -442,7 +442,6 @@ func TestStalledReportsTheLackOfProgress(t *testing.T) {
 	}
 }
 
-// errorsOf returns the failures of operations in the error of a commit.
 func errorsOf(err error) []*KeyError {
 	var te *TransactionError
 	if errors.As(err, &te) {

@@ -38,7 +38,7 @@ type KeyError struct {
 func (e *KeyError) Error() string { return fmt.Sprintf("%s (%v): %v", e.Key, e.Operation, e.Err) }
 func (e *KeyError) Unwrap() error { return e.Err }
 
-// TransactionError is the error of a commit whose operations failed.
+// TransactionError is the error of a commit with failed operations.
 type TransactionError struct {
 	// SeqNum is NoSeqNum if the transaction was only planned or validated.
 	SeqNum uint64
@@ -103,7 +103,6 @@ func (e *InvalidValueError) Error() string {
 
 func (e *InvalidValueError) Unwrap() error { return e.Err }
 
-// message returns the text of an error, or "" for nil.
 func message(err error) string {
 	if err == nil {
 		return ""

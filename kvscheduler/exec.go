@@ -114,7 +114,6 @@ func (x *exec) add(key string) *node {
 	return n
 }
 
-// drop removes the node from the graph.
 func (x *exec) drop(n *node) {
 	n = x.mutable(n)
 	x.setDeps(n, nil)
@@ -138,7 +137,7 @@ func (x *exec) apply(n *node, key string, want proto.Message) error {
 	return x.reconcile(n, p)
 }
 
-// prepare stores the requested value in the node of the key. It returns nil if there is nothing to do.
+// prepare stores the requested value in the node of the key. It returns nil if nothing else is left to do.
 func (x *exec) prepare(n *node, key string, want proto.Message) (*node, prior, error) {
 	if x.beforeTxn != nil && !x.reverting {
 		x.applyOrder = append(x.applyOrder, key)
@@ -157,7 +156,7 @@ func (x *exec) prepare(n *node, key string, want proto.Message) (*node, prior, e
 	p := priorOf(n)
 	n = x.mutable(n)
 	if x.failedInTxn(n) && want != nil && !proto.Equal(n.want, want) {
-		n.setInfo(&nodeInfo{err: n.info().err, seq: NoSeqNum}) // the failure was that of another value
+		n.setInfo(&nodeInfo{err: n.info().err, seq: NoSeqNum}) // another version failed
 	}
 	n.want = want
 	x.cycleCache.invalidate()
@@ -246,7 +245,6 @@ func (x *exec) failedInTxn(n *node) bool {
 	return n.info() != nil && n.info().err != nil && n.info().seq == x.seq && !x.reverting && !n.is(invalid)
 }
 
-// create creates a value that does not exist.
 func (x *exec) create(n *node, p prior, recreate bool) error {
 	if n.desc == nil && n.base() == "" && !n.is(fromSB) {
 		if n.desc = x.reg.find(n.key); n.desc == nil {
@@ -334,7 +332,6 @@ func (x *exec) retryCycleMembers(n *node) error {
 	return errs
 }
 
-// markCreated records that the value was created.
 func (x *exec) markCreated(n *node, p prior, recreate bool) {
 	n.have = n.want
 	x.markExisting(n, pb.TxnOperation_CREATE)
@@ -342,7 +339,6 @@ func (x *exec) markCreated(n *node, p prior, recreate bool) {
 	x.recordOp(n, p, pb.TxnOperation_CREATE, opFlags{recreate: recreate})
 }
 
-// update changes an existing value to the wanted one.
 func (x *exec) update(n *node, p prior) error {
 	h := n.desc
 	if !n.is(fromSB) {
@@ -447,7 +443,6 @@ func (x *exec) equal(a, b proto.Message) bool {
 	return equal
 }
 
-// markExisting records that the value exists as wanted.
 func (x *exec) markExisting(n *node, op pb.TxnOperation) {
 	n.setInfo(nil)
 	x.gains++
@@ -522,21 +517,19 @@ func (x *exec) derivedBeforeTxn(old *node) []KeyValue {
 	return parts
 }
 
-// addWantedDeps adds the dependencies of the wanted version to a broken value whose re-creation was
-// stopped, because dependents rely on the wanted version, not on the existing one.
+// addWantedDeps adds the dependencies of the wanted version to a broken value after its re-creation was
+// stopped. Dependents rely on the wanted version, not on the existing one.
 func (x *exec) addWantedDeps(n *node, deps []Dependency) {
 	if n.is(broken) {
 		x.setDepsKeepingOld(n, deps, n.deps)
 	}
 }
 
-// setDepsKeepingOld sets the dependencies of the wanted value together with those of the version that still
-// exists.
+// setDepsKeepingOld sets the dependencies of the wanted version, and keeps the ones of the existing one.
 func (x *exec) setDepsKeepingOld(n *node, deps, before []Dependency) {
 	x.replaceDeps(n, slices.Concat(deps, before), len(before))
 }
 
-// setDeps replaces the dependencies of the node and their edges in the graph.
 func (x *exec) setDeps(n *node, deps []Dependency) { x.replaceDeps(n, deps, 0) }
 
 func (x *exec) replaceDeps(n *node, deps []Dependency, past int) {
@@ -575,7 +568,6 @@ func (x *exec) replaceDeps(n *node, deps []Dependency, past int) {
 
 var everyKey = []string{""}
 
-// prefixes returns the prefixes of the matching keys, or none if the AnyOf is unused.
 func (a *AnyOf) prefixes() []string {
 	if len(a.KeyPrefixes) == 0 && a.KeySelector != nil {
 		return everyKey

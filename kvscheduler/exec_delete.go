@@ -8,7 +8,6 @@ import (
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
 )
 
-// purpose is the reason for a deletion.
 type purpose int
 
 const (
@@ -23,7 +22,6 @@ const (
 // errAborted stops the execution of a transaction that will be reverted.
 var errAborted = errors.New("transaction is being reverted")
 
-// delete deletes an unwanted value.
 func (x *exec) delete(n *node, p prior, why purpose) error {
 	if x.abort {
 		return errAborted
@@ -117,7 +115,7 @@ func (x *exec) neededByDeleting(n *node) bool {
 	})
 }
 
-// postpone deletes an existing value whose dependencies are not met. derives returns the keys that
+// postpone deletes an existing value with unmet dependencies. derives returns the keys that
 // the wanted value derives; nil if they did not change.
 func (x *exec) postpone(n *node, p prior, derives func() []string) error {
 	gains := x.gains
@@ -156,7 +154,7 @@ func (x *exec) remainsReady(n *node) bool {
 }
 
 // blocker returns a value that blocks the deletion of n: an unwanted derived value that still
-// exists, or an existing value that relies on n. It returns nil if there is none.
+// exists, or an existing value that relies on n, or nil.
 func (x *exec) blocker(n *node) *node {
 	for _, key := range n.derived() {
 		if d := x.get(key); d != nil && d.have != nil && d.want == nil {
@@ -195,7 +193,7 @@ func (x *exec) hasAlternative(d *Dependency, n *node) bool {
 	return x.satisfied(d, func(t *node) bool { return t != n && t.have != nil && !t.is(deleting) })
 }
 
-// phase is the progress of a value whose processing is on the call stack.
+// phase is the progress of a value that is being processed further up the call stack.
 type phase uint8
 
 const (
@@ -217,14 +215,13 @@ func (x *exec) restorePhase(key string, outer phase) {
 	}
 }
 
-// markDeleted records that the value was deleted.
 func (x *exec) markDeleted(n *node, p prior, why purpose) {
 	if n.meta() != nil {
 		x.dropMetadata(n)
 	}
 	x.cycleCache.invalidate()
 	derived, info, failed := n.derived(), n.info(), x.failedInTxn(n)
-	changed := n.have != n.want || len(n.oldDeps()) > 0 // its dependencies may be those of the deleted version
+	changed := n.have != n.want || len(n.oldDeps()) > 0 // n.deps may belong to the deleted version
 	n.have = nil
 	n.setInfo(nil)
 	n.setMeta(nil)
@@ -265,7 +262,7 @@ func (x *exec) markDeleted(n *node, p prior, why purpose) {
 	x.recordOp(n, p, pb.TxnOperation_DELETE, opFlags{recreate: why == recreating})
 }
 
-// cancelDelete restores a value whose deletion was blocked by the failure of another value.
+// cancelDelete restores a value after the failure of another value blocked its deletion.
 func (x *exec) cancelDelete(n *node, p prior, why purpose, holder *node) error {
 	n.clear(deleting)
 	x.cycleCache.invalidate()
@@ -325,7 +322,6 @@ func (x *exec) markRemoved(n *node) {
 	x.removals = append(x.removals, n)
 }
 
-// dropRemoved removes the removed base values from the graph.
 func (x *exec) dropRemoved() {
 	for _, n := range x.removals {
 		if n.State() == pb.ValueState_REMOVED && n.want == nil && n.have == nil {

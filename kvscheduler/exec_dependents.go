@@ -60,7 +60,7 @@ func (x *exec) updateDependent(key string, gained bool) error {
 		return nil
 	}
 	if n.want == nil {
-		// Its deletion was blocked, or follows later. It has to precede that of its dependency.
+		// Its deletion was blocked or follows later, but must precede the deletion of its dependency.
 		if gained || n.have == nil || !x.hasUnmet(n) {
 			return nil
 		}
@@ -202,8 +202,7 @@ func (x *exec) stillBlocks(key string, n *node) bool {
 		n.info().recreate && x.deletionWouldFail(n)
 }
 
-// deletionWouldFail reports whether deleting n requires the deletion of a value whose deletion failed
-// in this transaction. Repeating a re-creation would then delete and restore the same values forever.
+// deletionWouldFail reports whether deleting n requires a deletion that failed in this transaction. Repeating a re-creation would then delete and restore the same values forever.
 func (x *exec) deletionWouldFail(n *node) bool {
 	going := map[string]bool{n.key: true}
 	stays := func(t *node) bool { return t.have != nil && !going[t.key] }
@@ -227,8 +226,7 @@ func (x *exec) deletionWouldFail(n *node) bool {
 	return false
 }
 
-// blockingCycle returns the values that block n and each other, starting with n, or nil if there is no
-// such cycle.
+// blockingCycle returns the values that block n and each other, starting with n, or nil.
 func (x *exec) blockingCycle(n *node) []*node {
 	ring := []*node{n}
 	for {

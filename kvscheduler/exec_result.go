@@ -17,7 +17,6 @@ func (n *node) deletedValue(p prior) proto.Message {
 	return p.value
 }
 
-// markPending records that the dependencies of the value are not met.
 func (x *exec) markPending(n *node, p prior, op pb.TxnOperation, unmet, derives []string) {
 	same := p.state == pb.ValueState_PENDING && proto.Equal(p.value, n.want)
 	n.setState(pb.ValueState_PENDING)
@@ -45,7 +44,6 @@ func (x *exec) recheckNeeders(n *node) {
 	x.recheckExisting(keys, x.isAvailable(n.key))
 }
 
-// recheckExisting re-evaluates those of the keys that exist.
 func (x *exec) recheckExisting(keys []string, gained bool) {
 	for _, key := range keys {
 		if d := x.get(key); d != nil && d.have != nil {
@@ -54,7 +52,6 @@ func (x *exec) recheckExisting(keys []string, gained bool) {
 	}
 }
 
-// markUnimplemented records that the base value has no descriptor.
 func (x *exec) markUnimplemented(n *node, p prior) error {
 	n.setState(pb.ValueState_UNIMPLEMENTED)
 	n.setInfo(nil)
@@ -146,7 +143,7 @@ func (x *exec) restoreProperties(n *node) {
 	}
 }
 
-// stillInvalid makes a value INVALID again whose last valid version was deleted. It returns false
+// stillInvalid makes a value INVALID again after its last valid version was deleted. It returns false
 // if the value is valid now.
 func (x *exec) stillInvalid(n *node, info *nodeInfo) bool {
 	if err := n.desc.validate(n.key, n.want); err != nil {
@@ -224,8 +221,8 @@ func (x *exec) markFailed(n *node, p prior, op pb.TxnOperation, err error, recre
 	return x.addError(n.key, op, err)
 }
 
-// addLostNeeders marks the keys as lost whose values are missing because n could not be created: n and the
-// values that wait for it, directly or indirectly. Existing members of their cycle are then deleted.
+// addLostNeeders marks n, which could not be created, and the values that wait for it as lost, so that the
+// existing members of their cycle are deleted.
 func (x *exec) addLostNeeders(n *node) {
 	if len(n.deps) == 0 && n.base() == "" {
 		return // not in a cycle
@@ -265,8 +262,8 @@ func (x *exec) planRetry(n *node, info *nodeInfo) pb.ValueState {
 	return pb.ValueState_RETRYING
 }
 
-// retryPolicy returns the retry policy of the value, or nil. Derived values have that of their base
-// value. The operations of a revert have that of the transaction, if it has one.
+// retryPolicy returns the retry policy of the value, or nil. Derived values inherit the policy of their
+// base value. In a revert, the policy of the transaction takes precedence.
 func (x *exec) retryPolicy(n *node) *Retry {
 	switch x.scope.get(n.baseKey()) {
 	case applied, skippedByRevert:
@@ -397,7 +394,6 @@ func (x *exec) executedOps() []RecordedOp {
 	return ops
 }
 
-// storeMetadata publishes the metadata of an existing value.
 func (x *exec) storeMetadata(n *node) {
 	if n.desc == nil || n.desc.metadata == nil || n.base() != "" || x.caller == nil {
 		return

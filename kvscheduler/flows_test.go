@@ -49,7 +49,6 @@ func TestControlFlowsPage(t *testing.T) {
 	}
 }
 
-// drawFlow runs a scenario and writes its section of the page.
 func drawFlow(t *testing.T, page *strings.Builder, name string) {
 	archive, err := txtar.ParseFile("testdata/" + name + ".txtar")
 	if err != nil {

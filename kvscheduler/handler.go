@@ -97,7 +97,6 @@ func newHandler[V proto.Message, M any](d Descriptor[V, M]) (*handler, error) {
 	return h, nil
 }
 
-// wrapPure wraps the callbacks that only compute.
 func wrapPure[V proto.Message, M any](h *handler, d Descriptor[V, M]) {
 	h.validator = func(key string, v proto.Message) (err error) {
 		defer caught(&err, d.Name, "Validate")
@@ -225,7 +224,7 @@ func (h *handler) owns(key string) bool {
 	return strings.HasPrefix(key, h.keys.Prefix) && (h.keys.Match == nil || h.keys.Match(key))
 }
 
-// The methods below accept a nil handler, that of a property.
+// The methods below accept nil, the handler of a property.
 
 // equivalent reports whether the change from old to new needs no operation. equal compares like proto.Equal.
 func (h *handler) equivalent(key string, old, new proto.Message, equal func(a, b proto.Message) bool) (bool, error) {
@@ -312,7 +311,6 @@ func metaOf[M any](meta any) M {
 	return m
 }
 
-// isNil reports whether the message is nil or a nil pointer.
 func isNil(v proto.Message) bool {
 	if v == nil {
 		return true

@@ -27,7 +27,7 @@ type history struct {
 	protected int    // number of leading records within InitPeriod
 	gap       bool   // records after the protected ones were dropped
 	truncated bool   // the oldest records were dropped
-	dropped   uint64 // last transaction whose record was dropped
+	dropped   uint64 // last transaction with a dropped record
 	// unrecorded changes are published but not yet part of a record: the record of a transaction is added
 	// later, and some transactions have none.
 	unrecorded []change
@@ -56,7 +56,6 @@ func newHistory(l HistoryLimits, view func() *graph.Graph[*node]) *history {
 	return &history{limits: l, start: time.Now(), view: view}
 }
 
-// publish makes the graph visible to readers.
 func (h *history) publish(g *graph.Graph[*node], changes []change) {
 	if h.limits.Disabled {
 		g.Publish()
@@ -159,7 +158,6 @@ func sizeOf(v proto.Message) int {
 	return 64 + 2*proto.Size(v)
 }
 
-// list returns the records that overlap [since, until].
 func (h *history) list(since, until time.Time) []*entry {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -255,8 +253,8 @@ func (h *history) before(i int) *graph.Graph[*node] {
 	return h.undoFrom(i)
 }
 
-// undoFrom returns the present graph without the unrecorded changes and those of the records from the
-// i-th on. The caller holds mu.
+// undoFrom returns the present graph without the unrecorded changes and the changes of the records from
+// the i-th on. The caller holds mu.
 func (h *history) undoFrom(i int) *graph.Graph[*node] {
 	g := h.view().Copy()
 	undo(g, h.unrecorded)

@@ -69,7 +69,7 @@ func (m *metadataMap) unindex(label string) {
 	}
 }
 
-// Metadata returns the metadata of the value with the label, and whether there is one. It may be
+// Metadata returns the metadata of the value with the label, and whether it exists. It may be
 // called from callbacks, and shows the changes of the running transaction.
 func (s *Scheduler) Metadata(descriptor, label string) (any, bool) {
 	h := s.registry.Load().byName[descriptor]

@@ -6,7 +6,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are the metrics of one scheduler.
 type metrics struct {
 	registerer prometheus.Registerer
 	collectors []prometheus.Collector

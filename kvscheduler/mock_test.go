@@ -102,7 +102,6 @@ func (sb *southbound) blockCall(held string) (started <-chan struct{}, release c
 	return begun, end
 }
 
-// take returns the calls since the previous take.
 func (sb *southbound) take() []string {
 	sb.mu.Lock()
 	defer sb.mu.Unlock()
@@ -284,7 +283,6 @@ func mustCommit(t testing.TB, s *Scheduler, values string, opts ...TxnOption) *R
 	return r
 }
 
-// opsOf renders operations as "CREATE key [FLAGS]".
 func opsOf(ops []RecordedOp) []string {
 	var out []string
 	for _, op := range ops {

@@ -17,7 +17,6 @@ type modelExpectation struct {
 	candidates map[string]modelCandidate
 }
 
-// modelCandidate is a value that may exist.
 type modelCandidate struct {
 	v       modelValue
 	base    string

@@ -18,7 +18,7 @@ type modelSequence struct {
 	ID      int         `json:"id,omitempty"`
 	Batch   bool        `json:"batch,omitempty"`   // b/, c/ and dv/ have batches
 	Unknown bool        `json:"unknown,omitempty"` // retrieved values have no origin
-	Stage   bool        `json:"stage,omitempty"`   // there are values s/ with a stage
+	Stage   bool        `json:"stage,omitempty"`   // values s/ with a stage exist
 	Steps   []modelStep `json:"steps"`
 }
 
@@ -60,7 +60,7 @@ type modelRun struct {
 	sb            *modelSouthbound
 	requested     map[string]modelValue
 	retry         map[string]bool // keys with a retry policy
-	retryUnclear  map[string]bool // keys whose retry policy is unknown after a failed revert
+	retryUnclear  map[string]bool // keys with an unknown retry policy after a failed revert
 	unclaimed     map[string]bool // base keys that only reverted transactions requested
 	obtained      map[string]bool // base keys that exist without a request
 	known         map[string]bool // base keys that were requested since the start
@@ -338,7 +338,7 @@ func (r *modelRun) transaction(step modelStep) {
 	// A failed undo is retried with the policy of the transaction, or else with the one before it.
 	for _, key := range slices.AppendSeq(slices.Clone(step.Del), maps.Keys(values)) {
 		if n := r.nodes()[key]; n != nil && n.State() == pb.ValueState_FAILED && step.Retry && clean {
-			r.violated("%s, whose undo failed, is FAILED, want RETRYING: %v", key, n.err())
+			r.violated("undo of %s failed: state FAILED, want RETRYING: %v", key, n.err())
 		}
 		r.retryUnclear[key] = r.retryUnclear[key] || step.Retry != r.retry[key]
 	}
@@ -372,7 +372,6 @@ func (r *modelRun) checkReportedErrors(te *TransactionError, existed map[string]
 	}
 }
 
-// readFailed reports whether a read of the southbound failed.
 func (r *modelRun) readFailed(since int) bool {
 	if r.sb.fired == since {
 		return false
@@ -395,7 +394,6 @@ func (r *modelRun) clean() bool {
 	return clean
 }
 
-// statuses renders the states of all values.
 func (r *modelRun) statuses() string {
 	var b strings.Builder
 	for _, st := range statusesOf(r.s.graph, "") {
@@ -469,7 +467,6 @@ func (r *modelRun) notify(step modelStep) {
 	r.settle()
 }
 
-// restart starts a new scheduler on the same southbound.
 func (r *modelRun) restart() {
 	r.logf("restart")
 	r.collectBegunDeletions()

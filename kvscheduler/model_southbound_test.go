@@ -52,7 +52,6 @@ func newModelSouthbound(batch, unknown bool) *modelSouthbound {
 
 var errModel = errors.New("injected failure")
 
-// operate executes one call, with the fault that matches it.
 func (sb *modelSouthbound) operate(ctx context.Context, call, key string, effect func()) error {
 	if sb.dead() {
 		return errModel
@@ -353,7 +352,6 @@ func (sb *modelSouthbound) read(ctx context.Context, prefix string, only map[str
 	return items, nil
 }
 
-// whole returns a base value with its derived values.
 func (sb *modelSouthbound) whole(key string) modelValue {
 	v := sb.exists[key]
 	v.Parts = nil

@@ -48,7 +48,6 @@ func (v modelValue) String() string {
 	return strings.Join(words, " ")
 }
 
-// parseModelValue parses the text form.
 func parseModelValue(text string) (v modelValue, err error) {
 	for text = strings.TrimSpace(text); text != ""; text = strings.TrimSpace(text) {
 		var word string
@@ -126,7 +125,6 @@ func modelBase(key string) string {
 	return key
 }
 
-// modelMeets reports whether the key satisfies the dependency.
 func modelMeets(need, key string) bool {
 	kind, target, _ := strings.Cut(need, ":")
 	if kind == "any" {

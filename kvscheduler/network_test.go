@@ -55,7 +55,6 @@ func (nw *network) call(op, key string) error {
 	return nil
 }
 
-// crud returns a descriptor with operations on the toy network.
 func (nw *network) crud(name, prefix string) Descriptor[object, NoMetadata] {
 	return Descriptor[object, NoMetadata]{
 		Name: name, Keys: KeySpace{Prefix: prefix}, NB: true,
@@ -114,7 +113,6 @@ func (nw *network) read(prefix string, keys map[string]bool) []Item[object, NoMe
 	return items
 }
 
-// withBindings returns the bridge domain with its existing interfaces.
 func (nw *network) withBindings(key string, v object) object {
 	v = proto.Clone(v).(object)
 	var ifs []*structpb.Value

@@ -95,7 +95,6 @@ func (q *queue) tryStart() bool {
 	return true
 }
 
-// finish ends the execution of a job.
 func (q *queue) finish() {
 	q.mu.Lock()
 	q.busy = false
@@ -175,7 +174,6 @@ func (q *queue) withdraw(j *job) bool {
 	return false
 }
 
-// close closes the queue. The remaining jobs fail with ErrClosed.
 func (q *queue) close() {
 	q.mu.Lock()
 	if q.closed {
@@ -195,7 +193,6 @@ func (q *queue) close() {
 	q.wakeUp()
 }
 
-// length returns the number of queued jobs.
 func (q *queue) length() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()

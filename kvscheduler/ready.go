@@ -86,7 +86,6 @@ func (d *Dependency) target() string {
 	return text
 }
 
-// met reports whether an available value satisfies the dependency.
 func (x *exec) met(d *Dependency) bool {
 	return x.satisfied(d, func(n *node) bool { return n.available() })
 }
@@ -128,7 +127,6 @@ func (x *exec) provider(prefix string) (key string, ok bool) {
 	return key, ok
 }
 
-// matches reports whether the key satisfies the dependency when it is available.
 func (d *Dependency) matches(key string) bool {
 	if d.Key != "" {
 		return d.Key == key

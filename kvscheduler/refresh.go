@@ -14,11 +14,10 @@ type refresh struct {
 	x *exec
 	// requested values of the transaction that are not in the graph yet, sorted by key.
 	requested []KeyValue
-	// lost and gained are the keys whose values became unavailable or available.
+	// lost and gained are the keys of values that became unavailable or available.
 	lost, gained []string
 }
 
-// readAll reads all values of all descriptors.
 func (r *refresh) readAll() {
 	for _, h := range r.x.reg.ordered {
 		if h.retrieve == nil {
@@ -259,7 +258,6 @@ func (r *refresh) originOf(it *item) Origin {
 	return FromSB
 }
 
-// addFoundDerived records the derived values of a base value that was read.
 func (r *refresh) addFoundDerived(base *node) {
 	x := r.x
 	found, err := x.derivedOf(base.desc, base.key, base.have)
@@ -415,7 +413,6 @@ func (r *refresh) deleteNeedersOfLost() {
 	}
 }
 
-// distinct removes all but the first occurrence of each key.
 func distinct(keys []string) []string {
 	if len(keys) < 2 {
 		return keys
@@ -440,7 +437,7 @@ func (r *refresh) createNeedersOfGained() {
 	}
 }
 
-// readBackFailed reads the values whose operations failed. With follow, it also executes the operations
+// readBackFailed reads the failed values. With follow, it also executes the operations
 // that the result requires.
 func (x *exec) readBackFailed(follow bool) {
 	const enough = 16 // rounds: each failure is of another value

@@ -85,9 +85,8 @@ func overlapping(a, b *handler) (string, bool) {
 	return "", false
 }
 
-// find returns the descriptor of the key, or nil.
 func (r *registry) find(key string) *handler {
-	// Visit the descriptors whose prefix is a prefix of key, longest first. The last space not greater
+	// Visit the descriptors with a prefix of key, longest first. The last space not greater
 	// than q either has such a prefix, or bounds its length.
 	for q := key; ; {
 		i := sort.Search(len(r.spaces), func(i int) bool { return r.spaces[i].keys.Prefix > q }) - 1

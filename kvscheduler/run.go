@@ -166,7 +166,6 @@ func (x *exec) unchanged(n *node, want proto.Message) bool {
 		x.job.opts.retry != nil && n.retry() != nil && *x.job.opts.retry == *n.retry()
 }
 
-// stable reports whether repeating the request would not change the state.
 func stable(n *node) bool {
 	switch n.State() {
 	case pb.ValueState_CONFIGURED:
@@ -264,7 +263,6 @@ func (x *exec) applyAll(values []KeyValue) {
 	}
 }
 
-// runNotification applies the notifications of the southbound.
 func (x *exec) runNotification() {
 	if x.job.fetch != nil {
 		x.job.fetchNotifications(x.log)
@@ -561,7 +559,7 @@ func (x *exec) restoreObtained(old *node) {
 	}
 }
 
-// reportNotReverted adds an error for every value whose existing version differs from the one before.
+// reportNotReverted adds an error for every value that exists differently than before the transaction.
 func (x *exec) reportNotReverted() {
 	reported := map[string]bool{}
 	for _, e := range x.errs[x.forwardErrs:] {

@@ -109,7 +109,6 @@ func (sc *scenario) register(name string) {
 	}
 }
 
-// run executes the commands of a step and returns the transcript.
 func (sc *scenario) run(step string) string {
 	sc.out.Reset()
 	for _, line := range strings.Split(step, "\n") {

@@ -44,7 +44,7 @@ type HistoryLimits struct {
 // Scheduler is the transaction engine. All methods are safe for concurrent use.
 //
 // The worker owns the graph and processes one transaction after the other. It is a goroutine of the
-// scheduler or, while the queue is empty, that of the committer. It calls descriptors through
+// scheduler or, while the queue is empty, the goroutine of the committer. It calls descriptors through
 // caller. Readers use the last published view of the graph, and never wait for the worker.
 type Scheduler struct {
 	log      *slog.Logger
@@ -140,7 +140,6 @@ func (s *Scheduler) await(ctx context.Context, j *job) (uint64, error) {
 // Barrier waits until all transactions that were queued before it have been processed.
 func (s *Scheduler) Barrier(ctx context.Context) error { return s.onWorker(ctx, func() {}) }
 
-// timers are timers that have not fired.
 type timers struct {
 	mu      sync.Mutex
 	stopped bool

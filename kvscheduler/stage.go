@@ -44,7 +44,7 @@ type Stage struct {
 	Commit func(ctx context.Context) error
 }
 
-// StageError is the error of a Commit that applied all changes except for those of some keys.
+// StageError is the error of a Commit that applied all changes except for some keys.
 type StageError struct {
 	Keys map[string]error
 }
@@ -84,7 +84,6 @@ type committedState struct {
 	broken bool
 }
 
-// perform calls the descriptor for an operation of the value.
 func (x *exec) perform(n *node, c *call) error {
 	if len(x.pendingStages) == 0 && n.desc.stage == nil {
 		return x.caller.do(c)
@@ -99,12 +98,10 @@ func (x *exec) perform(n *node, c *call) error {
 	return x.addPrepared(n, before)
 }
 
-// committedStateOf returns the state of the value before an operation.
 func (x *exec) committedStateOf(n *node) committedState {
 	return committedState{desc: n.desc, have: n.have, meta: n.meta(), deps: x.depsOfExisting(n), broken: n.is(broken)}
 }
 
-// depsOfExisting returns the dependencies of the existing version of the value.
 func (x *exec) depsOfExisting(n *node) []Dependency {
 	if n.desc.stage == nil || n.have == nil {
 		return nil
@@ -212,7 +209,7 @@ func (x *exec) callCommit(st *stage) error {
 	return x.caller.do(&call{h: st.h, name: "Commit", run: callCommit, key: st.def.Name})
 }
 
-// failPrepared fails a value whose prepared operation was not applied.
+// failPrepared fails a value after its prepared operation was not applied.
 func (x *exec) failPrepared(key string, before committedState, err error) {
 	n := x.get(key)
 	if n == nil {

@@ -171,7 +171,7 @@ func (s *Scheduler) PushSBNotification(n ...Notification) error {
 }
 
 // PushSBNotifications queues a transaction that calls take when it starts and applies the returned
-// notifications. A source of many changes can thereby merge the changes that arrive while other
+// notifications. A source of many changes can merge the changes that arrive while other
 // transactions run: it calls PushSBNotifications for the first change, and again only after take was
 // called. The queue always accepts the transaction.
 //

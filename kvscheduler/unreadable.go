@@ -78,7 +78,6 @@ func (p *probe) good(items []item, err error) []item {
 	return good
 }
 
-// markUnreadable records that the value cannot be read back.
 func (r *refresh) markUnreadable(c *call, key string, err error) {
 	x := r.x
 	err = fmt.Errorf("cannot be read back: %w", err)
@@ -108,7 +107,6 @@ func (r *refresh) reportUnread(h *handler, nodes []*node, keyed bool, err error)
 	}
 }
 
-// failIfUnreadable fails an operation of a value that cannot be read back.
 func (x *exec) failIfUnreadable(n *node, p prior, op pb.TxnOperation) (failed bool, err error) {
 	if err := x.unreadable[n.baseKey()]; err != nil && n.base() == "" && !n.is(fromSB) {
 		return true, x.markFailed(n, p, op, err, false)

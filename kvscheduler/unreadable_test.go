@@ -12,7 +12,7 @@ import (
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
 )
 
-// fragile returns a mock descriptor whose reads fail or panic if an expected value starts with "bad" or
+// fragile returns a mock descriptor. Its reads fail or panic if an expected value starts with "bad" or
 // "panic". It can create such values.
 func fragile(sb *southbound, reads *int, broken *bool) Descriptor[text, int] {
 	d := sb.descriptor("a", parts{prefix: "a/", keyed: true, retrieve: true, invalid: "invalid"})

@@ -18,7 +18,6 @@ var Upper struct {
 	Draw    func(w io.Writer, t *RecordedTxn) error
 }
 
-// graphAt returns all values at the given time.
 func (s *Scheduler) graphAt(t time.Time) ([]*ValueSnapshot, error) {
 	seen, err := s.SnapshotAt(t)
 	if err != nil {

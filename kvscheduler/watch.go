@@ -12,8 +12,8 @@ import (
 	"github.com/contiv/contiv/kvscheduler/graph"
 )
 
-// ErrLostPlace is returned to a watcher whose next events are no longer available. The watcher must
-// start again with Watch.
+// ErrLostPlace is returned to a watcher after its next events were dropped. The watcher must start
+// again with Watch.
 var ErrLostPlace = errors.New("watcher lost its place: events since its revision were dropped")
 
 // StatusEvent is a change of the status of a base value or one of its derived values. The state of a

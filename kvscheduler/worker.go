@@ -56,7 +56,7 @@ func (s *Scheduler) newExec(j *job) *exec {
 // keySets are the key sets of an exec. The next exec reuses their memory.
 type keySets struct {
 	scope      scope               // base keys that the transaction requests
-	inProgress smallMap[phase]     // keys whose processing is on the call stack
+	inProgress smallMap[phase]     // keys that are being processed further up the call stack
 	toReadBack map[string]struct{} // base keys to be read back
 	scratch    []string
 	// providers are the keys that satisfied an AnyOf last, by prefix.
@@ -189,7 +189,6 @@ func (s *Scheduler) dryRun(j *job) ([]RecordedOp, error) {
 	return x.executedOps(), err
 }
 
-// record adds the transaction to the history.
 func (s *Scheduler) record(x *exec, start, stop time.Time, southbound time.Duration) {
 	if s.history.limits.Disabled {
 		return

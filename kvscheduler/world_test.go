@@ -19,7 +19,7 @@ import (
 //	d/<base>/<item>  derived with operations of their own
 //	p/<base>/<item>  properties
 type world struct {
-	exists map[string]spec // base values contain only those items that are properties
+	exists map[string]spec // the items of base values are properties
 	calls  int
 	ops    []string
 	// outcome, if not nil, returns the outcome of a call.
@@ -85,7 +85,6 @@ func derivedKey(base, item string) string {
 	return kind + strings.ReplaceAll(base, "/", "") + "/" + item
 }
 
-// itemDeps returns the dependencies of a derived value.
 func itemDeps(item string) []string {
 	switch item {
 	case "b":
@@ -116,7 +115,6 @@ func depsOf(specs []string) []Dependency {
 
 var errInjected = errors.New("injected failure")
 
-// operate executes one operation, with its outcome.
 func (w *world) operate(ctx context.Context, op, key string, effect func()) error {
 	w.calls++
 	w.ops = append(w.ops, op+" "+key)
@@ -282,7 +280,6 @@ func (w *world) read(ctx context.Context, prefix string, only map[string]bool) (
 	return items, nil
 }
 
-// content renders the existing values.
 func content(exists map[string]spec) []string {
 	var lines []string
 	for _, key := range slices.Sorted(maps.Keys(exists)) {

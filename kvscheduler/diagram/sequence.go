@@ -98,7 +98,6 @@ func (s *Sequence) note(text string) {
 	s.steps = append(s.steps, step{from: laneScheduler, text: text})
 }
 
-// lane adds the lane of a descriptor unless it exists.
 func (s *Sequence) lane(descriptor string) {
 	if !slices.Contains(s.lanes, descriptor) {
 		s.lanes = append(s.lanes, descriptor)

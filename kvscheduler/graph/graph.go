@@ -70,7 +70,6 @@ func (g *Graph[N]) Copy() *Graph[N] {
 	return &Graph[N]{nodes: g.nodes.copy(), order: g.order, shared: true}
 }
 
-// change returns the order for a change.
 func (g *Graph[N]) change() *order {
 	if g.shared {
 		old := g.order

@@ -85,7 +85,7 @@ func check(t *rapid.T, what string, g *Graph[number], m model) {
 	}
 }
 
-// W13: after any sequence of changes, the edges and copies of a graph equal those of the model.
+// W13: after any sequence of changes, a graph and its copies equal their models.
 func TestW13GraphIsLikeAModelOfPlainMaps(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		// Hashes that differ rarely, or only in their last bits.

@@ -7,7 +7,7 @@ import "sync"
 //	Publish ──> Set, Delete: change the graph in place, and append the old node to before
 //	View ─────> copies the graph and undoes before; later changes copy their path
 //
-// Changes between two Publishes without a View therefore copy nothing.
+// Changes between two Publishes without a View copy nothing.
 type published[N Node] struct {
 	// mu guards the nodes and the fields below.
 	mu     sync.Mutex

@@ -48,7 +48,6 @@ func newTrie[N Node](hash func(string) uint64, most int) trie[N] {
 	return trie[N]{root: &branch[N]{owner: owner}, hash: hash, owner: owner, last: last, most: most}
 }
 
-// copy returns a trie with the same nodes.
 func (t *trie[N]) copy() trie[N] {
 	c := *t
 	c.owner, t.owner = t.last.Add(1), t.last.Add(1)
@@ -117,7 +116,6 @@ func (t *trie[N]) put(b *branch[N], shift uint, hash uint64, n N) (_ *branch[N],
 	return b, old, replaced
 }
 
-// add returns the list with one more node.
 func (t *trie[N]) add(b *branch[N], hash uint64, n N) *branch[N] {
 	if b.owner != t.owner || len(b.nodes) == cap(b.nodes) {
 		more := newList[N](t.owner, len(b.nodes)+1)
@@ -199,7 +197,6 @@ func (t *trie[N]) join(b *branch[N]) *branch[N] {
 	return list
 }
 
-// appendTo appends the nodes to a list with enough capacity.
 func (b *branch[N]) appendTo(list *branch[N]) {
 	list.tags, list.nodes = append(list.tags, b.tags...), append(list.nodes, b.nodes...)
 }

@@ -58,7 +58,6 @@ func deadlock(seen kvscheduler.Snapshot, key string) []*waitingFor {
 	return nil
 }
 
-// describeDeadlock returns the cycle as a sentence.
 func describeDeadlock(way []*waitingFor) string {
 	var b strings.Builder
 	b.WriteString(way[0].key + " needs " + way[1].key)

@@ -107,7 +107,6 @@ func writeError(w http.ResponseWriter, err error) {
 // long is the size from which a response is not indented, because only programs read it.
 const long = 64 << 10
 
-// writeJSON responds with the JSON of v.
 func writeJSON(w http.ResponseWriter, v any) error {
 	var data []byte
 	if list, ok := v.(interface{ AppendJSON(b []byte) []byte }); ok {
@@ -121,7 +120,6 @@ func writeJSON(w http.ResponseWriter, v any) error {
 	return writeText(w, data)
 }
 
-// writeText responds with JSON text.
 func writeText(w http.ResponseWriter, data []byte) error {
 	if len(data) < long {
 		var indented bytes.Buffer
@@ -137,7 +135,7 @@ func writeText(w http.ResponseWriter, data []byte) error {
 	return nil
 }
 
-// writeList responds with a list whose elements one appends. It sends a long list in parts.
+// writeList responds with a list. one appends an element. A long list is sent in parts.
 func writeList[T any](w http.ResponseWriter, list iter.Seq[T], one func(b []byte, element T) []byte) error {
 	w.Header().Set("Content-Type", "application/json")
 	b := make([]byte, 0, 2*long)
@@ -188,7 +186,6 @@ func query(r *http.Request, known ...string) (url.Values, error) {
 	return q, nil
 }
 
-// timeArg parses Unix nanoseconds or RFC 3339.
 func timeArg(q url.Values, name string) (time.Time, error) {
 	text := q.Get(name)
 	if text == "" {
@@ -341,7 +338,6 @@ func (s server) dumpIndex() DumpIndex {
 	return ix
 }
 
-// descriptor returns the registered descriptor with the name, or nil.
 func (s server) descriptor(name string) *kvscheduler.DescriptorInfo {
 	for _, d := range s.Snapshot().Descriptors() {
 		if d.Name == name {

@@ -19,7 +19,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-// RawValue is a decoded value whose message type is not linked into the program.
+// RawValue is a decoded value of a message type that is not linked into the program.
 type RawValue struct {
 	emptypb.Empty
 	Name string // name of the message type
@@ -34,7 +34,6 @@ type RawValue struct {
 // IsJSON reports whether the JSON field is valid JSON.
 func (v *RawValue) IsJSON() bool { return v.object || json.Valid([]byte(v.JSON)) }
 
-// appendValue appends a value, or null.
 func appendValue(b []byte, v proto.Message) []byte {
 	if v == nil {
 		return append(b, "null"...)
@@ -110,7 +109,7 @@ func readMessage(r *jsontext.Reader) proto.Message {
 // reading reads a value: readText or readMessage.
 type reading func(*jsontext.Reader) proto.Message
 
-// AppendList appends a list whose elements one appends. It encodes long lists concurrently.
+// AppendList appends a list. one appends an element, concurrently for long lists.
 func AppendList[T any](b []byte, list []T, one func(b []byte, element *T) []byte) []byte {
 	b = append(b, '[')
 	if len(list) < parallel.Worth {
@@ -151,7 +150,6 @@ func sizeOf[T any](list []T, one func(b []byte, element *T) []byte) int {
 	return len(b) / sample * len(list) * 9 / 8
 }
 
-// unmarshal reads one value, which must be all of the data.
 func unmarshal[T any](data []byte, into *T, read func(r *jsontext.Reader, into *T)) error {
 	return whole(jsontext.NewReader(data), into, read)
 }
@@ -181,7 +179,7 @@ func longList[T any](r *jsontext.Reader, one func(r *jsontext.Reader, into *T)) 
 	return list
 }
 
-// elements reads a list whose elements one reads. null is an empty list.
+// elements reads a list. one reads an element. null is an empty list.
 func elements[T any](r *jsontext.Reader, one func(r *jsontext.Reader, into *T)) []T {
 	list := []T{}
 	r.Array(func() {
@@ -214,14 +212,12 @@ func (o *object) unsigned(name string, n uint64) {
 	o.b = strconv.AppendUint(append(o.b, name...), n, 10)
 }
 
-// count appends a number unless it is 0.
 func (o *object) count(name string, n int64) {
 	if n != 0 {
 		o.number(name, n)
 	}
 }
 
-// flag appends true, or nothing.
 func (o *object) flag(name string, on bool) {
 	if on {
 		o.b = append(append(o.b, name...), "true"...)
@@ -527,7 +523,7 @@ func readState(r *jsontext.Reader) pb.ValueState {
 // Outline is a transaction without operations. It has no values either, except for the keys of a notification.
 type Outline struct {
 	Txn
-	// Operations is the number of executed operations, Failed that of failed ones.
+	// Operations and Failed count the executed and the failed operations.
 	Operations, Failed int
 }
 

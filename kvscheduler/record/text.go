@@ -193,7 +193,6 @@ func Compact(v proto.Message) string {
 	return string(text)
 }
 
-// protojsonOf returns the protojson of a message, or a text with the error.
 func protojsonOf(v proto.Message) (string, error) {
 	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(v)
 	if err != nil {
