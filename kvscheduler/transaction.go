@@ -3,6 +3,7 @@ package kvscheduler
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"math"
 	"slices"
 	"strings"
@@ -149,6 +150,39 @@ func (t *Transaction) Plan(ctx context.Context, opts ...TxnOption) ([]RecordedOp
 		err = planErr
 	}
 	return ops, err
+}
+
+// Notification is a change of an OBTAINED value in the southbound. A nil Value means that the value
+// was removed.
+type Notification struct {
+	Key      string
+	Value    proto.Message
+	Metadata any
+}
+
+// check validates the key, and replaces a nil pointer by a nil Value.
+func (n *Notification) check() error {
+	if n.Key == "" {
+		return ErrEmptyKey
+	}
+	if !utf8.ValidString(n.Key) {
+		return fmt.Errorf("%w: %q", ErrInvalidKey, n.Key)
+	}
+	if isNil(n.Value) {
+		n.Value = nil
+	}
+	return nil
+}
+
+// fetchNotifications fetches the notifications of the job.
+func (j *job) fetchNotifications(log *slog.Logger) {
+	for _, n := range j.fetch() {
+		if err := n.check(); err != nil {
+			log.Error("notification ignored: invalid key", "error", err)
+			continue
+		}
+		j.notifications = append(j.notifications, n)
+	}
 }
 
 // PushSBNotification queues one transaction with changes of OBTAINED values. It never waits, and
