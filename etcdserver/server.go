@@ -9,7 +9,6 @@ import (
 	"maps"
 	"net"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -20,8 +19,6 @@ import (
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	"go.etcd.io/etcd/server/v3/embed"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 )
 
 // Server is a running etcd. Close it.
@@ -31,9 +28,11 @@ type Server struct {
 	log       *slog.Logger
 	endpoints []string
 	urls      endpoints
-	grpc      grpcServers
+	clients   *clientListeners
 	member    bool // of several
 	closing   atomic.Bool
+	// failed has the error that ended the listener of a client URL.
+	failed chan error
 	// stop ends the maintenance, background are its goroutines.
 	stop       context.CancelFunc
 	background sync.WaitGroup
@@ -67,12 +66,17 @@ func startLocked(ctx context.Context, opts Options, locked func() error) (*Serve
 		lock.release()
 		return nil, err
 	}
-	s := &Server{lock: lock, log: opts.Logger, urls: urls, done: make(chan error, 1), member: len(opts.Members) > 1, grpc: grpcServers{secure: opts.CertFile != ""}}
+	s := &Server{lock: lock, log: opts.Logger, urls: urls, done: make(chan error, 1), failed: make(chan error, 1), member: len(opts.Members) > 1}
+	if s.clients, err = listenClients(urls.clients); err != nil {
+		lock.release()
+		return nil, err
+	}
 	maintenance, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stop = stop
 	s.etcd, err = embed.StartEtcd(s.config(opts, urls, commonName))
 	if err != nil {
 		stop()
+		s.clients.stop()
 		lock.release()
 		return nil, startError(err, urls)
 	}
@@ -83,15 +87,15 @@ func startLocked(ctx context.Context, opts Options, locked func() error) (*Serve
 		s.Close()
 		return nil, err
 	}
-	if err := restrictSockets(urls.clients); err != nil {
-		s.Close()
-		return nil, err
-	}
 	if opts.Users {
 		if err := s.askForUsers(ctx); err != nil {
 			s.Close()
 			return nil, fmt.Errorf("start etcd: %w", err)
 		}
+	}
+	if err := s.clients.serve(s.etcd, s.interceptors(opts), s.failed); err != nil {
+		s.Close()
+		return nil, err
 	}
 	s.background.Go(func() { s.maintain(maintenance, opts.Quota, maintainPeriod) })
 	if opts.SnapshotEvery > 0 {
@@ -129,7 +133,7 @@ func (s *Server) config(opts Options, urls endpoints, commonName string) *embed.
 	c := embed.NewConfig()
 	c.Name = opts.Name
 	c.Dir = opts.DataDir
-	c.ListenClientUrls = urls.clients
+	c.ListenClientUrls = nil // see clientListeners
 	c.AdvertiseClientUrls = advertised(urls)
 	c.ListenPeerUrls = []url.URL{urls.peer}
 	c.AdvertisePeerUrls = []url.URL{urls.peer}
@@ -160,32 +164,15 @@ func (s *Server) config(opts Options, urls endpoints, commonName string) *embed.
 		TrustedCAFile: opts.ClientCAFile, ClientCertAuth: opts.ClientCAFile != "",
 	}
 	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(newZap(opts.Logger, &s.closing))
-	c.ServiceRegister = s.grpc.add
-	c.GRPCAdditionalServerOptions = []grpc.ServerOption{grpc.ChainUnaryInterceptor(s.refuseCalls), grpc.ChainStreamInterceptor(s.refuseStreams)}
-	if opts.Users {
-		c.GRPCAdditionalServerOptions = append(c.GRPCAdditionalServerOptions, grpc.ChainUnaryInterceptor(maintenanceIsRoots))
-	}
 	return c
 }
 
-// With TLS, gRPC is served by package http, where new calls come in on old connections while
-// grpc.Server.Stop waits for all calls to end: one watch that begins after Stop has ended the others
-// would keep it waiting forever. So a server that closes refuses calls.
-
-var errClosing = status.Error(codes.Unavailable, "etcd is stopping")
-
-func (s *Server) refuseCalls(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
-	if s.closing.Load() {
-		return nil, errClosing
+// interceptors returns the options of the gRPC servers for clients.
+func (s *Server) interceptors(opts Options) []grpc.ServerOption {
+	if !opts.Users {
+		return nil
 	}
-	return handle(ctx, request)
-}
-
-func (s *Server) refuseStreams(service any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
-	if s.closing.Load() {
-		return errClosing
-	}
-	return handle(service, stream)
+	return []grpc.ServerOption{grpc.ChainUnaryInterceptor(maintenanceIsRoots)}
 }
 
 // advertised are the client URLs that etcd tells its clients; unix sockets are
@@ -209,17 +196,14 @@ func startError(err error, urls endpoints) error {
 		return fmt.Errorf("start etcd: %w", err)
 	}
 	var op *net.OpError
-	taken := urls.clients[0].String()
+	taken := urls.peer.Host
 	if errors.As(err, &op) && op.Addr != nil {
 		taken = op.Addr.String()
 	}
 	if len(urls.health) > 0 && taken == urls.health[0].Host {
 		return fmt.Errorf("start etcd: health %w: %s: stop that process or give another health URL", ErrAddressTaken, taken)
 	}
-	if taken == urls.peer.Host {
-		return fmt.Errorf("start etcd: peer %w: %s: give another peer URL, or port 0 for any", ErrAddressTaken, taken)
-	}
-	return fmt.Errorf("start etcd: client %w: %s: stop that process or give another client URL", ErrAddressTaken, taken)
+	return fmt.Errorf("start etcd: peer %w: %s: give another peer URL, or port 0 for any", ErrAddressTaken, taken)
 }
 
 func (s *Server) awaitReady(ctx context.Context, timeout time.Duration) error {
@@ -239,19 +223,6 @@ func (s *Server) awaitReady(ctx context.Context, timeout time.Duration) error {
 	}
 }
 
-// restrictSockets makes unix sockets accessible for the owner only.
-func restrictSockets(urls []url.URL) error {
-	for _, u := range urls {
-		if u.Scheme != "unix" {
-			continue
-		}
-		if err := os.Chmod(u.Path, 0o600); err != nil {
-			return fmt.Errorf("restrict access to the client socket: %w", err)
-		}
-	}
-	return nil
-}
-
 // supervise waits for the end of the member, wanted or not.
 func (s *Server) supervise() {
 	defer close(s.done)
@@ -260,6 +231,8 @@ func (s *Server) supervise() {
 		if ok && err != nil {
 			s.done <- fmt.Errorf("etcd failed: %w", err)
 		}
+	case err := <-s.failed:
+		s.done <- fmt.Errorf("etcd failed: %w", err)
 	case <-s.etcd.Server.StopNotify():
 	}
 }
@@ -286,9 +259,9 @@ func (s *Server) Close() {
 		s.closing.Store(true)
 		s.stop()
 		s.background.Wait()
-		s.grpc.stop(closeGrace)
-		if s.member {
-			s.stopWaiting()
+		s.clients.stop()
+		if !s.member {
+			s.awaitFirst()
 		}
 		s.etcd.Close()
 		s.lock.release()
@@ -296,47 +269,12 @@ func (s *Server) Close() {
 	})
 }
 
-// stopWaiting stops a member that waits for others. embed.Etcd.Close would wait for listeners that
-// begin to serve when the member is ready, or give up when it is stopped, and stop it only after
-// that. An etcd alone is ready soon; if it was stopped before, it would never be ready again.
-func (s *Server) stopWaiting() {
+// awaitFirst waits until an etcd that is alone is ready. If it was stopped before its first
+// transaction, it would never be ready again. One of several members may wait for the others for long.
+func (s *Server) awaitFirst() {
 	select {
 	case <-s.etcd.Server.ReadyNotify():
-	default:
-		s.etcd.Server.Stop()
+	case <-s.etcd.Server.StopNotify():
+	case <-time.After(DefaultReadyTimeout):
 	}
-}
-
-// grpcServers are the gRPC servers of the client URLs. We stop them ourselves:
-// etcd would wait seven seconds for watches.
-type grpcServers struct {
-	// secure: with TLS, gRPC is served by package http, which cannot drain connections.
-	secure  bool
-	mu      sync.Mutex
-	servers []*grpc.Server
-}
-
-func (g *grpcServers) add(s *grpc.Server) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.servers = append(g.servers, s)
-}
-
-func (g *grpcServers) stop(grace time.Duration) {
-	g.mu.Lock()
-	servers := g.servers
-	g.mu.Unlock()
-	var wg sync.WaitGroup
-	for _, s := range servers {
-		wg.Go(func() {
-			if g.secure {
-				s.Stop()
-				return
-			}
-			timer := time.AfterFunc(grace, s.Stop)
-			defer timer.Stop()
-			s.GracefulStop()
-		})
-	}
-	wg.Wait()
 }

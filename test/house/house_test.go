@@ -34,7 +34,7 @@ var rooms = map[string][]string{
 	"kvscheduler/diagram":  {"api/ligato/kvscheduler", "kvscheduler/record"},
 	"kvscheduler/inspect":  {"api/ligato/kvscheduler", "jsontext", "kvscheduler", "kvscheduler/record", "kvscheduler/diagram"},
 	"dbresources":          {"api", "models"},
-	"etcdserver":           {"test/locked"},             // in tests
+	"etcdserver":           {"listener", "test/locked"}, // the last one in tests
 	"store":                {"config", "test/loopback"}, // the last one in tests
 	"delta":                {},
 	"damper":               {},

@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"time"
 
 	"github.com/contiv/contiv/ksr/access"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health/grpc_health_v1"
 )
 
 const (
@@ -67,14 +70,23 @@ func (l *Lab) etcdReady(st *State) func(context.Context) error {
 	if err != nil {
 		return func(context.Context) error { return err }
 	}
+	transport := insecure.NewCredentials()
+	if config != nil {
+		transport = credentials.NewTLS(config)
+	}
 	underlay := NetnsPath(st.Underlay())
-	client := &http.Client{Transport: &http.Transport{
-		DisableKeepAlives: true, TLSClientConfig: config,
-		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			return dialIn(ctx, underlay, network, address)
-		},
-	}}
-	return func(ctx context.Context) error { return getOK(ctx, client, st.etcdURL()+"/health") }
+	dial := grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+		return dialIn(ctx, underlay, "tcp", address)
+	})
+	return func(ctx context.Context) error {
+		conn, err := grpc.NewClient("passthrough:///"+st.etcdAddress(), grpc.WithTransportCredentials(transport), dial)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		_, err = grpc_health_v1.NewHealthClient(conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{})
+		return err
+	}
 }
 
 func (l *Lab) ksrSocket() string { return l.Path("ksr.sock") }

@@ -1,0 +1,238 @@
+package etcdserver
+
+import (
+	"container/list"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/credentials"
+)
+
+// Limits of connections. A connection is pending until its TLS handshake has shown a certificate.
+const (
+	// handshakeTimeout bounds the TLS handshake and the preface of HTTP/2 together.
+	handshakeTimeout = 5 * time.Second
+	// pendingPerAddress bounds the pending connections of one source address, pendingInTotal all of them.
+	pendingPerAddress = 256
+	pendingInTotal    = 4096
+	// connectionsPerClient bounds the connections of one certificate, or, without certificates, of one
+	// source address.
+	connectionsPerClient = 256
+	// reservedDescriptors are for the data, the log and the other members.
+	reservedDescriptors = 150
+)
+
+// gate admits the connections of clients.
+//
+//	accept ──> pending: limits per source address and in total; the oldest makes room for the newest
+//	             │ handshake with a certificate, within handshakeTimeout
+//	             v
+//	           established: limits per certificate and in total; a further one is refused
+//
+// The two kinds have descriptors of their own, so that connections without a certificate never keep
+// out those with one. A flood of pending connections ages out: a client passes if its handshake
+// takes less time than the flood needs to fill the places of its source address.
+type gate struct {
+	perAddress, maxPending    int
+	perClient, maxEstablished int
+
+	mu sync.Mutex
+	// pending holds *gateConn by source address, the oldest first.
+	pending      map[netip.Addr]*list.List
+	pendingCount int
+	// established counts by client, see gateConn.client.
+	established      map[string]int
+	establishedCount int
+}
+
+// newGate divides the descriptors that the process may open.
+func newGate() *gate {
+	descriptors := 1024
+	var limit unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil {
+		descriptors = int(min(limit.Cur, 1<<30))
+	}
+	usable := max(descriptors-reservedDescriptors, 16)
+	pending := min(pendingInTotal, usable/4)
+	return &gate{
+		perAddress: min(pendingPerAddress, max(pending/4, 1)), maxPending: pending,
+		// Descriptors of evicted connections are closed a moment later.
+		perClient: connectionsPerClient, maxEstablished: usable - 2*pending,
+		pending: make(map[netip.Addr]*list.List), established: make(map[string]int),
+	}
+}
+
+// gateListener passes the connections that it accepts through the gate.
+type gateListener struct {
+	net.Listener
+	gate *gate
+	// certificates: a connection is pending until gateCredentials has seen its certificate.
+	certificates bool
+}
+
+func (l *gateListener) Accept() (net.Conn, error) {
+	for {
+		raw, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		conn := &gateConn{Conn: raw, gate: l.gate}
+		if source, err := netip.ParseAddrPort(raw.RemoteAddr().String()); err == nil {
+			conn.source = source.Addr().Unmap()
+		}
+		if l.certificates {
+			l.gate.admit(conn)
+			return conn, nil
+		}
+		if !conn.source.IsValid() { // a unix socket, which only our own user may open
+			return raw, nil
+		}
+		if conn.gate.establish(conn, conn.source.String()) == nil {
+			return conn, nil
+		}
+		conn.Close()
+	}
+}
+
+// gateConn is a connection of a client.
+type gateConn struct {
+	net.Conn
+	gate   *gate
+	source netip.Addr
+	// The gate guards the other fields. place is the place among the pending ones, nil: it has none.
+	place *list.Element
+	// client is the name of the certificate or the source address; "": not established.
+	client string
+	closed bool
+}
+
+// Close frees the place of the connection.
+func (c *gateConn) Close() error {
+	c.gate.forget(c)
+	return c.Conn.Close()
+}
+
+var errTooManyConnections = errors.New("too many connections")
+
+// admit makes a connection pending. The oldest pending one of its address, or of the address that
+// has most, is closed if there are too many.
+func (g *gate) admit(c *gateConn) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if l := g.pending[c.source]; l != nil && l.Len() >= g.perAddress {
+		g.evict(l, "address")
+	}
+	if g.pendingCount >= g.maxPending {
+		var most *list.List
+		for _, l := range g.pending {
+			if most == nil || l.Len() > most.Len() {
+				most = l
+			}
+		}
+		g.evict(most, "total")
+	}
+	l := g.pending[c.source]
+	if l == nil {
+		l = list.New()
+		g.pending[c.source] = l
+	}
+	c.place = l.PushBack(c)
+	g.pendingCount++
+	pendingConnections.Inc()
+}
+
+func (g *gate) evict(l *list.List, reason string) {
+	oldest := l.Front().Value.(*gateConn)
+	g.leavePending(oldest)
+	oldest.Conn.Close()
+	refusedConnections.WithLabelValues(reason).Inc()
+}
+
+func (g *gate) leavePending(c *gateConn) {
+	if c.place == nil {
+		return
+	}
+	l := g.pending[c.source]
+	l.Remove(c.place)
+	c.place = nil
+	if l.Len() == 0 {
+		delete(g.pending, c.source)
+	}
+	g.pendingCount--
+	pendingConnections.Dec()
+}
+
+// establish counts a connection for a client, or returns errTooManyConnections.
+func (g *gate) establish(c *gateConn, client string) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.leavePending(c)
+	switch {
+	case c.closed:
+		return net.ErrClosed
+	case g.established[client] >= g.perClient, g.establishedCount >= g.maxEstablished:
+		refusedConnections.WithLabelValues("client").Inc()
+		return fmt.Errorf("%w of %s", errTooManyConnections, client)
+	}
+	c.client = client
+	g.established[client]++
+	g.establishedCount++
+	establishedConnections.Inc()
+	return nil
+}
+
+func (g *gate) forget(c *gateConn) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.leavePending(c)
+	if c.client != "" && !c.closed {
+		if g.established[c.client]--; g.established[c.client] == 0 {
+			delete(g.established, c.client)
+		}
+		g.establishedCount--
+		establishedConnections.Dec()
+	}
+	c.closed = true
+}
+
+// gateCredentials establishes connections whose handshake has succeeded.
+type gateCredentials struct {
+	credentials.TransportCredentials
+}
+
+func (c gateCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	secure, info, err := c.TransportCredentials.ServerHandshake(raw)
+	conn, ok := raw.(*gateConn)
+	if err != nil || !ok {
+		if err != nil {
+			refusedConnections.WithLabelValues("handshake").Inc()
+		}
+		return secure, info, err
+	}
+	client := commonNameOf(info)
+	if client == "" {
+		client = conn.source.String()
+	}
+	if err := conn.gate.establish(conn, client); err != nil {
+		secure.Close()
+		return nil, nil, err
+	}
+	return secure, info, nil
+}
+
+func (c gateCredentials) Clone() credentials.TransportCredentials {
+	return gateCredentials{c.TransportCredentials.Clone()}
+}
+
+// commonNameOf returns the common name of the verified certificate, or "".
+func commonNameOf(info credentials.AuthInfo) string {
+	if tls, ok := info.(credentials.TLSInfo); ok && len(tls.State.VerifiedChains) > 0 {
+		return tls.State.VerifiedChains[0][0].Subject.CommonName
+	}
+	return ""
+}
