@@ -13,8 +13,8 @@ import (
 	"github.com/contiv/contiv/test/benchmark"
 )
 
-// BenchmarkAddPod measures what a pod's event and transaction of 16 values cost: the time to hand
-// them over, which is part of CNI ADD, and the processor time to write them, which is not.
+// BenchmarkAddPod measures the event and the transaction of a pod, with 16 values: the time to
+// queue them, which is part of CNI ADD, and the processor time to write them, which is not.
 func BenchmarkAddPod(b *testing.B) {
 	var handed *kvscheduler.Committed
 	scheduler := kvscheduler.New(kvscheduler.Options{Logger: slog.New(slog.DiscardHandler), Recorder: func(c kvscheduler.Committed) { handed = &c }})

@@ -1,25 +1,26 @@
-// Package history keeps on disk what an agent did, so that it can be asked for after a restart:
-// events, transactions, and what became of values.
+// Package history records on disk the events, transactions and value changes of an agent, so that
+// they can be queried after a restart.
 //
 //	controller ──── EventRecord ──┐
 //	                              ├─> Recorder ──> journal ──> Reader ──> REST, and reports of contivctl
 //	KVScheduler ─── Committed ────┘  (a queue)
 //
-// What is recorded never waits for the disk. A queue that is full and a disk that fails lose records; how many is
-// recorded as soon as it can be. A run is the life of one agent; runs are numbered from 1.
+// Recording never waits for the disk. If the queue is full or the disk fails, records are lost, and
+// the journal states how many as soon as it can be written again. A run is the lifetime of one
+// agent process. Runs are numbered from 1.
 //
-// The lines of the journal, by their kind:
+// The journal has these kinds of lines:
 //
-//	R  a run begins                     Run
-//	H  a segment goes on with a run     Run
-//	K  all values follow, in C          checkpoint
-//	C  a value                          record.Value
+//	R  start of a run                   Run
+//	H  start of a segment within a run  Run
+//	K  start of a checkpoint            checkpoint
+//	C  a value of the checkpoint        record.Value
 //	E  an event                         controller.EventRecord
 //	T  a transaction                    record.Txn
-//	V  what it made of a value          change
-//	L  records were lost                loss
-//	S  the run ended in an orderly way
+//	V  a value changed by it            change
+//	L  lost records                     loss
+//	S  orderly end of the run
 //
-// The values of a moment are those of the last R, H or L before it, with the changes since. Each segment
-// begins with R or H, so older segments need not be there.
+// The values at a given time are the values after the last R, H or L line, plus later changes. Each
+// segment begins with R or H, so it can be read without older segments.
 package history

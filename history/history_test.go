@@ -27,7 +27,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// life is an agent with one kind of values, texts under x/, of which "broken" fails.
+// life is an agent with one kind of values, texts under x/. Values with the text "broken" fail.
 type life struct {
 	*Recorder
 	t         *testing.T
@@ -69,7 +69,7 @@ func (l *life) end() {
 	l.Close()
 }
 
-// commit puts values, and deletes those that are "", because of an event.
+// commit puts values, or deletes them if they are "", for an event.
 func (l *life) commit(keyValues ...string) {
 	l.t.Helper()
 	txn := l.scheduler.NewTransaction()
@@ -89,7 +89,7 @@ func (l *life) commit(keyValues ...string) {
 	l.events++
 }
 
-// moment is a time between what happens before and after it.
+// moment returns a time that separates earlier from later records.
 func (l *life) moment() time.Time {
 	l.t.Helper()
 	if err := l.Flush(context.Background()); err != nil {
@@ -100,7 +100,7 @@ func (l *life) moment() time.Time {
 	return time.Now()
 }
 
-// get asks the REST API, and returns the status.
+// get queries the REST API and returns the status.
 func (l *life) get(path string, into any) int {
 	l.t.Helper()
 	w := httptest.NewRecorder()
@@ -115,7 +115,7 @@ func (l *life) get(path string, into any) int {
 
 func (l *life) reader() Reader { return NewReader(os.DirFS(l.dir)) }
 
-// crash copies what is on disk, as a killed process leaves it.
+// crash copies the files on disk as a killed process leaves them.
 func crash(t *testing.T, dir string) string {
 	t.Helper()
 	left := t.TempDir()
@@ -157,7 +157,7 @@ func TestEverythingSurvivesARestart(t *testing.T) {
 	first := a.moment()
 	a.commit("a", "2", "b", "", "c", "broken")
 	second := a.moment()
-	left := crash(t, dir) // no end of the run there
+	left := crash(t, dir) // no end of the run
 
 	b := start(t, left, 1<<20)
 	b.commit("a", "2")
@@ -238,7 +238,7 @@ func TestEverythingSurvivesARestart(t *testing.T) {
 	if diff := cmp.Diff([]string{"x/a: 1 -> 2", "x/b: 1 -> gone"}, lines); diff != "" {
 		t.Error(diff)
 	}
-	// Nothing differs of a value that a restart found as it was.
+	// A value that a restart found unchanged does not differ.
 	if diffs, err := r.Diff(second, third); err != nil || len(diffs) != 1 || diffs[0].Key != "x/c" {
 		t.Errorf("%v, %v", diffs, err)
 	}
@@ -250,7 +250,7 @@ func TestEverythingSurvivesARestart(t *testing.T) {
 	}
 }
 
-// What was forgotten does not matter to what is kept: a segment begins with all values.
+// Each segment begins with all values, so deleted segments do not matter.
 func TestValuesWithoutTheSegmentsBefore(t *testing.T) {
 	dir := t.TempDir()
 	l := start(t, dir, 40<<10)
@@ -277,7 +277,7 @@ func TestValuesWithoutTheSegmentsBefore(t *testing.T) {
 			t.Fatalf("after transaction %d: %s", x.Txn.SeqNum, diff)
 		}
 	}
-	// What a reader remembers of full segments is what they say.
+	// A cached full segment yields the same runs as the file.
 	remembers := l.reader()
 	for range 2 {
 		runs, err := remembers.Runs()
@@ -286,17 +286,17 @@ func TestValuesWithoutTheSegmentsBefore(t *testing.T) {
 			t.Errorf("%v: %s", err, diff)
 		}
 	}
-	// A new run goes on counting although the first line of the run before is gone.
+	// A new run continues the numbering although the first line of the previous run is gone.
 	l.end()
 	if l = start(t, dir, 40<<10); l.run.Run != 2 {
 		t.Errorf("run %d", l.run.Run)
 	}
 }
 
-// A disk that cannot be written to is told of, and afterwards the values are right again.
+// A failing disk is reported. When it works again, the recorded values are right.
 func TestDiskThatFailsForAWhile(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "history")
-	if err := os.Symlink("nowhere", dir); err != nil { // where a directory is needed
+	if err := os.Symlink("nowhere", dir); err != nil { // a directory is needed here
 		t.Fatal(err)
 	}
 	l := start(t, dir, 1<<20)
@@ -304,10 +304,10 @@ func TestDiskThatFailsForAWhile(t *testing.T) {
 	if err := l.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if p := l.Problems(t.Context()); len(p) != 1 || !strings.Contains(p[0], "history is not kept across restarts: ") {
+	if p := l.Problems(t.Context()); len(p) != 1 || !strings.Contains(p[0], "history is not recorded: ") {
 		t.Errorf("problems %q", p)
 	}
-	// Who asks meanwhile learns that records are missing.
+	// Meanwhile, readers see that records are missing.
 	var events Events
 	if code := l.get(EventsURL, &events); code != http.StatusOK || len(events.Runs) != 1 || events.Runs[0].Run != 1 || events.Runs[0].Lost != 2 {
 		t.Errorf("runs %+v, status %d", events.Runs, code)
@@ -324,16 +324,16 @@ func TestDiskThatFailsForAWhile(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{"x/a": "1", "x/b": "1"}, valuesAt(t, l.reader(), now)); diff != "" {
 		t.Error(diff)
 	}
-	// Both of the lost transaction and its event.
+	// the lost transaction and its event
 	if runs, err := l.reader().Runs(); err != nil || len(runs) != 1 || runs[0].Lost != 2 {
 		t.Errorf("runs %+v, %v", runs, err)
 	}
 }
 
-// A disk that failed is tried again although nothing more happens.
+// Recording resumes after a disk failure even if nothing else happens.
 func TestDiskIsTriedAgain(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "history")
-	if err := os.Symlink("nowhere", dir); err != nil { // where a directory is needed
+	if err := os.Symlink("nowhere", dir); err != nil { // a directory is needed here
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
@@ -345,7 +345,7 @@ func TestDiskIsTriedAgain(t *testing.T) {
 		if err := os.Remove(dir); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(2 * patience)
+		time.Sleep(2 * retryDelay)
 		synctest.Wait()
 		if p := l.Problems(t.Context()); len(p) != 0 {
 			t.Errorf("problems %q", p)
@@ -360,25 +360,25 @@ func TestDiskIsTriedAgain(t *testing.T) {
 	})
 }
 
-// tryNow ends the patience with a disk that failed.
+// tryNow skips the delay after a disk failure.
 func (l *life) tryNow() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.impatient = true
+	l.retryNow = true
 }
 
-// A queue that is full loses records, but nobody waits, and the values are right again afterwards.
+// A full queue drops records without blocking. The values are right afterwards.
 func TestQueueIsBounded(t *testing.T) {
 	dir := t.TempDir()
 	l := start(t, dir, 1<<20)
 	l.commit("a", "1")
 	l.moment()
-	l.mu.Lock() // what is gathered next waits for it, and is not written
-	for i := range queueLength + gathered + 10 {
+	l.mu.Lock() // blocks the writer
+	for i := range queueLength + maxBatch + 10 {
 		l.queueOrLose(i)
 	}
 	l.mu.Unlock()
-	l.commit("b", "2") // perhaps lost, too
+	l.commit("b", "2") // may be lost, too
 	l.moment()
 	l.commit("c", "3")
 	now := l.moment()
@@ -390,7 +390,7 @@ func TestQueueIsBounded(t *testing.T) {
 	}
 }
 
-// queueOrLose is push by one who has the lock.
+// queueOrLose is push for a caller that holds the lock.
 func (l *life) queueOrLose(i int) {
 	select {
 	case l.queue <- item{event: &controller.EventRecord{SeqNum: uint64(100 + i), ProcessingEnd: time.Now()}}:
@@ -450,8 +450,8 @@ func TestREST(t *testing.T) {
 	}
 }
 
-// The writer does not compete with a burst of events, unless it goes on for long.
-func TestBurstIsWrittenAfterwards(t *testing.T) {
+// The writer waits until a burst of events ends, or for at most longestGathering.
+func TestWriterWaitsForEndOfBurst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		r := Open(Options{Dir: dir, Bytes: 1 << 20, Age: time.Hour, Log: slog.New(slog.DiscardHandler)})
@@ -472,7 +472,7 @@ func TestBurstIsWrittenAfterwards(t *testing.T) {
 			}
 			r.Event(&controller.EventRecord{SeqNum: uint64(pushed), Name: "Test", ProcessingEnd: time.Now()})
 			pushed++
-			time.Sleep(gathering / 2)
+			time.Sleep(quietPeriod / 2)
 		}
 		if n := written(); n != pushed {
 			t.Errorf("%d of %d events are written after %v", n, pushed, longestGathering)
@@ -480,7 +480,7 @@ func TestBurstIsWrittenAfterwards(t *testing.T) {
 	})
 }
 
-// Nothing is written before what happened has had its time, and all of it at once then.
+// Records are collected and then written together.
 func TestRecordsAreWrittenTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -497,7 +497,7 @@ func TestRecordsAreWrittenTogether(t *testing.T) {
 			}
 			return len(events)
 		}
-		time.Sleep(gathering - time.Nanosecond)
+		time.Sleep(quietPeriod - time.Nanosecond)
 		synctest.Wait()
 		if n := written(); n != 0 {
 			t.Errorf("%d events are written before", n)
@@ -510,7 +510,7 @@ func TestRecordsAreWrittenTogether(t *testing.T) {
 	})
 }
 
-// A reader remembers the runs of the segments that there are, not of those that were forgotten.
+// A reader caches only the runs of existing segments.
 func TestRunsOfForgottenSegmentsAreForgotten(t *testing.T) {
 	dir := t.TempDir()
 	l := start(t, dir, 16<<10)
@@ -538,11 +538,12 @@ func TestRunsOfForgottenSegmentsAreForgotten(t *testing.T) {
 		return true
 	})
 	if known == 0 || known >= len(segments) {
-		t.Errorf("runs of %d segments are remembered of %d segments that there are, the last one not full", known, len(segments))
+		t.Errorf("runs of %d segments are cached, %d segments exist, the last one not full", known, len(segments))
 	}
 }
 
-// An agent ends without making a full segment small, which takes longer the more there is: the next run begins one.
+// An agent ends without compressing a full segment, which takes time. The next run starts a new
+// segment.
 func TestEndDoesNotWaitForAFullSegment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()

@@ -19,46 +19,47 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// ErrNotRecorded: the journal does not reach back that far, or has no such record.
-var ErrNotRecorded = errors.New("not in the history (any more)")
+// ErrNotRecorded is returned if the journal does not contain the requested record or time.
+var ErrNotRecorded = errors.New("not in the history")
 
-// maxRecords is how many records are returned at once.
+// maxRecords bounds the number of records in a result.
 const maxRecords = 10_000
 
-// Reader reads the journal in a directory. It may be used while a Recorder writes there.
+// Reader reads the journal in a directory, even while a Recorder writes it.
 type Reader struct {
 	fsys fs.FS
-	// runs of full segments, by name: they never change.
+	// runs caches the runs of full segments, which never change, by name.
 	runs *sync.Map
 }
 
 // NewReader returns a Reader of a directory, which need not exist.
 func NewReader(fsys fs.FS) Reader { return Reader{fsys, &sync.Map{}} }
 
-// Event is an event with the run in which it happened.
+// Event is an event with its run.
 type Event struct {
 	Run   int
 	Event *controller.EventRecord
 }
 
-// Txn is a transaction with the run in which it was made, and the events that led to it.
+// Txn is a transaction with its run and the events that caused it.
 type Txn struct {
 	Run    int
 	Txn    *record.Txn
 	Events []*controller.EventRecord `json:",omitempty"`
-	// Operations and Failed are how many operations there were, in an outline, which has none.
+	// Operations and Failed count the operations of an outline, which omits the operations
+	// themselves.
 	Operations int `json:",omitempty"`
 	Failed     int `json:",omitempty"`
 }
 
-// Revision is what a value was in a run.
+// Revision is a revision of a value with its run.
 type Revision struct {
 	Run      int
 	Revision record.Revision
 }
 
-// Span is a part of a history: what overlaps a time, zero times being open ends, and of that the Last records;
-// 0: all.
+// Span selects the records that overlap a time range, and the Last of them. A zero time is an open
+// end. A zero Last selects all.
 type Span struct {
 	Since, Until time.Time
 	Last         int
@@ -71,7 +72,7 @@ func (s Span) limit() int {
 	return s.Last
 }
 
-// segments returns the segments; none if nothing was ever recorded.
+// segments returns the segments, none if nothing has been recorded.
 func (r Reader) segments() ([]journal.Segment, error) {
 	segments, err := journal.Segments(r.fsys)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -80,7 +81,7 @@ func (r Reader) segments() ([]journal.Segment, error) {
 	return segments, err
 }
 
-// Runs returns the runs that left anything, oldest first.
+// Runs returns the runs in the journal, oldest first.
 func (r Reader) Runs() ([]Run, error) {
 	segments, err := r.segments()
 	if err != nil {
@@ -112,7 +113,7 @@ func (r Reader) Runs() ([]Run, error) {
 	return runs, nil
 }
 
-// runsWithin returns the runs that a segment tells of; those of a full one are remembered.
+// runsWithin returns the runs in a segment. It caches the runs of full segments.
 func (r Reader) runsWithin(s journal.Segment, full bool) (runs []Run, err error) {
 	if known, ok := r.runs.Load(s.Name()); ok && full {
 		return known.([]Run), nil
@@ -124,8 +125,8 @@ func (r Reader) runsWithin(s journal.Segment, full bool) (runs []Run, err error)
 			return true
 		})
 	}
-	if !full { // the last run goes on, and a line tells the end of those that were stopped
-		err = read(ofRuns)
+	if !full { // a later line may change the last run
+		err = read(runKinds)
 		if crashed := func(r Run) bool { return !r.Ended }; err != nil || len(runs) == 0 || !slices.ContainsFunc(runs[:len(runs)-1], crashed) {
 			return runs, err
 		}
@@ -136,10 +137,10 @@ func (r Reader) runsWithin(s journal.Segment, full bool) (runs []Run, err error)
 	return runs, err
 }
 
-// ofRuns are the kinds of lines that are about runs.
-var ofRuns = string([]byte{runLine, headLine, stopLine, lossLine})
+// runKinds lists the kinds of lines about runs.
+var runKinds = string([]byte{runLine, headLine, stopLine, lossLine})
 
-// forget drops what is remembered of segments that are gone.
+// forget removes deleted segments from the cache.
 func (r Reader) forget(segments []journal.Segment) {
 	r.runs.Range(func(name, _ any) bool {
 		if !slices.ContainsFunc(segments, func(s journal.Segment) bool { return s.Name() == name }) {
@@ -172,15 +173,15 @@ func noteRun(runs []Run, l journal.Line) []Run {
 	return runs
 }
 
-// visit calls back with the lines of the given kinds between two times, with their runs, newest segment
-// first, until enough reports so after a segment.
+// visit calls visit for the lines of the given kinds within a span, newest segment first, until
+// enough returns true after a segment.
 func (r Reader) visit(kinds string, s Span, enough func() bool, visit func(run int, l journal.Line)) error {
 	segments, err := r.segments()
 	if err != nil {
 		return err
 	}
 	for _, segment := range slices.Backward(segments) {
-		if !s.Until.IsZero() && segment.First.After(s.Until.Add(time.Minute)) { // of long transactions
+		if !s.Until.IsZero() && segment.First.After(s.Until.Add(time.Minute)) { // transactions may take long
 			continue
 		}
 		run := 0
@@ -207,27 +208,27 @@ func runOf(l journal.Line) int {
 	return run.Run
 }
 
-// collect returns the last lines of a span, oldest first, decoded into records. beside is called with the lines of other
-// kinds in the same segments; it may be nil.
+// collect returns the last records of a span, oldest first. visitOther, if not nil, receives the
+// lines of otherKinds in the same segments.
 func collect[T any](r Reader, kind byte, s Span, decode func(run int, data []byte) (record T, begins time.Time, err error),
-	others string, beside func(run int, l journal.Line)) ([]T, error) {
+	otherKinds string, visitOther func(run int, l journal.Line)) ([]T, error) {
 	type line struct {
 		run    int
 		data   []byte // nil: decoded
 		record T
 	}
 	var lines, segment []line
-	err := r.visit(string(kind)+others, s, func() bool {
+	err := r.visit(string(kind)+otherKinds, s, func() bool {
 		lines = append(segment, lines...)
 		segment = nil
 		return len(lines) >= s.limit()
 	}, func(run int, l journal.Line) {
 		if l.Kind != kind {
-			beside(run, l)
+			visitOther(run, l)
 			return
 		}
 		found := line{run: run}
-		if s.Until.IsZero() && s.Last > 0 { // perhaps it is not among the last ones
+		if s.Until.IsZero() && s.Last > 0 { // it may not be among the last ones
 			found.data = bytes.Clone(l.Data)
 		} else {
 			record, begins, err := decode(run, l.Data)
@@ -254,7 +255,7 @@ func collect[T any](r Reader, kind byte, s Span, decode func(run int, data []byt
 	return records, err
 }
 
-// Events returns the events of a span, oldest first, 10 000 at most.
+// Events returns the events of a span, oldest first, at most 10 000.
 func (r Reader) Events(s Span) ([]Event, error) {
 	return collect(r, eventLine, s, func(run int, data []byte) (Event, time.Time, error) {
 		e := Event{Run: run}
@@ -269,7 +270,7 @@ func (r Reader) Events(s Span) ([]Event, error) {
 	}, "", nil)
 }
 
-// Txns returns the transactions of a span, oldest first, 10 000 at most.
+// Txns returns the transactions of a span, oldest first, at most 10 000.
 func (r Reader) Txns(s Span) ([]Txn, error) {
 	return r.txns(s, func(data []byte) (t Txn, err error) {
 		t.Txn = &record.Txn{}
@@ -278,7 +279,7 @@ func (r Reader) Txns(s Span) ([]Txn, error) {
 	})
 }
 
-// Outlines returns what Txns does, without values and operations.
+// Outlines returns the same as Txns, without values and operations.
 func (r Reader) Outlines(s Span) ([]Txn, error) {
 	return r.txns(s, func(data []byte) (Txn, error) {
 		var o record.Outline
@@ -287,8 +288,8 @@ func (r Reader) Outlines(s Span) ([]Txn, error) {
 	})
 }
 
-// txns returns transactions with the events that led to them. These end later: their lines are in the same segments, or
-// in newer ones.
+// txns returns transactions with the events that caused them. Events end later, so their lines are
+// in the same segments or in newer ones.
 func (r Reader) txns(s Span, decode func(data []byte) (Txn, error)) ([]Txn, error) {
 	events := map[id][][]byte{}
 	txns, err := collect(r, txnLine, s, func(run int, data []byte) (Txn, time.Time, error) {
@@ -315,13 +316,13 @@ func (r Reader) txns(s Span, decode func(data []byte) (Txn, error)) ([]Txn, erro
 	return txns, err
 }
 
-// id of a transaction.
+// id identifies a transaction.
 type id struct {
 	run int
 	seq uint64
 }
 
-// txnOfEvent returns the number of the transaction that an event led to, without decoding the rest.
+// txnOfEvent decodes only the number of the transaction that an event caused.
 func txnOfEvent(data []byte) (seq uint64, ok bool) {
 	r := jsontext.NewReader(data)
 	r.Object(func(name []byte) {
@@ -341,7 +342,7 @@ func txnOfEvent(data []byte) (seq uint64, ok bool) {
 	return seq, ok && r.End() == nil
 }
 
-// addCauses adds the events that led to a transaction.
+// addCauses adds the events that caused a transaction.
 func (r Reader) addCauses(t *Txn) error {
 	s := Span{Since: t.Txn.Start, Until: t.Txn.Stop}
 	return r.visit(string(eventLine), s, func() bool { return false }, func(run int, l journal.Line) {
@@ -352,7 +353,7 @@ func (r Reader) addCauses(t *Txn) error {
 	})
 }
 
-// orLast returns the number of the last run in place of 0.
+// orLast returns run, or the number of the last run if run is 0.
 func (r Reader) orLast(run int) int {
 	if run != 0 {
 		return run
@@ -360,7 +361,8 @@ func (r Reader) orLast(run int) int {
 	return r.lastRun()
 }
 
-// lastRun returns the number of the last run; 0 if there was none. Each segment begins with its run.
+// lastRun returns the number of the last run, 0 if there was none. Each segment begins with its
+// run.
 func (r Reader) lastRun() int {
 	segments, err := r.segments()
 	if err != nil {
@@ -374,7 +376,8 @@ func (r Reader) lastRun() int {
 	return 0
 }
 
-// Event returns an event of a run, 0 being the last one; ErrNotRecorded.
+// Event returns an event of a run; run 0 is the last one. It returns ErrNotRecorded if the event is
+// missing.
 func (r Reader) Event(run int, seq uint64) (e Event, err error) {
 	run = r.orLast(run)
 	found := false
@@ -391,7 +394,8 @@ func (r Reader) Event(run int, seq uint64) (e Event, err error) {
 	return e, err
 }
 
-// Txn returns a transaction of a run, 0 being the last one; ErrNotRecorded.
+// Txn returns a transaction of a run; run 0 is the last one. It returns ErrNotRecorded if the
+// transaction is missing.
 func (r Reader) Txn(run int, seq uint64) (t Txn, err error) {
 	run = r.orLast(run)
 	found := false
@@ -412,8 +416,8 @@ func (r Reader) Txn(run int, seq uint64) (t Txn, err error) {
 	return t, err
 }
 
-// Timeline returns what a value was, oldest first. A new run starts from nothing: the last revision
-// of the run before ends with it.
+// Timeline returns the revisions of a value, oldest first. A run starts without values, so it ends
+// the last revision of the previous run.
 func (r Reader) Timeline(key string, since time.Time) ([]Revision, error) {
 	byKey, err := r.Timelines([]string{key}, since)
 	if err != nil {
@@ -422,7 +426,7 @@ func (r Reader) Timeline(key string, since time.Time) ([]Revision, error) {
 	return byKey[key], nil
 }
 
-// Timelines returns what Timeline does of each of several keys; what is read is read once.
+// Timelines returns the timelines of several keys in one pass.
 func (r Reader) Timelines(keys []string, since time.Time) (map[string][]Revision, error) {
 	byKey := make(map[string][]Revision, len(keys))
 	for _, key := range keys {
@@ -453,7 +457,7 @@ func (r Reader) Timelines(keys []string, since time.Time) (map[string][]Revision
 	return byKey, err
 }
 
-// readChange reads the line of a change.
+// readChange decodes the line of a change.
 func readChange(data []byte) (c change, err error) {
 	var value []byte
 	r := jsontext.NewReader(data)
@@ -478,9 +482,10 @@ func readChange(data []byte) (c change, err error) {
 	return c, c.Value.UnmarshalJSON(value)
 }
 
-// keyOf returns the key of a change or a value without decoding the rest; not ok: it is not found so easily.
+// keyOf extracts the key of a change or value without decoding the rest. ok is false if the line
+// must be decoded.
 func keyOf(data []byte) (key []byte, ok bool) {
-	const name, within = `"Key":"`, 48 // nothing but a number precedes it
+	const name, within = `"Key":"`, 48 // only a number precedes it
 	begin := bytes.Index(data[:min(len(data), within)], []byte(name))
 	if begin < 0 {
 		return nil, false
@@ -493,7 +498,7 @@ func keyOf(data []byte) (key []byte, ok bool) {
 	return key[:end], true
 }
 
-// Keys returns the keys of all values that changed since a time, sorted.
+// Keys returns the sorted keys of all values that changed since a time.
 func (r Reader) Keys(since time.Time) ([]string, error) {
 	keys := map[string]bool{}
 	err := r.visit(string([]byte{changeLine, valueLine}), Span{Since: since}, func() bool { return false }, func(_ int, l journal.Line) {
@@ -508,7 +513,7 @@ func (r Reader) Keys(since time.Time) ([]string, error) {
 	return slices.Sorted(maps.Keys(keys)), err
 }
 
-// ValuesAt returns the values that there were at a time, by key, and in which run.
+// ValuesAt returns the values at a time, by key, and the run of that time.
 func (r Reader) ValuesAt(at time.Time) (map[string]*record.Value, int, error) {
 	segments, err := r.segments()
 	if err != nil {
@@ -527,7 +532,7 @@ func (r Reader) ValuesAt(at time.Time) (map[string]*record.Value, int, error) {
 	}
 	values, run := map[string]json.RawMessage{}, 0
 	err = segments[i].Read(func(l journal.Line) bool {
-		if l.Time.After(at) && l.Kind != eventLine { // events may end later than what follows them
+		if l.Time.After(at) && l.Kind != eventLine { // events may end later than the lines after them
 			return false
 		}
 		switch l.Kind {
@@ -565,7 +570,7 @@ func (r Reader) ValuesAt(at time.Time) (map[string]*record.Value, int, error) {
 	return decoded, run, nil
 }
 
-// keyAndValue returns the members of the line of a change or a value; nothing of a damaged one.
+// keyAndValue decodes the line of a change or value. It returns zero values for a damaged line.
 func keyAndValue(data []byte) (key string, value []byte) {
 	r := jsontext.NewReader(data)
 	r.Object(func(name []byte) {
@@ -584,7 +589,8 @@ func keyAndValue(data []byte) (key string, value []byte) {
 	return key, value
 }
 
-// Diff returns the values that differ between two moments, sorted by key; also those of different runs.
+// Diff returns the values that differ between two times, sorted by key. The times may belong to
+// different runs.
 func (r Reader) Diff(from, to time.Time) ([]record.Diff, error) {
 	a, _, err := r.ValuesAt(from)
 	if err != nil {
@@ -609,8 +615,8 @@ func (r Reader) Diff(from, to time.Time) ([]record.Diff, error) {
 	return diffs, nil
 }
 
-// same reports whether people see no difference. What exists of a value that is wanted is read back in another form
-// than the one that it was made in.
+// same reports whether two values look the same to a user. The actual value of a wanted one is not
+// compared, because reading it back may change its form.
 func same(a, b *record.Value) bool {
 	return a.State == b.State && a.Error == b.Error && equal(a.Want, b.Want) &&
 		(a.Have == nil) == (b.Have == nil) && (a.Want != nil || equal(a.Have, b.Have))

@@ -23,17 +23,17 @@ import (
 
 const (
 	queueLength = 4096
-	// patience is how long a disk that failed is left alone.
-	patience = 5 * time.Second
-	// checkpointBatch values are written at once.
+	// retryDelay is the delay after a disk failure.
+	retryDelay = 5 * time.Second
+	// checkpointBatch is the number of values written at once.
 	checkpointBatch = 100
-	// gathering is how long nothing must have come before the writer writes, so that it does not compete with what events
-	// are about: a CNI ADD is answered before, and so is each of a burst. longestGathering bounds it: an agent that is
-	// killed loses at most this much.
-	gathering        = 50 * time.Millisecond
-	longestGathering = 10 * gathering
-	// gathered items are written at once at most.
-	gathered = 256
+	// quietPeriod without new records starts a write, so that the writer does not compete with a
+	// CNI ADD or a burst of them. longestGathering bounds the delay, and hence the loss when the
+	// agent is killed.
+	quietPeriod      = 50 * time.Millisecond
+	longestGathering = 10 * quietPeriod
+	// maxBatch bounds the number of items written at once.
+	maxBatch = 256
 )
 
 // Kinds of lines.
@@ -49,17 +49,17 @@ const (
 	stopLine       = 'S'
 )
 
-// Run is the life of an agent.
+// Run is the lifetime of an agent process.
 type Run struct {
 	Run     int
 	Node    string
 	Version string
 	Start   time.Time
-	// End is when the last thing was recorded; zero for the run that goes on.
+	// End is the time of the last record; zero for the current run.
 	End time.Time `json:",omitzero"`
-	// Ended in an orderly way, not by a crash.
+	// Ended reports an orderly end, as opposed to a crash.
 	Ended bool `json:",omitempty"`
-	// Lost is how many records were not written.
+	// Lost is the number of records that were not written.
 	Lost int `json:",omitempty"`
 }
 
@@ -70,7 +70,7 @@ type change struct {
 	record.Change
 }
 
-// appendJSON appends what encoding/json makes of the change.
+// appendJSON appends the same text as encoding/json.
 func (c change) appendJSON(b []byte) []byte {
 	b = strconv.AppendUint(append(b, `{"Txn":`...), c.Txn, 10)
 	b = jsontext.AppendString(append(b, `,"Key":`...), c.Key)
@@ -91,9 +91,9 @@ type loss struct {
 
 // Options of a Recorder.
 type Options struct {
-	// Dir holds the journal; it is made.
+	// Dir holds the journal. It is created if missing.
 	Dir string
-	// Bytes bounds the journal, Age how long it reaches back.
+	// Bytes and Age bound the size and the age of the journal.
 	Bytes int64
 	Age   time.Duration
 	// Node and Version of the agent.
@@ -101,33 +101,33 @@ type Options struct {
 	Log           *slog.Logger
 }
 
-// Recorder writes what it is told; Close it. A nil Recorder keeps nothing.
+// Recorder writes the history. A nil Recorder records nothing.
 type Recorder struct {
 	o     Options
 	run   Run
 	queue chan item
-	lost  atomic.Int64 // because the queue was full
+	lost  atomic.Int64 // dropped because the queue was full
 	done  chan struct{}
-	// ending: Close waits, and so may the start of the next agent.
+	// ending is closed when Close starts waiting.
 	ending chan struct{}
 
-	mu        sync.Mutex
-	trouble   error // of the last write
-	begun     bool  // the run's line is written
-	missing   int   // records that are lost, and that the journal does not count yet
-	closed    bool
-	impatient bool // a disk that failed is tried at once
+	mu       sync.Mutex
+	trouble  error // error of the last write
+	begun    bool  // the run's line is written
+	missing  int   // lost records that the journal does not count yet
+	closed   bool
+	retryNow bool // retry a failed disk at once
 
-	// The goroutine write owns these:
-	journal *journal.Journal
-	encoder encoder
-	values  *kvscheduler.Committed // the last known transaction; nil: none yet
-	missed  *loss                  // what could not be written; nil: nothing
-	stale   bool                   // transactions after values are unknown
-	retryAt time.Time
+	// The fields below belong to the goroutine of write.
+	journal   *journal.Journal
+	encoder   encoder
+	values    *kvscheduler.Committed // the last known transaction, nil before the first
+	unwritten *loss                  // records that could not be written, nil if none
+	stale     bool                   // later transactions were lost
+	retryAt   time.Time
 }
 
-// item is one of its fields; none: nothing follows.
+// item has one field set, or none at the end of the queue.
 type item struct {
 	event   *controller.EventRecord
 	txn     *kvscheduler.Committed
@@ -136,7 +136,8 @@ type item struct {
 
 func (i item) ends() bool { return i == item{} }
 
-// Open begins a run. A journal that cannot be used is no error: the agent works without, and Problems tell.
+// Open begins a run. If the journal cannot be used, the agent continues without it, and Problems
+// reports the error.
 func Open(o Options) *Recorder {
 	r := &Recorder{o: o, queue: make(chan item, queueLength), done: make(chan struct{}), ending: make(chan struct{})}
 	r.run = Run{Run: 1 + NewReader(os.DirFS(o.Dir)).lastRun(), Node: o.Node, Version: o.Version, Start: time.Now()}
@@ -145,7 +146,7 @@ func Open(o Options) *Recorder {
 	return r
 }
 
-// begin opens the journal and writes that the run begins.
+// begin opens the journal and writes the start of the run.
 func (r *Recorder) begin() {
 	var err error
 	if r.journal == nil {
@@ -160,14 +161,13 @@ func (r *Recorder) begin() {
 	r.note(err)
 }
 
-// Event records an event.
 func (r *Recorder) Event(e *controller.EventRecord) {
 	if r != nil {
 		r.push(item{event: e})
 	}
 }
 
-// Transaction records a transaction, with what it made of values.
+// Transaction records a transaction and its changes of values.
 func (r *Recorder) Transaction(c kvscheduler.Committed) {
 	if r != nil {
 		r.push(item{txn: &c})
@@ -187,7 +187,7 @@ func (r *Recorder) push(i item) {
 	}
 }
 
-// Flush returns when everything that was recorded before is written, or lost.
+// Flush waits until all earlier records are written or lost.
 func (r *Recorder) Flush(ctx context.Context) error {
 	flushed := make(chan struct{})
 	select {
@@ -206,7 +206,7 @@ func (r *Recorder) Flush(ctx context.Context) error {
 	return nil
 }
 
-// Close ends the run after what was recorded is written.
+// Close writes all records and ends the run.
 func (r *Recorder) Close() {
 	if r == nil {
 		return
@@ -222,18 +222,18 @@ func (r *Recorder) Close() {
 	<-r.done
 }
 
-// Problems says why nothing is recorded.
+// Problems reports why nothing is recorded.
 func (r *Recorder) Problems(context.Context) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.trouble == nil {
 		return nil
 	}
-	return []string{fmt.Sprintf("history is not kept across restarts: %v", r.trouble)}
+	return []string{fmt.Sprintf("history is not recorded: %v", r.trouble)}
 }
 
-// complete adds what the journal lacks about this run to those that it has: the run itself, until its line is written, and
-// how many records were lost since the last one that is.
+// complete adds information about this run that is not in the journal yet: the run itself, and the
+// number of recently lost records.
 func (r *Recorder) complete(runs []Run) []Run {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -247,7 +247,7 @@ func (r *Recorder) complete(runs []Run) []Run {
 	return runs
 }
 
-// note remembers how the last write ended, and logs when that changes.
+// note stores the result of the last write and logs changes.
 func (r *Recorder) note(err error) {
 	r.mu.Lock()
 	before := r.trouble
@@ -255,13 +255,13 @@ func (r *Recorder) note(err error) {
 	r.mu.Unlock()
 	switch {
 	case err != nil && before == nil:
-		r.o.Log.Warn("History is not kept", "error", err)
+		r.o.Log.Warn("Cannot record history", "error", err)
 	case err == nil && before != nil:
-		r.o.Log.Info("History is kept again")
+		r.o.Log.Info("History is recorded again")
 	}
 }
 
-// write is the goroutine that writes.
+// write is the writing goroutine.
 func (r *Recorder) write() {
 	defer close(r.done)
 	for {
@@ -284,21 +284,21 @@ func (r *Recorder) write() {
 	}
 }
 
-// gather waits until a batch is to be written, or a journal that failed is to be tried again. It also returns the flush
-// or the end that is asked for then, nil if none is.
+// gather waits until a batch is ready or a failed journal should be tried again. It also returns a
+// requested flush or end, nil if none.
 func (r *Recorder) gather() (batch []item, then *item) {
 	var quiet, enough, retry <-chan time.Time
-	if r.missed != nil {
+	if r.unwritten != nil {
 		retry = time.After(time.Until(r.retryAt))
 	}
-	for len(batch) < gathered {
+	for len(batch) < maxBatch {
 		select {
 		case i := <-r.queue:
 			if i.flushed != nil || i.ends() {
 				return batch, &i
 			}
 			batch = append(batch, i)
-			quiet = time.After(gathering)
+			quiet = time.After(quietPeriod)
 			if enough == nil {
 				enough = time.After(longestGathering)
 			}
@@ -313,23 +313,23 @@ func (r *Recorder) gather() (batch []item, then *item) {
 	return batch, nil
 }
 
-// keep writes events and transactions, or counts them as lost.
+// keep writes events and transactions or counts them as lost.
 func (r *Recorder) keep(batch []item) {
 	if n := int(r.lost.Swap(0)); n > 0 {
-		r.miss(n, errors.New("more happened at once than could be written"))
+		r.miss(n, errors.New("the queue was full"))
 		r.stale = true
 	}
 	for len(batch) > 0 {
 		n := len(batch)
-		if r.missed != nil || r.stale || !r.begun {
-			n = 1 // the values that are written first are those after the first
+		if r.unwritten != nil || r.stale || !r.begun {
+			n = 1 // the values include those after the first transaction
 		}
 		r.append(batch[:n])
 		batch = batch[n:]
 	}
 }
 
-// append writes a batch, or counts it as lost.
+// append writes a batch or counts it as lost.
 func (r *Recorder) append(batch []item) {
 	txn := false
 	for _, i := range batch {
@@ -341,8 +341,8 @@ func (r *Recorder) append(batch []item) {
 		r.miss(len(batch), nil)
 		return
 	}
-	if r.missed != nil || r.stale && txn {
-		if err := r.goOn(); err != nil {
+	if r.unwritten != nil || r.stale && txn {
+		if err := r.writeGap(); err != nil {
 			r.fail(len(batch), err)
 			return
 		}
@@ -353,54 +353,54 @@ func (r *Recorder) append(batch []item) {
 		return
 	}
 	r.note(nil)
-	if r.journal.Full() && !r.ends() { // else the next run begins a segment
+	if r.journal.Full() && !r.ends() { // otherwise the next run starts a segment
 		if err := r.nextSegment(); err != nil {
 			r.fail(0, err)
 		}
 	}
 }
 
-// ready reports whether it is worth trying to write.
+// ready reports whether a write should be attempted.
 func (r *Recorder) ready() bool {
 	r.mu.Lock()
-	wait := !r.impatient
+	wait := !r.retryNow
 	r.mu.Unlock()
 	if wait && time.Now().Before(r.retryAt) {
 		return false
 	}
 	if !r.begun {
 		if r.begin(); !r.begun {
-			r.retryAt = time.Now().Add(patience)
+			r.retryAt = time.Now().Add(retryDelay)
 		}
 	}
 	return r.begun
 }
 
-// miss counts records that are lost; a nil why is the one before.
+// miss counts lost records. If why is nil, the previous reason stays.
 func (r *Recorder) miss(n int, why error) {
-	if r.missed == nil {
-		r.missed = &loss{Since: time.Now()}
+	if r.unwritten == nil {
+		r.unwritten = &loss{Since: time.Now()}
 	}
-	r.missed.Lost += n
+	r.unwritten.Lost += n
 	r.mu.Lock()
-	r.missing = r.missed.Lost
+	r.missing = r.unwritten.Lost
 	r.mu.Unlock()
 	if why != nil {
-		r.missed.Why = why.Error()
+		r.unwritten.Why = why.Error()
 	}
 }
 
 func (r *Recorder) fail(n int, err error) {
 	r.miss(n, err)
-	r.retryAt = time.Now().Add(patience)
+	r.retryAt = time.Now().Add(retryDelay)
 	r.note(err)
 }
 
-// goOn writes that records were lost, and which values there are.
-func (r *Recorder) goOn() error {
+// writeGap writes the number of lost records and all values.
+func (r *Recorder) writeGap() error {
 	head := []journal.Line{line(headLine, r.valuesAt(), r.run)}
-	if r.missed != nil {
-		head = append(head, line(lossLine, r.valuesAt(), r.missed))
+	if r.unwritten != nil {
+		head = append(head, line(lossLine, r.valuesAt(), r.unwritten))
 	}
 	if err := r.journal.Append(head...); err != nil {
 		return err
@@ -408,26 +408,27 @@ func (r *Recorder) goOn() error {
 	if err := r.checkpoint(); err != nil {
 		return err
 	}
-	r.missed = nil
+	r.unwritten = nil
 	r.mu.Lock()
 	r.missing = 0
 	r.mu.Unlock()
 	return nil
 }
 
-// resume goes on with a journal that failed, although there is nothing new to write.
+// resume continues a failed journal when no new record arrives.
 func (r *Recorder) resume() {
-	if r.missed == nil || !r.ready() {
+	if r.unwritten == nil || !r.ready() {
 		return
 	}
-	if err := r.goOn(); err != nil {
+	if err := r.writeGap(); err != nil {
 		r.fail(0, err)
 		return
 	}
 	r.note(nil)
 }
 
-// rest leaves the processor to others for as long as the writer had it, unless somebody waits for its end.
+// rest pauses for the time that the writer worked, so that other goroutines get the processor. It
+// returns early if Close waits.
 func (r *Recorder) rest(worked time.Duration) {
 	select {
 	case <-time.After(worked):
@@ -444,7 +445,7 @@ func (r *Recorder) ends() bool {
 	}
 }
 
-// nextSegment begins a segment, with all values.
+// nextSegment starts a segment with all values.
 func (r *Recorder) nextSegment() error {
 	if err := r.journal.Next(); err != nil {
 		return err
@@ -459,7 +460,7 @@ func (r *Recorder) nextSegment() error {
 	return nil
 }
 
-// valuesAt is since when the values are as they are.
+// valuesAt returns the time of the last change of a value.
 func (r *Recorder) valuesAt() time.Time {
 	if r.values == nil {
 		return r.run.Start
@@ -492,24 +493,24 @@ func (r *Recorder) checkpoint() error {
 	return nil
 }
 
-// plain is a value without what is of use in the process only.
+// plain returns a value without its process-local metadata.
 func plain(v *record.Value) *record.Value {
 	kept := *v
 	kept.Metadata = nil
 	return &kept
 }
 
-// encoder makes lines in memory that it uses again: what a pod's transaction takes is a good part of all that the
-// agent allocates for it, and so of its garbage collections.
+// encoder encodes lines into reused memory. Encoding a pod's transaction is a large part of the
+// allocations for a pod.
 type encoder struct {
 	list []journal.Line
 	text []byte
 }
 
-// keptText bounds the memory that an encoder keeps for the next lines.
+// keptText bounds the memory that an encoder keeps.
 const keptText = 1 << 20
 
-// lines returns the lines of a batch. They are valid until the next call.
+// lines returns the lines of a batch, valid until the next call.
 func (e *encoder) lines(batch []item) []journal.Line {
 	clear(e.list)
 	e.list = e.list[:0]
@@ -554,11 +555,11 @@ func (e *encoder) add(kind byte, at time.Time, appendJSON func([]byte) []byte) {
 	e.list = append(e.list, journal.Line{Kind: kind, Time: at, Data: e.text[begin:]})
 }
 
-// encoded has the text of each message. A transaction holds the same message several times: as the requested value,
-// as the value that an operation made, and as the value that exists.
+// encoded caches the text of each message. A transaction contains the same message several times:
+// as requested, as set by an operation and as existing.
 type encoded map[proto.Message]*record.RawValue
 
-// once returns the text in the place of the message.
+// once returns the cached text of the message.
 func (e encoded) once(m proto.Message) proto.Message {
 	if m == nil {
 		return nil
@@ -573,7 +574,7 @@ func (e encoded) once(m proto.Message) proto.Message {
 
 func line(kind byte, at time.Time, v any) journal.Line {
 	data, err := json.Marshal(v)
-	if err != nil { // of a value that JSON cannot express
+	if err != nil { // a value that JSON cannot express
 		data, _ = json.Marshal(map[string]string{"Error": err.Error()})
 	}
 	return journal.Line{Kind: kind, Time: at, Data: data}

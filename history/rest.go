@@ -30,7 +30,7 @@ const (
 	TxnsURL     = URL + "transactions"
 	TxnURL      = URL + "transaction"
 	TimelineURL = URL + "timeline"
-	// TimelinesURL is for several keys.
+	// TimelinesURL serves several keys.
 	TimelinesURL = URL + "timelines"
 	KeysURL      = URL + "keys"
 	DiffURL      = URL + "diff"
@@ -38,8 +38,8 @@ const (
 	FilesURL     = URL + "files"
 )
 
-// Events is the answer of EventsURL, Txns that of TxnsURL, Timeline that of TimelineURL, Timelines that of TimelinesURL: records, and
-// the runs that they are of, among others.
+// Responses of EventsURL, TxnsURL, TimelineURL and TimelinesURL. Runs includes the runs of all
+// returned records.
 type (
 	Events struct {
 		Runs   []Run
@@ -73,7 +73,8 @@ type (
 //	GET /history/values        []record.Value, sorted by key   time=
 //	GET /history/files         the journal, as a tar archive
 //
-// Times are RFC 3339. Run 0 is the last one. Lost of the run that goes on counts what could not be written until now, too.
+// Times are RFC 3339. Run 0 is the last one. Lost of the current run includes records that could
+// not be written yet.
 func (r *Recorder) Handler() http.Handler {
 	reader := NewReader(os.DirFS(r.o.Dir))
 	return handler(reader, r.Flush, func() ([]Run, error) {
@@ -82,7 +83,7 @@ func (r *Recorder) Handler() http.Handler {
 	})
 }
 
-// Handler serves the same for a history without a writer.
+// Handler serves the REST API of a journal without a Recorder.
 func (r Reader) Handler() http.Handler {
 	return handler(r, func(context.Context) error { return nil }, r.Runs)
 }
@@ -167,7 +168,7 @@ func handler(reader Reader, flush func(context.Context) error, listRuns func() (
 	return mux
 }
 
-// matching returns existing keys, of those given in order, that satisfy needs of any of several; the first 16 of each.
+// matching returns, for each need, up to 16 of the sorted keys that satisfy it.
 func matching(needs []record.Need, keys []string) (found []record.Need) {
 	for _, need := range needs {
 		prefixes, several := strings.CutPrefix(need.Target, record.AnyOf)
@@ -205,7 +206,7 @@ func (r Reader) Archive(w io.Writer) error {
 func (r Reader) archive(archive *tar.Writer, name string) error {
 	file, err := r.fsys.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // compressed or forgotten meanwhile
+		return nil // compressed or deleted meanwhile
 	}
 	if err != nil {
 		return err
@@ -222,7 +223,7 @@ func (r Reader) archive(archive *tar.Writer, name string) error {
 	return err
 }
 
-// arguments reads a query; err is the first mistake.
+// arguments parses a query. err is the first error.
 type arguments struct {
 	values url.Values
 	err    error
@@ -232,7 +233,7 @@ func (a *arguments) span() Span {
 	return Span{Since: a.time("since"), Until: a.time("until"), Last: int(min(a.number("last"), maxRecords))}
 }
 
-// time returns a zero time for an argument that is absent.
+// time returns the zero time if the argument is absent.
 func (a *arguments) time(name string) time.Time {
 	text := a.values.Get(name)
 	if text == "" {
@@ -240,7 +241,7 @@ func (a *arguments) time(name string) time.Time {
 	}
 	t, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil && a.err == nil {
-		a.err = fmt.Errorf("argument %s=%q is not a time of RFC 3339", name, text)
+		a.err = fmt.Errorf("argument %s=%q is not an RFC 3339 time", name, text)
 	}
 	return t
 }
@@ -252,7 +253,7 @@ func (a *arguments) number(name string) uint64 {
 	}
 	n, err := strconv.ParseUint(text, 10, 63)
 	if err != nil && a.err == nil {
-		a.err = fmt.Errorf("argument %s=%q must be a whole number, not negative", name, text)
+		a.err = fmt.Errorf("argument %s=%q must be a non-negative integer", name, text)
 	}
 	return n
 }

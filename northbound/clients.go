@@ -19,7 +19,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// reads are the methods that change nothing. All others are for clients that may configure.
+// reads lists the read-only methods. All others require the role Configure.
 var reads = map[string]bool{
 	"/ligato.generic.ManagerService/GetConfig":                       true,
 	"/ligato.generic.ManagerService/DumpState":                       true,
@@ -35,18 +35,17 @@ var reads = map[string]bool{
 	"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": true,
 }
 
-// handshake finds out who connects. The listener has made TLS of the connection already, if it is
-// to have TLS.
+// handshake identifies clients. The listener has already established TLS if configured.
 type handshake struct {
 	identify func(net.Conn) listener.Client
 	limits   perNetwork
 }
 
-// identity is what is known of a connection.
+// identity describes the client of a connection.
 type identity struct {
 	credentials.CommonAuthInfo
 	listener.Client
-	// refusal is the answer to all calls of a connection too many.
+	// refusal is the error returned for each call of an excess connection.
 	refusal error
 }
 
@@ -81,7 +80,7 @@ func (h handshake) Clone() credentials.TransportCredentials { return h }
 // OverrideServerName implements credentials.TransportCredentials.
 func (handshake) OverrideServerName(string) error { return nil }
 
-// clientOf returns who calls: nobody, with no role, if that is not known.
+// clientOf returns the calling client, or one without a role if it is unknown.
 func clientOf(ctx context.Context) listener.Client {
 	if from, ok := peer.FromContext(ctx); ok {
 		if i, ok := from.AuthInfo.(identity); ok {
@@ -91,7 +90,7 @@ func clientOf(ctx context.Context) listener.Client {
 	return listener.Client{}
 }
 
-// admit returns who calls, and an error if the client may not call the method.
+// admit returns the calling client, and an error if it may not call the method.
 func admit(ctx context.Context, method string) (listener.Client, error) {
 	client := clientOf(ctx)
 	needs, name := listener.Configure, "contiv:configure"
@@ -106,47 +105,46 @@ func admit(ctx context.Context, method string) (listener.Client, error) {
 
 func (s *Server) refuse(client listener.Client, method string, err error) error {
 	if !reads[method] {
-		s.log.Warn("Request refused", "who", client.Name, "what", method, "error", err)
+		s.log.Warn("Request refused", "client", client.Name, "request", method, "error", err)
 	}
 	s.requests.WithLabelValues(method, status.Code(err).String()).Observe(0)
 	return err
 }
 
-// shown is what a client gets to see of an answer.
-func shown(client listener.Client, reply any) any {
+// shown redacts secrets in a response unless the client may configure.
+func redacted(client listener.Client, reply any) any {
 	if message, ok := reply.(proto.Message); ok && client.Role < listener.Configure {
 		return record.Redact(message)
 	}
 	return reply
 }
 
-// shownStream is a stream of answers.
-type shownStream struct {
+// redactedStream redacts the messages of a stream.
+type redactedStream struct {
 	grpc.ServerStream
 	client listener.Client
 }
 
-// SendMsg implements grpc.ServerStream.
-func (s shownStream) SendMsg(m any) error { return s.ServerStream.SendMsg(shown(s.client, m)) }
+func (s redactedStream) SendMsg(m any) error { return s.ServerStream.SendMsg(redacted(s.client, m)) }
 
-// outcome intercepts the metadata that report a call's outcome.
+// outcome captures the response metadata that identify the event and transaction of a call.
 type outcome struct {
 	grpc.ServerTransportStream
-	told metadata.MD
+	captured metadata.MD
 }
 
 // SetHeader implements grpc.ServerTransportStream.
 func (o *outcome) SetHeader(md metadata.MD) error {
-	o.told = metadata.Join(o.told, md)
+	o.captured = metadata.Join(o.captured, md)
 	return o.ServerTransportStream.SetHeader(md)
 }
 
 func (o *outcome) log(log *slog.Logger, client listener.Client, method string, err error) {
-	fields := []any{"who", client.Name, "what", method, "status", status.Code(err).String()}
+	fields := []any{"client", client.Name, "request", method, "status", status.Code(err).String()}
 	for field, key := range map[string]string{"event": contivgrpc.EventMetadata, "transaction": contivgrpc.TxnMetadata} {
-		if values := o.told.Get(key); len(values) > 0 {
+		if values := o.captured.Get(key); len(values) > 0 {
 			fields = append(fields, field, values[0])
 		}
 	}
-	log.Info("Request to change something", fields...)
+	log.Info("Change requested", fields...)
 }

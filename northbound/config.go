@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// place is where a configurator.Config has the values of a model.
+// place is the section and field of configurator.Config for the values of a model.
 type place struct{ section, field protoreflect.FieldDescriptor }
 
 var places = func() map[protoreflect.FullName]place {
@@ -24,8 +24,8 @@ var places = func() map[protoreflect.FullName]place {
 	return index
 }()
 
-// newConfig returns values as a configurator.Config, which has all sections. Values of
-// kinds that it has no field for are left out.
+// newConfig returns values as a configurator.Config with all sections. It omits values without a
+// field there.
 func newConfig(values []proto.Message) *configurator.Config {
 	config := &configurator.Config{}
 	m := config.ProtoReflect()
@@ -47,15 +47,14 @@ func newConfig(values []proto.Message) *configurator.Config {
 	return config
 }
 
-// eachValue visits the values of a configuration with their keys, and stops at the
-// first mistake.
+// eachValue visits the values of a configuration with their keys until the first error.
 func eachValue(config *configurator.Config, visit func(key string, value proto.Message) error) error {
 	var err error
 	one := func(field protoreflect.FieldDescriptor, m protoreflect.Message) bool {
 		value := m.Interface()
 		model, ok := models.ForMessage(value)
 		if !ok {
-			err = fmt.Errorf("%s: %s is no model", field.Name(), proto.MessageName(value))
+			err = fmt.Errorf("%s: %s is not a model", field.Name(), proto.MessageName(value))
 			return false
 		}
 		err = visit(model.Key(value), value)

@@ -15,13 +15,12 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// configService serves configurator.ConfiguratorService.
 type configService struct {
 	configurator.UnsafeConfiguratorServiceServer
 	*Ligato
 }
 
-// Get returns what all external sources want, merged.
+// Get returns the merged values of all external sources.
 func (s *configService) Get(context.Context, *configurator.GetRequest) (*configurator.GetResponse, error) {
 	external := s.External()
 	values := make([]proto.Message, 0, len(external))
@@ -31,7 +30,7 @@ func (s *configService) Get(context.Context, *configurator.GetRequest) (*configu
 	return &configurator.GetResponse{Config: newConfig(values)}, nil
 }
 
-// Update puts values; with full_resync, the client has no others then.
+// Update puts values. With full_resync, it also deletes the client's other values.
 func (s *configService) Update(ctx context.Context, r *configurator.UpdateRequest) (*configurator.UpdateResponse, error) {
 	change, err := newChange(ctx)
 	if err != nil {
@@ -44,7 +43,7 @@ func (s *configService) Update(ctx context.Context, r *configurator.UpdateReques
 	return &configurator.UpdateResponse{}, nil
 }
 
-// Delete removes the values with the keys of the given ones.
+// Delete deletes the values with the keys of the given ones.
 func (s *configService) Delete(ctx context.Context, r *configurator.DeleteRequest) (*configurator.DeleteResponse, error) {
 	change, err := newChange(ctx)
 	if err != nil {
@@ -59,7 +58,7 @@ func (s *configService) Delete(ctx context.Context, r *configurator.DeleteReques
 func (s *configService) apply(ctx context.Context, change contivgrpc.Change, config *configurator.Config, remove, waitDone bool) error {
 	err := eachValue(config, func(key string, value proto.Message) error {
 		if _, twice := change.Values[key]; twice {
-			return fmt.Errorf("key %q is in the request twice: leave one of them out", key)
+			return fmt.Errorf("key %q occurs twice in the request: remove one", key)
 		}
 		if remove {
 			value = nil
@@ -81,11 +80,11 @@ func (s *configService) apply(ctx context.Context, change contivgrpc.Change, con
 	return nil
 }
 
-// Dump reads what the vswitch and the kernel have, now.
+// Dump reads the current values from the vswitch and the kernel.
 func (s *configService) Dump(ctx context.Context, _ *configurator.DumpRequest) (*configurator.DumpResponse, error) {
 	dumped, err := s.Scheduler.Dump(ctx, kvscheduler.SBView, kvscheduler.DumpFilter{})
 	if err != nil {
-		return nil, status.Errorf(codes.Internal, "not all could be read: %v", err)
+		return nil, status.Errorf(codes.Internal, "cannot read all values: %v", err)
 	}
 	values := make([]proto.Message, 0, len(dumped))
 	for _, v := range dumped {

@@ -131,7 +131,7 @@ func TestNotify(t *testing.T) {
 	wantStatus(notify(0), vpp_interfaces.InterfaceState_UP)
 }
 
-// The end of the agent does not wait for clients that follow it.
+// Following clients do not delay the end of the agent.
 func TestStreamsEndWithTheAgent(t *testing.T) {
 	r := newRig(t)
 	notify, err := r.config.Notify(t.Context(), &configurator.NotifyRequest{Idx: 1000})
@@ -174,7 +174,7 @@ func TestMetaService(t *testing.T) {
 	tapFile, err := r.meta.ProtoFileDescriptor(t.Context(), &generic.ProtoFileDescriptorRequest{FullProtoFileName: "ligato/vpp/interfaces/interface.proto"})
 	r.ok(err)
 	if strings.Contains(tapFile.String(), "host_namespace") {
-		t.Error("ligato's clients are told of a field that they do not know")
+		t.Error("the description for ligato's clients contains our field")
 	}
 	if other, err := r.meta.KnownModels(t.Context(), &generic.KnownModelsRequest{Class: "other"}); err != nil || len(other.GetKnownModels()) > 0 {
 		t.Errorf("models of another class: %v, %v", other, err)

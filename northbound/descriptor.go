@@ -10,12 +10,11 @@ import (
 	"google.golang.org/protobuf/types/descriptorpb"
 )
 
-// firstAddition is the number from which on fields of ligato's messages are ours.
+// firstAddition is the lowest number of the fields that we add to ligato's messages.
 const firstAddition = 1000
 
-// describeFile describes a file for clients. Ligato's files are described without our
-// additional fields: its clients compare the description with what they were built
-// with, and do not accept more.
+// describeFile describes a file for clients. It omits our additional fields in ligato's files,
+// because ligato's clients reject a description with fields that they do not know.
 func describeFile(file protoreflect.FileDescriptor) *descriptorpb.FileDescriptorProto {
 	described := protodesc.ToFileDescriptorProto(file)
 	if strings.HasPrefix(string(file.Package()), "ligato.") {
@@ -31,7 +30,7 @@ func removeAdditions(m *descriptorpb.DescriptorProto) {
 		removeAdditions(nested)
 	}
 	m.Field = slices.DeleteFunc(m.Field, func(f *descriptorpb.FieldDescriptorProto) bool { return f.GetNumber() >= firstAddition })
-	// What is left without fields is no oneof.
+	// Remove oneofs without fields.
 	var oneofs []*descriptorpb.OneofDescriptorProto
 	for i, oneof := range m.GetOneofDecl() {
 		used := false

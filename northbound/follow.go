@@ -9,9 +9,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// follow tells a client of what happens, until its call or the service ends, or tell
-// fails.
-func follow(call context.Context, ended <-chan struct{}, watcher *kvscheduler.Watcher, tell func([]kvscheduler.StatusEvent) error) error {
+// follow sends events to a client until its call or the service ends, or send fails.
+func follow(call context.Context, ended <-chan struct{}, watcher *kvscheduler.Watcher, send func([]kvscheduler.StatusEvent) error) error {
 	ctx, cancel := context.WithCancel(call)
 	defer cancel()
 	go func() { // ends with ctx
@@ -29,7 +28,7 @@ func follow(call context.Context, ended <-chan struct{}, watcher *kvscheduler.Wa
 		case err != nil:
 			return watchError(err)
 		}
-		if err := tell(events); err != nil {
+		if err := send(events); err != nil {
 			return err
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Whatever a client sends is refused, or has a key that belongs to the value.
+// An item is either rejected or its key belongs to its value.
 func FuzzItem(f *testing.F) {
 	item, err := itemOf("config/vpp/v2/interfaces/a", &vpp_interfaces.Interface{Name: "a"})
 	if err != nil {
@@ -40,7 +40,7 @@ func FuzzItem(f *testing.F) {
 	})
 }
 
-// A configuration that is taken apart and put together again is the same.
+// Splitting and reassembling a configuration preserves it.
 func FuzzConfig(f *testing.F) {
 	data, err := proto.Marshal(newConfig([]proto.Message{&vpp_interfaces.Interface{Name: "a"}}))
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// typeURLPrefix is what ligato's clients put before the names of messages.
+// typeURLPrefix precedes message names in the items of ligato's clients.
 const typeURLPrefix = "models.ligato.io/"
 
 var modelByName = func() map[string]*models.Model {
@@ -22,7 +22,6 @@ var modelByName = func() map[string]*models.Model {
 	return index
 }()
 
-// itemOf returns a value as an item.
 func itemOf(key string, value proto.Message) (*generic.Item, error) {
 	id, ok := idOf(key)
 	if !ok {
@@ -46,11 +45,11 @@ func idOf(key string) (*generic.Item_ID, bool) {
 	return &generic.Item_ID{Model: m.Name(), Name: strings.TrimPrefix(key, m.KeyPrefix())}, true
 }
 
-// keyOf returns the key that an ID stands for.
+// keyOf returns the key for an item ID.
 func keyOf(id *generic.Item_ID) (string, error) {
 	m, ok := modelByName[id.GetModel()]
 	if !ok {
-		return "", fmt.Errorf("there is no model %q: agentctl model ls lists those that there are", id.GetModel())
+		return "", fmt.Errorf("unknown model %q: \"agentctl model ls\" lists the models", id.GetModel())
 	}
 	key := m.KeyOfName(id.GetName())
 	if !m.Matches(key) {
@@ -59,7 +58,7 @@ func keyOf(id *generic.Item_ID) (string, error) {
 	return key, nil
 }
 
-// valueOf returns key and value of an item; without data the value is nil.
+// valueOf returns key and value of an item. Without data, the value is nil.
 func valueOf(item *generic.Item) (key string, value proto.Message, err error) {
 	if item.GetData() == nil {
 		key, err = keyOf(item.GetId())
@@ -75,7 +74,7 @@ func valueOf(item *generic.Item) (key string, value proto.Message, err error) {
 	}
 	m, ok := models.ForMessage(value)
 	if !ok {
-		return "", nil, fmt.Errorf("%s is no model", proto.MessageName(value))
+		return "", nil, fmt.Errorf("%s is not a model", proto.MessageName(value))
 	}
 	return m.Key(value), value, nil
 }
@@ -88,11 +87,10 @@ func itemStatus(st *pb.ValueStatus) *generic.ItemStatus {
 	return &generic.ItemStatus{Status: st.GetState().String(), Message: message}
 }
 
-// selected are the keys asked for; nil selects all.
+// selected is a set of requested keys; nil selects all.
 type selected map[string]bool
 
-// selectIDs returns the keys of the IDs. Those of models that do not exist here select
-// nothing.
+// selectIDs returns the keys of the IDs. IDs of unknown models select nothing.
 func selectIDs(ids []*generic.Item_ID) selected {
 	if len(ids) == 0 {
 		return nil
@@ -108,8 +106,8 @@ func selectIDs(ids []*generic.Item_ID) selected {
 
 func (s selected) has(key string) bool { return s == nil || s[key] }
 
-// hasLabels reports whether a value has the labels that are wanted, and none of those with an
-// exclamation mark before the name. An empty text stands for any.
+// hasLabels reports whether a value has all wanted labels, and none with a name prefixed by "!". An
+// empty text matches any.
 func hasLabels(want, have map[string]string) bool {
 	for name, text := range want {
 		name, unwanted := strings.CutPrefix(name, "!")

@@ -19,8 +19,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Clients make names by their own templates, and of a route without next hop theirs
-// ends with a slash: names become keys by the rules of paths.
+// Clients create names from their own templates. For a route without next hop, the name ends with a
+// slash. Keys are cleaned like paths.
 func TestNamesOfItemsAreCleaned(t *testing.T) {
 	r := newRig(t)
 	for _, name := range []string{
@@ -53,8 +53,8 @@ func TestDeleteThatMatchesNothingSaysSo(t *testing.T) {
 	}
 }
 
-// The first result is the number of the transaction, as `agentctl` reads it.
-func TestSetConfigTellsTheTransaction(t *testing.T) {
+// The first result is the number of the transaction, which `agentctl` reads.
+func TestSetConfigReturnsTheTransaction(t *testing.T) {
 	r := newRig(t)
 	var header metadata.MD
 	response, err := r.manager.SetConfig(t.Context(), setting(item(tap("a"))), grpc.Header(&header))
@@ -73,7 +73,7 @@ func TestGetConfigIgnoresUnknownModels(t *testing.T) {
 	want(t, map[string]string{etcdKey: "CONFIGURED"}, r.requested(&generic.GetConfigRequest{Ids: []*generic.Item_ID{unknown, known}}))
 }
 
-// What the vswitch cannot do is no failure of the request, and is requested all the same.
+// A value that the vswitch does not support is stored, and the request succeeds.
 func TestUnsupportedValuesDoNotFailTheRequest(t *testing.T) {
 	r := newRig(t)
 	var header metadata.MD
@@ -94,7 +94,7 @@ func TestUnsupportedValuesDoNotFailTheRequest(t *testing.T) {
 	}, r.requested(&generic.GetConfigRequest{}))
 
 	if _, err = r.manager.SetConfig(t.Context(), setting(item(tap("bad")), item(tap("cannot-again")))); status.Code(err) != codes.FailedPrecondition {
-		t.Errorf("beside a failure: %v", err)
+		t.Errorf("with a failure: %v", err)
 	}
 	ctx := metadata.AppendToOutgoingContext(t.Context(), contivgrpc.RevertMetadata, "true")
 	if _, err = r.manager.SetConfig(ctx, setting(item(tap("cannot-at-all")))); status.Code(err) != codes.FailedPrecondition {
@@ -102,7 +102,7 @@ func TestUnsupportedValuesDoNotFailTheRequest(t *testing.T) {
 	}
 }
 
-// Nor that of a client of Contiv's original API, which does not know of such values.
+// The same holds for Contiv's original API.
 func TestUnsupportedValuesDoNotFailPut(t *testing.T) {
 	r := newRig(t)
 	request := &rpc.DataRequest{Interfaces: []*vpp_interfaces.Interface{tap("a"), tap("cannot")}}
@@ -116,14 +116,14 @@ func TestUnsupportedValuesDoNotFailPut(t *testing.T) {
 	}
 }
 
-// Clients may ask for what is to come by any number.
+// Clients may request any future notification number.
 func TestNotifyBeyondTheLast(t *testing.T) {
 	r := newRig(t)
 	stream, err := r.config.Notify(t.Context(), &configurator.NotifyRequest{Idx: 1 << 20})
 	r.ok(err)
 	received := make(chan struct{})
 	var group sync.WaitGroup
-	group.Go(func() { // the call may begin after the first ones
+	group.Go(func() { // the call may start after the first notifications
 		for {
 			r.report("tap", vpp_interfaces.InterfaceState_UP)
 			select {

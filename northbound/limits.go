@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// follows are the methods whose calls last as long as the client likes.
+// follows lists the methods with calls of unlimited duration.
 var follows = map[string]bool{
 	"/ligato.generic.ManagerService/Subscribe":                       true,
 	"/ligato.configurator.ConfiguratorService/Notify":                true,
@@ -24,19 +24,21 @@ var follows = map[string]bool{
 	"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": true,
 }
 
-// limits bound what clients have in progress at once. A call that would wait in the client,
-// because of streamsPerConnection, would not be told why: so it is more than the calls of one client.
+// limits bounds concurrent calls and connections. streamsPerConnection exceeds the calls allowed
+// per client, so that the server, not the client's own queue, rejects excess calls with an
+// explanation.
 type limits struct{ connections, followed, reads, changes quota.Quota }
 
 const (
 	callsOfClient = 32
-	// streamsPerConnection is more than a client's calls of all kinds.
+	// streamsPerConnection exceeds the calls of all kinds allowed per client.
 	streamsPerConnection = 3*callsOfClient + 4
-	// handshakeTimeout is how long a connection may take until it is known who made it.
+	// handshakeTimeout bounds the time until a client is identified.
 	handshakeTimeout = 10 * time.Second
-	// idleTimeout is how long a connection may stay without calls: clients connect again when they need it.
+	// idleTimeout closes connections without calls. Clients reconnect on demand.
 	idleTimeout = 15 * time.Minute
-	// refusedFor is how long a connection too many stays, for its first call to be told why.
+	// refusedFor is how long an excess connection stays open to report the reason to its first
+	// call.
 	refusedFor = 5 * time.Second
 )
 
@@ -44,12 +46,11 @@ func newLimits() *limits {
 	return &limits{
 		connections: quota.Quota{What: "connections", Each: 32, All: 256},
 		followed:    quota.Quota{What: "watches and subscriptions", Each: callsOfClient, All: 256},
-		reads:       quota.Quota{What: "calls that read", Each: callsOfClient, All: 128},
-		changes:     quota.Quota{What: "calls that change something", Each: callsOfClient, All: 128},
+		reads:       quota.Quota{What: "read calls", Each: callsOfClient, All: 128},
+		changes:     quota.Quota{What: "changes", Each: callsOfClient, All: 128},
 	}
 }
 
-// of returns the limit for calls of a method.
 func (l *limits) of(method string) *quota.Quota {
 	switch {
 	case follows[method]:
@@ -67,8 +68,8 @@ func serverLimits() []grpc.ServerOption {
 	}
 }
 
-// perNetwork are limits of their own for each network: clients of TCP do not keep away those of the
-// socket, who are on this machine and may end the others.
+// perNetwork keeps separate limits for the local socket and TCP, so that TCP clients cannot block
+// local administrators.
 type perNetwork struct{ socket, tcp *limits }
 
 func newPerNetwork() perNetwork { return perNetwork{newLimits(), newLimits()} }
@@ -80,8 +81,8 @@ func (p perNetwork) at(addr net.Addr) *limits {
 	return p.tcp
 }
 
-// open counts a connection until it is closed. One too many is closed soon; until then, refusal is
-// the answer to its calls.
+// open counts a connection until it is closed. An excess connection is closed soon. Until then, its
+// calls fail with refusal.
 func (p perNetwork) open(conn net.Conn, client listener.Client) (_ net.Conn, refusal error) {
 	release, err := p.at(conn.LocalAddr()).connections.Take(client.Name)
 	if err != nil {
@@ -91,11 +92,11 @@ func (p perNetwork) open(conn net.Conn, client listener.Client) (_ net.Conn, ref
 	return &quota.Conn{Conn: conn, Release: release}, nil
 }
 
-// begin counts a call until ctx, that of the call, ends.
+// begin counts a call until its context ctx ends.
 func (p perNetwork) begin(ctx context.Context, client listener.Client, method string) error {
 	from, ok := peer.FromContext(ctx)
 	if !ok {
-		return status.Error(codes.Internal, "it is not known where the call comes from")
+		return status.Error(codes.Internal, "unknown client of the call")
 	}
 	if i, ok := from.AuthInfo.(identity); ok && i.refusal != nil {
 		return i.refusal

@@ -20,14 +20,15 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 )
 
-// limited is a server of clients that say who they are. Its calls last until their clients end them.
+// limited is a server that trusts the names of its clients. Its calls last until the clients end
+// them.
 type limited struct {
 	configurator.UnimplementedConfiguratorServiceServer
 	rpc.UnimplementedStatusServiceServer
 	t        *testing.T
 	ctx      context.Context
 	listener *bufconn.Listener
-	client   atomic.Value // who connects next
+	client   atomic.Value // name of the next client
 	began    chan struct{}
 }
 
@@ -66,7 +67,6 @@ func newLimited(t *testing.T) *limited {
 	return l
 }
 
-// connect returns a new connection of a client.
 func (l *limited) connect(client string) *grpc.ClientConn {
 	l.t.Helper()
 	l.client.Store(client)
@@ -76,20 +76,20 @@ func (l *limited) connect(client string) *grpc.ClientConn {
 		l.t.Fatal(err)
 	}
 	l.t.Cleanup(func() { conn.Close() })
-	if err := l.begin(conn, "/none/None"); err == nil { // which makes the connection
+	if err := l.begin(conn, "/none/None"); err == nil { // establishes the connection
 		l.t.Fatal("a method that does not exist was called")
 	}
 	return conn
 }
 
-// begin begins a call that lasts until the connection ends, and returns why it did not.
+// begin starts a call that lasts until the connection ends, or returns why it was rejected.
 func (l *limited) begin(conn *grpc.ClientConn, method string) error {
 	l.t.Helper()
 	call, err := conn.NewStream(l.ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method)
 	if err != nil {
 		return err
 	}
-	call.SendMsg(&rpc.StatusRequest{}) // empty: as good as any
+	call.SendMsg(&rpc.StatusRequest{}) // empty, valid for all methods
 	call.CloseSend()
 	ended := make(chan error, 1)
 	go func() { ended <- call.RecvMsg(nil) }()
@@ -101,11 +101,11 @@ func (l *limited) begin(conn *grpc.ClientConn, method string) error {
 	}
 }
 
-// A client that never ends its calls is told so, and other clients are served.
+// A client with too many endless calls gets an error, and other clients are served.
 func TestCallsThatDoNotEnd(t *testing.T) {
 	for method, what := range map[string]string{
-		"/ligato.configurator.ConfiguratorService/Update": "calls that change something",
-		"/ligato.configurator.ConfiguratorService/Dump":   "calls that read",
+		"/ligato.configurator.ConfiguratorService/Update": "changes",
+		"/ligato.configurator.ConfiguratorService/Dump":   "read calls",
 		"/rpc.StatusService/Watch":                        "watches and subscriptions",
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -145,7 +145,7 @@ func TestConnectionsTooMany(t *testing.T) {
 	}
 	err := l.begin(l.connect("greedy"), reading)
 	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "connections in progress") {
-		t.Errorf("%v, want that there are too many connections", err)
+		t.Errorf("%v, want too many connections", err)
 	}
 	if err := l.begin(l.connect("other"), reading); err != nil {
 		t.Errorf("another client: %v", err)
@@ -158,13 +158,13 @@ func TestConnectionsTooMany(t *testing.T) {
 	}
 }
 
-// What the program's socket is asked does not depend on clients of TCP.
+// TCP clients do not use up the limits of the local socket.
 func TestLimitsOfNetworks(t *testing.T) {
 	p := newPerNetwork()
 	if unix, tcp := p.at(&net.UnixAddr{Net: "unix"}), p.at(&net.TCPAddr{}); unix == tcp {
 		t.Error("the socket and TCP have the same limits")
 	}
 	if all := 3 * callsOfClient; all >= streamsPerConnection {
-		t.Errorf("a client with all its %d calls waits for streams of its connection, without being told", all)
+		t.Errorf("a client with all its %d calls blocks without an error", all)
 	}
 }

@@ -21,13 +21,12 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// manager serves generic.ManagerService.
 type manager struct {
 	generic.UnsafeManagerServiceServer
 	*Ligato
 }
 
-// SetConfig puts items with data, and removes those without.
+// SetConfig puts items with data and deletes items without.
 func (m *manager) SetConfig(ctx context.Context, r *generic.SetConfigRequest) (*generic.SetConfigResponse, error) {
 	change, err := newChange(ctx)
 	if err != nil {
@@ -42,7 +41,7 @@ func (m *manager) SetConfig(ctx context.Context, r *generic.SetConfigRequest) (*
 			return nil, refused("updates[%d]: %v", i, err)
 		}
 		if _, twice := change.Values[key]; twice {
-			return nil, refused("updates[%d]: key %q is in the request twice: leave one of them out", i, key)
+			return nil, refused("updates[%d]: key %q occurs twice in the request: remove one", i, key)
 		}
 		change.Values[key] = value
 		if labels := update.GetLabels(); len(labels) > 0 {
@@ -69,8 +68,8 @@ func (m *manager) SetConfig(ctx context.Context, r *generic.SetConfigRequest) (*
 	return response, nil
 }
 
-// sequenceNumber is how ligato's services tell the number of the transaction: as the
-// first result.
+// sequenceNumber returns the first result of a change, by which ligato's services report the number
+// of the transaction.
 func sequenceNumber(txn uint64) *generic.UpdateResult {
 	return &generic.UpdateResult{Key: "seqnum", Status: &generic.ItemStatus{
 		Status: pb.ValueState_NONEXISTENT.String(), Message: strconv.FormatUint(txn, 10),
@@ -92,7 +91,7 @@ func (m *manager) result(key string, removed bool) *generic.UpdateResult {
 	return result
 }
 
-// keyOrPrefix returns the key of the value with the name, without name the prefix of all.
+// keyOrPrefix returns the key of the named value, or the prefix of all values if name is empty.
 func keyOrPrefix(m *models.Model, name string) string {
 	if name == "" {
 		return m.KeyPrefix()
@@ -100,8 +99,8 @@ func keyOrPrefix(m *models.Model, name string) string {
 	return m.KeyOfName(name)
 }
 
-// GetConfig returns what all external sources want, merged; of a client that names
-// itself as Contiv's do, what it wants.
+// GetConfig returns the merged values of all external sources. For a client that identifies itself
+// like Contiv's clients, it returns that client's values.
 func (m *manager) GetConfig(ctx context.Context, r *generic.GetConfigRequest) (*generic.GetConfigResponse, error) {
 	if len(r.GetIds()) > 0 && len(r.GetLabels()) > 0 {
 		return nil, refused("select either by ids or by labels")
@@ -132,7 +131,7 @@ func (m *manager) GetConfig(ctx context.Context, r *generic.GetConfigRequest) (*
 	return &generic.GetConfigResponse{Items: items}, nil
 }
 
-// wanted returns the values that GetConfig is about.
+// wanted returns the values that GetConfig selects from.
 func (m *manager) wanted(ctx context.Context) controller.ExternalConfig {
 	client := metadata.ValueFromIncomingContext(ctx, contivgrpc.ClientMetadata)
 	if len(client) == 0 {
@@ -145,7 +144,7 @@ func (m *manager) wanted(ctx context.Context) controller.ExternalConfig {
 	return values
 }
 
-// labels returns the labels that any client has given, by key.
+// labels returns the labels of all clients by key.
 func (m *manager) labels() map[string]map[string]string {
 	all := make(map[string]map[string]string)
 	for _, items := range m.Items() {
@@ -162,7 +161,7 @@ func (m *manager) labels() map[string]map[string]string {
 	return all
 }
 
-// DumpState returns what the scheduler believes to exist, our own values included.
+// DumpState returns the scheduler's cached view, including Contiv's own values.
 func (m *manager) DumpState(ctx context.Context, r *generic.DumpStateRequest) (*generic.DumpStateResponse, error) {
 	keys := selectIDs(r.GetIds())
 	values, err := m.Scheduler.Dump(ctx, kvscheduler.CachedView, kvscheduler.DumpFilter{})
@@ -172,7 +171,7 @@ func (m *manager) DumpState(ctx context.Context, r *generic.DumpStateRequest) (*
 	response := &generic.DumpStateResponse{}
 	for _, v := range values {
 		if _, ok := idOf(v.Key); !ok || !keys.has(v.Key) {
-			continue // derived values are no items
+			continue // derived values are not items
 		}
 		item, err := itemOf(v.Key, v.Value)
 		if err != nil {
@@ -185,20 +184,20 @@ func (m *manager) DumpState(ctx context.Context, r *generic.DumpStateRequest) (*
 	return response, nil
 }
 
-// Subscribe sends all changes of value states until the client ends the call. The items have no
-// data. Subscriptions without name are for all values of a model; without any subscription, all
-// changes are told.
+// Subscribe sends changes of value states, without data, until the client ends the call. A
+// subscription without name selects all values of a model. A call without subscriptions selects
+// everything.
 func (m *manager) Subscribe(r *generic.SubscribeRequest, stream grpc.ServerStreamingServer[generic.SubscribeResponse]) error {
 	var wanted selection
 	for i, s := range r.GetSubscriptions() {
 		model, ok := modelByName[s.GetId().GetModel()]
 		if !ok {
-			return refused("subscriptions[%d]: there is no model %q", i, s.GetId().GetModel())
+			return refused("subscriptions[%d]: unknown model %q", i, s.GetId().GetModel())
 		}
 		wanted = append(wanted, keyOrPrefix(model, s.GetId().GetName()))
 	}
 	watcher, _ := m.Scheduler.Watch(valuePrefix)
-	if err := stream.SendHeader(nil); err != nil { // from here on, the client misses nothing
+	if err := stream.SendHeader(nil); err != nil { // no change is missed from here on
 		return err
 	}
 	return follow(stream.Context(), m.ended, watcher, func(events []kvscheduler.StatusEvent) error {

@@ -18,7 +18,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// item is what ligato's clients send.
+// item returns a value as ligato's clients send it.
 func item(value proto.Message) *generic.Item {
 	m, _ := models.ForMessage(value)
 	data, err := proto.Marshal(value)
@@ -41,7 +41,7 @@ func setting(items ...*generic.Item) *generic.SetConfigRequest {
 	return r
 }
 
-// config returns keys and states of what is requested.
+// requested returns keys and states of the requested values.
 func (r *rig) requested(request *generic.GetConfigRequest) map[string]string {
 	r.t.Helper()
 	response, err := r.manager.GetConfig(r.t.Context(), request)

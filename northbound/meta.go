@@ -13,18 +13,17 @@ import (
 	"google.golang.org/protobuf/types/descriptorpb"
 )
 
-// configClass is the class of all of our models, metricsClass that of MetricsModel.
+// configClass is the class of our models, and metricsClass that of MetricsModel.
 const configClass, metricsClass = "config", "metrics"
 
-// MetricsModel is what REST serves under /metrics/, as `agentctl metrics` asks for it.
+// MetricsModel is served under /metrics/ for `agentctl metrics`.
 const MetricsModel = "govppmux.stats"
 
-// meta serves generic.MetaService.
 type meta struct {
 	generic.UnsafeMetaServiceServer
 }
 
-// KnownModels returns the models of a class, or all.
+// KnownModels returns the models of a class, or all models.
 func (meta) KnownModels(_ context.Context, r *generic.KnownModelsRequest) (*generic.KnownModelsResponse, error) {
 	response := &generic.KnownModelsResponse{}
 	if r.GetClass() == "" || r.GetClass() == metricsClass {
@@ -55,7 +54,7 @@ func (meta) KnownModels(_ context.Context, r *generic.KnownModelsRequest) (*gene
 	return response, nil
 }
 
-// ProtoFileDescriptor describes the file of a model and all that it imports.
+// ProtoFileDescriptor describes the proto file of a model and all its imports.
 func (meta) ProtoFileDescriptor(_ context.Context, r *generic.ProtoFileDescriptorRequest) (*generic.ProtoFileDescriptorResponse, error) {
 	files := []protoreflect.FileDescriptor{(&govppmux.Metrics{}).ProtoReflect().Descriptor().ParentFile()}
 	for _, m := range models.All() {
@@ -74,7 +73,7 @@ func (meta) ProtoFileDescriptor(_ context.Context, r *generic.ProtoFileDescripto
 	return nil, status.Errorf(codes.NotFound, "no model has the proto file %q", r.GetFullProtoFileName())
 }
 
-// addImports adds each file that is imported, directly or not, once.
+// addImports adds each direct or indirect import once.
 func addImports(set *descriptorpb.FileDescriptorSet, file protoreflect.FileDescriptor, have map[string]bool) {
 	for i := range file.Imports().Len() {
 		imported := file.Imports().Get(i).FileDescriptor

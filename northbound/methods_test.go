@@ -18,7 +18,8 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 )
 
-// Who may not call a method is told so before the request, which may be large, is read. A method that does not exist is no secret.
+// An unauthorised client gets its error before its request, which may be large, is read. Unknown
+// methods are reported as such.
 func TestRefusedBeforeTheRequest(t *testing.T) {
 	s := NewServer(func(net.Conn) listener.Client { return listener.Client{Name: "reader", Role: listener.Read} }, nil, slog.New(slog.DiscardHandler))
 	(&contivgrpc.Service{}).Register(s)
@@ -45,11 +46,11 @@ func TestRefusedBeforeTheRequest(t *testing.T) {
 		}
 	}
 	if _, err := generic.NewMetaServiceClient(conn).KnownModels(ctx, &generic.KnownModelsRequest{}); err != nil {
-		t.Errorf("what it may read: %v", err)
+		t.Errorf("an allowed method: %v", err)
 	}
 }
 
-// Each method that is served either changes something, by its name, or is known to change nothing.
+// Each method is either a change, by its name, or listed as read-only.
 func TestMethodsThatChangeNothing(t *testing.T) {
 	s := NewServer(listener.Options{}.Client, nil, slog.New(slog.DiscardHandler))
 	defer s.Server.Stop()

@@ -18,15 +18,15 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// rememberedNotifications is how many notifications clients can ask for again.
+// rememberedNotifications is the number of notifications kept for clients.
 const rememberedNotifications = 10000
 
-// notifications are the last ones; each has the number of its successor.
+// notifications holds the last notifications. Each carries the number of its successor.
 type notifications struct {
 	mu      sync.Mutex
 	last    []*configurator.NotifyResponse
 	next    uint32
-	changed chan struct{} // closed at the next one
+	changed chan struct{} // closed by the next one
 }
 
 func newNotifications() *notifications { return &notifications{changed: make(chan struct{})} }
@@ -43,8 +43,8 @@ func (n *notifications) add(notification *configurator.Notification) {
 	n.changed = make(chan struct{})
 }
 
-// from returns the notifications from a number on, of those that are kept; beyond the
-// last one, none. more is closed when there are others; at is the number of the first.
+// from returns the kept notifications starting with a number, none beyond the last. more is closed
+// when new ones arrive. at is the number of the first one.
 func (n *notifications) from(number uint32) (batch []*configurator.NotifyResponse, more <-chan struct{}, at uint32) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -56,8 +56,8 @@ func (n *notifications) from(number uint32) (batch []*configurator.NotifyRespons
 	return batch, n.changed, number
 }
 
-// Run collects notifications of Linux interfaces until ctx ends, and so do the streams of Notify and
-// Subscribe. It is called once.
+// Run collects notifications of Linux interfaces until ctx ends. It then ends the streams of Notify
+// and Subscribe. Run must be called once.
 func (l *Ligato) Run(ctx context.Context) error {
 	defer close(l.ended)
 	watcher, _ := l.Scheduler.Watch(valuePrefix)
@@ -80,7 +80,7 @@ func (l *Ligato) Run(ctx context.Context) error {
 	}
 }
 
-// notification is what a change of a value says of a Linux interface, nil for others.
+// notification returns the notification for a change of a Linux interface, nil for other values.
 func (l *Ligato) notification(ctx context.Context, st *pb.ValueStatus) *configurator.Notification {
 	key := st.GetKey()
 	if !models.LinuxInterface.Matches(key) {
@@ -93,7 +93,7 @@ func (l *Ligato) notification(ctx context.Context, st *pb.ValueStatus) *configur
 	return linuxNotification(key, value, st)
 }
 
-// InterfaceChanged tells clients of Notify the state of an interface of the vswitch.
+// InterfaceChanged notifies clients about the state of a vswitch interface.
 func (l *Ligato) InterfaceChanged(state *vpp_interfaces.InterfaceState) {
 	l.notifications.add(&configurator.Notification{Notification: &configurator.Notification_VppNotification{VppNotification: &vpp.Notification{
 		Interface: &vpp_interfaces.InterfaceNotification{Type: vpp_interfaces.InterfaceNotification_UPDOWN, State: state},
@@ -113,7 +113,8 @@ func linuxNotification(key string, value proto.Message, st *pb.ValueStatus) *con
 	}}}
 }
 
-// statusOf returns a status. The administrative one is the request, the operational one the result.
+// statusOf derives the administrative status from the request and the operational status from the
+// result.
 func statusOf(enabled, administrative bool, st *pb.ValueStatus) linux_interfaces.InterfaceState_Status {
 	switch {
 	case st.GetState() == pb.ValueState_REMOVED:
@@ -124,8 +125,8 @@ func statusOf(enabled, administrative bool, st *pb.ValueStatus) linux_interfaces
 	return linux_interfaces.InterfaceState_DOWN
 }
 
-// passes reports whether a notification agrees with one of the filters in all fields that the
-// filter sets.
+// passes reports whether a notification matches one of the filters in all fields that the filter
+// sets.
 func passes(n *configurator.Notification, filters []*configurator.Notification) bool {
 	for _, f := range filters {
 		if agrees(n.ProtoReflect(), f.ProtoReflect()) {

@@ -11,17 +11,16 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// statsPoller serves configurator.StatsPollerService.
 type statsPoller struct {
 	configurator.UnsafeStatsPollerServiceServer
 	*Ligato
 }
 
-// PollStats sends a message for each interface that has counters, at each poll; polls
-// are numbered from 1. A period of 0 is for one poll only.
+// PollStats sends, at each poll, a message for each interface with counters. Polls are numbered
+// from 1. A period of 0 means a single poll.
 func (s *statsPoller) PollStats(r *configurator.PollStatsRequest, stream grpc.ServerStreamingServer[configurator.PollStatsResponse]) error {
 	if r.GetPeriodSec() == 0 && r.GetNumPolls() > 1 {
-		return refused("num_polls is %d, and period_sec is not set: set it to the seconds between polls", r.GetNumPolls())
+		return refused("num_polls is %d but period_sec is not set: set it to the seconds between polls", r.GetNumPolls())
 	}
 	ctx := stream.Context()
 	period := time.Duration(r.GetPeriodSec()) * time.Second
@@ -29,7 +28,7 @@ func (s *statsPoller) PollStats(r *configurator.PollStatsRequest, stream grpc.Se
 		next := time.After(period)
 		states, err := s.States(ctx)
 		if err != nil {
-			return status.Errorf(codes.Unavailable, "counters cannot be read: %v", err)
+			return status.Errorf(codes.Unavailable, "cannot read counters: %v", err)
 		}
 		for _, state := range states {
 			if state.GetStatistics() == nil {

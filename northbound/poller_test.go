@@ -15,7 +15,7 @@ func TestPollStats(t *testing.T) {
 	r := newRig(t)
 	r.states = []*vpp_interfaces.InterfaceState{
 		{Name: "a", Statistics: &vpp_interfaces.InterfaceState_Statistics{InPackets: 1, InBytes: 2, OutPackets: 3, OutBytes: 4, DropPackets: 5}},
-		{Name: "tunnel"}, // counts nothing
+		{Name: "tunnel"}, // without counters
 		{Name: "b", Statistics: &vpp_interfaces.InterfaceState_Statistics{InErrorPackets: 6, OutErrorPackets: 7}},
 	}
 	poll := func(period, polls uint32) (seen []*configurator.PollStatsResponse, err error) {

@@ -31,8 +31,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// rig is an agent with interfaces and routes in memory. Interfaces whose names begin
-// with "bad" fail, those with "cannot" are not supported; routes depend on their interfaces.
+// rig is an agent with interfaces and routes in memory. Interfaces with the prefix "bad" fail, and
+// those with "cannot" are unsupported. Routes depend on their interfaces.
 type rig struct {
 	t         *testing.T
 	scheduler *kvscheduler.Scheduler
@@ -42,14 +42,13 @@ type rig struct {
 	status    rpc.StatusServiceClient
 	change    rpc.DataChangeServiceClient
 	stats     configurator.StatsPollerServiceClient
-	// states are what the vswitch tells of its interfaces; report changes one.
+	// states of the vswitch's interfaces; report changes one.
 	states []*vpp_interfaces.InterfaceState
 	report func(name string, status vpp_interfaces.InterfaceState_Status)
-	// stop ends Run.
-	stop func()
+	stop   func()
 }
 
-// values of one model in memory.
+// values holds the values of one model in memory.
 type values[V proto.Message] struct {
 	mu     sync.Mutex
 	exists map[string]V

@@ -20,21 +20,22 @@ import (
 	"google.golang.org/grpc/tap"
 )
 
-// maxRequest is the size of the largest request, in bytes: tens of thousands of values.
+// maxRequest bounds the size of a request in bytes: tens of thousands of values.
 const maxRequest = 64 << 20
 
-// Server is the gRPC server. Register the services, then Serve.
+// Server is the gRPC server. Register the services before calling Serve.
 type Server struct {
 	*grpc.Server
 	log      *slog.Logger
 	requests *prometheus.HistogramVec
 	limits   perNetwork
-	// methods are those that are served.
+	// methods returns the served methods.
 	methods func() map[string]bool
 }
 
-// NewServer returns a server that counts its calls in metrics, if not nil. identify says who a client
-// is: listener.Options.Client. What clients change is logged with who they are.
+// NewServer returns a server that counts its calls in metrics, if not nil. identify identifies the
+// client of a connection, as listener.Options.Client does. The server logs each change with its
+// client.
 func NewServer(identify func(net.Conn) listener.Client, metrics prometheus.Registerer, log *slog.Logger) *Server {
 	s := &Server{log: log, limits: newPerNetwork(), requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "contiv_grpc_request_duration_seconds",
@@ -51,7 +52,7 @@ func NewServer(identify func(net.Conn) listener.Client, metrics prometheus.Regis
 	return s
 }
 
-// Serve serves on all listeners, which it closes, until Stop, or an error.
+// Serve serves and finally closes all listeners. It returns after Stop or an error.
 func (s *Server) Serve(listeners ...net.Listener) error {
 	var group errgroup.Group
 	for _, l := range listeners {
@@ -67,12 +68,11 @@ func (s *Server) Serve(listeners ...net.Listener) error {
 	return group.Wait()
 }
 
-// stopGrace is how long calls in progress may take to end: some wait for what may
-// never come.
+// stopGrace bounds how long Stop waits for calls in progress.
 const stopGrace = 3 * time.Second
 
-// Stop takes no more calls, gives those in progress some time, at most until ctx ends,
-// and ends Serve.
+// Stop rejects new calls, waits up to stopGrace or until ctx ends for calls in progress, and ends
+// Serve.
 func (s *Server) Stop(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, stopGrace)
 	defer cancel()
@@ -91,10 +91,10 @@ func (s *Server) served() map[string]bool {
 	return methods
 }
 
-// tap refuses calls before their requests are read: interceptors are called with what has been decoded.
+// tap rejects calls before their requests are read. Interceptors run only after decoding.
 func (s *Server) tap(ctx context.Context, call *tap.Info) (context.Context, error) {
 	if !s.methods()[call.FullMethodName] {
-		return ctx, nil // gRPC says so
+		return ctx, nil // gRPC reports unknown methods
 	}
 	client, err := admit(ctx, call.FullMethodName)
 	if err == nil {
@@ -108,18 +108,18 @@ func (s *Server) tap(ctx context.Context, call *tap.Info) (context.Context, erro
 
 func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (reply any, err error) {
 	client := clientOf(ctx)
-	told := &outcome{ServerTransportStream: grpc.ServerTransportStreamFromContext(ctx)}
+	outcome := &outcome{ServerTransportStream: grpc.ServerTransportStreamFromContext(ctx)}
 	if !reads[info.FullMethod] {
-		defer func() { told.log(s.log, client, info.FullMethod, err) }()
+		defer func() { outcome.log(s.log, client, info.FullMethod, err) }()
 	}
 	defer s.finish(info.FullMethod, time.Now(), &err)
-	reply, err = handler(grpc.NewContextWithServerTransportStream(ctx, told), req)
-	return shown(client, reply), err
+	reply, err = handler(grpc.NewContextWithServerTransportStream(ctx, outcome), req)
+	return redacted(client, reply), err
 }
 
 func (s *Server) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
 	defer s.finish(info.FullMethod, time.Now(), &err)
-	return handler(srv, shownStream{stream, clientOf(stream.Context())})
+	return handler(srv, redactedStream{stream, clientOf(stream.Context())})
 }
 
 // finish turns a panic into the failure of one call, and counts the call.

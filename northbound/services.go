@@ -16,45 +16,44 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// LigatoClient is the name of clients of ligato's services that do not tell theirs.
+// LigatoClient is the name of ligato clients without one.
 const LigatoClient = "grpc"
 
-// SourceMetadata is how ligato's clients tell their name.
+// SourceMetadata is the metadata key for the name of a ligato client.
 const SourceMetadata = "datasrc"
 
 // Options of ligato's services.
 type Options struct {
-	// Clients makes changes.
 	Clients Clients
-	// Items are the values of all clients, with their labels.
+	// Items returns the values of all clients with their labels.
 	Items func() map[string]map[string]contivgrpc.Item
-	// External are the values of all external sources, merged.
+	// External returns the merged values of all external sources.
 	External  func() controller.ExternalConfig
 	Scheduler *kvscheduler.Scheduler
-	// States reads the states of the interfaces of the vswitch, with counters.
+	// States reads the states of the vswitch's interfaces, with counters.
 	States func(context.Context) ([]*vpp_interfaces.InterfaceState, error)
 	Log    *slog.Logger
 }
 
-// Clients makes changes on behalf of clients: contivgrpc.Service.
+// Clients applies changes on behalf of clients. contivgrpc.Service implements it.
 type Clients interface {
 	Apply(ctx context.Context, c contivgrpc.Change) (controller.Outcome, error)
 }
 
-// Ligato is the services of the ligato vpp-agent.
+// Ligato implements the services of the ligato vpp-agent.
 type Ligato struct {
 	Options
 	notifications *notifications
-	// ended is closed when Run has ended.
+	// ended is closed when Run ends.
 	ended chan struct{}
 }
 
-// NewLigato returns the services. Run lets Notify have something to tell.
+// NewLigato returns the services. Run must be running for Notify to send notifications.
 func NewLigato(o Options) *Ligato {
 	return &Ligato{Options: o, notifications: newNotifications(), ended: make(chan struct{})}
 }
 
-// Register makes the server serve the services.
+// Register registers the services with the server.
 func (l *Ligato) Register(server grpc.ServiceRegistrar) {
 	generic.RegisterManagerServiceServer(server, &manager{Ligato: l})
 	generic.RegisterMetaServiceServer(server, &meta{})
@@ -62,7 +61,7 @@ func (l *Ligato) Register(server grpc.ServiceRegistrar) {
 	configurator.RegisterStatsPollerServiceServer(server, &statsPoller{Ligato: l})
 }
 
-// newChange begins the change that a call requests.
+// newChange starts the change that a call requests.
 func newChange(ctx context.Context) (contivgrpc.Change, error) {
 	client := LigatoClient
 	if source := metadata.ValueFromIncomingContext(ctx, SourceMetadata); len(source) > 0 {
@@ -75,10 +74,10 @@ func newChange(ctx context.Context) (contivgrpc.Change, error) {
 	return contivgrpc.Change{Client: options.Client, Revert: options.Revert, Values: controller.ExternalConfig{}}, nil
 }
 
-// refused is the answer to requests that cannot be understood.
+// refused returns the error for an invalid request.
 func refused(format string, args ...any) error {
 	return status.Errorf(codes.InvalidArgument, format, args...)
 }
 
-// errEnds is the end of streams that go on as long as the agent.
-var errEnds = status.Error(codes.Unavailable, "the agent ends")
+// errEnds ends streams when the agent stops.
+var errEnds = status.Error(codes.Unavailable, "the agent is stopping")

@@ -14,35 +14,35 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// statusBatch is how many statuses a message has at most, so that clients need not
-// allow for large ones.
+// statusBatch bounds the number of statuses in a message, so that clients need not allow for large
+// messages.
 const statusBatch = 500
 
-// StatusService serves rpc.StatusService.
+// StatusService implements rpc.StatusService.
 type StatusService struct {
 	rpc.UnsafeStatusServiceServer
 	scheduler *kvscheduler.Scheduler
 	ended     <-chan struct{}
 }
 
-// NewStatusService returns a service whose calls end when ended is closed.
+// NewStatusService returns a service. Its calls end when ended is closed.
 func NewStatusService(scheduler *kvscheduler.Scheduler, ended <-chan struct{}) *StatusService {
 	return &StatusService{scheduler: scheduler, ended: ended}
 }
 
-// Register makes the server serve it.
+// Register registers the service with the server.
 func (s *StatusService) Register(server grpc.ServiceRegistrar) {
 	rpc.RegisterStatusServiceServer(server, s)
 }
 
-// selection is what a request asks for: keys, and prefixes that end with a slash;
-// nothing stands for everything.
+// selection lists the requested keys, and prefixes that end with a slash. An empty selection
+// selects everything.
 type selection []string
 
 func newSelection(keys []string) (selection, error) {
 	for i, key := range keys {
 		if !strings.HasPrefix(key, valuePrefix) {
-			return nil, refused("keys[%d]: %q is not the key of a value: they begin with %s", i, key, valuePrefix)
+			return nil, refused("keys[%d]: %q is not the key of a value: keys begin with %s", i, key, valuePrefix)
 		}
 		if strings.HasSuffix(key, "/") {
 			continue
@@ -54,7 +54,7 @@ func newSelection(keys []string) (selection, error) {
 	return keys, nil
 }
 
-// valuePrefix begins the keys of all values that can be requested.
+// valuePrefix starts the keys of all values that can be requested.
 const valuePrefix = "config/"
 
 func (s selection) has(key string) bool {
@@ -63,7 +63,7 @@ func (s selection) has(key string) bool {
 	})
 }
 
-// Watch tells statuses as they are and, if the client follows, as they change.
+// Watch sends the current statuses and, if the client follows, their changes.
 func (s *StatusService) Watch(r *rpc.StatusRequest, stream grpc.ServerStreamingServer[rpc.StatusResponse]) error {
 	selected, err := newSelection(r.GetKeys())
 	if err != nil {
@@ -78,19 +78,19 @@ func (s *StatusService) Watch(r *rpc.StatusRequest, stream grpc.ServerStreamingS
 	})
 }
 
-// present returns the statuses of what is selected: of single values, in any case.
+// present returns the statuses of the selected values. Single keys are always included.
 func (s *StatusService) present(selected selection, all []*pb.BaseValueStatus) (statuses []*feedbackpb.ValueStatus) {
-	told := make(map[string]bool)
+	sent := make(map[string]bool)
 	for _, base := range all {
 		if key := base.GetValue().GetKey(); selected.has(key) {
 			statuses = append(statuses, s.status(base))
-			told[key] = true
+			sent[key] = true
 		}
 	}
 	for _, key := range selected {
-		if !told[key] && !strings.HasSuffix(key, "/") {
+		if !sent[key] && !strings.HasSuffix(key, "/") {
 			statuses = append(statuses, s.status(s.scheduler.ValueStatus(key)))
-			told[key] = true
+			sent[key] = true
 		}
 	}
 	return statuses

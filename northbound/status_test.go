@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// next reads one message: "key STATE waits for".
+// next reads one message as lines "key STATE waits for".
 func next(t *testing.T, stream grpc.ServerStreamingClient[rpc.StatusResponse]) (lines []string) {
 	t.Helper()
 	response, err := stream.Recv()
@@ -33,7 +33,7 @@ func next(t *testing.T, stream grpc.ServerStreamingClient[rpc.StatusResponse]) (
 	return lines
 }
 
-func TestStatusesAreToldAsTheyChange(t *testing.T) {
+func TestWatchSendsChangedStatuses(t *testing.T) {
 	r := newRig(t)
 	_, err := r.manager.SetConfig(t.Context(), setting(item(tap("a")), item(route("b"))))
 	r.ok(err)

@@ -35,7 +35,7 @@ func (s *Server) guard(handler http.Handler) http.Handler {
 		client := clientOf(r)
 		if err := s.admit(r, client, changes); err != nil {
 			if changes && s.log != nil && certified(r) { // others could fill the log
-				s.log.Warn("Request refused", "who", client.Name, "what", what)
+				s.log.Warn("Request refused", "client", client.Name, "request", what)
 			}
 			Error(w, http.StatusForbidden, err)
 			return
@@ -54,11 +54,11 @@ func (s *Server) guard(handler http.Handler) http.Handler {
 		}
 		recorder := &statusRecorder{ResponseWriter: w, status: http.StatusOK}
 		handler.ServeHTTP(recorder, r)
-		fields := []any{"who", client.Name, "what", what, "status", recorder.status}
+		fields := []any{"client", client.Name, "request", what, "status", recorder.status}
 		if txn := w.Header().Get(TxnHeader); txn != "" {
 			fields = append(fields, "transaction", txn)
 		}
-		s.log.Info("Request to change something", fields...)
+		s.log.Info("Change requested", fields...)
 	})
 }
 

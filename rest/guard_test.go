@@ -99,7 +99,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 			if err := <-done; err != nil {
 				t.Error(err)
 			}
-			message := "Request to change something"
+			message := "Change requested"
 			if test.role < listener.Configure {
 				message = "Request refused"
 			}
@@ -107,9 +107,9 @@ func TestWhoMayDoWhat(t *testing.T) {
 			switch {
 			case test.who == "":
 				if line != "" {
-					t.Errorf("who is nobody fills the log: %q", line)
+					t.Errorf("an anonymous client fills the log: %q", line)
 				}
-			case strings.Count(line, "\n") != 1 || !strings.Contains(line, "msg="+message+" who="+test.who) || !strings.Contains(line, "what=POST /controller/resync") ||
+			case strings.Count(line, "\n") != 1 || !strings.Contains(line, "msg="+message+" client="+test.who) || !strings.Contains(line, "request=POST /controller/resync") ||
 				strings.Contains(line, "status=202 transaction=7") != (test.role == listener.Configure):
 				t.Errorf("the log says %q, want %s of %s", line, message, test.who)
 			}

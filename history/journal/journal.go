@@ -22,13 +22,13 @@ import (
 )
 
 const (
-	// segments that the bound of bytes is divided by: so much is forgotten at a time.
+	// segments is the number of segments that Options.Bytes is divided into.
 	segments = 16
-	// keepFree bytes of the file system are left to others.
+	// keepFree is the number of bytes that the journal leaves free in the file system.
 	keepFree = 32 << 20
-	// piece of a segment that is compressed before others have their turn, in bytes: half a millisecond of work.
+	// piece is the number of bytes compressed between pauses: half a millisecond of work.
 	piece = 64 << 10
-	// keptText bounds the memory that is kept from one Append for the next.
+	// keptText bounds the memory kept between calls of Append.
 	keptText = 1 << 20
 
 	suffix     = ".log"
@@ -36,37 +36,37 @@ const (
 	partial    = ".tmp"
 )
 
-// ErrFull: the file system is so full that no line is written.
+// ErrFull is returned if the file system has less than keepFree bytes left.
 var ErrFull = errors.New("the file system is full")
 
-// castagnoli is made when it is needed first: contivctl, which knows the answers of a history, takes a journal from reports alone.
+// castagnoli is created on first use, because most users of this package read no journal.
 var castagnoli = sync.OnceValue(func() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) })
 
 // Options of a journal.
 type Options struct {
-	// Dir is made if it does not exist.
+	// Dir is created if missing.
 	Dir string
-	// Bytes bounds all files together.
+	// Bytes bounds the total size of all files.
 	Bytes int64
-	// Age bounds how long a line is kept after it was written; 0: for ever.
+	// Age bounds the age of lines; 0 means no limit.
 	Age time.Duration
-	// Rest is called with what each piece of a compression has taken; nil: time.Sleep.
+	// Rest is called after each piece of a compression with the time spent. Default: time.Sleep.
 	Rest func(worked time.Duration)
-	// free returns how many bytes of the file system are free; nil: what the kernel says.
+	// free returns the free bytes of the file system. Default: statfs.
 	free func(dir string) (uint64, error)
 }
 
-// Journal is what is appended to. One goroutine uses it.
+// Journal appends lines to the newest segment. It belongs to one goroutine.
 type Journal struct {
 	o      Options
-	number int      // of the segment that is appended to
-	file   *os.File // nil: none is open
-	size   int64    // of its good lines
-	head   int64    // of them, does not count for Full
-	text   []byte   // of the last Append, to be overwritten
+	number int      // of the newest segment
+	file   *os.File // nil: not open
+	size   int64    // of the valid lines
+	head   int64    // part of size that Full ignores
+	text   []byte   // buffer of Append
 }
 
-// Open goes on with the newest segment of a directory.
+// Open continues the newest segment of a directory.
 func Open(o Options) (*Journal, error) {
 	if o.free == nil {
 		o.free = freeBytes
@@ -104,14 +104,14 @@ func freeBytes(dir string) (uint64, error) {
 	return s.Bavail * uint64(s.Bsize), nil
 }
 
-// Full reports whether the next line should begin a segment, by Next.
+// Full reports whether Next should start a new segment.
 func (j *Journal) Full() bool { return j.size-j.head >= j.o.Bytes/segments }
 
-// EndHead says that what was written so far begins the segment and does not count for Full.
+// EndHead excludes the lines so far from the size that Full considers.
 func (j *Journal) EndHead() { j.head = j.size }
 
-// Next begins a new segment, and forgets old ones. It takes twice as long as compressing takes: segments become full
-// while much happens on the node, and whoever waits for that comes first.
+// Next starts a new segment, compresses the previous one and deletes old ones. It pauses during
+// compression, because segments fill up while the node is busy.
 func (j *Journal) Next() error {
 	if err := j.Close(); err != nil {
 		return err
@@ -126,7 +126,8 @@ func (j *Journal) Next() error {
 	return errors.Join(err, j.forget(time.Now()))
 }
 
-// Append writes lines, with JSON on one line each. After an error nothing of them is there.
+// Append writes lines, whose data must not contain line breaks. After an error, none of them is in
+// the journal.
 func (j *Journal) Append(lines ...Line) error {
 	size := 0
 	for _, l := range lines {
@@ -148,7 +149,7 @@ func (j *Journal) Append(lines ...Line) error {
 		text = append(text, '\n')
 	}
 	if free, err := j.o.free(j.o.Dir); err == nil && free < keepFree+uint64(len(text)) {
-		return fmt.Errorf("%w: less than %d MB are left at %s", ErrFull, keepFree>>20, j.o.Dir)
+		return fmt.Errorf("%w: less than %d MB free in %s", ErrFull, keepFree>>20, j.o.Dir)
 	}
 	if err := j.open(); err != nil {
 		return err
@@ -156,7 +157,7 @@ func (j *Journal) Append(lines ...Line) error {
 	n, err := j.file.Write(text)
 	if err != nil {
 		if n > 0 {
-			_ = j.file.Truncate(j.size) // a full disk lets go of what it took; else the CRC tells
+			_ = j.file.Truncate(j.size) // frees space on a full disk; the CRC detects an incomplete line otherwise
 		}
 		j.file.Close()
 		j.file = nil
@@ -166,13 +167,13 @@ func (j *Journal) Append(lines ...Line) error {
 	return nil
 }
 
-// open opens the segment, and ends the line that a process left in the middle.
+// open opens the segment and terminates an incomplete last line.
 func (j *Journal) open() error {
 	if j.file != nil {
 		if _, err := os.Lstat(j.path()); err == nil {
 			return nil
 		}
-		j.file.Close() // somebody removed it
+		j.file.Close() // the file was removed
 		j.file = nil
 		if err := os.MkdirAll(j.o.Dir, 0o700); err != nil {
 			return err
@@ -205,7 +206,7 @@ func (j *Journal) path() string {
 	return filepath.Join(j.o.Dir, fmt.Sprintf("%08d%s", j.number, suffix))
 }
 
-// Close leaves the newest segment to be gone on with.
+// Close closes the newest segment, which Open can continue.
 func (j *Journal) Close() error {
 	if j.file == nil {
 		return nil
@@ -215,8 +216,8 @@ func (j *Journal) Close() error {
 	return err
 }
 
-// forget removes segments that are too much, oldest first, and those that are too old. The one that is
-// appended to stays.
+// forget deletes the oldest segments beyond Bytes, and segments older than Age. The newest segment
+// stays.
 func (j *Journal) forget(now time.Time) error {
 	names, err := Files(os.DirFS(j.o.Dir))
 	if err != nil {
@@ -240,7 +241,8 @@ func (j *Journal) forget(now time.Time) error {
 	return errors.Join(errs...)
 }
 
-// compress puts a compressed copy in the place of a segment, with the time of its last line. It rests after each piece.
+// compress replaces a segment by a compressed copy with the same modification time. It calls rest
+// after each piece.
 func compress(path string, rest func(worked time.Duration)) error {
 	from, err := os.Open(path)
 	if err != nil {
@@ -284,7 +286,7 @@ func Files(fsys fs.FS) ([]string, error) {
 		return nil, err
 	}
 	var names []string
-	for _, e := range entries { // sorted by name; a segment comes before its compressed copy
+	for _, e := range entries { // sorted by name; a segment precedes its compressed copy
 		if n := numberOf(e.Name()); n > 0 && (len(names) == 0 || numberOf(names[len(names)-1]) != n) {
 			names = append(names, e.Name())
 		}
@@ -292,7 +294,7 @@ func Files(fsys fs.FS) ([]string, error) {
 	return names, nil
 }
 
-// numberOf returns the number of a segment, 0 if the file is none.
+// numberOf returns the number of a segment, 0 for other files.
 func numberOf(name string) int {
 	digits, ok := strings.CutSuffix(strings.TrimSuffix(name, ".gz"), suffix)
 	if n, err := strconv.Atoi(digits); ok && err == nil && n > 0 {

@@ -38,7 +38,6 @@ func (j *Journal) must(t *testing.T, data ...string) {
 	}
 }
 
-// read returns the data of all lines.
 func read(t *testing.T, dir string) []string {
 	t.Helper()
 	segments, err := Segments(os.DirFS(dir))
@@ -80,7 +79,7 @@ func TestLinesSurviveRestartsAndSegments(t *testing.T) {
 	}
 }
 
-// Whatever a crash or a disk does to the file, the lines around the damage are read.
+// Damage by a crash or a disk error affects no other line.
 func TestDamageCostsTheDamagedLinesOnly(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -131,7 +130,8 @@ func TestDamagedCompressedSegment(t *testing.T) {
 	}
 }
 
-// A process that ended while it compressed left both; nothing is read twice, and it is made up for.
+// An interrupted compression leaves both files. No line is read twice, and the compression is
+// repeated.
 func TestInterruptedCompression(t *testing.T) {
 	dir := t.TempDir()
 	j := open(t, Options{Dir: dir})
@@ -153,7 +153,7 @@ func TestInterruptedCompression(t *testing.T) {
 	}
 	open(t, Options{Dir: dir})
 	if _, err := os.Stat(filepath.Join(dir, "00000001.log")); err == nil {
-		t.Error("the segment is still there beside its compressed copy")
+		t.Error("the segment was not removed after its compression")
 	}
 	if diff := cmp.Diff([]string{"one", "two"}, read(t, dir)); diff != "" {
 		t.Error(diff)
@@ -188,7 +188,7 @@ func TestBytesAreBounded(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		j.must(t, fmt.Sprintf("%d %x", i, sha512.Sum512([]byte{byte(i), byte(i >> 8)}))) // not compressed much
+		j.must(t, fmt.Sprintf("%d %x", i, sha512.Sum512([]byte{byte(i), byte(i >> 8)}))) // hardly compressible
 	}
 	var total int64
 	names, _ := filepath.Glob(dir + "/*")
@@ -228,7 +228,7 @@ func TestOldSegmentsAreForgotten(t *testing.T) {
 	}
 }
 
-// A full disk refuses lines and is asked again; nothing else of the journal is affected.
+// A full disk rejects lines and is tried again. The rest of the journal is not affected.
 func TestFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	free := uint64(1 << 40)
@@ -245,12 +245,12 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// A write that the disk takes half of leaves nothing behind.
+// A partial write leaves nothing behind.
 func TestWriteThatFails(t *testing.T) {
 	dir := t.TempDir()
 	j := open(t, Options{Dir: dir})
 	j.must(t, "before")
-	j.file.Close() // as bad as a disk that fails
+	j.file.Close() // simulates a failing disk
 	if err := j.Append(line("lost")); err == nil {
 		t.Fatal("no error")
 	}

@@ -14,15 +14,15 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// Line is what is appended.
+// Line is one entry of a journal.
 type Line struct {
 	Kind byte // a letter
 	Time time.Time
-	// Data is JSON. Of a line that is read, it is valid until the next one is.
+	// Data is JSON. In a line that is read, it is valid until the next line.
 	Data []byte
 }
 
-// maxLine is the length of the longest line that is read.
+// maxLine bounds the length of a readable line.
 const maxLine = 256 << 20
 
 // Segment is a file of a journal.
@@ -33,10 +33,10 @@ type Segment struct {
 	First time.Time
 }
 
-// Name tells segments of a journal apart.
+// Name identifies the segment in the journal. It stays the same after compression.
 func (s Segment) Name() string { return strings.TrimSuffix(s.name, ".gz") }
 
-// Segments returns the segments of a directory that have a readable line, oldest first.
+// Segments returns the segments that have a readable line, oldest first.
 func Segments(fsys fs.FS) ([]Segment, error) {
 	names, err := Files(fsys)
 	if err != nil {
@@ -56,11 +56,11 @@ func Segments(fsys fs.FS) ([]Segment, error) {
 	return segments, nil
 }
 
-// Read calls visit with the lines, in order, until it returns false. Damaged lines are left out.
-// The end of a compressed segment that is damaged is lost. A segment that is gone has no lines.
+// Read calls visit with each line in order until it returns false. It skips damaged lines. The rest
+// of a damaged compressed segment is lost. A deleted segment has no lines.
 func (s Segment) Read(visit func(Line) bool) error { return s.ReadOnly("", visit) }
 
-// ReadOnly does what Read does with lines of these kinds alone; none: of all.
+// ReadOnly is Read for lines of the given kinds; "" means all kinds.
 func (s Segment) ReadOnly(kinds string, visit func(Line) bool) error {
 	file, err := s.open()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -98,7 +98,7 @@ func (s Segment) ReadOnly(kinds string, visit func(Line) bool) error {
 		}
 		long = long[:0]
 		if err != nil {
-			return nil // the end, or damage
+			return nil // end or damage
 		}
 	}
 }

@@ -1,17 +1,18 @@
-// Package ifstate knows the states of the interfaces of the vswitch, and tells them:
+// Package ifstate collects the states of the vswitch's interfaces and publishes them:
 //
 //	vswitch ──Changed──> Keeper ──┬──> observers (Notify of ligato's configurator)
 //	        <──Read─────          ├──> etcd: <node>/vpp/status/v2/interface/<name>
 //	                              └──> REST: GET /contiv/v1/interfaces
 //
-// The vswitch reports changes; every PollPeriod, all states are read as well, which finds states
-// older than the subscription and lost events.
+// The vswitch reports changes. In addition, the Keeper reads all states every PollPeriod, which
+// covers lost events and states from before the subscription.
 //
-// Promises:
+// Guarantees:
 //
-//   - The last state of an interface always arrives in etcd, when nothing has changed for a
-//     moment, or after a second; states between may be left out. Counters are those of the time of the change: they alone are no change.
-//   - What etcd holds of interfaces that are not there, also of a former run, is
-//     removed, but not before the agent knows all interfaces.
-//   - Nobody waits for etcd: what cannot be written now is written later.
+//   - The last state of an interface always reaches etcd, after a moment without changes or after one
+//     second. Intermediate states may be skipped. Counters date from the last change; counters alone
+//     do not count as a change.
+//   - Once the agent knows all interfaces, it deletes the states of missing interfaces from etcd,
+//     including those of a former run.
+//   - Reporting never waits for etcd. Failed writes are retried.
 package ifstate

@@ -14,49 +14,48 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// PollPeriod is how often all states are read.
+// PollPeriod is the interval at which all states are read.
 const PollPeriod = 5 * time.Second
 
 // Options of a Keeper.
 type Options struct {
 	// Read reads the states of all interfaces in use, with counters.
 	Read func(context.Context) ([]*vpp_interfaces.InterfaceState, error)
-	// Ready returns nil when the agent has configured what it found at its start, so
-	// that Read knows all interfaces.
+	// Ready returns nil once the startup resync is done, so that Read returns all interfaces.
 	Ready func() error
 
-	// Node is the name of this node, Store is etcd; nil: nothing is published. Rate is how many states are
-	// written per second at most; 0: none.
+	// Node is the name of this node. Without a Store, nothing is published. Rate bounds the states
+	// written per second; 0 disables publishing.
 	Node  string
 	Store store.Broker
 	Rate  int
-	// Log; nil: slog.Default().
+	// Log defaults to slog.Default().
 	Log *slog.Logger
-	// PollPeriod; 0: PollPeriod.
+	// PollPeriod defaults to the constant PollPeriod.
 	PollPeriod time.Duration
 }
 
-// Keeper keeps the states. Two goroutines of Run read and publish; everything else only
-// notes.
+// Keeper stores the states. Run reads and publishes them in two goroutines. The other methods do
+// not block.
 type Keeper struct {
 	Options
-	// news has an element when there may be something to publish.
+	// news signals that states may need publishing.
 	news chan struct{}
 
 	mu        sync.Mutex
 	states    map[string]*vpp_interfaces.InterfaceState
 	observers []func(*vpp_interfaces.InterfaceState)
-	// complete: what is not in states does not exist.
+	// complete is set if all existing interfaces are in states.
 	complete bool
-	// dirty are the names of interfaces whose state may be published otherwise.
+	// dirty holds the names of interfaces with unpublished states.
 	dirty map[string]bool
-	// pending are changes that observers have not been told, in order; telling: somebody
-	// is telling them.
-	pending []*vpp_interfaces.InterfaceState
-	telling bool
+	// pending holds the changes to report to observers, in order. notifying is set while a
+	// goroutine reports them.
+	pending   []*vpp_interfaces.InterfaceState
+	notifying bool
 }
 
-// New returns a Keeper that knows of no interface.
+// New returns a Keeper without interfaces.
 func New(o Options) *Keeper {
 	if o.Log == nil {
 		o.Log = slog.Default()
@@ -70,25 +69,25 @@ func New(o Options) *Keeper {
 	}
 }
 
-// Observe makes the Keeper call report for each change of a state, one after the other.
-// A state of an interface that is gone is DELETED. It must not be changed.
+// Observe registers a function that is called for each change of a state, one at a time. An
+// interface that is gone has the state DELETED. report must not change the state.
 func (k *Keeper) Observe(report func(*vpp_interfaces.InterfaceState)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.observers = append(k.observers, report)
 }
 
-// Changed takes note of states. It does not block.
+// Changed records states. It does not block.
 func (k *Keeper) Changed(states ...*vpp_interfaces.InterfaceState) {
 	k.mu.Lock()
 	for _, s := range states {
 		k.note(s)
 	}
 	k.mu.Unlock()
-	k.tell()
+	k.notify()
 }
 
-// note takes over a state, if it is new. The lock is held.
+// note stores a state if it has changed. The caller holds the lock.
 func (k *Keeper) note(s *vpp_interfaces.InterfaceState) {
 	was := k.states[s.GetName()]
 	s = proto.CloneOf(s)
@@ -118,7 +117,7 @@ func (k *Keeper) note(s *vpp_interfaces.InterfaceState) {
 	k.wake()
 }
 
-// sameState compares all but the counters.
+// sameState compares everything except the counters.
 func sameState(a, b *vpp_interfaces.InterfaceState) bool {
 	bare := func(s *vpp_interfaces.InterfaceState) *vpp_interfaces.InterfaceState {
 		s = proto.CloneOf(s)
@@ -130,15 +129,15 @@ func sameState(a, b *vpp_interfaces.InterfaceState) bool {
 	return proto.Equal(bare(a), bare(b))
 }
 
-// tell passes pending states to the observers, unless another goroutine is doing so.
-func (k *Keeper) tell() {
+// notify passes pending states to the observers unless another goroutine does so.
+func (k *Keeper) notify() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.telling {
+	if k.notifying {
 		return
 	}
-	k.telling = true
-	defer func() { k.telling = false }()
+	k.notifying = true
+	defer func() { k.notifying = false }()
 	for len(k.pending) > 0 {
 		s, observers := k.pending[0], slices.Clone(k.observers)
 		k.pending = k.pending[1:]
@@ -157,14 +156,14 @@ func (k *Keeper) wake() {
 	}
 }
 
-// States returns the states, sorted by name. They must not be changed.
+// States returns the states, sorted by name. The caller must not change them.
 func (k *Keeper) States() []*vpp_interfaces.InterfaceState {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return slices.SortedFunc(maps.Values(k.states), func(a, b *vpp_interfaces.InterfaceState) int { return strings.Compare(a.GetName(), b.GetName()) })
 }
 
-// Run reads and publishes until ctx ends.
+// Run reads and publishes states until ctx ends.
 func (k *Keeper) Run(ctx context.Context) {
 	var group sync.WaitGroup
 	if k.Store != nil && k.Rate > 0 {
@@ -174,7 +173,7 @@ func (k *Keeper) Run(ctx context.Context) {
 	for {
 		err := k.poll(ctx)
 		if err != nil && !failing && ctx.Err() == nil {
-			k.Log.Warn("States of interfaces cannot be read now", "error", err)
+			k.Log.Warn("Cannot read interface states", "error", err)
 		}
 		failing = err != nil
 		select {
@@ -186,8 +185,8 @@ func (k *Keeper) Run(ctx context.Context) {
 	}
 }
 
-// poll reads all states. Those that are missing are gone: a change that is reported
-// while they are read is read the next time.
+// poll reads all states and marks missing interfaces as deleted. A change reported during the read
+// is left to the next poll.
 func (k *Keeper) poll(ctx context.Context) error {
 	ready := k.Ready() == nil
 	k.mu.Lock()
@@ -220,6 +219,6 @@ func (k *Keeper) poll(ctx context.Context) error {
 		}
 	}
 	k.mu.Unlock()
-	k.tell()
+	k.notify()
 	return nil
 }

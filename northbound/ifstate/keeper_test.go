@@ -32,7 +32,7 @@ const (
 	prefix  = "/vnf-agent/node1/vpp/status/v2/interface/"
 )
 
-// vswitch has interfaces.
+// vswitch is a fake vswitch with interfaces.
 type vswitch struct {
 	mu     sync.Mutex
 	states map[string]*vpp_interfaces.InterfaceState
@@ -70,7 +70,7 @@ func (v *vswitch) set(name string, oper vpp_interfaces.InterfaceState_Status) *v
 	return s
 }
 
-// start runs a keeper of the vswitch, which tells changes.
+// start runs a keeper of the vswitch and returns the reported changes.
 func start(t *testing.T, v *vswitch, db store.Broker, rate int) (*ifstate.Keeper, <-chan *vpp_interfaces.InterfaceState) {
 	t.Helper()
 	k := ifstate.New(ifstate.Options{Read: v.read, Ready: v.ready, Node: "node1", Store: db, Rate: rate, PollPeriod: 20 * time.Millisecond})
@@ -89,17 +89,17 @@ func next(t *testing.T, changes <-chan *vpp_interfaces.InterfaceState) *vpp_inte
 	case s := <-changes:
 		return s
 	case <-time.After(time.Minute):
-		t.Fatal("no change is told")
+		t.Fatal("no change was reported")
 		return nil
 	}
 }
 
-func TestChangesAreTold(t *testing.T) {
+func TestObserversReceiveChanges(t *testing.T) {
 	v := &vswitch{states: map[string]*vpp_interfaces.InterfaceState{}}
 	v.set("old", up)
 	k, changes := start(t, v, nil, 0)
 	if s := next(t, changes); s.GetName() != "old" || s.GetOperStatus() != up || s.GetLastChange() == 0 {
-		t.Errorf("what was there before: %v", s)
+		t.Errorf("initial states: %v", s)
 	}
 	k.Changed(v.set("new", down))
 	if s := next(t, changes); s.GetName() != "new" || s.GetOperStatus() != down {
@@ -124,7 +124,7 @@ func TestChangesAreTold(t *testing.T) {
 	}
 }
 
-// flaky is a store that fails while told to.
+// flaky is a store that fails on demand.
 type flaky struct {
 	store.Broker
 	mu   sync.Mutex
@@ -215,7 +215,7 @@ func TestStatesArePublished(t *testing.T) {
 	want(t, db, map[string]vpp_interfaces.InterfaceState_Status{"a": up, "c": down})
 }
 
-// counting counts the transactions.
+// counting counts transactions.
 type counting struct {
 	*memory.Store
 	transactions atomic.Int64
@@ -226,8 +226,9 @@ func (c *counting) Batch(ctx context.Context, changes []store.Change) error {
 	return c.Store.Batch(ctx, changes)
 }
 
-// What changes during a burst, such as CNI ADDs, is written once, afterwards; or after a second, if it goes on.
-func TestBurstIsPublishedAfterwards(t *testing.T) {
+// States that change during a burst, such as CNI ADDs, are written once after it, or after a second
+// if it continues.
+func TestPublishWaitsForEndOfBurst(t *testing.T) {
 	for _, c := range []struct{ lasts, published time.Duration }{
 		{lasts: 500 * time.Millisecond, published: 550 * time.Millisecond},
 		{lasts: 1500 * time.Millisecond, published: time.Second},

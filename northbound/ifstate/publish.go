@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	// maxBatch is how many states are written in one transaction of etcd.
+	// maxBatch bounds the states in one etcd transaction.
 	maxBatch = 100
-	// gather is how long nothing must have changed before states are written, so that etcd and the agent do not
-	// spend on them, several times for each, what a burst of CNI ADDs needs; longestGather bounds it.
-	gather        = 100 * time.Millisecond
-	longestGather = 10 * gather
-	// firstRetry is the delay before the second attempt; it doubles up to lastRetry.
+	// quietPeriod without changes starts a write, so that a burst of CNI ADDs does not cause
+	// several writes per interface. longestGather bounds the delay.
+	quietPeriod   = 100 * time.Millisecond
+	longestGather = 10 * quietPeriod
+	// firstRetry is the delay before the second attempt. It doubles up to lastRetry.
 	firstRetry = 100 * time.Millisecond
 	lastRetry  = 5 * time.Second
 )
@@ -44,7 +44,7 @@ func (k *Keeper) publish(ctx context.Context) {
 				return
 			}
 			if err == nil && failing {
-				k.Log.Info("States of interfaces are published in etcd again")
+				k.Log.Info("Publishing interface states again")
 				delay, failing = firstRetry, false
 			}
 			if err == nil && !more {
@@ -54,7 +54,7 @@ func (k *Keeper) publish(ctx context.Context) {
 				continue
 			}
 			if !failing {
-				k.Log.Warn("States of interfaces cannot be published in etcd now", "error", err)
+				k.Log.Warn("Cannot publish interface states", "error", err)
 			}
 			failing, w.swept, w.cleaned = true, false, false // some may have been written
 			if !pause(ctx, delay) {
@@ -65,13 +65,13 @@ func (k *Keeper) publish(ctx context.Context) {
 	}
 }
 
-// lull waits for a moment without changes, and reports whether ctx goes on.
+// lull waits for a moment without changes and reports whether ctx is still active.
 func (k *Keeper) lull(ctx context.Context) bool {
 	longest := time.After(longestGather)
 	for {
 		select {
 		case <-k.news:
-		case <-time.After(gather):
+		case <-time.After(quietPeriod):
 			return true
 		case <-longest:
 			return true
@@ -95,12 +95,12 @@ type writer struct {
 	*Keeper
 	prefix  string
 	limiter *rate.Limiter
-	// swept: all states are queued since the last failure; cleaned: so is what etcd
-	// holds of other interfaces.
+	// swept is set once all states are queued after a failure, cleaned once stale keys in etcd are
+	// queued for deletion.
 	swept, cleaned bool
 }
 
-// flush writes one batch, and reports whether there is more.
+// flush writes one batch and reports whether more is pending.
 func (w *writer) flush(ctx context.Context) (more bool, err error) {
 	w.mu.Lock()
 	complete := w.complete
@@ -128,7 +128,7 @@ func (w *writer) flush(ctx context.Context) (more bool, err error) {
 	return len(w.dirty) > 0, err
 }
 
-// sweep queues all interfaces, and, if all are known, what etcd holds of others.
+// sweep queues all interfaces. If all are known, it also queues stale keys in etcd.
 func (w *writer) sweep(ctx context.Context, complete bool) error {
 	kvs, _, err := w.Store.List(ctx, w.prefix)
 	if err != nil {
@@ -148,7 +148,7 @@ func (w *writer) sweep(ctx context.Context, complete bool) error {
 	return nil
 }
 
-// take returns the next batch of changes, and the names that they are about.
+// take returns the next batch of changes and the names of their interfaces.
 func (w *writer) take() (names []string, changes []store.Change) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -160,7 +160,7 @@ func (w *writer) take() (names []string, changes []store.Change) {
 		if state := w.states[name]; state != nil {
 			data, err := protojson.Marshal(state)
 			if err != nil {
-				w.Log.Error("State of an interface cannot be encoded", "interface", name, "error", err)
+				w.Log.Error("Cannot encode interface state", "interface", name, "error", err)
 				continue
 			}
 			change.Value, change.Deleted = data, false

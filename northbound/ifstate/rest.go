@@ -8,16 +8,15 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
-// URL is where Handler serves.
+// URL is the path of Handler.
 const URL = "/contiv/v1/interfaces"
 
-// Report is the answer: an InterfaceState of ligato's API for each interface, sorted by
-// name, as protojson.
+// Report is the response: ligato's InterfaceState of each interface as protojson, sorted by name.
 type Report struct {
 	Interfaces []json.RawMessage `json:"interfaces"`
 }
 
-// Handler serves GET /contiv/v1/interfaces: states as they are now, with counters.
+// Handler serves GET /contiv/v1/interfaces: the current states, with counters.
 func (k *Keeper) Handler() http.Handler {
 	return rest.Get(func(w http.ResponseWriter, r *http.Request) {
 		if err := k.poll(r.Context()); err != nil {

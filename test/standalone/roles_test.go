@@ -83,9 +83,9 @@ func TestRolesOfClients(t *testing.T) {
 			}
 
 			line := log.String()
-			want := []string{`msg="Request to change something" who="` + test.who, `what=/ligato.generic.ManagerService/SetConfig status=OK`, " transaction="}
+			want := []string{`msg="Change requested" client="` + test.who, `request=/ligato.generic.ManagerService/SetConfig status=OK`, " transaction="}
 			if test.role < listener.Configure {
-				want = []string{`msg="Request refused" who="` + test.who}
+				want = []string{`msg="Request refused" client="` + test.who}
 			}
 			if strings.Count(line, "\n") != 1 || slices.ContainsFunc(want, func(text string) bool { return !strings.Contains(line, text) }) {
 				t.Errorf("the log says %q, want one line with %q", line, want)
