@@ -1,15 +1,11 @@
 package report
 
 import (
-	"archive/tar"
-	"archive/zip"
 	"bytes"
 	"cmp"
-	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net/http"
 	"net/netip"
@@ -32,9 +28,6 @@ import (
 	"github.com/contiv/contiv/plugins/service"
 	"github.com/contiv/contiv/rest"
 )
-
-// maxUnpacked is the limit of bytes that are unpacked.
-const maxUnpacked = 4 << 30
 
 // Open reads a report, and returns agents that answer from it. Requests that were not made when it was
 // packed, and requests that change something, are errors.
@@ -59,8 +52,13 @@ func Open(name string) (Meta, []*target.Agent, error) {
 		return wrong(fmt.Errorf("its format is %d, known are those up to %d: was it made by another version (%s)?", meta.Format, format, meta.Version))
 	}
 	var agents []*target.Agent
+	known, requests := map[string]bool{}, 0
 	for _, n := range meta.Nodes {
-		a, err := open(content, n, meta)
+		if known[n.Name] {
+			return wrong(fmt.Errorf("report.json: node %q appears twice", n.Name))
+		}
+		known[n.Name] = true
+		a, err := open(content, n, meta, &requests)
 		if err != nil {
 			return wrong(err)
 		}
@@ -69,42 +67,15 @@ func Open(name string) (Meta, []*target.Agent, error) {
 	return meta, agents, nil
 }
 
-// unpack returns the files of an archive, below its directory, in memory.
-func unpack(archive io.Reader) (fs.FS, error) {
-	plain, err := gzip.NewReader(archive)
-	if err != nil {
-		return nil, err
-	}
-	var files bytes.Buffer
-	w := zip.NewWriter(&files) // a zip archive can be read as a file system
-	from := tar.NewReader(io.LimitReader(plain, maxUnpacked))
-	for {
-		header, err := from.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return nil, err
-		}
-		_, name, below := strings.Cut(header.Name, "/")
-		if !below || header.Typeflag != tar.TypeReg || !fs.ValidPath(name) {
-			continue
-		}
-		to, err := w.CreateHeader(&zip.FileHeader{Name: name, Method: zip.Store})
-		if err == nil {
-			_, err = io.Copy(to, from)
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	if err := w.Close(); err != nil {
-		return nil, err
-	}
-	return zip.NewReader(bytes.NewReader(files.Bytes()), int64(files.Len()))
-}
-
+// decode reads report.json, or the index of a node.
 func decode(content fs.FS, name string, into any) error {
+	info, err := fs.Stat(content, name)
+	if err != nil {
+		return err
+	}
+	if info.Size() > maxIndex {
+		return fmt.Errorf("%s: %w: %d bytes, at most %d are read", name, errTooLarge, info.Size(), maxIndex)
+	}
 	data, err := fs.ReadFile(content, name)
 	if err != nil {
 		return err
@@ -115,7 +86,8 @@ func decode(content fs.FS, name string, into any) error {
 	return nil
 }
 
-func open(content fs.FS, n Node, meta Meta) (*target.Agent, error) {
+// open returns the agent of a node, and adds the number of its recorded answers to requests.
+func open(content fs.FS, n Node, meta Meta, requests *int) (*target.Agent, error) {
 	where := "report of " + meta.Time.Format(time.RFC3339)
 	if n.Error != "" {
 		return target.Unusable(n.Name, where, fmt.Errorf("when the report was made: %s", n.Error)), nil
@@ -125,13 +97,16 @@ func open(content fs.FS, n Node, meta Meta) (*target.Agent, error) {
 	if err := decode(content, directory+"/index.json", &index); err != nil {
 		return nil, err
 	}
-	a := recorded{answers: map[string]answer{}}
+	if *requests += len(index); *requests > maxFiles {
+		return nil, fmt.Errorf("%w: more than %d answers", errTooLarge, maxFiles)
+	}
+	a := recorded{content: content, answers: map[string]answer{}}
 	for _, e := range index {
-		body, err := fs.ReadFile(content, path.Join(directory, e.File))
-		if err != nil {
+		file := path.Join(directory, e.File)
+		if _, err := fs.Stat(content, file); err != nil {
 			return nil, err
 		}
-		a.answers[e.Request] = answer{e.Request, e.Status, body}
+		a.answers[e.Request] = answer{request: e.Request, status: e.Status, file: file}
 	}
 	past, err := fs.Sub(content, directory+"/history")
 	if err != nil {
@@ -144,9 +119,30 @@ func open(content fs.FS, n Node, meta Meta) (*target.Agent, error) {
 
 // recorded gives the recorded answers of an agent.
 type recorded struct {
+	content fs.FS
+	// answers by request. The bodies are in their files of content, see answer.
 	answers map[string]answer
 	past    http.Handler
 	keeps   bool // the agent kept a history
+}
+
+// answer returns the recorded answer to a request, and false if none was recorded.
+func (a recorded) answer(request string) (answer, bool) {
+	found, ok := a.answers[request]
+	if found.file != "" {
+		body, err := fs.ReadFile(a.content, found.file)
+		if err != nil {
+			return refusal(http.StatusInternalServerError, err), true
+		}
+		found.body = body
+	}
+	return found, ok
+}
+
+// body returns the body of the recorded answer to a request; nil if none was recorded.
+func (a recorded) body(request string) []byte {
+	found, _ := a.answer(request)
+	return found.body
 }
 
 var errNotPacked = errors.New("a report does not tell that: it needs the agent itself")
@@ -181,7 +177,7 @@ func (a recorded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == txnsURL && a.answers[txnsURL].status == 0:
 		write(w, a.rememberedTxns(r, query))
 	default:
-		recorded, exactly := a.answers[request]
+		recorded, exactly := a.answer(request)
 		if !exactly {
 			recorded = a.computed(r.URL.Path, query)
 		}
@@ -266,13 +262,14 @@ func write(w http.ResponseWriter, a answer) {
 
 // computed derives an answer from the recorded answer to a more general request.
 func (a recorded) computed(path string, query url.Values) answer {
-	all, known := a.answers[path]
+	all, known := a.answer(path)
 	if path == statusURL && !known {
 		all, known = a.statuses(), true
 	}
 	switch {
 	case path == readinessURL:
-		return a.answers[readinessURL+"?verbose="]
+		verbose, _ := a.answer(readinessURL + "?verbose=")
+		return verbose
 	case path == dumpURL:
 		return a.dump(query)
 	case path == snapshotURL && known: // more than was asked for
@@ -430,7 +427,7 @@ func (a recorded) services(all answer, query url.Values) answer {
 
 // fullServices returns the full reports of all services: in reports before version 3, each has an answer.
 func (a recorded) fullServices(all answer) (report service.Report, err error) {
-	if full := a.answers[servicesURL]; full.status != 0 {
+	if full, ok := a.answer(servicesURL); ok {
 		err := json.Unmarshal(full.body, &report)
 		if err == nil && slices.ContainsFunc(report.Services, func(s service.ServiceReport) bool { return s.Endpoints > 0 && len(s.Details) == 0 }) {
 			err = fmt.Errorf("the agent is too old to tell the endpoints of all services at once: %w", errNotPacked)
@@ -443,7 +440,7 @@ func (a recorded) fullServices(all answer) (report service.Report, err error) {
 	for i, s := range report.Services {
 		var one service.Report
 		request := service.URL + "?" + url.Values{"service": {s.Namespace + "/" + s.Name}}.Encode()
-		if json.Unmarshal(a.answers[request].body, &one) == nil && len(one.Services) == 1 {
+		if json.Unmarshal(a.body(request), &one) == nil && len(one.Services) == 1 {
 			report.Services[i] = one.Services[0]
 		}
 	}
@@ -483,7 +480,7 @@ func selectStatuses(items []json.RawMessage, query url.Values) answer {
 // dump answers for the arguments view, descriptor and key-prefix.
 func (a recorded) dump(query url.Values) answer {
 	view := cmp.Or(query.Get("view"), "SB")
-	all, known := a.answers[dumpURL+"?view="+view]
+	all, known := a.answer(dumpURL + "?view=" + view)
 	switch {
 	case known:
 	case view == "NB" || view == "cached":
@@ -496,7 +493,7 @@ func (a recorded) dump(query url.Values) answer {
 	}
 	descriptor := query.Get("descriptor")
 	var index struct{ Descriptors []string }
-	if json.Unmarshal(a.answers[dumpURL].body, &index) == nil && descriptor != "" && !slices.Contains(index.Descriptors, descriptor) {
+	if json.Unmarshal(a.body(dumpURL), &index) == nil && descriptor != "" && !slices.Contains(index.Descriptors, descriptor) {
 		return refusal(http.StatusNotFound, fmt.Errorf("there is no descriptor %q", descriptor))
 	}
 	var items []json.RawMessage
@@ -510,7 +507,7 @@ func (a recorded) dump(query url.Values) answer {
 
 // explained answers with the values that are explained.
 func (a recorded) explained() answer {
-	all, known := a.answers[explainURL]
+	all, known := a.answer(explainURL)
 	if !known {
 		return refusal(http.StatusBadRequest, fmt.Errorf("GET %s: %w", explainURL, errNotPacked))
 	}

@@ -140,6 +140,8 @@ type answer struct {
 	request string
 	status  int
 	body    []byte
+	// file has the body, in a report; "": body is complete.
+	file string
 }
 
 // atOnce is how many requests an agent is sent at once.
