@@ -2,10 +2,13 @@ package integration
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
+	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
+	"github.com/contiv/contiv/kvscheduler/record"
 	"github.com/contiv/contiv/plugins/nodesync"
 	"github.com/contiv/contiv/test/await"
 	"github.com/contiv/contiv/test/command"
@@ -57,4 +60,88 @@ func TestNodeAddressChanges(t *testing.T) {
 		return nil
 	})
 	labtest.RequireQuiet(t, l)
+}
+
+// The address of a node with several peers changes: all tunnels share a device of the kernel, and
+// follow in one transaction, without a failure.
+func TestNodeAddressChangesAmongPeers(t *testing.T) {
+	require(t)
+	const (
+		old4, new4 = "192.168.16.1/24", "192.168.16.77/24"
+		old6, new6 = "2001:db8:16::1/64", "2001:db8:16::77/64"
+	)
+	replace := func(old, new string) string {
+		return fmt.Sprintf("ip address add %s dev eth0 nodad; ip address del %s dev eth0; ip address add %[1]s dev eth0 nodad 2>/dev/null || true", new, old)
+	}
+	dual := func(o *lab.Options) { o.DualStack = true }
+	for _, test := range []struct {
+		name   string
+		peers  int
+		set    func(*lab.Options)
+		change string
+		want   []string // addresses of the node afterwards
+	}{
+		{"two peers, IPv4", 2, func(*lab.Options) {}, replace(old4, new4), []string{new4}},
+		{"ten peers, IPv4", 10, func(*lab.Options) {}, replace(old4, new4), []string{new4}},
+		{"two peers, IPv6", 2, func(o *lab.Options) { o.IPv6 = true }, replace(old6, new6), []string{new6}},
+		{"two peers, IPv4 of a dual-stack node", 2, dual, replace(old4, new4), []string{new4, old6}},
+		{"two peers, IPv6 of a dual-stack node", 2, dual, replace(old6, new6), []string{old4, new6}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			opts := options("ap")
+			opts.Nodes = 1 + test.peers
+			test.set(&opts)
+			l := labtest.Up(t, opts)
+			var specs []lab.PodSpec
+			for n := range opts.Nodes {
+				specs = append(specs, lab.PodSpec{Name: fmt.Sprintf("a%d", n+1), Node: fmt.Sprintf("node%d", n+1)})
+			}
+			pods := labtest.AddPods(t, l, specs...)
+			nodes, err := l.Nodes()
+			if err != nil {
+				t.Fatal(err)
+			}
+			command.In(t, nodes[0].Netns, test.change)
+			for _, n := range nodes {
+				await.That(t, n.Name+" knows the addresses of node1", func() error { return knowsAddresses(t, l, n.Name, "node1", test.want) })
+			}
+			for _, p := range pods[1:] {
+				await.That(t, "packets between "+pods[0].Name+" and "+p.Name, func() error { return ping(t, pods[0], p) })
+			}
+			for _, n := range nodes {
+				requireNoFailedOperations(t, l, n.Name)
+			}
+			labtest.RequireQuiet(t, l)
+		})
+	}
+}
+
+// knowsAddresses returns an error unless a node knows another one, or itself, by just these addresses.
+func knowsAddresses(t *testing.T, l *lab.Lab, node, other string, want []string) error {
+	var report nodesync.NodesReport
+	if err := l.Agent(node).Get(t.Context(), nodesync.NodesURL, &report); err != nil {
+		return err
+	}
+	for _, n := range report.Nodes {
+		if n.Name == other && slices.Equal(n.VPPIPs, want) {
+			return nil
+		}
+	}
+	return fmt.Errorf("want %v of %s, have %+v", want, other, report.Nodes)
+}
+
+// requireNoFailedOperations demands that no transaction of the node's scheduler had a failure.
+func requireNoFailedOperations(t *testing.T, l *lab.Lab, node string) {
+	t.Helper()
+	var txns []*record.Txn
+	if err := l.Agent(node).Get(t.Context(), "/scheduler/txn-history", &txns); err != nil {
+		t.Fatal(err)
+	}
+	for _, txn := range txns {
+		for _, op := range txn.Executed {
+			if op.NewErr != nil || op.NewState == pb.ValueState_FAILED || op.NewState == pb.ValueState_RETRYING {
+				t.Errorf("%s: transaction %d: %v of %s: %v", node, txn.SeqNum, op.Operation, op.Key, op.NewErr)
+			}
+		}
+	}
 }

@@ -152,9 +152,17 @@ func derivedOfInterface(iface *vpp_interfaces.Interface) (derived []kvscheduler.
 		}
 	}
 	if hasAddress {
-		derived = append(derived, kvscheduler.KeyValue{Key: models.VPPInterfaceHasAddressKey(name), Value: iface})
+		derived = append(derived, kvscheduler.KeyValue{Key: models.VPPInterfaceHasAddressKey(name), Value: addressing(iface)})
 	}
 	return append(derived, optionsOfInterface(iface)...)
+}
+
+// addressing returns the part of an interface that says which addresses it has, and where.
+func addressing(iface *vpp_interfaces.Interface) *vpp_interfaces.Interface {
+	return &vpp_interfaces.Interface{
+		Name: iface.GetName(), Vrf: iface.GetVrf(), IpAddresses: iface.GetIpAddresses(),
+		SetDhcpClient: iface.GetSetDhcpClient(), Unnumbered: iface.GetUnnumbered(),
+	}
 }
 
 // ownAddress is an address as the keys of its interface name it. That of a

@@ -20,6 +20,8 @@ type Driver struct {
 	dhcp    *dhcpClients
 	reports vswitch.StateReports
 	marks   bool // the kernel stores the protocol of addresses
+	// movedFrom has the VXLAN device that a deleted tunnel was on, by the tunnel's name, while that device exists.
+	movedFrom map[string]own.VXLANID
 }
 
 // Options of a Driver.
@@ -67,7 +69,7 @@ type Guards interface {
 func New(host *own.Host, opts Options) *Driver {
 	v := &Driver{
 		Host: host, vrf: opts.VRFs, routes: opts.Routes, neighbours: opts.Neighbours, segments: opts.Segments, guards: opts.Guards,
-		dhcp: newDHCPClients(), marks: opts.MarksAddresses,
+		dhcp: newDHCPClients(), marks: opts.MarksAddresses, movedFrom: map[string]own.VXLANID{},
 	}
 	v.dhcp.firstTimeout = opts.DHCPTimeout
 	return v

@@ -2,8 +2,10 @@ package links
 
 import (
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
+	"strings"
 
 	"github.com/contiv/contiv/vswitch/kernel/own"
 
@@ -43,9 +45,13 @@ func (v interfaces) createTunnel(iface *vpp_interfaces.Interface) error {
 	if err := v.guards.PermitTunnel(id); err != nil {
 		return err
 	}
-	link, err := v.ensureVXLAN(id.VXLANID, group)
-	if err != nil || group != nil {
-		return err // the kernel adds the entry of a group itself
+	link, err := v.ensureVXLAN(iface.GetName(), id.VXLANID, group)
+	if err != nil {
+		return err
+	}
+	delete(v.movedFrom, iface.GetName())
+	if group != nil {
+		return nil // the kernel adds the entry of a group itself
 	}
 	if err := v.Net.NeighAppend(tunnelEntry(link, id.Dst)); err != nil && !rtnl.Exists(err) {
 		return fmt.Errorf("adding peer %s to device %s: %w", id.Dst, link.Attrs().Name, err)
@@ -75,14 +81,14 @@ func groupOf(link netlink.Link) *multicastGroup {
 	return &multicastGroup{own.AddrOf(vxlan.Group), vxlan.VtepDevIndex}
 }
 
-// ensureVXLAN returns the device, made for the group if that is not nil.
-func (v interfaces) ensureVXLAN(id own.VXLANID, group *multicastGroup) (netlink.Link, error) {
+// ensureVXLAN returns the device of the tunnel, made for the group if that is not nil.
+func (v interfaces) ensureVXLAN(tunnel string, id own.VXLANID, group *multicastGroup) (netlink.Link, error) {
 	link, err := v.VXLANDevice(id)
 	if err != nil {
 		return nil, err
 	}
 	if link == nil {
-		return v.addVXLAN(id, group)
+		return v.addVXLAN(tunnel, id, group)
 	}
 	if have := groupOf(link); (have == nil) != (group == nil) || have != nil && *have != *group {
 		return nil, fmt.Errorf("a tunnel to a multicast group shares source %s and VNI %d with no other tunnel: give one of them another VNI", id.Src, id.Vni)
@@ -93,7 +99,7 @@ func (v interfaces) ensureVXLAN(id own.VXLANID, group *multicastGroup) (netlink.
 	return link, err
 }
 
-func (v interfaces) addVXLAN(id own.VXLANID, group *multicastGroup) (netlink.Link, error) {
+func (v interfaces) addVXLAN(tunnel string, id own.VXLANID, group *multicastGroup) (netlink.Link, error) {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = own.VXLANDeviceName(id)
 	attrs.Group = own.DeviceGroup
@@ -104,9 +110,11 @@ func (v interfaces) addVXLAN(id own.VXLANID, group *multicastGroup) (netlink.Lin
 	err := v.Net.LinkAdd(vxlan)
 	if rtnl.Exists(err) {
 		if _, lookupErr := v.LinkNamed(attrs.Name); rtnl.IsGone(lookupErr) {
-			return nil, fmt.Errorf("VNI %d on port %d is taken by another VXLAN device: remove that (see `ip -d link show type vxlan`)", id.Vni, vxlanPort)
+			err = v.replaceVXLAN(tunnel, id)
+		} else {
+			_, err = v.Clear(attrs.Name, id.Alias(), attrs.Name)
 		}
-		if _, err := v.Clear(attrs.Name, id.Alias(), attrs.Name); err != nil {
+		if err != nil {
 			return nil, err
 		}
 		vxlan.Index = 0
@@ -124,17 +132,49 @@ func (v interfaces) addVXLAN(id own.VXLANID, group *multicastGroup) (netlink.Lin
 	return vxlan, nil
 }
 
+// replaceVXLAN deletes the device that has the VNI with another source, if the tunnel was on it
+// before. The kernel has one device for each VNI. When the address of the node changes, the scheduler
+// re-creates one tunnel after the other: the first one replaces the device, and the others follow.
+func (v interfaces) replaceVXLAN(tunnel string, id own.VXLANID) error {
+	links, err := v.Net.Links()
+	if err != nil {
+		return err
+	}
+	for _, link := range links {
+		other, ours := own.ParseVXLANAlias(link.Attrs().Alias)
+		switch {
+		case !ours || other.Vni != id.Vni:
+		case v.movedFrom[tunnel] == other:
+			return v.deleteVXLAN(link, other)
+		default:
+			var names []string
+			for _, iface := range v.Tunnels(func(t own.Tunnel) bool { return t.VXLANID == other }) {
+				names = append(names, iface.GetName())
+			}
+			return fmt.Errorf("VNI %d is in use with the source %v (tunnels: %s): the kernel has one source for each VNI; use that source, or another VNI",
+				id.Vni, other.Src, strings.Join(names, ", "))
+		}
+	}
+	return fmt.Errorf("VNI %d on port %d is taken by another VXLAN device: remove that (see `ip -d link show type vxlan`)", id.Vni, vxlanPort)
+}
+
+// deleteVXLAN deletes the device with this source and VNI.
+func (v interfaces) deleteVXLAN(link netlink.Link, id own.VXLANID) error {
+	maps.DeleteFunc(v.movedFrom, func(_ string, from own.VXLANID) bool { return from == id })
+	return rtnl.IgnoreGone(v.DelLink(link.Attrs().Index))
+}
+
 // deleteTunnel removes the entry of the tunnel, and the device with the last one.
 // A tunnel without destination is a device that was left without any.
 func (v interfaces) deleteTunnel(iface *vpp_interfaces.Interface) error {
 	id := own.TunnelOf(iface)
-	if err := v.removeTunnel(id); err != nil {
+	if err := v.removeTunnel(iface.GetName(), id); err != nil {
 		return err
 	}
 	return v.guards.ForbidTunnel(id)
 }
 
-func (v interfaces) removeTunnel(id own.Tunnel) error {
+func (v interfaces) removeTunnel(name string, id own.Tunnel) error {
 	link, err := v.VXLANDevice(id.VXLANID)
 	if err != nil {
 		return err
@@ -143,7 +183,7 @@ func (v interfaces) removeTunnel(id own.Tunnel) error {
 		return v.DeleteUnmarked(own.VXLANDeviceName(id.VXLANID))
 	}
 	if groupOf(link) != nil {
-		return rtnl.IgnoreGone(v.DelLink(link.Attrs().Index))
+		return v.deleteVXLAN(link, id.VXLANID)
 	}
 	if id.Dst.IsValid() {
 		if err := rtnl.IgnoreGone(v.Net.NeighDel(tunnelEntry(link, id.Dst))); err != nil {
@@ -156,8 +196,9 @@ func (v interfaces) removeTunnel(id own.Tunnel) error {
 	}
 	for _, e := range entries {
 		if own.IsTunnelEntry(e) {
+			v.movedFrom[name] = id.VXLANID
 			return nil
 		}
 	}
-	return rtnl.IgnoreGone(v.DelLink(link.Attrs().Index))
+	return v.deleteVXLAN(link, id.VXLANID)
 }
