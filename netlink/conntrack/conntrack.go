@@ -67,6 +67,15 @@ func (s Stale) Forget(ns netns.NsHandle) error {
 	})
 }
 
+// ForgetMatching has the kernel forget the connections that match in a network namespace. It lists those of an IP version.
+func ForgetMatching(ns netns.NsHandle, match netlink.CustomConntrackFilter, ipv6 bool) error {
+	version := netip.IPv4Unspecified()
+	if ipv6 {
+		version = netip.IPv6Unspecified()
+	}
+	return forget(ns, match, func(yield func(netip.Addr) bool) { yield(version) })
+}
+
 // forget has the kernel forget the connections that match, of the IP versions that the addresses have.
 func forget(ns netns.NsHandle, match netlink.CustomConntrackFilter, addrs iter.Seq[netip.Addr]) error {
 	families := map[netlink.InetFamily]bool{}

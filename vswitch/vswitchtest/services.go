@@ -300,6 +300,7 @@ func (l *serviceLab) run(t *testing.T) {
 			t.Errorf("after the last endpoint: %v", err)
 		}
 	})
+	t.Run("UDP when the endpoints of some clients change", func(t *testing.T) { l.testFlowsOfSomeClients(t, node) })
 	t.Run("TCP when an endpoint goes", func(t *testing.T) {
 		reset := func(m *mapping44) { m.ResetRemoved = true }
 		refuse := func(m *mapping44) { m.Otherwise = vpp_nat.DNat44_StaticMapping_REFUSE }
@@ -484,6 +485,79 @@ func (l *serviceLab) bits() int {
 		return 128
 	}
 	return 32
+}
+
+// testFlowsOfSomeClients changes a service as externalTrafficPolicy, internalTrafficPolicy, and source ranges do. UDP flows follow
+// the service; those that it still allows stay.
+func (l *serviceLab) testFlowsOfSomeClients(t *testing.T, node *Host) {
+	if !l.scopes || l.flowsStay {
+		t.Skip("all clients of this vswitch have the same endpoints")
+	}
+	clients := func(kind vpp_nat.DNat44_StaticMapping_Clients, m *mapping44) *mapping44 {
+		return edited(m, func(m *mapping44) { m.Clients = kind })
+	}
+	const inside, outside, own = vpp_nat.DNat44_StaticMapping_INSIDE, vpp_nat.DNat44_StaticMapping_OUTSIDE, vpp_nat.DNat44_StaticMapping_NODE
+	drop := func(m *mapping44) { m.Otherwise = vpp_nat.DNat44_StaticMapping_DROP }
+	open := func(t *testing.T, want string) (fromInside, fromOutside, fromNode caller) {
+		t.Helper()
+		var calls []caller
+		for _, h := range []*Host{l.pods[2], l.world, node} {
+			call, err := h.call(t, "udp", "", l.service, 80)
+			if err != nil {
+				t.Fatal(err)
+			}
+			call.wantAnswer(t, want)
+			calls = append(calls, call)
+		}
+		return calls[0], calls[1], calls[2]
+	}
+	t.Run("outside", func(t *testing.T) { // Cluster, Local with an endpoint, Local without one, Cluster
+		l.serve(t, l.mapping(udp44, 1))
+		in, out, self := open(t, "pod1")
+		l.serve(t, clients(inside, l.mapping(udp44, 1, 3)), clients(outside, l.mapping(udp44, 3)))
+		out.wantAnswer(t, "pod3")
+		in.wantAnswer(t, "pod1")
+		self.wantAnswer(t, "pod1")
+		l.serve(t, clients(inside, l.mapping(udp44, 1, 3)), clients(outside, edited(l.mapping(udp44), drop)))
+		out.wantSilence(t)
+		in.wantAnswer(t, "pod1")
+		self.wantAnswer(t, "pod1")
+		l.serve(t, l.mapping(udp44, 1))
+		out.wantAnswer(t, "pod1")
+		in.wantAnswer(t, "pod1")
+	})
+	t.Run("inside", func(t *testing.T) {
+		l.serve(t, l.mapping(udp44, 1))
+		in, out, _ := open(t, "pod1")
+		l.serve(t, clients(inside, l.mapping(udp44, 3)), clients(outside, l.mapping(udp44, 1)))
+		in.wantAnswer(t, "pod3")
+		out.wantAnswer(t, "pod1")
+	})
+	t.Run("the node itself", func(t *testing.T) {
+		l.serve(t, l.mapping(udp44, 1))
+		in, out, self := open(t, "pod1")
+		l.serve(t, l.mapping(udp44, 1), clients(own, l.mapping(udp44, 3)))
+		self.wantAnswer(t, "pod3")
+		in.wantAnswer(t, "pod1")
+		out.wantAnswer(t, "pod1")
+	})
+	t.Run("source ranges", func(t *testing.T) {
+		ranges := func(prefixes ...string) *mapping44 {
+			return edited(l.mapping(udp44, 1), func(m *mapping44) { m.SourceRanges = prefixes })
+		}
+		one := func(addr string) string { return addr + "/" + strconv.Itoa(l.bits()) }
+		l.serve(t, l.mapping(udp44, 1))
+		in, out, _ := open(t, "pod1")
+		l.serve(t, ranges(one(l.pod(2)), one(l.outside)))
+		in.wantAnswer(t, "pod1")
+		out.wantAnswer(t, "pod1")
+		l.serve(t, ranges(one(l.pod(2))))
+		out.wantSilence(t)
+		in.wantAnswer(t, "pod1")
+		l.serve(t, ranges(one(l.outside)))
+		in.wantSilence(t)
+		out.wantAnswer(t, "pod1")
+	})
 }
 
 func (l *serviceLab) testScopes(t *testing.T, node *Host) {

@@ -199,13 +199,19 @@ type natChange struct {
 type leftBehind struct {
 	flows   conntrack.Stale
 	clients backendSets
+	// judged are services whose connections depend on the client, as they are now.
+	judged judgedFlows
 }
 
 func (l *leftBehind) add(more leftBehind) {
-	if len(l.flows)+len(l.clients) == 0 {
+	if len(l.flows)+len(l.clients)+len(l.judged) == 0 {
 		*l = more
 		return
 	}
+	if l.judged == nil {
+		l.judged = judgedFlows{}
+	}
+	maps.Copy(l.judged, more.judged)
 	for key, backends := range more.flows {
 		for _, b := range backends {
 			l.flows.Add(key, b)
@@ -303,7 +309,7 @@ func (v dnat) tryApply(changes []natChange) (leftBehind, error) {
 			return leftBehind{}, err
 		}
 	}
-	stale := leftBehind{conntrack.Stale{}, backendSets{}}
+	stale := leftBehind{conntrack.Stale{}, backendSets{}, judgedFlows{}}
 	var gone, added []nft.Element
 	classes := map[natClass]int{}
 	claimed := map[[2]string]string{}
@@ -326,6 +332,7 @@ func (v dnat) tryApply(changes []natChange) (leftBehind, error) {
 		g, a := delta.Sorted(before, after, nft.Compare)
 		gone, added = append(gone, g...), append(added, a...)
 		v.family.noteStale(stale.flows, before, after)
+		stale.judged.compare(v.family, before, after)
 		stale.clients.compare(v.family, before, after)
 	}
 	if len(gone)+len(added) == 0 {

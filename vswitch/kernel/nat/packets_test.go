@@ -64,6 +64,12 @@ func newSite(t *testing.T) (*Driver, *nfttest.Host) {
 	h.Source = addressAt
 	v := New(&own.Host{Log: slog.New(slog.DiscardHandler), NFT: nft.New(h.Kernel), Reg: own.NewRegistry(), Dev: own.NewDeviceCache()})
 	v.forget = func(conntrack.Stale) error { h.Forget(); return nil }
+	v.judge = func(_ *natFamily, flows judgedFlows) error {
+		if len(flows) > 0 {
+			h.Forget()
+		}
+		return nil
+	}
 	must(t, v.NAT44().Enable(t.Context(), &vpp_nat.Nat44Global{Forwarding: true}))
 	first, last := vswitchtest.TwiceNATPool()
 	must(t, v.NAT44().AddPool(t.Context(), &vpp_nat.Nat44AddressPool{Name: "twice", FirstIp: first, LastIp: last, TwiceNat: true}))

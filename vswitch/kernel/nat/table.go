@@ -142,12 +142,15 @@ type Driver struct {
 	nat natDriver
 	// forget has the kernel forget connections.
 	forget func(conntrack.Stale) error
+	// judge has the kernel forget connections that mappings do not allow any more.
+	judge func(*natFamily, judgedFlows) error
 }
 
 // New returns a Driver; there is nothing to close.
 func New(host *own.Host) *Driver {
 	v := &Driver{Host: host, nat: natDriver{Conn: host.NFT, ahead: map[*natFamily]ahead{}}}
 	v.forget = func(stale conntrack.Stale) error { return stale.Forget(host.NS.Handle) }
+	v.judge = v.judgeFlows
 	return v
 }
 
