@@ -1,99 +1,98 @@
 package ksr
 
 import (
+	"fmt"
+
 	"github.com/contiv/contiv/api/contiv/policy"
 	cnp "github.com/contiv/contiv/api/kubernetes/clusternetworkpolicy"
-	"github.com/contiv/contiv/kubeaddr"
 	"google.golang.org/protobuf/proto"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 var tiers = map[string]policy.ClusterPolicy_Tier{cnp.Admin: policy.ClusterPolicy_ADMIN, cnp.Baseline: policy.ClusterPolicy_BASELINE}
 
-// convertClusterPolicy returns nil for policies of unknown tiers.
+// convertClusterPolicy reflects parts that are not understood such that agents see them, see policy.ClusterPolicy.
 func convertClusterPolicy(p *cnp.ClusterNetworkPolicy) proto.Message {
 	tier, known := tiers[p.Spec.Tier]
-	if !known {
-		return nil
-	}
 	out := &policy.ClusterPolicy{Name: p.Name, Tier: tier, Priority: p.Spec.Priority, ChangeTime: changeTime(&p.ObjectMeta)}
-	if subject, ok := clusterPeer(p.Spec.Subject); ok {
+	if !known {
+		out.Invalid = append(out.Invalid, fmt.Sprintf("spec.tier: %.64q is none of %s and %s; only the Deny rules hold, in the tier %s", p.Spec.Tier, cnp.Admin, cnp.Baseline, cnp.Admin))
+	}
+	if subject := clusterPeer(p.Spec.Subject); subject.GetPods() != nil {
 		out.Subject = subject.GetPods()
 	}
-	for _, r := range p.Spec.Ingress {
-		// Nodes and networks cannot be sources: the API has them for egress only.
-		onlyPods := func(peer *policy.ClusterPolicy_Peer) bool { return peer.GetPods() != nil }
-		if rule := clusterRule(r.Name, r.Action, r.From, r.Protocols, onlyPods); rule != nil {
+	for i, r := range p.Spec.Ingress {
+		rule := clusterRule(r.Name, r.Action, r.From, r.Protocols)
+		for j, peer := range rule.GetPeer() {
+			if peer.GetPods() == nil { // the API has nodes and networks for egress only
+				rule.Peer[j] = new(policy.ClusterPolicy_Peer)
+			}
+		}
+		if out.Invalid = noteAction(out.Invalid, fmt.Sprintf("spec.ingress[%d]", i), r.Action); known || rule.GetAction() == policy.ClusterPolicy_DENY {
 			out.Ingress = append(out.Ingress, rule)
 		}
 	}
-	for _, r := range p.Spec.Egress {
-		anyPeer := func(*policy.ClusterPolicy_Peer) bool { return true }
-		if rule := clusterRule(r.Name, r.Action, r.To, r.Protocols, anyPeer); rule != nil {
+	for i, r := range p.Spec.Egress {
+		rule := clusterRule(r.Name, r.Action, r.To, r.Protocols)
+		if out.Invalid = noteAction(out.Invalid, fmt.Sprintf("spec.egress[%d]", i), r.Action); known || rule.GetAction() == policy.ClusterPolicy_DENY {
 			out.Egress = append(out.Egress, rule)
 		}
 	}
 	return out
 }
 
-// clusterRule fails closed: nil stands for a rule that accepts nothing.
-func clusterRule(name, action string, peers []cnp.Peer, protocols []cnp.Protocol, allowed func(*policy.ClusterPolicy_Peer) bool) *policy.ClusterPolicy_Rule {
-	rule, ok := &policy.ClusterPolicy_Rule{Name: name}, len(peers) > 0
+var actions = map[string]policy.ClusterPolicy_Action{
+	cnp.Accept: policy.ClusterPolicy_ACCEPT, cnp.Deny: policy.ClusterPolicy_DENY, cnp.Pass: policy.ClusterPolicy_PASS,
+}
+
+// noteAction adds an action that is unknown to the invalid parts of a policy.
+func noteAction(invalid []string, field, action string) []string {
+	if _, known := actions[action]; known {
+		return invalid
+	}
+	return append(invalid, fmt.Sprintf("%s.action: %.64q is none of %s, %s and %s; the rule denies", field, action, cnp.Accept, cnp.Deny, cnp.Pass))
+}
+
+// clusterRule makes a rule of an unknown action deny, and gives a rule without peers, which the API forbids, one that is not understood.
+func clusterRule(name, action string, peers []cnp.Peer, protocols []cnp.Protocol) *policy.ClusterPolicy_Rule {
+	rule := &policy.ClusterPolicy_Rule{Name: name, Action: policy.ClusterPolicy_DENY}
+	if known, ok := actions[action]; ok {
+		rule.Action = known
+	}
 	for _, p := range peers {
-		peer, known := clusterPeer(p)
-		ok = ok && known && allowed(peer)
-		rule.Peer = append(rule.Peer, peer)
+		rule.Peer = append(rule.Peer, clusterPeer(p))
+	}
+	if len(peers) == 0 {
+		rule.Peer = append(rule.Peer, new(policy.ClusterPolicy_Peer))
 	}
 	for _, p := range protocols {
-		port, known := clusterPort(p)
-		ok = ok && known
-		rule.Port = append(rule.Port, port)
-	}
-	switch action {
-	case cnp.Accept:
-		if !ok {
-			return nil
-		}
-		rule.Action = policy.ClusterPolicy_ACCEPT
-		return rule
-	case cnp.Pass:
-		rule.Action = policy.ClusterPolicy_PASS
-	default:
-		rule.Action = policy.ClusterPolicy_DENY
-	}
-	if !ok {
-		return &policy.ClusterPolicy_Rule{Name: name, Action: policy.ClusterPolicy_DENY}
+		rule.Port = append(rule.Port, clusterPort(p))
 	}
 	return rule
 }
 
-// clusterPeer returns ok=false for an unknown kind of peer.
-func clusterPeer(p cnp.Peer) (peer *policy.ClusterPolicy_Peer, ok bool) {
-	switch peer = new(policy.ClusterPolicy_Peer); {
+// clusterPeer returns a peer without any field for one of an unknown kind, of several kinds, or of a kind that is not supported.
+func clusterPeer(p cnp.Peer) *policy.ClusterPolicy_Peer {
+	peer := new(policy.ClusterPolicy_Peer)
+	switch {
 	case count(p.Namespaces != nil, p.Pods != nil, p.Nodes != nil, len(p.Networks) > 0, len(p.DomainNames) > 0) != 1:
-		return peer, false
 	case p.Namespaces != nil:
 		peer.Pods = &policy.ClusterPolicy_Pods{Namespaces: convertSelector(p.Namespaces), Pods: convertSelector(&metav1.LabelSelector{})}
 	case p.Pods != nil:
 		peer.Pods = &policy.ClusterPolicy_Pods{Namespaces: convertSelector(&p.Pods.NamespaceSelector), Pods: convertSelector(&p.Pods.PodSelector)}
 	case p.Nodes != nil:
 		peer.Nodes = convertSelector(p.Nodes)
-	case len(p.DomainNames) > 0:
-		return peer, false
+	default:
+		peer.Networks = p.Networks
 	}
-	for _, text := range p.Networks {
-		if _, err := kubeaddr.ParseNetwork(text); err != nil {
-			return peer, false
-		}
-	}
-	peer.Networks = p.Networks
-	return peer, true
+	return peer
 }
 
-func clusterPort(p cnp.Protocol) (port *policy.ClusterPolicy_Port, ok bool) {
-	port = &policy.ClusterPolicy_Port{Name: p.DestinationNamedPort}
+// clusterPort returns a port of the protocol OTHER for one that is not understood.
+func clusterPort(p cnp.Protocol) *policy.ClusterPolicy_Port {
+	port := &policy.ClusterPolicy_Port{Name: p.DestinationNamedPort}
 	if count(p.TCP != nil, p.UDP != nil, p.SCTP != nil, port.Name != "") != 1 {
-		return port, false
+		return &policy.ClusterPolicy_Port{Protocol: policy.Policy_Port_OTHER}
 	}
 	destination := p.TCP
 	switch {
@@ -103,14 +102,16 @@ func clusterPort(p cnp.Protocol) (port *policy.ClusterPolicy_Port, ok bool) {
 		port.Protocol, destination = policy.Policy_Port_SCTP, p.SCTP
 	}
 	if destination == nil || destination.DestinationPort == nil {
-		return port, true
+		return port
 	}
 	d := destination.DestinationPort
 	if port.First, port.Last = d.Number, d.Number; d.Range != nil {
 		port.First, port.Last = d.Range.Start, d.Range.End
 	}
-	ok = count(d.Number != 0, d.Range != nil) == 1 && port.First >= 1 && port.First <= port.Last && port.Last <= 65535
-	return port, ok
+	if count(d.Number != 0, d.Range != nil) != 1 || port.First < 1 || port.First > port.Last || port.Last > 65535 {
+		port.Protocol = policy.Policy_Port_OTHER
+	}
+	return port
 }
 
 func count(conditions ...bool) (n int) {

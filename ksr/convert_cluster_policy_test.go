@@ -37,7 +37,7 @@ func TestConversionOfClusterPolicies(t *testing.T) {
 			head + `,"ingress":[{` + all + `,"port":[{},{"protocol":"UDP","first":53,"last":53},{"protocol":"SCTP","first":1,"last":9},{"name":"http"}]}]`,
 		},
 		{
-			"what is not understood fails closed",
+			"parts that are not understood are reflected as such",
 			cnp.Spec{Tier: cnp.Admin, Subject: everybody,
 				Ingress: []cnp.IngressRule{
 					{Name: "new peer", Action: cnp.Accept, From: []cnp.Peer{everybody, {}}},
@@ -53,8 +53,19 @@ func TestConversionOfClusterPolicies(t *testing.T) {
 					{Name: "no port", Action: cnp.Deny, To: []cnp.Peer{everybody}, Protocols: []cnp.Protocol{{TCP: &cnp.Destination{DestinationPort: &cnp.Port{Number: 70000}}}}},
 					{Name: "new port", Action: cnp.Accept, To: []cnp.Peer{everybody}, Protocols: []cnp.Protocol{{TCP: &cnp.Destination{DestinationPort: &cnp.Port{}}}}},
 				}},
-			head + `,"ingress":[{"name":"new peer","action":"DENY"},{"name":"nobody","action":"DENY"},{"name":"new action","action":"DENY",` + all + `}],` +
-				`"egress":[{"name":"no network","action":"DENY"},{"name":"no port","action":"DENY"}]`,
+			head + `,"ingress":[{"name":"new peer","peer":[{"pods":{"namespaces":{},"pods":{}}},{}]},{"name":"new peer","action":"DENY","peer":[{}]},{"name":"nobody","action":"PASS","peer":[{}]},` +
+				`{"name":"networks are no sources","peer":[{}]},{"name":"new action","action":"DENY",` + all + `}],` +
+				`"egress":[{"name":"domains","peer":[{}]},{"name":"no network","action":"PASS","peer":[{"networks":["10.0.0.0"]}]},` +
+				`{"name":"new protocol",` + all + `,"port":[{},{"protocol":"OTHER"}]},{"name":"no port","action":"DENY",` + all + `,"port":[{"protocol":"OTHER","first":70000,"last":70000}]},` +
+				`{"name":"new port",` + all + `,"port":[{"protocol":"OTHER"}]}],` +
+				`"invalid":["spec.ingress[4].action: \"Log\" is none of Accept, Deny and Pass; the rule denies"]`,
+		},
+		{
+			"of an unknown tier, rules that deny hold",
+			cnp.Spec{Tier: "Middle", Subject: everybody, Ingress: []cnp.IngressRule{
+				{Name: "a", Action: cnp.Accept, From: []cnp.Peer{everybody}}, {Name: "b", Action: cnp.Deny, From: []cnp.Peer{everybody}}, {Name: "c", Action: cnp.Pass, From: []cnp.Peer{everybody}},
+			}},
+			head + `,"ingress":[{"name":"b","action":"DENY",` + all + `}],"invalid":["spec.tier: \"Middle\" is none of Admin and Baseline; only the Deny rules hold, in the tier Admin"]`,
 		},
 		{"a subject that is not understood is nobody", cnp.Spec{Tier: cnp.Admin, Subject: cnp.Peer{}}, ""},
 	} {
@@ -65,9 +76,6 @@ func TestConversionOfClusterPolicies(t *testing.T) {
 			}
 			wantConverted(t, &cnp.ClusterNetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: c.spec}, key, want+"}")
 		})
-	}
-	if msg := convertClusterPolicy(&cnp.ClusterNetworkPolicy{Spec: cnp.Spec{Tier: "Middle"}}); msg != nil {
-		t.Errorf("a tier that does not exist: %v", msg)
 	}
 }
 

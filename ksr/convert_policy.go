@@ -1,6 +1,7 @@
 package ksr
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/contiv/contiv/api/contiv/policy"
@@ -20,6 +21,11 @@ func convertPolicy(p *networkingv1.NetworkPolicy) proto.Message {
 		PolicyType: policyType(&p.Spec),
 		ChangeTime: changeTime(&p.ObjectMeta),
 	}
+	for _, t := range p.Spec.PolicyTypes {
+		if t != networkingv1.PolicyTypeIngress && t != networkingv1.PolicyTypeEgress {
+			out.Invalid = append(out.Invalid, fmt.Sprintf("spec.policyTypes: %.64q is none of %s and %s; the policy isolates in both directions", t, networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress))
+		}
+	}
 	for _, r := range p.Spec.Ingress {
 		out.IngressRule = append(out.IngressRule, &policy.Policy_IngressRule{Port: convertPolicyPorts(r.Ports), From: convertPeers(r.From)})
 	}
@@ -29,12 +35,12 @@ func convertPolicy(p *networkingv1.NetworkPolicy) proto.Message {
 	return out
 }
 
-// policyType fills in the default, which manifests may leave to the API server.
+// policyType fills in the default, which manifests may leave to the API server. An unknown type may be any direction.
 func policyType(spec *networkingv1.NetworkPolicySpec) policy.Policy_PolicyType {
 	ingress, egress := false, false
 	for _, t := range spec.PolicyTypes {
-		ingress = ingress || t == networkingv1.PolicyTypeIngress
-		egress = egress || t == networkingv1.PolicyTypeEgress
+		ingress = ingress || t != networkingv1.PolicyTypeEgress
+		egress = egress || t != networkingv1.PolicyTypeIngress
 	}
 	if len(spec.PolicyTypes) == 0 {
 		ingress, egress = true, len(spec.Egress) > 0
@@ -96,20 +102,28 @@ func convertPeers(peers []networkingv1.NetworkPolicyPeer) []*policy.Policy_Peer 
 func convertPolicyPorts(ports []networkingv1.NetworkPolicyPort) []*policy.Policy_Port {
 	var out []*policy.Policy_Port
 	for _, p := range ports {
-		port := &policy.Policy_Port{Protocol: policyProtocol(p.Protocol)}
+		port := &policy.Policy_Port{Protocol: policyProtocol(p.Protocol), EndPort: endPort(p.EndPort)}
 		switch {
 		case p.Port == nil:
 		case p.Port.Type == intstr.String:
 			port.Port = &policy.Policy_Port_PortNameOrNumber{Type: policy.Policy_Port_PortNameOrNumber_NAME, Name: p.Port.StrVal}
 		default:
 			port.Port = &policy.Policy_Port_PortNameOrNumber{Number: p.Port.IntVal}
-			if p.EndPort != nil {
-				port.EndPort = *p.EndPort
-			}
 		}
 		out = append(out, port)
 	}
 	return out
+}
+
+// endPort returns -1 for 0, which is no port, and 0 if there is none.
+func endPort(p *int32) int32 {
+	switch {
+	case p == nil:
+		return 0
+	case *p == 0:
+		return -1
+	}
+	return *p
 }
 
 func policyProtocol(p *corev1.Protocol) policy.Policy_Port_Protocol {

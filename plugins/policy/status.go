@@ -285,6 +285,28 @@ func keep[V any](about map[processor.PolicyID]V, present map[processor.PolicyID]
 	maps.DeleteFunc(about, func(id processor.PolicyID, _ V) bool { return !present[id] })
 }
 
+// Problems names policies with parts that cannot be understood.
+func (p *Policy) Problems(context.Context) (problems []string) {
+	const most = 3
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.enforces() {
+		return nil
+	}
+	more := 0
+	for _, known := range p.processor.Invalid() {
+		if len(problems) == most {
+			more++
+			continue
+		}
+		problems = append(problems, fmt.Sprintf("policy %v cannot be understood in part: %s", known.ID, strings.Join(known.Invalid[:min(len(known.Invalid), most)], ", ")))
+	}
+	if more > 0 {
+		problems = append(problems, fmt.Sprintf("%d more policies cannot be understood in part: `contivctl policies` shows them", more))
+	}
+	return problems
+}
+
 // stateOf updates the state of a policy. The caller holds both locks.
 func (r *realisation) stateOf(known *processor.Policy, unable string, values *processor.Processor) state {
 	before := r.states[known.ID]
@@ -310,6 +332,7 @@ func (r *realisation) reasons(known *processor.Policy, unable string, values *pr
 	if unable != "" {
 		reasons = append(reasons, unable)
 	}
+	reasons = append(reasons, known.Invalid...)
 	failure := r.failed[known.ID]
 	if len(r.lacking) > 0 || failure != "" {
 		missing := false

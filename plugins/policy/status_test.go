@@ -275,7 +275,7 @@ func TestWhatBecomesOfPolicies(t *testing.T) {
 // While the vswitch is away, no policy is realised.
 func TestVSwitchIsAway(t *testing.T) {
 	n := startRig(t)
-	n.set(dbresources.ClusterPolicy, nil, &policy.ClusterPolicy{Name: "base"})
+	n.set(dbresources.ClusterPolicy, nil, &policy.ClusterPolicy{Name: "base", Subject: &policy.ClusterPolicy_Pods{}})
 	n.await("clusternetworkpolicy/base", "gone")
 	why := "VPP does not answer"
 	n.away.Store(&why)

@@ -40,6 +40,7 @@ func TestUnusualObjects(t *testing.T) {
 	t.Run("addresses and ports with the same digits in a row", l.testJoinedDigits)
 	t.Run("addresses of services", l.testTextsOfServices)
 	t.Run("networks of policies", l.testTextsOfPolicies)
+	t.Run("invalid parts of policies", l.testInvalidPolicies)
 }
 
 // add adds a pod whose label app is its name.
@@ -262,6 +263,66 @@ spec:
 			l.isReached(t, l.far, other, port, c.other)
 		})
 	}
+}
+
+// Parts of policies that cannot be understood fail closed, the others hold, and commands say which ones they are.
+func (l *objectsLab) testInvalidPolicies(t *testing.T) {
+	other := l.add(t, "second", "node2")
+	port := l.host(other.Netns).Serve(t, other.Address.String())
+	network := func(rules string) string {
+		return fmt.Sprintf(`apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: invalid, namespace: default}
+spec: {podSelector: {matchLabels: {app: far}}, policyTypes: [Egress], egress: [%s]}
+`, rules)
+	}
+	cluster := func(tier, rules string) string {
+		return fmt.Sprintf(`apiVersion: policy.networking.k8s.io/v1alpha2
+kind: ClusterNetworkPolicy
+metadata: {name: invalid}
+spec: {tier: %s, priority: 10, subject: {pods: {namespaceSelector: {}, podSelector: {matchLabels: {app: far}}}}, egress: [%s]}
+`, tier, rules)
+	}
+	toServer, toOther := l.server.Address.String()+"/32", other.Address.String()+"/32"
+	for _, c := range []struct {
+		name, policy  string
+		server, other bool   // may be reached
+		part          string // of the policy, that cannot be understood
+	}{
+		{"a network", network(fmt.Sprintf("{to: [{ipBlock: {cidr: x}}, {ipBlock: {cidr: %s}}]}", toOther)), false, true, `spec.egress[0].to[0].ipBlock.cidr: "x" is no network`},
+		{"an exception", network(fmt.Sprintf("{to: [{ipBlock: {cidr: 10.0.0.0/8, except: [x]}}]}, {to: [{ipBlock: {cidr: %s}}]}", toOther)), false, true, "spec.egress[0].to[0].ipBlock.except[0]"},
+		{"an operator", network(fmt.Sprintf("{to: [{podSelector: {matchExpressions: [{key: app, operator: Near, values: [server]}]}}]}, {to: [{ipBlock: {cidr: %s}}]}", toOther)), false, true, "spec.egress[0].to[0].podSelector"},
+		{"the end of a range without a port", network(fmt.Sprintf("{to: [{podSelector: {matchLabels: {app: server}}}], ports: [{endPort: 65535}]}, {to: [{ipBlock: {cidr: %s}}]}", toOther)), false, true, "spec.egress[0].ports[0].endPort"},
+		{"a denied network", cluster("Admin", fmt.Sprintf("{action: Deny, to: [{networks: [%s, x]}], protocols: [{tcp: {destinationPort: {number: %d}}}]}", toServer, l.port)), false, true, "spec.egress[0].to[0].networks[1]"},
+		{"a denied peer", cluster("Baseline", fmt.Sprintf("{action: Accept, to: [{networks: [%s]}]}, {action: Deny, to: [{domainNames: [x.example]}]}", toOther)), false, true, "spec.egress[1].to[0]: a peer of an unknown kind"},
+		{"an accepted peer", cluster("Admin", fmt.Sprintf("{action: Accept, to: [{networks: [x, %s]}]}, {action: Deny, to: [{namespaces: {}}]}", toOther)), false, true, "spec.egress[0].to[0].networks[0]"},
+		{"a passed port", cluster("Admin", fmt.Sprintf("{action: Pass, to: [{networks: [%s]}], protocols: [{tcp: {destinationPort: {number: 70000}}}]}", toServer)), false, true, "spec.egress[0].protocols[0]"},
+		{"an action", cluster("Admin", fmt.Sprintf("{action: Log, to: [{networks: [%s]}]}", toServer)), false, true, `spec.egress[0].action: "Log"`},
+		{"a tier", cluster("Middle", fmt.Sprintf("{action: Accept, to: [{networks: [%s]}]}, {action: Deny, to: [{networks: [%s]}]}", toOther, toServer)), false, true, `spec.tier: "Middle"`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l.keep(t, "invalid", c.policy)
+			l.isReached(t, l.far, l.server, l.port, c.server)
+			l.isReached(t, l.far, other, port, c.other)
+			l.statusTells(t, true, "invalid cannot be understood in part: "+c.part)
+			await.That(t, "contivctl policies says why", func() error {
+				out, _ := contivLab(t, l.Lab, "ctl", "policies")
+				if words := strings.Join(strings.Fields(out), " "); !strings.Contains(words, c.part) || !strings.Contains(words, "0/2") {
+					return errors.New(out)
+				}
+				return nil
+			})
+		})
+	}
+	t.Run("restart", func(t *testing.T) {
+		l.keep(t, "invalid", cluster("Admin", fmt.Sprintf("{action: Pass, to: [{networks: [%s]}], protocols: [{}]}", toServer)))
+		l.isReached(t, l.far, l.server, l.port, false)
+		labtest.RequireQuietRestart(t, l.Lab, "node2")
+		l.isReached(t, l.far, l.server, l.port, false)
+		l.statusTells(t, true, "policy invalid cannot be understood in part: spec.egress[0].protocols[0]")
+	})
+	l.statusTells(t, false, "cannot be understood")
+	l.isReached(t, l.far, l.server, l.port, true)
 }
 
 // isReached waits until a pod is reached from another one, or is not.

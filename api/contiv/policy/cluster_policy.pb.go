@@ -122,8 +122,11 @@ func (ClusterPolicy_Action) EnumDescriptor() ([]byte, []int) {
 // ClusterPolicy is a ClusterNetworkPolicy of policy.networking.k8s.io/v1alpha2 as KSR
 // reflects it into etcd, under /vnf-agent/contiv-ksr/k8s/clusternetworkpolicy/<name>.
 //
-// What KSR does not understand fails closed, as the API demands: a rule that accepts
-// matches nothing because of it, any other one becomes a rule that denies everything.
+// KSR reflects parts that it does not understand as a peer without any field, or as a
+// port of the protocol OTHER. Agents leave such parts out of rules that accept. A rule
+// that denies then denies all peers or all ports; of a rule that passes, everything
+// but the parts that are understood is denied. An unknown action denies. Of a policy
+// of an unknown tier, the rules that deny are reflected, in the tier Admin.
 type ClusterPolicy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -137,7 +140,9 @@ type ClusterPolicy struct {
 	Ingress []*ClusterPolicy_Rule `protobuf:"bytes,5,rep,name=ingress,proto3" json:"ingress,omitempty"`
 	Egress  []*ClusterPolicy_Rule `protobuf:"bytes,6,rep,name=egress,proto3" json:"egress,omitempty"`
 	// See Policy.change_time.
-	ChangeTime    string `protobuf:"bytes,7,opt,name=change_time,json=changeTime,proto3" json:"change_time,omitempty"`
+	ChangeTime string `protobuf:"bytes,7,opt,name=change_time,json=changeTime,proto3" json:"change_time,omitempty"`
+	// See Policy.invalid.
+	Invalid       []string `protobuf:"bytes,8,rep,name=invalid,proto3" json:"invalid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -221,6 +226,13 @@ func (x *ClusterPolicy) GetChangeTime() string {
 	return ""
 }
 
+func (x *ClusterPolicy) GetInvalid() []string {
+	if x != nil {
+		return x.Invalid
+	}
+	return nil
+}
+
 // Pods that match both selectors; a missing one matches everything.
 type ClusterPolicy_Pods struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -274,7 +286,8 @@ func (x *ClusterPolicy_Pods) GetPods() *Policy_LabelSelector {
 	return nil
 }
 
-// One of pods, nodes and networks.
+// One of pods, nodes and networks. None of them: a peer that KSR does not
+// understand.
 type ClusterPolicy_Peer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Pods  *ClusterPolicy_Pods    `protobuf:"bytes,1,opt,name=pods,proto3" json:"pods,omitempty"`
@@ -482,7 +495,7 @@ var File_contiv_policy_cluster_policy_proto protoreflect.FileDescriptor
 
 const file_contiv_policy_cluster_policy_proto_rawDesc = "" +
 	"\n" +
-	"\"contiv/policy/cluster_policy.proto\x12\x06policy\x1a\x1acontiv/policy/policy.proto\"\xaf\a\n" +
+	"\"contiv/policy/cluster_policy.proto\x12\x06policy\x1a\x1acontiv/policy/policy.proto\"\xc9\a\n" +
 	"\rClusterPolicy\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12.\n" +
 	"\x04tier\x18\x02 \x01(\x0e2\x1a.policy.ClusterPolicy.TierR\x04tier\x12\x1a\n" +
@@ -491,7 +504,8 @@ const file_contiv_policy_cluster_policy_proto_rawDesc = "" +
 	"\aingress\x18\x05 \x03(\v2\x1a.policy.ClusterPolicy.RuleR\aingress\x122\n" +
 	"\x06egress\x18\x06 \x03(\v2\x1a.policy.ClusterPolicy.RuleR\x06egress\x12\x1f\n" +
 	"\vchange_time\x18\a \x01(\tR\n" +
-	"changeTime\x1av\n" +
+	"changeTime\x12\x18\n" +
+	"\ainvalid\x18\b \x03(\tR\ainvalid\x1av\n" +
 	"\x04Pods\x12<\n" +
 	"\n" +
 	"namespaces\x18\x01 \x01(\v2\x1c.policy.Policy.LabelSelectorR\n" +

@@ -245,7 +245,10 @@ type Policy struct {
 	EgressRule  []*Policy_EgressRule  `protobuf:"bytes,7,rep,name=egress_rule,json=egressRule,proto3" json:"egress_rule,omitempty"`
 	// When the policy was created or changed last, in the form of RFC 3339 and to the second, as
 	// Kubernetes' managed fields say; empty if unknown.
-	ChangeTime    string `protobuf:"bytes,1000,opt,name=change_time,json=changeTime,proto3" json:"change_time,omitempty"`
+	ChangeTime string `protobuf:"bytes,1000,opt,name=change_time,json=changeTime,proto3" json:"change_time,omitempty"`
+	// Parts of the policy that KSR does not understand and that no other field
+	// shows, and what holds instead.
+	Invalid       []string `protobuf:"bytes,1001,rep,name=invalid,proto3" json:"invalid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -334,6 +337,13 @@ func (x *Policy) GetChangeTime() string {
 		return x.ChangeTime
 	}
 	return ""
+}
+
+func (x *Policy) GetInvalid() []string {
+	if x != nil {
+		return x.Invalid
+	}
+	return nil
 }
 
 type Policy_Label struct {
@@ -859,7 +869,7 @@ var File_contiv_policy_policy_proto protoreflect.FileDescriptor
 
 const file_contiv_policy_policy_proto_rawDesc = "" +
 	"\n" +
-	"\x1acontiv/policy/policy.proto\x12\x06policy\"\xf0\f\n" +
+	"\x1acontiv/policy/policy.proto\x12\x06policy\"\x8b\r\n" +
 	"\x06Policy\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12*\n" +
@@ -871,7 +881,8 @@ const file_contiv_policy_policy_proto_rawDesc = "" +
 	"\vegress_rule\x18\a \x03(\v2\x19.policy.Policy.EgressRuleR\n" +
 	"egressRule\x12 \n" +
 	"\vchange_time\x18\xe8\a \x01(\tR\n" +
-	"changeTime\x1a/\n" +
+	"changeTime\x12\x19\n" +
+	"\ainvalid\x18\xe9\a \x03(\tR\ainvalid\x1a/\n" +
 	"\x05Label\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\x1a\xee\x02\n" +

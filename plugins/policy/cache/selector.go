@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -58,21 +59,28 @@ func (r Requirement) String() string {
 // selectors have the same text.
 type Selector []Requirement
 
-// SelectorOf translates a reflected selector, which is not nil.
-func SelectorOf(s *policy.Policy_LabelSelector) Selector {
-	var out Selector
+// SelectorOf translates a reflected selector, which is not nil. With an error, the result lacks the expressions that cannot be
+// understood: KSR reflects an unknown operator as In without values.
+func SelectorOf(s *policy.Policy_LabelSelector) (out Selector, err error) {
 	for _, l := range s.GetMatchLabel() {
 		out = append(out, Requirement{Key: l.GetKey(), Values: []string{l.GetValue()}})
 	}
-	for _, e := range s.GetMatchExpression() {
+	for i, e := range s.GetMatchExpression() {
 		r := Requirement{Key: e.GetKey(), Operator: Operator(e.GetOperator())}
-		if r.Operator == In || r.Operator == NotIn {
+		switch {
+		case r.Operator < In || r.Operator > DoesNotExist, r.Operator <= NotIn && len(e.GetValue()) == 0:
+			err = cmp.Or(err, fmt.Errorf("matchExpressions[%d] of the key %.64q has an unknown operator, or no values", i, e.GetKey()))
+			continue
+		case r.Operator <= NotIn:
 			r.Values = slices.Compact(slices.Sorted(slices.Values(e.GetValue())))
+		case len(e.GetValue()) > 0:
+			err = cmp.Or(err, fmt.Errorf("matchExpressions[%d] of the key %.64q has values, which its operator has not", i, e.GetKey()))
+			continue
 		}
 		out = append(out, r)
 	}
 	slices.SortFunc(out, func(a, b Requirement) int { return strings.Compare(a.String(), b.String()) })
-	return slices.CompactFunc(out, func(a, b Requirement) bool { return a.String() == b.String() })
+	return slices.CompactFunc(out, func(a, b Requirement) bool { return a.String() == b.String() }), err
 }
 
 // Matches reports whether labels meet all requirements.

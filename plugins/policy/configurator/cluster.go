@@ -10,25 +10,43 @@ import (
 	"github.com/contiv/contiv/plugins/policy/cache"
 )
 
-// ClusterPolicy translates a cluster network policy into lists. It fails closed: an invalid rule that
-// accepts matches nothing, and one that denies or passes becomes one that denies everything.
+// ClusterPolicy translates a cluster network policy into lists. Parts that cannot be understood are in Invalid and fail closed, the
+// others hold: a rule that accepts does not accept them, a rule that denies denies all peers or all ports because of them, and a rule
+// that passes denies them.
 func ClusterPolicy(p *policy.ClusterPolicy) *Lists {
 	w := writer{name: p.GetName(), peers: map[string]bool{}, ports: map[NamedPort]bool{}}
 	w.out.Priority, w.out.Name = p.GetPriority(), p.GetName()
 	if p.GetTier() == policy.ClusterPolicy_BASELINE {
 		w.out.Tier = Baseline
 	}
-	if p.GetSubject() == nil { // nobody
+	for _, text := range p.GetInvalid() {
+		w.invalid("%s", text)
+	}
+	if p.GetSubject() == nil {
+		w.invalid("spec.subject: exactly one of namespaces and pods is needed; the policy applies to no pod")
 		return &w.out
 	}
-	w.out.Subjects = clusterPods(p.GetSubject())
+	subjects, err := clusterPods(p.GetSubject())
+	if w.out.Subjects = subjects; err != nil {
+		w.onlyDeny = true
+		w.invalid("spec.subject: %v; the policy applies to all pods that the rest of the selector selects, with its Deny rules only", err)
+	}
 	w.out.Ingress = w.clusterList(filter.AccessList_INGRESS, p.GetIngress())
 	w.out.Egress = w.clusterList(filter.AccessList_EGRESS, p.GetEgress())
 	return &w.out
 }
 
-func clusterPods(p *policy.ClusterPolicy_Pods) Pods {
-	return Pods{Scope: cache.Scope{Namespaces: cache.SelectorOf(p.GetNamespaces())}, Selector: cache.SelectorOf(p.GetPods())}
+// clusterPods returns the pods that both selectors select. With an error, some of the requirements are left out.
+func clusterPods(p *policy.ClusterPolicy_Pods) (Pods, error) {
+	namespaces, err := cache.SelectorOf(p.GetNamespaces())
+	if err != nil {
+		err = fmt.Errorf("namespaceSelector: %w", err)
+	}
+	pods, podsErr := cache.SelectorOf(p.GetPods())
+	if podsErr != nil && err == nil {
+		err = fmt.Errorf("podSelector: %w", podsErr)
+	}
+	return Pods{Scope: cache.Scope{Namespaces: namespaces}, Selector: pods}, err
 }
 
 // Denies reports whether a list may deny something.
@@ -45,9 +63,13 @@ func Denies(list *filter.AccessList) bool {
 func (w *writer) clusterList(direction filter.AccessList_Direction, rules []*policy.ClusterPolicy_Rule) *filter.AccessList {
 	list := w.list(direction)
 	for i, r := range rules {
-		if rule := w.clusterRule(r); rule != nil {
+		field := ruleField(direction, i)
+		for _, rule := range w.clusterRule("spec."+field, direction, r) {
+			if w.onlyDeny && rule.GetAction() != filter.AccessList_DENY {
+				continue
+			}
 			if rule.Name == "" {
-				rule.Name = fmt.Sprintf("%s[%d]", map[bool]string{false: "ingress", true: "egress"}[direction == filter.AccessList_EGRESS], i)
+				rule.Name = field
 			}
 			list.Rules = append(list.Rules, rule)
 		}
@@ -58,49 +80,109 @@ func (w *writer) clusterList(direction filter.AccessList_Direction, rules []*pol
 	return list
 }
 
+// ruleField returns the place of a rule in its policy, such as ingress[0].
+func ruleField(direction filter.AccessList_Direction, i int) string {
+	if direction == filter.AccessList_EGRESS {
+		return fmt.Sprintf("egress[%d]", i)
+	}
+	return fmt.Sprintf("ingress[%d]", i)
+}
+
 var actions = map[policy.ClusterPolicy_Action]filter.AccessList_Action{
 	policy.ClusterPolicy_ACCEPT: filter.AccessList_ALLOW, policy.ClusterPolicy_DENY: filter.AccessList_DENY, policy.ClusterPolicy_PASS: filter.AccessList_PASS,
 }
 
-// clusterRule returns nil for a rule that nothing can match.
-func (w *writer) clusterRule(rule *policy.ClusterPolicy_Rule) *filter.AccessList_Rule {
+// clusterRule returns the rules that implement a rule: none if nothing can match it, and two if a part of a rule that passes is denied.
+func (w *writer) clusterRule(field string, direction filter.AccessList_Direction, rule *policy.ClusterPolicy_Rule) []*filter.AccessList_Rule {
 	action, known := actions[rule.GetAction()]
 	if !known {
 		action = filter.AccessList_DENY
+		w.invalid("%s.action: unknown; the rule denies", field)
 	}
+	effect := map[filter.AccessList_Action]string{
+		filter.AccessList_ALLOW: "it is not accepted", filter.AccessList_DENY: "the rule denies all of them", filter.AccessList_PASS: "all others of the rule are denied",
+	}[action]
 	r := &filter.AccessList_Rule{Name: rule.GetName(), Action: action}
+	allPeers := w.clusterPeers(r, field+map[bool]string{false: ".from", true: ".to"}[direction == filter.AccessList_EGRESS], effect, rule.GetPeer())
+	allPorts := w.clusterPorts(r, field+".protocols", effect, rule.GetPort())
+	matches := (len(rule.GetPeer()) == 0 || len(r.AddressSets)+len(r.Networks) > 0) && (len(rule.GetPort()) == 0 || len(r.Ports)+len(r.EndpointSets) > 0)
+	denied := &filter.AccessList_Rule{Name: rule.GetName(), Action: filter.AccessList_DENY, AddressSets: r.AddressSets, Networks: r.Networks, Ports: r.Ports, EndpointSets: r.EndpointSets}
+	if allPeers {
+		denied.AddressSets, denied.Networks = nil, nil
+	}
+	if allPorts {
+		denied.Ports, denied.EndpointSets = nil, nil
+	}
+	switch closed := allPeers || allPorts; {
+	case closed && action == filter.AccessList_DENY, closed && action == filter.AccessList_PASS && !matches:
+		return []*filter.AccessList_Rule{denied}
+	case closed && action == filter.AccessList_PASS:
+		return []*filter.AccessList_Rule{r, denied}
+	case !matches:
+		return nil
+	}
+	return []*filter.AccessList_Rule{r}
+}
+
+// clusterPeers adds the peers of a rule. It reports whether one of them cannot be understood.
+func (w *writer) clusterPeers(r *filter.AccessList_Rule, field, effect string, peers []*policy.ClusterPolicy_Peer) (unknown bool) {
 	var networks []netip.Prefix
-	for _, peer := range rule.GetPeer() {
+	for i, peer := range peers {
+		var err error
 		switch {
 		case peer.GetPods() != nil:
-			r.AddressSets = append(r.AddressSets, w.refer(clusterPods(peer.GetPods())))
-		case peer.GetNodes() != nil:
-			r.AddressSets = append(r.AddressSets, w.referNodes(cache.SelectorOf(peer.GetNodes())))
-		}
-		for _, text := range peer.GetNetworks() {
-			if network, err := kubeaddr.ParseNetwork(text); err == nil {
-				networks = append(networks, network)
+			var pods Pods
+			if pods, err = clusterPods(peer.GetPods()); err == nil {
+				r.AddressSets = append(r.AddressSets, w.refer(pods))
 			}
+		case peer.GetNodes() != nil:
+			var nodes cache.Selector
+			if nodes, err = cache.SelectorOf(peer.GetNodes()); err == nil {
+				r.AddressSets = append(r.AddressSets, w.referNodes(nodes))
+			}
+		case len(peer.GetNetworks()) == 0:
+			err = fmt.Errorf("a peer of an unknown kind, of several kinds or of one that is not supported here")
+		}
+		for j, text := range peer.GetNetworks() {
+			network, networkErr := kubeaddr.ParseNetwork(text)
+			if networkErr != nil {
+				unknown = true
+				w.invalid("%s[%d].networks[%d]: %v; %s", field, i, j, networkErr, effect)
+				continue
+			}
+			networks = append(networks, network)
+		}
+		if err != nil {
+			unknown = true
+			w.invalid("%s[%d]: %v; %s", field, i, err, effect)
 		}
 	}
 	for _, network := range Disjoint(networks) {
 		r.Networks = append(r.Networks, network.String())
 	}
-	for _, port := range rule.GetPort() {
-		w.clusterPort(r, port)
-	}
-	noPeer := len(rule.GetPeer()) > 0 && len(r.AddressSets) == 0 && len(r.Networks) == 0
-	noPort := len(rule.GetPort()) > 0 && len(r.Ports) == 0 && len(r.EndpointSets) == 0
-	switch {
-	case !noPeer && !noPort:
-	case action == filter.AccessList_ALLOW:
-		return nil
-	default:
-		return &filter.AccessList_Rule{Name: rule.GetName(), Action: filter.AccessList_DENY}
-	}
 	r.AddressSets = unique(r.AddressSets)
+	return unknown
+}
+
+// clusterPorts is clusterPeers for ports.
+func (w *writer) clusterPorts(r *filter.AccessList_Rule, field, effect string, ports []*policy.ClusterPolicy_Port) (unknown bool) {
+	for i, port := range ports {
+		protocol, known := protocols[port.GetProtocol()]
+		first, last := port.GetFirst(), port.GetLast()
+		switch {
+		case port.GetName() != "":
+			for _, protocol := range protocols {
+				w.named(r, NamedPort{protocol, port.GetName()})
+			}
+		case !known || first < 0 || last > 65535 || first > last || first == 0 && last != 0:
+			unknown = true
+			w.invalid("%s[%d]: an unknown protocol, or no ports from 1 to 65535; %s", field, i, effect)
+		default:
+			r.Ports = append(r.Ports, &filter.AccessList_Ports{Protocol: protocol, First: uint32(first), Last: uint32(last)})
+		}
+	}
 	r.EndpointSets = unique(r.EndpointSets)
-	return r
+	return unknown
 }
 
 func (w *writer) referNodes(selector cache.Selector) string {
@@ -110,18 +192,4 @@ func (w *writer) referNodes(selector cache.Selector) string {
 		w.out.Nodes = append(w.out.Nodes, selector)
 	}
 	return name
-}
-
-func (w *writer) clusterPort(r *filter.AccessList_Rule, port *policy.ClusterPolicy_Port) {
-	protocol, known := protocols[port.GetProtocol()]
-	first, last := port.GetFirst(), port.GetLast()
-	switch {
-	case port.GetName() != "":
-		for _, protocol := range protocols {
-			w.named(r, NamedPort{protocol, port.GetName()})
-		}
-	case !known || first < 0 || last > 65535 || first > last || first == 0 && last != 0:
-	default:
-		r.Ports = append(r.Ports, &filter.AccessList_Ports{Protocol: protocol, First: uint32(first), Last: uint32(last)})
-	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -75,7 +76,13 @@ type Lists struct {
 	Peers []Pods
 	Nodes []cache.Selector
 	Ports []NamedPort
+	// Invalid names the parts of the policy that cannot be understood, and what holds instead: maxInvalid at most, and the number
+	// of further ones.
+	Invalid []string
 }
+
+// maxInvalid bounds how many invalid parts of a policy are named.
+const maxInvalid = 10
 
 // List returns the list for a direction.
 func (l *Lists) List(direction filter.AccessList_Direction) *filter.AccessList {
@@ -107,23 +114,31 @@ func IsPolicy(list string) bool {
 // allows is denied.
 func Isolating(list string) bool { return strings.HasPrefix(list, "np/") }
 
-// NetworkPolicy translates a policy into lists. Invalid parts, such as a malformed network, match
-// nothing and allow nothing.
+// NetworkPolicy translates a policy into lists. Parts that cannot be understood, such as a malformed network, are in Invalid and allow
+// nothing; the others hold. If the selector of its pods cannot be understood, it isolates all pods that the rest of it selects.
 func NetworkPolicy(p *policy.Policy) *Lists {
 	w := writer{namespace: p.GetNamespace(), name: p.GetName(), peers: map[string]bool{}, ports: map[NamedPort]bool{}}
 	w.out.Tier, w.out.Name = Namespaced, p.GetName()
-	w.out.Subjects = Pods{Scope: cache.Scope{Namespace: p.GetNamespace()}, Selector: cache.SelectorOf(p.GetPods())}
+	for _, text := range p.GetInvalid() {
+		w.invalid("%s", text)
+	}
+	selector, err := cache.SelectorOf(p.GetPods())
+	w.out.Subjects = Pods{Scope: cache.Scope{Namespace: p.GetNamespace()}, Selector: selector}
+	if err != nil {
+		w.onlyDeny = true
+		w.invalid("spec.podSelector: %v; the policy isolates all pods that the rest of the selector selects, and allows nothing", err)
+	}
 	ingress, egress := Isolates(p)
 	if ingress {
 		w.out.Ingress = w.list(filter.AccessList_INGRESS)
 		for i, r := range p.GetIngressRule() {
-			w.rule(w.out.Ingress, fmt.Sprintf("ingress[%d]", i), r.GetFrom(), r.GetPort())
+			w.rule(w.out.Ingress, ruleField(filter.AccessList_INGRESS, i), "from", r.GetFrom(), r.GetPort())
 		}
 	}
 	if egress {
 		w.out.Egress = w.list(filter.AccessList_EGRESS)
 		for i, r := range p.GetEgressRule() {
-			w.rule(w.out.Egress, fmt.Sprintf("egress[%d]", i), r.GetTo(), r.GetPort())
+			w.rule(w.out.Egress, ruleField(filter.AccessList_EGRESS, i), "to", r.GetTo(), r.GetPort())
 		}
 	}
 	return &w.out
@@ -147,6 +162,20 @@ type writer struct {
 	out             Lists
 	peers           map[string]bool // names of sets
 	ports           map[NamedPort]bool
+	// onlyDeny: rules that deny hold, and no others.
+	onlyDeny bool
+	// more is the number of invalid parts that are not named.
+	more int
+}
+
+// invalid records a part of the policy that cannot be understood.
+func (w *writer) invalid(format string, args ...any) {
+	if len(w.out.Invalid) < maxInvalid {
+		w.out.Invalid = append(w.out.Invalid, fmt.Sprintf(format, args...))
+		return
+	}
+	w.more++
+	w.out.Invalid = append(w.out.Invalid[:maxInvalid], fmt.Sprintf("%d more parts that cannot be understood", w.more))
 }
 
 func (w *writer) list(direction filter.AccessList_Direction) *filter.AccessList {
@@ -157,29 +186,29 @@ func (w *writer) list(direction filter.AccessList_Direction) *filter.AccessList 
 	return &filter.AccessList{Name: ListName(w.namespace, w.name, direction), Description: description, Direction: direction}
 }
 
-// rule adds a rule of the policy, unless nothing can match it.
-func (w *writer) rule(list *filter.AccessList, name string, peers []*policy.Policy_Peer, ports []*policy.Policy_Port) {
+// rule adds a rule of the policy, unless nothing can match it. The field is the name of its peers.
+func (w *writer) rule(list *filter.AccessList, name, field string, peers []*policy.Policy_Peer, ports []*policy.Policy_Port) {
 	r := &filter.AccessList_Rule{Name: name}
 	var networks []netip.Prefix
-	for _, peer := range peers {
-		if peer.GetIpBlock() != nil {
-			networks = append(networks, BlockOf(peer.GetIpBlock())...)
+	for i, peer := range peers {
+		pods, block, err := w.peer(peer)
+		if err != nil {
+			w.invalid("spec.%s.%s[%d]%v; it allows nothing", name, field, i, err)
 			continue
 		}
-		if pods, ok := w.podsOf(peer); ok {
-			r.AddressSets = append(r.AddressSets, w.refer(pods))
+		if networks = append(networks, block...); pods != nil {
+			r.AddressSets = append(r.AddressSets, w.refer(*pods))
 		}
 	}
 	for _, network := range Disjoint(networks) {
 		r.Networks = append(r.Networks, network.String())
 	}
-	if len(peers) > 0 && len(r.AddressSets) == 0 && len(r.Networks) == 0 {
-		return
+	for i, port := range ports {
+		if err := w.port(r, port); err != nil {
+			w.invalid("spec.%s.ports[%d]%v; it allows nothing", name, i, err)
+		}
 	}
-	for _, port := range ports {
-		w.port(r, port)
-	}
-	if len(ports) > 0 && len(r.Ports) == 0 && len(r.EndpointSets) == 0 {
+	if w.onlyDeny || len(peers) > 0 && len(r.AddressSets) == 0 && len(r.Networks) == 0 || len(ports) > 0 && len(r.Ports) == 0 && len(r.EndpointSets) == 0 {
 		return
 	}
 	r.AddressSets = unique(r.AddressSets)
@@ -192,16 +221,29 @@ func unique[T cmp.Ordered](list []T) []T {
 	return slices.Compact(list)
 }
 
-// podsOf returns the pods of a peer; not ok: the peer selects nothing.
-func (w *writer) podsOf(peer *policy.Policy_Peer) (Pods, bool) {
-	if peer.GetNamespaces() == nil && peer.GetPods() == nil {
-		return Pods{}, false
+// peer returns the pods or the networks of a peer. The text of an error continues that of the peer's field.
+func (w *writer) peer(peer *policy.Policy_Peer) (*Pods, []netip.Prefix, error) {
+	selects := peer.GetNamespaces() != nil || peer.GetPods() != nil
+	switch block := peer.GetIpBlock(); {
+	case selects == (block != nil):
+		return nil, nil, errors.New(": exactly one of ipBlock and selectors is needed")
+	case block != nil:
+		networks, err := BlockOf(block)
+		return nil, networks, err
 	}
-	pods := Pods{Scope: cache.Scope{Namespace: w.namespace}, Selector: cache.SelectorOf(peer.GetPods())}
+	pods := &Pods{Scope: cache.Scope{Namespace: w.namespace}}
+	var err error
+	if pods.Selector, err = cache.SelectorOf(peer.GetPods()); err != nil {
+		return nil, nil, fmt.Errorf(".podSelector: %w", err)
+	}
 	if peer.GetNamespaces() != nil {
-		pods.Scope = cache.Scope{Namespaces: cache.SelectorOf(peer.GetNamespaces())}
+		namespaces, err := cache.SelectorOf(peer.GetNamespaces())
+		if err != nil {
+			return nil, nil, fmt.Errorf(".namespaceSelector: %w", err)
+		}
+		pods.Scope = cache.Scope{Namespaces: namespaces}
 	}
-	return pods, true
+	return pods, nil, nil
 }
 
 func (w *writer) refer(pods Pods) string {
@@ -213,19 +255,29 @@ func (w *writer) refer(pods Pods) string {
 	return name
 }
 
-func (w *writer) port(r *filter.AccessList_Rule, port *policy.Policy_Port) {
+// port adds a port to a rule. The text of an error continues that of the port's field.
+func (w *writer) port(r *filter.AccessList_Rule, port *policy.Policy_Port) error {
 	protocol, known := protocols[port.GetProtocol()]
-	number := port.GetPort().GetNumber()
-	switch {
+	number, end := port.GetPort().GetNumber(), port.GetEndPort()
+	switch named := port.GetPort().GetType() == policy.Policy_Port_PortNameOrNumber_NAME; {
 	case !known:
+		return errors.New(".protocol: none of TCP, UDP and SCTP")
+	case end != 0 && (port.GetPort() == nil || named):
+		return errors.New(".endPort: it needs a port that is a number")
 	case port.GetPort() == nil:
 		r.Ports = append(r.Ports, &filter.AccessList_Ports{Protocol: protocol})
-	case port.GetPort().GetType() == policy.Policy_Port_PortNameOrNumber_NAME:
+	case named && port.GetPort().GetName() == "":
+		return errors.New(".port: an empty name")
+	case named:
 		w.named(r, NamedPort{protocol, port.GetPort().GetName()})
-	case number < 1 || number > 65535 || port.GetEndPort() > 65535 || port.GetEndPort() != 0 && port.GetEndPort() < number:
+	case number < 1 || number > 65535:
+		return fmt.Errorf(".port: %d is none of 1 to 65535", number)
+	case end != 0 && (end < number || end > 65535):
+		return fmt.Errorf(".endPort: %d is none of %d to 65535", max(end, 0), number)
 	default:
-		r.Ports = append(r.Ports, &filter.AccessList_Ports{Protocol: protocol, First: uint32(number), Last: uint32(max(number, port.GetEndPort()))})
+		r.Ports = append(r.Ports, &filter.AccessList_Ports{Protocol: protocol, First: uint32(number), Last: uint32(max(number, end))})
 	}
+	return nil
 }
 
 func (w *writer) named(r *filter.AccessList_Rule, port NamedPort) {

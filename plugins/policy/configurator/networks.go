@@ -1,6 +1,7 @@
 package configurator
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 
@@ -8,18 +9,18 @@ import (
 	"github.com/contiv/contiv/kubeaddr"
 )
 
-// BlockOf returns the networks of a block without its exceptions. A block with an invalid network is
-// empty.
-func BlockOf(block *policy.Policy_Peer_IPBlock) []netip.Prefix {
+// BlockOf returns the networks of a block without its exceptions. A block with an exception that cannot be read is empty, because the
+// exception may be any part of it. The text of an error continues that of the peer's field.
+func BlockOf(block *policy.Policy_Peer_IPBlock) ([]netip.Prefix, error) {
 	cidr, err := kubeaddr.ParseNetwork(block.GetCidr())
 	if err != nil {
-		return nil
+		return nil, fmt.Errorf(".ipBlock.cidr: %w", err)
 	}
 	networks := []netip.Prefix{cidr}
-	for _, text := range block.GetExcept() {
+	for i, text := range block.GetExcept() {
 		except, err := kubeaddr.ParseNetwork(text)
 		if err != nil {
-			return nil
+			return nil, fmt.Errorf(".ipBlock.except[%d]: %w", i, err)
 		}
 		var left []netip.Prefix
 		for _, network := range networks {
@@ -27,7 +28,7 @@ func BlockOf(block *policy.Policy_Peer_IPBlock) []netip.Prefix {
 		}
 		networks = left
 	}
-	return networks
+	return networks, nil
 }
 
 // subtract returns the part of a network that is not in another one: the siblings of each step from

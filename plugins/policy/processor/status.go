@@ -28,6 +28,8 @@ type Policy struct {
 	// Wired has the pods selected by the policy that are wired on this node, Unwired those that Kubernetes
 	// has assigned to the node but that are not wired yet. Sorted.
 	Wired, Unwired []PodID
+	// Invalid names the parts that cannot be understood: see configurator.Lists.
+	Invalid []string
 }
 
 // Policies returns all policies, sorted. Its cost depends on their number, and on how many select pods
@@ -36,7 +38,7 @@ func (p *Processor) Policies() []*Policy {
 	byID := make(map[PolicyID]*Policy, len(p.policies))
 	list := make([]*Policy, 0, len(p.policies))
 	for id, state := range p.policies {
-		byID[id] = &Policy{ID: id, Tier: state.lists.Tier, Priority: state.lists.Priority}
+		byID[id] = &Policy{ID: id, Tier: state.lists.Tier, Priority: state.lists.Priority, Invalid: state.lists.Invalid}
 		list = append(list, byID[id])
 	}
 	for pod := range p.local {
@@ -59,6 +61,17 @@ func (p *Processor) Policies() []*Policy {
 	slices.SortFunc(list, func(a, b *Policy) int {
 		return cmp.Or(strings.Compare(a.ID.Namespace, b.ID.Namespace), strings.Compare(a.ID.Name, b.ID.Name))
 	})
+	return list
+}
+
+// Invalid returns the policies with parts that cannot be understood, sorted, without their pods.
+func (p *Processor) Invalid() (list []*Policy) {
+	for id, state := range p.policies {
+		if len(state.lists.Invalid) > 0 {
+			list = append(list, &Policy{ID: id, Tier: state.lists.Tier, Priority: state.lists.Priority, Invalid: state.lists.Invalid})
+		}
+	}
+	slices.SortFunc(list, func(a, b *Policy) int { return strings.Compare(a.ID.String(), b.ID.String()) })
 	return list
 }
 
