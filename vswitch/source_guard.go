@@ -22,7 +22,7 @@ type SourceGuards interface {
 // Drop is a number of packets that were dropped for one reason.
 type Drop struct {
 	// Interface that received them: its logical name, or the name of the device if it
-	// is not one of the vswitch's.
+	// is not one of the vswitch's. "(node)" stands for the node's own processes.
 	Interface string
 	Reason    DropReason
 	Packets   uint64
@@ -40,8 +40,12 @@ const (
 	DropND          DropReason = "nd"          // neighbour discovery that claims what is foreign
 	DropConnections DropReason = "connections" // one connection too many
 	DropVXLAN       DropReason = "vxlan"       // VXLAN from an unknown peer, or from a pod
-	DropLoopback    DropReason = "loopback"    // to an address of the node's loopback
-	DropRanges      DropReason = "ranges"      // to a load balancer's IP from outside of its source ranges
+	// VXLAN that the node translates: from or to a service, a host port or an external address.
+	DropVXLANTranslated DropReason = "vxlan-translated"
+	// VXLAN that claims to be from a peer, and came by another interface than the underlay's.
+	DropVXLANInterface DropReason = "vxlan-interface"
+	DropLoopback       DropReason = "loopback" // to an address of the node's loopback
+	DropRanges         DropReason = "ranges"   // to a load balancer's IP from outside of its source ranges
 )
 
 // GuardedAddresses returns the addresses that packets may be sent from, sorted and

@@ -50,6 +50,8 @@ func TestAttacks(t *testing.T) {
 	t.Run("foreign sources", l.testForeignSources)
 	t.Run("ARP and neighbour discovery", l.testNeighbours)
 	t.Run("VXLAN", l.testVXLAN)
+	t.Run("translated VXLAN", l.testTranslatedVXLAN)
+	t.Run("VXLAN by another interface", l.testVXLANByAnotherInterface)
 	t.Run("loopback of the node", l.testLoopback)
 	t.Run("time-outs of connections", l.testTimeouts)
 	t.Run("spoofed handshakes", l.testHandshakes)
@@ -77,6 +79,8 @@ func TestAttacks(t *testing.T) {
 func TestAttacksOnTunnelsOverIPv6(t *testing.T) {
 	l := newAttackLab(t, attackIPv6)
 	l.testVXLAN(t)
+	t.Run("translated", l.testTranslatedVXLAN)
+	t.Run("by another interface", l.testVXLANByAnotherInterface)
 	labtest.RequireQuiet(t, l.Lab)
 }
 

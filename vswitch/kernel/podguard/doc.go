@@ -5,9 +5,9 @@
 //	                        │                    fragments are reassembled and connections tracked
 //	                        v
 //	                      guard: connections     those that open a connection: limit, time-outs
-//	                        ├─> guard: local     VXLAN for the node: from peers of a tunnel only
-//	                        └─> guard: forwarded VXLAN of pods for other nodes, which would take it
-//	                                             for the node's own once its source is translated
+//	                        ├─> guard: local     VXLAN for the node: from peers of a tunnel, see tunnels.go
+//	                        └─> guard: forwarded VXLAN of pods to peers: dropped, because the peer would
+//	                                             accept it after the translation of its source
 //
 // Each address of a pod is one set element, keyed by the name of its device as well. The cost of a
 // packet is therefore independent of the number of pods, and the elements exist before the device

@@ -1,6 +1,7 @@
 package podguard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -499,6 +500,9 @@ func describe(dev, name string, found map[element]bool) *guard.SourceGuard {
 	return v
 }
 
+// ownProcesses stands for the interface of packets that processes of the node have sent.
+const ownProcesses = "(node)"
+
 // Drops implements vswitch.SourceGuards.
 func (g *Guards) Drops(context.Context) ([]vswitch.Drop, error) {
 	g.mu.Lock()
@@ -521,7 +525,7 @@ func (g *Guards) Drops(context.Context) ([]vswitch.Drop, error) {
 			for key, packets := range counts {
 				d := vswitch.Drop{Interface: names[key], Reason: reason, Packets: packets}
 				if d.Interface == "" {
-					d.Interface = element{key: key}.deviceOf()
+					d.Interface = cmp.Or(element{key: key}.deviceOf(), ownProcesses)
 				}
 				drops = append(drops, d)
 			}

@@ -69,6 +69,7 @@ var dropped = map[vswitch.DropReason]*nftables.Set{
 	vswitch.DropMAC: counting(inet, vswitch.DropMAC), vswitch.DropIPv4: counting(inet, vswitch.DropIPv4),
 	vswitch.DropIPv6: counting(inet, vswitch.DropIPv6), vswitch.DropND: counting(inet, vswitch.DropND),
 	vswitch.DropConnections: counting(inet, vswitch.DropConnections), vswitch.DropVXLAN: counting(inet, vswitch.DropVXLAN),
+	vswitch.DropVXLANTranslated: counting(inet, vswitch.DropVXLANTranslated), vswitch.DropVXLANInterface: counting(inet, vswitch.DropVXLANInterface),
 	vswitch.DropLoopback: counting(inet, vswitch.DropLoopback), vswitch.DropARP: counting(arp, vswitch.DropARP),
 }
 
@@ -82,16 +83,23 @@ const (
 	chainNew       = "new"   // opens a connection
 	chainLocal     = "local" // hook
 	chainVXLAN     = "vxlan"
-	chainForwarded = "forwarded" // hook
+	chainUnderlay  = "vxlan-underlay"
+	chainForwarded = "forwarded"      // hook
+	chainSent      = "sent"           // hook
+	chainUntracked = "vxlan-received" // hook
+	chainUnseen    = "vxlan-sent"     // hook
 	limitPrefix    = "limit-"
 )
 
-// Priorities: sources are checked before fragments are put together (-400), limits
-// count right after the connection is known (-200).
+// Priorities: sources are checked before fragments are put together (-400), tunnels are exempt from
+// connection tracking before it begins (-200), limits count right after the connection is known, and
+// sent packets are judged after the translation of their source (100).
 const (
-	prioritySources = -450
-	priorityOpening = -190
-	priorityVXLAN   = -10
+	prioritySources   = -450
+	priorityUntracked = -300
+	priorityOpening   = -190
+	priorityVXLAN     = -10
+	prioritySent      = 110
 )
 
 func hook(table *nftables.Table, name string, hook *nftables.ChainHook, priority nftables.ChainPriority) *nftables.Chain {
@@ -99,11 +107,14 @@ func hook(table *nftables.Table, name string, hook *nftables.ChainHook, priority
 }
 
 var chains = []*nftables.Chain{
-	{Table: inet, Name: chainSent6}, {Table: inet, Name: chainDiscovery}, {Table: inet, Name: chainForeign}, {Table: inet, Name: chainNew}, {Table: inet, Name: chainVXLAN},
+	{Table: inet, Name: chainSent6}, {Table: inet, Name: chainDiscovery}, {Table: inet, Name: chainForeign}, {Table: inet, Name: chainNew}, {Table: inet, Name: chainUnderlay}, {Table: inet, Name: chainVXLAN},
 	hook(inet, chainSources, nftables.ChainHookPrerouting, prioritySources),
 	hook(inet, chainOpening, nftables.ChainHookPrerouting, priorityOpening),
 	hook(inet, chainLocal, nftables.ChainHookInput, priorityVXLAN),
 	hook(inet, chainForwarded, nftables.ChainHookForward, priorityVXLAN),
+	hook(inet, chainSent, nftables.ChainHookPostrouting, prioritySent),
+	hook(inet, chainUntracked, nftables.ChainHookPrerouting, priorityUntracked),
+	hook(inet, chainUnseen, nftables.ChainHookOutput, priorityUntracked),
 	hook(arp, chainSources, arpInput, 0),
 }
 
@@ -178,10 +189,7 @@ func inetRules(timeouts bool) []rule {
 		{chainForeign, "IPv6 with its MAC address", join(ofFamily(unix.NFPROTO_IPV6), onEthernet(), fromDevice(), senderMAC(), inSet(macs), counted(dropped[vswitch.DropIPv6]))},
 		{chainForeign, "foreign MAC address", counted(dropped[vswitch.DropMAC])},
 
-		{chainOpening, "opens a connection", join(words{
-			&expr.Ct{Key: expr.CtKeySTATUS, Register: scratch},
-			&expr.Bitwise{SourceRegister: scratch, DestRegister: scratch, Len: 4, Mask: native32(statusConfirmed), Xor: make([]byte, 4)},
-		}, equals(0, 0, 0, 0), fromDevice(), inSet(guarded), goTo(chainNew))},
+		{chainOpening, "opens a connection", join(status(statusConfirmed), equals(0, 0, 0, 0), fromDevice(), inSet(guarded), goTo(chainNew))},
 		// With route_localnet, which portmap sets on devices of pods with host ports, the kernel delivers packets of pods to
 		// programs that listen on loopback only. It never does so for ::1.
 		{chainNew, "to the loopback of the node", join(ofFamily(unix.NFPROTO_IPV4), network(16, 1, scratch), equals(127), counted(dropped[vswitch.DropLoopback]))},
@@ -195,16 +203,7 @@ func inetRules(timeouts bool) []rule {
 			rule{chainNew, "time-outs of TCP without a handshake", join(ofProtocol(unix.IPPROTO_TCP), withTimeouts(timeoutsMidstream))})
 	}
 
-	toVXLAN := join(ofProtocol(unix.IPPROTO_UDP), transport(2, 2, scratch), equals(big16(portVXLAN)...), vni(), inSet(networks))
-	return append(list,
-		rule{chainLocal, "VXLAN", join(toVXLAN, goTo(chainVXLAN))},
-		rule{chainVXLAN, "from an IPv4 peer", join(ofFamily(unix.NFPROTO_IPV4), vni(), network(12, 8, first+1), inSet(tunnels4), accept())},
-		rule{chainVXLAN, "from an IPv6 peer", join(ofFamily(unix.NFPROTO_IPV6), vni(), network(8, 32, first+1), inSet(tunnels6), accept())},
-		rule{chainVXLAN, "from somebody else", counted(dropped[vswitch.DropVXLAN])},
-		rule{chainForwarded, "VXLAN of pods for an IPv4 peer", join(ofFamily(unix.NFPROTO_IPV4), toVXLAN, vni(), network(16, 4, first+1), inSet(peers4),
-			fromDevice(), inSet(guarded), counted(dropped[vswitch.DropVXLAN]))},
-		rule{chainForwarded, "VXLAN of pods for an IPv6 peer", join(ofFamily(unix.NFPROTO_IPV6), toVXLAN, vni(), network(24, 16, first+1), inSet(peers6),
-			fromDevice(), inSet(guarded), counted(dropped[vswitch.DropVXLAN]))})
+	return append(list, tunnelRules()...)
 }
 
 func arpRules() []rule {
@@ -214,17 +213,11 @@ func arpRules() []rule {
 	}
 }
 
-// portVXLAN is the UDP port of VXLAN.
-const portVXLAN = 4789
-
-// vni loads the network of a VXLAN packet: 3 bytes, behind the headers of UDP (8) and
-// 4 bytes of VXLAN.
-func vni() words { return transport(12, 3, first) }
-
 const (
-	statusConfirmed = 1 << 3 // IPS_CONFIRMED: the connection is in the table
-	syn             = 0x02
-	synAckRstFin    = 0x17
+	statusConfirmed  = 1 << 3      // IPS_CONFIRMED: the connection is in the table
+	statusTranslated = 1<<4 | 1<<5 // IPS_SRC_NAT, IPS_DST_NAT
+	syn              = 0x02
+	synAckRstFin     = 0x17
 )
 
 func native32(n uint32) []byte { return binary.NativeEndian.AppendUint32(nil, n) }

@@ -6,11 +6,81 @@ import (
 	"net/netip"
 
 	"github.com/contiv/contiv/netlink/nft"
+	"github.com/contiv/contiv/vswitch"
 	"github.com/contiv/contiv/vswitch/kernel/own"
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
 )
 
-// VXLAN packets of a network that has a tunnel are accepted between the ends of its tunnels.
-// Packets of other networks are not ours to filter.
+// Rules for the VXLAN packets of networks (VNI) with a tunnel of the vswitch. Other networks on the port are not
+// filtered.
+//
+//	prerouting, raw   from a peer to the node: not tracked, so that nothing translates the tunnel
+//	output, raw       from the node to a peer: likewise
+//	input             translated? drop ─> not from a peer? drop ─> not by the underlay? drop
+//	forward           to a peer, from a device of the vswitch? drop
+//	postrouting       to a peer, and translated? drop: the peer would accept it as the node's own
+//
+// A packet came by the underlay if the route to the peer leads through its interface, or if that has the node's
+// address of the tunnel.
+
+const portVXLAN = 4789
+
+// vni loads the network of a VXLAN packet: 3 bytes, behind the headers of UDP (8) and
+// 4 bytes of VXLAN.
+func vni() words { return transport(12, 3, first) }
+
+// routeBack matches packets whose source the node reaches by the interface that received them.
+func routeBack() words {
+	return join(words{&expr.Fib{Register: scratch, FlagSADDR: true, FlagIIF: true, ResultOIF: true, FlagPRESENT: true}}, equals(1))
+}
+
+// addressOfDevice matches packets whose destination is an address of the interface that received them.
+func addressOfDevice() words {
+	return join(words{&expr.Fib{Register: scratch, FlagDADDR: true, FlagIIF: true, ResultADDRTYPE: true}}, equals(native32(unix.RTN_LOCAL)...))
+}
+
+// fromGroup matches packets that a device of the vswitch received.
+func fromGroup() words {
+	return join(meta(expr.MetaKeyIIFGROUP, scratch), equals(native32(own.DeviceGroup)...))
+}
+
+func tunnelRules() (list []rule) {
+	add := func(chain, what string, parts ...words) { list = append(list, rule{chain, what, join(parts...)}) }
+	vxlan := join(ofProtocol(unix.IPPROTO_UDP), transport(2, 2, scratch), equals(big16(portVXLAN)...), vni())
+	ours := join(vxlan, inSet(networks))
+	notTracked := words{&expr.Notrack{}}
+
+	add(chainLocal, "VXLAN", ours, goTo(chainVXLAN))
+	add(chainVXLAN, "translated", translated(), counted(dropped[vswitch.DropVXLANTranslated]))
+	add(chainUnderlay, "by the way to the peer", routeBack(), accept())
+	add(chainUnderlay, "by the interface with the address", addressOfDevice(), accept())
+	add(chainUnderlay, "by another interface", counted(dropped[vswitch.DropVXLANInterface]))
+	for _, f := range []struct {
+		family                      byte
+		name                        string
+		source, destination, length uint32
+		tunnels, peers              *nftables.Set
+	}{
+		{unix.NFPROTO_IPV4, "IPv4", 12, 16, 4, tunnels4, peers4},
+		{unix.NFPROTO_IPV6, "IPv6", 8, 24, 16, tunnels6, peers6},
+	} {
+		behind := uint32(first + 1)
+		ends := join(vni(), network(f.source, 2*f.length, behind), inSet(f.tunnels))
+		back := join(vni(), network(f.destination, f.length, behind), network(f.source, f.length, behind+f.length/4), inSet(f.tunnels))
+		toPeer := join(ofFamily(f.family), ours, vni(), network(f.destination, f.length, behind), inSet(f.peers))
+
+		add(chainVXLAN, "from an "+f.name+" peer", ofFamily(f.family), ends, goTo(chainUnderlay))
+		add(chainUntracked, "from an "+f.name+" peer", ofFamily(f.family), vxlan, ends, notTracked)
+		add(chainUnseen, "to an "+f.name+" peer", ofFamily(f.family), vxlan, back, notTracked)
+		add(chainForwarded, "VXLAN of a guarded interface to an "+f.name+" peer", toPeer, fromDevice(), inSet(guarded), counted(dropped[vswitch.DropVXLAN]))
+		add(chainForwarded, "VXLAN of our devices to an "+f.name+" peer", toPeer, fromGroup(), counted(dropped[vswitch.DropVXLAN]))
+		add(chainSent, "translated VXLAN to an "+f.name+" peer", toPeer, translated(), counted(dropped[vswitch.DropVXLANTranslated]))
+	}
+	add(chainVXLAN, "from somebody else", counted(dropped[vswitch.DropVXLAN]))
+	return list
+}
 
 // networkOf is the VNI as it is in packets, in a register of 4 bytes.
 func networkOf(t own.Tunnel) string {

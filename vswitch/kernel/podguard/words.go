@@ -60,6 +60,17 @@ func differs(data ...byte) words {
 
 func ofFamily(family byte) words { return join(meta(expr.MetaKeyNFPROTO, scratch), equals(family)) }
 
+// status loads bits of the status of the packet's connection. Packets without one match no rule that does.
+func status(bits uint32) words {
+	return words{
+		&expr.Ct{Key: expr.CtKeySTATUS, Register: scratch},
+		&expr.Bitwise{SourceRegister: scratch, DestRegister: scratch, Len: 4, Mask: native32(bits), Xor: make([]byte, 4)},
+	}
+}
+
+// translated matches packets whose source or destination the node translates.
+func translated() words { return join(status(statusTranslated), differs(0, 0, 0, 0)) }
+
 func ofProtocol(protocol byte) words {
 	return join(meta(expr.MetaKeyL4PROTO, scratch), equals(protocol))
 }
