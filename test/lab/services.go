@@ -84,7 +84,10 @@ func (l *Lab) etcdReady(st *State) func(context.Context) error {
 			return err
 		}
 		defer conn.Close()
-		_, err = grpc_health_v1.NewHealthClient(conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{})
+		health, err := grpc_health_v1.NewHealthClient(conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{})
+		if err == nil && health.Status != grpc_health_v1.HealthCheckResponse_SERVING {
+			err = fmt.Errorf("etcd says that it is %v", health.Status)
+		}
 		return err
 	}
 }

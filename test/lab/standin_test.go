@@ -2,6 +2,7 @@ package lab_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -15,6 +16,10 @@ import (
 
 	"github.com/contiv/contiv/test/lab"
 	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
 )
 
 // The binaries of the lab are stood in for by this test binary, under their
@@ -22,8 +27,8 @@ import (
 func TestMain(m *testing.M) {
 	standins := map[string]func() error{
 		"contiv-etcd":  standinEtcd,
-		"contiv-ksr":   func() error { return standinReady("unix", strings.TrimPrefix(flagValue("--http"), "unix://")) },
-		"contiv-agent": func() error { return standinReady("unix", filepath.Join(flagValue("--run-dir"), "agent.sock")) },
+		"contiv-ksr":   func() error { return standinReady(strings.TrimPrefix(flagValue("--http"), "unix://")) },
+		"contiv-agent": func() error { return standinReady(filepath.Join(flagValue("--run-dir"), "agent.sock")) },
 		"contiv-cni":   standinCNI,
 		"contiv-lab":   standinLab,
 	}
@@ -53,33 +58,57 @@ func behaviour(name string) bool {
 	return err == nil
 }
 
+// standinEtcd serves etcd's health until SIGTERM.
 func standinEtcd() error {
-	return standinReady("tcp", strings.TrimPrefix(flagValue("--listen-client"), "http://"))
+	if behaviour("contiv-etcd.dies") {
+		return errors.New("contiv-etcd cannot find the flux capacitor")
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	l, err := net.Listen("tcp", strings.TrimPrefix(flagValue("--listen-client"), "http://"))
+	if err != nil {
+		return err
+	}
+	server := grpc.NewServer()
+	grpc_health_v1.RegisterHealthServer(server, standinHealth{})
+	go server.Serve(l)
+	<-ctx.Done()
+	server.Stop()
+	return nil
 }
 
-// standinReady serves /readiness and /health until SIGTERM.
-func standinReady(network, address string) error {
+type standinHealth struct {
+	grpc_health_v1.UnimplementedHealthServer
+}
+
+func (standinHealth) Check(context.Context, *grpc_health_v1.HealthCheckRequest) (*grpc_health_v1.HealthCheckResponse, error) {
+	if behaviour("contiv-etcd.unready") {
+		return nil, status.Error(codes.Unavailable, "the warp core is cold")
+	}
+	return &grpc_health_v1.HealthCheckResponse{Status: grpc_health_v1.HealthCheckResponse_SERVING}, nil
+}
+
+// standinReady serves /readiness and /health on a socket until SIGTERM.
+func standinReady(socket string) error {
 	program := filepath.Base(os.Args[0])
 	if behaviour(program + ".dies") {
 		return fmt.Errorf("%s cannot find the flux capacitor", program)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	if network == "unix" {
-		os.Remove(address)
-	}
-	l, err := net.Listen(network, address)
+	os.Remove(socket)
+	l, err := net.Listen("unix", socket)
 	if err != nil {
 		return err
 	}
-	status := func(w http.ResponseWriter, _ *http.Request) {
+	answer := func(w http.ResponseWriter, _ *http.Request) {
 		if behaviour(program + ".unready") {
 			http.Error(w, `{"Error":"the warp core is cold"}`, http.StatusServiceUnavailable)
 		}
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("/readiness", status)
-	mux.HandleFunc("/health", status)
+	mux.HandleFunc("/readiness", answer)
+	mux.HandleFunc("/health", answer)
 	go http.Serve(l, mux)
 	<-ctx.Done()
 	return nil
