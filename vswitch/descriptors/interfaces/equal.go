@@ -19,10 +19,7 @@ func equivalentInterfaces(old, new *vpp_interfaces.Interface) bool {
 		old.GetEnabled() == new.GetEnabled() &&
 		(new.GetPhysAddress() == "" || descriptor.SameMACText(old.GetPhysAddress(), new.GetPhysAddress())) &&
 		(ignoresMTU(new) || old.GetMtu() == new.GetMtu()) &&
-		(new.GetUnnumbered() != nil || old.GetVrf() == new.GetVrf()) &&
-		old.GetUnnumbered().GetInterfaceWithIp() == new.GetUnnumbered().GetInterfaceWithIp() &&
-		sameAddresses(old, new) &&
-		old.GetSetDhcpClient() == new.GetSetDhcpClient() &&
+		sameAddressing(old, new) &&
 		sameBondMembers(old.GetBond(), new.GetBond()) &&
 		sameLink(old, new)
 }
@@ -43,6 +40,15 @@ func needsNewInterface(old, new *vpp_interfaces.Interface) bool {
 // ignoresMTU: an unset MTU is any MTU, and tunnels have that of their carrier.
 func ignoresMTU(iface *vpp_interfaces.Interface) bool {
 	return iface.GetMtu() == 0 || iface.GetType() == vpp_interfaces.Interface_VXLAN_TUNNEL
+}
+
+// sameAddressing reports whether both interfaces have the same addresses, in any order and
+// notation, from the same sources and in the same VRF.
+func sameAddressing(old, new *vpp_interfaces.Interface) bool {
+	return (new.GetUnnumbered() != nil || old.GetVrf() == new.GetVrf()) &&
+		old.GetUnnumbered().GetInterfaceWithIp() == new.GetUnnumbered().GetInterfaceWithIp() &&
+		old.GetSetDhcpClient() == new.GetSetDhcpClient() &&
+		sameAddresses(old, new)
 }
 
 func sameAddresses(old, new *vpp_interfaces.Interface) bool {

@@ -97,6 +97,28 @@ func TestDerivedOfInterface(t *testing.T) {
 	}
 }
 
+// The kernel reports addresses in an order of its own.
+func TestHasAddressEquivalence(t *testing.T) {
+	old := &iface{Name: "if", IpAddresses: []string{"fd00::1/64", "10.0.0.1/24"}}
+	for _, test := range []struct {
+		name string
+		new  *iface
+		want bool
+	}{
+		{"another order", &iface{Name: "if", IpAddresses: []string{"10.0.0.1/24", "fd00::1/64"}}, true},
+		{"another notation", &iface{Name: "if", IpAddresses: []string{"FD00:0::1/64", "10.0.0.1/24"}}, true},
+		{"another address", &iface{Name: "if", IpAddresses: []string{"fd00::1/64", "10.0.0.2/24"}}, false},
+		{"an address less", &iface{Name: "if", IpAddresses: []string{"10.0.0.1/24"}}, false},
+		{"another VRF", &iface{Name: "if", Vrf: 1, IpAddresses: old.IpAddresses}, false},
+		{"DHCP", &iface{Name: "if", SetDhcpClient: true, IpAddresses: old.IpAddresses}, false},
+	} {
+		equivalent := hasAddressDescriptor().Equivalent
+		if equivalent == nil || equivalent(models.VPPInterfaceHasAddressKey("if"), addressing(old), addressing(test.new)) != test.want {
+			t.Errorf("%s: want equivalent %v", test.name, test.want)
+		}
+	}
+}
+
 // Every derived key belongs to one descriptor, also with names like others' keys.
 func TestDerivedKeysAreDistinct(t *testing.T) {
 	for _, name := range []string{"if", "Gig0/9/0", "unnumbered", "a/vrf/b", "address"} {
