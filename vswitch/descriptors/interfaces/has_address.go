@@ -22,7 +22,7 @@ func hasAddressDescriptor() kvscheduler.Descriptor[*vpp_interfaces.Interface, de
 			Example: models.VPPInterfaceHasAddressKey("if"),
 		},
 		Equivalent: func(_ string, old, new *vpp_interfaces.Interface) bool { return sameAddressing(old, new) },
-		Create: descriptor.Noop[*vpp_interfaces.Interface],
+		Create:     descriptor.Noop[*vpp_interfaces.Interface],
 		Update: func(context.Context, string, *vpp_interfaces.Interface, *vpp_interfaces.Interface, descriptor.NoMeta) (none descriptor.NoMeta, err error) {
 			return none, nil
 		},
