@@ -61,7 +61,7 @@ func (n *IPNet) isOfNode(node *thisNode, addr netip.Addr) bool {
 		return true
 	}
 	for _, other := range n.nodes.GetAllNodes() {
-		if slices.ContainsFunc(other.VPPIPs, has) || slices.Contains(other.MgmtIPs, addr) {
+		if slices.Contains(n.NodeAddresses(other), addr) {
 			return true
 		}
 	}

@@ -50,6 +50,8 @@ type Network interface {
 	// GetPodCustomIfs returns the further interfaces of a pod, and their addresses.
 	GetPodCustomIfs(id podmanager.PodID) (interfaces []string, addrs []netip.Addr)
 	OwnNetworks() ([]netip.Prefix, error)
+	// NodeAddresses returns the addresses of a node, those that Kubernetes does not know included.
+	NodeAddresses(n *nodesync.Node) []netip.Addr
 }
 
 // Policy is the plugin.
@@ -85,13 +87,11 @@ func (p *Policy) enforces() bool { return p.caps.Filter }
 
 func (*Policy) String() string { return "policy" }
 
-// HandlesEvent accepts resyncs, pods that are wired, what nodes publish of their pods, and changes that policies depend on.
+// HandlesEvent accepts resyncs, pods that are wired, updates of nodes, and changes that policies depend on.
 func (p *Policy) HandlesEvent(event controller.Event) bool {
 	switch event := event.(type) {
-	case *podmanager.AddPod, *podmanager.DeletePod, *podmanager.PodCustomIfUpdate, *cleanup:
+	case *podmanager.AddPod, *podmanager.DeletePod, *podmanager.PodCustomIfUpdate, *nodesync.NodeUpdate, *cleanup:
 		return p.caps.Filter
-	case *nodesync.NodeUpdate:
-		return p.caps.Filter && event.AboutPodAddresses()
 	case *controller.KubeStateChange:
 		switch event.Resource {
 		case dbresources.Pod, dbresources.Namespace, dbresources.Node, dbresources.Policy, dbresources.ClusterPolicy:
@@ -122,6 +122,9 @@ func (p *Policy) Resync(ctx context.Context, _ controller.Event, state controlle
 			p.set(value)
 		}
 	}
+	for name := range p.nodes.GetAllNodes() {
+		p.setAssigned(name)
+	}
 	p.processor.SetPublished(p.published())
 	for id := range p.pods.LocalPods() {
 		p.setLocal(id)
@@ -146,6 +149,7 @@ func (p *Policy) set(value any) {
 		p.processor.SetClusterPolicy(v)
 	case *node.Node:
 		p.processor.SetNode(v)
+		p.setAssigned(v.GetName()) // the pod subnet may be Kubernetes' choice
 	}
 }
 
@@ -169,6 +173,15 @@ func (p *Policy) setLocal(id podmanager.PodID) {
 	iface, _, _, _ := p.network.GetPodIfNames(id)
 	more, further := p.network.GetPodCustomIfs(id)
 	p.processor.SetLocal(id, processor.Local{Addresses: append(slices.Clip(addrs), further...), Interface: iface, MoreInterfaces: more})
+}
+
+// setAssigned applies the addresses that a node has from Contiv.
+func (p *Policy) setAssigned(name string) {
+	var addrs []netip.Addr
+	if node := p.nodes.GetAllNodes()[name]; node != nil {
+		addrs = p.network.NodeAddresses(node)
+	}
+	p.processor.SetAssigned(name, addrs)
 }
 
 // published returns the addresses beside those in Kubernetes that nodes publish of their pods, because services reach them
@@ -217,7 +230,10 @@ func (p *Policy) Update(ctx context.Context, event controller.Event, txn control
 		}
 		p.processor.DeleteLocal(event.Pod)
 	case *nodesync.NodeUpdate:
-		p.processor.SetPublished(p.published())
+		p.setAssigned(event.NodeName)
+		if event.AboutPodAddresses() {
+			p.processor.SetPublished(p.published())
+		}
 	case *controller.KubeStateChange:
 		if event.NewValue != nil {
 			p.set(event.NewValue)

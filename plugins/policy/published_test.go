@@ -41,12 +41,4 @@ func TestPublishedAddressesOfPeers(t *testing.T) {
 	if diff := cmp.Diff(want, policy.published(), cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})); diff != "" {
 		t.Error(diff)
 	}
-	for _, n := range []struct {
-		before, now *nodesync.Node
-		want        bool
-	}{{p.nodes["node1"], p.nodes["node1"], false}, {nil, p.nodes["node2"], true}, {p.nodes["node2"], nil, true}, {nil, nil, false}} {
-		if got := policy.HandlesEvent(&nodesync.NodeUpdate{PrevState: n.before, NewState: n.now}); got != n.want {
-			t.Errorf("%v → %v: handled: %v", n.before, n.now, got)
-		}
-	}
 }

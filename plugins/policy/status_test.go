@@ -53,6 +53,7 @@ func (*rig) GetPodCustomIfs(podmanager.PodID) ([]string, []netip.Addr) { return 
 func (*rig) PodSubnets(*nodesync.Node) []netip.Prefix                  { return nil }
 func (*rig) GetAllNodes() nodesync.Nodes                               { return nil }
 func (*rig) OwnNetworks() ([]netip.Prefix, error)                      { return nil, nil }
+func (*rig) NodeAddresses(*nodesync.Node) []netip.Addr                 { return nil }
 func (*rig) PushEvent(context.Context, controller.Event) error         { return nil }
 
 func refusing[V proto.Message](n *rig, name, prefix string) kvscheduler.Descriptor[V, kvscheduler.NoMetadata] {

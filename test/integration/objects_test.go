@@ -41,6 +41,7 @@ func TestUnusualObjects(t *testing.T) {
 	t.Run("addresses of services", l.testTextsOfServices)
 	t.Run("networks of policies", l.testTextsOfPolicies)
 	t.Run("invalid parts of policies", l.testInvalidPolicies)
+	t.Run("nodes as peers", l.testNodesAsPeers)
 }
 
 // add adds a pod whose label app is its name.

@@ -16,12 +16,13 @@ import (
 type nodes struct {
 	cache   *cache.Cache
 	users   map[*cache.Selection]int
-	ips     map[string][]netip.Addr
-	changed func(*cache.Selection)
+	// ips are the addresses in Kubernetes, assigned those that only Contiv knows.
+	ips, assigned map[string][]netip.Addr
+	changed       func(*cache.Selection)
 }
 
 func newNodes(changed func(*cache.Selection)) nodes {
-	n := nodes{users: map[*cache.Selection]int{}, ips: map[string][]netip.Addr{}, changed: changed}
+	n := nodes{users: map[*cache.Selection]int{}, ips: map[string][]netip.Addr{}, assigned: map[string][]netip.Addr{}, changed: changed}
 	n.cache = cache.New(func(s *cache.Selection, _ PodID, _ bool) { changed(s) })
 	return n
 }
@@ -48,7 +49,7 @@ func (n *nodes) release(s *cache.Selection) bool {
 func (n *nodes) addressSet(s *cache.Selection) *filter.AddressSet {
 	var addrs []netip.Addr
 	for id := range s.Members() {
-		addrs = append(addrs, n.ips[id.Name]...)
+		addrs = append(append(addrs, n.ips[id.Name]...), n.assigned[id.Name]...)
 	}
 	slices.SortFunc(addrs, netip.Addr.Compare)
 	set := &filter.AddressSet{Name: configurator.NodesSet(s.Selector()), Description: "all nodes", Addresses: texts(slices.Compact(addrs))}
@@ -73,10 +74,28 @@ func (p *Processor) SetNode(value *node.Node) {
 	p.nodes.cache.SetPod(id, value.GetLabels())
 	p.dirty.own = p.dirty.own || changed && id.Name == p.node
 	if changed {
-		for s := range p.nodes.cache.SelectionsOf(id) {
-			p.nodes.changed(s)
-		}
+		p.nodes.addressesChanged(id)
 	}
+}
+
+// addressesChanged marks the sets that a node is in.
+func (n *nodes) addressesChanged(id PodID) {
+	for s := range n.cache.SelectionsOf(id) {
+		n.changed(s)
+	}
+}
+
+// SetAssigned sets the addresses of a node besides those in Kubernetes; nil: there are none.
+func (p *Processor) SetAssigned(node string, addrs []netip.Addr) {
+	if slices.Equal(p.nodes.assigned[node], addrs) {
+		return
+	}
+	p.nodes.assigned[node] = addrs
+	if len(addrs) == 0 {
+		delete(p.nodes.assigned, node)
+	}
+	p.nodes.addressesChanged(PodID{Name: node})
+	p.dirty.own = p.dirty.own || node == p.node
 }
 
 // DeleteNode forgets a node.
@@ -98,8 +117,11 @@ func (p *Processor) SetOwnNetworks(networks []netip.Prefix) {
 
 // ownList returns the list that allows connections between the node and its pods.
 func (p *Processor) ownList(direction filter.AccessList_Direction) *filter.AccessList {
-	networks := slices.Clone(p.own)
-	for _, addr := range p.nodes.ips[p.node] {
+	networks, addrs := slices.Clone(p.own), p.nodes.ips[p.node]
+	if direction == filter.AccessList_EGRESS { // as the source, one of the others may stand for a client outside
+		addrs = append(slices.Clip(addrs), p.nodes.assigned[p.node]...)
+	}
+	for _, addr := range addrs {
 		networks = append(networks, netip.PrefixFrom(addr, addr.BitLen()))
 	}
 	r := &filter.AccessList_Rule{Name: "own node"}
