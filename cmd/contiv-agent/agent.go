@@ -73,6 +73,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	if err != nil {
 		return err
 	}
+	o.tracking = trackingSettings(serviceConfig.Conntrack)
 	o.tracePackets = contivConfig.EnablePacketTrace
 
 	// Storage that outlives the process, and the etcd that all nodes share.
@@ -172,7 +173,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	ipNet := ipnet.New(forNetwork, contivConf, nodeSync, podManager, addresses, scheduler, links, log)
 	services, err := service.New(forServices, contivConf, ipNet, service.Roles{
 		Proxy: &service.Proxy{
-			Settings: serviceConfig, NodeName: o.nodeName, Nodes: nodeSync, Addresses: addresses, Others: kubeproxy.Found,
+			Settings: serviceConfig, NodeName: o.nodeName, Nodes: nodeSync, Addresses: addresses, Others: kubeproxy.Found, Track: o.tracking.Apply,
 			Healthy: func() bool { return loop.Ready() == nil }, Connected: watcher.Connected,
 			Value: func(key string, full bool) service.ValueReport { return valueReport(scheduler, key, full) },
 		},

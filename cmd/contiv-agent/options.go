@@ -17,6 +17,7 @@ import (
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/listener"
 	"github.com/contiv/contiv/metrics/endpoint"
+	"github.com/contiv/contiv/netlink/conntrack"
 	"github.com/contiv/contiv/plugins/contivconf"
 	serviceconfig "github.com/contiv/contiv/plugins/service/config"
 	"github.com/contiv/contiv/store/etcd"
@@ -46,7 +47,8 @@ type options struct {
 	interfaceStats                 bool
 	vswitch, vppSocket             string
 	vppXDPDevices                  []string
-	tracePackets                   bool // of contiv.conf
+	tracePackets                   bool               // of contiv.conf
+	tracking                       conntrack.Settings // of service.conf
 	probeInterval                  time.Duration
 	historyDir                     string
 	historySize                    uint // MiB

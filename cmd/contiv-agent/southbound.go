@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"time"
 
 	"github.com/contiv/contiv/controller"
@@ -17,7 +18,9 @@ import (
 	"github.com/contiv/contiv/logline/loglevel"
 	"github.com/contiv/contiv/metrics/activity"
 	"github.com/contiv/contiv/netalloc"
+	"github.com/contiv/contiv/netlink/conntrack"
 	"github.com/contiv/contiv/plugins/microservice"
+	serviceconfig "github.com/contiv/contiv/plugins/service/config"
 	"github.com/contiv/contiv/vswitch"
 	"github.com/contiv/contiv/vswitch/descriptors"
 	"github.com/contiv/contiv/vswitch/kernel"
@@ -84,7 +87,15 @@ func openVSwitch(o options, netns string, cards *lentCards, lin *linux.Plugin, l
 	if o.vswitch == vppVSwitch {
 		return vpp.Open(vpp.Options{Socket: o.vppSocket, XDPDevices: o.vppXDPDevices, Lent: cards.has, Namespaces: lin.AtAddress, TracePackets: o.tracePackets, Logger: log}), nil
 	}
-	return kernel.New(kernel.Options{NetNS: netns, Logger: log})
+	return kernel.New(kernel.Options{NetNS: netns, Established: o.tracking.Established, CloseWait: o.tracking.CloseWait, Logger: log})
+}
+
+// trackingSettings are those of service.conf for this node.
+func trackingSettings(c serviceconfig.Conntrack) conntrack.Settings {
+	return conntrack.Settings{
+		Max: c.Max(runtime.NumCPU()), Established: c.TCPEstablishedTimeout.Std(), CloseWait: c.TCPCloseWaitTimeout.Std(),
+		UDP: c.UDPTimeout.Std(), UDPStream: c.UDPStreamTimeout.Std(), Liberal: c.TCPBeLiberal,
+	}
 }
 
 // openSouthbound opens the network namespace given; "": that of the process.

@@ -72,7 +72,7 @@ func (s *Service) tellOfOthers(ctx context.Context) {
 
 // WatchOthers calls resync when others start or stop translating services on this node, until ctx
 // ends. It repeats the call after an error. It also tries again to answer load balancers at ports that
-// others had, who may have been just those.
+// others had, who may have been just those, and to set what connection tracking lacks.
 func (s *Service) WatchOthers(ctx context.Context, period time.Duration, resync func() error) {
 	if s.proxy == nil {
 		return
@@ -87,6 +87,7 @@ func (s *Service) WatchOthers(ctx context.Context, period time.Duration, resync 
 		}
 		s.health.Retry()
 		s.healthz.Retry()
+		s.tracking.retry()
 		who := answer(s.proxy.Others)
 		last, known := s.others.last()
 		if s.askHost != nil {

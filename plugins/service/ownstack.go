@@ -179,6 +179,9 @@ func (s *Service) Notes() []string {
 	if text := s.noNodePorts(); text != "" {
 		notes = append(notes, text)
 	}
+	if text := s.tracking.note(); text != "" {
+		notes = append(notes, text)
+	}
 	return append(notes, s.limits(func(limit string) bool { return limit != limitNoResets })...)
 }
 

@@ -32,6 +32,8 @@ type Proxy struct {
 	// Others returns what else translates services on this node, "" if nothing: both would translate
 	// connections, and conflict.
 	Others func() (string, error)
+	// Track applies the settings of service.conf to the host's connection tracking, and may be called again. nil: there are none.
+	Track func() error
 	// Healthy reports to load balancers whether this node translates the services that it knows.
 	Healthy func() bool
 	// Connected returns why changes in etcd are not followed, so that services may be old; nil while they are. May be nil.
@@ -81,6 +83,9 @@ func (s *Service) translateServices(p Proxy, of *Segments) error {
 	s.segments = newSegments(of)
 	s.self = self{p.NodeName, p.Nodes, p.Addresses}
 	s.health, s.metrics = health.New(p.Healthy, s.log), newMetrics(p.NodeName)
+	if s.caps.HostStackShared { // otherwise, the host tracks no connection of services
+		s.tracking.apply, s.tracking.log = p.Track, s.log
+	}
 	s.healthz = health.NewNode(p.Settings.HealthzBindAddress, p.Healthy, s.log)
 	return nil
 }
@@ -111,6 +116,7 @@ func (s *Service) resyncServices(ctx context.Context, state controller.KubeState
 	s.services.Reset()
 	s.zone = ""
 	s.disabled = s.others.look(s.proxy.Others)
+	s.tracking.set(s.disabled == "")
 	if s.askHost != nil {
 		s.onHost.look(s.askHost)
 	}

@@ -123,7 +123,8 @@ func TestBadServiceConfig(t *testing.T) {
 	for text, want := range map[string]string{
 		"services: yes please": "kube-proxy", "healthzBindAddress: '10256'": "such as :10256", "healthzBindAddress: 'node1:1'": "no address with a port", "healthzBindAddress: ':0'": "no port from 1",
 		"nodePortAddresses: [eth0]": "nodePortAddresses", "serviceLocalEndpointWeight: 0": "1 to 255", "service: vswitch": "services",
-		"otherNATSessionTimeout: 65536": "at most 65535",
+		"otherNATSessionTimeout: 65536": "at most 65535", "conntrack: {tcpCloseWaitTimeout: 10ms}": "conntrack.tcpCloseWaitTimeout: 10ms is not from 1s", "conntrack: {udpTimeout: -1s}": "conntrack.udpTimeout",
+		"conntrack: {maxPerCore: 3000000000}": "maxPerCore", "conntrack: {maximum: 1}": "maxPerCore",
 	} {
 		if _, err := config.Load([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)

@@ -102,7 +102,8 @@ type Service struct {
 	ask       func() (string, error) // what kube-proxy has, where service.conf leaves services to it
 	askHost   func() (string, error) // what translates for the host, beside the vswitch; nil: as Proxy.Others
 	onHost    others                 // what askHost answered
-	segments  *segments              // nil: all services are translated
+	tracking  tracking
+	segments  *segments // nil: all services are translated
 	health    *health.Server
 	healthz   *health.Node
 	metrics   *metrics

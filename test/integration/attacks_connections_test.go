@@ -64,7 +64,7 @@ func connections(t *testing.T, node lab.Node, ipv6 bool) (flows []*netlink.Connt
 	return flows
 }
 
-// testTimeouts: what pods open is forgotten soon, what others open as the administrator says.
+// testTimeouts: what pods open is forgotten soon, what others open as service.conf says.
 func (l *attackLab) testTimeouts(t *testing.T) {
 	const port = 7100
 	for _, ipv6 := range []bool{false, true} {
@@ -104,7 +104,7 @@ func (l *attackLab) testTimeouts(t *testing.T) {
 			"half-open":                {1, 1, 60},
 			"no handshake":             {2, 1, 300},
 			"established":              {from(established), 23 * 3600, 24 * 3600},
-			"established, of the node": {from(ofNode), 4 * 24 * 3600, 5 * 24 * 3600},
+			"established, of the node": {from(ofNode), 23 * 3600, 24 * 3600},
 		} {
 			if got := remaining[want.port]; got < want.min || got > want.max {
 				t.Errorf("IPv6 %v: %s: forgotten after %d s, want %d to %d", ipv6, what, got, want.min, want.max)

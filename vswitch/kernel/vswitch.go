@@ -35,6 +35,9 @@ type Options struct {
 	// NetNS is the path of the network namespace to work in, such as
 	// /var/run/netns/node1. Empty: that of the process.
 	NetNS string
+	// Established and CloseWait are how long TCP connections that pods open may be silent, and how long they may be
+	// half-closed. 0: podguard.DefaultTimeouts.
+	Established, CloseWait time.Duration
 	// Logger; nil: slog.Default().
 	Logger *slog.Logger
 
@@ -121,7 +124,7 @@ func (v *VSwitch) open(opts Options) (err error) {
 	v.routes = routes.New(v.Host, v.vrf, enabler{v})
 	v.neighbours = neighbours.New(v.Host)
 	v.segments = srv6.New(v.Host)
-	v.guards = podguard.New(v.Host)
+	v.guards = podguard.New(v.Host, podguard.Timeouts{Established: opts.Established, CloseWait: opts.CloseWait})
 	v.links = links.New(v.Host, links.Options{
 		Guards: v.guards,
 		VRFs:   v.vrf, Routes: v.routes, Neighbours: v.neighbours, Segments: v.segments,

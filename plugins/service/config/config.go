@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/contiv/contiv/config"
 )
@@ -25,6 +26,12 @@ const (
 
 // MaxSessionTimeout is the longest time-out of sessions, in seconds.
 const MaxSessionTimeout = 1<<16 - 1
+
+// What connection tracking can count: connections, and jiffies of 32 bits in a time-out.
+const (
+	mostTracked    = 1<<31 - 1
+	longestTracked = 30 * 24 * time.Hour
+)
 
 // Config is the content of service.conf.
 type Config struct {
@@ -43,10 +50,11 @@ type Config struct {
 	ResetRemovedEndpoints bool `json:"resetRemovedEndpoints,omitempty"`
 
 	// TCPNATSessionTimeout and OtherNATSessionTimeout are how long VPP keeps sessions of services without
-	// packets, in seconds; 0: VPP's default. The kernel has its own time-outs (sysctl
-	// net.netfilter.nf_conntrack_*_timeout*).
+	// packets, in seconds; 0: VPP's default. The kernel has those of Conntrack.
 	TCPNATSessionTimeout   uint32 `json:"tcpNATSessionTimeout,omitempty" limits:"0 to 65535"`
 	OtherNATSessionTimeout uint32 `json:"otherNATSessionTimeout,omitempty" limits:"0 to 65535"`
+
+	Conntrack Conntrack `json:"conntrack,omitzero"`
 
 	// Options of former versions, without effect: idle sessions are always removed, and VPP translates
 	// only the first fragment of a packet.
@@ -54,9 +62,35 @@ type Config struct {
 	DisableNATVirtualReassembly bool `json:"disableNATVirtualReassembly,omitempty"`
 }
 
+// Conntrack has kube-proxy's settings of the kernel's connection tracking, with kube-proxy's names and defaults.
+// 0 leaves what the kernel has.
+type Conntrack struct {
+	// MaxPerCore is the size of the table for each core; Min is the least size of the whole table.
+	MaxPerCore uint32 `json:"maxPerCore"`
+	Min        uint32 `json:"min"`
+	// TCPEstablishedTimeout is how long a TCP connection may be silent, TCPCloseWaitTimeout how long it may be half-closed.
+	TCPEstablishedTimeout config.Duration `json:"tcpEstablishedTimeout"`
+	TCPCloseWaitTimeout   config.Duration `json:"tcpCloseWaitTimeout"`
+	// TCPBeLiberal has segments outside of the window belong to their connection.
+	TCPBeLiberal bool `json:"tcpBeLiberal,omitempty"`
+	// UDPTimeout and UDPStreamTimeout are how long UDP flows may be silent, the latter if both ends have sent.
+	UDPTimeout       config.Duration `json:"udpTimeout,omitempty"`
+	UDPStreamTimeout config.Duration `json:"udpStreamTimeout,omitempty"`
+}
+
+// Max is the size of the table on a node with that many cores; 0: as the kernel has it.
+func (c Conntrack) Max(cores int) uint64 {
+	if c.MaxPerCore == 0 {
+		return 0
+	}
+	return min(max(uint64(c.MaxPerCore)*uint64(cores), uint64(c.Min)), mostTracked)
+}
+
 // Default is the configuration without a file.
 func Default() Config {
-	return Config{Services: Auto, LocalEndpointWeight: 1, HealthzBindAddress: ":10256"}
+	return Config{Services: Auto, LocalEndpointWeight: 1, HealthzBindAddress: ":10256", Conntrack: Conntrack{
+		MaxPerCore: 32 << 10, Min: 128 << 10, TCPEstablishedTimeout: config.Duration(24 * time.Hour), TCPCloseWaitTimeout: config.Duration(time.Hour),
+	}}
 }
 
 // LoadFile reads YAML or JSON; "" stands for the defaults. Unknown keys are errors.
@@ -116,6 +150,20 @@ func (c Config) check() error {
 		if timeout.seconds > MaxSessionTimeout {
 			wrong("%s: %d seconds are more than VPP counts: use at most %d", timeout.option, timeout.seconds, MaxSessionTimeout)
 		}
+	}
+	for _, timeout := range []struct {
+		option string
+		d      config.Duration
+	}{
+		{"tcpEstablishedTimeout", c.Conntrack.TCPEstablishedTimeout}, {"tcpCloseWaitTimeout", c.Conntrack.TCPCloseWaitTimeout},
+		{"udpTimeout", c.Conntrack.UDPTimeout}, {"udpStreamTimeout", c.Conntrack.UDPStreamTimeout},
+	} {
+		if d := timeout.d.Std(); d != 0 && (d < time.Second || d > longestTracked) {
+			wrong("conntrack.%s: %v is not from 1s to %v, and not 0, which leaves what the kernel has", timeout.option, d, longestTracked)
+		}
+	}
+	if most := max(c.Conntrack.MaxPerCore, c.Conntrack.Min); most > mostTracked {
+		wrong("conntrack.maxPerCore, conntrack.min: %d connections are more than the kernel counts: use at most %d", most, mostTracked)
 	}
 	if c.LocalEndpointWeight == 0 {
 		wrong("serviceLocalEndpointWeight: 0 would leave endpoints on this node without connections: use 1 to 255")

@@ -38,7 +38,8 @@ type Guards struct {
 	// known are the elements by device, as far as we know; nil: to be read.
 	known map[string]map[element]bool
 	// tunnels that are permitted, as far as we know; nil: to be read.
-	tunnels map[own.Tunnel]bool
+	tunnels  map[own.Tunnel]bool
+	timeouts Timeouts
 	// noTimeouts: the kernel lacks them.
 	noTimeouts bool
 	// left are addresses that no guard has any more, and whose connections the kernel may still know.
@@ -51,8 +52,8 @@ type Guards struct {
 var _ vswitch.SourceGuards = (*Guards)(nil)
 
 // New returns the guards of a host. Run EndConnections meanwhile; there is nothing to close.
-func New(host *own.Host) *Guards {
-	return &Guards{host: host, nft: host.NFT, left: map[netip.Addr]bool{}, more: make(chan struct{}, 1)}
+func New(host *own.Host, timeouts Timeouts) *Guards {
+	return &Guards{timeouts: timeouts.orDefault(), host: host, nft: host.NFT, left: map[netip.Addr]bool{}, more: make(chan struct{}, 1)}
 }
 
 // device is that of an interface that the vswitch makes.
@@ -367,7 +368,7 @@ func (g *Guards) ensure(build bool) error {
 // load makes the ruleset; without time-outs where the kernel has none.
 func (g *Guards) load(limits []uint32) error {
 	t := newTransaction()
-	t.load(true, limits...)
+	t.load(g.timeouts, limits...)
 	err := g.commit(t)
 	if err == nil || !lacksTimeouts(err) {
 		return err
@@ -377,7 +378,7 @@ func (g *Guards) load(limits []uint32) error {
 			"remembered for as long as the sysctls net.netfilter.nf_conntrack_tcp_timeout_* say", "error", err)
 	}
 	t = newTransaction()
-	t.load(false, limits...)
+	t.load(Timeouts{}, limits...)
 	if err := g.commit(t); err != nil {
 		return err
 	}
@@ -398,7 +399,7 @@ func (g *Guards) read() (s state, names map[string]string, err error) {
 		}
 		found[table] = t
 	}
-	s = stateOf(found)
+	s = stateOf(found, g.timeouts)
 	g.loaded = g.loaded && s.intact
 	g.limits = map[uint32]bool{}
 	for _, n := range s.limits {

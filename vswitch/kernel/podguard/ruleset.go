@@ -1,6 +1,7 @@
 package podguard
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -11,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/contiv/contiv/netlink/nft"
 	"github.com/contiv/contiv/vswitch"
@@ -147,9 +149,8 @@ const (
 	optionTargetLink      = 2
 )
 
-// inetRules are the rules of the table inet. timeouts: the kernel knows time-outs of
-// its own for some connections.
-func inetRules(timeouts bool) []rule {
+// inetRules are the rules of the table inet. Without timeouts, connections of pods have those of all connections.
+func inetRules(timeouts Timeouts) []rule {
 	from4 := join(fromDevice(), senderMAC(), network(12, 4, afterMAC), inSet(own4))
 	from6 := join(fromDevice(), senderMAC(), network(8, 16, afterMAC), inSet(own6))
 	type6 := func(t byte) words { return join(transport(0, 1, scratch), equals(t)) }
@@ -195,12 +196,12 @@ func inetRules(timeouts bool) []rule {
 		{chainNew, "to the loopback of the node", join(ofFamily(unix.NFPROTO_IPV4), network(16, 1, scratch), equals(127), counted(dropped[vswitch.DropLoopback]))},
 		{chainNew, "limit", join(fromDevice(), verdictOf(limits))},
 	}
-	if timeouts {
+	if timeouts != (Timeouts{}) {
 		list = append(list,
 			rule{chainNew, "time-outs of TCP", join(ofProtocol(unix.IPPROTO_TCP), transport(13, 1, scratch),
 				words{&expr.Bitwise{SourceRegister: scratch, DestRegister: scratch, Len: 1, Mask: []byte{synAckRstFin}, Xor: []byte{0}}},
-				equals(syn), withTimeouts(timeoutsTCP), accept())},
-			rule{chainNew, "time-outs of TCP without a handshake", join(ofProtocol(unix.IPPROTO_TCP), withTimeouts(timeoutsMidstream))})
+				equals(syn), withTimeouts(timeouts.name()), accept())},
+			rule{chainNew, "time-outs of TCP without a handshake", join(ofProtocol(unix.IPPROTO_TCP), withTimeouts(timeouts.midstream().name()))})
 	}
 
 	return append(list, tunnelRules()...)
@@ -222,19 +223,36 @@ const (
 
 func native32(n uint32) []byte { return binary.NativeEndian.AppendUint32(nil, n) }
 
-// Names of the lists of time-outs.
-const (
-	timeoutsTCP       = "tcp"
-	timeoutsMidstream = "tcp-midstream"
-)
+// Timeouts of TCP connections that pods open. The zero value stands for none.
+type Timeouts struct {
+	// Established is how long a connection may be silent, CloseWait how long it may be half-closed.
+	Established, CloseWait time.Duration
+}
 
-// tcpTimeouts are seconds. An established connection may be silent for a day, as kube-proxy has it;
-// one whose handshake was not seen, and which may not be a connection at all, for five minutes.
-// Closed ones are forgotten soon: they do not count for the limit.
-func tcpTimeouts(established uint32) *expr.CtTimeout {
+// DefaultTimeouts are kube-proxy's.
+var DefaultTimeouts = Timeouts{Established: 24 * time.Hour, CloseWait: time.Hour}
+
+func (t Timeouts) orDefault() Timeouts {
+	return Timeouts{cmp.Or(t.Established, DefaultTimeouts.Established), cmp.Or(t.CloseWait, DefaultTimeouts.CloseWait)}
+}
+
+// midstream returns the time-outs of what may not be a connection at all, because its handshake was not seen.
+func (t Timeouts) midstream() Timeouts {
+	return Timeouts{min(t.Established, 5*time.Minute), min(t.CloseWait, 5*time.Minute)}
+}
+
+// name is that of the object with the time-outs. The kernel does not change an object.
+func (t Timeouts) name() string {
+	return fmt.Sprintf("tcp-%d-%d", seconds(t.Established), seconds(t.CloseWait))
+}
+
+func seconds(d time.Duration) uint32 { return uint32(d / time.Second) }
+
+// object returns the time-outs of all states. Closed connections are forgotten soon: they do not count for the limit.
+func (t Timeouts) object() *expr.CtTimeout {
 	return &expr.CtTimeout{L3Proto: unix.NFPROTO_IPV4, L4Proto: unix.IPPROTO_TCP, Policy: expr.CtStatePolicyTimeout{
-		expr.CtStateTCPSYNSENT: 60, expr.CtStateTCPSYNRECV: 30, expr.CtStateTCPESTABLISHED: established, expr.CtStateTCPFINWAIT: 60,
-		expr.CtStateTCPCLOSEWAIT: 60, expr.CtStateTCPLASTACK: 30, expr.CtStateTCPTIMEWAIT: 30, expr.CtStateTCPCLOSE: 10,
+		expr.CtStateTCPSYNSENT: 60, expr.CtStateTCPSYNRECV: 30, expr.CtStateTCPESTABLISHED: seconds(t.Established), expr.CtStateTCPFINWAIT: 60,
+		expr.CtStateTCPCLOSEWAIT: seconds(t.CloseWait), expr.CtStateTCPLASTACK: 30, expr.CtStateTCPTIMEWAIT: 30, expr.CtStateTCPCLOSE: 10,
 		expr.CtStateTCPSYNSENT2: 60, expr.CtStateTCPRETRANS: 60, expr.CtStateTCPUNACK: 60,
 	}}
 }
@@ -246,12 +264,12 @@ func withTimeouts(name string) words {
 // The library keeps its defaults of time-outs in a variable that it writes to.
 var libraryTimeouts sync.Mutex
 
-func (t transaction) addTimeouts() {
+func (t transaction) addTimeouts(timeouts ...Timeouts) {
 	libraryTimeouts.Lock()
 	defer libraryTimeouts.Unlock()
-	const day = 24 * 60 * 60
-	t.inet.AddObject(timeoutsTCP, nftables.ObjTypeCtTimeout, tcpTimeouts(day))
-	t.inet.AddObject(timeoutsMidstream, nftables.ObjTypeCtTimeout, tcpTimeouts(300))
+	for _, one := range timeouts {
+		t.inet.AddObject(one.name(), nftables.ObjTypeCtTimeout, one.object())
+	}
 }
 
 // limitChain counts the connections of each device up to a limit.
@@ -265,14 +283,14 @@ func limitChain(limit uint32) (*nftables.Chain, *nftables.Set, []rule) {
 }
 
 // load makes all tables, sets and rules; elements stay.
-func (t transaction) load(timeouts bool, limit ...uint32) {
+func (t transaction) load(timeouts Timeouts, limit ...uint32) {
 	t.inet.AddTable()
 	t.arp.AddTable()
 	for _, set := range slices.Concat(sourceSets, tunnelSets, slices.Collect(maps.Values(dropped))) {
 		t.addSet(set)
 	}
-	if timeouts {
-		t.addTimeouts()
+	if timeouts != (Timeouts{}) {
+		t.addTimeouts(timeouts, timeouts.midstream())
 	}
 	for _, chain := range chains { // before the rules that lead there
 		t.of(chain.Table).AddChain(chain)
@@ -285,7 +303,7 @@ func (t transaction) load(timeouts bool, limit ...uint32) {
 	}
 }
 
-func rulesOf(table *nftables.Table, timeouts bool) []rule {
+func rulesOf(table *nftables.Table, timeouts Timeouts) []rule {
 	if table == arp {
 		return arpRules()
 	}
@@ -307,9 +325,12 @@ type state struct {
 	limits []uint32
 }
 
-// stateOf finds out what of the ruleset there is; tables that do not exist are empty.
-func stateOf(found map[*nftables.Table]*nft.Table) state {
-	s := state{intact: true, timeouts: len(found[inet].Chains[chainNew].Rules) > len(commentsOf(inetRules(false), chainNew))}
+// stateOf finds out what of the ruleset with these time-outs there is; tables that do not exist are empty.
+func stateOf(found map[*nftables.Table]*nft.Table, timeouts Timeouts) state {
+	s := state{intact: true, timeouts: len(found[inet].Chains[chainNew].Rules) > len(commentsOf(inetRules(Timeouts{}), chainNew))}
+	if !s.timeouts {
+		timeouts = Timeouts{}
+	}
 	for name, chain := range found[inet].Chains {
 		if limit, ok := limitOf(name); ok {
 			_, _, rules := limitChain(limit)
@@ -320,7 +341,7 @@ func stateOf(found map[*nftables.Table]*nft.Table) state {
 	for _, want := range chains {
 		have, ok := found[want.Table].Chains[want.Name]
 		s.intact = s.intact && ok && (have.Hook == nil) == (want.Hooknum == nil) && (have.Hook == nil || !have.Hook.Drops) &&
-			slices.Equal(have.Rules, commentsOf(rulesOf(want.Table, s.timeouts), want.Name))
+			slices.Equal(have.Rules, commentsOf(rulesOf(want.Table, timeouts), want.Name))
 	}
 	return s
 }
