@@ -66,6 +66,9 @@ func (g *configuring) getCommand() *cobra.Command {
 // keysOfThings replaces words that name things by the keys of their values. It returns the agent that
 // has these values, nil if no word names a thing.
 func (g *configuring) keysOfThings(ctx context.Context, namespace string, words []string, all bool) (keys []string, one *Agent, err error) {
+	if g.via == "etcd" && namespace != "" {
+		return nil, nil, Misused(fmt.Errorf("etcd has keys, not names: drop -n %s, or --via etcd", namespace))
+	}
 	if len(words) == 0 || g.via == "etcd" {
 		return words, nil, nil
 	}

@@ -428,6 +428,8 @@ func TestExitCodeOfMistakes(t *testing.T) {
 		{"events", "node9"}, {"values", "--node", "node9"}, {"pods", "node1", "--node", "node2"}, {"interfaces", "node9"},
 		{"values", "--state", "GONE"}, {"txns", "--since", "soon"}, {"timeline", "key", "--since", "+5m"}, {"graph", "key", "--at", "7"}, {"diff", "--from", "txn:x"}, {"dump", "--view", "XX"},
 		{"services", ""}, {"services", "a/b/c"}, {"services", "/b"}, {"policies", "a/b/c"}, {"policies", ""}, {"explain", "svc/a/b/c"}, {"txns", "x"}, {"events", "--seq", "x"}, {"events", "--seq", "1.x"},
+		{"services", "-n", "a", "b/c"}, {"policies", "-n", "a", "b/c"}, {"values", "-n", "a", "svc/b/c"}, {"values", "-n", "a", "b/c"}, {"explain", "-n", "a", "config/vpp/v2/x"},
+		{"values", "-n", "a"}, {"graph", "-n", "a"}, {"config", "get", "-n", "a"}, {"config", "get", "-n", "a", "x", "--via", "etcd"},
 	} {
 		args = append([]string{"--agent", "node1=unix://" + dir + "/none"}, args...)
 		if _, _, err := run(t, args...); ExitCode(err) != exitUsage {

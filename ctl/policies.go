@@ -28,9 +28,9 @@ realised them; of one, the state of each node, since when and which transaction,
 being realised. "policies --node NODE" asks one node.
 
 NAME is NAMESPACE/NAME, or the name of a ClusterNetworkPolicy, or a name in the namespace of -n, else the only one of
-that name.
+that name. Without NAME, -n shows the policies of this namespace only; a ClusterNetworkPolicy has none.
 
-The exit code is 0 if all nodes that answer have realised all of them, and all answer, else 1.`,
+The exit code is 0 if all nodes that answer have realised all policies shown, and all answer, else 1.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := c.limited(cmd)
@@ -48,6 +48,9 @@ The exit code is 0 if all nodes that answer have realised all of them, and all a
 				query = url.Values{"policy": {id}}
 			}
 			answers := target.GetAll[policy.Report](ctx, agents, policy.URL, query)
+			for i := range answers {
+				answers[i].Value.Policies = onlyIn(namespace, answers[i].Value.Policies, func(r policy.PolicyReport) string { return r.Namespace })
+			}
 			err = show(c, answers, func(p printer, good []answer[policy.Report]) {
 				if len(args) == 1 {
 					printPolicy(p, good)
@@ -63,7 +66,7 @@ The exit code is 0 if all nodes that answer have realised all of them, and all a
 			return err
 		},
 	})
-	namespaceFlag(cmd, &namespace)
+	listedNamespaceFlag(cmd, &namespace)
 	return cmd
 }
 

@@ -36,18 +36,24 @@ func TestPoliciesAreShownWithWhereTheyAreNotRealised(t *testing.T) {
 	for _, c := range []struct {
 		args, lines []string
 		fine        bool
+		not         string
 	}{
 		{[]string{"--agent", node1, "--agent", node2, "policies"}, []string{
-			"base Baseline 10 0 2/2", "shop/web NetworkPolicy - 3 1/2 node2: pod shop/web-3 is not wired yet"}, false},
+			"base Baseline 10 0 2/2", "shop/web NetworkPolicy - 3 1/2 node2: pod shop/web-3 is not wired yet"}, false, ""},
 		{[]string{"--agent", node1, "--agent", node2, "policies", "shop/web"}, []string{
-			"node1 shop/web-1,shop/web-2 yes 7 2026-11-23 12:00:00", "node2 shop/web-3 no 7 2026-11-23 12:00:00 pod shop/web-3 is not wired yet"}, false},
-		{[]string{"--agent", node1, "policies"}, []string{"shop/web NetworkPolicy - 2 1/1"}, true},
-		{[]string{"--agent", node1, "--agent", node2, "policies", "base"}, []string{"node2 - yes"}, true},
-		{[]string{"--agent", node2, "policies", "-o", "json"}, []string{`"realised": false,`}, false},
+			"node1 shop/web-1,shop/web-2 yes 7 2026-11-23 12:00:00", "node2 shop/web-3 no 7 2026-11-23 12:00:00 pod shop/web-3 is not wired yet"}, false, ""},
+		{[]string{"--agent", node1, "policies"}, []string{"shop/web NetworkPolicy - 2 1/1"}, true, ""},
+		{[]string{"--agent", node1, "--agent", node2, "policies", "base"}, []string{"node2 - yes"}, true, ""},
+		{[]string{"--agent", node2, "policies", "-o", "json"}, []string{`"realised": false,`}, false, ""},
+		{[]string{"--agent", node1, "--agent", node2, "policies", "-n", "shop"}, []string{"shop/web NetworkPolicy - 3 1/2"}, false, "base"},
+		{[]string{"--agent", node1, "--agent", node2, "policies", "-n", "other", "-o", "json"}, []string{`"policies": []`}, true, "web"},
 	} {
 		out, errOut, err := run(t, c.args...)
 		if c.fine != (err == nil) || err != nil && !errors.Is(err, ErrReported) {
 			t.Errorf("%v: %v: %s", c.args, err, errOut)
+		}
+		if c.not != "" && strings.Contains(out, c.not) {
+			t.Errorf("%v: %s in\n%s", c.args, c.not, out)
 		}
 		for _, want := range c.lines {
 			found := false

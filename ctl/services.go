@@ -27,7 +27,8 @@ and why this node does not use some of them. "at NAME" is an interface of the po
 annotation contivpp.io/service-endpoint-if names. INSIDE are pods of the node and its own processes, OUTSIDE
 all others. "services --node NODE" asks one node.
 
-NAME is NAMESPACE/NAME, or a name in the namespace of -n, else the only one of that name.`,
+NAME is NAMESPACE/NAME, or a name in the namespace of -n, else the only one of that name. Without NAME,
+-n shows the services of this namespace only.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := c.limited(cmd)
@@ -44,7 +45,11 @@ NAME is NAMESPACE/NAME, or a name in the namespace of -n, else the only one of t
 				}
 				query = url.Values{"service": {id}}
 			}
-			return show(c, target.GetAll[service.Report](ctx, agents, service.URL, query), func(p printer, good []answer[service.Report]) {
+			answers := target.GetAll[service.Report](ctx, agents, service.URL, query)
+			for i := range answers {
+				answers[i].Value.Services = onlyIn(namespace, answers[i].Value.Services, func(s service.ServiceReport) string { return s.Namespace })
+			}
+			return show(c, answers, func(p printer, good []answer[service.Report]) {
 				printStale(p, good)
 				if len(args) == 1 {
 					printService(p, good)
@@ -54,7 +59,7 @@ NAME is NAMESPACE/NAME, or a name in the namespace of -n, else the only one of t
 			})
 		},
 	})
-	namespaceFlag(cmd, &namespace)
+	listedNamespaceFlag(cmd, &namespace)
 	return cmd
 }
 

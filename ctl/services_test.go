@@ -64,6 +64,15 @@ func TestServicesAreShownWithWhatTheNodeDoes(t *testing.T) {
 		"node1 default web 10.96.0.10:80 TCP +3 1 FAILED: no such table",
 		"node2 - - - - not translated: found nftables table kube-proxy",
 	}, "services")
+	for namespace, want := range map[string]bool{"default": true, "other": false} {
+		for _, format := range []string{"wide", "json", "name"} {
+			out, errOut, err := run(t, append(agents, "services", "-n", namespace, "-o", format)...)
+			if err != nil || strings.Contains(out, "web") != want {
+				t.Errorf("services -n %s -o %s: %v%s\n%s", namespace, format, err, errOut, out)
+			}
+		}
+		shows([]string{"node2 - - - - not translated: found nftables table kube-proxy"}, "services", "-n", namespace)
+	}
 	shows([]string{
 		"node1 LoadBalancer 203.0.113.1:80 TCP http 1 0 nobody",
 		"node1 10.1.1.2:8080 TCP http node1 a ready,serving yes",

@@ -49,8 +49,29 @@ type thing struct {
 	self *Agent
 }
 
+// namespaceFlag adds the flag to a command whose arguments name things.
 func namespaceFlag(cmd *cobra.Command, namespace *string) {
 	cmd.Flags().StringVarP(namespace, "namespace", "n", "", "of what is named without one")
+	cmd.PreRunE = func(_ *cobra.Command, args []string) error {
+		if *namespace != "" && len(args) == 0 {
+			return Misused(fmt.Errorf("-n %s says in which namespace a name is: name a pod, or svc/NAME", *namespace))
+		}
+		return nil
+	}
+}
+
+// listedNamespaceFlag adds the flag to a command that lists what is in the namespace if it has no argument.
+func listedNamespaceFlag(cmd *cobra.Command, namespace *string) {
+	cmd.Flags().StringVarP(namespace, "namespace", "n", "", "only what is in this namespace; with NAME, its namespace")
+}
+
+// checkNamespace returns an error if a name has another namespace than the flag says.
+func checkNamespace(namespace, name string) error {
+	own, _, qualified := strings.Cut(name, "/")
+	if namespace == "" || !qualified || own == namespace {
+		return nil
+	}
+	return Misused(fmt.Errorf("two namespaces are given: -n %s, and %s in %q: drop one of them", namespace, own, name))
 }
 
 // thingNamed returns the thing that a word names, if it names one: svc/NAMESPACE/NAME, node/NAME or
@@ -69,10 +90,16 @@ func thingNamed(ctx context.Context, agents []*Agent, namespace, word string) (t
 	}
 	name, mustBePod := strings.CutPrefix(word, podWord)
 	if strings.Count(name, "/") > 1 || name == "" {
-		if mustBePod {
+		switch {
+		case mustBePod:
 			err = Misused(fmt.Errorf("pod %q: write it pod/NAMESPACE/NAME, such as pod/default/web", word))
+		case namespace != "":
+			err = Misused(fmt.Errorf("-n %s is for names of pods and services, and %q is a key: drop one of them", namespace, word))
 		}
-		return t, mustBePod, err
+		return t, err != nil, err
+	}
+	if err := checkNamespace(namespace, name); err != nil {
+		return t, true, err
 	}
 	pod, found, err := podNamed(ctx, agents, namespace, name)
 	switch {
@@ -493,7 +520,7 @@ func checkName(kind, word string) error {
 
 // serviceID returns the full name of a service.
 func serviceID(ctx context.Context, agents []*Agent, namespace, word string) (string, error) {
-	if err := checkName("service", word); err != nil {
+	if err := cmp.Or(checkName("service", word), checkNamespace(namespace, word)); err != nil {
 		return "", err
 	}
 	if strings.Contains(word, "/") || namespace != "" {
@@ -510,7 +537,7 @@ func serviceID(ctx context.Context, agents []*Agent, namespace, word string) (st
 
 // policyID returns the full name of a policy. That of a ClusterNetworkPolicy has no namespace.
 func policyID(ctx context.Context, agents []*Agent, namespace, word string) (string, error) {
-	if err := checkName("policy", word); err != nil {
+	if err := cmp.Or(checkName("policy", word), checkNamespace(namespace, word)); err != nil {
 		return "", err
 	}
 	if strings.Contains(word, "/") || namespace != "" {
@@ -526,6 +553,14 @@ func policyID(ctx context.Context, agents []*Agent, namespace, word string) (str
 		}
 	}
 	return onlyOne("policies", ids, word)
+}
+
+// onlyIn returns the elements of a list that are in a namespace; all if none is given.
+func onlyIn[T any](namespace string, list []T, of func(T) string) []T {
+	if namespace == "" {
+		return list
+	}
+	return slices.DeleteFunc(list, func(element T) bool { return of(element) != namespace })
 }
 
 func inNamespace(namespace, word string) string {

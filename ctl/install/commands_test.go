@@ -38,7 +38,8 @@ func runCommand(t *testing.T, text string, args ...string) (string, error) {
 
 // A mistake is told before anything is done, in the user's words.
 func TestMistakesOfUsers(t *testing.T) {
-	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	t.Setenv("KUBECONFIG", "")
+	t.Setenv("HOME", t.TempDir())
 	const dryRun = "install --dry-run "
 	for _, c := range []struct{ args, text, want string }{
 		{dryRun + "--image contiv/contiv:v1,x", "", `--image: "contiv/contiv:v1,x" is no name of an image such as registry.example.com/contiv:v1`},

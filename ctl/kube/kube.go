@@ -18,6 +18,7 @@ import (
 	"maps"
 	"net"
 	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -87,8 +88,11 @@ func Agents(ctx context.Context, kubeconfig, cluster string) ([]*target.Agent, e
 var ErrNone = errors.New("no kubeconfig: name that of an administrator with --kubeconfig or KUBECONFIG, or put it at ~/.kube/config")
 
 // Config returns how to reach the API server of a kubeconfig file, or of a context in it. Without a file, kubectl's is used:
-// KUBECONFIG, else ~/.kube/config; else, in a pod, that of its cluster.
+// KUBECONFIG, else ~/.kube/config; else, in a pod, that of its cluster. A file that is named must exist and lead to a cluster.
 func Config(kubeconfig, cluster string) (*rest.Config, error) {
+	if err := target.CheckKubeconfig(kubeconfig); err != nil {
+		return nil, err
+	}
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	if rules.ExplicitPath = kubeconfig; len(filepath.SplitList(kubeconfig)) > 1 { // as in KUBECONFIG
 		rules = &clientcmd.ClientConfigLoadingRules{Precedence: filepath.SplitList(kubeconfig)}
@@ -99,8 +103,10 @@ func Config(kubeconfig, cluster string) (*rest.Config, error) {
 	}
 	config, err := loader.ClientConfig()
 	switch {
-	case clientcmd.IsEmptyConfig(err) && kubeconfig == "":
+	case clientcmd.IsEmptyConfig(err) && kubeconfig == "" && os.Getenv("KUBECONFIG") == "":
 		return nil, ErrNone
+	case clientcmd.IsEmptyConfig(err) && kubeconfig == "":
+		return nil, text.Mistake(fmt.Errorf("KUBECONFIG: %s leads to no cluster: correct it, or leave it out", os.Getenv("KUBECONFIG")))
 	case err != nil:
 		return nil, Unusable(kubeconfig, err)
 	}
@@ -118,7 +124,11 @@ func Unusable(kubeconfig string, err error) error {
 			err = fmt.Errorf("%s is no kubeconfig file, such as `kubectl config view --raw` prints", kubeconfig)
 		}
 	}
-	return fmt.Errorf("--kubeconfig: %w", err)
+	by := "--kubeconfig"
+	if kubeconfig == "" {
+		by = "kubeconfig"
+	}
+	return fmt.Errorf("%s: %w", by, err)
 }
 
 // dial returns a connection to the standard input and output of a program in a container.

@@ -135,7 +135,39 @@ func TestAgents(t *testing.T) {
 			t.Errorf("%q, %v", answer, err)
 		}
 	}
-	if _, err := Agents(ctx, filepath.Join(t.TempDir(), "none"), ""); err == nil || !strings.Contains(err.Error(), "--kubeconfig: ") {
-		t.Errorf("without a file: %v", err)
+}
+
+// A kubeconfig that is named is never passed over for something else.
+func TestNamedKubeconfigLeadsToACluster(t *testing.T) {
+	dir := t.TempDir()
+	good, empty, none := apiServer(t, filepath.Join(dir, "agent.sock")), filepath.Join(dir, "empty"), filepath.Join(dir, "none")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("HOME", dir)
+	for _, test := range []struct {
+		name, flag, variable string
+		want                 string // part of the error
+	}{
+		{"missing, by the flag", none, good, "--kubeconfig: stat " + none + ": no such file"},
+		{"missing, by the environment", "", none, "KUBECONFIG: stat " + none + ": no such file"},
+		{"several, all missing", "", none + ":" + none + "2", "KUBECONFIG: none of its 2 files exists: stat " + none},
+		{"several, one missing", "", none + ":" + good, ""},
+		{"empty, by the flag", empty, "", "--kubeconfig: "},
+		{"empty, by the environment", "", empty, "KUBECONFIG: " + empty + " leads to no cluster"},
+		{"by the environment", "", good, ""},
+	} {
+		t.Setenv("KUBECONFIG", test.variable)
+		agents, err := Agents(t.Context(), test.flag, "")
+		switch {
+		case test.want == "" && (err != nil || len(agents) == 0):
+			t.Errorf("%s: agents %v, error %v", test.name, agents, err)
+		case test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)):
+			t.Errorf("%s: agents %v, error %v; want %q", test.name, agents, err, test.want)
+		}
+	}
+	t.Setenv("KUBECONFIG", "")
+	if agents, err := Agents(t.Context(), "", ""); agents != nil || err != nil {
+		t.Errorf("none is named: agents %v, error %v", agents, err)
 	}
 }

@@ -33,6 +33,8 @@ type Agent struct {
 	client   *http.Client
 	unusable error
 	noGRPC   error // nil: it may serve gRPC
+	// absent is what an error adds if the socket does not exist; empty: a question.
+	absent string
 	// dial connects to a socket of the agent, by its name; nil if the URL has the address.
 	dial func(ctx context.Context, socket string) (net.Conn, error)
 }
@@ -323,6 +325,9 @@ func (a *Agent) unreachable(err error) error {
 	switch {
 	case errors.Is(err, os.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
 		e.hint = ": does the agent run?"
+		if errors.Is(err, os.ErrNotExist) && a.absent != "" {
+			e.hint = a.absent
+		}
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
 		e.err = fmt.Errorf("the connection broke (%w)", err)
 		e.hint = ": does the agent run?"

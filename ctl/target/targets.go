@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -173,7 +174,7 @@ func (o Options) All(ctx context.Context) ([]*Agent, error) {
 		if found, err := o.elsewhere(ctx); found != nil || err != nil {
 			return found, err
 		}
-		c.Agents = map[string]string{"local": DefaultAgent}
+		return []*Agent{localAgent()}, nil
 	}
 
 	agents := make(map[string]*Agent)
@@ -212,9 +213,49 @@ func (o Options) All(ctx context.Context) ([]*Agent, error) {
 	return out, nil
 }
 
+// localAgent returns the agent of this host. It is asked if nothing else selects agents.
+func localAgent() *Agent {
+	a, err := New("local", DefaultAgent)
+	if err != nil {
+		panic(err) // the URL is constant
+	}
+	a.absent = ": no agent runs on this host, and no kubeconfig leads to others: name one with --kubeconfig or KUBECONFIG, or an agent with --agent"
+	return a
+}
+
+// CheckKubeconfig returns an error if a kubeconfig file is named, by the flag or by KUBECONFIG, and does not exist. Of several
+// files, as in KUBECONFIG, one must exist.
+func CheckKubeconfig(flag string) error {
+	by, named := "--kubeconfig", flag
+	if named == "" {
+		by, named = "KUBECONFIG", os.Getenv("KUBECONFIG")
+	}
+	var missing []error
+	for _, file := range filepath.SplitList(named) {
+		if file == "" {
+			continue
+		}
+		_, err := os.Stat(file)
+		if !errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		missing = append(missing, err)
+	}
+	switch len(missing) {
+	case 0:
+		return nil
+	case 1:
+		return text.Mistake(fmt.Errorf("%s: %w", by, missing[0]))
+	}
+	return text.Mistake(fmt.Errorf("%s: none of its %d files exists: %w", by, len(missing), missing[0]))
+}
+
 // elsewhere returns the agents of kubectl's cluster if this host has no agent; nil if it has one, or kubectl knows no
 // cluster.
 func (o Options) elsewhere(ctx context.Context) ([]*Agent, error) {
+	if err := CheckKubeconfig(""); err != nil {
+		return nil, err
+	}
 	if _, err := os.Stat(strings.TrimPrefix(DefaultAgent, "unix://")); !errors.Is(err, fs.ErrNotExist) || o.InCluster == nil {
 		return nil, nil
 	}

@@ -12,6 +12,7 @@ import (
 
 // A cluster that is named is asked, and kubectl's where nothing else says whom to ask and this host has no agent.
 func TestKubeconfigIsAsked(t *testing.T) {
+	t.Setenv("KUBECONFIG", "")
 	remote := []*Agent{Unusable("far", "pod x", errors.New("never asked"))}
 	var asked []string
 	file := filepath.Join(t.TempDir(), "contivctl.yaml")
@@ -56,5 +57,29 @@ func TestKubeconfigIsAsked(t *testing.T) {
 		if c.asked != "" && !slices.Equal(asked, []string{c.asked}) {
 			t.Errorf("%s: asked %q, want %q", c.name, asked, c.asked)
 		}
+	}
+}
+
+// Where nothing says whom to ask, the answer says what was tried; a named kubeconfig is not passed over.
+func TestLocalAgentIsTheLastResort(t *testing.T) {
+	if _, err := os.Stat(strings.TrimPrefix(DefaultAgent, "unix://")); err == nil {
+		t.Skip("this host has an agent")
+	}
+	nobody := Options{InCluster: func(context.Context, string, string) ([]*Agent, error) { return nil, nil }}
+	t.Setenv("KUBECONFIG", "")
+	agents, err := nobody.Selected(t.Context(), nil)
+	if err != nil || len(agents) != 1 {
+		t.Fatalf("agents %v, error %v", agents, err)
+	}
+	if err := agents[0].Get(t.Context(), "/", nil, nil); err == nil || !strings.Contains(err.Error(), "no agent runs on this host, and no kubeconfig leads to others") {
+		t.Errorf("without agent and kubeconfig: %v", err)
+	}
+	missing := filepath.Join(t.TempDir(), "none")
+	t.Setenv("KUBECONFIG", missing)
+	if agents, err := nobody.Selected(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "KUBECONFIG: stat "+missing) {
+		t.Errorf("with a missing kubeconfig: agents %v, error %v", agents, err)
+	}
+	if agents, err := (Options{Agents: []string{"a=unix:///x"}}).Selected(t.Context(), nil); err != nil || len(agents) != 1 {
+		t.Errorf("with --agent beside a missing kubeconfig: agents %v, error %v", agents, err)
 	}
 }
