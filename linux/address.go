@@ -21,15 +21,14 @@ import (
 // AddressDescriptor is the name of the descriptor of interface addresses.
 const AddressDescriptor = "linux-interface-address"
 
-// Keys of addresses: "linux/interface/<interface>/address/<source>/<address>".
 const (
 	interfaceKeyPrefix = "linux/interface/"
 	addressKeyPart     = "/address/"
 	addressKeyExample  = "linux/interface/eth0/address/static/10.0.0.1/24"
 )
 
-// addressDescriptor describes the addresses that interfaces derive. An address
-// is known by its key, so that two values of one key never differ.
+// addressDescriptor describes the addresses that interfaces derive. The key holds everything, so
+// two values of one key never differ.
 func (p *Plugin) addressDescriptor() kvscheduler.Descriptor[*linuxInterface, kvscheduler.NoMetadata] {
 	return kvscheduler.Descriptor[*linuxInterface, kvscheduler.NoMetadata]{
 		Name:         AddressDescriptor,
@@ -47,7 +46,6 @@ func isAddressKey(key string) bool {
 	return ok
 }
 
-// parseAddressKey splits the key of an interface address.
 func parseAddressKey(key string) (iface, source, addr string, ok bool) {
 	rest, ok := strings.CutPrefix(key, interfaceKeyPrefix)
 	if !ok || strings.HasPrefix(key, hostNameKeyPrefix) {
@@ -65,8 +63,8 @@ func parseAddressKey(key string) (iface, source, addr string, ok bool) {
 	return "", "", "", false
 }
 
-// addressDependencies: an address that others configure exists once the watcher, which only watches
-// the agent's own namespace, has seen it.
+// addressDependencies returns what an address depends on. An address of type EXISTING exists once
+// Watch, which sees only the agent's own namespace, has reported it.
 func addressDependencies(key string, v *linuxInterface) []kvscheduler.Dependency {
 	iface, source, addr, _ := parseAddressKey(key)
 	own := v.GetNamespace().GetType() == linux_namespace.NetNamespace_UNDEFINED
@@ -81,7 +79,6 @@ func addressDependencies(key string, v *linuxInterface) []kvscheduler.Dependency
 	}}
 }
 
-// createAddress adds the address. One that is already there is left as it is.
 func (p *Plugin) createAddress(_ context.Context, key string, v *linuxInterface) (none kvscheduler.NoMetadata, err error) {
 	_, source, addr, _ := parseAddressKey(key)
 	if source == models.AddrExisting {
@@ -118,9 +115,9 @@ func (p *Plugin) createAddress(_ context.Context, key string, v *linuxInterface)
 	return none, nil
 }
 
-// aloneOnItsLink reports whether no other host on the link can have an address of the interface,
-// because the link leads to the vswitch, which routes. Duplicate address detection would delay a
-// pod's use of its IPv6 address by a second or two after ADD.
+// aloneOnItsLink reports whether the link leads to the vswitch, which routes, so that no other host
+// on it can have the same address. Duplicate address detection would delay the pod's use of its
+// IPv6 address by a second or two.
 func aloneOnItsLink(v *linuxInterface) bool {
 	switch v.GetType() {
 	case linux_interfaces.Interface_TAP_TO_VPP, linux_interfaces.Interface_VETH:
@@ -129,8 +126,8 @@ func aloneOnItsLink(v *linuxInterface) bool {
 	return false
 }
 
-// addressOn returns an address as the kernel takes it, marked as ours. noDAD: an IPv6
-// address is usable at once, without looking for duplicates.
+// addressOn returns the address in the kernel's form, with our mark. noDAD makes an IPv6 address
+// usable at once, without duplicate address detection.
 func addressOn(index int, prefix netip.Prefix, noDAD bool) rtnl.Address {
 	a := rtnl.Address{Index: index, Prefix: prefix, Proto: ownProtocol}
 	if noDAD && prefix.Addr().Is6() {
@@ -151,7 +148,6 @@ func broadcast(prefix netip.Prefix) netip.Addr {
 	return netip.AddrFrom4(ip)
 }
 
-// addressOf returns the address that an address or a reference stands for.
 func (p *Plugin) addressOf(text string, v *linuxInterface) (netip.Prefix, error) {
 	text, err := p.alloc.WithMask(text, v.GetName())
 	if err != nil {
@@ -160,11 +156,10 @@ func (p *Plugin) addressOf(text string, v *linuxInterface) (netip.Prefix, error)
 	return netip.ParsePrefix(text)
 }
 
-// deleteAddress removes the address if we added it.
 func (p *Plugin) deleteAddress(_ context.Context, key string, v *linuxInterface, _ kvscheduler.NoMetadata) error {
 	_, source, addr, _ := parseAddressKey(key)
 	prefix, err := p.addressOf(addr, v)
-	if source == models.AddrExisting || err != nil { // what is not allocated was never added
+	if source == models.AddrExisting || err != nil { // nothing was allocated, so nothing was added
 		return nil
 	}
 	p.inventory.setAddress(v.GetName(), prefix, false)
@@ -201,8 +196,8 @@ func deleteOwnAddress(at *location, prefix netip.Prefix, v *linuxInterface) erro
 	return at.ns.DelAddress(*found)
 }
 
-// enableIPv6 lets the device have IPv6 addresses, after the kernel has refused one; in a pod's
-// namespace, all devices, those that come later included.
+// enableIPv6 enables IPv6 on the device after the kernel has refused an address. With everywhere,
+// it enables IPv6 on all present and future devices of the namespace.
 func enableIPv6(at *location, everywhere bool) error {
 	devices := []string{deviceName(at.value)}
 	if everywhere {
@@ -215,7 +210,8 @@ func enableIPv6(at *location, everywhere bool) error {
 			if err == nil && strings.TrimSpace(string(state)) == "0" {
 				continue
 			}
-			// Only now: the kernel looks this up among all network namespaces.
+			// Checked only after an error, because the kernel searches all network namespaces for
+			// it.
 			if _, none := os.Stat("/proc/sys/net/ipv6"); err != nil && errors.Is(none, os.ErrNotExist) {
 				return fmt.Errorf("this kernel has no IPv6: %w", kvscheduler.ErrUnsupported)
 			}

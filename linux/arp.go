@@ -88,7 +88,6 @@ func validateARP(v *linux_l3.ARPEntry) error {
 	return nil
 }
 
-// neighbour returns the entry as the kernel takes it.
 func neighbour(index int, v *linux_l3.ARPEntry) (n rtnl.Neighbour, err error) {
 	n = rtnl.Neighbour{Index: index, State: netlink.NUD_PERMANENT}
 	if n.Ip, err = netip.ParseAddr(v.GetIpAddress()); err != nil {
@@ -98,7 +97,7 @@ func neighbour(index int, v *linux_l3.ARPEntry) (n rtnl.Neighbour, err error) {
 	return n, err
 }
 
-// setARP adds the entry, or replaces what is known about the address.
+// setARP adds the entry or replaces the one of the same address.
 func (p *Plugin) setARP(key string, v *linux_l3.ARPEntry) error {
 	p.inventory.putARP(key, v)
 	err := p.onDeviceOf(v.GetInterface(), func(at *location) error {
@@ -158,7 +157,7 @@ func (p *Plugin) readARPs(ctx context.Context, expected []arpItem, interfaces []
 		}
 		text, err := p.alloc.Addr(item.Value.GetIpAddress(), "")
 		if err != nil {
-			continue // without its allocation it does not exist
+			continue // its address is not allocated
 		}
 		if ip, err := netip.ParseAddr(text); err == nil {
 			want[id{item.Value.GetInterface(), ip}] = item

@@ -15,15 +15,14 @@ import (
 // location is a configured interface, found in the kernel.
 type location struct {
 	ns *namespaces.Namespace
-	// link is nil if only the index was needed.
+	// link is nil if the caller asked for the index only.
 	link    netlink.Link
 	index   int
 	value   *linuxInterface
 	release func()
 }
 
-// onDeviceOf calls do with the device of a configured interface, given by its
-// logical name.
+// onDeviceOf calls do with the device of a configured interface, by logical name.
 func (p *Plugin) onDeviceOf(name string, do func(at *location) error) error {
 	v, _, ok := p.inventory.get(name)
 	if !ok {
@@ -32,10 +31,9 @@ func (p *Plugin) onDeviceOf(name string, do func(at *location) error) error {
 	return p.onDevice(v, do)
 }
 
-// onDevice calls do with the device of an interface, without its link: first with
-// that where the interface was last seen. The kernel does not use an index twice,
-// so if that device is gone, do gets ENODEV, and is called again with the device
-// that has the mark now.
+// onDevice calls do with the device of an interface, without its link. It first tries the last
+// known device. The kernel never reuses an index, so if that device is gone, do gets ENODEV and is
+// called again with the device that now has the mark.
 func (p *Plugin) onDevice(v *linuxInterface, do func(at *location) error) error {
 	if !isExisting(v) {
 		if done, err := p.whereLastSeen(v, do); done {
@@ -67,8 +65,8 @@ func (p *Plugin) whereLastSeen(v *linuxInterface, do func(at *location) error) (
 	return !errors.Is(err, unix.ENODEV), err
 }
 
-// locateInterface finds the device of an interface: where it was last seen, or by
-// its mark. Release the location.
+// locateInterface finds the device of an interface at its last known place or by its mark. The
+// caller releases the location.
 func (p *Plugin) locateInterface(v *linuxInterface) (*location, error) {
 	ns, err := p.namespaces.Acquire(v.GetNamespace())
 	if err != nil {
@@ -130,8 +128,7 @@ func find(links []netlink.Link, is func(netlink.Link) bool) netlink.Link {
 // isUp reports whether a device is administratively up.
 func isUp(l netlink.Link) bool { return l.Attrs().Flags&net.FlagUp != 0 }
 
-// temporaryName is the name of a device between being made and being brought to
-// its namespace.
+// temporaryName returns the name of a new device until it is in its namespace.
 func temporaryName(name string) string {
 	h := fnv.New32a()
 	h.Write([]byte(name))

@@ -15,24 +15,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxReasons bounds how many changes a report lists.
 const maxReasons = 3
 
-// batch collects the events of a short time: of each object, the last.
+// batch collects the events of a short period: the last event of each object.
 type batch struct {
 	links map[deviceID]linkEvent
-	// gone are namespaces that have ceased to exist.
+	// gone holds the namespaces that have ceased to exist.
 	gone       map[namespaces.ID]bool
 	addresses  map[addressID]bool // false: deleted
 	routes     map[routeID]rtnl.RouteEvent
 	neighbours map[neighbourID]rtnl.Neighbour
-	// hostNames: compare the obtained values of foreign devices.
+	// hostNames requests a comparison of the obtained values of foreign devices.
 	hostNames bool
-	// lost: the kernel had to drop events.
+	// lost is set when the kernel dropped events.
 	lost bool
 }
 
-// linkEvent is the payload of an event. It is decoded only when it is compared: making a device causes many.
+// linkEvent is the payload of an event. It is decoded only for the comparison, because creating one
+// device causes many events.
 type linkEvent struct {
 	deleted bool
 	data    []byte
@@ -43,7 +43,7 @@ type addressID struct {
 	prefix netip.Prefix
 }
 
-// routeID identifies a route by what the kernel allows only once.
+// routeID holds the attributes by which the kernel tells routes apart.
 type routeID struct {
 	ns     namespaces.ID
 	dst    netip.Prefix
@@ -66,7 +66,6 @@ func (b *batch) empty() bool {
 	return len(b.links)+len(b.gone)+len(b.addresses)+len(b.routes)+len(b.neighbours) == 0 && !b.hostNames && !b.lost
 }
 
-// add records one message from a namespace.
 func (b *batch) add(ns namespaces.ID, m syscall.NetlinkMessage) {
 	switch m.Header.Type {
 	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
@@ -90,7 +89,7 @@ func (b *batch) add(ns namespaces.ID, m syscall.NetlinkMessage) {
 }
 
 func (b *batch) addLink(ns namespaces.ID, m syscall.NetlinkMessage) {
-	if len(m.Data) < unix.SizeofIfInfomsg || m.Data[0] == unix.AF_BRIDGE { // a port of a bridge, not the device
+	if len(m.Data) < unix.SizeofIfInfomsg || m.Data[0] == unix.AF_BRIDGE { // concerns a bridge port
 		return
 	}
 	b.links[deviceID{ns, rtnl.LinkIndex(m.Data)}] = linkEvent{deleted: m.Header.Type == unix.RTM_DELLINK, data: m.Data}
@@ -102,12 +101,12 @@ func (b *batch) addRoute(ns namespaces.ID, m syscall.NetlinkMessage) {
 		return
 	}
 	if r.Protocol != ownProtocol && !r.Replaced {
-		return // others may have routes beside ours
+		return // foreign routes may exist
 	}
 	b.routes[routeID{ns, r.Destination, int(r.Metric)}] = r
 }
 
-// drift is a difference between configuration and events.
+// drift is the difference between the configuration and the events.
 type drift struct {
 	reasons []string
 	keys    map[string]bool
@@ -129,7 +128,6 @@ func (d *drift) sortedKeys() []string {
 	return keys
 }
 
-// reason lists the first few changes.
 func (d *drift) reason() string {
 	slices.Sort(d.reasons)
 	reasons := slices.Compact(slices.Clone(d.reasons))
@@ -139,13 +137,12 @@ func (d *drift) reason() string {
 	return strings.Join(reasons, "; ")
 }
 
-// drift compares the events with the present configuration.
 func (b *batch) drift(i *inventory, chains *iptables.Chains) *drift {
 	d := &drift{keys: map[string]bool{}}
 	if b.lost {
 		for _, name := range i.names() {
 			_, device, _ := i.get(name)
-			if e, ok := i.on(device); ok {
+			if e, ok := i.entryOf(device); ok {
 				d.add("netlink events were lost", e.keys()...)
 			}
 		}
@@ -155,34 +152,33 @@ func (b *batch) drift(i *inventory, chains *iptables.Chains) *drift {
 			d.add("network namespace of a rule chain is gone", key)
 		}
 		for index, name := range i.devicesIn(ns) {
-			if e, ok := i.on(deviceID{ns, index}); ok {
+			if e, ok := i.entryOf(deviceID{ns, index}); ok {
 				d.add(fmt.Sprintf("network namespace of %s is gone", name), e.keys()...)
 			}
 		}
 	}
 	for device, event := range b.links {
-		if e, ok := i.on(device); ok {
+		if e, ok := i.entryOf(device); ok {
 			if change := event.change(e); change != "" {
 				d.add(fmt.Sprintf("interface %s %s", e.value.GetName(), change), e.keys()...)
 			}
 		}
 	}
 	for id, exists := range b.addresses {
-		e, ok := i.on(id.device)
+		e, ok := i.entryOf(id.device)
 		if ok && !exists && !e.value.GetLinkOnly() && e.addresses[id.prefix] {
 			d.add(fmt.Sprintf("address %s of %s was deleted", id.prefix, e.value.GetName()), e.keys()...)
 		}
 	}
 	b.routeDrift(i, d)
 	for id, n := range b.neighbours {
-		if e, ok := i.on(id.device); ok {
+		if e, ok := i.entryOf(id.device); ok {
 			neighbourDrift(e, id.ip, n, d)
 		}
 	}
 	return d
 }
 
-// change describes how a device differs from its interface value.
 func (event linkEvent) change(e onDevice) string {
 	link, err := netlink.LinkDeserialize(nil, event.data)
 	if err != nil {
@@ -211,7 +207,7 @@ func (event linkEvent) change(e onDevice) string {
 func (b *batch) routeDrift(i *inventory, d *drift) {
 	for id, event := range b.routes {
 		for index := range i.devicesIn(id.ns) {
-			e, ok := i.on(deviceID{id.ns, index})
+			e, ok := i.entryOf(deviceID{id.ns, index})
 			if !ok {
 				continue
 			}
@@ -228,7 +224,6 @@ func (b *batch) routeDrift(i *inventory, d *drift) {
 	}
 }
 
-// routeChange describes an event about a route of a device.
 func routeChange(event rtnl.RouteEvent, index int, want *linux_l3.Route) string {
 	if event.Deleted {
 		if event.Device != 0 && event.Device != index {

@@ -18,13 +18,12 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// reports are what Watch reported.
 type report struct {
 	reason string
 	keys   []string
 }
 
-// watch starts Watch, and ends it with the test.
+// watch runs Watch until the test ends.
 func (n *node) watch() <-chan report {
 	n.t.Helper()
 	reports := make(chan report, 100)
@@ -43,7 +42,7 @@ func (n *node) watch() <-chan report {
 	return reports
 }
 
-// awaitWatch returns when Watch listens: it reports a change made for that.
+// awaitWatch waits until Watch reports a probe change.
 func (n *node) awaitWatch(reports <-chan report) {
 	n.t.Helper()
 	for {
@@ -61,8 +60,8 @@ func (n *node) awaitWatch(reports <-chan report) {
 	}
 }
 
-// mark makes a change of which there is a report after those of all that happened before,
-// and returns the key in it, which is new each time.
+// mark makes a change whose report follows the reports of all earlier changes, and returns its key,
+// which is different each time.
 func (n *node) mark() (key string) {
 	n.t.Helper()
 	n.marks++
@@ -80,7 +79,7 @@ func (n *node) mark() (key string) {
 
 func isMark(key string) bool { return strings.HasPrefix(key, models.LinuxInterface.KeyPrefix()+"mark") }
 
-// settle returns what is reported about changes made until now.
+// settle returns the reports of all changes made so far.
 func (n *node) settle(reports <-chan report) (all []report) {
 	n.t.Helper()
 	for mark, marked := n.mark(), false; !marked; {
@@ -104,7 +103,7 @@ func next(t testing.TB, reports <-chan report) report {
 	}
 }
 
-// expectSilence expects that nothing is reported about what was done until now.
+// expectSilence expects no report of the changes made so far.
 func (n *node) expectSilence(reports <-chan report) {
 	n.t.Helper()
 	for _, got := range n.settle(reports) {
@@ -120,8 +119,8 @@ func TestDriftInAPodIsReported(t *testing.T) {
 	testDriftInAPod(t, func(*node, pod) {})
 }
 
-// Somebody may look at the values of a pod, as CNI CHECK does, between a change
-// and its report. The table of changes and reports is the same.
+// A reader such as CNI CHECK may read a pod's values between a change and its report. The table of
+// changes and expected reports is the same.
 func TestDriftThatIsReadBackIsReported(t *testing.T) {
 	testDriftInAPod(t, func(n *node, p pod) {
 		var interfaces []interfaceItem
@@ -146,7 +145,7 @@ func testDriftInAPod(t *testing.T, look func(*node, pod)) {
 	n.addTap("vpp-tap-1")
 	p := newPod("1", netns, "10.1.1.2", "10.1.1.1")
 	n.create(p.values()...)
-	n.expectSilence(reports) // what we do ourselves is no drift
+	n.expectSilence(reports) // our own changes are not drift
 
 	for _, test := range []struct {
 		name, change, reason string
@@ -200,7 +199,7 @@ func TestNamespaceThatVanishesIsReported(t *testing.T) {
 	n.namespaces.CloseIdle()
 	ip(t, "netns", "del", netns)
 	got := next(t, reports)
-	for isMark(got.keys[0]) { // the other end of the mark
+	for isMark(got.keys[0]) { // the other end of the veth of mark
 		got = next(t, reports)
 	}
 	contains(t, got.reason, "network namespace of linux-tap-1 is gone")
@@ -246,7 +245,6 @@ func TestManyChangesAreOneReport(t *testing.T) {
 	}
 }
 
-// Until DriftDelay is over, further changes may join the report.
 func TestReportWaitsForFurtherChanges(t *testing.T) {
 	n, netns := newNode(t), netNSName(t)
 	n.addTap("vpp-tap-1")
@@ -265,7 +263,7 @@ func TestReportWaitsForFurtherChanges(t *testing.T) {
 		done <- n.Watch(ctx, func(reason string, _ ...string) { t.Errorf("reported too early: %s", reason) })
 	}()
 	<-pushed // it listens
-	// It reads a change when it is done with the one before.
+	// Watch reads the second change after it has handled the first.
 	for range 2 {
 		ip(t, "-n", netns, "route", "del", "default")
 		<-received
@@ -278,7 +276,6 @@ func TestReportWaitsForFurtherChanges(t *testing.T) {
 	}
 }
 
-// notifications collects what is pushed to a scheduler.
 type notifications chan kvscheduler.Notification
 
 func (c notifications) PushSBNotification(changes ...kvscheduler.Notification) error {

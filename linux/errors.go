@@ -9,23 +9,21 @@ import (
 )
 
 var (
-	// ErrNameTaken says that another device has the name that an interface is
-	// to get.
+	// ErrNameTaken reports that another device has the requested name.
 	ErrNameTaken = errors.New("device name is taken")
-	// ErrForeignRoute says that a foreign route occupies the place of ours.
+	// ErrForeignRoute reports that a foreign route has the same destination and metric.
 	ErrForeignRoute = errors.New("another route is in its place")
-	// ErrLoopbackTaken says that two interfaces of type LOOPBACK share a
-	// network namespace.
+	// ErrLoopbackTaken reports that two interfaces of type LOOPBACK share a network namespace.
 	ErrLoopbackTaken = errors.New("loopback is configured by another interface")
 )
 
-// retriable reports whether repeating an operation may help. A namespace that is gone
-// does not come back, and of two LOOPBACK interfaces one must be removed.
+// retriable reports whether a retry may succeed. A namespace that is gone does not come back, and
+// one of two LOOPBACK interfaces must be removed first.
 func retriable(err error) bool {
 	return !errors.Is(err, namespaces.ErrGone) && !errors.Is(err, ErrLoopbackTaken) && !errors.Is(err, kvscheduler.ErrUnsupported)
 }
 
-// isGone reports whether an object was not there to be deleted.
+// isGone reports whether the object to delete did not exist.
 func isGone(err error) bool {
 	return errors.Is(err, namespaces.ErrGone) || rtnl.IsGone(err)
 }

@@ -19,7 +19,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// tryRemove deletes a value as the scheduler would.
+// tryRemove deletes a value like the scheduler does.
 func (n *node) tryRemove(v proto.Message) error {
 	ctx, none := context.Background(), kvscheduler.NoMetadata{}
 	switch v := v.(type) {
@@ -40,8 +40,8 @@ func (n *node) tryRemove(v proto.Message) error {
 	return nil
 }
 
-// Whichever request to the kernel fails: what it belongs to succeeds when it is repeated,
-// the pod ends up complete, and when it goes nothing of it is left.
+// Fail each request to the kernel in turn: the retry succeeds, the pod is complete, and deleting it
+// leaves nothing behind.
 func TestAnyRequestMayFail(t *testing.T) {
 	for name, fault := range map[string]error{"busy": unix.EBUSY, "dump interrupted": netlink.ErrDumpInterrupted} {
 		t.Run(name, func(t *testing.T) {
@@ -107,7 +107,7 @@ func TestAnyRequestMayFail(t *testing.T) {
 	}
 }
 
-// When the kernel drops events, all that is known is looked at again.
+// When the kernel drops events, Watch checks everything it knows.
 func TestLostEventsReportEverything(t *testing.T) {
 	n, netns := newNode(t), netNSName(t)
 	n.addTap("vpp-tap-1")
@@ -132,7 +132,7 @@ func TestLostEventsReportEverything(t *testing.T) {
 	}()
 	deadline := time.After(30 * time.Second)
 	for i := 0; ; i++ {
-		n.ip("route", "replace", "unreachable", fmt.Sprintf("10.66.%d.0/24", i%200)) // an event of no interest
+		n.ip("route", "replace", "unreachable", fmt.Sprintf("10.66.%d.0/24", i%200)) // an irrelevant event
 		select {
 		case keys := <-reports:
 			for _, v := range p.values() {

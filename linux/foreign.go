@@ -10,23 +10,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// foreignDevices finds out from the events of a namespace whether devices of others
-// have changed. Those that Contiv made are marked by their aliases. Each pod that comes
-// or goes changes one of them several times, so that it matters not to list
-// all devices each time.
+// foreignDevices derives from a namespace's events whether foreign devices have changed. Devices
+// made by Contiv are recognised by their aliases. Each pod change causes several events, so listing
+// all devices for each would be too slow.
 type foreignDevices struct {
-	// isOurs reports whether a device does not count.
+	// isOurs reports whether Contiv made a device.
 	isOurs func(name, alias string) bool
-	// ours are the known devices; true: created by Contiv.
+	// ours maps known devices by index to whether Contiv made them.
 	ours map[int]bool
-	// touched are the devices with events since the last call of changed: whether
-	// they are ours now, and whether they are gone.
+	// touched holds the devices with events since the last call of changed.
 	touched map[int]touchedDevice
 }
 
 type touchedDevice struct{ ours, gone bool }
 
-// newForeignDevices knows the devices that the namespace has.
+// newForeignDevices starts with the present devices of the namespace.
 func newForeignDevices(ns *namespaces.Namespace, isOurs func(name, alias string) bool) (*foreignDevices, error) {
 	f := &foreignDevices{isOurs: isOurs, ours: map[int]bool{}, touched: map[int]touchedDevice{}}
 	links, err := ns.Links()
@@ -39,16 +37,16 @@ func newForeignDevices(ns *namespaces.Namespace, isOurs func(name, alias string)
 	return f, nil
 }
 
-// isOurs reports whether Contiv made a device. A loopback is the host's, whatever its alias.
+// isOurs reports whether Contiv made a device. The loopback always belongs to the host.
 func isOurs(name, alias string) bool {
 	return strings.HasPrefix(alias, contivAliasPrefix) && name != loopbackName
 }
 
-// handle takes an event of the namespace.
+// handle processes an event of the namespace.
 func (f *foreignDevices) handle(m syscall.NetlinkMessage) {
 	switch m.Header.Type {
 	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
-		if len(m.Data) < unix.SizeofIfInfomsg || m.Data[0] == unix.AF_BRIDGE { // a port of a bridge, not the device
+		if len(m.Data) < unix.SizeofIfInfomsg || m.Data[0] == unix.AF_BRIDGE { // concerns a bridge port
 			return
 		}
 		name, alias := deviceNames(m.Data)
@@ -64,7 +62,7 @@ func (f *foreignDevices) handle(m syscall.NetlinkMessage) {
 	}
 }
 
-// deviceNames returns the name and the alias in the payload of a message about a device.
+// deviceNames decodes the name and the alias from a link message.
 func deviceNames(data []byte) (name, alias string) {
 	for attr, value := range nlattr.All(data[unix.SizeofIfInfomsg:]) {
 		switch attr {
@@ -77,8 +75,8 @@ func deviceNames(data []byte) (name, alias string) {
 	return name, alias
 }
 
-// changed reports whether there was an event of a foreign device since the last call. A device of
-// ours counts as foreign until it has its alias, which it gets after it was announced.
+// changed reports whether foreign devices had events since the last call. Our own device counts as
+// foreign until its alias is set, which follows its announcement.
 func (f *foreignDevices) changed() bool {
 	changed := false
 	for index, now := range f.touched {

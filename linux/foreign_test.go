@@ -7,12 +7,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Changes of devices that Contiv made are none of others'; devices that become
-// ours, or cease to be ours, are.
+// Events of Contiv's devices do not count as foreign; a device whose alias is set or removed
+// changes sides.
 func TestChangesOfForeignDevices(t *testing.T) {
 	n := newNode(t)
 	n.ip("link", "add", "eth0", "type", "veth", "peer", "name", "wire")
-	n.ip("link", "set", "eth0", "up") // the kernel announces new aliases only then
+	n.ip("link", "set", "eth0", "up") // the kernel announces new aliases only on this event
 	own := n.namespaces.Own
 	socket, err := events.Subscribe(own.Handle(), unix.NETLINK_ROUTE, events.Options{Groups: linkGroups})
 	if err != nil {
@@ -52,8 +52,8 @@ func TestChangesOfForeignDevices(t *testing.T) {
 		for _, change := range step.changes {
 			n.ip(change...)
 		}
-		// The kernel has queued the events when a change is done. A deadline could pass
-		// before they are read.
+		// The kernel has queued the events when a change returns. A deadline could pass before they
+		// are read.
 		for {
 			d, some, err := socket.Queued()
 			if err != nil {

@@ -25,7 +25,6 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var namespaceCount atomic.Int32
 
-// netNSName makes a network namespace and returns its name.
 func netNSName(t testing.TB) string {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -39,7 +38,6 @@ func netNSName(t testing.TB) string {
 
 func pathOf(name string) string { return filepath.Join(models.NetNSDir, name) }
 
-// byPath refers to a namespace as podmanager does.
 func byPath(name string) *linux_namespace.NetNamespace {
 	return &linux_namespace.NetNamespace{Type: linux_namespace.NetNamespace_FD, Reference: pathOf(name)}
 }
@@ -55,7 +53,7 @@ type node struct {
 	t         testing.TB
 	name      string
 	scheduler *kvscheduler.Scheduler
-	marks     int // made by mark
+	marks     int // counts calls of mark
 }
 
 func newNode(t testing.TB) *node {
@@ -68,7 +66,7 @@ func newNode(t testing.TB) *node {
 	return n
 }
 
-// restart replaces the scheduler and the plugin by new ones, which know nothing.
+// restart replaces the scheduler and the plugin, with empty caches.
 func (n *node) restart() {
 	n.t.Helper()
 	if n.Plugin != nil {
@@ -87,13 +85,12 @@ func (n *node) close() {
 	n.Plugin.Close()
 }
 
-// ip runs the ip command in the node's namespace.
 func (n *node) ip(args ...string) string {
 	n.t.Helper()
 	return ip(n.t, append([]string{"-n", n.name}, args...)...)
 }
 
-// addTap does what the kernel vswitch does for a TAP.
+// addTap creates a TAP like the kernel vswitch does.
 func (n *node) addTap(tap string) {
 	n.t.Helper()
 	far := models.TapHostIfName(tap)
@@ -102,7 +99,7 @@ func (n *node) addTap(tap string) {
 	n.ip("link", "set", near, "up", "alias", vppAliasPrefix+tap)
 }
 
-// pod is what ipnet requests for a pod.
+// pod holds the values that ipnet requests for a pod.
 type pod struct {
 	loop, tap         *linux_interfaces.Interface
 	arp               *linux_l3.ARPEntry
@@ -135,7 +132,6 @@ func (p pod) values() []proto.Message {
 	return []proto.Message{p.loop, p.tap, p.arp, p.gwRoute, p.defRoute}
 }
 
-// create calls the descriptors as the scheduler would, and fails on an error.
 func (n *node) create(values ...proto.Message) {
 	n.t.Helper()
 	for _, v := range values {
@@ -171,7 +167,6 @@ func (n *node) tryCreate(v proto.Message) error {
 	return nil
 }
 
-// remove deletes values in the order given.
 func (n *node) remove(values ...proto.Message) {
 	n.t.Helper()
 	ctx := context.Background()
@@ -197,10 +192,9 @@ func (n *node) remove(values ...proto.Message) {
 	}
 }
 
-// retrieved are values by key.
 type retrieved map[string]proto.Message
 
-// retrieve reads everything, in the scheduler's order, given what is expected.
+// retrieve reads all values in the scheduler's order.
 func (n *node) retrieve(expected ...proto.Message) retrieved {
 	n.t.Helper()
 	var interfaces []interfaceItem
@@ -242,8 +236,7 @@ func (n *node) retrieve(expected ...proto.Message) retrieved {
 	return found
 }
 
-// hasExactly checks that the values were retrieved, equivalent to what was
-// requested, and nothing else.
+// hasExactly checks that the retrieved values are equivalent to want, with none missing or extra.
 func (r retrieved) hasExactly(t testing.TB, want ...proto.Message) {
 	t.Helper()
 	keys := map[string]bool{}
@@ -264,7 +257,7 @@ func (r retrieved) hasExactly(t testing.TB, want ...proto.Message) {
 	}
 }
 
-// equivalent compares as the scheduler does, derived values included.
+// equivalent compares like the scheduler, derived values included.
 func equivalent(got, want proto.Message) bool {
 	switch want := want.(type) {
 	case *linux_interfaces.Interface:
@@ -295,7 +288,6 @@ func sameKeys(a, b []kvscheduler.KeyValue) bool {
 	return true
 }
 
-// contains fails the test if the text lacks one of the parts.
 func contains(t testing.TB, text string, parts ...string) {
 	t.Helper()
 	for _, part := range parts {
@@ -305,7 +297,6 @@ func contains(t testing.TB, text string, parts ...string) {
 	}
 }
 
-// lacks fails the test if the text has one of the parts.
 func lacks(t testing.TB, text string, parts ...string) {
 	t.Helper()
 	for _, part := range parts {
@@ -315,7 +306,7 @@ func lacks(t testing.TB, text string, parts ...string) {
 	}
 }
 
-// newPods wires many pods of one node.
+// newPods connects count pods to one node.
 func newPods(t testing.TB, count int) (*node, []proto.Message) {
 	t.Helper()
 	n := newNode(t)

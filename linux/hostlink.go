@@ -17,26 +17,24 @@ type HostLink struct {
 	Name string
 	// MTU in bytes.
 	MTU int
-	// Addresses with the lengths of their prefixes.
+	// Addresses of the device, with prefix lengths.
 	Addresses []netip.Prefix
-	// Assigned are those of Addresses that Contiv assigned. Kernels before 5.18
-	// cannot tell: it is empty there.
+	// Assigned lists the Addresses that Contiv assigned. It is empty on kernels before 5.18, which
+	// do not record the origin.
 	Assigned []netip.Prefix
-	// Leased are those of Addresses that Contiv's DHCP client obtained.
+	// Leased lists the Addresses obtained by Contiv's DHCP client.
 	Leased []netip.Prefix
-	// DefaultGateways are the next hops of the default routes of the main table that
-	// leave through the device, at most one of each IP version, IPv4 first. For a
-	// default route without next hop, it is the unspecified address. Routes that
-	// Contiv made do not count.
+	// DefaultGateways lists the next hops of the main table's default routes through the device: at
+	// most one per IP version, IPv4 first. A default route without next hop is given as the
+	// unspecified address. Routes made by Contiv are left out.
 	DefaultGateways []netip.Addr
 	// Up reports whether the device is administratively up.
 	Up bool
 }
 
-// Links returns the devices of a network namespace in the order of their indexes, without
-// those that Contiv made. The namespace is given by its path; "": that of the calling thread.
-// Of several default routes through a device, the one with the lowest metric counts, for each
-// IP version.
+// Links returns the devices that Contiv did not make in the network namespace at a path, ordered by
+// index; "" is the namespace of the calling thread. Of several default routes of one IP version
+// through a device, the one with the lowest metric counts.
 func Links(netNS string) ([]HostLink, error) {
 	n, err := namespaces.Open(netNS, models.NetNSDir, nil)
 	if err != nil {

@@ -51,7 +51,7 @@ func TestLinks(t *testing.T) {
 	}
 	for name := range found {
 		if _, ok := want[name]; !ok && name[:4] == "tap-" {
-			delete(found, name) // the end of the TAP that waits for its pod
+			delete(found, name) // the TAP end that waits for its pod
 		}
 	}
 	if diff := cmp.Diff(want, found, cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})); diff != "" {
@@ -59,7 +59,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// One pass over many pods, printed; see also the benchmark.
+// Reads many pods in one pass and prints the time; see also the benchmark.
 func TestManyNamespacesInOnePass(t *testing.T) {
 	const pods = 100
 	n, expected := newPods(t, pods)

@@ -13,18 +13,18 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-// HostNameDescriptor is the name of the descriptor of the devices in the agent's own
-// network namespace, but for those of the vswitch.
+// HostNameDescriptor is the name of the descriptor of the devices in the agent's network namespace,
+// without those of the kernel vswitch.
 const HostNameDescriptor = "linux-interface-watcher"
 
 const hostNameKeyPrefix = "linux/interface/host-name/"
 
 type hostNameItem = kvscheduler.Item[*emptypb.Empty, kvscheduler.NoMetadata]
 
-// hostNameDescriptor describes obtained values: a device that is up, and each of
-// its addresses. Watch pushes their changes. Interfaces of the linux.* models are
-// among them: AF_PACKET interfaces attach to them like to any other device. Devices of
-// the kernel vswitch are not, so that a pod that comes or goes causes no notification.
+// hostNameDescriptor describes obtained values: each device that is up, and each of its addresses.
+// Watch pushes changes. Interfaces of the linux.* models are included, because AF_PACKET interfaces
+// attach to them like to any other device. Devices of the kernel vswitch are left out, so that
+// adding or removing a pod causes no notification.
 func (p *Plugin) hostNameDescriptor() kvscheduler.Descriptor[*emptypb.Empty, kvscheduler.NoMetadata] {
 	return kvscheduler.Descriptor[*emptypb.Empty, kvscheduler.NoMetadata]{
 		Name:     HostNameDescriptor,
@@ -70,10 +70,11 @@ func (p *Plugin) hostNameKeys() (map[string]bool, error) {
 	return keys, nil
 }
 
-// isObtained reports whether a device is up and none of the vswitch's.
-func isObtained(l netlink.Link) bool { return isUp(l) && !isVSwitchs(l.Attrs().Name, l.Attrs().Alias) }
+// isObtained reports whether a device is up and does not belong to the kernel vswitch.
+func isObtained(l netlink.Link) bool {
+	return isUp(l) && !isVSwitchDevice(l.Attrs().Name, l.Attrs().Alias)
+}
 
-// isVSwitchs reports whether the kernel vswitch made a device.
-func isVSwitchs(name, alias string) bool {
+func isVSwitchDevice(name, alias string) bool {
 	return isOurs(name, alias) && !strings.HasPrefix(alias, aliasPrefix)
 }

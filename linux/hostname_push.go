@@ -8,9 +8,8 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-// pushHostNames notifies the scheduler of changes of foreign devices since the last call. Values
-// that the scheduler retrieves meanwhile do not matter, because notifications are applied in the
-// order of the changes.
+// pushHostNames notifies the scheduler of foreign devices that changed since the last call. A
+// concurrent Retrieve is harmless, because notifications are applied in the order of the changes.
 func (w *watcher) pushHostNames() error {
 	now, err := w.p.hostNameKeys()
 	if err != nil {

@@ -25,7 +25,7 @@ const (
 
 	// aliasPrefix starts the aliases of our devices; the logical name follows.
 	aliasPrefix = "contiv:linux/"
-	// contivAliasPrefix is common to the aliases of all devices that Contiv made.
+	// contivAliasPrefix starts the aliases of all devices made by Contiv.
 	contivAliasPrefix = "contiv:"
 	// vppAliasPrefix starts the aliases of the kernel vswitch's devices.
 	vppAliasPrefix = "contiv:vpp/"
@@ -36,16 +36,14 @@ const (
 	loopbackName  = "lo"
 )
 
-// InterfaceMetadata is what is known about a configured interface. In dumps, fields have
-// the names of the vpp-agent.
+// InterfaceMetadata describes a configured interface. In dumps, fields have the vpp-agent's names.
 type InterfaceMetadata struct {
 	// Index of the device in its namespace.
 	Index int `json:"LinuxIfIndex"`
 	// VPPTapName is the other end of a TAP_TO_VPP.
 	VPPTapName string
-	// Namespace as it was requested.
-	Namespace *linux_namespace.NetNamespace
-	// HostIfName is the name of the device.
+	// Namespace as requested.
+	Namespace  *linux_namespace.NetNamespace
 	HostIfName string
 	// VrfMasterIf is the logical name of the VRF device that the interface is in.
 	VrfMasterIf string
@@ -79,7 +77,6 @@ func (p *Plugin) interfaceDescriptor() kvscheduler.Descriptor[*linuxInterface, I
 	}
 }
 
-// deviceName is the name that the device of an interface has or is to get.
 func deviceName(v *linuxInterface) string {
 	switch {
 	case v.GetType() == linux_interfaces.Interface_LOOPBACK:
@@ -91,13 +88,12 @@ func deviceName(v *linuxInterface) string {
 	}
 }
 
-// logicalName returns the name in the alias of a device of ours.
 func logicalName(alias string) (string, bool) { return strings.CutPrefix(alias, aliasPrefix) }
 
-// isExisting reports whether the device is a foreign one.
+// isExisting reports whether the device is foreign.
 func isExisting(v *linuxInterface) bool { return v.GetType() == linux_interfaces.Interface_EXISTING }
 
-// sameDevice reports whether old can become new without re-creation.
+// sameDevice reports whether old can become new without being created again.
 func sameDevice(old, new *linuxInterface) bool {
 	return old.GetType() == new.GetType() &&
 		old.GetLinkOnly() == new.GetLinkOnly() &&
@@ -111,9 +107,9 @@ func sameDevice(old, new *linuxInterface) bool {
 		old.GetVrfDev().GetRoutingTable() == new.GetVrfDev().GetRoutingTable()
 }
 
-// equivalentInterfaces reports whether old satisfies new. Fields that new leaves unset may have any
-// value. Addresses are values of their own, so they do not count, except those of EXISTING
-// interfaces: only requested addresses are looked for on foreign devices.
+// equivalentInterfaces reports whether old satisfies new. Fields unset in new may have any value.
+// Addresses are separate values and do not count, except on EXISTING interfaces, where only
+// requested addresses are read back.
 func equivalentInterfaces(old, new *linuxInterface) bool {
 	if !sameDevice(old, new) {
 		return false
@@ -126,18 +122,17 @@ func equivalentInterfaces(old, new *linuxInterface) bool {
 		(new.GetMtu() == 0 || old.GetMtu() == new.GetMtu())
 }
 
-// sameTexts compares without regard to the order.
 func sameTexts(a, b []string) bool {
 	a, b = slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b))
 	return slices.Equal(a, b)
 }
 
-// mayNotSetDown reports whether the device may be in use by others.
+// mayNotSetDown reports whether others may use the device.
 func mayNotSetDown(v *linuxInterface) bool {
 	return isExisting(v) || v.GetType() == linux_interfaces.Interface_LOOPBACK
 }
 
-// setsMAC reports whether the interface is to have a certain MAC address.
+// setsMAC reports whether the interface requests a MAC address.
 func setsMAC(v *linuxInterface) bool { return v.GetPhysAddress() != "" && !v.GetLinkOnly() }
 
 func sameMAC(a, b string) bool {
@@ -149,7 +144,6 @@ func sameMAC(a, b string) bool {
 	return errA == nil && errB == nil && macA.String() == macB.String()
 }
 
-// deriveFromInterface returns the state property and the addresses.
 func deriveFromInterface(v *linuxInterface) []kvscheduler.KeyValue {
 	values := []kvscheduler.KeyValue{{
 		Key:   models.LinuxInterfaceStateKey(v.GetName(), v.GetEnabled()),

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// createInterface makes the device, or takes over the one that the vswitch made,
-// and brings it to where it belongs.
+// createInterface creates the device, or claims the one that the vswitch made, and moves it to its
+// namespace.
 func (p *Plugin) createInterface(_ context.Context, _ string, v *linuxInterface) (InterfaceMetadata, error) {
 	ns, err := p.namespaces.AcquireOrMake(v.GetNamespace())
 	if err != nil {
@@ -42,21 +42,19 @@ func metadataOf(v *linuxInterface, index int) InterfaceMetadata {
 	}
 }
 
-// remember puts a configured interface into the inventory and makes Watch listen
-// to its namespace.
+// remember adds a configured interface to the inventory and makes Watch listen to its namespace.
 func (p *Plugin) remember(ns *namespaces.Namespace, v *linuxInterface, index int) {
 	p.inventory.put(v, deviceID{ns: ns.ID, index: index})
 	p.listenTo(ns)
 }
 
-// listenTo makes Watch listen to a namespace.
 func (p *Plugin) listenTo(ns *namespaces.Namespace) {
 	if err := p.namespaces.Track(ns); err != nil {
 		p.log.Warn("changes in a network namespace will not be noticed", "namespace", ns.Name, "err", err)
 	}
 }
 
-// removeUnneeded removes a namespace by name if we made it and nothing is left in it.
+// removeUnneeded removes a named namespace if we made it and it is empty.
 func (p *Plugin) removeUnneeded(ref *linux_namespace.NetNamespace) error {
 	return p.namespaces.RemoveUnneeded(ref, func(id namespaces.ID) bool {
 		return len(p.inventory.devicesIn(id)) > 0 || len(p.chains.In(id)) > 0
@@ -91,7 +89,7 @@ func (p *Plugin) createDevice(ns *namespaces.Namespace, v *linuxInterface) (int,
 	}
 }
 
-// wanted is the change that makes a device match its interface value.
+// wanted returns the change that makes a device match its interface value.
 func wanted(v *linuxInterface) rtnl.LinkChange {
 	c := rtnl.LinkChange{
 		Name: deviceName(v), Mtu: v.GetMtu(), Alias: aliasPrefix + v.GetName(), Up: v.GetEnabled(), Down: !v.GetEnabled(),
@@ -102,23 +100,22 @@ func wanted(v *linuxInterface) rtnl.LinkChange {
 	return c
 }
 
-// waiting is a device that was made for an interface and is not yet its own.
+// waiting is a device created for an interface and not yet claimed.
 type waiting struct {
 	ns   *namespaces.Namespace
 	link netlink.Link
-	// home: it is to stay where it is when the interface is deleted.
-	home bool
-	// discard removes the device if it was made just now.
+	// unmoved: the device stays in its namespace when the interface is deleted.
+	unmoved bool
+	// discard removes the device if it was just created.
 	discard func()
 }
 
-// finder finds or makes the device of an interface that belongs into a namespace
-// with these devices.
-type finder func(ns *namespaces.Namespace, links []netlink.Link, v *linuxInterface) (waiting, error)
+// deviceFinder finds or creates the device of an interface in a namespace with the given devices.
+type deviceFinder func(ns *namespaces.Namespace, links []netlink.Link, v *linuxInterface) (waiting, error)
 
-// claim brings the device that find finds to the namespace, under its name and
-// with its mark. A device that already has the mark is completed.
-func (p *Plugin) claim(ns *namespaces.Namespace, v *linuxInterface, find finder) (int, error) {
+// claim moves the device returned by find to the namespace and gives it its name and mark. It
+// completes a device that already has the mark.
+func (p *Plugin) claim(ns *namespaces.Namespace, v *linuxInterface, find deviceFinder) (int, error) {
 	links, err := ns.Links()
 	if err != nil {
 		return 0, err
@@ -136,8 +133,8 @@ func (p *Plugin) claim(ns *namespaces.Namespace, v *linuxInterface, find finder)
 			ErrNameTaken, deviceName(v), taken.Type(), taken.Attrs().Index)
 	}
 	c := wanted(v)
-	if found.home {
-		c.Group = new(uint32(homeGroup))
+	if found.unmoved {
+		c.Group = new(uint32(unmovedGroup))
 	}
 	if found.ns == ns {
 		index := found.link.Attrs().Index
@@ -154,7 +151,7 @@ func (p *Plugin) claim(ns *namespaces.Namespace, v *linuxInterface, find finder)
 	return index, err
 }
 
-// reshape changes a device where it is. Renaming needs it down on older kernels.
+// reshape changes a device in its namespace. Older kernels rename a device only while it is down.
 func reshape(ns *namespaces.Namespace, link netlink.Link, c rtnl.LinkChange) error {
 	attrs := link.Attrs()
 	if c.Name == attrs.Name {
@@ -174,9 +171,8 @@ func reshape(ns *namespaces.Namespace, link netlink.Link, c rtnl.LinkChange) err
 	return nil
 }
 
-// move brings a device to another namespace and changes it there; before are the
-// devices that were there. It returns its new index. When the change fails, the
-// device is brought back.
+// move moves a device to another namespace, changes it there and returns its new index. before
+// lists the devices that were there. If the change fails, it moves the device back.
 func move(from *namespaces.Namespace, link netlink.Link, to *namespaces.Namespace, before []netlink.Link, c rtnl.LinkChange) (int, error) {
 	name := link.Attrs().Name
 	c.NetNS = to.Handle()
@@ -191,10 +187,10 @@ func move(from *namespaces.Namespace, link netlink.Link, to *namespaces.Namespac
 	return moved.Attrs().Index, nil
 }
 
-// moveBack undoes a move that got stuck after the device had changed namespaces.
+// moveBack undoes a move that failed after the device had changed namespaces.
 func moveBack(from *namespaces.Namespace, name string, to *namespaces.Namespace, before []netlink.Link) {
 	if _, err := from.LinkByName(name); err == nil {
-		return // it never left
+		return // the device had not left
 	}
 	known := map[int]bool{}
 	for _, l := range before {
@@ -208,8 +204,8 @@ func moveBack(from *namespaces.Namespace, name string, to *namespaces.Namespace,
 	}
 }
 
-// findVeth returns the end of a veth pair that waits for the interface; the pair
-// is made by the first of its two interfaces.
+// findVeth returns the end of a veth pair for the interface. The first of the two interfaces
+// creates the pair.
 func (p *Plugin) findVeth(_ *namespaces.Namespace, _ []netlink.Link, v *linuxInterface) (waiting, error) {
 	own, name := p.namespaces.Own, temporaryName(v.GetName())
 	link, err := own.LinkByName(name)
@@ -231,8 +227,8 @@ func (p *Plugin) findVeth(_ *namespaces.Namespace, _ []netlink.Link, v *linuxInt
 	return waiting{ns: own, link: link, discard: func() { _ = own.DeleteLink(link.Attrs().Index) }}, nil
 }
 
-// findVirtual makes a device of a kind that the kernel may lack.
-func findVirtual(kind string, device func(netlink.LinkAttrs) netlink.Link) finder {
+// findVirtual creates a device of a kind that the kernel may not support.
+func findVirtual(kind string, device func(netlink.LinkAttrs) netlink.Link) deviceFinder {
 	return func(ns *namespaces.Namespace, _ []netlink.Link, v *linuxInterface) (waiting, error) {
 		attrs := netlink.NewLinkAttrs()
 		attrs.Name = temporaryName(v.GetName())
@@ -262,7 +258,7 @@ func createLoopback(ns *namespaces.Namespace, v *linuxInterface) (int, error) {
 	return link.Attrs().Index, reshape(ns, link, c)
 }
 
-// adoptExisting makes the explicitly requested changes to a foreign device.
+// adoptExisting applies only the requested settings to a foreign device.
 func (p *Plugin) adoptExisting(ns *namespaces.Namespace, v *linuxInterface) (int, error) {
 	link, err := ns.LinkByName(deviceName(v))
 	if err != nil {
@@ -304,7 +300,7 @@ func (p *Plugin) setMaster(ns *namespaces.Namespace, index int, v *linuxInterfac
 	return nil
 }
 
-// updateInterface changes what needs no new device.
+// updateInterface applies the changes that need no new device.
 func (p *Plugin) updateInterface(_ context.Context, _ string, old, v *linuxInterface, _ InterfaceMetadata) (InterfaceMetadata, error) {
 	at, err := p.locateInterface(v)
 	if err != nil {
@@ -332,8 +328,8 @@ func (p *Plugin) updateInterface(_ context.Context, _ string, old, v *linuxInter
 	return metadataOf(v, at.index), nil
 }
 
-// keepNeighbours puts back the permanent neighbours of a device, which the kernel
-// forgets when its MAC address changes.
+// keepNeighbours restores the permanent neighbours of a device after change. The kernel deletes
+// them when the MAC address changes.
 func (at *location) keepNeighbours(change func() error) error {
 	neighbours, err := permanentNeighbours(at.ns)
 	if err != nil {
@@ -353,7 +349,7 @@ func (at *location) keepNeighbours(change func() error) error {
 	return nil
 }
 
-// deleteInterface removes the device, or gives it back to whom it came from.
+// deleteInterface removes the device or returns it to its creator.
 func (p *Plugin) deleteInterface(_ context.Context, _ string, v *linuxInterface, _ InterfaceMetadata) error {
 	at, err := p.locateInterface(v)
 	p.inventory.remove(v.GetName())
@@ -375,11 +371,11 @@ func (p *Plugin) deleteDevice(at *location, v *linuxInterface) error {
 	case linux_interfaces.Interface_EXISTING:
 		return nil
 	case linux_interfaces.Interface_LOOPBACK:
-		// It stays up: we cannot know who else needs it.
+		// The device stays up, because others may use it.
 		return at.ns.SetLink(at.index, rtnl.LinkChange{ClearAlias: true})
 	case linux_interfaces.Interface_TAP_TO_VPP:
 		if v.GetTap().GetVppTapIfName() != "" {
-			return p.giveBack(at, v)
+			return p.returnTap(at, v)
 		}
 	}
 	return at.ns.DeleteLink(at.index)

@@ -19,9 +19,8 @@ import (
 
 type interfaceItem = kvscheduler.Item[*linuxInterface, InterfaceMetadata]
 
-// retrieveInterfaces reads the interfaces of the agent's namespace, of those that
-// expected interfaces name, of those where we configured some before, of those
-// that we made, and of microservices.
+// retrieveInterfaces reads the interfaces in the agent's namespace, in the namespaces of expected
+// and of known interfaces, in those that we made, and in those of microservices.
 //
 //  1. Group the expected interfaces by the identity of their namespace.
 //  2. In each namespace list devices and addresses, once.
@@ -49,7 +48,7 @@ func (p *Plugin) retrieveInterfaces(ctx context.Context, expected []interfaceIte
 	return r.items(), nil
 }
 
-// retrieveInterfaceKeys reads the namespaces of the given interfaces only.
+// retrieveInterfaceKeys reads only the namespaces of the given interfaces.
 func (p *Plugin) retrieveInterfaceKeys(ctx context.Context, expected []interfaceItem) ([]interfaceItem, error) {
 	r := p.newRetrieval(expected)
 	r.onlyExpected = true
@@ -62,7 +61,6 @@ func (p *Plugin) retrieveInterfaceKeys(ctx context.Context, expected []interface
 	return r.items(), nil
 }
 
-// retrieval is one reading of interfaces.
 type retrieval struct {
 	p            *Plugin
 	expected     map[string]*linuxInterface // by logical name
@@ -71,7 +69,7 @@ type retrieval struct {
 	refs         map[namespaces.ID]*linux_namespace.NetNamespace
 	onlyExpected bool
 
-	// own are the devices of the agent's namespace by index, nil if not read.
+	// own holds the devices of the agent's namespace by index; nil before they are read.
 	own   map[int]netlink.Link
 	found map[string]interfaceItem
 }
@@ -90,7 +88,7 @@ func (p *Plugin) newRetrieval(expected []interfaceItem) *retrieval {
 	return r
 }
 
-// plan decides which namespaces are visited. Those that are gone hold nothing.
+// plan selects the namespaces to read. Namespaces that are gone hold nothing.
 func (r *retrieval) plan(known map[namespaces.ID]*linux_namespace.NetNamespace) error {
 	for id, ref := range known {
 		if now, err := r.p.namespaces.Identify(ref); err == nil && now == id {
@@ -119,7 +117,7 @@ func (r *retrieval) visit(id namespaces.ID, ref *linux_namespace.NetNamespace) {
 }
 
 func (r *retrieval) run(ctx context.Context) error {
-	// The agent's own namespace first: the others are recognised with its help.
+	// The agent's namespace comes first, because the others refer to its devices.
 	own := r.p.namespaces.Own.ID
 	slices.SortStableFunc(r.namespaces, func(a, b namespaces.ID) int {
 		switch {
@@ -141,7 +139,6 @@ func (r *retrieval) run(ctx context.Context) error {
 	return nil
 }
 
-// read reads one namespace.
 func (r *retrieval) read(id namespaces.ID) error {
 	ns, err := r.p.namespaces.Acquire(r.refs[id])
 	if err != nil {
@@ -169,7 +166,7 @@ func (r *retrieval) read(id namespaces.ID) error {
 	if ns == r.p.namespaces.Own && !r.onlyExpected {
 		addLeftovers(interesting, links, addresses)
 	}
-	nsid := -1 // how the agent's namespace calls this one
+	nsid := -1 // the number of this namespace in the agent's namespace
 	if ns != r.p.namespaces.Own {
 		nsid, _ = r.p.namespaces.Number(ns)
 	}
@@ -197,8 +194,7 @@ func (r *retrieval) read(id namespaces.ID) error {
 	return nil
 }
 
-// interesting returns the devices of the namespace that are interfaces, by
-// logical name.
+// interesting returns the devices that are interfaces, by logical name.
 func (r *retrieval) interesting(ns *namespaces.Namespace, links []netlink.Link) map[string]netlink.Link {
 	names := map[string]netlink.Link{}
 	for _, link := range links {
@@ -209,7 +205,7 @@ func (r *retrieval) interesting(ns *namespaces.Namespace, links []netlink.Link) 
 		if want := r.expected[name]; want == nil && r.onlyExpected || isExisting(want) {
 			continue
 		}
-		// Of two devices with one mark, the one in the right place counts.
+		// If two devices have the same mark, the one in the expected namespace wins.
 		if _, twice := r.found[name]; twice && !slices.Contains(r.expectedIn[ns.ID], r.expected[name]) {
 			continue
 		}
@@ -231,13 +227,12 @@ func (r *retrieval) interesting(ns *namespaces.Namespace, links []netlink.Link) 
 }
 
 // unknownPrefix starts the logical names of foreign devices that are no longer requested but still
-// have addresses of ours.
+// have our addresses.
 const unknownPrefix = "UNKNOWN-"
 
 func isLeftover(name string, link netlink.Link) bool { return name == unknownPrefix+link.Attrs().Name }
 
-// addLeftovers adds the devices of others with addresses of ours that no expected
-// interface is on.
+// addLeftovers adds the foreign devices that have our addresses but no expected interface.
 func addLeftovers(names map[string]netlink.Link, links []netlink.Link, addresses []rtnl.Address) {
 	known := map[int]bool{}
 	for _, link := range names {
@@ -251,7 +246,6 @@ func addLeftovers(names map[string]netlink.Link, links []netlink.Link, addresses
 	}
 }
 
-// describe returns the interface that a device is.
 func (r *retrieval) describe(ns namespaces.ID, nsid int, name string, link netlink.Link, addresses []rtnl.Address) *linuxInterface {
 	attrs := link.Attrs()
 	want := r.expected[name]
@@ -268,7 +262,7 @@ func (r *retrieval) describe(ns namespaces.ID, nsid int, name string, link netli
 			v.HostIfName = ""
 		}
 		if isExisting(want) {
-			v.Enabled = want.GetEnabled() // its owner decides
+			v.Enabled = want.GetEnabled() // the owner of the device decides
 		}
 	}
 	if attrs.Name == loopbackName {
@@ -282,7 +276,6 @@ func (r *retrieval) describe(ns namespaces.ID, nsid int, name string, link netli
 	return v
 }
 
-// describeKind fills in the type and what belongs to it.
 func (r *retrieval) describeKind(v *linuxInterface, nsid int, link netlink.Link, want *linuxInterface) {
 	switch link := link.(type) {
 	case *netlink.Dummy:
@@ -304,8 +297,8 @@ func (r *retrieval) describeKind(v *linuxInterface, nsid int, link netlink.Link,
 	}
 }
 
-// describeVeth tells the end of a TAP from a veth of ours: by its peer, if that is
-// in the agent's namespace, and otherwise by what is expected.
+// describeVeth tells a TAP end from a veth of ours by the peer, if that is in the agent's
+// namespace, and otherwise by the expected value.
 func (r *retrieval) describeVeth(v *linuxInterface, nsid int, link netlink.Link, want *linuxInterface) {
 	tap, peer := "", want.GetVeth().GetPeerIfName()
 	if want.GetType() == linux_interfaces.Interface_TAP_TO_VPP {
@@ -329,8 +322,8 @@ func (r *retrieval) describeVeth(v *linuxInterface, nsid int, link netlink.Link,
 	v.Link = &linux_interfaces.Interface_Veth{Veth: &linux_interfaces.VethLink{PeerIfName: peer}}
 }
 
-// addressesOf returns those addresses of the device that are wanted or that we added, unless
-// another interface wants them on the same device. Where others configure the addresses, it returns
+// addressesOf returns the addresses of the device that are wanted or that we added, unless another
+// interface wants them on the same device. If the addresses are not ours to configure, it returns
 // the wanted ones.
 func (r *retrieval) addressesOf(index int, addresses []rtnl.Address, want *linuxInterface) []string {
 	if want.GetLinkOnly() {

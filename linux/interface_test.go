@@ -44,7 +44,7 @@ func TestSecondLoopbackIsRefused(t *testing.T) {
 	contains(t, err.Error(), "lo-a", "lo-b")
 }
 
-// An address that was there before is used and stays.
+// An existing address is used and stays after deletion.
 func TestAddressesOfOthersStay(t *testing.T) {
 	n, netns := newNode(t), netNSName(t)
 	n.addTap("vpp-tap-1")
@@ -80,7 +80,7 @@ func TestExistingDeviceIsLeftAsItIs(t *testing.T) {
 	route := &linux_l3.Route{OutgoingInterface: "nic", DstNetwork: "10.20.0.0/16", GwAddr: "192.168.2.9"}
 	ip(t, "-n", netns, "neigh", "add", "192.168.1.77", "lladdr", "02:00:00:00:00:77", "dev", "nic0", "nud", "permanent")
 	n.create(nic, arp, route)
-	ip(t, "-n", netns, "route", "add", "10.21.0.0/16", "via", "192.168.1.7", "proto", "121") // the vswitch's
+	ip(t, "-n", netns, "route", "add", "10.21.0.0/16", "via", "192.168.1.7", "proto", "121") // a route of the vswitch
 	n.restart()
 	n.retrieve(nic, arp, route).hasExactly(t, nic, arp, route)
 	n.retrieve(nic).hasExactly(t, nic)
@@ -96,7 +96,7 @@ func TestExistingDeviceIsLeftAsItIs(t *testing.T) {
 	contains(t, ip(t, "-n", netns, "neigh"), "192.168.1.77")
 }
 
-// Where others configure the addresses, nothing is added and nothing removed.
+// With link_only, no address is added or removed.
 func TestLinkOnly(t *testing.T) {
 	n, netns := newNode(t), netNSName(t)
 	n.addTap("vpp-tap-1")
@@ -152,7 +152,7 @@ func TestIPv6IsEnabledInThePod(t *testing.T) {
 	lacks(t, out, "fd00:1::2/128 scope global tentative")
 }
 
-// A pod uses its IPv6 address as soon as it has it, by a VETH pair too.
+// A pod can use its IPv6 address at once, also on a VETH pair.
 func TestIPv6AddressOfAVETHIsUsableAtOnce(t *testing.T) {
 	n, netns := newNode(t), netNSName(t)
 	n.create(

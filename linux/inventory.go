@@ -13,30 +13,29 @@ import (
 	"github.com/contiv/contiv/models"
 )
 
-// inventory is the configuration that the descriptors know of: it maps the logical name of an
-// interface to its device, and a device to its values. It is a cache of the kernel's state, and
-// each Retrieve replaces it. RetrieveKeys may be part of a mere comparison: it adds unknown values,
-// but neither changes nor removes any, so that Watch keeps reporting missing ones.
+// inventory caches the configured interfaces: logical name to device, and device to its values.
+// Each Retrieve replaces its content. RetrieveKeys adds unknown values but neither changes nor
+// removes any, because it may run for a mere comparison and Watch must keep reporting missing
+// values.
 type inventory struct {
 	mu         sync.Mutex
 	interfaces map[string]*entry   // by logical name
 	devices    map[deviceID]string // logical name
 }
 
-// deviceID identifies a device for as long as it exists.
+// deviceID identifies a device for its lifetime.
 type deviceID struct {
 	ns    namespaces.ID
 	index int
 }
 
-// entry is one interface. Values are immutable.
 type entry struct {
 	value  *linux_interfaces.Interface
 	device deviceID
 	routes map[string]*linux_l3.Route    // by key
 	arps   map[string]*linux_l3.ARPEntry // by key
-	// addresses are those that the device has: not all that the value wants while it is made or removed, and
-	// those that stand behind references.
+	// addresses holds the addresses on the device, with references resolved. While the interface is
+	// created or deleted, some of its value's addresses are missing.
 	addresses map[netip.Prefix]bool
 }
 
@@ -47,7 +46,7 @@ func newInventory() *inventory {
 	return &inventory{interfaces: map[string]*entry{}, devices: map[deviceID]string{}}
 }
 
-// put remembers that the interface is configured on the device.
+// put records that the interface is configured on the device.
 func (i *inventory) put(value *linux_interfaces.Interface, device deviceID) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -64,7 +63,7 @@ func (i *inventory) put(value *linux_interfaces.Interface, device deviceID) {
 	i.devices[device] = value.GetName()
 }
 
-// note remembers the device of an interface, and the value if none is known.
+// note records the device of an interface, and its value if none is known.
 func (i *inventory) note(value *linux_interfaces.Interface, device deviceID) {
 	if known, at, ok := i.get(value.GetName()); ok {
 		if at == device {
@@ -75,7 +74,7 @@ func (i *inventory) note(value *linux_interfaces.Interface, device deviceID) {
 	i.put(value, device)
 }
 
-// remove forgets an interface and what lies on it.
+// remove deletes an interface and everything on it.
 func (i *inventory) remove(name string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -87,7 +86,6 @@ func (i *inventory) remove(name string) {
 	}
 }
 
-// get returns the value and the device of an interface.
 func (i *inventory) get(name string) (*linux_interfaces.Interface, deviceID, bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -97,7 +95,6 @@ func (i *inventory) get(name string) (*linux_interfaces.Interface, deviceID, boo
 	return nil, deviceID{}, false
 }
 
-// nameOf returns the logical name of a device.
 func (i *inventory) nameOf(device deviceID) (string, bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -105,8 +102,8 @@ func (i *inventory) nameOf(device deviceID) (string, bool) {
 	return name, ok
 }
 
-// on returns a copy of what is known about a device.
-func (i *inventory) on(device deviceID) (onDevice, bool) {
+// entryOf returns a copy of the entry of a device.
+func (i *inventory) entryOf(device deviceID) (onDevice, bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	name, ok := i.devices[device]
@@ -117,7 +114,6 @@ func (i *inventory) on(device deviceID) (onDevice, bool) {
 	return onDevice{value: e.value, device: e.device, routes: maps.Clone(e.routes), arps: maps.Clone(e.arps), addresses: maps.Clone(e.addresses)}, true
 }
 
-// devicesIn returns the logical names of the devices in a namespace, by index.
 func (i *inventory) devicesIn(ns namespaces.ID) map[int]string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -130,7 +126,6 @@ func (i *inventory) devicesIn(ns namespaces.ID) map[int]string {
 	return names
 }
 
-// namespaces returns a reference to each namespace with interfaces.
 func (i *inventory) namespaces() map[namespaces.ID]*linux_namespace.NetNamespace {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -141,8 +136,8 @@ func (i *inventory) namespaces() map[namespaces.ID]*linux_namespace.NetNamespace
 	return refs
 }
 
-// at returns references to the namespaces with an interface that has an address.
-func (i *inventory) at(addr netip.Addr) map[namespaces.ID]*linux_namespace.NetNamespace {
+// namespacesWith returns references to the namespaces where an interface has the address.
+func (i *inventory) namespacesWith(addr netip.Addr) map[namespaces.ID]*linux_namespace.NetNamespace {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	refs := map[namespaces.ID]*linux_namespace.NetNamespace{}
@@ -166,7 +161,6 @@ func (e *entry) hasAddress(addr netip.Addr) bool {
 	})
 }
 
-// names returns the logical names of all interfaces.
 func (i *inventory) names() []string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -177,7 +171,7 @@ func (i *inventory) putRoute(key string, route *linux_l3.Route) {
 	i.update(route.GetOutgoingInterface(), func(e *entry) { e.routes[key] = route })
 }
 
-// noteRoute remembers a route if none is known under its key.
+// noteRoute records a route unless its key is known.
 func (i *inventory) noteRoute(key string, route *linux_l3.Route) {
 	i.update(route.GetOutgoingInterface(), func(e *entry) {
 		if e.routes[key] == nil {
@@ -194,7 +188,7 @@ func (i *inventory) putARP(key string, arp *linux_l3.ARPEntry) {
 	i.update(arp.GetInterface(), func(e *entry) { e.arps[key] = arp })
 }
 
-// noteARP remembers a neighbour if none is known under its key.
+// noteARP records a neighbour unless its key is known.
 func (i *inventory) noteARP(key string, arp *linux_l3.ARPEntry) {
 	i.update(arp.GetInterface(), func(e *entry) {
 		if e.arps[key] == nil {
@@ -207,7 +201,6 @@ func (i *inventory) removeARP(key string, arp *linux_l3.ARPEntry) {
 	i.update(arp.GetInterface(), func(e *entry) { delete(e.arps, key) })
 }
 
-// setAddress remembers if an interface has an address.
 func (i *inventory) setAddress(name string, addr netip.Prefix, has bool) {
 	i.update(name, func(e *entry) {
 		if has {
@@ -218,7 +211,7 @@ func (i *inventory) setAddress(name string, addr netip.Prefix, has bool) {
 	})
 }
 
-// forgetAddresses forgets those of an interface, before they are read.
+// forgetAddresses clears an interface's addresses before they are read.
 func (i *inventory) forgetAddresses(name string) {
 	i.update(name, func(e *entry) { clear(e.addresses) })
 }
@@ -231,8 +224,8 @@ func (i *inventory) update(name string, change func(*entry)) {
 	}
 }
 
-// keys returns the keys of the interface, of all that lies on it, and of the TAP
-// that it is the end of: both ends go together.
+// keys returns the keys of the interface, of everything on it, and of its TAP: both ends disappear
+// together.
 func (e onDevice) keys() []string {
 	keys := []string{models.LinuxInterfaceKey(e.value.GetName())}
 	keys = slices.AppendSeq(keys, maps.Keys(e.routes))

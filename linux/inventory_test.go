@@ -11,7 +11,7 @@ import (
 	"github.com/contiv/contiv/linux/namespaces"
 )
 
-// Namespaces are found by the addresses of their interfaces, allocated ones included.
+// Finds namespaces by the addresses of their interfaces, allocated ones included.
 func TestNamespacesByAddress(t *testing.T) {
 	i := newInventory()
 	pod := func(name string, inode uint64, addresses ...string) namespaces.ID {
@@ -24,14 +24,14 @@ func TestNamespacesByAddress(t *testing.T) {
 	b := pod("b", 2, "alloc:net1/b", "10.1.1.3/24")
 	i.setAddress("b", netip.MustParsePrefix("10.1.1.4/24"), true)
 	for addr, want := range map[string][]namespaces.ID{"10.1.1.2": {a}, "fd10::2": {a}, "10.1.1.3": {b}, "10.1.1.4": {b}, "10.1.1.5": nil} {
-		got := i.at(netip.MustParseAddr(addr))
+		got := i.namespacesWith(netip.MustParseAddr(addr))
 		if ids := slices.Collect(maps.Keys(got)); !slices.Equal(ids, want) {
 			t.Errorf("%s is in %v, want %v", addr, ids, want)
 		}
 	}
 }
 
-// While an interface is made again on its device, the event about the address of the one before is no drift.
+// While an interface is created again on its device, events of the previous address are not drift.
 func TestAddressThatIsYetToBeAddedIsNotMissed(t *testing.T) {
 	i, address := newInventory(), netip.MustParsePrefix("10.1.1.2/32")
 	device := deviceID{ns: namespaces.ID{Ino: 1}, index: 2}

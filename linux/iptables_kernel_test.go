@@ -17,7 +17,6 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// runIn runs a program in a network namespace and returns its output.
 func runIn(t testing.TB, netns, command string) string {
 	t.Helper()
 	out, err := tryIn(netns, command)
@@ -39,7 +38,7 @@ func needsIPTables(t testing.TB) {
 	}
 }
 
-// twoPods are namespaces with a cable between them: 10.3.0.1 and 10.3.0.2.
+// twoPods connects two namespaces, 10.3.0.1 and 10.3.0.2.
 func (a *agent) twoPods() (ns1, ns2 string, values []proto.Message) {
 	a.t.Helper()
 	ns1, ns2 = netNSName(a.t), netNSName(a.t)
@@ -61,7 +60,8 @@ func inputChain(name, netns string, rules ...string) *linux_iptables.RuleChain {
 	return &linux_iptables.RuleChain{Name: name, Namespace: byPath(netns), ChainType: linux_iptables.RuleChain_INPUT, Rules: rules}
 }
 
-// pings checks whether an address answers, or will: the kernel drops what is sent through a new cable at first.
+// pings checks whether an address answers. It retries, because the kernel drops the first packets
+// on a new veth pair.
 func pings(t testing.TB, netns, to string, want bool) {
 	t.Helper()
 	answers := func() bool { _, err := tryIn(netns, "ping -c1 -W1 "+to); return err == nil }
@@ -276,7 +276,7 @@ func TestDriftOfRuleChainsIsRepaired(t *testing.T) {
 	}
 }
 
-// sameRules compares what iptables-save prints, but for comments and counters.
+// sameRules compares the output of iptables-save without comments and counters.
 func sameRules(a, b string) bool {
 	lines := func(text string) string {
 		var kept []string

@@ -11,16 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// linkDelay is for how long changes of links are collected.
+// linkDelay is how long link changes are collected.
 const linkDelay = 200 * time.Millisecond
 
 var linkGroups = []uint{unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR}
 
-// WatchLinks calls changed when something about the devices of the agent's own
-// network namespace or their addresses may have changed, but for those that Contiv
-// made, and once at the start; Links returns what they are. Several changes that happen
-// together are one call.
-// It returns nil when ctx ended, and an error if it cannot listen (any more).
+// WatchLinks calls changed once at the start and whenever the foreign devices of the agent's
+// network namespace or their addresses may have changed; the caller reads them with Links. Changes
+// within linkDelay cause one call. It returns nil when ctx ends, and an error if listening fails.
 func (p *Plugin) WatchLinks(ctx context.Context, changed func()) error {
 	own := p.namespaces.Own
 	socket, err := events.Subscribe(own.Handle(), unix.NETLINK_ROUTE, events.Options{Groups: linkGroups, Fault: p.eventFault})
@@ -47,7 +45,7 @@ func (p *Plugin) WatchLinks(ctx context.Context, changed func()) error {
 			certain = false
 			continue
 		case errors.Is(err, events.ErrLost):
-			certain = true // there were more events
+			certain = true // further events came
 		case err != nil:
 			return fmt.Errorf("watch links: %w", err)
 		}

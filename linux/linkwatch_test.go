@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// Who watches the links learns of each change of theirs, and nothing keeps
-// running afterwards.
+// WatchLinks reports each change and leaves no goroutine behind.
 func TestChangesOfLinksAreTold(t *testing.T) {
 	n := newNode(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -25,7 +24,7 @@ func TestChangesOfLinksAreTold(t *testing.T) {
 		select {
 		case <-told:
 		case <-time.After(time.Minute):
-			t.Fatalf("not told of %s", what)
+			t.Fatalf("no notification of %s", what)
 		}
 	}
 	expect("the start")

@@ -6,26 +6,25 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// ownProtocol marks our routes (RTA_PROTOCOL) and addresses (IFA_PROTO). The kernel
-// vswitch has other numbers: the two share namespaces and, by AF_PACKET, devices, and
-// each removes what has its mark and is not requested.
+// ownProtocol marks our routes (RTA_PROTOCOL) and addresses (IFA_PROTO). The kernel vswitch uses
+// other numbers. Both work in the same namespaces and, with AF_PACKET, on the same devices, and
+// each removes unrequested objects with its own mark.
 const ownProtocol = 126
 
-// The kernel vswitch's marks.
+// Marks of the kernel vswitch.
 const (
-	// vswitchProtocol: addresses, routes and neighbours.
+	// vswitchProtocol marks addresses, routes and neighbours.
 	vswitchProtocol = 121
-	// leasedProtocol: addresses that its DHCP client obtained.
+	// leasedProtocol marks addresses obtained by DHCP.
 	leasedProtocol = 123
 )
 
-// ownRoutes returns the routes of the main table that are ours.
 func ownRoutes(ns *namespaces.Namespace) ([]netlink.Route, error) {
 	routes, err := ns.Routes(netlink.FAMILY_ALL, &netlink.Route{Protocol: ownProtocol}, netlink.RT_FILTER_PROTOCOL)
 	return routes, ns.ListError("routes", err)
 }
 
-// permanentNeighbours returns the permanent neighbours that the vswitch did not make.
+// permanentNeighbours returns the permanent neighbours not made by the vswitch.
 func permanentNeighbours(ns *namespaces.Namespace) (permanent []rtnl.Neighbour, err error) {
 	neighbours, err := ns.Neighbours()
 	for _, n := range neighbours {

@@ -19,8 +19,9 @@ func inMicroservice(label string) *linux_namespace.NetNamespace {
 	return &linux_namespace.NetNamespace{Type: linux_namespace.NetNamespace_MICROSERVICE, Reference: label}
 }
 
-// intoMicroservice returns a pair between the agent's namespace and the microservice "cnf",
-// and a route in the latter. All but the first wait for the microservice, and so does the first: of its peer.
+// intoMicroservice returns a veth pair between the agent's namespace and the microservice "cnf",
+// and a route inside it. All values except the first wait for the microservice; the first waits for
+// its peer.
 func intoMicroservice() []proto.Message {
 	end := func(name, peer, addr string, ns *linux_namespace.NetNamespace) proto.Message {
 		return &linux_interfaces.Interface{
@@ -35,7 +36,7 @@ func intoMicroservice() []proto.Message {
 	}
 }
 
-// runs says that the microservice "cnf" runs in the network namespace, and nowhere if it is "".
+// runs reports that the microservice "cnf" runs in a network namespace, or nowhere if netns is "".
 func (a *agent) runs(netns string) {
 	a.t.Helper()
 	running := map[string]microservices.Place{}
@@ -45,7 +46,7 @@ func (a *agent) runs(netns string) {
 	if err := a.SetMicroservices(running); err != nil {
 		a.t.Fatal(err)
 	}
-	a.commit(a.scheduler.NewTransaction()) // it is executed after what was queued before
+	a.commit(a.scheduler.NewTransaction()) // runs after everything queued before
 }
 
 func (a *agent) waits(values ...proto.Message) {
@@ -65,8 +66,8 @@ func reaches(t testing.TB, netns string) {
 	contains(t, ip(t, "-n", netns, "route"), "10.73.0.0/16 via 10.72.0.1")
 }
 
-// Values and microservices may come in either order; what goes takes its values with it,
-// and what comes in its place gets them anew.
+// Values and microservices may come in either order. A microservice that ends takes its values
+// along; its successor gets them again.
 func TestValuesFollowTheirMicroservice(t *testing.T) {
 	a, first, second := newAgent(t), netNSName(t), netNSName(t)
 	values := intoMicroservice()
@@ -77,7 +78,7 @@ func TestValuesFollowTheirMicroservice(t *testing.T) {
 	a.inState(pb.ValueState_CONFIGURED, values...)
 	reaches(t, first)
 
-	// It is another one now, while the namespace of the first goes on existing.
+	// A new instance runs while the namespace of the first still exists.
 	a.runs(second)
 	a.inState(pb.ValueState_CONFIGURED, values...)
 	reaches(t, second)
@@ -97,7 +98,7 @@ func TestValuesFollowTheirMicroservice(t *testing.T) {
 	lacks(t, ip(t, "-n", first, "link"), "far", "contiv")
 }
 
-// Its namespace may be gone before anybody says that the microservice is.
+// The namespace may disappear before the microservice is reported gone.
 func TestValuesOutliveTheNamespaceOfTheirMicroservice(t *testing.T) {
 	a, first, second := newAgent(t), netNSName(t), netNSName(t)
 	values := intoMicroservice()
@@ -112,8 +113,8 @@ func TestValuesOutliveTheNamespaceOfTheirMicroservice(t *testing.T) {
 	reaches(t, second)
 }
 
-// An agent that starts finds its values where it left them, whether it has heard of the
-// microservice before its first resync or not; it removes what nobody wants any more.
+// A restarted agent finds its values in microservices, whether it learns of them before or after
+// its first resync, and removes unrequested ones.
 func TestValuesOfMicroservicesSurviveARestart(t *testing.T) {
 	a, netns := newAgent(t), netNSName(t)
 	values := intoMicroservice()

@@ -15,8 +15,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// vethsInto returns a pair between the agent's namespace and one by name, which does not
-// exist, and which ends with the test.
+// vethsInto returns a veth pair into a named namespace that does not exist yet and is removed after
+// the test.
 func vethsInto(t *testing.T) (name string, pair []proto.Message) {
 	t.Helper()
 	name = fmt.Sprintf("lxnew%d-%d", os.Getpid(), namespaceCount.Add(1))
@@ -38,8 +38,8 @@ func namespaceExists(name string) bool {
 	return err == nil
 }
 
-// A namespace by name that does not exist is made, is used by others like one of
-// `ip netns add`, and goes with what is in it.
+// A missing named namespace is created, can be used like one of `ip netns add`, and is removed with
+// its last value.
 func TestNamespaceByNameIsMadeAndRemoved(t *testing.T) {
 	a := newAgent(t)
 	name, pair := vethsInto(t)
@@ -56,7 +56,7 @@ func TestNamespaceByNameIsMadeAndRemoved(t *testing.T) {
 	pings(t, name, "10.71.0.1", true)
 }
 
-// Another process of the agent knows which namespaces are its own.
+// A restarted agent recognises the namespaces that it created.
 func TestNamespaceByNameIsRemovedAfterARestart(t *testing.T) {
 	a := newAgent(t)
 	name, pair := vethsInto(t)
@@ -73,7 +73,7 @@ func TestNamespaceByNameIsRemovedAfterARestart(t *testing.T) {
 	}
 }
 
-// An agent of another network namespace, which sees the same directory, takes nothing out of a namespace by name.
+// An agent in another network namespace with the same directory leaves our namespace alone.
 func TestNamespaceByNameOfAnotherAgentStays(t *testing.T) {
 	a, other := newAgent(t), newAgent(t)
 	name, pair := vethsInto(t)
@@ -84,7 +84,7 @@ func TestNamespaceByNameOfAnotherAgentStays(t *testing.T) {
 	pings(t, name, "10.71.0.1", true)
 }
 
-// A namespace that others made, or have put something into, stays.
+// A namespace created or used by others stays.
 func TestNamespaceByNameOfOthersStays(t *testing.T) {
 	a := newAgent(t)
 	name, pair := vethsInto(t)
@@ -103,7 +103,7 @@ func TestNamespaceByNameOfOthersStays(t *testing.T) {
 	}
 }
 
-// A namespace that somebody removes is an event: it is made again.
+// A removed namespace is created again.
 func TestNamespaceByNameThatVanishesIsMadeAgain(t *testing.T) {
 	a := newAgent(t)
 	a.watch()
@@ -123,10 +123,10 @@ func TestNamespaceByNameThatVanishesIsMadeAgain(t *testing.T) {
 	ip(t, "netns", "del", name)
 	waitFor(t, func() bool {
 		return namespaceExists(name) && exec.Command("ip", "netns", "exec", name, "ping", "-c1", "-W1", "10.71.0.1").Run() == nil
-	}, "the namespace and what is in it are made again")
+	}, "the namespace and its contents are created again")
 }
 
-// What a reboot, or the end of a container, leaves of a namespace is a file without mount.
+// After a reboot or the end of a container, only an unmounted file is left of a namespace.
 func TestNamespaceByNameWhoseMountIsGone(t *testing.T) {
 	a := newAgent(t)
 	name, pair := vethsInto(t)

@@ -13,11 +13,10 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// The descriptors resolve references to allocated addresses before anything else:
-// the kernel and the inventory have the addresses, under the keys of the values
-// with the references.
+// The descriptors resolve references to allocated addresses first: the kernel and the inventory
+// hold addresses, under the keys of the values with the references.
 
-// ifAllocated ignores a missing allocation: without one nothing was created that could be deleted.
+// ifAllocated ignores a missing allocation: nothing was created, so nothing is left to delete.
 func ifAllocated(err error) error {
 	if errors.Is(err, netalloc.ErrNotAllocated) {
 		return nil
@@ -25,7 +24,7 @@ func ifAllocated(err error) error {
 	return err
 }
 
-// resolveRoute returns the route with addresses in the place of references.
+// resolveRoute returns the route with references replaced by addresses.
 func (p *Plugin) resolveRoute(v *linux_l3.Route) (_ *linux_l3.Route, err error) {
 	if !netalloc.HasRef(v.GetDstNetwork(), v.GetGwAddr()) {
 		return v, nil
@@ -52,8 +51,7 @@ func restoreRoute(found, resolved, wanted *linux_l3.Route) *linux_l3.Route {
 	return v
 }
 
-// validateRouteRefs checks what can be known without the allocations; the rest
-// when they are there.
+// validateRouteRefs checks the references as far as possible without allocations.
 func validateRouteRefs(v *linux_l3.Route) error {
 	invalid := func(field string, err error) error { return kvscheduler.NewInvalidValueError(err, field) }
 	if dst := v.GetDstNetwork(); netalloc.IsRef(dst) {
@@ -79,8 +77,8 @@ func validateRouteRefs(v *linux_l3.Route) error {
 	return nil
 }
 
-// allocationsOfRoute returns what a route with references waits for. A gateway is
-// reachable if it is a neighbour in the allocated network, or by a route to it.
+// allocationsOfRoute returns the dependencies of a route with references. A gateway must be a
+// neighbour in the allocated network or reachable by a route.
 func allocationsOfRoute(v *linux_l3.Route) []kvscheduler.Dependency {
 	iface := v.GetOutgoingInterface()
 	deps := netalloc.Dependency("dst_network", v.GetDstNetwork(), "")
@@ -105,8 +103,7 @@ func allocationsOfRoute(v *linux_l3.Route) []kvscheduler.Dependency {
 		}})
 }
 
-// resolvedARP calls do with the entry, with its address in the place of a
-// reference.
+// resolvedARP calls do with the entry after resolving its address.
 func (p *Plugin) resolvedARP(v *linux_l3.ARPEntry, do func(*linux_l3.ARPEntry) error) error {
 	addr, err := p.alloc.Addr(v.GetIpAddress(), "")
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// allocatedPod are the ends of a cable, of which veth-a has what is allocated to it.
+// allocatedPod returns a veth pair whose end veth-a has an allocated address.
 func allocatedPod(ns1, ns2 string) (alloc *netalloc_pb.IPAllocation, values []proto.Message) {
 	veth := func(name, peer, netns string, addrs ...string) *linux_interfaces.Interface {
 		return &linux_interfaces.Interface{
@@ -109,8 +109,8 @@ func TestInvalidReferencesToAllocations(t *testing.T) {
 	}
 }
 
-// A reference in a value of the interface may name the interface or not: the key of the
-// derived address has it as it is written, and routes through the interface find either.
+// A reference may name its interface or not. The key of the derived address has the form used in
+// the value, and routes through the interface accept either.
 func TestFormsOfReferences(t *testing.T) {
 	a, ns1, ns2 := newAgent(t), netNSName(t), netNSName(t)
 	alloc, values := allocatedPod(ns1, ns2)
@@ -126,7 +126,7 @@ func TestFormsOfReferences(t *testing.T) {
 		a.inState(pb.ValueState_CONFIGURED, values...)
 		key := models.LinuxInterfaceAddressKey("veth-a", models.AddrAllocRef, form.address)
 		if !strings.HasSuffix(key, "/"+form.address) || a.scheduler.ValueStatus(key).GetValue().GetState() != pb.ValueState_CONFIGURED {
-			t.Errorf("%v: there is no %s", form, key)
+			t.Errorf("%v: no %s", form, key)
 		}
 		contains(t, ip(t, "-n", ns1, "addr"), "10.5.0.1/24")
 		pings(t, ns1, "10.77.0.1", true)
@@ -140,7 +140,7 @@ func TestFormsOfReferences(t *testing.T) {
 	}
 }
 
-// The gateways 0.0.0.0 and :: mean none, for destinations of either IP version.
+// The gateways 0.0.0.0 and :: mean no gateway, for both IP versions.
 func TestUnspecifiedGatewayIsNone(t *testing.T) {
 	a, ns1, ns2 := newAgent(t), netNSName(t), netNSName(t)
 	_, values := allocatedPod(ns1, ns2)

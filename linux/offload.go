@@ -9,9 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Whether a device leaves checksums to the one that receives, or trusts the one that
-// sends, matters where one end of a VETH pair is read and written by something other
-// than the kernel: what is left to it is never computed.
+// Checksum offloading matters where a program other than the kernel reads or writes one end of a
+// VETH pair: such a program computes no checksums that the device leaves to it.
 
 // Commands of SIOCETHTOOL, from linux/ethtool.h.
 const (
@@ -27,7 +26,7 @@ const (
 	offloadDisabled = linux_interfaces.VethLink_CHKSM_OFFLOAD_DISABLED
 )
 
-// setOffloading makes the device do what is not left at its default.
+// setOffloading applies the offload settings that differ from DEFAULT.
 func setOffloading(ns *namespaces.Namespace, device string, veth *linux_interfaces.VethLink) error {
 	for _, direction := range []struct {
 		name    string
@@ -51,8 +50,8 @@ func setOffloading(ns *namespaces.Namespace, device string, veth *linux_interfac
 	return nil
 }
 
-// describeOffloading fills in what the device does, where that is not left open and the
-// device, which may just be going away, tells it.
+// describeOffloading reads the requested offload settings. It ignores a device that is
+// disappearing.
 func describeOffloading(ns *namespaces.Namespace, device string, veth, want *linux_interfaces.VethLink) {
 	for _, direction := range []struct {
 		command uint32
@@ -73,8 +72,8 @@ func describeOffloading(ns *namespaces.Namespace, device string, veth, want *lin
 	}
 }
 
-// DisableChecksumOffloading makes a device of the calling thread's network namespace compute the
-// checksums of packets that it sends, and verify those of packets that it receives.
+// DisableChecksumOffloading makes a device in the calling thread's network namespace compute
+// checksums on sending and verify them on receiving.
 func DisableChecksumOffloading(device string) error {
 	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -89,8 +88,8 @@ func DisableChecksumOffloading(device string) error {
 	return nil
 }
 
-// ethtool executes a command that has one number, and returns the number that the
-// kernel leaves there. socket is any of the namespace.
+// ethtool runs a command with one number and returns the number that the kernel writes back. socket
+// may be any socket of the namespace.
 func ethtool(socket int, device string, command, number uint32) (uint32, error) {
 	value := [2]uint32{command, number} // struct ethtool_value
 	request := struct {

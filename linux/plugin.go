@@ -26,13 +26,11 @@ type Options struct {
 	// NetNS is the path of the agent's own network namespace. Default: the
 	// namespace of the calling thread.
 	NetNS string
-	// NamedNetNSDir is where namespaces of type NSID are looked up. Default
-	// /var/run/netns.
+	// NamedNetNSDir is the directory of namespaces of type NSID. Default /var/run/netns.
 	NamedNetNSDir string
 	// Logger; nil: slog.Default().
 	Logger *slog.Logger
-	// DriftDelay is for how long changes are collected before they are
-	// reported. Default 30 ms.
+	// DriftDelay is how long changes are collected before they are reported. Default 30 ms.
 	DriftDelay time.Duration
 }
 
@@ -53,7 +51,7 @@ type Plugin struct {
 	// scheduler is notified of obtained values.
 	scheduler notifier
 
-	// inRuleset is closed when there are rule chains or redirects, by needRuleset.
+	// inRuleset is closed by needRuleset when the first rule chain or redirect exists.
 	inRuleset   chan struct{}
 	needRuleset func()
 
@@ -62,10 +60,10 @@ type Plugin struct {
 	closeOnce sync.Once
 }
 
-// notifier is the part of the scheduler that obtained values are pushed to.
+// notifier is the part of the scheduler that receives obtained values.
 type notifier interface {
 	PushSBNotification(...kvscheduler.Notification) error
-	// PushSBNotifications calls its argument when the transaction's turn comes.
+	// PushSBNotifications calls changes when the transaction's turn comes.
 	PushSBNotifications(changes func() []kvscheduler.Notification) error
 }
 
@@ -115,7 +113,7 @@ func New(s *kvscheduler.Scheduler, opts Options) (*Plugin, error) {
 	return p, nil
 }
 
-// Close releases the network namespaces. What is configured in them stays.
+// Close releases the network namespaces and leaves the configuration in them.
 func (p *Plugin) Close() error {
 	p.closeOnce.Do(func() {
 		p.redirects.Close()
@@ -124,16 +122,17 @@ func (p *Plugin) Close() error {
 	return nil
 }
 
-// SetMicroservices says which microservices run on this node, by label. Values that refer to
-// a missing one stay pending. It does not wait for the scheduler.
+// SetMicroservices sets the microservices that run on this node, by label. Values in a missing one
+// stay pending. It does not wait for the scheduler.
 func (p *Plugin) SetMicroservices(running map[string]microservices.Place) error {
 	return p.microservices.Run(running)
 }
 
-// AtAddress calls do with each network namespace that has an interface of ours with an address. One that is gone is no error.
+// AtAddress calls do in each network namespace where an interface of ours has the address. It
+// ignores a namespace that is gone.
 func (p *Plugin) AtAddress(addr netip.Addr, do func(ns netns.NsHandle) error) error {
 	var errs []error
-	for _, ref := range p.inventory.at(addr) {
+	for _, ref := range p.inventory.namespacesWith(addr) {
 		ns, err := p.namespaces.Acquire(ref)
 		if errors.Is(err, namespaces.ErrGone) {
 			continue
@@ -147,7 +146,7 @@ func (p *Plugin) AtAddress(addr netip.Addr, do func(ns netns.NsHandle) error) er
 	return errors.Join(errs...)
 }
 
-// inhabited returns references to the namespaces with interfaces of ours, and to those of microservices.
+// inhabited returns references to the namespaces of our interfaces and of microservices.
 func (p *Plugin) inhabited() map[namespaces.ID]*linux_namespace.NetNamespace {
 	refs := p.inventory.namespaces()
 	for _, ref := range p.microservices.Refs() {
@@ -158,7 +157,6 @@ func (p *Plugin) inhabited() map[namespaces.ID]*linux_namespace.NetNamespace {
 	return refs
 }
 
-// register adds the descriptors to the scheduler.
 func (p *Plugin) register(s *kvscheduler.Scheduler) error {
 	for _, register := range []func() error{
 		func() error { return registerChecked(s, p.hostNameDescriptor()) },
@@ -177,8 +175,8 @@ func (p *Plugin) register(s *kvscheduler.Scheduler) error {
 	return nil
 }
 
-// registerChecked registers a descriptor whose northbound values must pass the checks common
-// to all models before its own Validate sees them.
+// registerChecked registers a descriptor and applies the checks common to all models before the
+// descriptor's own Validate.
 func registerChecked[V proto.Message, M any](s *kvscheduler.Scheduler, d kvscheduler.Descriptor[V, M]) error {
 	if d.NB {
 		d.Validate = valid.Checked(d.Validate)

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// backwards are values in the order of their deletion.
+// backwards returns values in the order of their deletion.
 func backwards(values []proto.Message) []proto.Message {
 	values = slices.Clone(values)
 	slices.Reverse(values)
@@ -51,7 +51,7 @@ func TestPodIsWiredAndFoundAgainAfterRestart(t *testing.T) {
 	}
 }
 
-// Values that are no longer wanted are found as well, so that they can be removed.
+// Retrieve also finds values that are no longer wanted, so that they can be removed.
 func TestLeftoversAreFoundInNamespacesThatAreExpected(t *testing.T) {
 	n, netns := newNode(t), netNSName(t)
 	n.addTap("vpp-tap-1")
@@ -80,9 +80,9 @@ func TestPodIsRemoved(t *testing.T) {
 	contains(t, out, far+"@", "state DOWN")
 	lacks(t, out, "alias")
 	n.retrieve().hasExactly(t)
-	// Once more: nothing is left, and that is no error.
+	// A repeated deletion finds nothing and succeeds.
 	n.remove(backwards(p.values())...)
-	// And all over again.
+	// Create everything again.
 	n.create(p.values()...)
 	n.retrieve(p.values()...).hasExactly(t, p.values()...)
 }
@@ -105,7 +105,7 @@ func TestNamespaceThatIsGoneCountsAsDeleted(t *testing.T) {
 	}
 }
 
-// waitFor polls where the kernel has no event.
+// waitFor polls conditions without a kernel event.
 func waitFor(t testing.TB, done func() bool, what string) {
 	t.Helper()
 	for deadline := time.Now().Add(await.Patience); !done(); time.Sleep(10 * time.Millisecond) {
@@ -137,7 +137,7 @@ func TestDeviceOfOthersKeepsItsName(t *testing.T) {
 	n.create(p.tap)
 }
 
-// A device in the pod may have the name under which the end of the TAP waits.
+// A device in the pod may have the name of the waiting TAP end.
 func TestTemporaryNameMayBeTakenInThePod(t *testing.T) {
 	n, netns := newNode(t), netNSName(t)
 	n.addTap("vpp-tap-1")
@@ -177,7 +177,7 @@ func TestTapInTheAgentsNamespace(t *testing.T) {
 	contains(t, n.ip("link"), models.TapHostIfName("vpp-tap-1"))
 }
 
-// Create may be repeated after it, or what follows it, failed.
+// Create can be repeated after it, or a later step, failed.
 func TestCreateIsRepeatable(t *testing.T) {
 	n, netns := newNode(t), netNSName(t)
 	n.addTap("vpp-tap-1")

@@ -8,7 +8,6 @@ import (
 	"github.com/contiv/contiv/nsfile"
 )
 
-// processIn starts a process in the namespace and returns its ID.
 func processIn(t testing.TB, netns string) string {
 	t.Helper()
 	cmd := exec.Command("nsenter", "--net="+pathOf(netns), "sleep", "60")

@@ -11,14 +11,14 @@ import (
 	"github.com/contiv/contiv/models"
 )
 
-// writes collects requests to the kernel that change something.
+// writes records requests that change the kernel's state.
 type writes struct {
 	mu    sync.Mutex
 	calls []string
 	on    bool
 }
 
-// reading are requests that only read. SetNetNsIdByFd subscribes to the events of a namespace.
+// reading lists the read-only requests. SetNetNsIdByFd subscribes to the events of a namespace.
 var reading = []string{
 	"Execute", "LinkByName", "LinkByIndex", "LinkList", "NeighList", "RouteGet", "RouteListFiltered", "RuleList", "GetNetNsIdByFd", "SetNetNsIdByFd",
 }
@@ -32,7 +32,7 @@ func (w *writes) observe(call string) error {
 	return nil
 }
 
-// during returns what was written while do ran.
+// during returns the writes made while do ran.
 func (w *writes) during(do func()) []string {
 	w.mu.Lock()
 	w.on, w.calls = true, nil
@@ -44,8 +44,7 @@ func (w *writes) during(do func()) []string {
 	return w.calls
 }
 
-// What notices changes by others, and what reads everything back, changes nothing, whatever has happened:
-// repairs are transactions.
+// Watch and Retrieve never change anything. Repairs are transactions.
 func TestReadersDoNotWrite(t *testing.T) {
 	a, netns := newAgent(t), netNSName(t)
 	pod, values := podWithTap("1", netns, "10.1.1.2", "10.1.1.1")
@@ -89,7 +88,7 @@ func TestReadersDoNotWrite(t *testing.T) {
 			if len(calls) > 0 {
 				t.Errorf("noticing it and reading back wrote: %v", calls)
 			}
-			if strings.Contains(name, "replaced") { // what others have stays
+			if strings.Contains(name, "replaced") { // foreign objects stay
 				ip(t, append([]string{"-n", netns, "route", "del"}, accident.ip[2:]...)...)
 			}
 			put()

@@ -20,7 +20,6 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// inNamed calls fn in a network namespace.
 func inNamed(t testing.TB, name string, fn func() error) error {
 	t.Helper()
 	ns, err := netns.GetFromPath(pathOf(name))
@@ -31,8 +30,8 @@ func inNamed(t testing.TB, name string, fn func() error) error {
 	return namespace.In(ns, fn)
 }
 
-// tellPeers serves TCP and UDP at a port of an address in a namespace: clients are told their address.
-func tellPeers(t testing.TB, netns, at string) {
+// servePeerAddress serves TCP and UDP at an address in a namespace. It answers with the client's address.
+func servePeerAddress(t testing.TB, netns, at string) {
 	t.Helper()
 	err := inNamed(t, netns, func() error {
 		l, err := net.Listen("tcp", at)
@@ -72,8 +71,8 @@ func tellPeers(t testing.TB, netns, at string) {
 	}
 }
 
-// askPeer returns which address a server sees.
-func askPeer(t testing.TB, netns, network, to string, from int) (seen netip.Addr, err error) {
+// peerSeenBy returns the address that a server sees.
+func peerSeenBy(t testing.TB, netns, network, to string, from int) (seen netip.Addr, err error) {
 	t.Helper()
 	err = inNamed(t, netns, func() error {
 		d := net.Dialer{Timeout: 5 * time.Second}
@@ -103,7 +102,8 @@ func askPeer(t testing.TB, netns, network, to string, from int) (seen netip.Addr
 	return seen, err
 }
 
-// redirected is a host with a network card, eth0, and a device vpp1 to a vswitch with a stack of its own.
+// redirected is a host with a network card, eth0, and a device vpp1 to a vswitch that has its own
+// network stack.
 type redirected struct {
 	*agent
 	client, vswitch string
@@ -132,7 +132,7 @@ func newRedirected(t testing.TB) *redirected {
 	return r
 }
 
-// redirectOf is what plugin service wants of a service with a node port.
+// redirectOf returns the value that plugin service requests for a node port.
 func redirectOf(label string, port uint32) *contiv_nat.HostRedirect {
 	v := &contiv_nat.HostRedirect{Label: label}
 	for _, p := range []contiv_nat.DNat66_Protocol{contiv_nat.DNat66_TCP, contiv_nat.DNat66_UDP} {
@@ -143,7 +143,7 @@ func redirectOf(label string, port uint32) *contiv_nat.HostRedirect {
 	return v
 }
 
-// expect asks for a port of the host from outside and from the host.
+// expect connects to a port of the host from outside and from the host itself.
 func (r *redirected) expect(when string, port int, want bool) {
 	r.t.Helper()
 	for _, version := range []struct{ host, client, own string }{{"10.9.0.1", "172.30.1.3", "172.30.1.2"}, {"fd09::1", "fd30::3", "fd30::2"}} {
@@ -153,7 +153,7 @@ func (r *redirected) expect(when string, port int, want bool) {
 				as = version.own
 			}
 			for _, network := range []string{"tcp", "udp"} {
-				seen, err := askPeer(r.t, netns, network, net.JoinHostPort(version.host, fmt.Sprint(port)), 0)
+				seen, err := peerSeenBy(r.t, netns, network, net.JoinHostPort(version.host, fmt.Sprint(port)), 0)
 				switch {
 				case (err == nil) != want:
 					r.t.Errorf("%s: %s, %s to %s port %d: %v", when, who, network, version.host, port, err)
@@ -167,21 +167,22 @@ func (r *redirected) expect(when string, port int, want bool) {
 	}
 }
 
-// Connections to an address of the host go to the vswitch, and their answers come back; other ports are the host's.
+// Connections to a redirected host port reach the vswitch and get replies. Other ports stay with
+// the host.
 func TestRedirects(t *testing.T) {
 	r := newRedirected(t)
 	for _, at := range []string{"172.30.1.1", "[fd30::1]"} {
-		tellPeers(t, r.vswitch, at+":30010")
-		tellPeers(t, r.vswitch, at+":30011")
+		servePeerAddress(t, r.vswitch, at+":30010")
+		servePeerAddress(t, r.vswitch, at+":30011")
 	}
-	const client = 40000 // keeps its port
-	if _, err := askPeer(t, r.client, "udp", "10.9.0.1:30010", client); err == nil {
+	const client = 40000 // the source port is kept
+	if _, err := peerSeenBy(t, r.client, "udp", "10.9.0.1:30010", client); err == nil {
 		t.Error("UDP arrives without a redirect")
 	}
 	web, other := redirectOf("default/web", 30010), redirectOf("default/other", 30011)
 	r.commit(r.put(web, other))
 	r.inState(pb.ValueState_CONFIGURED, web, other)
-	if seen, err := askPeer(t, r.client, "udp", "10.9.0.1:30010", client); err != nil {
+	if seen, err := peerSeenBy(t, r.client, "udp", "10.9.0.1:30010", client); err != nil {
 		t.Errorf("a flow of UDP that began before: %v, seen as %v", err, seen)
 	}
 	r.expect("at first", 30010, true)
@@ -214,7 +215,7 @@ func TestRedirects(t *testing.T) {
 	lacks(t, runIn(t, r.name, "nft list tables"), "contiv")
 }
 
-// What others change of the tables is repaired.
+// Foreign changes to the tables are repaired.
 func TestDriftOfRedirects(t *testing.T) {
 	r := newRedirected(t)
 	web, other := redirectOf("default/web", 30010), redirectOf("default/other", 30011)
@@ -241,7 +242,8 @@ func TestDriftOfRedirects(t *testing.T) {
 	}
 }
 
-// Whatever is in nftables is watched by one subscription, which begins with it, and knows what was changed before.
+// One subscription watches all of nftables. It starts with the first object and detects earlier
+// changes.
 func TestRulesetIsWatchedOnce(t *testing.T) {
 	needsIPTables(t)
 	r := newRedirected(t)
@@ -280,7 +282,7 @@ func TestRulesetIsWatchedOnce(t *testing.T) {
 	}
 }
 
-// Values of one transaction take from each other what they had; what fails, fails alone.
+// Values of one transaction can exchange flows; an invalid one fails alone.
 func TestRedirectsOfOneTransaction(t *testing.T) {
 	r := newRedirected(t)
 	web, other := redirectOf("default/web", 30010), redirectOf("default/other", 30011)
@@ -288,7 +290,7 @@ func TestRedirectsOfOneTransaction(t *testing.T) {
 	third, taken := redirectOf("default/third", 30012), redirectOf("default/taken", 30010)
 	taken.Frontends = append(taken.Frontends, redirectOf("", 30013).GetFrontends()...)
 	if _, err := r.put(third, taken).Commit(t.Context()); err == nil || !strings.Contains(err.Error(), `"default/web" redirects`) || strings.Contains(err.Error(), "third") {
-		t.Errorf("a port that another one has, and one that nobody has: %v", err)
+		t.Errorf("one taken port and one free port: %v", err)
 	}
 	r.inState(pb.ValueState_CONFIGURED, web, other, third)
 	mentions := func(port string, want int) {
@@ -314,7 +316,7 @@ func TestRedirectsOfOneTransaction(t *testing.T) {
 	}
 }
 
-// A change does not care what others did to the ruleset, unless it fails.
+// A change succeeds after foreign changes to the ruleset, unless it conflicts with them.
 func TestRedirectsOfATableThatWasChanged(t *testing.T) {
 	r := newRedirected(t)
 	web, other := redirectOf("default/web", 30010), redirectOf("default/other", 30011)
@@ -338,8 +340,8 @@ func TestRedirectsOfATableThatWasChanged(t *testing.T) {
 	}
 }
 
-// manyRedirects are those of services with a node port of TCP at an address of either IP version. With UDP, the kernel would look at
-// its whole table of connections for each transaction.
+// manyRedirects returns redirects of TCP node ports for both IP versions. With UDP, the kernel
+// would scan its conntrack table in each transaction.
 func manyRedirects(n int) (values []proto.Message) {
 	for i := range n {
 		v := redirectOf(fmt.Sprint("default/web-", i), uint32(30000+i))
@@ -349,7 +351,7 @@ func manyRedirects(n int) (values []proto.Message) {
 	return values
 }
 
-// BenchmarkFirstSyncOfRedirects: what one costs should not depend on how many there are.
+// The cost per redirect should not depend on their number.
 func BenchmarkFirstSyncOfRedirects(b *testing.B) {
 	for _, n := range []int{100, 1000, 10000} {
 		b.Run(fmt.Sprintf("N=%d", n), func(b *testing.B) {
@@ -382,7 +384,7 @@ func BenchmarkChangeOfRedirects(b *testing.B) {
 	}
 }
 
-// A resync that wants none, as that of uninstall, also removes what others have left of tables.
+// A resync without redirects, like that of uninstall, also removes partial tables.
 func TestRemainsOfRedirects(t *testing.T) {
 	r := newRedirected(t)
 	r.commit(r.put(redirectOf("default/web", 30010)))
@@ -393,7 +395,7 @@ func TestRemainsOfRedirects(t *testing.T) {
 	lacks(t, runIn(t, r.name, "nft list tables"), "contiv")
 }
 
-// Bad values fail alone, and say why.
+// Invalid values fail alone, with a reason.
 func TestInvalidRedirects(t *testing.T) {
 	a := newAgent(t)
 	for _, test := range []struct {

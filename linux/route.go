@@ -21,7 +21,7 @@ import (
 // RouteDescriptor is the name of the descriptor of routes.
 const RouteDescriptor = "linux-route"
 
-// defaultMetric6 is the metric of IPv6 routes that were given none.
+// defaultMetric6 is the kernel's default metric of IPv6 routes.
 const defaultMetric6 = 1024
 
 func (p *Plugin) routeDescriptor() kvscheduler.Descriptor[*linux_l3.Route, kvscheduler.NoMetadata] {
@@ -64,13 +64,12 @@ func (p *Plugin) routeDescriptor() kvscheduler.Descriptor[*linux_l3.Route, kvsch
 	}
 }
 
-// destination returns the network that a route leads to, without host bits.
+// destination returns the destination network without host bits.
 func destination(v *linux_l3.Route) (netip.Prefix, error) {
 	prefix, err := netip.ParsePrefix(v.GetDstNetwork())
 	return prefix.Masked(), err
 }
 
-// gateway returns the gateway of a route; invalid if it has none.
 func gateway(v *linux_l3.Route) netip.Addr {
 	addr, err := netip.ParseAddr(v.GetGwAddr())
 	if err != nil || addr.IsUnspecified() {
@@ -79,7 +78,7 @@ func gateway(v *linux_l3.Route) netip.Addr {
 	return addr
 }
 
-// scopeOf returns the scope that a route has: without one, what `ip route` takes.
+// scopeOf returns the scope of a route. The default is that of `ip route`.
 func scopeOf(v *linux_l3.Route) linux_l3.Route_Scope {
 	switch {
 	case v.GetScope() != linux_l3.Route_UNDEFINED:
@@ -130,7 +129,7 @@ func validateRoute(v *linux_l3.Route) error {
 	switch {
 	case err != nil:
 		return invalid("gw_addr", "%q is no IP address", v.GetGwAddr())
-	case gw.IsUnspecified(): // none, of either IP version
+	case gw.IsUnspecified(): // means no gateway, in either IP version
 	case gw.Is4() != dst.Addr().Is4():
 		return invalid("gw_addr", "gateway %s is not of the IP version of the destination %s", gw, dst)
 	case gateway(v).IsValid() && v.GetScope() == linux_l3.Route_LINK:
@@ -139,8 +138,7 @@ func validateRoute(v *linux_l3.Route) error {
 	return nil
 }
 
-// deriveFromRoute returns a property that routes to gateways behind the network
-// depend on.
+// deriveFromRoute returns a property on which routes to gateways in the network depend.
 func deriveFromRoute(_ string, v *linux_l3.Route) []kvscheduler.KeyValue {
 	text := v.GetDstNetwork()
 	if dst, err := destination(v); err == nil {
@@ -173,8 +171,7 @@ func routeDependencies(v *linux_l3.Route) []kvscheduler.Dependency {
 	return deps
 }
 
-// networkOf returns the network in the key of an address or of a link-local route
-// of the interface.
+// networkOf returns the network in the key of an address or link-local route of the interface.
 func networkOf(key, iface string) netip.Prefix {
 	text, ok := strings.CutPrefix(key, models.LinuxLinkLocalRoutePrefix(iface))
 	if !ok {
@@ -191,7 +188,6 @@ var kernelScopes = map[linux_l3.Route_Scope]netlink.Scope{
 	linux_l3.Route_HOST:   netlink.SCOPE_HOST,
 }
 
-// kernelRoute returns the route as the kernel takes it.
 func kernelRoute(index int, v *linux_l3.Route) (*netlink.Route, error) {
 	dst, err := destination(v)
 	if err != nil {
@@ -222,7 +218,7 @@ func (p *Plugin) updateRoute(_ context.Context, key string, old, v *linux_l3.Rou
 	return none, p.setRoute(key, old, v, "change", func(ns *namespaces.Namespace, r *netlink.Route) error { return replaceOwnRoute(ns, r, v) })
 }
 
-// setRoute turns the route old, nil if there is none, into v.
+// setRoute replaces the route old, which may be nil, with v.
 func (p *Plugin) setRoute(key string, old, v *linux_l3.Route, doing string, set func(*namespaces.Namespace, *netlink.Route) error) error {
 	p.inventory.putRoute(key, v)
 	err := p.onDeviceOf(v.GetOutgoingInterface(), func(at *location) error {
@@ -245,8 +241,8 @@ func (p *Plugin) setRoute(key string, old, v *linux_l3.Route, doing string, set 
 	return nil
 }
 
-// replaceOwnRoute replaces a route of the same destination and metric if it is
-// ours, on the same device. If there is none, it adds the route.
+// replaceOwnRoute replaces our route of the same destination, metric and device. If none exists, it
+// adds the route.
 func replaceOwnRoute(ns *namespaces.Namespace, r *netlink.Route, v *linux_l3.Route) error {
 	family := netlink.FAMILY_V4
 	if r.Dst.IP.To4() == nil {
@@ -265,7 +261,7 @@ func replaceOwnRoute(ns *namespaces.Namespace, r *netlink.Route, v *linux_l3.Rou
 	return ns.RouteReplace(r)
 }
 
-// routeText returns a route as `ip route` prints it, as far as it tells routes apart.
+// routeText formats the attributes that identify a route, like `ip route`.
 func routeText(ns *namespaces.Namespace, r netlink.Route) string {
 	text := "default"
 	if r.Dst != nil {

@@ -18,7 +18,7 @@ import (
 
 type routeItem = kvscheduler.Item[*linux_l3.Route, kvscheduler.NoMetadata]
 
-// retrieveRoutes reads our routes out of all configured interfaces.
+// retrieveRoutes reads our routes from all configured interfaces.
 func (p *Plugin) retrieveRoutes(ctx context.Context, expected []routeItem) ([]routeItem, error) {
 	return p.readRoutes(ctx, expected, p.inventory.names(), false)
 }
@@ -41,7 +41,7 @@ func (p *Plugin) readRoutes(ctx context.Context, expected []routeItem, interface
 		if !onlyExpected {
 			p.inventory.removeRoute(item.Key, item.Value)
 		}
-		if resolved, err := p.resolveRoute(item.Value); err == nil { // otherwise it does not exist
+		if resolved, err := p.resolveRoute(item.Value); err == nil { // unresolved routes do not exist
 			want[models.Key(resolved)] = pair{item, resolved}
 		}
 	}
@@ -65,7 +65,7 @@ func (p *Plugin) readRoutes(ctx context.Context, expected []routeItem, interface
 			if isWanted {
 				adoptTexts(v, wanted.resolved)
 			}
-			// Of several routes of one key, which differ in metric, the wanted one counts.
+			// If several routes with different metrics have one key, the wanted one wins.
 			if _, twice := items[key]; twice && !(isWanted && equivalentRoutes(v, wanted.resolved)) {
 				continue
 			}
@@ -93,7 +93,6 @@ func (p *Plugin) readRoutes(ctx context.Context, expected []routeItem, interface
 	return sorted, nil
 }
 
-// describeRoute returns the route that the kernel has.
 func describeRoute(iface string, r netlink.Route) *linux_l3.Route {
 	v := &linux_l3.Route{OutgoingInterface: iface, Metric: uint32(r.Priority)}
 	dst := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
@@ -125,7 +124,7 @@ func describeRoute(iface string, r netlink.Route) *linux_l3.Route {
 	return v
 }
 
-// adoptTexts writes the route as it was requested, where that means the same.
+// adoptTexts uses the requested spelling where it means the same.
 func adoptTexts(v, want *linux_l3.Route) {
 	wantDst, _ := destination(want)
 	if dst, _ := destination(v); dst == wantDst {
@@ -144,9 +143,8 @@ func adoptTexts(v, want *linux_l3.Route) {
 	}
 }
 
-// eachNamespace calls read once for each namespace with some of the interfaces,
-// which it is given by the index of their devices. Namespaces that are gone are
-// passed over.
+// eachNamespace calls read once for each namespace of the interfaces, with the interfaces by device
+// index. It skips namespaces that are gone.
 func (p *Plugin) eachNamespace(ctx context.Context, interfaces []string, read func(*namespaces.Namespace, map[int]*linuxInterface) error) error {
 	devices := map[namespaces.ID]map[int]*linuxInterface{}
 	for _, name := range interfaces {
@@ -178,7 +176,7 @@ func (p *Plugin) readNamespace(id namespaces.ID, devices map[int]*linuxInterface
 		}
 		defer p.namespaces.Release(ns)
 		if ns.ID != id {
-			return nil // another namespace has taken the place of the one we knew
+			return nil // the path now leads to another namespace
 		}
 		return read(ns, devices)
 	}

@@ -42,7 +42,7 @@ func (a *agent) start() {
 	}
 }
 
-// restart begins anew with nothing remembered.
+// restart starts again with empty caches.
 func (a *agent) restart() {
 	a.t.Helper()
 	if a.unwatch != nil {
@@ -54,7 +54,7 @@ func (a *agent) restart() {
 
 type vppItem = kvscheduler.Item[*vpp_interfaces.Interface, kvscheduler.NoMetadata]
 
-// taps is the part of the kernel vswitch that pods are attached to.
+// taps stands in for the kernel vswitch's interface descriptor.
 func (a *agent) taps() kvscheduler.Descriptor[*vpp_interfaces.Interface, kvscheduler.NoMetadata] {
 	return kvscheduler.Descriptor[*vpp_interfaces.Interface, kvscheduler.NoMetadata]{
 		Name: "vpp-interface", Keys: kvscheduler.KeySpace{Prefix: models.VPPInterface.KeyPrefix()}, NB: true,
@@ -114,7 +114,6 @@ func (a *agent) delete(values ...proto.Message) *kvscheduler.Transaction {
 	return txn
 }
 
-// inState checks the states of values and of what they derive.
 func (a *agent) inState(state pb.ValueState, values ...proto.Message) {
 	a.t.Helper()
 	for _, v := range values {
@@ -127,7 +126,6 @@ func (a *agent) inState(state pb.ValueState, values ...proto.Message) {
 	}
 }
 
-// podWithTap returns all values of a pod.
 func podWithTap(id, netns, addr, gw string) (pod, []proto.Message) {
 	p := newPod(id, netns, addr, gw)
 	tap := &vpp_interfaces.Interface{
@@ -211,7 +209,7 @@ func TestPodWithoutNamespaceIsReverted(t *testing.T) {
 	lacks(t, a.ip("link"), "contiv", "tap-")
 }
 
-// watch makes what Watch reports known to the scheduler.
+// watch runs Watch and lets the scheduler handle its reports.
 func (a *agent) watch() {
 	a.t.Helper()
 	scheduler := a.scheduler
@@ -222,7 +220,7 @@ func (a *agent) watch() {
 	})
 }
 
-// watchWith watches until the test ends or the agent is restarted.
+// watchWith runs Watch until the test ends or the agent restarts.
 func (a *agent) watchWith(report func(reason string, keys ...string)) {
 	a.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -239,8 +237,7 @@ func (a *agent) watchWith(report func(reason string, keys ...string)) {
 	a.awaitEvents()
 }
 
-// lastTxn returns the last recorded transaction with a description that contains
-// the text.
+// lastTxn returns the last recorded transaction whose description contains the text.
 func (a *agent) lastTxn(text string) *kvscheduler.RecordedTxn {
 	history := a.scheduler.History(time.Time{}, time.Time{})
 	for i := len(history) - 1; i >= 0; i-- {
@@ -278,7 +275,7 @@ func TestDriftIsRepairedByARecordedTransaction(t *testing.T) {
 	}
 }
 
-// drifts returns the descriptions of the transactions that repaired something.
+// drifts returns the descriptions of the repair transactions.
 func (a *agent) drifts() (descriptions []string) {
 	for _, txn := range a.scheduler.History(time.Time{}, time.Time{}) {
 		if strings.HasPrefix(txn.Description, "drift") {
@@ -288,8 +285,7 @@ func (a *agent) drifts() (descriptions []string) {
 	return descriptions
 }
 
-// awaitEvents returns when Watch listens, and has reported all changes made before: it comes to
-// a device that is made now.
+// awaitEvents creates a device and waits until Watch reports it, which follows all earlier events.
 func (a *agent) awaitEvents() {
 	a.t.Helper()
 	await := func(state pb.ValueState) {
@@ -379,8 +375,7 @@ func TestExistingInterfaceWaitsForItsDevice(t *testing.T) {
 	lacks(t, out, "192.168.1.5")
 }
 
-// Where one end is read by something other than the kernel, the other end must not
-// leave checksums to it.
+// If a program other than the kernel reads one end, the other end must compute checksums itself.
 func TestChecksumOffloadingOfAVethPair(t *testing.T) {
 	a, ns := newAgent(t), netNSName(t)
 	end := func(name, peer, netns string, offload offloading) *linux_interfaces.Interface {
@@ -427,6 +422,6 @@ func TestChecksumOffloadingOfAVethPair(t *testing.T) {
 	}
 	a.commit(a.put(pod, host), kvscheduler.WithResync(kvscheduler.FullResync))
 	if read(ethtoolGetTxChecksum) != 0 {
-		t.Error("what others switched on stays on")
+		t.Error("a foreign setting stays on")
 	}
 }

@@ -11,21 +11,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// homeGroup is the device group (IFLA_GROUP) of ends of TAPs that were made in
-// the namespace of their interface: they stay there when the interface is
-// deleted. Moving a device between namespaces takes the kernel tens of
-// milliseconds.
-const homeGroup = 121
+// unmovedGroup is the device group (IFLA_GROUP) of TAP ends created in the namespace of their
+// interface. They stay there when the interface is deleted, because moving a device between
+// namespaces takes the kernel tens of milliseconds.
+const unmovedGroup = 121
 
-// findTap returns the end of a TAP that waits for the interface: in its namespace,
-// or in the agent's.
+// findTap returns the TAP end that waits for the interface, in its namespace or in the agent's.
 func (p *Plugin) findTap(ns *namespaces.Namespace, links []netlink.Link, v *linuxInterface) (waiting, error) {
 	own, tap := p.namespaces.Own, v.GetTap().GetVppTapIfName()
 	name := models.TapHostIfName(tap)
 	if ns != own {
-		link, err := p.findTapAtHome(ns, links, tap)
+		link, err := p.findTapIn(ns, links, tap)
 		if link != nil || err != nil {
-			return waiting{ns: ns, link: link, home: true, discard: func() {}}, err
+			return waiting{ns: ns, link: link, unmoved: true, discard: func() {}}, err
 		}
 	}
 	link, err := own.LinkByName(name)
@@ -38,10 +36,10 @@ func (p *Plugin) findTap(ns *namespaces.Namespace, links []netlink.Link, v *linu
 	return waiting{ns: own, link: link, discard: func() {}}, nil
 }
 
-// findTapAtHome returns the end of a TAP among the devices of a namespace other
-// than the agent's, nil if it is not there. The kernel vswitch's is known by its
-// peer; that of a vswitch with devices of its own, by its name.
-func (p *Plugin) findTapAtHome(ns *namespaces.Namespace, links []netlink.Link, tap string) (netlink.Link, error) {
+// findTapIn returns the TAP end among the devices of a namespace other than the agent's, or
+// nil. An end made by the kernel vswitch is recognised by its peer, an end of another vswitch by
+// its name.
+func (p *Plugin) findTapIn(ns *namespaces.Namespace, links []netlink.Link, tap string) (netlink.Link, error) {
 	own := p.namespaces.Own
 	for _, link := range links {
 		attrs := link.Attrs()
@@ -72,8 +70,7 @@ func (p *Plugin) findTapAtHome(ns *namespaces.Namespace, links []netlink.Link, t
 	return nil, nil
 }
 
-// peerOfAlias returns the other end of the veth with the alias, if it is in the
-// same namespace.
+// peerOfAlias returns the peer of the veth with the alias, if it is in the same namespace.
 func peerOfAlias(ns *namespaces.Namespace, alias string) (netlink.Link, error) {
 	links, err := ns.Links()
 	if err != nil {
@@ -87,17 +84,17 @@ func peerOfAlias(ns *namespaces.Namespace, alias string) (netlink.Link, error) {
 	return nil, fmt.Errorf("peer of %s in %s: %w", alias, ns.Name, rtnl.ErrNoDevice)
 }
 
-// giveBack lets the end of a TAP wait again, where it did before.
-func (p *Plugin) giveBack(at *location, v *linuxInterface) error {
+// returnTap returns the TAP end to the place where it waited.
+func (p *Plugin) returnTap(at *location, v *linuxInterface) error {
 	own, name := p.namespaces.Own, models.TapHostIfName(v.GetTap().GetVppTapIfName())
 	c := rtnl.LinkChange{Name: name, ClearAlias: true, Down: true}
 	if at.ns == own {
 		return reshape(own, at.link, c)
 	}
-	if at.link.Attrs().Group == homeGroup {
+	if at.link.Attrs().Group == unmovedGroup {
 		c.Group = new(uint32)
 		err := reshape(at.ns, at.link, c)
-		if errors.Is(err, unix.EEXIST) { // it will be known by its peer
+		if errors.Is(err, unix.EEXIST) { // it is still recognised by its peer
 			c.Name = ""
 			err = reshape(at.ns, at.link, c)
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/contiv/contiv/netlink/rtnl"
 )
 
-// addTapIn does what the kernel vswitch does for a TAP with a host_namespace.
+// addTapIn creates a TAP with host_namespace like the kernel vswitch does.
 func (n *node) addTapIn(tap, netns string) {
 	n.t.Helper()
 	far := models.TapHostIfName(tap)
@@ -20,8 +20,8 @@ func (n *node) addTapIn(tap, netns string) {
 	n.ip("link", "set", near, "up", "alias", vppAliasPrefix+tap)
 }
 
-// indexOf returns the index of a device, which the kernel changes when it cannot
-// keep it in another namespace.
+// indexOf returns the index of a device. The kernel changes an index that is taken in the new
+// namespace.
 func indexOf(t testing.TB, netns, device string) string {
 	t.Helper()
 	index, _, _ := strings.Cut(ip(t, "-n", netns, "-o", "link", "show", device), ":")
@@ -57,8 +57,7 @@ func TestTapThatWaitsInThePodIsNotMoved(t *testing.T) {
 	}
 }
 
-// Where the end came from is read from the kernel: an agent that was started since
-// then knows it as well.
+// The origin of a TAP end is read from the kernel, so a restarted agent knows it.
 func TestTapGoesBackToWhereItWaited(t *testing.T) {
 	for _, inPod := range []bool{true, false} {
 		t.Run(fmt.Sprintf("in the pod %v", inPod), func(t *testing.T) {
@@ -82,7 +81,7 @@ func TestTapGoesBackToWhereItWaited(t *testing.T) {
 	}
 }
 
-// A veth is the end of a TAP only if its peer is the other end.
+// A veth is a TAP end only if its peer is the vswitch's end.
 func TestOtherDevicesInThePodAreNotTakenForATap(t *testing.T) {
 	n, netns, elsewhere := newNode(t), netNSName(t), netNSName(t)
 	p := newPod("1", netns, "10.1.1.2", "10.1.1.1")
@@ -101,7 +100,7 @@ func TestOtherDevicesInThePodAreNotTakenForATap(t *testing.T) {
 	n.create(p.tap)
 	n.retrieve(p.tap).hasExactly(t, p.tap)
 
-	// The name that it should wait under is taken: it waits under the one that it has.
+	// If its waiting name is taken, the end waits under its present name.
 	n.remove(p.tap)
 	contains(t, ip(t, "-n", netns, "link", "show", "eth0"), "state DOWN")
 	n.create(p.tap)
@@ -123,8 +122,7 @@ func TestDeviceOfOthersKeepsItsNameWhereATapWaits(t *testing.T) {
 	}
 }
 
-// What lies on a device follows the mark of the interface, not the device that had
-// it before.
+// Addresses and routes follow the interface's mark, not the device that had it before.
 func TestDeviceThatWasReplacedIsFoundByItsMark(t *testing.T) {
 	n, netns := newNode(t), netNSName(t)
 	n.addTapIn("vpp-tap-1", netns)

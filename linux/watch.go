@@ -15,11 +15,9 @@ import (
 )
 
 const (
-	// retryDelay is after how long obtained values are pushed again that the
-	// scheduler did not take.
+	// retryDelay is the delay before obtained values refused by the scheduler are pushed again.
 	retryDelay = time.Second
-	// maxSettling bounds how often a difference is looked at again while events
-	// keep coming.
+	// maxSettling bounds the repeated comparisons while events keep coming.
 	maxSettling = 10
 )
 
@@ -34,9 +32,8 @@ var eventGroups = []uint{
 	unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_IPV6_ROUTE, unix.RTNLGRP_NSID,
 }
 
-// Watch reports changes by others to our objects until ctx ends. It also keeps the scheduler
-// informed about foreign devices. It returns nil when ctx ended, and an error if it cannot listen
-// (any more). report must not block.
+// Watch reports foreign changes to our objects, and pushes foreign devices to the scheduler, until
+// ctx ends. It returns nil when ctx ends, and an error if listening fails. report must not block.
 //
 //	                       one socket in the agent's namespace
 //	pod's namespace ─nsid─┐  (NETLINK_LISTEN_ALL_NSID)
@@ -44,25 +41,25 @@ var eventGroups = []uint{
 //	agent's namespace ────┘                                          ├─> report(reason, keys of base values)
 //	                                                                 └─> PushSBNotification(host names)
 //
-// A second socket like this one receives events of nftables once there is something of ours in it.
+// A second socket receives nftables events once we have rule chains or redirects.
 //
-// Collected events are compared with the inventory, so that our own changes are not reported. When
-// a device or an address is removed, routes and neighbours go without events of their own; then all
-// keys on the device are reported.
+// Events are compared with the inventory, so that our own changes are not reported. If a device or
+// an address is removed, its routes and neighbours disappear without events; all keys on the device
+// are then reported.
 func (p *Plugin) Watch(ctx context.Context, report func(reason string, keys ...string)) error {
 	socket, err := p.listen(unix.NETLINK_ROUTE, eventGroups...)
 	if err != nil {
 		return fmt.Errorf("listen to changes of the network: %w", err)
 	}
 	defer socket.Close()
-	foreign, err := newForeignDevices(p.namespaces.Own, isVSwitchs)
+	foreign, err := newForeignDevices(p.namespaces.Own, isVSwitchDevice)
 	if err != nil {
 		return fmt.Errorf("listen to changes of the network: %w", err)
 	}
 	w := &watcher{p: p, report: report, socket: socket, batch: newBatch(), foreign: foreign}
 	w.batch.hostNames = true // push all
 	p.namespaces.TrackOwn()
-	both, cancel := context.WithCancel(ctx) // without one of them, Watch ends
+	both, cancel := context.WithCancel(ctx) // if one ends, Watch ends
 	defer cancel()
 	defer context.AfterFunc(both, socket.Close)()
 	rulesetErr := make(chan error, 1)
@@ -79,8 +76,8 @@ func (p *Plugin) Watch(ctx context.Context, report func(reason string, keys ...s
 	return fmt.Errorf("listen to changes of the network: %w", err)
 }
 
-// watchRuleset reports what others change of rule chains and redirects, from when there are any until ctx ends or the subscription
-// fails.
+// watchRuleset reports foreign changes of rule chains and redirects. It waits until one exists and
+// returns when ctx ends or the subscription fails.
 func (p *Plugin) watchRuleset(ctx context.Context, report func(reason string, keys ...string)) error {
 	select {
 	case <-ctx.Done():
@@ -98,7 +95,7 @@ func (p *Plugin) watchRuleset(ctx context.Context, report func(reason string, ke
 		chains.Lost()
 		redirects.Lost()
 	}
-	lost() // what was changed before
+	lost() // check changes made before the subscription
 	return socket.Collect(p.driftDelay, func(d events.Datagram, some bool) bool {
 		if some {
 			lost()
@@ -114,7 +111,7 @@ func (p *Plugin) watchRuleset(ctx context.Context, report func(reason string, ke
 	})
 }
 
-// sender returns the namespace that events are from, if it is known.
+// sender returns the namespace of the event, if known.
 func (p *Plugin) sender(d events.Datagram) (namespaces.ID, bool) {
 	if d.Namespace == events.OwnNamespace {
 		return p.namespaces.Own.ID, true
@@ -122,8 +119,8 @@ func (p *Plugin) sender(d events.Datagram) (namespaces.ID, bool) {
 	return p.namespaces.ByNumber(d.Namespace)
 }
 
-// listen subscribes to the events of all namespaces that are tracked. A socket in each of
-// them would keep them alive.
+// listen subscribes to the events of all tracked namespaces. A socket in each namespace would keep
+// it alive.
 func (p *Plugin) listen(protocol int, groups ...uint) (*events.Subscription, error) {
 	s, err := events.Subscribe(p.namespaces.Own.Handle(), protocol, events.Options{Groups: groups, AllNamespaces: true, Fault: p.eventFault})
 	if err == nil && !s.AllNamespaces {
@@ -139,18 +136,17 @@ type watcher struct {
 	socket  *events.Subscription
 	batch   *batch
 	foreign *foreignDevices // of the agent's namespace
-	// pushed are the keys of the obtained values that the scheduler knows of.
+	// pushed holds the keys of the obtained values known to the scheduler.
 	pushed map[string]bool
 }
 
-// note adds events to the batch, and reports whether there is something in it.
+// note adds events to the batch and reports whether the batch is non-empty.
 func (w *watcher) note(d events.Datagram, lost bool) bool {
 	w.batch.lost = w.batch.lost || lost
 	w.handle(d)
 	return !w.batch.empty()
 }
 
-// handle adds the messages of a datagram to the batch.
 func (w *watcher) handle(d events.Datagram) {
 	ns, known := w.p.sender(d)
 	own := ns == w.p.namespaces.Own.ID
@@ -172,7 +168,7 @@ func (w *watcher) handle(d events.Datagram) {
 	}
 }
 
-// deletedNSID returns the number in a message about the end of a namespace.
+// deletedNSID returns the number of the deleted namespace.
 func deletedNSID(data []byte) int {
 	const headerLen, netnsaNSID = 4, 1 // struct rtgenmsg, padded
 	if len(data) < headerLen {
@@ -186,10 +182,9 @@ func deletedNSID(data []byte) int {
 	return -1
 }
 
-// drift compares the batch with the inventory. A difference may be what we did
-// ourselves since: the inventory knows it already, but its event is still to be
-// read. It has been queued before the inventory knew, so that a second comparison
-// settles it.
+// drift compares the batch with the inventory. A difference may be our own recent change: the
+// inventory has it already but its event is still unread. Such an event was queued before the
+// inventory changed, so a second comparison settles it.
 func (w *watcher) drift() *drift {
 	for range maxSettling {
 		if d := w.batch.drift(w.p.inventory, w.p.chains); len(d.keys) == 0 || !w.readQueued() {
@@ -199,8 +194,8 @@ func (w *watcher) drift() *drift {
 	return w.batch.drift(w.p.inventory, w.p.chains)
 }
 
-// readQueued adds the waiting events to the batch, and reports whether there were any. It leaves
-// errors of the socket to Receive.
+// readQueued adds the queued events to the batch and reports whether it found any. It leaves socket
+// errors to Receive.
 func (w *watcher) readQueued() (any bool) {
 	for {
 		d, some, err := w.socket.Queued()
@@ -216,7 +211,8 @@ func (w *watcher) readQueued() (any bool) {
 	}
 }
 
-// flush reports what the batch shows to differ and begins a new one. It returns when to call it again, unless that is 0.
+// flush reports the drift of the batch and starts a new batch. It returns the delay until the next
+// call, 0 for none.
 func (w *watcher) flush() (again time.Duration) {
 	d := w.drift()
 	b := w.batch

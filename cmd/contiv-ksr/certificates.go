@@ -94,7 +94,7 @@ func revokeCommand() *cobra.Command {
 	}, func(ctx context.Context, store *etcd.Store, args []string) error {
 		key := access.ClientPrefix + args[0]
 		if _, exists, err := store.Get(ctx, key); err != nil || !exists {
-			return cmp.Or(err, fmt.Errorf("there is no %s", args[0]))
+			return cmp.Or(err, fmt.Errorf("no %s", args[0]))
 		}
 		if err := store.Delete(ctx, key); err != nil {
 			return err

@@ -24,7 +24,7 @@ import (
 const Descriptor = "linux-ipt-rulechain-descriptor"
 
 const (
-	// ownChainPrefix starts the names of the chains that we hang into built-in ones.
+	// ownChainPrefix starts the names of the chains to which built-in chains jump.
 	ownChainPrefix = "CONTIV-"
 	// maxChainName is XT_EXTENSION_MAXNAMELEN, less the terminating zero.
 	maxChainName = 28
@@ -35,10 +35,9 @@ type (
 	ruleChainItem = kvscheduler.Item[*ruleChain, noMetadata]
 )
 
-// Descriptor describes chains of rules for iptables. Each is a chain of
-// its own in the kernel: of type CUSTOM under its name, and otherwise under a name
-// of ours, to which the built-in chain leads. What others have in the built-in
-// chains stays.
+// Descriptor describes rule chains for iptables. Each is a separate chain in the kernel. A CUSTOM
+// chain has its own name; any other has a name with ownChainPrefix, and the built-in chain jumps to
+// it. Foreign rules in the built-in chains stay.
 func (c *Chains) Descriptor() kvscheduler.Descriptor[*ruleChain, noMetadata] {
 	return kvscheduler.Descriptor[*ruleChain, noMetadata]{
 		Name:               Descriptor,
@@ -63,7 +62,7 @@ func (c *Chains) Descriptor() kvscheduler.Descriptor[*ruleChain, noMetadata] {
 
 func tableName(v *ruleChain) string { return strings.ToLower(v.GetTable().String()) }
 
-// builtinChain returns the chain that leads to ours, "" if it is a custom one.
+// builtinChain returns the chain that jumps to ours, "" for a custom chain.
 func builtinChain(v *ruleChain) string {
 	if v.GetChainType() == linux_iptables.RuleChain_CUSTOM {
 		return ""
@@ -80,7 +79,7 @@ func ChainName(v *ruleChain) string {
 	return ownChainPrefix + hex.EncodeToString(sum[:8])
 }
 
-// samePlace reports whether old can become new by other rules and another policy.
+// samePlace reports whether old and new differ in rules and policy only.
 func samePlace(old, new *ruleChain) bool {
 	return namespaces.Same(old.GetNamespace(), new.GetNamespace()) && old.GetProtocol() == new.GetProtocol() &&
 		old.GetTable() == new.GetTable() && old.GetChainType() == new.GetChainType() && ChainName(old) == ChainName(new)
@@ -91,8 +90,7 @@ func equivalentRuleChains(old, new *ruleChain) bool {
 		slices.Equal(normalRules(old.GetRules()), normalRules(new.GetRules()))
 }
 
-// customChainKey is derived from chains of type CUSTOM; rules that jump to them
-// depend on it.
+// customChainKey is derived from CUSTOM chains; rules that jump to them depend on it.
 func customChainKey(v *ruleChain, chain string) string {
 	ns := v.GetNamespace()
 	where := "own"
@@ -127,8 +125,8 @@ func ruleChainDependencies(v *ruleChain) (deps []kvscheduler.Dependency) {
 	return deps
 }
 
-// extensionTargets are the targets of iptables-extensions(8) and the verdicts;
-// every other target is a chain.
+// extensionTargets lists the targets of iptables-extensions(8) and the verdicts. Every other target
+// is a chain.
 var extensionTargets = setOf("ACCEPT", "DROP", "RETURN", "QUEUE", "AUDIT", "CHECKSUM", "CLASSIFY", "CLUSTERIP", "CONNMARK",
 	"CONNSECMARK", "CT", "DNAT", "DNPT", "DSCP", "ECN", "HL", "HMARK", "IDLETIMER", "LED", "LOG", "MARK", "MASQUERADE",
 	"NETMAP", "NFLOG", "NFQUEUE", "NOTRACK", "RATEEST", "REDIRECT", "REJECT", "SECMARK", "SET", "SNAT", "SNPT", "SYNPROXY",
@@ -142,7 +140,7 @@ func setOf(words ...string) map[string]bool {
 	return set
 }
 
-// builtinChains says which chains each table has; all have custom ones.
+// builtinChains lists the built-in chains of each table. All tables allow custom chains.
 var builtinChains = map[linux_iptables.RuleChain_Table][]linux_iptables.RuleChain_ChainType{
 	linux_iptables.RuleChain_FILTER: {linux_iptables.RuleChain_INPUT, linux_iptables.RuleChain_FORWARD, linux_iptables.RuleChain_OUTPUT},
 	linux_iptables.RuleChain_NAT: {linux_iptables.RuleChain_PREROUTING, linux_iptables.RuleChain_INPUT, linux_iptables.RuleChain_OUTPUT,
@@ -180,7 +178,7 @@ func validateRuleChain(v *ruleChain) error {
 	switch policy := v.GetDefaultPolicy(); {
 	case policy == linux_iptables.RuleChain_NONE:
 	case v.GetTable() != linux_iptables.RuleChain_FILTER:
-		return invalid("default_policy", "only built-in chains of table FILTER have a default policy, not those of %v", v.GetTable())
+		return invalid("default_policy", "only built-in chains of table FILTER have a default policy, not chains of table %v", v.GetTable())
 	case custom:
 		return invalid("default_policy", "only built-in chains have a default policy: end the rules with \"-j %v\" instead", policy)
 	case policy != linux_iptables.RuleChain_ACCEPT && policy != linux_iptables.RuleChain_DROP:
@@ -222,7 +220,7 @@ func validateRule(rule string) error {
 		return err
 	}
 	if len(words) == 0 {
-		return fmt.Errorf("there is an empty rule")
+		return fmt.Errorf("a rule is empty")
 	}
 	if err := checkOptions(words); err != nil {
 		return fmt.Errorf("rule %q has the %w: leave only what matches and the target, such as \"-s 10.1.0.0/16 -j DROP\"", rule, err)
@@ -274,8 +272,8 @@ func (c *Chains) delete(ctx context.Context, key string, v *ruleChain, _ noMetad
 	return nil
 }
 
-// change calls change with the firewall that the chain belongs to. A Watcher
-// looks at it before or after, never while it changes.
+// change calls change with the firewall of the chain. A Watcher never checks the chain during the
+// change.
 func (c *Chains) change(v *ruleChain, acquire func(*linux_namespace.NetNamespace) (*namespaces.Namespace, error), change func(*firewall) error) error {
 	ns, err := acquire(v.GetNamespace())
 	if err != nil {

@@ -11,40 +11,37 @@ import (
 // Options of Chains. All are needed.
 type Options struct {
 	Namespaces *namespaces.Set
-	// Inhabited returns references to the namespaces with interfaces of ours, and to those of microservices:
-	// chains of ours may be there, too.
+	// Inhabited returns references to the namespaces of our interfaces and of microservices, which
+	// may hold our chains.
 	Inhabited func() map[namespaces.ID]*linux_namespace.NetNamespace
-	// RemoveUnneeded removes a namespace by name of which the last value was deleted.
+	// RemoveUnneeded removes a named namespace after its last value was deleted.
 	RemoveUnneeded func(*linux_namespace.NetNamespace) error
-	// ListenTo makes the watching of chains begin, and include a namespace.
+	// ListenTo starts the watching of chains and includes a namespace.
 	ListenTo func(*namespaces.Namespace)
-	// RetrieveAfter are the descriptors that must know their values before chains are read.
+	// RetrieveAfter lists the descriptors that must retrieve before chains are read.
 	RetrieveAfter []string
 	Log           *slog.Logger
 }
 
-// Chains are the rule chains of a node.
+// Chains manages the rule chains of a node.
 type Chains struct {
 	Options
 	known known
-	// mu is held while rule chains are changed, or looked at by a Watcher.
+	// mu is held while rule chains are changed or checked by a Watcher.
 	mu sync.Mutex
 }
 
-// New returns Chains that know of none.
 func New(o Options) *Chains { return &Chains{Options: o, known: known{chains: map[string]placed{}}} }
 
 // In returns the rule chains of a namespace by key.
 func (c *Chains) In(ns namespaces.ID) map[string]*ruleChain { return c.known.in(ns) }
 
-// known are the chains that are configured. It is a cache of the kernel's state, and each retrieve
-// replaces it.
+// known caches the configured chains. Each retrieve replaces it.
 type known struct {
 	mu     sync.Mutex
 	chains map[string]placed // by key
 }
 
-// placed is a rule chain and the namespace that it is in.
 type placed struct {
 	value *ruleChain
 	ns    namespaces.ID
@@ -80,7 +77,6 @@ func (k *known) in(ns namespaces.ID) map[string]*ruleChain {
 	return chains
 }
 
-// namespaces returns a reference to each namespace with chains.
 func (k *known) namespaces() map[namespaces.ID]*linux_namespace.NetNamespace {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -11,20 +11,19 @@ import (
 )
 
 var (
-	// ErrForeignChain says that a chain of iptables has the name of ours, but not
-	// our mark.
+	// ErrForeignChain reports that an iptables chain has our name but not our mark.
 	ErrForeignChain = errors.New("another chain has this name")
-	// ErrPolicyTaken says that two rule chains want different default policies
-	// for one built-in chain.
+	// ErrPolicyTaken reports that two rule chains want different default policies for one built-in
+	// chain.
 	ErrPolicyTaken = errors.New("default policies contradict each other")
 )
 
-// script is what iptables-restore does to a table at once, or not at all.
+// script is an atomic input of iptables-restore for one table.
 type script []string
 
 func (s *script) add(format string, args ...any) { *s = append(*s, fmt.Sprintf(format, args...)) }
 
-// text is empty if there is nothing to do.
+// text is empty if the script is.
 func (s script) text(table string) string {
 	if len(s) == 0 {
 		return ""
@@ -32,18 +31,18 @@ func (s script) text(table string) string {
 	return "*" + table + "\n" + strings.Join(s, "\n") + "\nCOMMIT\n"
 }
 
-// put returns what gives the chain its rules, policy and place. old are the rules
-// that it had been given, nil if it had none: those that stay are not touched, so
-// that their counters go on.
+// put returns the commands that give the chain its rules, policy and place. old holds the
+// previously requested rules, nil if none. Unchanged rules are not touched, so their counters
+// continue.
 func (t ipTable) put(v *ruleChain, old []string) (script, error) {
 	var s script
 	name := ChainName(v)
 	have := t[name]
 	mark, ours := have.mark()
-	if have != nil && !mayTake(v, have) {
+	if have != nil && !isReplaceable(v, have) {
 		return nil, fmt.Errorf("%w: chain %s of table %s: remove it, or give this one another chain_name", ErrForeignChain, name, tableName(v))
 	}
-	// The seal follows when it is known how the program prints the rules.
+	// The seal depends on how iptables-save prints the rules, so it is set later.
 	marking := markOf(v, noSeal).rule()
 	switch {
 	case have == nil:
@@ -62,9 +61,9 @@ func (t ipTable) put(v *ruleChain, old []string) (script, error) {
 	return s, t.setPolicy(&s, v, mark)
 }
 
-// mayTake reports whether a chain may be treated as ours: it has our mark, a name that only we
-// give, or no rules that could be lost.
-func mayTake(v *ruleChain, c *ipChain) bool {
+// isReplaceable reports whether a chain may be treated as ours: it has our mark, a name only we use, or
+// no rules.
+func isReplaceable(v *ruleChain, c *ipChain) bool {
 	mark, marked := c.mark()
 	return marked && mark.name == v.GetName() || builtinChain(v) != "" || len(c.rules) == 0
 }
@@ -75,8 +74,8 @@ func (s *script) appendRules(chain string, rules []string) {
 	}
 }
 
-// changeRules replaces what lies between the first and the last difference. The
-// mark is rule number 1.
+// changeRules replaces the rules between the first and the last difference. The mark is rule number
+// 1.
 func (s *script) changeRules(chain string, old, new []string) {
 	from, to := normalRules(old), normalRules(new)
 	first := 0
@@ -99,8 +98,8 @@ func (s *script) changeRules(chain string, old, new []string) {
 	}
 }
 
-// placeJump makes the built-in chain lead to ours, before all rules of others and
-// in the order of the logical names, whichever came first.
+// placeJump adds the jump from the built-in chain before all foreign rules, ordered by logical
+// name.
 func (t ipTable) placeJump(s *script, v *ruleChain, name string) {
 	builtin := builtinChain(v)
 	if builtin == "" {
@@ -128,14 +127,14 @@ func (t ipTable) placeJump(s *script, v *ruleChain, name string) {
 	}
 }
 
-// setPolicy sets the policy of the built-in chain. One that we do not set any more
-// becomes ACCEPT, with which the kernel starts.
+// setPolicy sets the policy of the built-in chain. A policy that we no longer set becomes ACCEPT,
+// the kernel's default.
 func (t ipTable) setPolicy(s *script, v *ruleChain, before chainMark) error {
 	builtin := builtinChain(v)
 	if builtin == "" {
 		return nil
 	}
-	others := t.policyOfOthers(builtin, v.GetName())
+	others := t.foreignPolicy(builtin, v.GetName())
 	wanted := v.GetDefaultPolicy()
 	switch {
 	case wanted == linux_iptables.RuleChain_NONE && before.policy == linux_iptables.RuleChain_NONE:
@@ -154,8 +153,8 @@ func (t ipTable) setPolicy(s *script, v *ruleChain, before chainMark) error {
 	return nil
 }
 
-// policyOfOthers returns the mark of another chain that sets the policy.
-func (t ipTable) policyOfOthers(builtin, but string) chainMark {
+// foreignPolicy returns the mark of another chain that sets the policy.
+func (t ipTable) foreignPolicy(builtin, but string) chainMark {
 	for _, chain := range t.jumps(builtin) {
 		if mark, _ := t[chain].mark(); mark.name != but && mark.policy != linux_iptables.RuleChain_NONE {
 			return mark

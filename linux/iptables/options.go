@@ -5,20 +5,20 @@ import (
 	"strings"
 )
 
-// A rule may only have options for matches and targets. iptables accepts others in a rule, too: -M
-// executes a program, -t changes the table, and it accepts "--modpr" for --modprobe and "-fM" for
-// -f -M. Options are therefore allowed by their full names only.
+// A rule may have options for matches and targets only. iptables accepts others: -M executes a
+// program, -t changes the table, and it also accepts "--modpr" for --modprobe and "-fM" for -f -M.
+// So options are allowed by full name only.
 
-// shortOptions are those of one letter, and whether a value follows.
+// shortOptions maps one-letter options to whether a value follows.
 var shortOptions = map[string]bool{
 	"-s": true, "-d": true, "-p": true, "-i": true, "-o": true, "-j": true, "-g": true, "-m": true, "-f": false,
 }
 
-// ruleOptions are the long options of rules.
+// ruleOptions lists the long options of rules.
 var ruleOptions = setOf("--source", "--src", "--destination", "--dst", "--protocol", "--in-interface", "--out-interface",
 	"--jump", "--goto", "--match", "--fragment", "--ipv4", "--ipv6")
 
-// extensionOptions are those of iptables-extensions(8).
+// extensionOptions lists the options of iptables-extensions(8).
 var extensionOptions = setOf(
 	"--accept-local", "--add-set", "--ahlen", "--ahres", "--ahspi", "--alarm", "--algo", "--and-mark", "--and-tos", "--bytecode", "--bytes-gt",
 	"--bytes-lt", "--cgroup", "--checksum-fill", "--chunk-types", "--clamp-mss-to-pmtu", "--cluster-hash-seed", "--cluster-local-nodemask",
@@ -58,10 +58,10 @@ var extensionOptions = setOf(
 	"--xor-mark", "--xor-tos", "--zone", "--zone-orig", "--zone-reply",
 )
 
-// textOptions are followed by any text, such as "-A".
+// textOptions take any text, such as "-A", as their value.
 var textOptions = setOf("--comment", "--log-prefix", "--nflog-prefix", "--ulog-prefix", "--string", "--hex-string")
 
-// checkOptions returns the first word of a rule that must not be there.
+// checkOptions returns an error for the first forbidden word of a rule.
 func checkOptions(words []string) error {
 	for i := 0; i < len(words); i++ {
 		word := words[i]
@@ -92,7 +92,6 @@ func checkOptions(words []string) error {
 	return nil
 }
 
-// isNumber reports whether a word is a negative number.
 func isNumber(word string) bool {
 	return len(word) > 1 && strings.Trim(word[1:], "0123456789") == ""
 }

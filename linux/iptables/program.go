@@ -18,13 +18,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// firewall is what iptables, or ip6tables, shows and changes in a namespace.
+// firewall runs iptables or ip6tables in a namespace.
 type firewall struct {
 	ns       *namespaces.Namespace
 	protocol linux_iptables.RuleChain_Protocol
 }
 
-// program returns the name of a program of the family, such as "ip6tables-save".
 func (f *firewall) program(suffix string) string {
 	if f.protocol == linux_iptables.RuleChain_IPV6 {
 		return "ip6tables-" + suffix
@@ -32,7 +31,6 @@ func (f *firewall) program(suffix string) string {
 	return "iptables-" + suffix
 }
 
-// run runs a program of the family in the namespace.
 func (f *firewall) run(ctx context.Context, stdin, suffix string, args ...string) (string, error) {
 	program := f.program(suffix)
 	path, err := exec.LookPath(program)
@@ -63,7 +61,7 @@ func complaint(text string) string {
 	return strings.Join(lines, "; ")
 }
 
-// change reads a table and applies what plan makes of it, at once.
+// change reads a table, passes it to plan and applies the resulting script atomically.
 func (f *firewall) change(ctx context.Context, table string, plan func(ipTable) (script, error)) error {
 	text, err := f.run(ctx, "", "save", "-t", table)
 	if err != nil {
@@ -83,7 +81,7 @@ func (f *firewall) change(ctx context.Context, table string, plan func(ipTable) 
 	return nil
 }
 
-// at returns the line that a program complains about.
+// at returns the script line that an error refers to.
 func (s script) at(err error) string {
 	_, rest, ok := strings.Cut(err.Error(), "line")
 	var line int
@@ -96,7 +94,7 @@ func (s script) at(err error) string {
 	return fmt.Sprintf(" (%s)", s[line-2])
 }
 
-// tables reads all tables of the family, none if there is no program for that.
+// tables reads all tables of the family; none if iptables is not installed.
 func (f *firewall) tables(ctx context.Context) (map[string]ipTable, error) {
 	some, err := f.hasTables()
 	if err != nil || !some {
@@ -109,10 +107,10 @@ func (f *firewall) tables(ctx context.Context) (map[string]ipTable, error) {
 	return parseTables(text), err
 }
 
-// firewallTables are the names of the tables that iptables makes.
+// firewallTables lists the names of iptables tables.
 var firewallTables = []string{"filter", "nat", "mangle", "raw", "security"}
 
-// hasTables tells, without a program, if the namespace has any of the tables: most
+// hasTables reports, without running a program, whether the namespace has any of the tables. Most
 // have none.
 func (f *firewall) hasTables() (some bool, err error) {
 	legacy, family := "ip_tables_names", unix.NFPROTO_IPV4
@@ -137,7 +135,7 @@ func nftTables(family uint8) (names []string, err error) {
 	req := nl.NewNetlinkRequest(unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETTABLE, unix.NLM_F_DUMP)
 	req.AddData(&nl.Nfgenmsg{NfgenFamily: family, Version: unix.NFNETLINK_V0})
 	answers, err := req.Execute(unix.NETLINK_NETFILTER, unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_NEWTABLE)
-	if rtnl.IsUnsupported(err) || errors.Is(err, unix.EINVAL) { // a kernel without nftables has none
+	if rtnl.IsUnsupported(err) || errors.Is(err, unix.EINVAL) { // a kernel without nftables has no tables
 		return nil, nil
 	}
 	for _, answer := range answers {
@@ -148,8 +146,8 @@ func nftTables(family uint8) (names []string, err error) {
 	return names, err
 }
 
-// nftTableOf returns the family and the name of the table that a message of
-// nftables is about: the first attribute of tables, chains and rules.
+// nftTableOf returns the family and name of the table from an nftables message. The table name is
+// the first attribute of tables, chains and rules.
 func nftTableOf(data []byte) (family uint8, name string) {
 	if len(data) < nl.SizeofNfgenmsg {
 		return 0, ""

@@ -15,9 +15,8 @@ import (
 	"github.com/contiv/contiv/models"
 )
 
-// retrieve reads our chains out of the agent's namespace, of those that
-// expected chains are in, and of those with interfaces of ours and of
-// microservices.
+// retrieve reads our chains in the agent's namespace, in those of expected chains, of our
+// interfaces and of microservices.
 func (c *Chains) retrieve(ctx context.Context, expected []ruleChainItem) ([]ruleChainItem, error) {
 	refs := c.Inhabited()
 	maps.Copy(refs, c.known.namespaces())
@@ -44,7 +43,7 @@ func (c *Chains) retrieveKeys(ctx context.Context, expected []ruleChainItem) ([]
 	return slices.DeleteFunc(items, func(item ruleChainItem) bool { return !wanted[item.Key] }), err
 }
 
-// read reads the given namespaces, and those of the expected chains.
+// read reads the given namespaces and those of the expected chains.
 func (c *Chains) read(ctx context.Context, expected []ruleChainItem, refs map[namespaces.ID]*linux_namespace.NetNamespace) ([]ruleChainItem, error) {
 	wanted := map[namespaces.ID]map[string]*ruleChain{} // by logical name
 	for _, item := range expected {
@@ -73,7 +72,7 @@ func (c *Chains) read(ctx context.Context, expected []ruleChainItem, refs map[na
 				return
 			}
 			key := models.Key(v)
-			// Of several chains of one name, the one in the right place counts.
+			// If several chains have one name, the one in the expected place wins.
 			if _, twice := found[key]; !twice || want != nil && samePlace(v, want) {
 				found[key] = ruleChainItem{Key: key, Value: v, Origin: kvscheduler.FromNB}
 			}
@@ -130,8 +129,8 @@ func (c *Chains) readFirewalls(ctx context.Context, ref *linux_namespace.NetName
 	return nil
 }
 
-// describeRuleChain returns the present chain, with the text of the wanted one if it results from
-// that; nil if packets do not come to a wanted chain.
+// describeRuleChain returns the chain as found. If it matches the wanted chain, it has the wanted
+// rule texts. It is nil if no jump leads to a wanted chain.
 func describeRuleChain(v *ruleChain, t ipTable, want *ruleChain) *ruleChain {
 	if want == nil || !samePlace(v, want) {
 		return v

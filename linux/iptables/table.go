@@ -13,15 +13,15 @@ import (
 
 type ruleChain = linux_iptables.RuleChain
 
-// ipTable is a table as iptables-save prints it, chains by name.
+// ipTable holds the chains of a table by name, as iptables-save prints them.
 type ipTable map[string]*ipChain
 
 type ipChain struct {
-	policy string // ACCEPT or DROP; "-" of a chain that is not built in
+	policy string // ACCEPT or DROP; "-" if the chain is not built in
 	rules  []string
 }
 
-// parseTables reads the output of iptables-save: tables by name.
+// parseTables parses the output of iptables-save into tables by name.
 func parseTables(text string) map[string]ipTable {
 	tables := map[string]ipTable{}
 	var table ipTable
@@ -56,10 +56,9 @@ func (c *ipChain) mark() (chainMark, bool) {
 	return parseMark(c.rules[0])
 }
 
-// contents returns the rules of a chain of ours.
 func (c *ipChain) contents() []string { return c.rules[1:] }
 
-// jumps returns the names of our chains to which a built-in chain leads, in order.
+// jumps returns the names of our chains that a built-in chain jumps to, in order.
 func (t ipTable) jumps(builtin string) (names []string) {
 	if t[builtin] == nil {
 		return nil
@@ -72,7 +71,7 @@ func (t ipTable) jumps(builtin string) (names []string) {
 	return names
 }
 
-// users returns the names of the chains with rules that lead to a chain.
+// users returns the names of the chains that jump to a chain.
 func (t ipTable) users(chain string) (names []string) {
 	for name, c := range t {
 		if slices.ContainsFunc(c.rules, func(rule string) bool { return jumpTarget(rule) == chain }) {
@@ -83,12 +82,12 @@ func (t ipTable) users(chain string) (names []string) {
 	return names
 }
 
-// chainMark is the comment of the first rule of our chains, which does nothing:
-// "contiv/<chain type>/<default policy>/<seal>/<logical name>".
+// chainMark is the comment of the first rule of our chains: "contiv/<chain type>/<default
+// policy>/<seal>/<logical name>". The rule has no effect.
 type chainMark struct {
 	chainType linux_iptables.RuleChain_ChainType
 	policy    linux_iptables.RuleChain_Policy
-	// seal reports whether the rules are still what became of the requested ones.
+	// seal shows whether the rules are still those that were applied.
 	seal string
 	name string
 }
@@ -96,8 +95,7 @@ type chainMark struct {
 const (
 	markPrefix = "contiv/"
 	noSeal     = "-"
-	// maxRuleChainName leaves room for the rest of the mark: comments have up to
-	// 255 bytes.
+	// maxRuleChainName leaves room for the rest of the mark: comments have up to 255 bytes.
 	maxRuleChainName = 200
 )
 
@@ -127,9 +125,8 @@ func parseMark(rule string) (chainMark, bool) {
 	}, ok1 && ok2
 }
 
-// sealOf is equal for equal requested rules that the program prints alike. iptables rewrites rules
-// (10.0.0.1 becomes 10.0.0.1/32), so only a seal in the kernel shows, without memory, whether the
-// present rules are the requested ones.
+// sealOf hashes the requested and the printed rules. iptables rewrites rules (10.0.0.1 becomes
+// 10.0.0.1/32), so a restarted agent can only compare them through a seal kept in the kernel.
 func sealOf(requested, printed []string) string {
 	h := sha256.New()
 	for _, rules := range [][]string{normalRules(requested), printed} {
@@ -138,7 +135,7 @@ func sealOf(requested, printed []string) string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// normalRules returns rules that are equal if they differ in space only.
+// normalRules returns the rules with normalised white space.
 func normalRules(rules []string) []string {
 	normal := make([]string, len(rules))
 	for i, rule := range rules {
@@ -148,8 +145,8 @@ func normalRules(rules []string) []string {
 	return normal
 }
 
-// splitRule splits the text of a rule into words as iptables-restore does:
-// quotes keep words together, and a backslash in them takes the next byte as is.
+// splitRule splits a rule into words like iptables-restore: quotes group words, and a backslash
+// inside them escapes the next byte.
 func splitRule(rule string) (words []string, err error) {
 	var word []byte
 	inWord, quoted := false, false
@@ -178,7 +175,7 @@ func splitRule(rule string) (words []string, err error) {
 	return words, nil
 }
 
-// jumpTarget returns the target that a rule leads to, "" if it has none.
+// jumpTarget returns the target of a rule, "" if it has none.
 func jumpTarget(rule string) string {
 	words, _ := splitRule(rule)
 	for i, word := range words {

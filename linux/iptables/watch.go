@@ -13,20 +13,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Watcher notices changes of iptables tables by others. It belongs to one goroutine.
-// iptables-legacy sends no notifications; the next resync finds its changes.
+// Watcher detects foreign changes of iptables tables. It belongs to one goroutine. iptables-legacy
+// sends no events; the next resync finds its changes.
 type Watcher struct {
 	chains  *Chains
 	report  func(reason string, keys ...string)
 	touched map[namespaces.ID]bool
 }
 
-// Watcher returns a new one, which reports what others change of the chains.
+// Watcher returns a watcher that calls report for changed chains.
 func (c *Chains) Watcher(report func(reason string, keys ...string)) *Watcher {
 	return &Watcher{chains: c, report: report, touched: map[namespaces.ID]bool{}}
 }
 
-// Notice takes messages of nftables, on which iptables is based, from a namespace, and reports whether there is something to Check.
+// Notice handles nftables messages from a namespace and reports whether Check is needed. iptables
+// is based on nftables.
 func (w *Watcher) Notice(ns namespaces.ID, messages []syscall.NetlinkMessage) bool {
 	for _, m := range messages {
 		if w.touched[ns] {
@@ -43,14 +44,14 @@ func (w *Watcher) Notice(ns namespaces.ID, messages []syscall.NetlinkMessage) bo
 	return len(w.touched) > 0
 }
 
-// Lost makes everything suspicious.
+// Lost marks everything as possibly changed.
 func (w *Watcher) Lost() {
 	for ns := range w.chains.known.namespaces() {
 		w.touched[ns] = true
 	}
 }
 
-// Check reports the rule chains that are not as they were set.
+// Check reports the rule chains that differ from their configuration.
 func (w *Watcher) Check(ctx context.Context) {
 	touched := w.touched
 	w.touched = map[namespaces.ID]bool{}
@@ -70,7 +71,6 @@ func (w *Watcher) Check(ctx context.Context) {
 	}
 }
 
-// changed returns the keys of the chains in a namespace that differ.
 func (w *Watcher) changed(ctx context.Context, ns namespaces.ID) ([]string, error) {
 	w.chains.mu.Lock()
 	defer w.chains.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package microservices knows which microservices run on this node: values of type MICROSERVICE refer to
-// the network namespaces in which they run.
+// Package microservices tracks the microservices on this node. Values of type MICROSERVICE refer to
+// their network namespaces.
 package microservices
 
 import (
@@ -16,22 +16,21 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-// Place is where a microservice runs.
+// Place is the network namespace of a microservice.
 type Place struct {
-	// NetNS is the path of its network namespace.
 	NetNS string
-	// ID tells network namespaces apart that follow each other at one path.
+	// ID distinguishes successive network namespaces at one path.
 	ID string
 }
 
-// Set is the microservices that the scheduler knows. A change takes two transactions:
+// Set holds the microservices known to the scheduler. A change takes two transactions:
 //
 //	Run ──wanted──┐
 //	              ├─> retire    values in microservices that end or move are deleted there
 //	              └─> publish   then the new ones become known, and values are created
 //
 // The scheduler starts them when their turn comes. In between, references to an ending microservice
-// still lead to its namespace, so that nothing is left behind if the namespace continues to exist.
+// still lead to its namespace, so that deletion leaves nothing behind there.
 type Set struct {
 	scheduler notifier
 
@@ -41,19 +40,18 @@ type Set struct {
 	retired map[string]bool
 }
 
-// notifier is the part of the scheduler that is told of changes. It calls its argument when the
+// notifier is the part of the scheduler that receives changes. It calls its argument when the
 // transaction's turn comes.
 type notifier interface {
 	PushSBNotifications(changes func() []kvscheduler.Notification) error
 }
 
-// New returns a Set without microservices.
 func New(s notifier) *Set { return &Set{scheduler: s} }
 
 type item = kvscheduler.Item[*emptypb.Empty, string]
 
-// Descriptor describes obtained values: the microservices that run on this node.
-// Values in their network namespaces depend on them.
+// Descriptor describes obtained values: the microservices on this node. Values in their network
+// namespaces depend on them.
 func (m *Set) Descriptor() kvscheduler.Descriptor[*emptypb.Empty, string] {
 	prefix := models.LinuxMicroserviceKey("")
 	return kvscheduler.Descriptor[*emptypb.Empty, string]{
@@ -69,8 +67,8 @@ func (m *Set) Descriptor() kvscheduler.Descriptor[*emptypb.Empty, string] {
 	}
 }
 
-// Run says which microservices run on this node, by label. Values that refer to
-// a missing one stay pending. It does not wait for the scheduler.
+// Run sets the microservices of this node, by label. Values in a missing one stay pending. It does
+// not wait for the scheduler.
 func (m *Set) Run(running map[string]Place) error {
 	if !m.want(running) {
 		return nil
@@ -84,7 +82,7 @@ func (m *Set) Run(running map[string]Place) error {
 	return nil
 }
 
-// want reports whether running differs from what was wanted before.
+// want stores running and reports whether it changed.
 func (m *Set) want(running map[string]Place) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -95,7 +93,7 @@ func (m *Set) want(running map[string]Place) bool {
 	return true
 }
 
-// retire returns notifications for the microservices that moved or ended.
+// retire returns notifications for microservices that moved or ended.
 func (m *Set) retire() (changes []kvscheduler.Notification) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -109,8 +107,8 @@ func (m *Set) retire() (changes []kvscheduler.Notification) {
 	return changes
 }
 
-// publish removes the retired microservices, and returns notifications for new ones. Changes since
-// retire are left to the next call.
+// publish removes the retired microservices and returns notifications for new ones. Changes after
+// retire wait for the next call.
 func (m *Set) publish() (changes []kvscheduler.Notification) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -131,7 +129,7 @@ func (m *Set) publish() (changes []kvscheduler.Notification) {
 	return changes
 }
 
-// present are the microservices that values may be in, by label.
+// present returns the microservices that may hold values, by label.
 func (m *Set) present() map[string]Place {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -140,7 +138,7 @@ func (m *Set) present() map[string]Place {
 	return present
 }
 
-// Path returns the file that stands for the network namespace of a microservice.
+// Path returns the network namespace file of a microservice.
 func (m *Set) Path(label string) (path string, known bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -148,7 +146,7 @@ func (m *Set) Path(label string) (path string, known bool) {
 	return at.NetNS, known
 }
 
-// Refs are references to the namespaces of all microservices.
+// Refs returns references to the namespaces of all microservices.
 func (m *Set) Refs() (refs []*linux_namespace.NetNamespace) {
 	for _, label := range slices.Sorted(maps.Keys(m.present())) {
 		refs = append(refs, &linux_namespace.NetNamespace{Type: linux_namespace.NetNamespace_MICROSERVICE, Reference: label})
@@ -156,7 +154,7 @@ func (m *Set) Refs() (refs []*linux_namespace.NetNamespace) {
 	return refs
 }
 
-// Dependencies are those of a value in a network namespace.
+// Dependencies returns the dependencies of a value in a network namespace.
 func Dependencies(ref *linux_namespace.NetNamespace) []kvscheduler.Dependency {
 	if ref.GetType() != linux_namespace.NetNamespace_MICROSERVICE {
 		return nil

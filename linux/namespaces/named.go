@@ -16,29 +16,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Network namespaces with names (NSID) are created when the first value in them is configured,
-// unless they exist, in the way of `ip netns add`:
+// Named network namespaces (NSID) are created with their first value, like `ip netns add` does:
 //
 //	/var/run/netns/<name>   where the namespace is mounted
 //	lo in it                is in the device group mark, which marks it as ours, and not another
 //	                        agent's: several share the directory where nodes are network namespaces
 //
-// When the last value in such a namespace is deleted, so is the namespace, unless others
-// have put something into it.
+// A namespace is deleted with its last value, unless it contains foreign objects.
 
-// netNSGroup is the last byte of the device group (IFLA_GROUP) of the loopbacks of namespaces that agents made.
+// netNSGroup is the last byte of the device group (IFLA_GROUP) of the loopbacks in namespaces made
+// by agents.
 const netNSGroup = 126
 
-// The host's network namespace has hostCookie up to Linux 6.17. Since 6.18, namespaces of all kinds share cookies, so that its
-// own depends on the version; it is known by hostInode there.
+// Up to Linux 6.17, hostCookie identifies the host's network namespace. Since 6.18, all namespace
+// types share one cookie sequence, so hostInode identifies it.
 const (
 	hostCookie = 1
-	hostInode  = 0xEFFFFFF9 // less than any that the kernel chooses
+	hostInode  = 0xEFFFFFF9 // below all inodes that the kernel assigns
 )
 
 const loopback = "lo"
 
-// AcquireOrMake is Acquire that makes the namespace if it is one by name and not there.
+// AcquireOrMake is Acquire that creates a missing named namespace.
 func (s *Set) AcquireOrMake(ref *linux_namespace.NetNamespace) (*Namespace, error) {
 	ns, err := s.Acquire(ref)
 	if !errors.Is(err, ErrGone) || ref.GetType() != linux_namespace.NetNamespace_NSID {
@@ -50,15 +49,14 @@ func (s *Set) AcquireOrMake(ref *linux_namespace.NetNamespace) (*Namespace, erro
 	return s.Acquire(ref)
 }
 
-// makeNamed creates a namespace. If another process creates the same one at the same time, theirs
-// is left in place.
+// makeNamed creates a namespace. If another process creates it at the same time, that one stays.
 func (s *Set) makeNamed(name string) error {
 	if err := shareMounts(s.namedDir); err != nil {
 		return err
 	}
 	path := filepath.Join(s.namedDir, name)
 	file, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE|os.O_EXCL, 0)
-	if errors.Is(err, fs.ErrExist) && isEmptyFile(path) { // left by a reboot, or by one that was interrupted
+	if errors.Is(err, fs.ErrExist) && isEmptyFile(path) { // left by a reboot or an interrupted creation
 		err = nil
 	} else if err == nil {
 		file.Close()
@@ -81,9 +79,10 @@ func (s *Set) makeNamed(name string) error {
 	return ns.SetLink(lo.Attrs().Index, rtnl.LinkChange{Group: new(s.mark)})
 }
 
-// markOf returns the device group of the loopbacks of namespaces that the agent in a network namespace makes. It has the
-// cookie of that one, which no other gets after its end, as inodes are. Agents of the host's network namespace write 0,
-// as did those of former versions; so do all agents before Linux 5.14, which has no cookies.
+// markOf returns the device group for the loopbacks of namespaces made by the agent of namespace
+// own. It contains the cookie of own, which is never reused, unlike inodes. It is netNSGroup alone
+// for the host's network namespace, as in earlier versions, and before Linux 5.14, which has no
+// cookies.
 func markOf(own *Namespace) uint32 {
 	if own.ID.Ino == hostInode {
 		return netNSGroup
@@ -113,7 +112,7 @@ func isEmptyFile(path string) bool {
 	return err == nil && info.Mode().IsRegular() && info.Size() == 0
 }
 
-// shareMounts lets all mount namespaces that share the directory see what is mounted in it.
+// shareMounts makes mounts in the directory visible in all mount namespaces that share it.
 func shareMounts(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -122,20 +121,20 @@ func shareMounts(dir string) error {
 	if !errors.Is(err, unix.EINVAL) {
 		return err
 	}
-	// It is no mount yet.
+	// The directory is not a mount point yet.
 	if err := unix.Mount(dir, dir, "none", unix.MS_BIND|unix.MS_REC, ""); err != nil {
 		return err
 	}
 	return unix.Mount("", dir, "none", unix.MS_SHARED|unix.MS_REC, "")
 }
 
-// mountNewNetNS makes a namespace that stays.
+// mountNewNetNS creates a persistent namespace.
 func mountNewNetNS(path string) error {
 	return namespace.InNew(func() error { return unix.Mount("/proc/thread-self/ns/net", path, "none", unix.MS_BIND, "") })
 }
 
-// RemoveUnneeded removes the namespace that a value was in before it was deleted, if we made it and
-// nothing is in it any more. inUse reports whether values remain in it.
+// RemoveUnneeded removes the namespace of a deleted value if we made it and it is empty. inUse
+// reports whether values remain in it.
 func (s *Set) RemoveUnneeded(ref *linux_namespace.NetNamespace, inUse func(ID) bool) error {
 	if ref.GetType() != linux_namespace.NetNamespace_NSID {
 		return nil
@@ -155,7 +154,7 @@ func (s *Set) RemoveUnneeded(ref *linux_namespace.NetNamespace, inUse func(ID) b
 	return nil
 }
 
-// unneeded reports whether a namespace exists that we made and nothing is in.
+// unneeded reports whether a namespace exists that we made and that is empty.
 func (s *Set) unneeded(ref *linux_namespace.NetNamespace, inUse func(ID) bool) (bool, error) {
 	ns, err := s.Acquire(ref)
 	if errors.Is(err, ErrGone) {
@@ -177,14 +176,14 @@ func (s *Set) unneeded(ref *linux_namespace.NetNamespace, inUse func(ID) bool) (
 	return err == nil, err
 }
 
-// fallbackTunnels are the devices that modules of the kernel put into each namespace.
+// fallbackTunnels lists the devices that kernel modules create in each namespace.
 var fallbackTunnels = map[string]bool{
 	"tunl0": true, "sit0": true, "ip6tnl0": true, "gre0": true, "gretap0": true, "erspan0": true, "ip_vti0": true, "ip6_vti0": true, "ip6gre0": true,
 }
 
-// Made are references to the namespaces by name that are ours.
+// Made returns references to the named namespaces that we made.
 func (s *Set) Made() (refs []*linux_namespace.NetNamespace) {
-	entries, _ := os.ReadDir(s.namedDir) // none, if there is no directory
+	entries, _ := os.ReadDir(s.namedDir) // empty if the directory is missing
 	for _, entry := range entries {
 		ref := &linux_namespace.NetNamespace{Type: linux_namespace.NetNamespace_NSID, Reference: entry.Name()}
 		ns, err := s.Acquire(ref)

@@ -1,13 +1,12 @@
-// Package namespaces opens the network namespaces that values refer to, shares them among their users,
-// makes those that have names, and tells which one an event of the kernel comes from.
+// Package namespaces opens the network namespaces of values, shares them between users, creates
+// named ones, and identifies the namespace of a kernel event.
 //
 //	NetNamespace ──Acquire──> Namespace: a connection to its kernel, until Release
 //	             ──Identify─> ID: equal as long as the namespace exists
 //	a number in an event ──ByNumber──> ID, of namespaces that Track was called for
 //
-// Namespaces are entered on a locked thread for as long as it takes to open a
-// socket in them, and held open only while in use and shortly after: nobody
-// keeps the namespace of a removed pod alive.
+// A locked thread enters a namespace only to open a socket. Namespaces stay open only while in use
+// and shortly after, so that a removed pod's namespace is not kept alive.
 package namespaces
 
 import (
@@ -28,27 +27,27 @@ import (
 )
 
 const (
-	// idleTime is how long an unused namespace stays open: the operations that
-	// wire one pod follow each other.
+	// idleTime is how long an unused namespace stays open, for the operations that follow each
+	// other when a pod is connected.
 	idleTime = time.Second
-	// maxIdle bounds the number of namespaces that are open but unused.
+	// maxIdle bounds the number of open but unused namespaces.
 	maxIdle = 64
 )
 
-// ID identifies a network namespace for as long as it exists.
+// ID identifies a network namespace for its lifetime.
 type ID = nsfile.ID
 
-// ErrGone says that a network namespace does not exist. Its contents are gone, too:
-// Delete succeeds and Retrieve finds nothing.
+// ErrGone reports that a network namespace does not exist. Its contents are gone too: Delete
+// succeeds and Retrieve finds nothing.
 var ErrGone = errors.New("network namespace does not exist")
 
-// Set opens network namespaces and shares them among their users.
+// Set opens network namespaces and shares them between users.
 type Set struct {
-	// Own is the namespace of the agent. It is always open.
+	// Own is the agent's namespace. It is always open.
 	Own *Namespace
 
 	namedDir string
-	// microservice returns the path of the namespace of a microservice.
+	// microservice returns the namespace path of a microservice.
 	microservice func(label string) (path string, known bool)
 	numbers      numbers
 	mark         uint32 // see named.go
@@ -64,11 +63,11 @@ type Set struct {
 type Namespace struct {
 	*rtnl.Conn
 	ID ID
-	// Name is for people: "network namespace /var/run/netns/x".
+	// Name is for messages: "network namespace /var/run/netns/x".
 	Name string
 
 	fd int
-	// number is that in the agent's own namespace, plus 1; 0: it was not asked for, or has none.
+	// number is the namespace's number in the agent's namespace plus 1; 0 if unknown or none.
 	number atomic.Int64
 
 	// Guarded by Set.mu.
@@ -76,9 +75,8 @@ type Namespace struct {
 	timer *time.Timer
 }
 
-// Open opens the agent's own namespace: the given path, or the one of the calling thread if that is
-// empty. namedDir is where those with names are mounted, and microservice returns the path of the
-// namespace in which one runs.
+// Open opens the agent's namespace at ownPath, or that of the calling thread if ownPath is empty.
+// namedDir holds the named namespaces. microservice returns the namespace path of a microservice.
 func Open(ownPath, namedDir string, microservice func(label string) (path string, known bool)) (*Set, error) {
 	if ownPath == "" {
 		ownPath = "/proc/thread-self/ns/net"
@@ -94,7 +92,7 @@ func Open(ownPath, namedDir string, microservice func(label string) (path string
 	return &Set{Own: own, namedDir: namedDir, microservice: microservice, mark: markOf(own), open: map[ID]*Namespace{}}, nil
 }
 
-// path returns the file that stands for a namespace, "" for the agent's own.
+// path returns the file of a namespace, "" for the agent's own.
 func (s *Set) path(ref *linux_namespace.NetNamespace) (string, error) {
 	path, ok := models.NetNSPath(ref, s.namedDir)
 	if ok {
@@ -106,7 +104,7 @@ func (s *Set) path(ref *linux_namespace.NetNamespace) (string, error) {
 	return path, nil
 }
 
-// Acquire opens a namespace; release it. ErrGone if there is none.
+// Acquire opens a namespace; the caller releases it. It returns ErrGone if none exists.
 func (s *Set) Acquire(ref *linux_namespace.NetNamespace) (*Namespace, error) {
 	path, err := s.path(ref)
 	if err != nil {
@@ -145,8 +143,8 @@ func (s *Set) Acquire(ref *linux_namespace.NetNamespace) (*Namespace, error) {
 	return ns, nil
 }
 
-// reuse uses the namespace at a path if it is open: as long as it is, no other namespace has its
-// identity, so that nothing needs to be opened to compare them. Otherwise it returns nil.
+// reuse returns the open namespace at a path, or nil. While it is open, no other namespace has its
+// identity, so the path need not be opened to compare them.
 func (s *Set) reuse(path string) *Namespace {
 	at, err := nsfile.Stat(path)
 	if err != nil {
@@ -162,7 +160,7 @@ func (s *Set) reuse(path string) *Namespace {
 	return ns
 }
 
-// use counts a user. The caller holds the lock.
+// use adds a user. The caller holds the lock.
 func (ns *Namespace) use() {
 	ns.users++
 	if ns.timer != nil {
@@ -170,7 +168,7 @@ func (ns *Namespace) use() {
 	}
 }
 
-// Release ends the use of a namespace, which is closed after idleTime without use.
+// Release ends one use of a namespace. It is closed after idleTime without use.
 func (s *Set) Release(ns *Namespace) {
 	if ns == s.Own {
 		return
@@ -207,7 +205,6 @@ func (s *Set) Identify(ref *linux_namespace.NetNamespace) (ID, error) {
 	return id, nil
 }
 
-// CloseIdle closes the unused namespaces.
 func (s *Set) CloseIdle() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -218,7 +215,7 @@ func (s *Set) CloseIdle() {
 	}
 }
 
-// InjectFaults is rtnl.Conn.InjectFaults for all namespaces, for tests.
+// InjectFaults calls rtnl.Conn.InjectFaults for all namespaces, for tests.
 func (s *Set) InjectFaults(f rtnl.Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -229,7 +226,7 @@ func (s *Set) InjectFaults(f rtnl.Fault) {
 	}
 }
 
-// Close closes all namespaces; those in use when they are released.
+// Close closes all namespaces. A namespace in use closes when it is released.
 func (s *Set) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -246,7 +243,7 @@ func (s *Set) closeLocked(ns *Namespace) {
 	ns.close()
 }
 
-// newNamespace opens the sockets; it takes over the file descriptor.
+// newNamespace opens the sockets. It owns fd.
 func newNamespace(fd int, id ID, name string) (*Namespace, error) {
 	ns := &Namespace{ID: id, fd: fd, Name: name}
 	conn, err := rtnl.New(ns.Handle())
@@ -258,7 +255,7 @@ func newNamespace(fd int, id ID, name string) (*Namespace, error) {
 	return ns, nil
 }
 
-// Handle returns the namespace for packages that take it open.
+// Handle returns the namespace's file descriptor for other packages.
 func (ns *Namespace) Handle() netns.NsHandle { return netns.NsHandle(ns.fd) }
 
 func (ns *Namespace) close() {
@@ -273,8 +270,7 @@ func (ns *Namespace) Enter(fn func() error) error {
 	return namespace.In(ns.Handle(), fn)
 }
 
-// openFile opens a file that stands for a network namespace. What can never be one
-// is as good as one that does not exist.
+// openFile opens a network namespace file. A file of another kind counts as missing.
 func openFile(path string) (int, ID, error) {
 	file, err := nsfile.Open(path)
 	if errors.Is(err, nsfile.ErrNone) || errors.Is(err, nsfile.ErrOther) {
@@ -295,14 +291,14 @@ func openFile(path string) (int, ID, error) {
 	return fd, id, nil
 }
 
-// goneError is an ErrGone in the words of its cause.
+// goneError is an ErrGone with the text of its cause.
 type goneError struct{ cause error }
 
 func (e goneError) Error() string   { return e.cause.Error() }
 func (e goneError) Unwrap() []error { return []error{ErrGone, e.cause} }
 
-// Same reports whether two references are equal; an undefined one is the
-// agent's own namespace, whatever its text.
+// Same reports whether two references are equal. An undefined one is the agent's own namespace,
+// whatever its text.
 func Same(a, b *linux_namespace.NetNamespace) bool {
 	if a.GetType() == linux_namespace.NetNamespace_UNDEFINED || b.GetType() == linux_namespace.NetNamespace_UNDEFINED {
 		return a.GetType() == b.GetType()

@@ -20,7 +20,6 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var made atomic.Int32
 
-// newNetNS makes a network namespace and returns its name.
 func newNetNS(t *testing.T) string {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -34,7 +33,7 @@ func newNetNS(t *testing.T) string {
 	return name
 }
 
-// newSet returns a Set of an agent in a namespace of its own, and the name of that.
+// newSet returns the Set of an agent in a new namespace, and the name of that namespace.
 func newSet(t *testing.T) (s *Set, own string) {
 	t.Helper()
 	own = newNetNS(t)
@@ -142,7 +141,8 @@ func TestThreadsReturnFromNamespaces(t *testing.T) {
 	}
 }
 
-// What an agent has marked belongs to no agent of a later network namespace, which may have the inode of the former.
+// Marks are unique: a later network namespace never gets the marks of an earlier one, even with the
+// same inode.
 func TestMarksAreNotGivenAgain(t *testing.T) {
 	marks := map[uint32]bool{netNSGroup: true} // the host's
 	for range 5 {
@@ -162,7 +162,7 @@ func TestMarksAreNotGivenAgain(t *testing.T) {
 	}
 }
 
-// What agents of former versions have made on a host is still theirs, whatever the cookie of its network namespace.
+// Namespaces made by earlier versions on a host still count as ours, whatever the host's cookie.
 func TestMarkOfTheHost(t *testing.T) {
 	own, err := os.Readlink("/proc/self/ns/net")
 	if err != nil {

@@ -6,15 +6,14 @@ import (
 	"sync"
 )
 
-// numbers are the numbers of namespaces. The kernel names namespaces in events by numbers that belong
-// to the listener's namespace.
+// numbers maps namespaces to their numbers (NSID) in the agent's namespace, which the kernel uses
+// in events.
 type numbers struct {
 	mu    sync.Mutex
 	byNum map[int]ID
 }
 
-// Track makes the kernel deliver the events of a namespace to listeners in the
-// agent's own.
+// Track makes the kernel deliver the events of a namespace to listeners in the agent's namespace.
 func (s *Set) Track(ns *Namespace) error {
 	if ns == s.Own {
 		return nil
@@ -30,7 +29,8 @@ func (s *Set) Track(ns *Namespace) error {
 	return nil
 }
 
-// TrackOwn is called when the agent's own namespace may have got a number in itself: then its events have that.
+// TrackOwn updates the number that the agent's own namespace may have got in itself. Its events
+// then carry it.
 func (s *Set) TrackOwn() {
 	if num, err := s.Number(s.Own); err == nil && num >= 0 {
 		s.numbers.put(num, s.Own.ID)
@@ -46,10 +46,10 @@ func (n *numbers) put(num int, ns ID) {
 	n.byNum[num] = ns
 }
 
-// assignNumber returns the number of a namespace, a new one if it has none.
+// assignNumber returns the number of a namespace and assigns one if needed.
 func (s *Set) assignNumber(ns *Namespace) (num int, err error) {
 	num = -1
-	if s.numbers.has(ns.ID) { // or one that is gone had the same identity
+	if s.numbers.has(ns.ID) { // or an earlier namespace had the same identity
 		num, err = s.Number(ns)
 	}
 	if err == nil && num < 0 {
@@ -64,8 +64,8 @@ func (s *Set) assignNumber(ns *Namespace) (num int, err error) {
 	return num, err
 }
 
-// Number returns the number of a namespace in the agent's own, negative if it has none. It keeps
-// its number as long as it exists, and it exists as long as it is open.
+// Number returns the number of a namespace in the agent's namespace, negative if none. A namespace
+// keeps its number while it exists, and it exists while it is open.
 func (s *Set) Number(ns *Namespace) (int, error) {
 	if num, known := ns.knownNumber(); known {
 		return num, nil
@@ -82,7 +82,7 @@ func (ns *Namespace) knownNumber() (num int, known bool) {
 	return int(stored - 1), stored > 0
 }
 
-// has reports whether a namespace with the identity had a number when it was last asked for.
+// has reports whether the namespace had a number at the last query.
 func (n *numbers) has(id ID) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -94,7 +94,6 @@ func (n *numbers) has(id ID) bool {
 	return false
 }
 
-// ByNumber returns the namespace with the number.
 func (s *Set) ByNumber(num int) (ID, bool) {
 	s.numbers.mu.Lock()
 	defer s.numbers.mu.Unlock()
@@ -102,7 +101,7 @@ func (s *Set) ByNumber(num int) (ID, bool) {
 	return id, ok
 }
 
-// ForgetNumber is called when the namespace with the number has ceased to exist. It returns that.
+// ForgetNumber removes the number of a deleted namespace and returns its identity.
 func (s *Set) ForgetNumber(num int) (ID, bool) {
 	s.numbers.mu.Lock()
 	defer s.numbers.mu.Unlock()

@@ -27,25 +27,26 @@ type (
 	item     = kvscheduler.Item[*redirect, kvscheduler.NoMetadata]
 )
 
-// errTaken says that two values redirect the same.
-var errTaken = errors.New("another value redirects it: take it out of one of them")
+// errFlowTaken reports that two values redirect the same flow.
+var errFlowTaken = errors.New("another value redirects it: take it out of one of them")
 
-// Redirects are those of the agent's network namespace.
+// Redirects manages the redirects in the agent's network namespace.
 type Redirects struct {
 	own    *namespaces.Namespace
 	needed func()
-	// endFlows has the kernel forget flows.
+	// endFlows deletes conntrack entries.
 	endFlows func(conntrack.Stale) error
 
 	// conn is locked while the fields below are used.
 	conn   *nft.Conn
 	tables []*table
 	wanted map[string]*redirect // by key
-	// owed are flows that the kernel has still to forget.
-	owed conntrack.Stale
+	// stale holds conntrack entries that are still to be deleted.
+	stale conntrack.Stale
 }
 
-// New connects to the nftables of a namespace, which must stay open until Close. It calls needed when there is something to watch.
+// New connects to the nftables of a namespace, which must stay open until Close. It calls needed
+// when the first redirect needs watching.
 func New(own *namespaces.Namespace, needed func()) (*Redirects, error) {
 	conn, err := nft.Open(&namespace.Namespace{Handle: own.Handle()})
 	if err != nil {
@@ -56,12 +57,11 @@ func New(own *namespaces.Namespace, needed func()) (*Redirects, error) {
 
 func withKernel(own *namespaces.Namespace, conn *nft.Conn, needed func()) *Redirects {
 	return &Redirects{
-		own: own, needed: needed, conn: conn, tables: []*table{{family: ipv4}, {family: ipv6}}, wanted: map[string]*redirect{}, owed: conntrack.Stale{},
+		own: own, needed: needed, conn: conn, tables: []*table{{family: ipv4}, {family: ipv6}}, wanted: map[string]*redirect{}, stale: conntrack.Stale{},
 		endFlows: func(stale conntrack.Stale) error { return stale.Forget(own.Handle()) },
 	}
 }
 
-// Close ends the connection; redirects stay.
 func (r *Redirects) Close() { r.conn.Release() }
 
 // Descriptor returns the descriptor of config/contiv/nat/v1/host-redirect/.
@@ -129,8 +129,8 @@ func validate(v *redirect) error {
 	return nil
 }
 
-// set makes values all that there is under their labels. One that asks for what others redirect gets the rest, so that values can
-// take from each other what they had.
+// set replaces the values of the given labels. A value that requests a flow of another value gets
+// the rest, so that values of one transaction can exchange flows.
 func (r *Redirects) set(items []item) []error {
 	r.needed()
 	changes := make([]change, len(items))
@@ -173,7 +173,7 @@ func (r *Redirects) remove(items []item) []error {
 	return errs
 }
 
-// forward makes the host forward what comes from outside.
+// forward enables forwarding on the host.
 func (r *Redirects) forward(changes []change) error {
 	var has4, has6 bool
 	for _, c := range changes {
@@ -196,7 +196,8 @@ func (r *Redirects) forward(changes []change) error {
 	})
 }
 
-// change makes changes in one transaction; if that fails, one by one to tell whose fault it is. It returns an error for each.
+// change applies changes in one transaction. If that fails, it applies them one by one to find the
+// invalid ones. It returns an error for each.
 func (r *Redirects) change(changes []change, note func()) []error {
 	errs := make([]error, len(changes))
 	_ = r.conn.Locked(func() error {
@@ -218,7 +219,8 @@ func (r *Redirects) change(changes []change, note func()) []error {
 	return errs
 }
 
-// apply makes changes in one transaction. If what is known of the tables was not true, it reads them first.
+// apply applies changes in one transaction. If that fails because the cache is outdated, it reads
+// the tables first.
 func (r *Redirects) apply(changes []change, errs []error) error {
 	read := slices.ContainsFunc(r.tables, func(t *table) bool { return !t.known })
 	err := r.try(changes, errs)
@@ -233,7 +235,7 @@ func (r *Redirects) try(changes []change, errs []error) error {
 	var edits []edit
 	var batches []*nft.Batch
 	for _, t := range r.tables {
-		if err := t.learn(r.conn); err != nil {
+		if err := t.load(r.conn); err != nil {
 			return err
 		}
 		e := t.plan(changes, errs)
@@ -250,7 +252,7 @@ func (r *Redirects) try(changes []change, errs []error) error {
 		for _, claims := range []map[flow]claim{edits[i].gone, edits[i].fresh} {
 			for f := range claims {
 				if f.protocol == unix.IPPROTO_UDP {
-					r.owed[conntrack.Destination{Addr: f.at.Addr(), Protocol: f.protocol, Port: f.at.Port()}] = nil
+					r.stale[conntrack.Destination{Addr: f.at.Addr(), Protocol: f.protocol, Port: f.at.Port()}] = nil
 				}
 			}
 		}
@@ -258,27 +260,27 @@ func (r *Redirects) try(changes []change, errs []error) error {
 	return nil
 }
 
-// forget has the kernel forget flows of UDP that began when something else was redirected. Clients that keep their port would go on
-// as they began. TCP either is connected, and goes on, or begins anew. What fails is left for the next change: the same change again
-// would have no difference to find it by.
+// forget deletes the conntrack entries of UDP flows that began under other redirects, because
+// clients that keep their port would stay there. TCP connections continue. Failed deletions wait
+// for the next change, because a retry of the same change finds no difference.
 func (r *Redirects) forget() error {
-	if len(r.owed) == 0 {
+	if len(r.stale) == 0 {
 		return nil
 	}
-	if err := r.endFlows(r.owed); err != nil {
+	if err := r.endFlows(r.stale); err != nil {
 		return fmt.Errorf("ending flows that are redirected otherwise now: %w", err)
 	}
-	clear(r.owed)
+	clear(r.stale)
 	return nil
 }
 
-// list returns all values. What is in a table that others have changed does not count.
+// list returns all values. It leaves out tables changed by others.
 func (r *Redirects) list() (items []item, err error) {
 	values := map[string]*redirect{}
 	err = r.conn.Locked(func() error {
 		for _, t := range r.tables {
 			t.known = false
-			if err := t.learn(r.conn); isUnsupported(err) {
+			if err := t.load(r.conn); isUnsupported(err) {
 				continue
 			} else if err != nil {
 				return err
@@ -300,7 +302,6 @@ func (r *Redirects) list() (items []item, err error) {
 	return items, err
 }
 
-// isUnsupported reports whether the kernel has no nftables, or not of the IP version.
 func isUnsupported(err error) bool {
 	return errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EPROTONOSUPPORT)
 }

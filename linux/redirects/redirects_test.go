@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Flows of UDP end with the next change, if the kernel could not be made to forget them with the first: the retry of that has no other
-// difference to apply.
+// If the kernel fails to delete UDP flows, the next change deletes them: a retry of the first has
+// no difference to apply.
 func TestFlowsEndOnceTheKernelForgets(t *testing.T) {
 	r := withKernel(nil, nft.New(nfttest.NewHost().Kernel), func() {})
 	at := flow{netip.MustParseAddrPort("10.9.0.1:30010"), unix.IPPROTO_UDP}

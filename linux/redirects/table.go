@@ -19,9 +19,9 @@ import (
 
 const (
 	tableName = "contiv-host"
-	mapTo     = "redirect-to"   // address, protocol and port -> address and port that they are sent to; comment: label
-	mapFrom   = "redirect-from" // the same -> address that the vswitch sees
-	// What is hidden here, nobody else gives another source: the chain is before those that do.
+	mapTo     = "redirect-to"   // address, protocol and port -> new address and port; comment: label
+	mapFrom   = "redirect-from" // the same -> source address seen by the vswitch
+	// The chain runs before other source NAT, so that no other chain changes the source.
 	beforeSources = -1
 )
 
@@ -29,13 +29,13 @@ var protocols = map[contiv_nat.DNat66_Protocol]uint8{
 	contiv_nat.DNat66_TCP: unix.IPPROTO_TCP, contiv_nat.DNat66_UDP: unix.IPPROTO_UDP, contiv_nat.DNat66_SCTP: unix.IPPROTO_SCTP,
 }
 
-// flow is what is redirected.
+// flow is a redirected destination.
 type flow struct {
 	at       netip.AddrPort
 	protocol uint8
 }
 
-// entry is a flow with what becomes of it.
+// entry is a flow and its new destination and source.
 type entry struct {
 	flow
 	to     netip.AddrPort
@@ -61,7 +61,7 @@ func entriesOf(v *contiv_nat.HostRedirect) (list []entry) {
 	return list
 }
 
-// family is an IP version. An address takes so many registers, and is at the offset in the header.
+// family describes an IP version: the registers that an address takes and its offset in the header.
 type family struct {
 	proto       byte
 	regs        uint32
@@ -116,7 +116,7 @@ func (f *family) chains() []chain {
 	base := func(name string, hook *nftables.ChainHook, priority nftables.ChainPriority, rules ...rule) chain {
 		return chain{&nftables.Chain{Name: name, Table: f.table(), Type: nftables.ChainTypeNAT, Hooknum: hook, Priority: &priority}, rules}
 	}
-	result := reg(f.regs + 2) // behind the key
+	result := reg(f.regs + 2) // after the key
 	found := func(name string) expr.Any {
 		return &expr.Lookup{SourceRegister: reg(0), DestRegister: result, IsDestRegSet: true, SetName: name}
 	}
@@ -142,31 +142,31 @@ func (f *family) chains() []chain {
 	}
 }
 
-// claim is who redirects a flow, and where to.
+// claim is the label and the target of a redirected flow.
 type claim struct {
 	label string
 	entry
 }
 
-// whole: neither of its elements is missing.
+// whole reports whether both elements exist.
 func (c claim) whole() bool { return c.to.IsValid() && c.source.IsValid() }
 
-// table is the redirects of an IP version. Whether what is known of them is still true shows when a change fails; then they are read
-// again.
+// table caches the redirects of one IP version. A failed change shows that the cache is outdated;
+// the table is then read again.
 type table struct {
 	*family
 	claims map[flow]claim
-	labels map[string][]flow // of the claims
+	labels map[string][]flow // index of claims
 	known  bool
 	exists bool
-	// intact: chains and maps are as they should be.
+	// intact: chains and maps are as expected.
 	intact bool
 }
 
 func (t *table) batch() *nft.Batch { return &nft.Batch{Table: tableName, Family: t.proto} }
 
-// learn reads the contents, unless they are known.
-func (t *table) learn(conn *nft.Conn) error {
+// load reads the contents unless they are known.
+func (t *table) load(conn *nft.Conn) error {
 	if t.known {
 		return nil
 	}
@@ -179,7 +179,7 @@ func (t *table) learn(conn *nft.Conn) error {
 	return nil
 }
 
-// read takes what was read, nil if there is no table.
+// read takes the result of a dump, nil if the table does not exist.
 func (t *table) read(have *nft.Table) {
 	t.claims, t.exists, t.intact = map[flow]claim{}, have != nil, have != nil
 	defer t.index()
@@ -209,7 +209,7 @@ func (t *table) read(have *nft.Table) {
 		c, claimed := t.claims[f]
 		source, isAddr := netip.AddrFromSlice([]byte(e.Data))
 		switch {
-		case !claimed: // so that it is found, and goes
+		case !claimed: // gives it a label, so that it is found and removed
 			t.claims[f], t.intact = claim{e.Comment, entry{flow: f}}, false
 			continue
 		case !isAddr || c.label != e.Comment:
@@ -223,7 +223,6 @@ func (t *table) read(have *nft.Table) {
 	t.intact = t.intact && sources == len(t.claims)
 }
 
-// index derives labels from claims.
 func (t *table) index() {
 	t.labels = map[string][]flow{}
 	for f, c := range t.claims {
@@ -231,19 +230,20 @@ func (t *table) index() {
 	}
 }
 
-// change is what is to be under a label.
+// change holds the new entries of a label.
 type change struct {
 	label   string
-	entries []entry // none: the label goes
+	entries []entry // empty: the label is removed
 }
 
-// edit is a change of a table.
+// edit is a planned change of a table.
 type edit struct {
 	gone, fresh map[flow]claim
-	labels      map[string][]flow // what is under those that change
+	labels      map[string][]flow // entries of the changed labels
 }
 
-// plan returns an edit by which all changes happen, but for what others redirect: of that it adds errors.
+// plan returns an edit with all changes except flows redirected by others, for which it adds
+// errors.
 func (t *table) plan(changes []change, errs []error) edit {
 	e := edit{map[flow]claim{}, map[flow]claim{}, map[string][]flow{}}
 	if !t.intact {
@@ -272,7 +272,7 @@ func (t *table) plan(changes []change, errs []error) edit {
 				taken = taken && !goes
 			}
 			if taken {
-				errs[i] = errors.Join(errs[i], fmt.Errorf("port %d of %s, which %q redirects: %w", want.at.Port(), want.at.Addr(), other.label, errTaken))
+				errs[i] = errors.Join(errs[i], fmt.Errorf("port %d of %s, which %q redirects: %w", want.at.Port(), want.at.Addr(), other.label, errFlowTaken))
 				continue
 			}
 			e.labels[c.label] = append(e.labels[c.label], want.flow)
@@ -286,7 +286,7 @@ func (t *table) plan(changes []change, errs []error) edit {
 	return e
 }
 
-// request returns the transaction of an edit. A table that is not intact is replaced.
+// request returns the transaction of an edit. It replaces a table that is not intact.
 func (t *table) request(e edit) *nft.Batch {
 	b := t.batch()
 	switch left := len(t.claims) - len(e.gone) + len(e.fresh); {
@@ -311,7 +311,7 @@ func (e edit) apply(claims map[flow]claim) {
 	maps.Copy(claims, e.fresh)
 }
 
-// done records that an edit happened.
+// done records that an edit was applied.
 func (t *table) done(e edit) {
 	e.apply(t.claims)
 	for label, flows := range e.labels {
@@ -321,7 +321,7 @@ func (t *table) done(e edit) {
 			t.labels[label] = flows
 		}
 	}
-	if !t.intact { // others had parts that are gone
+	if !t.intact { // some labels had parts that are gone
 		t.index()
 	}
 	t.exists = len(t.claims) > 0
@@ -330,7 +330,7 @@ func (t *table) done(e edit) {
 
 // write replaces the whole table.
 func (t *table) write(b *nft.Batch, claims map[flow]claim) {
-	b.AddTable() // so that there is one to delete
+	b.AddTable() // so that the deletion succeeds
 	b.DeleteTable()
 	b.AddTable()
 	for _, s := range t.sets() {
@@ -345,7 +345,7 @@ func (t *table) write(b *nft.Batch, claims map[flow]claim) {
 	b.AddElements(elements(claims))
 }
 
-// elements are those of claims, sorted.
+// elements returns the elements of claims, sorted.
 func elements(claims map[flow]claim) []nft.Element {
 	var list []nft.Element
 	for _, c := range claims {
@@ -357,7 +357,7 @@ func elements(claims map[flow]claim) []nft.Element {
 	return nft.Sorted(list)
 }
 
-// has reports whether entries are all that there is under a label.
+// has reports whether a label has exactly the entries.
 func (t *table) has(label string, entries []entry) bool {
 	n := 0
 	for _, e := range entries {
@@ -371,7 +371,7 @@ func (t *table) has(label string, entries []entry) bool {
 	return n == len(t.labels[label]) && (n == 0 || t.intact)
 }
 
-// withPort appends a port, which fills a register, as each part does.
+// withPort appends a port. Each part fills whole registers.
 func withPort(parts []byte, of netip.AddrPort) string {
 	return string(append(binary.BigEndian.AppendUint16(parts, of.Port()), 0, 0))
 }
@@ -394,7 +394,7 @@ func (t *table) flowOf(key string) (f flow, ok bool) {
 	return flow{netip.AddrPortFrom(addr, binary.BigEndian.Uint16([]byte(key[n+4:]))), key[n]}, true
 }
 
-// addTo adds what is redirected to the values, by label.
+// addTo adds the redirects to the values, by label.
 func (t *table) addTo(values map[string]*contiv_nat.HostRedirect) {
 	var list []claim
 	for _, c := range t.claims {
@@ -407,7 +407,7 @@ func (t *table) addTo(values map[string]*contiv_nat.HostRedirect) {
 			v = &contiv_nat.HostRedirect{Label: c.label}
 			values[c.label] = v
 		}
-		if !t.intact { // so it differs from whatever is wanted
+		if !t.intact { // so that it differs from every wanted value
 			continue
 		}
 		f := &contiv_nat.HostRedirect_Frontend{

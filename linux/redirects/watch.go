@@ -8,7 +8,7 @@ import (
 	"github.com/contiv/contiv/netlink/nft"
 )
 
-// Watcher notices what others change of the tables. It belongs to one goroutine.
+// Watcher detects foreign changes of the tables. It belongs to one goroutine.
 type Watcher struct {
 	redirects *Redirects
 	report    func(reason string, keys ...string)
@@ -17,12 +17,12 @@ type Watcher struct {
 	lost      bool
 }
 
-// Watcher returns a new one, which reports wrong values.
+// Watcher returns a watcher that calls report for wrong values.
 func (r *Redirects) Watcher(report func(reason string, keys ...string)) *Watcher {
 	return &Watcher{redirects: r, report: report}
 }
 
-// Notice takes messages of nftables in the agent's namespace, and reports whether there is something to Check.
+// Notice handles nftables messages of the agent's namespace and reports whether Check is needed.
 func (w *Watcher) Notice(messages []syscall.NetlinkMessage) bool {
 	for _, m := range messages {
 		w.suspects = append(w.suspects, w.events.Next(m)...)
@@ -30,10 +30,10 @@ func (w *Watcher) Notice(messages []syscall.NetlinkMessage) bool {
 	return len(w.suspects) > 0
 }
 
-// Lost makes everything suspicious.
+// Lost marks everything as possibly changed.
 func (w *Watcher) Lost() { w.lost = true }
 
-// Check reports what others have changed.
+// Check reports foreign changes.
 func (w *Watcher) Check() {
 	by, foreign := w.redirects.conn.Foreign(w.suspects, "ip "+tableName, "ip6 "+tableName)
 	check := foreign || w.lost
@@ -46,7 +46,8 @@ func (w *Watcher) Check() {
 	}
 }
 
-// wrong returns the keys of the values that are not as they were set, sorted; all if that cannot be told.
+// wrong returns the keys of the values that differ from their configuration, sorted; all keys if
+// that cannot be determined.
 func (r *Redirects) wrong() (keys []string) {
 	_ = r.conn.Locked(func() error {
 		if len(r.wanted) == 0 {
@@ -55,7 +56,7 @@ func (r *Redirects) wrong() (keys []string) {
 		var readErr error
 		for _, t := range r.tables {
 			t.known = false
-			if err := t.learn(r.conn); err != nil && !isUnsupported(err) {
+			if err := t.load(r.conn); err != nil && !isUnsupported(err) {
 				readErr = err
 			}
 		}

@@ -25,7 +25,7 @@ func TestNodesWithVPPAreLikeOthers(t *testing.T) {
 	pod := func(name string) corev1.PodSpec {
 		template, ok := Pod(objects[name])
 		if !ok {
-			t.Fatalf("there is no %s", name)
+			t.Fatalf("no %s", name)
 		}
 		return template.Spec
 	}

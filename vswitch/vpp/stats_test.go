@@ -43,7 +43,7 @@ func TestStatisticsOfARealVPP(t *testing.T) {
 		found := gather(t, v)
 		for _, name := range []string{"vpp_up", "vpp_buffers", "vpp_memory_bytes", "vpp_vector_rate", "vpp_worker_threads", "vpp_errors_total", "vpp_node_total"} {
 			if found[name] == 0 {
-				t.Errorf("round %d: there is no %s", round, name)
+				t.Errorf("round %d: no %s", round, name)
 			}
 		}
 		if round == 0 {
