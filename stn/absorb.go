@@ -10,8 +10,8 @@ import (
 	"github.com/contiv/contiv/stn/nic"
 )
 
-// look must be called when links, addresses or routes may have changed.
-func (k *Keeper) look() {
+// checkCards checks the cards. The caller calls it when links, addresses or routes may have changed.
+func (k *Keeper) checkCards() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.closed {
@@ -55,7 +55,7 @@ func (k *Keeper) absorb(c *card) {
 			k.complain(c, err.Error())
 			return
 		}
-		c.tell()
+		c.notify()
 	}
 	if len(added) > 0 {
 		if err := k.kernel.RemoveRoutes(added); err != nil {
@@ -64,8 +64,8 @@ func (k *Keeper) absorb(c *card) {
 	}
 }
 
-// lostWithAddress reports whether a route disappeared with an address that the card no longer has: it led to the
-// network of the address, or through it.
+// lostWithAddress reports whether a route disappeared with a removed address: it led to the
+// address's network or through it.
 func lostWithAddress(before, now *nic.State, o nic.Object) bool {
 	in := func(list []netip.Prefix, route nic.Route) bool {
 		return slices.ContainsFunc(list, func(p netip.Prefix) bool {
@@ -99,7 +99,7 @@ func (k *Keeper) Attend(name string) *Reporter {
 	}
 	r := &Reporter{keeper: k, card: c, Changed: make(chan struct{}, 1)}
 	c.setReporter(r)
-	c.tell()
+	c.notify()
 	return r
 }
 
@@ -110,8 +110,8 @@ func (c *card) setReporter(r *Reporter) {
 	c.reporter, c.heard, c.ready, c.waiting = r, time.Time{}, false, false
 }
 
-// tell notifies the reporter of a change.
-func (c *card) tell() {
+// notify notifies the reporter of a change.
+func (c *card) notify() {
 	if c.reporter == nil {
 		return
 	}
@@ -121,7 +121,7 @@ func (c *card) tell() {
 	}
 }
 
-// Report reports whether the vswitch forwards packets of the given IP versions, all if none are given,
+// Report reports whether the vswitch forwards packets of the given IP versions (none given: all),
 // and if not, why.
 func (r *Reporter) Report(ready bool, why string, ipVersions ...uint32) {
 	r.keeper.mu.Lock()
@@ -142,12 +142,13 @@ func (r *Reporter) Report(ready bool, why string, ipVersions ...uint32) {
 		}
 	}
 	r.keeper.decide(r.card)
-	if ready && held && before != r.card.served && r.card.Holder == journal.VSwitch && r.card.giving == "" { // taken by an earlier daemon, or partially
+	if ready && held && before != r.card.served && r.card.Holder == journal.VSwitch && r.card.giving == "" { // taken by an earlier daemon, or for other IP versions
 		r.keeper.take(r.card)
 	}
 }
 
-// Wait reports that the vswitch is as an earlier reporter left it, whether it forwards or not: whoever holds the card keeps it.
+// Wait reports that the vswitch still runs the configuration of an earlier agent, whether it
+// forwards or not. The card stays with its holder.
 func (r *Reporter) Wait() {
 	r.keeper.mu.Lock()
 	defer r.keeper.mu.Unlock()
@@ -158,7 +159,7 @@ func (r *Reporter) Wait() {
 	r.keeper.decide(r.card)
 }
 
-// Entry returns the card's entry, and who holds it.
+// Entry returns the card's entry, with its holder.
 func (r *Reporter) Entry() *journal.Entry {
 	r.keeper.mu.Lock()
 	defer r.keeper.mu.Unlock()

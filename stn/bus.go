@@ -31,7 +31,7 @@ func (k *Keeper) takePCI(c *card) error {
 	if err := k.note(c, journal.VSwitch, "the vswitch starts"); err != nil {
 		return err
 	}
-	if c.State.Settings == nil { // it was read again
+	if c.State.Settings == nil { // not if it was read before
 		c.State.Settings = settings
 		if err := k.save(); err != nil {
 			return err
@@ -51,12 +51,12 @@ func (k *Keeper) takePCI(c *card) error {
 		return err
 	}
 	k.Log.Info("Network card is VPP's", "interface", c.Name, "pci", c.PCI, "driver", k.PCIDriver)
-	c.tell()
+	c.notify()
 	c.timer.Reset(k.Limits.Start)
 	return nil
 }
 
-// returnPCI binds the device to its original driver, and gives its network device its original name.
+// returnPCI binds the device to its original driver and restores the name of its network device.
 func (k *Keeper) returnPCI(c *card) error {
 	k.before("return")
 	if err := k.Bus.Return(c.PCI, c.PCIDriver); err != nil {

@@ -14,7 +14,7 @@ func (k *Keeper) resolvConf() string {
 	return string(text)
 }
 
-// Servers are the DNS servers in the text of a resolv.conf.
+// Servers returns the DNS servers in the text of a resolv.conf.
 func Servers(text string) (list []string) {
 	for line := range strings.Lines(text) {
 		if fields := strings.Fields(line); len(fields) > 1 && fields[0] == "nameserver" {

@@ -31,7 +31,7 @@ type Limits struct {
 	Start time.Duration
 }
 
-// DefaultLimits returns a card to the host within 5 seconds, whatever happened.
+// DefaultLimits returns a card to the host within 5 seconds of any failure.
 var DefaultLimits = Limits{Absent: 4 * time.Second, Silent: 4 * time.Second, Down: time.Second, Start: 30 * time.Second}
 
 // Options of a Keeper.
@@ -52,12 +52,12 @@ type Options struct {
 	// Boot is the result of BootID.
 	Boot string
 	Log  *slog.Logger
-	// BeforeStep, if not nil, is called before each change to the file or the kernel: tests end the
+	// BeforeStep, if not nil, is called before each change to the file or the kernel. Tests end the
 	// program there.
 	BeforeStep func(what string)
 }
 
-// Keeper holds the cards. Its methods may be called by any goroutine.
+// Keeper manages the cards. Its methods are safe for concurrent use.
 type Keeper struct {
 	Options
 	kernel nic.Kernel
@@ -65,41 +65,41 @@ type Keeper struct {
 	mu      sync.Mutex
 	journal *journal.Journal
 	cards   map[string]*card
-	// busOf returns the bus, that of the kernel except in tests.
+	// busOf returns the driver and the bus address of a device. Tests replace it.
 	busOf func(name string) (driver, bus string, err error)
-	// downSince is when the interconnect went down; zero: it is up.
+	// downSince is when the interconnect went down; zero if it is up.
 	downSince time.Time
 	closed    bool
 }
 
-// card is the state of a claimed card, beside the journal.
+// card is the state of a claimed card that is not in the journal.
 type card struct {
 	*journal.Entry
-	// reporter is the stream that reports on it; nil: none.
+	// reporter is the stream that reports on the card; nil if none.
 	reporter *Reporter
 	// absentSince is when the last reporter left; heard is the time of the last report.
 	absentSince, heard time.Time
 	ready              bool
 	why                string // not ready
-	// waiting: the last report was that the vswitch is as an earlier reporter left it.
+	// waiting is set if the last report was Wait.
 	waiting bool
 	served  served
-	// starting: the vswitch has not been ready since a PCI device was taken.
+	// starting is set while the vswitch has not been ready since a PCI device was taken.
 	starting bool
-	// giving is the reason why the card is being given back, until that succeeds; "" if it is not.
+	// giving is the reason for returning the card, until that succeeds; "" otherwise.
 	giving   string
 	attempts int
 	timer    *time.Timer
-	problem  string // logged last
+	problem  string // last logged
 	// program is VPP's XDP program while it is detached from the card.
 	program nic.Program
-	// coveredSince is since when VPP's XDP program has been on the card although the host holds it; zero: it is not.
+	// coveredSince is when VPP's XDP program was first seen on a card held by the host; zero if it
+	// is not there.
 	coveredSince time.Time
 }
 
-// New opens the journal. Cards that an earlier daemon took stay with the vswitch within Limits, so
-// that this daemon can take over without an interruption. Cards that were held before the last boot
-// are given back.
+// New opens the journal. Cards taken by an earlier daemon stay with the vswitch within Limits, so
+// that a restart does not interrupt it. Cards held before the last boot are returned.
 func New(o Options) (*Keeper, error) {
 	conn, err := rtnl.New(o.NetNS)
 	if err != nil {
@@ -127,7 +127,7 @@ func New(o Options) (*Keeper, error) {
 	return k, nil
 }
 
-// track adds the card of an entry, and looks at it.
+// track adds the card of an entry and checks it.
 func (k *Keeper) track(e *journal.Entry) *card {
 	c := &card{Entry: e, absentSince: time.Now(), starting: e.PCI != "" && e.Holder == journal.VSwitch}
 	c.timer = time.AfterFunc(0, func() {
@@ -139,7 +139,7 @@ func (k *Keeper) track(e *journal.Entry) *card {
 	return c
 }
 
-// Close gives all cards back, but does not forget that they are claimed, and ends the Keeper.
+// Close returns all cards to the host, keeps their claims, and ends the Keeper.
 func (k *Keeper) Close() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -169,16 +169,15 @@ func (k *Keeper) save() error {
 	return k.Journal.Save(k.journal)
 }
 
-// afterReboot restores the configuration that the kernel has forgotten. A card that has already got
-// addresses from the host's own configuration is left alone, since the host may be on another network
-// now.
+// afterReboot restores the configuration that was lost with the reboot. It leaves a card alone that
+// already has addresses, because the host may be on another network now.
 func (k *Keeper) afterReboot() error {
 	for _, e := range k.journal.NICs {
 		if e.Holder != journal.VSwitch {
 			continue
 		}
 		if now, err := k.kernel.Read(e.Name); err == nil && len(now.Prefixes()) == 0 && !e.DHCP {
-			k.Log.Warn("The machine was restarted and nobody has configured its network card: it gets what it had", "interface", e.Name, "addresses", nic.Describe(e.State.Addresses))
+			k.Log.Warn("Network card unconfigured after a reboot: restoring its configuration", "interface", e.Name, "addresses", nic.Describe(e.State.Addresses))
 			if err := k.kernel.Set(e.State); err != nil {
 				k.Log.Error("Network card does not have all that it had", "interface", e.Name, "error", err)
 			}
@@ -188,7 +187,7 @@ func (k *Keeper) afterReboot() error {
 	return k.save()
 }
 
-// Steal claims a card, and returns its configuration. A PCI device that VPP will drive is taken at once.
+// Steal claims a card and returns its configuration. It takes a PCI device for VPP at once.
 func (k *Keeper) Steal(name string, dhcp bool) (*journal.Entry, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -209,7 +208,7 @@ func (k *Keeper) Steal(name string, dhcp bool) (*journal.Entry, error) {
 			return nil, errors.Join(err, k.give(c, "it could not be taken"))
 		}
 	}
-	if c.PCI != "" { // the caller is about to start VPP, whatever happened before
+	if c.PCI != "" { // the caller starts VPP next
 		c.starting, c.ready, c.Since = true, false, time.Now()
 		k.decide(c)
 	}
@@ -251,7 +250,7 @@ func (k *Keeper) claim(name string, dhcp bool) (*journal.Entry, error) {
 	return e, nil
 }
 
-// Release gives a card back for good; "": all. It is no error if the card is not claimed.
+// Release returns a card for good, or all cards for "". A card that is not claimed is no error.
 func (k *Keeper) Release(name string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -316,11 +315,11 @@ func (k *Keeper) refresh(c *card) {
 		}
 	}
 	if err != nil {
-		k.complain(c, "What the host has changed is not noted: "+err.Error())
+		k.complain(c, "Changes by the host are not recorded: "+err.Error())
 	}
 }
 
-// decide determines who should hold a card, and makes it so.
+// decide determines the holder of a card and makes the change.
 func (k *Keeper) decide(c *card) {
 	if k.closed || k.cards[c.Name] != c {
 		return
@@ -332,7 +331,7 @@ func (k *Keeper) decide(c *card) {
 	if c.giving != "" || c.Holder == journal.VSwitch {
 		why, at := k.trouble(c)
 		switch wait := time.Until(at); {
-		case why == "" && c.giving != "" && c.PCI == "": // it forwards again before the card was given back
+		case why == "" && c.giving != "" && c.PCI == "": // it forwards again before the card was returned
 			k.take(c)
 		case why == "" && c.giving == "":
 			c.timer.Reset(time.Until(c.heard.Add(k.Limits.Silent)) + time.Millisecond)
@@ -351,7 +350,7 @@ func (k *Keeper) decide(c *card) {
 		if c.Reason != err.Error() {
 			c.Reason = err.Error()
 			k.complain(c, "Network card cannot be taken: "+c.Reason)
-			c.tell()
+			c.notify()
 		}
 		return
 	}
@@ -361,8 +360,8 @@ func (k *Keeper) decide(c *card) {
 // notKnown is the trouble of an agent that has just started.
 const notKnown = "the agent does not know yet whether the vswitch forwards"
 
-// trouble returns the reason why the vswitch does not forward, and when that will have lasted too
-// long; "" if it forwards.
+// trouble returns why the vswitch does not forward, "" if it does, and when the card must be
+// returned.
 func (k *Keeper) trouble(c *card) (why string, at time.Time) {
 	now := time.Now()
 	if c.starting && !(c.reporter != nil && c.ready) {
@@ -376,11 +375,11 @@ func (k *Keeper) trouble(c *card) (why string, at time.Time) {
 	switch {
 	case c.reporter == nil:
 		worse("the agent is gone", c.absentSince.Add(k.Limits.Absent))
-	case c.heard.IsZero(): // it has not reported yet
+	case c.heard.IsZero(): // not reported yet
 		worse(notKnown, c.absentSince.Add(k.Limits.Absent))
 	case now.Sub(c.heard) >= k.Limits.Silent:
 		worse("the agent does not respond", now)
-	case c.waiting && c.Holder == journal.VSwitch && c.giving == "": // it keeps the card
+	case c.waiting && c.Holder == journal.VSwitch && c.giving == "": // keeps the card
 	case !c.ready:
 		worse(c.why, now)
 	}
@@ -399,7 +398,7 @@ func (k *Keeper) take(c *card) {
 	}
 	c.giving, c.attempts, c.problem, c.starting = "", 0, "", false
 	k.Log.Info("Network card is the vswitch's", "interface", c.Name)
-	c.tell()
+	c.notify()
 	k.decide(c)
 }
 
@@ -424,7 +423,7 @@ func (k *Keeper) tryTake(c *card) error {
 // served returns the IP versions that the vswitch serves.
 type served struct{ ipv4, ipv6 bool }
 
-// main returns the routes that compete with those of the interconnect.
+// main returns the routes that compete with the interconnect's.
 func (s served) main(routes []nic.Object) (list []nic.Object) {
 	for _, o := range routes {
 		if nic.InMain(o) && (nic.IsIPv6(o) && s.ipv6 || !nic.IsIPv6(o) && s.ipv4) {
@@ -434,7 +433,7 @@ func (s served) main(routes []nic.Object) (list []nic.Object) {
 	return list
 }
 
-// note writes the new holder of a card, and its configuration, to the journal.
+// note records a card's new holder and configuration in the journal.
 func (k *Keeper) note(c *card, holder journal.Holder, reason string) error {
 	if c.Holder == journal.Host {
 		if now, err := k.kernel.Read(c.Name); err != nil {
@@ -448,7 +447,7 @@ func (k *Keeper) note(c *card, holder journal.Holder, reason string) error {
 	return k.save()
 }
 
-// give returns a card to the host. Failures are retried until they succeed or the vswitch forwards
+// give returns a card to the host. It retries failures until they succeed or the vswitch forwards
 // again.
 func (k *Keeper) give(c *card, why string) error {
 	if c.giving == "" {
@@ -468,7 +467,7 @@ func (k *Keeper) give(c *card, why string) error {
 		return err
 	}
 	k.Log.Info("Network card is back", "interface", c.Name, "addresses", nic.Describe(c.State.Addresses), "routes", nic.Describe(c.State.Routes))
-	c.tell()
+	c.notify()
 	return nil
 }
 
@@ -480,12 +479,12 @@ func (k *Keeper) tryGive(c *card) error {
 	}
 	k.before("unshield")
 	if err := shield.Off(k.NetNS, c.Name); err != nil {
-		return fmt.Errorf("giving the host's stack what the card receives: %w", err)
+		return fmt.Errorf("returning received packets to the host's stack: %w", err)
 	}
 	if err := k.detach(c); err != nil {
 		return err
 	}
-	if c.reporter == nil { // no agent takes it down, and it leads nowhere
+	if c.reporter == nil { // no agent will take it down
 		k.interconnectDown()
 	}
 	if err := k.kernel.Set(c.State); err != nil {
@@ -507,8 +506,8 @@ func (k *Keeper) complain(c *card, problem string) {
 	}
 }
 
-// interconnectDown takes the host's end of the interconnect down, which removes its routes. The agent
-// brings it up.
+// interconnectDown sets the host's end of the interconnect down, which removes its routes. The
+// agent sets it up again.
 func (k *Keeper) interconnectDown() {
 	link, err := k.kernel.LinkByName(k.Interconnect)
 	if err != nil || link.Attrs().Flags&net.FlagUp == 0 {

@@ -19,8 +19,8 @@ import (
 	"github.com/vishvananda/netns"
 )
 
-// host is a machine with a network card eth0 and the interconnect vpp1, whose other ends are in
-// the namespace of the network.
+// host is a machine with a network card eth0 and the interconnect vpp1. Their other ends are in a
+// namespace that stands for the network.
 type host struct {
 	name, network string
 	ns            netns.NsHandle
@@ -32,7 +32,7 @@ type host struct {
 	boot          string
 }
 
-// quick are limits at which a test need not wait for what is gone.
+// quick are limits for tests that must not wait.
 var quick = Limits{Absent: 0, Silent: time.Hour, Down: 0, Start: time.Hour}
 
 func newHost(t *testing.T) *host {
@@ -70,7 +70,7 @@ func newHost(t *testing.T) *host {
 	h.ip(t, "-6 route add 2001:db8:2::/48 via fe80::1 dev eth0 metric 50")
 	eventually(t, "the kernel has made its own routes", func() error {
 		if out := h.ip(t, "-6 route show table local dev eth0"); strings.Count(out, "local ") < 2 {
-			return fmt.Errorf("there is %s", out)
+			return fmt.Errorf("found %s", out)
 		}
 		return nil
 	})
@@ -87,7 +87,7 @@ func (h *host) ip(t testing.TB, args string) string {
 	return ip(t, "-n "+h.name+" "+args)
 }
 
-// interconnect brings vpp1 up as the agent does, with routes like those of the card.
+// interconnect configures vpp1 like the agent, with routes like the card's.
 func (h *host) interconnect(t testing.TB) {
 	t.Helper()
 	h.ip(t, "link set vpp1 up")
@@ -102,7 +102,7 @@ func (h *host) interconnect(t testing.TB) {
 	})
 }
 
-// has returns all that the card has, except for lifetimes, counters of the kernel, and whether an address is still tentative for a moment.
+// has returns the card's configuration without lifetimes, kernel counters and the tentative flag.
 func (h *host) has(t testing.TB) string {
 	t.Helper()
 	var lines []string
@@ -150,7 +150,7 @@ func eventually(t testing.TB, what string, check func() error) {
 	}
 }
 
-// holds waits until somebody holds the card, and nothing is under way.
+// holds waits until want holds the card and no change is in progress.
 func (k *Keeper) holds(t testing.TB, want journal.Holder) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("the card is with %s", want), func() error {
@@ -207,7 +207,7 @@ func TestCardGoesToTheVSwitchAndBack(t *testing.T) {
 	}
 
 	h.interconnect(t)
-	k.look()
+	k.checkCards()
 	r := k.Attend("eth0")
 	k.holds(t, journal.Host)
 	r.Report(true, "")
@@ -248,7 +248,7 @@ func TestCardGoesToTheVSwitchAndBack(t *testing.T) {
 	}
 }
 
-// What the vswitch does not serve stays with the host.
+// IP versions that the vswitch does not serve stay with the host.
 func TestVSwitchServesIPv4Only(t *testing.T) {
 	h := newHost(t)
 	before := h.has(t)
@@ -256,7 +256,7 @@ func TestVSwitchServesIPv4Only(t *testing.T) {
 	defer k.Close()
 	mustSteal(t, k)
 	h.interconnect(t)
-	k.look()
+	k.checkCards()
 	ip(t, "-n "+h.network+" addr add 2001:db8::fe/64 dev card nodad")
 	r := k.Attend("eth0")
 	r.Report(true, "", 4)
@@ -265,7 +265,7 @@ func TestVSwitchServesIPv4Only(t *testing.T) {
 		t.Errorf("the host does not answer over IPv6: %s", out)
 	}
 	if err := exec.Command("ip", "netns", "exec", h.network, "ping", "-c1", "-W1", "192.0.2.1").Run(); err == nil {
-		t.Error("the host answers over IPv4, beside the vswitch")
+		t.Error("the host answers over IPv4 too")
 	}
 	if routes := h.ip(t, "route show dev eth0"); routes != "" {
 		t.Errorf("the card has routes: %s", routes)
@@ -275,7 +275,8 @@ func TestVSwitchServesIPv4Only(t *testing.T) {
 	wantSame(t, "given back", h.has(t), before)
 }
 
-// Who reports is gone, or silent, or the interconnect is down: the host has its card back.
+// The host gets its card back when the reporter leaves or falls silent, or when the interconnect is
+// down.
 func TestReasonsToGiveTheCardBack(t *testing.T) {
 	for name, c := range map[string]struct {
 		limits Limits
@@ -314,7 +315,6 @@ func TestReasonsToGiveTheCardBack(t *testing.T) {
 	}
 }
 
-// watch follows the kernel until the test ends.
 func watch(t *testing.T, k *Keeper) {
 	done := make(chan error, 1)
 	ctx := t.Context()
@@ -326,7 +326,7 @@ func watch(t *testing.T, k *Keeper) {
 	})
 }
 
-// What the host changes while the vswitch holds the card is noted, and given back.
+// Changes by the host while the vswitch holds the card are recorded and restored.
 func TestHostChangesItsCard(t *testing.T) {
 	h := newHost(t)
 	k := h.keeper(t)
@@ -337,7 +337,7 @@ func TestHostChangesItsCard(t *testing.T) {
 	r := k.Attend("eth0")
 	eventually(t, "the interconnect is seen", func() error { r.Report(true, ""); return holder(k, journal.VSwitch) })
 
-	// Another lease: another address, with its routes.
+	// A new lease brings another address and other routes.
 	h.ip(t, "addr add 192.0.2.8/24 dev eth0")
 	h.ip(t, "addr del 2001:db8::1/64 dev eth0")
 	h.ip(t, "route add default via 192.0.2.251 dev eth0 metric 5 onlink")
@@ -360,11 +360,11 @@ func TestHostChangesItsCard(t *testing.T) {
 		}
 	}
 	if strings.Contains(got, "2001:db8::1") || strings.Contains(got, "default via 2001:db8::fe") {
-		t.Errorf("the card has what the host took away:\n%s", got)
+		t.Errorf("the card still has addresses that the host removed:\n%s", got)
 	}
 }
 
-// A daemon that is restarted while the vswitch forwards changes nothing, and forgets nothing.
+// A daemon restart while the vswitch forwards changes nothing and loses nothing.
 func TestRestartWhileTheVSwitchForwards(t *testing.T) {
 	h := newHost(t)
 	h.limits.Absent = time.Hour
@@ -372,7 +372,7 @@ func TestRestartWhileTheVSwitchForwards(t *testing.T) {
 	first := h.keeper(t)
 	mustSteal(t, first)
 	h.interconnect(t)
-	first.look()
+	first.checkCards()
 	first.Attend("eth0").Report(true, "")
 	first.holds(t, journal.VSwitch)
 	taken := h.has(t)
@@ -382,35 +382,36 @@ func TestRestartWhileTheVSwitchForwards(t *testing.T) {
 
 	k := h.keeper(t)
 	defer k.Close()
-	k.look()
+	k.checkCards()
 	r := k.Attend("eth0")
-	k.look()
+	k.checkCards()
 	k.holds(t, journal.VSwitch)
 	wantSame(t, "after the restart", h.has(t), taken)
 	r.Report(true, "")
-	k.look()
+	k.checkCards()
 	wantSame(t, "reported again", h.has(t), taken)
 	r.Report(false, "")
 	k.holds(t, journal.Host)
 	wantSame(t, "given back", h.has(t), before)
 }
 
-// An agent that has just started beside a vswitch that forwards leaves the card with it for as long as it waits, and with the host if that has it.
+// A waiting agent, which has just started beside a forwarding vswitch, leaves the card with its
+// holder.
 func TestWaitingAgent(t *testing.T) {
 	h := newHost(t)
 	k := h.keeper(t)
 	defer k.Close()
 	mustSteal(t, k)
 	h.interconnect(t)
-	k.look()
+	k.checkCards()
 	r := k.Attend("eth0")
 	r.Wait()
 	k.holds(t, journal.Host)
 	r.Report(true, "")
 	k.holds(t, journal.VSwitch)
-	next := k.Attend("eth0") // before the first one leaves: no agent may be absent here
+	next := k.Attend("eth0") // registered before the first one leaves: an agent must always be present here
 	next.Wait()
-	k.look()
+	k.checkCards()
 	k.holds(t, journal.VSwitch)
 	next.Report(false, "VPP does not answer")
 	k.holds(t, journal.Host)
@@ -441,7 +442,7 @@ func TestDNSServersComeBack(t *testing.T) {
 	defer k.Close()
 	mustSteal(t, k)
 	h.interconnect(t)
-	k.look()
+	k.checkCards()
 	r := k.Attend("eth0")
 	r.Report(true, "")
 	k.holds(t, journal.VSwitch)
@@ -469,9 +470,8 @@ func TestWhatCannotBeStolen(t *testing.T) {
 	}
 }
 
-// After a restart of the machine, a card without addresses gets those it had, unless DHCP is to
-// ask for them.
-// The journal was written by the first contiv-stn that had one, while the vswitch had the card.
+// After a reboot, a card without addresses gets its old ones, unless DHCP will provide them. The
+// journal is in the first format and was written while the vswitch held the card.
 func TestJournalOfAnOlderDaemon(t *testing.T) {
 	h := newHost(t)
 	h.ip(t, "addr del 192.0.2.7/24 dev eth0")
@@ -488,7 +488,7 @@ func TestJournalOfAnOlderDaemon(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(h.dir, "journal.json"), data, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	k := h.keeper(t) // there is no interconnect
+	k := h.keeper(t) // without interconnect
 	defer k.Close()
 	k.holds(t, journal.Host)
 	if got := h.has(t); got != before {
@@ -501,7 +501,7 @@ func TestRestartOfTheMachine(t *testing.T) {
 		dhcp, configured bool
 		want             string
 	}{
-		"nobody configures it":  {want: "192.0.2.1/24"},
+		"VPP is not configured": {want: "192.0.2.1/24"},
 		"DHCP configures it":    {dhcp: true},
 		"it has been elsewhere": {configured: true, want: "198.18.0.1/24"},
 	} {
@@ -515,7 +515,7 @@ func TestRestartOfTheMachine(t *testing.T) {
 			}
 			k.Attend("eth0").Report(true, "")
 			k.holds(t, journal.VSwitch)
-			k.kernel.Close() // the power fails
+			k.kernel.Close() // power failure
 			for _, command := range []string{"addr flush dev eth0 scope global", "link del vpp1"} {
 				h.ip(t, command)
 			}

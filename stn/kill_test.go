@@ -16,8 +16,8 @@ import (
 	"github.com/vishvananda/netns"
 )
 
-// killAt is the environment variable that makes this test program a daemon that takes a card,
-// gives it back, and kills itself with SIGKILL before a step of that.
+// killAt is the environment variable that turns this test program into a daemon. The daemon takes a
+// card, returns it, and kills itself with SIGKILL before the given step.
 const killAt = "CONTIV_STN_TEST_KILL_AT"
 
 func TestMain(m *testing.M) {
@@ -60,8 +60,8 @@ func dieAt(at, ns, dir string) int {
 	return 0
 }
 
-// Killed with SIGKILL before any step of taking a card and of giving it back, the next daemon
-// gives back all that the card had.
+// After SIGKILL before any step of taking or returning a card, the next daemon restores the card's
+// entire configuration.
 func TestKilledAtEachStep(t *testing.T) {
 	h := newHost(t)
 	before := h.has(t)
@@ -78,7 +78,7 @@ func TestKilledAtEachStep(t *testing.T) {
 		err := cmd.Run()
 		if err == nil {
 			if step < 10 {
-				t.Fatalf("there were %d steps only", step-1)
+				t.Fatalf("only %d steps ran", step-1)
 			}
 			t.Logf("%d steps", step-1)
 			return

@@ -26,15 +26,15 @@ func (noPCI) List(string) ([]string, error)  { return nil, fs.ErrNotExist }
 
 const address = "0000:00:08.0"
 
-// fakePCI is a bus with one virtio card. Its network device is eth0 of a host: a driver that is
-// unbound takes what the card has with it, and comes back with a device of another name.
+// fakePCI is a bus with one virtio card. Its network device is eth0 of a host. Unbinding the driver
+// removes the device and its configuration; binding creates a device with another name.
 type fakePCI struct {
 	t        testing.TB
 	host     *host
 	mu       sync.Mutex
 	driver   string
 	override string
-	refuse   bool // vfio-pci does not take it
+	refuse   bool // vfio-pci refuses it
 	log      []string
 }
 
@@ -84,7 +84,7 @@ func (f *fakePCI) Write(name, text string) error {
 	case "bus/pci/devices/" + address + "/driver_override":
 		f.override = strings.TrimSpace(text)
 	case "bus/pci/devices/" + address + "/driver/unbind":
-		if f.driver == "virtio-pci" { // however its device is called by now
+		if f.driver == "virtio-pci" { // its present name
 			ip(f.t, "-n "+f.host.network+" link del card")
 		}
 		f.driver = ""
@@ -121,7 +121,7 @@ func TestPCIDevice(t *testing.T) {
 		t.Errorf("stolen twice, it has the addresses %v", again.State.Prefixes())
 	}
 	h.interconnect(t)
-	k.look()
+	k.checkCards()
 	r := k.Attend("eth0")
 	r.Report(false, "the agent is starting")
 	k.holds(t, journal.VSwitch)
@@ -132,16 +132,16 @@ func TestPCIDevice(t *testing.T) {
 	k.holds(t, journal.Host)
 	wantSame(t, "given back", withoutNumbers(h.has(t)), before)
 	if bus.driver != "virtio-pci" || bus.override != "" {
-		t.Errorf("the device has the driver %s, and is to have %q", bus.driver, bus.override)
+		t.Errorf("the device has the driver %s, want %q", bus.driver, bus.override)
 	}
-	// The VPP that comes back does not have it before it is stolen again.
+	// A restarted VPP does not have the device until it is stolen again.
 	r.Report(true, "")
 	k.holds(t, journal.Host)
 	mustSteal(t, k)
 	k.holds(t, journal.VSwitch)
 	r.Report(true, "")
 
-	// The daemon ends, in whatever way: the next one knows.
+	// The daemon ends in some way; its successor knows.
 	k.mu.Lock()
 	k.closed = true
 	k.mu.Unlock()
@@ -152,8 +152,8 @@ func TestPCIDevice(t *testing.T) {
 	wantSame(t, "given back by the next daemon", withoutNumbers(h.has(t)), before)
 }
 
-// Ended before any step of taking a PCI device and of giving it back, in the middle of what the bus is
-// asked for, too, the next daemon gives back all that the card had.
+// If the daemon ends before any step of taking or returning a PCI device, also between writes to
+// sysfs, the next daemon restores the card's entire configuration.
 func TestPCIDeviceKilledAtEachStep(t *testing.T) {
 	h := newHost(t)
 	bus := &fakePCI{t: t, host: h, driver: "virtio-pci"}
@@ -162,7 +162,7 @@ func TestPCIDeviceKilledAtEachStep(t *testing.T) {
 	for last := 1; ; last++ {
 		h.ip(t, "addr flush dev vpp1")
 		h.interconnect(t)
-		h.limits = Limits{Absent: time.Hour, Silent: time.Hour, Down: time.Hour, Start: time.Hour} // it is ended, and does nothing more
+		h.limits = Limits{Absent: time.Hour, Silent: time.Hour, Down: time.Hour, Start: time.Hour} // ended, so it makes no further changes
 		begun, steps, killedAt := false, 0, ""
 		h.step = func(what string) {
 			if !begun {
@@ -175,7 +175,7 @@ func TestPCIDeviceKilledAtEachStep(t *testing.T) {
 		}
 		k := h.keeper(t)
 		k.busOf = onBus
-		k.look()
+		k.checkCards()
 		begun = true
 		ended := make(chan struct{})
 		go func() {
@@ -198,7 +198,7 @@ func TestPCIDeviceKilledAtEachStep(t *testing.T) {
 		h.step = nil
 		if killedAt == "" {
 			if last < 15 {
-				t.Errorf("there were %d steps only", last-1)
+				t.Errorf("only %d steps ran", last-1)
 			}
 			t.Logf("%d steps", last-1)
 			return
@@ -212,7 +212,7 @@ func TestPCIDeviceKilledAtEachStep(t *testing.T) {
 		when := fmt.Sprintf("ended before step %d (%s)", last, killedAt)
 		wantSame(t, when, withoutNumbers(h.has(t)), before)
 		if bus.driver != "virtio-pci" || bus.override != "" {
-			t.Errorf("%s: the device has the driver %s, and is to have %q", when, bus.driver, bus.override)
+			t.Errorf("%s: the device has the driver %s, want %q", when, bus.driver, bus.override)
 		}
 		if err := next.Release(""); err != nil {
 			t.Fatal(err)
@@ -226,8 +226,7 @@ func TestPCIDeviceKilledAtEachStep(t *testing.T) {
 	}
 }
 
-// withoutNumbers leaves out the indexes of devices, and the link-local address that the kernel
-// makes of the MAC.
+// withoutNumbers removes device indexes and the link-local address derived from the MAC.
 func withoutNumbers(text string) string {
 	var list []string
 	for _, line := range strings.Split(text, "\n") {
@@ -243,7 +242,7 @@ func withoutNumbers(text string) string {
 	return strings.Join(list, "\n")
 }
 
-// A device that VPP's driver does not take stays the host's, with all it had.
+// If VPP's driver refuses a device, the host keeps it with its configuration.
 func TestPCIDeviceThatCannotBeTaken(t *testing.T) {
 	h := newHost(t)
 	bus := &fakePCI{t: t, host: h, driver: "virtio-pci", refuse: true}
@@ -259,7 +258,7 @@ func TestPCIDeviceThatCannotBeTaken(t *testing.T) {
 	wantSame(t, "given back", withoutNumbers(h.has(t)), before)
 }
 
-// VPP that does not start with its PCI device in time loses it.
+// A VPP that does not start in time loses its PCI device.
 func TestVPPDoesNotStart(t *testing.T) {
 	h := newHost(t)
 	h.bus, h.limits.Start = pci.Bus{Sysfs: &fakePCI{t: t, host: h, driver: "virtio-pci"}}, time.Millisecond

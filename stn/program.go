@@ -8,7 +8,8 @@ import (
 	"github.com/contiv/contiv/stn/nic"
 )
 
-// While VPP reads a card by AF_XDP, the card has an XDP program of VPP, and the host receives nothing from it.
+// While VPP reads a card by AF_XDP, VPP's XDP program is on the card and the host receives nothing
+// from it.
 
 // lostProgram returns an error if VPP's XDP program is lost: an earlier daemon detached it, and no new
 // VPP has attached one.
@@ -58,8 +59,8 @@ func (k *Keeper) detach(c *card) error {
 	return err
 }
 
-// uncover detaches VPP's XDP program from a card that the host holds if it has been there for too
-// long: VPP took the card and hangs, or nobody configures VPP.
+// uncover detaches VPP's XDP program from a card held by the host if it stays too long, because VPP
+// hangs or is not being configured.
 func (k *Keeper) uncover(c *card, why string) {
 	id, err := k.kernel.XDP(c.Name)
 	if err != nil || id == c.XDP {
@@ -67,7 +68,7 @@ func (k *Keeper) uncover(c *card, why string) {
 		return
 	}
 	if c.coveredSince.IsZero() {
-		if c.reporter == nil { // no agent made VPP take the card: the program is the host's
+		if c.reporter == nil { // without an agent, VPP cannot have taken the card: the program is the host's
 			return
 		}
 		c.coveredSince = time.Now()
@@ -77,7 +78,7 @@ func (k *Keeper) uncover(c *card, why string) {
 		return
 	}
 	if err := k.detach(c); err != nil {
-		k.complain(c, fmt.Sprintf("VPP's XDP program keeps from the host what its network card receives: %v", err))
+		k.complain(c, fmt.Sprintf("VPP's XDP program hides received packets from the host: %v", err))
 		c.timer.Reset(k.Limits.Silent)
 		return
 	}

@@ -15,8 +15,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Serve serves the services stn.STN and stn.Custody until ctx ends. Replies contain the error of a
-// failed request.
+// Serve serves stn.STN and stn.Custody until ctx ends. Replies contain the error of a failed
+// request.
 func (k *Keeper) Serve(ctx context.Context, l net.Listener) error {
 	s := grpc.NewServer(grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}))
 	stn.RegisterSTNServer(s, stnServer{keeper: k})
@@ -51,7 +51,7 @@ func (s stnServer) StolenInterfaceInfo(_ context.Context, req *stn.STNRequest) (
 	return reply(e, nil), nil
 }
 
-// reply returns the configuration of a card, empty for nil.
+// reply describes a card; it is empty for nil.
 func reply(e *journal.Entry, err error) *stn.STNReply {
 	r := &stn.STNReply{}
 	if err != nil {

@@ -21,7 +21,7 @@ func TestServices(t *testing.T) {
 	h.interconnect(t)
 	k := h.keeper(t)
 	defer k.Close()
-	k.look()
+	k.checkCards()
 	socket := filepath.Join(h.dir, "run", "stn.sock")
 	l, err := listener.Unix(socket)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/contiv/contiv/stn/journal"
 )
 
-// Each of several cards changes hands by itself; all are back at the end.
+// Each card is given and returned independently; all are with the host at the end.
 func TestSeveralCards(t *testing.T) {
 	h := newHost(t)
 	h.ip(t, "link add eth1 address 02:00:00:00:00:11 type veth peer name card1 netns "+h.network)
@@ -23,7 +23,7 @@ func TestSeveralCards(t *testing.T) {
 		}
 	}
 	h.interconnect(t)
-	k.look()
+	k.checkCards()
 	first, second := k.Attend("eth0"), k.Attend("eth1")
 	first.Report(true, "")
 	second.Report(true, "")

@@ -27,7 +27,7 @@ func (k *Keeper) Watch(ctx context.Context) error {
 	changed := make(chan struct{}, 1)
 	go func() {
 		for range changed {
-			k.look()
+			k.checkCards()
 		}
 	}()
 	defer close(changed)

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dropAll loads an XDP program that lets nothing pass, as that of a VPP that hangs does not.
+// dropAll loads an XDP program that drops all packets, like VPP's does while VPP hangs.
 func dropAll(t *testing.T) nic.Program {
 	t.Helper()
 	code := []uint64{unix.BPF_ALU64 | unix.BPF_MOV | 1<<32, unix.BPF_JMP | unix.BPF_EXIT} // r0 = XDP_DROP; exit
@@ -35,14 +35,15 @@ func dropAll(t *testing.T) nic.Program {
 	return p
 }
 
-// A VPP that reads the card by AF_XDP has a program there, which goes and comes back with the card.
+// A VPP that reads the card by AF_XDP has an XDP program on it, which is detached and attached with
+// the card.
 func TestXDPProgramOfVPP(t *testing.T) {
 	h := newHost(t)
 	before := h.has(t)
 	first := h.keeper(t)
 	mustSteal(t, first)
 	h.interconnect(t)
-	first.look()
+	first.checkCards()
 	program := func() uint32 {
 		id, err := first.kernel.XDP("eth0")
 		if err != nil {
@@ -69,13 +70,13 @@ func TestXDPProgramOfVPP(t *testing.T) {
 		wantSame(t, "given back", h.has(t), before)
 	}
 
-	// The next daemon does not have the program, and leaves the card with the host.
+	// A restarted daemon does not have the detached program and leaves the card with the host.
 	first.mu.Lock()
 	first.closed = true
 	first.mu.Unlock()
 	k := h.keeper(t)
 	defer k.Close()
-	k.look()
+	k.checkCards()
 	r = k.Attend("eth0")
 	r.Report(true, "")
 	k.holds(t, journal.Host)
@@ -90,7 +91,7 @@ func TestXDPProgramOfVPP(t *testing.T) {
 		t.Errorf("taken by a new VPP, the card has the XDP program %d, not %d", got, restarted)
 	}
 
-	// A daemon that ended while it gave the card back goes on with that.
+	// A restarted daemon continues an unfinished return of the card.
 	r.Report(false, "")
 	k.holds(t, journal.Host)
 	k.mu.Lock()
@@ -107,8 +108,8 @@ func TestXDPProgramOfVPP(t *testing.T) {
 	wantSame(t, "given back by the next daemon", h.has(t), before)
 }
 
-// A VPP that has attached to the card and does not forward keeps nothing from the host for long, whether
-// the agent is there or not; it has the card as soon as it forwards.
+// A VPP that attached to the card but does not forward is detached soon, with or without an agent.
+// It gets the card as soon as it forwards.
 func TestXDPProgramOfVPPThatDoesNotForward(t *testing.T) {
 	h := newHost(t)
 	before := h.has(t)
@@ -140,7 +141,7 @@ func TestXDPProgramOfVPPThatDoesNotForward(t *testing.T) {
 		since := &k.cards["eth0"].coveredSince
 		*since = since.Add(-k.Limits.Silent)
 		k.mu.Unlock()
-		k.look()
+		k.checkCards()
 		if got := program(); got != 0 {
 			t.Fatalf("%s: the host's card still has the XDP program %d", when, got)
 		}
@@ -148,7 +149,7 @@ func TestXDPProgramOfVPPThatDoesNotForward(t *testing.T) {
 
 		r = k.Attend("eth0")
 		h.ip(t, "link set vpp1 up")
-		k.look()
+		k.checkCards()
 		r.Report(true, "")
 		k.holds(t, journal.VSwitch)
 		if got := program(); got != running {
@@ -167,7 +168,7 @@ func TestXDPProgramOfTheHost(t *testing.T) {
 	if err := unattended.kernel.Attach("eth0", dropAll(t)); err != nil {
 		t.Fatal(err)
 	}
-	unattended.look()
+	unattended.checkCards()
 	if since := unattended.cards["eth0"].coveredSince; !since.IsZero() {
 		t.Error("without an agent, the program is taken for VPP's")
 	}
@@ -179,7 +180,7 @@ func TestXDPProgramOfTheHost(t *testing.T) {
 	before := h.has(t)
 	mustSteal(t, k)
 	h.interconnect(t)
-	k.look()
+	k.checkCards()
 	r := k.Attend("eth0")
 	r.Report(true, "")
 	k.holds(t, journal.VSwitch)

@@ -1,4 +1,4 @@
-// Package client is the client of this node's STN daemon (contiv-stn).
+// Package client is the client of the node's STN daemon (contiv-stn).
 package client
 
 import (
@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// Client is a connection to the daemon, which may come and go.
+// Client is a connection to the daemon. It reconnects as needed.
 type Client struct {
 	conn    *grpc.ClientConn
 	socket  string
@@ -31,7 +31,6 @@ func New(socket string) (*Client, error) {
 	return &Client{conn: conn, socket: socket, stn: stn.NewSTNClient(conn), custody: stn.NewCustodyClient(conn)}, nil
 }
 
-// Close ends the connection.
 func (c *Client) Close() { c.conn.Close() }
 
 func (c *Client) answer(r *stn.STNReply, err error) (*stn.STNReply, error) {
@@ -44,12 +43,13 @@ func (c *Client) answer(r *stn.STNReply, err error) (*stn.STNReply, error) {
 	return r, nil
 }
 
-// Steal claims a network card, and returns the host's configuration of it.
+// Steal claims a network card and returns the host's configuration of it.
 func (c *Client) Steal(ctx context.Context, name string, dhcp bool) (*stn.STNReply, error) {
 	return c.answer(c.stn.StealInterface(ctx, &stn.STNRequest{InterfaceName: name, DhcpEnabled: dhcp}, grpc.WaitForReady(true)))
 }
 
-// Stolen returns the configuration of a claimed card, of the first one for ""; nil if there is none.
+// Stolen returns the configuration of a claimed card, or of the first one for ""; nil if none is
+// claimed.
 func (c *Client) Stolen(ctx context.Context, name string) (*stn.STNReply, error) {
 	r, err := c.stn.StolenInterfaceInfo(ctx, &stn.STNRequest{InterfaceName: name}, grpc.WaitForReady(true))
 	if err == nil && r.GetResult() != 0 {
@@ -58,18 +58,19 @@ func (c *Client) Stolen(ctx context.Context, name string) (*stn.STNReply, error)
 	return c.answer(r, err)
 }
 
-// Release gives a card back for good, all of them for "".
+// Release returns a card for good, or all cards for "".
 func (c *Client) Release(ctx context.Context, name string) error {
 	_, err := c.answer(c.stn.ReleaseInterface(ctx, &stn.STNRequest{InterfaceName: name}, grpc.WaitForReady(true)))
 	return err
 }
 
-// Report is a report of Attend: whether the vswitch forwards.
+// Report is a report of Attend on whether the vswitch forwards.
 type Report struct {
 	Ready      bool
-	Why        string // it does not
+	Why        string // if not ready
 	IPVersions []uint32
-	// Waiting: it has what an earlier agent configured, and this one does not know yet what it should have.
+	// Waiting: the vswitch runs an earlier agent's configuration, and this agent does not know the
+	// new one yet.
 	Waiting bool
 }
 
@@ -80,9 +81,9 @@ func (r Report) equal(other Report) bool {
 // beat is the interval in which a report is repeated.
 const beat = time.Second
 
-// Attend sends reports on a card to the daemon, at once when they change, otherwise about once per
-// beat. While reports has nothing, the daemon hears nothing. held is called with the holder of the
-// card. Attend returns when the stream breaks or ctx ends.
+// Attend sends the reports on a card to the daemon: at once when they change, otherwise about once
+// per beat. It sends nothing while reports is empty. held is called with the holder of the card.
+// Attend returns when the stream breaks or ctx ends.
 func (c *Client) Attend(ctx context.Context, name string, reports <-chan Report, held func(*stn.Holding)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -13,8 +13,7 @@ import (
 // notCards lists name prefixes of devices that are not network cards.
 var notCards = []string{"lo", "vir", "docker", "vpp", "veth", "br-"}
 
-// Claim is Steal, except that "" selects the card that is stolen already, else the first card of the
-// host that is up.
+// Claim is Steal, but for "" it selects the claimed card, or else the host's first card that is up.
 func (c *Client) Claim(ctx context.Context, name string, dhcp bool) (*stn.STNReply, error) {
 	if name == "" {
 		r, err := c.Stolen(ctx, "")

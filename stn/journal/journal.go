@@ -1,4 +1,4 @@
-// Package journal is the file in which the STN daemon records what it takes, before it takes it.
+// Package journal is the file in which the STN daemon records each change before making it.
 package journal
 
 import (
@@ -13,14 +13,14 @@ import (
 	"github.com/contiv/contiv/stn/nic"
 )
 
-// Version of the format. A file of a newer version is refused, since this program might give back less
-// than was taken.
+// Version of the format. A file of a newer version is refused, because this program might restore
+// too little.
 const Version = 1
 
 // ErrNewer is wrapped by the error for a file of a newer version.
 var ErrNewer = errors.New("the journal was written by a newer contiv-stn")
 
-// Holder is who has a network card.
+// Holder is the side that uses a network card.
 type Holder string
 
 const (
@@ -45,11 +45,12 @@ type Entry struct {
 	Holder Holder    `json:"holder"`
 	Reason string    `json:"reason"`
 	Since  time.Time `json:"since"`
-	// PCI is the address of the card on the bus, "" if its driver stays; PCIDriver its driver.
+	// PCI is the bus address of the card, "" if its driver stays. PCIDriver is its driver.
 	PCI       string `json:"pci,omitempty"`
 	PCIDriver string `json:"pciDriver,omitempty"`
-	// XDP is the ID of the XDP program that the card had when it was claimed; 0: none. Any other program
-	// is VPP's. Detached: VPP's program was detached, and VPP receives nothing without it.
+	// XDP is the ID of the XDP program that the card had when it was claimed, 0 if none. Any other
+	// program is VPP's. Detached is set while VPP's program is detached; VPP receives nothing
+	// without it.
 	XDP      uint32 `json:"xdp,omitempty"`
 	Detached bool   `json:"detached,omitempty"`
 	// ResolvConf is the content of the host's resolv.conf.
@@ -57,7 +58,6 @@ type Entry struct {
 	State      *nic.State `json:"state"`
 }
 
-// File is the journal file at a path.
 type File string
 
 // Load reads the file. If it does not exist, the journal is empty.
@@ -71,7 +71,7 @@ func (f File) Load() (*Journal, error) {
 	}
 	var version struct{ Version int }
 	if err := json.Unmarshal(data, &version); err != nil {
-		return nil, fmt.Errorf("journal %s is damaged: %w; look into it for what the host's network cards had, restore that by hand or restart the machine, and remove the file", f, err)
+		return nil, fmt.Errorf("journal %s is damaged: %w; restore the network cards from its content by hand or restart the machine, then remove the file", f, err)
 	}
 	if version.Version > Version {
 		return nil, fmt.Errorf("%w: %s has version %d, this program knows up to %d; run the newer contiv-stn, and have it give everything back (contiv-stn release) before you go back to this one",
@@ -79,11 +79,11 @@ func (f File) Load() (*Journal, error) {
 	}
 	var j Journal
 	if err := json.Unmarshal(data, &j); err != nil {
-		return nil, fmt.Errorf("journal %s is damaged: %w; look into it for what the host's network cards had, restore that by hand or restart the machine, and remove the file", f, err)
+		return nil, fmt.Errorf("journal %s is damaged: %w; restore the network cards from its content by hand or restart the machine, then remove the file", f, err)
 	}
 	for _, e := range j.NICs {
 		if e == nil || e.State == nil || e.Name == "" {
-			return nil, fmt.Errorf("journal %s is damaged: an entry has no name or no state; restore what the host's network cards had by hand or restart the machine, and remove the file", f)
+			return nil, fmt.Errorf("journal %s is damaged: an entry has no name or no state; restore the network cards by hand or restart the machine, then remove the file", f)
 		}
 	}
 	return &j, nil

@@ -75,7 +75,7 @@ func (k Kernel) addAddress(o Object, index int, elapsed time.Duration) error {
 	const stateOfKernel = unix.IFA_F_TENTATIVE | unix.IFA_F_DADFAILED | unix.IFA_F_SECONDARY | unix.IFA_F_DEPRECATED | unix.IFA_F_OPTIMISTIC
 	m[2] &^= stateOfKernel & 0xff
 	if m[0] == unix.AF_INET6 {
-		m[2] |= unix.IFA_F_NODAD // the node has had it all the time
+		m[2] |= unix.IFA_F_NODAD // the node has used it all the time
 	}
 	for attr, value := range nlattr.All(m[unix.SizeofIfAddrmsg:]) {
 		if attr == unix.IFA_FLAGS && len(value) == 4 {
@@ -121,7 +121,6 @@ func (k Kernel) routes(index int) (list []Object, err error) {
 	return list, nil
 }
 
-// route has the attributes of a route that this package uses.
 type route struct {
 	dst      netip.Prefix
 	gateways []netip.Addr
@@ -207,7 +206,6 @@ func (r *route) addGateway(attr int, value []byte) {
 	}
 }
 
-// hops iterates over the struct rtnexthop of a route with several next hops.
 func hops(data []byte) func(yield func([]byte) bool) {
 	return func(yield func([]byte) bool) {
 		for len(data) >= unix.SizeofRtNexthop {

@@ -34,7 +34,6 @@ type State struct {
 	Settings map[string]string `json:"settings,omitempty"`
 }
 
-// Object is an address or a route.
 type Object struct {
 	// Text is for people.
 	Text string `json:"text"`
@@ -57,7 +56,6 @@ func (k Kernel) before(what string) {
 	}
 }
 
-// Device returns a device, or an error for which rtnl.IsGone holds.
 func (k Kernel) Device(name string) (netlink.Link, error) {
 	link, err := k.LinkByName(name)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package pci moves devices of a PCI bus from one driver to another, by driver_override: no
-// other device with the same IDs is touched, and a driver need not know the IDs.
+// Package pci moves PCI devices between drivers with driver_override. That touches no other device
+// of the same IDs, and the driver need not know the IDs.
 package pci
 
 import (
@@ -22,10 +22,8 @@ type Sysfs interface {
 	List(path string) ([]string, error)
 }
 
-// Bus is the PCI bus of this machine.
 type Bus struct{ Sysfs }
 
-// This returns the PCI bus of this machine.
 func This() Bus { return Bus{dir("/sys")} }
 
 type dir string
