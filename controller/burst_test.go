@@ -16,12 +16,12 @@ import (
 	"github.com/contiv/contiv/kvscheduler"
 )
 
-// change is a Kubernetes change of the pod with the number.
+// change returns a change of pod i.
 func change(i int) *controller.KubeStateChange {
 	return &controller.KubeStateChange{Resource: "pod", Key: fmt.Sprintf("%03d", i), NewValue: &pod.Pod{Name: fmt.Sprint(i)}}
 }
 
-// burst queues events without letting the loop run in between.
+// burst queues events while the loop is blocked by the test.
 func (r *rig) burst(events ...controller.Event) {
 	r.t.Helper()
 	for _, e := range events {
@@ -32,8 +32,7 @@ func (r *rig) burst(events ...controller.Event) {
 	synctest.Wait()
 }
 
-// hold makes the loop wait in an event until release is called, so that a burst
-// waits in the queue.
+// hold blocks the loop in an event until release is called, so that a burst waits in the queue.
 func (r *rig) hold() (release func()) {
 	r.t.Helper()
 	held := make(chan struct{})
@@ -55,7 +54,7 @@ func (r *rig) hold() (release func()) {
 	}
 }
 
-// podHandler puts an interface for each pod.
+// podHandler requests an interface for each pod.
 func podHandler(_ context.Context, e controller.Event, txn controller.UpdateOperations) (string, error) {
 	if c, ok := e.(*controller.KubeStateChange); ok {
 		txn.Put("if/"+c.Key, iface(c.Key))
@@ -150,13 +149,13 @@ func TestSnapshotMakesWaitingChangesObsolete(t *testing.T) {
 	})
 }
 
-// A resync that is requested after changes comes after them, and shares no transaction.
+// A resync requested after changes is processed after them, in a transaction of its own.
 func TestRequestedResyncsKeepTheirPlace(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.started()
-		var told []string
+		var received []string
 		requested := func() controller.Event {
-			return &controller.RequestedResync{Type: controller.UpstreamResync, By: "me", Processed: func(*controller.EventRecord) { told = append(told, "requested") }}
+			return &controller.RequestedResync{Type: controller.UpstreamResync, By: "me", Processed: func(*controller.EventRecord) { received = append(received, "requested") }}
 		}
 		names := func() (names []string) {
 			for _, record := range r.History(time.Time{}, time.Time{}) {
@@ -171,13 +170,13 @@ func TestRequestedResyncsKeepTheirPlace(t *testing.T) {
 		if got := names(); !slices.Equal(got, want) {
 			t.Errorf("events %q, want %q", got, want)
 		}
-		// A snapshot makes changes obsolete, requests it does not.
+		// A snapshot makes queued changes obsolete, but not requested resyncs.
 		release = r.hold()
 		r.burst(change(4), requested(), &controller.DBResync{})
 		release()
 		want = append(want, "hold", "Database Resync", "Requested Resync")
-		if got := names(); !slices.Equal(got, want) || len(told) != 2 {
-			t.Errorf("events %q, want %q; told %q", got, want, told)
+		if got := names(); !slices.Equal(got, want) || len(received) != 2 {
+			t.Errorf("events %q, want %q; notified %q", got, want, received)
 		}
 	})
 }
@@ -191,7 +190,7 @@ func TestFollowUpsOfABurstComeRightAfterTheirEvent(t *testing.T) {
 				return "", nil
 			}
 			if c.Key == "001" {
-				return "", r.PushEvent(ctx, &controller.ExternalConfigResync{Source: "db"}) // no update: ends the batch
+				return "", r.PushEvent(ctx, &controller.ExternalConfigResync{Source: "db"}) // not an update: ends the batch
 			}
 			return "", r.PushEvent(ctx, &note{name: "after " + c.Key})
 		}
@@ -229,7 +228,7 @@ func TestAbortedEventOfABurstTakesNoOtherWithIt(t *testing.T) {
 	})
 }
 
-// What a handler leaves out for several changes is part of their transaction, and computed once.
+// EndBulk runs once for several changes, in their transaction.
 func TestEndOfABurst(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.started()
@@ -266,7 +265,7 @@ func TestEndOfABurst(t *testing.T) {
 		if ends != 2 || r.sched.values["if/003"] == nil {
 			t.Errorf("%d ends, values %v", ends, r.sched.values)
 		}
-		// What belongs to events before one that is aborted is not lost with it.
+		// Changes before an aborted event are still committed.
 		abort = "005"
 		release = r.hold()
 		r.burst(changes(4, 6)...)
@@ -303,7 +302,7 @@ func TestFailedTransactionOfABurstIsHealedOnce(t *testing.T) {
 	})
 }
 
-// However changes are batched, the outcome is the same.
+// The outcome does not depend on how changes are batched.
 func TestBatchingDoesNotChangeTheOutcome(t *testing.T) {
 	outcome := func(batched bool) (keys []string) {
 		inBubble(t, func(t *testing.T, r *rig) {
@@ -356,7 +355,7 @@ func TestBatchingDoesNotChangeTheOutcome(t *testing.T) {
 	}
 }
 
-// The time from the first of n changes to the end of the last one.
+// BenchmarkBurst measures the time from the first of n changes to the end of the last one.
 func BenchmarkBurst(b *testing.B) {
 	for _, n := range []int{1, 64, 1000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -389,7 +388,7 @@ func (nullScheduler) Commit(context.Context, controller.SchedulerTxn) (controlle
 	return controller.TxnResult{SeqNum: kvscheduler.NoSeqNum}, nil
 }
 
-// benchHandler tells when it has seen the last change.
+// benchHandler signals when it has seen the last change.
 type benchHandler struct {
 	last string
 	done chan struct{}

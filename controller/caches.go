@@ -8,24 +8,24 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// caches holds the input of the event loop and its last result. The loop is the
-// only writer; it reads without the lock.
+// caches holds the inputs of the event loop and its last result. Only the loop writes, so it reads
+// without the lock.
 type caches struct {
-	// kubeState is the reflected Kubernetes state. Only the loop reads it.
+	// kubeState is read by the loop only.
 	kubeState KubeState
-	// withClients are the sources that have clients.
+	// withClients are the names of the sources that implement ClientsSource.
 	withClients []string
 
-	// mu protects what follows.
+	// mu protects the fields below.
 	mu sync.RWMutex
-	// sources is the order of precedence: later values are merged onto earlier ones.
-	// Clients are among them while they want anything.
+	// sources, in merge order: later values are merged onto earlier ones. Contains the clients that
+	// have values.
 	sources []string
-	// external is the configuration from outside, by source.
+	// external configuration by source
 	external map[string]ExternalConfig
-	// internal are the last committed values of the handlers.
+	// internal holds the last committed values of the handlers.
 	internal map[string]proto.Message
-	// running are the values of the present transaction; nil between events.
+	// running holds the requests of the current transaction; nil between events.
 	running *operations
 }
 
@@ -45,7 +45,7 @@ func newCaches(sources []ExternalConfigSource) *caches {
 	return c
 }
 
-// keys returns all keys that any source wants something for, sorted.
+// keys returns the sorted keys that have a value from any source.
 func (c *caches) keys() []string {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -68,8 +68,8 @@ func (c *caches) keys() []string {
 	return keys
 }
 
-// receive applies the content of an event. For a change of the external
-// configuration it returns the keys that changed, and how to undo it.
+// receive applies the content of an event. For a change of the external configuration it returns
+// the changed keys and a function that undoes the change.
 func (c *caches) receive(event Event, sources []ExternalConfigSource, log *slog.Logger) (changed []string, undo func(), err error) {
 	switch e := event.(type) {
 	case *DBResync:
@@ -80,7 +80,7 @@ func (c *caches) receive(event Event, sources []ExternalConfigSource, log *slog.
 		c.replaceExternal(DatabaseSource, e.External, log)
 		for _, s := range sources {
 			if err := c.readSource(s, log); err != nil {
-				log.Warn("External source has no snapshot, its last known one is used", "source", s.String(), "error", err)
+				log.Warn("Cannot read the snapshot of an external source, using the last one", "source", s.String(), "error", err)
 			}
 		}
 	case *KubeStateChange:
@@ -108,7 +108,7 @@ func (c *caches) receive(event Event, sources []ExternalConfigSource, log *slog.
 	return changed, undo, nil
 }
 
-// onlyExternal reports whether no handler requested the key.
+// onlyExternal reports whether only external sources request the key.
 func (c *caches) onlyExternal(key string) bool {
 	if c.internal[key] != nil {
 		return false
@@ -121,21 +121,20 @@ func (c *caches) onlyExternal(key string) bool {
 	return false
 }
 
-// begin starts a transaction.
 func (c *caches) begin() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.running = newOperations()
 }
 
-// next returns the operations for the next event of the transaction. They begin with
-// those of the events before.
+// next returns the operations for the next event of the transaction, which include the requests of
+// the events before it.
 func (c *caches) next() *operations {
 	c.running.keep()
 	return c.running
 }
 
-// end forgets the running transaction; internal becomes the result of update.
+// end closes the transaction. update, if not nil, returns the new internal configuration.
 func (c *caches) end(update func(internal map[string]proto.Message) map[string]proto.Message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,9 +11,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// commit merges the handlers' requests for the events with the external configuration, commits them
-// to the scheduler, and stores them. Usually this is one event; several events are updates without
-// revert.
+// commit merges the requests of the handlers with the external configuration and commits the result
+// to the scheduler. There is more than one event only if all of them are updates without revert.
 func (c *Controller) commit(events []*processing) {
 	var remember func(internal map[string]proto.Message) map[string]proto.Message
 	defer func() { c.caches.end(remember) }()
@@ -26,8 +25,8 @@ func (c *Controller) commit(events []*processing) {
 	}
 	t := &transaction{Controller: c, events: committed, first: committed[0]}
 	if t.first.incomplete && !c.synced.Load() {
-		// What earlier runs of the agent have configured would be removed.
-		t.first.log.Warn("Incomplete startup resync: the network is left as it is until the healing")
+		// A commit would remove the configuration of earlier runs of the agent.
+		t.first.log.Warn("Startup resync is incomplete; the network stays unchanged until the healing resync")
 		return
 	}
 	values, worthwhile := t.merge()
@@ -43,18 +42,16 @@ func (c *Controller) commit(events []*processing) {
 	}
 }
 
-// transaction is the scheduler transaction for one or more events.
 type transaction struct {
 	*Controller
 	events []*processing
-	// first is the only event, except for updates in bulk.
+	// first is the only event, except in a batch of updates.
 	first *processing
-	// requested by the handlers.
+	// requested by the handlers
 	requested map[string]proto.Message
 }
 
-// merge computes the values of the transaction; worthwhile is false for an update
-// without any.
+// merge computes the values of the transaction. worthwhile is false for an update without values.
 func (t *transaction) merge() (values map[string]proto.Message, worthwhile bool) {
 	last := t.events[len(t.events)-1]
 	t.requested = last.operations.snapshot()
@@ -76,7 +73,6 @@ func (t *transaction) merge() (values map[string]proto.Message, worthwhile bool)
 	return t.caches.mergeAll(t.requested, last.log), true
 }
 
-// remember returns the internal configuration after the transaction.
 func (t *transaction) remember(internal map[string]proto.Message) map[string]proto.Message {
 	switch {
 	case t.first.event.Method() == DownstreamResync:
@@ -94,7 +90,7 @@ func (t *transaction) remember(internal map[string]proto.Message) map[string]pro
 	return internal
 }
 
-// commit executes the transaction and notes the result with the events.
+// commit executes the transaction and records the result in its events.
 func (t *transaction) commit(values map[string]proto.Message) error {
 	txn := SchedulerTxn{
 		Resync:      resyncType(t.first.event.Method()),
@@ -111,9 +107,9 @@ func (t *transaction) commit(values map[string]proto.Message) error {
 	for _, key := range sortedKeys(values) {
 		txn.Values = append(txn.Values, kvscheduler.KeyValue{Key: key, Value: values[key]})
 	}
-	t.pace.at(inScheduler)
+	t.progress.at(inScheduler)
 	result, err := t.scheduler.Commit(t.first.ctx, txn)
-	t.pace.at("the result of the transaction")
+	t.progress.at("the result of the transaction")
 	if err != nil {
 		t.first.log.Error("Transaction failed", "txn", result.SeqNum, "error", err)
 	}
@@ -141,15 +137,15 @@ func (p *processing) noteTransaction(result TxnResult, err error, heal bool) {
 	}
 }
 
-// failedOnlyExternally reports whether all failed keys are those of external sources: they
-// are for the retries of the scheduler, and for whoever wrote them.
+// failedOnlyExternally reports whether only external sources requested the failed keys. The
+// scheduler retries these; a healing resync would not help.
 func (t *transaction) failedOnlyExternally(result TxnResult) bool {
 	return len(result.FailedKeys) > 0 && !slices.ContainsFunc(result.FailedKeys, func(key string) bool {
 		return t.requested[key] != nil || !t.caches.onlyExternal(key)
 	})
 }
 
-// description is the text that goes with the transaction.
+// description returns the description of the transaction.
 func (t *transaction) description() string {
 	var b strings.Builder
 	b.WriteString(t.first.event.Name())

@@ -8,55 +8,54 @@ import (
 	"github.com/contiv/contiv/config"
 )
 
-// Config is the content of controller.conf: seed 001, "Controller
-// configuration". Durations are nanoseconds or Go durations.
+// Config is the content of controller.conf (docs/controller.md). Durations are nanoseconds or Go
+// durations.
 type Config struct {
-	// EnableRetry repeats failed operations: after DelayRetry, at most
-	// MaxRetryAttempts times, the delay doubling with EnableExpBackoffRetry.
+	// EnableRetry retries failed operations after DelayRetry, at most MaxRetryAttempts times. With
+	// EnableExpBackoffRetry the delay doubles each time.
 	EnableRetry           bool            `json:"enableRetry"`
 	DelayRetry            config.Duration `json:"delayRetry"`
 	MaxRetryAttempts      int             `json:"maxRetryAttempts"`
 	EnableExpBackoffRetry bool            `json:"enableExpBackoffRetry"`
 
-	// DelayLocalResync is how long to wait for etcd before the startup resync
-	// is made from the local mirror.
+	// DelayLocalResync is how long the startup resync waits for etcd before it uses the local
+	// mirror.
 	DelayLocalResync config.Duration `json:"delayLocalResync"`
-	// StartupResyncDeadline is when, after the start, the first resync must
-	// have been executed; else the agent ends.
+	// StartupResyncDeadline is the time after the start by which the first resync must have run.
+	// The agent exits otherwise.
 	StartupResyncDeadline config.Duration `json:"startupResyncDeadline"`
 
-	// EnablePeriodicHealing has the southbound read, and repaired, at this interval:
-	// what no event told, or could not be repaired when it was told. What it costs is in
-	// docs/controller.md.
+	// EnablePeriodicHealing compares the southbound with the computed configuration at this
+	// interval and repairs differences. docs/controller.md states its cost.
 	EnablePeriodicHealing   bool            `json:"enablePeriodicHealing"`
 	PeriodicHealingInterval config.Duration `json:"periodicHealingInterval"`
-	// DelayAfterErrorHealing is the time from an error to its healing.
+	// DelayAfterErrorHealing is the time from an error to the healing resync.
 	DelayAfterErrorHealing config.Duration `json:"delayAfterErrorHealing"`
-	// RemoteDBProbingInterval is how often the connection to etcd is probed, and
-	// at least how often a lost one is tried again.
+	// RemoteDBProbingInterval is the interval of etcd probes, and the maxDuration delay between
+	// attempts to reconnect.
 	RemoteDBProbingInterval config.Duration `json:"remoteDBProbingInterval"`
 
-	// FeedbackRate is how many statuses of external values are written to etcd in a
-	// second, at most; 0: none, ever.
+	// FeedbackRate is the maximum number of statuses of external values written to etcd per second.
+	// 0 disables feedback.
 	FeedbackRate int `json:"feedbackRate"`
-	// LigatoStatus publishes statuses in the form of the ligato vpp-agent, too.
+	// LigatoStatus also publishes statuses in the format of the ligato vpp-agent.
 	LigatoStatus bool `json:"ligatoStatus"`
-	// LostDatabaseTimeout is how long an etcd that lost its data is not believed while
-	// KSR does not fill it again; 0: as long as it takes.
+	// LostDatabaseTimeout limits how long an etcd that lost its data is ignored while KSR has not
+	// refilled it. 0: no limit.
 	LostDatabaseTimeout config.Duration `json:"lostDatabaseTimeout"`
 
 	RecordEventHistory bool `json:"recordEventHistory"`
-	// EventHistoryAgeLimit, in minutes: older records are forgotten, as are all but some 100 000.
+	// EventHistoryAgeLimit is in minutes. Older records are deleted; the history also has a maximum
+	// size.
 	EventHistoryAgeLimit uint32 `json:"eventHistoryAgeLimit"`
-	// PermanentlyRecordedInitPeriod, in minutes after the start: records of
-	// that time are forgotten last.
+	// PermanentlyRecordedInitPeriod, in minutes after the start: its records are deleted last.
 	PermanentlyRecordedInitPeriod uint32 `json:"permanentlyRecordedInitPeriod"`
 
-	// EnableVerification lets a VerificationResync follow each event. For tests.
+	// EnableVerification runs a VerificationResync after each event. For tests.
 	EnableVerification bool `json:"enableVerification"`
 }
 
-// DefaultConfig holds the documented defaults.
+// DefaultConfig returns the documented defaults.
 func DefaultConfig() Config {
 	return Config{
 		EnableRetry:                   true,
@@ -76,9 +75,8 @@ func DefaultConfig() Config {
 	}
 }
 
-// LoadConfig reads the content of controller.conf; what it does not mention has
-// its default. Agents use LoadConfigFile; LoadConfig is for tests, which write configuration down
-// where it counts.
+// LoadConfig parses the content of controller.conf. Missing options have their defaults. For tests;
+// agents use LoadConfigFile.
 func LoadConfig(data []byte) (Config, error) {
 	c := DefaultConfig()
 	if err := config.Load(data, &c); err != nil {
@@ -87,7 +85,7 @@ func LoadConfig(data []byte) (Config, error) {
 	return c, c.Validate()
 }
 
-// LoadConfigFile is LoadConfig for a file; errors name it.
+// LoadConfigFile is LoadConfig for a file. Errors name the file.
 func LoadConfigFile(path string) (Config, error) {
 	c := DefaultConfig()
 	if err := config.LoadFile(path, &c); err != nil {
@@ -99,8 +97,8 @@ func LoadConfigFile(path string) (Config, error) {
 	return c, nil
 }
 
-// CheckFile returns all mistakes in a file like controller.conf: those of LoadConfigFile, without giving up after the first kind.
-// override, if it is not nil, sets what flags say.
+// CheckFile returns all errors in a configuration file, unlike LoadConfigFile, which stops at the
+// first kind. override, if not nil, applies command-line flags.
 func CheckFile(path string, override func(*Config) error) error {
 	c := DefaultConfig()
 	return config.Examine(path, &c, func() error {
@@ -112,10 +110,10 @@ func CheckFile(path string, override func(*Config) error) error {
 	})
 }
 
-// longest is the longest duration that can be meant.
-const longest = config.Duration(365 * 24 * time.Hour)
+// maxDuration is the maxDuration accepted duration: a longer one is a mistake in the unit.
+const maxDuration = config.Duration(365 * 24 * time.Hour)
 
-// Validate reports values that cannot work, all of them.
+// Validate returns all invalid options as one error.
 func (c Config) Validate() error {
 	var errs []error
 	for _, d := range []struct {
@@ -136,8 +134,8 @@ func (c Config) Validate() error {
 		case !d.relevant:
 		case d.value < d.min:
 			errs = append(errs, fmt.Errorf("%s is %v: it must be at least %v", d.key, d.value, d.min))
-		case d.value > longest:
-			errs = append(errs, fmt.Errorf("%s is %v: it must be at most %v, a year: is the unit the wrong one?", d.key, d.value, longest))
+		case d.value > maxDuration:
+			errs = append(errs, fmt.Errorf("%s is %v: it must be at most %v (a year); check the unit", d.key, d.value, maxDuration))
 		}
 	}
 	if c.MaxRetryAttempts < 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The table of seed 001.
+// The table of docs/controller.md.
 func TestDocumentedDefaults(t *testing.T) {
 	var documented controller.Config
 	err := json.Unmarshal([]byte(`{
@@ -23,7 +23,7 @@ func TestDocumentedDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	documented.FeedbackRate = 1000 // beyond that table
+	documented.FeedbackRate = 1000 // not in that table
 	if diff := cmp.Diff(documented, controller.DefaultConfig()); diff != "" {
 		t.Error(diff)
 	}

@@ -9,28 +9,26 @@ import (
 	"github.com/contiv/contiv/rest"
 )
 
-// InternalSource stands for our own plugins among the sources of a value.
+// InternalSource is the source name of values that the agent's plugins request.
 const InternalSource = "internal"
 
-// Contributions are the values of all sources for a key, and the merged result.
+// Contributions holds the values of all sources for a key, and the merged result.
 type Contributions struct {
 	Key string
-	// Sources in the order in which they are merged. One source may contribute merge
-	// directives and a value.
+	// Sources in merge order. One source may contribute both merge directives and a value.
 	Sources []Contribution
-	// Result is what the scheduler is given; without a value if that is nothing.
+	// Result is the value passed to the scheduler; its Value is nil if the key has none.
 	Result kvscheduler.KeyValue
 }
 
-// Contribution is the value of one source.
 type Contribution struct {
 	// Source is InternalSource, DatabaseSource or the name of an ExternalConfigSource.
 	Source string
-	// Wants is a value for the key, or merge directives under a key of their own.
+	// Wants is a value for the key, or merge directives with their own key.
 	Wants kvscheduler.KeyValue
 }
 
-// Contributions returns what was last requested for the key. Values are read-only.
+// Contributions returns the last requests for the key. Values are read-only.
 func (c *Controller) Contributions(key string) Contributions {
 	key = mergedKey(key)
 	c.caches.mu.RLock()

@@ -68,12 +68,12 @@ func TestContributionsToAKey(t *testing.T) {
 	})
 }
 
-// An event that was aborted has its effect with the healing resync.
+// The healing resync carries out an aborted event.
 func TestRecordsOfAbortedEventsAreToldLater(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.started()
-		var told []*controller.EventRecord
-		tell := func(record *controller.EventRecord) { told = append(told, record) }
+		var received []*controller.EventRecord
+		tell := func(record *controller.EventRecord) { received = append(received, record) }
 		fails := true
 		r.a.resync = func(context.Context, controller.Event, controller.KubeState, int, controller.ResyncOperations) error {
 			if fails {
@@ -82,17 +82,17 @@ func TestRecordsOfAbortedEventsAreToldLater(t *testing.T) {
 			return nil
 		}
 		r.push(&controller.DBResync{External: controller.ExternalConfig{"if/1": iface("1")}, Processed: tell})
-		if len(told) > 0 {
-			t.Fatalf("an aborted event was processed: %v", told[0])
+		if len(received) > 0 {
+			t.Fatalf("an aborted event was processed: %v", received[0])
 		}
 		r.push(&controller.RequestedResync{Type: controller.UpstreamResync, Processed: tell})
-		if len(told) != 1 || told[0].ErrorStr == "" {
-			t.Fatalf("who requested a resync that was aborted is told %v", told)
+		if len(received) != 1 || received[0].ErrorStr == "" {
+			t.Fatalf("the requester of an aborted resync got %v", received)
 		}
 		fails = false
 		r.after(time.Minute)
-		if len(told) != 2 || told[1].Name != "Healing Resync" || told[1].Txn == nil {
-			t.Errorf("after the healing, told: %v", told)
+		if len(received) != 2 || received[1].Name != "Healing Resync" || received[1].Txn == nil {
+			t.Errorf("after the healing, got %v", received)
 		}
 		r.wantConfig(values{"if/1": iface("1")})
 	})
@@ -100,17 +100,17 @@ func TestRecordsOfAbortedEventsAreToldLater(t *testing.T) {
 
 func TestRecordsAreToldToWhoWantsThem(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
-		var told []*controller.EventRecord
-		tell := func(record *controller.EventRecord) { told = append(told, record) }
+		var received []*controller.EventRecord
+		tell := func(record *controller.EventRecord) { received = append(received, record) }
 		r.push(&controller.DBResync{Processed: tell})
 		change := func() proto.Message { return iface("1", "10.0.0.1/24") }
 		r.push(&controller.ExternalConfigChange{Source: "db", Changes: controller.ExternalConfig{"if/1": change()}, Processed: tell})
 		r.push(&controller.RequestedResync{Type: controller.DownstreamResync, By: "test", Processed: tell})
 		r.push(&controller.RequestedResync{Type: controller.UpstreamResync, By: "test", Processed: tell})
-		if len(told) != 4 {
-			t.Fatalf("%d records were told", len(told))
+		if len(received) != 4 {
+			t.Fatalf("got %d records", len(received))
 		}
-		for i, record := range told {
+		for i, record := range received {
 			if record.SeqNum != uint64(i) || record.Txn == nil || record.Txn.SeqNum != uint64(100+i) {
 				t.Errorf("record %d: %v", i, record)
 			}

@@ -13,30 +13,27 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// historyTrimInterval is how often old records are removed.
 const historyTrimInterval = time.Minute
 
-// Options of a Controller.
+// Options configure a Controller.
 type Options struct {
 	Config    Config
 	Scheduler Scheduler
-	// Sources of external configuration other than the database.
-	Sources []ExternalConfigSource
-	// Log; nil: slog.Default().
+	Sources   []ExternalConfigSource
+	// Log defaults to slog.Default().
 	Log *slog.Logger
-	// Observer, if not nil, is told of all external configuration.
+	// Observer, if not nil, receives all changes of the external configuration.
 	Observer ExternalObserver
-	// Recorder, if not nil, is told of every record of the history, in order. It must not wait.
+	// Recorder, if not nil, receives every record of the history, in order. It must not block.
 	Recorder func(*EventRecord)
-	// EventLog, if not nil, gets the framed event log as well.
+	// EventLog, if not nil, receives the framed event log.
 	EventLog io.Writer
 }
 
-// Controller is the event loop. Use: New, then Register the handlers, then Start.
+// Controller is the event loop. Call New, then Register, then Start.
 //
-// One goroutine, from Start to Close, processes events; it alone touches the
-// handlers, the caches and the fields below "loop". Everything else only queues
-// events and reads status and history.
+// One goroutine processes events from Start to Close. Only it uses the handlers, the fields of loop
+// and, for writing, the caches. Other goroutines queue events and read status and history.
 type Controller struct {
 	cfg       Config
 	scheduler Scheduler
@@ -44,15 +41,15 @@ type Controller struct {
 	log       *slog.Logger
 	frames    frames
 	handlers  []EventHandler
-	observer  ExternalObserver // nil: none
+	observer  ExternalObserver // may be nil
 	recorder  func(*EventRecord)
 
-	queue   *queue
-	caches  *caches
-	history *history
-	health  health
-	pace    pace
-	// synced says that a FullResync was committed.
+	queue    *queue
+	caches   *caches
+	history  *history
+	health   health
+	progress progress
+	// synced is true once a FullResync was committed.
 	synced atomic.Bool
 
 	ctx      context.Context
@@ -60,21 +57,21 @@ type Controller struct {
 	loopDone chan struct{}
 	fatal    chan error
 	start    sync.Once
-	// changed has a token after a change that may help a healing resync that waits.
+	// changed has a token after a change that may let a pending healing resync succeed.
 	changed chan struct{}
 
 	loop struct {
 		nextSeq     uint64
 		resyncCount int
-		healing     bool // a HealingResync after an error is on its way
-		// failedHealings, one after the other, each doubling the time to the next.
+		healing     bool // a HealingResync after an error is pending
+		// failedHealings counts consecutive failures; each doubles the delay.
 		failedHealings int
-		// periodic says that a periodic HealingResync is queued.
+		// periodic: a periodic HealingResync is queued
 		periodic     bool
 		verification bool
-		// untold are the Processed of events that were aborted.
-		untold   []func(*EventRecord)
-		shutdown bool
+		// unreported holds the Processed callbacks of aborted events.
+		unreported []func(*EventRecord)
+		shutdown   bool
 	}
 	timers timers
 }
@@ -84,7 +81,7 @@ var (
 	_ ConfigRetriever = (*Controller)(nil)
 )
 
-// New returns a controller that accepts events but does not process any yet.
+// New returns a controller that queues events. Start processes them.
 func New(o Options) *Controller {
 	if o.Log == nil {
 		o.Log = slog.Default()
@@ -107,13 +104,12 @@ func New(o Options) *Controller {
 	return c
 }
 
-// Register appends handlers, in the order in which events visit them. Call it
-// before Start.
+// Register appends handlers; forward events visit them in this order. Call it before Start.
 func (c *Controller) Register(handlers ...EventHandler) {
 	c.handlers = append(c.handlers, handlers...)
 }
 
-// Start begins to process events. The first one will be a DBResync.
+// Start begins to process events. The first one is a DBResync.
 func (c *Controller) Start() {
 	c.start.Do(func() {
 		c.history = newHistory(c.cfg, time.Now(), c.recorder)
@@ -121,11 +117,11 @@ func (c *Controller) Start() {
 	})
 }
 
-// PushEvent implements EventLoop. Errors: ErrQueueFull, ErrClosed, ErrAborting,
-// ErrBlockingFollowUp; the event's Done is then not called.
+// PushEvent implements EventLoop. It returns ErrQueueFull, ErrClosed, ErrAborting or
+// ErrBlockingFollowUp; the event's Done is not called then.
 func (c *Controller) PushEvent(ctx context.Context, event Event) error {
 	if _, isUpdate := event.(UpdateEvent); event.Method() == Update && !isUpdate {
-		return fmt.Errorf("%s has the method Update, but is no UpdateEvent: give it TransactionType and Direction", event.Name())
+		return fmt.Errorf("event %s has the method Update but no TransactionType and Direction", event.Name())
 	}
 	q := queued{event: event, enqueued: time.Now()}
 	if s := currentScope(ctx); s != nil && s.controller == c {
@@ -143,11 +139,13 @@ func (c *Controller) PushEvent(ctx context.Context, event Event) error {
 // GetConfig implements ConfigRetriever.
 func (c *Controller) GetConfig(key string) proto.Message { return c.caches.getConfig(key) }
 
-// Fatal receives the error after which the agent must end. There is at most one. It is not logged.
+// Fatal receives at most one error, after which the agent must exit. The controller does not log
+// it.
 func (c *Controller) Fatal() <-chan error { return c.fatal }
 
-// Close lets the handlers process Shutdown, after the events that wait, and ends
-// the loop. Changes in the database that wait are left to the next start. When ctx ends, it does not wait for that any longer.
+// Close processes a Shutdown event after the queued events and ends the loop. Queued changes of the
+// database are dropped: the next start reads them again. If ctx ends first, Close returns its
+// error.
 func (c *Controller) Close(ctx context.Context) error {
 	defer c.cancel()
 	started := true
@@ -173,14 +171,13 @@ func (c *Controller) Close(ctx context.Context) error {
 	return err
 }
 
-// end refuses all events, those that wait included.
+// end closes the queue and completes all queued events with the reason.
 func (c *Controller) end(reason error) {
 	for _, q := range c.queue.close(reason) {
 		q.event.Done(reason)
 	}
 }
 
-// abort ends the loop because of a fatal error.
 func (c *Controller) abort(err error) {
 	c.health.fail(err)
 	c.end(fmt.Errorf("%w: %w", ErrAborting, err))

@@ -84,7 +84,7 @@ func TestOneTransactionPerEvent(t *testing.T) {
 		r.a.update = putting("k/1", iface("1"))
 		r.b.update = func(_ context.Context, _ controller.Event, txn controller.UpdateOperations) (string, error) {
 			if txn.Get("k/1") == nil {
-				t.Error("what another handler has put is not seen")
+				t.Error("the value put by another handler is not visible")
 			}
 			if r.GetConfig("k/1") == nil {
 				t.Error("GetConfig does not see the running transaction")
@@ -285,7 +285,7 @@ func TestEventsTellTheirSenderMore(t *testing.T) {
 
 func TestUpdateEventsMustSayHow(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
-		if err := r.PushEvent(t.Context(), incompleteEvent{}); err == nil || !strings.Contains(err.Error(), "UpdateEvent") {
+		if err := r.PushEvent(t.Context(), incompleteEvent{}); err == nil || !strings.Contains(err.Error(), "no TransactionType") {
 			t.Errorf("got %v", err)
 		}
 	})

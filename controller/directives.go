@@ -14,10 +14,9 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 )
 
-// directivesKey is the key of the merge directives for a northbound key.
 func directivesKey(key string) string { return models.MergeDirectives.KeyPrefix() + key }
 
-// mergedKey returns the northbound key that an external key has an effect on.
+// mergedKey returns the northbound key that an external key affects.
 func mergedKey(externalKey string) string {
 	return strings.TrimPrefix(externalKey, models.MergeDirectives.KeyPrefix())
 }
@@ -26,7 +25,7 @@ func isDirectives(externalKey string) bool {
 	return strings.HasPrefix(externalKey, models.MergeDirectives.KeyPrefix())
 }
 
-// validateDirectives returns an error for parts of an external configuration that cannot be merged.
+// validateDirectives returns an error for merge directives that cannot be applied.
 func validateDirectives(config ExternalConfig) error {
 	var errs []error
 	for _, key := range sortedKeys(config) {
@@ -61,8 +60,8 @@ func validateDirective(key string, value proto.Message) error {
 	return applyDirectives(model.New(), d)
 }
 
-// applyDirectives removes the items named by the directives from a value. The value is changed. It
-// must not be for discarding.
+// applyDirectives removes the items named by the directives from value, which it changes. Discard
+// is handled by the caller.
 func applyDirectives(value proto.Message, d *mergepb.Directives) error {
 	m := value.ProtoReflect()
 	for _, path := range d.GetUnset() {
@@ -83,7 +82,7 @@ func applyDirectives(value proto.Message, d *mergepb.Directives) error {
 	return nil
 }
 
-// clearField unsets a field; collection says that it must be a list or a map.
+// clearField clears a field. collection: the field must be a list or a map; otherwise it must not.
 func clearField(m protoreflect.Message, path string, collection bool) error {
 	parent, field, err := resolve(m, path)
 	if err != nil {
@@ -91,7 +90,7 @@ func clearField(m protoreflect.Message, path string, collection bool) error {
 	}
 	if isCollection := field.IsList() || field.IsMap(); isCollection != collection {
 		if collection {
-			return fmt.Errorf("%q is no list: use unset", path)
+			return fmt.Errorf("%q is not a list: use unset", path)
 		}
 		return fmt.Errorf("%q is a list: use replace, or remove for single items", path)
 	}
@@ -101,14 +100,13 @@ func clearField(m protoreflect.Message, path string, collection bool) error {
 	return nil
 }
 
-// removeItems removes the items of a list that match the JSON.
 func removeItems(m protoreflect.Message, path, item string) error {
 	parent, field, err := resolve(m, path)
 	if err != nil {
 		return err
 	}
 	if !field.IsList() {
-		return fmt.Errorf("%q is no list", path)
+		return fmt.Errorf("%q is not a list", path)
 	}
 	matches, err := matcher(field, item)
 	if err != nil {
@@ -128,11 +126,11 @@ func removeItems(m protoreflect.Message, path, item string) error {
 	return nil
 }
 
-// matcher returns a predicate for the items of a list. The JSON of the item is
-// read as that of a list of one, in a message that has nothing else.
+// matcher returns a predicate for the items of a list. It parses the JSON of the item as a list of
+// one in an otherwise empty message.
 func matcher(field protoreflect.FieldDescriptor, item string) (func(protoreflect.Value) bool, error) {
 	if item != "" && !json.Valid([]byte(item)) {
-		return nil, errors.New(`it is no JSON: texts have quotes, as in "10.0.0.1/24"`)
+		return nil, errors.New(`not JSON: write strings in quotes, as in "10.0.0.1/24"`)
 	}
 	holder := dynamicpb.NewMessage(field.ContainingMessage())
 	err := protojson.Unmarshal(fmt.Appendf(nil, `{%q:[%s]}`, field.Name(), item), holder)
@@ -150,7 +148,7 @@ func matcher(field protoreflect.FieldDescriptor, item string) (func(protoreflect
 	return func(have protoreflect.Value) bool { return contains(have.Message(), want.Message()) }, nil
 }
 
-// contains reports whether all fields that are set in want have the same value in have.
+// contains reports whether have equals want in all fields set in want.
 func contains(have, want protoreflect.Message) bool {
 	same := true
 	want.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
@@ -164,8 +162,7 @@ func contains(have, want protoreflect.Message) bool {
 	return same
 }
 
-// resolve follows a path of field names; parent is nil if a message on the way is
-// not set.
+// resolve follows a path of field names. parent is nil if a message on the path is not set.
 func resolve(m protoreflect.Message, path string) (parent protoreflect.Message, field protoreflect.FieldDescriptor, err error) {
 	parent = m
 	descriptor := m.Descriptor()

@@ -46,7 +46,7 @@ func TestDirectives(t *testing.T) {
 		{"lists are added to", `{}`, `{"ipAddresses":["10.0.0.9/24"]}`,
 			`{"name":"tap","mtu":1500,"enabled":true,"ipAddresses":["10.0.0.1/24","10.0.0.2/24","10.0.0.9/24"],"tap":{"version":2,"rxRingSize":256},
 			"rxModes":[{"queue":1,"mode":"POLLING"},{"queue":2,"mode":"INTERRUPT"}]}`},
-		{"what is said twice is there once", `{}`, ours, ours},
+		{"duplicates are merged", `{}`, ours, ours},
 		{"a list is replaced", `{"replace":["ip_addresses","rx_modes"]}`, `{"ipAddresses":["10.0.0.9/24"]}`,
 			`{"name":"tap","mtu":1500,"enabled":true,"ipAddresses":["10.0.0.9/24"],"tap":{"version":2,"rxRingSize":256}}`},
 		{"items are removed", `{"remove":[{"list":"ip_addresses","item":"\"10.0.0.1/24\""},{"list":"rx_modes","item":"{\"queue\":2}"},{"list":"rx_modes","item":"{\"queue\":1,\"mode\":\"INTERRUPT\"}"}]}`, `{}`,
@@ -109,7 +109,7 @@ func TestDirectivesThatMakeNoSense(t *testing.T) {
 		{`{"unset":["ip_addresses"]}`, "use replace"},
 		{`{"replace":["mtu"]}`, "use unset"},
 		{`{"unset":["mtu.x"]}`, "no fields inside"},
-		{`{"remove":[{"list":"mtu","item":"1"}]}`, "is no list"},
+		{`{"remove":[{"list":"mtu","item":"1"}]}`, "is not a list"},
 		{`{"remove":[{"list":"ip_addresses","item":"5"}]}`, "item 5"},
 		{`{"remove":[{"list":"ip_addresses","item":""}]}`, "one item"},
 		{`{"remove":[{"list":"rx_modes","item":"{\"queu\":1}"}]}`, "queu"},
@@ -125,7 +125,7 @@ func TestDirectivesThatMakeNoSense(t *testing.T) {
 			}
 			r.wantConfig(values{})
 
-			// From the database, where nobody waits, the rest is used.
+			// The database source receives no error: invalid directives are skipped.
 			r.push(&controller.DBResync{External: controller.ExternalConfig{directive: directives(t, test.directives), tap: tapInterface(t, ours)}})
 			r.wantConfig(values{tap: tapInterface(t, ours)})
 		})

@@ -1,7 +1,7 @@
-// Package controller is the event loop of a node: it turns everything that happens into events,
-// lets the plugins (event handlers) compute the effect of each event on the network, and commits
-// the result, merged with external configuration, to the transaction engine, as one transaction per
-// event.
+// Package controller is the event loop of a node. It turns changes of the cluster, pods and
+// external configuration into events, lets the plugins (event handlers) compute the network
+// configuration, and commits the result, merged with external configuration, to the KVScheduler:
+// one transaction per event.
 //
 //	dbwatcher   podmanager   external sources   healing
 //	    │           │              │               │
@@ -23,17 +23,16 @@
 //	                      │
 //	         history, log, Done(result)
 //
-// The behaviour is that of seed 001, "Controller". What was left open there:
+// Rules:
 //
-//   - A follow-up is recognised by the context that handlers are given; see
-//     EventLoop.PushEvent. A blocking one is refused with ErrBlockingFollowUp.
-//   - Revert is called for all handlers whose Update was called, backwards, the
-//     one that failed included.
-//   - A handler that panics aborts its event as an AbortEventError does.
-//   - When a handler fails in a resync, nothing is removed on the strength of
-//     the incomplete result: values of earlier events stay until the healing,
-//     and so does the whole network if it was the startup resync.
-//   - Of several external sources with a value for the same key, later ones are
-//     merged onto earlier ones: the database first, then the sources in the
-//     order in which they were given.
+//   - A follow-up is recognised by the context passed to the handlers; see
+//     EventLoop.PushEvent. A blocking follow-up fails with ErrBlockingFollowUp.
+//   - Revert is called, in reverse order, for all handlers whose Update was called,
+//     including the one that failed.
+//   - A panic of a handler aborts its event, as AbortEventError does.
+//   - If a handler fails in a resync, the incomplete result removes nothing: values of
+//     earlier events stay until the healing resync, and a startup resync is not
+//     committed at all.
+//   - External values of several sources for a key are merged in the order of the
+//     sources, the database first.
 package controller

@@ -6,13 +6,13 @@ import (
 )
 
 var (
-	// ErrQueueFull is returned by PushEvent when too many events wait.
+	// ErrQueueFull is returned by PushEvent when the queue is full.
 	ErrQueueFull = errors.New("event queue is full: try again later")
-	// ErrClosed is the result of events that were not processed before the end.
+	// ErrClosed is the result of events that were not processed before Close.
 	ErrClosed = errors.New("event loop is closed")
-	// ErrWithdrawn is the result of events that their sender took back.
+	// ErrWithdrawn is the result of events that their sender withdrew.
 	ErrWithdrawn = errors.New("event was withdrawn before it was processed")
-	// ErrAborting is the result of events after a fatal error; the agent ends.
+	// ErrAborting is the result of events after a fatal error.
 	ErrAborting = errors.New("event loop is aborting")
 	// ErrBlockingFollowUp is returned for a blocking event that a handler sends.
 	ErrBlockingFollowUp = errors.New("a handler must not wait for an event: the event loop would wait for itself; " +
@@ -21,21 +21,20 @@ var (
 	ErrNoStartupResync = errors.New("startup resync has not executed")
 )
 
-// FatalError is returned by a handler when the agent cannot go on: it ends, and
-// is started again by its supervisor.
+// FatalError is returned by a handler when the agent must exit and be restarted.
 type FatalError struct{ Err error }
 
-// NewFatalError makes err fatal.
+// NewFatalError wraps err in a FatalError.
 func NewFatalError(err error) error { return &FatalError{err} }
 
 func (e *FatalError) Error() string { return fmt.Sprintf("fatal: %v", e.Err) }
 func (e *FatalError) Unwrap() error { return e.Err }
 
-// AbortEventError is returned by a handler when the event must not be processed
-// any further: nothing is committed, and a healing resync follows.
+// AbortEventError is returned by a handler to stop the processing of the event: nothing is
+// committed, and a healing resync follows.
 type AbortEventError struct{ Err error }
 
-// NewAbortEventError makes err abort the event.
+// NewAbortEventError wraps err in an AbortEventError.
 func NewAbortEventError(err error) error { return &AbortEventError{err} }
 
 func (e *AbortEventError) Error() string { return fmt.Sprintf("event aborted: %v", e.Err) }

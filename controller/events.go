@@ -7,21 +7,19 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// DBResync carries a snapshot of the Kubernetes state and of the external
-// configuration, from etcd or from the local mirror.
+// DBResync carries a snapshot of the Kubernetes state and of the external configuration.
 type DBResync struct {
 	NonBlocking
-	// Local says that the snapshot is the local mirror's.
+	// Local: the snapshot is from the local mirror, not etcd.
 	Local bool
 	// State and External are nil for an agent without a database.
 	State KubeState
 	// External is the configuration under /vnf-agent/<node>/.
 	External ExternalConfig
-	// Outage is how long the database had been out of reach before; 0: it was not.
+	// Outage is how long the database was unreachable before; 0 if it was not.
 	Outage time.Duration
-	// Processed, if not nil, is told the record of the event, right after it was
-	// processed; or, if it was aborted, that of the resync that made up for it. It
-	// must not wait.
+	// Processed, if not nil, is called with the record of the event after processing. For an
+	// aborted event it is called with the record of the next successful resync. It must not block.
 	Processed func(*EventRecord)
 }
 
@@ -31,14 +29,14 @@ func (*DBResync) Name() string        { return "Database Resync" }
 func (*DBResync) Method() EventMethod { return FullResync }
 func (e *DBResync) String() string {
 	if e.State == nil && e.External == nil {
-		return "Database Resync: there is no database"
+		return "Database Resync without a database"
 	}
 	from := "etcd"
 	if e.Local {
 		from = "local mirror"
 	}
 	if e.Outage > 0 {
-		from += fmt.Sprintf(", which had been out of reach for %s", e.Outage.Round(100*time.Millisecond))
+		from += fmt.Sprintf(", unreachable for %s before", e.Outage.Round(100*time.Millisecond))
 	}
 	n := 0
 	for _, values := range e.State {
@@ -47,8 +45,8 @@ func (e *DBResync) String() string {
 	return fmt.Sprintf("Database Resync from %s: %d Kubernetes values, %d external values", from, n, len(e.External))
 }
 
-// DBLost says that the database is out of reach, or lost its data. Nothing is done about it, the node goes on with what it
-// knows; a DBResync follows when the database is back.
+// DBLost reports that the database is unreachable or lost its data. It changes nothing; a DBResync
+// follows when the database is back.
 type DBLost struct {
 	NonBlocking
 	Reason error
@@ -59,7 +57,7 @@ func (*DBLost) Method() EventMethod              { return Update }
 func (*DBLost) TransactionType() TransactionType { return BestEffort }
 func (*DBLost) Direction() Direction             { return Forward }
 func (e *DBLost) String() string {
-	return fmt.Sprintf("Database Lost: %v: the node goes on with what it knows", e.Reason)
+	return fmt.Sprintf("Database Lost: %v; the node keeps its state", e.Reason)
 }
 
 // KubeStateChange is the change of one Kubernetes value.

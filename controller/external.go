@@ -6,58 +6,55 @@ import (
 	"sync/atomic"
 )
 
-// maxDescribed is how many keys the description of an event names.
+// maxDescribed limits the keys in the description of an event.
 const maxDescribed = 20
 
-// ExternalConfigSource is a source of configuration from outside other than the
-// database.
+// ExternalConfigSource is a source of external configuration other than the database.
 type ExternalConfigSource interface {
-	// String is the name of the source, as in its events.
+	// String returns the name of the source, as used in its events.
 	String() string
-	// GetConfigSnapshot returns all that the source wants.
+	// GetConfigSnapshot returns the whole configuration of the source.
 	GetConfigSnapshot() (ExternalConfig, error)
 }
 
-// ClientsSource is an ExternalConfigSource that keeps what its clients want apart.
-// Each client is a source with the name ClientSource(source, client): in events, and
-// where values are merged, after the source itself, sorted by name.
+// ClientsSource is an ExternalConfigSource that separates the configuration of its clients. Each
+// client is a source named ClientSource(source, client). Clients are merged after the source
+// itself, sorted by name.
 type ClientsSource interface {
 	ExternalConfigSource
-	// GetClientSnapshots returns all that each client wants, by its name.
+	// GetClientSnapshots returns the configuration of each client, by client name.
 	GetClientSnapshots() (map[string]ExternalConfig, error)
 }
 
-// ClientSource is the name of a client of a ClientsSource among the sources.
+// ClientSource returns the source name of a client of a ClientsSource.
 func ClientSource(source, client string) string { return source + "/" + client }
 
-// DatabaseSource is the name of the external configuration in the database.
+// DatabaseSource is the source name of the configuration in the database.
 const DatabaseSource = "db"
 
-// ExternalObserver is told, by the event loop after an event, which external sources but
-// the database want something for a key, in the order of their precedence; none: an empty
-// list. all: nothing is wanted for other keys. Keys are those of values and of merge
-// directives. It must not wait, nor change what it gets.
+// ExternalObserver receives, after an event, the names of the external sources except the database
+// that have a value for each key, in merge order. The list is empty if none has. all: given is
+// complete. Keys include keys of merge directives. The event loop calls it; it must not block and
+// must not modify its arguments.
 type ExternalObserver func(given map[string][]string, all bool, record *EventRecord)
 
-// ExternalConfigChange changes the configuration of an external source, in one
-// transaction.
+// ExternalConfigChange changes the configuration of an external source in one transaction.
 type ExternalConfigChange struct {
 	// Source is DatabaseSource or the name of an ExternalConfigSource.
 	Source string
 	// Changes are the new values; nil deletes the key.
 	Changes ExternalConfig
-	// Replace deletes also the source's values that Changes does not name.
+	// Replace also deletes the source's values that Changes does not name.
 	Replace bool
-	// Revert makes the change as a whole or, if anything fails, not at all.
-	// Otherwise what fails is tried again, for it is wanted from then on.
+	// Revert applies the change completely or not at all. Without it, failed values stay requested
+	// and are retried.
 	Revert bool
-	// Result, if not nil, is told the outcome: to Wait for it.
+	// Result, if not nil, receives the outcome.
 	Result *Blocking
-	// Processed, if not nil, is told the record of the event, right after it was
-	// processed; or, if it was aborted, that of the resync that made up for it. It
-	// must not wait.
+	// Processed, if not nil, is called with the record of the event after processing. For an
+	// aborted event it is called with the record of the next successful resync. It must not block.
 	Processed func(*EventRecord)
-	// Request, if not nil, is told what became of the event.
+	// Request, if not nil, receives the outcome and can withdraw the event.
 	Request *ExternalRequest
 }
 
@@ -82,7 +79,7 @@ func (e *ExternalConfigChange) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "External Config Change from %s", e.Source)
 	if e.Replace {
-		fmt.Fprintf(&b, ", replacing all of its values")
+		fmt.Fprintf(&b, ", replacing all its values")
 	}
 	if e.Revert {
 		b.WriteString(", completely or not at all")
@@ -106,11 +103,11 @@ type ExternalConfigResync struct {
 	// Source is the name of an ExternalConfigSource.
 	Source string
 	Config ExternalConfig
-	// Full has the southbound read, too.
+	// Full also reads the southbound.
 	Full bool
-	// Result, if not nil, is told the outcome: to Wait for it.
+	// Result, if not nil, receives the outcome.
 	Result *Blocking
-	// Request, if not nil, is told what became of the event.
+	// Request, if not nil, receives the outcome and can withdraw the event.
 	Request *ExternalRequest
 }
 
@@ -131,28 +128,26 @@ func (e *ExternalConfigResync) String() string {
 	return fmt.Sprintf("External Config Resync from %s: %d values", e.Source, len(e.Config))
 }
 
-// ExternalRequest tracks an event with external configuration: it can withdraw the event while it
-// waits, and returns its outcome. It belongs to one event.
+// ExternalRequest tracks one event with external configuration: it can withdraw the event before
+// processing, and returns the outcome.
 type ExternalRequest struct {
-	// OnOutcome is called once: by the event loop, in the order in which the events
-	// were processed; or by Close, for events that were not. It must not wait.
+	// OnOutcome is called once: by the event loop, in processing order, or by Close for unprocessed
+	// events. It must not block.
 	OnOutcome func(Outcome)
 
 	outcome Outcome
 	state   atomic.Int32
 }
 
-// Outcome of an event with external configuration.
+// Outcome is the outcome of an event with external configuration.
 type Outcome struct {
-	// Accepted says that what was requested counts from now on, even if parts of
-	// it failed: they are tried again. Otherwise nothing has changed.
+	// Accepted: the request is in force, and parts that failed are retried. If false, nothing has
+	// changed.
 	Accepted bool
-	// Event is the sequence number of the event; Txn, of its transaction in the
-	// scheduler, is nil if there was nothing to do.
+	// Event is the sequence number of the event. Txn is nil if nothing was committed.
 	Event uint64
 	Txn   *TxnRecord
-	// Err of the event.
-	Err error
+	Err   error
 }
 
 const (
@@ -161,8 +156,8 @@ const (
 	requestWithdrawn
 )
 
-// Withdraw takes the event back: it will not be processed, and its Done is called
-// with ErrWithdrawn when it would have been. It returns false if the processing has begun.
+// Withdraw cancels the event: it is not processed, and its Done is called with ErrWithdrawn. It
+// returns false if processing has begun.
 func (r *ExternalRequest) Withdraw() bool {
 	return r.state.CompareAndSwap(requestWaits, requestWithdrawn)
 }
@@ -179,7 +174,7 @@ func (r *ExternalRequest) done(err error) {
 	}
 }
 
-// requestOf returns the request behind an event, nil if there is none.
+// requestOf returns the request of an event, or nil.
 func requestOf(event Event) *ExternalRequest {
 	if e, ok := event.(interface{ request() *ExternalRequest }); ok {
 		return e.request()

@@ -57,7 +57,7 @@ func TestExternalValuesAreMergedOntoInternalOnes(t *testing.T) {
 			t.Error("the internal value was changed")
 		}
 		if got := r.GetConfig("if/1"); !proto.Equal(got, internal) {
-			t.Errorf("GetConfig returns %v: it is for what our plugins requested", got)
+			t.Errorf("GetConfig returns the external value %v", got)
 		}
 		if r.GetConfig("if/ext") != nil {
 			t.Error("GetConfig returns an external value")
@@ -149,7 +149,7 @@ func TestFailuresOfExternalValuesAreNotHealed(t *testing.T) {
 		result := controller.NewBlocking()
 		r.push(&controller.ExternalConfigChange{Source: "db", Changes: controller.ExternalConfig{"if/ext": iface("ext")}, Result: &result})
 		if err := result.Wait(t.Context()); err == nil {
-			t.Error("the sender is not told")
+			t.Error("the sender got no error")
 		}
 		r.after(time.Minute)
 		r.wantHistory("Database Resync", "External Config Change")

@@ -94,7 +94,7 @@ func TestAbortAndFatalErrorsDiffer(t *testing.T) {
 				if fatal := r.Alive() != nil; fatal != test.fatal {
 					t.Errorf("fatal: %v", fatal)
 				}
-				// A fatal error is left to whom Fatal tells it.
+				// Fatal errors are returned by Fatal and not logged.
 				if logged := strings.Contains(r.log.String(), "level=ERROR"); logged == test.fatal {
 					t.Errorf("errors are in the log: %v\n%s", logged, r.log.String())
 				}

@@ -24,18 +24,18 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fakeScheduler remembers its transactions and fails on demand.
+// fakeScheduler records its transactions and fails on demand.
 type fakeScheduler struct {
 	txns   []controller.SchedulerTxn
 	values map[string]proto.Message
-	// fail decides about a transaction: the keys that fail.
+	// fail returns the keys of a transaction that fail.
 	fail func(controller.SchedulerTxn) []string
-	// final: what fails can never be configured.
+	// final: failures are permanent.
 	final   bool
 	stalled atomic.Bool
 	ops     int
 	rig     *rig
-	// changed receives a token for each change of a value that AwaitChange is to tell; nil: none.
+	// changed has a token for each change reported by AwaitChange; may be nil.
 	changed chan struct{}
 }
 
@@ -86,7 +86,7 @@ func (s *fakeScheduler) Commit(_ context.Context, txn controller.SchedulerTxn) (
 
 func (s *fakeScheduler) lastTxn() controller.SchedulerTxn { return s.txns[len(s.txns)-1] }
 
-// keys of the last transaction, with "-" before those to be deleted.
+// lastKeys returns the keys of the last transaction, deleted ones with the prefix "-".
 func (s *fakeScheduler) lastKeys() (keys []string) {
 	for _, kv := range s.lastTxn().Values {
 		if kv.Value == nil {
@@ -98,7 +98,7 @@ func (s *fakeScheduler) lastKeys() (keys []string) {
 	return keys
 }
 
-// handler is an event handler made of functions; nil ones do nothing.
+// handler is an event handler made of functions, which may be nil.
 type handler struct {
 	name   string
 	rig    *rig
@@ -144,7 +144,6 @@ func (h *handler) Revert(ctx context.Context, e controller.Event) error {
 	return nil
 }
 
-// event is an update event of any kind.
 type event struct {
 	controller.Blocking
 	name      string
@@ -166,7 +165,7 @@ func (e *event) Processed(seq, txnSeq uint64, southbound time.Duration) {
 	e.seq, e.txnSeq, e.southbound = seq, txnSeq, southbound
 }
 
-// note is an update event that nobody waits for.
+// note is an update event without a waiting sender.
 type note struct {
 	controller.NonBlocking
 	name string
@@ -178,8 +177,7 @@ func (*note) Method() controller.EventMethod              { return controller.Up
 func (*note) TransactionType() controller.TransactionType { return controller.BestEffort }
 func (*note) Direction() controller.Direction             { return controller.Forward }
 
-// rig is a controller with handlers a, b, c and a fake scheduler, in a bubble of
-// fake time.
+// rig is a controller with handlers a, b, c and a fake scheduler, in a synctest bubble.
 type rig struct {
 	*controller.Controller
 	t       *testing.T
@@ -190,13 +188,13 @@ type rig struct {
 	mu      sync.Mutex
 }
 
-// order makes what the test wrote visible to the event loop.
+// order makes the test's writes visible to the event loop.
 func (r *rig) order() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 }
 
-// after lets time pass, and everything settle.
+// after advances the time and waits until all goroutines block.
 func (r *rig) after(d time.Duration) {
 	r.order()
 	time.Sleep(d)
@@ -205,11 +203,11 @@ func (r *rig) after(d time.Duration) {
 
 var silentLog = slog.New(slog.NewTextHandler(io.Discard, nil))
 
-// inBubble runs a test with fake time: time passes only when everything waits.
+// inBubble runs a test in a synctest bubble.
 func inBubble(t *testing.T, test func(t *testing.T, r *rig)) {
 	t.Helper()
 	cfg := controller.DefaultConfig()
-	cfg.EnablePeriodicHealing = false // has a test of its own
+	cfg.EnablePeriodicHealing = false // tested separately
 	inBubbleWith(t, cfg, nil, test)
 }
 
@@ -229,7 +227,7 @@ func inBubbleWith(t *testing.T, cfg controller.Config, sources []controller.Exte
 	})
 }
 
-// push sends an event and waits for everything to settle.
+// push sends an event and waits until it is processed.
 func (r *rig) push(e controller.Event) {
 	r.t.Helper()
 	if err := r.PushEvent(r.t.Context(), e); err != nil {
@@ -238,14 +236,13 @@ func (r *rig) push(e controller.Event) {
 	synctest.Wait()
 }
 
-// started makes the startup resync and forgets its calls.
+// started runs the startup resync and clears its calls.
 func (r *rig) started() {
 	r.t.Helper()
 	r.push(&controller.DBResync{})
 	r.calls = nil
 }
 
-// do sends an event and returns its result.
 func (r *rig) do(e *event) error {
 	r.t.Helper()
 	r.push(e)
@@ -259,7 +256,7 @@ func (r *rig) wantCalls(want ...string) {
 	}
 }
 
-// names of the events in the history.
+// history returns the names of the recorded events.
 func (r *rig) history() (names []string) {
 	for _, record := range r.History(time.Time{}, time.Time{}) {
 		names = append(names, record.Name)
@@ -283,7 +280,6 @@ func iface(name string, addresses ...string) *vpp_interfaces.Interface {
 	return &vpp_interfaces.Interface{Name: name, IpAddresses: addresses}
 }
 
-// putting returns an update function that puts a value.
 func putting(key string, value proto.Message) func(context.Context, controller.Event, controller.UpdateOperations) (string, error) {
 	return func(_ context.Context, _ controller.Event, txn controller.UpdateOperations) (string, error) {
 		txn.Put(key, value)
@@ -291,7 +287,6 @@ func putting(key string, value proto.Message) func(context.Context, controller.E
 	}
 }
 
-// failing returns an update function that fails.
 func failing(err error) func(context.Context, controller.Event, controller.UpdateOperations) (string, error) {
 	return func(context.Context, controller.Event, controller.UpdateOperations) (string, error) { return "", err }
 }

@@ -7,11 +7,11 @@ import (
 	"unicode/utf8"
 )
 
-// frameWidth is the number of columns of the framed event log.
+// frameWidth is in columns.
 const frameWidth = 130
 
-// frames writes the framed event log: a box for the start of each event, and one for its
-// end. It is for people who follow one agent; structured logs say the same.
+// frames writes the framed event log: a box for the start and the end of each event. It is for
+// people who follow one agent; structured logs have the same content.
 type frames struct{ w io.Writer }
 
 func (f frames) start(r *EventRecord, handlers []EventHandler) {
@@ -68,10 +68,9 @@ func (f frames) end(r *EventRecord) {
 }
 
 func (f frames) write(b *box) {
-	_, _ = io.WriteString(f.w, b.String()) // a log that cannot be written stops nothing
+	_, _ = io.WriteString(f.w, b.String()) // a log that cannot be written must not stop the loop
 }
 
-// box is text in a frame.
 type box struct {
 	strings.Builder
 	border string
@@ -83,7 +82,7 @@ func newBox(border byte) *box {
 	return b
 }
 
-// title puts the sequence number at the right of the first line.
+// title writes the text and, right-aligned, the sequence number.
 func (b *box) title(text string, seq uint64) {
 	right := fmt.Sprintf("#%d *", seq)
 	gap := frameWidth - 4 - utf8.RuneCountInString(text) - len(right)

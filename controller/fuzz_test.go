@@ -9,8 +9,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Merge directives are refused, or can be carried out, twice with the same result, on any
-// value of the kind.
+// Merge directives are refused, or can be applied to any value of the kind, and applying them twice
+// gives the same result.
 func FuzzDirectives(f *testing.F) {
 	f.Add("mtu", "ip_addresses", "ip_addresses", `"10.0.0.1/24"`)
 	f.Add("tap.version", "rx_modes", "rx_modes", `{"queue":1}`)

@@ -50,15 +50,14 @@ func TestErrorsThatAreIgnored(t *testing.T) {
 		e := newEvent("x")
 		e.txnType = controller.BestEffortIgnoreErrors
 		if err := r.do(e); err == nil {
-			t.Error("the sender is not told")
+			t.Error("the sender got no error")
 		}
 		r.after(time.Minute)
 		r.wantHistory("Database Resync", "x")
 	})
 }
 
-// What a healing cannot mend does not end the agent: it is told, and tried again, less
-// and less often.
+// A failed healing does not end the agent. It is reported and retried with increasing delays.
 func TestFailedHealingIsRepeated(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.started()
@@ -100,7 +99,7 @@ func TestFailedHealingIsRepeated(t *testing.T) {
 		before := healings()
 		r.after(time.Hour)
 		if got := healings(); got != before {
-			t.Errorf("%d healings of what is fine", got-before)
+			t.Errorf("%d unnecessary healings", got-before)
 		}
 		r.b.update = failing(errors.New("broken"))
 		r.do(newEvent("z"))
@@ -111,8 +110,8 @@ func TestFailedHealingIsRepeated(t *testing.T) {
 	})
 }
 
-// A change in the network may have taken away what is in the way of a healing: the next one does not wait as long as it would.
-// However much changes, at least half a minute passes between them.
+// A change may have removed the cause of a failed healing, so it brings the next one forward. At
+// least 30 seconds pass between healings.
 func TestChangeBringsHealingForward(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.started()
@@ -132,7 +131,7 @@ func TestChangeBringsHealingForward(t *testing.T) {
 				t.Errorf("%s: %d healings, want %d", when, got, want)
 			}
 		}
-		change := func() { // if it is awaited
+		change := func() { // only while awaited
 			select {
 			case changed <- struct{}{}:
 			default:
@@ -145,7 +144,7 @@ func TestChangeBringsHealingForward(t *testing.T) {
 		expect("4 s after a change", 6)
 		r.after(2 * time.Second)
 		expect("6 s after a change", 7)
-		for range 20 { // one a second, as long as it is awaited
+		for range 20 { // one per second while awaited
 			change()
 			r.after(time.Second)
 		}
@@ -159,11 +158,11 @@ func TestChangeBringsHealingForward(t *testing.T) {
 		expect("it was due anyway", 9)
 		r.after(time.Minute)
 		expect("the next one", 9)
-		r.Changed() // a device of the host, for example
+		r.Changed() // e.g. a device of the host
 		r.after(3 * time.Second)
-		r.Changed() // changes put off nothing
+		r.Changed() // changes do not delay it
 		r.after(3 * time.Second)
-		expect("6 s after a change of what is no value", 10)
+		expect("6 s after a change outside of values", 10)
 		r.sched.fail = nil
 		change()
 		r.after(31 * time.Second)
@@ -177,7 +176,7 @@ func TestChangeBringsHealingForward(t *testing.T) {
 	})
 }
 
-// The readiness names what failed first: what fails after it may follow from it.
+// Readiness names the first failure, since later ones may be consequences.
 func TestFailedHealingNamesTheCause(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		fail := func(text string) func(context.Context, controller.Event, controller.KubeState, int, controller.ResyncOperations) error {
@@ -196,14 +195,14 @@ func TestFailedHealingNamesTheCause(t *testing.T) {
 	})
 }
 
-// Values that can never be configured call for no healing.
+// Permanently invalid values trigger no healing.
 func TestInvalidValuesAreNotHealed(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.started()
 		r.a.update = putting("k/1", iface("1"))
 		r.sched.fail, r.sched.final = failKey("k/1"), true
 		if err := r.do(newEvent("x")); err == nil {
-			t.Error("the sender is not told")
+			t.Error("the sender got no error")
 		}
 		r.after(time.Minute)
 		r.wantHistory("Database Resync", "x")
@@ -213,8 +212,7 @@ func TestInvalidValuesAreNotHealed(t *testing.T) {
 	})
 }
 
-// What a handler requested earlier is not removed because it fails to compute
-// it anew.
+// A handler that fails in a resync does not lose the values of earlier events.
 func TestIncompleteResyncRemovesNothing(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.started()
@@ -240,7 +238,7 @@ func TestIncompleteResyncRemovesNothing(t *testing.T) {
 	})
 }
 
-// What earlier runs of the agent have configured is not removed either.
+// Nor is the configuration of earlier runs of the agent removed.
 func TestIncompleteStartupResyncIsNotCommitted(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.a.resync = func(context.Context, controller.Event, controller.KubeState, int, controller.ResyncOperations) error {

@@ -6,12 +6,12 @@ import (
 	"sync"
 )
 
-// health is what the probes ask about.
+// health holds the state of the readiness and liveness probes.
 type health struct {
 	mu sync.Mutex
-	// resynced: the startup resync was processed.
+	// resynced: the startup resync was processed
 	resynced bool
-	// degraded is why the startup resync, or a healing, failed, until a resync does not.
+	// degraded is the error of the last startup or healing resync; nil after a successful resync.
 	degraded error
 	failure  error
 }
@@ -22,7 +22,7 @@ func (h *health) started() bool {
 	return h.resynced
 }
 
-// resync notes the outcome of a resync in which all handlers computed everything.
+// resync records the outcome of a resync in which the handlers computed the configuration.
 func (h *health) resync(err error, healing bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -30,7 +30,7 @@ func (h *health) resync(err error, healing bool) {
 	case err == nil:
 		h.degraded = nil
 	case !h.resynced:
-		h.degraded = fmt.Errorf("startup resync had errors and is to be healed: %w", err)
+		h.degraded = fmt.Errorf("startup resync had errors, a healing resync follows: %w", err)
 	case healing:
 		h.degraded = fmt.Errorf("healing resync failed and will be repeated: %w", err)
 	}
@@ -45,9 +45,8 @@ func (h *health) fail(err error) {
 	}
 }
 
-// Ready returns nil when the node's network is in place: the startup resync, or
-// the healing after it, succeeded, no healing has failed since, and events are
-// processed.
+// Ready returns nil if the startup resync or a later healing succeeded, no healing has failed
+// since, and events are being processed.
 func (c *Controller) Ready() error {
 	if err := c.stalled(stalledUnready); err != nil {
 		return err
@@ -63,11 +62,11 @@ func (c *Controller) Ready() error {
 	return c.health.degraded
 }
 
-// Synced reports whether the startup resync has been executed, or the healing of one that was incomplete; values may have
-// failed. Before, the network is as an earlier agent left it.
+// Synced reports whether a startup resync was committed, possibly with failed values. Before, the
+// network is as an earlier agent left it.
 func (c *Controller) Synced() bool { return c.synced.Load() }
 
-// Alive returns nil unless only a restart of the agent can help.
+// Alive returns an error if only a restart of the agent can help.
 func (c *Controller) Alive() error {
 	c.health.mu.Lock()
 	failure := c.health.failure

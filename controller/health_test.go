@@ -60,7 +60,7 @@ func TestReadinessAfterFailedStartupResync(t *testing.T) {
 		}
 		r.c.resync = func(context.Context, controller.Event, controller.KubeState, int, controller.ResyncOperations) error {
 			if broken {
-				return errors.New("no address, since there is no NIC")
+				return errors.New("no address without a NIC")
 			}
 			return nil
 		}
@@ -69,7 +69,7 @@ func TestReadinessAfterFailedStartupResync(t *testing.T) {
 			t.Errorf("after a failed resync: %v", err)
 		}
 		if r.Synced() {
-			t.Error("what is left as it was counts as synced")
+			t.Error("synced without a resync")
 		}
 		if err := r.Alive(); err != nil {
 			t.Errorf("alive: %v", err)
@@ -83,7 +83,8 @@ func TestReadinessAfterFailedStartupResync(t *testing.T) {
 	})
 }
 
-// A value that fails in the startup resync leaves the agent unready; the rest of the network is in place.
+// A value that fails in the startup resync makes the agent unready; all other values are
+// configured.
 func TestSyncedInSpiteOfAFailure(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.a.resync = func(_ context.Context, _ controller.Event, _ controller.KubeState, _ int, txn controller.ResyncOperations) error {
@@ -101,7 +102,7 @@ func TestSyncedInSpiteOfAFailure(t *testing.T) {
 	})
 }
 
-// A handler that never returns shows in the health checks.
+// A handler that never returns fails the health checks.
 func TestStuckHandler(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.started()
@@ -135,7 +136,7 @@ func TestStuckHandler(t *testing.T) {
 	})
 }
 
-// While a transaction is executed, the scheduler says whether it gets any further.
+// During a transaction, the health checks ask the scheduler for progress.
 func TestStuckScheduler(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.started()
@@ -149,7 +150,7 @@ func TestStuckScheduler(t *testing.T) {
 		}
 		r.sched.stalled.Store(true)
 		if r.Ready() == nil || r.Alive() == nil {
-			t.Error("a scheduler that stalls is not told")
+			t.Error("a stalled scheduler is not reported")
 		}
 		close(release)
 	})

@@ -7,18 +7,17 @@ import (
 	"time"
 )
 
-// maxRecords is how many records there are at most: an agent is told of every change of a pod in the cluster.
-// 100 000 take about 60 MB.
+// maxRecords limits the history: an agent records every pod change of the cluster. 100,000 records
+// take about 60 MB.
 const maxRecords = 100_000
 
-// history holds the records of processed events, ordered by sequence number. Records
-// are immutable.
+// history holds the immutable records of processed events, ordered by sequence number.
 type history struct {
 	disabled bool
-	// initEnd is the end of the period whose records stay, whatever their age.
+	// initEnd ends the initial period, whose records do not expire.
 	initEnd  time.Time
 	ageLimit time.Duration
-	recorder func(*EventRecord) // nil: none
+	recorder func(*EventRecord) // may be nil
 
 	mu      sync.RWMutex
 	records []*EventRecord
@@ -41,14 +40,14 @@ func (h *history) add(r *EventRecord) {
 	defer h.mu.Unlock()
 	h.records = append(h.records, r)
 	if len(h.records) > maxRecords {
-		h.shorten(maxRecords * 9 / 10) // not one by one: each time, all of them move
+		h.shorten(maxRecords * 9 / 10) // in bulk, since each deletion moves all records
 	}
 	if h.recorder != nil {
 		h.recorder(r)
 	}
 }
 
-// trim forgets records that are too old.
+// trim deletes expired records.
 func (h *history) trim(now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -57,14 +56,14 @@ func (h *history) trim(now time.Time) {
 	})
 }
 
-// shorten forgets the oldest records but n. Those of the initial period stay, unless they are most of these.
+// shorten keeps n records. It keeps those from the initial period first, up to n/2.
 func (h *history) shorten(n int) {
 	initial := sort.Search(len(h.records), func(i int) bool { return h.records[i].ProcessingStart.After(h.initEnd) })
 	initial = min(initial, n/2)
 	h.records = slices.Delete(h.records, initial, initial+len(h.records)-n)
 }
 
-// bySeqNum returns one record, nil if there is none.
+// bySeqNum returns a record, or nil.
 func (h *history) bySeqNum(seq uint64) *EventRecord {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -91,8 +90,8 @@ func (h *history) search(seq uint64) int {
 	return sort.Search(len(h.records), func(i int) bool { return h.records[i].SeqNum >= seq })
 }
 
-// window returns the records of events that were processed, at least in part,
-// between two times; zero times are open ends.
+// window returns the records of events whose processing overlaps the time range. Zero times are
+// open ends.
 func (h *history) window(since, until time.Time) []*EventRecord {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -105,14 +104,12 @@ func (h *history) window(since, until time.Time) []*EventRecord {
 	return result
 }
 
-// first returns the oldest n records.
 func (h *history) first(n int) []*EventRecord {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	return slices.Clone(h.records[:clamp(n, len(h.records))])
 }
 
-// last returns the latest n records.
 func (h *history) last(n int) []*EventRecord {
 	h.mu.RLock()
 	defer h.mu.RUnlock()

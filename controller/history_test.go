@@ -5,7 +5,6 @@ import (
 	"time"
 )
 
-// However many events there are in the time for which records are kept, their number is limited.
 func TestHistoryIsLimited(t *testing.T) {
 	start := time.Now()
 	for name, initial := range map[string]int{"few at the beginning": 10, "all at the beginning": 3 * maxRecords} {

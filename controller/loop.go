@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// timers of the loop; nil channels never fire.
+// timers of the loop
 type timers struct {
 	startup  *time.Timer
 	healing  *time.Timer
 	periodic *time.Ticker
 	trim     *time.Ticker
-	// healingError is the error that the next healing resync is to repair.
+	// healingError is the error that caused the next healing resync.
 	healingError error
-	// failed is when a healing resync failed, and due when the next one is; unwatch ends what waits for a change meanwhile.
+	// failed is the time of the last failed healing, due the time of the next one. unwatch stops
+	// watchForChange.
 	failed, due time.Time
 	unwatch     context.CancelFunc
 }
 
-// run is the goroutine of the event loop.
 func (c *Controller) run() {
 	defer close(c.loopDone)
 	c.timers.startup = time.NewTimer(c.cfg.StartupResyncDeadline.Std())
@@ -44,7 +44,7 @@ func (c *Controller) run() {
 		}
 		if q, ok := c.queue.take(c.health.started()); ok {
 			err := c.process(q)
-			c.pace.at("")
+			c.progress.at("")
 			if err != nil {
 				c.abort(err)
 				return
@@ -65,7 +65,7 @@ func (c *Controller) run() {
 				return
 			}
 		case <-c.changed:
-			c.hastenHealing()
+			c.advanceHealing()
 		case <-c.timers.healing.C:
 			c.timers.unwatch()
 			c.pushInternal(&HealingResync{Type: AfterError, Error: c.timers.healingError})
@@ -85,16 +85,15 @@ func (c *Controller) pushInternal(event Event) {
 	_ = c.queue.push(queued{event: event, enqueued: time.Now()}, false) // fails only after the end
 }
 
-// Bounds of the time between healings that fail, unless delayAfterErrorHealing is longer: while nothing
-// changes in the network, and while something does.
+// Limits of the delay after a failed healing, unless delayAfterErrorHealing is longer: without and
+// with changes in the network.
 const (
 	longestHealingDelay = 5 * time.Minute
 	promptHealingDelay  = 30 * time.Second
 )
 
-// scheduleHealing makes sure that a healing resync follows; the first error of several names it. A
-// problem that a healing resync cannot repair is left as it is: the agent goes on, is not ready,
-// and tries again, less and less often, or when what is in the way may be gone.
+// scheduleHealing schedules a healing resync; a pending one keeps its error. After a failed healing
+// the agent is not ready and retries with increasing delays, or earlier after a change.
 func (c *Controller) scheduleHealing(err error) {
 	if c.loop.healing {
 		return
@@ -109,14 +108,15 @@ func (c *Controller) scheduleHealing(err error) {
 	c.loop.healing = true
 	c.timers.healingError = err
 	c.timers.healing.Reset(delay)
-	c.log.Warn("Healing resync is scheduled", "delay", delay, "error", err)
+	c.log.Warn("Healing resync scheduled", "delay", delay, "error", err)
 	if c.loop.failedHealings > 0 {
 		c.timers.failed, c.timers.due = time.Now(), time.Now().Add(delay)
 		c.watchForChange()
 	}
 }
 
-// watchForChange starts a goroutine that calls Changed when a value has changed. It ends then, or with timers.unwatch.
+// watchForChange starts a goroutine that calls Changed when a value has changed. It ends then, or
+// with timers.unwatch.
 func (c *Controller) watchForChange() {
 	s, ok := c.scheduler.(interface{ AwaitChange(context.Context) error })
 	if !ok {
@@ -132,17 +132,17 @@ func (c *Controller) watchForChange() {
 	}()
 }
 
-// Changed is to be called when something has changed that is no value, such as a device of the host: it may have been in the way
-// of one that failed. From any goroutine.
+// Changed reports a change outside of values, e.g. of a device of the host. It may let a failed
+// healing succeed. Safe for concurrent use.
 func (c *Controller) Changed() {
 	select {
 	case c.changed <- struct{}{}:
-	default: // the loop has not noticed the last change yet
+	default: // the last change is still pending
 	}
 }
 
-// hastenHealing has the healing resync that waits after a failed one, if any does, follow the change that was just made.
-func (c *Controller) hastenHealing() {
+// advanceHealing moves a pending healing forward after a change, if it follows a failed one.
+func (c *Controller) advanceHealing() {
 	if !c.loop.healing || c.loop.failedHealings == 0 {
 		return
 	}
@@ -152,5 +152,5 @@ func (c *Controller) hastenHealing() {
 	}
 	c.timers.due = time.Now().Add(delay)
 	c.timers.healing.Reset(delay)
-	c.log.Info("Healing resync is brought forward: something has changed", "delay", delay.Round(time.Millisecond))
+	c.log.Info("Healing resync moved forward after a change", "delay", delay.Round(time.Millisecond))
 }

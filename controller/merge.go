@@ -9,9 +9,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// merge puts the external value onto the internal one: fields that are set
-// replace, items of lists are added unless the list has them. Either may be nil.
-// The inputs are not changed.
+// merge returns internal with the fields set in external, and with the list items that internal
+// lacks. Either may be nil. The inputs are not changed.
 func merge(internal, external proto.Message) (proto.Message, error) {
 	switch {
 	case isNil(external):
@@ -29,8 +28,7 @@ func merge(internal, external proto.Message) (proto.Message, error) {
 	return merged, nil
 }
 
-// removePresent removes list items from addition that value contains, so that merging does not
-// duplicate them.
+// removePresent removes the list items from addition that value contains already.
 func removePresent(addition, value protoreflect.Message) {
 	addition.Range(func(field protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		switch {
@@ -60,9 +58,8 @@ func hasItem(list protoreflect.List, item protoreflect.Value) bool {
 	return false
 }
 
-// merged returns the value that a key gets: the internal one with the directives
-// and values of all external sources, in the order of their precedence; nil for
-// none. internal is not changed.
+// merged returns the value of a key: internal merged with the directives and values of all external
+// sources in order; nil for none. internal is not changed.
 func (c *caches) merged(key string, internal proto.Message, log *slog.Logger) proto.Message {
 	value, directives := internal, directivesKey(key)
 	for _, source := range c.sources {
@@ -81,7 +78,7 @@ func (c *caches) merged(key string, internal proto.Message, log *slog.Logger) pr
 	return value
 }
 
-// directed returns the value as the directives leave it.
+// directed applies the directives to a copy of the value.
 func (c *caches) directed(value proto.Message, d *mergepb.Directives, log *slog.Logger) proto.Message {
 	if isNil(value) || d.GetDiscard() {
 		return nil
@@ -94,8 +91,8 @@ func (c *caches) directed(value proto.Message, d *mergepb.Directives, log *slog.
 	return changed
 }
 
-// mergeUpdate turns the internal changes of an update into the final ones: those
-// keys, and the keys that changed externally, with all values that now count.
+// mergeUpdate returns the final values of the keys that an update changes, internally or
+// externally.
 func (c *caches) mergeUpdate(changes map[string]proto.Message, externalKeys []string, log *slog.Logger) map[string]proto.Message {
 	final := make(map[string]proto.Message, len(changes)+len(externalKeys))
 	for key, value := range changes {
@@ -110,7 +107,7 @@ func (c *caches) mergeUpdate(changes map[string]proto.Message, externalKeys []st
 	return final
 }
 
-// mergeAll returns the whole configuration: internal values with all external ones.
+// mergeAll returns the whole configuration.
 func (c *caches) mergeAll(internal map[string]proto.Message, log *slog.Logger) map[string]proto.Message {
 	final := make(map[string]proto.Message, len(internal))
 	for key, value := range internal {

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// processing is the state of one event that is processed. Its methods are steps
-// of Controller.process.
+// processing is the state of one event being processed. Its methods are steps of
+// Controller.process.
 type processing struct {
 	*Controller
 	queued
@@ -23,34 +23,32 @@ type processing struct {
 
 	// update is nil for resyncs.
 	update UpdateEvent
-	// handlers that want the event, in the order of their calls; called counts
-	// those that were.
+	// handlers of the event in calling order; called counts the calls so far.
 	handlers []EventHandler
 	called   int
 
 	operations *operations
-	// externalKeys are the keys whose external value the event changes; undoExternal, if not nil,
-	// restores the previous values.
+	// externalKeys are the keys with changed external values. undoExternal, if not nil, restores
+	// the previous values.
 	externalKeys []string
 	undoExternal func()
 	internalData []string // before a verification
 
-	// sharing is how many events share the transaction that the event is the first of.
+	// sharing is the number of events in the transaction; set for its first event only.
 	sharing int
 
 	errs []error
-	// heal is the reason for a healing resync, the first of several, which later ones may follow from; nil: none needed.
+	// heal is the first error that requires a healing resync.
 	heal error
-	// abort stops all further steps but the bookkeeping.
+	// abort skips all further steps except the bookkeeping.
 	abort bool
-	// refused says that the event changed nothing.
+	// refused: the event changed nothing
 	refused bool
-	// incomplete says that a handler failed in a resync.
+	// incomplete: a handler failed in a resync
 	incomplete bool
 }
 
-// process processes an event, and with it as many as may share its transaction.
-// An error is fatal.
+// process processes an event, and further ones that may share its transaction. An error is fatal.
 func (c *Controller) process(q queued) (fatal error) {
 	if !requestOf(q.event).begin() {
 		q.event.Done(ErrWithdrawn)
@@ -118,7 +116,7 @@ func (c *Controller) newProcessing(q queued) *processing {
 
 // receive applies the content of the event to the caches.
 func (p *processing) receive() {
-	p.pace.at(fmt.Sprintf("the beginning of event #%d (%s)", p.scope.seq, p.record.Name))
+	p.progress.at(fmt.Sprintf("the beginning of event #%d (%s)", p.scope.seq, p.record.Name))
 	if p.update == nil {
 		p.loop.resyncCount++
 	}
@@ -175,7 +173,7 @@ func (p *processing) callHandlers() {
 	}
 	for _, h := range p.handlers {
 		p.called++
-		p.pace.at(fmt.Sprintf("%s, for event #%d (%s)", h, p.scope.seq, p.record.Name))
+		p.progress.at(fmt.Sprintf("%s, for event #%d (%s)", h, p.scope.seq, p.record.Name))
 		change, err := p.call(h)
 		if err = p.note(h, change, err); err == nil {
 			continue
@@ -199,8 +197,7 @@ func (p *processing) callHandlers() {
 	}
 }
 
-// endBulk asks the handlers for what they left out. It counts as done for the last event that was
-// not aborted.
+// endBulk calls EndBulk of the handlers for the last event that was not aborted.
 func endBulk(events []*processing) {
 	for _, p := range slices.Backward(events) {
 		if !p.abort {
@@ -231,7 +228,7 @@ func (p *processing) endBulk() {
 	}
 }
 
-// note records what a handler did, and returns its error with its name.
+// note records the result of a handler and returns its error with its name.
 func (p *processing) note(h EventHandler, change string, err error) error {
 	p.record.Handlers = append(p.record.Handlers, HandlerRecord{Handler: h.String(), Change: change, ErrorStr: errorString(err)})
 	if err == nil {
@@ -243,7 +240,8 @@ func (p *processing) note(h EventHandler, change string, err error) error {
 	return err
 }
 
-// levelOf returns the level to log an error of a handler with. One that ends the agent is told at its end.
+// levelOf returns the log level for the error of a handler. Fatal errors are logged when the agent
+// exits.
 func levelOf(err error) slog.Level {
 	if isFatal(err) {
 		return slog.LevelDebug
@@ -256,7 +254,7 @@ func (p *processing) callEndBulk(h BulkHandler) (change string, err error) {
 	return h.EndBulk(p.ctx, p.operations)
 }
 
-// call calls a handler; a panic of it aborts the event.
+// call calls a handler. A panic aborts the event.
 func (p *processing) call(h EventHandler) (change string, err error) {
 	defer p.recoverPanic(&err)
 	if p.update == nil {
@@ -272,8 +270,7 @@ func (p *processing) recoverPanic(err *error) {
 	}
 }
 
-// revert undoes the internal changes of handlers, backwards, when the event
-// failed that was to be done completely or not at all.
+// revert calls Revert of the called handlers in reverse order after a RevertOnFailure event failed.
 func (p *processing) revert() {
 	if !p.withRevert() || len(p.errs) == 0 || slices.ContainsFunc(p.errs, isFatal) {
 		return
@@ -283,7 +280,7 @@ func (p *processing) revert() {
 		p.undoExternal()
 	}
 	for _, h := range slices.Backward(p.handlers[:p.called]) {
-		p.pace.at(fmt.Sprintf("%s, which reverts event #%d (%s)", h, p.scope.seq, p.record.Name))
+		p.progress.at(fmt.Sprintf("%s, which reverts event #%d (%s)", h, p.scope.seq, p.record.Name))
 		err := p.callRevert(h)
 		p.record.Handlers = append(p.record.Handlers, HandlerRecord{Handler: h.String(), Revert: true, ErrorStr: errorString(err)})
 		if err == nil {
@@ -304,9 +301,9 @@ func (p *processing) callRevert(h EventHandler) (err error) {
 	return h.Revert(p.ctx, p.event)
 }
 
-// finish records the event and tells its sender.
+// finish records the event and notifies its sender.
 func (p *processing) finish() {
-	p.pace.at(fmt.Sprintf("the end of event #%d (%s)", p.scope.seq, p.record.Name))
+	p.progress.at(fmt.Sprintf("the end of event #%d (%s)", p.scope.seq, p.record.Name))
 	p.verify()
 	err := errors.Join(p.errs...)
 	p.record.ProcessingEnd = time.Now()
@@ -327,8 +324,8 @@ func (p *processing) finish() {
 		}
 		observer.Processed(p.record.SeqNum, txn.SeqNum, txn.SouthboundTime)
 	}
-	p.tellProcessed()
-	p.tellGiven()
+	p.notifyProcessed()
+	p.notifyObserver()
 	for _, h := range p.Controller.handlers {
 		if observer, ok := h.(EventObserver); ok {
 			observer.EventDone(p.event, p.record)
@@ -337,41 +334,40 @@ func (p *processing) finish() {
 	p.event.Done(err)
 }
 
-// EventObserver is implemented by handlers that want to know what became of events. The event
-// loop calls EventDone at the end of each; it must not wait.
+// EventObserver is implemented by handlers that need the results of events. The event loop calls
+// EventDone at the end of each event; it must not block.
 type EventObserver interface {
 	EventDone(event Event, record *EventRecord)
 }
 
-// ProcessedObserver is implemented by events that want to know more about their
-// processing. Processed is called before Done; txnSeq and southbound are 0 if
-// nothing was committed.
+// ProcessedObserver is implemented by events that need details of their processing. Processed is
+// called before Done; txnSeq and southbound are 0 if nothing was committed.
 type ProcessedObserver interface {
 	Processed(seq, txnSeq uint64, southbound time.Duration)
 }
 
-// tellProcessed calls the event's Processed. If the event was aborted, its content is in
-// the caches, and has an effect after the next resync: so that is what is told.
-func (p *processing) tellProcessed() {
+// notifyProcessed calls the event's Processed. The caches keep the content of an aborted event
+// until the next resync, so Processed is called after that resync.
+func (p *processing) notifyProcessed() {
 	observed, ok := p.event.(interface{ processed(*EventRecord) })
 	_, immediately := p.event.(*RequestedResync)
 	switch {
 	case !ok:
 	case p.record.Txn == nil && len(p.errs) > 0 && !immediately:
-		p.loop.untold = append(p.loop.untold, observed.processed)
+		p.loop.unreported = append(p.loop.unreported, observed.processed)
 	default:
 		observed.processed(p.record)
 	}
 	if p.update == nil && p.event.Method() != DownstreamResync && p.record.Txn != nil {
-		for _, processed := range p.loop.untold {
+		for _, processed := range p.loop.unreported {
 			processed(p.record)
 		}
-		p.loop.untold = nil
+		p.loop.unreported = nil
 	}
 }
 
-// tellGiven passes the changes of an external event to the observer.
-func (p *processing) tellGiven() {
+// notifyObserver passes the changes of an external event to the observer.
+func (p *processing) notifyObserver() {
 	if p.observer == nil {
 		return
 	}
@@ -385,8 +381,7 @@ func (p *processing) tellGiven() {
 	}
 }
 
-// noteResync updates the health after a resync by the handlers. The first one starts
-// the loop proper.
+// noteResync updates the health after a resync. The first one starts the periodic healing.
 func (p *processing) noteResync() {
 	if !p.health.started() {
 		p.timers.startup.Stop()
@@ -424,12 +419,10 @@ func (p *processing) followWithResyncs() error {
 	return nil
 }
 
-// withRevert reports whether the event must be processed completely or not at all.
 func (p *processing) withRevert() bool {
 	return p.update != nil && p.update.TransactionType() == RevertOnFailure
 }
 
-// healsErrors reports whether an error of the event calls for a healing resync.
 func (p *processing) healsErrors() bool {
 	return p.update == nil || p.update.TransactionType() == BestEffort
 }
@@ -440,7 +433,7 @@ func (p *processing) logStart() {
 		"method", p.record.Method, "handlers", names(p.handlers))
 }
 
-// logEnd logs one line for events that share a transaction, and one for each that fails.
+// logEnd logs one line at level info per transaction, and one per failed event.
 func (p *processing) logEnd() {
 	p.frames.end(p.record)
 	attrs := []any{"name", p.record.Name, "description", p.record.Description,

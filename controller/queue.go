@@ -8,47 +8,43 @@ import (
 )
 
 const (
-	// maxQueued is how many events of each lane may wait.
+	// maxQueued limits each lane.
 	maxQueued = 8192
-	// maxBatch is how many events may share a transaction.
+	// maxBatch limits the events per transaction.
 	maxBatch = 512
-	// maxOvertaking is how many events may overtake bulk in a row.
+	// maxOvertaking limits how many events in a row may overtake bulk.
 	maxOvertaking = 16
 )
 
-// queued is an event that waits.
 type queued struct {
 	event    Event
 	enqueued time.Time
-	// followUp says that the event was sent by a handler, followUpTo while
-	// which event was processed.
+	// followUp: a handler sent the event while event followUpTo was processed.
 	followUp   bool
 	followUpTo uint64
 }
 
-// queue holds the events that wait to be processed. Senders may be many, the
-// event loop is the only one that takes.
+// queue holds the pending events. Any goroutine may push; only the event loop takes.
 //
 // It has three lanes, each first in, first out: follow-ups, which precede everything else; bulk,
-// which are database changes without a waiting caller, and resyncs requested after them; and all
-// other events, which overtake bulk. A pod therefore does not wait for its network until a thousand
-// Kubernetes changes have been processed.
+// that is database changes without a waiting caller and resyncs requested after them; and all other
+// events, which overtake bulk. So a pod's ADD does not wait for a thousand Kubernetes changes.
 type queue struct {
 	mu        sync.Mutex
 	followUps []queued
 	events    []queued
 	bulk      []queued
 	closed    error
-	// overtaken counts how often bulk had to wait.
+	// overtaken counts the events that overtook bulk since the last bulk event.
 	overtaken int
-	// ready has an element when there may be something to take.
+	// ready has a token when the queue may be non-empty.
 	ready chan struct{}
 }
 
 func newQueue() *queue { return &queue{ready: make(chan struct{}, 1)} }
 
-// push appends an event; it never waits. Events of the loop itself are not
-// limited. A snapshot of the database makes the changes before it obsolete.
+// push appends an event without blocking. Events of the loop itself are not limited. A snapshot of
+// the database replaces the changes queued before it.
 func (q *queue) push(e queued, limited bool) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -66,7 +62,7 @@ func (q *queue) push(e queued, limited bool) error {
 		return fmt.Errorf("%w (%d events wait)", ErrQueueFull, len(*list))
 	}
 	if resync, ok := e.event.(*DBResync); ok && !resync.Local {
-		q.bulk = slices.DeleteFunc(q.bulk, func(e queued) bool { return isBulk(e.event) }) // none of their senders waits
+		q.bulk = slices.DeleteFunc(q.bulk, func(e queued) bool { return isBulk(e.event) }) // they have no waiting senders
 	}
 	*list = append(*list, e)
 	select {
@@ -76,7 +72,6 @@ func (q *queue) push(e queued, limited bool) error {
 	return nil
 }
 
-// length is how many events wait.
 func (q *queue) length() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -94,15 +89,14 @@ func isBulk(event Event) bool {
 	return false
 }
 
-// isRequested reports whether the event is a resync that must not overtake changes in the
-// database: whoever requested it may have made them.
+// isRequested reports whether the event is a requested resync. It must not overtake database
+// changes, since the requester may have made them.
 func isRequested(event Event) bool {
 	_, ok := event.(*RequestedResync)
 	return ok
 }
 
-// take removes the next event. Before the startup resync this can only be a
-// DBResync, or a follow-up.
+// take removes the next event. Before the startup resync it takes only a DBResync or a follow-up.
 func (q *queue) take(started bool) (queued, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -129,8 +123,8 @@ func (q *queue) take(started bool) (queued, bool) {
 	return queued{}, false
 }
 
-// takeMore removes the next event if it may share the transaction of bulk
-// that was taken before, n events in total.
+// takeMore removes the next event if it may join the transaction of the bulk event taken before. n
+// is the current size of the transaction.
 func (q *queue) takeMore(n int) (queued, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -150,14 +144,14 @@ func isBestEffort(event Event) bool {
 	return ok && event.Method() == Update && update.TransactionType() == BestEffort
 }
 
-// resync returns the place of the first DBResync, -1 if there is none.
+// resync returns the index of the first DBResync, or -1.
 func (q *queue) resync() int {
 	return slices.IndexFunc(q.events, func(e queued) bool { _, ok := e.event.(*DBResync); return ok })
 }
 
 func takeAt(list *[]queued, i int) queued {
 	e := (*list)[i]
-	if i == 0 { // many may follow
+	if i == 0 { // O(1), since many events may follow
 		(*list)[0] = queued{}
 		*list = (*list)[1:]
 	} else {
@@ -166,7 +160,7 @@ func takeAt(list *[]queued, i int) queued {
 	return e
 }
 
-// close refuses further events and returns those that still wait.
+// close refuses further events and returns the pending ones.
 func (q *queue) close(reason error) []queued {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -6,45 +6,44 @@ import (
 	"time"
 )
 
-// EventRecord is what the history remembers of a processed event. It is the JSON of
-// GET /controller/event-history.
+// EventRecord is the record of a processed event, and the JSON of GET /controller/event-history.
 type EventRecord struct {
 	SeqNum uint64
 	// Enqueued is when the event was sent.
 	Enqueued        time.Time
 	ProcessingStart time.Time
 	ProcessingEnd   time.Time
-	// IsFollowUp: a handler sent it while FollowUpTo was processed.
+	// IsFollowUp: a handler sent it while event FollowUpTo was processed.
 	IsFollowUp bool
 	FollowUpTo uint64
 	// Name is the kind of event, Description its String.
 	Name        string
 	Description string
 	Method      EventMethod
-	// Handlers that were called, in the order of the calls.
+	// Handlers that were called, in calling order.
 	Handlers []HandlerRecord
-	// Txn is nil if there was nothing to commit.
+	// Txn is nil if nothing was committed.
 	Txn *TxnRecord `json:",omitempty"`
-	// ErrorStr is the result of the event, "" for success.
+	// ErrorStr is "" for success.
 	ErrorStr string `json:",omitempty"`
 }
 
 // HandlerRecord is one call of a handler.
 type HandlerRecord struct {
 	Handler string
-	// Revert tells calls of Revert from those of Update and Resync.
+	// Revert is true for calls of Revert, false for Update and Resync.
 	Revert bool
 	// Change is the handler's description; "" if nothing changed.
 	Change   string
 	ErrorStr string `json:",omitempty"`
 }
 
-// TxnRecord leads to the scheduler's record of the event's transaction.
+// TxnRecord refers to the scheduler's record of the event's transaction.
 type TxnRecord struct {
 	SeqNum uint64
-	// SouthboundTime is the time spent in the vswitch, in nanoseconds.
+	// SouthboundTime is the time spent in the vswitch.
 	SouthboundTime time.Duration
-	// Operations that were executed.
+	// Operations is the number of executed operations.
 	Operations int
 	ErrorStr   string `json:",omitempty"`
 }
@@ -63,10 +62,10 @@ func (m EventMethod) String() string {
 	return methodNames[m]
 }
 
-// MarshalText encodes the name of the method.
+// MarshalText returns the name of the method.
 func (m EventMethod) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
 
-// UnmarshalText decodes it.
+// UnmarshalText implements encoding.TextUnmarshaler.
 func (m *EventMethod) UnmarshalText(text []byte) error {
 	for i, name := range methodNames {
 		if name == string(text) {
@@ -77,7 +76,7 @@ func (m *EventMethod) UnmarshalText(text []byte) error {
 	return fmt.Errorf("unknown event method %q", text)
 }
 
-// String shows the record in several lines, for people.
+// String formats the record on several lines.
 func (r *EventRecord) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "#%d %s (%v", r.SeqNum, r.Name, r.Method)

@@ -20,14 +20,14 @@ func (c *clients) GetClientSnapshots() (map[string]controller.ExternalConfig, er
 	return c.snapshots, c.err
 }
 
-// request pushes a change and returns what became of it.
+// request pushes a change and returns its outcome.
 func (r *rig) request(e *controller.ExternalConfigChange) controller.Outcome {
 	r.t.Helper()
 	var outcomes []controller.Outcome
 	e.Request = &controller.ExternalRequest{OnOutcome: func(o controller.Outcome) { outcomes = append(outcomes, o) }}
 	r.push(e)
 	if len(outcomes) != 1 {
-		r.t.Fatalf("%d outcomes were told", len(outcomes))
+		r.t.Fatalf("got %d outcomes", len(outcomes))
 	}
 	return outcomes[0]
 }
@@ -57,7 +57,7 @@ func TestFailedChangeWithRevertLeavesNothing(t *testing.T) {
 			t.Errorf("outcome of a change that fails: %+v", second)
 		}
 		if last := r.sched.txns[len(r.sched.txns)-1]; !last.Revert {
-			t.Error("the scheduler was not told to revert")
+			t.Error("the transaction lacks Revert")
 		}
 		r.sched.fail = nil
 		r.push(&controller.RequestedResync{Type: controller.UpstreamResync})

@@ -13,10 +13,10 @@ import (
 // Handler serves the REST API of the controller:
 //
 //	GET  /controller/event-history   []EventRecord, or one with seq-num
-//	GET  /controller/contributions   Contributions for the key in the argument key; without it, []Contributions for all
-//	POST /controller/resync          asks for a resync with the database
+//	GET  /controller/contributions   Contributions of the key in the argument key; without it, []Contributions of all keys
+//	POST /controller/resync          requests a resync with the database
 //
-// requestResync is what the latter calls; it must not wait for the resync.
+// requestResync requests the resync; it must not wait for it.
 func (c *Controller) Handler(requestResync func() error) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /controller/event-history", c.serveHistory)
@@ -31,8 +31,8 @@ func (c *Controller) Handler(requestResync func() error) http.Handler {
 	return mux
 }
 
-// serveHistory selects records by the arguments, of which the first present of
-// this list counts: seq-num; since, until; from with to; first; last.
+// serveHistory selects records by the first arguments present of: seq-num; since, until; from with
+// to; first; last.
 func (c *Controller) serveHistory(w http.ResponseWriter, r *http.Request) {
 	args := arguments{values: r.URL.Query()}
 	var answer any
@@ -69,8 +69,8 @@ func notNil(records []*EventRecord) []*EventRecord {
 	return records
 }
 
-// arguments reads numbers from a query; err is the first mistake. Of repeated
-// arguments the first one counts.
+// arguments parses the numbers of a query. err is the first error. Only the first value of a
+// repeated argument is used.
 type arguments struct {
 	values url.Values
 	err    error
@@ -90,7 +90,7 @@ func (a *arguments) count(name string) int {
 	return int(min(a.number(name), 1<<31))
 }
 
-// time returns a zero time if the argument is absent.
+// time returns the zero time if the argument is absent.
 func (a *arguments) time(name string) time.Time {
 	if !a.has(name) {
 		return time.Time{}
@@ -98,8 +98,8 @@ func (a *arguments) time(name string) time.Time {
 	return time.Unix(int64(min(a.number(name), 1<<40)), 0)
 }
 
-// History returns the records of the events that were processed, at least in
-// part, between two times, oldest first; zero times are open ends.
+// History returns the records of the events whose processing overlaps the time range, oldest first.
+// Zero times are open ends.
 func (c *Controller) History(since, until time.Time) []*EventRecord {
 	return c.history.window(since, until)
 }

@@ -7,21 +7,21 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// HealingType tells why a HealingResync takes place.
+// HealingType is the cause of a HealingResync.
 type HealingType int
 
 const (
-	// Periodic healing compares the southbound with what was last computed.
+	// Periodic healing compares the southbound with the last computed configuration.
 	Periodic HealingType = iota
-	// AfterError is a resync some time after an error.
+	// AfterError follows an error after a delay.
 	AfterError
 )
 
-// HealingResync repairs what earlier events left broken.
+// HealingResync repairs failures of earlier events.
 type HealingResync struct {
 	NonBlocking
 	Type HealingType
-	// Error to be healed; nil for Periodic.
+	// Error is the cause; nil for Periodic.
 	Error error
 }
 
@@ -39,23 +39,22 @@ func (e *HealingResync) String() string {
 	return fmt.Sprintf("Healing Resync after error: %v", e.Error)
 }
 
-// VerificationResync follows other events when enableVerification is set: it
-// must find nothing to change.
+// VerificationResync follows other events if enableVerification is set. It must change nothing.
 type VerificationResync struct{ NonBlocking }
 
 func (*VerificationResync) Name() string        { return "Verification Resync" }
 func (*VerificationResync) Method() EventMethod { return UpstreamResync }
 func (*VerificationResync) String() string      { return "Verification Resync" }
 
-// RequestedResync is a resync that a user requested.
+// RequestedResync is a resync requested by a user.
 type RequestedResync struct {
 	NonBlocking
 	// Type is UpstreamResync or DownstreamResync.
 	Type EventMethod
-	// By tells who asked, e.g. the key of the request.
+	// By identifies the requester, e.g. the key of the request.
 	By string
-	// Processed, if not nil, is told the record of the event, right after it was
-	// processed. It must not wait.
+	// Processed, if not nil, is called with the record of the event after processing. It must not
+	// block.
 	Processed func(*EventRecord)
 }
 
@@ -66,8 +65,8 @@ func (e *RequestedResync) String() string {
 	return fmt.Sprintf("Requested Resync (%v) by %s", e.Type, e.By)
 }
 
-// Shutdown is the last event: handlers may remove what must not outlive the
-// agent. What they leave alone keeps working.
+// Shutdown is the last event. Handlers may remove configuration that must not outlive the agent;
+// the rest keeps working.
 type Shutdown struct{ Blocking }
 
 func (*Shutdown) Name() string                     { return "Shutdown" }

@@ -10,10 +10,10 @@ import (
 	"github.com/contiv/contiv/kvscheduler"
 )
 
-// Scheduler executes transactions: the KVScheduler, or a fake in tests.
+// Scheduler executes transactions. It is the KVScheduler, or a fake in tests.
 type Scheduler interface {
-	// Commit executes the transaction. An error is a *kvscheduler.TransactionError,
-	// or says why the transaction was not executed at all.
+	// Commit executes the transaction. The error is a *kvscheduler.TransactionError, or the reason
+	// why the transaction was not executed.
 	Commit(ctx context.Context, txn SchedulerTxn) (TxnResult, error)
 }
 
@@ -33,12 +33,12 @@ type TxnResult struct {
 	SeqNum uint64
 	// SouthboundTime is the time spent in the vswitch.
 	SouthboundTime time.Duration
-	// Operations that were executed.
+	// Operations is the number of executed operations.
 	Operations int
-	// FailedKeys are the keys of base values of which an operation failed.
+	// FailedKeys are the base keys with a failed operation.
 	FailedKeys []string
-	// Final says that all of them will fail as long as they are requested as they are:
-	// they are invalid, or the vswitch does not support them.
+	// Final: all failures are permanent, since the values are invalid or the vswitch does not
+	// support them.
 	Final bool
 }
 
@@ -79,15 +79,15 @@ func (s scheduler) Commit(ctx context.Context, txn SchedulerTxn) (TxnResult, err
 	return result, err
 }
 
-// AwaitChange returns nil as soon as a value is configured, changed or removed without failing: what kept
-// another one from being configured may be gone.
+// AwaitChange returns nil when a value was configured, changed or removed without failing. Such a
+// change may let a failed value succeed.
 func (s scheduler) AwaitChange(ctx context.Context) error {
 	watcher := s.WatchFrom(s.Revision(), "")
 	for {
 		events, err := watcher.Next(ctx)
 		switch {
 		case errors.Is(err, kvscheduler.ErrLostPlace):
-			return nil // there were many
+			return nil // many events were missed
 		case err != nil:
 			return err
 		case slices.ContainsFunc(events, func(e kvscheduler.StatusEvent) bool { return succeeded(e.Status) }):
@@ -96,7 +96,8 @@ func (s scheduler) AwaitChange(ctx context.Context) error {
 	}
 }
 
-// succeeded reports whether the value is not waiting, and neither it nor what is derived from it has failed.
+// succeeded reports whether the value is not pending, and neither it nor a derived value has
+// failed.
 func succeeded(status *pb.BaseValueStatus) bool {
 	failed := func(v *pb.ValueStatus) bool {
 		return v.GetState() == pb.ValueState_FAILED || v.GetState() == pb.ValueState_RETRYING
@@ -104,8 +105,7 @@ func succeeded(status *pb.BaseValueStatus) bool {
 	return status.GetValue().GetState() != pb.ValueState_PENDING && !failed(status.GetValue()) && !slices.ContainsFunc(status.GetDerivedValues(), failed)
 }
 
-// isFinal reports whether all failures of a transaction are those of values that
-// cannot be configured.
+// isFinal reports whether all failures of a transaction are permanent.
 func isFinal(err error) bool {
 	txnError, ok := errors.AsType[*kvscheduler.TransactionError](err)
 	return ok && !slices.ContainsFunc(txnError.Errors, func(e *kvscheduler.KeyError) bool {
@@ -114,9 +114,8 @@ func isFinal(err error) bool {
 	})
 }
 
-// failedKeys returns the base keys behind a transaction error: those of the
-// transaction if they explain it, else, since operations spread by dependencies,
-// any others.
+// failedKeys returns the base keys that failed: keys of the transaction if they account for the
+// error, otherwise other keys, too, since operations spread along dependencies.
 func (s scheduler) failedKeys(txn SchedulerTxn, err error) (keys []string) {
 	txnError, ok := errors.AsType[*kvscheduler.TransactionError](err)
 	if !ok {
@@ -144,7 +143,7 @@ func (s scheduler) failedKeys(txn SchedulerTxn, err error) (keys []string) {
 			explain(status)
 		}
 	}
-	for key := range failed { // of values that are gone
+	for key := range failed { // keys of removed values
 		keys = append(keys, key)
 	}
 	return keys

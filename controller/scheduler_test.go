@@ -15,8 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-// newKVScheduler returns a real scheduler for interfaces, whose address 6.6.6.6/24
-// cannot be configured.
+// newKVScheduler returns a real scheduler for interfaces. The address 6.6.6.6/24 fails.
 func newKVScheduler(t *testing.T) controller.Scheduler {
 	t.Helper()
 	s := kvscheduler.New(kvscheduler.Options{})
@@ -53,7 +52,8 @@ func newKVScheduler(t *testing.T) controller.Scheduler {
 	return controller.NewScheduler(s)
 }
 
-// What fails again, and what is derived from it, is no change that may help; another value is, and so is one that succeeds at last.
+// Repeated failures, including of derived values, do not count as changes; other values and late
+// successes do.
 func TestChangesOfTheKVScheduler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newKVScheduler(t)
@@ -76,13 +76,13 @@ func TestChangesOfTheKVScheduler(t *testing.T) {
 			{"it succeeds", bad, iface("bad", "7.7.7.7/24"), true},
 		} {
 			ctx, cancel := context.WithCancel(t.Context())
-			told := make(chan error, 1)
-			go func() { told <- s.(interface{ AwaitChange(context.Context) error }).AwaitChange(ctx) }()
+			received := make(chan error, 1)
+			go func() { received <- s.(interface{ AwaitChange(context.Context) error }).AwaitChange(ctx) }()
 			synctest.Wait()
 			put(c.key, c.value)
 			synctest.Wait()
 			cancel()
-			if is := <-told == nil; is != c.is {
+			if is := <-received == nil; is != c.is {
 				t.Errorf("%s: a change that may help: %v", c.what, is)
 			}
 		}
@@ -108,7 +108,7 @@ func TestCommitOfTheKVScheduler(t *testing.T) {
 		{Key: good, Value: iface("good", "1.1.1.2/24")},
 	}})
 	if err == nil || !slices.Equal(result.FailedKeys, []string{bad}) {
-		t.Errorf("the failure of a derived value is that of its base value: got %+v, %v", result, err)
+		t.Errorf("a failed derived value must fail its base value: got %+v, %v", result, err)
 	}
 	_, err = commit(controller.SchedulerTxn{Revert: true, Values: []kvscheduler.KeyValue{{Key: bad, Value: iface("bad", "6.6.6.6/24", "7.7.7.7/24")}, {Key: good}}})
 	if txnError, ok := errors.AsType[*kvscheduler.TransactionError](err); !ok || !txnError.Reverted {

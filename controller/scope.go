@@ -6,13 +6,12 @@ import (
 	"sync/atomic"
 )
 
-// scope marks the contexts that handlers are given with the event that they
-// process.
+// scope ties the context of a handler to the event being processed.
 type scope struct {
 	controller *Controller
 	seq        uint64
-	// ended is set when the event has been processed: a goroutine that outlives it
-	// with its context sends ordinary events.
+	// ended is set after processing. Events sent with the context by a goroutine that outlives the
+	// event are ordinary ones.
 	ended atomic.Bool
 }
 
@@ -22,7 +21,7 @@ func withScope(ctx context.Context, s *scope) context.Context {
 	return context.WithValue(ctx, scopeKey{}, s)
 }
 
-// currentScope returns the event being processed by the caller, nil if none.
+// currentScope returns the scope of the event being processed by the caller, or nil.
 func currentScope(ctx context.Context) *scope {
 	if s, ok := ctx.Value(scopeKey{}).(*scope); ok && !s.ended.Load() {
 		return s
@@ -30,8 +29,7 @@ func currentScope(ctx context.Context) *scope {
 	return nil
 }
 
-// EventSeqNum returns the sequence number of the event for which a handler was
-// given the context.
+// EventSeqNum returns the sequence number of the event whose handler received ctx.
 func EventSeqNum(ctx context.Context) (seq uint64, ok bool) {
 	if s := currentScope(ctx); s != nil {
 		return s.seq, true
@@ -39,8 +37,7 @@ func EventSeqNum(ctx context.Context) (seq uint64, ok bool) {
 	return 0, false
 }
 
-// Logger returns a logger whose lines carry the sequence number of the event
-// for which a handler was given the context; log itself for other contexts.
+// Logger returns log with the attribute "event" if ctx is the context of a handler.
 func Logger(ctx context.Context, log *slog.Logger) *slog.Logger {
 	if seq, ok := EventSeqNum(ctx); ok {
 		return log.With("event", seq)

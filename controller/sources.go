@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// readSource takes over the snapshots of a source.
+// readSource replaces the configuration of a source by its snapshots.
 func (c *caches) readSource(s ExternalConfigSource, log *slog.Logger) error {
 	snapshot, err := s.GetConfigSnapshot()
 	if err != nil {
@@ -34,19 +34,18 @@ func (c *caches) readSource(s ExternalConfigSource, log *slog.Logger) error {
 	return nil
 }
 
-// accepts returns an error for an invalid event of an external source, which is then refused as a
-// whole.
+// accepts returns an error if an event of an external source is invalid.
 func (c *caches) accepts(source string, config ExternalConfig) error {
 	if !slices.Contains(c.sources, source) && c.sourceOfClient(source) == "" {
 		return fmt.Errorf("external source %q is not known: sources are %q", source, c.sources)
 	}
 	if source == DatabaseSource {
-		return nil // the source cannot receive an error: invalid values are left out
+		return nil // the source cannot receive an error: invalid values are skipped
 	}
 	return validateDirectives(config)
 }
 
-// sourceOfClient returns the source whose client the name stands for, "" if it is none.
+// sourceOfClient returns the source of a client name, or "".
 func (c *caches) sourceOfClient(name string) string {
 	for _, source := range c.withClients {
 		if client, ok := strings.CutPrefix(name, ClientSource(source, "")); ok && client != "" {
@@ -64,7 +63,7 @@ func (c *caches) replaceExternal(source string, config ExternalConfig, log *slog
 	c.noteClient(source)
 }
 
-// changeExternal returns the keys that changed, and a function that restores their previous values.
+// changeExternal returns the changed keys, and a function that restores their previous values.
 func (c *caches) changeExternal(e *ExternalConfigChange, log *slog.Logger) (changed []string, undo func()) {
 	additions := usable(e.Changes, e.Source, log)
 	c.mu.Lock()
@@ -95,8 +94,8 @@ func (c *caches) changeExternal(e *ExternalConfigChange, log *slog.Logger) (chan
 	return changed, func() { c.changeExternal(undone, log) }
 }
 
-// noteClient keeps the names of clients that want anything, and of no others, among
-// the sources. Call it with mu held.
+// noteClient adds a client to the sources if it has values and removes it otherwise. The caller
+// holds mu.
 func (c *caches) noteClient(name string) {
 	source := c.sourceOfClient(name)
 	if source == "" {
@@ -118,7 +117,7 @@ func (c *caches) noteClient(name string) {
 	}
 }
 
-// usable returns a copy of the configuration without directives that make no sense.
+// usable returns a copy of the configuration without deleted values and invalid directives.
 func usable(config ExternalConfig, source string, log *slog.Logger) ExternalConfig {
 	result := maps.Clone(config)
 	for key, value := range config {
@@ -134,8 +133,7 @@ func usable(config ExternalConfig, source string, log *slog.Logger) ExternalConf
 	return result
 }
 
-// given returns which sources but the database want something for the keys; nil: for all
-// keys for which any does.
+// given returns the sources, except the database, of each key; with nil, of all external keys.
 func (c *caches) given(keys []string) map[string][]string {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -162,8 +160,7 @@ func (c *caches) given(keys []string) map[string][]string {
 	return given
 }
 
-// ExternalValues returns what the external sources want, merged where several want
-// the same key. The values are read-only.
+// ExternalValues returns the merged values of the external sources. They are read-only.
 func (c *Controller) ExternalValues() ExternalConfig {
 	c.caches.mu.RLock()
 	defer c.caches.mu.RUnlock()

@@ -6,45 +6,43 @@ import (
 	"time"
 )
 
-// How long the loop may stay where it is until the agent is no longer ready, and until
-// only a restart may help. A call to the southbound is given up after 45 s.
+// How long the loop may stay in one step before the agent is unready, and before it must be
+// restarted. A southbound call times out after 45 s.
 const (
 	stalledUnready = time.Minute
 	stalledDead    = 3 * time.Minute
 )
 
-// pace is how the event loop gets along.
-type pace struct {
+// progress records the current step of the event loop.
+type progress struct {
 	mu sync.Mutex
-	// doing is its present activity and since when; "" if it waits for events.
+	// doing is the current step; "" while the loop waits for events.
 	doing string
 	since time.Time
 }
 
-// at records the loop's present activity.
-func (p *pace) at(doing string) {
+func (p *progress) at(doing string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.doing, p.since = doing, time.Now()
 }
 
-// inScheduler is what the loop does while its transaction is executed: that may take
-// long, and the scheduler is asked whether it gets any further.
+// inScheduler is the step of a running transaction. It may take long; the scheduler reports its own
+// progress.
 const inScheduler = "scheduler"
 
-// stalled returns an error if the loop, or the scheduler, did not get any further for
-// longer than the limit.
+// stalled returns an error if the loop or the scheduler made no progress for longer than the limit.
 func (c *Controller) stalled(limit time.Duration) error {
 	if s, ok := c.scheduler.(interface{ Stalled(time.Duration) error }); ok {
 		if err := s.Stalled(limit); err != nil {
 			return err
 		}
 	}
-	c.pace.mu.Lock()
-	defer c.pace.mu.Unlock()
-	if c.pace.doing == "" || c.pace.doing == inScheduler || time.Since(c.pace.since) <= limit {
+	c.progress.mu.Lock()
+	defer c.progress.mu.Unlock()
+	if c.progress.doing == "" || c.progress.doing == inScheduler || time.Since(c.progress.since) <= limit {
 		return nil
 	}
 	return fmt.Errorf("the event loop is stuck in %s for %v, %d events wait",
-		c.pace.doing, time.Since(c.pace.since).Round(time.Second), c.queue.length())
+		c.progress.doing, time.Since(c.progress.since).Round(time.Second), c.queue.length())
 }

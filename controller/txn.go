@@ -8,42 +8,41 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// operations collects what the handlers request for the events of a transaction. Only the event
-// loop writes; GetConfig may read from anywhere.
+// operations collects the requests of the handlers for the events of a transaction. Only the event
+// loop writes; GetConfig may read from any goroutine.
 type operations struct {
 	mu     sync.RWMutex
 	values map[string]proto.Message // nil: delete
-	// replaced is what the present event has changed, in order.
+	// replaced holds the previous requests of the keys that the current event changed, in order.
 	replaced []replaced
 }
 
-// replaced is what was requested for a key before.
+// replaced is a previous request for a key; existed is false if the key had none.
 type replaced struct {
-	key   string
-	value proto.Message
-	asked bool
+	key     string
+	value   proto.Message
+	existed bool
 }
 
 func newOperations() *operations { return &operations{values: make(map[string]proto.Message)} }
 
-// set requests a value, nil: none.
 func (o *operations) set(key string, value proto.Message) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	before, asked := o.values[key]
-	o.replaced = append(o.replaced, replaced{key, before, asked})
+	before, existed := o.values[key]
+	o.replaced = append(o.replaced, replaced{key, before, existed})
 	o.values[key] = value
 }
 
-// keep begins the next event: what was requested so far is not undone any more.
+// keep starts the next event: undo no longer affects earlier requests.
 func (o *operations) keep() { o.replaced = nil }
 
-// undo takes back what was requested for the present event.
+// undo removes the requests of the current event.
 func (o *operations) undo() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, r := range slices.Backward(o.replaced) {
-		if r.asked {
+		if r.existed {
 			o.values[r.key] = r.value
 		} else {
 			delete(o.values, r.key)
@@ -52,7 +51,6 @@ func (o *operations) undo() {
 	o.replaced = nil
 }
 
-// Put requests the value for the key.
 func (o *operations) Put(key string, value proto.Message) {
 	if isNil(value) {
 		panic("Put of a nil value for " + key + ": use Delete")
@@ -60,16 +58,16 @@ func (o *operations) Put(key string, value proto.Message) {
 	o.set(key, value)
 }
 
-// Get returns what has been put for the key in this transaction.
+// Get implements ResyncOperations.
 func (o *operations) Get(key string) proto.Message {
 	value, _ := o.lookup(key)
 	return value
 }
 
-// Delete requests that the key has no value.
+// Delete implements UpdateOperations.
 func (o *operations) Delete(key string) { o.set(key, nil) }
 
-// lookup tells also if the transaction has anything to say about the key.
+// lookup returns ok if the transaction has a request for the key, possibly a deletion.
 func (o *operations) lookup(key string) (value proto.Message, ok bool) {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
@@ -77,7 +75,6 @@ func (o *operations) lookup(key string) (value proto.Message, ok bool) {
 	return value, ok
 }
 
-// snapshot returns a copy of the map.
 func (o *operations) snapshot() map[string]proto.Message {
 	o.mu.RLock()
 	defer o.mu.RUnlock()

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// InternalDataDescriber is implemented by handlers that want their state to be
-// compared before and after a VerificationResync.
+// InternalDataDescriber is implemented by handlers whose state is compared before and after a
+// VerificationResync.
 type InternalDataDescriber interface {
 	DescribeInternalData() string
 }
@@ -21,7 +21,7 @@ func describeInternalData(handlers []EventHandler) []string {
 	return data
 }
 
-// verify reports what a VerificationResync changed: it should be nothing.
+// verify adds an error if a VerificationResync changed anything.
 func (p *processing) verify() {
 	if _, ok := p.event.(*VerificationResync); !ok {
 		return

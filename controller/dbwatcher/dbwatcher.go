@@ -15,39 +15,37 @@ import (
 const (
 	// probeKey, below a prefix that the node may read, is never written.
 	probeKey = "probe-etcd-connection"
-	// firstRetry is the delay before the second attempt to connect; it doubles up
-	// to the probing interval.
+	// firstRetry is the delay before the second attempt to connect. It doubles up to the probing
+	// interval.
 	firstRetry = 100 * time.Millisecond
-	// maxRequests is how many requests for a resync may wait.
+	// maxRequests limits the pending requests for a resync.
 	maxRequests = 10
 )
 
-// ErrTooManyRequests is returned when too many requests for a resync wait.
 var ErrTooManyRequests = errors.New("too many requests for a resync wait: try again later")
 
-// Options of a Watcher.
+// Options configure a Watcher.
 type Options struct {
-	// Node is the name of this node.
 	Node string
-	// Remote is the database of the cluster.
+	// Remote is etcd.
 	Remote store.Watchable
-	// Local holds the mirror; nil: there is none.
+	// Local holds the mirror; may be nil.
 	Local store.Broker
-	// Loop gets the events.
+	// Loop receives the events.
 	Loop controller.EventLoop
-	// Standalone: without Kubernetes. Only the node's configuration is read, and if neither the
-	// database nor its mirror is available, the node starts without.
+	// Standalone runs without Kubernetes: only the node's configuration is read, and the node
+	// starts empty if neither the database nor the mirror is available.
 	Standalone bool
-	// Feedback is told the node's values in the database; may be nil.
+	// Feedback receives the node's values in the database; may be nil.
 	Feedback Feedback
 	// Config: DelayLocalResync, RemoteDBProbingInterval and LostDatabaseTimeout.
 	Config controller.Config
-	// Log; nil: slog.Default().
+	// Log defaults to slog.Default().
 	Log *slog.Logger
 }
 
-// Watcher is the source of DBResync, KubeStateChange and, from the database,
-// ExternalConfigChange events. One goroutine, from Start to Close, does it all.
+// Watcher is the source of DBResync, KubeStateChange and, for the database, ExternalConfigChange
+// events. One goroutine does all work from Start to Close.
 type Watcher struct {
 	Options
 	log    *slog.Logger
@@ -63,37 +61,36 @@ type Watcher struct {
 	mu        sync.Mutex
 	connected error // nil: connected
 
-	// The following belong to the goroutine.
+	// The goroutine owns the fields below.
 
-	// answered are the revisions of the last requests for a resync, by name, that were
-	// carried out, or are being.
+	// answered holds, by name, the revisions of the last requests for a resync that were or are
+	// being carried out.
 	answered map[string]int64
-	// resynced is set when a DBResync was sent.
+	// resynced: a DBResync was sent
 	resynced bool
-	// localDue fires when the startup resync shall no longer wait for etcd.
+	// localDue fires when the startup resync stops waiting for etcd.
 	localDue *time.Timer
-	// lastRevision that the database told.
+	// lastRevision is the last known revision of the database.
 	lastRevision int64
-	// snapshotRevision is that of the last snapshot that was used; 0: none.
+	// snapshotRevision is the revision of the last snapshot in use; 0: none.
 	snapshotRevision int64
-	// origin of the known values; its revision is kept by the mirror.
+	// origin of the known values; the mirror stores its revision.
 	origin origin
-	// lostAt is when the database was lost; zero: it is there, or was not yet.
+	// lostAt is when the connection was lost; zero while connected or before the first connection.
 	lostAt time.Time
-	// recovery of a database that lost its data; nil: it did not.
+	// recovery of a database that lost its data, or nil.
 	recovery *recovery
 }
 
-// Start returns a Watcher that watches, for users whose event loop runs already, such as
-// client/clienttest. Agents call New, and start it with the loop.
+// Start creates and starts a Watcher, for callers with a running event loop, such as
+// client/clienttest. Agents call New, and Start together with the loop.
 func Start(o Options) *Watcher {
 	w := New(o)
 	w.Start()
 	return w
 }
 
-// New returns a Watcher that does nothing before Start; DelayLocalResync passes from now
-// on.
+// New returns a Watcher that waits for Start. DelayLocalResync begins now.
 func New(o Options) *Watcher {
 	if o.Log == nil {
 		o.Log = slog.Default()
@@ -120,18 +117,18 @@ func New(o Options) *Watcher {
 	return w
 }
 
-// Start begins to watch, unless Close was first.
+// Start starts the Watcher. It does nothing after Close.
 func (w *Watcher) Start() { w.start.Do(func() { go w.run(w.ctx) }) }
 
-// Close stops watching.
+// Close stops the Watcher and waits for its goroutine.
 func (w *Watcher) Close() {
 	w.cancel()
 	w.start.Do(func() { close(w.done) })
 	<-w.done
 }
 
-// RequestResync asks for a DBResync with a new snapshot of the database. It does not
-// wait for it. While the database is out of reach, the request waits as well.
+// RequestResync requests a DBResync with a new snapshot of the database and returns at once. The
+// request is kept while the database is unreachable. It returns ErrTooManyRequests.
 func (w *Watcher) RequestResync() error {
 	select {
 	case w.requests <- struct{}{}:
@@ -141,15 +138,15 @@ func (w *Watcher) RequestResync() error {
 	}
 }
 
-// Connected returns nil while changes in the database are followed, else why not.
-// The node works in both cases.
+// Connected returns nil while the Watcher follows the database, otherwise the reason. The node
+// works in both cases.
 func (w *Watcher) Connected() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.connected
 }
 
-// run makes one session after the other.
+// run runs sessions until ctx ends.
 func (w *Watcher) run(ctx context.Context) {
 	defer close(w.done)
 	defer w.localDue.Stop()
@@ -160,7 +157,7 @@ func (w *Watcher) run(ctx context.Context) {
 			return
 		}
 		if errors.Is(err, store.ErrDenied) {
-			err = w.denied(ctx, err)
+			err = w.deniedError(ctx, err)
 		}
 		w.setConnected(err)
 		if established {
@@ -176,7 +173,8 @@ func (w *Watcher) run(ctx context.Context) {
 	}
 }
 
-// pause waits before the next attempt, and sends the local DBResync if it is due.
+// pause waits before the next attempt, and sends the local DBResync when it is due. It returns
+// false when ctx ends.
 func (w *Watcher) pause(ctx context.Context, delay time.Duration) bool {
 	timer := time.NewTimer(delay)
 	defer timer.Stop()
@@ -192,7 +190,7 @@ func (w *Watcher) pause(ctx context.Context, delay time.Duration) bool {
 	}
 }
 
-// setConnected logs transitions, not every attempt.
+// setConnected records the state of the connection and logs changes of it.
 func (w *Watcher) setConnected(err error) {
 	w.mu.Lock()
 	before := w.connected
@@ -204,20 +202,20 @@ func (w *Watcher) setConnected(err error) {
 		w.log.Info("Connected to the database")
 	case errors.Is(err, dbresources.ErrNewer) && !errors.Is(before, dbresources.ErrNewer):
 		if before == nil {
-			w.tellLost(err)
+			w.reportLost(err)
 		}
-		w.log.Error("The database cannot be read, the node goes on with what it knows", "error", err)
+		w.log.Error("Database cannot be read; the node keeps its state", "error", err)
 	case err != nil && before == nil:
-		w.tellLost(err)
-		w.log.Warn("Lost the database, the node goes on with what it knows", "error", err)
+		w.reportLost(err)
+		w.log.Warn("Connection to the database lost; the node keeps its state", "error", err)
 	case err != nil:
 		w.log.Debug("The database is not available", "error", err)
 	}
 }
 
-// tellLost has the history of the node say that the database was lost, which nothing depends on.
-func (w *Watcher) tellLost(reason error) {
-	if errors.Is(reason, store.ErrCompacted) { // it is there, and is read again at once
+// reportLost sends a DBLost event, so that the history shows the outage.
+func (w *Watcher) reportLost(reason error) {
+	if errors.Is(reason, store.ErrCompacted) { // the database is up and read again at once
 		return
 	}
 	if lost := dataLost(""); errors.As(reason, &lost) {
@@ -225,11 +223,11 @@ func (w *Watcher) tellLost(reason error) {
 	}
 	w.lostAt = time.Now()
 	if err := w.Loop.PushEvent(w.ctx, &controller.DBLost{Reason: reason}); err != nil {
-		w.log.Debug("The event loop does not take that the database was lost", "error", err)
+		w.log.Debug("Event loop refused the loss of the database", "error", err)
 	}
 }
 
-// outage returns how long the database was lost; 0: it was not.
+// outage returns how long the database was unreachable, or 0.
 func (w *Watcher) outage() time.Duration {
 	if w.lostAt.IsZero() {
 		return 0
@@ -237,18 +235,18 @@ func (w *Watcher) outage() time.Duration {
 	return time.Since(w.lostAt)
 }
 
-// localResync sends a DBResync from the mirror, if none was sent yet.
+// localResync sends a DBResync from the mirror, unless a DBResync was sent before.
 func (w *Watcher) localResync(ctx context.Context) {
 	if w.resynced {
 		return
 	}
 	kvs, err := w.mirror.load(ctx, w.known.prefixes())
 	if err != nil {
-		w.log.Error("The local mirror cannot be read, waiting for the database", "error", err)
+		w.log.Error("Local mirror cannot be read; waiting for the database", "error", err)
 		return
 	}
 	if len(kvs) == 0 && !w.Standalone {
-		w.log.Warn("The database is not available and the local mirror is empty: waiting for the database")
+		w.log.Warn("Database unavailable and the local mirror is empty; waiting for the database")
 		return
 	}
 	resync := w.known.replace(kvs).resync
@@ -258,5 +256,5 @@ func (w *Watcher) localResync(ctx context.Context) {
 		return
 	}
 	w.resynced = true
-	w.log.Warn("The database is not available, or not to be believed: the node starts from the local mirror", "values", len(kvs))
+	w.log.Warn("Database unavailable or incomplete; the node starts from the local mirror", "values", len(kvs))
 }

@@ -42,10 +42,10 @@ type loop struct {
 	mu     sync.Mutex
 	events []controller.Event
 	full   bool
-	pushed chan controller.Event // if not nil, gets the events instead
-	// process has the events processed at once.
+	pushed chan controller.Event // receives the events if not nil
+	// process completes the events at once.
 	process bool
-	// lost are the outages that were told.
+	// lost holds the reported outages.
 	lost []string
 }
 
@@ -55,7 +55,7 @@ func (l *loop) PushEvent(_ context.Context, e controller.Event) error {
 	if l.full {
 		return controller.ErrQueueFull
 	}
-	if lost, ok := e.(*controller.DBLost); ok { // nothing follows from it
+	if lost, ok := e.(*controller.DBLost); ok { // no effects
 		l.lost = append(l.lost, lost.String())
 		return nil
 	}
@@ -83,7 +83,7 @@ func (l *loop) setFull(full bool) {
 	l.full = full
 }
 
-// rig is a watcher between two memory stores and a loop, in fake time.
+// rig is a watcher between two memory stores and a loop, in a synctest bubble.
 type rig struct {
 	*loop
 	t       *testing.T
@@ -92,7 +92,7 @@ type rig struct {
 	local   *memory.Store
 	config  controller.Config
 	watcher *dbwatcher.Watcher
-	// feedback may be nil.
+	// may be nil
 	feedback   dbwatcher.Feedback
 	standalone bool
 	// base is the revision of the database before the test.
@@ -135,7 +135,7 @@ func (r *rig) delete(key string) {
 	synctest.Wait()
 }
 
-// describe makes events comparable.
+// describe formats events for comparison.
 func describe(e controller.Event) string {
 	switch e := e.(type) {
 	case *controller.DBResync:
@@ -274,7 +274,7 @@ func TestUnreadableValuesAreSkipped(t *testing.T) {
 		r.put(r.remote, broken, `{"name":"broken"}`)
 		r.want("add node=k8s/node/broken")
 
-		// The last readable value stays in force, and in the mirror.
+		// The last readable value stays in force and in the mirror.
 		r.watcher.RequestResync()
 		synctest.Wait()
 		r.want("resync node=k8s/node/broken pod=k8s/pod/web/namespace/default ext=config/vpp/v2/interfaces/tap1")
@@ -346,7 +346,7 @@ func TestStartFromTheMirror(t *testing.T) {
 		time.Sleep(time.Minute)
 		r.want()
 
-		r.put(r.local, podKey, podValue("old")) // nobody else would
+		r.put(r.local, podKey, podValue("old")) // no other writer
 		r.remote.SetAvailable(true)
 		r.put(r.remote, podKey, podValue(""))
 		time.Sleep(4 * time.Second)
@@ -380,7 +380,7 @@ func TestOutage(t *testing.T) {
 		synctest.Wait()
 		time.Sleep(4 * time.Second)
 		if resync := r.last(); len(r.lost) != 1 || !strings.Contains(r.lost[0], "outage") || resync.Outage.Round(time.Minute) != time.Hour ||
-			!strings.Contains(resync.String(), "from etcd, which had been out of reach for 1h0m0") {
+			!strings.Contains(resync.String(), "from etcd, unreachable for 1h0m0") {
 			t.Errorf("%q, then after %v: %s", r.lost, resync.Outage, resync)
 		}
 		r.want("resync pod=k8s/pod/web/namespace/default")
@@ -392,7 +392,7 @@ func TestOutage(t *testing.T) {
 	})
 }
 
-// A database that lost its data is not believed while it is being filled again.
+// A database that lost its data is ignored until it is refilled.
 func TestWipedDatabase(t *testing.T) {
 	const own, other = ksr + "allocatedIDs/1", ksr + "allocatedIDs/2"
 	inBubble(t, func(t *testing.T, r *rig) {
@@ -402,7 +402,7 @@ func TestWipedDatabase(t *testing.T) {
 		r.start()
 		r.want("resync pod=k8s/pod/web/namespace/default vppnode=allocatedIDs/1 vppnode=allocatedIDs/2")
 		r.remote.Wipe()
-		for i := range 10 { // KSR is fast: the revision is higher than before
+		for i := range 10 { // KSR is fast: the revision exceeds the last known one
 			r.remote.Put(r.ctx, fmt.Sprintf("%sk8s/node/n%d", ksr, i), []byte(`{}`))
 		}
 		time.Sleep(3 * time.Second)
@@ -412,7 +412,7 @@ func TestWipedDatabase(t *testing.T) {
 			t.Errorf("the agent has not written its own value again: %s", kv.Value)
 		}
 		if _, ok, _ := r.remote.Get(r.ctx, other); ok {
-			t.Error("the agent has written what belongs to another one")
+			t.Error("the agent has written an entry of another agent")
 		}
 		for i := range 10 {
 			r.remote.Delete(r.ctx, fmt.Sprintf("%sk8s/node/n%d", ksr, i))
@@ -448,7 +448,7 @@ func TestWipedDatabaseThatStaysEmpty(t *testing.T) {
 	})
 }
 
-// What happened while the connection was lost is not taken for a wipe.
+// Changes during an outage are not mistaken for a loss of data.
 func TestChangesDuringAnOutage(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.put(r.remote, podKey, podValue(""))
@@ -488,7 +488,7 @@ func (s silent) Watch(ctx context.Context, revision int64, prefixes ...string) (
 	return out, nil
 }
 
-// List refuses what the user of a node may not read in etcd.
+// List refuses prefixes that the node's etcd user may not read.
 func (s silent) List(ctx context.Context, prefix string) ([]store.KV, int64, error) {
 	if !strings.HasPrefix(prefix, ksr) && !strings.HasPrefix(prefix, "/vnf-agent/node1/") {
 		return nil, 0, errors.New("permission denied")
@@ -533,7 +533,7 @@ func TestFullQueueEndsInAResync(t *testing.T) {
 	})
 }
 
-// Bursts that go on do not have the database read again and again.
+// Continuous bursts cause at most one resync per interval.
 func TestBurstsThatGoOnEndInOneResyncEachInterval(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.start()
@@ -589,7 +589,7 @@ func TestRequestedResync(t *testing.T) {
 	})
 }
 
-// A watch that falls behind a compaction begins again with a snapshot.
+// A watch that falls behind a compaction restarts with a snapshot.
 func TestCompaction(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.pushed = make(chan controller.Event)
@@ -611,8 +611,8 @@ func TestCompaction(t *testing.T) {
 	})
 }
 
-// Whatever happens while the watch and the snapshot are made, the events add up to the
-// content of the database.
+// Events add up to the content of the database, whatever changes between the watch and the
+// snapshot.
 func TestNoGapBetweenSnapshotAndWatch(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		writer := make(chan struct{})

@@ -34,7 +34,7 @@ func newRealRig(t *testing.T) *realRig {
 	}
 }
 
-// start starts a watcher, as of an agent that starts; stop ends it.
+// start starts a watcher, as at the start of an agent.
 func (r *realRig) start() (stop func()) {
 	r.t.Helper()
 	local, err := bolt.Open(r.bolt, 0)
@@ -95,7 +95,7 @@ func TestWithEtcd(t *testing.T) {
 	r.put(etcd, podKey, podValue("10.1.1.3"))
 	r.want("change pod=k8s/pod/web/namespace/default")
 
-	// Compaction disturbs nobody.
+	// Compaction has no effect.
 	r.server.Compact(etcd)
 	r.put(etcd, podKey, podValue("10.1.1.4"))
 	r.want("change pod=k8s/pod/web/namespace/default")
@@ -108,7 +108,7 @@ func TestWithEtcd(t *testing.T) {
 	r.server.Start()
 	r.want(all)
 
-	// etcd comes back empty.
+	// etcd returns empty.
 	r.server.Stop()
 	r.server.Wipe()
 	r.server.Start()
@@ -116,7 +116,7 @@ func TestWithEtcd(t *testing.T) {
 	r.put(etcd, podKey, podValue(""))
 	r.want(all)
 
-	// It does so while the agent is down.
+	// etcd returns empty while the agent is down.
 	stop()
 	r.server.Stop()
 	r.server.Wipe()

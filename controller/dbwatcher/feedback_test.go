@@ -18,18 +18,18 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// feedback remembers what it is told, in words.
+// feedback records its calls as text.
 type feedback struct {
 	// base is the revision before the test.
 	base int64
 	mu   sync.Mutex
-	told []string
+	received []string
 }
 
 func (f *feedback) tell(format string, args ...any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.told = append(f.told, fmt.Sprintf(format, args...))
+	f.received = append(f.received, fmt.Sprintf(format, args...))
 }
 
 func (f *feedback) values(what string, values map[string]dbwatcher.Value) func(*controller.EventRecord) {
@@ -78,14 +78,13 @@ func (f *feedback) want(t *testing.T, want ...string) {
 	t.Helper()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if diff := cmp.Diff(want, f.told, cmpopts.EquateEmpty()); diff != "" {
-		t.Errorf("told (-want +got):\n%s", diff)
+	if diff := cmp.Diff(want, f.received, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("calls (-want +got):\n%s", diff)
 	}
-	f.told = nil
+	f.received = nil
 }
 
-// startTelling starts the watcher; what the loop is sent is processed as event and
-// transaction 7.
+// startTelling starts the watcher. The loop processes each event as event and transaction 7.
 func (r *rig) startTelling() *feedback {
 	f := &feedback{base: r.base}
 	r.feedback, r.process = f, true
@@ -189,7 +188,7 @@ func TestChangesOfOneRevisionAreOneEvent(t *testing.T) {
 
 func TestResyncOnRequest(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
-		// What was requested while no agent ran is answered by the startup resync.
+		// The startup resync answers requests made while no agent ran.
 		r.put(r.remote, node+"resync/before", `{"type":"downstream"}`)
 		r.put(r.remote, node+"resync/answered", `{}`)
 		r.put(r.remote, node+"status/resync/answered", fmt.Sprintf(`{"revision":"%d"}`, r.base+2))
@@ -206,11 +205,11 @@ func TestResyncOnRequest(t *testing.T) {
 			r.put(r.remote, node+"resync/me", test.value)
 			kv, _, _ := r.remote.Get(r.ctx, node+"resync/me")
 			r.want(test.event)
-			told := []string{"request me, deleted false"}
+			received := []string{"request me, deleted false"}
 			if test.kind == "full" {
-				told = append(told, `replaced, requests ["answered" "before" "me"]`, "processed in event 7")
+				received = append(received, `replaced, requests ["answered" "before" "me"]`, "processed in event 7")
 			}
-			f.want(t, append(told, fmt.Sprintf("answer to me@%d, %s: transaction 7", kv.Revision-r.base, test.kind))...)
+			f.want(t, append(received, fmt.Sprintf("answer to me@%d, %s: transaction 7", kv.Revision-r.base, test.kind))...)
 		}
 
 		// A new session does not repeat them.
@@ -226,12 +225,12 @@ func TestResyncOnRequest(t *testing.T) {
 		r.put(r.remote, node+"resync/me", `full`)
 		r.delete(node + "resync/me")
 		r.want()
-		f.want(t, "request me, deleted false", `answer to me@8, all: no transaction there is no resync of type "all": use "full", "upstream" or "downstream"`,
-			"request me, deleted false", `answer to me@9, : no transaction the request is not understood: put {"type": "full"}, or "upstream", or "downstream"`, "request me, deleted true")
+		f.want(t, "request me, deleted false", `answer to me@8, all: no transaction unknown resync type "all": use "full", "upstream" or "downstream"`,
+			"request me, deleted false", `answer to me@9, : no transaction request is not valid JSON: put {"type": "full"}, or "upstream", or "downstream"`, "request me, deleted true")
 	})
 }
 
-// A request that cannot be passed on is answered by the resync that makes up for that, once.
+// If the queue is full, the later resync answers the request once.
 func TestRequestWhileTheQueueIsFull(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		f := r.startTelling()

@@ -20,7 +20,7 @@ func (r *rig) wantNewer() {
 	}
 }
 
-// A node that is too old for what etcd holds starts with its mirror.
+// An agent that is too old for the format in etcd starts with its mirror.
 func TestNewerFormatAtTheStart(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.stopped()
@@ -40,7 +40,7 @@ func TestNewerFormatAtTheStart(t *testing.T) {
 	})
 }
 
-// A node hears nothing of what is written after the number.
+// A running agent ignores changes after the format number.
 func TestNewerFormatWhileTheNodeRuns(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.reflect()

@@ -6,7 +6,7 @@ import (
 	"github.com/contiv/contiv/store"
 )
 
-// Whatever is requested is one of the resyncs that there are, or refused with what to put.
+// Each request has a valid resync type or an error with a remedy.
 func FuzzRequest(f *testing.F) {
 	f.Add([]byte(`{"type":"full"}`))
 	f.Add([]byte(``))

@@ -19,23 +19,22 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// known is the last state read from the database: the values that the event loop was, or will be,
-// told.
+// known is the last state read from the database, as sent to the event loop.
 type known struct {
 	nodePrefix string
-	// standalone says that there is no state of Kubernetes.
+	// standalone: no Kubernetes state is read
 	standalone bool
-	// mirrored returns the value that the mirror holds for a key; nil: none.
+	// mirrored returns the value of a key in the mirror, or nil.
 	mirrored func(fullKey string) []byte
 	log      *slog.Logger
-	// values by full key.
+	// values by full key
 	values map[string]proto.Message
-	// encoded are hashes of the values' encoded forms. Snapshots of a large database differ little,
-	// and decoding dominates their cost.
+	// encoded holds hashes of the encoded values. Decoding dominates the cost of a snapshot, and
+	// most values equal the previous ones.
 	encoded map[string]uint64
-	// warnings about what the values were decoded from, of few.
+	// warnings of the decoded values; most have none
 	warnings map[string][]string
-	// revisions of all keys of the last snapshot, and of their changes since.
+	// revisions of all keys of the last snapshot and of later changes
 	revisions map[string]int64
 	troubles  troubles
 }
@@ -52,10 +51,10 @@ func newKnown(node string, log *slog.Logger) *known {
 	}
 }
 
-// seed of the hashes.
+// seed of the hashes
 var seed = maphash.MakeSeed()
 
-// prefixes of everything that is read.
+// prefixes returns the etcd prefixes that are read.
 func (k *known) prefixes() []string {
 	if k.standalone {
 		return []string{k.nodePrefix}
@@ -70,15 +69,15 @@ func (k *known) prefixOf(key string) string {
 	return k.nodePrefix
 }
 
-// item is a key that concerns us.
+// item is a key that concerns this node.
 type item struct {
-	// key without the prefix.
+	// key without the prefix
 	key string
-	// resource of the Kubernetes state; external configuration has none.
+	// resource is nil for external configuration.
 	resource *dbresources.Resource
 }
 
-// item parses a full key; ok is false if the key does not concern this node.
+// item parses a full key. ok is false if the key does not concern this node.
 func (k *known) item(fullKey string) (i item, ok bool) {
 	if key, isKSR := strings.CutPrefix(fullKey, models.KSRPrefix); isKSR {
 		resource, ok := dbresources.ForKey(key)
@@ -108,18 +107,18 @@ func (i item) unmarshal(data []byte) (value proto.Message, warnings []string, er
 	return value, warnings, err
 }
 
-// snapshot is the content of the database, or of the mirror.
+// snapshot is the decoded content of the database or the mirror.
 type snapshot struct {
 	resync *controller.DBResync
-	// valid are the pairs that were decoded.
+	// valid holds the decoded pairs.
 	valid []store.KV
-	// undecoded are the keys of the others.
+	// undecoded holds the keys of the other pairs.
 	undecoded map[string]bool
-	// given are the values of the node.
+	// given holds the values of the node.
 	given map[string]Value
 }
 
-// replace makes the pairs the known values.
+// replace replaces the known values by the pairs.
 func (k *known) replace(kvs []store.KV) snapshot {
 	s := snapshot{
 		resync:    &controller.DBResync{State: controller.KubeState{}, External: controller.ExternalConfig{}},
@@ -164,18 +163,18 @@ func (k *known) replace(kvs []store.KV) snapshot {
 	return s
 }
 
-// decoded is what a pair of the database says.
+// decoded is the result of decoding one pair.
 type decoded struct {
 	item
-	ok       bool // it concerns this node
+	ok       bool // the key concerns this node
 	hash     uint64
 	value    proto.Message
 	warnings []string
 	err      error
-	known    bool // it says the same as before
+	known    bool // equal to the known value
 }
 
-// decodeAll decodes pairs on all processors: after a start, it is a large part of the time until the first
+// decodeAll decodes pairs on all processors: it takes a large part of the time until the first
 // resync.
 func (k *known) decodeAll(kvs []store.KV) []decoded {
 	list := make([]decoded, len(kvs))
@@ -195,7 +194,7 @@ func (k *known) decodeAll(kvs []store.KV) []decoded {
 	return list
 }
 
-// decode changes nothing.
+// decode has no side effects.
 func (k *known) decode(kv store.KV) (d decoded) {
 	if d.item, d.ok = k.item(kv.Key); !d.ok {
 		return d
@@ -211,7 +210,7 @@ func (k *known) decode(kv store.KV) (d decoded) {
 	return d
 }
 
-// note reports what was wrong with a pair.
+// note records the problems of a pair and returns its value.
 func (k *known) note(kv store.KV, d decoded) (value proto.Message, hash uint64, err error) {
 	if d.known {
 		return d.value, d.hash, nil
@@ -222,13 +221,12 @@ func (k *known) note(kv store.KV, d decoded) (value proto.Message, hash uint64, 
 	delete(k.warnings, kv.Key)
 	if len(d.warnings) > 0 && d.err == nil {
 		k.warnings[kv.Key] = d.warnings
-		k.log.Warn("Value in the database is not wholly understood", "key", kv.Key, "warnings", d.warnings)
+		k.log.Warn("Value in the database has unknown fields", "key", kv.Key, "warnings", d.warnings)
 	}
 	return d.value, d.hash, d.err
 }
 
-// before returns the value that stays in force when a new one cannot be decoded: the
-// last one that could be, if need be the one that the mirror has kept. nil: none.
+// before returns the last value that could be decoded, possibly from the mirror; nil: none.
 func (k *known) before(i item, fullKey string) proto.Message {
 	if value := k.values[fullKey]; value != nil {
 		return value
@@ -250,18 +248,18 @@ func (k *known) reportUndecoded(fullKey string, err error) {
 
 // news is the effect of changes.
 type news struct {
-	// kube are the changes of the Kubernetes state.
+	// kube holds the changes of the Kubernetes state.
 	kube []*controller.KubeStateChange
-	// external are the changes of the node's configuration. All of those that were made
-	// in one transaction of the database are in one news.
+	// external holds the changes of the node's configuration. All changes of one etcd transaction
+	// are in one news.
 	external controller.ExternalConfig
-	// given are all values of the node that were written or deleted.
+	// given holds all values of the node that were written or deleted.
 	given map[string]Value
-	// mirrored are the changes to be mirrored.
+	// mirrored holds the changes to write to the mirror.
 	mirrored []store.Change
 }
 
-// update changes the known values.
+// update applies changes to the known values.
 func (k *known) update(changes []store.Change) news {
 	n := news{external: make(controller.ExternalConfig), given: make(map[string]Value)}
 	for _, change := range changes {
@@ -279,7 +277,7 @@ func (k *known) update(changes []store.Change) news {
 			var hash uint64
 			var err error
 			if value, hash, err = k.note(change.KV, k.decode(change.KV)); err != nil {
-				delete(k.encoded, change.Key) // the value is that of an earlier one
+				delete(k.encoded, change.Key) // the known value is an older one
 				k.reportUndecoded(change.Key, err)
 				if i.resource == nil {
 					n.given[i.key] = Value{Revision: change.Revision, Err: err, Kept: k.values[change.Key] != nil}
@@ -317,15 +315,15 @@ func (k *known) update(changes []store.Change) news {
 	return n
 }
 
-// contradicts reports whether the snapshot cannot come from the database that was read up to
-// the revision: keys that it says were not changed since have other revisions.
+// contradicts reports whether the snapshot is from another database than the one read up to the
+// revision: unchanged keys have other revisions.
 func (k *known) contradicts(kvs []store.KV, revision int64) bool {
 	return slices.ContainsFunc(kvs, func(kv store.KV) bool {
 		return kv.Revision <= revision && k.revisions[kv.Key] != kv.Revision
 	})
 }
 
-// missing returns the known values whose keys a snapshot does not have.
+// missing returns the known values whose keys the snapshot lacks.
 func (k *known) missing(kvs []store.KV) map[string]proto.Message {
 	missing := maps.Clone(k.values)
 	for _, kv := range kvs {
@@ -334,8 +332,8 @@ func (k *known) missing(kvs []store.KV) map[string]proto.Message {
 	return missing
 }
 
-// unpublished returns the known values of nodes whose addresses a snapshot lacks, though it has
-// their IDs: KSR has given them their IDs again, and their agents have not put the rest back.
+// unpublished returns the known values of nodes whose addresses the snapshot lacks although it has
+// their IDs: KSR has restored the IDs, but the agents have not restored the rest.
 func (k *known) unpublished(kvs []store.KV) map[string]proto.Message {
 	found := make(map[string]proto.Message)
 	for _, kv := range kvs {
@@ -346,8 +344,7 @@ func (k *known) unpublished(kvs []store.KV) map[string]proto.Message {
 	return found
 }
 
-// isBare reports whether a stored value has the ID of a node alone, and the known value
-// its addresses, too.
+// isBare reports whether the stored node has only an ID while the known one has addresses.
 func isBare(stored []byte, value proto.Message) bool {
 	known, ok := value.(*vppnode.VppNode)
 	if !ok || !hasAddresses(known) {

@@ -10,7 +10,7 @@ import (
 	"github.com/contiv/contiv/store"
 )
 
-// A snapshot of a large database differs little from the one before.
+// Most values of a large snapshot equal the previous ones.
 func TestOnlyWhatIsDifferentIsDecoded(t *testing.T) {
 	const name = "k8s/pod/web/namespace/default"
 	kv := func(value string) store.KV {
@@ -37,18 +37,18 @@ func TestOnlyWhatIsDifferentIsDecoded(t *testing.T) {
 		t.Errorf("a value that cannot be decoded replaces the last good one: %v", kept)
 	}
 	if k.troubles.errors[models.KSRPrefix+name] == nil {
-		t.Error("nothing tells that a value cannot be decoded")
+		t.Error("the decoding error is missing")
 	}
 	if back := resync(`{"name": "web", "ip_address": "10.1.1.2"}`); back.GetIpAddress() != "10.1.1.2" {
 		t.Errorf("after a value that could not be decoded, the value is %v", back)
 	}
 	if len(k.troubles.errors) != 0 {
-		t.Errorf("of a value that was corrected, it is told: %v", k.troubles.errors)
+		t.Errorf("errors after the value was corrected: %v", k.troubles.errors)
 	}
 	k.update([]store.Change{{KV: kv(`{"name": 4`)}})
 	k.replace(nil)
 	if len(k.troubles.errors) != 0 {
-		t.Errorf("of a value that is gone, it is told: %v", k.troubles.errors)
+		t.Errorf("errors after the value was deleted: %v", k.troubles.errors)
 	}
 	k.update([]store.Change{{KV: kv(""), Deleted: true}})
 	if len(k.values) != 0 || len(k.encoded) != 0 {

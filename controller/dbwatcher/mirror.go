@@ -8,13 +8,12 @@ import (
 	"github.com/contiv/contiv/store"
 )
 
-// mirror is the copy of the database in a local store, under the same keys. The node
-// works without it: errors are logged, and the copy is completed when it is
-// possible again.
+// mirror is the copy of the database in a local store, under the same keys. The node works without
+// it: errors are logged, and the copy is completed later.
 type mirror struct {
-	local store.Broker // nil: there is none
+	local store.Broker // may be nil
 	log   *slog.Logger
-	// stale says that the copy lacks changes.
+	// stale: the copy lacks changes
 	stale bool
 	// saved is the origin in the local store.
 	saved origin
@@ -35,7 +34,7 @@ func (m *mirror) load(ctx context.Context, prefixes []string) (all []store.KV, e
 	return all, nil
 }
 
-// get returns the mirrored value of a key; nil: none.
+// get returns the mirrored value of a key, or nil.
 func (m *mirror) get(ctx context.Context, key string) []byte {
 	if m.local == nil {
 		return nil
@@ -47,8 +46,8 @@ func (m *mirror) get(ctx context.Context, key string) []byte {
 	return kv.Value
 }
 
-// replace makes the mirror equal to the snapshot, except for values that could not be
-// decoded: those it keeps. Only differences are written.
+// replace makes the mirror equal to the snapshot, but keeps values that could not be decoded. It
+// writes only differences.
 func (m *mirror) replace(ctx context.Context, prefixes []string, s snapshot, o origin) {
 	if m.local == nil {
 		return
@@ -79,7 +78,6 @@ func (m *mirror) replace(ctx context.Context, prefixes []string, s snapshot, o o
 	}
 }
 
-// apply mirrors changes.
 func (m *mirror) apply(ctx context.Context, changes []store.Change, o origin) {
 	if m.local != nil {
 		m.write(ctx, changes, o)
@@ -101,7 +99,7 @@ func (m *mirror) write(ctx context.Context, changes []store.Change, o origin) bo
 
 func (m *mirror) failed(err error) {
 	if !m.stale {
-		m.log.Error("The local mirror of the database cannot be written: a start without the database would use old values", "error", err)
+		m.log.Error("Local mirror of the database cannot be written", "error", err)
 	}
 	m.stale = true
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/contiv/contiv/store/memory"
 )
 
-// patient is a mirror that is read when it may be.
+// patient is a mirror whose reads wait for permission.
 type patient struct {
 	*memory.Store
 	read <-chan struct{}
@@ -26,25 +26,25 @@ func (p patient) List(ctx context.Context, prefix string) ([]store.KV, int64, er
 	return p.Store.List(ctx, prefix)
 }
 
-// told is a database that tells when it is read.
-type told struct {
+// observed is a database that signals reads.
+type observed struct {
 	*memory.Store
 	once *sync.Once
 	read chan struct{}
 }
 
-func (d told) List(ctx context.Context, prefix string) ([]store.KV, int64, error) {
+func (d observed) List(ctx context.Context, prefix string) ([]store.KV, int64, error) {
 	d.once.Do(func() { close(d.read) })
 	return d.Store.List(ctx, prefix)
 }
 
-// A start reads the database while it reads the mirror, which takes as long if there is much.
+// At a start, the database and the mirror are read concurrently, since both take long.
 func TestDatabaseIsReadBesideTheMirror(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.put(r.remote, podKey, podValue("10.1.1.2"))
 		read := make(chan struct{})
 		r.watcher = dbwatcher.Start(dbwatcher.Options{
-			Node: "node1", Remote: told{r.remote, &sync.Once{}, read}, Local: patient{r.local, read}, Loop: r.loop, Config: r.config, Log: slog.New(slog.DiscardHandler),
+			Node: "node1", Remote: observed{r.remote, &sync.Once{}, read}, Local: patient{r.local, read}, Loop: r.loop, Config: r.config, Log: slog.New(slog.DiscardHandler),
 		})
 		synctest.Wait()
 		select {
@@ -58,9 +58,9 @@ func TestDatabaseIsReadBesideTheMirror(t *testing.T) {
 	})
 }
 
-// What changes after the database was read, while the mirror still is, is not lost.
+// Changes between the reads of the database and of the mirror are not lost.
 func TestChangesWhileTheMirrorIsRead(t *testing.T) {
-	for range 20 { // what comes first is left to chance
+	for range 20 { // the order varies
 		inBubble(t, func(t *testing.T, r *rig) {
 			read := make(chan struct{})
 			r.watcher = dbwatcher.Start(dbwatcher.Options{
@@ -75,7 +75,7 @@ func TestChangesWhileTheMirrorIsRead(t *testing.T) {
 	}
 }
 
-// slowDisk is a mirror whose writes wait until they may end.
+// slowDisk is a mirror whose writes wait for permission.
 type slowDisk struct {
 	*memory.Store
 	may chan struct{}
@@ -86,7 +86,7 @@ func (d slowDisk) Batch(ctx context.Context, changes []store.Change) error {
 	return d.Store.Batch(ctx, changes)
 }
 
-// A change is an event while it is being mirrored.
+// Events are sent while the mirror is being written.
 func TestChangesDoNotWaitForTheMirror(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		may := make(chan struct{}, 1)

@@ -7,23 +7,22 @@ import (
 	"github.com/contiv/contiv/store"
 )
 
-// originKey is the key under which the mirror identifies its original; outside of the prefixes that
-// are mirrored.
+// originKey is outside of the mirrored prefixes.
 const originKey = "/mirror/origin"
 
-// origin identifies the state of the database that the mirror is a copy of, so that a restarted
-// agent recognises a database that lost its data meanwhile.
+// origin identifies the database state that the mirror is a copy of. It lets a restarted agent
+// detect that the database lost its data.
 type origin struct {
-	// Identity of the database (store.Identified); "": unknown.
+	// Identity of the database (store.Identified); "": unknown
 	Identity string `json:"identity,omitempty"`
-	// Revision that the mirrored values had at least.
+	// Revision is a lower bound of the mirrored revision.
 	Revision int64 `json:"revision,omitempty"`
-	// Reflected: KSR had filled the database.
+	// Reflected: KSR had filled the database
 	Reflected bool `json:"reflected,omitempty"`
 }
 
-// recall takes the known state from the mirror until the database can be read.
-func (w *Watcher) recall(ctx context.Context) {
+// loadMirror loads the known state from the mirror until the database can be read.
+func (w *Watcher) loadMirror(ctx context.Context) {
 	kvs, err := w.mirror.load(ctx, w.known.prefixes())
 	if err == nil {
 		w.origin, err = w.mirror.loadOrigin(ctx)
@@ -36,7 +35,7 @@ func (w *Watcher) recall(ctx context.Context) {
 	w.lastRevision = w.origin.Revision
 }
 
-// identityOfRemote is that of the database; "" if it has none.
+// identityOfRemote returns the identity of the database, or "".
 func (w *Watcher) identityOfRemote() string {
 	if remote, ok := w.Remote.(store.Identified); ok {
 		return remote.Identity()
@@ -44,7 +43,7 @@ func (w *Watcher) identityOfRemote() string {
 	return ""
 }
 
-// loadOrigin returns what was saved; nothing, if that cannot be understood.
+// loadOrigin returns the saved origin, or a zero one if it cannot be decoded.
 func (m *mirror) loadOrigin(ctx context.Context) (o origin, err error) {
 	if m.local == nil {
 		return o, nil
@@ -60,8 +59,8 @@ func (m *mirror) loadOrigin(ctx context.Context) (o origin, err error) {
 	return o, nil
 }
 
-// withOrigin adds the origin to changes of the mirror. It is written with other
-// changes, or if more than its revision changed: each write waits for the disk.
+// withOrigin adds the origin to changes of the mirror. A changed revision alone is not written,
+// because each write waits for the disk.
 func (m *mirror) withOrigin(changes []store.Change, o origin) []store.Change {
 	if sameBut := m.saved; len(changes) == 0 {
 		sameBut.Revision = o.Revision
@@ -71,7 +70,7 @@ func (m *mirror) withOrigin(changes []store.Change, o origin) []store.Change {
 	}
 	data, err := json.Marshal(o)
 	if err != nil {
-		panic(err) // a struct of plain fields
+		panic(err) // cannot fail for this struct
 	}
 	return append(changes, store.Change{KV: store.KV{Key: originKey, Value: data}})
 }

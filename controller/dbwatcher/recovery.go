@@ -15,21 +15,20 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// A database that comes back empty, or with an old state, lacks pods and other nodes. Following it
-// would cut all connections until it is filled again. The node therefore keeps its present state
-// (at startup, the mirror) and restores the entries that it had written itself. It follows the
-// database again
+// An empty or old database lacks pods and other nodes. Following it would cut all connections until
+// it is refilled. The node therefore keeps its state (at startup, the mirror) and restores the
+// entries that it had written itself. It follows the database again
 //
-//  1. when the database has everything that the node knows; or
-//  2. recoveryPeriod after KSR has filled it, so that other agents and users can restore
-//     their entries: those still missing then were deleted. KSR has filled
-//     it when dbresources.ReflectedKey exists, which KSR writes after it has written
-//     everything else; if the database never had this key, KSR is not waited for; or
-//  3. when LostDatabaseTimeout has passed, if that is set.
+//  1. when the database has all known entries; or
+//  2. recoveryPeriod after KSR has refilled it, so that other agents and users can restore
+//     their entries. Entries still missing then were deleted. KSR writes
+//     dbresources.ReflectedKey last; if the database never had this key, the agent does not
+//     wait for KSR; or
+//  3. after LostDatabaseTimeout, if set.
 const (
 	recoveryPeriod = 30 * time.Second
-	// recoveryInterval is how often the database is read meanwhile: at first, and
-	// while KSR has not filled it; then it doubles up to maxRecoveryInterval.
+	// recoveryInterval is the interval of reads at first and until KSR has refilled the database.
+	// Then it doubles up to maxRecoveryInterval.
 	recoveryInterval    = time.Second
 	maxRecoveryInterval = 8 * time.Second
 )
@@ -37,24 +36,20 @@ const (
 // errRevisionWentBack ends a session with a database that lost its data.
 var errRevisionWentBack = errors.New("revision of the database went backwards: it was wiped or restored")
 
-// reflectedKey is the full key of dbresources.ReflectedKey.
 const reflectedKey = models.KSRPrefix + dbresources.ReflectedKey
 
-// recovery is the time from the discovery that the database lost its data until it
-// is believed again.
+// recovery is the state from the detection of a data loss until the database is followed again.
 type recovery struct {
-	// reason says how it was recognised.
+	// reason is how the loss was detected.
 	reason string
-	// timeout is when LostDatabaseTimeout has passed; zero: never.
+	// timeout is when LostDatabaseTimeout ends; zero: never.
 	timeout time.Time
-	// end is recoveryPeriod after KSR was found to have filled the database; zero:
-	// it has not.
+	// end is recoveryPeriod after KSR refilled the database; zero: it has not.
 	end      time.Time
 	interval time.Duration
 }
 
-// lost describes how the database differs from the known one, or which data it lacks; "" if it does
-// not.
+// lost returns how the database differs from the known one, or which data it lacks; "" if neither.
 func (s *session) lost(snapshot []store.KV, revision int64) string {
 	identity := s.identityOfRemote()
 	switch {
@@ -65,19 +60,18 @@ func (s *session) lost(snapshot []store.KV, revision int64) string {
 	case identity != "" && s.origin.Identity != "" && identity != s.origin.Identity:
 		return fmt.Sprintf("it is the etcd cluster %s and was %s", identity, s.origin.Identity)
 	case s.recovery != nil:
-		return "" // the following is known
+		return "" // the loss is known already
 	case s.origin.Reflected && !hasKey(snapshot, reflectedKey):
-		return "what KSR had written is gone"
-	case s.snapshotRevision == 0 && s.knowsKubernetes() && !s.tellsOfKubernetes(snapshot):
+		return "values written by KSR are missing"
+	case s.snapshotRevision == 0 && s.knowsKubernetes() && !s.hasKubernetes(snapshot):
 		return "it is empty"
-	case s.snapshotRevision == 0 && s.ownIsGone(snapshot):
-		return "what this node had written is gone"
+	case s.snapshotRevision == 0 && s.lostOwn(snapshot):
+		return "values written by this node are missing"
 	}
 	return ""
 }
 
-// knowsKubernetes reports whether values of the Kubernetes state are known; a cluster always has
-// some.
+// knowsKubernetes reports whether Kubernetes values are known; a cluster always has some.
 func (s *session) knowsKubernetes() bool {
 	for key := range s.known.values {
 		if strings.HasPrefix(key, models.KSRPrefix) {
@@ -87,17 +81,17 @@ func (s *session) knowsKubernetes() bool {
 	return false
 }
 
-// tellsOfKubernetes reports whether the snapshot has such values.
-func (s *session) tellsOfKubernetes(snapshot []store.KV) bool {
+// hasKubernetes reports whether the snapshot has Kubernetes values.
+func (s *session) hasKubernetes(snapshot []store.KV) bool {
 	return slices.ContainsFunc(snapshot, func(kv store.KV) bool {
 		i, ok := s.known.item(kv.Key)
 		return ok && i.resource != nil
 	})
 }
 
-// ownIsGone reports whether values are missing that this agent had written, although
-// Kubernetes still has the node.
-func (s *session) ownIsGone(snapshot []store.KV) bool {
+// lostOwn reports whether values written by this agent are missing although Kubernetes still has
+// the node.
+func (s *session) lostOwn(snapshot []store.KV) bool {
 	if !hasKey(snapshot, models.KSRPrefix+dbresources.NodeKey(s.Node)) {
 		return false
 	}
@@ -120,11 +114,11 @@ func (s *session) recovering(snapshot []store.KV, revisions map[string]int64) bo
 	if s.recovery != nil {
 		missing := s.known.missing(snapshot)
 		maps.Copy(missing, s.known.unpublished(snapshot))
-		if len(missing) > 0 && s.recovery.goesOn(!s.origin.Reflected || hasKey(snapshot, reflectedKey)) {
+		if len(missing) > 0 && s.recovery.continues(!s.origin.Reflected || hasKey(snapshot, reflectedKey)) {
 			s.restore(missing)
 			return true
 		}
-		s.log.Info("The database is complete again, or will not be", "missing", len(missing))
+		s.log.Info("Database is followed again", "missing", len(missing))
 		s.recovery = nil
 	}
 	s.origin.Reflected = hasKey(snapshot, reflectedKey)
@@ -133,7 +127,7 @@ func (s *session) recovering(snapshot []store.KV, revisions map[string]int64) bo
 }
 
 func (w *Watcher) beginRecovery(reason string) {
-	w.log.Error("The database lost its data: the node goes on with what it knows until the data are back", "reason", reason)
+	w.log.Error("Database lost its data; the node keeps its state until the data are restored", "reason", reason)
 	w.recovery = &recovery{reason: reason, interval: recoveryInterval}
 	w.setConnected(w.recovery.err())
 	if timeout := w.Config.LostDatabaseTimeout.Std(); timeout > 0 {
@@ -143,21 +137,21 @@ func (w *Watcher) beginRecovery(reason string) {
 
 func (r *recovery) err() error { return dataLost(r.reason) }
 
-// dataLost is the error of a database that lost its data, by how that was noticed.
+// dataLost is the error of a database that lost its data; its text is how that was detected.
 type dataLost string
 
 func (d dataLost) Error() string {
-	return d.what() + ": the node goes on with what it knows until KSR has filled it again"
+	return d.what() + "; the node keeps its state until KSR has restored them"
 }
 
 func (d dataLost) what() string {
 	return fmt.Sprintf("the database lost its data (%s), as if it was wiped or restored", string(d))
 }
 
-// denied is what to tell of a database that does not let this node read. One that lost
-// its data knows no node until KSR has filled it; its revision gives it away. The node
-// then need not wait for its first resync.
-func (w *Watcher) denied(ctx context.Context, err error) error {
+// deniedError returns the error to report for a database that denies access. A database that lost
+// its data has no etcd users until KSR has restored them. It is detected by its revision; the node
+// then starts from the mirror.
+func (w *Watcher) deniedError(ctx context.Context, err error) error {
 	remote, ok := w.Remote.(store.Dated)
 	if !ok {
 		return err
@@ -181,9 +175,9 @@ func revisionWent(from, to int64) string {
 	return fmt.Sprintf("its revision went from %d to %d", from, to)
 }
 
-// goesOn reports whether to keep waiting for missing entries. filled: KSR has filled the database,
-// or need not.
-func (r *recovery) goesOn(filled bool) bool {
+// continues reports whether to keep waiting for missing entries. filled: KSR has refilled the
+// database or is not waited for.
+func (r *recovery) continues(filled bool) bool {
 	now := time.Now()
 	switch {
 	case !r.timeout.IsZero() && !now.Before(r.timeout):
@@ -199,12 +193,12 @@ func (r *recovery) goesOn(filled bool) bool {
 	return now.Before(r.end)
 }
 
-// waitsForKSR tells, without reading all of the database, that it is not filled yet.
+// waitsForKSR reports that the database is not refilled yet, without reading all of it.
 func (s *session) waitsForKSR() bool {
 	if s.recovery == nil || !s.recovery.end.IsZero() || !s.origin.Reflected {
 		return false
 	}
-	if _, found, err := s.Remote.Get(s.ctx, reflectedKey); err != nil || found || !s.recovery.goesOn(false) {
+	if _, found, err := s.Remote.Get(s.ctx, reflectedKey); err != nil || found || !s.recovery.continues(false) {
 		return false
 	}
 	s.restore(s.known.values)
@@ -218,7 +212,7 @@ func (s *session) isOwn(fullKey string, value proto.Message) bool {
 	return isKSR && ok && resource.WrittenBy(s.Node, value)
 }
 
-// restore writes the entries of this agent again.
+// restore writes the missing entries of this agent.
 func (s *session) restore(missing map[string]proto.Message) {
 	for fullKey, value := range missing {
 		if !s.isOwn(fullKey, value) {
@@ -229,12 +223,12 @@ func (s *session) restore(missing map[string]proto.Message) {
 			err = s.restoreOne(fullKey, value, data)
 		}
 		if err != nil {
-			s.log.Warn("Value cannot be written back to the database yet", "key", fullKey, "error", err)
+			s.log.Warn("Cannot restore a value in the database yet", "key", fullKey, "error", err)
 		}
 	}
 }
 
-// restoreOne replaces what KSR has written with the ID alone; what is more than that is newer.
+// restoreOne writes an entry unless it exists with more than the ID: such an entry is newer.
 func (s *session) restoreOne(fullKey string, value proto.Message, data []byte) error {
 	put, err := s.Remote.PutIfNotExists(s.ctx, fullKey, data)
 	if err != nil || put {

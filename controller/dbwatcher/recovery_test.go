@@ -43,7 +43,7 @@ func (r *rig) stop() {
 	r.watcher = nil
 }
 
-// wantLost checks that the agent works with the mirror, and says why.
+// wantLost checks that the agent works with the mirror and reports the reason.
 func (r *rig) wantLost(reason string) {
 	r.t.Helper()
 	r.want("local " + everything)
@@ -52,8 +52,7 @@ func (r *rig) wantLost(reason string) {
 	}
 }
 
-// A database that lost its data while the agent was down is not believed before KSR
-// has filled it, however long that takes.
+// A database that lost its data while the agent was down is ignored until KSR has refilled it.
 func TestWipedBeforeTheStart(t *testing.T) {
 	for name, filler := range map[string]int{"and empty": 0, "and again as old as before": 20} {
 		t.Run(name, func(t *testing.T) {
@@ -110,8 +109,7 @@ func TestIncompleteMirrorOutlivesTheData(t *testing.T) {
 	})
 }
 
-// An etcd with users that lost its data lets a node read nothing until KSR has made its user
-// again.
+// An etcd with authentication that lost its data denies access until KSR has restored the users.
 func TestWipedAndDenied(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.stopped()
@@ -138,7 +136,7 @@ func TestWipedAndDenied(t *testing.T) {
 	})
 }
 
-// It says so also to a node that runs.
+// The same for a running agent.
 func TestWipedAndDeniedMeanwhile(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.stopped()
@@ -154,7 +152,7 @@ func TestWipedAndDeniedMeanwhile(t *testing.T) {
 	})
 }
 
-// A node that may not read is told so, if the database has all of its data.
+// If the database has all of its data, a denied node reports the denial.
 func TestDenied(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.stopped()
@@ -165,8 +163,8 @@ func TestDenied(t *testing.T) {
 	})
 }
 
-// KSR gives nodes their IDs before their agents may read: a node whose addresses are not back yet is
-// missing, and an agent puts its own back.
+// KSR restores the IDs of nodes before their agents get access: a node without addresses counts as
+// missing, and an agent restores its own.
 func TestNodesWithoutAddresses(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.reflect()
@@ -192,7 +190,7 @@ func TestNodesWithoutAddresses(t *testing.T) {
 	})
 }
 
-// What is missing 30 s after KSR has filled the database is really gone.
+// Entries missing 30 s after KSR has refilled the database are deleted.
 func TestWhatKSRDoesNotBringBackIsGone(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.stopped()
@@ -227,7 +225,7 @@ func TestWipedTwice(t *testing.T) {
 	})
 }
 
-// An agent that starts during the recovery goes on with it.
+// A restarted agent continues the recovery.
 func TestRestartDuringARecovery(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.stopped()
@@ -256,7 +254,7 @@ func TestLostDatabaseTimeout(t *testing.T) {
 	})
 }
 
-// A database of the same content, made from a backup, is believed at once.
+// A database restored from a backup with the same content is used at once.
 func TestAnotherDatabaseThatLacksNothing(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.stopped()
@@ -276,19 +274,19 @@ func TestAnotherDatabase(t *testing.T) {
 	})
 }
 
-// An agent takes its ID back that was lost while it was down, and not another one.
+// An agent restores its own ID that was lost while it was down.
 func TestOwnValueIsGone(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.stopped()
 		r.delete(own)
 		r.start()
-		r.wantLost("what this node had written is gone")
+		r.wantLost("values written by this node are missing")
 		time.Sleep(2 * time.Second)
 		r.want(everything)
 	})
 }
 
-// The ID of a node that left Kubernetes is free.
+// The ID of a deleted node is free.
 func TestOwnValueIsGoneWithTheNode(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.stopped()
@@ -299,7 +297,7 @@ func TestOwnValueIsGoneWithTheNode(t *testing.T) {
 	})
 }
 
-// What happened while the agent was down is not taken for a loss.
+// Changes while the agent was down are not mistaken for a loss.
 func TestChangesBeforeTheStart(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.stopped()
@@ -310,8 +308,8 @@ func TestChangesBeforeTheStart(t *testing.T) {
 	})
 }
 
-// A mirror of a version that did not remember the database is better than an empty
-// database; without KSR, for 30 s.
+// A mirror without an origin (of an older version) is preferred to an empty database; without KSR,
+// for 30 s.
 func TestEmptyDatabaseAndAMirrorWithoutOrigin(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.put(r.local, podKey, podValue(""))
@@ -325,7 +323,7 @@ func TestEmptyDatabaseAndAMirrorWithoutOrigin(t *testing.T) {
 	})
 }
 
-// That KSR has filled the database is learnt while it happens.
+// The agent notices when KSR refills the database.
 func TestKSRFillsTheDatabaseLater(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.start()
@@ -346,7 +344,7 @@ func TestKSRFillsTheDatabaseLater(t *testing.T) {
 	})
 }
 
-// Without Kubernetes, it is usual that nothing is left.
+// Without Kubernetes, an empty database is normal.
 func TestNothingIsLeftWithoutKubernetes(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.put(r.remote, ifKey, `{"name":"tap1"}`)
@@ -354,7 +352,7 @@ func TestNothingIsLeftWithoutKubernetes(t *testing.T) {
 		r.want("resync ext=config/vpp/v2/interfaces/tap1")
 		r.stop()
 		r.delete(ifKey)
-		r.put(r.remote, node+"check/agent", `{}`) // of this node, but no configuration
+		r.put(r.remote, node+"check/agent", `{}`) // of this node, but not configuration
 		r.start()
 		r.want("resync")
 	})

@@ -24,15 +24,14 @@ const (
 	downstreamResync = "downstream"
 )
 
-// request is a request for a resync, put under models.ResyncPrefix. Each is carried out
-// once: those that are found in a snapshot without an answer for their revision are
-// carried out with it, whatever their type, for it is made after them and a snapshot
-// leads to the most thorough of resyncs.
+// request is a request for a resync, put under models.ResyncPrefix. Each is carried out once. The
+// resync after a snapshot carries out all requests in the snapshot without an answer for their
+// revision, whatever their type: it is the most thorough kind.
 type request struct {
 	name     string
 	revision int64
 	kind     string
-	// err says why the request is refused.
+	// err is set if the request is refused.
 	err error
 }
 
@@ -41,7 +40,7 @@ func newRequest(name string, kv store.KV) request {
 	var msg feedbackpb.ResyncRequest
 	if len(bytes.TrimSpace(kv.Value)) > 0 {
 		if err := protojson.Unmarshal(kv.Value, &msg); err != nil {
-			r.kind, r.err = "", errors.New(`the request is not understood: put {"type": "full"}, or "upstream", or "downstream"`)
+			r.kind, r.err = "", errors.New(`request is not valid JSON: put {"type": "full"}, or "upstream", or "downstream"`)
 			return r
 		}
 	}
@@ -50,12 +49,12 @@ func newRequest(name string, kv store.KV) request {
 	case fullResync, upstreamResync, downstreamResync:
 		r.kind = kind
 	default:
-		r.kind, r.err = msg.GetType(), fmt.Errorf("there is no resync of type %q: use %q, %q or %q", msg.GetType(), fullResync, upstreamResync, downstreamResync)
+		r.kind, r.err = msg.GetType(), fmt.Errorf("unknown resync type %q: use %q, %q or %q", msg.GetType(), fullResync, upstreamResync, downstreamResync)
 	}
 	return r
 }
 
-// outcome of a request that was carried out by the event of the record, or refused.
+// outcome returns the answer to a request. record is the event that carried it out; nil if refused.
 func (r request) outcome(record *controller.EventRecord) *feedbackpb.ResyncStatus {
 	status := &feedbackpb.ResyncStatus{Type: r.kind, Revision: r.revision, Time: timestamppb.New(time.Now())}
 	switch {
@@ -70,10 +69,10 @@ func (r request) outcome(record *controller.EventRecord) *feedbackpb.ResyncStatu
 	return status
 }
 
-// requests are those that a snapshot contains.
+// requests are the requests in a snapshot.
 type requests struct {
 	names []string
-	// open are those that have no answer yet.
+	// open are the requests without an answer.
 	open []request
 }
 
@@ -101,7 +100,8 @@ func (w *Watcher) requestsIn(snapshot []store.KV) requests {
 	return all
 }
 
-// taken notes that the requests are being carried out, and forgets those that no longer exist.
+// taken records that the requests are being carried out, and deletes records of requests that no
+// longer exist.
 func (r requests) taken(w *Watcher) {
 	maps.DeleteFunc(w.answered, func(name string, _ int64) bool { return !slices.Contains(r.names, name) })
 	for _, request := range r.open {
@@ -115,8 +115,8 @@ func (r requests) answer(f Feedback, record *controller.EventRecord) {
 	}
 }
 
-// follow takes on the requests among changes. Full resyncs are made when the changes
-// before them have been received, others are noted to be pushed.
+// follow handles the requests among changes. A full resync is made after the preceding changes have
+// been received; others are queued for pushRequested.
 func (s *session) follow(changes []store.Change) {
 	prefix := s.known.nodePrefix + models.ResyncPrefix
 	for _, change := range changes {
@@ -136,14 +136,14 @@ func (s *session) follow(changes []store.Change) {
 			s.answered[name] = r.revision
 			s.Feedback.Answer(name, r.outcome(nil))
 		case r.kind == fullResync || s.behind:
-			s.resyncDue.Reset(0) // answers it
+			s.resyncDue.Reset(0) // the resync answers it
 		default:
 			s.requested = append(s.requested, r)
 		}
 	}
 }
 
-// pushRequested sends the resyncs that were noted.
+// pushRequested sends the queued resyncs.
 func (s *session) pushRequested() error {
 	noted := s.requested
 	s.requested = nil

@@ -8,7 +8,7 @@ import (
 	"github.com/contiv/contiv/store"
 )
 
-// Requests that were deleted while nobody watched are not remembered.
+// Requests that were deleted while no agent ran are forgotten.
 func TestAnsweredRequestsAreForgotten(t *testing.T) {
 	w := &Watcher{known: &known{nodePrefix: "/vnf-agent/node/"}, answered: map[string]int64{}}
 	request := func(name string, revision int64) store.KV {
@@ -30,7 +30,7 @@ func TestAnsweredRequestsAreForgotten(t *testing.T) {
 			open = append(open, r.name)
 		}
 		if !slices.Equal(open, test.open) {
-			t.Errorf("of %v, %v are to be carried out, want %v", requests.names, open, test.open)
+			t.Errorf("requests %v: open are %v, want %v", requests.names, open, test.open)
 		}
 		requests.taken(w)
 		if known := slices.Sorted(maps.Keys(w.answered)); !slices.Equal(known, test.know) {

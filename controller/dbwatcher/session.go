@@ -12,41 +12,38 @@ import (
 	"github.com/contiv/contiv/store"
 )
 
-// maxGathered is how many changes are enough for one write of the mirror; a batch
-// that has more is not split.
+// maxGathered is the size at which gather stops to add batches. Batches are not split.
 const maxGathered = 500
 
-// formatKey is the full key of dbresources.FormatKey.
 const formatKey = models.KSRPrefix + dbresources.FormatKey
 
-// session is the time from one watch to its end.
+// session is the lifetime of one watch.
 type session struct {
 	*Watcher
 	ctx context.Context
-	// opening has the first snapshot.
+	// opening provides the first snapshot.
 	opening opening
-	// snapshots are the revisions of the last snapshots, by prefix: each contains the changes up to
-	// its revision.
+	// snapshots are the revisions of the last snapshots by prefix. A snapshot contains the changes
+	// up to its revision.
 	snapshots map[string]int64
-	// resyncDue fires when a resync must be made (again).
+	// resyncDue fires when a resync is due.
 	resyncDue *time.Timer
-	// requested are upstream and downstream resyncs to be made.
+	// requested are pending upstream and downstream resyncs.
 	requested []request
-	// behind says that the event loop missed changes: it gets nothing but a
-	// resync.
+	// behind: the event loop missed changes and gets no events before a resync
 	behind bool
-	// fellBehind is when it last began to be behind.
+	// fellBehind is the last time behind was set.
 	fellBehind time.Time
 }
 
-// session watches the database until an error, and reports whether the watch could be
-// established at all. The first session takes the known state from the mirror meanwhile.
+// session watches the database until an error and reports whether the watch was established. The
+// first session loads the mirror while it waits for the database.
 func (w *Watcher) session(ctx context.Context, first bool) (established bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	o := w.open(ctx)
 	if first {
-		w.recall(ctx)
+		w.loadMirror(ctx)
 	}
 	changes, err := w.watch(ctx, o)
 	if err != nil {
@@ -58,11 +55,11 @@ func (w *Watcher) session(ctx context.Context, first bool) (established bool, er
 	return true, s.run(changes)
 }
 
-// opening is a watch, and the first snapshot after it, that are under way: reading a large database takes about as long as
-// decoding its mirror.
+// opening is a watch, and its first snapshot, in progress: reading a large database takes about as
+// long as decoding its mirror.
 type opening struct {
-	watch    chan watched // one
-	snapshot chan listing // one, if the watch is established; nil: not read ahead
+	watch    chan watched // one element
+	snapshot chan listing // one element, if the watch is established; nil if not read ahead
 }
 
 type watched struct {
@@ -70,14 +67,15 @@ type watched struct {
 	err     error
 }
 
-// listing is the content of the database; revisions are those of the snapshots of each prefix.
+// listing is the content of the database; revisions are by prefix.
 type listing struct {
 	all       []store.KV
 	revisions map[string]int64
 	err       error
 }
 
-// open begins to watch and to read the database. One that is being recovered is not read: KSR has to fill it first.
+// open starts the watch and the read of the database. During a recovery it only watches: KSR has to
+// refill the database first.
 func (w *Watcher) open(ctx context.Context) opening {
 	o := opening{watch: make(chan watched, 1)}
 	if w.recovery == nil {
@@ -94,7 +92,7 @@ func (w *Watcher) open(ctx context.Context) opening {
 	return o
 }
 
-// watch waits until the watch is established. The local resync does not.
+// watch waits until the watch is established, and sends the local resync when it is due.
 func (w *Watcher) watch(ctx context.Context, o opening) (<-chan store.WatchBatch, error) {
 	select {
 	case r := <-o.watch:
@@ -109,7 +107,7 @@ func (w *Watcher) watch(ctx context.Context, o opening) (<-chan store.WatchBatch
 func (s *session) run(changes <-chan store.WatchBatch) error {
 	probe := time.NewTicker(s.Config.RemoteDBProbingInterval.Std())
 	defer probe.Stop()
-	// The snapshot comes before all changes: one that was read ahead lacks some of those that wait.
+	// The snapshot precedes all changes: one that was read ahead lacks some of them.
 	if err := s.resync(); err != nil {
 		return err
 	}
@@ -127,8 +125,7 @@ func (s *session) run(changes <-chan store.WatchBatch) error {
 			err = s.resync()
 		case <-probe.C:
 			err = s.probe()
-			// However long that took: what came meanwhile, the end of the watch perhaps,
-			// is before the next one.
+			// A slow probe must not starve the other cases.
 			probe.Reset(s.Config.RemoteDBProbingInterval.Std())
 		case <-s.ctx.Done():
 			return s.ctx.Err()
@@ -152,7 +149,7 @@ func (s *session) resync() error {
 	}
 	if s.recovering(all, revisions) {
 		s.behind = true
-		s.localResync(s.ctx) // the node does not wait for its first resync
+		s.localResync(s.ctx) // the node need not wait for its first resync
 		s.resyncDue.Reset(s.recovery.interval)
 		return nil
 	}
@@ -171,14 +168,14 @@ func (s *session) resync() error {
 		return s.refused(err)
 	}
 	requests.taken(s.Watcher)
-	s.requested = nil // among them
+	s.requested = nil // the snapshot contains them
 	s.behind, s.resynced = false, true
 	s.setConnected(nil)
 	return nil
 }
 
-// list reads the database, or takes what was read since the watch was established. It fails with dbresources.ErrNewer if this
-// version cannot read it.
+// list returns the content of the database, or the snapshot read ahead. It fails with
+// dbresources.ErrNewer if the format is newer than this version.
 func (s *session) list() (all []store.KV, revisions map[string]int64, err error) {
 	var l listing
 	if s.opening.snapshot != nil {
@@ -211,14 +208,14 @@ func list(ctx context.Context, remote store.Watchable, prefixes []string) listin
 	return l
 }
 
-// gather adds the batches that wait already to the first one: they share a write of
-// the mirror, which takes longer than anything else, and an event.
+// gather adds the waiting batches to the first one: they share an event and a write of the mirror,
+// the slowest step.
 func gather(batch store.WatchBatch, waiting <-chan store.WatchBatch) store.WatchBatch {
 	for len(batch.Changes) < maxGathered && batch.Err == nil {
 		select {
 		case next, ok := <-waiting:
 			if !ok {
-				return batch // the session notices it with its next attempt to receive
+				return batch // the next receive notices it
 			}
 			batch.Changes = append(batch.Changes, next.Changes...)
 			batch.Revision, batch.Err = next.Revision, next.Err
@@ -229,8 +226,7 @@ func gather(batch store.WatchBatch, waiting <-chan store.WatchBatch) store.Watch
 	return batch
 }
 
-// receive sends the changes of a batch as events. The error of the batch, if it has one,
-// comes after its changes.
+// receive sends the changes of a batch as events and returns the error of the batch.
 func (s *session) receive(batch store.WatchBatch) error {
 	if err := s.receiveChanges(batch); err != nil {
 		return err
@@ -253,7 +249,7 @@ func (s *session) receiveChanges(batch store.WatchBatch) error {
 		}
 	}
 	n := s.known.update(fresh)
-	// The event loop does not wait for the disk, which may be slow.
+	// The event loop does not wait for the disk.
 	defer s.mirror.apply(s.ctx, n.mirrored, s.origin)
 	processed := s.Feedback.Changed(n.given)
 	s.follow(fresh)
@@ -274,18 +270,17 @@ func (s *session) receiveChanges(batch store.WatchBatch) error {
 	return s.pushRequested()
 }
 
-// burstOver is how long after a full queue the rest of a burst has come.
+// burstOver is how long after a full queue the rest of a burst has arrived.
 const burstOver = 100 * time.Millisecond
 
-// refused handles events that the loop did not take: when its queue is full, a
-// resync later makes up for them, and for those that wait. Until then changes are only
-// mirrored. The resync follows a burst closely; while bursts go on it is made once in
-// a probing interval, because it reads the whole database.
+// refused handles events that the loop refused. If its queue is full, a resync replaces them; until
+// then changes are only mirrored. It follows soon, but at most once per probing interval, because
+// it reads the whole database.
 func (s *session) refused(err error) error {
 	if !errors.Is(err, controller.ErrQueueFull) {
 		return fmt.Errorf("event loop refuses events: %w", err)
 	}
-	s.log.Warn("The event queue is full: a resync will make up for lost changes")
+	s.log.Warn("Event queue is full; a resync will replace lost changes")
 	interval := s.Config.RemoteDBProbingInterval.Std()
 	due := min(burstOver, interval)
 	if time.Since(s.fellBehind) < interval {
@@ -296,26 +291,26 @@ func (s *session) refused(err error) error {
 	return nil
 }
 
-// probe asks the database for its revision.
+// probe reads the revision of the database.
 func (s *session) probe() error {
 	_, revision, err := s.Remote.List(s.ctx, s.known.prefixes()[0]+probeKey)
 	if err != nil {
-		// The watch tells when the connection is lost; this may be a slow answer.
-		s.log.Warn("The database does not answer a probe", "error", err)
+		// The end of the watch reports a lost connection; this may be a slow answer.
+		s.log.Warn("Database probe failed", "error", err)
 		return nil
 	}
 	if revision < s.lastRevision {
 		return errRevisionWentBack
 	}
 	s.lastRevision = revision
-	if s.mirror.stale && s.recovery == nil { // the mirror keeps what the database has lost
+	if s.mirror.stale && s.recovery == nil { // the mirror keeps data that the database lost
 		return s.completeMirror()
 	}
 	return nil
 }
 
-// completeMirror mirrors a new snapshot. What it contains beyond the known values, the
-// watch will tell.
+// completeMirror mirrors a new snapshot. The watch will deliver the changes in it that are not
+// known yet.
 func (s *session) completeMirror() error {
 	all, _, err := s.list()
 	if err != nil {

@@ -2,13 +2,14 @@ package dbwatcher
 
 import "sync"
 
-// troubles say, by full key, why values of the Kubernetes state cannot be decoded. External configuration has its feedback instead.
+// troubles holds, by full key, the decoding errors of Kubernetes values. External configuration has
+// Feedback instead.
 type troubles struct {
 	mu     sync.Mutex
 	errors map[string]error
 }
 
-// note what became of a value.
+// note sets or, with nil, removes the error of a value.
 func (t *troubles) note(fullKey string, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -22,7 +23,7 @@ func (t *troubles) note(fullKey string, err error) {
 	t.errors[fullKey] = err
 }
 
-// keep forgets the values that are not there any more.
+// keep removes the errors of keys that no longer exist.
 func (t *troubles) keep(revisions map[string]int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -33,9 +34,8 @@ func (t *troubles) keep(revisions map[string]int64) {
 	}
 }
 
-// Trouble says why the value of a key of the Kubernetes state (with its prefix) in etcd
-// cannot be decoded, so that the one before stays in force. It is nil if all is well. May
-// be called from any goroutine.
+// Trouble returns the decoding error of the Kubernetes value with the full etcd key, or nil. The
+// previous value stays in force. Safe for concurrent use.
 func (w *Watcher) Trouble(fullKey string) error {
 	t := &w.known.troubles
 	t.mu.Lock()

@@ -19,43 +19,41 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// maxStatus is how long the JSON of a status may be. etcd refuses requests of more
-// than 1.5 MB.
+// maxStatus limits the JSON of a status, in bytes. etcd refuses requests over 1.5 MB.
 const maxStatus = 256 << 10
 
-// entry is the known state of a value, or of a request for a resync, and of its status.
+// entry is the state of a value, or of a request for a resync, and of its status.
 type entry struct {
-	// revision in etcd; deleted: it is not, or not any more, in etcd.
+	// revision in etcd; deleted: not in etcd
 	revision int64
 	deleted  bool
-	// sources are those beside etcd that give the value.
+	// sources except etcd that have the value
 	sources []string
-	// err says why the value cannot be decoded, kept that an earlier one stays in
-	// force: that of revision good, 0 if not known.
+	// err is the decoding error. kept: an earlier value, of revision good (0: unknown), stays in
+	// force.
 	err      error
 	kept     bool
 	warnings []string
 	good     int64
-	// awaits is the ticket of the event that must be processed before anything is
-	// told; 0: none.
+	// awaits is the ticket of the event to be processed before the status is published; 0: none.
 	awaits uint64
-	// txn is the last transaction that was about the value.
+	// txn is the last transaction with the value.
 	txn *uint64
-	// failure is the error of the event, if any.
+	// failure is the error of the event, or "".
 	failure string
-	// answer to a request for a resync; nil for values.
+	// answer to a request for a resync; nil for values
 	answer *feedbackpb.ResyncStatus
-	// told is what Tell was given.
-	told proto.Message
+	// report is the status passed to Tell.
+	report proto.Message
 
-	// content is a hash of the status to be stored, without its time; since is that time.
+	// content is a hash of the status without its time; since is that time.
 	content uint64
 	since   time.Time
-	// stored is a hash of the bytes that etcd holds; 0: none, or not known.
+	// stored is a hash of the bytes in etcd; 0: none or unknown.
 	stored uint64
 }
 
-// update takes over what etcd holds now.
+// update sets the state in etcd.
 func (e *entry) update(v dbwatcher.Value) {
 	e.revision, e.deleted, e.err, e.kept, e.warnings = v.Revision, v.Deleted, v.Err, v.Kept, v.Warnings
 	switch {
@@ -66,23 +64,23 @@ func (e *entry) update(v dbwatcher.Value) {
 	}
 }
 
-// gone reports whether the value has no source any more.
-func (e *entry) gone() bool { return e.deleted && len(e.sources) == 0 && e.told == nil }
+// gone reports whether no source has the value.
+func (e *entry) gone() bool { return e.deleted && len(e.sources) == 0 && e.report == nil }
 
-// sawTxn notes a transaction; they may be noted in another order than they were made.
+// sawTxn records a transaction. Calls may be out of order.
 func (e *entry) sawTxn(seq uint64) {
 	if e.txn == nil || *e.txn < seq {
 		e.txn = &seq
 	}
 }
 
-// states tells the states of values: a kvscheduler.Scheduler.
+// states is implemented by kvscheduler.Scheduler.
 type states interface {
 	ValueStatus(key string) *pb.BaseValueStatus
 	Dependencies
 }
 
-// status of a value.
+// status returns the status of a value.
 func (e *entry) status(key string, s states) *feedbackpb.ValueStatus {
 	status := &feedbackpb.ValueStatus{Sources: e.sources}
 	if !e.deleted {
@@ -91,7 +89,7 @@ func (e *entry) status(key string, s states) *feedbackpb.ValueStatus {
 	}
 	switch {
 	case e.err != nil:
-		// Anything may be in a key of etcd, but not in JSON.
+		// etcd keys may hold any bytes, JSON may not.
 		status.Value = &pb.ValueStatus{Key: strings.ToValidUTF8(key, "\uFFFD"), State: pb.ValueState_INVALID, Error: strings.ToValidUTF8(e.err.Error(), "\uFFFD")}
 		if e.kept {
 			status.InForce = e.good
@@ -99,7 +97,7 @@ func (e *entry) status(key string, s states) *feedbackpb.ValueStatus {
 		}
 		return status
 	case strings.HasPrefix(key, models.MergeDirectives.KeyPrefix()):
-		// For the controller, which has taken them over.
+		// The controller applies them, not the scheduler.
 		status.Value = &pb.ValueStatus{Key: key, State: pb.ValueState_CONFIGURED}
 	default:
 		base := s.ValueStatus(key)
@@ -112,13 +110,13 @@ func (e *entry) status(key string, s states) *feedbackpb.ValueStatus {
 	return status
 }
 
-// Dependencies returns the dependencies that a value waits for. The scheduler implements it.
+// Dependencies returns the unmet dependencies of a value. The scheduler implements it.
 type Dependencies interface {
 	Unmet(key string) []kvscheduler.Need
 }
 
-// WaitsFor returns the unmet dependencies of a value and of what is derived from it,
-// as ValueStatus.waits_for has them.
+// WaitsFor returns the unmet dependencies of a value and its derived values as texts for
+// ValueStatus.waits_for.
 func WaitsFor(base *pb.BaseValueStatus, s Dependencies) (texts []string) {
 	for _, value := range append([]*pb.ValueStatus{base.Value}, base.DerivedValues...) {
 		if value.State != pb.ValueState_PENDING {
@@ -144,29 +142,29 @@ func (e *entry) keptText() string {
 	return fmt.Sprintf("the value of revision %d stays in force", e.good)
 }
 
-// isRequest reports whether the key is that of a request for a resync.
+// isRequest reports whether the key is a request for a resync.
 func isRequest(key string) bool { return strings.HasPrefix(key, models.ResyncPrefix) }
 
-// mayBeTold reports whether the intended content of etcd is known.
-func (e *entry) mayBeTold(key string) bool {
+// publishable reports whether the status is known.
+func (e *entry) publishable(key string) bool {
 	switch {
 	case isRequest(key):
-		return e.deleted || e.answer != nil // a former run may have answered
+		return e.deleted || e.answer != nil // an earlier run may have answered
 	case e.err != nil:
 		return true
 	}
 	return e.awaits == 0
 }
 
-// encode returns the JSON to be stored for the key; nil for nothing.
+// encode returns the JSON to store for the key; nil deletes it.
 func (e *entry) encode(key string, s states, now time.Time) ([]byte, error) {
 	switch {
 	case e.gone():
 		return nil, nil
 	case isRequest(key):
 		return encode(e.answer)
-	case e.told != nil:
-		return encode(e.told)
+	case e.report != nil:
+		return encode(e.report)
 	}
 	status := e.status(key, s)
 	content, err := hashOf(status)
@@ -185,7 +183,7 @@ func (e *entry) encode(key string, s states, now time.Time) ([]byte, error) {
 	return data, err
 }
 
-// shorten leaves the essence of a status that is too long.
+// shorten truncates a status that is too long.
 func shorten(status *feedbackpb.ValueStatus) {
 	const someLines, longText = 10, 4 << 10
 	first := func(lines []string, what string) []string {

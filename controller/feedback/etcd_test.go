@@ -40,7 +40,7 @@ func newRealRig(t *testing.T) *realRig {
 	return r
 }
 
-// await polls what etcd tells only to those who ask.
+// await polls until done.
 func (r *realRig) await(what string, done func() bool) error {
 	for !done() {
 		select {
@@ -52,7 +52,7 @@ func (r *realRig) await(what string, done func() bool) error {
 	return nil
 }
 
-// want awaits a status, of which the beginning is given.
+// want awaits a status with the prefix.
 func (r *realRig) want(key, status string) {
 	r.t.Helper()
 	got := ""
@@ -116,7 +116,7 @@ func TestFeedbackWithEtcd(t *testing.T) {
 	r.want(arp1, "CONFIGURED")
 	r.want("config/vpp/v2/interfaces/bad", "INVALID")
 
-	// etcd restarts; what happens meanwhile is told afterwards.
+	// etcd restarts; changes in the meantime are published afterwards.
 	r.server.Stop()
 	txn := r.scheduler.NewTransaction()
 	txn.Delete(loop1)

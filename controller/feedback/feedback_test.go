@@ -110,7 +110,7 @@ func TestStatusOfWhatIsNoGood(t *testing.T) {
 			t.Error("no status of a key without a name")
 		}
 		if n := len(r.scheduler.History(time.Time{}, time.Time{})); n != txns {
-			t.Errorf("what is no good led to %d transactions", n-txns)
+			t.Errorf("invalid values led to %d transactions", n-txns)
 		}
 
 		rev = r.put(loop1, `{"name":"loop1","mtu":1400,"rx_mode":{}}`)
@@ -128,7 +128,7 @@ func TestStatusOfWhatIsNoGood(t *testing.T) {
 	})
 }
 
-// give has the source beside etcd want a value; nil: want it no more.
+// give sets the value of a key in the source other than etcd; nil removes it.
 func (r *rig) give(key string, value proto.Message) {
 	r.t.Helper()
 	r.files.snapshot[key] = value
@@ -161,7 +161,7 @@ func TestStatusOfWhatOtherSourcesGive(t *testing.T) {
 		r.give(directives, &mergepb.Directives{Key: loop1, Unset: []string{"mtu"}})
 		r.want(directives, "CONFIGURED@0 from files…")
 
-		// The directory was emptied, and it is the resync that finds out.
+		// The directory was emptied; the resync notices it.
 		r.files.snapshot = controller.ExternalConfig{loop1: &vpp_interfaces.Interface{Name: "loop1"}}
 		if err := r.watcher.RequestResync(); err != nil {
 			t.Fatal(err)
@@ -171,7 +171,7 @@ func TestStatusOfWhatOtherSourcesGive(t *testing.T) {
 		r.want(directives, "none")
 		r.want(loop1, "CONFIGURED@0 from files…")
 
-		// What a former run has told of is told of again, or no more.
+		// Statuses of an earlier run are updated or removed.
 		r.stop()
 		r.start()
 		r.want(loop1, "none")
@@ -196,7 +196,7 @@ func TestStatusComesAfterTheTransaction(t *testing.T) {
 		if rev == later {
 			t.Error("revisions do not grow")
 		}
-		// A value that means the same is processed already.
+		// An equal value is processed already.
 		same := r.put(loop1, `{ "mtu":1400, "name":"loop1" }`)
 		r.settle()
 		r.want(loop1, "CONFIGURED@%d in #2", same)
@@ -217,7 +217,8 @@ func TestStatusesAreWrittenOnlyWhenTheyChange(t *testing.T) {
 			t.Errorf("the status was written again: revision %d, %d before", after, before)
 		}
 
-		// Many changes of one value are few changes of its status, and the last one counts.
+		// Many changes of a value are merged into few changes of its status, including the last
+		// one.
 		changes, err := r.db.Watch(t.Context(), 0, node+"status/"+loop1)
 		if err != nil {
 			t.Fatal(err)
@@ -277,7 +278,7 @@ func TestNoFeedback(t *testing.T) {
 		r.settle()
 		r.want(loop1, "none")
 		if s := r.publisher.Statuses(loop1); len(s) != 1 || s[0].GetRevision() != rev {
-			t.Errorf("REST tells %v", s)
+			t.Errorf("REST returns %v", s)
 		}
 	})
 }
@@ -309,7 +310,7 @@ func TestStatusesByREST(t *testing.T) {
 	})
 }
 
-// What cannot be decoded never reaches the scheduler, whose values the health checks look at.
+// Values that cannot be decoded do not reach the scheduler, which the health checks read.
 func TestProblems(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.start()
@@ -336,8 +337,7 @@ func TestProblems(t *testing.T) {
 	})
 }
 
-// etcd refuses large requests: a status that is too long must not keep others from
-// being written.
+// etcd refuses large requests: a status that is too long must not block the others.
 func TestLongStatusesAreShortened(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.start()
@@ -358,7 +358,7 @@ func TestLongStatusesAreShortened(t *testing.T) {
 	})
 }
 
-// An etcd that can be read, but not written, is not flooded with attempts.
+// An etcd that refuses writes is not flooded with attempts.
 func TestFailedWritesAreRepeatedLessAndLess(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.start()
@@ -379,7 +379,7 @@ func TestFailedWritesAreRepeatedLessAndLess(t *testing.T) {
 	})
 }
 
-// fullStore refuses to be written while it has no room.
+// fullStore refuses writes while full.
 type fullStore struct {
 	*memory.Store
 	room     atomic.Bool
@@ -410,7 +410,7 @@ func TestOutageAndRestart(t *testing.T) {
 			}
 		}
 
-		// Without etcd, states change, and somebody damages a status.
+		// While etcd is down, states change and a status is damaged.
 		r.db.SetAvailable(false)
 		r.settle()
 		txn := r.scheduler.NewTransaction()
@@ -422,7 +422,7 @@ func TestOutageAndRestart(t *testing.T) {
 		r.db.SetAvailable(true)
 		time.Sleep(10 * time.Second)
 		r.settle()
-		// The resync after the outage has put it back.
+		// The resync after the outage has restored it.
 		r.want(loop1, "CONFIGURED@%d in #2", loop)
 		r.want(arp1, "CONFIGURED@%d in #2", arp)
 
@@ -432,7 +432,7 @@ func TestOutageAndRestart(t *testing.T) {
 	})
 }
 
-// What other parts of the agent tell replaces what a former run told, once they tell something.
+// Statuses passed to Tell replace the statuses of an earlier run after the first call.
 func TestWhatOtherPartsTell(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		status := func(key string) string {
@@ -451,10 +451,10 @@ func TestWhatOtherPartsTell(t *testing.T) {
 		r.put("status/policy/x/a", `{"realised":true}`)
 		r.put("status/policy/x/b", `{"realised":true}`)
 		r.start()
-		want("before anything is told", "true []", "true []")
+		want("before the first Tell", "true []", "true []")
 		r.publisher.Tell("policy/", map[string]proto.Message{"policy/x/a": &feedbackpb.PolicyStatus{Reasons: []string{"no room"}}})
 		r.settle()
-		want("told of a", "false [no room]", "none")
+		want("after Tell of a", "false [no room]", "none")
 		if len(r.publisher.Statuses("")) != 0 {
 			t.Error("it is no status of a value")
 		}
@@ -487,8 +487,8 @@ func TestWipedDatabaseGetsItsStatusesBack(t *testing.T) {
 	})
 }
 
-// KSR removes what a node has in etcd when its object is deleted, although it may be back at once, and a write that etcd
-// did not answer may be carried out when another status is there.
+// KSR deletes the statuses of a deleted node, which may return at once, and an unanswered write may
+// be carried out after a newer one.
 func TestStatusesThatOthersChangeAreMended(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.start()
@@ -522,7 +522,7 @@ func TestResyncIsAnswered(t *testing.T) {
 				t.Errorf("%s led to a %v", kind, record.Resync)
 			}
 		}
-		// What was answered is not repeated by the next agent.
+		// The next agent does not repeat answers.
 		r.stop()
 		r.start()
 		var answer feedbackpb.ResyncStatus

@@ -9,18 +9,17 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
-// configPrefix starts the keys of values.
 const configPrefix = "config/"
 
-// ligatoKey returns where the vpp-agent would publish the status of a value; false for
-// the answers to requests.
+// ligatoKey returns the key of the status in the vpp-agent's format. ok is false for answers to
+// requests.
 func (p *Publisher) ligatoKey(key string) (string, bool) {
 	name, ok := strings.CutPrefix(key, configPrefix)
 	return models.NodePrefix(p.Node) + models.LigatoStatusPrefix + name, ok
 }
 
-// twin returns the change of the status in the vpp-agent's form that goes with a change of
-// the status of a key: a ValueStatus alone. The lock is held.
+// twin returns the change of the status in the vpp-agent's format that accompanies a change of a
+// status. The caller holds mu.
 func (p *Publisher) twin(key string, change store.Change) (store.Change, bool) {
 	ligatoKey, ok := p.ligatoKey(key)
 	if !ok || !p.Config.LigatoStatus {
@@ -38,8 +37,8 @@ func (p *Publisher) twin(key string, change store.Change) (store.Change, bool) {
 	return twin, true
 }
 
-// sweepTwins makes statuses be written again whose twin is missing, and removes twins that
-// belong to none; without LigatoStatus, all.
+// sweepTwins queues statuses whose twin is missing, and deletes twins without a status; without
+// LigatoStatus, all twins.
 func (p *Publisher) sweepTwins(ctx context.Context) error {
 	kvs, _, err := p.Store.List(ctx, models.NodePrefix(p.Node)+models.LigatoStatusPrefix)
 	if err != nil {

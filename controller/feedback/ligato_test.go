@@ -8,8 +8,8 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
-// ligatoStatus is the state in a status in the vpp-agent's form, which a strict decoder
-// reads; "" without status.
+// ligatoStatus returns the state in a status in the vpp-agent's format, strictly decoded; ""
+// without status.
 func (r *rig) ligatoStatus(name string) string {
 	r.t.Helper()
 	kv, found, err := r.db.Get(r.t.Context(), node+"config-status/"+name)
@@ -26,9 +26,8 @@ func (r *rig) ligatoStatus(name string) string {
 	return status.GetState().String()
 }
 
-// On request, statuses are published in the vpp-agent's form, too, and removed with what
-// they are about, also of values that were removed while no agent ran, or when nobody
-// wants them in that form any more.
+// With LigatoStatus, statuses are also published in the vpp-agent's format. They are removed with
+// their values, also after a restart, and when LigatoStatus is disabled.
 func TestStatusesInTheFormOfTheVPPAgent(t *testing.T) {
 	const loop, fails = "vpp/v2/interfaces/loop1", "vpp/v2/interfaces/fail"
 	inBubble(t, func(t *testing.T, r *rig) {
@@ -50,7 +49,7 @@ func TestStatusesInTheFormOfTheVPPAgent(t *testing.T) {
 		r.put("config/"+fails, `{"name":"fail"}`)
 		r.settle()
 		want("a failure", fails, "RETRYING")
-		r.want("config-status/"+fails, "none") // it is no configuration
+		r.want("config-status/"+fails, "none") // not configuration
 		r.delete("config/" + loop)
 		r.settle()
 		want("a value that was deleted", loop, "")

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Problems says how many values in etcd cannot be decoded, if any, and what is wrong with one of them. They never reach
-// the scheduler, so no other check sees them.
+// Problems returns the number of values in etcd that cannot be decoded, with one of the errors.
+// These values do not reach the scheduler, so no other check sees them.
 func (p *Publisher) Problems(context.Context) []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -17,50 +17,46 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Options of a Publisher.
+// Options configure a Publisher.
 type Options struct {
-	// Node is the name of this node.
 	Node string
 	// Store is etcd.
 	Store store.Broker
-	// Scheduler tells the states of values.
+	// Scheduler provides the states of values.
 	Scheduler *kvscheduler.Scheduler
-	// Config: FeedbackRate, and RemoteDBProbingInterval, at least how often a lost etcd is
-	// tried again.
+	// Config: FeedbackRate, and RemoteDBProbingInterval as the longest delay between retries.
 	Config controller.Config
-	// Told are the prefixes of keys that are given to Tell.
+	// Told are the key prefixes reserved for Tell.
 	Told []string
-	// Log; nil: slog.Default().
+	// Log defaults to slog.Default().
 	Log *slog.Logger
 }
 
-// Publisher publishes statuses. One goroutine reads the states of the scheduler, one
-// writes to etcd, both from Start to Close. Its dbwatcher.Feedback methods only note.
+// Publisher publishes statuses. From Start to Close, one goroutine reads states from the scheduler
+// and one writes to etcd. The dbwatcher.Feedback methods do not block.
 type Publisher struct {
 	Options
 	prefix  string
 	limiter *rate.Limiter
 	cancel  context.CancelFunc
 	running sync.WaitGroup
-	// news has an element when there may be something to write.
+	// news has a token when a write may be necessary.
 	news chan struct{}
 	// used is closed when the first value is known.
 	used  chan struct{}
 	first sync.Once
 
 	mu sync.Mutex
-	// entries by key behind the prefix.
+	// entries by key without the prefix
 	entries map[string]*entry
-	// dirty are the keys of entries whose status may have changed, in the order in
-	// which that was noticed; queued are the same.
+	// dirty holds the keys whose status may have changed, in order; queued is the same set.
 	dirty  []string
 	queued map[string]bool
 	// ticket numbers the calls of Replaced and Changed.
 	ticket uint64
-	// told has the prefixes that Tell was called for.
-	told map[string]bool
-	// complete says that all values are known, unsure that what etcd holds under
-	// the prefix is not.
+	// reported holds the prefixes that Tell was called for.
+	reported map[string]bool
+	// complete: all values are known. unsure: the statuses in etcd are not known.
 	complete, unsure bool
 }
 
@@ -69,22 +65,22 @@ var (
 	_ controller.ExternalObserver = (*Publisher)(nil).GivenOutside
 )
 
-// Start begins to publish.
+// Start starts publishing.
 func Start(o Options) *Publisher {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &Publisher{
-		Options: o,
-		prefix:  models.NodePrefix(o.Node) + models.StatusPrefix,
-		limiter: rate.NewLimiter(rate.Limit(o.Config.FeedbackRate), max(maxBatch, o.Config.FeedbackRate)),
-		cancel:  cancel,
-		news:    make(chan struct{}, 1),
-		used:    make(chan struct{}),
-		entries: make(map[string]*entry),
-		queued:  make(map[string]bool),
-		told:    make(map[string]bool),
+		Options:  o,
+		prefix:   models.NodePrefix(o.Node) + models.StatusPrefix,
+		limiter:  rate.NewLimiter(rate.Limit(o.Config.FeedbackRate), max(maxBatch, o.Config.FeedbackRate)),
+		cancel:   cancel,
+		news:     make(chan struct{}, 1),
+		used:     make(chan struct{}),
+		entries:  make(map[string]*entry),
+		queued:   make(map[string]bool),
+		reported: make(map[string]bool),
 	}
 	if o.Config.FeedbackRate > 0 {
 		p.running.Go(func() { p.followStates(ctx) })
@@ -93,7 +89,7 @@ func Start(o Options) *Publisher {
 	return p
 }
 
-// Close ends publishing; statuses stay as they are.
+// Close stops publishing; the statuses stay in etcd.
 func (p *Publisher) Close() {
 	p.cancel()
 	p.running.Wait()
@@ -128,7 +124,7 @@ func (p *Publisher) Replaced(values map[string]dbwatcher.Value, requests []strin
 	for key, v := range values {
 		e := p.entry(key)
 		if e.revision == v.Revision && e.awaits == 0 && !e.deleted {
-			continue // nothing is new
+			continue // unchanged
 		}
 		e.update(v)
 		e.awaits = 0
@@ -164,8 +160,7 @@ func (p *Publisher) Changed(values map[string]dbwatcher.Value) func(*controller.
 	return p.processed(ticket, awaiting)
 }
 
-// processed returns the function that is called when the values have been
-// processed by the event loop.
+// processed returns the function to call when the event loop has processed the values.
 func (p *Publisher) processed(ticket uint64, keys []string) func(*controller.EventRecord) {
 	return func(record *controller.EventRecord) {
 		p.mu.Lock()
@@ -173,7 +168,7 @@ func (p *Publisher) processed(ticket uint64, keys []string) func(*controller.Eve
 		for _, key := range keys {
 			e := p.entries[key]
 			if e == nil || e.awaits != ticket {
-				continue // a newer event is on its way
+				continue // a newer event is pending
 			}
 			e.awaits, e.failure = 0, record.ErrorStr
 			if record.Txn != nil {
@@ -184,7 +179,7 @@ func (p *Publisher) processed(ticket uint64, keys []string) func(*controller.Eve
 	}
 }
 
-// GivenOutside is a controller.ExternalObserver.
+// GivenOutside implements controller.ExternalObserver.
 func (p *Publisher) GivenOutside(given map[string][]string, all bool, record *controller.EventRecord) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -228,33 +223,34 @@ func (p *Publisher) Answer(name string, outcome *feedbackpb.ResyncStatus) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	key := models.ResyncPrefix + name
-	if e := p.entries[key]; e != nil { // else it was withdrawn
+	if e := p.entries[key]; e != nil { // nil: the request was deleted
 		e.answer = outcome
 		p.touch(key)
 	}
 }
 
-// Tell publishes what another part of the agent knows: it replaces all statuses under a prefix, which
-// is one of Options.Told, by these; their keys begin with it. Those of a former run stay until the first call.
+// Tell publishes the statuses of another part of the agent: they replace all statuses under the
+// prefix, which is one of Options.Told. Statuses of an earlier run stay until the first call. Keys
+// include the prefix.
 func (p *Publisher) Tell(prefix string, statuses map[string]proto.Message) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for key, e := range p.entries {
-		if p.teller(key) == prefix && statuses[key] == nil && (e.told != nil || !p.told[prefix]) {
-			e.told = nil
+		if p.teller(key) == prefix && statuses[key] == nil && (e.report != nil || !p.reported[prefix]) {
+			e.report = nil
 			p.touch(key)
 		}
 	}
-	p.told[prefix] = true
+	p.reported[prefix] = true
 	for key, status := range statuses {
-		if e := p.entry(key); e.told == nil || !proto.Equal(e.told, status) {
-			e.told = status
+		if e := p.entry(key); e.report == nil || !proto.Equal(e.report, status) {
+			e.report = status
 			p.touch(key)
 		}
 	}
 }
 
-// teller returns the prefix of a key that is for Tell; "" for all others.
+// teller returns the prefix in Told of a key, or "".
 func (p *Publisher) teller(key string) string {
 	for _, prefix := range p.Told {
 		if strings.HasPrefix(key, prefix) {
@@ -264,7 +260,7 @@ func (p *Publisher) teller(key string) string {
 	return ""
 }
 
-// followStates notices changes of the states of values.
+// followStates marks values whose state changes.
 func (p *Publisher) followStates(ctx context.Context) {
 	select {
 	case <-p.used:
@@ -310,7 +306,7 @@ func (p *Publisher) touchAll() {
 	}
 }
 
-// entry returns the entry of a key, a new one if need be. The lock is held.
+// entry returns the entry of a key, which it creates if necessary. The caller holds mu.
 func (p *Publisher) entry(key string) *entry {
 	p.first.Do(func() { close(p.used) })
 	e := p.entries[key]
@@ -321,7 +317,7 @@ func (p *Publisher) entry(key string) *entry {
 	return e
 }
 
-// touch queues a key to be looked at by the writer. The lock is held.
+// touch marks a key as dirty. The caller holds mu.
 func (p *Publisher) touch(key string) {
 	if !p.queued[key] {
 		p.queued[key] = true

@@ -12,18 +12,17 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// URL of the REST API: GET answers with the Statuses of the values given from outside, sorted by
-// key; of one, if any, with the argument key. Values that the event loop has not
-// processed yet are left out.
+// URL of the REST API. GET returns the Statuses of the external values sorted by key, or of the
+// argument key. Unprocessed values are left out.
 const URL = "/controller/feedback"
 
-// Status is the state of a value, as it is published. Its JSON is that in etcd.
+// Status is the state of a value. Its JSON is the one in etcd.
 type Status struct{ *feedbackpb.ValueStatus }
 
 // MarshalJSON writes protojson with the names of the proto fields.
 func (s Status) MarshalJSON() ([]byte, error) { return encode(s.ValueStatus) }
 
-// UnmarshalJSON reads what MarshalJSON writes.
+// UnmarshalJSON implements json.Unmarshaler.
 func (s *Status) UnmarshalJSON(b []byte) error {
 	s.ValueStatus = &feedbackpb.ValueStatus{}
 	return protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(b, s.ValueStatus)
@@ -36,7 +35,7 @@ func (p *Publisher) Handler() http.Handler {
 	})
 }
 
-// Statuses returns the statuses of all values, sorted by key, or of the one with the key.
+// Statuses returns the statuses of all values, sorted by key, or of the key if not "".
 func (p *Publisher) Statuses(only string) []Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -47,7 +46,7 @@ func (p *Publisher) Statuses(only string) []Status {
 	statuses := []Status{}
 	for _, key := range keys {
 		e := p.entries[key]
-		if e == nil || e.gone() || e.told != nil || isRequest(key) || !e.mayBeTold(key) {
+		if e == nil || e.gone() || e.report != nil || isRequest(key) || !e.publishable(key) {
 			continue
 		}
 		status := e.status(key, p.Scheduler)

@@ -31,8 +31,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const node = "/vnf-agent/node1/"
 
-// southbound fails to create what has "fail" in its name, and waits for gate if it is
-// not nil.
+// southbound fails to create values with "fail" in the name, and waits for gate if not nil.
 type southbound struct{ gate chan struct{} }
 
 func (s *southbound) create(ctx context.Context, key string) error {
@@ -48,8 +47,8 @@ func (s *southbound) create(ctx context.Context, key string) error {
 	return nil
 }
 
-// register registers interfaces, from which their addresses are derived, and ARP
-// entries, which need their interface.
+// register registers interfaces with derived addresses, and ARP entries, which depend on their
+// interface.
 func (s *southbound) register(t testing.TB, scheduler *kvscheduler.Scheduler) {
 	t.Helper()
 	err := errors.Join(
@@ -85,7 +84,7 @@ func (s *southbound) register(t testing.TB, scheduler *kvscheduler.Scheduler) {
 	}
 }
 
-// agent is all that is between etcd and the southbound, without plugins.
+// agent is the path from etcd to the southbound, without plugins.
 type agent struct {
 	scheduler *kvscheduler.Scheduler
 	loop      *controller.Controller
@@ -94,7 +93,7 @@ type agent struct {
 	files     *files
 }
 
-// files is a source beside etcd.
+// files is a source other than etcd.
 type files struct{ snapshot controller.ExternalConfig }
 
 func (f *files) String() string { return "files" }
@@ -124,7 +123,7 @@ func (a *agent) stop() {
 	a.scheduler.Close()
 }
 
-// rig is an agent on a store in memory, in fake time.
+// rig is an agent on a store in memory, in a synctest bubble.
 type rig struct {
 	*agent
 	t      *testing.T
@@ -150,7 +149,7 @@ func (r *rig) start() {
 	r.settle()
 }
 
-// settle lets statuses be written.
+// settle waits until statuses are written.
 func (r *rig) settle() {
 	time.Sleep(time.Second)
 	synctest.Wait()
@@ -172,7 +171,7 @@ func (r *rig) delete(key string) {
 	}
 }
 
-// read decodes what is stored under the key into one of the messages of the feedback.
+// read decodes the value of the key into one of the feedback messages.
 func read(t testing.TB, db store.Broker, key string, into proto.Message) (found bool) {
 	t.Helper()
 	kv, found, err := db.Get(t.Context(), node+"status/"+key)
@@ -185,7 +184,7 @@ func read(t testing.TB, db store.Broker, key string, into proto.Message) (found 
 	return true
 }
 
-// statusText is the status as text: "STATE@revision, transaction n: error [details] derived".
+// statusText formats the status as "STATE@revision, transaction n: error [details] derived".
 func statusText(t testing.TB, db store.Broker, key string) string {
 	t.Helper()
 	var s feedbackpb.ValueStatus
@@ -232,7 +231,7 @@ func (r *rig) want(key, format string, args ...any) {
 	}
 }
 
-// revision of a status in the database.
+// written returns the revision of a status in the database.
 func (r *rig) written(key string) int64 {
 	kv, _, _ := r.db.Get(r.t.Context(), node+"status/"+key)
 	return kv.Revision

@@ -9,21 +9,21 @@ import (
 )
 
 const (
-	// maxBatch is how many statuses are written in one transaction of etcd, which by
-	// default allows 128; maxBatchBytes is how much at most, beside the first one.
+	// maxBatch is the number of statuses per etcd transaction (etcd allows 128 operations by
+	// default), maxBatchBytes their maximum size in addition to the first one.
 	maxBatch      = 100
 	maxBatchBytes = 512 << 10
-	// gather is the time between two transactions, unless more than one is waiting to
-	// be written: changes of one value that follow each other faster become one.
+	// gather is the pause between two transactions unless more statuses are waiting. It merges fast
+	// changes of one value.
 	gather = 100 * time.Millisecond
-	// sweepPeriod is how often what etcd holds is compared: KSR removes all of a node that is deleted, which may
-	// come back at once, and etcd may carry out a write after its retry.
+	// sweepPeriod is how often the statuses in etcd are compared: KSR deletes the statuses of a
+	// deleted node, which may return at once, and etcd may carry out a write after its retry.
 	sweepPeriod = 2 * time.Minute
 	// firstRetry is the delay before the second attempt; it doubles.
 	firstRetry = 100 * time.Millisecond
 )
 
-// write is the goroutine that writes.
+// write is the goroutine that writes to etcd.
 func (p *Publisher) write(ctx context.Context) {
 	delay, failing := firstRetry, false
 	due := time.NewTicker(sweepPeriod)
@@ -32,7 +32,7 @@ func (p *Publisher) write(ctx context.Context) {
 		select {
 		case <-p.news:
 		case <-due.C:
-			p.doubt()
+			p.requestSweep()
 		case <-ctx.Done():
 			return
 		}
@@ -43,7 +43,7 @@ func (p *Publisher) write(ctx context.Context) {
 				return
 			case err != nil:
 				if !failing {
-					p.Log.Warn("Statuses cannot be published in etcd now", "error", err)
+					p.Log.Warn("Cannot publish statuses in etcd, retrying", "error", err)
 				}
 				failing, more = true, true
 				if !pause(ctx, delay) {
@@ -52,7 +52,7 @@ func (p *Publisher) write(ctx context.Context) {
 				delay = min(2*delay, p.Config.RemoteDBProbingInterval.Std())
 				continue
 			case failing:
-				p.Log.Info("Statuses are published in etcd again")
+				p.Log.Info("Statuses are being published in etcd again")
 				delay, failing = firstRetry, false
 			}
 			if !more {
@@ -65,8 +65,8 @@ func (p *Publisher) write(ctx context.Context) {
 	}
 }
 
-// doubt has what etcd holds read again, if there may be statuses.
-func (p *Publisher) doubt() {
+// requestSweep makes the next flush read the statuses in etcd, if any are expected.
+func (p *Publisher) requestSweep() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.unsure = p.unsure || len(p.entries) > 0
@@ -83,8 +83,8 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// flush writes one batch, and reports whether there is more to write. Before the first one, and
-// after an error, it finds out what etcd holds.
+// flush writes one batch and reports whether more is waiting. Before the first batch and after an
+// error it reads the statuses in etcd.
 func (p *Publisher) flush(ctx context.Context) (more bool, err error) {
 	p.mu.Lock()
 	complete, unsure := p.complete, p.unsure
@@ -124,7 +124,7 @@ func (p *Publisher) waiting() int {
 	return len(p.dirty)
 }
 
-// written notes what etcd holds. The lock is held.
+// written records the content of etcd. The caller holds mu.
 func (p *Publisher) written(c store.Change) {
 	key := strings.TrimPrefix(c.Key, p.prefix)
 	e := p.entries[key]
@@ -139,7 +139,7 @@ func (p *Publisher) written(c store.Change) {
 	}
 }
 
-// take returns the next batch of what must be written.
+// take returns the next batch of changes.
 func (p *Publisher) take() (changes []store.Change, more bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -152,7 +152,7 @@ func (p *Publisher) take() (changes []store.Change, more bool) {
 		taken++
 		delete(p.queued, key)
 		e := p.entries[key]
-		if teller := p.teller(key); e == nil || !e.mayBeTold(key) || teller != "" && !p.told[teller] {
+		if teller := p.teller(key); e == nil || !e.publishable(key) || teller != "" && !p.reported[teller] {
 			continue
 		}
 		data, err := e.encode(key, p.Scheduler, now)
@@ -178,10 +178,10 @@ func (p *Publisher) take() (changes []store.Change, more bool) {
 	return changes, len(p.dirty) > 0
 }
 
-// sweep reads the prefix in etcd, and queues the keys that must change.
+// sweep reads the statuses in etcd and marks all entries as dirty.
 func (p *Publisher) sweep(ctx context.Context) error {
 	p.mu.Lock()
-	p.unsure = false // whatever makes it so from now on calls for another sweep
+	p.unsure = false // later changes request another sweep
 	p.mu.Unlock()
 	kvs, _, err := p.Store.List(ctx, p.prefix)
 	p.mu.Lock()
@@ -197,7 +197,7 @@ func (p *Publisher) sweep(ctx context.Context) error {
 		key := strings.TrimPrefix(kv.Key, p.prefix)
 		e := p.entries[key]
 		if e == nil {
-			e = &entry{deleted: true} // of a former run
+			e = &entry{deleted: true} // of an earlier run
 			p.entries[key] = e
 		}
 		e.stored = hashBytes(kv.Value)
