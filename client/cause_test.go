@@ -7,7 +7,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// What keeps a connection from being made is said without the words of the library.
+// Errors of connections do not contain the wording of the gRPC library.
 func TestCause(t *testing.T) {
 	for text, want := range map[string]string{
 		`connection error: desc = "transport: error while dialing: dial tcp 127.0.0.1:9111: connect: connection refused"`: "dial tcp 127.0.0.1:9111: connect: connection refused",

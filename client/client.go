@@ -16,27 +16,25 @@ import (
 // Client configures one node. It is safe for concurrent use.
 type Client struct{ transport }
 
-// transport is how a client reaches the agent.
 type transport interface {
 	commit(ctx context.Context, t *change) (*Result, error)
-	// own returns the client's values, merged those of all external sources: at least the selected ones.
+	// own and merged return at least the selected values: the client's, or the merged ones of all
+	// external sources.
 	own(ctx context.Context, selected selection) ([]Value, error)
 	merged(ctx context.Context, selected selection) ([]Value, error)
-	// watch tells the statuses of the selected keys as they are, single keys in any
-	// case, then, if they are to be followed, those that change until there is an error.
+	// watch yields the statuses of the selected keys, including missing single keys. With follow it
+	// then yields changed statuses until an error.
 	watch(ctx context.Context, selected selection, follow bool) iter.Seq2[[]*Status, error]
-	// wanted returns what statuses have to be about if they are about what is wanted
-	// now.
-	wanted(ctx context.Context, keys []string) (expected, error)
+	// expected returns the revisions that the statuses must have to describe the present values.
+	expected(ctx context.Context, keys []string) (expected, error)
 	close() error
 }
 
-// Status is what became of a value. Value.State says how it is; WaitsFor, of values that
-// are PENDING, the keys of what is missing. Revision and Time are only known through
-// etcd. The state of a value that is gone is REMOVED or NONEXISTENT.
+// Status is the status of a value. Value.State is its state; WaitsFor names the unmet dependencies
+// of a PENDING value. Revision and Time are known only through etcd. The state of a removed value
+// is REMOVED or NONEXISTENT.
 type Status = feedback.ValueStatus
 
-// Value is a value with its key.
 type Value struct {
 	Key     string
 	Message proto.Message
@@ -45,17 +43,16 @@ type Value struct {
 // Close ends all calls.
 func (c *Client) Close() error { return c.close() }
 
-// Get returns what this client wants, sorted by key; over etcd, what is in etcd. Each of
-// the selectors is a key or, if it ends with "/", the beginning of keys; without any, all
-// values are returned.
+// Get returns the values of this client (over etcd, the values in etcd), sorted by key. Each
+// selector is a key, or a key prefix that ends with "/". Without selectors, Get returns all values.
 //
-// Over etcd, an *UndecodableError comes with the values if there are others that cannot
-// be decoded.
+// Over etcd, the error is an *UndecodableError if some values cannot be decoded; the others are
+// returned with it.
 func (c *Client) Get(ctx context.Context, selectors ...string) ([]Value, error) {
 	return selectFrom(c.own, ctx, selectors)
 }
 
-// GetMerged is Get for what all external sources of the node want, merged. It needs gRPC.
+// GetMerged is Get for the merged values of all external sources of the node. It needs gRPC.
 func (c *Client) GetMerged(ctx context.Context, selectors ...string) ([]Value, error) {
 	return selectFrom(c.merged, ctx, selectors)
 }
@@ -71,8 +68,8 @@ func selectFrom(read func(context.Context, selection) ([]Value, error), ctx cont
 	return values, err
 }
 
-// Status returns the statuses of values, sorted by key; the selectors are as for Get.
-// Each key has a status, also if there is no such value.
+// Status returns the statuses of values, sorted by key. Selectors are as for Get. A selected key
+// without a value has a status, too.
 func (c *Client) Status(ctx context.Context, selectors ...string) ([]*Status, error) {
 	selected, err := newSelection(selectors)
 	if err != nil {
@@ -89,9 +86,9 @@ func (c *Client) Status(ctx context.Context, selectors ...string) ([]*Status, er
 	return all, nil
 }
 
-// WatchStatus tells the statuses of values as they are, and each that changes from then
-// on, until ctx ends or the connection breaks: that error is the last element. Changes
-// that follow each other fast may be told as one, but the last one always is.
+// WatchStatus yields the present statuses of values, then each changed one, until ctx ends or the
+// connection breaks: that error is the last element. Fast changes may be merged; the last one is
+// always delivered.
 func (c *Client) WatchStatus(ctx context.Context, selectors ...string) iter.Seq2[*Status, error] {
 	return func(yield func(*Status, error) bool) {
 		selected, err := newSelection(selectors)
@@ -113,7 +110,7 @@ func (c *Client) WatchStatus(ctx context.Context, selectors ...string) iter.Seq2
 	}
 }
 
-// selection is a set of keys and of beginnings of keys; an empty one has all keys.
+// selection is a set of keys and key prefixes. The empty selection matches all keys.
 type selection []string
 
 const valuePrefix = "config/"

@@ -33,7 +33,6 @@ func route(via string) *vpp_l3.Route {
 
 var bridge = &vpp_l2.BridgeDomain{Name: "bd"}
 
-// rig is a client of an agent.
 type rig struct {
 	*testing.T
 	*client.Client
@@ -94,7 +93,7 @@ func (r *rig) put(values ...proto.Message) *client.Result {
 	return result
 }
 
-// want compares what the client wants, by key, with the states.
+// want compares the states of the client's values.
 func (r *rig) want(want map[string]string) {
 	r.Helper()
 	values, err := r.Get(r.Context())
@@ -193,7 +192,7 @@ func TestMistakesChangeNothing(t *testing.T) {
 		if _, ok := errors.AsType[*client.RequestError](err); !ok {
 			r.Fatalf("error %v", err)
 		}
-		for _, want := range []string{"set those in config/vpp/v2/interfaces/{name}", models.Key(tap("a")) + " is in the transaction twice", `did you mean "config/vpp/v2/interfaces/"?`} {
+		for _, want := range []string{"set those in config/vpp/v2/interfaces/{name}", "duplicate key " + models.Key(tap("a")), `did you mean "config/vpp/v2/interfaces/"?`} {
 			if !strings.Contains(err.Error(), want) {
 				r.Errorf("no %q in %v", want, err)
 			}
@@ -221,10 +220,10 @@ func TestWaitIsForWhatIsSettled(t *testing.T) {
 		for s, err := range r.WatchStatus(ctx, models.Key(route("late"))) {
 			r.ok(err)
 			if client.Explain(s) == "PENDING, waits for interface-exists: "+models.Key(tap("late")) {
-				break // it is known here, too
+				break // known here, too
 			}
 		}
-		late, done := context.WithTimeout(ctx, 2*time.Second) // enough to be told what it waits for
+		late, done := context.WithTimeout(ctx, 2*time.Second) // enough to receive its dependencies
 		defer done()
 		_, err := r.Wait(late, result.Keys...)
 		e, ok := errors.AsType[*client.UnsettledError](err)
@@ -248,7 +247,7 @@ func TestWaitIsForWhatIsSettled(t *testing.T) {
 		r.put(tap("late"))
 		r.ok(<-waited)
 		if statuses, err := r.Wait(ctx, models.Key(tap("never"))); err != nil || !strings.HasPrefix(client.Explain(statuses[0]), "NONEXISTENT") {
-			r.Errorf("never wanted: %v, %v", statuses, err)
+			r.Errorf("never put: %v, %v", statuses, err)
 		}
 	})
 }
@@ -258,24 +257,24 @@ func TestWatchTellsChanges(t *testing.T) {
 		ctx, cancel := context.WithTimeout(r.Context(), time.Minute)
 		defer cancel()
 		r.put(tap("a"))
-		var told []string
+		var received []string
 		for s, err := range r.WatchStatus(ctx, models.Key(tap("a")), models.VPPRoute.KeyPrefix()) {
 			r.ok(err)
-			told = append(told, s.GetValue().GetKey()+" "+s.GetValue().GetState().String())
-			switch len(told) {
+			received = append(received, s.GetValue().GetKey()+" "+s.GetValue().GetState().String())
+			switch len(received) {
 			case 1:
 				r.put(route("a"))
 			case 2:
 				_, err := r.Txn().Delete(route("a")).Commit(ctx)
 				r.ok(err)
 			}
-			if len(told) == 3 {
+			if len(received) == 3 {
 				break
 			}
 		}
 		want := []string{models.Key(tap("a")) + " CONFIGURED", models.Key(route("a")) + " CONFIGURED", models.Key(route("a")) + " REMOVED"}
-		if diff := cmp.Diff(want, told); diff != "" {
-			r.Errorf("told (-want +got):\n%s", diff)
+		if diff := cmp.Diff(want, received); diff != "" {
+			r.Errorf("statuses (-want +got):\n%s", diff)
 		}
 		cancel()
 		var last error
@@ -302,7 +301,7 @@ func TestClientsAreKeptApart(t *testing.T) {
 	}
 }
 
-// What is removed from etcd may stay, because another source gives it.
+// A value removed from etcd stays if another source has it.
 func TestDeletionOfWhatOthersGiveToo(t *testing.T) {
 	r := overEtcd(t)
 	r.put(tap("tap1"))
@@ -317,7 +316,7 @@ func TestDeletionOfWhatOthersGiveToo(t *testing.T) {
 	}
 }
 
-// A value may be as large as etcd takes requests.
+// A value may be as large as an etcd request.
 func TestLargeValue(t *testing.T) {
 	overBoth(t, func(r *rig) {
 		large := tap("large")

@@ -1,5 +1,5 @@
-// Package client configures the vswitch of a node from outside, with the values of the
-// northbound API, over gRPC or etcd:
+// Package client configures the vswitch of a node with values of the northbound API, over gRPC or
+// etcd:
 //
 //	c, err := client.DialGRPC("unix:///var/run/contiv/grpc.sock", client.GRPC{Name: "router"})
 //	defer c.Close()
@@ -8,20 +8,20 @@
 //		Delete(oldRoute).
 //		Revert().
 //		Commit(ctx)             // final: done, or a *TransactionError
-//	statuses, err := c.Wait(ctx, result.Keys...) // settled: CONFIGURED, or never
+//	statuses, err := c.Wait(ctx, result.Keys...) // settled: CONFIGURED, or failed
 //
-// Each Commit is one transaction of the agent. Where the transports differ:
+// Each Commit is one transaction of the agent. The transports differ:
 //
 //	                        gRPC                                etcd
-//	values belong to        the client, by its name             all who write to etcd
-//	a transaction           returns when it is final            is written, then its statuses are
-//	                                                            awaited; Async does not wait
-//	the agent is down       the call fails                      it does it when it comes back
+//	values belong to        the client, by its name             all writers of etcd
+//	Commit returns          when the transaction is final       when its statuses are final;
+//	                                                            with Async, once written
+//	the agent is down       the call fails                      applied when it is up again
 //	Revert                  all or nothing                      impossible: ErrNoRevert
-//	how much                64 MB                               128 changes (max-txn-ops of etcd)
+//	maximum size            64 MB                               128 changes (max-txn-ops of etcd)
 //	Result                  event and transaction               revision and transaction
 //
-// On both, values that wait for something are PENDING, which is no failure; Wait waits
-// until they are configured, and WatchStatus follows them. What failed is tried
-// again by the agent, unless it was reverted.
+// A value with an unmet dependency is PENDING, which is not a failure. Wait waits until values are
+// configured, and WatchStatus follows them. The agent retries failed values unless the transaction
+// was reverted.
 package client

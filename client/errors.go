@@ -9,41 +9,40 @@ import (
 )
 
 var (
-	// ErrNoRevert is returned for transactions that are to be reverted over etcd, whose
-	// agents do what they can.
-	ErrNoRevert = errors.New("over etcd no transaction can be reverted: leave Revert out, or use gRPC")
-	// ErrUnanswered is wrapped when it is not known what became of a transaction.
-	ErrUnanswered = errors.New("what became of the transaction is not known")
-	// ErrNotMerged is returned when etcd is asked for what others than etcd want.
-	ErrNotMerged = errors.New("etcd does not know what other sources want: use gRPC")
+	// ErrNoRevert is returned for transactions over etcd with Revert.
+	ErrNoRevert = errors.New("transactions over etcd cannot be reverted: omit Revert or use gRPC")
+	// ErrUnanswered is wrapped by errors of transactions with an unknown outcome.
+	ErrUnanswered = errors.New("the outcome of the transaction is unknown")
+	// ErrNotMerged is returned by GetMerged over etcd, which has only its own values.
+	ErrNotMerged = errors.New("etcd has no values of other sources: use gRPC")
 )
 
-// RequestError says what is wrong with a request, of which nothing was done.
+// RequestError is the error of an invalid request, which changed nothing.
 type RequestError struct{ Err error }
 
 func (e *RequestError) Error() string { return e.Err.Error() }
 func (e *RequestError) Unwrap() error { return e.Err }
 
-// UndecodableError names values in etcd that cannot be decoded; it comes with those that can.
+// UndecodableError names the values in etcd that cannot be decoded. The other values are returned
+// with it.
 type UndecodableError struct{ Err error }
 
 func (e *UndecodableError) Error() string { return e.Err.Error() }
 func (e *UndecodableError) Unwrap() error { return e.Err }
 
-// TransactionError is that of a transaction of which something failed.
+// TransactionError is the error of a transaction with failures.
 type TransactionError struct {
-	// Items that failed, the first ones if they are many: values, or those derived
-	// from them.
+	// Items that failed, possibly only the first ones: values or derived values.
 	Items []*rpc.TransactionError_Item
-	// Omitted is how many more failed.
+	// Omitted is the number of further failures.
 	Omitted int
-	// Transaction is its number at the agent; nil: not known.
+	// Transaction is the agent's number of the transaction; nil: unknown.
 	Transaction *uint64
 	// Revision in etcd; 0 over gRPC.
 	Revision int64
-	// Reverted: nothing was changed. Otherwise all else is in effect.
+	// Reverted: nothing was changed. Otherwise all other changes are in effect.
 	Reverted bool
-	// Text is the agent's, if it gave no items.
+	// Text is the agent's message if it sent no items.
 	Text string
 }
 
@@ -80,12 +79,12 @@ func (e *TransactionError) Error() string {
 	return b.String()
 }
 
-// UnsettledError is returned by Wait when ctx ends, or the connection breaks, before all
-// values are settled.
+// UnsettledError is returned by Wait if ctx ends or the connection breaks before all values are
+// settled.
 type UnsettledError struct {
-	// Statuses of the values that are not settled, sorted by key.
+	// Statuses of the unsettled values, sorted by key.
 	Statuses []*Status
-	// Err ended the waiting.
+	// Err is the error that ended Wait.
 	Err error
 }
 

@@ -17,8 +17,8 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
-// NewEtcd returns a client of the agent of the node that works through etcd. It connects
-// in the background; the error is one in the configuration.
+// NewEtcd returns a client of a node that works through etcd. It connects in the background; the
+// error is about the configuration.
 func NewEtcd(node string, config etcd.Config) (*Client, error) {
 	if node == "" || strings.Contains(node, "/") {
 		return nil, fmt.Errorf("%q is not the name of a node", node)
@@ -30,7 +30,6 @@ func NewEtcd(node string, config etcd.Config) (*Client, error) {
 	return &Client{&etcdTransport{node: node, prefix: models.NodePrefix(node), db: db}}, nil
 }
 
-// etcdTransport writes values and reads statuses.
 type etcdTransport struct {
 	node   string
 	prefix string // of the node's keys
@@ -57,12 +56,12 @@ func (e *etcdTransport) commit(ctx context.Context, c *change) (*Result, error) 
 	}
 	statuses, err := await(ctx, e, keys, want.met)
 	if err != nil {
-		return result, fmt.Errorf("etcd has it as revision %d, but %w: the agent of %s has not answered: %w", result.Revision, ErrUnanswered, e.node, err)
+		return result, fmt.Errorf("written to etcd as revision %d, but %w: the agent of %s has not answered: %w", result.Revision, ErrUnanswered, e.node, err)
 	}
 	return result, result.read(statuses)
 }
 
-// write makes the change and returns the keys that it is about.
+// write writes the change and returns its keys.
 func (e *etcdTransport) write(ctx context.Context, c *change, result *Result) (selection, error) {
 	for {
 		changes, keys, err := e.changes(c)
@@ -91,7 +90,6 @@ func (e *etcdTransport) write(ctx context.Context, c *change, result *Result) (s
 	}
 }
 
-// changes encodes the values.
 func (e *etcdTransport) changes(c *change) (changes []store.Change, keys selection, err error) {
 	for _, key := range c.keys() {
 		kv := store.KV{Key: e.prefix + key}
@@ -105,7 +103,7 @@ func (e *etcdTransport) changes(c *change) (changes []store.Change, keys selecti
 	return changes, keys, nil
 }
 
-// read completes the result from the statuses, and returns the failures.
+// read adds the statuses to the result and returns a *TransactionError if any failed.
 func (r *Result) read(statuses []*Status) error {
 	e := &TransactionError{Revision: r.Revision}
 	for _, s := range statuses {
@@ -154,7 +152,7 @@ func (e *etcdTransport) merged(context.Context, selection) ([]Value, error) {
 	return nil, ErrNotMerged
 }
 
-func (e *etcdTransport) wanted(ctx context.Context, keys []string) (expected, error) {
+func (e *etcdTransport) expected(ctx context.Context, keys []string) (expected, error) {
 	kvs, revision, err := e.db.List(ctx, e.prefix+commonPrefix(keys))
 	want := expected{revisions: make(map[string]int64), asOf: revision}
 	for _, kv := range kvs {
@@ -163,7 +161,7 @@ func (e *etcdTransport) wanted(ctx context.Context, keys []string) (expected, er
 	return want, err
 }
 
-// commonPrefix is the longest text with which all keys begin.
+// commonPrefix returns the longest common prefix of the keys.
 func commonPrefix(keys []string) string {
 	if len(keys) == 0 {
 		return valuePrefix
@@ -231,15 +229,15 @@ func (e *etcdTransport) watch(ctx context.Context, selected selection, follow bo
 	}
 }
 
-// decodeStatus reads a status; one that is none says so.
+// decodeStatus decodes a status. If it is invalid, the returned status has the error.
 func decodeStatus(key string, data []byte) *Status {
 	s := &Status{}
 	err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(data, s)
 	if is := keyOf(s); err == nil && is != key {
-		err = fmt.Errorf("it is about %q", is)
+		err = fmt.Errorf("its key is %q", is)
 	}
 	if err != nil {
-		return &Status{Value: &pb.ValueStatus{Key: key, Error: fmt.Sprintf("the status in etcd is not understood: %v", err)}}
+		return &Status{Value: &pb.ValueStatus{Key: key, Error: fmt.Sprintf("invalid status in etcd: %v", err)}}
 	}
 	return s
 }

@@ -26,7 +26,7 @@ var defaultRoute = &vpp_l3.Route{DstNetwork: "0.0.0.0/0", NextHopAddr: "10.1.0.1
 
 // An interface and a route, all or nothing, over gRPC.
 func Example() {
-	agent, err := clienttest.Start(clienttest.Options{}) // on a node, the agent runs already
+	agent, err := clienttest.Start(clienttest.Options{}) // on a node, the agent is running
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -94,7 +94,8 @@ func ExampleNewEtcd() {
 	// config/vpp/v2/route/if/uplink/vrf/0/dst/0.0.0.0/0/gw/10.1.0.1
 }
 
-// What failed is told by key, operation and cause; with Revert, nothing else was done.
+// The error has the key, operation and cause of each failure. With Revert, nothing else was
+// changed.
 func ExampleTransactionError() {
 	c, done := dialExample()
 	defer done()
@@ -111,7 +112,7 @@ func ExampleTransactionError() {
 	// nothing was changed: true
 }
 
-// A value that waits for another one is no failure: Wait tells what it waits for.
+// A value with an unmet dependency is not a failure; Wait returns the dependency.
 func ExampleClient_Wait() {
 	c, done := dialExample()
 	defer done()
@@ -141,7 +142,7 @@ func ExampleClient_Wait() {
 	// CONFIGURED
 }
 
-// Changes of states, as they come.
+// Follow the changes of states.
 func ExampleClient_WatchStatus() {
 	c, done := dialExample()
 	defer done()

@@ -2,7 +2,7 @@ package client
 
 import "testing"
 
-// Whatever etcd has as a status is about the key that it is the status of, and can be told.
+// Any bytes in etcd decode to a status of the right key with an explanation.
 func FuzzStatus(f *testing.F) {
 	const key = "config/vpp/v2/interfaces/a"
 	f.Add([]byte(`{"value":{"key":"config/vpp/v2/interfaces/a","state":"PENDING"},"waits_for":["x"],"revision":"7"}`))
@@ -14,7 +14,7 @@ func FuzzStatus(f *testing.F) {
 			t.Errorf("status of %q", keyOf(s))
 		}
 		if Explain(s) == "" {
-			t.Errorf("nothing to tell of %v", s)
+			t.Errorf("no explanation of %v", s)
 		}
 		Settled(s)
 	})

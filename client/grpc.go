@@ -25,8 +25,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// maxMessage is the size of the largest answer, in bytes; that of the largest request is
-// the agent's.
+// maxMessage is the maximum size of an answer, in bytes. The agent limits requests.
 const maxMessage = 64 << 20
 
 // Metadata of calls and answers, see docs/contivgrpc.md.
@@ -38,19 +37,17 @@ const (
 	warningMetadata = "contiv-warning"
 )
 
-// GRPC are the options of DialGRPC. The zero value is a client named "default" without TLS.
+// GRPC configures DialGRPC. The zero value is a client named "default" without TLS.
 type GRPC struct {
-	// Name of the client: values of clients with different names are kept apart, and
-	// those of all with the same name are the same client's. Empty: "default".
+	// Name of the client; "" means "default". The agent keeps the values of each name separately.
 	Name string
-	// TLS; nil: none. With client certificates, it has one.
-	TLS *tls.Config
-	// DialOptions are further options of the connection.
+	// TLS includes the client certificate, if any; nil: no TLS.
+	TLS         *tls.Config
 	DialOptions []grpc.DialOption
 }
 
-// DialGRPC returns a client of the agent at the address: "unix:///path" or "host:port".
-// It connects when it is first used, and again whenever the connection is lost.
+// DialGRPC returns a client of the agent at the address "unix:///path" or "host:port". It connects
+// when first used, and reconnects.
 func DialGRPC(address string, o GRPC) (*Client, error) {
 	security := insecure.NewCredentials()
 	if o.TLS != nil {
@@ -74,8 +71,8 @@ func DialGRPC(address string, o GRPC) (*Client, error) {
 	}}, nil
 }
 
-// grpcTransport speaks generic.ManagerService, which has all kinds of values and, with
-// Contiv's metadata, all that rpc.DataChangeService has.
+// grpcTransport uses generic.ManagerService, which supports all kinds of values and, with Contiv's
+// metadata, all features of rpc.DataChangeService.
 type grpcTransport struct {
 	address, name string
 	conn          *grpc.ClientConn
@@ -89,7 +86,7 @@ func (g *grpcTransport) commit(ctx context.Context, c *change) (*Result, error) 
 	request := &generic.SetConfigRequest{OverwriteAll: c.replace}
 	for _, key := range c.keys() {
 		if c.replace && c.values[key] == nil {
-			continue // is removed anyway
+			continue // Replace removes it
 		}
 		item, err := itemOf(key, c.values[key])
 		if err != nil {
@@ -126,7 +123,7 @@ func number(md metadata.MD, name string) *uint64 {
 	return nil
 }
 
-// itemOf returns a value as an item; without value, it is to be removed.
+// itemOf returns the item of a value; a nil value requests its removal.
 func itemOf(key string, value proto.Message) (*generic.Item, error) {
 	m, ok := models.ForKey(key)
 	if !ok {
@@ -141,7 +138,7 @@ func itemOf(key string, value proto.Message) (*generic.Item, error) {
 	return item, err
 }
 
-// commitError is what the error of a change means.
+// commitError converts the error of a SetConfig call.
 func (g *grpcTransport) commitError(err error) error {
 	st := status.Convert(err)
 	for _, detail := range st.Details() {
@@ -167,7 +164,7 @@ func (g *grpcTransport) commitError(err error) error {
 	return g.readError(err)
 }
 
-// readError is what the error of any other call means.
+// readError converts the error of any other call.
 func (g *grpcTransport) readError(err error) error {
 	st := status.Convert(err)
 	switch st.Code() {
@@ -176,7 +173,7 @@ func (g *grpcTransport) readError(err error) error {
 	case codes.InvalidArgument:
 		return &RequestError{errors.New(st.Message())}
 	case codes.Unimplemented:
-		return fmt.Errorf("the agent at %s does not know this call: is it older than this client? %s", g.address, st.Message())
+		return fmt.Errorf("the agent at %s does not support this call; it may be older than this client: %s", g.address, st.Message())
 	case codes.DeadlineExceeded:
 		return &callError{fmt.Sprintf("the agent at %s: %s", g.address, st.Message()), context.DeadlineExceeded}
 	case codes.Canceled:
@@ -185,7 +182,8 @@ func (g *grpcTransport) readError(err error) error {
 	return &callError{fmt.Sprintf("the agent at %s: %s", g.address, cause(st)), err}
 }
 
-// cause is what a status says without the words of the library: of a connection that cannot be made, the system's error.
+// cause returns the message of a status. For a failed connection, it is the error of the system
+// without the wording of the gRPC library.
 func cause(st *status.Status) string {
 	if st.Code() != codes.Unavailable {
 		return st.Message()
@@ -198,7 +196,7 @@ func cause(st *status.Status) string {
 	return "the connection ended: " + st.Message()
 }
 
-// callError is the error of a call in words, and as others find it.
+// callError replaces the text of an error but wraps its cause.
 type callError struct {
 	text  string
 	cause error
@@ -230,7 +228,7 @@ func (g *grpcTransport) merged(ctx context.Context, selected selection) ([]Value
 	return values, nil
 }
 
-// ids returns the IDs of the keys; none, which stands for all, if there are beginnings of keys among them.
+// ids returns the IDs of the keys. It returns nil, which selects all, if any selector is a prefix.
 func (s selection) ids() (ids []*generic.Item_ID) {
 	for _, key := range s {
 		m, known := models.ForKey(key)
@@ -249,9 +247,9 @@ func valueOf(item *generic.Item) (Value, error) {
 	}
 	m, known := models.ForMessage(msg)
 	if !known {
-		return Value{}, fmt.Errorf("value %s is of a model that is not known: %s", item.GetId().GetName(), item.GetId().GetModel())
+		return Value{}, fmt.Errorf("value %s has the unknown model %s", item.GetId().GetName(), item.GetId().GetModel())
 	}
-	return Value{m.Key(msg), msg}, nil // the agent has checked that the key can be one
+	return Value{m.Key(msg), msg}, nil // the agent has checked the fields of the key
 }
 
 func (g *grpcTransport) watch(ctx context.Context, selected selection, follow bool) iter.Seq2[[]*Status, error] {
@@ -271,5 +269,5 @@ func (g *grpcTransport) watch(ctx context.Context, selected selection, follow bo
 	}
 }
 
-// wanted expects nothing: a call returns after its transaction.
-func (g *grpcTransport) wanted(context.Context, []string) (expected, error) { return expected{}, nil }
+// expected returns the zero value: SetConfig returns after the transaction.
+func (g *grpcTransport) expected(context.Context, []string) (expected, error) { return expected{}, nil }

@@ -8,7 +8,7 @@ import (
 	"github.com/contiv/contiv/models"
 )
 
-// Agents are asked for single keys alone, by the names of their values.
+// Agents are queried for single keys by the names of their values.
 func TestIDsOfSelections(t *testing.T) {
 	route, global := models.Key(&vpp_l3.Route{DstNetwork: "10.8.0.0/16", NextHopAddr: "192.168.1.1"}), models.Key(&vpp_nat.Nat44Global{})
 	ids := selection{route, global}.ids()

@@ -11,37 +11,35 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Txn is a transaction that is being put together. Its methods return it, so that they can be
-// chained; Commit returns the errors in their arguments.
+// Txn builds a transaction. Its methods return it for chaining. Commit returns the errors in their
+// arguments.
 type Txn struct {
 	client *Client
 	change change
 	errs   []error
 }
 
-// change is what a transaction requests.
 type change struct {
-	// values by key; nil: to be removed.
+	// values by key; nil: remove
 	values map[string]proto.Message
 	// replace removes the client's other values.
 	replace, revert, async bool
 }
 
-// keys of the values, sorted.
 func (c *change) keys() []string { return slices.Sorted(maps.Keys(c.values)) }
 
-// Result is what is known of a transaction.
+// Result is the result of a transaction.
 type Result struct {
 	// Keys of the values that were put, sorted: for Wait and WatchStatus.
 	Keys []string
-	// Transaction is its number at the agent: see `contivctl txns`; nil: there was none,
-	// or it is not known.
+	// Transaction is the agent's number of the transaction (`contivctl txns`); nil: none or
+	// unknown.
 	Transaction *uint64
-	// Event is the number of the event at the agent: see `contivctl events`; nil: not known.
+	// Event is the agent's number of the event (`contivctl events`); nil: unknown.
 	Event *uint64
-	// Revision is that of etcd; 0 over gRPC.
+	// Revision of etcd; 0 over gRPC.
 	Revision int64
-	// Warnings name fields that the agent does not know: they have no effect.
+	// Warnings name fields that the agent ignores because it does not know them.
 	Warnings []string
 }
 
@@ -66,7 +64,7 @@ func (t *Txn) Delete(values ...proto.Message) *Txn {
 	return t
 }
 
-// DeleteKeys removes the values of the keys. That there is none is no mistake.
+// DeleteKeys removes the values of the keys. Keys without a value are ignored.
 func (t *Txn) DeleteKeys(keys ...string) *Txn {
 	for _, key := range keys {
 		if err := models.CheckKey(key); err != nil {
@@ -89,37 +87,37 @@ func (t *Txn) add(named, value proto.Message) {
 
 func (t *Txn) set(key string, value proto.Message) {
 	if _, twice := t.change.values[key]; twice {
-		t.errs = append(t.errs, fmt.Errorf("%s is in the transaction twice: leave one of them out", key))
+		t.errs = append(t.errs, fmt.Errorf("duplicate key %s in the transaction", key))
 	}
 	t.change.values[key] = value
 }
 
-// Replace makes the values that are put the only ones of the client, which removes all
-// others; over etcd, the only ones that etcd has for the node.
+// Replace removes all values of the client that the transaction does not put; over etcd, all values
+// of the node in etcd.
 func (t *Txn) Replace() *Txn {
 	t.change.replace = true
 	return t
 }
 
-// Revert makes the transaction do all or nothing. It needs gRPC.
+// Revert makes the transaction all or nothing. It needs gRPC.
 func (t *Txn) Revert() *Txn {
 	t.change.revert = true
 	return t
 }
 
-// Async lets Commit return as soon as etcd has the change, whether an agent runs or not.
-// Over gRPC it has no effect: what is not done yet could get lost.
+// Async lets Commit return as soon as etcd has the change, even if no agent runs. It has no effect
+// over gRPC.
 func (t *Txn) Async() *Txn {
 	t.change.async = true
 	return t
 }
 
-// Commit carries the transaction out and returns when it is final. Errors:
+// Commit executes the transaction and returns when it is final. Errors:
 //
 //   - a *TransactionError if something failed;
-//   - a *RequestError if nothing was changed because the request makes no sense;
+//   - a *RequestError if the request is invalid; nothing was changed;
 //   - ErrNoRevert;
-//   - ErrUnanswered if ctx ended, or the connection broke, while the transaction was under way;
+//   - ErrUnanswered if ctx ended, or the connection broke, during the transaction;
 //   - others, if the agent or etcd cannot be reached.
 //
 // The result is nil only if nothing was changed.
@@ -133,12 +131,11 @@ func (t *Txn) Commit(ctx context.Context) (*Result, error) {
 	return t.client.commit(ctx, &t.change)
 }
 
-// Resync makes the values the client's only ones: short for Txn().Put(…).Replace().Commit().
+// Resync removes all other values of the client; it is Txn().Put(…).Replace().Commit().
 func (c *Client) Resync(ctx context.Context, values ...proto.Message) (*Result, error) {
 	return c.Txn().Put(values...).Replace().Commit(ctx)
 }
 
-// result begins the result of the change.
 func (c *change) result() *Result {
 	r := &Result{}
 	for _, key := range c.keys() {

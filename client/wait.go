@@ -10,13 +10,12 @@ import (
 	pb "github.com/contiv/contiv/api/ligato/kvscheduler"
 )
 
-// Wait waits until the values of the keys, and what is derived from them, are settled:
-// CONFIGURED, or failed for good, or gone. It returns their statuses, sorted by key; Failed
-// tells which of them failed. Values that are PENDING or RETRYING are waited for. Over
-// etcd, it is the values in etcd at the time of the call that must be settled.
+// Wait waits until the values of the keys and their derived values are settled: configured,
+// permanently failed or removed, but not PENDING or RETRYING. It returns their statuses, sorted by
+// key; use Failed to find the failed ones. Over etcd, it waits for the values in etcd at the time
+// of the call.
 //
-// When ctx ends before, the error is an *UnsettledError, which names the dependencies that the
-// values wait for.
+// If ctx ends first, the error is an *UnsettledError with the unmet dependencies.
 func (c *Client) Wait(ctx context.Context, keys ...string) ([]*Status, error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -26,24 +25,24 @@ func (c *Client) Wait(ctx context.Context, keys ...string) ([]*Status, error) {
 		return nil, err
 	}
 	if len(selected.keys()) < len(slices.Compact(slices.Sorted(slices.Values(keys)))) {
-		return nil, fmt.Errorf("the keys of single values are needed, not %q", keys)
+		return nil, fmt.Errorf("%q contains key prefixes: give complete keys", keys)
 	}
-	want, err := c.wanted(ctx, keys)
+	want, err := c.expected(ctx, keys)
 	if err != nil {
 		return nil, err
 	}
 	return await(ctx, c.transport, selected, func(s *Status) bool { return want.met(s) && Settled(s) })
 }
 
-// expected is what statuses are awaited of. The zero value is met by any.
+// expected holds the etcd revisions that statuses must reach. Any status meets the zero value.
 type expected struct {
-	// revisions of the values; keys without revision have no value.
+	// revisions by key; keys without a revision have no value in etcd
 	revisions map[string]int64
-	// asOf is the revision of etcd of which this is true.
+	// asOf is the etcd revision at which revisions was read.
 	asOf int64
 }
 
-// met reports whether a status is about what was expected, or something later.
+// met reports whether a status describes the expected or a later value.
 func (e expected) met(s *Status) bool {
 	if e.asOf == 0 {
 		return true
@@ -51,10 +50,10 @@ func (e expected) met(s *Status) bool {
 	if revision, ok := e.revisions[keyOf(s)]; ok {
 		return s.GetRevision() >= revision
 	}
-	return s.GetRevision() == 0 || s.GetRevision() > e.asOf // not in etcd, or there again; others may give it all the same
+	return s.GetRevision() == 0 || s.GetRevision() > e.asOf // not in etcd (other sources may have it), or put again
 }
 
-// await follows the statuses of single keys until done says so of each.
+// await follows the statuses of single keys until done returns true for each.
 func await(ctx context.Context, t transport, selected selection, done func(*Status) bool) ([]*Status, error) {
 	latest := make(map[string]*Status)
 	open := make(map[string]bool)
@@ -89,13 +88,12 @@ func await(ctx context.Context, t transport, selected selection, done func(*Stat
 	return statuses, nil
 }
 
-// parts are the states of a value and of what is derived from it.
+// parts returns the states of a value and its derived values.
 func parts(s *Status) []*pb.ValueStatus {
 	return append([]*pb.ValueStatus{s.GetValue()}, s.GetDerivedValues()...)
 }
 
-// Settled reports whether the state of a value, and of what is derived from it, is not going to
-// change by itself.
+// Settled reports whether the states of a value and its derived values are final.
 func Settled(s *Status) bool {
 	return !slices.ContainsFunc(parts(s), func(v *pb.ValueStatus) bool {
 		switch v.GetState() {
@@ -106,20 +104,20 @@ func Settled(s *Status) bool {
 	})
 }
 
-// Failed reports whether a value, or something derived from it, cannot be made as it is wanted.
+// Failed reports whether a value or one of its derived values has failed.
 func Failed(s *Status) bool {
 	return slices.ContainsFunc(parts(s), func(v *pb.ValueStatus) bool {
 		return v.GetState() == pb.ValueState_UNIMPLEMENTED || isError(v.GetState())
 	})
 }
 
-// isError reports whether a transaction that leads to the state has failed.
+// isError reports whether a transaction with this resulting state has failed.
 func isError(state pb.ValueState) bool {
 	return state == pb.ValueState_FAILED || state == pb.ValueState_INVALID || state == pb.ValueState_RETRYING
 }
 
-// Explain is the state of a value in words: that of the part that is least as it
-// should be, what it waits for, or why it failed.
+// Explain describes the worst state of a value and its derived values, with its dependencies or
+// error.
 func Explain(s *Status) string {
 	worst := s.GetValue()
 	if worst.GetState() == pb.ValueState_CONFIGURED {

@@ -1,6 +1,6 @@
-// Package clienttest runs a node agent in memory, for the tests and examples of programs
-// that use package client. Its event loop, scheduler, sources and services are those of
-// the real agent; the vswitch is a set of names:
+// Package clienttest runs a node agent in memory, for tests and examples of programs that use
+// package client. Event loop, scheduler, sources and services are the real ones; the vswitch is a
+// map of names:
 //
 //   - interfaces whose names begin with "bad" fail with "no such device"
 //   - addresses are derived from interfaces
@@ -38,29 +38,27 @@ import (
 // Node is the name of the agent's node.
 const Node = "node1"
 
-// Agent runs until Close.
 type Agent struct {
-	// Address is that of its gRPC API: "unix:///path" or "host:port".
+	// Address of the gRPC API: "unix:///path" or "host:port".
 	Address string
-	// Scheduler shows what it does.
+	// Scheduler of the agent, for inspection.
 	Scheduler *kvscheduler.Scheduler
 	closers   []func() error
 }
 
-// Options of an agent.
+// Options configure an agent.
 type Options struct {
-	// Listener serves gRPC; nil: a socket in a directory of its own. The agent closes it.
+	// Listener serves gRPC; nil: a socket in a temporary directory. The agent closes it.
 	Listener net.Listener
-	// Clients says who a client is; nil: everybody may do everything.
+	// Clients authenticates clients; nil: everyone may do everything.
 	Clients func(net.Conn) listener.Client
-	// Log is told what clients change; nil: nobody is.
+	// Log receives the changes of clients; may be nil.
 	Log *slog.Logger
-	// Etcd has endpoints of the etcd from which the agent takes configuration, too;
-	// empty: none.
+	// Etcd has the endpoints of an etcd as a second source of configuration; may be empty.
 	Etcd []string
 }
 
-// Start starts an agent. A retry of what failed follows after a minute at the earliest.
+// Start starts an agent. It retries failed operations after a minute or later.
 func Start(o Options) (a *Agent, err error) {
 	log := slog.New(slog.DiscardHandler)
 	a = &Agent{Scheduler: kvscheduler.New(kvscheduler.Options{Logger: log})}
@@ -86,7 +84,7 @@ func Start(o Options) (a *Agent, err error) {
 		Config: config, Scheduler: controller.NewScheduler(a.Scheduler),
 		Sources: []controller.ExternalConfigSource{source}, Log: log, EventLog: io.Discard,
 	}
-	var db *etcd.Store // nil: none
+	var db *etcd.Store // may be nil
 	var publisher *feedback.Publisher
 	if len(o.Etcd) > 0 {
 		if db, err = etcd.New(etcd.Config{Endpoints: o.Etcd}); err != nil {
@@ -153,7 +151,7 @@ func (a *Agent) serve(o Options, source *contivgrpc.Source, loop *controller.Con
 
 func (a *Agent) atClose(f func() error) { a.closers = append(a.closers, f) }
 
-// Close ends the agent, and what its clients have called.
+// Close stops the agent and ends the calls of its clients.
 func (a *Agent) Close() error {
 	var errs []error
 	for len(a.closers) > 0 {
