@@ -70,6 +70,8 @@ func TestNodeAddressChangesAmongPeers(t *testing.T) {
 		old4, new4 = "192.168.16.1/24", "192.168.16.77/24"
 		old6, new6 = "2001:db8:16::1/64", "2001:db8:16::77/64"
 	)
+	const elsewhere = "192.168.77.1"
+	wayToEtcd := fmt.Sprintf("ip address add %s/32 dev lo; ip route add %v/32 dev eth0 src %[1]s", elsewhere, lab.RouterAddress.Addr()) // the routes of eth0 go with its last address
 	replace := func(old, new string) string {
 		return fmt.Sprintf("ip address add %s dev eth0 nodad; ip address del %s dev eth0; ip address add %[1]s dev eth0 nodad 2>/dev/null || true", new, old)
 	}
@@ -86,6 +88,9 @@ func TestNodeAddressChangesAmongPeers(t *testing.T) {
 		{"two peers, IPv6", 2, func(o *lab.Options) { o.IPv6 = true }, replace(old6, new6), []string{new6}},
 		{"two peers, IPv4 of a dual-stack node", 2, dual, replace(old4, new4), []string{new4, old6}},
 		{"two peers, IPv6 of a dual-stack node", 2, dual, replace(old6, new6), []string{old4, new6}},
+		// etcd, which has an IPv4 address, stays within reach.
+		{"two peers, from both versions to IPv6", 2, dual, "ip address del " + old4 + " dev eth0; " + wayToEtcd, []string{old6}},
+		{"two peers, from both versions to IPv4", 2, dual, "ip address del " + old6 + " dev eth0", []string{old4}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			opts := options("ap")
@@ -101,6 +106,11 @@ func TestNodeAddressChangesAmongPeers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			st, err := l.State()
+			if err != nil {
+				t.Fatal(err)
+			}
+			command.In(t, st.Underlay(), "ip route add "+elsewhere+"/32 dev nodes")
 			command.In(t, nodes[0].Netns, test.change)
 			for _, n := range nodes {
 				await.That(t, n.Name+" knows the addresses of node1", func() error { return knowsAddresses(t, l, n.Name, "node1", test.want) })

@@ -133,7 +133,7 @@ func (v interfaces) addVXLAN(tunnel string, id own.VXLANID, group *multicastGrou
 }
 
 // replaceVXLAN deletes the device that has the VNI with another source, if the tunnel was on it
-// before. The kernel has one device for each VNI. When the address of the node changes, the scheduler
+// before. The kernel has one device for each VNI and IP version. When the address of the node changes, the scheduler
 // re-creates one tunnel after the other: the first one replaces the device, and the others follow.
 func (v interfaces) replaceVXLAN(tunnel string, id own.VXLANID) error {
 	links, err := v.Net.Links()
@@ -143,7 +143,7 @@ func (v interfaces) replaceVXLAN(tunnel string, id own.VXLANID) error {
 	for _, link := range links {
 		other, ours := own.ParseVXLANAlias(link.Attrs().Alias)
 		switch {
-		case !ours || other.Vni != id.Vni:
+		case !ours || other.Vni != id.Vni || other.Src.Is6() != id.Src.Is6():
 		case v.movedFrom[tunnel] == other:
 			return v.deleteVXLAN(link, other)
 		default:
@@ -151,7 +151,7 @@ func (v interfaces) replaceVXLAN(tunnel string, id own.VXLANID) error {
 			for _, iface := range v.Tunnels(func(t own.Tunnel) bool { return t.VXLANID == other }) {
 				names = append(names, iface.GetName())
 			}
-			return fmt.Errorf("VNI %d is in use with the source %v (tunnels: %s): the kernel has one source for each VNI; use that source, or another VNI",
+			return fmt.Errorf("VNI %d is in use with the source %v (tunnels: %s): the kernel has one source for each VNI and IP version; use that source, or another VNI",
 				id.Vni, other.Src, strings.Join(names, ", "))
 		}
 	}
