@@ -179,6 +179,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 		},
 		Segments:  segments(contivConf, ipNet, podManager),
 		HostPorts: &service.HostPorts{NodeName: o.nodeName, Nodes: nodeSync, Addresses: addresses, Pods: podManager, Verifier: scheduler},
+		Needs:     needs(o, remote, links),
 	}, log)
 	if err != nil {
 		return err

@@ -18,6 +18,7 @@ import (
 	"github.com/contiv/contiv/listener"
 	"github.com/contiv/contiv/metrics/endpoint"
 	"github.com/contiv/contiv/netlink/conntrack"
+	"github.com/contiv/contiv/netlink/nft"
 	"github.com/contiv/contiv/plugins/contivconf"
 	serviceconfig "github.com/contiv/contiv/plugins/service/config"
 	"github.com/contiv/contiv/store/etcd"
@@ -184,6 +185,7 @@ func openEtcd(o options, log *slog.Logger) (*etcd.Store, error) {
 	case err != nil:
 		return nil, err
 	}
+	c.Mark = nft.MarkUntranslated
 	return etcd.New(c)
 }
 

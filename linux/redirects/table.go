@@ -135,7 +135,8 @@ func (f *family) chains() []chain {
 		&expr.Cmp{Op: expr.CmpOpEq, Register: reg(0), Data: binaryutil.NativeEndian.PutUint32(unix.RTN_LOCAL)}, &expr.Masq{})
 	return []chain{
 		base("prerouting", nftables.ChainHookPrerouting, *nftables.ChainPriorityNATDest, rule{"clients outside and pods, to the vswitch", sent}),
-		base("output", nftables.ChainHookOutput, *nftables.ChainPriorityNATDest, rule{"processes of the host, to the vswitch", sent}),
+		base("output", nftables.ChainHookOutput, *nftables.ChainPriorityNATDest,
+			rule{"connections of the agent to etcd", nft.Untranslated(reg(0))}, rule{"processes of the host, to the vswitch", sent}),
 		base("postrouting", nftables.ChainHookPostrouting, *nftables.ChainPriorityNATSource+beforeSources,
 			rule{"processes of the host, from its address there", slices.Concat(opened, byHost)},
 			rule{"answers to others come back this way", slices.Concat(opened, nft.Words(translate(expr.NATTypeSourceNAT)))}),

@@ -1,5 +1,5 @@
-// Package sockets ends connections of TCP by their sockets, as ss -K does: the kernel resets the other end, and whoever
-// has the socket is told ECONNABORTED.
+// Package sockets lists sockets that receive from everybody, and ends connections of TCP by their sockets, as ss -K does: the kernel
+// resets the other end, and whoever has the socket is told ECONNABORTED.
 //
 //	connections ──> sockets of a network namespace (sock_diag) ──those that are exactly one of them──> SOCK_DESTROY, by their cookies
 package sockets
@@ -41,7 +41,7 @@ const connected = 1<<unix.BPF_TCP_ESTABLISHED | 1<<unix.BPF_TCP_FIN_WAIT1 | 1<<u
 // Supported returns ErrUnsupported if the kernel ends no connections.
 func Supported() error {
 	return in(netns.None(), func(s *nl.NetlinkSocket) error {
-		none := request(unix.AF_INET, 0)
+		none := request(unix.AF_INET, unix.IPPROTO_TCP, 0)
 		none[cookieAt] = 1 // and without ports: that is no socket
 		err := call(s, nl.SOCK_DESTROY, none, nil)
 		if errors.Is(err, unix.ENOENT) {
@@ -60,7 +60,7 @@ func Destroy(ns netns.NsHandle, connections map[Connection]bool) (ended []Connec
 	err = in(ns, func(s *nl.NetlinkSocket) error {
 		for _, family := range []byte{unix.AF_INET, unix.AF_INET6} { // sockets of the second have connections of IPv4, too
 			var found [][]byte
-			if err := call(s, nl.SOCK_DIAG_BY_FAMILY, request(family, connected|opening), func(answer []byte) {
+			if err := call(s, nl.SOCK_DIAG_BY_FAMILY, request(family, unix.IPPROTO_TCP, connected|opening), func(answer []byte) {
 				if len(answer) < answerHead+identity {
 					return
 				}
@@ -71,7 +71,7 @@ func Destroy(ns netns.NsHandle, connections map[Connection]bool) (ended []Connec
 				return fmt.Errorf("listing sockets: %w", err)
 			}
 			for _, answer := range found {
-				exact := request(family, 0)
+				exact := request(family, unix.IPPROTO_TCP, 0)
 				copy(exact[requestHead:], answer[answerHead:answerHead+identity])
 				switch err := call(s, nl.SOCK_DESTROY, exact, nil); {
 				case errors.Is(err, unix.ENOENT): // it has ended
@@ -125,9 +125,9 @@ func call(s *nl.NetlinkSocket, kind int, payload []byte, answers func([]byte)) e
 	return err
 }
 
-func request(family byte, states uint32) []byte {
+func request(family, protocol byte, states uint32) []byte {
 	r := make([]byte, requestHead+identity)
-	r[0], r[1] = family, unix.IPPROTO_TCP
+	r[0], r[1] = family, protocol
 	binary.NativeEndian.PutUint32(r[4:], states)
 	return r
 }

@@ -58,6 +58,8 @@ type NodeOptions struct {
 	Scheduler  *Scheduler
 	Namespaces podmanager.Namespaces
 	MissedDels string // see PodManager.MissedDels
+	// Needs is what no pod gets as a host port.
+	Needs service.Needs
 	// State at the startup resync.
 	State controller.KubeState
 	// NoResync leaves the startup resync to the test.
@@ -118,6 +120,7 @@ func StartNode(t testing.TB, o NodeOptions) *Node {
 	n.IPNet = ipnet.New(*o.Caps, n.ContivConf, n.NodeSync, n.PodManager, n.IPAM, n.Scheduler, o.Links, Logger())
 	services, err := service.New(service.Capabilities{HostStackShared: o.Caps.HostStackShared, ClientScopes: o.Caps.HostStackShared, ResetsConnections: true}, n.ContivConf, n.IPNet, service.Roles{
 		HostPorts: &service.HostPorts{NodeName: o.Name, Nodes: n.NodeSync, Addresses: n.IPAM, Pods: n.PodManager, Verifier: n.Scheduler},
+		Needs:     o.Needs,
 	}, Logger())
 	if err != nil {
 		t.Fatal(err)

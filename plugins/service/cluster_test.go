@@ -29,6 +29,7 @@ type cluster struct {
 	others string
 
 	redirectError string // of values that redirect
+	needs         service.Needs
 }
 
 func (c *cluster) lookForOthers() (string, error) {
@@ -87,7 +88,7 @@ func (c *cluster) pluginWith(t *testing.T, settings string, hostPorts *service.H
 		t.Fatal(err)
 	}
 	cfg.HealthzBindAddress = "" // the port is that of the machine
-	s, err := service.New(service.Capabilities{HostStackShared: true, ClientScopes: true, ResetsConnections: true}, fake{}, fake{}, service.Roles{Proxy: c.proxy(cfg), HostPorts: hostPorts}, plugintest.Logger())
+	s, err := service.New(service.Capabilities{HostStackShared: true, ClientScopes: true, ResetsConnections: true}, fake{}, fake{}, service.Roles{Proxy: c.proxy(cfg), HostPorts: hostPorts, Needs: c.needs}, plugintest.Logger())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +189,7 @@ func (c *cluster) onVPPWith(t *testing.T, vpp fake, caps service.Capabilities, s
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := service.New(caps, vpp, vpp, service.Roles{Proxy: c.proxy(cfg), HostPorts: hostPorts}, plugintest.Logger())
+	s, err := service.New(caps, vpp, vpp, service.Roles{Proxy: c.proxy(cfg), HostPorts: hostPorts, Needs: c.needs}, plugintest.Logger())
 	if err == nil && s.Proxies() {
 		t.Cleanup(s.Close)
 	}

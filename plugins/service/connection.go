@@ -102,7 +102,10 @@ func (s *Service) explainService(e *Explanation, c Connection) {
 			ports = append(ports, fmt.Sprintf("%d/%s", f.Addr.Port(), f.Protocol))
 		}
 	}
-	switch {
+	switch why := s.refusedAt(c); {
+	case why != "":
+		e.Way = append(e.Way, fmt.Sprintf("%s: %s", c.target(), why))
+		return
 	case s.translates() && s.closedNodePort(c) != "":
 		e.Wrong = append(e.Wrong, s.closedNodePort(c))
 		return

@@ -104,7 +104,7 @@ func (s *Service) updatePod(ctx context.Context, event controller.Event, txn con
 	switch e := event.(type) {
 	case *podmanager.AddPod:
 		if pod := s.podOf(e.Pod, e.ContainerID); pod != nil {
-			return s.openHostPorts(pod, txn)
+			return s.openHostPorts(ctx, pod, txn)
 		}
 	case *podmanager.DeletePod:
 		if pod := s.podOf(e.Pod, e.ContainerID); pod != nil {
@@ -128,8 +128,8 @@ func (s *Service) podOf(id podmanager.PodID, container string) *podmanager.Local
 }
 
 // openHostPorts fails unless all ports of the pod can be opened.
-func (s *Service) openHostPorts(pod *podmanager.LocalPod, txn controller.UpdateOperations) (string, error) {
-	open, err := s.portsOf(pod)
+func (s *Service) openHostPorts(ctx context.Context, pod *podmanager.LocalPod, txn controller.UpdateOperations) (string, error) {
+	open, err := s.portsOfPod(ctx, pod, true)
 	if err := errors.Join(s.inUse(pod), err); err != nil {
 		return "", err
 	}
@@ -238,15 +238,25 @@ func (o *openPorts) redirect(f *contiv_nat.HostRedirect_Frontend) {
 	}
 }
 
-// portsOf returns a pod's host ports. The error lists ports without an address, or that belong to a service.
+// portsOf returns a pod's host ports. The error lists ports without an address, or that belong to a service or the node.
 func (s *Service) portsOf(pod *podmanager.LocalPod) (open openPorts, err error) {
+	return s.portsOfPod(context.Background(), pod, false)
+}
+
+// portsOfPod is portsOf. With opening, the error also lists ports that processes of the node have.
+func (s *Service) portsOfPod(ctx context.Context, pod *podmanager.LocalPod, opening bool) (open openPorts, err error) {
 	var errs []error
+	table := s.table(ctx)
 	for _, port := range pod.HostPorts {
 		var possible []netip.Addr
 		for _, ip := range s.hostPorts.Addresses.GetPodIPs(pod.ID) {
 			for _, addr := range ofVersion(s.vswitchAddresses(), ip.Is6()) {
 				possible = append(possible, addr)
 				if !port.IsOn(addr) {
+					continue
+				}
+				if why := s.needed(table, netip.AddrPortFrom(addr, port.Port), port, opening); why != "" {
+					errs = append(errs, ofNode(port, pod, why))
 					continue
 				}
 				f := hostPortAt(netip.AddrPortFrom(addr, port.Port), port, ip)
@@ -266,6 +276,10 @@ func (s *Service) portsOf(pod *podmanager.LocalPod) (open openPorts, err error) 
 					continue
 				}
 				at, protocol := netip.AddrPortFrom(addr, port.Port), processor.Protocol(port.Protocol)
+				if why := s.needed(table, at, port, opening); why != "" {
+					errs = append(errs, ofNode(port, pod, why))
+					continue
+				}
 				if owner := s.serviceOfHost(at, protocol); owner != "" {
 					errs = append(errs, ofService(port, pod, at, owner))
 					continue
@@ -285,6 +299,10 @@ func (s *Service) portsOf(pod *podmanager.LocalPod) (open openPorts, err error) 
 func hostPortAt(at netip.AddrPort, port podmanager.HostPort, pod netip.Addr) processor.Frontend {
 	to := []processor.Endpoint{{Addr: netip.AddrPortFrom(pod, port.PodPort), Local: true}}
 	return processor.Frontend{Kind: processor.HostPort, Addr: at, Protocol: processor.Protocol(port.Protocol), KeepSource: true, Inside: to, Outside: to}
+}
+
+func ofNode(port podmanager.HostPort, pod *podmanager.LocalPod, why string) error {
+	return fmt.Errorf("host port %v of pod %v: %s; give the pod another hostPort, or none", port, pod.ID, why)
 }
 
 func ofService(port podmanager.HostPort, pod *podmanager.LocalPod, at netip.AddrPort, owner string) error {

@@ -96,6 +96,8 @@ func (s *Service) WatchOthers(ctx context.Context, period time.Duration, resync 
 		}
 		switch {
 		case !known: // the first resync checks itself
+		case who == last && s.needsDiffer(ctx):
+			_ = resync() // which fails while another one is on its way, or the agent ends: the next tick tries again
 		case who == last:
 			requested = nil
 		case requested != nil && *requested == who: // the resync is on its way
@@ -195,7 +197,7 @@ func (s *Service) proxyWarnings() []string {
 	}
 	t := s.Translator()
 	if t.Setting != config.VSwitch || t.Others == "" {
-		problems := slices.Concat(s.health.Problems(), s.limits(func(limit string) bool { return limit == limitNoResets }), s.lostClaims())
+		problems := slices.Concat(s.health.Problems(), s.limits(func(limit string) bool { return limit == limitNoResets }), s.lostClaims(), s.refusedServices())
 		problems = append(problems, s.segmentWarnings()...)
 		if problem := s.healthz.Problem(); problem != "" {
 			problems = append(problems, problem)

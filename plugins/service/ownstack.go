@@ -165,6 +165,7 @@ func (s *Service) limitsOf(id processor.ID) (texts []string) {
 	for _, l := range s.services.LostBy(id) {
 		texts = append(texts, fmt.Sprintf("%v/%s is one of %s, which has it", l.Addr, l.Protocol, l.HeldBy))
 	}
+	texts = append(texts, s.refusals(id)...)
 	texts = append(texts, s.services.Foreign(id)...)
 	if s.services.HasNodePorts(id) && s.closed() {
 		texts = append(texts, s.closedText())

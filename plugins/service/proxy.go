@@ -102,7 +102,7 @@ func (s *Service) proxies(event controller.Event) bool {
 	case *controller.KubeStateChange:
 		return e.Resource == dbresources.Service || e.Resource == dbresources.EndpointSlice || e.Key == dbresources.NodeKey(s.proxy.NodeName)
 	case *nodesync.NodeUpdate:
-		return e.NodeName == s.proxy.NodeName || redirectsPods(e)
+		return e.NodeName == s.proxy.NodeName || redirectsPods(e) || changesNeeds(e)
 	}
 	return s.changesHost(event)
 }
@@ -295,7 +295,13 @@ func (s *Service) noteChange(ctx context.Context, event controller.Event) (chang
 		case dbresources.EndpointSlice:
 			prev, _ := e.PrevValue.(*endpointslice.EndpointSlice)
 			next, _ := e.NewValue.(*endpointslice.EndpointSlice)
-			return s.services.SetSlice(prev, next), false
+			changed := s.services.SetSlice(prev, next)
+			if slices.Contains(changed, apiServer) {
+				changed = append(changed, s.services.SetNode(s.node(ctx))...)
+				slices.SortFunc(changed, processor.ID.Compare)
+				changed = slices.Compact(changed)
+			}
+			return changed, false
 		}
 		n, _ := e.NewValue.(*node.Node)
 		s.zone = n.GetLabels()[labelZone]
@@ -303,6 +309,11 @@ func (s *Service) noteChange(ctx context.Context, event controller.Event) (chang
 		changed = s.services.SetRedirects(s.redirects(ctx))
 	}
 	if e, ok := event.(*nodesync.NodeUpdate); ok && e.NodeName != s.proxy.NodeName {
+		if changesNeeds(e) {
+			changed = append(changed, s.services.SetNode(s.node(ctx))...)
+			slices.SortFunc(changed, processor.ID.Compare)
+			changed = slices.Compact(changed)
+		}
 		return changed, false
 	}
 	if s.changesHost(event) {
@@ -363,6 +374,7 @@ func (s *Service) update(ctx context.Context, id processor.ID, txn controller.Up
 func (s *Service) node(ctx context.Context) processor.Node {
 	n := processor.Node{Name: s.proxy.NodeName, Zone: s.zone, PodSubnets: s.self.podSubnets(), Addresses: s.self.ownAddresses()}
 	s.reserve(&n)
+	n.Reserved = s.table(ctx)
 	if n.NodePorts = s.nodePortAddresses(); len(n.NodePorts) == 0 && len(n.Addresses) > 0 && s.translates() {
 		controller.Logger(ctx, s.log).Warn("Node ports are open on no address: nodePortAddresses has none of this node's", "addresses", n.Addresses)
 	}

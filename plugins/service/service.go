@@ -74,6 +74,7 @@ type Service struct {
 	log      *slog.Logger
 
 	self      self
+	needs     Needs
 	hostPorts *HostPorts                  // nil: not served
 	lostPorts map[podmanager.PodID]string // why host ports of pods are not open
 	sourceNAT bool                        // traffic that leaves the cluster is translated
@@ -116,11 +117,13 @@ type Roles struct {
 	HostPorts *HostPorts
 	// Segments needs Proxy.
 	Segments *Segments
+	// Needs is what no service and no pod gets.
+	Needs Needs
 }
 
 // New returns the plugin, or an error if the vswitch does not support the settings of the proxy.
 func New(caps Capabilities, config Config, network Network, roles Roles, log *slog.Logger) (*Service, error) {
-	s := &Service{caps: caps, config: config, network: network, log: log, answerers: map[answerer]bool{}, lostPorts: map[podmanager.PodID]string{}}
+	s := &Service{caps: caps, config: config, network: network, log: log, needs: roles.Needs, answerers: map[answerer]bool{}, lostPorts: map[podmanager.PodID]string{}}
 	if roles.Proxy != nil {
 		s.settings = roles.Proxy.Settings
 		if err := s.translateServices(*roles.Proxy, roles.Segments); err != nil {

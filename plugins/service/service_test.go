@@ -35,9 +35,9 @@ func (f fake) Resolved() contivconf.Resolved {
 }
 func (f fake) Routing() contivconf.RoutingConfig {
 	if f.ownStack && (!f.nat || f.hostIPs != nil) { // services are translated in VRF 0
-		return contivconf.RoutingConfig{PodVRFID: 4}
+		return contivconf.RoutingConfig{PodVRFID: 4, NodeToNodeTransport: contivconf.VXLANTransport}
 	}
-	return contivconf.RoutingConfig{MainVRFID: 3, PodVRFID: 4}
+	return contivconf.RoutingConfig{MainVRFID: 3, PodVRFID: 4, NodeToNodeTransport: contivconf.VXLANTransport}
 }
 func (f fake) NatExternalTraffic() bool     { return f.nat }
 func (f fake) NatExternalTrafficIPv6() bool { return f.nat && f.nat6 }

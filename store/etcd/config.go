@@ -56,6 +56,8 @@ type Config struct {
 	Credentials *Credentials `json:"-"`
 	// Locate replaces EndpointsFile.
 	Locate Locate `json:"-"`
+	// Mark is what sockets are marked with (SO_MARK) at first; 0: nothing. A connection that fails so is tried without.
+	Mark uint32 `json:"-"`
 
 	Username string `json:"username"`
 	Password string `json:"password"`

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net/netip"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -32,7 +33,7 @@ type Store struct {
 	// endpoints and tls (nil: without) are what the client uses, for probes.
 	endpoints []string
 	tls       *tls.Config
-	locate    Locate
+	dialer    dialer
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -78,8 +79,9 @@ func New(cfg Config) (*Store, error) {
 		Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second},
 		MinConnectTimeout: cfg.DialTimeout.Std(),
 	})}
-	if locate != nil {
-		options = append(options, grpc.WithContextDialer(locate.dial))
+	s := &Store{dialer: dialer{endpoints: cfg.Endpoints, locate: locate, mark: cfg.Mark}}
+	if locate != nil || cfg.Mark != 0 {
+		options = append(options, grpc.WithContextDialer(s.dialer.dial))
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	client, err := clientv3.New(clientv3.Config{
@@ -98,7 +100,8 @@ func New(cfg Config) (*Store, error) {
 		cancel()
 		return nil, fmt.Errorf("etcd: %w", err)
 	}
-	s := &Store{client: client, timeout: cfg.OperationTimeout.Std(), endpoints: cfg.Endpoints, tls: tlsConfig, locate: locate, ctx: ctx, cancel: cancel, lost: make(chan struct{})}
+	s.client, s.timeout, s.endpoints, s.tls = client, cfg.OperationTimeout.Std(), cfg.Endpoints, tlsConfig
+	s.ctx, s.cancel, s.lost = ctx, cancel, make(chan struct{})
 	s.wg.Go(s.followConnection)
 	return s, nil
 }
@@ -109,6 +112,10 @@ func (s *Store) Client() *clientv3.Client { return s.client }
 
 // Endpoints are those of the configuration, environment variables replaced.
 func (s *Store) Endpoints() []string { return s.endpoints }
+
+// Addresses returns where etcd is: the endpoints, the members that Locate knows, and the addresses that have answered. With names
+// as endpoints, it does so once a member has answered.
+func (s *Store) Addresses() []netip.AddrPort { return s.dialer.addresses(s.ctx) }
 
 // Close ends all watches and calls.
 func (s *Store) Close() error {

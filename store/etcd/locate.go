@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"strings"
-	"time"
 )
 
 // Locate returns "host:port" of the members as they are now, none if that is not known. It
@@ -50,41 +49,4 @@ func locateByFile(path string) Locate {
 		}
 		return members, err
 	}
-}
-
-// dial connects to one of the members, the endpoint itself last. A nil Locate knows none.
-func (l Locate) dial(ctx context.Context, endpoint string) (net.Conn, error) {
-	var candidates []string
-	var errs []error
-	if l != nil {
-		members, err := l(ctx)
-		if err != nil {
-			errs = append(errs, err)
-		}
-		candidates = members
-	}
-	candidates = append(candidates, endpoint)
-	for i, address := range candidates {
-		conn, err := dialOne(ctx, address, len(candidates)-i)
-		if err == nil {
-			return conn, nil
-		}
-		errs = append(errs, err)
-	}
-	return nil, errors.Join(errs...)
-}
-
-// dialOne gives an address that falls silent its share of the time only: of the addresses
-// that are to be tried, it is the first.
-func dialOne(ctx context.Context, address string, addresses int) (net.Conn, error) {
-	if deadline, ok := ctx.Deadline(); ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, time.Until(deadline)/time.Duration(addresses))
-		defer cancel()
-	}
-	network := "tcp"
-	if path, ok := strings.CutPrefix(address, "unix:"); ok {
-		network, address = "unix", strings.TrimPrefix(path, "//")
-	}
-	return new(net.Dialer).DialContext(ctx, network, address)
 }

@@ -37,7 +37,7 @@ func (s *Store) probe(ctx context.Context) error {
 }
 
 func (s *Store) probeAddress(ctx context.Context, address string) error {
-	conn, err := s.locate.dial(ctx, address)
+	conn, err := s.dialer.dial(ctx, address)
 	if err != nil {
 		return err
 	}

@@ -62,7 +62,7 @@ var rooms = map[string][]string{
 	"vswitch/kernel/dhcp":  {},
 	"vswitch/fake":         {"filter", "api", "models", "kvscheduler", "netalloc", "vswitch", "vswitch/descriptors"},
 	"netlink/shield":       {},
-	"netlink/sockets":      {"netlink/namespace"},                                                                                                                                                               // in tests
+	"netlink/sockets":      {"netlink/nlattr", "netlink/namespace"},                                                                                                                                             // in tests
 	"vswitch/vpp":          {"netlink/shield", "netlink/sockets", "filter", "api", "models", "kvscheduler", "netalloc", "vswitch", "vswitch/descriptors", "delta", "nsfile", "test/await", "netlink/namespace"}, // the last two in tests
 	"vswitch/vpp/vppapi":   {"vswitch/vpp/vpptest"},                                                                                                                                                             // in tests
 	"vswitch/vpp/vpptest":  {"vswitch/vpp/vppapi", "vswitch/vpp/startup"},

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/contiv/contiv/config"
@@ -43,6 +44,8 @@ type Config struct {
 	// HealthzBindAddress is the address at which load balancers ask whether the vswitch of this node
 	// translates services; "": none.
 	HealthzBindAddress string `json:"healthzBindAddress"`
+	// EtcdService is the service of etcd, "<namespace>/<name>". No other one may have the address and port at which agents connect to etcd.
+	EtcdService string `json:"etcdService"`
 	// LocalEndpointWeight is the weight of an endpoint on this node, relative to one elsewhere.
 	LocalEndpointWeight uint8 `json:"serviceLocalEndpointWeight" limits:"1 to 255"`
 	// ResetRemovedEndpoints resets TCP connections to endpoints that are removed, with the
@@ -88,7 +91,7 @@ func (c Conntrack) Max(cores int) uint64 {
 
 // Default is the configuration without a file.
 func Default() Config {
-	return Config{Services: Auto, LocalEndpointWeight: 1, HealthzBindAddress: ":10256", Conntrack: Conntrack{
+	return Config{Services: Auto, LocalEndpointWeight: 1, HealthzBindAddress: ":10256", EtcdService: "kube-system/contiv-etcd", Conntrack: Conntrack{
 		MaxPerCore: 32 << 10, Min: 128 << 10, TCPEstablishedTimeout: config.Duration(24 * time.Hour), TCPCloseWaitTimeout: config.Duration(time.Hour),
 	}}
 }
@@ -142,6 +145,9 @@ func (c Config) check() error {
 		if n, bad := strconv.ParseUint(port, 10, 16); err == nil && (bad != nil || n == 0) {
 			wrong("healthzBindAddress: %q is no port from 1 to 65535", port)
 		}
+	}
+	if namespace, name, ok := strings.Cut(c.EtcdService, "/"); c.EtcdService != "" && (!ok || namespace == "" || name == "" || strings.Contains(name, "/")) {
+		wrong("etcdService: %q is not like kube-system/contiv-etcd; \"\" for an etcd that is no service", c.EtcdService)
 	}
 	for _, timeout := range []struct {
 		option  string

@@ -2,6 +2,7 @@ package processor
 
 import (
 	"cmp"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -39,8 +40,18 @@ type claims struct {
 	disputed map[claim]struct{}
 }
 
-// claimsOf returns what a service asks for.
+// claimsOf returns what a service asks for and can have.
 func claimsOf(svc *service.Service, node Node) map[claim]Kind {
+	of := requests(svc, node)
+	maps.DeleteFunc(of, func(c claim, kind Kind) bool {
+		_, refused := node.refuses(svc, kind, c.addr, c.protocol)
+		return refused
+	})
+	return of
+}
+
+// requests returns what a service asks for.
+func requests(svc *service.Service, node Node) map[claim]Kind {
 	if !Proxied(svc) {
 		return nil
 	}

@@ -138,8 +138,12 @@ func portFrontends(svc *service.Service, port *service.Service_ServicePort, addr
 		if !validPort(number) {
 			continue
 		}
+		at, protocol := netip.AddrPortFrom(a.addr, uint16(number)), protocolOf(port.GetProtocol())
+		if _, refused := node.refuses(svc, a.kind, at, protocol); refused || node.usesItself(a.kind, at, protocol) {
+			continue
+		}
 		f := Frontend{
-			Kind: a.kind, Addr: netip.AddrPortFrom(a.addr, uint16(number)), Protocol: protocolOf(port.GetProtocol()), Port: port.GetName(), ServicePort: uint16(port.GetPort()),
+			Kind: a.kind, Addr: at, Protocol: protocol, Port: port.GetName(), ServicePort: uint16(port.GetPort()),
 			Inside: cluster, Outside: cluster,
 		}
 		switch {

@@ -19,6 +19,8 @@ type candidate struct {
 	// listed is the address in the slice; of a pod, that of eth0.
 	listed netip.Addr
 	pod    ID // zero: it is none
+	// reserved is why no client is led there; "": clients are.
+	reserved string
 }
 
 // lastResort reports whether the endpoint can be used while none is ready.
@@ -64,10 +66,11 @@ func portsOf(slicesOf []*endpointslice.EndpointSlice, ipv6 bool) listedPorts {
 // order. Slices may repeat an endpoint while it moves from one to another.
 func candidates(svc *service.Service, port *service.Service_ServicePort, ports listedPorts, redirects Redirects, node Node, ipv6 bool) []candidate {
 	var list []candidate
-	for _, p := range ports[portID{port.GetName(), protocolOf(port.GetProtocol())}] {
+	protocol := protocolOf(port.GetProtocol())
+	for _, p := range ports[portID{port.GetName(), protocol}] {
 		list = slices.Grow(list, len(p.slice.GetEndpoints()))
 		for _, e := range p.slice.GetEndpoints() {
-			if c, ok := newCandidate(svc, p.slice, e, p.number, redirects, node, ipv6); ok {
+			if c, ok := newCandidate(svc, p.slice, e, p.number, protocol, redirects, node, ipv6); ok {
 				list = append(list, c)
 			}
 		}
@@ -77,7 +80,7 @@ func candidates(svc *service.Service, port *service.Service_ServicePort, ports l
 }
 
 // newCandidate reports whether the endpoint has an address that connections can go to.
-func newCandidate(svc *service.Service, s *endpointslice.EndpointSlice, e *endpointslice.EndpointSlice_Endpoint, port uint16, redirects Redirects, node Node, ipv6 bool) (candidate, bool) {
+func newCandidate(svc *service.Service, s *endpointslice.EndpointSlice, e *endpointslice.EndpointSlice_Endpoint, port uint16, protocol Protocol, redirects Redirects, node Node, ipv6 bool) (candidate, bool) {
 	if len(e.GetAddresses()) == 0 {
 		return candidate{}, false
 	}
@@ -90,7 +93,7 @@ func newCandidate(svc *service.Service, s *endpointslice.EndpointSlice, e *endpo
 	if r, ok := redirects.at(pod, addr); ok {
 		endpoint.Addr, endpoint.Interface, endpoint.Eth0 = netip.AddrPortFrom(r.Addr, port), r.Interface, addr
 	}
-	return candidate{
+	c := candidate{
 		Endpoint:    endpoint,
 		ready:       e.GetReady() || svc.GetPublishNotReadyAddresses(),
 		serving:     e.GetServing(),
@@ -102,7 +105,11 @@ func newCandidate(svc *service.Service, s *endpointslice.EndpointSlice, e *endpo
 		zone:        e.GetZone(),
 		listed:      addr,
 		pod:         pod,
-	}, true
+	}
+	if entry, is := node.Reserved.Endpoint(endpoint.Addr, string(protocol)); is {
+		c.ready, c.serving, c.reserved = false, false, entry.String()
+	}
+	return c, true
 }
 
 // has reports whether an endpoint is on this node. Endpoints written by people often name no node:

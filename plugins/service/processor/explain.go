@@ -84,6 +84,8 @@ func (c candidate) whyNot(use EndpointUse, all []candidate, node Node) string {
 	switch {
 	case use.Inside && use.Outside:
 		return ""
+	case c.reserved != "":
+		return c.reserved
 	case !c.ready && !c.lastResort():
 		return "not ready"
 	case !use.Inside && !use.Outside && !c.ready:

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"net/netip"
 	"slices"
+
+	"github.com/contiv/contiv/plugins/service/reserved"
 )
 
 // ID names a service.
@@ -42,13 +44,15 @@ type Node struct {
 	PodNetworks []netip.Prefix
 	// ByHost are addresses of the host that it redirects connections to services from, and Entrances those of the vswitch where they come in.
 	ByHost, Entrances []netip.Addr
+	// Reserved has the addresses and ports that nodes need themselves.
+	Reserved *reserved.Table
 }
 
 // Equal reports whether two nodes are the same.
 func (n Node) Equal(o Node) bool {
 	return n.Name == o.Name && n.Zone == o.Zone && slices.Equal(n.PodSubnets, o.PodSubnets) &&
 		slices.Equal(n.Addresses, o.Addresses) && slices.Equal(n.NodePorts, o.NodePorts) && slices.Equal(n.Host, o.Host) && slices.Equal(n.PodNetworks, o.PodNetworks) &&
-		slices.Equal(n.ByHost, o.ByHost) && slices.Equal(n.Entrances, o.Entrances)
+		slices.Equal(n.ByHost, o.ByHost) && slices.Equal(n.Entrances, o.Entrances) && n.Reserved.Equal(o.Reserved)
 }
 
 // Service is what this node does for one IP version of a Kubernetes service.

@@ -37,6 +37,8 @@ func (p *Processor) Nowhere(id ID, f Frontend, outside bool) string {
 		return "other ports of the service have endpoints, and this one has none: " + unlisted(port)
 	case len(own) == 0:
 		return p.Unserved(id)
+	case !slices.ContainsFunc(own, func(c candidate) bool { return c.reserved == "" }):
+		return "clients are not led to its endpoints, because " + own[0].reserved
 	case len(able) == 0:
 		return fmt.Sprintf("none of its %d endpoints is ready", len(own))
 	case policy != "" && !slices.ContainsFunc(able, func(c candidate) bool { return c.Local }):

@@ -44,13 +44,14 @@ func (p *Processor) SetNode(n Node) []ID {
 	}
 	p.claims = nil
 	moved := was
-	moved.NodePorts = n.NodePorts
-	if !moved.Equal(n) { // more than the addresses of node ports
+	moved.NodePorts, moved.Reserved = n.NodePorts, n.Reserved
+	if !moved.Equal(n) { // more than the addresses of node ports and what nodes need themselves
 		return p.IDs()
 	}
+	sameReserved, samePorts := was.Reserved.Equal(n.Reserved), slices.Equal(was.NodePorts, n.NodePorts)
 	changed := map[ID]bool{}
 	for id, svc := range p.services {
-		if !hasNodePorts(svc) {
+		if (samePorts || !hasNodePorts(svc)) && (sameReserved || !p.reservedAnew(id, svc, was, n)) {
 			continue
 		}
 		changed[id] = true

@@ -1,15 +1,172 @@
 package processor
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 
 	"github.com/contiv/contiv/api/contiv/service"
 	"github.com/contiv/contiv/kubeaddr"
+	"github.com/contiv/contiv/plugins/service/reserved"
 )
 
 // Anybody who may create services may write any external IP, and many a cluster IP. Those that would lead connections to pods to
 // somebody else are nobody's, and so are those that the vswitch cannot translate.
+
+// refuses returns the reservation that keeps a service from an address and port.
+func (n Node) refuses(svc *service.Service, kind Kind, at netip.AddrPort, protocol Protocol) (reserved.Entry, bool) {
+	id := ID{svc.GetNamespace(), svc.GetName()}
+	switch kind {
+	case Entrance: // it is no address that clients know
+		return reserved.Entry{}, false
+	case ClusterIP:
+		return n.Reserved.ClusterIP(at, string(protocol), id.String())
+	}
+	return n.Reserved.Frontend(at, string(protocol), id.String())
+}
+
+// usesItself reports whether a socket of this node has an address and port that a service asks for. Clients are left to it.
+func (n Node) usesItself(kind Kind, at netip.AddrPort, protocol Protocol) bool {
+	return kind != Entrance && n.Reserved.InUse(at, string(protocol))
+}
+
+// Refusal is an address and port that a service asks for and does not get, because nodes need it.
+type Refusal struct {
+	Addr     netip.AddrPort
+	Protocol Protocol
+	ID       ID
+	// Entry is the reservation. Without an owner, a socket of this node has the port.
+	Entry reserved.Entry
+	// Endpoint: it is the address and port of an endpoint.
+	Endpoint bool
+}
+
+// RefusedTo returns what a service does not get, in order. A port of this node whose socket is an endpoint of the service is none of that:
+// clients come to it.
+func (p *Processor) RefusedTo(id ID) (list []Refusal) {
+	svc := p.services[id]
+	for c, kind := range requests(svc, p.node) {
+		if entry, refused := p.node.refuses(svc, kind, c.addr, c.protocol); refused {
+			list = append(list, Refusal{Addr: c.addr, Protocol: c.protocol, ID: id, Entry: entry})
+		} else if p.node.usesItself(kind, c.addr, c.protocol) && !p.serves(id, c) {
+			list = append(list, Refusal{Addr: c.addr, Protocol: c.protocol, ID: id})
+		}
+	}
+	list = append(list, p.refusedEndpoints(id)...)
+	slices.SortFunc(list, Refusal.compare)
+	return slices.CompactFunc(list, func(a, b Refusal) bool { return a.compare(b) == 0 })
+}
+
+// refusedEndpoints returns the endpoints of a service at ports of tunnels.
+func (p *Processor) refusedEndpoints(id ID) (list []Refusal) {
+	svc := p.services[id]
+	if !p.hasTunnelPorts(id, p.node) || !Proxied(svc) {
+		return nil
+	}
+	for _, ipv6 := range []bool{false, true} {
+		ports := portsOf(p.slicesOf(id), ipv6)
+		for _, port := range svc.GetPort() {
+			protocol := protocolOf(port.GetProtocol())
+			for _, c := range candidates(svc, port, ports, p.redirects, p.node, ipv6) {
+				if entry, is := p.node.Reserved.Endpoint(c.Addr, string(protocol)); is {
+					list = append(list, Refusal{Addr: c.Addr, Protocol: protocol, ID: id, Entry: entry, Endpoint: true})
+				}
+			}
+		}
+	}
+	return list
+}
+
+// hasTunnelPorts reports whether slices of a service list ports that tunnels have.
+func (p *Processor) hasTunnelPorts(id ID, n Node) bool {
+	for _, s := range p.slices[id] {
+		for _, port := range s.GetPorts() {
+			if n.Reserved.Tunnel(uint16(port.GetPort()), string(protocolOf(port.GetProtocol()))) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Listed returns the addresses with ports of TCP that EndpointSlices of a service list, sorted.
+func (p *Processor) Listed(id ID) (list []netip.AddrPort) {
+	for _, s := range p.slices[id] {
+		for _, port := range s.GetPorts() {
+			if protocolOf(port.GetProtocol()) != TCP || !validPort(port.GetPort()) {
+				continue
+			}
+			for _, e := range s.GetEndpoints() {
+				for _, text := range e.GetAddresses() {
+					if addr, err := kubeaddr.ParseAddr(text); err == nil {
+						list = append(list, netip.AddrPortFrom(addr, uint16(port.GetPort())))
+					}
+				}
+			}
+		}
+	}
+	slices.SortFunc(list, netip.AddrPort.Compare)
+	return slices.Compact(list)
+}
+
+// ReservedAnew reports whether services would look different with another table.
+func (p *Processor) ReservedAnew(t *reserved.Table) bool {
+	now := p.node
+	now.Reserved = t
+	for id, svc := range p.services {
+		if p.reservedAnew(id, svc, p.node, now) {
+			return true
+		}
+	}
+	return false
+}
+
+// Refused is RefusedTo for all services.
+func (p *Processor) Refused() (list []Refusal) {
+	for id := range p.services {
+		list = append(list, p.RefusedTo(id)...)
+	}
+	slices.SortFunc(list, Refusal.compare)
+	return list
+}
+
+func (r Refusal) compare(o Refusal) int {
+	return cmp.Or(r.ID.Compare(o.ID), r.Addr.Compare(o.Addr), cmp.Compare(r.Protocol, o.Protocol), compareBool(r.Endpoint, o.Endpoint))
+}
+
+// reservedAnew reports whether a node reserves something of a service that it did not reserve before, or the other way round.
+func (p *Processor) reservedAnew(id ID, svc *service.Service, was, now Node) bool {
+	state := func(n Node, c claim, kind Kind) (reserved.Entry, bool) {
+		entry, _ := n.refuses(svc, kind, c.addr, c.protocol)
+		return entry, n.usesItself(kind, c.addr, c.protocol)
+	}
+	for c, kind := range requests(svc, now) {
+		before, usedBefore := state(was, c, kind)
+		after, usedAfter := state(now, c, kind)
+		if before != after || usedBefore != usedAfter {
+			return true
+		}
+	}
+	if !p.hasTunnelPorts(id, was) && !p.hasTunnelPorts(id, now) {
+		return false
+	}
+	addresses := func(n Node) (list []netip.AddrPort) {
+		at := *p
+		at.node = n
+		for _, r := range at.refusedEndpoints(id) {
+			list = append(list, r.Addr)
+		}
+		return list
+	}
+	return !slices.Equal(addresses(was), addresses(now))
+}
+
+// serves reports whether a process of this node that has an address and port is an endpoint of a service.
+func (p *Processor) serves(id ID, c claim) bool {
+	return slices.ContainsFunc(p.OnNode(id, c.addr.Addr().Is6()), func(e Served) bool {
+		return e.Protocol == c.protocol && e.Addr.Port() == c.addr.Port() && (e.Addr == c.addr || slices.Contains(p.node.Addresses, e.Addr.Addr()))
+	})
+}
 
 func (n Node) ofHost(addr netip.Addr) bool { return slices.Contains(n.Host, addr) }
 

@@ -98,6 +98,7 @@ func (s *natState) rules() (list []natRule) {
 		add(chainPrerouting, "from outside", device(expr.MetaKeyIIFNAME, setOutside), to(chainServices))
 		add(chainPrerouting, "from output-feature interfaces", device(expr.MetaKeyIIFNAME, setOutput), to(chainServices))
 	}
+	add(chainOutput, "connections of the agent to etcd", nft.Untranslated(reg(0)))
 	s.fromNode(add)
 	add(chainOutput, "packets of the node itself", to(chainServices))
 
@@ -168,6 +169,7 @@ func (s *natState) rules6(add func(chain, comment string, parts ...[]nft.Word), 
 	f := s.family
 	s.bridged(add)
 	add(chainPrerouting, "packets that enter", to(chainServices))
+	add(chainOutput, "connections of the agent to etcd", nft.Untranslated(reg(0)))
 	s.fromNode(add)
 	add(chainOutput, "packets of the node itself", to(chainServices))
 	add(chainServices, restrictedRule, f.restricted())

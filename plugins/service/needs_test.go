@@ -1,0 +1,300 @@
+package service_test
+
+import (
+	"context"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv/contiv/api/contiv/endpointslice"
+	k8s "github.com/contiv/contiv/api/contiv/service"
+	"github.com/contiv/contiv/plugins/nodesync"
+	"github.com/contiv/contiv/plugins/plugintest"
+	"github.com/contiv/contiv/plugins/service"
+	"github.com/contiv/contiv/plugins/service/processor"
+	"github.com/contiv/contiv/plugins/service/reserved"
+)
+
+// needy is a cluster of two nodes and an etcd. Processes of node1 receive at some ports.
+func needy() *cluster {
+	c := newCluster()
+	c.nodes["node2"] = &nodesync.Node{ID: 2, Name: "node2", VPPIPs: []netip.Prefix{netip.MustParsePrefix("192.168.16.2/24")}, MgmtIPs: []netip.Addr{netip.MustParseAddr("203.0.113.2")}}
+	c.needs = service.Needs{
+		Listeners: []service.Listener{{Address: "127.0.0.1:9999", Owner: "the agent (REST)"}, {Address: "unix:///run/contiv/agent.sock"}},
+		Etcd: func() []netip.AddrPort {
+			return []netip.AddrPort{netip.MustParseAddrPort("192.168.16.254:2379"), netip.MustParseAddrPort("192.168.16.1:32379")}
+		},
+		Sockets: func() ([]reserved.Socket, error) {
+			any4, any6 := netip.IPv4Unspecified(), netip.IPv6Unspecified()
+			return []reserved.Socket{{Protocol: "TCP", Addr: any4, Port: 22}, {Protocol: "TCP", Addr: any6, Port: 22}, {Protocol: "TCP", Addr: netip.MustParseAddr("127.0.0.1"), Port: 8888},
+				{Protocol: "TCP", Addr: netip.MustParseAddr("192.168.16.1"), Port: 443}, {Protocol: "UDP", Addr: any4, Port: 51820}}, nil
+		},
+	}
+	return c
+}
+
+// externalService asks for ports at addresses, and leads to a pod.
+func externalService(name string, port int32, protocol string, addresses ...string) (*k8s.Service, *endpointslice.EndpointSlice) {
+	svc := &k8s.Service{Name: name, Namespace: "tenant", ServiceType: "ClusterIP", ClusterIp: "10.96.0.77", ClusterIps: []string{"10.96.0.77"}, ExternalIps: addresses,
+		Port: []*k8s.Service_ServicePort{{Protocol: protocol, Port: port}}}
+	return svc, &endpointslice.EndpointSlice{Name: name + "-1", Namespace: "tenant", Service: name, AddressType: endpointslice.EndpointSlice_IPv4,
+		Ports:     []*endpointslice.EndpointSlice_Port{{Protocol: protocol, Port: 7777}},
+		Endpoints: []*endpointslice.EndpointSlice_Endpoint{{Addresses: []string{"10.1.2.9"}, Ready: true, Serving: true}}}
+}
+
+// apiServerSlice lists the API server.
+func apiServerSlice() *endpointslice.EndpointSlice {
+	return &endpointslice.EndpointSlice{Name: "kubernetes", Namespace: "default", Service: "kubernetes", AddressType: endpointslice.EndpointSlice_IPv4,
+		Ports:     []*endpointslice.EndpointSlice_Port{{Protocol: "TCP", Port: 6443}},
+		Endpoints: []*endpointslice.EndpointSlice_Endpoint{{Addresses: []string{"192.168.16.253"}, Ready: true, Serving: true}}}
+}
+
+func frontendsOf(s *service.Service, t *testing.T, name string) (frontends, limits []string) {
+	t.Helper()
+	report := reportOf(t, s, "?service=tenant/"+name, http.StatusOK)
+	for _, svc := range report.Services {
+		limits = append(limits, svc.Limits...)
+		for _, f := range svc.Frontends {
+			frontends = append(frontends, f.Address+"/"+string(f.Protocol))
+		}
+	}
+	return frontends, limits
+}
+
+// No service gets an address and port that nodes need; its other ones work, and it says why.
+func TestServicesDoNotGetWhatNodesNeed(t *testing.T) {
+	for name, test := range map[string]struct {
+		at, protocol string
+		why          string // "": it gets it
+	}{
+		"tunnel of this node":              {"192.168.16.1:4789", "UDP", "port 4789/UDP is reserved for the tunnels between nodes (VXLAN)"},
+		"tunnel of another node":           {"192.168.16.2:4789", "UDP", "tunnels between nodes"},
+		"tunnel, at an address outside":    {"203.0.113.2:4789", "UDP", "tunnels between nodes"},
+		"tunnel, written as IPv6":          {"[::ffff:192.168.16.2]:4789", "UDP", "tunnels between nodes"},
+		"tunnel, over IPv6":                {"[fd00::1]:4789", "UDP", "tunnels between nodes"},
+		"tunnel, at an overlay address":    {"192.168.30.2:4789", "UDP", "tunnels between nodes"},
+		"TCP has no tunnel":                {"192.168.16.2:4789", "TCP", ""},
+		"4789 elsewhere":                   {"198.51.100.1:4789", "UDP", ""},
+		"etcd":                             {"192.168.16.254:2379", "TCP", "port 2379/TCP is reserved for etcd"},
+		"another port of etcd's host":      {"192.168.16.254:2380", "TCP", ""},
+		"UDP at etcd's port":               {"192.168.16.254:2379", "UDP", ""},
+		"node port of etcd":                {"192.168.16.1:32379", "TCP", "reserved for etcd: use another port; if this is the service of etcd itself, set etcdService in service.conf"},
+		"node port of etcd, other node":    {"192.168.16.2:32379", "TCP", "reserved for etcd"},
+		"agent":                            {"192.168.16.2:9999", "TCP", "reserved for the agent (REST)"},
+		"health":                           {"192.168.16.1:10250", "TCP", "reserved for kubelet"},
+		"API server":                       {"192.168.16.253:6443", "TCP", "reserved for the API server"},
+		"process of this node":             {"192.168.16.1:22", "TCP", "a process of node node1 has the port: use another port, or another address"},
+		"process of this node, IPv6":       {"[fd00::1]:22", "TCP", "a process of node node1 has the port"},
+		"process at one address":           {"192.168.16.1:443", "TCP", "a process of node node1 has the port"},
+		"the kernel's WireGuard":           {"192.168.16.1:51820", "UDP", "a process of node node1 has the port"},
+		"process on loopback":              {"192.168.16.1:8888", "TCP", ""},
+		"port 22 of another node":          {"192.168.16.2:22", "TCP", ""},
+		"a process at one address, others": {"203.0.113.7:443", "TCP", ""},
+		"load balancer":                    {"203.0.113.9:22", "TCP", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			at := netip.MustParseAddrPort(test.at)
+			text := at.Addr().String()
+			svc, slice := externalService("evil", int32(at.Port()), test.protocol, text, "198.51.100.200")
+			if at.Addr().Is6() && !at.Addr().Is4In6() {
+				svc.ClusterIps, slice.AddressType, slice.Endpoints[0].Addresses = append(svc.ClusterIps, "fd96::77"), endpointslice.EndpointSlice_IPv6, []string{"fd10:0:0:2::9"}
+			}
+			s := needy().plugin(t, "services: vswitch")
+			resync(t, s, state(svc, slice, apiServerSlice()))
+			frontends, limits := frontendsOf(s, t, "evil")
+			one := netip.AddrPortFrom(at.Addr().Unmap(), at.Port()).String() + "/" + test.protocol
+			if got := slices.Contains(frontends, one); got != (test.why == "") {
+				t.Errorf("has %v: %q, want %v", one, frontends, test.why == "")
+			}
+			if other := netip.AddrPortFrom(netip.MustParseAddr("198.51.100.200"), at.Port()).String() + "/" + test.protocol; !slices.Contains(frontends, other) {
+				t.Errorf("its other address suffers: %q", frontends)
+			}
+			warned := strings.Join(s.Warnings(), "\n")
+			switch {
+			case test.why == "" && (len(limits) > 0 || strings.Contains(warned, "evil")):
+				t.Errorf("limits %q, warnings %q", limits, warned)
+			case test.why != "" && (len(limits) != 1 || !strings.Contains(limits[0], one+" is not translated, because ") || !strings.Contains(limits[0], test.why)):
+				t.Errorf("limits %q, want %q", limits, test.why)
+			case test.why != "" && !strings.Contains(warned, "tenant/evil: "+one):
+				t.Errorf("warnings %q", warned)
+			}
+			e := s.Explain(service.Connection{From: netip.MustParseAddr("10.1.1.9"), To: at.Addr().Unmap(), Protocol: processor.Protocol(test.protocol), Port: at.Port()})
+			if told := strings.Contains(strings.Join(e.Way, "\n"), "service tenant/evil asks for it, but"); told != (test.why != "") || e.Translated != (test.why == "") {
+				t.Errorf("explained as %+v", e)
+			}
+		})
+	}
+}
+
+// What nodes need is open to those who are it: etcd's node port, the API server, kubelets, an ingress on the host's network.
+func TestServicesOfTheNodesThemselves(t *testing.T) {
+	service := func(namespace, name, clusterIP string, port, nodePort int32, external ...string) *k8s.Service {
+		kind := "ClusterIP"
+		if nodePort > 0 {
+			kind = "NodePort"
+		}
+		return &k8s.Service{Namespace: namespace, Name: name, ServiceType: kind, ClusterIp: clusterIP, ClusterIps: []string{clusterIP}, ExternalIps: external,
+			Port: []*k8s.Service_ServicePort{{Protocol: "TCP", Port: port, NodePort: nodePort}}}
+	}
+	slice := func(namespace, name string, port int32, addresses ...string) *endpointslice.EndpointSlice {
+		s := &endpointslice.EndpointSlice{Name: name, Namespace: namespace, Service: name, AddressType: endpointslice.EndpointSlice_IPv4, Ports: []*endpointslice.EndpointSlice_Port{{Protocol: "TCP", Port: port}}}
+		for _, a := range addresses {
+			s.Endpoints = append(s.Endpoints, &endpointslice.EndpointSlice_Endpoint{Addresses: []string{a}, Ready: true, Serving: true})
+		}
+		return s
+	}
+	c := needy()
+	s := c.plugin(t, "services: vswitch")
+	txn := resync(t, s, state(
+		service("kube-system", "contiv-etcd", "10.96.0.2", 12379, 32379), slice("kube-system", "contiv-etcd", 12379, "192.168.16.2"),
+		service("default", "kubernetes", "10.96.0.1", 443, 0), slice("default", "kubernetes", 6443, "192.168.16.253"),
+		service("kube-system", "kubelet", "10.96.0.3", 10250, 0), slice("kube-system", "kubelet", 10250, "192.168.16.1", "192.168.16.2"),
+		service("ingress", "ingress", "10.96.0.4", 443, 0, "192.168.16.1", "192.168.16.2"), slice("ingress", "ingress", 443, "192.168.16.1", "192.168.16.2"),
+	))
+	got := plugintest.Render(txn)
+	for _, want := range []string{
+		`{"external_ip":"192.168.16.1","external_port":32379,"local_ips":[{"elsewhere":true,"local_ip":"192.168.16.2","local_port":12379}]`,
+		`{"external_ip":"10.96.0.1","external_port":443,"local_ips":[{"elsewhere":true,"local_ip":"192.168.16.253","local_port":6443}]`,
+		`"label":"kube-system/kubelet","st_mappings":[{"external_ip":"10.96.0.3","external_port":10250,"local_ips":[{"local_ip":"192.168.16.1","local_port":10250`,
+		`{"external_ip":"192.168.16.2","external_port":443,"local_ips":[{"local_ip":"192.168.16.1","local_port":443`,
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%s is missing in\n%s", want, got)
+		}
+	}
+	if strings.Contains(got, `"external_ip":"192.168.16.1","external_port":443`) {
+		t.Errorf("the port of the ingress is translated where the ingress has it:\n%s", got)
+	}
+	if warnings := strings.Join(s.Warnings(), "\n"); strings.Contains(warnings, "nodes need") {
+		t.Errorf("warnings %q", warnings)
+	}
+}
+
+// A service leads nobody to a tunnel, at whichever address clients come in. Its other endpoints work.
+func TestEndpointsAtTunnels(t *testing.T) {
+	svc, slice := externalService("tunnel", 4789, "UDP")
+	svc.ServiceType, svc.Port[0].NodePort = "NodePort", 30789
+	slice.Ports[0].Port = 4789
+	slice.Endpoints = append(slice.Endpoints, &endpointslice.EndpointSlice_Endpoint{Addresses: []string{"192.168.16.2"}, Ready: true, Serving: true})
+	c := needy()
+	s := c.plugin(t, "services: vswitch")
+	before := resync(t, s, state(svc, slice))
+	if got := plugintest.Render(before); strings.Contains(got, `"local_ip":"192.168.16.2"`) || !strings.Contains(got, `"local_ip":"10.1.2.9"`) {
+		t.Errorf("leads to\n%s", got)
+	}
+	if _, limits := frontendsOf(s, t, "tunnel"); len(limits) != 1 || !strings.Contains(limits[0], "endpoint 192.168.16.2:4789/UDP gets no clients, because port 4789/UDP is reserved for the tunnels between nodes (VXLAN): give the service other endpoints") {
+		t.Errorf("limits %q", limits)
+	}
+	report := reportOf(t, s, "?service=tenant/tunnel", http.StatusOK)
+	if d := report.Services[0].Details; len(d) != 2 || d[1].Ready || !strings.Contains(d[1].Why, "reserved for the tunnels") {
+		t.Errorf("details %+v", d)
+	}
+
+	// A node that joins has a tunnel, too, and one that left has none.
+	_, slice = externalService("tunnel", 4789, "UDP")
+	slice.Ports[0].Port, slice.Endpoints[0].Addresses = 4789, []string{"192.168.16.3"}
+	before = resync(t, s, state(svc, slice))
+	if !strings.Contains(plugintest.Render(before), `"local_ip":"192.168.16.3"`) {
+		t.Errorf("an address of no node is no endpoint:\n%s", plugintest.Render(before))
+	}
+	node3 := &nodesync.Node{ID: 3, Name: "node3", MgmtIPs: []netip.Addr{netip.MustParseAddr("192.168.16.3")}}
+	c.nodes["node3"] = node3
+	after, _, what := change(t, s, &nodesync.NodeUpdate{NodeName: "node3", NewState: node3}, before)
+	if strings.Contains(plugintest.Render(after), `"local_ip":"192.168.16.3"`) || what == "" {
+		t.Errorf("%q: still leads to the tunnel of a node that joined:\n%s", what, plugintest.Render(after))
+	}
+	delete(c.nodes, "node3")
+	after, _, _ = change(t, s, &nodesync.NodeUpdate{NodeName: "node3", PrevState: node3}, after)
+	if !strings.Contains(plugintest.Render(after), `"local_ip":"192.168.16.3"`) {
+		t.Errorf("after the node left:\n%s", plugintest.Render(after))
+	}
+}
+
+// The API server's address is known from its EndpointSlice, whenever that comes.
+func TestAddressOfTheAPIServerChanges(t *testing.T) {
+	s := needy().plugin(t, "services: vswitch")
+	svc, slice := externalService("evil", 6443, "TCP", "192.168.16.253")
+	config := resync(t, s, state(svc, slice))
+	const taken = `"external_ip":"192.168.16.253"`
+	if !strings.Contains(plugintest.Render(config), taken) {
+		t.Fatalf("before it is known:\n%s", plugintest.Render(config))
+	}
+	config, _, _ = change(t, s, kubeChange(nil, apiServerSlice()), config)
+	if strings.Contains(plugintest.Render(config), taken) {
+		t.Errorf("afterwards:\n%s", plugintest.Render(config))
+	}
+}
+
+// A process that begins to receive at a port gets it back within a period.
+func TestProcessesOfTheNodeBegin(t *testing.T) {
+	c := needy()
+	listening := make(chan []reserved.Socket, 1)
+	listening <- nil
+	c.needs.Sockets = func() ([]reserved.Socket, error) {
+		now := <-listening
+		listening <- now
+		return now, nil
+	}
+	s := c.plugin(t, "services: vswitch")
+	svc, slice := externalService("evil", 2222, "TCP", "192.168.16.1")
+	resync(t, s, state(svc, slice))
+	if frontends, _ := frontendsOf(s, t, "evil"); !slices.Contains(frontends, "192.168.16.1:2222/TCP") {
+		t.Fatalf("before: %q", frontends)
+	}
+	asked := make(chan struct{})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.WatchOthers(ctx, time.Millisecond, func() error {
+			select {
+			case asked <- struct{}{}:
+			case <-ctx.Done():
+			}
+			return nil
+		})
+	}()
+	<-listening
+	listening <- []reserved.Socket{{Protocol: "TCP", Addr: netip.IPv4Unspecified(), Port: 1}, {Protocol: "TCP", Addr: netip.IPv4Unspecified(), Port: 2222}}
+	<-asked
+	cancel()
+	<-done
+	resync(t, s, state(svc, slice))
+	if frontends, _ := frontendsOf(s, t, "evil"); slices.Contains(frontends, "192.168.16.1:2222/TCP") {
+		t.Errorf("afterwards: %q", frontends)
+	}
+}
+
+// A pod that asks for a port of the node itself does not start.
+func TestHostPortsThatTheNodeNeeds(t *testing.T) {
+	n := plugintest.StartNode(t, plugintest.NodeOptions{Conf: noSNAT, Needs: service.Needs{
+		Listeners: []service.Listener{{Address: ":9999", Owner: "the agent (REST)"}},
+		Etcd:      func() []netip.AddrPort { return []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:32379")} },
+		Sockets: func() ([]reserved.Socket, error) {
+			return []reserved.Socket{{Protocol: "TCP", Addr: netip.IPv4Unspecified(), Port: 22}}, nil
+		},
+	}})
+	without := natOf(n)
+	for mapping, want := range map[string]string{
+		`{"hostPort": 4789, "containerPort": 9000, "protocol": "udp"}`:                                                             "host port 4789/UDP of pod default/evil: port 4789/UDP is reserved for the tunnels between nodes (VXLAN); give the pod another hostPort, or none",
+		`{"hostPort": 4789, "containerPort": 9000, "protocol": "udp", "hostIP": "192.168.16.1"}`:                                   "port 4789/UDP is reserved for the tunnels",
+		`{"hostPort": 4789, "containerPort": 9000, "protocol": "udp", "hostIP": "0.0.0.0"}`:                                        "port 4789/UDP is reserved for the tunnels",
+		`{"hostPort": 9999, "containerPort": 9000, "protocol": "tcp"}`:                                                             "port 9999/TCP is reserved for the agent (REST)",
+		`{"hostPort": 32379, "containerPort": 9000, "protocol": "tcp"}`:                                                            "port 32379/TCP is reserved for etcd",
+		`{"hostPort": 10250, "containerPort": 9000, "protocol": "tcp"}`:                                                            "port 10250/TCP is reserved for kubelet",
+		`{"hostPort": 22, "containerPort": 9000, "protocol": "tcp"}`:                                                               "host port 22/TCP of pod default/evil: a process of node node1 has it; give the pod another hostPort, or none",
+		`{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}, {"hostPort": 4789, "containerPort": 9000, "protocol": "udp"}`: "port 4789/UDP is reserved",
+	} {
+		reply, err := n.Server.Add(context.Background(), forPod("evil", "c1", "["+mapping+"]"))
+		if err != nil || reply.GetResult() == 0 || !strings.Contains(reply.GetError(), want) {
+			t.Errorf("%s: %v, %v; want %q", mapping, reply, err, want)
+		}
+		if got := natOf(n); got != without {
+			t.Errorf("%s leaves behind\n%s", mapping, got)
+		}
+	}
+	addPod(t, n, "good", "c2", `[{"hostPort": 4789, "containerPort": 80, "protocol": "tcp"}, {"hostPort": 22, "containerPort": 80, "protocol": "udp"}]`)
+}

@@ -1,0 +1,187 @@
+// Package reserved owns the table of addresses and ports that the nodes need themselves.
+//
+//	agent, etcd, API server, tunnels ──> entries ─┐
+//	sockets of the host ──────────────────────────┼─> Table ──> frontends of services: refused
+//	addresses of nodes ───────────────────────────┘         ──> host ports: the pod is refused
+//	                                                        ──> endpoints of services: refused at tunnels only
+//
+// Whoever may create services may give them the address of a node and any port. A translation of a tunnel, of etcd or of
+// the API server would cut nodes off, and nobody could take it back.
+package reserved
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+)
+
+// Entry is a port that nodes need.
+type Entry struct {
+	// Protocol is "TCP", "UDP" or "SCTP".
+	Protocol string
+	Port     uint16
+	// Addr has the port; the zero Addr stands for all addresses of all nodes.
+	Addr netip.Addr
+	// Owner says what needs the port, such as "the tunnels between nodes (VXLAN)".
+	Owner string
+	// Service may have the port all the same: "<namespace>/<name>"; "": none.
+	Service string
+	// Endpoints: clients of services are not led there either.
+	Endpoints bool
+}
+
+// Socket is a port at which a process of the node, or its kernel, receives from everybody.
+type Socket struct {
+	Protocol string
+	// Addr may be unspecified: the socket has the port at all addresses of that IP version.
+	Addr netip.Addr
+	Port uint16
+}
+
+// Addresses are what the table must know of the cluster.
+type Addresses struct {
+	// Nodes are the addresses of all nodes, Own those of this node at which its processes receive.
+	Nodes, Own []netip.Addr
+	// Networks contain addresses that Contiv assigns to nodes, Services cluster IPs.
+	Networks, Services []netip.Prefix
+}
+
+type port struct {
+	protocol string
+	number   uint16
+}
+
+// Table does not change. A nil Table reserves nothing.
+type Table struct {
+	addresses Addresses
+	entries   []Entry
+	sockets   []Socket
+
+	byPort   map[port][]Entry
+	inUse    map[port][]netip.Addr
+	nodes    map[netip.Addr]struct{}
+	ofThis   map[netip.Addr]struct{}
+	services []netip.Prefix
+}
+
+// New returns a table.
+func New(addresses Addresses, entries []Entry, sockets []Socket) *Table {
+	sorted := func(list []netip.Addr) []netip.Addr {
+		list = slices.Clone(list)
+		slices.SortFunc(list, netip.Addr.Compare)
+		return slices.Compact(list)
+	}
+	addresses.Nodes, addresses.Own = sorted(addresses.Nodes), sorted(addresses.Own)
+	t := &Table{addresses: addresses, entries: slices.Clone(entries), sockets: slices.Clone(sockets), services: addresses.Services,
+		byPort: map[port][]Entry{}, inUse: map[port][]netip.Addr{}, nodes: map[netip.Addr]struct{}{}, ofThis: map[netip.Addr]struct{}{}}
+	slices.SortFunc(t.entries, Entry.compare)
+	t.entries = slices.Compact(t.entries)
+	slices.SortFunc(t.sockets, Socket.compare)
+	t.sockets = slices.Compact(t.sockets)
+	for _, e := range t.entries {
+		key := port{e.Protocol, e.Port}
+		t.byPort[key] = append(t.byPort[key], e)
+	}
+	for _, s := range t.sockets {
+		key := port{s.Protocol, s.Port}
+		t.inUse[key] = append(t.inUse[key], s.Addr)
+	}
+	for _, a := range addresses.Nodes {
+		t.nodes[a] = struct{}{}
+	}
+	for _, a := range addresses.Own {
+		t.ofThis[a] = struct{}{}
+	}
+	return t
+}
+
+func (e Entry) compare(o Entry) int {
+	return cmp.Or(cmp.Compare(e.Port, o.Port), cmp.Compare(e.Protocol, o.Protocol), e.Addr.Compare(o.Addr), cmp.Compare(e.Owner, o.Owner), cmp.Compare(e.Service, o.Service))
+}
+
+func (s Socket) compare(o Socket) int {
+	return cmp.Or(cmp.Compare(s.Port, o.Port), cmp.Compare(s.Protocol, o.Protocol), s.Addr.Compare(o.Addr))
+}
+
+// Equal reports whether two tables reserve the same.
+func (t *Table) Equal(o *Table) bool {
+	if t == nil || o == nil {
+		return t == o
+	}
+	a, b := t.addresses, o.addresses
+	return slices.Equal(a.Nodes, b.Nodes) && slices.Equal(a.Own, b.Own) && slices.Equal(a.Networks, b.Networks) && slices.Equal(a.Services, b.Services) &&
+		slices.Equal(t.entries, o.entries) && slices.Equal(t.sockets, o.sockets)
+}
+
+// ofNode reports whether an address is one of a node, those that Contiv assigns included.
+func (t *Table) ofNode(addr netip.Addr) bool {
+	if _, is := t.nodes[addr]; is {
+		return true
+	}
+	_, is := t.ofThis[addr]
+	return is || slices.ContainsFunc(t.addresses.Networks, func(p netip.Prefix) bool { return p.Contains(addr) })
+}
+
+func (t *Table) matches(e Entry, addr netip.Addr) bool {
+	if e.Addr.IsValid() {
+		return e.Addr == addr
+	}
+	return t.ofNode(addr)
+}
+
+// Frontend returns the entry that keeps a service, or a pod with a host port (service is ""), from an address and port.
+func (t *Table) Frontend(at netip.AddrPort, protocol, service string) (Entry, bool) {
+	if t == nil {
+		return Entry{}, false
+	}
+	for _, e := range t.byPort[port{protocol, at.Port()}] {
+		if t.matches(e, at.Addr()) && (service == "" || e.Service != service) {
+			return e, true
+		}
+	}
+	return Entry{}, false
+}
+
+// ClusterIP is Frontend for a cluster IP. Those of the cluster's network are assigned by the API server, once each: if etcd has one, it is
+// that of its service.
+func (t *Table) ClusterIP(at netip.AddrPort, protocol, service string) (Entry, bool) {
+	if t == nil || slices.ContainsFunc(t.services, func(p netip.Prefix) bool { return p.Contains(at.Addr()) }) {
+		return Entry{}, false
+	}
+	return t.Frontend(at, protocol, service)
+}
+
+// InUse reports whether a socket of this node receives at an address and port.
+func (t *Table) InUse(at netip.AddrPort, protocol string) bool {
+	if t == nil {
+		return false
+	}
+	_, own := t.ofThis[at.Addr()]
+	return slices.ContainsFunc(t.inUse[port{protocol, at.Port()}], func(a netip.Addr) bool {
+		return a == at.Addr() || own && a.IsUnspecified() && a.Is6() == at.Addr().Is6()
+	})
+}
+
+// Endpoint returns the entry that keeps clients of services from an address and port.
+func (t *Table) Endpoint(at netip.AddrPort, protocol string) (Entry, bool) {
+	if t == nil {
+		return Entry{}, false
+	}
+	for _, e := range t.byPort[port{protocol, at.Port()}] {
+		if e.Endpoints && t.matches(e, at.Addr()) {
+			return e, true
+		}
+	}
+	return Entry{}, false
+}
+
+// Tunnel reports whether a port is kept from endpoints, at any address.
+func (t *Table) Tunnel(number uint16, protocol string) bool {
+	return t != nil && slices.ContainsFunc(t.byPort[port{protocol, number}], func(e Entry) bool { return e.Endpoints })
+}
+
+// String says which port is reserved, for what.
+func (e Entry) String() string {
+	return fmt.Sprintf("port %d/%s is reserved for %s", e.Port, e.Protocol, e.Owner)
+}
