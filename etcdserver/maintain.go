@@ -87,5 +87,8 @@ func (s *Server) forgetRevisions(ctx context.Context) error {
 		return nil
 	}
 	_, err := s.etcd.Server.Compact(ctx, &pb.CompactionRequest{Revision: revision, Physical: true})
+	if err == nil && s.limits != nil {
+		s.limits.ledger.forget()
+	}
 	return err
 }

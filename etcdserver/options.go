@@ -1,6 +1,7 @@
 package etcdserver
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -52,6 +53,10 @@ type Options struct {
 	// users what their roles permit, and unknown clients nothing. It needs ClientCAFile, and cannot
 	// be taken back.
 	Users bool
+	// Owner returns the user who answers for a key that is there when etcd starts, or that Root has written; "": none.
+	// Limits bound what each user but Root has. Both count with Users only; nil: no key has an owner.
+	Owner  func(key string) string
+	Limits Limits
 	// PlainText allows http with other addresses than loopback: everybody who reaches
 	// them can read and change all data.
 	PlainText bool
@@ -92,6 +97,13 @@ func (o Options) withDefaults() Options {
 	if o.Quota == 0 {
 		o.Quota = DefaultQuota
 	}
+	o.Limits = Limits{
+		Bytes: cmp.Or(o.Limits.Bytes, o.Quota/defaultUserPart), Keys: cmp.Or(o.Limits.Keys, DefaultUserKeys),
+		Leases: cmp.Or(o.Limits.Leases, DefaultUserLeases), Watches: cmp.Or(o.Limits.Watches, DefaultUserWatches),
+	}
+	if o.Owner == nil {
+		o.Owner = func(string) string { return "" }
+	}
 	if o.CompactAfter == 0 {
 		o.CompactAfter = DefaultCompactAfter
 	}
@@ -131,6 +143,9 @@ func (o Options) resolve() (endpoints, error) {
 	}
 	if err := o.checkMembers(); err != nil {
 		return e, err
+	}
+	if o.Limits.Bytes < 0 || o.Limits.Keys < 0 || o.Limits.Leases < 0 || o.Limits.Watches < 0 {
+		return e, errors.New("limits of users must be positive; 0: the default")
 	}
 	if o.Users && o.ClientCAFile == "" {
 		return e, errors.New("users are known by their certificates: give the CA of the clients")

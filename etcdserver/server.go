@@ -29,7 +29,8 @@ type Server struct {
 	endpoints []string
 	urls      endpoints
 	clients   *clientListeners
-	member    bool // of several
+	limits    *limiter // nil: users have none
+	member    bool     // of several
 	closing   atomic.Bool
 	// failed has the error that ended the listener of a client URL.
 	failed chan error
@@ -93,7 +94,10 @@ func startLocked(ctx context.Context, opts Options, locked func() error) (*Serve
 			return nil, fmt.Errorf("start etcd: %w", err)
 		}
 	}
-	if err := s.clients.serve(s.etcd, s.interceptors(opts), s.failed); err != nil {
+	if opts.Users {
+		s.limits = newLimiter(s.etcd, opts)
+	}
+	if err := s.clients.serve(s.etcd, s.interceptors(), s.failed); err != nil {
 		s.Close()
 		return nil, err
 	}
@@ -167,12 +171,16 @@ func (s *Server) config(opts Options, urls endpoints, commonName string) *embed.
 	return c
 }
 
+// requestWorkers is the number of goroutines of a gRPC server that carry out one request after the other. They make up for
+// what limits cost: a new goroutine copies its stack as calls get deeper. Requests do not wait for them.
+const requestWorkers = 16
+
 // interceptors returns the options of the gRPC servers for clients.
-func (s *Server) interceptors(opts Options) []grpc.ServerOption {
-	if !opts.Users {
+func (s *Server) interceptors() []grpc.ServerOption {
+	if s.limits == nil {
 		return nil
 	}
-	return []grpc.ServerOption{grpc.ChainUnaryInterceptor(maintenanceIsRoots)}
+	return []grpc.ServerOption{grpc.ChainUnaryInterceptor(maintenanceIsRoots, s.limits.unary), grpc.ChainStreamInterceptor(s.limits.stream), grpc.NumStreamWorkers(requestWorkers)}
 }
 
 // advertised are the client URLs that etcd tells its clients; unix sockets are
@@ -260,6 +268,9 @@ func (s *Server) Close() {
 		s.stop()
 		s.background.Wait()
 		s.clients.stop()
+		if s.limits != nil {
+			s.limits.close()
+		}
 		if !s.member {
 			s.awaitFirst()
 		}

@@ -104,7 +104,7 @@ var lastSnapshot = prometheus.NewGauge(prometheus.GaugeOpts{
 
 // registerMetrics adds to the metrics of etcd, whose registry is the default one.
 var registerMetrics = sync.OnceFunc(func() {
-	prometheus.MustRegister(lastSnapshot, pendingConnections, establishedConnections, refusedConnections)
+	prometheus.MustRegister(lastSnapshot, pendingConnections, establishedConnections, refusedConnections, refusedRequests)
 })
 
 // schedule makes a snapshot whenever the newest one in the directory is SnapshotEvery old, and

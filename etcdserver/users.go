@@ -10,7 +10,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
 )
 
@@ -33,13 +32,15 @@ func maintenanceIsRoots(ctx context.Context, request any, _ *grpc.UnaryServerInf
 	return handle(ctx, request)
 }
 
-func isRoot(ctx context.Context) bool {
+func isRoot(ctx context.Context) bool { return commonNameIn(ctx) == Root }
+
+// commonNameIn returns the common name of the verified certificate of a client, or "".
+func commonNameIn(ctx context.Context) string {
 	from, ok := peer.FromContext(ctx)
 	if !ok {
-		return false
+		return ""
 	}
-	info, ok := from.AuthInfo.(credentials.TLSInfo)
-	return ok && len(info.State.VerifiedChains) > 0 && info.State.VerifiedChains[0][0].Subject.CommonName == Root
+	return commonNameOf(from.AuthInfo)
 }
 
 // askForUsers makes etcd ask who somebody is: the common name of the certificate. Data

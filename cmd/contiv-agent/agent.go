@@ -257,7 +257,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 		mux.Handle(peers.URL, probes.Handler())
 	}
 	names := newPodNames(podManager, ipNet)
-	asked := checks{alive: loop.Alive, ready: ready, connected: watcher.Connected, full: remote.Full, nodeConfig: contivConf.NodeConfigError, warnings: warnings(sb, contivConf, thief, nodeSync, services), notes: services.Notes}.
+	asked := checks{alive: loop.Alive, ready: ready, connected: watcher.Connected, full: remote.Full, limits: remote.Limits, nodeConfig: contivConf.NodeConfigError, warnings: warnings(sb, contivConf, thief, nodeSync, services), notes: services.Notes}.
 		monitored(o, sb, names.owners, probes, paths.Network(), past, registry, checkPods(o.nodeName, podManager.Pods, ipNet.PodsReport, watcher.Connected),
 			health.KSR(remote, watcher.Connected), inEtcd(publisher), health.Check{Name: "policies", Look: policies.Problems, Cluster: true})
 	told := metrics.Conventional(registry)

@@ -84,7 +84,9 @@ func statusOf(err error) PluginStatus {
 type checks struct {
 	alive, ready, connected, nodeConfig func() error
 	// full says that etcd refuses writes; nil: there is none.
-	full     func(context.Context) error
+	full func(context.Context) error
+	// limits says whether etcd limits its users, and which it refuses; nil: there is none.
+	limits   func(context.Context) (unlimited bool, refused string)
 	warnings func(context.Context) []string
 	// notes may be nil.
 	notes func() []string
@@ -118,6 +120,11 @@ func (c checks) handle(mux *http.ServeMux, metrics prometheus.Gatherer) {
 				answer.Verdict = c.health.Verdict(answer.Problems)
 				if c.notes != nil {
 					answer.Notes = c.notes()
+				}
+				if c.limits != nil {
+					if unlimited, _ := c.limits(r.Context()); unlimited {
+						answer.Notes = append(answer.Notes, "etcd does not limit its users: a node's certificate suffices to fill it. contiv-etcd with --users does")
+					}
 				}
 			}
 			answer.PluginStatus[name] = statusOf(err)

@@ -42,6 +42,15 @@ func (c checks) monitored(o options, sb *southbound, owners func() func(key stri
 			return sentence("", func() error { return c.full(ctx) })(ctx)
 		}})
 	}
+	if c.limits != nil {
+		list = append(list, health.Check{Name: "etcd-limits", Cluster: true, Look: func(ctx context.Context) []string {
+			_, refused := c.limits(ctx)
+			if refused == "" {
+				return nil
+			}
+			return []string{refused}
+		}})
+	}
 	if past != nil {
 		list = append(list, health.Check{Name: "history", Look: past.Problems})
 	}

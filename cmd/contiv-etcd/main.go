@@ -12,6 +12,7 @@ import (
 
 	"github.com/contiv/contiv/etcdserver"
 	"github.com/contiv/contiv/logline"
+	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/version"
 	"github.com/spf13/cobra"
 )
@@ -28,7 +29,7 @@ func main() {
 
 func command() *cobra.Command {
 	var opts etcdserver.Options
-	var quotaMiB int64
+	var quotaMiB, userMiB int64
 	level := slog.LevelWarn
 	c := &cobra.Command{
 		Use:           "contiv-etcd",
@@ -39,7 +40,7 @@ func command() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(c *cobra.Command, _ []string) error {
-			opts.Quota = quotaMiB << 20
+			opts.Quota, opts.Limits.Bytes, opts.Owner = quotaMiB<<20, userMiB<<20, ownerOf
 			opts.Logger = logline.New(os.Stderr, level)
 			return run(c.Context(), opts)
 		},
@@ -57,6 +58,10 @@ func command() *cobra.Command {
 	f.BoolVar(&opts.Users, "users", false, "take the common name of a client's certificate for its user, who may do what etcd's roles say; cannot be taken back")
 	f.BoolVar(&opts.PlainText, "plain-text", false, "allow http at addresses other than loopback: everybody who reaches them can read and change all data")
 	f.Int64Var(&quotaMiB, "quota-mib", etcdserver.DefaultQuota>>20, "size in MiB at which writes are refused")
+	f.Int64Var(&userMiB, "user-mib", 0, "with --users: MiB of keys and values that one user may have, older revisions included (default: a sixteenth of --quota-mib)")
+	f.IntVar(&opts.Limits.Keys, "user-keys", etcdserver.DefaultUserKeys, "with --users: keys that one user may have")
+	f.IntVar(&opts.Limits.Leases, "user-leases", etcdserver.DefaultUserLeases, "with --users: leases that one user may have")
+	f.IntVar(&opts.Limits.Watches, "user-watches", etcdserver.DefaultUserWatches, "with --users: watches and streams that one user may have open")
 	f.DurationVar(&opts.CompactAfter, "compact-after", etcdserver.DefaultCompactAfter, "age at which old revisions are forgotten")
 	f.DurationVar(&opts.SnapshotEvery, "snapshot-every", 0, "how often all data are written to a file in --snapshot-dir (default: never)")
 	f.StringVar(&opts.SnapshotDir, "snapshot-dir", "", "directory of these snapshots, best on another disk")
@@ -65,6 +70,16 @@ func command() *cobra.Command {
 	f.TextVar(&level, "log-level", slog.LevelWarn, "DEBUG, INFO, WARN or ERROR")
 	c.AddCommand(snapshotCommand(&etcdserver.Options{}), restoreCommand(&etcdserver.Options{}), prepareCommand(&etcdserver.Options{}))
 	return c
+}
+
+// ownerOf returns the user of the node in whose part of etcd a key is; "": none, as KSR's.
+func ownerOf(key string) string {
+	rest, ok := strings.CutPrefix(key, models.AgentPrefix)
+	node, _, inside := strings.Cut(rest, "/")
+	if !ok || !inside || strings.HasPrefix(key, models.KSRPrefix) {
+		return ""
+	}
+	return "node:" + node
 }
 
 func run(ctx context.Context, opts etcdserver.Options) error {

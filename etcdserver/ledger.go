@@ -1,0 +1,325 @@
+package etcdserver
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+)
+
+// Limits bound what one user other than Root has in etcd.
+type Limits struct {
+	// Bytes of its keys and values: those that exist, and older revisions of them that are not forgotten yet.
+	Bytes int64
+	// Keys that exist, Leases, and Watches, which are watchers and open streams.
+	Keys, Leases, Watches int
+}
+
+// Defaults of Limits. That of Bytes is a part of the quota.
+const (
+	DefaultUserKeys    = 200_000
+	DefaultUserLeases  = 64
+	DefaultUserWatches = 1024
+	defaultUserPart    = 16
+)
+
+const (
+	// overhead is what a revision takes beside its key and value: fields of etcd, and its place in the tree.
+	overhead = 128
+	// slots divide the time after which revisions are forgotten. etcd looks after each tenth of it.
+	slots = 12
+	// nearFull is the part of the quota, in per cent, from which on the largest writers are refused.
+	nearFull = 80
+	// smallPart of the quota is what any user may have when etcd is nearly full.
+	smallPart = 1024
+	// refusalLasts is how long a refusal is reported.
+	refusalLasts = 5 * time.Minute
+)
+
+// ledger records what users have in etcd.
+//
+//	start    each revision counts for the user who answers for the key (Options.Owner)
+//	write    counts for the user of the certificate, once it has succeeded
+//	watch    tells of what others do to these keys: Root, other members, leases that expire
+//
+// Members count on their own: a user with a member more may write as much there before each has heard of the other.
+type ledger struct {
+	limits Limits
+	quota  int64
+	owner  func(key string) string
+	// slot is how long older revisions count at least, divided by slots-1.
+	slot time.Duration
+	// inUse returns the size of the data.
+	inUse func() int64
+	now   func() time.Time
+
+	mu       sync.Mutex
+	accounts map[string]*account
+	keys     map[string]entry
+}
+
+// account is that of a user.
+type account struct {
+	keys    int
+	kept    int64 // bytes of the keys
+	older   [slots]int64
+	newest  int64 // number of the newest slot
+	pending struct {
+		keys, leases int
+		bytes        int64
+	}
+	watches int
+
+	refusedAt time.Time
+	refused   string
+}
+
+// entry is a key of a user.
+type entry struct {
+	user     string
+	size     int64
+	revision int64
+}
+
+func newLedger(limits Limits, quota int64, keepFor time.Duration, owner func(string) string, inUse func() int64) *ledger {
+	return &ledger{
+		limits: limits, quota: quota, owner: owner, inUse: inUse, slot: keepFor / (slots - 2), now: time.Now,
+		accounts: make(map[string]*account), keys: make(map[string]entry),
+	}
+}
+
+func (l *ledger) account(user string) *account {
+	a := l.accounts[user]
+	if a == nil {
+		a = &account{}
+		l.accounts[user] = a
+	}
+	return a
+}
+
+// settle forgets older revisions that etcd has forgotten, and returns all bytes of an account.
+func (l *ledger) settle(a *account) (bytes int64) {
+	newest := l.now().UnixNano() / int64(l.slot)
+	for n := max(a.newest+1, newest-slots+1); n <= newest; n++ {
+		a.older[n%slots] = 0
+	}
+	a.newest = max(a.newest, newest)
+	bytes = a.kept
+	for _, n := range a.older {
+		bytes += n
+	}
+	return bytes
+}
+
+// supersede adds a revision that is not the newest one of its key.
+func (l *ledger) supersede(user string, size int64) {
+	a := l.account(user)
+	l.settle(a)
+	a.older[a.newest%slots] += size
+}
+
+// reset is for when keys are counted again.
+func (l *ledger) reset() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	clear(l.keys)
+	for _, a := range l.accounts {
+		a.keys, a.kept, a.older = 0, 0, [slots]int64{}
+	}
+}
+
+// forget is for when etcd has forgotten all older revisions.
+func (l *ledger) forget() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, a := range l.accounts {
+		a.older = [slots]int64{}
+	}
+}
+
+// put records that a key has a value since a revision. user "" is not known: the key stays with the user whom it
+// belongs to, or is its owner's. It returns whether the record is new.
+func (l *ledger) put(user, key string, size, revision int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	before, known := l.keys[key]
+	switch {
+	case known && before.revision > revision, known && before.revision == revision && (user == "" || user == before.user):
+		return
+	case user == "" && known:
+		user = before.user
+	case user == "":
+		if user = l.owner(key); user == "" {
+			return
+		}
+	}
+	if known {
+		l.drop(key, before, before.revision < revision)
+	}
+	a := l.account(user)
+	a.keys++
+	a.kept += size
+	l.keys[key] = entry{user, size, revision}
+}
+
+// drop removes a key; superseded: its revision is still there.
+func (l *ledger) drop(key string, e entry, superseded bool) {
+	a := l.account(e.user)
+	a.keys--
+	a.kept -= e.size
+	delete(l.keys, key)
+	if superseded {
+		l.supersede(e.user, e.size)
+	}
+}
+
+// deleted records that a key does not exist since a revision.
+func (l *ledger) deleted(key string, revision int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e, ok := l.keys[key]; ok && e.revision < revision {
+		l.drop(key, e, true)
+	}
+}
+
+// sizeOf is what a key with a value takes.
+func sizeOf(key, value []byte) int64 { return int64(len(key)+len(value)) + overhead }
+
+// admission is room for a write in progress.
+type admission struct {
+	l     *ledger
+	user  string
+	bytes int64
+	keys  int
+}
+
+// admit makes room for what a user is about to write, or returns why it is refused.
+func (l *ledger) admit(user string, puts []*pb.PutRequest) (*admission, error) {
+	if len(puts) == 0 {
+		return &admission{l: l, user: user}, nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	m := &admission{l: l, user: user}
+	for _, put := range puts {
+		e, known := l.keys[string(put.Key)]
+		if !known {
+			m.keys++
+		}
+		if put.IgnoreValue {
+			m.bytes += e.size
+			continue
+		}
+		m.bytes += sizeOf(put.Key, put.Value)
+	}
+	a := l.account(user)
+	bytes, keys := l.settle(a)+a.pending.bytes+m.bytes, a.keys+a.pending.keys+m.keys
+	switch {
+	case bytes > l.limits.Bytes:
+		return nil, l.refuse(user, a, "bytes", fmt.Sprintf("it has %d MiB of at most %d, revisions that are not forgotten yet included", (bytes-m.bytes)>>20, l.limits.Bytes>>20))
+	case keys > l.limits.Keys && m.keys > 0:
+		return nil, l.refuse(user, a, "keys", fmt.Sprintf("it has %d keys of at most %d", keys-m.keys, l.limits.Keys))
+	}
+	if level, near := l.level(); near && bytes > level {
+		return nil, l.refuse(user, a, "full", fmt.Sprintf("etcd is nearly full, and it has written most: %d MiB", (bytes-m.bytes)>>20))
+	}
+	a.pending.bytes += m.bytes
+	a.pending.keys += m.keys
+	return m, nil
+}
+
+// done gives the room back, once the write is recorded or has failed.
+func (m *admission) done() {
+	m.l.mu.Lock()
+	defer m.l.mu.Unlock()
+	a := m.l.account(m.user)
+	a.pending.bytes -= m.bytes
+	a.pending.keys -= m.keys
+}
+
+// level is the most that a user may have where etcd is nearly full: less than the largest one has, and the less the
+// nearer the quota is.
+func (l *ledger) level() (level int64, near bool) {
+	used, from := l.inUse(), l.quota/100*nearFull
+	if used < from {
+		return 0, false
+	}
+	var most int64
+	for _, a := range l.accounts {
+		most = max(most, l.settle(a))
+	}
+	left := float64(max(l.quota-used, 0)) / float64(l.quota-from)
+	return max(int64(float64(most)*min(left, 0.999)), l.quota/smallPart), true
+}
+
+// refuse records a refusal, and returns it.
+func (l *ledger) refuse(user string, a *account, limit, why string) error {
+	a.refused, a.refusedAt = why, l.now()
+	refusedRequests.WithLabelValues(user, limit).Inc()
+	return refusal{user, why}
+}
+
+// refusal is why a request of a user is refused.
+type refusal struct{ user, why string }
+
+func (r refusal) Error() string {
+	return fmt.Sprintf("the limit of %s in etcd is reached: %s", r.user, r.why)
+}
+
+// report names the users that are refused, the largest one first, and says why.
+func (l *ledger) report() (most string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var largest int64 = -1
+	others := -1
+	for user, a := range l.accounts {
+		if a.refusedAt.IsZero() || l.now().Sub(a.refusedAt) > refusalLasts {
+			continue
+		}
+		others++
+		if bytes := l.settle(a); bytes > largest {
+			largest, most = bytes, refusal{user, a.refused}.Error()
+		}
+	}
+	if others > 0 {
+		most += fmt.Sprintf(" (and %d others)", others)
+	}
+	return most
+}
+
+// watch counts watchers and streams of a user.
+func (l *ledger) watch(user string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.account(user)
+	if a.watches >= l.limits.Watches {
+		return l.refuse(user, a, "watches", fmt.Sprintf("it has %d watches and streams of at most %d", a.watches, l.limits.Watches))
+	}
+	a.watches++
+	return nil
+}
+
+func (l *ledger) unwatch(user string, n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.account(user).watches -= n
+}
+
+// lease makes room for a lease of a user that has some.
+func (l *ledger) lease(user string, has int) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.account(user)
+	if has += a.pending.leases; has >= l.limits.Leases {
+		return l.refuse(user, a, "leases", fmt.Sprintf("it has %d leases of at most %d", has, l.limits.Leases))
+	}
+	a.pending.leases++
+	return nil
+}
+
+func (l *ledger) leased(user string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.account(user).pending.leases--
+}

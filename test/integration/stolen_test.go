@@ -1,0 +1,49 @@
+package integration
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/contiv/contiv/test/await"
+	"github.com/contiv/contiv/test/labtest"
+)
+
+// With the certificate of a node, everything that it may write is written until etcd refuses: the other node and KSR go on,
+// and status names the user.
+func TestStolenNodeCannotFillEtcd(t *testing.T) {
+	require(t)
+	l := labtest.Up(t, options("fill"))
+	first := pod(t, l, "first", "node1")
+	evil, err := l.EtcdAs("node:node2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { evil.Close() })
+	value := strings.Repeat("x", 1<<20)
+	for i := 0; ; i++ {
+		key := "/vnf-agent/node2/fill/" + fmt.Sprint(i)
+		if i%2 > 0 {
+			key = "/vnf-agent/node2/fill/same"
+		}
+		if _, err := evil.Put(t.Context(), key, value); err != nil {
+			if !strings.Contains(err.Error(), "the limit of node:node2") {
+				t.Fatalf("write %d: %v", i, err)
+			}
+			break
+		}
+		if i > 500 {
+			t.Fatalf("%d MiB were written", i)
+		}
+	}
+	requireConnected(t, l, first, pod(t, l, "second", "node1")) // through KSR and the other node
+	await.That(t, "status names the user", func() error {
+		out, _ := exec.Command(filepath.Join(binaries, "contivctl"), "--config", l.CtlConfig(), "status").CombinedOutput() // a problem is an exit code, too
+		if !strings.Contains(string(out), "the limit of node:node2 in etcd is reached") {
+			return fmt.Errorf("status is\n%s", out)
+		}
+		return nil
+	})
+}
