@@ -45,7 +45,10 @@ const (
 	// VXLAN that claims to be from a peer, and came by another interface than the underlay's.
 	DropVXLANInterface DropReason = "vxlan-interface"
 	DropLoopback       DropReason = "loopback" // to an address of the node's loopback
-	DropRanges         DropReason = "ranges"   // to a load balancer's IP from outside of its source ranges
+	// DropICMP: an ICMP error about a packet that the sender did not receive, a redirect, or a path MTU that the sender may
+	// not set.
+	DropICMP   DropReason = "icmp"
+	DropRanges DropReason = "ranges" // to a load balancer's IP from outside of its source ranges
 )
 
 // GuardedAddresses returns the addresses that packets may be sent from, sorted and

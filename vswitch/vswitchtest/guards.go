@@ -37,6 +37,7 @@ func runGuards(t *testing.T, c Config) {
 		t.Run("sources", lab.testSources)
 		t.Run("ARP", lab.testARP)
 		t.Run("neighbour discovery", lab.testDiscovery)
+		t.Run("ICMP errors", func(t *testing.T) { lab.testErrors(t, c) })
 		t.Run("a restarted agent", lab.testRestart)
 		t.Run("changed addresses count at once", lab.testChange)
 		t.Run("an interface made anew", lab.testAnew)
@@ -44,6 +45,7 @@ func runGuards(t *testing.T, c Config) {
 			t.Run("limit of connections", lab.testLimit)
 		}
 	})
+	t.Run("no pod changes the path MTU of nodes and tunnels", func(t *testing.T) { testPathMTU(t, c) })
 	t.Run("VXLAN packets come from nodes of the cluster only", func(t *testing.T) { testVXLANPeers(t, c) })
 }
 

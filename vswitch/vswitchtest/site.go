@@ -98,6 +98,8 @@ type Config struct {
 	// NoICMPErrors: those that inside hosts send do not leave through an interface with
 	// the output feature of NAT.
 	NoICMPErrors bool
+	// PathMTUOfPodsIgnored: guarded interfaces may not send a path MTU at all, not even that of what they received.
+	PathMTUOfPodsIgnored bool
 }
 
 // Run runs the suite.

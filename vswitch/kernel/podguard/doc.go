@@ -4,7 +4,7 @@
 //	                  └─> guard: sources         MAC and IP address, neighbour discovery; before
 //	                        │                    fragments are reassembled and connections tracked
 //	                        v
-//	                      guard: connections     those that open a connection: limit, time-outs
+//	                      guard: connections     ICMP errors, see errors.go; those that open a connection: limit, time-outs
 //	                        ├─> guard: local     VXLAN for the node: from peers of a tunnel, see tunnels.go
 //	                        └─> guard: forwarded VXLAN of pods to peers: dropped, because the peer would
 //	                                             accept it after the translation of its source

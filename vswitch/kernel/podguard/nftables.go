@@ -37,7 +37,7 @@ func (t transaction) setChain(c *nftables.Chain, rules []rule) {
 	b.AddChain(c)
 	for _, r := range rules {
 		if r.chain == c.Name {
-			b.AddRule(c.Name, r.comment(), nft.Words(r.words...))
+			b.AddRule(c.Name, r.comment(), r.words)
 		}
 	}
 }

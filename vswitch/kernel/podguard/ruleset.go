@@ -53,7 +53,13 @@ var (
 	peers6   = &nftables.Set{Table: inet, Name: "vxlan-peers6", KeyType: concat(nftables.TypeMark, nftables.TypeIP6Addr)}
 )
 
-var tunnelSets = []*nftables.Set{networks, tunnels4, tunnels6, peers4, peers6}
+// Addresses at either end of a tunnel.
+var (
+	ends4 = &nftables.Set{Table: inet, Name: "tunnel-ends4", KeyType: nftables.TypeIPAddr}
+	ends6 = &nftables.Set{Table: inet, Name: "tunnel-ends6", KeyType: nftables.TypeIP6Addr}
+)
+
+var tunnelSets = []*nftables.Set{networks, tunnels4, tunnels6, peers4, peers6, ends4, ends6}
 
 func concat(types ...nftables.SetDatatype) nftables.SetDatatype {
 	return nftables.MustConcatSetType(types...)
@@ -72,7 +78,8 @@ var dropped = map[vswitch.DropReason]*nftables.Set{
 	vswitch.DropIPv6: counting(inet, vswitch.DropIPv6), vswitch.DropND: counting(inet, vswitch.DropND),
 	vswitch.DropConnections: counting(inet, vswitch.DropConnections), vswitch.DropVXLAN: counting(inet, vswitch.DropVXLAN),
 	vswitch.DropVXLANTranslated: counting(inet, vswitch.DropVXLANTranslated), vswitch.DropVXLANInterface: counting(inet, vswitch.DropVXLANInterface),
-	vswitch.DropLoopback: counting(inet, vswitch.DropLoopback), vswitch.DropARP: counting(arp, vswitch.DropARP),
+	vswitch.DropLoopback: counting(inet, vswitch.DropLoopback), vswitch.DropICMP: counting(inet, vswitch.DropICMP),
+	vswitch.DropARP: counting(arp, vswitch.DropARP),
 }
 
 // Names of chains.
@@ -82,8 +89,12 @@ const (
 	chainDiscovery = "discovery" // neighbour discovery with a source of its own
 	chainForeign   = "foreign"   // what has none
 	chainOpening   = "connections"
-	chainNew       = "new"   // opens a connection
-	chainLocal     = "local" // hook
+	chainErrors    = "icmp-errors"
+	chainQuoted    = "icmp-errors-received" // quotes what the pod received
+	chainPathOfPod = "path-mtu-of-pod"
+	chainPath      = "path-mtu" // of a device without a guard
+	chainNew       = "new"      // opens a connection
+	chainLocal     = "local"    // hook
 	chainVXLAN     = "vxlan"
 	chainUnderlay  = "vxlan-underlay"
 	chainForwarded = "forwarded"      // hook
@@ -110,6 +121,7 @@ func hook(table *nftables.Table, name string, hook *nftables.ChainHook, priority
 
 var chains = []*nftables.Chain{
 	{Table: inet, Name: chainSent6}, {Table: inet, Name: chainDiscovery}, {Table: inet, Name: chainForeign}, {Table: inet, Name: chainNew}, {Table: inet, Name: chainUnderlay}, {Table: inet, Name: chainVXLAN},
+	{Table: inet, Name: chainErrors}, {Table: inet, Name: chainQuoted}, {Table: inet, Name: chainPathOfPod}, {Table: inet, Name: chainPath},
 	hook(inet, chainSources, nftables.ChainHookPrerouting, prioritySources),
 	hook(inet, chainOpening, nftables.ChainHookPrerouting, priorityOpening),
 	hook(inet, chainLocal, nftables.ChainHookInput, priorityVXLAN),
@@ -133,7 +145,12 @@ type rule struct {
 func (r rule) comment() string {
 	h := sha256.New()
 	for _, w := range r.words {
-		data, err := expr.Marshal(unix.NFPROTO_INET, w)
+		known, ok := w.(nft.Known)
+		if !ok {
+			fmt.Fprintf(h, "%T%v ", w, w)
+			continue
+		}
+		data, err := expr.Marshal(unix.NFPROTO_INET, known.Any)
 		fmt.Fprintf(h, "%x%v ", data, err)
 	}
 	return hex.EncodeToString(h.Sum(nil)[:4]) + " " + r.what
@@ -156,7 +173,7 @@ func inetRules(timeouts Timeouts) []rule {
 	type6 := func(t byte) words { return join(transport(0, 1, scratch), equals(t)) }
 	length6 := func(n uint16) words { return join(network(4, 2, scratch), equals(big16(n)...)) }
 	option := func(at uint32, kind byte) words { return join(transport(at, 2, scratch), equals(kind, 1)) }
-	unspecified := join(network(8, 16, scratch-4), words{&expr.Cmp{Op: expr.CmpOpEq, Register: scratch - 4, Data: make([]byte, 16)}})
+	unspecified := join(network(8, 16, scratch-4), of(&expr.Cmp{Op: expr.CmpOpEq, Register: scratch - 4, Data: make([]byte, 16)}))
 	ownTarget := join(fromDevice(), senderMAC(), transport(8, 16, afterMAC), inSet(own6))
 
 	list := []rule{
@@ -166,7 +183,7 @@ func inetRules(timeouts Timeouts) []rule {
 
 		{chainSent6, "other than ICMPv6", join(meta(expr.MetaKeyL4PROTO, scratch), differs(unix.IPPROTO_ICMPV6), accept())},
 		{chainSent6, "neighbour discovery", join(transport(0, 1, scratch),
-			words{&expr.Range{Op: expr.CmpOpEq, Register: scratch, FromData: []byte{routerSolicitation}, ToData: []byte{redirect}}}, goTo(chainDiscovery))},
+			of(&expr.Range{Op: expr.CmpOpEq, Register: scratch, FromData: []byte{routerSolicitation}, ToData: []byte{redirect}}), goTo(chainDiscovery))},
 
 		// Only routers send router advertisements and redirects.
 		{chainDiscovery, "asks for routers", join(type6(routerSolicitation), length6(8), accept())},
@@ -190,6 +207,8 @@ func inetRules(timeouts Timeouts) []rule {
 		{chainForeign, "IPv6 with its MAC address", join(ofFamily(unix.NFPROTO_IPV6), onEthernet(), fromDevice(), senderMAC(), inSet(macs), counted(dropped[vswitch.DropIPv6]))},
 		{chainForeign, "foreign MAC address", counted(dropped[vswitch.DropMAC])},
 
+		{chainOpening, "ICMP errors", join(ofFamily(unix.NFPROTO_IPV4), ofProtocol(unix.IPPROTO_ICMP), jump(chainErrors))},
+		{chainOpening, "ICMPv6 errors", join(ofFamily(unix.NFPROTO_IPV6), ofProtocol(unix.IPPROTO_ICMPV6), jump(chainErrors))},
 		{chainOpening, "opens a connection", join(status(statusConfirmed), equals(0, 0, 0, 0), fromDevice(), inSet(guarded), goTo(chainNew))},
 		// With route_localnet, which portmap sets on devices of pods with host ports, the kernel delivers packets of pods to
 		// programs that listen on loopback only. It never does so for ::1.
@@ -199,12 +218,12 @@ func inetRules(timeouts Timeouts) []rule {
 	if timeouts != (Timeouts{}) {
 		list = append(list,
 			rule{chainNew, "time-outs of TCP", join(ofProtocol(unix.IPPROTO_TCP), transport(13, 1, scratch),
-				words{&expr.Bitwise{SourceRegister: scratch, DestRegister: scratch, Len: 1, Mask: []byte{synAckRstFin}, Xor: []byte{0}}},
+				of(&expr.Bitwise{SourceRegister: scratch, DestRegister: scratch, Len: 1, Mask: []byte{synAckRstFin}, Xor: []byte{0}}),
 				equals(syn), withTimeouts(timeouts.name()), accept())},
 			rule{chainNew, "time-outs of TCP without a handshake", join(ofProtocol(unix.IPPROTO_TCP), withTimeouts(timeouts.midstream().name()))})
 	}
 
-	return append(list, tunnelRules()...)
+	return slices.Concat(list, errorRules(), tunnelRules())
 }
 
 func arpRules() []rule {
@@ -258,7 +277,7 @@ func (t Timeouts) object() *expr.CtTimeout {
 }
 
 func withTimeouts(name string) words {
-	return words{&expr.Objref{Type: int(nftables.ObjTypeCtTimeout), Name: name}}
+	return of(&expr.Objref{Type: int(nftables.ObjTypeCtTimeout), Name: name})
 }
 
 // The library keeps its defaults of time-outs in a variable that it writes to.
@@ -276,10 +295,10 @@ func (t transaction) addTimeouts(timeouts ...Timeouts) {
 func limitChain(limit uint32) (*nftables.Chain, *nftables.Set, []rule) {
 	name := limitPrefix + strconv.FormatUint(uint64(limit), 10)
 	set := &nftables.Set{Table: inet, Name: "opened-" + name, KeyType: nftables.TypeIFName, Dynamic: true, Size: maxDevices}
-	return &nftables.Chain{Table: inet, Name: name}, set, []rule{{name, "one too many", join(fromDevice(), words{&expr.Dynset{
+	return &nftables.Chain{Table: inet, Name: name}, set, []rule{{name, "one too many", join(fromDevice(), of(&expr.Dynset{
 		SrcRegKey: first, SetName: set.Name, Operation: uint32(unix.NFT_DYNSET_OP_ADD),
 		Exprs: []expr.Any{&expr.Connlimit{Count: limit, Flags: expr.NFT_CONNLIMIT_F_INV}},
-	}}, counted(dropped[vswitch.DropConnections]))}}
+	}), counted(dropped[vswitch.DropConnections]))}}
 }
 
 // load makes all tables, sets and rules; elements stay.

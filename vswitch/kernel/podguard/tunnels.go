@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"slices"
 
 	"github.com/contiv/contiv/netlink/nft"
 	"github.com/contiv/contiv/vswitch"
@@ -33,12 +34,12 @@ func vni() words { return transport(12, 3, first) }
 
 // routeBack matches packets whose source the node reaches by the interface that received them.
 func routeBack() words {
-	return join(words{&expr.Fib{Register: scratch, FlagSADDR: true, FlagIIF: true, ResultOIF: true, FlagPRESENT: true}}, equals(1))
+	return join(of(&expr.Fib{Register: scratch, FlagSADDR: true, FlagIIF: true, ResultOIF: true, FlagPRESENT: true}), equals(1))
 }
 
 // addressOfDevice matches packets whose destination is an address of the interface that received them.
 func addressOfDevice() words {
-	return join(words{&expr.Fib{Register: scratch, FlagDADDR: true, FlagIIF: true, ResultADDRTYPE: true}}, equals(native32(unix.RTN_LOCAL)...))
+	return join(of(&expr.Fib{Register: scratch, FlagDADDR: true, FlagIIF: true, ResultADDRTYPE: true}), equals(native32(unix.RTN_LOCAL)...))
 }
 
 // fromGroup matches packets that a device of the vswitch received.
@@ -50,7 +51,7 @@ func tunnelRules() (list []rule) {
 	add := func(chain, what string, parts ...words) { list = append(list, rule{chain, what, join(parts...)}) }
 	vxlan := join(ofProtocol(unix.IPPROTO_UDP), transport(2, 2, scratch), equals(big16(portVXLAN)...), vni())
 	ours := join(vxlan, inSet(networks))
-	notTracked := words{&expr.Notrack{}}
+	notTracked := of(&expr.Notrack{})
 
 	add(chainLocal, "VXLAN", ours, goTo(chainVXLAN))
 	add(chainVXLAN, "translated", translated(), counted(dropped[vswitch.DropVXLANTranslated]))
@@ -87,14 +88,17 @@ func networkOf(t own.Tunnel) string {
 	return string([]byte{byte(t.Vni >> 16), byte(t.Vni >> 8), byte(t.Vni), 0})
 }
 
-func tunnelElements(t own.Tunnel) (network, ends, peer element) {
+// tunnelElements returns the elements of a tunnel. The tunnel alone has the first one, others may share the rest.
+func tunnelElements(t own.Tunnel) []element {
 	from, to := string(t.Dst.AsSlice()), string(t.Src.AsSlice())
-	network = element{set: networks, key: networkOf(t)}
-	ends, peer = element{set: tunnels4, key: networkOf(t) + from + to}, element{set: peers4, key: networkOf(t) + from}
+	tunnels, peers, ends := tunnels4, peers4, ends4
 	if t.Src.Is6() {
-		ends.set, peer.set = tunnels6, peers6
+		tunnels, peers, ends = tunnels6, peers6, ends6
 	}
-	return network, ends, peer
+	return []element{
+		{set: tunnels, key: networkOf(t) + from + to}, {set: networks, key: networkOf(t)}, {set: peers, key: networkOf(t) + from},
+		{set: ends, key: from}, {set: ends, key: to},
+	}
 }
 
 // PermitTunnel accepts the packets of a tunnel.
@@ -103,8 +107,7 @@ func (g *Guards) PermitTunnel(t own.Tunnel) error {
 		return nil
 	}
 	err := g.change(true, func(change transaction) error {
-		network, ends, peer := tunnelElements(t)
-		for _, e := range []element{network, ends, peer} {
+		for _, e := range tunnelElements(t) {
 			change.add(e, "")
 		}
 		return nil
@@ -124,13 +127,18 @@ func (g *Guards) ForbidTunnel(t own.Tunnel) error {
 		if !g.tunnels[t] {
 			return nil
 		}
-		network, ends, peer := tunnelElements(t)
-		change.remove(ends)
-		if !g.anyTunnel(func(o own.Tunnel) bool { return o != t && o.Vni == t.Vni && o.Dst == t.Dst }) {
-			change.remove(peer)
+		shared := map[element]bool{}
+		for other := range g.tunnels {
+			if other != t {
+				for _, e := range tunnelElements(other) {
+					shared[e] = true
+				}
+			}
 		}
-		if !g.anyTunnel(func(o own.Tunnel) bool { return o != t && o.Vni == t.Vni }) {
-			change.remove(network)
+		for _, e := range tunnelElements(t) {
+			if !shared[e] {
+				change.remove(e)
+			}
 		}
 		return nil
 	}, func() { delete(g.tunnels, t) })
@@ -138,15 +146,6 @@ func (g *Guards) ForbidTunnel(t own.Tunnel) error {
 		return fmt.Errorf("forbidding VXLAN packets of %v: %w", t.Dst, err)
 	}
 	return nil
-}
-
-func (g *Guards) anyTunnel(is func(own.Tunnel) bool) bool {
-	for t := range g.tunnels {
-		if is(t) {
-			return true
-		}
-	}
-	return false
 }
 
 // Tunnels returns the tunnels whose packets are accepted, as the kernel has them; none if
@@ -186,7 +185,7 @@ func tunnelsIn(table *nft.Table) map[own.Tunnel]bool {
 		remote, _ := netip.AddrFromSlice([]byte(e.key[4 : 4+half]))
 		local, _ := netip.AddrFromSlice([]byte(e.key[4+half:]))
 		t := own.Tunnel{VXLANID: own.VXLANID{Src: local, Vni: uint32(e.key[0])<<16 | uint32(e.key[1])<<8 | uint32(e.key[2])}, Dst: remote}
-		if network, ends, peer := tunnelElements(t); found[network] && found[ends] && found[peer] {
+		if !slices.ContainsFunc(tunnelElements(t), func(e element) bool { return !found[e] }) {
 			tunnels[t] = true
 		}
 	}

@@ -3,6 +3,7 @@ package podguard
 import (
 	"encoding/binary"
 
+	"github.com/contiv/contiv/netlink/nft"
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
@@ -17,7 +18,9 @@ const (
 	scratch     = first + 12 // for comparisons, behind the longest key
 )
 
-type words []expr.Any
+type words []nft.Word
+
+func of(list ...expr.Any) words { return nft.Words(list...) }
 
 func join(parts ...words) (list words) {
 	for _, p := range parts {
@@ -27,11 +30,11 @@ func join(parts ...words) (list words) {
 }
 
 func meta(key expr.MetaKey, register uint32) words {
-	return words{&expr.Meta{Key: key, Register: register}}
+	return of(&expr.Meta{Key: key, Register: register})
 }
 
 func payload(base expr.PayloadBase, offset, length, register uint32) words {
-	return words{&expr.Payload{OperationType: expr.PayloadLoad, DestRegister: register, Base: base, Offset: offset, Len: length}}
+	return of(&expr.Payload{OperationType: expr.PayloadLoad, DestRegister: register, Base: base, Offset: offset, Len: length})
 }
 
 // link, network and transport load a part of the header of that layer.
@@ -51,21 +54,21 @@ func fromDevice() words { return meta(expr.MetaKeyIIFNAME, first) }
 
 // equals compares what was loaded into the scratch register.
 func equals(data ...byte) words {
-	return words{&expr.Cmp{Op: expr.CmpOpEq, Register: scratch, Data: data}}
+	return of(&expr.Cmp{Op: expr.CmpOpEq, Register: scratch, Data: data})
 }
 
 func differs(data ...byte) words {
-	return words{&expr.Cmp{Op: expr.CmpOpNeq, Register: scratch, Data: data}}
+	return of(&expr.Cmp{Op: expr.CmpOpNeq, Register: scratch, Data: data})
 }
 
 func ofFamily(family byte) words { return join(meta(expr.MetaKeyNFPROTO, scratch), equals(family)) }
 
 // status loads bits of the status of the packet's connection. Packets without one match no rule that does.
 func status(bits uint32) words {
-	return words{
+	return of(
 		&expr.Ct{Key: expr.CtKeySTATUS, Register: scratch},
 		&expr.Bitwise{SourceRegister: scratch, DestRegister: scratch, Len: 4, Mask: native32(bits), Xor: make([]byte, 4)},
-	}
+	)
 }
 
 // translated matches packets whose source or destination the node translates.
@@ -84,24 +87,26 @@ func senderMAC() words { return link(6, 6, afterDevice) }
 
 // inSet continues if the loaded key is in the set.
 func inSet(set *nftables.Set) words {
-	return words{&expr.Lookup{SourceRegister: first, SetName: set.Name}}
+	return of(&expr.Lookup{SourceRegister: first, SetName: set.Name})
 }
 
 // verdictOf executes the verdict that the map holds for the loaded key.
 func verdictOf(verdicts *nftables.Set) words {
-	return words{&expr.Lookup{SourceRegister: first, SetName: verdicts.Name, IsDestRegSet: true}}
+	return of(&expr.Lookup{SourceRegister: first, SetName: verdicts.Name, IsDestRegSet: true})
 }
 
-func accept() words { return words{&expr.Verdict{Kind: expr.VerdictAccept}} }
-func drop() words   { return words{&expr.Verdict{Kind: expr.VerdictDrop}} }
+func accept() words { return of(&expr.Verdict{Kind: expr.VerdictAccept}) }
+func drop() words   { return of(&expr.Verdict{Kind: expr.VerdictDrop}) }
 
-func goTo(chain string) words { return words{&expr.Verdict{Kind: expr.VerdictGoto, Chain: chain}} }
+func jump(chain string) words { return of(&expr.Verdict{Kind: expr.VerdictJump, Chain: chain}) }
+
+func goTo(chain string) words { return of(&expr.Verdict{Kind: expr.VerdictGoto, Chain: chain}) }
 
 // counted counts the packet for its device, and drops it.
 func counted(set *nftables.Set) words {
-	return join(fromDevice(), words{&expr.Dynset{
+	return join(fromDevice(), of(&expr.Dynset{
 		SrcRegKey: first, SetName: set.Name, Operation: uint32(unix.NFT_DYNSET_OP_UPDATE), Exprs: []expr.Any{&expr.Counter{}},
-	}}, drop())
+	}), drop())
 }
 
 // big16 is a number as it is in packets.

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"net"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -34,11 +35,20 @@ func ethernet(dst, src MAC, etherType uint16, payload []byte) []byte {
 // Datagram is a UDP packet from src to dst with the text; IPv4 ones are a first fragment
 // if fragment is set.
 func Datagram(from, to MAC, src, dst netip.Addr, text string, fragment bool) []byte {
-	udp := binary.BigEndian.AppendUint16(nil, 4000)
-	udp = binary.BigEndian.AppendUint16(udp, 4001)
-	udp = binary.BigEndian.AppendUint16(udp, uint16(8+len(text)))
-	udp = append(append(udp, 0, 0), text...)
-	return Packet(from, to, src, dst, unix.IPPROTO_UDP, 64, 6, udp, fragment)
+	return Packet(from, to, src, dst, unix.IPPROTO_UDP, 64, 6, udp(4000, 4001, text), fragment)
+}
+
+// Between is a UDP packet with the text from one port to another one.
+func Between(from, to MAC, src, dst netip.AddrPort, text string) []byte {
+	return Packet(from, to, src.Addr(), dst.Addr(), unix.IPPROTO_UDP, 64, 6, udp(src.Port(), dst.Port(), text), false)
+}
+
+// udp is a datagram without a checksum.
+func udp(src, dst uint16, text string) []byte {
+	header := binary.BigEndian.AppendUint16(nil, src)
+	header = binary.BigEndian.AppendUint16(header, dst)
+	header = binary.BigEndian.AppendUint16(header, uint16(8+len(text)))
+	return append(append(header, 0, 0), text...)
 }
 
 // Packet is an IP packet; checksumAt is where the checksum of the payload goes.
@@ -203,6 +213,53 @@ func TCP(from, to MAC, src, dst netip.AddrPort, flags byte) []byte {
 	segment = binary.BigEndian.AppendUint16(segment, dst.Port())
 	segment = append(segment, 0, 0, 0, 1, 0, 0, 0, 1, 5<<4, flags, 0xff, 0xff, 0, 0, 0, 0)
 	return Packet(from, to, src.Addr(), dst.Addr(), unix.IPPROTO_TCP, 64, 16, segment, false)
+}
+
+// ICMPError is an error about the packet in the frame quoted; info is the second word of its header. It goes to the sender of
+// that packet.
+func ICMPError(from, to MAC, src netip.Addr, kind, code byte, info uint32, quoted []byte) []byte {
+	at, length := 14+12, 4
+	if src.Is6() {
+		at, length = 14+8, 16
+	}
+	dst, _ := netip.AddrFromSlice(quoted[at : at+length])
+	return ICMP(from, to, src, dst, append(binary.BigEndian.AppendUint32([]byte{kind, code, 0, 0}, info), quoted[14:]...))
+}
+
+// ICMP is a packet with a message of ICMP, or ICMPv6, whose checksum is zero.
+func ICMP(from, to MAC, src, dst netip.Addr, message []byte) []byte {
+	if src.Is6() {
+		return Packet(from, to, src, dst, unix.IPPROTO_ICMPV6, 64, 2, message, false)
+	}
+	header := Packet(from, to, src, dst, unix.IPPROTO_ICMP, 64, 2, message, false)[:34:34]
+	message = bytes.Clone(message)
+	binary.BigEndian.PutUint16(message[2:], checksum(message)) // without addresses
+	return append(header, message...)
+}
+
+// WithHeaders returns an IPv6 packet with extension headers of these kinds, or an IPv4 packet with options.
+func WithHeaders(frame []byte, kinds ...byte) []byte {
+	if frame[12] == 8 {
+		header := append(bytes.Clone(frame[14:34]), 1, 1, 1, 0) // no operation, end
+		header[0]++
+		binary.BigEndian.PutUint16(header[2:], binary.BigEndian.Uint16(header[2:])+4)
+		header[10], header[11] = 0, 0
+		binary.BigEndian.PutUint16(header[10:], checksum(header))
+		return slices.Concat(frame[:14], header, frame[34:])
+	}
+	header, headers := bytes.Clone(frame[:54]), []byte(nil)
+	next := &header[20]
+	for _, kind := range kinds {
+		h := []byte{*next, 0, 1, 4, 0, 0, 0, 0} // padding
+		if kind == unix.IPPROTO_FRAGMENT {
+			h = []byte{*next, 0, 0, 0, 0, 0, 0, 1} // the only one
+		}
+		*next = kind
+		headers = append(headers, h...)
+		next = &headers[len(headers)-8]
+	}
+	binary.BigEndian.PutUint16(header[18:], binary.BigEndian.Uint16(header[18:])+uint16(len(headers)))
+	return slices.Concat(header, headers, frame[54:])
 }
 
 // VXLAN is the payload of a UDP packet with a frame in a network.

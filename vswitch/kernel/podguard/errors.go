@@ -1,0 +1,115 @@
+package podguard
+
+import (
+	"github.com/contiv/contiv/netlink/nft"
+	"github.com/contiv/contiv/vswitch"
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+)
+
+// Rules for the ICMP errors that devices of the vswitch send. Connection tracking finds the connection of the packet that an
+// error quotes. The rules apply before translation: the addresses are still those of the packet that the sender received.
+//
+//	guarded device    about no packet to an address of the pod? drop
+//	                  redirect? drop
+//	                  path MTU of a translated connection, or too small? drop
+//	other devices     redirect or path MTU: about no connection, too small, or of the end of a tunnel? drop
+//	of ours
+//
+// A path MTU holds for an address. Once the node has translated the quoted packet back, that is the address of a node or of a
+// service, which others use, too. Hence a pod has no say in the path MTU of translated connections.
+
+// icmpFamily is what the ICMP errors of an IP version look like.
+type icmpFamily struct {
+	family   byte
+	protocol byte
+	name     string
+	// errors are the ranges of the types of errors.
+	errors [][2]byte
+	// tooBig is the type, and code, of an error that tells a path MTU, which is at mtuAt.
+	tooBig []byte
+	mtuAt  uint32
+	// minMTU is the smallest path MTU that is believed, as it is in packets.
+	minMTU []byte
+	// redirect is the type of redirects; 0: other rules drop them.
+	redirect byte
+	// source and destination are what connection tracking calls the addresses of a connection.
+	source, destination uint32
+	own, ends           *nftables.Set
+}
+
+var icmpFamilies = []icmpFamily{
+	{
+		family: unix.NFPROTO_IPV4, protocol: unix.IPPROTO_ICMP, name: "IPv4", errors: [][2]byte{{3, 5}, {11, 12}}, tooBig: []byte{3, 4}, redirect: 5,
+		mtuAt: 6, minMTU: big16(576), source: unix.NFT_CT_SRC_IP, destination: unix.NFT_CT_DST_IP, own: own4, ends: ends4,
+	},
+	{
+		family: unix.NFPROTO_IPV6, protocol: unix.IPPROTO_ICMPV6, name: "IPv6", errors: [][2]byte{{0, 127}}, tooBig: []byte{2},
+		mtuAt: 4, minMTU: append([]byte{0, 0}, big16(1280)...), source: unix.NFT_CT_SRC_IP6, destination: unix.NFT_CT_DST_IP6, own: own6, ends: ends6,
+	},
+}
+
+// directions of a connection: as it was opened, and its answers. The receiver of a packet is the source of the other direction.
+var directions = []string{"answer", "request"}
+
+func errorRules() (list []rule) {
+	add := func(chain, what string, parts ...words) { list = append(list, rule{chain, what, join(parts...)}) }
+	dropped := counted(dropped[vswitch.DropICMP])
+	for _, f := range icmpFamilies {
+		icmp := ofProtocol(f.protocol)
+		tooBig := join(icmp, transport(0, uint32(len(f.tooBig)), scratch), equals(f.tooBig...))
+		redirect := join(icmp, transport(0, 1, scratch), equals(f.redirect))
+		for _, types := range f.errors {
+			isError := join(icmp, transport(0, 1, scratch), between([]byte{types[0]}, []byte{types[1]}))
+			for direction, packet := range directions {
+				add(chainErrors, f.name+" about "+packet+" that the pod received", isError, onEthernet(), ofDirection(byte(direction)), fromDevice(), senderMAC(),
+					tuple(f.source, direction, afterMAC), inSet(f.own), goTo(chainQuoted))
+			}
+			add(chainErrors, f.name+" of a pod about other packets", isError, fromDevice(), inSet(guarded), dropped)
+		}
+		add(chainErrors, f.name+" path MTU", tooBig, fromGroup(), goTo(chainPath))
+		add(chainQuoted, f.name+" path MTU", tooBig, goTo(chainPathOfPod))
+		if f.redirect != 0 {
+			add(chainErrors, f.name+" redirect", redirect, fromGroup(), goTo(chainPath))
+			add(chainQuoted, f.name+" redirect of a pod", redirect, dropped)
+		}
+	}
+	add(chainQuoted, "other errors", accept())
+	add(chainPathOfPod, "translated", translated(), dropped)
+	add(chainPathOfPod, "as received", goTo(chainPath))
+	add(chainPath, "of no connection", unrelated(), dropped)
+	for _, f := range icmpFamilies {
+		for direction := range directions {
+			add(chainPath, f.name+" to the end of a tunnel", ofFamily(f.family), tuple(f.destination, direction, first), inSet(f.ends), dropped)
+		}
+		add(chainPath, f.name+" too small", ofProtocol(f.protocol), transport(0, uint32(len(f.tooBig)), scratch), equals(f.tooBig...),
+			transport(f.mtuAt, uint32(len(f.minMTU)), scratch), of(&expr.Cmp{Op: expr.CmpOpLt, Register: scratch, Data: f.minMTU}), dropped)
+	}
+	add(chainPath, "of a connection", accept())
+	return list
+}
+
+// unrelated matches packets that are about no connection.
+func unrelated() words {
+	return of(
+		&expr.Ct{Key: expr.CtKeySTATE, Register: scratch},
+		&expr.Bitwise{SourceRegister: scratch, DestRegister: scratch, Len: 4, Mask: native32(expr.CtStateBitRELATED), Xor: make([]byte, 4)},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: scratch, Data: make([]byte, 4)},
+	)
+}
+
+// ofDirection matches packets of a direction of a connection. An error has the opposite of the packet that it quotes.
+func ofDirection(direction byte) words {
+	return join(of(&expr.Ct{Key: expr.CtKeyDIRECTION, Register: scratch}), equals(direction))
+}
+
+// tuple loads an address of a direction of the packet's connection.
+func tuple(key uint32, direction int, register uint32) words {
+	return words{nft.Tuple{Register: register, Key: key, Direction: byte(direction)}}
+}
+
+// between matches what was loaded into the scratch register.
+func between(first, last []byte) words {
+	return of(&expr.Range{Op: expr.CmpOpEq, Register: scratch, FromData: first, ToData: last})
+}
