@@ -103,6 +103,8 @@ var fields = map[string]field{
 	"oifname":        {typ: nftables.TypeIFName, load: ofMeta(expr.MetaKeyOIFNAME)},
 	"meta iifkind":   {typ: nftables.TypeIFName, load: ofMeta(MetaInputKind)},
 	"meta oifkind":   {typ: nftables.TypeIFName, load: ofMeta(MetaOutputKind)},
+	"meta iifgroup":  {typ: nftables.TypeDevGroup, load: ofMeta(expr.MetaKeyIIFGROUP), native: true},
+	"meta oifgroup":  {typ: nftables.TypeDevGroup, load: ofMeta(expr.MetaKeyOIFGROUP), native: true},
 	"iif":            {typ: nftables.TypeIFIndex, load: ofMeta(expr.MetaKeyIIF), native: true, typeof: [3]uint32{typeofMeta, uint32(expr.MetaKeyIIF)}},
 	"oif":            {typ: nftables.TypeIFIndex, load: ofMeta(expr.MetaKeyOIF), native: true, typeof: [3]uint32{typeofMeta, uint32(expr.MetaKeyOIF)}},
 	"ether saddr":    {typ: nftables.TypeEtherAddr, load: ofPayload(expr.PayloadBaseLLHeader, 6, lenEther), ethernet: true},

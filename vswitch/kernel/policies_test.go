@@ -3,14 +3,19 @@ package kernel
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
+	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	contiv_filter "github.com/contiv/contiv/api/contiv/filter"
+	"github.com/contiv/contiv/vswitch/vswitchtest"
+	"github.com/contiv/contiv/vswitch/vswitchtest/frames"
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 )
@@ -99,5 +104,71 @@ func TestPacketsThatTheNodeSendsForOthersAreJudged(t *testing.T) {
 		if passed := string(buffer[:n]) == from.addr; passed != from.passes {
 			t.Errorf("from %s: passed %v, want %v", from.addr, passed, from.passes)
 		}
+	}
+}
+
+// An ICMP error about a connection passes the policies of its pods only if it comes from where the connection leads.
+func TestErrorsAboutConnectionsComeByTheirPath(t *testing.T) {
+	for version, addrs := range map[string][3]string{"IPv4": {"10.1.1.2", "10.1.1.3", "192.168.16.77"}, "IPv6": {"fd10:1::2", "fd10:1::3", "fd16::77"}} {
+		t.Run(version, func(t *testing.T) {
+			site := newNode(t)
+			v := openKernel(t, site)
+			node := map[bool]string{true: "192.168.16.1/24", false: "fd16::1/64"}[version == "IPv4"]
+			site.Exec(t, "ip addr add "+node+" dev "+nic+" nodad")
+			site.Exec(t, "ip link set dev "+nic+" up")
+			outside := site.peer
+			outside.Exec(t, fmt.Sprintf("ip addr add %s/%s dev %s nodad", addrs[2], node[strings.Index(node, "/")+1:], uplink))
+			outside.Exec(t, fmt.Sprintf("ip route add %s via %s", addrs[0], node[:strings.Index(node, "/")]))
+			pod, friend := guardedPod(t, site, v, "pod", addrs[0]), guardedPod(t, site, v, "friend", addrs[1])
+			site.Exec(t, "sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1")
+			bits := mustAddr(addrs[0]).BitLen()
+			check(t, v.Filter().Set(t.Context(),
+				&contiv_filter.AccessList{Name: "friends", Rules: []*contiv_filter.AccessList_Rule{{Networks: []string{netip.PrefixFrom(mustAddr(addrs[1]), bits).String()}}}},
+				&contiv_filter.Subject{Name: "pod", Addresses: []string{addrs[0]}, Ingress: []*contiv_filter.Subject_Stage{{Lists: []string{"friends"}, Deny: true}}}))
+
+			device := inHost(t, outside, func() (*frames.Wire, error) { return frames.NewWire(uplink) })
+			t.Cleanup(device.Close)
+			ear := inHost(t, pod.Host, func() (*frames.Wire, error) { return frames.NewWire("eth0") })
+			t.Cleanup(ear.Close)
+			macOf := func(h *vswitchtest.Host, dev string) frames.MAC {
+				return frames.ParseMAC(t, strings.Fields(h.Exec(t, "ip -br link show dev "+dev))[2])
+			}
+			from, to := macOf(outside, uplink), macOf(site.Host, nic)
+			unreachable := func(src, dst netip.AddrPort, text string) {
+				kind, code := byte(3), byte(3)
+				if src.Addr().Is6() {
+					kind, code = 1, 4
+				}
+				device.Send(t, frames.ICMPError(from, to, mustAddr(addrs[2]), kind, code, 0, frames.Between(from, to, src, dst, text)))
+			}
+
+			with := func(peer *net.UDPConn) (own, other netip.AddrPort) {
+				t.Helper()
+				other = peer.LocalAddr().(*net.UDPAddr).AddrPort()
+				open := inHost(t, pod.Host, func() (net.Conn, error) { return net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(other)) })
+				t.Cleanup(func() { open.Close() })
+				_, err := open.Write([]byte("question"))
+				check(t, err)
+				check(t, peer.SetReadDeadline(time.Now().Add(5*time.Second)))
+				_, _, err = peer.ReadFromUDPAddrPort(make([]byte, 64))
+				check(t, err)
+				return open.LocalAddr().(*net.UDPAddr).AddrPort(), other
+			}
+			own, other := with(friend.listen(t, 9999))
+			far := inHost(t, outside, func() (*net.UDPConn, error) {
+				return net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(mustAddr(addrs[2]), 9999)))
+			})
+			t.Cleanup(func() { far.Close() })
+			ownFar, otherFar := with(far)
+			unreachable(own, other, "about the friend")
+			unreachable(ownFar, otherFar, "about the outside")
+			seen := ear.Receive(5*time.Second, frames.Containing("about the outside"))
+			if seen == nil {
+				t.Fatal("an error about a connection to the outside does not arrive")
+			}
+			if slices.ContainsFunc(seen, frames.Containing("about the friend")) {
+				t.Error("the outside ended a connection between two pods of the node")
+			}
+		})
 	}
 }

@@ -400,7 +400,7 @@ func (w *walk) meta(key expr.MetaKey) ([]byte, error) {
 		return kind(p.in), nil
 	case expr.MetaKeyOIFTYPE:
 		return kind(p.out), nil
-	case expr.MetaKeyIIFGROUP:
+	case expr.MetaKeyIIFGROUP, expr.MetaKeyOIFGROUP:
 		return native32(0), nil
 	case inputKind, outputKind:
 		return name(""), nil

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/contiv/contiv/netlink/nft"
+	"github.com/contiv/contiv/vswitch/kernel/own"
 	"github.com/google/nftables"
 	"golang.org/x/sys/unix"
 )
@@ -18,6 +19,9 @@ const (
 	markShift      = 8
 	lastGeneration = 0xffff
 )
+
+// outside is the bit of the mark of a connection that passes a device that is not the vswitch's.
+const outside = 0x01000000
 
 // passed is the bit of the mark of a packet that says that a list left it to the next stage
 // of its subject. It counts within one stage only.
@@ -60,7 +64,7 @@ func baseChain(name string) *nftables.Chain {
 }
 
 // baseChains are there as long as the table is, in an order in which they can be filled.
-var baseChains = []string{"forward", "output", "judge", "incoming", "pass", "stray", "denied-in", "denied-out", "isolated-in", "isolated-out", "flows"}
+var baseChains = []string{"forward", "output", "judge", "incoming", "pass", "stray", "errors", "denied-in", "denied-out", "isolated-in", "isolated-out", "flows"}
 
 // baseLines are the rules of a base chain at a generation.
 func baseLines(chain string, generation int) []line {
@@ -76,7 +80,7 @@ func baseLines(chain string, generation int) []line {
 		return lines("fib saddr type local accept", "ct state related accept", "goto judge")
 	case "judge":
 		return lines(
-			"meta l4proto { icmp, icmpv6 } ct state related accept",
+			"meta l4proto { icmp, icmpv6 } ct state related goto errors",
 			// Without conntrack, the opener of the connection is unknown.
 			"ct state invalid,untracked goto stray",
 			"ct original ip saddr . ct reply ip saddr @self4 goto pass",
@@ -87,10 +91,17 @@ func baseLines(chain string, generation int) []line {
 	case "incoming":
 		return lines("ct reply ip saddr vmap @in4", "ct reply ip6 saddr vmap @in6", "goto pass")
 	case "pass":
-		return lines(clearPassed, fmt.Sprintf("ct mark set ct mark & %#08x | %s accept", ^uint32(markMask), judged))
+		return lines(clearPassed,
+			fmt.Sprintf("meta iifgroup != %d ct mark set ct mark | %#08x", own.DeviceGroup, outside),
+			fmt.Sprintf("meta oifgroup != %d ct mark set ct mark | %#08x", own.DeviceGroup, outside),
+			fmt.Sprintf("ct mark set ct mark & %#08x | %s accept", ^uint32(markMask), judged))
 	case "stray":
 		// Frames of a bridge, which br_netfilter shows: what they carry is judged where it is routed.
 		return lines("meta iifkind bridge meta oifkind bridge accept", "ip saddr @subjects4 drop", "ip daddr @subjects4 drop", "ip6 saddr @subjects6 drop", "ip6 daddr @subjects6 drop", "accept")
+	case "errors":
+		// ICMP errors about a connection. What devices of ours receive, podguard has judged. Other devices are on the path
+		// only of connections that pass one of them.
+		return lines(fmt.Sprintf("meta iifgroup %d accept", own.DeviceGroup), fmt.Sprintf("ct mark & %#08x != 0 accept", outside), "goto stray")
 	case "flows":
 		return flowLines()
 	}
