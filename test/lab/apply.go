@@ -44,6 +44,9 @@ func (l *Lab) Apply(ctx context.Context, file string) ([]string, error) {
 	for _, object := range objects {
 		errs = append(errs, l.check(file, object, networks)...)
 	}
+	if errors.Join(errs...) == nil {
+		errs = l.conflicts(file, st, objects, networks)
+	}
 	if err := errors.Join(errs...); err != nil {
 		if len(objects) > 1 {
 			err = fmt.Errorf("%w\nnothing was applied", err)
@@ -124,6 +127,59 @@ func (l *Lab) check(file string, object read, networks []netip.Prefix) []error {
 		errs[i] = fmt.Errorf("%s: %s: %v: %w", file, object.place, object, err)
 	}
 	return errs
+}
+
+// conflicts returns why objects cannot be applied beside those that the lab has, and one after the other: names of pods, nodes,
+// cluster IPs and node ports.
+func (l *Lab) conflicts(file string, st *State, objects []read, networks []netip.Prefix) (errs []error) {
+	services, err := stored[corev1.Service](l, "Service")
+	if err != nil {
+		return []error{err}
+	}
+	for _, object := range objects {
+		err := st.podConflict(object.Unstructured)
+		if object.GetKind() == "Service" {
+			services, err = withService(services, object.Unstructured, networks)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %s: %v: %w", file, object.place, object, err))
+		}
+	}
+	return errs
+}
+
+// podConflict returns why a pod cannot be made, or changed, as its object says; nil for other objects.
+func (s *State) podConflict(object *unstructured.Unstructured) error {
+	pod, err := toPod(object)
+	if err != nil || pod == nil || pod.Spec.NodeName == "" {
+		return err
+	}
+	if known, err := s.Pod(pod.Namespace + "/" + pod.Name); err == nil {
+		if pod.Spec.NodeName != known.Node {
+			return fmt.Errorf("the pod runs on %s and cannot move to %s; delete it first", known.Node, pod.Spec.NodeName)
+		}
+		return nil
+	}
+	if pod.Spec.HostNetwork {
+		return nil
+	}
+	if _, err := s.Node(pod.Spec.NodeName); err != nil {
+		return err
+	}
+	return s.nameable("pod", pod.Name)
+}
+
+// withService returns the services after one was applied, or why it cannot be.
+func withService(services []corev1.Service, object *unstructured.Unstructured, networks []netip.Prefix) ([]corev1.Service, error) {
+	service := corev1.Service{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &service); err != nil {
+		return services, err
+	}
+	others, previous := withoutService(services, &service)
+	if err := apiserver.Allocate(&service, previous, others, networks); err != nil {
+		return services, err
+	}
+	return append(others, service), nil
 }
 
 // readFile reads a file, or the standard input if that is "-".

@@ -35,11 +35,7 @@ func (l *Lab) applyService(ctx context.Context, object *unstructured.Unstructure
 		if err != nil {
 			return err
 		}
-		var previous *corev1.Service
-		if i := slices.IndexFunc(others, func(o corev1.Service) bool { return o.Namespace == service.Namespace && o.Name == service.Name }); i >= 0 {
-			own := others[i]
-			previous, others = &own, slices.Delete(others, i, i+1)
-		}
+		others, previous := withoutService(others, service)
 		if err := apiserver.Allocate(service, previous, others, networks); err != nil {
 			return err
 		}
@@ -47,6 +43,18 @@ func (l *Lab) applyService(ctx context.Context, object *unstructured.Unstructure
 		return err
 	})
 	return done + addressesOf(service), err
+}
+
+// withoutService returns the other services, and the service as it was; nil if it is new.
+func withoutService(all []corev1.Service, service *corev1.Service) (others []corev1.Service, previous *corev1.Service) {
+	for i, s := range all {
+		if s.Namespace == service.Namespace && s.Name == service.Name {
+			previous = &all[i]
+			continue
+		}
+		others = append(others, s)
+	}
+	return others, previous
 }
 
 // serviceNetworks returns the networks of cluster IPs, one of each IP version that the services of the lab have.

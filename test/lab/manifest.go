@@ -3,6 +3,7 @@ package lab
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
@@ -32,7 +33,19 @@ func manifestName(kind, namespace, name string) string {
 	if namespace != "" {
 		parts = append(parts, namespace)
 	}
-	return strings.Join(append(parts, name), "_") + ".yaml"
+	return fileName(strings.Join(append(parts, name), "_")) + ".yaml"
+}
+
+// maxFileName leaves room for endings: Linux allows 255 bytes.
+const maxFileName = 200
+
+// fileName returns a text, or its beginning and its hash if it is too long for the name of a file.
+func fileName(text string) string {
+	if len(text) <= maxFileName {
+		return text
+	}
+	hash := fmt.Sprintf("~%x", sha256.Sum256([]byte(text)))[:17]
+	return text[:maxFileName-len(hash)] + hash
 }
 
 func namespaceManifest(name string) manifest {
@@ -212,11 +225,13 @@ func objectsOf(content any, place string) (objects []read) {
 		}
 		return objects
 	}
-	name, _, _ := unstructured.NestedFieldNoCopy(fields, "metadata", "name")
-	switch name.(type) {
-	case nil, string:
-	default:
-		return []read{{place: place, wrong: fmt.Errorf("metadata.name: must be a string, not %v: put it in quotes", name)}}
+	for _, path := range [][]string{{"kind"}, {"metadata", "name"}, {"metadata", "namespace"}} {
+		value, _, _ := unstructured.NestedFieldNoCopy(fields, path...)
+		switch value.(type) {
+		case nil, string:
+		default: // YAML reads y, n, on, off and numbers as such
+			return []read{{place: place, wrong: fmt.Errorf("%s: must be a string, not %v: put it in quotes", strings.Join(path, "."), value)}}
+		}
 	}
 	if object.GetKind() == "" || object.GetName() == "" {
 		return []read{{place: place, wrong: errNoObject}}

@@ -358,9 +358,13 @@ spec: {nodeName: node2, containers: [{name: c, image: i}]}
 		"# nothing":                          "app.yaml has no Kubernetes object",
 		"apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {nodename: node1}": `app.yaml: document 1: Pod default/p: spec.nodename: no such field: did you mean "nodeName"?`,
 		"{": "document 1",
-		"apiVersion: v1\nkind: Namespace\nmetadata: {name: good}\n---\napiVersion: v1\nkind: Service\nmetadata: {name: bad, name: bad}\n": "nothing was applied",
-		"apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: Service, metadata: {name: bad}, spec: {ports: [{port: 0}]}}]":         "document 1, item 1: Service default/bad: spec.ports[0].port",
-		"apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {nodeName: node9}":                                                         "it has: node1 node2",
+		"apiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: y}\nspec: {nodeName: node1}":                                                     "metadata.namespace: must be a string, not true: put it in quotes",
+		"apiVersion: v1\nkind: Service\nmetadata: {name: web, namespace: 1}\nspec: {ports: [{port: 80}]}":                                           "metadata.namespace: must be a string, not 1",
+		"apiVersion: v1\nkind: Namespace\nmetadata: {name: good}\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: node1}\nspec: {nodeName: node2}": "nothing was applied",
+		serviceAt("a", 30080) + "---\n" + serviceAt("b", 30080):                                                                                     "node port 30080 is that of service default/a",
+		"apiVersion: v1\nkind: Namespace\nmetadata: {name: good}\n---\napiVersion: v1\nkind: Service\nmetadata: {name: bad, name: bad}\n":           "nothing was applied",
+		"apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: Service, metadata: {name: bad}, spec: {ports: [{port: 0}]}}]":                   "document 1, item 1: Service default/bad: spec.ports[0].port",
+		"apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {nodeName: node9}":                                                                   "it has: node1 node2",
 	} {
 		_, err := apply(content)
 		requireError(t, err, want)
@@ -375,6 +379,33 @@ spec: {nodeName: node2, containers: [{name: c, image: i}]}
 	done, err = l.Delete(t.Context(), file)
 	if !errors.Is(err, lab.ErrNotFound) || !strings.Contains(err.Error(), "Pod default/web: not found") || !slices.Equal(done, []string{"Service default/web deleted"}) {
 		t.Errorf("deleting what is partly gone: %q, %v", done, err)
+	}
+}
+
+func serviceAt(name string, nodePort int) string {
+	return fmt.Sprintf("apiVersion: v1\nkind: Service\nmetadata: {name: %s}\nspec: {type: NodePort, ports: [{port: 80, nodePort: %d}]}\n", name, nodePort)
+}
+
+// Names may be as long as Kubernetes allows, which is longer than a file's.
+func TestApplyLongNames(t *testing.T) {
+	l := up(t, options(t))
+	name := strings.Repeat("a", 250) + "-1"
+	file := filepath.Join(t.TempDir(), "long.yaml")
+	content := fmt.Sprintf("apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: %[1]sx}\nspec: {podSelector: {}}\n---\napiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: %[1]sy}\nspec: {podSelector: {}}\n---\n"+
+		"apiVersion: v1\nkind: Pod\nmetadata: {name: %[1]sx}\nspec: {nodeName: node1, containers: [{name: c, image: i}]}\n", name)
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	done, err := l.Apply(t.Context(), file)
+	if err != nil || len(done) != 3 {
+		t.Fatalf("%q, %v", done, err)
+	}
+	files, err := os.ReadDir(l.Path("manifests"))
+	if err != nil || len(files) != 6 {
+		t.Errorf("%v, %v: want a namespace, two nodes and three objects", files, err)
+	}
+	if done, err = l.Delete(t.Context(), file); err != nil || len(done) != 3 {
+		t.Errorf("%q, %v", done, err)
 	}
 }
 

@@ -29,7 +29,10 @@ type PodSpec struct {
 	Template *corev1.Pod
 }
 
-var dnsName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$`)
+var dnsName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$`)
+
+// maxPodName and maxNamespace are the lengths that Kubernetes allows.
+const maxPodName, maxNamespace = 253, 63
 
 // ParsePodID splits "name" or "namespace/name".
 func ParsePodID(id string) (namespace, name string, err error) {
@@ -37,8 +40,8 @@ func ParsePodID(id string) (namespace, name string, err error) {
 	if !ok {
 		namespace, name = DefaultNamespace, id
 	}
-	if !dnsName.MatchString(name) || !dnsName.MatchString(namespace) {
-		return "", "", nameError("%q cannot be the name of a pod: NAME or NAMESPACE/NAME, each up to 63 lower-case letters, digits, dashes and dots, with a letter or a digit at the beginning and the end", id)
+	if !dnsName.MatchString(name) || !dnsName.MatchString(namespace) || len(name) > maxPodName || len(namespace) > maxNamespace {
+		return "", "", nameError("%q cannot be the name of a pod: NAME or NAMESPACE/NAME of up to %d and %d lower-case letters, digits, dashes and dots, with a letter or a digit at the beginning and the end", id, maxPodName, maxNamespace)
 	}
 	return namespace, name, nil
 }
@@ -161,6 +164,7 @@ func (l *Lab) reservePod(st *State, spec PodSpec) (Pod, Node, error) {
 	if pod.Namespace != DefaultNamespace {
 		pod.Netns += "_" + pod.Namespace
 	}
+	pod.Netns = fileName(pod.Netns)
 	if slices.Contains(st.Namespaces, pod.Netns) {
 		return Pod{}, Node{}, fmt.Errorf("pod %s on node %s would use network namespace %s, which belongs to something else of the lab; rename it", pod.ID(), pod.Node, pod.Netns)
 	}

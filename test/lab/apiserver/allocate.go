@@ -139,12 +139,27 @@ func allocateNodePorts(s, previous *corev1.Service, others []corev1.Service) err
 		for _, p := range o.Spec.Ports {
 			used[nodePort{protocolOf(p.Protocol), p.NodePort}] = o.Namespace + "/" + o.Name
 		}
+		used[nodePort{corev1.ProtocolTCP, o.Spec.HealthCheckNodePort}] = o.Namespace + "/" + o.Name
 	}
+	if by := used[nodePort{corev1.ProtocolTCP, s.Spec.HealthCheckNodePort}]; by != "" && s.Spec.HealthCheckNodePort != 0 {
+		return fmt.Errorf("spec.healthCheckNodePort: node port %d is that of service %s: choose another one, or leave it out", s.Spec.HealthCheckNodePort, by)
+	}
+	used[nodePort{corev1.ProtocolTCP, s.Spec.HealthCheckNodePort}] = "itself"
 	for _, p := range s.Spec.Ports {
 		if by := used[nodePort{protocolOf(p.Protocol), p.NodePort}]; by != "" && p.NodePort != 0 {
 			return fmt.Errorf("spec.ports: node port %d is that of service %s: choose another one, or leave it out", p.NodePort, by)
 		}
 		used[nodePort{protocolOf(p.Protocol), p.NodePort}] = "itself"
+	}
+	if s.Spec.Type == corev1.ServiceTypeLoadBalancer && s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal && s.Spec.HealthCheckNodePort == 0 {
+		earlier := int32(0)
+		if previous != nil {
+			earlier = previous.Spec.HealthCheckNodePort
+		}
+		var err error
+		if s.Spec.HealthCheckNodePort, err = free(used, corev1.ProtocolTCP, earlier); err != nil {
+			return err
+		}
 	}
 	if allocate := s.Spec.AllocateLoadBalancerNodePorts; s.Spec.Type == corev1.ServiceTypeLoadBalancer && allocate != nil && !*allocate {
 		return nil
@@ -154,16 +169,25 @@ func allocateNodePorts(s, previous *corev1.Service, others []corev1.Service) err
 		if p.NodePort != 0 {
 			continue
 		}
-		p.NodePort = earlier(previous, *p)
-		for next := int32(firstNodePort); p.NodePort == 0 || used[nodePort{protocolOf(p.Protocol), p.NodePort}] != ""; next++ {
-			if next > lastNodePort {
-				return errors.New("spec.ports: all node ports are in use")
-			}
-			p.NodePort = next
+		var err error
+		if p.NodePort, err = free(used, protocolOf(p.Protocol), earlier(previous, *p)); err != nil {
+			return err
 		}
-		used[nodePort{protocolOf(p.Protocol), p.NodePort}] = "itself"
 	}
 	return nil
+}
+
+// free takes a port that is not in use: the preferred one, if that is not 0.
+func free(used map[nodePort]string, protocol corev1.Protocol, preferred int32) (int32, error) {
+	port := preferred
+	for next := int32(firstNodePort); port == 0 || used[nodePort{protocol, port}] != ""; next++ {
+		if next > lastNodePort {
+			return 0, errors.New("spec.ports: all node ports are in use")
+		}
+		port = next
+	}
+	used[nodePort{protocol, port}] = "itself"
+	return port, nil
 }
 
 // earlier returns the node port that a port of a service had.

@@ -177,6 +177,37 @@ func TestAllocate(t *testing.T) {
 	}
 }
 
+// A load balancer asks a node whether it has endpoints, at a port that the API server chooses.
+func TestAllocateHealthCheckNodePort(t *testing.T) {
+	networks := []netip.Prefix{DefaultServiceNetwork}
+	local := func(name string, port int32) corev1.Service {
+		s := service(name, "", corev1.ServiceTypeLoadBalancer, corev1.ServicePort{Port: 80, NodePort: 30001})
+		s.Spec.ExternalTrafficPolicy, s.Spec.HealthCheckNodePort = corev1.ServiceExternalTrafficPolicyLocal, port
+		return s
+	}
+	first := local("a", 0)
+	if err := Allocate(&first, nil, nil, networks); err != nil || first.Spec.HealthCheckNodePort != 30000 {
+		t.Fatalf("%+v, %v", first.Spec, err)
+	}
+	again := local("a", 0)
+	if err := Allocate(&again, &first, nil, networks); err != nil || again.Spec.HealthCheckNodePort != 30000 {
+		t.Errorf("applied again: %+v, %v", again.Spec, err)
+	}
+	other := service("b", "", corev1.ServiceTypeNodePort, corev1.ServicePort{Port: 80})
+	if err := Allocate(&other, nil, []corev1.Service{first}, networks); err != nil || other.Spec.Ports[0].NodePort != 30002 {
+		t.Errorf("another one: %+v, %v", other.Spec, err)
+	}
+	taken := local("c", 30000)
+	taken.Spec.Ports[0].NodePort = 30003
+	if err := Allocate(&taken, nil, []corev1.Service{first}, networks); err == nil || !strings.Contains(err.Error(), "spec.healthCheckNodePort: node port 30000 is that of service default/a") {
+		t.Errorf("the port of another one: %v", err)
+	}
+	cluster := service("d", "", corev1.ServiceTypeLoadBalancer, corev1.ServicePort{Port: 80})
+	if err := Allocate(&cluster, nil, nil, networks); err != nil || cluster.Spec.HealthCheckNodePort != 0 {
+		t.Errorf("policy Cluster: %+v, %v", cluster.Spec, err)
+	}
+}
+
 // Families are those of the cluster: a service that needs both is refused where there is one.
 func TestAllocateFamilies(t *testing.T) {
 	const both, v4, v6 = "10.96.0.0/12 fd96::/108", "10.96.0.0/12", "fd96::/108"
