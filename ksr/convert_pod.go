@@ -1,11 +1,13 @@
 package ksr
 
 import (
+	"cmp"
 	"maps"
 
 	"github.com/contiv/contiv/api/contiv/pod"
 	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 var phases = map[corev1.PodPhase]pod.Pod_Phase{
@@ -26,7 +28,7 @@ func convertPod(p *corev1.Pod) proto.Message {
 		Phase:         phases[p.Status.Phase],
 		HostNetwork:   p.Spec.HostNetwork,
 		NodeName:      p.Spec.NodeName,
-		Uid:           string(p.UID),
+		Uid:           string(runtimeUID(p)),
 		Terminating:   p.DeletionTimestamp != nil,
 	}
 	for k, v := range sorted(p.Labels) {
@@ -42,6 +44,12 @@ func convertPod(p *corev1.Pod) proto.Message {
 	out.IpAddress, out.IpAddresses = firstAndAll(p.Status.PodIP, ips)
 	out.HostIpAddress, out.HostIpAddresses = firstAndAll(p.Status.HostIP, hostIPs)
 	return out
+}
+
+// runtimeUID returns the UID that the kubelet gives to the runtime. For a static pod, that is the hash of its file: its object has another UID,
+// and the hash as an annotation.
+func runtimeUID(p *corev1.Pod) types.UID {
+	return cmp.Or(types.UID(p.Annotations[corev1.MirrorPodAnnotationKey]), p.UID)
 }
 
 var protocols = map[corev1.Protocol]pod.Pod_Container_Port_Protocol{
@@ -79,8 +87,10 @@ func convertInitContainers(containers []corev1.Container) []*pod.Pod_Container {
 }
 
 func trimPod(p *corev1.Pod) *corev1.Pod {
+	meta := trimMeta(&p.ObjectMeta)
+	meta.UID = runtimeUID(p) // its annotation is dropped
 	return &corev1.Pod{
-		ObjectMeta: trimMeta(&p.ObjectMeta),
+		ObjectMeta: meta,
 		Spec: corev1.PodSpec{
 			NodeName:       p.Spec.NodeName,
 			HostNetwork:    p.Spec.HostNetwork,

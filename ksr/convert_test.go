@@ -80,6 +80,12 @@ func TestConversion(t *testing.T) {
 			`{"name":"a","namespace":"default","host_network":true}`,
 		},
 		{
+			"static pod",
+			&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "default", UID: "u-1", Annotations: map[string]string{"kubernetes.io/config.mirror": "5ca1ab1e"}}},
+			"/vnf-agent/contiv-ksr/k8s/pod/a/namespace/default",
+			`{"name":"a","namespace":"default","uid":"5ca1ab1e"}`,
+		},
+		{
 			"pod that only knows podIP",
 			&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "default"}, Status: corev1.PodStatus{PodIP: "10.1.1.2"}},
 			"/vnf-agent/contiv-ksr/k8s/pod/a/namespace/default",

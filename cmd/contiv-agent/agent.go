@@ -168,7 +168,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 		Claim:         claim.Err,
 		HostAddresses: links.addresses,
 	}, loop, log)
-	podManager := podmanager.New(local, podmanager.KernelNamespaces, filepath.Join(o.runDir, cniwire.MissedDelsDir), loop, log)
+	podManager := podmanager.New(o.nodeName, local, podmanager.KernelNamespaces, filepath.Join(o.runDir, cniwire.MissedDelsDir), loop, log)
 	addresses := ipam.New(contivConf, nodeSync, podManager, loop, podManager.Store(), log)
 	ipNet := ipnet.New(forNetwork, contivConf, nodeSync, podManager, addresses, scheduler, links, log)
 	services, err := service.New(forServices, contivConf, ipNet, service.Roles{
@@ -214,9 +214,10 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 		return fmt.Errorf("cannot serve CNI requests: %w", err)
 	}
 	cniServer := podmanager.NewServer(podManager, loop, podmanager.NodeView{
-		Ready:    ready,
-		Called:   sb.counts.CNI,
-		PodCIDRs: func() []string { return podCIDRs(nodeSync.GetAllNodes()[o.nodeName]) },
+		Connected: watcher.Connected,
+		Ready:     ready,
+		Called:    sb.counts.CNI,
+		PodCIDRs:  func() []string { return podCIDRs(nodeSync.GetAllNodes()[o.nodeName]) },
 		Device: func(pod podmanager.PodID) (name, mac string, ok bool) {
 			logical, _, _, _ := ipNet.GetPodIfNames(pod)
 			return sb.Device(logical)
@@ -257,8 +258,11 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 		mux.Handle(peers.URL, probes.Handler())
 	}
 	names := newPodNames(podManager, ipNet)
+	identity := identities{podManager.Pods, podManager.LocalPods, podManager.PodOf, addresses.GetPodIPs, podManager.RefusedSandboxes, watcher.Connected}
 	asked := checks{alive: loop.Alive, ready: ready, connected: watcher.Connected, full: remote.Full, limits: remote.Limits, nodeConfig: contivConf.NodeConfigError, warnings: warnings(sb, contivConf, thief, nodeSync, services), notes: services.Notes}.
 		monitored(o, sb, names.owners, probes, paths.Network(), past, registry, checkPods(o.nodeName, podManager.Pods, ipNet.PodsReport, watcher.Connected),
+			health.Check{Name: "sandboxes", Look: identity.sandboxes}, health.Check{Name: "addresses", Look: identity.claims, Cluster: true},
+			health.Check{Name: "pod-subnet", Look: func(context.Context) []string { return addresses.Full() }},
 			health.KSR(remote, watcher.Connected), inEtcd(publisher), health.Check{Name: "policies", Look: policies.Problems, Cluster: true})
 	told := metrics.Conventional(registry)
 	asked.handle(mux, told)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -49,6 +50,69 @@ func checkPods(node string, known func() podmanager.Pods, wired func() (ipnet.Po
 		return problems
 	}})
 	return health.Check{Name: c.Name, Look: func(ctx context.Context) []string { return few(c.Look(ctx)) }}
+}
+
+// identities are what says which pod a sandbox and an address belong to.
+type identities struct {
+	known func() podmanager.Pods
+	wired func() podmanager.LocalPods
+	// podOf returns the pod of a sandbox.
+	podOf     func(*podmanager.LocalPod) (*podmanager.Pod, bool)
+	addresses func(podmanager.PodID) []netip.Addr
+	// refused says which sandboxes were refused.
+	refused   func() []string
+	connected func() error
+}
+
+// sandboxes reports those that claim the name of a pod and are not the pod.
+func (i identities) sandboxes(context.Context) []string {
+	problems := i.refused()
+	if i.connected() != nil {
+		return few(problems)
+	}
+	known := i.known()
+	var former []string
+	for id, local := range i.wired() {
+		p := known[id]
+		if _, current := i.podOf(local); p != nil && !current {
+			former = append(former, fmt.Sprintf("sandbox %s on this node is no longer pod %v, which is on node %s, UID %s: policies treat the sandbox like an unknown pod; remove it (crictl stopp, crictl rmp)",
+				local.ContainerID, id, p.NodeName, cmp.Or(p.UID, "unknown")))
+		}
+	}
+	slices.Sort(former)
+	return few(append(problems, former...))
+}
+
+// claims reports addresses that two pods claim, which both run.
+func (i identities) claims(context.Context) (problems []string) {
+	if i.connected() != nil {
+		return nil
+	}
+	owners := map[netip.Addr][]string{}
+	wired := i.wired()
+	for id, p := range i.known() {
+		if p.HostNetwork || p.Finished || p.Terminating {
+			continue
+		}
+		addrs := slices.Clone(p.IPs)
+		if local := wired[id]; local != nil {
+			if _, current := i.podOf(local); current {
+				addrs = append(addrs, i.addresses(id)...)
+			}
+		}
+		slices.SortFunc(addrs, netip.Addr.Compare)
+		for _, addr := range slices.Compact(addrs) {
+			owners[addr] = append(owners[addr], id.String())
+		}
+	}
+	for addr, pods := range owners {
+		if len(pods) > 1 {
+			slices.Sort(pods)
+			problems = append(problems, fmt.Sprintf("%s all claim the address %v, which is none of theirs for policies: delete all but one, so that they start anew", strings.Join(pods, ", "), addr))
+		}
+	}
+	slices.Sort(problems)
+	return few(problems)
 }
 
 // few leaves the first three, and says how many more there are.

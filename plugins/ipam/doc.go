@@ -14,7 +14,8 @@
 //
 // A pod's address is held while the pod is wired on this node or its Kubernetes
 // object exists and is not finished; it is released when neither is so. A
-// restarted sandbox therefore keeps its address. Released addresses are used
+// restarted sandbox therefore keeps its address. A pod with the same name and
+// another UID is another pod, and gets other addresses. Released addresses are used
 // again as late as possible: allocation goes round the subnet. The addresses of
 // custom interfaces (custom.go) are part of the pod's record, and go with it.
 package ipam

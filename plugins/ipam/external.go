@@ -63,6 +63,14 @@ var (
 
 // assign returns the addresses of the pod of an AddPod, persisted.
 func (i *IPAM) assign(ctx context.Context, event *podmanager.AddPod) ([]netip.Addr, error) {
+	uid := ""
+	if p, wired := i.pods.LocalPod(event.Pod); wired {
+		uid = p.UID
+	}
+	if !i.isOf(event.Pod, uid) { // of a former pod with the name
+		i.release(ctx, event.Pod)
+	}
+	i.setUID(event.Pod, uid)
 	switch external := i.config.ExternalIPAM(); {
 	case !external && len(event.ExternalIPs) > 0:
 		return nil, errExternalIP

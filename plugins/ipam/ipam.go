@@ -53,11 +53,13 @@ type IPAM struct {
 	mu     sync.RWMutex
 	pools  pools // nil before the first resync
 	custom custom
+	// uids has the UIDs of the pods to which addresses were given, as far as they are known.
+	uids map[podmanager.PodID]string
 }
 
 // New returns the plugin, which keeps allocations in db.
 func New(config Config, nodes Nodes, pods PodSource, loop controller.EventLoop, db store.Broker, log *slog.Logger) *IPAM {
-	return &IPAM{config: config, nodes: nodes, pods: pods, loop: loop, saved: records{db: db}, log: log, custom: newCustom()}
+	return &IPAM{config: config, nodes: nodes, pods: pods, loop: loop, saved: records{db: db}, log: log, custom: newCustom(), uids: map[podmanager.PodID]string{}}
 }
 
 // Plan returns the addresses that follow from node IDs.
@@ -84,6 +86,18 @@ func (i *IPAM) Usage() (used, capacity uint64) {
 		}
 	}
 	return used, capacity
+}
+
+// Full says which pod subnets of this node have no free address.
+func (i *IPAM) Full() (problems []string) {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	for _, p := range i.pools {
+		if used := uint64(len(p.byAddr)); used >= p.capacity() {
+			problems = append(problems, fmt.Sprintf("pod subnet %v is full: all %d addresses are in use, and no further pod starts on this node; remove pods, or enlarge the subnet with %s", p.subnet, used, p.option))
+		}
+	}
+	return problems
 }
 
 func (*IPAM) String() string { return "ipam" }
@@ -177,7 +191,9 @@ func (i *IPAM) restore(ctx context.Context) error {
 		return err
 	}
 	i.custom.forget()
+	clear(i.uids)
 	for _, r := range list {
+		i.setUID(r.id, r.UID)
 		for _, addr := range []netip.Addr{r.IP, r.Second} {
 			if !addr.IsValid() {
 				continue
@@ -190,6 +206,7 @@ func (i *IPAM) restore(ctx context.Context) error {
 		}
 		i.restoreCustom(log, r)
 		if len(i.pools.addresses(r.id)) == 0 && len(i.custom.ips[r.id]) == 0 {
+			delete(i.uids, r.id)
 			i.saved.remove(ctx, r.id, log)
 		}
 	}
@@ -232,6 +249,18 @@ func (i *IPAM) addressesHere(p *podmanager.Pod) []netip.Addr {
 	return slices.DeleteFunc(slices.Clone(p.IPs), func(ip netip.Addr) bool { return i.pools.of(ip) == nil })
 }
 
+// setUID remembers whose the addresses of a pod are.
+func (i *IPAM) setUID(id podmanager.PodID, uid string) {
+	if uid != "" {
+		i.uids[id] = uid
+	}
+}
+
+// isOf reports whether the addresses of a pod may be those of the pod with a UID.
+func (i *IPAM) isOf(id podmanager.PodID, uid string) bool {
+	return uid == "" || i.uids[id] == "" || i.uids[id] == uid
+}
+
 // learn takes over the addresses that Kubernetes knows of a pod and we do not.
 func (i *IPAM) learn(ctx context.Context, p *podmanager.Pod) bool {
 	var learned bool
@@ -248,6 +277,7 @@ func (i *IPAM) learn(ctx context.Context, p *podmanager.Pod) bool {
 	if !learned {
 		return false
 	}
+	i.setUID(p.ID, p.UID)
 	if err := i.save(ctx, p.ID); err != nil {
 		controller.Logger(ctx, i.log).Warn("Address learned from Kubernetes was not persisted", "pod", p.ID, "error", err)
 	}
@@ -272,7 +302,7 @@ func (i *IPAM) allocate(ctx context.Context, id podmanager.PodID) ([]netip.Addr,
 
 // save persists all addresses of a pod.
 func (i *IPAM) save(ctx context.Context, id podmanager.PodID) error {
-	return i.saved.save(ctx, id, i.pools.addresses(id), i.custom.ips[id])
+	return i.saved.save(ctx, id, i.uids[id], i.pools.addresses(id), i.custom.ips[id])
 }
 
 func (i *IPAM) release(ctx context.Context, id podmanager.PodID) {
@@ -281,6 +311,7 @@ func (i *IPAM) release(ctx context.Context, id podmanager.PodID) {
 	}
 	i.pools.release(mainOf(id))
 	i.releaseCustom(id)
+	delete(i.uids, id)
 	i.saved.remove(ctx, id, controller.Logger(ctx, i.log))
 	i.wake(ctx)
 }
@@ -299,7 +330,7 @@ func (i *IPAM) holders(id podmanager.PodID) []holder {
 	if _, wired := i.pods.LocalPod(id); wired {
 		holders = append(holders, heldLocally)
 	}
-	if p, known := i.pods.Pod(id); known && i.isHere(p) && !i.config.ExternalIPAM() {
+	if p, known := i.pods.Pod(id); known && i.isHere(p) && i.isOf(id, p.UID) && !i.config.ExternalIPAM() {
 		holders = append(holders, heldByKubernetes)
 	}
 	return holders
@@ -333,6 +364,9 @@ func (i *IPAM) Update(ctx context.Context, event controller.Event, _ controller.
 		known := i.pools.complete(event.Pod)
 		addrs, err := i.assign(ctx, event)
 		if err != nil {
+			if !i.allPods()[event.Pod] {
+				delete(i.uids, event.Pod)
+			}
 			return "", fmt.Errorf("address of pod %v: %w", event.Pod, err)
 		}
 		if known {
@@ -352,6 +386,13 @@ func (i *IPAM) Update(ctx context.Context, event controller.Event, _ controller.
 	return "", nil
 }
 
+// holdsFor reports whether the addresses of a pod may be those of Kubernetes' pod with its name.
+func (i *IPAM) holdsFor(p *podmanager.Pod) bool {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	return i.isOf(p.ID, p.UID)
+}
+
 func (i *IPAM) kubePodChanged(ctx context.Context, change *controller.KubeStateChange) string {
 	p, _ := change.NewValue.(*pod.Pod)
 	if p == nil {
@@ -362,18 +403,19 @@ func (i *IPAM) kubePodChanged(ctx context.Context, change *controller.KubeStateC
 		return i.releaseUnlessHeld(ctx, podmanager.IDOf(p), heldByKubernetes)
 	}
 	current := podmanager.FromKube(p)
-	if !i.isHere(current) {
-		return i.releaseUnlessHeld(ctx, current.ID, heldByKubernetes)
+	released := ""
+	if !i.isHere(current) || !i.holdsFor(current) {
+		released = i.releaseUnlessHeld(ctx, current.ID, heldByKubernetes)
 	}
-	if i.config.ExternalIPAM() {
-		return ""
+	if !i.isHere(current) || i.config.ExternalIPAM() {
+		return released
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.learn(ctx, current) {
 		return fmt.Sprintf("learn %s of pod %v", list(i.pools.addresses(current.ID)), current.ID)
 	}
-	return ""
+	return released
 }
 
 // Revert releases the address of an AddPod that failed, unless the pod's

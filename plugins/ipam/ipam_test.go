@@ -69,7 +69,7 @@ func start(t tb, s contivconf.Subnets, id uint32, kube ...*pod.Pod) *node {
 // restart loses everything but the store and the local pods.
 func (n *node) restart(t tb, kube ...*pod.Pod) {
 	t.Helper()
-	n.pods = podmanager.New(memory.New(), podmanager.KernelNamespaces, "", nil, plugintest.Logger())
+	n.pods = podmanager.New("node1", memory.New(), podmanager.KernelNamespaces, "", nil, plugintest.Logger())
 	n.ipam = ipam.New(n, n, n, &n.loop, n.db, plugintest.Logger())
 	n.resyncs = 0
 	n.resync(t, kube...)
@@ -156,6 +156,11 @@ func (n *node) allocations() string {
 
 func kubePod(name, ip string) *pod.Pod {
 	return &pod.Pod{Name: name, Namespace: "default", IpAddress: ip, NodeName: "node1"}
+}
+
+func withUID(p *pod.Pod, uid string) *pod.Pod {
+	p.Uid = uid
+	return p
 }
 
 var defaults = subnets("10.1.0.0/16", 24, "172.30.0.0/16", 24, "", "192.168.30.0/24")
@@ -268,6 +273,32 @@ func TestHolding(t *testing.T) {
 			n.kube(t, nil, kubePod("gateway", "10.1.1.1"))
 			n.kube(t, nil, kubePod("nat", "10.1.1.254"))
 		}, "a=10.1.1.77[kubernetes]"},
+		"made again with another UID: the address was the former pod's": {func(t *testing.T, n *node) {
+			n.kube(t, nil, withUID(kubePod("a", ""), "u1"))
+			n.local[id("a")] = &podmanager.LocalPod{ID: id("a"), UID: "u1", ContainerID: "c-a"}
+			n.mustAdd(t, "a", "10.1.1.2")
+			n.kube(t, withUID(kubePod("a", "10.1.1.2"), "u1"), withUID(kubePod("a", ""), "u2"))
+			n.del(t, "a")
+			n.local[id("a")] = &podmanager.LocalPod{ID: id("a"), UID: "u2", ContainerID: "c-a"}
+			n.mustAdd(t, "a", "10.1.1.3")
+		}, "a=10.1.1.3[local kubernetes]"},
+		"made again with another UID after its sandbox was removed": {func(t *testing.T, n *node) {
+			n.kube(t, nil, withUID(kubePod("a", "10.1.1.2"), "u1"))
+			n.kube(t, withUID(kubePod("a", "10.1.1.2"), "u1"), withUID(kubePod("a", ""), "u2"))
+		}, ""},
+		"made again with another UID before the former sandbox is removed": {func(t *testing.T, n *node) {
+			n.local[id("a")] = &podmanager.LocalPod{ID: id("a"), UID: "u1", ContainerID: "c-a"}
+			n.mustAdd(t, "a", "10.1.1.2")
+			n.kube(t, nil, withUID(kubePod("a", ""), "u2"))
+		}, "a=10.1.1.2[local]"},
+		"a new sandbox of the same pod": {func(t *testing.T, n *node) {
+			n.kube(t, nil, withUID(kubePod("a", ""), "u1"))
+			n.local[id("a")] = &podmanager.LocalPod{ID: id("a"), UID: "u1", ContainerID: "c-a"}
+			n.mustAdd(t, "a", "10.1.1.2")
+			n.del(t, "a")
+			n.local[id("a")] = &podmanager.LocalPod{ID: id("a"), UID: "u1", ContainerID: "c-a"}
+			n.mustAdd(t, "a", "10.1.1.2")
+		}, "a=10.1.1.2[local kubernetes]"},
 		"DEL of an old container": {func(t *testing.T, n *node) {
 			n.mustAdd(t, "a", "10.1.1.2")
 			if _, err := n.ipam.Update(ctx, &podmanager.DeletePod{Pod: id("a"), ContainerID: "older"}, plugintest.Txn{}); err != nil {

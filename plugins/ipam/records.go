@@ -24,7 +24,9 @@ const lastKey = "/local/ipam/last"
 // record is a persisted allocation.
 type record struct {
 	id podmanager.PodID
-	IP netip.Addr `json:"ip"`
+	// UID of the pod; empty if it is not known.
+	UID string     `json:"uid,omitempty"`
+	IP  netip.Addr `json:"ip"`
 	// Second is the address of the other IP version, in a dual-stack cluster.
 	Second netip.Addr `json:"second,omitzero"`
 	// Custom are the addresses of custom interfaces.
@@ -82,19 +84,19 @@ func (r *records) last(ctx context.Context) ([]netip.Addr, error) {
 
 // keepLast remembers what last returns.
 func (r *records) keepLast(ctx context.Context, addrs []netip.Addr, log *slog.Logger) {
-	if err := r.put(ctx, lastKey, addrs, nil); err != nil {
+	if err := r.put(ctx, lastKey, "", addrs, nil); err != nil {
 		log.Warn("The addresses of the pod may be the next ones that are given if the agent restarts", "ips", addrs, "error", err)
 	}
 }
 
 // save replaces the record of a pod.
-func (r *records) save(ctx context.Context, id podmanager.PodID, addrs []netip.Addr, custom []customIP) error {
+func (r *records) save(ctx context.Context, id podmanager.PodID, uid string, addrs []netip.Addr, custom []customIP) error {
 	r.seq++
-	return r.put(ctx, storeKey(id), addrs, custom)
+	return r.put(ctx, storeKey(id), uid, addrs, custom)
 }
 
-func (r *records) put(ctx context.Context, key string, addrs []netip.Addr, custom []customIP) error {
-	rec := record{Custom: custom, Seq: r.seq}
+func (r *records) put(ctx context.Context, key, uid string, addrs []netip.Addr, custom []customIP) error {
+	rec := record{UID: uid, Custom: custom, Seq: r.seq}
 	if len(addrs) > 0 {
 		rec.IP = addrs[0]
 	}

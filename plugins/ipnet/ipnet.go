@@ -58,8 +58,8 @@ type Nodes interface {
 type Pods interface {
 	LocalPods() podmanager.LocalPods
 	LocalPod(podmanager.PodID) (*podmanager.LocalPod, bool)
-	// Pod returns a pod as Kubernetes knows it.
-	Pod(podmanager.PodID) (*podmanager.Pod, bool)
+	// PodOf returns the pod of a sandbox as Kubernetes knows it.
+	PodOf(*podmanager.LocalPod) (*podmanager.Pod, bool)
 }
 
 // IPAM knows the addresses.

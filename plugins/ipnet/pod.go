@@ -44,7 +44,7 @@ func (w *wiring) keys() []string { return slices.Sorted(maps.Keys(w.config)) }
 // All but the interfaces is there once for each IP version. See custom.go for further interfaces.
 func (n *IPNet) wiring(node *thisNode, pod *podmanager.LocalPod) (*wiring, error) {
 	var annotations map[string]string
-	if p, known := n.pods.Pod(pod.ID); known {
+	if p, known := n.pods.PodOf(pod); known {
 		annotations = p.Annotations
 	}
 	return n.wiringWith(node, pod, annotations)

@@ -72,7 +72,7 @@ func (n *IPNet) isOfNode(node *thisNode, addr netip.Addr) bool {
 func (n *IPNet) podChanged(node *thisNode, event *controller.KubeStateChange, txn controller.UpdateOperations) (string, error) {
 	prev, _ := event.PrevValue.(*pod.Pod)
 	next, _ := event.NewValue.(*pod.Pod)
-	if prev.GetAnnotations()[SourcesAnnotation] == next.GetAnnotations()[SourcesAnnotation] {
+	if prev.GetAnnotations()[SourcesAnnotation] == next.GetAnnotations()[SourcesAnnotation] && prev.GetUid() == next.GetUid() {
 		return "", nil
 	}
 	id := podmanager.IDOf(prev)
@@ -83,7 +83,11 @@ func (n *IPNet) podChanged(node *thisNode, event *controller.KubeStateChange, tx
 	if !wired {
 		return "", nil
 	}
-	w, err := n.wiringWith(node, local, next.GetAnnotations())
+	annotations := next.GetAnnotations()
+	if next != nil && !podmanager.FromKube(next).Runs(n.config.NodeName(), local.UID) {
+		annotations = nil
+	}
+	w, err := n.wiringWith(node, local, annotations)
 	if err != nil || len(w.guards) == 0 {
 		return "", err
 	}
@@ -100,8 +104,8 @@ func (w *wiring) putGuards(txn controller.UpdateOperations) {
 
 // nodeTakesSources takes addresses that nodes have got from pods that could send from them.
 func (n *IPNet) nodeTakesSources(node *thisNode, txn controller.UpdateOperations) {
-	for id, local := range n.pods.LocalPods() {
-		p, known := n.pods.Pod(id)
+	for _, local := range n.pods.LocalPods() {
+		p, known := n.pods.PodOf(local)
 		if !known || p.Annotations[SourcesAnnotation] == "" {
 			continue
 		}

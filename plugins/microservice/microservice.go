@@ -21,7 +21,7 @@ const Label = "contivpp.io/microservice-label"
 type Pods interface {
 	LocalPods() podmanager.LocalPods
 	LocalPod(podmanager.PodID) (*podmanager.LocalPod, bool)
-	Pod(podmanager.PodID) (*podmanager.Pod, bool)
+	PodOf(*podmanager.LocalPod) (*podmanager.Pod, bool)
 }
 
 // Place is where a microservice runs.
@@ -105,7 +105,7 @@ func (p *Plugin) isLocal(value any) bool {
 func (p *Plugin) choose(ctx context.Context, leaves func(*podmanager.LocalPod) bool) map[string]podmanager.PodID {
 	labels := map[podmanager.PodID]string{}
 	for id, local := range p.pods.LocalPods() {
-		known, ok := p.pods.Pod(id)
+		known, ok := p.pods.PodOf(local)
 		if !ok || leaves != nil && leaves(local) {
 			continue
 		}

@@ -26,8 +26,8 @@ func (n *node) LocalPod(id podmanager.PodID) (*podmanager.LocalPod, bool) {
 	p, ok := n.local[id]
 	return p, ok
 }
-func (n *node) Pod(id podmanager.PodID) (*podmanager.Pod, bool) {
-	p, ok := n.known[id]
+func (n *node) PodOf(sandbox *podmanager.LocalPod) (*podmanager.Pod, bool) {
+	p, ok := n.known[sandbox.ID]
 	return p, ok
 }
 

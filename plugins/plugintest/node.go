@@ -115,7 +115,7 @@ func StartNode(t testing.TB, o NodeOptions) *Node {
 	}
 	ownStack := !o.Caps.HostStackShared
 	n.NodeSync = nodesync.New(o.Name, o.Etcd, nodesync.Self{OwnStack: &ownStack}, n.Loop, Logger())
-	n.PodManager = podmanager.New(o.Disk, o.Namespaces, o.MissedDels, n.Loop, Logger())
+	n.PodManager = podmanager.New(o.Name, o.Disk, o.Namespaces, o.MissedDels, n.Loop, Logger())
 	n.IPAM = ipam.New(n.ContivConf, n.NodeSync, n.PodManager, n.Loop, n.PodManager.Store(), Logger())
 	n.IPNet = ipnet.New(*o.Caps, n.ContivConf, n.NodeSync, n.PodManager, n.IPAM, n.Scheduler, o.Links, Logger())
 	services, err := service.New(service.Capabilities{HostStackShared: o.Caps.HostStackShared, ClientScopes: o.Caps.HostStackShared, ResetsConnections: true}, n.ContivConf, n.IPNet, service.Roles{

@@ -155,11 +155,14 @@ func (m *PodManager) followAnnotations(ctx context.Context, id PodID) error {
 }
 
 // declared returns a wired pod with what its annotations declare now, if that has changed.
-// While Kubernetes' object is not known, it has not.
+// While the object of the pod is not known, it has not.
 func (m *PodManager) declared(id PodID) (wired *LocalPod, now CustomIfs, changed bool) {
 	wired, ok := m.LocalPod(id)
-	kube, known := m.Pod(id)
-	if !ok || !known {
+	if !ok {
+		return wired, now, false
+	}
+	kube, known := m.PodOf(wired)
+	if !known {
 		return wired, now, false
 	}
 	now = ParseCustomIfs(kube.Annotations, wired.IfName)

@@ -48,6 +48,8 @@ type AddPod struct {
 
 	// caller ends when the event has no waiting caller any more.
 	caller context.Context
+	// pod is what the runtime said.
+	pod LocalPod
 	// obsolete is the pod's other attachment, which is to be removed first.
 	obsolete *LocalPod
 	// added: the pod was not known before.
@@ -61,7 +63,7 @@ type AddPod struct {
 }
 
 func newAddPod(caller context.Context, pod LocalPod) *AddPod {
-	return &AddPod{Blocking: controller.NewBlocking(), caller: caller,
+	return &AddPod{Blocking: controller.NewBlocking(), caller: caller, pod: pod,
 		Pod: pod.ID, ContainerID: pod.ContainerID, NetNS: pod.NetNS, IfName: pod.IfName, Network: pod.Network, HostPorts: pod.HostPorts}
 }
 

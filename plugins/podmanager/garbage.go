@@ -36,6 +36,9 @@ func (s *Server) CollectGarbage(ctx context.Context, req *cni.GarbageRequest) (*
 			stale = append(stale, p)
 		}
 	}
+	s.pods.refused.remove(func(id, network string) bool {
+		return network == req.GetNetwork() && !slices.ContainsFunc(req.GetValidAttachments(), func(a *cni.Attachment) bool { return a.GetContainerId() == id })
+	})
 	slices.SortFunc(stale, func(a, b *LocalPod) int { return strings.Compare(a.ID.String(), b.ID.String()) })
 
 	reply := &cni.GarbageReply{}
@@ -45,7 +48,7 @@ func (s *Server) CollectGarbage(ctx context.Context, req *cni.GarbageRequest) (*
 			return nil, refused // nobody waits any more: what is left is collected next time
 		}
 		s.log.Info("Pod is garbage: the runtime does not know it any more", "pod", p.ID, "container", p.ContainerID, "network", p.Network)
-		if err := s.remove(ctx, p, newDeletePod(p)); err != nil {
+		if err := s.removeGarbage(ctx, p); err != nil {
 			if refused := s.unserved(ctx, err); refused != nil {
 				return nil, refused
 			}
@@ -58,4 +61,13 @@ func (s *Server) CollectGarbage(ctx context.Context, req *cni.GarbageRequest) (*
 		reply.Result, reply.Error = 1, err.Error()
 	}
 	return reply, nil
+}
+
+func (s *Server) removeGarbage(ctx context.Context, p *LocalPod) error {
+	turn, err := s.enter(ctx, containerKey(p.ContainerID))
+	if err != nil {
+		return err
+	}
+	defer turn.end()
+	return s.remove(ctx, turn, p, newDeletePod(p))
 }

@@ -3,6 +3,7 @@ package podmanager
 import (
 	"maps"
 	"net/netip"
+	"slices"
 
 	"github.com/contiv/contiv/api/contiv/pod"
 	"github.com/contiv/contiv/kubeaddr"
@@ -20,9 +21,18 @@ func (id PodID) String() string { return id.Namespace + "/" + id.Name }
 // IDOf returns the ID of a reflected pod.
 func IDOf(p *pod.Pod) PodID { return PodID{Name: p.GetName(), Namespace: p.GetNamespace()} }
 
-// LocalPod is a pod that is wired on this node.
+// Sandbox is a network namespace that a runtime made for a pod.
+type Sandbox struct {
+	ContainerID string `json:"containerID"`
+	// UID of the pod; empty if the runtime did not say.
+	UID string `json:"uid,omitempty"`
+}
+
+// LocalPod is a pod that is wired on this node. Of the sandboxes that claim the name of a pod, it is the current one.
 type LocalPod struct {
 	ID PodID `json:"id"`
+	// UID of the pod in Kubernetes; empty if the runtime did not say.
+	UID string `json:"uid,omitempty"`
 	// ContainerID of the sandbox.
 	ContainerID string `json:"containerID"`
 	// NetNS is the path of the network namespace, NetNSID identifies that namespace, since the path
@@ -37,6 +47,41 @@ type LocalPod struct {
 	HostPorts []HostPort `json:"hostPorts,omitempty"`
 	// Custom is what the pod's annotations declared when they were last known.
 	Custom CustomIfs `json:"custom,omitzero"`
+	// Older are the sandboxes that this one replaced, the oldest first.
+	Older []Sandbox `json:"older,omitempty"`
+	// arrival is when the first ADD for the sandbox arrived at this agent, as arrivals counts; 0 if an earlier agent served it.
+	arrival uint64
+}
+
+// maxOlder bounds LocalPod.Older.
+const maxOlder = 16
+
+// withOlder returns the pod as the one that replaces another.
+func (p LocalPod) withOlder(replaced *LocalPod) LocalPod {
+	p.Older = slices.Clone(replaced.Older)
+	if replaced.ContainerID != p.ContainerID {
+		p.Older = append(p.Older, Sandbox{replaced.ContainerID, replaced.UID})
+	}
+	p.Older = p.Older[max(len(p.Older)-maxOlder, 0):]
+	return p
+}
+
+// replaces reports whether a new sandbox takes the place of another one that is wired for the pod.
+func (p *LocalPod) replaces(old *LocalPod) bool {
+	return !old.sameAttachment(p) && !p.isSecondOf(old) && !old.isNewerThan(p)
+}
+
+// isSecondOf reports whether the pod is a second attachment of the same container.
+func (p *LocalPod) isSecondOf(first *LocalPod) bool {
+	return first.ContainerID == p.ContainerID && first.IfName != p.IfName
+}
+
+// isNewerThan reports whether another sandbox that claims the pod's name is older than the pod's: it was replaced, belongs to a pod
+// that was replaced, or its first ADD arrived earlier.
+func (p *LocalPod) isNewerThan(other *LocalPod) bool {
+	return p.arrival > other.arrival && other.arrival > 0 || slices.ContainsFunc(p.Older, func(o Sandbox) bool {
+		return o.ContainerID == other.ContainerID || o.UID != "" && o.UID == other.UID && o.UID != p.UID
+	})
 }
 
 // LocalPods maps IDs to local pods.
@@ -45,14 +90,23 @@ type LocalPods map[PodID]*LocalPod
 // Pod is a pod that Kubernetes knows, on any node.
 type Pod struct {
 	ID PodID
+	// UID is what the runtime gives as K8S_POD_UID; empty if it is not known.
+	UID string
 	// IPs may be empty; the first is the primary one.
 	IPs         []netip.Addr
 	NodeName    string
 	HostNetwork bool
 	// Finished: no container of the pod will run any more.
-	Finished    bool
+	Finished bool
+	// Terminating: the pod was asked to end. It may still be running.
+	Terminating bool
 	Labels      map[string]string
 	Annotations map[string]string
+}
+
+// Runs reports whether a sandbox on a node belongs to the pod. A UID or a node that is not known rules nothing out.
+func (p *Pod) Runs(node, uid string) bool {
+	return (p.NodeName == "" || p.NodeName == node) && (p.UID == "" || uid == "" || p.UID == uid)
 }
 
 // Pods maps IDs to pods.
@@ -62,9 +116,11 @@ type Pods map[PodID]*Pod
 func FromKube(p *pod.Pod) *Pod {
 	result := &Pod{
 		ID:          IDOf(p),
+		UID:         p.GetUid(),
 		NodeName:    p.GetNodeName(),
 		HostNetwork: p.GetHostNetwork(),
 		Finished:    p.GetPhase() == pod.Pod_SUCCEEDED || p.GetPhase() == pod.Pod_FAILED,
+		Terminating: p.GetTerminating(),
 		Labels:      maps.Clone(p.GetLabels()),
 		Annotations: maps.Clone(p.GetAnnotations()),
 	}

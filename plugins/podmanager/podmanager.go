@@ -20,6 +20,7 @@ const StorePrefix = "/local/podmanager/pods/"
 
 // PodManager is the event handler.
 type PodManager struct {
+	node       string
 	db         *recorder
 	namespaces Namespaces
 	loop       controller.EventLoop
@@ -27,15 +28,21 @@ type PodManager struct {
 	ready      chan struct{} // closed by the first resync
 	missedDels string        // folder; may be empty
 
+	line     line
+	arrivals arrivals
+	refused  refusals
+
 	mu    sync.RWMutex
 	local LocalPods
 	pods  Pods
+	// changed is closed when pods changes; nil: nobody waits.
+	changed chan struct{}
 }
 
-// New returns the plugin, which keeps local pods in db and sends follow-up events to the loop. missedDels is the folder of the DELs that
+// New returns the plugin of a node, which keeps local pods in db and sends follow-up events to the loop. missedDels is the folder of the DELs that
 // came while no agent ran (cniwire.MissedDelsDir); "": they are not looked for.
-func New(db store.Broker, namespaces Namespaces, missedDels string, loop controller.EventLoop, log *slog.Logger) *PodManager {
-	return &PodManager{db: &recorder{Broker: db, due: make(chan struct{}, 1)}, namespaces: namespaces, loop: loop, missedDels: missedDels, log: log, ready: make(chan struct{}), local: LocalPods{}, pods: Pods{}}
+func New(node string, db store.Broker, namespaces Namespaces, missedDels string, loop controller.EventLoop, log *slog.Logger) *PodManager {
+	return &PodManager{node: node, db: &recorder{Broker: db, due: make(chan struct{}, 1)}, namespaces: namespaces, loop: loop, missedDels: missedDels, log: log, ready: make(chan struct{}), local: LocalPods{}, pods: Pods{}}
 }
 
 // LocalPods returns the pods that are wired on this node.
@@ -66,6 +73,15 @@ func (m *PodManager) Pod(id PodID) (*Pod, bool) {
 	defer m.mu.RUnlock()
 	p, ok := m.pods[id]
 	return p, ok
+}
+
+// PodOf returns the pod that a sandbox of this node belongs to, as Kubernetes knows it. Another pod with its name is none. Read-only.
+func (m *PodManager) PodOf(sandbox *LocalPod) (*Pod, bool) {
+	p, known := m.Pod(sandbox.ID)
+	if !known || !p.Runs(m.node, sandbox.UID) {
+		return nil, false
+	}
+	return p, true
 }
 
 // byContainer returns the local pod with the container and the interface in it.
@@ -127,9 +143,7 @@ func (m *PodManager) Resync(ctx context.Context, _ controller.Event, state contr
 			pods[IDOf(p)] = FromKube(p)
 		}
 	}
-	m.mu.Lock()
-	m.pods = pods
-	m.mu.Unlock()
+	m.setPods(func() { m.pods = pods })
 	for id := range m.LocalPods() {
 		m.declare(ctx, id)
 	}
@@ -231,15 +245,11 @@ func (m *PodManager) Update(ctx context.Context, event controller.Event, _ contr
 
 func (m *PodManager) podChanged(ctx context.Context, event *controller.KubeStateChange) error {
 	if p, ok := event.NewValue.(*pod.Pod); ok && p != nil {
-		m.mu.Lock()
-		m.pods[IDOf(p)] = FromKube(p)
-		m.mu.Unlock()
+		m.setPods(func() { m.pods[IDOf(p)] = FromKube(p) })
 		return m.followAnnotations(ctx, IDOf(p))
 	}
 	if p, ok := event.PrevValue.(*pod.Pod); ok && p != nil {
-		m.mu.Lock()
-		delete(m.pods, IDOf(p))
-		m.mu.Unlock()
+		m.setPods(func() { delete(m.pods, IDOf(p)) })
 	}
 	return nil
 }
@@ -258,10 +268,17 @@ func (m *PodManager) addPod(ctx context.Context, event *AddPod) (string, error) 
 	if err != nil {
 		return "", err
 	}
-	p := &LocalPod{ID: event.Pod, ContainerID: event.ContainerID, NetNS: event.NetNS, NetNSID: netns, IfName: event.IfName, Network: event.Network, HostPorts: event.HostPorts}
+	p := &event.pod
+	p.NetNSID = netns
 	if current, known := m.LocalPod(event.Pod); known {
-		if current.sameAttachment(p) && current.NetNSID == p.NetNSID {
+		switch {
+		case current.sameAttachment(p) && current.NetNSID == p.NetNSID:
 			return "", nil
+		case p.isSecondOf(current):
+			return "", fmt.Errorf("container %s of pod %v is wired with interface %s, and has no second attachment: declare further interfaces with the annotation %s of the pod instead of CNI_IFNAME=%s",
+				p.ContainerID, p.ID, current.IfName, CustomIfAnnotation, p.IfName)
+		case current.isNewerThan(p):
+			return "", &staleSandboxError{reason: fmt.Sprintf("sandbox %s of pod %v is older than %s, which is wired: it gets no network; remove it", p.ContainerID, p.ID, current.ContainerID)}
 		}
 		event.obsolete = current
 		return "", errObsolete

@@ -82,6 +82,9 @@ func parseAdd(r *cni.CNIRequest) (LocalPod, error) {
 	}
 	args, err := parseArgs(r.GetExtraArguments())
 	errs = append(errs, err)
+	if p.UID = args["K8S_POD_UID"]; p.UID != "" && !named(p.UID, containerIDs) {
+		errs = append(errs, fmt.Errorf("K8S_POD_UID=%s in CNI_ARGS is malformed: the runtime must give the UID of the pod, or none", shown(p.UID)))
+	}
 	if err == nil {
 		for _, arg := range []struct {
 			name  string

@@ -1,11 +1,13 @@
 package podmanager
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/contiv/contiv/api/contiv/cni"
@@ -43,48 +45,56 @@ func (s *Server) Add(ctx context.Context, req *cni.CNIRequest) (*cni.CNIReply, e
 	if err := errors.Join(err, ipamErr); err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
-	if err := s.waitUntilReady(ctx); err != nil {
+	pod.arrival = s.pods.arrivals.of(pod.ContainerID)
+	turn, err := s.enter(ctx, containerKey(pod.ContainerID), "pod "+pod.ID.String())
+	if err != nil {
 		return nil, err
 	}
+	defer turn.end()
 	queued := s.pods.db.expect()
 	defer queued()
-	event, err := s.add(ctx, pod, external, queued)
+	event, err := s.add(ctx, turn, pod, external, queued)
 	reply := &cni.CNIReply{}
 	if err == nil {
+		s.pods.refused.forget(pod.ContainerID)
 		reply.Interfaces, reply.Routes = describe(pod.NetNS, event.Interfaces, event.Routes)
 		reply.Interfaces = append(s.nodeEnd(pod.ID), reply.Interfaces...)
 	}
 	return s.finish(ctx, reply, "ADD", req, start, event.outcome, err)
 }
 
-// maxReplacements bounds how often a pod is found to be wired for another
-// sandbox again: somebody else is adding it, over and over.
+// maxReplacements bounds how often another sandbox of a pod is removed for a new one.
 const maxReplacements = 3
 
-// add removes what is left of another sandbox of the pod, and wires it, with the
+// add removes what is left of an older sandbox of the pod, and wires it, with the
 // external addresses if there are any.
-func (s *Server) add(ctx context.Context, pod LocalPod, external []netip.Addr, queued func()) (*AddPod, error) {
-	old, _ := s.pods.LocalPod(pod.ID)
-	if old.sameAttachment(&pod) {
+func (s *Server) add(ctx context.Context, turn *turn, pod LocalPod, external []netip.Addr, queued func()) (*AddPod, error) {
+	if err := s.checkIdentity(ctx, turn, &pod); err != nil {
+		return &AddPod{}, err
+	}
+	old, known := s.pods.LocalPod(pod.ID)
+	if known && !pod.replaces(old) {
 		old = nil
 	}
 	for range maxReplacements {
 		if old != nil {
 			s.log.Info("Pod has a new sandbox: the old one is removed", "pod", pod.ID, "old", old.ContainerID, "new", pod.ContainerID)
-			if err := s.process(ctx, newDeletePod(old)); err != nil {
+			if err := turn.process(ctx, newDeletePod(old)); err != nil {
 				return &AddPod{}, fmt.Errorf("remove the old sandbox %s of pod %v: %w", old.ContainerID, pod.ID, err)
 			}
+			pod = pod.withOlder(old)
 		}
 		event := newAddPod(ctx, pod)
 		event.ExternalIPs, event.queued = external, queued
-		err := s.process(ctx, event)
+		err := turn.process(ctx, event)
 		if ctx.Err() != nil {
 			return &AddPod{}, err // the event may still be in use
 		}
 		if event.obsolete == nil {
 			if err == nil {
-				err = s.awaitRecord(ctx, event, &pod)
+				err = s.awaitRecord(ctx, turn, event, &pod)
 			}
+			s.noteRefusal(&pod, err)
 			return event, err
 		}
 		old = event.obsolete
@@ -92,12 +102,30 @@ func (s *Server) add(ctx context.Context, pod LocalPod, external []netip.Addr, q
 	return &AddPod{}, fmt.Errorf("pod %v is being added for several sandboxes at once, the last one is %s: try again later", pod.ID, old.ContainerID)
 }
 
+// checkIdentity refuses a sandbox whose pod is not the one that Kubernetes has. While the agent cannot know what Kubernetes has, it
+// accepts it.
+func (s *Server) checkIdentity(ctx context.Context, turn *turn, pod *LocalPod) error {
+	if kube, _ := s.pods.Pod(pod.ID); kube == nil || kube.Runs(s.pods.node, pod.UID) || s.node.Connected != nil && s.node.Connected() != nil {
+		return nil
+	}
+	turn.start.leave() // others need not wait
+	err := s.pods.awaitIdentity(ctx, pod)
+	s.noteRefusal(pod, err)
+	return err
+}
+
+func (s *Server) noteRefusal(pod *LocalPod, err error) {
+	if _, stale := errors.AsType[*staleSandboxError](err); stale {
+		s.pods.refused.add(pod, err.Error())
+	}
+}
+
 // awaitRecord returns when the next agent would know the pod. If it would not, the pod is
 // unwired.
-func (s *Server) awaitRecord(ctx context.Context, event *AddPod, pod *LocalPod) error {
+func (s *Server) awaitRecord(ctx context.Context, turn *turn, event *AddPod, pod *LocalPod) error {
 	err := event.awaitRecord()
 	if err != nil {
-		err = errors.Join(err, s.process(context.WithoutCancel(ctx), newDeletePod(pod)))
+		err = errors.Join(err, turn.process(context.WithoutCancel(ctx), newDeletePod(pod)))
 	}
 	return err
 }
@@ -113,15 +141,18 @@ func (s *Server) Delete(ctx context.Context, req *cni.CNIRequest) (*cni.CNIReply
 	if err := checkAttachment(req); err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
-	if err := s.waitUntilReady(ctx); err != nil {
+	turn, err := s.enter(ctx, containerKey(req.GetContainerId()))
+	if err != nil {
 		return nil, err
 	}
+	defer turn.end()
+	s.pods.refused.forget(req.GetContainerId())
 	pod, known := s.pods.byContainer(req.GetContainerId(), req.GetInterfaceName())
 	if !known {
 		return s.finish(ctx, &cni.CNIReply{}, "DEL", req, start, outcome{}, nil)
 	}
 	event := newDeletePod(pod)
-	err := s.remove(ctx, pod, event)
+	err = s.remove(ctx, turn, pod, event)
 	if ctx.Err() != nil {
 		return s.finish(ctx, &cni.CNIReply{}, "DEL", req, start, outcome{}, err)
 	}
@@ -130,8 +161,8 @@ func (s *Server) Delete(ctx context.Context, req *cni.CNIRequest) (*cni.CNIReply
 
 // remove unwires a pod. It fails if the pod is still known then; what else could
 // not be removed is left to the next resync.
-func (s *Server) remove(ctx context.Context, pod *LocalPod, event *DeletePod) error {
-	err := s.process(ctx, event)
+func (s *Server) remove(ctx context.Context, turn *turn, pod *LocalPod, event *DeletePod) error {
+	err := turn.process(ctx, event)
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
@@ -148,9 +179,11 @@ func (s *Server) Check(ctx context.Context, req *cni.CNIRequest) (*cni.CNIReply,
 	if err := checkAttachment(req); err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
-	if err := s.waitUntilReady(ctx); err != nil {
+	turn, err := s.enter(ctx)
+	if err != nil {
 		return nil, err
 	}
+	defer turn.end()
 	reply := &cni.CNIReply{}
 	pod, known := s.pods.byContainer(req.GetContainerId(), req.GetInterfaceName())
 	if !known {
@@ -158,7 +191,7 @@ func (s *Server) Check(ctx context.Context, req *cni.CNIRequest) (*cni.CNIReply,
 		return s.finish(ctx, reply, "CHECK", req, start, outcome{}, err)
 	}
 	event := newCheckPod(pod)
-	err := s.process(ctx, event)
+	err = turn.process(ctx, event)
 	if ctx.Err() != nil {
 		return s.finish(ctx, reply, "CHECK", req, start, outcome{}, err)
 	}
@@ -177,18 +210,70 @@ func (s *Server) waitUntilReady(ctx context.Context) error {
 	}
 }
 
+// turn is the right of a call to send its events.
+type turn struct {
+	loop controller.EventLoop
+	// start is left with the first event, so that calls start in the order of their arrival; rest is left at the end, so that
+	// ADDs and DELs of one container, and ADDs of one pod, follow each other.
+	start, rest *place
+	// running are events that the call does not wait for any more; nil: there are none.
+	running *sync.WaitGroup
+}
+
+func containerKey(id string) string { return "container " + id }
+
+// enter waits until the agent is ready, and the calls that arrived before and have one of the keys in common have ended.
+func (s *Server) enter(ctx context.Context, keys ...string) (*turn, error) {
+	places := s.pods.line.enter([]string{"start"}, keys)
+	t := &turn{loop: s.loop, start: places[0], rest: places[1]}
+	err := t.start.wait(ctx)
+	if notReady := s.waitUntilReady(ctx); notReady != nil { // the reason to wait for others, too
+		t.end()
+		return nil, notReady
+	}
+	if err == nil && !t.rest.first() {
+		t.start.leave()
+		err = t.rest.wait(ctx)
+	}
+	if err != nil {
+		t.end()
+		return nil, cmp.Or(s.unserved(ctx, err), err)
+	}
+	return t, nil
+}
+
+// end is called when the call has ended.
+func (t *turn) end() {
+	t.start.leave()
+	if t.running == nil {
+		t.rest.leave()
+		return
+	}
+	go func() {
+		t.running.Wait()
+		t.rest.leave()
+	}()
+}
+
 // blockingEvent is an event whose sender waits.
 type blockingEvent interface {
 	controller.Event
 	Wait(ctx context.Context) error
 }
 
-func (s *Server) process(ctx context.Context, event blockingEvent) error {
+func (t *turn) process(ctx context.Context, event blockingEvent) error {
 	// Not with ctx: the event outlives a caller who gives up.
-	if err := s.loop.PushEvent(context.WithoutCancel(ctx), event); err != nil {
+	err := t.loop.PushEvent(context.WithoutCancel(ctx), event)
+	t.start.leave()
+	if err != nil {
 		return err
 	}
-	return event.Wait(ctx)
+	err = event.Wait(ctx)
+	if err != nil && err == ctx.Err() { // itself: what the event ended with is wrapped
+		t.running = cmp.Or(t.running, &sync.WaitGroup{})
+		t.running.Go(func() { _ = event.Wait(context.WithoutCancel(ctx)) })
+	}
+	return err
 }
 
 // finish completes the reply.
@@ -221,10 +306,18 @@ func (s *Server) unserved(ctx context.Context, err error) error {
 		return status.Errorf(codes.Canceled, "the agent did not finish in time: %v", err)
 	case cause != nil:
 		return status.Errorf(codes.DeadlineExceeded, "the agent did not finish in time: %v", err)
+	case isLate(err):
+		return status.Error(codes.Unavailable, err.Error())
 	case errors.Is(err, controller.ErrQueueFull) || errors.Is(err, controller.ErrClosed) || errors.Is(err, controller.ErrAborting):
 		return status.Error(codes.Unavailable, err.Error())
 	}
 	return nil
+}
+
+// isLate reports whether an error may be due to a late view of Kubernetes.
+func isLate(err error) bool {
+	stale, ok := errors.AsType[*staleSandboxError](err)
+	return ok && stale.mayChange
 }
 
 // describe translates what was configured in the pod.

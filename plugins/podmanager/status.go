@@ -11,6 +11,8 @@ import (
 // NodeView is the server's view of the node besides its pods. Functions may be nil; they are called
 // from several goroutines.
 type NodeView struct {
+	// Connected says why the pods of Kubernetes may be outdated; nil: they are not.
+	Connected func() error
 	// Ready tells why pods cannot be wired; nil if they can.
 	Ready func() error
 	// PodCIDRs are the pod subnets that Kubernetes assigned to the node.

@@ -172,7 +172,12 @@ func (p *Policy) setLocal(id podmanager.PodID) {
 	addrs := p.ipam.GetPodIPs(id)
 	iface, _, _, _ := p.network.GetPodIfNames(id)
 	more, further := p.network.GetPodCustomIfs(id)
-	p.processor.SetLocal(id, processor.Local{Addresses: append(slices.Clip(addrs), further...), Interface: iface, MoreInterfaces: more})
+	local, _ := p.pods.LocalPod(id)
+	uid := ""
+	if local != nil {
+		uid = local.UID
+	}
+	p.processor.SetLocal(id, processor.Local{UID: uid, Addresses: append(slices.Clip(addrs), further...), Interface: iface, MoreInterfaces: more})
 }
 
 // setAssigned applies the addresses that a node has from Contiv.

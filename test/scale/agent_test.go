@@ -107,7 +107,7 @@ func (m *machine) start() *agent {
 	}
 	a.nodes = nodesync.New(nodeName(1), m.cluster.db, nodesync.Self{}, a.loop, log)
 	namespaces := func(path string) (string, error) { return "id of " + path, nil }
-	a.pods = podmanager.New(a.local, namespaces, "", a.loop, log)
+	a.pods = podmanager.New(nodeName(1), a.local, namespaces, "", a.loop, log)
 	addresses := ipam.New(conf, a.nodes, a.pods, a.loop, a.pods.Store(), log)
 	ipNet := ipnet.New(ipnet.Capabilities{HostStackShared: true, TAPs: true}, conf, a.nodes, a.pods, addresses, a.scheduler, links{}, log)
 	services, err := service.New(service.Capabilities{HostStackShared: true}, conf, ipNet, service.Roles{}, log)

@@ -151,7 +151,8 @@ type Pod struct {
 	// Node that the pod is scheduled to; empty until it is.
 	NodeName      string           `protobuf:"bytes,1003,opt,name=node_name,json=nodeName,proto3" json:"node_name,omitempty"`
 	InitContainer []*Pod_Container `protobuf:"bytes,1004,rep,name=init_container,json=initContainer,proto3" json:"init_container,omitempty"`
-	// Kubernetes UID of the pod object.
+	// UID by which the kubelet and the runtime know the pod: that of its object or,
+	// of a static pod, the hash in the object's annotation kubernetes.io/config.mirror.
 	Uid string `protobuf:"bytes,1005,opt,name=uid,proto3" json:"uid,omitempty"`
 	// The pod was asked to end. It may still be running.
 	Terminating bool `protobuf:"varint,1006,opt,name=terminating,proto3" json:"terminating,omitempty"`

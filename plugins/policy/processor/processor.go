@@ -28,6 +28,8 @@ func (id PolicyID) isCluster() bool { return id.Namespace == "" }
 
 // Local is a pod that is wired on this node.
 type Local struct {
+	// UID of the pod; empty if it is not known.
+	UID string
 	// Addresses are those of all its interfaces.
 	Addresses []netip.Addr
 	// Interface is the logical name of its main interface in the vswitch.
@@ -95,8 +97,9 @@ func newDirty() dirty {
 type podState struct {
 	labels map[string]string
 	ips    []netip.Addr
-	node   string
-	ports  []port
+	// node and uid say which sandboxes are the pod's.
+	node, uid string
+	ports     []port
 	// peer: the pod's addresses are its own, and it runs.
 	peer        bool
 	terminating bool
@@ -164,7 +167,13 @@ func (p *Processor) SetPod(value *pod.Pod) {
 	}
 	state.labels = kube.Labels
 	state.ips = slices.DeleteFunc(kube.IPs, netip.Addr.IsUnspecified) // no set may contain these
-	state.node, state.peer = kube.NodeName, !kube.HostNetwork && !kube.Finished
+	if state.node != kube.NodeName || state.uid != kube.UID {
+		p.subjectChanged(id) // its sandbox may be the pod's, or not any more
+		for _, addr := range state.claimed {
+			p.claimsChanged(addr)
+		}
+	}
+	state.node, state.uid, state.peer = kube.NodeName, kube.UID, !kube.HostNetwork && !kube.Finished
 	if state.peer && state.node == p.node {
 		p.here[id] = struct{}{}
 	} else {
@@ -246,15 +255,21 @@ func (p *Processor) claim(id PodID) {
 	p.peerChanged(id)
 }
 
+// isCurrent reports whether a pod is wired on this node, and known: its sandbox is that of the pod that Kubernetes has. A sandbox of a
+// former pod with the name, or of one that is on another node now, is treated like a pod that Kubernetes does not know.
+func (p *Processor) isCurrent(id PodID) bool {
+	local, state := p.local[id], p.pods[id]
+	return local != nil && state != nil && (&podmanager.Pod{NodeName: state.node, UID: state.uid}).Runs(p.node, local.UID)
+}
+
 // wantedBy returns the addresses that a pod claims. For its own pods, the node knows better than
 // Kubernetes: pods that are not wired have none, and their address may already be another pod's.
 func (p *Processor) wantedBy(id PodID, state *podState) []netip.Addr {
-	local := p.local[id]
 	switch {
 	case !state.peer:
 		return nil
-	case local != nil:
-		return local.Addresses
+	case p.isCurrent(id):
+		return p.local[id].Addresses
 	case state.node == p.node:
 		return nil
 	}
@@ -313,7 +328,7 @@ func (p *Processor) owns(id PodID, addr netip.Addr) bool {
 	}
 	rank := func(id PodID) int {
 		switch {
-		case p.local[id] != nil:
+		case p.isCurrent(id):
 			return 2
 		case !p.pods[id].terminating:
 			return 1
@@ -367,7 +382,7 @@ func (p *Processor) namespaceChanged(name string) {
 
 // SetLocal records that a pod is wired on this node, or that its wiring has changed.
 func (p *Processor) SetLocal(id PodID, local Local) {
-	if old := p.local[id]; old != nil && old.Interface == local.Interface && slices.Equal(old.MoreInterfaces, local.MoreInterfaces) && slices.Equal(old.Addresses, local.Addresses) {
+	if old := p.local[id]; old != nil && old.UID == local.UID && old.Interface == local.Interface && slices.Equal(old.MoreInterfaces, local.MoreInterfaces) && slices.Equal(old.Addresses, local.Addresses) {
 		return
 	}
 	p.local[id] = &local
@@ -514,7 +529,7 @@ func (p *Processor) release(id PolicyID, state *policyState) {
 func (p *Processor) count(id PolicyID, lists *configurator.Lists, by int) {
 	if id.isCluster() {
 		for local := range p.local {
-			if p.pods[local] == nil || !p.cache.KnowsNamespace(local.Namespace) {
+			if !p.isCurrent(local) || !p.cache.KnowsNamespace(local.Namespace) {
 				p.dirty.subjects[local] = struct{}{}
 			}
 		}
@@ -539,7 +554,7 @@ func (p *Processor) count(id PolicyID, lists *configurator.Lists, by int) {
 		return
 	}
 	for local := range p.local {
-		if local.Namespace == id.Namespace && p.pods[local] == nil {
+		if local.Namespace == id.Namespace && !p.isCurrent(local) {
 			p.dirty.subjects[local] = struct{}{}
 		}
 	}

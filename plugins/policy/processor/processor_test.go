@@ -235,3 +235,65 @@ func TestOnlyValuesAreGone(t *testing.T) {
 	p.DeleteLocal(id)
 	step("the pod has gone", 0)
 }
+
+// A pod that was made again elsewhere, or here with another UID, has the name of a sandbox that is still wired, which is not the pod any more.
+func TestFormerSandboxes(t *testing.T) {
+	id := podmanager.PodID{Namespace: "prod", Name: "a"}
+	local := processor.Local{UID: "u1", Addresses: []netip.Addr{netip.MustParseAddr("10.1.1.2")}}
+	withUID := func(node, ip, uid string) *pod.Pod {
+		p := webPod("a", node, ip, "client")
+		p.Uid = uid
+		return p
+	}
+	for name, test := range map[string]struct {
+		pod     *pod.Pod
+		current bool
+		members []string
+	}{
+		"the same":                 {withUID(policytest.Node, "10.1.1.2", "u1"), true, []string{"10.1.1.2"}},
+		"the UID is not known":     {withUID(policytest.Node, "10.1.1.2", ""), true, []string{"10.1.1.2"}},
+		"not bound to a node":      {withUID("", "", "u1"), true, []string{"10.1.1.2"}},
+		"on another node":          {withUID("node2", "10.1.2.2", "u2"), false, []string{"10.1.2.2"}},
+		"on another node, no UIDs": {withUID("node2", "10.1.2.2", ""), false, []string{"10.1.2.2"}},
+		"made again here":          {withUID(policytest.Node, "", "u2"), false, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := fmt.Sprint(test.members)
+			for _, order := range []string{"wired first", "known first", "was the same"} {
+				p := processor.New(policytest.Node)
+				p.SetPolicy(fromLabelled("web", "client"))
+				switch order {
+				case "wired first":
+					p.SetLocal(id, local)
+					p.SetPod(test.pod)
+				case "known first":
+					p.SetPod(test.pod)
+					p.SetLocal(id, local)
+				case "was the same":
+					p.SetPod(withUID(policytest.Node, "10.1.1.2", "u1"))
+					p.SetLocal(id, local)
+					p.Changes()
+					p.SetPod(test.pod)
+				}
+				got, lists := []string(nil), 0
+				for _, v := range p.All() {
+					switch v := v.(type) {
+					case *filter.AddressSet:
+						got = v.GetAddresses()
+					case *filter.Subject:
+						if len(v.GetIngress()) != 1 || !v.GetIngress()[0].GetDeny() {
+							t.Errorf("%s: %v", order, v)
+						}
+						lists = len(v.GetIngress()[0].GetLists())
+					}
+				}
+				if fmt.Sprint(got) != want || (lists == 1) != test.current {
+					t.Errorf("%s: members %v, want %s; %d lists", order, got, want, lists)
+				}
+				if owner, _ := p.PodOf(netip.MustParseAddr("10.1.1.2")); (owner == id) != test.current {
+					t.Errorf("%s: the address belongs to %v", order, owner)
+				}
+			}
+		})
+	}
+}

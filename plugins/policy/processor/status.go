@@ -42,12 +42,15 @@ func (p *Processor) Policies() []*Policy {
 		list = append(list, byID[id])
 	}
 	for pod := range p.local {
+		if !p.isCurrent(pod) {
+			continue
+		}
 		for id := range p.policiesAbout(pod) {
 			byID[id].Wired = append(byID[id].Wired, pod)
 		}
 	}
 	for pod := range p.here {
-		if p.local[pod] != nil {
+		if p.isCurrent(pod) {
 			continue
 		}
 		for id := range p.policiesAbout(pod) {

@@ -76,8 +76,8 @@ func (p *Processor) tiers(id PodID, direction filter.AccessList_Direction) (stag
 		return []*filter.Subject_Stage{{Deny: true}}
 	}
 	var tiers [configurator.Baseline + 1][]*configurator.Lists
-	for s := range p.cache.SelectionsOf(id) {
-		for policyID := range p.about[s] {
+	if p.isCurrent(id) {
+		for policyID := range p.policiesAbout(id) {
 			if lists := p.policies[policyID].lists; lists.List(direction) != nil {
 				tiers[lists.Tier] = append(tiers[lists.Tier], lists)
 			}
@@ -102,7 +102,7 @@ func (p *Processor) tiers(id PodID, direction filter.AccessList_Direction) (stag
 func (p *Processor) mayBeIsolated(id PodID, direction filter.AccessList_Direction) bool {
 	n := p.perNamespace[id.Namespace]
 	switch {
-	case n == nil || p.pods[id] != nil:
+	case n == nil || p.isCurrent(id):
 		return false
 	case direction == filter.AccessList_EGRESS:
 		return n.egress > 0
@@ -114,6 +114,9 @@ func (p *Processor) mayBeIsolated(id PodID, direction filter.AccessList_Directio
 // not known yet, or whose namespace is not known.
 func (p *Processor) mayBeDenied(id PodID, direction filter.AccessList_Direction) bool {
 	pod := p.pods[id]
+	if !p.isCurrent(id) {
+		pod = nil
+	}
 	if len(p.clusterPolicies) == 0 || pod != nil && p.cache.KnowsNamespace(id.Namespace) {
 		return false
 	}
