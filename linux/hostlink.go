@@ -10,6 +10,7 @@ import (
 	"github.com/contiv/contiv/models"
 	"github.com/contiv/contiv/netlink/rtnl"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 // HostLink is a network device of a node that Contiv did not make.
@@ -24,6 +25,8 @@ type HostLink struct {
 	Assigned []netip.Prefix
 	// Leased lists the Addresses obtained by Contiv's DHCP client.
 	Leased []netip.Prefix
+	// Fleeting lists the Addresses that are not for long use: deprecated, temporary (RFC 8981), or duplicates.
+	Fleeting []netip.Prefix
 	// DefaultGateways lists the next hops of the main table's default routes through the device: at
 	// most one per IP version, IPv4 first. A default route without next hop is given as the
 	// unspecified address. Routes made by Contiv are left out.
@@ -66,6 +69,9 @@ func hostLinks(ns *namespaces.Namespace) ([]HostLink, error) {
 	for _, a := range addresses {
 		if l := at[a.Index]; l != nil {
 			l.Addresses = append(l.Addresses, a.Prefix)
+			if isFleeting(a) {
+				l.Fleeting = append(l.Fleeting, a.Prefix)
+			}
 			switch a.Proto {
 			case ownProtocol, vswitchProtocol:
 				l.Assigned = append(l.Assigned, a.Prefix)
@@ -75,6 +81,14 @@ func hostLinks(ns *namespaces.Namespace) ([]HostLink, error) {
 		}
 	}
 	return host, setDefaultGateways(ns, at)
+}
+
+func isFleeting(a rtnl.Address) bool {
+	flags := uint32(unix.IFA_F_DEPRECATED | unix.IFA_F_DADFAILED)
+	if a.Prefix.Addr().Is6() {
+		flags |= unix.IFA_F_TEMPORARY // of IPv4, the same bit means a second address of a network
+	}
+	return a.Flags&flags != 0
 }
 
 func setDefaultGateways(ns *namespaces.Namespace, links map[int]*HostLink) error {

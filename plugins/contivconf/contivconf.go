@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 
 	"github.com/contiv/contiv/api/contiv/node"
+	"github.com/contiv/contiv/api/contiv/vppnode"
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/dbresources"
 	"github.com/contiv/contiv/kubeaddr"
@@ -29,6 +30,8 @@ type HostLink struct {
 	Assigned []netip.Prefix
 	// Leased are those of Addresses that Contiv's DHCP client obtained.
 	Leased []netip.Prefix
+	// Fleeting are those of Addresses that are not for long use: deprecated, temporary (RFC 8981), or duplicates.
+	Fleeting []netip.Prefix
 	// DefaultGateways are the next hops of default routes out of the link, at most
 	// one of each IP version. For a default route without next hop, it is the
 	// unspecified address.
@@ -99,6 +102,8 @@ type ContivConf struct {
 	disabled atomic.Bool
 	// misread says why the one in etcd cannot be decoded; may be nil.
 	misread func() error
+	// published are the addresses of this node when its agent ran before. Used by resyncs only.
+	published []netip.Addr
 
 	mu  sync.RWMutex
 	now view
@@ -205,6 +210,7 @@ func (c *ContivConf) Resync(ctx context.Context, _ controller.Event, state contr
 			addresses = internalIPs(n)
 		}
 	}
+	c.remember(state)
 	wanted := c.enabled(ctx, state[dbresources.NodeConfig][dbresources.NodeConfigKey(c.nodeName)])
 	next, links, err := c.settle(ctx, wanted, addresses)
 	if err != nil {
@@ -214,6 +220,22 @@ func (c *ContivConf) Resync(ctx context.Context, _ controller.Event, state contr
 	c.warn(ctx, &next.resolved, links)
 	c.set(ctx, next)
 	return nil
+}
+
+// remember notes which addresses the node published when its agent ran before.
+func (c *ContivConf) remember(state controller.KubeState) {
+	for _, value := range state[dbresources.VppNode] {
+		v, ok := value.(*vppnode.VppNode)
+		if !ok || v.GetName() != c.nodeName {
+			continue
+		}
+		c.published = nil
+		for _, text := range v.GetIpAddresses() {
+			if p, err := netip.ParsePrefix(text); err == nil {
+				c.published = append(c.published, p.Addr())
+			}
+		}
+	}
 }
 
 // Update resolves the configuration again when this node's addresses or its
@@ -285,7 +307,7 @@ func (c *ContivConf) read(static Resolved, internalIPs []netip.Addr) (Resolved, 
 	if err != nil {
 		return Resolved{}, nil, fmt.Errorf("list the links of the host: %w", err)
 	}
-	resolved, err := resolveLinks(static, links, internalIPs, &c.subnets)
+	resolved, err := resolveLinks(static, links, internalIPs, c.before(&static), &c.subnets)
 	return resolved, links, err
 }
 

@@ -20,8 +20,13 @@ func (c *ContivConf) LinksChanged(ctx context.Context) {
 		return
 	}
 	current := now.static
-	current.Main.Name = now.resolved.Main.Name // no other link takes its place while the agent runs
-	next, _, err := c.read(current, now.internalIPs)
+	if c.links == nil {
+		current.Main.Name = now.resolved.Main.Name // the vswitch has the NIC for itself
+	}
+	next, links, err := c.read(current, now.internalIPs)
+	if err == nil {
+		err = checkMainLink(&next, links, &c.subnets)
+	}
 	if err != nil {
 		c.log.Warn("Links of the host changed, the network stays as it was", "error", err)
 		c.mu.Lock()
@@ -114,7 +119,7 @@ func (c *ContivConf) retry(ctx context.Context, now view) bool {
 }
 
 // NodeIPv4Change says that the address, of either IP version, or the MTU of the main interface has
-// changed, for instance by DHCP: all plugins recompute. The southbound is assumed to be as last
+// changed, for instance by DHCP, or that another link has taken its place: all plugins recompute. The southbound is assumed to be as last
 // seen.
 type NodeIPv4Change struct {
 	controller.NonBlocking
@@ -124,7 +129,11 @@ type NodeIPv4Change struct {
 func (*NodeIPv4Change) Name() string                   { return "Node IPv4 Change" }
 func (*NodeIPv4Change) Method() controller.EventMethod { return controller.UpstreamResync }
 func (e *NodeIPv4Change) String() string {
-	return fmt.Sprintf("Node IPv4 Change: interface %s\n* before: %v\n* now: %v", e.Next.Main.Name, e.Prev.onLink(), e.Next.onLink())
+	name := e.Next.Main.Name
+	if e.Prev.Main.Name != name {
+		name = fmt.Sprintf("%s instead of %s", name, e.Prev.Main.Name)
+	}
+	return fmt.Sprintf("Node IPv4 Change: interface %s\n* before: %v\n* now: %v", name, e.Prev.onLink(), e.Next.onLink())
 }
 
 // onLink describes what the main link has.

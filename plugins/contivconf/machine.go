@@ -38,7 +38,7 @@ func (c *Config) CheckMachine(m Machine) (remarks []string, err error) {
 		return nil, fmt.Errorf("list the links of the host: %w", err)
 	}
 	named := static.Main.Name != ""
-	resolved, err := resolveLinks(static, links, nil, &subnets)
+	resolved, err := resolveLinks(static, links, nil, former{}, &subnets)
 	sure := m.Here && (named || len(static.Other) > 0)
 	if err == nil {
 		err = checkMainLink(&resolved, links, &subnets)

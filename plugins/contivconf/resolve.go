@@ -151,14 +151,47 @@ func (r *Resolved) addresses() []netip.Prefix {
 	return all
 }
 
-// resolveLinks finds the main interface among the links and what it offers.
-func resolveLinks(r Resolved, links []HostLink, internalIPs []netip.Addr, subnets *Subnets) (Resolved, error) {
-	main := mainLink(r, links, internalIPs)
-	if main == nil {
-		if r.Main.Name == "" {
-			return r, fmt.Errorf("no link of the host can be the main interface: bring one up, or name it in nodeConfig.mainVPPInterface.interfaceName (links: %s)", names(links))
+// former is what a node had before.
+type former struct {
+	// main is the interface that was chosen as the main one; "" if none was.
+	main string
+	// addresses of the node.
+	addresses []netip.Addr
+}
+
+// before returns what the node had before a configuration is completed.
+func (c *ContivConf) before(static *Resolved) former {
+	now, started := c.current()
+	switch {
+	case !started:
+		return former{addresses: c.published}
+	case static.Main.Name == "" && now.static.Main.Name != "":
+		return former{} // the choice is free again
+	}
+	f := former{main: now.resolved.Main.Name}
+	c.mu.RLock()
+	lost := c.lost
+	c.mu.RUnlock()
+	for _, p := range []netip.Prefix{now.resolved.LinkAddress, now.resolved.SecondLinkAddress, lost} {
+		if p.IsValid() {
+			f.addresses = append(f.addresses, p.Addr())
 		}
+	}
+	return f
+}
+
+// resolveLinks finds the main interface among the links and what it offers.
+func resolveLinks(r Resolved, links []HostLink, internalIPs []netip.Addr, before former, subnets *Subnets) (Resolved, error) {
+	main := mainLink(r, links, internalIPs, before)
+	switch {
+	case main != nil:
+	case r.Main.Name != "":
 		return r, fmt.Errorf("main interface %q does not exist: correct nodeConfig.mainVPPInterface.interfaceName (links: %s)", r.Main.Name, names(links))
+	case before.main != "":
+		return r, fmt.Errorf("main interface %q does not exist any more, and no other link has an address of this node (%s) or a default route: bring it back, or give another link one of these (links: %s)",
+			before.main, joined(append(slices.Clone(internalIPs), before.addresses...)), names(links))
+	default:
+		return r, fmt.Errorf("no link of the host can be the main interface: bring one up, or name it in nodeConfig.mainVPPInterface.interfaceName (links: %s)", names(links))
 	}
 	for _, other := range r.Other {
 		if !slices.ContainsFunc(links, func(l HostLink) bool { return l.Name == other.Name }) {
@@ -170,43 +203,67 @@ func resolveLinks(r Resolved, links []HostLink, internalIPs []netip.Addr, subnet
 		return hostGateway(links, gateway.Is6()).IsValid()
 	})
 	r.LinkMTU = main.MTU
-	addresses := withoutAssigned(main, &r, subnets)
-	r.LinkAddress = nodeAddress(addresses, internalIPs, subnets.UseIPv6())
-	if subnets.DualStack() && r.LinkAddress.IsValid() {
-		ipv6 := !r.LinkAddress.Addr().Is6()
-		r.SecondLinkAddress = nodeAddress(ofVersion(addresses, ipv6), internalIPs, ipv6)
+	usable := *main
+	usable.Addresses = withoutAssigned(main, &r, subnets)
+	v4, v6 := nodeAddress(&usable, false, internalIPs, before), nodeAddress(&usable, true, internalIPs, before)
+	first, second := v4, v6
+	if subnets.UseIPv6() {
+		first, second = v6, v4
+	}
+	known := func(p netip.Prefix) bool { return slices.Contains(internalIPs, p.Addr()) }
+	if !first.IsValid() || second.IsValid() && known(second) && !known(first) {
+		first, second = second, first
+	}
+	if r.LinkAddress = first; subnets.DualStack() {
+		r.SecondLinkAddress = second
 	}
 	return r, nil
 }
 
-// mainLink returns the configured link; else the one with an address that
-// Kubernetes knows this node by; else the one with the default route; else the
-// first that is up.
-func mainLink(r Resolved, links []HostLink, internalIPs []netip.Addr) *HostLink {
-	find := func(match func(*HostLink) bool) *HostLink {
-		for i := range links {
-			if match(&links[i]) {
-				return &links[i]
-			}
-		}
-		return nil
-	}
+// mainLink returns the configured link. Else it prefers, in this order: a link with an address that Kubernetes knows this node
+// by; the link that it was before; one with an address that the node had before; one with a default route; one that is up. While
+// the link that it was before is missing, one that is merely up does not take its place.
+func mainLink(r Resolved, links []HostLink, internalIPs []netip.Addr, before former) *HostLink {
 	if r.Main.Name != "" {
-		return find(func(l *HostLink) bool { return l.Name == r.Main.Name })
+		return linkNamed(links, r.Main.Name)
 	}
-	candidate := func(l *HostLink) bool {
-		return l.Up && !isInternal(l) && !slices.ContainsFunc(r.Other, func(o Interface) bool { return o.Name == l.Name })
+	has := func(l *HostLink, addresses []netip.Addr) bool {
+		return slices.ContainsFunc(l.Addresses, func(p netip.Prefix) bool { return slices.Contains(addresses, p.Addr()) })
 	}
-	for _, match := range []func(*HostLink) bool{
-		func(l *HostLink) bool {
-			return slices.ContainsFunc(l.Addresses, func(p netip.Prefix) bool { return slices.Contains(internalIPs, p.Addr()) })
-		},
-		func(l *HostLink) bool { return len(l.DefaultGateways) > 0 },
-		func(l *HostLink) bool { return true },
-	} {
-		if l := find(func(l *HostLink) bool { return candidate(l) && match(l) }); l != nil {
-			return l
+	missing := before.main != "" && linkNamed(links, before.main) == nil
+	var best *HostLink
+	bestRank := 0
+	for i := range links {
+		l := &links[i]
+		was := l.Name == before.main
+		if isInternal(l) || slices.ContainsFunc(r.Other, func(o Interface) bool { return o.Name == l.Name }) || !l.Up && !was && !missing {
+			continue
 		}
+		rank := 0
+		switch {
+		case has(l, internalIPs) && (was || before.main == "" && has(l, before.addresses)):
+			rank = 6
+		case has(l, internalIPs):
+			rank = 5
+		case was:
+			rank = 4
+		case has(l, before.addresses):
+			rank = 3
+		case l.Up && len(l.DefaultGateways) > 0:
+			rank = 2
+		case l.Up && before.main == "":
+			rank = 1
+		}
+		if rank > bestRank {
+			best, bestRank = l, rank
+		}
+	}
+	return best
+}
+
+func linkNamed(links []HostLink, name string) *HostLink {
+	if i := slices.IndexFunc(links, func(l HostLink) bool { return l.Name == name }); i >= 0 {
+		return &links[i]
 	}
 	return nil
 }
@@ -247,30 +304,37 @@ func withoutAssigned(main *HostLink, r *Resolved, subnets *Subnets) []netip.Pref
 	})
 }
 
-func ofVersion(addresses []netip.Prefix, ipv6 bool) []netip.Prefix {
-	return slices.DeleteFunc(slices.Clone(addresses), func(p netip.Prefix) bool { return p.Addr().Is6() != ipv6 })
-}
-
-// nodeAddress chooses among the addresses of the main link: one that Kubernetes
-// knows comes first, then one of the pods' IP version.
-func nodeAddress(addresses []netip.Prefix, internalIPs []netip.Addr, ipv6 bool) netip.Prefix {
-	best, bestRank := netip.Prefix{}, 0
-	for _, p := range addresses {
-		if p.Addr().IsLinkLocalUnicast() || p.Addr().IsLoopback() {
+// nodeAddress chooses among the addresses of the main link, of an IP version: one that Kubernetes knows comes first, then the leased one,
+// then the one that the node had before, then those for long use, then those of a network with other hosts. It returns the zero Prefix
+// if there is none.
+func nodeAddress(main *HostLink, ipv6 bool, internalIPs []netip.Addr, before former) netip.Prefix {
+	best, bestRank := netip.Prefix{}, -1
+	for _, p := range main.Addresses {
+		addr := p.Addr()
+		if addr.Is6() != ipv6 || addr.IsLinkLocalUnicast() || addr.IsLoopback() {
 			continue
 		}
-		rank := 1
-		if p.Addr().Is6() == ipv6 {
-			rank += 1
-		}
-		if slices.Contains(internalIPs, p.Addr()) {
-			rank += 2
+		rank := 0
+		for i, better := range []bool{!p.IsSingleIP(), !slices.Contains(main.Fleeting, p), slices.Contains(before.addresses, addr), slices.Contains(main.Leased, p), slices.Contains(internalIPs, addr)} {
+			if better {
+				rank += 1 << i
+			}
 		}
 		if rank > bestRank {
 			best, bestRank = p, rank
 		}
 	}
 	return best
+}
+
+func joined(addresses []netip.Addr) string {
+	var texts []string
+	for _, addr := range addresses {
+		if text := addr.String(); !slices.Contains(texts, text) {
+			texts = append(texts, text)
+		}
+	}
+	return strings.Join(texts, ", ")
 }
 
 func names(links []HostLink) string {
