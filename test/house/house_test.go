@@ -49,7 +49,7 @@ var rooms = map[string][]string{
 	"netlink/nlattr":       {},
 	"netlink/namespace":    {},
 	"netlink/events":       {},
-	"netlink/conntrack":    {"netlink/namespace"},
+	"netlink/conntrack":    {"netlink/namespace", "netlink/nlattr"},
 	"netlink/rtnl":         {"netlink/nlattr", "netlink/namespace"},
 	"netlink/nft":          {"netlink/nlattr", "netlink/namespace"},
 	"netlink/nft/foreign":  {"netlink/namespace", "netlink/nlattr", "netlink/xtables"},

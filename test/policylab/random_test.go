@@ -64,7 +64,7 @@ func TestPacketsOfRandomClusters(t *testing.T) {
 			host.Local = func(netip.Addr) bool { return false }
 			host.Route = func(netip.Addr) string { return "other" }
 			kernel := &watched{Kernel: host.Kernel, after: func() {}}
-			driver := policies.New(nft.New(kernel), slog.New(slog.DiscardHandler))
+			driver := policies.New(nft.New(kernel), nfttest.NewHost().ClearMarks, slog.New(slog.DiscardHandler))
 			passes := func(c oracle.Connection) bool {
 				host.Forget()
 				o, err := host.Send(opening(c))
@@ -254,7 +254,7 @@ func newMemoryNode() *memoryNode {
 }
 
 func (n *memoryNode) start() {
-	n.driver = policies.New(nft.New(n.Kernel), slog.New(slog.DiscardHandler))
+	n.driver = policies.New(nft.New(n.Kernel), n.ClearMarks, slog.New(slog.DiscardHandler))
 }
 
 // take gives the driver what the processor says.

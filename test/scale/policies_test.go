@@ -12,6 +12,7 @@ import (
 
 	"github.com/contiv/contiv/api/contiv/filter"
 	"github.com/contiv/contiv/api/contiv/policy"
+	"github.com/contiv/contiv/netlink/conntrack"
 	"github.com/contiv/contiv/netlink/namespace"
 	"github.com/contiv/contiv/netlink/nft"
 	"github.com/contiv/contiv/store"
@@ -60,7 +61,8 @@ func newJudged(tb testing.TB, c *cluster) (*machine, *programmed) {
 	}
 	tb.Cleanup(nftables.Release)
 	m := newMachine(tb, c)
-	p := &programmed{Filter: policies.New(nftables, slog.New(slog.DiscardHandler)), lists: map[string]*filter.AccessList{}, news: make(chan struct{}, 1)}
+	marks := func(mask uint32, stale func(uint32) bool) error { return conntrack.ClearMarks(ns.Handle, mask, stale) }
+	p := &programmed{Filter: policies.New(nftables, marks, slog.New(slog.DiscardHandler)), lists: map[string]*filter.AccessList{}, news: make(chan struct{}, 1)}
 	m.filter = p
 	return m, p
 }

@@ -8,6 +8,7 @@ import (
 
 	contiv_nat "github.com/contiv/contiv/api/contiv/nat"
 	"github.com/contiv/contiv/filter"
+	"github.com/contiv/contiv/netlink/conntrack"
 	"github.com/contiv/contiv/netlink/rtnl"
 
 	"github.com/contiv/contiv/vswitch/kernel/bridges"
@@ -133,7 +134,9 @@ func (v *VSwitch) open(opts Options) (err error) {
 	v.bridges = bridges.New(v.Host)
 	v.redirect = redirect.New(v.Host)
 	v.nat, v.acl = nat.New(v.Host), acl.New(v.Host)
-	v.policies = policies.New(v.NFT, v.Log)
+	v.policies = policies.New(v.NFT, func(mask uint32, stale func(uint32) bool) error {
+		return conntrack.ClearMarks(v.NS.Handle, mask, stale)
+	}, v.Log)
 	v.host, err = hostnet.New(v.Host)
 	return err
 }

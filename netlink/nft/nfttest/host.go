@@ -110,6 +110,24 @@ const priorityConntrack = -200
 // Forget ends all connections.
 func (h *Host) Forget() { clear(h.connections) }
 
+// Marks returns the marks of all connections.
+func (h *Host) Marks() (marks []uint32) {
+	for _, c := range h.connections {
+		marks = append(marks, c.mark)
+	}
+	return marks
+}
+
+// ClearMarks clears the bits of the mask in the marks of the connections whose mark is stale.
+func (h *Host) ClearMarks(mask uint32, stale func(mark uint32) bool) error {
+	for _, c := range h.connections {
+		if stale(c.mark) {
+			c.mark &^= mask
+		}
+	}
+	return nil
+}
+
 // Send traces a packet through the tables. It returns an error for an unsupported expression, or if
 // the tables are inconsistent.
 func (h *Host) Send(sent Packet) (Outcome, error) {

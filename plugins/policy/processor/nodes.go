@@ -14,8 +14,8 @@ import (
 // nodes are selected by their labels as pods are: the cache has them as pods that are in no
 // namespace.
 type nodes struct {
-	cache   *cache.Cache
-	users   map[*cache.Selection]int
+	cache *cache.Cache
+	users map[*cache.Selection]int
 	// ips are the addresses in Kubernetes, assigned those that only Contiv knows.
 	ips, assigned map[string][]netip.Addr
 	changed       func(*cache.Selection)

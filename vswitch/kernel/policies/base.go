@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/contiv/contiv/netlink/nft"
 	"github.com/contiv/contiv/vswitch/kernel/own"
@@ -111,9 +110,14 @@ func baseLines(chain string, generation int) []line {
 // next is the generation after another one.
 func next(generation int) int { return generation%lastGeneration + 1 }
 
-// firstGeneration is that of a table when nobody knows of one before: marks of connections that are left of one belong to
-// generations before it, as long as values changed less than once a second.
-func firstGeneration(now time.Time) int { return next(int(now.Unix() % lastGeneration)) }
+// upperHalf reports in which half of the generations one is.
+func upperHalf(generation int) bool { return generation > lastGeneration/2 }
+
+// comesBefore reports whether connections may keep the mark of a generation while another one counts: none that
+// comes before the next sweep of marks. See Driver.clearMarks.
+func comesBefore(marked, generation int) bool {
+	return upperHalf(marked) == upperHalf(generation) && marked <= generation
+}
 
 func generationComment(generation int) string { return "generation " + strconv.Itoa(generation) }
 

@@ -28,7 +28,8 @@
 // translate it. The connection mark stores the generation of the values for which the connection
 // was allowed. A change starts a new generation, so each connection is evaluated again at its next
 // packet, in either direction. Marks outlive values and agents, so generations go on: without values, the table
-// still has the last one. A mark is cleared where a rule denies, since 16 bits come round.
+// still has the last one. A mark is cleared where a rule denies. Generations have 16 bits and come again: before the
+// first of each half of them, the marks of that half are cleared, which are from before the other half.
 //
 // At the hook output are the packets of IPVS: it takes those for its services at the hook input,
 // and sends them to a server with the addresses of their clients. Without the conntrack of IPVS

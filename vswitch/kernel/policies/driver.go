@@ -1,7 +1,6 @@
 package policies
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"time"
 
 	contiv_filter "github.com/contiv/contiv/api/contiv/filter"
 	"github.com/contiv/contiv/filter"
@@ -39,10 +37,14 @@ type NFT interface {
 	Foreign(changes []nft.Change, tables ...string) (by string, foreign bool)
 }
 
+// ClearMarks clears the bits of the mask in the marks of the connections of a network namespace whose mark is stale.
+type ClearMarks func(mask uint32, stale func(mark uint32) bool) error
+
 // Driver implements vswitch.Filter.
 type Driver struct {
-	nft NFT
-	log *slog.Logger
+	nft   NFT
+	marks ClearMarks
+	log   *slog.Logger
 
 	mu   sync.Mutex
 	want values
@@ -62,8 +64,8 @@ type Driver struct {
 }
 
 // New returns a driver; the table is made when it is needed.
-func New(nft NFT, log *slog.Logger) *Driver {
-	return &Driver{nft: nft, log: log, want: newValues(), stale: map[string]bool{}, unions: newUnions(), limits: usualLimits}
+func New(nft NFT, marks ClearMarks, log *slog.Logger) *Driver {
+	return &Driver{nft: nft, marks: marks, log: log, want: newValues(), stale: map[string]bool{}, unions: newUnions(), limits: usualLimits}
 }
 
 // unknown starts the names of values that represent unexpected objects.
@@ -81,7 +83,7 @@ func (d *Driver) Remove(ctx context.Context, values ...proto.Message) error {
 
 // Change implements vswitch.Filter.
 func (d *Driver) Change(_ context.Context, set, remove []proto.Message) error {
-	return d.change(func(e *edit) {
+	return d.change(true, func(e *edit) {
 		if len(set) > 0 {
 			e.base()
 		}
@@ -207,7 +209,7 @@ func (d *Driver) List(ctx context.Context, expected []proto.Message) (found []pr
 
 // Drop removes the table.
 func (d *Driver) Drop(ctx context.Context) error {
-	return d.change(func(e *edit) {
+	return d.change(false, func(e *edit) {
 		d.want, d.stale = newValues(), map[string]bool{}
 		e.drop()
 	})
@@ -244,28 +246,71 @@ func (d *Driver) load() error {
 		return fmt.Errorf("reading nftables table inet %s: %w", tableName, supported(err))
 	}
 	d.have, d.generation, d.sweepAll, d.unions = tableOf(found), generation, true, newUnions()
-	if d.judged == 0 {
-		d.judged = cmp.Or(d.have.generation, firstGeneration(time.Now()))
-	}
 	if first {
 		d.stale, d.want.versions = d.have.objects(), d.have.versions()
 	}
 	return nil
 }
 
-// change makes what edit asks for, see the package documentation.
-func (d *Driver) change(do func(*edit)) error {
+// begin finds out the generation with which to go on. Where nobody knows it, all connections count as never judged.
+func (d *Driver) begin() error {
+	if d.judged != 0 {
+		return nil
+	}
+	if err := d.clearMarks(d.have.generation); err != nil {
+		return err
+	}
+	d.judged = max(d.have.generation, 1)
+	return nil
+}
+
+// judgeAnew begins a generation. Before those of the other half come, no connection has a mark of one of them.
+func (d *Driver) judgeAnew() error {
+	generation := next(d.judged)
+	if upperHalf(generation) != upperHalf(d.judged) {
+		if err := d.clearMarks(d.judged); err != nil {
+			return err
+		}
+	}
+	d.judged = generation
+	return nil
+}
+
+// clearMarks clears marks of generations that are to come: a connection that was silent since they were there before would pass.
+func (d *Driver) clearMarks(generation int) error {
+	err := d.marks(markMask, func(mark uint32) bool {
+		marked := int(mark & markMask >> markShift)
+		return marked != 0 && !comesBefore(marked, generation)
+	})
+	if err != nil {
+		return fmt.Errorf("preparing connections for policies: %w", err)
+	}
+	return nil
+}
+
+// change makes what edit asks for, see the package documentation. judges: connections are judged afterwards.
+func (d *Driver) change(judges bool, do func(*edit)) error {
 	return d.nft.Locked(func() error {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		if err := d.load(); err != nil {
 			return err
 		}
+		if judges {
+			if err := d.begin(); err != nil {
+				return err
+			}
+		}
 		e, before := newEdit(d), d.want.clone()
 		do(e)
 		e.sweep()
+		transactions, err := e.transactions()
+		if err != nil {
+			d.have, d.generation, d.want = nil, 0, before
+			return err
+		}
 		generation := d.generation
-		for _, b := range e.transactions() {
+		for _, b := range transactions {
 			if err := d.nft.Commit(b); err != nil {
 				d.have, d.generation = nil, 0
 				if b == &e.clean {

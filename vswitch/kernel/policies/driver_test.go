@@ -42,7 +42,11 @@ func (c *calm) Unchanged(_ string, since uint32) (uint32, bool) {
 
 func (c *calm) Foreign([]nft.Change, ...string) (string, bool) { return "", false }
 
-func calmDriver() *Driver { return New(&calm{generation: 1}, slog.New(slog.DiscardHandler)) }
+func noConnections(uint32, func(uint32) bool) error { return nil }
+
+func calmDriver() *Driver {
+	return New(&calm{generation: 1}, noConnections, slog.New(slog.DiscardHandler))
+}
 
 func addressSetOf(n int) *contiv_filter.AddressSet {
 	return &contiv_filter.AddressSet{Name: fmt.Sprint("set", n), Addresses: []string{fmt.Sprintf("10.1.%d.%d", n/250, n%250)}}
@@ -129,7 +133,7 @@ func BenchmarkPodComesAndGoes(b *testing.B) {
 // remove it.
 func TestWhatFailedIsNotWanted(t *testing.T) {
 	kernel := &calm{generation: 1}
-	d := New(kernel, slog.New(slog.DiscardHandler))
+	d := New(kernel, noConnections, slog.New(slog.DiscardHandler))
 	stays, fails := subjectOf(1), subjectOf(2, 1)
 	fails.Addresses = append(fails.Addresses, stays.Addresses...)
 	if err := d.Set(t.Context(), stays); err != nil {
@@ -169,7 +173,7 @@ func TestDenialsOfBothVersions(t *testing.T) {
 	kernel := &noting{calm{generation: 1}, map[string]map[string]uint64{
 		"isolated-in6": {addressKey(server): 7}, "denied-out4": {addressKey(netip.MustParseAddr("10.1.1.2")): 2}, "flows6": {key: 3},
 	}}
-	d, err := New(kernel, slog.New(slog.DiscardHandler)).Denials(t.Context(), false)
+	d, err := New(kernel, noConnections, slog.New(slog.DiscardHandler)).Denials(t.Context(), false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,16 +42,18 @@ func newEdit(d *Driver) *edit {
 func batch() nft.Batch { return nft.Batch{Table: tableName, Family: unix.NFPROTO_INET} }
 
 // transactions returns those that do something.
-func (e *edit) transactions() (list []*nft.Batch) {
+func (e *edit) transactions() (list []*nft.Batch, err error) {
 	if e.have.intact && !e.step.Empty() {
-		e.judgeAnew()
+		if err := e.judgeAnew(); err != nil {
+			return nil, err
+		}
 	}
 	for _, b := range []*nft.Batch{&e.prepare, &e.step, &e.clean} {
 		if !b.Empty() {
 			list = append(list, b)
 		}
 	}
-	return list
+	return list, nil
 }
 
 // fill makes a chain that exists consist of the rules.
@@ -113,14 +115,17 @@ func (e *edit) base() {
 }
 
 // judgeAnew begins a generation, as part of the step.
-func (e *edit) judgeAnew() {
-	e.d.judged = next(e.d.judged)
+func (e *edit) judgeAnew() error {
+	if err := e.d.judgeAnew(); err != nil {
+		return err
+	}
 	e.have.generation = e.d.judged
 	for _, chain := range []string{"forward", "pass"} {
 		rules := baseLines(chain, e.have.generation)
 		fill(&e.step, chain, rules)
 		e.have.chains[chain] = comments(rules)
 	}
+	return nil
 }
 
 // setElements makes sets have exactly the elements. Those that go, go first.

@@ -40,7 +40,7 @@ func newSite() *site {
 		}
 		return ""
 	}
-	s.driver = New(nft.New(s.Kernel), slog.New(slog.DiscardHandler))
+	s.driver = New(nft.New(s.Kernel), s.ClearMarks, slog.New(slog.DiscardHandler))
 	return s
 }
 
@@ -197,7 +197,7 @@ func randomValues(t *testing.T, seed uint64, limits limits) {
 func (s *site) restart(t *testing.T, values []proto.Message) {
 	t.Helper()
 	limits := s.driver.limits
-	s.driver = New(nft.New(s.Kernel), slog.New(slog.DiscardHandler))
+	s.driver = New(nft.New(s.Kernel), s.ClearMarks, slog.New(slog.DiscardHandler))
 	s.driver.limits = limits
 	found, err := s.driver.List(t.Context(), values)
 	if err != nil {
@@ -341,7 +341,7 @@ func TestRulesAreOfTheVersionsOfSubjects(t *testing.T) {
 	if sets := of6(); len(sets) > 0 {
 		t.Errorf("no subject has IPv6, and there are the sets %q", sets)
 	}
-	s.driver = New(nft.New(s.Kernel), slog.New(slog.DiscardHandler))
+	s.driver = New(nft.New(s.Kernel), s.ClearMarks, slog.New(slog.DiscardHandler))
 	if found, err := s.driver.List(t.Context(), s.values); err != nil || len(found) != len(s.values) {
 		t.Errorf("after a restart, %d of %d values are found, %v", len(found), len(s.values), err)
 	}
@@ -350,7 +350,7 @@ func TestRulesAreOfTheVersionsOfSubjects(t *testing.T) {
 	}
 	want("with both", four)
 	want("with both", six)
-	s.driver = New(nft.New(s.Kernel), slog.New(slog.DiscardHandler))
+	s.driver = New(nft.New(s.Kernel), s.ClearMarks, slog.New(slog.DiscardHandler))
 	s.values = []proto.Message{clients, list, subject("10.22.0.3", "fd22::3")}
 	if found, err := s.driver.List(t.Context(), s.values); err != nil || len(found) != len(s.values) {
 		t.Errorf("after another restart, %d of %d values are found, %v", len(found), len(s.values), err)
@@ -366,10 +366,9 @@ func TestConnectionsAreJudgedAgainByALaterTable(t *testing.T) {
 		return &contiv_filter.Subject{Name: "prod/right", Addresses: []string{"10.22.0.3"}, Ingress: []*contiv_filter.Subject_Stage{{Deny: deny}}}
 	}
 	for name, between := range map[string]func(*site){
-		"nothing":                  func(*site) {},
-		"the agent restarts":       func(s *site) { s.restart(t, nil) },
-		"others remove the table":  func(s *site) { s.removeTable(t) },
-		"all generations are used": func(s *site) { s.driver.judged -= 3 },
+		"nothing":                 func(*site) {},
+		"the agent restarts":      func(s *site) { s.restart(t, nil) },
+		"others remove the table": func(s *site) { s.removeTable(t) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSite()
@@ -392,6 +391,67 @@ func TestConnectionsAreJudgedAgainByALaterTable(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Generations come again. A connection that was silent meanwhile is judged by the values that are there then, whether the agent
+// restarts or others remove the table.
+func TestASilentConnectionDoesNotMeetItsGenerationAgain(t *testing.T) {
+	there := opening(vswitchtest.FilterProbe{Src: netip.MustParseAddr("10.21.0.2"), Dst: netip.MustParseAddr("10.22.0.3"), Network: "udp", Port: 80})
+	subject := func(deny bool) proto.Message {
+		return &contiv_filter.Subject{Name: "prod/right", Addresses: []string{"10.22.0.3"}, Ingress: []*contiv_filter.Subject_Stage{{Deny: deny}}}
+	}
+	other := func(n int) proto.Message {
+		return &contiv_filter.Subject{Name: "prod/other", Addresses: []string{fmt.Sprintf("10.22.0.%d", 4+n%2)}, Ingress: []*contiv_filter.Subject_Stage{{Deny: true}}}
+	}
+	for _, opened := range []int{1, 100, lastGeneration/2 - 1, lastGeneration / 2, lastGeneration/2 + 1, 60000, lastGeneration - 1, lastGeneration} {
+		for name, between := range map[string]func(*site){
+			"nothing":                 func(*site) {},
+			"restarts":                func(s *site) { s.restart(t, nil) },
+			"the table was removed":   func(s *site) { s.removeTable(t) },
+			"the last agent knew not": func(s *site) { s.removeTable(t); s.restart(t, nil) },
+		} {
+			t.Run(fmt.Sprintf("opened in %d, %s", opened, name), func(t *testing.T) {
+				s := newSite()
+				s.set(t, subject(false))
+				s.driver.judged = opened - 1 // the next change
+				if opened == 1 {
+					s.driver.judged = lastGeneration
+				}
+				s.set(t, subject(false), other(1))
+				if o := s.send(t, s.send(t, there).Answer(there)); !o.Passed {
+					t.Fatalf("%q drops an answer that nothing denies", o.By)
+				}
+				s.set(t, subject(true), other(2))
+				between(s)
+				var passed []int // generations
+				s.set(t, subject(true), other(2))
+				s.set(t, subject(true), other(3))
+				for n := range lastGeneration {
+					generation := (s.driver.judged+n)%lastGeneration + 1
+					near := func(g int) bool { return generation-g >= -2 && generation-g <= 2 }
+					if !near(1) && !near(lastGeneration/2) && !near(lastGeneration) && !near(opened) {
+						continue
+					}
+					passed = append(passed, generation)
+				}
+				for n, generation := range passed { // others come and go meanwhile
+					s.driver.judged = (generation+lastGeneration-2)%lastGeneration + 1
+					s.set(t, subject(true), other(n))
+					if s.driver.judged != generation {
+						t.Fatalf("it is generation %d, want %d", s.driver.judged, generation)
+					}
+					for _, mark := range s.Marks() {
+						if mark&markMask>>markShift == uint32(generation) {
+							t.Fatalf("in generation %d, a connection that is denied passes", generation)
+						}
+					}
+				}
+				if o := s.send(t, there); o.Passed {
+					t.Error("a connection that is denied passes")
+				}
+			})
+		}
 	}
 }
 

@@ -97,7 +97,7 @@ func TestTablesOfOlderVersionsAreReplaced(t *testing.T) {
 			if err := kernel.Commit(recorded(t, file)); err != nil {
 				t.Fatal(err)
 			}
-			s.driver = New(nft.New(kernel), slog.New(slog.DiscardHandler))
+			s.driver = New(nft.New(kernel), s.ClearMarks, slog.New(slog.DiscardHandler))
 			values, reference := olderValues(), filter.NewState()
 			for _, v := range values {
 				reference.Put(v)
