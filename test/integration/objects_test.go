@@ -42,6 +42,7 @@ func TestUnusualObjects(t *testing.T) {
 	t.Run("networks of policies", l.testTextsOfPolicies)
 	t.Run("invalid parts of policies", l.testInvalidPolicies)
 	t.Run("nodes as peers", l.testNodesAsPeers)
+	t.Run("unused cluster IPs", l.testUnusedClusterIPs)
 }
 
 // add adds a pod whose label app is its name.

@@ -29,6 +29,9 @@ import (
 //
 //	prerouting, raw: frames of our bridges are no connections
 //
+//	forward, output: what is still for a cluster IP is refused: endpoints that are unused cluster IPs, and packets
+//	of no connection
+//
 //	forward (without global forwarding): new connections from outside that nobody
 //	translates are dropped
 const (
@@ -42,6 +45,8 @@ const (
 	chainIn          = "nat-in"
 	chainSource      = "nat-source"
 	chainForward     = "nat-forward"
+	chainUnused      = "nat-unused"
+	chainUnusedOwn   = "nat-unused-own"
 	chainBridged     = "nat-bridged"
 )
 
@@ -62,6 +67,8 @@ func (f *natFamily) chains() (list []*nftables.Chain) {
 	}
 	base(chainBridged, nftables.ChainTypeFilter, nftables.ChainHookPrerouting, nftables.ChainPriorityRaw)
 	plain(chainTwice, chainRefuse, chainBalanceIn, chainBalanceOut, chainBalanceOwn, chainInside, chainBalance, chainServices)
+	base(chainUnused, nftables.ChainTypeFilter, nftables.ChainHookForward, nftables.ChainPriorityFilter)
+	base(chainUnusedOwn, nftables.ChainTypeFilter, nftables.ChainHookOutput, nftables.ChainPriorityFilter)
 	base(chainPostrouting, nftables.ChainTypeNAT, nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource)
 	base(chainPrerouting, nftables.ChainTypeNAT, nftables.ChainHookPrerouting, nftables.ChainPriorityNATDest)
 	base(chainOutput, nftables.ChainTypeNAT, nftables.ChainHookOutput, nftables.ChainPriorityNATDest)

@@ -243,8 +243,16 @@ func (s *natState) scoped(add adder) {
 	add(chainRefuse, "others", words(&expr.Reject{Type: unix.NFT_REJECT_ICMP_UNREACH, Code: f.portUnreachable()}))
 }
 
-// clusterIPs adds what becomes of cluster IPs and their ports that no service has.
+// clusterIPs adds what becomes of cluster IPs and their ports that no service has. Only the first packet of a connection is
+// translated, and the endpoint may be such an address: nothing for one leaves the node, but it may be one of the node's own.
 func (s *natState) clusterIPs(add adder) {
+	for _, chain := range []string{chainUnused, chainUnusedOwn} {
+		for _, p := range s.network.clusterIPs {
+			add(chain, "unused "+p.String(), s.family.within(s.family.destination, p), words(
+				&expr.Fib{Register: reg(0), FlagDADDR: true, ResultADDRTYPE: true}, &expr.Cmp{Op: expr.CmpOpNeq, Register: reg(0), Data: native32(typeLocal)},
+				verdict(expr.VerdictGoto, chainRefuse)))
+		}
+	}
 	for _, p := range s.network.clusterIPs {
 		add(chainServices, commentClusters+p.String(), s.family.within(s.family.destination, p), words(verdict(expr.VerdictGoto, chainRefuse)))
 	}

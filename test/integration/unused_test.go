@@ -1,0 +1,78 @@
+package integration
+
+import (
+	"bytes"
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/contiv/contiv/test/await"
+	"github.com/contiv/contiv/test/command"
+	"github.com/contiv/contiv/test/lab"
+	"github.com/contiv/contiv/test/labtest"
+	"github.com/contiv/contiv/vswitch/vswitchtest/frames"
+)
+
+// testUnusedClusterIPs: no packet to a cluster IP that no service has leaves the node, also if it is an endpoint.
+func (l *objectsLab) testUnusedClusterIPs(t *testing.T) {
+	state, err := l.State()
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest := func(name, ip, family, endpoint string) string {
+		return fmt.Sprintf(`apiVersion: v1
+kind: Service
+metadata: {name: %[1]s, namespace: default}
+spec:
+  clusterIP: "%[2]s"
+  clusterIPs: ["%[2]s"]
+  ports: [{name: t, protocol: TCP, port: 80}, {name: u, protocol: UDP, port: 4001}]
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: %[1]s-1, namespace: default, labels: {kubernetes.io/service-name: %[1]s}}
+addressType: %[3]s
+ports: [{name: t, protocol: TCP, port: 80}, {name: u, protocol: UDP, port: 4001}]
+endpoints: [{addresses: ["%[4]s"], conditions: {ready: true}}]
+---
+`, name, ip, family, endpoint)
+	}
+	l.keep(t, "unused", manifest("unused4", "10.96.0.60", "IPv4", "10.96.77.77")+manifest("unused6", "fd96::60", "IPv6", "fd96::7777"))
+	node := state.Nodes[0].Netns
+	for _, to := range []string{"10.96.0.60", "fd96::60", "10.96.77.78", "fd96::7778"} {
+		l.refused(t, "a pod connects to "+to, l.near.Netns, to, 80)
+		l.refused(t, "the node connects to "+to, node, to, 80)
+	}
+	pod := labtest.Wire(t, l.near)
+	outside := wireIn(t, state.Underlay(), "nodes")
+	outside.Drain()
+	for _, text := range []string{"10.96.0.60", "fd96::60", "10.96.77.78", "fd96::7778", "10.96.77.77", "fd96::7777"} {
+		to := netip.MustParseAddr(text)
+		from := pod.Of(to.Is6())
+		for n := range 3 { // the first one of a flow, and others
+			pod.Wire.Send(t, frames.Datagram(pod.MAC, pod.Gateway, from, to, fmt.Sprint("datagram", n), false))
+		}
+		for port, flags := range []byte{frames.SYN, frames.ACK, frames.FIN | frames.ACK, frames.FIN, 0x04, 0x14, 0} {
+			for _, number := range []uint16{80, 81} {
+				pod.Wire.Send(t, frames.TCP(pod.MAC, pod.Gateway, netip.AddrPortFrom(from, uint16(5000+port)), netip.AddrPortFrom(to, number), flags))
+			}
+		}
+		command.In(t, node, fmt.Sprintf(`ping -c 1 -W 0.1 %[1]s || true; bash -c 'echo x > /dev/udp/%[1]s/4001' || true; bash -c 'echo x > /dev/udp/%[1]s/4002' || true`, to))
+	}
+	pod.Wire.Send(t, frames.Datagram(pod.MAC, pod.Gateway, pod.Of(false), lab.OutsideAddress.Addr(), "the last one", false))
+	seen := outside.Receive(await.Patience, frames.Containing("the last one"))
+	if seen == nil {
+		t.Fatal("what the pod sends outside does not arrive")
+	}
+	for _, frame := range seen {
+		for _, prefix := range []string{"10.96.0.0/16", "fd96::/16"} {
+			p := netip.MustParsePrefix(prefix)
+			network := p.Addr().AsSlice()[:2]
+			at := map[bool]int{false: 14 + 16, true: 14 + 24}[p.Addr().Is6()]
+			if len(frame) > at+2 && slices.Equal(frame[12:14], map[bool][]byte{false: {8, 0}, true: {0x86, 0xdd}}[p.Addr().Is6()]) && bytes.Equal(frame[at:at+2], network) {
+				t.Errorf("a packet to %x left the node: %x", frame[at:at+map[bool]int{false: 4, true: 16}[p.Addr().Is6()]], frame)
+			}
+		}
+	}
+}
