@@ -197,7 +197,7 @@ func (s *Service) proxyWarnings() []string {
 	}
 	t := s.Translator()
 	if t.Setting != config.VSwitch || t.Others == "" {
-		problems := slices.Concat(s.health.Problems(), s.limits(func(limit string) bool { return limit == limitNoResets }), s.lostClaims(), s.refusedServices())
+		problems := slices.Concat(s.health.Problems(), s.limits(func(limit string) bool { return limit == limitNoResets }), s.lostClaims(), s.refusedServices(), s.tooLarge())
 		problems = append(problems, s.segmentWarnings()...)
 		if problem := s.healthz.Problem(); problem != "" {
 			problems = append(problems, problem)
@@ -227,4 +227,22 @@ func (s *Service) lostClaims() []string {
 		texts = append(texts, fmt.Sprintf("and %d more", more))
 	}
 	return []string{"services ask for addresses and ports of others, and are without them: " + strings.Join(texts, ", ")}
+}
+
+// tooLarge says which services are not translated because they come to too much.
+func (s *Service) tooLarge() (texts []string) {
+	const most = 3
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.translates() {
+		return nil
+	}
+	ids := s.services.AllTooLarge()
+	for _, id := range ids[:min(len(ids), most)] {
+		texts = append(texts, fmt.Sprintf("service %s is not translated: %s", id, s.services.TooLarge(id)))
+	}
+	if more := len(ids) - most; more > 0 {
+		texts = append(texts, fmt.Sprintf("and %d more services are not translated, because they come to too much", more))
+	}
+	return texts
 }

@@ -55,6 +55,9 @@ func requests(svc *service.Service, node Node) map[claim]Kind {
 	if !Proxied(svc) {
 		return nil
 	}
+	if sizeOf(svc, nil, node).frontends > MaxServiceFrontends {
+		return nil
+	}
 	of := map[claim]Kind{}
 	for _, ipv6 := range []bool{false, true} {
 		for _, a := range frontendAddresses(svc, node, ipv6) {
@@ -112,8 +115,8 @@ func (c *claims) set(key claim, of []claimant) {
 func (p *Processor) claimed() *claims {
 	if p.claims == nil {
 		p.claims = &claims{make(map[claim][]claimant, len(p.services)), map[claim]struct{}{}}
-		for id, svc := range p.services {
-			p.claims.add(id, svc, p.node)
+		for id := range p.services {
+			p.claims.add(id, p.translated(id), p.node)
 		}
 	}
 	return p.claims
@@ -158,7 +161,7 @@ func (p *Processor) LostBy(id ID) (list []Lost) {
 	if len(all.disputed) == 0 {
 		return nil
 	}
-	for key := range claimsOf(p.services[id], p.node) {
+	for key := range claimsOf(p.translated(id), p.node) {
 		for _, l := range all.lost(key) {
 			if l.ID == id {
 				list = append(list, l)

@@ -18,8 +18,9 @@ type Processor struct {
 	services  map[ID]*service.Service
 	slices    map[ID]map[string]*endpointslice.EndpointSlice // by service, then by their own name
 	redirects Redirects
-	// claims follow from the services and the node; nil: they are to be found.
+	// claims and sizes follow from the services, the slices and the node; nil: they are to be found.
 	claims *claims
+	sizes  *sizes
 }
 
 // New returns an empty processor.
@@ -32,7 +33,7 @@ func New() *Processor {
 // Reset forgets everything.
 func (p *Processor) Reset() {
 	p.node, p.services, p.slices = Node{}, map[ID]*service.Service{}, map[ID]map[string]*endpointslice.EndpointSlice{}
-	p.redirects, p.claims = nil, nil
+	p.redirects, p.claims, p.sizes = nil, nil, nil
 }
 
 // SetNode records this node. It returns the services that look different now.
@@ -42,10 +43,11 @@ func (p *Processor) SetNode(n Node) []ID {
 	if was.Equal(n) {
 		return nil
 	}
-	p.claims = nil
+	refused := p.sizes != nil && len(p.sizes.refused) > 0
+	p.claims, p.sizes = nil, nil
 	moved := was
 	moved.NodePorts, moved.Reserved = n.NodePorts, n.Reserved
-	if !moved.Equal(n) { // more than the addresses of node ports and what nodes need themselves
+	if !moved.Equal(n) || refused || len(p.measured().refused) > 0 { // more than the addresses of node ports and what nodes need themselves
 		return p.IDs()
 	}
 	sameReserved, samePorts := was.Reserved.Equal(n.Reserved), slices.Equal(was.NodePorts, n.NodePorts)
@@ -77,29 +79,32 @@ func (p *Processor) Node() Node { return p.node }
 
 // SetService records a service. It returns the services that may look different now.
 func (p *Processor) SetService(s *service.Service) []ID {
-	id := ID{s.GetNamespace(), s.GetName()}
-	changed := p.replace(id, s)
-	p.services[id] = s
-	return changed
+	return p.replace(ID{s.GetNamespace(), s.GetName()}, s)
 }
 
 // RemoveService is SetService for a service that no longer exists.
 func (p *Processor) RemoveService(namespace, name string) []ID {
-	id := ID{namespace, name}
-	changed := p.replace(id, nil)
-	delete(p.services, id)
-	return changed
+	return p.replace(ID{namespace, name}, nil)
 }
 
-// replace changes the claims of a service. It returns the service, and after it those that ask for what it asked for,
-// or does now.
+// replace sets a service; nil removes it. It returns the service, and after it those that ask for what it asked for,
+// or does now, and those that are refused or not by its size.
 func (p *Processor) replace(id ID, next *service.Service) []ID {
-	if p.claims == nil {
-		return []ID{id}
+	var others []ID
+	if p.claims != nil {
+		others = p.claims.remove(id, p.translated(id), p.node)
 	}
-	others := append(p.claims.remove(id, p.services[id], p.node), p.claims.add(id, next, p.node)...)
+	was := p.sizes != nil && p.sizes.refused[id]
+	p.services[id] = next
+	if next == nil {
+		delete(p.services, id)
+	}
+	others = append(others, p.resize(id)...)
+	if p.claims != nil && was == p.sizes.refused[id] { // else resize has done so
+		others = append(others, p.claims.add(id, p.translated(id), p.node)...)
+	}
 	slices.SortFunc(others, ID.Compare)
-	return append([]ID{id}, slices.Compact(others)...)
+	return append([]ID{id}, slices.DeleteFunc(slices.Compact(others), func(o ID) bool { return o == id })...)
 }
 
 // SetSlice records a slice; prev is its previous state, nil for a new one. A slice may belong to
@@ -114,10 +119,17 @@ func (p *Processor) SetSlice(prev, next *endpointslice.EndpointSlice) []ID {
 		p.slices[id] = map[string]*endpointslice.EndpointSlice{}
 	}
 	p.slices[id][next.GetName()] = next
-	if !slices.Contains(changed, id) {
-		changed = append(changed, id)
+	return withID(changed, append(p.resize(id), id)...)
+}
+
+// withID adds those that a list lacks.
+func withID(list []ID, more ...ID) []ID {
+	for _, id := range more {
+		if !slices.Contains(list, id) {
+			list = append(list, id)
+		}
 	}
-	return changed
+	return list
 }
 
 // RemoveSlice is SetSlice for a slice that no longer exists. It ignores nil.
@@ -129,7 +141,7 @@ func (p *Processor) RemoveSlice(prev *endpointslice.EndpointSlice) []ID {
 	if delete(p.slices[id], prev.GetName()); len(p.slices[id]) == 0 {
 		delete(p.slices, id)
 	}
-	return []ID{id}
+	return withID([]ID{id}, p.resize(id)...)
 }
 
 // IDs returns all services, in order.
@@ -139,6 +151,9 @@ func (p *Processor) IDs() []ID { return slices.SortedFunc(maps.Keys(p.services),
 func (p *Processor) Unproxied(id ID) string {
 	if p.services[id] == nil {
 		return ""
+	}
+	if text := p.TooLarge(id); text != "" {
+		return text
 	}
 	if ignored := p.AsksForPods(id); len(ignored) > 0 {
 		return fmt.Sprintf("%v, of the pod network or for broadcasts, cannot be a service's: choose others, or leave them out", ignored)
@@ -152,7 +167,7 @@ func (p *Processor) Len() int { return len(p.services) }
 // Service returns what this node does for an IP version of a service, nil if nothing: without what belongs
 // to other services.
 func (p *Processor) Service(id ID, ipv6 bool) *Service {
-	svc := p.services[id]
+	svc := p.translated(id)
 	if svc == nil {
 		return nil
 	}
@@ -198,7 +213,11 @@ func (p *Processor) HealthChecks() (list []HealthCheck) {
 		if !Proxied(svc) || svc.GetServiceType() != "LoadBalancer" || svc.GetExternalTrafficPolicy() != policyLocal || !validPort(port) {
 			continue
 		}
-		list = append(list, HealthCheck{ID: id, Port: uint16(port), Endpoints: p.localEndpoints(svc, id)})
+		check := HealthCheck{ID: id, Port: uint16(port)}
+		if p.translated(id) != nil {
+			check.Endpoints = p.localEndpoints(svc, id)
+		}
+		list = append(list, check)
 	}
 	slices.SortFunc(list, func(a, b HealthCheck) int { return a.ID.Compare(b.ID) })
 	return list

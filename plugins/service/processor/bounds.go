@@ -1,0 +1,204 @@
+package processor
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/contiv/contiv/api/contiv/endpointslice"
+	"github.com/contiv/contiv/api/contiv/service"
+)
+
+// Bounds of what services come to, for both IP versions together. A frontend is an address with a port and protocol, a target is an endpoint,
+// or a source range, at a frontend. A service beyond its bounds is not translated. Beyond those of the node, the largest services are not.
+const (
+	MaxServiceFrontends = 4096
+	MaxServiceTargets   = 131_072
+	MaxNodeFrontends    = 40_960
+	MaxNodeTargets      = 262_144
+)
+
+// size is what a service, or all of a node, come to.
+type size struct{ frontends, targets int }
+
+func (s size) String() string {
+	return fmt.Sprintf("%d frontends with %d targets", s.frontends, s.targets)
+}
+
+func (s size) plus(o size) size { return size{s.frontends + o.frontends, s.targets + o.targets} }
+
+func (s size) minus(o size) size { return size{s.frontends - o.frontends, s.targets - o.targets} }
+
+func (s size) fits(bound size) bool {
+	return s.frontends <= bound.frontends && s.targets <= bound.targets
+}
+
+// share is the larger part of the room of a node.
+func (s size) share() int {
+	return max(s.frontends*(nodeBound.targets/nodeBound.frontends), s.targets)
+}
+
+var (
+	serviceBound = size{MaxServiceFrontends, MaxServiceTargets}
+	nodeBound    = size{MaxNodeFrontends, MaxNodeTargets}
+)
+
+// sizeOf multiplies: the frontends of a service may be too many to list.
+func sizeOf(svc *service.Service, slicesOf []*endpointslice.EndpointSlice, node Node) (s size) {
+	if !Proxied(svc) {
+		return size{}
+	}
+	ranges, _ := sourceRanges(svc)
+	for _, ipv6 := range []bool{false, true} {
+		addresses := map[Kind]int{}
+		for _, a := range frontendAddresses(svc, node, ipv6) {
+			addresses[a.kind]++
+		}
+		if len(addresses) == 0 {
+			continue
+		}
+		ports := portsOf(slicesOf, ipv6)
+		for _, port := range svc.GetPort() {
+			protocol := protocolOf(port.GetProtocol())
+			if protocol == "" {
+				continue
+			}
+			endpoints := 0
+			for _, p := range ports[portID{port.GetName(), protocol}] {
+				endpoints += len(p.slice.GetEndpoints())
+			}
+			for kind, n := range addresses {
+				if !validPort(frontendPort(port, kind)) {
+					continue
+				}
+				s.frontends += n
+				s.targets += n * endpoints
+				if kind == LoadBalancer {
+					s.targets += n * len(ranges)
+				}
+			}
+		}
+	}
+	return s
+}
+
+// sizes are those of the services of a node.
+type sizes struct {
+	of map[ID]size
+	// beyond are those beyond the bounds of a service, fitting is the sum of the others.
+	beyond  map[ID]bool
+	fitting size
+	// refused are not translated.
+	refused map[ID]bool
+}
+
+// set changes the size of a service; the zero value removes it.
+func (z *sizes) set(id ID, s size) {
+	if old := z.of[id]; old.fits(serviceBound) {
+		z.fitting = z.fitting.minus(old)
+	}
+	delete(z.of, id)
+	delete(z.beyond, id)
+	if s == (size{}) {
+		return
+	}
+	z.of[id] = s
+	if s.fits(serviceBound) {
+		z.fitting = z.fitting.plus(s)
+	} else {
+		z.beyond[id] = true
+	}
+}
+
+// choose finds out again which services are refused. It returns those for which that is different now.
+func (z *sizes) choose() (flipped []ID) {
+	before := z.refused
+	z.refused = maps.Clone(z.beyond)
+	var fitting []ID
+	if !z.fitting.fits(nodeBound) { // rarely
+		for id := range z.of {
+			if !z.beyond[id] {
+				fitting = append(fitting, id)
+			}
+		}
+	}
+	slices.SortFunc(fitting, func(a, b ID) int {
+		return cmp.Or(cmp.Compare(z.of[a].share(), z.of[b].share()), a.Compare(b))
+	})
+	sum := size{}
+	for _, id := range fitting {
+		if sum = sum.plus(z.of[id]); !sum.fits(nodeBound) {
+			z.refused[id] = true
+		}
+	}
+	for _, of := range []map[ID]bool{before, z.refused} {
+		for id := range of {
+			if before[id] != z.refused[id] {
+				flipped = append(flipped, id)
+			}
+		}
+	}
+	return flipped
+}
+
+// measured returns the sizes of all services, which it finds when they are needed first.
+func (p *Processor) measured() *sizes {
+	if p.sizes == nil {
+		p.sizes = &sizes{of: map[ID]size{}, beyond: map[ID]bool{}}
+		for id, svc := range p.services {
+			p.sizes.set(id, sizeOf(svc, p.slicesOf(id), p.node))
+		}
+		p.sizes.choose()
+	}
+	return p.sizes
+}
+
+// resize updates the size of a service. It returns the services that look different now because others take, or leave, the room of the node.
+func (p *Processor) resize(id ID) (changed []ID) {
+	if p.sizes == nil {
+		return nil
+	}
+	p.sizes.set(id, sizeOf(p.services[id], p.slicesOf(id), p.node))
+	for _, other := range p.sizes.choose() {
+		changed = append(changed, other)
+		if p.claims == nil {
+			continue
+		}
+		if p.sizes.refused[other] {
+			changed = append(changed, p.claims.remove(other, p.services[other], p.node)...)
+		} else {
+			changed = append(changed, p.claims.add(other, p.services[other], p.node)...)
+		}
+	}
+	slices.SortFunc(changed, ID.Compare)
+	return slices.Compact(changed)
+}
+
+// translated returns a service that may be translated, nil if it is refused for its size.
+func (p *Processor) translated(id ID) *service.Service {
+	if p.measured().refused[id] {
+		return nil
+	}
+	return p.services[id]
+}
+
+// TooLarge says why nothing is translated for a service that comes to too much; "" if it does not.
+func (p *Processor) TooLarge(id ID) string {
+	all := p.measured()
+	s := all.of[id]
+	switch {
+	case !all.refused[id]:
+		return ""
+	case s.frontends > MaxServiceFrontends:
+		return fmt.Sprintf("its addresses and ports come to %d frontends, and a service may have %d: split it, or remove addresses or ports", s.frontends, MaxServiceFrontends)
+	case s.targets > MaxServiceTargets:
+		return fmt.Sprintf("its %d frontends, each with all endpoints and source ranges, come to %d targets, and a service may have %d: split it, or remove addresses, ports or endpoints", s.frontends, s.targets, MaxServiceTargets)
+	}
+	return fmt.Sprintf("it comes to %v, and there is no room for it: all services of the node come to %v, and %v are translated, the smallest services first", s, all.fitting, nodeBound)
+}
+
+// AllTooLarge returns the services that are refused for their size, in order.
+func (p *Processor) AllTooLarge() []ID {
+	return slices.SortedFunc(maps.Keys(p.measured().refused), ID.Compare)
+}
