@@ -1,6 +1,8 @@
-// Package damper slows down reports about what is wrong again and again: because a repair fails each
-// time, because two parties undo each other's changes, or because a pod changes its own network without
-// end, which must keep the agent neither from its work nor from repairing what is others'.
+// Package damper delays repeated drift reports of the same key.
+//
+// A key may be reported five times a minute without delay. Further reports are merged and delivered
+// every five seconds. So a repair that always fails, or a process that keeps undoing our changes,
+// does not occupy the event loop.
 package damper
 
 import (
@@ -14,35 +16,34 @@ import (
 )
 
 const (
-	// A key is reported at once so many times within the period. After that it waits for the pause, with
-	// all others that wait.
+	// A key may be reported burst times per period without delay. Further reports are merged and
+	// delivered after pause.
 	burst  = 5
 	period = time.Minute
 	pause  = 5 * time.Second
-	// maxReasons bounds how many reasons a report gives.
+	// maxReasons limits the reasons in a merged report.
 	maxReasons = 3
 )
 
-// Damper passes reports on. It is safe for concurrent use.
+// Damper forwards reports. It is safe for concurrent use.
 type Damper struct {
 	ctx    context.Context
 	report func(reason string, keys ...string)
 
 	mu sync.Mutex
-	// recent are the times of the last reports of keys, at most burst of each.
+	// recent holds the times of the last reports of each key, at most burst.
 	recent map[string][]time.Time
-	// waiting are the reasons of the reports that wait, by key; there is a timer if there are any.
+	// waiting holds the reasons of delayed reports by key. A timer runs while it is not empty.
 	waiting map[string]string
 }
 
-// New returns a Damper. report, which must not block, is called by Report, and by a goroutine until ctx
-// ends.
+// New returns a Damper that calls report, which must not block. After ctx ends, delayed reports are
+// dropped.
 func New(ctx context.Context, report func(reason string, keys ...string)) *Damper {
 	return &Damper{ctx: ctx, report: report, recent: map[string][]time.Time{}, waiting: map[string]string{}}
 }
 
-// Report passes on what is wrong with values: at once those keys of which that was rarely said, and
-// the others later.
+// Report reports the keys with the reason: at once, or later for keys reported too often.
 func (d *Damper) Report(reason string, keys ...string) {
 	if len(keys) == 0 {
 		d.report(reason)
@@ -53,7 +54,7 @@ func (d *Damper) Report(reason string, keys ...string) {
 	}
 }
 
-// due notes the report of those keys that it returns, and has the others wait.
+// due returns the keys to report now and delays the others.
 func (d *Damper) due(reason string, keys []string) (due []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -73,7 +74,7 @@ func (d *Damper) due(reason string, keys []string) (due []string) {
 	return due
 }
 
-// rare reports whether a key has been reported less than burst times within the period.
+// rare reports whether a key was reported less than burst times within the period.
 func (d *Damper) rare(key string, now time.Time) bool {
 	times := d.recent[key]
 	return len(times) < burst || now.Sub(times[0]) > period
@@ -84,7 +85,7 @@ func (d *Damper) note(key string, now time.Time) {
 	d.recent[key] = times[max(len(times)-burst, 0):]
 }
 
-// release reports what waits.
+// release delivers the delayed reports.
 func (d *Damper) release() {
 	if d.ctx.Err() != nil {
 		return

@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// told are the reports of a Damper, with their times.
-type told struct {
+// recorder records the reports of a Damper with their times.
+type recorder struct {
 	start time.Time
 	list  []string
 }
 
-func (r *told) report(reason string, keys ...string) {
+func (r *recorder) report(reason string, keys ...string) {
 	r.list = append(r.list, fmt.Sprintf("%v %s %v", time.Since(r.start), reason, keys))
 }
 
-func (r *told) want(t *testing.T, want ...string) {
+func (r *recorder) want(t *testing.T, want ...string) {
 	t.Helper()
 	synctest.Wait()
 	if !slices.Equal(r.list, want) {
@@ -28,10 +28,10 @@ func (r *told) want(t *testing.T, want ...string) {
 	r.list, r.start = nil, time.Now()
 }
 
-// What is reported all the time waits; what is not goes on, though it comes with it.
+// Frequent reports of one key are delayed; rare ones in the same call are not.
 func TestDamper(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &told{start: time.Now()}
+		r := &recorder{start: time.Now()}
 		d := New(t.Context(), r.report)
 		for range burst {
 			d.Report("down", "a", "b")
@@ -44,11 +44,11 @@ func TestDamper(t *testing.T) {
 		r.want(t, "0s gone [c]", "0s lost [d]")
 		time.Sleep(time.Minute)
 		r.want(t, "5s gone; renamed [a b]")
-		for range 600 { // a pod that never ends
+		for range 600 { // a pod that never stops
 			d.Report("down", "a")
 			time.Sleep(100 * time.Millisecond)
 		}
-		time.Sleep(pause) // for the last
+		time.Sleep(pause) // for the last report
 		synctest.Wait()
 		if n := len(r.list); n < 12 || n > 20 {
 			t.Errorf("%d reports in a minute, want a few at once, and then one in five seconds", n)
@@ -66,7 +66,7 @@ func TestDamper(t *testing.T) {
 
 func TestManyReasons(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &told{start: time.Now()}
+		r := &recorder{start: time.Now()}
 		ctx, cancel := context.WithCancel(t.Context())
 		d := New(ctx, r.report)
 		keys := []string{"a", "b", "c", "d", "e"}
