@@ -10,15 +10,15 @@ import (
 // ErrorBody is the JSON of an error answer.
 type ErrorBody struct{ Error string }
 
-// JSON answers with a value.
+// JSON answers with a value and status 200.
 func JSON(w http.ResponseWriter, value any) { Answer(w, http.StatusOK, value) }
 
-// Error answers with an error.
+// Error answers with an ErrorBody.
 func Error(w http.ResponseWriter, status int, err error) {
 	Answer(w, status, ErrorBody{Error: err.Error()})
 }
 
-// Answer answers with a status and a value, which is indented unless it is so long that programs alone read it.
+// Answer answers with a status and the JSON of a value, indented up to 64 KiB.
 func Answer(w http.ResponseWriter, status int, value any) {
 	const long = 64 << 10
 	data, err := marshal(value)
@@ -39,7 +39,8 @@ func Answer(w http.ResponseWriter, status int, value any) {
 	w.Write(data)
 }
 
-// marshal is json.Marshal, which looks once more at what a MarshalJSON returns: long lists are appended.
+// marshal is json.Marshal, but uses AppendJSON if available: json.Marshal copies and checks the
+// result of MarshalJSON again.
 func marshal(value any) ([]byte, error) {
 	if list, ok := value.(interface{ AppendJSON(b []byte) []byte }); ok {
 		return list.AppendJSON(nil), nil

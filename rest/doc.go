@@ -1,7 +1,7 @@
-// Package rest is what the HTTP servers of our programs share: where they
-// listen and how they answer.
+// Package rest provides the HTTP servers of our programs: listeners, access control, limits, and
+// JSON answers.
 //
 //	Listen("unix:///run/contiv/agent.sock", "127.0.0.1:9999") ──> Serve(ctx, handler)
 //
-// Answers are JSON; errors are {"Error": "…"} with a fitting status.
+// Errors are answered with {"Error": "…"} and a matching status.
 package rest

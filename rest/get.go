@@ -5,7 +5,7 @@ import (
 	"net/http"
 )
 
-// Get returns a handler of GET and HEAD; other methods are refused.
+// Get returns a handler that refuses methods other than GET and HEAD.
 func Get(answer http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {

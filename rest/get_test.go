@@ -9,7 +9,6 @@ import (
 	"github.com/contiv/contiv/rest"
 )
 
-// What is only read answers GET and HEAD, and says so to everything else.
 func TestGet(t *testing.T) {
 	handler := rest.Get(func(w http.ResponseWriter, _ *http.Request) { rest.JSON(w, "answer") })
 	for method, want := range map[string]int{

@@ -17,15 +17,15 @@ import (
 	"github.com/contiv/contiv/rest"
 )
 
-// Over TCP, who shows no certificate may look whether the program works, and nothing else;
-// what others change is logged with who they are.
+// Over TCP, clients without a certificate may only read the health of the program. Changes are
+// logged with the client.
 func TestWhoMayDoWhat(t *testing.T) {
 	a := listenertest.NewAuthority(t)
 	cert, key := a.Issue("server")
 	withoutCertificate := a.Client("")
 	withCA := listener.Options{CertFile: cert, KeyFile: key, ClientCAFile: a.CAFile()}
 	withRoles := withCA
-	withRoles.Roles = map[string]string{"nobody": "configure", listener.Everybody: "read"}
+	withRoles.Roles = map[string]string{"alice": "configure", listener.Everybody: "read"}
 	socket := "unix://" + filepath.Join(t.TempDir(), "agent.sock")
 	for _, test := range []struct {
 		name    string
@@ -40,9 +40,9 @@ func TestWhoMayDoWhat(t *testing.T) {
 		{"TLS without certificate", listener.Options{CertFile: cert, KeyFile: key}, "127.0.0.1:0", withoutCertificate, listener.Nothing, ""},
 		{"certificate to configure", withCA, "127.0.0.1:0", a.Client("ops", "contiv:configure"), listener.Configure, "certificate of ops"},
 		{"certificate to read", withCA, "127.0.0.1:0", a.Client("auditor", "contiv:read"), listener.Read, "certificate of auditor"},
-		{"certificate without role", withCA, "127.0.0.1:0", a.Client("nobody"), listener.Nothing, "certificate of nobody"},
-		{"certificate with a role here", withRoles, "127.0.0.1:0", a.Client("nobody"), listener.Configure, "certificate of nobody"},
-		{"certificate with everybody's role", withRoles, "127.0.0.1:0", a.Client("somebody"), listener.Read, "certificate of somebody"},
+		{"certificate without role", withCA, "127.0.0.1:0", a.Client("alice"), listener.Nothing, "certificate of alice"},
+		{"certificate with a role here", withRoles, "127.0.0.1:0", a.Client("alice"), listener.Configure, "certificate of alice"},
+		{"certificate with everybody's role", withRoles, "127.0.0.1:0", a.Client("bob"), listener.Read, "certificate of bob"},
 		{"everybody", listener.Options{AllowUnauthenticated: true}, "127.0.0.1:0", nil, listener.Configure, "127.0.0.1:"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -11,11 +11,11 @@ import (
 	"github.com/contiv/contiv/listener/quota"
 )
 
-// probes are never refused: who asks them decides whether the program is to be ended. They are cheap.
+// probes are never limited: kubelet restarts the program if they fail. They are cheap.
 var probes = []string{"/liveness", "/readiness"}
 
-// limits bound what clients have in progress at once. Those of TCP do not keep away those of sockets,
-// who are on this machine and may end the others.
+// limits bound concurrent requests. TCP and socket clients have separate limits, so that clients on
+// the network cannot lock out local ones.
 type limits struct{ public, reads, changes quota.Quota }
 
 func newLimits() *limits {
@@ -26,7 +26,7 @@ func newLimits() *limits {
 	}
 }
 
-// of returns the limit for a request, nil if there is none.
+// of returns the limit of a request, or nil.
 func (l *limits) of(r *http.Request, changes bool) *quota.Quota {
 	switch {
 	case changes:
@@ -39,7 +39,8 @@ func (l *limits) of(r *http.Request, changes bool) *quota.Quota {
 	return &l.reads
 }
 
-// begin counts a request until end is called. It answers those that are too many, and returns nil.
+// begin counts a request until end is called. If too many are in progress, it answers with 429 and
+// returns nil.
 func (s *Server) begin(w http.ResponseWriter, r *http.Request, client string, changes bool) (end func()) {
 	l := s.tcp
 	if local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr); local != nil && local.Network() == "unix" {
@@ -58,8 +59,8 @@ func (s *Server) begin(w http.ResponseWriter, r *http.Request, client string, ch
 	return release
 }
 
-// patient lets a client have some time for each part of an answer. The program may take as long as it
-// does to make one; a client that reads nothing must not keep it.
+// patient extends the write deadline before each write: an answer may take as long as it needs, but
+// a client that does not read loses its connection.
 type patient struct {
 	http.ResponseWriter
 	timeout time.Duration
@@ -72,14 +73,14 @@ func (p patient) Write(data []byte) (int, error) {
 }
 
 func (p patient) extend() {
-	http.NewResponseController(p.ResponseWriter).SetWriteDeadline(time.Now().Add(p.timeout)) // it can: the server made it
+	http.NewResponseController(p.ResponseWriter).SetWriteDeadline(time.Now().Add(p.timeout)) // the server's writers support it
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap supports http.ResponseController.
 func (p patient) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
-// connections are those of one listener, the oldest first. If there are too many, the oldest one that is not in use is
-// closed, else the oldest: connections are cheap to make, and whoever holds many must not keep others away.
+// connections holds the open connections of a listener, oldest first. Above the limit it closes the
+// oldest idle one, otherwise the oldest, so that one client cannot lock out others.
 type connections struct {
 	most int
 
@@ -92,7 +93,7 @@ type connection struct {
 	busy bool
 }
 
-// changed follows the state of a connection: it is a http.Server's ConnState.
+// changed implements http.Server.ConnState.
 func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -113,6 +114,6 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 
 func (c *connections) makeRoom() {
 	i := max(slices.IndexFunc(c.open, func(o *connection) bool { return !o.busy }), 0)
-	go c.open[i].Close() // TLS may take its time to say so
+	go c.open[i].Close() // closing a TLS connection may block
 	c.open = slices.Delete(c.open, i, i+1)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/contiv/contiv/listener"
 )
 
-// limited is a server at a socket and at a TCP address, whose requests of /slow last until they are cancelled.
+// limited is a server on a socket and a TCP address; requests of /slow last until cancelled.
 type limited struct {
 	t      *testing.T
 	server *Server
@@ -64,7 +64,8 @@ type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
-// get makes a request over the listener with the number. It returns the answer, or nothing for one that lasts, and how to end it.
+// get makes a request over the given listener. It returns the answer, or "" and a function that
+// ends a lasting request.
 func (l *limited) get(number int, method, path string) (answer string, end func()) {
 	l.t.Helper()
 	addr := l.server.Addrs()[number]
@@ -91,7 +92,7 @@ func (l *limited) get(number int, method, path string) (answer string, end func(
 	return answer, func() { conn.Close() }
 }
 
-// One client's requests that do not end keep away neither others nor probes.
+// Lasting requests of one client do not lock out others or probes.
 func TestRequestsThatDoNotEnd(t *testing.T) {
 	for _, test := range []struct {
 		method, path, want string
@@ -134,18 +135,18 @@ func TestRequestsThatDoNotEnd(t *testing.T) {
 	}
 }
 
-// A client that reads nothing of a long answer does not keep it.
+// A client that does not read a long answer loses its connection.
 func TestAnswersThatNobodyReads(t *testing.T) {
 	l := newLimited(t, timeouts{time.Minute, time.Minute, 100 * time.Millisecond, time.Minute})
 	l.get(1, "GET", "/large")
 	select {
-	case <-l.began: // the writer gave up
+	case <-l.began: // the writer failed
 	case <-time.After(time.Minute):
 		t.Fatal("the answer waits for its reader")
 	}
 }
 
-// Whoever holds many connections keeps nobody away.
+// A client with many connections does not lock out others.
 func TestConnectionsTooMany(t *testing.T) {
 	c := &connections{most: 3}
 	var held []net.Conn
@@ -165,7 +166,7 @@ func TestConnectionsTooMany(t *testing.T) {
 	}
 	first, second, third := open(), open(), open()
 	c.changed(first, http.StateActive)
-	open() // in place of the second, the oldest that is not in use
+	open() // replaces the second, the oldest idle one
 	closed(1)
 	c.changed(second, http.StateClosed)
 	c.changed(third, http.StateActive)
@@ -203,7 +204,7 @@ func TestServerBoundsConnections(t *testing.T) {
 		}
 		defer conn.Close()
 	}
-	first.SetDeadline(time.Now().Add(8 * time.Second)) // less than a connection without a request may stay
+	first.SetDeadline(time.Now().Add(8 * time.Second)) // less than the idle timeout
 	if _, err := first.Read(make([]byte, 1)); err != io.EOF && !strings.Contains(fmt.Sprint(err), "reset") {
 		t.Errorf("%v, want that the oldest connection is closed", err)
 	}

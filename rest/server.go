@@ -13,32 +13,29 @@ import (
 	"github.com/contiv/contiv/listener"
 )
 
-// maxBody bounds the body of a request, in bytes.
+// maxBody limits the body of a request, in bytes.
 const maxBody = 4 << 20
 
-// maxConnections is how many connections each listener has at most.
+// maxConnections limits the connections of each listener.
 const maxConnections = 512
 
-// timeouts bound how long a client may take to send the header of a request and all of
-// it, to read what has been written of an answer, and how long a connection may stay
-// without any. An answer may take as long as it does.
+// timeouts for a client: to send the header, to send the whole request, to read each part of an
+// answer, and between requests.
 type timeouts struct{ header, request, write, idle time.Duration }
 
 // Server serves one handler on several addresses.
 type Server struct {
-	log       *slog.Logger
-	listeners []net.Listener
-	timeouts  timeouts
-	// socket and tcp are the limits of clients.
+	log         *slog.Logger
+	listeners   []net.Listener
+	timeouts    timeouts
 	socket, tcp *limits
-	// options say who clients are.
+	// options authenticate clients.
 	options listener.Options
 }
 
-// Listen opens the addresses, each as listener.Options.Listen does. Over TCP, including loopback
-// addresses, clients without a role may only make the requests of kubelet and Prometheus, unless
-// o.AllowUnauthenticated. The log, if not nil, gets a line for each request that may change
-// something: the client, the request, and the status of the answer.
+// Listen opens the addresses as listener.Options.Listen does. Over TCP, including loopback, clients
+// without a role may only read the public paths unless o.AllowUnauthenticated. log, if not nil,
+// receives a line for each request that may change something.
 func Listen(o listener.Options, log *slog.Logger, addresses ...string) (*Server, error) {
 	s := &Server{log: log, options: o, socket: newLimits(), tcp: newLimits(),
 		timeouts: timeouts{header: 10 * time.Second, request: 30 * time.Second, write: 3 * time.Minute, idle: 2 * time.Minute}}
@@ -53,7 +50,7 @@ func Listen(o listener.Options, log *slog.Logger, addresses ...string) (*Server,
 	return s, nil
 }
 
-// Addrs returns the addresses that are listened on.
+// Addrs returns the addresses of the listeners.
 func (s *Server) Addrs() []net.Addr {
 	addrs := make([]net.Addr, len(s.listeners))
 	for i, l := range s.listeners {
@@ -62,8 +59,8 @@ func (s *Server) Addrs() []net.Addr {
 	return addrs
 }
 
-// Serve answers requests until ctx ends or a listener fails. Requests in
-// progress get five seconds to finish.
+// Serve serves requests until ctx ends or a listener fails. Requests in progress get five seconds
+// to finish.
 func (s *Server) Serve(ctx context.Context, handler http.Handler) error {
 	handler = http.MaxBytesHandler(s.guard(inJSON(handler)), maxBody)
 	failed := make(chan error, len(s.listeners))

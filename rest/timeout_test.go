@@ -14,7 +14,7 @@ import (
 	"github.com/contiv/contiv/listener"
 )
 
-// Clients that send nothing more, or too much, do not keep a connection.
+// Clients that send nothing, or too much, lose their connection.
 func TestConnectionsThatSendNothing(t *testing.T) {
 	server, err := Listen(listener.Options{AllowUnauthenticated: true}, nil, "127.0.0.1:0")
 	if err != nil {
@@ -23,7 +23,7 @@ func TestConnectionsThatSendNothing(t *testing.T) {
 	if server.timeouts.header <= 0 || server.timeouts.write <= server.timeouts.idle || server.timeouts.request <= 0 || server.timeouts.idle <= 0 {
 		t.Errorf("by default: %+v", server.timeouts)
 	}
-	server.timeouts = timeouts{100 * time.Millisecond, 3 * time.Second, time.Minute, 100 * time.Millisecond} // enough to send what is huge
+	server.timeouts = timeouts{100 * time.Millisecond, 3 * time.Second, time.Minute, 100 * time.Millisecond} // enough to send a huge request
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() {

@@ -7,18 +7,18 @@ import (
 	"strings"
 )
 
-// NotServed ends the text of the error about a path that is not known.
+// NotServed is the end of the error for an unknown path.
 const NotServed = "is not served here"
 
-// plainErrors are texts of the router, in whose place there is JSON.
+// plainErrors replaces plain-text errors of http.ServeMux by JSON.
 type plainErrors struct {
 	http.ResponseWriter
 	r *http.Request
-	// replaced: the router's text is left out.
+	// replaced: the text of the ServeMux is dropped
 	replaced bool
 }
 
-// WriteHeader answers in JSON if the router has found no handler.
+// WriteHeader answers in JSON if the ServeMux has found no handler.
 func (w *plainErrors) WriteHeader(status int) {
 	ofRouter := strings.HasPrefix(w.Header().Get("Content-Type"), "text/plain") && w.Header().Get("X-Content-Type-Options") == "nosniff"
 	switch {
@@ -40,10 +40,10 @@ func (w *plainErrors) Write(data []byte) (int, error) {
 	return w.ResponseWriter.Write(data)
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap supports http.ResponseController.
 func (w *plainErrors) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// inJSON has a router's own errors answered in JSON.
+// inJSON converts the errors of a http.ServeMux to JSON.
 func inJSON(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		handler.ServeHTTP(&plainErrors{ResponseWriter: w, r: r}, r)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What nobody serves is said in JSON, as every error is; what handlers say themselves is left alone.
+// Errors of the ServeMux become JSON; answers of handlers are unchanged.
 func TestUnservedPathsAreAnsweredInJSON(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /known", func(w http.ResponseWriter, _ *http.Request) { JSON(w, "yes") })
