@@ -1,5 +1,5 @@
-// Package logline writes logs whose lines are bounded: texts come from outside, such as
-// values in etcd, CNI arguments and names in Kubernetes.
+// Package logline writes log lines of bounded length, because they contain external text, such as
+// etcd values, CNI arguments and Kubernetes names.
 package logline
 
 import (
@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// Longest is how much of a text a log line has, in bytes.
+// Longest is the maximum length of a text in a log line, in bytes.
 const Longest = 4 << 10
 
-// New returns a logger that writes lines of text. Control characters are quoted.
+// New returns a logger that writes text lines. Control characters are quoted.
 func New(w io.Writer, level slog.Leveler) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level, ReplaceAttr: Bounded}))
 }
 
-// Bounded shortens what is logged.
+// Bounded truncates the value of an attribute; it is a slog.HandlerOptions.ReplaceAttr.
 func Bounded(_ []string, a slog.Attr) slog.Attr {
 	switch a.Value.Kind() {
 	case slog.KindString:
@@ -34,7 +34,7 @@ func Bounded(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// Cut shortens a text to Longest, and says so.
+// Cut truncates a text to Longest and appends its length.
 func Cut(text string) string {
 	if len(text) <= Longest {
 		return text

@@ -1,5 +1,5 @@
-// Package loglevel gives each component of a program a level of its own for what it logs,
-// and serves them over HTTP. It is apart from logline, which programs without HTTP use.
+// Package loglevel gives each component of a program its own log level, and serves the levels over
+// HTTP. It is separate from logline for programs without HTTP.
 package loglevel
 
 import (
@@ -17,14 +17,13 @@ import (
 	"github.com/contiv/contiv/logline"
 )
 
-// Component is the attribute that says which part of a program writes a line; its
-// value names a level of its own.
+// Component is the attribute that names the component of a log line.
 const Component = "plugin"
 
-// program is the name of the level of lines without component.
+// program names the level of lines without a component.
 const program = "default"
 
-// levels are those of the components of a program. All begin with that of the program.
+// levels holds the log levels by component. New components start at the program's level.
 type levels struct {
 	mu     sync.Mutex
 	byName map[string]*slog.LevelVar
@@ -38,7 +37,7 @@ func New(w io.Writer, level slog.Leveler) *slog.Logger {
 	return slog.New(leveled{Handler: text, levels: l, level: l.byName[program]})
 }
 
-// leveled is a handler of a component.
+// leveled is the slog.Handler of a component.
 type leveled struct {
 	slog.Handler
 	levels *levels
@@ -62,7 +61,7 @@ func (h leveled) WithGroup(name string) slog.Handler {
 	return h
 }
 
-// of returns the level of a component, which exists from then on.
+// of returns the level of a component, which it creates if necessary.
 func (l *levels) of(name string) *slog.LevelVar {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -73,7 +72,7 @@ func (l *levels) of(name string) *slog.LevelVar {
 	return l.byName[name]
 }
 
-// Level is the level of a component in answers, as those of the vpp-agent.
+// Level is the JSON of a component's level, as in the vpp-agent.
 type Level struct {
 	Logger string `json:"logger"`
 	Level  string `json:"level"`
@@ -90,12 +89,12 @@ func (l *levels) list() []Level {
 	return list
 }
 
-// set changes the level of a component, of the program that of all.
+// set sets the level of a component; for the program, of all.
 func (l *levels) set(name string, level slog.Level) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.byName[name] == nil {
-		return fmt.Errorf("there is no logger %q: GET /log/list lists those that there are", name)
+		return fmt.Errorf("unknown logger %q: GET /log/list lists the loggers", name)
 	}
 	for other, v := range l.byName {
 		if other == name || name == program {
@@ -105,7 +104,7 @@ func (l *levels) set(name string, level slog.Level) error {
 	return nil
 }
 
-// parseLevel knows the names of the vpp-agent, too.
+// parseLevel also accepts the level names of the vpp-agent.
 func parseLevel(text string) (level slog.Level, err error) {
 	switch strings.ToLower(text) {
 	case "trace":
@@ -116,17 +115,17 @@ func parseLevel(text string) (level slog.Level, err error) {
 		return slog.LevelError, nil
 	}
 	if err := level.UnmarshalText([]byte(text)); err != nil {
-		return level, fmt.Errorf("%q is no level: use debug, info, warn or error", text)
+		return level, fmt.Errorf("unknown level %q: use debug, info, warn or error", text)
 	}
 	return level, nil
 }
 
-// Handler serves the levels of a logger of New, as the vpp-agent does:
+// Handler serves the levels of a logger returned by New, as the vpp-agent does:
 //
 //	GET /log/list
 //	PUT /log/{logger}/{level}    logger default: all
 //
-// Names of loggers are those of components. Errors are answered with {"Error": "text"}.
+// Loggers are named by component. Errors are answered with {"Error": "text"}.
 func Handler(log *slog.Logger) http.Handler {
 	l := &levels{byName: map[string]*slog.LevelVar{program: {}}}
 	if h, ok := log.Handler().(leveled); ok {

@@ -11,8 +11,7 @@ import (
 	"testing"
 )
 
-// `agentctl log list` and `log set` use these; levels are by component, and change while
-// the program runs.
+// agentctl uses these endpoints (log list, log set).
 func TestLevelsByComponent(t *testing.T) {
 	var out bytes.Buffer
 	log := New(&out, slog.LevelInfo).With("node", "n1")
