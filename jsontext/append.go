@@ -1,5 +1,6 @@
-// Package jsontext writes and reads JSON without reflection, for records of which there are many: encoding/json
-// looks at each byte of a value once more for every MarshalJSON and UnmarshalJSON that the value is within.
+// Package jsontext encodes and decodes JSON without reflection, for records that exist in large
+// numbers. encoding/json copies and checks a value once more for each enclosing MarshalJSON or
+// UnmarshalJSON.
 package jsontext
 
 import (
@@ -8,7 +9,7 @@ import (
 	"unsafe"
 )
 
-// AppendString appends a text as a JSON string. What is not UTF-8 in it becomes U+FFFD.
+// AppendString appends a JSON string. Invalid UTF-8 becomes U+FFFD.
 func AppendString(b []byte, text string) []byte {
 	b = append(b, '"')
 	copied := 0
@@ -55,7 +56,7 @@ func appendEscaped(b []byte, c byte) []byte {
 	return append(b, '\\', 'u', '0', '0', hex[c>>4], hex[c&0xf])
 }
 
-// AppendStrings appends a list of texts.
+// AppendStrings appends an array of strings.
 func AppendStrings(b []byte, texts []string) []byte {
 	b = append(b, '[')
 	for i, text := range texts {
@@ -67,7 +68,7 @@ func AppendStrings(b []byte, texts []string) []byte {
 	return append(b, ']')
 }
 
-// AppendAny appends what encoding/json makes of a value; the error is that of encoding/json.
+// AppendAny appends the encoding/json form of a value.
 func AppendAny(b []byte, value any) ([]byte, error) {
 	data, err := json.Marshal(value)
 	return append(b, data...), err

@@ -1,7 +1,7 @@
 package jsontext
 
-// AppendIndented appends valid JSON with a line for each member and element, as json.Indent does with two spaces. Names
-// of members are passed through rename, which may change them in place.
+// AppendIndented appends valid JSON, indented as by json.Indent with two spaces. rename may change
+// the names of members in place.
 func AppendIndented(b, data []byte, rename func(name []byte)) []byte {
 	depth := 0
 	line := func() {
@@ -51,7 +51,7 @@ func AppendIndented(b, data []byte, rename func(name []byte)) []byte {
 	return b
 }
 
-// endOfString returns where a string ends that begins at i.
+// endOfString returns the end of the string that begins at i.
 func endOfString(data []byte, i int) int {
 	i++
 	for i += ordinary(data[i:]); i < len(data) && data[i] != '"'; i++ {
@@ -62,7 +62,7 @@ func endOfString(data []byte, i int) int {
 	return min(i+1, len(data))
 }
 
-// isName reports whether a string that precedes the text is the name of a member.
+// isName reports whether the string before the text is the name of a member.
 func isName(after []byte) bool {
 	for _, c := range after {
 		switch c {

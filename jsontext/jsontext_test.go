@@ -8,7 +8,8 @@ import (
 	"github.com/contiv/contiv/jsontext"
 )
 
-// FuzzReader: what the Reader accepts is JSON, what it refuses is not, and texts are those of encoding/json.
+// FuzzReader: the Reader accepts and refuses the same input, and returns the same strings, as
+// encoding/json.
 func FuzzReader(f *testing.F) {
 	for _, text := range []string{
 		`{"a":[1,-2.5e3,true,false,null,"x\n\u00e4ö"],"b":{}}`, `[]`, `""`, `"\ud800"`, `01`, `-`, `{"a":1,}`, `[1 2]`, `nul`, `"\x"`, `1 2`, "\"\x01\"", "\"\xff\"", ` { "a" : [ ] } `, `[`, `"`, `"sixteen letters."`, `"sixteen letter\n."`, `"eight…to"`, "\"12345678\x1f\"", "\"1234567\x80\"",
@@ -37,7 +38,7 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// FuzzAppendString: encoding/json reads the same text.
+// FuzzAppendString: encoding/json decodes the same string.
 func FuzzAppendString(f *testing.F) {
 	for _, text := range []string{"", "plain", "a\"b\\c\nd\te\x00\x1f", "ä→\u2028<&>", "\xff\xfe", "half \xe2\x86"} {
 		f.Add(text)

@@ -5,8 +5,8 @@ import (
 	"math/bits"
 )
 
-// ordinary returns how many bytes at the beginning of data are ASCII that stands for itself in a JSON string. It looks at
-// eight at a time.
+// ordinary returns the number of leading ASCII bytes that need no escape in a JSON string. It
+// checks eight bytes at a time.
 func ordinary(data []byte) (n int) {
 	const (
 		each = 0x0101010101010101
@@ -14,7 +14,7 @@ func ordinary(data []byte) (n int) {
 	)
 	for len(data) >= 8 {
 		w := binary.LittleEndian.Uint64(data)
-		quote, backslash := w^'"'*each, w^'\\'*each // a byte that is zero, minus 1, has the high bit: none before it does
+		quote, backslash := w^'"'*each, w^'\\'*each // Subtracting 1 sets the high bit of the first zero byte, and of none before it.
 		if odd := (w | (w-' '*each)&^w | (quote-each)&^quote | (backslash-each)&^backslash) & high; odd != 0 {
 			return n + bits.TrailingZeros64(odd)/8
 		}

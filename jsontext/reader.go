@@ -8,30 +8,33 @@ import (
 	"unsafe"
 )
 
-// deepest is how deeply values may be nested.
+// deepest is the maximum nesting depth.
 const deepest = 1000
 
-// Reader takes JSON apart from left to right. After the first mistake, it reads zero values; End tells it.
+// Reader parses JSON from left to right. After the first error it returns zero values; End returns
+// the error.
 type Reader struct {
 	data  []byte
 	at    int
 	depth int
 	err   error
-	keeps bool // texts are parts of the data
+	keeps bool // strings are parts of the data
 }
 
-// NewReader returns a Reader of a JSON value. The data must not be changed as long as anything that is read is used.
+// NewReader returns a Reader of a JSON value. The data must not change while results of the Reader
+// are in use.
 func NewReader(data []byte) *Reader { return &Reader{data: data} }
 
-// NewTextReader returns a Reader of a JSON value whose texts are parts of the given one instead of copies: each keeps all of it in memory.
+// NewTextReader returns a Reader whose strings are parts of the text, so each keeps all of it in
+// memory.
 func NewTextReader(text string) *Reader {
-	return &Reader{data: unsafe.Slice(unsafe.StringData(text), len(text)), keeps: true} // a Reader changes nothing
+	return &Reader{data: unsafe.Slice(unsafe.StringData(text), len(text)), keeps: true} // a Reader does not modify its data
 }
 
-// Left returns how many bytes of the data have not been read.
+// Left returns the number of unread bytes.
 func (r *Reader) Left() int { return len(r.data) - r.at }
 
-// End returns the first mistake; what follows the value is one.
+// End returns the first error. Data after the value is an error.
 func (r *Reader) End() error {
 	if r.space(); r.err == nil && r.at < len(r.data) {
 		r.fail("something follows the value")
@@ -39,7 +42,7 @@ func (r *Reader) End() error {
 	return r.err
 }
 
-// Fail makes an error the mistake, unless there was one before.
+// Fail sets the error unless one is set.
 func (r *Reader) Fail(err error) {
 	if r.err == nil && err != nil {
 		r.err = err
@@ -62,7 +65,7 @@ func (r *Reader) space() {
 	}
 }
 
-// next returns the byte that the next value begins with, 0 at the end.
+// next returns the first byte of the next token, or 0 at the end.
 func (r *Reader) next() byte {
 	if r.space(); r.err != nil || r.at >= len(r.data) {
 		return 0
@@ -70,7 +73,7 @@ func (r *Reader) next() byte {
 	return r.data[r.at]
 }
 
-// take reads a byte of structure.
+// take reads c if it is the next token.
 func (r *Reader) take(c byte) bool {
 	if r.next() != c {
 		return false
@@ -107,8 +110,8 @@ func (r *Reader) members(begin, end byte, one func()) {
 	r.depth--
 }
 
-// Object calls member with the name of each member of an object; it must read the member's value, by Skip if by nothing
-// else. The name is valid until then. null has no members.
+// Object calls member with the name of each member of an object. member must read the value,
+// possibly with Skip. The name is valid until then. null has no members.
 func (r *Reader) Object(member func(name []byte)) {
 	r.members('{', '}', func() {
 		name := r.text()
@@ -119,10 +122,10 @@ func (r *Reader) Object(member func(name []byte)) {
 	})
 }
 
-// Array calls element for each element of an array, which it must read. null has no elements.
+// Array calls element for each element of an array, which must read it. null has no elements.
 func (r *Reader) Array(element func()) { r.members('[', ']', element) }
 
-// Null reports whether the next value is null, and reads it if so.
+// Null reads null if it is the next value and reports whether it was.
 func (r *Reader) Null() bool { return r.next() == 'n' && r.literal("null") }
 
 func (r *Reader) literal(word string) bool {
@@ -134,7 +137,7 @@ func (r *Reader) literal(word string) bool {
 	return true
 }
 
-// Bool reads true or false; null is false.
+// Bool reads a boolean; null is false.
 func (r *Reader) Bool() bool {
 	switch r.next() {
 	case 't':
@@ -149,10 +152,10 @@ func (r *Reader) Bool() bool {
 	return false
 }
 
-// String reads a text; null is empty.
+// String reads a string; null is "".
 func (r *Reader) String() string { return r.textOf(r.text()) }
 
-// RawText is Raw as text.
+// RawText is Raw as a string.
 func (r *Reader) RawText() string { return r.textOf(r.Raw()) }
 
 func (r *Reader) textOf(part []byte) string {
@@ -162,13 +165,13 @@ func (r *Reader) textOf(part []byte) string {
 	return string(part)
 }
 
-// Strings reads a list of texts.
+// Strings reads an array of strings.
 func (r *Reader) Strings() (texts []string) {
 	r.Array(func() { texts = append(texts, r.String()) })
 	return texts
 }
 
-// text reads a string, and returns the part of the data if nothing is escaped in it.
+// text reads a string. It returns a part of the data if nothing is escaped.
 func (r *Reader) text() []byte {
 	if r.Null() {
 		return nil
@@ -184,7 +187,7 @@ func (r *Reader) text() []byte {
 	return []byte(text)
 }
 
-// quoted skips a string, and returns what is between the quotes; plain if that is the text.
+// quoted skips a string and returns the bytes between the quotes. plain: they need no decoding.
 func (r *Reader) quoted() (raw []byte, plain bool) {
 	if r.expect('"'); r.err != nil {
 		return nil, true
@@ -212,7 +215,7 @@ func (r *Reader) quoted() (raw []byte, plain bool) {
 	return nil, true
 }
 
-// Int reads a whole number; null is 0.
+// Int reads an integer; null is 0.
 func (r *Reader) Int() int64 {
 	if r.Null() {
 		return 0
@@ -224,7 +227,7 @@ func (r *Reader) Int() int64 {
 	return n
 }
 
-// Uint reads a whole number that is not negative; null is 0.
+// Uint reads an unsigned integer; null is 0.
 func (r *Reader) Uint() uint64 {
 	if r.Null() {
 		return 0
@@ -250,7 +253,7 @@ func (r *Reader) number() []byte {
 	return r.data[begin:r.at]
 }
 
-// Raw reads a value and returns the part of the data, which is valid JSON.
+// Raw reads a value and returns its part of the data, which is valid JSON.
 func (r *Reader) Raw() []byte {
 	r.space()
 	begin := r.at
@@ -286,7 +289,7 @@ func (r *Reader) Skip() {
 
 // Any reads a value as encoding/json reads one into an empty interface.
 func (r *Reader) Any() (value any) {
-	if r.Null() { // most often
+	if r.Null() { // the most frequent case
 		return nil
 	}
 	if raw := r.Raw(); r.err == nil {
@@ -300,10 +303,10 @@ const (
 	ObjectKind = '{'
 	ArrayKind  = '['
 	StringKind = '"'
-	OtherKind  = '0' // a number, true, false, or null
+	OtherKind  = '0' // a number, true, false or null
 )
 
-// Kind returns of which kind the next value is.
+// Kind returns the kind of the next value.
 func (r *Reader) Kind() byte {
 	switch c := r.next(); c {
 	case ObjectKind, ArrayKind, StringKind:
