@@ -1,13 +1,13 @@
-// Package netlink is empty. The packages below it are the transports to the kernel for all code
-// that configures Linux:
+// Package netlink is empty. Its subpackages are the transports to the kernel for all code that
+// configures Linux:
 //
 //	rtnl       rtnetlink: links, addresses, neighbours, routes, rules
 //	nft        nftables: one transaction, one dump, generations
-//	xtables    the tables of iptables-legacy, to be read
-//	sockets    sock_diag: connections of TCP that are ended
+//	xtables    the tables of iptables-legacy (read only)
+//	sockets    sock_diag: ends TCP connections
 //	events     notifications of the kernel: sockets, namespaces, lost events
 //	namespace  a network namespace: sockets in it, sysctls, processes
-//	nlattr     the attributes in messages of both
+//	nlattr     the attributes in netlink messages
 //
-// They are independent of Contiv: ownership and purpose of objects are up to the callers.
+// They do not know Contiv: callers decide about ownership of objects.
 package netlink

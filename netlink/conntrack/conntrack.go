@@ -1,5 +1,6 @@
-// Package conntrack has the kernel forget connections that it would go on treating as they began, though something else
-// is to become of them now. Clients that keep their source port would otherwise never notice.
+// Package conntrack deletes entries of the kernel's connection tracking that no longer match the
+// configuration. Without that, connections of clients that keep their source port, such as DNS,
+// would keep their old translation or verdict.
 package conntrack
 
 import (
@@ -14,27 +15,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Destination is what clients send to. Without a protocol: all but TCP; without a port: all ports.
+// Destination selects connections by their original destination. Protocol 0 matches all but TCP;
+// port 0 matches all ports.
 type Destination struct {
 	Addr     netip.Addr
 	Protocol uint8
 	Port     uint16
 }
 
-// Stale are connections to forget: what clients send to, and who answers. Without answerers it does not matter who.
+// Stale holds the connections to delete: original destinations, each with the endpoints that
+// answer. Without endpoints, any endpoint matches.
 //
-// Once a TCP connection has been forgotten, the client's next packet counts as a new connection, is translated again, and
-// is answered with a reset by its new receiver.
+// After an entry of a TCP connection is deleted, the next packet of the client is translated like a
+// new connection, and its new receiver answers with a reset.
 type Stale map[Destination][]netip.AddrPort
 
-// Add adds connections that somebody answers.
+// Add adds connections answered by an endpoint.
 func (s Stale) Add(to Destination, answerer netip.AddrPort) {
 	if !slices.Contains(s[to], answerer) {
 		s[to] = append(s[to], answerer)
 	}
 }
 
-// MatchConntrackFlow reports whether a connection is to be forgotten.
+// MatchConntrackFlow implements netlink.CustomConntrackFilter.
 func (s Stale) MatchConntrackFlow(c *netlink.ConntrackFlow) bool {
 	to, _ := netip.AddrFromSlice(c.Forward.DstIP)
 	answerer, _ := netip.AddrFromSlice(c.Reverse.SrcIP)
@@ -56,7 +59,8 @@ func (s Stale) MatchConntrackFlow(c *netlink.ConntrackFlow) bool {
 	return false
 }
 
-// Forget has the kernel forget them in a network namespace. It lists the connections of the IP versions that are concerned.
+// Forget deletes the connections in a network namespace. It lists all connections of the IP
+// versions concerned.
 func (s Stale) Forget(ns netns.NsHandle) error {
 	return forget(ns, s, func(yield func(netip.Addr) bool) {
 		for to := range s {
@@ -67,7 +71,7 @@ func (s Stale) Forget(ns netns.NsHandle) error {
 	})
 }
 
-// ForgetMatching has the kernel forget the connections that match in a network namespace. It lists those of an IP version.
+// ForgetMatching deletes the matching connections of one IP version in a network namespace.
 func ForgetMatching(ns netns.NsHandle, match netlink.CustomConntrackFilter, ipv6 bool) error {
 	version := netip.IPv4Unspecified()
 	if ipv6 {
@@ -76,7 +80,7 @@ func ForgetMatching(ns netns.NsHandle, match netlink.CustomConntrackFilter, ipv6
 	return forget(ns, match, func(yield func(netip.Addr) bool) { yield(version) })
 }
 
-// forget has the kernel forget the connections that match, of the IP versions that the addresses have.
+// forget deletes the matching connections. It lists the IP versions of the addresses.
 func forget(ns netns.NsHandle, match netlink.CustomConntrackFilter, addrs iter.Seq[netip.Addr]) error {
 	families := map[netlink.InetFamily]bool{}
 	for addr := range addrs {

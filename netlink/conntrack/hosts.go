@@ -8,17 +8,17 @@ import (
 	"github.com/vishvananda/netns"
 )
 
-// Hosts are addresses. A host that is given one of them has none of the former's connections once those are forgotten: nobody can
-// answer what it never asked.
+// Hosts matches all connections of some addresses. Delete them before an address gets a new owner.
 type Hosts []netip.Addr
 
-// MatchConntrackFlow reports whether one of the hosts opened a connection, or answers.
+// MatchConntrackFlow implements netlink.CustomConntrackFilter: a host is the client or the
+// endpoint.
 func (h Hosts) MatchConntrackFlow(c *netlink.ConntrackFlow) bool {
 	opener, _ := netip.AddrFromSlice(c.Forward.SrcIP)
 	answerer, _ := netip.AddrFromSlice(c.Reverse.SrcIP)
 	return slices.Contains(h, opener.Unmap()) || slices.Contains(h, answerer.Unmap())
 }
 
-// Forget has the kernel forget all their connections in a network namespace. It lists the connections of the IP versions that are
-// concerned.
+// Forget deletes all connections of the hosts in a network namespace. It lists all connections of
+// the IP versions concerned.
 func (h Hosts) Forget(ns netns.NsHandle) error { return forget(ns, h, slices.Values(h)) }

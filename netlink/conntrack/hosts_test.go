@@ -14,7 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// namespaceOfTest is a network namespace that ends with the test, and a handle to its connections.
+// namespaceOfTest returns a network namespace that ends with the test, and a handle to its
+// connections.
 func namespaceOfTest(t testing.TB) (netns.NsHandle, *netlink.Handle) {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -43,7 +44,7 @@ func namespaceOfTest(t testing.TB) (netns.NsHandle, *netlink.Handle) {
 	return ns, h
 }
 
-// track adds a connection of UDP from port 5000 to port 53, which is translated to another host.
+// track adds a UDP connection from port 5000 to port 53 that is translated to another host.
 func track(t testing.TB, h *netlink.Handle, from, to, answerer string) {
 	t.Helper()
 	ip := func(text string) net.IP { return netip.MustParseAddr(text).AsSlice() }
@@ -94,7 +95,7 @@ func TestConnectionsOfHostsAreForgotten(t *testing.T) {
 	}
 }
 
-// BenchmarkForgetHosts forgets what is not there beside 30 000 connections.
+// BenchmarkForgetHosts deletes the connections of a host without any, among 30 000 connections.
 func BenchmarkForgetHosts(b *testing.B) {
 	for version, host := range map[string]string{"IPv4": "10.1.1.2", "IPv6": "fd10::2"} {
 		b.Run(version, func(b *testing.B) {

@@ -1,10 +1,10 @@
-// Package events receives the kernel's notifications about changes in a network namespace, and in
-// other namespaces that it has numbers for:
+// Package events receives the kernel's notifications about changes in a network namespace and in
+// other namespaces with an ID in it:
 //
-//	rtnetlink, nftables ──groups──> socket ──Receive──> Datagram: messages, and where they come from
-//	                                   └── full ──────> ErrLost: read again what you depend on
+//	rtnetlink, nftables ──groups──> socket ──Receive──> Datagram: messages and source namespace
+//	                                   └── full ──────> ErrLost: read the state again
 //
-// It decodes the headers of messages only; packages rtnl and nft decode the rest.
+// It decodes only message headers; packages rtnl and nft decode the rest.
 package events
 
 import (
@@ -23,7 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrLost is returned by Receive when the kernel had to drop events.
+// ErrLost is returned by Receive if the kernel dropped events.
 var ErrLost = errors.New("kernel events were lost")
 
 // OwnNamespace is the Namespace of events of the subscriber's own network namespace.
@@ -31,60 +31,58 @@ const OwnNamespace = -1
 
 // Options of a subscription.
 type Options struct {
-	// Groups are numbers of multicast groups of the protocol, e.g. unix.RTNLGRP_LINK.
+	// Groups are multicast groups of the protocol, e.g. unix.RTNLGRP_LINK.
 	Groups []uint
-	// AllNamespaces subscribes to the namespaces that have a number in the subscriber's,
-	// too. Whether the kernel does that, Subscription.AllNamespaces tells.
+	// AllNamespaces also subscribes to the namespaces with an ID in the subscriber's namespace.
+	// Subscription.AllNamespaces reports whether the kernel supports it.
 	AllNamespaces bool
-	// Buffer is the size of the receive buffer in bytes, 0: DefaultBuffer.
+	// Buffer is the size of the receive buffer in bytes; 0: DefaultBuffer.
 	Buffer int
-	// Fault is asked about each datagram, and may make Receive return its error in the place
-	// of the datagram, e.g. ErrLost. It is for tests.
+	// Fault, for tests, is called for each datagram. If it returns an error, Receive returns that
+	// instead of the datagram.
 	Fault func() error
 }
 
-// DefaultBuffer holds the events of a burst, such as a node with hundreds of pods being
-// cleared.
+// DefaultBuffer holds the events of a burst, such as the removal of hundreds of pods.
 const DefaultBuffer = 8 << 20
 
-// Subscription is a socket that receives events. One goroutine at a time may receive;
-// any may Close it.
+// Subscription is a socket that receives events. One goroutine at a time may receive; any may Close
+// it.
 type Subscription struct {
-	// AllNamespaces reports whether events of other namespaces are received.
+	// AllNamespaces: events of other namespaces are received
 	AllNamespaces bool
 
 	fault           func() error
 	buffer, control []byte
 
 	// use is held while the descriptors are in use: Close waits for it. The socket is not
-	// among those that the Go runtime polls: that would wake up a thread for each event.
+	// registered with the poller of the Go runtime, which would wake up a thread for each event.
 	use    sync.Mutex
 	socket int
-	// ended is an eventfd that is readable from Close on, when done is closed.
+	// ended is an eventfd that is readable after Close, when done is closed.
 	ended int
 	done  chan struct{}
 	close sync.Once
 
 	lull, patience time.Duration
-	// after is time.After, but in tests.
+	// after is time.After except in tests.
 	after func(time.Duration) <-chan time.Time
 }
 
-// A change seldom comes alone: wiring a pod makes dozens of events, and pods are started one after the other. What
-// reads them would interrupt what makes them, and would compare with a configuration that is changing.
+// Changes come in bursts: wiring a pod causes dozens of events. Reading each at once would
+// interrupt their author and compare with a configuration in change.
 const (
-	// defaultLull is for how long no event may come before Receive returns one that it had to wait for.
+	// defaultLull is the time without events after which Receive returns.
 	defaultLull = 20 * time.Millisecond
-	// defaultPatience is for how long Receive waits for that.
+	// defaultPatience limits how long Receive waits for a lull.
 	defaultPatience = 250 * time.Millisecond
 )
 
-// Datagram is what the kernel tells at once.
+// Datagram is a unit of delivery.
 type Datagram struct {
 	Messages []syscall.NetlinkMessage
-	// Namespace is the number of the network namespace that the events are from, in the
-	// subscriber's: OwnNamespace or, if the subscriber's own namespace was assigned a number in
-	// itself, that one.
+	// Namespace is the ID in the subscriber's namespace of the namespace that the events are from.
+	// Events of the subscriber's own namespace have OwnNamespace, or its ID in itself if assigned.
 	Namespace int
 }
 
@@ -110,7 +108,7 @@ func Subscribe(ns netns.NsHandle, protocol int, o Options) (*Subscription, error
 	return s, nil
 }
 
-// open returns a socket that does not block.
+// open returns a non-blocking socket.
 func open(ns netns.NsHandle, protocol int) (int, error) {
 	s, err := nl.GetNetlinkSocketAt(ns, netns.None(), protocol)
 	if err != nil {
@@ -136,7 +134,7 @@ func (s *Subscription) bind(socket int, o Options) error {
 	if size == 0 {
 		size = DefaultBuffer
 	}
-	// With less, events may be lost, which the subscriber is told.
+	// A smaller buffer may lose events, which Receive reports.
 	if unix.SetsockoptInt(socket, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, size) != nil {
 		_ = unix.SetsockoptInt(socket, unix.SOL_SOCKET, unix.SO_RCVBUF, size)
 	}
@@ -148,7 +146,7 @@ func (s *Subscription) bind(socket int, o Options) error {
 	return nil
 }
 
-// Close ends the subscription, and a Receive that is under way, with os.ErrClosed.
+// Close ends the subscription. A pending Receive returns os.ErrClosed.
 func (s *Subscription) Close() {
 	s.close.Do(func() {
 		close(s.done)
@@ -169,9 +167,9 @@ func (s *Subscription) closed() bool {
 	}
 }
 
-// Receive waits for events, and lets those that come along with the first one gather. It returns
-// os.ErrDeadlineExceeded if none has come by the deadline, if that is not zero; ErrLost, after which it
-// may be called again; and os.ErrClosed.
+// Receive returns the next datagram, after a lull in the events. It returns os.ErrDeadlineExceeded
+// if none has arrived by the deadline (zero: none); ErrLost, after which it may be called again;
+// and os.ErrClosed.
 func (s *Subscription) Receive(deadline time.Time) (Datagram, error) {
 	s.use.Lock()
 	defer s.use.Unlock()
@@ -187,9 +185,9 @@ func (s *Subscription) Receive(deadline time.Time) (Datagram, error) {
 	}
 }
 
-// Collect gathers events until the subscription fails or is closed, with os.ErrClosed. note is called with each datagram, and
-// where events were lost. If it says that something is to be done, flush is called after the delay, during which more may come.
-// flush is called first of all, too, and again after what it returns, unless that is 0.
+// Collect receives events until the subscription fails, or with os.ErrClosed is closed. It calls
+// note with each datagram or loss. If note returns true, Collect calls flush after the delay. It
+// also calls flush once at the start, and again after the duration that flush returns, unless 0.
 func (s *Subscription) Collect(delay time.Duration, note func(d Datagram, lost bool) bool, flush func() time.Duration) error {
 	due := time.Now()
 	for {
@@ -211,7 +209,7 @@ func (s *Subscription) Collect(delay time.Duration, note func(d Datagram, lost b
 	}
 }
 
-// wait returns when there may be events to read.
+// wait returns when events may be readable.
 func (s *Subscription) wait(deadline time.Time) error {
 	timeout := time.Duration(-1)
 	if !deadline.IsZero() {
@@ -224,8 +222,7 @@ func (s *Subscription) wait(deadline time.Time) error {
 	return err
 }
 
-// gather returns when no event has come for a while, when half of the receive buffer is full, when there has been
-// no lull for too long, or when the subscription is closed.
+// gather waits for a lull, a half full receive buffer, the end of patience, or Close.
 func (s *Subscription) gather() {
 	end := time.Now().Add(s.patience)
 	for before, _ := s.fill(); ; {
@@ -246,7 +243,8 @@ func (s *Subscription) gather() {
 	}
 }
 
-// fill returns how much of the receive buffer is used, and its size, in bytes. Both are 0 before Linux 4.12.
+// fill returns the used part and the size of the receive buffer, in bytes. Both are 0 before Linux
+// 4.12.
 func (s *Subscription) fill() (filled, size uint32) {
 	var info struct{ allocated, buffer, _, _, _, _, _, _, _ uint32 } // SK_MEMINFO_… of linux/sock_diag.h
 	length := uint32(unsafe.Sizeof(info))
@@ -258,8 +256,8 @@ func (s *Subscription) fill() (filled, size uint32) {
 	return info.allocated, info.buffer
 }
 
-// poll returns when one of the descriptors is readable, or after the timeout, if it is not
-// negative: false.
+// poll waits until one of the descriptors is readable; it returns false after the timeout, unless
+// that is negative.
 func (s *Subscription) poll(timeout time.Duration, descriptors ...int) (some bool, err error) {
 	fds := make([]unix.PollFd, len(descriptors))
 	for i, fd := range descriptors {
@@ -271,13 +269,12 @@ func (s *Subscription) poll(timeout time.Duration, descriptors ...int) (some boo
 	}
 	n, err := unix.Ppoll(fds, limit, nil)
 	if errors.Is(err, unix.EINTR) {
-		return true, nil // have a look
+		return true, nil // check again
 	}
 	return n > 0, err
 }
 
-// Queued returns events that have been received but not yet read, without waiting; false if there
-// are none.
+// Queued returns received events without waiting; some is false if none are queued.
 func (s *Subscription) Queued() (d Datagram, some bool, err error) {
 	s.use.Lock()
 	defer s.use.Unlock()
@@ -299,7 +296,7 @@ func (s *Subscription) queued() (d Datagram, some bool, err error) {
 	}
 }
 
-// read reads one datagram, which is empty if the kernel did not send it.
+// read reads one datagram; it is empty if the sender is not the kernel.
 func (s *Subscription) read(socket int) (d Datagram, err error) {
 	n, controlled, _, from, err := unix.Recvmsg(socket, s.buffer, s.control, unix.MSG_DONTWAIT)
 	for errors.Is(err, unix.EINTR) {
@@ -327,7 +324,7 @@ func (s *Subscription) read(socket int) (d Datagram, err error) {
 	return d, nil
 }
 
-// sender returns the number of the namespace in the control data.
+// sender returns the namespace ID in the control data.
 func sender(control []byte) int {
 	messages, err := unix.ParseSocketControlMessage(control)
 	if err != nil {

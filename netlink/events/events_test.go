@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// newNamespace makes a network namespace that ends with the test.
+// newNamespace returns a network namespace that ends with the test.
 func newNamespace(t *testing.T, name string) netns.NsHandle {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -38,7 +38,7 @@ func ip(t *testing.T, command string) {
 	}
 }
 
-// change causes n events in a namespace, one after the other.
+// change causes n events in a namespace.
 func change(t *testing.T, ns netns.NsHandle, n int) {
 	t.Helper()
 	h, err := netlink.NewHandleAt(ns)
@@ -101,7 +101,7 @@ func TestCloseEndsReceive(t *testing.T) {
 	}
 }
 
-// Collect flushes at first, after events, and again when it is told to; until the subscription is closed.
+// Collect flushes at the start, after events, and when flush requests it, until Close.
 func TestCollect(t *testing.T) {
 	ns := newNamespace(t, "")
 	lose := make(chan error, 1)
@@ -149,10 +149,10 @@ func TestCollect(t *testing.T) {
 	}
 }
 
-// A buffer that is too small for a burst is an error, and what follows is received.
+// A burst that exceeds the buffer is an error, and later events are received.
 func TestLostEvents(t *testing.T) {
 	ns := newNamespace(t, "")
-	s := subscribe(t, ns, Options{Buffer: 1}) // the kernel makes it its minimum
+	s := subscribe(t, ns, Options{Buffer: 1}) // the kernel raises it to its minimum
 	change(t, ns, 200)
 	lost := false
 	for {
@@ -186,7 +186,7 @@ func TestEventsOfOtherNamespaces(t *testing.T) {
 	}
 	s := subscribe(t, own, Options{AllNamespaces: true})
 	if !s.AllNamespaces {
-		t.Skip("this kernel tells of its own namespace only, or the test lacks NET_BROADCAST")
+		t.Skip("this kernel reports its own namespace only, or the test lacks NET_BROADCAST")
 	}
 	change(t, other, 1)
 	if d, err := s.Receive(time.Time{}); err != nil || d.Namespace != 7 {
@@ -233,7 +233,7 @@ func keepChanging(t *testing.T, ns netns.NsHandle) {
 	})
 }
 
-// An event that Receive has waited for is returned when there is a lull, or after a while.
+// Receive returns after a lull, or when patience ends.
 func TestEventsGather(t *testing.T) {
 	ns := newNamespace(t, "")
 	s := subscribe(t, ns, Options{})
@@ -271,7 +271,7 @@ func TestCloseEndsGathering(t *testing.T) {
 	}
 }
 
-// What is queued is returned at once.
+// Queued events are returned at once.
 func TestQueuedEventsDoNotGather(t *testing.T) {
 	ns := newNamespace(t, "")
 	s := subscribe(t, ns, Options{})
@@ -287,7 +287,7 @@ func TestHalfFullBufferIsRead(t *testing.T) {
 	ns := newNamespace(t, "")
 	s := subscribe(t, ns, Options{Buffer: 128 << 10})
 	if _, size := s.fill(); size == 0 {
-		t.Skip("this kernel does not tell how much is queued: run it on Linux 4.12 or later, which has SO_MEMINFO")
+		t.Skip("this kernel lacks SO_MEMINFO: run the test on Linux 4.12 or later")
 	}
 	s.patience = time.Hour
 	s.after = func(time.Duration) <-chan time.Time {

@@ -1,4 +1,4 @@
-// Package kubeproxy detects kube-proxy by its objects in the kernel, in any of its modes. The cost
+// Package kubeproxy detects kube-proxy by its objects in the kernel, in all of its modes. The cost
 // does not depend on the number of services.
 package kubeproxy
 
@@ -13,15 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What kube-proxy has in its modes.
+// Objects of kube-proxy in its modes.
 const (
 	table   = "kube-proxy"    // nftables
-	chain   = "KUBE-SERVICES" // iptables, in its table nat
+	chain   = "KUBE-SERVICES" // iptables, in table nat
 	natIP   = "nat"
 	ipvsDev = "kube-ipvs0" // ipvs
 )
 
-// Numbers of nftables (linux/netfilter/nf_tables.h).
+// Constants of linux/netfilter/nf_tables.h.
 const (
 	nfnlSubsysNFTables = 10
 	nftMsgNewRule      = 6
@@ -30,8 +30,8 @@ const (
 	nftaRuleChain      = 2
 )
 
-// Found describes the objects of kube-proxy in the calling thread's network namespace; "" if there
-// are none. A table or a chain without rules translates nothing: it is no kube-proxy.
+// Found describes an object of kube-proxy in the calling thread's network namespace, or returns "".
+// Tables and chains without rules do not count.
 func Found() (string, error) {
 	for _, look := range []func() (string, error){inNFTables, inLegacyTables, amongLinks} {
 		if found, err := look(); found != "" || err != nil {
@@ -41,7 +41,7 @@ func Found() (string, error) {
 	return "", nil
 }
 
-// inNFTables looks into nftables, which programs named iptables use, too.
+// inNFTables searches nftables, which iptables-nft uses, too.
 func inNFTables() (string, error) {
 	for _, family := range []struct {
 		number uint8
@@ -64,8 +64,8 @@ func inNFTables() (string, error) {
 	return "", nil
 }
 
-// hasRules reports whether a table of nftables has a rule, in a chain unless that is "". It reads the first part of the kernel's answer
-// only, however long the rest is.
+// hasRules reports whether a table of nftables has a rule, in the chain if that is not "". It reads
+// only the first part of the answer.
 func hasRules(family uint8, table, chain string) (bool, error) {
 	req := nl.NewNetlinkRequest(nfnlSubsysNFTables<<8|nftMsgGetRule, unix.NLM_F_DUMP)
 	req.AddData(&nl.Nfgenmsg{NfgenFamily: family})
@@ -88,7 +88,7 @@ func hasRules(family uint8, table, chain string) (bool, error) {
 		}
 		for _, m := range messages {
 			switch m.Header.Type {
-			case unix.NLMSG_DONE, unix.NLMSG_ERROR: // either has a code
+			case unix.NLMSG_DONE, unix.NLMSG_ERROR: // both have a code
 				if len(m.Data) < 4 {
 					return false, nil
 				}
@@ -97,7 +97,7 @@ func hasRules(family uint8, table, chain string) (bool, error) {
 				}
 				return false, nil
 			case nfnlSubsysNFTables<<8 | nftMsgNewRule:
-				if isOf(m.Data, table, chain) { // old kernels list those of all tables
+				if isOf(m.Data, table, chain) { // old kernels list the rules of all tables
 					return true, nil
 				}
 			}
@@ -105,7 +105,7 @@ func hasRules(family uint8, table, chain string) (bool, error) {
 	}
 }
 
-// isOf reports whether a rule is of a table, and of a chain unless that is "".
+// isOf reports whether a rule is in a table, and in the chain if that is not "".
 func isOf(rule []byte, table, chain string) bool {
 	is := map[int]string{}
 	for attr, value := range nlattr.All(rule[nl.SizeofNfgenmsg:]) {

@@ -10,15 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inNamespace runs fn in a network namespace of its own; programs that it starts are in it,
-// too.
+// inNamespace runs fn, and programs that it starts, in a new network namespace.
 func inNamespace(t *testing.T, fn func()) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, for a network namespace")
 	}
 	done := make(chan error)
-	go func() { // its thread ends with it, since it stays locked
+	go func() { // the thread stays locked and ends
 		runtime.LockOSThread()
 		err := unix.Unshare(unix.CLONE_NEWNET)
 		if err == nil {

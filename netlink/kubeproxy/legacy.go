@@ -7,8 +7,8 @@ import (
 	"github.com/contiv/contiv/netlink/xtables"
 )
 
-// inLegacyTables looks into the tables of iptables-legacy. Those that are not in use are
-// not touched: to ask for one would make it.
+// inLegacyTables searches the tables of iptables-legacy. Reading a table that is not in use would
+// create it.
 func inLegacyTables() (string, error) {
 	for _, family := range []xtables.Family{xtables.IPv4, xtables.IPv6} {
 		names, err := xtables.InUse(family)
@@ -22,7 +22,7 @@ func inLegacyTables() (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("looking for the chains of kube-proxy in iptables-legacy: %w", err)
 		}
-		// The last rule of each chain returns.
+		// The last rule of each chain is a return.
 		if slices.ContainsFunc(table.Chains, func(c xtables.Chain) bool { return c.Name == chain && len(c.Rules) > 1 }) {
 			return fmt.Sprintf("chain %s of iptables-legacy", chain), nil
 		}

@@ -1,5 +1,4 @@
-// Package namespace opens a network namespace: for sockets, and for functions that
-// read and write what /proc shows of it.
+// Package namespace opens network namespaces for sockets, and runs functions in them.
 package namespace
 
 import (
@@ -10,10 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Namespace is the network namespace that the driver works in.
 type Namespace struct {
 	Handle netns.NsHandle
-	// own: it is the namespace of the process.
+	// own: it is the namespace of the process
 	own bool
 }
 
@@ -34,8 +32,7 @@ func Open(path string) (*Namespace, error) {
 
 func (n *Namespace) Close() { n.Handle.Close() }
 
-// Run calls fn in the namespace: what it reads under /proc/sys/net and the
-// processes that it starts are those of the namespace.
+// Run calls fn in the namespace. /proc/sys/net and processes that fn starts belong to it.
 func (n *Namespace) Run(fn func() error) error {
 	if n.own {
 		return fn()
@@ -43,7 +40,7 @@ func (n *Namespace) Run(fn func() error) error {
 	return In(n.Handle, fn)
 }
 
-// In calls fn on a thread that is in the namespace.
+// In calls fn on a thread in the namespace.
 func In(handle netns.NsHandle, fn func() error) error {
 	return away(func() error {
 		if err := netns.Set(handle); err != nil {
@@ -53,8 +50,8 @@ func In(handle netns.NsHandle, fn func() error) error {
 	}, fn)
 }
 
-// InNew calls fn on a thread that is in a namespace of its own. That ends with the call, unless fn
-// makes something that keeps it.
+// InNew calls fn on a thread in a new namespace, which ends with the call unless fn keeps a
+// reference.
 func InNew(fn func() error) error {
 	return away(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
@@ -64,9 +61,9 @@ func InNew(fn func() error) error {
 	}, fn)
 }
 
-// away calls leave and fn on a thread that goes back to where it was: the first thread of the process does
-// not end with its goroutine, and where it is, the process is to others, and to itself. Any
-// other thread that cannot be brought back ends, so that no other goroutine gets it.
+// away calls leave and fn on a locked thread and then restores its namespace. The first thread of a
+// process does not end with its goroutine, and its namespace is that of the process. Any other
+// thread that cannot be restored ends.
 func away(leave, fn func() error) error {
 	done := make(chan error, 1)
 	go func() {

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Whichever thread runs a function in another namespace, the process stays in its own: what others
-// see of it, and what it opens as its own, is that of its first thread.
+// The process stays in its namespace, which is the one of its first thread, whichever thread runs a
+// function elsewhere.
 func TestProcessStaysInItsNamespace(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("making network namespaces takes root")
@@ -34,7 +34,7 @@ func TestProcessStaysInItsNamespace(t *testing.T) {
 		return target
 	}
 	home := where("/proc/self/ns/net")
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // so that the first thread gets its turn
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // so that the first thread gets a turn
 	onFirst := 0
 	for range 10000 {
 		var inside string

@@ -13,7 +13,7 @@ import (
 
 const ProcNet = "/proc/sys/net/"
 
-// ReadSysctl returns "" for what does not exist.
+// ReadSysctl returns "" for a missing sysctl.
 func ReadSysctl(name string) string {
 	data, err := os.ReadFile(ProcNet + name)
 	if err != nil {
@@ -36,11 +36,10 @@ func EnsureSysctl(name, value string) error {
 	return nil
 }
 
-// SetSysctl is EnsureSysctl for what is hardly ever so already, and does nothing where there
-// is no such sysctl. Each time one is opened, the kernel looks for it among those of all network
-// namespaces: with hundreds of pods, that takes a tenth of a millisecond.
+// SetSysctl is EnsureSysctl without the read. It ignores missing sysctls. Opening a sysctl is slow:
+// with hundreds of network namespaces, the kernel needs 0.1 ms to find it.
 func SetSysctl(name, value string) error {
-	// Not by os.OpenFile, which makes further calls to have the file polled.
+	// os.OpenFile would make further calls to poll the file.
 	fd, err := unix.Open(ProcNet+name, unix.O_WRONLY|unix.O_CLOEXEC, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -57,9 +56,9 @@ func SetSysctl(name, value string) error {
 
 var errReadOnly = unix.EROFS
 
-// ForwardIPv6 makes the namespace of the thread a router of IPv6, unless the kernel has no IPv6. A router ignores router
-// advertisements, unless told otherwise: devices that accept them now have their
-// addresses and default routes from there, and go on accepting them.
+// ForwardIPv6 enables IPv6 forwarding in the namespace of the thread if the kernel has IPv6. A
+// router ignores router advertisements by default. Devices that accept them now, and may have their
+// addresses and default routes from them, keep accepting them.
 func ForwardIPv6() error {
 	const forwarding = "ipv6/conf/all/forwarding"
 	if current := ReadSysctl(forwarding); current == "" || current == "1" {

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Batch is changes of a table, as netlink messages: a change of few elements costs what
-// few elements cost. The first mistake is an error of the whole.
+// Batch is a set of changes of one table, as netlink messages. Its cost depends on the size of the
+// changes only. Commit returns the first error made while building it.
 type Batch struct {
 	Table    string
 	Family   byte // NFPROTO_IPV4, …
@@ -21,7 +21,7 @@ type Batch struct {
 	err      error
 }
 
-// Name is that of the table with its family, as events and Unchanged have it.
+// Name returns family and name of the table, as in events and Unchanged.
 func (b *Batch) Name() string { return nftFamilies[b.Family] + " " + b.Table }
 
 // lastSet numbers the sets of transactions.
@@ -58,8 +58,8 @@ func (b *Batch) DeleteTable() {
 	b.add(unix.NFT_MSG_DELTABLE, 0, netlink.Attribute{Type: unix.NFTA_TABLE_NAME, Data: text(b.Table)})
 }
 
-// AddChain adds a chain without rules, or removes the rules of one that exists. Without a
-// policy, base chains get that to accept.
+// AddChain adds a chain without rules, or removes the rules of an existing one. The default policy
+// of base chains is accept.
 func (b *Batch) AddChain(c *nftables.Chain) {
 	attrs := []netlink.Attribute{
 		{Type: unix.NFTA_CHAIN_TABLE, Data: text(b.Table)},
@@ -80,13 +80,12 @@ func (b *Batch) AddChain(c *nftables.Chain) {
 	b.FlushChain(c.Name)
 }
 
-// DeleteChain deletes a chain without rules that nothing leads to.
+// DeleteChain deletes an empty chain without references.
 func (b *Batch) DeleteChain(name string) {
 	b.add(unix.NFT_MSG_DELCHAIN, 0,
 		netlink.Attribute{Type: unix.NFTA_CHAIN_TABLE, Data: text(b.Table)}, netlink.Attribute{Type: unix.NFTA_CHAIN_NAME, Data: text(name)})
 }
 
-// Empty reports whether the batch has no changes.
 func (b *Batch) Empty() bool { return len(b.messages) == 0 && b.err == nil }
 
 func (b *Batch) FlushChain(name string) {
@@ -110,7 +109,7 @@ func (b *Batch) AddRule(chain, comment string, words []Word) {
 		netlink.Attribute{Type: unix.NFTA_RULE_USERDATA, Data: userdata.AppendString(nil, userdata.TypeComment, comment)})
 }
 
-// AddObject adds an object that rules refer to by its name, or leaves one that exists.
+// AddObject adds a named object unless it exists.
 func (b *Batch) AddObject(name string, typ nftables.ObjType, object expr.Any) {
 	data, err := expr.MarshalExprData(b.Family, object)
 	b.err = cmp.Or(b.err, err)
@@ -121,11 +120,11 @@ func (b *Batch) AddObject(name string, typ nftables.ObjType, object expr.Any) {
 		netlink.Attribute{Type: unix.NLA_F_NESTED | unix.NFTA_OBJ_DATA, Data: data})
 }
 
-// AddSet adds a set or a map; one that exists as described stays.
+// AddSet adds a set or a map unless it exists as described.
 func (b *Batch) AddSet(s *nftables.Set) { b.addSet(s, nil) }
 
-// AddTypeof adds a set that packets fill, with timeouts and up to size elements. Its key is
-// given by the names of fields, joined by dots.
+// AddTypeof adds a set that packets fill, with timeouts and up to size elements. key lists field
+// names, joined by dots.
 func (b *Batch) AddTypeof(name, key string, size uint32) {
 	s, udata, err := typeofSet(name, key)
 	if err != nil {
@@ -136,7 +135,7 @@ func (b *Batch) AddTypeof(name, key string, size uint32) {
 	b.addSet(s, udata)
 }
 
-// addSet returns the number by which rules of the batch may refer to the set.
+// addSet returns the ID by which rules of the batch may refer to the set.
 func (b *Batch) addSet(s *nftables.Set, udata []byte) uint32 {
 	id := lastSet.Add(1)
 	var flags uint32
@@ -186,13 +185,12 @@ func (b *Batch) DeleteSet(name string) {
 		netlink.Attribute{Type: unix.NFTA_SET_TABLE, Data: text(b.Table)}, netlink.Attribute{Type: unix.NFTA_SET_NAME, Data: text(name)})
 }
 
-// FlushSet deletes all elements.
 func (b *Batch) FlushSet(name string) {
 	b.add(unix.NFT_MSG_DELSETELEM, 0,
 		netlink.Attribute{Type: unix.NFTA_SET_ELEM_LIST_TABLE, Data: text(b.Table)}, netlink.Attribute{Type: unix.NFTA_SET_ELEM_LIST_SET, Data: text(name)})
 }
 
-// AddElements adds elements of any sets; those that are there already stay.
+// AddElements adds elements of any sets; existing ones stay.
 func (b *Batch) AddElements(list []Element) {
 	b.elements(unix.NFT_MSG_NEWSETELEM, netlink.Create, list, 0)
 }
@@ -200,10 +198,10 @@ func (b *Batch) AddElements(list []Element) {
 // DeleteElements deletes elements, all of which must exist.
 func (b *Batch) DeleteElements(list []Element) { b.elements(unix.NFT_MSG_DELSETELEM, 0, list, 0) }
 
-// inMessage is how many elements go into one message: its length has 16 bits.
+// inMessage is the number of elements per message, whose length field has 16 bits.
 const inMessage = 200
 
-// elements sends elements; id is that of a set which the batch makes, 0: of any, by name.
+// elements sends elements. id is the ID of a set added in the batch, or 0.
 func (b *Batch) elements(typ netlink.HeaderType, flags netlink.HeaderFlags, list []Element, id uint32) {
 	for i := 0; i < len(list); {
 		set := list[i].Set
@@ -250,17 +248,17 @@ func (b *Batch) verdict(v *expr.Verdict) netlink.Attribute {
 	return b.nested(unix.NFTA_DATA_VERDICT, attrs...)
 }
 
-// Word is a part of a rule.
+// Word is an expression of a rule.
 type Word interface {
 	marshal(b *Batch) ([]byte, error)
 }
 
-// Known is a word that the library can write.
+// Known is an expression that the library can encode.
 type Known struct{ expr.Any }
 
 func (w Known) marshal(b *Batch) ([]byte, error) { return expr.Marshal(b.Family, w.Any) }
 
-// Words are words in a row.
+// Words wraps expressions of the library.
 func Words(list ...expr.Any) []Word {
 	out := make([]Word, len(list))
 	for i, e := range list {
@@ -269,8 +267,8 @@ func Words(list ...expr.Any) []Word {
 	return out
 }
 
-// Tuple loads an address of one direction of the connection, 0: as it was opened, which
-// the library cannot say in a way that nft can print.
+// Tuple loads an address or port of one direction of the connection (0: original). The library
+// cannot encode it so that nft can print it.
 type Tuple struct {
 	Register, Key uint32
 	Direction     byte

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// BenchmarkWriters compares ways to write nftables: batches of this package, the library
-// google/nftables, and the program nft, which knftables executes. Measured are 10 000
-// elements in one transaction, one element beside them, one rule, and listing them all. See docs/adr/012.
+// BenchmarkWriters compares this package, the library google/nftables, and the program nft, which
+// knftables executes: 10 000 elements in one transaction, one more element, one rule, and listing
+// all elements. See docs/adr/012.
 func BenchmarkWriters(b *testing.B) {
 	for _, w := range []writer{ownWriter{}, libraryWriter{}, programWriter{}} {
 		b.Run(w.name(), func(b *testing.B) {
@@ -152,7 +152,7 @@ type programWriter struct{}
 
 func (programWriter) name() string { return "nft" }
 
-// run does without ip netns exec, which a program in the right namespace does not need.
+// run does not use ip netns exec, which a program in the right namespace does not need.
 func (programWriter) run(b *testing.B, s *site, script string, args ...string) (out []byte) {
 	must(b, s.ns.Run(func() (err error) {
 		cmd := exec.Command("nft", args...)

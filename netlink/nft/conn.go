@@ -10,27 +10,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Conn is a connection to the nftables of a network namespace. Whoever changes our tables holds its
-// lock from reading to writing, so that the contents it read are still current.
+// Conn is a connection to the nftables of a network namespace. A writer of our tables holds the
+// lock from its read to its write, so that its read stays current.
 type Conn struct {
 	mu     sync.Mutex
 	kernel Kernel
 	gen    generations
 }
 
-// New returns a connection to a kernel, which Release closes.
+// New returns a connection to a kernel. Release closes the kernel.
 func New(k Kernel) *Conn { return &Conn{kernel: k, gen: generations{kernel: k}} }
 
 // Release ends the connection.
 func (d *Conn) Release() { d.kernel.Close() }
 
-// Lock keeps other changes of our tables away.
+// Lock excludes other changes of our tables.
 func (d *Conn) Lock() { d.mu.Lock() }
 
 func (d *Conn) Unlock() { d.mu.Unlock() }
 
-// Commit makes changes of tables happen in one transaction, all or nothing. The caller
-// holds the lock.
+// Commit applies the batches in one transaction, all or nothing. The caller holds the lock.
 func (d *Conn) Commit(batches ...*Batch) error {
 	var tables []string
 	var messages []netlink.Message
@@ -57,35 +56,36 @@ func (d *Conn) Commit(batches ...*Batch) error {
 	}, tables...)
 }
 
-// DropTables removes the tables of a name in some families, where they exist.
+// DropTables deletes the tables with a name in some families, if they exist.
 func (d *Conn) DropTables(name string, families ...byte) error {
 	var batches []*Batch
 	for _, family := range families {
 		b := &Batch{Table: name, Family: family}
-		b.AddTable() // so that there is one to delete
+		b.AddTable() // so that the deletion succeeds
 		b.DeleteTable()
 		batches = append(batches, b)
 	}
 	return d.Locked(func() error { return d.Commit(batches...) })
 }
 
-// Locked calls fn without other changes of our tables at the same time.
+// Locked calls fn with the lock held.
 func (d *Conn) Locked(fn func() error) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return fn()
 }
 
-// Generation returns the present generation of the ruleset; not ok: the kernel did not say.
+// Generation returns the current generation of the ruleset. ok is false if the kernel did not
+// return it.
 func (d *Conn) Generation() (id uint32, ok bool) { return d.gen.current() }
 
-// Unchanged reports whether a table, as in "inet contiv-acl", is as it was at a generation, as
-// all changes since then were our own, to other tables. now is the present generation.
+// Unchanged reports whether a table, e.g. "inet contiv-acl", is unchanged since a generation: all
+// later changes were our own, to other tables. now is the current generation.
 func (d *Conn) Unchanged(table string, since uint32) (now uint32, ok bool) {
 	return d.gen.unchanged(table, since)
 }
 
-// Has reports whether a set has an element, without reading the others.
+// Has reports whether a set has an element, without listing the set.
 func (d *Conn) Has(family byte, table string, e Element) (bool, error) {
 	b := &Batch{Table: table, Family: family}
 	b.elements(nftMsgGetSetElem, 0, []Element{e}, 0)
@@ -115,7 +115,7 @@ func (d *Conn) Layout(family byte, table string) (t *Table, err error) {
 	return t, err
 }
 
-// Elements returns the elements of a set, sorted; nothing if there is no such set.
+// Elements returns the sorted elements of a set; none if the set does not exist.
 func (d *Conn) Elements(family byte, table, set string) ([]Element, error) {
 	return d.gen.elements(family, table, set)
 }
@@ -125,8 +125,8 @@ func (d *Conn) Packets(family byte, table, set string) (map[string]uint64, error
 	return d.gen.packets(family, table, set)
 }
 
-// ReadTable returns the contents of a table, nil if it does not exist, and their generation, 0 if
-// it changed meanwhile.
+// ReadTable returns the contents of a table, or nil if it does not exist, and their generation, or
+// 0 if it changed during the read.
 func (d *Conn) ReadTable(family byte, table string) (*Table, uint32, error) {
 	for try := 1; ; try++ {
 		before, known := d.gen.current()

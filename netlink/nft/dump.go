@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Numbers of the nftables netlink protocol for dumps of rules and elements of sets.
+// Constants of dumps of rules and elements (linux/netfilter/nf_tables.h).
 const (
 	nftMsgGetChain      = 4
 	nftMsgGetRule       = 7
@@ -38,9 +38,8 @@ const (
 
 // dump requests a dump and calls each with every answer.
 //
-// The kernel fills buffers as large as those that it saw the reader use, up to 32
-// KiB, and goes through a set from its start for each of them. So nothing is peeked
-// at here: with small buffers, large sets would take forever.
+// The kernel fills buffers as large as the reader has used so far, up to 32 KiB, and walks a set
+// from its start for each buffer. Peeking with small buffers would make large sets extremely slow.
 func (g *generations) dump(family byte, message uint16, each func([]byte), attrs ...*nl.RtAttr) error {
 	if err := g.fault.ask("dump"); err != nil {
 		return err
@@ -58,14 +57,13 @@ func (g *generations) dump(family byte, message uint16, each func([]byte), attrs
 
 // listSet returns the decoded elements of a set; none if the set does not exist.
 //
-// While the kernel moves the elements of a set to a larger or smaller hash table,
-// which goes on for some time after it has grown or shrunk, it lists some twice and as
-// many others not at all. And others may change the ruleset at any time. So the set is listed
-// again until distinct leaves nothing out.
+// While the kernel resizes the hash table of a set, it lists some elements twice and omits as many
+// others, and the ruleset may change at any time. So listSet repeats the dump until distinct
+// removes nothing.
 func listSet[T any](g *generations, family byte, table, set string, read func(element []byte) T, distinct func([]T) []T) (list []T, err error) {
 	var raw [][]byte
 	for range 8 {
-		var parts [][]T // a list that grows would be copied again and again
+		var parts [][]T // appending to one list would copy it repeatedly
 		err = g.dump(family, nftMsgGetSetElem, func(m []byte) {
 			raw = elementsIn(m, raw[:0])
 			part := make([]T, len(raw))
@@ -89,7 +87,7 @@ func listSet[T any](g *generations, family byte, table, set string, read func(el
 	return list, nil
 }
 
-// elements returns the elements of a set, sorted.
+// elements returns the sorted elements of a set.
 func (g *generations) elements(family byte, table, set string) ([]Element, error) {
 	return listSet(g, family, table, set, func(element []byte) Element {
 		e, _ := elementOf(set, element)
@@ -97,7 +95,7 @@ func (g *generations) elements(family byte, table, set string) ([]Element, error
 	}, Sorted)
 }
 
-// packets returns the counters of elements.
+// packets returns the counters of elements by key.
 func (g *generations) packets(family byte, table, set string) (map[string]uint64, error) {
 	type counter struct {
 		Element
@@ -120,7 +118,7 @@ func (g *generations) packets(family byte, table, set string) (map[string]uint64
 	return counters, nil
 }
 
-// packetsOf reads a counter; 0 if the expression is none.
+// packetsOf returns the value of a counter expression; 0 for others.
 func packetsOf(expression []byte) uint64 {
 	for attr, data := range nlattr.All(expression) {
 		if attr != unix.NFTA_EXPR_DATA {
@@ -135,7 +133,7 @@ func packetsOf(expression []byte) uint64 {
 	return 0
 }
 
-// elementsIn adds the attributes of each element in a message to a list.
+// elementsIn appends the attributes of each element in a message to list.
 func elementsIn(message []byte, list [][]byte) [][]byte {
 	for attr, elements := range nlattr.All(message) {
 		if attr != nftaListElements {
@@ -148,7 +146,7 @@ func elementsIn(message []byte, list [][]byte) [][]byte {
 	return list
 }
 
-// elementOf reads the attributes of an element, and its counter; 0 if it has none.
+// elementOf decodes an element and its counter (0 if none).
 func elementOf(set string, attrs []byte) (e Element, packets uint64) {
 	e.Set = set
 	for attr, value := range nlattr.All(attrs) {
@@ -179,7 +177,7 @@ func dataValue(data []byte) string {
 	return ""
 }
 
-// dataVerdict is the text of a verdict; "" if it is none.
+// dataVerdict returns the text of a verdict, or "".
 func dataVerdict(data []byte) string {
 	for attr, value := range nlattr.All(data) {
 		if attr != nftaDataVerdict {
@@ -201,8 +199,8 @@ func dataVerdict(data []byte) string {
 
 func name(value []byte) string { return strings.TrimRight(string(value), "\x00") }
 
-// rules returns the comments of all rules, by chain, in order. What
-// the rules do is not read: only we make rules with these comments.
+// rules returns the comments of all rules, by chain, in order. Expressions are not read: only we
+// make rules with these comments.
 func (g *generations) rules(family byte, table string) (map[string][]string, error) {
 	found := map[string][]string{}
 	err := g.dump(family, nftMsgGetRule, func(m []byte) {

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// listings answers each request for the elements of a set with the next of some lists of keys.
+// listings answers each dump of a set with the next list of keys.
 type listings struct{ lists [][]string }
 
 func (l *listings) Commit([]netlink.Message) error { return nil }

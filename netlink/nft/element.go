@@ -9,23 +9,23 @@ import (
 	"github.com/google/nftables/expr"
 )
 
-// Element is an element of a set or a map; all but the first two may be empty. In sets
-// whose keys are ranges of several fields, End is the last key. In verdict maps, Verdict
-// is "drop", "accept", "return", "goto CHAIN" or "jump CHAIN".
+// Element is an element of a set or a map. Only Set and Key are required. In sets of ranges of
+// several fields, End is the last key. In verdict maps, Verdict is "drop", "accept", "return",
+// "goto CHAIN" or "jump CHAIN".
 type Element struct {
 	Set, Key, End, Data, Verdict, Comment string
-	// closes: the key is the first one behind a range.
+	// closes: the key is the first one after a range
 	closes bool
 }
 
 func Compare(a, b Element) int {
 	if c := cmp.Or(cmp.Compare(a.Set, b.Set), cmp.Compare(a.Key, b.Key)); c != 0 {
-		return c // nearly always, and sets are large
+		return c // the usual case; sets are large
 	}
 	return cmp.Or(cmp.Compare(a.End, b.End), cmp.Compare(a.Data, b.Data), cmp.Compare(a.Verdict, b.Verdict), cmp.Compare(a.Comment, b.Comment))
 }
 
-// Sorted returns the elements in order, each once.
+// Sorted returns the elements in order without duplicates.
 func Sorted(list []Element) []Element {
 	slices.SortFunc(list, Compare)
 	return slices.Compact(list)

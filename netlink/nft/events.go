@@ -11,14 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nftChange is a transaction of nftables. It is comparable.
+// Change is a transaction of nftables in one table. It is comparable.
 type Change struct {
-	// generation of the ruleset that it made.
+	// generation of the ruleset that the transaction made
 	generation uint32
-	// by is the process that made it, "" if the kernel did not say.
+	// by is the process that made it; "" if unknown.
 	by string
-	// Table is one that it changed, with its family: "inet contiv-acl". A transaction
-	// that changes several is several values.
+	// Table includes the family: "inet contiv-acl". A transaction with several tables is several
+	// Changes.
 	Table string
 }
 
@@ -26,11 +26,10 @@ var nftFamilies = map[byte]string{
 	unix.NFPROTO_INET: "inet", unix.NFPROTO_IPV4: "ip", unix.NFPROTO_IPV6: "ip6", unix.NFPROTO_ARP: "arp", unix.NFPROTO_BRIDGE: "bridge",
 }
 
-// nftEvents follows the transactions of nftables: first their changes, then the resulting
-// generation.
+// Events tracks the transactions of nftables: the kernel sends their changes, then the generation.
 type Events struct{ touched []string }
 
-// Next returns the changes of a transaction once its final message has arrived.
+// Next returns the changes of a transaction after its last message.
 func (e *Events) Next(m syscall.NetlinkMessage) (changes []Change) {
 	if m.Header.Type>>8 != nfnlSubsysNFTables || len(m.Data) < sizeofNfgenmsg {
 		return nil
@@ -58,9 +57,9 @@ func (e *Events) Next(m syscall.NetlinkMessage) (changes []Change) {
 	return changes
 }
 
-// Foreign reports whether others changed one of the tables, and who did so last: " by nft (process 17)", "" if the
-// kernel did not say. It waits for a transaction of ours in progress, because a change can be attributed only after
-// that has ended.
+// Foreign reports whether another process changed one of the tables, and the last one: " by nft
+// (process 17)", or "" if unknown. It takes the lock, since a change during our own transaction can
+// be attributed only after it.
 func (d *Conn) Foreign(changes []Change, tables ...string) (by string, foreign bool) {
 	changes = slices.DeleteFunc(slices.Clone(changes), func(c Change) bool { return !slices.Contains(tables, c.Table) })
 	if len(changes) == 0 {

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attribute appends an attribute of netlink.
+// attribute appends a netlink attribute.
 func attribute(m []byte, kind uint16, value []byte) []byte {
 	m = binary.NativeEndian.AppendUint16(m, uint16(4+len(value)))
 	m = binary.NativeEndian.AppendUint16(m, kind)
@@ -16,7 +16,7 @@ func attribute(m []byte, kind uint16, value []byte) []byte {
 	return append(m, make([]byte, (4-len(value)%4)%4)...)
 }
 
-// The kernel tells which process made a generation; others made it unless we noted it.
+// The kernel reports the process of a generation. A generation that we did not record is foreign.
 func TestWhoChangedATable(t *testing.T) {
 	message := func(kind uint16, attributes []byte) syscall.NetlinkMessage {
 		return syscall.NetlinkMessage{Header: syscall.NlMsghdr{Type: nfnlSubsysNFTables<<8 | kind},

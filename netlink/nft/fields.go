@@ -14,17 +14,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// field is a part of a packet, or of what is known of it, that rules compare.
+// field is a part of a packet or its metadata that rules compare.
 type field struct {
 	typ nftables.SetDatatype
 	// load puts the field into a register.
 	load func(register uint32) []Word
-	// network is the NFPROTO_ version and transport the protocol without which a packet has no such field; 0: any.
+	// network (NFPROTO_…) and transport are the protocols that a packet must have; 0: any.
 	network, transport byte
 	ethernet           bool
-	native             bool // numbers in the byte order of the machine
+	native             bool // numbers in the machine's byte order
 	names              map[string]uint64
-	// typeof is how nft names the field in the description of a set: an expression and its parts.
+	// typeof is nft's description of the field in user data of sets: an expression and its parts.
 	typeof [3]uint32
 }
 
@@ -35,7 +35,7 @@ var protocols = map[string]uint64{
 
 var ctStates = map[string]uint64{"invalid": 1, "established": 2, "related": 4, "new": 8, "untracked": 64}
 
-// Expressions and header fields by the numbers that nft keeps in the user data of sets.
+// Expressions and header fields by the numbers that nft stores in the user data of sets.
 const (
 	typeofPayload = 7
 	typeofMeta    = 9
@@ -69,11 +69,11 @@ func ofCt(key expr.CtKey) func(uint32) []Word {
 	return func(register uint32) []Word { return Words(&expr.Ct{Key: key, Register: register}) }
 }
 
-// Keys of conntrack that the library does not name (linux/netfilter/nf_tables.h).
+// Conntrack keys that the library does not define (linux/netfilter/nf_tables.h).
 const (
 	ctSourceIP  = 19 // NFT_CT_SRC_IP
 	ctSourceIP6 = 21 // NFT_CT_SRC_IP6
-	// ctSourcePort has a name, but the library cannot say of which direction.
+	// The library defines ctSourcePort but cannot encode a direction.
 	ctSourcePort = unix.NFT_CT_PROTO_SRC
 )
 
@@ -81,20 +81,20 @@ func ofTuple(key uint32, direction byte) func(uint32) []Word {
 	return func(register uint32) []Word { return []Word{Tuple{Register: register, Key: key, Direction: direction}} }
 }
 
-// typeInteger16 is nft's type integer with a length of two bytes.
+// typeInteger16 is nft's type integer with two bytes.
 func typeInteger16() nftables.SetDatatype {
 	t := nftables.TypeInteger
 	t.Bytes = 2
 	return t
 }
 
-// Keys of meta that the library does not name: "bridge" of bridges (linux/netfilter/nf_tables.h).
+// Meta keys that the library does not define (linux/netfilter/nf_tables.h).
 const (
 	MetaInputKind  expr.MetaKey = 26 // NFT_META_IIFKIND
 	MetaOutputKind expr.MetaKey = 27 // NFT_META_OIFKIND
 )
 
-// fields by their names in rules.
+// fields by their names in rules
 var fields = map[string]field{
 	"meta nfproto":   {typ: nftables.TypeNFProto, load: ofMeta(expr.MetaKeyNFPROTO), names: map[string]uint64{"ipv4": unix.NFPROTO_IPV4, "ipv6": unix.NFPROTO_IPV6}},
 	"meta protocol":  {typ: nftables.TypeEtherType, load: ofMeta(expr.MetaKeyPROTOCOL), names: map[string]uint64{"ip": unix.ETH_P_IP, "ip6": unix.ETH_P_IPV6}},
@@ -137,10 +137,10 @@ var fields = map[string]field{
 	"ct reply proto-src":    {typ: nftables.TypeInetService, load: ofTuple(ctSourcePort, 1)},
 }
 
-// maxWords is how many words the name of a field has at most.
+// maxWords is the maximum number of words of a field name.
 const maxWords = 4
 
-// fragmentOffset loads the 13 bits of the fragment header behind which flags follow.
+// fragmentOffset loads the 13 bits of the offset in the fragment header, without the flags.
 func fragmentOffset(register uint32) []Word {
 	return Words(
 		&expr.Exthdr{Op: expr.ExthdrOpIpv6, Type: unix.IPPROTO_FRAGMENT, Offset: 2, Len: 2, DestRegister: register},
@@ -151,12 +151,12 @@ func sourceType(register uint32) []Word {
 	return Words(&expr.Fib{Register: register, ResultADDRTYPE: true, FlagSADDR: true})
 }
 
-// span is the values from lo to hi.
+// span is the range of values from lo to hi.
 type span struct{ lo, hi []byte }
 
 func (s span) single() bool { return string(s.lo) == string(s.hi) }
 
-// value reads a value of a field: one, a range, or a prefix.
+// value parses a value, range or prefix of a field.
 func (f field) value(text string) (span, error) {
 	if f.typ.Name == nftables.TypeIPAddr.Name || f.typ.Name == nftables.TypeIP6Addr.Name {
 		return f.addresses(text)
@@ -216,7 +216,7 @@ func (f field) addresses(text string) (span, error) {
 	return span{lo, hi}, nil
 }
 
-// number is a number as it is in a register.
+// number encodes a number for a register.
 func (f field) number(n uint64) []byte {
 	if f.native && f.typ.Bytes == 4 {
 		return binary.NativeEndian.AppendUint32(nil, uint32(n))
@@ -224,13 +224,13 @@ func (f field) number(n uint64) []byte {
 	return binary.BigEndian.AppendUint64(nil, n)[8-f.typ.Bytes:]
 }
 
-// DeviceKey is the name of a device as keys of sets have it.
+// DeviceKey returns a device name as a set key.
 func DeviceKey(name string) string {
 	return name + strings.Repeat("\x00", max(unix.IFNAMSIZ-len(name), 0))
 }
 
-// typeofSet describes a set by the fields of its key, as nft's typeof does: some keys have
-// more fields than a number of a type can tell.
+// typeofSet describes a set by the fields of its key, like nft's typeof: the type number has no
+// room for keys of many fields.
 func typeofSet(name, key string) (*nftables.Set, []byte, error) {
 	s := &nftables.Set{Name: name}
 	var parts []byte
@@ -243,7 +243,7 @@ func typeofSet(name, key string) (*nftables.Set, []byte, error) {
 		}
 		magic = magic<<nftables.SetConcatTypeBits | f.typ.GetNFTMagic()&nftables.SetConcatTypeMask
 		s.KeyType.Bytes += padded(f.typ.Bytes)
-		described = described && f.typeof[0] != 0 // nft 1.0 stops at ports, too
+		described = described && f.typeof[0] != 0 // nft 1.0 does not describe ports either
 		if described {
 			parts = appendNested(parts, byte(i), f.describe())
 		}
@@ -256,7 +256,7 @@ func typeofSet(name, key string) (*nftables.Set, []byte, error) {
 	return s, appendNested(number(nil, byteOrder, 0), typeofKey, appendNested(number(nil, kind, concat), data, parts)), nil
 }
 
-// describe is the field as nft keeps it in user data.
+// describe encodes the field as nft does in user data.
 func (f field) describe() []byte {
 	number := func(b []byte, typ userdata.Type, n uint32) []byte {
 		return appendNested(b, byte(typ), binary.NativeEndian.AppendUint32(nil, n))
@@ -272,5 +272,5 @@ func appendNested(b []byte, typ byte, value []byte) []byte {
 	return append(append(b, typ, byte(len(value))), value...)
 }
 
-// padded is the length that a field has in a key.
+// padded returns the length of a field in a key.
 func padded(length uint32) uint32 { return (length + 3) / 4 * 4 }

@@ -10,7 +10,7 @@ import (
 	"github.com/contiv/contiv/netlink/nlattr"
 )
 
-// Numbers of the nftables netlink protocol (linux/netfilter/nf_tables.h).
+// Constants of linux/netfilter/nf_tables.h.
 const (
 	nfnlSubsysNFTables = 10
 	nftMsgNewTable     = 0
@@ -25,7 +25,7 @@ const (
 	nftMsgDelSetElem   = 14
 	nftMsgNewGen       = 15
 	nftMsgGetGen       = 16
-	nftaTableName      = 1 // in messages about tables, chains and rules alike
+	nftaTableName      = 1 // in messages about tables, chains and rules
 	nftaGenID          = 1
 	nftaGenProcPID     = 2
 	nftaGenProcName    = 3
@@ -33,8 +33,7 @@ const (
 	sizeofNfgenmsg     = 4
 )
 
-// generations knows which generations of the ruleset of the kernel are our own
-// doing: each change makes one.
+// generations records which generations of the ruleset are our own. Each change makes one.
 type generations struct {
 	kernel Kernel
 	fault  Fault
@@ -43,18 +42,18 @@ type generations struct {
 	own []ownChange // in order
 }
 
-// ownChange is a generation that this process made, and what it changed.
+// ownChange is a generation made by this process, and the changed tables.
 type ownChange struct {
 	id     uint32
 	tables []string
 }
 
-// ownChanges is how many are remembered: a table that was read longer ago is read again.
+// ownChanges limits the recorded generations. Tables read before them are read again.
 const ownChanges = 4096
 
-// record notes the generation that fn makes as ours; it changes the tables, given with their
-// families, as in "inet contiv-acl". If others change the ruleset at the same time, it
-// cannot be told which is whose; then none is noted.
+// record records the generation that fn makes, which changes the tables (e.g. "inet contiv-acl").
+// If other processes change the ruleset at the same time, the owner is unknown, and nothing is
+// recorded.
 func (g *generations) record(fn func() error, tables ...string) error {
 	before, known := g.current()
 	err := fn()
@@ -68,8 +67,7 @@ func (g *generations) record(fn func() error, tables ...string) error {
 	return err
 }
 
-// unchanged reports whether a table is as it was at a generation of the ruleset, as all
-// changes since then were our own, to other tables. now is the present generation.
+// unchanged implements Conn.Unchanged.
 func (g *generations) unchanged(table string, since uint32) (now uint32, ok bool) {
 	now, ok = g.current()
 	if !ok || since == 0 {
@@ -93,7 +91,7 @@ func (g *generations) isOwn(id uint32) bool {
 	return slices.ContainsFunc(g.own, func(c ownChange) bool { return c.id == id })
 }
 
-// current returns the generation of the ruleset; not ok: the kernel did not say.
+// current returns the generation of the ruleset. ok is false if the kernel did not return it.
 func (g *generations) current() (id uint32, ok bool) {
 	if g.fault.ask("generation") != nil {
 		return 0, false
@@ -106,7 +104,7 @@ func (g *generations) current() (id uint32, ok bool) {
 	return id, ok && err == nil
 }
 
-// parseGeneration reads the generation from a message behind its header.
+// parseGeneration returns the generation in a message.
 func parseGeneration(m []byte) (id uint32, ok bool) {
 	if len(m) < sizeofNfgenmsg {
 		return 0, false
@@ -119,7 +117,7 @@ func parseGeneration(m []byte) (id uint32, ok bool) {
 	return 0, false
 }
 
-// processOf returns who made the generation of a message, "nft (process 17)"; "" if the kernel does not say.
+// processOf returns the author of a generation, e.g. "nft (process 17)", or "".
 func processOf(m []byte) string {
 	var name string
 	var pid uint32

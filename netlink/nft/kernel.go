@@ -12,26 +12,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Kernel is nftables as a Conn sees it: that of a network namespace, or that of package
-// nfttest.
+// Kernel is an nftables implementation: a network namespace, or package nfttest.
 type Kernel interface {
-	// Commit makes changes happen in order, all or none. Each message has the header of
-	// nfnetlink and attributes as its data.
+	// Commit applies changes in order, all or nothing. Each message has the nfnetlink header and
+	// attributes as its data.
 	Commit(messages []netlink.Message) error
-	// Ask sends a request of a type (NFT_MSG_GET…) with flags (NLM_F_DUMP, …), and calls each
-	// with the data of every answer. Data begin with the header of nfnetlink.
+	// Ask sends a request with a type (NFT_MSG_GET…) and flags (NLM_F_DUMP, …), and calls each with
+	// the data of every answer, which begins with the nfnetlink header.
 	Ask(message, flags uint16, data []byte, each func(answer []byte)) error
 	Close()
 }
 
-// sockets are the kernel of a network namespace.
+// sockets is the Kernel of a network namespace.
 type sockets struct {
 	ns     *namespace.Namespace
 	reader *nl.SocketHandle
-	writer *netlink.Conn // nil: to be opened
+	writer *netlink.Conn // opened when needed
 }
 
-// Open connects to the nftables of a network namespace. Release the Conn.
+// Open connects to the nftables of a network namespace. Call Release on the Conn.
 func Open(ns *namespace.Namespace) (*Conn, error) {
 	s, err := nl.GetNetlinkSocketAt(ns.Handle, netns.None(), unix.NETLINK_NETFILTER)
 	if err != nil {
@@ -70,7 +69,7 @@ func (s *sockets) Commit(messages []netlink.Message) error {
 		err = send(s.writer, messages)
 	}
 	if err != nil {
-		s.closeWriter() // there may be answers left in it
+		s.closeWriter() // unread answers may be left
 	}
 	return err
 }
@@ -90,7 +89,7 @@ func (s *sockets) openWriter() error {
 	return nil
 }
 
-// send makes messages happen, all or none. After an error the connection is of no use.
+// send applies messages, all or nothing. After an error the connection is unusable.
 func send(c *netlink.Conn, messages []netlink.Message) error {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -108,8 +107,8 @@ func send(c *netlink.Conn, messages []netlink.Message) error {
 	return err
 }
 
-// encode writes messages as a batch: one transaction of thousands has a buffer of the right size, which
-// SendMessages of netlink.Conn would copy each time that it grows.
+// encode encodes messages as a batch. It allocates a buffer of the right size, which SendMessages
+// of netlink.Conn grows by copying: batches may have thousands of messages.
 func encode(messages []netlink.Message) []byte {
 	size := 2 * (unix.NLMSG_HDRLEN + 4)
 	for _, m := range messages {
@@ -126,8 +125,8 @@ func encode(messages []netlink.Message) []byte {
 	frame := func(typ netlink.HeaderType) netlink.Message {
 		return netlink.Message{Header: netlink.Header{Type: typ, Flags: netlink.Request}, Data: []byte{unix.AF_UNSPEC, 0, 0, nfnlSubsysNFTables}}
 	}
-	// Errors are answered in any case, in order; the last message is confirmed as
-	// well. So the first answer tells.
+	// Errors are always answered, in order, and the last message is acknowledged. So the first
+	// answer is the result.
 	add(frame(unix.NFNL_MSG_BATCH_BEGIN), 0)
 	for i, m := range messages {
 		var last netlink.HeaderFlags
@@ -140,7 +139,7 @@ func encode(messages []netlink.Message) []byte {
 	return data
 }
 
-// wideBuffers makes room for transactions with many elements.
+// wideBuffers sets buffer sizes for transactions with many elements.
 func wideBuffers(c *netlink.Conn) error {
 	const size = 16 << 20
 	if err := c.SetWriteBuffer(size); err != nil {

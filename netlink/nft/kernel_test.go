@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// site is a network namespace of its own.
 type site struct {
 	*Conn
 	name    string
@@ -49,7 +48,7 @@ func newSite(t testing.TB) *site {
 	return s
 }
 
-// nft runs the program, to see what others see.
+// nft runs the program.
 func (s *site) nft(t testing.TB, input string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command("ip", append([]string{"netns", "exec", s.name, "nft"}, args...)...)
@@ -61,7 +60,7 @@ func (s *site) nft(t testing.TB, input string, args ...string) string {
 	return string(out)
 }
 
-// rulesByFamily are rules as subsystems write them.
+// rulesByFamily are rules as written by subsystems.
 var rulesByFamily = map[string][]string{
 	"inet": {
 		"ct state established ct mark & 0x00ffff00 == 0x00000100 accept",
@@ -107,7 +106,7 @@ var rulesByFamily = map[string][]string{
 
 var numbers = map[string]byte{"inet": unix.NFPROTO_INET, "bridge": unix.NFPROTO_BRIDGE, "ip6": unix.NFPROTO_IPV6}
 
-// Rules that we write are the rules that nft makes of the same text, as far as nft can tell.
+// nft prints the same for our rules and its own rules of the same text.
 func TestRulesAreWhatNftMakesOfThem(t *testing.T) {
 	for family, rules := range rulesByFamily {
 		t.Run(family, func(t *testing.T) {
@@ -146,8 +145,8 @@ func TestRulesAreWhatNftMakesOfThem(t *testing.T) {
 	}
 }
 
-// setsIn are the lines of a listing that describe sets and maps, sorted: their order is that in
-// which they were made.
+// setsIn returns the sorted lines of a listing that describe sets and maps, which are in order of
+// creation.
 func setsIn(listing string) string {
 	before, _, _ := strings.Cut(listing, "chain ")
 	lines := strings.Split(before, "\n")[1:]
@@ -155,7 +154,7 @@ func setsIn(listing string) string {
 	return strings.Join(lines, "\n")
 }
 
-// baseText is the table of addBase in the language of nft.
+// baseText is the table of addBase in nft syntax.
 var baseText = map[string]string{
 	"inet": `table inet theirs {
 		set self4 { type ipv4_addr . ipv4_addr; }
@@ -184,7 +183,7 @@ var baseText = map[string]string{
 	`,
 }
 
-// addBase makes a table with the sets and chains that rules refer to.
+// addBase adds a table with the sets and chains that rules refer to.
 func (s *site) addBase(t testing.TB, family, table string) {
 	t.Helper()
 	b := &Batch{Table: table, Family: numbers[family]}
@@ -216,7 +215,6 @@ func (s *site) addBase(t testing.TB, family, table string) {
 	}
 }
 
-// What was written is read back.
 func TestTableIsReadBack(t *testing.T) {
 	s := newSite(t)
 	if table, _, err := s.ReadTable(unix.NFPROTO_INET, "t"); table != nil || err != nil {
@@ -246,7 +244,7 @@ func TestTableIsReadBack(t *testing.T) {
 	}
 }
 
-// A table is as it was while we change others, and not while anybody changes that.
+// A table counts as unchanged while we change other tables, but not after a change of it.
 func TestUnchanged(t *testing.T) {
 	s := newSite(t)
 	change := func(table string) {
@@ -273,7 +271,7 @@ func TestUnchanged(t *testing.T) {
 	is("it was changed", false)
 	is("nothing happened since", true)
 	s.nft(t, "", "add", "table", "ip", "foreign")
-	is("somebody else changed something", false)
+	is("another process made a change", false)
 	change("b")
 	is("another table was changed after that", true)
 	if _, ok := s.Unchanged("inet a", 0); ok {
@@ -281,7 +279,7 @@ func TestUnchanged(t *testing.T) {
 	}
 }
 
-// A transaction of two tables happens as a whole or not at all.
+// A transaction of two tables is all or nothing.
 func TestTransactionsAreAtomic(t *testing.T) {
 	s := newSite(t)
 	s.addBase(t, "inet", "t")
@@ -298,12 +296,12 @@ func TestTransactionsAreAtomic(t *testing.T) {
 	}
 	bad.AddText("c", "", "ip saddr nonsense")
 	if err := s.Locked(func() error { return s.Commit(good, bad) }); err == nil || !strings.Contains(err.Error(), "nonsense") {
-		t.Errorf("error %v of a rule that nobody understands", err)
+		t.Errorf("error %v of an invalid rule", err)
 	}
 	must(t, s.Locked(func() error { return s.Commit(good) }))
 }
 
-// Dumps that the kernel interrupts are repeated.
+// Interrupted dumps are repeated.
 func TestInterruptedDumps(t *testing.T) {
 	s := newSite(t)
 	s.addBase(t, "inet", "t")

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Of sets whose keys are ranges of several fields (linux/netfilter/nf_tables.h).
+// Constants of sets with ranges of several fields (linux/netfilter/nf_tables.h).
 const (
 	setConcat     = 0x80 // NFT_SET_CONCAT
 	setDescConcat = 2    // NFTA_SET_DESC_CONCAT
@@ -14,7 +14,7 @@ const (
 	elementKeyEnd = 10   // NFTA_SET_ELEM_KEY_END
 )
 
-// fields are the lengths of the fields of a key.
+// fields encodes the lengths of the fields of a key.
 func (b *Batch) fields(types []nftables.SetDatatype) (list []netlink.Attribute) {
 	for _, field := range types {
 		list = append(list, b.nested(unix.NFTA_LIST_ELEM, netlink.Attribute{Type: setFieldLen, Data: big32(field.Bytes)}))

@@ -12,26 +12,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Table is the contents of a table.
 type Table struct {
-	// Chains by name.
 	Chains map[string]Chain
-	// Sets that have names, by name.
+	// Sets by name, without anonymous sets.
 	Sets map[string]Set
 }
 
-// Chain is a chain: where it is hooked, if anywhere, and the comments of its rules.
+// Chain is a chain with its hook, if any, and the comments of its rules.
 type Chain struct {
 	Hook  *Hook
 	Rules []string
 }
 
-// Hook is where a base chain is called from.
+// Hook is the hook of a base chain.
 type Hook struct {
 	Type         string
 	Number       uint32
 	Priority     int32
-	Drops, Bound bool // policy; whether it belongs to devices
+	Drops, Bound bool // policy is drop; it is bound to devices
 }
 
 // Set is a set, a map or a verdict map.
@@ -41,7 +39,7 @@ type Set struct {
 	Elements []Element
 }
 
-// layout reads a table but for the elements of its sets; nil if there is none.
+// layout reads a table without the elements of its sets; nil if it does not exist.
 func (g *generations) layout(family byte, table string) (*Table, error) {
 	t := &Table{Chains: map[string]Chain{}, Sets: map[string]Set{}}
 	attr := nl.NewRtAttr(1, nl.ZeroTerminated(table)) // NFTA_CHAIN_TABLE, NFTA_SET_TABLE

@@ -15,10 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// AddText adds a rule in the language of nft(8), as far as Contiv speaks it: comparisons of fields
-// with values, ranges, prefixes, sets and verdict maps, masks, meta mark set, ct mark set, update
-// and delete of elements, limits of packets per second, counter, snat and verdicts. Text that it
-// cannot parse is an error of the whole batch.
+// AddText adds a rule in the subset of nft(8) syntax that Contiv uses: comparisons of fields with
+// values, ranges, prefixes, sets and verdict maps, masks, meta mark set, ct mark set, update and
+// delete of elements, limits of packets per second, counter, snat and verdicts. Other text fails
+// the whole batch.
 func (b *Batch) AddText(chain, comment, text string) {
 	p := &parser{batch: b, tokens: tokens(text)}
 	if err := p.rule(); err != nil {
@@ -42,17 +42,17 @@ type parser struct {
 	batch  *Batch
 	tokens []string
 	words  []Word
-	// What the rule has made sure of so far; 0: nothing.
+	// Protocols that the rule has checked so far; 0: none.
 	network, transport byte
 	ethernet           bool
 }
 
-// register is the number of a register of four bytes.
+// register returns the number of a register of four bytes.
 func register(n uint32) uint32 { return unix.NFT_REG32_00 + n }
 
 func (p *parser) add(words ...Word) { p.words = append(p.words, words...) }
 
-// peek is the next token; "" at the end.
+// peek returns the next token, or "" at the end.
 func (p *parser) peek() string {
 	if len(p.tokens) == 0 {
 		return ""
@@ -119,7 +119,7 @@ func (p *parser) statement() error {
 	return nil
 }
 
-// verdict reads a verdict.
+// verdict parses a verdict.
 func (p *parser) verdict() (text string, ok bool) {
 	switch word := p.peek(); word {
 	case "accept", "drop", "return":
@@ -131,7 +131,7 @@ func (p *parser) verdict() (text string, ok bool) {
 	return "", false
 }
 
-// setMark sets a mark to what it is, masked, with bits set: [& mask] [| bits].
+// setMark parses "[& mask] [| bits]" and stores the result of that in the mark.
 func (p *parser) setMark(name string, store func(register uint32) expr.Any) error {
 	f := fields[name]
 	mask, set := []byte{0xff, 0xff, 0xff, 0xff}, make([]byte, 4)
@@ -161,7 +161,7 @@ func (p *parser) setMark(name string, store func(register uint32) expr.Any) erro
 
 const dynsetDelete = 2 // NFT_DYNSET_OP_DELETE
 
-// limit is "50/second burst 100 packets".
+// limit parses "50/second burst 100 packets".
 func (p *parser) limit() error {
 	rate, unit, _ := strings.Cut(p.next(), "/")
 	n, err := strconv.ParseUint(rate, 10, 32)
@@ -176,7 +176,7 @@ func (p *parser) limit() error {
 	return p.expect("packets")
 }
 
-// change is "@set { key [timeout 2m] [counter] }".
+// change parses "@set { key [timeout 2m] [counter] }".
 func (p *parser) change(operation uint32) error {
 	set, ok := strings.CutPrefix(p.next(), "@")
 	if !ok {
@@ -217,7 +217,7 @@ func (p *parser) sourceNAT() error {
 	return nil
 }
 
-// field reads the name of a field.
+// field parses the name of a field.
 func (p *parser) field() (field, error) {
 	for n := min(maxWords, len(p.tokens)); n > 0; n-- {
 		if f, ok := fields[strings.Join(p.tokens[:n], " ")]; ok {
@@ -228,7 +228,7 @@ func (p *parser) field() (field, error) {
 	return field{}, fmt.Errorf("%q is no field of packets", strings.Join(p.tokens, " "))
 }
 
-// key reads one field, or several joined by dots, and loads them into registers.
+// key parses fields joined by dots and loads them into registers.
 func (p *parser) key() ([]field, error) {
 	var list []field
 	for {
@@ -251,7 +251,7 @@ func (p *parser) key() ([]field, error) {
 	return list, nil
 }
 
-// require makes sure that packets have the field.
+// require adds checks that the packet has the field.
 func (p *parser) require(f field) {
 	if f.network != 0 && p.network != f.network {
 		switch p.batch.Family {
@@ -307,7 +307,7 @@ func (p *parser) match() error {
 	return nil
 }
 
-// single compares one field that is loaded: [& mask] [==|!=] value.
+// single parses "[& mask] [==|!=] value" for a loaded field.
 func (p *parser) single(f field) error {
 	r := register(0)
 	masked := p.take("&")
@@ -347,7 +347,7 @@ func (p *parser) single(f field) error {
 	return nil
 }
 
-// learn notes what a comparison makes sure of.
+// learn records the protocol that a comparison checks.
 func (p *parser) learn(f field, data []byte, op expr.CmpOp) {
 	if op != expr.CmpOpEq {
 		return
@@ -366,7 +366,7 @@ func (p *parser) learn(f field, data []byte, op expr.CmpOp) {
 	}
 }
 
-// operand is one value, or bits: "(fin | rst)", "invalid,untracked".
+// operand parses a value or bits: "(fin | rst)", "invalid,untracked".
 func (p *parser) operand(f field) (span, error) {
 	closing, separator := "", ","
 	if p.take("(") {
@@ -395,7 +395,7 @@ type item struct {
 	verdict string
 }
 
-// elements reads the elements of an anonymous set or verdict map, and its end.
+// elements parses the elements of an anonymous set or verdict map, and the closing brace.
 func (p *parser) elements(key []field, vmap bool) (list []item, err error) {
 	for {
 		var it item
@@ -431,7 +431,7 @@ func (f field) isAddress() bool {
 	return f.typ.Name == nftables.TypeIPAddr.Name || f.typ.Name == nftables.TypeIP6Addr.Name
 }
 
-// mask is that of a span that is a prefix.
+// mask returns the mask of a span that is a prefix.
 func (s span) mask() ([]byte, bool) {
 	mask := make([]byte, len(s.lo))
 	bits := ""
@@ -443,7 +443,7 @@ func (s span) mask() ([]byte, bool) {
 	return mask, !strings.Contains(ones, "0")
 }
 
-// after is the value behind a span; none at the end of all values.
+// after returns the value after a span; ok is false at the maximum.
 func (s span) after() ([]byte, bool) {
 	next := slices.Clone(s.hi)
 	for i := len(next) - 1; i >= 0; i-- {
@@ -454,7 +454,7 @@ func (s span) after() ([]byte, bool) {
 	return nil, false
 }
 
-// addAnonymous adds a set that goes with the rule which uses it, added next.
+// addAnonymous adds an anonymous set for the rule that is added next.
 func (b *Batch) addAnonymous(key []field, items []item, vmap bool) (name string, id uint32) {
 	s := &nftables.Set{Name: "__set%d", Anonymous: true, Constant: true}
 	if vmap {
@@ -507,7 +507,7 @@ func (b *Batch) addAnonymous(key []field, items []item, vmap bool) (name string,
 func concatenated(types []nftables.SetDatatype) nftables.SetDatatype {
 	t, err := nftables.ConcatSetType(types...)
 	if err != nil {
-		panic(err) // no rule of ours joins more than five fields with values
+		panic(err) // our rules join at most five fields
 	}
 	return t
 }
@@ -516,13 +516,13 @@ func paddedKey(part []byte) string {
 	return string(part) + strings.Repeat("\x00", int(padded(uint32(len(part))))-len(part))
 }
 
-// intervals are ranges of one field as the kernel has them: where one begins, and where
-// what is behind it begins.
+// intervals returns ranges of one field as the kernel stores them: the first value, and the first
+// value after the range.
 func intervals(items []item) (list []Element) {
 	slices.SortFunc(items, func(a, b item) int { return bytes.Compare(a.key[0].lo, b.key[0].lo) })
 	for i := 0; i < len(items); {
 		first, last := items[i].key[0], items[i].key[0]
-		// Ranges that follow each other, with the same verdict, are one.
+		// Adjacent ranges with the same verdict are merged.
 		next, more := last.after()
 		for i++; i < len(items) && more && bytes.Compare(items[i].key[0].lo, next) <= 0 && items[i].verdict == items[i-1].verdict; i++ {
 			if bytes.Compare(items[i].key[0].hi, last.hi) > 0 {

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attributes walks netlink attributes; what is malformed ends the walk.
+// All yields the netlink attributes in data, up to the first malformed one.
 func All(data []byte) func(yield func(attr int, value []byte) bool) {
 	return func(yield func(int, []byte) bool) {
 		for len(data) >= unix.SizeofRtAttr {

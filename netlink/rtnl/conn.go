@@ -18,15 +18,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Attributes that the netlink package does not know.
+// Attributes that the netlink package does not define.
 const (
 	ifaProto     = 11 // IFA_PROTO, Linux 5.18
 	AttrProtocol = 12 // NDA_PROTOCOL, Linux 5.0
 )
 
-// Conn is a connection to the rtnetlink of a network namespace. It implements requests that the
-// netlink package lacks (several changes of a link at once, objects marked with a protocol number), and
-// those that wire pods. The rest is left to a connection of the netlink package, which is opened when it is needed.
+// Conn is a connection to the rtnetlink of a network namespace. It implements the requests that
+// wire pods, and others that the netlink package lacks: several changes of a link at once, and
+// objects marked with a protocol number. Other requests use a connection of the netlink package,
+// opened when needed.
 type Conn struct {
 	remover *remover
 	fault   Fault // of tests
@@ -34,7 +35,7 @@ type Conn struct {
 	handle  handle
 }
 
-// New connects to the namespace, which must stay open as long as the Conn; Close that.
+// New connects to the namespace, which must stay open until Close.
 func New(ns netns.NsHandle) (*Conn, error) {
 	c := &Conn{remover: newRemover(ns), handle: handle{ns: ns}}
 	err := namespace.In(ns, func() (err error) {
@@ -47,14 +48,14 @@ func New(ns netns.NsHandle) (*Conn, error) {
 	return c, nil
 }
 
-// Close ends the connection.
 func (r *Conn) Close() {
 	r.remover.close()
 	r.handle.close()
 	r.socket.close()
 }
 
-// handle is a connection of the netlink package to a namespace. Each costs a socket that the Go runtime polls.
+// handle is a connection of the netlink package to a namespace. It is opened when needed, since
+// each uses a socket that the Go runtime polls.
 type handle struct {
 	ns     netns.NsHandle
 	mu     sync.Mutex
@@ -82,22 +83,22 @@ func (h *handle) close() {
 	}
 }
 
-// Socket returns a socket in the namespace, for requests by ioctl(2).
+// Socket returns a socket in the namespace, for ioctl(2).
 func (r *Conn) Socket() int { return r.socket.fd }
 
-// DeleteLink returns when the device is gone; ENODEV if there was none.
+// DeleteLink deletes a device; ENODEV if it does not exist.
 func (r *Conn) DeleteLink(index int) error {
 	return r.try("DeleteLink", func() error { return r.remover.remove(index) })
 }
 
-// Request begins a request. Execute it with Execute or Do.
+// Request starts a request for Execute or Do.
 func (r *Conn) Request(typ, flags int) *nl.NetlinkRequest {
 	return &nl.NetlinkRequest{
 		NlMsghdr: unix.NlMsghdr{Len: unix.SizeofNlMsghdr, Type: uint16(typ), Flags: uint16(unix.NLM_F_REQUEST | flags)},
 	}
 }
 
-// Do sends a request that has no answer but success or failure.
+// Do sends a request that is only acknowledged.
 func (r *Conn) Do(req *nl.NetlinkRequest) error {
 	req.Flags |= unix.NLM_F_ACK
 	return r.try("Do", func() error {
@@ -111,8 +112,8 @@ func (r *Conn) Execute(req *nl.NetlinkRequest, answers uint16) ([][]byte, error)
 	return ask(r, "Execute", func() ([][]byte, error) { return r.socket.ask(req, answers) })
 }
 
-// Dump repeats a dump that was disturbed by changes, until it is consistent. It gives up after some
-// attempts: under constant change, it returns the last reading.
+// Dump repeats a dump that was interrupted by changes. After some attempts it returns the last
+// result.
 func Dump[T any](read func() ([]T, error)) ([]T, error) {
 	for attempt := 0; ; attempt++ {
 		list, err := read()
@@ -155,7 +156,7 @@ func (r *Conn) SetPort(index int, f PortFlags) error {
 	return r.Do(req)
 }
 
-// SetVXLANLearning changes whether a VXLAN device learns where MACs are.
+// SetVXLANLearning enables or disables MAC learning of a VXLAN device.
 func (r *Conn) SetVXLANLearning(index int, on bool) error {
 	req := r.Request(unix.RTM_NEWLINK, 0)
 	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
@@ -220,9 +221,9 @@ type Address struct {
 	Prefix netip.Prefix
 	Proto  uint8
 	Flags  uint32
-	Valid  time.Duration // until it expires; 0: for ever
-	// Broadcast is the broadcast address of an IPv4 address that is added; invalid: none.
-	// It is not read.
+	Valid  time.Duration // remaining lifetime; 0: unlimited
+	// Broadcast is the broadcast address of an IPv4 address to be added; invalid: none. It is not
+	// read.
 	Broadcast netip.Addr
 }
 
@@ -265,7 +266,7 @@ func (r *Conn) changeAddress(typ, flags int, a Address) error {
 	return r.Do(req)
 }
 
-// Addresses returns those of one device, or of all with index 0.
+// Addresses returns the addresses of one device, or of all with index 0.
 func (r *Conn) Addresses(index int) ([]Address, error) {
 	return Dump(func() ([]Address, error) {
 		req := r.Request(unix.RTM_GETADDR, unix.NLM_F_DUMP)
@@ -356,7 +357,7 @@ func (r *Conn) Neighbours() ([]Neighbour, error) {
 	})
 }
 
-// Neighbour reads one entry.
+// Neighbour reads one entry; ENOENT if it does not exist.
 func (r *Conn) Neighbour(index int, ip netip.Addr) (n Neighbour, err error) {
 	req := r.Request(unix.RTM_GETNEIGH, 0)
 	req.AddData(&netlink.Ndmsg{Family: uint8(Family(ip)), Index: uint32(index)})

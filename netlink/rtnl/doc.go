@@ -2,18 +2,16 @@
 //
 // Contract:
 //
-//   - A change is one request, answered with nil or with an error that wraps the
-//     kernel's errno. [IsGone] reports whether that says that the object, or its device,
-//     does not exist; [IgnoreGone] makes deleting it a success; [Exists] reports whether
-//     it was there already.
-//   - Zero fields of a change leave things as they are. Zero fields of a filter match
-//     everything.
-//   - A dump that changes disturbed is repeated until it is consistent ([Dump]).
-//   - The kernel does not use the index of a device twice: a stale one gives ENODEV.
+//   - A change is one request. It returns nil or an error that wraps the kernel's errno.
+//     [IsGone] reports whether the object, or its device, does not exist; [IgnoreGone]
+//     makes deleting it a success; [Exists] reports whether it already existed.
+//   - Zero fields of a change mean no change. Zero fields of a filter match everything.
+//   - A dump that was interrupted by changes is repeated ([Dump]).
+//   - The kernel does not reuse the index of a device: a stale one gives ENODEV.
 //
-// Events come by package events; the Parse functions decode them.
+// Package events receives events; the Parse functions decode them.
 //
-// Tests break any request by [Conn.InjectFaults].
+// [Conn.InjectFaults] makes requests fail in tests.
 //
-// A Conn may be used by several goroutines at the same time.
+// A Conn is safe for concurrent use.
 package rtnl

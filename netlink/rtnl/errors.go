@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNoDevice: the interface that a value refers to has no device.
+// ErrNoDevice: the interface of a value has no device.
 var ErrNoDevice = errors.New("no such device")
 
-// IsGone reports whether an error says that the object or its device does not exist.
+// IsGone reports whether an error means that the object or its device does not exist.
 func IsGone(err error) bool {
 	var notFound netlink.LinkNotFoundError
 	return errors.Is(err, ErrNoDevice) || errors.As(err, &notFound) ||
@@ -18,7 +18,7 @@ func IsGone(err error) bool {
 		errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EADDRNOTAVAIL)
 }
 
-// IgnoreGone makes the deletion of a missing object succeed.
+// IgnoreGone returns nil if the object did not exist, so that its deletion succeeds.
 func IgnoreGone(err error) error {
 	if IsGone(err) {
 		return nil
@@ -28,7 +28,7 @@ func IgnoreGone(err error) error {
 
 func Exists(err error) bool { return errors.Is(err, unix.EEXIST) }
 
-// IsUnsupported reports whether the kernel lacks what it was asked for.
+// IsUnsupported reports whether the kernel does not support the request.
 func IsUnsupported(err error) bool {
 	return errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EPROTONOSUPPORT)
 }

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RouteEvent is what an event says about a route.
+// RouteEvent is the change of a route.
 type RouteEvent struct {
 	Destination netip.Prefix
 	Table       uint32
@@ -19,12 +19,11 @@ type RouteEvent struct {
 	Gateway     netip.Addr
 	Metric      uint32
 	Deleted     bool
-	// Replaced: the route has taken the place of another one.
+	// Replaced: the route replaced another one.
 	Replaced bool
 }
 
-// ParseRouteEvent returns false for messages that are not about routes, and for those about
-// what the kernel remembers of destinations.
+// ParseRouteEvent returns false for other messages, and for cached (cloned) routes.
 func ParseRouteEvent(m syscall.NetlinkMessage) (r RouteEvent, ok bool) {
 	if m.Header.Type != unix.RTM_NEWROUTE && m.Header.Type != unix.RTM_DELROUTE || len(m.Data) < unix.SizeofRtMsg ||
 		m.Data[0] != unix.AF_INET && m.Data[0] != unix.AF_INET6 || binary.NativeEndian.Uint32(m.Data[8:12])&unix.RTM_F_CLONED != 0 {
@@ -55,8 +54,8 @@ func ParseRouteEvent(m syscall.NetlinkMessage) (r RouteEvent, ok bool) {
 	return r, true
 }
 
-// LinkAttrs reads index, group, name and alias of the device that an event is about. That is little of what the event
-// says, but the agent hears of a pod's devices several times while it makes them.
+// LinkAttrs decodes only index, group, name and alias of the device of an event: wiring a pod
+// causes many link events.
 func LinkAttrs(m syscall.NetlinkMessage) (a netlink.LinkAttrs, ok bool) {
 	if len(m.Data) < unix.SizeofIfInfomsg {
 		return a, false
@@ -75,13 +74,13 @@ func LinkAttrs(m syscall.NetlinkMessage) (a netlink.LinkAttrs, ok bool) {
 	return a, true
 }
 
-// LinkAlias returns the alias of the device that an event is about, "" if it has none.
+// LinkAlias returns the alias of the device of an event, or "".
 func LinkAlias(m syscall.NetlinkMessage) string {
 	a, _ := LinkAttrs(m)
 	return a.Alias
 }
 
-// LinkIsUp reports whether the payload of an event is about a device that is up.
+// LinkIsUp reports whether the device of an event is up.
 func LinkIsUp(ifinfomsg []byte) bool {
 	return len(ifinfomsg) >= unix.SizeofIfInfomsg && binary.NativeEndian.Uint32(ifinfomsg[8:12])&unix.IFF_UP != 0
 }

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What an event says about a device is what decoding all of it gives.
+// LinkAttrs agrees with complete decoding.
 func TestLinkAttrs(t *testing.T) {
 	header := nl.NewIfInfomsg(unix.AF_UNSPEC)
 	header.Index = 17

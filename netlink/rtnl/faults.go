@@ -6,14 +6,13 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Fault is asked before each request, dumps and those of [Conn.Request] included, and may
-// refuse it in place of the kernel, which never sees it: with EBUSY, ENOBUFS, or for
-// dumps netlink.ErrDumpInterrupted. call is the name of the method; for requests of Conn
-// itself "Do" if they change something, "Execute" if they read.
+// Fault is called before each request, including dumps and [Conn.Request], and may fail it in place
+// of the kernel: with EBUSY, ENOBUFS, or for dumps netlink.ErrDumpInterrupted. call is the name of
+// the method; for requests of Conn itself it is "Do" for changes and "Execute" for reads.
 type Fault func(call string) error
 
-// InjectFaults has all further requests ask the function, nil: none. It is for tests, and
-// to be called while no request is under way.
+// InjectFaults sets the Fault of all further requests; nil: none. For tests, while no request is in
+// progress.
 func (r *Conn) InjectFaults(f Fault) { r.fault = f }
 
 func (r *Conn) try(call string, do func() error) error {
@@ -33,7 +32,7 @@ func ask[T any](r *Conn, call string, do func() (T, error)) (answer T, err error
 	return answer, err
 }
 
-// The requests that Contiv leaves to the netlink package.
+// Requests that use the netlink package.
 
 // tryHandle is try with the connection of the netlink package.
 func (r *Conn) tryHandle(call string, do func(*netlink.Handle) error) error {

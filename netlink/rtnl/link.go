@@ -15,8 +15,8 @@ import (
 
 // LinkChange is a set of changes to a link; zero fields change nothing.
 type LinkChange struct {
-	// NetNS is an open network namespace that the link is moved to, before anything else is
-	// changed. It loses its addresses and routes, and is down there unless it is set up.
+	// NetNS is an open network namespace to move the link to first. The move removes its addresses
+	// and routes and sets it down, unless Up.
 	NetNS      netns.NsHandle
 	Name       string
 	Alias      string
@@ -29,8 +29,8 @@ type LinkChange struct {
 	Group      *uint32 // IFLA_GROUP
 }
 
-// SetLink makes all changes in one request; the kernel may stop in the middle
-// when one fails.
+// SetLink applies all changes in one request. If one fails, the kernel may have applied earlier
+// ones.
 func (r *Conn) SetLink(index int, c LinkChange) error {
 	req := r.linkRequest(index, c)
 	if c.Name != "" {
@@ -39,7 +39,7 @@ func (r *Conn) SetLink(index int, c LinkChange) error {
 	return r.Do(req)
 }
 
-// SetLinkNamed does the same to the device with a name, which it keeps.
+// SetLinkNamed is SetLink for a device by name, which it keeps.
 func (r *Conn) SetLinkNamed(name string, c LinkChange) error {
 	req := r.linkRequest(0, c)
 	req.AddData(nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(name)))
@@ -48,9 +48,9 @@ func (r *Conn) SetLinkNamed(name string, c LinkChange) error {
 
 // SetAndRead is SetLinkNamed and LinkByName in one request.
 //
-// It reads a device before it changes it, too. Reading has the kernel do first what it has put off since the device was
-// made without a carrier. While the device is down, that is nothing; once it is up, all others wait until the device has
-// stopped sending.
+// It also reads the device before the change. A read makes the kernel run the pending work of a
+// device made without a carrier. That is fast while the device is down; once it is up, all other
+// requests wait until it has stopped sending.
 func (r *Conn) SetAndRead(name string, c LinkChange) (link netlink.Link, err error) {
 	named := nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(name))
 	set := r.linkRequest(0, c)
@@ -109,12 +109,12 @@ func (r *Conn) linkRequest(index int, c LinkChange) *nl.NetlinkRequest {
 	return req
 }
 
-// Links returns all devices without their counters, which would make up most of the dump.
+// Links returns all devices without statistics, the largest part of a dump.
 func (r *Conn) Links() ([]netlink.Link, error) {
 	return Dump(func() ([]netlink.Link, error) { return r.listLinks("Execute", skipStatistics) })
 }
 
-// LinkList returns all devices with their counters; see Links.
+// LinkList returns all devices with statistics; see Links.
 func (r *Conn) LinkList() ([]netlink.Link, error) { return r.listLinks("LinkList", 0) }
 
 func (r *Conn) listLinks(call string, extMask uint32) ([]netlink.Link, error) {
@@ -137,8 +137,8 @@ func (r *Conn) listLinks(call string, extMask uint32) ([]netlink.Link, error) {
 	})
 }
 
-// Routes returns the routes that match a filter in the fields that mask names
-// (netlink.RT_FILTER_…); without RT_FILTER_TABLE, those of the main table.
+// Routes returns the routes that match filter in the fields of mask (netlink.RT_FILTER_…); without
+// RT_FILTER_TABLE, only of the main table.
 func (r *Conn) Routes(family int, filter *netlink.Route, mask uint64) ([]netlink.Route, error) {
 	return Dump(func() ([]netlink.Route, error) { return r.RouteListFiltered(family, filter, mask) })
 }
@@ -149,25 +149,25 @@ type NewLink struct {
 	Group      uint32
 	Mtu        uint32           // 0: the kernel's choice
 	Mac        net.HardwareAddr // nil: the kernel's choice
-	Lower      int              // index of the device below, 0: none
-	// OneQueue: one queue for each direction, and never more. That is what a veth starts with in any case; but the kernel
-	// makes one for each processor first, and waits until nobody uses those that it then takes out of use.
+	Lower      int              // index of the lower device; 0: none
+	// OneQueue creates one queue per direction. A veth uses one in any case, but by default the
+	// kernel first creates one per processor and waits for the surplus to be unused.
 	OneQueue bool
 	Options  []LinkOption
 }
 
-// LinkIdentity is what a device is known by.
+// LinkIdentity identifies a device.
 type LinkIdentity struct{ Name, Alias string }
 
 // skipStatistics is RTEXT_FILTER_SKIP_STATS.
 const skipStatistics = 1 << 3
 
-// withoutStatistics makes the kernel leave out the counters, most of what it says about a device.
+// withoutStatistics makes the kernel omit statistics, the largest part of its answer.
 func withoutStatistics() *nl.RtAttr {
 	return nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(skipStatistics))
 }
 
-// LinkIdentity reads what the device with an index is known by; ENODEV if there is none.
+// LinkIdentity reads the identity of a device by index; ENODEV if it does not exist.
 func (r *Conn) LinkIdentity(index int) (id LinkIdentity, err error) {
 	req := r.Request(unix.RTM_GETLINK, 0)
 	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
@@ -191,8 +191,8 @@ func (r *Conn) LinkIdentity(index int) (id LinkIdentity, err error) {
 	return id, err
 }
 
-// LinkName returns the name of the device with an index; ENODEV if there is none. It costs a
-// twentieth of LinkIdentity: the kernel neither waits for changes under way nor describes the device.
+// LinkName returns the name of a device by index; ENODEV if it does not exist. It is 20 times as
+// fast as LinkIdentity: the kernel neither waits for pending changes nor describes the device.
 func (r *Conn) LinkName(index int) (string, error) {
 	return ask(r, "LinkName", func() (string, error) {
 		req := ifreq{index: int32(index)}
@@ -201,7 +201,7 @@ func (r *Conn) LinkName(index int) (string, error) {
 	})
 }
 
-// LinkIndex returns the index of the device with a name; ENODEV if there is none.
+// LinkIndex returns the index of a device by name; ENODEV if it does not exist.
 func (r *Conn) LinkIndex(name string) (int, error) {
 	if len(name) >= unix.IFNAMSIZ {
 		return 0, unix.ENODEV
@@ -228,7 +228,7 @@ func (r *Conn) ioctl(request uintptr, req *ifreq) error {
 	return nil
 }
 
-// LinkByName reads the device with a name, without its counters; ENODEV if there is none.
+// LinkByName reads a device by name, without statistics; ENODEV if it does not exist.
 func (r *Conn) LinkByName(name string) (netlink.Link, error) {
 	attr := unix.IFLA_IFNAME
 	if len(name) >= unix.IFNAMSIZ {
@@ -237,7 +237,7 @@ func (r *Conn) LinkByName(name string) (netlink.Link, error) {
 	return r.link("LinkByName", 0, nl.NewRtAttr(attr, nl.ZeroTerminated(name)))
 }
 
-// LinkByIndex reads the device with an index, without its counters; ENODEV if there is none.
+// LinkByIndex reads a device by index, without statistics; ENODEV if it does not exist.
 func (r *Conn) LinkByIndex(index int) (netlink.Link, error) { return r.link("LinkByIndex", index) }
 
 func (r *Conn) link(call string, index int, by ...nl.NetlinkRequestData) (netlink.Link, error) {
@@ -261,7 +261,7 @@ func (r *Conn) link(call string, index int, by ...nl.NetlinkRequestData) (netlin
 	})
 }
 
-// LinkByAlias reads the device with an alias; ENODEV if there is none.
+// LinkByAlias reads a device by alias; ENODEV if it does not exist.
 func (r *Conn) LinkByAlias(alias string) (netlink.Link, error) {
 	links, err := r.Links()
 	if err != nil {
@@ -275,17 +275,17 @@ func (r *Conn) LinkByAlias(alias string) (netlink.Link, error) {
 	return nil, unix.ENODEV
 }
 
-// LinkOption is a parameter of a kind of device.
+// LinkOption is an attribute of a kind of device.
 type LinkOption struct {
 	Attr  int
 	Value []byte
 }
 
-// vethInfoPeer is the attribute of the other end of a veth pair (VETH_INFO_PEER).
+// vethInfoPeer is VETH_INFO_PEER.
 const vethInfoPeer = 1
 
-// VethPeer describes the other end of a device of the kind "veth", which has one queue (NewLink.OneQueue): its name,
-// its MTU (0: the kernel's choice), and the network namespace it is made in (an open file; nil: the same).
+// VethPeer describes the peer of a veth with one queue (NewLink.OneQueue): its name, its MTU (0:
+// the kernel's choice), and its network namespace (an open file; nil: the same).
 func VethPeer(name string, mtu uint32, ns *os.File) LinkOption {
 	attrs := append(oneQueue(), nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(name)))
 	if mtu != 0 {

@@ -8,34 +8,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Groups of events about Netconf (linux/rtnetlink.h).
+// Multicast groups of Netconf events (linux/rtnetlink.h).
 const (
 	GroupIPv4Netconf = 24 // RTNLGRP_IPV4_NETCONF
 	GroupIPv6Netconf = 25 // RTNLGRP_IPV6_NETCONF
 )
 
-// AllDevices is the Index of a Netconf that holds for all devices, such as
-// net.ipv4.conf.all.
+// AllDevices is the Index of settings for all devices, such as net.ipv4.conf.all.
 const AllDevices = -1
 
-// Netconf is some of the sysctls of a device for one IP version.
+// Netconf holds some sysctls of a device for one IP version.
 type Netconf struct {
 	Family     int
 	Index      int
 	Forwarding Switch
 }
 
-// Switch is a setting that may be left out of a message.
+// Switch is a setting that may be missing in a message.
 type Switch int
 
-// The states of a Switch.
 const (
-	Untold Switch = iota
+	Unset Switch = iota
 	Off
 	On
 )
 
-// Netconfs returns those of all devices.
+// Netconfs returns the settings of all devices.
 func (r *Conn) Netconfs(family int) ([]Netconf, error) {
 	return Dump(func() ([]Netconf, error) {
 		req := r.Request(unix.RTM_GETNETCONF, unix.NLM_F_DUMP)
@@ -51,7 +49,7 @@ func (r *Conn) Netconfs(family int) ([]Netconf, error) {
 	})
 }
 
-// sizeofNetconf is that of struct netconfmsg.
+// sizeofNetconf is the size of struct netconfmsg.
 const sizeofNetconf = 4
 
 // Attributes of linux/netconf.h.
@@ -60,7 +58,7 @@ const (
 	netconfForwarding = 2 // NETCONFA_FORWARDING
 )
 
-// netconfHeader is a struct netconfmsg.
+// netconfHeader is struct netconfmsg.
 type netconfHeader int
 
 func (h netconfHeader) Len() int { return sizeofNetconf }

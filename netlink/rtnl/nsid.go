@@ -16,11 +16,11 @@ const (
 
 const (
 	noNSID = -1
-	// anyNSID, as the number to be assigned, stands for one that is free: NETNSA_NSID_NOT_ASSIGNED.
+	// anyNSID requests a free ID: NETNSA_NSID_NOT_ASSIGNED.
 	anyNSID = ^uint32(0)
 )
 
-// GetNetNsIdByFd returns the number that an open network namespace has in this one, negative if none.
+// GetNetNsIdByFd returns the ID of an open network namespace in this one, negative if none.
 func (r *Conn) GetNetNsIdByFd(fd int) (int, error) {
 	return ask(r, "GetNetNsIdByFd", func() (int, error) {
 		nsid, errs := r.nsid(r.nsidRequest(unix.RTM_GETNSID, fd))
@@ -28,7 +28,8 @@ func (r *Conn) GetNetNsIdByFd(fd int) (int, error) {
 	})
 }
 
-// AssignNetNsIdByFd gives an open network namespace a number in this one, unless it has one, and returns it.
+// AssignNetNsIdByFd returns the ID of an open network namespace in this one, and assigns one if
+// necessary.
 func (r *Conn) AssignNetNsIdByFd(fd int) (int, error) {
 	return ask(r, "AssignNetNsIdByFd", func() (int, error) {
 		assign := r.nsidRequest(unix.RTM_NEWNSID, fd)
@@ -49,7 +50,7 @@ func (r *Conn) nsidRequest(typ, fd int) *nl.NetlinkRequest {
 	return req
 }
 
-// nsid sends requests and returns the number in the answer.
+// nsid sends requests and returns the ID in the answer.
 func (r *Conn) nsid(reqs ...*nl.NetlinkRequest) (nsid int, errs []error) {
 	const header = 4 // struct rtgenmsg, padded
 	nsid = noNSID

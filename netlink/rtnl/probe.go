@@ -12,10 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// HasVRFDevices reports whether the kernel has devices of the kind "vrf". It asks for one
-// without saying which table, which none can be made of: a kernel that knows the kind misses
-// the table. Nothing is made, not even the policy rule that comes with the first VRF device
-// of a network namespace. The kernel loads the module if it has it.
+// HasVRFDevices reports whether the kernel supports VRF devices. It requests one without a table: a
+// kernel that knows the kind refuses it for that. It creates nothing, not even the policy rule of
+// the first VRF device. The kernel loads the module if available.
 func (r *Conn) HasVRFDevices() (bool, error) {
 	err := r.AddLink(NewLink{Name: "contiv-probe", Kind: "vrf"})
 	switch {
@@ -29,9 +28,8 @@ func (r *Conn) HasVRFDevices() (bool, error) {
 	return false, fmt.Errorf("trying whether the kernel has VRF devices: %w", err)
 }
 
-// StoresAddressProtocol reports whether the kernel stores the protocol of addresses
-// (IFA_PROTO, Linux 5.18, and kernels that it was brought back to). It tries, once for
-// the process, in a network namespace of its own that ends with the answer.
+// StoresAddressProtocol reports whether the kernel stores the protocol of addresses (IFA_PROTO,
+// Linux 5.18 or backported). It tries once per process, in a temporary network namespace.
 var StoresAddressProtocol = sync.OnceValues(func() (stores bool, err error) {
 	err = Try(func(c *Conn) error {
 		tried := Address{Index: Loopback, Prefix: netip.MustParsePrefix("127.0.0.2/32"), Proto: 121}
@@ -48,10 +46,10 @@ var StoresAddressProtocol = sync.OnceValues(func() (stores bool, err error) {
 	return stores, nil
 })
 
-// Loopback is the index of the loopback of each namespace.
+// Loopback is the index of the loopback device of each namespace.
 const Loopback = 1
 
-// Try calls try with a network namespace of its own, which ends with the call: what the kernel can do is tried there.
+// Try calls try with a temporary network namespace, to probe features of the kernel.
 func Try(try func(*Conn) error) error {
 	return namespace.InNew(func() error {
 		ns, err := netns.Get()

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The probe finds out what making a device finds out, and makes nothing, not even the policy rule that
-// comes with the first one.
+// The probe agrees with making a device, and creates nothing, not even the policy rule of the first
+// device.
 func TestHasVRFDevices(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root: network namespaces")
@@ -51,7 +51,7 @@ func TestHasVRFDevices(t *testing.T) {
 	})
 }
 
-// inNewNamespace calls fn with a connection to a network namespace of its own.
+// inNewNamespace calls fn with a connection to a new network namespace.
 func inNewNamespace(t *testing.T, fn func(*Conn)) {
 	t.Helper()
 	err := Try(func(c *Conn) error {
@@ -63,7 +63,7 @@ func inNewNamespace(t *testing.T, fn func(*Conn)) {
 	}
 }
 
-// The probe finds what recent kernels have, and leaves nothing in this namespace.
+// The probe finds the feature of recent kernels, and leaves nothing in this namespace.
 func TestStoresAddressProtocol(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root: network namespaces")
@@ -77,7 +77,7 @@ func TestStoresAddressProtocol(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Kernels may have it earlier, none from 5.18 on lacks it.
+	// Earlier kernels may have it; all from 5.18 on do.
 	var name unix.Utsname
 	var major, minor int
 	if err := unix.Uname(&name); err != nil {
@@ -85,7 +85,7 @@ func TestStoresAddressProtocol(t *testing.T) {
 	}
 	_, err = fmt.Sscanf(unix.ByteSliceToString(name.Release[:]), "%d.%d", &major, &minor)
 	if modern := err == nil && (major > 5 || major == 5 && minor >= 18); modern && !stores {
-		t.Error("the probe denies what this kernel has")
+		t.Error("the probe misses a feature of this kernel")
 	}
 	c, err := New(before)
 	if err != nil {

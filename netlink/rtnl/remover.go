@@ -11,24 +11,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// remover deletes devices. RTM_DELLINK takes tens of milliseconds, nearly all of them after the
-// device has ceased to exist: the kernel waits until no CPU can be using its memory any more. The
-// caller need not wait for that:
+// remover deletes devices. RTM_DELLINK takes tens of milliseconds, mostly after the device has
+// disappeared, while the kernel waits until no CPU uses its memory. The caller need not wait for
+// that:
 //
 //	remove ──RTM_DELLINK──> kernel: device is gone ──RTM_DELLINK (echo)──> remove returns
 //	                                memory is free ──acknowledgement─────> the socket is free
 //
-// The echo (NLM_F_ECHO) confirms that the device and its peer are unlinked and flushed; their names
-// are free. Kernels before 6.2 send none: then remove returns with the acknowledgement.
+// The echo (NLM_F_ECHO) confirms that the device and its peer are unlinked and flushed, and their
+// names are free. Kernels before 6.2 send none; remove then returns with the acknowledgement.
 type remover struct {
 	NS netns.NsHandle
-	// slots bounds the removals under way. Each has a socket of its own, nil until
-	// it is needed.
+	// slots limits concurrent removals. Each has its own socket, nil until needed.
 	slots   chan *nl.NetlinkSocket
 	pending sync.WaitGroup
 }
 
-// MaxRemovals: what more of them would gain is little.
+// MaxRemovals limits concurrent removals; more would gain little.
 const MaxRemovals = 16
 
 func newRemover(ns netns.NsHandle) *remover {
@@ -39,7 +38,7 @@ func newRemover(ns netns.NsHandle) *remover {
 	return r
 }
 
-// close waits for the removals under way.
+// close waits for the removals in progress.
 func (r *remover) close() {
 	r.pending.Wait()
 	for range MaxRemovals {
@@ -49,7 +48,7 @@ func (r *remover) close() {
 	}
 }
 
-// remove returns when the device is gone; ENODEV if there was none.
+// remove deletes a device; ENODEV if it does not exist.
 func (r *remover) remove(index int) error {
 	s := <-r.slots
 	if s == nil {
@@ -68,7 +67,7 @@ func (r *remover) remove(index int) error {
 	r.pending.Go(func() {
 		err := s.Send(req) // returns when the kernel is done
 		if err != nil {
-			s.Close() // ends receiving
+			s.Close() // ends the receiver
 		}
 		sent <- err
 	})
@@ -118,7 +117,7 @@ func receiveRemoval(s *nl.NetlinkSocket, seq uint32, index int, gone chan<- erro
 	}
 }
 
-// LinkIndex returns the index of the device that a message is about.
+// LinkIndex returns the index of the device of a message.
 func LinkIndex(data []byte) int {
 	if len(data) < unix.SizeofIfInfomsg {
 		return 0

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RouteAdd adds a route; EEXIST if there is one with its destination, metric and table.
+// RouteAdd adds a route; EEXIST if a route has the same destination, metric and table.
 func (r *Conn) RouteAdd(route *netlink.Route) error {
 	if !isPlain(*route) {
 		return r.tryHandle("RouteAdd", func(h *netlink.Handle) error { return h.RouteAdd(route) })
@@ -25,14 +25,14 @@ func (r *Conn) RouteAdd(route *netlink.Route) error {
 	})
 }
 
-// isPlain reports whether plainRoute knows all that is set of a route.
+// isPlain reports whether plainRoute supports all fields that are set.
 func isPlain(route netlink.Route) bool {
 	route.LinkIndex, route.Scope, route.Dst, route.Gw, route.Protocol = 0, 0, nil, nil, 0
 	route.Priority, route.Family, route.Table, route.Type, route.Flags = 0, 0, 0, 0, 0
 	return reflect.ValueOf(route).IsZero()
 }
 
-// plainRoute is the request to add a route with one path.
+// plainRoute returns the request to add a route with one path.
 func (r *Conn) plainRoute(route *netlink.Route) (*nl.NetlinkRequest, error) {
 	if route.Dst == nil {
 		return nil, errors.New("route has no destination")
@@ -69,7 +69,7 @@ func (r *Conn) plainRoute(route *netlink.Route) (*nl.NetlinkRequest, error) {
 	return req, nil
 }
 
-// addrOf returns an address without the form IPv4 in IPv6; invalid for nil.
+// addrOf returns an address, with IPv4 unmapped; invalid for nil.
 func addrOf(ip net.IP) netip.Addr {
 	addr, _ := netip.AddrFromSlice(ip)
 	return addr.Unmap()

@@ -14,7 +14,7 @@ func network(text string) *net.IPNet {
 	return n
 }
 
-// A plain route is the one that the netlink package makes.
+// A plain route equals one made by the netlink package.
 func TestPlainRoutes(t *testing.T) {
 	c := newConn(t)
 	if err := c.AddLink(NewLink{Name: "near", Kind: "veth", Options: []LinkOption{VethPeer("far", 0, nil)}}); err != nil {

@@ -10,11 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Rule is a policy rule (`ip rule`). The netlink package does not tell the action of
-// those that it reads.
+// Rule is a policy rule (`ip rule`). The netlink package does not read the action.
 type Rule struct {
 	Family int
-	// Pref is its preference: the lowest is asked first.
+	// Pref is the priority: the lowest is evaluated first.
 	Pref   uint32
 	Action uint8 // FR_ACT_…
 	Table  uint32
@@ -26,15 +25,15 @@ type Rule struct {
 	Src    netip.Prefix
 	Dst    netip.Prefix
 	Proto  uint8
-	// L3mdev: the table is that of the VRF device which the packet belongs to.
+	// L3mdev: the table is the one of the packet's VRF device
 	L3mdev bool
-	// Odd: it has a selector or a property that this type has no room for.
+	// Odd: it has a selector or property that this type does not support
 	Odd bool
 }
 
 const sizeofRuleHeader = 12
 
-// fraL3mdev is FRA_L3MDEV, which the netlink package does not know.
+// fraL3mdev is FRA_L3MDEV.
 const fraL3mdev = 19
 
 func (r *Conn) AddRule(rule Rule) error {
@@ -85,7 +84,7 @@ func (r *Conn) changeRule(typ, flags int, rule Rule) error {
 	return r.Do(req)
 }
 
-// Rules returns all rules of a family, in their order.
+// Rules returns all rules of a family, in order.
 func (r *Conn) Rules(family int) ([]Rule, error) {
 	return Dump(func() ([]Rule, error) {
 		req := r.Request(unix.RTM_GETRULE, unix.NLM_F_DUMP)

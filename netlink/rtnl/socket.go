@@ -15,13 +15,13 @@ import (
 // answerBuffer holds any answer: the kernel fills at most 32 KiB of a dump.
 const answerBuffer = 64 << 10
 
-// buffers are shared by all sockets. (netlink.Handle allocates 64 KiB for each message that it receives:
-// wiring a pod takes dozens. One for each socket would be as many as there are pods.)
+// buffers are shared by all sockets, since sockets are as many as pods. (netlink.Handle allocates
+// 64 KiB per received message; wiring a pod takes dozens.)
 var buffers = sync.Pool{New: func() any { return new([answerBuffer]byte) }}
 
 // socket sends requests and receives their answers.
 type socket struct {
-	mu  sync.Mutex // held from the sending of requests to their last answer
+	mu  sync.Mutex // held from sending requests to their last answer
 	fd  int
 	seq uint32
 }
@@ -36,13 +36,13 @@ func openSocket() (*socket, error) {
 		unix.Close(fd)
 		return nil, err
 	}
-	// With strict checking the kernel filters dumps by what the header says.
-	// Kernels without it send more, which the callers filter out.
+	// With strict checking the kernel filters dumps. Kernels without it send more, which callers
+	// filter.
 	_ = unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_GET_STRICT_CHK, 1)
 	return &socket{fd: fd}, nil
 }
 
-// close waits for the requests under way.
+// close waits for the requests in progress.
 func (s *socket) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -50,7 +50,7 @@ func (s *socket) close() {
 	s.fd = -1
 }
 
-// ask sends a request and returns the payloads of its answers of a type, 0: of any type.
+// ask sends a request and returns the payloads of its answers of a type; 0: of any type.
 func (s *socket) ask(req *nl.NetlinkRequest, answers uint16) (payloads [][]byte, err error) {
 	errs := s.exchange([]*nl.NetlinkRequest{req}, func(_ int, typ uint16, payload []byte) {
 		if answers == 0 || typ == answers {
@@ -60,10 +60,10 @@ func (s *socket) ask(req *nl.NetlinkRequest, answers uint16) (payloads [][]byte,
 	return payloads, errs[0]
 }
 
-// exchange sends a few requests at once: their answers must fit into the receive buffer of the
-// socket. The kernel executes all of them in order, also after one failed. exchange returns the
-// error of each, and calls answer with the index of the request, the type and the payload of each
-// answer; the payload is valid during the call.
+// exchange sends a few requests at once; their answers must fit into the socket's receive buffer.
+// The kernel executes all of them in order, even after an error. exchange returns the error of
+// each. It calls answer with the index of the request, and the type and payload of each answer; the
+// payload is valid during the call.
 func (s *socket) exchange(reqs []*nl.NetlinkRequest, answer func(i int, typ uint16, payload []byte)) []error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,7 +89,7 @@ func (s *socket) exchange(reqs []*nl.NetlinkRequest, answer func(i int, typ uint
 		})
 		sender, _ := from.(*unix.SockaddrNetlink)
 		switch {
-		case err != nil: // ENOBUFS: what was answered is not known
+		case err != nil: // ENOBUFS: answers were lost
 			e.endAll(err)
 		case n > len(buffer):
 			e.endAll(fmt.Errorf("the kernel's answer has %d bytes, more than %d", n, len(buffer)))
@@ -108,17 +108,17 @@ func retryInterrupted(call func() error) error {
 	}
 }
 
-// exchange is some requests that have been sent together.
+// exchange holds requests that were sent together.
 type exchange struct {
 	reqs   []*nl.NetlinkRequest
 	errs   []error
 	ended  []bool
-	open   int // requests that have not ended
+	open   int // requests in progress
 	first  uint32
 	answer func(i int, typ uint16, payload []byte)
 }
 
-// receive takes the messages of a datagram. Those of earlier requests are left out.
+// receive handles the messages of a datagram. It ignores answers to earlier requests.
 func (e *exchange) receive(data []byte) {
 	for len(data) >= unix.SizeofNlMsghdr {
 		size := int(binary.NativeEndian.Uint32(data))
@@ -155,7 +155,7 @@ func (e *exchange) take(i int, typ, flags uint16, payload []byte) {
 	}
 }
 
-// end notes that a request has no further answers.
+// end records that a request is complete.
 func (e *exchange) end(i int, err error) {
 	if e.ended[i] {
 		return

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// newConn returns a connection to a namespace of its own.
+// newConn returns a connection to a new namespace.
 func newConn(tb testing.TB) *Conn {
 	tb.Helper()
 	if os.Getuid() != 0 {
@@ -23,7 +23,7 @@ func newConn(tb testing.TB) *Conn {
 	}
 	made := make(chan netns.NsHandle, 1)
 	go func() {
-		runtime.LockOSThread() // and never unlocks: the thread ends with the goroutine
+		runtime.LockOSThread() // and stays locked: the thread ends with the goroutine
 		ns, _ := netns.New()
 		made <- ns
 	}()
@@ -48,8 +48,7 @@ func up(c *Conn, index int) *nl.NetlinkRequest {
 	return req
 }
 
-// Requests that are sent together are executed in order, each with its own result, whatever
-// became of those before.
+// Requests sent together are executed in order, each with its own result, even after errors.
 func TestRequestsSentTogether(t *testing.T) {
 	const devices = 8
 	c := newConn(t)
@@ -110,7 +109,7 @@ func TestDevicesAreFound(t *testing.T) {
 	}
 }
 
-// Answers to a request that was given up are not taken for those to the next.
+// Late answers are not mistaken for answers to the next request.
 func TestLateAnswersAreLeftOut(t *testing.T) {
 	c := newConn(t)
 	late := c.Request(unix.RTM_GETLINK, unix.NLM_F_ACK)
@@ -149,7 +148,7 @@ func TestConnIsUsedConcurrently(t *testing.T) {
 	wg.Wait()
 }
 
-// BenchmarkLinkByName bounds what a request allocates.
+// BenchmarkLinkByName measures the allocations of a request.
 func BenchmarkLinkByName(b *testing.B) {
 	c := newConn(b)
 	b.ReportAllocs()
@@ -160,8 +159,7 @@ func BenchmarkLinkByName(b *testing.B) {
 	}
 }
 
-// The kernel makes no queue of a pair of devices that it would have to take out of use again, while
-// all other changes wait.
+// The kernel makes no queues of a pair that it would have to remove again, blocking other changes.
 func TestPairWithOneQueue(t *testing.T) {
 	c := newConn(t)
 	if err := c.AddLink(NewLink{Name: "near", Kind: "veth", OneQueue: true, Options: []LinkOption{VethPeer("far", 0, nil)}}); err != nil {
@@ -178,7 +176,7 @@ func TestPairWithOneQueue(t *testing.T) {
 	}
 }
 
-// What SetAndRead returns is the device after the change.
+// SetAndRead returns the device after the change.
 func TestDeviceIsReadAfterTheChange(t *testing.T) {
 	c := newConn(t)
 	if err := c.AddLink(NewLink{Name: "near", Kind: "veth", OneQueue: true, Options: []LinkOption{VethPeer("far", 0, nil)}}); err != nil {

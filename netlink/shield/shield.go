@@ -1,8 +1,8 @@
-// Package shield hides a device's received packets from the host's own stack, for a program that
-// reads the device by packet sockets. The stack would answer for addresses that it has, and refuse
-// connections to those it does not.
+// Package shield hides packets received by a device from the host's own stack, for a program that
+// reads the device by packet sockets. Otherwise the stack would answer for its own addresses and
+// refuse connections to others.
 //
-//	device ──> packet sockets ──> chain of nftables, named like the device ──> (nothing)
+//	device ──> packet sockets ──> nftables chain, named like the device ──> (nothing)
 package shield
 
 import (
@@ -14,19 +14,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Table is the table, of the family netdev, that holds the chains.
+// Table is the table, of the family netdev, with the chains.
 const Table = "contiv-vpp"
 
-// Passed selects the packets that the host still receives. The zero value is nothing.
+// Passed selects the packets that the host still receives; by default, none.
 type Passed struct {
-	// Configuration is what keeps the device's addresses valid, which are router
-	// advertisements and DHCP.
+	// Configuration: router advertisements and DHCP, which keep the device's addresses valid.
 	Configuration bool
-	// IPv4, with ARP, and IPv6 are all packets of that version.
+	// IPv4, with ARP, and IPv6: all packets of that version.
 	IPv4, IPv6 bool
 }
 
-// On shields a device, or changes what is passed.
+// On shields a device, or changes the passed packets.
 func On(ns netns.NsHandle, device string, passed Passed) error {
 	return change(ns, device, func(c *nftables.Conn, _ int) {
 		chain := c.AddChain(&nftables.Chain{
@@ -47,16 +46,16 @@ func On(ns netns.NsHandle, device string, passed Passed) error {
 	})
 }
 
-// Off ends that. A device that is not shielded is no error.
+// Off removes the shield of a device, if any.
 func Off(ns netns.NsHandle, device string) error {
 	return change(ns, device, func(c *nftables.Conn, others int) {
 		if others == 0 {
-			c.DelTable(c.AddTable(&nftables.Table{Family: nftables.TableFamilyNetdev, Name: Table})) // added so that there is one
+			c.DelTable(c.AddTable(&nftables.Table{Family: nftables.TableFamilyNetdev, Name: Table})) // added so that the deletion succeeds
 		}
 	})
 }
 
-// change removes the chain of a device, and lets next add changes to the same transaction.
+// change removes the chain of a device; next adds changes to the same transaction.
 func change(ns netns.NsHandle, device string, next func(c *nftables.Conn, others int)) error {
 	c, err := nftables.New(nftables.WithNetNSFd(int(ns)))
 	if err != nil {
@@ -94,7 +93,7 @@ func ofType(etherType uint16) []expr.Any {
 	return equals(&expr.Meta{Key: expr.MetaKeyPROTOCOL, Register: 1}, binary.BigEndian.AppendUint16(nil, etherType))
 }
 
-// protocol matches a protocol of IP, whose number is at an offset of the header.
+// protocol matches an IP protocol at an offset of the header.
 func protocol(etherType uint16, offset uint32, number byte) []expr.Any {
 	return append(ofType(etherType), field(expr.PayloadBaseNetworkHeader, offset, []byte{number})...)
 }

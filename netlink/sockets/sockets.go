@@ -1,7 +1,7 @@
-// Package sockets lists sockets that receive from everybody, and ends connections of TCP by their sockets, as ss -K does: the kernel
-// resets the other end, and whoever has the socket is told ECONNABORTED.
+// Package sockets lists unconnected sockets that receive from any peer, and ends TCP connections by their
+// sockets, like ss -K: the kernel resets the other end, and the owner of the socket gets ECONNABORTED.
 //
-//	connections ──> sockets of a network namespace (sock_diag) ──those that are exactly one of them──> SOCK_DESTROY, by their cookies
+//	connections ──> sockets of a network namespace (sock_diag) ──exact matches──> SOCK_DESTROY, by cookie
 package sockets
 
 import (
@@ -17,14 +17,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Connection is a connection as its socket knows it.
+// Connection is a connection as seen by its socket.
 type Connection struct{ Local, Remote netip.AddrPort }
 
-// ErrUnsupported says that the kernel ends no connections.
+// ErrUnsupported: the kernel cannot end connections.
 var ErrUnsupported = errors.New("this Linux kernel lacks CONFIG_INET_DIAG_DESTROY")
 
-// The messages of sock_diag: struct inet_diag_req_v2 is 8 bytes and an identity, struct inet_diag_msg begins with 4 bytes and
-// an identity. That is ports (2 each) and addresses (16 each) of both ends, the index of an interface (4) and a cookie (8).
+// Messages of sock_diag: struct inet_diag_req_v2 is 8 bytes and an identity, struct inet_diag_msg
+// begins with 4 bytes and an identity. An identity has the ports (2 bytes each) and addresses (16
+// each) of both ends, the index of an interface (4) and a cookie (8).
 const (
 	requestHead = 8
 	answerHead  = 4
@@ -33,16 +34,16 @@ const (
 	stateAt     = 1 // of an answer
 )
 
-// States of sockets that are connections, without those that a listener has and those that wait for late packets.
+// States of connections, except embryonic ones of a listener and TIME_WAIT.
 const opening = 1 << unix.BPF_TCP_SYN_SENT
 const connected = 1<<unix.BPF_TCP_ESTABLISHED | 1<<unix.BPF_TCP_FIN_WAIT1 | 1<<unix.BPF_TCP_FIN_WAIT2 |
 	1<<unix.BPF_TCP_CLOSE_WAIT | 1<<unix.BPF_TCP_LAST_ACK | 1<<unix.BPF_TCP_CLOSING
 
-// Supported returns ErrUnsupported if the kernel ends no connections.
+// Supported returns ErrUnsupported if the kernel cannot end connections.
 func Supported() error {
 	return in(netns.None(), func(s *nl.NetlinkSocket) error {
 		none := request(unix.AF_INET, unix.IPPROTO_TCP, 0)
-		none[cookieAt] = 1 // and without ports: that is no socket
+		none[cookieAt] = 1 // without ports: no socket matches
 		err := call(s, nl.SOCK_DESTROY, none, nil)
 		if errors.Is(err, unix.ENOENT) {
 			return nil
@@ -51,14 +52,15 @@ func Supported() error {
 	})
 }
 
-// Destroy ends those of the connections that have a socket in a network namespace, and returns them; those that are true, also while they
-// are being opened. No other socket is touched: neither a listener nor one that gets the addresses and ports meanwhile.
+// Destroy ends the connections that have a socket in a network namespace, and returns them.
+// Connections being opened are ended only if their value is true. The cookie protects listeners and
+// later connections with the same addresses and ports.
 func Destroy(ns netns.NsHandle, connections map[Connection]bool) (ended []Connection, err error) {
 	if len(connections) == 0 {
 		return nil, nil
 	}
 	err = in(ns, func(s *nl.NetlinkSocket) error {
-		for _, family := range []byte{unix.AF_INET, unix.AF_INET6} { // sockets of the second have connections of IPv4, too
+		for _, family := range []byte{unix.AF_INET, unix.AF_INET6} { // IPv6 sockets include mapped IPv4 connections
 			var found [][]byte
 			if err := call(s, nl.SOCK_DIAG_BY_FAMILY, request(family, unix.IPPROTO_TCP, connected|opening), func(answer []byte) {
 				if len(answer) < answerHead+identity {
@@ -87,7 +89,7 @@ func Destroy(ns netns.NsHandle, connections map[Connection]bool) (ended []Connec
 	return ended, err
 }
 
-// in calls do with a socket of sock_diag in a network namespace; none: that of the calling thread.
+// in calls do with a sock_diag socket in a network namespace (none: of the calling thread).
 func in(ns netns.NsHandle, do func(s *nl.NetlinkSocket) error) error {
 	s, err := nl.GetNetlinkSocketAt(ns, netns.None(), unix.NETLINK_INET_DIAG)
 	if err != nil {
@@ -101,7 +103,7 @@ func in(ns netns.NsHandle, do func(s *nl.NetlinkSocket) error) error {
 	return do(s)
 }
 
-// call sends a request, and hands over the answers if answers are asked for.
+// call sends a request. With answers, it is a dump.
 func call(s *nl.NetlinkSocket, kind int, payload []byte, answers func([]byte)) error {
 	flags := unix.NLM_F_ACK
 	if answers != nil {
@@ -119,7 +121,7 @@ func call(s *nl.NetlinkSocket, kind int, payload []byte, answers func([]byte)) e
 	switch {
 	case errors.Is(err, unix.EOPNOTSUPP):
 		return ErrUnsupported
-	case errors.Is(err, netlink.ErrDumpInterrupted), errors.Is(err, unix.ENOENT) && answers != nil: // the latter of a kernel without IPv6
+	case errors.Is(err, netlink.ErrDumpInterrupted), errors.Is(err, unix.ENOENT) && answers != nil: // ENOENT: a kernel without IPv6
 		return nil
 	}
 	return err
@@ -132,7 +134,7 @@ func request(family, protocol byte, states uint32) []byte {
 	return r
 }
 
-// connectionOf reads the connection of an answer; that of a socket of IPv6 to an address of IPv4 is one of IPv4.
+// connectionOf decodes the connection of an answer. Mapped IPv4 addresses are unmapped.
 func connectionOf(answer []byte) Connection {
 	id := answer[answerHead:]
 	end := func(port, addr []byte) netip.AddrPort {

@@ -16,14 +16,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A connection ends at both sides. The listener, other connections of the client, and those with the same addresses and ports in
-// another namespace do not.
+// Both ends of the connection get errors. The listener, other connections, and one with the same
+// addresses and ports in another namespace stay.
 func TestDestroy(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("making network namespaces takes root: run the test as root")
 	}
 	if err := Supported(); err != nil {
-		t.Skipf("%v: run the test on a kernel that has it, such as that of a distribution", err)
+		t.Skipf("%v: run the test on a distribution kernel", err)
 	}
 	for name, c := range map[string]struct {
 		addr             string
@@ -54,9 +54,9 @@ func TestDestroy(t *testing.T) {
 				who  string
 				conn net.Conn
 				want error
-			}{{"whoever has the socket", victim, syscall.ECONNABORTED}, {"the other end", server, syscall.ECONNRESET}} {
+			}{{"the owner of the socket", victim, syscall.ECONNABORTED}, {"the other end", server, syscall.ECONNRESET}} {
 				if _, err := side.conn.Read(make([]byte, 1)); !errors.Is(err, side.want) {
-					t.Errorf("%s is told %v, want %v", side.who, err, side.want)
+					t.Errorf("%s got %v, want %v", side.who, err, side.want)
 				}
 			}
 			if ended, err := Destroy(here.ns, map[Connection]bool{end: true}); err != nil || len(ended) > 0 {
@@ -64,18 +64,18 @@ func TestDestroy(t *testing.T) {
 			}
 			requireOpen(t, "another connection", other, otherServer)
 			requireOpen(t, "the same in another namespace", twin, twinServer)
-			here.connect(t, 1002) // the listener is there
+			here.connect(t, 1002) // the listener is still running
 		})
 	}
 }
 
-// A connection that is being opened ends only if that is asked for.
+// A connection being opened ends only on request.
 func TestDestroyWhatIsBeingOpened(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("making network namespaces takes root: run the test as root")
 	}
 	if err := Supported(); err != nil {
-		t.Skipf("%v: run the test on a kernel that has it, such as that of a distribution", err)
+		t.Skipf("%v: run the test on a distribution kernel", err)
 	}
 	nobody := Connection{Local: netip.MustParseAddrPort("127.0.0.1:1000"), Remote: netip.MustParseAddrPort("192.0.2.1:80")}
 	s := newSite(t, netip.MustParseAddrPort("127.0.0.1:8080"), false)
@@ -144,7 +144,7 @@ func newSite(t *testing.T, addr netip.AddrPort, mapped bool) *site {
 	return s
 }
 
-// connect connects to the server from a port, by a socket of IPv6 if the site is mapped, and returns both ends.
+// connect connects to the server from a port, with an IPv6 socket if mapped, and returns both ends.
 func (s *site) connect(t *testing.T, port uint16) (client, server net.Conn) {
 	t.Helper()
 	err := namespace.In(s.ns, func() error {

@@ -9,11 +9,11 @@ import (
 
 var errShort = errors.New("the kernel's answer is shorter than it says")
 
-// baseNames of the chains that packets come by, by their hooks.
+// baseNames are the names of base chains, by hook.
 var baseNames = [hooks]string{"PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"}
 
-// parse reads the entries of a table. Chains lie one after the other: those of the user begin with
-// an entry that has their name, and all end with their policy, or with a return.
+// parse decodes the entries of a table. Chains follow each other: user chains begin with an entry
+// with their name, and all end with their policy or a return.
 func parse(f Family, table string, info, entries []byte) (*Table, error) {
 	valid := binary.NativeEndian.Uint32(info[tableNameSize:])
 	at := func(index int) int { return int(binary.NativeEndian.Uint32(info[tableNameSize+4+4*index:])) }
@@ -25,7 +25,7 @@ func parse(f Family, table string, info, entries []byte) (*Table, error) {
 		}
 	}
 	t := &Table{Name: table}
-	named := map[int]string{} // chains, by the offset of their first rule
+	named := map[int]string{} // chains by the offset of their first rule
 	jumps := map[*Rule]int{}
 	for offset := 0; offset < len(entries); {
 		r, head, jump, next, err := f.rule(entries[offset:])
@@ -36,7 +36,7 @@ func parse(f Family, table string, info, entries []byte) (*Table, error) {
 			t.Chains = append(t.Chains, Chain{Name: baseNames[hook], Base: true, Hook: hook})
 			named[offset] = baseNames[hook]
 		}
-		if head != "" { // the last one, of the table, has no rules
+		if head != "" { // the last one, which ends the table, has no rules
 			t.Chains = append(t.Chains, Chain{Name: head})
 			named[offset+next] = head
 		} else if len(t.Chains) == 0 {
@@ -57,8 +57,8 @@ func parse(f Family, table string, info, entries []byte) (*Table, error) {
 	return t, nil
 }
 
-// rule reads the entry at the beginning of data: a rule, which may go on at the offset jump, or the
-// head of a chain; next is the size of the entry.
+// rule decodes the first entry in data: a rule, which may jump to an offset, or the head of a
+// chain. next is the size of the entry.
 func (f Family) rule(data []byte) (r *Rule, head string, jump, next int, err error) {
 	if len(data) < f.entry {
 		return nil, "", 0, 0, errShort
@@ -78,7 +78,7 @@ func (f Family) rule(data []byte) (r *Rule, head string, jump, next int, err err
 	ip = ip[4*name:]
 	r.Protocol = uint8(binary.NativeEndian.Uint16(ip))
 	flags, inverted := ip[2], ip[3]
-	if f == IPv6 { // tos is between them
+	if f == IPv6 { // tos precedes the flags
 		flags, inverted = ip[3], ip[4]
 	}
 	r.Inverted = inverted
@@ -127,7 +127,7 @@ func extension(data []byte) (x Extension, size int, err error) {
 	return Extension{Name: text(data[2 : extensionHead-1]), Revision: data[extensionHead-1], Data: data[extensionHead:size]}, size, nil
 }
 
-// masked returns the bytes of a device's name that count.
+// masked returns the significant bytes of a device name.
 func masked(name, mask []byte) string {
 	if end := bytes.IndexByte(mask, 0); end >= 0 {
 		name = name[:end]
@@ -135,7 +135,7 @@ func masked(name, mask []byte) string {
 	return string(name)
 }
 
-// text is what comes before the first zero byte.
+// text returns the text before the first zero byte.
 func text(data []byte) string {
 	before, _, _ := bytes.Cut(data, []byte{0})
 	return string(before)

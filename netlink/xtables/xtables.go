@@ -1,5 +1,5 @@
-// Package xtables reads the tables of iptables-legacy as the kernel has them
-// (linux/netfilter/x_tables.h, linux/netfilter_ipv4/ip_tables.h, linux/netfilter_ipv6/ip6_tables.h).
+// Package xtables reads the tables of iptables-legacy from the kernel (linux/netfilter/x_tables.h,
+// linux/netfilter_ipv4/ip_tables.h, linux/netfilter_ipv6/ip6_tables.h).
 package xtables
 
 import (
@@ -14,24 +14,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Family is an IP version.
 type Family struct {
-	// Number is that of netfilter and of sockets.
+	// Number of the family in netfilter and sockets.
 	Number        uint8
 	level         int
 	names         string // the file with the names of tables
-	address       int    // bytes of one
-	entry, extras int    // sizes of an entry, and of its IP part
+	address       int    // bytes of an address
+	entry, extras int    // size of an entry, offset of the part after the IP header
 	gotoFlag      uint8
 }
 
-// The families that have tables.
 var (
 	IPv4 = Family{unix.AF_INET, unix.SOL_IP, "/proc/thread-self/net/ip_tables_names", 4, 112, 84, 2}
 	IPv6 = Family{unix.AF_INET6, unix.SOL_IPV6, "/proc/thread-self/net/ip6_tables_names", 16, 168, 136, 4}
 )
 
-// Those of IPv6 have the same numbers.
+// IPv6 has the same values.
 const (
 	soGetInfo       = 64
 	soGetEntries    = 65
@@ -43,25 +41,26 @@ const (
 	verdictReturn   = -5 // XT_RETURN
 )
 
-// InUse names the tables of the present network namespace. To ask for another one would make it.
+// InUse returns the tables in use in the current network namespace. Reading another table would
+// create it.
 func InUse(f Family) ([]string, error) {
 	names, err := os.ReadFile(f.names)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil // the kernel has no such tables
+		return nil, nil // the kernel lacks these tables
 	}
 	return strings.Fields(string(names)), err
 }
 
-// Table is one, with its chains in the order in which they are in it.
+// Table is a table with its chains in order.
 type Table struct {
 	Name   string
 	Chains []Chain
 }
 
-// Chain is one of the user, or one that packets come by.
+// Chain is a user chain or a base chain.
 type Chain struct {
 	Name string
-	// Base: packets come by, at the hook with the number. Policy drop: what no rule accepts is dropped.
+	// Base: a base chain at Hook; Drop is its policy.
 	Base bool
 	Hook uint32
 	Drop bool
@@ -69,16 +68,16 @@ type Chain struct {
 	Rules []*Rule
 }
 
-// Rule is one of a chain. Masks and networks are of the bytes that count.
+// Rule is a rule of a chain. Addresses and masks have the length of the family.
 type Rule struct {
 	Src, SrcMask, Dst, DstMask []byte
-	In, Out                    string // the beginning of a device's name; with a zero byte: all of it
+	In, Out                    string // prefix of a device name; the whole name if it ends with a zero byte
 	Protocol                   uint8
-	Fragments                  bool  // it is for fragments, or not for them
-	Inverted                   uint8 // see the constants
+	Fragments                  bool  // matches fragments, or all but fragments
+	Inverted                   uint8 // Inverted* bits
 	Matches                    []Extension
 	Target                     Extension
-	// Verdict and Chain, if the target has no name.
+	// Verdict and Chain are used if the target has no name.
 	Verdict Verdict
 	Chain   string
 }
@@ -95,7 +94,6 @@ const (
 // Verdict of a rule whose target has no name.
 type Verdict int
 
-// Verdicts.
 const (
 	Drop Verdict = iota
 	Accept
@@ -129,7 +127,7 @@ func Read(f Family, name string) (*Table, error) {
 		copy(entries[:tableNameSize-1], name)
 		binary.NativeEndian.PutUint32(entries[tableNameSize:], size)
 		err := getsockopt(fd, f.level, soGetEntries, entries)
-		if errors.Is(err, unix.EAGAIN) { // changed in between
+		if errors.Is(err, unix.EAGAIN) { // the table changed in between
 			continue
 		}
 		if err != nil {

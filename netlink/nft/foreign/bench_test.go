@@ -12,8 +12,8 @@ import (
 	"github.com/contiv/contiv/netlink/nft/foreign"
 )
 
-// BenchmarkRules reads 10 000 rules of others, and judges a packet by them. They are told apart by addresses, by sets, or by
-// what no index finds.
+// BenchmarkRules reads 10 000 foreign rules and evaluates a packet: rules with different addresses,
+// sets, or fields without an index.
 func BenchmarkRules(b *testing.B) {
 	if os.Geteuid() != 0 {
 		b.Skip("making network namespaces takes root: run the benchmark as root")

@@ -11,13 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Attributes of hooks that the library for nftables does not read.
+// Hook attributes that the nftables library does not decode.
 const (
 	hookDevs   = 4 // NFTA_HOOK_DEVS
 	deviceName = 1 // NFTA_DEVICE_NAME
 )
 
-// devices returns the devices of the chains that packets come to at a device, by their keys.
+// devices returns the devices of ingress and egress chains, by key.
 func devices(ns *namespace.Namespace) (map[string][]string, error) {
 	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: int(ns.Handle)})
 	if err != nil {
@@ -53,7 +53,7 @@ func devices(ns *namespace.Namespace) (map[string][]string, error) {
 	return found, nil
 }
 
-// devicesOf returns the names of devices in a hook.
+// devicesOf returns the names of the devices in a hook.
 func devicesOf(hook []byte) (names []string) {
 	for attr, value := range nlattr.All(hook) {
 		switch attr {

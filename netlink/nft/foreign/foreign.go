@@ -1,19 +1,22 @@
-// Package foreign finds rules of others that drop a packet, or send it elsewhere: in nftables, and in
-// iptables, which is written in nftables or, by iptables-legacy, in tables of its own.
+// Package foreign finds rules of other programs that drop or redirect a packet: in nftables,
+// including iptables-nft, and in iptables-legacy.
 //
-//	chains and rules of the kernel ──Read──> Ruleset ──Harms(packet)──> the rules and policies that stop it
+//	chains and rules of the kernel ──Read──> Ruleset ──Harms(packet)──> rules and policies that stop it
 //
-// Translations of the source are a harm to packets between pods only.
+// Source NAT counts as harm only between pods.
 //
-// Translations by kube-proxy are not read: they are as large as the cluster, and only concern the
+// Services of kube-proxy are not read: they are as large as the cluster and concern only the
 // addresses of services.
 //
-// A rule that matches something which is not known of the packet may match or not: such a rule is
-// neither taken for a drop nor for what saves the packet from a later one, but then the answer is
-// uncertain, and no harm is reported. So it is after a queue to a program, a proxy of
-// SYNs, or a target of iptables that is not known. Doubts names these rules. Sets and maps are read, but for those of kube-proxy, those that packets change,
-// and those after the first 500. Marks are zero unless a rule may have set one. Not seen are matches that the library for netlink leaves out
-// (socket, osf, rt, xfrm): such a rule counts as if it had none. A chain with a rule that the library does not parse (ct original, ct reply) may do anything.
+// The result of a rule may be unknown, because the packet is not fully known, or because of a queue
+// to a program, a SYN proxy, or an unknown iptables target. Such a rule counts neither as a drop
+// nor as an accept; later drops are then uncertain, and Harms does not report them. Doubts names
+// these rules.
+//
+// Limits: sets of kube-proxy, sets that packets change, and sets beyond the first 500 are not read.
+// Marks are zero unless a rule may set them. The netlink library omits the matches socket, osf, rt
+// and xfrm, so their rules count as unconditional. A chain with a rule that the library cannot
+// parse (ct original, ct reply) may do anything.
 package foreign
 
 import (
@@ -31,7 +34,7 @@ import (
 	"github.com/google/nftables/xt"
 )
 
-// Hook is where a packet comes by. The first ones have the numbers of netfilter.
+// Hook is the place where a packet passes a chain. The first ones have netfilter's numbers.
 type Hook uint32
 
 const (
@@ -42,59 +45,60 @@ const (
 	Postrouting
 	Ingress // of the device In
 	Egress  // of the device Out
-	// Bridge and one of the first hooks: that of packets in a bridge.
+	// Bridge plus one of the first hooks is the hook of a bridge.
 	Bridge Hook = 16
 )
 
-// Packet is the first one of a connection, or of its answers. Zero fields are not known.
+// Packet is the first packet of a connection or of its reply direction. Zero fields are unknown.
 type Packet struct {
 	Hook             Hook
 	In, Out          string // devices
 	Src, Dst         netip.Addr
 	Protocol         uint8
 	SrcPort, DstPort uint16
-	Size             int // with the IP header
-	// Answer: the packet goes to the one who opened the connection.
+	Size             int // including the IP header
+	// Answer: the packet is in the reply direction
 	Answer bool
-	// Later: the packet is not the first one of its direction.
+	// Later: the packet is not the first one of its direction
 	Later bool
-	// Untranslated: nobody who is known translates the connection.
+	// Untranslated: no known NAT applies to the connection
 	Untranslated bool
-	// KeepsSource: the packet is between pods, which must see each other's addresses: a translation of the source is a harm.
+	// KeepsSource: the packet is between pods, which need each other's addresses, so source NAT is
+	// harmful.
 	KeepsSource bool
 }
 
-// established reports whether the connection was seen in both directions.
+// established reports whether packets were seen in both directions.
 func (p Packet) established() bool { return p.Answer || p.Later }
 
-// Ruleset is what others have in the filters of a network namespace.
+// Ruleset holds the foreign filter rules of a network namespace.
 type Ruleset struct {
 	bases []base
 	rules map[string][]*nftables.Rule // by family, table and chain
-	// chains have the same rules, to find them.
+	// chains holds the same rules, indexed.
 	chains map[string]*chain
-	// lookups are the sets in which rules search; those that are not known are left out.
+	// lookups holds the sets of lookup expressions; unknown sets are missing.
 	lookups map[*expr.Lookup]*set
 	// local are the addresses of the namespace's devices.
 	local map[netip.Addr]bool
-	// marking are those of the rules that set a packet's mark.
+	// marking are the rules that set the packet mark.
 	marking []*nftables.Rule
-	// untracking are those that take packets out of connection tracking.
+	// untracking are the rules that disable connection tracking.
 	untracking []*nftables.Rule
-	// unread are rules that stand for those of a chain that are not parsed.
+	// unread are placeholders for chains that could not be parsed.
 	unread map[*nftables.Rule]bool
-	// indexes of devices by name, as registers have them.
+	// indexes of devices by name, as register values
 	indexes map[string][]byte
 }
 
-// base is a chain that packets come to at a hook.
+// base is a base chain with its hook.
 type base struct {
 	*nftables.Chain
 	hook    Hook
 	devices []string // of Ingress and Egress
 }
 
-// hookOf returns the hook of a base chain; not ok: packets do not come by there.
+// hookOf returns the hook of a base chain. ok is false for hooks that packets of pods do not pass.
 func hookOf(c *nftables.Chain) (hook Hook, ok bool) {
 	const inetIngress = 5
 	hook = Hook(*c.Hooknum)
@@ -114,7 +118,7 @@ func hookOf(c *nftables.Chain) (hook Hook, ok bool) {
 	return hook, hook <= Postrouting
 }
 
-// ofKubeProxy reports whether a chain of translations is kube-proxy's.
+// ofKubeProxy reports whether a NAT chain is kube-proxy's.
 func ofKubeProxy(table, chain string) bool {
 	return table == "kube-proxy" || strings.HasPrefix(chain, "KUBE-")
 }
@@ -123,7 +127,7 @@ func key(t *nftables.Table, chain string) string {
 	return fmt.Sprintf("%d/%s/%s", t.Family, t.Name, chain)
 }
 
-// Read reads the tables of a network namespace but for those that are ours.
+// Read reads the tables of a network namespace except those for which ours returns true.
 func Read(ns *namespace.Namespace, ours func(table string) bool) (*Ruleset, error) {
 	conn, err := nftables.New(nftables.WithNetNSFd(int(ns.Handle)), nftables.AsLasting())
 	if err != nil {
@@ -170,8 +174,8 @@ func Read(ns *namespace.Namespace, ours func(table string) bool) (*Ruleset, erro
 	return r, err
 }
 
-// indexDevices reads the addresses of devices, and their indexes if a rule compares one. Devices that are not found, since a
-// changing list lacks them, are not known.
+// indexDevices reads the addresses of devices, and their indexes if a rule compares one. Devices
+// missing from a changing list stay unknown.
 func (r *Ruleset) indexDevices() {
 	r.local = map[netip.Addr]bool{}
 	addresses, _ := net.InterfaceAddrs()
@@ -196,21 +200,20 @@ func (r *Ruleset) indexDevices() {
 	}
 }
 
-// reader reads from the kernel.
 type reader struct {
 	*nftables.Conn
 	sets *sets
 }
 
-// read reads a chain, and those that its rules jump to: of the thousands that a kube-proxy has, few
-// filter.
+// read reads a chain and the chains that its rules jump to. Most chains of kube-proxy are not
+// reachable from filters.
 func (r *Ruleset) read(from reader, c *nftables.Chain) error {
 	at := key(c.Table, c.Name)
 	if _, done := r.rules[at]; done {
 		return nil
 	}
 	rules, err := from.GetRules(c.Table, c)
-	if err != nil && !fromKernel(err) { // one rule that the library does not parse hides the others
+	if err != nil && !fromKernel(err) { // a rule that the library cannot parse hides the others
 		unread := &nftables.Rule{Table: c.Table, Chain: c}
 		r.unread[unread] = true
 		rules, r.marking = []*nftables.Rule{unread}, append(r.marking, unread)
@@ -232,12 +235,14 @@ func (r *Ruleset) read(from reader, c *nftables.Chain) error {
 	return nil
 }
 
-// fromKernel reports whether an error is one of asking the kernel, not of parsing the answer. The library wraps neither.
+// fromKernel reports whether an error is from the kernel, not from parsing. The library wraps
+// neither.
 func fromKernel(err error) bool {
 	return strings.HasPrefix(err.Error(), "SendMessages") || strings.HasPrefix(err.Error(), "receiveAckAware")
 }
 
-// jumps returns the chains that a rule leads to, also by a map, and remembers the sets in which it searches.
+// jumps returns the chains that a rule jumps to, also through maps, and records the sets of its
+// lookups.
 func (r *Ruleset) jumps(from reader, t *nftables.Table, rule *nftables.Rule) (chains []string) {
 	add := func(v *expr.Verdict) {
 		if v != nil && v.Chain != "" {
@@ -262,11 +267,11 @@ func (r *Ruleset) jumps(from reader, t *nftables.Table, rule *nftables.Rule) (ch
 	return chains
 }
 
-// Empty reports whether there is nothing that could drop a packet.
+// Empty reports whether no foreign rule could drop a packet.
 func (r *Ruleset) Empty() bool { return len(r.bases) == 0 }
 
-// Harms says what becomes of a packet that does not get where it is sent, such as "are dropped: a rule
-// of chain FORWARD in table ip filter drops the packet".
+// Harms returns how the rules stop or redirect a packet, e.g. "are dropped: a rule of chain FORWARD
+// in table ip filter drops the packet".
 func (r *Ruleset) Harms(p Packet) []string {
 	w := walk{ruleset: r, packet: p, loaded: load(p)}
 	return w.harms()
@@ -277,11 +282,11 @@ const (
 	hiddenText     = "get another source"
 )
 
-// Translated reports whether a harm, with words before it or not, is that packets are sent elsewhere, and not dropped.
+// Translated reports whether a text of Harms is about another destination, not a drop.
 func Translated(harm string) bool { return strings.Contains(harm, translatedText) }
 
-// Doubts says what may become of a packet by rules that are not judged, such as "may be dropped by a rule of chain FORWARD in
-// table ip filter, which is not judged because it limits a rate".
+// Doubts returns the rules whose effect on a packet is unknown, e.g. "may be dropped by a rule of
+// chain FORWARD in table ip filter, which is not judged because it limits a rate".
 func (r *Ruleset) Doubts(p Packet) []string {
 	w := walk{ruleset: r, packet: p, loaded: load(p), doubting: true}
 	w.harms()
@@ -289,7 +294,7 @@ func (r *Ruleset) Doubts(p Packet) []string {
 	return slices.Compact(w.doubts)
 }
 
-// harms has the packet come by all base chains.
+// harms evaluates all base chains that the packet passes.
 func (w *walk) harms() (found []string) {
 	for _, c := range w.ruleset.bases {
 		if !c.sees(w.packet) {
@@ -328,9 +333,9 @@ func (c culprit) String() string {
 	return fmt.Sprintf("a rule of chain %s in table %s", c.chain, c.table)
 }
 
-// doubt remembers what is not judged.
+// doubt records a rule with an unknown effect.
 func (w *walk) doubt(v verdict, by culprit, reason string) {
-	if !w.doubting || w.hiding && v == drops { // nobody drops packets there
+	if !w.doubting || w.hiding && v == drops { // NAT chains of postrouting do not drop
 		return
 	}
 	what := "may be dropped"
@@ -343,7 +348,8 @@ func (w *walk) doubt(v verdict, by culprit, reason string) {
 	w.doubts = append(w.doubts, fmt.Sprintf("%s by %s%s, which is not judged because %s", what, by, by.comment, reason))
 }
 
-// sees reports whether a packet comes by the chain. Translations are of connections, not of answers.
+// sees reports whether a packet passes the chain. NAT chains see only the first packet of a
+// connection.
 func (c base) sees(p Packet) bool {
 	switch {
 	case c.hook != p.Hook, c.hides() && !p.KeepsSource, p.established() && c.Type == nftables.ChainTypeNAT,
@@ -357,7 +363,7 @@ func (c base) sees(p Packet) bool {
 	return true
 }
 
-// hides reports whether the rules of the chain translate sources.
+// hides reports whether the chain is for source NAT.
 func (c base) hides() bool { return c.Type == nftables.ChainTypeNAT && c.hook == Postrouting }
 
 func tableName(t *nftables.Table) string {
@@ -370,23 +376,23 @@ func tableName(t *nftables.Table) string {
 type verdict int
 
 const (
-	falls   verdict = iota // through, or returns
+	falls   verdict = iota // continues, or returns
 	accepts                // in this base chain
 	drops
-	diverts // to another destination
-	hides   // its source
+	diverts // changes the destination
+	hides   // changes the source
 )
 
-// verdictDivert marks rules that change a packet's destination. The kernel has no such number.
+// verdictDivert marks rules that change the destination. It is not a verdict of the kernel.
 const verdictDivert = expr.VerdictKind(1 << 16)
 
-// verdictHide marks rules that change a packet's source.
+// verdictHide marks rules that change the source.
 const verdictHide = expr.VerdictKind(1 << 18)
 
-// verdictUnknown marks rules that may do anything: maps of verdicts, queues to programs.
+// verdictUnknown marks rules with an unknown effect: verdict maps, queues to programs.
 const verdictUnknown = expr.VerdictKind(1 << 17)
 
-// maxJumps is the kernel's.
+// maxJumps is the kernel's limit.
 const maxJumps = 16
 
 type walk struct {
@@ -394,15 +400,16 @@ type walk struct {
 	packet    Packet
 	loaded    *loaded
 	registers registers
-	// uncertain: a rule may have accepted the packet; why that is not known.
+	// uncertain is the reason why an earlier rule may have accepted the packet; "" if none may
+	// have.
 	uncertain string
-	// hiding: the rules of the present base chain translate sources.
+	// hiding: the current base chain is for source NAT
 	hiding bool
-	// reason why it is not known whether the last rule matches.
+	// reason why it is unknown whether the last rule matches.
 	reason string
-	// marked and untracked are remembered by mayBe.
+	// marked and untracked cache results of mayBe.
 	marked, untracked *bool
-	doubting          bool // doubts are asked for
+	doubting          bool // Doubts is being computed
 	doubts            []string
 }
 
@@ -436,14 +443,14 @@ func (w *walk) chain(t *nftables.Table, name string, depth int) (verdict, culpri
 			case (v == drops || v == diverts || v == hides) && matches == yes:
 				return v, by
 			case v == drops || v == diverts || v == hides:
-				w.doubt(v, by, "whether packets come there is not known: "+reason)
+				w.doubt(v, by, "it is unknown whether packets reach that chain: "+reason)
 			case v == accepts && matches == yes:
 				return v, none
 			case v == accepts:
 				w.unsure(reason)
 			case end.Kind == expr.VerdictGoto && matches == yes:
 				return falls, none
-			case end.Kind == expr.VerdictGoto: // past the rules that follow
+			case end.Kind == expr.VerdictGoto: // skips the following rules
 				w.unsure(reason)
 			}
 		case expr.VerdictDrop, verdictDivert, verdictHide:
@@ -480,14 +487,14 @@ func (w *walk) chain(t *nftables.Table, name string, depth int) (verdict, culpri
 	return falls, none
 }
 
-// unsure remembers that a rule may have accepted the packet.
+// unsure records that a rule may have accepted the packet.
 func (w *walk) unsure(reason string) {
 	if w.uncertain == "" {
 		w.uncertain = reason
 	}
 }
 
-// comment of a rule, as nft and iptables-nft write it.
+// comment returns the comment of a rule, as written by nft and iptables-nft.
 func comment(rule *nftables.Rule) string {
 	if data := rule.UserData; len(data) > 2 && data[0] == 0 && int(data[1])+2 <= len(data) {
 		return fmt.Sprintf(" (comment %q)", strings.TrimRight(string(data[2:2+int(data[1])]), "\x00"))

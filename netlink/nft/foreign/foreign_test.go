@@ -12,7 +12,7 @@ import (
 	"github.com/contiv/contiv/netlink/nft/foreign"
 )
 
-// Rulesets as others write them, in the kernel, and what becomes of a TCP packet of a pod.
+// Foreign rulesets in the kernel, and their effect on a TCP packet of a pod.
 func TestHarms(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("making network namespaces takes root")
@@ -136,14 +136,14 @@ func TestHarms(t *testing.T) {
 	}
 }
 
-// kind returns what the name of a test says of its packet.
+// kind derives the kind of packet from the name of a test.
 func kind(name string) (p foreign.Packet) {
 	p.Answer, p.Later, p.Untranslated = strings.HasPrefix(name, "answers"), strings.Contains(name, "later"), strings.Contains(name, "untranslated")
 	p.KeepsSource = strings.HasSuffix(name, "of a pod")
 	return p
 }
 
-// Rules that may drop a packet, and are not judged, are named with the reason.
+// Doubts names rules that may drop a packet, with the reason.
 func TestDoubts(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("making network namespaces takes root: run the test as root")
@@ -161,14 +161,14 @@ func TestDoubts(t *testing.T) {
 		"headers":           {accept("ip dscp 3 drop"), rule + ", which is not judged because it compares a part of the headers that is not known before"},
 		"proxy":             {accept("tcp flags syn synproxy mss 1460"), rule + ", which is not judged because it answers in the place of the server"},
 		"connections":       {accept("ct count over 20 drop"), rule + ", which is not judged because it counts connections"},
-		"status":            {accept("ct status dnat drop"), rule + ", which is not judged because it compares what connection tracking knows (ct status)"},
-		"sender":            {accept("meta skuid 0 drop"), rule + ", which is not judged because it compares the user who sends"},
-		"in a chain, maybe": {accept("ip dscp 3 jump user"), "may be dropped by a rule of chain user in table ip filter, which is not judged because whether packets come there is not known: it compares a part"},
+		"status":            {accept("ct status dnat drop"), rule + ", which is not judged because it compares a property of the connection (ct status)"},
+		"sender":            {accept("meta skuid 0 drop"), rule + ", which is not judged because it compares the sending user"},
+		"in a chain, maybe": {accept("ip dscp 3 jump user"), "may be dropped by a rule of chain user in table ip filter, which is not judged because it is unknown whether packets reach that chain: it compares a part"},
 		"accepted, maybe":   {accept("ip dscp 3 accept; drop"), rule + ", which is not judged because an earlier rule may accept the packet: it compares a part"},
 		"a changing set": {"table inet x { set bad { type ipv4_addr; flags dynamic,timeout; timeout 1h; }; chain f { type filter hook forward priority 0; ip saddr @bad drop; }; }",
 			"may be dropped by a rule of chain f in table inet x, which is not judged because it looks into the set \"bad\", which is not read, such as sets that packets change"},
 		"not tracked": {"table inet x { chain p { type filter hook prerouting priority -300; ip saddr 10.1.1.2 notrack; }; chain f { type filter hook forward priority 0; policy drop; ct state new accept; }; }",
-			"may be dropped by the policy of chain f in table inet x, which is not judged because an earlier rule may accept the packet: it compares what connection tracking knows"},
+			"may be dropped by the policy of chain f in table inet x, which is not judged because an earlier rule may accept the packet: it compares a property of the connection"},
 		"led away, maybe": {"table ip filter { chain away { counter; }; chain FORWARD { type filter hook forward priority 0; ip dscp 3 goto away; drop; }; }",
 			rule + ", which is not judged because an earlier rule may accept the packet: it compares a part"},
 		"not parsed": {"table inet x { chain g { type filter hook forward priority 1; }; chain f { type filter hook forward priority 0; ip saddr 10.9.9.9 accept; ct original ip daddr 10.1.2.2 drop; }; }",
@@ -209,7 +209,7 @@ func command(t testing.TB, words ...string) {
 	}
 }
 
-// read returns the rules of a network namespace but for ours.
+// read returns the foreign rules of a network namespace.
 func read(t *testing.T, ns string) *foreign.Ruleset {
 	t.Helper()
 	handle, err := namespace.Open("/var/run/netns/" + ns)
@@ -224,7 +224,7 @@ func read(t *testing.T, ns string) *foreign.Ruleset {
 	return rules
 }
 
-// packetOf returns the packet of a pod that is of a kind.
+// packetOf returns a packet of a pod.
 func packetOf(kind foreign.Packet) foreign.Packet {
 	packet := foreign.Packet{In: "c-pod", Out: "c-vxlanBVI", Protocol: 6, SrcPort: 40000, DstPort: 80, Size: 1450,
 		Src: netip.MustParseAddr("10.1.1.2"), Dst: netip.MustParseAddr("10.1.2.2"), Answer: kind.Answer, Later: kind.Later, Untranslated: kind.Untranslated, KeepsSource: kind.KeepsSource}
@@ -234,7 +234,7 @@ func packetOf(kind foreign.Packet) foreign.Packet {
 	return packet
 }
 
-// requireHarms asks what stops the packet, or its answer; want "": nothing does.
+// requireHarms checks the harms of the packet or its answer; want "": none.
 func requireHarms(t *testing.T, ns, ruleset string, kind foreign.Packet, want string) {
 	t.Helper()
 	rules, packet := read(t, ns), packetOf(kind)
@@ -247,7 +247,7 @@ func requireHarms(t *testing.T, ns, ruleset string, kind foreign.Packet, want st
 	}
 }
 
-// The same, as iptables-legacy writes it into tables of its own.
+// The same for iptables-legacy.
 func TestHarmsOfIptablesLegacy(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("making network namespaces takes root")

@@ -7,11 +7,11 @@ import (
 	"github.com/google/nftables/expr"
 )
 
-// chain has the rules of a chain, found by what they compare: of ten thousand rules for single addresses, a packet is only
-// judged by those for its own.
+// chain indexes the rules of a chain by a compared field: of 10,000 rules for single addresses,
+// only the matching ones are evaluated.
 type chain struct {
 	rules []*nftables.Rule
-	// others are the rules, by their numbers, that no field finds.
+	// others are the numbers of the rules without an indexed field.
 	others []int
 	fields []field
 }
@@ -21,7 +21,7 @@ type field struct {
 	load  *expr.Payload
 	mask  string           // "": none
 	rules map[string][]int // by value
-	all   []int            // where it is not known
+	all   []int            // used if the value is unknown
 }
 
 func newChain(rules []*nftables.Rule) *chain {
@@ -46,7 +46,7 @@ func newChain(rules []*nftables.Rule) *chain {
 	return c
 }
 
-// candidates returns the numbers of the rules that a packet may match, in their order.
+// candidates returns the numbers of the rules that a packet may match, in order.
 func (c *chain) candidates(l *loaded) []int {
 	found := c.others
 	for _, f := range c.fields {
@@ -75,8 +75,8 @@ func masked(value []byte, mask string) string {
 	return string(out)
 }
 
-// condition returns what a part of the headers must be for a rule to match: addresses if it compares some, else ports or
-// whatever it compares; nil if it compares none for equality.
+// condition returns a comparison for equality that the rule requires, preferably of an address; nil
+// if the rule has none.
 func condition(rule *nftables.Rule) (best *expr.Payload, bestMask, bestValue string) {
 	var load *expr.Payload
 	mask := ""
@@ -107,6 +107,6 @@ func condition(rule *nftables.Rule) (best *expr.Payload, bestMask, bestValue str
 	return best, bestMask, bestValue
 }
 
-// minAddress is the least number of bytes that is taken for an address: a network of 8 bits needs one, as does the protocol, which
-// finds less.
+// minAddress is the minimum size of an address comparison, in bytes: networks of 8 bits are as
+// small as the protocol, which selects less.
 const minAddress = 2

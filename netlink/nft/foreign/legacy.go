@@ -11,8 +11,8 @@ import (
 	"github.com/google/nftables/xt"
 )
 
-// legacy adds the filters of iptables-legacy, as nftables would have them. The kernel has both, one
-// after the other: a packet must pass all.
+// legacy adds the filters of iptables-legacy, converted to nftables. The kernel runs both: a packet
+// must pass all.
 func (r *Ruleset) legacy() error {
 	for _, f := range []struct {
 		xtables.Family
@@ -59,7 +59,7 @@ func (r *Ruleset) legacy() error {
 	return nil
 }
 
-// translated is a rule of iptables-legacy as one of nftables.
+// translated converts a rule of iptables-legacy to nftables.
 func translated(family nftables.TableFamily, r *xtables.Rule) *nftables.Rule {
 	const register = 1
 	var exprs []expr.Any

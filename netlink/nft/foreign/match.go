@@ -22,7 +22,7 @@ const (
 	unknown
 )
 
-// rule reports whether a packet matches, and what becomes of it then; nil: nothing.
+// rule reports whether a packet matches, and the resulting verdict or nil.
 func (w *walk) rule(rule *nftables.Rule) (matches match, end *expr.Verdict) {
 	registers := &w.registers
 	registers.next()
@@ -31,7 +31,7 @@ func (w *walk) rule(rule *nftables.Rule) (matches match, end *expr.Verdict) {
 		w.reason = "a rule of that chain has a form that is not known"
 		return unknown, &expr.Verdict{Kind: verdictUnknown}
 	}
-	var loaded expr.Any // last
+	var loaded expr.Any // last expression that loaded a register
 	for _, e := range rule.Exprs {
 		result := yes
 		switch e.(type) {
@@ -63,7 +63,7 @@ func (w *walk) rule(rule *nftables.Rule) (matches match, end *expr.Verdict) {
 			registers.order(e.Register)
 			result = within(e, registers.get(e.Register))
 		case *expr.Counter, *expr.Log:
-		case *expr.Objref: // counts, or limits
+		case *expr.Objref: // counters or limits
 			if nftables.ObjType(e.Type) != nftables.ObjTypeCounter {
 				result = unknown
 			}
@@ -85,7 +85,7 @@ func (w *walk) rule(rule *nftables.Rule) (matches match, end *expr.Verdict) {
 			end = &expr.Verdict{Kind: verdictDivert}
 		case *expr.Immediate:
 			registers.set(e.Register, e.Data, false)
-		case *expr.Target: // of iptables, such as LOG or REJECT
+		case *expr.Target: // iptables target, such as LOG or REJECT
 			switch {
 			case e.Name == "REJECT":
 				end = &expr.Verdict{Kind: expr.VerdictDrop}
@@ -119,7 +119,8 @@ func (w *walk) rule(rule *nftables.Rule) (matches match, end *expr.Verdict) {
 	return matches, end
 }
 
-// unknownOf says what is not known where an expression of a rule is not judged. loaded is the one that last loaded something.
+// unknownOf returns why the result of an expression is unknown. loaded is the last expression that
+// loaded a register.
 func (w *walk) unknownOf(e, loaded expr.Any) string {
 	switch e := e.(type) {
 	case *expr.Limit:
@@ -152,15 +153,15 @@ func (w *walk) unknownOf(e, loaded expr.Any) string {
 	case *expr.Exthdr:
 		return "it compares options of the headers"
 	case *expr.Ct:
-		return "it compares what connection tracking knows" + map[expr.CtKey]string{
+		return "it compares a property of the connection" + map[expr.CtKey]string{
 			expr.CtKeySTATUS: " (ct status)", expr.CtKeyMARK: " (ct mark)", expr.CtKeyBYTES: " (ct bytes)", expr.CtKeyPKTS: " (ct packets)",
 			expr.CtKeyHELPER: " (ct helper)", expr.CtKeyZONE: " (ct zone)", expr.CtKeyLABELS: " (ct label)",
 		}[l.Key]
 	case *expr.Meta:
 		return cmp.Or(map[expr.MetaKey]string{
-			expr.MetaKeyMARK: "a rule may have marked the packet", expr.MetaKeySKUID: "it compares the user who sends",
+			expr.MetaKeyMARK: "a rule may have marked the packet", expr.MetaKeySKUID: "it compares the sending user",
 			expr.MetaKeyCGROUP: "it compares the cgroup that sends", expr.MetaKeyPRANDOM: "it matches at random",
-		}[l.Key], "it compares what is not known of the packet")
+		}[l.Key], "it compares an unknown property of the packet")
 	case *expr.Fib:
 		return "it looks for a route"
 	case *expr.Socket:
@@ -168,16 +169,16 @@ func (w *walk) unknownOf(e, loaded expr.Any) string {
 	case *expr.Numgen, *expr.Hash:
 		return "it matches some of the packets"
 	}
-	return "it compares what is not known of the packet"
+	return "it compares an unknown property of the packet"
 }
 
-// continues has the targets of iptables after which the next rule is asked.
+// continues lists the iptables targets that continue with the next rule.
 var continues = map[string]bool{
 	"AUDIT": true, "CHECKSUM": true, "CLASSIFY": true, "CONNMARK": true, "CT": true, "DSCP": true, "HL": true, "LOG": true, "MARK": true,
 	"NFLOG": true, "NOTRACK": true, "SET": true, "TCPMSS": true, "TEE": true, "TOS": true, "TRACE": true, "TTL": true,
 }
 
-// marks reports whether a rule sets the mark of packets.
+// marks reports whether a rule sets the packet mark.
 func marks(rule *nftables.Rule) bool {
 	return slices.ContainsFunc(rule.Exprs, func(e expr.Any) bool {
 		switch e := e.(type) {
@@ -190,9 +191,10 @@ func marks(rule *nftables.Rule) bool {
 	})
 }
 
-// setsTTL reports whether a rule sets the TTL or hop limit of packets, after which a router may drop them.
+// setsTTL reports whether a rule sets the TTL or hop limit, after which a router may drop the
+// packet.
 func setsTTL(rule *nftables.Rule, p Packet) bool {
-	at := uint32(8) // in the header of IPv4
+	at := uint32(8) // offset in the IPv4 header
 	if p.Src.Is6() {
 		at = 7
 	}
@@ -207,7 +209,7 @@ func setsTTL(rule *nftables.Rule, p Packet) bool {
 	})
 }
 
-// untracks reports whether a rule takes packets out of connection tracking.
+// untracks reports whether a rule disables connection tracking.
 func untracks(rule *nftables.Rule) bool {
 	return slices.ContainsFunc(rule.Exprs, func(e expr.Any) bool {
 		switch e := e.(type) {
@@ -220,7 +222,7 @@ func untracks(rule *nftables.Rule) bool {
 	})
 }
 
-// note remembers a rule that changes what later ones see.
+// note records a rule with an effect on later rules.
 func (r *Ruleset) note(rule *nftables.Rule) {
 	if marks(rule) {
 		r.marking = append(r.marking, rule)
@@ -272,7 +274,7 @@ func (w *walk) meta(k expr.MetaKey) []byte {
 	return nil
 }
 
-// tracked returns what connection tracking knows of the packet.
+// tracked returns the value of a conntrack key.
 func (w *walk) tracked(k expr.CtKey) []byte {
 	if w.mayBe(&w.untracked, w.ruleset.untracking) {
 		return nil
@@ -290,7 +292,7 @@ func (w *walk) tracked(k expr.CtKey) []byte {
 	return nil
 }
 
-// status has the bits that connection tracking sets (IPS_…), but for those of translations.
+// status returns the conntrack status bits (IPS_…), except for NAT.
 func (p Packet) status() uint32 {
 	const seenReply, assured, confirmed = 1 << 1, 1 << 2, 1 << 3
 	switch {
@@ -302,7 +304,7 @@ func (p Packet) status() uint32 {
 	return 0
 }
 
-// fib returns the type of an address of the packet. What else a rule may ask of routes is not known.
+// fib returns the type of an address of the packet; other fib results are unknown.
 func (w *walk) fib(e *expr.Fib) []byte {
 	if !e.ResultADDRTYPE || e.FlagMARK || e.FlagIIF || e.FlagOIF || e.FlagSADDR == e.FlagDADDR {
 		return nil
@@ -318,7 +320,7 @@ func compare(e *expr.Cmp, value []byte) match {
 	if value == nil {
 		return unknown
 	}
-	// A shorter operand, of a name with a wildcard or a network, compares the beginning.
+	// A shorter operand, for a wildcard or a network, compares the beginning.
 	order := bytes.Compare(value[:min(len(value), len(e.Data))], e.Data)
 	is := false
 	switch e.Op {
@@ -353,7 +355,7 @@ func within(e *expr.Range, value []byte) match {
 	return no
 }
 
-// extension evaluates the matches of iptables, which iptables-nft leaves as they were as well.
+// extension evaluates iptables matches, which iptables-nft stores unchanged.
 func (w *walk) extension(m *expr.Match) match {
 	switch info := m.Info.(type) {
 	case *xt.Comment:
@@ -391,7 +393,8 @@ func (w *walk) extension(m *expr.Match) match {
 	return unknown
 }
 
-// multiport evaluates struct xt_multiport_v1: a list of ports, some of which begin a range that the next one ends.
+// multiport evaluates struct xt_multiport_v1: a list of ports, some of which start a range that the
+// next one ends.
 func (w *walk) multiport(info []byte) match {
 	const source, destination, either = 0, 1, 2
 	const most, portsAt = 15, 2
@@ -438,7 +441,7 @@ func (w *walk) multiport(info []byte) match {
 	return result
 }
 
-// types are sets of types of addresses; 0 is any.
+// types matches bit sets of address types; 0 is any.
 func (w *walk) types(src, dst uint16, notSrc, notDst bool) match {
 	const known = 1<<unix.RTN_UNICAST | 1<<unix.RTN_LOCAL | 1<<unix.RTN_BROADCAST | 1<<unix.RTN_MULTICAST
 	matches := yes
@@ -458,7 +461,7 @@ func (w *walk) types(src, dst uint16, notSrc, notDst bool) match {
 	return matches
 }
 
-// ports are ranges.
+// ports matches port ranges.
 func (w *walk) ports(src, dst [2]uint16, notSrc, notDst bool) match {
 	source, destination := inRange(w.packet.SrcPort, src, notSrc), inRange(w.packet.DstPort, dst, notDst)
 	switch {
@@ -470,7 +473,7 @@ func (w *walk) ports(src, dst [2]uint16, notSrc, notDst bool) match {
 	return yes
 }
 
-// inRange reports whether a port, 0 if it is not known, is in a range, or not in it if that is wanted.
+// inRange reports whether a port (0: unknown) is in a range, or with not, outside.
 func inRange(port uint16, ports [2]uint16, not bool) match {
 	all := ports == [2]uint16{0, 1<<16 - 1}
 	if !all && port == 0 {
@@ -482,7 +485,7 @@ func inRange(port uint16, ports [2]uint16, not bool) match {
 	return no
 }
 
-// ofConnection evaluates the match "conntrack", of what it may ask for the state and the status.
+// ofConnection evaluates state and status of the match "conntrack".
 func (w *walk) ofConnection(info *xt.ConntrackMtinfoBase, states, statuses uint16) match {
 	asked := xt.ConntrackFlags(info.MatchFlags)
 	inverted := func(flag xt.ConntrackFlags) bool { return xt.ConntrackFlags(info.InvertFlags)&flag != 0 }
@@ -514,10 +517,10 @@ func (w *walk) ofConnection(info *xt.ConntrackMtinfoBase, states, statuses uint1
 	return matches
 }
 
-// ofStates reports whether the state of the connection is one of those in the mask, or none of them.
+// ofStates reports whether the connection state is in the mask, or with inverted, is not.
 func (w *walk) ofStates(mask uint16, inverted bool) match {
 	const newConnection, established = 1 << (2 + 1), 1 << (0 + 1) // XT_CONNTRACK_STATE_BIT(IP_CT_…)
-	const translated = 1<<6 | 1<<7                                // XT_CONNTRACK_STATE_SNAT and …_DNAT
+	const translated = 1<<6 | 1<<7                                // XT_CONNTRACK_STATE_SNAT, …_DNAT
 	state := uint16(newConnection)
 	if w.packet.established() {
 		state = established

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// header has the bytes of a packet's headers that are known.
+// header holds the known bytes of a packet's header.
 type header struct {
 	bytes [40]byte
 	known [40]bool
@@ -20,7 +20,7 @@ func (h *header) put(offset int, data []byte) {
 	}
 }
 
-// part returns some bytes, nil if one of them is not known.
+// part returns some bytes, or nil if any of them is unknown.
 func (h *header) part(offset, length uint32) []byte {
 	if length == 0 || offset+length > uint32(len(h.bytes)) {
 		return nil
@@ -33,17 +33,16 @@ func (h *header) part(offset, length uint32) []byte {
 	return h.bytes[offset : offset+length]
 }
 
-// loaded is what rules load of a packet.
+// loaded holds the values that rules load from a packet.
 type loaded struct {
 	link, network, transport         header
 	in, out, protocol, family, state []byte
 	direction                        []byte
 }
 
-// Flags of TCP.
+// TCP flags
 const syn, ack = 0x02, 0x10
 
-// load returns what rules load of a packet.
 func load(p Packet) *loaded {
 	l := &loaded{in: paddedName(p.In), out: paddedName(p.Out), direction: []byte{0}}
 	state := uint32(expr.CtStateBitNEW)
@@ -81,7 +80,8 @@ func load(p Packet) *loaded {
 	return l
 }
 
-// putKind adds what the header says of a packet that begins a connection, answers that, or comes later.
+// putKind sets the header fields that differ between the first packet, the answer and later
+// packets.
 func (h *header) putKind(p Packet) {
 	const tcpFlags = 13
 	switch {
@@ -108,7 +108,7 @@ func (p Packet) tcpFlags() byte {
 	return syn
 }
 
-// paddedName returns the name of a device as registers have it.
+// paddedName returns a device name as a register value.
 func paddedName(device string) []byte {
 	if device == "" {
 		return nil
@@ -118,7 +118,7 @@ func paddedName(device string) []byte {
 	return padded
 }
 
-// etherTypeOf the packet, as in frames.
+// etherTypeOf returns the EtherType in network byte order.
 func etherTypeOf(p Packet) []byte {
 	if p.Src.Is6() {
 		return binary.BigEndian.AppendUint16(nil, unix.ETH_P_IPV6)
@@ -141,7 +141,7 @@ func (l *loaded) payload(e *expr.Payload) []byte {
 	return nil
 }
 
-// Types of addresses, as the kernel's routes have them.
+// Address types of linux/rtnetlink.h.
 var (
 	unicast   = addressType(unix.RTN_UNICAST)
 	local     = addressType(unix.RTN_LOCAL)
@@ -150,8 +150,8 @@ var (
 
 type addressType uint32
 
-// typeOf returns the type of an address. That of an address elsewhere may also be that of a route that leads nowhere, which is
-// told elsewhere.
+// typeOf returns the type of an address. Routes to nowhere are reported elsewhere, so all other
+// addresses are unicast.
 func (r *Ruleset) typeOf(addr netip.Addr) addressType {
 	switch {
 	case addr.IsMulticast():

@@ -2,8 +2,8 @@ package foreign
 
 import "encoding/binary"
 
-// registers have what a rule has loaded: nil if it is not known. They have 16 slots of 4 bytes: a longer value is in its first
-// slot.
+// registers holds the values that a rule has loaded; nil: unknown. Each of the 16 slots has 4
+// bytes; a longer value is in its first slot.
 type registers struct {
 	values [16]value
 	rule   int
@@ -11,16 +11,16 @@ type registers struct {
 
 type value struct {
 	data []byte
-	// number is in the order of the machine.
+	// number: in the machine's byte order
 	number bool
 	rule   int // that loaded it
 	own    [16]byte
 }
 
-// next forgets all for the next rule.
+// next invalidates all values for the next rule.
 func (r *registers) next() { r.rule++ }
 
-// slot returns the slot of a register: 1 to 4 have 16 bytes, 8 and more have 4.
+// slot returns the slot of a register: registers 1 to 4 have 16 bytes, 8 and above have 4.
 func (r *registers) slot(register uint32) *value {
 	switch {
 	case register >= 1 && register <= 4:
@@ -49,7 +49,7 @@ func (r *registers) set(register uint32, data []byte, number bool) {
 	}
 }
 
-// masked sets a register to what another one has, changed bit by bit.
+// masked sets a register to (from & mask) ^ xor.
 func (r *registers) masked(to, from uint32, mask, xor []byte) {
 	data, number := r.get(from), r.isNumber(from)
 	if v := r.slot(to); v != nil && data != nil && len(mask) == len(data) && len(xor) == len(data) && len(data) <= len(v.own) {
@@ -63,15 +63,16 @@ func (r *registers) masked(to, from uint32, mask, xor []byte) {
 	r.set(to, nil, false)
 }
 
-// order makes a number comparable: rules turn it into network order before, which the library
-// does not show.
+// order converts a number to network byte order. Rules do so before comparing order, but the
+// library omits that expression.
 func (r *registers) order(register uint32) {
 	if data := r.get(register); data != nil && r.isNumber(register) && len(data) == 4 {
 		r.set(register, binary.BigEndian.AppendUint32(nil, binary.NativeEndian.Uint32(data)), false)
 	}
 }
 
-// concatenated returns a key of the length, and where its parts begin; nil if it is not known. Each part fills slots.
+// concatenated returns a key of the length and the offsets of its parts, or nil if unknown. Each
+// part fills whole slots.
 func (r *registers) concatenated(register uint32, length int) (key []byte, parts []int) {
 	if data := r.get(register); len(data) >= length && length > 0 {
 		return data[:length], []int{0}

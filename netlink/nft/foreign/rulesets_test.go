@@ -9,7 +9,7 @@ import (
 	"github.com/contiv/contiv/netlink/nft/foreign"
 )
 
-// Rules as programs write them for themselves, and what becomes of a TCP packet of a pod.
+// Rules of other programs, and their effect on a TCP packet of a pod.
 func TestRulesetsOfOthers(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("making network namespaces takes root: run the test as root")

@@ -14,16 +14,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// set has the elements of a set or a map, anonymous ones included.
+// set holds the elements of a set or a map.
 type set struct {
 	interval bool
 	length   int // of keys
 	exact    map[string]*element
-	// limits are those of intervals, sorted: elements that begin one, and those that end one, nil.
+	// limits are the sorted ends of intervals: elements, or nil at the end of one.
 	limits []limit
-	// boxes are elements with a range for each part of a concatenation.
+	// boxes are elements of concatenations with a range for each part.
 	boxes []box
-	// others is the element for keys that no other one has ("*"), nil if there is none.
+	// others is the catch-all element ("*"), or nil.
 	others *element
 }
 
@@ -42,7 +42,7 @@ type box struct {
 	at       *element
 }
 
-// newSet returns a set with the elements as the kernel lists them.
+// newSet returns a set with the elements as listed by the kernel.
 func newSet(interval bool, list []nftables.SetElement) *set {
 	s := &set{interval: interval, exact: make(map[string]*element, len(list))}
 	for _, e := range list {
@@ -61,7 +61,7 @@ func newSet(interval bool, list []nftables.SetElement) *set {
 			s.exact[string(e.Key)] = at
 		}
 	}
-	slices.SortFunc(s.limits, func(a, b limit) int { // where one begins where another ends, it counts
+	slices.SortFunc(s.limits, func(a, b limit) int { // an interval that begins where another ends counts
 		if order := bytes.Compare(a.key, b.key); order != 0 || (a.at == nil) == (b.at == nil) {
 			return order
 		}
@@ -73,7 +73,6 @@ func newSet(interval bool, list []nftables.SetElement) *set {
 	return s
 }
 
-// elements yields all elements.
 func (s *set) elements() iter.Seq[*element] {
 	return func(yield func(*element) bool) {
 		for _, at := range s.exact {
@@ -97,7 +96,7 @@ func (s *set) elements() iter.Seq[*element] {
 	}
 }
 
-// verdictOf returns the verdict in the data of a map's element, nil if it is none.
+// verdictOf returns the verdict in the data of a map element, or nil.
 func verdictOf(data []byte) *expr.Verdict {
 	var v *expr.Verdict
 	for attr, value := range nlattr.All(data) {
@@ -111,7 +110,7 @@ func verdictOf(data []byte) *expr.Verdict {
 	return v
 }
 
-// find returns the element that has a key. parts are the offsets in the key at which its parts begin.
+// find returns the element for a key. parts are the offsets of the parts of the key.
 func (s *set) find(key []byte, parts []int) *element {
 	if at := s.exact[string(key)]; at != nil {
 		return at
@@ -143,17 +142,19 @@ func (b box) contains(key []byte, parts []int) bool {
 	return true
 }
 
-// maxSets bounds how many sets are read. The kernel searches each among all sets of its table: ten thousand take seconds.
+// maxSets limits the sets that are read. The kernel searches each linearly in its table: 10,000
+// sets take seconds.
 const maxSets = 500
 
-// sets reads the sets of one ruleset.
+// sets reads the sets of a ruleset.
 type sets struct {
 	conn   *nftables.Conn
 	tables map[string]map[string]*nftables.Set
 	read   map[string]*set
 }
 
-// get returns the set of a table; nil if it is not known, such as those of kube-proxy, which are as large as the cluster.
+// get returns the set of a table, or nil if unknown. Sets of kube-proxy are as large as the cluster
+// and not read.
 func (s *sets) get(t *nftables.Table, name string) *set {
 	if ofKubeProxy(t.Name, "") {
 		return nil
@@ -164,7 +165,7 @@ func (s *sets) get(t *nftables.Table, name string) *set {
 	}
 	all, done := s.tables[key(t, "")]
 	if !done {
-		list, _ := s.conn.GetSets(t) // what cannot be read stays unknown
+		list, _ := s.conn.GetSets(t) // unreadable sets are unknown
 		all = make(map[string]*nftables.Set, len(list))
 		for _, one := range list {
 			one.Table = t
@@ -184,7 +185,7 @@ func (s *sets) get(t *nftables.Table, name string) *set {
 	return s.read[at]
 }
 
-// lookup evaluates a search in a set or a map.
+// lookup evaluates a lookup in a set or a map.
 func (w *walk) lookup(e *expr.Lookup, registers *registers) (result match, end *expr.Verdict) {
 	toVerdict := e.IsDestRegSet && e.DestRegister == unix.NFT_REG_VERDICT
 	s := w.ruleset.lookups[e]
@@ -196,7 +197,7 @@ func (w *walk) lookup(e *expr.Lookup, registers *registers) (result match, end *
 		}
 		key, parts = registers.concatenated(e.SourceRegister, s.length)
 	}
-	known := key != nil || s != nil && s.length == 0 // all keys are alike to a set without any
+	known := key != nil || s != nil && s.length == 0 // an empty set contains no key, known or not
 	switch {
 	case !known && toVerdict:
 		return unknown, &expr.Verdict{Kind: verdictUnknown}

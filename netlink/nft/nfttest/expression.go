@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ctWord is an expression about the connection, which the library reads in part only.
+// ctWord is a conntrack expression, which the library decodes only in part.
 type ctWord struct {
 	key       uint32
 	register  uint32
@@ -17,7 +17,7 @@ type ctWord struct {
 	direction byte
 }
 
-// expression decodes one.
+// expression decodes an expression.
 func expression(family byte, data []byte) (any, error) {
 	a := parse(data)
 	name, body := a.text(unix.NFTA_EXPR_NAME), a[unix.NFTA_EXPR_DATA]
@@ -81,10 +81,10 @@ func ctOf(a attrs) ctWord {
 	return w
 }
 
-// registers are those of a packet in a chain: 16 of four bytes each.
+// registers of a packet in a chain: 16 of four bytes each.
 type registers [64]byte
 
-// at is the place of a register: one of 16, or one of four that are as long as four of those.
+// at returns the bytes of a register: one of 16, or one of four that overlap four of these.
 func (r *registers) at(n uint32) []byte {
 	if n >= unix.NFT_REG32_00 {
 		return r[4*(n-unix.NFT_REG32_00):]
@@ -103,7 +103,7 @@ func (r *registers) set(n uint32, data []byte) {
 
 func (r *registers) get(n uint32, length int) []byte { return r.at(n)[:length] }
 
-// walk is the way of one packet through the chains of a table.
+// walk traces one packet through the chains of a table.
 type walk struct {
 	host   *Host
 	table  *table
@@ -117,7 +117,7 @@ type walk struct {
 type outcome struct {
 	verdict expr.VerdictKind
 	refused bool
-	by      string // the rule that decided
+	by      string // the deciding rule
 	chain   string // of jump and goto
 }
 
@@ -125,7 +125,7 @@ const (
 	verdictContinue = expr.VerdictContinue
 	verdictBreak    = expr.VerdictBreak // the rule does not match
 	maxDepth        = 16                // NFT_JUMP_STACK_SIZE
-	maxChains       = 1000              // Linux refuses chains that lead in circles
+	maxChains       = 1000              // Linux refuses loops
 )
 
 var goesOn = outcome{verdict: verdictContinue}
@@ -152,7 +152,7 @@ func (w *walk) run(c *chain, depth int) (outcome, error) {
 				return o, fmt.Errorf("table %v has no chain %q", w.table.key, o.chain)
 			}
 			if o.verdict == expr.VerdictJump {
-				depth++ // who jumps comes back
+				depth++ // a jump returns
 			}
 			inner, err := w.run(next, depth)
 			if o.verdict == expr.VerdictJump {
@@ -169,7 +169,7 @@ func (w *walk) run(c *chain, depth int) (outcome, error) {
 	return goesOn, nil
 }
 
-// text is the comment of a rule.
+// text returns the comment of a rule.
 func (r rule) text() string {
 	if len(r.comment) < 2 {
 		return "no comment"
@@ -196,7 +196,7 @@ func matches(yes bool) (outcome, error) {
 
 func native32(n uint32) []byte { return binary.NativeEndian.AppendUint32(nil, n) }
 
-// load puts what is known of the packet into a register; nothing: the rule does not match.
+// load puts a value into a register; without a value, the rule does not match.
 func (w *walk) load(register uint32, data []byte) (outcome, error) {
 	if data != nil {
 		w.regs.set(register, data)
@@ -303,7 +303,7 @@ func (w *walk) lookup(e *expr.Lookup) (outcome, error) {
 	return goesOn, nil
 }
 
-// dynset changes a set; the lock of the kernel is held.
+// dynset changes a set. The caller holds the lock of the kernel.
 func (w *walk) dynset(e *expr.Dynset) (outcome, error) {
 	s := w.table.sets[e.SetName]
 	if s == nil {

@@ -12,55 +12,55 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Host is a node of Linux: a kernel with addresses, routes and connections. Its functions must be
-// set before packets are sent.
+// Host is a Linux node: a kernel with addresses, routes and connections. Set its functions before
+// sending packets.
 type Host struct {
 	Kernel *Kernel
 	// Local reports whether an address is one of the host.
 	Local func(netip.Addr) bool
-	// Route returns the device that leads to an address, "" for none.
+	// Route returns the output device for an address, or "".
 	Route func(netip.Addr) (device string)
-	// Source returns the address that packets to a device get by masquerading, of the IP version of the
-	// given one. nil: nothing is masqueraded.
+	// Source returns the masquerade address of a device, of the same IP version as like. nil:
+	// masquerading is an error.
 	Source func(device string, like netip.Addr) netip.Addr
-	// Random returns a number below n; NewHost sets it.
+	// Random returns a number below n. NewHost sets it.
 	Random func(n uint32) uint32
 
 	connections map[flow]*connection
 }
 
-// NewHost returns a host with a kernel of its own.
+// NewHost returns a host with a new Kernel.
 func NewHost() *Host {
 	return &Host{Kernel: NewKernel(), Random: rand.Uint32N, connections: map[flow]*connection{}}
 }
 
-// Packet is one of a connection, or of an exchange of ICMP: ports of ICMP are its identifier.
+// Packet is a packet of a connection or an ICMP exchange. ICMP packets have their identifier as
+// ports.
 type Packet struct {
-	In       string // device that it comes in by; "": the host sends it
+	In       string // input device; "": sent by the host
 	Protocol byte   // unix.IPPROTO_TCP, …
 	Src, Dst netip.AddrPort
-	// Type of ICMP, e.g. that of echo requests.
+	// Type of ICMP, e.g. echo request.
 	Type byte
 }
 
-// Outcome is where a packet ends.
+// Outcome is the fate of a packet.
 type Outcome struct {
-	// Passed: it reaches its destination, the host itself or by the device Out.
+	// Passed: it reached the host or left by the device Out.
 	Passed bool
-	// Refused: who sent it is told that it does not.
+	// Refused: the sender got an error.
 	Refused bool
-	// Src and Dst are what it has become.
+	// Src and Dst after translation.
 	Src, Dst netip.AddrPort
-	// Out is the device that it leaves by; "": it is for the host.
+	// Out is the output device; "": delivered to the host.
 	Out string
 	// By is the rule that dropped it: table, chain and comment.
 	By string
-	// Trace has the rules that led it somewhere.
+	// Trace lists the rules with a verdict.
 	Trace []string
 }
 
-// Answer is the packet that answers one which has passed, and came to a place outside of the host
-// by the device Out.
+// Answer returns the answer to a packet that left by the device Out.
 func (o Outcome) Answer(sent Packet) Packet {
 	answer := Packet{In: o.Out, Protocol: sent.Protocol, Src: o.Dst, Dst: o.Src, Type: sent.Type}
 	switch {
@@ -78,21 +78,21 @@ type flow struct {
 	src, dst netip.AddrPort
 }
 
-// connection is one that conntrack knows.
+// connection is a tracked connection.
 type connection struct {
 	original, reply flow
 	status          uint32
 	mark            uint32
 	replied         bool
 	confirmed       bool
-	// chosen: rules had their say about the destination, and the source.
+	// NAT rules were evaluated for the destination, and for the source
 	destination, source bool
 }
 
-// Bits of the status of a connection.
+// Conntrack status bits.
 const statusSourceNAT, statusDestinationNAT = 1 << 4, 1 << 5
 
-// packet is a Packet on its way.
+// packet is a Packet being traced.
 type packet struct {
 	protocol  byte
 	icmpType  byte
@@ -101,13 +101,13 @@ type packet struct {
 	mark      uint32
 	untracked bool
 	conn      *connection
-	answers   bool // it is in the reply direction
+	answers   bool // in the reply direction
 }
 
-// priorityConntrack is that of connection tracking; before it, packets are of no connection.
+// priorityConntrack is the priority of connection tracking. Before it, packets have no connection.
 const priorityConntrack = -200
 
-// Forget ends all connections.
+// Forget deletes all connections.
 func (h *Host) Forget() { clear(h.connections) }
 
 // Marks returns the marks of all connections.
@@ -163,14 +163,14 @@ func (h *Host) Send(sent Packet) (Outcome, error) {
 			}
 			hooks = []uint32{unix.NF_INET_FORWARD, unix.NF_INET_POST_ROUTING}
 		case hook == unix.NF_INET_LOCAL_OUT:
-			p.out = h.Route(p.dst.Addr()) // it may have another destination now
+			p.out = h.Route(p.dst.Addr()) // the destination may have changed
 		}
 	}
 	p.confirm(h)
 	return end(outcome{}, true), nil
 }
 
-// hook calls all chains of a hook, with connection tracking and NAT in between.
+// hook runs all chains of a hook, and connection tracking and NAT at their priorities.
 func (h *Host) hook(number uint32, p *packet) (last outcome, trace []string, err error) {
 	type call struct {
 		priority int32
@@ -246,7 +246,7 @@ func (p *packet) isOf(family byte) bool {
 	return false
 }
 
-// track finds the connection of a packet, or begins one.
+// track finds or creates the connection of a packet.
 func (p *packet) track(h *Host) {
 	if p.untracked {
 		return
@@ -262,8 +262,8 @@ func (p *packet) track(h *Host) {
 	p.conn = &connection{original: f, reply: flow{f.protocol, f.dst, f.src}}
 }
 
-// nat does to a packet what was decided for its connection, after asking the rules about a new
-// one: about its destination where it enters, about its source where it leaves.
+// nat applies the NAT of the connection. For a new connection it first evaluates the rules: for the
+// destination at the entry, for the source at the exit.
 func (p *packet) nat(enters bool, rules []func() (outcome, error)) (outcome, error) {
 	c := p.conn
 	if c == nil {
@@ -282,7 +282,7 @@ func (p *packet) nat(enters bool, rules []func() (outcome, error)) (outcome, err
 				return o, err
 			}
 			if c.reply != before {
-				break // the first translation counts
+				break // the first translation wins
 			}
 		}
 	}
@@ -299,7 +299,7 @@ func (p *packet) nat(enters bool, rules []func() (outcome, error)) (outcome, err
 	return goesOn, nil
 }
 
-// translate decides what the destination or the source of a connection is to become.
+// translate sets the NAT of the connection's destination or source.
 func (p *packet) translate(destination bool, addr netip.Addr, port *uint16) error {
 	if p.conn == nil {
 		return fmt.Errorf("NAT of a packet without a connection")
@@ -321,7 +321,7 @@ func (p *packet) translate(destination bool, addr netip.Addr, port *uint16) erro
 	return nil
 }
 
-// confirm remembers a connection whose first packet has passed.
+// confirm stores a connection whose first packet has passed.
 func (p *packet) confirm(h *Host) {
 	if c := p.conn; c != nil && !c.confirmed {
 		c.confirmed = true
@@ -329,7 +329,7 @@ func (p *packet) confirm(h *Host) {
 	}
 }
 
-// payload returns a part of the packet's headers, nil if it has no such part.
+// payload returns a part of the packet's headers, or nil.
 func (p *packet) payload(base expr.PayloadBase, offset, length int) []byte {
 	var header []byte
 	switch base {
@@ -374,10 +374,9 @@ func (p *packet) transportHeader() []byte {
 	return h
 }
 
-// Hardware types of devices (linux/if_arp.h).
+// Hardware types of linux/if_arp.h.
 const arphrdEther, arphrdLoopback = 1, 772
 
-// loopback is the name of the device by which a host reaches itself.
 const loopback = "lo"
 
 func (w *walk) meta(key expr.MetaKey) ([]byte, error) {
@@ -403,7 +402,7 @@ func (w *walk) meta(key expr.MetaKey) ([]byte, error) {
 		return []byte{unix.NFPROTO_IPV4}, nil
 	case expr.MetaKeyL4PROTO:
 		return []byte{p.protocol}, nil
-	case expr.MetaKeyIIF: // one number for all devices: rules only ask whether there is one
+	case expr.MetaKeyIIF: // one index for all devices: rules only check for zero
 		if p.in == "" {
 			return native32(0), nil
 		}
@@ -426,7 +425,7 @@ func (w *walk) meta(key expr.MetaKey) ([]byte, error) {
 	return nil, fmt.Errorf("nfttest knows no meta %d", key)
 }
 
-// Keys of conntrack that the library does not name.
+// Conntrack keys that the library does not define.
 const (
 	keySourceIP, keyDestinationIP   = 19, 20
 	keySourceIP6, keyDestinationIP6 = 21, 22
@@ -485,7 +484,7 @@ func (w *walk) ct(e ctWord) (outcome, error) {
 	return w.load(e.register, data)
 }
 
-// state is the bit of the packet's state.
+// state returns the state bit of the packet.
 func (p *packet) state() uint32 {
 	const invalid, untracked = 1, 64
 	switch {

@@ -15,15 +15,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Kernel is nftables in memory. It implements nft.Kernel; nft.New makes a Conn of it. It may
-// be used concurrently.
+// Kernel is nftables in memory. It implements nft.Kernel, for nft.New. It is safe for concurrent
+// use.
 type Kernel struct {
 	mu         sync.Mutex
 	generation uint32
 	tables     map[tableKey]*table
 }
 
-// NewKernel returns one without tables.
+// NewKernel returns a Kernel without tables.
 func NewKernel() *Kernel { return &Kernel{generation: 1, tables: map[tableKey]*table{}} }
 
 type tableKey struct {
@@ -39,12 +39,12 @@ type table struct {
 	key       tableKey
 	chains    map[string]*chain
 	sets      map[string]*set
-	anonymous int // numbers sets without names
+	anonymous int // number of the next anonymous set
 }
 
 type chain struct {
 	name string
-	// hooked chains are called for packets.
+	// hooked chains are base chains.
 	hooked   bool
 	typ      string
 	hook     uint32
@@ -63,7 +63,7 @@ type set struct {
 	id       uint32
 	flags    uint32
 	keyLen   uint32
-	fields   []uint32 // lengths of the fields of a concatenation of ranges
+	fields   []uint32 // lengths of the fields of concatenated ranges
 	dataLen  uint32
 	elements map[elementKey]*element
 }
@@ -77,11 +77,11 @@ type element struct {
 	data    string
 	verdict *expr.Verdict
 	comment []byte // NFTA_SET_ELEM_USERDATA
-	// left is how long it stays; 0: for ever.
+	// left is the remaining time; 0: no timeout
 	left time.Duration
 }
 
-// Attributes that x/sys/unix does not name.
+// Constants that x/sys/unix does not define.
 const (
 	setDescConcat   = 2
 	setFieldLen     = 1
@@ -96,7 +96,7 @@ const (
 
 func (k *Kernel) Close() {}
 
-// Pass lets time pass: elements whose time-out ends are gone.
+// Pass lets time pass and expires elements.
 func (k *Kernel) Pass(d time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -130,7 +130,7 @@ func (k *Kernel) Commit(messages []netlink.Message) error {
 	return nil
 }
 
-// leadsInCircles reports whether a packet might never come to an end.
+// leadsInCircles reports whether jumps form a loop.
 func (t *table) leadsInCircles() bool {
 	const entered, left = 1, 2
 	state := map[string]int{}
@@ -153,7 +153,7 @@ func (t *table) leadsInCircles() bool {
 	return slices.ContainsFunc(sortedNames(t.chains), circle)
 }
 
-// targets are the chains that a rule leads to, itself or by a map.
+// targets returns the chains that a rule jumps to, also through maps.
 func (t *table) targets(r rule) (chains []string) {
 	for _, e := range r.exprs {
 		switch e := e.(type) {
@@ -227,7 +227,7 @@ func parse(data []byte) attrs {
 	return all
 }
 
-// each returns the data of attributes in a row.
+// each returns the data of a list of attributes.
 func each(data []byte) (list [][]byte) {
 	parts, err := netlink.UnmarshalAttributes(data)
 	if err != nil {
@@ -253,7 +253,7 @@ func (t *transaction) do(m netlink.Message) error {
 		return unix.EINVAL
 	}
 	family, a := m.Data[0], parse(m.Data[sizeofNfgenmsg:])
-	// All of them have the name of the table in attribute 1.
+	// Attribute 1 is always the name of the table.
 	key := tableKey{family, a.text(unix.NFTA_TABLE_NAME)}
 	switch typ := m.Header.Type & 0xff; typ {
 	case nftMsgNewTable:
@@ -323,7 +323,7 @@ func (t *table) deleteChain(name string) error {
 	return nil
 }
 
-// leadsTo reports whether a rule or an element leads to a chain.
+// leadsTo reports whether a rule or an element jumps to a chain.
 func (t *table) leadsTo(name string) bool {
 	for _, c := range t.chains {
 		for _, r := range c.rules {
@@ -342,7 +342,7 @@ func (t *table) leadsTo(name string) bool {
 	return false
 }
 
-// uses returns the name of the set that an expression refers to.
+// uses returns the set of an expression, or "".
 func uses(e any) string {
 	switch e := e.(type) {
 	case *expr.Lookup:
@@ -383,7 +383,7 @@ func (t *transaction) addRule(table *table, a attrs) error {
 	return nil
 }
 
-// flush removes the rules of a chain, and the anonymous sets that they had.
+// flush removes the rules of a chain and their anonymous sets.
 func (t *table) flush(name string) error {
 	c := t.chains[name]
 	if c == nil {
@@ -458,7 +458,7 @@ func (t *transaction) changeElements(table *table, a attrs, add bool) error {
 			return err
 		}
 		if uint32(len(key.key)) != s.keyLen {
-			return fmt.Errorf("key of %d bytes in set %q, whose keys have %d: %w", len(key.key), s.name, s.keyLen, unix.EINVAL)
+			return fmt.Errorf("key of %d bytes in set %q with keys of %d bytes: %w", len(key.key), s.name, s.keyLen, unix.EINVAL)
 		}
 		have := s.elements[key]
 		switch {
@@ -495,7 +495,7 @@ func elementOf(a attrs) (key elementKey, e *element, err error) {
 	return key, e, nil
 }
 
-// find returns the element that a key is in.
+// find returns the element that contains a key.
 func (s *set) find(key string) *element {
 	switch {
 	case len(s.fields) > 1:
@@ -521,7 +521,7 @@ func (s *set) find(key string) *element {
 	return s.elements[elementKey{key: key}]
 }
 
-// within compares each field; each takes whole registers.
+// within compares each field; fields fill whole registers.
 func (s *set) within(key string, k elementKey) bool {
 	end := k.end
 	if end == "" {
