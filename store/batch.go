@@ -2,16 +2,15 @@ package store
 
 import "context"
 
-// Batcher is a Broker that can make several changes in one transaction.
+// Batcher is a Broker with transactions.
 type Batcher interface {
 	Broker
-	// Batch makes the changes in their order; either all of them or none. The
-	// revisions in the changes are ignored.
+	// Batch applies the changes in order, all or nothing. Revisions in the changes are ignored.
 	Batch(ctx context.Context, changes []Change) error
 }
 
-// Apply makes the changes in one transaction if the broker is a Batcher, and
-// one after the other, up to the first error, if not.
+// Apply applies the changes in one transaction if the broker is a Batcher; otherwise one by one up
+// to the first error.
 func Apply(ctx context.Context, b Broker, changes []Change) error {
 	if len(changes) == 0 {
 		return nil

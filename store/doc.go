@@ -1,5 +1,5 @@
-// Package store is the key-value broker that the agents and KSR share: etcd in
-// production, a local bbolt file as its mirror, memory in tests.
+// Package store defines the key-value broker of the agents and KSR: etcd in production, a local
+// bbolt file as its mirror, memory in tests.
 //
 //	ksr ──────────> etcd <────────── external configuration
 //	                 │ Watch, List
@@ -7,7 +7,6 @@
 //	                 │
 //	              event loop
 //
-// store/etcd, store/bolt and store/memory implement Broker; etcd and memory are
-// Watchable, bolt and memory are Batchers. What they have in common is tested
-// by store/storetest.
+// store/etcd, store/bolt and store/memory implement Broker; etcd and memory are Watchable, bolt and
+// memory are Batchers. store/storetest tests the common contract.
 package store

@@ -2,14 +2,14 @@ package store
 
 import "context"
 
-// Lister is a Broker that can read several prefixes at once.
+// Lister is a Broker that can list several prefixes at once.
 type Lister interface {
 	Broker
-	// ListEach returns what List does for each prefix. What it reads need not be of one revision.
+	// ListEach lists each prefix, possibly at different revisions.
 	ListEach(ctx context.Context, prefixes []string) ([][]KV, error)
 }
 
-// ListEach reads prefixes at once if the broker is a Lister, and one after the other if not.
+// ListEach uses Lister if the broker implements it; otherwise it lists one prefix after the other.
 func ListEach(ctx context.Context, b Broker, prefixes []string) ([][]KV, error) {
 	if lister, ok := b.(Lister); ok {
 		return lister.ListEach(ctx, prefixes)

@@ -1,15 +1,14 @@
-// Package backup keeps a second copy of what a node must not forget, for when its
-// local file is lost or damaged.
+// Package backup keeps a second copy of data that a node must not lose, in case its local file is
+// lost or damaged.
 //
 //	           ┌──> first    everything
 //	Store ─────┤
 //	           └──> second   keys with the prefix
 //
-//	at start, if first has nothing with the prefix: second ──> first, else first ──> second
+//	at start, if first has no keys with the prefix: second ──> first, else first ──> second
 //
-// The first store decides: a write that it refuses is not made in the second, and
-// a write that only the second refuses has been made. The second then lags behind
-// until the next start.
+// The first store is authoritative: a write that it refuses is not made in the second, and a write
+// that only the second refuses succeeds. The second store then lags until the next start.
 package backup
 
 import (
@@ -22,7 +21,7 @@ import (
 	"github.com/contiv/contiv/store"
 )
 
-// Store is a store.Batcher.
+// Store implements store.Batcher.
 type Store struct {
 	first, second store.Batcher
 	prefix        string
@@ -31,9 +30,8 @@ type Store struct {
 
 var _ store.Batcher = (*Store)(nil)
 
-// New returns a store that is the first one, with a copy of the keys with the
-// prefix in the second. If the first has no such keys, it gets what the second
-// has; the number of these pairs is returned.
+// New returns a Store that copies the keys with the prefix from first to second. If first has no
+// such keys, it is restored from second; restored is the number of restored pairs.
 func New(ctx context.Context, first, second store.Batcher, prefix string, log *slog.Logger) (s *Store, restored int, err error) {
 	s = &Store{first: first, second: second, prefix: prefix, log: log}
 	have, _, err := first.List(ctx, prefix)
@@ -56,7 +54,7 @@ func New(ctx context.Context, first, second store.Batcher, prefix string, log *s
 	return s, len(lost), nil
 }
 
-// update makes the pairs all that a store has with the prefix.
+// update makes the pairs the only ones with the prefix in a store.
 func update(ctx context.Context, to store.Batcher, prefix string, want []store.KV) error {
 	have, _, err := to.List(ctx, prefix)
 	if err != nil {
@@ -80,10 +78,10 @@ func update(ctx context.Context, to store.Batcher, prefix string, want []store.K
 }
 
 func (s *Store) lagging(err error) {
-	s.log.Warn("The copy of the local store was not written: should the local store be lost before the next start, pods may be forgotten", "error", err)
+	s.log.Warn("Cannot write the copy of the local store; pods are lost if the local store is lost before the next start", "error", err)
 }
 
-// repeat makes in the second store what was made in the first.
+// repeat applies changes that were made in the first store to the second.
 func (s *Store) repeat(ctx context.Context, changes ...store.Change) {
 	var ours []store.Change
 	for _, c := range changes {
@@ -96,27 +94,27 @@ func (s *Store) repeat(ctx context.Context, changes ...store.Change) {
 	}
 }
 
-// Get reads the first store.
+// Get implements store.Broker with the first store.
 func (s *Store) Get(ctx context.Context, key string) (store.KV, bool, error) {
 	return s.first.Get(ctx, key)
 }
 
-// List reads the first store.
+// List implements store.Broker with the first store.
 func (s *Store) List(ctx context.Context, prefix string) ([]store.KV, int64, error) {
 	return s.first.List(ctx, prefix)
 }
 
-// Put sets the value of a key.
+// Put implements store.Broker.
 func (s *Store) Put(ctx context.Context, key string, value []byte) error {
 	return s.Batch(ctx, []store.Change{{KV: store.KV{Key: key, Value: value}}})
 }
 
-// Delete of a missing key succeeds.
+// Delete implements store.Broker.
 func (s *Store) Delete(ctx context.Context, key string) error {
 	return s.Batch(ctx, []store.Change{{KV: store.KV{Key: key}, Deleted: true}})
 }
 
-// DeletePrefix deletes all keys with the prefix.
+// DeletePrefix implements store.Broker.
 func (s *Store) DeletePrefix(ctx context.Context, prefix string) error {
 	if err := s.first.DeletePrefix(ctx, prefix); err != nil {
 		return err
@@ -133,7 +131,7 @@ func (s *Store) DeletePrefix(ctx context.Context, prefix string) error {
 	return nil
 }
 
-// PutIfNotExists puts the value unless the key exists.
+// PutIfNotExists implements store.Broker.
 func (s *Store) PutIfNotExists(ctx context.Context, key string, value []byte) (bool, error) {
 	done, err := s.first.PutIfNotExists(ctx, key, value)
 	if done && err == nil {
@@ -142,7 +140,7 @@ func (s *Store) PutIfNotExists(ctx context.Context, key string, value []byte) (b
 	return done, err
 }
 
-// CompareAndSwap replaces the value if it equals old.
+// CompareAndSwap implements store.Broker.
 func (s *Store) CompareAndSwap(ctx context.Context, key string, old, new []byte) (bool, error) {
 	done, err := s.first.CompareAndSwap(ctx, key, old, new)
 	if done && err == nil {
@@ -151,7 +149,7 @@ func (s *Store) CompareAndSwap(ctx context.Context, key string, old, new []byte)
 	return done, err
 }
 
-// CompareAndDelete deletes the key if its value equals old.
+// CompareAndDelete implements store.Broker.
 func (s *Store) CompareAndDelete(ctx context.Context, key string, old []byte) (bool, error) {
 	done, err := s.first.CompareAndDelete(ctx, key, old)
 	if done && err == nil {
@@ -160,7 +158,7 @@ func (s *Store) CompareAndDelete(ctx context.Context, key string, old []byte) (b
 	return done, err
 }
 
-// Batch makes all changes in one transaction.
+// Batch implements store.Batcher.
 func (s *Store) Batch(ctx context.Context, changes []store.Change) error {
 	if err := s.first.Batch(ctx, changes); err != nil {
 		return err

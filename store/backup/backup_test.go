@@ -27,7 +27,7 @@ func TestStore(t *testing.T) {
 	storetest.TestBroker(t, func(t *testing.T) store.Broker { return open(t, memory.New(), memory.New()) })
 }
 
-// content is "key=value" of all pairs, sorted.
+// content returns all pairs as sorted "key=value" lines.
 func content(t *testing.T, s store.Broker) string {
 	t.Helper()
 	kvs, _, err := s.List(t.Context(), "")

@@ -1,8 +1,8 @@
-// Package bolt is a store in one local file: the mirror of etcd that lets a node
-// start without etcd, and the place of what a node must remember.
+// Package bolt is a store in one local file. It holds the mirror of etcd, with which a node can
+// start without etcd, and the node's own persistent data.
 //
-// The file is a bbolt database with one bucket. Every change is on disk when
-// the call returns, unless SkipSync says otherwise.
+// The file is a bbolt database with one bucket. Every change is on disk when the call returns,
+// unless SkipSync was called.
 package bolt
 
 import (
@@ -18,7 +18,7 @@ import (
 
 var bucket = []byte("kv")
 
-// Store is a store.Batcher. Revisions are always 0.
+// Store implements store.Batcher. Revisions are always 0.
 type Store struct {
 	db   *bbolt.DB
 	path string
@@ -26,10 +26,10 @@ type Store struct {
 
 var _ store.Batcher = (*Store)(nil)
 
-// Close releases the file, after running transactions.
+// Close closes the file after running transactions.
 func (s *Store) Close() error { return s.db.Close() }
 
-// Get returns ok=false for a key that does not exist.
+// Get implements store.Broker.
 func (s *Store) Get(ctx context.Context, key string) (kv store.KV, ok bool, err error) {
 	err = s.view(ctx, "get "+key, func(b *bbolt.Bucket) error {
 		if value := b.Get([]byte(key)); value != nil {
@@ -40,7 +40,7 @@ func (s *Store) Get(ctx context.Context, key string) (kv store.KV, ok bool, err 
 	return kv, ok, err
 }
 
-// List returns all pairs with the prefix, sorted by key. The revision is 0.
+// List implements store.Broker. The revision is 0.
 func (s *Store) List(ctx context.Context, prefix string) (kvs []store.KV, revision int64, err error) {
 	err = s.view(ctx, "list "+prefix, func(b *bbolt.Bucket) error {
 		return eachWithPrefix(b, prefix, func(key, value []byte) error {
@@ -51,17 +51,17 @@ func (s *Store) List(ctx context.Context, prefix string) (kvs []store.KV, revisi
 	return kvs, 0, err
 }
 
-// Put sets the value of a key.
+// Put implements store.Broker.
 func (s *Store) Put(ctx context.Context, key string, value []byte) error {
 	return s.update(ctx, "put "+key, func(b *bbolt.Bucket) error { return b.Put([]byte(key), value) })
 }
 
-// Delete of a missing key succeeds.
+// Delete implements store.Broker.
 func (s *Store) Delete(ctx context.Context, key string) error {
 	return s.update(ctx, "delete "+key, func(b *bbolt.Bucket) error { return b.Delete([]byte(key)) })
 }
 
-// DeletePrefix deletes all keys with the prefix in one transaction.
+// DeletePrefix implements store.Broker in one transaction.
 func (s *Store) DeletePrefix(ctx context.Context, prefix string) error {
 	return s.update(ctx, "delete all of "+prefix, func(b *bbolt.Bucket) error {
 		var keys [][]byte // deleting moves the cursor
@@ -78,7 +78,7 @@ func (s *Store) DeletePrefix(ctx context.Context, prefix string) error {
 	})
 }
 
-// PutIfNotExists puts the value unless the key exists.
+// PutIfNotExists implements store.Broker.
 func (s *Store) PutIfNotExists(ctx context.Context, key string, value []byte) (done bool, err error) {
 	err = s.update(ctx, "put "+key, func(b *bbolt.Bucket) error {
 		if done = b.Get([]byte(key)) == nil; done {
@@ -89,7 +89,7 @@ func (s *Store) PutIfNotExists(ctx context.Context, key string, value []byte) (d
 	return done && err == nil, err
 }
 
-// CompareAndSwap replaces the value if it equals old.
+// CompareAndSwap implements store.Broker.
 func (s *Store) CompareAndSwap(ctx context.Context, key string, old, new []byte) (done bool, err error) {
 	err = s.update(ctx, "swap "+key, func(b *bbolt.Bucket) error {
 		if done = equals(b, key, old); done {
@@ -100,7 +100,7 @@ func (s *Store) CompareAndSwap(ctx context.Context, key string, old, new []byte)
 	return done && err == nil, err
 }
 
-// CompareAndDelete deletes the key if its value equals old.
+// CompareAndDelete implements store.Broker.
 func (s *Store) CompareAndDelete(ctx context.Context, key string, old []byte) (done bool, err error) {
 	err = s.update(ctx, "delete "+key, func(b *bbolt.Bucket) error {
 		if done = equals(b, key, old); done {
@@ -111,7 +111,7 @@ func (s *Store) CompareAndDelete(ctx context.Context, key string, old []byte) (d
 	return done && err == nil, err
 }
 
-// Batch makes all changes in one transaction: one write to the disk.
+// Batch implements store.Batcher. It writes to the disk once.
 func (s *Store) Batch(ctx context.Context, changes []store.Change) error {
 	return s.update(ctx, fmt.Sprintf("write %d changes", len(changes)), func(b *bbolt.Bucket) error {
 		for _, c := range changes {

@@ -51,7 +51,7 @@ func TestContentSurvivesReopening(t *testing.T) {
 	}
 }
 
-// So it can be opened on a disk that is full.
+// So that it can be opened on a full disk.
 func TestOpeningDoesNotWrite(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "bolt.db")
 	open(t, path).Close()
@@ -154,7 +154,7 @@ func TestOpenOrReplaceKeepsAGoodFile(t *testing.T) {
 	}
 }
 
-// A batch with a change that cannot be made changes nothing.
+// A batch with an invalid change changes nothing.
 func TestBatchIsAtomic(t *testing.T) {
 	s, ctx := open(t, filepath.Join(t.TempDir(), "bolt.db")), context.Background()
 	err := s.Batch(ctx, []store.Change{

@@ -9,7 +9,7 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// What a newer version has written is left as it is, and the error says what to do.
+// A file of a newer version stays unchanged, and the error states a remedy.
 func TestFilesOfANewerVersion(t *testing.T) {
 	for number, readable := range map[string]bool{"": true, "1": true, "2": false, "x": false} {
 		path := filepath.Join(t.TempDir(), "f.db")
@@ -21,7 +21,7 @@ func TestFilesOfANewerVersion(t *testing.T) {
 			t.Fatal(err)
 		}
 		err = s.db.Update(func(tx *bbolt.Tx) error {
-			if number == "" { // from before there were numbers
+			if number == "" { // from before formats had numbers
 				return tx.DeleteBucket(formatBucket)
 			}
 			return tx.Bucket(formatBucket).Put(formatKey, []byte(number))

@@ -14,31 +14,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DefaultLockTimeout is how long Open waits for another process to release the file.
+// DefaultLockTimeout is how long Open waits for another process to close the file.
 const DefaultLockTimeout = 2 * time.Second
 
 var (
-	// ErrLocked is wrapped when another process has the file open.
+	// ErrLocked is wrapped if another process has the file open.
 	ErrLocked = errors.New("file is in use by another process")
-	// ErrCorrupt is wrapped when the file is no database that we can read.
+	// ErrCorrupt is wrapped if the file is not a readable bbolt database.
 	ErrCorrupt = errors.New("file is damaged or no bolt database")
-	// ErrNewer is wrapped when a newer version has written the file in a form that we
-	// cannot read.
+	// ErrNewer is wrapped if the file has the format of a newer version.
 	ErrNewer = errors.New("file was written by a newer version of Contiv")
 )
 
-// format is the number of the form that files have: keys and values of the vpp-agent's and of the Kubernetes
-// state's models, as their stores write them. It is raised when older versions can no longer read them. Files
-// from before there were numbers have 1.
+// format is the number of the file format: keys and values of the models of the vpp-agent and of
+// the Kubernetes state. Raise it if older versions can no longer read the file. Files without a
+// number have 1.
 const format = 1
 
-// The number is in a bucket of its own.
+// The number has its own bucket.
 var (
 	formatBucket = []byte("format")
 	formatKey    = []byte("number")
 )
 
-// checkFormat returns ErrNewer for what we cannot read.
+// checkFormat returns ErrNewer if the format is newer.
 func checkFormat(tx *bbolt.Tx) error {
 	b := tx.Bucket(formatBucket)
 	if b == nil {
@@ -51,8 +50,9 @@ func checkFormat(tx *bbolt.Tx) error {
 	return nil
 }
 
-// Open opens the file, creating it (mode 0600) and its directory (0700) if they
-// do not exist. lockTimeout bounds the wait for a lock; 0: DefaultLockTimeout.
+// Open opens the file. It creates the file (mode 0600) and its directory (0700) if missing.
+// lockTimeout limits the wait for the lock; 0: DefaultLockTimeout. Errors wrap ErrLocked,
+// ErrCorrupt or ErrNewer.
 func Open(path string, lockTimeout time.Duration) (*Store, error) {
 	if lockTimeout == 0 {
 		lockTimeout = DefaultLockTimeout
@@ -72,8 +72,7 @@ func Open(path string, lockTimeout time.Duration) (*Store, error) {
 	return &Store{db: db, path: path}, nil
 }
 
-// OpenOrReplace is Open, but a damaged file is moved away, to the returned path,
-// and an empty one takes its place.
+// OpenOrReplace is Open, but renames a damaged file to moved and creates an empty one.
 func OpenOrReplace(path string, lockTimeout time.Duration) (s *Store, moved string, err error) {
 	s, err = Open(path, lockTimeout)
 	if !errors.Is(err, ErrCorrupt) {
@@ -87,13 +86,12 @@ func OpenOrReplace(path string, lockTimeout time.Duration) (s *Store, moved stri
 	return s, moved, err
 }
 
-// SkipSync makes writes return before they are on the disk: what has been written
-// survives the end of the process, but the file may be lost with the machine. Call
-// it before the first write.
+// SkipSync makes writes return before they are on disk. They survive the end of the process, but a
+// crash of the machine may destroy the file. Call it before the first write.
 func (s *Store) SkipSync() { s.db.NoSync = true }
 
-// open opens the database. bbolt panics on some kinds of damage and leaves the file
-// mapped and locked; the lock is then released here.
+// open opens the database. bbolt panics on some kinds of damage and leaves the file mapped and
+// locked; open then releases the lock.
 func open(path string, lockTimeout time.Duration) (db *bbolt.DB, err error) {
 	var file *os.File
 	defer func() {
@@ -114,9 +112,8 @@ func open(path string, lockTimeout time.Duration) (db *bbolt.DB, err error) {
 	})
 }
 
-// prepare reads everything once, so that damage shows now and not in the middle of
-// something, and creates the bucket. A file that has it is not written to: it can
-// be opened on a disk that is full.
+// prepare reads everything, to find damage early, and creates the bucket. If the bucket exists,
+// prepare does not write, so that the file can be opened on a full disk.
 func prepare(db *bbolt.DB) (err error) {
 	defer recoverDamage(&err)()
 	exists := false
@@ -145,8 +142,8 @@ func prepare(db *bbolt.DB) (err error) {
 	})
 }
 
-// recoverDamage returns a function to be deferred, which turns panics into
-// ErrCorrupt; also those for pages beyond the end of the file, which is mapped.
+// recoverDamage returns a function to be deferred, which turns panics into ErrCorrupt, including
+// faults beyond the end of the mapped file.
 func recoverDamage(err *error) func() {
 	before := debug.SetPanicOnFault(true)
 	return func() {
@@ -160,9 +157,9 @@ func recoverDamage(err *error) func() {
 func openError(path string, err error) error {
 	switch {
 	case errors.Is(err, bolterrors.ErrTimeout):
-		return fmt.Errorf("open local store %s: %w: is another agent of this node still running?", path, ErrLocked)
+		return fmt.Errorf("open local store %s: %w: stop the other agent of this node", path, ErrLocked)
 	case errors.Is(err, ErrNewer):
-		return fmt.Errorf("open local store %s: %w: use that version again, or move the file away and lose what is in it only", path, err)
+		return fmt.Errorf("open local store %s: %w: use that version again, or move the file away and lose its local data", path, err)
 	case errors.Is(err, bolterrors.ErrInvalid), errors.Is(err, bolterrors.ErrChecksum), errors.Is(err, bolterrors.ErrVersionMismatch):
 		return fmt.Errorf("open local store %s: %w (%w): move it away and start again", path, ErrCorrupt, err)
 	}

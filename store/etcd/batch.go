@@ -13,22 +13,22 @@ import (
 
 var _ store.Batcher = (*Store)(nil)
 
-// Batch makes the changes in one transaction; of several of the same key, the last
-// one. etcd refuses more of them than its option max-txn-ops says (128 unless changed).
+// Batch implements store.Batcher. Of several changes of a key, only the last one is made. etcd
+// limits the number of changes by its option max-txn-ops (default 128).
 func (s *Store) Batch(ctx context.Context, changes []store.Change) error {
 	_, _, err := s.BatchIf(ctx, changes, Unchanged{})
 	return err
 }
 
-// Unchanged is the condition that no pair with the prefix was put after the revision;
-// without Revision, there is no condition.
+// Unchanged is the condition that no pair with the prefix was put after Revision. Revision 0: no
+// condition.
 type Unchanged struct {
 	Prefix   string
 	Revision int64
 }
 
-// BatchIf is Batch under a condition. It returns the revision of the changes, or ok=false
-// if the condition does not hold.
+// BatchIf is Batch under a condition. It returns the revision of the changes, or ok=false if the
+// condition does not hold.
 func (s *Store) BatchIf(ctx context.Context, changes []store.Change, condition Unchanged) (revision int64, ok bool, err error) {
 	last := make(map[string]int, len(changes))
 	for i, c := range changes {

@@ -11,8 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Claim is a key that is there as long as its holder lives: it belongs to a lease,
-// which Hold renews.
+// Claim is a key that exists while its holder lives: it has a lease, which Hold renews.
 type Claim struct {
 	store *Store
 	key   string
@@ -21,22 +20,19 @@ type Claim struct {
 	ttl   time.Duration
 
 	lease clientv3.LeaseID // 0: none
-	// held says that this claim has had the key: from then on no other holder counts as its
-	// predecessor.
+	// held: this claim has held the key, so keys of other holders are not from a predecessor.
 	held bool
 }
 
-// NewClaim returns a claim of the key, which does nothing yet. value tells others who holds the
-// key. mine reports whether a value found there is of a predecessor of the same holder, from which
-// the key is taken over at once. ttl is how long the key outlives its holder. A claim is for one
-// goroutine.
+// NewClaim returns a claim of the key; call Hold to take it. value identifies the holder to others.
+// mine reports whether a value is from a predecessor of the same holder, whose key may be taken at
+// once. ttl is how long the key outlives its holder. A claim is not safe for concurrent use.
 func (s *Store) NewClaim(key string, value []byte, mine func(value []byte) bool, ttl time.Duration) *Claim {
 	return &Claim{store: s, key: key, value: value, mine: mine, ttl: ttl}
 }
 
-// Hold takes the key, or keeps it; it is to be called several times in each TTL. If
-// another one holds the key, its value is returned. The key is taken when it is not
-// there, as when the lease of the other one has ended.
+// Hold takes or keeps the key. Call it several times per TTL. If another holder has the key, Hold
+// returns its value; the key can be taken after the other lease has expired.
 func (c *Claim) Hold(ctx context.Context) (other []byte, err error) {
 	for taken := false; !taken && err == nil; {
 		if err = c.renew(ctx); err != nil {
@@ -62,7 +58,7 @@ func (c *Claim) Hold(ctx context.Context) (other []byte, err error) {
 	return nil, nil
 }
 
-// get returns what is under the key, nil if nothing.
+// get returns the pair of the key, or nil.
 func (c *Claim) get(ctx context.Context) (*mvccpb.KeyValue, error) {
 	ctx, cancel := c.store.callContext(ctx)
 	defer cancel()
@@ -73,7 +69,7 @@ func (c *Claim) get(ctx context.Context) (*mvccpb.KeyValue, error) {
 	return response.Kvs[0], nil
 }
 
-// take puts the key, if it is still as it was found; nil: not there.
+// take puts the key if it is still as found (nil: missing).
 func (c *Claim) take(ctx context.Context, found *mvccpb.KeyValue) (taken bool, err error) {
 	if err := c.grant(ctx); err != nil {
 		return false, err
@@ -93,7 +89,7 @@ func (c *Claim) take(ctx context.Context, found *mvccpb.KeyValue) (taken bool, e
 	return err == nil && response.Succeeded, err
 }
 
-// grant makes a lease, if there is none: none is made for a key that is another one's.
+// grant grants a lease if the claim has none. It is called only before taking the key.
 func (c *Claim) grant(ctx context.Context) error {
 	if c.lease != 0 {
 		return nil
@@ -108,14 +104,14 @@ func (c *Claim) grant(ctx context.Context) error {
 	return nil
 }
 
-// isMine: while this claim lives, its own writes are recognised by their value, should the answer
-// to one have been lost; others of its holder, by what mine says. A key without a lease is no
-// claim, and would never expire.
+// isMine reports whether this holder wrote the value. A living claim recognises its own writes by
+// value, in case an answer was lost; mine recognises its predecessors. A key without a lease is not
+// a claim and would never expire.
 func (c *Claim) isMine(kv *mvccpb.KeyValue) bool {
 	return kv.Lease == 0 || string(kv.Value) == string(c.value) || !c.held && c.mine(kv.Value)
 }
 
-// renew renews the lease. One that has ended is forgotten.
+// renew renews the lease, if it has not expired.
 func (c *Claim) renew(ctx context.Context) error {
 	if c.lease == 0 {
 		return nil
@@ -130,7 +126,7 @@ func (c *Claim) renew(ctx context.Context) error {
 	return err
 }
 
-// Release gives the key up, if it is held.
+// Release deletes the key if this claim holds it.
 func (c *Claim) Release(ctx context.Context) error {
 	if c.lease == 0 {
 		return nil

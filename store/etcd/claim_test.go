@@ -10,17 +10,17 @@ import (
 	"github.com/contiv/contiv/store/etcd/etcdtest"
 )
 
-// claims are made by holders "host/life": lives of the same host are the same holder.
+// claim returns a claim of a holder "host/life"; lives of one host are the same holder.
 func claim(s *etcd.Store, holder string) *etcd.Claim { return claimFor(s, holder, time.Minute) }
 
-// claimFor makes one that ends when its holder has been dead for so long.
+// claimFor is claim with a TTL.
 func claimFor(s *etcd.Store, holder string, ttl time.Duration) *etcd.Claim {
 	host, _, _ := strings.Cut(holder, "/")
 	mine := func(value []byte) bool { return strings.HasPrefix(string(value), host+"/") }
 	return s.NewClaim("/claim", []byte(holder), mine, ttl)
 }
 
-// wantHolder checks what a claim says of who holds the key: "" for itself.
+// wantHolder checks the holder returned by Hold; "" is the claim itself.
 func wantHolder(t *testing.T, what string, c *etcd.Claim, want string) {
 	t.Helper()
 	other, err := c.Hold(context.Background())
@@ -32,7 +32,7 @@ func wantHolder(t *testing.T, what string, c *etcd.Claim, want string) {
 func TestClaim(t *testing.T) {
 	s := etcdtest.Start(t).Store()
 	first, second := claim(s, "a/1"), claim(s, "b/1")
-	wantHolder(t, "nobody has it", first, "")
+	wantHolder(t, "no holder", first, "")
 	wantHolder(t, "first has it", second, "a/1")
 	wantHolder(t, "it is kept", first, "")
 
@@ -44,7 +44,7 @@ func TestClaim(t *testing.T) {
 	if err := second.Release(context.Background()); err != nil {
 		t.Error(err)
 	}
-	wantHolder(t, "released by one who has it not", again, "")
+	wantHolder(t, "released by another claim", again, "")
 	if err := s.Delete(context.Background(), "/claim"); err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestClaim(t *testing.T) {
 	wantHolder(t, "it was released", second, "")
 }
 
-// The key goes with a holder that does not live any more.
+// The key expires with a dead holder.
 func TestClaimOfTheDead(t *testing.T) {
 	s := etcdtest.Start(t).Store()
 	dead, living := claimFor(s, "a/1", 2*time.Second), claim(s, "b/1")
@@ -74,7 +74,7 @@ func TestClaimOfTheDead(t *testing.T) {
 	wantHolder(t, "it was not dead after all", dead, "b/1")
 }
 
-// What somebody else wrote to the key is no claim: it is not waited for.
+// A key that is not a claim is taken at once.
 func TestClaimOverWhatIsNone(t *testing.T) {
 	s := etcdtest.Start(t).Store()
 	for _, value := range []string{"", "garbage", "b/1"} {
@@ -94,7 +94,7 @@ func TestClaimOverWhatIsNone(t *testing.T) {
 	}
 }
 
-// A holder takes the key again when etcd lost its data.
+// A holder takes the key again after etcd lost its data.
 func TestClaimInAWipedEtcd(t *testing.T) {
 	server := etcdtest.Start(t)
 	s := server.Store()

@@ -14,42 +14,37 @@ import (
 	"github.com/contiv/contiv/config"
 )
 
-// Config says how to reach etcd. Its form in files (etcd.conf) is given by the
-// json tags.
+// Config configures a connection to etcd. The json tags are the keys of etcd.conf.
 type Config struct {
-	// Endpoints are "host:port" or URLs of the members. ${NAME} stands for an
-	// environment variable, such as the address of the node that a pod runs on; an
-	// IPv6 address in it gets its brackets.
+	// Endpoints are "host:port" or URLs of the members. ${NAME} is replaced by an environment
+	// variable, e.g. the address of the pod's node; IPv6 addresses in it are put in brackets.
 	Endpoints []string `json:"endpoints"`
-	// EndpointsFile names a file with "host:port" of the members, one a line, where they
-	// are reached now. Each connection reads it, and tries Endpoints only if no member
-	// in it answers. It need not exist. With TLS, it needs ServerName.
+	// EndpointsFile is a file with the current "host:port" of each member, one per line. Each
+	// connection reads it, and tries Endpoints only if no listed member answers. It may be missing.
+	// With TLS, it needs ServerName.
 	EndpointsFile string `json:"endpoints-file"`
-	// DialTimeout bounds one attempt to connect, which takes two round trips, and two
-	// more with TLS. Default 5 s.
+	// DialTimeout limits one attempt to connect: two round trips, or four with TLS. Default 5 s.
 	DialTimeout config.Duration `json:"dial-timeout"`
-	// OperationTimeout bounds calls whose context has no earlier deadline, the
-	// connecting included that a call waits for. Default 5 s.
+	// OperationTimeout limits calls without an earlier deadline, including connecting. Default 5 s.
 	OperationTimeout config.Duration `json:"operation-timeout"`
-	// KeepAliveTime is the idle time after which a connection is probed. Default,
-	// and the least that gRPC allows: 10 s.
+	// KeepAliveTime is the idle time before a connection is probed. Default and minimum: 10 s, as
+	// in gRPC.
 	KeepAliveTime config.Duration `json:"keepalive-time"`
-	// KeepAliveTimeout is the time after which a connection that does not
-	// answer the probe is given up. Default 3 s.
+	// KeepAliveTimeout is the time after which a connection without an answer to the probe is
+	// closed. Default 3 s.
 	KeepAliveTimeout config.Duration `json:"keepalive-timeout"`
 
-	// InsecureTransport turns TLS off. With it, no files may be given.
+	// InsecureTransport disables TLS. It excludes the TLS files.
 	InsecureTransport bool `json:"insecure-transport"`
 	// InsecureSkipTLSVerify accepts any certificate of the server.
 	InsecureSkipTLSVerify bool `json:"insecure-skip-tls-verify"`
-	// CAFile, CertFile and KeyFile are PEM files: who signs the server's
-	// certificate (default: the system's authorities), and ours. They are read for
-	// each connection, so that they may be renewed, and need not exist from the start.
+	// CAFile, CertFile and KeyFile are PEM files: authorities of the server's certificate (default:
+	// the system's), and the client's certificate and key. They are read for each connection, so
+	// they may be renewed or created later.
 	CAFile   string `json:"ca-file"`
 	CertFile string `json:"cert-file"`
 	KeyFile  string `json:"key-file"`
-	// ServerName is what the server's certificate must name. Default: the host of
-	// the endpoint.
+	// ServerName is the name in the server's certificate. Default: the host of the endpoint.
 	ServerName string `json:"server-name"`
 
 	// Credentials replaces the files.
@@ -63,12 +58,12 @@ type Config struct {
 	Password string `json:"password"`
 }
 
-// LocalEndpoint is where each node finds the etcd of its cluster.
+// LocalEndpoint is the address of the cluster's etcd on each node.
 const LocalEndpoint = "http://127.0.0.1:32379"
 
-// LoadConfig reads a file, unless its name is "", and puts over it what flags say: the endpoints,
-// files, user and password of given that are not empty. Endpoints default to the standard ones.
-// There is no TLS where all endpoints are http.
+// LoadConfig reads a file, unless its name is "", and overrides it with the non-empty endpoints,
+// files, user and password of given, which are from flags. standard is the default endpoint. TLS is
+// disabled if all endpoints are http.
 func LoadConfig(file string, given Config, standard string) (c Config, err error) {
 	if file != "" {
 		if err := config.LoadFile(file, &c); err != nil {
@@ -79,7 +74,7 @@ func LoadConfig(file string, given Config, standard string) (c Config, err error
 	return c, nil
 }
 
-// CheckFile returns all mistakes in a file, and in what flags say, as LoadConfig would use them.
+// CheckFile returns all errors in a file and in given, as LoadConfig would use them.
 func CheckFile(file string, given Config, standard string) error {
 	var c Config
 	return config.Examine(file, &c, func() error {
@@ -102,8 +97,7 @@ func (c *Config) override(given Config, standard string) {
 	}
 }
 
-// setDefaults gives durations that are 0 their defaults, and refuses those that cannot
-// be.
+// setDefaults sets the default durations, and returns errors for invalid ones.
 func (c *Config) setDefaults() error {
 	var errs []error
 	for _, d := range []struct {
@@ -126,7 +120,7 @@ func (c *Config) setDefaults() error {
 	return errors.Join(errs...)
 }
 
-// minKeepAliveTime is what gRPC would silently raise a smaller value to.
+// gRPC would silently raise a smaller value to minKeepAliveTime.
 const minKeepAliveTime = 10 * time.Second
 
 // expand replaces the environment variables in the endpoints.
@@ -155,8 +149,8 @@ func (c *Config) expand() error {
 	return nil
 }
 
-// Check looks for mistakes that can be found without asking anybody: in endpoints, times and the files with credentials.
-// Environment variables in endpoints may be those of another machine.
+// Check checks endpoints, durations and the files with credentials, without a connection. It skips
+// endpoints with environment variables, which may be another machine's.
 func (c Config) Check() error {
 	errs := []error{c.setDefaults()}
 	for _, endpoint := range c.Endpoints {
@@ -170,20 +164,20 @@ func (c Config) Check() error {
 	return errors.Join(append(errs, c.CheckFiles())...)
 }
 
-// Remarks says what is odd in a file without mistakes.
+// Remarks returns warnings about a file without errors.
 func Remarks(file string) (remarks []string) {
 	var c Config
 	if config.LoadFile(file, &c) == nil && len(c.Endpoints) == 0 {
 		what := "it names no endpoints: agents use " + LocalEndpoint + " unless a flag says otherwise"
 		if c.CAFile != "" || c.CertFile != "" || c.KeyFile != "" {
-			what += ", and that endpoint, which is not https://, excludes ca-file, cert-file and key-file"
+			what += "; without https://, that endpoint excludes ca-file, cert-file and key-file"
 		}
 		remarks = append(remarks, what)
 	}
 	return remarks
 }
 
-// checkEndpoint refuses what the client of etcd would try to reach without end.
+// checkEndpoint refuses endpoints that the etcd client would retry forever.
 func checkEndpoint(endpoint string) error {
 	scheme, address, isURL := strings.Cut(endpoint, "://")
 	if !isURL {

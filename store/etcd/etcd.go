@@ -22,15 +22,15 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// listPage is the number of pairs that one request of List reads.
+// listPage is the number of pairs per request of List.
 const listPage = 5000
 
-// Store is a store.Watchable. Calls that fail because etcd cannot be reached wrap
-// store.ErrUnavailable; a write that failed so may have been done nevertheless.
+// Store implements store.Watchable. Errors of calls that cannot reach etcd wrap
+// store.ErrUnavailable; such a write may have been made.
 type Store struct {
 	client  *clientv3.Client
 	timeout time.Duration
-	// endpoints and tls (nil: without) are what the client uses, for probes.
+	// endpoints and tls (nil: none) of the client, for probes.
 	endpoints []string
 	tls       *tls.Config
 	dialer    dialer
@@ -41,7 +41,7 @@ type Store struct {
 
 	space space
 
-	// cluster is the ID of the cluster that answered last; 0: none did yet.
+	// cluster is the ID of the cluster that answered last; 0: none yet.
 	cluster atomic.Uint64
 
 	mu sync.Mutex
@@ -55,8 +55,8 @@ var (
 	_ store.Dated      = (*Store)(nil)
 )
 
-// New returns a store that connects in the background, and again whenever the
-// connection is lost. Errors are errors in the configuration.
+// New returns a store that connects in the background, and reconnects. The error is about the
+// configuration.
 func New(cfg Config) (*Store, error) {
 	if err := cfg.setDefaults(); err != nil {
 		return nil, err
@@ -93,7 +93,7 @@ func New(cfg Config) (*Store, error) {
 		TLS:                  tlsConfig,
 		Username:             cfg.Username,
 		Password:             cfg.Password,
-		Logger:               zap.NewNop(), // failures are returned to the caller
+		Logger:               zap.NewNop(), // errors are returned to the caller
 		DialOptions:          options,
 	})
 	if err != nil {
@@ -106,11 +106,10 @@ func New(cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// Client returns the client of etcd itself, for what store.Broker lacks. It
-// belongs to the store.
+// Client returns the etcd client of the store, for operations that store.Broker lacks.
 func (s *Store) Client() *clientv3.Client { return s.client }
 
-// Endpoints are those of the configuration, environment variables replaced.
+// Endpoints returns the configured endpoints with environment variables replaced.
 func (s *Store) Endpoints() []string { return s.endpoints }
 
 // Addresses returns where etcd is: the endpoints, the members that Locate knows, and the addresses that have answered. With names
@@ -128,8 +127,7 @@ func (s *Store) Close() error {
 	return err
 }
 
-// followConnection announces the loss of the connection. The client reconnects
-// silently, and would let a watch wait for ever in an etcd that came back empty.
+// followConnection signals the loss of the connection, since the client reconnects silently.
 func (s *Store) followConnection() {
 	conn := s.client.ActiveConnection()
 	for {
@@ -152,14 +150,14 @@ func (s *Store) connectionLost() <-chan struct{} {
 	return s.lost
 }
 
-// callContext bounds a call by the operation timeout and the life of the store.
+// callContext limits a call by the operation timeout and the lifetime of the store.
 func (s *Store) callContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	stop := context.AfterFunc(s.ctx, cancel)
 	return ctx, func() { stop(); cancel() }
 }
 
-// Get returns ok=false for a key that does not exist.
+// Get implements store.Broker.
 func (s *Store) Get(ctx context.Context, key string) (store.KV, bool, error) {
 	ctx, cancel := s.callContext(ctx)
 	defer cancel()
@@ -174,8 +172,7 @@ func (s *Store) Get(ctx context.Context, key string) (store.KV, bool, error) {
 	return store.KV{Key: key, Value: kv.Value, Revision: kv.ModRevision}, true, nil
 }
 
-// List returns all pairs with the prefix, sorted by key, all as of the returned
-// revision. The operation timeout applies to each page of pairs.
+// List implements store.Broker. The operation timeout applies to each page.
 func (s *Store) List(ctx context.Context, prefix string) ([]store.KV, int64, error) {
 	var (
 		kvs      []store.KV
@@ -213,8 +210,8 @@ func (s *Store) page(ctx context.Context, from, end string, revision int64) (*cl
 	return page, err
 }
 
-// Identity is the cluster ID, in hexadecimal, of the etcd that answered the last List. A new etcd
-// cluster with the same name and addresses has the same ID.
+// Identity implements store.Identified with the cluster ID of the etcd that answered the last List,
+// in hexadecimal. A new cluster with the same name and addresses has the same ID.
 func (s *Store) Identity() string {
 	if id := s.cluster.Load(); id != 0 {
 		return strconv.FormatUint(id, 16)
@@ -222,8 +219,7 @@ func (s *Store) Identity() string {
 	return ""
 }
 
-// Revision is that of the member of etcd that answers. It asks with a transaction of no
-// operations, which takes no permission.
+// Revision implements store.Dated with an empty transaction, which needs no permission.
 func (s *Store) Revision(ctx context.Context) (int64, error) {
 	ctx, cancel := s.callContext(ctx)
 	defer cancel()
@@ -234,7 +230,7 @@ func (s *Store) Revision(ctx context.Context) (int64, error) {
 	return response.Header.Revision, nil
 }
 
-// Put sets the value of a key.
+// Put implements store.Broker.
 func (s *Store) Put(ctx context.Context, key string, value []byte) error {
 	ctx, cancel := s.callContext(ctx)
 	defer cancel()
@@ -243,7 +239,7 @@ func (s *Store) Put(ctx context.Context, key string, value []byte) error {
 	return wrap("put "+key, err)
 }
 
-// Delete of a missing key succeeds.
+// Delete implements store.Broker.
 func (s *Store) Delete(ctx context.Context, key string) error {
 	ctx, cancel := s.callContext(ctx)
 	defer cancel()
@@ -251,7 +247,7 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 	return wrap("delete "+key, err)
 }
 
-// DeletePrefix deletes all keys with the prefix in one transaction.
+// DeletePrefix implements store.Broker in one transaction.
 func (s *Store) DeletePrefix(ctx context.Context, prefix string) error {
 	ctx, cancel := s.callContext(ctx)
 	defer cancel()
@@ -259,17 +255,17 @@ func (s *Store) DeletePrefix(ctx context.Context, prefix string) error {
 	return wrap("delete all of "+prefix, err)
 }
 
-// PutIfNotExists atomically puts the value unless the key exists.
+// PutIfNotExists implements store.Broker.
 func (s *Store) PutIfNotExists(ctx context.Context, key string, value []byte) (bool, error) {
 	return s.doIf(ctx, key, clientv3.Compare(clientv3.CreateRevision(key), "=", 0), clientv3.OpPut(key, string(value)))
 }
 
-// CompareAndSwap atomically replaces the value if it equals old.
+// CompareAndSwap implements store.Broker.
 func (s *Store) CompareAndSwap(ctx context.Context, key string, old, new []byte) (bool, error) {
 	return s.doIf(ctx, key, clientv3.Compare(clientv3.Value(key), "=", string(old)), clientv3.OpPut(key, string(new)))
 }
 
-// CompareAndDelete atomically deletes the key if its value equals old.
+// CompareAndDelete implements store.Broker.
 func (s *Store) CompareAndDelete(ctx context.Context, key string, old []byte) (bool, error) {
 	return s.doIf(ctx, key, clientv3.Compare(clientv3.Value(key), "=", string(old)), clientv3.OpDelete(key))
 }
@@ -287,7 +283,7 @@ func (s *Store) doIf(ctx context.Context, key string, condition clientv3.Cmp, op
 	return response.Succeeded, nil
 }
 
-// wrap says what failed, and makes the kind of failure known.
+// wrap adds the failed operation, and the kind of failure as an error of package store.
 func wrap(what string, err error) error {
 	switch {
 	case err == nil:
@@ -304,13 +300,13 @@ func wrap(what string, err error) error {
 	return fmt.Errorf("etcd: %s: %w", what, err)
 }
 
-// deniedError is an error of etcd and store.ErrDenied, without saying it twice.
+// deniedError is an etcd error that also is store.ErrDenied.
 type deniedError struct{ error }
 
 func (e deniedError) Unwrap() error        { return e.error }
 func (e deniedError) Is(target error) bool { return target == store.ErrDenied }
 
-// isDenied knows also what a watch says, which is a text only.
+// isDenied also recognises the error of a watch, which has only a text.
 func isDenied(err error) bool {
 	return errors.Is(err, rpctypes.ErrPermissionDenied) || err.Error() == rpctypes.ErrGRPCPermissionDenied.Error()
 }

@@ -49,7 +49,7 @@ func TestListReadsPagesOfOneRevision(t *testing.T) {
 	}
 }
 
-// The lists of many prefixes take a request for each hundred, not one for each.
+// ListEach sends one request per hundred prefixes.
 func TestListsOfManyPrefixes(t *testing.T) {
 	s, ctx := etcdtest.Start(t).Store(), context.Background()
 	var prefixes []string
@@ -168,7 +168,7 @@ func TestConfigErrors(t *testing.T) {
 	}
 }
 
-// With the defaults, an etcd is used that is 1.2 s away.
+// The default timeouts allow for an etcd with a delay of 1.2 s.
 func TestDistantEtcd(t *testing.T) {
 	server := etcdtest.Start(t)
 	s, err := etcd.New(etcd.Config{Endpoints: []string{server.Distant(600 * time.Millisecond)}})

@@ -11,10 +11,10 @@ import (
 
 var _ store.Lister = (*Store)(nil)
 
-// listsAtOnce is how many prefixes ListEach reads in one transaction. etcd's default limit is 128.
+// listsAtOnce is the number of prefixes per transaction. etcd's default limit is 128.
 const listsAtOnce = 100
 
-// ListEach returns what List does for each prefix. It is for few keys below each: they come in one answer.
+// ListEach implements store.Lister. It is for few keys per prefix, since they come in one answer.
 func (s *Store) ListEach(ctx context.Context, prefixes []string) ([][]store.KV, error) {
 	lists := make([][]store.KV, 0, len(prefixes))
 	for some := range slices.Chunk(prefixes, listsAtOnce) {

@@ -10,17 +10,17 @@ import (
 	"strings"
 )
 
-// Locate returns "host:port" of the members as they are now, none if that is not known. It
-// is called for each connection.
+// Locate returns the current "host:port" of the members; none if unknown. It is called for each
+// connection.
 type Locate func(ctx context.Context) ([]string, error)
 
-// locator returns nil if members are at the endpoints only.
+// locator returns nil if only the endpoints are used.
 func (c *Config) locator(secure bool) (Locate, error) {
 	switch {
 	case c.Locate == nil && c.EndpointsFile == "":
 		return nil, nil
 	case secure && c.ServerName == "":
-		return nil, errors.New("etcd: endpoints-file needs server-name, which the server's certificate must name wherever it is")
+		return nil, errors.New("etcd: endpoints-file needs server-name, the name in the server's certificate")
 	case c.Locate != nil:
 		return c.Locate, nil
 	}

@@ -16,7 +16,7 @@ func host(server *etcdtest.Server) string {
 	return strings.TrimPrefix(server.Endpoint(), "http://")
 }
 
-// The file may come later than the client, and members may move.
+// The file may be created after the client, and members may move.
 func TestMembersAreWhereTheEndpointsFileSays(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "endpoints")
 	write := func(lines ...string) {

@@ -11,15 +11,15 @@ import (
 	"time"
 )
 
-// settleTime is how long a server has to refuse a client's certificate.
+// settleTime is how long to wait for a server to refuse a client's certificate.
 const settleTime = 500 * time.Millisecond
 
-// tlsAlert is the type of TLS records with which a server complains.
+// tlsAlert is the TLS record type of alerts.
 const tlsAlert = 0x15
 
-// probe says what a connection to the endpoints fails with, which the client of etcd
-// keeps to itself while it tries again: refused, a certificate that is not trusted, TLS
-// on one side only. It is nil if one of them can be connected to, or ctx ends.
+// probe returns the reason why connections to the endpoints fail, which the etcd client hides while
+// it retries: refused, an untrusted certificate, or TLS on one side only. It returns nil if one
+// endpoint accepts, or ctx ends.
 func (s *Store) probe(ctx context.Context) error {
 	var errs []error
 	for _, endpoint := range s.endpoints {
@@ -44,13 +44,12 @@ func (s *Store) probeAddress(ctx context.Context, address string) error {
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	if s.tls == nil {
-		// What a client of HTTP/2 begins with; a server of TLS answers with an alert, or
-		// hangs up.
+		// HTTP/2 connection preface. A TLS server answers with an alert, or closes the connection.
 		if _, err := conn.Write([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")); err != nil {
 			return err
 		}
 		if first, err := answer(conn); err != nil || first == tlsAlert {
-			return errors.New("the server hangs up: does it want TLS? Write https://, and name the certificates")
+			return errors.New("the server closes the connection and may require TLS: use https:// and set the certificates")
 		}
 		return nil
 	}
@@ -64,13 +63,13 @@ func (s *Store) probeAddress(ctx context.Context, address string) error {
 	if err := secure.HandshakeContext(ctx); err != nil {
 		return err
 	}
-	if _, err := answer(secure); err != nil && !errors.Is(err, io.EOF) { // by TLS 1.3 it follows the handshake
-		return fmt.Errorf("the server refuses the client certificate, or its lack: %w", err)
+	if _, err := answer(secure); err != nil && !errors.Is(err, io.EOF) { // in TLS 1.3 the refusal follows the handshake
+		return fmt.Errorf("the server refuses the client certificate or requires one: %w", err)
 	}
 	return nil
 }
 
-// answer reads a byte; that there is none in time is no error.
+// answer reads one byte. A timeout is not an error.
 func answer(conn net.Conn) (byte, error) {
 	var first [1]byte
 	if err := conn.SetReadDeadline(time.Now().Add(settleTime)); err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/contiv/contiv/test/loopback"
 )
 
-// What keeps a client from connecting is told: it would only try again.
+// probe reports why a client cannot connect.
 func TestProbe(t *testing.T) {
 	refused := loopback.Address()
 	silent := listen(t)
@@ -47,7 +47,7 @@ func TestProbe(t *testing.T) {
 		"one of two is there":    {[]string{"http://" + refused, "http://" + silent.Addr().String()}, nil, ""},
 		"connected":              {[]string{"http://" + silent.Addr().String()}, nil, ""},
 		"a socket is not probed": {[]string{"unix:///nowhere"}, nil, ""},
-		"the server wants TLS":   {[]string{"http://" + hangsUp.Addr().String()}, nil, "does it want TLS?"},
+		"the server wants TLS":   {[]string{"http://" + hangsUp.Addr().String()}, nil, "may require TLS"},
 		"the server has no TLS":  {[]string{"https://" + plain.Addr().String()}, &tls.Config{RootCAs: x509.NewCertPool()}, "first record does not look like a TLS handshake"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -69,7 +69,7 @@ func listen(t *testing.T) net.Listener {
 	return l
 }
 
-// Who refuses has answered.
+// A refusal counts as an answer.
 func TestWatchOfEtcdThatRefuses(t *testing.T) {
 	s, err := New(Config{Endpoints: []string{"http://" + loopback.Address()}, OperationTimeout: config.Duration(200 * time.Millisecond)})
 	if err != nil {

@@ -11,17 +11,16 @@ import (
 	"strings"
 )
 
-// Credentials are asked for with each connection.
+// Credentials are read for each connection.
 type Credentials struct {
-	// Certificate is ours.
+	// Certificate returns the client's certificate.
 	Certificate func() (*tls.Certificate, error)
-	// Authorities sign the server's certificate.
+	// Authorities returns the authorities of the server's certificate.
 	Authorities func() (*x509.CertPool, error)
 }
 
-// CheckFiles reports whether what the files of the configuration contain can be used
-// now. Errors: what is wrong with which file; one that does not exist wraps
-// fs.ErrNotExist.
+// CheckFiles returns an error if the files of the configuration cannot be used now. The error of a
+// missing file wraps fs.ErrNotExist.
 func (c *Config) CheckFiles() error {
 	t, err := c.tlsConfig()
 	if err != nil || t == nil || c.Credentials != nil {
@@ -41,7 +40,7 @@ func (c *Config) CheckFiles() error {
 	return nil
 }
 
-// files are the credentials that the files contain.
+// files returns credentials that read the files.
 func (c *Config) files() *Credentials {
 	f := &Credentials{}
 	if c.CAFile != "" {
@@ -69,20 +68,19 @@ func (c *Config) files() *Credentials {
 	return f
 }
 
-// wantsNoTLS reports whether all endpoints are http://, of which there are some.
+// wantsNoTLS reports whether all endpoints, at least one, are http://.
 func (c *Config) wantsNoTLS() bool {
 	return len(c.Endpoints) > 0 && !slices.ContainsFunc(c.Endpoints, func(e string) bool { return !strings.HasPrefix(e, "http://") })
 }
 
-// tlsConfig returns nil for connections without TLS: those that the
-// configuration asks for, or that have http:// or scheme-less endpoints and no
-// TLS files.
+// tlsConfig returns nil for connections without TLS: if the configuration disables it, or without
+// TLS files, if no endpoint is https://.
 func (c *Config) tlsConfig() (*tls.Config, error) {
 	files := c.CAFile != "" || c.CertFile != "" || c.KeyFile != ""
 	if c.InsecureTransport {
 		switch {
 		case files && c.wantsNoTLS():
-			return nil, fmt.Errorf("etcd: ca-file, cert-file and key-file are for TLS, and the endpoints have none (%s): write https://, or remove the files", strings.Join(c.Endpoints, ", "))
+			return nil, fmt.Errorf("etcd: ca-file, cert-file and key-file need TLS, but the endpoints are %s: use https:// or remove the files", strings.Join(c.Endpoints, ", "))
 		case files:
 			return nil, errors.New("etcd: insecure-transport excludes ca-file, cert-file and key-file: remove one or the other")
 		}
@@ -103,12 +101,12 @@ func (c *Config) tlsConfig() (*tls.Config, error) {
 		t.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return credentials.Certificate() }
 	}
 	if (c.ServerName != "" || credentials.Authorities != nil) && !c.InsecureSkipTLSVerify {
-		// The authorities of a tls.Config cannot be replaced, and the client of etcd
-		// takes the host of the endpoint for the name, whatever ServerName says.
+		// The authorities of a tls.Config cannot be replaced, and the etcd client uses the host of
+		// the endpoint as the name even if ServerName is set.
 		t.InsecureSkipVerify = true
 		names := []string{c.ServerName}
 		if c.ServerName == "" {
-			names = c.hosts() // what the connection knows of its host lacks addresses
+			names = c.hosts() // the connection's host name lacks addresses
 		}
 		t.VerifyConnection = func(state tls.ConnectionState) error {
 			var roots *x509.CertPool // the system's
@@ -124,7 +122,7 @@ func (c *Config) tlsConfig() (*tls.Config, error) {
 	return t, nil
 }
 
-// verifyName verifies the server's certificate as crypto/tls does, for one of the names.
+// verifyName verifies the server's certificate like crypto/tls, for one of the names.
 func verifyName(state tls.ConnectionState, roots *x509.CertPool, names []string) error {
 	opts := x509.VerifyOptions{Roots: roots, Intermediates: x509.NewCertPool()}
 	for _, cert := range state.PeerCertificates[1:] {
@@ -141,7 +139,7 @@ func verifyName(state tls.ConnectionState, roots *x509.CertPool, names []string)
 	return errors.Join(errs...)
 }
 
-// hosts of the endpoints.
+// hosts returns the hosts of the endpoints.
 func (c *Config) hosts() []string {
 	var hosts []string
 	for _, endpoint := range c.Endpoints {

@@ -11,13 +11,12 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// watchBuffer is how many batches of a watch may wait for its user, who can then take
-// them all at once.
+// watchBuffer is the number of batches that may wait for the user of a watch, who can then take
+// them at once.
 const watchBuffer = 128
 
-// Watch reports changes of keys with any of the prefixes. It returns when etcd has
-// confirmed all of them. Changes with one prefix come in their order; between
-// prefixes there is none. The loss of the connection ends the watch with
+// Watch implements store.Watchable. It returns when etcd has confirmed all watches. Changes are in
+// order within a prefix, but not across prefixes. If the connection is lost, the watch ends with
 // store.ErrUnavailable.
 func (s *Store) Watch(ctx context.Context, revision int64, prefixes ...string) (<-chan store.WatchBatch, error) {
 	w := &watch{user: ctx, out: make(chan store.WatchBatch, watchBuffer)}
@@ -40,7 +39,7 @@ func (s *Store) Watch(ctx context.Context, revision int64, prefixes ...string) (
 	return w.out, nil
 }
 
-// startWatch begins to watch one prefix and waits for etcd to confirm it.
+// startWatch starts the watch of one prefix and waits for its confirmation.
 func (s *Store) startWatch(w *watch, prefix string, revision int64) (clientv3.WatchChan, error) {
 	late := errors.New("no answer in time")
 	timer := time.AfterFunc(s.timeout, func() { w.cancel(late) })
@@ -76,8 +75,8 @@ func (s *Store) startWatch(w *watch, prefix string, revision int64) (clientv3.Wa
 	return ch, nil
 }
 
-// watch merges the watches of several prefixes. Its goroutines: one forward per
-// prefix, and supervise, which closes out after they have ended.
+// watch merges the watches of several prefixes. It has one forward goroutine per prefix, and
+// supervise, which closes out when they have ended.
 type watch struct {
 	// user is the context of the caller, ctx the one of the goroutines.
 	user, ctx context.Context
@@ -116,7 +115,7 @@ func (w *watch) forward(prefix string, in clientv3.WatchChan) {
 	w.fail(fmt.Errorf("etcd: %w: the watch of %s ended", store.ErrUnavailable, prefix))
 }
 
-// fail ends the watch with an error; only the first one counts.
+// fail ends the watch with the first error.
 func (w *watch) fail(err error) {
 	w.failOnce.Do(func() {
 		w.failure = err

@@ -1,5 +1,5 @@
-// Package memory is a store in memory, for tests: with revisions, a history
-// that can be compacted, watches, and outages on demand.
+// Package memory is a store in memory for tests, with revisions, a history that can be compacted,
+// watches, and simulated outages.
 package memory
 
 import (
@@ -14,21 +14,20 @@ import (
 	"github.com/contiv/contiv/store"
 )
 
-// Store is a store.Watchable and a store.Batcher. The zero value is not usable.
+// Store implements store.Watchable and store.Batcher. Use New.
 type Store struct {
 	mu       sync.Mutex
 	values   map[string]store.KV
 	revision int64
-	// history holds the batches after the revision compacted, one per revision.
+	// history holds the batches after revision compacted, one per revision.
 	history   []store.WatchBatch
 	compacted int64
-	// changed is closed, and replaced, whenever a watch may have something to do.
+	// changed is closed, and replaced, when watches may have news.
 	changed chan struct{}
-	// down is why nothing can be done now.
+	// down is the error of all calls during an outage.
 	down error
 	// epoch counts outages; watches end with their epoch.
-	epoch int
-	// identity of the database.
+	epoch    int
 	identity string
 }
 
@@ -39,13 +38,13 @@ var (
 	_ store.Dated      = (*Store)(nil)
 )
 
-// New returns an empty store. Its revision is 1, as that of an empty etcd.
+// New returns an empty store with revision 1, like an empty etcd.
 func New() *Store {
 	return &Store{values: make(map[string]store.KV), revision: 1, compacted: 1, changed: make(chan struct{}), identity: "memory"}
 }
 
-// SetAvailable starts or ends an outage. When one starts, all watches end with
-// store.ErrUnavailable, which all calls return until it ends.
+// SetAvailable starts or ends an outage. During an outage all calls return store.ErrUnavailable;
+// its start ends all watches.
 func (s *Store) SetAvailable(available bool) {
 	var down error
 	if !available {
@@ -54,8 +53,8 @@ func (s *Store) SetAvailable(available bool) {
 	s.setDown(down)
 }
 
-// SetDenied begins or ends to refuse all calls but Revision, with store.ErrDenied, as an etcd
-// does that does not know the user. Watches end so, too.
+// SetDenied starts or stops to refuse all calls except Revision with store.ErrDenied, like an etcd
+// that does not know the user. It ends all watches.
 func (s *Store) SetDenied(denied bool) {
 	var down error
 	if denied {
@@ -64,7 +63,7 @@ func (s *Store) SetDenied(denied bool) {
 	s.setDown(down)
 }
 
-// Revision is that of the last change.
+// Revision implements store.Dated.
 func (s *Store) Revision(ctx context.Context) (int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,21 +73,21 @@ func (s *Store) Revision(ctx context.Context) (int64, error) {
 	return s.revision, nil
 }
 
-// Identity is "memory", or what SetIdentity said.
+// Identity implements store.Identified; the default is "memory".
 func (s *Store) Identity() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.identity
 }
 
-// SetIdentity makes the store another database, with the same content.
+// SetIdentity simulates another database with the same content.
 func (s *Store) SetIdentity(identity string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.identity = identity
 }
 
-// Compact forgets the history up to and including the revision.
+// Compact removes the history up to and including the revision.
 func (s *Store) Compact(revision int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,8 +97,8 @@ func (s *Store) Compact(revision int64) {
 	}
 }
 
-// Wipe removes everything and starts again at revision 1, as an etcd does that
-// lost its disk. Watches end with store.ErrUnavailable.
+// Wipe removes everything and restarts at revision 1, like an etcd that lost its disk. It ends all
+// watches with store.ErrUnavailable.
 func (s *Store) Wipe() {
 	s.setDown(fmt.Errorf("memory store: wiped: %w", store.ErrUnavailable))
 	s.mu.Lock()
@@ -128,7 +127,7 @@ func (s *Store) notify() {
 	s.changed = make(chan struct{})
 }
 
-// Get returns ok=false for a key that does not exist.
+// Get implements store.Broker.
 func (s *Store) Get(ctx context.Context, key string) (store.KV, bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,7 +138,7 @@ func (s *Store) Get(ctx context.Context, key string) (store.KV, bool, error) {
 	return clone(kv), ok, nil
 }
 
-// List returns all pairs with the prefix, sorted by key.
+// List implements store.Broker.
 func (s *Store) List(ctx context.Context, prefix string) ([]store.KV, int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -156,17 +155,17 @@ func (s *Store) List(ctx context.Context, prefix string) ([]store.KV, int64, err
 	return kvs, s.revision, nil
 }
 
-// Put sets the value of a key.
+// Put implements store.Broker.
 func (s *Store) Put(ctx context.Context, key string, value []byte) error {
 	return s.Batch(ctx, []store.Change{put(key, value)})
 }
 
-// Delete of a missing key succeeds.
+// Delete implements store.Broker.
 func (s *Store) Delete(ctx context.Context, key string) error {
 	return s.Batch(ctx, []store.Change{del(key)})
 }
 
-// DeletePrefix deletes all keys with the prefix.
+// DeletePrefix implements store.Broker.
 func (s *Store) DeletePrefix(ctx context.Context, prefix string) error {
 	return s.change(ctx, func() (changes []store.Change) {
 		for key := range s.values {
@@ -179,7 +178,7 @@ func (s *Store) DeletePrefix(ctx context.Context, prefix string) error {
 	})
 }
 
-// PutIfNotExists puts the value unless the key exists.
+// PutIfNotExists implements store.Broker.
 func (s *Store) PutIfNotExists(ctx context.Context, key string, value []byte) (done bool, err error) {
 	err = s.change(ctx, func() []store.Change {
 		_, exists := s.values[key]
@@ -191,17 +190,17 @@ func (s *Store) PutIfNotExists(ctx context.Context, key string, value []byte) (d
 	return done, err
 }
 
-// CompareAndSwap replaces the value if it equals old.
+// CompareAndSwap implements store.Broker.
 func (s *Store) CompareAndSwap(ctx context.Context, key string, old, new []byte) (done bool, err error) {
 	return s.changeIf(ctx, key, old, put(key, new))
 }
 
-// CompareAndDelete deletes the key if its value equals old.
+// CompareAndDelete implements store.Broker.
 func (s *Store) CompareAndDelete(ctx context.Context, key string, old []byte) (done bool, err error) {
 	return s.changeIf(ctx, key, old, del(key))
 }
 
-// Batch makes all changes at one revision.
+// Batch implements store.Batcher; the changes share a revision.
 func (s *Store) Batch(ctx context.Context, changes []store.Change) error {
 	return s.change(ctx, func() []store.Change { return changes })
 }
@@ -217,7 +216,7 @@ func (s *Store) changeIf(ctx context.Context, key string, old []byte, c store.Ch
 	return done, err
 }
 
-// change makes the changes that decide returns, at one revision.
+// change applies the changes returned by decide at one revision.
 func (s *Store) change(ctx context.Context, decide func() []store.Change) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -254,7 +253,7 @@ func (s *Store) usable(ctx context.Context) error {
 	return s.down
 }
 
-// Watch reports changes after the revision.
+// Watch implements store.Watchable.
 func (s *Store) Watch(ctx context.Context, revision int64, prefixes ...string) (<-chan store.WatchBatch, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -296,8 +295,7 @@ func (s *Store) watch(ctx context.Context, epoch int, revision int64, prefixes [
 	}
 }
 
-// next returns what a watch that has seen the revision has to report, or a
-// channel to wait for.
+// next returns the next batch of a watch that has seen the revision, or a channel to wait for.
 func (s *Store) next(epoch int, revision int64, prefixes []string) (store.WatchBatch, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package storetest is the contract of every store: run it on each implementation.
+// Package storetest tests the contract of all stores.
 package storetest
 
 import (
@@ -44,7 +44,7 @@ func TestBroker(t *testing.T, new func(t *testing.T) store.Broker) {
 	}
 }
 
-// TestWatchable tests what a Watchable adds to a Broker.
+// TestWatchable tests the watches of a Watchable.
 func TestWatchable(t *testing.T, new func(t *testing.T) store.Watchable) {
 	for _, test := range []struct {
 		name string
@@ -92,7 +92,7 @@ func (s *suite) put(key, value string) {
 	s.must(s.Put(s.ctx, key, []byte(value)))
 }
 
-// want compares all pairs with the prefix with "key=value" strings.
+// want compares the pairs with the prefix, as "key=value".
 func (s *suite) want(prefix string, pairs ...string) {
 	s.t.Helper()
 	kvs, _, err := s.List(s.ctx, prefix)
@@ -334,7 +334,7 @@ func watchPrefixes(_ *testing.T, s *suite, w store.Watchable) {
 		s.put(key, fmt.Sprint(i))
 	}
 	got := s.next(ch, 2)
-	if got[0] > got[1] { // between prefixes there is no order
+	if got[0] > got[1] { // prefixes are not ordered
 		got[0], got[1] = got[1], got[0]
 	}
 	if diff := cmp.Diff([]string{"/a/1=1", "/b/1=3"}, got); diff != "" {

@@ -1,5 +1,5 @@
-// Package etcdtest runs a real etcd inside a test, at a loopback address, that can
-// be stopped, started, wiped and compacted.
+// Package etcdtest runs a real etcd in a test, at a loopback address. It can be stopped, started,
+// wiped and compacted.
 package etcdtest
 
 import (
@@ -42,10 +42,10 @@ func Start(t testing.TB) *Server {
 	return s
 }
 
-// Endpoint is the address of the server: "http://127.x.y.z:<port>".
+// Endpoint returns "http://127.x.y.z:<port>".
 func (s *Server) Endpoint() string { return "http://" + s.client }
 
-// Start starts a stopped server at its old address, with its old data.
+// Start starts a stopped server with its address and data.
 func (s *Server) Start() {
 	s.t.Helper()
 	cfg := embed.NewConfig()
@@ -69,7 +69,7 @@ func (s *Server) Start() {
 	s.etcd = server
 }
 
-// Stop ends the server at once; connections break.
+// Stop stops the server at once; connections break.
 func (s *Server) Stop() {
 	s.t.Helper()
 	s.etcd.Close()
@@ -88,7 +88,7 @@ func (s *Server) Wipe() {
 	}
 }
 
-// Compact forgets all old revisions.
+// Compact removes all old revisions.
 func (s *Server) Compact(store *etcd.Store) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -102,8 +102,7 @@ func (s *Server) Compact(store *etcd.Store) {
 	}
 }
 
-// Store returns a store that is connected to the server, with short timeouts;
-// closed at the end of the test.
+// Store returns a store connected to the server, with short timeouts, until the end of the test.
 func (s *Server) Store() *etcd.Store {
 	s.t.Helper()
 	store, err := etcd.New(etcd.Config{
@@ -117,8 +116,7 @@ func (s *Server) Store() *etcd.Store {
 	return store
 }
 
-// Distant returns an address at which the server is reached over a long way: what
-// either side says arrives so much later.
+// Distant returns an address that delays traffic to and from the server.
 func (s *Server) Distant(delay time.Duration) (endpoint string) {
 	s.t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -150,7 +148,7 @@ func (s *Server) Distant(delay time.Duration) (endpoint string) {
 	return "http://" + l.Addr().String()
 }
 
-// pass passes on what one side says; when one side ends, so does the other.
+// pass forwards data in one direction. When one side ends, it closes the other.
 func pass(from, to net.Conn, delay time.Duration) {
 	defer to.Close()
 	type chunk struct {
@@ -178,7 +176,7 @@ func pass(from, to net.Conn, delay time.Duration) {
 func urls(address string) []url.URL {
 	u, err := url.Parse(fmt.Sprintf("http://%s", address))
 	if err != nil {
-		panic(err) // an address of the net package
+		panic(err) // valid by construction
 	}
 	return []url.URL{*u}
 }
