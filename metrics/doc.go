@@ -1,5 +1,5 @@
-// Package metrics gives metrics whose names are those of the systems that came before (inPackets,
-// ligato_kvscheduler_…) a second name by the conventions of Prometheus. Both names stay.
+// Package metrics publishes metrics with names of earlier systems (inPackets, ligato_kvscheduler_…)
+// a second time, under names that follow the Prometheus conventions.
 //
 //	registry ──> Conventional ──> /metrics: inPackets and contiv_interface_receive_packets_total
 package metrics

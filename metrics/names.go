@@ -8,7 +8,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// names by the conventions of Prometheus, by those that are documented since ever.
+// names maps documented names to names that follow the Prometheus conventions.
 var names = map[string]string{
 	"inPackets":        "contiv_interface_receive_packets_total",
 	"outPackets":       "contiv_interface_transmit_packets_total",
@@ -48,20 +48,20 @@ var names = map[string]string{
 	"objects":      "contiv_ksr_objects",
 }
 
-// labels of metrics with a second name.
+// labels of metrics with a conventional name
 var labels = map[string]string{
 	"podName": "pod", "podNamespace": "namespace", "interfaceName": "interface", "txn_type": "type", "reflectorType": "kind",
 }
 
-// Name returns the conventional name of a metric, "" if it has no other. Tests compare documentation and dashboards
+// Name returns the conventional name of a metric, or "". Tests check documentation and dashboards
 // with it.
 func Name(documented string) string { return names[documented] }
 
-// Label returns the name that a label has where the metric has its conventional name.
+// Label returns the name of a label in a metric with a conventional name.
 func Label(documented string) string { return cmp.Or(labels[documented], documented) }
 
-// Conventional returns a gatherer of the same metrics, and once more of those that have a
-// conventional name, under that.
+// Conventional returns a gatherer of the same metrics, with a second copy under their conventional
+// names.
 func Conventional(g prometheus.Gatherer) prometheus.Gatherer {
 	return prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
 		families, err := g.Gather()

@@ -12,8 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 )
 
-// Metrics with a documented name are there twice, with the labels and types of the conventions
-// the second time; others are as they were.
+// Metrics with a conventional name appear twice, the second time with conventional labels and
+// types.
 func TestConventional(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	in := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "inPackets", Help: "Received."}, []string{"podName", "interfaceName"})
@@ -45,7 +45,7 @@ inPackets{interfaceName="tap1",podName="web"} 3
 	}
 }
 
-// Prometheus' own linter finds nothing wrong with the second names.
+// Prometheus' linter accepts the conventional names.
 func TestNamesFollowTheConventions(t *testing.T) {
 	seen := map[string]string{}
 	for documented, name := range names {

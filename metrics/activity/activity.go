@@ -1,5 +1,4 @@
-// Package activity counts what an agent does, for Prometheus: events, repairs of what others changed, and
-// requests of CNI.
+// Package activity counts an agent's events, drift repairs and CNI requests for Prometheus.
 package activity
 
 import (
@@ -14,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Counts are those of one agent. They are a prometheus.Collector.
+// Counts are the counters of one agent. It implements prometheus.Collector.
 type Counts struct {
 	events                  *prometheus.CounterVec
 	eventDuration           *prometheus.HistogramVec
@@ -31,28 +30,28 @@ var _ prometheus.Collector = (*Counts)(nil)
 func New() *Counts {
 	buckets := prometheus.ExponentialBuckets(0.0001, 4, 10)
 	c := &Counts{
-		events:          prometheus.NewCounterVec(prometheus.CounterOpts{Name: "contiv_events_total", Help: "Events that were processed, by result: ok or error."}, []string{"event", "result"}),
-		eventDuration:   prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "contiv_event_duration_seconds", Help: "How long events were processed, their transactions included.", Buckets: buckets}, []string{"event"}),
-		eventWait:       prometheus.NewHistogram(prometheus.HistogramOpts{Name: "contiv_event_wait_seconds", Help: "How long events waited for those before them.", Buckets: buckets}),
-		repairs:         prometheus.NewCounter(prometheus.CounterOpts{Name: "contiv_drift_repairs_total", Help: "Transactions that repaired what others had changed."}),
-		repairedValues:  prometheus.NewCounter(prometheus.CounterOpts{Name: "contiv_drift_repaired_values_total", Help: "Values that others had changed, and that were repaired."}),
-		requests:        prometheus.NewCounterVec(prometheus.CounterOpts{Name: "contiv_cni_requests_total", Help: "Requests of contiv-cni, by result: ok or error."}, []string{"command", "result"}),
-		requestDuration: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "contiv_cni_request_duration_seconds", Help: "How long requests of contiv-cni took in the agent.", Buckets: buckets}, []string{"command"}),
+		events:          prometheus.NewCounterVec(prometheus.CounterOpts{Name: "contiv_events_total", Help: "Processed events, by result: ok or error."}, []string{"event", "result"}),
+		eventDuration:   prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "contiv_event_duration_seconds", Help: "Processing time of events, including their transactions.", Buckets: buckets}, []string{"event"}),
+		eventWait:       prometheus.NewHistogram(prometheus.HistogramOpts{Name: "contiv_event_wait_seconds", Help: "Queueing time of events.", Buckets: buckets}),
+		repairs:         prometheus.NewCounter(prometheus.CounterOpts{Name: "contiv_drift_repairs_total", Help: "Transactions that repaired drift."}),
+		repairedValues:  prometheus.NewCounter(prometheus.CounterOpts{Name: "contiv_drift_repaired_values_total", Help: "Values repaired because of drift."}),
+		requests:        prometheus.NewCounterVec(prometheus.CounterOpts{Name: "contiv_cni_requests_total", Help: "Requests by contiv-cni, by result: ok or error."}, []string{"command", "result"}),
+		requestDuration: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "contiv_cni_request_duration_seconds", Help: "Processing time of contiv-cni requests in the agent.", Buckets: buckets}, []string{"command"}),
 	}
-	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "contiv_build_info", Help: "1; the labels say what runs.", ConstLabels: prometheus.Labels{"version": version.Version, "goversion": runtime.Version()}})
+	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "contiv_build_info", Help: "Always 1; the labels are the versions of Contiv and Go.", ConstLabels: prometheus.Labels{"version": version.Version, "goversion": runtime.Version()}})
 	build.Set(1)
 	c.all = []prometheus.Collector{c.events, c.eventDuration, c.eventWait, c.repairs, c.repairedValues, c.requests, c.requestDuration, build}
 	return c
 }
 
-// Event counts an event that was processed.
+// Event counts a processed event.
 func (c *Counts) Event(r *controller.EventRecord) {
 	c.events.WithLabelValues(r.Name, result(r.ErrorStr != "")).Inc()
 	c.eventDuration.WithLabelValues(r.Name).Observe(r.ProcessingEnd.Sub(r.ProcessingStart).Seconds())
 	c.eventWait.Observe(r.ProcessingStart.Sub(r.Enqueued).Seconds())
 }
 
-// Transaction counts a transaction if it is a repair.
+// Transaction counts a transaction if it is a drift repair.
 func (c *Counts) Transaction(done kvscheduler.Committed) {
 	if !strings.HasPrefix(done.Txn.Description, health.DriftPrefix) {
 		return

@@ -3,12 +3,12 @@ package activity
 import "github.com/prometheus/client_golang/prometheus"
 
 var (
-	addressesUsed = prometheus.NewDesc("contiv_ipam_pod_addresses_used", "Pods of the node that have addresses.", nil, nil)
-	addressesHere = prometheus.NewDesc("contiv_ipam_pod_addresses", "Pods that the node's pod subnet has addresses for.", nil, nil)
+	addressesUsed = prometheus.NewDesc("contiv_ipam_pod_addresses_used", "Pods of the node with addresses.", nil, nil)
+	addressesHere = prometheus.NewDesc("contiv_ipam_pod_addresses", "Capacity of the node's pod subnet, in pods.", nil, nil)
 )
 
-// PodAddresses is a prometheus.Collector: a function that returns how many pods have, and how many
-// could have addresses; without known, neither is collected.
+// PodAddresses returns how many pods have, and how many could have, addresses. Without known,
+// neither is collected. It implements prometheus.Collector.
 type PodAddresses func() (used, all uint64, known bool)
 
 var _ prometheus.Collector = PodAddresses(nil)

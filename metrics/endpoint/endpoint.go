@@ -1,7 +1,7 @@
-// Package endpoint serves the metrics of a program, and nothing else, at addresses that Prometheus
-// reaches from other hosts. What else the program serves stays on loopback and on sockets.
+// Package endpoint serves only the metrics of a program, at addresses that Prometheus can reach
+// from other hosts. The program's other handlers stay on loopback and sockets.
 //
-//	registry ──> Endpoint ──TLS, certificates of both sides──> Prometheus
+//	registry ──> Endpoint ──mutual TLS──> Prometheus
 package endpoint
 
 import (
@@ -18,26 +18,26 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Retry is how long a program waits before it tries the addresses again.
+// Retry is the delay before another attempt to listen.
 const Retry = 10 * time.Second
 
-// Endpoint says where a program serves /metrics. The zero value serves nothing.
+// Endpoint configures the addresses of /metrics. The zero value serves nothing.
 type Endpoint struct {
 	// Addresses have the form IP:PORT or :PORT.
 	Addresses []string
-	// Listener names the certificates, all three of which are needed.
+	// Listener names the three required certificate files.
 	Listener listener.Options
 }
 
-// Flags defines the flags of an endpoint.
+// Flags registers the flags of an endpoint.
 func (e *Endpoint) Flags(f *pflag.FlagSet) {
-	f.StringSliceVar(&e.Addresses, "metrics", nil, "addresses such as :9998 of /metrics alone, over TLS for clients with a certificate (default: none; they are at --http, too)")
-	f.StringVar(&e.Listener.CertFile, "metrics-cert-file", "", "certificate of this server at --metrics (PEM)")
-	f.StringVar(&e.Listener.KeyFile, "metrics-key-file", "", "key of that certificate (PEM)")
-	f.StringVar(&e.Listener.ClientCAFile, "metrics-client-ca-file", "", "authorities that sign certificates of those who may ask at --metrics (PEM)")
+	f.StringSliceVar(&e.Addresses, "metrics", nil, "addresses that serve only /metrics, e.g. :9998, with mutual TLS (default: none; --http serves metrics, too)")
+	f.StringVar(&e.Listener.CertFile, "metrics-cert-file", "", "certificate of the server at --metrics (PEM)")
+	f.StringVar(&e.Listener.KeyFile, "metrics-key-file", "", "private key of --metrics-cert-file (PEM)")
+	f.StringVar(&e.Listener.ClientCAFile, "metrics-client-ca-file", "", "authorities of client certificates at --metrics (PEM)")
 }
 
-// Check fails if there are addresses, but no certificates for them.
+// Check returns an error if addresses lack certificates.
 func (e *Endpoint) Check() error {
 	if l := e.Listener; len(e.Addresses) > 0 && (l.CertFile == "" || l.KeyFile == "" || l.ClientCAFile == "") {
 		return errors.New("--metrics needs --metrics-cert-file, --metrics-key-file and --metrics-client-ca-file")
@@ -45,9 +45,8 @@ func (e *Endpoint) Check() error {
 	return nil
 }
 
-// Run returns when ctx ends, or at once if there are no addresses. A program works without its
-// endpoint: what goes wrong, such as a certificate that is missing, is logged and tried again
-// after a while.
+// Run serves until ctx ends; it returns at once without addresses. Errors, such as a missing
+// certificate, are logged and retried.
 func (e *Endpoint) Run(ctx context.Context, metrics prometheus.Gatherer, log *slog.Logger, retry time.Duration) error {
 	if len(e.Addresses) == 0 {
 		return nil

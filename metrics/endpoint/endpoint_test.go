@@ -20,8 +20,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Metrics are for whoever has a certificate, without any role, and there is nothing else. A program that
-// starts before its certificate is there serves them later.
+// Any client with a certificate, even without a role, gets the metrics and nothing else. A program
+// that starts before its certificate exists serves them later.
 func TestMetricsFromElsewhere(t *testing.T) {
 	authority := listenertest.NewAuthority(t)
 	cert, key := authority.Issue("server")
