@@ -10,29 +10,29 @@ import (
 	"time"
 )
 
-// Options of a Directory.
+// Options configure a Directory.
 type Options struct {
-	// Dir holds the files. Its subdirectories are not visited.
+	// Dir holds the files. Subdirectories are ignored.
 	Dir string
-	// Settle is the time without changes after which changes are looked at; it
-	// gives editors time to finish. Default 50 ms; ten times that at most.
+	// Settle is the time without changes before files are read; it gives editors time to finish.
+	// Default 50 ms; ten times that at most.
 	Settle time.Duration
-	// Rescan is the interval of the scans that find what notifications miss,
-	// such as changes behind symbolic links. Default 5 s.
+	// Rescan is the interval of scans for changes without notifications, such as behind symbolic
+	// links. Default 5 s.
 	Rescan time.Duration
-	// Logger; nil: slog.Default().
+	// Logger defaults to slog.Default().
 	Logger *slog.Logger
 }
 
-// Directory is a directory of files whose content is a T.
+// Directory is a directory of files with content of type T.
 type Directory[T any] struct {
 	opts  Options
 	log   *slog.Logger
 	files *files[T]
 }
 
-// New checks that the directory exists. The error of parse says what is wrong with
-// the text of a file; several mistakes may be joined.
+// New returns an error if the directory does not exist. parse decodes the text of a file; its error
+// may join several.
 func New[T any](opts Options, parse func(name string, text []byte) (T, error)) (*Directory[T], error) {
 	if opts.Settle == 0 {
 		opts.Settle = 50 * time.Millisecond
@@ -58,14 +58,14 @@ func New[T any](opts Options, parse func(name string, text []byte) (T, error)) (
 	return &Directory[T]{opts: opts, log: log, files: newFiles(opts.Dir, parse, log)}, nil
 }
 
-// Scan reads what has changed since the last scan. It must not be called while Run runs.
+// Scan reads the files changed since the last scan. Do not call it during Run.
 func (d *Directory[T]) Scan() Snapshot[T] {
 	d.files.scan(nil)
 	return d.files.snapshot()
 }
 
-// Run reports the directory as it is, and then whenever the content of a file, or what
-// is wrong with it, changes; until ctx ends. A Scan before counts as reported.
+// Run reports the directory, and then every change of the content or error of a file, until ctx
+// ends. The result of an earlier Scan is not reported again.
 func (d *Directory[T]) Run(ctx context.Context, report func(Snapshot[T])) {
 	w := newNotifier(d.opts.Dir, d.log)
 	defer w.close()
@@ -91,8 +91,8 @@ func (d *Directory[T]) Run(ctx context.Context, report func(Snapshot[T])) {
 			touched[filepath.Base(e.Name)] = true
 			settle.touch()
 		case err := <-w.errors():
-			// Most likely an overflow: anything may have changed.
-			d.log.Warn("Notifications of changed files were lost: reading all", "error", err)
+			// Probably an overflow: any file may have changed.
+			d.log.Warn("Notifications of changed files were lost; reading all files", "error", err)
 			d.files.forget()
 			settle.touch()
 		case <-settle.C():

@@ -1,12 +1,12 @@
-// Package dirwatch reads the YAML and JSON files of a directory, and again whenever
-// they change.
+// Package dirwatch reads the YAML and JSON files of a directory, and reads them again when they
+// change.
 //
 //	DIR/*.yaml, *.yml, *.json
-//	   │ fsnotify, and a re-scan now and then
+//	   │ fsnotify, and periodic scans
 //	   ▼
 //	 settle ──> scan ──changed files──> parse ──> Snapshot ──> report
 //	                                      │
-//	                                      └── a file with a mistake keeps its former content
+//	                                      └── a file with an error keeps its previous content
 //
-// A file counts as a whole. To change a large one, use a temporary name and rename it.
+// A file is read as a whole. To change a large one, write a temporary file and rename it.
 package dirwatch

@@ -12,19 +12,18 @@ import (
 	"strings"
 )
 
-// maxFileSize bounds what is read of a file.
+// maxFileSize limits the size of a file, in bytes.
 const maxFileSize = 64 << 20
 
-// Snapshot is a directory at one moment.
+// Snapshot is the state of a directory.
 type Snapshot[T any] struct {
 	// Files sorted by name.
 	Files []File[T]
-	// Err is why the directory cannot be read now; the files are those of before.
+	// Err is set if the directory cannot be read; Files is then the previous state.
 	Err error
 }
 
-// Usable reports whether all that the files mean is known: no file, nor the directory, was
-// never understood.
+// Usable reports whether the directory can be read and each file has had valid content.
 func (s Snapshot[T]) Usable() bool {
 	return s.Err == nil && !slices.ContainsFunc(s.Files, func(f File[T]) bool { return !f.Usable })
 }
@@ -33,10 +32,10 @@ func (s Snapshot[T]) Usable() bool {
 type File[T any] struct {
 	// Name without the directory.
 	Name string
-	// Content of its last text without mistakes; Usable: there was such a text.
+	// Content is the last valid content. Usable: it exists.
 	Content T
 	Usable  bool
-	// Err is what is wrong with its text now; nil: nothing.
+	// Err is the error of the present text, or nil.
 	Err error
 }
 
@@ -48,15 +47,15 @@ type files[T any] struct {
 	known   map[string]*file[T]
 	err     error
 	scanned bool
-	// changed since the last scan began.
+	// changed since the last scan began
 	changed bool
 }
 
 type file[T any] struct {
 	File[T]
-	// info of the text that was last read, nil if it is to be read.
+	// info of the text that was last read; nil: read it again
 	info fs.FileInfo
-	// digest of the text that was last parsed, to tell touching from changing.
+	// digest of the text that was last parsed; it detects changes of the timestamp alone
 	digest [sha256.Size]byte
 }
 
@@ -79,8 +78,8 @@ func (f *files[T]) snapshot() Snapshot[T] {
 	return s
 }
 
-// scan reads the changed files, and those named in touched in any case, and reports whether any
-// content changed.
+// scan reads the changed files, and always the ones in touched. It reports whether any content or
+// error changed.
 func (f *files[T]) scan(touched map[string]bool) bool {
 	f.changed = !f.scanned
 	f.scanned = true
@@ -88,7 +87,7 @@ func (f *files[T]) scan(touched map[string]bool) bool {
 	if !sameText(err, f.err) {
 		f.changed = true
 		if err != nil {
-			f.log.Error("The directory cannot be read: what was read before counts", "error", err)
+			f.log.Error("Directory cannot be read; the previous files stay in force", "error", err)
 		}
 	}
 	f.err = err
@@ -134,7 +133,7 @@ func (f *files[T]) readAll(entries []fs.DirEntry, touched map[string]bool) {
 	}
 }
 
-// isOurs tells a file by its name from what editors and mounts leave behind.
+// isOurs excludes temporary files of editors and mounts.
 func isOurs(name string) bool {
 	if strings.HasPrefix(name, ".") || strings.HasPrefix(name, "#") {
 		return false
@@ -150,7 +149,7 @@ func sameStamp(a, b fs.FileInfo) bool {
 	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
 
-// read reads one file and takes its content, if all of it can be understood.
+// read reads one file and replaces its content if the text is valid.
 func (f *files[T]) read(k *file[T], info fs.FileInfo) {
 	if info.Size() > maxFileSize {
 		f.fail(k, fmt.Errorf("is larger than %d MiB: split it", maxFileSize>>20))
@@ -174,7 +173,7 @@ func (f *files[T]) read(k *file[T], info fs.FileInfo) {
 		return
 	}
 	if k.Err != nil {
-		f.log.Info("The file is in order again", "file", k.Name)
+		f.log.Info("File is valid again", "file", k.Name)
 	}
 	k.Content, k.Usable, k.Err = content, true, nil
 	f.changed = true
@@ -185,14 +184,14 @@ func (f *files[T]) fail(k *file[T], err error) {
 	f.setErr(k, err)
 }
 
-// setErr logs the error if it is new.
+// setErr logs new errors only.
 func (f *files[T]) setErr(k *file[T], err error) {
 	if sameText(err, k.Err) {
 		return
 	}
-	what := "The file is not used"
+	what := "File has errors and is not used"
 	if k.Usable {
-		what = "The file has mistakes: what it held before counts"
+		what = "File has errors; its previous content stays in force"
 	}
 	f.log.Error(what, "file", k.Name, "error", err)
 	k.Err = err

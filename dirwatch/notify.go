@@ -9,8 +9,8 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// settler fires when it has not been touched for a while, and at the latest ten
-// times that while after it was first touched.
+// settler fires after a quiet period since the last touch, at the latest ten periods after the
+// first.
 type settler struct {
 	timer  *time.Timer
 	quiet  time.Duration
@@ -35,14 +35,13 @@ func (s *settler) C() <-chan time.Time { return s.timer.C }
 func (s *settler) done()               { s.latest = time.Time{} }
 func (s *settler) stop()               { s.timer.Stop() }
 
-// notifier watches the directory. Where that is not possible, or no longer, only
-// scans find changes.
+// notifier watches the directory. If it fails, only scans find changes.
 type notifier struct {
 	dir     string
 	log     *slog.Logger
 	watcher *fsnotify.Watcher
-	// watched is the directory that the watcher is set on: a directory that was
-	// replaced has the same path, and is another one.
+	// watched is the directory that the watch is on. A replaced directory has the same path but is
+	// another one.
 	watched os.FileInfo
 }
 
@@ -54,8 +53,8 @@ func newNotifier(dir string, log *slog.Logger) *notifier {
 	return &notifier{dir: dir, log: log, watcher: watcher}
 }
 
-// renew sets the watch on the directory that is at the path now. Called before a
-// scan, so that no change is missed.
+// renew sets the watch on the directory now at the path. It is called before a scan, so that no
+// change is missed.
 func (n *notifier) renew() {
 	if n.watcher == nil {
 		return
@@ -65,7 +64,7 @@ func (n *notifier) renew() {
 		return
 	}
 	if n.watched != nil {
-		_ = n.watcher.Remove(n.dir) // it is usually gone with the directory
+		_ = n.watcher.Remove(n.dir) // usually removed with the directory
 	}
 	if err := n.watcher.Add(n.dir); err != nil {
 		n.log.Warn("Changed files are found by scanning only", "error", err)
@@ -74,10 +73,10 @@ func (n *notifier) renew() {
 	n.watched = info
 }
 
-// notice sees events of the directory itself: the watch ends with it.
+// notice handles events of the directory itself, which end the watch.
 func (n *notifier) notice(e fsnotify.Event) {
 	if filepath.Clean(e.Name) == filepath.Clean(n.dir) && e.Has(fsnotify.Remove|fsnotify.Rename) {
-		_ = n.watcher.Remove(n.dir) // most likely it is gone already
+		_ = n.watcher.Remove(n.dir) // usually removed already
 		n.watched = nil
 	}
 }

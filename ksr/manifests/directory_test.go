@@ -154,7 +154,7 @@ func TestFileWithAMistakeKeepsItsObjects(t *testing.T) {
 
 	w.write("a.yaml", pod("a", "2")+"---\nkind: [\n")
 	w.awaitProblem("a.yaml: document 2: no YAML: line 7:")
-	if !strings.Contains(w.log.String(), "what it held before counts") {
+	if !strings.Contains(w.log.String(), "its previous content stays in force") {
 		t.Errorf("log does not say what happens:\n%s", w.log)
 	}
 	w.write("z.yaml", pod("z", "1")) // a change of another file reports nothing of this one
