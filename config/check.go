@@ -9,12 +9,12 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// checker compares a document with a Go type and collects what is wrong.
+// checker compares a document with a Go type and collects errors.
 type checker struct {
 	errs []error
-	// wrong holds the keys and values that errs are about.
+	// wrong holds the keys and values with errors.
 	wrong map[*yaml.Node]bool
-	// merging holds the mappings whose merged keys ("<<") are being visited.
+	// merging holds the mappings with merged keys ("<<") being visited.
 	merging map[*yaml.Node]bool
 }
 
@@ -27,10 +27,10 @@ func newChecker() *checker {
 	return &checker{wrong: make(map[*yaml.Node]bool), merging: make(map[*yaml.Node]bool)}
 }
 
-// remove takes out of a node what is wrong in it, and reports whether anything is left.
+// remove removes the parts with errors from a node, and reports whether anything is left.
 func (c *checker) remove(node *yaml.Node) bool {
 	if node.Kind == yaml.AliasNode {
-		return !c.wrong[node.Alias] // what is wrong in it is removed where it is defined
+		return !c.wrong[node.Alias] // errors in it are removed at its definition
 	}
 	if c.wrong[node] {
 		return false
@@ -56,8 +56,8 @@ func (c *checker) remove(node *yaml.Node) bool {
 
 var unmarshaler = reflect.TypeFor[json.Unmarshaler]()
 
-// check reports what in the node does not fit the type. path is the key that
-// leads to the node, limits the numbers that its field takes, if it names some.
+// check checks that the node fits the type. path is the key of the node; limits is the limits tag
+// of its field.
 func (c *checker) check(node *yaml.Node, t reflect.Type, path, limits string) {
 	if node.Kind == yaml.AliasNode {
 		node = node.Alias
@@ -102,8 +102,7 @@ func (c *checker) checkStruct(node *yaml.Node, t reflect.Type, path string) {
 	})
 }
 
-// eachKey visits the pairs of a mapping, those that it merges included, and
-// reports keys that occur twice.
+// eachKey visits the pairs of a mapping, including merged ones, and reports duplicate keys.
 func (c *checker) eachKey(node *yaml.Node, path string, visit func(key, value *yaml.Node, keyPath string)) {
 	seen := make(map[string]int)
 	for i := 0; i+1 < len(node.Content); i += 2 {
@@ -132,7 +131,6 @@ func (c *checker) eachKey(node *yaml.Node, path string, visit func(key, value *y
 	}
 }
 
-// checkLeaf tries to decode a value.
 func (c *checker) checkLeaf(node *yaml.Node, t reflect.Type, path, limits string) {
 	encoded, err := toJSON(node)
 	if err != nil {
@@ -159,7 +157,8 @@ func (c *checker) expect(node *yaml.Node, kind yaml.Kind, what, path string) boo
 	return false
 }
 
-// describe names a type for people who write configuration, and the numbers that a field takes if these are not all.
+// describe names a type for people who write configuration. limits, if not "", are the accepted
+// numbers.
 func describe(t reflect.Type, limits string) string {
 	if limits != "" {
 		return "a whole number from " + limits
@@ -181,7 +180,7 @@ func describe(t reflect.Type, limits string) string {
 	return t.String()
 }
 
-// fieldSet holds the keys of a struct, in the order of its fields.
+// fieldSet holds the keys of a struct in the order of its fields.
 type fieldSet struct {
 	names []string
 	types map[string]reflect.StructField

@@ -7,11 +7,12 @@ import (
 	"time"
 )
 
-// Duration is a time.Duration that configuration gives either as a number of
-// nanoseconds or as a Go duration such as "5s" or "1m30s".
+// Duration is a time.Duration in configuration files: a number of nanoseconds, or a Go duration
+// such as "5s" or "1m30s".
 type Duration time.Duration
 
-// shortest is the least number of nanoseconds that may be written without a unit. Whoever writes less means seconds, or minutes.
+// shortest is the least number of nanoseconds accepted without a unit. A smaller number is meant as
+// seconds or minutes.
 const shortest = time.Millisecond
 
 // UnmarshalJSON accepts both forms.
@@ -37,10 +38,10 @@ func (d *Duration) UnmarshalJSON(data []byte) error {
 	return fmt.Errorf(`a duration is expected: nanoseconds (5000000000) or a text such as "5s", "1m30s"`)
 }
 
-// MarshalJSON gives the Go form.
+// MarshalJSON returns the Go form.
 func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(d.String()) }
 
-// Std returns the standard library's type.
+// Std returns a time.Duration.
 func (d Duration) Std() time.Duration { return time.Duration(d) }
 
 func (d Duration) String() string { return time.Duration(d).String() }

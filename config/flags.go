@@ -11,21 +11,19 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Overrides are options that were given as flags. They are applied after the file
-// was loaded, so that a flag wins.
+// Overrides are options set by flags. Apply them after the file, so that flags win.
 type Overrides struct{ options []*option }
 
-// Flags registers a flag for every option of the configuration struct that cfg
-// points to: the prefix and the key in small letters with dashes, so that
-// "delayRetry" is --controller-delay-retry. Keys of nested structs follow the key
-// that leads to them. Values are YAML; lists of structs have no flag.
+// Flags registers a flag for every option of the struct that cfg points to. The name is the prefix
+// and the key in kebab case: "delayRetry" becomes --controller-delay-retry. Keys of nested structs
+// follow their parent's key. Values are YAML; lists of structs have no flag.
 func Flags(flags *pflag.FlagSet, prefix string, cfg any) *Overrides {
 	o := &Overrides{}
 	o.add(flags, prefix, nil, reflect.TypeOf(cfg).Elem())
 	return o
 }
 
-// Apply sets the options that were given in the configuration that cfg points to.
+// Apply sets the options given as flags in the struct that cfg points to.
 func (o *Overrides) Apply(cfg any) error {
 	for _, option := range o.options {
 		if option.value == nil {
@@ -33,7 +31,7 @@ func (o *Overrides) Apply(cfg any) error {
 		}
 		value := option.value
 		for i := len(option.path) - 1; i >= 0; i-- {
-			value, _ = json.Marshal(map[string]json.RawMessage{option.path[i]: value}) // of valid JSON
+			value, _ = json.Marshal(map[string]json.RawMessage{option.path[i]: value}) // valid JSON
 		}
 		if err := json.Unmarshal(value, cfg); err != nil {
 			return fmt.Errorf("--%s=%s: %w", option.flag, option.text, err)
@@ -68,19 +66,19 @@ func (o *Overrides) add(flags *pflag.FlagSet, prefix string, path []string, t re
 	}
 }
 
-// option is the value of one flag.
+// option is one flag.
 type option struct {
 	flag string
 	path []string
 	typ  reflect.Type
 	text string
-	// value is the JSON of the text; nil if the flag was not given.
+	// value is the JSON of text; nil if the flag was not given.
 	value json.RawMessage
 }
 
 func (o *option) String() string { return o.text }
 
-// Type names the kind of value in the usage.
+// Type implements pflag.Value.
 func (o *option) Type() string {
 	switch {
 	case o.typ == reflect.TypeFor[Duration]():
@@ -95,7 +93,7 @@ func (o *option) Type() string {
 	return "value"
 }
 
-// Set checks and remembers a value.
+// Set implements pflag.Value.
 func (o *option) Set(text string) error {
 	value, err := o.parse(text)
 	if err != nil {
@@ -119,7 +117,7 @@ func (o *option) parse(text string) (json.RawMessage, error) {
 	c := newChecker()
 	c.checkLeaf(node.Content[0], o.typ, strings.Join(o.path, "."), "")
 	if len(c.errs) > 0 {
-		_, message, _ := strings.Cut(c.errs[0].Error(), ": ") // without the line
+		_, message, _ := strings.Cut(c.errs[0].Error(), ": ") // without the line number
 		return nil, fmt.Errorf("%s", message)
 	}
 	return toJSON(node.Content[0])

@@ -14,15 +14,15 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Load decodes a YAML or JSON document into the struct that into points to. Keys
-// are the json tags of its fields, in exactly that spelling; fields that the
-// document does not mention keep their values. An empty document is valid.
+// Load decodes a YAML or JSON document into the struct that into points to. Keys are the json tags
+// of its fields, case-sensitive; missing keys leave their fields unchanged. An empty document is
+// valid.
 //
-// The tag limits of a field with a number, such as "1 to 255", is for errors about values that do not fit its type.
+// The tag limits of a number field, such as "1 to 255", is used in errors about values outside its
+// type.
 //
-// All mistakes are reported together, each with its line: unknown keys with the
-// nearest known one, values of the wrong type, and keys given twice. After an
-// error, into is unchanged.
+// The error lists all problems with their lines: unknown keys with the nearest known one, values of
+// the wrong type, and duplicate keys. After an error, into is unchanged.
 func Load(data []byte, into any) error {
 	root, mistakes, err := examine(data, into)
 	if err := cmp.Or(err, mistakes); err != nil || root == nil {
@@ -31,8 +31,8 @@ func Load(data []byte, into any) error {
 	return decode(root, into)
 }
 
-// examine returns the root of a document without what is wrong in it, nil if nothing is left, and the mistakes; err is why
-// it cannot be read at all.
+// examine returns the root of a document without the parts with errors (nil if nothing is left),
+// and these errors. err is set if the document cannot be parsed.
 func examine(data []byte, into any) (root *yaml.Node, mistakes, err error) {
 	target := reflect.ValueOf(into)
 	if target.Kind() != reflect.Pointer || target.IsNil() || target.Elem().Kind() != reflect.Struct {
@@ -56,13 +56,12 @@ func decode(root *yaml.Node, into any) error {
 		return err
 	}
 	if err := json.Unmarshal(encoded, into); err != nil {
-		return fmt.Errorf("configuration: %w", err) // the checker found nothing wrong
+		return fmt.Errorf("configuration: %w", err) // the checker found no error
 	}
 	return nil
 }
 
-// LoadFile is Load for a file; errors name it. A file that does not exist is an
-// error that wraps fs.ErrNotExist.
+// LoadFile is Load for a file; errors name it. The error for a missing file wraps fs.ErrNotExist.
 func LoadFile(path string, into any) error {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -74,8 +73,8 @@ func LoadFile(path string, into any) error {
 	return nil
 }
 
-// Examine returns all mistakes in a file: those that LoadFile finds, and those that check finds, once into has what is right
-// in the file.
+// Examine returns all errors in a file: the ones of LoadFile, and the ones of check, which is
+// called when into has the valid parts of the file.
 func Examine(path string, into any, check func() error) error {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -91,7 +90,7 @@ func Examine(path string, into any, check func() error) error {
 	return ofFile(path, err)
 }
 
-// ofFile names the file in each line of an error, which is a mistake of its own.
+// ofFile prefixes each line of an error with the file.
 func ofFile(path string, err error) error {
 	if err == nil {
 		return nil
@@ -106,7 +105,7 @@ func ofFile(path string, err error) error {
 	return errors.New(strings.Join(lines, "\n"))
 }
 
-// parse returns the only document's root; nil if there is nothing in it.
+// parse returns the root of the only document, or nil if it is empty.
 func parse(data []byte) (*yaml.Node, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var doc, second yaml.Node
@@ -127,7 +126,6 @@ func parse(data []byte) (*yaml.Node, error) {
 	return doc.Content[0], nil
 }
 
-// toJSON encodes a node as JSON.
 func toJSON(node *yaml.Node) ([]byte, error) {
 	var value any
 	if err := node.Decode(&value); err != nil {

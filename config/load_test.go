@@ -121,7 +121,7 @@ func unwrap(err error) error {
 	}
 }
 
-// Whatever the file contains, it is either loaded or refused.
+// Any file is either loaded or refused.
 func FuzzLoad(f *testing.F) {
 	f.Add([]byte("nodeConfig:\n- nodeName: a\n"))
 	f.Add([]byte("a: &a [*a]"))
@@ -129,7 +129,7 @@ func FuzzLoad(f *testing.F) {
 	f.Fuzz(func(_ *testing.T, data []byte) { _ = config.Load(data, &sample{}) })
 }
 
-// All mistakes are told at once: those of the form, and those that what is right shows.
+// All errors are returned at once: of the form, and of check.
 func TestAllMistakesAreFound(t *testing.T) {
 	type inner struct {
 		A int `json:"a"`

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// hint says what may have been meant by an unknown key.
+// hint suggests a known key for an unknown one.
 func hint(key string, known []string) string {
 	if nearest, ok := Nearest(key, known); ok {
 		return fmt.Sprintf("did you mean %q?", nearest)
@@ -14,13 +14,13 @@ func hint(key string, known []string) string {
 	return "known keys here are " + strings.Join(known, ", ")
 }
 
-// Nearest returns the known word that the given one is most likely a mistyped
-// form of; ok is false if none is similar. Having the same namespace, or other directory, does not make words similar.
+// Nearest returns the known word that word is most likely a typo of; ok is false if none is
+// similar. A common namespace or directory does not make words similar.
 func Nearest(word string, known []string) (nearest string, ok bool) {
 	best := math.MaxInt
 	for _, candidate := range known {
 		w, k := strings.ToLower(word), strings.ToLower(candidate)
-		enough := 2 + (len(w)-sharedDirectory(w, k))/4 // as many changes make a different word
+		enough := 2 + (len(w)-sharedDirectory(w, k))/4 // so many edits make a different word
 		if d := distance(w, k); d < min(best, enough) {
 			best, nearest, ok = d, candidate, true
 		}
@@ -28,7 +28,7 @@ func Nearest(word string, known []string) (nearest string, ok bool) {
 	return nearest, ok
 }
 
-// sharedDirectory returns the length of what two paths have in common up to a slash.
+// sharedDirectory returns the length of the common directory of two paths.
 func sharedDirectory(a, b string) (length int) {
 	for i := range min(len(a), len(b)) {
 		if a[i] != b[i] {
@@ -41,8 +41,8 @@ func sharedDirectory(a, b string) (length int) {
 	return length
 }
 
-// distance is the number of single-character insertions, deletions,
-// replacements and swaps of neighbours that turn a into b.
+// distance is the number of insertions, deletions, replacements and swaps of neighbouring
+// characters that turn a into b.
 func distance(a, b string) int {
 	before, last, next := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {

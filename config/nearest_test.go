@@ -16,7 +16,7 @@ func TestNearest(t *testing.T) {
 		{"default/wbe", []string{"default/db", "default/web"}, "default/web"},
 		{"defualt/web", []string{"default/web"}, "default/web"},
 		{"config/vpp/interfaces/tap1", []string{"config/vpp/v2/interfaces/tap1"}, "config/vpp/v2/interfaces/tap1"},
-		// What they share is the namespace only.
+		// They share only the namespace.
 		{"default/nosuch", []string{"default/loc"}, ""},
 		{"gateway", []string{"mtuSize"}, ""},
 	} {
