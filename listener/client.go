@@ -9,38 +9,36 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Role is what a client may do. A greater one includes the smaller ones.
+// Role is the permission of a client. Each role includes the smaller ones.
 type Role int
 
 const (
-	// Nothing but asking whether the program works.
+	// Nothing permits only public requests.
 	Nothing Role = iota
-	// Read everything but secrets.
+	// Read permits reading everything except secrets.
 	Read
-	// Configure, and everything else.
+	// Configure permits everything.
 	Configure
 )
 
-// roleNames are those of flags; certificates name a role by the organization
-// RolePrefix + name.
+// roleNames are the values of flags. Certificates have the organization RolePrefix + name.
 var roleNames = map[string]Role{"read": Read, "configure": Configure}
 
-// RolePrefix starts organizations (O) of certificates that give a role.
+// RolePrefix is the prefix of certificate organizations (O) that grant a role.
 const RolePrefix = "contiv:"
 
 // Everybody stands for all names in Options.Roles.
 const Everybody = "*"
 
-// Client is who made a connection.
+// Client is the authenticated author of a connection.
 type Client struct {
-	// Name for people: by its certificate, else by its process, else by its address.
+	// Name for people: from the certificate, else the process, else the address.
 	Name string
 	Role Role
 }
 
-// Client says who is at the other end of a connection that Listen or ListenTrusted has
-// accepted, and that has got past its TLS handshake. Who has access to a socket is the user
-// that the program runs as.
+// Client returns the client of a connection from Listen or ListenTrusted, after its TLS handshake.
+// Access to a unix socket implies the program's own user.
 func (o Options) Client(conn net.Conn) Client {
 	c := Client{Name: conn.RemoteAddr().String()}
 	switch conn := conn.(type) {
@@ -58,7 +56,7 @@ func (o Options) Client(conn net.Conn) Client {
 	return c
 }
 
-// role is the greatest of those that the certificate and the options give.
+// role returns the greatest role granted by the certificate and the options.
 func (o Options) role(name string, organizations []string) Role {
 	role := max(roleNames[o.Roles[name]], roleNames[o.Roles[Everybody]])
 	for given, r := range roleNames {
@@ -69,7 +67,7 @@ func (o Options) role(name string, organizations []string) Role {
 	return role
 }
 
-// checkRoles says which role does not exist.
+// checkRoles returns an error for an unknown role.
 func (o Options) checkRoles() error {
 	for name, role := range o.Roles {
 		if roleNames[role] == Nothing {
@@ -82,11 +80,11 @@ func (o Options) checkRoles() error {
 func processOf(conn *net.UnixConn) string {
 	raw, err := conn.SyscallConn()
 	if err != nil {
-		return "somebody at the socket"
+		return "a client of the socket"
 	}
 	var peer *unix.Ucred
 	if raw.Control(func(fd uintptr) { peer, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }) != nil || err != nil {
-		return "somebody at the socket"
+		return "a client of the socket"
 	}
 	return fmt.Sprintf("user %d, process %d", peer.Uid, peer.Pid)
 }

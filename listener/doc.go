@@ -1,12 +1,10 @@
-// Package listener opens the addresses on which our programs can be reached, and
-// decides who may come in.
+// Package listener opens the addresses of our programs and authenticates clients.
 //
 //	unix:///path   a socket with mode 0600: the user that the program runs as
-//	host:port      loopback: everybody on this machine
-//	               other addresses: whoever has a client certificate
+//	host:port      loopback: all users of this machine
+//	               other addresses: clients with a certificate
 //
-// A TCP address is served with TLS if a certificate is given, and asks for client
-// certificates if an authority for them is given. An address that others than this
-// machine can reach is refused without client certificates, unless the user says
-// that it shall be open.
+// TCP addresses use TLS if a certificate is given, and require client certificates if an authority
+// for these is given. Addresses reachable from other machines need client certificates unless the
+// user explicitly allows unauthenticated access.
 package listener

@@ -12,41 +12,38 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// ErrUnauthenticated is wrapped when an address would be open to everybody.
-var ErrUnauthenticated = errors.New("everybody who reaches this address could come in")
+// ErrUnauthenticated is wrapped if an address would be open to unauthenticated clients.
+var ErrUnauthenticated = errors.New("clients of this address would not be authenticated")
 
-// Options of all TCP addresses of a program. The zero value serves loopback
-// addresses without TLS.
+// Options apply to all TCP addresses of a program. The zero value serves loopback without TLS.
 type Options struct {
-	// CertFile and KeyFile are PEM files with the server's certificate, those that
-	// sign it included, and its key. They are read again when they change. Empty: no TLS.
+	// CertFile and KeyFile are PEM files with the server's certificate, including intermediates,
+	// and its key. They are read again after changes. Empty: no TLS.
 	CertFile, KeyFile string
-	// ClientCAFile is a PEM file with the authorities whose client certificates are
-	// accepted; a client without one is refused. Empty: clients need none.
+	// ClientCAFile is a PEM file with the authorities of client certificates, which are then
+	// required. Empty: no client certificates.
 	ClientCAFile string
-	// Roles of clients, read or configure, by the common names of their certificates; Everybody: of all.
-	// Certificates may name roles, too (RolePrefix). Who has none can do nothing.
+	// Roles maps common names of client certificates, or Everybody, to read or configure.
+	// Certificates may also grant roles (RolePrefix). Clients without a role have no permissions.
 	Roles map[string]string
-	// AllowUnauthenticated permits all addresses, and all that is served there, without
-	// client certificates.
+	// AllowUnauthenticated permits everything without client certificates, on all addresses.
 	AllowUnauthenticated bool
 }
 
-// Flags registers a flag for each option.
 func (o *Options) Flags(f *pflag.FlagSet) {
-	f.StringVar(&o.CertFile, "tls-cert-file", "", "certificate of this server (PEM): serve all TCP addresses with TLS")
-	f.StringVar(&o.KeyFile, "tls-key-file", "", "key of the certificate (PEM)")
-	f.StringVar(&o.ClientCAFile, "tls-client-ca-file", "", "authorities that sign client certificates (PEM): clients without one are refused")
-	f.StringToStringVar(&o.Roles, "tls-client-role", nil, "NAME=read or NAME=configure: what the client whose certificate has this common name may do, * being all; repeatable. "+
-		"Certificates with the organization contiv:read or contiv:configure need none")
+	f.StringVar(&o.CertFile, "tls-cert-file", "", "certificate of this server (PEM); enables TLS on all TCP addresses")
+	f.StringVar(&o.KeyFile, "tls-key-file", "", "private key of --tls-cert-file (PEM)")
+	f.StringVar(&o.ClientCAFile, "tls-client-ca-file", "", "authorities of client certificates (PEM), which are then required")
+	f.StringToStringVar(&o.Roles, "tls-client-role", nil, "role of clients by the common name of their certificate: NAME=read or NAME=configure, * for all names (repeatable). "+
+		"Not needed for certificates with the organization contiv:read or contiv:configure")
 	f.BoolVar(&o.AllowUnauthenticated, "allow-unauthenticated", false, "serve everything on all TCP addresses, without client certificates")
 }
 
-// Listen opens an address: "unix:///path" as Unix does, without TLS; else "host:port".
+// Listen opens "unix:///path" like Unix, or "host:port".
 func (o Options) Listen(address string) (net.Listener, error) { return o.listen(address, true) }
 
-// ListenTrusted is Listen for what only those may use who have shown who they are: loopback
-// addresses need client certificates, too, for every user of the machine reaches them.
+// ListenTrusted is Listen, but requires client certificates on loopback, too, which every user of
+// the machine can reach.
 func (o Options) ListenTrusted(address string) (net.Listener, error) { return o.listen(address, false) }
 
 func (o Options) listen(address string, loopback bool) (net.Listener, error) {
@@ -66,7 +63,7 @@ func (o Options) listen(address string, loopback bool) (net.Listener, error) {
 			instead = "a loopback address"
 		}
 		return nil, fmt.Errorf("%w: give --tls-cert-file, --tls-key-file and --tls-client-ca-file, use %s, "+
-			"or say --allow-unauthenticated", ErrUnauthenticated, instead)
+			"or set --allow-unauthenticated", ErrUnauthenticated, instead)
 	}
 	l, err := net.Listen("tcp", address)
 	if err != nil || config == nil {
@@ -75,18 +72,18 @@ func (o Options) listen(address string, loopback bool) (net.Listener, error) {
 	return tls.NewListener(l, config), nil
 }
 
-// isLoopback reports whether only this machine reaches the address.
+// isLoopback reports whether only this machine can reach the address.
 func isLoopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
-		return true // Listen says what is wrong with it
+		return true // net.Listen reports the error
 	}
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// Unix opens a unix socket with mode 0600, in a directory that is created with mode 0700 if it is
-// missing. A socket without a listener is replaced; one that is in use is an error.
+// Unix opens a unix socket with mode 0600, and creates its directory with mode 0700 if missing. It
+// replaces a stale socket; a socket in use is an error.
 func Unix(path string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err

@@ -68,7 +68,7 @@ func TestWhoMayComeInFromElsewhere(t *testing.T) {
 		}
 		open := test.options.ClientCAFile == "" && !test.options.AllowUnauthenticated
 		if open != errors.Is(err, listener.ErrUnauthenticated) || !open && err != nil {
-			t.Errorf("%s for those who are trusted, %+v: %v", test.address, test.options, err)
+			t.Errorf("ListenTrusted(%s), %+v: %v", test.address, test.options, err)
 		}
 	}
 }
@@ -94,7 +94,7 @@ func TestWrongFiles(t *testing.T) {
 	}
 }
 
-// greeter greets whom it lets in.
+// greeter greets accepted clients.
 func greeter(t *testing.T, o listener.Options) net.Addr {
 	t.Helper()
 	l, err := o.Listen("127.0.0.1:0")
@@ -165,7 +165,7 @@ func TestCertificatesAreReplacedWhileRunning(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Half replaced: the old pair serves on.
+	// Half replaced: the old pair stays in use.
 	old, err := os.ReadFile(key)
 	if err != nil {
 		t.Fatal(err)

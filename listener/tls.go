@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// serverConfig returns nil if there shall be no TLS.
+// serverConfig returns nil without TLS.
 func (o Options) serverConfig() (*tls.Config, error) {
 	switch {
 	case o.CertFile == "" && o.KeyFile == "" && o.ClientCAFile == "":
@@ -29,7 +29,7 @@ func (o Options) serverConfig() (*tls.Config, error) {
 	return config, nil
 }
 
-// files are the certificates as they were last read.
+// files caches the TLS configuration of the files.
 type files struct {
 	options Options
 
@@ -38,14 +38,14 @@ type files struct {
 	stamps  [3]stamp
 }
 
-// stamp tells versions of a file apart.
+// stamp identifies a version of a file.
 type stamp struct {
 	modified time.Time
 	size     int64
 }
 
-// config returns the TLS configuration that the files say now. While they make no
-// sense, as between the replacements of certificate and key, it is the last one.
+// config returns the configuration of the present files. If they are invalid, e.g. while
+// certificate and key are being replaced, it returns the previous one.
 func (f *files) config() (*tls.Config, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -60,7 +60,7 @@ func (f *files) config() (*tls.Config, error) {
 	case f.current == nil:
 		return nil, err
 	default:
-		slog.Warn("New TLS certificates cannot be used, the old ones are", "error", err)
+		slog.Warn("Cannot use the new TLS certificates, keeping the old ones", "error", err)
 	}
 	return f.current, nil
 }

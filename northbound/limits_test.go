@@ -119,7 +119,7 @@ func TestCallsThatDoNotEnd(t *testing.T) {
 			}
 			for _, conn := range conns {
 				err := l.begin(conn, method)
-				if want := fmt.Sprintf("greedy has %d %s in progress already", callsOfClient, what); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), want) {
+				if want := fmt.Sprintf("greedy has %d %s in progress, the limit", callsOfClient, what); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), want) {
 					t.Errorf("%v, want %s", err, want)
 				}
 			}

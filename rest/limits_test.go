@@ -98,10 +98,10 @@ func TestRequestsThatDoNotEnd(t *testing.T) {
 		method, path, want string
 		most               int
 	}{
-		{"GET", "/values?wait", "has 32 requests in progress already", 32},
-		{"POST", "/values?wait", "has 32 requests that change something in progress already", 32},
-		{"GET", "/metrics?wait", "there are 16 requests for metrics and health of all clients", 16},
-		{"GET", "/readiness?wait", "there are 16 requests for metrics and health of all clients", 16},
+		{"GET", "/values?wait", "has 32 requests in progress, the limit", 32},
+		{"POST", "/values?wait", "has 32 requests that change something in progress, the limit", 32},
+		{"GET", "/metrics?wait", "16 requests for metrics and health in progress, the limit for all clients", 16},
+		{"GET", "/readiness?wait", "16 requests for metrics and health in progress, the limit for all clients", 16},
 	} {
 		t.Run(test.method+test.path, func(t *testing.T) {
 			l := newLimited(t, timeouts{})

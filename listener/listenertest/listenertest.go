@@ -1,4 +1,4 @@
-// Package listenertest makes certificates for tests of what listens with TLS.
+// Package listenertest creates certificates for tests of TLS listeners.
 package listenertest
 
 import (
@@ -25,7 +25,7 @@ type Authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// NewAuthority returns an authority whose files live as long as the test.
+// NewAuthority returns an authority with files in the test's temporary directory.
 func NewAuthority(t testing.TB) *Authority {
 	t.Helper()
 	a := &Authority{t: t, dir: t.TempDir()}
@@ -43,12 +43,12 @@ func NewAuthority(t testing.TB) *Authority {
 	return a
 }
 
-// CAFile is the authority's own certificate.
+// CAFile returns the path of the authority's certificate.
 func (a *Authority) CAFile() string { return filepath.Join(a.dir, "ca.crt") }
 
-// Issue makes a certificate, for a server on loopback or for a client, and returns the
-// paths of certificate and key. Organizations are its roles: "contiv:read", "contiv:configure". A
-// second call with the same name replaces them.
+// Issue creates a certificate for servers on loopback and for clients, and returns the paths of
+// certificate and key. Organizations grant roles: "contiv:read", "contiv:configure". A second call
+// with the same name replaces the files.
 func (a *Authority) Issue(name string, organizations ...string) (cert, key string) {
 	a.t.Helper()
 	private := newKey(a.t)
@@ -60,8 +60,8 @@ func (a *Authority) Issue(name string, organizations ...string) (cert, key strin
 	return cert, a.write(name+".key", "EC PRIVATE KEY", der)
 }
 
-// Client returns what a client needs that trusts the authority and has one of its
-// certificates; none if the name is "".
+// Client returns the TLS configuration of a client that trusts the authority, with a certificate
+// unless the name is "".
 func (a *Authority) Client(name string, organizations ...string) *tls.Config {
 	a.t.Helper()
 	pool := x509.NewCertPool()

@@ -1,5 +1,5 @@
-// Package quota bounds what clients have in progress at once, so that one that never ends what it
-// begins does not take a program's memory, nor other clients' turns.
+// Package quota limits concurrent work per client and in total, so that one client cannot exhaust
+// memory or lock out others.
 package quota
 
 import (
@@ -13,11 +13,11 @@ import (
 // ErrExceeded is wrapped by errors of Take.
 var ErrExceeded = errors.New("too many at once")
 
-// Quota bounds one kind of work. Its fields do not change while it is in use.
+// Quota limits one kind of work. Its exported fields must not change while in use.
 type Quota struct {
-	// What is counted, for errors: "requests", for example.
+	// What is the kind of work for errors, e.g. "requests".
 	What string
-	// Each is how many one client may have at once, All how many there may be at once. 0: any number.
+	// Each limits one client, All all clients together. 0: no limit.
 	Each, All int
 
 	mu    sync.Mutex
@@ -25,9 +25,8 @@ type Quota struct {
 	total int
 }
 
-// Take counts one more for the client until release is called, for the first time. It does not
-// wait: the error says what the client can do. Clients that are named by their address and port are
-// one if they have the same address.
+// Take counts one unit of work until the first call of release. It does not block. Clients named by
+// address and port are identified by their address only.
 func (q *Quota) Take(client string) (release func(), err error) {
 	if a, err := netip.ParseAddrPort(client); err == nil {
 		client = a.Addr().String()
@@ -35,10 +34,10 @@ func (q *Quota) Take(client string) (release func(), err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.Each > 0 && q.of[client] >= q.Each {
-		return nil, fmt.Errorf("%w: %s has %d %s in progress already, and no client may have more: end some of them first", ErrExceeded, client, q.of[client], q.What)
+		return nil, fmt.Errorf("%w: %s has %d %s in progress, the limit per client; end some first", ErrExceeded, client, q.of[client], q.What)
 	}
 	if q.All > 0 && q.total >= q.All {
-		return nil, fmt.Errorf("%w: there are %d %s of all clients in progress, and there may be no more: try again when some have ended", ErrExceeded, q.total, q.What)
+		return nil, fmt.Errorf("%w: %d %s in progress, the limit for all clients; try again later", ErrExceeded, q.total, q.What)
 	}
 	if q.of == nil {
 		q.of = make(map[string]int)
@@ -57,7 +56,7 @@ func (q *Quota) release(client string) {
 	}
 }
 
-// Conn is a connection that is counted until it is closed.
+// Conn is a connection that is counted until closed.
 type Conn struct {
 	net.Conn
 	// Release is called by Close, before the connection is closed.

@@ -19,13 +19,13 @@ func TestQuota(t *testing.T) {
 	}
 	first := take("a", "")
 	second := take("a", "")
-	take("a", "a has 2 watches in progress already")
+	take("a", "a has 2 watches in progress, the limit")
 	third := take("b", "")
-	take("b", "there are 3 watches of all clients")
+	take("b", "3 watches in progress, the limit for all clients")
 	first()
 	first() // counts once
 	take("c", "")
-	take("b", "of all clients")
+	take("b", "limit for all clients")
 	second()
 	third()
 	fourth := take("a", "")
