@@ -192,7 +192,7 @@ func TestMistakesChangeNothing(t *testing.T) {
 		if _, ok := errors.AsType[*client.RequestError](err); !ok {
 			r.Fatalf("error %v", err)
 		}
-		for _, want := range []string{"set those in config/vpp/v2/interfaces/{name}", "duplicate key " + models.Key(tap("a")), `did you mean "config/vpp/v2/interfaces/"?`} {
+		for _, want := range []string{"set the fields in config/vpp/v2/interfaces/{name}", "duplicate key " + models.Key(tap("a")), `did you mean "config/vpp/v2/interfaces/"?`} {
 			if !strings.Contains(err.Error(), want) {
 				r.Errorf("no %q in %v", want, err)
 			}

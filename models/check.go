@@ -8,19 +8,18 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// FieldError is what no field of any model may have.
+// FieldError is a field with content that is invalid in any model.
 type FieldError struct {
-	// Path leads to the field: "protocol", "rules[2].action".
+	// Path of the field: "protocol", "rules[2].action".
 	Path string
-	// Problem follows the name of the field.
+	// Problem follows the path in the error.
 	Problem string
 }
 
 func (e *FieldError) Error() string { return fmt.Sprintf("field %q %s", e.Path, e.Problem) }
 
-// Check returns an error for a field whose content is wrong in any model: a number that an
-// enumeration has no name for, or a text with a zero byte, where texts end for vswitches.
-// Both get through decoding. Of several it returns one.
+// Check returns the first field that is invalid in any model although it can be decoded: an unknown
+// enum number, or a text with a zero byte, which would truncate it in a vswitch.
 func Check(value proto.Message) *FieldError { return checkMessage(value.ProtoReflect()) }
 
 func checkMessage(m protoreflect.Message) (err *FieldError) {
@@ -42,7 +41,7 @@ func checkMessage(m protoreflect.Message) (err *FieldError) {
 	return err
 }
 
-// in returns the error of a field of the message that is the field of the name.
+// in adds the name of the enclosing field to the path.
 func (e *FieldError) in(name string) *FieldError {
 	switch {
 	case e == nil:
@@ -54,7 +53,7 @@ func (e *FieldError) in(name string) *FieldError {
 	return e
 }
 
-// checkField returns an error whose path begins below the field.
+// checkField returns an error with a path relative to the field.
 func checkField(field protoreflect.FieldDescriptor, value protoreflect.Value) *FieldError {
 	switch field.Kind() {
 	case protoreflect.MessageKind:

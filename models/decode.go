@@ -12,14 +12,13 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Decode decodes the value of a key, JSON with lowerCamelCase or original field names,
-// or binary protobuf, and checks that the value belongs to the key. Errors say what to
-// change, all of it at once.
+// Decode decodes the value of a key, which is JSON with lowerCamelCase or original field names, or
+// binary protobuf, and checks that the value belongs to the key. The error lists all problems with
+// remedies.
 //
-// Fields that the message lacks, such as those of newer versions, are no error: the
-// value is usable without them, and the caller reports them. Of binary values they
-// stay in the message. Numbers of enumerations that have no name stay too, names that
-// no number has are errors: without them the value would mean something else.
+// Unknown fields, such as fields of newer versions, are returned and not errors: the value is
+// usable without them. In binary values they stay in the message. Unknown enum numbers stay, too.
+// Unknown enum names are errors, because omitting them would change the meaning.
 func Decode(key string, data []byte) (proto.Message, []UnknownField, error) {
 	m, ok := ForKey(key)
 	if !ok {
@@ -40,7 +39,7 @@ func Decode(key string, data []byte) (proto.Message, []UnknownField, error) {
 	return msg, unknown, nil
 }
 
-// Unmarshal decodes a value of the model like the function Unmarshal, whatever its key.
+// Unmarshal decodes a value of the model, whatever its key. Unknown fields are errors.
 func (m *Model) Unmarshal(data []byte) (proto.Message, error) {
 	msg := m.New()
 	unknown, err := decode(data, msg)
@@ -53,7 +52,7 @@ func (m *Model) Unmarshal(data []byte) (proto.Message, error) {
 	return msg, nil
 }
 
-// Unmarshal is Decode for those to whom unknown fields are mistakes: they are errors.
+// Unmarshal is Decode with unknown fields as errors.
 func Unmarshal(key string, data []byte) (proto.Message, error) {
 	msg, unknown, err := Decode(key, data)
 	if err != nil {
@@ -73,21 +72,18 @@ func unknownErr(unknown []UnknownField) error {
 	return errors.Join(mistakes...)
 }
 
-// Marshal encodes a value as it is stored in etcd: protojson with the field names
-// of the .proto file.
+// Marshal encodes a value as stored in etcd: protojson with the field names of the .proto file.
 func Marshal(msg proto.Message) ([]byte, error) {
 	return protojson.MarshalOptions{UseProtoNames: true}.Marshal(msg)
 }
 
 // decode fills msg from protojson or binary protobuf.
 //
-// The two forms are told apart like this. JSON of a message is an object: it starts
-// with '{', perhaps after white space. A binary message starts with the tag of a
-// field, and '{' is the tag of field 15 with wire type 3, a group, which proto3
-// does not have. So what starts with '{' is JSON. White space is another matter:
-// '\n' is the tag of a string in field 1, the name in most messages, and "\n{"
-// begins the binary form of a name of 123 bytes. What starts with white space and
-// '{' is JSON if all of it is.
+// JSON of a message starts with '{', possibly after white space. In binary, '{' is the tag of field
+// 15 with wire type 3, a group, which proto3 does not have. So data that starts with '{' is JSON.
+// White space is ambiguous: '\n' is the tag of a string in field 1, the name in most messages, and
+// "\n{" starts a name of 123 bytes. Data that starts with white space and '{' is JSON if all of it
+// is valid JSON.
 func decode(data []byte, msg proto.Message) ([]UnknownField, error) {
 	if text := bytes.TrimLeft(data, " \t\r\n"); len(text) > 0 && text[0] == '{' {
 		if len(text) == len(data) || json.Valid(data) {
@@ -101,10 +97,8 @@ func decode(data []byte, msg proto.Message) ([]UnknownField, error) {
 	return decodeBinary(data, msg)
 }
 
-// DecodeJSON decodes the JSON object into the message, whatever its kind, and returns
-// the fields that the message does not have. What remains without them is decoded:
-// protojson can discard them by itself, but then discards unknown names of enumerations,
-// too.
+// DecodeJSON decodes the JSON object into any message and returns the unknown fields. protojson
+// could discard them itself, but would discard unknown enum names, too.
 func DecodeJSON(data []byte, msg proto.Message) ([]UnknownField, error) {
 	strict := protojson.Unmarshal(data, msg)
 	if strict == nil {
@@ -128,15 +122,15 @@ func DecodeJSON(data []byte, msg proto.Message) ([]UnknownField, error) {
 	return w.unknown, nil
 }
 
-// jsonMistake says what is wrong with JSON for which protojson has the error: where, if
-// it is no JSON at all, and otherwise what protojson says, without its name.
+// jsonMistake returns the position of a syntax error, or otherwise the error of protojson without
+// its prefix.
 func jsonMistake(data []byte, err error) error {
 	var syntax *json.SyntaxError
 	if !errors.As(json.Unmarshal(data, new(json.RawMessage)), &syntax) {
 		return errors.New(strings.TrimLeft(strings.TrimPrefix(err.Error(), "proto:"), " \u00a0"))
 	}
 	if syntax.Error() == "unexpected end of JSON input" {
-		return fmt.Errorf("it ends after %d bytes in the middle: was it cut off? Brackets and quotes must be closed", len(data))
+		return fmt.Errorf("it is truncated after %d bytes: close all brackets and quotes", len(data))
 	}
 	text := data[:max(syntax.Offset-1, 0)]
 	line := 1 + bytes.Count(text, []byte("\n"))
@@ -155,5 +149,5 @@ func decodeBinary(data []byte, msg proto.Message) ([]UnknownField, error) {
 	return UnknownFields(msg), nil
 }
 
-// isBinary reports whether text does not have the character.
+// isBinary reports whether a character does not occur in text.
 func isBinary(r rune) bool { return r < ' ' && r != '\t' && r != '\r' && r != '\n' }

@@ -70,8 +70,8 @@ func TestDecodingErrorsSayWhatIsWrong(t *testing.T) {
 			`field "enabled" cannot be 1: give it true or false`, `field "ip_addresses" is a list: write its items in [ ]`, `field "tap" has fields of its own: write them in { }`,
 			`field "rx_modes[0].queue" cannot be -1: give it a whole number from 0`, `field "rx_modes[1]" has fields of its own`, `field "vrf" cannot be 4294967296`}},
 		{key, `{"name":"tap1","ip_addresses":["10.0.0.1/8",5]}`, []string{`field "ip_addresses[1]" cannot be 5: give it a text in quotes`}},
-		{key, "\n{\"name\":", []string{"is no JSON of ligato.vpp.interfaces.Interface: it ends after 9 bytes in the middle: was it cut off?"}},
-		{key, `{"name":"ta`, []string{"it ends after 11 bytes in the middle"}},
+		{key, "\n{\"name\":", []string{"is no JSON of ligato.vpp.interfaces.Interface: it is truncated after 9 bytes"}},
+		{key, `{"name":"ta`, []string{"it is truncated after 11 bytes"}},
 		{key, "{\n \"name\": tap1\n}", []string{"line 2, column 11: invalid character 'a' in literal true"}},
 		{key, string(unknown), []string{`unknown field "2047"`}},
 		{key, "name: tap1", []string{"is no JSON object, which begins with {, nor binary protobuf"}},
@@ -107,7 +107,7 @@ func TestUnknownFieldsAreReportedAndTheRestIsUsable(t *testing.T) {
 		t.Error(diff)
 	}
 
-	// Of binary, they stay in the message.
+	// Binary values keep them in the message.
 	want.RxModes[1].ProtoReflect().SetUnknown([]byte{0xf8, 0x7f, 1})
 	want.GetTap().ProtoReflect().SetUnknown([]byte{0xf8, 0x7f, 1, 0xf8, 0x7f, 2})
 	got, unknown, err = models.Decode(key, binary(t, want))
@@ -119,7 +119,7 @@ func TestUnknownFieldsAreReportedAndTheRestIsUsable(t *testing.T) {
 	}
 }
 
-// Whatever is decoded is the value of its key, and its encodings mean the same.
+// A decoded value belongs to its key, and its encodings are equivalent.
 func FuzzUnmarshal(f *testing.F) {
 	f.Add([]byte(`{"name":"tap1","type":"TAP","tap":{"version":2}}`))
 	f.Add(binary(f, &vpp_interfaces.Interface{Name: "tap1", Mtu: 9000, Vrf: 3}))
@@ -154,7 +154,7 @@ func FuzzUnmarshal(f *testing.F) {
 	})
 }
 
-// discardUnknown removes what has no JSON form.
+// discardUnknown removes unknown fields, which have no JSON form.
 func discardUnknown(m protoreflect.Message) {
 	_ = protorange.Range(m, func(p protopath.Values) error {
 		if inner, ok := p.Index(-1).Value.Interface().(protoreflect.Message); ok {

@@ -1,13 +1,11 @@
-// Package models maps the messages of the northbound API to their keys, and
-// back. The keys are those of the ligato vpp-agent NB API (v2/v3), so that what
-// others wrote for it works here.
+// Package models maps the messages of the northbound API to their keys and back. The keys are those
+// of the ligato vpp-agent NB API (v2/v3), so its clients work unchanged.
 //
 //	message ──Key──> "config/vpp/v2/interfaces/tap1" ──ForKey──> Model ──Decode──> message
 //
-// Keys of base values come from the registry in models.go, made of fields of the
-// message as a pattern says; keys of derived and obtained values, which no message of
-// their own stands for, from derived.go. Golden files in testdata keep keys, JSON,
-// binary and numbers as they are.
+// Keys of base values are defined in models.go by patterns of message fields; keys of derived and
+// obtained values, which have no message, in derived.go. Golden files in testdata fix keys, JSON,
+// binary forms and field numbers.
 //
 // In etcd a key is prefixed by NodePrefix.
 package models

@@ -24,8 +24,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite all but the section json of the samples in testdata")
 
-// A sample is a value in all its forms. The file testdata/<model>.txtar has some of
-// each model; together they set every field that there is.
+// A sample is a value in all its forms. testdata/<model>.txtar has samples of each model, which
+// together set every field.
 type sample struct {
 	json   string // with the names of the .proto file
 	key    string
@@ -78,7 +78,7 @@ func writeSamples(t *testing.T, file string, samples []sample) {
 	}
 }
 
-// sampleOf makes all forms of a message.
+// sampleOf returns all forms of a message.
 func sampleOf(t *testing.T, msg proto.Message) sample {
 	t.Helper()
 	indent := func(data []byte, err error) string {
@@ -169,7 +169,7 @@ func testSample(t *testing.T, m *models.Model, s sample, msg proto.Message) {
 		}
 	}
 
-	// The key is found from both sides.
+	// The key leads to the model and back.
 	if found, ok := models.ForKey(s.key); !ok || found != m {
 		t.Errorf("model of %s: %v", s.key, found)
 	}
@@ -183,7 +183,7 @@ func testSample(t *testing.T, m *models.Model, s sample, msg proto.Message) {
 		t.Errorf("key by template %q, want %q", key, s.key)
 	}
 
-	// A newer client knows more fields.
+	// A newer client has more fields.
 	newer := strings.TrimSuffix(s.json, "}") + `, "of_the_future": [{}]}`
 	if s.json == "{}" {
 		newer = `{"of_the_future": [{}]}`
@@ -201,7 +201,7 @@ func testSample(t *testing.T, m *models.Model, s sample, msg proto.Message) {
 	}
 }
 
-// executed is the name that a client of ligato gives the message.
+// executed returns the name that a ligato client gives the message.
 func executed(t *testing.T, m *models.Model, msg proto.Message) string {
 	t.Helper()
 	functions := template.FuncMap{
@@ -231,7 +231,7 @@ func executed(t *testing.T, m *models.Model, msg proto.Message) string {
 	return b.String()
 }
 
-// collectSet adds the fields that are set in the message and those inside of it.
+// collectSet adds the set fields of the message and of nested messages.
 func collectSet(t *testing.T, msg proto.Message, set map[protoreflect.FullName]bool) {
 	t.Helper()
 	err := protorange.Range(msg.ProtoReflect(), func(p protopath.Values) error {

@@ -12,29 +12,28 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// KeyPattern tells how the keys of the model are made, e.g.
+// KeyPattern returns the pattern of the model's keys, e.g.
 // "config/vpp/v2/teib/{interface}/peer/{peer_addr}".
 func (m *Model) KeyPattern() string { return m.KeyPrefix() + m.NamePattern }
 
-// KeyOf returns the key of a message of unknown origin. It is an error if that is no
-// northbound value, or lacks what the key begins with.
+// KeyOf returns the key of any message. It returns an error if the message is not a northbound
+// value, or lacks fields that its key needs.
 func KeyOf(msg proto.Message) (string, error) {
 	m, ok := ForMessage(msg)
 	if !ok {
-		return "", fmt.Errorf("%s is no northbound value: `contivctl models` lists those that are", proto.MessageName(msg))
+		return "", fmt.Errorf("%s is not a northbound value: `contivctl models` lists the models", proto.MessageName(msg))
 	}
 	key := m.Key(msg)
 	if leadsOut(key) {
 		return "", fmt.Errorf("a %s cannot have the key %q: give it a name with no element of two dots", m.ProtoName(), key)
 	}
 	if err := m.checkName(strings.TrimPrefix(key, m.KeyPrefix())); err != nil {
-		return "", fmt.Errorf("a %s has no key without the fields that name it: set those in %s", m.ProtoName(), m.KeyPattern())
+		return "", fmt.Errorf("a %s has no key without the fields that name it: set the fields in %s", m.ProtoName(), m.KeyPattern())
 	}
 	return key, nil
 }
 
-// CheckKey reports whether a key can be that of a value. Whoever has the value, too, need not
-// ask: Decode compares the two.
+// CheckKey returns an error if no value can have the key. Decode makes this check unnecessary.
 func CheckKey(key string) error {
 	m, ok := ForKey(key)
 	if !ok {
@@ -53,7 +52,7 @@ func (m *Model) checkName(name string) error {
 	return nil
 }
 
-// names is a regular expression of the names; first reports whether the pattern begins them.
+// names returns a regular expression of the names. first: the pattern is at the start of the name.
 func (p pattern) names(first bool) string {
 	var b strings.Builder
 	for i, part := range p {
@@ -69,7 +68,7 @@ func (p pattern) names(first bool) string {
 	return b.String()
 }
 
-// texts is a regular expression of what a field can be in a name.
+// texts returns a regular expression of the texts of a field in a name.
 func (p part) texts(first bool) string {
 	switch {
 	case p.form == "direction":
@@ -90,8 +89,7 @@ func (p part) texts(first bool) string {
 	return "(?:" + strings.Join(texts, "|") + ")"
 }
 
-// noModel is the error for a key that matches no model. It names the prefix with which
-// the key would be most like itself.
+// noModel returns the error for a key without a model. It suggests the most similar prefix.
 func noModel(key string) error {
 	prefixes := make(map[string]string)
 	for _, m := range all {

@@ -49,18 +49,18 @@ func TestKeyOf(t *testing.T) {
 		key, want string
 	}{
 		{&vpp_interfaces.Interface{Name: "tap1"}, "config/vpp/v2/interfaces/tap1", ""},
-		{&vpp_interfaces.Interface{Mtu: 1}, "", "set those in config/vpp/v2/interfaces/{name}"},
-		{&vpp_interfaces.Span{InterfaceTo: "tap1"}, "", "set those in"},
-		{&vpp_l3.DHCPProxy{SourceIpAddress: "ten"}, "", "set those in"},
+		{&vpp_interfaces.Interface{Mtu: 1}, "", "set the fields in config/vpp/v2/interfaces/{name}"},
+		{&vpp_interfaces.Span{InterfaceTo: "tap1"}, "", "set the fields in"},
+		{&vpp_l3.DHCPProxy{SourceIpAddress: "ten"}, "", "set the fields in"},
 		{&vpp_l3.ProxyARP{}, "config/vpp/v2/proxyarp-global", ""},
 		{&vpp_punt.ToHost{L4Protocol: 99}, "config/vpp/v2/tohost/l3/UNDEFINED_L3/l4/99/port/0", ""},
 		{&vpp_interfaces.Interface{Name: "/host//tap1/"}, "config/vpp/v2/interfaces/host/tap1", ""},
 		{&vpp_interfaces.Interface{Name: "./tap1/."}, "config/vpp/v2/interfaces/tap1", ""},
-		{&vpp_interfaces.Interface{Name: "//"}, "", "set those in"},
+		{&vpp_interfaces.Interface{Name: "//"}, "", "set the fields in"},
 		{&vpp_interfaces.Interface{Name: "../route/tap1"}, "", "no element of two dots"},
 		{&vpp_interfaces.Interface{Name: "tap..1"}, "config/vpp/v2/interfaces/tap..1", ""},
 		{&vpp_l3.Route{DstNetwork: "10.0.0.0/8", OutgoingInterface: "/tap1/"}, "config/vpp/v2/route/if/tap1/vrf/0/dst/10.0.0.0/8", ""},
-		{&generic.Item{}, "", "ligato.generic.Item is no northbound value"},
+		{&generic.Item{}, "", "ligato.generic.Item is not a northbound value"},
 	} {
 		key, err := models.KeyOf(test.msg)
 		if key != test.key || test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
@@ -69,7 +69,7 @@ func TestKeyOf(t *testing.T) {
 	}
 }
 
-// Every key that a message gets is one that is recognised as a key of its model.
+// Every key of a message is recognised as a key of its model.
 func FuzzKeyOf(f *testing.F) {
 	for i, m := range models.All() {
 		for _, s := range readSamples(f, filepath.Join("testdata", m.Name()+".txtar")) {
@@ -102,7 +102,7 @@ func FuzzKeyOf(f *testing.F) {
 	})
 }
 
-// A key of any kind has an answer.
+// CheckKey does not panic.
 func FuzzCheckKey(f *testing.F) {
 	f.Add("config/vpp/v2/route/if/tap1/vrf/0/dst/10.0.0.0/8/gw/10.1.1.1")
 	f.Add("config//v2")

@@ -1,9 +1,10 @@
 package models
 
-// What a SourceRanges can have at most.
+// Limits of SourceRanges.
 const (
-	// MaxRestrictedFrontends are its frontends: each interface may have an entry for each of its addresses.
+	// MaxRestrictedFrontends limits its frontends: each interface may have an entry for each of its
+	// addresses.
 	MaxRestrictedFrontends = 1024
-	// MaxRestrictingRules are the sources of all its frontends together, and the frontends.
+	// MaxRestrictingRules limits the frontends plus their sources.
 	MaxRestrictingRules = 16384
 )

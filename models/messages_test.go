@@ -20,9 +20,9 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 )
 
-// What clients of ligato and Contiv/VPP know of messages, enumerations and methods, names,
-// numbers, types and JSON names, stays what it is. Additions to their messages are
-// numbered from 1000 on, and so do not meet additions of theirs.
+// Messages, enums and methods known to clients of ligato and Contiv/VPP keep their names, numbers,
+// types and JSON names. Our additions have numbers from 1000, so that they do not collide with
+// theirs.
 func TestMessages(t *testing.T) {
 	const file = "testdata/messages.txt"
 	now := describeAPI()
@@ -56,7 +56,7 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// describeAPI has a line of words for everything that there is.
+// describeAPI returns a line for each element of the API.
 func describeAPI() (lines []string) {
 	var files []protoreflect.FileDescriptor
 	protoregistry.GlobalFiles.RangeFiles(func(f protoreflect.FileDescriptor) bool {

@@ -31,8 +31,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// The models that exist. For which of them there is something that makes the
-// network match, the vswitch says: values of the others become UNIMPLEMENTED.
+// The models. Values of models that the vswitch does not support become UNIMPLEMENTED.
 var (
 	VPPInterface = model(&vpp_interfaces.Interface{}, "vpp", "v2", "interfaces", "{name}")
 	VPPSpan      = model(&vpp_interfaces.Span{}, "vpp", "v2", "span", "{interface_from}/to/{interface_to}")
@@ -97,12 +96,12 @@ var (
 
 	SourceNAT66 = model(&contiv_nat.SourceNAT66{}, "contiv.nat", "v1", "snat66", "{interface}")
 	DNAT66      = model(&contiv_nat.DNat66{}, "contiv.nat", "v1", "dnat66", "{label}")
-	// ServiceNetwork is one value.
+	// ServiceNetwork is a singleton.
 	ServiceNetwork = model(&contiv_nat.ServiceNetwork{}, "contiv.nat", "v1", "service-network", "")
 	HostRedirect   = model(&contiv_nat.HostRedirect{}, "contiv.nat", "v1", "host-redirect", "{label}")
 
 	SourceGuard = model(&guard.SourceGuard{}, "contiv.guard", "v1", "source", "{interface}")
-	// SourceRanges is one value.
+	// SourceRanges is a singleton.
 	SourceRanges = model(&guard.SourceRanges{}, "contiv.guard", "v1", "source-ranges", "")
 
 	AddressSet  = model(&contiv_filter.AddressSet{}, "contiv.filter", "v1", "address-set", "{name}")
@@ -123,8 +122,8 @@ var all = []*Model{
 	SourceNAT66, DNAT66, ServiceNetwork, HostRedirect, SourceGuard, SourceRanges, AddressSet, EndpointSet, AccessList, Subject, MergeDirectives,
 }
 
-// model makes a Model of messages like msg; without pattern, a singleton. A program uses few models: patterns are parsed, for
-// which protobuf initialises the descriptions of messages, when they are needed first.
+// model returns a Model of messages like msg; without a pattern, a singleton. Patterns are parsed
+// on first use, since that initialises protobuf descriptors, and a program uses few models.
 func model(msg proto.Message, module, version, typ, namePattern string) *Model {
 	m := &Model{Module: module, Version: version, Type: typ, NamePattern: namePattern, message: msg}
 	m.prefix = "config/" + strings.ReplaceAll(module, ".", "/") + "/" + version + "/" + typ
@@ -138,8 +137,8 @@ func model(msg proto.Message, module, version, typ, namePattern string) *Model {
 	return m
 }
 
-// nat44Pool makes the model of NAT pools. They are named by themselves or by their
-// addresses, which is more than a pattern can say.
+// nat44Pool returns the model of NAT pools. Their name is a field or made of the addresses, which a
+// pattern cannot express.
 func nat44Pool() *Model {
 	m := model(&vpp_nat.Nat44AddressPool{}, "vpp.nat", "v2", "nat44-pool", "")
 	m.prefix += "/"

@@ -8,16 +8,15 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// A pattern says how the name of a value, the part of its key behind the prefix, is
-// made of fields of the message:
+// A pattern describes the name of a value, that is its key without the prefix, by fields of the
+// message:
 //
-//	{interface}/peer/{peer_addr}     values of fields, with texts in between
-//	{interface}[/nh/{next_hop}]      what is in brackets is left out if the field in
-//	                                 it is not set
-//	{dst_network:network}            a field in another form, one of forms
+//	{interface}/peer/{peer_addr}     fields with texts in between
+//	{interface}[/nh/{next_hop}]      the part in brackets is omitted if its field is not set
+//	{dst_network:network}            a field in one of the forms
 type pattern []part
 
-// part is a text, a field or, with an inner pattern, something optional.
+// part is a text, a field, or an optional pattern.
 type part struct {
 	text     string
 	field    protoreflect.FieldDescriptor
@@ -25,11 +24,11 @@ type part struct {
 	optional pattern
 }
 
-// form is another form than its own in which a field gets into a name.
+// form is a special form of a field in a name.
 type form struct {
-	// value makes the text of the field's value.
+	// value formats the field's value.
 	value func(protoreflect.Value) string
-	// template does the same in the language of name templates; %s is the field.
+	// template is the equivalent in ligato's name templates; %s is the field.
 	template string
 }
 
@@ -40,8 +39,8 @@ var forms = map[string]form{
 	"direction":  {directionForm, "{{if %s}}outbound{{else}}inbound{{end}}"},
 }
 
-// networkForm is "<ip>/<length>" with the host bits cleared; what is no network,
-// such as a reference to an allocated address, stays as it is.
+// networkForm returns "<ip>/<length>" with the host bits cleared. Other texts, such as references
+// to allocated addresses, stay unchanged.
 func networkForm(v protoreflect.Value) string {
 	p, err := netip.ParsePrefix(v.String())
 	if err != nil {
@@ -68,7 +67,7 @@ func directionForm(v protoreflect.Value) string {
 	return "inbound"
 }
 
-// parsePattern panics if the text is no pattern of the message: patterns are constants.
+// parsePattern panics for invalid patterns, which are constants.
 func parsePattern(text string, message protoreflect.MessageDescriptor) pattern {
 	var p pattern
 	for text != "" {
@@ -100,7 +99,7 @@ func parsePattern(text string, message protoreflect.MessageDescriptor) pattern {
 	return p
 }
 
-// name makes the name of a message.
+// name returns the name of a message.
 func (p pattern) name(m protoreflect.Message) string {
 	var b strings.Builder
 	p.write(&b, m)
@@ -143,8 +142,8 @@ func (p pattern) firstField() protoreflect.FieldDescriptor {
 	return nil
 }
 
-// template is the pattern in the language of ligato's name templates: a Go text
-// template of the Go message with the functions ipnet and protoip.
+// template returns the pattern as a ligato name template: a Go text template of the Go message with
+// the functions ipnet and protoip.
 func (p pattern) template() string {
 	var b strings.Builder
 	for _, part := range p {
@@ -160,7 +159,7 @@ func (p pattern) template() string {
 	return b.String()
 }
 
-// goField is a field as a template names it: "vr_id" is ".VrId".
+// goField returns the name of a field in a template: "vr_id" is ".VrId".
 func goField(field protoreflect.FieldDescriptor) string {
 	name := "."
 	for word := range strings.SplitSeq(string(field.Name()), "_") {

@@ -8,18 +8,18 @@ import (
 
 // Keys derived from NAT44 values.
 const (
-	// NAT44EndpointDependentKey is derived from the global NAT44 value, unless it is
+	// NAT44EndpointDependentKey is derived from the global NAT44 value unless that is
 	// endpoint-independent.
 	NAT44EndpointDependentKey = "vpp/nat44/endpoint-dependent"
-	// NAT44GlobalInterfacePrefix starts the keys derived from nat_interfaces.
+	// NAT44GlobalInterfacePrefix is the prefix of keys derived from nat_interfaces.
 	NAT44GlobalInterfacePrefix = "vpp/nat44/interface/"
-	// NAT44GlobalAddressPrefix starts the keys derived from address_pool.
+	// NAT44GlobalAddressPrefix is the prefix of keys derived from address_pool.
 	NAT44GlobalAddressPrefix = "vpp/nat44/address/"
-	// NAT44TwicePoolPrefix starts the keys derived from pools for twice-NAT.
+	// NAT44TwicePoolPrefix is the prefix of keys derived from twice-NAT pools.
 	NAT44TwicePoolPrefix = "vpp/nat44/twiceNAT-pool/"
 )
 
-// NAT44GlobalInterfaceKey is derived for each of nat_interfaces.
+// NAT44GlobalInterfaceKey is derived for each item of nat_interfaces.
 func NAT44GlobalInterfaceKey(iface string, inside bool) string {
 	feature := "out"
 	if inside {
@@ -28,7 +28,7 @@ func NAT44GlobalInterfaceKey(iface string, inside bool) string {
 	return NAT44GlobalInterfacePrefix + iface + "/feature/" + feature
 }
 
-// NAT44GlobalAddressKey is derived for each of address_pool.
+// NAT44GlobalAddressKey is derived for each item of address_pool.
 func NAT44GlobalAddressKey(addr string, twice bool) string {
 	mode := "off"
 	if twice {
@@ -37,7 +37,7 @@ func NAT44GlobalAddressKey(addr string, twice bool) string {
 	return NAT44GlobalAddressPrefix + addr + "/twice-nat/" + mode
 }
 
-// NAT44TwicePoolKey is derived from a pool for twice-NAT.
+// NAT44TwicePoolKey is derived from a twice-NAT pool.
 func NAT44TwicePoolKey(vrf uint32, first, last string) string {
 	key := fmt.Sprintf("%svrf/%d/addresses/%s", NAT44TwicePoolPrefix, vrf, first)
 	if last != "" && last != first {

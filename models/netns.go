@@ -11,12 +11,12 @@ import (
 	linux_namespace "github.com/contiv/contiv/api/ligato/linux/namespace"
 )
 
-// NetNSDir is where `ip netns` keeps named network namespaces.
+// NetNSDir is the directory of network namespaces named by `ip netns`.
 const NetNSDir = "/var/run/netns"
 
-// NetNSPath returns the file that stands for a network namespace, "" for the
-// agent's own; namedDir is where those with a name are (NetNSDir). It returns
-// false for the namespace of a microservice, whose path changes whenever it is started.
+// NetNSPath returns the file of a network namespace; "" is the agent's own. namedDir is the
+// directory of named namespaces (NetNSDir). It returns false for a microservice, whose path changes
+// with each start.
 func NetNSPath(ref *linux_namespace.NetNamespace, namedDir string) (file string, ok bool) {
 	switch ref.GetType() {
 	case linux_namespace.NetNamespace_UNDEFINED:
@@ -31,7 +31,7 @@ func NetNSPath(ref *linux_namespace.NetNamespace, namedDir string) (file string,
 	return "", false
 }
 
-// maxPath is PATH_MAX, less the terminating zero.
+// maxPath is PATH_MAX without the terminating zero.
 const maxPath = 4095
 
 // ValidateNetNS checks the form of a reference to a network namespace.

@@ -12,38 +12,36 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// Model is one kind of northbound value.
+// Model is a kind of northbound value.
 type Model struct {
-	// Module, Version and Type make up the key prefix, e.g. "vpp.l3", "v2", "route".
+	// Module, Version and Type form the key prefix, e.g. "vpp.l3", "v2", "route".
 	Module, Version, Type string
-	// NamePattern tells how the part of the key behind the prefix is made of the
-	// message's fields, e.g. "{interface}/peer/{peer_addr}"; see pattern. It is
-	// empty for singletons.
+	// NamePattern describes the key without the prefix, e.g. "{interface}/peer/{peer_addr}"; see
+	// pattern. It is empty for singletons.
 	NamePattern string
-	// message is the zero value of the Go type.
+	// message is a zero value of the Go type.
 	message proto.Message
-	// name makes the name of a message; nil for singletons.
+	// name returns the name of a message; nil for singletons.
 	name func(protoreflect.Message) string
-	// names returns what matches the names that the pattern makes of messages in which the field that begins the name, if one
-	// does, is set; nil: any.
+	// names matches the names of messages in which the first field of the name is set; nil: any
+	// name.
 	names func() *regexp.Regexp
-	// template returns NameTemplate; nil for singletons.
+	// template implements NameTemplate; nil for singletons.
 	template func() string
-	// prefix is what KeyPrefix returns.
-	prefix string
+	prefix   string
 }
 
-// ProtoName is the full name of the message, e.g. "ligato.vpp.l3.Route".
+// ProtoName returns the full name of the message, e.g. "ligato.vpp.l3.Route".
 func (m *Model) ProtoName() string { return string(proto.MessageName(m.message)) }
 
-// Name is how ligato's clients call the model, e.g. "vpp.l2.bridge-domain".
+// Name returns ligato's name of the model, e.g. "vpp.l2.bridge-domain".
 func (m *Model) Name() string { return m.Module + "." + m.Type }
 
-// Singleton reports whether there is at most one value of the model.
+// Singleton reports whether the model has at most one value.
 func (m *Model) Singleton() bool { return m.name == nil }
 
-// NameTemplate says what NamePattern does in the language of ligato's clients, a Go text template, e.g.
-// "{{.Interface}}/peer/{{.PeerAddr}}".
+// NameTemplate returns NamePattern as a ligato name template, e.g.
+// "{{.Interface}}/peer/{{.PeerAddr}}"; "" for singletons.
 func (m *Model) NameTemplate() string {
 	if m.Singleton() {
 		return ""
@@ -51,8 +49,8 @@ func (m *Model) NameTemplate() string {
 	return m.template()
 }
 
-// KeyPrefix is common to the keys of the model; it ends with a slash, except for a
-// singleton, whose key it is.
+// KeyPrefix returns the common prefix of the model's keys, which ends with a slash; for a
+// singleton, its key.
 func (m *Model) KeyPrefix() string { return m.prefix }
 
 // Matches reports whether the key belongs to the model.
@@ -64,7 +62,7 @@ func (m *Model) Matches(key string) bool {
 	return ok && name != "" && !leadsOut(name)
 }
 
-// leadsOut reports whether a name has an element of two dots.
+// leadsOut reports whether a name has the path element "..".
 func leadsOut(name string) bool {
 	return strings.Contains(name, "..") && slices.Contains(strings.Split(name, "/"), "..")
 }
@@ -80,9 +78,9 @@ func (m *Model) Key(msg proto.Message) string {
 	return m.KeyOfName(m.name(msg.ProtoReflect()))
 }
 
-// KeyOfName returns the key of the value with a name, cleaned as ligato cleans paths:
-// elements that are empty, or a dot, are left out, so that "if/tap1/" is "if/tap1". Two
-// dots, which there lead to keys of other models, make a key that matches no model.
+// KeyOfName returns the key of the value with a name. Like ligato, it removes empty path elements
+// and ".", so that "if/tap1/" is "if/tap1". With "..", which could lead to other models in ligato,
+// the key matches no model.
 func (m *Model) KeyOfName(name string) string {
 	if m.Singleton() {
 		return m.KeyPrefix()
@@ -91,15 +89,15 @@ func (m *Model) KeyOfName(name string) string {
 }
 
 func cleanName(name string) string {
-	if path.Clean(name) == name && name != "." { // almost always
+	if path.Clean(name) == name && name != "." { // the usual case
 		return strings.TrimPrefix(name, "/")
 	}
 	elements := strings.Split(name, "/")
 	return strings.Join(slices.DeleteFunc(elements, func(e string) bool { return e == "" || e == "." }), "/")
 }
 
-// Key returns the key of a northbound message. It panics for messages that are
-// no northbound values: with a message of unknown origin, use ForMessage first.
+// Key returns the key of a northbound message. It panics for other messages; check with ForMessage
+// first.
 func Key(msg proto.Message) string {
 	m, ok := ForMessage(msg)
 	if !ok {
@@ -114,7 +112,7 @@ func ForMessage(msg proto.Message) (*Model, bool) {
 	return m, ok
 }
 
-// ForKey returns the model that a key belongs to.
+// ForKey returns the model of a key.
 func ForKey(key string) (*Model, bool) {
 	for _, m := range all {
 		if m.Matches(key) {

@@ -8,10 +8,9 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// Schema returns a JSON schema (draft 7) of the messages of the model in protojson, for
-// editors: ready to be marshalled. Fields have the names of the .proto file or
-// lowerCamelCase; those that are unknown here are mistakes. Strings that are addresses
-// may be references to allocated ones.
+// Schema returns a JSON schema (draft 7) of the model's messages in protojson, for editors. Fields
+// have the names of the .proto file or lowerCamelCase; unknown ones are invalid. Address fields
+// accept references to allocated addresses.
 func (m *Model) Schema() map[string]any {
 	s := schemas{}
 	descriptor := m.message.ProtoReflect().Descriptor()
@@ -24,10 +23,10 @@ func (m *Model) Schema() map[string]any {
 	}
 }
 
-// schemas are those of messages, by their full names.
+// schemas of messages by full name
 type schemas map[string]any
 
-// reference refers to the schema of the message, which it adds.
+// reference returns a reference to the schema of the message, which it adds if missing.
 func (s schemas) reference(message protoreflect.MessageDescriptor) map[string]any {
 	name := string(message.FullName())
 	if s[name] == nil {
@@ -47,7 +46,7 @@ func (s schemas) reference(message protoreflect.MessageDescriptor) map[string]an
 	return map[string]any{"$ref": "#/definitions/" + name}
 }
 
-// oneofSchemas say of each oneof that one of its fields is set, or none.
+// oneofSchemas returns, for each oneof, a schema that permits at most one of its fields.
 func oneofSchemas(message protoreflect.MessageDescriptor) (all []any) {
 	for i := range message.Oneofs().Len() {
 		fields := message.Oneofs().Get(i).Fields()
@@ -107,7 +106,7 @@ func enumSchema(enum protoreflect.EnumDescriptor) map[string]any {
 	return anyOf(map[string]any{"enum": names}, map[string]any{"type": "integer"})
 }
 
-// integerSchema is that of an integer; those of 64 bits are strings, too.
+// integerSchema returns the schema of an integer. 64-bit integers may be strings.
 func integerSchema(kind protoreflect.Kind, r *ligato.LigatoOptions_IntRange) map[string]any {
 	schema := map[string]any{"type": "integer"}
 	switch kind {
@@ -124,7 +123,8 @@ func integerSchema(kind protoreflect.Kind, r *ligato.LigatoOptions_IntRange) map
 	return schema
 }
 
-// addressSchema is that of a text, of an address if it is to be one. Empty is unset.
+// addressSchema returns the schema of a string, with a pattern if the type is an address. The empty
+// string is unset.
 func addressSchema(t ligato.LigatoOptions_Type) map[string]any {
 	const (
 		v4, v6             = `[0-9]{1,3}(\.[0-9]{1,3}){3}`, `[0-9A-Fa-f]*:[0-9A-Fa-f:.]*`

@@ -16,16 +16,16 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 )
 
-// UnknownField is a field of a value that its message does not have.
+// UnknownField is a field of a value that its message lacks.
 type UnknownField struct {
-	// Path leads to the field: "mtuu", "tap.versoin", "interfaces[2].nam". The field
-	// itself has a number instead of a name if the value was binary: "tap.99".
+	// Path of the field: "mtuu", "tap.versoin", "interfaces[2].nam". In binary values the field has
+	// a number: "tap.99".
 	Path string
-	// Similar is the name of a field that the message has; empty: none is similar.
+	// Similar is the name of a similar field of the message, or "".
 	Similar string
 }
 
-// Err is what to tell whoever wrote the value.
+// Err returns an error for the author of the value.
 func (u UnknownField) Err() error {
 	if u.Similar != "" {
 		return fmt.Errorf("unknown field %q (did you mean %q?)", u.Path, u.Similar)
@@ -33,8 +33,8 @@ func (u UnknownField) Err() error {
 	return fmt.Errorf("unknown field %q", u.Path)
 }
 
-// UnknownFields returns the fields of a message that was decoded from binary which the
-// message does not have, sorted. They are still in it.
+// UnknownFields returns the sorted unknown fields of a message decoded from binary. The message
+// keeps them.
 func UnknownFields(msg proto.Message) []UnknownField {
 	paths := unknownNumbers(msg.ProtoReflect(), "")
 	slices.Sort(paths)
@@ -77,18 +77,18 @@ func unknownNumbers(m protoreflect.Message, path string) (unknown []string) {
 	return unknown
 }
 
-// jsonWalk compares JSON with the message that it is to be.
+// jsonWalk compares JSON with a message type.
 type jsonWalk struct {
 	unknown []UnknownField
-	// mistakes are values that fields cannot have.
+	// mistakes are invalid values of fields.
 	mistakes []error
 }
 
-// object returns the object without what is unknown; path is that of the object, with
-// a dot behind it. What is no object is returned as it is, for protojson to say so.
+// object returns the object without unknown fields. path is the path of the object with a trailing
+// dot. Data that is not an object is returned unchanged, for protojson to report.
 func (w *jsonWalk) object(message protoreflect.MessageDescriptor, data []byte, path string) []byte {
 	if message.FullName().Parent() == "google.protobuf" {
-		return data // those have a JSON form of their own
+		return data // these have special JSON forms
 	}
 	return members(data, '{', func(name string, _ int, value []byte) []byte {
 		field := message.Fields().ByJSONName(name)
@@ -137,10 +137,10 @@ func (w *jsonWalk) single(field protoreflect.FieldDescriptor, data []byte, path 
 	return data
 }
 
-// isJSON reports whether JSON may be what begins with a character, which null may be always.
+// isJSON reports whether JSON data is null or starts with open.
 func isJSON(data []byte, open byte) bool { return data[0] == open || string(data) == "null" }
 
-// kinds say what fields take.
+// kinds describe the values of fields.
 var kinds = map[protoreflect.Kind]string{
 	protoreflect.BoolKind: "true or false", protoreflect.StringKind: "a text in quotes", protoreflect.BytesKind: "a text in base64",
 	protoreflect.Int32Kind: "a whole number", protoreflect.Sint32Kind: "a whole number", protoreflect.Int64Kind: "a whole number", protoreflect.Sint64Kind: "a whole number",
@@ -148,7 +148,7 @@ var kinds = map[protoreflect.Kind]string{
 	protoreflect.FloatKind: "a number", protoreflect.DoubleKind: "a number", protoreflect.EnumKind: "one of its names",
 }
 
-// scalar has protojson decode the field alone.
+// scalar lets protojson decode the field alone.
 func (w *jsonWalk) scalar(field protoreflect.FieldDescriptor, data []byte, path string) {
 	value := string(data)
 	switch {
@@ -187,10 +187,9 @@ func similarField(message protoreflect.MessageDescriptor, name string) string {
 	return nearest
 }
 
-// members maps the members of a JSON object, or the items of an array, which begins
-// with open. The order stays, members named twice stay so, and those for which f
-// returns nil are left out. What does not begin with open, or is no JSON, is returned
-// as it is.
+// members maps the members of a JSON object, or the items of an array, which begins with open. It
+// keeps the order and duplicates, and omits those for which f returns nil. Other data is returned
+// unchanged.
 func members(data []byte, open json.Delim, f func(name string, i int, value []byte) []byte) []byte {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	if first, err := decoder.Token(); err != nil || first != open {
@@ -230,7 +229,7 @@ func members(data []byte, open json.Delim, f func(name string, i int, value []by
 		return data
 	}
 	if _, err := decoder.Token(); err != io.EOF {
-		return data // there is something behind it
+		return data // trailing data
 	}
 	return append(mapped, end.(json.Delim).String()...)
 }

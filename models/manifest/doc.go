@@ -1,5 +1,5 @@
-// Package manifest reads and writes files with northbound values, as people write
-// them: YAML (or JSON), one document per value.
+// Package manifest reads and writes files with northbound values: YAML (or JSON), one document per
+// value.
 //
 //	key: config/vpp/v2/interfaces/loop1
 //	value:
@@ -12,7 +12,6 @@
 //	  dst_network: 10.8.0.0/16
 //	  next_hop_addr: 10.9.9.1
 //
-// A document names its value by the key, or by the model: then the key is made of
-// the value. Fields are in the form of protojson, lowerCamelCase or with
-// underscores.
+// A document has the key of its value, or the model, from which the key is derived. Fields are
+// protojson, in lowerCamelCase or with underscores.
 package manifest

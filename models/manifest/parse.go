@@ -16,16 +16,15 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Value is one document.
 type Value struct {
 	Key     string
 	Message proto.Message
-	// Line is where the document begins, from 1.
+	// Line is the first line of the document, from 1.
 	Line int
 }
 
-// Parse reads all documents of a file; empty ones are skipped. The error tells all
-// that is wrong, each mistake with the line where its document begins.
+// Parse reads all documents of a file and skips empty ones. The error lists all problems with the
+// first lines of their documents.
 func Parse(data []byte) ([]Value, error) {
 	values, err := Examine(data)
 	if err != nil {
@@ -34,7 +33,7 @@ func Parse(data []byte) ([]Value, error) {
 	return values, nil
 }
 
-// Examine is Parse for what looks for all mistakes: in spite of an error, it returns the values of the documents without one.
+// Examine is Parse, but returns the valid documents even if there is an error.
 func Examine(data []byte) ([]Value, error) {
 	var values []Value
 	var mistakes []error
@@ -48,7 +47,7 @@ func Examine(data []byte) ([]Value, error) {
 		}
 		if err != nil {
 			mistakes = append(mistakes, fmt.Errorf("is no YAML: %s", strings.TrimPrefix(err.Error(), "yaml: ")))
-			break // what follows cannot be read
+			break // the rest cannot be parsed
 		}
 		if isEmpty(&node) {
 			continue
@@ -58,7 +57,7 @@ func Examine(data []byte) ([]Value, error) {
 		case err != nil:
 			err = inLine(v.Line, err)
 		case first != 0:
-			err = fmt.Errorf("line %d: there is a value of %s in line %d already: keep one of them", v.Line, v.Key, first)
+			err = fmt.Errorf("line %d: duplicate value of %s, also in line %d: keep one of them", v.Line, v.Key, first)
 		}
 		if err != nil {
 			mistakes = append(mistakes, err)
@@ -74,16 +73,15 @@ func isEmpty(document *yamlv3.Node) bool {
 	return len(document.Content) == 0 || document.Content[0].Tag == "!!null"
 }
 
-// kubernetesObject is what may have been meant for another program.
+// kubernetesObject detects manifests for kubectl.
 type kubernetesObject struct{ APIVersion, Kind string }
 
-// inLine adds the line of a document to each of its mistakes.
+// inLine prefixes each line of an error with the line of the document.
 func inLine(line int, err error) error {
 	place := fmt.Sprintf("line %d: ", line)
 	return errors.New(place + strings.ReplaceAll(err.Error(), "\n", "\n"+place))
 }
 
-// document is the form of a document.
 type document struct {
 	Key   string          `json:"key,omitempty"`
 	Model string          `json:"model,omitempty"`
@@ -95,7 +93,7 @@ func parseDocument(node *yamlv3.Node) (v Value, err error) {
 	if node.Content[0].Kind != yamlv3.MappingNode {
 		return v, errors.New("a value is expected: key (or model) and value")
 	}
-	// Anchors and merge keys are resolved here, by way of plain YAML.
+	// Marshalling resolves anchors and merge keys.
 	text, err := yamlv3.Marshal(node)
 	if err != nil {
 		return v, err
@@ -114,10 +112,10 @@ func parseDocument(node *yamlv3.Node) (v Value, err error) {
 		return v, fmt.Errorf("only key, model and value are expected, the fields of a value belong under value: %s", strings.TrimPrefix(err.Error(), "json: "))
 	}
 	if len(d.Value) == 0 || string(d.Value) == "null" {
-		return v, errors.New("there is no value: to remove a value, remove its document")
+		return v, errors.New("value is missing: to remove a value, remove its document")
 	}
 	if d.Value[0] != '{' {
-		return v, errors.New("the value is no mapping of fields")
+		return v, errors.New("the value is not a mapping of fields")
 	}
 	if d.Key == "" {
 		if d.Key, err = keyByModel(d.Model, d.Value); err != nil {
@@ -131,7 +129,6 @@ func parseDocument(node *yamlv3.Node) (v Value, err error) {
 	return v, err
 }
 
-// keyByModel makes the key of the value.
 func keyByModel(name string, value []byte) (string, error) {
 	m, err := modelNamed(name)
 	if err != nil {
@@ -146,7 +143,7 @@ func keyByModel(name string, value []byte) (string, error) {
 
 func modelNamed(name string) (*models.Model, error) {
 	if name == "" {
-		return nil, errors.New("key is missing, and model, too: one of them says what the value is")
+		return nil, errors.New("key and model are missing: give one of them")
 	}
 	var names []string
 	for _, m := range models.All() {
@@ -156,10 +153,10 @@ func modelNamed(name string) (*models.Model, error) {
 		names = append(names, m.Name())
 	}
 	if nearest, ok := config.Nearest(name, names); ok {
-		return nil, fmt.Errorf("there is no model %q: did you mean %q?", name, nearest)
+		return nil, fmt.Errorf("unknown model %q: did you mean %q?", name, nearest)
 	}
 	slices.Sort(names)
-	return nil, fmt.Errorf("there is no model %q: there are %s", name, strings.Join(names, ", "))
+	return nil, fmt.Errorf("unknown model %q: known models are %s", name, strings.Join(names, ", "))
 }
 
 func modelAgrees(d document) error {

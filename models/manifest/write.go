@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Format returns the documents of the values, in the order of the slice, such that Parse
-// returns the same values. Only keys and messages are used.
+// Format returns the documents of the values in order; Parse returns the same values. Only keys and
+// messages are used.
 func Format(values []Value) ([]byte, error) {
 	var b []byte
 	for _, v := range values {
@@ -26,7 +26,7 @@ func Format(values []Value) ([]byte, error) {
 	return b, nil
 }
 
-// Append appends the document of a value, which is given in JSON, behind others.
+// Append appends the document of a value, which is JSON.
 func Append(b []byte, key, value string) ([]byte, error) {
 	if len(b) > 0 {
 		b = append(b, "---\n"...)
@@ -49,8 +49,9 @@ func Append(b []byte, key, value string) ([]byte, error) {
 	return append(append(b[:begin], keyText...), valueText...), err
 }
 
-// appendMember appends a member of an object as package yaml does, in a fraction of the time. Not simple: package yaml has
-// to, because of texts that may need quotes, fractions, or names that it would sort otherwise.
+// appendMember appends a member of an object like package yaml, but much faster. It returns
+// simple=false for values that need package yaml: texts that may need quotes, fractions, and names
+// that it would sort differently.
 func appendMember(b []byte, name, value string, indent int) (_ []byte, simple bool) {
 	b = append(append(b, spaces(indent)...), name...)
 	b = append(b, ':')
@@ -82,7 +83,7 @@ func appendMembers(b []byte, members []member, indent int) (_ []byte, simple boo
 	return b, true
 }
 
-// appendList appends a list behind the name of a member. Lists of lists are not simple.
+// appendList appends a list after the name of a member. Lists of lists are not simple.
 func appendList(b []byte, r *jsontext.Reader, indent int) (_ []byte, simple bool) {
 	simple, empty := true, true
 	r.Array(func() {
@@ -123,7 +124,7 @@ func appendList(b []byte, r *jsontext.Reader, indent int) (_ []byte, simple bool
 
 type member struct{ name, value string }
 
-// membersOf reads an object, and returns its members by name.
+// membersOf reads an object and returns its members sorted by name.
 func membersOf(r *jsontext.Reader) (members []member, simple bool) {
 	simple = true
 	r.Object(func(name []byte) {
@@ -147,12 +148,12 @@ func appendScalar(b []byte, r *jsontext.Reader) (_ []byte, simple bool) {
 	return append(b, raw...), !strings.ContainsAny(raw, ".eE-") || raw == "true" || raw == "false"
 }
 
-// ambiguous texts mean something else without quotes.
+// ambiguous texts have another meaning without quotes.
 var ambiguous = map[string]bool{
 	"y": true, "n": true, "yes": true, "no": true, "on": true, "off": true, "true": true, "false": true, "null": true, "nan": true, "inf": true,
 }
 
-// appendText appends a text that is certain not to need quotes.
+// appendText appends a text that needs no quotes.
 func appendText(b []byte, text string) (_ []byte, simple bool) {
 	dots, other := 0, false
 	for i := range len(text) {

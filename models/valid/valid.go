@@ -1,4 +1,4 @@
-// Package valid has the check that all descriptors of northbound models share.
+// Package valid contains the validation that all descriptors of northbound models share.
 package valid
 
 import (
@@ -7,8 +7,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Checked returns a Validate function of a descriptor that refuses what is wrong in any model
-// before validate, which may be nil, looks at the value: descriptors need not reckon with it.
+// Checked returns a Validate function of a descriptor that applies models.Check before validate,
+// which may be nil.
 func Checked[V proto.Message](validate func(key string, value V) error) func(string, V) error {
 	return func(key string, value V) error {
 		if err := models.Check(value); err != nil {
