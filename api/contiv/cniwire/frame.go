@@ -11,17 +11,17 @@ import (
 // Magic starts every message.
 const Magic = "CNI1"
 
-// MaxSize is how many bytes of JSON a message may have: as many as gRPC accepts.
+// MaxSize is the maximum JSON size of a message in bytes, as in gRPC.
 const MaxSize = 4 << 20
 
 var (
-	// ErrNotSpoken is returned by Read when the other side speaks something else.
+	// ErrNotSpoken is returned by Read if the peer uses another protocol.
 	ErrNotSpoken = errors.New("the other side does not speak the protocol of contiv-cni")
-	// ErrTooLarge is wrapped when a message is larger than MaxSize.
+	// ErrTooLarge is wrapped if a message is larger than MaxSize.
 	ErrTooLarge = fmt.Errorf("a message has at most %d bytes", MaxSize)
 )
 
-// Write sends a message, in one write.
+// Write sends a message in one write.
 func Write(w io.Writer, message any) error {
 	data, err := json.Marshal(message)
 	if err != nil {
@@ -37,8 +37,8 @@ func Write(w io.Writer, message any) error {
 	return err
 }
 
-// Read receives a message. The error is io.EOF if the other side closed the
-// connection without a word.
+// Read receives a message. It returns io.EOF if the peer closed the connection without sending
+// anything.
 func Read(r io.Reader, message any) error {
 	var magic [len(Magic)]byte
 	if _, err := io.ReadFull(r, magic[:]); err != nil {
@@ -50,7 +50,7 @@ func Read(r io.Reader, message any) error {
 	return ReadBody(r, message)
 }
 
-// ReadBody is Read for a message whose Magic has been read.
+// ReadBody is Read for a message after its Magic.
 func ReadBody(r io.Reader, message any) error {
 	data, err := readFrame(r)
 	if err != nil {
@@ -59,7 +59,7 @@ func ReadBody(r io.Reader, message any) error {
 	return json.Unmarshal(data, message)
 }
 
-// unexpected is the error of a message that ends too early.
+// unexpected returns io.ErrUnexpectedEOF for a truncated message.
 func unexpected(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF

@@ -33,7 +33,7 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 	}
 }
 
-// Whatever arrives is read or refused, and no more than what arrived is kept.
+// Input is read or refused, and the memory used is bounded by the input received.
 func FuzzRead(f *testing.F) {
 	f.Add([]byte("CNI1\x00\x00\x00\x02{}"))
 	f.Add([]byte("CNI1\xff\xff\xff\xff{}"))

@@ -11,34 +11,34 @@ import (
 // InvocationMagic starts an Invocation and its Outcome.
 const InvocationMagic = "CNI2"
 
-// Invocation is a call as the runtime made it, of which contiv-cni understood nothing but where the agent
-// is.
+// Invocation is a call as made by the runtime. contiv-cni has only parsed the agent's socket from
+// it.
 type Invocation struct {
-	// Server is the socket that contiv-cni found in the configuration.
+	// Server is the agent's socket from the configuration.
 	Server string
-	// The variables of the environment.
+	// Environment variables.
 	Command, ContainerID, Netns, IfName, Args, Path string
-	// Timing is not empty if contiv-cni reports how long the call took.
+	// Timing is not empty if contiv-cni reports the duration of the call.
 	Timing string
 	// Stdin is the configuration.
 	Stdin string
 }
 
-// Outcome is what contiv-cni does then.
+// Outcome is the agent's answer to an Invocation.
 type Outcome struct {
-	// Declined: the agent did nothing, and contiv-cni has to understand the call by itself.
+	// Declined: the agent did nothing; contiv-cni must make a Call.
 	Declined bool
-	// Failed: its exit code is 1.
+	// Failed: contiv-cni exits with code 1.
 	Failed bool
-	// Stdout is what it prints: a result, or an error.
+	// Stdout is the output: a result, or an error.
 	Stdout string
-	// Log is appended to the file with the name LogFile.
+	// Log is appended to the file LogFile.
 	LogFile, Log string
-	// Timing is the start of a JSON object, which contiv-cni completes.
+	// Timing is the start of a JSON object that contiv-cni completes.
 	Timing string
 }
 
-// flag encodes a bool: as no text, or some.
+// flag encodes a bool as "" or "1".
 func flag(b bool) string {
 	if b {
 		return "1"
@@ -46,12 +46,13 @@ func flag(b bool) string {
 	return ""
 }
 
-// WriteInvocation is what contiv-cni does without this package, whose imports would cost it too much.
+// WriteInvocation sends an Invocation. contiv-cni has its own copy, since imports would slow its
+// start.
 func WriteInvocation(w io.Writer, i *Invocation) error {
 	return writeFields(w, i.Server, i.Command, i.ContainerID, i.Netns, i.IfName, i.Args, i.Path, i.Timing, i.Stdin)
 }
 
-// ReadInvocationBody receives an Invocation whose InvocationMagic has been read.
+// ReadInvocationBody receives an Invocation after its InvocationMagic.
 func ReadInvocationBody(r io.Reader) (*Invocation, error) {
 	f, err := readFields(r, 9)
 	if err != nil {
@@ -65,7 +66,7 @@ func WriteOutcome(w io.Writer, o *Outcome) error {
 	return writeFields(w, flag(o.Declined), flag(o.Failed), o.Stdout, o.LogFile, o.Log, o.Timing)
 }
 
-// writeFields sends a message, in one write.
+// writeFields sends a message in one write.
 func writeFields(w io.Writer, fields ...string) error {
 	frame := append([]byte(InvocationMagic), 0, 0, 0, 0)
 	for _, field := range fields {
@@ -81,7 +82,7 @@ func writeFields(w io.Writer, fields ...string) error {
 	return err
 }
 
-// readFields receives the rest of a message. What a newer other side adds at the end is ignored.
+// readFields receives the fields of a message and ignores additional ones.
 func readFields(r io.Reader, n int) ([]string, error) {
 	data, err := readFrame(r)
 	if err != nil {
@@ -105,7 +106,7 @@ func readFields(r io.Reader, n int) ([]string, error) {
 
 var errFewFields = errors.New("the message has too few fields")
 
-// readFrame receives a length, and as many bytes.
+// readFrame receives a length and as many bytes.
 func readFrame(r io.Reader) ([]byte, error) {
 	var length [4]byte
 	if _, err := io.ReadFull(r, length[:]); err != nil {
@@ -115,7 +116,7 @@ func readFrame(r io.Reader) ([]byte, error) {
 	if size > MaxSize {
 		return nil, fmt.Errorf("%d bytes: %w", size, ErrTooLarge)
 	}
-	// What is announced need not come: memory is taken for what has come.
+	// Allocate memory for received data only, not for the announced length.
 	var data bytes.Buffer
 	if _, err := io.CopyN(&data, r, int64(size)); err != nil {
 		return nil, unexpected(err)

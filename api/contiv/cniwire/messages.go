@@ -2,7 +2,7 @@ package cniwire
 
 import "encoding/json"
 
-// The methods of the service.
+// Methods of the service.
 const (
 	Add            = "Add"
 	Delete         = "Delete"
@@ -11,22 +11,22 @@ const (
 	CollectGarbage = "CollectGarbage"
 )
 
-// Call asks the agent for something.
+// Call is a request to the agent.
 type Call struct {
 	Method string `json:"method"`
-	// TimeoutNs is how many nanoseconds the agent has; 0: as long as it takes.
+	// TimeoutNs is the agent's time limit in nanoseconds; 0: none.
 	TimeoutNs int64           `json:"timeout_ns,omitempty"`
 	Request   json.RawMessage `json:"request"`
 }
 
-// Answer is what came of a Call: a Reply, or a Code other than OK with a Message.
+// Answer has a Reply, or a Code other than OK with a Message.
 type Answer struct {
 	Code    Code            `json:"code,omitempty"`
 	Message string          `json:"message,omitempty"`
 	Reply   json.RawMessage `json:"reply,omitempty"`
 }
 
-// Code is a status code of gRPC.
+// Code is a gRPC status code.
 type Code uint32
 
 // The codes that contiv-cni distinguishes.
@@ -39,7 +39,7 @@ const (
 	Unavailable       Code = 14
 )
 
-// Error is a call that the agent did not serve.
+// Error is the error of a call that the agent did not serve.
 type Error struct {
 	Code    Code
 	Message string
@@ -47,7 +47,7 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Message }
 
-// CNIRequest is about one attachment. See cni.proto for all messages.
+// CNIRequest is the request of one attachment. See cni.proto for all messages.
 type CNIRequest struct {
 	Version          string `json:"version,omitempty"`
 	ContainerID      string `json:"container_id,omitempty"`
@@ -59,7 +59,7 @@ type CNIRequest struct {
 	IPAMData         string `json:"ipam_data,omitempty"`
 }
 
-// CNIReply describes what was configured.
+// CNIReply describes the configured attachment.
 type CNIReply struct {
 	Result               uint32      `json:"result,omitempty"`
 	Error                string      `json:"error,omitempty"`
@@ -82,7 +82,7 @@ type Interface struct {
 
 // Address with its prefix length, and a gateway.
 type Address struct {
-	// Version is "IPV4", also if it is empty, or "IPV6".
+	// Version is "IPV4" (also if empty) or "IPV6".
 	Version string `json:"version,omitempty"`
 	Address string `json:"address,omitempty"`
 	Gateway string `json:"gateway,omitempty"`
@@ -94,7 +94,7 @@ type Route struct {
 	Gw  string `json:"gw,omitempty"`
 }
 
-// DNS of the pod.
+// DNS configuration of the pod.
 type DNS struct {
 	Domain      string   `json:"domain,omitempty"`
 	Nameservers []string `json:"nameservers,omitempty"`
@@ -102,7 +102,7 @@ type DNS struct {
 	Options     []string `json:"options,omitempty"`
 }
 
-// StatusRequest has nothing to say.
+// StatusRequest is empty.
 type StatusRequest struct{}
 
 // StatusReply reports whether pods can be wired.
@@ -118,13 +118,13 @@ type Attachment struct {
 	InterfaceName string `json:"interface_name,omitempty"`
 }
 
-// GarbageRequest names the attachments that are to stay.
+// GarbageRequest lists the attachments to keep.
 type GarbageRequest struct {
 	Network          string       `json:"network,omitempty"`
 	ValidAttachments []Attachment `json:"valid_attachments,omitempty"`
 }
 
-// GarbageReply names those that were removed.
+// GarbageReply lists the removed attachments.
 type GarbageReply struct {
 	Result  uint32       `json:"result,omitempty"`
 	Error   string       `json:"error,omitempty"`

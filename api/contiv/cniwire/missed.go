@@ -2,13 +2,13 @@ package cniwire
 
 import "strings"
 
-// MissedDelsDir is the folder, beside the agent's socket, of the DELs that came while
-// the agent did not run: an empty file for each, named by MissedDel. contiv-cni makes
-// the files, the agent removes them when it has made up for the DELs.
+// MissedDelsDir is the directory, next to the agent's socket, of the DELs received while the agent
+// was not running: an empty file named by MissedDel for each. contiv-cni creates the files; the
+// agent removes them after handling the DELs.
 const MissedDelsDir = "missed-dels"
 
-// MissedDel is the name of the file for an attachment. Container IDs have no "@",
-// names of interfaces no slash.
+// MissedDel returns the file name of an attachment. Container IDs have no "@", names of interfaces
+// no slash.
 func MissedDel(containerID, ifName string) string { return containerID + "@" + ifName }
 
 // ParseMissedDel is the inverse of MissedDel.

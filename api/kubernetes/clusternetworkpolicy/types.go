@@ -1,6 +1,6 @@
-// Package clusternetworkpolicy is the resource ClusterNetworkPolicy of
-// policy.networking.k8s.io/v1alpha2, as far as Contiv reads it. What a newer version adds
-// shows as a field of which nothing is set; it then fails closed, see api/contiv/policy.
+// Package clusternetworkpolicy defines the part of the resource ClusterNetworkPolicy of
+// policy.networking.k8s.io/v1alpha2 that Contiv reads. Additions of newer versions appear as unset
+// fields and fail closed, see api/contiv/policy.
 package clusternetworkpolicy
 
 import (
@@ -22,13 +22,13 @@ const (
 // GroupVersionResource identifies the resource to clients.
 var GroupVersionResource = schema.GroupVersionResource{Group: Group, Version: Version, Resource: Resource}
 
-// ClusterNetworkPolicy is about pods of the whole cluster.
+// ClusterNetworkPolicy applies to pods of the whole cluster.
 type ClusterNetworkPolicy struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 
 	Spec Spec `json:"spec"`
-	// Status is written by others; it is here because manifests may have it.
+	// Status is not used; manifests may contain it.
 	Status *runtime.RawExtension `json:"status,omitempty"`
 }
 
@@ -37,7 +37,7 @@ func (p *ClusterNetworkPolicy) DeepCopyObject() runtime.Object {
 	out := *p
 	p.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
 	out.Spec, out.Status = Spec{}, p.Status.DeepCopy()
-	if data, err := json.Marshal(p.Spec); err == nil { // what was read from JSON always can be
+	if data, err := json.Marshal(p.Spec); err == nil { // values read from JSON can always be encoded
 		_ = json.Unmarshal(data, &out.Spec)
 	}
 	return &out
@@ -56,17 +56,17 @@ const (
 	Pass   = "Pass"
 )
 
-// Spec is what is wanted.
+// Spec of a ClusterNetworkPolicy.
 type Spec struct {
 	Tier string `json:"tier"`
-	// Priority is 0 to 1000; lower numbers are asked first.
+	// Priority is 0 to 1000; lower numbers are evaluated first.
 	Priority int32         `json:"priority"`
 	Subject  Peer          `json:"subject"` // Namespaces or Pods
 	Ingress  []IngressRule `json:"ingress,omitempty"`
 	Egress   []EgressRule  `json:"egress,omitempty"`
 }
 
-// IngressRule is about connections to subjects.
+// IngressRule applies to connections to subjects.
 type IngressRule struct {
 	Name      string     `json:"name,omitempty"`
 	Action    string     `json:"action"`
@@ -74,7 +74,7 @@ type IngressRule struct {
 	Protocols []Protocol `json:"protocols,omitempty"`
 }
 
-// EgressRule is about connections that subjects open.
+// EgressRule applies to connections from subjects.
 type EgressRule struct {
 	Name      string     `json:"name,omitempty"`
 	Action    string     `json:"action"`
@@ -82,7 +82,7 @@ type EgressRule struct {
 	Protocols []Protocol `json:"protocols,omitempty"`
 }
 
-// Peer has one of its fields set.
+// Peer has one field set.
 type Peer struct {
 	Namespaces *metav1.LabelSelector `json:"namespaces,omitempty"`
 	Pods       *NamespacedPod        `json:"pods,omitempty"`
@@ -98,7 +98,7 @@ type NamespacedPod struct {
 	PodSelector       metav1.LabelSelector `json:"podSelector"`
 }
 
-// Protocol has one of its fields set.
+// Protocol has one field set.
 type Protocol struct {
 	TCP                  *Destination `json:"tcp,omitempty"`
 	UDP                  *Destination `json:"udp,omitempty"`
@@ -111,7 +111,7 @@ type Destination struct {
 	DestinationPort *Port `json:"destinationPort,omitempty"`
 }
 
-// Port has one of its fields set.
+// Port has one field set.
 type Port struct {
 	Number int32      `json:"number,omitempty"`
 	Range  *PortRange `json:"range,omitempty"`
