@@ -18,25 +18,25 @@ import (
 )
 
 const (
-	// Skew is by how much clocks may differ.
+	// Skew is the tolerated difference of clocks.
 	Skew = time.Hour
 	// AuthorityLife is how long an authority may sign.
 	AuthorityLife = 10 * 365 * 24 * time.Hour
 )
 
-// Pair is a certificate and its key, PEM.
+// Pair is a certificate and its key in PEM.
 type Pair struct {
 	Cert, Key []byte
 }
 
-// Authority signs certificates. It may be used concurrently.
+// Authority signs certificates. It is safe for concurrent use.
 type Authority struct {
 	pem  Pair
 	cert *x509.Certificate
 	key  crypto.Signer
 }
 
-// NewAuthority makes an authority with a key of its own.
+// NewAuthority returns an authority with a new key.
 func NewAuthority(name string, now time.Time) (*Authority, error) {
 	key, keyPEM, err := newKey()
 	if err != nil {
@@ -59,7 +59,7 @@ func NewAuthority(name string, now time.Time) (*Authority, error) {
 	return LoadAuthority(Pair{encode("CERTIFICATE", der), keyPEM})
 }
 
-// LoadAuthority returns the authority that Pair returned once.
+// LoadAuthority returns the authority of a pair returned by Pair.
 func LoadAuthority(pair Pair) (*Authority, error) {
 	cert, err := ParseCertificate(pair.Cert)
 	if err != nil {
@@ -81,22 +81,23 @@ func LoadAuthority(pair Pair) (*Authority, error) {
 		return nil, fmt.Errorf("key of the authority: it is a %T, which cannot sign", parsed)
 	}
 	if public, ok := key.Public().(*ecdsa.PublicKey); !ok || !public.Equal(cert.PublicKey) {
-		return nil, errors.New("key of the authority: it is not that of the certificate")
+		return nil, errors.New("key of the authority does not match its certificate")
 	}
 	return &Authority{pair, cert, key}, nil
 }
 
-// Pair is the authority itself: who has its key can be anybody.
+// Pair returns the certificate and key of the authority. The key allows impersonating any client or
+// server.
 func (a *Authority) Pair() Pair { return a.pem }
 
-// Pool holds the authority alone.
+// Pool returns a pool with the authority's certificate.
 func (a *Authority) Pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(a.cert)
 	return pool
 }
 
-// IssueClient makes a key and a certificate of a client. user is its common name.
+// IssueClient returns a new key and certificate of a client. user is the common name.
 func (a *Authority) IssueClient(user string, now time.Time, life time.Duration) (Pair, error) {
 	key, keyPEM, err := newKey()
 	if err != nil {
@@ -108,8 +109,7 @@ func (a *Authority) IssueClient(user string, now time.Time, life time.Duration) 
 	return Pair{cert, keyPEM}, err
 }
 
-// IssueServer makes a key and a certificate of a server with these names and
-// addresses, the first of which is its common name.
+// IssueServer returns a new key and certificate of a server. The first name is the common name.
 func (a *Authority) IssueServer(names []string, addresses []netip.Addr, now time.Time, life time.Duration) (Pair, error) {
 	key, keyPEM, err := newKey()
 	if err != nil {
@@ -117,7 +117,7 @@ func (a *Authority) IssueServer(names []string, addresses []netip.Addr, now time
 	}
 	template := &x509.Certificate{
 		Subject: pkix.Name{CommonName: names[0]}, DNSNames: names,
-		// etcd's server is a client of itself as well.
+		// etcd's server connects to itself as a client.
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	for _, address := range addresses {
@@ -127,8 +127,8 @@ func (a *Authority) IssueServer(names []string, addresses []netip.Addr, now time
 	return Pair{cert, keyPEM}, err
 }
 
-// SignClient signs the key of a certificate request, PEM. Nothing else of the request
-// counts: user is the common name.
+// SignClient signs the key of a certificate request in PEM. Everything else in the request is
+// ignored; user is the common name.
 func (a *Authority) SignClient(request []byte, user string, now time.Time, life time.Duration) ([]byte, error) {
 	r, err := ParseRequest(request)
 	if err != nil {
@@ -155,7 +155,7 @@ func (a *Authority) sign(template *x509.Certificate, public crypto.PublicKey, no
 	return encode("CERTIFICATE", der), nil
 }
 
-// Signed reports whether the certificate is the authority's.
+// Signed reports whether the authority signed the certificate.
 func (a *Authority) Signed(cert *x509.Certificate) bool {
 	return cert.CheckSignatureFrom(a.cert) == nil
 }
@@ -173,18 +173,18 @@ func Covers(cert *x509.Certificate, names []string, addresses []netip.Addr) bool
 	return slices.Equal(have, wanted) && slices.Equal(cert.DNSNames, names)
 }
 
-// Due is when the certificate has to be renewed: half of its life is then left.
+// Due returns when the certificate must be renewed: after half of its life.
 func Due(cert *x509.Certificate) time.Time {
 	signed := cert.NotBefore.Add(Skew)
 	return signed.Add(cert.NotAfter.Sub(signed) / 2)
 }
 
-// Request is a new key and the request for a certificate of it, PEM.
+// Request is a new key and its certificate request in PEM.
 type Request struct {
 	PEM, Key []byte
 }
 
-// NewRequest makes a key and requests a certificate for a user.
+// NewRequest returns a new key and a certificate request for a user.
 func NewRequest(user string, organizationalUnits ...string) (Request, error) {
 	key, keyPEM, err := newKey()
 	if err != nil {
@@ -199,8 +199,7 @@ func NewRequest(user string, organizationalUnits ...string) (Request, error) {
 	return Request{encode("CERTIFICATE REQUEST", der), keyPEM}, nil
 }
 
-// ParseRequest parses a certificate request, PEM, and checks that whoever made it has
-// the key.
+// ParseRequest parses a certificate request in PEM, and checks that its author has the key.
 func ParseRequest(request []byte) (*x509.CertificateRequest, error) {
 	block, _ := pem.Decode(request)
 	if block == nil || block.Type != "CERTIFICATE REQUEST" {
@@ -216,7 +215,7 @@ func ParseRequest(request []byte) (*x509.CertificateRequest, error) {
 	return r, nil
 }
 
-// ParseCertificate returns the first certificate of PEM.
+// ParseCertificate returns the first certificate in PEM data.
 
 func ParseCertificate(data []byte) (*x509.Certificate, error) {
 	block, _ := pem.Decode(data)
@@ -242,7 +241,7 @@ func encode(kind string, der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
 }
 
-// serial is a random number of 127 bits.
+// serial returns a random number of 127 bits.
 func serial() *big.Int {
 	n, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {

@@ -34,7 +34,7 @@ func keyPair(t *testing.T, p pki.Pair, err error) tls.Certificate {
 	return cert
 }
 
-// handshake returns the common name of the client, as the server sees it.
+// handshake returns the common name of the client as seen by the server.
 func handshake(t *testing.T, server, client *tls.Config) (string, error) {
 	t.Helper()
 	l, err := tls.Listen("tcp", "127.0.0.1:0", server)
@@ -97,7 +97,7 @@ func TestCertificatesWork(t *testing.T) {
 		"other name":        {client, "etcd", false},
 		"other authority":   {stranger, "contiv-etcd", false},
 		"expired":           {expired, "contiv-etcd", false},
-		"server as client":  {server, "contiv-etcd", true}, // etcd asks itself
+		"server as client":  {server, "contiv-etcd", true}, // etcd connects to itself
 		"nothing presented": {tls.Certificate{}, "contiv-etcd", false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -112,7 +112,7 @@ func TestCertificatesWork(t *testing.T) {
 	}
 }
 
-// Of a request, the key counts only.
+// Only the key of a request is used.
 func TestSignRequest(t *testing.T) {
 	a := authority(t)
 	r, err := pki.NewRequest("root", "everything")
@@ -138,7 +138,7 @@ func TestSignRequest(t *testing.T) {
 		t.Errorf("due after %s", due)
 	}
 	if !a.Signed(cert) || authority(t).Signed(cert) {
-		t.Error("signed by whom?")
+		t.Error("signed by another authority")
 	}
 	for name, request := range map[string][]byte{"nothing": nil, "no PEM": []byte("x"), "a certificate": data, "a key": r.Key} {
 		if _, err := a.SignClient(request, "x", now, time.Hour); err == nil {

@@ -3,7 +3,6 @@
 //	Authority ──signs──> server    CN contiv-etcd, its names and addresses
 //	          ──signs──> client    CN is the user of etcd: root, node:<node>, client:<name>
 //
-// Keys are ECDSA P-256. A certificate is valid from Skew before it was signed, so that
-// clocks may differ by as much. Due says when it has to be renewed: half of its life is
-// left for that.
+// Keys are ECDSA P-256. Certificates are valid from Skew before signing, to tolerate differences of
+// clocks, and renewed after half of their life (Due).
 package pki
