@@ -1,8 +1,8 @@
-// Package nsfile opens files that stand for network namespaces, and no others.
+// Package nsfile opens files of network namespaces, and no others.
 //
-// Paths of namespaces come from outside: from etcd, gRPC, a directory, a container
-// runtime. Opening one must neither block, as with a FIFO that nobody writes to, nor
-// have any effect, as with a device. So the file is found first, without being opened:
+// Paths of namespaces come from outside: etcd, gRPC, a directory, a container runtime. Opening a
+// path must neither block, as a FIFO without a writer does, nor have side effects, as a device may.
+// So the file is located first without opening it:
 //
 //	path ──O_PATH──> fstatfs: NSFS_MAGIC? ──reopen──> NS_GET_NSTYPE: CLONE_NEWNET?
 package nsfile
@@ -16,19 +16,18 @@ import (
 )
 
 var (
-	// ErrNone says that the path leads to nothing, or to the ordinary file that a named
+	// ErrNone means that the path does not exist, or is the ordinary file that a deleted named
 	// namespace leaves behind.
 	ErrNone = errors.New("network namespace does not exist")
-	// ErrOther says that the path leads to something that can never be a network
-	// namespace.
+	// ErrOther means that the path can never be a network namespace.
 	ErrOther = errors.New("not a network namespace")
 )
 
-// ID identifies a network namespace for as long as it exists.
+// ID identifies a network namespace while it exists.
 type ID struct{ Dev, Ino uint64 }
 
-// Open opens the network namespace at a path. It never blocks on what is there. An
-// error is an ErrNone, an ErrOther, or what the kernel says that lacks a resource.
+// Open opens the network namespace at a path without blocking. The error is ErrNone, ErrOther, or a
+// lack of resources.
 func Open(path string) (*os.File, error) {
 	file, err := open(path)
 	if err != nil {
@@ -67,7 +66,7 @@ func open(path string) (*os.File, error) {
 	return file, nil
 }
 
-// check checks, without opening it, that a file that was found is a namespace.
+// check checks that a located file is a namespace, without opening it.
 func check(found int) error {
 	var in unix.Statfs_t
 	var st unix.Stat_t
@@ -95,7 +94,7 @@ func kindOf(mode uint32) string {
 	return "device"
 }
 
-// Identify returns the identity of an open namespace.
+// Identify returns the ID of an open namespace.
 func Identify(file *os.File) (ID, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(file.Fd()), &st); err != nil {
@@ -104,8 +103,8 @@ func Identify(file *os.File) (ID, error) {
 	return ID{Dev: uint64(st.Dev), Ino: st.Ino}, nil
 }
 
-// Stat returns the identity of what is at a path, namespace or not, without opening it. What has the
-// identity of a namespace that is open is that namespace.
+// Stat returns the ID of any file without opening it. It equals the ID of an open namespace if the
+// file is that namespace.
 func Stat(path string) (ID, error) {
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil {
@@ -114,7 +113,7 @@ func Stat(path string) (ID, error) {
 	return ID{Dev: uint64(st.Dev), Ino: st.Ino}, nil
 }
 
-// shown is a path as error messages have it: short, and on one line.
+// shown quotes and shortens a path for error messages.
 func shown(path string) string {
 	const most = 128
 	if len(path) > most {
