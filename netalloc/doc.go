@@ -1,15 +1,14 @@
-// Package netalloc knows the addresses that were allocated to interfaces, and
-// puts them in the place of references to them.
+// Package netalloc resolves references to the addresses that were allocated to interfaces.
 //
 //	config/netalloc/v1/ip/network/<net>/interface/<if>   {address, gw}
 //	  │ derives                         ▲ need
 //	  │                                 │
 //	  ├─> netalloc/neigh-gw/…  ◄────────┤
 //	  │                                 │
-//	interfaces, routes, ARP entries with "alloc:<net>[/<if>][/GW]" in the place of an address
+//	interfaces, routes, ARP entries with "alloc:<net>[/<if>][/GW]" instead of an address
 //
-// An allocation does nothing by itself. Descriptors that take references declare
-// the dependency (Dependency) and hand plain addresses to their drivers
-// (Resolver). As an allocation is never updated but made anew, all that refers to
-// it goes with the old address and comes back with the new one.
+// An allocation has no effect itself. Descriptors that accept references declare the dependency
+// (Dependency) and pass resolved addresses to their drivers (Resolver). An allocation is recreated
+// rather than updated, so dependent values are removed with the old address and recreated with the
+// new one.
 package netalloc

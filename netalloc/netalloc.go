@@ -16,14 +16,14 @@ import (
 // Descriptor is the name of the descriptor of allocations.
 const Descriptor = "netalloc-ip-address"
 
-// ErrNotAllocated says that there is no allocation for a reference.
+// ErrNotAllocated means that no allocation matches a reference.
 var ErrNotAllocated = errors.New("address is not allocated")
 
-// Allocation is what an IPAllocation says.
+// Allocation is a parsed IPAllocation.
 type Allocation struct {
 	// Address of the interface, with the prefix length of its network.
 	Address netip.Prefix
-	// Gateway of the interface; invalid if there is none.
+	// Gateway of the interface; invalid if none.
 	Gateway netip.Prefix
 }
 
@@ -47,7 +47,7 @@ func descriptor() kvscheduler.Descriptor[*pb.IPAllocation, Allocation] {
 			return parse(v)
 		},
 		Delete: func(context.Context, string, *pb.IPAllocation, Allocation) error { return nil },
-		// What is allocated is known from the northbound alone.
+		// Allocations exist only in the northbound.
 		Retrieve: func(_ context.Context, expected []item) (items []item, err error) {
 			for _, it := range expected {
 				if it.Metadata, err = parse(it.Value); err == nil {
@@ -79,8 +79,8 @@ func derive(_ string, v *pb.IPAllocation) []kvscheduler.KeyValue {
 	return []kvscheduler.KeyValue{{Key: NeighbourGatewayKey(v.GetNetworkName(), v.GetInterfaceName()), Value: &emptypb.Empty{}}}
 }
 
-// parse reads the addresses. An address without prefix length stands for itself
-// alone; a gateway without one has that of the address if it is in its network.
+// parse parses the addresses. An address without a prefix length gets the full length; a gateway
+// without one gets the address's if it is in its network.
 func parse(v *pb.IPAllocation) (a Allocation, err error) {
 	if a.Address, err = parseAddress(v.GetAddress()); err != nil {
 		return a, kvscheduler.NewInvalidValueError(err, "address")

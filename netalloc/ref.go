@@ -22,11 +22,11 @@ type Ref struct {
 	GW        bool
 }
 
-// IsRef reports whether the text refers to an allocated address instead of being one.
+// IsRef reports whether the text is a reference instead of an address.
 func IsRef(text string) bool { return strings.HasPrefix(text, refPrefix) }
 
-// ParseRef parses a reference. Where an address belongs to an interface, iface is
-// its name, which the reference may leave out but not contradict; otherwise "".
+// ParseRef parses a reference. iface is the interface that the address belongs to, or "". The
+// reference may omit it but not contradict it.
 func ParseRef(text, iface string) (Ref, error) {
 	rest, ok := strings.CutPrefix(text, refPrefix)
 	if !ok {
@@ -47,12 +47,12 @@ func ParseRef(text, iface string) (Ref, error) {
 	return Ref{Network: network, Interface: named, GW: gw}, nil
 }
 
-// Key is the key of the allocation.
+// Key returns the key of the allocation.
 func (r Ref) Key() string {
 	return models.Key(&pb.IPAllocation{NetworkName: r.Network, InterfaceName: r.Interface})
 }
 
-// String is the reference in full.
+// String returns the complete reference.
 func (r Ref) String() string {
 	text := refPrefix + r.Network + "/" + r.Interface
 	if r.GW {
@@ -61,20 +61,18 @@ func (r Ref) String() string {
 	return text
 }
 
-// Forms are the ways to write a reference to the address of an interface in a value of
-// that interface.
+// Forms returns all forms of a reference to an interface's address in a value of that interface.
 func (r Ref) Forms() []string {
 	return []string{refPrefix + r.Network, refPrefix + r.Network + "/" + r.Interface}
 }
 
-// NeighbourGatewayKey is derived from allocations whose gateway is in the network
-// of the address.
+// NeighbourGatewayKey is derived from allocations with a gateway in the network of the address.
 func NeighbourGatewayKey(network, iface string) string {
 	return "netalloc/neigh-gw/network/" + network + "/interface/" + iface
 }
 
-// Dependency returns what a value with the text in a field waits for, nothing if
-// the text is no reference. iface is as for ParseRef.
+// Dependency returns the dependency of a value with the text in a field; none if the text is not a
+// reference. iface is as for ParseRef.
 func Dependency(field, text, iface string) []kvscheduler.Dependency {
 	ref, err := ParseRef(text, iface)
 	if err != nil {

@@ -9,10 +9,9 @@ import (
 	"github.com/contiv/contiv/models"
 )
 
-// Resolver puts allocated addresses in the place of references, as they are while
-// the running transaction goes on. Texts that are no references stay as they are.
-// The name of an interface is as for ParseRef. Errors wrap ErrNotAllocated if there
-// is no allocation, or none of a gateway.
+// Resolver resolves references to allocated addresses as of the running transaction. Other texts
+// stay unchanged. iface is as for ParseRef. Errors wrap ErrNotAllocated if the allocation, or its
+// gateway, is missing.
 type Resolver struct{ s *kvscheduler.Scheduler }
 
 // NewResolver returns a resolver for the callbacks of a scheduler's descriptors.
@@ -64,8 +63,7 @@ func (r *Resolver) resolve(text, iface string, form func(netip.Prefix) string) (
 	return form(a.Address), nil
 }
 
-// Addresses resolves the addresses of an interface. Those that are not allocated
-// (yet) are left out.
+// Addresses resolves the addresses of an interface and omits the ones not allocated yet.
 func (r *Resolver) Addresses(texts []string, iface string) []string {
 	resolved := make([]string, 0, len(texts))
 	for _, text := range texts {
@@ -76,8 +74,7 @@ func (r *Resolver) Addresses(texts []string, iface string) []string {
 	return resolved
 }
 
-// Restore writes the addresses that were found on an interface as they were asked
-// for: as references, where they are the allocated ones.
+// Restore replaces addresses found on an interface by the wanted references that resolve to them.
 func (r *Resolver) Restore(found, wanted []string, iface string) []string {
 	restored := append([]string(nil), found...)
 	for _, text := range wanted {
@@ -97,7 +94,7 @@ func (r *Resolver) Restore(found, wanted []string, iface string) []string {
 	return restored
 }
 
-// HasRef reports whether one of the texts is a reference.
+// HasRef reports whether any text is a reference.
 func HasRef(texts ...string) bool {
 	for _, text := range texts {
 		if IsRef(text) {
@@ -107,16 +104,15 @@ func HasRef(texts ...string) bool {
 	return false
 }
 
-// Put replaces a field of a value that was found by the text that it was asked for
-// with, if it holds what that resolves to.
+// Put replaces a retrieved field by the wanted reference if it has the resolved value.
 func Put(field *string, resolved, wanted string) {
 	if IsRef(wanted) && *field == resolved {
 		*field = wanted
 	}
 }
 
-// AddressKeyText is how the key of an interface's address names the address, and
-// from which source it is: a reference as it is written, or the address.
+// AddressKeyText returns the source and the text of an address in the interface's address key: the
+// reference, or the address.
 func AddressKeyText(text, iface string) (source, addr string, ok bool) {
 	if IsRef(text) {
 		ref, err := ParseRef(text, iface)
@@ -126,8 +122,7 @@ func AddressKeyText(text, iface string) (source, addr string, ok bool) {
 	return models.AddrStatic, prefix.String(), err == nil
 }
 
-// ValidateAddresses checks the references among an interface's own addresses, each of which
-// may be there once, in either form.
+// ValidateAddresses checks the references among an interface's own addresses, which must be unique.
 func ValidateAddresses(texts []string, iface string) error {
 	seen := map[Ref]string{}
 	for _, text := range texts {
@@ -149,7 +144,7 @@ func ValidateAddresses(texts []string, iface string) error {
 	return nil
 }
 
-// ValidateGateway checks a reference in the place of a gateway.
+// ValidateGateway checks a reference used as a gateway.
 func ValidateGateway(text, iface string) error {
 	ref, err := ParseRef(text, iface)
 	if err == nil && !ref.GW {
