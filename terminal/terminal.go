@@ -1,4 +1,4 @@
-// Package terminal tells whether a program runs at a terminal, and asks its user.
+// Package terminal detects terminals and asks the user for confirmation.
 package terminal
 
 import (
@@ -21,7 +21,7 @@ func Is(stream any) bool {
 	return err == nil
 }
 
-// Confirmed asks a question, and accepts nothing but a yes.
+// Confirmed asks a question and reports whether the answer is yes.
 func Confirmed(in io.Reader, out io.Writer, question string) bool {
 	fmt.Fprint(out, question+" [y/N] ")
 	answer, _ := bufio.NewReader(in).ReadString('\n')

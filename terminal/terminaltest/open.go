@@ -1,4 +1,4 @@
-// Package terminaltest makes terminals for tests.
+// Package terminaltest creates terminals for tests.
 package terminaltest
 
 import (
@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Open returns the end of a terminal that a program writes to, and what a test calls at last, to see what it wrote.
+// Open returns the terminal end for a program, and a function that closes it and returns the
+// program's output.
 func Open(t testing.TB, columns uint16) (end *os.File, shown func() string) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
@@ -34,7 +35,7 @@ func Open(t testing.TB, columns uint16) (end *os.File, shown func() string) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_, _ = io.Copy(&out, master) // it ends with an error, when the other end is closed
+		_, _ = io.Copy(&out, master) // ends with an error when the other end is closed
 	}()
 	return end, func() string {
 		end.Close()
