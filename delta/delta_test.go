@@ -49,7 +49,7 @@ func TestMembersOnly(t *testing.T) {
 	}
 }
 
-// The steps of a plan turn the actual side into the desired one, and each key has one at most.
+// The steps of a plan turn the actual side into the desired one, with at most one step per key.
 func TestPlanMakesBothSidesEqual(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		side := rapid.MapOf(rapid.IntRange(0, 9), rapid.IntRange(0, 3))
@@ -59,7 +59,7 @@ func TestPlanMakesBothSidesEqual(t *testing.T) {
 		for _, s := range plan {
 			have, exists := now[s.Key]
 			if exists != (s.Kind != Add) || exists && have != s.Old {
-				t.Fatalf("step %+v where there is %v, %v", s, have, exists)
+				t.Fatalf("step %+v, but the actual value is %v, %v", s, have, exists)
 			}
 			if s.Kind == Remove {
 				delete(now, s.Key)

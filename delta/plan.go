@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Kind says what a step does.
+// Kind is the kind of a step.
 type Kind int
 
 const (
@@ -29,18 +29,17 @@ type Step[K comparable, V any] struct {
 	New V
 }
 
-// Plan is a list of steps, each key at most once.
+// Plan is a list of steps, at most one per key.
 type Plan[K comparable, V any] []Step[K, V]
 
-// Order says which steps come first. The zero value orders by kind only: additions,
-// changes, removals, as is right for objects that refer to each other and may coexist.
+// Order of steps. The zero value orders by kind: additions, changes, removals. That suits objects
+// that refer to each other and may coexist.
 type Order[K comparable] struct {
-	// RemoveFirst puts removals before everything else. Use it where an old object
-	// is in the way of a new one: an address that two mappings cannot share.
+	// RemoveFirst puts removals first. Use it if an old object conflicts with a new one, such as
+	// two mappings of one address.
 	RemoveFirst bool
-	// Keys compares keys within additions and changes, nil: any order. Removals are
-	// done in the reverse order: what is added last because it refers to others is
-	// removed first.
+	// Keys compares keys within additions and changes; nil: any order. Removals are in reverse
+	// order, so that an object is removed before the objects it refers to.
 	Keys func(a, b K) int
 }
 
@@ -63,7 +62,7 @@ func Between[K comparable, V any](actual, desired map[K]V, equal func(a, b V) bo
 	return plan
 }
 
-// BetweenSets is Between for sets, whose elements have no value beside their key.
+// BetweenSets is Between for sets.
 func BetweenSets[K comparable](actual, desired map[K]bool) Plan[K, bool] {
 	members := func(set map[K]bool) map[K]bool {
 		set = maps.Clone(set)
@@ -73,8 +72,8 @@ func BetweenSets[K comparable](actual, desired map[K]bool) Plan[K, bool] {
 	return Between(members(actual), members(desired), func(a, b bool) bool { return a == b })
 }
 
-// Sorted returns the elements that are in only one of two sorted slices. It neither
-// hashes nor copies: the way for lists with many thousands of elements.
+// Sorted returns the elements that are in only one of two sorted slices. It neither hashes nor
+// copies, for lists with many thousands of elements.
 func Sorted[T any](before, after []T, compare func(a, b T) int) (gone, added []T) {
 	for len(before) > 0 && len(after) > 0 {
 		switch c := compare(before[0], after[0]); {
@@ -89,7 +88,7 @@ func Sorted[T any](before, after []T, compare func(a, b T) int) (gone, added []T
 	return append(gone, before...), append(added, after...)
 }
 
-// Sort brings the steps into the order.
+// Sort sorts the steps.
 func (p Plan[K, V]) Sort(o Order[K]) {
 	rank := func(k Kind) int {
 		if k == Remove && o.RemoveFirst {
@@ -108,7 +107,7 @@ func (p Plan[K, V]) Sort(o Order[K]) {
 	})
 }
 
-// Of returns the steps of one kind, in their order.
+// Of returns the steps of one kind, in order.
 func (p Plan[K, V]) Of(kind Kind) Plan[K, V] {
 	var list Plan[K, V]
 	for _, s := range p {
