@@ -6,15 +6,15 @@ import (
 	"sync"
 )
 
-// Worth is how many elements a list has at least if the work on it is divided.
+// Worth is the minimum length of a list for dividing the work.
 const Worth = 1000
 
-// Collect calls do for ranges that make up 0 to n, at the same time if there are many elements, and returns the results in
-// the order of the ranges.
+// Collect calls do for consecutive ranges of 0 to n, concurrently if n is large, and returns the
+// results in the order of the ranges.
 func Collect[T any](n int, do func(begin, end int) T) []T {
 	parts := 1
 	if n >= Worth {
-		parts = min(runtime.GOMAXPROCS(0), 4, n/(Worth/2)) // more are hardly faster, and others want to work as well
+		parts = min(runtime.GOMAXPROCS(0), 4, n/(Worth/2)) // more are hardly faster and would starve other work
 	}
 	results := make([]T, parts)
 	var others sync.WaitGroup

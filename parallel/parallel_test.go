@@ -6,7 +6,7 @@ import (
 	"github.com/contiv/contiv/parallel"
 )
 
-// Each element is in one range, and the ranges come in order.
+// The ranges are in order and cover each element once.
 func TestRangesMakeUpTheWhole(t *testing.T) {
 	for _, n := range []int{0, 1, parallel.Worth - 1, parallel.Worth, parallel.Worth + 1, 12_345} {
 		next := 0
