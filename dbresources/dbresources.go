@@ -1,6 +1,6 @@
-// Package dbresources lists the resources of the Kubernetes state in etcd: KSR,
-// the CRD controller and agents write them, agents read and watch them. A new entry of the table is
-// mirrored and part of DBResync and KubeStateChange events without further ado.
+// Package dbresources lists the resources of the Kubernetes state in etcd. KSR, the CRD controller
+// and agents write them; agents read and watch them. Each entry of the table is mirrored, and
+// included in DBResync and KubeStateChange events.
 //
 //	/vnf-agent/contiv-ksr/k8s/pod/web/namespace/default
 //	└──── KSRPrefix ─────┘└────── key of the resource ─┘
@@ -25,7 +25,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Keywords of the resources, which are also the keys of a controller.KubeState.
+// Keywords of the resources, which are the keys of a controller.KubeState.
 const (
 	VppNode       = "vppnode"
 	NodeConfig    = "nodeconfig"
@@ -38,13 +38,12 @@ const (
 	ClusterPolicy = "clusternetworkpolicy"
 )
 
-// Resource is a kind of Kubernetes state.
 type Resource struct {
 	Keyword string
-	// KeyPrefix is common to the keys, without models.KSRPrefix; it ends with a slash.
+	// KeyPrefix is the prefix of the keys without models.KSRPrefix; it ends with a slash.
 	KeyPrefix string
 	message   proto.Message
-	// byPeople: the values are written by hand, so unknown fields are misspelt.
+	// byPeople: values are written by hand, so unknown fields are typos
 	byPeople bool
 }
 
@@ -60,10 +59,10 @@ var resources = []Resource{
 	{Keyword: EndpointSlice, KeyPrefix: "k8s/endpointslice/", message: (*endpointslice.EndpointSlice)(nil)},
 }
 
-// All returns the table, in the order in which resources refer to each other.
+// All returns the resources in the order of their references.
 func All() []Resource { return append([]Resource(nil), resources...) }
 
-// ForKey returns the resource that a key, without models.KSRPrefix, belongs to.
+// ForKey returns the resource of a key without models.KSRPrefix.
 func ForKey(key string) (Resource, bool) {
 	for _, r := range resources {
 		if len(key) > len(r.KeyPrefix) && strings.HasPrefix(key, r.KeyPrefix) {
@@ -73,11 +72,10 @@ func ForKey(key string) (Resource, bool) {
 	return Resource{}, false
 }
 
-// New returns an empty message of the resource.
 func (r Resource) New() proto.Message { return r.message.ProtoReflect().New().Interface() }
 
-// Unmarshal decodes a stored value. Fields that a newer writer added are ignored; in
-// values that people write, they are mistakes.
+// Unmarshal decodes a stored value. It ignores unknown fields of newer writers; in handwritten
+// values they are errors.
 func (r Resource) Unmarshal(data []byte) (proto.Message, error) {
 	msg := r.New()
 	if !r.byPeople {
@@ -100,26 +98,26 @@ func (r Resource) Unmarshal(data []byte) (proto.Message, error) {
 	return msg, nil
 }
 
-// WrittenBy reports whether the value is what the agent of the node wrote: it must write it
-// again when the database lost it.
+// WrittenBy reports whether the agent of the node wrote the value. The agent must restore it after
+// a loss of the database.
 func (r Resource) WrittenBy(agent string, value proto.Message) bool {
 	v, ok := value.(*vppnode.VppNode)
 	return ok && v.GetName() == agent
 }
 
-// Marshal encodes a value as it is stored.
+// Marshal encodes a value as stored.
 func Marshal(msg proto.Message) ([]byte, error) {
 	return protojson.MarshalOptions{UseProtoNames: true}.Marshal(msg)
 }
 
-// ReflectedKey, without models.KSRPrefix, exists in a database that holds all of the
-// Kubernetes state: KSR writes it after everything else. Its value are KSR's statistics.
+// ReflectedKey, without models.KSRPrefix, exists when the database holds all of the Kubernetes
+// state: KSR writes it last. Its value is KSR's statistics.
 const ReflectedKey = "status/gauges"
 
-// KSRStatusKey, without models.KSRPrefix, holds how KSR is; see package health/published.
+// KSRStatusKey, without models.KSRPrefix, holds the status of KSR; see package health/published.
 const KSRStatusKey = "status/ksr"
 
-// VppNodePrefix starts the keys, without models.KSRPrefix, of nodes' IDs; the ID follows.
+// VppNodePrefix, without models.KSRPrefix, is the prefix of node IDs.
 const VppNodePrefix = "allocatedIDs/"
 
 // VppNodeKey is the key, without models.KSRPrefix, of the node with the ID.
@@ -150,8 +148,8 @@ func ServiceKey(name, namespace string) string {
 	return "k8s/service/" + name + "/namespace/" + namespace
 }
 
-// EndpointSliceKey is the key, without models.KSRPrefix, of an endpoint slice. The
-// name is that of the slice; the value says to which service it belongs.
+// EndpointSliceKey is the key, without models.KSRPrefix, of an endpoint slice. The value names the
+// slice's service.
 func EndpointSliceKey(name, namespace string) string {
 	return "k8s/endpointslice/" + name + "/namespace/" + namespace
 }

@@ -6,8 +6,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Whatever is under a key of the Kubernetes state is refused, or the same after it was
-// stored again.
+// A value is refused, or unchanged after it was stored again.
 func FuzzUnmarshal(f *testing.F) {
 	f.Add(0, []byte(`{"name":"a","namespace":"b"}`))
 	f.Add(1, []byte(`{"name":`))
