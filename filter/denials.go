@@ -6,12 +6,12 @@ import (
 	contiv_filter "github.com/contiv/contiv/api/contiv/filter"
 )
 
-// Denials are packets that a vswitch did not let pass.
+// Denials are packets denied by a vswitch.
 type Denials struct {
 	Subjects []DeniedSubject
-	// Flows are some of the last half minute.
+	// Flows are a sample of the last half minute.
 	Flows []DeniedFlow
-	// NoFlows says why there are none, if the vswitch cannot tell now.
+	// NoFlows is the reason why Flows is missing, or "".
 	NoFlows string
 }
 
@@ -20,15 +20,16 @@ type Denials struct {
 type DeniedSubject struct {
 	Address   netip.Addr
 	Direction contiv_filter.AccessList_Direction
-	// ByRule: a rule denied them; else no rule of a stage that denies allowed them.
+	// ByRule: a rule denied the packets; otherwise a stage denied them because no rule allowed
+	// them.
 	ByRule  bool
 	Packets uint64
 }
 
-// DeniedFlow counts packets that tried to open a connection. If there are many, only some are
+// DeniedFlow counts packets that tried to open a connection. If there are many, only a sample is
 // counted.
 type DeniedFlow struct {
-	// Src is the client, Dst the destination after services were translated.
+	// Src is the client, Dst the destination after service translation.
 	Src, Dst netip.Addr
 	Protocol uint8
 	// Port of the destination; 0 for protocols without ports.

@@ -12,22 +12,20 @@ import (
 // Explanation is the verdict of a subject on a connection in one direction, with the reason.
 type Explanation struct {
 	Decision
-	// Asked are the lists that had a say, in their order, the one that decided included.
+	// Asked are the evaluated lists in order, up to the deciding one.
 	Asked []*contiv_filter.AccessList
-	// Peer and Port say for people what the deciding rule matched by; Port is empty if it is
-	// about all ports.
+	// Peer and Port describe the match of the deciding rule, for people. Port is empty if the rule
+	// applies to all ports.
 	Peer, Port string
-	// Near are rules that came close to allowing it: they match its peer or its port.
+	// Near are rules that almost allow the connection: either the peer or the port matches.
 	Near []Near
 }
 
-// Near is a rule of the named list, with the reason, for users, that it does not allow a
-// connection.
+// Near is a rule of the named list, with the reason why it does not allow a connection.
 type Near struct{ List, Text string }
 
-// Explain is Judge with reasons. Each end that is a subject says what it would, whatever the other
-// says: first the source about egress, then the destination about ingress. Ends without a say
-// are left out.
+// Explain is Judge with reasons. It returns the verdict of each end that is a subject,
+// independently of the other: first egress of the source, then ingress of the destination.
 func (s *State) Explain(c Connection) (list []Explanation) {
 	if c.Src == c.Dst {
 		return nil
@@ -112,7 +110,7 @@ func (s *State) peerText(r *contiv_filter.AccessList_Rule, peer netip.Addr) stri
 			return fmt.Sprintf("%v is in %v", peer, p)
 		}
 	}
-	return "it is about all peers"
+	return "it applies to all peers"
 }
 
 func (s *State) portText(r *contiv_filter.AccessList_Rule, c Connection) string {
@@ -129,7 +127,7 @@ func (s *State) portText(r *contiv_filter.AccessList_Rule, c Connection) string 
 	return ""
 }
 
-// many is how many sets, networks or ports of a rule are named.
+// many limits the named sets, networks or ports of a rule.
 const many = 5
 
 func someOf(texts []string) string {

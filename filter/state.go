@@ -7,16 +7,16 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Connection is what lists look at: the client itself, and the destination after
-// services were translated. Port is 0 for protocols without ports.
+// Connection has the client's own address, and the destination after service translation. Port is 0
+// for protocols without ports.
 type Connection struct {
 	Src, Dst netip.Addr
-	// Protocol is the number of IANA; see TCP and the like.
+	// Protocol is an IANA number, such as TCP.
 	Protocol uint8
 	Port     uint16
 }
 
-// Numbers of protocols.
+// IANA protocol numbers.
 const (
 	ICMP   = 1
 	TCP    = 6
@@ -25,7 +25,6 @@ const (
 	SCTP   = 132
 )
 
-// Number returns the number of a protocol.
 func Number(p contiv_filter.Protocol) uint8 {
 	switch p {
 	case contiv_filter.Protocol_UDP:
@@ -39,10 +38,10 @@ func Number(p contiv_filter.Protocol) uint8 {
 // Decision is the verdict about a connection.
 type Decision struct {
 	Allowed bool
-	// Subject and Direction say who decided; empty: no subject is concerned.
+	// Subject and Direction made the decision; empty if no subject is concerned.
 	Subject   string
 	Direction contiv_filter.AccessList_Direction
-	// List and Rule (its number, from 0) decided; List is "" if none matched.
+	// List and Rule (its index) made the decision; List is "" if none matched.
 	List string
 	Rule int
 }
@@ -53,14 +52,14 @@ type endpoint struct {
 	port     uint16
 }
 
-// State is a set of values. Not safe for concurrent use.
+// State is a set of values. It is not safe for concurrent use.
 type State struct {
 	addresses map[string]map[netip.Addr]bool
 	endpoints map[string]map[endpoint]bool
 	lists     map[string]*contiv_filter.AccessList
 	subjects  map[string]*contiv_filter.Subject
 	byAddr    map[netip.Addr]*contiv_filter.Subject
-	// descriptions of sets, for people.
+	// descriptions of sets, for people
 	descriptions map[string]string
 }
 
@@ -73,7 +72,7 @@ func NewState() *State {
 	}
 }
 
-// Put adds or replaces a value; values of other models are ignored.
+// Put adds or replaces a value. It ignores values of other models.
 func (s *State) Put(value proto.Message) {
 	switch v := value.(type) {
 	case *contiv_filter.AddressSet:
@@ -99,7 +98,7 @@ func (s *State) Put(value proto.Message) {
 	}
 }
 
-// Remove removes the value with the name of this one. Tests of drivers use it: State is what they are compared with.
+// Remove removes the value with the same name. Tests of drivers use it.
 func (s *State) Remove(value proto.Message) {
 	switch v := value.(type) {
 	case *contiv_filter.AddressSet:
@@ -125,7 +124,7 @@ func (s *State) removeSubject(name string) {
 	}
 }
 
-// ParseAddrs returns the addresses; invalid ones are left out.
+// ParseAddrs returns the valid addresses.
 func ParseAddrs(texts []string) []netip.Addr {
 	addrs := make([]netip.Addr, 0, len(texts))
 	for _, text := range texts {
@@ -136,8 +135,8 @@ func ParseAddrs(texts []string) []netip.Addr {
 	return addrs
 }
 
-// Judge says whether the connection may be opened: the source's egress stages are
-// asked first, then the destination's ingress stages. The fake vswitch uses it, and tests of drivers do.
+// Judge returns whether the connection may be opened: it evaluates the source's egress stages, then
+// the destination's ingress stages. The fake vswitch and tests of drivers use it.
 func (s *State) Judge(c Connection) Decision {
 	d := Decision{Allowed: true}
 	if c.Src == c.Dst {
@@ -157,7 +156,7 @@ func (s *State) stages(subject *contiv_filter.Subject, direction contiv_filter.A
 	for _, stage := range stages {
 		list, rule, action, found := s.stage(stage, direction, c)
 		switch {
-		case found && action == contiv_filter.AccessList_PASS: // on with the next stage
+		case found && action == contiv_filter.AccessList_PASS: // continue with the next stage
 		case found:
 			d.List, d.Rule, d.Allowed = list, rule, action == contiv_filter.AccessList_ALLOW
 			return d
@@ -180,7 +179,7 @@ func (s *State) stage(stage *contiv_filter.Subject_Stage, direction contiv_filte
 				continue
 			}
 			if stage.GetDeny() && r.GetAction() == contiv_filter.AccessList_PASS {
-				break // on with the next list
+				break // continue with the next list
 			}
 			return name, i, r.GetAction(), true
 		}
@@ -192,7 +191,7 @@ func (s *State) matches(r *contiv_filter.AccessList_Rule, direction contiv_filte
 	return s.isPeer(r, peerOf(direction, c)) && s.isPort(r, c)
 }
 
-// peerOf is the end of a connection that is not the subject.
+// peerOf returns the end of a connection that is not the subject.
 func peerOf(direction contiv_filter.AccessList_Direction, c Connection) netip.Addr {
 	if direction == contiv_filter.AccessList_EGRESS {
 		return c.Dst

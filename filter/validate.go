@@ -71,7 +71,7 @@ func ValidateEndpointSet(v *contiv_filter.EndpointSet) *FieldError {
 
 func validProtocol(field string, p contiv_filter.Protocol) *FieldError {
 	if _, ok := contiv_filter.Protocol_name[int32(p)]; !ok {
-		return wrong(field, "there is no protocol %d: use TCP, UDP or SCTP", p)
+		return wrong(field, "unknown protocol %d: use TCP, UDP or SCTP", p)
 	}
 	return nil
 }
@@ -79,12 +79,12 @@ func validProtocol(field string, p contiv_filter.Protocol) *FieldError {
 // ValidateAccessList returns nil for a valid list.
 func ValidateAccessList(v *contiv_filter.AccessList) *FieldError {
 	if _, ok := contiv_filter.AccessList_Direction_name[int32(v.GetDirection())]; !ok {
-		return wrong("direction", "there is no direction %d: use INGRESS or EGRESS", v.GetDirection())
+		return wrong("direction", "unknown direction %d: use INGRESS or EGRESS", v.GetDirection())
 	}
 	for i, r := range v.GetRules() {
 		at := fmt.Sprintf("rules[%d].", i)
 		if _, ok := contiv_filter.AccessList_Action_name[int32(r.GetAction())]; !ok {
-			return wrong(at+"action", "there is no action %d: use ALLOW, DENY or PASS", r.GetAction())
+			return wrong(at+"action", "unknown action %d: use ALLOW, DENY or PASS", r.GetAction())
 		}
 		if slices.Contains(r.GetAddressSets(), "") {
 			return wrong(at+"address_sets", "give the names of sets")
@@ -125,8 +125,8 @@ func ValidateSubject(v *contiv_filter.Subject) *FieldError {
 	return first(validName(v.GetName()), validAddresses("addresses", v.GetAddresses()))
 }
 
-// Equivalent reports whether two values have the same effect: the order of members and descriptive
-// fields do not matter.
+// Equivalent reports whether two values have the same effect: descriptions and the order of members
+// do not matter.
 func Equivalent(a, b proto.Message) bool {
 	switch a := a.(type) {
 	case *contiv_filter.AddressSet:
