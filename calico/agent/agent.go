@@ -1,4 +1,4 @@
-// Package agent keeps the routes of a host as they follow from Calico's data.
+// Package agent programs the routes of a host that follow from Calico's data.
 //
 //	follow.Follower ──State──> Direct ──Calculation──> Agent ──Table──> program.Programmer
 //	                                        (the latest one counts)
@@ -20,10 +20,10 @@ import (
 
 // Source reads a datastore.
 type Source interface {
-	// Run calls update with the state, at first and after changes, until ctx ends. update must
-	// not keep the state.
+	// Run calls update with the state at first and after changes until ctx ends. update must not
+	// keep the state.
 	Run(ctx context.Context, update func(*datastore.State))
-	// Err returns the reason why the state may be outdated, nil if it is current.
+	// Err returns why the state may be outdated, or nil.
 	Err() error
 }
 
@@ -47,7 +47,7 @@ func (d Direct) Run(ctx context.Context, update func(routes.Calculation)) {
 type Agent struct {
 	Tables     Tables
 	Programmer *program.Programmer
-	// Retry is the pause after a failure before programming is tried again. Default 1 s.
+	// Retry is the delay after a failure. Default 1 s.
 	Retry time.Duration
 	Log   *slog.Logger
 
@@ -60,13 +60,13 @@ type Agent struct {
 // Status is the state of the agent.
 type Status struct {
 	routes.Calculation
-	// Err is the reason why the vswitch may lack routes, or have outdated ones; nil if it has all.
+	// Err is the reason why the vswitch may lack routes or have outdated ones, or nil.
 	Err error
-	// Programmed is how often the vswitch was brought up to date.
+	// Programmed counts updates of the vswitch.
 	Programmed int
 }
 
-// Status returns the last calculation, and the result of programming it.
+// Status returns the last calculation and the result of programming it.
 func (a *Agent) Status() Status {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -122,7 +122,7 @@ func (a *Agent) note(c routes.Calculation) {
 	defer a.mu.Unlock()
 	for _, p := range c.Problems {
 		if _, known := slices.BinarySearch(a.latest.Problems, p); !known {
-			a.Log.Warn("Something in the datastore has no route", "problem", p)
+			a.Log.Warn("Datastore entry without a route", "problem", p)
 		}
 	}
 	a.latest = c

@@ -47,7 +47,7 @@ func direct(t testing.TB, db store.Watchable, c *follow.Counters) *follow.Follow
 	})
 }
 
-// given follows what the centre writes for a host.
+// given follows the centre's data for a host.
 func given(t testing.TB, db store.Watchable, host string, c *follow.Counters) *follow.Follower {
 	tree := tree(t)
 	return follow.New(follow.Options{
@@ -91,7 +91,7 @@ func runCentre(t *testing.T, db *etcd.Store, name string) (end func()) {
 	return end
 }
 
-// host is a node that takes its routes from the centre.
+// host is a node that uses the centre's routes.
 type host struct {
 	t      *testing.T
 	reader *Reader
@@ -123,7 +123,7 @@ func describe(table routes.Table) string {
 	return strings.Join(lines, "; ")
 }
 
-// want waits for a table; byItself says how the host has it.
+// want waits for a table; byItself: calculated by the host.
 func (n *host) want(table string, byItself bool) {
 	n.t.Helper()
 	var got []string
@@ -152,7 +152,7 @@ func TestCentre(t *testing.T) {
 	putBlock(t, db, 2, "b")
 	a.want("10.0.0.0/26 drop (own block); 10.0.1.0/26 via 192.0.2.2 (b); 10.0.2.0/26 via 192.0.2.2 (b)", false)
 
-	// Without a centre, hosts go on by themselves.
+	// Without a centre, hosts calculate their own routes.
 	first()
 	a.want("10.0.0.0/26 drop (own block); 10.0.1.0/26 via 192.0.2.2 (b); 10.0.2.0/26 via 192.0.2.2 (b)", true)
 	if err := db.Delete(t.Context(), blockKey(2)); err != nil {
@@ -160,16 +160,16 @@ func TestCentre(t *testing.T) {
 	}
 	a.want("10.0.0.0/26 drop (own block); 10.0.1.0/26 via 192.0.2.2 (b)", true)
 
-	// The next one makes up for what was missed, deletions included.
+	// The next centre catches up, including deletions.
 	second := runCentre(t, db, "second")
 	a.want("10.0.0.0/26 drop (own block); 10.0.1.0/26 via 192.0.2.2 (b)", false)
-	// One that stands by takes over.
+	// A standby takes over.
 	runCentre(t, db, "third")
 	second()
 	putBlock(t, db, 3, "b")
 	a.want("10.0.0.0/26 drop (own block); 10.0.1.0/26 via 192.0.2.2 (b); 10.0.3.0/26 via 192.0.2.2 (b)", false)
 
-	// What is left of a host that is gone is removed.
+	// The data of a removed host is deleted.
 	if err := db.Delete(t.Context(), datastore.PeerKey("b", 4)); err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +185,7 @@ func TestCentre(t *testing.T) {
 	}
 }
 
-// always is an elector that elects.
+// always is an elector that always elects.
 type always struct{ store.Broker }
 
 func (a always) Lead(ctx context.Context, _ func(), work func(context.Context, store.Broker) error) error {
@@ -193,21 +193,21 @@ func (a always) Lead(ctx context.Context, _ func(), work func(context.Context, s
 }
 func (always) Others(context.Context) (bool, error) { return false, nil }
 
-// pods that start on a node, which changes its block but no route.
+// pods started on a node; they change its block but no route
 const pods = 50
 
-// observed nodes stand for all: they are alike.
+// observed nodes are a sample: all are alike.
 const observed = 5
 
-// asked is what a node asks of the database and is told by it, and what the centre writes.
+// asked counts a node's requests and received data, and the centre's writes.
 type asked struct {
 	lists, watches, keys, bytes int64 // at the start
 	events, eventBytes          int64 // when pods start on one node and one block changes hands
 	writes, writesPerChange     int64 // of the centre
 }
 
-// What a node reads at its start are two prefixes with the centre, three without. Pods that start are
-// told to all nodes, but with the centre.
+// At its start a node reads two prefixes with the centre, three without. Started pods cause events
+// on all nodes, except with the centre.
 func TestWhatNodesAsk(t *testing.T) {
 	for _, nodes := range []int64{10, 100} {
 		direct, central := measure(t, int(nodes), false), measure(t, int(nodes), true)
@@ -244,7 +244,7 @@ func BenchmarkLoad(b *testing.B) {
 	}
 }
 
-// putUsedBlock writes a block of which an address is in use, as large as Calico's.
+// putUsedBlock writes a block with one used address, as large as Calico's.
 func putUsedBlock(t testing.TB, db store.Broker, n int, host, pod string) {
 	cidr := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(n >> 8), byte(n), 0}), 26)
 	unallocated := "1"
@@ -295,7 +295,7 @@ func measure(t testing.TB, nodes int, central bool) (a asked) {
 	return a
 }
 
-// lastOf is the host for which the centre writes last.
+// lastOf returns the host that the centre writes last.
 func lastOf(nodes int) string {
 	var names []string
 	for n := range nodes {
@@ -313,7 +313,7 @@ func awaitKey(t testing.TB, db store.Broker, key string) {
 	}
 }
 
-// await waits until all observed nodes have such a table.
+// await waits until all observed nodes have a matching table.
 func await(tables chan routes.Table, done func(routes.Table) bool) {
 	for n := 0; n < observed; {
 		if done(<-tables) {

@@ -19,7 +19,7 @@ import (
 	"github.com/contiv/contiv/store"
 )
 
-// batch bounds how many changes are written at once: etcd refuses more than 128.
+// batch limits the changes per write: etcd refuses more than 128.
 const batch = 100
 
 // Centre calculates and writes the routes of all hosts while it is elected.
@@ -28,7 +28,7 @@ type Centre struct {
 	Elector ksr.Elector
 	// NewSource returns a source for a term of leadership.
 	NewSource func() agent.Source
-	// Retry is the pause after a failure. Default 1 s.
+	// Retry is the delay after a failure. Default 1 s.
 	Retry time.Duration
 	Log   *slog.Logger
 	// Writes counts changed keys.
@@ -50,7 +50,7 @@ func (c *Centre) Run(ctx context.Context) {
 	}
 }
 
-// lead writes until ctx ends or a write fails. The next term begins by reading the written routes.
+// lead writes until ctx ends or a write fails. It starts by reading the written routes.
 func (c *Centre) lead(ctx context.Context, db store.Broker) error {
 	written, err := read(ctx, db)
 	if err != nil {
@@ -89,10 +89,10 @@ func Calculate(s *datastore.State) map[string]routes.Table {
 	return tables
 }
 
-// subtrees has the written keys, by host.
+// subtrees holds the written keys by host.
 type subtrees struct {
 	tables map[string]routes.Table
-	// complete has the hosts for which this leader has written CompleteKey.
+	// complete holds the hosts for which this leader has written CompleteKey.
 	complete map[string]bool
 }
 
@@ -116,8 +116,8 @@ func read(ctx context.Context, db store.Broker) (subtrees, error) {
 	return w, nil
 }
 
-// bring returns the changes from the written to the wanted keys, and records them as written. A host's
-// CompleteKey comes after its routes.
+// bring returns the changes from the written to the wanted keys and records them as written. The
+// CompleteKey of a host follows its routes.
 func (w subtrees) bring(wanted map[string]routes.Table) (changes []store.Change) {
 	hosts := slices.Collect(maps.Keys(wanted))
 	for host := range w.tables {
@@ -155,5 +155,5 @@ func (w subtrees) bring(wanted map[string]routes.Table) (changes []store.Change)
 	return changes
 }
 
-// errNoCentre is the reason why a host calculates by itself.
-var errNoCentre = errors.New("there is no centre, or it has not written this host's routes")
+// errNoCentre is the reason why a host calculates its own routes.
+var errNoCentre = errors.New("no centre, or it has not written this host's routes")

@@ -18,9 +18,10 @@ type Reader struct {
 	Host routes.Host
 	// Given follows the keys of Prefixes.
 	Given agent.Source
-	// NewDirect returns the source of routes while there is no centre.
+	// NewDirect returns the source of routes without a centre.
 	NewDirect func() agent.Tables
-	// Patience is how long the centre may be away before it is replaced by direct. Default 10 s.
+	// Patience is how long the centre may be absent before the host calculates its own routes.
+	// Default 10 s.
 	Patience time.Duration
 	Log      *slog.Logger
 
@@ -54,7 +55,7 @@ func (r *Reader) Direct() bool {
 
 // Run implements agent.Tables.
 func (r *Reader) Run(ctx context.Context, update func(routes.Calculation)) {
-	latest := make(chan *routes.Calculation, 1) // nil: there is no centre
+	latest := make(chan *routes.Calculation, 1) // nil: no centre
 	var running sync.WaitGroup
 	defer running.Wait()
 	running.Go(func() {
@@ -87,7 +88,7 @@ func (r *Reader) Run(ctx context.Context, update func(routes.Calculation)) {
 		case <-lost:
 			lost = nil
 			if err := r.Given.Err(); err != nil {
-				lost = time.After(time.Second) // etcd is away, and with it the data to calculate routes from
+				lost = time.After(time.Second) // etcd is unreachable, so the host has no data to calculate routes from
 				continue
 			}
 			end = r.startDirect(ctx, update)
@@ -95,7 +96,7 @@ func (r *Reader) Run(ctx context.Context, update func(routes.Calculation)) {
 	}
 }
 
-// startDirect makes the host calculate by itself until end is called; end waits for it.
+// startDirect makes the host calculate its own routes until end is called; end waits for it.
 func (r *Reader) startDirect(ctx context.Context, update func(routes.Calculation)) (end func()) {
 	r.Log.Warn("This host calculates its routes by itself", "because", errNoCentre)
 	direct := r.NewDirect()
@@ -121,7 +122,7 @@ func (r *Reader) setDirect(t agent.Tables) {
 	r.direct = t
 }
 
-// calculation returns the centre's calculation; nil if there is none.
+// calculation returns the centre's calculation, or nil.
 func (r *Reader) calculation(s *datastore.State) *routes.Calculation {
 	if !s.HasCentre(r.Host.Name) {
 		return nil

@@ -11,7 +11,7 @@ import (
 type Affinity struct {
 	CIDR netip.Prefix
 	Host string
-	// Confirmed: the host has the block, and does not intend to give it back.
+	// Confirmed: the host owns the block and does not intend to release it
 	Confirmed bool
 }
 
@@ -52,7 +52,7 @@ type affinitySpec struct {
 	Deleted string `json:"deleted"`
 }
 
-// DecodeAffinitySpec decodes the spec of a BlockAffinity; ok=false if it does not concern a host.
+// DecodeAffinitySpec decodes the spec of a BlockAffinity. ok is false if it is not a host's.
 func DecodeAffinitySpec(data []byte) (a Affinity, ok bool, err error) {
 	var v affinitySpec
 	if err := json.Unmarshal(data, &v); err != nil {

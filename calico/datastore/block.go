@@ -11,10 +11,10 @@ import (
 // Block is a block of addresses, with the hosts that use it.
 type Block struct {
 	CIDR netip.Prefix
-	// Host owns the block; "" if no host does, because it was released, or belongs to something virtual,
-	// such as load balancers.
+	// Host owns the block; "" if it was released, or belongs to something virtual such as load
+	// balancers.
 	Host string
-	// Borrowed maps the addresses that are in use on other hosts to these hosts.
+	// Borrowed maps addresses in use on other hosts to these hosts.
 	Borrowed map[netip.Addr]string
 }
 
@@ -31,8 +31,8 @@ func (b Block) Equal(other Block) bool {
 	return true
 }
 
-// blockJSON has the fields of Calico's AllocationBlock that routes need, in etcd and in the spec of an
-// IPAMBlock.
+// blockJSON has the fields of Calico's AllocationBlock needed for routes, in etcd and in the spec
+// of an IPAMBlock.
 type blockJSON struct {
 	CIDR        string  `json:"cidr"`
 	Affinity    *string `json:"affinity"` // "host:<name>", "virtual:<name>", null
@@ -41,12 +41,12 @@ type blockJSON struct {
 		Active map[string]any `json:"secondary"`
 	} `json:"attributes"`
 	Deleted bool `json:"deleted"`
-	// HostAffinity was used before Affinity. It has just the name.
+	// HostAffinity preceded Affinity. It is just the name.
 	HostAffinity *string `json:"hostAffinity"`
 }
 
-// DecodeBlock decodes a block. ok=false: Calico is about to delete it. A block may come with an
-// error, about some of its allocations, which are left out.
+// DecodeBlock decodes a block. ok is false if Calico is about to delete it. The error may be about
+// allocations that were omitted from the returned block.
 func DecodeBlock(data []byte) (b Block, ok bool, err error) {
 	var v blockJSON
 	if err := json.Unmarshal(data, &v); err != nil {
@@ -85,8 +85,8 @@ func (v *blockJSON) host() (string, error) {
 	return name, checkHost(name)
 }
 
-// borrowed collects the addresses in use elsewhere. Allocations whose attributes name no node
-// (addresses that Windows or Calico itself reserves) follow their block.
+// borrowed returns the addresses in use on other hosts. Allocations without a node (reserved by
+// Windows or Calico) follow their block.
 func (v *blockJSON) borrowed(b Block) (map[netip.Addr]string, error) {
 	if size := 1 << (b.CIDR.Addr().BitLen() - b.CIDR.Bits()); len(v.Allocations) > size {
 		return nil, fmt.Errorf("the block %s has %d allocations but %d addresses: none is taken for borrowed", b.CIDR, len(v.Allocations), size)
@@ -139,7 +139,7 @@ func summary(errs []error) error {
 	return errors.Join(errs...)
 }
 
-// maxHost is the greatest length of a host's name, in bytes, which is that of a DNS name.
+// maxHost is the maximum length of a host name in bytes, as in DNS.
 const maxHost = 253
 
 // checkHost refuses names that cannot be part of a key.

@@ -8,16 +8,17 @@ import (
 	"strings"
 )
 
-// CentrePrefix begins the keys of the instances that calculate routes for all hosts, or stand by.
+// CentrePrefix is the prefix of the keys of the instances that calculate routes for all hosts, or
+// stand by.
 const CentrePrefix = "/vpp-calico/centre"
 
-// GivenPrefix returns the prefix of the keys of the routes that the centre has calculated for a host.
+// GivenPrefix is the prefix of the routes that the centre has calculated for a host.
 func GivenPrefix(host string) string { return PeersPrefix + host + "/routes/" }
 
-// CompleteKey returns a key that exists once the centre has written all routes of a host.
+// CompleteKey exists once the centre has written all routes of a host.
 func CompleteKey(host string) string { return GivenPrefix(host) + "complete" }
 
-// GivenKey returns the key of a route of a host.
+// GivenKey is the key of a route of a host.
 func GivenKey(host string, dst netip.Prefix) string {
 	return fmt.Sprintf("%sipv%d/%s-%d", GivenPrefix(host), familyOf(dst.Addr()), dst.Addr(), dst.Bits())
 }
@@ -45,13 +46,12 @@ func (g Given) Encode() []byte {
 	}
 	data, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // two strings
+		panic(err) // cannot fail for two strings
 	}
 	return data
 }
 
-// parseGivenKey returns the host and the destination of a route of the centre; ok=false for other
-// keys.
+// parseGivenKey returns the host and destination of a centre's route; ok is false for other keys.
 func parseGivenKey(key string) (host string, dst netip.Prefix, ok bool) {
 	parts := strings.Split(strings.TrimPrefix(key, PeersPrefix), "/")
 	if len(parts) != 4 || parts[1] != "routes" {
@@ -66,8 +66,8 @@ func parseGivenKey(key string) (host string, dst netip.Prefix, ok bool) {
 	return parts[0], dst, err == nil && known && family == familyOf(dst.Addr())
 }
 
-// ParseGiven decodes a route of the centre; ok=false for other keys. A value that cannot be decoded
-// becomes an empty route.
+// ParseGiven decodes a centre's route; ok is false for other keys. An invalid value becomes an
+// empty route.
 func ParseGiven(key string, value []byte) (host string, g Given, ok bool) {
 	if host, g.Destination, ok = parseGivenKey(key); ok {
 		_ = g.decode(value) // the centre writes it again
@@ -92,7 +92,7 @@ func (g *Given) decode(value []byte) error {
 	return nil
 }
 
-// ApplyGiven applies a key to the state of a host that does not calculate by itself.
+// ApplyGiven applies a key to the state of a host that uses the centre's routes.
 func (s *State) ApplyGiven(t Tree, host, key string, value []byte) (changed bool) {
 	switch {
 	case strings.HasPrefix(key, CentrePrefix+"/"), key == CompleteKey(host):

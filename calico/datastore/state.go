@@ -14,7 +14,7 @@ type Peer struct {
 	Addr netip.Addr
 }
 
-// ParsePeer decodes an address that a route agent publishes; a prefix length is ignored.
+// ParsePeer decodes an address published by a route agent, and ignores a prefix length.
 func ParsePeer(text string) (netip.Addr, error) {
 	text = strings.TrimSpace(text)
 	address, _, _ := strings.Cut(text, "/")
@@ -28,15 +28,15 @@ func ParsePeer(text string) (netip.Addr, error) {
 	return a, nil
 }
 
-// State is the decoded datastore, by key. A value that cannot be decoded is missing, and has a
-// problem. State is for one goroutine.
+// State is the decoded datastore by key. An invalid value is missing and has a problem. It is not
+// safe for concurrent use.
 type State struct {
 	Blocks     map[string]Block
 	Affinities map[string]Affinity
 	Peers      map[string]Peer
-	// Given has the routes that the centre has calculated, for a host that does not calculate itself.
+	// Given has the centre's routes, for a host that uses them.
 	Given map[string]Given
-	// Present has keys whose existence alone has a meaning.
+	// Present holds keys that matter only by their existence.
 	Present map[string]bool
 	// Problems of individual values.
 	Problems map[string]error
@@ -68,10 +68,10 @@ func (s *State) Merge(other *State) {
 	maps.Copy(s.Problems, other.Problems)
 }
 
-// Delete forgets the value of a key, and reports whether that changed the state.
+// Delete removes the value of a key and reports whether that changed the state.
 func (s *State) Delete(key string) (changed bool) { return s.SetProblem(key, nil) }
 
-// forget forgets the value of a key, but not its problem.
+// forget removes the value of a key, but not its problem.
 func (s *State) forget(key string) (changed bool) {
 	before := s.len()
 	delete(s.Blocks, key)
@@ -86,35 +86,32 @@ func (s *State) len() int {
 	return len(s.Blocks) + len(s.Affinities) + len(s.Peers) + len(s.Given) + len(s.Present) + len(s.Problems)
 }
 
-// SetBlock sets a block, with the error that DecodeBlock returned beside it.
+// SetBlock sets a block with the error of DecodeBlock.
 func (s *State) SetBlock(key string, b Block, problem error) (changed bool) {
 	old, known := s.Blocks[key]
 	s.Blocks[key] = b
 	return s.note(key, problem) || !known || !old.Equal(b)
 }
 
-// SetAffinity sets an affinity.
 func (s *State) SetAffinity(key string, a Affinity) (changed bool) {
 	old, known := s.Affinities[key]
 	s.Affinities[key] = a
 	return s.note(key, nil) || !known || old != a
 }
 
-// SetPeer sets an address.
 func (s *State) SetPeer(key string, p Peer) (changed bool) {
 	old, known := s.Peers[key]
 	s.Peers[key] = p
 	return s.note(key, nil) || !known || old != p
 }
 
-// SetProblem records that the value of a key cannot be used, and forgets the value. With a nil
-// problem, the key does not exist.
+// SetProblem removes the value of a key and sets its problem, if not nil.
 func (s *State) SetProblem(key string, problem error) (changed bool) {
 	changed = s.forget(key)
 	return s.note(key, problem) || changed
 }
 
-// note records the problem of a key, nil for none, and reports whether it is new.
+// note sets the problem of a key, or removes it with nil, and reports whether it changed.
 func (s *State) note(key string, problem error) bool {
 	old := s.Problems[key]
 	if problem == nil {
@@ -125,7 +122,7 @@ func (s *State) note(key string, problem error) bool {
 	return old == nil || old.Error() != problem.Error()
 }
 
-// Apply applies a key of etcd. Other keys than ours are ignored.
+// Apply applies an etcd key. It ignores unknown keys.
 func (s *State) Apply(t Tree, key string, value []byte) (changed bool) {
 	switch {
 	case strings.HasPrefix(key, t.Blocks()):

@@ -23,9 +23,9 @@ const (
 	hosts   = "/calico/ipam/v2/host/"
 )
 
-// Values as Calico of several versions writes them.
+// Values of several Calico versions.
 const (
-	// 3.0: with strictAffinity, without attributes of pods' nodes for tunnel addresses.
+	// 3.0: with strictAffinity, without attributes of nodes for tunnel addresses.
 	v30 = `{"cidr":"192.168.0.0/30","affinity":"host:worker1","strictAffinity":false,
 		"allocations":[0,null,1,null],"unallocated":[1,3],
 		"attributes":[{"handle_id":"ipip-tunnel-addr-worker1","secondary":null},
@@ -110,7 +110,7 @@ func TestAffinitiesAndPeers(t *testing.T) {
 	}
 }
 
-// A bad value fails alone, and its problem says what is wrong with it.
+// An invalid value fails alone, and its problem states the reason.
 func TestBadValues(t *testing.T) {
 	huge := "[" + strings.Repeat("null,", 64) + "null]"
 	for value, want := range map[string]string{
@@ -163,7 +163,7 @@ func TestBadValues(t *testing.T) {
 	}
 }
 
-// Only what matters to routes is told as a change: allocations come and go without.
+// Allocations come and go without counting as changes, since they do not affect routes.
 func TestWhatChanges(t *testing.T) {
 	tree, _ := ParseTree(DefaultTree)
 	s, key := NewState(), blocks4+"192.168.0.0-26"
@@ -235,7 +235,7 @@ func TestAffinityResource(t *testing.T) {
 	}
 }
 
-// Whatever is in the datastore: nothing panics, and what is accepted makes sense.
+// No input panics, and accepted values are consistent.
 func FuzzApply(f *testing.F) {
 	for _, value := range []string{v30, v320, v331, v2, released, virtual, `{"state":"confirmed"}`, "192.0.2.1"} {
 		f.Add(blocks4+"192.168.0.0-30", []byte(value))

@@ -9,7 +9,7 @@ import (
 // DefaultTree is the subtree with the blocks of both families.
 const DefaultTree = "/calico/ipam/v2/assignment"
 
-// PeersPrefix begins the keys that the route agents share.
+// PeersPrefix is the prefix of the keys shared by route agents.
 const PeersPrefix = "/vpp-calico/hosts/"
 
 const (
@@ -24,8 +24,8 @@ type Tree struct {
 	family int    // 4, 6 or bothFamilies
 }
 
-// ParseTree accepts the tree of one family, "calico/ipam/v2/assignment/ipv4/block", or of
-// both, "calico/ipam/v2/assignment", with or without slashes at either end.
+// ParseTree accepts the tree of one family, "calico/ipam/v2/assignment/ipv4/block", or of both,
+// "calico/ipam/v2/assignment". Slashes at either end are ignored.
 func ParseTree(text string) (Tree, error) {
 	path := "/" + strings.Trim(text, "/")
 	root, rest, found := strings.Cut(path, assignment)
@@ -64,7 +64,7 @@ func (t Tree) Blocks() string {
 // Affinities returns the prefix of the keys of affinities.
 func (t Tree) Affinities() string { return t.root + "/ipam/v2/host/" }
 
-// Prefixes returns the prefixes of all keys that a route agent needs to calculate routes itself.
+// Prefixes returns the key prefixes needed to calculate routes.
 func (t Tree) Prefixes() []string { return []string{t.Blocks(), t.Affinities(), PeersPrefix} }
 
 func (t Tree) has(p netip.Prefix) bool {
@@ -78,12 +78,12 @@ func familyOf(a netip.Addr) int {
 	return 6
 }
 
-// PeerKey returns the key under which a host publishes its address of the family, 4 or 6.
+// PeerKey returns the key of a host's address of the family, 4 or 6.
 func PeerKey(host string, family int) string {
 	return fmt.Sprintf("%s%s/peerip/ipv%d/1", PeersPrefix, host, family)
 }
 
-// parsePeerKey returns ok=false for other keys than those of peers.
+// parsePeerKey returns ok=false for keys of other objects.
 func parsePeerKey(key string) (host string, family int, ok bool) {
 	parts := strings.Split(strings.TrimPrefix(key, PeersPrefix), "/")
 	if len(parts) != 4 || parts[0] == "" || parts[1] != "peerip" || parts[3] != "1" {
@@ -93,7 +93,7 @@ func parsePeerKey(key string) (host string, family int, ok bool) {
 	return parts[0], family, ok
 }
 
-// parseAffinityKey parses <host>/ipv4/block/<cidr>; ok=false if the key is not one of an affinity.
+// parseAffinityKey parses <host>/ipv4/block/<cidr>; ok is false for keys of other objects.
 func (t Tree) parseAffinityKey(key string) (host string, cidr netip.Prefix, ok bool, err error) {
 	parts := strings.Split(strings.TrimPrefix(key, t.Affinities()), "/")
 	if len(parts) != 4 || parts[0] == "" || parts[2] != "block" {
@@ -103,7 +103,7 @@ func (t Tree) parseAffinityKey(key string) (host string, cidr netip.Prefix, ok b
 	return parts[0], cidr, true, err
 }
 
-// parseBlockKey parses ipv4/block/<cidr>; ok=false if the key is not one of a block.
+// parseBlockKey parses ipv4/block/<cidr>; ok is false for keys of other objects.
 func (t Tree) parseBlockKey(key string) (cidr netip.Prefix, ok bool, err error) {
 	parts := strings.Split(strings.TrimPrefix(key, t.root+assignment+"/"), "/")
 	if len(parts) != 3 || parts[1] != "block" {
@@ -123,7 +123,7 @@ func parseFamily(text string) (int, bool) {
 	return 0, false
 }
 
-// parseKeyCIDR parses a CIDR in a key, where "-" stands for the slash.
+// parseKeyCIDR parses a CIDR in a key, with "-" for the slash.
 func parseKeyCIDR(family, text string) (netip.Prefix, error) {
 	i := strings.LastIndexByte(text, '-')
 	if i < 0 {
@@ -139,13 +139,13 @@ func parseKeyCIDR(family, text string) (netip.Prefix, error) {
 	return cidr, nil
 }
 
-// Sizes of blocks that Calico accepts, as prefix lengths.
+// Minimum prefix lengths of blocks that Calico accepts.
 const (
 	minLength4, minLength6 = 20, 116
 )
 
 // parseCIDR refuses blocks that Calico does not create: one that is too large could override routes
-// that have nothing to do with pods.
+// unrelated to pods.
 func parseCIDR(text string) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(text)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package follow keeps a datastore.State equal to what is in etcd.
+// Package follow keeps a datastore.State equal to etcd.
 //
 //	          ┌── the connection is lost, the revision was compacted ──┐
 //	          ▼                                                        │
@@ -6,8 +6,8 @@
 //	                    ▲                        ▲               │
 //	                    └── kept (hold) ─────────┴───────────────┘
 //
-// While etcd is away, nothing changes. If etcd comes back with other data, because it was wiped or
-// restored, its data count, but data that it lacks are kept until it has blocks again, and some time
-// longer, in which hosts publish their addresses. For the same reason, a datastore without any block
-// is not believed at the start.
+// While etcd is unreachable, nothing changes. If etcd returns with other data, because it was wiped
+// or restored, its data is used, but missing data is kept until etcd has blocks again, plus some
+// time for hosts to publish their addresses. For the same reason, a datastore without any block is
+// not used at the start.
 package follow

@@ -19,28 +19,27 @@ type Options struct {
 	Store store.Watchable
 	// Prefixes of the keys to follow.
 	Prefixes []string
-	// Apply applies a pair to the state and reports whether that changed anything.
+	// Apply applies a pair to the state and reports whether the state changed.
 	Apply func(s *datastore.State, key string, value []byte) bool
-	// Plausible reports whether a state can be relied on: an empty one may come from a database that lost
+	// Plausible reports whether a state can be used: an empty one may be from a database that lost
 	// its data. nil: any state can.
 	Plausible func(*datastore.State) bool
-	// Hold is how long data that a wiped database lacks are kept after it is plausible again. Default 30
-	// s.
+	// Hold is how long data missing from a wiped database is kept after it is plausible again.
+	// Default 30 s.
 	Hold time.Duration
-	// Interval is the least time between updates; faster changes are combined into one update. Default 100
-	// ms.
+	// Interval is the minimum time between updates; faster changes are merged. Default 100 ms.
 	Interval time.Duration
-	// Retry is the pause after a failure of etcd. Default 1 s.
+	// Retry is the delay after a failure of etcd. Default 1 s.
 	Retry time.Duration
-	// Counters may be shared by several Followers; nil: the Follower has its own.
+	// Counters may be shared by several Followers; may be nil.
 	Counters *Counters
 	Log      *slog.Logger
 }
 
-// Counters counts the requests of a Follower, and the data that it receives.
+// Counters counts requests and received data.
 type Counters struct {
 	Lists, Watches, Keys, Events, Updates atomic.Int64
-	// Bytes of keys and values, in lists and in changes.
+	// Bytes of keys and values in lists and changes.
 	Bytes atomic.Int64
 }
 
@@ -52,16 +51,16 @@ type Follower struct {
 	updated  bool   // update was called
 	revision int64  // of the latest list or change
 	identity string // of the database
-	// held is the state before the database lost its data; nil: nothing is held.
+	// held is the state before the database lost its data, or nil.
 	held *datastore.State
-	// release is when the held state may be forgotten; zero: not until the state is plausible.
+	// release is when held expires; zero: not until the state is plausible.
 	release time.Time
 
 	mu  sync.Mutex
 	err error
 }
 
-// New returns a Follower with defaults for what o leaves out.
+// New returns a Follower; missing options have their defaults.
 func New(o Options) *Follower {
 	if o.Hold == 0 {
 		o.Hold = 30 * time.Second
@@ -84,7 +83,7 @@ func New(o Options) *Follower {
 	return &Follower{Options: o, err: errors.New("etcd has not been read yet")}
 }
 
-// Err returns the reason why the state may be outdated; nil if it is current.
+// Err returns why the state may be outdated, or nil.
 func (f *Follower) Err() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -96,15 +95,15 @@ func (f *Follower) setErr(err error) {
 	defer f.mu.Unlock()
 	switch {
 	case err != nil && f.err == nil, err != nil && f.err.Error() != err.Error():
-		f.Log.Warn("etcd is not followed: the routes stay as they are", "error", err)
+		f.Log.Warn("etcd is not followed; the routes stay unchanged", "error", err)
 	case err == nil && f.err != nil:
 		f.Log.Info("etcd is followed", "prefixes", f.Prefixes)
 	}
 	f.err = err
 }
 
-// Run calls update with the state, first as a whole and then after changes, until ctx ends. The
-// state belongs to the Follower: update must not keep it.
+// Run calls update with the state, first completely and then after changes, until ctx ends. update
+// must not keep the state.
 func (f *Follower) Run(ctx context.Context, update func(*datastore.State)) {
 	for ctx.Err() == nil {
 		err := f.session(ctx, update)
@@ -123,7 +122,7 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// session follows etcd for as long as a watch lasts.
+// session follows etcd until the watch ends.
 func (f *Follower) session(ctx context.Context, update func(*datastore.State)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -158,13 +157,13 @@ func (f *Follower) session(ctx context.Context, update func(*datastore.State)) e
 	}
 }
 
-// tell calls update if changes are pending and the state can be relied on. It returns a channel that
+// tell calls update if changes are pending and the state can be used. It returns a channel that
 // signals when to call tell again; nil: with the next change.
 func (f *Follower) tell(update func(*datastore.State), pending *bool) <-chan time.Time {
 	told := f.state
 	switch {
 	case !f.Plausible(f.state) && !f.updated:
-		f.setErr(fmt.Errorf("there is no block below %s: nothing is changed until there is one", f.Prefixes[0]))
+		f.setErr(fmt.Errorf("no block below %s: nothing is changed until one exists", f.Prefixes[0]))
 		return nil
 	case f.held != nil && (f.release.IsZero() || time.Now().Before(f.release)):
 		if f.release.IsZero() && f.Plausible(f.state) {
@@ -172,7 +171,7 @@ func (f *Follower) tell(update func(*datastore.State), pending *bool) <-chan tim
 		}
 		told = f.merged()
 	case f.held != nil:
-		f.Log.Info("The database has its data again: what it lacks is given up")
+		f.Log.Info("Database has its data again; data still missing is dropped")
 		f.held, *pending = nil, true
 	}
 	if f.held == nil || f.Plausible(f.state) {
@@ -189,7 +188,7 @@ func (f *Follower) tell(update func(*datastore.State), pending *bool) <-chan tim
 	return nil
 }
 
-// merged returns the state, with the data that the database had before it lost them.
+// merged returns the state plus the data that the database lost.
 func (f *Follower) merged() *datastore.State {
 	m := f.held.Clone()
 	for key := range f.state.Problems {
@@ -199,7 +198,7 @@ func (f *Follower) merged() *datastore.State {
 	return m
 }
 
-// collect takes all changes within the interval, so that they become one update.
+// collect applies all changes within the interval, so that they become one update.
 func (f *Follower) collect(ctx context.Context, changes <-chan store.WatchBatch, since map[string]int64) (changed bool, err error) {
 	end := time.NewTimer(f.Interval)
 	defer end.Stop()
@@ -218,7 +217,7 @@ func (f *Follower) collect(ctx context.Context, changes <-chan store.WatchBatch,
 	}
 }
 
-// ended returns the reason why a watch ended, nil if it goes on.
+// ended returns why a watch ended, or nil.
 func ended(batch store.WatchBatch, open bool) error {
 	if !open {
 		return errors.New("the watch ended")
@@ -226,7 +225,7 @@ func ended(batch store.WatchBatch, open bool) error {
 	return batch.Err
 }
 
-// apply applies changes that are newer than the lists.
+// apply applies changes newer than the lists.
 func (f *Follower) apply(batch store.WatchBatch, since map[string]int64) (changed bool) {
 	f.revision = max(f.revision, batch.Revision)
 	for _, c := range batch.Changes {
@@ -256,7 +255,7 @@ func revisionOf(key string, since map[string]int64) int64 {
 	return 0
 }
 
-// list reads everything again and returns the revisions of the lists, by prefix.
+// list reads everything again and returns the revisions of the lists by prefix.
 func (f *Follower) list(ctx context.Context) (map[string]int64, error) {
 	state, since, first := datastore.NewState(), make(map[string]int64), int64(0)
 	for _, prefix := range f.Prefixes {
@@ -282,7 +281,7 @@ func (f *Follower) list(ctx context.Context) (map[string]int64, error) {
 	return since, nil
 }
 
-// noticeLoss begins to hold the known state if the database is a different one.
+// noticeLoss starts to hold the known state if the database is a different one.
 func (f *Follower) noticeLoss(revision int64) {
 	identity := f.identity
 	if known, ok := f.Store.(store.Identified); ok {
@@ -290,7 +289,7 @@ func (f *Follower) noticeLoss(revision int64) {
 	}
 	other := f.identity != "" && identity != f.identity
 	if f.state != nil && (other || revision < f.revision) {
-		f.Log.Error("The database lost its data: what it lacks is kept until it has blocks again",
+		f.Log.Error("Database lost its data; missing data is kept until it has blocks again",
 			"revision", revision, "before", f.revision, "other database", other)
 		if f.held == nil {
 			f.held = f.state

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// watcher follows a store in the background, and tells the blocks and peers of each update.
+// watcher follows a store and records the blocks and peers of each update.
 type watcher struct {
 	t       *testing.T
 	f       *Follower
@@ -59,7 +59,7 @@ func describe(s *datastore.State) string {
 	return strings.Join(words, " ")
 }
 
-// want waits for an update that says so. Other updates may come before.
+// want waits for an update with the text. Other updates may precede it.
 func (w *watcher) want(text string) {
 	w.t.Helper()
 	var got []string
@@ -76,7 +76,7 @@ func (w *watcher) want(text string) {
 	}
 }
 
-// quiet checks that there was no update but those that say so.
+// quiet checks that all updates had the text.
 func (w *watcher) quiet(text string) {
 	w.t.Helper()
 	for {
@@ -91,7 +91,7 @@ func (w *watcher) quiet(text string) {
 	}
 }
 
-// wantErr waits until the follower says so; "": all is well.
+// wantErr waits for an error with the text; "": none.
 func (w *watcher) wantErr(text string) {
 	w.t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
@@ -141,7 +141,7 @@ func TestChanges(t *testing.T) {
 	del(t, db, blockKey(0))
 	w.want("192.0.2.2 b")
 	w.wantErr("")
-	// Changes that do not matter are no updates.
+	// Irrelevant changes cause no update.
 	put(t, db, "/calico/ipam/v2/assignment/config", "{}")
 	put(t, db, blockKey(1), `{"cidr":"10.0.0.64/26","affinity":"host:b","allocations":[null]}`)
 	putBlock(t, db, 2, "c")
@@ -151,8 +151,8 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// While the database is away nothing changes; deletions meanwhile are found, and so is what a
-// compaction made the watch miss.
+// While the database is unreachable nothing changes. Deletions, and changes lost by a compaction,
+// are found later.
 func TestDatabaseComesBack(t *testing.T) {
 	server := etcdtest.Start(t)
 	db := server.Store()
@@ -170,8 +170,8 @@ func TestDatabaseComesBack(t *testing.T) {
 	w.want("a")
 }
 
-// A database that lost its data is believed in what it has; what it lacks is kept until it has
-// blocks again, and a while longer.
+// The data of a database that lost data is used; missing data is kept until it has blocks again,
+// plus a while.
 func TestWipedDatabase(t *testing.T) {
 	server := etcdtest.Start(t)
 	db := server.Store()
@@ -197,17 +197,17 @@ func TestNothingAtTheStart(t *testing.T) {
 	db := memory.New()
 	put(t, db, datastore.PeerKey("b", 4), "192.0.2.2")
 	w := start(t, db, Options{})
-	w.wantErr("there is no block below /calico/ipam/v2/assignment/")
+	w.wantErr("no block below /calico/ipam/v2/assignment/")
 	w.quiet("")
 	putBlock(t, db, 0, "a")
 	w.want("192.0.2.2 a")
 	w.wantErr("")
-	// From then on, that the last block goes is believed.
+	// From then on, the deletion of the last block counts.
 	del(t, db, blockKey(0))
 	w.want("192.0.2.2")
 }
 
-// Changes that come together are one update.
+// Concurrent changes become one update.
 func TestManyChangesAreOneUpdate(t *testing.T) {
 	db := memory.New()
 	putBlock(t, db, 0, "first")

@@ -11,7 +11,8 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// Annotations is a place of package publish: annotations of a Node with its addresses. They stay when the agent ends.
+// Annotations is a publish.Place: annotations of a Node with its addresses. They stay when the
+// agent ends.
 type Annotations struct {
 	Client    dynamic.Interface
 	Node      string

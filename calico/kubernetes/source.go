@@ -25,7 +25,8 @@ var (
 	Nodes      = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
 )
 
-// errorLasts is how long an error of the API server counts. Requests are retried at least that often.
+// errorLasts is how long an error of the API server is reported. Requests are retried at least that
+// often.
 const errorLasts = 40 * time.Second
 
 // Source follows the API server.
@@ -33,7 +34,7 @@ type Source struct {
 	Client dynamic.Interface
 	// Families to follow: 4, 6 or both.
 	Families []int
-	// Interval is the least time between updates. Default 100 ms.
+	// Interval is the minimum time between updates. Default 100 ms.
 	Interval time.Duration
 	Log      *slog.Logger
 
@@ -44,7 +45,7 @@ type Source struct {
 	since  time.Time // of err
 }
 
-// Err returns the reason why the state may be outdated; nil if it is current.
+// Err returns why the state may be outdated, or nil.
 func (s *Source) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,13 +62,13 @@ func (s *Source) setErr(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil && (s.err == nil || s.err.Error() != err.Error()) {
-		s.Log.Warn("The API server is not followed: the routes stay as they are", "error", err)
+		s.Log.Warn("API server is not followed; the routes stay unchanged", "error", err)
 	}
 	s.err, s.since = err, time.Now()
 }
 
-// Run calls update with the state, first when all resources have been read, and then after changes,
-// until ctx ends. update must not keep the state.
+// Run calls update with the state when all resources have been read and after changes, until ctx
+// ends. update must not keep the state.
 func (s *Source) Run(ctx context.Context, update func(*datastore.State)) {
 	s.state = datastore.NewState()
 	changed := make(chan struct{}, 1)
@@ -95,7 +96,7 @@ func (s *Source) Run(ctx context.Context, update func(*datastore.State)) {
 	}{{Blocks, s.setBlock, s.remove}, {Affinities, s.setAffinity, s.remove}, {Nodes, s.setNode, s.removeNode}} {
 		informer := factory.ForResource(r.resource).Informer()
 		set := change(r.set)
-		// Both fail only for informers that have been started.
+		// Both fail only for started informers.
 		_ = informer.SetWatchErrorHandler(func(_ *cache.Reflector, err error) { s.setErr(fmt.Errorf("%s: %w", r.resource.Resource, err)) })
 		_, _ = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: set, UpdateFunc: func(_, object any) { set(object) }, DeleteFunc: change(r.unset)})
 	}
@@ -210,10 +211,10 @@ func (s *Source) removeNode(u *unstructured.Unstructured) (changed bool) {
 	return changed
 }
 
-// Annotation returns the name of the annotation with the address that a route agent publishes.
+// Annotation returns the name of the annotation with a route agent's address.
 func Annotation(family int) string { return fmt.Sprintf("contivpp.io/calico-peerip-ipv%d", family) }
 
-// addressOf returns the address of a node as text; "" if it has none of the family.
+// addressOf returns the address of a node, or "".
 func addressOf(u *unstructured.Unstructured, family int) string {
 	annotations := u.GetAnnotations()
 	for _, name := range []string{Annotation(family), fmt.Sprintf("projectcalico.org/IPv%dAddress", family)} {

@@ -37,7 +37,7 @@ func newClient(objects ...runtime.Object) *fake.FakeDynamicClient {
 	}, objects...)
 }
 
-// Objects as Calico with the Kubernetes datastore makes them.
+// Objects as made by Calico with the Kubernetes datastore.
 const (
 	block = `
 apiVersion: crd.projectcalico.org/v1
@@ -137,7 +137,7 @@ func TestSource(t *testing.T) {
 	}
 	want("!IPAMBlock/10-244-1-0-26 w2@192.168.2.2")
 
-	// A route agent publishes its address, which counts more than what Calico says.
+	// An address published by a route agent takes precedence over Calico's.
 	p := Annotations{Client: client, Node: "w2", Addresses: []netip.Addr{netip.MustParseAddr("192.168.9.2"), netip.MustParseAddr("2001:db8::2")}}
 	if err := p.Put(ctx); err != nil {
 		t.Fatal(err)

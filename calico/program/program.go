@@ -16,8 +16,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// dropPreference lets another program's route to the same destination, such as Calico's own blackhole,
-// coexist and win.
+// dropPreference lets another program's route to the same destination, such as Calico's own
+// blackhole, coexist and win.
 const dropPreference = 250
 
 // Uplink is the interface that leads to other hosts.
@@ -26,9 +26,10 @@ type Uplink struct {
 	Interface string
 	// Type of the interface: DPDK or AF_PACKET.
 	Type vpp_interfaces.Interface_Type
-	// Addresses of it, with prefix lengths.
+	// Addresses with prefix lengths.
 	Addresses []netip.Prefix
-	// Configure: the agent configures the interface and its addresses. Otherwise it leaves the interface alone.
+	// Configure: the agent configures the interface and its addresses; otherwise it does not touch
+	// the interface.
 	Configure bool
 }
 
@@ -57,20 +58,20 @@ func (u Uplink) route(dst netip.Prefix, r routes.Route) *vpp_l3.Route {
 	return value
 }
 
-// Target makes changes. It retries values that fail itself; they are no error.
+// Target makes changes. It retries failed values itself and does not return their errors.
 type Target interface {
-	// Resync sets the values, and removes all other values of ours.
+	// Resync sets the values and removes all other values of ours.
 	Resync(ctx context.Context, values []proto.Message) error
 	// Change sets and removes values.
 	Change(ctx context.Context, put []proto.Message, remove []string) error
 }
 
-// Programmer updates a target to match routing tables. It is for one goroutine.
+// Programmer updates a target to match routing tables. It is not safe for concurrent use.
 type Programmer struct {
 	target Target
 	uplink Uplink
 	log    *slog.Logger
-	// known reports whether the target is known to have the routes in have.
+	// known: the target has the routes in have
 	known bool
 	have  routes.Table
 }
@@ -80,8 +81,8 @@ func New(target Target, uplink Uplink, log *slog.Logger) *Programmer {
 	return &Programmer{target: target, uplink: uplink, log: log}
 }
 
-// Apply updates the target to the routes of the table. After an error, it should be called again, with
-// the same or another table.
+// Apply updates the target to the routes of the table. After an error, call it again with any
+// table.
 func (p *Programmer) Apply(ctx context.Context, table routes.Table) error {
 	if !p.known {
 		var values []proto.Message

@@ -26,7 +26,7 @@ var (
 	}
 )
 
-// table is made of "destination", which is dropped, or "destination via".
+// table parses lines "destination" (dropped) or "destination via".
 func table(lines ...string) routes.Table {
 	t := make(routes.Table)
 	for _, line := range lines {
@@ -40,7 +40,7 @@ func table(lines ...string) routes.Table {
 	return t
 }
 
-// recorder notes what it is asked for.
+// recorder records its calls.
 type recorder struct {
 	calls []string
 	fail  error
@@ -89,7 +89,7 @@ func TestOnlyDifferences(t *testing.T) {
 	}
 }
 
-// A running agent gets the routes as those of a client, and loses those of earlier lives of it.
+// A running agent gets the routes as a client's values, and loses the ones of earlier runs.
 func TestThroughAgent(t *testing.T) {
 	running, err := clienttest.Start(clienttest.Options{})
 	if err != nil {

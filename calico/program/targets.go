@@ -16,10 +16,10 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// retry is the policy for failed operations in the scheduler of this process.
+// retry is the retry policy for the scheduler of this process.
 var retry = kvscheduler.Retry{Period: time.Second, ExpBackoff: true}
 
-// Scheduler is a target: the KVScheduler of this process.
+// Scheduler is a Target: the KVScheduler of this process.
 type Scheduler struct {
 	*kvscheduler.Scheduler
 	Log *slog.Logger
@@ -50,7 +50,7 @@ func (s Scheduler) commit(ctx context.Context, put []proto.Message, remove []str
 	return err
 }
 
-// Agent is a target: a running agent.
+// Agent is a Target: a running agent.
 type Agent struct {
 	*client.Client
 	Log *slog.Logger
@@ -84,7 +84,7 @@ func (a Agent) result(err error) error {
 	return err
 }
 
-// Printer is a target that only prints what would be done.
+// Printer is a Target that only prints the changes.
 type Printer struct{ io.Writer }
 
 func (p Printer) Resync(_ context.Context, values []proto.Message) error {

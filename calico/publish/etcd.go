@@ -11,27 +11,25 @@ import (
 	"github.com/contiv/contiv/store/etcd"
 )
 
-// Etcd is a place in etcd. Each address is a key with a lease, so that it disappears with the host:
-// routes to a dead host lead nowhere.
+// Etcd is a Place in etcd. Each address is a key with a lease, so that it disappears with the host.
 type Etcd struct {
 	host   string
 	claims []*etcd.Claim
 }
 
-// NewEtcd returns the place for the addresses of a host, at most one of each family. ttl, in whole
-// seconds, is how long the addresses of a vanished host stay; Put must be called more often.
+// NewEtcd returns the Place for the addresses of a host, at most one per family. ttl, in whole
+// seconds, is how long the addresses of a vanished host stay; call Put more often.
 func NewEtcd(db *etcd.Store, host string, addresses []netip.Addr, ttl time.Duration) *Etcd {
 	e := &Etcd{host: host}
 	for _, a := range addresses {
-		// An existing key was written by an earlier run on this host, or by mistake.
+		// An existing key is from an earlier run on this host, or a mistake.
 		anyLife := func([]byte) bool { return true }
 		e.claims = append(e.claims, db.NewClaim(datastore.PeerKey(host, family(a)), []byte(a.String()), anyLife, ttl))
 	}
 	return e
 }
 
-// Put renews the leases concurrently: with a slow etcd, renewing them one after the other would take
-// too long.
+// Put renews the leases concurrently, since each renewal takes long with a slow etcd.
 func (e *Etcd) Put(ctx context.Context) error {
 	errs := make([]error, len(e.claims))
 	var renewing sync.WaitGroup
@@ -55,7 +53,7 @@ func family(a netip.Addr) int {
 	return 6
 }
 
-// ConflictError means that another host has published its address under the name of this one.
+// ConflictError means that another host published its address under this host's name.
 type ConflictError struct{ Host, Address string }
 
 func (e *ConflictError) Error() string {

@@ -1,5 +1,5 @@
-// Package publish publishes the addresses of this host where the route agents of other hosts find
-// them: with Calico's data in etcd, or in annotations of the Node in Kubernetes.
+// Package publish publishes the addresses of this host to other hosts' route agents: in etcd, or in
+// annotations of the Node in Kubernetes.
 package publish
 
 import (
@@ -11,7 +11,7 @@ import (
 
 // Place is where addresses are published.
 type Place interface {
-	// Put writes the addresses. It is called repeatedly, in case somebody removes them.
+	// Put writes the addresses. It is called repeatedly, in case they were removed.
 	Put(context.Context) error
 }
 
@@ -26,15 +26,15 @@ type Publisher struct {
 	err error
 }
 
-// Err returns the reason why the addresses may not be published; nil if they are.
+// Err returns why the addresses may not be published, or nil.
 func (p *Publisher) Err() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.err
 }
 
-// Run publishes until ctx ends. The addresses then stay as long as the place keeps them, so that no
-// route is lost while the agent is restarted.
+// Run publishes until ctx ends. The addresses stay as long as the place keeps them, so that no
+// route is lost during a restart.
 func (p *Publisher) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := p.Place.Put(ctx); ctx.Err() == nil {

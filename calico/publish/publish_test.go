@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// place refuses what it is told to.
+// place fails on demand.
 type place struct {
 	err  error
 	puts int
@@ -21,7 +21,7 @@ func (p *place) Put(context.Context) error {
 	return p.err
 }
 
-// A failure is said once, and forgotten when the place takes the addresses again.
+// A failure is logged once, and cleared by the next success.
 func TestPublishesAgainAndAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder

@@ -11,9 +11,9 @@ import (
 
 // Route is a route of a host.
 type Route struct {
-	// Via is the next hop; invalid: packets are dropped.
+	// Via is the next hop; invalid: drop packets.
 	Via netip.Addr
-	// Host is the destination of the packets.
+	// Host is the destination host.
 	Host string
 }
 
@@ -30,14 +30,14 @@ func (r Route) String() string {
 // Table has the routes of one host, by destination.
 type Table map[netip.Prefix]Route
 
-// Owners maps prefixes to hosts: blocks, and addresses borrowed from them.
+// Owners maps prefixes (blocks and borrowed addresses) to hosts.
 type Owners map[netip.Prefix]string
 
 // FindOwners applies rules 1 and 2. It returns errors about contradictory data.
 func FindOwners(s *datastore.State) (Owners, []error) {
 	blocks, errs := distinct(s.Blocks)
 	owners := make(Owners, len(blocks))
-	borrowedFrom := make(map[netip.Prefix]int) // lengths of the blocks' prefixes
+	borrowedFrom := make(map[netip.Prefix]int) // prefix lengths of the blocks
 	for cidr, key := range blocks {
 		block := s.Blocks[key]
 		if _, borrowed := borrowedFrom[cidr]; block.Host != "" && !borrowed {
@@ -66,7 +66,7 @@ func FindOwners(s *datastore.State) (Owners, []error) {
 	return owners, errs
 }
 
-// distinct returns the keys of blocks, only the first one of several with the same CIDR.
+// distinct returns one key per block: the first one of duplicates.
 func distinct(all map[string]datastore.Block) (map[netip.Prefix]string, []error) {
 	var errs []error
 	blocks := make(map[netip.Prefix]string, len(all))
@@ -98,7 +98,7 @@ func claims(affinities map[string]datastore.Affinity) map[netip.Prefix][]string 
 
 func hostPrefix(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
 
-// Peers has the addresses through which hosts are reached.
+// Peers holds the addresses of hosts.
 type Peers map[string]Addresses
 
 // Addresses of one host; invalid: none.
@@ -112,7 +112,7 @@ func (p Addresses) Of(a netip.Addr) netip.Addr {
 	return p.IPv6
 }
 
-// FindPeers collects the addresses of hosts. If a host has several of one family, the lowest counts.
+// FindPeers returns the addresses of hosts; of several per family, the lowest.
 func FindPeers(s *datastore.State) Peers {
 	peers := make(Peers)
 	for _, p := range s.Peers {
@@ -132,12 +132,12 @@ func FindPeers(s *datastore.State) Peers {
 // Host is the host whose routes are calculated.
 type Host struct {
 	Name string
-	// Uplinks has the addresses of its uplink with their prefix lengths.
+	// Uplinks holds the addresses of its uplink with their prefix lengths.
 	Uplinks []netip.Prefix
 }
 
-// For applies rules 3 to 5. waiting has the prefixes, by host, that have no route because the address
-// of the host is unknown.
+// For applies rules 3 to 5. waiting holds, by host, the prefixes without a route because the host's
+// address is unknown.
 func (h Host) For(owners Owners, peers Peers) (table Table, waiting map[string][]netip.Prefix, errs []error) {
 	table, waiting = make(Table, len(owners)), make(map[string][]netip.Prefix)
 	for dst, owner := range owners {
@@ -160,8 +160,8 @@ func (h Host) For(owners Owners, peers Peers) (table Table, waiting map[string][
 	return table, waiting, h.Refuse(table)
 }
 
-// Refuse removes routes that would cut the host off: routes into the uplink's own subnets, and routes
-// through the host itself. It is also for tables that the centre has calculated.
+// Refuse removes routes that would cut the host off: into the uplink's own subnets, and through the
+// host itself. It also applies to the centre's tables.
 func (h Host) Refuse(table Table) (errs []error) {
 	for dst, route := range table {
 		if err := h.refuse(dst, route); err != nil {
@@ -195,7 +195,7 @@ func (h Host) refuse(dst netip.Prefix, route Route) error {
 type Calculation struct {
 	Table   Table
 	Waiting map[string][]netip.Prefix
-	// Problems lists what was left out, sorted.
+	// Problems lists the omitted parts, sorted.
 	Problems []string
 }
 

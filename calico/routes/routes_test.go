@@ -17,7 +17,7 @@ var me = Host{Name: "w1", Uplinks: []netip.Prefix{netip.MustParsePrefix("192.168
 
 func prefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }
 
-// state is made of lines: "block 10.0.0.0/26 w1 [borrowed address=host]…", "affinity 10.0.0.0/26 w1",
+// state parses lines: "block 10.0.0.0/26 w1 [borrowed address=host]…", "affinity 10.0.0.0/26 w1",
 // "peer w1 192.0.2.1".
 func state(t testing.TB, lines ...string) *datastore.State {
 	t.Helper()
@@ -52,7 +52,7 @@ func TestCalculate(t *testing.T) {
 	peers := []string{"peer w2 192.168.1.2", "peer w3 192.168.1.3", "peer w2 2001:db8::2"}
 	for name, c := range map[string]struct {
 		state    []string
-		want     string // routes, one a line
+		want     string // routes, one per line
 		waiting  string
 		problems []string
 	}{
@@ -103,8 +103,8 @@ func TestCalculate(t *testing.T) {
 	}
 }
 
-// oracle says where a packet goes, address by address, with nothing but the rules: from the
-// most specific prefix to the least, each time looking at all that is known.
+// oracle applies the rules to one address: from the longest prefix to the shortest, each time over
+// all data.
 func oracle(s *datastore.State, h Host, addr netip.Addr) Route {
 	for bits := addr.BitLen(); bits >= 20; bits-- {
 		p, _ := addr.Prefix(bits)
