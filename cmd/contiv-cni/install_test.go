@@ -20,11 +20,11 @@ import (
 	"github.com/contiv/contiv/test/locked"
 )
 
-// starting is an agent that becomes ready when told so.
+// starting is an agent that becomes ready when the test closes ready.
 type starting struct {
 	agent
-	asked chan struct{} // gets a value for each STATUS while it is not ready
-	ready chan struct{} // closed when it is
+	asked chan struct{} // receives a value for each STATUS while not ready
+	ready chan struct{} // closed when ready
 }
 
 func newStarting() *starting {
@@ -41,7 +41,6 @@ func (s *starting) Status(context.Context, *cni.StatusRequest) (*cni.StatusReply
 	}
 }
 
-// node is where contiv-cni is installed.
 type node struct{ bin, net, socket string }
 
 func newNode(t *testing.T, agent cni.RemoteCNIServer) node {
@@ -103,7 +102,7 @@ func TestInstallWaitsForTheAgentAndStays(t *testing.T) {
 	close(agent.ready)
 	await(installed, "installs the configuration")
 
-	// What is installed works for a runtime.
+	// The installed plugin works for a runtime.
 	list, err := libcni.LoadConfList(n.net, "k8s-pod-network")
 	if err != nil {
 		t.Fatal(err)
@@ -134,7 +133,7 @@ func TestInstallWaitsForTheAgentAndStays(t *testing.T) {
 	}
 }
 
-// A node loses its network when its configuration goes.
+// The node has no network while its configuration is missing.
 func TestInstallerPutsBackWhatIsRemovedOrChanged(t *testing.T) {
 	agent := newStarting()
 	close(agent.ready)
@@ -184,7 +183,7 @@ func TestInstallerPutsBackWhatIsRemovedOrChanged(t *testing.T) {
 		await(what)
 	}
 
-	// What is uninstalled is not put back.
+	// The installer does not restore uninstalled files.
 	if out, err := n.command("uninstall").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -202,7 +201,7 @@ func TestInstallerPutsBackWhatIsRemovedOrChanged(t *testing.T) {
 	}
 }
 
-// watchedLog tells when a line was written.
+// watchedLog reports when a line is written.
 type watchedLog struct {
 	locked.Buffer
 	line string
@@ -237,8 +236,7 @@ func TestInstallInterruptedWhileItWaits(t *testing.T) {
 	}
 }
 
-// Killed at any moment, an installation leaves the configuration that was there,
-// or the new one: nothing between.
+// If an installation is killed at any moment, either the old or the new configuration is in place.
 func TestInstallKilledAtAnyMoment(t *testing.T) {
 	agent := newStarting()
 	close(agent.ready)
@@ -267,7 +265,7 @@ func TestInstallKilledAtAnyMoment(t *testing.T) {
 			t.Fatal(err)
 		}
 		cmd := install()
-		time.Sleep(took * time.Duration(i) / moments * 3 / 2) // the moment is what is tested
+		time.Sleep(took * time.Duration(i) / moments * 3 / 2) // the moment is the subject of the test
 		cmd.Process.Kill()
 		cmd.Wait()
 		var list struct{ Name string }

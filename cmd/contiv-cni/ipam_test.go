@@ -13,10 +13,10 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// pluginDir is where Debian's containernetworking-plugins has its plugins.
+// pluginDir is the directory of plugins of Debian's containernetworking-plugins.
 const pluginDir = "/usr/lib/cni"
 
-// hostLocal is the IPAM part of a configuration, and where leases are.
+// hostLocal returns the IPAM part of a configuration and the directory of leases.
 func hostLocal(t *testing.T, subnet string) (config map[string]any, leases string) {
 	t.Helper()
 	if _, err := os.Stat(filepath.Join(pluginDir, "host-local")); err != nil {
@@ -26,7 +26,7 @@ func hostLocal(t *testing.T, subnet string) (config map[string]any, leases strin
 	return map[string]any{"cniVersion": "1.0.0", "ipam": map[string]any{"type": "host-local", "dataDir": dir, "subnet": subnet}}, filepath.Join(dir, "k8s-pod-network")
 }
 
-// leased lists the addresses that host-local has given.
+// leased lists the addresses assigned by host-local.
 func leased(t *testing.T, dir string) string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "[0-9]*.*"))
@@ -51,7 +51,7 @@ func TestDelegatedIPAM(t *testing.T) {
 	}{
 		"a subnet of its own":             {"10.77.0.0/24", "10.77.0.2"},
 		"the node's":                      {"usePodCidr", "10.9.3.2"},
-		"the node's, in whatever letters": {"usepodCIDR", "10.9.3.2"},
+		"the node's, case-insensitive": {"usepodCIDR", "10.9.3.2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config, leases := hostLocal(t, test.subnet)
@@ -75,7 +75,7 @@ func TestDelegatedIPAM(t *testing.T) {
 			if _, failure := (call{command: "CHECK", socket: socket, config: config}).inPluginDir().run(t); failure != nil {
 				t.Errorf("CHECK: %v", failure)
 			}
-			// Without the agent: the address is released all the same.
+			// The address is released even without the agent.
 			if _, failure := (call{command: "DEL", socket: "/nonexistent/cni.sock", config: config}).inPluginDir().run(t); failure != nil {
 				t.Errorf("DEL: %v", failure)
 			}
@@ -139,8 +139,7 @@ func TestDelegatedIPAMWithBothPodSubnets(t *testing.T) {
 	}
 }
 
-// What was leased for an ADD that fails is released; an address that is still in
-// use is not.
+// The leases of a failed ADD are released; an address in use is not.
 func TestDelegatedIPAMFollowsTheAgent(t *testing.T) {
 	config, leases := hostLocal(t, "10.77.0.0/24")
 	a := &agent{reply: &cni.CNIReply{Result: 1, Error: "no route"}}

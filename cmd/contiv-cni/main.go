@@ -12,7 +12,7 @@ import (
 	"github.com/contiv/contiv/version"
 )
 
-// Most calls of a runtime do not get here: the package shortcut has served them.
+// Package shortcut handles most calls of a runtime before main.
 func main() {
 	start := time.Now()
 	if len(os.Args) > 1 {
@@ -24,11 +24,11 @@ func main() {
 	skel.PluginMainFuncs(cni.New(start).Funcs(), cniversion.All, "contiv-cni "+version.Version)
 }
 
-// replay returns a file with what was taken from another, and with what is left in that.
+// replay returns a file with the bytes already read and the rest of the file.
 func replay(taken []byte, rest *os.File) *os.File {
 	r, w, err := os.Pipe()
 	if err != nil {
-		return rest // what is read then is no JSON, and reported
+		return rest // the remainder is no valid JSON, which is then reported
 	}
 	go func() {
 		defer w.Close()

@@ -24,10 +24,9 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// binary is the plugin, built once.
 var binary string
 
-// startFlag is how the linker makes the program begin with the shortcut.
+// startFlag makes the linker start the program at the shortcut.
 const startFlag = "-E contiv_cni_start"
 
 func TestMain(m *testing.M) {
@@ -56,7 +55,7 @@ type agent struct {
 	reply    *cni.CNIReply
 	status   *cni.StatusReply
 	garbage  *cni.GarbageReply
-	// collect is the last request to collect garbage.
+	// collect is the last request for garbage collection.
 	collect *cni.GarbageRequest
 	err     error
 }
@@ -86,7 +85,6 @@ func (a *agent) CollectGarbage(_ context.Context, r *cni.GarbageRequest) (*cni.G
 	return a.garbage, a.err
 }
 
-// listen starts the agent's server and returns its socket.
 func listen(t *testing.T, service cni.RemoteCNIServer) string {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "cni.sock")
@@ -108,16 +106,15 @@ func listen(t *testing.T, service cni.RemoteCNIServer) string {
 	return socket
 }
 
-// call is one execution of the plugin.
 type call struct {
 	command string
-	// config is completed by name, type and the socket.
+	// config lacks the name, the type and the socket; run adds them.
 	config map[string]any
 	env    []string
 	socket string
 }
 
-// run returns what the plugin printed and, if it failed, the CNI error.
+// run returns the plugin's output and, if it failed, the CNI error.
 func (c call) run(t *testing.T) (stdout string, failure *types.Error) {
 	t.Helper()
 	config := map[string]any{"cniVersion": "1.1.0", "name": "k8s-pod-network", "type": "contiv-cni",
@@ -169,8 +166,7 @@ const (
 	routes  = `[{"dst":"0.0.0.0/0","gw":"10.1.1.1"}]`
 )
 
-// The result has the form of the version that the configuration asks for; the
-// address keeps its host part.
+// The result has the version requested in the configuration. The address keeps its host part.
 func TestResultVersions(t *testing.T) {
 	socket := listen(t, &agent{reply: podReply()})
 	v04 := func(version string) string {
@@ -222,7 +218,7 @@ func TestRequestIdentifiesTheContainer(t *testing.T) {
 	}
 }
 
-// What plugins before this one did stays in the result.
+// Results of earlier plugins stay in the result.
 func TestChaining(t *testing.T) {
 	socket := listen(t, &agent{reply: podReply()})
 	prev := map[string]any{"cniVersion": "1.1.0",
@@ -242,7 +238,7 @@ func TestChaining(t *testing.T) {
 }
 
 func TestErrors(t *testing.T) {
-	dead := filepath.Join(t.TempDir(), "dead.sock") // a socket nobody listens on
+	dead := filepath.Join(t.TempDir(), "dead.sock") // a socket without listener
 	l, err := net.Listen("unix", dead)
 	if err != nil {
 		t.Fatal(err)
@@ -372,7 +368,7 @@ func TestLogAndTiming(t *testing.T) {
 	}
 }
 
-// The plugin, the server of the agent, and all handlers behind it.
+// Tests the plugin with the agent's server and all handlers behind it.
 func TestWithAgent(t *testing.T) {
 	n := plugintest.StartNode(t, plugintest.NodeOptions{})
 	socket := listen(t, n.Server)

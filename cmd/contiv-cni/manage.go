@@ -20,9 +20,9 @@ import (
 
 const usage = `contiv-cni is run by the container runtime. By hand:
 
-  contiv-cni install [flags]     put it on this node; stays until SIGTERM and puts back what
-                                 is removed or changed, unless --once
-  contiv-cni uninstall [flags]   take it from this node
+  contiv-cni install [flags]     install on this node and restore removed or changed files
+                                 until SIGTERM; with --once, exit when installed
+  contiv-cni uninstall [flags]   remove it from this node
   contiv-cni version
 
 -h after a command lists its flags.
@@ -56,7 +56,7 @@ func manage(args []string) int {
 	return 0
 }
 
-// installation is what install's flags say.
+// installation holds the flags of install.
 type installation struct {
 	install.Options
 	chain string
@@ -65,7 +65,7 @@ type installation struct {
 
 func (i *installation) flags() *flag.FlagSet {
 	flags := newFlags("install", &i.Options)
-	flags.BoolVar(&i.once, "once", false, "end when everything is in place")
+	flags.BoolVar(&i.once, "once", false, "exit when everything is installed")
 	flags.StringVar(&i.Conflist, "conflist", "", "file with the CNI configuration list to install (default: a list of contiv-cni and --chain)")
 	flags.StringVar(&i.Server, "socket", cni.DefaultServer, "socket of the agent, as seen from the node")
 	flags.StringVar(&i.LogFile, "log-file", cni.DefaultLogFile, "log of contiv-cni, as seen from the node")
@@ -87,7 +87,7 @@ func runInstall(ctx context.Context, args []string) error {
 	if i.once {
 		err = install.Install(ctx, o)
 	} else {
-		err = install.Keep(ctx, o) // as a container of a DaemonSet must; what is installed stays
+		err = install.Keep(ctx, o) // as containers of a DaemonSet must; the installed files stay
 	}
 	if ctx.Err() != nil {
 		if err != nil {
@@ -101,7 +101,7 @@ func runInstall(ctx context.Context, args []string) error {
 func runUninstall(args []string) error {
 	var o install.Options
 	flags := newFlags("uninstall", &o)
-	flags.BoolVar(&o.KeepProgram, "keep-program", false, "leave the program: the runtime needs it to remove pods that are still there")
+	flags.BoolVar(&o.KeepProgram, "keep-program", false, "leave the program: the runtime needs it to remove the remaining pods")
 	if err := parse(flags, args); err != nil {
 		return err
 	}

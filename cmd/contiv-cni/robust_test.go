@@ -19,8 +19,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// What contiv-cni links decides how long it takes to start, which every pod
-// waits for.
+// The linked packages determine how long contiv-cni takes to start, and every pod waits for it.
 func TestItLinksNoNetworkStack(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", ".").Output()
 	if err != nil {
@@ -66,8 +65,8 @@ func brokenAgent(t *testing.T, serve func(net.Conn)) string {
 	return l.Addr().String()
 }
 
-// An agent that is killed in the middle of a call, or says something strange, is one to
-// try again: in particular, DEL must not succeed, as nobody knows what was done.
+// If an agent dies during a call or sends garbage, the error asks for a retry. DEL must not succeed
+// then, because its outcome is unknown.
 func TestBrokenAgents(t *testing.T) {
 	readCall := func(conn net.Conn) {
 		var head [8]byte // of either protocol
@@ -124,7 +123,7 @@ func TestBrokenAgents(t *testing.T) {
 	}
 }
 
-// With an agent from before the protocol, calls are to be tried again, when it has been updated.
+// An agent without this protocol causes an error that asks for a retry after its update.
 func TestOlderAgent(t *testing.T) {
 	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "cni.sock"))
 	if err != nil {
@@ -162,10 +161,10 @@ func TestLargeConfigurations(t *testing.T) {
 	}
 }
 
-// What runtimes and agents say without end is in neither the log, nor the file of
-// timings, nor what the runtime is told.
+// Oversized input from runtimes and agents reaches neither the log, nor the file of timings, nor
+// the runtime.
 func TestWhatIsLoggedIsBounded(t *testing.T) {
-	huge := strings.Repeat("x", 100_000) // one variable of the environment has 128 KiB at most
+	huge := strings.Repeat("x", 100_000) // one environment variable holds 128 KiB at most
 	dir := t.TempDir()
 	log, timing := filepath.Join(dir, "cni.log"), filepath.Join(dir, "timing")
 	a := &agent{reply: &cni.CNIReply{Result: 1, Error: strings.Repeat("\x1b[2J", 1<<18)}}

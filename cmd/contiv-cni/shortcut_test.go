@@ -18,7 +18,7 @@ import (
 	"github.com/contiv/contiv/api/contiv/cniwire"
 )
 
-// What the shortcut saves is the start of the Go runtime, which reports the packages that it initialises.
+// The shortcut saves the start of the Go runtime, which reports the packages that it initialises.
 func TestTheShortcutComesFirst(t *testing.T) {
 	socket := listen(t, &agent{reply: podReply()})
 	initialised := func(command string) string {
@@ -40,8 +40,9 @@ func TestTheShortcutComesFirst(t *testing.T) {
 	}
 }
 
-// Before the Go runtime has started, whatever needs it ends the process: memory from the heap, stacks that grow, panics.
-// Those for indices out of range are in the code, but not reached, as are those for a collection of garbage.
+// Before the Go runtime starts, everything that needs it ends the process: heap memory, growing
+// stacks, panics. The code contains panics for index errors and calls of the garbage collector, but
+// never reaches them.
 func TestTheShortcutNeedsNoRuntime(t *testing.T) {
 	const shortcut = "github.com/contiv/contiv/cni/shortcut."
 	allowed := regexp.MustCompile(`^(` + regexp.QuoteMeta(shortcut) + `.*|syscall\.RawSyscall6?|internal/runtime/syscall/linux\.Syscall6|_rt0_(amd64|arm64)_linux|` +
@@ -74,7 +75,8 @@ func TestTheShortcutNeedsNoRuntime(t *testing.T) {
 	}
 }
 
-// calls returns a socket, and the magic words of the calls that are made there. Each is answered with the text.
+// calls returns a socket, and the magic words of the calls received on it. It answers each with the
+// text.
 func calls(t *testing.T, answer string) (socket string, took func() []string) {
 	var mu sync.Mutex
 	var words []string
@@ -132,9 +134,9 @@ func TestTheLongWayIsTakenIfTheShortcutLeadsNowhere(t *testing.T) {
 	}
 }
 
-// Both ways have the same result, whatever the agent says.
+// The shortcut and the full program give the same result for every answer of the agent.
 func TestBothWaysEndAlike(t *testing.T) {
-	long := `"x":"` + strings.Repeat("x", 1<<20) + `",` // too much for the shortcut
+	long := `"x":"` + strings.Repeat("x", 1<<20) + `",` // too large for the shortcut
 	for name, a := range map[string]*agent{"success": {reply: podReply()}, "failure": {err: fmt.Errorf("no")}} {
 		socket := listen(t, a)
 		for _, command := range []string{"ADD", "DEL", "CHECK"} {
@@ -161,7 +163,8 @@ func TestBothWaysEndAlike(t *testing.T) {
 	}
 }
 
-// The configuration is read without a reader of JSON: whom it misleads, the agent tells.
+// The shortcut finds the socket without a JSON parser. If the configuration misleads it, the agent
+// reports the error.
 func TestTheSocketIsThatOfTheConfiguration(t *testing.T) {
 	a, other := &agent{reply: podReply()}, &agent{reply: podReply()}
 	right, wrong := listen(t, a), listen(t, other)
