@@ -15,15 +15,14 @@ import (
 	"github.com/contiv/contiv/store/etcd"
 )
 
-// data is the datastore.
 type data struct {
-	// name is where it is, for people.
+	// name is the location, for messages.
 	name string
-	// newSource returns a source that reads Calico's data; each can be run once.
+	// newSource returns a source of Calico's data. Each source can run once.
 	newSource func() agent.Source
-	// publisher tells other nodes the addresses of this one.
+	// publisher publishes this node's addresses to other nodes.
 	publisher *publish.Publisher
-	etcd      *etcd.Store // nil: there is none
+	etcd      *etcd.Store // nil without etcd
 	close     func()
 }
 
@@ -58,7 +57,7 @@ func (o *options) openDatastore(counters *follow.Counters, log *slog.Logger) (*d
 	}, nil
 }
 
-// follow returns a source that reads Calico's data in etcd.
+// follow returns a source of Calico's data in etcd.
 func (o *options) follow(db *etcd.Store, counters *follow.Counters, log *slog.Logger) *follow.Follower {
 	return follow.New(follow.Options{
 		Store: db, Prefixes: o.tree.Prefixes(), Plausible: hasBlocks, Hold: 2 * o.ttl, Counters: counters, Log: log,
@@ -66,10 +65,10 @@ func (o *options) follow(db *etcd.Store, counters *follow.Counters, log *slog.Lo
 	})
 }
 
-// hasBlocks reports whether there is anything of Calico.
+// hasBlocks reports whether the state contains Calico data.
 func hasBlocks(s *datastore.State) bool { return len(s.Blocks)+len(s.Affinities) > 0 }
 
-// followCentre returns a source that reads what the centre writes for this node.
+// followCentre returns a source of the routes that the centre writes for this node.
 func (o *options) followCentre(db *etcd.Store, counters *follow.Counters, log *slog.Logger) *follow.Follower {
 	return follow.New(follow.Options{
 		Store: db, Prefixes: central.Prefixes(o.hostname), Hold: 2 * o.ttl, Counters: counters, Log: log,

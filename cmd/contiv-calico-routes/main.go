@@ -30,7 +30,7 @@ func command() *cobra.Command {
 		Long: `Runs on each node of a Calico cluster. Reads from Calico's datastore which node has which
 block of addresses, and programs routes to the blocks of other nodes.
 
-  TREE      where Calico keeps its blocks: calico/ipam/v2/assignment/ipv4/block, or
+  TREE      Calico's blocks in etcd: calico/ipam/v2/assignment/ipv4/block, or
             calico/ipam/v2/assignment for IPv4 and IPv6
   UPLINK    interface that leads to other nodes: its index or its name
   ADDRESS   address of the uplink, published to other nodes

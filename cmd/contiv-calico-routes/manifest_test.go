@@ -24,7 +24,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// manifest reads the manifest strictly.
+// manifest decodes the manifest strictly.
 func manifest(t *testing.T) (config corev1.ConfigMap, role rbacv1.ClusterRole, set appsv1.DaemonSet) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(manifests.Dir(), "calico", "contiv-calico-routes.yaml"))
@@ -51,7 +51,7 @@ func manifest(t *testing.T) (config corev1.ConfigMap, role rbacv1.ClusterRole, s
 	}
 }
 
-// The manifest runs this program with flags that there are, on the host's network.
+// The manifest runs this program with existing flags, on the host's network.
 func TestManifest(t *testing.T) {
 	config, role, set := manifest(t)
 	pod := set.Spec.Template.Spec
@@ -73,7 +73,7 @@ func TestManifest(t *testing.T) {
 		}
 	}
 	flags = strings.ReplaceAll(strings.ReplaceAll(flags, path.Clean(mounted), dir), "$NODE_NAME", "w1")
-	// Every option of the file that is commented out is one that there is, too.
+	// Options in comments of the file exist too.
 	for _, name := range regexp.MustCompile(`(?m)^# ([a-z-]+): https`).FindAllStringSubmatch(config.Data["contiv-calico-routes.conf"], -1) {
 		f := pflag.NewFlagSet("", pflag.ContinueOnError)
 		new(options).register(f)

@@ -22,7 +22,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// options: flag over argument over environment over file over default.
+// options in order of precedence: flag, argument, environment, file, default.
 type options struct {
 	configFile   string
 	hostname     string
@@ -73,42 +73,42 @@ func (o *options) register(f *pflag.FlagSet) {
 	f.StringVar(&o.configFile, "config", "", "YAML file with flags: their names without dashes in front, and their values")
 	f.StringVar(&o.hostname, "hostname", hostname, "name of this node in Calico's data")
 	f.StringVar(&o.treeText, "tree", datastore.DefaultTree, "where Calico keeps its blocks in etcd")
-	f.StringVar(&o.uplink, "uplink", "", "interface that leads to other nodes: its name, or its index of \"ip link\"; with --vswitch vpp and --uplink-type DPDK, that of \"vppctl show interface\"")
-	f.StringVar(&o.uplinkType, "uplink-type", "DPDK", "how the vswitch has the uplink: DPDK (its own NIC; with the kernel: any device) or AF_PACKET (VPP on a device of the host)")
-	f.StringSliceVar(&o.addressTexts, "address", nil, "address of the uplink with its prefix length, such as 192.168.1.10/24; one of each family (default: those that the uplink has)")
-	f.BoolVar(&o.configure, "configure-uplink", true, "give the uplink its addresses and enable it; otherwise it must have them")
-	f.DurationVar(&o.ttl, "ttl", 30*time.Second, "how long other nodes believe in one that vanished; whole seconds, at least 5")
+	f.StringVar(&o.uplink, "uplink", "", "interface to the other nodes: its name, or its index in \"ip link\"; with --vswitch vpp and --uplink-type DPDK, its index in \"vppctl show interface\"")
+	f.StringVar(&o.uplinkType, "uplink-type", "DPDK", "how the vswitch uses the uplink: DPDK (its own NIC; with the kernel: any device) or AF_PACKET (VPP on a device of the host)")
+	f.StringSliceVar(&o.addressTexts, "address", nil, "address of the uplink with its prefix length, such as 192.168.1.10/24; one of each family (default: the uplink's addresses)")
+	f.BoolVar(&o.configure, "configure-uplink", true, "set the addresses of --address on the uplink and enable it; otherwise the uplink must have them")
+	f.DurationVar(&o.ttl, "ttl", 30*time.Second, "how long other nodes keep routes to a vanished node; whole seconds, at least 5")
 	f.StringVar(&o.datastore, "datastore", etcdDatastore, "where Calico keeps its data: etcd or kubernetes")
-	f.StringVar(&o.kubeconfig, "kubeconfig", "", "for --datastore kubernetes: file that says how to reach the API server (default: the service account of the pod)")
-	f.StringVar(&o.apiServer, "api-server", "", "for --datastore kubernetes: address of the API server, if services do not work without the routes")
-	f.StringVar(&o.etcdConfig, "etcd-config", "", "how to reach etcd, YAML: timeouts and what the following flags say, which take precedence")
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "for --datastore kubernetes: kubeconfig file (default: the pod's service account)")
+	f.StringVar(&o.apiServer, "api-server", "", "for --datastore kubernetes: address of the API server, if services need the routes to work")
+	f.StringVar(&o.etcdConfig, "etcd-config", "", "etcd client configuration, YAML: timeouts and the options of the following flags, which take precedence")
 	f.StringSliceVar(&o.etcdEndpoints, "etcd-endpoints", nil, "URLs of etcd (default http://localhost:4000)")
 	f.StringVar(&o.etcdCA, "etcd-ca-file", "", "certificate authority of etcd's server certificate")
 	f.StringVar(&o.etcdCert, "etcd-cert-file", "", "client certificate for etcd")
 	f.StringVar(&o.etcdKey, "etcd-key-file", "", "key of the client certificate")
-	f.StringVar(&o.etcdUser, "etcd-user", "", "user of etcd, if it wants one")
-	f.StringVar(&o.etcdPassword, "etcd-password", "", "its password: better in the environment or in --etcd-config than here, where all users of this machine see it")
-	f.StringVar(&o.vswitch, "vswitch", kernelVSwitch, "what forwards the packets: kernel or vpp")
+	f.StringVar(&o.etcdUser, "etcd-user", "", "user of etcd (default: none)")
+	f.StringVar(&o.etcdPassword, "etcd-password", "", "password of etcd's user; prefer the environment or --etcd-config, because all users of this machine can see flags")
+	f.StringVar(&o.vswitch, "vswitch", kernelVSwitch, "data plane: kernel or vpp")
 	f.StringVar(&o.vppSocket, "vpp-socket", vpp.DefaultSocket, "socket of VPP's binary API, for --vswitch vpp")
 	f.StringVar(&o.agent, "agent", "", "gRPC address of a running contiv-agent that programs the routes, unix:///PATH or HOST:PORT, instead of --vswitch")
-	f.StringVar(&o.agentTLS.ca, "agent-ca-file", "", "certificate authority of the agent's certificate: speak TLS with --agent")
+	f.StringVar(&o.agentTLS.ca, "agent-ca-file", "", "certificate authority of the agent's certificate; enables TLS to --agent")
 	f.StringVar(&o.agentTLS.cert, "agent-cert-file", "", "client certificate for --agent")
 	f.StringVar(&o.agentTLS.key, "agent-key-file", "", "key of the client certificate")
 	f.BoolVar(&o.central, "central", false, "take this node's routes from the centre; without one, calculate them here")
 	f.BoolVar(&o.centre, "centre", false, "be the centre: calculate the routes of all nodes and write them to etcd; of several instances, one that they elect does. It needs no uplink, and programs nothing")
 	f.BoolVar(&o.once, "once", false, "print the routes that this node should have, change nothing, and exit")
 	f.DurationVar(&o.onceTimeout, "once-timeout", 30*time.Second, "how long --once waits for the datastore")
-	f.BoolVar(&o.dryRun, "dry-run", false, "print what would be changed, and go on; neither the vswitch nor etcd is changed")
+	f.BoolVar(&o.dryRun, "dry-run", false, "print changes instead of making them in the vswitch or etcd, and continue")
 	f.StringVar(&o.runDir, "run-dir", "/var/run/contiv", "folder of the socket agent.sock for contivctl; a contiv-agent with --vswitch kernel or vpp of the same node must not run")
-	f.StringSliceVar(&o.http, "http", []string{"127.0.0.1:9999"}, "further addresses of the REST API; empty: none")
+	f.StringSliceVar(&o.http, "http", []string{"127.0.0.1:9999"}, "additional addresses of the REST API; empty: none")
 	o.listener.Flags(f)
 	f.TextVar(&o.logLevel, "log-level", slog.LevelInfo, "DEBUG, INFO, WARN or ERROR")
 }
 
 const environment = "CONTIV_CALICO_ROUTES_"
 
-// complete takes from the arguments, the environment and the file what no flag says, and checks
-// everything.
+// complete fills in the options that have no flag from the arguments, the environment and the file,
+// and checks all.
 func (o *options) complete(f *pflag.FlagSet, args []string) error {
 	if err := positional(f, args); err != nil {
 		return err
@@ -124,7 +124,6 @@ func (o *options) complete(f *pflag.FlagSet, args []string) error {
 	return o.check()
 }
 
-// set sets a flag that was not given.
 func set(f *pflag.FlagSet, name, value string) error {
 	if flag := f.Lookup(name); flag != nil && flag.Changed {
 		return nil
@@ -137,10 +136,10 @@ func positional(f *pflag.FlagSet, args []string) error {
 		return nil
 	}
 	if len(args) < 4 {
-		return fmt.Errorf("there are %d arguments: give TREE, UPLINK, ADDRESS and LENGTH, or flags instead", len(args))
+		return fmt.Errorf("%d arguments: give TREE, UPLINK, ADDRESS and LENGTH, or flags instead", len(args))
 	}
 	if _, err := strconv.ParseUint(args[3], 10, 8); err != nil {
-		return fmt.Errorf("the prefix length %q is no number: give the 24 of 192.168.1.10/24", args[3])
+		return fmt.Errorf("prefix length %q is not a number: give the 24 of 192.168.1.10/24", args[3])
 	}
 	values := map[string]string{"tree": args[0], "uplink": args[1], "address": args[2] + "/" + args[3]}
 	endpoint := []string{"http", "localhost", "4000"}
@@ -194,7 +193,7 @@ func fromFile(f *pflag.FlagSet, path string) error {
 			text = strings.Join(words, ",")
 		}
 		if f.Lookup(name) == nil || name == "config" {
-			errs = append(errs, fmt.Errorf("--config %s: %s is no flag: see --help", path, name))
+			errs = append(errs, fmt.Errorf("--config %s: unknown flag %s: see --help", path, name))
 		} else if err := set(f, name, text); err != nil {
 			errs = append(errs, fmt.Errorf("--config %s: %s: %w", path, name, err))
 		}
@@ -218,7 +217,7 @@ func (o *options) check() (err error) {
 			return fmt.Errorf("--address %s: %w", text, err)
 		}
 		if slices.ContainsFunc(o.addresses, func(other netip.Prefix) bool { return other.Addr().Is4() == p.Addr().Is4() }) {
-			return fmt.Errorf("--address %s: there is another one of its family; give one of each", text)
+			return fmt.Errorf("--address %s: second address of its family; give one of each", text)
 		}
 		o.addresses = append(o.addresses, p)
 	}
@@ -245,7 +244,7 @@ func (o *options) check() (err error) {
 	return nil
 }
 
-// useUplinkAddresses takes the addresses that the uplink has, the first one of each family.
+// useUplinkAddresses uses the uplink's first address of each family.
 func (o *options) useUplinkAddresses() error {
 	const instead = "give --address, or the arguments TREE UPLINK ADDRESS LENGTH"
 	if o.uplinkIsVPPs() {
@@ -277,19 +276,19 @@ func (o *options) useUplinkAddresses() error {
 	return nil
 }
 
-// uplinkIsVPPs reports whether the uplink is a network card that the host does not have.
+// uplinkIsVPPs reports whether the uplink is a network card that VPP drives itself.
 func (o *options) uplinkIsVPPs() bool {
 	return o.vswitch == vppVSwitch && o.interfaceType() == vpp_interfaces.Interface_DPDK && o.agent == ""
 }
 
-// uplinkName is the name of the uplink, which may have been given as its index. That of a card of
-// VPP's own is asked of VPP, which is awaited until ctx ends.
+// uplinkName returns the name of the uplink, which may be given by index. It asks VPP for the name
+// of VPP's own card, and waits for VPP until ctx ends.
 func (o *options) uplinkName(ctx context.Context, log *slog.Logger) (string, error) {
 	index, err := strconv.ParseUint(o.uplink, 10, 32)
 	if err != nil || !o.uplinkIsVPPs() {
 		return o.hostUplink()
 	}
-	log.Info("VPP is asked for the name of the uplink", "index", index, "socket", o.vppSocket)
+	log.Info("Waiting for VPP to return the name of the uplink", "index", index, "socket", o.vppSocket)
 	v, err := vpp.New(ctx, vpp.Options{Socket: o.vppSocket, Logger: log})
 	if err != nil {
 		return "", err
@@ -302,7 +301,7 @@ func (o *options) uplinkName(ctx context.Context, log *slog.Logger) (string, err
 	return name, nil
 }
 
-// hostUplink is the name of an uplink that the host has, or an agent knows.
+// hostUplink returns the name of an uplink known to the host or to an agent.
 func (o *options) hostUplink() (string, error) {
 	index, err := strconv.Atoi(o.uplink)
 	if err != nil {
@@ -322,7 +321,7 @@ func (o *options) interfaceType() vpp_interfaces.Interface_Type {
 	return vpp_interfaces.Interface_Type(vpp_interfaces.Interface_Type_value[o.uplinkType])
 }
 
-// loadEtcdConfig says how to reach etcd.
+// loadEtcdConfig reads the etcd client configuration.
 func (o *options) loadEtcdConfig() (etcd.Config, error) {
 	given := etcd.Config{Endpoints: o.etcdEndpoints, CAFile: o.etcdCA, CertFile: o.etcdCert, KeyFile: o.etcdKey, Username: o.etcdUser, Password: o.etcdPassword}
 	c, err := etcd.LoadConfig(o.etcdConfig, given, "http://localhost:4000")

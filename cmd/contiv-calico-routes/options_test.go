@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// parse completes options from a command line.
 func parse(arguments ...string) (*options, error) {
 	var o options
 	f := pflag.NewFlagSet("", pflag.ContinueOnError)
@@ -25,7 +24,7 @@ func parse(arguments ...string) (*options, error) {
 	return &o, err
 }
 
-// The documented command line, and what it stands for.
+// The documented command line and the options it sets.
 func TestArguments(t *testing.T) {
 	documented := []string{"calico/ipam/v2/assignment/ipv4/block", "1", "192.168.1.10", "24"}
 	for name, c := range map[string]struct {
@@ -76,7 +75,7 @@ func TestFileAndEnvironment(t *testing.T) {
 	}
 }
 
-// What is wrong is told with what to change.
+// Each error names the remedy.
 func TestMistakes(t *testing.T) {
 	for arguments, want := range map[string]string{
 		"":                                             "no uplink: give --uplink",
@@ -111,7 +110,7 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// The index of the uplink, as documented: that of the host's interface, or with VPP, of VPP's.
+// The documented index of the uplink is the host's, or VPP's with --vswitch vpp.
 func TestUplinkByIndex(t *testing.T) {
 	server := vpptest.New(t)
 	server.AddNIC("GigabitEthernet0/8/0")
@@ -124,7 +123,7 @@ func TestUplinkByIndex(t *testing.T) {
 		{documented, "lo"},
 		{onVPP, "GigabitEthernet0/8/0"},
 		{append(onVPP, "--uplink-type", "AF_PACKET"), "lo"},
-		{append(onVPP, "--uplink", "7"), "--uplink 7: no network card of VPP has the index 7; those that it drives by DPDK: 1 (GigabitEthernet0/8/0)"},
+		{append(onVPP, "--uplink", "7"), "--uplink 7: no network card of VPP has the index 7; its DPDK network cards: 1 (GigabitEthernet0/8/0)"},
 		{append(onVPP, "--uplink", "GigabitEthernet0/8/0"), "GigabitEthernet0/8/0"},
 	} {
 		o, err := parse(c.arguments...)

@@ -29,7 +29,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// run is the wiring.
+// run connects the parts.
 //
 //	etcd, or ──> Source ──> calculation ──> Programmer ──> scheduler and vswitch, or an agent
 //	API server     (or the centre's routes)
@@ -38,7 +38,7 @@ import (
 func (o *options) run(ctx context.Context, out io.Writer) error {
 	log := loglevel.New(os.Stderr, o.logLevel).With("node", o.hostname)
 	slog.SetDefault(log)
-	klog.SetSlogLogger(log) // what client-go logs
+	klog.SetSlogLogger(log) // log messages of client-go
 	counters, registry := &follow.Counters{}, prometheus.NewRegistry()
 	d, err := o.openDatastore(counters, log)
 	if err != nil {
@@ -102,7 +102,7 @@ func (o *options) runCentre(ctx context.Context, d *data, registry *prometheus.R
 		return err
 	}
 	centre := &central.Centre{Elector: elector, NewSource: d.newSource, Log: log}
-	registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "contiv_calico_centre_writes_total", Help: "Keys that this instance changed as the centre."},
+	registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "contiv_calico_centre_writes_total", Help: "Keys changed by this instance as the centre."},
 		func() float64 { return float64(centre.Writes.Load()) }))
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /liveness", func(w http.ResponseWriter, _ *http.Request) { rest.JSON(w, Health{Version: version.Version}) })
@@ -135,7 +135,6 @@ func (o *options) printOnce(ctx context.Context, out io.Writer, source agent.Sou
 	return nil
 }
 
-// print prints routes for people.
 func print(out io.Writer, c routes.Calculation) {
 	for _, dst := range slices.SortedFunc(maps.Keys(c.Table), netip.Prefix.Compare) {
 		fmt.Fprintln(out, dst, c.Table[dst])
@@ -151,7 +150,7 @@ func print(out io.Writer, c routes.Calculation) {
 // URL of the routes in the REST API.
 const routesURL = "/calico/v1/routes"
 
-// RouteList is the answer to GET /calico/v1/routes.
+// RouteList is the response to GET /calico/v1/routes.
 type RouteList struct {
 	Routes   []RouteEntry              `json:"routes"`
 	Waiting  map[string][]netip.Prefix `json:"waiting,omitempty"`
@@ -159,14 +158,14 @@ type RouteList struct {
 	Error    string                    `json:"error,omitempty"`
 }
 
-// RouteEntry is a route; Via is empty for those that drop packets.
+// RouteEntry is a route. Via is empty for routes that drop packets.
 type RouteEntry struct {
 	Destination netip.Prefix `json:"destination"`
 	Via         string       `json:"via,omitempty"`
 	Host        string       `json:"host"`
 }
 
-// Health is the answer to /liveness and /readiness, as contiv-agent gives it.
+// Health is the response to /liveness and /readiness, with the fields of contiv-agent's.
 type Health struct {
 	Version  string
 	Error    string   `json:",omitempty"`
@@ -199,7 +198,7 @@ func handle(mux *http.ServeMux, worker *agent.Agent, ready func() error, warning
 	})
 }
 
-// registerMetrics tells Prometheus what is asked of etcd, and what comes of it.
+// registerMetrics registers the metrics of etcd requests and of route updates.
 func registerMetrics(r prometheus.Registerer, worker *agent.Agent, c *follow.Counters) {
 	counter := func(name, help string, value func() int64) {
 		r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "contiv_calico_" + name, Help: help}, func() float64 { return float64(value()) }))
@@ -207,8 +206,8 @@ func registerMetrics(r prometheus.Registerer, worker *agent.Agent, c *follow.Cou
 	counter("etcd_lists_total", "Prefixes read from etcd as a whole.", c.Lists.Load)
 	counter("etcd_keys_total", "Keys read from etcd that way.", c.Keys.Load)
 	counter("etcd_watches_total", "Watches opened in etcd.", c.Watches.Load)
-	counter("etcd_events_total", "Changes that etcd told of.", c.Events.Load)
-	counter("etcd_bytes_total", "Bytes of the keys and values that were read, or told of.", c.Bytes.Load)
+	counter("etcd_events_total", "Changes received from etcd watches.", c.Events.Load)
+	counter("etcd_bytes_total", "Bytes of keys and values received from etcd.", c.Bytes.Load)
 	counter("updates_total", "Calculations of all routes.", c.Updates.Load)
 	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "contiv_calico_routes", Help: "Routes that this node should have."},
 		func() float64 { return float64(len(worker.Status().Table)) }))

@@ -29,20 +29,19 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// clientName is the name of this program among the clients of an agent.
+// clientName is this program's name as a client of an agent.
 const clientName = "calico-routes"
 
-// target is what has the routes, in the end.
+// target is the vswitch or agent that receives the routes.
 type target struct {
 	program.Target
-	// close is nil if there is nothing to close.
 	close func()
-	// run starts what belongs to the target; handle adds what it can tell.
+	// run starts the target's goroutines. handle adds HTTP handlers.
 	run    func(ctx context.Context, group *errgroup.Group)
 	handle func(*http.ServeMux)
-	// err is why the target cannot forward as it should.
+	// err returns why the target cannot forward.
 	err func() error
-	// warnings are about single values: routes that are not in place.
+	// warnings returns one warning per route that is not in place.
 	warnings func(context.Context) []string
 }
 
@@ -74,7 +73,7 @@ func (o *options) dialAgent(t *target, log *slog.Logger) error {
 	return nil
 }
 
-// embed makes this process what an agent is: it has the scheduler, and drives the vswitch.
+// embed runs a scheduler and drives the vswitch in this process, like an agent.
 func (o *options) embed(t *target, metrics prometheus.Registerer, log *slog.Logger) error {
 	var vs vswitch.VSwitch
 	var err error
@@ -112,7 +111,7 @@ func (o *options) embed(t *target, metrics prometheus.Registerer, log *slog.Logg
 			return err
 		}
 		if reason := s.Restoring(); reason != "" {
-			return fmt.Errorf("the vswitch is being configured anew: %s", reason)
+			return fmt.Errorf("the vswitch is being resynchronised: %s", reason)
 		}
 		return nil
 	}
@@ -128,20 +127,20 @@ func (o *options) embed(t *target, metrics prometheus.Registerer, log *slog.Logg
 	return nil
 }
 
-// waiting is a target that is a process of its own, which may not be there yet.
+// waiting is a target in another process, which may not have started yet.
 type waiting struct {
 	ready func(context.Context) error
 	program.Scheduler
 }
 
-// readyTimeout is how long the start of a vswitch is awaited before that is said.
+// readyTimeout is how long to wait for the vswitch before logging that it is missing.
 const readyTimeout = 10 * time.Second
 
 func (w waiting) await(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	if err := w.ready(ctx); err != nil {
-		return fmt.Errorf("the vswitch is awaited: %w", err)
+		return fmt.Errorf("waiting for the vswitch: %w", err)
 	}
 	return nil
 }
@@ -153,7 +152,7 @@ func notCanceled(err error) error {
 	return err
 }
 
-// agentTLS are the files of the connection to an agent; without any, there is no TLS.
+// agentTLS names the files for TLS to an agent; empty names disable TLS.
 type agentTLS struct{ ca, cert, key string }
 
 func (a agentTLS) config() (*tls.Config, error) {

@@ -13,7 +13,7 @@ import (
 	"github.com/contiv/contiv/pki"
 )
 
-// An agent that asks for certificates gets that of the files, and is believed by theirs.
+// Connects with a client certificate to an agent that requires one.
 func TestAgentOverTLS(t *testing.T) {
 	dir, now := t.TempDir(), time.Now()
 	file := func(name string, data []byte) string {
@@ -50,7 +50,7 @@ func TestAgentOverTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config.ServerName = "127.0.0.1" // what the address says
+	config.ServerName = "127.0.0.1" // the host in the address
 	served := make(chan error, 1)
 	go func() { served <- agent.HandshakeContext(t.Context()) }()
 	if err := tls.Client(b, config).HandshakeContext(t.Context()); err != nil {
