@@ -14,35 +14,34 @@ import (
 )
 
 const (
-	// firstDelay and lastDelay bound how long after its end a child is started again;
-	// the time doubles with each end that follows a life shorter than stableLife.
+	// firstDelay and lastDelay bound the delay before a child is restarted. The delay doubles with
+	// each end after less than stableLife.
 	firstDelay, lastDelay = 100 * time.Millisecond, 30 * time.Second
 	stableLife            = 10 * time.Second
 )
 
-// child is a program that is to run for ever.
+// child is a program that is restarted whenever it ends.
 type child struct {
-	name        string // for people
+	name        string // for messages
 	command     []string
-	environment []string // beside ours
+	environment []string // added to ours
 	dir         string   // "": ours
 	grace       time.Duration
 	out         *lineLog
 	log         *slog.Logger
 	all         *processes
-	restart     chan struct{} // it is to end, and to be started again
+	restart     chan struct{} // asks for a restart
 	prepare     func()        // before each start; may be nil
-	life        atomic.Int64  // changes when it starts, and when it ends
+	life        atomic.Int64  // changes at each start and end
 }
 
-// start runs the child, again and again. stop ends it, and returns an error if that
-// took force.
+// start runs and restarts the child. stop ends it and returns an error if it had to be killed.
 func (c *child) start(ctx context.Context) (stop func() error) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() {
-		// The kernel ends the child with the thread that started it, should this process
-		// be killed: the thread must not end before.
+		// The kernel kills the child when the thread that started it ends, so the thread must live
+		// as long as this process.
 		runtime.LockOSThread()
 		ended <- c.run(ctx)
 	}()
@@ -70,18 +69,18 @@ func (c *child) run(ctx context.Context) error {
 		if time.Since(begun) >= stableLife {
 			delay = firstDelay
 		}
-		c.log.Error("Process ended, starting it again", "process", c.name, "error", err, "lived", time.Since(begun).Round(time.Millisecond), "in", delay)
+		c.log.Error("Process ended, restarting it", "process", c.name, "error", err, "lived", time.Since(begun).Round(time.Millisecond), "in", delay)
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-c.restart: // at once, then
+		case <-c.restart: // restart without delay
 		case <-time.After(delay):
 		}
 		delay = min(2*delay, lastDelay)
 	}
 }
 
-// askForRestart makes the child end and start again, unless it is about to.
+// askForRestart ends the child and starts it again, unless that is already pending.
 func (c *child) askForRestart() {
 	select {
 	case c.restart <- struct{}{}:
@@ -89,7 +88,7 @@ func (c *child) askForRestart() {
 	}
 }
 
-// ending is why a process ended.
+// ending is the reason for a process's end.
 type ending int
 
 const (
@@ -97,7 +96,7 @@ const (
 	asked
 )
 
-// once runs the child until it ends or is to end.
+// once runs the child until it ends or is asked to.
 func (c *child) once(ctx context.Context) (ending, error) {
 	if c.prepare != nil {
 		c.prepare()
@@ -107,9 +106,9 @@ func (c *child) once(ctx context.Context) (ending, error) {
 	cmd := exec.Command(c.command[0], c.command[1:]...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = c.dir, lines, lines
 	cmd.Env = append(os.Environ(), c.environment...)
-	// In a group of its own, so that a terminal's ^C does not end VPP before the agent.
+	// A separate process group, so that ^C in a terminal does not end VPP before the agent.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM, Setpgid: true}
-	cmd.WaitDelay = time.Second // for output that its own children keep open
+	cmd.WaitDelay = time.Second // for output that grandchildren keep open
 	if err := c.all.start(cmd); err != nil {
 		return byItself, err
 	}
@@ -134,7 +133,7 @@ func (c *child) once(ctx context.Context) (ending, error) {
 	return asked, c.end(cmd, exited)
 }
 
-// end ends the process in order, or by force.
+// end terminates the process, by force if it does not exit.
 func (c *child) end(cmd *exec.Cmd, exited <-chan error) error {
 	cmd.Process.Signal(syscall.SIGTERM)
 	timer := time.NewTimer(c.grace)

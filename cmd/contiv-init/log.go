@@ -6,10 +6,10 @@ import (
 	"sync"
 )
 
-// maxLine is how much of a line is kept together.
+// maxLine is the longest line that is written in one piece.
 const maxLine = 64 << 10
 
-// lineLog is a log of several writers, whose lines are not mixed up.
+// lineLog is a log of several writers that keeps their lines apart.
 type lineLog struct {
 	mu  sync.Mutex
 	out io.Writer
@@ -17,10 +17,10 @@ type lineLog struct {
 
 func newLog(out io.Writer) *lineLog { return &lineLog{out: out} }
 
-// lines returns a writer that puts the name before each of its lines.
+// lines returns a writer that prefixes each line with the name.
 func (l *lineLog) lines(name string) *lineWriter { return &lineWriter{log: l, prefix: name + ": "} }
 
-// lineWriter collects a line until it is complete. Close writes what is left.
+// lineWriter collects a line until it is complete. Close writes the rest.
 type lineWriter struct {
 	log    *lineLog
 	prefix string
@@ -51,7 +51,7 @@ func (w *lineWriter) Write(p []byte) (int, error) {
 func (w *lineWriter) write(line []byte) {
 	w.log.mu.Lock()
 	defer w.log.mu.Unlock()
-	// In one piece; what cannot be written is lost: the children must not wait.
+	// One write per line. Write errors are ignored, because the children must not block.
 	_, _ = w.log.out.Write(append(append([]byte(w.prefix), bytes.TrimRight(line, "\r")...), '\n'))
 }
 

@@ -1,12 +1,12 @@
-// Command contiv-init runs VPP and the agent of a node as one unit: the main process of
-// a container, or a service of the machine.
+// Command contiv-init runs VPP and the agent of a node as one unit: the main process of a
+// container, or a service of the machine.
 //
 //	contiv-init ──writes──> startup.conf
-//	     ├──starts, again and again──> vpp            ─┐ log lines, with the name of
-//	     └──starts, again and again──> contiv-agent   ─┘ who said them
+//	     ├──starts and restarts──> vpp            ─┐ log lines, prefixed with
+//	     └──starts and restarts──> contiv-agent   ─┘ the program's name
 //
-// Each of the two may end and come back without the other one: VPP forwards without the
-// agent, and the agent finds VPP again. See docs/adr/005 for why.
+// Each can restart without the other: VPP forwards without the agent, and a restarted agent
+// reconnects to VPP. docs/adr/005 gives the reasons.
 package main
 
 import (
@@ -21,10 +21,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Exit codes, beside 0 after an orderly end.
+// Exit codes other than 0, which is an orderly end.
 const (
-	exitFailed = 1 // it could not start, or something had to be killed
-	exitUsage  = 2 // an option or a file is wrong; nothing was started
+	exitFailed = 1 // a start failed, or a process had to be killed
+	exitUsage  = 2 // an option or a file is invalid; nothing was started
 )
 
 func main() { os.Exit(run(os.Args[1:])) }
@@ -44,7 +44,7 @@ func run(args []string) int {
 	return exitUsage
 }
 
-// failedError is an error for which no option is to blame.
+// failedError is an error not caused by an option.
 type failedError struct{ error }
 
 func (e failedError) Unwrap() error { return e.error }
@@ -54,12 +54,12 @@ func newCommand(args []string) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "contiv-init [flags] [-- AGENT-FLAG...]",
 		Short: "Run VPP and the agent of this node",
-		Long: `Starts VPP and the agent, and starts again whichever of them ends. SIGTERM and SIGINT end
-the agent, then VPP; SIGUSR1 restarts the agent alone, SIGUSR2 VPP alone. What follows -- are
-flags of the agent, which gets the environment as well.
+		Long: `Starts VPP and the agent, and restarts each when it ends. SIGTERM and SIGINT end the agent,
+then VPP. SIGUSR1 restarts the agent alone, SIGUSR2 VPP alone. Arguments after -- are flags
+of the agent, which also inherits the environment.
 
-VPP's start-up configuration is --vpp-config, as it is, if that file exists; else it is
-written from the options in --vpp-options.`,
+If the file --vpp-config exists, it is VPP's start-up configuration. Otherwise the
+configuration is generated from --vpp-options.`,
 		Version:       version.Version,
 		SilenceUsage:  true,
 		SilenceErrors: true,

@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The tests run this program as contiv-init.
+// The tests run this test binary as contiv-init.
 const asInit = "CONTIV_INIT_TEST"
 
 func TestMain(m *testing.M) {
@@ -33,10 +33,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// timeout bounds what a test waits for.
+// timeout bounds each wait of a test.
 const timeout = 20 * time.Second
 
-// initProcess is a contiv-init that runs.
+// initProcess is a running contiv-init.
 type initProcess struct {
 	t     *testing.T
 	cmd   *exec.Cmd
@@ -44,7 +44,7 @@ type initProcess struct {
 
 	mu    sync.Mutex
 	lines []string
-	more  chan struct{} // closed when there are more lines, or none any more
+	more  chan struct{} // closed when lines arrive or the output ends
 	eof   bool
 }
 
@@ -89,8 +89,7 @@ func start(t *testing.T, dir string, args ...string) *initProcess {
 	return p
 }
 
-// await returns what the group in the pattern matched in the n-th line (from 1) that
-// the pattern matches.
+// await returns the pattern's group in its n-th matching line, from 1.
 func (p *initProcess) await(pattern string, n int) string {
 	p.t.Helper()
 	re, deadline := regexp.MustCompile(pattern), time.After(timeout)
@@ -141,7 +140,7 @@ func (p *initProcess) index(pattern string) int {
 	return -1
 }
 
-// standIn is a program that tells its number and arguments, and ends when it is told to.
+// standIn writes a program that prints its number and arguments and ends on request.
 func standIn(t *testing.T, dir, name, onTerm string) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
@@ -152,7 +151,7 @@ func standIn(t *testing.T, dir, name, onTerm string) string {
 	return path
 }
 
-// unitOf makes stand-ins for both, and returns the flags that name them.
+// unitOf creates stand-ins for VPP and the agent, and returns the flags that name them.
 func unitOf(t *testing.T) (dir string, flags []string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -290,7 +289,7 @@ func TestMistakesAreToldBeforeAnythingIsStarted(t *testing.T) {
 	}
 }
 
-// VPP is told how long sessions last when it starts: the agent cannot.
+// VPP takes session timeouts only at its start, so contiv-init must pass them.
 func TestSessionsLastAsServiceConfSays(t *testing.T) {
 	dir, flags := unitOf(t)
 	file, runtimeDir := filepath.Join(dir, "service.conf"), filepath.Join(dir, "vpp-run")
@@ -325,12 +324,13 @@ func TestAnotherConfigurationIsPassedAsItIs(t *testing.T) {
 	}
 }
 
-// TestOptionsOfDPDK: what is written for it, VPP's plugin reads.
+// VPP's DPDK plugin accepts the generated options.
 func TestOptionsOfDPDK(t *testing.T) {
 	binary := vpptest.NeedDPDK(t)
 	dir, flags := unitOf(t)
 	file := filepath.Join(dir, "vpp.yaml")
-	// No machine has this device: VPP starts without. Others are not touched if one is named.
+	// No machine has this device, so VPP starts without it. If a device is named, VPP leaves others
+	// alone.
 	text, err := yaml.Marshal(map[string]any{"heapMiB": 256, "dpdkDevices": []string{"0000:ff:1f.7"}, "dpdkOptions": vpptest.DPDKTap("contivdpdk0").Options()[1:]})
 	if err != nil {
 		t.Fatal(err)

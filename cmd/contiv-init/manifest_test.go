@@ -29,7 +29,7 @@ func TestManifestsRunContivInit(t *testing.T) {
 		if _, ok := mounted[o.runtimeDir]; !ok {
 			t.Errorf("%s: VPP's sockets are in %s, which is not the node's", p.Object, o.runtimeDir)
 		}
-		// The options are where they are looked for.
+		// The options are where the program looks for them.
 		options := cmp.Or(o.vppOptions, standardOptions)
 		config := false
 		for _, v := range p.Pod.Volumes {
@@ -44,9 +44,9 @@ func TestManifestsRunContivInit(t *testing.T) {
 		if !config {
 			t.Errorf("%s: %s is in no ConfigMap that is mounted there", p.Object, options)
 		}
-		// A hanging agent counts as dead later than one that contiv-init starts again.
+		// Kubernetes restarts a hanging agent later than contiv-init does.
 		probe := p.Container.LivenessProbe
-		period := max(probe.PeriodSeconds, 10) // Kubernetes' default
+		period := max(probe.PeriodSeconds, 10) // default of Kubernetes
 		if dead := time.Duration(probe.FailureThreshold*period) * time.Second; dead <= 2*lastDelay {
 			t.Errorf("%s counts as dead after %v, but the agent may be started again after %v", p.Object, dead, lastDelay)
 		}

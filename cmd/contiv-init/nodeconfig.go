@@ -18,25 +18,25 @@ import (
 	"github.com/contiv/contiv/store/etcd"
 )
 
-// nodeConfigTimeout bounds how long etcd may take to say what the NodeConfig is: VPP waits for it.
+// nodeConfigTimeout bounds the wait for the NodeConfig from etcd, because VPP waits for it.
 const nodeConfigTimeout = 3 * time.Second
 
-// nodeConfig returns the NodeConfig of the node; nil: there is none, as far as is known. The agent
-// does not run yet:
+// nodeConfig returns the NodeConfig of the node, nil if none is known. The agent does not run yet,
+// so it reads, in this order:
 //
-//  1. etcd has it, or has none;
+//  1. etcd;
 //  2. without etcd, the agent's mirror of etcd;
-//  3. where that has none that can be read, what was in force last.
+//  3. if the mirror has no readable one, the NodeConfig last in force.
 func (s agentSettings) nodeConfig(ctx context.Context, log *slog.Logger) *nodeconfig.NodeConfig {
 	key := models.KSRPrefix + dbresources.NodeConfigKey(s.node)
 	msg, err := s.fromEtcd(ctx, key)
 	if err == nil {
 		return msg
 	}
-	log.Warn("NodeConfig is not known from etcd, what the agent has kept counts", "error", err)
+	log.Warn("NodeConfig not readable from etcd, using the agent's copy", "error", err)
 	msg, err = s.fromBolt(ctx, key, contivconf.StoreKey)
 	if err != nil {
-		log.Warn("NodeConfig is not known: contiv.conf says whether to steal a network card, and the agent asks again", "error", err)
+		log.Warn("NodeConfig unknown, using contiv.conf for STN; the agent retries", "error", err)
 	}
 	return msg
 }
@@ -56,7 +56,7 @@ func (s agentSettings) fromEtcd(ctx context.Context, key string) (*nodeconfig.No
 	return readNodeConfig(ctx, db, key)
 }
 
-// fromBolt returns the first value that is there.
+// fromBolt returns the first value that exists.
 func (s agentSettings) fromBolt(ctx context.Context, keys ...string) (*nodeconfig.NodeConfig, error) {
 	if _, err := os.Stat(s.bolt); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil // the agent has never run

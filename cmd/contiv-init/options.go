@@ -15,13 +15,13 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// standardOptions is the file with VPP's options, unless a flag names another one.
+// standardOptions is the default file of VPP's options.
 const standardOptions = "/etc/contiv/vpp.conf"
 
 type options struct {
 	vppBin, agentBin string
-	// vppConfig is a start-up configuration that is not ours; vppOptions what ours is
-	// written from.
+	// vppConfig is a foreign start-up configuration; vppOptions is the file from which ours is
+	// generated.
 	vppConfig, vppOptions string
 	runtimeDir            string
 	coreDumps             string
@@ -31,17 +31,17 @@ type options struct {
 
 func (o *options) register(f *pflag.FlagSet) {
 	f.StringVar(&o.vppBin, "vpp-bin", "/usr/bin/vpp", "VPP's program")
-	f.StringVar(&o.agentBin, "agent-bin", "", "the agent's program (default: contiv-agent beside this one)")
-	f.StringVar(&o.vppConfig, "vpp-config", "", "VPP's start-up configuration, used as it is (default: /etc/vpp/contiv-vswitch.conf if it exists and there are no --vpp-options)")
-	f.StringVar(&o.vppOptions, "vpp-options", "", "options of VPP, YAML, if there is no --vpp-config (default: "+standardOptions+" if it exists)")
-	f.StringVar(&o.runtimeDir, "vpp-runtime-dir", "/run/vpp", "directory of VPP's sockets, and of the configuration that is written")
-	f.StringVar(&o.coreDumps, "core-dumps", "", "directory for dumps of what crashes (default: no dumps)")
+	f.StringVar(&o.agentBin, "agent-bin", "", "the agent's program (default: contiv-agent in the directory of this one)")
+	f.StringVar(&o.vppConfig, "vpp-config", "", "VPP's start-up configuration, used unchanged (default: /etc/vpp/contiv-vswitch.conf if it exists and --vpp-options is not given)")
+	f.StringVar(&o.vppOptions, "vpp-options", "", "options of VPP, YAML, unless --vpp-config is used (default: "+standardOptions+" if it exists)")
+	f.StringVar(&o.runtimeDir, "vpp-runtime-dir", "/run/vpp", "directory of VPP's sockets and the generated configuration")
+	f.StringVar(&o.coreDumps, "core-dumps", "", "directory for core dumps (default: no dumps)")
 	f.DurationVar(&o.agentGrace, "agent-grace", 15*time.Second, "how long the agent may take to end before it is killed")
 	f.DurationVar(&o.vppGrace, "vpp-grace", 10*time.Second, "how long VPP may take to end before it is killed")
-	f.DurationVar(&o.vppWatchdog, "vpp-watchdog", 30*time.Second, "how long VPP may not answer over its API before it is started again; 0: for ever")
+	f.DurationVar(&o.vppWatchdog, "vpp-watchdog", 30*time.Second, "restart VPP after its API has not answered for this long; 0: never")
 }
 
-// unit checks the options, and writes VPP's configuration.
+// unit checks the options and generates VPP's configuration.
 func (o *options) unit(agentFlags []string) (*unit, error) {
 	if err := o.programs(); err != nil {
 		return nil, err
@@ -103,8 +103,8 @@ func (o *options) programs() error {
 	return nil
 }
 
-// writeConfig writes the start-up configuration into the runtime directory. How long sessions of
-// services last is in a file of the agent, but VPP has to be told at its start.
+// writeConfig writes the start-up configuration to the runtime directory. Session timeouts come
+// from a file of the agent, because VPP takes them only at its start.
 func (u *unit) writeConfig(agentFlags []string) error {
 	dir, err := filepath.Abs(u.runtimeDir)
 	if err != nil {
@@ -149,7 +149,7 @@ func inFile(file string) string {
 	return " in " + file
 }
 
-// existing returns path, or the standard one if that file exists.
+// existing returns path, or the standard path if path is empty and that file exists.
 func existing(path, standard string) string {
 	if path != "" {
 		return path

@@ -11,7 +11,7 @@ import (
 	"syscall"
 )
 
-// processes are those of our children that are running.
+// processes holds our running children.
 type processes struct {
 	mu  sync.Mutex
 	our map[int]bool
@@ -36,8 +36,8 @@ func (p *processes) forget(cmd *exec.Cmd) {
 	delete(p.our, cmd.Process.Pid)
 }
 
-// reapOthers takes note of the end of processes that we did not start: those whose
-// parents have ended are handed to the first process of a container. Until stop.
+// reapOthers reaps orphans until stop is called: the first process of a container inherits
+// processes whose parents ended.
 func (p *processes) reapOthers() (stop func()) {
 	if os.Getpid() != 1 {
 		return func() {}

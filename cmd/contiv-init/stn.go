@@ -15,14 +15,14 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// theft is what contiv-stn is to take from the host for VPP.
+// theft is the network card that contiv-stn takes from the host for VPP.
 type theft struct {
 	name   string // "": the first network card
 	dhcp   bool
 	socket string
 }
 
-// agentSettings are flags of the agent, from where the agent takes them.
+// agentSettings holds the agent's flags and reads its other settings.
 type agentSettings struct {
 	contivConfig, node, bolt  string
 	serviceConfig             string
@@ -60,7 +60,8 @@ func readAgentSettings(agentFlags []string) (s agentSettings, err error) {
 	return s, err
 }
 
-// theftBy reads from the agent's configuration, and its NodeConfig, whether there is a theft; nil if not.
+// theftBy reads from the agent's configuration and NodeConfig whether a card is to be stolen; nil
+// if not.
 func theftBy(ctx context.Context, agentFlags []string, log *slog.Logger) (*theft, error) {
 	s, err := readAgentSettings(agentFlags)
 	if err != nil {
@@ -81,10 +82,10 @@ func theftBy(ctx context.Context, agentFlags []string, log *slog.Logger) (*theft
 	return &theft{name: name, dhcp: config.IPAMConfig.NodeInterconnectDHCP, socket: config.STNSocketFile}, nil
 }
 
-// stnTimeout bounds how long contiv-stn may take.
+// stnTimeout bounds a request to contiv-stn.
 const stnTimeout = 10 * time.Second
 
-// ask has contiv-stn do something, unless there is nothing to steal.
+// ask sends a request to contiv-stn, unless no card is to be stolen.
 func (t *theft) ask(ctx context.Context, do func(context.Context, *client.Client) error) error {
 	if t == nil {
 		return nil
@@ -99,23 +100,23 @@ func (t *theft) ask(ctx context.Context, do func(context.Context, *client.Client
 	return do(ctx, c)
 }
 
-// steal claims the card before VPP starts. VPP starts also without: the agent asks again.
+// steal claims the card before VPP starts. VPP starts even if that fails; the agent asks again.
 func (t *theft) steal(ctx context.Context, log *slog.Logger) {
 	err := t.ask(ctx, func(ctx context.Context, c *client.Client) error {
 		r, err := c.Claim(ctx, t.name, t.dhcp)
 		if err == nil {
-			log.Info("Network card is claimed for VPP", "interface", r.GetInterfaceName(), "pci", r.GetPciAddress(), "addresses", r.GetIpAddresses())
+			log.Info("Network card claimed for VPP", "interface", r.GetInterfaceName(), "pci", r.GetPciAddress(), "addresses", r.GetIpAddresses())
 		}
 		return err
 	})
 	if err != nil && ctx.Err() == nil {
-		log.Error("Network card is not stolen, VPP starts without it", "error", err)
+		log.Error("Network card not claimed, VPP starts without it", "error", err)
 	}
 }
 
-// release gives the card back for good.
+// release returns the card for good.
 func (t *theft) release(ctx context.Context, log *slog.Logger) {
 	if err := t.ask(ctx, func(ctx context.Context, c *client.Client) error { return c.Release(ctx, t.name) }); err != nil {
-		log.Warn("Network card is not released: contiv-stn gives it back by itself", "error", err)
+		log.Warn("Network card not released; contiv-stn will return it", "error", err)
 	}
 }

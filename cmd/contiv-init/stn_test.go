@@ -66,8 +66,8 @@ func TestTheftByTheAgentsConfiguration(t *testing.T) {
 	}
 }
 
-// The NodeConfig of the node replaces its section of contiv.conf: that in etcd, or without etcd what
-// the agent has kept.
+// The node's NodeConfig overrides its section of contiv.conf. It is read from etcd, or else from
+// the agent's local copy.
 func TestTheftByNodeConfig(t *testing.T) {
 	dir := t.TempDir()
 	server := etcdtest.Start(t).Endpoint()
@@ -132,7 +132,7 @@ func TestTheftByNodeConfig(t *testing.T) {
 	put(etcdDB, key, `{"gateway": "10.0.0.1"}`)
 	is("a NodeConfig without theft", theft(conf, server, mirror), "")
 	put(etcdDB, key, `{"stealInterface`)
-	is("etcd has what cannot be read", theft(conf, server, mirror), "eth8")
+	is("etcd has an unreadable value", theft(conf, server, mirror), "eth8")
 	is("no etcd", theft(conf, nobody, mirror), "eth8")
 	is("no etcd, and a mirror that cannot be read", theft(conf, nobody, damaged), "eth9")
 	is("no etcd, and no agent ever ran", theft(conf, nobody, filepath.Join(dir, "none.db")), "ens8")
@@ -141,7 +141,7 @@ func TestTheftByNodeConfig(t *testing.T) {
 	}
 }
 
-// daemon is a contiv-stn that remembers what it was asked for.
+// daemon is a contiv-stn that records its requests.
 type daemon struct {
 	stn.UnimplementedSTNServer
 	mu    sync.Mutex
@@ -163,7 +163,7 @@ func (d *daemon) ReleaseInterface(_ context.Context, r *stn.STNRequest) (*stn.ST
 	return d.note("release", r)
 }
 
-// The card is stolen before each start of VPP, and released at the end.
+// The card is stolen before each start of VPP and released at the end.
 func TestCardIsStolenBeforeVPPStarts(t *testing.T) {
 	dir, flags := unitOf(t)
 	socket, conf := filepath.Join(dir, "stn.sock"), filepath.Join(dir, "contiv.conf")

@@ -14,18 +14,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unit is VPP with the agent.
+// unit is VPP and the agent.
 type unit struct {
 	options
 	agentFlags []string
-	// socket is that of VPP's API; sockets are all that are known.
+	// socket is VPP's API socket; sockets lists all of VPP's sockets.
 	socket  string
 	sockets []string
-	// leftovers are other files of a VPP that was killed.
+	// leftovers lists other files that a killed VPP leaves behind.
 	leftovers []string
 }
 
-// run runs both until ctx ends; then the agent ends before VPP, lest it sees VPP go.
+// run runs both until ctx ends. The agent ends first, so that it does not see VPP end.
 func (u *unit) run(ctx context.Context) error {
 	out := newLog(os.Stderr)
 	log := logline.New(out.lines("init"), slog.LevelInfo)
@@ -38,8 +38,8 @@ func (u *unit) run(ctx context.Context) error {
 		}
 	}
 	theft, err := theftBy(ctx, u.agentFlags, log)
-	if err != nil { // the agent says so, too
-		log.Error("Whether to steal a network card is not known", "error", err)
+	if err != nil { // the agent logs it too
+		log.Error("Cannot determine whether to steal a network card", "error", err)
 	}
 	children := &processes{}
 	vpp := &child{
@@ -63,7 +63,7 @@ func (u *unit) run(ctx context.Context) error {
 	stopAgent := agent.start(context.WithoutCancel(ctx))
 	if u.vppWatchdog > 0 {
 		go watchdog(ctx, u.socket, u.vppWatchdog, vpp.life.Load, func() {
-			log.Error("VPP does not answer, starting it again", "for", u.vppWatchdog)
+			log.Error("VPP does not answer, restarting it", "for", u.vppWatchdog)
 			vpp.askForRestart()
 		})
 	}
@@ -80,7 +80,7 @@ func (u *unit) run(ctx context.Context) error {
 	return nil
 }
 
-// alone returns an error if another VPP has the sockets.
+// alone returns an error if another VPP uses the sockets.
 func (u *unit) alone() error {
 	for _, socket := range u.sockets {
 		if conn, err := net.Dial("unix", socket); err == nil {
@@ -91,14 +91,14 @@ func (u *unit) alone() error {
 	return nil
 }
 
-// tidy removes what a VPP that was killed could not remove.
+// tidy removes the files of a killed VPP.
 func (u *unit) tidy() {
 	for _, file := range append(u.sockets, u.leftovers...) {
 		os.RemoveAll(file)
 	}
 }
 
-// restartOn restarts children when signals come, until stop is called.
+// restartOn restarts children on signals until stop is called.
 func restartOn(children map[os.Signal]*child, log *slog.Logger) (stop func()) {
 	signals := make(chan os.Signal, 4)
 	done := make(chan struct{})

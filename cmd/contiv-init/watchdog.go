@@ -9,10 +9,10 @@ import (
 	"go.fd.io/govpp/binapi/memclnt"
 )
 
-// watchdog calls hung when the VPP at the socket has not answered for so long, until ctx
-// ends. life tells one run of VPP from the next one, and from the time between them: a VPP
-// that is not there is nobody's concern here, nor is one that has not answered since it
-// began. One that has, and has no socket any more, hangs on its way out.
+// watchdog calls hung, until ctx ends, when the VPP at the socket has not answered for the limit.
+// life distinguishes successive runs of VPP. A VPP that is not running, or has not answered since
+// its start, does not count as hung. A VPP that has answered and whose socket is gone hangs during
+// its exit.
 func watchdog(ctx context.Context, socket string, limit time.Duration, life func() int64, hung func()) {
 	pause := min(limit/4, time.Second)
 	var conn *vppapi.Conn
@@ -33,7 +33,7 @@ func watchdog(ctx context.Context, socket string, limit time.Duration, life func
 		case err == nil:
 			answered.in, answered.at = now, time.Now()
 		case errors.Is(err, context.DeadlineExceeded), !answered.at.IsZero() && answered.in == life() && time.Since(answered.at) >= limit:
-			answered.at = time.Time{} // not again, while it ends
+			answered.at = time.Time{} // only once per hang
 			hung()
 		}
 		if err != nil && conn != nil {
@@ -47,7 +47,7 @@ func watchdog(ctx context.Context, socket string, limit time.Duration, life func
 	}
 }
 
-// ask waits for a sign of life, on a connection that is made if there is none.
+// ask waits for an answer. It connects if conn is nil.
 func ask(ctx context.Context, conn **vppapi.Conn, socket string, limit time.Duration) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

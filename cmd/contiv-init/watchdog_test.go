@@ -32,7 +32,7 @@ func TestWatchdogTellsOfAVPPThatHangs(t *testing.T) {
 		<-ended
 	}()
 	life.Add(1)
-	vpp.Stop() // is not to hang: the process ended
+	vpp.Stop() // an ended process does not hang
 	vpp.Start()
 	for range 2 {
 		vpp.Silence(true)
@@ -41,7 +41,7 @@ func TestWatchdogTellsOfAVPPThatHangs(t *testing.T) {
 	}
 }
 
-// Seen with VPP 25.10: on SIGTERM it removes its socket, and stays.
+// On SIGTERM, VPP 25.10 has removed its socket and kept running.
 func TestWatchdogTellsOfAVPPThatDoesNotEnd(t *testing.T) {
 	vpp := vpptest.New(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -51,7 +51,7 @@ func TestWatchdogTellsOfAVPPThatDoesNotEnd(t *testing.T) {
 		defer close(ended)
 		watchdog(ctx, vpp.Socket(), 100*time.Millisecond, func() int64 {
 			select {
-			case answered <- struct{}{}: // or the one before
+			case answered <- struct{}{}: // or an earlier one
 			default:
 			}
 			return 1
@@ -61,7 +61,7 @@ func TestWatchdogTellsOfAVPPThatDoesNotEnd(t *testing.T) {
 		cancel()
 		<-ended
 	}()
-	for range 3 { // the third look begins after an answer to the first
+	for range 3 { // the third request follows an answer to the first
 		<-answered
 	}
 	vpp.Stop()
