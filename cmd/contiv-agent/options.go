@@ -78,7 +78,7 @@ var aliases = map[string]string{
 func (o *options) register(f *pflag.FlagSet) {
 	f.StringVar(&o.nodeName, "node-name", "", "Kubernetes name of this node (default: the host name)")
 	f.TextVar(&o.logLevel, "log-level", slog.LevelInfo, "DEBUG, INFO, WARN or ERROR")
-	f.StringVar(&o.etcdConfig, "etcd-config", "", "how to reach etcd, YAML: timeouts and what the following flags say, which take precedence")
+	f.StringVar(&o.etcdConfig, "etcd-config", "", "etcd client configuration, YAML: timeouts and the options of the following flags, which take precedence")
 	f.StringSliceVar(&o.etcdEndpoints, "etcd-endpoints", nil, "URLs of etcd (default http://127.0.0.1:32379)")
 	f.StringVar(&o.etcdCA, "etcd-ca-file", "", "certificate authority of etcd's server certificate")
 	f.StringVar(&o.etcdCert, "etcd-cert-file", "", "client certificate for etcd")
@@ -93,7 +93,7 @@ func (o *options) register(f *pflag.FlagSet) {
 	f.StringVar(&o.grpcBolt, "grpc-bolt", "", "file with the configuration that gRPC clients and --config-dir gave (default: grpc.db beside --bolt)")
 	f.StringVar(&o.configDir, "config-dir", "", "directory of YAML files with northbound values, watched (default: none)")
 	f.BoolVar(&o.standalone, "standalone", false, "run without Kubernetes: the vswitch is what gRPC clients, --config-dir, and etcd if --etcd-endpoints are given, say")
-	f.StringVar(&o.vswitch, "vswitch", kernelVSwitch, "what forwards the packets: kernel or vpp")
+	f.StringVar(&o.vswitch, "vswitch", kernelVSwitch, "data plane: kernel or vpp")
 	f.StringVar(&o.vppSocket, "vpp-socket", vpp.DefaultSocket, "socket of VPP's binary API, for --vswitch vpp")
 	f.StringSliceVar(&o.vppXDPDevices, "vpp-xdp-device", nil, "device of the host that VPP takes over by AF_XDP when it is the main interface or another NIC (default: by AF_PACKET); several: repeat or separate by commas")
 	f.DurationVar(&o.probeInterval, "probe-interval", defaultProbeInterval, "how often other nodes are probed over the overlay; 0: never")

@@ -210,7 +210,7 @@ func (s *southbound) Err() error {
 		}
 	}
 	if reason := s.scheduler.Restoring(); reason != "" {
-		return fmt.Errorf("the vswitch is being configured anew: %s", reason)
+		return fmt.Errorf("the vswitch is being resynchronised: %s", reason)
 	}
 	return nil
 }

@@ -19,9 +19,9 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// startAPIServer serves what KSR needs of the protocol of an API server: lists of a
-// state that never changes, in the binary encoding, and watches without events. It
-// returns the name of a kubeconfig file, and what cuts the server off.
+// startAPIServer serves the part of the API server's protocol that KSR uses: lists of a constant
+// state in the binary encoding, and watches without events. It returns a kubeconfig file and a
+// function that cuts the server off.
 func startAPIServer(t testing.TB, lists map[string]runtime.Object) (kubeconfig string, cutOff func()) {
 	t.Helper()
 	pages := make(map[string][][]byte)
@@ -40,7 +40,7 @@ func startAPIServer(t testing.TB, lists map[string]runtime.Object) (kubeconfig s
 			<-r.Context().Done()
 		default:
 			w.Header().Set("Content-Type", runtime.ContentTypeProtobuf)
-			_, _ = w.Write(pages[r.URL.Path][number]) // fails if the client went away
+			_, _ = w.Write(pages[r.URL.Path][number]) // fails if the client closed the connection
 		}
 	}))
 	cutOff = func() {
@@ -56,7 +56,7 @@ func startAPIServer(t testing.TB, lists map[string]runtime.Object) (kubeconfig s
 	return kubeconfig, cutOff
 }
 
-// encodePages returns a list in pages, as a request with a limit of 500 gets them.
+// encodePages splits a list into pages of 500.
 func encodePages(t testing.TB, list runtime.Object) (pages [][]byte) {
 	t.Helper()
 	kinds, _, err := scheme.Scheme.ObjectKinds(list)
@@ -92,13 +92,12 @@ func encodePages(t testing.TB, list runtime.Object) (pages [][]byte) {
 	return pages
 }
 
-// size of a cluster; policies and services are per namespace.
+// size of a cluster. Policies and services are per namespace.
 type size struct {
 	namespaces, nodes, pods, services, policies int
 }
 
-// lists returns a cluster of the size. Its pods are as large as those of a real
-// one.
+// lists returns a cluster of the size, with pods as large as real ones.
 func (n size) lists() map[string]runtime.Object {
 	version := metav1.ListMeta{ResourceVersion: "1"}
 	namespaces, nodes := &corev1.NamespaceList{ListMeta: version}, &corev1.NodeList{ListMeta: version}
@@ -152,7 +151,7 @@ func address(i int) string { return fmt.Sprintf("10.%d.%d.%d", 1+i>>16, i>>8&255
 func (n size) meta(name string, i int) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Name: name, Namespace: fmt.Sprintf("ns-%d", i%max(1, n.namespaces)), UID: "2f1d3c3e-7d5b-4a57-9d8e-0123456789ab", ResourceVersion: "1",
-		// What Kubernetes keeps of who changed which field is often half of an object.
+		// Managed fields are often half of a real object.
 		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubelet", FieldsV1: &metav1.FieldsV1{Raw: make([]byte, 1500)}}},
 	}
 }

@@ -8,10 +8,9 @@ import (
 	"github.com/contiv/contiv/store/etcd/etcdtest"
 )
 
-// A cluster of 1000 nodes is reflected from an API server into an empty etcd, and
-// then, by a second process, into an etcd that holds it already. The times are
-// those from the start of the process to its being ready; CPU time, heap and peak
-// are of the first process alone: the API server and etcd run in this one.
+// Reflects a cluster of 1000 nodes from an API server into an empty etcd, then, in a second
+// process, into the filled etcd. Times are from process start to readiness. CPU time, heap and peak
+// are the first process's: the API server and etcd run in this one.
 func BenchmarkReflect30000Pods(b *testing.B) {
 	n := size{namespaces: 200, nodes: 1000, pods: 30000, services: 1000, policies: 500}
 	kubeconfig, _ := startAPIServer(b, n.lists())

@@ -27,15 +27,15 @@ import (
 
 func namespace() string { return cmp.Or(os.Getenv("POD_NAMESPACE"), "kube-system") }
 
-// apiServer is how the API server is reached.
+// apiServer holds the options for the connection to the API server.
 type apiServer struct{ kubeconfig, server string }
 
 func (a *apiServer) register(f *pflag.FlagSet) {
-	f.StringVar(&a.kubeconfig, "kubeconfig", os.Getenv("KUBECONFIG"), "file that says how to reach the API server; empty: as a pod of the cluster (environment: KUBECONFIG)")
-	f.StringVar(&a.server, "api-server", os.Getenv("API_SERVER"), "HOST:PORT or URL of the API server, if services do not work before there is a network; empty: as --kubeconfig or the cluster says (environment: API_SERVER)")
+	f.StringVar(&a.kubeconfig, "kubeconfig", os.Getenv("KUBECONFIG"), "kubeconfig file; empty: the pod's service account (environment: KUBECONFIG)")
+	f.StringVar(&a.server, "api-server", os.Getenv("API_SERVER"), "HOST:PORT or URL of the API server, if services need Contiv to work; empty: from --kubeconfig or the cluster (environment: API_SERVER)")
 }
 
-// client returns one that says who asks.
+// client returns a client whose user agent contains the name.
 func (a *apiServer) client(name string) (clientgo.Interface, error) {
 	client, err := kubernetes.NewClient(a.kubeconfig, a.server, name)
 	if err != nil {
@@ -53,17 +53,17 @@ func (a *apiServer) dynamic(name string) (dynamic.Interface, error) {
 	return client, nil
 }
 
-// issuer gives certificates.
+// issuer signs certificates.
 type issuer struct {
 	signer *signer.Signer
-	// etcd, which is reached by a certificate of the signer's.
+	// etcd is connected with a certificate of the signer's authority.
 	etcd atomic.Pointer[etcd.Store]
 }
 
-// newIssuer makes the configuration of etcd one of its root.
+// newIssuer gives the etcd configuration a certificate of etcd's root.
 func (o options) newIssuer(etcdConfig *etcd.Config, log *slog.Logger) (*issuer, error) {
 	if o.source != sourceKubernetes {
-		return nil, fmt.Errorf("--credentials-dir: it needs --source %s: certificates are asked for, and kept, there", sourceKubernetes)
+		return nil, fmt.Errorf("--credentials-dir needs --source %s, where certificates are requested and stored", sourceKubernetes)
 	}
 	client, err := o.api.client("contiv-ksr")
 	if err != nil {
@@ -84,12 +84,12 @@ func (o options) newIssuer(etcdConfig *etcd.Config, log *slog.Logger) (*issuer, 
 	return i, nil
 }
 
-// revokeCommand ends what "contivctl credentials" began.
+// revokeCommand revokes permissions given by "contivctl credentials".
 func revokeCommand() *cobra.Command {
 	return rootCommand(&cobra.Command{
 		Use:   "revoke NAME",
-		Short: "Take the permissions of somebody who configures nodes through etcd",
-		Long:  "Makes the credentials that contivctl made for NAME useless. Run it in a pod of KSR:\n\n  kubectl -n kube-system exec ds/contiv-ksr -- contiv-ksr revoke NAME --etcd-config=/etc/contiv/etcd.conf",
+		Short: "Revoke credentials for configuring nodes through etcd",
+		Long:  "Revokes the credentials that contivctl created for NAME. Run it in a KSR pod:\n\n  kubectl -n kube-system exec ds/contiv-ksr -- contiv-ksr revoke NAME --etcd-config=/etc/contiv/etcd.conf",
 		Args:  cobra.ExactArgs(1),
 	}, func(ctx context.Context, store *etcd.Store, args []string) error {
 		key := access.ClientPrefix + args[0]
@@ -99,30 +99,30 @@ func revokeCommand() *cobra.Command {
 		if err := store.Delete(ctx, key); err != nil {
 			return err
 		}
-		fmt.Printf("%s may configure nothing any more\n", args[0])
+		fmt.Printf("credentials of %s revoked\n", args[0])
 		return nil
 	})
 }
 
-// forgetUsersCommand makes the data of etcd what a version without certificates can use.
+// forgetUsersCommand makes etcd's data usable for a version without certificates.
 func forgetUsersCommand() *cobra.Command {
 	return rootCommand(&cobra.Command{
 		Use:   "forget-users",
-		Short: "Have etcd ask nobody who they are, before going back to a version of Contiv without certificates",
-		Long: "From then on, every certificate opens everything, until contiv-etcd --users starts again. Run it in a\n" +
-			"pod of KSR, and replace Contiv by the older version at once:\n\n  kubectl -n kube-system exec ds/contiv-ksr -- contiv-ksr forget-users --etcd-config=/etc/contiv/etcd.conf",
+		Short: "Disable etcd's authentication before a downgrade to a version without certificates",
+		Long: "Until contiv-etcd --users starts again, every certificate then has full access. Run it in a\n" +
+			"KSR pod, then install the older version at once:\n\n  kubectl -n kube-system exec ds/contiv-ksr -- contiv-ksr forget-users --etcd-config=/etc/contiv/etcd.conf",
 		Args: cobra.NoArgs,
 	}, func(ctx context.Context, store *etcd.Store, _ []string) error {
 		if _, err := store.Client().AuthDisable(ctx); err != nil {
-			return fmt.Errorf("have etcd ask for no users: %w", err)
+			return fmt.Errorf("disable etcd's authentication: %w", err)
 		}
-		fmt.Println("etcd asks nobody who they are, until contiv-etcd --users starts again")
+		fmt.Println("etcd's authentication is disabled until contiv-etcd --users starts again")
 		return nil
 	})
 }
 
-// rootCommand completes a command that works on etcd as its root. It runs in a pod of KSR, which may read the
-// authority.
+// rootCommand completes a command that acts as etcd's root. It runs in a KSR pod, which may read
+// the certificate authority.
 func rootCommand(c *cobra.Command, do func(ctx context.Context, store *etcd.Store, args []string) error) *cobra.Command {
 	o := options{source: sourceKubernetes}
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -147,7 +147,7 @@ func rootCommand(c *cobra.Command, do func(ctx context.Context, store *etcd.Stor
 		return do(ctx, store, args)
 	}
 	f := c.Flags()
-	f.StringVar(&o.etcdConfig, "etcd-config", os.Getenv("ETCD_CONFIG"), "file that says how to reach etcd (environment: ETCD_CONFIG)")
+	f.StringVar(&o.etcdConfig, "etcd-config", os.Getenv("ETCD_CONFIG"), "etcd client configuration, YAML (environment: ETCD_CONFIG)")
 	o.api.register(f)
 	f.StringVar(&o.namespace, "namespace", namespace(), "namespace of Contiv's pods and Secrets (environment: POD_NAMESPACE)")
 	return c
@@ -158,10 +158,10 @@ func credentialsCommand() *cobra.Command {
 	var api apiServer
 	c := &cobra.Command{
 		Use:   "credentials",
-		Short: "Keep the credentials of a node for etcd in files",
-		Long: "Asks the cluster for a certificate of the node, writes ca.pem and client.pem (certificate and\n" +
+		Short: "Write and renew the etcd credentials of a node",
+		Long: "Requests a certificate for the node from the cluster, writes ca.pem and client.pem (certificate and\n" +
 			"key) into a directory, and renews them in time. If endpoints-file of --etcd-config is in that\n" +
-			"directory, it holds the addresses of the pods of etcd. It runs beside the agent, in a pod of the agent's.",
+			"directory, it also gets the addresses of etcd's pods. It runs in the agent's pod.",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			ctx := c.Context()
@@ -174,7 +174,7 @@ func credentialsCommand() *cobra.Command {
 					return fmt.Errorf("--etcd-config: %w", err)
 				}
 				if conf.CertFile == "" || filepath.Dir(conf.CertFile) != filepath.Clean(dir) {
-					fmt.Printf("contiv-ksr: nothing to do: by %s, the credentials for etcd are not in %s\n", etcdConfig, dir)
+					fmt.Printf("contiv-ksr: nothing to do: %s names no credentials in %s\n", etcdConfig, dir)
 					<-ctx.Done()
 					return nil
 				}
@@ -202,7 +202,7 @@ func credentialsCommand() *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&node, "node-name", os.Getenv("NODE_NAME"), "name of the node (environment: NODE_NAME)")
 	f.StringVar(&dir, "dir", "/run/contiv-etcd", "directory of the files")
-	f.StringVar(&etcdConfig, "etcd-config", os.Getenv("ETCD_CONFIG"), "file that says how to reach etcd: if it names other credentials, nothing is done (environment: ETCD_CONFIG)")
+	f.StringVar(&etcdConfig, "etcd-config", os.Getenv("ETCD_CONFIG"), "etcd client configuration, YAML; if it names other credentials, the command does nothing (environment: ETCD_CONFIG)")
 	f.StringVar(&inNamespace, "namespace", namespace(), "namespace of etcd's pods (environment: POD_NAMESPACE)")
 	api.register(f)
 	return c

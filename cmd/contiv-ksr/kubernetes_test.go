@@ -11,8 +11,7 @@ import (
 
 const k8sPrefix = "/vnf-agent/contiv-ksr/k8s/"
 
-// Two instances with the same API server: one writes, and when it ends the other
-// one takes over.
+// Two instances use one API server. One writes; when it ends, the other takes over.
 func TestAPIServerIsReflectedByOneOfTwoInstances(t *testing.T) {
 	etcd := etcdtest.Start(t)
 	s := etcd.Store()
@@ -55,7 +54,7 @@ func TestAPIServerIsReflectedByOneOfTwoInstances(t *testing.T) {
 	b.terminate()
 }
 
-// Each instance has an API server of its own.
+// Each instance has its own API server.
 func TestLeaderThatLosesItsAPIServerLeavesToTheOtherInstance(t *testing.T) {
 	etcd := etcdtest.Start(t)
 	lists := size{namespaces: 2, nodes: 3, pods: 50}.lists()

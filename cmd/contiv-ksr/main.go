@@ -76,18 +76,18 @@ func command() *cobra.Command {
 	f.StringVar(&o.source, "source", sourceDir, `where the objects come from; "dir": manifests in a directory, "kubernetes": an API server`)
 	f.StringVar(&o.manifests, "manifests", "", "directory of manifests (*.yaml, *.yml, *.json)")
 	o.api.register(f)
-	f.StringVar(&o.etcdConfig, "etcd-config", os.Getenv("ETCD_CONFIG"), "file that says how to reach etcd (environment: ETCD_CONFIG)")
-	f.StringSliceVar(&o.etcdEndpoints, "etcd-endpoints", nil, "URLs of etcd; they replace those of the file (default http://127.0.0.1:12379)")
-	f.BoolVar(&o.elect, "leader-election", false, "several instances may run, one of them writes (default with --source kubernetes)")
-	f.DurationVar(&o.electionTTL, "election-ttl", 10*time.Second, "how long an instance that vanished keeps others from writing")
-	f.DurationVar(&o.resignAfter, "resign-after", 15*time.Second, "how long the instance that writes may be cut off from the API server before another one, that is not, takes over")
+	f.StringVar(&o.etcdConfig, "etcd-config", os.Getenv("ETCD_CONFIG"), "etcd client configuration, YAML (environment: ETCD_CONFIG)")
+	f.StringSliceVar(&o.etcdEndpoints, "etcd-endpoints", nil, "URLs of etcd; override the file (default http://127.0.0.1:12379)")
+	f.BoolVar(&o.elect, "leader-election", false, "elect one of several instances to write (default with --source kubernetes)")
+	f.DurationVar(&o.electionTTL, "election-ttl", 10*time.Second, "how long a vanished instance keeps its leadership")
+	f.DurationVar(&o.resignAfter, "resign-after", 15*time.Second, "how long the leader may be cut off from the API server before a connected instance takes over")
 	f.StringArrayVar(&o.http, "http", []string{"127.0.0.1:9191"}, "IP:PORT or unix:///PATH to serve /stats, /liveness and /readiness on; repeatable")
 	o.metrics.Flags(f)
 	f.StringVar(&o.nodeName, "node-name", hostname, "name of this instance: in the election, and as the label \"node\" of all metrics")
 	f.TextVar(&o.logLevel, "log-level", slog.LevelInfo, "DEBUG, INFO, WARN or ERROR")
-	f.StringVar(&o.credentialsDir, "credentials-dir", "", "with --source kubernetes: the directory where nodes keep the certificates that this instance gives them; it gives some, and keeps etcd's users, if cert-file of --etcd-config is in it")
-	f.BoolVar(&o.users, "users", false, "keep etcd's users: each node may write its own keys; the certificate of --etcd-config is that of root (with --credentials-dir always)")
-	f.BoolVar(&o.nodeConditions, "node-conditions", true, "with --source kubernetes: keep the condition ContivReady of Nodes, and tell in Events what changes")
+	f.StringVar(&o.credentialsDir, "credentials-dir", "", "with --source kubernetes: the directory of the nodes' certificates. If it contains cert-file of --etcd-config, this instance issues certificates and manages etcd's users")
+	f.BoolVar(&o.users, "users", false, "manage etcd's users: each node may write only its own keys; the certificate of --etcd-config must be root's (always with --credentials-dir)")
+	f.BoolVar(&o.nodeConditions, "node-conditions", true, "with --source kubernetes: set the condition ContivReady of Nodes and send Events about changes")
 	f.StringVar(&o.namespace, "namespace", namespace(), "namespace of Contiv's pods and Secrets (environment: POD_NAMESPACE)")
 	c.AddCommand(credentialsCommand(), revokeCommand(), forgetUsersCommand())
 	return c
@@ -95,7 +95,7 @@ func command() *cobra.Command {
 
 func run(ctx context.Context, o options) error {
 	log := logline.New(os.Stderr, o.logLevel)
-	klog.SetSlogLogger(log) // what client-go logs
+	klog.SetSlogLogger(log) // log messages of client-go
 	if o.resignAfter <= 0 {
 		return fmt.Errorf("--resign-after %s: give a time above 0", o.resignAfter)
 	}
@@ -123,7 +123,7 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	defer store.Close()
-	server, err := rest.Listen(listener.Options{AllowUnauthenticated: true}, nil, o.http...) // it can only be looked at
+	server, err := rest.Listen(listener.Options{AllowUnauthenticated: true}, nil, o.http...) // read-only
 	if err != nil {
 		return err
 	}
@@ -175,10 +175,10 @@ func run(ctx context.Context, o options) error {
 	return g.Wait()
 }
 
-// alongside is what the instance that writes does beside that.
+// alongside runs in the active instance, concurrently with the reflection.
 type alongside = func(context.Context, storage.Broker) error
 
-// all does everything in the list.
+// all runs the functions of the list concurrently.
 func all(list []alongside) alongside {
 	if len(list) == 0 {
 		return nil

@@ -14,8 +14,7 @@ import (
 	"github.com/contiv/contiv/store/etcd/etcdtest"
 )
 
-// TestMain makes the test binary a contiv-ksr for the processes that the tests
-// start.
+// TestMain lets the test binary run as contiv-ksr.
 func TestMain(m *testing.M) {
 	if os.Getenv("CONTIV_KSR_TEST_MAIN") != "" {
 		main()

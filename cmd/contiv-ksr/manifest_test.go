@@ -20,7 +20,7 @@ func TestManifestsRunKSR(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s: %v", p.Object, err)
 		}
-		if c.HasParent() { // it answers no probes
+		if c.HasParent() { // without probes
 			continue
 		}
 		served, err := c.Flags().GetStringArray("http")
@@ -35,7 +35,7 @@ func TestManifestsRunKSR(t *testing.T) {
 	}
 }
 
-// With a certificate for metrics, KSR serves them at the port of its pod.
+// With a certificate for metrics, KSR serves them on a port of its pod.
 func TestManifestsHaveKSRServeMetrics(t *testing.T) {
 	rendered, err := install.Render("monitoring: {secretName: metrics}")
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/contiv/contiv/test/loopback"
 )
 
-// What /stats has on loopback, Prometheus gets from elsewhere with a certificate.
+// Prometheus can read the metrics remotely with a certificate. /stats serves them on loopback.
 func TestMetricsFromElsewhere(t *testing.T) {
 	address := loopback.Address()
 	authority := listenertest.NewAuthority(t)

@@ -20,7 +20,7 @@ import (
 	"github.com/contiv/contiv/test/await"
 )
 
-// readyTimeout is also enough for the benchmark.
+// readyTimeout also suffices for the benchmark.
 const readyTimeout = 2 * time.Minute
 
 // process is a contiv-ksr that serves HTTP on a unix socket.
@@ -49,7 +49,7 @@ func startProcess(t testing.TB, etcd *etcdtest.Server, args ...string) *process 
 	return p
 }
 
-// awaitReady waits for the line that says so.
+// awaitReady waits for the log line of readiness.
 func (p *process) awaitReady(want string) {
 	p.t.Helper()
 	late := time.AfterFunc(readyTimeout, func() { p.cmd.Process.Kill() })
@@ -62,7 +62,7 @@ func (p *process) awaitReady(want string) {
 	}
 }
 
-// terminate ends the process, which must succeed.
+// terminate ends the process and requires success.
 func (p *process) terminate() {
 	p.t.Helper()
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -73,7 +73,7 @@ func (p *process) terminate() {
 	}
 }
 
-// awaitRole polls, since the role is no event.
+// awaitRole polls, because no event announces the role.
 func (p *process) awaitRole(role string) {
 	p.t.Helper()
 	await.That(p.t, "the role is "+role, func() error {
@@ -105,7 +105,6 @@ func (p *process) try(path string) (status int, body string, err error) {
 	return response.StatusCode, string(data), err
 }
 
-// metric returns the value of a metric without labels.
 func (p *process) metric(name string) float64 {
 	p.t.Helper()
 	_, body := p.get("/stats")
@@ -122,7 +121,7 @@ func (p *process) metric(name string) float64 {
 	return 0
 }
 
-// peakMemory returns the most memory, in bytes, that the process has used.
+// peakMemory returns the peak memory of the process, in bytes.
 func (p *process) peakMemory() float64 {
 	p.t.Helper()
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))

@@ -15,7 +15,7 @@ const (
 	sourceKubernetes = "kubernetes"
 )
 
-// source is where the objects come from.
+// source is the origin of the objects.
 type source struct {
 	ksr.Source
 	// name, as in "manifests=DIR".

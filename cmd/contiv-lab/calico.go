@@ -11,10 +11,10 @@ import (
 	"github.com/contiv/contiv/test/lab"
 )
 
-// calicoNodes is how many nodes up --calico makes: enough for a pod to move between others.
+// calicoNodes suffices for a pod to move between two nodes that others watch.
 const calicoNodes = 3
 
-// upCalico makes a lab that is a Calico cluster, with a pod on each node, and tells what to try.
+// upCalico creates a Calico cluster with one pod per node and prints examples.
 func (c *cli) upCalico(ctx context.Context, nodesGiven bool) error {
 	if !nodesGiven {
 		c.opts.Nodes = calicoNodes
@@ -60,12 +60,12 @@ func (c *cli) upCalico(ctx context.Context, nodesGiven bool) error {
 	fmt.Print("\nAll pods reach each other, by routes of contiv-calico-routes alone. Next:\n\n")
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 3, ' ', 0)
 	for _, try := range [][2]string{
-		{"matrix", "who reaches whom, measured"},
+		{"matrix", "measure connectivity"},
 		{"exec node1 -- ip route", "blackhole: the node's own block; via: blocks of others; ip -6 route for IPv6"},
-		{"ctl txns", "what was done, when and why"},
+		{"ctl txns", "transactions with times and reasons"},
 		{"exec node1 -- ip route del " + nodes[len(nodes)-1].CalicoBlock().String(), "the route comes back at once"},
 		{"node add node4", "the others have a route to its block"},
-		{"node kill node2", fmt.Sprintf("it keeps its routes; the others lose those to it after %s", lab.CalicoTTL)},
+		{"node kill node2", fmt.Sprintf("it keeps its routes; the others remove their routes to it after %s", lab.CalicoTTL)},
 		{"etcd stop", "routes stay"},
 		{"down", ""},
 	} {

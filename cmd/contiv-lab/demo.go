@@ -16,12 +16,11 @@ func (c *cli) demoCommand() *cobra.Command {
 	var upLimit time.Duration
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "show the main job, each item measured; fails if an item does",
-		Long: `Makes a lab (named "demo" unless --name says otherwise), shows in it what Contiv
-promises, each item measured, and removes it.`,
+		Short: "measure the main features in a lab; fail if one fails",
+		Long: `Creates a lab (default name "demo"), measures each promised feature in it, and removes it.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			// A lab of its own, beside the one that may be in daily use.
+			// The default is a separate lab, so that the demo leaves the user's lab alone.
 			if !cmd.Flags().Changed("name") && !cmd.Root().PersistentFlags().Changed("name") {
 				c.opts.Name = "demo"
 			}

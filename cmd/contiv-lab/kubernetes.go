@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// kubernetesOptions are those of up --kubernetes.
+// kubernetesOptions holds the options of up --kubernetes.
 type kubernetesOptions struct {
 	wanted bool
 	places e2e.Places
@@ -28,7 +28,7 @@ func (k *kubernetesOptions) register(cmd *cobra.Command) {
 	f.StringVar(&k.places.Cache, "cache", "", "directory that keeps the programs of Kubernetes, for --kubernetes (default ~/.cache/contiv)")
 }
 
-// complete finds what no flag says.
+// complete sets the options that have no flag.
 func (k *kubernetesOptions) complete(binDir string) (err error) {
 	if k.places.Cache == "" {
 		if k.places.Cache, err = e2e.DefaultCache(); err != nil {
@@ -49,7 +49,7 @@ func (k *kubernetesOptions) complete(binDir string) (err error) {
 	return err
 }
 
-// upKubernetes makes the cluster and tells how to use it.
+// upKubernetes creates the cluster and prints how to use it.
 func (c *cli) upKubernetes(ctx context.Context, k kubernetesOptions) error {
 	if c.opts.Root != lab.Root {
 		return errors.New("--root: a Kubernetes cluster is always below " + e2e.Root + " and " + lab.Root)
@@ -71,7 +71,7 @@ func (c *cli) upKubernetes(ctx context.Context, k kubernetesOptions) error {
 	if slices.Contains(e2e.List(), c.opts.Name) {
 		if l, err := c.open(); err == nil {
 			if st, err := l.State(); err == nil && st.Phase == lab.Running {
-				return fmt.Errorf("cluster %s is up already; %s ends it, --name makes another one beside it", c.opts.Name, lab.Command(c.opts.Name, "down"))
+				return fmt.Errorf("cluster %s is already up; stop it with %s, or use --name for another cluster", c.opts.Name, lab.Command(c.opts.Name, "down"))
 			}
 		}
 	}
@@ -118,7 +118,7 @@ func (c *cli) explainKubernetes(cluster *e2e.Cluster, opts e2e.Options) {
 `, c.opts.Name, time.Since(c.began).Round(time.Second), cluster.Kubeconfig(), opts.KubernetesDir, e2e.BusyboxImage, name)
 }
 
-// remove removes a lab, also one that has a Kubernetes cluster.
+// remove removes a lab, including its Kubernetes cluster.
 func (c *cli) remove(ctx context.Context, opts lab.Options) error {
 	if opts.Root == lab.Root && slices.Contains(e2e.List(), opts.Name) {
 		c.say("removing Kubernetes cluster " + opts.Name)
@@ -127,14 +127,14 @@ func (c *cli) remove(ctx context.Context, opts lab.Options) error {
 	return lab.Down(ctx, opts)
 }
 
-// forwardCommand is the hidden command that up --kubernetes leaves running.
+// forwardCommand is a hidden command that up --kubernetes leaves running.
 const forwardCommand = "forward"
 
 func (c *cli) forwardCommand() *cobra.Command {
 	var listen, netns, to string
 	cmd := &cobra.Command{
 		Use:    forwardCommand,
-		Short:  "connect who connects here with an address in a network namespace",
+		Short:  "forward connections to an address in a network namespace",
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

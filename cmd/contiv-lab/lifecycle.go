@@ -25,45 +25,45 @@ func (c *cli) upCommand() *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:   "up",
-		Short: "make a lab, or a Kubernetes cluster",
-		Long: `Makes a lab and returns when its agents are ready. The lab survives this
-command and its terminal. What a crashed lab of the same name left is removed first.
+		Short: "create a lab or a Kubernetes cluster",
+		Long: `Creates a lab and returns when its agents are ready. The lab outlives this command and its
+terminal. Remains of a crashed lab of the same name are removed first.
 
-With --vswitch vpp, VPP forwards the packets of the nodes; with --vswitch kernel,vpp that of
-every second one. VPP's program is named by VPP_BIN in the environment, or --vpp-bin. With
---single-nic, VPP has no NIC of its own: contiv-stn lends it that of the host.
+With --vswitch vpp, the nodes use VPP; with --vswitch kernel,vpp, every second one does. VPP's
+program is VPP_BIN in the environment, or --vpp-bin. With --single-nic, VPP has no separate NIC:
+contiv-stn lends it the host's.
 
-As in a cluster, etcd speaks TLS only, knows each node by its certificate, and lets it write its own
-keys only; "credentials" makes certificates for others. With --plain-text, whoever reaches etcd, any
-pod included, can rewrite the network of the lab.
+As in a cluster, etcd accepts TLS only, identifies each node by its certificate, and lets it write
+only its own keys; "credentials" creates further certificates. With --plain-text, anyone who
+reaches etcd, including any pod, can rewrite the network of the lab.
 
-With --config, the nodes have what a contiv.conf says; with --dual-stack, nodes, pods and services
-have IPv6 addresses, too; with --ipv6, they have no others.
+With --config, the nodes use a contiv.conf. With --dual-stack, nodes, pods and services also have
+IPv6 addresses; with --ipv6, only these.
 
-With --calico, the lab is a Calico cluster without BGP: three nodes, each with a pod in
-blocks of Calico's IPAM, of IPv4 and IPv6, and contiv-calico-routes on each node, which makes the routes.
+With --calico, the lab is a Calico cluster without BGP: three nodes, each with a pod in IPv4 and
+IPv6 blocks of Calico's IPAM, and contiv-calico-routes on each node to program the routes.
 
-With --kubernetes, the nodes run a real kubelet and container runtime, with a control
-plane beside them. The programs are built at the first time, which takes minutes.`,
+With --kubernetes, the nodes run a real kubelet and container runtime, with a control plane. The
+programs are built the first time, which takes minutes.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := c.checkNodes(); err != nil {
 				return err
 			}
 			if k.wanted && (c.opts.Calico || c.opts.PlainText) {
-				return ctl.Misused(errors.New("--kubernetes goes with neither --calico nor --plain-text: leave those out"))
+				return ctl.Misused(errors.New("--kubernetes excludes --calico and --plain-text: drop them"))
 			}
 			if k.wanted && c.opts.SingleNIC {
-				return ctl.Misused(errors.New("--single-nic does not go with --kubernetes: leave it out"))
+				return ctl.Misused(errors.New("--kubernetes excludes --single-nic: drop it"))
 			}
 			if !k.wanted && (k.places.Source != "" || k.places.Cache != "") {
-				return ctl.Misused(errors.New("--source and --cache are for --kubernetes: add it, or leave those out"))
+				return ctl.Misused(errors.New("--source and --cache need --kubernetes: add it, or drop them"))
 			}
 			if (k.wanted || c.opts.Calico) && (file != "" || c.opts.DualStack || c.opts.IPv6) {
-				return ctl.Misused(errors.New("--config, --dual-stack and --ipv6 go with neither --calico nor --kubernetes: leave those out"))
+				return ctl.Misused(errors.New("--config, --dual-stack and --ipv6 exclude --calico and --kubernetes: drop one side"))
 			}
 			if c.opts.DualStack && c.opts.IPv6 {
-				return ctl.Misused(errors.New("--dual-stack and --ipv6 exclude each other: IPv6 beside IPv4, or IPv6 alone"))
+				return ctl.Misused(errors.New("--dual-stack and --ipv6 exclude each other: choose both IP versions, or IPv6 alone"))
 			}
 			if err := c.readConfig(file); err != nil {
 				return err
@@ -94,9 +94,9 @@ plane beside them. The programs are built at the first time, which takes minutes
 	cmd.Flags().StringSliceVar(&c.opts.VSwitches, "vswitch", nil, "vswitches of the nodes, in turn: kernel, vpp (default kernel)")
 	cmd.Flags().StringVar(&c.opts.VPPBin, "vpp-bin", "", "VPP's program (default: that in VPP_BIN)")
 	cmd.Flags().BoolVar(&c.opts.SingleNIC, "single-nic", false, "nodes with VPP have one NIC, which contiv-stn lends to VPP")
-	cmd.Flags().BoolVar(&c.opts.Calico, "calico", false, "a Calico cluster without BGP, whose routes are contiv-calico-routes'; 3 nodes unless --nodes says otherwise")
-	cmd.Flags().BoolVar(&c.opts.PlainText, "plain-text", false, "etcd asks for no certificates: whoever reaches it, any pod included, can rewrite the network of the lab")
-	cmd.Flags().StringVar(&file, "config", "", "contiv.conf of the nodes, such as for other networks")
+	cmd.Flags().BoolVar(&c.opts.Calico, "calico", false, "create a Calico cluster without BGP, with the routes of contiv-calico-routes; default --nodes 3")
+	cmd.Flags().BoolVar(&c.opts.PlainText, "plain-text", false, "etcd without certificates: anyone who reaches it, including any pod, can rewrite the network of the lab")
+	cmd.Flags().StringVar(&file, "config", "", "contiv.conf of the nodes")
 	cmd.Flags().BoolVar(&c.opts.DualStack, "dual-stack", false, "IPv6 addresses, too, of nodes, pods and services")
 	cmd.Flags().BoolVar(&c.opts.IPv6, "ipv6", false, "IPv6 addresses only, of nodes, pods and services")
 	c.binDirFlag(cmd)
@@ -104,7 +104,7 @@ plane beside them. The programs are built at the first time, which takes minutes
 	return cmd
 }
 
-// readConfig reads the contiv.conf of the nodes, which must have no mistake.
+// readConfig reads and checks the nodes' contiv.conf.
 func (c *cli) readConfig(file string) error {
 	if file == "" {
 		return nil
@@ -140,10 +140,10 @@ func (c *cli) downCommand() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "down",
-		Short: "end a lab and remove all of it",
+		Short: "stop a lab and remove it",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			// A signal must not leave half of it: it ends at its own deadline.
+			// A signal must not stop it halfway; it has a deadline.
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), 2*time.Minute)
 			defer cancel()
 			if all && cmd.Flags().Changed("name") {
@@ -156,14 +156,14 @@ func (c *cli) downCommand() *cobra.Command {
 					return err
 				}
 				if c.opts.Root == lab.Root {
-					names = append(names, e2e.List()...) // also those whose lab is gone
+					names = append(names, e2e.List()...) // including clusters whose lab is gone
 				}
 			}
 			for _, name := range names {
 				opts := c.opts
 				opts.Name = name
 				if there, err := c.exists(opts); err != nil || !there && !all {
-					return cmp.Or(err, fmt.Errorf("%w: %s; contiv-lab list shows what exists", lab.ErrNoLab, name))
+					return cmp.Or(err, fmt.Errorf("%w: %s; contiv-lab list shows the existing labs", lab.ErrNoLab, name))
 				}
 				if err := c.remove(ctx, opts); err != nil {
 					return err
@@ -176,7 +176,7 @@ func (c *cli) downCommand() *cobra.Command {
 	return cmd
 }
 
-// exists reports whether there is a lab, or something that is left of one.
+// exists reports whether a lab, or a remainder of one, exists.
 func (c *cli) exists(opts lab.Options) (bool, error) {
 	_, err := lab.Open(opts)
 	if !errors.Is(err, lab.ErrNoLab) {
@@ -200,7 +200,7 @@ func (c *cli) listCommand() *cobra.Command {
 				return err
 			}
 			if len(names) == 0 {
-				c.say("there is no lab; contiv-lab up makes one")
+				c.say("no lab; contiv-lab up creates one")
 			}
 			w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 			fmt.Fprintln(w, "NAME\tPHASE\tNODES\tPODS\tAGE")
@@ -213,7 +213,7 @@ func (c *cli) listCommand() *cobra.Command {
 				}
 				st, err := l.State()
 				if err != nil {
-					continue // removed meanwhile
+					continue // removed in the meantime
 				}
 				fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\n", name, st.Phase, len(st.Nodes), len(st.Pods), time.Since(st.Created).Round(time.Second))
 			}
@@ -226,7 +226,7 @@ func (c *cli) statusCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "show processes, nodes and pods; fails if something is not well",
+		Short: "show processes, nodes and pods; fail if any is not ready",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			l, err := c.open()

@@ -1,5 +1,5 @@
-// contiv-lab makes and operates Contiv clusters whose nodes are network
-// namespaces of this machine. See test/lab for how a lab is built.
+// contiv-lab creates and operates Contiv clusters whose nodes are network namespaces of this
+// machine. Package test/lab describes how.
 //
 //	up ─> (apply, pod, node, exec, matrix, ctl, etcd, credentials, status)* ─> down
 //	demo = up, all that the documentation promises, down
@@ -33,7 +33,7 @@ func main() {
 	}
 }
 
-// execute runs the command line. A name that nobody has is a mistake in it, as for contivctl.
+// execute runs the command line. An unknown name is a usage error, as in contivctl.
 func execute(ctx context.Context, root *cobra.Command) error {
 	err := ctl.Execute(ctx, root)
 	var name lab.NameError
@@ -43,10 +43,9 @@ func execute(ctx context.Context, root *cobra.Command) error {
 	return err
 }
 
-// cli holds the options that all commands share.
 type cli struct {
 	opts lab.Options
-	// began is when the command started, for the elapsed time in progress lines.
+	// began is the start time, for the elapsed time in progress lines.
 	began time.Time
 }
 
@@ -59,14 +58,14 @@ func newCommand() *cobra.Command {
   contiv-lab pod add web client               # spread over the nodes
   contiv-lab exec client -- ping -c1 10.1.1.2
   contiv-lab apply -f service.yaml            # services, policies, pods
-  contiv-lab matrix                           # who reaches whom, measured
+  contiv-lab matrix                           # connectivity, measured
   contiv-lab ctl why client web               # contivctl on the lab's agents
   contiv-lab down
-  contiv-lab --name other up                  # another lab beside it`,
+  contiv-lab --name other up                  # another lab`,
 		Version:       version.Version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		// So that options of the lab may stand before "ctl", whose own are contivctl's.
+		// Lets options of the lab precede "ctl", whose options belong to contivctl.
 		TraverseChildren: true,
 	}
 	flags := root.PersistentFlags()
@@ -95,7 +94,7 @@ func newCommand() *cobra.Command {
 	return root
 }
 
-// needsCommand is for commands that only hold others.
+// needsCommand is the RunE of commands that only have subcommands.
 func needsCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return cmd.Help()
@@ -116,17 +115,17 @@ func (c *cli) progress(line string) {
 	fmt.Fprintf(os.Stderr, "%7.2fs  %s\n", time.Since(c.began).Seconds(), line)
 }
 
-// say shows progress, unless it is not wanted.
+// say prints progress unless --quiet is set.
 func (c *cli) say(line string) {
 	if c.opts.Progress != nil {
 		c.opts.Progress(line)
 	}
 }
 
-// open returns the lab that the command is about.
+// open opens the lab of the command.
 func (c *cli) open() (*lab.Lab, error) { return lab.Open(c.opts) }
 
-// checkNodes refuses numbers of nodes that no cluster has; 0 would be the default.
+// checkNodes refuses invalid node counts, including 0, which the lab takes as the default.
 func (c *cli) checkNodes() error {
 	if c.opts.Nodes < 1 {
 		return ctl.Misused(fmt.Errorf("--nodes %d: a lab has at least one node", c.opts.Nodes))
@@ -134,7 +133,7 @@ func (c *cli) checkNodes() error {
 	return nil
 }
 
-// binDirFlag adds --bin-dir; the binaries are expected next to this one.
+// binDirFlag adds --bin-dir. By default the binaries are next to this one.
 func (c *cli) binDirFlag(cmd *cobra.Command) {
 	own, err := os.Executable()
 	if err != nil {
@@ -143,7 +142,7 @@ func (c *cli) binDirFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&c.opts.BinDir, "bin-dir", filepath.Dir(own), "directory of the binaries that the lab runs")
 }
 
-// guarded runs fn while a guard removes the lab should this process be killed.
+// guarded runs fn. If this process is killed, a guard removes the lab.
 func (c *cli) guarded(fn func() error) error {
 	own, err := os.Executable()
 	if err != nil {

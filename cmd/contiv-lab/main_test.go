@@ -36,7 +36,7 @@ func TestUnknownCommands(t *testing.T) {
 	}
 }
 
-// What is wrong is said in words, with what to write instead.
+// Each error names the remedy.
 func TestMistakes(t *testing.T) {
 	t.Setenv("VPP_BIN", "")
 	for _, c := range []struct{ args, want string }{
@@ -63,9 +63,9 @@ func TestMistakes(t *testing.T) {
 		{"up extra", `arguments "extra": usage: contiv-lab up [flags]`},
 		{"pod add", "an argument is missing: usage: contiv-lab pod add NAME... [flags]"},
 		{"pods", `unknown command "pods" of contiv-lab: did you mean pod?`},
-		{"down", "there is no such lab: contiv; contiv-lab list shows what exists"},
-		{"down --name nope", "there is no such lab: nope"},
-		{"status --name nope", "there is no such lab: nope (contiv-lab --name nope up makes one"},
+		{"down", "no such lab: contiv; contiv-lab list shows the existing labs"},
+		{"down --name nope", "no such lab: nope"},
+		{"status --name nope", "no such lab: nope (contiv-lab --name nope up makes one"},
 		{"list --root FILE", "not a directory"},
 	} {
 		dir := t.TempDir()
@@ -90,7 +90,7 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// Nothing is made with a contiv.conf that an agent would refuse.
+// A contiv.conf that an agent would refuse creates nothing.
 func TestConfigOfNodes(t *testing.T) {
 	t.Setenv("VPP_BIN", "/bin/true")
 	const own = "the lab itself says which NIC VPP has, and where contiv-stn is: drop "
@@ -117,7 +117,7 @@ func TestConfigOfNodes(t *testing.T) {
 	}
 }
 
-// Names that the lab does not have are mistakes in the command line.
+// Names that the lab does not have are usage errors.
 func TestUnknownNames(t *testing.T) {
 	root := t.TempDir()
 	state := `{"name": "x", "phase": "running", "nodes": [{"name": "node1", "index": 1, "address": "192.168.16.1/24"}], "pods": [{"namespace": "default", "name": "web", "node": "node1"}], "processes": {}}`
@@ -153,7 +153,7 @@ func TestUnknownNames(t *testing.T) {
 	}
 }
 
-// writeNode writes the object of node1 as a lab does.
+// writeNode writes the object of node1 like a lab does.
 func writeNode(t *testing.T, lab string) (file string) {
 	t.Helper()
 	file = filepath.Join(lab, "manifests", "node_node1.yaml")
@@ -166,7 +166,7 @@ func writeNode(t *testing.T, lab string) (file string) {
 	return file
 }
 
-// Labels of nodes, such as zones, are set and removed as by kubectl.
+// Node labels, such as zones, are set and removed like with kubectl.
 func TestNodeLabels(t *testing.T) {
 	root := t.TempDir()
 	file := writeNode(t, filepath.Join(root, "x"))
@@ -188,7 +188,7 @@ func TestNodeLabels(t *testing.T) {
 	}
 }
 
-// Labs of root are not there for others to see, which is no empty list.
+// Other users cannot see root's labs: the list fails instead of being empty.
 func TestListOfOthersLabs(t *testing.T) {
 	root := t.TempDir()
 	if err := os.Mkdir(filepath.Join(root, "mine"), 0); err != nil {
@@ -196,7 +196,7 @@ func TestListOfOthersLabs(t *testing.T) {
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if os.Geteuid() == 0 { // then as somebody who may not read everything
+	if os.Geteuid() == 0 { // then as a user without access
 		if err := os.Chmod(root, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -212,7 +212,7 @@ func TestListOfOthersLabs(t *testing.T) {
 	}
 }
 
-// nobody is the user that owns nothing.
+// nobody is a user without files.
 const nobody = 65534
 
 func TestViaEtcd(t *testing.T) {

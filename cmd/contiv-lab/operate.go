@@ -19,8 +19,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// withLab makes the RunE of a command that works on an existing lab, but not on a
-// Kubernetes cluster.
+// withLab returns the RunE of a command for an existing lab that is no Kubernetes cluster.
 func (c *cli) withLab(fn func(ctx context.Context, l *lab.Lab, args []string) error) func(*cobra.Command, []string) error {
 	return c.withAnyLab(func(ctx context.Context, l *lab.Lab, args []string) error {
 		st, err := l.State()
@@ -34,7 +33,7 @@ func (c *cli) withLab(fn func(ctx context.Context, l *lab.Lab, args []string) er
 	})
 }
 
-// withAnyLab makes the RunE of a command that works on a Kubernetes cluster, too.
+// withAnyLab returns the RunE of a command that also works on a Kubernetes cluster.
 func (c *cli) withAnyLab(fn func(ctx context.Context, l *lab.Lab, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		l, err := c.open()
@@ -46,11 +45,11 @@ func (c *cli) withAnyLab(fn func(ctx context.Context, l *lab.Lab, args []string)
 }
 
 func (c *cli) applyCommand() *cobra.Command {
-	return c.fileCommand("apply", "give Kubernetes objects to KSR; pods with a nodeName are made", (*lab.Lab).Apply)
+	return c.fileCommand("apply", "apply Kubernetes objects through KSR; creates pods with a nodeName", (*lab.Lab).Apply)
 }
 
 func (c *cli) deleteCommand() *cobra.Command {
-	return c.fileCommand("delete", "remove the Kubernetes objects that a file names, pods included", (*lab.Lab).Delete)
+	return c.fileCommand("delete", "delete the Kubernetes objects in a file, including pods", (*lab.Lab).Delete)
 }
 
 func (c *cli) fileCommand(name, short string, fn func(*lab.Lab, context.Context, string) ([]string, error)) *cobra.Command {
@@ -68,7 +67,7 @@ func (c *cli) fileCommand(name, short string, fn func(*lab.Lab, context.Context,
 				fmt.Println(line)
 			}
 			var name lab.NameError
-			if errors.As(err, &name) { // in the file, not in the command line
+			if errors.As(err, &name) { // in the file, not on the command line
 				return errors.New(err.Error())
 			}
 			return err
@@ -83,7 +82,7 @@ func (c *cli) podCommand() *cobra.Command {
 	var node, namespace string
 	add := &cobra.Command{
 		Use:   "add NAME...",
-		Short: "make pods, wired by contiv-cni",
+		Short: "create pods with contiv-cni",
 		Args:  cobra.MinimumNArgs(1),
 		RunE: c.withLab(func(ctx context.Context, l *lab.Lab, args []string) error {
 			if namespace == "" {
@@ -186,10 +185,10 @@ func (c *cli) credentialsCommand() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
 		Use:   "credentials NAME --node NODE... --dir DIR",
-		Short: "make credentials for somebody who configures nodes through etcd",
-		Long: `Writes into a directory: ca.pem, client.pem (certificate and key), and etcd.conf, which names
-them. Whoever has them can write the configuration of these nodes, and read the list of nodes;
-nothing else. To make the same NAME again replaces its nodes.
+		Short: "create credentials for configuring nodes through etcd",
+		Long: `Writes ca.pem, client.pem (certificate and key) and etcd.conf, which names them, to a directory.
+The credentials allow writing the configuration of these nodes and reading the list of nodes,
+nothing else. The same NAME again replaces its nodes.
 
 etcd is reached from nodes: contiv-lab exec node1 -- etcdctl …`,
 		Args: cobra.ExactArgs(1),
@@ -204,8 +203,8 @@ etcd is reached from nodes: contiv-lab exec node1 -- etcdctl …`,
 			return err
 		}),
 	}
-	cmd.Flags().StringArrayVar(&client.Nodes, "node", nil, "node that may be configured; repeatable; \"*\": all, also those that join later")
-	cmd.Flags().StringVar(&dir, "dir", "", "directory for the files; it is made if it is missing")
+	cmd.Flags().StringArrayVar(&client.Nodes, "node", nil, "node to allow; repeatable; \"*\": all nodes, including future ones")
+	cmd.Flags().StringVar(&dir, "dir", "", "directory for the files; created if missing")
 	return cmd
 }
 
@@ -256,7 +255,7 @@ func (c *cli) ctlCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			kubeconfig := l.Path("kubeconfig") // no such file: "ctl uninstall" is not for the cluster that kubectl is used with
+			kubeconfig := l.Path("kubeconfig") // a missing file, so that "ctl uninstall" does not affect the cluster of the user's kubectl
 			if st.Bare {
 				kubeconfig = filepath.Join(e2e.Root, l.Name(), "kubeconfig")
 			}
@@ -278,7 +277,7 @@ func (c *cli) ctlCommand() *cobra.Command {
 	}
 }
 
-// viaEtcd reports whether contivctl is asked to write to etcd, rather than to speak to an agent.
+// viaEtcd reports whether contivctl writes to etcd instead of calling an agent.
 func viaEtcd(args []string) bool {
 	via := slices.Index(args, "--via")
 	return slices.Contains(args, "--via=etcd") || via >= 0 && slices.Contains(args[via:min(via+2, len(args))], "etcd")
@@ -287,7 +286,7 @@ func viaEtcd(args []string) bool {
 func (c *cli) matrixCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "matrix [POD|NODE|outside]...",
-		Short: "measure with real packets who reaches whom; fails if someone does not",
+		Short: "measure connectivity with real packets; fail if any path does not work",
 		RunE: c.withLab(func(ctx context.Context, l *lab.Lab, args []string) error {
 			st, err := l.State()
 			if err != nil {

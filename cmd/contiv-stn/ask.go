@@ -18,7 +18,7 @@ import (
 func statusCommand(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
-		Short: "show who holds the network cards, by the journal",
+		Short: "show the holders of the network cards",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			path := filepath.Join(o.stateDir, "journal.json")
@@ -27,7 +27,7 @@ func statusCommand(o *options) *cobra.Command {
 				return err
 			}
 			if len(j.NICs) == 0 {
-				fmt.Fprintf(c.OutOrStdout(), "No network card is claimed for VPP, as %s says.\n", path)
+				fmt.Fprintf(c.OutOrStdout(), "No network card is claimed for VPP in %s.\n", path)
 				return nil
 			}
 			w := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', 0)
@@ -43,7 +43,7 @@ func statusCommand(o *options) *cobra.Command {
 func releaseCommand(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "release [INTERFACE]",
-		Short: "give a network card, or all of them, back for good",
+		Short: "return a network card, or all of them, to the host for good",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			conn, err := grpc.NewClient("unix:"+o.socket, grpc.WithTransportCredentials(insecure.NewCredentials()))

@@ -1,5 +1,5 @@
-// Command contiv-stn keeps the network card of a host with only one for the vswitch, and gives
-// it back when the vswitch does not serve it. It runs outside of Kubernetes. See package stn.
+// Command contiv-stn lends the only network card of a host to the vswitch, and returns it when the
+// vswitch does not forward. It runs outside of Kubernetes. See package stn.
 package main
 
 import (
@@ -33,7 +33,7 @@ func main() {
 	if err := command().ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "contiv-stn:", err)
 		if errors.Is(err, errMisused) {
-			os.Exit(3) // as contivctl
+			os.Exit(3) // like contivctl
 		}
 		os.Exit(1)
 	}
@@ -44,10 +44,10 @@ func command() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "contiv-stn",
 		Short: "Lend the host's network card to the vswitch, and give it back",
-		Long: `Waits for contiv-init and the agent of this node to claim a network card for VPP, lets VPP have
-it while VPP forwards, and gives it back to the host, with its addresses and routes, when
-VPP or the agent is gone, or does not respond, or the interconnect is down. Ends with
-SIGTERM and SIGINT, and gives everything back first.
+		Long: `Lends a network card of the host to VPP while VPP forwards. contiv-init and the agent of this
+node claim the card. The host gets it back, with its addresses and routes, when VPP or the
+agent is gone or does not respond, or when the interconnect is down, and before contiv-stn
+ends on SIGTERM or SIGINT.
 
 Every flag can be given in the environment, too: CONTIV_STN_ and its name in capitals.`,
 		Version:       version.Version,
@@ -66,7 +66,7 @@ Every flag can be given in the environment, too: CONTIV_STN_ and its name in cap
 
 var errMisused = errors.New("drop it")
 
-// checkUsed refuses flags of the daemon that a command below has no use for.
+// checkUsed refuses daemon flags that a subcommand does not use.
 func checkUsed(c *cobra.Command) (err error) {
 	used, below := map[string][]string{"status": {"state-dir"}, "release": {"socket", "grpc"}}[c.Name()]
 	if !below {
@@ -74,13 +74,13 @@ func checkUsed(c *cobra.Command) (err error) {
 	}
 	c.InheritedFlags().VisitAll(func(f *pflag.Flag) {
 		if f.Changed && !slices.Contains(used, f.Name) {
-			err = fmt.Errorf("%s has no use for --%s: %w", c.CommandPath(), f.Name, errMisused)
+			err = fmt.Errorf("%s does not use --%s: %w", c.CommandPath(), f.Name, errMisused)
 		}
 	})
 	return err
 }
 
-// run is the wiring.
+// run connects the parts.
 //
 //	stn.sock ──> Keeper <── kernel's events
 //	               └──> journal, kernel, PCI bus
@@ -99,7 +99,7 @@ func (o *options) run(ctx context.Context) error {
 		return fmt.Errorf("--netns: %w", err)
 	}
 	defer ns.Close()
-	// The socket comes first: it belongs to one daemon at a time, and so does the journal.
+	// The socket comes first, because its owner also owns the journal.
 	l, err := listener.Unix(o.socket)
 	if err != nil {
 		return err

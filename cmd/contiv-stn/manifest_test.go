@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The static pod runs this program, on the host's network, with what must outlive it on the host.
+// The static pod runs this program on the host's network, with persistent files on the host.
 func TestStaticPod(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join(manifests.Dir(), "stn", "contiv-stn.yaml"))
 	if err != nil {
@@ -59,7 +59,7 @@ func TestStaticPod(t *testing.T) {
 	}
 }
 
-// The service names a program, and nothing but flags that there are.
+// The service runs an existing program with existing flags.
 func TestService(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join(manifests.Dir(), "stn", "contiv-stn.service"))
 	if err != nil {
@@ -80,7 +80,7 @@ func TestService(t *testing.T) {
 	t.Error("it starts nothing")
 }
 
-// The status is who has which card, by the journal, whether the daemon runs or not.
+// The status shows the holder of each card from the journal, with or without a running daemon.
 func TestStatus(t *testing.T) {
 	dir := t.TempDir()
 	status := func() string {
@@ -128,7 +128,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// Commands refuse the flags of the daemon that they would ignore.
+// Commands refuse daemon flags that they would ignore.
 func TestFlagsWithoutUse(t *testing.T) {
 	for _, c := range []struct {
 		args string

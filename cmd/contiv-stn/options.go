@@ -24,7 +24,7 @@ type options struct {
 func (o *options) register(f *pflag.FlagSet) {
 	f.StringVar(&o.socket, "socket", "/var/run/contiv/stn.sock", "socket of contiv-init and the agent")
 	f.StringVar(&o.socket, "grpc", "/var/run/contiv/stn.sock", "the same as --socket")
-	_ = f.MarkHidden("grpc") // that of Contiv/VPP
+	_ = f.MarkHidden("grpc") // as in Contiv/VPP
 	f.StringVar(&o.stateDir, "state-dir", "/var/lib/contiv/stn", "directory of the journal: must survive a restart of the machine")
 	f.StringVar(&o.netns, "netns", "/proc/self/ns/net", "network namespace of the host")
 	f.StringVar(&o.interconnect, "interconnect", "vpp1", "the host's device of its connection to VPP")
@@ -33,13 +33,13 @@ func (o *options) register(f *pflag.FlagSet) {
 	f.StringVar(&o.resolvConf, "resolv-conf", "/etc/resolv.conf", "resolv.conf of the host")
 	d := stn.DefaultLimits
 	f.DurationVar(&o.limits.Absent, "agent-absent", d.Absent, "how long the agent may be gone before the host gets the network card back")
-	f.DurationVar(&o.limits.Silent, "agent-silent", d.Silent, "how long the agent may say nothing; it reports once per second that VPP answers")
+	f.DurationVar(&o.limits.Silent, "agent-silent", d.Silent, "how long the agent's reports, one per second, may be missing")
 	f.DurationVar(&o.limits.Down, "interconnect-down", d.Down, "how long the interconnect may be down")
 	f.DurationVar(&o.limits.Start, "start", d.Start, "how long VPP may take to start with a PCI device")
 	f.TextVar(&o.logLevel, "log-level", slog.LevelInfo, "DEBUG, INFO, WARN or ERROR")
 }
 
-// fromEnvironment takes from the environment what no flag says.
+// fromEnvironment sets flags that were not given from the environment.
 func fromEnvironment(f *pflag.FlagSet) (err error) {
 	f.VisitAll(func(flag *pflag.Flag) {
 		name := "CONTIV_STN_" + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))

@@ -19,23 +19,24 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// credentialsCommand returns the command that makes credentials with which somebody may configure nodes through etcd.
+// credentialsCommand returns the command that creates credentials for configuring nodes through
+// etcd.
 func credentialsCommand(out io.Writer) *cobra.Command {
 	var (
 		nodes    []string
 		dir      string
-		file     string // kubeconfig
+		file     string
 		cluster  string
 		endpoint string
 		patience time.Duration
 	)
 	c := &cobra.Command{
 		Use:   "credentials NAME --node NODE... --dir DIR",
-		Short: "Make credentials for somebody who configures nodes through etcd",
-		Long: "Asks the cluster for a certificate for etcd, as an administrator who may approve it, and writes into\n" +
-			"a directory: ca.pem, client.pem (certificate and key), and etcd.conf, which names them. Who has them\n" +
-			"can write the configuration of these nodes, and read the list of nodes; nothing else.\n\n" +
-			"To make the same NAME again replaces its nodes. This ends it:\n\n" +
+		Short: "Create credentials for configuring nodes through etcd",
+		Long: "Requests a certificate for etcd from the cluster, approves it as an administrator, and writes to a\n" +
+			"directory: ca.pem, client.pem (certificate and key), and etcd.conf, which names them. The credentials\n" +
+			"allow writing the configuration of these nodes and reading the list of nodes, nothing else.\n\n" +
+			"The same NAME again replaces its nodes. To revoke the credentials:\n\n" +
 			"  kubectl -n kube-system exec ds/contiv-ksr -- contiv-ksr revoke NAME --etcd-config=/etc/contiv/etcd.conf",
 		Example: "  contivctl credentials ops --node node1 --node node2 --dir ops\n" +
 			"  contivctl --etcd-config ops/etcd.conf config apply -f values.yaml --via etcd --node node1",
@@ -78,16 +79,16 @@ func credentialsCommand(out io.Writer) *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	f.StringArrayVar(&nodes, "node", nil, "node that may be configured; repeatable; \"*\": all, also those that join later")
-	f.StringVar(&dir, "dir", "", "directory for the files; it is made if it is missing")
+	f.StringArrayVar(&nodes, "node", nil, "node to allow; repeatable; \"*\": all nodes, including future ones")
+	f.StringVar(&dir, "dir", "", "directory for the files; created if missing")
 	f.StringVar(&endpoint, "endpoint", "", "URL of etcd in etcd.conf (default: port 32379 of the first node)")
-	f.StringVar(&file, "kubeconfig", "", "file that says how to reach the API server (default: environment KUBECONFIG, ~/.kube/config)")
+	f.StringVar(&file, "kubeconfig", "", "kubeconfig file (default: environment KUBECONFIG, ~/.kube/config)")
 	f.StringVar(&cluster, "context", "", "the cluster of this context of the kubeconfig file")
 	f.DurationVar(&patience, "timeout", time.Minute, "how long to wait for the certificate")
 	return c
 }
 
-// signingRequests are the CertificateSigningRequests of the cluster.
+// signingRequests accesses the cluster's CertificateSigningRequests.
 type signingRequests struct{ of dynamic.ResourceInterface }
 
 func (s signingRequests) Create(ctx context.Context, r *certificatesv1.CertificateSigningRequest, o metav1.CreateOptions) (*certificatesv1.CertificateSigningRequest, error) {
@@ -114,7 +115,7 @@ func approve(ctx context.Context, client dynamic.Interface, name string) error {
 	return nil
 }
 
-// findEndpoint is etcd's port of a node.
+// findEndpoint returns the address of etcd's port on a node.
 func findEndpoint(ctx context.Context, client dynamic.Interface) (string, error) {
 	nodes, err := kube.List[corev1.Node](ctx, client.Resource(kube.Nodes), "")
 	if err != nil {

@@ -27,7 +27,7 @@ import (
 	"github.com/contiv/contiv/rest"
 )
 
-// fixture is what an agent answers.
+// fixture holds the responses of an agent.
 type fixture struct {
 	nodes nodesync.NodesReport
 	pods  ipnet.PodsReport
@@ -35,9 +35,9 @@ type fixture struct {
 	interfaces []json.RawMessage
 	// ipam is nil for a node without an address.
 	ipam *ipnet.IPAMReport
-	// notReady is why the agent is not ready, database why it has no etcd.
+	// notReady is the reason why the agent is not ready, database why it has no etcd.
 	notReady, database string
-	// verdict and problems are what a ready agent says of its node.
+	// verdict and problems are a ready agent's report on its node.
 	verdict  string
 	problems []health.Problem
 	events   []*controller.EventRecord
@@ -47,7 +47,7 @@ type fixture struct {
 	// explanations and timelines by key.
 	explanations map[string]*inspect.Explanation
 	timelines    map[string][]kvscheduler.Revision
-	// contributions by key; feedback is about values in etcd.
+	// contributions by key; feedback about values in etcd.
 	contributions map[string]controller.Contributions
 	feedback      []feedback.Status
 	diff          []record.Diff
@@ -73,7 +73,7 @@ var (
 	}
 )
 
-// routeDirectives are merge directives for the route.
+// routeDirectives holds merge directives for the route.
 var routeDirectives = &merge.Directives{Key: models.Key(route), Unset: []string{"weight"}}
 
 func at(seconds float64) time.Time {
@@ -212,7 +212,7 @@ var fixtures = map[string]*fixture{
 	},
 }
 
-// ServeHTTP answers as an agent does.
+// ServeHTTP answers like an agent.
 func (f *fixture) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	switch r.URL.Path {
@@ -354,7 +354,7 @@ func (f *fixture) serveStatus(w http.ResponseWriter, r *http.Request) {
 	rest.JSON(w, out)
 }
 
-// history answers with records as the agent's histories do.
+// history returns records like the agent's histories.
 func history[R any](w http.ResponseWriter, r *http.Request, records []*R, seqNum func(*R) uint64) {
 	q := r.URL.Query()
 	if q.Has("seq-num") {
@@ -367,7 +367,7 @@ func history[R any](w http.ResponseWriter, r *http.Request, records []*R, seqNum
 		rest.Error(w, http.StatusNotFound, errors.New("#"+q.Get("seq-num")+" is not recorded"))
 		return
 	}
-	// Spans are not applied: what they are for is tested elsewhere.
+	// The fixture ignores time ranges; other tests cover them.
 	if last, err := strconv.Atoi(q.Get("last")); err == nil && last < len(records) {
 		records = records[len(records)-last:]
 	}

@@ -1,4 +1,4 @@
-// Command contivctl shows what Contiv does on the nodes of a cluster. It is also
+// Command contivctl shows and changes the state of Contiv on the nodes of a cluster. It is also
 // installed as contiv-netctl.
 package main
 

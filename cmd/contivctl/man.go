@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra/doc"
 )
 
-// manCommand writes the manual pages of all commands.
 func manCommand(out io.Writer) *cobra.Command {
 	return &cobra.Command{
 		Use:   "man DIR",
@@ -33,7 +32,7 @@ func manCommand(out io.Writer) *cobra.Command {
 				return err
 			}
 			root := cmd.Root()
-			root.DisableAutoGenTag = true // no page differs from day to day
+			root.DisableAutoGenTag = true // keeps the pages reproducible
 			pages, err := writePages(root, args[0])
 			if err != nil {
 				return fmt.Errorf("manual pages are not written: %w", err)
@@ -44,7 +43,7 @@ func manCommand(out io.Writer) *cobra.Command {
 	}
 }
 
-// writePages writes the manual pages of a command and of those below it, and returns their number.
+// writePages writes the manual pages of a command and its subcommands, and returns their number.
 func writePages(cmd *cobra.Command, dir string) (pages int, err error) {
 	for _, sub := range cmd.Commands() {
 		if sub.IsAvailableCommand() && !sub.IsAdditionalHelpTopicCommand() {

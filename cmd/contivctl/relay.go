@@ -8,7 +8,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// relayCommand connects the standard input and output with a socket. --kubeconfig has it run in the containers of agents.
+// relayCommand connects standard input and output to a socket. --kubeconfig runs it in the agents'
+// containers.
 func relayCommand(in io.Reader, out io.Writer) *cobra.Command {
 	return &cobra.Command{
 		Use:    "relay SOCKET",

@@ -16,21 +16,21 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-var update = flag.Bool("update", false, "write what the commands print into the scripts")
+var update = flag.Bool("update", false, "write the commands' output into the scripts")
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"contivctl": main, "contiv-netctl": main})
 }
 
-// Scripts have, beside those of testscript, the command
+// In addition to testscript's commands, scripts have
 //
 //	agent NAME    serve the fixture NAME on the socket $WORK/NAME.sock
 //	etcd          start an etcd, at $ETCD
-//	vswitch       start the agent of node1 that is in memory; it serves gRPC on the
-//	              socket $WORK/grpc.sock, and uses the etcd if there is one
+//	vswitch       start the agent of node1 with an in-memory vswitch; it serves gRPC on the
+//	              socket $WORK/grpc.sock, and uses the etcd if it runs
 //
-// The configuration of contivctl names node1 and node2, which need not run. Run with -update, the
-// test writes what commands print into the scripts.
+// The configuration of contivctl names node1 and node2, which need not run. With -update, the test
+// writes the commands' output into the scripts.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:           "testdata",

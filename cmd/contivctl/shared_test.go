@@ -17,8 +17,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// arguments has, for each command, arguments with which it gets to what the shared flags are about. VALUES is a file with values,
-// DIR an empty directory.
+// arguments holds arguments for each command that reach the code of the shared flags. VALUES is a
+// file with values, DIR an empty directory.
 var arguments = map[string]string{
 	"nodes": "", "nodeconfig": "", "pods": "", "ipam": "", "interfaces": "", "drops": "", "status": "", "why": "a b", "services": "", "policies": "",
 	"denials": "", "events": "", "txns": "", "values": "", "dump": "x", "models": "", "explain": "x", "timeline": "x", "diff": "--since txn:1", "graph": "",
@@ -30,8 +30,8 @@ var arguments = map[string]string{
 	"completion bash": "", "completion zsh": "", "completion fish": "", "completion powershell": "",
 }
 
-// shared are the flags that all commands share, with values that nobody can miss where they are honoured: "shows" is then in what the
-// command prints, or one of several between bars. Where it is empty, output that is there must be JSON.
+// shared lists the shared flags with values whose effect is visible: the output contains "shows",
+// or one of its alternatives between bars. If it is empty, the output must be JSON.
 var shared = []struct{ flags, shows string }{
 	{"--kubeconfig KUBECONFIG --context other", "127.0.0.1:3"},
 	{"--kubeconfig KUBECONFIG --context nope", `context "nope" does not exist`},
@@ -51,8 +51,8 @@ var shared = []struct{ flags, shows string }{
 	{"--agent node1=unix://SOCKET --full -o json", ""},
 }
 
-// Each command honours the flags that all share, before and after its name, or refuses them with exit code 3. What it refuses is not in
-// its help.
+// Each command honours each shared flag, before and after its name, or refuses it with exit code 3.
+// Refused flags are not in its help.
 func TestSharedFlagsAreHonouredOrRefused(t *testing.T) {
 	home := t.TempDir()
 	write := func(name, text string) string {
@@ -144,10 +144,10 @@ func TestSharedFlagsAreHonouredOrRefused(t *testing.T) {
 					"before": append(strings.Fields(s.flags), strings.Fields(path+" "+rest)...),
 					"after":  append(strings.Fields(path), append(flags, strings.Fields(rest)...)...),
 				} {
-					if place == "after" && path == "diff" && strings.HasPrefix(s.flags, "--from") { // it has its own
+					if place == "after" && path == "diff" && strings.HasPrefix(s.flags, "--from") { // has a flag of the same name
 						continue
 					}
-					if strings.HasSuffix(path, "credentials") && strings.Contains(s.flags, "--node") { // its own, too
+					if strings.HasSuffix(path, "credentials") && strings.Contains(s.flags, "--node") { // likewise
 						continue
 					}
 					out, said, err := run(args)
@@ -176,7 +176,7 @@ func TestSharedFlagsAreHonouredOrRefused(t *testing.T) {
 	})
 }
 
-// leaves calls visit with all commands that have none below them.
+// leaves calls visit with each command that has no subcommands.
 func leaves(cmd *cobra.Command, visit func(*cobra.Command)) {
 	for _, sub := range cmd.Commands() {
 		leaves(sub, visit)
@@ -186,7 +186,7 @@ func leaves(cmd *cobra.Command, visit func(*cobra.Command)) {
 	}
 }
 
-// Flags that take each other's place, or have no effect beside another, are refused.
+// Flags that contradict each other, or have no effect together, are refused.
 func TestFlagsWithoutEffectAreRefused(t *testing.T) {
 	t.Setenv("CONTIVCTL_CONFIG", "")
 	for args, want := range map[string]string{

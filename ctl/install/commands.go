@@ -32,7 +32,7 @@ type options struct {
 
 func (o *options) register(c *cobra.Command, timeout time.Duration) {
 	f := c.Flags()
-	f.StringVar(&o.kubeconfig, "kubeconfig", "", "file that says how to reach the API server (default: environment KUBECONFIG, ~/.kube/config)")
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file (default: environment KUBECONFIG, ~/.kube/config)")
 	f.StringVar(&o.context, "context", "", "the cluster of this context of the kubeconfig file")
 	f.StringVar(&o.Image, "image", "", "image of Contiv (default "+DefaultImage+"; upgrade: that of the cluster)")
 	f.StringVar(&o.manifests, "manifests", "", "directory with manifests, instead of those of this contivctl")

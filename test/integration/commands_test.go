@@ -72,7 +72,7 @@ func TestFailuresOfCommandsAreSeen(t *testing.T) {
 		{"pod del absent", `no pod "default/absent"`},
 		{"exec absent -- true", "no pod and no node"},
 		{"node kill absent", "it has: node1 node2"},
-		{"--name absent status", "there is no such lab"},
+		{"--name absent status", "no such lab"},
 		{"up", "is up already"},
 	} {
 		out, err := contivLab(t, l, strings.Fields(test.command)...)

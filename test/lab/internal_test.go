@@ -80,7 +80,7 @@ func TestLockExcludesAndCanBeGivenUp(t *testing.T) {
 
 // A VPP that ended in the log is one of this contiv-init, not of an earlier one.
 func TestEndedVPPIsFoundInTheLog(t *testing.T) {
-	const end = `init: time=2026-11-27T00:12:12.561Z level=ERROR msg="Process ended, starting it again" process=vpp error="signal: aborted (core dumped)" lived=3ms in=100ms` + "\n"
+	const end = `init: time=2026-11-27T00:12:12.561Z level=ERROR msg="Process ended, restarting it" process=vpp error="signal: aborted (core dumped)" lived=3ms in=100ms` + "\n"
 	file := filepath.Join(t.TempDir(), "log")
 	for text, want := range map[string]string{
 		"":                            "",

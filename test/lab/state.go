@@ -204,7 +204,7 @@ func (s *State) Underlay() string { return s.Name + "-underlay" }
 func (s *State) Outside() string { return s.Name + "-outside" }
 
 // ErrNoLab is wrapped by errors about a lab that does not exist.
-var ErrNoLab = errors.New("there is no such lab")
+var ErrNoLab = errors.New("no such lab")
 
 const stateFile = "state.json"
 
@@ -214,7 +214,7 @@ func readState(dir string) (*State, error) {
 		return nil, fmt.Errorf("%w: lab %s belongs to another user: run this as root", err, filepath.Base(dir))
 	}
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("%w: %s (%s makes one, contiv-lab list shows what exists)", ErrNoLab, filepath.Base(dir), Command(filepath.Base(dir), "up"))
+		return nil, fmt.Errorf("%w: %s (%s makes one, contiv-lab list shows the existing labs)", ErrNoLab, filepath.Base(dir), Command(filepath.Base(dir), "up"))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the state of the lab: %w", err)

@@ -1,6 +1,6 @@
-// Package heap has a program that ends soon collect no garbage until it uses 256 MB. It must be set before other packages are
-// initialised, for that alone would bring the first two collections, a quarter of the start: hence an init function, which
-// runs as soon as the few packages that this one imports are initialised.
+// Package heap disables garbage collection in a short-lived program until its heap has 256 MB.
+// Initialising other packages would already cause two collections, a quarter of the start time. So
+// an init function sets the limit, right after the few packages imported here.
 package heap
 
 import (
@@ -19,5 +19,5 @@ func init() {
 	runtime.AddCleanup(new(string), func(percent int) {
 		debug.SetGCPercent(percent)
 		debug.SetMemoryLimit(math.MaxInt64)
-	}, 400) // with the first collection
+	}, 400) // at the first collection
 }

@@ -46,7 +46,7 @@ func (v *Interfaces) NIC(ctx context.Context, index uint32) (string, error) {
 			others = append(others, fmt.Sprintf("%d (%s)", d.SwIfIndex, d.InterfaceName))
 		}
 	}
-	return "", fmt.Errorf("no network card of VPP has the index %d; those that it drives by DPDK: %s", index, cmp.Or(strings.Join(others, ", "), "none"))
+	return "", fmt.Errorf("no network card of VPP has the index %d; its DPDK network cards: %s", index, cmp.Or(strings.Join(others, ", "), "none"))
 }
 
 // nicNames picks them from all interfaces.
