@@ -49,8 +49,8 @@ func TestDelegatedIPAM(t *testing.T) {
 	for name, test := range map[string]struct {
 		subnet, address string
 	}{
-		"a subnet of its own":             {"10.77.0.0/24", "10.77.0.2"},
-		"the node's":                      {"usePodCidr", "10.9.3.2"},
+		"a subnet of its own":          {"10.77.0.0/24", "10.77.0.2"},
+		"the node's":                   {"usePodCidr", "10.9.3.2"},
 		"the node's, case-insensitive": {"usepodCIDR", "10.9.3.2"},
 	} {
 		t.Run(name, func(t *testing.T) {

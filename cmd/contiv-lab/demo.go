@@ -17,8 +17,8 @@ func (c *cli) demoCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "measure the main features in a lab; fail if one fails",
-		Long: `Creates a lab (default name "demo"), measures each promised feature in it, and removes it.`,
-		Args: cobra.NoArgs,
+		Long:  `Creates a lab (default name "demo"), measures each promised feature in it, and removes it.`,
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			// The default is a separate lab, so that the demo leaves the user's lab alone.
 			if !cmd.Flags().Changed("name") && !cmd.Root().PersistentFlags().Changed("name") {
