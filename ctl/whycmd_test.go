@@ -259,7 +259,7 @@ func TestWhyKnowsWhatItAsked(t *testing.T) {
 // a connection that was opened.
 func TestWhyNamesWhatIsNotJudged(t *testing.T) {
 	doubt := []path.Finding{{Where: "node n1", Text: "packets may be dropped by a rule"}}
-	unheard := &path.Finding{Where: "pod shop/db", Text: "nobody listens on port 80/tcp"}
+	unheard := &path.Finding{Where: "pod shop/db", Text: "no process listens on port 80/tcp"}
 	end := func(kind string, answered bool) []path.Probe {
 		return []path.Probe{{Kind: kind, End: true, Answered: answered}}
 	}
@@ -268,9 +268,9 @@ func TestWhyNamesWhatIsNotJudged(t *testing.T) {
 		want, not string
 		code      int
 	}{
-		"not reached":      {path.Report{Source: true, Doubts: doubt, Probes: end("tcp", false)}, "but there is what may stop them: WHERE WHAT MAY BE WRONG node n1 packets may be dropped by a rule", "Nothing wrong", 1},
-		"reached":          {path.Report{Source: true, Doubts: doubt, Probes: end("tcp", true)}, "node n1: packets may be dropped by a rule", "WHAT MAY BE WRONG", 0},
-		"nobody listens":   {path.Report{Source: true, Unheard: unheard, Probes: end("tcp", false)}, "pod shop/db nobody listens on port 80/tcp", "Nothing wrong", 1},
+		"not reached":      {path.Report{Source: true, Unjudged: doubt, Probes: end("tcp", false)}, "but there is what may stop them: WHERE WHAT MAY BE WRONG node n1 packets may be dropped by a rule", "Nothing wrong", 1},
+		"reached":          {path.Report{Source: true, Unjudged: doubt, Probes: end("tcp", true)}, "node n1: packets may be dropped by a rule", "WHAT MAY BE WRONG", 0},
+		"nobody listens":   {path.Report{Source: true, Unheard: unheard, Probes: end("tcp", false)}, "pod shop/db no process listens on port 80/tcp", "Nothing wrong", 1},
 		"somebody answers": {path.Report{Source: true, Unheard: unheard, Probes: end("tcp", true)}, "port 80/tcp: reached", "nobody listens", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -295,7 +295,7 @@ func TestWhyDoesNotBelieveTheWrongAnswers(t *testing.T) {
 		port   string
 		code   int
 	}{
-		": not reached: a node has the address as well, and answers itself\n":                 {path.Report{Source: true, Astray: true, Probes: []path.Probe{answered}}, "80/tcp", 1},
+		": not reached: a node has the address as well, and answers itself\n":                 {path.Report{Source: true, LocalConflict: true, Probes: []path.Probe{answered}}, "80/tcp", 1},
 		"Only pings were sent, which say nothing of the port; try it from 10.1.1.2: `nc -vzu": {path.Report{Source: true, NoEcho: true, Probes: []path.Probe{{Kind: "icmp", End: true}}}, "53/udp", 2},
 	} {
 		mux := http.NewServeMux()

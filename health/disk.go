@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Less free space than this is too little for an agent.
+// Minimum free space for an agent.
 const (
 	minFreeBytes = 64 << 20
 	minFreeShare = 0.02
@@ -33,5 +33,5 @@ func full(directory string, size, free uint64) string {
 	if size == 0 || free >= minFreeBytes || float64(free) >= minFreeShare*float64(size) && free >= minFreeBytes/4 {
 		return ""
 	}
-	return fmt.Sprintf("the file system of %s is full but for %d MiB: the agent keeps its mirror of etcd and the addresses of pods there; free some space", directory, free>>20)
+	return fmt.Sprintf("the file system of %s has only %d MiB free, and the agent keeps its mirror of etcd and the addresses of pods there: free some space", directory, free>>20)
 }

@@ -1,8 +1,8 @@
-// Package health is the verdict on a node: everything that checks find wrong with it, since when, and
-// with a remedy.
+// Package health determines the verdict on a node: all problems that checks find, their start, and
+// their remedies.
 //
 //	values, drift, disk, peers, vswitch, etcd, … ──Check──> Monitor ──> /readiness?verbose, metrics
 //	                                                                └──> contivctl status
 //
-// A check returns problems as sentences, none if all is well. Checks change nothing.
+// A check returns problems as sentences, or none. Checks change nothing.
 package health

@@ -15,7 +15,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// A problem keeps its beginning while its numbers change, and begins anew when it comes back.
+// A problem keeps its start time while only its numbers change, and gets a new one after an
+// interruption.
 func TestSinceWhen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var texts []string
@@ -50,7 +51,7 @@ func TestSinceWhen(t *testing.T) {
 	})
 }
 
-// schedulerWith has a descriptor whose interfaces need their host interface.
+// schedulerWith returns a scheduler with a descriptor whose interfaces need their host interface.
 func schedulerWith(t *testing.T) *kvscheduler.Scheduler {
 	t.Helper()
 	s := kvscheduler.New(kvscheduler.Options{})

@@ -13,15 +13,16 @@ import (
 )
 
 const (
-	// ksrSilent is how long KSR may write nothing; another instance takes over in less time.
+	// ksrSilent is the age at which KSR's status counts as outdated; another instance takes over
+	// sooner.
 	ksrSilent = 3 * published.Heartbeat
 	// ksrTimeout bounds a read of etcd.
 	ksrTimeout = 2 * time.Second
 )
 
-// KSR checks whether KSR publishes its state in etcd, and reports what it cannot read or reflect.
-// These problems concern the whole cluster. The check finds nothing without etcd; connected then
-// returns an error.
+// KSR checks whether KSR publishes its state in etcd, and reports objects that KSR cannot read or
+// reflect. These problems concern the whole cluster. While connected returns an error, the check
+// finds nothing.
 func KSR(etcd store.Broker, connected func() error) Check {
 	k := &ksr{}
 	return Check{Name: "ksr", Cluster: true, Look: func(ctx context.Context) []string {
@@ -43,14 +44,14 @@ func KSR(etcd store.Broker, connected func() error) Check {
 	}}
 }
 
-// ksr remembers when the status was last written, by this node's clock, since KSR's may differ.
+// ksr records when the status was last written, by this node's clock, because KSR's may differ.
 type ksr struct {
 	mu       sync.Mutex
 	revision int64
 	heard    time.Time
 }
 
-// forget is called when the status cannot be read.
+// forget clears the record after a failed read.
 func (k *ksr) forget() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/contiv/contiv/store/memory"
 )
 
-// KSR that is gone, or has problems, is named; both are no problem of the node.
+// A missing KSR, or its problems, are reported, but do not count as problems of the node.
 func TestKSR(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		etcd := memory.New()

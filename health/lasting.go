@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// Lasting reports the findings of c only after they have lasted for d, and so ignores what resolves
-// itself in a moment.
+// Lasting reports the findings of c only after they have lasted for d.
 func Lasting(d time.Duration, c Check) Check {
 	var mu sync.Mutex
 	since := map[string]time.Time{}

@@ -17,23 +17,23 @@ const (
 	Broken   = published.Broken
 )
 
-// Check checks one thing.
+// Check checks one subject.
 type Check struct {
 	// Name is a label of metrics: lower case, such as "peers".
 	Name string
-	// Look returns the problems, a sentence each. It returns soon after ctx ends.
+	// Look returns the problems, one sentence each. It returns soon after ctx ends.
 	Look func(ctx context.Context) []string
 	// Cluster: its problems concern the whole cluster, see published.Problem.
 	Cluster bool
 }
 
-// Problem is something that is wrong.
+// Problem is a problem found by a check.
 type Problem = published.Problem
 
 // period is the time between two rounds of checks in Run.
 const period = 15 * time.Second
 
-// Monitor runs checks, and remembers since when each problem has existed.
+// Monitor runs checks and records since when each problem has existed.
 type Monitor struct {
 	checks []Check
 	broken func() error
@@ -48,8 +48,7 @@ func NewMonitor(ready func() error, checks ...Check) *Monitor {
 	return &Monitor{checks: checks, broken: ready}
 }
 
-// Run runs the checks regularly until ctx ends, for metrics, and to know since when problems have
-// existed.
+// Run runs the checks periodically until ctx ends, for metrics and for the start times of problems.
 func (m *Monitor) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		m.Look(ctx)
@@ -60,7 +59,6 @@ func (m *Monitor) Run(ctx context.Context) {
 	}
 }
 
-// Look runs the checks and returns the problems.
 func (m *Monitor) Look(ctx context.Context) []Problem {
 	m.looking.Lock()
 	defer m.looking.Unlock()
@@ -85,14 +83,14 @@ func (m *Monitor) Look(ctx context.Context) []Problem {
 	return found
 }
 
-// Last returns the problems that Look found last.
+// Last returns the result of the last Look.
 func (m *Monitor) Last() []Problem {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.last
 }
 
-// Verdict returns the verdict on a node with the problems.
+// Verdict returns the verdict on a node with the given problems.
 func (m *Monitor) Verdict(problems []Problem) string {
 	switch {
 	case m.broken() != nil:
@@ -108,10 +106,8 @@ var (
 	problemsDesc = prometheus.NewDesc("contiv_node_problems", "Problems that a check has found.", []string{"check"}, nil)
 )
 
-// Describe implements prometheus.Collector.
 func (m *Monitor) Describe(out chan<- *prometheus.Desc) { out <- verdictDesc; out <- problemsDesc }
 
-// Collect implements prometheus.Collector.
 func (m *Monitor) Collect(out chan<- prometheus.Metric) {
 	problems := m.Last()
 	count := map[string]int{}

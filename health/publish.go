@@ -20,12 +20,12 @@ type Publisher struct {
 	Etcd    store.Broker
 	Node    string
 	Version string
-	// Mine returns an error if another agent is the node's.
+	// Mine returns an error if another agent has this node's name.
 	Mine func() error
 	Log  *slog.Logger
 }
 
-// Run publishes the monitor's last result until ctx ends: changes soon, and everything again after
+// Run publishes the monitor's last result until ctx ends: changes soon, an unchanged result after
 // rewrite.
 func (p Publisher) Run(ctx context.Context) {
 	var last published.Node

@@ -14,8 +14,8 @@ import (
 	"github.com/contiv/contiv/store/memory"
 )
 
-// The verdict is in etcd soon after it changes, without what is not about the node, and again when
-// etcd lost it.
+// A changed verdict appears in etcd soon, without cluster problems, and is written again if etcd
+// lost it.
 func TestVerdictIsPublished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		etcd, some := memory.New(), ""

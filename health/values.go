@@ -15,20 +15,20 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// badStates lists the states that are a problem at once. PENDING is one after pendingFor.
+// badStates lists the states that are a problem at once. PENDING becomes one after pendingFor.
 var badStates = []pb.ValueState{pb.ValueState_FAILED, pb.ValueState_RETRYING, pb.ValueState_INVALID, pb.ValueState_UNIMPLEMENTED}
 
 // pendingFor is how long a value may be PENDING.
 const pendingFor = time.Minute
 
-// Values checks for values that failed or cannot be configured, and for values that have been PENDING
-// for more than a minute.
+// Values checks for values that failed or cannot be configured, and for values PENDING for more
+// than a minute.
 func Values(s *kvscheduler.Scheduler) Check {
 	w := &waiting{since: map[string]time.Time{}}
 	return Check{Name: "values", Look: func(context.Context) []string { return w.look(s, time.Now()) }}
 }
 
-// waiting remembers since when values have been PENDING.
+// waiting records since when values have been PENDING.
 type waiting struct {
 	mu    sync.Mutex
 	since map[string]time.Time
@@ -81,18 +81,18 @@ func (w *waiting) pending(s *kvscheduler.Scheduler, list []*kvscheduler.ValueSna
 	return []string{fmt.Sprintf("%s PENDING for more than a minute, such as %s", values(len(long)), long[0])}
 }
 
-// DriftPrefix begins the descriptions of transactions that repair changes by others.
+// DriftPrefix starts the descriptions of transactions that repair foreign changes.
 const DriftPrefix = "drift: "
 
-// Recurring drift: a value that was repaired this often within the time is being changed by somebody.
+// A value repaired this often within this time counts as recurring drift.
 const (
 	driftTimes  = 3
 	driftWithin = 10 * time.Minute
 )
 
-// Drift checks for values that were repaired repeatedly. Those that are gone, with a pod for example, are no problem any more.
-// owners returns a function that says to what the value with a key belongs, such as the network of a pod, whose values
-// are one problem; "": it stands for itself.
+// Drift checks for values that were repaired repeatedly and still exist. owners returns a function
+// that maps a key to its owner, such as a pod; all values of one owner are one problem. With "", a
+// value stands for itself.
 func Drift(s *kvscheduler.Scheduler, owners func() func(key string) string) Check {
 	return Check{Name: "drift", Look: func(context.Context) []string {
 		now := s.Snapshot()
@@ -130,7 +130,7 @@ func recurring(txns []*kvscheduler.RecordedTxn, exists func(key string) bool, ow
 			problems = append(problems, "and more values are changed by others and repaired again and again")
 			break
 		}
-		problems = append(problems, oneLine(fmt.Sprintf("%s was repaired %d times within %d minutes, last in transaction #%d (%s): find out who changes it",
+		problems = append(problems, oneLine(fmt.Sprintf("%s was repaired %d times within %d minutes, last in transaction #%d (%s): find the program that changes it",
 			key, times[key], driftWithin/time.Minute, last[key].SeqNum, last[key].Description)))
 	}
 	return problems
@@ -148,15 +148,13 @@ func oneLine(text string) string { return strings.ReplaceAll(text, "\n", "; ") }
 // States is a prometheus.Collector of the number of values in each state.
 type States struct{ scheduler *kvscheduler.Scheduler }
 
-// NewStates returns the collector for a scheduler.
 func NewStates(s *kvscheduler.Scheduler) States { return States{s} }
 
 var valuesDesc = prometheus.NewDesc("contiv_values", "Values by their state.", []string{"state"}, nil)
 
-// Describe implements prometheus.Collector.
 func (s States) Describe(out chan<- *prometheus.Desc) { out <- valuesDesc }
 
-// Collect implements prometheus.Collector. States without values are 0.
+// Collect also reports states without values, as 0.
 func (s States) Collect(out chan<- prometheus.Metric) {
 	states := s.scheduler.Stats().ValueStates
 	for number, name := range pb.ValueState_name {

@@ -251,7 +251,7 @@ func uninstallCommand(out, progress io.Writer) *cobra.Command {
 	o.register(c, patience)
 	c.Flags().BoolVar(&keepState, "keep-state", false, "leave the data of etcd and the agents on the nodes: the next installation finds them")
 	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	c.Flags().BoolVar(&dryRun, "dry-run", false, "print what would be removed, and which pods would lose their network, and do nothing")
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "print what would be removed and which pods would lose their network, without removing anything")
 	c.MarkFlagsMutuallyExclusive("yes", "dry-run")
 	return c
 }

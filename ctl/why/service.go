@@ -127,7 +127,7 @@ func (e Endpoint) String() string {
 }
 
 func (e Endpoint) stopped() bool {
-	return e.Verdict == NotReached || e.Verdict == Astray || e.Verdict == NoOverlay
+	return e.Verdict == NotReached || e.Verdict == AnsweredByNode || e.Verdict == NoOverlay
 }
 
 // judged bounds to how many endpoints of a service the paths are judged.
@@ -175,7 +175,7 @@ func each(places []netip.AddrPort, judge func(netip.AddrPort) Answer) []Answer {
 
 // addFindings adds what is or may be wrong on a path.
 func (a *Answer) addFindings(one Answer) {
-	a.Findings, a.Doubts = addNew(a.Findings, one.Findings), addNew(a.Doubts, one.Doubts)
+	a.Findings, a.PossibleCauses = addNew(a.Findings, one.Findings), addNew(a.PossibleCauses, one.PossibleCauses)
 }
 
 // addNew adds what is not in the list yet.

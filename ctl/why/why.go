@@ -25,9 +25,9 @@ const (
 	SomeStopped = "not all endpoints are reached"
 	// NoOverlay: the end is reached, perhaps past the tunnel that packets of pods take.
 	NoOverlay = "the end is reached, but the overlay between the nodes does not answer"
-	// Astray: who answers is not the end.
-	Astray    = "not reached: a node has the address as well, and answers itself"
-	NotProbed = "not probed" // no agent is where the packets come from
+	// AnsweredByNode: who answers is not the end.
+	AnsweredByNode = "not reached: a node has the address as well, and answers itself"
+	NotProbed      = "not probed" // no agent is where the packets come from
 	// Pinged is as far as it can be known of UDP and SCTP: only who serves the port could answer.
 	Pinged = "the end answers pings; the port is not probed"
 )
@@ -43,9 +43,9 @@ type Answer struct {
 	Last     string         `json:"last,omitempty"`
 	Findings []path.Finding `json:"findings"`
 	// Doubts are about what may be in the way, and is not judged.
-	Doubts []path.Finding `json:"doubts,omitempty"`
-	Probes []path.Probe   `json:"probes"`
-	Way    []string       `json:"way"`
+	PossibleCauses []path.Finding `json:"doubts,omitempty"`
+	Probes         []path.Probe   `json:"probes"`
+	Way            []string       `json:"way"`
 	// Endpoints of a service to which the paths were judged.
 	Endpoints []Endpoint `json:"endpoints,omitempty"`
 	// Stale says which nodes may know an old state of the cluster only, and why.
@@ -124,7 +124,7 @@ func (a *Answer) suspect(reports []path.Report) {
 			a.Findings = append(a.Findings, r.Suspects...)
 		case explained:
 		default:
-			a.Doubts = append(a.Doubts, r.Suspects...)
+			a.PossibleCauses = append(a.PossibleCauses, r.Suspects...)
 		}
 	}
 }
@@ -200,7 +200,7 @@ func ask(ctx context.Context, agents []*target.Agent, from, to Place, seen []net
 			continue
 		}
 		a.Findings = append(a.Findings, r.Findings...)
-		a.Doubts = append(a.Doubts, r.Doubts...)
+		a.PossibleCauses = append(a.PossibleCauses, r.Unjudged...)
 		a.Way = append(a.Way, r.Way...)
 		a.Probes = append(a.Probes, r.Probes...)
 	}
@@ -213,8 +213,8 @@ func ask(ctx context.Context, agents []*target.Agent, from, to Place, seen []net
 		}
 	}
 	a.judge(slices.ContainsFunc(reports, func(r path.Report) bool { return r.NoEcho }))
-	if slices.ContainsFunc(reports, func(r path.Report) bool { return r.Astray }) && a.Verdict != NotReached && a.Verdict != NotProbed {
-		a.Verdict = Astray
+	if slices.ContainsFunc(reports, func(r path.Report) bool { return r.LocalConflict }) && a.Verdict != NotReached && a.Verdict != NotProbed {
+		a.Verdict = AnsweredByNode
 	}
 	return a, reports
 }
@@ -326,7 +326,7 @@ func (a *Answer) judge(noEcho bool) {
 			a.Verdict = NotReached
 		case (p.End || p.Overlay) && p.Wanted > 0 && p.Size < p.Wanted && a.Verdict != NotReached && a.Verdict != Narrow:
 			a.Verdict = Narrow
-			lost := fmt.Sprintf("packets of more than %d bytes are lost, and pods send up to %d", p.Size, p.Wanted)
+			lost := fmt.Sprintf("packets of more than %d bytes are lost, but pods send up to %d", p.Size, p.Wanted)
 			if p.Kind == "udp" {
 				lost = fmt.Sprintf("packets of %d bytes, which pods send, are lost", p.Wanted)
 			}
@@ -399,18 +399,18 @@ func Write(p text.Printer, a Answer) {
 	}
 	way := slices.Clone(a.Way)
 	switch {
-	case len(a.Doubts) == 0:
+	case len(a.PossibleCauses) == 0:
 	case a.Verdict == Reached: // past them
-		for _, d := range a.Doubts {
+		for _, d := range a.PossibleCauses {
 			way = append(way, d.Where+": "+d.Text)
 		}
 	case a.dropped(): // for sure
 		p.Printf("\n")
-		write(p, a.moreDoubts())
+		write(p, a.morePossibleCauses())
 	default:
 		p.Printf("\n")
 		t := p.Table("WHERE", "WHAT MAY BE WRONG")
-		for _, d := range a.Doubts {
+		for _, d := range a.PossibleCauses {
 			t.Add(d.Where, d.Text)
 		}
 		t.Print()
@@ -448,9 +448,9 @@ func Write(p text.Printer, a Answer) {
 	}
 }
 
-// moreDoubts says in a line that there are doubts besides what certainly drops the packets.
-func (a Answer) moreDoubts() string {
-	if n := len(a.Doubts); n > 1 {
+// morePossibleCauses says in a line that there are doubts besides what certainly drops the packets.
+func (a Answer) morePossibleCauses() string {
+	if n := len(a.PossibleCauses); n > 1 {
 		return fmt.Sprintf("%d more rules or programs may drop packets, and are not judged: `-o json` names them.", n)
 	}
 	return "1 more rule or program may drop packets, and is not judged: `-o json` names it."
@@ -459,7 +459,7 @@ func (a Answer) moreDoubts() string {
 // hint says where to look if nothing wrong was found.
 func (a Answer) hint() string {
 	switch {
-	case len(a.Doubts) > 0 && (a.Verdict == NotReached || a.Verdict == NoOverlay):
+	case len(a.PossibleCauses) > 0 && (a.Verdict == NotReached || a.Verdict == NoOverlay):
 		return "Nothing was found on our nodes that stops the packets for sure, but there is what may stop them:"
 	case a.refused():
 		return "Nothing wrong was found on our nodes: nobody listens on the port, or the end rejects connections."

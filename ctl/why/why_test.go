@@ -62,17 +62,17 @@ func TestAKnockPastRulesOfOthers(t *testing.T) {
 }
 
 // What may drop packets is listed as long as nothing drops them for sure.
-func TestDoubtsBelowACause(t *testing.T) {
+func TestPossibleCausesBelowACause(t *testing.T) {
 	dropped := path.Finding{Where: "node n", Text: "packets from 10.1.1.2 to 10.1.2.2 are dropped: a rule of chain theirs in table inet somebody drops the packet"}
 	doubts := []path.Finding{{Where: "node n", Text: "packets may be dropped by an XDP program at device eth0"}, {Where: "node m", Text: "packets may be dropped by a filter"}}
 	for name, c := range map[string]struct {
 		answer    Answer
 		want, not string
 	}{
-		"nothing is sure":   {Answer{Verdict: NotReached, Doubts: doubts}, "an XDP program at device eth0", "more rules"},
-		"another finding":   {Answer{Verdict: NotReached, Findings: []path.Finding{{Where: "pod a/db", Text: "nobody listens"}}, Doubts: doubts}, "an XDP program at device eth0", "more rules"},
-		"a rule drops them": {Answer{Verdict: NotReached, Findings: []path.Finding{dropped}, Doubts: doubts}, "2 more rules or programs may drop packets, and are not judged: `-o json` names them.", "XDP"},
-		"and one doubt":     {Answer{Verdict: NotReached, Findings: []path.Finding{dropped}, Doubts: doubts[:1]}, "1 more rule or program may drop packets", "XDP"},
+		"nothing is sure":   {Answer{Verdict: NotReached, PossibleCauses: doubts}, "an XDP program at device eth0", "more rules"},
+		"another finding":   {Answer{Verdict: NotReached, Findings: []path.Finding{{Where: "pod a/db", Text: "nobody listens"}}, PossibleCauses: doubts}, "an XDP program at device eth0", "more rules"},
+		"a rule drops them": {Answer{Verdict: NotReached, Findings: []path.Finding{dropped}, PossibleCauses: doubts}, "2 more rules or programs may drop packets, and are not judged: `-o json` names them.", "XDP"},
+		"and one doubt":     {Answer{Verdict: NotReached, Findings: []path.Finding{dropped}, PossibleCauses: doubts[:1]}, "1 more rule or program may drop packets", "XDP"},
 	} {
 		var out bytes.Buffer
 		Write(text.Printer{Writer: &out}, c.answer)
@@ -116,7 +116,7 @@ func TestSuspects(t *testing.T) {
 		"a connection was opened": {Answer{Verdict: Reached, Probes: []path.Probe{connection}}, 0, 0},
 		"some endpoints are open": {Answer{Verdict: SomeStopped, Probes: []path.Probe{{Kind: "tcp", End: true}}, Endpoints: []Endpoint{{Verdict: NotReached}, {Verdict: Reached}}}, 1, 0},
 	} {
-		if c.answer.suspect(reports); len(c.answer.Findings) != c.findings || len(c.answer.Doubts) != c.doubts {
+		if c.answer.suspect(reports); len(c.answer.Findings) != c.findings || len(c.answer.PossibleCauses) != c.doubts {
 			t.Errorf("%s: %+v", name, c.answer)
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// BenchmarkNetwork looks at the network of a node among 200, with 5 000 rules of others at each of two hooks: with what was read
-// recently, as most looks do, and reading them.
+// BenchmarkNetwork checks the network of a node among 200, with 5,000 foreign rules at each of two
+// hooks: with cached rules, as most checks do, and reading them.
 func BenchmarkNetwork(b *testing.B) {
 	for name, read := range map[string]bool{"read recently": false, "reading": true} {
 		b.Run(name, func(b *testing.B) { lookAtNetwork(b, read) })

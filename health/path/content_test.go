@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// What in a pod's own network namespace stops packets is named: rules of service meshes or of the image, programs, and processes
-// that listen elsewhere.
+// Names the cause inside a pod's network namespace: rules of service meshes or images, programs,
+// and processes that listen elsewhere.
 func TestContentOfAPod(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("making network namespaces takes root: run the test as root")
@@ -36,12 +36,12 @@ func TestContentOfAPod(t *testing.T) {
 		"a rate, both ways":      {then: chain("filter hook input", "jump both") + "; nft \"add chain inet some d { type filter hook output priority 0; }\"; nft add rule inet some d jump both", protocol: "tcp", listen: ":80", also: "by a rule of chain both "},
 		"a program":              {then: "tc qdisc add dev eth0 clsact; tc filter add dev eth0 ingress bpf da bytecode \"1,6 0 0 2,\"", protocol: "tcp", listen: ":80", also: "doubt: packets may be dropped by a filter of traffic control at device eth0, which is not judged: see `tc filter show dev eth0 ingress`"},
 		"a program, a queue":     {then: "tc qdisc add dev eth0 root tbf rate 1mbit burst 10kb latency 50ms", protocol: "tcp", listen: ":80", also: "doubt: packets may be dropped by the queueing discipline tbf at device eth0, which is not judged: see `tc -s qdisc show dev eth0`"},
-		"nobody listens":         {then: "true", protocol: "tcp", also: "unheard: nobody listens on port 80/tcp"},
-		"only at loopback":       {then: "true", protocol: "tcp", listen: "127.0.0.1:80", also: "unheard: who listens on port 80/tcp does so at 127.0.0.1 only, not at 10.1.1.2"},
+		"nobody listens":         {then: "true", protocol: "tcp", also: "unheard: no process listens on port 80/tcp"},
+		"only at loopback":       {then: "true", protocol: "tcp", listen: "127.0.0.1:80", also: "unheard: the process on port 80/tcp listens at 127.0.0.1 only, not at 10.1.1.2"},
 		"only IPv6, which is ::": {then: "true", protocol: "tcp", listen: "[::]:80"},
 		"UDP":                    {then: "true", protocol: "udp", listen: ":80"},
-		"UDP at loopback":        {then: "true", protocol: "udp", listen: "127.0.0.1:80", also: "unheard: who listens on port 80/udp does so at 127.0.0.1 only"},
-		"UDP, nobody":            {then: "true", protocol: "udp", also: "unheard: nobody listens on port 80/udp"},
+		"UDP at loopback":        {then: "true", protocol: "udp", listen: "127.0.0.1:80", also: "unheard: the process on port 80/udp listens at 127.0.0.1 only"},
+		"UDP, nobody":            {then: "true", protocol: "udp", also: "unheard: no process listens on port 80/udp"},
 		"a policy rule":          {then: "ip rule add pref 7 blackhole", protocol: "tcp", listen: ":80", want: "a route or a policy rule in it stops packets to 10.1.2.2"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -94,7 +94,7 @@ func TestContentOfAPod(t *testing.T) {
 			for _, f := range r.Findings {
 				found = append(found, f.Where+" "+f.Text)
 			}
-			for _, f := range r.Doubts {
+			for _, f := range r.Unjudged {
 				others = append(others, "doubt: "+f.Text)
 			}
 			for _, line := range r.Way {

@@ -10,7 +10,7 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Device is a device that leads to other nodes, of the kernel or of a separate vswitch.
+// Device is a device towards other nodes, of the kernel or of a separate vswitch.
 type Device struct {
 	Name    string
 	Address netip.Addr // of the node
@@ -20,7 +20,7 @@ type Device struct {
 	MTU     int // 0: unknown
 }
 
-// trouble returns the reason why a device of the node passes no packets; "" if it does.
+// trouble returns the reason why a device passes no packets, or "".
 func (d Device) trouble() string {
 	switch {
 	case !d.Up:
@@ -31,8 +31,8 @@ func (d Device) trouble() string {
 	return ""
 }
 
-// tooSmall says that packets of pods do not fit through the device, where tunnels add bytes to them; "" if they do. such may
-// say whose packets.
+// tooSmall returns a finding if packets of size, plus the tunnel's overhead, exceed the device's
+// MTU, or "". such may describe the packets.
 func (d Device) tooSmall(size, overhead int, such string) string {
 	if needed := size + overhead; size > 0 && d.MTU > 0 && d.MTU < needed {
 		return fmt.Sprintf("device %s has the MTU %d, and the packets of pods (%d bytes%s) take %d on it: raise it, or lower mtuSize", d.Name, d.MTU, size, such, needed)
@@ -40,7 +40,7 @@ func (d Device) tooSmall(size, overhead int, such string) string {
 	return ""
 }
 
-// show adds devices of a node to the report, and findings about them.
+// show adds a node's devices to the report, with findings.
 func (e *Explainer) show(r *Report, where string, devices []Device) {
 	for _, d := range devices {
 		if text := d.tooSmall(e.o.MTU(), e.o.Overhead(d.Address), ""); text != "" {
@@ -53,7 +53,7 @@ func (e *Explainer) show(r *Report, where string, devices []Device) {
 	}
 }
 
-// ownDevices returns the devices with addresses of this node, one for each address.
+// ownDevices returns the devices with this node's addresses, one entry per address.
 func (e *Explainer) ownDevices(ctx context.Context) (list []Device, err error) {
 	if !e.o.HostStack {
 		return e.o.Devices(ctx)
@@ -72,7 +72,7 @@ func (e *Explainer) ownDevices(ctx context.Context) (list []Device, err error) {
 	return list, err
 }
 
-// DeviceOf describes a device of the kernel that has an address of the node.
+// DeviceOf describes a kernel device that has an address of the node.
 func DeviceOf(link netlink.Link, addr netip.Addr) Device {
 	attrs := link.Attrs()
 	return Device{attrs.Name, addr, attrs.HardwareAddr.String(), attrs.Flags&net.FlagUp != 0, carrier(link), attrs.MTU}

@@ -1,6 +1,5 @@
-// Package path explains, on one node, what happens to packets between two addresses: what is wired for
-// them, what the kernel would do with them, which rules of others are in the way, and how far probes
-// get.
+// Package path explains, on one node, the path of packets between two addresses: the configuration
+// for them, the kernel's routing, interfering foreign rules, and how far probes get.
 //
 //	GET /contiv/v1/path?from=…&to=…[&protocol=tcp&port=80] ──> Report{Findings, Probes, …}
 //

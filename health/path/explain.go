@@ -13,10 +13,10 @@ import (
 
 // Pod is a pod of this node.
 type Pod struct {
-	Name      string // with its namespace
+	Name      string // namespace/name
 	NetNS     string // path
 	Interface string // in the pod
-	Device    string // of the node, that leads to it; "": the interface belongs to a separate vswitch
+	Device    string // the node's device to it; "" if the interface belongs to a separate vswitch
 	Addresses []netip.Addr
 	MTU       int
 }
@@ -24,97 +24,103 @@ type Pod struct {
 // Node is a node of the cluster.
 type Node struct {
 	Name      string
-	Addresses []netip.Addr   // of the vswitch; packets are sent to the first one
+	Addresses []netip.Addr   // of the vswitch; packets go to the first
 	Pods      []netip.Prefix // its pod subnets
-	Gateways  []netip.Addr   // of its pods: its vswitch answers there
-	// Masks are the sources, one of each IP version, that a vswitch other than the kernel gives to clients that it hides.
+	Gateways  []netip.Addr   // gateways of its pods, where its vswitch answers
+	// Masks lists, per IP version, the source address that a separate vswitch gives to masqueraded
+	// clients.
 	Masks []netip.Addr
 }
 
-// Options of an Explainer. All must be set, except for Connected, Verdicts, OurFilter, Services and PodNetworks, and Devices with HostStack.
+// Options of an Explainer. Optional are Connected, Verdicts, OurFilter, Services and PodNetworks,
+// and Devices with HostStack.
 type Options struct {
 	Node string
-	// Connected returns why changes in etcd are not followed, so that the node may know an old state of the cluster only; nil: they are.
+	// Connected returns why changes in etcd are not followed, so that the node's view of the
+	// cluster may be outdated; nil if they are.
 	Connected func() error
 	Pods      func() ([]Pod, error)
 	Nodes     func() []Node
 	// MTU of pods.
 	MTU func() int
-	// Overhead returns the number of bytes that the tunnel to a node with the address adds to packets of
-	// pods; 0 if there are no tunnels.
+	// Overhead returns the bytes that the tunnel to a node's address adds to pods' packets; 0
+	// without tunnels.
 	Overhead func(netip.Addr) int
-	// Warnings of the vswitch about settings of the host that keep packets from passing.
+	// Warnings of the vswitch about host settings that block packets.
 	Warnings func(context.Context) []string
-	// HostStack: the vswitch is the kernel, so that the kernel's routes and filters apply.
+	// HostStack: the vswitch is the kernel, so the kernel's routes and filters apply.
 	HostStack bool
-	// Devices returns the devices of a separate vswitch that have addresses of the node; unused with HostStack.
+	// Devices returns the devices of a separate vswitch that have the node's addresses; unused with
+	// HostStack.
 	Devices func(context.Context) ([]Device, error)
-	// HostServices says what processes of the host need for cluster IPs, with a separate vswitch; "": nothing.
+	// HostServices returns the requirement for host processes to reach cluster IPs with a separate
+	// vswitch; "" if none.
 	HostServices string
-	// Services are the networks of cluster IPs, and PodNetworks those of all pods.
+	// Services are the networks of cluster IPs; PodNetworks those of all pods.
 	Services, PodNetworks []netip.Prefix
-	// OurRoute reports whether a route with the protocol number is one of ours.
+	// OurRoute reports whether a route with the protocol number is ours.
 	OurRoute func(protocol int) bool
-	// OurTable reports whether a table of nftables is one of ours.
+	// OurTable reports whether an nftables table is ours.
 	OurTable func(name string) bool
-	// OurFilter reports whether a filter of traffic control with the priority is one of ours; nil: none is.
+	// OurFilter reports whether a traffic control filter with the priority is ours; nil: none is.
 	OurFilter func(priority uint16) bool
-	// Verdicts has functions for services, policies and the like, in the order in which packets come by.
+	// Verdicts has the functions of services, policies and others, in the order in which packets
+	// meet them.
 	Verdicts []func(ctx context.Context, q Question) Verdict
 }
 
-// Verdict is the effect of a part of the node on packets, in sentences.
+// Verdict is the effect of a part of the node on packets.
 type Verdict struct {
-	// Wrong lists reasons why packets are refused, or why the answer may be wrong.
+	// Wrong lists, as sentences, reasons why packets are refused or why the answer may be wrong.
 	Wrong []string
-	// Way describes what else happens to them.
+	// Way lists, as sentences, the other effects.
 	Way []string
-	// Translated: the packets go elsewhere, to one of Endpoints. Parts after this one do not see them as they were.
+	// Translated: the packets go to one of Endpoints instead. Later parts see them translated.
 	Translated           bool
 	Entrances, Endpoints []netip.AddrPort // see Report
-	// Suspects are why nothing may answer there.
+	// Suspects lists possible reasons for a missing answer.
 	Suspects []string
-	// Client is the address with which packets of the source come to this node, if it is another one.
+	// Client is the source address of the packets at this node, if it was translated.
 	Client netip.Addr
-	// Hidden are those of Endpoints that see an address of this node as the source, not the client's: Seen, if that is valid.
+	// Hidden lists the Endpoints that see an address of this node as the source instead of the
+	// client's: Seen, if that is valid.
 	Hidden []netip.AddrPort
 	Seen   netip.Addr
-	// Sightings are, by address, further ones of Endpoints that see it.
+	// Sightings lists further Endpoints by the source address that they see.
 	Sightings map[netip.Addr][]netip.AddrPort
-	// Interfaces has those of Endpoints that are at another interface of their pod than eth0.
+	// Interfaces lists the Endpoints on a pod interface other than eth0.
 	Interfaces []PodInterface
 }
 
 // Explainer explains paths from and to a node.
 type Explainer struct {
 	o Options
-	// busy bounds how many questions are answered at a time, since answers send packets.
+	// busy limits concurrent questions, because answers send packets.
 	busy chan struct{}
 }
 
-// atOnce bounds how many questions are answered at a time.
+// atOnce is the limit of concurrent questions.
 const atOnce = 4
 
-// New returns an explainer.
 func New(o Options) *Explainer { return &Explainer{o, make(chan struct{}, atOnce)} }
 
 // end of a path.
 type end struct {
 	addr netip.Addr
-	pod  *Pod  // of this node: its interface with the address
-	out  *Pod  // its interface by which packets to the other end leave
-	node *Node // that has the address, or whose pod has it; nil: outside of the cluster, or of a service
+	pod  *Pod  // of this node: its interface that has the address
+	out  *Pod  // its interface towards the other end
+	node *Node // has the address, or its pod has; nil if outside the cluster or of a service
 	here bool
 	// service: the address is in a network of cluster IPs.
 	service bool
-	// unused: the address is in a network of pods, and not of a node, or of a pod of this node.
+	// unused: the address is in a pod network but belongs to no known node or local pod.
 	unused bool
 }
 
 // isNode reports whether the end is this node itself.
 func (e end) isNode() bool { return e.here && e.pod == nil }
 
-// ofPods reports whether the address is of a pod, or a gateway of pods.
+// ofPods reports whether the address belongs to a pod or is a gateway of pods.
 func (e end) ofPods() bool {
 	return e.pod != nil || e.node != nil && !slices.Contains(e.node.Addresses, e.addr)
 }
@@ -139,7 +145,7 @@ func (e end) String() string {
 	return fmt.Sprintf("%v outside of the cluster", e.addr)
 }
 
-// Explain returns the answer to a question.
+// Explain answers a question.
 func (e *Explainer) Explain(ctx context.Context, q Question) (*Report, error) {
 	select {
 	case e.busy <- struct{}{}:
@@ -161,7 +167,7 @@ func (e *Explainer) Explain(ctx context.Context, q Question) (*Report, error) {
 		}
 	}
 	if !from.here && !to.here {
-		if from.outside() && (to.service || to.outside()) { // any node may be asked for the service
+		if from.outside() && (to.service || to.outside()) { // any node can answer for the service
 			e.verdicts(ctx, r, q)
 		}
 		return r, nil
@@ -199,14 +205,15 @@ func (e *Explainer) Explain(ctx context.Context, q Question) (*Report, error) {
 	return r, nil
 }
 
-// suspectServices says what processes of the host may lack to reach a cluster IP that the vswitch translates.
+// suspectServices adds the requirement for host processes to reach a cluster IP that the vswitch
+// translates.
 func (e *Explainer) suspectServices(r *Report, from, to end) {
 	if r.translated && from.isNode() && to.service && e.o.HostServices != "" {
 		r.Suspects = append(r.Suspects, Finding{"node " + e.o.Node, e.o.HostServices})
 	}
 }
 
-// verdicts adds the effects of policies, services and the like.
+// verdicts adds the effects of policies, services and others.
 func (e *Explainer) verdicts(ctx context.Context, r *Report, q Question) {
 	echo := Question{From: q.From, To: q.To, Seen: q.Seen}
 	for _, verdict := range e.o.Verdicts {
@@ -243,8 +250,9 @@ func (e *Explainer) verdicts(ctx context.Context, r *Report, q Question) {
 	}
 }
 
-// sightings adds by which addresses policies see the client of hidden endpoints. On the kernel, those of this node judge before the
-// source is translated; to others, it is the address of the way out. as is the address if it is known.
+// sightings adds the addresses by which policies see the client of hidden endpoints. On the kernel,
+// local endpoints' policies apply before source translation; remote ones see the address of the
+// outgoing device. as is the address if it is known.
 func (e *Explainer) sightings(r *Report, q Question, hidden []netip.AddrPort, as netip.Addr) {
 	if len(hidden) == 0 {
 		return
@@ -285,7 +293,7 @@ func (e *Explainer) sightings(r *Report, q Question, hidden []netip.AddrPort, as
 	}
 }
 
-// unrouted says that the node's own processes have no route to an address of a service; "" if they have one.
+// unrouted returns a finding if the node's own processes have no route to a service address, or "".
 func unrouted(addr netip.Addr) string {
 	if _, err := netlink.RouteGet(addr.AsSlice()); err != nil {
 		return fmt.Sprintf("its own processes have no route to %v (%v), and need one, because addresses of services are translated after routing: a default route is enough", addr, err)

@@ -10,25 +10,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// flow is one direction of a connection through the kernel of this node. It passes these hooks, those of
-// bridges where a device is a port of one:
+// flow is one direction of a connection through this node's kernel. It passes these hooks, and a
+// bridge's where a device is its port:
 //
 //	ingress ── bridge ── ingress ── prerouting ──┬── forward ──┬── postrouting ── egress ── bridge ── egress
 //	tunnel               device In               │             │                  device Out          tunnel
 //	                                           input        output
 //	                                             └── node ─────┘
 type flow struct {
-	// what are the packets, such as "packets from 10.1.1.2 to 10.1.2.2".
+	// what describes the packets, such as "packets from 10.1.1.2 to 10.1.2.2".
 	what string
-	// Packet at any hook; In and Out are "" where the node itself receives or sends it.
+	// Packet at any hook. In and Out are "" where the node itself receives or sends it.
 	foreign.Packet
-	// unrouted: it is only known until it is routed, because it is translated then.
+	// unrouted: known only up to routing, because it is translated then.
 	unrouted bool
-	// anyTable: which one routes the packets is the host's own business.
+	// anyTable: see anyTable.
 	anyTable bool
 }
 
-// answers returns the flow of the answers.
+// answers returns the flow of the replies.
 func (f flow) answers() flow {
 	p := f.Packet
 	p.In, p.Out, p.Src, p.Dst, p.SrcPort, p.DstPort = p.Out, p.In, p.Dst, p.Src, p.DstPort, p.SrcPort
@@ -36,7 +36,7 @@ func (f flow) answers() flow {
 	return flow{what: fmt.Sprintf("answers from %v to %v", p.Src, p.Dst), Packet: p, anyTable: f.anyTable}
 }
 
-// hooks returns the packet as it is at each hook on its way.
+// hooks returns the packet at each hook on its path.
 func (f flow) hooks(bridges map[string]bridged) (list []foreign.Packet) {
 	at := func(hook foreign.Hook, in, out string) {
 		p := f.Packet
@@ -71,17 +71,17 @@ func (f flow) hooks(bridges map[string]bridged) (list []foreign.Packet) {
 	return list
 }
 
-// harms says what rules of others do to the packets: to the first one, or if that passes, to later ones.
-func (f flow) harms(rules *foreign.Ruleset, bridges map[string]bridged) (found []string) {
+// effects returns the effects of foreign rules on the first packet, or else on later ones.
+func (f flow) effects(rules *foreign.Ruleset, bridges map[string]bridged) (found []string) {
 	if found = f.each(bridges, rules.Harms); len(found) == 0 {
 		found = f.later().each(bridges, rules.Harms)
 	}
 	return found
 }
 
-// doubts says what rules of others may do to packets, and why they are not judged: each rule once, with the first of the flows that it
-// may concern.
-func doubts(flows []flow, rules *foreign.Ruleset, bridges map[string]bridged) (found []string) {
+// unjudged lists foreign rules with an unknown effect and the reason, each rule once, with the
+// first flow that it may concern.
+func unjudged(flows []flow, rules *foreign.Ruleset, bridges map[string]bridged) (found []string) {
 	named := map[string]bool{}
 	add := func(f flow) {
 		for _, text := range f.each(bridges, rules.Doubts) {
@@ -101,14 +101,14 @@ func doubts(flows []flow, rules *foreign.Ruleset, bridges map[string]bridged) (f
 
 const laterWord = "later "
 
-// later returns the flow of what follows the first packet.
+// later returns the flow of the packets after the first.
 func (f flow) later() flow {
 	f.what, f.Later = laterWord+f.what, true
 	return f
 }
 
-// reversed says that the kernel drops the packets where they come in, since it would send answers elsewhere (rp_filter); "" if it does
-// not.
+// reversed returns a finding if rp_filter drops the packets because replies would take another
+// route, or "".
 func (f flow) reversed() string {
 	if f.In == "" || f.Src.Is6() {
 		return ""
@@ -122,7 +122,7 @@ func (f flow) reversed() string {
 	}
 	back := "its route back leads to " + device
 	if err != nil {
-		back = "there is no route back"
+		back = "no return route"
 	}
 	return fmt.Sprintf("are dropped as they come in at device %s, because its rp_filter is 1, and %s: mend the routes, or set net.ipv4.conf.%s.rp_filter to 2", f.In, back, f.In)
 }
@@ -139,14 +139,14 @@ func (f flow) each(bridges map[string]bridged, judge func(foreign.Packet) []stri
 	return found
 }
 
-// bridged is a device whose frames go through a bridge, into a tunnel.
+// bridged is a device whose frames pass a bridge into a tunnel.
 type bridged struct {
-	// port of the bridge that the device is connected to; "": the device is the bridge.
+	// port is the bridge port that the device connects to; "" if the device is the bridge.
 	port   string
 	tunnel string
 }
 
-// pass calls at with the hooks of the bridge.
+// pass calls at for the hooks of the bridge.
 func (b bridged) pass(at func(hook foreign.Hook, in, out string), in, out string) {
 	switch {
 	case b.port != "":
@@ -162,9 +162,9 @@ func (b bridged) pass(at func(hook foreign.Hook, in, out string), in, out string
 	}
 }
 
-// bridges returns the devices whose frames go through a bridge into a tunnel, by name.
+// bridges returns the devices whose frames pass a bridge into a tunnel, by name.
 func bridges() map[string]bridged {
-	links, _ := netlink.LinkList() // what a changing list lacks is not checked
+	links, _ := netlink.LinkList() // entries missed in a changing list are not checked
 	tunnels := map[int]string{}
 	for _, l := range links {
 		if l.Type() == "vxlan" && l.Attrs().MasterIndex != 0 {
@@ -194,7 +194,7 @@ func bridges() map[string]bridged {
 	return found
 }
 
-// tunnelFlows are the packets of the tunnel between this node and another.
+// tunnelFlows returns the flows of the tunnel between this node and another.
 func (e *Explainer) tunnelFlows(peer Node) (flows []flow) {
 	for _, addr := range peer.Addresses {
 		own, ok := sameVersion(e.ownAddresses(), addr)
@@ -207,14 +207,15 @@ func (e *Explainer) tunnelFlows(peer Node) (flows []flow) {
 		sent.Out, sent.Src, sent.Dst = device, own, addr
 		received.In, received.Src, received.Dst = device, addr, own
 		flows = append(flows, flow{what: "tunnel packets to " + peerName, Packet: sent, anyTable: true})
-		if err == nil { // else a policy rule may say why
+		if err == nil { // otherwise a policy rule may be the reason
 			flows = append(flows, flow{what: "tunnel packets from " + peerName, Packet: received, anyTable: true})
 		}
 	}
 	return flows
 }
 
-// strictReversePath reports whether a device of the thread's network namespace only takes IPv4 packets to whose source it leads itself.
+// strictReversePath reports whether a device of the thread's network namespace accepts only IPv4
+// packets whose source it routes to.
 func strictReversePath(device string) bool {
 	const settings = "ipv4/conf/"
 	return max(number(settings+"all/rp_filter"), number(settings+device+"/rp_filter")) == 1

@@ -19,11 +19,11 @@ import (
 // vxlanPort is the port of tunnels between nodes.
 const vxlanPort = 4789
 
-// host adds what the kernel of the node would do.
+// host adds the kernel's handling of the packets.
 func (e *Explainer) host(ctx context.Context, r *Report, q Question, from, to end) {
 	where := "node " + e.o.Node
 	local, _ := localAddresses()
-	r.Astray = to.ofPods() && local[to.addr].device != 0 && !slices.Contains(e.gateways(), to.addr)
+	r.LocalConflict = to.ofPods() && local[to.addr].device != 0 && !slices.Contains(e.gateways(), to.addr)
 	request := flow{what: fmt.Sprintf("packets from %v to %v", from.addr, to.addr), unrouted: r.translated, anyTable: anyTable(from, to), Packet: foreign.Packet{
 		Src: q.From, Dst: q.To, Protocol: q.protocol(), SrcPort: q.sourcePort(), DstPort: q.Port, Size: e.o.MTU(),
 		Untranslated: !q.OfService && !r.translated && from.ofPods() && to.ofPods(), KeepsSource: from.ofPods() && to.ofPods()}}
@@ -31,7 +31,7 @@ func (e *Explainer) host(ctx context.Context, r *Report, q Question, from, to en
 	if err != nil {
 		r.find(where, fmt.Sprintf("policy rules of others cannot be read: %v", err))
 	}
-	request.In = e.route(r, to, from, local, diversions) // the way back
+	request.In = e.route(r, to, from, local, diversions) // the return path
 	if from.out != nil && request.In != "" {
 		request.In = from.out.Device
 	}
@@ -78,22 +78,22 @@ func (e *Explainer) host(ctx context.Context, r *Report, q Question, from, to en
 			r.find(where, f.what+" "+text)
 		}
 		if err == nil {
-			r.findAll(where, f.harms(rules, through))
+			r.findAll(where, f.effects(rules, through))
 		}
 	}
 	if err == nil {
-		r.doubtAll(where, doubts(flows, rules, through))
+		r.addUnjudged(where, unjudged(flows, rules, through))
 	}
 	if h, err := netlink.NewHandle(unix.NETLINK_ROUTE); err == nil {
 		defer h.Close()
 		for _, device := range passed(flows, through) {
-			r.doubtAll(where, e.programs(h, device))
+			r.addUnjudged(where, e.programs(h, device))
 		}
 	}
 }
 
-// anyTable reports whether it is the host's own business which table routes the packets between two ends: that is so between
-// nodes, such as source routing or a VPN, and to outside of the cluster.
+// anyTable reports whether the host's administrator decides which table routes the packets: between
+// nodes (source routing, a VPN) and to addresses outside the cluster.
 func anyTable(from, to end) bool {
 	return !from.ofPods() && !to.ofPods() || from.outside() || to.outside()
 }
@@ -112,7 +112,7 @@ func (q Question) protocol() uint8 {
 	return unix.IPPROTO_ICMP
 }
 
-// sourcePort returns a port that stands for those that clients send from; 0 without a protocol.
+// sourcePort returns a typical client port; 0 without a protocol.
 func (q Question) sourcePort() uint16 {
 	if q.Protocol == "" {
 		return 0
@@ -120,7 +120,7 @@ func (q Question) sourcePort() uint16 {
 	return ephemeral
 }
 
-// ephemeral is a port in the range from which clients, and tunnels, take theirs.
+// ephemeral is a port in the range of client and tunnel source ports.
 const ephemeral = 49999
 
 func (e *Explainer) foreign() (*foreign.Ruleset, error) {
@@ -132,8 +132,8 @@ func (e *Explainer) foreign() (*foreign.Ruleset, error) {
 	return foreign.Read(ns, e.o.OurTable)
 }
 
-// route checks the route from one end to the other, and returns the name of the device that leads there; "" for the
-// node itself. local has the addresses of the node's devices.
+// route checks the route between the ends and returns the outgoing device; "" for the node itself.
+// local has the addresses of the node's devices.
 func (e *Explainer) route(r *Report, from, to end, local map[netip.Addr]localAddress, diversions []policyRule) string {
 	where := "node " + e.o.Node
 	if to.isNode() {
@@ -171,7 +171,7 @@ func (e *Explainer) route(r *Report, from, to end, local map[netip.Addr]localAdd
 	ofPods := to.ofPods()
 	switch {
 	case ofPods && local[to.addr].device != 0:
-		r.find(where, local[to.addr].squatted())
+		r.find(where, local[to.addr].conflict())
 	case ofPods && !e.o.OurRoute(int(route.Protocol)) && route.Protocol != unix.RTPROT_KERNEL:
 		r.find(where, foreignRoute(route, text, to.addr))
 	case route.Type != unix.RTN_UNICAST && route.Type != unix.RTN_LOCAL:
@@ -186,7 +186,6 @@ func (e *Explainer) route(r *Report, from, to end, local map[netip.Addr]localAdd
 	return device
 }
 
-// routeText describes a route.
 func routeText(route netlink.Route) string {
 	to := cmp.Or(network(route), "default")
 	if nowhere := leadsNowhere[route.Type]; nowhere != "" {
@@ -199,8 +198,8 @@ func routeText(route netlink.Route) string {
 	return fmt.Sprintf("route %s dev %s %s", to, device, via(route))
 }
 
-// foreignRoute says that a route of somebody else takes the packets to an address of pods. The default route only does so where
-// ours is missing.
+// foreignRoute returns a finding if a foreign route carries packets to a pod address. The default
+// route does so only where ours is missing.
 func foreignRoute(route netlink.Route, text string, to netip.Addr) string {
 	if network(route) == "" {
 		return fmt.Sprintf("it has no route of its own to %v: its packets take the default route (%s)", to, text)
@@ -213,10 +212,10 @@ func foreignRoute(route netlink.Route, text string, to netip.Addr) string {
 	if to.Is6() {
 		family = "-6 "
 	}
-	return fmt.Sprintf("%s is somebody else's (%s) and takes the packets to %v: remove it with `ip %sroute del %s%s`", text, maker(route), to, family, network(route), table)
+	return fmt.Sprintf("%s is foreign (%s) and diverts packets to %v: remove it with `ip %sroute del %s%s`", text, maker(route), to, family, network(route), table)
 }
 
-// maker says who made a route, as far as the kernel knows.
+// maker describes the origin of a route from its protocol.
 func maker(route netlink.Route) string {
 	number := int(route.Protocol)
 	names := map[int]string{
@@ -240,7 +239,7 @@ func network(route netlink.Route) string {
 	return route.Dst.String()
 }
 
-// underlay checks the way to another node: the device, the neighbour.
+// underlay checks the path to another node: the device and the neighbour.
 func (e *Explainer) underlay(ctx context.Context, r *Report, peer Node, diversions []policyRule) {
 	where := "node " + e.o.Node
 	own, _ := e.ownDevices(ctx)
@@ -249,7 +248,7 @@ func (e *Explainer) underlay(ctx context.Context, r *Report, peer Node, diversio
 		routes, err := netlink.RouteGet(addr.AsSlice())
 		if err != nil || len(routes) == 0 {
 			if own, _ := sameVersion(e.ownAddresses(), addr); e.o.Overhead(addr) > 0 && divert(diversions, own, addr, "", true) != "" {
-				continue // which the packets of the tunnel say
+				continue // the tunnel's packets are judged there
 			}
 			r.find(where, fmt.Sprintf("it has no route to node %s (%v): %v", peer.Name, addr, err))
 			continue
@@ -258,8 +257,8 @@ func (e *Explainer) underlay(ctx context.Context, r *Report, peer Node, diversio
 		if gw, ok := netip.AddrFromSlice(routes[0].Gw); ok {
 			next = gw.Unmap()
 		}
-		if !resolved(routes[0].LinkIndex, next) { // which it only is after somebody sends
-			e.provoke(ctx, addr)
+		if !resolved(routes[0].LinkIndex, next) { // the kernel resolves it only when packets are sent
+			e.resolve(ctx, addr)
 		}
 		r.neighbour(where, routes[0].LinkIndex, next)
 	}
@@ -274,8 +273,8 @@ func resolved(device int, addr netip.Addr) bool {
 	})
 }
 
-// provoke sends something to an address, and waits for an answer a little.
-func (e *Explainer) provoke(ctx context.Context, addr netip.Addr) {
+// resolve sends a packet to an address and waits briefly for the answer.
+func (e *Explainer) resolve(ctx context.Context, addr netip.Addr) {
 	pinger, err := ping.Open(nil, netip.Addr{})
 	if err != nil {
 		return
@@ -283,7 +282,7 @@ func (e *Explainer) provoke(ctx context.Context, addr netip.Addr) {
 	defer pinger.Close()
 	limited, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	_, _ = pinger.Ping(limited, addr, ping.Small) // the neighbour entry counts
+	_, _ = pinger.Ping(limited, addr, ping.Small) // only the neighbour entry matters
 }
 
 // neighbour checks the kernel's entry for the next hop.
@@ -298,7 +297,7 @@ func (r *Report) neighbour(where string, device int, addr netip.Addr) {
 			continue
 		}
 		if n.State&(netlink.NUD_FAILED|netlink.NUD_INCOMPLETE) != 0 {
-			r.find(where, fmt.Sprintf("nobody answers for %v on %s (neighbour %s)", addr, link.Attrs().Name, map[bool]string{true: "FAILED", false: "INCOMPLETE"}[n.State&netlink.NUD_FAILED != 0]))
+			r.find(where, fmt.Sprintf("no neighbour answers for %v on %s (entry %s)", addr, link.Attrs().Name, map[bool]string{true: "FAILED", false: "INCOMPLETE"}[n.State&netlink.NUD_FAILED != 0]))
 			continue
 		}
 		r.Neighbours = append(r.Neighbours, Neighbour{addr.String(), link.Attrs().Name, n.HardwareAddr.String(), n.State&netlink.NUD_PERMANENT != 0})

@@ -9,13 +9,13 @@ import (
 	"github.com/contiv/contiv/netlink/nft/foreign"
 )
 
-// Filters of the kernel do not see packets that a separate vswitch forwards. They only see packets
-// between the host and pods, on their way to and from the vswitch:
+// Kernel filters do not see packets forwarded by a separate vswitch. They only see packets between
+// the host and pods, on their way to and from the vswitch:
 //
 //	kubelet ── output ──> vpp1 ══ vswitch ── pod
 //	         <── input ──
 
-// betweenHostAndPods checks for rules of others that drop packets between the host and its pods.
+// betweenHostAndPods checks for foreign rules that drop packets between the host and its pods.
 func (n *Network) betweenHostAndPods(rules *foreign.Ruleset, pods []Pod) (problems []string) {
 	for _, pod := range pods { // one stands for all
 		for _, addr := range pod.Addresses {
@@ -30,8 +30,8 @@ func (n *Network) betweenHostAndPods(rules *foreign.Ruleset, pods []Pod) (proble
 	return slices.Compact(problems)
 }
 
-// interconnectDrops names the rules that drop packets of the host to an address behind the vswitch,
-// and back. The packet has everything else that is known.
+// interconnectDrops names the rules that drop packets between the host and an address behind the
+// vswitch, in either direction. packet holds the other known attributes.
 func interconnectDrops(rules *foreign.Ruleset, addr netip.Addr, packet foreign.Packet) (texts []string) {
 	device, host, err := routeTo(addr)
 	if err != nil || !host.IsValid() {
@@ -41,22 +41,22 @@ func interconnectDrops(rules *foreign.Ruleset, addr netip.Addr, packet foreign.P
 	there.Out, there.Src, there.Dst = device, host, addr
 	back.In, back.Src, back.Dst, back.DstPort = device, addr, host, 0
 	for _, f := range []flow{{what: "packets of the host to pods", Packet: there}, {what: "packets of pods to the host", Packet: back}} {
-		texts = append(texts, f.harms(rules, nil)...)
+		texts = append(texts, f.effects(rules, nil)...)
 	}
 	return texts
 }
 
-// ownStack checks what the kernel, and the devices of a separate vswitch, do to packets.
+// ownStack checks the kernel and the devices of a separate vswitch.
 func (e *Explainer) ownStack(ctx context.Context, r *Report, q Question, from, to end) {
 	where := "node " + e.o.Node
 	if from.here != to.here {
 		devices, err := e.ownDevices(ctx)
 		if err != nil {
-			r.find(where, fmt.Sprintf("the vswitch does not tell its devices: %v", err))
+			r.find(where, fmt.Sprintf("cannot read the vswitch's devices: %v", err))
 		}
 		e.show(r, where, devices)
 	}
-	// Only packets of a node itself pass through its kernel.
+	// Only a node's own packets pass its kernel.
 	host, other := from, to
 	if !host.here || host.pod != nil {
 		host, other = to, from

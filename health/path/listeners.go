@@ -12,14 +12,14 @@ import (
 	"strings"
 )
 
-// States of sockets that receive from anybody, as /proc/net shows them.
+// Receiving states of sockets in /proc/net.
 const (
 	listening   = "0A" // TCP
 	unconnected = "07" // UDP
 )
 
-// listeners returns the addresses at which somebody in the network namespace of the thread receives on a port; the unspecified
-// one means all.
+// listeners returns the addresses at which processes of the thread's network namespace receive on a
+// port; the unspecified address means all.
 func listeners(protocol string, port uint16) (addrs []netip.Addr, err error) {
 	state := listening
 	if protocol == "udp" {
@@ -51,7 +51,7 @@ func listeners(protocol string, port uint16) (addrs []netip.Addr, err error) {
 	return addrs, nil
 }
 
-// parseLocal parses an address as /proc/net shows it: words of 4 bytes in the order of the machine, and the port.
+// parseLocal parses an address from /proc/net: 4-byte words in host byte order, and the port.
 func parseLocal(text string) (addr netip.AddrPort, ok bool) {
 	host, number, _ := strings.Cut(text, ":")
 	port, err := strconv.ParseUint(number, 16, 16)
@@ -67,20 +67,20 @@ func parseLocal(text string) (addr netip.AddrPort, ok bool) {
 	return netip.AddrPortFrom(a.Unmap(), uint16(port)), ok
 }
 
-// unheard says that nobody in the network namespace of the thread receives what is sent to a port of an address; "" if somebody does, or
-// if it is not known.
+// unheard returns a finding if no process of the thread's network namespace receives at a port of
+// an address; "" if one does, or if that is unknown.
 func unheard(to netip.Addr, protocol string, port uint16) string {
 	addrs, err := listeners(protocol, port)
 	if err != nil || slices.ContainsFunc(addrs, func(a netip.Addr) bool { return a == to || a.IsUnspecified() && (a.Is6() || to.Is4()) }) {
 		return ""
 	}
 	if len(addrs) == 0 {
-		return fmt.Sprintf("nobody listens on port %d/%s", port, protocol)
+		return fmt.Sprintf("no process listens on port %d/%s", port, protocol)
 	}
 	slices.SortFunc(addrs, netip.Addr.Compare)
 	var names []string
 	for _, a := range slices.Compact(addrs) {
 		names = append(names, a.String())
 	}
-	return fmt.Sprintf("who listens on port %d/%s does so at %s only, not at %v: have the process listen at 0.0.0.0 or ::", port, protocol, strings.Join(names, ", "), to)
+	return fmt.Sprintf("the process on port %d/%s listens at %s only, not at %v: make it listen at 0.0.0.0 or ::", port, protocol, strings.Join(names, ", "), to)
 }

@@ -17,21 +17,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Network checks the node's own part of the network, for all packets: the devices with its addresses,
-// default routes, MTUs, filters of others.
+// Network checks the node's own network, for all packets: its devices, default routes, MTUs and
+// foreign filters.
 type Network struct {
 	*Explainer
 	mu       sync.Mutex
-	defaults map[int]string // by IP version: the device of the last default route that was seen
+	defaults map[int]string // by IP version: the device of the last seen default route
 	rules    *foreign.Ruleset
-	again    time.Time // when the rules are read again
+	again    time.Time // when to read the rules again
 
-	stray      []netlink.Route // of others, within the pod subnets
-	strayAgain time.Time       // when they are read again
+	routeCache  []netlink.Route // foreign routes within the pod subnets
+	routesAgain time.Time       // when to read them again
 }
 
-// Rulesets of others can be large: the pause after reading them is that much longer than reading
-// them took, but not longer than maxPause.
+// Foreign rulesets can be large, so the pause between reads is a multiple of the reading time, at
+// most maxPause.
 const (
 	pauseFactor = 100
 	maxPause    = 30 * time.Second
@@ -40,7 +40,7 @@ const (
 // Network returns the check of the node's network.
 func (e *Explainer) Network() *Network { return &Network{Explainer: e, defaults: map[int]string{}} }
 
-// Problems returns what is wrong, a sentence each.
+// Problems returns the problems, one sentence each.
 func (n *Network) Problems(ctx context.Context) []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -48,11 +48,11 @@ func (n *Network) Problems(ctx context.Context) []string {
 	if err != nil {
 		return []string{err.Error()}
 	}
-	return slices.Concat(n.devices(ctx, pods), n.routes(ctx), n.strayRoutes(pods), n.addresses(pods), n.tracking(), n.filters(pods))
+	return slices.Concat(n.devices(ctx, pods), n.routes(ctx), n.divertingRoutes(pods), n.addresses(pods), n.tracking(), n.filters(pods))
 }
 
-// others returns the rules of others, read recently.
-func (n *Network) others() (*foreign.Ruleset, error) {
+// foreignRules returns the foreign rules, cached.
+func (n *Network) foreignRules() (*foreign.Ruleset, error) {
 	begin := time.Now()
 	if n.rules != nil && begin.Before(n.again) {
 		return n.rules, nil
@@ -65,7 +65,7 @@ func (n *Network) others() (*foreign.Ruleset, error) {
 	return rules, nil
 }
 
-// devices checks the devices with addresses of the node.
+// devices checks the devices with the node's addresses.
 func (n *Network) devices(ctx context.Context, pods []Pod) (problems []string) {
 	size, largest := 0, ""
 	for _, pod := range pods {
@@ -75,7 +75,7 @@ func (n *Network) devices(ctx context.Context, pods []Pod) (problems []string) {
 	}
 	own, err := n.ownDevices(ctx)
 	if err != nil {
-		return nil // the vswitch does not answer, which another check reports
+		return nil // another check reports an unresponsive vswitch
 	}
 	for _, d := range own {
 		if text := d.trouble(); text != "" {
@@ -93,11 +93,11 @@ func (n *Network) routes(ctx context.Context) (problems []string) {
 	for version, family := range map[int]int{4: unix.AF_INET, 6: unix.AF_INET6} {
 		list, err := netlink.RouteListFiltered(family, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
 		if err != nil {
-			continue // an interrupted dump; the next look reads it
+			continue // interrupted dump; the next check reads it
 		}
 		i := slices.IndexFunc(list, func(r netlink.Route) bool { return network(r) == "" && r.Type == unix.RTN_UNICAST })
 		if i < 0 {
-			if device, had := n.defaults[version]; had && !n.toldByVSwitch(ctx, device) {
+			if device, had := n.defaults[version]; had && !n.warnedByVSwitch(ctx, device) {
 				problems = append(problems, fmt.Sprintf("the node's default route of IPv%d, by %s, is gone: nothing outside of the networks that it has routes to is reached", version, device))
 			}
 			continue
@@ -111,22 +111,22 @@ func (n *Network) routes(ctx context.Context) (problems []string) {
 	return problems
 }
 
-// strayRoutes checks for routes of others that take packets away from pods: from one of this node, or from a part of another node's
-// pod subnet.
-func (n *Network) strayRoutes(pods []Pod) (problems []string) {
+// divertingRoutes checks for foreign routes that divert packets from a local pod, or from a part of
+// another node's pod subnet.
+func (n *Network) divertingRoutes(pods []Pod) (problems []string) {
 	if !n.o.HostStack {
-		return nil // the vswitch routes, whatever the kernel has
+		return nil // the vswitch routes, not the kernel
 	}
 	nodes := n.o.Nodes()
-	for _, route := range n.othersRoutes(nodes) {
-		to, ok := victim(route, n.o.Node, nodes, pods)
+	for _, route := range n.foreignRoutes(nodes) {
+		to, ok := divertedAddress(route, n.o.Node, nodes, pods)
 		if !ok {
 			continue
 		}
 		taken, err := netlink.RouteGetWithOptions(to.AsSlice(), &netlink.RouteGetOptions{FIBMatch: true})
 		if err != nil || len(taken) == 0 || network(taken[0]) != network(route) || taken[0].Protocol != route.Protocol || taken[0].Table != route.Table {
 			if err == nil || leadsNowhere[route.Type] == "" {
-				continue // another one counts
+				continue // another route wins
 			}
 		}
 		problems = append(problems, foreignRoute(route, routeText(route), to))
@@ -134,35 +134,35 @@ func (n *Network) strayRoutes(pods []Pod) (problems []string) {
 	return problems
 }
 
-// othersRoutes returns the routes of others to parts of pod subnets, read recently.
-func (n *Network) othersRoutes(nodes []Node) []netlink.Route {
+// foreignRoutes returns the foreign routes to parts of pod subnets, cached.
+func (n *Network) foreignRoutes(nodes []Node) []netlink.Route {
 	begin := time.Now()
-	if begin.Before(n.strayAgain) {
-		return n.stray
+	if begin.Before(n.routesAgain) {
+		return n.routeCache
 	}
-	n.stray = nil
+	n.routeCache = nil
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
-		list, _ := netlink.RouteListFiltered(family, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE) // what a changing list lacks is found later
+		list, _ := netlink.RouteListFiltered(family, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE) // entries missed in a changing list are found later
 		for _, route := range list {
-			if route.Protocol == unix.RTPROT_KERNEL { // of an address, which another check finds
+			if route.Protocol == unix.RTPROT_KERNEL { // belongs to an address; another check covers it
 				continue
 			}
 			if prefix, ok := prefixOf(route); ok && !n.o.OurRoute(int(route.Protocol)) && slices.ContainsFunc(nodes, func(node Node) bool { return node.contains(prefix) }) {
-				n.stray = append(n.stray, route)
+				n.routeCache = append(n.routeCache, route)
 			}
 		}
 	}
-	n.strayAgain = time.Now().Add(min(pauseFactor*time.Since(begin), maxPause))
-	return n.stray
+	n.routesAgain = time.Now().Add(min(pauseFactor*time.Since(begin), maxPause))
+	return n.routeCache
 }
 
-// contains reports whether a network is a pod subnet of the node, or a part of one.
+// contains reports whether a network is within a pod subnet of the node.
 func (n Node) contains(prefix netip.Prefix) bool {
 	return slices.ContainsFunc(n.Pods, func(p netip.Prefix) bool { return p.Bits() <= prefix.Bits() && p.Contains(prefix.Addr()) })
 }
 
-// victim returns an address of a pod whose packets the route would take elsewhere.
-func victim(route netlink.Route, this string, nodes []Node, pods []Pod) (addr netip.Addr, ok bool) {
+// divertedAddress returns a pod address whose packets the route would divert.
+func divertedAddress(route netlink.Route, this string, nodes []Node, pods []Pod) (addr netip.Addr, ok bool) {
 	prefix, _ := prefixOf(route)
 	for _, node := range nodes {
 		if !node.contains(prefix) {
@@ -190,54 +190,54 @@ func prefixOf(route netlink.Route) (prefix netip.Prefix, ok bool) {
 	return netip.PrefixFrom(addr.Unmap(), bits), ok
 }
 
-// tracking checks whether the kernel has room for further connections.
+// tracking checks whether conntrack has room for more connections.
 func (n *Network) tracking() (problems []string) {
 	const settings = "netfilter/nf_conntrack_"
 	if !n.o.HostStack {
 		return nil
 	}
-	if text := noRoom(number(settings+"count"), number(settings+"max")); text != "" {
+	if text := conntrackFull(number(settings+"count"), number(settings+"max")); text != "" {
 		problems = append(problems, text)
 	}
 	return problems
 }
 
-// noRoom says that connection tracking is full, or soon will be; "" if it is not, or if that is not known.
-func noRoom(count, most int) string {
+// conntrackFull returns a problem if conntrack is full or nearly full, or "". Unknown values are 0.
+func conntrackFull(count, most int) string {
 	const nearly = 95 // per cent
 	if most == 0 || count*100 < most*nearly {
 		return ""
 	}
-	return fmt.Sprintf("connection tracking has %d of at most %d connections (net.netfilter.nf_conntrack_max): packets of new ones are dropped where it is full: raise it, or find out who opens so many (`conntrack -L`)", count, most)
+	return fmt.Sprintf("connection tracking has %d of at most %d connections (net.netfilter.nf_conntrack_max); when it is full, packets of new connections are dropped: raise it, or find the source of the connections (`conntrack -L`)", count, most)
 }
 
-// number reads a sysctl; 0 if it cannot be read, or is no number.
+// number reads a sysctl; 0 if that fails.
 func number(sysctl string) int {
 	n, _ := strconv.Atoi(namespace.ReadSysctl(sysctl))
 	return n
 }
 
-// toldByVSwitch reports whether a warning of the vswitch already says that a device took its default route along, and how to
-// restore it.
-func (n *Network) toldByVSwitch(ctx context.Context, device string) bool {
+// warnedByVSwitch reports whether a warning of the vswitch already names the missing default route
+// of a device and its remedy.
+func (n *Network) warnedByVSwitch(ctx context.Context, device string) bool {
 	return slices.ContainsFunc(n.o.Warnings(ctx), func(warning string) bool {
 		return strings.HasPrefix(warning, "device "+device+" ") && strings.Contains(warning, "default route")
 	})
 }
 
-// addresses checks for addresses of pods on devices of this node: their packets end here.
+// addresses checks for pod addresses on devices of this node, where the pods' packets would end.
 func (n *Network) addresses(pods []Pod) (problems []string) {
 	if !n.o.HostStack {
-		return nil // the vswitch routes, whatever the kernel has
+		return nil // the vswitch routes, not the kernel
 	}
 	local, err := localAddresses()
 	if err != nil {
-		return nil // an interrupted dump; the next look reads it
+		return nil // interrupted dump; the next check reads it
 	}
 	for _, pod := range pods {
 		for _, addr := range pod.Addresses {
 			if local[addr].device != 0 {
-				problems = append(problems, local[addr].squatted())
+				problems = append(problems, local[addr].conflict())
 			}
 		}
 	}
@@ -247,7 +247,7 @@ func (n *Network) addresses(pods []Pod) (problems []string) {
 		}
 		for addr, at := range local {
 			if slices.ContainsFunc(peer.Pods, func(p netip.Prefix) bool { return p.Contains(addr) }) {
-				problems = append(problems, at.squatted())
+				problems = append(problems, at.conflict())
 			}
 		}
 	}
@@ -255,9 +255,10 @@ func (n *Network) addresses(pods []Pod) (problems []string) {
 	return problems
 }
 
-// filters checks for rules of others that stop packets between pods of different nodes or translate their source, or stop packets of tunnels.
+// filters checks for foreign rules that drop packets between pods of different nodes, translate
+// their source, or drop tunnel packets.
 func (n *Network) filters(pods []Pod) (problems []string) {
-	rules, err := n.others()
+	rules, err := n.foreignRules()
 	if err != nil {
 		return []string{fmt.Sprintf("filters of others cannot be read: %v", err)}
 	}
@@ -271,8 +272,8 @@ func (n *Network) filters(pods []Pod) (problems []string) {
 	if rules.Empty() && len(diversions) == 0 {
 		return problems
 	}
-	through, stopped := bridges(), map[string][]string{} // nodes concerned, by what stops packets
-	answers := true                                      // those of one node stand for all
+	through, stopped := bridges(), map[string][]string{} // affected nodes by the cause
+	answers := true                                      // one node's replies stand for all
 	for _, peer := range n.o.Nodes() {
 		if peer.Name == n.o.Node {
 			continue
@@ -297,7 +298,7 @@ func (n *Network) filters(pods []Pod) (problems []string) {
 			if text := divert(diversions, f.Src, f.Dst, f.In, f.anyTable); text != "" {
 				found(f.what + " " + text)
 			}
-			for _, text := range f.harms(rules, through) {
+			for _, text := range f.effects(rules, through) {
 				found(text)
 			}
 		}
@@ -314,13 +315,13 @@ func (n *Network) filters(pods []Pod) (problems []string) {
 	return problems
 }
 
-// peerName stands for the names of nodes in descriptions of flows.
+// peerName stands for node names in descriptions of flows.
 const peerName = "node %s"
 
-// podFlows returns the packets between a pod of this node and one of the other, in both directions.
+// podFlows returns the flows between a local pod and one of the other node, in both directions.
 func (n *Network) podFlows(pods []Pod, peer Node) (flows []flow) {
 	for _, subnet := range peer.Pods {
-		there := subnet.Masked().Addr().Next().Next() // the first one is the gateway
+		there := subnet.Masked().Addr().Next().Next() // the first address is the gateway
 		out, _, err := routeTo(there)
 		if err != nil {
 			continue
@@ -331,15 +332,15 @@ func (n *Network) podFlows(pods []Pod, peer Node) (flows []flow) {
 				continue
 			}
 			flows = append(flows,
-				flow{what: "packets of pods to those of " + peerName, Packet: foreign.Packet{In: pod.Device, Out: out, Src: addr, Dst: there, Untranslated: true, KeepsSource: true}},
-				flow{what: "packets to pods from those of " + peerName, Packet: foreign.Packet{In: out, Out: pod.Device, Src: there, Dst: addr, Untranslated: true, KeepsSource: true}})
+				flow{what: "packets from local pods to pods of " + peerName, Packet: foreign.Packet{In: pod.Device, Out: out, Src: addr, Dst: there, Untranslated: true, KeepsSource: true}},
+				flow{what: "packets to local pods from pods of " + peerName, Packet: foreign.Packet{In: out, Out: pod.Device, Src: there, Dst: addr, Untranslated: true, KeepsSource: true}})
 			break // one pod stands for all
 		}
 	}
 	return flows
 }
 
-// gateways returns the addresses of this node that are its pods' gateways.
+// gateways returns this node's addresses that are gateways of pods.
 func (e *Explainer) gateways() []netip.Addr {
 	for _, n := range e.o.Nodes() {
 		if n.Name == e.o.Node {

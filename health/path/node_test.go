@@ -14,13 +14,13 @@ import (
 	"github.com/vishvananda/netns"
 )
 
-// inNetNS runs the test in a network namespace of its own.
+// inNetNS runs the test in a new network namespace.
 func inNetNS(t testing.TB) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("making network namespaces takes root")
 	}
-	runtime.LockOSThread() // and the thread ends with the test
+	runtime.LockOSThread() // the thread ends with the test
 	ns, err := netns.New()
 	if err != nil {
 		t.Fatal(err)
@@ -35,7 +35,7 @@ func shell(t testing.TB, line string) {
 	}
 }
 
-// What is wrong with the network of a node is named, whoever sends to whom, and only while it is.
+// Each network problem of the node is reported while it lasts, for all senders.
 func TestNetworkOfTheNode(t *testing.T) {
 	for name, c := range map[string]struct{ fault, undo, want string }{
 		"nothing":    {"true", "true", ""},
@@ -46,31 +46,32 @@ func TestNetworkOfTheNode(t *testing.T) {
 		"default route": {"ip route del default", "ip route add default via 10.9.0.9", "the node's default route of IPv4, by eth0, is gone"},
 		"default route, which the vswitch reports": {"ip route del default", "ip route add default via 10.9.0.9", ""},
 		"pods' packets": {"nft add table inet some; nft 'add chain inet some f { type filter hook forward priority 0; }'; nft add rule inet some f ip saddr 10.1.1.0/24 drop", "nft delete table inet some",
-			"packets of pods to those of node other and 1 more are dropped: a rule of chain f in table inet some drops the packet"},
+			"packets from local pods to pods of node other and 1 more are dropped: a rule of chain f in table inet some drops the packet"},
 		"tunnels": {"nft add table inet some; nft 'add chain inet some i { type filter hook input priority 0; }'; nft add rule inet some i ip saddr 10.9.0.2 udp dport 4789 drop", "nft delete table inet some",
 			"tunnel packets from node other are dropped: a rule of chain i"},
 		"too large": {"nft add table inet some; nft 'add chain inet some o { type filter hook output priority 0; }'; nft add rule inet some o udp dport 4789 meta length 1401-65535 drop", "nft delete table inet some",
 			"tunnel packets to node other and 1 more are dropped"},
 		"iptables-legacy": {"iptables-legacy -A FORWARD -s 10.1.1.0/24 -j DROP", "iptables-legacy -F",
-			"packets of pods to those of node other and 1 more are dropped: a rule of chain FORWARD in table ip filter of iptables-legacy"},
+			"packets from local pods to pods of node other and 1 more are dropped: a rule of chain FORWARD in table ip filter of iptables-legacy"},
 		"as they leave": {"nft 'table netdev some { chain e { type filter hook egress device eth0 priority 0; udp dport 4789 drop; }; }'", "nft delete table netdev some",
 			"tunnel packets to node other and 1 more are dropped: a rule of chain e in table netdev some"},
 		"as they come": {"nft 'table netdev some { chain i { type filter hook ingress device pod priority 0; ip saddr 10.1.1.2 drop; }; }'", "nft delete table netdev some",
-			"packets of pods to those of node other and 1 more are dropped: a rule of chain i in table netdev some"},
+			"packets from local pods to pods of node other and 1 more are dropped: a rule of chain i in table netdev some"},
 		"sent elsewhere": {"nft 'table ip some { chain p { type nat hook prerouting priority 0; ip daddr 10.1.2.0/24 dnat to 10.9.0.9; }; }'", "nft delete table ip some",
-			"packets of pods to those of node other get another destination: a rule of chain p in table ip some translates it"},
+			"packets from local pods to pods of node other get another destination: a rule of chain p in table ip some translates it"},
 		"another source": {"nft 'table ip some { chain p { type nat hook postrouting priority 100; ip saddr 10.1.0.0/16 masquerade; }; }'", "nft delete table ip some",
-			"packets of pods to those of node other and 1 more get another source: a rule of chain p in table ip some translates it"},
+			"packets from local pods to pods of node other and 1 more get another source: a rule of chain p in table ip some translates it"},
 		"another source, by iptables-legacy": {"iptables-legacy -t nat -A POSTROUTING -s 10.1.0.0/16 -j MASQUERADE", "iptables-legacy -t nat -F",
-			"packets of pods to those of node other and 1 more get another source: a rule of chain POSTROUTING in table ip nat of iptables-legacy"},
+			"packets from local pods to pods of node other and 1 more get another source: a rule of chain POSTROUTING in table ip nat of iptables-legacy"},
 		"another source, to elsewhere": {"nft 'table ip some { chain p { type nat hook postrouting priority 100; ip saddr 10.1.0.0/16 ip daddr != 10.1.0.0/16 masquerade; }; }'", "nft delete table ip some", ""},
 		"answers": {"nft 'table inet some { chain f { type filter hook forward priority 0; ct state established drop; }; }'", "nft delete table inet some",
-			"answers to packets of pods to those of node other are dropped: a rule of chain f"},
+			"answers to packets from local pods to pods of node other are dropped: a rule of chain f"},
 		"policy rule": {"ip rule add from 10.1.1.0/24 pref 77 blackhole", "ip rule del pref 77",
-			"packets of pods to those of node other and 1 more are taken away by policy rule \"77: from 10.1.1.0/24 blackhole\": remove it with `ip rule del pref 77`"},
+			"packets from local pods to pods of node other and 1 more are taken away by policy rule \"77: from 10.1.1.0/24 blackhole\": remove it with `ip rule del pref 77`"},
 		"policy rule to a table": {"ip rule add to 10.1.3.0/24 pref 77 lookup 99; ip route add default via 10.9.0.3 table 99", "ip rule del pref 77",
-			"packets of pods to those of node third are taken away by policy rule \"77: from all to 10.1.3.0/24 lookup 99\""},
-		// Where hosts have several networks, source routing is usual, and VPNs route the addresses of nodes by tables of their own.
+			"packets from local pods to pods of node third are taken away by policy rule \"77: from all to 10.1.3.0/24 lookup 99\""},
+		// Source routing is usual on hosts with several networks, and VPNs route node addresses by
+		// their own tables.
 		"policy rule for the node's own address": {"ip rule add from 10.9.0.1 pref 77 lookup 99; ip rule add to 10.9.0.0/24 pref 78 lookup 99; ip route add 10.9.0.0/24 dev eth0 src 10.9.0.1 table 99; ip route add default via 10.9.0.9 table 99",
 			"ip rule del pref 77; ip rule del pref 78; ip route flush table 99", ""},
 		"policy rule that stops tunnels": {"ip rule add to 10.9.0.2 pref 77 blackhole", "ip rule del pref 77",
@@ -82,11 +83,11 @@ func TestNetworkOfTheNode(t *testing.T) {
 		"policy rule to a table that leads on": {"ip rule add to 10.9.0.2 pref 77 lookup 99; ip route add prohibit default table 99; ip route add 10.9.0.2 dev eth0 table 99", "ip rule del pref 77; ip route flush table 99", ""},
 		"policy rule for others":               {"ip rule add to 10.7.0.0/24 pref 77 prohibit", "ip rule del pref 77", ""},
 		"a route over a part of another node's pods": {"ip route add 10.1.2.128/25 via 10.9.0.9 proto bird", "ip route del 10.1.2.128/25",
-			"route 10.1.2.128/25 dev eth0 via 10.9.0.9 is somebody else's (protocol 12, bird) and takes the packets to 10.1.2.128: remove it with `ip route del 10.1.2.128/25`"},
+			"route 10.1.2.128/25 dev eth0 via 10.9.0.9 is foreign (protocol 12, bird) and diverts packets to 10.1.2.128: remove it with `ip route del 10.1.2.128/25`"},
 		"a route that drops packets to a pod of another node": {"ip route add blackhole 10.1.3.7", "ip route del blackhole 10.1.3.7",
-			"route blackhole 10.1.3.7/32 is somebody else's (protocol 3, boot: made by hand, or by a script) and takes the packets to 10.1.3.7"},
+			"route blackhole 10.1.3.7/32 is foreign (protocol 3, boot: made by hand, or by a script) and diverts packets to 10.1.3.7"},
 		"a route over a pod": {"ip route replace 10.1.1.2/32 via 10.9.0.9", "ip route replace 10.1.1.2/32 dev pod proto 121",
-			"route 10.1.1.2/32 dev eth0 via 10.9.0.9 is somebody else's (protocol 3, boot: made by hand, or by a script) and takes the packets to 10.1.1.2"},
+			"route 10.1.1.2/32 dev eth0 via 10.9.0.9 is foreign (protocol 3, boot: made by hand, or by a script) and diverts packets to 10.1.1.2"},
 		"another route to a pod":      {"ip route replace 10.1.1.2/32 dev pod proto static", "ip route replace 10.1.1.2/32 dev pod proto 121", ""},
 		"a route that ours go before": {"ip route add 10.1.1.2/32 via 10.9.0.9 metric 77", "ip route del 10.1.1.2/32 metric 77", ""},
 		"routes to elsewhere":         {"ip route add 10.7.0.0/16 via 10.9.0.9", "ip route del 10.7.0.0/16", ""},
@@ -125,7 +126,7 @@ func TestNetworkOfTheNode(t *testing.T) {
 				},
 			}).Network()
 			look := func() string {
-				n.rules, n.strayAgain = nil, time.Time{}
+				n.rules, n.routesAgain = nil, time.Time{}
 				return strings.Join(n.Problems(t.Context()), "\n")
 			}
 			if text := look(); text != "" {
@@ -143,7 +144,7 @@ func TestNetworkOfTheNode(t *testing.T) {
 	}
 }
 
-// The command that removes a rule is one for its IP version.
+// The removal command matches the rule's IP version.
 func TestPolicyRulesOfIPv6(t *testing.T) {
 	inNetNS(t)
 	shell(t, "ip link set lo up; ip -6 route add fd00::/64 dev lo; ip -6 route add prohibit fd00:1::/64 table 99; "+
@@ -163,8 +164,8 @@ func TestPolicyRulesOfIPv6(t *testing.T) {
 	}
 }
 
-// A vswitch of its own has the devices that lead to others; the kernel's filters see what the host and
-// its pods send each other.
+// A separate vswitch has the devices to other nodes; the kernel's filters see packets between the
+// host and its pods.
 func TestNetworkOfAVSwitchOfItsOwn(t *testing.T) {
 	good := Device{Name: "eth0", Address: netip.MustParseAddr("10.9.0.1"), Up: true, Carrier: true, MTU: 1500}
 	for name, c := range map[string]struct {
@@ -199,7 +200,7 @@ func TestNetworkOfAVSwitchOfItsOwn(t *testing.T) {
 				Devices:  func(context.Context) ([]Device, error) { return []Device{device}, nil },
 			}).Network()
 			look := func() string {
-				n.rules, n.strayAgain = nil, time.Time{}
+				n.rules, n.routesAgain = nil, time.Time{}
 				return strings.Join(n.Problems(t.Context()), "\n")
 			}
 			if text := look(); text != "" {

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// open opens the network namespace of a pod. Close both.
+// open opens the network namespace of a pod. The caller closes both results.
 func (pod *Pod) open() (*namespace.Namespace, *netlink.Handle, error) {
 	ns, err := namespace.Open(pod.NetNS)
 	if err != nil {
@@ -26,8 +26,9 @@ func (pod *Pod) open() (*namespace.Namespace, *netlink.Handle, error) {
 	return ns, h, nil
 }
 
-// pod checks how a pod's network namespace is wired. It returns the one of the pod's interfaces, which are among all, by which packets
-// to other leave: where the pod has several, that need not be the one that has the address.
+// pod checks the configuration in a pod's network namespace. It returns the pod's interface towards
+// other; with several interfaces, it may differ from the one with the address. all includes all
+// interfaces of the pod.
 func (r *Report) pod(pod *Pod, all []Pod, addr, other netip.Addr) *Pod {
 	where := "pod " + pod.Name
 	ns, h, err := pod.open()
@@ -41,7 +42,7 @@ func (r *Report) pod(pod *Pod, all []Pod, addr, other netip.Addr) *Pod {
 	var missing netlink.LinkNotFoundError
 	switch {
 	case errors.As(err, &missing):
-		r.find(where, fmt.Sprintf("it has no interface %s: somebody removed it from the pod's network namespace; delete the pod to have it wired again", pod.Interface))
+		r.find(where, fmt.Sprintf("interface %s is missing in the pod's network namespace: delete the pod to recreate it", pod.Interface))
 		return pod
 	case err != nil:
 		r.find(where, fmt.Sprintf("its interface %s cannot be read: %v", pod.Interface, err))
@@ -68,7 +69,7 @@ func (r *Report) pod(pod *Pod, all []Pod, addr, other netip.Addr) *Pod {
 	}
 	options := &netlink.RouteGetOptions{}
 	if has {
-		options.SrcAddr = addr.AsSlice() // which policy rules may ask for
+		options.SrcAddr = addr.AsSlice() // policy rules may match it
 	}
 	routes, err := h.RouteGetWithOptions(other.AsSlice(), options)
 	switch {
@@ -108,7 +109,7 @@ func via(route netlink.Route) string {
 	return "directly"
 }
 
-// carrier reports whether the device is connected to something.
+// carrier reports whether the device has a link.
 func carrier(link netlink.Link) bool {
 	const lowerUp = 1 << 16
 	return link.Attrs().RawFlags&lowerUp != 0

@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// What somebody took out of a pod's network namespace is named.
+// Objects missing in a pod's network namespace are named.
 func TestNetworkNamespaceOfAPod(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("making network namespaces takes root")
@@ -23,7 +23,7 @@ func TestNetworkNamespaceOfAPod(t *testing.T) {
 	const further = "ip link add net1 type veth peer name far1; ip link set far1 up; ip link set net1 up; ip addr add 10.1.1.3/32 dev net1; "
 	for name, c := range map[string]struct{ then, want, leave string }{
 		"whole":                     {"true", "", ""},
-		"emptied":                   {"ip link del eth0", "it has no interface eth0", ""},
+		"emptied":                   {"ip link del eth0", "interface eth0 is missing in the pod's network namespace", ""},
 		"down":                      {"ip link set eth0 down", "its interface eth0 is down", ""},
 		"no carrier":                {"ip link set far down", "its interface eth0 has no carrier", ""},
 		"no address":                {"ip addr flush dev eth0", "does not have the address 10.1.1.2", ""},
@@ -70,7 +70,7 @@ func TestNamesOfEnds(t *testing.T) {
 	}
 }
 
-// Where the vswitch is not the kernel, what the host's processes send to cluster IPs may pass it by.
+// With a separate vswitch, packets of host processes to cluster IPs may bypass it.
 func TestServicesOfAVSwitchOfItsOwn(t *testing.T) {
 	e := New(Options{Node: "this", HostServices: "they need a route"})
 	host, pod, service := end{here: true, node: &Node{}}, end{here: true, pod: &Pod{}}, end{service: true}
@@ -85,7 +85,8 @@ func TestServicesOfAVSwitchOfItsOwn(t *testing.T) {
 	}
 }
 
-// A vswitch other than the kernel shows all endpoints of hidden clients the same address, which the answer names.
+// With a separate vswitch, all endpoints of masqueraded clients see one address, which the report
+// names.
 func TestSightingsOnAVSwitchOfItsOwn(t *testing.T) {
 	client, near, far := netip.MustParseAddr("203.0.113.7"), netip.MustParseAddrPort("10.1.1.2:80"), netip.MustParseAddrPort("10.1.2.2:80")
 	mask := netip.MustParseAddr("10.1.1.254")
@@ -103,7 +104,7 @@ func TestSightingsOnAVSwitchOfItsOwn(t *testing.T) {
 	}
 }
 
-// Endpoints see where packets come to the node from, if their source was translated on the way.
+// Endpoints see the translated source of packets entering the node.
 func TestSightingsOfTranslatedClients(t *testing.T) {
 	pod, client := netip.MustParseAddr("10.1.1.2"), netip.MustParseAddr("192.168.16.1")
 	endpoint := netip.MustParseAddrPort("10.1.2.2:80")

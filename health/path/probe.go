@@ -16,11 +16,11 @@ import (
 	"github.com/contiv/contiv/netlink/namespace"
 )
 
-// answerTimeout is how long a probe waits.
+// answerTimeout bounds each probe.
 const answerTimeout = 700 * time.Millisecond
 
-// probe sends packets from the source to each place on the way. The last place that answers is how far
-// they get.
+// probe sends packets from the source to each point on the path. The last point that answers shows
+// how far they get.
 func (e *Explainer) probe(ctx context.Context, r *Report, q Question, from, to end) {
 	var in func(func() error) error
 	name, source := "node "+e.o.Node, netip.Addr{}
@@ -68,7 +68,7 @@ func (e *Explainer) probe(ctx context.Context, r *Report, q Question, from, to e
 			steps[len(steps)-1].probe.Overlay = from.pod == nil || !slices.Contains(to.node.Addresses, to.addr)
 		}
 	}
-	if !r.translated { // addresses of services answer no pings
+	if !r.translated { // service addresses do not answer pings
 		add(here, name, to.String(), to.addr, true)
 	}
 	var all sync.WaitGroup
@@ -84,7 +84,7 @@ func (e *Explainer) probe(ctx context.Context, r *Report, q Question, from, to e
 	}
 }
 
-// sameVersion returns the first address of the same IP version as another.
+// sameVersion returns the first address of the same IP version as other.
 func sameVersion(list []netip.Addr, other netip.Addr) (netip.Addr, bool) {
 	i := slices.IndexFunc(list, func(a netip.Addr) bool { return a.Is4() == other.Is4() })
 	if i < 0 {
@@ -93,7 +93,7 @@ func sameVersion(list []netip.Addr, other netip.Addr) (netip.Addr, bool) {
 	return list[i], true
 }
 
-// send sends small packets, then large ones. An end that ignores echo requests is asked as package ping knocks.
+// send sends small packets, then large ones. It uses UDP for an end that ignores echo requests.
 func (e *Explainer) send(ctx context.Context, pinger *ping.Pinger, to netip.Addr, p *Probe) {
 	way := pinger.Ping
 	try := func(size int) (took time.Duration, err error) {
@@ -125,7 +125,7 @@ func (e *Explainer) send(ctx context.Context, pinger *ping.Pinger, to netip.Addr
 	switch {
 	case err == nil:
 		p.Size = p.Wanted
-	case p.Kind == "udp": // such answers are too few to search
+	case p.Kind == "udp": // such answers are too few for a search
 		p.Size = ping.Small
 	default:
 		p.Size = ping.Largest(p.Wanted, func(size int) bool {
@@ -137,10 +137,9 @@ func (e *Explainer) send(ctx context.Context, pinger *ping.Pinger, to netip.Addr
 	}
 }
 
-// Refused is the error of a connection that somebody refuses.
-const Refused = "refused: nobody listens on the port, or a filter rejects"
+// Refused is the error of a refused connection.
+const Refused = "refused: no process listens on the port, or a filter rejects"
 
-// connect opens a connection in the namespace.
 func connect(ctx context.Context, in func(func() error) error, from string, source netip.Addr, to end, port uint16) Probe {
 	p := Probe{From: from, To: fmt.Sprintf("%v, port %d/tcp", to, port), Kind: "tcp", End: true}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
@@ -169,7 +168,7 @@ func connect(ctx context.Context, in func(func() error) error, from string, sour
 	return p
 }
 
-// failure says why a connection was not opened.
+// failure returns the reason why a connection failed.
 func failure(err error) string {
 	var operation *net.OpError
 	switch {

@@ -13,7 +13,7 @@ import (
 	"github.com/contiv/contiv/netlink/namespace"
 )
 
-// Ends that ignore echo requests are reached nevertheless, and the probe says how.
+// Ends that ignore echo requests are reached, and the probe names the method.
 func TestEndsThatIgnoreEchoRequests(t *testing.T) {
 	inNetNS(t)
 	shell(t, "ip link set lo up")
@@ -41,7 +41,7 @@ func TestEndsThatIgnoreEchoRequests(t *testing.T) {
 	}
 }
 
-// A pod is asked to send from the address in question, of several: a rule lets that one pass.
+// Of a pod's several addresses, probes use the one in question: only that passes the rule.
 func TestProbesHaveTheSource(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("making network namespaces takes root: run the test as root")
@@ -75,7 +75,7 @@ func TestProbesHaveTheSource(t *testing.T) {
 	}
 }
 
-// A connection that nobody answers is said to have no answer, whether the socket or the context notices first.
+// An unanswered connection is reported as such, whether the socket or the context times out first.
 func TestConnectionsWithoutAnswer(t *testing.T) {
 	for _, err := range []error{os.ErrDeadlineExceeded, context.DeadlineExceeded} {
 		if got := failure(&net.OpError{Op: "dial", Net: "tcp", Err: err}); got != "no answer" {

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// passed returns the devices of the node that packets pass.
+// passed returns the node's devices on the paths of the flows.
 func passed(flows []flow, through map[string]bridged) (devices []string) {
 	for _, f := range flows {
 		for _, p := range f.hooks(through) {
@@ -24,8 +24,8 @@ func passed(flows []flow, through map[string]bridged) (devices []string) {
 	return devices
 }
 
-// programs says which programs, filters and queueing disciplines of others at a device of the thread's network namespace may
-// drop packets. What they do is not known.
+// programs lists foreign programs, filters and queueing disciplines that may drop packets at a
+// device of the thread's network namespace. Their effect is unknown.
 func (e *Explainer) programs(h *netlink.Handle, device string) (texts []string) {
 	link, err := h.LinkByName(device)
 	if err != nil {
@@ -38,11 +38,11 @@ func (e *Explainer) programs(h *netlink.Handle, device string) (texts []string) 
 		say(fmt.Sprintf("an XDP program at device %s", device), fmt.Sprintf("bpftool prog show id %d", xdp.ProgId))
 	}
 	for side, parent := range map[string]uint32{"ingress": netlink.HANDLE_MIN_INGRESS, "egress": netlink.HANDLE_MIN_EGRESS} {
-		filters, _ := h.FilterList(link, parent) // what cannot be read is not checked
-		theirs := slices.ContainsFunc(filters, func(f netlink.Filter) bool {
+		filters, _ := h.FilterList(link, parent) // an unreadable list is not checked
+		foreign := slices.ContainsFunc(filters, func(f netlink.Filter) bool {
 			return e.o.OurFilter == nil || !e.o.OurFilter(f.Attrs().Priority)
 		})
-		if theirs {
+		if foreign {
 			say(fmt.Sprintf("a filter of traffic control at device %s", device), fmt.Sprintf("tc filter show dev %s %s", device, side))
 		}
 	}
@@ -61,7 +61,8 @@ func (e *Explainer) programs(h *netlink.Handle, device string) (texts []string) 
 	return slices.Compact(texts)
 }
 
-// tcx returns how many TCX programs there are at a side of a device of the thread's network namespace; 0 if the kernel knows none.
+// tcx returns the number of TCX programs in one direction of a device of the thread's network
+// namespace; 0 if the kernel does not support them.
 func tcx(device int, side uint32) uint32 {
 	q := programQuery{device: uint32(device), side: side}
 	if q.ask() != 0 {
@@ -70,8 +71,8 @@ func tcx(device int, side uint32) uint32 {
 	return q.count
 }
 
-// programQuery is union bpf_attr of BPF_PROG_QUERY. It has all of its members, also those that nobody reads: whatever size it is
-// told, the kernel writes the revision, too.
+// programQuery is union bpf_attr of BPF_PROG_QUERY. It has all members, because the kernel writes
+// the revision whatever size it is given.
 type programQuery struct {
 	device, side, flags, attached uint32
 	programs                      uint64
@@ -85,15 +86,15 @@ func (q *programQuery) ask() unix.Errno {
 	return errno
 }
 
-// harmless has the queueing disciplines that only drop packets when a device cannot keep up, and those that have filters instead of
-// packets.
+// harmless lists the queueing disciplines that drop packets only on overload, and those that only
+// hold filters.
 var harmless = map[string]bool{
 	"noqueue": true, "pfifo": true, "bfifo": true, "pfifo_fast": true, "fq": true, "fq_codel": true, "mq": true, "mqprio": true, "clsact": true, "ingress": true,
 	"cake": true, "codel": true, "fq_pie": true, "pie": true, "sfq": true, "prio": true,
 }
 
-// content checks what in a pod's network namespace may stop packets from or to the pod: its own filters and programs, and that nobody
-// listens.
+// content checks for filters, programs and missing listeners in a pod's network namespace that may
+// stop packets from or to the pod.
 func (e *Explainer) content(r *Report, at end, q Question, isSource bool) {
 	pod, where := at.pod, "pod "+at.pod.Name
 	ns, h, err := pod.open()
@@ -117,7 +118,7 @@ func (e *Explainer) content(r *Report, at end, q Question, isSource bool) {
 	}
 	translated := false
 	for _, one := range []flow{f, answers} {
-		for _, text := range one.harms(rules, nil) {
+		for _, text := range one.effects(rules, nil) {
 			if foreign.Translated(text) { // as service meshes do
 				r.Way, translated = append(r.Way, where+": "+text), true
 			} else {
@@ -125,8 +126,8 @@ func (e *Explainer) content(r *Report, at end, q Question, isSource bool) {
 			}
 		}
 	}
-	r.doubtAll(where, doubts([]flow{f, answers}, rules, nil))
-	_ = ns.Run(func() error { r.doubtAll(where, e.programs(h, pod.Interface)); return nil })
+	r.addUnjudged(where, unjudged([]flow{f, answers}, rules, nil))
+	_ = ns.Run(func() error { r.addUnjudged(where, e.programs(h, pod.Interface)); return nil })
 	if !isSource && (q.Protocol == "tcp" || q.Protocol == "udp") && !translated {
 		_ = ns.Run(func() error {
 			if text := unheard(q.To, q.Protocol, q.Port); text != "" {

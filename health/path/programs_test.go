@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A TCX program is neither a filter nor a queueing discipline.
+// TCX programs are neither filters nor queueing disciplines.
 func TestTCXPrograms(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("making network namespaces takes root: run the test as root")
@@ -53,7 +53,7 @@ func TestTCXPrograms(t *testing.T) {
 	}
 }
 
-// requireNothingBehind asks for programs, and requires that the kernel writes its answer into the question only.
+// requireNothingBehind requires that the kernel writes only into the query.
 func requireNothingBehind(t *testing.T, device string) {
 	t.Helper()
 	link, err := netlink.LinkByName(device)
@@ -66,11 +66,12 @@ func requireNothingBehind(t *testing.T, device string) {
 	}
 	q.device, q.side = uint32(link.Attrs().Index), unix.BPF_TCX_EGRESS
 	if errno := q.ask(); errno != 0 || q.count != 1 || q.behind != [64]byte{} {
-		t.Errorf("%v, %d programs; behind the question there is %x", errno, q.count, q.behind)
+		t.Errorf("%v, %d programs; %x after the query", errno, q.count, q.behind)
 	}
 }
 
-// attachTCX has all packets that a device of the thread's network namespace sends dropped.
+// attachTCX attaches a program that drops all packets sent by a device of the thread's network
+// namespace.
 func attachTCX(t *testing.T, device string) {
 	t.Helper()
 	link, err := netlink.LinkByName(device)

@@ -21,13 +21,14 @@ type Question struct {
 	// Protocol is "" (ICMP), "tcp", "udp" or "sctp"; Port is the port of To, 0 without a protocol.
 	Protocol string
 	Port     uint16
-	// OfService: the path is that of a service to one of its endpoints, To.
+	// OfService: the path is from a service to one of its endpoints, To.
 	OfService bool
-	// Seen are the addresses by which policies see From, since nodes on the way translate it; none: From itself.
+	// Seen lists the addresses by which policies see From, translated on the way; empty: From
+	// itself.
 	Seen []netip.Addr
 }
 
-// Sources returns the addresses by which policies see where packets come from.
+// Sources returns the source addresses that policies see.
 func (q Question) Sources() []netip.Addr {
 	if len(q.Seen) > 0 {
 		return q.Seen
@@ -35,14 +36,14 @@ func (q Question) Sources() []netip.Addr {
 	return []netip.Addr{q.From}
 }
 
-// PodInterface is the interface of a pod that has the address.
+// PodInterface is the pod interface that has the address.
 type PodInterface struct {
 	Address   netip.Addr `json:"address"`
-	Pod       string     `json:"pod"` // with its namespace
+	Pod       string     `json:"pod"` // namespace/name
 	Interface string     `json:"interface"`
 }
 
-// Sighting is the address by which the policies of an endpoint see a client that comes in at a node.
+// Sighting is the source address that an endpoint's policies see for a client entering at a node.
 type Sighting struct {
 	Endpoint netip.AddrPort `json:"endpoint"`
 	Source   netip.Addr     `json:"source"`
@@ -54,34 +55,34 @@ type Finding struct {
 	Text  string `json:"text"`
 }
 
-// Probe is the result of sending packets to a place on the way.
+// Probe is the result of sending packets to a point on the path.
 type Probe struct {
-	// From is a pod or the node; To is an address and its meaning.
+	// From is a pod or the node; To is an address with its meaning.
 	From string `json:"from"`
 	To   string `json:"to"`
-	// Kind is "icmp"; "udp" if only a datagram to a port on which nobody listens was answered; or "tcp".
+	// Kind is "icmp", "tcp", or "udp" if only a datagram to an unused port was answered.
 	Kind     string `json:"kind"`
 	Answered bool   `json:"answered"`
-	// Error is the reason why there was no answer, if known.
+	// Error is the reason for the missing answer, if known.
 	Error            string  `json:"error,omitempty"`
 	RoundTripSeconds float64 `json:"roundTripSeconds,omitempty"`
-	// Size of the largest packet, up to Wanted, that was answered; 0: not measured.
+	// Size of the largest answered packet, at most Wanted; 0 if not measured.
 	Size   int `json:"size,omitempty"`
 	Wanted int `json:"wanted,omitempty"`
 	// End is set for the probe to the address in question.
 	End bool `json:"end,omitempty"`
-	// Overlay is set for the probe of the other node through the tunnel, which packets of pods take.
+	// Overlay is set for the probe of the other node through the tunnel used by pods' packets.
 	Overlay bool `json:"overlay,omitempty"`
 }
 
-// Link is a connection of a node to the others.
+// Link is a device of a node towards the others.
 type Link struct {
 	Address string `json:"address"`
 	Device  string `json:"device"`
 	MAC     string `json:"mac"`
 }
 
-// Neighbour is the MAC address that a node has for another.
+// Neighbour is the MAC address that a node uses for another.
 type Neighbour struct {
 	Address   string `json:"address"`
 	Device    string `json:"device"`
@@ -89,48 +90,51 @@ type Neighbour struct {
 	Permanent bool   `json:"permanent"`
 }
 
-// Report is the JSON of the answer.
+// Report is the response in JSON.
 type Report struct {
 	Node string `json:"node"`
-	// From and To describe the addresses, as far as this node knows them.
+	// From and To describe the addresses as known to this node.
 	From string `json:"from"`
 	To   string `json:"to"`
 	// Source and Destination: the address is on this node.
 	Source      bool `json:"source"`
 	Destination bool `json:"destination"`
 
-	// Stale is why the node may know an old state of the cluster only: changes in etcd are not followed.
+	// Stale is why the node's view of the cluster may be outdated.
 	Stale string `json:"stale,omitempty"`
 
 	Findings []Finding `json:"findings"`
-	// Doubts are about what may be in the way, and cannot be judged.
-	Doubts []Finding `json:"doubts,omitempty"`
-	// Unheard says that nobody listens on the port. It is wrong if a connection was opened nevertheless.
+	// Unjudged lists filters and programs whose effect is unknown.
+	Unjudged []Finding `json:"doubts,omitempty"`
+	// Unheard reports that no process listens on the port. It is wrong if a connection succeeded
+	// nevertheless.
 	Unheard *Finding `json:"unheard,omitempty"`
-	// Suspects are what stops the packets if no connection is opened, and the ends do not.
+	// Suspects lists likely causes if no connection succeeds and the ends are not the cause.
 	Suspects []Finding `json:"suspects,omitempty"`
-	// Way lists what the data plane would do, one line each.
+	// Way lists the actions of the data plane, one line each.
 	Way    []string `json:"way"`
 	Probes []Probe  `json:"probes"`
-	// NoEcho: packets of the protocol are accepted here, but the ICMP packets of probes are refused.
+	// NoEcho: packets of the protocol are accepted, but the ICMP packets of probes are refused.
 	NoEcho bool `json:"noEcho,omitempty"`
 
-	// Entrances are the addresses with ports at which clients from outside of the cluster reach the service in question, and
-	// Endpoints where this node sends the connection in question instead. Paths to these are other questions.
+	// Entrances lists the addresses and ports at which clients outside the cluster reach the
+	// service, Endpoints the targets to which this node translates the connection. Paths to them
+	// are separate questions.
 	Entrances []netip.AddrPort `json:"entrances,omitempty"`
 	Endpoints []netip.AddrPort `json:"endpoints,omitempty"`
-	// Interfaces has those of Endpoints that are at another interface of their pod than eth0.
+	// Interfaces lists the Endpoints on a pod interface other than eth0.
 	Interfaces []PodInterface `json:"interfaces,omitempty"`
-	// Sightings are of those endpoints that do not see the client's address.
+	// Sightings lists the endpoints that do not see the client's address.
 	Sightings []Sighting `json:"sightings,omitempty"`
 
-	// Astray: To, of a pod, is an address of this node's own devices: who answers there is not the pod.
-	Astray bool `json:"astray,omitempty"`
+	// LocalConflict: the pod address To is also on a device of this node, which answers instead of
+	// the pod.
+	LocalConflict bool `json:"astray,omitempty"`
 
 	Links      []Link      `json:"links"`
 	Neighbours []Neighbour `json:"neighbours"`
 
-	// translated: packets are not what they were when this node routes them.
+	// translated: the packets are translated before this node routes them.
 	translated bool
 }
 
@@ -146,18 +150,17 @@ func (r *Report) findAll(where string, texts []string) {
 	}
 }
 
-func (r *Report) doubtAll(where string, texts []string) {
+func (r *Report) addUnjudged(where string, texts []string) {
 	for _, text := range texts {
-		if f := (Finding{where, text}); !slices.Contains(r.Doubts, f) {
-			r.Doubts = append(r.Doubts, f)
+		if f := (Finding{where, text}); !slices.Contains(r.Unjudged, f) {
+			r.Unjudged = append(r.Unjudged, f)
 		}
 	}
 }
 
-// timeout bounds an answer.
+// timeout bounds the response.
 const timeout = 8 * time.Second
 
-// Handler serves GET /contiv/v1/path.
 func (e *Explainer) Handler() http.Handler {
 	return rest.Get(func(w http.ResponseWriter, r *http.Request) {
 		q, err := question(r)

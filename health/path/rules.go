@@ -14,17 +14,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stoppedBy are actions of policy rules (`ip rule`) that forward no packet.
+// stoppedBy maps actions of policy rules (`ip rule`) that drop packets to their names.
 var stoppedBy = map[uint8]string{nl.FR_ACT_BLACKHOLE: "blackhole", nl.FR_ACT_UNREACHABLE: "unreachable", nl.FR_ACT_PROHIBIT: "prohibit"}
 
-// policyRule is a rule of `ip rule`.
 type policyRule struct {
 	rtnl.Rule
-	// theirs: it is somebody else's, and may take packets elsewhere.
-	theirs bool
+	// foreign: the rule is not ours and may divert packets.
+	foreign bool
 }
 
-// policyRules returns the policy rules of both IP versions, in their order; none if others have none.
+// policyRules returns the policy rules of both IP versions in order; none if all are ours or the
+// kernel's.
 func (e *Explainer) policyRules() (list []policyRule, err error) {
 	ns, err := namespace.Open("/proc/thread-self/ns/net")
 	if err != nil {
@@ -36,7 +36,7 @@ func (e *Explainer) policyRules() (list []policyRule, err error) {
 		return nil, err
 	}
 	defer conn.Close()
-	anyTheirs := false
+	anyForeign := false
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
 		rules, familyErr := conn.Rules(family)
 		if familyErr != nil && !errors.Is(familyErr, unix.EAFNOSUPPORT) {
@@ -45,26 +45,26 @@ func (e *Explainer) policyRules() (list []policyRule, err error) {
 		for _, rule := range rules {
 			elsewhere := rule.Action == nl.FR_ACT_TO_TBL && !rule.L3mdev &&
 				rule.Table != unix.RT_TABLE_LOCAL && rule.Table != unix.RT_TABLE_MAIN && rule.Table != unix.RT_TABLE_DEFAULT
-			theirs := !e.o.OurRoute(int(rule.Proto)) && (elsewhere || stoppedBy[rule.Action] != "")
-			list = append(list, policyRule{rule, theirs})
-			anyTheirs = anyTheirs || theirs
+			foreign := !e.o.OurRoute(int(rule.Proto)) && (elsewhere || stoppedBy[rule.Action] != "")
+			list = append(list, policyRule{rule, foreign})
+			anyForeign = anyForeign || foreign
 		}
 	}
-	if !anyTheirs {
+	if !anyForeign {
 		return nil, err
 	}
 	return list, err
 }
 
-// divert says which policy rule takes packets away from the routes of this node; "" if none is known to. in is the device that
-// they come from; "" if the node sends them itself. If any table may route them (anyTable), only a rule that stops them
-// counts.
+// divert describes the policy rule that diverts packets from this node's routes; "" if none is
+// known to. in is the incoming device, "" for packets of the node itself. With anyTable, any table
+// may route them and only a rule that drops them counts.
 func divert(rules []policyRule, from, to netip.Addr, in string, anyTable bool) string {
 	if len(rules) == 0 {
 		return ""
 	}
 	route, err := lookup(from, to, in)
-	after := uint32(0) // where a goto leads
+	after := uint32(0) // target of a goto
 	for _, rule := range rules {
 		if rule.Pref < after || rule.Odd || rule.Mark != 0 || rule.Oif != "" || (rule.Family == unix.AF_INET6) != to.Is6() ||
 			rule.Src.IsValid() && !rule.Src.Contains(from) || rule.Dst.IsValid() && !rule.Dst.Contains(to) ||
@@ -73,7 +73,7 @@ func divert(rules []policyRule, from, to netip.Addr, in string, anyTable bool) s
 		}
 		what, stops := stoppedBy[rule.Action]
 		switch {
-		case stops && err != nil && rule.theirs:
+		case stops && err != nil && rule.foreign:
 			return fmt.Sprintf("are taken away by policy rule %q: %s", rule.text(what), rule.removal())
 		case stops && err != nil:
 			return ""
@@ -81,24 +81,25 @@ func divert(rules []policyRule, from, to netip.Addr, in string, anyTable bool) s
 			after = rule.Target
 		case rule.Action != nl.FR_ACT_TO_TBL || rule.L3mdev:
 		case err != nil:
-			// That no route is found can have other reasons than a table that lacks it. The first table that has one decides.
+			// A failed lookup can have other reasons than a table without route. The first table
+			// that has one decides.
 			end, decides := deadEnd(rule.Rule, to)
-			if decides && rule.theirs && end != "" {
+			if decides && rule.foreign && end != "" {
 				return fmt.Sprintf("end at a route of table %d that leads nowhere (%s), to which policy rule %q sends them: %s",
 					rule.Table, end, rule.text(fmt.Sprintf("lookup %d", rule.Table)), rule.removal())
 			}
 			if decides {
 				return ""
 			}
-		case rule.theirs && !anyTable && route.Table == int(rule.Table):
+		case rule.foreign && !anyTable && route.Table == int(rule.Table):
 			return fmt.Sprintf("are taken away by policy rule %q: %s", rule.text(fmt.Sprintf("lookup %d", rule.Table)), rule.removal())
 		}
 	}
 	return ""
 }
 
-// deadEnd returns the route of a rule's table that drops or refuses packets to an address, "" if it does not. It decides unless
-// the table has none, or one that leaves it to later rules.
+// deadEnd returns the route of a rule's table that drops or rejects packets to an address, or "".
+// It decides unless the table has no route, or one that passes to later rules.
 func deadEnd(rule rtnl.Rule, to netip.Addr) (text string, decides bool) {
 	route, found := bestRoute(rule.Family, int(rule.Table), to)
 	if !found {
@@ -110,9 +111,9 @@ func deadEnd(rule rtnl.Rule, to netip.Addr) (text string, decides bool) {
 	return text, route.Type != unix.RTN_THROW
 }
 
-// bestRoute returns the route of a table with the longest network that an address is in.
+// bestRoute returns the table's longest matching route.
 func bestRoute(family, table int, to netip.Addr) (best netlink.Route, found bool) {
-	routes, _ := netlink.RouteListFiltered(family, &netlink.Route{Table: table}, netlink.RT_FILTER_TABLE) // what a changing list lacks is not checked
+	routes, _ := netlink.RouteListFiltered(family, &netlink.Route{Table: table}, netlink.RT_FILTER_TABLE) // entries missed in a changing list are not checked
 	most := -1
 	for _, route := range routes {
 		bits := 0
@@ -128,10 +129,10 @@ func bestRoute(family, table int, to netip.Addr) (best netlink.Route, found bool
 	return best, found
 }
 
-// leadsNowhere has the types of routes that drop or refuse packets.
+// leadsNowhere maps route types that drop or reject packets to their names.
 var leadsNowhere = map[int]string{unix.RTN_BLACKHOLE: "blackhole", unix.RTN_UNREACHABLE: "unreachable", unix.RTN_PROHIBIT: "prohibit"}
 
-// text of the rule, as `ip rule` shows it. does is its action.
+// text formats the rule like `ip rule`. does is its action.
 func (rule policyRule) text(does string) string {
 	from := "all"
 	if rule.Src.IsValid() {
@@ -147,7 +148,7 @@ func (rule policyRule) text(does string) string {
 	return fmt.Sprintf("%d: %s %s", rule.Pref, strings.Join(words, " "), does)
 }
 
-// removal says how to remove a rule. Without -6, `ip rule` means those of IPv4.
+// removal returns the command that removes the rule. Without -6, `ip rule` handles IPv4.
 func (rule policyRule) removal() string {
 	family := ""
 	if rule.Family == unix.AF_INET6 {
@@ -156,7 +157,7 @@ func (rule policyRule) removal() string {
 	return fmt.Sprintf("remove it with `ip %srule del pref %d`", family, rule.Pref)
 }
 
-// lookup returns the route that packets take.
+// lookup returns the route of the packets.
 func lookup(from, to netip.Addr, in string) (route netlink.Route, err error) {
 	routes, err := netlink.RouteGetWithOptions(to.AsSlice(), &netlink.RouteGetOptions{SrcAddr: from.AsSlice(), Iif: in, FIBMatch: true})
 	if err != nil || len(routes) == 0 {
@@ -165,7 +166,8 @@ func lookup(from, to netip.Addr, in string) (route netlink.Route, err error) {
 	return routes[0], nil
 }
 
-// routeTo returns how the node itself reaches an address: the device, and the address that it sends from, if it is known.
+// routeTo returns the device and, if known, the source address by which the node itself reaches an
+// address.
 func routeTo(to netip.Addr) (device string, src netip.Addr, err error) {
 	routes, err := netlink.RouteGet(to.AsSlice())
 	if err != nil || len(routes) == 0 {
@@ -198,8 +200,8 @@ func localAddresses() (map[netip.Addr]localAddress, error) {
 	return found, err
 }
 
-// squatted says that the address is a pod's.
-func (a localAddress) squatted() string {
+// conflict describes a device address that a pod has too.
+func (a localAddress) conflict() string {
 	device := fmt.Sprint(a.device)
 	if link, err := netlink.LinkByIndex(a.device); err == nil {
 		device = link.Attrs().Name

@@ -9,20 +9,20 @@ import (
 	"github.com/contiv/contiv/netlink/nft/foreign"
 )
 
-// A VPN may route packets to its own addresses, but not those between pods.
+// A VPN may route packets to its own addresses, but not packets between pods.
 func TestTablesOfVPNs(t *testing.T) {
 	inNetNS(t)
 	shell(t, `ip link set lo up; ip link add eth0 type veth peer name far; ip link set far up; ip link set eth0 up; ip addr add 10.9.0.1/24 dev eth0
 		ip rule add pref 5270 lookup 52; ip route add 100.64.0.0/10 dev eth0 table 52; ip route add 10.1.2.0/24 dev eth0 table 52`)
 	e := New(Options{OurRoute: func(int) bool { return false }})
 	rules, err := e.policyRules()
-	if err != nil || !slices.ContainsFunc(rules, func(r policyRule) bool { return r.theirs && r.Table == 52 }) {
+	if err != nil || !slices.ContainsFunc(rules, func(r policyRule) bool { return r.foreign && r.Table == 52 }) {
 		t.Fatal(rules, err)
 	}
 	own := netip.MustParseAddr("10.9.0.1")
 	node := end{addr: own, here: true, node: &Node{Addresses: []netip.Addr{own}}}
 	for to, there := range map[string]end{
-		"100.100.1.1": {}, // outside of the cluster
+		"100.100.1.1": {}, // outside the cluster
 		"100.100.1.2": {node: &Node{Addresses: []netip.Addr{netip.MustParseAddr("100.100.1.2")}}},
 	} {
 		there.addr = netip.MustParseAddr(to)
@@ -35,11 +35,11 @@ func TestTablesOfVPNs(t *testing.T) {
 		t.Error("packets to pods are taken away, and that is not said")
 	}
 	if !anyTable(pod, end{addr: netip.MustParseAddr("100.100.1.1")}) {
-		t.Error("the host routes what pods send to outside, whatever table it takes")
+		t.Error("the host may route packets of pods to the outside by any table")
 	}
 }
 
-// The rule that is blamed is the one that decides: an earlier one, or the routes of the node before it, may have done so.
+// The reported rule is the one that decides, not an earlier rule or a later one.
 func TestTheFirstPolicyRuleThatDecides(t *testing.T) {
 	for name, c := range map[string]struct{ rules, want string }{
 		"before main":                  {"ip rule add to 10.1.2.0/24 pref 77 lookup 99; ip route add blackhole default table 99", "77: from all to 10.1.2.0/24 lookup 99"},
@@ -69,7 +69,7 @@ func TestTheFirstPolicyRuleThatDecides(t *testing.T) {
 	}
 }
 
-// Packets that the kernel takes for forged, since it has another route back, are dropped before any filter sees them.
+// If the return path differs, rp_filter drops the packets before any filter sees them.
 func TestReversePathFilter(t *testing.T) {
 	inNetNS(t)
 	shell(t, `ip link set lo up; for d in nic0 nic1; do ip link add $d type veth peer name far$d; ip link set far$d up; ip link set $d up; sysctl -q net.ipv4.conf.$d.rp_filter=1; done
@@ -93,7 +93,7 @@ func TestRoomForConnections(t *testing.T) {
 		count, most int
 		full        bool
 	}{{0, 0, false}, {94, 100, false}, {95, 100, true}, {100, 100, true}} {
-		if text := noRoom(c.count, c.most); (text != "") != c.full {
+		if text := conntrackFull(c.count, c.most); (text != "") != c.full {
 			t.Errorf("%+v: %q", c, text)
 		}
 	}

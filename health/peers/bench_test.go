@@ -10,10 +10,9 @@ import (
 	"github.com/contiv/contiv/test/benchmark"
 )
 
-// BenchmarkMinute measures what a node in a cluster of 1000 pays for its probes: the processor time of
-// the four rounds of a minute, one of them with large packets, to the peers that it has there; and what
-// each peer costs on the wire. The peers are addresses of the loopback interface, so that the answers are
-// paid for as well.
+// BenchmarkMinute measures the cost of a node's probes in a cluster of 1000: the processor time of
+// the four rounds of a minute, one of them with large packets, and the bytes per peer. The peers
+// are loopback addresses, so the cost of answering is included.
 func BenchmarkMinute(b *testing.B) {
 	const nodes, mtu, overhead, rounds = 1000, 1450, 50, 4
 	var others []uint32

@@ -12,14 +12,12 @@ var (
 	lostDesc   = prometheus.NewDesc("contiv_peer_probes_lost_total", "Probes without an answer; large ones are among them while the path is searched for its MTU.", labels, nil)
 )
 
-// Describe implements prometheus.Collector.
 func (p *Prober) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{upDesc, tripDesc, sizeDesc, wantedDesc, sentDesc, lostDesc} {
 		out <- d
 	}
 }
 
-// Collect implements prometheus.Collector.
 func (p *Prober) Collect(out chan<- prometheus.Metric) {
 	for _, r := range p.Reports() {
 		send := func(desc *prometheus.Desc, kind prometheus.ValueType, value float64) {

@@ -19,17 +19,17 @@ import (
 // URL of the handler.
 const URL = "/contiv/v1/peers"
 
-// Peer is another node, at one of its addresses.
+// Peer is an address of another node.
 type Peer struct {
 	Node    string
-	Address netip.Addr // that answers: the gateway of its pods
-	Size    int        // of the largest packet of a pod
+	Address netip.Addr // answers probes: the gateway of the peer's pods
+	Size    int        // of a pod's largest packet
 }
 
 // Pinger is implemented by package ping.
 type Pinger interface {
 	Ping(ctx context.Context, to netip.Addr, size int) (time.Duration, error)
-	// Knock does the same for nodes that ignore echo requests.
+	// Knock is Ping for nodes that ignore echo requests.
 	Knock(ctx context.Context, to netip.Addr, size int) (time.Duration, error)
 	Close()
 }
@@ -47,16 +47,16 @@ type Options struct {
 }
 
 const (
-	// attempts is how many probes must be lost before a peer counts as silent in a round.
+	// attempts is the number of lost probes after which a peer counts as silent in a round.
 	attempts = 3
 	// sizeRounds is the number of rounds from one with large packets to the next.
 	sizeRounds = 4
-	// silentRounds is how many rounds in a row a peer must be silent to be a problem: it may be about to
-	// start.
+	// silentRounds is the number of consecutive silent rounds that make a problem, because a peer
+	// may be starting.
 	silentRounds = 2
 )
 
-// Report is the state of a peer. GET /contiv/v1/peers returns a list of them in JSON.
+// Report is the state of a peer. GET /contiv/v1/peers returns a JSON list of them.
 type Report struct {
 	Node    string `json:"node"`
 	Address string `json:"address"`
@@ -64,18 +64,18 @@ type Report struct {
 	Answers bool `json:"answers"`
 	// RoundTripSeconds of the last answer.
 	RoundTripSeconds float64 `json:"roundTripSeconds"`
-	// Size of the largest packet that passed, and Wanted, the size of the largest packets of pods, in
-	// bytes with the IP header. Size is 0 until it is measured.
+	// Size of the largest packet that passed, and Wanted, the size of pods' largest packets, in
+	// bytes with the IP header. Size is 0 before the first measurement.
 	Size   int `json:"size"`
 	Wanted int `json:"wanted"`
 	// Sent and Lost probes since the agent started.
 	Sent uint64 `json:"sent"`
 	Lost uint64 `json:"lost"`
-	// Since is when Answers changed last.
+	// Since is when Answers last changed.
 	Since time.Time `json:"since"`
 	// Error is the reason why probes could not be sent.
 	Error string `json:"error,omitempty"`
-	// Problem says what is wrong, with a remedy; empty if nothing is.
+	// Problem describes a problem and its remedy; "" if none.
 	Problem string `json:"problem,omitempty"`
 }
 
@@ -85,17 +85,17 @@ type Prober struct {
 
 	mu    sync.Mutex
 	peers map[Peer]*state
-	err   error // the reason why nothing can be probed
+	err   error // why nothing can be probed
 }
 
 type state struct {
 	Report
 	rounds, silent int
-	// knocked: it answered Knock last, and not Ping.
+	// knocked: its last answer was to Knock, not to Ping.
 	knocked bool
 }
 
-// New returns a prober, which does nothing before Run.
+// New returns a prober. Run starts it.
 func New(o Options) *Prober {
 	o.Interval, o.Timeout = cmp.Or(o.Interval, 15*time.Second), cmp.Or(o.Timeout, time.Second)
 	return &Prober{o: o, peers: map[Peer]*state{}}
@@ -132,7 +132,7 @@ func (p *Prober) Run(ctx context.Context) {
 	}
 }
 
-// round probes all peers at once. It reports whether there are peers and all of them answered.
+// round probes all peers concurrently. It reports whether peers exist and all answered.
 func (p *Prober) round(ctx context.Context, pinger Pinger) bool {
 	peers := p.o.Peers()
 	p.mu.Lock()
@@ -200,7 +200,7 @@ func (p *Prober) probe(ctx context.Context, pinger Pinger, peer Peer) {
 	s.Problem = s.problem()
 }
 
-// ping sends a packet, and repeats it if there is no answer, at last in the other way.
+// ping sends a packet and retries without an answer; the last attempt uses the other method.
 func (p *Prober) ping(ctx context.Context, pinger Pinger, s *state, size int) (took time.Duration, err error) {
 	for attempt := range attempts {
 		knock, send := s.knocked, pinger.Ping
@@ -227,8 +227,8 @@ func (p *Prober) ping(ctx context.Context, pinger Pinger, s *state, size int) (t
 	return took, err
 }
 
-// tag is by how much a packet that arrives may be longer than the MTU of the interface: the length of a VLAN tag. Answers of
-// nodes come in fragments then, and are not lost as those of pods are.
+// tag is the length of a VLAN tag: how much longer than the interface's MTU an arriving packet may
+// be. Nodes' answers then arrive in fragments, while pods' packets are lost.
 const tag = 4
 
 func (s *state) problem() string {
@@ -236,10 +236,10 @@ func (s *state) problem() string {
 	case s.Error != "" && s.silent >= silentRounds:
 		return fmt.Sprintf("node %s cannot be probed at %s: %s", s.Node, s.Address, s.Error)
 	case s.silent >= silentRounds:
-		return fmt.Sprintf("node %s does not answer over the overlay (%s): pods of this node do not reach those of %s: run `contivctl why` with both nodes", s.Node, s.Address, s.Node)
+		return fmt.Sprintf("node %s does not answer over the overlay (%s), so pods of this node do not reach its pods: run `contivctl why` with both nodes", s.Node, s.Address)
 	case s.Answers && s.Size > 0 && s.Size < s.Wanted:
 		sure := s.Size - tag
-		return fmt.Sprintf("packets to node %s of more than %d bytes are lost, and pods send up to %d (those of pods may be lost from %d on): raise the MTU of the network between the nodes, or set mtuSize to %d",
+		return fmt.Sprintf("packets to node %s of more than %d bytes are lost, but pods send up to %d (packets of pods may be lost from %d on): raise the MTU of the network between the nodes, or set mtuSize to %d",
 			s.Node, s.Size, s.Wanted, sure+1, sure)
 	}
 	return ""
@@ -259,7 +259,7 @@ func (p *Prober) Reports() []Report {
 	return reports
 }
 
-// Problems returns what is wrong with the paths to peers.
+// Problems returns the problems of paths to peers.
 func (p *Prober) Problems(context.Context) (problems []string) {
 	for _, r := range p.Reports() {
 		if r.Problem != "" {
@@ -274,7 +274,6 @@ func (p *Prober) Problems(context.Context) (problems []string) {
 	return problems
 }
 
-// Handler serves GET /contiv/v1/peers.
 func (p *Prober) Handler() http.Handler {
 	return rest.Get(func(w http.ResponseWriter, _ *http.Request) {
 		rest.JSON(w, p.Reports())

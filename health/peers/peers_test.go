@@ -19,7 +19,7 @@ import (
 // network is a path that carries packets up to a size.
 type network struct {
 	mu      sync.Mutex
-	largest int  // 0: nothing passes
+	largest int  // 0: no packet passes
 	silent  bool // echo requests are ignored
 	sent    []int
 }
@@ -52,8 +52,8 @@ func (n *network) send(ctx context.Context, size int, echo bool) (time.Duration,
 	return 0, ping.ErrNoAnswer
 }
 
-// A peer that falls silent is a problem once that lasts; a path that is too narrow for pods'
-// packets is one with the size that passes.
+// A silent peer becomes a problem once that lasts. A path too narrow for pods' packets is a problem
+// that names the largest passing size.
 func TestProblemsOfAPeer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := &network{}
@@ -91,12 +91,12 @@ func TestProblemsOfAPeer(t *testing.T) {
 		known = true
 		expect(6*time.Second, true, 1450, "")
 		path.set(0)
-		expect(19*time.Second, false, 1450, "") // 3 probes of a second
+		expect(19*time.Second, false, 1450, "") // 3 probes of 1 s each
 		expect(9*time.Second, false, 1450, "node2 does not answer over the overlay (10.1.2.1)")
 		path.set(9000)
 		expect(9*time.Second, true, 1450, "")
 		path.set(1350)
-		expect(4*time.Minute, true, 1350, "more than 1350 bytes are lost, and pods send up to 1450 (those of pods may be lost from 1347 on)")
+		expect(4*time.Minute, true, 1350, "more than 1350 bytes are lost, but pods send up to 1450 (packets of pods may be lost from 1347 on)")
 		path.set(1450)
 		expect(time.Minute, true, 1450, "")
 		registry := prometheus.NewPedanticRegistry()
@@ -116,7 +116,7 @@ func TestProblemsOfAPeer(t *testing.T) {
 	})
 }
 
-// A node that ignores echo requests is reached all the same, and the size of packets is measured as ever.
+// A node that ignores echo requests is probed by UDP, with the same size measurement.
 func TestPeerThatIgnoresEchoRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := &network{largest: 1350, silent: true}
@@ -139,7 +139,7 @@ func TestPeerThatIgnoresEchoRequests(t *testing.T) {
 	})
 }
 
-// What a healthy peer costs: see doc.go.
+// doc.go states the cost of a healthy peer.
 func TestCostOfAHealthyPeer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := &network{largest: 9000}

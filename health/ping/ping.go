@@ -1,5 +1,5 @@
-// Package ping measures whether an address answers, how fast, and which size of packets reaches it: with
-// ICMP echo requests, or for hosts that ignore those, with UDP to a port on which nobody listens.
+// Package ping measures whether an address answers, how fast, and the largest packet size that
+// reaches it. It sends ICMP echo requests or, to hosts that ignore them, UDP to an unused port.
 //
 // Packets carry "don't fragment", and the kernel's cached path MTU is ignored, so that each probe
 // measures the path itself.
@@ -24,26 +24,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Sizes of packets, IP header included, in bytes.
+// Packet sizes in bytes, with the IP header.
 const (
 	// Small is the size of a packet that every link carries.
 	Small = 64
-	// header is the size of the larger IP header and the ICMP header.
+	// Sizes of the IP header plus the ICMP header.
 	header4, header6 = 20 + 8, 40 + 8
 )
 
-// ErrNoAnswer is returned if no answer arrived in time.
+// ErrNoAnswer is returned if no answer arrives before the deadline.
 var ErrNoAnswer = errors.New("no answer")
 
-// ErrTooLarge is wrapped if the packet is too large for the first device on the way.
+// ErrTooLarge is wrapped if the packet exceeds the MTU of the first device.
 var ErrTooLarge = errors.New("larger than the MTU of the first device on the way")
 
-// Pinger sends from one network namespace. It may be used concurrently; Close it.
+// Pinger sends from one network namespace. It is safe for concurrent use. The caller closes it.
 type Pinger struct {
 	in     func(func() error) error
 	source netip.Addr
 	id     uint16
-	v4, v6 *socket // nil: the namespace lacks the IP version, or errors has the reason
+	v4, v6 *socket // nil if the namespace lacks the IP version, or errors has the reason
 
 	mu      sync.Mutex
 	seq     uint16
@@ -56,8 +56,9 @@ type socket struct {
 	done chan struct{}
 }
 
-// Open opens sockets in the network namespace in which in calls functions; nil: the namespace of the
-// process. It needs CAP_NET_RAW there. Packets of its IP version have the source, if it is valid and the namespace has it.
+// Open opens sockets in the network namespace where in runs functions; nil means the namespace of
+// the process. It needs CAP_NET_RAW there. Packets of its IP version use source if it is valid and
+// exists in the namespace.
 func Open(in func(func() error) error, source netip.Addr) (*Pinger, error) {
 	if in == nil {
 		in = func(fn func() error) error { return fn() }
@@ -78,7 +79,7 @@ func Open(in func(func() error) error, source netip.Addr) (*Pinger, error) {
 	return p, nil
 }
 
-// open returns a raw socket that receives only answers to echo requests.
+// open returns a raw socket that receives only echo replies.
 func (p *Pinger) open(isIPv6 bool) (*socket, error) {
 	family, protocol := unix.AF_INET, unix.IPPROTO_ICMP
 	if isIPv6 {
@@ -121,7 +122,7 @@ func (p *Pinger) open(isIPv6 bool) (*socket, error) {
 	return &socket{PacketConn: conn, ipv6: isIPv6, done: make(chan struct{})}, nil
 }
 
-// Source is the address that packets are sent from; not valid: the one that the namespace takes.
+// Source returns the source address of packets; invalid if the kernel selects it.
 func (p *Pinger) Source() netip.Addr { return p.source }
 
 func address(a netip.Addr) unix.Sockaddr {
@@ -131,7 +132,6 @@ func address(a netip.Addr) unix.Sockaddr {
 	return &unix.SockaddrInet4{Addr: a.As4()}
 }
 
-// Close ends all pings.
 func (p *Pinger) Close() {
 	for _, s := range []*socket{p.v4, p.v6} {
 		if s != nil {
@@ -141,10 +141,10 @@ func (p *Pinger) Close() {
 	}
 }
 
-// receive passes answers to the requests that await them, until the socket is closed.
+// receive passes answers to the waiting requests until the socket is closed.
 func (p *Pinger) receive(s *socket) {
 	defer close(s.done)
-	buffer := make([]byte, 128) // the rest of an answer is our own padding
+	buffer := make([]byte, 128) // the rest of an answer is our padding
 	for {
 		n, _, err := s.ReadFrom(buffer)
 		now := time.Now()
@@ -169,7 +169,7 @@ func (p *Pinger) receive(s *socket) {
 	}
 }
 
-// Ping sends a packet of the size, in bytes with its IP header, and returns the round-trip time, or
+// Ping sends a packet of size bytes, with its IP header, and returns the round-trip time, or
 // ErrNoAnswer if ctx ends first.
 func (p *Pinger) Ping(ctx context.Context, to netip.Addr, size int) (time.Duration, error) {
 	s, kind, overhead := p.v4, icmp.Type(ipv4.ICMPTypeEcho), header4
@@ -191,7 +191,7 @@ func (p *Pinger) Ping(ctx context.Context, to netip.Addr, size int) (time.Durati
 		p.mu.Unlock()
 	}()
 	message := icmp.Message{Type: kind, Body: &icmp.Echo{ID: int(p.id), Seq: int(seq), Data: make([]byte, max(0, size-overhead))}}
-	packet, err := message.Marshal(nil) // the kernel makes the checksum of IPv6
+	packet, err := message.Marshal(nil) // the kernel computes the IPv6 checksum
 	if err != nil {
 		return 0, err
 	}
@@ -215,15 +215,15 @@ func (p *Pinger) Ping(ctx context.Context, to netip.Addr, size int) (time.Durati
 	}
 }
 
-// KnockPort is the port on which nobody listens: the first one of traceroute(8).
+// KnockPort is an unused port: the first one of traceroute(8).
 const KnockPort = 33434
 
-// Knock is Ping with UDP: hosts answer that nobody listens, also those that ignore echo requests. They may send few such
-// answers: Linux one per second, and six at once.
+// Knock is Ping with UDP. Hosts that ignore echo requests still answer with a port-unreachable
+// error. They limit such errors: Linux to one per second, with bursts of six.
 func (p *Pinger) Knock(ctx context.Context, to netip.Addr, size int) (took time.Duration, err error) {
 	level, option, mode, overhead := unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_PROBE, header4
 	if to.Is6() {
-		level, option, mode, overhead = unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_PROBE, header6 // UDP's header is as long as ICMP's
+		level, option, mode, overhead = unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_PROBE, header6 // a UDP header is as long as an ICMP header
 	}
 	d := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
 		var refused error
@@ -252,11 +252,10 @@ func (p *Pinger) Knock(ctx context.Context, to netip.Addr, size int) (took time.
 	if _, err = conn.Read(make([]byte, 1)); err == nil || errors.Is(err, unix.ECONNREFUSED) {
 		return time.Since(start), nil
 	}
-	return 0, ErrNoAnswer // or one of a router
+	return 0, ErrNoAnswer // or a router's
 }
 
-// Largest returns the size of the largest packet, up to the given one, that is answered; 0 if not even
-// a small one is.
+// Largest returns the largest packet size, at most most, that is answered; 0 if none is.
 func Largest(most int, passes func(size int) bool) int {
 	if passes(most) {
 		return most

@@ -40,12 +40,12 @@ func TestLoopback(t *testing.T) {
 		done, stop := context.WithCancel(ctx)
 		stop()
 		if _, err := send(done, netip.MustParseAddr("192.0.2.1"), Small); err == nil {
-			t.Errorf("%s: an answer of nobody", name)
+			t.Errorf("%s: an answer without a host", name)
 		}
 	}
 }
 
-// Packets have the source that was asked for, unless the namespace lacks it.
+// Packets have the requested source, unless the namespace lacks it.
 func TestSource(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("raw sockets take root: run the test as root")

@@ -1,11 +1,10 @@
-// Package published has the states that agents and KSR publish in etcd, so that each learns about the
-// other without asking:
+// Package published defines the states that agents and KSR publish in etcd for each other:
 //
 //	agent ── <node>/check/health ──────> KSR: Node condition ContivReady, Events
 //	KSR ──── contiv-ksr/status/ksr ────> agents: /readiness?verbose, metrics ──> contivctl status
 //
-// A process that has ended does not say so. Therefore agents hold a key with a lease, and KSR writes
-// its state at least every Heartbeat.
+// A process cannot report its own end. So agents' keys have a lease, and KSR writes its state at
+// least every Heartbeat.
 package published
 
 import (
@@ -22,23 +21,23 @@ const Heartbeat = 20 * time.Second
 // Verdicts on nodes.
 const (
 	Healthy  = "healthy"
-	Degraded = "degraded" // the node works, but something is not as it should be
-	Broken   = "broken"   // it cannot be relied on
+	Degraded = "degraded" // the node works, with problems
+	Broken   = "broken"   // the node is not reliable
 )
 
-// Problem is something that is wrong.
+// Problem is a problem found by a check.
 type Problem struct {
 	Check string `json:"check"`
 	Text  string `json:"text"`
-	// Since is the beginning of the uninterrupted time in which it has been seen.
+	// Since is when the problem was first seen without interruption.
 	Since time.Time `json:"since,omitzero"`
-	// Cluster: the problem concerns the whole cluster, and does not change the verdict on the node that
-	// reports it.
+	// Cluster: the problem concerns the whole cluster and does not change the verdict on the
+	// reporting node.
 	Cluster bool `json:"cluster,omitempty"`
 }
 
-// Identity returns the part of a problem's text that stays the same while the problem lasts. Numbers,
-// which change, are left out.
+// Identity returns the part of a problem's text that stays the same while the problem lasts: the
+// text without numbers.
 func Identity(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= '0' && r <= '9' {
@@ -48,7 +47,6 @@ func Identity(text string) string {
 	}, text)
 }
 
-// NodeKey is the key of a node's Node.
 func NodeKey(node string) string { return models.NodePrefix(node) + models.CheckPrefix + "health" }
 
 // Node is an agent's verdict on its node.
@@ -62,17 +60,16 @@ type Node struct {
 	Time time.Time `json:"time"`
 }
 
-// KSRKey is the key of KSR's status.
 const KSRKey = models.KSRPrefix + dbresources.KSRStatusKey
 
-// KSR is the status of the instance of KSR that writes to etcd.
+// KSR is the status of the active KSR instance.
 type KSR struct {
 	Instance string `json:"instance"`
 	Version  string `json:"version"`
 	// Complete: the source has reported all existing objects.
 	Complete bool `json:"complete"`
-	// Problems lists, up to MaxProblems, objects that the source could not read or understand, and objects
-	// that cannot be reflected. More is the number of further ones.
+	// Problems lists at most MaxProblems objects that the source could not read or decode, or that
+	// cannot be reflected. More is the number of the others.
 	Problems []string `json:"problems,omitempty"`
 	More     int      `json:"more,omitempty"`
 	// Time of writing.

@@ -38,7 +38,7 @@ func TestStatusTellsOfPathsBetweenNodes(t *testing.T) {
 	const undo = "nft delete table inet somebody"
 	for _, fault := range []struct{ rule, want string }{
 		{"udp dport 4789 drop", "node node2 does not answer over the overlay (10.1.2.1)"},
-		{"udp dport 4789 meta length 1401-65535 drop", "packets to node node2 of more than 1350 bytes are lost, and pods send up to 1450"},
+		{"udp dport 4789 meta length 1401-65535 drop", "packets to node node2 of more than 1350 bytes are lost, but pods send up to 1450"},
 	} {
 		t.Run(fault.rule, func(t *testing.T) {
 			command.In(t, node2.Netns, "nft add table inet somebody; nft 'add chain inet somebody in { type filter hook input priority 0; }'; nft add rule inet somebody in "+fault.rule)
@@ -72,9 +72,9 @@ func TestStatusTellsOfTheNetworkOfANode(t *testing.T) {
 	awaitStatus(t, l, "node2", "healthy", "", "")
 	for _, c := range []struct{ netns, fault, undo, want string }{
 		{node2.Netns, "nft add table ip somebody; nft 'add chain ip somebody FORWARD { type filter hook forward priority 0; policy drop; }'",
-			"nft delete table ip somebody", "packets of pods to those of node node1 are dropped: the policy of chain FORWARD in table ip somebody is drop"},
+			"nft delete table ip somebody", "packets from local pods to pods of node node1 are dropped: the policy of chain FORWARD in table ip somebody is drop"},
 		{st.Underlay(), "ip link set port2 down", "ip link set port2 up", "its device eth0 has no carrier"},
-		{node2.Netns, "ip route add blackhole 10.1.1.7", "ip route del blackhole 10.1.1.7", "route blackhole 10.1.1.7/32 is somebody else's (protocol 3, boot: made by hand, or by a script) and takes the packets to 10.1.1.7"},
+		{node2.Netns, "ip route add blackhole 10.1.1.7", "ip route del blackhole 10.1.1.7", "route blackhole 10.1.1.7/32 is foreign (protocol 3, boot: made by hand, or by a script) and diverts packets to 10.1.1.7"},
 	} {
 		t.Run(c.want, func(t *testing.T) {
 			undone := false
@@ -141,7 +141,7 @@ status: {phase: Running, hostIP: 192.168.16.2, podIP: 10.9.9.9, podIPs: [{ip: 10
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.Remove(file) })
-	awaitStatus(t, l, "node2", "degraded", "pods", "pod default/stranger has the address 10.9.9.9 in Kubernetes, and Contiv did not wire it")
+	awaitStatus(t, l, "node2", "degraded", "pods", "pod default/stranger has the address 10.9.9.9 in Kubernetes, but Contiv did not connect it")
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}

@@ -73,9 +73,9 @@ func TestWhy(t *testing.T) {
 		"port of the switch": {st.Underlay(), "ip link set port2 down", "ip link set port2 up",
 			why.NotReached, "node node2", "its device eth0 has no carrier"},
 		"path MTU": {st.Underlay(), "ip link set port2 mtu 1400", "ip link set port2 mtu 1500",
-			why.Narrow, "path", "bytes are lost, and pods send up to 1450: raise the MTU"},
+			why.Narrow, "path", "bytes are lost, but pods send up to 1450: raise the MTU"},
 		"route of somebody": {node1.Netns, "ip route add 10.1.2.0/25 via 192.168.16.254", "ip route del 10.1.2.0/25 via 192.168.16.254",
-			why.NotReached, "node node1", "route 10.1.2.0/25 dev eth0 via 192.168.16.254 is somebody else's"},
+			why.NotReached, "node node1", "route 10.1.2.0/25 dev eth0 via 192.168.16.254 is foreign"},
 		"wrong neighbour": {node1.Netns, "ip neigh replace 192.168.16.2 lladdr 02:00:00:00:00:99 dev eth0 nud permanent", "ip neigh del 192.168.16.2 dev eth0",
 			why.NotReached, "node node1", "it sends to 192.168.16.2 of node node2 at 02:00:00:00:00:99 (a permanent neighbour, which somebody made on eth0)"},
 		"answers": {node1.Netns, chain("inet", "filter hook forward", "ip saddr 10.1.2.0/24 ct state established drop"), "nft delete table inet somebody",
@@ -101,9 +101,9 @@ func TestWhy(t *testing.T) {
 		"pod's address elsewhere": {node2.Netns, "ip addr add " + web.Address.String() + "/32 dev lo", "ip addr del " + web.Address.String() + "/32 dev lo",
 			why.NotReached, "node node2", web.Address.String() + ", of a pod, is an address of this node's device lo"},
 		"pod's address on its node": {node2.Netns, "ip addr add " + db.Address.String() + "/32 dev lo", "ip addr del " + db.Address.String() + "/32 dev lo",
-			why.Astray, "node node2", db.Address.String() + ", of a pod, is an address of this node's device lo"},
+			why.AnsweredByNode, "node node2", db.Address.String() + ", of a pod, is an address of this node's device lo"},
 		"foreign route that drops": {node1.Netns, "ip route add blackhole " + db.Address.String(), "ip route del blackhole " + db.Address.String(),
-			why.NotReached, "node node1", "route blackhole " + db.Address.String() + "/32 is somebody else's (protocol 3, boot: made by hand, or by a script)"},
+			why.NotReached, "node node1", "route blackhole " + db.Address.String() + "/32 is foreign (protocol 3, boot: made by hand, or by a script)"},
 		"rule in the pod": {db.Netns, chain("inet", "filter hook input", "ip saddr 10.1.1.0/24 drop"), "nft delete table inet somebody",
 			why.NotReached, "pod default/why-db", "are dropped: a rule of chain theirs in table inet somebody"},
 		"policy rule in the pod": {db.Netns, "ip rule add pref 7 blackhole", "ip rule del pref 7",
@@ -138,7 +138,7 @@ func TestWhy(t *testing.T) {
 		command.In(t, node1.Netns, chain("inet", "filter hook forward", "limit rate over 1/hour burst 1 packets drop"))
 		a, code := askWhy(t, l, web.Name, db.Name)
 		command.In(t, node1.Netns, "nft delete table inet somebody")
-		if code != 1 || a.Verdict != why.NotReached || len(a.Findings) > 0 || !strings.Contains(fmt.Sprint(a.Doubts), "may be dropped by a rule of chain theirs in table inet somebody, which is not judged because it limits a rate") {
+		if code != 1 || a.Verdict != why.NotReached || len(a.Findings) > 0 || !strings.Contains(fmt.Sprint(a.PossibleCauses), "may be dropped by a rule of chain theirs in table inet somebody, which is not judged because it limits a rate") {
 			t.Errorf("exit code %d, %+v", code, a)
 		}
 		healthy()
@@ -206,7 +206,7 @@ func TestWhy(t *testing.T) {
 
 	t.Run("nobody listens", func(t *testing.T) {
 		for _, port := range []string{"81", "53/udp"} {
-			if a, code := askWhy(t, l, web.Name, db.Name, port); code != 1 || !strings.Contains(fmt.Sprint(a.Findings), "{pod default/why-db nobody listens on port ") {
+			if a, code := askWhy(t, l, web.Name, db.Name, port); code != 1 || !strings.Contains(fmt.Sprint(a.Findings), "{pod default/why-db no process listens on port ") {
 				t.Errorf("%s: exit code %d, %+v", port, code, a)
 			}
 		}
