@@ -53,11 +53,11 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// closeTimeout bounds how long the agent takes to end.
+// closeTimeout bounds the agent's shutdown.
 const closeTimeout = 10 * time.Second
 
-// run is the wiring of the agent. It returns when ctx ends, or with the error
-// after which the agent must be restarted.
+// run connects the parts of the agent. It returns when ctx ends, or with an error that requires a
+// restart of the agent.
 //
 //	etcd ──> dbwatcher ──┐ (and back: feedback)
 //	CNI ───> podmanager ─┼─> controller ──> plugins ──> KVScheduler ─┬─> vswitch/kernel or vswitch/vpp
@@ -76,7 +76,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	o.tracking = trackingSettings(serviceConfig.Conntrack)
 	o.tracePackets = contivConfig.EnablePacketTrace
 
-	// Storage that outlives the process, and the etcd that all nodes share.
+	// Local storage, and the etcd of the cluster.
 	local, err := openLocal(ctx, o, log)
 	if err != nil {
 		return err
@@ -90,10 +90,10 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 
 	// The southbound.
 	registry := prometheus.NewRegistry()
-	past := openHistory(o, log)
-	defer past.Close()
-	cards := &lentCards{}
-	sb, err := openSouthbound(o, "", cards, past, registry, log)
+	recorder := openHistory(o, log)
+	defer recorder.Close()
+	lent := &lentCards{}
+	sb, err := openSouthbound(o, "", lent, recorder, registry, log)
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 		Config:    controllerConfig,
 		Scheduler: controller.NewScheduler(scheduler),
 		Sources:   clients.sources(),
-		Recorder:  sb.recordEvents(past),
+		Recorder:  sb.recordEvents(recorder),
 		Observer:  publisher.GivenOutside,
 		Log:       component(log, "controller"),
 	})
@@ -134,18 +134,18 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 		Log:      log,
 	})
 
-	// Its handlers.
+	// Event handlers.
 	forNetwork, forServices, forPolicies := capabilities(sb.vs)
 	links := hostLinks{}
-	thief, err := newThief(contivConfig, forNetwork.HostStackShared, cards, component(log, "stn"))
+	stnReports, err := newSTNReporter(contivConfig, forNetwork.HostStackShared, lent, component(log, "stn"))
 	if err != nil {
 		return err
 	}
-	defer thief.Close()
+	defer stnReports.Close()
 	contivConf, err := contivconf.New(o.nodeName, contivConfig, contivconf.Sources{
 		Links:   mainLinks(forNetwork, links),
 		NICs:    sb.NICs,
-		STN:     thief.steal(),
+		STN:     stnReports.steal(),
 		Misread: func() error { return watcher.Trouble(models.KSRPrefix + dbresources.NodeConfigKey(o.nodeName)) },
 	}, loop, local, log)
 	if err != nil {
@@ -188,13 +188,13 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	if services.Proxies() {
 		registry.MustRegister(services)
 	}
-	// In the order in which events visit them.
+	// In the order in which they handle events.
 	policies := policy.New(forPolicies, o.nodeName, nodeSync, podManager, addresses, ipNet, loop, log)
-	denied := denials.New(denials.Options{
+	denialLog := denials.New(denials.Options{
 		Node: o.nodeName, Read: sb.denials(), PodOf: policies.PodOf, Denying: policies.Denying,
 		Why: func(c filter.Connection) []string { return verdict.Refused(scheduler.Snapshot(), c) },
 	})
-	registry.MustRegister(policies, denied)
+	registry.MustRegister(policies, denialLog)
 	loop.Register(contivConf, nodeSync, podManager, microservice.New(podManager, sb.setMicroservices, log), addresses, podManager.Recorder(), ipNet, services, policies)
 	if o.interfaceStats {
 		registry.MustRegister(statscollector.New(o.nodeName, interfaceStats(ctx, sb.vs.States()), ipNet, log))
@@ -207,7 +207,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	registry.MustRegister(drops)
 	registerSessions(ctx, o, sb.vs, registry, log)
 
-	// What the agent serves.
+	// Served APIs.
 	ready := func() error { return cmp.Or(claim.Err(), sb.Err(), loop.Ready()) }
 	cniListener, err := listener.Unix(filepath.Join(o.runDir, "cni.sock"))
 	if err != nil {
@@ -241,18 +241,18 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	mux.Handle(nodesync.NodesURL, nodeSync.Handler())
 	mux.Handle(service.URL, services.Handler())
 	mux.Handle(policy.URL, policies.Handler())
-	mux.Handle(denials.URL, denied.Handler())
+	mux.Handle(denials.URL, denialLog.Handler())
 	clients.handle(mux)
 	states := interfaceStates(o.nodeName, sb.vs.States(), loop.Ready, remote, controllerConfig, log)
 	mux.Handle(ifstate.URL, states.Handler())
 	mux.Handle(statscollector.DropsURL, drops.Handler())
 	sb.handle(mux)
-	if past != nil {
-		mux.Handle(history.URL, past.Handler())
+	if recorder != nil {
+		mux.Handle(history.URL, recorder.Handler())
 	}
 	mux.Handle("/log/", loglevel.Handler(log))
 	paths := explainPaths(o, sb, forNetwork.HostStackShared, nodeSync, addresses, ipNet, services, ipNet.GetPodMTU, contivConf, watcher.Connected)
-	mux.Handle(path.URL, denied.Probing(paths.Handler()))
+	mux.Handle(path.URL, denialLog.Probing(paths.Handler()))
 	probes := probePeers(o, nodeSync, addresses, ipNet.GetPodMTU, log)
 	if probes != nil {
 		mux.Handle(peers.URL, probes.Handler())
@@ -264,14 +264,14 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 			health.Check{Name: "sandboxes", Look: identity.sandboxes}, health.Check{Name: "addresses", Look: identity.claims, Cluster: true},
 			health.Check{Name: "pod-subnet", Look: func(context.Context) []string { return addresses.Full() }},
 			health.KSR(remote, watcher.Connected), inEtcd(publisher), health.Check{Name: "policies", Look: policies.Problems, Cluster: true})
-	told := metrics.Conventional(registry)
-	asked.handle(mux, told)
+	metricsGatherer := metrics.Conventional(registry)
+	asked.handle(mux, metricsGatherer)
 
 	serve, cancel := context.WithCancel(ctx)
 	defer cancel()
 	group, serve := errgroup.WithContext(serve)
 	group.Go(func() error { claim.Run(serve); return nil })
-	group.Go(func() error { // of two agents with the same name, the second one does nothing
+	group.Go(func() error { // if two agents have one name, the second does nothing
 		if err := claim.Admitted(serve, controllerConfig.DelayLocalResync.Std()); err != nil {
 			return notCanceled(err)
 		}
@@ -291,14 +291,14 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 		group.Go(func() error { probes.Run(serve); return nil })
 	}
 	sb.watch(serve, group, names.inText)
-	group.Go(func() error { return thief.attend(serve, loop.Synced, ipNet, sb, contivConf, loop) })
+	group.Go(func() error { return stnReports.attend(serve, loop.Synced, ipNet, sb, contivConf, loop) })
 	group.Go(func() error {
 		return notCanceled(sb.lin.WatchLinks(serve, func() { contivConf.LinksChanged(serve); ipNet.LinksChanged(serve, loop); loop.Changed() }))
 	})
 	group.Go(func() error { nodeSync.Run(serve); return nil })
 	group.Go(func() error { services.WatchOthers(serve, service.OthersPeriod, watcher.RequestResync); return nil })
 	group.Go(func() error {
-		denied.Run(serve)
+		denialLog.Run(serve)
 		return nil
 	})
 	group.Go(func() error {
@@ -306,7 +306,7 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 		return nil
 	})
 	group.Go(func() error { return restServer.Serve(serve, mux) })
-	group.Go(func() error { return o.metrics.Run(serve, told, log, endpoint.Retry) })
+	group.Go(func() error { return o.metrics.Run(serve, metricsGatherer, log, endpoint.Retry) })
 	if controllerConfig.LigatoStatus {
 		group.Go(func() error {
 			asked.publisher(o.nodeName, remote, log).run(serve)
@@ -349,10 +349,10 @@ func loadConfig(o options) (contivConfig contivconf.Config, controllerConfig con
 	return contivConfig, controllerConfig, err
 }
 
-// warnings returns what a node that works should be told of.
-func warnings(sb *southbound, conf *contivconf.ContivConf, thief *thief, nodes *nodesync.NodeSync, services *service.Service) func(context.Context) []string {
+// warnings returns the warnings of a working node.
+func warnings(sb *southbound, conf *contivconf.ContivConf, stnReports *stnReporter, nodes *nodesync.NodeSync, services *service.Service) func(context.Context) []string {
 	return func(ctx context.Context) []string {
-		list := slices.Concat(sb.Warnings(ctx), conf.Warnings(), thief.warnings(), services.Warnings())
+		list := slices.Concat(sb.Warnings(ctx), conf.Warnings(), stnReports.warnings(), services.Warnings())
 		if err := nodes.Disagreement(); err != nil {
 			list = append(list, err.Error())
 		}
@@ -360,7 +360,7 @@ func warnings(sb *southbound, conf *contivconf.ContivConf, thief *thief, nodes *
 	}
 }
 
-// valueReport says what became of a value, and if asked to, in which transaction.
+// valueReport returns the state of a value and, on request, its last transaction.
 func valueReport(scheduler *kvscheduler.Scheduler, key string, txn bool) service.ValueReport {
 	status := scheduler.ValueStatus(key).GetValue()
 	r := service.ValueReport{Key: key, State: status.GetState().String(), Error: status.GetError()}
@@ -373,7 +373,7 @@ func valueReport(scheduler *kvscheduler.Scheduler, key string, txn bool) service
 	return r
 }
 
-// podCIDRs are the subnets that Kubernetes assigned to a node.
+// podCIDRs returns the subnets that Kubernetes assigned to a node.
 func podCIDRs(n *nodesync.Node) []string {
 	if n == nil {
 		return nil
@@ -381,8 +381,8 @@ func podCIDRs(n *nodesync.Node) []string {
 	return n.PodCIDRs
 }
 
-// fatal returns the error after which the event loop cannot go on, nil when ctx ends; what keeps the database away
-// comes first if that is why.
+// fatal returns the error that stops the event loop, nil when ctx ends. If an unreachable database
+// is the cause, its reason comes first.
 func fatal(ctx context.Context, loop *controller.Controller, connected func() error) error {
 	select {
 	case <-ctx.Done():
@@ -392,7 +392,8 @@ func fatal(ctx context.Context, loop *controller.Controller, connected func() er
 	}
 }
 
-// withCause puts why the database is away before the error that the first resync did not come.
+// withCause prepends the reason why the database is unreachable to the error about the missing
+// first resync.
 func withCause(err, away error) error {
 	if errors.Is(err, controller.ErrNoStartupResync) && away != nil {
 		return fmt.Errorf("%w: %w", away, err)
@@ -400,7 +401,7 @@ func withCause(err, away error) error {
 	return err
 }
 
-// notCanceled leaves out the error of a context that ended on purpose.
+// notCanceled drops the error of a deliberately cancelled context.
 func notCanceled(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return nil
@@ -408,8 +409,8 @@ func notCanceled(err error) error {
 	return err
 }
 
-// capabilities are what the plugins may know of the vswitch; docs/vpp.md says what each
-// of them changes.
+// capabilities returns the vswitch's features for the plugins. docs/vpp.md describes the effect of
+// each.
 func capabilities(vs vswitch.VSwitch) (ipnet.Capabilities, service.Capabilities, policy.Capabilities) {
 	c := vs.Capabilities()
 	return ipnet.Capabilities{HostStackShared: c.HostStackShared, MultipleVRFs: c.MultipleVRFs, TAPs: c.TAPs,
@@ -418,7 +419,7 @@ func capabilities(vs vswitch.VSwitch) (ipnet.Capabilities, service.Capabilities,
 		policy.Capabilities{Filter: c.Filter}
 }
 
-// segments lets segment routing carry services if the configuration says so.
+// segments enables segment routing for services if it is configured.
 func segments(conf *contivconf.ContivConf, network *ipnet.IPNet, pods *podmanager.PodManager) *service.Segments {
 	if !conf.Routing().UseSRv6ForServices {
 		return nil
@@ -426,8 +427,8 @@ func segments(conf *contivconf.ContivConf, network *ipnet.IPNet, pods *podmanage
 	return &service.Segments{SIDs: conf.EffectiveIPAMConfig().SRv6, Pods: pods, Network: network}
 }
 
-// mainLinks are the links of the host among which the main interface may be; nil if the
-// vswitch has interfaces of its own.
+// mainLinks returns the host's links for selecting the main interface; nil if the vswitch has its
+// own interfaces.
 func mainLinks(c ipnet.Capabilities, links hostLinks) contivconf.HostLinks {
 	if !c.HostStackShared {
 		return nil
@@ -435,10 +436,10 @@ func mainLinks(c ipnet.Capabilities, links hostLinks) contivconf.HostLinks {
 	return links
 }
 
-// hostLinks gives contivconf the links that package linux reads.
+// hostLinks reads the host's links with package linux.
 type hostLinks struct{}
 
-// addresses are those of all links.
+// addresses returns the addresses of all links.
 func (l hostLinks) addresses() (list []netip.Prefix) {
 	links, _ := l.HostLinks()
 	for _, link := range links {

@@ -9,7 +9,8 @@ import (
 	"github.com/contiv/contiv/controller"
 )
 
-// An agent that ends because it never got its first resync says first what keeps etcd away.
+// If the agent ends without a first resync, its error starts with the reason why etcd is
+// unreachable.
 func TestRootCauseComesFirst(t *testing.T) {
 	refused, other := errors.New("etcd: connection refused"), errors.New("no node ID is free")
 	late := fmt.Errorf("%w within the first 1m", controller.ErrNoStartupResync)

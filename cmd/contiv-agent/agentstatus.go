@@ -13,20 +13,19 @@ import (
 	"github.com/contiv/contiv/version"
 )
 
-// agentStatusPrefix is where clients of the vpp-agent look, behind the prefix of a node, for
-// how the agent ("agent") and its parts ("plugin/…") are.
+// agentStatusPrefix is the part of the key, after the node's prefix, where clients of the vpp-agent
+// look for the states of the agent ("agent") and its parts ("plugin/…").
 const agentStatusPrefix = "check/status/v1/"
 
 const (
-	// agentStatusPeriod is how often the agent is asked how it is.
+	// agentStatusPeriod is the interval of checks.
 	agentStatusPeriod = 5 * time.Second
-	// agentStatusRewrite is after how long a status is written that did not change. Its last_update
-	// shows which ones are of agents that are gone.
+	// agentStatusRewrite is the interval in which an unchanged status is written again. An old
+	// last_update shows that the agent is gone.
 	agentStatusRewrite = 10 * time.Second
 )
 
-// AgentStatus is the JSON of the message of this name of the vpp-agent. Times are Unix
-// seconds.
+// AgentStatus has the JSON form of the vpp-agent's message. Times are Unix seconds.
 type AgentStatus struct {
 	BuildVersion string            `json:"build_version"`
 	State        string            `json:"state"` // OK, ERROR
@@ -36,7 +35,7 @@ type AgentStatus struct {
 	Plugins      []AgentPartStatus `json:"plugins,omitempty"`
 }
 
-// AgentPartStatus is the JSON of the vpp-agent's message PluginStatus.
+// AgentPartStatus has the JSON form of the vpp-agent's PluginStatus.
 type AgentPartStatus struct {
 	Name       string `json:"name"`
 	State      string `json:"state"`
@@ -45,18 +44,18 @@ type AgentPartStatus struct {
 	Error      string `json:"error,omitempty"`
 }
 
-// agentStatusPublisher writes to etcd how the agent is.
+// agentStatusPublisher writes the agent's state to etcd.
 type agentStatusPublisher struct {
 	node string
 	etcd store.Broker
-	// ready is about the agent, parts are about parts of it, by their names.
+	// ready checks the agent; parts check its parts, by name.
 	ready           func() error
 	parts           map[string]func() error
 	period, rewrite time.Duration
 	log             *slog.Logger
 }
 
-// publisher publishes what REST answers, in etcd.
+// publisher publishes in etcd the same state as REST.
 func (c checks) publisher(node string, etcd store.Broker, log *slog.Logger) agentStatusPublisher {
 	return agentStatusPublisher{
 		node: node, etcd: etcd, ready: c.ready, parts: map[string]func() error{"controller": c.alive, "etcd": c.connected},
@@ -64,19 +63,19 @@ func (c checks) publisher(node string, etcd store.Broker, log *slog.Logger) agen
 	}
 }
 
-// run publishes until ctx ends: at once what changes, and all again after rewrite.
+// run publishes until ctx ends: changes at once, everything after rewrite.
 func (p agentStatusPublisher) run(ctx context.Context) {
 	var all AgentStatus
 	var written time.Time
 	failing := false
 	for {
-		next := p.look(all)
+		next := p.next(all)
 		if !next.same(all) || time.Since(written) >= p.rewrite {
 			err := p.write(ctx, next)
 			if err == nil {
 				all, written = next, time.Now()
 			} else if !failing && ctx.Err() == nil {
-				p.log.Warn("The agent's status cannot be published in etcd now", "error", err)
+				p.log.Warn("Cannot publish the agent's status in etcd", "error", err)
 			}
 			failing = err != nil
 		}
@@ -88,8 +87,8 @@ func (p agentStatusPublisher) run(ctx context.Context) {
 	}
 }
 
-// look asks; what has the state that it had before has it since then.
-func (p agentStatusPublisher) look(before AgentStatus) AgentStatus {
+// next runs the checks. An unchanged state keeps the time of its last change.
+func (p agentStatusPublisher) next(before AgentStatus) AgentStatus {
 	now := time.Now().Unix()
 	s := AgentStatus{BuildVersion: version.Version, StartTime: started.Unix(), State: stateName(p.ready()), LastChange: now, LastUpdate: now}
 	if s.State == before.State {
@@ -116,7 +115,7 @@ func stateName(err error) string {
 	return "OK"
 }
 
-// same reports whether nothing but times differs.
+// same reports whether only times differ.
 func (s AgentStatus) same(other AgentStatus) bool {
 	return s.State == other.State && slices.EqualFunc(s.Plugins, other.Plugins, func(a, b AgentPartStatus) bool {
 		return a.Name == b.Name && a.State == b.State && a.Error == b.Error

@@ -14,7 +14,7 @@ import (
 	"github.com/contiv/contiv/test/await"
 )
 
-// Clients of the vpp-agent find the agent's state in etcd, as it changes.
+// Clients of the vpp-agent find the agent's current state in etcd.
 func TestAgentStatusInEtcd(t *testing.T) {
 	db := memory.New()
 	var broken atomic.Bool
@@ -65,7 +65,7 @@ func TestAgentStatusInEtcd(t *testing.T) {
 	}
 }
 
-// The last update of a status that does not change tells that the agent is still there.
+// An unchanged status is written again, so that its last_update shows that the agent is alive.
 func TestAgentStatusIsRewritten(t *testing.T) {
 	db := memory.New()
 	changes, err := db.Watch(t.Context(), 0, "/vnf-agent/node1/check/status/v1/agent")

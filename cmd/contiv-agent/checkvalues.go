@@ -19,8 +19,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// validator asks the descriptors of an agent whether values are valid. That does not depend on the vswitch, so that one in memory
-// stands in for it: nothing is connected to, and nothing changes. A nil validator only reads files.
+// validator validates values with an agent's descriptors. An in-memory vswitch suffices for that,
+// so nothing is connected or changed. A nil validator only reads files.
 type validator struct{ host *southbound }
 
 func newValidator() (*validator, error) {
@@ -42,9 +42,10 @@ func (v *validator) Close() {
 	}
 }
 
-// unread returns an error for files in --config-dir that an agent does not read and that somebody seems to want it to.
-func unread(dir string) error {
-	entries, _ := os.ReadDir(dir) // the caller has seen that it can be read
+// ignoredFiles returns an error for files in --config-dir that look like configuration but are
+// ignored by the agent.
+func ignoredFiles(dir string) error {
+	entries, _ := os.ReadDir(dir) // the caller has checked that it is readable
 	flags := map[string]string{
 		"contiv.conf": "--contiv-config", "controller.conf": "--controller-config", "service.conf": "--service-config", "etcd.conf": "--etcd-config",
 	}
@@ -63,7 +64,7 @@ func unread(dir string) error {
 	return errors.Join(mistakes...)
 }
 
-// checkFile returns all mistakes in a file with values, and whether there is none in it.
+// checkFile returns all mistakes in a file of values, and whether the file has no values.
 func (v *validator) checkFile(ctx context.Context, path string) (empty bool, err error) {
 	data, err := os.ReadFile(path)
 	if err != nil {

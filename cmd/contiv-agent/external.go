@@ -20,17 +20,17 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// external is the configuration that others give, but for that in etcd.
+// external holds the sources of external configuration other than etcd.
 type external struct {
 	file      *bolt.Store
 	source    *contivgrpc.Source
-	directory *configdir.Source // nil: none
+	directory *configdir.Source // nil without --config-dir
 	server    *northbound.Server
-	// listeners are those of the server, which closes them.
+	// listeners belong to the server, which closes them.
 	listeners []net.Listener
 }
 
-// openExternal reads what has been given, and opens the addresses for clients.
+// openExternal reads the stored configuration and opens the listeners for clients.
 func openExternal(ctx context.Context, o options, metrics prometheus.Registerer, log *slog.Logger) (*external, error) {
 	file, err := openFile(o.grpcBolt, log)
 	if err != nil {
@@ -57,7 +57,7 @@ func openExternal(ctx context.Context, o options, metrics prometheus.Registerer,
 	return g, nil
 }
 
-// sources in the order of their precedence: those merged onto others come last.
+// sources returns the sources in order of precedence: those merged later override earlier ones.
 func (g *external) sources() []controller.ExternalConfigSource {
 	sources := []controller.ExternalConfigSource{g.source}
 	if g.directory != nil {
@@ -72,8 +72,8 @@ func (g *external) handle(mux *http.ServeMux) {
 	}
 }
 
-// serve serves clients until the server is stopped, and follows the directory until ctx
-// ends. What it tells clients of interfaces and states ends with ctx, too.
+// serve serves clients until the server stops, and watches the directory until ctx ends. The
+// watches of clients also end with ctx.
 func (g *external) serve(ctx context.Context, group *errgroup.Group, loop *controller.Controller, sb *southbound, states *ifstate.Keeper, log *slog.Logger) {
 	service := contivgrpc.NewService(g.source, loop, sb.scheduler, log)
 	service.Register(g.server)
@@ -94,7 +94,7 @@ func (g *external) serve(ctx context.Context, group *errgroup.Group, loop *contr
 	}
 }
 
-// Close saves what was accepted. The event loop must have ended.
+// Close saves the accepted configuration. The event loop must have ended.
 func (g *external) Close() error {
 	for _, l := range g.listeners {
 		l.Close()

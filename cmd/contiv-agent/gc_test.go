@@ -10,7 +10,7 @@ import (
 	"github.com/contiv/contiv/test/await"
 )
 
-// Only a small heap may grow to more than twice its size before it is collected.
+// Only a small heap may more than double before it is collected.
 func TestSmallHeapIsCollectedRarely(t *testing.T) {
 	before := debug.SetGCPercent(100)
 	t.Cleanup(func() { debug.SetGCPercent(before) })
@@ -29,7 +29,7 @@ func TestSmallHeapIsCollectedRarely(t *testing.T) {
 		})
 	}
 	collected(true)
-	large := make([]byte, 2*room)
+	large := make([]byte, 2*minHeadroom)
 	collected(false)
 	runtime.KeepAlive(large)
 	large = nil

@@ -14,35 +14,35 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Health is the answer to /liveness and /readiness.
+// Health is the response to /liveness and /readiness.
 type Health struct {
 	Version string
-	// Error is why the agent is not alive or not ready.
+	// Error is the reason why the agent is not alive or not ready.
 	Error string `json:",omitempty"`
-	// Database says why etcd is not reached; the agent works without it.
+	// Database is the reason why etcd is unreachable. The agent works without it.
 	Database string `json:",omitempty"`
-	// NodeConfig says why the NodeConfig in etcd is not in force; the agent works
-	// with what was before.
+	// NodeConfig is the reason why the NodeConfig in etcd is not in force. The previous one stays
+	// in force.
 	NodeConfig string `json:",omitempty"`
-	// Warnings say what may keep the vswitch from working some day.
+	// Warnings lists possible future failures of the vswitch.
 	Warnings []string `json:",omitempty"`
-	// Verdict on the node, and Problems that led to it; for ?verbose. Notes are what the node cannot do
-	// of what is asked of it, whoever looks after it; they are no problems.
+	// Verdict on the node and the Problems that led to it, for ?verbose. Notes lists requested
+	// features that the node does not support; they do not affect the verdict.
 	Verdict  string           `json:",omitempty"`
 	Problems []health.Problem `json:",omitempty"`
 	Notes    []string         `json:",omitempty"`
 
-	// The same as the vpp-agent tells it: 0 INIT, 1 OK, 2 ERROR; times are Unix seconds.
+	// The state in the vpp-agent's format: 0 INIT, 1 OK, 2 ERROR; times are Unix seconds.
 	BuildVersion string `json:"build_version"`
 	State        int    `json:"state"`
 	StartTime    int64  `json:"start_time"`
 	LastChange   int64  `json:"last_change"`
 	LastUpdate   int64  `json:"last_update"`
-	// PluginStatus is of the parts that are asked, by their names.
+	// PluginStatus holds the states of the agent's parts by name.
 	PluginStatus map[string]PluginStatus
 }
 
-// PluginStatus is how a part of the agent is, as the vpp-agent tells it.
+// PluginStatus is the state of a part of the agent in the vpp-agent's format.
 type PluginStatus struct {
 	State int    `json:"state"`
 	Error string `json:"error,omitempty"`
@@ -54,10 +54,10 @@ const (
 	stateError = 2
 )
 
-// started is when this process began to be asked.
+// started is the start time of this process.
 var started = time.Now()
 
-// changes remembers since when the answer of a check has been what it is.
+// changes records when the result of each check last changed.
 type changes struct {
 	mu    sync.Mutex
 	state int
@@ -80,7 +80,7 @@ func statusOf(err error) PluginStatus {
 	return PluginStatus{State: stateOK}
 }
 
-// checks are what the agent answers from when it is asked how it is. nodeConfig may be nil.
+// checks holds the sources of the agent's health responses. nodeConfig may be nil.
 type checks struct {
 	alive, ready, connected, nodeConfig func() error
 	// full says that etcd refuses writes; nil: there is none.
@@ -90,7 +90,7 @@ type checks struct {
 	warnings func(context.Context) []string
 	// notes may be nil.
 	notes func() []string
-	// health is nil in tests of the others.
+	// health is nil in tests of the other fields.
 	health *health.Monitor
 }
 
@@ -133,14 +133,14 @@ func (c checks) handle(mux *http.ServeMux, metrics prometheus.Gatherer) {
 			rest.Answer(w, status, answer)
 		}
 	}
-	// Whether the agent is alive does not depend on how fast the vswitch answers.
+	// Liveness does not ask the vswitch, which may answer slowly.
 	mux.Handle("GET /liveness", probe("controller", c.alive, func(context.Context) []string { return nil }))
 	mux.Handle("GET /readiness", probe("agent", c.ready, c.warnings))
 	mux.HandleFunc("GET /info/version", func(w http.ResponseWriter, _ *http.Request) { // for agentctl
 		rest.JSON(w, map[string]string{"App": "contiv-agent", "Version": version.Version,
 			"GoVersion": runtime.Version(), "OS": runtime.GOOS, "Arch": runtime.GOARCH})
 	})
-	for _, path := range []string{"/metrics", "/stats"} { // /stats: where interface statistics have always been
+	for _, path := range []string{"/metrics", "/stats"} { // /stats is the path of the interface statistics in earlier versions
 		mux.Handle("GET "+path, promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
 	}
 }

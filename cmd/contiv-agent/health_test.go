@@ -15,7 +15,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// What `agentctl status` reads: the state, since when, and that of the parts.
+// The response has the fields that `agentctl status` reads: the state, its start, and the states of
+// the parts.
 func TestReadinessAsTheVPPAgentTellsIt(t *testing.T) {
 	failing := errors.New("not yet")
 	check := func() error { return failing }
@@ -45,7 +46,7 @@ func TestReadinessAsTheVPPAgentTellsIt(t *testing.T) {
 	}
 }
 
-// A vswitch that hangs does not make the agent look dead.
+// Liveness does not depend on the vswitch.
 func TestOnlyReadinessAsksTheVSwitch(t *testing.T) {
 	fine := func() error { return nil }
 	mux := http.NewServeMux()
@@ -60,22 +61,22 @@ func TestOnlyReadinessAsksTheVSwitch(t *testing.T) {
 	}
 }
 
-// Only ?verbose has the notes, and they leave the verdict healthy.
+// Only ?verbose includes the notes, and they leave the verdict healthy.
 func TestNotesAreNoProblems(t *testing.T) {
 	fine := func() error { return nil }
 	mux := http.NewServeMux()
 	checks{alive: fine, ready: fine, connected: fine, warnings: func(context.Context) []string { return nil }, notes: func() []string { return []string{"affinity lasts"} },
 		health: health.NewMonitor(fine)}.handle(mux, prometheus.NewRegistry())
-	for path, told := range map[string]bool{"/liveness?verbose": false, "/readiness": false, "/readiness?verbose": true} {
+	for path, verbose := range map[string]bool{"/liveness?verbose": false, "/readiness": false, "/readiness?verbose": true} {
 		answer := httptest.NewRecorder()
 		mux.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, path, nil))
-		if body := answer.Body.String(); strings.Contains(body, "affinity lasts") != told || strings.Contains(body, `"Verdict": "healthy"`) != told {
+		if body := answer.Body.String(); strings.Contains(body, "affinity lasts") != verbose || strings.Contains(body, `"Verdict": "healthy"`) != verbose {
 			t.Errorf("%s: %s", path, body)
 		}
 	}
 }
 
-// A node works with an etcd that is full, and `contivctl status` says what to do, until there is space again.
+// A node works with a full etcd. `contivctl status` shows the remedy until space is available.
 func TestFullEtcdIsAProblem(t *testing.T) {
 	full := errors.New("etcd is full: raise its quota")
 	fine := func() error { return nil }

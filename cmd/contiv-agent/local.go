@@ -12,18 +12,15 @@ import (
 )
 
 const (
-	// localPrefix starts the keys of what only this node knows: its pods, and
-	// their addresses.
+	// localPrefix starts the keys of data that only this node has: its pods and their addresses.
 	localPrefix = "/local/"
-	// localLock is how long an agent may take to end when the next one starts.
+	// localLock is how long the next agent waits for an ending one.
 	localLock = 5 * time.Second
 )
 
-// openLocal opens the node's own file. A damaged one is put aside. Of what is
-// in the file, the mirror of etcd can be had again from etcd, the pods cannot:
-// their runtime would not ask for their network a second time. So there is a copy
-// in the run directory, which lives as long as the pods do, until the machine
-// is started again.
+// openLocal opens the node's local file. It moves a damaged file aside. The mirror of etcd can be
+// read from etcd again, but the pods cannot: their runtime does not ask for their network twice. So
+// a copy is kept in the run directory, which lives until a reboot, like the pods.
 func openLocal(ctx context.Context, o options, log *slog.Logger) (*backup.Store, error) {
 	first, err := openFile(o.bolt, log)
 	if err != nil {
@@ -33,13 +30,13 @@ func openLocal(ctx context.Context, o options, log *slog.Logger) (*backup.Store,
 	if err != nil {
 		return nil, errors.Join(err, first.Close())
 	}
-	second.SkipSync() // when the machine ends, so do the pods
+	second.SkipSync() // the pods do not survive a crash of the machine either
 	local, restored, err := backup.New(ctx, first, second, localPrefix, log)
 	if err != nil {
 		return nil, errors.Join(err, first.Close(), second.Close())
 	}
 	if restored > 0 {
-		log.Warn("The local store had lost this node's pods: they were restored from the copy in the run directory", "values", restored)
+		log.Warn("Pods missing in the local store, restored from the copy in the run directory", "values", restored)
 	}
 	return local, nil
 }
@@ -47,7 +44,7 @@ func openLocal(ctx context.Context, o options, log *slog.Logger) (*backup.Store,
 func openFile(path string, log *slog.Logger) (*bolt.Store, error) {
 	s, movedTo, err := bolt.OpenOrReplace(path, localLock)
 	if movedTo != "" {
-		log.Error("The local store was damaged; a new one is used", "damaged", movedTo)
+		log.Error("Local store damaged, using a new one", "damaged", movedTo)
 	}
 	return s, err
 }

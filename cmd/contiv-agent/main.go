@@ -25,7 +25,7 @@ func main() {
 	var o options
 	c := &cobra.Command{
 		Use:   "contiv-agent",
-		Short: "Make this node's vswitch match what the cluster wants",
+		Short: "Make this node's vswitch match the cluster's configuration",
 		Long: `Runs the agent of a node. Every flag can be given in the environment, too:
 CONTIV_AGENT_ and its name in capitals, e.g. CONTIV_AGENT_NODE_NAME.`,
 		Version:       version.Version,

@@ -10,8 +10,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// What the manifests give the agent, by flags and in the environment, it understands, and
-// their probes ask where it answers.
+// The agent accepts the flags and environment of the manifests, and their probes use its addresses.
 func TestManifestsRunTheAgent(t *testing.T) {
 	programs := slices.Concat(manifests.Programs(t, "contiv-agent"), manifests.Programs(t, "contiv-init"))
 	if len(programs) != 2 {
@@ -21,7 +20,7 @@ func TestManifestsRunTheAgent(t *testing.T) {
 		var o options
 		flags := pflag.NewFlagSet("contiv-agent", pflag.ContinueOnError)
 		o.register(flags)
-		if p.Container.Command[0] != "contiv-init" { // its flags are others
+		if p.Container.Command[0] != "contiv-init" { // takes other flags
 			if err := flags.Parse(p.Args); err != nil {
 				t.Errorf("%s: %v", p.Object, err)
 			}

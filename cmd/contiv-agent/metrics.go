@@ -9,17 +9,16 @@ import (
 	"github.com/contiv/contiv/rest"
 )
 
-// metered is a vswitch that counts what it is asked by the agent.
+// metered is a vswitch that counts the agent's requests to it.
 type metered interface{ Metrics() *govppmux.Metrics }
 
-// handleMetrics serves the metrics that `agentctl metrics get` asks for. Prometheus has
-// all others.
+// handleMetrics serves the metrics of `agentctl metrics get`. Prometheus has all others.
 func (s *southbound) handleMetrics(mux *http.ServeMux) {
 	mux.HandleFunc("GET /metrics/{name}", func(w http.ResponseWriter, r *http.Request) {
 		vs, has := s.vs.(metered)
 		switch {
 		case r.PathValue("name") != northbound.MetricsModel:
-			rest.Error(w, http.StatusNotFound, errors.New("there is no metric "+r.PathValue("name")+", only "+northbound.MetricsModel+"; all of Prometheus are at /metrics"))
+			rest.Error(w, http.StatusNotFound, errors.New("unknown metric "+r.PathValue("name")+", only "+northbound.MetricsModel+"; all of Prometheus are at /metrics"))
 		case !has:
 			rest.Error(w, http.StatusNotFound, errors.New(northbound.MetricsModel+" counts requests to VPP, and the vswitch of this node is the Linux kernel"))
 		default:

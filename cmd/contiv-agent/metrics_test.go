@@ -12,7 +12,7 @@ import (
 	"github.com/contiv/contiv/vswitch/vpp"
 )
 
-// `agentctl metrics get govppmux.stats` asks this way.
+// The request of `agentctl metrics get govppmux.stats`.
 func TestMetricsByName(t *testing.T) {
 	vs := vpp.Open(vpp.Options{Socket: filepath.Join(t.TempDir(), "none"), Logger: slog.New(slog.DiscardHandler)})
 	defer vs.Close()

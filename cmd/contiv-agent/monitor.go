@@ -22,13 +22,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// monitored returns the checks with a monitor of everything that may be wrong with the node: the checks
-// themselves, and more; see health.Drift for owners. Probes, network and past are left out if nil.
+// monitored returns the checks with a monitor of the node: of the checks themselves and more. See
+// health.Drift for owners. probes, network and recorder may be nil.
 //
 //	checks (etcd, NodeConfig, vswitch) ─┐
 //	values, drift, disk ────────────────┼─> health.Monitor ──> /readiness?verbose, metrics
 //	probes of peers, the node's network ┘
-func (c checks) monitored(o options, sb *southbound, owners func() func(key string) string, probes *peers.Prober, network *path.Network, past *history.Recorder, registry prometheus.Registerer, more ...health.Check) checks {
+func (c checks) monitored(o options, sb *southbound, owners func() func(key string) string, probes *peers.Prober, network *path.Network, recorder *history.Recorder, registry prometheus.Registerer, more ...health.Check) checks {
 	list := []health.Check{
 		{Name: "etcd", Look: sentence("works without etcd: ", c.connected)},
 		{Name: "nodeconfig", Look: sentence("NodeConfig refused: ", c.nodeConfig)},
@@ -66,12 +66,12 @@ func (c checks) monitored(o options, sb *southbound, owners func() func(key stri
 	return c
 }
 
-// inEtcd checks for values in etcd that cannot be decoded: health.Values looks at those of the scheduler.
+// inEtcd checks for values in etcd that cannot be decoded. health.Values covers the scheduler's.
 func inEtcd(p *feedback.Publisher) health.Check {
 	return health.Check{Name: "etcd-values", Look: p.Problems}
 }
 
-// directories that the agent writes to.
+// directories returns the directories that the agent writes to.
 func directories(o options) []string {
 	list := []string{o.runDir, filepath.Dir(o.bolt), filepath.Dir(o.grpcBolt)}
 	if o.historySize > 0 {
@@ -87,13 +87,13 @@ func sentence(before string, check func() error) func(context.Context) []string 
 			return nil
 		}
 		if err := check(); err != nil {
-			return []string{before + strings.TrimPrefix(err.Error(), "etcd: ")} // not twice
+			return []string{before + strings.TrimPrefix(err.Error(), "etcd: ")} // avoids repeating the prefix
 		}
 		return nil
 	}
 }
 
-// probePeers probes the nodes that are chosen for this one, at the gateways of their pods.
+// probePeers probes the chosen peers at the gateways of their pods.
 func probePeers(o options, nodes *nodesync.NodeSync, addresses *ipam.IPAM, mtu func() uint32, log *slog.Logger) *peers.Prober {
 	if o.probeInterval == 0 {
 		return nil
@@ -106,7 +106,7 @@ func probePeers(o options, nodes *nodesync.NodeSync, addresses *ipam.IPAM, mtu f
 	})
 }
 
-// chosenPeers are the peers with each of their addresses.
+// chosenPeers returns the chosen peers, one entry per address.
 func chosenPeers(self string, nodes nodesync.Nodes, addresses *ipam.IPAM, mtu int) (list []peers.Peer) {
 	this, known := nodes[self]
 	if !known || mtu == 0 {
@@ -127,10 +127,10 @@ func chosenPeers(self string, nodes nodesync.Nodes, addresses *ipam.IPAM, mtu in
 	return list
 }
 
-// defaultProbeInterval is how often peers are probed.
+// defaultProbeInterval is the interval between probes of a peer.
 const defaultProbeInterval = 15 * time.Second
 
-// openHistory opens what is kept across restarts; nil if that is nothing.
+// openHistory opens the history that survives restarts; nil if it is disabled.
 func openHistory(o options, log *slog.Logger) *history.Recorder {
 	if o.historySize == 0 {
 		return nil

@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// recorder is a Registerer that notes what collectors have, with the names of their labels.
+// recorder is a Registerer that records metric names with their labels.
 type recorder map[string][]string
 
 var described = regexp.MustCompile(`fqName: "([^"]+)".*constLabels: \{([^}]*)\}, variableLabels: \{([^}]*)\}`)
@@ -54,7 +54,7 @@ func (r recorder) MustRegister(list ...prometheus.Collector) {
 
 func (r recorder) Unregister(prometheus.Collector) bool { return true }
 
-// ours are the metrics that an agent has.
+// ours returns the metrics of an agent.
 func ours(t *testing.T) recorder {
 	t.Helper()
 	r := recorder{}
@@ -66,7 +66,7 @@ func ours(t *testing.T) recorder {
 	return r
 }
 
-// words of PromQL in expressions that are no metrics.
+// Words of PromQL that are not metrics.
 var (
 	text     = regexp.MustCompile(`"[^"]*"|\[[^\]]*\]`)
 	grouping = regexp.MustCompile(`\b(by|without|on|ignoring) *\(([^)]*)\)`)
@@ -75,13 +75,13 @@ var (
 	keywords = []string{"and", "or", "unless", "by", "without", "on", "ignoring"}
 )
 
-// check returns what is wrong with an expression.
+// check returns the mistakes in an expression.
 func (r recorder) check(expression string) (problems []string) {
 	plain := text.ReplaceAllString(expression, "")
 	if strings.Count(plain, "(") != strings.Count(plain, ")") || strings.Count(plain, "{") != strings.Count(plain, "}") {
 		problems = append(problems, "brackets do not match")
 	}
-	var labels []string // of all metrics in the expression
+	var labels []string
 	known := func(metric string) []string {
 		for _, suffix := range []string{"", "_bucket", "_sum", "_count"} {
 			if names, ok := r[strings.TrimSuffix(metric, suffix)]; ok && strings.HasSuffix(metric, suffix) {
@@ -91,7 +91,7 @@ func (r recorder) check(expression string) (problems []string) {
 		if metric == "up" {
 			return []string{"instance", "job"}
 		}
-		problems = append(problems, "there is no metric "+metric)
+		problems = append(problems, "unknown metric "+metric)
 		return nil
 	}
 	for _, s := range selector.FindAllStringSubmatch(plain, -1) {
@@ -119,18 +119,18 @@ func (r recorder) check(expression string) (problems []string) {
 	return problems
 }
 
-// Each alert and each panel is about metrics and labels that agents have.
+// Each alert and panel uses existing metrics and labels.
 func TestMonitoringAsksForMetricsThatExist(t *testing.T) {
 	known := ours(t)
 	if len(known) < 50 {
 		t.Fatalf("metrics: %v", slices.Sorted(maps.Keys(known)))
 	}
 	for wrong, want := range map[string]string{
-		"contiv_peer_down == 1":                         "there is no metric contiv_peer_down",
+		"contiv_peer_down == 1":                         "unknown metric contiv_peer_down",
 		`contiv_values{kind="x"}`:                       "contiv_values has no label kind",
 		"sum by (pod) (contiv_values)":                  "no metric has a label pod",
 		"sum(contiv_values":                             "brackets do not match",
-		`rate(inBytes{podName!="--"}[5m]) / inByte > 1`: "there is no metric inByte",
+		`rate(inBytes{podName!="--"}[5m]) / inByte > 1`: "unknown metric inByte",
 	} {
 		if got := known.check(wrong); len(got) != 1 || got[0] != want {
 			t.Errorf("%s: %q, want %q", wrong, got, want)

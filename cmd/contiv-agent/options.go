@@ -27,8 +27,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// options of the agent: flag over environment over default. What the agent
-// does with the network is in the files contiv.conf and controller.conf.
+// options of the agent in order of precedence: flag, environment, default. Options of the network
+// are in contiv.conf and controller.conf.
 type options struct {
 	nodeName string
 	logLevel slog.Level
@@ -55,17 +55,17 @@ type options struct {
 	historySize                    uint // MiB
 	historyAge                     time.Duration
 
-	// Options of the event loop that were given as flags.
+	// Options of the event loop given as flags.
 	controller *config.Overrides
 }
 
-// What is kept of the past by default.
+// Defaults of the history.
 const (
 	defaultHistorySize = 64 // MiB
 	defaultHistoryAge  = 7 * 24 * time.Hour
 )
 
-// aliases are environment variables that the original product used.
+// aliases maps environment variables of the original product to flags.
 var aliases = map[string]string{
 	"node-name":         "MICROSERVICE_LABEL",
 	"contiv-config":     "CONTIV_CONFIG",
@@ -83,31 +83,31 @@ func (o *options) register(f *pflag.FlagSet) {
 	f.StringVar(&o.etcdCA, "etcd-ca-file", "", "certificate authority of etcd's server certificate")
 	f.StringVar(&o.etcdCert, "etcd-cert-file", "", "client certificate for etcd")
 	f.StringVar(&o.etcdKey, "etcd-key-file", "", "key of the client certificate")
-	f.StringVar(&o.serviceConfig, "service-config", "", "who translates services, and how, YAML (default: /etc/contiv/service.conf if it exists)")
+	f.StringVar(&o.serviceConfig, "service-config", "", "service configuration, YAML (default: /etc/contiv/service.conf if it exists)")
 	f.StringVar(&o.contivConfig, "contiv-config", "", "network configuration, YAML (default: /etc/contiv/contiv.conf if it exists)")
 	f.StringVar(&o.controllerConfig, "controller-config", "", "event loop configuration, YAML (default: /etc/contiv/controller.conf if it exists)")
 	f.StringVar(&o.runDir, "run-dir", "/var/run/contiv", "folder of the sockets cni.sock, agent.sock and grpc.sock")
 	f.StringVar(&o.bolt, "bolt", "/var/bolt/bolt.db", "file with the mirror of etcd and with this node's pods and addresses")
-	f.StringSliceVar(&o.http, "http", []string{"127.0.0.1:9999"}, "further addresses of the REST API, beside <run-dir>/agent.sock; empty: none")
-	f.StringSliceVar(&o.grpc, "grpc", nil, "further addresses of the gRPC API, beside <run-dir>/grpc.sock, such as 0.0.0.0:9111: whoever may come in configures the node, so they need --tls-client-ca-file")
-	f.StringVar(&o.grpcBolt, "grpc-bolt", "", "file with the configuration that gRPC clients and --config-dir gave (default: grpc.db beside --bolt)")
+	f.StringSliceVar(&o.http, "http", []string{"127.0.0.1:9999"}, "additional addresses of the REST API besides <run-dir>/agent.sock; empty: none")
+	f.StringSliceVar(&o.grpc, "grpc", nil, "additional addresses of the gRPC API besides <run-dir>/grpc.sock, such as 0.0.0.0:9111; clients can configure the node, so --tls-client-ca-file is required")
+	f.StringVar(&o.grpcBolt, "grpc-bolt", "", "file that stores the configuration from gRPC clients and --config-dir (default: grpc.db next to --bolt)")
 	f.StringVar(&o.configDir, "config-dir", "", "directory of YAML files with northbound values, watched (default: none)")
-	f.BoolVar(&o.standalone, "standalone", false, "run without Kubernetes: the vswitch is what gRPC clients, --config-dir, and etcd if --etcd-endpoints are given, say")
+	f.BoolVar(&o.standalone, "standalone", false, "run without Kubernetes: the configuration comes from gRPC clients, --config-dir and, with --etcd-endpoints, etcd")
 	f.StringVar(&o.vswitch, "vswitch", kernelVSwitch, "data plane: kernel or vpp")
 	f.StringVar(&o.vppSocket, "vpp-socket", vpp.DefaultSocket, "socket of VPP's binary API, for --vswitch vpp")
-	f.StringSliceVar(&o.vppXDPDevices, "vpp-xdp-device", nil, "device of the host that VPP takes over by AF_XDP when it is the main interface or another NIC (default: by AF_PACKET); several: repeat or separate by commas")
+	f.StringSliceVar(&o.vppXDPDevices, "vpp-xdp-device", nil, "host device that VPP uses by AF_XDP instead of AF_PACKET, as the main interface or another NIC; several: repeat or separate by commas")
 	f.DurationVar(&o.probeInterval, "probe-interval", defaultProbeInterval, "how often other nodes are probed over the overlay; 0: never")
-	f.StringVar(&o.historyDir, "history-dir", "", "directory in which events, transactions and changes of values are kept across restarts (default: history beside --bolt)")
-	f.UintVar(&o.historySize, "history-size", defaultHistorySize, "how much may be kept there, in MiB; 0: nothing")
-	f.DurationVar(&o.historyAge, "history-age", defaultHistoryAge, "how long it is kept there")
+	f.StringVar(&o.historyDir, "history-dir", "", "directory that keeps events, transactions and value changes across restarts (default: history next to --bolt)")
+	f.UintVar(&o.historySize, "history-size", defaultHistorySize, "maximum size of --history-dir in MiB; 0: keep nothing")
+	f.DurationVar(&o.historyAge, "history-age", defaultHistoryAge, "maximum age of records in --history-dir")
 	o.listener.Flags(f)
 	o.metrics.Flags(f)
-	f.BoolVar(&o.interfaceStats, "interface-stats", true, "tell Prometheus what each interface has counted")
+	f.BoolVar(&o.interfaceStats, "interface-stats", true, "export the counters of each interface to Prometheus")
 	o.controller = config.Flags(f, "controller", &controller.Config{})
 }
 
-// complete takes from the environment what no flag says, and applies defaults
-// that depend on the machine.
+// complete sets options that have no flag from the environment, and defaults that depend on the
+// machine.
 func (o *options) complete(f *pflag.FlagSet) error {
 	var err error
 	f.VisitAll(func(flag *pflag.Flag) {
@@ -141,7 +141,7 @@ func (o *options) complete(f *pflag.FlagSet) error {
 		return fmt.Errorf("--probe-interval %v: use 1s or more, or 0 to probe no node", o.probeInterval)
 	}
 	if strings.Contains(o.nodeName, "/") {
-		return fmt.Errorf("--node-name %q: the name of a node has no slash", o.nodeName)
+		return fmt.Errorf("--node-name %q: a node name must not contain a slash", o.nodeName)
 	}
 	if o.runDir, err = filepath.Abs(o.runDir); err != nil {
 		return err
@@ -161,7 +161,7 @@ func (o *options) complete(f *pflag.FlagSet) error {
 	return nil
 }
 
-// defaultFile returns path, or the default path if that file exists.
+// defaultFile returns path, or the standard path if path is empty and that file exists.
 func defaultFile(path, standard string) string {
 	if path != "" {
 		return path
@@ -172,8 +172,8 @@ func defaultFile(path, standard string) string {
 	return ""
 }
 
-// openEtcd connects to etcd. Credentials that are not there yet are awaited; those that
-// cannot be used are an error.
+// openEtcd connects to etcd. It waits for missing credentials and returns an error for unusable
+// ones.
 func openEtcd(o options, log *slog.Logger) (*etcd.Store, error) {
 	c, err := loadEtcdConfig(o)
 	if err != nil {
@@ -181,7 +181,7 @@ func openEtcd(o options, log *slog.Logger) (*etcd.Store, error) {
 	}
 	switch err := c.CheckFiles(); {
 	case errors.Is(err, fs.ErrNotExist):
-		log.Warn("The credentials for etcd are awaited", "reason", err)
+		log.Warn("Waiting for the credentials for etcd", "reason", err)
 	case err != nil:
 		return nil, err
 	}
@@ -189,7 +189,7 @@ func openEtcd(o options, log *slog.Logger) (*etcd.Store, error) {
 	return etcd.New(c)
 }
 
-// loadEtcdConfig says how to reach etcd: flag over file.
+// loadEtcdConfig reads the etcd client configuration. Flags override the file.
 func loadEtcdConfig(o options) (etcd.Config, error) {
 	return etcd.LoadConfig(o.etcdConfig, o.etcdFlags(), etcd.LocalEndpoint)
 }
@@ -201,15 +201,15 @@ func (o options) etcdFlags() etcd.Config {
 func checkConfigCommand(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "check-config",
-		Short: "Look for mistakes in flags, environment and files, as the agent would find them",
-		Long: `Reads what an agent with the same flags and environment would read: contiv.conf, controller.conf, service.conf, how to
-reach etcd with its credentials, and the files of --config-dir, whose values must be valid, each by itself. It asks nobody and changes
-nothing. What only the agent can say, it does not: whether the vswitch can do what is valid, and whether others are there that a value
-needs. The exit code is 1 if there are mistakes.
+		Short: "Check flags, environment and files for mistakes",
+		Long: `Reads the files that an agent with the same flags and environment would read: contiv.conf, controller.conf, service.conf, the
+etcd client configuration with its credentials, and the files of --config-dir, each of whose values must be valid. It connects to
+nothing and changes nothing. It cannot check whether the vswitch supports a valid value, or whether a value's dependencies exist.
+The exit code is 1 if it finds mistakes.
 
 With the kernel vswitch, contiv.conf is compared with the links of this machine: whether the interfaces that nodeConfig names for this node
-exist, whether the network of the main one is the cluster's, and whether mtuSize fits it. These are mistakes if the node is certainly this
-machine (nodeConfig has interfaces for its host name), else warnings, as of a file that is checked elsewhere.`,
+exist, whether the main interface is in the cluster's network, and whether mtuSize fits it. A mismatch is a mistake if nodeConfig has
+interfaces for this machine's host name. Otherwise it is a warning, because the file may be for another machine.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := o.complete(c.Flags()); err != nil {
@@ -228,8 +228,8 @@ machine (nodeConfig has interfaces for its host name), else warnings, as of a fi
 	}
 }
 
-// check returns all mistakes in the files that an agent with these options reads, and remarks about what may be none. The links are
-// those of this machine.
+// check returns all mistakes in the files that an agent with these options reads, and warnings.
+// links are this machine's.
 func (o options) check(ctx context.Context, links contivconf.HostLinks) (remarks []string, err error) {
 	var errs []error
 	if o.contivConfig != "" {
@@ -238,7 +238,7 @@ func (o options) check(ctx context.Context, links contivconf.HostLinks) (remarks
 	if c, err := contivconf.LoadFile(o.contivConfig); err == nil && !o.standalone {
 		host, _ := os.Hostname()
 		found, err := c.CheckMachine(contivconf.Machine{NodeName: o.nodeName, Here: o.nodeName == host, OwnStack: o.vswitch == vppVSwitch, Links: links})
-		read := cmp.Or(o.contivConfig, "contiv.conf, which is not there, so that its defaults are used")
+		read := cmp.Or(o.contivConfig, "contiv.conf (missing, defaults used)")
 		for _, remark := range slices.Concat(c.Remarks(), found) {
 			remarks = append(remarks, read+": "+remark)
 		}
@@ -269,22 +269,22 @@ func (o options) check(ctx context.Context, links contivconf.HostLinks) (remarks
 	}
 	if o.configDir != "" {
 		if _, err := os.Stat(o.configDir); err != nil {
-			errs = append(errs, fmt.Errorf("--config-dir: %w", err)) // an agent waits for it
+			errs = append(errs, fmt.Errorf("--config-dir: %w", err)) // an agent would wait for it
 		}
 		paths, err := filepath.Glob(filepath.Join(o.configDir, "*.yaml"))
 		errs = append(errs, err)
 		v, err := newValidator()
 		if err != nil {
-			errs = append(errs, fmt.Errorf("whether the values in %s are valid cannot be checked, run this as root: %w", o.configDir, err))
+			errs = append(errs, fmt.Errorf("cannot check the values in %s, run this as root: %w", o.configDir, err))
 		}
 		defer v.Close()
 		for _, path := range paths {
 			empty, err := v.checkFile(ctx, path)
 			if errs = append(errs, err); empty {
-				remarks = append(remarks, path+" is empty: there is no value in it")
+				remarks = append(remarks, path+" is empty: add a value or remove the file")
 			}
 		}
-		errs = append(errs, unread(o.configDir))
+		errs = append(errs, ignoredFiles(o.configDir))
 	}
 	return remarks, errors.Join(errs...)
 }

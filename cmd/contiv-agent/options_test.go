@@ -42,7 +42,7 @@ func TestHowToReachEtcd(t *testing.T) {
 	}
 }
 
-// check-config finds what is wrong with any of the files, and all of it.
+// check-config reports all mistakes in all files.
 func TestFilesAreChecked(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, text string) string {
@@ -56,7 +56,7 @@ func TestFilesAreChecked(t *testing.T) {
 		return path
 	}
 	nics := plugintest.Links{plugintest.Link("lo"), plugintest.Link("eth0", "192.168.16.1/24")}
-	flags := func(o options) options { // as without any that say something about the event loop
+	flags := func(o options) options { // without variables that set options of the event loop
 		o.register(pflag.NewFlagSet("", pflag.ContinueOnError))
 		return o
 	}
@@ -100,7 +100,8 @@ func TestFilesAreChecked(t *testing.T) {
 	}
 }
 
-// What contiv.conf says of this machine's links is a mistake on the node that is meant, and a warning on others.
+// A contradiction between contiv.conf and the machine's links is a mistake if the file names this
+// node, and a warning otherwise.
 func TestLinksAreChecked(t *testing.T) {
 	host, err := os.Hostname()
 	if err != nil {

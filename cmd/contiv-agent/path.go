@@ -22,7 +22,7 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// explainPaths answers contivctl why for this node.
+// explainPaths returns this node's handler for contivctl why.
 func explainPaths(o options, sb *southbound, hostStack bool, nodes *nodesync.NodeSync, addresses *ipam.IPAM, pods *ipnet.IPNet, services *service.Service, mtu func() uint32, conf *contivconf.ContivConf, connected func() error) *path.Explainer {
 	return path.New(path.Options{
 		Node: o.nodeName, Connected: connected,
@@ -63,15 +63,16 @@ func explainPaths(o options, sb *southbound, hostStack bool, nodes *nodesync.Nod
 	})
 }
 
-// hostServices says what the host's processes need for cluster IPs where VPP translates them; "": nothing.
+// hostServices returns the requirement for host processes to reach cluster IPs where VPP translates
+// them; "" if none.
 func hostServices(hostStack bool, routing contivconf.RoutingConfig) string {
 	if hostStack || routing.RouteServiceCIDRToVPP {
 		return ""
 	}
-	return "processes of the host reach cluster IPs through VPP only with routeServiceCIDRToVPP: true in contiv.conf, where VPP has not the host's only network card, or by kube-proxy"
+	return "host processes reach cluster IPs through VPP only with routeServiceCIDRToVPP: true in contiv.conf and a network card of its own for VPP, or by kube-proxy"
 }
 
-// networks returns those of a kind, of all IP versions.
+// networks returns the networks of a kind, of all IP versions.
 func networks(s contivconf.Subnets, of func(contivconf.Subnets) netip.Prefix) (list []netip.Prefix) {
 	for plan := &s; plan != nil; plan = plan.Second {
 		if network := of(*plan); network.IsValid() {
@@ -81,8 +82,8 @@ func networks(s contivconf.Subnets, of func(contivconf.Subnets) netip.Prefix) (l
 	return list
 }
 
-// vswitchDevices are the devices of a vswitch of its own that lead to other nodes. One that reads a
-// device of the kernel passes no more than that.
+// vswitchDevices returns the devices by which a separate vswitch reaches other nodes. For an
+// interface on a kernel device, the smaller MTU of both counts.
 func vswitchDevices(ctx context.Context, states vswitch.States, resolved contivconf.Resolved, this *nodesync.Node) (list []path.Device, err error) {
 	all, err := states.List(ctx)
 	if err != nil || this == nil {
@@ -104,8 +105,8 @@ func vswitchDevices(ctx context.Context, states vswitch.States, resolved contivc
 	return list, nil
 }
 
-// kernelDevice is the one that an interface of VPP reads, by AF_PACKET ("host-eth0") or AF_XDP
-// ("eth0"), if it does.
+// kernelDevice returns the kernel device that a VPP interface reads by AF_PACKET ("host-eth0") or
+// AF_XDP ("eth0"), if any.
 func kernelDevice(internalName string, addr netip.Addr) (d path.Device, is bool) {
 	link, err := netlink.LinkByName(strings.TrimPrefix(internalName, "host-"))
 	if err != nil {
@@ -114,8 +115,8 @@ func kernelDevice(internalName string, addr netip.Addr) (d path.Device, is bool)
 	return path.DeviceOf(link, addr), true
 }
 
-// policyVerdict is what policies say. The kernel judges what it forwards: not what is sent by the
-// node itself, or to it.
+// policyVerdict returns the decision of policies. The kernel filters forwarded packets only, not
+// packets from or to the node itself.
 func policyVerdict(ctx context.Context, sb *southbound, hostStack bool, q path.Question) (v path.Verdict) {
 	own := func(addr netip.Prefix) bool { return addr.Addr() == q.From || addr.Addr() == q.To }
 	if hostStack && slices.ContainsFunc(hostLinks{}.addresses(), own) {
@@ -128,8 +129,8 @@ func policyVerdict(ctx context.Context, sb *southbound, hostStack bool, q path.Q
 	return v
 }
 
-// wiredPods returns the pods of this node, once for each interface that could be made. device returns that of an
-// interface of the vswitch.
+// wiredPods returns the pods of this node, one entry per existing interface. device maps a vswitch
+// interface to its host device.
 func wiredPods(report ipnet.PodsReport, device func(iface string) string) (list []path.Pod) {
 	for _, p := range report.Pods {
 		pod := path.Pod{Name: p.Namespace + "/" + p.Name, NetNS: p.NetNS, Interface: p.Interface, MTU: int(p.MTU), Addresses: addressesOf(p), Device: device(p.VPPInterface)}

@@ -18,19 +18,19 @@ import (
 	vnetns "github.com/vishvananda/netns"
 )
 
-// someStates are the states of a vswitch of its own.
+// someStates is a vswitch with these interface states.
 type someStates []*vpp_interfaces.InterfaceState
 
 func (s someStates) List(context.Context) ([]*vpp_interfaces.InterfaceState, error) { return s, nil }
 
 func (s someStates) Watch(func(...*vpp_interfaces.InterfaceState)) {}
 
-// The device that leads to other nodes is the vswitch's; if that reads one of the kernel, both count.
+// The uplink is the vswitch's device. If that reads a kernel device, both count.
 func TestDevicesOfAVSwitchOfItsOwn(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("making network namespaces takes root")
 	}
-	runtime.LockOSThread() // and the thread ends with the test
+	runtime.LockOSThread() // the thread ends with the test
 	ns, err := vnetns.New()
 	if err != nil {
 		t.Fatal(err)
@@ -60,7 +60,7 @@ func TestDevicesOfAVSwitchOfItsOwn(t *testing.T) {
 		"the kernel's is dead": {"host-eth1", up, up, 9000, path.Device{Up: true, MTU: 1500}},
 		"down":                 {"host-eth0", down, down, 9000, path.Device{MTU: 1400}},
 	} {
-		// Not with t.Run, whose goroutines are on threads in other namespaces.
+		// Not with t.Run, whose goroutines run on threads in other namespaces.
 		states := someStates{
 			{Name: "vpp-tap-1", InternalName: "tap0", AdminStatus: up, OperStatus: up},
 			{Name: "main", InternalName: c.internal, AdminStatus: c.admin, OperStatus: c.link, Mtu: c.mtu},
@@ -73,7 +73,7 @@ func TestDevicesOfAVSwitchOfItsOwn(t *testing.T) {
 	}
 }
 
-// Each interface of a pod that could be made is listed once, with the device that leads to it.
+// Each existing pod interface is listed once, with its host device.
 func TestWiredPods(t *testing.T) {
 	report := ipnet.PodsReport{Pods: []ipnet.PodReport{{
 		Namespace: "default", Name: "web", NetNS: "/ns", Interface: "eth0", MTU: 1430, IPs: []string{"10.1.1.2/32", "fd10::2/128"}, VPPInterface: "tap",

@@ -14,11 +14,11 @@ import (
 	"github.com/contiv/contiv/plugins/podmanager"
 )
 
-// podsSettle is how long Kubernetes may take to learn the address of a pod, or of its end.
+// podsSettle is how long Kubernetes may take to report a pod's new address or its end.
 const podsSettle = 30 * time.Second
 
-// checkPods compares Kubernetes' pods of this node with the wired ones. Without etcd, Kubernetes'
-// view may be outdated.
+// checkPods compares the node's pods in Kubernetes with the connected ones. Without etcd, the
+// Kubernetes state may be outdated.
 func checkPods(node string, known func() podmanager.Pods, wired func() (ipnet.PodsReport, error), connected func() error) health.Check {
 	c := health.Lasting(podsSettle, health.Check{Name: "pods", Look: func(context.Context) (problems []string) {
 		report, err := wired()
@@ -41,15 +41,15 @@ func checkPods(node string, known func() podmanager.Pods, wired func() (ipnet.Po
 			has, isWired := addresses[id]
 			switch {
 			case !isWired:
-				problems = append(problems, fmt.Sprintf("pod %s/%s has the address %v in Kubernetes, and Contiv did not wire it: delete the pod, so that it starts anew", id.Namespace, id.Name, p.IPs[0]))
+				problems = append(problems, fmt.Sprintf("pod %s/%s has the address %v in Kubernetes, but Contiv did not connect it: delete the pod to recreate it", id.Namespace, id.Name, p.IPs[0]))
 			case !slices.ContainsFunc(p.IPs, func(ip netip.Addr) bool { return slices.Contains(has, ip) }):
-				problems = append(problems, fmt.Sprintf("pod %s/%s has the address %v in Kubernetes, and %s on this node: delete the pod, so that it starts anew", id.Namespace, id.Name, p.IPs[0], texts(has)))
+				problems = append(problems, fmt.Sprintf("pod %s/%s has the address %v in Kubernetes, but %s on this node: delete the pod to recreate it", id.Namespace, id.Name, p.IPs[0], texts(has)))
 			}
 		}
 		slices.Sort(problems)
 		return problems
 	}})
-	return health.Check{Name: c.Name, Look: func(ctx context.Context) []string { return few(c.Look(ctx)) }}
+	return health.Check{Name: c.Name, Look: func(ctx context.Context) []string { return firstThree(c.Look(ctx)) }}
 }
 
 // identities are what says which pod a sandbox and an address belong to.
@@ -119,7 +119,7 @@ func (i identities) claims(context.Context) (problems []string) {
 func few(problems []string) []string {
 	const most = 3
 	if more := len(problems) - most; more > 0 {
-		return append(problems[:most:most], fmt.Sprintf("so it is with %d more pods: contivctl pods, and kubectl get pods -o wide", more))
+		return append(problems[:most:most], fmt.Sprintf("%d more pods have the same problem: see contivctl pods and kubectl get pods -o wide", more))
 	}
 	return problems
 }

@@ -46,15 +46,15 @@ func TestPodsThatKubernetesKnowsOtherwise(t *testing.T) {
 				t.Errorf("%q, want %q", got, want)
 			}
 		}
-		expect() // Kubernetes may be about to learn of it
+		expect() // within podsSettle
 		time.Sleep(podsSettle)
-		moved := "pod default/moved has the address 10.1.1.3 in Kubernetes, and 10.1.1.4 on this node"
-		stranger := "pod default/stranger has the address 10.9.9.9 in Kubernetes, and Contiv did not wire it"
+		moved := "pod default/moved has the address 10.1.1.3 in Kubernetes, but 10.1.1.4 on this node"
+		stranger := "pod default/stranger has the address 10.9.9.9 in Kubernetes, but Contiv did not connect it"
 		expect(moved, stranger)
 		lost = errors.New("no etcd")
 		expect()
 		lost = nil
-		expect() // it is seen anew
+		expect() // a new observation
 		time.Sleep(podsSettle)
 		expect(moved, stranger)
 		wired.Pods[1].IPs = []string{"10.1.1.3/32"}
@@ -69,6 +69,6 @@ func TestPodsThatKubernetesKnowsOtherwise(t *testing.T) {
 		}
 		expect(stranger)
 		time.Sleep(podsSettle)
-		expect("pod default/a ", "pod default/b ", "pod default/c ", "so it is with 1 more pods")
+		expect("pod default/a ", "pod default/b ", "pod default/c ", "1 more pods have the same problem")
 	})
 }

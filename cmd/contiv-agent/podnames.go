@@ -9,7 +9,7 @@ import (
 	"github.com/contiv/contiv/vswitch/kernel/own"
 )
 
-// podNames knows the pods of the node by the logical names of their interfaces.
+// podNames maps the logical names of interfaces to the node's pods.
 type podNames struct {
 	pods  func() podmanager.LocalPods
 	names func(podmanager.PodID) (vpp, linux, loopback string, exists bool)
@@ -19,7 +19,7 @@ func newPodNames(pods *podmanager.PodManager, wiring *ipnet.IPNet) podNames {
 	return podNames{pods.LocalPods, wiring.GetPodIfNames}
 }
 
-// inText says whose an interface is in the place of its name.
+// inText replaces interface names in a text by the names of their pods.
 func (p podNames) inText(text string) string {
 	var names []string
 	for id := range p.pods() {
@@ -32,7 +32,7 @@ func (p podNames) inText(text string) string {
 	return strings.NewReplacer(names...).Replace(text)
 }
 
-// owners returns a function that says to whose network the value with a key belongs; "" if it is no pod's.
+// owners returns a function that returns the pod whose network a key belongs to, "" if none.
 func (p podNames) owners() func(key string) string {
 	of := map[string]string{}
 	for id := range p.pods() {

@@ -7,7 +7,7 @@ import (
 	"github.com/contiv/contiv/vswitch/kernel/own"
 )
 
-// What is said about interfaces of pods names the pods.
+// Messages about pod interfaces name the pods.
 func TestPodNames(t *testing.T) {
 	web := podmanager.PodID{Namespace: "shop", Name: "web"}
 	p := podNames{

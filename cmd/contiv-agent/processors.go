@@ -5,12 +5,12 @@ import (
 	"runtime"
 )
 
-// fewestProcessors is for how many processors the agent's goroutines are scheduled at least.
+// fewestProcessors is the minimum of GOMAXPROCS.
 const fewestProcessors = 4
 
-// spareProcessors lets a small node run more of the agent's goroutines at a time than it has processors, unless
-// GOMAXPROCS or a limit of the container says how many. The agent spends much of its time in calls of the kernel, which
-// Go counts as running for a while, and what waits for such a call to end are other goroutines of the same CNI ADD.
+// spareProcessors raises GOMAXPROCS on a small node, unless the environment or a container limit
+// sets it. The agent spends much time in system calls, which Go counts as running for a while, and
+// other goroutines of the same CNI ADD wait for that.
 func spareProcessors() {
 	if n := runtime.GOMAXPROCS(0); os.Getenv("GOMAXPROCS") == "" && n == runtime.NumCPU() && n < fewestProcessors {
 		runtime.GOMAXPROCS(fewestProcessors)

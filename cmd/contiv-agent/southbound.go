@@ -35,57 +35,57 @@ const (
 	vppVSwitch    = "vpp"
 )
 
-// southbound is the scheduler with what it configures.
+// southbound is the scheduler and the parts that it configures.
 type southbound struct {
-	vs        vswitch.VSwitch // nil if there is none
+	vs        vswitch.VSwitch // nil if none
 	lin       *linux.Plugin
 	scheduler *kvscheduler.Scheduler
 	counts    *activity.Counts
 	log       *slog.Logger
 }
 
-// What not every vswitch has beside its ports.
+// Features that not every vswitch has.
 type (
-	// deviceOwner: its interfaces are devices of the host.
+	// deviceOwner is a vswitch whose interfaces are host devices.
 	deviceOwner interface {
 		Device(logical string) (name, mac string, ok bool)
 	}
-	// remote: it is another process, which may not be there.
+	// remote is a vswitch in another process, which may not run yet.
 	remote interface {
 		Ready(context.Context) error
 		Connected() error
 	}
-	// adviser: it knows what may keep it from working some day.
-	adviser interface {
+	// warner is a vswitch that warns of possible future failures.
+	warner interface {
 		Warnings(context.Context) ([]string, error)
 	}
-	// commandLine: it has one of its own.
+	// commandLine is a vswitch with a command line.
 	commandLine interface {
 		CLI(ctx context.Context, command string) (string, error)
 	}
-	// nicOwner: it drives network cards by itself.
+	// nicOwner is a vswitch that drives network cards itself.
 	nicOwner interface {
 		NICs(context.Context) ([]string, error)
 	}
-	// aheadReader: it reads in the background what the first resync will ask for.
+	// aheadReader is a vswitch that reads in the background what the first resync will request.
 	aheadReader interface{ ReadAhead() }
-	// denier: it reports the packets that policies deny.
-	denier interface {
+	// denialReader is a vswitch that reports packets denied by policies.
+	denialReader interface {
 		Denials(ctx context.Context, live bool) (filter.Denials, error)
 	}
-	// uninstaller: it has more than northbound values stand for.
+	// uninstaller is a vswitch with objects that no northbound value represents.
 	uninstaller interface {
 		Uninstall(context.Context) error
 	}
 )
 
-// component returns the log of a part of the agent, which has a level of its own.
+// component returns the logger of a part of the agent, with a separate level.
 func component(log *slog.Logger, name string) *slog.Logger { return log.With(loglevel.Component, name) }
 
-// openVSwitch does not wait for a vswitch that is not there yet.
-func openVSwitch(o options, netns string, cards *lentCards, lin *linux.Plugin, log *slog.Logger) (vswitch.VSwitch, error) {
+// openVSwitch does not wait for a vswitch that is not running yet.
+func openVSwitch(o options, netns string, lent *lentCards, lin *linux.Plugin, log *slog.Logger) (vswitch.VSwitch, error) {
 	if o.vswitch == vppVSwitch {
-		return vpp.Open(vpp.Options{Socket: o.vppSocket, XDPDevices: o.vppXDPDevices, Lent: cards.has, Namespaces: lin.AtAddress, TracePackets: o.tracePackets, Logger: log}), nil
+		return vpp.Open(vpp.Options{Socket: o.vppSocket, XDPDevices: o.vppXDPDevices, Lent: lent.has, Namespaces: lin.AtAddress, TracePackets: o.tracePackets, Logger: log}), nil
 	}
 	return kernel.New(kernel.Options{NetNS: netns, Established: o.tracking.Established, CloseWait: o.tracking.CloseWait, Logger: log})
 }
@@ -98,14 +98,14 @@ func trackingSettings(c serviceconfig.Conntrack) conntrack.Settings {
 	}
 }
 
-// openSouthbound opens the network namespace given; "": that of the process.
-// The recorder, which may be nil, is told of transactions. cards may be nil.
-func openSouthbound(o options, netns string, cards *lentCards, recorder *history.Recorder, registry prometheus.Registerer, log *slog.Logger) (*southbound, error) {
+// openSouthbound opens the given network namespace; "" is that of the process. recorder receives
+// transactions; it and lent may be nil.
+func openSouthbound(o options, netns string, lent *lentCards, recorder *history.Recorder, registry prometheus.Registerer, log *slog.Logger) (*southbound, error) {
 	s, err := openHost(netns, recorder, registry, log)
 	if err != nil {
 		return nil, err
 	}
-	vs, err := openVSwitch(o, netns, cards, s.lin, component(log, "vswitch"))
+	vs, err := openVSwitch(o, netns, lent, s.lin, component(log, "vswitch"))
 	if err != nil {
 		s.Close()
 		return nil, err
@@ -122,7 +122,7 @@ func openSouthbound(o options, netns string, cards *lentCards, recorder *history
 	return s, nil
 }
 
-// openHost opens the scheduler and the linux plugin, which exist with and without a vswitch.
+// openHost opens the scheduler and the linux plugin, which need no vswitch.
 func openHost(netns string, recorder *history.Recorder, registry prometheus.Registerer, log *slog.Logger) (*southbound, error) {
 	counts := activity.New()
 	scheduler := kvscheduler.New(kvscheduler.Options{
@@ -144,7 +144,7 @@ func openHost(netns string, recorder *history.Recorder, registry prometheus.Regi
 	return s, nil
 }
 
-// Close ends the scheduler before what it works on.
+// Close ends the scheduler first.
 func (s *southbound) Close() {
 	s.scheduler.Close()
 	s.lin.Close()
@@ -153,8 +153,7 @@ func (s *southbound) Close() {
 	}
 }
 
-// Device returns the host's device behind the logical name of an interface of the
-// vswitch; false if there is none.
+// Device returns the host's device of a vswitch interface, by logical name; false if none.
 func (s *southbound) Device(logical string) (name, mac string, ok bool) {
 	if owner, has := s.vs.(deviceOwner); has {
 		return owner.Device(logical)
@@ -162,23 +161,23 @@ func (s *southbound) Device(logical string) (name, mac string, ok bool) {
 	return "", "", false
 }
 
-// recordEvents returns what the event loop tells of events.
-func (s *southbound) recordEvents(past *history.Recorder) func(*controller.EventRecord) {
+// recordEvents returns the event loop's callback for the recorder.
+func (s *southbound) recordEvents(recorder *history.Recorder) func(*controller.EventRecord) {
 	return func(r *controller.EventRecord) {
-		past.Event(r)
+		recorder.Event(r)
 		s.counts.Event(r)
 	}
 }
 
-// denials returns the reader of the packets that policies deny; nil if the vswitch does not tell.
+// denials returns the reader of packets denied by policies; nil if the vswitch does not support it.
 func (s *southbound) denials() func(ctx context.Context, live bool) (filter.Denials, error) {
-	if d, is := s.vs.(denier); is {
+	if d, is := s.vs.(denialReader); is {
 		return d.Denials
 	}
 	return nil
 }
 
-// setMicroservices tells package linux what plugin microservice knows.
+// setMicroservices passes the microservices from plugin microservice to package linux.
 func (s *southbound) setMicroservices(running map[string]microservice.Place) error {
 	places := make(map[string]microservices.Place, len(running))
 	for label, place := range running {
@@ -187,10 +186,10 @@ func (s *southbound) setMicroservices(running map[string]microservice.Place) err
 	return s.lin.SetMicroservices(places)
 }
 
-// nicsTimeout bounds how long the event loop waits for the list of network cards.
+// nicsTimeout bounds the event loop's wait for the list of network cards.
 const nicsTimeout = 5 * time.Second
 
-// NICs lists the network cards that the vswitch drives by itself.
+// NICs lists the network cards that the vswitch drives itself.
 func (s *southbound) NICs() ([]string, error) {
 	owner, has := s.vs.(nicOwner)
 	if !has {
@@ -201,8 +200,8 @@ func (s *southbound) NICs() ([]string, error) {
 	return owner.NICs(ctx)
 }
 
-// Err returns why the vswitch does not forward as requested, nil if it may: it cannot be
-// reached, or has just come back.
+// Err returns why the vswitch does not forward as requested, such as being unreachable or just
+// restarted; nil if it forwards.
 func (s *southbound) Err() error {
 	if r, is := s.vs.(remote); is {
 		if err := r.Connected(); err != nil {
@@ -215,10 +214,10 @@ func (s *southbound) Err() error {
 	return nil
 }
 
-// Warnings say what may keep the vswitch from working some day; nothing of one that cannot
-// be reached.
+// Warnings lists possible future failures of the vswitch. It is empty while the vswitch is
+// unreachable.
 func (s *southbound) Warnings(ctx context.Context) []string {
-	a, is := s.vs.(adviser)
+	a, is := s.vs.(warner)
 	if !is {
 		return nil
 	}
@@ -226,12 +225,12 @@ func (s *southbound) Warnings(ctx context.Context) []string {
 	defer cancel()
 	warnings, err := a.Warnings(ctx)
 	if err != nil {
-		s.log.Debug("The vswitch does not tell warnings", "error", err)
+		s.log.Debug("Cannot read warnings of the vswitch", "error", err)
 	}
 	return warnings
 }
 
-// await returns when the vswitch can be configured, or with an error when ctx ends.
+// await returns when the vswitch can be configured, or an error when ctx ends.
 func (s *southbound) await(ctx context.Context) error {
 	r, is := s.vs.(remote)
 	if !is {
@@ -243,21 +242,21 @@ func (s *southbound) await(ctx context.Context) error {
 	return r.Ready(ctx)
 }
 
-// awaitFor is await that gives up after a time.
+// awaitFor is await with a timeout.
 func (s *southbound) awaitFor(ctx context.Context, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	return s.await(ctx)
 }
 
-// readAhead has the vswitch read already what takes long.
+// readAhead starts the vswitch's slow reads early.
 func (s *southbound) readAhead() {
 	if r, is := s.vs.(aheadReader); is {
 		r.ReadAhead()
 	}
 }
 
-// watch tells the scheduler of drift until ctx ends. worded says in reasons what interfaces are.
+// watch reports drift to the scheduler until ctx ends. worded replaces interface names in reasons.
 func (s *southbound) watch(ctx context.Context, group *errgroup.Group, worded func(reason string) string) {
 	report := damper.New(ctx, func(reason string, keys ...string) {
 		reason = worded(reason)

@@ -26,8 +26,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// runStandalone is the wiring of an agent without Kubernetes: the vswitch is what
-// clients make of it. There are no event handlers.
+// runStandalone connects the parts of an agent without Kubernetes, whose configuration comes from
+// clients. It has no event handlers.
 //
 //	gRPC ──> contivgrpc ─┐
 //	files ─> configdir ──┤
@@ -39,9 +39,9 @@ func runStandalone(ctx context.Context, o options, log *slog.Logger) error {
 		return err
 	}
 	registry := prometheus.NewRegistry()
-	past := openHistory(o, log)
-	defer past.Close()
-	sb, err := openSouthbound(o, "", nil, past, registry, log)
+	recorder := openHistory(o, log)
+	defer recorder.Close()
+	sb, err := openSouthbound(o, "", nil, recorder, registry, log)
 	if err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func runStandalone(ctx context.Context, o options, log *slog.Logger) error {
 		Config:    controllerConfig,
 		Scheduler: controller.NewScheduler(sb.scheduler),
 		Sources:   clients.sources(),
-		Recorder:  sb.recordEvents(past),
+		Recorder:  sb.recordEvents(recorder),
 		Observer:  db.observer(),
 		Log:       log,
 	})
@@ -87,14 +87,14 @@ func runStandalone(ctx context.Context, o options, log *slog.Logger) error {
 	mux.Handle(statscollector.DropsURL, drops.Handler())
 	sb.handle(mux)
 	ready := func() error { return cmp.Or(sb.Err(), loop.Ready()) }
-	if past != nil {
-		mux.Handle(history.URL, past.Handler())
+	if recorder != nil {
+		mux.Handle(history.URL, recorder.Handler())
 	}
 	mux.Handle("/log/", loglevel.Handler(log))
 	asked := checks{alive: loop.Alive, ready: ready, connected: db.connected, full: db.full, warnings: sb.Warnings}.
-		monitored(o, sb, health.NoOwners, nil, nil, past, registry, db.checks()...)
-	told := metrics.Conventional(registry)
-	asked.handle(mux, told)
+		monitored(o, sb, health.NoOwners, nil, nil, recorder, registry, db.checks()...)
+	metricsGatherer := metrics.Conventional(registry)
+	asked.handle(mux, metricsGatherer)
 
 	serve, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -102,7 +102,7 @@ func runStandalone(ctx context.Context, o options, log *slog.Logger) error {
 	group.Go(func() error { asked.health.Run(serve); return nil })
 	sb.watch(serve, group, func(reason string) string { return reason })
 	group.Go(func() error { return restServer.Serve(serve, mux) })
-	group.Go(func() error { return o.metrics.Run(serve, told, log, endpoint.Retry) })
+	group.Go(func() error { return o.metrics.Run(serve, metricsGatherer, log, endpoint.Retry) })
 	if controllerConfig.LigatoStatus && db.remote != nil {
 		group.Go(func() error {
 			asked.publisher(o.nodeName, db.remote, log).run(serve)
@@ -135,15 +135,15 @@ func runStandalone(ctx context.Context, o options, log *slog.Logger) error {
 	return errors.Join(err, closeErr)
 }
 
-// database is the etcd of an agent without Kubernetes, which may have none.
+// database is the optional etcd of an agent without Kubernetes. All fields are nil without etcd.
 type database struct {
 	endpoints []string
-	remote    store.Broker                // nil: no etcd
-	full      func(context.Context) error // of remote; nil: no etcd
-	watchable store.Watchable             // the same
-	mirror    store.Broker                // nil: no etcd
-	watcher   *dbwatcher.Watcher          // nil: no etcd
-	publisher *feedback.Publisher         // nil: no etcd
+	remote    store.Broker
+	full      func(context.Context) error
+	watchable store.Watchable
+	mirror    store.Broker
+	watcher   *dbwatcher.Watcher
+	publisher *feedback.Publisher
 	loop      *controller.Controller
 	closers   []interface{ Close() error }
 }
@@ -167,7 +167,7 @@ func openDatabase(o options, config controller.Config, sb *southbound, log *slog
 	return d, nil
 }
 
-// observer is told of the configuration from outside; nil without etcd.
+// observer observes the external configuration; nil without etcd.
 func (d *database) observer() controller.ExternalObserver {
 	if d.publisher == nil {
 		return nil
@@ -175,7 +175,7 @@ func (d *database) observer() controller.ExternalObserver {
 	return d.publisher.GivenOutside
 }
 
-// checks of what is in the database; none without etcd.
+// checks returns the checks of the database; none without etcd.
 func (d *database) checks() []health.Check {
 	if d.publisher == nil {
 		return nil
@@ -183,7 +183,7 @@ func (d *database) checks() []health.Check {
 	return []health.Check{inEtcd(d.publisher)}
 }
 
-// watch connects the database with the event loop, which has not started.
+// watch connects the database to the event loop, which has not started.
 func (d *database) watch(o options, config controller.Config, loop *controller.Controller, log *slog.Logger) {
 	d.loop = loop
 	if d.watchable == nil {
@@ -195,7 +195,7 @@ func (d *database) watch(o options, config controller.Config, loop *controller.C
 	})
 }
 
-// start has the startup resync made.
+// start requests the startup resync.
 func (d *database) start() error {
 	if d.watcher == nil {
 		return d.resync()
@@ -204,7 +204,7 @@ func (d *database) start() error {
 	return nil
 }
 
-// resync has everything read and made right again.
+// resync requests a resync from the database.
 func (d *database) resync() error {
 	if d.watcher == nil {
 		return d.loop.PushEvent(context.Background(), &controller.DBResync{})
@@ -219,7 +219,7 @@ func (d *database) connected() error {
 	return d.watcher.Connected()
 }
 
-// stop ends what sends events.
+// stop stops the sources of events.
 func (d *database) stop() {
 	if d.watcher != nil {
 		d.watcher.Close()

@@ -10,12 +10,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// noPods is for nodes that have none.
+// noPods stands for podmanager on nodes without pods.
 type noPods struct{}
 
 func (noPods) PodInterfaces() map[string]podmanager.PodID { return nil }
 
-// interfaceStats gives statscollector what the vswitch has counted.
+// interfaceStats reports the vswitch's interface counters to statscollector.
 func interfaceStats(ctx context.Context, states vswitch.States) statscollector.Source {
 	return func() ([]statscollector.Stats, error) {
 		all, err := states.List(ctx)
@@ -36,7 +36,7 @@ func interfaceStats(ctx context.Context, states vswitch.States) statscollector.S
 	}
 }
 
-// guardDrops gives statscollector what the vswitch's source guards have dropped.
+// guardDrops reports the drops of the vswitch's source guards to statscollector.
 func guardDrops(ctx context.Context, vs vswitch.VSwitch) statscollector.DropsSource {
 	return func() ([]statscollector.Drop, error) {
 		guards := vs.SourceGuards()
@@ -52,17 +52,17 @@ func guardDrops(ctx context.Context, vs vswitch.VSwitch) statscollector.DropsSou
 	}
 }
 
-// sessionCounter is a vswitch that counts the connections that it translates.
+// sessionCounter is a vswitch that counts translated connections.
 type sessionCounter interface {
 	NATSessions(context.Context) (uint64, error)
 }
 
-// protocolCounter is one that also knows their protocols.
+// protocolCounter also counts them by protocol.
 type protocolCounter interface {
 	NATSessionsByProtocol(context.Context) (tcp, other uint64, err error)
 }
 
-// registerSessions adds the number of these connections to the metrics, until ctx ends.
+// registerSessions adds these counts to the metrics until ctx ends.
 func registerSessions(ctx context.Context, o options, vs vswitch.VSwitch, registry prometheus.Registerer, log *slog.Logger) {
 	var source statscollector.SessionsSource
 	switch counter := vs.(type) {

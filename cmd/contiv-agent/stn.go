@@ -23,33 +23,33 @@ import (
 const (
 	// stnTimeout bounds how long the event loop waits for the STN daemon.
 	stnTimeout = 10 * time.Second
-	// stnLook is how often the agent looks whether the vswitch forwards.
+	// stnLook is how often the agent checks whether the vswitch forwards.
 	stnLook = 50 * time.Millisecond
-	// stnPing bounds how long the vswitch may take to answer.
+	// stnPing bounds the vswitch's answer.
 	stnPing = 2 * time.Second
 )
 
-// thief is the agent's side of STN: it claims the network card, and reports whether the vswitch
-// forwards.
+// stnReporter is the agent's side of STN: it claims the network card and reports whether the
+// vswitch forwards.
 //
-//	contivconf ── steal ──> thief ── StealInterface ─────────> contiv-stn
-//	scheduler, vswitch ───> look ── Attend: ready or why not ─>    │
-//	event loop, status <── holder <────────── who has the card ────┘
-type thief struct {
+//	contivconf ── steal ──> stnReporter ── StealInterface ─────> contiv-stn
+//	scheduler, vswitch ───> observe ── Attend: ready or why not ─>    │
+//	event loop, status <── holder <────────── who has the card ───────┘
+type stnReporter struct {
 	client *client.Client
-	cards  *lentCards
+	lent   *lentCards
 	log    *slog.Logger
 
 	mu sync.Mutex
-	// holding is what the daemon said last; nil: nothing.
+	// holding is the daemon's last message; nil if none.
 	holding *stn.Holding
-	// away is why it does not say anything.
+	// away is the reason why the daemon does not answer.
 	away error
 }
 
-// lentCards are the network cards that contiv-stn lends to the vswitch. It shields the host's stack
-// from them once the vswitch forwards: if the driver did so before, and all were killed then, nobody
-// would know that the host is cut off.
+// lentCards records the network cards that contiv-stn lends to the vswitch. contiv-stn shields the
+// host's stack from them once the vswitch forwards. If the driver shielded them earlier and all
+// processes were killed, nothing would detect that the host is cut off.
 type lentCards struct {
 	mu    sync.Mutex
 	names map[string]bool
@@ -73,8 +73,8 @@ func (l *lentCards) has(name string) bool {
 	return l.names[name]
 }
 
-// newThief returns nil on a vswitch that needs none.
-func newThief(config contivconf.Config, shared bool, cards *lentCards, log *slog.Logger) (*thief, error) {
+// newSTNReporter returns nil for a vswitch that needs no STN.
+func newSTNReporter(config contivconf.Config, shared bool, lent *lentCards, log *slog.Logger) (*stnReporter, error) {
 	if shared {
 		return nil, nil
 	}
@@ -82,36 +82,36 @@ func newThief(config contivconf.Config, shared bool, cards *lentCards, log *slog
 	if err != nil {
 		return nil, err
 	}
-	return &thief{client: c, cards: cards, log: log}, nil
+	return &stnReporter{client: c, lent: lent, log: log}, nil
 }
 
-func (t *thief) Close() {
-	if t != nil {
-		t.client.Close()
+func (s *stnReporter) Close() {
+	if s != nil {
+		s.client.Close()
 	}
 }
 
-// steal is for contivconf; nil without thief.
-func (t *thief) steal() func(string, bool) (*contivconf.Stolen, error) {
-	if t == nil {
+// steal returns the function for contivconf; nil without STN.
+func (s *stnReporter) steal() func(string, bool) (*contivconf.Stolen, error) {
+	if s == nil {
 		return nil
 	}
 	return func(name string, dhcp bool) (*contivconf.Stolen, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), stnTimeout)
 		defer cancel()
-		r, err := t.client.Stolen(ctx, name)
+		r, err := s.client.Stolen(ctx, name)
 		if err == nil && r == nil {
-			r, err = t.client.Claim(ctx, name, dhcp)
+			r, err = s.client.Claim(ctx, name, dhcp)
 		}
 		if err != nil {
 			return nil, err
 		}
-		t.cards.add(r.GetInterfaceName())
+		s.lent.add(r.GetInterfaceName())
 		return stolen(r)
 	}
 }
 
-// stolen reads what the daemon says of a card.
+// stolen decodes the daemon's description of a card.
 func stolen(r *stn.STNReply) (*contivconf.Stolen, error) {
 	s := &contivconf.Stolen{Name: r.GetInterfaceName(), PCI: r.GetPciAddress(), MTU: int(r.GetMtu())}
 	for _, text := range r.GetIpAddresses() {
@@ -143,60 +143,61 @@ func stolen(r *stn.STNReply) (*contivconf.Stolen, error) {
 	return s, nil
 }
 
-// attend reports on the card, for as long as there is one, until ctx ends. Before synced, it only says that the agent waits.
-func (t *thief) attend(ctx context.Context, synced func() bool, net *ipnet.IPNet, sb *southbound, conf *contivconf.ContivConf, loop controller.EventLoop) error {
-	if t == nil {
+// attend reports on the card until ctx ends. Before synced, it only reports that the agent waits.
+func (s *stnReporter) attend(ctx context.Context, synced func() bool, net *ipnet.IPNet, sb *southbound, conf *contivconf.ContivConf, loop controller.EventLoop) error {
+	if s == nil {
 		return nil
 	}
-	l := &lookout{net: net, sb: sb, answered: time.Now()}
+	l := &forwardingObserver{net: net, sb: sb, answered: time.Now()}
 	go l.ping(ctx)
-	return t.report(ctx, synced, l, func(h *stn.Holding) { t.hold(ctx, h, conf, loop) })
+	return s.report(ctx, synced, l, func(h *stn.Holding) { s.hold(ctx, h, conf, loop) })
 }
 
-// observer finds out whether the vswitch forwards.
+// observer determines whether the vswitch forwards.
 type observer interface {
-	// card is the name of the stolen card, "" if there is none.
+	// card returns the name of the stolen card, "" if none.
 	card() string
 	see() client.Report
-	// left reports whether the vswitch answers and has what an earlier agent configured.
+	// left reports whether the vswitch answers and still has an earlier agent's configuration.
 	left(ctx context.Context) bool
 }
 
-func (t *thief) report(ctx context.Context, synced func() bool, o observer, held func(*stn.Holding)) error {
-	// Before the first resync, it is not known what a VPP that runs does. What is seen until then must not be
-	// reported later, either: the card would be given back, for a moment, at each restart of the agent.
-	t.await(ctx, synced, o)
+func (s *stnReporter) report(ctx context.Context, synced func() bool, o observer, held func(*stn.Holding)) error {
+	// Before the first resync, the state of a running VPP is unknown. A report based on it would
+	// return the card briefly at each restart of the agent, so observation starts only now.
+	s.await(ctx, synced, o)
 	reports := make(chan client.Report)
-	go look(ctx, o, reports)
+	go observe(ctx, o, reports)
 	for ctx.Err() == nil {
 		name := o.card()
 		if name == "" {
 			wait(ctx, stnLook)
 			continue
 		}
-		err := t.client.Attend(ctx, name, reports, held)
-		t.mu.Lock()
-		before := t.away
-		t.away = err
-		t.mu.Unlock()
+		err := s.client.Attend(ctx, name, reports, held)
+		s.mu.Lock()
+		before := s.away
+		s.away = err
+		s.mu.Unlock()
 		if ctx.Err() == nil && err != nil && before == nil {
-			t.log.Warn("contiv-stn does not answer: nobody gives the network card back if VPP ends", "interface", name, "error", err)
+			s.log.Warn("contiv-stn does not answer; the network card would not be returned if VPP ends", "interface", name, "error", err)
 		}
 		wait(ctx, 4*stnLook)
 	}
 	return nil
 }
 
-// await returns when synced. Until then, it asks the daemon to leave the card with whoever has it, while the vswitch is as an earlier agent
-// left it: the agent may wait for etcd longer than the daemon waits for an agent.
-func (t *thief) await(ctx context.Context, synced func() bool, o observer) {
+// await returns when synced. Until then, while the vswitch still has an earlier agent's
+// configuration, it asks the daemon to leave the card with its holder: the agent may wait for etcd
+// longer than the daemon waits for an agent.
+func (s *stnReporter) await(ctx context.Context, synced func() bool, o observer) {
 	waiting, cancel := context.WithCancel(ctx)
 	reports, done := make(chan client.Report), make(chan struct{})
 	go func() {
 		defer close(done)
 		for waiting.Err() == nil {
-			if info, err := t.client.Stolen(waiting, ""); err == nil && info != nil {
-				t.client.Attend(waiting, info.GetInterfaceName(), reports, func(*stn.Holding) {}) // report says who has it, and what is wrong
+			if info, err := s.client.Stolen(waiting, ""); err == nil && info != nil {
+				s.client.Attend(waiting, info.GetInterfaceName(), reports, func(*stn.Holding) {}) // report returns the holder and the errors
 			}
 			wait(waiting, 4*stnLook)
 		}
@@ -222,17 +223,17 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// hold notes who has the card.
-func (t *thief) hold(ctx context.Context, h *stn.Holding, conf *contivconf.ContivConf, loop controller.EventLoop) {
-	t.mu.Lock()
-	before := t.holding
-	t.holding, t.away = h, nil
-	t.mu.Unlock()
+// hold records the holder of the card.
+func (s *stnReporter) hold(ctx context.Context, h *stn.Holding, conf *contivconf.ContivConf, loop controller.EventLoop) {
+	s.mu.Lock()
+	before := s.holding
+	s.holding, s.away = h, nil
+	s.mu.Unlock()
 	if before.GetHolder() != h.GetHolder() || before == nil {
 		event := &contivconf.STNHolderChange{Interface: h.GetInterfaceName(), Host: h.GetHolder() == stn.Holding_HOST, Reason: h.GetReason()}
-		t.log.Info(event.Describe())
+		s.log.Info(event.Describe())
 		if err := loop.PushEvent(ctx, event); err != nil {
-			t.log.Warn("Event loop does not take the news", "error", err)
+			s.log.Warn("Event loop did not accept the holder of the network card", "error", err)
 		}
 	}
 	now, err := stolen(h.GetInfo())
@@ -241,38 +242,38 @@ func (t *thief) hold(ctx context.Context, h *stn.Holding, conf *contivconf.Conti
 	}
 }
 
-// warnings are what users should know.
-func (t *thief) warnings() []string {
-	if t == nil {
+// warnings returns warnings for the user.
+func (s *stnReporter) warnings() []string {
+	if s == nil {
 		return nil
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	switch {
-	case t.away != nil:
-		return []string{fmt.Sprintf("contiv-stn does not answer (%v): start it, or nobody gives the network card back if VPP ends", t.away)}
-	case t.holding.GetHolder() == stn.Holding_HOST && t.holding != nil:
-		return []string{fmt.Sprintf("network card %s is the host's, not VPP's: %s", t.holding.GetInterfaceName(), t.holding.GetReason())}
+	case s.away != nil:
+		return []string{fmt.Sprintf("contiv-stn does not answer (%v), so the network card would not be returned if VPP ends: start contiv-stn", s.away)}
+	case s.holding.GetHolder() == stn.Holding_HOST && s.holding != nil:
+		return []string{fmt.Sprintf("network card %s is the host's, not VPP's: %s", s.holding.GetInterfaceName(), s.holding.GetReason())}
 	}
 	return nil
 }
 
-// lookout finds out whether the vswitch forwards.
-type lookout struct {
+// forwardingObserver implements observer.
+type forwardingObserver struct {
 	net *ipnet.IPNet
 	sb  *southbound
 
-	// leads: when it was looked for last, there was an interconnect. Both are left's.
+	// leads is whether the last check found an interconnect. Used by left only.
 	leads  bool
 	looked time.Time
 
 	mu sync.Mutex
-	// answered is when the vswitch answered last.
+	// answered is the time of the vswitch's last answer.
 	answered time.Time
 }
 
-// ping asks the vswitch for signs of life.
-func (l *lookout) ping(ctx context.Context) {
+// ping polls the vswitch.
+func (l *forwardingObserver) ping(ctx context.Context) {
 	cli, has := l.sb.vs.(commandLine)
 	for ctx.Err() == nil && has {
 		if _, err := cli.CLI(ctx, "show clock"); err == nil {
@@ -284,25 +285,25 @@ func (l *lookout) ping(ctx context.Context) {
 	}
 }
 
-// look offers what o sees to whoever reads reports.
-func look(ctx context.Context, o observer, reports chan<- client.Report) {
+// observe sends the observations of o to reports.
+func observe(ctx context.Context, o observer, reports chan<- client.Report) {
 	for ctx.Err() == nil {
 		select {
 		case reports <- o.see():
-		case <-time.After(stnLook): // it is outdated
+		case <-time.After(stnLook): // discard it: it is outdated
 		case <-ctx.Done():
 		}
 		wait(ctx, stnLook)
 	}
 }
 
-func (l *lookout) card() string {
+func (l *forwardingObserver) card() string {
 	name, _, _ := l.net.GetSTN()
 	return name
 }
 
-// left looks for the interconnect, which a VPP that has been started anew lacks, not more often than once a second.
-func (l *lookout) left(ctx context.Context) bool {
+// left checks for the interconnect, which a restarted VPP lacks, at most once a second.
+func (l *forwardingObserver) left(ctx context.Context) bool {
 	if l.sb.Err() != nil {
 		return false
 	}
@@ -318,7 +319,7 @@ func (l *lookout) left(ctx context.Context) bool {
 	return l.leads
 }
 
-func (l *lookout) see() client.Report {
+func (l *forwardingObserver) see() client.Report {
 	_, versions, keys := l.net.GetSTN()
 	not := func(why string) client.Report { return client.Report{Why: why, IPVersions: versions} }
 	if err := l.sb.Err(); err != nil {

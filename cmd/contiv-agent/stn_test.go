@@ -14,10 +14,10 @@ import (
 	"google.golang.org/grpc"
 )
 
-// custody is a contiv-stn that keeps what it is told of a card.
+// custody is a contiv-stn that passes on the reports on a card.
 type custody struct {
 	stn.UnimplementedCustodyServer
-	told chan *stn.Forwarding
+	reports chan *stn.Forwarding
 }
 
 func (c custody) Attend(stream grpc.BidiStreamingServer[stn.Forwarding, stn.Holding]) error {
@@ -27,22 +27,22 @@ func (c custody) Attend(stream grpc.BidiStreamingServer[stn.Forwarding, stn.Hold
 			return err
 		}
 		select {
-		case c.told <- f:
+		case c.reports <- f:
 		case <-stream.Context().Done():
 			return stream.Context().Err()
 		}
 	}
 }
 
-// starting is an agent that starts beside a VPP that forwards: it sees so only once it has its values.
+// starting is an agent that starts beside a forwarding VPP. It can see that only after its resync.
 type starting struct {
 	synced atomic.Bool
-	seen   chan struct{} // receives a token at each look
+	seen   chan struct{} // receives a token at each observation
 }
 
 func (*starting) card() string { return "eth0" }
 
-// left: an agent before it configured nothing.
+// No earlier agent configured the VPP.
 func (*starting) left(context.Context) bool { return false }
 
 func (s *starting) see() client.Report {
@@ -54,7 +54,7 @@ func (s *starting) see() client.Report {
 	return r
 }
 
-// reports returns what an agent, which runs until the test ends, tells a contiv-stn that has eth0.
+// reports returns the reports of an agent to a contiv-stn that has eth0.
 func reports(t *testing.T, synced func() bool, o observer) <-chan *stn.Forwarding {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "stn.sock")
@@ -62,7 +62,7 @@ func reports(t *testing.T, synced func() bool, o observer) <-chan *stn.Forwardin
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, daemon := grpc.NewServer(), custody{told: make(chan *stn.Forwarding)}
+	server, daemon := grpc.NewServer(), custody{reports: make(chan *stn.Forwarding)}
 	stn.RegisterCustodyServer(server, daemon)
 	stn.RegisterSTNServer(server, claimed{})
 	go server.Serve(l)
@@ -71,65 +71,66 @@ func reports(t *testing.T, synced func() bool, o observer) <-chan *stn.Forwardin
 	if err != nil {
 		t.Fatal(err)
 	}
-	thief := &thief{client: c, log: plugintest.Logger()}
+	reporter := &stnReporter{client: c, log: plugintest.Logger()}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- thief.report(ctx, synced, o, func(*stn.Holding) {}) }()
+	go func() { ended <- reporter.report(ctx, synced, o, func(*stn.Holding) {}) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
-		thief.Close()
+		reporter.Close()
 	})
-	return daemon.told
+	return daemon.reports
 }
 
-// An agent that is started says nothing of the card before it knows what VPP does, and then what it sees then: contiv-stn, which waits
-// some seconds for it, would give the card back otherwise.
+// A restarted agent sends no report on the card before it knows VPP's state; contiv-stn would
+// return the card after a wrong one.
 func TestRestartedAgentReportsWhatItKnows(t *testing.T) {
 	vpp := &starting{seen: make(chan struct{}, 1)}
 	synced := func() bool {
-		select { // the resync ends right after somebody has looked too early
+		select { // the resync ends right after an observation that came too early
 		case <-vpp.seen:
-		case <-time.After(2 * stnLook): // nobody does
+		case <-time.After(2 * stnLook): // no such observation
 		}
 		vpp.synced.Store(true)
 		return true
 	}
-	told := reports(t, synced, vpp)
-	if first := <-told; !first.GetReady() || first.GetInterfaceName() != "eth0" {
+	got := reports(t, synced, vpp)
+	if first := <-got; !first.GetReady() || first.GetInterfaceName() != "eth0" {
 		t.Errorf("the first report is %v", first)
 	}
 }
 
-// forwarding is a VPP that an earlier agent configured; this one waits for etcd until synced.
+// forwarding is a VPP with an earlier agent's configuration. The present agent waits for etcd until
+// synced.
 type forwarding struct{ synced atomic.Bool }
 
 func (*forwarding) card() string              { return "eth0" }
 func (*forwarding) see() client.Report        { return client.Report{Ready: true} }
 func (*forwarding) left(context.Context) bool { return true }
 
-// An agent that waits beside a VPP that an earlier one configured says so again and again, and what it sees afterwards.
+// An agent that waits beside such a VPP repeats that it waits, and later reports its observations.
 func TestWaitingAgentIsHeard(t *testing.T) {
 	vpp := &forwarding{}
-	told := reports(t, vpp.synced.Load, vpp)
+	got := reports(t, vpp.synced.Load, vpp)
 	for range 2 {
-		if f := <-told; !f.GetWaiting() || f.GetReady() || f.GetInterfaceName() != "eth0" {
+		if f := <-got; !f.GetWaiting() || f.GetReady() || f.GetInterfaceName() != "eth0" {
 			t.Errorf("while it waits, the agent says %v", f)
 		}
 	}
 	vpp.synced.Store(true)
-	f := <-told
-	if f.GetWaiting() { // it was sent before
-		f = <-told
+	f := <-got
+	if f.GetWaiting() { // sent before
+		f = <-got
 	}
 	if f.GetWaiting() || !f.GetReady() {
 		t.Errorf("when it knows, the agent says %v", f)
 	}
 }
 
-// claimed is a contiv-stn that eth0 is claimed of.
+// claimed is a contiv-stn with eth0 claimed.
 type claimed struct{ stn.UnimplementedSTNServer }
 
 func (claimed) StolenInterfaceInfo(context.Context, *stn.STNRequest) (*stn.STNReply, error) {

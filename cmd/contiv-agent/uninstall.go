@@ -31,17 +31,15 @@ func uninstallCommand(o *options) *cobra.Command {
 	var yes, dryRun bool
 	c := &cobra.Command{
 		Use:   "uninstall",
-		Short: "Take everything of Contiv out of this node",
-		Long: `Removes devices, addresses, routes, neighbours, chains of iptables and nftables
-tables that an agent of this node made, and nothing else. Pods that still run lose their network.
-The agent must not run. Give the same --bolt as to the agent: it knows the pods. With
---vswitch vpp, a VPP that runs loses its configuration as well; one that does not has none.
-At a terminal it shows what it is about to remove, and asks; elsewhere it does not.
+		Short: "Remove Contiv from this node",
+		Long: `Removes the devices, addresses, routes, neighbours, iptables chains and nftables tables made by this
+node's agent, and nothing else. Running pods lose their network. The agent must not run. Use the agent's
+--bolt, which lists the pods. With --vswitch vpp, a running VPP loses its configuration; a stopped one
+has none. At a terminal, the command shows what it will remove and asks first.
 
-What stays: sysctls (net.ipv4.ip_forward, net.ipv6.conf.all.forwarding, and accept_ra
-of devices), for others may rely on them by now; the file of --bolt, from which
-an agent that is installed again knows the pods that still run, and the history beside it; and the node's
-ID in etcd, which goes with the node's Kubernetes object.`,
+Not removed: sysctls (net.ipv4.ip_forward, net.ipv6.conf.all.forwarding, and accept_ra of devices),
+because other software may rely on them; the file of --bolt, so that a reinstalled agent knows the running
+pods, and the history next to it; and the node's ID in etcd, which is deleted with the node's Kubernetes object.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			log, err := o.start(c)
@@ -53,7 +51,7 @@ ID in etcd, which goes with the node's Kubernetes object.`,
 				return err
 			}
 			defer local.Close()
-			ask := !yes && terminal.Is(c.InOrStdin()) // uninstalling by a pod, as contivctl does it, asks nobody
+			ask := !yes && terminal.Is(c.InOrStdin()) // without a terminal, as in contivctl's pod, it does not ask
 			if dryRun || ask {
 				if err := printRemoval(c.Context(), c.OutOrStdout(), *o, "", local, log); err != nil || dryRun {
 					return err
@@ -70,22 +68,22 @@ ID in etcd, which goes with the node's Kubernetes object.`,
 		},
 	}
 	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	c.Flags().BoolVar(&dryRun, "dry-run", false, "print what would be removed, and which pods would lose their network, and do nothing")
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "print what would be removed and which pods would lose their network, without removing anything")
 	c.MarkFlagsMutuallyExclusive("yes", "dry-run")
 	return c
 }
 
-// vswitchTimeout is how long a vswitch may take to answer before it counts as gone.
+// vswitchTimeout is how long uninstall waits for a vswitch before it counts as stopped.
 const vswitchTimeout = 5 * time.Second
 
-// uninstall makes the node match an empty intent, in the network namespace
-// given ("": that of the process) and in those of the pods in the local store.
+// uninstall removes Contiv's objects from the given network namespace ("": that of the process) and
+// from those of the pods in the local store.
 //
-//  1. A resync that wants nothing but the pods' loopbacks and the values in
-//     elsewhere: it removes what is on the node, and the far ends in pods go with it.
-//     What is wanted leads to other namespaces, where nobody else would look.
-//  2. A resync that wants nothing removes the rest.
-//  3. What no value stands for.
+//  1. A resync that requests only the pods' loopbacks and the values in elsewhere.
+//     It removes the objects on the node and, with them, their far ends in pods.
+//     The requested values point to other namespaces, which would not be visited otherwise.
+//  2. An empty resync removes the rest.
+//  3. Objects that no value represents are removed directly.
 func uninstall(ctx context.Context, o options, netns string, local store.Broker, log *slog.Logger, elsewhere ...proto.Message) error {
 	sb, err := openRemoval(ctx, o, netns, log)
 	if err != nil {
@@ -118,13 +116,13 @@ func uninstall(ctx context.Context, o options, netns string, local store.Broker,
 	}
 	errs = append(errs, cnat.ForgetHost(cmp.Or(netns, "/proc/thread-self/ns/net")))
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("uninstall is incomplete, repeat it after mending this: %w", err)
+		return fmt.Errorf("uninstall is incomplete, repeat it after fixing this: %w", err)
 	}
-	log.Info("Nothing of Contiv is left on this node", "pods", len(pods))
+	log.Info("Contiv is removed from this node", "pods", len(pods))
 	return nil
 }
 
-// logRemoved tells what was removed, and what could not be.
+// logRemoved logs the removed values, and the failures.
 func logRemoved(log *slog.Logger, executed []kvscheduler.RecordedOp) {
 	for _, op := range executed {
 		if op.NewErr != nil {
@@ -135,21 +133,21 @@ func logRemoved(log *slog.Logger, executed []kvscheduler.RecordedOp) {
 	}
 }
 
-// openRemoval opens what is to be emptied: without a vswitch that does not run, which has nothing.
+// openRemoval opens the southbound, without a vswitch that does not run and so has no state.
 func openRemoval(ctx context.Context, o options, netns string, log *slog.Logger) (*southbound, error) {
 	sb, err := openSouthbound(o, netns, nil, nil, prometheus.NewRegistry(), log)
 	if err != nil {
 		return nil, err
 	}
 	if err := sb.awaitFor(ctx, vswitchTimeout); err != nil {
-		log.Info("The vswitch does not run: it has nothing to be removed", "because", err)
+		log.Info("The vswitch does not run and has nothing to remove", "because", err)
 		sb.Close()
 		return openHost(netns, nil, prometheus.NewRegistry(), log)
 	}
 	return sb, nil
 }
 
-// printRemoval prints what uninstall would do, and changes nothing.
+// printRemoval is the dry run of uninstall.
 func printRemoval(ctx context.Context, out io.Writer, o options, netns string, local store.Broker, log *slog.Logger) error {
 	sb, err := openRemoval(ctx, o, netns, log)
 	if err != nil {
@@ -168,7 +166,7 @@ func printRemoval(ctx context.Context, out io.Writer, o options, netns string, l
 		fmt.Fprintf(out, "%s is removed\n", op.Key)
 	}
 	if _, has := sb.vs.(uninstaller); has {
-		fmt.Fprintln(out, "tables, chains and rules of Contiv, if there are any, are removed")
+		fmt.Fprintln(out, "all tables, chains and rules of Contiv are removed")
 	}
 	for _, id := range slices.SortedFunc(maps.Keys(pods), func(a, b podmanager.PodID) int { return strings.Compare(a.String(), b.String()) }) {
 		fmt.Fprintf(out, "Pod %s loses its network\n", id)
@@ -180,7 +178,7 @@ func printRemoval(ctx context.Context, out io.Writer, o options, netns string, l
 func livingPods(ctx context.Context, local store.Broker, log *slog.Logger) (podmanager.LocalPods, error) {
 	pods, unusable, err := podmanager.LoadLocalPods(ctx, local)
 	for key, reason := range unusable {
-		log.Warn("Record of a local pod is unusable: what is in its namespace goes with the pod", "key", key, "error", reason)
+		log.Warn("Local record of a pod is unusable; its namespace is not cleaned up", "key", key, "error", reason)
 	}
 	for id, pod := range pods {
 		if netns, err := podmanager.KernelNamespaces(pod.NetNS); err != nil || netns != pod.NetNSID {
@@ -190,8 +188,8 @@ func livingPods(ctx context.Context, local store.Broker, log *slog.Logger) (podm
 	return pods, err
 }
 
-// givenVETHs returns the VETH interfaces that were configured from outside, in
-// namespaces that exist: of a pair, neither end needs to be in that of the agent.
+// givenVETHs returns externally configured VETH interfaces in existing namespaces. Neither end of
+// such a pair needs to be in the agent's namespace.
 func givenVETHs(ctx context.Context, o options, local store.Broker, log *slog.Logger) (veths []proto.Message, err error) {
 	add := func(value proto.Message) {
 		iface, ok := value.(*linux_interfaces.Interface)

@@ -24,7 +24,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// netns is a network namespace of the test.
+// netns is the name of a network namespace of the test.
 type netns string
 
 func newNetns(t *testing.T, suffix string) netns {
@@ -37,7 +37,7 @@ func newNetns(t *testing.T, suffix string) netns {
 		t.Fatalf("%v: %s", err, out)
 	}
 	t.Cleanup(func() { _ = exec.Command("ip", "netns", "del", string(n)).Run() })
-	n.run(t, "sysctl -qw net.ipv6.conf.all.forwarding=1; ip link set lo up") // sysctls stay after an uninstall
+	n.run(t, "sysctl -qw net.ipv6.conf.all.forwarding=1; ip link set lo up") // uninstall leaves sysctls alone
 	return n
 }
 
@@ -48,14 +48,14 @@ func (n netns) run(t *testing.T, commands string) string {
 	return command.In(t, string(n), commands)
 }
 
-// content is all that the namespace has.
+// content describes all objects in the namespace.
 func (n netns) content(t *testing.T) string {
 	t.Helper()
 	text := n.run(t, "ip link; ip addr; ip route show table all; ip -6 route show table all; ip rule; ip -6 rule; ip neigh; bridge fdb; nft list ruleset")
 	return strings.ReplaceAll(text, "\t", " ")
 }
 
-// configure makes the kernel of the namespace have the values, as an agent does.
+// configure applies the values to the namespace, like an agent does.
 func configure(t *testing.T, n netns, values plugintest.Txn) {
 	t.Helper()
 	vs, err := kernel.New(kernel.Options{NetNS: n.path(), Logger: plugintest.Logger()})
@@ -114,7 +114,7 @@ func TestUninstallLeavesWhatWasThereBefore(t *testing.T) {
 	configure(t, host, agent.Scheduler.Values())
 	host.run(t, `
 		ip rule add priority 127 protocol 121 to 10.96.0.10 ipproto udp sport 1000 dport 53 unreachable
-		ip -6 rule add priority 127 protocol 121 to fd96::10 ipproto udp sport 1000 dport 53 unreachable`) // of a VPP before
+		ip -6 rule add priority 127 protocol 121 to fd96::10 ipproto udp sport 1000 dport 53 unreachable`) // left by an earlier VPP
 	for where, missing := range map[string]bool{
 		"node: device":   !strings.Contains(host.content(t), "contiv:vpp/podGwLoop"),
 		"node: address":  !strings.Contains(host.content(t), "192.168.16.1/24"),
@@ -127,7 +127,7 @@ func TestUninstallLeavesWhatWasThereBefore(t *testing.T) {
 		}
 	}
 
-	for _, n := range []netns{host, pod} { // the kernel adds to what it shows once it has checked addresses
+	for _, n := range []netns{host, pod} { // the kernel's output changes after duplicate address detection
 		n.run(t, `while [ -n "$(ip -6 address show tentative)" ]; do sleep 0.05; done`)
 	}
 	configured, configuredInPod := host.content(t), pod.content(t)
@@ -135,7 +135,7 @@ func TestUninstallLeavesWhatWasThereBefore(t *testing.T) {
 	if err := printRemoval(t.Context(), &out, options{vswitch: kernelVSwitch}, host.path(), agent.Options.Local, plugintest.Logger()); err != nil {
 		t.Error(err)
 	}
-	for _, want := range []string{"config/vpp/v2/interfaces/podGwLoop is removed\n", "tables, chains and rules of Contiv, if there are any, are removed\n", "Pod default/web loses its network\n"} {
+	for _, want := range []string{"config/vpp/v2/interfaces/podGwLoop is removed\n", "all tables, chains and rules of Contiv are removed\n", "Pod default/web loses its network\n"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("not announced: %s%s", want, out.String())
 		}
@@ -157,7 +157,7 @@ func TestUninstallLeavesWhatWasThereBefore(t *testing.T) {
 	}
 }
 
-// What could not be removed is a warning, with the reason.
+// Each object that could not be removed causes a warning with the reason.
 func TestWhatIsNotRemoved(t *testing.T) {
 	var out strings.Builder
 	logRemoved(slog.New(slog.NewTextHandler(&out, nil)), []kvscheduler.RecordedOp{{Key: "config/a"}, {Key: "config/b", NewErr: errors.New("device or resource busy")}})
@@ -168,7 +168,7 @@ func TestWhatIsNotRemoved(t *testing.T) {
 	}
 }
 
-// Neither a look at what would be removed nor the removal touches the records of pods that it does not understand.
+// Neither uninstall nor its dry run changes pod records that it cannot decode.
 func TestUnusableRecordsStay(t *testing.T) {
 	local := memory.New()
 	if err := local.Put(t.Context(), podmanager.StorePrefix+"shop/web", []byte("{")); err != nil {

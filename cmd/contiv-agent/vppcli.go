@@ -10,16 +10,15 @@ import (
 	"github.com/contiv/contiv/rest"
 )
 
-// vppCommandURL is where VPP's own command line is: POST with the body
-// {"vppclicommand": "show version"}; the answer is a JSON string with what VPP prints.
+// vppCommandURL serves VPP's command line: POST {"vppclicommand": "show version"} returns VPP's
+// output as a JSON string.
 const vppCommandURL = "/vpp/command"
 
-// maxVPPCommand is longer than VPP's longest command.
+// maxVPPCommand exceeds VPP's longest command, in bytes.
 const maxVPPCommand = 16 << 10
 
-// handle serves the command line of the vswitch, if it has one. Its commands can do
-// anything with the node's network and write files, so that it takes more than to be
-// on this machine to give one.
+// handle serves the command line of the vswitch, if it has one. Its commands can change the node's
+// network and write files, so a local connection alone gives no access.
 func (s *southbound) handle(mux *http.ServeMux) {
 	s.handleMetrics(mux)
 	mux.HandleFunc("POST "+vppCommandURL, func(w http.ResponseWriter, r *http.Request) {
@@ -37,7 +36,7 @@ func (s *southbound) handle(mux *http.ServeMux) {
 			rest.Error(w, http.StatusBadRequest, err)
 			return
 		}
-		// Not all of it: keys of IPsec are arguments.
+		// The arguments are not logged, because they may contain IPsec keys.
 		s.log.Info("Command for VPP", "command", strings.Join(firstWords(command, 3), " "))
 		out, err := vs.CLI(r.Context(), command)
 		if err != nil {

@@ -13,7 +13,6 @@ import (
 	"github.com/contiv/contiv/vswitch"
 )
 
-// echo is a vswitch with a command line.
 type echo struct{ vswitch.VSwitch }
 
 func (echo) CLI(_ context.Context, command string) (string, error) { return "did " + command, nil }

@@ -70,7 +70,7 @@ func TestFileAndEnvironment(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 	write("uplnk: eth9\n")
-	if _, err := parse("--config", file); err == nil || !strings.Contains(err.Error(), "uplnk is no flag") {
+	if _, err := parse("--config", file); err == nil || !strings.Contains(err.Error(), "unknown flag uplnk") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -81,7 +81,7 @@ func TestMistakes(t *testing.T) {
 		"":                                             "no uplink: give --uplink",
 		"calico/x 1 10.0.0.1 8":                        "no tree of Calico's blocks",
 		"calico/ipam/v2/assignment 1":                  "give TREE, UPLINK, ADDRESS and LENGTH",
-		"calico/ipam/v2/assignment 1 10.0.0.1 x":       `the prefix length "x" is no number`,
+		"calico/ipam/v2/assignment 1 10.0.0.1 x":       `prefix length "x" is not a number`,
 		"calico/ipam/v2/assignment 1 10.0.0 8":         `--address "10.0.0/8" is not like`,
 		"calico/ipam/v2/assignment 1 127.0.0.1 8":      "cannot lead to a host",
 		"--uplink e --address 10.0.0.1/8,10.0.0.2/8":   "one of each",

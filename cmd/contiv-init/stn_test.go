@@ -181,7 +181,7 @@ func TestCardIsStolenBeforeVPPStarts(t *testing.T) {
 
 	p := start(t, dir, append(flags, "--", "--contiv-config", conf)...)
 	vpp := number(t, p.await(`^vpp: up (\d+)`, 1))
-	if claimed, up := p.index(`^init: .*Network card is claimed for VPP.* interface=eth7`), p.index(`^vpp: up`); claimed < 0 || claimed > up {
+	if claimed, up := p.index(`^init: .*Network card claimed for VPP.* interface=eth7`), p.index(`^vpp: up`); claimed < 0 || claimed > up {
 		t.Errorf("the card was claimed in line %d, VPP started in line %d", claimed, up)
 	}
 	syscall.Kill(vpp, syscall.SIGKILL)

@@ -219,7 +219,7 @@ func (l *Lab) endVPP(ctx context.Context, node string, s unix.Signal) error {
 	})
 }
 
-var vppEnd = regexp.MustCompile(`Process ended, starting it again.* process=vpp error=(?:"([^"\n]*)"|(\S+))`)
+var vppEnd = regexp.MustCompile(`Process ended, restarting it.* process=vpp error=(?:"([^"\n]*)"|(\S+))`)
 
 // vppEnded returns what contiv-init says of a VPP that ended by itself; "" if none has.
 func vppEnded(init Process) string {

@@ -58,7 +58,7 @@ type values struct {
 		Resources    map[string]any    `json:"resources" about:"requests and limits of contiv-ksr"`
 	} `json:"ksr" about:"contiv-ksr, which reflects Kubernetes into etcd"`
 	VSwitch struct {
-		EnableInterfaceStats bool           `json:"enableInterfaceStats" about:"tell Prometheus what each interface has counted"`
+		EnableInterfaceStats bool           `json:"enableInterfaceStats" about:"export the counters of each interface to Prometheus"`
 		Resources            map[string]any `json:"resources" about:"requests and limits of the agent"`
 	} `json:"vswitch" about:"the agent on nodes with the kernel as vswitch"`
 	CNI struct {
