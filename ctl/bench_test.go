@@ -41,8 +41,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// bigNode serves an agent with so many pods, an interface and a route each, and routes to others, so many values in all, made
-// in a transaction for each pod and for 95 routes. It returns the flag that names it.
+// bigNode serves an agent with the given number of pods, each with an interface and a route, and
+// further routes up to the given number of values. A transaction makes one pod, or 95 routes. It
+// returns the flag that selects the agent.
 func bigNode(b testing.TB, pods, values int) string {
 	b.Helper()
 	log := slog.New(slog.DiscardHandler)
@@ -105,7 +106,8 @@ func bigNode(b testing.TB, pods, values int) string {
 	return "n1=unix://" + listen(b, "n1", mux)
 }
 
-// bigClient makes an agent want 10 000 routes of a client. It returns the flag that names the agent's gRPC API.
+// bigClient makes an agent request 10,000 routes of a client. It returns the flag for the agent's
+// gRPC API.
 func bigClient(b *testing.B) string {
 	b.Helper()
 	agent, err := clienttest.Start(clienttest.Options{})
@@ -128,7 +130,8 @@ func bigClient(b *testing.B) string {
 	return agent.Address
 }
 
-// serveReports serves what the plugins of a node with these pods, as many services, and as many policies, tell.
+// serveReports serves the plugins' reports of a node with these pods, as many services, and as many
+// policies.
 func serveReports(b testing.TB, mux *http.ServeMux, pods []ipnet.PodReport) {
 	b.Helper()
 	serve := func(path string, report any) {
@@ -197,8 +200,8 @@ func listen(b testing.TB, name string, handler http.Handler) (socket string) {
 	return socket
 }
 
-// median runs a command in this process, or by a program if there is one, as often as the benchmark wants, and reports the
-// time that is not exceeded by half of the runs. Exit code 1 is an answer.
+// median runs a command, in this process or by a program, for each iteration and reports the median
+// time. Exit code 1 is allowed.
 func median(b *testing.B, program string, args ...string) {
 	b.Helper()
 	b.Setenv(target.ConfigVariable, "")
@@ -225,15 +228,15 @@ func median(b *testing.B, program string, args ...string) {
 	slices.Sort(took)
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "p50-ms")
-	b.ReportMetric(float64((benchmark.ProcessorTime(b)-before).Microseconds())/1000/float64(len(took)), "processor-ms") // of the agent and, in one process, the command: whatever else the machine does
+	b.ReportMetric(float64((benchmark.ProcessorTime(b)-before).Microseconds())/1000/float64(len(took)), "processor-ms") // of the agent and, if in-process, the command
 	b.ReportMetric(float64(size)/1000, "kB-shown")
 }
 
-// BenchmarkCommands measures what an operator waits for at a node with 10 000 values, in one process: the
-// agent's answer and what contivctl makes of it.
+// BenchmarkCommands measures commands at a node with 10,000 values, in one process: the agent's
+// answer and contivctl's processing.
 func BenchmarkCommands(b *testing.B) { benchmarkCommands(b, "") }
 
-// BenchmarkPrograms measures the same from the execution of contivctl to its end.
+// BenchmarkPrograms measures the same from the start to the end of contivctl.
 func BenchmarkPrograms(b *testing.B) {
 	program := filepath.Join(b.TempDir(), "contivctl")
 	build := exec.CommandContext(b.Context(), "go", "build", "-ldflags", "-s -w", "-o", program, "../cmd/contivctl")
@@ -245,7 +248,7 @@ func BenchmarkPrograms(b *testing.B) {
 	benchmarkCommands(b, program)
 }
 
-// commandLines are what is measured. KEY is that of a pod's interface, and FILE has values.
+// commandLines are the measured commands. KEY is a pod interface's key, and FILE has values.
 var commandLines = []string{
 	"status", "nodes", "pods", "ipam", "nodeconfig", "interfaces", "drops", "services", "policies", "denials",
 	"values", "values -o json", "values --state FAILED", "values web-7", "values 10.20.3.0/24",
@@ -256,7 +259,7 @@ var commandLines = []string{
 	"why web-7 web-8 80", "plan -f FILE", "resync", "models", "check-config FILE", "report --file REPORT",
 }
 
-// withAgent adds an agent to a command line, unless its command asks none.
+// withAgent adds an agent to a command line that asks one.
 func withAgent(agent, line string) []string {
 	args := strings.Fields(line)
 	if args[0] == "models" || args[0] == "check-config" {
@@ -281,7 +284,8 @@ func benchmarkCommands(b *testing.B, program string) {
 	b.Run("config_diff", func(b *testing.B) { median(b, program, "config", "diff", "--grpc", bigClient(b), "-f", values) })
 }
 
-// BenchmarkStatusOf100Nodes measures status of a cluster whose agents take 200 ms each to look at their nodes.
+// BenchmarkStatusOf100Nodes measures status in a cluster whose agents take 200 ms each for their
+// checks.
 func BenchmarkStatusOf100Nodes(b *testing.B) {
 	const nodes, look = 100, 200 * time.Millisecond
 	var args []string

@@ -14,7 +14,8 @@ import (
 	"github.com/contiv/contiv/listener/listenertest"
 )
 
-// All commands that ask an agent at https://HOST:PORT show the client's certificate, and look who the agent is.
+// All commands that ask an agent at https://HOST:PORT send the client's certificate and verify the
+// agent's.
 func TestAllCommandsUseCertificates(t *testing.T) {
 	authority := listenertest.NewAuthority(t)
 	cert, key := authority.Issue("server")
@@ -49,7 +50,7 @@ func TestAllCommandsUseCertificates(t *testing.T) {
 		tried[strings.Fields(command)[0]] = true
 		before := asked.Load()
 		args := append(append(trusting[:4:4], "--tls-cert-file", clientCert, "--tls-key-file", clientKey), strings.Fields(command)...)
-		_ = execute(t, t.Context(), io.Discard, args...) // what the agent answers does not matter
+		_ = execute(t, t.Context(), io.Discard, args...) // the agent's answer does not matter
 		if asked.Load() == before {
 			t.Errorf("%s does not show the certificate", command)
 		}

@@ -18,7 +18,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// cli has what all commands share.
+// cli holds the state shared by all commands.
 type cli struct {
 	name        string
 	out, errOut io.Writer
@@ -28,20 +28,20 @@ type cli struct {
 	format      format
 	full, wide  bool
 	colour      bool // where a terminal shows it
-	// progress shows a line in the place of the one before; nil: the output is no terminal.
+	// progress replaces the progress line; nil if the output is no terminal.
 	progress func(line string)
-	// from is the file of a report, whose answers stand in for those of agents.
+	// from is the file of a report that is read instead of asking agents.
 	from string
-	// now is the time that commands relate to: that of the report, if one is read.
+	// now returns the reference time of commands: the report's, if one is read.
 	now func() time.Time
-	// watching: -w shows the output again when it changes, which the passing of time does not count as.
+	// watching: -w prints the output when it changes, ignoring the age of records.
 	watching bool
-	// poll is the interval at which -f asks.
+	// poll is the polling interval of -f.
 	poll time.Duration
 }
 
-// Command returns the command line, under the name by which it was called. The caller prints the
-// errors that Execute returns, except for ErrReported.
+// Command returns the command line under the given program name. The caller prints errors of
+// Execute except ErrReported.
 func Command(name string, out, errOut io.Writer) *cobra.Command {
 	width, fit := text.Width(out)
 	colour, progress := text.Colours(out), text.Progress(errOut)
@@ -49,7 +49,7 @@ func Command(name string, out, errOut io.Writer) *cobra.Command {
 	c := &cli{name: name, width: width, fit: fit, colour: colour, progress: progress, out: out, errOut: errOut, format: asTable, poll: 500 * time.Millisecond, now: time.Now}
 	root := &cobra.Command{
 		Use:   name,
-		Short: "Show what Contiv does on the nodes of a cluster",
+		Short: "Show and change the state of Contiv on a cluster",
 		Long: "Asks the agents of a cluster, all at once, and shows their answers.\n\n" +
 			"Which agents: --agent NAME=URL, or the file given by --config or " + target.ConfigVariable + ":\n\n" +
 			"  agents:\n" +
@@ -58,10 +58,10 @@ func Command(name string, out, errOut io.Writer) *cobra.Command {
 			"  etcdConfig: /etc/contiv/etcd.conf   # how to reach etcd, which is asked for further nodes\n\n" +
 			"By default, the agent on " + target.DefaultAgent + ".\n" +
 			"The exit code is 1 if an agent could not be asked; the others are shown nevertheless. It is 3 if the\n" +
-			"command line has a mistake, such as a name that nobody has.",
+			"command line has a mistake, such as an unknown name.",
 		Version:      version.Version,
 		SilenceUsage: true,
-		// Flags before a command are the root's: "diff" has a --from of its own.
+		// Flags before a command are the root's: "diff" has a separate --from.
 		TraverseChildren: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -72,7 +72,7 @@ func Command(name string, out, errOut io.Writer) *cobra.Command {
 		SilenceErrors: true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			if slices.Contains([]string{cobra.ShellCompRequestCmd, cobra.ShellCompNoDescRequestCmd}, cmd.Name()) {
-				return nil // completes a command line that is not whole yet
+				return nil // completes an unfinished command line
 			}
 			for _, check := range []func(*cobra.Command) error{flags.Check, checkConfiguring} {
 				if err := check(cmd); err != nil {
@@ -128,7 +128,7 @@ func Command(name string, out, errOut io.Writer) *cobra.Command {
 	return root
 }
 
-// unknownCommand names the command that may have been meant: a similar one, or the one whose short name kubectl knows.
+// unknownCommand suggests a similar command, or the one with a short name known from kubectl.
 func unknownCommand(root *cobra.Command, word string) error {
 	var names []string
 	for _, sub := range root.Commands() {
@@ -145,8 +145,8 @@ func unknownCommand(root *cobra.Command, word string) error {
 	return fmt.Errorf("%w: did you mean %q?", wrong, meant)
 }
 
-// OutputVersion is the version of the output in JSON and YAML. It stays when fields are added, and
-// changes when a field is renamed, removed or given another meaning.
+// OutputVersion is the version of the JSON and YAML output. It changes when a field is renamed,
+// removed or gets another meaning, but not when fields are added.
 const OutputVersion = "v1"
 
 // Version is the output of "version" in JSON and YAML.
@@ -158,7 +158,7 @@ type Version struct {
 func (c *cli) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
-		Short: "The version of this program; those of agents are in the status",
+		Short: "Print the version of this program (agents: see status)",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if c.format != asTable {
@@ -170,24 +170,24 @@ func (c *cli) versionCommand() *cobra.Command {
 	}
 }
 
-// limited returns a context that bounds the time of a command, and shows the user which answers the command
-// is waiting for.
+// limited returns a context with the command's timeout, which shows the user whose answers are
+// pending.
 func (c *cli) limited(cmd *cobra.Command) (context.Context, context.CancelFunc) {
 	return c.within(cmd, c.targets.Timeout)
 }
 
-// within is limited for commands with a time-out of their own.
+// within is limited with a given timeout.
 func (c *cli) within(cmd *cobra.Command, timeout time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(c.followed(cmd), timeout)
 }
 
-// each returns a context that bounds the time of each request to an agent, so that one that does not answer takes none from
-// the others.
+// each returns a context that limits each request to an agent, so that a silent agent takes no time
+// from the others.
 func (c *cli) each(cmd *cobra.Command) context.Context {
 	return target.EachWithin(c.followed(cmd), c.targets.Timeout)
 }
 
-// followed returns a context that shows the user which answers the command is waiting for.
+// followed returns a context that shows the user whose answers are pending.
 func (c *cli) followed(cmd *cobra.Command) context.Context {
 	ctx := cmd.Context()
 	if c.progress != nil {
@@ -207,7 +207,7 @@ func waitingText(nodes []string) string {
 	return "waiting for " + strings.Join(nodes, ", ")
 }
 
-// perNode returns a command that asks one agent, or all of them, for a report.
+// perNode returns a command that asks one or all agents for a report.
 func perNode[T any](c *cli, cmd *cobra.Command, path string, table func(p printer, good []answer[T])) *cobra.Command {
 	cmd.Args = cobra.MaximumNArgs(1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

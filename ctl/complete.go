@@ -80,7 +80,7 @@ func (c *cli) complete(root *cobra.Command) {
 	})
 }
 
-// each calls visit with a command and all below it.
+// each calls visit for a command and its subcommands.
 func each(cmd *cobra.Command, visit func(*cobra.Command)) {
 	visit(cmd)
 	for _, sub := range cmd.Commands() {
@@ -88,7 +88,7 @@ func each(cmd *cobra.Command, visit func(*cobra.Command)) {
 	}
 }
 
-// suggest asks the agents that the flags typed so far select. Agents that do not answer contribute nothing.
+// suggest asks the agents selected by the flags so far. Silent agents contribute nothing.
 func (c *cli) suggest(cmd *cobra.Command, words suggesting) ([]string, cobra.ShellCompDirective) {
 	const directive = cobra.ShellCompDirectiveNoFileComp
 	ctx, cancel := context.WithTimeout(context.Background(), completionTimeout)
@@ -107,8 +107,8 @@ func (c *cli) suggest(cmd *cobra.Command, words suggesting) ([]string, cobra.She
 	return words(ctx, agents), directive
 }
 
-// withShort adds names without their namespace, which commands take if there is one such name only, to those that a word with no
-// namespace may be completed to.
+// withShort adds the completions without namespace, which commands accept if they are unique, for a
+// word without namespace.
 func withShort(names []string, word string) []string {
 	if word == "" || strings.Contains(word, "/") {
 		return names

@@ -17,14 +17,14 @@ import (
 	"google.golang.org/grpc"
 )
 
-// defaultClient is the client name under which the config commands store values.
+// defaultClient is the default client name of the config commands.
 const defaultClient = "contivctl"
 
-// configuring has what the config commands share.
+// configuring holds the state shared by the config commands.
 type configuring struct {
 	*cli
 	via, client, address string
-	// undecodable is what was said about values in etcd that cannot be decoded.
+	// undecodable is the last warning about undecodable values in etcd.
 	undecodable string
 }
 
@@ -32,15 +32,15 @@ func (c *cli) configCommand() *cobra.Command {
 	g := &configuring{cli: c}
 	cmd := &cobra.Command{
 		Use:   "config",
-		Short: "Configure the vswitch of a node: get, apply, delete, diff, watch, wait, edit values",
-		Long: "Configures a node from outside, beside Contiv's own plugins. Values are in files of YAML or\n" +
+		Short: "Configure the vswitch of a node with values",
+		Long: "Configures a node in addition to Contiv's own plugins. Values are in files of YAML or\n" +
 			"JSON, one document per value, with its key or its model:\n\n" +
 			"  key: config/vpp/v2/interfaces/loop1\n" +
 			"  value: {name: loop1, type: SOFTWARE_LOOPBACK, enabled: true, ip_addresses: [10.9.9.9/32]}\n" +
 			"  ---\n" +
 			"  model: vpp.route\n" +
 			"  value: {dst_network: 10.8.0.0/16, outgoing_interface: loop1, next_hop_addr: 10.9.9.1}\n\n" +
-			"The agent is asked over gRPC: at " + target.GRPCSocket + " beside the socket of --agent or the configuration, or\n" +
+			"The agent is asked over gRPC: at " + target.GRPCSocket + " next to the socket of --agent or the configuration, or\n" +
 			"at port " + target.GRPCPort + " of its host; or at --grpc. With --via etcd, values are written to etcd. Values belong\n" +
 			"to the client (--client) that wants them, and it alone can take them back.",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -56,14 +56,14 @@ func (c *cli) configCommand() *cobra.Command {
 	}
 	f := cmd.PersistentFlags()
 	f.StringVar(&g.via, "via", "grpc", "grpc or etcd")
-	f.StringVar(&g.client, "client", defaultClient, "whose values, over gRPC: clients with different names have values of their own")
+	f.StringVar(&g.client, "client", defaultClient, "client name over gRPC; each client has separate values")
 	f.StringVar(&g.address, "grpc", "", "where the agent serves gRPC: unix:///PATH or HOST:PORT")
 	cmd.AddCommand(g.getCommand(), g.applyCommand(), g.deleteCommand(), g.diffOfFilesCommand(),
 		g.watchCommand(), g.waitCommand(), g.editCommand(), g.schemaCommand())
 	return cmd
 }
 
-// checkConfiguring refuses flags of the config commands that have no effect beside others.
+// checkConfiguring refuses flags of the config commands that have no effect together.
 func checkConfiguring(cmd *cobra.Command) error {
 	if !cmd.HasParent() || cmd.Parent().Name() != "config" {
 		return nil
@@ -80,11 +80,11 @@ func checkConfiguring(cmd *cobra.Command) error {
 	case cmd.Name() == "schema" && anyOf("via", "client", "grpc") != "":
 		return Misused(fmt.Errorf("%s asks no agent: drop --%s", cmd.CommandPath(), anyOf("via", "client", "grpc")))
 	case overEtcd && given("client"):
-		return Misused(errors.New("--client is for gRPC, in etcd there are no clients: drop it, or --via etcd"))
+		return Misused(errors.New("--client is for gRPC; etcd has no clients: drop it, or --via etcd"))
 	case given("client") && own != nil && own.Value.String() != "true":
-		return Misused(errors.New("--client says whose values are shown with --own: add it, or drop --client"))
+		return Misused(errors.New("--client needs --own: add it, or drop --client"))
 	case !overEtcd && given("async"):
-		return Misused(errors.New("--async is for --via etcd: over gRPC, what is not done yet could get lost; drop it"))
+		return Misused(errors.New("--async needs --via etcd, because unfinished changes over gRPC could get lost: drop it"))
 	case given("grpc") && given("all"):
 		return Misused(errors.New("--all is asked over REST: name the agent with --agent instead of --grpc"))
 	case given("grpc") && !overEtcd && !given("dry-run"):
@@ -95,7 +95,7 @@ func checkConfiguring(cmd *cobra.Command) error {
 	return nil
 }
 
-// node returns the selected agent; it is an error if there are several.
+// node returns the selected agent, or an error if several are selected.
 func (g *configuring) node(ctx context.Context) (*Agent, error) {
 	agents, err := g.targets.Selected(ctx, nil)
 	if err != nil {
@@ -107,8 +107,8 @@ func (g *configuring) node(ctx context.Context) (*Agent, error) {
 	return agents[0], nil
 }
 
-// own returns a client of the node, and the values that it wants now: those with the keys, or without any all. The caller
-// closes the client.
+// own returns a client of the node and the values that it requests now: those with the keys, or
+// all. The caller closes the client.
 func (g *configuring) own(ctx context.Context, keys ...string) (*client.Client, []client.Value, error) {
 	c, err := g.dial(ctx)
 	if err != nil {
@@ -198,7 +198,7 @@ func (g *configuring) dialEtcd(ctx context.Context) (*client.Client, error) {
 	return client.NewEtcd(node, reach)
 }
 
-// selectors separates words: names of models become key prefixes, all others are parts of keys.
+// selectors sorts words: names of models become key prefixes, others are parts of keys.
 func selectors(words []string) (prefixes, parts []string) {
 	for _, word := range words {
 		if m, err := modelNamed(word); err == nil {
@@ -210,8 +210,8 @@ func selectors(words []string) (prefixes, parts []string) {
 	return prefixes, parts
 }
 
-// meantBy returns the values that words select by key, part of a key, or model. Without words, all are
-// selected.
+// meantBy returns the values selected by words: keys, parts of keys, or models. No words select
+// all.
 func meantBy(words []string, values []client.Value) ([]client.Value, error) {
 	if len(words) == 0 {
 		return values, nil
@@ -233,14 +233,14 @@ func meantBy(words []string, values []client.Value) ([]client.Value, error) {
 	}), nil
 }
 
-// hintedModel returns the error for a word that selects no value. The word may be a mistyped model.
+// hintedModel returns the error for a word that selects no value and may be a mistyped model.
 func hintedModel(word string, keys []string) error {
 	var known []string
 	for _, m := range models.All() {
 		known = append(known, m.Name())
 	}
 	if nearest, ok := config.Nearest(word, known); ok && !strings.Contains(word, "/") {
-		return Misused(fmt.Errorf("no key of a value contains %q, and there is no such model: did you mean %q?", word, nearest))
+		return Misused(fmt.Errorf("no key of a value contains %q, and no model has this name: did you mean %q?", word, nearest))
 	}
 	if nearest, ok := config.Nearest(word, keys); ok {
 		return Misused(fmt.Errorf("no key of a value contains %q: did you mean %q?", word, nearest))

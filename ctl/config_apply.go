@@ -17,7 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// applying has the options of commands that change values.
+// applying holds the options of commands that change values.
 type applying struct {
 	files                              files
 	revert, prune, wait, async, dryRun bool
@@ -27,9 +27,9 @@ func (g *configuring) applyCommand() *cobra.Command {
 	var o applying
 	cmd := &cobra.Command{
 		Use:   "apply -f FILE|DIR|-",
-		Short: "Have the values in files made so, all in one transaction",
+		Short: "Apply the values in files in one transaction",
 		Long: "Creates and replaces values. All that the files hold is one transaction; with --revert, all of it\n" +
-			"is done, or nothing. What fails otherwise is tried again by the agent. A value that waits for\n" +
+			"is done, or nothing. The agent retries other failures. A value that waits for\n" +
 			"another one is PENDING, which is no failure; --wait waits for it, as long as --timeout says.\n" +
 			"The exit code is 1 if something failed, or is UNIMPLEMENTED in the node's vswitch.",
 		Args: cobra.NoArgs,
@@ -49,7 +49,7 @@ func (g *configuring) applyCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringArrayVarP((*[]string)(&o.files), "file", "f", nil, "file with values, or directory with such files, - for the standard input; repeatable")
 	f.BoolVar(&o.revert, "revert", false, "do all or nothing (not over etcd)")
-	f.BoolVar(&o.prune, "prune", false, "remove what the client wants and the files do not hold; over etcd, what is in etcd for the node")
+	f.BoolVar(&o.prune, "prune", false, "remove the client's values that are not in the files; over etcd, all others of the node in etcd")
 	f.BoolVar(&o.wait, "wait", false, "wait until all values are configured, or failed for good")
 	f.BoolVar(&o.async, "async", false, "over etcd: do not wait for the agent")
 	f.BoolVar(&o.dryRun, "dry-run", false, "only show which operations the node would execute")
@@ -84,7 +84,7 @@ func (g *configuring) apply(ctx context.Context, want *parsed, o applying) error
 	return g.commit(ctx, c, txn, o, done(before, want, removed))
 }
 
-// plan shows which operations the scheduler would execute.
+// plan shows the operations that the scheduler would execute.
 func (g *configuring) plan(ctx context.Context, want *parsed, removed []string) error {
 	agent, err := g.node(ctx)
 	if err != nil {
@@ -93,15 +93,15 @@ func (g *configuring) plan(ctx context.Context, want *parsed, removed []string) 
 	return g.showPlan(ctx, agent, planFor(want, removed))
 }
 
-// refusedError reports values that no node can ever configure.
+// refusedError reports values that no node can configure.
 type refusedError struct{ mistakes error }
 
 func (e *refusedError) Error() string { return "nothing is stored: " + e.mistakes.Error() }
 
-// refuseInvalid asks the node whether it accepts the values, so that none is stored that can never be
-// configured. If the node cannot be asked, the states of the values show it afterwards.
+// refuseInvalid asks the node to validate the values, so that no invalid one is stored. If the node
+// cannot be asked, the values' states show the errors later.
 func (g *configuring) refuseInvalid(ctx context.Context, want *parsed) error {
-	if g.address != "" || len(want.values) == 0 { // another agent may be meant by --grpc
+	if g.address != "" || len(want.values) == 0 { // --grpc may name another agent
 		return nil
 	}
 	agents, err := g.targets.Selected(ctx, nil)
@@ -115,7 +115,7 @@ func (g *configuring) refuseInvalid(ctx context.Context, want *parsed) error {
 	var mistakes []error
 	for _, op := range reply.Planned {
 		if place, ours := want.origin[op.Key]; ours && op.NewState == pb.ValueState_INVALID && op.NewErr != nil {
-			mistakes = append(mistakes, fmt.Errorf("%s %s: %w", place, op.Key, op.NewErr))
+			mistakes = append(mistakes, fmt.Errorf("%s, %s: %w", place, op.Key, op.NewErr))
 		}
 	}
 	if len(mistakes) > 0 {
@@ -127,14 +127,14 @@ func (g *configuring) refuseInvalid(ctx context.Context, want *parsed) error {
 // Applied is an element of the output of commands that change values, in JSON and YAML.
 type Applied struct {
 	Key string `json:"key"`
-	// Change to the wanted values: "created", "changed", "unchanged" or "removed".
+	// Change to the requested values: "created", "changed", "unchanged" or "removed".
 	Change string `json:"change"`
-	// State of the value afterwards, and the reason for it; empty if the agent was not asked.
+	// State of the value afterwards, and its reason; empty if the agent was not asked.
 	State       string `json:"state,omitempty"`
 	Explanation string `json:"explanation,omitempty"`
 }
 
-// done reports the change of each value, in the order of the files.
+// done reports the change of each value, in file order.
 func done(before []client.Value, want *parsed, removed []string) (list []Applied) {
 	old := make(map[string]proto.Message)
 	for _, v := range before {
@@ -181,7 +181,7 @@ func (g *configuring) commit(ctx context.Context, c *client.Client, txn *client.
 		end()
 	}
 	if !o.async {
-		// The states of the values are shown even after a timeout.
+		// The states are shown even after a timeout.
 		told, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.targets.Timeout)
 		defer cancel()
 		failure = errors.Join(failure, addStates(told, c, list, o.wait && failure == nil))
@@ -192,8 +192,8 @@ func (g *configuring) commit(ctx context.Context, c *client.Client, txn *client.
 	return failure
 }
 
-// addStates adds the states to the list. It returns an error if values have failed for good: if all are settled,
-// those that failed; else those that the vswitch cannot have.
+// addStates adds the states to the list. It returns an error for permanent failures: if all values
+// are settled, the failed ones; otherwise the unsupported ones.
 func addStates(ctx context.Context, c *client.Client, list []Applied, settled bool) error {
 	var keys []string
 	for _, a := range list {
@@ -241,12 +241,12 @@ func (g *configuring) deleteCommand() *cobra.Command {
 	var prefix, yes bool
 	cmd := &cobra.Command{
 		Use:   "delete KEY... | --prefix PREFIX... | -f FILE|DIR|-",
-		Short: "Take values back, all in one transaction",
-		Long: "Removes what the client wants: the values with the keys, or those in files. With --prefix, the values whose keys\n" +
-			"begin like that, after showing them and asking. What others want of the same keys remains.",
+		Short: "Delete values in one transaction",
+		Long: "Removes values of the client: by key, or in files. With --prefix, removes the values whose keys\n" +
+			"begin with it, after showing them and asking. Other clients' values of the same keys remain.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if (len(args) == 0) == (len(o.files) == 0) {
-				return Misused(errors.New("either KEY or -f FILE says what to delete"))
+				return Misused(errors.New("give KEY or -f FILE to select the values to delete"))
 			}
 			ctx, cancel := g.limited(cmd)
 			defer cancel()
@@ -272,17 +272,17 @@ func (g *configuring) deleteCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringArrayVarP((*[]string)(&o.files), "file", "f", nil, "file with the values, or directory with such files, - for the standard input; repeatable")
-	f.BoolVar(&prefix, "prefix", false, "delete all values whose keys begin so")
+	f.BoolVar(&prefix, "prefix", false, "delete all values whose keys begin with KEY")
 	f.BoolVar(&yes, "yes", false, "do not ask, with --prefix")
 	f.BoolVar(&o.revert, "revert", false, "do all or nothing (not over etcd)")
 	f.BoolVar(&o.async, "async", false, "over etcd: do not wait for the agent")
 	return cmd
 }
 
-// withPrefixes returns the keys that begin with one of the prefixes, if the user agrees.
+// withPrefixes returns the keys with one of the prefixes, after the user's consent.
 func (g *configuring) withPrefixes(cmd *cobra.Command, prefixes []string, before []client.Value, yes bool) ([]string, error) {
 	if len(prefixes) == 0 {
-		return nil, Misused(errors.New("--prefix is for keys: give the beginning of those to delete"))
+		return nil, Misused(errors.New("--prefix needs the beginning of the keys to delete"))
 	}
 	var keys []string
 	for _, prefix := range prefixes {
@@ -294,7 +294,7 @@ func (g *configuring) withPrefixes(cmd *cobra.Command, prefixes []string, before
 			}
 		}
 		if len(keys) == found {
-			return nil, Misused(fmt.Errorf("no value's key begins with %q: `%s config get --own` shows what the client has", prefix, g.name))
+			return nil, Misused(fmt.Errorf("no value's key begins with %q: `%s config get --own` shows the client's values", prefix, g.name))
 		}
 	}
 	slices.Sort(keys)
@@ -311,7 +311,7 @@ func (g *configuring) withPrefixes(cmd *cobra.Command, prefixes []string, before
 	return keys, nil
 }
 
-// toDelete returns the keys that the arguments select and the client wants.
+// toDelete returns the client's keys selected by the arguments.
 func (g *configuring) toDelete(cmd *cobra.Command, words []string, f files, before []client.Value) ([]string, error) {
 	known := keysOfValues(before)
 	if len(words) > 0 {
@@ -356,11 +356,11 @@ func (g *configuring) ownKey(word string, known []string) (string, error) {
 	if g.via == "etcd" {
 		whose = "etcd has"
 	}
-	return "", Misused(fmt.Errorf("%s no value whose key contains %q: `%s explain KEY` shows who wants a value, `%s config get --own` what the client has",
+	return "", Misused(fmt.Errorf("%s no value whose key contains %q: `%s explain KEY` shows the sources of a value, `%s config get --own` the client's values",
 		whose, word, g.name, g.name))
 }
 
-// tolerate prints errors about values in etcd that cannot be decoded, and returns all others.
+// tolerate prints errors about undecodable values in etcd, and returns all others.
 func (g *configuring) tolerate(err error) error {
 	if bad, ok := errors.AsType[*client.UndecodableError](err); ok {
 		g.warn(bad)

@@ -29,8 +29,8 @@ func (g *configuring) diffOfFilesCommand() *cobra.Command {
 	var prune, unified bool
 	cmd := &cobra.Command{
 		Use:   "diff -f FILE|DIR|-",
-		Short: "What apply would change of what the client wants",
-		Long: "Compares the values in files with those that the client wants of the node, field by field, or with\n" +
+		Short: "Show what apply would change in the client's values",
+		Long: "Compares the values in files with the client's values on the node, field by field, or with\n" +
 			"--unified as lines of the files. The exit code is 1 if they differ, 2 if they cannot be compared. What\n" +
 			"the node would do about it: `contivctl config apply --dry-run`.",
 		Args: cobra.NoArgs,
@@ -47,7 +47,7 @@ func (g *configuring) diffOfFilesCommand() *cobra.Command {
 			ctx, cancel := g.limited(cmd)
 			defer cancel()
 			var compared []string
-			if keys := want.keys(); !prune && len(keys) <= few {
+			if keys := want.keys(); !prune && len(keys) <= maxNamedKeys {
 				compared = keys
 			}
 			c, before, err := g.own(ctx, compared...)
@@ -60,12 +60,12 @@ func (g *configuring) diffOfFilesCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringArrayVarP((*[]string)(&from), "file", "f", nil, "file with values, or directory with such files, - for the standard input; repeatable")
-	f.BoolVar(&prune, "prune", false, "what the files do not hold is to be removed")
+	f.BoolVar(&prune, "prune", false, "treat values that are not in the files as removed")
 	f.BoolVarP(&unified, "unified", "u", false, "show lines instead of fields")
 	return cmd
 }
 
-// differences returns what changes, sorted by key.
+// differences returns the changes, sorted by key.
 func differences(before []client.Value, want *parsed, prune bool) (list []ConfigChange) {
 	old := make(map[string]proto.Message)
 	for _, v := range before {

@@ -21,10 +21,10 @@ func (g *configuring) editCommand() *cobra.Command {
 	var o applying
 	cmd := &cobra.Command{
 		Use:   "edit [KEY|MODEL]...",
-		Short: "Change what the client wants with an editor",
+		Short: "Edit the client's values",
 		Long: "Opens the values that the client wants, or some of them, in the editor that VISUAL or EDITOR names\n" +
 			"(else vi), and makes the change when it ends: documents that were removed are values to be\n" +
-			"removed. What cannot be applied is opened again with the reason; to give up, save it unchanged.",
+			"removed. If the text cannot be applied, the editor opens again with the reason; save it unchanged to give up.",
 		RunE: func(cmd *cobra.Command, args []string) error { return g.edit(cmd, args, o) },
 	}
 	f := cmd.Flags()
@@ -76,7 +76,7 @@ func (g *configuring) edit(cmd *cobra.Command, words []string, o applying) error
 	}
 }
 
-// applyEdited starts a new time limit: editing takes longer than --timeout.
+// applyEdited starts a new timeout, because editing takes longer than --timeout.
 func (g *configuring) applyEdited(cmd *cobra.Command, c *client.Client, before []client.Value, want *parsed, o applying) error {
 	ctx, cancel := context.WithTimeout(cmd.Context(), g.targets.Timeout)
 	defer cancel()
@@ -119,13 +119,13 @@ type editing struct {
 	cmd            *cobra.Command
 	path           string
 	original, text []byte
-	// invalid is the reason why the text could not be applied, nil at first. unreadable reports whether
-	// the text has no values that could be read.
+	// invalid is why the text could not be applied, initially nil. unreadable reports whether no
+	// values could be read.
 	invalid    error
 	unreadable bool
 }
 
-// run opens the editor, and reads the result.
+// run opens the editor and reads the result.
 func (e *editing) run() (*parsed, error) {
 	if err := os.WriteFile(e.path, append(e.header(), e.text...), 0o600); err != nil {
 		return nil, err
@@ -146,13 +146,13 @@ func (e *editing) run() (*parsed, error) {
 	}
 	e.text = text
 	want := &parsed{origin: make(map[string]string)}
-	// Line numbers in errors refer to the text that is opened again, header included.
+	// Line numbers in errors refer to the reopened text, header included.
 	err = want.add(e.path, nil)
 	e.unreadable = err != nil
 	return want, err
 }
 
-// The shell runs the editor, since VISUAL and EDITOR may contain arguments.
+// The shell runs the editor, because VISUAL and EDITOR may contain arguments.
 func (e *editing) editor() error {
 	name := cmp.Or(os.Getenv("VISUAL"), os.Getenv("EDITOR"), "vi")
 	run := exec.CommandContext(e.cmd.Context(), "sh", "-c", name+` "$1"`, "sh", e.path)

@@ -24,12 +24,11 @@ import (
 func (c *cli) checkConfigCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "check-config FILE...",
-		Short: "Look for mistakes in files of configuration, without asking an agent",
-		Long: "Looks for mistakes in files before they are used: contiv.conf, controller.conf, service.conf, etcd.conf and vpp.conf, by these\n" +
-			"names, and files with values as \"config apply\" reads them, under any other, also directories of both. Of values, it checks keys,\n" +
-			"models, and the names and types of fields. Whether they are valid, \"contiv-agent check-config --config-dir DIR\" says\n" +
-			"without a node, and on a node, whether contiv.conf fits its interfaces; what a node would do with them,\n" +
-			"\"config apply --dry-run\". The exit code is 1 if there are mistakes.",
+		Short: "Check configuration files without asking an agent",
+		Long: "Checks files before they are used: contiv.conf, controller.conf, service.conf, etcd.conf and vpp.conf by these names, files with\n" +
+			"values for \"config apply\" by any other name, and directories of both. Of values, it checks keys, models, and the names and types\n" +
+			"of fields. \"contiv-agent check-config --config-dir DIR\" also validates values and, on a node, compares contiv.conf with its\n" +
+			"interfaces. \"config apply --dry-run\" shows the effect of values on a node. The exit code is 1 if it finds mistakes.",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var failed error
@@ -52,7 +51,7 @@ func (c *cli) checkConfigCommand() *cobra.Command {
 	}
 }
 
-// configFiles are the files of the agent and of contiv-init, by their names, and what finds the mistakes in them.
+// configFiles maps the names of the agent's and contiv-init's files to their checks.
 var configFiles = map[string]struct {
 	what  string
 	check func(path string) error
@@ -64,16 +63,16 @@ var configFiles = map[string]struct {
 	"vpp.conf":        {"options of VPP", checkVPPConf},
 }
 
-// checkVPPConf returns the mistakes in the file with the options of VPP, but those that depend on the machine.
+// checkVPPConf returns the machine-independent mistakes in the file of VPP's options.
 func checkVPPConf(path string) error {
 	c := startup.New("/run/vpp", startup.Machine{})
 	return config.Examine(path, &c, func() error { return c.Check(startup.Machine{}) })
 }
 
-// agentHTTP is where agents serve HTTP unless a flag says otherwise.
+// agentHTTP is the agents' default HTTP address.
 const agentHTTP = "127.0.0.1:9999"
 
-// remarksOn returns what is odd in a file without mistakes.
+// remarksOn returns warnings about a file without mistakes.
 func remarksOn(path string) []string {
 	switch filepath.Base(path) {
 	case "contiv.conf":
@@ -90,7 +89,7 @@ func remarksOn(path string) []string {
 	return nil
 }
 
-// withoutDirectories replaces directories by the files in them that can be checked, or that may have been meant to be.
+// withoutDirectories replaces directories by their files that can be checked or have similar names.
 func withoutDirectories(names []string) (all []string) {
 	for _, name := range names {
 		entries, err := os.ReadDir(name)
@@ -111,7 +110,7 @@ func withoutDirectories(names []string) (all []string) {
 	return all
 }
 
-// checkConfig returns what was found of a file, or its mistakes.
+// checkConfig returns a summary of a file, or its mistakes.
 func checkConfig(path string, stdin io.Reader) (what string, err error) {
 	name := filepath.Base(path)
 	if file, known := configFiles[name]; known {
@@ -125,20 +124,20 @@ func checkConfig(path string, stdin io.Reader) (what string, err error) {
 	case err != nil:
 		return "", err
 	case len(values.values) == 0:
-		return "empty: there is no value in it", nil
+		return "empty: it contains no value", nil
 	}
-	return count(len(values.values), "value") + ", well-formed; `contiv-agent check-config --config-dir DIR` says whether they are valid, `contivctl config apply --dry-run` what a node would do", nil
+	return count(len(values.values), "value") + ", well-formed; `contiv-agent check-config --config-dir DIR` validates them, `contivctl config apply --dry-run` shows the effect on a node", nil
 }
 
-// isValuesFile reports whether a file in a directory is one with values.
+// isValuesFile reports whether a file in a directory contains values.
 func isValuesFile(name string) bool {
 	return slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name))
 }
 
-// files are the arguments of -f: files with values.
+// files are the arguments of -f.
 type files []string
 
-// parsed has the values of files, in their order, and the place where each was found.
+// parsed holds the values of files in order, with their positions.
 type parsed struct {
 	values []manifest.Value
 	origin map[string]string // "file, line 3"
@@ -158,8 +157,8 @@ func (p *parsed) keys() (keys []string) {
 	return keys
 }
 
-// read reads all files: of a directory, the YAML and JSON files in it; for "-", the standard input.
-// The error lists the mistakes of all files.
+// read reads all files. A directory stands for its YAML and JSON files, "-" for standard input. The
+// error lists the mistakes of all files.
 func (f files) read(stdin io.Reader) (*parsed, error) {
 	if len(f) == 0 {
 		return nil, Misused(errors.New("-f FILE is missing: it holds the values, a directory holds such files, \"-\" is the standard input"))
@@ -231,10 +230,10 @@ func (p *parsed) add(path string, stdin io.Reader) error {
 	var mistakes []error
 	for _, v := range values {
 		if first, twice := p.origin[v.Key]; twice {
-			mistakes = append(mistakes, fmt.Errorf("%s: line %d: there is a value of %s in %s already: keep one of them", path, v.Line, v.Key, first))
+			mistakes = append(mistakes, fmt.Errorf("%s: line %d: duplicate value of %s, also in %s: keep one of them", path, v.Line, v.Key, first))
 			continue
 		}
-		p.origin[v.Key] = fmt.Sprintf("%s, line %d,", path, v.Line)
+		p.origin[v.Key] = fmt.Sprintf("%s, line %d", path, v.Line)
 		p.values = append(p.values, v)
 	}
 	return errors.Join(mistakes...)

@@ -29,20 +29,20 @@ func (g *configuring) getCommand() *cobra.Command {
 	var all, own, secrets bool
 	var namespace string
 	cmd := &cobra.Command{
-		Use:   "get [KEY|MODEL|THING]...",
-		Short: "What others than Contiv want of a node; -o yaml is what apply reads",
+		Use:   "get [KEY|MODEL|OBJECT]...",
+		Short: "Print the client's values (-o yaml for apply)",
 		Long: "Shows the values that all external sources want, merged: gRPC clients, etcd, files. With --own,\n" +
-			"those of the client; with --all, all that the node is to have, Contiv's own values included.\n" +
+			"the client's; with --all, all requested values of the node, including Contiv's own.\n" +
 			"Over etcd, the values in etcd. KEY is a key or any part of keys, MODEL as in `contivctl config\n" +
-			"schema`. What -o yaml prints can be edited and applied.\n\n" +
-			"Values of a THING are Contiv's own: it takes --all. " + thingHelp,
+			"schema`. The output of -o yaml can be edited and applied.\n\n" +
+			"Values of a OBJECT are Contiv's own: it takes --all. " + objectHelp,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := g.limited(cmd)
 			defer cancel()
 			if all && own {
 				return Misused(errors.New("--all and --own exclude each other: drop one of them"))
 			}
-			words, agent, err := g.keysOfThings(ctx, namespace, args, all)
+			words, agent, err := g.keysOfObjects(ctx, namespace, args, all)
 			if err != nil {
 				return err
 			}
@@ -58,14 +58,14 @@ func (g *configuring) getCommand() *cobra.Command {
 	}
 	namespaceFlag(cmd, &namespace)
 	cmd.Flags().BoolVar(&secrets, "show-secrets", false, "show keys and passwords, which are left out otherwise: needed to apply the output elsewhere")
-	cmd.Flags().BoolVarP(&all, "all", "a", false, "all that the node is to have, Contiv's own values included")
-	cmd.Flags().BoolVar(&own, "own", false, "only what the client wants that --client names")
+	cmd.Flags().BoolVarP(&all, "all", "a", false, "all requested values of the node, including Contiv's own")
+	cmd.Flags().BoolVar(&own, "own", false, "only the values of --client")
 	return listing(cmd)
 }
 
-// keysOfThings replaces words that name things by the keys of their values. It returns the agent that
-// has these values, nil if no word names a thing.
-func (g *configuring) keysOfThings(ctx context.Context, namespace string, words []string, all bool) (keys []string, one *Agent, err error) {
+// keysOfObjects replaces object names by the keys of the objects' values. It returns the agent with
+// these values, nil if no word names an object.
+func (g *configuring) keysOfObjects(ctx context.Context, namespace string, words []string, all bool) (keys []string, one *Agent, err error) {
 	if g.via == "etcd" && namespace != "" {
 		return nil, nil, Misused(fmt.Errorf("etcd has keys, not names: drop -n %s, or --via etcd", namespace))
 	}
@@ -77,7 +77,7 @@ func (g *configuring) keysOfThings(ctx context.Context, namespace string, words 
 		return nil, nil, err
 	}
 	for _, word := range words {
-		t, found, err := g.thing(ctx, agents, namespace, word)
+		t, found, err := g.object(ctx, agents, namespace, word)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -104,12 +104,12 @@ func (g *configuring) keysOfThings(ctx context.Context, namespace string, words 
 	return keys, one, nil
 }
 
-// wanted returns values, sorted by key, at least those that the words mean; with all, those of the agent if it is not nil.
-// Values are valid even if they come with an error.
+// wanted returns values, sorted by key, including at least those selected by the words; with all,
+// also the agent's, if it is not nil. The values are valid even with an error.
 func (g *configuring) wanted(ctx context.Context, agent *Agent, words []string, all, own bool) ([]client.Value, error) {
 	if all {
 		if g.via == "etcd" {
-			return nil, Misused(errors.New("etcd does not know what Contiv wants: drop --via etcd, or --all"))
+			return nil, Misused(errors.New("etcd does not have Contiv's own values: drop --via etcd, or --all"))
 		}
 		return g.requested(ctx, agent, words)
 	}
@@ -124,7 +124,8 @@ func (g *configuring) wanted(ctx context.Context, agent *Agent, words []string, 
 	return c.GetMerged(ctx)
 }
 
-// requested returns the values that were requested of the scheduler, at least those that the words mean.
+// requested returns the values requested from the scheduler, including at least those selected by
+// the words.
 func (g *configuring) requested(ctx context.Context, agent *Agent, words []string) (values []client.Value, err error) {
 	if agent == nil {
 		if agent, err = g.node(ctx); err != nil {
@@ -154,8 +155,8 @@ func (g *configuring) requested(ctx context.Context, agent *Agent, words []strin
 	return values, nil
 }
 
-// requestedBy returns the keys of the values that the words mean, or none if a word is a model, means nothing, or they
-// mean too many.
+// requestedBy returns the keys of the values selected by the words. It returns none if a word is a
+// model or selects nothing, or if the words select too many.
 func requestedBy(ctx context.Context, agent *Agent, words []string) (found []string) {
 	prefixes, parts := selectors(words)
 	if len(prefixes) > 0 || len(parts) == 0 {
@@ -168,14 +169,14 @@ func requestedBy(ctx context.Context, agent *Agent, words []string) (found []str
 	present = slices.DeleteFunc(present, func(key string) bool { _, requested := models.ForKey(key); return !requested })
 	for _, part := range parts {
 		meant := matching(present, part)
-		if found = append(found, meant...); len(meant) == 0 || len(found) > few {
+		if found = append(found, meant...); len(meant) == 0 || len(found) > maxNamedKeys {
 			return nil
 		}
 	}
 	return found
 }
 
-// showConfig shows values. Secrets are left out unless the user asks for them.
+// showConfig shows values, without secrets unless the user asks for them.
 func (g *configuring) showConfig(values []client.Value, secrets bool) error {
 	if !secrets {
 		values = slices.Clone(values)
@@ -243,7 +244,7 @@ func formatManifest(values []client.Value) ([]byte, error) {
 	return bytes.Join(texts, []byte("---\n")), nil
 }
 
-// marshal returns the JSON of a value, secrets included unless an agent has left them out.
+// marshal returns the JSON of a value, with secrets unless the agent has removed them.
 func marshal(v proto.Message) (string, error) {
 	raw, ok := v.(*record.RawValue)
 	switch {

@@ -13,7 +13,7 @@ import (
 func (g *configuring) schemaCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "schema [MODEL]",
-		Short: "A JSON schema of files with values, for editors; or of the values of a model",
+		Short: "Print the JSON schema of value files or of a model",
 		Long: "Prints a JSON schema (draft 7) with which editors complete and check files with values, e.g. those\n" +
 			"with the YAML language server, by a line at the beginning of the file:\n\n" +
 			"  # yaml-language-server: $schema=contiv-schema.json\n\n" +
@@ -41,10 +41,10 @@ func modelNamed(name string) (*models.Model, error) {
 		}
 		known = append(known, m.Name())
 	}
-	return nil, text.Hinted(fmt.Errorf("there is no model %q", name), name, known)
+	return nil, text.Hinted(fmt.Errorf("unknown model %q", name), name, known)
 }
 
-// fileSchema is the schema of a document, in which the model or the key determines the type of the value.
+// fileSchema is the schema of a document. The model or the key determines the value's type.
 func fileSchema() map[string]any {
 	definitions := make(map[string]any)
 	var names, cases []any
@@ -75,7 +75,7 @@ func fileSchema() map[string]any {
 	}
 }
 
-// caseOf is a conditional part of a schema: what holds if a property is present and matches.
+// caseOf is a conditional part of a schema: it applies if a property matches.
 func caseOf(property string, is, then map[string]any) map[string]any {
 	return map[string]any{
 		"if":   map[string]any{"required": []any{property}, "properties": map[string]any{property: is}},
@@ -96,7 +96,7 @@ func keyPatternOf(m *models.Model) string {
 type Model struct {
 	Message   string `json:"message"`
 	KeyPrefix string `json:"keyPrefix"`
-	// Key is the template of keys: {field} stands for a field, and a part in brackets is left out if its
+	// Key is the template of keys: {field} stands for a field; a part in brackets is omitted if its
 	// field is not set.
 	Key string `json:"key"`
 	// Singleton: the prefix is the key.
@@ -106,9 +106,9 @@ type Model struct {
 func (c *cli) modelsCommand() *cobra.Command {
 	return listing(&cobra.Command{
 		Use:   "models",
-		Short: "The kinds of northbound values, and how their keys are made",
+		Short: "List the northbound models and their keys",
 		Long: "Lists the kinds of values that can be requested. In their keys, {field} stands\n" +
-			"for a field of the value, and what is in brackets is left out if the field in\n" +
+			"for a field of the value, and a part in brackets is omitted if the field in\n" +
 			"it is not set. In etcd, keys follow " + models.NodePrefix("<node>") + ". No agent is asked.",
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {

@@ -24,7 +24,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// startVSwitch starts an agent and returns the arguments that lead to it.
+// startVSwitch starts an agent and returns the flags that select it.
 func startVSwitch(t *testing.T) []string {
 	t.Helper()
 	agent, err := clienttest.Start(clienttest.Options{})
@@ -42,7 +42,7 @@ func execute(t *testing.T, ctx context.Context, out io.Writer, args ...string) e
 	return cmd.ExecuteContext(ctx)
 }
 
-// until calls seen when the text was written.
+// until is a writer that calls seen when the text was written.
 type until struct {
 	text    string
 	written strings.Builder
@@ -79,7 +79,7 @@ func TestConfigWatchGoesOnUntilItIsInterrupted(t *testing.T) {
 	}
 }
 
-// What the vswitch of the node cannot have is no success, although the transaction did not fail.
+// A value that the node's vswitch does not support is an error, although the transaction succeeds.
 func TestUnimplementedValuesAreNoSuccess(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "values.yaml")
 	if err := os.WriteFile(file, []byte("{model: vpp.arp, value: {interface: a, ip_address: 10.0.0.1, phys_address: 02:00:00:00:00:01}}\n"), 0o600); err != nil {
@@ -92,7 +92,8 @@ func TestUnimplementedValuesAreNoSuccess(t *testing.T) {
 	}
 }
 
-// A watch outlives the agent, and shows what the next one says. Without any agent, it does not begin.
+// A watch survives a restart of the agent and shows the new agent's values. It does not start
+// without an agent.
 func TestConfigWatchOutlivesTheAgent(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "grpc.sock")
 	start := func() *clienttest.Agent {
@@ -141,7 +142,7 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
-// What can never be is not stored; the node knows.
+// Invalid values are not stored; the node is asked first.
 func TestInvalidValuesAreRefused(t *testing.T) {
 	s := kvscheduler.New(kvscheduler.Options{})
 	t.Cleanup(func() { s.Close() })
@@ -272,7 +273,7 @@ func TestConfigWithCertificates(t *testing.T) {
 	}
 }
 
-// Networks are read without host bits, which is no mistake, but said.
+// Host bits of networks are dropped with a warning.
 func TestHostBitsInConfig(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "contiv.conf")
 	if err := os.WriteFile(file, []byte("ipamConfig: {podSubnetCIDR: 10.1.2.3/16}"), 0o600); err != nil {
@@ -290,7 +291,7 @@ func TestHostBitsInConfig(t *testing.T) {
 	}
 }
 
-// What contiv-init would refuse in vpp.conf is found beside the files of the agent.
+// The check finds mistakes in vpp.conf that contiv-init would refuse.
 func TestOptionsOfVPPAreChecked(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "vpp.conf")
 	for text, want := range map[string]string{

@@ -20,8 +20,8 @@ import (
 func (g *configuring) watchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch [KEY|MODEL]...",
-		Short: "The states of values, and each change of them as it happens",
-		Long: "Shows the states of values as they are, and goes on with what changes until it is interrupted.\n" +
+		Short: "Watch the states of values",
+		Long: "Shows the states of values, and then their changes until it is interrupted.\n" +
 			"KEY is a key or, if it ends with \"/\", the beginning of keys; MODEL as in `contivctl models`.\n" +
 			"Over etcd, it is about the values in etcd.",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -39,7 +39,7 @@ func (g *configuring) watchCommand() *cobra.Command {
 			asking, cancel := g.limited(cmd)
 			_, err = c.Get(asking)
 			cancel()
-			if err := g.tolerate(err); err != nil { // nobody is there
+			if err := g.tolerate(err); err != nil { // no agent answers
 				return err
 			}
 			prefixes, keys := selectors(args)
@@ -49,8 +49,7 @@ func (g *configuring) watchCommand() *cobra.Command {
 	return withFormats(cmd, asTable, asJSON)
 }
 
-// follow shows statuses until ctx ends. If the agent goes away and comes back, its values are shown
-// again.
+// follow shows statuses until ctx ends. After a restart of the agent, it shows its values again.
 func (g *configuring) follow(ctx context.Context, c *client.Client, selected []string) error {
 	told := false
 	for {
@@ -103,12 +102,12 @@ func (g *configuring) waitCommand() *cobra.Command {
 	var from files
 	cmd := &cobra.Command{
 		Use:   "wait KEY... | -f FILE|DIR|-",
-		Short: "Wait until values are configured, or failed for good",
+		Short: "Wait until values are configured or have failed",
 		Long: "Waits, as long as --timeout says, until the values are settled, and shows their states. The exit\n" +
 			"code is 1 if one of them is not configured.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if (len(args) == 0) == (len(from) == 0) {
-				return Misused(errors.New("either KEY or -f FILE says what to wait for"))
+				return Misused(errors.New("give KEY or -f FILE to select the values to wait for"))
 			}
 			var keys []string
 			for _, key := range args {

@@ -181,7 +181,7 @@ func TestAnswersThatAreNoAnswers(t *testing.T) {
 	}
 }
 
-// The REST API of the real scheduler is what the commands expect.
+// The real scheduler's REST API meets the commands' expectations.
 func TestWithRealScheduler(t *testing.T) {
 	s := kvscheduler.New(kvscheduler.Options{})
 	t.Cleanup(func() { s.Close() })
@@ -284,7 +284,7 @@ type eventAgent struct {
 	now    time.Time
 }
 
-// happen adds n events, numbered from the given number on.
+// happen adds n events, numbered from the given number.
 func (a *eventAgent) happen(from uint64, n int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -294,7 +294,7 @@ func (a *eventAgent) happen(from uint64, n int) {
 	}
 }
 
-// restart begins anew, and has n events at once.
+// restart restarts the agent with n events.
 func (a *eventAgent) restart(n int) {
 	a.mu.Lock()
 	a.events = nil
@@ -343,12 +343,12 @@ func TestFollowedEvents(t *testing.T) {
 	expect(lines, "event 4")
 	agent.happen(5, 1)
 	expect(lines, "event 5")
-	agent.happen(6, 250) // more than are asked for at a time
+	agent.happen(6, 250) // more than one request returns
 	for i := 6; i < 256; i++ {
 		expect(lines, fmt.Sprintf("event %d", i))
 	}
 
-	// However often the agent is asked while it ends and starts: one line each.
+	// One line each for the end and the start, however often the agent is asked meanwhile.
 	for _, n := range []int{2, 5} {
 		stop()
 		expect(errLines, "does the agent run?")
@@ -402,14 +402,14 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// Differences and mistakes have exit codes of their own.
+// Differences and mistakes have separate exit codes.
 func TestExitCodeOfConfigDiff(t *testing.T) {
 	if _, _, err := run(t, "config", "diff", "-f", "/does/not/exist"); ExitCode(err) != 2 {
 		t.Errorf("no such file: exit code %d, %v", ExitCode(err), err)
 	}
 }
 
-// Names are refused without asking anybody, with the form that they have.
+// Invalid names are refused without a request, and the error shows the form.
 func TestNamesOfServicesAndPolicies(t *testing.T) {
 	for _, args := range [][]string{{"services", ""}, {"services", "a/b/c"}, {"policies", "a/"}} {
 		_, _, err := run(t, append([]string{"--agent", "node1=unix://" + t.TempDir() + "/none"}, args...)...)
@@ -419,7 +419,7 @@ func TestNamesOfServicesAndPolicies(t *testing.T) {
 	}
 }
 
-// What is wrong with a command line is no verdict on the network.
+// A usage error is no verdict on the network.
 func TestExitCodeOfMistakes(t *testing.T) {
 	dir := t.TempDir()
 	for _, args := range [][]string{

@@ -19,16 +19,16 @@ import (
 
 const dump = "/scheduler/dump"
 
-// views lists the views by the names that the REST API uses.
+// views lists the views by their REST names.
 var views = []string{"SB", "NB", "cached"}
 
 func (c *cli) dumpCommand() *cobra.Command {
 	var view, descriptor string
 	cmd := &cobra.Command{
 		Use:   "dump [KEY]",
-		Short: "The values themselves: as read back now, as requested, or as remembered",
-		Long: "Shows values with their content. Views: SB, what the vswitch has, read back now (the\n" +
-			"default); NB, what was requested; cached, what the scheduler believes to exist.\n" +
+		Short: "Print values: --view SB, NB or cached",
+		Long: "Shows values with their content. Views: SB, read back from the vswitch now (the\n" +
+			"default); NB, as requested; cached, as remembered by the scheduler.\n" +
 			"KEY is the beginning of keys, or any other part of the keys of known values.\n" +
 			"Without arguments, the descriptors and key prefixes are listed that can be asked for.",
 		Args: cobra.MaximumNArgs(1),
@@ -107,11 +107,11 @@ func hintDescriptor(ctx context.Context, a *Agent, err error, descriptor string)
 
 // hintPrefix explains why no value has the key prefix.
 func hintPrefix(prefix string) error {
-	err := fmt.Errorf("there are no values whose keys begin with %q", prefix)
+	err := fmt.Errorf("no value has a key that begins with %q", prefix)
 	var known []string
 	for _, m := range models.All() {
 		if strings.HasPrefix(prefix, m.KeyPrefix()) || strings.HasPrefix(m.KeyPrefix(), prefix) {
-			return Misused(err) // the prefix is valid, but no value has it
+			return Misused(err) // valid prefix without values
 		}
 		known = append(known, m.KeyPrefix())
 	}
@@ -132,7 +132,7 @@ func writeIndex(p printer, good []answer[inspect.DumpIndex]) {
 	}
 }
 
-// writeDump shows a line for each value and its content below.
+// writeDump prints a line per value and its content below.
 func writeDump(p printer, good []answer[record.Dump]) {
 	for i, a := range good {
 		if i > 0 {
@@ -156,7 +156,7 @@ func writeDump(p printer, good []answer[record.Dump]) {
 	}
 }
 
-// content returns the JSON of a value, the same for equal values.
+// content returns the JSON of a value; equal values have equal JSON.
 func content(m proto.Message) string {
 	if m == nil {
 		return "no value"
@@ -172,7 +172,7 @@ func count(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// common returns the length of the common beginning of two texts.
+// common returns the length of the common prefix of two texts.
 func common(a, b string) (n int) {
 	for n < len(a) && n < len(b) && a[n] == b[n] {
 		n++

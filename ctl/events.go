@@ -28,7 +28,7 @@ func (c *cli) eventsCommand() *cobra.Command {
 	var follow bool
 	cmd := &cobra.Command{
 		Use:   "events [NODE]",
-		Short: "What happened, and what the agents did about it",
+		Short: "List the agents' events",
 		Long: "Lists the events of the nodes, each with the transaction that it led to. With --seq, shows one\n" +
 			"with the handlers that processed it.\n\n" +
 			"T is " + timeForms + ".",
@@ -74,8 +74,8 @@ func (c *cli) eventsCommand() *cobra.Command {
 	return listing(cmd)
 }
 
-// rememberedEvents returns a part of the events that the agent remembers since its start. The agent's
-// query has a resolution of one second.
+// rememberedEvents returns a part of the events since the agent's start. The agent's query has a
+// resolution of one second.
 func rememberedEvents(ctx context.Context, a *Agent, since, until time.Time, s span) (events []*controller.EventRecord, err error) {
 	query := unixSpan(since, until)
 	if len(query) == 0 {
@@ -141,7 +141,7 @@ func eventRow(node string, known runs, e runEvent) []string {
 	return []string{node, known.seq(e.Run, e.SeqNum), stamp(e.ProcessingStart), took(e.ProcessingEnd.Sub(e.ProcessingStart)), txn, ops, eventText(e.EventRecord)}
 }
 
-// eventText describes an event on one line: its name, its subject, and the error if there is one.
+// eventText describes an event on one line: its name, its subject, and its error.
 func eventText(e *controller.EventRecord) string {
 	about, _, _ := strings.Cut(e.Description, "\n")
 	text := about

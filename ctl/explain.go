@@ -22,22 +22,22 @@ const (
 	contributionsKey = "/controller/contributions"
 )
 
-// Explained is the output of "explain" for a key on one node, as the JSON of the agent's answers.
+// Explained is the output of "explain" for a key on one node, in the JSON of the agent's answers.
 type Explained struct {
 	*inspect.Explanation
-	// Sources want the value, or a part of it; Result is the merged value.
+	// Sources request the value or a part of it; Result is the merged value.
 	Sources []controller.Contribution `json:",omitempty"`
 	Result  *kvscheduler.KeyValue     `json:",omitempty"`
-	// InEtcd is the status of the value that others configure under the key, as published in etcd.
+	// InEtcd is the published status of the value configured in etcd under the key.
 	InEtcd *feedback.Status `json:",omitempty"`
-	// Reason of the last transaction that changed the value; empty if the agent no longer remembers it.
+	// Reason of the last transaction that changed the value; empty if no longer recorded.
 	Reason string `json:",omitempty"`
 }
 
 func (e *Explained) known() bool { return e.Value != nil || len(e.Sources) > 0 || e.InEtcd != nil }
 
-// stateOutside is the state of a value that the scheduler does not know: one that cannot be used, or a
-// merge directive, which the event loop executes.
+// stateOutside returns the state of a value unknown to the scheduler: an invalid value, or a merge
+// directive, which the event loop handles.
 func (e *Explained) stateOutside() pb.ValueState {
 	if e.InEtcd != nil {
 		return e.InEtcd.GetValue().GetState()
@@ -48,8 +48,7 @@ func (e *Explained) stateOutside() pb.ValueState {
 	return pb.ValueState_NONEXISTENT
 }
 
-// askExplained asks an agent for everything that it knows about a key. Agents older than this command
-// know less.
+// askExplained asks an agent about a key. Older agents know less.
 func askExplained(ctx context.Context, a *Agent, key string) (*Explained, error) {
 	e := &Explained{}
 	query := url.Values{"key": {key}}
@@ -74,7 +73,7 @@ func askExplained(ctx context.Context, a *Agent, key string) (*Explained, error)
 	return e, nil
 }
 
-// keysInEtcd returns the keys of the values that others put into etcd.
+// keysInEtcd returns the keys of the external values in etcd.
 func keysInEtcd(ctx context.Context, agents []*Agent) (keys []string) {
 	for _, a := range target.GetAll[[]feedback.Status](ctx, agents, feedback.URL, nil) {
 		for _, s := range a.Value {
@@ -84,21 +83,21 @@ func keysInEtcd(ctx context.Context, agents []*Agent) (keys []string) {
 	return keys
 }
 
-// keyHelp says how KEY may be written.
-const keyHelp = "KEY may be shortened to any part of the key that no other key has, e.g. its end.\n\n" + thingHelp
+// keyHelp describes the forms of KEY.
+const keyHelp = "KEY may be shortened to any part of the key that no other key has, e.g. its end.\n\n" + objectHelp
 
-// thingHelp says what THING may be.
-const thingHelp = "THING stands for all values that belong to it: a pod, as NAME or NAMESPACE/NAME; a service, as\n" +
-	"svc/NAMESPACE/NAME; a node, as NAME: those by which other nodes reach it. pod/NAME and node/NAME leave no\n" +
-	"doubt where names are also parts of keys."
+// objectHelp describes the forms of OBJECT.
+const objectHelp = "OBJECT stands for all values that belong to it: a pod, as NAME or NAMESPACE/NAME; a service, as\n" +
+	"svc/NAMESPACE/NAME; a node, as NAME: the values by which other nodes reach it. Use pod/NAME and node/NAME\n" +
+	"if the name is also a part of keys."
 
 func (c *cli) explainCommand() *cobra.Command {
 	var namespace string
 	cmd := &cobra.Command{
-		Use:   "explain KEY|THING",
-		Short: "Why a value is in its state: who wants it, what it needs, what failed, what needs it",
-		Long: "Explains why a value is in its state, on every node that has it. What several sources want is shown\n" +
-			"in the order in which it is merged: \"internal\" are Contiv's own plugins, \"db\" is what others put into etcd.\n\n" + keyHelp,
+		Use:   "explain KEY|OBJECT",
+		Short: "Explain the state of a value, pod, service or node",
+		Long: "Explains the state of a value on every node that has it. Requests of several sources are shown\n" +
+			"in merge order: \"internal\" are Contiv's own plugins, \"db\" is external configuration in etcd.\n\n" + keyHelp,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := c.limited(cmd)
@@ -107,11 +106,11 @@ func (c *cli) explainCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if t, found, err := c.thing(ctx, agents, namespace, args[0]); err != nil || found {
+			if t, found, err := c.object(ctx, agents, namespace, args[0]); err != nil || found {
 				if err != nil {
 					return err
 				}
-				return c.explainThing(ctx, t)
+				return c.explainObject(ctx, t)
 			}
 			return showKey(ctx, c, agents, args[0], askExplained, (*Explained).known, writeExplanations, presentKeys, keysInEtcd)
 		},
@@ -166,7 +165,7 @@ func writeExplanation(p printer, node string, e *Explained) {
 	case v.Want == nil && v.Have != nil:
 		section("exists as")(fieldsText(v.Have))
 	case v.Want != nil && v.Have != nil && v.State != pb.ValueState_CONFIGURED && !proto.Equal(v.Want, v.Have):
-		// Configured values may differ in ways that do not matter, e.g. in the order of a list.
+		// The configured value may differ in irrelevant ways, such as the order of a list.
 		section("wanted")(fieldsText(v.Want))
 		section("there is")(changes(v.Want, v.Have)...)
 	case v.Want != nil:
@@ -187,8 +186,8 @@ func writeExplanation(p printer, node string, e *Explained) {
 	t.Print()
 }
 
-// sourcesText has a line for each source of a value, with the value that it wants unless it is the
-// current one, and a line for the result if there are several sources.
+// sourcesText returns one line per source, with its value unless it is the current one, and a line
+// for the result of several sources.
 func sourcesText(e *Explained) (lines []string) {
 	if len(e.Sources) == 1 && e.Sources[0].Wants.Key == e.Result.Key {
 		return []string{e.Sources[0].Source}
@@ -210,7 +209,7 @@ func sourcesText(e *Explained) (lines []string) {
 	return lines
 }
 
-// inEtcdText describes the status of the value in etcd, beyond its state.
+// inEtcdText describes the value's status in etcd other than its state.
 func inEtcdText(s *feedback.Status) (lines []string) {
 	if s == nil || s.GetRevision() == 0 {
 		return nil // its sources do not use etcd
@@ -230,7 +229,8 @@ func inEtcdText(s *feedback.Status) (lines []string) {
 	return append([]string{text}, lines...)
 }
 
-// needText describes a dependency on one line: whether it is met, its label, and the value that meets it.
+// needText describes a dependency on one line: whether it is met, its label, and the value that
+// meets it.
 func needText(n inspect.ExplainedNeed) string {
 	label := n.Label + ": "
 	if n.Label == n.Target {

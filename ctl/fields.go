@@ -15,11 +15,10 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// field is a part of a value: "tap.version" with the text "2". Lists of plain
-// values are one field.
+// field is a part of a value: "tap.version" with the text "2". A list of scalars is one field.
 type field struct{ name, text string }
 
-// fields splits a value into its fields, in the order of its definition.
+// fields splits a value into its fields, in definition order.
 func fields(m proto.Message) []field {
 	if m == nil {
 		return nil
@@ -79,10 +78,10 @@ func appendFields(out []field, r *jsontext.Reader, name string) []field {
 	return out
 }
 
-// fieldsText shows a value in a line.
+// fieldsText formats a value on one line.
 func fieldsText(m proto.Message) string { return inLine("", fields(record.Redact(m))) }
 
-// fieldsTexts does so with many, which are indented unless they are empty.
+// fieldsTexts formats n values, indented unless they are empty.
 func fieldsTexts(n int, indent string, value func(i int) proto.Message) []string {
 	return slices.Concat(parallel.Collect(n, func(begin, end int) (texts []string) {
 		var room []field
@@ -119,7 +118,7 @@ func inLine(indent string, fields []field) string {
 	return b.String()
 }
 
-// metadataText formats the metadata of a value on one line; "" if there is none.
+// metadataText formats a value's metadata on one line; "" if none.
 func metadataText(m any) string {
 	if m == nil {
 		return ""
@@ -131,7 +130,8 @@ func metadataText(m any) string {
 	return inLine("", fieldsOfJSON(string(data)))
 }
 
-// naturalKeys has the fields by which items of lists are told apart, and what precedes each; ":" is for ports.
+// naturalKeys lists the fields that identify list items, with the separator before each; ":" is for
+// ports.
 var naturalKeys = map[string][]struct{ before, field string }{
 	"st_mappings": {{"", "external_interface"}, {"", "external_ip"}, {":", "external_port"}, {"/", "protocol"}, {" ", "clients"}},
 	"local_ips":   {{"", "local_ip"}, {":", "local_port"}},
@@ -139,14 +139,15 @@ var naturalKeys = map[string][]struct{ before, field string }{
 	"interfaces":  {{"", "name"}},
 }
 
-// keyedField is a field whose name has the natural keys of items in place of their numbers.
+// keyedField is a field whose name contains natural keys instead of list indexes.
 type keyedField struct {
 	field
-	// items with such keys that the field is in, the outermost first: "local_ips[10.1.1.2:8080]".
+	// items with natural keys that contain the field, the outermost first:
+	// "local_ips[10.1.1.2:8080]".
 	items []string
 }
 
-// listItem matches the number of an item of a list in the name of a field.
+// listItem matches the index of a list item in a field name.
 var listItem = regexp.MustCompile(`(\w+)\[\d+\]`)
 
 func keyed(list []field) []keyedField {
@@ -177,7 +178,7 @@ func keyed(list []field) []keyedField {
 	return out
 }
 
-// naturalKey returns the key of an item of a list; "" if it has none.
+// naturalKey returns the natural key of a list item; "" if none.
 func naturalKey(list, item string, texts map[string]string) (key string) {
 	for _, part := range naturalKeys[list] {
 		switch text, has := texts[item+"."+part.field]; {
@@ -193,8 +194,8 @@ func naturalKey(list, item string, texts map[string]string) (key string) {
 	return key
 }
 
-// changes lists the differing fields: "mtu: 1450 → 9000". Items of lists are compared by their natural keys, if they have
-// some, and those that only one side has are told as a whole.
+// changes lists the differing fields: "mtu: 1450 → 9000". List items are compared by their natural
+// keys; items on one side only are shown whole.
 func changes(from, to proto.Message) []string {
 	before, after := keyed(fields(from)), keyed(fields(to))
 	old := make(map[string]string, len(before))

@@ -22,12 +22,12 @@ import (
 // follower follows the events of one agent.
 type follower struct {
 	agent *Agent
-	// next is the expected sequence number; 0: no event has been seen yet.
+	// next is the expected sequence number; 0 before the first event.
 	next uint64
-	// newest is the time of the event before next. A restarted agent has another event with that number,
-	// and so another time.
+	// newest is the time of the event before next. It differs after a restart of the agent, which
+	// reuses numbers.
 	newest time.Time
-	// trouble is the error last reported for the agent, "" while it answers.
+	// trouble is the last reported error of the agent, "" while it answers.
 	trouble string
 }
 
@@ -37,8 +37,8 @@ type followedEvent struct {
 	Event *controller.EventRecord `json:"event"`
 }
 
-// followEvents shows the last events, and then new ones as they happen, until ctx ends. Agents may
-// come and go in the meantime.
+// followEvents shows the last events and then new ones until ctx ends. Agents may restart
+// meanwhile.
 func (c *cli) followEvents(ctx context.Context, args []string, last uint) error {
 	agents, err := c.targets.Selected(ctx, args)
 	if err != nil {
@@ -77,7 +77,7 @@ func (c *cli) followEvents(ctx context.Context, args []string, last uint) error 
 	}
 }
 
-// askFollowers asks all agents for new events, and reports agents that have stopped answering or answer again.
+// askFollowers asks all agents for new events, and reports agents that stop or resume answering.
 func (c *cli) askFollowers(ctx context.Context, followers []*follower, n uint) []answer[[]*controller.EventRecord] {
 	ctx, cancel := context.WithTimeout(ctx, c.targets.Timeout)
 	defer cancel()
@@ -106,8 +106,8 @@ func (c *cli) askFollowers(ctx context.Context, followers []*follower, n uint) [
 	return answers
 }
 
-// kindOfTrouble maps errors that need only one report to the same text. While an agent restarts,
-// connections are refused, broken and lost; all of it is one outage.
+// kindOfTrouble maps errors of one outage to the same text: while an agent restarts, connections
+// are refused, broken and lost.
 func kindOfTrouble(err error) string {
 	var away *target.UnreachableError
 	switch {
@@ -119,8 +119,8 @@ func kindOfTrouble(err error) string {
 	return err.Error()
 }
 
-// ask returns the new events, at most the last n if none has been seen yet. A restarted agent numbers
-// its events from the beginning.
+// ask returns the new events, at most the last n at first. A restarted agent numbers its events
+// from the start.
 func (f *follower) ask(ctx context.Context, n uint) ([]*controller.EventRecord, error) {
 	var events []*controller.EventRecord
 	if err := f.agent.Get(ctx, eventHistory, number("last", uint64(n)), &events); err != nil {
@@ -150,11 +150,11 @@ func (f *follower) ask(ctx context.Context, n uint) ([]*controller.EventRecord, 
 	return events, nil
 }
 
-// restart forgets the position in the events of an agent that was restarted.
+// restart forgets the position in a restarted agent's events.
 func (f *follower) restart() { f.next, f.newest = 0, time.Time{} }
 
-// printFollowed prints events as they arrive. Columns have fixed widths, since later rows are not
-// known yet.
+// printFollowed prints events as they arrive, in columns of fixed widths, because later rows are
+// unknown.
 func (c *cli) printFollowed(events []followedEvent, header bool) error {
 	const line = "%-12s %5s  %-18s %9s %5s %4s  %s\n"
 	for i, e := range events {
@@ -188,12 +188,12 @@ func anys(texts []string) []any {
 	return out
 }
 
-// watched lists the commands that -w runs again and again.
+// watched lists the commands that support -w.
 var watched = []string{
 	"nodes", "nodeconfig", "pods", "ipam", "interfaces", "drops", "services", "policies", "status", "why", "txns", "values", "dump", "explain", "timeline",
 }
 
-// watchable adds the flag -w to a command: it then runs repeatedly, and prints its output whenever that has changed.
+// watchable adds the flag -w to a command, which then runs repeatedly and prints changed output.
 func (c *cli) watchable(cmd *cobra.Command) {
 	watch, once := false, cmd.RunE
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on, and show it again whenever it changes")
@@ -205,7 +205,7 @@ func (c *cli) watchable(cmd *cobra.Command) {
 	}
 }
 
-// again runs a command repeatedly until ctx ends. An error of the first run that is not about an agent ends it.
+// again runs a command repeatedly until ctx ends. A usage error of the first run ends it.
 func (c *cli) again(ctx context.Context, once func() error) error {
 	out, errOut := c.out, c.errOut
 	c.watching = true

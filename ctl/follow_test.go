@@ -18,7 +18,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// With -w, a command is shown again when what it shows is something else, and only then; a mistake ends it at once.
+// With -w, a command prints its output when it changes; a usage error ends it at once.
 func TestWatchedCommands(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
 	var asked atomic.Int32

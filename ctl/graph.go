@@ -24,12 +24,12 @@ const graphSnapshot = "/scheduler/graph-snapshot"
 func (c *cli) graphCommand() *cobra.Command {
 	var file, at, namespace string
 	cmd := &cobra.Command{
-		Use:   "graph [KEY|THING]",
-		Short: "The values of a node and what they need, as a drawing",
-		Long: "Draws the values of a node, with solid lines to what they need and dashed ones to what is\n" +
-			"derived from them. With KEY, which may be a part of keys, only those values are drawn, and what\n" +
-			"they need. With --at, as they were then; the changes of a transaction have a golden border.\n\n" +
-			thingHelp + "\n\n" +
+		Use:   "graph [KEY|OBJECT]",
+		Short: "Draw the values of a node and their dependencies",
+		Long: "Draws the values of a node, with solid lines to their dependencies and dashed ones to\n" +
+			"derived values. With KEY, which may be a part of keys, only matching values are drawn, with\n" +
+			"their dependencies. With --at, at that moment; the changes of a transaction have a golden border.\n\n" +
+			objectHelp + "\n\n" +
 			"-o dot is the language of Graphviz; -o svg is drawn by its program dot, or in plain\n" +
 			"columns if that is not installed here.\n" +
 			"A moment is " + momentForms + ".",
@@ -46,9 +46,9 @@ func (c *cli) graphCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var t thing
+			var t object
 			if len(args) == 1 {
-				if t, _, err = c.thing(ctx, agents, namespace, args[0]); err != nil {
+				if t, _, err = c.object(ctx, agents, namespace, args[0]); err != nil {
 					return err
 				}
 			}
@@ -93,11 +93,11 @@ func (c *cli) graphCommand() *cobra.Command {
 	return withFormats(cmd, asDOT, asSVG, asJSON, asYAML, asJSONPath)
 }
 
-// graphed returns the values at a moment: those of a thing, or those that a word means if there is none, and what they
-// need; all if there is no word.
-func (c *cli) graphed(ctx context.Context, a *Agent, m moment, t thing, word string) ([]*kvscheduler.ValueSnapshot, error) {
+// graphed returns the values at a moment: an object's, or those that a word selects, with their
+// dependencies; all without a word.
+func (c *cli) graphed(ctx context.Context, a *Agent, m moment, t object, word string) ([]*kvscheduler.ValueSnapshot, error) {
 	query := url.Values{}
-	if c.format == asDOT || c.format == asSVG { // drawings do not show what is in values
+	if c.format == asDOT || c.format == asSVG { // drawings do not show values
 		query.Set("outline", "true")
 	}
 	if word == "" {
@@ -118,7 +118,7 @@ func (c *cli) graphed(ctx context.Context, a *Agent, m moment, t thing, word str
 			return nil, hintedKey(word, present)
 		}
 	}
-	if len(keys) <= few {
+	if len(keys) <= maxNamedKeys {
 		query["key"] = keys
 	}
 	values, err := snapshot(ctx, a, m, query)
@@ -139,7 +139,7 @@ func (c *cli) graphed(ctx context.Context, a *Agent, m moment, t thing, word str
 	return inspect.Neighbourhood(func(key string) *kvscheduler.ValueSnapshot { return byKey[key] }, keys), nil
 }
 
-// snapshot returns the values at a moment. The query is for agents that know what it asks for.
+// snapshot returns the values at a moment. Only agents that support the query answer it.
 func snapshot(ctx context.Context, a *Agent, m moment, query url.Values) (values []*kvscheduler.ValueSnapshot, err error) {
 	t, err := m.at(ctx, a)
 	if err != nil {
@@ -165,7 +165,7 @@ func valuesAt(ctx context.Context, a *Agent, path string, query url.Values) ([]*
 	return values, err
 }
 
-// draw renders values in the format of the output.
+// draw renders values in the output format.
 func (c *cli) draw(ctx context.Context, values []*kvscheduler.ValueSnapshot, m moment) ([]byte, error) {
 	var out bytes.Buffer
 	if c.format != asDOT && c.format != asSVG {

@@ -18,9 +18,9 @@ import (
 func (c *cli) interfacesCommand() *cobra.Command {
 	return listing(&cobra.Command{
 		Use:   "interfaces [NODE]",
-		Short: "The interfaces of the vswitches: links, and what they have carried",
-		Long: `Shows the interfaces of the vswitches as they are now, with the pods that they lead to. LINK is UP, DOWN without a
-carrier, or "disabled"; SINCE when that began. RX is what the vswitch has received, in packets.`,
+		Short: "List the vswitches' interfaces with states and counters",
+		Long: `Shows the present interfaces of the vswitches and their pods. LINK is UP, DOWN without a carrier, or
+"disabled"; SINCE is when that began. RX is the number of packets received by the vswitch.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := c.limited(cmd)
@@ -94,12 +94,12 @@ func speed(bits uint64) string {
 func (c *cli) dropsCommand() *cobra.Command {
 	return perNode(c, listing(&cobra.Command{
 		Use:   "drops [NODE]",
-		Short: "What pods and others tried to send and must not",
-		Long: `Shows how many packets were dropped, by who sent them and for what reason:
+		Short: "Show packets dropped as spoofed or forbidden",
+		Long: `Shows the numbers of dropped packets by sender and reason:
 
   mac          foreign MAC address
   ipv4, ipv6   foreign source address
-  arp, nd      ARP or neighbour discovery that claims what is somebody else's
+arp, nd      ARP or neighbour discovery for a foreign address
   connections  one more connection than podConnectionLimit
   vxlan        VXLAN from a pod, or from a host that is no node
   loopback     to a loopback address of the node

@@ -20,9 +20,9 @@ import (
 	"github.com/contiv/contiv/models"
 )
 
-// matching returns the keys that a word selects: the key that equals it, else those that begin with
-// it, else those that end with it, else those that contain it. A "…", which tables show in place of
-// the end of an identifier, matches that end.
+// matching returns the keys that a word selects: the equal key, or else the keys that begin with
+// it, end with it, or contain it, in this order. A "…", which tables show for the end of an
+// identifier, matches that end.
 func matching(keys []string, word string) []string {
 	parts := strings.Split(word, "…")
 	var candidates []string // of often thousands, a few
@@ -36,7 +36,7 @@ func matching(keys []string, word string) []string {
 	}
 	pattern := strings.Join(parts, "[0-9a-f]*")
 	for _, level := range []string{"^" + pattern + "/?$", "^" + pattern, "/" + pattern + "/?$", pattern + "/?$", pattern} {
-		// A quoted text is always a valid pattern.
+		// The quoted text is always a valid pattern.
 		expression := regexp.MustCompile(level)
 		var found []string
 		for _, key := range candidates {
@@ -51,7 +51,7 @@ func matching(keys []string, word string) []string {
 	return nil
 }
 
-// meant returns the only key that a word selects, or the only one that can be requested: the keys of
+// meant returns the only key that a word selects, or the only requestable one among them: keys of
 // derived values contain the same name.
 func meant(p printer, keys []string, word string) (string, error) {
 	found := matching(keys, word)
@@ -78,10 +78,10 @@ func meant(p printer, keys []string, word string) (string, error) {
 		word, len(found), p.Text(strings.Join(list, "\n  ")), more))
 }
 
-// hintedKey returns the error for a word that no key contains. It suggests a whole key or, for a word
+// hintedKey returns the error for a word that no key contains. It suggests a key or, for a word
 // without slashes, a part of a key.
 func hintedKey(word string, keys []string) error {
-	err := Misused(fmt.Errorf("there is no value with the key %q, nor one whose key contains that", word))
+	err := Misused(fmt.Errorf("no value has a key that contains %q", word))
 	if nearest, ok := config.Nearest(word, keys); ok {
 		return fmt.Errorf("%w: did you mean %q?", err, nearest)
 	}
@@ -97,10 +97,10 @@ func hintedKey(word string, keys []string) error {
 	return fmt.Errorf("%w: `contivctl values` lists the keys", err)
 }
 
-// unknown returns the error for a word that selects none of the keys, though it may have selected one in the past.
+// unknown returns the error for a word that selects no present key; it may select an earlier one.
 func (c *cli) unknown(ctx context.Context, agents []*Agent, word string, keys []string) error {
 	if len(matching(pastKeys(ctx, agents), word)) > 0 {
-		return Misused(fmt.Errorf("there is no value with the key %q any more: `%s timeline %s` shows what it was", word, c.name, word))
+		return Misused(fmt.Errorf("no value has the key %q any more: `%s timeline %s` shows its history", word, c.name, word))
 	}
 	pods := podNames(ctx, agents)
 	for _, pod := range pods {
@@ -108,13 +108,12 @@ func (c *cli) unknown(ctx context.Context, agents []*Agent, word string, keys []
 		pods = append(pods, name)
 	}
 	if pod, ok := config.Nearest(word, pods); ok {
-		return doubted(ctx, agents, Misused(fmt.Errorf("there is no value with the key %q, and no such pod: did you mean %q?", word, pod)))
+		return withSilentAgents(ctx, agents, Misused(fmt.Errorf("no value has the key %q, and no pod has this name: did you mean %q?", word, pod)))
 	}
-	return doubted(ctx, agents, hintedKey(word, keys))
+	return withSilentAgents(ctx, agents, hintedKey(word, keys))
 }
 
-// presentKeys returns the keys of all values that the agents know, sorted. Agents that do not answer
-// are left out.
+// presentKeys returns the keys of all values on the agents that answer, sorted.
 func presentKeys(ctx context.Context, agents []*Agent) []string {
 	var all []string
 	for _, a := range target.Ask(ctx, agents, keysAt) {
@@ -136,7 +135,7 @@ func keysAt(ctx context.Context, a *Agent) (keys []string, err error) {
 	return keys, err
 }
 
-// isRefused reports whether an agent does not know what it is asked for.
+// isRefused reports whether the agent does not know the request's subject.
 func isRefused(err error) bool {
 	var refused *target.StatusError
 	return errors.As(err, &refused) && refused.Status == http.StatusBadRequest
@@ -168,9 +167,8 @@ func byKey[T any](path string) func(ctx context.Context, a *Agent, key string) (
 	}
 }
 
-// showKey asks all agents about one key, and shows the answers that are not empty. The word is the
-// key, or enough of it to find the key among those that the functions in known return. They are called
-// in order until one has the key.
+// showKey asks all agents about one key and shows the non-empty answers. The word is the key or a
+// part of it; the functions in known are called in order until one returns a matching key.
 func showKey[T any](ctx context.Context, c *cli, agents []*Agent, word string, question func(ctx context.Context, a *Agent, key string) (T, error), tells func(T) bool,
 	table func(p printer, good []answer[T]), known ...func(context.Context, []*Agent) []string) error {
 	if word == "" {
@@ -182,7 +180,7 @@ func showKey[T any](ctx context.Context, c *cli, agents []*Agent, word string, q
 		return answers, slices.ContainsFunc(answers, func(a answer[T]) bool { return a.Err == nil })
 	}
 	_, whole := models.ForKey(word)
-	if whole { // of a part of keys, agents would look through all they know in vain
+	if whole { // for a part of a key, agents would search everything in vain
 		if answers, some := about(word); some || len(answers) == len(agents) {
 			return show(c, answers, table)
 		}

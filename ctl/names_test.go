@@ -12,7 +12,7 @@ import (
 	"github.com/contiv/contiv/rest"
 )
 
-// Services and policies may be named without their namespaces, as pods.
+// Services and policies may be named without namespace, like pods.
 func TestNamesWithoutNamespaces(t *testing.T) {
 	var asked string
 	mux := http.NewServeMux()
@@ -50,7 +50,7 @@ func TestNamesWithoutNamespaces(t *testing.T) {
 	}
 }
 
-// A name that nobody has is a mistake in the command line. If an agent does not answer, that is not known.
+// An unknown name is a usage error, unless an agent does not answer.
 func TestNamesThatNobodyHas(t *testing.T) {
 	mux := http.NewServeMux()
 	for _, url := range []string{service.URL, policy.URL} {
@@ -93,7 +93,8 @@ func TestNamesThatNobodyHas(t *testing.T) {
 	}
 }
 
-// Of a service, the node that has its values is drawn; that nobody has any is said as of other names.
+// A service's graph is drawn for the node with its values; a service without values is reported
+// like other unknown names.
 func TestGraphOfServiceThatNobodyHas(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"graph svc/shop/nope", "no node has a value of service shop/nope"},

@@ -11,7 +11,7 @@ import (
 func (c *cli) nodeConfigCommand() *cobra.Command {
 	return perNode(c, listing(&cobra.Command{
 		Use:   "nodeconfig [NODE]",
-		Short: "The interfaces and gateways of the nodes, and where they are configured",
+		Short: "Show the nodes' interfaces and gateways with their origin",
 	}), contivconf.URL, func(p printer, good []answer[contivconf.Report]) {
 		t := p.Table("NODE", "FROM", "MAIN-INTERFACE", "OTHER-INTERFACES", "GATEWAY", "NAT", "REMARK")
 		t.Spare("NAT", "FROM", "OTHER-INTERFACES")
@@ -32,8 +32,7 @@ func (c *cli) nodeConfigCommand() *cobra.Command {
 	})
 }
 
-// interfaceText has the name of an interface and its addresses: the assigned ones, else those that it
-// already has.
+// interfaceText formats an interface's name and its assigned addresses, or else its present ones.
 func interfaceText(i contivconf.InterfaceReport) string {
 	words := []string{i.Name}
 	if ips := i.IPs; len(ips) > 0 {

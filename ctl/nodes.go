@@ -16,8 +16,7 @@ import (
 // Node is an element of the output of "nodes" in JSON and YAML.
 type Node struct {
 	nodesync.NodeReport
-	// Agent is "ready", "not ready" or "unreachable"; empty if no agent of the
-	// node is known to the CLI.
+	// Agent is "ready", "not ready" or "unreachable"; empty if the CLI knows no agent of the node.
 	Agent string `json:"agent,omitempty"`
 	// Problem is why the agent is not ready.
 	Problem string `json:"problem,omitempty"`
@@ -26,7 +25,7 @@ type Node struct {
 func (c *cli) nodesCommand() *cobra.Command {
 	return listing(&cobra.Command{
 		Use:   "nodes",
-		Short: "The nodes of the cluster with their IDs and addresses",
+		Short: "List the nodes with IDs and addresses",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := c.limited(cmd)
@@ -75,8 +74,7 @@ func (c *cli) showNodes(ctx context.Context, agents []*Agent) error {
 	return reportErrors(c, reports)
 }
 
-// mergeNodes merges the agents' views of the cluster. If several know a node, the node's own view
-// counts.
+// mergeNodes merges the agents' views of the cluster. A node's own view wins.
 func mergeNodes(reports []answer[nodesync.NodesReport]) map[string]*Node {
 	nodes := make(map[string]*Node)
 	for _, r := range reports {
@@ -89,8 +87,8 @@ func mergeNodes(reports []answer[nodesync.NodesReport]) map[string]*Node {
 	return nodes
 }
 
-// addAgents adds the state of each agent. An agent may have another name in the command's
-// configuration than its node: the agent's own answer counts.
+// addAgents adds the state of each agent, under the node name that it reports, which may differ
+// from its name in the configuration.
 func addAgents(nodes map[string]*Node, reports []answer[nodesync.NodesReport], probes []answer[status.Probe]) {
 	for i, p := range probes {
 		name := p.Agent.Name

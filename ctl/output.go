@@ -29,7 +29,7 @@ type format string
 
 const (
 	asTable    format = "table"
-	asWide     format = "wide" // a table with all columns, in which nothing is shortened
+	asWide     format = "wide" // a table with all columns and nothing shortened
 	asJSON     format = "json"
 	asYAML     format = "yaml"
 	asJSONPath format = "jsonpath" // with "=TEMPLATE"
@@ -39,19 +39,19 @@ const (
 	asSVG      format = "svg"
 )
 
-// allFormats are those that any command knows.
+// allFormats lists the formats of all commands.
 var allFormats = []format{asTable, asWide, asJSON, asYAML, asJSONPath, asName, asDiagram, asDOT, asSVG}
 
-// Set implements pflag.Value. The formats depend on the command: see checkFormat.
+// Set implements pflag.Value. The formats depend on the command; see checkFormat.
 func (f *format) Set(s string) error {
 	*f = format(s)
 	return nil
 }
 
-// formatsAnnotation is the key of the annotation that lists a command's formats, if they are not the usual ones.
+// usual annotation key of a command's formats, if they differ from the default.
 const formatsAnnotation = "formats"
 
-// withFormats sets the formats that a command supports; the first one is its default.
+// withFormats sets a command's formats; the first is the default.
 func withFormats(cmd *cobra.Command, formats ...format) *cobra.Command {
 	var names []string
 	for _, f := range formats {
@@ -66,7 +66,7 @@ func listing(cmd *cobra.Command) *cobra.Command {
 	return withFormats(cmd, asTable, asWide, asJSON, asYAML, asJSONPath, asName)
 }
 
-// formatsOf returns the formats that a command supports, its default first.
+// formatsOf returns a command's formats, the default first.
 func formatsOf(cmd *cobra.Command) []string {
 	if own := cmd.Annotations[formatsAnnotation]; own != "" {
 		return strings.Split(own, ",")
@@ -75,7 +75,7 @@ func formatsOf(cmd *cobra.Command) []string {
 }
 
 // checkFormat returns an error if the command does not support the requested format. Without a
-// request, it selects the command's default.
+// request, it selects the default.
 func (c *cli) checkFormat(cmd *cobra.Command) error {
 	names := formatsOf(cmd)
 	if !flags.Honoured(cmd, "output") || !cmd.Flags().Changed("output") {
@@ -102,10 +102,9 @@ func (c *cli) checkFormat(cmd *cobra.Command) error {
 
 func (f *format) String() string { return string(*f) }
 
-// Type implements pflag.Value; --help shows it.
 func (f *format) Type() string { return "FORMAT" }
 
-// checkFollowed refuses formats that show no end of records one by one.
+// checkFollowed refuses formats that cannot show records one by one.
 func (c *cli) checkFollowed() error {
 	if slices.Contains([]format{asTable, asJSON, asYAML}, c.format) {
 		return nil
@@ -135,7 +134,7 @@ func (f format) encode(w io.Writer, value any) error {
 	return err
 }
 
-// appendJSON appends what encoding/json makes of a value. Long lists are not looked through again, as encoding/json does.
+// appendJSON appends the JSON of a value. Unlike encoding/json, it does not scan long lists again.
 func appendJSON(b []byte, value any) (_ []byte, err error) {
 	switch v := value.(type) {
 	case []NodeResult:
@@ -174,8 +173,8 @@ func (r NodeResult) appendJSON(b []byte) (_ []byte, err error) {
 	return append(b, '}'), nil
 }
 
-// camelCase changes the name of a field, in place, to begin with a small letter, as they do in Kubernetes. Fields of
-// northbound values are as in etcd.
+// camelCase lowers the first letter of a field name in place, as in Kubernetes. Fields of
+// northbound values stay as in etcd.
 func camelCase(name []byte) {
 	for _, c := range name {
 		if (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') && (c < '0' || c > '9') {
@@ -187,8 +186,8 @@ func camelCase(name []byte) {
 	}
 }
 
-// lowerFirstWord changes a name of a Go field, in place: IPAddress becomes ipAddress, IPs ips, and NOOP noop. Other names
-// in capitals alone are states, and stay.
+// lowerFirstWord changes a Go field name in place: IPAddress becomes ipAddress, IPs ips, and NOOP
+// noop. Other names in capitals are states and stay.
 func lowerFirstWord(name []byte) {
 	capitals := 0
 	for capitals < len(name) && 'A' <= name[capitals] && name[capitals] <= 'Z' {
@@ -205,8 +204,8 @@ func lowerFirstWord(name []byte) {
 	}
 }
 
-// NodeResult is an agent's answer in JSON and YAML. Commands that ask several agents print a list of
-// them.
+// NodeResult is an agent's answer in JSON and YAML. Commands print a list of them for several
+// agents.
 type NodeResult struct {
 	Node   string `json:"node"`
 	Result any    `json:"result,omitempty"`
@@ -222,15 +221,15 @@ func (c *cli) printer() printer {
 	return p
 }
 
-// Types and functions that all commands use.
+// Types and functions used by all commands.
 type (
 	printer       = text.Printer
 	Agent         = target.Agent
 	answer[T any] = target.Answer[T]
 )
 
-// show prints answers: in JSON or YAML as a list of NodeResult, else as table writes the successful
-// ones. It reports errors in any format, and then returns ErrReported.
+// show prints answers: as a list of NodeResult in JSON or YAML, otherwise by table. It reports
+// errors in any format and then returns ErrReported.
 func show[T any](c *cli, answers []answer[T], table func(p printer, good []answer[T])) error {
 	var good []answer[T]
 	results := make([]NodeResult, len(answers))
@@ -261,8 +260,8 @@ func show[T any](c *cli, answers []answer[T], table func(p printer, good []answe
 	return reportErrors(c, answers)
 }
 
-// lacking returns the answer that there is nothing of the name in the command line, if all agents give it; nil if one has it, or
-// does not answer.
+// lacking returns the "not found" answer if all agents give it; nil if one has the name or does not
+// answer.
 func lacking[T any](answers []answer[T]) error {
 	if len(answers) == 0 || slices.ContainsFunc(answers, func(a answer[T]) bool { return !target.IsNotFound(a.Err) }) {
 		return nil
@@ -274,7 +273,7 @@ func lacking[T any](answers []answer[T]) error {
 	return first.Err
 }
 
-// reportErrors prints which agents did not answer, and returns ErrReported if there are any.
+// reportErrors prints the agents that did not answer, and returns ErrReported if any.
 func reportErrors[T any](c *cli, answers []answer[T]) error {
 	var failed error
 	for _, a := range answers {
@@ -289,8 +288,8 @@ func reportErrors[T any](c *cli, answers []answer[T]) error {
 // report prints an agent's error.
 func (c *cli) report(a *Agent, err error) { fmt.Fprintf(c.errOut, "%s: %s: %v\n", c.name, a.Name, err) }
 
-// namesOf returns the names in an agent's answer, as other commands accept them: keys, pods, sequence
-// numbers. For an answer about the node as a whole, it is the node's name.
+// namesOf returns the names in an agent's answer in the form that other commands accept: keys,
+// pods, sequence numbers. For an answer about a whole node, it is the node's name.
 func namesOf(node string, answered any) (names []string) {
 	switch list := answered.(type) {
 	case ipnet.PodsReport:
@@ -342,7 +341,7 @@ func namesOf(node string, answered any) (names []string) {
 	return names
 }
 
-// writeNames prints each name on a line and skips repetitions: services and policies are the same on all nodes.
+// writeNames prints each name once, one per line: services and policies are the same on all nodes.
 func (c *cli) writeNames(names []string) {
 	for _, name := range slices.Compact(names) {
 		fmt.Fprintln(c.out, name)

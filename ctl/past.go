@@ -19,16 +19,16 @@ import (
 	"github.com/contiv/contiv/kvscheduler/record"
 )
 
-// Agents that keep their history on disk report the time before their start as well; others only what they
-// remember. Each start begins a run, with sequence numbers from the beginning. Those of earlier runs are written
+// Agents with a history on disk also report the time before their start; others only their memory.
+// Each start begins a run, with sequence numbers from 1. Numbers of earlier runs are written
 // "3.17".
 
-// errSeq says how to write a sequence number.
+// errSeq returns an error that shows the form of a sequence number.
 func errSeq(word string) error {
-	return Misused(fmt.Errorf("%q is no sequence number, such as 17, or 3.17 for that of run 3", word))
+	return Misused(fmt.Errorf("%q is not a sequence number, such as 17, or 3.17 in run 3", word))
 }
 
-// seq is a sequence number of a run; the run is 0 if it is the current one.
+// seq is a sequence number of a run; run is 0 for the current one.
 type seq struct {
 	run    int
 	number uint64
@@ -72,10 +72,10 @@ func (s seq) query() url.Values {
 	return query
 }
 
-// runs lists the runs that an agent remembers; the last one is still going on.
+// runs lists the runs that an agent remembers, the current one last.
 type runs []history.Run
 
-// earlier returns the number of a run, 0 if it is the current one.
+// earlier returns the number of an earlier run, 0 for the current one.
 func (r runs) earlier(run int) int {
 	if len(r) == 0 || run == r[len(r)-1].Run {
 		return 0
@@ -88,7 +88,7 @@ func (r runs) seq(run int, number uint64) string {
 	return seq{r.earlier(run), number}.String()
 }
 
-// started describes when a run began and how the one before ended; "" if nothing is known about it.
+// started describes a run's start and how the run before ended; "" if unknown.
 func (r runs) started(run int) (at time.Time, text string) {
 	i := slices.IndexFunc(r, func(other history.Run) bool { return other.Run == run })
 	if i < 0 {
@@ -112,8 +112,8 @@ func (r runs) started(run int) (at time.Time, text string) {
 	return r[i].Start, text + " ---"
 }
 
-// current returns the number of the run that goes on, if its history lacks records: they could not be written, and the
-// agent may remember them.
+// current returns the number of the current run, and whether its history lacks records that could
+// not be written but may be in memory.
 func (r runs) current() (run int, lacking bool) {
 	if len(r) == 0 || r[len(r)-1].Lost == 0 {
 		return 0, false
@@ -121,7 +121,7 @@ func (r runs) current() (run int, lacking bool) {
 	return r[len(r)-1].Run, true
 }
 
-// withRemembered adds what an agent remembers of the current run to what its history has, in the order of numbers, and
+// withRemembered merges the agent's memory of the current run into its history, by number, and
 // returns the last records of both; all for 0.
 func withRemembered[T any](kept, remembered []T, number func(T) seq, last int) []T {
 	have := make(map[seq]bool)
@@ -142,13 +142,13 @@ func withRemembered[T any](kept, remembered []T, number func(T) seq, last int) [
 	return kept
 }
 
-// unkept reports whether an agent answered that it keeps no history, because it is configured so or is too old.
+// unkept reports whether an agent keeps no history, by configuration or age.
 func unkept(err error) bool {
 	var answered *target.StatusError
 	return errors.Is(err, target.ErrNotServed) || errors.As(err, &answered) && answered.Status >= 500
 }
 
-// eventList is a part of the history of an agent. In JSON, it is a list.
+// eventList is a part of an agent's history. In JSON, it is a list.
 type eventList struct {
 	runs   runs
 	events []runEvent
@@ -187,7 +187,7 @@ func eventsOf(ctx context.Context, a *Agent, since, until time.Time, s span) (ev
 	return list, err
 }
 
-// between asks for the records between two times, or for the last ones if both are zero.
+// between queries the records between two times, or the last ones if both are zero.
 func (s span) between(since, until time.Time) url.Values {
 	query := s.query()
 	setTime(query, "since", since)
@@ -209,7 +209,7 @@ func eventOf(ctx context.Context, a *Agent, s seq) (e *controller.EventRecord, e
 	return kept.Event, nil
 }
 
-// txnList is a part of the history of an agent. In JSON, it is a list.
+// txnList is a part of an agent's history. In JSON, it is a list.
 type txnList struct {
 	runs runs
 	txns []causedTxn
@@ -218,8 +218,8 @@ type txnList struct {
 // MarshalJSON writes the transactions.
 func (l txnList) MarshalJSON() ([]byte, error) { return json.Marshal(l.txns) }
 
-// txnsOf returns a part of the agent's history. An outline has no operations, and no values but those of
-// notifications; older agents tell them nevertheless.
+// txnsOf returns a part of the agent's history. An outline has no operations, and only the values
+// of notifications; older agents send them nevertheless.
 func txnsOf(ctx context.Context, a *Agent, since, until time.Time, s span, outline bool) (txnList, error) {
 	list := txnList{txns: []causedTxn{}}
 	query := s.between(since, until)
@@ -271,7 +271,7 @@ func txnOf(ctx context.Context, a *Agent, s seq) (t causedTxn, err error) {
 	return caused(kept.Txn, kept.Events, kept.Run), nil
 }
 
-// timeline has the revisions of a value. In JSON, it is a list.
+// timeline holds the revisions of a value. In JSON, it is a list.
 type timeline struct {
 	runs      runs
 	revisions []runRevision
@@ -288,7 +288,7 @@ type runRevision struct {
 // MarshalJSON writes the revisions.
 func (t timeline) MarshalJSON() ([]byte, error) { return json.Marshal(t.revisions) }
 
-// timelineOf returns a function that asks an agent for the revisions of a value since a time.
+// timelineOf returns a function that asks an agent for a value's revisions since a time.
 func timelineOf(since time.Time) func(context.Context, *Agent, string) (timeline, error) {
 	return func(ctx context.Context, a *Agent, key string) (timeline, error) {
 		lines, err := timelinesBy(ctx, a, []string{key}, since)
@@ -296,8 +296,8 @@ func timelineOf(since time.Time) func(context.Context, *Agent, string) (timeline
 	}
 }
 
-// timelinesBy returns what values were since a time, by key. Its history tells, or else what the agent remembers; of a
-// run whose history lacks records, both.
+// timelinesBy returns the revisions of values since a time, by key, from the agent's history or
+// else its memory; from both for a run with an incomplete history.
 func timelinesBy(ctx context.Context, a *Agent, keys []string, since time.Time) (map[string]timeline, error) {
 	lines := make(map[string]timeline)
 	query := url.Values{"key": keys}
@@ -325,8 +325,8 @@ func timelinesBy(ctx context.Context, a *Agent, keys []string, since time.Time) 
 	return lines, nil
 }
 
-// remember adds the revisions that an agent remembers of a run. They replace those of the history, which may lack how
-// these ended, from the first of them on.
+// remember adds an agent's remembered revisions of a run. They replace the history's from the first
+// of them on, because the history may lack their ends.
 func (t *timeline) remember(run int, revisions []kvscheduler.Revision, since time.Time) {
 	if len(revisions) > 0 {
 		t.revisions = slices.DeleteFunc(t.revisions, func(r runRevision) bool { return r.Run == run && !r.Since.Before(revisions[0].Since) })
@@ -338,10 +338,10 @@ func (t *timeline) remember(run int, revisions []kvscheduler.Revision, since tim
 	}
 }
 
-// maxReasons bounds for how many transactions, the last ones, the reason is asked.
+// maxReasons is the number of transactions, the last ones, whose reasons are requested.
 const maxReasons = 30
 
-// reasonsOf returns the reasons of transactions, as far as the agent remembers.
+// reasonsOf returns the reasons of transactions, if the agent remembers them.
 func reasonsOf(ctx context.Context, a *Agent, txns []seq) map[seq]string {
 	reasons := make(map[seq]string)
 	for _, one := range txns[max(0, len(txns)-maxReasons):] {
@@ -355,8 +355,9 @@ func reasonsOf(ctx context.Context, a *Agent, txns []seq) map[seq]string {
 	return reasons
 }
 
-// reasonText returns the reason of a transaction: the event that led to it, or its description. Of several events that
-// share it, no record says which of them a value is due to, but only those count that changed something.
+// reasonText returns the reason of a transaction: its event or its description. If several events
+// share it, the record does not tell which one changed a value, but only events that changed
+// something count.
 func reasonText(t causedTxn) string {
 	text := txnText(t.RecordedTxn)
 	events := slices.DeleteFunc(slices.Clone(t.events), func(e *controller.EventRecord) bool {
@@ -390,7 +391,7 @@ func (t *timeline) explain(ctx context.Context, a *Agent) {
 	t.runs.explain(ctx, a, revisions)
 }
 
-// explain adds their reasons to revisions in several runs of an agent.
+// explain adds reasons to the revisions in several runs of an agent.
 func (r runs) explain(ctx context.Context, a *Agent, revisions []*runRevision) {
 	txns := make([]seq, len(revisions))
 	for i, revision := range revisions {

@@ -18,7 +18,7 @@ import (
 	"github.com/contiv/contiv/models"
 )
 
-// What the history lacks, since it could not be written, is what the agent remembers.
+// Records missing in the history come from the agent's memory.
 func TestHistoryThatLacksRecords(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "history")
 	if err := os.Symlink("nowhere", dir); err != nil { // where a directory is needed

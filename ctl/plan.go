@@ -28,7 +28,7 @@ func (c *cli) planCommand() *cobra.Command {
 	var whole bool
 	cmd := &cobra.Command{
 		Use:   "plan -f FILE [NODE]",
-		Short: "What a change of values would do, without doing it",
+		Short: "Show the operations of a change without making it",
 		Long: "Asks a node which operations it would execute if the values in the file were requested.\n" +
 			"Nothing is changed. Files are as \"config apply\" reads them; or a file maps keys to values, where\n" +
 			"null stands for the removal of a value:\n\n" +
@@ -37,7 +37,7 @@ func (c *cli) planCommand() *cobra.Command {
 			"    type: SOFTWARE_LOOPBACK\n" +
 			"    ip_addresses: [10.9.9.9/32]\n" +
 			"  config/vpp/v2/route/vrf/0/dst/10.8.0.0/16: null\n\n" +
-			"The part \"Values\" of what txns SEQ -o json prints is understood as well.",
+			"The part \"Values\" of the output of txns SEQ -o json is also accepted.",
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := c.limited(cmd)
@@ -63,7 +63,7 @@ func (c *cli) planCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVarP(&file, "file", "f", "", "file with values in YAML or JSON, or directory with such files, - for the standard input")
-	cmd.Flags().BoolVar(&whole, "whole", false, "the file holds all values of the node: what is not in it is removed")
+	cmd.Flags().BoolVar(&whole, "whole", false, "the file holds all values of the node: remove the others")
 	return cmd
 }
 
@@ -98,8 +98,7 @@ func writePlan(p printer, good []answer[inspect.PlanReply]) {
 	}
 }
 
-// readPlan reads the values of a file and checks what can be checked without an
-// agent.
+// readPlan reads the values of a file and makes the checks that need no agent.
 func readPlan(file string, stdin io.Reader) (request inspect.PlanRequest, err error) {
 	name, data := file, []byte(nil)
 	if info, err := os.Stat(file); err == nil && info.IsDir() {
@@ -146,8 +145,8 @@ func readPlan(file string, stdin io.Reader) (request inspect.PlanRequest, err er
 	return request, nil
 }
 
-// isManifest reports whether the data have the form that "config apply" reads: documents with a value
-// and its key or model.
+// isManifest reports whether the data has the form of "config apply": documents with a value and
+// its key or model.
 func isManifest(data []byte) bool {
 	first, _, _ := bytes.Cut(bytes.TrimPrefix(bytes.TrimSpace(data), []byte("---\n")), []byte("\n---"))
 	var document map[string]any
@@ -169,7 +168,7 @@ func planOf(f files, stdin io.Reader) (request inspect.PlanRequest, err error) {
 	return request, err
 }
 
-// planFor returns the request for values, and for the removal of others.
+// planFor returns the request for values and for removals.
 func planFor(want *parsed, removed []string) (request inspect.PlanRequest) {
 	for _, v := range want.values {
 		request.Values = append(request.Values, kvscheduler.KeyValue{Key: v.Key, Value: v.Message})
@@ -180,7 +179,7 @@ func planFor(want *parsed, removed []string) (request inspect.PlanRequest) {
 	return request
 }
 
-// nodePrefix is what precedes keys in etcd.
+// nodePrefix is the prefix of keys in etcd.
 var nodePrefix = regexp.MustCompile(`^/vnf-agent/[^/]+/`)
 
 // readValues reads an object whose members are values by key.
@@ -208,8 +207,8 @@ func readValues(text []byte) ([]kvscheduler.KeyValue, error) {
 	return values, errors.Join(mistakes...)
 }
 
-// place matches the position of a mistake in JSON. It means nothing to users, since the JSON was made
-// of YAML. The space behind "proto:" may be any kind of space.
+// place matches the position of a mistake in JSON, which users do not know because the JSON was
+// made from YAML. The space after "proto:" may be of any kind.
 var place = regexp.MustCompile(`proto:[\s\x{a0}]*(?:syntax error )?\(line \d+:\d+\):[\s\x{a0}]*`)
 
 func withoutPlace(err error) error {

@@ -12,7 +12,7 @@ import (
 func (c *cli) podsCommand() *cobra.Command {
 	return perNode(c, listing(&cobra.Command{
 		Use:   "pods [NODE]",
-		Short: "The pods that are wired, with addresses and interfaces",
+		Short: "List the connected pods with addresses and interfaces",
 	}), ipnet.PodsURL, func(p printer, good []answer[ipnet.PodsReport]) {
 		columns := []string{"NODE", "NAMESPACE", "POD", "IP", "MTU", "CONTAINER", "VSWITCH-INTERFACE"}
 		if p.Wide {
@@ -38,7 +38,7 @@ func (c *cli) podsCommand() *cobra.Command {
 	})
 }
 
-// madeAs is the vswitch's interface, unless there is none.
+// madeAs returns the vswitch's interface, "-" if none.
 func madeAs(i ipnet.CustomIfReport) string {
 	if i.Problem != "" {
 		return i.Name + " is not made: contivctl explain says why"
@@ -46,7 +46,7 @@ func madeAs(i ipnet.CustomIfReport) string {
 	return i.VPPInterface
 }
 
-// hosts drops the prefix lengths, which mean nothing for the addresses of pods.
+// hosts drops the prefix lengths, which are meaningless for pod addresses.
 func hosts(ips []string) string {
 	out := make([]string, len(ips))
 	for i, ip := range ips {
@@ -58,7 +58,7 @@ func hosts(ips []string) string {
 func (c *cli) ipamCommand() *cobra.Command {
 	return perNode(c, listing(&cobra.Command{
 		Use:   "ipam [NODE]",
-		Short: "The subnets and addresses of the nodes",
+		Short: "Show the subnets and addresses of the nodes",
 	}), ipnet.IPAMURL, func(p printer, good []answer[ipnet.IPAMReport]) {
 		columns := []string{"ID", "NODE", "NODE-IP", "POD-SUBNET", "POD-GATEWAY", "VXLAN-IP", "PODS", "CLUSTER-PODS"}
 		if p.Wide {

@@ -28,7 +28,7 @@ type wired struct {
 	agent *Agent
 }
 
-// podNamed returns the pod that a word names as NAME or NAMESPACE/NAME, if it is unique.
+// podNamed returns the pod named NAME or NAMESPACE/NAME, if it is unique.
 func podNamed(ctx context.Context, agents []*Agent, namespace, word string) (pod wired, found bool, err error) {
 	var pods []wired
 	search, end := target.Search(ctx)
@@ -44,7 +44,7 @@ func podNamed(ctx context.Context, agents []*Agent, namespace, word string) (pod
 	switch len(pods) {
 	case 0:
 		if namespace != "" {
-			err = doubted(ctx, agents, Misused(fmt.Errorf("there is no pod %q in namespace %q: `contivctl pods` lists them", word, namespace)))
+			err = withSilentAgents(ctx, agents, Misused(fmt.Errorf("unknown pod %q in namespace %q: `contivctl pods` lists them", word, namespace)))
 		}
 		return pod, false, err
 	case 1:
@@ -57,7 +57,7 @@ func podNamed(ctx context.Context, agents []*Agent, namespace, word string) (pod
 	return pod, false, Misused(fmt.Errorf("%q means several pods: %s", word, strings.Join(names, ", ")))
 }
 
-// worstFirst orders values by how urgently they need attention.
+// worstFirst orders states by urgency.
 var worstFirst = []pb.ValueState{pb.ValueState_FAILED, pb.ValueState_RETRYING, pb.ValueState_INVALID, pb.ValueState_UNIMPLEMENTED, pb.ValueState_PENDING, pb.ValueState_MISSING}
 
 func badness(e *Explained) int {
@@ -75,12 +75,12 @@ type ExplainedPod struct {
 	Pod ipnet.PodReport `json:"pod"`
 	// State is the worst state of its values.
 	State string `json:"state"`
-	// Path is a drawing of how its packets go through the node.
+	// Path is a drawing of its packets' path through the node.
 	Path podpath.Drawing `json:"path"`
-	// Policies select the pod; Services have it as an endpoint.
+	// Policies that select the pod; Services with it as an endpoint.
 	Policies []policy.PolicyReport   `json:"policies"`
 	Services []service.ServiceReport `json:"services"`
-	// HostPorts are those that the pod requests.
+	// HostPorts requested by the pod.
 	HostPorts []service.HostPortReport `json:"hostPorts,omitempty"`
 	// Values of the pod, the worst first.
 	Values []*Explained `json:"values"`
@@ -94,7 +94,7 @@ func askExplainedPod(ctx context.Context, pod wired) (ExplainedPod, error) {
 	}
 	explained.State = worstState(explained.Values)
 	explained.Path = podpath.Draw(ctx, pod.agent, pod.PodReport)
-	// Older agents, and agents without Kubernetes, know none.
+	// Older agents and agents without Kubernetes have none.
 	var policies policy.Report
 	if pod.agent.Get(ctx, policy.URL, nil, &policies) == nil {
 		for _, p := range policies.Policies {
@@ -114,7 +114,7 @@ func askExplainedPod(ctx context.Context, pod wired) (ExplainedPod, error) {
 	return explained, nil
 }
 
-// addHostPorts adds those that are not in the list yet.
+// addHostPorts appends the host ports that the list lacks.
 func addHostPorts(list, more []service.HostPortReport) []service.HostPortReport {
 	for _, port := range more {
 		if !slices.ContainsFunc(list, func(o service.HostPortReport) bool { return o.Port == port.Port && o.PodPort == port.PodPort }) {
@@ -124,7 +124,8 @@ func addHostPorts(list, more []service.HostPortReport) []service.HostPortReport 
 	return list
 }
 
-// addServices adds the services of another address of a pod: each service is there once, with all endpoints.
+// addServices merges the services of another address of a pod: each service appears once, with all
+// endpoints.
 func addServices(list, more []service.ServiceReport) []service.ServiceReport {
 	for _, s := range more {
 		i := slices.IndexFunc(list, func(o service.ServiceReport) bool { return o.Namespace == s.Namespace && o.Name == s.Name })
@@ -151,7 +152,7 @@ func explainAll(ctx context.Context, a *Agent, keys []string) ([]*Explained, err
 	return list, nil
 }
 
-// worstState returns the state of the first value that explainAll returned.
+// worstState returns the state of the first value of explainAll's result.
 func worstState(values []*Explained) string {
 	if len(values) == 0 {
 		return pb.ValueState_CONFIGURED.String()
@@ -208,7 +209,7 @@ func writePod(p printer, good []answer[ExplainedPod]) {
 	}
 }
 
-// customIfText describes a custom interface of a pod on one line.
+// customIfText describes a pod's custom interface on one line.
 func customIfText(i ipnet.CustomIfReport) string {
 	text := i.Name + " (" + i.MAC + ")  " + cmp.Or(strings.Join(i.IPs, ","), "no address") + "  network " + i.Network
 	if i.ServiceEndpoint {
@@ -220,7 +221,7 @@ func customIfText(i ipnet.CustomIfReport) string {
 	return text + "  " + i.VPPInterface + " of the vswitch"
 }
 
-// hostPortText describes a host port of a pod on one line.
+// hostPortText describes a pod's host port on one line.
 func hostPortText(p service.HostPortReport) string {
 	var open []string
 	for _, addr := range p.Open {
@@ -236,7 +237,7 @@ func hostPortText(p service.HostPortReport) string {
 	return text
 }
 
-// policyText describes a policy of a pod on one line.
+// policyText describes a pod's policy on one line.
 func policyText(policy policy.PolicyReport) string {
 	text := policy.ID()
 	if policy.Tier != "NetworkPolicy" {
@@ -248,7 +249,8 @@ func policyText(policy policy.PolicyReport) string {
 	return text
 }
 
-// serviceText describes a service of a pod on one line, with the reason why the pod's node does not use the pod.
+// serviceText describes a pod's service on one line, with the reason if the node does not use the
+// pod.
 func serviceText(s service.ServiceReport) string {
 	text := s.Namespace + "/" + s.Name
 	for _, f := range clusterIPsOf(s) {
@@ -262,7 +264,7 @@ func serviceText(s service.ServiceReport) string {
 	return text
 }
 
-// clusterIPsOf returns the cluster IPs of a service, each with a port and its protocols: "10.96.0.100:80 TCP,UDP".
+// clusterIPsOf returns a service's cluster IPs with ports and protocols: "10.96.0.100:80 TCP,UDP".
 func clusterIPsOf(s service.ServiceReport) (list []string) {
 	const most = 6
 	var addresses []string
@@ -285,8 +287,7 @@ func clusterIPsOf(s service.ServiceReport) (list []string) {
 	return list
 }
 
-// writeWorstFirst shows values with their states, and below each one that is not as it should be the
-// reason.
+// writeWorstFirst prints values with their states, and the reason below each one with a problem.
 func writeWorstFirst(p printer, node string, values []*Explained) {
 	t := p.Table("STATE", "LAST", "KEY")
 	for _, e := range values {
@@ -312,8 +313,7 @@ type KeyRevision struct {
 	before *kvscheduler.ValueSnapshot
 }
 
-// keyTimelines has the changes of several values of a node, in the order in which they happened. In
-// JSON, it is a list.
+// keyTimelines holds the changes of several values of a node in order. In JSON, it is a list.
 type keyTimelines struct {
 	runs      runs
 	revisions []KeyRevision

@@ -19,7 +19,7 @@ import (
 	"github.com/contiv/contiv/rest"
 )
 
-// A pod is explained with the worst of its values first, and its timeline is that of all of them.
+// The explanation of a pod starts with its worst value, and its timeline includes all its values.
 func TestPodsAreExplained(t *testing.T) {
 	s := kvscheduler.New(kvscheduler.Options{})
 	t.Cleanup(func() { s.Close() })
@@ -81,7 +81,7 @@ func TestPodsAreExplained(t *testing.T) {
 	}
 	for args, want := range map[string]string{
 		"explain twice":      `"twice" means several pods: default/twice, other/twice`,
-		"timeline web -n no": `there is no pod "web" in namespace "no"`,
+		"timeline web -n no": `unknown pod "web" in namespace "no"`,
 	} {
 		if _, _, err := run(t, append([]string{"--agent", "n=unix://" + socket}, strings.Fields(args)...)...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", args, err)
@@ -89,8 +89,8 @@ func TestPodsAreExplained(t *testing.T) {
 	}
 }
 
-// requireInOrder checks that a command, which asks the agent at the socket, succeeds and prints the texts in
-// this order.
+// requireInOrder checks that a command, sent to the agent at the socket, succeeds and prints the
+// texts in this order.
 func requireInOrder(t *testing.T, socket, args string, wanted []string) {
 	t.Helper()
 	out, errOut, err := run(t, append([]string{"--agent", "n=unix://" + socket}, strings.Fields(args)...)...)
@@ -108,7 +108,7 @@ func requireInOrder(t *testing.T, socket, args string, wanted []string) {
 	}
 }
 
-// A service of both IP versions is told once, with all its cluster IPs and protocols.
+// A dual-stack service is listed once, with all its cluster IPs and protocols.
 func TestServicesOfPods(t *testing.T) {
 	report := service.ServiceReport{Namespace: "default", Name: "z", Details: []service.EndpointReport{{Address: "10.1.1.2:80", Protocol: "TCP", Why: "not ready"}}}
 	for _, address := range []string{"10.96.0.100:80", "[fd96::100]:80"} {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What -o name prints of one record is what the record was asked for by.
+// For one record, -o name prints the argument that selects it.
 func TestNamesOfOneRecord(t *testing.T) {
 	agent := bigNode(t, 3, 50)
 	for line, want := range map[string]string{
@@ -17,7 +17,7 @@ func TestNamesOfOneRecord(t *testing.T) {
 	}
 }
 
-// States are named one by one, or in a list.
+// States are given separately or in a list.
 func TestValuesOfSeveralStates(t *testing.T) {
 	agent := bigNode(t, 3, 50)
 	for _, states := range [][]string{{"--state", "FAILED,configured"}, {"--state", "FAILED", "--state", "CONFIGURED"}} {
@@ -53,7 +53,7 @@ func TestStatusOfNodes(t *testing.T) {
 	}
 }
 
-// Whoever writes "outside", as the lab does, is told what to write.
+// "outside", a word of the lab, gets an error with the correct form.
 func TestWhyOutside(t *testing.T) {
 	if _, _, err := run(t, "--agent", bigNode(t, 1, 10), "why", "web-0", "outside"); err == nil || !strings.Contains(err.Error(), "write the address of one") {
 		t.Error(err)

@@ -28,7 +28,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// canary is what must not get into a history or a report.
+// canary is a secret that must not appear in a history or a report.
 const canary = "c2VjcmV0LWNhbmFyeS1zZWNyZXQtY2FuYXJ5LTEyMzQ="
 
 // past is an agent with a scheduler and a history.
@@ -84,7 +84,7 @@ func (p *past) end() {
 	p.recorder.Close()
 }
 
-// put commits interfaces because of an event; one without type is deleted.
+// put commits interfaces for an event; one without type is deleted.
 func (p *past) put(about string, interfaces ...*vpp_interfaces.Interface) {
 	p.t.Helper()
 	txn := p.scheduler.NewTransaction()
@@ -106,7 +106,7 @@ func (p *past) put(about string, interfaces ...*vpp_interfaces.Interface) {
 	}
 }
 
-// putRoute commits a value that nothing configures.
+// putRoute commits a value without descriptor.
 func (p *past) putRoute() {
 	p.t.Helper()
 	route := &vpp_l3.Route{DstNetwork: "10.8.0.0/16"}
@@ -135,7 +135,7 @@ func (p *past) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serveServices answers as a node with two services, of which one has the pod as an endpoint.
+// serveServices answers as a node with two services; one has the pod as an endpoint.
 func serveServices(w http.ResponseWriter, r *http.Request) {
 	ofPod, other := service.EndpointReport{Address: "10.1.1.2:80", Protocol: "TCP"}, service.EndpointReport{Address: "10.1.1.3:80", Protocol: "TCP"}
 	one := func(name string, details ...service.EndpointReport) service.ServiceReport {
@@ -160,7 +160,7 @@ func tap(name string, mtu uint32) *vpp_interfaces.Interface {
 	return &vpp_interfaces.Interface{Name: name, Type: vpp_interfaces.Interface_TAP, Mtu: mtu}
 }
 
-// A report answers as the agent did, restarts included, and has no secrets.
+// A report answers like the agent, also about earlier runs, and contains no secrets.
 func TestReportAnswersAsTheAgentDid(t *testing.T) {
 	dir := t.TempDir()
 	first := startPast(t, filepath.Join(dir, "history"))
@@ -194,7 +194,7 @@ func TestReportAnswersAsTheAgentDid(t *testing.T) {
 		}
 	}
 
-	// What follows from other answers is not in it.
+	// Derivable answers are not in it.
 	for _, unwanted := range []string{"graph-snapshot", "scheduler-status", "dump-view-NB", "dump-view-cached", "txn-history"} {
 		if strings.Contains(names, unwanted) {
 			t.Errorf("%s in\n%s", unwanted, names)
@@ -208,7 +208,7 @@ func TestReportAnswersAsTheAgentDid(t *testing.T) {
 		"explain tap-b", "explain choosy -o json", "explain web", "explain web -o json", "services", "services shop/db", "services shop/nix", "explain bad", "explain config/vpp/v2/interfaces/nix",
 		"timeline tap-a", "timeline gone", "timeline web", "timeline tap-a -o json",
 		"diff --from txn:1.0", "diff --from txn:1.0 --to txn:1.1", "diff --since txn:1.1 --to txn:0",
-		"diff --since -10m", "diff --since -20m --to -10m", "graph --at -10m", // before there was anything
+		"diff --since -10m", "diff --since -20m --to -10m", "graph --at -10m", // before the first record
 		"dump --view NB", "dump", "dump --view cached", "dump --view NB -o json", "dump --view cached --descriptor vpp-interface", "dump tap-a --view NB", "dump --view NB --descriptor nix",
 		"graph", "graph tap-b", "graph choosy", "graph --at txn:1.0", "graph -o json",
 	} {
@@ -229,12 +229,12 @@ func TestReportAnswersAsTheAgentDid(t *testing.T) {
 		t.Errorf("a node that was away: %v %s", err, errOut)
 	}
 	for args, want := range map[string]string{
-		"resync":             "a report does not tell what `contivctl resync` needs",
-		"config get":         "a report does not tell what `contivctl config get` needs",
+		"resync":             "a report cannot answer `contivctl resync`",
+		"config get":         "a report cannot answer `contivctl config get`",
 		"events -f":          "a report does not change: drop --follow",
 		"status -w":          "a report does not change: drop --watch",
 		"pods nobody":        `node "nobody" is not known`,
-		"why web db":         "a report does not tell what `contivctl why` needs",
+		"why web db":         "a report cannot answer `contivctl why`",
 		"txns 1234 --node n": "transaction #1234 is not in the history",
 	} {
 		if _, _, err := run(t, append([]string{"--from", file}, strings.Fields(args)...)...); ExitCode(err) != exitUsage || !strings.Contains(err.Error(), want) {
@@ -248,7 +248,7 @@ func TestReportAnswersAsTheAgentDid(t *testing.T) {
 	}
 }
 
-// searched returns the names in a report, a line each, and reports secrets in it.
+// searched returns the file names in a report, one per line, and reports secrets in it.
 func searched(t *testing.T, name string) (names string) {
 	t.Helper()
 	file, err := os.Open(name)

@@ -17,14 +17,15 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// reportTimeout is the default of --timeout for a report: agents send everything they know.
+// reportTimeout is the default of --timeout for a report, which contains everything that agents
+// know.
 const reportTimeout = time.Minute
 
 func (c *cli) reportCommand() *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:   "report [NODE]",
-		Short: "Pack all that the agents tell into a file, for a bug report",
+		Short: "Collect the agents' state into a file for a bug report",
 		Long: "Asks all agents for everything that the other commands show, with their histories, and packs it. With --from\n" +
 			"FILE, other commands read such a file as if the agents were there. Secrets are taken out; addresses and\n" +
 			"names of nodes, pods and services are in it.",
@@ -71,7 +72,7 @@ func (c *cli) reportCommand() *cobra.Command {
 	return cmd
 }
 
-// pack writes a report to a file that only its owner can read. If it fails, no file is left.
+// pack writes a report to a file with mode 0600. On failure, it removes the file.
 func pack(ctx context.Context, agents []*Agent, name string, now time.Time) (report.Meta, error) {
 	file, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -93,7 +94,7 @@ var ofReports = []string{
 // openReport makes a command read a report instead of asking agents.
 func (c *cli) openReport(name string, cmd *cobra.Command) error {
 	if !slices.Contains(ofReports, cmd.Name()) || cmd.Parent() != cmd.Root() {
-		return Misused(fmt.Errorf("--from: a report does not tell what `%s` needs: known are %s", cmd.CommandPath(), strings.Join(ofReports, ", ")))
+		return Misused(fmt.Errorf("--from: a report cannot answer `%s`: use one of %s", cmd.CommandPath(), strings.Join(ofReports, ", ")))
 	}
 	for _, flag := range []string{"follow", "watch"} {
 		if cmd.Flags().Changed(flag) {
@@ -109,14 +110,14 @@ func (c *cli) openReport(name string, cmd *cobra.Command) error {
 	return nil
 }
 
-// unreadable says in words what is wrong with the file of a report.
+// unreadable returns a readable error for a report file.
 func unreadable(name string, err error) error {
 	var damaged flate.CorruptInputError
 	what := "is no report that `contivctl report` made, which is a .tgz file"
 	switch {
 	case errors.Is(err, gzip.ErrHeader), errors.Is(err, tar.ErrHeader), errors.Is(err, io.ErrUnexpectedEOF) && !isGzip(name):
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		what = "is a report whose end is missing: copy it again"
+		what = "is a truncated report: copy it again"
 	case errors.Is(err, io.EOF):
 		what = "is empty"
 	case errors.Is(err, gzip.ErrChecksum), errors.As(err, &damaged):

@@ -24,10 +24,10 @@ func (c *cli) resyncCommand() *cobra.Command {
 	var database bool
 	cmd := &cobra.Command{
 		Use:   "resync [NODE]",
-		Short: "Read the vswitch back, and repair what differs from what is wanted",
-		Long: "Makes nodes read back what their vswitch has, and repair what differs from what is wanted.\n" +
-			"What is right already is not touched. Failed operations are repeated as usual.\n\n" +
-			"With --database, nodes read etcd again instead and compute everything that is wanted anew;\n" +
+		Short: "Read the vswitch back and repair differences",
+		Long: "Makes nodes read back the state of their vswitch and repair differences from the configuration.\n" +
+			"Correct values are not touched. Failed operations are retried as usual.\n\n" +
+			"With --database, nodes read etcd again instead and recompute the configuration;\n" +
 			"this happens in the background, `events` shows it.",
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -64,23 +64,22 @@ func (c *cli) resyncCommand() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&database, "database", false, "read etcd again, and compute everything anew")
+	cmd.Flags().BoolVar(&database, "database", false, "read etcd again and recompute the configuration")
 	return cmd
 }
 
-// resynced is the transaction of a resync, with the number of values, by state, that a resync cannot
-// repair.
+// resynced is a resync's transaction, with the number of values, by state, that it cannot repair.
 type resynced struct {
 	*kvscheduler.RecordedTxn
 	missing map[pb.ValueState]int
 }
 
-// notConfigured lists the states of values that are wanted but do not exist.
+// notConfigured lists the states of requested values that do not exist.
 var notConfigured = []pb.ValueState{
 	pb.ValueState_PENDING, pb.ValueState_RETRYING, pb.ValueState_FAILED, pb.ValueState_INVALID, pb.ValueState_UNIMPLEMENTED, pb.ValueState_MISSING,
 }
 
-// unconfigured counts, by state, the values that are not configured; the result is empty if that is unknown.
+// unconfigured counts the values that are not configured, by state; empty if unknown.
 func unconfigured(ctx context.Context, a *Agent) map[pb.ValueState]int {
 	query := url.Values{}
 	for _, state := range notConfigured {
@@ -99,7 +98,7 @@ func unconfigured(ctx context.Context, a *Agent) map[pb.ValueState]int {
 	return counts
 }
 
-// readDatabase requests a resync with etcd, and returns a text that says when it will happen.
+// readDatabase requests a resync with etcd and returns a text about its time.
 func readDatabase(ctx context.Context, a *Agent) (when string, err error) {
 	var dispatched string
 	if err := a.Post(ctx, databaseResync, nil, nil, &dispatched); err != nil {
@@ -121,7 +120,7 @@ func failures(t *kvscheduler.RecordedTxn) (n int) {
 	return n
 }
 
-// writeResyncs shows a line for each node, with the operations below.
+// writeResyncs prints one line per node, with the operations below.
 func writeResyncs(p printer, good []answer[resynced]) {
 	t := p.Table("NODE", "TXN", "TOOK", "RESULT")
 	for _, a := range good {

@@ -85,8 +85,8 @@ func TestServicesAreShownWithWhatTheNodeDoes(t *testing.T) {
 		"node1: 10.96.0.10:81 TCP has no endpoint: no container",
 	}, "services", "default/web")
 	agents = []string{"--agent", "node1=" + answers("5", service.Report{Stale: "etcd: connection refused", Translator: service.Translator{VSwitch: true}, Services: []service.ServiceReport{web}})}
-	shows([]string{"Without etcd (connection refused), what has changed since is not known on node1."}, "services")
-	shows([]string{"Without etcd (connection refused), what has changed since is not known on node1."}, "services", "default/web")
+	shows([]string{"Without etcd (connection refused), later changes are unknown on node1."}, "services")
+	shows([]string{"Without etcd (connection refused), later changes are unknown on node1."}, "services", "default/web")
 	left := service.ServiceReport{Namespace: "default", Name: "web", Frontends: web.Frontends[:1], Details: web.Details[:1]}
 	agents = []string{"--agent", "node1=" + answers("3", service.Report{Translator: service.Translator{Others: "nftables table kube-proxy"}, Services: []service.ServiceReport{left}})}
 	out, errOut, err := run(t, append(agents, "services", "default/web")...)

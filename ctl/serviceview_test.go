@@ -99,7 +99,7 @@ func TestServicesAreExplained(t *testing.T) {
 		"why svc/web:http 10.1.1.2":    "packets come from there: give the port of the other end",
 		"why 10.1.1.2 10.1.1.3 http":   `"http" is no port: write 80, 80/tcp, 53/udp or 3868/sctp`,
 		"why 10.1.1.2 svc/web 0":       `"0" is no port`,
-		"why 10.1.1.2 wbe":             `there is no pod, node or service "wbe"`,
+		"why 10.1.1.2 wbe":             `unknown pod, node or service "wbe"`,
 	} {
 		if _, errOut, err := run(t, append([]string{"--agent", "n=unix://" + socket}, strings.Fields(args)...)...); err == nil || !strings.Contains(err.Error()+errOut, want) {
 			t.Errorf("%s: %v %s", args, err, errOut)

@@ -14,10 +14,10 @@ import (
 	"github.com/contiv/contiv/terminal/terminaltest"
 )
 
-// colouring matches what changes the colours of a terminal.
+// colouring matches escape sequences of colours.
 var colouring = regexp.MustCompile("\x1b\\[[0-9;]*m")
 
-// No table is wider than the terminal; with -o wide, nothing is missing.
+// No table exceeds the terminal; with -o wide, nothing is missing.
 func TestTablesFitTheTerminal(t *testing.T) {
 	t.Setenv("COLUMNS", "")
 	agent := bigNode(t, 3, 50)
@@ -27,7 +27,7 @@ func TestTablesFitTheTerminal(t *testing.T) {
 	}
 	words := strings.NewReplacer(" FILE", " "+values, "KEY", models.VPPInterfaceKey(fmt.Sprintf("vpp-tap-%064x", 1)), "txn:300", "txn:1", "txn:340", "txn:2", "web-7", "web-1", "web-8", "web-2", "10.20.3.0/24", "10.0.10.0/24", "txns 17", "txns 2")
 	for _, line := range commandLines {
-		// No tables: values and drawings for programs, the record of an event, and sentences.
+		// Not tables: values and drawings for programs, the record of an event, and sentences.
 		if strings.Contains(line, " -o ") || strings.HasPrefix(line, "graph") || strings.HasPrefix(line, "report") || strings.Contains(line, "--seq") || strings.HasPrefix(line, "check-config") {
 			continue
 		}

@@ -29,29 +29,29 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Prefixes of words that name nodes and pods.
+// Prefixes of object names.
 const (
 	nodeWord = "node/"
 	podWord  = "pod/"
 )
 
-// thing is a pod, service or node that a word names, and stands for its values. The values of a pod
-// are on its node, those of a service on all nodes. The values of a node are on the other nodes, and
-// lead to it.
-type thing struct {
+// object is a pod, service or node named on the command line. It stands for its values. A pod's
+// values are on its node, a service's on all nodes. A node's values are on the other nodes and lead
+// to it.
+type object struct {
 	name    string // such as "pod shop/web"
 	pod     *wired
 	service *processor.ID
 	node    *Node
-	// agents have values of the thing.
+	// agents have values of the object.
 	agents []*Agent
-	// self is the agent of the node; nil: it does not answer.
+	// self is the node's agent; nil if it does not answer.
 	self *Agent
 }
 
-// namespaceFlag adds the flag to a command whose arguments name things.
+// namespaceFlag adds the flag to a command whose arguments name objects.
 func namespaceFlag(cmd *cobra.Command, namespace *string) {
-	cmd.Flags().StringVarP(namespace, "namespace", "n", "", "of what is named without one")
+	cmd.Flags().StringVarP(namespace, "namespace", "n", "", "for names without one")
 	cmd.PreRunE = func(_ *cobra.Command, args []string) error {
 		if *namespace != "" && len(args) == 0 {
 			return Misused(fmt.Errorf("-n %s says in which namespace a name is: name a pod, or svc/NAME", *namespace))
@@ -62,7 +62,7 @@ func namespaceFlag(cmd *cobra.Command, namespace *string) {
 
 // listedNamespaceFlag adds the flag to a command that lists what is in the namespace if it has no argument.
 func listedNamespaceFlag(cmd *cobra.Command, namespace *string) {
-	cmd.Flags().StringVarP(namespace, "namespace", "n", "", "only what is in this namespace; with NAME, its namespace")
+	cmd.Flags().StringVarP(namespace, "namespace", "n", "", "list only this namespace; with NAME, its namespace")
 }
 
 // checkNamespace returns an error if a name has another namespace than the flag says.
@@ -74,19 +74,19 @@ func checkNamespace(namespace, name string) error {
 	return Misused(fmt.Errorf("two namespaces are given: -n %s, and %s in %q: drop one of them", namespace, own, name))
 }
 
-// thingNamed returns the thing that a word names, if it names one: svc/NAMESPACE/NAME, node/NAME or
-// pod/NAMESPACE/NAME. The first part may be left out if there is such a pod or node. Keys cannot be
-// confused with names: they have more parts, or begin differently.
-func thingNamed(ctx context.Context, agents []*Agent, namespace, word string) (t thing, found bool, err error) {
+// objectNamed returns the object named by a word: svc/NAMESPACE/NAME, node/NAME or
+// pod/NAMESPACE/NAME. The prefix is optional if such a pod or node exists. Keys are never confused
+// with names: they have more parts or other prefixes.
+func objectNamed(ctx context.Context, agents []*Agent, namespace, word string) (t object, found bool, err error) {
 	if id, is, err := serviceNamed(ctx, agents, namespace, word); is {
-		return thing{name: "service " + id.String(), service: &id, agents: agents}, true, err
+		return object{name: "service " + id.String(), service: &id, agents: agents}, true, err
 	}
 	if name, is := strings.CutPrefix(word, nodeWord); is {
 		nodes, reports := knownNodes(ctx, agents)
 		if nodes[name] == nil {
-			return t, true, doubted(ctx, agents, text.Hinted(fmt.Errorf("there is no node %q", name), name, slices.Sorted(maps.Keys(nodes))))
+			return t, true, withSilentAgents(ctx, agents, text.Hinted(fmt.Errorf("unknown node %q", name), name, slices.Sorted(maps.Keys(nodes))))
 		}
-		return nodeThing(ctx, agents, nodes[name], reports), true, nil
+		return nodeObject(ctx, agents, nodes[name], reports), true, nil
 	}
 	name, mustBePod := strings.CutPrefix(word, podWord)
 	if strings.Count(name, "/") > 1 || name == "" {
@@ -104,24 +104,25 @@ func thingNamed(ctx context.Context, agents []*Agent, namespace, word string) (t
 	pod, found, err := podNamed(ctx, agents, namespace, name)
 	switch {
 	case found:
-		return thing{name: "pod " + pod.Namespace + "/" + pod.Name, pod: &pod, agents: []*Agent{pod.agent}}, true, nil
+		return object{name: "pod " + pod.Namespace + "/" + pod.Name, pod: &pod, agents: []*Agent{pod.agent}}, true, nil
 	case err == nil && mustBePod:
 		if err = onHostNetwork(ctx, agents, namespace, name); err != nil {
 			break
 		}
-		err = doubted(ctx, agents, text.Hinted(fmt.Errorf("there is no pod %q", name), name, podNames(ctx, agents)))
+		err = withSilentAgents(ctx, agents, text.Hinted(fmt.Errorf("unknown pod %q", name), name, podNames(ctx, agents)))
 	case err == nil:
 		if nodes, reports := knownNodes(ctx, agents); nodes[name] != nil {
-			return nodeThing(ctx, agents, nodes[name], reports), true, nil
+			return nodeObject(ctx, agents, nodes[name], reports), true, nil
 		}
-		if err = outOfReach(ctx, agents, namespace, name); err == nil {
+		if err = podOnSilentNode(ctx, agents, namespace, name); err == nil {
 			err = onHostNetwork(ctx, agents, namespace, name)
 		}
 	}
 	return t, err != nil, err
 }
 
-// onHostNetwork returns an error if Kubernetes has a pod of the name on the network of its node: no value is about it.
+// onHostNetwork returns an error if Kubernetes has a pod of the name on its node's network; such a
+// pod has no values.
 func onHostNetwork(ctx context.Context, agents []*Agent, namespace, name string) error {
 	pods, _ := why.PodsInKubernetes(ctx, agents, namespace, name)
 	for _, pod := range pods {
@@ -132,9 +133,9 @@ func onHostNetwork(ctx context.Context, agents []*Agent, namespace, name string)
 	return nil
 }
 
-// outOfReach returns an error if Kubernetes has a pod of the name on a node whose agent does not answer. The word does not mean
-// something else then, such as the key of a service.
-func outOfReach(ctx context.Context, agents []*Agent, namespace, name string) error {
+// podOnSilentNode returns an error if Kubernetes has a pod of the name on a node whose agent does
+// not answer. Without it, the word could be taken for a service key.
+func podOnSilentNode(ctx context.Context, agents []*Agent, namespace, name string) error {
 	silent := silentAgents(ctx, agents)
 	if len(silent) == 0 {
 		return nil
@@ -142,13 +143,13 @@ func outOfReach(ctx context.Context, agents []*Agent, namespace, name string) er
 	pods, _ := why.PodsInKubernetes(ctx, agents, namespace, name)
 	for _, pod := range pods {
 		if slices.Contains(silent, pod.Node) {
-			return fmt.Errorf("pod %s/%s is on %s, whose agent does not answer: what that node has of it is not known (a service is svc/%s)", pod.Namespace, pod.Name, pod.Node, name)
+			return fmt.Errorf("pod %s/%s is on %s, whose agent does not answer, so its state is unknown (a service is svc/%s)", pod.Namespace, pod.Name, pod.Node, name)
 		}
 	}
 	return nil
 }
 
-// silentAgents returns the names of those that do not answer.
+// silentAgents returns the names of the agents that do not answer.
 func silentAgents(ctx context.Context, agents []*Agent) (silent []string) {
 	for _, a := range target.GetAll[ipnet.PodsReport](ctx, agents, ipnet.PodsURL, nil) {
 		if a.Err != nil && !answered(a.Err) {
@@ -158,36 +159,36 @@ func silentAgents(ctx context.Context, agents []*Agent) (silent []string) {
 	return silent
 }
 
-// doubted adds to an error about something that was not found which nodes may have it nevertheless, since their agents do
-// not answer: it is no mistake of the command line then.
-func doubted(ctx context.Context, agents []*Agent, err error) error {
+// withSilentAgents adds the nodes whose agents do not answer to a "not found" error, which then is
+// no usage error.
+func withSilentAgents(ctx context.Context, agents []*Agent, err error) error {
 	silent := silentAgents(ctx, agents)
 	switch len(silent) {
 	case 0:
 		return err
 	case 1:
-		return fmt.Errorf("%v; the agent of %s does not answer, so what that node has is not known", err, silent[0])
+		return fmt.Errorf("%v; the agent of %s does not answer, so its values are unknown", err, silent[0])
 	}
-	return fmt.Errorf("%v; the agents of %s do not answer, so what those nodes have is not known", err, strings.Join(silent, ", "))
+	return fmt.Errorf("%v; the agents of %s do not answer, so their values are unknown", err, strings.Join(silent, ", "))
 }
 
-// answered reports whether an error is the answer of an agent.
+// answered reports whether an error is an agent's answer.
 func answered(err error) bool {
 	var status *target.StatusError
 	return errors.Is(err, target.ErrNotServed) || errors.As(err, &status)
 }
 
-// patience is how long other agents are asked for where a pod is, since some may not answer.
-const patience = 2 * time.Second
+// searchTimeout bounds the search for a pod on other nodes, whose agents may not answer.
+const searchTimeout = 2 * time.Second
 
-// thing is thingNamed, but if one node is asked for a pod of another one, its error says so.
-func (c *cli) thing(ctx context.Context, agents []*Agent, namespace, word string) (t thing, found bool, err error) {
-	t, found, err = thingNamed(ctx, agents, namespace, word)
+// object is objectNamed with an error that names the pod's node if only another node was asked.
+func (c *cli) object(ctx context.Context, agents []*Agent, namespace, word string) (t object, found bool, err error) {
+	t, found, err = objectNamed(ctx, agents, namespace, word)
 	name := strings.TrimPrefix(word, podWord)
 	if c.targets.Node == "" || found && err == nil || strings.Count(name, "/") > 1 {
 		return t, found, err
 	}
-	asking, cancel := context.WithTimeout(ctx, patience)
+	asking, cancel := context.WithTimeout(ctx, searchTimeout)
 	defer cancel()
 	if all, allErr := c.targets.All(asking); allErr == nil {
 		if pod, elsewhere, podErr := podNamed(asking, all, namespace, name); podErr == nil && elsewhere {
@@ -204,9 +205,9 @@ func knownNodes(ctx context.Context, agents []*Agent) (map[string]*Node, []answe
 	return mergeNodes(reports), reports
 }
 
-// nodeThing returns a node as a thing, with the addresses that its own agent reports.
-func nodeThing(ctx context.Context, agents []*Agent, node *Node, reports []answer[nodesync.NodesReport]) thing {
-	t := thing{name: "node " + node.Name, node: node}
+// nodeObject returns a node as an object, with the addresses reported by its agent.
+func nodeObject(ctx context.Context, agents []*Agent, node *Node, reports []answer[nodesync.NodesReport]) object {
+	t := object{name: "node " + node.Name, node: node}
 	for _, r := range reports {
 		if r.Err != nil {
 			continue
@@ -232,8 +233,8 @@ func nodeThing(ctx context.Context, agents []*Agent, node *Node, reports []answe
 	return t
 }
 
-// keys returns the keys of the thing's values on an agent, sorted.
-func (t thing) keys(ctx context.Context, a *Agent) ([]string, error) {
+// keys returns the keys of the object's values on an agent, sorted.
+func (t object) keys(ctx context.Context, a *Agent) ([]string, error) {
 	switch {
 	case t.pod != nil:
 		return t.pod.Keys, nil
@@ -253,8 +254,8 @@ func (t thing) keys(ctx context.Context, a *Agent) ([]string, error) {
 	return keys, nil
 }
 
-// requestedKeys returns the keys of the thing's values that an agent has.
-func (t thing) requestedKeys(ctx context.Context, a *Agent) ([]string, error) {
+// requestedKeys returns the keys of the object's values that an agent has.
+func (t object) requestedKeys(ctx context.Context, a *Agent) ([]string, error) {
 	keys, err := t.keys(ctx, a)
 	if err != nil {
 		return nil, err
@@ -271,8 +272,8 @@ func (t thing) requestedKeys(ctx context.Context, a *Agent) ([]string, error) {
 	return keys, nil
 }
 
-// ledToBy reports whether the value with the key leads to the node: its tunnel and the values that
-// depend on it, neighbours with its addresses, routes to it and to its pods.
+// ledToBy reports whether the value with the key leads to the node: its tunnel and values that
+// depend on it, neighbours with its addresses, and routes to it and its pods.
 func (n *Node) ledToBy(key string) bool {
 	if _, ok := models.ForKey(key); !ok {
 		return false
@@ -310,8 +311,8 @@ func inPrefixes(network netip.Prefix, prefixes []string) bool {
 	})
 }
 
-// showValuesOfThing shows the states of a thing's values.
-func (c *cli) showValuesOfThing(ctx context.Context, t thing, query url.Values) error {
+// showValuesOfObject shows the states of an object's values.
+func (c *cli) showValuesOfObject(ctx context.Context, t object, query url.Values) error {
 	all := 0
 	answers := target.Ask(ctx, t.agents, func(ctx context.Context, a *Agent) (record.Statuses, error) {
 		if t.node != nil {
@@ -337,7 +338,7 @@ func (c *cli) showValuesOfThing(ctx context.Context, t thing, query url.Values) 
 	return show(c, answers, writeValues)
 }
 
-// valuesWith returns the states of the values with the keys; values that do not exist are left out.
+// valuesWith returns the states of the existing values with the keys.
 func valuesWith(ctx context.Context, a *Agent, keys []string) (values record.Statuses, err error) {
 	for _, key := range keys {
 		value, err := byKey[record.Status](valueStatus)(ctx, a, key)
@@ -351,8 +352,8 @@ func valuesWith(ctx context.Context, a *Agent, keys []string) (values record.Sta
 	return values, nil
 }
 
-// explainThing shows a thing and its values, and for values that are not as they should be, the reason.
-func (c *cli) explainThing(ctx context.Context, t thing) error {
+// explainObject shows an object and its values, with the reason for each value with a problem.
+func (c *cli) explainObject(ctx context.Context, t object) error {
 	switch {
 	case t.pod != nil:
 		value, err := askExplainedPod(ctx, *t.pod)
@@ -363,10 +364,10 @@ func (c *cli) explainThing(ctx context.Context, t thing) error {
 	return c.explainNode(ctx, t)
 }
 
-// explainNode shows the health of a node, and how other nodes reach it.
-func (c *cli) explainNode(ctx context.Context, t thing) error {
+// explainNode shows a node's health and how other nodes reach it.
+func (c *cli) explainNode(ctx context.Context, t object) error {
 	explained := ExplainedNode{Node: *t.node, Verdict: health.Broken, Remarks: []string{"its agent does not answer"}}
-	if t.self != nil { // as "status" says it, which compares nodes
+	if t.self != nil { // as in "status", which compares nodes
 		probes := target.Ask(ctx, append([]*Agent{t.self}, t.agents...), status.Ask)
 		status.Compare(probes, c.from == "")
 		if self := probes[0]; self.Err == nil {
@@ -384,7 +385,7 @@ func (c *cli) explainNode(ctx context.Context, t thing) error {
 		explained.State = worstState(explained.Values)
 		return explained, err
 	})
-	if len(answers) == 0 { // there is no other
+	if len(answers) == 0 { // no other node
 		explained.Values = []*Explained{}
 		answers = []answer[ExplainedNode]{{Agent: t.self, Value: explained}}
 	}
@@ -414,7 +415,7 @@ func writeNode(p printer, good []answer[ExplainedNode]) {
 			p.Printf("\nno other node leads to it\n")
 			continue
 		}
-		p.Printf("\n%s: what leads to node %s is %s\n", a.Agent.Name, node.Name, a.Value.State)
+		p.Printf("\n%s: values that lead to node %s: %s\n", a.Agent.Name, node.Name, a.Value.State)
 		writeWorstFirst(p, a.Agent.Name, a.Value.Values)
 	}
 }
@@ -424,20 +425,20 @@ type ExplainedNode struct {
 	Node Node `json:"node"`
 	// Verdict on the node, from its own agent.
 	Verdict string `json:"verdict"`
-	// Remarks are the reasons, as in the status.
+	// Remarks are the reasons for the verdict.
 	Remarks []string `json:"remarks,omitempty"`
-	// Notes are those of the status.
+	// Notes of the status.
 	Notes []string `json:"notes,omitempty"`
-	// State is the worst state of the values; empty if there is no other node.
+	// State is the worst state of the values; empty if no other node exists.
 	State string `json:"state,omitempty"`
-	// Values lead to the node, the worst first.
+	// Values that lead to the node, the worst first.
 	Values []*Explained `json:"values"`
 }
 
 var errNoHistory = errors.New("its history has no values")
 
-// timelineOfThing shows the changes to a thing's values since a time.
-func (c *cli) timelineOfThing(ctx context.Context, t thing, since time.Time) error {
+// timelineOfObject shows the changes to an object's values since a time.
+func (c *cli) timelineOfObject(ctx context.Context, t object, since time.Time) error {
 	answers := target.Ask(ctx, t.agents, func(ctx context.Context, a *Agent) (keyTimelines, error) {
 		keys, err := t.keys(ctx, a)
 		if err != nil {
@@ -463,8 +464,8 @@ func (c *cli) timelineOfThing(ctx context.Context, t thing, since time.Time) err
 	return show(c, answers, writeKeyTimelines)
 }
 
-// unchanged returns why there is no change of a thing's values since a time: whether there ever was one.
-func (t thing) unchanged(ctx context.Context, a *Agent, keys []string, since time.Time) error {
+// unchanged explains why an object's values have no change since a time.
+func (t object) unchanged(ctx context.Context, a *Agent, keys []string, since time.Time) error {
 	if !since.IsZero() {
 		if ever, err := timelinesBy(ctx, a, keys, time.Time{}); err != nil {
 			return err
@@ -475,8 +476,8 @@ func (t thing) unchanged(ctx context.Context, a *Agent, keys []string, since tim
 	return fmt.Errorf("%w of %s", errNoHistory, t.name)
 }
 
-// oneAgent returns the agent whose values are drawn. The error names the nodes if several have values.
-func (t thing) oneAgent(ctx context.Context) (*Agent, error) {
+// oneAgent returns the agent whose values are drawn. If several have values, the error names them.
+func (t object) oneAgent(ctx context.Context) (*Agent, error) {
 	agents := t.agents
 	if t.service != nil && len(agents) > 1 {
 		var err error
@@ -493,21 +494,21 @@ func (t thing) oneAgent(ctx context.Context) (*Agent, error) {
 	return nil, Misused(fmt.Errorf("several nodes have values of %s, and one is drawn: name it with --node, one of %s", t.name, strings.Join(target.Names(agents), ", ")))
 }
 
-// having returns the agents that have a value of the thing. The error says that none has.
-func (t thing) having(ctx context.Context) (agents []*Agent, err error) {
+// having returns the agents with values of the object, or an error if none has.
+func (t object) having(ctx context.Context) (agents []*Agent, err error) {
 	for _, a := range target.Ask(ctx, t.agents, t.requestedKeys) {
 		if len(a.Value) > 0 {
 			agents = append(agents, a.Agent)
 		}
 	}
 	if len(agents) == 0 {
-		return nil, doubted(ctx, t.agents, Misused(fmt.Errorf("no node has a value of %s", t.name)))
+		return nil, withSilentAgents(ctx, t.agents, Misused(fmt.Errorf("no node has a value of %s", t.name)))
 	}
 	return agents, nil
 }
 
-// A name without a namespace means the object in the namespace of -n, else the only one of that name, as of pods. A name
-// that nobody has is one in the namespace "default": agents say what was meant.
+// A name without a namespace means the object in the namespace of -n, or else the only one of that
+// name. An unknown name is taken to be in the namespace "default"; agents suggest corrections.
 
 // checkName returns an error unless the word is NAME or NAMESPACE/NAME.
 func checkName(kind, word string) error {
@@ -535,7 +536,7 @@ func serviceID(ctx context.Context, agents []*Agent, namespace, word string) (st
 	return onlyOne("services", ids, word)
 }
 
-// policyID returns the full name of a policy. That of a ClusterNetworkPolicy has no namespace.
+// policyID returns the full name of a policy. A ClusterNetworkPolicy has no namespace.
 func policyID(ctx context.Context, agents []*Agent, namespace, word string) (string, error) {
 	if err := cmp.Or(checkName("policy", word), checkNamespace(namespace, word)); err != nil {
 		return "", err
@@ -570,7 +571,7 @@ func inNamespace(namespace, word string) string {
 	return cmp.Or(namespace, "default") + "/" + word
 }
 
-// onlyOne returns the only ID of a name.
+// onlyOne returns the ID of a name, or an error if it is not unique.
 func onlyOne(kind string, ids []string, name string) (string, error) {
 	slices.Sort(ids)
 	ids = slices.DeleteFunc(slices.Compact(ids), func(id string) bool { return !strings.HasSuffix(id, "/"+name) })

@@ -25,7 +25,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// accept registers a model whose values can be made, but for those with "broken" in the key.
+// accept registers a model whose values succeed, except those with "broken" in the key.
 func accept[V proto.Message](t testing.TB, s *kvscheduler.Scheduler, name, prefix string) {
 	t.Helper()
 	err := kvscheduler.Register(s, kvscheduler.Descriptor[V, kvscheduler.NoMetadata]{
@@ -43,8 +43,8 @@ func accept[V proto.Message](t testing.TB, s *kvscheduler.Scheduler, name, prefi
 	}
 }
 
-// twoNodes serves the agents of n1, with the pod shop/web and values that lead to n2, and of n2, which has
-// none. It returns the flags that name them.
+// twoNodes serves the agents of n1, with the pod shop/web and values that lead to n2, and of n2,
+// without values. It returns the flags that select them.
 func twoNodes(t *testing.T) (flags []string) {
 	t.Helper()
 	const n1, n2 = 1, 2
@@ -96,8 +96,8 @@ func twoNodes(t *testing.T) (flags []string) {
 	return flags
 }
 
-// Pods and nodes stand for the values that belong to them, whichever agent has those.
-func TestThings(t *testing.T) {
+// Pods and nodes stand for their values on all agents.
+func TestObjects(t *testing.T) {
 	flags := twoNodes(t)
 	const tunnel, fib, route = "config/vpp/v2/interfaces/vxlan-default-2", "config/vpp/l2/v2/fib/vxlanBD/mac/12:2b:00:00:00:02", "/dst/10.1.2.0/24/gw/192.168.30.2"
 	for args, c := range map[string]struct{ want, not []string }{
@@ -105,9 +105,9 @@ func TestThings(t *testing.T) {
 			"services   shop/cart  10.96.0.1:80 TCP  its endpoint 10.1.1.2:8080 is not used: it is not ready", "tap-broken", "no such device"}, []string{"shop/other", "vxlan"}},
 		"explain pod/shop/web":    {[]string{"n1: pod shop/web"}, nil},
 		"explain pod/web -n shop": {[]string{"n1: pod shop/web"}, nil},
-		"explain n2": {[]string{"node n2: degraded\n   because    full\n   notes      sessions do not end\n", "192.168.16.2,192.168.30.2", "10.1.2.0/24", "n1: what leads to node n2 is CONFIGURED", fib, tunnel, route},
+		"explain n2": {[]string{"node n2: degraded\n   because    full\n   notes      sessions do not end\n", "192.168.16.2,192.168.30.2", "10.1.2.0/24", "n1: values that lead to node n2: CONFIGURED", fib, tunnel, route},
 			[]string{"vxlan-default-12", "12:2b:00:00:00:01", "10.1.0.0", "tap-broken"}},
-		"explain node/n1":      {[]string{"node n1: degraded", "n2: what leads to node n1 is CONFIGURED"}, []string{"vxlan"}},
+		"explain node/n1":      {[]string{"node n1: degraded", "n2: values that lead to node n1: CONFIGURED"}, []string{"vxlan"}},
 		"explain n2 -o json":   {[]string{`"verdict": "degraded"`, `"remarks"`, `"state": "CONFIGURED"`}, nil},
 		"values web":           {[]string{"n1", "FAILED", "tap-broken"}, []string{"vxlan"}},
 		"values n2":            {[]string{tunnel, fib, route}, []string{"vxlan-default-12", "tap-broken"}},
@@ -136,12 +136,12 @@ func TestThings(t *testing.T) {
 		})
 	}
 	for args, want := range map[string]string{
-		"explain node/n3":                `there is no node "n3": did you mean`,
-		"explain pod/wob":                `there is no pod "wob"`,
+		"explain node/n3":                `unknown node "n3": did you mean`,
+		"explain pod/wob":                `unknown pod "wob"`,
 		"explain pod/":                   "write it pod/NAMESPACE/NAME",
 		"explain pod/a/b/c":              "write it pod/NAMESPACE/NAME",
-		"explain wab":                    `no such pod: did you mean "web"?`,
-		"explain web -n no":              `there is no pod "web" in namespace "no"`,
+		"explain wab":                    `no pod has this name: did you mean "web"?`,
+		"explain web -n no":              `unknown pod "web" in namespace "no"`,
 		"values svc/":                    "write it svc/NAMESPACE/NAME",
 		"values node/n1":                 "no node has a value of node n1",
 		"values n2 --state FAILED":       "node n2 has 3 values, but none in that state",
@@ -153,11 +153,11 @@ func TestThings(t *testing.T) {
 		"values pod/shop/web --node n2":  "pod shop/web is on node n1, not on n2",
 		"timeline web -n shop --node n2": "pod shop/web is on node n1, not on n2",
 		"config get --all web --node n2": "pod shop/web is on node n1, not on n2",
-		"values nix --node n2":           "there is no value with the key",
+		"values nix --node n2":           "no value has a key that contains",
 		"config get web":                 "the values of pod shop/web are Contiv's own: add --all",
 		"config get --all web n1":        "are on different nodes",
 		"config get --all nothing":       "",
-		"config get --all node/n12":      `there is no node "n12"`,
+		"config get --all node/n12":      `unknown node "n12"`,
 	} {
 		if _, errOut, err := run(t, append(flags, strings.Fields(args)...)...); err == nil || !strings.Contains(err.Error()+errOut, want) {
 			t.Errorf("%s: %v, %s, want %q", args, err, errOut, want)
@@ -165,7 +165,7 @@ func TestThings(t *testing.T) {
 	}
 }
 
-// A pod on the network of its node has no values, which is no reason to say that there is no such pod.
+// A pod on its node's network has no values, but is not reported as unknown.
 func TestPodOnHostNetwork(t *testing.T) {
 	dir := t.TempDir()
 	mux := http.NewServeMux()
@@ -183,7 +183,7 @@ func TestPodOnHostNetwork(t *testing.T) {
 	}
 }
 
-// An agent that hangs is the only one that is said not to answer: the others are asked in what is left of the time.
+// Only the hanging agent is reported as silent: the others are asked in the remaining time.
 func TestOneAgentHangs(t *testing.T) {
 	dir := t.TempDir()
 	mux := http.NewServeMux()
@@ -202,7 +202,7 @@ func TestOneAgentHangs(t *testing.T) {
 		rest.JSON(w, report)
 	})
 	serve(t, filepath.Join(dir, "n1.sock"), mux)
-	hangs, err := listener.Unix(filepath.Join(dir, "n2.sock")) // and nobody accepts
+	hangs, err := listener.Unix(filepath.Join(dir, "n2.sock")) // without accepting connections
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,8 +210,8 @@ func TestOneAgentHangs(t *testing.T) {
 	agents := []string{"--agent", "n1=unix://" + dir + "/n1.sock", "--agent", "n2=unix://" + dir + "/n2.sock", "--timeout", "2s"}
 	_, errOut, err := run(t, append(agents, "explain", "nothing")...)
 	if strings.Contains(errOut, "n1: unreachable") || !strings.Contains(errOut, "n2: unreachable") ||
-		err == nil || !strings.Contains(err.Error(), "the agent of n2 does not answer, so what that node has is not known") {
-		t.Errorf("a word that nobody knows: %v\n%s", err, errOut)
+		err == nil || !strings.Contains(err.Error(), "the agent of n2 does not answer, so its values are unknown") {
+		t.Errorf("an unknown word: %v\n%s", err, errOut)
 	}
 	if _, _, err := run(t, append(agents, "explain", "db")...); err == nil || !strings.Contains(err.Error(), "pod shop/db is on n2, whose agent does not answer") {
 		t.Errorf("a pod of the node: %v", err)

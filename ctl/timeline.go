@@ -25,8 +25,8 @@ const (
 func (c *cli) timelineCommand() *cobra.Command {
 	var namespace, since string
 	cmd := &cobra.Command{
-		Use:   "timeline KEY|THING",
-		Short: "What a value was and when, as far as the history reaches back",
+		Use:   "timeline KEY|OBJECT",
+		Short: "Show the history of a value, pod, service or node",
 		Long: "Shows each change of a value with the transaction that made it, also of a value that is gone.\n\n" + keyHelp + "\n\n" +
 			"T is " + timeForms + ".",
 		Args: cobra.ExactArgs(1),
@@ -44,11 +44,11 @@ func (c *cli) timelineCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if t, found, err := c.thing(ctx, agents, namespace, args[0]); err != nil || found {
+			if t, found, err := c.object(ctx, agents, namespace, args[0]); err != nil || found {
 				if err != nil {
 					return err
 				}
-				return c.timelineOfThing(ctx, t, begin)
+				return c.timelineOfObject(ctx, t, begin)
 			}
 			known := func(t timeline) bool { return len(t.revisions) > 0 }
 			question := func(ctx context.Context, a *Agent, key string) (timeline, error) {
@@ -105,7 +105,7 @@ func writeTimelines(p printer, good []answer[timeline]) {
 	t.Print()
 }
 
-// of returns the wanted value, or the existing one if none is wanted.
+// of returns the requested value, or else the existing one.
 func of(v *kvscheduler.ValueSnapshot) proto.Message {
 	switch {
 	case v == nil:
@@ -116,8 +116,7 @@ func of(v *kvscheduler.ValueSnapshot) proto.Message {
 	return v.Have
 }
 
-// changeText describes a change: the content of a new value, else the fields that changed, and the
-// error if there is one.
+// changeText describes a change: a new value's content, or the changed fields, and the error.
 func changeText(from, to *kvscheduler.ValueSnapshot) string {
 	if to == nil {
 		return ""
@@ -146,7 +145,7 @@ func (c *cli) diffCommand() *cobra.Command {
 	var from, to string
 	cmd := &cobra.Command{
 		Use:   "diff --from T [--to T] [NODE]",
-		Short: "Which values differ between two moments",
+		Short: "Show the values that differ between two moments",
 		Long: "Shows which values appeared, changed and disappeared between two moments.\n\n" +
 			"A moment is " + momentForms + ".",
 		Example: "  diff --from -5m\n  diff --from txn:11 --to txn:12 node1   # what transaction 12 changed",
@@ -188,7 +187,7 @@ func (c *cli) diffCommand() *cobra.Command {
 	return listing(cmd)
 }
 
-// writeDiffs prints a line for each value that differs, with the changed fields below.
+// writeDiffs prints a line per differing value, with the changed fields below.
 func writeDiffs(p printer, good []answer[record.Diffs]) {
 	var same []string
 	t := p.Table("NODE", "WHAT", "STATE", "TXN", "KEY")

@@ -26,7 +26,7 @@ func (c *cli) txnsCommand() *cobra.Command {
 	var r span
 	cmd := &cobra.Command{
 		Use:   "txns [SEQ]",
-		Short: "The transactions of the scheduler; with SEQ, one of them in full",
+		Short: "List the scheduler's transactions, or show one",
 		Long: "Lists the transactions of the scheduler, each with the event that led to it; none did to\n" +
 			"retries and to what the vswitch reported. With SEQ, shows one with its operations; -o diagram\n" +
 			"draws it as a Mermaid sequence diagram, -o svg as one for browsers.\n\n" +
@@ -70,12 +70,12 @@ type span struct {
 
 func (s *span) flags(cmd *cobra.Command, what string) {
 	cmd.Flags().UintVar(&s.last, "last", 20, "number of "+what+" of each node; 0: all that are remembered")
-	cmd.Flags().StringVar(&s.since, "since", "", "only those since T")
-	cmd.Flags().StringVar(&s.until, "until", "", "only those until T")
+	cmd.Flags().StringVar(&s.since, "since", "", "only records since T")
+	cmd.Flags().StringVar(&s.until, "until", "", "only records until T")
 }
 
-// times returns the limits, zero if not given. With limits, all records within them are shown unless
-// --last is given as well.
+// times returns the limits, zero if not given. With limits, all records between them are shown
+// unless --last is given.
 func (s *span) times(cmd *cobra.Command, now time.Time) (since, until time.Time, err error) {
 	if s.since != "" {
 		if since, err = parseTime(s.since, now); err != nil {
@@ -104,13 +104,13 @@ func (s *span) query() url.Values {
 	return number("last", uint64(s.last))
 }
 
-// causedTxn is a transaction with the events that led to it, if any are remembered. Events of a burst
-// share a transaction.
+// causedTxn is a transaction with the events that caused it, if recorded. Events of a burst share a
+// transaction.
 type causedTxn struct {
 	*kvscheduler.RecordedTxn
 	events []*controller.EventRecord
 	run    int // 0: not known
-	// operations and failed count the operations, which an outline lacks.
+	// operations and failed count the operations, which an outline omits.
 	operations, failed int
 }
 
@@ -148,8 +148,8 @@ func (t causedTxn) eventNumbers(known runs) string {
 	}
 }
 
-// causes finds the events that led to transactions. It reports no errors, since the transactions are
-// worth showing without the events.
+// causes finds the events that caused transactions. It ignores errors, because the transactions are
+// useful without events.
 func causes(ctx context.Context, a *Agent, txns []*kvscheduler.RecordedTxn) []causedTxn {
 	out := make([]causedTxn, len(txns))
 	if len(txns) == 0 {
@@ -171,7 +171,7 @@ func causes(ctx context.Context, a *Agent, txns []*kvscheduler.RecordedTxn) []ca
 	return out
 }
 
-// unixSpan returns the query for a span of time, rounded outwards to seconds; zero times are open
+// unixSpan returns the query for a span of time, widened to whole seconds; zero times are open
 // ends.
 func unixSpan(since, until time.Time) url.Values {
 	query := url.Values{}
@@ -235,7 +235,7 @@ func writeTxns(p printer, good []answer[txnList]) {
 	t.Print()
 }
 
-// txnText describes the origin and the purpose of a transaction.
+// txnText describes the origin and purpose of a transaction.
 func txnText(t *kvscheduler.RecordedTxn) string {
 	text := ""
 	switch {
@@ -262,8 +262,8 @@ func txnText(t *kvscheduler.RecordedTxn) string {
 	return text + ": " + about
 }
 
-// purpose shortens a description: each handler of an event adds a line, and so does each service that changes.
-// The transaction itself shows all.
+// purpose shortens a description with a line per event handler and changed service. The transaction
+// itself shows all.
 func purpose(description string) string {
 	const most = 3
 	of, lines, _ := strings.Cut(description, "\n* ")

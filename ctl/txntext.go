@@ -10,8 +10,8 @@ import (
 	"github.com/contiv/contiv/kvscheduler"
 )
 
-// writeTxn shows a transaction: its purpose, its input and its operations, each value with its content
-// below. The run is 0 if it is the current one.
+// writeTxn prints a transaction: its purpose, its input and its operations, with values below. run
+// is 0 for the current run.
 func writeTxn(p printer, node string, run int, txn causedTxn, name string) {
 	t := txn.RecordedTxn
 	kind, _, _ := strings.Cut(txnText(&kvscheduler.RecordedTxn{Type: t.Type, Resync: t.Resync, RetryForTxn: t.RetryForTxn, RetryAttempt: t.RetryAttempt}), ":")
@@ -54,7 +54,7 @@ func writeTxn(p printer, node string, run int, txn causedTxn, name string) {
 	}
 }
 
-// prefixed adds a prefix to a text; an empty text stays empty.
+// prefixed adds a prefix to a non-empty text.
 func prefixed(prefix, text string) string {
 	if text == "" {
 		return ""
@@ -75,8 +75,8 @@ func writeValuesOf(p printer, t *kvscheduler.RecordedTxn) {
 	values.Print()
 }
 
-// writeOperations shows operations. It does not repeat values that have been shown already, and leaves
-// out the column of durations if there are none.
+// writeOperations prints operations. It does not repeat values, and omits an empty column of
+// durations.
 func writeOperations(p printer, ops []kvscheduler.RecordedOp, shown map[string]bool) {
 	header := []string{"NR", "OPERATION", "STATE", "TOOK", "KEY"}
 	timed := slices.ContainsFunc(ops, func(op kvscheduler.RecordedOp) bool { return op.Duration > 0 })
@@ -100,7 +100,7 @@ func writeOperations(p printer, ops []kvscheduler.RecordedOp, shown map[string]b
 	t.Print()
 }
 
-// writeRetrieved shows what was read from the vswitch, one read per line.
+// writeRetrieved prints the reads from the vswitch, one per line.
 func writeRetrieved(p printer, reads []kvscheduler.RecordedRetrieve) {
 	if len(reads) == 0 {
 		return
@@ -138,8 +138,8 @@ func operationName(op kvscheduler.RecordedOp) string {
 	return op.Operation.String()
 }
 
-// operationText describes an operation: the value that is created, unless it has been shown, or the
-// fields that are updated, and the error.
+// operationText describes an operation: the created value, unless already shown, or the updated
+// fields, and the error.
 func operationText(op kvscheduler.RecordedOp, shown bool) string {
 	var texts []string
 	switch {
@@ -156,7 +156,7 @@ func operationText(op kvscheduler.RecordedOp, shown bool) string {
 	return strings.TrimSpace(strings.Join(texts, "  "))
 }
 
-// noticed describes a notification of the southbound, such as "eth0 went down".
+// noticed describes a southbound notification, such as "eth0 went down".
 func noticed(t *kvscheduler.RecordedTxn) string {
 	const most = 3
 	var texts []string
@@ -184,12 +184,12 @@ func noticed(t *kvscheduler.RecordedTxn) string {
 	return strings.Join(texts, "; ")
 }
 
-// noticedValue describes what the appearance or disappearance of a value means; "" if the text for
-// another value says it.
+// noticedValue describes the appearance or disappearance of a value; "" if the text for another
+// value covers it.
 func noticedValue(key string, is bool, others map[string]bool) string {
 	if rest, ok := strings.CutPrefix(key, "vpp/interface/"); ok {
 		if name, state, ok := strings.Cut(rest, "/link-state/"); ok {
-			if !is { // the text for the other state says it, unless the interface is gone
+			if !is { // the text for the other state covers it, unless the interface is gone
 				for other, there := range others {
 					if there && strings.HasPrefix(other, "vpp/interface/"+name+"/link-state/") {
 						return ""
@@ -204,7 +204,7 @@ func noticedValue(key string, is bool, others map[string]bool) string {
 		name, address, hasAddress := strings.Cut(rest, "/address/")
 		device, known := others["linux/interface/host-name/"+name]
 		switch {
-		case hasAddress && known && device == is: // a device comes and goes with its addresses
+		case hasAddress && known && device == is: // a device appears and disappears with its addresses
 			return ""
 		case hasAddress && is:
 			return "address " + address + " appeared on device " + name
@@ -213,7 +213,7 @@ func noticedValue(key string, is bool, others map[string]bool) string {
 		case is:
 			return "device " + name + " is up"
 		}
-		return "device " + name + " is down or gone" // the value stands for a device that is up
+		return "device " + name + " is down or gone" // the value exists while the device is up
 	}
 	if is {
 		return key + " appeared"

@@ -33,7 +33,7 @@ func TestNotificationsAreToldInWords(t *testing.T) {
 	}
 }
 
-// One transaction may be for hundreds of services: a line of the table names some.
+// A transaction may change hundreds of services: its line in the table names some.
 func TestPurposesAreShort(t *testing.T) {
 	for description, want := range map[string]string{
 		"":                           "",
@@ -48,7 +48,8 @@ func TestPurposesAreShort(t *testing.T) {
 	}
 }
 
-// Of events that share a transaction, the first one that changed something is named, with those that may have been it.
+// If events share a transaction, the first that changed something is named, with other possible
+// ones.
 func TestReasonAmongSeveralEvents(t *testing.T) {
 	event := func(n uint64, change string) *controller.EventRecord {
 		return &controller.EventRecord{SeqNum: n, Name: "Update", Handlers: []controller.HandlerRecord{{Handler: "a"}, {Handler: "b", Change: change}}}
@@ -70,7 +71,7 @@ func TestReasonAmongSeveralEvents(t *testing.T) {
 	}
 }
 
-// Tables have no names of the API for an operation that there was not.
+// Tables show no API name for a missing operation.
 func TestLastOperation(t *testing.T) {
 	for _, c := range []struct {
 		state pb.ValueState
@@ -87,7 +88,7 @@ func TestLastOperation(t *testing.T) {
 	}
 }
 
-// One transaction is told as in the list: what happened, not who noticed it.
+// A single transaction is described as in the list, by what happened.
 func TestNotificationInFull(t *testing.T) {
 	var out strings.Builder
 	txn := &kvscheduler.RecordedTxn{Type: kvscheduler.SBNotification, Values: []kvscheduler.KeyValue{{Key: "vpp/interface/eth0/link-state/DOWN", Value: &emptypb.Empty{}}}}
@@ -97,7 +98,7 @@ func TestNotificationInFull(t *testing.T) {
 	}
 }
 
-// A value that an agent only found when it started has a line that says so.
+// A value that the agent found at its start has a line for that.
 func TestTimelineAcrossAStart(t *testing.T) {
 	begin := time.Now()
 	value := func(last pb.TxnOperation) *kvscheduler.ValueSnapshot {

@@ -15,8 +15,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// ErrReported is returned by commands that have already printed what failed, so that only the exit
-// code is left to set.
+// ErrReported is returned by commands that have already printed the failure. Only the exit code
+// remains.
 var ErrReported = errors.New("failed")
 
 // exitError is an error with an exit code other than 1.
@@ -27,17 +27,17 @@ type exitError struct {
 
 func (e *exitError) Unwrap() error { return e.error }
 
-// Exit codes. 1 and 2 are verdicts of commands that judge, such as "status" and "why".
+// Exit codes. 1 and 2 are also results of commands such as "status" and "why".
 const (
 	exitBroken  = 2 // a node
 	exitUnknown = 2 // whether packets arrive
 	exitUsage   = 3
 )
 
-// Misused marks the error of a command that cannot be executed as it is written.
+// Misused marks a usage error.
 func Misused(err error) error { return text.Mistake(err) }
 
-// ExitCode returns the exit code of a command that ended with the error.
+// ExitCode returns the exit code for a command's error.
 func ExitCode(err error) int {
 	var exit *exitError
 	switch {
@@ -51,22 +51,23 @@ func ExitCode(err error) int {
 	return 1
 }
 
-// Execute runs a program's command line. Errors about it say what was expected, and suggest corrections; see ExitCode.
+// Execute runs a program's command line. Usage errors name the expected form and suggest
+// corrections; see ExitCode.
 func Execute(ctx context.Context, root *cobra.Command) error {
 	root.SetFlagErrorFunc(flagError)
 	sayUsage(root)
 	if width, must := text.Width(os.Stdout); must {
 		help := root.HelpFunc()
 		root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
-			fitHelp(root, width) // now: manual pages and completion have other lines
+			fitHelp(root, width) // at this time, because manual pages and completion use other lines
 			help(cmd, args)
 		})
 	}
-	return flagError(root, root.ExecuteContext(ctx)) // of flags before the name of a command, errors are as the library has them
+	return flagError(root, root.ExecuteContext(ctx)) // errors of flags before a command keep the library's text
 }
 
-// flagError says what a flag takes instead of a value that it does not take, and which flag may have been meant by an
-// unknown one. Errors that are not about flags stay.
+// flagError adds the expected form of an invalid flag value, and a suggestion for an unknown flag.
+// It keeps other errors.
 func flagError(cmd *cobra.Command, err error) error {
 	var missing *pflag.NotExistError
 	if errors.As(err, &missing) {
@@ -90,8 +91,8 @@ func flagError(cmd *cobra.Command, err error) error {
 	return Misused(fmt.Errorf("--%s %s: give it %s", invalid.GetFlag().Name, invalid.GetValue(), takes))
 }
 
-// flagMissing names the flag that may have been meant: a similar one, or the one that does what an unknown one does
-// elsewhere: -w shows again what -f goes on with.
+// flagMissing suggests a similar flag, or the equivalent of one known elsewhere: -w repeats a
+// command, -f follows records.
 func flagMissing(cmd *cobra.Command, missing *pflag.NotExistError) error {
 	name, short := missing.GetSpecifiedName(), missing.GetSpecifiedShortnames() != ""
 	others := map[string]string{"f": "watch", "follow": "watch", "w": "follow", "watch": "follow"}
@@ -118,7 +119,7 @@ func flagMissing(cmd *cobra.Command, missing *pflag.NotExistError) error {
 	return fmt.Errorf("%w: %s --help lists them", wrong, cmd.CommandPath())
 }
 
-// fitHelp has the help of a command and of those below it fit the width.
+// fitHelp wraps the help of a command and its subcommands at the width.
 func fitHelp(cmd *cobra.Command, width int) {
 	for _, sub := range cmd.Commands() {
 		fitHelp(sub, width)
@@ -132,7 +133,7 @@ func fitHelp(cmd *cobra.Command, width int) {
 	}
 }
 
-// sayUsage adds how a command and those below it are written to errors about their arguments.
+// sayUsage adds the usage line to errors about arguments, for a command and its subcommands.
 func sayUsage(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		sayUsage(sub)

@@ -22,10 +22,10 @@ func (c *cli) valuesCommand() *cobra.Command {
 	var namespace string
 	var states []string
 	cmd := &cobra.Command{
-		Use:   "values [KEY|THING]",
-		Short: "The states of the values that nodes should have",
-		Long: "Lists values with their states; what is derived from a value is below it. KEY is a key or any\n" +
-			"part of keys; what tables show of a long key, with its …, will do.\n\n" + thingHelp,
+		Use:   "values [KEY|OBJECT]",
+		Short: "List the states of values",
+		Long: "Lists values with their states; derived values are below their base values. KEY is a key or any\n" +
+			"part of keys, including the shortened form in tables with its ….\n\n" + objectHelp,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := c.limited(cmd)
@@ -41,11 +41,11 @@ func (c *cli) valuesCommand() *cobra.Command {
 			if len(args) == 0 {
 				return show(c, askValues(ctx, agents, query), writeValues)
 			}
-			if t, found, err := c.thing(ctx, agents, namespace, args[0]); err != nil || found {
+			if t, found, err := c.object(ctx, agents, namespace, args[0]); err != nil || found {
 				if err != nil {
 					return err
 				}
-				return c.showValuesOfThing(ctx, t, query)
+				return c.showValuesOfObject(ctx, t, query)
 			}
 			return c.showValuesOf(ctx, agents, query, args[0])
 		},
@@ -55,8 +55,8 @@ func (c *cli) valuesCommand() *cobra.Command {
 	return listing(cmd)
 }
 
-// askValues asks the agents for the states of their values: those that the scheduler knows, and those
-// in etcd that cannot be decoded and never reached the scheduler.
+// askValues asks the agents for the states of their values, including undecodable ones in etcd,
+// which never reach the scheduler.
 func askValues(ctx context.Context, agents []*Agent, query url.Values) []answer[record.Statuses] {
 	return target.Ask(ctx, agents, func(ctx context.Context, a *Agent) (record.Statuses, error) { return valuesOf(ctx, a, query) })
 }
@@ -71,7 +71,7 @@ func valuesOf(ctx context.Context, a *Agent, query url.Values) (values record.St
 	return addInvalid(ctx, a, values), nil
 }
 
-// addInvalid adds what was put into etcd and cannot be decoded.
+// addInvalid adds undecodable values from etcd.
 func addInvalid(ctx context.Context, a *Agent, values record.Statuses) record.Statuses {
 	invalid := pb.ValueState_INVALID
 	known := map[string]bool{}
@@ -79,7 +79,7 @@ func addInvalid(ctx context.Context, a *Agent, values record.Statuses) record.St
 		known[v.GetValue().GetKey()] = v.GetValue().GetState() == invalid
 	}
 	var given []feedback.Status
-	_ = a.Get(ctx, feedback.URL, nil, &given) // older agents, and those without etcd, have none
+	_ = a.Get(ctx, feedback.URL, nil, &given) // older agents and agents without etcd have none
 	for _, s := range given {
 		v := s.GetValue()
 		if v.GetState() != invalid || known[v.GetKey()] {
@@ -94,7 +94,7 @@ func addInvalid(ctx context.Context, a *Agent, values record.Statuses) record.St
 	return values
 }
 
-// stateQuery checks the names of states, regardless of upper and lower case, and returns the query.
+// stateQuery checks the names of states, ignoring case, and returns the query.
 func stateQuery(states []string) (url.Values, error) {
 	query := url.Values{}
 	for _, s := range states {
@@ -107,11 +107,11 @@ func stateQuery(states []string) (url.Values, error) {
 	return query, nil
 }
 
-// few keys are named in a question; else all values are asked for.
-const few = 50
+// maxNamedKeys is the number of keys up to which a request names them; otherwise it asks for all
+// values.
+const maxNamedKeys = 50
 
-// showValuesOf shows the values whose key a word means. If no agent has any, the
-// error says which key may have been meant.
+// showValuesOf shows the values whose keys a word selects. If none match, the error suggests a key.
 func (c *cli) showValuesOf(ctx context.Context, agents []*Agent, query url.Values, word string) error {
 	keys := append(presentKeys(ctx, agents), keysInEtcd(ctx, agents)...)
 	slices.Sort(keys)
@@ -119,7 +119,7 @@ func (c *cli) showValuesOf(ctx context.Context, agents []*Agent, query url.Value
 	found := matching(keys, word)
 	answers := target.Ask(ctx, agents, func(ctx context.Context, a *Agent) (record.Statuses, error) {
 		about := url.Values{}
-		if len(found) <= few {
+		if len(found) <= maxNamedKeys {
 			about["about"] = found
 		}
 		values, err := valuesOf(ctx, a, about)
@@ -144,8 +144,8 @@ func (c *cli) showValuesOf(ctx context.Context, agents []*Agent, query url.Value
 	return show(c, answers, writeValues)
 }
 
-// inState reports whether the value, or one derived from it, is in one of the states;
-// without states, it is true.
+// inState reports whether the value, or one derived from it, is in one of the states; always true
+// without states.
 func inState(s record.Status, states []string) bool {
 	is := func(v *pb.ValueStatus) bool { return slices.Contains(states, v.GetState().String()) }
 	return len(states) == 0 || is(s.GetValue()) || slices.ContainsFunc(s.GetDerivedValues(), is)
@@ -159,8 +159,8 @@ func anyError[T any](answers []answer[T]) bool {
 	return slices.ContainsFunc(answers, func(a answer[T]) bool { return a.Err != nil })
 }
 
-// writeValues shows values with their long keys at the end of the line, derived values below their
-// base values, and errors behind the keys.
+// writeValues prints values with their keys at the end of the line, derived values below their base
+// values, and errors behind the keys.
 func writeValues(p printer, good []answer[record.Statuses]) {
 	t := p.Table("NODE", "STATE", "LAST", "KEY")
 	for _, a := range good {
@@ -187,7 +187,8 @@ func addValue(t *text.Table, node, branch string, v *pb.ValueStatus) {
 	t.Add(row...)
 }
 
-// lastText names the last operation of an agent on a value. Those that were as they should be when it started have none.
+// lastText names the last operation on a value. Values that were correct at the agent's start have
+// none.
 func lastText(state pb.ValueState, last pb.TxnOperation) string {
 	switch {
 	case last != pb.TxnOperation_UNDEFINED:

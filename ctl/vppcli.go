@@ -7,16 +7,15 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// vppCommandURL takes {"vppclicommand": COMMAND} and answers with what VPP prints.
+// vppCommandURL takes {"vppclicommand": COMMAND} and returns VPP's output.
 const vppCommandURL = "/vpp/command"
 
 func (c *cli) vppcliCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "vppcli NODE COMMAND...",
 		Short: "Run a command of VPP's command line on a node",
-		Long: `Runs a command as vppctl(8) on the node does, through the node's agent. The agent takes
-it from its socket, and over TLS from clients with a certificate. What a command changes,
-the agent may change back.`,
+		Long: `Runs a command like vppctl(8) on the node, through the node's agent. The agent accepts it on its
+socket, and over TLS from clients with a certificate. The agent may revert changes.`,
 		Example: "  contivctl vppcli node1 show interface",
 		Args:    cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -12,14 +12,14 @@ import (
 	"github.com/contiv/contiv/kvscheduler"
 )
 
-// timeForms lists the ways to write a time.
+// timeForms lists the forms of a time.
 const timeForms = `"10:31:05", "2026-11-20 10:31:05", RFC 3339, "-5m" for five minutes ago, or "now"`
 
-// momentForms lists the ways to write a moment.
+// momentForms lists the forms of a moment.
 const momentForms = timeForms + `, or "txn:12" for the end of transaction 12, "txn:3.12" of that in run 3`
 
-// parseTime reads a time as people write it. A time of day without a date is the most recent one in
-// the past; without a zone, times are local.
+// parseTime parses a time. A time of day without a date is the most recent in the past; without a
+// zone, it is local.
 func parseTime(text string, now time.Time) (time.Time, error) {
 	t, err := timeOf(text, now)
 	return t, Misused(err)
@@ -71,7 +71,7 @@ func notFuture(text string, t, now time.Time) error {
 	return nil
 }
 
-// moment is a time, or the end of a transaction, which is a different time for each agent.
+// moment is a time, or the end of a transaction, whose time depends on the agent.
 type moment struct {
 	text  string
 	time  time.Time
@@ -79,13 +79,13 @@ type moment struct {
 	isTxn bool
 }
 
-// parseMoment reads a moment; an empty text is a zero time.
+// parseMoment parses a moment; an empty text is a zero time.
 func parseMoment(flag, text string, now time.Time) (m moment, err error) {
 	m.text = text
 	if text == "" {
 		return m, nil
 	}
-	// "#12" is how transactions are shown, but the shell takes it for a comment.
+	// Transactions are shown as "#12", but the shell takes that for a comment.
 	word, named := strings.CutPrefix(text, "txn:")
 	if !named {
 		word, named = strings.CutPrefix(text, "#")
@@ -120,8 +120,8 @@ func (m moment) at(ctx context.Context, a *Agent) (time.Time, error) {
 
 const schedulerStats = "/scheduler/stats"
 
-// noteStart prints a note if the agent was started between the moment and now: values may differ because of that,
-// or only seem to if no history is kept.
+// noteStart prints a note if the agent started between the moment and now: values may differ
+// because of that, or only seem to without history.
 func (c *cli) noteStart(ctx context.Context, a *Agent, m moment) {
 	var stats kvscheduler.Stats
 	if m.isTxn || m.time.IsZero() || a.Get(ctx, schedulerStats, nil, &stats) != nil || !stats.Since.After(m.time) {
@@ -130,12 +130,12 @@ func (c *cli) noteStart(ctx context.Context, a *Agent, m moment) {
 	known := "nothing is known of " + m.text
 	var kept []history.Run
 	if a.Get(ctx, history.RunsURL, nil, &kept) == nil && len(kept) > 0 && !kept[0].Start.After(m.time) {
-		known = "what differs may come from that"
+		known = "differences may come from that"
 	}
 	fmt.Fprintf(c.errOut, "%s: %s: its agent was started at %s: %s\n", c.name, a.Name, stamp(stats.Since), known)
 }
 
-// setTime adds a time to a query, in the scheduler's format, unless it is zero.
+// setTime adds a non-zero time to a query in the scheduler's format.
 func setTime(query url.Values, name string, t time.Time) {
 	if !t.IsZero() {
 		query.Set(name, t.Format(time.RFC3339Nano))

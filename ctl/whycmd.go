@@ -14,18 +14,18 @@ func (c *cli) whyCommand() *cobra.Command {
 	var namespace string
 	cmd := &cobra.Command{
 		Use:   "why FROM TO [PORT[/PROTOCOL]]",
-		Short: "Whether packets get from one place to another, and if not, why",
-		Long: "Asks the agents at both ends what is wired for packets between them, what the kernel would do with\n" +
-			"them, and what of others is in the way; and has packets sent, small and large, from the place that they\n" +
-			"come from to each step of the way.\n\n" +
+		Short: "Check the path of packets between two places",
+		Long: "Asks the agents at both ends how packets between them are handled, by Contiv, by the kernel and by\n" +
+			"foreign filters, and sends small and large packets from the source to each step of the path. With PORT\n" +
+			"and TCP, it also opens a connection.\n\n" +
 			"FROM and TO are pods (NAME or NAMESPACE/NAME), nodes, services (svc/NAME or svc/NAMESPACE/NAME), or\n" +
-			"addresses, also outside of the cluster. pod/NAME and node/NAME leave no doubt. With PORT, a connection is\n" +
-			"tried as well if the protocol is tcp. Ports of services have names, too, and may be written svc/NAME:PORT.\n\n" +
-			"Of a service, the paths to the endpoints that the client is sent to are judged, up to five of them. If it\n" +
+			"addresses, also outside the cluster. pod/NAME and node/NAME are unambiguous. PORT may be the name of a\n" +
+			"service's port, also written svc/NAME:PORT.\n\n" +
+			"For a service, the paths to at most five of the client's endpoints are checked. If it\n" +
 			"has one port, PORT may be left out.\n\n" +
-			"The exit code is 0 if packets arrive and nothing is wrong, 2 if nothing wrong is known, but nothing could\n" +
-			"be sent because FROM is outside of the cluster, 3 if the command line has a mistake, such as a name\n" +
-			"that nobody has, or it is not known which agents there are, else 1.",
+			"The exit code is 0 if packets arrive without findings, 2 if no problem is known but nothing could\n" +
+			"be sent because FROM is outside the cluster, 3 if the command line has a mistake, such as a name\n" +
+			"that is unknown, or no agents are known, else 1.",
 		Example: "  why web db 5432\n  why web svc/cart:http\n  why shop/web node2\n  why web 203.0.113.10",
 		Args:    cobra.RangeArgs(2, 3),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -76,7 +76,8 @@ func (c *cli) whyCommand() *cobra.Command {
 	return cmd
 }
 
-// splitPort takes the port out of the arguments, where it is the third one, or follows the name of a service: svc/NAME:PORT.
+// splitPort separates the port from the arguments: the third one, or the suffix of a service:
+// svc/NAME:PORT.
 func splitPort(args []string) (ends []string, port string, err error) {
 	ends = slices.Clone(args[:2])
 	if len(args) == 3 {

@@ -17,7 +17,7 @@ import (
 	"github.com/contiv/contiv/rest"
 )
 
-// serveWhy serves an agent of a node with a pod of the same number.
+// serveWhy serves an agent of a node with one pod.
 func serveWhy(t *testing.T, node string, pods []ipnet.PodReport, report path.Report) (flag string) {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "s")
@@ -49,9 +49,9 @@ func TestWhyComparesBothEnds(t *testing.T) {
 	out, _, err := run(t, "--agent", one, "--agent", two, "why", "web", "10.1.2.2", "80")
 	for _, want := range []string{
 		"pod shop/web (10.1.1.2 on node1) → pod default/db (10.1.2.2 on node2), port 80/tcp: not reached; the last that answers is its gateway\n",
-		"Without etcd (connection refused), what has changed since is not known on node2.",
+		"Without etcd (connection refused), later changes are unknown on node2.",
 		"node node1  something is in the way",
-		"it sends to 192.168.16.2 of node node2 at 02:00:00:00:00:99 (a permanent neighbour, which somebody made on eth0), and that is at 02:00:00:00:00:02",
+		"it sends to 192.168.16.2 of node node2 at 02:00:00:00:00:99 (a permanent neighbour, added manually on eth0), and that is at 02:00:00:00:00:02",
 		"pod shop/web  icmp  1ms         1450 of 1450  its gateway",
 		"pod shop/web  icmp  no answer   -             pod db",
 	} {
@@ -67,9 +67,9 @@ func TestWhyComparesBothEnds(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"wob", "db"}, `there is no pod, node or service "wob"`},
+		{[]string{"wob", "db"}, `unknown pod, node or service "wob"`},
 		{[]string{"web", "db", "0"}, `"0" is no port: write 80, 80/tcp, 53/udp or 3868/sctp`},
-		{[]string{"web", "db", "-n", "shop"}, `there is no pod, node or service "db"`},
+		{[]string{"web", "db", "-n", "shop"}, `unknown pod, node or service "db"`},
 		{[]string{"fd00::2", "db"}, "have no IP version in common"},
 		{[]string{"web"}, "usage: contivctl why FROM TO"},
 	} {
@@ -79,7 +79,8 @@ func TestWhyComparesBothEnds(t *testing.T) {
 	}
 }
 
-// What is in the way of a client outside to a node port is found if it asks for the service, too; and it is told to try one that is open.
+// Problems of an external client at a node port appear when it asks for the service. It is advised
+// to try an open one.
 func TestWhyFromOutsideToAService(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.HandleFunc(ipnet.PodsURL, func(w http.ResponseWriter, _ *http.Request) { rest.JSON(w, ipnet.PodsReport{Node: "node1"}) })
@@ -109,7 +110,7 @@ func TestWhyFromOutsideToAService(t *testing.T) {
 	}
 }
 
-// A service that refuses a pod is not reached, whether its protocol can be probed or not.
+// A service that rejects a pod is not reached, whether its protocol can be probed or not.
 func TestWhyAServiceWithoutEndpoints(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.HandleFunc(ipnet.PodsURL, func(w http.ResponseWriter, _ *http.Request) {
@@ -134,12 +135,12 @@ func TestWhyAServiceWithoutEndpoints(t *testing.T) {
 	}
 }
 
-// An agent that hangs takes no time from the others: it is named, what they say counts, and its pods are those that Kubernetes
-// has. A name that may be one of its pods is not taken for a service.
+// A hanging agent does not delay the others. It is named, their answers count, and Kubernetes
+// provides its pods. A name that may be one of its pods is not taken for a service.
 func TestWhyWithAnAgentThatHangs(t *testing.T) {
 	hanging := func(node string) string {
 		socket := filepath.Join(t.TempDir(), "s")
-		l, err := listener.Unix(socket) // and nobody accepts
+		l, err := listener.Unix(socket) // without accepting connections
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -176,18 +177,18 @@ func TestWhyWithAnAgentThatHangs(t *testing.T) {
 	}{
 		"another pod of the name":      {pods(web, podmanager.PodReport{Namespace: "shop", Name: "web", Node: "node2", IPs: []string{"10.1.2.3"}}), "web", `"web" means several pods: default/web, shop/web`, "→"},
 		"no other pod of the name":     {pods(web), "web", "pod default/web (10.1.1.2 on node1) → pod default/web (10.1.1.2 on node1): reached", "could be"},
-		"perhaps another of the name":  {nil, "web", `"web" is pod default/web of node1, and could be one of node2 as well, whose pods are not known, because no agent answers there: write default/web`, "→"},
+		"perhaps another of the name":  {nil, "web", `"web" is pod default/web of node1, and may also be a pod of node2, whose pods are unknown, because no agent answers there: write default/web`, "→"},
 		"with its namespace, no doubt": {nil, "default/web", "→ pod default/web (10.1.1.2 on node1): reached", "could be"},
 		"its pod": {pods(podmanager.PodReport{Namespace: "default", Name: "db", Node: "node2", IPs: []string{"10.1.2.2"}}), "db",
-			"pod default/web (10.1.1.2 on node1) → pod default/db (10.1.2.2 on node2): reached WHERE WHAT IS WRONG node node2 its agent does not answer", "node node1 its agent"},
+			"pod default/web (10.1.1.2 on node1) → pod default/db (10.1.2.2 on node2): reached WHERE FINDING node node2 its agent does not answer", "node node1 its agent"},
 		"a pod on the host network": {pods(podmanager.PodReport{Namespace: "default", Name: "db", Node: "node1", IPs: []string{"192.168.16.1"}, HostNetwork: true}), "db",
 			"pod default/db has the network of node1 itself (hostNetwork): network policies know it by the address 192.168.16.1 (ipBlock), not by its labels", "no pod"},
 		"no pod of the name":    {pods(), "db", "service default/db (10.96.0.1), port 80/tcp", "may be a pod"},
 		"a pod without address": {pods(podmanager.PodReport{Namespace: "default", Name: "db", Node: "node2"}), "db", "pod default/db of node node2 has no network yet, as far as Kubernetes knows; if you mean the service, write svc/db", "→"},
-		"pods are not known":    {nil, "db", `"db" is a service, and may be a pod as well: the pods of node2 are not known, because no agent answers there: write svc/db`, "→"},
+		"pods are not known":    {nil, "db", `"db" is a service and may also be a pod: the pods of node2 are unknown, because no agent answers there: write svc/db`, "→"},
 		"the service":           {nil, "svc/db", "service default/db (10.96.0.1), port 80/tcp", "may be a pod"},
-		"nothing of the name":   {pods(), "pod/none", `there is no pod "none"`, "not known"},
-		"perhaps its pod":       {nil, "pod/none", `there is no pod "none": known are default/web (no answer from node2, whose pods are not known`, "service"},
+		"nothing of the name":   {pods(), "pod/none", `unknown pod "none"`, "not known"},
+		"perhaps its pod":       {nil, "pod/none", `unknown pod "none": known are default/web (no answer from node2, whose pods are unknown`, "service"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, errOut, err := run(t, "--agent", healthy(c.kubernetes), "--agent", hanging("node2"), "--timeout", "1s", "why", "default/web", c.to)
@@ -198,7 +199,7 @@ func TestWhyWithAnAgentThatHangs(t *testing.T) {
 	}
 }
 
-// An agent without Kubernetes answers, but knows neither pods nor nodes, nor ways between them.
+// An agent without Kubernetes answers, but knows no pods, nodes or paths.
 func TestWhyOfAStandaloneAgent(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
 	serve(t, socket, http.NewServeMux())
@@ -211,8 +212,8 @@ func TestWhyOfAStandaloneAgent(t *testing.T) {
 		return out + errOut + err.Error()
 	}
 	for want, got := range map[string]string{
-		`there is no pod, node or service "n1" (agents without Kubernetes, such as n1, know none: give addresses)`: ask("n1", "10.0.0.1"),
-		"its agent knows no pods and no paths: it runs without Kubernetes (--standalone)":                          ask("10.0.0.2", "10.0.0.1"),
+		`unknown pod, node or service "n1" (agents without Kubernetes, such as n1, know none: give addresses)`: ask("n1", "10.0.0.1"),
+		"its agent knows no pods and no paths: it runs without Kubernetes (--standalone)":                      ask("10.0.0.2", "10.0.0.1"),
 	} {
 		if !strings.Contains(got, want) || strings.Contains(got, "no answer from") || strings.Contains(got, "does not answer") {
 			t.Errorf("expected %s, got %s", want, got)
@@ -220,7 +221,7 @@ func TestWhyOfAStandaloneAgent(t *testing.T) {
 	}
 }
 
-// What answered is not what is in the way, and pings say nothing of a UDP port.
+// A hop that answered is not the cause, and pings prove nothing about a UDP port.
 func TestWhyKnowsWhatItAsked(t *testing.T) {
 	icmp := path.Probe{From: "pod shop/web", To: "pod db", Kind: "icmp", Answered: true, End: true}
 	gateway := path.Probe{From: "pod shop/web", To: "its gateway", Kind: "icmp", Answered: true}
@@ -230,7 +231,7 @@ func TestWhyKnowsWhatItAsked(t *testing.T) {
 		want     string
 		code     int
 	}{
-		{"tcp", []path.Probe{gateway, icmp, {Kind: "tcp", End: true, Error: path.Refused}}, "not reached; the connection is refused\n\nNothing wrong was found on our nodes: nobody listens on the port", 1},
+		{"tcp", []path.Probe{gateway, icmp, {Kind: "tcp", End: true, Error: path.Refused}}, "not reached; the connection is refused\n\nNo problem was found on the nodes: no process listens on the port", 1},
 		{"tcp", []path.Probe{gateway, icmp, {Kind: "tcp", End: true, Error: "no answer"}}, "not reached; the last that answers is its gateway", 1},
 		{"tcp", []path.Probe{{Kind: "icmp", Overlay: true}, {Kind: "icmp", End: true}, {Kind: "tcp", End: true, Answered: true}}, "port 80/tcp: reached", 0},
 		{"", []path.Probe{{From: "node n1", To: "node n2 over the overlay", Kind: "udp", Overlay: true, Answered: true}, {From: "pod shop/web", To: "pod db", Kind: "udp", End: true, Answered: true}},
@@ -255,8 +256,8 @@ func TestWhyKnowsWhatItAsked(t *testing.T) {
 	}
 }
 
-// Rules that are not judged are named where packets do not arrive, and never "nothing wrong". That nobody listens is not held against
-// a connection that was opened.
+// Rules with an unknown effect are listed if packets do not arrive, instead of "nothing wrong". A
+// missing listener is not reported if a connection succeeded.
 func TestWhyNamesWhatIsNotJudged(t *testing.T) {
 	doubt := []path.Finding{{Where: "node n1", Text: "packets may be dropped by a rule"}}
 	unheard := &path.Finding{Where: "pod shop/db", Text: "no process listens on port 80/tcp"}
@@ -268,8 +269,8 @@ func TestWhyNamesWhatIsNotJudged(t *testing.T) {
 		want, not string
 		code      int
 	}{
-		"not reached":      {path.Report{Source: true, Unjudged: doubt, Probes: end("tcp", false)}, "but there is what may stop them: WHERE WHAT MAY BE WRONG node n1 packets may be dropped by a rule", "Nothing wrong", 1},
-		"reached":          {path.Report{Source: true, Unjudged: doubt, Probes: end("tcp", true)}, "node n1: packets may be dropped by a rule", "WHAT MAY BE WRONG", 0},
+		"not reached":      {path.Report{Source: true, Unjudged: doubt, Probes: end("tcp", false)}, "but these may stop the packets: WHERE POSSIBLE CAUSE node n1 packets may be dropped by a rule", "Nothing wrong", 1},
+		"reached":          {path.Report{Source: true, Unjudged: doubt, Probes: end("tcp", true)}, "node n1: packets may be dropped by a rule", "POSSIBLE CAUSE", 0},
 		"nobody listens":   {path.Report{Source: true, Unheard: unheard, Probes: end("tcp", false)}, "pod shop/db no process listens on port 80/tcp", "Nothing wrong", 1},
 		"somebody answers": {path.Report{Source: true, Unheard: unheard, Probes: end("tcp", true)}, "port 80/tcp: reached", "nobody listens", 0},
 	} {
@@ -286,8 +287,8 @@ func TestWhyNamesWhatIsNotJudged(t *testing.T) {
 	}
 }
 
-// The answers of a node that has the pod's address as well are not those of the pod; and where policies refuse pings, nothing is
-// known of UDP, though something was sent.
+// Answers of a node that has the pod's address do not count as the pod's. If policies refuse pings,
+// nothing is known of UDP, although packets were sent.
 func TestWhyDoesNotBelieveTheWrongAnswers(t *testing.T) {
 	answered := path.Probe{From: "pod shop/web", To: "pod db", Kind: "icmp", Answered: true, End: true}
 	for want, c := range map[string]struct {
@@ -295,7 +296,7 @@ func TestWhyDoesNotBelieveTheWrongAnswers(t *testing.T) {
 		port   string
 		code   int
 	}{
-		": not reached: a node has the address as well, and answers itself\n":                 {path.Report{Source: true, LocalConflict: true, Probes: []path.Probe{answered}}, "80/tcp", 1},
+		": not reached: a node has the same address and answers instead\n":                    {path.Report{Source: true, LocalConflict: true, Probes: []path.Probe{answered}}, "80/tcp", 1},
 		"Only pings were sent, which say nothing of the port; try it from 10.1.1.2: `nc -vzu": {path.Report{Source: true, NoEcho: true, Probes: []path.Probe{{Kind: "icmp", End: true}}}, "53/udp", 2},
 	} {
 		mux := http.NewServeMux()
@@ -309,8 +310,8 @@ func TestWhyDoesNotBelieveTheWrongAnswers(t *testing.T) {
 	}
 }
 
-// A service is reached if its endpoints are; the ones that are not are named, and connections to the service's address, which
-// meet one of them, do not hide them.
+// A service is reached if its endpoints are. Unreached endpoints are listed even if the service's
+// address answers, because a connection meets only one endpoint.
 func TestWhyOfAServiceJudgesItsEndpoints(t *testing.T) {
 	const client, cluster, good, bad = "10.1.1.2", "10.96.0.10", "10.1.1.3", "10.1.2.3"
 	for name, c := range map[string]struct {
@@ -362,7 +363,8 @@ func TestWhyOfAServiceJudgesItsEndpoints(t *testing.T) {
 	}
 }
 
-// The policies of an endpoint are asked about the addresses that they see, where nodes hide the client's.
+// If nodes hide the client's address, the endpoint's policies are asked about the address that they
+// see.
 func TestWhyAsksForTheAddressThatPoliciesSee(t *testing.T) {
 	endpoint := netip.MustParseAddrPort("10.1.2.3:80")
 	var asked []string
@@ -385,7 +387,8 @@ func TestWhyAsksForTheAddressThatPoliciesSee(t *testing.T) {
 	}
 }
 
-// What nobody could try is no success: the answer says how to, and what is known of the entrances.
+// If no agent can send the packets, the result is no success. It explains how to try, and describes
+// the entrances.
 func TestWhyFromOutside(t *testing.T) {
 	agent := func(name string, report path.Report) string {
 		mux := http.NewServeMux()
@@ -416,7 +419,7 @@ func TestWhyFromOutside(t *testing.T) {
 	}
 }
 
-// An endpoint at another interface of its pod than eth0 is that pod, and its path is judged.
+// An endpoint on a pod interface other than eth0 is recognised as the pod, and its path is judged.
 func TestWhyKnowsEndpointsAtOtherInterfaces(t *testing.T) {
 	endpoint := netip.MustParseAddrPort("10.1.1.9:80")
 	mux := http.NewServeMux()

@@ -58,7 +58,7 @@ func TestWordsThatMeanKeys(t *testing.T) {
 		"vpp/bd/vxlanBD/interface/vxlanBVI",
 	}
 	for word, want := range map[string]string{
-		"vxlanBVI":                         keys[2], // the derived value has its name as well
+		"vxlanBVI":                         keys[2], // the derived value contains the same name
 		"interface/vxlanBVI":               keys[4],
 		"vpp/bd":                           keys[4],
 		"10.1.0.0/16":                      keys[3],
@@ -95,7 +95,7 @@ func TestFieldsAndChanges(t *testing.T) {
 	if got, want := fieldsText(bd), "name=bd  interfaces[0].name=a  interfaces[1].name=b  interfaces[1].split_horizon_group=1"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	// What remains in a list is compared with itself, wherever it is in the list.
+	// A remaining list item is compared with itself, at any position.
 	mapping := func(ip string, protocol vpp_nat.DNat44_Protocol, local ...string) *vpp_nat.DNat44_StaticMapping {
 		m := &vpp_nat.DNat44_StaticMapping{ExternalIp: ip, ExternalPort: 80, Protocol: protocol}
 		for _, l := range local {

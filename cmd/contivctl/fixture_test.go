@@ -296,7 +296,7 @@ func (f *fixture) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		if d := q.Get("descriptor"); d != "" && !strings.HasPrefix(d, "vpp-") {
-			rest.Error(w, http.StatusNotFound, errors.New("there is no descriptor \""+d+"\""))
+			rest.Error(w, http.StatusNotFound, errors.New("unknown descriptor \""+d+"\""))
 			return
 		}
 		out := []kvscheduler.DumpedValue{}

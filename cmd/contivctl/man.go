@@ -17,7 +17,7 @@ import (
 func manCommand(out io.Writer) *cobra.Command {
 	return &cobra.Command{
 		Use:   "man DIR",
-		Short: "Write the manual pages of all commands into a directory, such as /usr/local/share/man/man1",
+		Short: "Write manual pages to a directory, such as /usr/local/share/man/man1",
 		Args: func(cmd *cobra.Command, args []string) error {
 			switch len(args) {
 			case 0:

@@ -13,7 +13,7 @@ import (
 func relayCommand(in io.Reader, out io.Writer) *cobra.Command {
 	return &cobra.Command{
 		Use:    "relay SOCKET",
-		Short:  "Connect the standard input and output with a socket of an agent",
+		Short:  "Connect standard input and output to an agent's socket",
 		Hidden: true,
 		Args:   cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {

@@ -190,8 +190,8 @@ func leaves(cmd *cobra.Command, visit func(*cobra.Command)) {
 func TestFlagsWithoutEffectAreRefused(t *testing.T) {
 	t.Setenv("CONTIVCTL_CONFIG", "")
 	for args, want := range map[string]string{
-		"--from x --agent a=unix:///x status":                  "the report of --from says which agents there are: drop --agent",
-		"--kubeconfig x --config y status":                     "--kubeconfig and --context say which agents there are: drop --config",
+		"--from x --agent a=unix:///x status":                  "--from selects the agents of the report: drop --agent",
+		"--kubeconfig x --config y status":                     "--kubeconfig and --context select the agents: drop --config",
 		"--context x --etcd-config y status":                   "drop --etcd-config",
 		"--kubeconfig x uninstall --yes --kubeconfig y":        `--kubeconfig is given twice, before and after "uninstall"`,
 		"--node a credentials ops --node b --dir d":            "--node is given twice",
@@ -201,11 +201,11 @@ func TestFlagsWithoutEffectAreRefused(t *testing.T) {
 		"-o yaml preflight":                                    "known are table, json",
 		"events -f -o name":                                    "-o name does not go with -f",
 		"denials -f -o jsonpath={.}":                           "does not go with -f",
-		"config get --client x":                                "--client says whose values are shown with --own",
+		"config get --client x":                                "--client needs --own",
 		"config get --via etcd --client x":                     "--client is for gRPC",
 		"config get --all --grpc unix:///x":                    "--all is asked over REST",
 		"config schema --client x":                             "contivctl config schema asks no agent: drop --client",
-		"config delete x --async":                              "--async is for --via etcd",
+		"config delete x --async":                              "--async needs --via etcd",
 		"config delete x --grpc unix:///x --agent a=unix:///y": "--grpc says which agent is meant: drop --agent",
 		"config delete x --grpc unix:///x --node a":            "--grpc says which agent is meant: drop --node",
 		"install --timeout 0s":                                 "--timeout 0s: give it a time above 0",

@@ -1,6 +1,6 @@
-// Package flags decides which commands honour the flags that all commands of contivctl share. They are the root's, and so every command
-// takes them, but not every one has a use for each of them. One that has none refuses the flag, wherever it stands: an uninstall that
-// ignores --context would end the Contiv of another cluster.
+// Package flags determines which commands honour contivctl's shared flags. The root defines them,
+// so every command parses them, but a command that does not use a flag must refuse it: an uninstall
+// that ignores --context would remove Contiv from another cluster.
 package flags
 
 import (
@@ -14,10 +14,11 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// naming are the shared flags that say which agents there are, and how to reach them.
+// naming lists the shared flags that select agents and how to reach them.
 var naming = []string{"config", "agent", "etcd-endpoints", "etcd-config", "kubeconfig", "context", "tls-ca-file", "tls-cert-file", "tls-key-file"}
 
-// uses lists the shared flags that commands honour, by their path below the root, if these are not all.
+// uses lists the shared flags honoured by commands, by path below the root. Other commands honour
+// all.
 var uses = map[string][]string{
 	"version":       {"output"},
 	"models":        {"output", "full"},
@@ -27,10 +28,11 @@ var uses = map[string][]string{
 	"report":        slices.Concat(naming, []string{"node", "timeout", "from"}),
 }
 
-// usesAnnotation is the key of the annotation that lists the shared flags that a command honours. Without it, it honours none.
+// usesAnnotation is the key of the annotation that lists the shared flags honoured by a command. A
+// command without it honours none.
 const usesAnnotation = "uses"
 
-// Annotate says of a command and of all below it which shared flags they honour. Commands that are added later honour none.
+// Annotate annotates a command and its subcommands. Commands added later honour no shared flags.
 func Annotate(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		Annotate(sub)
@@ -51,8 +53,9 @@ func Honoured(cmd *cobra.Command, flag string) bool {
 	return slices.Contains(strings.Split(cmd.Annotations[usesAnnotation], ","), flag)
 }
 
-// Check returns an error for flags without effect: shared ones that a command does not honour, and those that another one makes
-// meaningless. A flag of its own with the name of a shared one takes the value that is given before the command.
+// Check returns an error for flags without effect: shared flags that a command does not honour, and
+// flags made meaningless by others. A command's flag with the name of a shared one takes the value
+// given before the command.
 func Check(cmd *cobra.Command) error {
 	if err := checkHonoured(cmd); err != nil {
 		return text.Mistake(err)
@@ -83,7 +86,7 @@ func checkHonoured(cmd *cobra.Command) (err error) {
 	return err
 }
 
-// checkNaming refuses flags that say which agents there are, where another one says so already.
+// checkNaming refuses flags that select agents if another flag already does.
 func checkNaming(cmd *cobra.Command) error {
 	given := func(names ...string) (found string) {
 		i := slices.IndexFunc(names, func(name string) bool { return Honoured(cmd, name) && cmd.Root().PersistentFlags().Changed(name) })
@@ -93,20 +96,20 @@ func checkNaming(cmd *cobra.Command) error {
 		return found
 	}
 	if other := given(naming...); other != "" && given("from") != "" {
-		return fmt.Errorf("the report of --from says which agents there are: drop --%s", other)
+		return fmt.Errorf("--from selects the agents of the report: drop --%s", other)
 	}
 	others := []string{"config", "agent", "etcd-endpoints"}
-	if via := cmd.Flag("via"); via == nil || via.Value.String() != "etcd" { // over etcd, values are written with these
+	if via := cmd.Flag("via"); via == nil || via.Value.String() != "etcd" { // over etcd, these flags give the connection for writing
 		others = append(others, "etcd-config", "tls-ca-file", "tls-cert-file", "tls-key-file")
 	}
 	if other := given(others...); other != "" && given("kubeconfig", "context") != "" {
-		return fmt.Errorf("--kubeconfig and --context say which agents there are: drop --%s", other)
+		return fmt.Errorf("--kubeconfig and --context select the agents: drop --%s", other)
 	}
 	return nil
 }
 
-// ShowOnlyHonoured hides the shared flags that a command does not honour from its help and its manual page, until it is called for
-// another one.
+// ShowOnlyHonoured hides the shared flags that a command does not honour from its help and manual
+// page, until it is called for another command.
 func ShowOnlyHonoured(cmd *cobra.Command) {
 	if cmd.HasParent() {
 		cmd.Root().PersistentFlags().VisitAll(func(f *pflag.Flag) { f.Hidden = !Honoured(cmd, f.Name) })

@@ -20,7 +20,8 @@ import (
 // chartDir is the directory of the chart in deploy.Chart.
 const chartDir = "chart"
 
-// Render returns the manifests that the chart makes of values (YAML), by file name. Tests use it: test/manifests, test/e2e.
+// Render returns the manifests of the chart for values (YAML), by file name, for test/manifests and
+// test/e2e.
 func Render(values string) (map[string][]byte, error) {
 	above, err := parseValues([]byte(values))
 	if err == nil {
@@ -36,9 +37,8 @@ func Render(values string) (map[string][]byte, error) {
 	return renderChart(overlay(below, above))
 }
 
-// renderChart returns the manifests that Helm would render from the chart with values, by file name.
-// The chart uses only the functions of Helm that chartFunctions has; a test compares the result with
-// Helm's.
+// renderChart returns, by file name, the manifests that Helm would render. The chart uses only the
+// Helm functions in chartFunctions; a test compares the result with Helm's.
 func renderChart(values map[string]any) (map[string][]byte, error) {
 	t := template.New("chart").Option("missingkey=error")
 	t.Funcs(chartFunctions(t))
@@ -93,7 +93,7 @@ func renderChart(values map[string]any) (map[string][]byte, error) {
 	return rendered, nil
 }
 
-// chartFiles gives templates access to the files of the chart.
+// chartFiles gives templates access to the chart's files.
 type chartFiles struct{}
 
 func (chartFiles) Get(name string) (string, error) {
@@ -101,12 +101,12 @@ func (chartFiles) Get(name string) (string, error) {
 	return string(text), err
 }
 
-// refusal is why the chart cannot be rendered with the values that it got.
+// refusal is the reason why the chart cannot be rendered with the values.
 type refusal string
 
 func (r refusal) Error() string { return string(r) }
 
-// chartFunctions has the functions of Helm that the templates call, beside Go's own.
+// chartFunctions holds the Helm functions used by the templates, in addition to Go's.
 func chartFunctions(t *template.Template) template.FuncMap {
 	return template.FuncMap{
 		"include": func(name string, data any) (string, error) {
@@ -169,7 +169,8 @@ func chartFunctions(t *template.Template) template.FuncMap {
 	}
 }
 
-// overlay returns the values of below, overridden by those of above. A null above removes a value.
+// overlay returns the values of below, overridden by those in above. A null in above removes a
+// value.
 func overlay(below, above map[string]any) map[string]any {
 	all := map[string]any{}
 	maps.Copy(all, below)

@@ -20,20 +20,20 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// manager is the field manager under which the API server records the fields that we set.
+// manager is our field manager in the API server.
 const manager = "contivctl"
 
-// Cluster is a Kubernetes cluster, as an administrator sees it.
+// Cluster is a Kubernetes cluster with administrator rights.
 type Cluster struct {
 	client *kube.Client
 	host   string
 	out    io.Writer
-	// filter is Manifests.PostRenderer, for the pods that we make ourselves.
+	// filter is Manifests.PostRenderer, for pods that we create.
 	filter string
 }
 
-// Connect returns the cluster of a kubeconfig file, or of a context in it; see kube.Config. Progress is written to out. It
-// does not connect yet.
+// Connect returns the cluster of a kubeconfig file, or of a context in it; see kube.Config. It
+// writes progress to out. It does not connect yet.
 func Connect(kubeconfig, context, filter string, out io.Writer) (*Cluster, error) {
 	rest, err := kube.Config(kubeconfig, context)
 	if err != nil {
@@ -80,13 +80,13 @@ func (c *Cluster) apply(ctx context.Context, objects []*unstructured.Unstructure
 		if err != nil {
 			return err
 		}
-		force := true // what kubectl or Helm installed becomes ours
+		force := true // objects installed by kubectl or Helm become ours
 		after, err := resources[i].Patch(ctx, o.GetName(), types.ApplyPatchType, data, metav1.PatchOptions{FieldManager: manager, Force: &force})
 		switch {
 		case err != nil && isDefinition(o):
 			c.say("%s left out, which Contiv works without: %v", name(o), err)
 		case apierrors.IsForbidden(err):
-			return fmt.Errorf("apply %s: %w: the kubeconfig must be that of an administrator of the cluster", name(o), err)
+			return fmt.Errorf("apply %s: %w: use a kubeconfig of a cluster administrator", name(o), err)
 		case err != nil:
 			return fmt.Errorf("apply %s: %w", name(o), err)
 		case before == nil || before.GetUID() == "":
@@ -98,7 +98,7 @@ func (c *Cluster) apply(ctx context.Context, objects []*unstructured.Unstructure
 	return nil
 }
 
-// delete removes objects that exist, the last one first.
+// delete removes existing objects, the last one first.
 func (c *Cluster) delete(ctx context.Context, objects []*unstructured.Unstructured) error {
 	resources, err := c.resources(ctx, objects)
 	if err != nil {
@@ -121,7 +121,7 @@ func (c *Cluster) delete(ctx context.Context, objects []*unstructured.Unstructur
 	return errors.Join(errs...)
 }
 
-// present returns the names of the objects that exist in the cluster, in the order in which they are deleted.
+// present returns the names of the existing objects in deletion order.
 func (c *Cluster) present(ctx context.Context, objects []*unstructured.Unstructured) (names []string, err error) {
 	resources, err := c.resources(ctx, objects)
 	if err != nil {
@@ -166,8 +166,8 @@ func (c *Cluster) resources(ctx context.Context, objects []*unstructured.Unstruc
 	return found, nil
 }
 
-// isDefinition reports whether the object defines a kind of objects. Definitions are shared with
-// others: one is created if it is missing, and otherwise left alone.
+// isDefinition reports whether the object is a CustomResourceDefinition. Definitions are shared: a
+// missing one is created, an existing one left alone.
 func isDefinition(o *unstructured.Unstructured) bool {
 	return o.GetKind() == "CustomResourceDefinition"
 }
@@ -179,11 +179,11 @@ func name(o *unstructured.Unstructured) string {
 	return o.GetKind() + " " + o.GetNamespace() + "/" + o.GetName()
 }
 
-// interval is the time between two polls of the cluster.
+// interval is the polling interval.
 const interval = time.Second
 
-// until calls check until it reports done. Errors of the API server are returned only after the
-// timeout; the error then says what was still missing.
+// until calls check until it reports done. API errors are returned only after the timeout; the
+// error then names what was missing.
 func until(ctx context.Context, check func(context.Context) (missing string, err error)) error {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
@@ -207,7 +207,7 @@ func until(ctx context.Context, check func(context.Context) (missing string, err
 	}
 }
 
-// fatalError is an error that waiting does not resolve.
+// fatalError is an error that ends the waiting.
 type fatalError struct{ error }
 
 func (e *fatalError) Unwrap() error { return e.error }

@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// options has the flags that several commands share.
+// options holds the flags shared by several commands.
 type options struct {
 	kubeconfig, context  string
 	manifests, apiServer string
@@ -34,19 +34,19 @@ func (o *options) register(c *cobra.Command, timeout time.Duration) {
 	f := c.Flags()
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file (default: environment KUBECONFIG, ~/.kube/config)")
 	f.StringVar(&o.context, "context", "", "the cluster of this context of the kubeconfig file")
-	f.StringVar(&o.Image, "image", "", "image of Contiv (default "+DefaultImage+"; upgrade: that of the cluster)")
-	f.StringVar(&o.manifests, "manifests", "", "directory with manifests, instead of those of this contivctl")
-	f.StringVar(&o.PostRenderer, "post-renderer", "", "program that gets all objects as YAML and prints those to apply")
+	f.StringVar(&o.Image, "image", "", "image of Contiv (default "+DefaultImage+"; upgrade: the cluster's)")
+	f.StringVar(&o.manifests, "manifests", "", "directory with manifests (default: the built-in ones)")
+	f.StringVar(&o.PostRenderer, "post-renderer", "", "program that reads all objects as YAML and prints the objects to apply")
 	f.DurationVar(&o.timeout, "timeout", timeout, "how long to wait")
 }
 
 func (o *options) registerConfig(c *cobra.Command) {
 	f := c.Flags()
-	f.StringArrayVar(&o.config, "conf", nil, "configuration file, whose name is contiv.conf, controller.conf, service.conf, etcd.conf or vpp.conf; repeatable")
+	f.StringArrayVar(&o.config, "conf", nil, "configuration file named contiv.conf, controller.conf, service.conf, etcd.conf or vpp.conf; repeatable")
 	f.StringArrayVar(&o.values, "values", nil, "file with values of the Helm chart, such as etcd.snapshots; repeatable")
 	f.StringVar(&o.apiServer, "api-server", "", "where the API server is, such as https://192.168.16.254:6443, in a cluster without kube-proxy")
-	f.BoolVar(&o.VPP, "vpp", false, "install what nodes with the label contivpp.io/vswitch=vpp need")
-	f.StringVar(&o.VPPImage, "vpp-image", "", "image with VPP (default "+DefaultVPPImage+"; upgrade: that of the cluster)")
+	f.BoolVar(&o.VPP, "vpp", false, "also install the objects for nodes with the label contivpp.io/vswitch=vpp")
+	f.StringVar(&o.VPPImage, "vpp-image", "", "image with VPP (default "+DefaultVPPImage+"; upgrade: the cluster's)")
 	f.BoolVar(&o.WithoutEtcd, "without-etcd", false, "leave etcd out: --conf etcd.conf names yours")
 }
 
@@ -78,7 +78,7 @@ func (o *options) read() error {
 	for _, file := range o.config {
 		name := filepath.Base(file)
 		if name == apiServerKey {
-			return text.Mistake(errors.New("--conf: for " + apiServerKey + " there is a flag of that name"))
+			return text.Mistake(errors.New("--conf: for " + apiServerKey + " use the flag of that name"))
 		}
 		if loaders[name] == nil {
 			return text.Mistake(fmt.Errorf("--conf: %w", unknownFile(name)))
@@ -193,9 +193,9 @@ func upgradeCommand(out, progress io.Writer) *cobra.Command {
 	var dryRun bool
 	c := &cobra.Command{
 		Use:   "upgrade",
-		Short: "Replace the Contiv of a cluster, or its configuration",
-		Long: "Applies the manifests that belong to this contivctl to a cluster where Contiv is installed, by whatever means,\n" +
-			"and waits. Images, configuration and values that no flag names stay as they are; what somebody changed in the\nobjects themselves does not. Pods keep their network; those\n" +
+		Short: "Upgrade Contiv on a cluster, or change its configuration",
+		Long: "Applies the manifests of this contivctl to a cluster where Contiv is installed, however it was installed,\n" +
+			"and waits. Images, configuration and values without a flag are kept; manual changes of the objects are not.\nPods keep their network; pods\n" +
 			"on nodes with VPP lose it while VPP restarts.",
 		Example: "  contivctl upgrade --image registry.example.com/contiv:v2 --dry-run\n" +
 			"  contivctl upgrade --conf contiv.conf",
@@ -211,7 +211,7 @@ func upgradeCommand(out, progress io.Writer) *cobra.Command {
 	}
 	o.register(c, patience)
 	o.registerConfig(c)
-	c.Flags().BoolVar(&dryRun, "dry-run", false, "print the objects, with what stays of the cluster's settings, instead of applying them")
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "print the objects, including the kept settings of the cluster, instead of applying them")
 	return c
 }
 
@@ -223,14 +223,14 @@ func uninstallCommand(out, progress io.Writer) *cobra.Command {
 		Short: "Remove Contiv from a cluster and its nodes",
 		Long: "Ends Contiv, removes its CNI plugin, its network and its files from each node by a pod there, then\n" +
 			"deletes its objects. Pods that still run lose their network, and the nodes become not ready.\n" +
-			"At a terminal it shows what it is about to do, and asks.",
+			"At a terminal, it shows what it will do and asks first.",
 		Example: "  contivctl uninstall --dry-run\n" +
 			"  contivctl uninstall --yes",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			ask := !yes && !dryRun
 			if ask && !terminal.Is(c.InOrStdin()) {
-				return errors.New("pods that still run lose their network (--dry-run shows which): give --yes if that is what you want")
+				return errors.New("running pods lose their network (--dry-run lists them): confirm with --yes")
 			}
 			if dryRun || ask {
 				err := o.run(c, progress, func(ctx context.Context, cluster *Cluster) error {
@@ -263,10 +263,10 @@ func preflightCommand(out, progress io.Writer) *cobra.Command {
 	format := findingsFormat("table")
 	c := &cobra.Command{
 		Use:   "preflight",
-		Short: "Look whether Contiv would work on a cluster",
+		Short: "Check that a cluster meets the requirements",
 		Long: "Looks at the cluster and, by a pod on each node that ends at once, at the nodes: features of the kernel\n" +
 			"(tried, in a network namespace of their own), network cards and their MTU, routes that collide with the networks\n" +
-			"of Contiv, other network plugins, kube-proxy, clocks, and what VPP needs. It changes nothing.\n\n" +
+			"of Contiv, other network plugins, kube-proxy, clocks, and the requirements of VPP. It changes nothing.\n\n" +
 			"The exit code is 1 if it found errors.",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -301,12 +301,12 @@ func preflightCommand(out, progress io.Writer) *cobra.Command {
 	o.register(c, 2*time.Minute)
 	o.registerConfig(c)
 	c.Flags().VarP(&format, "output", "o", "table or json")
-	c.Flags().BoolVar(&here, "here", false, "print what this machine is like, as JSON")
+	c.Flags().BoolVar(&here, "here", false, "print the facts of this machine as JSON")
 	c.Flags().StringVar(&hostRoot, "host-root", "", "where the file system of the machine is mounted, for --here in a container")
 	return c
 }
 
-// checkHere refuses flags that say nothing about this machine, or nothing about a cluster.
+// checkHere refuses flags about a cluster with --here, and the reverse.
 func checkHere(flags *pflag.FlagSet, here bool) (err error) {
 	flags.Visit(func(f *pflag.Flag) {
 		switch isHere := f.Name == "here" || f.Name == "host-root"; {
@@ -319,7 +319,7 @@ func checkHere(flags *pflag.FlagSet, here bool) (err error) {
 	return err
 }
 
-// findingsFormat is the format of what preflight prints.
+// findingsFormat is the output format of preflight.
 type findingsFormat string
 
 // Set implements pflag.Value.
@@ -360,7 +360,7 @@ func printObjects(ctx context.Context, out io.Writer, m *Manifests, checked func
 	return nil
 }
 
-// printFindings prints the findings of a level and worse, and reports whether there are errors.
+// printFindings prints the findings of a level and worse, and reports whether any is an error.
 func printFindings(out io.Writer, found []Finding, least string) (failed bool) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	defer w.Flush()

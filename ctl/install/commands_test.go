@@ -14,7 +14,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// runCommand runs a command with arguments. FILE stands for a file with values of the chart, CONF for a contiv.conf.
+// runCommand runs a command with arguments. FILE stands for a file of chart values, CONF for a
+// contiv.conf.
 func runCommand(t *testing.T, text string, args ...string) (string, error) {
 	t.Helper()
 	dir := t.TempDir()
@@ -36,7 +37,7 @@ func runCommand(t *testing.T, text string, args ...string) (string, error) {
 	return out.String(), err
 }
 
-// A mistake is told before anything is done, in the user's words.
+// A mistake is reported before any change, in the user's terms.
 func TestMistakesOfUsers(t *testing.T) {
 	t.Setenv("KUBECONFIG", "")
 	t.Setenv("HOME", t.TempDir())
@@ -65,10 +66,10 @@ func TestMistakesOfUsers(t *testing.T) {
 	}
 }
 
-// Mistakes are said without names that no file has, and without the words of a parser.
+// Mistakes are reported with the names of the user's files and without parser terms.
 func TestMistakesInFiles(t *testing.T) {
 	_, err := runCommand(t, "", strings.Fields("install --dry-run --conf bad.conf")...)
-	if err == nil || !strings.Contains(err.Error(), "there are contiv.conf, controller.conf") || strings.Contains(err.Error(), apiServerKey) {
+	if err == nil || !strings.Contains(err.Error(), "use one of contiv.conf, controller.conf") || strings.Contains(err.Error(), apiServerKey) {
 		t.Errorf("an unknown name: %v", err)
 	}
 	for text, want := range map[string]string{
@@ -81,7 +82,7 @@ func TestMistakesInFiles(t *testing.T) {
 	}
 }
 
-// What is wrong with the flags themselves, and not with what a file says, has the exit code of mistakes in the command line.
+// Mistakes in flags, but not in files, have the exit code of usage errors.
 func TestMistakesInFlags(t *testing.T) {
 	for args, mistake := range map[string]bool{
 		"install --dry-run --image contiv/contiv:v1,x": true,
@@ -96,7 +97,7 @@ func TestMistakesInFlags(t *testing.T) {
 	}
 }
 
-// An upgrade that does not name a configuration file is not kept from mending the rest.
+// An upgrade ignores mistakes in configuration files that it does not name.
 func TestUpgradesCheckWhatTheyName(t *testing.T) {
 	m := Manifests{Config: map[string]string{"contiv.conf": "ipamConfig: {podSubnetCIDR: 10.1.0.0/33}"}}
 	objects, err := m.objects(context.Background())

@@ -1,5 +1,5 @@
-// Package install puts Contiv on a Kubernetes cluster, replaces it by another version, and removes it,
-// with nothing but a kubeconfig file; and it checks beforehand whether Contiv works on the cluster.
+// Package install installs, upgrades and removes Contiv on a Kubernetes cluster with only a
+// kubeconfig file, and checks a cluster beforehand.
 //
 //	manifests ──options──> objects ──filter──> server-side apply ──> wait for pods and nodes
 //	                                                                      │ what is wrong with a pod

@@ -24,22 +24,23 @@ import (
 
 // Facts is what a node reports about itself.
 type Facts struct {
-	// Kernel is its release.
+	// Facts is a node's report about itself.
 	Kernel string `json:"kernel"`
 	// Time of its clock.
 	Time time.Time `json:"time"`
-	// Features of the kernel, tried in a network namespace of their own: "" if they work, else the error.
+	// Features maps kernel features, tried in a separate network namespace, to errors; "" if they
+	// work.
 	Features map[string]string `json:"features"`
-	// Links lists network cards, and all other devices with an address.
+	// Links lists network cards and all other devices with an address.
 	Links []Link `json:"links"`
 	// Routes through the links, except for default routes.
 	Routes []Route `json:"routes"`
-	// CNIConfigs lists the names of the files in which the runtime looks for a network.
+	// CNIConfigs lists the names of the runtime's network configuration files.
 	CNIConfigs []string `json:"cniConfigs"`
-	// Service is the reason why the cluster IP of the API server was not reached, "" if it was; "unknown"
-	// outside of a pod.
+	// Service is why the API server's cluster IP was not reached, "" if it was; "unknown" outside
+	// of a pod.
 	Service string `json:"service"`
-	// VHostNet and VFIO report whether the devices that VPP uses exist.
+	// VHostNet and VFIO report whether VPP's devices exist.
 	VHostNet bool `json:"vhostNet"`
 	VFIO     bool `json:"vfio"`
 	// HugepagesFree is the number of free huge pages of the default size.
@@ -61,8 +62,8 @@ type Route struct {
 	Link string       `json:"link"`
 }
 
-// Look collects the facts of this node. hostRoot is where its file system is mounted; "":
-// at the root.
+// Look collects the facts of this node. hostRoot is the mount point of its file system; "" is the
+// root.
 func Look(ctx context.Context, hostRoot string) (Facts, error) {
 	f := Facts{Time: time.Now().UTC(), Kernel: strings.TrimSpace(read("/proc/sys/kernel/osrelease"))}
 	var err error
@@ -141,7 +142,7 @@ func prefix(n *net.IPNet) (netip.Prefix, bool) {
 	return p, ok && p.IsValid()
 }
 
-// reachService tries whether services are translated for processes of the node.
+// reachService tries whether processes of the node can use services.
 func reachService(ctx context.Context) string {
 	host, port := os.Getenv("KUBERNETES_SERVICE_HOST"), os.Getenv("KUBERNETES_SERVICE_PORT")
 	if host == "" {
@@ -157,11 +158,11 @@ func reachService(ctx context.Context) string {
 
 const unknown = "unknown"
 
-// needed lists the kernel features that nodes with the kernel as vswitch require; the others are for
-// configuration from outside.
+// needed lists the kernel features required by kernel nodes; the others are for external
+// configuration.
 var needed = []string{"veth", "bridge", "vxlan", "nftables", "nftables fib", "nat", "conntrack"}
 
-// probeFeatures tries the features of the kernel, in a network namespace that ends with its thread.
+// probeFeatures tries the kernel features in a network namespace that ends with its thread.
 func probeFeatures() (map[string]string, error) {
 	type result struct {
 		features map[string]string
@@ -169,7 +170,7 @@ func probeFeatures() (map[string]string, error) {
 	}
 	results := make(chan result)
 	go func() {
-		runtime.LockOSThread() // without the opposite: the thread ends with the goroutine
+		runtime.LockOSThread() // no unlock: the thread ends with the goroutine
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			results <- result{err: fmt.Errorf("make a network namespace, to try features of the kernel in: %w (it takes root, or CAP_SYS_ADMIN)", err)}
 			return
@@ -253,7 +254,7 @@ func inNAT(rule ...expr.Any) func() error {
 	}
 }
 
-// fibType tries what network policies find the node's own packets by.
+// fibType tries the expression with which policies recognise the node's own packets.
 func fibType() error {
 	b := &nft.Batch{Table: "probe", Family: unix.NFPROTO_INET}
 	b.AddTable()

@@ -20,8 +20,8 @@ import (
 // Workloads of Contiv. The label app of their pods has the same name.
 var workloads = []string{"contiv-etcd", "contiv-ksr", "contiv-agent", "contiv-vpp"}
 
-// Install puts Contiv on a cluster without it, and returns when all its pods and all nodes are ready,
-// or when ctx ends, with an error that says what is missing.
+// Install installs Contiv and returns when all its pods and all nodes are ready, or, when ctx ends,
+// an error that names what is missing.
 func (c *Cluster) Install(ctx context.Context, m Manifests) error {
 	if err := c.reachable(ctx); err != nil {
 		return err
@@ -34,8 +34,8 @@ func (c *Cluster) Install(ctx context.Context, m Manifests) error {
 	return c.put(ctx, m, every)
 }
 
-// Upgrade replaces an installed Contiv, regardless of how it was installed. Images and configuration
-// files that m does not name stay as they are.
+// Upgrade replaces an installed Contiv, however it was installed. It keeps images and configuration
+// files that m does not name.
 func (c *Cluster) Upgrade(ctx context.Context, m Manifests) error {
 	whole, err := c.upgraded(ctx, m)
 	if err != nil {
@@ -53,7 +53,7 @@ func (c *Cluster) PrintUpgrade(ctx context.Context, out io.Writer, m Manifests) 
 	return printObjects(ctx, out, &whole, m.names)
 }
 
-// upgraded returns m with what it does not name, as the cluster has it.
+// upgraded returns m completed with the cluster's settings.
 func (c *Cluster) upgraded(ctx context.Context, m Manifests) (Manifests, error) {
 	if err := c.reachable(ctx); err != nil {
 		return m, err
@@ -71,7 +71,8 @@ func (c *Cluster) upgraded(ctx context.Context, m Manifests) (Manifests, error) 
 	return m, c.keep(ctx, &m)
 }
 
-// put applies the objects and waits. Configuration files for which checked returns true must have no mistakes.
+// put applies the objects and waits. Configuration files for which checked returns true must be
+// valid.
 func (c *Cluster) put(ctx context.Context, m Manifests, checked func(file string) bool) error {
 	objects, err := m.objects(ctx)
 	if err == nil {
@@ -86,7 +87,7 @@ func (c *Cluster) put(ctx context.Context, m Manifests, checked func(file string
 	return c.await(ctx)
 }
 
-// agent is the DaemonSet of nodes whose vswitch is the kernel.
+// agent returns the DaemonSet of the kernel nodes.
 func (c *Cluster) agent(ctx context.Context) (agent *appsv1.DaemonSet, installed bool, err error) {
 	agent, err = kube.Get[appsv1.DaemonSet](ctx, c.ours(kube.DaemonSets), "contiv-agent")
 	if apierrors.IsNotFound(err) {
@@ -95,7 +96,7 @@ func (c *Cluster) agent(ctx context.Context) (agent *appsv1.DaemonSet, installed
 	return agent, err == nil, err
 }
 
-// keep adds to m the settings of the cluster that m does not name.
+// keep adds the cluster's settings that m does not name.
 func (c *Cluster) keep(ctx context.Context, m *Manifests) error {
 	vpp, err := kube.Get[appsv1.DaemonSet](ctx, c.ours(kube.DaemonSets), "contiv-vpp")
 	switch {
@@ -145,7 +146,7 @@ func (c *Cluster) keep(ctx context.Context, m *Manifests) error {
 	return nil
 }
 
-// isPlainText reports whether an etcd.conf reaches etcd without TLS, as that of the first versions did.
+// isPlainText reports whether an etcd.conf uses no TLS, as in the first versions.
 func isPlainText(conf string) bool {
 	var c etcd.Config
 	if err := config.Load([]byte(conf), &c); err != nil || len(c.Endpoints) == 0 {
@@ -154,7 +155,7 @@ func isPlainText(conf string) bool {
 	return !slices.ContainsFunc(c.Endpoints, func(url string) bool { return !strings.HasPrefix(url, "http://") })
 }
 
-// configMap returns the data of a ConfigMap of Contiv; nil if there is none.
+// configMap returns the data of a Contiv ConfigMap; nil if none.
 func (c *Cluster) configMap(ctx context.Context, name string) (map[string]string, error) {
 	m, err := kube.Get[corev1.ConfigMap](ctx, c.ours(kube.ConfigMaps), name)
 	if apierrors.IsNotFound(err) {
@@ -166,7 +167,7 @@ func (c *Cluster) configMap(ctx context.Context, name string) (map[string]string
 	return m.Data, nil
 }
 
-// await reports progress until the pods of Contiv and all nodes are ready.
+// await reports progress until Contiv's pods and all nodes are ready.
 func (c *Cluster) await(ctx context.Context) error {
 	told := ""
 	return until(ctx, func(ctx context.Context) (string, error) {
@@ -194,7 +195,7 @@ func (c *Cluster) await(ctx context.Context) error {
 	})
 }
 
-// rollout says how many pods of each workload run the new version and are ready.
+// rollout returns how many pods of each workload are updated and ready.
 func (c *Cluster) rollout(ctx context.Context) (states []string, done bool, err error) {
 	done = true
 	add := func(name string, ready, all int32, current bool) {
@@ -217,7 +218,7 @@ func (c *Cluster) rollout(ctx context.Context) (states []string, done bool, err 
 	for _, d := range daemons {
 		if slices.Contains(workloads, d.Name) {
 			current := d.Status.ObservedGeneration >= d.Generation
-			// KSR runs on the control plane: it is a mistake if there are no pods of it.
+			// KSR runs on the control plane, so no KSR pod is an error.
 			current = current && (d.Name != "contiv-ksr" || d.Status.DesiredNumberScheduled > 0)
 			add(d.Name, min(d.Status.NumberReady, d.Status.UpdatedNumberScheduled), d.Status.DesiredNumberScheduled, current)
 		}
@@ -241,7 +242,7 @@ func (c *Cluster) nodesReady(ctx context.Context) (state string, done bool, err 
 	return fmt.Sprintf("nodes ready %d/%d", ready, len(nodes)), ready == len(nodes), nil
 }
 
-// problems lists the reasons why pods of Contiv are not ready, with remedies.
+// problems lists the reasons why Contiv's pods are not ready, with remedies.
 func (c *Cluster) problems(ctx context.Context) (problems []string, err error) {
 	pods, err := kube.List[corev1.Pod](ctx, c.ours(kube.Pods), "app in ("+strings.Join(workloads, ",")+")")
 	if err != nil {
@@ -263,7 +264,7 @@ func (c *Cluster) problems(ctx context.Context) (problems []string, err error) {
 
 const labelControlPlane = "label the nodes of the control plane: kubectl label node NAME node-role.kubernetes.io/control-plane="
 
-// problem returns the reason why a pod is not ready, "" if it only takes time.
+// problem returns the reason why a pod is not ready; "" if it only needs time.
 func problem(pod *corev1.Pod) string {
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {

@@ -117,7 +117,7 @@ func TestPostRendererSeesAllObjects(t *testing.T) {
 	}
 }
 
-// What a node's cleaning pod does is what the agent may do there, on the same directories.
+// A node's cleaning pod has the agent's rights and directories.
 func TestCleanersAreAgentsWithOtherCommands(t *testing.T) {
 	objects := render(t, Manifests{VPP: true})
 	agent := podOf(t, objects["DaemonSet contiv-agent"])

@@ -17,9 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// onNodes runs a pod to completion on each of the nodes, and returns the output of the containers by node. All pods are
-// gone afterwards. make returns the spec of a pod, which passes the filter unless it has done so before. The error for
-// a pod that fails contains its output.
+// onNodes runs a pod to completion on each node and returns the container output by node. It
+// deletes all pods. make returns the spec of a pod, which passes the filter unless it already has.
+// The error for a failed pod contains its output.
 func (c *Cluster) onNodes(ctx context.Context, app string, nodes []string, filtered bool, make func(node string) *corev1.PodSpec) (map[string]string, error) {
 	pods, selector := c.ours(kube.Pods), "app="+app
 	remove := func(ctx context.Context) error {
@@ -80,8 +80,8 @@ func (c *Cluster) onNodes(ctx context.Context, app string, nodes []string, filte
 	return printed, errors.Join(errs...)
 }
 
-// createPod creates a pod. In the first seconds of a cluster, the API server refuses pods, because their namespace has
-// no service account yet.
+// createPod creates a pod. It retries in the first seconds of a cluster, when the namespace has no
+// service account yet.
 func (c *Cluster) createPod(ctx context.Context, pod *corev1.Pod) (created *corev1.Pod, err error) {
 	err = until(ctx, func(ctx context.Context) (string, error) {
 		created, err = kube.Create(ctx, c.client.Resource(kube.Pods).Namespace(pod.Namespace), pod, metav1.CreateOptions{FieldManager: manager})
@@ -118,7 +118,7 @@ func (c *Cluster) awaitEnd(ctx context.Context, selector string, names map[strin
 			}
 		}
 		if len(missing) == 0 && ended < len(names) {
-			return "", &fatalError{errors.New("somebody deleted the pods of contivctl")}
+			return "", &fatalError{errors.New("the pods of contivctl were deleted")}
 		}
 		return strings.Join(missing, "\n"), nil
 	})
@@ -134,7 +134,7 @@ func (c *Cluster) logs(ctx context.Context, pod, container string) (string, erro
 	return string(text), err
 }
 
-// throughFilter passes a pod through the filter.
+// throughFilter applies the filter to a pod.
 func (c *Cluster) throughFilter(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(pod)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// A cluster of a few seconds has no service accounts yet, and refuses pods.
+// A new cluster has no service accounts yet and refuses pods.
 func TestPodsAreCreatedWhenThereIsAServiceAccount(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
 	young := apierrors.NewForbidden(pods, "contiv-preflight-", errors.New(`error looking up service account kube-system/default: serviceaccount "default" not found`))

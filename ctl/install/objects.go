@@ -40,24 +40,24 @@ const (
 
 // Manifests describes an installation.
 type Manifests struct {
-	// Files has YAML files with objects; nil: those that the chart renders from Values.
+	// Files holds YAML files with objects; nil: the chart is rendered with Values.
 	Files fs.FS
-	// Values of the chart that differ from its defaults.
+	// Values override the chart's defaults.
 	Values map[string]any
-	// Image and VPPImage replace the images in the files; "": they stay.
+	// Image and VPPImage replace the images; "" keeps them.
 	Image, VPPImage string
 	// VPP includes the objects for nodes with VPP.
 	VPP bool
-	// WithoutEtcd leaves etcd out; Config then has an etcd.conf that names another one.
+	// WithoutEtcd omits etcd; Config then has an etcd.conf for another one.
 	WithoutEtcd bool
 	// Config replaces configuration files: contiv.conf, etcd.conf and so on.
 	Config map[string]string
-	// PostRenderer, if not "", is a program that reads all objects from its standard input, as YAML, and
+	// PostRenderer, if not "", is a program that reads all objects as YAML from standard input and
 	// prints the objects to apply.
 	PostRenderer string
 }
 
-// kinds lists kinds in the order in which their objects are applied.
+// kinds lists the kinds in the order of application.
 var kinds = []string{"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ConfigMap", "Service", "StatefulSet", "DaemonSet"}
 
 // objects returns the objects to apply, in order.
@@ -160,16 +160,16 @@ func filter(ctx context.Context, program string, objects []*unstructured.Unstruc
 	}
 	filtered, err := decode(out.Bytes())
 	if err != nil {
-		return nil, fmt.Errorf("what %s printed: %w", program, err)
+		return nil, fmt.Errorf("output of %s: %w", program, err)
 	}
 	return filtered, nil
 }
 
-// apiServerKey is the key, beside the configuration files, of the address of the API server for
+// apiServerKey is the key, next to the configuration files, of the API server's address for
 // clusters without kube-proxy.
 const apiServerKey = "api-server"
 
-// loaders has the functions that check configuration files.
+// loaders holds the parsers of configuration files.
 var loaders = map[string]func([]byte) error{
 	"contiv.conf":     func(data []byte) error { _, err := contivconf.Load(data); return err },
 	"controller.conf": func(data []byte) error { _, err := controller.LoadConfig(data); return err },
@@ -184,8 +184,8 @@ var loaders = map[string]func([]byte) error{
 	"vpp.conf": func(data []byte) error { return config.Load(data, &startup.Config{}) },
 }
 
-// CheckConfig returns an error for a configuration file with an unknown name, or with a text that the
-// component that reads it would refuse.
+// CheckConfig returns an error for an unknown configuration file, or for one that its component
+// would refuse.
 func CheckConfig(name, text string) error {
 	load := loaders[name]
 	if load == nil {
@@ -199,10 +199,10 @@ func CheckConfig(name, text string) error {
 
 func unknownFile(name string) error {
 	files := slices.DeleteFunc(slices.Sorted(maps.Keys(loaders)), func(file string) bool { return file == apiServerKey })
-	return fmt.Errorf("%s is no file of the configuration: there are %s", name, strings.Join(files, ", "))
+	return fmt.Errorf("%s is not a configuration file: use one of %s", name, strings.Join(files, ", "))
 }
 
-// checks has the functions that look, beyond names and types, at the values of configuration files.
+// checks holds further checks of the values in configuration files.
 var checks = map[string]func([]byte) error{
 	"contiv.conf": func(data []byte) error {
 		c, err := contivconf.Load(data)
@@ -218,8 +218,8 @@ var checks = map[string]func([]byte) error{
 	},
 }
 
-// checkConfiguration returns the first mistake in the values of the configuration files for which
-// checked returns true.
+// checkConfiguration returns the first mistake in the configuration files for which checked returns
+// true.
 func checkConfiguration(objects []*unstructured.Unstructured, checked func(file string) bool) error {
 	for _, o := range objects {
 		if o.GetKind() != "ConfigMap" {
@@ -241,13 +241,13 @@ func checkConfiguration(objects []*unstructured.Unstructured, checked func(file 
 // every stands for all configuration files.
 func every(string) bool { return true }
 
-// names reports whether m says something about a configuration file.
+// names reports whether m sets a configuration file or its options.
 func (m *Manifests) names(file string) bool {
 	_, found := m.Config[file]
 	return found || valueAt(m.Values, sections[file]...) != nil
 }
 
-// configure replaces the configuration files of the same name by those of Config.
+// configure replaces the configuration files named in Config.
 func (m *Manifests) configure(objects []*unstructured.Unstructured) error {
 	for _, file := range slices.Sorted(maps.Keys(m.Config)) {
 		if err := CheckConfig(file, m.Config[file]); err != nil {
@@ -271,7 +271,6 @@ func (m *Manifests) configure(objects []*unstructured.Unstructured) error {
 	return nil
 }
 
-// setImages replaces the images in the pods of an object.
 func (m *Manifests) setImages(o *unstructured.Unstructured) {
 	for _, list := range []string{"initContainers", "containers"} {
 		path := []string{"spec", "template", "spec", list}
@@ -292,10 +291,10 @@ func (m *Manifests) setImages(o *unstructured.Unstructured) {
 	}
 }
 
-// configAnnotation changes with the configuration of pods, which makes Kubernetes replace them.
+// configAnnotation changes with the pods' configuration, so that Kubernetes replaces the pods.
 const configAnnotation = "contivpp.io/config"
 
-// stampConfiguration sets the annotation, where pods have it, to the hash of the ConfigMaps that they mount.
+// stampConfiguration sets the annotation, where it exists, to the hash of the mounted ConfigMaps.
 func stampConfiguration(o *unstructured.Unstructured, objects []*unstructured.Unstructured) error {
 	path := []string{"spec", "template", "metadata", "annotations", configAnnotation}
 	if _, found, _ := unstructured.NestedString(o.Object, path...); !found {

@@ -24,9 +24,9 @@ import (
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 )
 
-// Finding is something about a cluster that Contiv depends on.
+// Finding is a result of a check of the cluster.
 type Finding struct {
-	// Level is "ok", "warning" or "error": with an error, Contiv does not work.
+	// Level is "ok", "warning" or "error". Contiv does not work with an error.
 	Level string `json:"level"`
 	// Node that it concerns; "": the cluster.
 	Node string `json:"node,omitempty"`
@@ -50,7 +50,7 @@ func (f *findings) add(level, node, do, what string, args ...any) {
 	*f = append(*f, Finding{Level: level, Node: node, What: fmt.Sprintf(what, args...), Do: do})
 }
 
-// Preflight checks whether Contiv, as m configures it, works on the cluster and its nodes. It runs a
+// Preflight checks whether Contiv, configured by m, works on the cluster and its nodes. It runs a
 // pod on each node for a few seconds.
 func (c *Cluster) Preflight(ctx context.Context, m Manifests) ([]Finding, error) {
 	if err := c.reachable(ctx); err != nil {
@@ -91,7 +91,7 @@ func (c *Cluster) Preflight(ctx context.Context, m Manifests) ([]Finding, error)
 	for node, text := range printed {
 		var f Facts
 		if err := json.Unmarshal([]byte(text), &f); err != nil {
-			return nil, fmt.Errorf("what the pod on node %s printed: %w: %s", node, err, text)
+			return nil, fmt.Errorf("output of the pod on node %s: %w: %s", node, err, text)
 		}
 		s.facts[node] = f
 	}
@@ -103,7 +103,7 @@ func (c *Cluster) Preflight(ctx context.Context, m Manifests) ([]Finding, error)
 	return s.judge(), nil
 }
 
-// apiServerEndpoint returns the address of the API server that needs no services.
+// apiServerEndpoint returns an API server address that works without services.
 func (c *Cluster) apiServerEndpoint(ctx context.Context) (string, error) {
 	slices, err := kube.List[discoveryv1.EndpointSlice](ctx, c.client.Resource(kube.EndpointSlices).Namespace("default"), "kubernetes.io/service-name=kubernetes")
 	if err != nil {
@@ -147,7 +147,7 @@ func configurationOf(objects []*unstructured.Unstructured) (contivconf.Config, s
 	return conf, services, nil
 }
 
-// preflightPod is a pod that prints the facts of its node.
+// preflightPod returns a pod that prints its node's facts.
 func preflightPod(image string) *corev1.PodSpec {
 	return &corev1.PodSpec{
 		PriorityClassName:            "system-node-critical",
@@ -172,7 +172,7 @@ func preflightPod(image string) *corev1.PodSpec {
 	}
 }
 
-// surroundings has the facts that Preflight judges.
+// surroundings holds the facts for Preflight.
 type surroundings struct {
 	version    string
 	nodes      []corev1.Node
@@ -186,10 +186,10 @@ type surroundings struct {
 	now                 time.Time
 }
 
-// oldest is the first version of Kubernetes that Contiv works with.
+// oldest is the oldest supported Kubernetes version.
 const oldest = "1.22.0"
 
-// otherCNIs are the names of DaemonSets of other network plugins.
+// otherCNIs lists the DaemonSets of other network plugins.
 var otherCNIs = []string{"calico-node", "canal", "cilium", "kube-flannel", "kube-flannel-ds", "weave-net", "kube-router", "antrea-agent", "kindnet", "aws-node", "azure-cni", "ovnkube-node", "romana-agent"}
 
 func (s *surroundings) judge() []Finding {
@@ -226,7 +226,7 @@ func (s *surroundings) judgeCluster(f *findings) {
 	kubeProxy := false
 	for _, d := range s.daemons {
 		if slices.Contains(otherCNIs, d.Name) {
-			f.add(Error, "", fmt.Sprintf("remove it: kubectl -n %s delete daemonset %s, and what else it installed", d.Namespace, d.Name),
+			f.add(Error, "", fmt.Sprintf("remove it: kubectl -n %s delete daemonset %s, and its other objects", d.Namespace, d.Name),
 				"another network plugin is installed: DaemonSet %s/%s", d.Namespace, d.Name)
 		}
 		kubeProxy = kubeProxy || d.Name == "kube-proxy"
@@ -242,7 +242,7 @@ func (s *surroundings) judgeCluster(f *findings) {
 		}
 		for _, ip := range s.clusterIPs {
 			if a, err := kubeaddr.ParseAddr(ip); err == nil && a.Is4() == network.Addr().Is4() && !network.Contains(a) {
-				f.add(Error, "", "set ipamConfig.serviceCIDR of contiv.conf to what the API server has (--service-cluster-ip-range)",
+				f.add(Error, "", "set ipamConfig.serviceCIDR of contiv.conf to the API server's --service-cluster-ip-range",
 					"ipamConfig.serviceCIDR is %s, but the cluster IP of the API server is %s", network, a)
 			}
 		}
@@ -279,8 +279,8 @@ func (s *surroundings) judgeNode(f *findings, node *corev1.Node, facts Facts) {
 	case s.services.Services == service.KubeProxy || onVPP:
 		add(Error, "run kube-proxy on it", "the cluster IP of the API server is not reached from the node: %s", facts.Service)
 	case s.apiServer == "":
-		add(Error, "run kube-proxy, or have Contiv do its work and say where the API server is: --api-server "+cmp.Or(s.endpoint, "https://ADDRESS:PORT"),
-			"nobody translates services: the cluster IP of the API server is not reached from the node: %s", facts.Service)
+		add(Error, "run kube-proxy, or let Contiv replace it and set the API server's address: --api-server "+cmp.Or(s.endpoint, "https://ADDRESS:PORT"),
+			"services do not work: the node does not reach the API server's cluster IP: %s", facts.Service)
 	}
 	if onVPP {
 		judgeVPP(add, facts)
@@ -300,7 +300,7 @@ func (s *surroundings) judgeNode(f *findings, node *corev1.Node, facts Facts) {
 	}
 }
 
-// installed reports whether Contiv runs: the routes of the nodes then include its own.
+// installed reports whether Contiv runs: the nodes then have its routes.
 func (s *surroundings) installed() bool {
 	return slices.ContainsFunc(s.daemons, func(d appsv1.DaemonSet) bool { return d.Name == "contiv-agent" && d.Namespace == Namespace })
 }
@@ -324,7 +324,7 @@ func uplink(node *corev1.Node, facts Facts) (Link, netip.Addr, bool) {
 
 type adder func(level, do, what string, args ...any)
 
-// Bytes that VXLAN adds to a packet.
+// Bytes added by VXLAN.
 const (
 	overheadIPv4 = 50
 	overheadIPv6 = 70
@@ -374,7 +374,7 @@ func (s *surroundings) judgeMTUs(f *findings) {
 	f.add(Warning, "", fmt.Sprintf("set mtuSize of contiv.conf to %d", least-overheadIPv4), "the nodes' network cards differ in MTU: %s: large packets between them may be lost", strings.Join(texts, "; "))
 }
 
-// networks returns the networks of the cluster, by the options that name them.
+// networks returns the cluster's networks by option name.
 func (s *surroundings) networks(onVPP bool) map[string]string {
 	c := s.conf.IPAMConfig
 	networks := map[string]string{"serviceCIDR": c.ServiceCIDR}
@@ -409,7 +409,7 @@ func (s *surroundings) judgeRoutes(add adder, node *corev1.Node, facts Facts) {
 	}
 }
 
-// memoryOfVPP is the least amount of memory that VPP needs, in MiB.
+// memoryOfVPP is VPP's minimum of memory, in MiB.
 const memoryOfVPP = 768
 
 func judgeVPP(add adder, facts Facts) {
@@ -420,7 +420,7 @@ func judgeVPP(add adder, facts Facts) {
 		add(Warning, "give the node more memory", "it has %d MiB of memory, of which VPP takes %d", facts.MemoryMiB, memoryOfVPP)
 	}
 	if len(facts.Links) < 2 {
-		add(Error, "add a network card for VPP, and name it in nodeConfig of contiv.conf", "VPP needs a network card of its own, beside that with the InternalIP")
+		add(Error, "add a network card for VPP, and name it in nodeConfig of contiv.conf", "VPP needs a network card of its own, in addition to the one with the InternalIP")
 	}
 	if !facts.VFIO {
 		add(OK, "", "no VFIO: VPP can take network cards over by AF_PACKET, but not drive them itself (dpdkDevices)")

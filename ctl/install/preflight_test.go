@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// good is a cluster of two nodes where Contiv works.
+// good is a cluster of two nodes on which Contiv works.
 func good() *surroundings {
 	now := time.Now()
 	node := func(name, ip string, labels map[string]string) corev1.Node {
@@ -131,8 +131,8 @@ func TestRoutesOfContivAreNoProblem(t *testing.T) {
 	}
 }
 
-// The features that Contiv needs are found on a machine that runs it, and a namespace is
-// left for others as it was.
+// A machine that runs Contiv has the required features, and the probes leave no trace in a
+// namespace.
 func TestFactsOfThisMachine(t *testing.T) {
 	f, err := Look(t.Context(), "")
 	if err != nil {

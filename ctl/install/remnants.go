@@ -15,17 +15,17 @@ import (
 const (
 	// certificateSigner signs the requests for certificates of etcd: package signer.
 	certificateSigner = "contiv.io/etcd-client"
-	// nodeCondition is what KSR tells of each Node: package conditions.
+	// nodeCondition is the condition that KSR sets on Nodes: package conditions.
 	nodeCondition corev1.NodeConditionType = "ContivReady"
 )
 
-// remnant is something that agents or KSR have made in Kubernetes, and no manifest names.
+// remnant is an object created by agents or KSR and not in any manifest.
 type remnant struct {
 	name   string // for people
 	remove func(ctx context.Context) error
 }
 
-// remnants lists the Secrets, requests for certificates and conditions of Nodes that exist.
+// remnants lists the existing Secrets, certificate requests and Node conditions.
 func (c *Cluster) remnants(ctx context.Context) (found []remnant, err error) {
 	for _, name := range secrets {
 		if _, err := c.ours(kube.Secrets).Get(ctx, name, metav1.GetOptions{}); err == nil {

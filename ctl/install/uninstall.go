@@ -19,12 +19,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// secrets lists the Secrets that KSR makes.
+// secrets lists the Secrets created by KSR.
 var secrets = []string{"contiv-etcd-ca", "contiv-etcd-server"}
 
-// Uninstall removes Contiv from the cluster and from its nodes, regardless of how it was installed:
-// all objects of m, the network, the CNI plugin, and, unless keepState is set, the data of etcd and of
-// the agents on disk. Pods that still run lose their network.
+// Uninstall removes Contiv from the cluster and its nodes, however it was installed: all objects of
+// m, the network, the CNI plugin, and, unless keepState is set, the data of etcd and the agents on
+// disk. Running pods lose their network.
 func (c *Cluster) Uninstall(ctx context.Context, m Manifests, keepState bool) error {
 	r, err := c.removal(ctx, m, keepState)
 	if err != nil {
@@ -48,14 +48,14 @@ type removal struct {
 	objects  []*unstructured.Unstructured // some may not exist
 	nodes    []string
 	clean    func(node string) *corev1.PodSpec // the pod that cleans a node
-	filtered bool                              // its objects have passed a post-renderer
+	filtered bool                              // the objects have passed the filter
 }
 
 func (c *Cluster) removal(ctx context.Context, m Manifests, keepState bool) (r removal, err error) {
 	if err := c.reachable(ctx); err != nil {
 		return r, err
 	}
-	m.VPP, m.PostRenderer = true, "" // objects that do not exist are skipped
+	m.VPP, m.PostRenderer = true, "" // missing objects are skipped
 	if m.Files == nil {
 		if m.Values, err = c.chosenValues(ctx); err != nil {
 			return r, err
@@ -71,7 +71,7 @@ func (c *Cluster) removal(ctx context.Context, m Manifests, keepState bool) (r r
 	return r, err
 }
 
-// PrintRemoval prints what Uninstall would do, and changes nothing.
+// PrintRemoval is the dry run of Uninstall.
 func (c *Cluster) PrintRemoval(ctx context.Context, out io.Writer, m Manifests, keepState bool) error {
 	r, err := c.removal(ctx, m, keepState)
 	if err != nil {
@@ -115,7 +115,7 @@ func (c *Cluster) PrintRemoval(ctx context.Context, out io.Writer, m Manifests, 
 	return nil
 }
 
-// stop ends all pods of Contiv. Their workloads stay, since a repeated Uninstall needs them.
+// stop ends all pods of Contiv. Their workloads stay for a repeated Uninstall.
 func (c *Cluster) stop(ctx context.Context) error {
 	const noNode = `{"spec":{"template":{"spec":{"nodeSelector":{"contivpp.io/uninstalled":"true"}}}}}`
 	patch := metav1.PatchOptions{FieldManager: manager}
@@ -142,9 +142,8 @@ func (c *Cluster) awaitNoPods(ctx context.Context) error {
 	})
 }
 
-// cleaners makes the pods that remove Contiv from a node. They are copies of the agents' pods, with
-// the same view of the node and the same rights, but other commands. If the cluster has no agents any
-// more, those of the objects are used, which have not passed the filter.
+// cleaners returns the pods that remove Contiv from a node: copies of the agents' pods with other
+// commands. If the cluster has no agents, it uses the unfiltered objects.
 func (c *Cluster) cleaners(ctx context.Context, objects []*unstructured.Unstructured, keepState bool) (clean func(node string) *corev1.PodSpec, filtered bool, err error) {
 	templates, err := c.templates(ctx)
 	if err != nil {
@@ -176,7 +175,7 @@ func (c *Cluster) cleaners(ctx context.Context, objects []*unstructured.Unstruct
 	return func(node string) *corev1.PodSpec { return specs[node] }, filtered, nil
 }
 
-// templates returns the pod templates of the workloads that exist in the cluster.
+// templates returns the pod templates of the existing workloads.
 func (c *Cluster) templates(ctx context.Context) (map[string]*corev1.PodSpec, error) {
 	found := map[string]*corev1.PodSpec{}
 	daemons, err := kube.List[appsv1.DaemonSet](ctx, c.ours(kube.DaemonSets), "")
@@ -212,8 +211,8 @@ func templatesOf(objects []*unstructured.Unstructured) (map[string]*corev1.PodSp
 	return found, nil
 }
 
-// cleaner returns the pod of an agent with other commands. They remove the CNI plugin first, so that
-// the node accepts no more pods, then the network.
+// cleaner returns an agent's pod with other commands. They remove the CNI plugin first, so that the
+// node accepts no more pods, then the network.
 func cleaner(agent *corev1.PodSpec, keepState bool) *corev1.PodSpec {
 	spec := agent.DeepCopy()
 	var containers []corev1.Container
@@ -223,7 +222,7 @@ func cleaner(agent *corev1.PodSpec, keepState bool) *corev1.PodSpec {
 			c.Command, c.Args = []string{"contiv-cni", "uninstall"}, nil
 			spec.InitContainers = append(spec.InitContainers, c)
 		case "agent":
-			script := "contiv-agent uninstall\n" // without --yes: nobody is asked in a pod, and older agents do not know it
+			script := "contiv-agent uninstall\n" // no --yes: a pod has no terminal, and older agents do not know the flag
 			if len(c.Command) > 0 && c.Command[0] == "contiv-init" {
 				script = "" // the network ended with VPP
 			}
@@ -241,7 +240,7 @@ func cleaner(agent *corev1.PodSpec, keepState bool) *corev1.PodSpec {
 		}
 	}
 	spec.Affinity, spec.NodeSelector = nil, nil
-	// The account and the configuration may be gone.
+	// The account and the configuration may already be deleted.
 	spec.ServiceAccountName, spec.DeprecatedServiceAccount, spec.AutomountServiceAccountToken = "default", "", new(bool)
 	spec.Volumes = slices.DeleteFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Name == "token" })
 	for i := range spec.Volumes {
@@ -259,7 +258,7 @@ func cleaner(agent *corev1.PodSpec, keepState bool) *corev1.PodSpec {
 	return spec
 }
 
-// cleanEtcd makes the pod remove the data of etcd as well.
+// cleanEtcd makes the pod remove etcd's data too.
 func cleanEtcd(spec, etcd *corev1.PodSpec) error {
 	c := *etcd.Containers[0].DeepCopy()
 	dir := ""

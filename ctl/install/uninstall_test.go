@@ -18,7 +18,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// Everything that agents and KSR have made is removed, and nothing else.
+// Everything made by agents and KSR is removed, and nothing else.
 func TestRemnantsAreRemoved(t *testing.T) {
 	node := &corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: "node1"}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
 		{Type: corev1.NodeReady, Status: corev1.ConditionTrue}, {Type: nodeCondition, Status: corev1.ConditionTrue},
@@ -29,7 +29,7 @@ func TestRemnantsAreRemoved(t *testing.T) {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: "contiv-etcd-ca"}}
 	var said strings.Builder
 	client := fake.NewSimpleDynamicClient(scheme.Scheme, node, secret, request("ours", certificateSigner), request("theirs", "kubernetes.io/kubelet-serving"))
-	client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) { // which the fake cannot do without types
+	client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) { // the fake client needs a type
 		before, _ := json.Marshal(node)
 		after, err := strategicpatch.StrategicMergePatch(before, action.(clienttesting.PatchAction).GetPatch(), node)
 		if err != nil {

@@ -9,14 +9,13 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// valuesMap is the ConfigMap in which the chart records the values that it was rendered with, except
-// for those of configuration files.
+// valuesMap is the ConfigMap in which the chart records its values, except for configuration files.
 const (
 	valuesMap = "contiv-values"
 	valuesKey = "values.yaml"
 )
 
-// sections lists the values of the chart that become configuration files.
+// sections lists the chart values that become configuration files.
 var sections = map[string][]string{
 	"contiv.conf":     {"contiv"},
 	"controller.conf": {"controller"},
@@ -26,7 +25,7 @@ var sections = map[string][]string{
 	apiServerKey:      {"apiServer"},
 }
 
-// chosenValues returns the values with which the cluster's Contiv was installed; nil if they are not recorded.
+// chosenValues returns the recorded values of the installation; nil if none are recorded.
 func (c *Cluster) chosenValues(ctx context.Context) (map[string]any, error) {
 	data, err := c.configMap(ctx, valuesMap)
 	if err != nil || data == nil {
@@ -42,8 +41,8 @@ func (c *Cluster) chosenValues(ctx context.Context) (map[string]any, error) {
 	return values, nil
 }
 
-// keepValues adds to m the values of the installation that m does not set. If m sets options of a
-// configuration file, the other options of that file are kept, and the file is removed from files.
+// keepValues adds the installation's values that m does not set. If m sets options of a
+// configuration file, the file's other options are kept, and the file is removed from files.
 func (c *Cluster) keepValues(ctx context.Context, m *Manifests, files map[string]string) error {
 	chosen, err := c.chosenValues(ctx)
 	if err != nil {
@@ -68,7 +67,7 @@ func (c *Cluster) keepValues(ctx context.Context, m *Manifests, files map[string
 	return nil
 }
 
-// valueAt returns the value at a path; nil if there is none.
+// valueAt returns the value at a path; nil if none.
 func valueAt(values map[string]any, path ...string) any {
 	for _, name := range path[:len(path)-1] {
 		values, _ = values[name].(map[string]any)
@@ -85,7 +84,7 @@ func at(v any, path ...string) map[string]any {
 	return values
 }
 
-// noYAML returns the errors of a parser on one line, such as "line 3: key \"a\" already set in map".
+// noYAML returns parser errors on one line, such as "line 3: key \"a\" already set in map".
 func noYAML(err error) error {
 	text := err.Error()
 	if _, after, found := strings.Cut(text, "yaml: "); found {

@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// What contivctl renders from the chart with its own values is what Helm renders: deploy/*.yaml.
+// contivctl's own renderer gives the same result as Helm: deploy/*.yaml.
 func TestChartIsRenderedAsHelmDoes(t *testing.T) {
 	rendered, err := Render("vpp: {enabled: true}")
 	if err != nil {
@@ -71,7 +71,7 @@ func TestValuesAreChecked(t *testing.T) {
 	}
 }
 
-// installed is a cluster with what m makes.
+// installed returns a cluster with the objects of m.
 func installed(t *testing.T, m Manifests) *Cluster {
 	t.Helper()
 	objects := []runtime.Object{&corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: Namespace}}}
@@ -104,7 +104,7 @@ imagePullSecrets: [{name: pull}]
 ksr: {resources: {limits: {memory: 1Gi}}}
 contiv: {mtuSize: 1400, ipamConfig: {podSubnetCIDR: 10.9.0.0/16}}`
 
-// What an upgrade makes is what the installation made, but for what it names.
+// An upgrade changes only what it names.
 func TestUpgradesKeepWhatWasChosen(t *testing.T) {
 	first := Manifests{Values: values(t, chosen), VPP: true, Config: map[string]string{"service.conf": "# by hand\nservices: vswitch\n"}}
 	c := installed(t, first)
@@ -144,7 +144,7 @@ func TestUpgradesKeepWhatWasChosen(t *testing.T) {
 	}
 }
 
-// A dry run prints what the upgrade would apply, and applies nothing.
+// A dry run prints the upgrade's objects and applies nothing.
 func TestUpgradeDryRun(t *testing.T) {
 	c := installed(t, Manifests{Image: "registry.example.com/contiv:v1", Values: values(t, chosen)})
 	before, err := c.configMap(t.Context(), "contiv-config")
@@ -198,7 +198,7 @@ func TestUpgradesThatDoNotKnowWhatWasChosen(t *testing.T) {
 	}
 }
 
-// etcd.conf of the first versions, whose etcd asked for no certificates, does not stay. That of an etcd of one's own does.
+// The plain-text etcd.conf of the first versions is replaced; one for an external etcd stays.
 func TestUpgradeReplacesPlainTextEtcdConf(t *testing.T) {
 	const plain = "endpoints: [\"http://${HOST_IP}:32379\"]\n"
 	ours := installed(t, Manifests{Config: map[string]string{"etcd.conf": plain, "contiv.conf": "mtuSize: 1300\n"}})

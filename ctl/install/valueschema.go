@@ -13,7 +13,7 @@ import (
 	"github.com/contiv/contiv/deploy"
 )
 
-// valueSchema is the part of JSON schema that the schema of the chart's values uses.
+// valueSchema is the part of JSON schema used by the chart's schema.
 type valueSchema struct {
 	Type       schemaTypes             `json:"type"`
 	Properties map[string]*valueSchema `json:"properties"`
@@ -37,7 +37,7 @@ func (s *schemaTypes) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*[]string)(s))
 }
 
-// checkValues returns an error that names the first value that the chart does not know or refuses.
+// checkValues returns an error that names the first unknown or invalid value.
 func checkValues(values map[string]any) error {
 	data, err := deploy.Chart.ReadFile(chartDir + "/values.schema.json")
 	if err != nil {

@@ -1,4 +1,5 @@
-// Package jsonpath selects parts of JSON by templates, as kubectl does, and says of those that select nothing what they could.
+// Package jsonpath selects parts of JSON by templates like kubectl. For a template that selects
+// nothing, the error lists the existing names.
 package jsonpath
 
 import (
@@ -13,7 +14,7 @@ import (
 	"k8s.io/client-go/util/jsonpath"
 )
 
-// Parse parses a template, whose braces may be left out, and returns it with them.
+// Parse parses a template with optional braces, and returns it with braces.
 func Parse(template string) (path *jsonpath.JSONPath, whole string, err error) {
 	if template == "" {
 		return nil, "", errors.New("-o jsonpath: give it a template, such as -o jsonpath='{[*].node}'")
@@ -28,7 +29,7 @@ func Parse(template string) (path *jsonpath.JSONPath, whole string, err error) {
 	return path, template, nil
 }
 
-// Extract returns the part of JSON that a template selects, on one line.
+// Extract returns the part of JSON selected by a template, on one line.
 func Extract(data []byte, template string) ([]byte, error) {
 	path, template, err := Parse(template)
 	if err != nil {
@@ -45,26 +46,26 @@ func Extract(data []byte, template string) ([]byte, error) {
 	return append(out.Bytes(), '\n'), nil
 }
 
-// selectsNothing adds to the error of a template that names something missing which names exist in that place.
+// selectsNothing adds the existing names to the error of a template that names a missing member.
 func selectsNothing(err error, template string, value any) error {
 	name, unknown := strings.CutSuffix(err.Error(), " is not found")
 	before, found := beforeName(template, name)
 	if !unknown || !found || name == "" && !strings.HasSuffix(template, ".}") {
-		return fmt.Errorf("%w: -o json shows what there is", err)
+		return fmt.Errorf("%w: -o json shows all names", err)
 	}
-	wrong := fmt.Errorf("there is no %q", name)
+	wrong := fmt.Errorf("unknown name %q", name)
 	if name == "" {
 		before, wrong = strings.TrimSuffix(template, ".}"), errors.New("a name is missing after the last dot")
 	}
 	path, _, unclear := Parse(before + "}")
 	if unclear != nil {
-		return fmt.Errorf("%w: -o json shows what there is", wrong)
+		return fmt.Errorf("%w: -o json shows all names", wrong)
 	}
 	at, unclear := path.FindResults(value)
 	if unclear != nil || len(at) == 0 || len(at[len(at)-1]) == 0 {
-		return fmt.Errorf("%w: -o json shows what there is", wrong)
+		return fmt.Errorf("%w: -o json shows all names", wrong)
 	}
-	last := at[len(at)-1][0] // the results before are those of other parts of the template
+	last := at[len(at)-1][0] // earlier results belong to other parts of the template
 	if !last.IsValid() || last.Interface() == nil {
 		return fmt.Errorf("%w: nothing is there", wrong)
 	}
@@ -73,7 +74,7 @@ func selectsNothing(err error, template string, value any) error {
 		if len(there) == 0 {
 			return fmt.Errorf("%w: no name is there", wrong)
 		}
-		return fmt.Errorf("%w: names there are %s", wrong, strings.Join(slices.Sorted(maps.Keys(there)), ", "))
+		return fmt.Errorf("%w: existing names are %s", wrong, strings.Join(slices.Sorted(maps.Keys(there)), ", "))
 	case []any:
 		return fmt.Errorf("%w: a list is there: write [0] for its first element, or [*] for all, before the name", wrong)
 	default:
@@ -81,7 +82,8 @@ func selectsNothing(err error, template string, value any) error {
 	}
 }
 
-// beforeName returns what a template has before a name, not before a longer one that begins with it.
+// beforeName returns the part of a template before a name. It skips longer names that start with
+// it.
 func beforeName(template, name string) (before string, found bool) {
 	const ends = " .,[]$@{}()=!<>" // a name
 	for after := template; ; {

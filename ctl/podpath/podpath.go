@@ -1,9 +1,9 @@
-// Package podpath draws how the packets of a pod go through its node.
+// Package podpath draws the path of a pod's packets through its node.
 //
 //	web eth0 10.1.1.2 ── vpp-tap-1234 c-9f2 (UP) ── vswitch of node1 ─┬─ vxlanBVI (UP) ── pods of node2, node3
 //	                                                                   └─ eth0 (UP) ── outside
 //
-// or, where there is no room for that:
+// or, without enough room:
 //
 //	web eth0 10.1.1.2
 //	└─ vpp-tap-1234 c-9f2 (UP)
@@ -30,36 +30,36 @@ import (
 )
 
 const (
-	// overlay is the interface of the vswitch through which packets to pods of other nodes go, if there
-	// are tunnels.
+	// overlay is the vswitch interface for pods of other nodes, if tunnels are used.
 	overlay = "vxlanBVI"
 	// line joins the parts of a drawing.
 	line = " ── "
-	// namedNodes bounds how many nodes a drawing names.
+	// namedNodes is the maximum number of named nodes.
 	namedNodes = 3
 )
 
-// node has the parts of a pod's node that are drawn.
+// node holds the drawn parts of a pod's node.
 type node struct {
 	name   string
-	nic    string // main interface; "" if there is none, or it is unknown
+	nic    string // main interface; "" if none or unknown
 	others []string
 	states map[string]*vpp_interfaces.InterfaceState
 }
 
-// Drawing is a line that ends at one or two places.
+// Drawing is a line with one or two ends.
 type Drawing struct {
 	start string
 	ends  []string
 }
 
-// Draw asks the agent of a pod's node. It draws nothing if the agent does not report the states of interfaces.
+// Draw asks the agent of a pod's node. The drawing is empty if the agent does not report interface
+// states.
 func Draw(ctx context.Context, a *target.Agent, pod ipnet.PodReport) (d Drawing) {
 	var report ifstate.Report
 	if a.Get(ctx, ifstate.URL, nil, &report) != nil {
 		return d
 	}
-	// Parts that the agent does not report are left out.
+	// Unreported parts are omitted.
 	var conf contivconf.Report
 	_ = a.Get(ctx, contivconf.URL, nil, &conf)
 	var nodes nodesync.NodesReport
@@ -105,8 +105,8 @@ func (n node) draw(pod ipnet.PodReport) (d Drawing) {
 	return d
 }
 
-// Lines returns the drawing, with identifiers shortened by the function. If that is wider than a number of columns, it goes
-// down instead of to the right.
+// Lines returns the drawing with identifiers shortened by the function. If it exceeds the width, it
+// is drawn downwards.
 func (d Drawing) Lines(shorten func(string) string, width int) []string {
 	lines := d.across(shorten)
 	if !slices.ContainsFunc(lines, func(line string) bool { return utf8.RuneCountInString(line) > width }) {
@@ -161,7 +161,7 @@ func (n node) podsOfOthers() string {
 	return text
 }
 
-// link formats an interface of the vswitch, its device if that has another name, and its state.
+// link formats a vswitch interface, its device if that has another name, and its state.
 func (n node) link(name string) string {
 	s := n.states[name]
 	if s == nil {

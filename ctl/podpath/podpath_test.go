@@ -45,7 +45,7 @@ func TestDraw(t *testing.T) {
 	}
 }
 
-// A drawing that is too wide goes down.
+// A drawing that is too wide is drawn downwards.
 func TestNarrow(t *testing.T) {
 	d := Drawing{"web eth0 10.1.1.2 ── tap (UP) ── vswitch of n1", []string{"vxlanBVI (UP) ── pods of n2", "eth0 (UP) ── outside"}}
 	want := `web eth0 10.1.1.2

@@ -1,4 +1,4 @@
-// Package report packs the agents' answers into a file for a bug report, and gives the same answers from
+// Package report packs the agents' answers into a file for a bug report, and answers requests from
 // such a file.
 //
 //	agents ──(REST)──> Pack ──> report.tgz ──> Open ──> Agents, which other commands ask
@@ -11,6 +11,6 @@
 //	nodes/NODE/answers/…            the answers
 //	nodes/NODE/history/…            the history of the agent, as it keeps it
 //
-// It contains no secrets: agents do not send them, and texts that look like secrets are removed while the archive is
-// packed.
+// It contains no secrets: agents do not send them, and texts that look like secrets are removed
+// during packing.
 package report

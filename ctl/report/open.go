@@ -29,8 +29,8 @@ import (
 	"github.com/contiv/contiv/rest"
 )
 
-// Open reads a report, and returns agents that answer from it. Requests that were not made when it was
-// packed, and requests that change something, are errors.
+// Open reads a report and returns agents that answer from it. Requests that were not packed, and
+// requests that change something, are errors.
 func Open(name string) (Meta, []*target.Agent, error) {
 	wrong := func(err error) (Meta, []*target.Agent, error) {
 		return Meta{}, nil, fmt.Errorf("%s is no report that `contivctl report` made: %w", name, err)
@@ -49,7 +49,7 @@ func Open(name string) (Meta, []*target.Agent, error) {
 		return wrong(err)
 	}
 	if meta.Format < 1 || meta.Format > format {
-		return wrong(fmt.Errorf("its format is %d, known are those up to %d: was it made by another version (%s)?", meta.Format, format, meta.Version))
+		return wrong(fmt.Errorf("its format is %d, the newest known one is %d: was it made by another version (%s)?", meta.Format, format, meta.Version))
 	}
 	var agents []*target.Agent
 	known, requests := map[string]bool{}, 0
@@ -67,7 +67,7 @@ func Open(name string) (Meta, []*target.Agent, error) {
 	return meta, agents, nil
 }
 
-// decode reads report.json, or the index of a node.
+// decode decodes report.json or a node's index.
 func decode(content fs.FS, name string, into any) error {
 	info, err := fs.Stat(content, name)
 	if err != nil {
@@ -86,7 +86,7 @@ func decode(content fs.FS, name string, into any) error {
 	return nil
 }
 
-// open returns the agent of a node, and adds the number of its recorded answers to requests.
+// open returns the agent of a node and adds the number of its recorded answers to requests.
 func open(content fs.FS, n Node, meta Meta, requests *int) (*target.Agent, error) {
 	where := "report of " + meta.Time.Format(time.RFC3339)
 	if n.Error != "" {
@@ -117,16 +117,16 @@ func open(content fs.FS, n Node, meta Meta, requests *int) (*target.Agent, error
 	return target.Served(n.Name, where, a), nil
 }
 
-// recorded gives the recorded answers of an agent.
+// recorded holds the recorded answers of an agent.
 type recorded struct {
 	content fs.FS
-	// answers by request. The bodies are in their files of content, see answer.
+	// answers by request. The bodies are in files of content; see answer.
 	answers map[string]answer
 	past    http.Handler
 	keeps   bool // the agent kept a history
 }
 
-// answer returns the recorded answer to a request, and false if none was recorded.
+// answer returns the recorded answer to a request; false if none.
 func (a recorded) answer(request string) (answer, bool) {
 	found, ok := a.answers[request]
 	if found.file != "" {
@@ -139,13 +139,13 @@ func (a recorded) answer(request string) (answer, bool) {
 	return found, ok
 }
 
-// body returns the body of the recorded answer to a request; nil if none was recorded.
+// body returns the body of the recorded answer; nil if none.
 func (a recorded) body(request string) []byte {
 	found, _ := a.answer(request)
 	return found.body
 }
 
-var errNotPacked = errors.New("a report does not tell that: it needs the agent itself")
+var errNotPacked = errors.New("not in the report: ask the agent itself")
 
 func (a recorded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
@@ -185,9 +185,10 @@ func (a recorded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// A scheduler remembers what was since its start; before it, there was nothing. In a report, its history answers for it.
+// A live scheduler answers from its memory since its start. In a report, the history answers
+// instead.
 
-// remembered returns what the history answers.
+// remembered answers from the history.
 func (a recorded) remembered(r *http.Request, path string, query url.Values) answer {
 	asked := r.Clone(r.Context())
 	asked.URL.Path, asked.URL.RawQuery = path, query.Encode()
@@ -196,7 +197,7 @@ func (a recorded) remembered(r *http.Request, path string, query url.Values) ans
 	return answer{status: w.status, body: w.body.Bytes()}
 }
 
-// rememberedTxns answers as a scheduler with the transactions of the last run.
+// rememberedTxns returns the last run's transactions like a scheduler.
 func (a recorded) rememberedTxns(r *http.Request, query url.Values) answer {
 	all := a.remembered(r, history.TxnsURL, nil)
 	if all.status != http.StatusOK {
@@ -221,7 +222,7 @@ func (a recorded) rememberedTxns(r *http.Request, query url.Values) answer {
 	return selectRecords(items, query, "transaction")
 }
 
-// sinceNothing answers with the values at the later of two moments as new ones.
+// sinceNothing returns the values at the later of two times as new.
 func (a recorded) sinceNothing(r *http.Request, query url.Values) answer {
 	at := cmp.Or(query.Get("to"), time.Now().Format(time.RFC3339Nano))
 	then := a.remembered(r, history.ValuesURL, url.Values{"time": {at}})
@@ -243,7 +244,7 @@ func (a recorded) sinceNothing(r *http.Request, query url.Values) answer {
 	return listed(diffs)
 }
 
-// written is an http.ResponseWriter in memory.
+// written is an in-memory http.ResponseWriter.
 type written struct {
 	header http.Header
 	status int
@@ -309,7 +310,6 @@ func (a recorded) computed(path string, query url.Values) answer {
 	return refusal(http.StatusBadRequest, fmt.Errorf("GET %s?%s: %w", path, query.Encode(), errNotPacked))
 }
 
-// keysOf answers with the keys of all statuses.
 func keysOf(statuses answer) answer {
 	var list []record.Status
 	if statuses.status != http.StatusOK {
@@ -333,7 +333,7 @@ func refusal(status int, err error) answer {
 func listed(v any) answer {
 	var body bytes.Buffer
 	to := json.NewEncoder(&body)
-	to.SetEscapeHTML(false) // as agents do in texts of values
+	to.SetEscapeHTML(false) // like agents in texts of values
 	if err := to.Encode(v); err != nil {
 		return refusal(http.StatusInternalServerError, err)
 	}
@@ -350,7 +350,7 @@ func keep(items []json.RawMessage, wanted func(json.RawMessage) bool) []json.Raw
 	return kept
 }
 
-// text returns a member of a JSON object by its path of names; "" if there is none.
+// text returns a member of a JSON object by path; "" if none.
 func text(object json.RawMessage, names ...string) string {
 	for _, name := range names {
 		var members map[string]json.RawMessage
@@ -366,7 +366,7 @@ func text(object json.RawMessage, names ...string) string {
 	return string(object)
 }
 
-// selectRecords answers for the arguments seq-num and last; the caller handles the others.
+// selectRecords handles the arguments seq-num and last; the caller handles the others.
 func selectRecords(items []json.RawMessage, query url.Values, what string) answer {
 	if seq := query.Get("seq-num"); seq != "" {
 		for _, item := range items {
@@ -395,7 +395,7 @@ func selectPolicy(all answer, name string) answer {
 	return listed(report)
 }
 
-// services answers for the arguments service and endpoint.
+// services handles the arguments service and endpoint.
 func (a recorded) services(all answer, query url.Values) answer {
 	report, err := a.fullServices(all)
 	switch {
@@ -425,12 +425,13 @@ func (a recorded) services(all answer, query url.Values) answer {
 	return listed(report)
 }
 
-// fullServices returns the full reports of all services: in reports before version 3, each has an answer.
+// fullServices returns the full reports of all services. Reports before version 3 have one answer
+// per service.
 func (a recorded) fullServices(all answer) (report service.Report, err error) {
 	if full, ok := a.answer(servicesURL); ok {
 		err := json.Unmarshal(full.body, &report)
 		if err == nil && slices.ContainsFunc(report.Services, func(s service.ServiceReport) bool { return s.Endpoints > 0 && len(s.Details) == 0 }) {
-			err = fmt.Errorf("the agent is too old to tell the endpoints of all services at once: %w", errNotPacked)
+			err = fmt.Errorf("the agent is too old to return the endpoints of all services at once: %w", errNotPacked)
 		}
 		return report, err
 	}
@@ -447,7 +448,7 @@ func (a recorded) fullServices(all answer) (report service.Report, err error) {
 	return report, nil
 }
 
-// selectStatuses answers for the arguments key, key-prefix and state.
+// selectStatuses handles the arguments key, key-prefix and state.
 func selectStatuses(items []json.RawMessage, query url.Values) answer {
 	if key := query.Get("key"); key != "" {
 		for _, item := range items {
@@ -477,7 +478,7 @@ func selectStatuses(items []json.RawMessage, query url.Values) answer {
 	}))
 }
 
-// dump answers for the arguments view, descriptor and key-prefix.
+// dump handles the arguments view, descriptor and key-prefix.
 func (a recorded) dump(query url.Values) answer {
 	view := cmp.Or(query.Get("view"), "SB")
 	all, known := a.answer(dumpURL + "?view=" + view)
@@ -494,7 +495,7 @@ func (a recorded) dump(query url.Values) answer {
 	descriptor := query.Get("descriptor")
 	var index struct{ Descriptors []string }
 	if json.Unmarshal(a.body(dumpURL), &index) == nil && descriptor != "" && !slices.Contains(index.Descriptors, descriptor) {
-		return refusal(http.StatusNotFound, fmt.Errorf("there is no descriptor %q", descriptor))
+		return refusal(http.StatusNotFound, fmt.Errorf("unknown descriptor %q", descriptor))
 	}
 	var items []json.RawMessage
 	if err := json.Unmarshal(all.body, &items); err != nil {
@@ -505,7 +506,7 @@ func (a recorded) dump(query url.Values) answer {
 	}))
 }
 
-// explained answers with the values that are explained.
+// explained returns the explained values.
 func (a recorded) explained() answer {
 	all, known := a.answer(explainURL)
 	if !known {
@@ -527,7 +528,6 @@ func (a recorded) explained() answer {
 	return answer{status: http.StatusOK, body: slices.Concat([]byte("["), bytes.Join(values, []byte(",")), []byte("]"))}
 }
 
-// statuses answers with the states of the values that are explained, as the scheduler does.
 func (a recorded) statuses() answer {
 	all := a.explained()
 	if all.status != http.StatusOK {
@@ -561,7 +561,7 @@ func (a recorded) statuses() answer {
 	return answer{status: http.StatusOK, body: list.AppendJSON(nil)}
 }
 
-// explainedDump answers with a view of the values that are explained, as the scheduler dumps it.
+// explainedDump returns a view of the explained values like a scheduler's dump.
 func (a recorded) explainedDump(view string) answer {
 	all := a.explained()
 	if all.status != http.StatusOK {

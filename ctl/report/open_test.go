@@ -10,7 +10,7 @@ import (
 	"github.com/contiv/contiv/plugins/service"
 )
 
-// A report is what somebody sent: one whose history has transactions, but no run, is answered, too.
+// A report is untrusted input: a history with transactions but without runs must be answered.
 func TestTransactionsOfNoRun(t *testing.T) {
 	past := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		io.WriteString(w, `{"Runs":[],"Txns":[{"Run":1,"Txn":{"SeqNum":1}}]}`)
@@ -21,7 +21,8 @@ func TestTransactionsOfNoRun(t *testing.T) {
 	}
 }
 
-// Reports before format 3 have an answer for each service; agents before did not tell all at once.
+// Reports before format 3 have an answer per service, because older agents did not return all at
+// once.
 func TestServicesOfOlderReportsAndAgents(t *testing.T) {
 	summary := answer{status: http.StatusOK, body: []byte(`{"services":[{"namespace":"shop","name":"web","endpoints":1}]}`)}
 	full := answer{status: http.StatusOK, body: []byte(`{"services":[{"namespace":"shop","name":"web","endpoints":1,"details":[{"address":"10.1.1.2:80"}]}]}`)}

@@ -39,8 +39,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// format is the version of the archive; readers refuse newer ones. Those of version 1 have answers that follow from others,
-// those before 3 an answer for each service, those before 4 states apart from explanations.
+// format is the version of the archive; readers refuse newer ones. Version 1 had answers that
+// follow from others, versions before 3 one answer per service, and versions before 4 states
+// separate from explanations.
 const format = 4
 
 const (
@@ -59,8 +60,9 @@ const (
 	servicesURL = service.URL + "?verbose="
 )
 
-// questions lists the requests to each agent, those with the longest answers first. Explanations and contributions are
-// requested for all keys. An explanation has the value: states, and views of values that are not read anew, follow from it.
+// questions lists the requests to each agent, those with the longest answers first. Explanations
+// and contributions are requested for all keys. An explanation contains the value, from which
+// states and cached views follow.
 var questions = []string{
 	explainURL, dumpURL + "?view=SB", contributionsURL, eventsURL,
 	readinessURL + "?verbose=", "/liveness", "/metrics", "/log/list",
@@ -92,7 +94,8 @@ type entry struct {
 	File    string
 }
 
-// Pack asks agents and writes their answers. An agent that cannot be asked is no error; Meta lists it.
+// Pack asks agents and writes their answers. Meta lists agents that could not be asked; they are no
+// error.
 func Pack(ctx context.Context, agents []*target.Agent, w io.Writer, now time.Time) (Meta, error) {
 	p := newPacker(now)
 	meta := Meta{Format: format, Time: now, Version: version.Version}
@@ -126,7 +129,7 @@ func Pack(ctx context.Context, agents []*target.Agent, w io.Writer, now time.Tim
 
 func readme(meta Meta) []byte {
 	var b strings.Builder
-	fmt.Fprintf(&b, "What the agents of a Contiv cluster told at %s, packed by contivctl %s.\n\n", meta.Time.UTC().Format(time.RFC3339), meta.Version)
+	fmt.Fprintf(&b, "Answers of the agents of a Contiv cluster at %s, packed by contivctl %s.\n\n", meta.Time.UTC().Format(time.RFC3339), meta.Version)
 	b.WriteString("contivctl --from FILE COMMAND reads it as if the agents were there, e.g. contivctl --from FILE status.\n" +
 		"Secrets were taken out. It has addresses, and names of nodes, pods and services.\n\n")
 	for _, n := range meta.Nodes {
@@ -140,15 +143,15 @@ type answer struct {
 	request string
 	status  int
 	body    []byte
-	// file has the body, in a report; "": body is complete.
+	// file has the body, in a report; "" if body is complete.
 	file string
 }
 
-// atOnce is how many requests an agent is sent at once.
+// atOnce is the number of concurrent requests to an agent.
 const atOnce = 4
 
-// collect sends all requests to an agent, and returns files with the answers. It returns an error if the agent cannot be
-// asked; the files are what came before.
+// collect sends all requests to an agent and returns the answers as files. If the agent stops
+// answering, it returns an error and the files so far.
 func (p *packer) collect(ctx context.Context, a *target.Agent) (files []file, err error) {
 	a, release := a.KeepConnections()
 	defer release()
@@ -180,7 +183,7 @@ func (p *packer) collect(ctx context.Context, a *target.Agent) (files []file, er
 		if err == nil {
 			past, err = p.history(askedCtx, a, directory+"/history/")
 		}
-		if err == nil && (len(past) == 0 || !whole(answer{status: status, body: known.Bytes()})) { // else, what the agent remembers is in its history
+		if err == nil && (len(past) == 0 || !whole(answer{status: status, body: known.Bytes()})) { // otherwise the history has the records
 			_, err = ask(txns, io.Discard)
 		}
 		return err
@@ -197,14 +200,14 @@ func (p *packer) collect(ctx context.Context, a *target.Agent) (files []file, er
 	return append(append(files, list), past...), cmp.Or(err, indexErr)
 }
 
-// whole reports whether nothing of the current run is missing in the history of an agent.
+// whole reports whether the history has the complete current run.
 func whole(runs answer) bool {
 	var list []history.Run
 	err := json.Unmarshal(runs.body, &list)
 	return err == nil && runs.status == http.StatusOK && len(list) > 0 && list[len(list)-1].Lost == 0
 }
 
-// history returns the files of an agent's history; none of an agent that keeps none.
+// history returns the files of an agent's history; none if it keeps none.
 func (p *packer) history(ctx context.Context, a *target.Agent, directory string) (files []file, err error) {
 	status, past, err := a.Fetch(ctx, history.FilesURL, nil)
 	if err != nil {
@@ -227,8 +230,8 @@ func (p *packer) history(ctx context.Context, a *target.Agent, directory string)
 	}
 }
 
-// lost returns the error of an agent that stopped answering. Where an agent could not read its history to the end, the rest
-// will do.
+// lost returns the error of an agent that stopped answering. A partly unreadable history is no
+// error.
 func lost(err error) error {
 	var unreachable *target.UnreachableError
 	if errors.As(err, &unreachable) {
@@ -237,12 +240,12 @@ func lost(err error) error {
 	return nil
 }
 
-// packer makes the parts of an archive. Each is compressed by itself, so that parts are made at the same time; together,
-// they are one compressed file.
+// packer compresses the parts of an archive concurrently. The concatenated parts are one valid gzip
+// file.
 type packer struct {
 	root string
 	now  time.Time
-	// compressing has room for as many as there are processors: what more would need is memory alone.
+	// compressing limits concurrent compression to the number of processors.
 	compressing chan struct{}
 }
 
@@ -250,26 +253,26 @@ func newPacker(now time.Time) *packer {
 	return &packer{root: "contiv-report-" + now.UTC().Format("20060102-150405"), now: now, compressing: make(chan struct{}, runtime.GOMAXPROCS(0))}
 }
 
-// block is the unit of tar; two of zeros end an archive.
+// block is the block size of tar; two zero blocks end an archive.
 const block = 512
 
-// piece is how much of a file is read before it is compressed, as a part, while the next piece is read.
+// piece is how much of a file is compressed at once, while the next piece is read.
 const piece = 512 << 10
 
-// buffers are used again, for new memory takes as long as compression.
+// buffers are reused, because allocating takes as long as compressing.
 var buffers = sync.Pool{New: func() any { return new(slices.Grow([]byte(nil), piece)) }}
 
-// packed is a piece of a file.
+// packed is a compressed piece of a file.
 type packed struct {
 	size       int
 	compressed []byte
 }
 
-// file is a part of an archive: a file in it, compressed, in pieces.
+// file is a compressed file of the archive, in pieces.
 type file [][]byte
 
-// file returns a file with the content, of which clean makes what is packed; nil: nothing. clean is given pieces that end
-// between elements of JSON.
+// file returns a file with the content after clean; a nil clean keeps it. clean gets pieces that
+// end between JSON elements.
 func (p *packer) file(name string, content io.Reader, clean func([]byte) []byte) (file, error) {
 	raw := clean == nil
 	if raw {
@@ -351,8 +354,8 @@ func (p *packer) header(name string, size int) ([]byte, error) {
 	return header.Bytes(), err
 }
 
-// lastElement returns where the last element of a list of objects begins; 0 if there is none. Whatever is a secret ends
-// before it.
+// lastElement returns the start of the last element of a list of objects; 0 if none. No secret
+// extends beyond it.
 func lastElement(text []byte) int {
 	const end = "},"
 	if at := bytes.LastIndex(text, []byte(end+`{"`)); at >= 0 {
@@ -377,7 +380,7 @@ func levelOf(name string) int {
 	return gzip.BestSpeed
 }
 
-// compressors, by their level, are expensive to make.
+// compressors are pooled by level, because creating one is slow.
 var compressors = map[int]*sync.Pool{gzip.BestSpeed: compressorsOf(gzip.BestSpeed), gzip.NoCompression: compressorsOf(gzip.NoCompression)}
 
 func compressorsOf(level int) *sync.Pool {
@@ -387,11 +390,11 @@ func compressorsOf(level int) *sync.Pool {
 	}}
 }
 
-// compressed returns a text as a compressed file.
+// compressed returns the text as a compressed file.
 func (p *packer) compressed(level int, text []byte) ([]byte, error) {
 	p.compressing <- struct{}{}
 	defer func() { <-p.compressing }()
-	room := len(text)/8 + block // what agents tell becomes a tenth
+	room := len(text)/8 + block // agents' answers compress to a tenth
 	if level == gzip.NoCompression {
 		room = len(text) + block
 	}
@@ -406,10 +409,10 @@ func (p *packer) compressed(level int, text []byte) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// unsafe matches characters that file names should not have.
+// unsafe matches characters that are replaced in file names.
 var unsafe = regexp.MustCompile(`[^A-Za-z0-9._]+`)
 
-// secret matches a JSON member that looks like a secret, in case an answer contains one; also in JSON within a text.
+// secret matches a JSON member that looks like a secret, also in JSON inside a string.
 var secret = regexp.MustCompile(`(?i)^(\\*"[a-z0-9_.]*(?:private_?key|preshared_?key|crypto_?key|integ_?key|secret|password|token)\\*"\s*:\s*\\*")((?:[^"\\]|\\[^"])*)`)
 
 // scrub returns the answer without secrets.
@@ -440,8 +443,9 @@ func scrub(body []byte) []byte {
 // shortest is the length of the shortest name of a secret.
 const shortest = len("token")
 
-// perhapsSecret returns where the name begins that a text ends with, with its quote, if it may be that of a secret; -1 else.
-// Answers are long and matching is slow, so it looks at the last two letters first.
+// perhapsSecret returns the start of a name at the end of a text, with its quote, if it may be a
+// secret's; otherwise -1. It checks the last two letters first, because answers are long and
+// matching is slow.
 func perhapsSecret(text []byte) int {
 	end := len(text)
 	for end > 0 && (text[end-1] == ' ' || '\t' <= text[end-1] && text[end-1] <= '\r') {

@@ -30,7 +30,8 @@ func TestSecretsAreTakenOut(t *testing.T) {
 	}
 }
 
-// Long answers are packed in pieces: what comes out is what went in, without its secrets, and one that is no list as well.
+// Long answers are packed in pieces without changes except for removed secrets, even if they are no
+// list.
 func TestLongFilesArePacked(t *testing.T) {
 	var list, want strings.Builder
 	for i := range 40_000 {
@@ -72,7 +73,7 @@ func TestLongFilesArePacked(t *testing.T) {
 	}
 }
 
-// An answer that breaks off is no answer.
+// A truncated answer is not packed.
 func TestBrokenAnswersAreNotPacked(t *testing.T) {
 	p := newPacker(time.Unix(1, 0))
 	broken := errors.New("broken")
@@ -81,7 +82,7 @@ func TestBrokenAnswersAreNotPacked(t *testing.T) {
 	}
 }
 
-// FuzzScrub: all that the pattern of secrets matches is taken out, wherever it is in a text.
+// FuzzScrub checks that every match of the secret pattern is removed, wherever it is.
 func FuzzScrub(f *testing.F) {
 	for _, name := range strings.Fields("private_key PrivateKey presharedkey wg.preshared_key CRYPTO_KEY integKey secret my_secret Password api.token key tok \u017fecret to\u212aen private_\u212aey") {
 		for _, member := range []string{`"%s":"abc"`, `"%s" :	"a\"b"`, `{\"%s\":\"abc\"}`, `"%s":7,"%[1]s" : "x"`, `"a%s":"b","%[1]sx":"c"`, `"%s":"token":"x"`, `x%s":"abc"`, `:"%s` + "\n\v" + `:"a`} {
@@ -97,7 +98,7 @@ func FuzzScrub(f *testing.F) {
 	})
 }
 
-// The memory of an agent is asked for transactions unless its history has all of them.
+// The agent's memory is asked for transactions unless the history has all of them.
 func TestWholeHistory(t *testing.T) {
 	for runs, want := range map[string]bool{
 		`[{"Run": 1, "Lost": 3}, {"Run": 2}]`: true,

@@ -16,16 +16,18 @@ import (
 
 // A report comes from elsewhere, and a small file can claim to be huge. Limits of unpacking:
 const (
-	// maxUnpacked bounds the bytes of a report; an archive has them at most maxRatio times, and freeBytes.
+	// maxUnpacked bounds the unpacked bytes of a report, which are also at most maxRatio times the
+	// archive plus freeBytes.
 	maxUnpacked = 4 << 30
 	maxRatio    = 50
 	freeBytes   = 64 << 20
-	// maxFile bounds the bytes of one answer, maxSegment those of a segment of a history, unpacked, and maxIndex
-	// those of a list of files.
+	// maxFile bounds the bytes of an answer, maxSegment of an unpacked history segment, and
+	// maxIndex of a list of files.
 	maxFile    = 64 << 20
 	maxSegment = 256 << 20
 	maxIndex   = 4 << 20
-	// maxValues bounds the values of the JSON in one file, which take many times its space: its commas.
+	// maxValues bounds the commas of the JSON in one file, because decoded values take many times
+	// their size.
 	maxValues = 4 << 20
 	// maxFiles bounds the number of files.
 	maxFiles = 200_000
@@ -35,8 +37,8 @@ const (
 
 var errTooLarge = errors.New("too large")
 
-// unpack returns the files of an archive, below its directory. It keeps them compressed, so the memory that
-// it needs is about the size of the archive.
+// unpack returns the files below the archive's directory. It keeps them compressed, so it needs
+// about the archive's size of memory.
 func unpack(archive io.Reader) (fs.FS, error) {
 	packed := &counter{from: archive}
 	unzipped, err := gzip.NewReader(packed)
@@ -46,7 +48,7 @@ func unpack(archive io.Reader) (fs.FS, error) {
 	plain := &counter{from: unzipped, limit: func() int64 { return min(maxUnpacked, freeBytes+maxRatio*packed.bytes) }}
 	from := tar.NewReader(plain)
 	var kept bytes.Buffer
-	w := zip.NewWriter(&kept) // a zip archive can be read as a file system
+	w := zip.NewWriter(&kept) // a zip archive implements a file system
 	w.RegisterCompressor(zip.Deflate, func(to io.Writer) (io.WriteCloser, error) { return flate.NewWriter(to, flate.BestSpeed) })
 	buffer := make([]byte, 64<<10)
 	for files := 0; ; files++ {
@@ -74,7 +76,8 @@ func unpack(archive io.Reader) (fs.FS, error) {
 	return zip.NewReader(bytes.NewReader(kept.Bytes()), int64(kept.Len()))
 }
 
-// keepFile adds a file. It copies by way of the buffer, and counts for the whole what a compressed file holds.
+// keepFile adds a file. It copies through the buffer and counts the unpacked size of a compressed
+// file.
 func keepFile(w *zip.Writer, name string, size int64, from io.Reader, buffer []byte, whole *counter) error {
 	most := int64(maxFile)
 	if strings.Contains(name, "/history/") {
@@ -91,14 +94,14 @@ func keepFile(w *zip.Writer, name string, size int64, from io.Reader, buffer []b
 	if err != nil {
 		return err
 	}
-	if strings.HasSuffix(name, ".gz") { // a part of the history of an agent
+	if strings.HasSuffix(name, ".gz") { // a segment of an agent's history
 		var inner bytes.Buffer
 		if _, err := io.CopyBuffer(io.MultiWriter(to, &inner), from, buffer); err != nil {
 			return err
 		}
 		unzipped, err := gzip.NewReader(&inner)
 		if err != nil {
-			return nil // readers leave out what is damaged
+			return nil // readers skip damaged segments
 		}
 		content := &counter{from: unzipped, limit: func() int64 { return min(maxSegment, whole.limit()-whole.bytes) }}
 		if _, err := io.CopyBuffer(&values{}, content, buffer); errors.Is(err, errTooLarge) {
@@ -111,7 +114,7 @@ func keepFile(w *zip.Writer, name string, size int64, from io.Reader, buffer []b
 	return err
 }
 
-// counter counts the bytes that it reads, up to a limit; nil: there is none.
+// counter counts the bytes read, up to a limit; nil has no limit.
 type counter struct {
 	from  io.Reader
 	bytes int64
@@ -127,7 +130,7 @@ func (c *counter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// values counts the values of JSON that is written to it.
+// values counts the values of JSON written to it.
 type values struct{ commas int }
 
 func (v *values) Write(p []byte) (int, error) {

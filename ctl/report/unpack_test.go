@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// member returns a gzip member that unpacks to data.
+// member returns a gzip member with the data.
 func member(data []byte) []byte {
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)
@@ -22,7 +22,7 @@ func member(data []byte) []byte {
 	return b.Bytes()
 }
 
-// header returns the block of a tar archive that begins a file.
+// header returns the tar block that starts a file.
 func header(h tar.Header) []byte {
 	var b bytes.Buffer
 	h.Mode = 0o600
@@ -44,11 +44,11 @@ func archiveOf(files ...[2]string) []byte {
 	return member(b.Bytes())
 }
 
-// A report is refused, with the reason and in little memory, however much it claims to be.
+// A report with false sizes is refused with a reason and little memory.
 func TestReportsThatClaimTooMuch(t *testing.T) {
 	const gib = 1 << 30
 	zeros := member(make([]byte, 64<<20))
-	padding := make([]byte, 1<<20) // what cannot be compressed raises the limit of the ratio
+	padding := make([]byte, 1<<20) // incompressible data raises the allowed total size
 	for i, x := 0, uint32(1); i < len(padding); i++ {
 		x = x*1664525 + 1013904223
 		padding[i] = byte(x >> 24)

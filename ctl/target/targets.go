@@ -158,7 +158,7 @@ func (o Options) All(ctx context.Context) ([]*Agent, error) {
 	}
 	if o.Kubeconfig != "" || o.Context != "" {
 		if len(o.Agents)+len(o.EtcdEndpoints) > 0 {
-			return nil, text.Mistake(errors.New("--kubeconfig and --context say which agents there are: drop --agent and --etcd-endpoints"))
+			return nil, text.Mistake(errors.New("--kubeconfig and --context select the agents: drop --agent and --etcd-endpoints"))
 		}
 		return o.InCluster(ctx, o.Kubeconfig, o.Context)
 	}

@@ -13,8 +13,8 @@ func Colours(out io.Writer) bool {
 	return terminal.Is(out) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
-// Progress returns a function that replaces the progress line of a terminal, or removes it for ""; nil if
-// out is no terminal.
+// Progress returns a function that shows a progress line on a terminal, or removes it for ""; nil
+// if out is no terminal.
 func Progress(out io.Writer) func(line string) {
 	if !terminal.Is(out) || os.Getenv("TERM") == "dumb" {
 		return nil
@@ -39,11 +39,11 @@ var colours = map[string]string{
 	"FAILED": red, "RETRYING": red, "INVALID": red, "UNIMPLEMENTED": red, "broken": red, "unreachable": red, "not ready": red, "no": red,
 }
 
-// state matches a state at the beginning of a cell, and the rest of the cell.
+// state matches a state at the start of a cell, and the rest.
 var state = regexp.MustCompile(`^(not ready|[A-Za-z]+)((?:[:,].*)?)$`)
 
-// painter returns the writer of a table, and the function that colours its cells. Text from elsewhere cannot
-// contain colours of its own: cells are made plain before colours are added.
+// painter returns the writer of a table and the function that colours its cells. Cells are
+// neutralised first, because text from elsewhere may contain escape sequences.
 func (t *Table) painter() (io.Writer, func(string) string) {
 	to, ok := t.Writer.(plain)
 	if !ok || !t.Colour {

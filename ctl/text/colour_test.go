@@ -28,11 +28,11 @@ func TestColours(t *testing.T) {
 		}
 	}
 	if Progress(&strings.Builder{}) != nil {
-		t.Error("progress is shown where there is no terminal")
+		t.Error("progress is shown without a terminal")
 	}
 }
 
-// States are coloured, and columns stay aligned; the texts of others bring no colours.
+// States are coloured and columns stay aligned; text from elsewhere cannot add colours.
 func TestStatesAreColoured(t *testing.T) {
 	print := func(colour bool) string {
 		var out bytes.Buffer

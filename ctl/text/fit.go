@@ -7,36 +7,37 @@ import (
 	"unicode/utf8"
 )
 
-// How a table is made to fit a terminal: its widest columns are shortened, to no less than shortest; if that is not enough,
-// columns that can be spared are left out; and a text of the last column for which little room is left gets lines of its own.
+// To fit a terminal, a table's widest columns are shortened, to at least shortest. If that is not
+// enough, spare columns are left out, and a text in the last column with little room gets separate
+// lines.
 //
 //	NODE  SEQ  TIME                TOOK   EVENT  OPS  FAILED  TRANSACTION
 //	n1    348  11-27 00:04:27.729  302µs  348    95   0
 //	    add pod shop/web: …
 
 const (
-	// shortest is the width to which columns are shortened at most.
+	// shortest is the minimum width of a shortened column.
 	shortest = 12
-	// readable is the least width of a column of text.
+	// readable is the minimum width of a text column.
 	readable = 30
-	// below is how far texts on lines of their own are indented.
+	// below is the indentation of text on separate lines.
 	below = 4
 	// ellipsis ends a shortened cell.
 	ellipsis = "…"
 )
 
-// whole are columns that say nothing if their end is missing.
+// whole lists columns that are never shortened.
 var whole = []string{
 	"TIME", "SINCE", "TOOK", "STATE", "LINK", "VERDICT", "AGENT", "ROUND-TRIP",
 	"IP", "NODE-IP", "VSWITCH-IP", "MANAGEMENT-IP", "VXLAN-IP", "POD-CIDR", "POD-SUBNET", "POD-GATEWAY", "CLUSTER-PODS", "HOST-NETWORK", "NAT-LOOPBACK",
 	"MAIN-INTERFACE", "GATEWAY", "FRONTEND", "FRONTENDS", "ENDPOINT", "MAC",
 }
 
-// Spare names columns that are left out if the table is too wide for the terminal, in this order.
+// Spare names columns that may be left out for a narrow terminal, in this order.
 func (t *Table) Spare(columns ...string) { t.spare = columns }
 
-// fit shortens cells, and leaves columns out, so that the rows fit the width, as far as they can. It returns the widths of
-// all columns but the last, and the columns that it left out.
+// fit shortens cells and leaves out columns until the rows fit the width, if possible. It returns
+// the widths of all columns but the last, and the omitted columns.
 func (t *Table) fit(total int) (widths []int, left []string) {
 	for {
 		widths, last := t.widths(), len(t.header)-1
@@ -57,7 +58,7 @@ func (t *Table) fit(total int) (widths []int, left []string) {
 	}
 }
 
-// narrow takes from the widest columns until there is room for all, and reports whether there is.
+// narrow shortens the widest columns until all fit, and reports whether they do.
 func (t *Table) narrow(widths []int, room int) bool {
 	excess := -room
 	for _, width := range widths {
@@ -82,7 +83,7 @@ func (t *Table) narrow(widths []int, room int) bool {
 	return true
 }
 
-// least returns the widths to which columns of these widths may be shortened.
+// least returns the minimum widths of columns with these widths.
 func (t *Table) least(widths []int) []int {
 	least := make([]int, len(widths))
 	for i, width := range widths {
@@ -100,11 +101,11 @@ func (t *Table) least(widths []int) []int {
 	return least
 }
 
-// nameBefore is how much of a name stays before its address.
+// nameBefore is the kept length of a name before its address.
 const nameBefore = 6
 
-// addressIn returns the end of a cell that is not shortened: an address, also in parentheses after its name; "" if there is
-// none.
+// addressIn returns the end of a cell that is not shortened: an address, possibly in parentheses
+// after its name; "" if none.
 func addressIn(cell string) string {
 	begin := strings.LastIndexByte(cell, ' ') + 1
 	if _, err := netip.ParseAddr(strings.Trim(cell[begin:], "()")); err != nil {
@@ -113,7 +114,7 @@ func addressIn(cell string) string {
 	return cell[max(0, begin-1):]
 }
 
-// shorten cuts the cells that are wider than their columns.
+// shorten cuts cells that are wider than their columns.
 func (t *Table) shorten(widths []int) {
 	for _, row := range t.rows {
 		for i, width := range widths {
@@ -132,8 +133,8 @@ func (t *Table) remove(column int) {
 	}
 }
 
-// lines breaks a text of the last column into lines, and returns how far they are indented. If that is less than where the
-// column begins, they come below the row.
+// lines breaks the text of the last column into lines and returns their indentation. If that is
+// less than the column's position, the lines go below the row.
 func (t *Table) lines(text string, indent, total int) (lines []string, at int) {
 	room := total - indent
 	if !t.Terminal || utf8.RuneCountInString(text) <= room {

@@ -8,10 +8,10 @@ import (
 	"github.com/contiv/contiv/config"
 )
 
-// ErrMistake is what errors about mistakes in a command line are.
+// ErrMistake is wrapped by usage errors.
 var ErrMistake = errors.New("the command line has a mistake")
 
-// Mistake marks an error as one about the command line.
+// Mistake marks an error as a usage error.
 func Mistake(err error) error {
 	if err == nil {
 		return nil
@@ -25,7 +25,8 @@ func (m mistake) Unwrap() error { return m.error }
 
 func (mistake) Is(target error) bool { return target == ErrMistake }
 
-// Hinted adds the most similar known word to an error about an unknown one, and marks it as a mistake.
+// Hinted adds the most similar known word to an error about an unknown one, and marks it as a usage
+// error.
 func Hinted(err error, word string, known []string) error { return Mistake(hinted(err, word, known)) }
 
 func hinted(err error, word string, known []string) error {

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// Messages returns a writer of sentences for people, such as errors. No line is wider than it must be, see Width.
+// Messages returns a writer of sentences, such as errors, that wraps lines at Width.
 func Messages(out io.Writer) io.Writer {
 	if width, must := Width(out); must {
 		return messages{Plain(out), width}
@@ -26,7 +26,7 @@ func (m messages) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// broken breaks lines that are wider, and indents what follows.
+// broken breaks long lines and indents the continuation.
 func broken(text string, width int) string {
 	const further = 2
 	lines := strings.Split(text, "\n")
@@ -43,12 +43,12 @@ func broken(text string, width int) string {
 	return strings.Join(lines, "\n")
 }
 
-// Column breaks a text that stands behind others on its line: all its lines begin in the same column.
+// Column breaks a text that follows other text on its line: all its lines start in the same column.
 func Column(text string, width, before int) string {
 	return strings.Join(wrap(text, width-before), "\n"+strings.Repeat(" ", before))
 }
 
-// Reflow breaks paragraphs into lines of the width. Lines that are indented stay as they are.
+// Reflow breaks paragraphs into lines of the width. Indented lines are kept.
 func Reflow(text string, width int) string {
 	var lines []string
 	joined := false // the last line goes on

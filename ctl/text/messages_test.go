@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Sentences fit the terminal as tables do; elsewhere they stay on one line, for grep.
+// Sentences are wrapped on a terminal; elsewhere they stay on one line, for grep.
 func TestMessagesFitTheTerminal(t *testing.T) {
 	const message = "contivctl: there is no value with the key \"nope\", nor one whose key contains that: `contivctl values` lists the keys\n  " +
 		"config/linux/interfaces/v2/interface/linux-tap-0123456789abcdef is one of which a terminal breaks the rest\nshort\n"

@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// plain is a writer that neutralises escape sequences: names, values and errors come from elsewhere,
-// and may contain some. They are shown in Go's notation: \x1b. Line breaks and tabs stay.
+// plain is a writer that escapes terminal control characters in names, values and errors as in Go:
+// \x1b. It keeps line breaks and tabs.
 //
 // A write must not end within a character.
 type plain struct{ w io.Writer }
@@ -46,16 +46,16 @@ func printable(text []byte) []byte {
 	return b.Bytes()
 }
 
-// indexCommand returns the index of the first character that a terminal may do something else with than to show it, or -1.
+// indexCommand returns the index of the first character that a terminal may not simply show, or -1.
 func indexCommand(text []byte) int {
 	const (
 		each = 0x0101010101010101
 		high = 0x80 * each
 	)
 	for i := 0; i < len(text); {
-		if i+8 <= len(text) { // most often, eight characters of ASCII are none
+		if i+8 <= len(text) { // fast path: eight harmless ASCII characters
 			w := binary.LittleEndian.Uint64(text[i:])
-			deleted := w ^ 0x7f*each // a byte of 0 for each of DEL
+			deleted := w ^ 0x7f*each // a zero byte for each DEL
 			if (w|(w-' '*each)&^w|(deleted-each)&^deleted)&high == 0 {
 				i += 8
 				continue
@@ -74,7 +74,7 @@ func indexCommand(text []byte) int {
 	return -1
 }
 
-// harmless are the characters of ASCII that are none.
+// harmless marks the ASCII characters that terminals show.
 var harmless = func() (is [256]bool) {
 	for c := range byte(utf8.RuneSelf) {
 		is[c] = !isCommand(rune(c))
@@ -82,13 +82,13 @@ var harmless = func() (is [256]bool) {
 	return is
 }()
 
-// isCommand reports whether a terminal may do something else than to show the character:
-// control characters, and those that change the direction of text.
+// isCommand reports whether a terminal may interpret a character: control characters and characters
+// that change the text direction.
 func isCommand(c rune) bool {
 	return unicode.IsControl(c) && c != '\n' && c != '\t' || c == utf8.RuneError || unicode.Is(unicode.Bidi_Control, c)
 }
 
-// WritePlain copies text that a writer of Plain has already written, colours included, to another writer.
+// WritePlain copies output of a Plain writer, colours included, to another writer.
 func WritePlain(w io.Writer, from *bytes.Buffer) {
 	if p, ok := w.(plain); ok {
 		w = p.w
@@ -96,5 +96,5 @@ func WritePlain(w io.Writer, from *bytes.Buffer) {
 	_, _ = from.WriteTo(w) // errors cannot be reported anywhere
 }
 
-// Plain returns a writer to a terminal for text from elsewhere.
+// Plain returns a writer for untrusted text to a terminal.
 func Plain(w io.Writer) io.Writer { return plain{w} }

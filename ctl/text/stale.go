@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Stale says which nodes answer from what they knew before they lost etcd: a line for each reason why they lost it.
+// Stale lists the nodes that answer from old data because they lost etcd: one line per reason.
 func Stale(nodes map[string][]string) (lines []string) {
 	const most = 3
 	for _, reason := range slices.Sorted(maps.Keys(nodes)) {
@@ -15,7 +15,7 @@ func Stale(nodes map[string][]string) (lines []string) {
 		if more := len(names) - most; more > 0 {
 			names = append(names[:most], fmt.Sprintf("%d more", more))
 		}
-		lines = append(lines, fmt.Sprintf("Without etcd (%s), what has changed since is not known on %s.", strings.TrimPrefix(reason, "etcd: "), strings.Join(names, ", ")))
+		lines = append(lines, fmt.Sprintf("Without etcd (%s), later changes are unknown on %s.", strings.TrimPrefix(reason, "etcd: "), strings.Join(names, ", ")))
 	}
 	return lines
 }

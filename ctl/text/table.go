@@ -15,16 +15,16 @@ type Printer struct {
 	Full bool
 	// Wide: tables have additional columns.
 	Wide bool
-	// Colour: states are coloured, if Writer is made by Plain.
+	// Colour enables coloured states; Writer must be made by Plain.
 	Colour bool
-	// Width is the number of columns that tables try to fit in; 0: DefaultWidth.
+	// Width is the number of columns that tables try to fit; 0 means DefaultWidth.
 	Width int
-	// Terminal: nothing may be wider than Width, as at a terminal.
+	// Terminal forbids lines wider than Width.
 	Terminal bool
 }
 
-// Text shortens long identifiers. What is left of a key still finds it, since
-// keys are searched by their beginning.
+// Text shortens long identifiers. A shortened key can still be searched, because keys match by
+// their beginning.
 func (p Printer) Text(s string) string {
 	if p.Full {
 		return s
@@ -34,7 +34,7 @@ func (p Printer) Text(s string) string {
 	if len(s) < identifier {
 		return s
 	}
-	for at := identifier - 1; at < len(s); at += identifier { // one of so many characters is within each identifier
+	for at := identifier - 1; at < len(s); at += identifier { // one of every identifier characters is inside each identifier
 		if !isHex(s[at]) {
 			continue
 		}
@@ -57,12 +57,12 @@ func (p Printer) Text(s string) string {
 	return b.String() + s[copied:]
 }
 
-// identifier is how long a hexadecimal number is that nobody reads to its end, such as the ID of a container.
+// identifier is the length from which a hexadecimal number, such as a container ID, is shortened.
 const identifier = 24
 
 func isHex(c byte) bool { return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' }
 
-// Printf writes sentences with long identifiers shortened, in lines that are no wider than they must be.
+// Printf formats sentences with shortened identifiers, and breaks lines if needed.
 func (p Printer) Printf(format string, args ...any) {
 	text := p.Text(fmt.Sprintf(format, args...))
 	if p.Terminal {
@@ -73,8 +73,8 @@ func (p Printer) Printf(format string, args ...any) {
 
 func (p Printer) columns() int { return cmp.Or(p.Width, DefaultWidth) }
 
-// Table aligns columns. Rows that do not fit are wrapped in the last column, at spaces. Nothing is cut off but for a terminal, in
-// which lines would break anywhere.
+// Table aligns columns. Rows that do not fit are wrapped in the last column at spaces. Cells are
+// cut only for a terminal.
 type Table struct {
 	Printer
 	header []string
@@ -105,7 +105,7 @@ func (t *Table) Add(cells ...string) {
 	t.rows = append(t.rows, row)
 }
 
-// inCell keeps text from elsewhere from looking like further rows and columns.
+// inCell removes tabs and line breaks from text, which would look like further cells.
 func inCell(s string) string {
 	if strings.IndexByte(s, '\n') < 0 && strings.IndexByte(s, '\t') < 0 { // most often
 		return s
@@ -113,7 +113,7 @@ func inCell(s string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(s, "\n", " "), "\t", " ")
 }
 
-// Empty reports whether nothing has been added.
+// Empty reports whether the table has no rows.
 func (t *Table) Empty() bool { return len(t.rows) == 0 }
 
 const columnGap = 2
@@ -193,7 +193,8 @@ func (t *Table) Print() {
 	out.Write(b)
 }
 
-// piece is how much of a table is written at once. Long ones would need much memory, which takes longer to get than to fill.
+// piece is how much of a table is written at once, in bytes. Allocating memory for a whole long
+// table takes longer than filling it.
 const piece = 64 << 10
 
 func appendSpaces(b []byte, n int) []byte {
@@ -203,9 +204,9 @@ func appendSpaces(b []byte, n int) []byte {
 	return b
 }
 
-// wrap breaks a text into lines of the width, preferably where there are two spaces, else at single
-// ones. Longer words stay whole. A text is not broken if there are less than 30 columns. All lines are
-// indented like the text.
+// wrap breaks a text into lines of the width, preferably at double spaces, otherwise at single
+// ones. Long words stay whole. Below 30 columns, text is not broken. All lines have the text's
+// indentation.
 func wrap(text string, width int) []string {
 	if len(text) <= width {
 		return []string{text}
@@ -232,7 +233,7 @@ func wrap(text string, width int) []string {
 	return lines
 }
 
-// fill joins parts into lines, each as long as the width allows.
+// fill joins parts into lines of at most the width.
 func fill(parts []string, gap string, width int) (lines []string) {
 	for _, part := range parts {
 		last := len(lines) - 1

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Numbers of 24 hexadecimal digits and more are shortened, wherever they are.
+// Hexadecimal numbers of 24 digits and more are shortened everywhere.
 func TestLongNumbersAreShortened(t *testing.T) {
 	long := strings.Repeat("0123456789abcdef", 4)
 	for _, length := range []int{1, 12, 23, 24, 25, 47, 48, 64} {

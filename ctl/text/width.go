@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	// DefaultWidth is the number of columns that tables try to fit in by default.
+	// DefaultWidth is the default number of columns that tables try to fit.
 	DefaultWidth = 120
-	// Unlimited is a width that nothing exceeds.
+	// Unlimited is wider than every line.
 	Unlimited = 1 << 20
-	// narrowest is the width below which tables do not shrink any further.
+	// narrowest is the width below which tables stop shrinking.
 	narrowest = 60
 )
 
-// Width returns the number of columns that tables written to out should fit in: the value of COLUMNS, else the
-// width of the terminal, else DefaultWidth. must: nothing may be wider.
+// Width returns the number of columns for tables written to out: COLUMNS, the terminal's width, or
+// DefaultWidth. must forbids wider lines.
 func Width(out io.Writer) (columns int, must bool) {
 	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
 		return max(n, narrowest), true

@@ -34,7 +34,7 @@ func TestWidth(t *testing.T) {
 	}
 }
 
-// Tables use the columns there are.
+// Tables use the available columns.
 func TestTablesAreAsWideAsTheTerminal(t *testing.T) {
 	for _, width := range []int{60, 0, 300} {
 		var b strings.Builder
@@ -54,7 +54,7 @@ func TestTablesAreAsWideAsTheTerminal(t *testing.T) {
 	}
 }
 
-// In a terminal, no line is wider, the columns that matter stay whole, and texts are not lost.
+// No line exceeds the terminal, important columns stay whole, and no text is lost.
 func TestTablesFitTerminals(t *testing.T) {
 	print := func(width int, spare []string, header []string, row ...string) string {
 		var b strings.Builder

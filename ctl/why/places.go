@@ -22,16 +22,16 @@ import (
 
 // Place is one end of a path.
 type Place struct {
-	// Name for people: "pod default/web", "node node1", or the address.
+	// Name for output: "pod default/web", "node node1", or the address.
 	Name    string `json:"name"`
 	Address string `json:"address"`
-	// Node on which it is, or which it is; empty if unknown, or outside of the cluster.
+	// Node of the place, or the node itself; empty if unknown or outside the cluster.
 	Node string `json:"node,omitempty"`
 	// others has its further addresses.
 	others []netip.Addr
 	// ports of a service.
 	ports []servicePort
-	// onHost: it is a pod on the network of its node.
+	// onHost: it is a pod on its node's network.
 	onHost bool
 }
 
@@ -47,14 +47,14 @@ func (p Place) String() string {
 	return fmt.Sprintf("%s (%s on %s)", p.Name, p.Address, p.Node)
 }
 
-// Places are those of a cluster, by the names of pods with namespaces, and of nodes.
+// Places maps the names of pods, with namespaces, and nodes to the places of a cluster.
 type Places map[string]Place
 
-// Resolve finds the places that words name: addresses, pods as NAME or NAMESPACE/NAME, nodes, and services, as
-// svc/NAME or svc/NAMESPACE/NAME; "svc/" may be left out where no pod and no node has the name. pod/ and node/ leave no doubt. A
-// name without a namespace names a pod in the given namespace, if there is one, else the only pod of
-// that name. Pods of agents that do not answer are those that Kubernetes has, as the other agents know it. It returns all places
-// that are known, too.
+// Resolve finds the places named by words: addresses; pods as NAME or NAMESPACE/NAME; nodes; and
+// services as svc/NAME or svc/NAMESPACE/NAME, without "svc/" if no pod or node has the name. The
+// prefixes pod/ and node/ are unambiguous. A name without namespace is a pod in the given
+// namespace, or else the only pod of that name. For agents that do not answer, the pods are those
+// in Kubernetes, as known to other agents. It also returns all known places.
 func Resolve(ctx context.Context, agents []*target.Agent, namespace string, words ...string) ([]Place, Places, error) {
 	r := resolver{agents: agents, namespace: namespace, known: Places{}}
 	r.look(ctx)
@@ -72,16 +72,16 @@ func Resolve(ctx context.Context, agents []*target.Agent, namespace string, word
 	return places, r.known, sameVersion(places)
 }
 
-// resolver finds the places that words name.
+// resolver finds the places named by words.
 type resolver struct {
 	agents    []*target.Agent
 	namespace string
 	known     Places
-	// silent agents do not answer, those alone run without Kubernetes.
+	// silent agents do not answer; alone ones run without Kubernetes.
 	silent, alone []string
 }
 
-// look asks all agents for what is on their nodes.
+// look asks all agents for the places on their nodes.
 func (r *resolver) look(ctx context.Context) {
 	search, end := target.Search(ctx)
 	defer end()
@@ -121,7 +121,7 @@ func podPlace(name, node string, addresses []netip.Addr) Place {
 	return Place{Name: "pod " + name, Address: addresses[0].String(), Node: node, others: addresses[1:]}
 }
 
-// place returns the place that a word names.
+// place returns the place named by a word.
 func (r *resolver) place(ctx context.Context, word string) (Place, error) {
 	if name, is := strings.CutPrefix(word, "svc/"); is {
 		return findService(ctx, r.agents, r.namespace, name)
@@ -130,7 +130,7 @@ func (r *resolver) place(ctx context.Context, word string) (Place, error) {
 		if place, ok := r.known[name]; ok && isNode(name) {
 			return place, nil
 		}
-		return Place{}, text.Hinted(fmt.Errorf("there is no node %q", name), name, r.known.names(isNode))
+		return Place{}, text.Hinted(fmt.Errorf("unknown node %q", name), name, r.known.names(isNode))
 	}
 	name, mustBePod := strings.CutPrefix(word, "pod/")
 	place, found, err := r.known.find(r.namespace, name, mustBePod)
@@ -155,7 +155,7 @@ func (r *resolver) place(ctx context.Context, word string) (Place, error) {
 	if !mustBePod {
 		if place, err := findService(ctx, r.agents, r.namespace, name); err == nil {
 			if len(r.silent) > 0 && !told {
-				return Place{}, fmt.Errorf("%q is a service, and may be a pod as well: the pods of %s are not known, because no agent answers there: write svc/%s, or the address of the pod", name, strings.Join(r.silent, ", "), name)
+				return Place{}, fmt.Errorf("%q is a service and may also be a pod: the pods of %s are unknown, because no agent answers there: write svc/%s, or the pod's address", name, strings.Join(r.silent, ", "), name)
 			}
 			return place, nil
 		}
@@ -163,18 +163,19 @@ func (r *resolver) place(ctx context.Context, word string) (Place, error) {
 	return Place{}, r.notFound(name, mustBePod, told)
 }
 
-// guessed reports whether a place was taken for the only pod of a name, although agents that do not answer may have another one.
+// guessed reports whether a place is the only known pod of a name, although silent agents may have
+// another.
 func (r *resolver) guessed(p Place, name string) bool {
 	full, isPod := strings.CutPrefix(p.Name, "pod ")
 	return len(r.silent) > 0 && isPod && r.namespace == "" && strings.HasSuffix(full, "/"+name)
 }
 
-// doubt returns an error if a guessed pod is not the only one of the name, or nobody knows whether it is.
+// doubt returns an error if a guessed pod is not, or may not be, the only one of the name.
 func (r *resolver) doubt(guessed Place, name string, pods []podmanager.PodReport, told bool) error {
 	full := strings.TrimPrefix(guessed.Name, "pod ")
 	if !told {
 		silent := strings.Join(r.silent, ", ")
-		return fmt.Errorf("%q is pod %s of %s, and could be one of %s as well, whose pods are not known, because no agent answers there: write %s, or give the namespace with -n", name, full, guessed.Node, silent, full)
+		return fmt.Errorf("%q is pod %s of %s, and may also be a pod of %s, whose pods are unknown, because no agent answers there: write %s, or give the namespace with -n", name, full, guessed.Node, silent, full)
 	}
 	names := []string{full}
 	for _, p := range pods {
@@ -206,17 +207,17 @@ func (r *resolver) inKubernetes(ctx context.Context, pod podmanager.PodReport, w
 	return Place{}, err
 }
 
-// notFound says that nothing has the name, and why that may be wrong.
+// notFound returns the error for an unknown name, with the reasons why it may exist nevertheless.
 func (r *resolver) notFound(name string, mustBePod, told bool) error {
 	if name == "outside" {
 		return errors.New("outside of the cluster, places have no names: write the address of one, such as 203.0.113.10")
 	}
-	err := text.Hinted(fmt.Errorf("there is no pod, node or service %q", name), name, r.known.names(func(string) bool { return true }))
+	err := text.Hinted(fmt.Errorf("unknown pod, node or service %q", name), name, r.known.names(func(string) bool { return true }))
 	if mustBePod {
-		err = text.Hinted(fmt.Errorf("there is no pod %q", name), name, r.known.names(func(name string) bool { return !isNode(name) }))
+		err = text.Hinted(fmt.Errorf("unknown pod %q", name), name, r.known.names(func(name string) bool { return !isNode(name) }))
 	}
 	if len(r.silent) > 0 && !told {
-		err = fmt.Errorf("%w (no answer from %s, whose pods are not known: give the address of the pod)", err, strings.Join(r.silent, ", "))
+		err = fmt.Errorf("%w (no answer from %s, whose pods are unknown: give the address of the pod)", err, strings.Join(r.silent, ", "))
 	}
 	if len(r.alone) > 0 {
 		err = fmt.Errorf("%w (agents without Kubernetes, such as %s, know none: give addresses)", err, r.alone[0])
@@ -224,8 +225,8 @@ func (r *resolver) notFound(name string, mustBePod, told bool) error {
 	return err
 }
 
-// PodsInKubernetes returns the pods that Kubernetes has by a name, NAME or NAMESPACE/NAME, on whichever node. told: an agent
-// could tell; those without Kubernetes, and older ones, cannot.
+// PodsInKubernetes returns the pods in Kubernetes of a name, NAME or NAMESPACE/NAME, on all nodes.
+// told reports whether an agent could answer; older agents and agents without Kubernetes cannot.
 func PodsInKubernetes(ctx context.Context, agents []*target.Agent, namespace, word string) (pods []podmanager.PodReport, told bool) {
 	if namespace != "" && !strings.Contains(word, "/") {
 		word = namespace + "/" + word
@@ -244,7 +245,7 @@ func PodsInKubernetes(ctx context.Context, agents []*target.Agent, namespace, wo
 	return pods, told
 }
 
-// parse returns addresses without prefix lengths, and leaves out invalid ones.
+// parse parses addresses, drops prefix lengths, and skips invalid ones.
 func parse(texts []string) (list []netip.Addr) {
 	for _, t := range texts {
 		host, _, _ := strings.Cut(t, "/")
@@ -255,7 +256,7 @@ func parse(texts []string) (list []netip.Addr) {
 	return list
 }
 
-// with returns the places, of which some pods have addresses at further interfaces.
+// with returns the places, adding pods' addresses on further interfaces.
 func (known Places) with(interfaces []path.PodInterface) Places {
 	all := maps.Clone(known)
 	for _, at := range interfaces {
@@ -269,7 +270,7 @@ func (known Places) with(interfaces []path.PodInterface) Places {
 	return all
 }
 
-// at returns the place that has an address.
+// at returns the place with an address.
 func (known Places) at(addr netip.Addr) Place {
 	for _, p := range known {
 		if p.addr() == addr || slices.Contains(p.others, addr) {
@@ -280,7 +281,7 @@ func (known Places) at(addr netip.Addr) Place {
 	return Place{Name: addr.String(), Address: addr.String()}
 }
 
-// find returns the place that a word names. It is an error if several pods have the name.
+// find returns the place named by a word, or an error if several pods have the name.
 func (known Places) find(namespace, word string, mustBePod bool) (place Place, found bool, err error) {
 	if addr, err := netip.ParseAddr(word); err == nil && !mustBePod {
 		return known.at(addr), true, nil
@@ -310,7 +311,7 @@ func severalPods(word string, names []string) error {
 	return fmt.Errorf("%q means several pods: %s", word, strings.Join(names, ", "))
 }
 
-// names returns the names of some places.
+// names returns the names of the places for which some is true.
 func (known Places) names(some func(name string) bool) (names []string) {
 	for _, name := range slices.Sorted(maps.Keys(known)) {
 		if some(name) {

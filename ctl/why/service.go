@@ -66,11 +66,11 @@ func findService(ctx context.Context, agents []*target.Agent, namespace, word st
 	return Place{}, fmt.Errorf("no node translates service %q: give its address, or see `contivctl services`", name)
 }
 
-// servicePort is a port of a service, as in "80/tcp", with its name if it has one.
+// servicePort is a port of a service, as in "80/tcp", with its optional name.
 type servicePort struct{ name, port string }
 
-// Port returns what a word means at the place: PORT[/PROTOCOL], of a service also the name of a port; without a word, the only port of a
-// service, and 0 of other places.
+// Port parses a port of the place: PORT[/PROTOCOL] or the name of a service's port. Without a word,
+// it returns the only port of a service, and 0 for other places.
 func (p Place) Port(word string) (protocol string, port uint16, err error) {
 	switch {
 	case word != "":
@@ -97,7 +97,7 @@ func (p Place) Port(word string) (protocol string, port uint16, err error) {
 	return protocol, port, err
 }
 
-// portList names the ports of a service, such as "http (80/tcp) or 53/udp".
+// portList lists the ports of a service, such as "http (80/tcp) or 53/udp".
 func (p Place) portList() string {
 	var texts []string
 	for _, one := range p.ports {
@@ -130,10 +130,11 @@ func (e Endpoint) stopped() bool {
 	return e.Verdict == NotReached || e.Verdict == AnsweredByNode || e.Verdict == NoOverlay
 }
 
-// judged bounds to how many endpoints of a service the paths are judged.
+// judged is the maximum number of endpoints whose paths are judged.
 const judged = 5
 
-// spread returns some of many endpoints, from everywhere in the list: neighbours in it are often on the same node.
+// spread selects some of many endpoints, evenly over the list, because neighbours are often on the
+// same node.
 func spread(all []netip.AddrPort) (some []netip.AddrPort) {
 	n := min(len(all), judged)
 	for i := range n {
@@ -142,7 +143,7 @@ func spread(all []netip.AddrPort) (some []netip.AddrPort) {
 	return some
 }
 
-// endpoints judges the paths from the client to where it is sent.
+// endpoints judges the paths from the client to the endpoints.
 func (a *Answer) endpoints(ctx context.Context, agents []*target.Agent, known Places, to []netip.AddrPort, seen map[netip.AddrPort][]netip.Addr) {
 	slices.SortFunc(to, netip.AddrPort.Compare)
 	to = slices.Compact(to)
@@ -162,7 +163,7 @@ func (a *Answer) endpoints(ctx context.Context, agents []*target.Agent, known Pl
 	a.judgeEndpoints()
 }
 
-// each judges the paths to several places at the same time, and returns them in the order of the places.
+// each judges the paths to several places concurrently and keeps their order.
 func each(places []netip.AddrPort, judge func(netip.AddrPort) Answer) []Answer {
 	paths := make([]Answer, len(places))
 	var all sync.WaitGroup
@@ -173,12 +174,12 @@ func each(places []netip.AddrPort, judge func(netip.AddrPort) Answer) []Answer {
 	return paths
 }
 
-// addFindings adds what is or may be wrong on a path.
+// addFindings adds the problems of a path.
 func (a *Answer) addFindings(one Answer) {
 	a.Findings, a.PossibleCauses = addNew(a.Findings, one.Findings), addNew(a.PossibleCauses, one.PossibleCauses)
 }
 
-// addNew adds what is not in the list yet.
+// addNew appends the elements that the list lacks.
 func addNew[T comparable](list, more []T) []T {
 	for _, one := range more {
 		if !slices.Contains(list, one) {
@@ -209,8 +210,8 @@ func (a *Answer) add(one Answer) {
 	}
 }
 
-// judgeEndpoints derives the verdict on a service from those on its endpoints. A connection to the service itself only tells of
-// one of them.
+// judgeEndpoints derives the verdict on a service from its endpoints'. A connection to the service
+// itself tests only one of them.
 func (a *Answer) judgeEndpoints() {
 	stopped := 0
 	for _, e := range a.Endpoints {

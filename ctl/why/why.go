@@ -21,18 +21,18 @@ const (
 	Reached    = "reached"
 	Narrow     = "large packets are lost"
 	NotReached = "not reached"
-	// SomeStopped: of a service, paths to some endpoints are stopped.
+	// SomeStopped: paths to some endpoints of a service do not work.
 	SomeStopped = "not all endpoints are reached"
-	// NoOverlay: the end is reached, perhaps past the tunnel that packets of pods take.
+	// NoOverlay: the end is reached, perhaps around the tunnel that pods' packets take.
 	NoOverlay = "the end is reached, but the overlay between the nodes does not answer"
-	// AnsweredByNode: who answers is not the end.
-	AnsweredByNode = "not reached: a node has the address as well, and answers itself"
-	NotProbed      = "not probed" // no agent is where the packets come from
-	// Pinged is as far as it can be known of UDP and SCTP: only who serves the port could answer.
+	// AnsweredByNode: a node answers instead of the end.
+	AnsweredByNode = "not reached: a node has the same address and answers instead"
+	NotProbed      = "not probed" // no agent is at the source
+	// Pinged is the best verdict for UDP and SCTP: only the server could answer on the port.
 	Pinged = "the end answers pings; the port is not probed"
 )
 
-// Answer has the findings about a path.
+// Answer holds the findings about a path.
 type Answer struct {
 	From     Place  `json:"from"`
 	To       Place  `json:"to"`
@@ -42,20 +42,20 @@ type Answer struct {
 	// Last is the last hop that answered, if the end did not.
 	Last     string         `json:"last,omitempty"`
 	Findings []path.Finding `json:"findings"`
-	// Doubts are about what may be in the way, and is not judged.
+	// PossibleCauses lists filters and programs with an unknown effect.
 	PossibleCauses []path.Finding `json:"doubts,omitempty"`
 	Probes         []path.Probe   `json:"probes"`
 	Way            []string       `json:"way"`
-	// Endpoints of a service to which the paths were judged.
+	// Endpoints of a service with judged paths.
 	Endpoints []Endpoint `json:"endpoints,omitempty"`
-	// Stale says which nodes may know an old state of the cluster only, and why.
+	// Stale lists the nodes with outdated views of the cluster, with reasons.
 	Stale []string `json:"stale,omitempty"`
-	// Untried says how to try what no agent can, if nothing was sent.
+	// Untried explains how to try the path if no agent could.
 	Untried string `json:"untried,omitempty"`
 }
 
-// Ask asks all agents and compares their answers. Those at the ends know something about the path; for a service, there is
-// also a path to each endpoint.
+// Ask asks all agents and compares their answers. Agents at the ends know the path; a service also
+// has a path to each endpoint.
 func Ask(ctx context.Context, agents []*target.Agent, known Places, from, to Place, protocol string, port uint16) Answer {
 	a, reports := ask(ctx, agents, from, to, nil, protocol, port, false)
 	var entrances, endpoints []netip.AddrPort
@@ -91,7 +91,8 @@ func Ask(ctx context.Context, agents []*target.Agent, known Places, from, to Pla
 	return a
 }
 
-// otherVersion says that the ends have addresses of the other IP version, too, if the end is a service.
+// otherVersion adds a note if the ends also have addresses of the other IP version and the end is a
+// service.
 func (a *Answer) otherVersion() {
 	version, other := 4, 6
 	if a.To.addr().Is6() {
@@ -103,7 +104,7 @@ func (a *Answer) otherVersion() {
 	}
 }
 
-// onHost says of pods on the network of their node that policies do not take them for pods.
+// onHost adds a note that policies do not apply to pods on their node's network.
 func (a *Answer) onHost() {
 	for _, end := range []Place{a.From, a.To} {
 		if end.onHost {
@@ -112,7 +113,8 @@ func (a *Answer) onHost() {
 	}
 }
 
-// suspect adds what stops connections if nothing answers, although paths to endpoints are open. If none is, that explains everything.
+// suspect adds the reasons why connections fail although paths to endpoints work. If no path works,
+// they are not needed.
 func (a *Answer) suspect(reports []path.Report) {
 	silent := slices.ContainsFunc(a.Probes, func(p path.Probe) bool { return p.End && p.Kind == "tcp" && !p.Answered })
 	open := len(a.Endpoints) == 0 || slices.ContainsFunc(a.Endpoints, func(e Endpoint) bool { return !e.stopped() })
@@ -129,8 +131,8 @@ func (a *Answer) suspect(reports []path.Report) {
 	}
 }
 
-// enter judges the ways of a client outside to where it can come in, of many some. It returns one of these places, if possible one on
-// whose way nothing is wrong.
+// enter judges an external client's paths to the entrances, or to some of many. It returns one
+// entrance, preferably one without findings.
 func (a *Answer) enter(ctx context.Context, agents []*target.Agent, known Places, entrances []netip.AddrPort) netip.AddrPort {
 	slices.SortFunc(entrances, netip.AddrPort.Compare)
 	entrances = slices.Compact(entrances)
@@ -150,7 +152,7 @@ func (a *Answer) enter(ctx context.Context, agents []*target.Agent, known Places
 	return chosen[0]
 }
 
-// trial returns a command that sends what contivctl why would.
+// trial returns a command that sends the packets of contivctl why.
 func trial(protocol string, to netip.AddrPort) string {
 	switch protocol {
 	case "tcp":
@@ -163,8 +165,8 @@ func trial(protocol string, to netip.AddrPort) string {
 	return fmt.Sprintf("ping %v", to.Addr())
 }
 
-// ask asks all agents about the path to an address. seen are the addresses by which policies see where packets come from, if
-// they are others; ofService says that a service leads to To.
+// ask asks all agents about the path to an address. seen lists the source addresses that policies
+// see, if different; ofService marks a path from a service to To.
 func ask(ctx context.Context, agents []*target.Agent, from, to Place, seen []netip.Addr, protocol string, port uint16, ofService bool) (Answer, []path.Report) {
 	query := url.Values{"from": {from.Address}, "to": {to.Address}}
 	if ofService {
@@ -189,7 +191,7 @@ func ask(ctx context.Context, agents []*target.Agent, from, to Place, seen []net
 				Text: "its agent knows no pods and no paths: it runs without Kubernetes (--standalone), or is older than this command"})
 		case concerned(r.Agent.Name, from, to):
 			a.Findings = append(a.Findings, path.Finding{Where: "node " + r.Agent.Name,
-				Text: fmt.Sprintf("its agent does not answer (%v): what is missing there is not repaired, and no pod is wired", r.Err)})
+				Text: fmt.Sprintf("its agent does not answer (%v): nothing is repaired there, and new pods get no network", r.Err)})
 		}
 	}
 	slices.SortStableFunc(reports, func(x, y path.Report) int { return order(x) - order(y) })
@@ -219,7 +221,7 @@ func ask(ctx context.Context, agents []*target.Agent, from, to Place, seen []net
 	return a, reports
 }
 
-// stale says which nodes do not follow changes, a line for each reason.
+// stale lists the nodes that do not follow changes, one line per reason.
 func stale(reports []path.Report) (lines []string) {
 	nodes := map[string][]string{}
 	for _, r := range reports {
@@ -230,7 +232,7 @@ func stale(reports []path.Report) (lines []string) {
 	return text.Stale(nodes)
 }
 
-// concerned reports whether what a node does may matter to a path. A service is translated where the client is.
+// concerned reports whether a node may affect a path. The client's node translates services.
 func concerned(node string, from, to Place) bool {
 	switch {
 	case node == from.Node || node == to.Node, from.Node == "":
@@ -241,8 +243,8 @@ func concerned(node string, from, to Place) bool {
 	return to.Node == ""
 }
 
-// anyNode adds what nodes say where connections of clients outside may come in at any of them. What is wrong on one of them is wrong
-// for the client if it is so on all.
+// anyNode adds the answers of nodes at which external clients may enter. A problem counts for the
+// client only if all nodes have it.
 func (a *Answer) anyNode(reports []path.Report) {
 	const shown = 5
 	open := slices.ContainsFunc(reports, func(r path.Report) bool { return len(r.Endpoints) > 0 })
@@ -275,7 +277,7 @@ func (a *Answer) anyNode(reports []path.Report) {
 	}
 }
 
-// order returns the end that packets come from first.
+// order sorts reports from the source to the destination.
 func order(r path.Report) int {
 	if r.Source {
 		return 0
@@ -283,7 +285,7 @@ func order(r path.Report) int {
 	return 1
 }
 
-// wrongNeighbours compares the neighbour entries that nodes have for each other with the nodes' own addresses.
+// wrongNeighbours compares the nodes' neighbour entries for each other with their real addresses.
 func wrongNeighbours(reports []path.Report) (findings []path.Finding) {
 	for _, r := range reports {
 		for _, n := range r.Neighbours {
@@ -294,7 +296,7 @@ func wrongNeighbours(reports []path.Report) (findings []path.Finding) {
 					}
 					kind := "a neighbour"
 					if n.Permanent {
-						kind = "a permanent neighbour, which somebody made"
+						kind = "a permanent neighbour, added manually"
 					}
 					findings = append(findings, path.Finding{Where: "node " + r.Node, Text: fmt.Sprintf(
 						"it sends to %s of node %s at %s (%s on %s), and that is at %s: run `ip neigh del %s dev %s`", n.Address, other.Node, n.MAC, kind, n.Device, link.MAC, n.Address, n.Device)})
@@ -305,15 +307,16 @@ func wrongNeighbours(reports []path.Report) (findings []path.Finding) {
 	return findings
 }
 
-// judge derives the verdict from probes. ICMP probes to the end count unless they are refused, or the
-// port answers.
+// judge derives the verdict from probes. ICMP probes to the end count unless they are refused or
+// the port answers.
 func (a *Answer) judge(noEcho bool) {
 	connected := a.connected()
 	arrived := Reached
 	if a.Protocol == "udp" || a.Protocol == "sctp" {
 		arrived = Pinged
 	}
-	// A connection without pings only shows that somebody drops pings: that of the overlay shows nothing else.
+	// If a connection works but pings do not, pings are filtered. Then a failed ping of the overlay
+	// proves nothing.
 	pinged := slices.ContainsFunc(a.Probes, func(p path.Probe) bool { return p.End && p.Kind != "tcp" && p.Answered })
 	overlay := true
 	for _, p := range a.Probes {
@@ -322,7 +325,7 @@ func (a *Answer) judge(noEcho bool) {
 		}
 		switch {
 		case p.End && p.Kind == "icmp" && !p.Answered && (noEcho || connected):
-		case p.End && !p.Answered, p.End && p.Kind == "udp" && !connected && a.dropped(): // which the answer to a knock may pass
+		case p.End && !p.Answered, p.End && p.Kind == "udp" && !connected && a.dropped(): // the answer to a knock may pass
 			a.Verdict = NotReached
 		case (p.End || p.Overlay) && p.Wanted > 0 && p.Size < p.Wanted && a.Verdict != NotReached && a.Verdict != Narrow:
 			a.Verdict = Narrow
@@ -351,22 +354,22 @@ func (a *Answer) connected() bool {
 	return slices.ContainsFunc(a.Probes, func(p path.Probe) bool { return p.End && p.Kind == "tcp" && p.Answered })
 }
 
-// dropped reports whether packets, or their answers, are known to be dropped.
+// dropped reports whether packets or replies are known to be dropped.
 func (a *Answer) dropped() bool {
 	return slices.ContainsFunc(a.Findings, func(f path.Finding) bool { return strings.Contains(f.Text, "are dropped") })
 }
 
-// refused reports whether somebody answered that there is no connection.
+// refused reports whether a connection was rejected.
 func (a *Answer) refused() bool {
 	return slices.ContainsFunc(a.Probes, func(p path.Probe) bool { return p.End && p.Error == path.Refused })
 }
 
-// Good reports whether packets arrive and there are no findings.
+// Good reports whether packets arrive without findings.
 func (a Answer) Good() bool {
 	return (a.Verdict == Reached || a.Verdict == Pinged) && len(a.Findings) == 0
 }
 
-// Unknown reports whether nothing is known to be wrong, but nothing was sent, either.
+// Unknown reports whether no problem is known and nothing was sent.
 func (a Answer) Unknown() bool { return a.Verdict == NotProbed && len(a.Findings) == 0 }
 
 // Write prints an answer for people.
@@ -388,7 +391,7 @@ func Write(p text.Printer, a Answer) {
 	}
 	if len(a.Findings) > 0 {
 		p.Printf("\n")
-		t := p.Table("WHERE", "WHAT IS WRONG")
+		t := p.Table("WHERE", "FINDING")
 		for _, f := range a.Findings {
 			t.Add(f.Where, f.Text)
 		}
@@ -409,7 +412,7 @@ func Write(p text.Printer, a Answer) {
 		write(p, a.morePossibleCauses())
 	default:
 		p.Printf("\n")
-		t := p.Table("WHERE", "WHAT MAY BE WRONG")
+		t := p.Table("WHERE", "POSSIBLE CAUSE")
 		for _, d := range a.PossibleCauses {
 			t.Add(d.Where, d.Text)
 		}
@@ -448,7 +451,7 @@ func Write(p text.Printer, a Answer) {
 	}
 }
 
-// morePossibleCauses says in a line that there are doubts besides what certainly drops the packets.
+// morePossibleCauses returns a line about possible causes in addition to a certain one.
 func (a Answer) morePossibleCauses() string {
 	if n := len(a.PossibleCauses); n > 1 {
 		return fmt.Sprintf("%d more rules or programs may drop packets, and are not judged: `-o json` names them.", n)
@@ -456,22 +459,22 @@ func (a Answer) morePossibleCauses() string {
 	return "1 more rule or program may drop packets, and is not judged: `-o json` names it."
 }
 
-// hint says where to look if nothing wrong was found.
+// hint names where to look if no problem was found.
 func (a Answer) hint() string {
 	switch {
 	case len(a.PossibleCauses) > 0 && (a.Verdict == NotReached || a.Verdict == NoOverlay):
-		return "Nothing was found on our nodes that stops the packets for sure, but there is what may stop them:"
+		return "No certain cause was found on the nodes, but these may stop the packets:"
 	case a.refused():
-		return "Nothing wrong was found on our nodes: nobody listens on the port, or the end rejects connections."
+		return "No problem was found on the nodes: no process listens on the port, or the end rejects connections."
 	case a.Verdict == NotReached:
-		return "Nothing wrong was found on our nodes: look at what is between the last that answers and the end, and at the end itself."
+		return "No problem was found on the nodes: check the path from the last hop that answers to the end, and the end itself."
 	case a.Verdict == NoOverlay:
 		return "Nothing wrong was found on our nodes: does the network between them let the packets of tunnels pass (VXLAN, UDP port 4789)?"
 	}
 	return ""
 }
 
-// write prints lines, which are broken in a terminal that is narrower.
+// write prints lines, wrapped on a narrow terminal.
 func write(p text.Printer, lines ...string) {
 	if !p.Terminal {
 		p.Printf("%s\n", strings.Join(lines, "\n"))

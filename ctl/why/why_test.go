@@ -12,7 +12,7 @@ import (
 	"github.com/contiv/contiv/health/path"
 )
 
-// Nothing is wider than the terminal, and nothing is missing.
+// No line exceeds the terminal, and nothing is missing.
 func TestAnswersFitATerminal(t *testing.T) {
 	pod := Place{Name: "pod shopping/frontend-of-the-shop-7d8f9c", Address: "10.1.1.2", Node: "worker-1.example.org"}
 	a := Answer{
@@ -41,7 +41,8 @@ func TestAnswersFitATerminal(t *testing.T) {
 	}
 }
 
-// A datagram to a closed port is answered by an error, which rules for answers let pass: that reaches the end, and pings do not.
+// A datagram to a closed port causes an ICMP error, which filters accept as related. It reaches the
+// end although pings do not.
 func TestAKnockPastRulesOfOthers(t *testing.T) {
 	knock := path.Probe{From: "pod a/web", To: "pod a/db", Kind: "udp", Answered: true, Size: 1450, Wanted: 1450, End: true}
 	dropped := path.Finding{Where: "node n", Text: "answers from 10.1.2.2 to 10.1.1.2 are dropped: a rule of chain theirs in table inet somebody drops the packet"}
@@ -61,7 +62,7 @@ func TestAKnockPastRulesOfOthers(t *testing.T) {
 	}
 }
 
-// What may drop packets is listed as long as nothing drops them for sure.
+// Possible causes are listed unless a certain cause is known.
 func TestPossibleCausesBelowACause(t *testing.T) {
 	dropped := path.Finding{Where: "node n", Text: "packets from 10.1.1.2 to 10.1.2.2 are dropped: a rule of chain theirs in table inet somebody drops the packet"}
 	doubts := []path.Finding{{Where: "node n", Text: "packets may be dropped by an XDP program at device eth0"}, {Where: "node m", Text: "packets may be dropped by a filter"}}
@@ -82,7 +83,7 @@ func TestPossibleCausesBelowACause(t *testing.T) {
 	}
 }
 
-// Of many endpoints, some are judged, from everywhere among them.
+// Of many endpoints, some are judged, spread over the list.
 func TestSomeEndpointsStandForAll(t *testing.T) {
 	var all []netip.AddrPort
 	for i := range 100 {
@@ -96,8 +97,9 @@ func TestSomeEndpointsStandForAll(t *testing.T) {
 	}
 }
 
-// What stops connections to a service is wrong if nothing answers although an endpoint is reached. It may be where that is not known, and
-// does not matter where something else stops the packets to all endpoints, whoever translates the service.
+// A reason that prevents connections to a service is a finding if nothing answers although an
+// endpoint is reached, a possible cause if that is unknown, and ignored if another cause stops the
+// packets to all endpoints.
 func TestSuspects(t *testing.T) {
 	suspect := path.Finding{Where: "node n", Text: "services on this node are left to kube-proxy"}
 	reports := []path.Report{{Suspects: []path.Finding{suspect}}}
@@ -122,7 +124,7 @@ func TestSuspects(t *testing.T) {
 	}
 }
 
-// The port may be left out where there is only one; ports are TCP, UDP or SCTP.
+// The port of a service may be omitted if it has only one; protocols are TCP, UDP or SCTP.
 func TestPortsOfServices(t *testing.T) {
 	one, two := []servicePort{{"", "3868/sctp"}}, []servicePort{{"http", "80/tcp"}, {"", "53/udp"}, {"m3ua", "2905/sctp"}}
 	for _, c := range []struct {
@@ -146,7 +148,7 @@ func TestPortsOfServices(t *testing.T) {
 	}
 }
 
-// A service with addresses of both IP versions is judged for one of them, and the answer says how to ask for the other.
+// A dual-stack service is judged for one IP version, with a note on how to ask for the other.
 func TestTheOtherIPVersion(t *testing.T) {
 	six := []netip.Addr{netip.MustParseAddr("fd00::2")}
 	service := Place{Name: "service a/b", Address: "10.96.0.1", others: []netip.Addr{netip.MustParseAddr("fd96::1")}, ports: []servicePort{{"", "80/tcp"}}}

@@ -89,7 +89,7 @@ type values struct {
 		} `json:"dashboard" about:"a dashboard for Grafana"`
 	} `json:"monitoring" about:"Prometheus and Grafana"`
 	VPP struct {
-		Enabled    bool           `json:"enabled" about:"install what nodes with the label contivpp.io/vswitch=vpp need"`
+		Enabled    bool           `json:"enabled" about:"also install the objects for nodes with the label contivpp.io/vswitch=vpp"`
 		Image      image          `json:"image" about:"with VPP"`
 		Config     startup.Config `json:"config" about:"vpp.conf, how VPP is started"`
 		Privileged bool           `json:"privileged" about:"give the container all devices and capabilities of the node; false: only the capabilities that VPP and its agent need, without DPDK"`
