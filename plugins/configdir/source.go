@@ -19,7 +19,7 @@ import (
 // Name of the source.
 const Name = "directory"
 
-// storePrefix starts the keys of the texts in the node's own store: <prefix><file>.
+// storePrefix starts the keys of the saved texts in the node's local store: <prefix><file>.
 const storePrefix = "/config-dir/"
 
 // content of a file.
@@ -28,14 +28,14 @@ type content struct {
 	values []manifest.Value
 }
 
-// Source is an external source. Run it.
+// Source is an external source. Run must be called.
 type Source struct {
 	dir   string
 	local store.Broker
 	log   *slog.Logger
 	files *dirwatch.Directory[content]
 
-	// saved are the texts in the store by file; used by Run alone.
+	// saved holds the stored texts by file. Used only by Run.
 	saved map[string]content
 
 	mu     sync.Mutex
@@ -45,7 +45,7 @@ type Source struct {
 
 var _ controller.ExternalConfigSource = (*Source)(nil)
 
-// New reads the directory, which must exist. What its files held last is in local.
+// New reads the directory, which must exist. local holds the last valid texts of its files.
 func New(ctx context.Context, opts dirwatch.Options, local store.Broker, log *slog.Logger) (*Source, error) {
 	s := &Source{dir: opts.Dir, local: local, log: log.With("plugin", "configdir"), saved: make(map[string]content)}
 	opts.Logger = s.log
@@ -64,7 +64,7 @@ func parse(_ string, text []byte) (content, error) {
 	values, err := manifest.Parse(text)
 	mistakes := []error{err}
 	for _, v := range values {
-		// The event loop takes none of a change in which such a value is wrong.
+		// The event loop refuses an entire change with such a value.
 		if err := controller.ValidateDirectives(v.Key, v.Message); err != nil {
 			mistakes = append(mistakes, fmt.Errorf("line %d: %w", v.Line, err))
 		}
@@ -72,17 +72,17 @@ func parse(_ string, text []byte) (content, error) {
 	return content{text, values}, errors.Join(mistakes...)
 }
 
-// load reads what the files held when an earlier process saw them last.
+// load reads the texts saved by an earlier process.
 func (s *Source) load(ctx context.Context) error {
 	kvs, _, err := s.local.List(ctx, storePrefix)
 	if err != nil {
-		return fmt.Errorf("read what the files in %s held: %w", s.dir, err)
+		return fmt.Errorf("read the saved texts of the files in %s: %w", s.dir, err)
 	}
 	for _, kv := range kvs {
 		name := strings.TrimPrefix(kv.Key, storePrefix)
 		saved, err := parse(name, kv.Value)
 		if err != nil {
-			s.log.Error("What a file held before cannot be understood any more", "file", name, "error", err)
+			s.log.Error("Cannot decode the saved text of a file", "file", name, "error", err)
 			continue
 		}
 		s.saved[name] = saved
@@ -90,17 +90,15 @@ func (s *Source) load(ctx context.Context) error {
 	return nil
 }
 
-// String is the name of the source.
 func (s *Source) String() string { return Name }
 
-// GetConfigSnapshot returns the values of all files.
 func (s *Source) GetConfigSnapshot() (controller.ExternalConfig, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.config, nil
 }
 
-// Run pushes what changes to the event loop, until ctx ends.
+// Run pushes changes to the event loop until ctx ends.
 func (s *Source) Run(ctx context.Context, loop controller.EventLoop) {
 	s.files.Run(ctx, func(snapshot dirwatch.Snapshot[content]) {
 		changes := s.apply(ctx, snapshot)
@@ -109,7 +107,7 @@ func (s *Source) Run(ctx context.Context, loop controller.EventLoop) {
 		}
 		event := &controller.ExternalConfigChange{Source: Name, Changes: changes}
 		err := loop.PushEvent(ctx, event)
-		for ; errors.Is(err, controller.ErrQueueFull); err = loop.PushEvent(ctx, event) { // nobody else tells of it again
+		for ; errors.Is(err, controller.ErrQueueFull); err = loop.PushEvent(ctx, event) { // no later event repeats the change
 			select {
 			case <-time.After(pushAgain):
 			case <-ctx.Done():
@@ -122,10 +120,10 @@ func (s *Source) Run(ctx context.Context, loop controller.EventLoop) {
 	})
 }
 
-// pushAgain is how long to wait for room in the queue of events.
+// pushAgain is the delay before a retry when the event queue is full.
 const pushAgain = 100 * time.Millisecond
 
-// apply makes the snapshot current, and returns the changes.
+// apply makes the snapshot current and returns the changes.
 func (s *Source) apply(ctx context.Context, snapshot dirwatch.Snapshot[content]) controller.ExternalConfig {
 	status := Status{Dir: s.dir, Err: text(snapshot.Err), Files: []FileStatus{}}
 	config := make(controller.ExternalConfig)
@@ -153,18 +151,18 @@ func (s *Source) apply(ctx context.Context, snapshot dirwatch.Snapshot[content])
 	return changes
 }
 
-// held returns what counts of a file, and keeps it for a restart.
+// held returns the text of a file that is in force, and saves it for a restart.
 func (s *Source) held(ctx context.Context, file dirwatch.File[content]) (held content, of string) {
 	saved, known := s.saved[file.Name]
 	switch {
 	case !file.Usable && known:
-		return saved, Earlier // its mistake is older than this process
+		return saved, Earlier // the mistake is older than this process
 	case !file.Usable:
 		return content{}, Nothing
 	case !known || string(saved.text) != string(file.Content.text):
 		if err := s.local.Put(ctx, storePrefix+file.Name, file.Content.text); err != nil {
-			s.log.Error("What a file holds was not saved: with a mistake in it, it would be lost at a restart", "file", file.Name, "error", err)
-			break // the next change of any file tries again
+			s.log.Error("Cannot save the text of a file; after a restart, a mistake in the file would remove its values", "file", file.Name, "error", err)
+			break // the next change of any file retries
 		}
 		s.saved[file.Name] = file.Content
 	}
@@ -185,14 +183,14 @@ func (s *Source) forgetOthers(ctx context.Context, snapshot dirwatch.Snapshot[co
 			continue
 		}
 		if err := s.local.Delete(ctx, storePrefix+name); err != nil && !errors.Is(err, context.Canceled) {
-			s.log.Error("What a removed file held is still saved", "file", name, "error", err)
+			s.log.Error("Cannot delete the saved text of a removed file", "file", name, "error", err)
 			continue // the next change tries again
 		}
 		delete(s.saved, name)
 	}
 }
 
-// diff returns the changes from one configuration to the other.
+// diff returns the changes between two configurations.
 func diff(before, after controller.ExternalConfig) controller.ExternalConfig {
 	changes := make(controller.ExternalConfig)
 	for key, value := range after {

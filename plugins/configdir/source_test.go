@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// loop remembers events. It is full as often as it has tokens in full.
+// loop records events. It is full for each token in full.
 type loop struct {
 	events chan *controller.ExternalConfigChange
 	full   chan struct{}
@@ -60,7 +60,7 @@ func newRig(t *testing.T, files map[string]string) *rig {
 	return r
 }
 
-// start starts a source on the directory, after an earlier one was stopped.
+// start starts a source on the directory after stopping an earlier one.
 func (r *rig) start() {
 	r.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -81,7 +81,7 @@ func (r *rig) start() {
 	}
 }
 
-// write replaces the file at once, as editors do.
+// write replaces the file atomically, like editors do.
 func (r *rig) write(name, text string) {
 	r.t.Helper()
 	path := filepath.Join(r.dir, name)
@@ -100,7 +100,7 @@ func (r *rig) remove(name string) {
 	}
 }
 
-// wantChange awaits an event with these changes: "+key" or "-key".
+// wantChange waits for an event with these changes: "+key" or "-key".
 func (r *rig) wantChange(want ...string) {
 	r.t.Helper()
 	select {
@@ -134,15 +134,15 @@ func (r *rig) wantSnapshot(want ...string) {
 	}
 	for _, key := range want {
 		if config[key] == nil {
-			r.t.Errorf("there is no value of %s", key)
+			r.t.Errorf("no value of %s", key)
 		}
 	}
 	if len(config) != len(want) {
-		r.t.Errorf("values are %v, want those of %v", config, want)
+		r.t.Errorf("values are %v, want %v's", config, want)
 	}
 }
 
-// awaitErr waits until the file has a mistake, which is no event.
+// awaitErr waits until the file has a mistake, which causes no event.
 func (r *rig) awaitErr(name, want string) {
 	r.t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
@@ -205,7 +205,7 @@ func TestMistakeTakesNothingAway(t *testing.T) {
 	}
 }
 
-// refusing is a store that refuses to take anything as often as it is told to.
+// refusing is a store that fails the given number of writes.
 type refusing struct {
 	store.Broker
 	times atomic.Int32
@@ -218,7 +218,7 @@ func (r *refusing) Put(ctx context.Context, key string, value []byte) error {
 	return r.Broker.Put(ctx, key, value)
 }
 
-// What a file holds is saved with the next change of any file, if it could not be saved at once.
+// If a file cannot be saved at once, the next change of any file saves it.
 func TestFileIsSavedOnceThereIsRoom(t *testing.T) {
 	r := newRig(t, nil)
 	r.stop()
@@ -290,8 +290,8 @@ func TestDirectoryMustExist(t *testing.T) {
 	}
 }
 
-// Merge directives that say nothing sensible would fail the whole change: their file is not
-// used, and others are.
+// A file with invalid merge directives is not used, because they would fail the whole change; other
+// files are.
 func TestWrongDirectivesFailAlone(t *testing.T) {
 	r := newRig(t, map[string]string{"a.yaml": "key: config/contiv/v1/merge/lo\nvalue: {key: lo}\n", "b.yaml": loopback("b", 1)})
 	r.wantSnapshot(key("b"))

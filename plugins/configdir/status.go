@@ -7,13 +7,13 @@ import (
 	"github.com/contiv/contiv/rest"
 )
 
-// URL is the path that Handler is meant for.
+// URL is the handler's path.
 const URL = "/contiv/v1/config-dir"
 
 // Status of the directory.
 type Status struct {
 	Dir string
-	// Err is why the directory cannot be read now: what was read before counts.
+	// Err is why the directory cannot be read; the values read before stay in force.
 	Err string `json:",omitempty"`
 	// Files sorted by name.
 	Files []FileStatus
@@ -26,23 +26,22 @@ const (
 	Nothing = "nothing"
 )
 
-// FileStatus is what became of a file.
+// FileStatus is the status of a file.
 type FileStatus struct {
 	Name string
-	// Values is how many values the file has, in the text that counts: Of is
-	// Present, Earlier or Nothing.
+	// Values is the number of values in the text in force. Of is Present, Earlier or Nothing.
 	Values int
 	Of     string
-	// Err is what is wrong with the present text.
+	// Err is the mistake in the present text.
 	Err string `json:",omitempty"`
-	// Overrides are the values that count instead of those of files before it.
+	// Overrides lists the values that override those of earlier files.
 	Overrides []Override `json:",omitempty"`
 }
 
-// Override is a value that is in two files.
+// Override is a value that two files contain.
 type Override struct {
 	Key string
-	// File is the one whose value does not count.
+	// File is the file whose value is overridden.
 	File string
 }
 
@@ -58,7 +57,7 @@ func (s *Source) Handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { rest.JSON(w, s.Status()) })
 }
 
-// warnOfOverrides logs what is new. Call it with mu held.
+// warnOfOverrides logs new overrides. The caller holds mu.
 func (s *Source) warnOfOverrides(next Status) {
 	known := s.status.Files
 	for _, file := range next.Files {
@@ -68,7 +67,7 @@ func (s *Source) warnOfOverrides(next Status) {
 		}
 		for _, o := range file.Overrides {
 			if !slices.Contains(before, o) {
-				s.log.Warn("Two files have a value of the same key: that of the last one counts", "key", o.Key, "file", file.Name, "instead of", o.File)
+				s.log.Warn("Two files have the same key; the last file wins", "key", o.Key, "file", file.Name, "instead of", o.File)
 			}
 		}
 	}

@@ -15,21 +15,20 @@ import (
 
 // Metadata of answers.
 const (
-	// EventMetadata is the sequence number of the event: see `contivctl events`.
+	// EventMetadata is the number of the event; see `contivctl events`.
 	EventMetadata = "contiv-event"
-	// TxnMetadata is the sequence number of the transaction, if there was one: see
-	// `contivctl txns`. Ligato's clients know the name.
+	// TxnMetadata is the number of the transaction, if any; see `contivctl txns`. Ligato's clients
+	// use the name.
 	TxnMetadata = "seqnum"
-	// WarningMetadata names fields that the agent does not know, and values that the vswitch does
-	// not support.
+	// WarningMetadata names unknown fields and values that the vswitch does not support.
 	WarningMetadata = "contiv-warning"
 )
 
-// maxWarnings bounds the metadata of an answer.
+// maxWarnings bounds the metadata of a response.
 const maxWarnings = 8
 
-// tellOutcome puts the sequence numbers of an outcome into the answer.
-func tellOutcome(ctx context.Context, o controller.Outcome) {
+// setOutcome sets the outcome's numbers in the response's metadata.
+func setOutcome(ctx context.Context, o controller.Outcome) {
 	md := metadata.Pairs(EventMetadata, strconv.FormatUint(o.Event, 10))
 	if o.Txn != nil {
 		md.Set(TxnMetadata, strconv.FormatUint(o.Txn.SeqNum, 10))
@@ -37,7 +36,7 @@ func tellOutcome(ctx context.Context, o controller.Outcome) {
 	_ = grpc.SetHeader(ctx, md) // fails only outside of calls
 }
 
-// warnUnsupported names values that the vswitch does not support.
+// warnUnsupported warns of values that the vswitch does not support.
 func warnUnsupported(ctx context.Context, err error) {
 	var warnings []string
 	for _, failed := range unsupportedIn(err) {
@@ -48,8 +47,7 @@ func warnUnsupported(ctx context.Context, err error) {
 	}
 }
 
-// warn names unknown fields, such as those of a newer API: they are kept with their values, and
-// have no effect.
+// warn warns of unknown fields, such as a newer API's: they are stored but have no effect.
 func (s *Service) warn(ctx context.Context, c Change) {
 	var warnings []string
 	for _, key := range slices.Sorted(maps.Keys(c.Values)) {

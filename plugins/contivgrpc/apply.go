@@ -17,30 +17,30 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// DefaultClient is the name of clients that do not tell theirs.
+// DefaultClient is the name of clients that send none.
 const DefaultClient = "default"
 
-// maxKey is the length of the longest key, in bytes.
+// maxKey is the maximum length of a key, in bytes.
 const maxKey = 4096
 
 var clientName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
-// Change is what a client requests. It must not be changed afterwards.
+// Change is a request of a client. It must not be modified afterwards.
 type Change struct {
 	Client string
-	// Values by NB key; nil: to be removed.
+	// Values by NB key; a nil value is deleted.
 	Values controller.ExternalConfig
 	// Labels of the values, by NB key.
 	Labels map[string]map[string]string
 	// Replace removes the client's other values.
 	Replace bool
-	// Full, with Replace, has the vswitch read, too.
+	// Full, with Replace, also reads the vswitch.
 	Full bool
-	// Revert does all of it or nothing.
+	// Revert applies all or nothing.
 	Revert bool
 }
 
-// Service turns requests of clients into events.
+// Service turns clients' requests into events.
 type Service struct {
 	source *Source
 	loop   controller.EventLoop
@@ -48,25 +48,23 @@ type Service struct {
 	log    *slog.Logger
 }
 
-// States tells how values are: the KVScheduler.
+// States reports the states of values; implemented by the KVScheduler.
 type States interface {
 	ValueStatus(key string) *pb.BaseValueStatus
 }
 
-// NewService returns a service that sends its events to the loop, to which the
-// source belongs.
+// NewService returns a service that sends events to the loop of the source.
 func NewService(source *Source, loop controller.EventLoop, states States, log *slog.Logger) *Service {
 	return &Service{source: source, loop: loop, states: states, log: log.With("plugin", Name)}
 }
 
-// Apply makes the change, waits until its transaction is final and, if the change was accepted,
-// saved. What the vswitch cannot do is no error, unless all was to be reverted: the states of such
-// values say UNIMPLEMENTED. Errors have a gRPC status; that of a failed transaction has a
-// rpc.TransactionError in its details. With the context of a gRPC call, the metadata of its answer
-// identify the event and the transaction.
+// Apply makes the change and waits until its transaction is final and, if accepted, saved.
+// Unsupported values are no error unless Revert is set; their state is UNIMPLEMENTED. Errors have a
+// gRPC status; that of a failed transaction has a rpc.TransactionError in its details. With the
+// context of a gRPC call, it sets the event and transaction numbers in the response's metadata.
 //
-// When ctx ends before the event loop has taken the change, nothing happens; after
-// that, the change is completed, but its outcome is not told.
+// If ctx ends before the event loop has taken the change, nothing happens. If it ends later, the
+// change is completed, but its outcome is not reported.
 func (s *Service) Apply(ctx context.Context, c Change) (controller.Outcome, error) {
 	if err := c.validate(); err != nil {
 		return controller.Outcome{}, status.Error(codes.InvalidArgument, shorten(err.Error(), maxText))
@@ -96,7 +94,7 @@ func (s *Service) Apply(ctx context.Context, c Change) (controller.Outcome, erro
 		}
 		return controller.Outcome{}, status.FromContextError(fmt.Errorf("the request is being carried out and will be completed: %w", ctx.Err())).Err()
 	}
-	tellOutcome(ctx, r.Outcome)
+	setOutcome(ctx, r.Outcome)
 	if r.Accepted {
 		warnUnsupported(ctx, r.Err)
 	}
@@ -117,7 +115,7 @@ func (c *Change) event(request *controller.ExternalRequest) controller.Event {
 	return &controller.ExternalConfigChange{Source: source, Changes: c.Values, Replace: c.Replace, Revert: c.Revert, Request: request}
 }
 
-// validate checks the form, all of it: the agent's models check the values themselves.
+// validate checks the entire form. The models check the values.
 func (c *Change) validate() error {
 	var errs []error
 	if !clientName.MatchString(c.Client) {

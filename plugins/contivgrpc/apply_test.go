@@ -64,7 +64,7 @@ func TestCallThatEndsLaterIsCompleted(t *testing.T) {
 	r.want(loop("x"), loop("y"))
 }
 
-// A client that dies with its connection leaves all of its request, or nothing.
+// If a client dies with its connection, all or nothing of its request is applied.
 func TestClientDiesInTheMiddleOfItsRequest(t *testing.T) {
 	r := newRig(t)
 	connections := make(chan net.Conn, 8)
@@ -118,8 +118,7 @@ func TestFullQueueAndEnd(t *testing.T) {
 	wantStatus(t, r.put(interfaces(loop("third"))), codes.Unavailable, "closed")
 }
 
-// What is in the file is what the vswitch has, whatever the order in which clients
-// come.
+// File and vswitch agree, whatever the order of concurrent clients.
 func TestManyClientsAtOnce(t *testing.T) {
 	r := newRig(t)
 	const clients, rounds = 100, 10

@@ -13,15 +13,15 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// A status travels in HTTP headers, whose size clients limit, some to 8 KiB. So
-// its text and its details are bounded, in bytes.
+// A status travels in HTTP headers, whose size clients limit, some to 8 KiB. These limits bound its
+// text and details, in bytes.
 const (
 	maxText    = 1 << 10
 	maxDetails = 4 << 10
 	maxCause   = 512
 )
 
-// statusError returns the gRPC status of an outcome, nil for success.
+// statusError returns the gRPC status of an outcome; nil for success.
 func (s *Service) statusError(o controller.Outcome) error {
 	if o.Err == nil || o.Accepted && onlyUnsupported(o.Err) {
 		return nil
@@ -35,11 +35,11 @@ func (s *Service) statusError(o controller.Outcome) error {
 	return st.Err()
 }
 
-// onlyUnsupported reports whether nothing failed but values that the vswitch cannot do.
-// These are no failure of the request: their states say UNIMPLEMENTED and why.
+// onlyUnsupported reports whether only unsupported values failed, which is no failure of the
+// request: their state is UNIMPLEMENTED with the reason.
 func onlyUnsupported(err error) bool { return len(unsupportedIn(err)) > 0 }
 
-// unsupportedIn returns the failed operations of an error in which nothing else failed.
+// unsupportedIn returns the failed operations if all of them concern unsupported values.
 func unsupportedIn(err error) (failed []*kvscheduler.KeyError) {
 	var inner []error
 	switch e := err.(type) {
@@ -102,7 +102,7 @@ func (s *Service) transactionError(o controller.Outcome) *rpc.TransactionError {
 	return result
 }
 
-// shorten cuts a text off, between two characters.
+// shorten truncates a text at a character boundary.
 func shorten(text string, most int) string {
 	if len(text) <= most {
 		return text

@@ -15,22 +15,21 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// Metadata of calls that say what a request has no field for.
+// Metadata of calls for options without a request field.
 const (
 	// ClientMetadata is the name of the client.
 	ClientMetadata = "contiv-client"
-	// RevertMetadata is "true" to do all of the request or nothing.
+	// RevertMetadata is "true" to apply all of the request or nothing.
 	RevertMetadata = "contiv-revert"
 )
 
-// Options are what calls of all services may say in their metadata.
+// Options are the options in the metadata of calls.
 type Options struct {
 	Client string
 	Revert bool
 }
 
-// OptionsOf returns what the metadata of a call say; client is the name for those
-// that do not tell theirs.
+// OptionsOf decodes the metadata of a call; client is the default client name.
 func OptionsOf(ctx context.Context, client string) (Options, error) {
 	o := Options{Client: client}
 	if values := metadata.ValueFromIncomingContext(ctx, ClientMetadata); len(values) > 0 {
@@ -45,7 +44,7 @@ func OptionsOf(ctx context.Context, client string) (Options, error) {
 	return o, nil
 }
 
-// verb is what a request wants done with its values.
+// verb is the action of a request.
 type verb int
 
 const (
@@ -72,7 +71,7 @@ func changeOf(ctx context.Context, request *rpc.DataRequest, v verb) (Change, er
 		if v == putValues {
 			errs = append(errs, c.add(removed, true))
 		} else {
-			errs = append(errs, errors.New("field delete is for Put: Del removes the values of the request itself, and Resync those that it does not have"))
+			errs = append(errs, errors.New("field delete is for Put only: Del removes the values in the request, Resync the values missing in it"))
 		}
 		if removed.GetDelete() != nil {
 			errs = append(errs, errors.New("field delete of the field delete makes no sense"))
@@ -81,7 +80,7 @@ func changeOf(ctx context.Context, request *rpc.DataRequest, v verb) (Change, er
 	return c, errors.Join(errs...)
 }
 
-// add puts the values of a request, of whichever kinds, into the change.
+// add adds the values of a request, of all kinds, to the change.
 func (c *Change) add(request *rpc.DataRequest, remove bool) error {
 	var errs []error
 	if unknown := request.ProtoReflect().GetUnknown(); len(unknown) > 0 {
@@ -107,7 +106,7 @@ func (c *Change) add(request *rpc.DataRequest, remove bool) error {
 	return errors.Join(errs...)
 }
 
-// firstAddition is the number from which on fields of a DataRequest hold no values.
+// firstAddition is the number from which fields of a DataRequest hold no values.
 const firstAddition = 1000
 
 func (c *Change) addValue(m protoreflect.Message, remove bool) error {

@@ -26,8 +26,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// rig is an agent that has nothing but the gRPC source: a real event loop, a real
-// file, and a scheduler that remembers.
+// rig is an agent with only the gRPC source: a real event loop, a real file, and a recording
+// scheduler.
 type rig struct {
 	t         testing.TB
 	path      string
@@ -45,7 +45,7 @@ type rig struct {
 	stopped   bool
 }
 
-// observed tells of events that were pushed, unless the last one was not read.
+// observed signals pushed events; it drops a signal if the last one was not read.
 type observed struct {
 	controller.EventLoop
 	pushed chan controller.Event
@@ -60,13 +60,13 @@ func (o observed) PushEvent(ctx context.Context, event controller.Event) error {
 	return err
 }
 
-// scheduler fails the keys it is told to, remembers all transactions, and waits in
-// the first one that hold is about.
+// scheduler fails the configured keys, records all transactions, and blocks in the first one that
+// matches hold.
 type scheduler struct {
 	plugintest.Scheduler
 	mu      sync.Mutex
 	txns    []controller.SchedulerTxn
-	held    chan struct{} // nil: nobody holds
+	held    chan struct{} // nil if not held
 	holding chan struct{}
 }
 
@@ -83,7 +83,7 @@ func (s *scheduler) Commit(ctx context.Context, txn controller.SchedulerTxn) (co
 	return s.Scheduler.Commit(ctx, txn)
 }
 
-// hold makes the next transaction wait until release; holding is closed when it does.
+// hold blocks the next transaction until release; holding is closed when it blocks.
 func (s *scheduler) hold() (holding <-chan struct{}, release func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,7 +124,7 @@ func newRig(t testing.TB) *rig {
 	return r
 }
 
-// start starts an agent that finds the file of the one before.
+// start starts an agent with the previous agent's file.
 func (r *rig) start() {
 	r.t.Helper()
 	file, err := bolt.Open(r.path, time.Minute)
@@ -164,7 +164,7 @@ func (r *rig) startWith(file store.Batcher) {
 	r.stopped = false
 }
 
-// dial returns a client whose connections dial makes.
+// dial returns a client that connects with dial.
 func (r *rig) dial(dial func(context.Context) (net.Conn, error)) *grpc.ClientConn {
 	r.t.Helper()
 	conn, err := grpc.NewClient("passthrough:agent", grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -195,7 +195,7 @@ func (r *rig) stop() {
 	}
 }
 
-// restart stops the agent; the next one finds an empty vswitch and the file.
+// restart stops the agent; the next one has the file and an empty vswitch.
 func (r *rig) restart() {
 	r.t.Helper()
 	r.stop()
@@ -225,7 +225,7 @@ func (r *rig) ok(err error) {
 	}
 }
 
-// want compares what the vswitch has.
+// want compares the vswitch's values.
 func (r *rig) want(values ...proto.Message) {
 	r.t.Helper()
 	want := plugintest.Txn{}

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Register makes the server serve rpc.DataChangeService and rpc.DataResyncService.
+// Register registers rpc.DataChangeService and rpc.DataResyncService with the server.
 func (s *Service) Register(server grpc.ServiceRegistrar) {
 	rpc.RegisterDataChangeServiceServer(server, dataServer{Service: s})
 	rpc.RegisterDataResyncServiceServer(server, dataServer{Service: s})

@@ -34,7 +34,7 @@ func TestPutDelResync(t *testing.T) {
 	r.want()
 }
 
-// All fields count, also those that the original ignored.
+// All fields have an effect, including those that the original ignored.
 func TestEveryFieldOfARequestCounts(t *testing.T) {
 	r := newRig(t)
 	request := &rpc.DataRequest{}
@@ -66,7 +66,7 @@ func TestEveryFieldOfARequestCounts(t *testing.T) {
 	r.want()
 }
 
-// name sets the first field that is a text.
+// name sets the first string field.
 func name(m protoreflect.Message) {
 	for i := range m.Descriptor().Fields().Len() {
 		if f := m.Descriptor().Fields().Get(i); f.Kind() == protoreflect.StringKind && !f.IsList() {
@@ -161,8 +161,8 @@ func TestClientsAreKeptApart(t *testing.T) {
 	r.want(loop("of-a"), loop("of-c-again"))
 }
 
-// What two clients want for the same key is merged, and what one of them wants
-// remains when the other does not want it any more.
+// Values of two clients for one key are merged; if one client deletes its value, the other's
+// remains.
 func TestClientsThatShareAKey(t *testing.T) {
 	r := newRig(t)
 	first, second := interfaces(loop("x", "10.0.0.1/24")), interfaces(loop("x", "10.0.0.2/24"))
@@ -206,14 +206,14 @@ func TestMistakesAreRefused(t *testing.T) {
 		call    func(*rpc.DataRequest) error
 		request *rpc.DataRequest
 	}{
-		"without name":           {r.put, interfaces(loop(""))},
-		"in the request twice":   {r.put, interfaces(loop("a"), loop("a"))},
-		"name of a client":       {r.put, &rpc.DataRequest{Client: "a/b"}},
-		"no field 1100":          {r.put, withUnknown(1100)},
-		"Del removes":            {r.del, &rpc.DataRequest{Delete: interfaces(loop("a"))}},
-		"those that it does not": {r.sync, &rpc.DataRequest{Delete: interfaces(loop("a"))}},
-		"makes no sense":         {r.put, &rpc.DataRequest{Delete: &rpc.DataRequest{Delete: &rpc.DataRequest{}}}},
-		"4096 are allowed":       {r.put, interfaces(loop(string(make([]byte, 5000))))},
+		"without name":         {r.put, interfaces(loop(""))},
+		"in the request twice": {r.put, interfaces(loop("a"), loop("a"))},
+		"name of a client":     {r.put, &rpc.DataRequest{Client: "a/b"}},
+		"no field 1100":        {r.put, withUnknown(1100)},
+		"Del removes":          {r.del, &rpc.DataRequest{Delete: interfaces(loop("a"))}},
+		"the values missing":   {r.sync, &rpc.DataRequest{Delete: interfaces(loop("a"))}},
+		"makes no sense":       {r.put, &rpc.DataRequest{Delete: &rpc.DataRequest{Delete: &rpc.DataRequest{}}}},
+		"4096 are allowed":     {r.put, interfaces(loop(string(make([]byte, 5000))))},
 	} {
 		t.Run(what, func(t *testing.T) {
 			before := len(r.scheduler.transactions())

@@ -13,30 +13,30 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Name of the source. Its clients are sources of their own, "contiv-grpc/<client>".
+// Name of the source. Each client is a separate source, "contiv-grpc/<client>".
 const Name = "contiv-grpc"
 
-// Item is a value that a client wants. Read-only.
+// Item is a value requested by a client. Read-only.
 type Item struct {
 	Value proto.Message
-	// Labels by which the client finds its values again; nil: none.
+	// Labels by which the client finds its values again; may be nil.
 	Labels map[string]string
 }
 
-// Source remembers what each client wants. It is safe for concurrent use.
+// Source holds the values requested by each client. It is safe for concurrent use.
 type Source struct {
 	log    *slog.Logger
 	writer *writer
 
 	mu sync.RWMutex
-	// clients that want anything -> NB key -> value.
+	// client -> NB key -> value; clients without values are omitted.
 	clients map[string]map[string]Item
 }
 
 var _ controller.ClientsSource = (*Source)(nil)
 
-// NewSource reads what is in the file. Values that cannot be understood are left
-// there and reported in the log. Close the source before the file.
+// NewSource reads the file. It logs undecodable values and keeps them in the file. The caller
+// closes the source before the file.
 func NewSource(ctx context.Context, file store.Batcher, log *slog.Logger) (*Source, error) {
 	log = log.With("plugin", Name)
 	kvs, _, err := file.List(ctx, storePrefix)
@@ -56,16 +56,15 @@ func NewSource(ctx context.Context, file store.Batcher, log *slog.Logger) (*Sour
 	return s, nil
 }
 
-// Close writes what is not written yet.
+// Close writes the unsaved changes.
 func (s *Source) Close() error { return s.writer.close() }
 
-// String is the name of the source.
 func (s *Source) String() string { return Name }
 
-// GetConfigSnapshot returns nothing: all values are those of clients.
+// GetConfigSnapshot returns nothing: all values belong to clients.
 func (s *Source) GetConfigSnapshot() (controller.ExternalConfig, error) { return nil, nil }
 
-// GetClientSnapshots returns what was accepted of each client.
+// GetClientSnapshots returns the accepted values of each client.
 func (s *Source) GetClientSnapshots() (map[string]controller.ExternalConfig, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -80,7 +79,7 @@ func (s *Source) GetClientSnapshots() (map[string]controller.ExternalConfig, err
 	return snapshots, nil
 }
 
-// Items returns what was accepted of each client, by its name and NB key.
+// Items returns the accepted values by client and NB key.
 func (s *Source) Items() map[string]map[string]Item {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -91,9 +90,8 @@ func (s *Source) Items() map[string]map[string]Item {
 	return all
 }
 
-// accept applies a change that was accepted. It is called in the order in which the
-// event loop has processed the changes, and returns a channel that reports whether the
-// change was saved.
+// accept applies an accepted change. It must be called in the order of the event loop. The returned
+// channel reports whether the change was saved.
 func (s *Source) accept(c Change) <-chan error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,7 +119,7 @@ func (s *Source) accept(c Change) <-chan error {
 	return s.writer.write(c.Client, changes)
 }
 
-// values returns the values of a client, to be changed.
+// values returns the values of a client for modification.
 func (s *Source) values(client string) map[string]Item {
 	items := s.clients[client]
 	if items == nil {

@@ -10,8 +10,8 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// encodeStored returns the form of a value in the file, a ligato.generic.UpdateItem.
-// Binary, it keeps also fields that this agent does not know.
+// encodeStored returns the stored form of a value, a ligato.generic.UpdateItem. The binary encoding
+// keeps unknown fields.
 func encodeStored(item Item) ([]byte, error) {
 	data, err := anypb.New(item.Value)
 	if err != nil {

@@ -9,11 +9,11 @@ import (
 	"github.com/contiv/contiv/store"
 )
 
-// saveAgain is how long the writer waits before it tries again what it could not write.
+// saveAgain is the delay before a failed write is retried.
 const saveAgain = 5 * time.Second
 
-// writer saves changes in their order, in a goroutine of its own. What waits is
-// written at once, for a write to the disk takes longer than all else.
+// writer saves changes in order, in its own goroutine. It writes all waiting changes at once,
+// because disk writes dominate the time.
 type writer struct {
 	file store.Batcher
 	log  *slog.Logger
@@ -21,17 +21,17 @@ type writer struct {
 	mu      sync.Mutex
 	waiting []saving
 	closed  bool
-	// ready has an element when there is something to write.
+	// ready has an element if changes wait.
 	ready chan struct{}
 	done  chan struct{}
 
-	// unsaved are changes that could not be written yet, by the file's key. They
-	// belong to the goroutine.
+	// unsaved holds the changes that could not be written yet, by file key. It belongs to the
+	// goroutine.
 	unsaved map[string]store.Change
 	err     error
 }
 
-// saving is a change to be saved.
+// saving is a change to save.
 type saving struct {
 	client  string
 	changes map[string]*Item // nil: delete
@@ -49,7 +49,7 @@ func newWriter(file store.Batcher, log *slog.Logger) *writer {
 	return w
 }
 
-// write queues changes of a client's values. The channel tells once if they were saved.
+// write queues changes of a client's values. The channel reports once whether they were saved.
 func (w *writer) write(client string, changes map[string]*Item) <-chan error {
 	saved := make(chan error, 1)
 	w.mu.Lock()
@@ -59,8 +59,7 @@ func (w *writer) write(client string, changes map[string]*Item) <-chan error {
 	return saved
 }
 
-// close ends the goroutine after everything was written, and returns the error of the
-// last attempt.
+// close writes everything, ends the goroutine, and returns the error of the last attempt.
 func (w *writer) close() error {
 	w.mu.Lock()
 	w.closed = true
@@ -100,7 +99,7 @@ func (w *writer) run() {
 	}
 }
 
-// save writes the waiting changes, together with those that could not be written before.
+// save writes the waiting changes and those that failed before.
 func (w *writer) save(batch []saving) {
 	for _, s := range batch {
 		for key, item := range s.changes {

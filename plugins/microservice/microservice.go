@@ -13,11 +13,10 @@ import (
 	"github.com/contiv/contiv/plugins/podmanager"
 )
 
-// Label is the label of a pod that names the microservice that it is; an annotation of this
-// name does the same.
+// Label is the pod label, or annotation, that names a pod's microservice.
 const Label = "contivpp.io/microservice-label"
 
-// Pods are those of podmanager.
+// Pods is implemented by podmanager.
 type Pods interface {
 	LocalPods() podmanager.LocalPods
 	LocalPod(podmanager.PodID) (*podmanager.LocalPod, bool)
@@ -26,24 +25,23 @@ type Pods interface {
 
 // Place is where a microservice runs.
 type Place struct {
-	// NetNS is the path of the network namespace.
 	NetNS string
-	// ID tells network namespaces apart that follow each other at one path.
+	// ID distinguishes successive network namespaces at one path.
 	ID string
 }
 
-// Set takes the microservices of this node, by label. It must not wait.
+// Set sets the microservices of this node, by label. It must not block.
 type Set func(running map[string]Place) error
 
-// Plugin is the event handler. It comes after podmanager.
+// Plugin is the event handler. Events reach it after podmanager.
 type Plugin struct {
 	pods Pods
 	set  Set
 	log  *slog.Logger
 
-	// chosen are the pods that stand for the labels.
+	// chosen holds the pod of each label.
 	chosen map[string]podmanager.PodID
-	// before are those before the last event, for Revert.
+	// before is chosen before the last event, for Revert.
 	before map[string]podmanager.PodID
 }
 
@@ -54,7 +52,7 @@ func New(pods Pods, set Set, log *slog.Logger) *Plugin {
 
 func (p *Plugin) String() string { return "microservice" }
 
-// HandlesEvent accepts resyncs, the coming and going of local pods, and changes of these.
+// HandlesEvent accepts resyncs, and additions, deletions and changes of local pods.
 func (p *Plugin) HandlesEvent(event controller.Event) bool {
 	switch event := event.(type) {
 	case *podmanager.AddPod, *podmanager.DeletePod:
@@ -67,27 +65,26 @@ func (p *Plugin) HandlesEvent(event controller.Event) bool {
 
 // Resync passes on all microservices.
 func (p *Plugin) Resync(ctx context.Context, _ controller.Event, _ controller.KubeState, _ int, _ controller.ResyncOperations) error {
-	_, err := p.tell(ctx, p.choose(ctx, nil))
+	_, err := p.publish(ctx, p.choose(ctx, nil))
 	return err
 }
 
-// Update passes on the microservices that were added or removed.
 func (p *Plugin) Update(ctx context.Context, event controller.Event, _ controller.UpdateOperations) (change string, err error) {
 	p.before = p.chosen
 	switch event := event.(type) {
 	case *podmanager.DeletePod: // podmanager forgets it only later
-		return p.tell(ctx, p.choose(ctx, func(l *podmanager.LocalPod) bool { return l.ID == event.Pod && l.ContainerID == event.ContainerID }))
+		return p.publish(ctx, p.choose(ctx, func(l *podmanager.LocalPod) bool { return l.ID == event.Pod && l.ContainerID == event.ContainerID }))
 	case *controller.KubeStateChange:
 		if !p.isLocal(event.PrevValue) && !p.isLocal(event.NewValue) {
 			return "", nil
 		}
 	}
-	return p.tell(ctx, p.choose(ctx, nil))
+	return p.publish(ctx, p.choose(ctx, nil))
 }
 
-// Revert takes back what Update told.
+// Revert restores the state before the last Update.
 func (p *Plugin) Revert(ctx context.Context, _ controller.Event) error {
-	_, err := p.tell(ctx, p.before)
+	_, err := p.publish(ctx, p.before)
 	return err
 }
 
@@ -100,8 +97,8 @@ func (p *Plugin) isLocal(value any) bool {
 	return local
 }
 
-// choose returns the pod of each label. Of several with one label, the one that has been
-// chosen before stays, and the others wait.
+// choose selects the pod of each label. If several pods have one label, the earlier choice stays
+// and the others wait.
 func (p *Plugin) choose(ctx context.Context, leaves func(*podmanager.LocalPod) bool) map[string]podmanager.PodID {
 	labels := map[podmanager.PodID]string{}
 	for id, local := range p.pods.LocalPods() {
@@ -128,8 +125,8 @@ func (p *Plugin) choose(ctx context.Context, leaves func(*podmanager.LocalPod) b
 	return chosen
 }
 
-// tell describes what has changed.
-func (p *Plugin) tell(ctx context.Context, chosen map[string]podmanager.PodID) (change string, err error) {
+// publish sets the chosen microservices and describes the changes.
+func (p *Plugin) publish(ctx context.Context, chosen map[string]podmanager.PodID) (change string, err error) {
 	running := make(map[string]Place, len(chosen))
 	for label, id := range chosen {
 		if l, ok := p.pods.LocalPod(id); ok {

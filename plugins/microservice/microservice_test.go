@@ -12,7 +12,7 @@ import (
 	"github.com/contiv/contiv/plugins/podmanager"
 )
 
-// node is what podmanager knows, and what the plugin told of it.
+// node holds podmanager's pods and the plugin's reports.
 type node struct {
 	t       testing.TB
 	plugin  *microservice.Plugin
@@ -54,7 +54,7 @@ func (n *node) update(event controller.Event) {
 	}
 }
 
-// wire is an ADD that podmanager has seen.
+// wire handles an ADD known to podmanager.
 func (n *node) wire(name, container string) *podmanager.AddPod {
 	n.t.Helper()
 	n.local[id(name)] = &podmanager.LocalPod{ID: id(name), ContainerID: container, NetNS: "/netns/" + name, NetNSID: "of " + container}
@@ -63,7 +63,7 @@ func (n *node) wire(name, container string) *podmanager.AddPod {
 	return add
 }
 
-// unwire is a DEL: podmanager comes after the plugin.
+// unwire handles a DEL, in which podmanager comes after the plugin.
 func (n *node) unwire(name, container string) {
 	n.t.Helper()
 	n.update(&podmanager.DeletePod{Pod: id(name), ContainerID: container})
@@ -72,7 +72,7 @@ func (n *node) unwire(name, container string) {
 	}
 }
 
-// reflect is what Kubernetes says of a pod.
+// reflect handles a pod's change in Kubernetes.
 func (n *node) reflect(name string, labels, annotations map[string]string) {
 	n.t.Helper()
 	p := &pod.Pod{Name: name, Namespace: "default", Labels: labels, Annotations: annotations}
@@ -80,7 +80,7 @@ func (n *node) reflect(name string, labels, annotations map[string]string) {
 	n.update(&controller.KubeStateChange{Resource: "pod", NewValue: p})
 }
 
-// run checks which containers the microservices are.
+// run checks the containers of the microservices.
 func (n *node) run(want map[string]string) {
 	n.t.Helper()
 	got := map[string]string{}
@@ -117,7 +117,7 @@ func TestPodsWithTheLabelAreMicroservices(t *testing.T) {
 	n.run(map[string]string{"renamed": "of c4", "annotated": "of c2"})
 }
 
-// A pod that takes the place of another one gets its turn when that one goes.
+// A second pod with a label is used when the first is deleted.
 func TestTheFirstOfSeveralPodsStays(t *testing.T) {
 	n := newNode(t)
 	n.reflect("b", labels("cnf"), nil)

@@ -39,21 +39,21 @@ func Link(name string, addresses ...string) contivconf.HostLink {
 	return l
 }
 
-// NodeOptions of a Node. The zero value is a node "node1" on the kernel's
-// network stack, with default configuration and an eth0.
+// NodeOptions of a Node. The zero value is a node "node1" on the kernel's network stack, with
+// default configuration and an eth0.
 type NodeOptions struct {
 	Name string
 	Caps *ipnet.Capabilities
 	// Conf is the content of contiv.conf.
 	Conf  string
 	Links Links
-	// Stolen is what the STN daemon answers; nil: there is none.
+	// Stolen is the STN daemon's answer; nil without daemon.
 	Stolen *contivconf.Stolen
 	// Etcd and Local survive restarts of a node.
 	Etcd, Local *memory.Store
 	// View is the CNI server's view of the node.
 	View podmanager.NodeView
-	// Disk, if it is not nil, is what podmanager sees of Local.
+	// Disk, if not nil, replaces Local for podmanager.
 	Disk       store.Broker
 	Scheduler  *Scheduler
 	Namespaces podmanager.Namespaces
@@ -66,8 +66,7 @@ type NodeOptions struct {
 	NoResync bool
 }
 
-// Node is an agent without a vswitch: all plugins, a real event loop, and a
-// scheduler that remembers.
+// Node is an agent without vswitch: all plugins, a real event loop, and a recording scheduler.
 type Node struct {
 	t          testing.TB
 	Options    NodeOptions
@@ -79,22 +78,22 @@ type Node struct {
 	IPAM       *ipam.IPAM
 	IPNet      *ipnet.IPNet
 	Server     *podmanager.Server
-	// visits receives each change of the Kubernetes state that handlers see.
+	// visits receives each change of the Kubernetes state that reaches the handlers.
 	visits visits
 }
 
-// Kernel are the capabilities of the kernel vswitch, VPP those of VPP.
+// Kernel holds the capabilities of the kernel vswitch, VPP those of VPP.
 var (
 	Kernel = ipnet.Capabilities{HostStackShared: true, TAPs: true, SourceGuards: true, ConnectionLimits: true}
 	VPP    = ipnet.Capabilities{MultipleVRFs: true, TAPs: true, SourceGuards: true}
-	// VPPWithoutTAPs runs on a machine without vhost-net.
+	// VPPWithoutTAPs is VPP on a machine without vhost-net.
 	VPPWithoutTAPs = ipnet.Capabilities{MultipleVRFs: true, SourceGuards: true}
 )
 
-// Timeout bounds what a test waits for.
+// Timeout bounds each wait of a test.
 const Timeout = 10 * time.Second
 
-// StartNode runs a node until the end of the test, or Stop.
+// StartNode runs a node until the end of the test or Stop.
 func StartNode(t testing.TB, o NodeOptions) *Node {
 	t.Helper()
 	setDefaults(&o)
@@ -173,7 +172,7 @@ func setDefaults(o *NodeOptions) {
 	}
 }
 
-// Stop ends the agent; its stores and its scheduler stay.
+// Stop ends the agent; its stores and its scheduler remain.
 func (n *Node) Stop() {
 	ctx, cancel := context.WithTimeout(context.Background(), Timeout)
 	defer cancel()
@@ -183,7 +182,7 @@ func (n *Node) Stop() {
 	}
 }
 
-// Restart stops the agent and starts another one from what it left.
+// Restart stops the agent and starts another one with its stores and scheduler.
 func (n *Node) Restart() *Node {
 	n.t.Helper()
 	n.Stop()
@@ -213,7 +212,7 @@ func (n *Node) Change(prev, next proto.Message) {
 	if err := n.Loop.PushEvent(context.Background(), change); err != nil {
 		n.t.Fatal(err)
 	}
-	// Other events, such as the barrier, may overtake it until it is taken.
+	// Until it is taken, other events such as the barrier may overtake it.
 	select {
 	case <-n.visits:
 	case <-time.After(Timeout):
@@ -239,13 +238,13 @@ func (v visits) Update(context.Context, controller.Event, controller.UpdateOpera
 }
 func (visits) Revert(context.Context, controller.Event) error { return nil }
 
-// Barrier waits until all events before it were processed, follow-ups included.
+// Barrier waits until all earlier events and their follow-ups were processed.
 func (n *Node) Barrier() {
 	n.t.Helper()
 	Barrier(n.t, n.Loop, Timeout)
 }
 
-// Barrier waits, at most so long, until the loop has processed all events before it.
+// Barrier waits until the loop has processed all earlier events, at most timeout.
 func Barrier(t testing.TB, loop *controller.Controller, timeout time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)

@@ -1,6 +1,6 @@
-// Package plugintest helps to test event handlers without an event loop: a
-// transaction that remembers, an event loop that collects, a check of the
-// northbound configuration against a golden file, and what metrics tell.
+// Package plugintest helps to test event handlers without an event loop: a recording transaction, a
+// collecting event loop, a comparison of the northbound configuration with a golden file, and
+// reading of metrics.
 //
 //	handler.Resync(…, txn) ──> Txn{key: value} ──Golden──> testdata/<name>.golden
 //
@@ -33,7 +33,7 @@ var update = flag.Bool("update", false, "write golden files")
 // Logger discards everything.
 func Logger() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// Txn collects what handlers put and delete; a nil value stands for a delete.
+// Txn records puts and deletes; a nil value is a delete.
 type Txn map[string]proto.Message
 
 var _ controller.UpdateOperations = Txn{}
@@ -47,7 +47,7 @@ func (t Txn) Put(key string, value proto.Message) {
 func (t Txn) Get(key string) proto.Message { return t[key] }
 func (t Txn) Delete(key string)            { t[key] = nil }
 
-// Apply returns the configuration with the changes of the transaction made.
+// Apply returns the configuration after the transaction.
 func (t Txn) Apply(to Txn) Txn {
 	result := maps.Clone(to)
 	for key, value := range t {
@@ -60,11 +60,11 @@ func (t Txn) Apply(to Txn) Txn {
 	return result
 }
 
-// Diff describes the difference of two configurations, "" if there is none.
+// Diff describes the differences of two configurations; "" if equal.
 func Diff(want, got Txn) string { return cmp.Diff(Render(want), Render(got)) }
 
-// Render writes the transaction as text: one key per line, sorted, with its
-// value as JSON; "-" before deleted keys.
+// Render formats the transaction: one key per line, sorted, with its value as JSON; "-" before
+// deleted keys.
 func Render(t Txn) string {
 	var b strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(t)) {
@@ -81,7 +81,7 @@ func Render(t Txn) string {
 	return b.String()
 }
 
-// canonical sorts the fields: protojson promises no stable form.
+// canonical sorts the fields, because protojson has no stable form.
 func canonical(data []byte) string {
 	var value any
 	if err := json.Unmarshal(data, &value); err != nil {
@@ -94,8 +94,8 @@ func canonical(data []byte) string {
 	return string(data)
 }
 
-// Golden compares the transaction with testdata/<name>.golden, and checks that
-// every value belongs to its key.
+// Golden compares the transaction with testdata/<name>.golden, and checks that each value belongs
+// to its key.
 func Golden(t testing.TB, name string, txn Txn) {
 	t.Helper()
 	for key, value := range txn {
@@ -123,7 +123,7 @@ func Golden(t testing.TB, name string, txn Txn) {
 	}
 }
 
-// Loop is an event loop that only collects what is pushed.
+// Loop is an event loop that only collects pushed events.
 type Loop struct {
 	mu     sync.Mutex
 	events []controller.Event
@@ -162,7 +162,8 @@ func differing(a, b Txn) []string {
 	return keys
 }
 
-// Metrics are what a collector tells, by name and values of labels: a counter's or gauge's value, or how often a histogram observed.
+// Metrics reads a collector by metric name and label values: the value of a counter or gauge, or a
+// histogram's count.
 func Metrics(t testing.TB, c prometheus.Collector) map[string]float64 {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()

@@ -10,7 +10,7 @@ import (
 	"github.com/contiv/contiv/kvscheduler"
 )
 
-// Scheduler keeps what is committed and does nothing with it.
+// Scheduler records committed values.
 type Scheduler struct {
 	mu     sync.Mutex
 	seq    uint64
@@ -21,21 +21,21 @@ type Scheduler struct {
 	differs []kvscheduler.Difference
 }
 
-// FailKeys sets what decides which keys of a transaction fail; nil: none.
+// FailKeys sets the function that selects the failing keys of a transaction; nil: none.
 func (s *Scheduler) FailKeys(fail func(controller.SchedulerTxn) []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fail = fail
 }
 
-// SetDifferences sets what Verify finds.
+// SetDifferences sets the result of Verify.
 func (s *Scheduler) SetDifferences(d ...kvscheduler.Difference) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.differs = d
 }
 
-// Values returns what is committed.
+// Values returns the committed values.
 func (s *Scheduler) Values() Txn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,7 +79,7 @@ func (s *Scheduler) Commit(_ context.Context, txn controller.SchedulerTxn) (cont
 	return result, nil
 }
 
-// Verify returns the differences set that are about the keys.
+// Verify returns the set differences of the keys.
 func (s *Scheduler) Verify(_ context.Context, keys ...string) ([]kvscheduler.Difference, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,8 +1,8 @@
-// Package statscollector tells Prometheus how much each interface of the vswitch
-// has received, sent and dropped, and which pod it belongs to.
+// Package statscollector exports the counters of the vswitch's interfaces to Prometheus, with the
+// pods that they belong to.
 //
-//	scrape ──> Collector ──Stats──> vswitch          what each interface counted
-//	               └───────PodInterfaces──> ipnet    whose interface it is
+//	scrape ──> Collector ──Stats──> vswitch          the counters of each interface
+//	               └───────PodInterfaces──> ipnet    the pod of each interface
 //
-// Nothing is remembered between scrapes: a pod's series end with its interface.
+// It keeps no state between scrapes: a pod's series end with its interface.
 package statscollector

@@ -10,34 +10,32 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// DropsURL is the path that the handler is meant for.
+// DropsURL is the handler's path.
 const DropsURL = "/contiv/v1/drops"
 
-// Drop is a number of packets that source guards have dropped for one reason.
+// Drop is a number of packets dropped by source guards for one reason.
 type Drop struct {
-	// Namespace and Pod are empty for what was received by an interface of no pod, such as
-	// VXLAN packets from outside.
+	// Namespace and Pod are empty for packets received by an interface without pod, such as VXLAN
+	// packets from outside.
 	Namespace string `json:"namespace,omitempty"`
 	Pod       string `json:"pod,omitempty"`
-	// Interface is the logical name; of a device of the host that is no interface of the
-	// vswitch, its name.
+	// Interface is the logical name, or the device name of a host device outside the vswitch.
 	Interface string `json:"interface"`
 	Reason    string `json:"reason"`
 	Packets   uint64 `json:"packets"`
 }
 
-// DropsReport is the answer of GET /contiv/v1/drops.
+// DropsReport is the response to GET /contiv/v1/drops.
 type DropsReport struct {
 	Node string `json:"node"`
 	// Drops sorted by namespace, pod, interface and reason.
 	Drops []Drop `json:"drops"`
 }
 
-// DropsSource reads what has been dropped; pods need not be filled in. A vswitch that drops
-// nothing has none.
+// DropsSource reads the drops, without pods. It is nil for a vswitch without source guards.
 type DropsSource func() ([]Drop, error)
 
-// Drops reports the packets that source guards have dropped, to Prometheus and over REST.
+// Drops reports the packets dropped by source guards to Prometheus and over REST.
 type Drops struct {
 	node   string
 	source DropsSource
@@ -48,10 +46,9 @@ type Drops struct {
 
 var _ prometheus.Collector = (*Drops)(nil)
 
-// NewDrops returns the drops of a node.
 func NewDrops(nodeName string, source DropsSource, pods Pods, log *slog.Logger) *Drops {
 	return &Drops{node: nodeName, source: source, pods: pods, log: log, desc: prometheus.NewDesc("guardDropPackets",
-		"Packets that were dropped because the one who sent them may not send such: foreign sources, claims, one connection too many.",
+		"Packets dropped because their sender must not send them: foreign sources, false claims, too many connections.",
 		[]string{"podName", "podNamespace", "interfaceName", "reason"}, prometheus.Labels{"node": nodeName})}
 }
 
@@ -78,12 +75,12 @@ func (d *Drops) Report() (DropsReport, error) {
 // Describe implements prometheus.Collector.
 func (d *Drops) Describe(out chan<- *prometheus.Desc) { out <- d.desc }
 
-// Collect implements prometheus.Collector. When the vswitch cannot be read, there is
-// nothing to tell, and the other metrics of the agent are not affected.
+// Collect implements prometheus.Collector. If the vswitch cannot be read, it reports nothing and
+// does not disturb other metrics.
 func (d *Drops) Collect(out chan<- prometheus.Metric) {
 	report, err := d.Report()
 	if err != nil {
-		d.log.Warn("What source guards have dropped cannot be read", "error", err)
+		d.log.Warn("Cannot read the drops of source guards", "error", err)
 		return
 	}
 	type series struct{ iface, reason string }

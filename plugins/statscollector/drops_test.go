@@ -21,7 +21,7 @@ func TestDropsOfPodsAndOthers(t *testing.T) {
 	drops := statscollector.NewDrops("node1", func() ([]statscollector.Drop, error) {
 		return []statscollector.Drop{
 			{Interface: "vpp-tap-1", Reason: "ipv4", Packets: 7}, {Interface: "eth0", Reason: "vxlan", Packets: 2}, {Interface: "vpp-tap-1", Reason: "arp", Packets: 1},
-			{Interface: "eth0", Reason: "vxlan", Packets: 3}, // once more: must not harm the others
+			{Interface: "eth0", Reason: "vxlan", Packets: 3}, // a duplicate must not disturb the others
 		}, failure
 	}, pods, plugintest.Logger())
 
@@ -54,7 +54,7 @@ func TestDropsOfPodsAndOthers(t *testing.T) {
 		`guardDropPackets{interfaceName="vpp-tap-1",node="node1",podName="web",podNamespace="shop",reason="ipv4"} 7`,
 	} {
 		if !strings.Contains(scrape(), line) {
-			t.Errorf("not told: %s", line)
+			t.Errorf("not reported: %s", line)
 		}
 	}
 	failure = errors.New("gone")

@@ -6,17 +6,17 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// SessionCount is how many connections the vswitch remembers to translate.
+// SessionCount is the number of connections that the vswitch translates.
 type SessionCount struct {
 	All uint64
-	// TCP is how many of them are of TCP; nil if the vswitch does not say.
+	// TCP is the number of TCP connections among them; nil if unknown.
 	TCP *uint64
 }
 
 // SessionsSource counts connections.
 type SessionsSource func() (SessionCount, error)
 
-// Sessions tells Prometheus of them.
+// Sessions exports the counts to Prometheus.
 type Sessions struct {
 	source          SessionsSource
 	log             *slog.Logger
@@ -25,7 +25,6 @@ type Sessions struct {
 
 var _ prometheus.Collector = (*Sessions)(nil)
 
-// NewSessions returns the collector of a node.
 func NewSessions(nodeName string, source SessionsSource, log *slog.Logger) *Sessions {
 	desc := func(name, help string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, nil, prometheus.Labels{"node": nodeName})
@@ -45,8 +44,8 @@ func (s *Sessions) Describe(out chan<- *prometheus.Desc) {
 	out <- s.other
 }
 
-// Collect implements prometheus.Collector. When the vswitch cannot be read, there is nothing to
-// tell, and the other metrics of the agent are not affected.
+// Collect implements prometheus.Collector. If the vswitch cannot be read, it reports nothing and
+// does not disturb other metrics.
 func (s *Sessions) Collect(out chan<- prometheus.Metric) {
 	n, err := s.source()
 	if err != nil {

@@ -22,7 +22,7 @@ func TestSessionsAreCounted(t *testing.T) {
 	} {
 		got := plugintest.Metrics(t, statscollector.NewSessions("node1", func() (statscollector.SessionCount, error) { return test.count, test.err }, plugintest.Logger()))
 		if !maps.Equal(got, test.want) {
-			t.Errorf("%s: told %v, want %v", name, got, test.want)
+			t.Errorf("%s: got %v, want %v", name, got, test.want)
 		}
 	}
 }

@@ -7,11 +7,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Metric is what is counted of an interface. "In" is what the vswitch receives:
-// what a pod sends.
+// Metric is a counter of an interface. "In" is received by the vswitch: sent by a pod.
 type Metric string
 
-// All metrics. A vswitch need not count each of them.
+// All metrics. A vswitch may lack some.
 const (
 	InPackets       Metric = "inPackets"
 	OutPackets      Metric = "outPackets"
@@ -42,22 +41,22 @@ var help = map[Metric]string{
 	OutErrorPackets: "Packets that could not be sent.",
 }
 
-// noPod stands for the pod of interfaces that belong to the node.
+// noPod is the pod label of the node's interfaces.
 const noPod = "--"
 
-// Stats is what an interface has counted since it exists.
+// Stats holds the counters of an interface since its creation.
 type Stats struct {
 	// Interface is the logical name.
 	Interface string
 	Counters  map[Metric]uint64
 }
 
-// Source reads the counters of all interfaces of the vswitch.
+// Source reads the counters of all vswitch interfaces.
 type Source func() ([]Stats, error)
 
-// Pods knows whose interfaces they are.
+// Pods maps interfaces to pods.
 type Pods interface {
-	// PodInterfaces maps logical names of interfaces of the vswitch to pods.
+	// PodInterfaces maps logical names of vswitch interfaces to pods.
 	PodInterfaces() map[string]podmanager.PodID
 }
 
@@ -71,7 +70,6 @@ type Collector struct {
 
 var _ prometheus.Collector = (*Collector)(nil)
 
-// New returns the collector of a node.
 func New(nodeName string, source Source, pods Pods, log *slog.Logger) *Collector {
 	c := &Collector{source: source, pods: pods, log: log, descs: make(map[Metric]*prometheus.Desc)}
 	for metric, text := range help {
@@ -88,8 +86,8 @@ func (c *Collector) Describe(out chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. When the vswitch cannot be read, there
-// is nothing to tell, and the other metrics of the agent are not affected.
+// Collect implements prometheus.Collector. If the vswitch cannot be read, it reports nothing and
+// does not disturb other metrics.
 func (c *Collector) Collect(out chan<- prometheus.Metric) {
 	all, err := c.source()
 	if err != nil {

@@ -33,7 +33,7 @@ func counted(iface string, in, out uint64) statscollector.Stats {
 		statscollector.InPackets: in, statscollector.OutPackets: out}}
 }
 
-// scrape returns the lines that Prometheus reads, without help and types.
+// scrape returns the lines of the metrics without help and types.
 func (n *node) scrape(t *testing.T) []string {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
@@ -73,7 +73,7 @@ func TestSeriesOfAPodEndWithItsInterface(t *testing.T) {
 	n.expect(t, eth0In, eth0Out)
 }
 
-// What the vswitch does not count is absent, not zero.
+// Unsupported counters are absent, not zero.
 func TestOnlyWhatIsCountedIsTold(t *testing.T) {
 	n := &node{stats: []statscollector.Stats{counted("eth0", 0, 0), {Interface: "eth1"},
 		{Interface: "eth2", Counters: map[statscollector.Metric]uint64{"fantasy": 3}}}}
@@ -82,7 +82,7 @@ func TestOnlyWhatIsCountedIsTold(t *testing.T) {
 	}
 }
 
-// Other metrics of the agent survive what is wrong here.
+// Errors here do not disturb other metrics of the agent.
 func TestTroubleWithTheVSwitchIsNoTroubleForOthers(t *testing.T) {
 	for name, n := range map[string]*node{
 		"it cannot be read":      {err: errors.New("gone")},
