@@ -7,19 +7,16 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Allocated stands between a descriptor and a port: the port gets values with
-// addresses in the place of references to allocated ones, the scheduler sees the
-// references again.
+// Allocated resolves references between a descriptor and a port: the port sees addresses, the
+// scheduler sees the references to allocated ones.
 type Allocated[V proto.Message] struct {
-	// Resolve returns the value with addresses; the value itself if it has no
-	// references.
+	// Resolve returns the value with addresses, or the value itself if it has no references.
 	Resolve func(V) (V, error)
-	// Restore writes resolved addresses in a found value back as the references of the wanted
-	// value.
+	// Restore replaces resolved addresses in a found value by the references of the wanted value.
 	Restore func(found, resolved, wanted V)
 }
 
-// Create is like the function Create, with addresses in the place of references.
+// Create is like the function Create, with references resolved.
 func (a Allocated[V]) Create(do func(context.Context, V) error) func(context.Context, string, V) (NoMeta, error) {
 	return func(ctx context.Context, _ string, v V) (none NoMeta, err error) {
 		if v, err = a.Resolve(v); err != nil {
@@ -29,7 +26,7 @@ func (a Allocated[V]) Create(do func(context.Context, V) error) func(context.Con
 	}
 }
 
-// Update is like the function Update, with addresses in the place of references.
+// Update is like the function Update, with references resolved.
 func (a Allocated[V]) Update(do func(context.Context, V, V) error) func(context.Context, string, V, V, NoMeta) (NoMeta, error) {
 	return func(ctx context.Context, _ string, old, new V, none NoMeta) (_ NoMeta, err error) {
 		if old, err = a.Resolve(old); err != nil {
@@ -42,7 +39,7 @@ func (a Allocated[V]) Update(do func(context.Context, V, V) error) func(context.
 	}
 }
 
-// Delete has nothing to do for a value that was never resolved.
+// Delete does nothing for a value that was never resolved.
 func (a Allocated[V]) Delete(do func(context.Context, V) error) func(context.Context, string, V, NoMeta) error {
 	return func(ctx context.Context, _ string, v V, _ NoMeta) error {
 		v, err := a.Resolve(v)
@@ -53,8 +50,8 @@ func (a Allocated[V]) Delete(do func(context.Context, V) error) func(context.Con
 	}
 }
 
-// Retrieve is like the function Retrieve; what was found refers to allocated addresses where
-// the expected value does.
+// Retrieve is like the function Retrieve. Found values refer to allocated addresses where the
+// expected value does.
 func (a Allocated[V]) Retrieve(list func(context.Context, []V) ([]V, error)) func(context.Context, []Item[V]) ([]Item[V], error) {
 	type pair struct{ resolved, wanted V }
 	return func(ctx context.Context, expected []Item[V]) ([]Item[V], error) {
@@ -63,7 +60,7 @@ func (a Allocated[V]) Retrieve(list func(context.Context, []V) ([]V, error)) fun
 		for _, it := range expected {
 			v, err := a.Resolve(it.Value)
 			if err != nil {
-				continue // without its allocation it does not exist
+				continue // unresolved values do not exist
 			}
 			pairs[models.Key(v)] = pair{v, it.Value}
 			values = append(values, v)
@@ -82,7 +79,7 @@ func (a Allocated[V]) Retrieve(list func(context.Context, []V) ([]V, error)) fun
 	}
 }
 
-// all does something with the values that can be resolved.
+// all calls do for the values that can be resolved.
 func (a Allocated[V]) all(items []Item[V], do func([]V) []error, unresolved func(error) error) []error {
 	errs := make([]error, len(items))
 	values, of := make([]V, 0, len(items)), make([]int, 0, len(items))

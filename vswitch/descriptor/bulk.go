@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// InBulk completes a descriptor if the port takes many values at once.
+// InBulk adds bulk callbacks to a descriptor if the port supports them.
 func InBulk[V proto.Message](d kvscheduler.Descriptor[V, NoMeta], port any, a Allocated[V]) kvscheduler.Descriptor[V, NoMeta] {
 	bulk, ok := port.(vswitch.Bulk[V])
 	if !ok {

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-// Item is a value with its key, of a model without metadata.
+// Item is a key and value of a model without metadata.
 type Item[V proto.Message] = kvscheduler.Item[V, NoMeta]
 
 // Retrieve turns a List method of the port into a Retrieve callback.
@@ -57,13 +57,13 @@ func Delete[V proto.Message](do func(context.Context, V) error) func(context.Con
 	return func(ctx context.Context, _ string, v V, _ NoMeta) error { return do(ctx, v) }
 }
 
-// Empty is the value of derived keys that say everything themselves.
+// Empty is the value of derived keys that contain all information.
 func Empty() *emptypb.Empty { return &emptypb.Empty{} }
 
-// Never is for descriptors whose values are changed as they are.
+// Never is for descriptors that update all values in place.
 func Never[V proto.Message](string, V, V, NoMeta) bool { return false }
 
-// Noop creates nothing: the value only has a place in the order of operations.
+// Noop creates nothing: the value only orders other operations.
 func Noop[V any](context.Context, string, V) (NoMeta, error) { return NoMeta{}, nil }
 
 // NoopDelete deletes nothing.

@@ -15,6 +15,6 @@ func TestWhatCannotWorkIsNotRetried(t *testing.T) {
 		}
 	}
 	if !retriable(errors.New("device is busy")) {
-		t.Error("what may work later is not retried")
+		t.Error("a temporary error is not retried")
 	}
 }

@@ -5,8 +5,7 @@ import (
 	"slices"
 )
 
-// SameParts reports whether the lists have the same elements, however often and in whatever
-// order.
+// SameParts reports whether the lists have the same set of elements.
 func SameParts[T any, P comparable](a, b []T, of func(T) P) bool {
 	if len(a) != len(b) {
 		return false

@@ -8,8 +8,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// RegisterIf registers a descriptor whose callbacks use a port that the vswitch may not have.
-// The descriptor is made without asking the port for its methods.
+// RegisterIf registers a descriptor for a port that the vswitch may lack. make must not call the
+// port's methods.
 func RegisterIf[V proto.Message](r *Registrar, f vswitch.Features, has bool, d kvscheduler.Descriptor[V, NoMeta]) {
 	if !has {
 		d = Unimplemented(f, d)
@@ -17,8 +17,8 @@ func RegisterIf[V proto.Message](r *Registrar, f vswitch.Features, has bool, d k
 	Register(r, d)
 }
 
-// RegisterValues is RegisterIf for a port of Values, whose methods are the operations of the
-// descriptor. If it says which changes need a re-creation, Create makes the others.
+// RegisterValues is RegisterIf for a port of Values, whose methods are the descriptor's operations.
+// If the descriptor says which changes need a new creation, Create handles all others.
 func RegisterValues[V proto.Message](r *Registrar, f vswitch.Features, port vswitch.Values[V], d kvscheduler.Descriptor[V, NoMeta]) {
 	if port != nil {
 		d.Create, d.Delete, d.Retrieve = Create(port.Create), Delete(port.Delete), Retrieve(port.List)
@@ -29,7 +29,7 @@ func RegisterValues[V proto.Message](r *Registrar, f vswitch.Features, port vswi
 	RegisterIf(r, f, port != nil, d)
 }
 
-// Unimplemented is the descriptor of a model that the vswitch does not support.
+// Unimplemented returns the descriptor of a model that the vswitch does not support.
 func Unimplemented[V proto.Message](f vswitch.Features, d kvscheduler.Descriptor[V, NoMeta]) kvscheduler.Descriptor[V, NoMeta] {
 	return kvscheduler.Descriptor[V, NoMeta]{
 		Name: d.Name, Keys: d.Keys, NB: d.NB, Validate: d.Validate,

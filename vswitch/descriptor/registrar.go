@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// NoMeta is the metadata of descriptors that have none.
+// NoMeta is the metadata of descriptors without metadata.
 type NoMeta = kvscheduler.NoMetadata
 
 // Registrar registers descriptors until one fails.
@@ -20,13 +20,13 @@ type Registrar struct {
 // NewRegistrar returns a registrar for s.
 func NewRegistrar(s *kvscheduler.Scheduler) *Registrar { return &Registrar{s: s} }
 
-// Scheduler returns the scheduler that the descriptors are registered with.
+// Scheduler returns the scheduler of the descriptors.
 func (r *Registrar) Scheduler() *kvscheduler.Scheduler { return r.s }
 
 // Err returns the first error.
 func (r *Registrar) Err() error { return r.err }
 
-// Register registers a descriptor unless one before it failed.
+// Register registers a descriptor unless an earlier one failed.
 func Register[V proto.Message, M any](r *Registrar, d kvscheduler.Descriptor[V, M]) {
 	if r.err != nil {
 		return

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 )
 
-// MaxName is how long a logical name may be, so that a VPP tag can hold it.
+// MaxName is the maximum length of a logical name, limited by VPP's tags.
 const MaxName = 63
 
 // ValidName checks a logical name.

@@ -18,7 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Spaces and dependency labels are checked at registration.
+// Registration checks key spaces and dependency labels.
 func TestRegister(t *testing.T) {
 	s := kvscheduler.New(kvscheduler.Options{})
 	defer s.Close()
@@ -30,7 +30,7 @@ func TestRegister(t *testing.T) {
 	}
 }
 
-// noVSwitch has ports that nobody calls.
+// noVSwitch has ports that are never called.
 type noVSwitch struct{ vswitch.VSwitch }
 
 type (

@@ -9,7 +9,7 @@ import (
 	"github.com/contiv/contiv/kvscheduler"
 )
 
-// WantInvalid fails unless err blames the field of the value; "" is for valid values.
+// WantInvalid fails unless err names the field of the value; "" means that the value is valid.
 func WantInvalid(t *testing.T, value any, err error, field string) {
 	t.Helper()
 	var invalid *kvscheduler.InvalidValueError
@@ -21,7 +21,7 @@ func WantInvalid(t *testing.T, value any, err error, field string) {
 	}
 }
 
-// WantField fails unless err blames one field of what is named.
+// WantField fails unless err names one field.
 func WantField(t *testing.T, name string, err error) {
 	t.Helper()
 	var invalid *kvscheduler.InvalidValueError

@@ -14,8 +14,7 @@ import (
 	"github.com/contiv/contiv/vswitch/descriptor"
 )
 
-// abfDescriptor handles config/vpp/abfs/v2/abf/{index}. Each interface that packets
-// enter by is a derived value.
+// abfDescriptor handles config/vpp/abfs/v2/abf/{index}. Each ingress interface is a derived value.
 func abfDescriptor(port vswitch.ABFs) kvscheduler.Descriptor[*vpp_abf.ABF, descriptor.NoMeta] {
 	return kvscheduler.Descriptor[*vpp_abf.ABF, descriptor.NoMeta]{
 		Name:       vswitch.ABFDescriptor,
@@ -91,7 +90,7 @@ func abfOfInterfaceKey(key string) (uint32, error) {
 	return uint32(abf), nil
 }
 
-// equivalentABFs: the order of paths and of interfaces says nothing.
+// equivalentABFs ignores the order of paths and interfaces.
 func equivalentABFs(a, b *vpp_abf.ABF) bool {
 	return a.GetIndex() == b.GetIndex() && a.GetAclName() == b.GetAclName() &&
 		descriptor.SameParts(a.GetForwardingPaths(), b.GetForwardingPaths(), vswitch.ABFPathOf) &&
@@ -107,7 +106,7 @@ type abfAttachment struct {
 }
 
 func validateABF(a *vpp_abf.ABF) error {
-	if err := descriptor.Required("acl_name", a.GetAclName(), "name the access list whose packets are forwarded"); err != nil {
+	if err := descriptor.Required("acl_name", a.GetAclName(), "name the access list of the forwarded packets"); err != nil {
 		return err
 	}
 	var names []string

@@ -31,7 +31,7 @@ func (lackingFeatures) Lacks(descriptor string) string { return "no " + descript
 func TestWithoutPortValuesAreUnimplementedAtOnce(t *testing.T) {
 	d := descriptor.Unimplemented(lackingFeatures{}, abfDescriptor(nil))
 	if d.Dependencies != nil || d.DerivedValues != nil || d.Retrieve != nil || d.Update != nil {
-		t.Error("what is not done waits for something")
+		t.Error("an operation is not done")
 	}
 	if err := d.Validate("", &vpp_abf.ABF{}); err == nil {
 		t.Error("mistakes do not show")

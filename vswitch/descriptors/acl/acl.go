@@ -21,7 +21,7 @@ func aclDescriptor(port vswitch.ACLs) kvscheduler.Descriptor[*vpp_acl.ACL, descr
 		Create:     descriptor.Create(port.Create),
 		Update:     descriptor.Update(port.Update),
 		Delete:     descriptor.Delete(port.Delete),
-		// Lists of IP rules and of MAC-IP rules are different things on an interface.
+		// IP lists and MAC-IP lists are different objects on an interface.
 		UpdateWithRecreate: func(_ string, old, new *vpp_acl.ACL, _ descriptor.NoMeta) bool {
 			return vswitch.IsMACIP(old) != vswitch.IsMACIP(new)
 		},
@@ -40,8 +40,8 @@ func aclDescriptor(port vswitch.ACLs) kvscheduler.Descriptor[*vpp_acl.ACL, descr
 	}
 }
 
-// equivalentACL compares what lists do: how networks are written, and the order of
-// interfaces, does not matter.
+// equivalentACL compares the effect of lists, ignoring the notation of networks and the order of
+// interfaces.
 func equivalentACL(a, b *vpp_acl.ACL) bool {
 	self := func(name string) string { return name }
 	return a.GetName() == b.GetName() && vswitch.SameACLRules(a, b) &&

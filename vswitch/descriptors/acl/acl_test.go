@@ -115,20 +115,20 @@ func TestACLEquivalence(t *testing.T) {
 	}
 }
 
-// The kind decides, whichever of the two lists has which.
+// The kind decides, in both directions.
 func TestACLOfAnotherKindIsMadeAnew(t *testing.T) {
 	d := aclDescriptor(struct{ vswitch.ACLs }{})
 	ip := &vpp_acl.ACL{Rules: []*rule{{IpRule: &ipRule{}}}}
 	mac := &vpp_acl.ACL{Rules: []*rule{{MacipRule: &macIP{}}}}
 	for _, pair := range [][2]*vpp_acl.ACL{{ip, mac}, {mac, ip}} {
 		if !d.UpdateWithRecreate("", pair[0], pair[1], descriptor.NoMeta{}) {
-			t.Errorf("%v to %v: not made anew", pair[0], pair[1])
+			t.Errorf("%v to %v: not recreated", pair[0], pair[1])
 		}
 	}
 	other := proto.CloneOf(ip)
 	other.Rules = append(other.Rules, &rule{IpRule: &ipRule{Tcp: &tcp{}}})
 	if d.UpdateWithRecreate("", ip, other, descriptor.NoMeta{}) {
-		t.Error("made anew for another rule")
+		t.Error("recreated for another rule")
 	}
 }
 

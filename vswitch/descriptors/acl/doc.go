@@ -1,3 +1,3 @@
-// Package acl has the descriptors of models that permit or deny packets and connections: access
-// lists, forwarding by access lists, source guards and filters.
+// Package acl contains the descriptors of models that permit or deny packets and connections:
+// access lists, ACL-based forwarding, source guards and filters.
 package acl

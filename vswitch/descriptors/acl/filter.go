@@ -22,12 +22,12 @@ func registerFilter(r *descriptor.Registrar, port vswitch.Filter) {
 	descriptor.Register(r, filterDescriptor(vswitch.SubjectDescriptor, models.Subject, changes, stage, filter.ValidateSubject, vswitch.AccessListDescriptor))
 }
 
-// filterChanges are those of a transaction, which take effect in one step: between two
-// of them, more could pass than before and after. The step comes before the interfaces of pods
-// are made, as their keys follow.
+// filterChanges collects the changes of a transaction, which take effect in one step: between two
+// steps, more could pass than before and after. Their keys sort before the interfaces of pods, so
+// the step comes first.
 type filterChanges struct {
 	port vswitch.Filter
-	keys []string // in the order in which they changed first
+	keys []string // in order of the first change
 	last map[string]filterChange
 }
 
@@ -46,8 +46,8 @@ func (c *filterChanges) prepare(key string, value proto.Message, gone bool) {
 	c.last[key] = filterChange{value, gone}
 }
 
-// commit makes the changes one by one if they cannot be made together, so that values that
-// nothing is wrong with count.
+// commit makes the changes one by one if they cannot be made together, so that valid values take
+// effect.
 func (c *filterChanges) commit(ctx context.Context) error {
 	keys, last := c.keys, c.last
 	c.keys, c.last = nil, nil
@@ -79,8 +79,8 @@ func (c *filterChanges) change(ctx context.Context, changes map[string]filterCha
 	return c.port.Change(ctx, set, remove)
 }
 
-// filterDescriptor handles config/contiv/filter/v1/…. Values do not depend on each other: a list
-// that is missing has no rules, a set no members.
+// filterDescriptor handles config/contiv/filter/v1/…. Values are independent: a missing list has no
+// rules, a missing set no members.
 func filterDescriptor[V proto.Message](name string, model *models.Model, changes *filterChanges, stage *kvscheduler.Stage, validate func(V) *filter.FieldError, after ...string) kvscheduler.Descriptor[V, descriptor.NoMeta] {
 	return kvscheduler.Descriptor[V, descriptor.NoMeta]{
 		Name: name,
@@ -94,7 +94,7 @@ func filterDescriptor[V proto.Message](name string, model *models.Model, changes
 		},
 		Equivalent: func(_ string, old, new V) bool { return filter.Equivalent(old, new) },
 		Stage:      stage,
-		// Drivers that write values out compare the last ones with what exists.
+		// Drivers that write values compare the last ones with the existing state.
 		RetrieveAfter: after,
 		Create: func(_ context.Context, key string, v V) (none descriptor.NoMeta, err error) {
 			changes.prepare(key, v, false)

@@ -39,8 +39,8 @@ func aclInterfaceDescriptor(port vswitch.ACLs) kvscheduler.Descriptor[*emptypb.E
 	}
 }
 
-// parseACLInterfaceKey takes the key apart at the first direction in it: names of
-// interfaces may have slashes.
+// parseACLInterfaceKey splits the key at the first direction, because interface names may contain
+// slashes.
 func parseACLInterfaceKey(key string) (vswitch.ACLBinding, error) {
 	const ingress, egress = "/interface/ingress/", "/interface/egress/"
 	rest, ok := strings.CutPrefix(key, models.ACLInterfacePrefix)

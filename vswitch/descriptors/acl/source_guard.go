@@ -22,7 +22,7 @@ func sourceGuardDescriptor() kvscheduler.Descriptor[*guard.SourceGuard, descript
 		NB:         true,
 		Validate:   func(_ string, g *guard.SourceGuard) error { return validateSourceGuard(g) },
 		Equivalent: func(_ string, a, b *guard.SourceGuard) bool { return equivalentGuards(a, b) },
-		// A guard of another device is another guard.
+		// The device identifies a guard.
 		UpdateWithRecreate: func(_ string, old, new *guard.SourceGuard, _ descriptor.NoMeta) bool {
 			return old.GetHostIfName() != new.GetHostIfName()
 		},
@@ -32,11 +32,11 @@ func sourceGuardDescriptor() kvscheduler.Descriptor[*guard.SourceGuard, descript
 func validateSourceGuard(g *guard.SourceGuard) error {
 	switch mac, err := net.ParseMAC(g.GetMacAddress()); {
 	case g.GetInterface() == "":
-		return descriptor.Invalid("interface", "name the interface that is to be guarded")
+		return descriptor.Invalid("interface", "name the interface to guard")
 	case err != nil || len(mac) != 6:
 		return descriptor.ValidMAC("mac_address", g.GetMacAddress())
 	case mac[0]&1 != 0:
-		return descriptor.Invalid("mac_address", "%s is the address of a group: nobody sends from it", g.GetMacAddress())
+		return descriptor.Invalid("mac_address", "%s is a multicast address, which cannot be a source", g.GetMacAddress())
 	}
 	if name := g.GetHostIfName(); len(name) > 15 || name == "." || name == ".." ||
 		strings.ContainsFunc(name, func(c rune) bool { return c == '/' || c == ':' || unicode.IsSpace(c) || unicode.IsControl(c) }) {

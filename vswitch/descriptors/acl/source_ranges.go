@@ -45,9 +45,9 @@ func validateSourceRanges(v *guard.SourceRanges) error {
 		case k.addr.Is4In6() || k.addr.Zone() != "":
 			return descriptor.Invalid("frontends.address", "%s: write it as 203.0.113.1 or fd99::1", f.GetAddress())
 		case k.port == 0 || k.port > 65535:
-			return descriptor.Invalid("frontends.port", "there is no %d: use 1 to 65535", k.port)
+			return descriptor.Invalid("frontends.port", "invalid port %d: use 1 to 65535", k.port)
 		case guard.SourceRanges_Protocol_name[int32(k.protocol)] == "":
-			return descriptor.Invalid("frontends.protocol", "there is no %d: use TCP, UDP or SCTP", k.protocol)
+			return descriptor.Invalid("frontends.protocol", "invalid protocol %d: use TCP, UDP or SCTP", k.protocol)
 		case seen[k]:
 			return descriptor.Invalid("frontends", "%s port %d of %v is listed twice: list it once, with all its sources", k.addr, k.port, k.protocol)
 		}

@@ -14,9 +14,9 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-// addressDescriptor handles vpp/interface/{if}/address/{source}/{addr}, derived
-// from interfaces: an address is assigned once its interface is in its VRF. Those
-// that are derived from DHCP leases are obtained: nothing is done for them.
+// addressDescriptor handles vpp/interface/{if}/address/{source}/{addr}, derived from interfaces. An
+// address is assigned once its interface is in its VRF. Addresses derived from DHCP leases are
+// obtained and need no operation.
 func addressDescriptor(port vswitch.Interfaces, alloc *netalloc.Resolver) kvscheduler.Descriptor[*emptypb.Empty, descriptor.NoMeta] {
 	return kvscheduler.Descriptor[*emptypb.Empty, descriptor.NoMeta]{
 		Name: vswitch.AddressDescriptor,
@@ -61,8 +61,7 @@ func withAddress(key string, alloc *netalloc.Resolver, do func(iface string, add
 	return do(iface, addr)
 }
 
-// inVRFOf waits until the interface is assigned to a VRF of the IP version of the
-// address.
+// inVRFOf waits until the interface is in a VRF of the address's IP version.
 func inVRFOf(iface, addr string) kvscheduler.Dependency {
 	dep := inSomeVRF(iface)
 	if prefix, err := netip.ParsePrefix(addr); err == nil {
@@ -74,7 +73,7 @@ func inVRFOf(iface, addr string) kvscheduler.Dependency {
 	return dep
 }
 
-// inSomeVRF waits until the interface is assigned to a VRF.
+// inSomeVRF waits until the interface is in a VRF.
 func inSomeVRF(iface string) kvscheduler.Dependency {
 	return kvscheduler.Dependency{
 		Label: "interface-assigned-to-vrf-table",

@@ -6,8 +6,8 @@ import (
 	"github.com/contiv/contiv/models"
 )
 
-// An address is assigned when its interface is in a VRF of its own IP version:
-// vswitches do not move interfaces with addresses.
+// An address waits until its interface is in a VRF of its IP version, because vswitches do not move
+// interfaces with addresses.
 func TestAddressWaitsForVRFOfItsVersion(t *testing.T) {
 	inherited := models.VPPInterfaceInheritedVRFKey("if", "lender")
 	v4, v6 := models.VPPInterfaceVRFKey("if", 5, "v4"), models.VPPInterfaceVRFKey("if", 5, "v6")

@@ -7,9 +7,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// allocatedInterfaces resolves the addresses of interfaces. An address whose
-// allocation is missing is left out: the address waits for it, not the interface. The
-// far ends of TAPs are where their microservices run.
+// allocatedInterfaces resolves the addresses of interfaces and the microservices of TAPs. An
+// address without allocation is left out: only the address waits for it.
 func allocatedInterfaces(r *netalloc.Resolver, ms microservices) descriptor.Allocated[*vpp_interfaces.Interface] {
 	return descriptor.Allocated[*vpp_interfaces.Interface]{
 		Resolve: func(v *vpp_interfaces.Interface) (*vpp_interfaces.Interface, error) {

@@ -48,7 +48,7 @@ func bondOfMemberKey(key string, v *vpp_interfaces.BondLink_BondedInterface) (st
 	return bond, nil
 }
 
-// sameBond compares what can only be changed by making a new bond: all but its members.
+// sameBond compares the fields that need a new bond: all except its members.
 func sameBond(a, b *vpp_interfaces.BondLink) bool {
 	bare := func(bond *vpp_interfaces.BondLink) *vpp_interfaces.BondLink {
 		bond = proto.CloneOf(bond)

@@ -36,9 +36,8 @@ func dhcpClientDescriptor(port vswitch.Interfaces) kvscheduler.Descriptor[*empty
 	}
 }
 
-// dhcpLeaseDescriptor handles vpp/interface/dhcp-lease/{if}: leases are obtained,
-// and derive the address that they are about. The metadata is the lease, by the
-// name of the interface.
+// dhcpLeaseDescriptor handles vpp/interface/dhcp-lease/{if}. Leases are obtained and derive their
+// address. The metadata is the lease, by interface name.
 func dhcpLeaseDescriptor(port vswitch.Interfaces) kvscheduler.Descriptor[*vpp_interfaces.DHCPLease, *vpp_interfaces.DHCPLease] {
 	type item = kvscheduler.Item[*vpp_interfaces.DHCPLease, *vpp_interfaces.DHCPLease]
 	return kvscheduler.Descriptor[*vpp_interfaces.DHCPLease, *vpp_interfaces.DHCPLease]{
@@ -70,8 +69,8 @@ func dhcpLeaseDescriptor(port vswitch.Interfaces) kvscheduler.Descriptor[*vpp_in
 	}
 }
 
-// notifyLeases returns the observer that makes leases known to the scheduler. One
-// that it does not take is found by the next resync.
+// notifyLeases returns an observer that reports leases to the scheduler. The next resync finds a
+// lease that the scheduler refuses.
 func notifyLeases(s *kvscheduler.Scheduler) func(string, *vpp_interfaces.DHCPLease) {
 	return func(iface string, lease *vpp_interfaces.DHCPLease) {
 		n := kvscheduler.Notification{Key: models.DHCPLeaseKey(iface)}

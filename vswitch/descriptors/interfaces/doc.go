@@ -1,3 +1,3 @@
-// Package interfaces has the descriptors of interfaces and of their assignments: addresses, VRFs,
-// DHCP clients, members of bonds, peers, queues; and of the states of their links.
+// Package interfaces contains the descriptors of interfaces, of their assignments (addresses, VRFs,
+// DHCP clients, bond members, peers, queues) and of their link states.
 package interfaces

@@ -11,9 +11,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// equivalentInterfaces reports whether a change from old to new needs no operation on
-// the interface itself. Some of what it derives is compared as well: it is read back
-// with the interface.
+// equivalentInterfaces reports whether a change needs no operation on the interface itself. It also
+// compares derived parts that are read back with the interface.
 func equivalentInterfaces(old, new *vpp_interfaces.Interface) bool {
 	return old.GetType() == new.GetType() &&
 		old.GetEnabled() == new.GetEnabled() &&
@@ -24,7 +23,7 @@ func equivalentInterfaces(old, new *vpp_interfaces.Interface) bool {
 		sameLink(old, new)
 }
 
-// needsNewInterface reports whether the change cannot be made to an existing interface.
+// needsNewInterface reports whether the change needs a new interface.
 func needsNewInterface(old, new *vpp_interfaces.Interface) bool {
 	switch {
 	case old.GetType() != new.GetType(), !sameLink(old, new):
@@ -37,7 +36,7 @@ func needsNewInterface(old, new *vpp_interfaces.Interface) bool {
 	return false
 }
 
-// ignoresMTU: an unset MTU is any MTU, and tunnels have that of their carrier.
+// ignoresMTU: an unset MTU matches any MTU, and tunnels have their carrier's.
 func ignoresMTU(iface *vpp_interfaces.Interface) bool {
 	return iface.GetMtu() == 0 || iface.GetType() == vpp_interfaces.Interface_VXLAN_TUNNEL
 }

@@ -10,10 +10,9 @@ import (
 	"github.com/contiv/contiv/vswitch/descriptor"
 )
 
-// hasAddressDescriptor handles vpp/interface/{if}/has-IP-address, derived from interfaces: a
-// value that borrowers depend on, available while any address of the interface is assigned
-// and it is in its VRF with all IP versions that it has addresses of. A borrower does not
-// follow its lender from one VRF into another.
+// hasAddressDescriptor handles vpp/interface/{if}/has-IP-address, derived from interfaces, on which
+// borrowers depend. It is available while the interface has an address and is in its VRF for all IP
+// versions of its addresses. A borrower does not follow its lender into another VRF.
 func hasAddressDescriptor() kvscheduler.Descriptor[*vpp_interfaces.Interface, descriptor.NoMeta] {
 	return kvscheduler.Descriptor[*vpp_interfaces.Interface, descriptor.NoMeta]{
 		Name: vswitch.HasAddressDescriptor,
@@ -43,7 +42,7 @@ func hasAddressDescriptor() kvscheduler.Descriptor[*vpp_interfaces.Interface, de
 	}
 }
 
-// versionsOf are those of the addresses of an interface.
+// versionsOf returns the IP versions of an interface's addresses.
 func versionsOf(iface *vpp_interfaces.Interface) (versions vswitch.IPVersions) {
 	for _, addr := range addressesOf(iface) {
 		versions.V4 = versions.V4 || addr.versions.V4

@@ -13,8 +13,8 @@ import (
 	"github.com/contiv/contiv/vswitch/descriptor"
 )
 
-// interfaceDescriptor handles config/vpp/v2/interfaces/{name}. This descriptor creates the
-// interface itself; its assignments are derived values:
+// interfaceDescriptor handles config/vpp/v2/interfaces/{name}. It creates the interface itself; its
+// assignments are derived values:
 //
 //	interface ─┬─ address/{source}/{addr}   needs vrf/…
 //	           ├─ vrf/…                     needs the VRF table, or the lender's vrf/…
@@ -92,8 +92,8 @@ func dependenciesOfInterface(iface *vpp_interfaces.Interface) []kvscheduler.Depe
 	return nil
 }
 
-// dependenciesOfTunnel: a group is joined on an interface that has an address, and VRFs
-// other than 0, by label, have to exist.
+// dependenciesOfTunnel returns the interface with an address that joins a multicast group, and VRFs
+// other than 0, by label.
 func dependenciesOfTunnel(kind string, ipv6 bool, multicast string, vrfs map[string]uint32) (deps []kvscheduler.Dependency) {
 	if multicast != "" {
 		deps = append(deps, kvscheduler.Dependency{
@@ -109,8 +109,8 @@ func dependenciesOfTunnel(kind string, ipv6 bool, multicast string, vrfs map[str
 	return deps
 }
 
-// isTunnelInVRF tells the types whose packets are sent in the VRF of the interface,
-// which cannot change while it exists.
+// isTunnelInVRF reports whether the type sends packets in the interface's VRF, which then cannot
+// change.
 func isTunnelInVRF(iface *vpp_interfaces.Interface) bool {
 	switch iface.GetType() {
 	case vpp_interfaces.Interface_VXLAN_TUNNEL, vpp_interfaces.Interface_GTPU_TUNNEL, vpp_interfaces.Interface_IPIP_TUNNEL:
@@ -143,8 +143,7 @@ func derivedOfInterface(iface *vpp_interfaces.Interface) (derived []kvscheduler.
 			kvscheduler.KeyValue{Key: models.VPPInterfaceInheritedVRFKey(name, lender), Value: descriptor.Empty()},
 			kvscheduler.KeyValue{Key: models.UnnumberedInterfaceKey(name), Value: iface.GetUnnumbered()})
 	default:
-		// A key for each version: if all addresses of one are lost, the other one
-		// is not concerned.
+		// One key per IP version, so that losing all addresses of one does not affect the other.
 		for _, v := range versions.Each() {
 			derived = append(derived, kvscheduler.KeyValue{
 				Key: models.VPPInterfaceVRFKey(name, iface.GetVrf(), v.String()), Value: descriptor.Empty(),
@@ -157,7 +156,7 @@ func derivedOfInterface(iface *vpp_interfaces.Interface) (derived []kvscheduler.
 	return append(derived, optionsOfInterface(iface)...)
 }
 
-// addressing returns the part of an interface that says which addresses it has, and where.
+// addressing returns the addressing part of an interface.
 func addressing(iface *vpp_interfaces.Interface) *vpp_interfaces.Interface {
 	return &vpp_interfaces.Interface{
 		Name: iface.GetName(), Vrf: iface.GetVrf(), IpAddresses: iface.GetIpAddresses(),
@@ -165,15 +164,14 @@ func addressing(iface *vpp_interfaces.Interface) *vpp_interfaces.Interface {
 	}
 }
 
-// ownAddress is an address as the keys of its interface name it. That of a
-// reference may be of either version.
+// ownAddress is an address as named in its interface's keys. A reference may be of either IP
+// version.
 type ownAddress struct {
 	source, text string
 	versions     vswitch.IPVersions
 }
 
-// addressesOf returns the addresses of a valid interface in canonical form,
-// each once.
+// addressesOf returns the distinct addresses of a valid interface in canonical form.
 func addressesOf(iface *vpp_interfaces.Interface) (addrs []ownAddress) {
 	seen := map[ownAddress]bool{}
 	for _, text := range iface.GetIpAddresses() {

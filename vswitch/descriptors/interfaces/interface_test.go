@@ -97,7 +97,7 @@ func TestDerivedOfInterface(t *testing.T) {
 	}
 }
 
-// The kernel reports addresses in an order of its own.
+// The kernel reports addresses in its own order.
 func TestHasAddressEquivalence(t *testing.T) {
 	old := &iface{Name: "if", IpAddresses: []string{"fd00::1/64", "10.0.0.1/24"}}
 	for _, test := range []struct {
@@ -119,7 +119,7 @@ func TestHasAddressEquivalence(t *testing.T) {
 	}
 }
 
-// Every derived key belongs to one descriptor, also with names like others' keys.
+// Each derived key belongs to one descriptor, even with interface names that look like other keys.
 func TestDerivedKeysAreDistinct(t *testing.T) {
 	for _, name := range []string{"if", "Gig0/9/0", "unnumbered", "a/vrf/b", "address"} {
 		for kind, key := range map[string]string{

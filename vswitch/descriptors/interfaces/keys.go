@@ -11,8 +11,8 @@ import (
 	"github.com/contiv/contiv/vswitch"
 )
 
-// Keys of derived values carry names of interfaces, and those may have slashes
-// (GigabitEthernet0/9/0): keys are taken apart from their ends.
+// Interface names in derived keys may contain slashes (GigabitEthernet0/9/0), so keys are parsed
+// from both ends.
 
 const derivedPrefix = "vpp/interface/"
 
@@ -42,8 +42,7 @@ func isVRFKey(key string) bool {
 	return ok && !isAddressKey(key)
 }
 
-// vrfKey is what a key of an interface in a VRF says: the VRF by number, or by
-// the interface that it is inherited from.
+// vrfKey is the VRF in a key: a number, or the interface that it is inherited from.
 type vrfKey struct {
 	iface    string
 	vrf      uint32
@@ -87,7 +86,7 @@ func isDHCPClientKey(key string) bool { return isKeyOf(key, dhcpClientPrefix) }
 // isDHCPLeaseKey: vpp/interface/dhcp-lease/{if}
 func isDHCPLeaseKey(key string) bool { return isKeyOf(key, dhcpLeasePrefix) }
 
-// isKeyOf reports whether only the name of an interface follows the prefix.
+// isKeyOf reports whether only an interface name follows the prefix.
 func isKeyOf(key, prefix string) bool {
 	return len(key) > len(prefix) && strings.HasPrefix(key, prefix) &&
 		!isAddressKey(key) && !isVRFKey(key) && !isHasAddressKey(key)

@@ -8,11 +8,11 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// microservices tell where the far ends of TAPs are that belong to microservices.
+// microservices locates the far ends of TAPs in microservices.
 type microservices struct{ s *kvscheduler.Scheduler }
 
-// microserviceOf returns the microservice that the far end of a TAP is for: that of
-// tap.host_namespace, or tap.to_microservice; "": none.
+// microserviceOf returns the microservice of a TAP's far end: tap.host_namespace or
+// tap.to_microservice; "" if none.
 func microserviceOf(iface *vpp_interfaces.Interface) string {
 	if ns := iface.GetTap().GetHostNamespace(); ns.GetType() == linux_namespace.NetNamespace_MICROSERVICE {
 		return ns.GetReference()
@@ -20,8 +20,8 @@ func microserviceOf(iface *vpp_interfaces.Interface) string {
 	return iface.GetTap().GetToMicroservice()
 }
 
-// resolve returns the interface with the path of the microservice's network namespace, and
-// the interface itself if it has none. One that does not run (any more) is left to the driver.
+// resolve returns the interface with the path of the microservice's network namespace, or unchanged
+// without microservice. The driver handles one that does not run.
 func (m microservices) resolve(iface *vpp_interfaces.Interface) *vpp_interfaces.Interface {
 	label := microserviceOf(iface)
 	if label == "" {
@@ -36,7 +36,7 @@ func (m microservices) resolve(iface *vpp_interfaces.Interface) *vpp_interfaces.
 	return iface
 }
 
-// restore writes where the far end was found as the wanted interface says it.
+// restore writes the far end's place in the form of the wanted interface.
 func (m microservices) restore(found, resolved, wanted *vpp_interfaces.Interface) {
 	if microserviceOf(wanted) != "" && proto.Equal(found.GetTap().GetHostNamespace(), resolved.GetTap().GetHostNamespace()) {
 		found.GetTap().ToMicroservice = wanted.GetTap().GetToMicroservice()
@@ -44,7 +44,7 @@ func (m microservices) restore(found, resolved, wanted *vpp_interfaces.Interface
 	}
 }
 
-// microserviceDependencies: a TAP waits for its microservice.
+// microserviceDependencies makes a TAP wait for its microservice.
 func microserviceDependencies(iface *vpp_interfaces.Interface) []kvscheduler.Dependency {
 	if label := microserviceOf(iface); label != "" {
 		return []kvscheduler.Dependency{{Label: "microservice-available", Key: models.LinuxMicroserviceKey(label)}}

@@ -12,7 +12,7 @@ import (
 	"github.com/contiv/contiv/vswitch/descriptor"
 )
 
-// linkIsUp: queues are there when the link is up.
+// linkIsUp is a dependency on the link, because queues exist only while it is up.
 func linkIsUp(iface string) []kvscheduler.Dependency {
 	return []kvscheduler.Dependency{{Label: "interface-link-is-UP", Key: models.LinkStateKey(iface, true)}}
 }
@@ -66,7 +66,7 @@ func ifaceOfRxPlacement(key string) string {
 	return strings.TrimPrefix(iface, derivedPrefix)
 }
 
-// optionsOfInterface derives a value of each option that is set.
+// optionsOfInterface derives a value for each set option.
 func optionsOfInterface(iface *vpp_interfaces.Interface) (derived []kvscheduler.KeyValue) {
 	name := iface.GetName()
 	if nd := iface.GetIp6Nd(); nd != nil {
@@ -98,8 +98,7 @@ func isRxPlacementKey(key string) bool {
 	return ok && err == nil && !isOtherInterfaceKey(key)
 }
 
-// isOtherInterfaceKey tells keys with the name of an interface at their end, which may
-// look like anything.
+// isOtherInterfaceKey matches keys that end with an interface name, which may look like anything.
 func isOtherInterfaceKey(key string) bool {
 	return isAddressKey(key) || isVRFKey(key) || isUnnumberedKey(key) || isDHCPClientKey(key) || isDHCPLeaseKey(key) || isIP6NDKey(key)
 }

@@ -26,8 +26,8 @@ func Register(r *descriptor.Registrar, vs vswitch.VSwitch, alloc *netalloc.Resol
 	descriptor.RegisterIf(r, vs, queues != nil, rxPlacementDescriptor(queues))
 }
 
-// Notify makes the scheduler know of leases and of states of links. The
-// descriptors have been registered.
+// Notify reports leases and link states to the scheduler. The descriptors must have been
+// registered.
 func Notify(s *kvscheduler.Scheduler, vs vswitch.VSwitch) {
 	vs.WatchLeases(notifyLeases(s))
 	vs.States().Watch(notifyLinkStates(s))

@@ -17,8 +17,8 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-// linkStateDescriptor handles vpp/interface/{if}/link-state/{UP|DOWN}, of which one is
-// obtained for each interface.
+// linkStateDescriptor handles vpp/interface/{if}/link-state/{UP|DOWN}. Each interface has one of
+// the two, as an obtained value.
 func linkStateDescriptor(port vswitch.States) kvscheduler.Descriptor[*emptypb.Empty, descriptor.NoMeta] {
 	return kvscheduler.Descriptor[*emptypb.Empty, descriptor.NoMeta]{
 		Name: vswitch.LinkStateDescriptor,
@@ -42,18 +42,18 @@ func isUp(s *vpp_interfaces.InterfaceState) bool {
 	return s.GetOperStatus() == vpp_interfaces.InterfaceState_UP
 }
 
-// linkStates makes link states known to a scheduler, when they change: those that change
-// together, or while the scheduler is busy, in one transaction, which has the last state
-// of each link, in the order of the changes.
+// linkStates reports changed link states to a scheduler. Changes that occur together, or while the
+// scheduler is busy, are one transaction with the last state of each link, in the order of the
+// changes.
 //
-//	observe ──> untold ──100ms after the first──> place in the scheduler's queue ──its turn──> take
+//	observe ──> pending ──100ms after the first──> place in the scheduler's queue ──its turn──> take
 type linkStates struct {
 	s *kvscheduler.Scheduler
 
-	mu     sync.Mutex
-	known  map[string]vpp_interfaces.InterfaceState_Status // by interface
-	untold map[string]linkChange                           // by interface
-	count  int                                             // of the changes
+	mu      sync.Mutex
+	known   map[string]vpp_interfaces.InterfaceState_Status // by interface
+	pending map[string]linkChange                           // by interface
+	count   int                                             // of the changes
 }
 
 type linkChange struct {
@@ -61,19 +61,19 @@ type linkChange struct {
 	number int
 }
 
-// collectLinkStates is how long changes are collected: a new interface has several of
-// them, and interfaces come in bursts.
+// collectLinkStates is how long changes are collected. A new interface causes several, and
+// interfaces come in bursts.
 const collectLinkStates = 100 * time.Millisecond
 
 func notifyLinkStates(s *kvscheduler.Scheduler) func(...*vpp_interfaces.InterfaceState) {
-	l := &linkStates{s: s, known: map[string]vpp_interfaces.InterfaceState_Status{}, untold: map[string]linkChange{}}
+	l := &linkStates{s: s, known: map[string]vpp_interfaces.InterfaceState_Status{}, pending: map[string]linkChange{}}
 	return l.observe
 }
 
 func (l *linkStates) observe(states ...*vpp_interfaces.InterfaceState) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	waiting := len(l.untold) > 0
+	waiting := len(l.pending) > 0
 	for _, state := range states {
 		name, status := state.GetName(), state.GetOperStatus()
 		if l.known[name] == status {
@@ -83,9 +83,9 @@ func (l *linkStates) observe(states ...*vpp_interfaces.InterfaceState) {
 			delete(l.known, name)
 		}
 		l.count++
-		l.untold[name] = linkChange{status, l.count}
+		l.pending[name] = linkChange{status, l.count}
 	}
-	if !waiting && len(l.untold) > 0 {
+	if !waiting && len(l.pending) > 0 {
 		time.AfterFunc(collectLinkStates, func() { _ = l.s.PushSBNotifications(l.take) }) // else it is closed
 	}
 }
@@ -94,9 +94,9 @@ func (l *linkStates) observe(states ...*vpp_interfaces.InterfaceState) {
 func (l *linkStates) take() (list []kvscheduler.Notification) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	names := slices.SortedFunc(maps.Keys(l.untold), func(a, b string) int { return cmp.Compare(l.untold[a].number, l.untold[b].number) })
+	names := slices.SortedFunc(maps.Keys(l.pending), func(a, b string) int { return cmp.Compare(l.pending[a].number, l.pending[b].number) })
 	for _, name := range names {
-		status := l.untold[name].status
+		status := l.pending[name].status
 		is := kvscheduler.Notification{Key: models.LinkStateKey(name, status == vpp_interfaces.InterfaceState_UP)}
 		isNot := kvscheduler.Notification{Key: models.LinkStateKey(name, status != vpp_interfaces.InterfaceState_UP)}
 		if status != vpp_interfaces.InterfaceState_DELETED {
@@ -104,7 +104,7 @@ func (l *linkStates) take() (list []kvscheduler.Notification) {
 		}
 		list = append(list, isNot, is)
 	}
-	clear(l.untold)
+	clear(l.pending)
 	return list
 }
 

@@ -22,7 +22,7 @@ const (
 	linkDeleted = vpp_interfaces.InterfaceState_DELETED
 )
 
-// schedulerOfLinks knows link states, and values under slow/ whose creation waits.
+// schedulerOfLinks has the link state descriptor, and values under slow/ whose creation blocks.
 func schedulerOfLinks(t *testing.T) (s *kvscheduler.Scheduler, release chan struct{}) {
 	t.Helper()
 	s, release = kvscheduler.New(kvscheduler.Options{}), make(chan struct{})
@@ -44,8 +44,8 @@ func schedulerOfLinks(t *testing.T) (s *kvscheduler.Scheduler, release chan stru
 	return s, release
 }
 
-// told are the keys of link states that each notification said are there.
-func told(s *kvscheduler.Scheduler) (txns [][]string) {
+// notified returns the present link state keys of each notification.
+func notified(s *kvscheduler.Scheduler) (txns [][]string) {
 	for _, txn := range s.History(time.Time{}, time.Time{}) {
 		if txn.Type != kvscheduler.SBNotification {
 			continue
@@ -81,8 +81,8 @@ func wantLinks(t *testing.T, s *kvscheduler.Scheduler, links map[string]vpp_inte
 	}
 }
 
-// Interfaces that are made together, each of which is down before it is up, are one
-// transaction; later changes another one.
+// Interfaces created together, which are down before they are up, cause one transaction; later
+// changes another.
 func TestLinkStatesThatChangeTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := schedulerOfLinks(t)
@@ -101,14 +101,13 @@ func TestLinkStatesThatChangeTogether(t *testing.T) {
 		time.Sleep(collectLinkStates)
 		synctest.Wait()
 		wantLinks(t, s, map[string]vpp_interfaces.InterfaceState_Status{"if1": linkUp, "if2": linkDeleted, "if3": linkDown})
-		if txns := told(s); len(txns) != 2 || len(txns[0]) != 1000 || len(txns[1]) != 1 {
+		if txns := notified(s); len(txns) != 2 || len(txns[0]) != 1000 || len(txns[1]) != 1 {
 			t.Errorf("%d notifications: %v", len(txns), txns)
 		}
 	})
 }
 
-// What changes while the scheduler is busy, for however long, is one transaction, in the
-// order of the changes.
+// All changes while the scheduler is busy are one transaction, in order.
 func TestLinkStatesWhileTheSchedulerIsBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, release := schedulerOfLinks(t)
@@ -126,13 +125,13 @@ func TestLinkStatesWhileTheSchedulerIsBusy(t *testing.T) {
 		synctest.Wait()
 		wantLinks(t, s, map[string]vpp_interfaces.InterfaceState_Status{"a": linkDown, "b": linkUp, "c": linkUp, "gone": linkDeleted})
 		want := []string{models.LinkStateKey("b", true), models.LinkStateKey("a", false), models.LinkStateKey("c", true)}
-		if txns := told(s); len(txns) != 1 || !slices.Equal(txns[0], want) {
+		if txns := notified(s); len(txns) != 1 || !slices.Equal(txns[0], want) {
 			t.Errorf("notifications: %v, want one: %v", txns, want)
 		}
 	})
 }
 
-// A scheduler with as many transactions as it takes learns of links nevertheless.
+// A scheduler with a full queue receives link states later.
 func TestLinkStatesWhileTheQueueIsFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, release := schedulerOfLinks(t)
@@ -148,7 +147,7 @@ func TestLinkStatesWhileTheQueueIsFull(t *testing.T) {
 	})
 }
 
-// Nobody is told anything when the agent has ended.
+// After the agent has ended, nothing is reported.
 func TestLinkStatesOfAClosedScheduler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := schedulerOfLinks(t)

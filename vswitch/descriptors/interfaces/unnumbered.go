@@ -11,8 +11,8 @@ import (
 	"github.com/contiv/contiv/vswitch/descriptor"
 )
 
-// unnumberedDescriptor handles vpp/interface/unnumbered/{if}, derived from
-// interfaces that borrow the address of another one.
+// unnumberedDescriptor handles vpp/interface/unnumbered/{if}, derived from interfaces that borrow
+// an address.
 func unnumberedDescriptor(port vswitch.Interfaces) kvscheduler.Descriptor[*vpp_interfaces.Interface_Unnumbered, descriptor.NoMeta] {
 	ifaceOf := func(key string) string { return strings.TrimPrefix(key, unnumberedPrefix) }
 	return kvscheduler.Descriptor[*vpp_interfaces.Interface_Unnumbered, descriptor.NoMeta]{

@@ -32,7 +32,7 @@ func validateInterface(iface *vpp_interfaces.Interface) error {
 		case len(iface.GetIpAddresses()) > 0:
 			return descriptor.Invalid("ip_addresses", "an unnumbered interface has no addresses of its own: remove them or unnumbered")
 		case lender.GetInterfaceWithIp() == "":
-			return descriptor.Invalid("unnumbered", "an unnumbered interface needs the name of the interface whose address it uses (interface_with_ip)")
+			return descriptor.Invalid("unnumbered", "an unnumbered interface needs the name of the interface with the address (interface_with_ip)")
 		case lender.GetInterfaceWithIp() == iface.GetName():
 			return descriptor.Invalid("unnumbered", "an unnumbered interface cannot use its own address")
 		}
@@ -68,7 +68,7 @@ func validateRx(iface *vpp_interfaces.Interface) error {
 	return nil
 }
 
-// linkTypes are the interface types that each kind of link belongs to.
+// linkType returns the interface type that a kind of link belongs to.
 func linkType(iface *vpp_interfaces.Interface) (field string, types []vpp_interfaces.Interface_Type) {
 	type t = vpp_interfaces.Interface_Type
 	switch iface.GetLink().(type) {

@@ -8,8 +8,8 @@ import (
 	"github.com/contiv/contiv/vswitch/descriptor"
 )
 
-// Checks of type-specific parameters that are the same for every vswitch, whether it
-// has such interfaces or not.
+// Checks of type-specific parameters that apply to every vswitch, whether it supports the type or
+// not.
 
 func validateRxModes(iface *vpp_interfaces.Interface) error {
 	queues, defaults := map[uint32]bool{}, 0
@@ -20,7 +20,7 @@ func validateRxModes(iface *vpp_interfaces.Interface) error {
 		case iface.GetType() == vpp_interfaces.Interface_DPDK && m.GetMode() != vpp_interfaces.Interface_RxMode_POLLING:
 			return descriptor.Invalid("rx_modes.mode", "interfaces of type DPDK are polled: set POLLING")
 		case m.GetDefaultMode() && defaults > 0:
-			return descriptor.Invalid("rx_modes.default_mode", "there are several default modes: keep one")
+			return descriptor.Invalid("rx_modes.default_mode", "several default modes: keep one")
 		case !m.GetDefaultMode() && queues[m.GetQueue()]:
 			return descriptor.Invalid("rx_modes.queue", "queue %d has several modes: keep one", m.GetQueue())
 		case m.GetDefaultMode():
@@ -66,7 +66,7 @@ func validTunnelAddrs(link, srcField, dstField, src, dst string) error {
 	return nil
 }
 
-// validMulticast: a tunnel to a group needs the interface that the group is reached by.
+// validMulticast requires the interface that reaches the group of a multicast tunnel.
 func validMulticast(link, dst, iface string) error {
 	addr, err := netip.ParseAddr(dst)
 	group := err == nil && addr.IsMulticast()

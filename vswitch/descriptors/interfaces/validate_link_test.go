@@ -63,7 +63,7 @@ func TestLinkValidation(t *testing.T) {
 	}
 }
 
-// Names of interfaces may look like parts of keys.
+// Interface names may look like parts of keys.
 func TestKeysOfOptions(t *testing.T) {
 	matchers := map[string]func(string) bool{
 		"address": isAddressKey, "vrf": isVRFKey, "has address": isHasAddressKey, "unnumbered": isUnnumberedKey,

@@ -11,8 +11,8 @@ import (
 )
 
 // interfaceVRFDescriptor handles vpp/interface/{if}/vrf/{vrf}/ip-version/{v} and
-// vpp/interface/{if}/vrf/from-interface/{lender}, derived from interfaces. The
-// inherited form has no operation of its own: SetUnnumbered takes the VRF over.
+// vpp/interface/{if}/vrf/from-interface/{lender}, derived from interfaces. The inherited form needs
+// no operation: SetUnnumbered copies the VRF.
 func interfaceVRFDescriptor(port vswitch.Interfaces) kvscheduler.Descriptor[*emptypb.Empty, descriptor.NoMeta] {
 	return kvscheduler.Descriptor[*emptypb.Empty, descriptor.NoMeta]{
 		Name: vswitch.InterfaceVRFDescriptor,

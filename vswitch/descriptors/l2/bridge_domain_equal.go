@@ -8,18 +8,17 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// Bridge domains are compared often, and one of a large cluster has a port for each
-// node: nothing is copied, and nothing allocated unless the parts are in another order.
+// Bridge domains are compared often, and in a large cluster they have a port per node. So the
+// comparison copies nothing and allocates only if the parts differ in order.
 
-// equivalentBD compares bridge domains; the order of their parts does not matter.
+// equivalentBD compares bridge domains, ignoring the order of their parts.
 func equivalentBD(a, b *vpp_l2.BridgeDomain) bool {
 	return sameParametersOfBD(a, b) &&
 		descriptor.SameParts(a.GetInterfaces(), b.GetInterfaces(), bdInterfaceOf) &&
 		descriptor.SameParts(a.GetArpTerminationTable(), b.GetArpTerminationTable(), bdARPOf)
 }
 
-// sameParametersOfBD compares what can only be changed by making a new bridge
-// domain: all fields but its parts.
+// sameParametersOfBD compares the fields that need a new bridge domain: all except its parts.
 func sameParametersOfBD(a, b *vpp_l2.BridgeDomain) bool {
 	left, right := a.ProtoReflect(), b.ProtoReflect()
 	fields := left.Descriptor().Fields()
@@ -36,15 +35,15 @@ func sameUnknown(a, b protoreflect.Message) bool {
 	return string(a.GetUnknown()) == string(b.GetUnknown())
 }
 
-// bdInterface is what counts of an interface in a bridge domain.
+// bdInterface holds the relevant fields of an interface in a bridge domain.
 type bdInterface struct {
 	name         string
 	bvi          bool
 	splitHorizon uint32
 }
 
-// bdInterfaceOf: split horizon does not apply to the virtual interface of a bridge
-// domain, whatever its group.
+// bdInterfaceOf ignores the split horizon group of a bridge domain's virtual interface, where it
+// has no effect.
 func bdInterfaceOf(iface *vpp_l2.BridgeDomain_Interface) bdInterface {
 	i := bdInterface{iface.GetName(), iface.GetBridgedVirtualInterface(), iface.GetSplitHorizonGroup()}
 	if i.bvi {

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// bridgeOf returns a bridge domain with a tunnel to each of so many nodes.
+// bridgeOf returns a bridge domain with a tunnel to each of the nodes.
 func bridgeOf(nodes int) *vpp_l2.BridgeDomain {
 	bd := &vpp_l2.BridgeDomain{Name: "vxlanBD", Flood: true, Forward: true, MacAge: 3,
 		Interfaces:          []*vpp_l2.BridgeDomain_Interface{{Name: "vxlanBVI", BridgedVirtualInterface: true, SplitHorizonGroup: 1}},
@@ -64,8 +64,8 @@ func TestComparingBridgeDomainsAllocatesNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkEquivalentBridgeDomains compares with what proto.Equal takes, which knows
-// nothing of order, and with the copy that it would need to.
+// BenchmarkEquivalentBridgeDomains compares with the cost of proto.Equal, which respects order, and
+// of the copy that it would need.
 func BenchmarkEquivalentBridgeDomains(b *testing.B) {
 	x, y := bridgeOf(1000), bridgeOf(1000)
 	for name, compare := range map[string]func() bool{

@@ -1,3 +1,3 @@
-// Package l2 has the descriptors of bridge domains, their forwarding tables,
-// cross-connects and mirrors.
+// Package l2 contains the descriptors of bridge domains, their forwarding tables, cross-connects
+// and mirrors.
 package l2

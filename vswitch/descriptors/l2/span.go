@@ -17,13 +17,13 @@ func spanDescriptor(port vswitch.Values[*vpp_interfaces.Span]) kvscheduler.Descr
 		Validate: func(_ string, s *vpp_interfaces.Span) error {
 			switch {
 			case s.GetInterfaceFrom() == "":
-				return descriptor.Invalid("interface_from", "name the interface whose packets are copied")
+				return descriptor.Invalid("interface_from", "name the source interface of the copies")
 			case s.GetInterfaceTo() == "":
 				return descriptor.Invalid("interface_to", "name the interface that gets the copies")
 			case s.GetInterfaceTo() == s.GetInterfaceFrom():
 				return descriptor.Invalid("interface_to", "interface %q cannot get copies of its own packets: name another one", s.GetInterfaceTo())
 			case s.GetDirection() == vpp_interfaces.Span_UNKNOWN:
-				return descriptor.Invalid("direction", "say what is copied: RX, TX or BOTH")
+				return descriptor.Invalid("direction", "no direction: use RX, TX or BOTH")
 			}
 			return nil
 		},

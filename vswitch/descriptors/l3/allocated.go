@@ -14,7 +14,7 @@ import (
 func allocatedRoutes(r *netalloc.Resolver) descriptor.Allocated[*vpp_l3.Route] {
 	return descriptor.Allocated[*vpp_l3.Route]{
 		Resolve: func(v *vpp_l3.Route) (_ *vpp_l3.Route, err error) {
-			if isUnspecified(v.GetNextHopAddr()) { // is how clients write that there is none
+			if isUnspecified(v.GetNextHopAddr()) { // is the form of "none" used by clients
 				v = proto.CloneOf(v)
 				v.NextHopAddr = ""
 			}
@@ -71,8 +71,8 @@ func validAddrOrRef(field, text string) error {
 	return nil
 }
 
-// inTable waits for the VRF table that a route is in, of the IP version that the
-// route has. References leave it open: then one of the tables must be there.
+// inTable waits for the route's VRF table of its IP version. With references, the IP version is
+// unknown and either table suffices.
 func inTable(label string, vrf uint32, dst, gw string) kvscheduler.Dependency {
 	switch {
 	case !netalloc.IsRef(dst):

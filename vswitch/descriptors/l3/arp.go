@@ -41,9 +41,9 @@ func arpDescriptor(port vswitch.Neighbours, caps vswitch.Capabilities, alloc *ne
 		Dependencies: func(_ string, e *vpp_l3.ARPEntry) []kvscheduler.Dependency {
 			deps := []kvscheduler.Dependency{{Label: "interface-exists", Key: models.VPPInterfaceKey(e.GetInterface())}}
 			if caps.MultipleVRFs {
-				// A neighbour is in the VRF of its interface, which is settled when that has an address.
-				// In another VRF, VPP would take it for the way to the address for a moment: what has
-				// followed the way to that address until then (cnat) never hears of another.
+				// A neighbour is in the VRF of its interface, which is final once the interface has
+				// an address. In another VRF, VPP would briefly use the neighbour as the route to
+				// the address, and cnat would never learn of a later route.
 				address, unnumbered := models.VPPInterfaceAddressPrefix(e.GetInterface()), models.UnnumberedInterfaceKey(e.GetInterface())
 				deps = append(deps, kvscheduler.Dependency{Label: "interface-has-IP", AnyOf: kvscheduler.AnyOf{
 					KeyPrefixes: []string{address, unnumbered},

@@ -1,3 +1,3 @@
-// Package l3 has the descriptors of VRFs, routes, neighbours, proxies for ARP and DHCP,
-// L3 cross-connects and peers of multipoint tunnels.
+// Package l3 contains the descriptors of VRFs, routes, neighbours, ARP and DHCP proxies, L3
+// cross-connects and peers of multipoint tunnels.
 package l3

@@ -91,7 +91,7 @@ type proxyRange struct {
 	vrf         uint32
 }
 
-// rangesOf returns the ranges in order, each once.
+// rangesOf returns the distinct ranges in order.
 func rangesOf(p *vpp_l3.ProxyARP) (list []proxyRange) {
 	for _, r := range p.GetRanges() {
 		first, _ := netip.ParseAddr(r.GetFirstIpAddr())

@@ -55,8 +55,7 @@ func validateRoute(r *vpp_l3.Route) error {
 	return nil
 }
 
-// validateRouteRefs checks what can be known without the allocations; the rest
-// when they are there.
+// validateRouteRefs checks the references as far as possible without allocations.
 func validateRouteRefs(r *vpp_l3.Route) error {
 	if dst := r.GetDstNetwork(); netalloc.IsRef(dst) {
 		if _, err := netalloc.ParseRef(dst, ""); err != nil {

@@ -1,3 +1,3 @@
-// Package punt has the descriptors for packets that the vswitch passes on: to processes, to the
+// Package punt contains the descriptors for packets that the vswitch hands to processes, to the
 // host's stack or to a neighbour.
 package punt

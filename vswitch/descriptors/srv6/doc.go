@@ -1,3 +1,3 @@
-// Package srv6 has the descriptors of segment routing: local SIDs, policies, steering and
-// the addresses that packets are sent from.
+// Package srv6 contains the descriptors of segment routing: local SIDs, policies, steering and
+// source addresses.
 package srv6

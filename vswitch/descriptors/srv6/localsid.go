@@ -47,10 +47,10 @@ func validateLocalSID(s *vpp_srv6.LocalSID) error {
 	case *vpp_srv6.LocalSID_EndFunctionAd:
 		return validProxy(f.EndFunctionAd)
 	}
-	return descriptor.Invalid("end_function", "say what happens at the segment: set base_end_function, end_function_x, …, or end_function_ad")
+	return descriptor.Invalid("end_function", "no function: set base_end_function, end_function_x, …, or end_function_ad")
 }
 
-// crossConnection is a function that sends packets to a neighbour.
+// crossConnection is a function that forwards packets to a neighbour.
 type crossConnection interface {
 	GetOutgoingInterface() string
 	GetNextHop() string
@@ -101,7 +101,7 @@ func validIPv6(field, addr string) error {
 	return nil
 }
 
-// normalLocalSID writes addresses in one way, and leaves out what is ignored.
+// normalLocalSID normalises addresses and removes ignored fields.
 func normalLocalSID(s *vpp_srv6.LocalSID) *vpp_srv6.LocalSID {
 	s = proto.CloneOf(s)
 	s.Sid = vswitch.CanonicalAddr(s.GetSid())

@@ -65,7 +65,7 @@ func validatePolicy(p *vpp_srv6.Policy) error {
 	return nil
 }
 
-// wayOf is a segment list without its weight.
+// wayOf identifies a segment list without its weight.
 func wayOf(list *vpp_srv6.Policy_SegmentList) string {
 	segments := make([]string, len(list.GetSegments()))
 	for i, segment := range list.GetSegments() {
@@ -81,8 +81,7 @@ func samePolicyAttributes(a, b *vpp_srv6.Policy) bool {
 		a.GetSprayBehaviour() == b.GetSprayBehaviour()
 }
 
-// equivalentPolicies: the order of segment lists says nothing, and weights 0 and 1
-// are the same.
+// equivalentPolicies ignores the order of segment lists; weights 0 and 1 are equal.
 func equivalentPolicies(a, b *vpp_srv6.Policy) bool {
 	ways := func(p *vpp_srv6.Policy) []string {
 		list := make([]string, len(p.GetSegmentLists()))

@@ -55,7 +55,7 @@ func validateSteering(s *vpp_srv6.Steering) error {
 		}
 		return nil
 	}
-	return descriptor.Invalid("traffic", "say what is steered: set l3_traffic or l2_traffic")
+	return descriptor.Invalid("traffic", "no traffic: set l3_traffic or l2_traffic")
 }
 
 func normalSteering(s *vpp_srv6.Steering) *vpp_srv6.Steering {
@@ -71,7 +71,7 @@ func normalSteering(s *vpp_srv6.Steering) *vpp_srv6.Steering {
 	return s
 }
 
-// dependenciesOfSteering: the policy is found however its binding SID is written.
+// dependenciesOfSteering finds the policy by its binding SID in any notation.
 func dependenciesOfSteering(s *vpp_srv6.Steering) []kvscheduler.Dependency {
 	prefix := models.SRv6Policy.KeyPrefix()
 	deps := []kvscheduler.Dependency{{Label: labelSRPolicyExists, AnyOf: kvscheduler.AnyOf{

@@ -1,3 +1,3 @@
-// Package unimplemented has the descriptors of models that no vswitch has a port for.
-// Their values are validated, and are UNIMPLEMENTED with what vswitch.Features.Lacks says.
+// Package unimplemented contains the descriptors of models without port in any vswitch. Values are
+// validated, and are UNIMPLEMENTED with the reason from vswitch.Features.Lacks.
 package unimplemented

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Register registers the models that no vswitch has a port for.
+// Register registers the models without port.
 func Register(r *descriptor.Registrar, f vswitch.Features) {
 	lacking(r, f, vswitch.VRRPDescriptor, models.VRRP, validateVRRP)
 	lacking(r, f, vswitch.SPDDescriptor, models.IPSecSPD, validateSPD)
@@ -22,7 +22,7 @@ func Register(r *descriptor.Registrar, f vswitch.Features) {
 	lacking(r, f, vswitch.FlowProbeFeatureDescriptor, models.FlowProbeFeature, validateFlowProbeFeature)
 }
 
-// lacking registers a model that the vswitch has no port for, see Extras.
+// lacking registers a model for which the vswitch has no port; see Extras.
 func lacking[V proto.Message](r *descriptor.Registrar, f vswitch.Features, name string, model *models.Model, validate func(V) error) {
 	descriptor.Register(r, descriptor.Unimplemented(f, kvscheduler.Descriptor[V, descriptor.NoMeta]{
 		Name:     name,

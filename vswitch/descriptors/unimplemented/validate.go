@@ -13,7 +13,7 @@ func validateVRRP(e *vpp_l3.VRRPEntry) error {
 	case e.GetInterface() == "":
 		return descriptor.Invalid("interface", "name the interface of the virtual router")
 	case n < 1 || n > 255:
-		return descriptor.Invalid("ip_addresses", "there are %d addresses: give 1 to 255", n)
+		return descriptor.Invalid("ip_addresses", "%d addresses: give 1 to 255", n)
 	case e.GetVrId() < 1 || e.GetVrId() > 255:
 		return descriptor.Invalid("vr_id", "%d is out of range: use 1 to 255", e.GetVrId())
 	case e.GetPriority() < 1 || e.GetPriority() > 255:
@@ -106,5 +106,5 @@ func validateFlowProbeFeature(p *vpp_ipfix.FlowProbeFeature) error {
 	if !p.GetL2() && !p.GetIp4() && !p.GetIp6() {
 		return descriptor.Invalid("ip4", "no flows are recorded: set l2, ip4 or ip6")
 	}
-	return descriptor.Required("interface", p.GetInterface(), "name the interface whose flows are recorded")
+	return descriptor.Required("interface", p.GetInterface(), "name the interface for recording flows")
 }
