@@ -1,5 +1,5 @@
-// Command coredns is CoreDNS with the plugins that the Corefile of a Kubernetes cluster
-// names. All of them would take ten times as long to build. Package test/e2e runs it.
+// Command coredns is CoreDNS with the plugins of a Kubernetes cluster's Corefile, for package
+// test/e2e. Building all plugins takes ten times as long.
 package main
 
 import (

@@ -16,8 +16,7 @@ import (
 	"time"
 )
 
-// file is a file of an image, by its path without leading slash; a directory is made for
-// each that holds one.
+// file is a file of an image, by path without leading slash. Parent directories are created.
 type file struct {
 	mode int64
 	data []byte
@@ -28,13 +27,13 @@ type file struct {
 
 type files map[string]file
 
-// mergedUsr are the directories that Debian's packages name and that are links in an image.
+// mergedUsr lists the directories in Debian's packages that are links in an image.
 var mergedUsr = []string{"bin", "lib", "lib64", "sbin"}
 
-// commands are what busybox is called by. Not among them: what a package of the image has.
+// commands lists the busybox commands, without those of other packages in the image.
 var commands = strings.Fields("sh mount umount ls cat cp mv rm mkdir ln ps kill grep sed awk head tail less find env id hostname sleep tar gzip vi ip ping ping6 nslookup nc wget route arp arping netstat traceroute top free df du dmesg od hexdump sha256sum stat test true false echo printf cut sort uniq wc xargs tr date")
 
-// systemFiles unpacks Debian packages. Documentation stays away but for licences.
+// systemFiles unpacks Debian packages, without documentation except licences.
 func systemFiles(ctx context.Context, archives []string) (files, error) {
 	result := files{}
 	for _, archive := range archives {
@@ -52,7 +51,7 @@ func systemFiles(ctx context.Context, archives []string) (files, error) {
 	for _, dir := range mergedUsr {
 		result[dir] = file{link: "usr/" + dir}
 	}
-	// Debian's packages choose these with update-alternatives when they are installed.
+	// Debian's packages create these links with update-alternatives during installation.
 	for _, name := range []string{"iptables", "ip6tables", "iptables-save", "ip6tables-save", "iptables-restore", "ip6tables-restore"} {
 		if _, ok := result["usr/sbin/xtables-nft-multi"]; ok {
 			result["usr/sbin/"+name] = file{link: "xtables-nft-multi"}
@@ -69,7 +68,7 @@ func systemFiles(ctx context.Context, archives []string) (files, error) {
 	return result, nil
 }
 
-// unpack adds what a tar archive of a package has.
+// unpack adds the content of a package's tar archive.
 func (f files) unpack(archive io.Reader) error {
 	for reader := tar.NewReader(archive); ; {
 		header, err := reader.Next()
@@ -101,7 +100,7 @@ func (f files) unpack(archive io.Reader) error {
 	}
 }
 
-// inUsr is the path of a file in an image whose /bin, /lib and /sbin are in /usr.
+// inUsr returns a file's path in an image with /bin, /lib and /sbin in /usr.
 func inUsr(name string) string {
 	if first, _, _ := strings.Cut(name, "/"); slices.Contains(mergedUsr, first) {
 		return "usr/" + name
@@ -109,7 +108,7 @@ func inUsr(name string) string {
 	return name
 }
 
-// documentation reports whether an image does without the file.
+// documentation reports whether the image omits the file.
 func documentation(name string) bool {
 	const docs = "usr/share/doc/"
 	if strings.HasPrefix(name, docs) {
@@ -123,7 +122,7 @@ func documentation(name string) bool {
 	return false
 }
 
-// programFiles reads Contiv's programs, of the kind's.
+// programFiles reads the kind's programs.
 func (k kind) programFiles(dir string) (files, error) {
 	result := files{}
 	for _, name := range k.programs {
@@ -137,7 +136,7 @@ func (k kind) programFiles(dir string) (files, error) {
 	return result, nil
 }
 
-// tarball writes the files, and the directories that they are in, in the order of their names.
+// tarball writes the files and their directories in name order.
 func (f files) tarball(at time.Time) ([]byte, error) {
 	entries := map[string]*tar.Header{}
 	for name, content := range f {

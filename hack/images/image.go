@@ -21,25 +21,25 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// kind is one of the images that there are.
+// kind is a kind of image.
 type kind struct {
 	name, description string
-	// programs are those of Contiv in it.
+	// programs lists Contiv's programs in it.
 	programs []string
 }
 
 var (
 	plain = kind{"contiv", "Contiv, a Kubernetes network plugin: agent, CNI plugin, state reflector, etcd, contivctl",
 		[]string{"contiv-agent", "contiv-calico-routes", "contiv-cni", "contiv-etcd", "contiv-ksr", "contiv-stn", "contivctl"}}
-	// withVPP is for nodes with VPP, whose packages are the user's.
+	// withVPP is for nodes with VPP, with VPP packages provided by the user.
 	withVPP = kind{"contiv-vpp", "Contiv for nodes with FD.io VPP: VPP, agent, CNI plugin, contivctl",
 		[]string{"contiv-init", "contiv-agent", "contiv-cni", "contivctl"}}
 )
 
-// repository is the name under which the manifests of deploy/ ask for the image.
+// repository is the image's name in the manifests of deploy/.
 func (k kind) repository() string { return "docker.io/contiv/" + k.name }
 
-// nobody is whom the image's programs run as, unless a manifest says otherwise.
+// nobody is the user of the image's programs, unless a manifest sets another.
 const nobody = "65534:65534"
 
 // built is the image of one architecture.
@@ -49,8 +49,8 @@ type built struct {
 	bill  []byte // SPDX, JSON
 }
 
-// assemble makes an image of two layers: the system, which changes with Debian's
-// packages only, and Contiv.
+// assemble builds an image of two layers: the system, which changes with Debian's packages only,
+// and Contiv.
 func (k kind) assemble(r release, arch string, system, contiv files) (v1.Image, error) {
 	img := mutate.MediaType(empty.Image, types.OCIManifestSchema1)
 	img = mutate.ConfigMediaType(img, types.OCIConfigJSON)
@@ -97,7 +97,7 @@ func (k kind) assemble(r release, arch string, system, contiv files) (v1.Image, 
 // write writes, into the output directory,
 //
 //	contiv-ARCH.tar        an archive for ctr, docker load and kind load
-//	contiv-ARCH.spdx.json  what is in it
+//	contiv-ARCH.spdx.json  its bill of material
 //	oci/                   an OCI layout with an index of all architectures
 //
 // or contiv-vpp-ARCH.tar and so on, and oci-vpp.
@@ -151,8 +151,8 @@ func (k kind) write(o options, images []built) error {
 	return err
 }
 
-// writeArchive writes an image with its tags. go-containerregistry would put the tags in any order, and the
-// same commit is to give the same archive.
+// writeArchive writes an image with its tags. go-containerregistry orders tags randomly, but a
+// commit must always give the same archive.
 func writeArchive(path string, img v1.Image, tags ...name.Tag) error {
 	named := map[name.Reference]v1.Image{}
 	for _, tag := range tags {

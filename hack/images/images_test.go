@@ -16,7 +16,7 @@ import (
 
 var testRelease = release{version: "v1.2.3", revision: "0123456789abcdef", created: time.Unix(1_700_000_000, 0).UTC()}
 
-// deb makes a Debian package of files and links ("-> target").
+// deb creates a Debian package of files and links ("-> target").
 func deb(t *testing.T, name string, content map[string]string, setuid ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -88,7 +88,7 @@ func TestSystemOfPackages(t *testing.T) {
 	}
 }
 
-// The same commit gives the same digest, whenever and wherever it is built.
+// A commit always gives the same digest.
 func TestReproducible(t *testing.T) {
 	content := map[string]string{"usr/bin/busybox": "shell", "usr/lib/a": "a", "usr/lib/b": "b"}
 	digest := func() string {
@@ -112,7 +112,7 @@ func TestReproducible(t *testing.T) {
 	}
 }
 
-// The same commit gives the same archive, too.
+// A commit always gives the same archive.
 func TestArchiveIsReproducible(t *testing.T) {
 	img, err := plain.assemble(testRelease, "arm64", files{"usr/bin/busybox": {data: []byte("shell")}}, files{"usr/bin/contiv-agent": {data: []byte("agent")}})
 	if err != nil {
@@ -208,7 +208,7 @@ func TestLockFile(t *testing.T) {
 	}
 }
 
-// A package that is not the one that was locked is refused.
+// A package that differs from the lock file is refused.
 func TestWrongChecksum(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, "packages"), 0o755); err != nil {

@@ -1,12 +1,12 @@
-// Images makes the container image of Contiv for several architectures, without a
-// container engine: "make images" calls it.
+// Images builds Contiv's container images for several architectures, without a container engine:
+// "make images" calls it.
 //
 //	packages.lock ── apt ──> Debian packages ──> layer of the system ─┐
 //	go build ──> static programs ──────────────> layer of Contiv ─────┼──> archives, index
 //	both ──────────────────────────────────────> SPDX bill of material┘
 //
-// The same commit gives the same digest: packages are named with their checksums, times
-// are that of the commit, and files are sorted.
+// A commit always gives the same digest: packages are pinned by checksum, times are the commit's,
+// and files are sorted.
 package main
 
 import (
@@ -30,23 +30,22 @@ func main() {
 	}
 }
 
-// options are the flags of the program.
 type options struct {
-	binaries string // directory with one directory of programs for each architecture
+	binaries string // directory with a directory of programs per architecture
 	out      string
 	cache    string
 	lock     string
-	vpp      string // directory with packages of VPP; "": there is no image with it
+	vpp      string // directory with packages of VPP; "": no image with VPP
 	arches   []string
 	release
 	update bool
 }
 
-// release says what the images are made of.
+// release is the input of the images.
 type release struct {
 	version  string
 	revision string
-	// created is the time of the commit, and of all files.
+	// created is the time of the commit and of all files.
 	created time.Time
 }
 
@@ -64,7 +63,7 @@ func parse(args []string) (options, error) {
 	flags.StringVar(&o.version, "version", "", "version of Contiv")
 	flags.StringVar(&o.revision, "revision", "", "commit that the programs were built from")
 	flags.Int64Var(&created, "created", 0, "time of the commit, in seconds since 1970")
-	flags.BoolVar(&o.update, "update", false, "write the lock file anew with the newest packages, and end")
+	flags.BoolVar(&o.update, "update", false, "rewrite the lock file with the newest packages and exit")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -105,7 +104,7 @@ func run(ctx context.Context, args []string) error {
 	return err
 }
 
-// build makes the image of one architecture, of Debian's packages and of archives of others.
+// build builds the image of one architecture from Debian's packages and other archives.
 func (k kind) build(ctx context.Context, o options, arch string, packages []debianPackage, others []string) (built, error) {
 	archives, err := download(ctx, filepath.Join(o.cache, arch), arch, packages)
 	if err != nil {

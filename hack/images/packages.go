@@ -16,11 +16,11 @@ import (
 	"strings"
 )
 
-// wanted are the packages of the base; what they depend on comes along. The agent
-// executes nft and iptables; busybox is the shell, and what people look around with.
+// wanted lists the base packages, without dependencies. The agent executes nft and iptables;
+// busybox is the shell and for debugging.
 var wanted = []string{"busybox-static", "iptables", "nftables"}
 
-// unwanted are dependencies that an image needs nothing of.
+// unwanted lists dependencies that an image does not need.
 var unwanted = []string{"gcc-12-base", "netbase"}
 
 // debianPackage is one line of the lock file.
@@ -49,7 +49,7 @@ func readLock(path string) (map[string][]debianPackage, error) {
 	return packages, nil
 }
 
-// updateLock writes the lock file with the newest packages that Debian has.
+// updateLock writes the lock file with Debian's newest packages.
 func updateLock(ctx context.Context, o options) error {
 	var lines []string
 	for _, arch := range o.arches {
@@ -74,8 +74,8 @@ func lockLines(packages []debianPackage) (lines []string) {
 	return lines
 }
 
-// apt calls apt-get for an architecture, without regard to what this machine has
-// installed. Sources and keys are the machine's.
+// apt calls apt-get for an architecture, ignoring the machine's installed packages. It uses the
+// machine's sources and keys.
 type apt struct {
 	dir, arch string
 }
@@ -118,8 +118,8 @@ func (a *apt) run(ctx context.Context, command string, args ...string) ([]byte, 
 
 var installLine = regexp.MustCompile(`^Inst (\S+) \((\S+) (\S+)`)
 
-// resolve returns packages, by name, and all that they depend on. Those that are named by the path of their
-// archive are not among them.
+// resolve returns packages, by name, and their dependencies, without packages named by their
+// archive's path.
 func (a *apt) resolve(ctx context.Context, wanted ...string) ([]debianPackage, error) {
 	out, err := a.run(ctx, "apt-get", append([]string{"install", "--simulate", "--no-install-recommends"}, wanted...)...)
 	if err != nil {
@@ -149,7 +149,7 @@ func (a *apt) resolve(ctx context.Context, wanted ...string) ([]debianPackage, e
 	return packages, nil
 }
 
-// path is where apt-get downloads the package to.
+// path returns the file to which apt-get downloads the package.
 func (a *apt) path(p debianPackage) (string, error) {
 	version := strings.ReplaceAll(p.version, ":", "%3a")
 	found, err := filepath.Glob(filepath.Join(a.dir, "packages", p.name+"_"+version+"_*.deb"))
@@ -161,7 +161,7 @@ func (a *apt) path(p debianPackage) (string, error) {
 
 func (a *apt) fetch(ctx context.Context, p debianPackage) (string, error) {
 	if _, err := a.run(ctx, "apt-get", "download", "-qq", p.name+"="+p.version); err != nil {
-		return "", fmt.Errorf("%w (Debian keeps only the newest version of a package: make images-update writes the lock file anew)", err)
+		return "", fmt.Errorf("%w (Debian keeps only the newest version of a package: update the lock file with make images-update)", err)
 	}
 	path, err := a.path(p)
 	if path == "" {
@@ -170,8 +170,8 @@ func (a *apt) fetch(ctx context.Context, p debianPackage) (string, error) {
 	return path, err
 }
 
-// download returns the archives of packages, in their order. What dir has is not
-// downloaded again; the checksums are compared in any case.
+// download returns the archives of packages, in order. It skips files that dir has, and always
+// checks the checksums.
 func download(ctx context.Context, dir, arch string, packages []debianPackage) (archives []string, err error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {

@@ -14,11 +14,11 @@ import (
 	"github.com/spdx/tools-golang/spdx/v2/common"
 )
 
-// billPath is where an image has its bill of material.
+// billPath is the path of the bill of material in an image.
 const billPath = "usr/share/sbom/contiv.spdx.json"
 
-// billOfMaterial lists, as SPDX 2.3 in JSON, the Debian packages and the Go modules that
-// the programs say they were built of.
+// billOfMaterial lists, as SPDX 2.3 in JSON, the Debian packages and the Go modules recorded in the
+// programs.
 func (k kind) billOfMaterial(r release, arch string, debian []debianPackage, programDir string) ([]byte, error) {
 	created := r.created.Format("2006-01-02T15:04:05Z")
 	document := &spdx.Document{

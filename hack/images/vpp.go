@@ -13,11 +13,12 @@ import (
 	"strings"
 )
 
-// wantedWithVPP are Debian's packages in the image with VPP, beside those that VPP's depend on.
+// wantedWithVPP lists Debian packages in the VPP image in addition to the dependencies of VPP's
+// packages.
 var wantedWithVPP = []string{"busybox-static", "nftables"}
 
-// buildVPP makes the image with VPP for the architectures that its packages are for. What they depend on
-// is locked in the directory of these packages: it depends on them, which are not ours.
+// buildVPP builds the VPP image for the architectures of its packages. Their dependencies are
+// locked in the packages' directory, because they depend on the user's packages.
 func buildVPP(ctx context.Context, o options) error {
 	lock := filepath.Join(o.vpp, "packages.lock")
 	locked, err := readLock(lock)
@@ -42,7 +43,7 @@ func buildVPP(ctx context.Context, o options) error {
 				return err
 			}
 			if locked[arch], err = a.resolve(ctx, append(wantedWithVPP, archives...)...); err != nil {
-				return fmt.Errorf("what VPP's packages depend on: %w", err)
+				return fmt.Errorf("dependencies of VPP's packages: %w", err)
 			}
 		}
 		b, err := withVPP.build(ctx, o, arch, locked[arch], archives)
@@ -58,7 +59,7 @@ func buildVPP(ctx context.Context, o options) error {
 	for _, arch := range slices.Sorted(maps.Keys(locked)) {
 		lines = append(lines, lockLines(locked[arch])...)
 	}
-	text := "# What VPP's packages in this directory depend on. Remove this file to have newer ones.\n" + strings.Join(lines, "\n") + "\n"
+	text := "# Dependencies of VPP's packages in this directory. Remove this file to get newer ones.\n" + strings.Join(lines, "\n") + "\n"
 	return errors.Join(os.WriteFile(lock, []byte(text), 0o644), withVPP.write(o, images))
 }
 

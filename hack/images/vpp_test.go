@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// Of VPP's packages and what is locked beside them comes the image that deploy/contiv-vpp.yaml asks for.
+// VPP's packages and their locked dependencies give the image of deploy/contiv-vpp.yaml.
 func TestImageWithVPP(t *testing.T) {
 	dir := t.TempDir()
 	o := options{

@@ -1,6 +1,6 @@
-// Command wellknown writes the descriptors of Google's own .proto files that ours
-// import, for protoc's --descriptor_set_in: Debian's protoc comes without them, and
-// those in the pinned module are the ones that the generated code is built with.
+// Command wellknown writes the descriptors of Google's .proto files that ours import, for protoc's
+// --descriptor_set_in. Debian's protoc lacks them, and the pinned module's are the ones in the
+// generated code.
 package main
 
 import (
