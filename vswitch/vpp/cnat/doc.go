@@ -1,10 +1,10 @@
 // Package cnat implements DNAT66, and the DNat44 values that are services, with VPP's plugin cnat.
 //
 //	ports.go         the ports: DNAT66, Services44
-//	translations.go  values ──> translations of an IP version, the difference to what VPP has, requests
-//	translation.go   a translation, marked as ours by a record beside it
-//	known.go         what VPP has, as last listed and with all changes since
-//	hold.go          backends that connections go to are kept in the FIB
+//	translations.go  values ──> translations of an IP version, the difference to VPP's, requests
+//	translation.go   a translation, marked as ours by a separate record
+//	known.go         cache of VPP's translations
+//	hold.go          backends of connections are pinned in the FIB
 //	moves.go         flows whose backend leaves: silenced until VPP has forgotten them
 //	resets.go        connections of TCP whose backend leaves: ended by their sockets
 //	outside.go       … those of clients outside

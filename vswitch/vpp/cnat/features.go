@@ -24,13 +24,13 @@ var featureModule = session.NewModule("", "features of interfaces",
 	&feature.FeatureEnableDisable{}, &feature.FeatureEnableDisableReply{},
 )
 
-// The plugin cnat has two ways to translate. The FIB of VRF 0 translates both directions, but
-// misses replies between pods in another VRF. These features of interfaces translate packets that
-// enter (the first one) and replies that leave (the second one). All our interfaces have the
-// features, except those of external clients (ServiceNetwork): their packets are translated by the
-// FIB, which can hide client addresses. This also separates their connections from others, and
-// NAT44 on such an interface sees its replies first. Access lists run between the two features, so
-// they see backend addresses.
+// The plugin cnat can translate in two ways. The FIB of VRF 0 translates both directions, but
+// misses replies between pods in another VRF. These interface features translate entering packets
+// (the first) and leaving replies (the second). All our interfaces have the features, except those
+// of external clients (ServiceNetwork): their packets are translated by the FIB, which can hide
+// client addresses. This also separates their connections from others, and NAT44 on such an
+// interface sees its replies first. Access lists run between the two features, so they see backend
+// addresses.
 var cnatFeatures = [...][]struct{ arc, name string }{
 	v4: {{"ip4-unicast", "cnat-input-ip4"}, {"ip4-output", "cnat-output-ip4"}},
 	v6: {{"ip6-unicast", "cnat-input-ip6"}, {"ip6-output", "cnat-output-ip6"}},
@@ -48,7 +48,7 @@ func (v *Translations) isOn(f family) bool {
 	return v.notes.on[f]
 }
 
-// families are those that are on.
+// families returns the enabled IP versions.
 func (v *Translations) families() (list []family) {
 	for _, f := range []family{v4, v6} {
 		if v.isOn(f) {
@@ -58,7 +58,7 @@ func (v *Translations) families() (list []family) {
 	return list
 }
 
-// InterfaceCreated enables the features on a new interface if there are translations.
+// InterfaceCreated enables the features on a new interface if translations exist.
 func (v *Translations) InterfaceCreated(ctx context.Context, i ownership.Index) error {
 	families := v.families()
 	if len(families) == 0 {
@@ -71,7 +71,7 @@ func (v *Translations) InterfaceCreated(ctx context.Context, i ownership.Index) 
 	return session.Wrap("translating on it", v.cover(ctx, families, []*interfaces_api.SwInterfaceDetails{d}))
 }
 
-// prepare makes interfaces and the source ready for translations.
+// prepare prepares interfaces and the source for translations.
 func (v *Translations) prepare(ctx context.Context, f family, wanted map[natKey]*translation) error {
 	if len(wanted) > 0 && !v.isOn(f) {
 		if err := v.coverAll(ctx, f); err != nil {
@@ -85,12 +85,11 @@ func (v *Translations) prepare(ctx context.Context, f family, wanted map[natKey]
 	return session.Wrap("setting the source of clients that are their own local address", v.setSource(ctx, f, source))
 }
 
-// coverAll gives all interfaces the features that they are to have. VPP's policy "k8s"
-// changes sources of clients that are their own local address, and of nothing else if all
-// interfaces are said to be those of pods.
+// coverAll sets the features of all interfaces. With all interfaces declared as pod interfaces,
+// VPP's policy "k8s" changes the source only of clients that reach themselves.
 func (v *Translations) coverAll(ctx context.Context, families ...family) error {
 	if err := v.vpp.Call(ctx, module, &cnat.CnatSetSnatPolicy{Policy: cnat.CNAT_POLICY_K8S}, &cnat.CnatSetSnatPolicyReply{}); err != nil {
-		return fmt.Errorf("choosing whose source is changed: %w", err)
+		return fmt.Errorf("selecting the clients for source translation: %w", err)
 	}
 	all, err := v.ownInterfaces(ctx)
 	if err != nil {
@@ -108,14 +107,14 @@ func (v *Translations) coverAll(ctx context.Context, families ...family) error {
 	return nil
 }
 
-// sources are the addresses that VPP gives clients, one of each IP version.
+// sources returns VPP's source addresses for clients, one per IP version.
 func (v *Translations) sources(ctx context.Context) ([2]netip.Addr, error) {
 	now := &cnat.CnatGetSnatAddressesReply{}
 	err := v.vpp.Call(ctx, module, &cnat.CnatGetSnatAddresses{}, now)
 	return [...]netip.Addr{v4: netip.AddrFrom4(now.SnatIP4), v6: netip.AddrFrom16(now.SnatIP6)}, err
 }
 
-// setSource sets the source of an IP version, and leaves the other one as it is.
+// setSource sets the source of an IP version and keeps the other's.
 func (v *Translations) setSource(ctx context.Context, f family, source netip.Addr) error {
 	now, err := v.sources(ctx)
 	if err != nil || now[f] == source {
@@ -128,7 +127,7 @@ func (v *Translations) setSource(ctx context.Context, f family, source netip.Add
 	return v.vpp.Call(ctx, module, &cnat.CnatSetSnatAddresses{SnatIP4: now[v4].As4(), SnatIP6: now[v6].As16(), SwIfIndex: ownership.NoIndex}, &cnat.CnatSetSnatAddressesReply{})
 }
 
-// selfSource returns the source that translations ask for; the last one counts.
+// selfSource returns the source requested by translations; the last one wins.
 func selfSource(wanted map[natKey]*translation) (source netip.Addr) {
 	var last natKey
 	for key, t := range wanted {
@@ -148,7 +147,7 @@ func (v *Translations) ownInterfaces(ctx context.Context) ([]*interfaces_api.SwI
 	return slices.DeleteFunc(all, func(d *interfaces_api.SwInterfaceDetails) bool { return ownership.LogicalName(d) == "" }), nil
 }
 
-// cover gives interfaces the features that they are to have. VPP would give them twice.
+// cover sets the features of interfaces. VPP would enable a feature twice, so it reads them first.
 func (v *Translations) cover(ctx context.Context, families []family, ifaces []*interfaces_api.SwInterfaceDetails) error {
 	wrong, err := v.wrongFeatures(ctx, families, ifaces)
 	if err != nil {
@@ -160,7 +159,7 @@ func (v *Translations) cover(ctx context.Context, families []family, ifaces []*i
 	}
 	b := session.NewBatch(l)
 	for _, d := range ifaces {
-		b.Add(ctx, "taking interface "+ownership.LogicalName(d)+" for that of a pod", &cnat.CnatSnatPolicyAddDelIf{SwIfIndex: d.SwIfIndex, IsAdd: 1, Table: cnat.CNAT_POLICY_POD}, &cnat.CnatSnatPolicyAddDelIfReply{}, api.INVALID_SW_IF_INDEX)
+		b.Add(ctx, "taking interface "+ownership.LogicalName(d)+" as a pod interface", &cnat.CnatSnatPolicyAddDelIf{SwIfIndex: d.SwIfIndex, IsAdd: 1, Table: cnat.CNAT_POLICY_POD}, &cnat.CnatSnatPolicyAddDelIfReply{}, api.INVALID_SW_IF_INDEX)
 	}
 	for _, f := range wrong {
 		b.Add(ctx, "changing the feature "+f.FeatureName+" of an interface", f, &feature.FeatureEnableDisableReply{}, api.INVALID_SW_IF_INDEX)
@@ -168,9 +167,8 @@ func (v *Translations) cover(ctx context.Context, families []family, ifaces []*i
 	return b.Wait(ctx)
 }
 
-// wrongFeatures returns the requests for those that interfaces lack, or should not have. It
-// reads what the command line tells: VPP's message for that (feature_is_enabled) gives an
-// answer that does not say which request it is for.
+// wrongFeatures returns the requests that correct interfaces' features. It parses CLI output,
+// because the replies of VPP's message (feature_is_enabled) do not identify their requests.
 func (v *Translations) wrongFeatures(ctx context.Context, families []family, ifaces []*interfaces_api.SwInterfaceDetails) (wrong []*feature.FeatureEnableDisable, err error) {
 	questions := make([]api.Message, len(ifaces))
 	for n, d := range ifaces {
@@ -203,7 +201,7 @@ func (v *Translations) isOutside(iface string) bool {
 	return v.notes.outside[iface]
 }
 
-// haveFeatures reports whether the interfaces have the features that they are to have.
+// haveFeatures reports whether the interfaces have the right features.
 func (v *Translations) haveFeatures(ctx context.Context, families ...family) (bool, error) {
 	ifaces, err := v.ownInterfaces(ctx)
 	if err != nil {
@@ -213,8 +211,8 @@ func (v *Translations) haveFeatures(ctx context.Context, families ...family) (bo
 	return len(wrong) == 0, err
 }
 
-// allCovered reports whether interfaces have the features, and if there is a source for
-// clients if one is asked for.
+// allCovered reports whether all interfaces have the features, and whether the requested source is
+// set.
 func (v *Translations) allCovered(ctx context.Context, f family, values map[string]map[natKey]*translation) (bool, error) {
 	if covered, err := v.haveFeatures(ctx, f); err != nil || !covered {
 		return false, err

@@ -15,50 +15,53 @@ import (
 	"go.fd.io/govpp/binapi/ip_types"
 )
 
-// A session of a client outside forwards by the load balance of the backend's entry in the FIB, whose
-// index it has without a lock. VPP frees the entry when the last translation lets go of the backend, and
-// cnat_translation_update lets go of all its backends before it takes the new ones. Connections to
-// backends that are removed would then be dropped, and any could be led by the entry of another backend:
+// A session of an external client forwards by the load balance index of the backend's FIB entry,
+// without a lock. VPP frees the entry when the last translation releases the backend, and
+// cnat_translation_update releases all backends before it takes the new ones. Connections to
+// removed backends would be dropped, and any connection could be forwarded by another backend's
+// entry:
 //
 //	session of a client outside ──index──> load balance of the entry 10.1.1.2/32 <── translation of the service
-//	                                                                             <── translation that holds it
+//	                                                                             <── translation that pins it
 //
-// So translations that nobody uses hold the backends. They are never changed: each has the backends of one
-// change that were not held before. They outlive the services, as connections do.
+// So unused translations pin the backends. They never change: each pins the new backends of one
+// change. They outlive the services, like connections do.
 //
-// What backends send to VPP itself, and to a host that has VPP's address, must pass a check of the reverse path
-// (ip4_local_check_src, ip6_urpf_loose_check). VPP does not check what comes by a route to another VRF, as that to
-// the pods is; but the entry of a backend, which follows that route, is checked (fib_entry_src_rr_use_covers_pl
-// takes the paths alone). So backends that are held are accepted. Agents before that held them with the port 0: what they hold
-// counts as not held, so that the first resync of a later agent holds it anew.
+// Packets from backends to VPP itself, and to a host with VPP's address, must pass a reverse path
+// check (ip4_local_check_src, ip6_urpf_loose_check). VPP does not check packets that arrive by a
+// route to another VRF, like the route to the pods. But a backend's entry, which follows that
+// route, is checked (fib_entry_src_rr_use_covers_pl copies only the paths). So pinned backends are
+// exempted. Earlier agents pinned them with port 0; these pins do not count, so the first resync
+// after an upgrade pins the backends again.
 
-// holder are unassigned addresses, the VIPs of translations that hold backends; their port is a number. Packets of
-// holderProto, which none have, would be translated.
-var holder = [...]netip.Addr{v4: netip.MustParseAddr("192.0.0.171"), v6: netip.MustParseAddr("100::2")}
+// pinner lists unassigned addresses: the VIPs of pinning translations, whose port is a number.
+// pinProto is an unused protocol.
+var pinner = [...]netip.Addr{v4: netip.MustParseAddr("192.0.0.171"), v6: netip.MustParseAddr("100::2")}
 
 const (
-	holderProto = ip_types.IP_API_PROTO_RESERVED
-	// heldPort is the port of backends that are accepted, too.
-	heldPort = 1
-	// VPP looks at all backends of a translation whenever the route to one of them changes.
-	holderSize = 64
-	// So many translations hold backends that no service has, before VPP is asked for the connections to them.
-	idleHolders = 64
+	pinProto = ip_types.IP_API_PROTO_RESERVED
+	// pinnedPort is the port of pinned and exempted backends.
+	pinnedPort = 1
+	// VPP examines all backends of a translation whenever the route to one changes.
+	pinSize = 64
+	// idlePins is the number of translations pinning only unused backends from which VPP's
+	// connections are listed.
+	idlePins = 64
 )
 
-func (k natKey) holds() bool {
-	return k.proto == holderProto && k.addr.Addr() == holder[familyOf(k.addr.Addr())]
+func (k natKey) pins() bool {
+	return k.proto == pinProto && k.addr.Addr() == pinner[familyOf(k.addr.Addr())]
 }
 
-// records reports whether it is that of marks, see translation.
-func (k natKey) records() bool { return k.proto == recordProto && !k.holds() }
+// records reports whether the key is of a record of marks; see translation.
+func (k natKey) records() bool { return k.proto == recordProto && !k.pins() }
 
-// hold holds the backends that translations are to have.
-func (v *Translations) hold(ctx context.Context, f family, k *known, wanted map[natKey]*translation) error {
+// pin pins the backends of translations.
+func (v *Translations) pin(ctx context.Context, f family, k *known, wanted map[natKey]*translation) error {
 	need := map[netip.Addr]bool{}
 	for _, t := range wanted {
 		for _, b := range t.backends {
-			if !k.holds(b.Addr()) {
+			if !k.pins(b.Addr()) {
 				need[b.Addr()] = true
 			}
 		}
@@ -73,16 +76,16 @@ func (v *Translations) hold(ctx context.Context, f family, k *known, wanted map[
 	requests := session.NewBatch(k.link)
 	var noted []func()
 	number := uint16(0)
-	for part := range slices.Chunk(fresh, holderSize) {
-		key := natKey{proto: holderProto}
-		for key.addr = netip.AddrPortFrom(holder[f], number); k.all[key] != nil; key.addr = netip.AddrPortFrom(holder[f], number) {
+	for part := range slices.Chunk(fresh, pinSize) {
+		key := natKey{proto: pinProto}
+		for key.addr = netip.AddrPortFrom(pinner[f], number); k.all[key] != nil; key.addr = netip.AddrPortFrom(pinner[f], number) {
 			number++
 		}
 		t, reply := &translation{}, &cnat.CnatTranslationUpdateReply{}
 		req := &cnat.CnatTranslationUpdate{Translation: cnat.CnatTranslation{Vip: endpoint(key.addr), IPProto: key.proto, IsRealIP: 1}}
 		for _, addr := range part {
-			t.backends = append(t.backends, netip.AddrPortFrom(addr, heldPort))
-			req.Translation.Paths = append(req.Translation.Paths, cnat.CnatEndpointTuple{DstEp: endpoint(netip.AddrPortFrom(addr, heldPort)), SrcEp: endpoint(netip.AddrPortFrom(anyClient[f], 0))})
+			t.backends = append(t.backends, netip.AddrPortFrom(addr, pinnedPort))
+			req.Translation.Paths = append(req.Translation.Paths, cnat.CnatEndpointTuple{DstEp: endpoint(netip.AddrPortFrom(addr, pinnedPort)), SrcEp: endpoint(netip.AddrPortFrom(anyClient[f], 0))})
 		}
 		requests.Add(ctx, fmt.Sprintf("holding the routes to %v", part), req, reply)
 		k.put(key, t)
@@ -99,7 +102,7 @@ func (v *Translations) hold(ctx context.Context, f family, k *known, wanted map[
 	return nil
 }
 
-// backends are those before and after the change.
+// backends returns the backends before and after the change.
 func (c changed) backends() (list []netip.AddrPort) {
 	for _, t := range []*translation{c.before, c.after} {
 		if t != nil {
@@ -109,22 +112,23 @@ func (c changed) backends() (list []netip.AddrPort) {
 	return list
 }
 
-// letGo removes translations that hold backends that no service has and no connection goes to, after changes. To list the
-// connections holds up packets: it does so only if there are many that no service has, or no service is left.
-func (v *Translations) letGo(ctx context.Context, f family, k *known, changes []changed) error {
+// unpin removes, after changes, translations that pin only backends without service and connection.
+// Listing the connections holds up packets, so it does that only if many pins are idle, or no
+// service is left.
+func (v *Translations) unpin(ctx context.Context, f family, k *known, changes []changed) error {
 	unused := func(b netip.AddrPort) bool { return k.uses[b.Addr()] == 0 }
 	if !slices.ContainsFunc(changes, func(c changed) bool { return slices.ContainsFunc(c.backends(), unused) }) {
 		return nil
 	}
 	used := map[netip.Addr]bool{}
 	idle := map[natKey]*translation{}
-	for key, t := range k.holders {
+	for key, t := range k.pinners {
 		if !slices.ContainsFunc(t.backends, func(b netip.AddrPort) bool { return !unused(b) }) {
 			idle[key] = t
 		}
 	}
-	left := len(k.all) - len(k.holders)
-	if len(idle) == 0 || left > 0 && len(idle) < idleHolders+2*v.notes.inUse[f] {
+	left := len(k.all) - len(k.pinners)
+	if len(idle) == 0 || left > 0 && len(idle) < idlePins+2*v.notes.inUse[f] {
 		return nil
 	}
 	sessions, err := session.Dump[cnat.CnatSessionDetails](ctx, v.vpp, module, &cnat.CnatSessionDump{})
@@ -146,7 +150,7 @@ func (v *Translations) letGo(ctx context.Context, f family, k *known, changes []
 		requests.Add(ctx, fmt.Sprintf("no longer holding the routes to %v", t.backends), &cnat.CnatTranslationDel{ID: t.id}, &cnat.CnatTranslationDelReply{}, api.NO_SUCH_ENTRY)
 		k.put(key, nil)
 		for _, b := range t.backends {
-			if b.Port() == heldPort && k.held[b.Addr()] == 0 {
+			if b.Port() == pinnedPort && k.pinned[b.Addr()] == 0 {
 				free = append(free, b.Addr())
 			}
 		}
@@ -161,22 +165,22 @@ func (v *Translations) letGo(ctx context.Context, f family, k *known, changes []
 	return nil
 }
 
-// holdsAll reports whether all backends of translations are held.
-func (k *known) holdsAll(list map[natKey]*translation) bool {
+// pinsAll reports whether all backends of translations are pinned.
+func (k *known) pinsAll(list map[natKey]*translation) bool {
 	for _, t := range list {
-		if slices.ContainsFunc(t.backends, func(b netip.AddrPort) bool { return !k.holds(b.Addr()) }) {
+		if slices.ContainsFunc(t.backends, func(b netip.AddrPort) bool { return !k.pins(b.Addr()) }) {
 			return false
 		}
 	}
 	return true
 }
 
-// holds reports whether a backend is held, or has a route of its own.
-func (k *known) holds(backend netip.Addr) bool {
-	return k.held[backend] > 0 || backend == refuser[familyOf(backend)]
+// pins reports whether a backend is pinned or has its own route.
+func (k *known) pins(backend netip.Addr) bool {
+	return k.pinned[backend] > 0 || backend == refuser[familyOf(backend)]
 }
 
-// leadsTo reports whether one of the backends has one of the addresses.
+// leadsTo reports whether a backend has one of the addresses.
 func (t *translation) leadsTo(addrs map[netip.Addr]bool) bool {
 	return slices.ContainsFunc(t.backends, func(b netip.AddrPort) bool { return addrs[b.Addr()] })
 }

@@ -12,25 +12,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Nothing in VPP is before the features on the interface of the host. Flows of the host's processes are silenced in its kernel, by
-// rules of its routing that make the destination unreachable: there while there are such flows. They are ours by priority and protocol.
+// In VPP, nothing precedes the features on the host's interface. Flows of host processes are
+// silenced in the host's kernel by routing rules that make the destination unreachable, only while
+// needed. Priority and protocol mark our rules.
 
 const (
-	// maxOfHost is how many flows of the host are silenced at a time, of each IP version: the kernel compares what the
-	// host sends with one rule after the other.
+	// maxOfHost is the maximum number of silenced flows of the host per IP version, because the
+	// kernel evaluates the rules one by one.
 	maxOfHost    = 64
 	rulePriority = 127
 	ruleProtocol = 121
 )
 
-// silenceHost makes these the flows that the host does not send, and returns how many they are. Flows of others that
-// come by the way of the host are not its own, and not silenced.
+// silenceHost sets the flows that the host must not send, and returns their number. Flows forwarded
+// by the host are not its own and are not silenced.
 func (v *Translations) silenceHost(flows []subsystem.Flow) (total int, err error) {
 	h, err := hostdev.Of(v.vpp)
 	switch {
 	case err != nil && len(flows) > 0:
 		return 0, err
-	case err != nil: // it will be the same with the next try
+	case err != nil: // a retry would fail in the same way
 		v.log.Warn("Whether rules in the host's routing silence flows that have moved cannot be read", "error", err)
 		return 0, nil
 	case h == nil:
@@ -51,7 +52,8 @@ func (v *Translations) silenceHost(flows []subsystem.Flow) (total int, err error
 	return total, nil
 }
 
-// ForgetHost removes the rules from the network namespace at a path: VPP may have gone while there were some.
+// ForgetHost removes the rules from the network namespace at a path, in case VPP ended while rules
+// existed.
 func ForgetHost(path string) error {
 	h, err := hostdev.Open(path)
 	if err != nil {
@@ -66,7 +68,7 @@ func ForgetHost(path string) error {
 	return nil
 }
 
-// ownFlows are those of an IP version that the host sends.
+// ownFlows returns the flows of an IP version that the host sends.
 func ownFlows(h *hostdev.Namespace, number int, f family, flows []subsystem.Flow) (list []subsystem.Flow, err error) {
 	if len(flows) == 0 {
 		return nil, nil
@@ -83,7 +85,7 @@ func ownFlows(h *hostdev.Namespace, number int, f family, flows []subsystem.Flow
 	return list, nil
 }
 
-// addressesOf returns the host's addresses of an IP version, or of both.
+// addressesOf returns the host's addresses of one IP version or both.
 func addressesOf(h *hostdev.Namespace, number int) (map[netip.Addr]bool, error) {
 	list, err := h.AddrList(nil, number)
 	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
@@ -97,7 +99,8 @@ func addressesOf(h *hostdev.Namespace, number int) (map[netip.Addr]bool, error) 
 	return own, nil
 }
 
-// terms are what a rule is about. The source is none of them: a socket that is bound to no address gets one after the rules.
+// terms are the criteria of a rule. The source is not one, because an unbound socket gets its
+// source after the rules.
 type terms struct {
 	to   netip.AddrPort
 	from uint16
@@ -106,7 +109,8 @@ type terms struct {
 
 func termsOf(f subsystem.Flow) terms { return terms{f.To, f.From.Port(), f.TCP} }
 
-// readTerms reports whether a rule is one of ours, and what it is about; the zero value, if somebody else has changed that.
+// readTerms reports whether a rule is ours, and its criteria; the zero value if it was changed by
+// others.
 func readTerms(r netlink.Rule) (t terms, ours bool) {
 	if r.Priority != rulePriority || r.Protocol != ruleProtocol {
 		return t, false
@@ -118,7 +122,7 @@ func readTerms(r netlink.Rule) (t terms, ours bool) {
 	return terms{netip.AddrPortFrom(to.Unmap(), r.Dport.Start), r.Sport.Start, r.IPProto == unix.IPPROTO_TCP}, true
 }
 
-// setRules makes these the flows that rules of ours are about, at most maxOfHost, and returns how many they are.
+// setRules sets our rules to the flows, at most maxOfHost, and returns their number.
 func setRules(h *hostdev.Namespace, number int, flows []subsystem.Flow) (int, error) {
 	rules, err := h.RuleList(number)
 	if errors.Is(err, unix.EAFNOSUPPORT) && len(flows) == 0 { // of a kernel without IPv6

@@ -13,7 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Rules of flows that go on being silent stay when there are more flows than rules; each of the others follows when one moves.
+// With more flows than rules, rules of silenced flows stay, and each other flow follows when one
+// moves.
 func TestRulesOfManyFlows(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("making network namespaces takes root: run the test as root")

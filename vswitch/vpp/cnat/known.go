@@ -14,38 +14,39 @@ import (
 	"go.fd.io/govpp/binapi/cnat"
 )
 
-// known is what one connection to VPP has of an IP version, as last listed and with all changes since. Listing holds up
-// packets, and with 10 000 services takes a tenth of a second: a change of one service must not. What others change in VPP
-// is noticed by the next resync, which lists anew.
+// known caches the translations of an IP version on one connection to VPP, as last listed and with
+// all later changes. Listing 10,000 services takes a tenth of a second and holds up packets, so a
+// change of one service must not list. The next resync, which lists again, detects foreign changes.
 type known struct {
 	link    *session.Link
-	all     map[natKey]*translation            // of everybody, those that hold backends too
+	all     map[natKey]*translation            // of all owners, including pins
 	labels  map[string]map[natKey]*translation // ours
 	records map[netip.AddrPort]uint32          // numbers, as VPP gave them
 	vips    map[netip.Addr]int                 // how many translations an address has
-	uses    map[netip.Addr]int                 // how many translations lead to a backend, but for those that hold it
-	held    map[netip.Addr]int                 // how many hold it, and have it accepted
-	holders map[natKey]*translation
-	// spare is when it was read, for a list of values that is still to come; zero: for none.
-	spare time.Time
+	uses    map[netip.Addr]int                 // number of translations per backend, without pins
+	pinned  map[netip.Addr]int                 // number of pins per backend
+	pinners map[natKey]*translation
+	// readAhead is the time of a listing that no list of values has used yet; zero if none.
+	readAhead time.Time
 }
 
-// spareFor is how old translations may be that a list of values uses. VPP lists those of both IP versions at once, and forwards
-// nothing meanwhile. A resync lists one version after the other, and has VPP do that only once.
-const spareFor = 10 * time.Second
+// readAheadTTL is the maximum age of a listing used for a list of values. VPP lists both IP
+// versions at once and forwards nothing meanwhile. A resync lists one version after the other, and
+// this avoids the second listing.
+const readAheadTTL = 10 * time.Second
 
 func newKnown(link *session.Link) *known {
 	return &known{
 		link: link, all: map[natKey]*translation{}, labels: map[string]map[natKey]*translation{}, records: map[netip.AddrPort]uint32{},
-		vips: map[netip.Addr]int{}, uses: map[netip.Addr]int{}, held: map[netip.Addr]int{}, holders: map[natKey]*translation{},
+		vips: map[netip.Addr]int{}, uses: map[netip.Addr]int{}, pinned: map[netip.Addr]int{}, pinners: map[natKey]*translation{},
 	}
 }
 
-// put notes a translation, or with nil that there is none.
+// put records a translation; nil records its absence.
 func (k *known) put(key natKey, t *translation) {
 	if old := k.all[key]; old != nil {
 		delete(k.all, key)
-		delete(k.holders, key)
+		delete(k.pinners, key)
 		k.count(key, old, -1)
 		if of := k.labels[old.label]; old.ours {
 			if delete(of, key); len(of) == 0 {
@@ -59,8 +60,8 @@ func (k *known) put(key natKey, t *translation) {
 	k.all[key] = t
 	k.count(key, t, 1)
 	switch {
-	case key.holds():
-		k.holders[key] = t
+	case key.pins():
+		k.pinners[key] = t
 	case t.ours:
 		if k.labels[t.label] == nil {
 			k.labels[t.label] = map[natKey]*translation{}
@@ -78,15 +79,15 @@ func (k *known) count(key natKey, t *translation, n int) {
 	add(k.vips, key.addr.Addr())
 	for _, b := range t.backends {
 		switch {
-		case !key.holds():
+		case !key.pins():
 			add(k.uses, b.Addr())
-		case b.Port() == heldPort:
-			add(k.held, b.Addr())
+		case b.Port() == pinnedPort:
+			add(k.pinned, b.Addr())
 		}
 	}
 }
 
-// record returns the request that makes the marks of the translations at an address and port what is known of them.
+// record returns the request that updates the marks of the translations at an address and port.
 func (k *known) record(at netip.AddrPort) (doing string, req api.Message) {
 	r := cnat.CnatTranslation{Vip: endpoint(at), IPProto: recordProto, IsRealIP: 1}
 	for _, proto := range marked {
@@ -99,14 +100,14 @@ func (k *known) record(at netip.AddrPort) (doing string, req api.Message) {
 		}
 	}
 	if len(r.Paths) > 0 {
-		return fmt.Sprintf("noting whose translations of %s are", at), &cnat.CnatTranslationUpdate{Translation: r}
+		return fmt.Sprintf("recording the owners of translations of %s", at), &cnat.CnatTranslationUpdate{Translation: r}
 	}
 	id := k.records[at]
 	delete(k.records, at)
-	return fmt.Sprintf("forgetting whose translations of %s were", at), &cnat.CnatTranslationDel{ID: id}
+	return fmt.Sprintf("deleting the owners of translations of %s", at), &cnat.CnatTranslationDel{ID: id}
 }
 
-// know returns what VPP has. The caller holds changing.
+// know returns the cached translations, reading them if needed. The caller holds changing.
 func (v *Translations) know(ctx context.Context, f family) (*known, error) {
 	l, err := v.vpp.Use(module)
 	if err != nil {
@@ -121,8 +122,8 @@ func (v *Translations) know(ctx context.Context, f family) (*known, error) {
 	return v.notes.known[f], nil
 }
 
-// ReadAhead reads the translations for the first lists of values, while the agent still reads its services from etcd. It does nothing if
-// they are known already: the first resync was faster.
+// ReadAhead reads the translations for the first lists of values, while the agent still reads its
+// services from etcd. It does nothing if they are known already.
 func (v *Translations) ReadAhead(ctx context.Context) {
 	v.notes.changing.Lock()
 	defer v.notes.changing.Unlock()
@@ -131,32 +132,33 @@ func (v *Translations) ReadAhead(ctx context.Context) {
 	}
 	now := time.Now()
 	if v.read(ctx) != nil {
-		return // nobody has asked: whoever does will be told
+		return // the next caller gets the error
 	}
 	for _, k := range v.notes.known {
-		k.spare = now
+		k.readAhead = now
 	}
 }
 
-// listed returns what VPP has for a list of the values of an IP version. The caller holds changing.
+// listed returns VPP's translations for a list of an IP version's values. The caller holds
+// changing.
 func (v *Translations) listed(ctx context.Context, f family) (*known, error) {
 	l, err := v.vpp.Use(module)
 	if err != nil {
 		return nil, err
 	}
-	if k := v.notes.known[f]; k != nil && k.link == l && time.Since(k.spare) < spareFor {
-		k.spare = time.Time{}
+	if k := v.notes.known[f]; k != nil && k.link == l && time.Since(k.readAhead) < readAheadTTL {
+		k.readAhead = time.Time{}
 		return k, nil
 	}
 	now := time.Now()
 	if err := v.read(ctx); err != nil {
 		return nil, err
 	}
-	v.notes.known[f.other()].spare = now
+	v.notes.known[f.other()].readAhead = now
 	return v.notes.known[f], nil
 }
 
-// read lists the translations of everybody, of both IP versions. The caller holds changing.
+// read lists all translations of both IP versions. The caller holds changing.
 func (v *Translations) read(ctx context.Context) error {
 	v.notes.known = [2]*known{}
 	l, err := v.vpp.Use(module)
@@ -192,7 +194,7 @@ func (v *Translations) read(ctx context.Context) error {
 	return nil
 }
 
-// send makes changes, and notes them. After an error, it is not known what VPP has.
+// send makes and records changes. After an error, the state of VPP is unknown.
 func (v *Translations) send(ctx context.Context, k *known, f family, changes []changed) error {
 	v.notes.known[f] = nil
 	b := session.NewBatch(k.link)
@@ -229,5 +231,5 @@ func (v *Translations) send(ctx context.Context, k *known, f family, changes []c
 	return nil
 }
 
-// marked are the protocols whose translations have marks, in order.
+// marked lists the protocols of marked translations, in order.
 var marked = slices.Sorted(maps.Keys(protocols))

@@ -10,7 +10,7 @@ import (
 	"github.com/contiv/contiv/vswitch/vpp/vpptest"
 )
 
-// connected returns the translations of a VPP without any.
+// connected returns the translations of an empty VPP.
 func connected(t *testing.T) *Translations {
 	t.Helper()
 	server := vpptest.New(t)
@@ -23,7 +23,7 @@ func connected(t *testing.T) *Translations {
 	return New(vpp, ownership.New(vpp), nil, nil, nil, slog.New(slog.DiscardHandler))
 }
 
-// What the first resync has read is not read ahead of it, which would hold up packets once more.
+// After the first resync, ReadAhead does nothing, because listing holds up packets.
 func TestWhatIsKnownIsNotReadAhead(t *testing.T) {
 	v := connected(t)
 	if _, err := v.listed(t.Context(), v6); err != nil {
@@ -36,7 +36,7 @@ func TestWhatIsKnownIsNotReadAhead(t *testing.T) {
 	}
 }
 
-// What nobody has used for long is read again.
+// Translations read ahead expire if unused.
 func TestWhatWasReadAheadExpires(t *testing.T) {
 	v := connected(t)
 	v.ReadAhead(t.Context())
@@ -44,9 +44,9 @@ func TestWhatWasReadAheadExpires(t *testing.T) {
 		f     family
 		age   time.Duration
 		again bool
-	}{{v6, 0, false}, {v4, 2 * spareFor, true}, {v4, 0, true}} {
+	}{{v6, 0, false}, {v4, 2 * readAheadTTL, true}, {v4, 0, true}} {
 		before := v.notes.known[test.f]
-		before.spare = before.spare.Add(-test.age)
+		before.readAhead = before.readAhead.Add(-test.age)
 		k, err := v.listed(t.Context(), test.f)
 		if err != nil {
 			t.Fatal(err)

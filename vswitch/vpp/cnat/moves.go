@@ -16,45 +16,47 @@ import (
 	"go.fd.io/govpp/binapi/ip_types"
 )
 
-// A packet that belongs to a session goes where the session says, and makes the session live longer. So a
-// flow of UDP that never pauses would go to an endpoint that its service has no longer, for ever: VPP has
-// no request that ends one session. Such a flow is therefore silenced until VPP has forgotten its session:
+// Packets follow their session's backend and extend the session's lifetime. So a UDP flow without
+// pauses would forever go to an endpoint that has left its service, because VPP cannot delete a
+// single session. Such a flow is silenced until VPP has forgotten its session:
 //
 //	a backend leaves a translation,   ──> sessions of UDP to backends that their translations do not have
 //	or an address gets a new one          │ pods, outside, host    ▲
 //	                                      ▼                        │ until there are none
 //	   Guards, interfaces outside or the host drop their packets ──┘
 //
-// Its next packet gets a session to a backend that there is. Nothing is remembered: an agent that starts
-// finds the flows, too. Connections of TCP go on, unless they are to be reset (resets.go): then they are silent from when their end has
-// passed VPP, so that the next connection from the same port comes to a backend that there is.
+// Its next packet gets a session to an existing backend. No state is kept: a restarted agent finds
+// the flows too. TCP connections continue unless they are to be reset (resets.go). Those are
+// silenced after their end has passed VPP, so that the next connection from the same port gets an
+// existing backend.
 
 // Guards know where pods enter VPP.
 type Guards interface {
-	// Silence makes these the flows whose packets are dropped before they are translated, as far as it can, and
-	// returns how many they are.
+	// Silence sets the flows whose packets are dropped before translation, as many as possible, and
+	// returns their number.
 	Silence(ctx context.Context, flows []subsystem.Flow) (int, error)
 }
 
 const (
-	// settle is how long endpoints may change before VPP is asked for sessions, and how long it has peace afterwards: a
-	// flow whose session has ended meanwhile is silent for so long in vain.
-	settle = time.Second
-	// VPP forwards nothing while it lists its sessions, which takes 3 µs for each connection: with this, a hundredth of
-	// its time. Where it has more than maxListed, flows are not moved.
-	peace     = 300 * time.Microsecond
+	// moveDelay is how long endpoints may change before VPP's sessions are listed, and the pause
+	// afterwards. A flow whose session ends in that time stays silenced until then.
+	moveDelay = time.Second
+	// VPP forwards nothing while it lists sessions, which takes 3 µs per connection. listPause
+	// limits that to a hundredth of its time. With more than maxListed connections, flows are not
+	// moved.
+	listPause = 300 * time.Microsecond
 	maxListed = 20_000
 	// retry is after errors.
 	retry = 30 * time.Second
-	// patience is how long flows are silent while none of them moves: what the endpoint sends makes the session live longer,
-	// too, and a server need not wait for its clients.
-	patience = 5 * time.Minute
+	// maxSilence is how long flows are silenced while none of them moves, because the endpoint's
+	// packets also extend the session, and a server need not wait for its clients.
+	maxSilence = 5 * time.Minute
 
 	// Where a session translates.
 	atFeature, atFIB = 0, 0xff
 )
 
-// backendsLeft notes that flows may go to backends that their service has no longer.
+// backendsLeft records that flows may go to backends that have left their service.
 func (v *Translations) backendsLeft() {
 	select {
 	case v.notes.left <- struct{}{}:
@@ -62,8 +64,8 @@ func (v *Translations) backendsLeft() {
 	}
 }
 
-// losesFlows reports whether flows may go to a backend that they have to leave after a change: to one that it takes away, or to one
-// of an earlier translation of the same address.
+// losesFlows reports whether a change may leave flows at a removed backend, or at one of an earlier
+// translation of the same address.
 func (c changed) losesFlows() bool {
 	if c.after == nil || !c.after.movesFlows(c.key.proto) {
 		return false
@@ -71,12 +73,12 @@ func (c changed) losesFlows() bool {
 	return c.before == nil || slices.ContainsFunc(c.before.backends, func(b netip.AddrPort) bool { return !slices.Contains(c.after.backends, b) })
 }
 
-// movesFlows reports whether flows of a protocol leave backends that the translation has not.
+// movesFlows reports whether flows of a protocol leave backends that the translation lacks.
 func (t *translation) movesFlows(proto ip_types.IPProto) bool {
 	return proto == ip_types.IP_API_PROTO_UDP || proto == ip_types.IP_API_PROTO_TCP && t.reset
 }
 
-// Follow moves flows of UDP whose backend leaves, and resets connections of TCP, until ctx ends.
+// Follow moves UDP flows whose backend has left, and resets TCP connections, until ctx ends.
 func (v *Translations) Follow(ctx context.Context) {
 	for {
 		select {
@@ -90,12 +92,12 @@ func (v *Translations) Follow(ctx context.Context) {
 
 func (v *Translations) moveFlows(ctx context.Context) {
 	var w waiting
-	for wait := settle; session.Sleep(ctx, wait) == nil; {
+	for wait := moveDelay; session.Sleep(ctx, wait) == nil; {
 		n, connections, err := v.silenceFlows(ctx, &w)
-		wait = max(settle, time.Duration(connections)*peace)
+		wait = max(moveDelay, time.Duration(connections)*listPause)
 		switch _, gone := v.vpp.Link(); {
-		case gone != nil: // or not there yet: this may be what Opened asked for
-			wait = settle
+		case gone != nil: // or not yet there: Opened may have requested it
+			wait = moveDelay
 		case errors.Is(err, kvscheduler.ErrUnsupported):
 			return
 		case err != nil:
@@ -107,14 +109,14 @@ func (v *Translations) moveFlows(ctx context.Context) {
 	}
 }
 
-// waiting knows which flows have to move, since when none has, and which of them are connections that were ended.
+// waiting records the flows to move, the time of the last move, and which are ended connections.
 type waiting struct {
 	flows map[subsystem.Flow]bool
 	since time.Time
 	ended map[subsystem.Flow]bool
 }
 
-// tooLong notes which flows have to move now, and reports whether none of them is going to.
+// tooLong updates the flows to move and reports whether to give up on them.
 func (w *waiting) tooLong(flows []lost, now time.Time) bool {
 	before := w.flows
 	w.flows = map[subsystem.Flow]bool{}
@@ -128,10 +130,11 @@ func (w *waiting) tooLong(flows []lost, now time.Time) bool {
 	if moved {
 		w.since = now
 	}
-	return len(flows) > 0 && now.Sub(w.since) > patience
+	return len(flows) > 0 && now.Sub(w.since) > maxSilence
 }
 
-// silenceFlows silences the flows that have to move, and no others; it returns how many, and how many connections VPP has.
+// silenceFlows silences exactly the flows to move. It returns their number and the number of VPP's
+// connections.
 func (v *Translations) silenceFlows(ctx context.Context, w *waiting) (n int, connections uint64, err error) {
 	if connections, err = v.Sessions(ctx); err != nil {
 		return 0, 0, err
@@ -148,7 +151,7 @@ func (v *Translations) silenceFlows(ctx context.Context, w *waiting) (n int, con
 		}
 		all, ended, notEnded = v.reset(w, all)
 		if w.tooLong(all, time.Now()) {
-			v.log.Warn("UDP flows stay with endpoints that are gone, which go on sending to the clients", "flows", len(all), "silent", patience)
+			v.log.Warn("UDP flows stay with endpoints that are gone, which go on sending to the clients", "flows", len(all), "silent", maxSilence)
 			all = nil
 		}
 		for _, f := range all {
@@ -165,16 +168,16 @@ func (v *Translations) silenceFlows(ctx context.Context, w *waiting) (n int, con
 	return pods + outsiders + ofHost + ended, connections, errors.Join(notEnded, err, err2, err3)
 }
 
-// lost is a flow to a backend that its translation does not have.
+// lost is a flow to a backend that its translation lacks.
 type lost struct {
 	subsystem.Flow
-	outside bool           // the FIB translates it, not the features
+	outside bool           // translated by the FIB, not by the features
 	backend netip.AddrPort // where it goes
-	source  netip.AddrPort // what the backend sees as its source, if that is known
+	source  netip.AddrPort // the source seen by the backend, if known
 }
 
-// lostFlows are those that have to leave their backends. Sessions are read first: what they were made from may have changed
-// since, but what they are compared with is newer.
+// lostFlows returns the flows that must leave their backends. Sessions are read before the
+// translations that they are compared with, so that no new session looks lost.
 func (v *Translations) lostFlows(ctx context.Context) (list []lost, err error) {
 	sessions, err := session.Dump[cnat.CnatSessionDetails](ctx, v.vpp, module, &cnat.CnatSessionDump{})
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"go.fd.io/govpp/binapi/ip_types"
 )
 
-// Flows are not silent for ever: as long as one moves after the other, and for a while after the last one.
+// Flows are silenced as long as one of them moves occasionally, and for a while after the last.
 func TestFlowsThatDoNotMove(t *testing.T) {
 	flows := make([]lost, 3)
 	for i := range flows {
@@ -26,8 +26,8 @@ func TestFlowsThatDoNotMove(t *testing.T) {
 		flows   []lost
 		tooLong bool
 	}{
-		{0, flows[:2], false}, {patience, flows[:2], false}, {patience + settle, flows[1:], false}, {2*patience + settle, flows[:], false},
-		{2*patience + 2*settle, flows[:], true}, {2*patience + 3*settle, flows[:1], false}, {4 * patience, nil, false},
+		{0, flows[:2], false}, {maxSilence, flows[:2], false}, {maxSilence + moveDelay, flows[1:], false}, {2*maxSilence + moveDelay, flows[:], false},
+		{2*maxSilence + 2*moveDelay, flows[:], true}, {2*maxSilence + 3*moveDelay, flows[:1], false}, {4 * maxSilence, nil, false},
 	} {
 		if got := w.tooLong(step.flows, begin.Add(step.after)); got != step.tooLong {
 			t.Errorf("%d flows after %v: too long: %v", len(step.flows), step.after, got)
@@ -35,7 +35,8 @@ func TestFlowsThatDoNotMove(t *testing.T) {
 	}
 }
 
-// Opened asks for flows before others can use the connection, which may take longer than endpoints are given to settle.
+// Opened checks for flows before others can use the connection, which may take longer than
+// moveDelay.
 func TestFlowsAreLookedForWhenTheConnectionIsThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -45,7 +46,7 @@ func TestFlowsAreLookedForWhenTheConnectionIsThere(t *testing.T) {
 			v.moveFlows(ctx)
 			close(ended)
 		}()
-		time.Sleep(10 * settle)
+		time.Sleep(10 * moveDelay)
 		synctest.Wait()
 		select {
 		case <-ended:
@@ -57,7 +58,8 @@ func TestFlowsAreLookedForWhenTheConnectionIsThere(t *testing.T) {
 	})
 }
 
-// The source that a backend sees is that of the client's only connection to it: which of several is the lost one, VPP does not say.
+// The source seen by a backend is known only for the client's only connection to it, because VPP
+// does not identify the lost one among several.
 func TestSourcesThatBackendsSee(t *testing.T) {
 	at := netip.MustParseAddrPort
 	session := func(src, dst, translated string) *cnat.CnatSessionDetails {

@@ -14,8 +14,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// ServiceNetworks keeps a ServiceNetwork as routes of VRF 0 that answer untranslated packets with
-// an ICMP error: routes of cluster IPs, and of the addresses that represent services without
+// ServiceNetworks implements ServiceNetwork by routes of VRF 0 that answer untranslated packets
+// with an ICMP error: routes of cluster IPs, and of the addresses that represent services without
 // backends. Interfaces of external clients lack the features.
 //
 // The routes also record that the value exists: no other part of this driver creates routes of that
@@ -38,7 +38,7 @@ func (v ServiceNetworks) create(ctx context.Context, n *contiv_nat.ServiceNetwor
 	return v.coverAll(ctx, append(families, v.families()...)...)
 }
 
-// Delete removes the routes; interfaces outside are as all others then.
+// Delete removes the routes. Outside interfaces then get the features.
 func (v ServiceNetworks) Delete(ctx context.Context, _ *contiv_nat.ServiceNetwork) error {
 	v.setOutside(nil)
 	err := v.routes.SetRefused(ctx, nil)
@@ -96,7 +96,7 @@ func (v ServiceNetworks) setOutside(n *contiv_nat.ServiceNetwork) {
 	}
 }
 
-// networkOf returns the IP versions that a network is about, and what is refused, in order.
+// networkOf returns a network's IP versions and its refused networks, in order.
 func networkOf(n *contiv_nat.ServiceNetwork) (families []family, refused []netip.Prefix) {
 	n = vswitch.NormalServiceNetwork(n)
 	for _, texts := range [][]string{n.GetInside(), n.GetServiceSubnets()} {

@@ -22,21 +22,21 @@ var classifyModule = session.NewModule("", "classifier",
 	&classify.InputACLSetInterface{}, &classify.InputACLSetInterfaceReply{},
 )
 
-// Flows of clients outside are silenced by the features ip4-inacl and ip6-inacl, which are before the FIB: a table of the
-// classifier for each interface outside and IP version, only while there are such flows. VPP says which table an interface has,
-// and its entries have a mark.
+// Flows of external clients are silenced by the features ip4-inacl and ip6-inacl, which precede the
+// FIB: a classifier table per outside interface and IP version, only while needed. VPP reports an
+// interface's table, and our entries have a mark.
 
 const (
-	// maxOutside is how many flows of clients outside are silenced at a time, of each IP version.
+	// maxOutside is the maximum number of silenced flows of external clients per IP version.
 	maxOutside  = 1024
 	silenceMark = 0x5<<28 | markPort
 	noTable     = ^uint32(0)
-	deny        = 0 // where ip4-inacl and ip6-inacl lead to by themselves
+	deny        = 0 // default next nodes of ip4-inacl and ip6-inacl
 	vector      = 16
 	currentData = 1 // tables begin at the IP header
 )
 
-// flowAt is where a packet has its protocol, and its addresses and ports, from the IP header.
+// flowAt holds the offsets of protocol, addresses and ports from the IP header.
 var flowAt = [...]struct{ protocol, flow, end, size int }{v4: {9, 12, 24, 2 * vector}, v6: {6, 8, 44, 3 * vector}}
 
 func flowMask(f family) []byte {
@@ -61,7 +61,7 @@ func flowMatch(f family, flow subsystem.Flow) []byte {
 	return match
 }
 
-// silenceOutside makes these the flows that are dropped where clients outside send them, and returns how many they are.
+// silenceOutside sets the flows that are dropped at outside interfaces, and returns their number.
 func (v *Translations) silenceOutside(ctx context.Context, flows []subsystem.Flow) (total int, err error) {
 	v.notes.silencing.Lock()
 	defer v.notes.silencing.Unlock()
@@ -93,8 +93,8 @@ func (v *Translations) silenceOutside(ctx context.Context, flows []subsystem.Flo
 	return total, nil
 }
 
-// silenceInterface makes an interface drop at most maxOutside of the flows, by the table that it has, or a new one. It returns how
-// many they are.
+// silenceInterface makes an interface drop at most maxOutside of the flows, by its present table or
+// a new one. It returns their number.
 func (v *Translations) silenceInterface(ctx context.Context, i ownership.Index, f family, table uint32, flows []subsystem.Flow) (int, error) {
 	if table == noTable && len(flows) == 0 {
 		return 0, nil
@@ -114,7 +114,7 @@ func (v *Translations) silenceInterface(ctx context.Context, i ownership.Index, 
 		}
 		for _, e := range entries {
 			if e.OpaqueIndex != silenceMark {
-				return 0, nil // it is somebody else's
+				return 0, nil // a foreign table
 			}
 			have[string(e.Match)] = true
 		}
@@ -141,7 +141,7 @@ func (v *Translations) silenceInterface(ctx context.Context, i ownership.Index, 
 		removeTable(ctx, b, table, binding)
 		return 0, b.Wait(ctx)
 	}
-	for match := range wanted { // first: an empty table would not be known as ours
+	for match := range wanted { // first, because an empty table would not be recognised as ours
 		if !have[match] {
 			b.Add(ctx, "silencing a flow", flowEntry(table, match, true), &classify.ClassifyAddDelSessionReply{})
 		}
@@ -154,7 +154,7 @@ func (v *Translations) silenceInterface(ctx context.Context, i ownership.Index, 
 	if fresh {
 		b.Add(ctx, "binding the table of flows", binding, &classify.InputACLSetInterfaceReply{})
 	}
-	if err = b.Wait(ctx); err != nil && fresh { // its interface is gone, perhaps: nobody would find the table again
+	if err = b.Wait(ctx); err != nil && fresh { // perhaps the interface is gone, and the table could not be found again
 		ctx, binding.IsAdd = context.WithoutCancel(ctx), false
 		b = session.NewBatch(l)
 		removeTable(ctx, b, table, binding)
@@ -182,8 +182,8 @@ func (v *Translations) newTable(ctx context.Context, f family) (uint32, error) {
 	return reply.NewTableIndex, err
 }
 
-// InterfaceLeaving removes what VPP would keep for the next interface with the index. An agent that starts does not know yet
-// which interfaces are outside.
+// InterfaceLeaving removes state that VPP would keep for the next interface with the index. A
+// restarted agent does not know yet which interfaces are outside.
 func (v *Translations) InterfaceLeaving(ctx context.Context, i ownership.Index) error {
 	v.notes.silencing.Lock()
 	defer v.notes.silencing.Unlock()

@@ -28,16 +28,16 @@ func (d DNAT66) List(ctx context.Context, expected []*contiv_nat.DNat66) ([]*con
 	return d.list(ctx, v6, expected)
 }
 
-// Services44 is those DNat44 values that are services (IsService), as translations of IPv4.
+// Services44 implements the DNat44 values that are services (IsService) with translations of IPv4.
 type Services44 struct{ *Translations }
 
-// IsService reports whether a value has what the plugin nat44-ed knows nothing of, and
-// services have. Such values are for Services44.
+// IsService reports whether a value has features of services that nat44-ed lacks. Services44
+// handles such values.
 func IsService(value *vpp_nat.DNat44) bool {
 	return vswitch.OnlyPlainMappings(value.GetStMappings()) != nil
 }
 
-// Set makes or changes the translations of values.
+// Set creates or changes the translations of values.
 func (d Services44) Set(ctx context.Context, values ...*vpp_nat.DNat44) error {
 	var list []*value
 	for _, v := range values {
@@ -49,7 +49,7 @@ func (d Services44) Set(ctx context.Context, values ...*vpp_nat.DNat44) error {
 	return d.set(ctx, v4, list)
 }
 
-// Remove removes the translations of values, by their labels.
+// Remove removes the translations of values by label.
 func (d Services44) Remove(ctx context.Context, values ...*vpp_nat.DNat44) error {
 	var list []*value
 	for _, v := range values {
@@ -58,7 +58,8 @@ func (d Services44) Remove(ctx context.Context, values ...*vpp_nat.DNat44) error
 	return d.remove(ctx, v4, list)
 }
 
-// List returns all values; missing or damaged objects show as differences from the expected values.
+// List returns all values. Missing or damaged objects appear as differences from the expected
+// values.
 func (d Services44) List(ctx context.Context, expected []*vpp_nat.DNat44) ([]*vpp_nat.DNat44, error) {
 	var list []*value
 	asked := make(map[*value]*vpp_nat.DNat44, len(expected))
@@ -81,11 +82,10 @@ func (d Services44) List(ctx context.Context, expected []*vpp_nat.DNat44) ([]*vp
 	return all, err
 }
 
-// onlyOfServices says which parts of a DNat44 value services do not have, and cnat cannot
-// do.
+// onlyOfServices returns an error for parts of a DNat44 value that cnat does not support.
 func onlyOfServices(v *vpp_nat.DNat44) error {
 	if len(v.GetIdMappings()) > 0 {
-		return vswitch.Unsupported("id_mappings beside mappings of a service: put them into a DNat44 value of their own")
+		return vswitch.Unsupported("id_mappings together with mappings of a service: put them into a separate DNat44 value")
 	}
 	for _, m := range v.GetStMappings() {
 		switch {

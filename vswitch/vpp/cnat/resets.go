@@ -15,21 +15,23 @@ import (
 	"go.fd.io/govpp/binapi/ip_types"
 )
 
-// Nothing in VPP sends a reset. A connection of TCP that has to leave its backend is ended by the kernel that has its socket: that of
-// the client, if it is a pod of this node or a process of the host, else that of the backend. Its reset passes VPP to the other
-// end, and makes VPP forget the session in 5 s:
+// VPP cannot send resets. A TCP connection that has to leave its backend is ended by the kernel
+// with its socket: the client's, if it is a local pod or host process, or else the backend's. The
+// reset passes VPP to the other end, and VPP then forgets the session in 5 s:
 //
 //	session ──> client 10.1.1.2:40000 to 10.96.0.10:80   ──> network namespace with 10.1.1.2 ──> SOCK_DESTROY
 //	       └──> backend 10.1.1.3:8080 to its client       ──> network namespace with 10.1.1.3 ──┘
 //
-// Addresses and ports of a socket are exactly those of the session, and its namespace is one that the source belongs to: what pods send or
-// have in their namespaces ends no connection of others.
+// The socket's addresses and ports must equal the session's, and its namespace must own the source.
+// So a pod cannot end others' connections with spoofed packets or addresses in its namespace.
 
-// Namespaces calls do with each network namespace of a pod that is to have an address. One that is gone is no error.
+// Namespaces calls do with each pod network namespace that should have an address. It ignores one
+// that is gone.
 type Namespaces func(addr netip.Addr, do func(ns netns.NsHandle) error) error
 
-// noteSources adds what backends see as the source of connections, which the session of answers says: the one with the
-// backend's address that leads to the client. VPP does not say of which service that is, so none is added if the client has several.
+// noteSources adds the sources that backends see, from the reply session with the backend's address
+// that leads to the client. VPP does not record the service, so nothing is added if the client has
+// several.
 func noteSources(list []lost, sessions []*cnat.CnatSessionDetails) {
 	type answer struct{ backend, client netip.AddrPort }
 	seen := map[answer][]netip.AddrPort{}
@@ -46,9 +48,10 @@ func noteSources(list []lost, sessions []*cnat.CnatSessionDetails) {
 	}
 }
 
-// reset ends connections of TCP. It returns the flows that have to be silent: those of UDP, and connections that were ended, but not by
-// the client's socket just now, whose reset has to pass VPP. Also, how many were ended now: a connection that comes before its
-// flow is silent ends, too, but one that is silent waits for VPP to forget the session.
+// reset ends TCP connections. It returns the flows that must be silenced: UDP flows, and ended
+// connections except those just ended by the client's socket, whose reset must pass VPP. It also
+// returns how many were ended. A connection that opens before its flow is silenced is ended too,
+// but a silenced one waits until VPP forgets the session.
 func (v *Translations) reset(w *waiting, list []lost) (silent []lost, now int, err error) {
 	before := w.ended
 	w.ended = map[subsystem.Flow]bool{}
@@ -75,14 +78,14 @@ func (v *Translations) reset(w *waiting, list []lost) (silent []lost, now int, e
 	return silent, now, session.Wrap("resetting connections", err)
 }
 
-// ofClient and ofBackend are the connection as the sockets at its ends know it.
+// ofClient and ofBackend return the connection as seen by the sockets at its ends.
 func (l lost) ofClient() sockets.Connection { return sockets.Connection{Local: l.From, Remote: l.To} }
 func (l lost) ofBackend() sockets.Connection {
 	return sockets.Connection{Local: l.backend, Remote: l.source}
 }
 
-// endSockets ends connections by the sockets of one of their ends, which it looks for on this node where the addresses are, and returns
-// the flows that ended. Connections that are being opened end unless they were ended before.
+// endSockets ends connections by the socket of one end, on this node, and returns the ended flows.
+// Connections that are opening end unless they were ended before.
 func (v *Translations) endSockets(list []lost, before map[subsystem.Flow]bool, end func(lost) sockets.Connection) (map[subsystem.Flow]bool, error) {
 	ended := map[subsystem.Flow]bool{}
 	wanted, flows := map[netip.Addr]map[sockets.Connection]bool{}, map[sockets.Connection]subsystem.Flow{}
@@ -124,7 +127,7 @@ func (v *Translations) endSockets(list []lost, before map[subsystem.Flow]bool, e
 	return ended, errors.Join(errs...)
 }
 
-// hostAddresses are those of the host, whose namespace the caller closes.
+// hostAddresses returns the host's addresses and namespace, which the caller closes.
 func (v *Translations) hostAddresses() (*hostdev.Namespace, map[netip.Addr]bool, error) {
 	h, err := hostdev.Of(v.vpp)
 	if err != nil || h == nil {

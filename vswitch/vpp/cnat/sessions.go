@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Sessions returns how many connections VPP remembers, of both IP versions. The two directions of
-// a connection are a session each, and have a time stamp in common, which is what is counted: to list
-// the sessions would hold up packets where VPP's main thread forwards them.
+// Sessions returns the number of VPP's connections of both IP versions. A connection has two
+// sessions with a common time stamp. It counts time stamps, because listing sessions holds up
+// packets if VPP's main thread forwards them.
 func (v *Translations) Sessions(ctx context.Context) (uint64, error) {
 	if _, err := v.vpp.Use(module); err != nil {
 		return 0, err

@@ -41,14 +41,14 @@ func familyOf(a netip.Addr) family {
 	return v4
 }
 
-// refuser are unassigned addresses. Packets to them are answered with an ICMP error as long as a
-// ServiceNetwork exists.
+// refuser lists unassigned addresses. While a ServiceNetwork exists, packets to them are answered
+// with an ICMP error.
 var refuser = [...]netip.Addr{v4: fibpath.Refuser(false), v6: fibpath.Refuser(true)}
 
 // anyClient stands for the client's own address.
 var anyClient = [...]netip.Addr{v4: netip.IPv4Unspecified(), v6: netip.IPv6Unspecified()}
 
-// natKey is what a translation is for.
+// natKey identifies a translation.
 type natKey struct {
 	addr  netip.AddrPort
 	proto ip_types.IPProto
@@ -66,17 +66,19 @@ var protocols = map[ip_types.IPProto]contiv_nat.DNat66_Protocol{
 
 // translation is a translation of cnat.
 //
-// VPP has no tags for them. Beside the translations of an address and port there is therefore a record of which are ours: a
-// translation of the same address and port for a protocol that packets do not have (recordProto). Its backends are the
-// refuser, with a protocol as port. Their sources, 16 bytes each, are the mark of that protocol's translation: seconds of affinity
-// (4 bytes), mode of twice-NAT (1), plus refuseMark if what is sent there is refused and resetMark, and, if the mode is not
-// DISABLED, its address (16), then the label. A record comes before what it is about, and goes after it.
+// VPP has no tags for translations. So each address and port with our translations also has a
+// record: a translation of the same address and port for an unused protocol (recordProto). Its
+// backends are the refuser, with a protocol as port. Their sources, 16 bytes each, are the mark of
+// that protocol's translation: seconds of affinity (4 bytes), mode of twice-NAT (1), plus
+// refuseMark if it refuses packets and resetMark, and, if the mode is not DISABLED, its address
+// (16), then the label. A record is created before its translations and deleted after them.
 //
-// (Backends without address, those of an interface that has none, could be in the translation itself, as nothing is sent
-// there. But whenever a translation changes, cnat_translation_unwatch_addr passes all backends of interfaces that there are.)
+// (Unused backends without address, of an interface that has none, could hold the mark in the
+// translation itself. But whenever a translation changes, cnat_translation_unwatch_addr visits all
+// interface backends.)
 type translation struct {
-	id       uint32 // as VPP gave it; it is no part of what is wanted
-	absent   bool   // there is its mark only
+	id       uint32 // assigned by VPP; not compared
+	absent   bool   // only its mark exists
 	ours     bool   // it has a mark
 	label    string
 	backends []netip.AddrPort // one for each slot
@@ -84,15 +86,15 @@ type translation struct {
 	mode     contiv_nat.DNat66_StaticMapping_TwiceNatMode
 	source   netip.Addr
 	maglev   bool
-	refuse   bool // there is no backend
-	reset    bool // connections to backends that are removed are reset
-	// hide: backends see clients outside with the source. The paths say that.
+	refuse   bool // without backend
+	reset    bool // connections to removed backends are reset
+	// hide: backends see the source instead of external clients' addresses. The paths contain it.
 	hide bool
 }
 
 const (
 	recordProto = ip_types.IP_API_PROTO_RESERVED
-	// local0 has no address: nothing is sent to a backend there.
+	// local0 has no address, so a backend there receives nothing.
 	local0     = ownership.Index(0)
 	markPort   = 0x6374
 	refuseMark = 0x80
@@ -106,7 +108,7 @@ func (t *translation) equal(o *translation) bool {
 		t.mode == o.mode && t.source == o.source && t.maglev == o.maglev && t.refuse == o.refuse && t.reset == o.reset && t.hide == o.hide
 }
 
-// translationsOf returns what a value asks for.
+// translationsOf returns the translations of a value.
 func translationsOf(f family, value *value) (map[natKey]*translation, error) {
 	list := map[natKey]*translation{}
 	for _, m := range value.GetStMappings() {
@@ -119,17 +121,17 @@ func translationsOf(f family, value *value) (map[natKey]*translation, error) {
 	return list, nil
 }
 
-// unsupported says what cnat cannot do of a mapping.
+// unsupported returns why cnat does not support a mapping.
 func unsupported(f family, m *contiv_nat.DNat66_StaticMapping) error {
 	what := fmt.Sprintf("%s port %d: VPP's plugin cnat ", m.GetExternalIp(), m.GetExternalPort())
 	switch {
 	case m.GetProtocol() == contiv_nat.DNat66_SCTP && f == v6:
 		return vswitch.Unsupported("SCTP (%sknows TCP and UDP over IPv6)", what)
 	case m.GetTwiceNat() == contiv_nat.DNat66_StaticMapping_ENABLED:
-		return vswitch.Unsupported("twice_nat ENABLED (%schanges sources of all or none of what it forwards); "+
-			"leave it out, and only offer local addresses whose answers come back through this vswitch", what)
+		return vswitch.Unsupported("twice_nat ENABLED (%schanges the sources of all packets or of none); "+
+			"omit it, and use only local addresses that reply through this vswitch", what)
 	case m.GetClients() != contiv_nat.DNat66_StaticMapping_ALL:
-		return vswitch.Unsupported("mappings for clients %v only (%sdoes not tell clients apart); use ALL", m.GetClients(), what)
+		return vswitch.Unsupported("mappings for clients %v only (%sdoes not distinguish clients); use ALL", m.GetClients(), what)
 	case m.GetMasqueradeOutside() && m.GetTwiceNatIp() == "" && len(m.GetLocalIps()) > 0:
 		return vswitch.Unsupported("masquerade_outside without an address (%shas none of its own): set twice_nat SELF and the address for it", what)
 	case len(m.GetSourceRanges()) > 0:
@@ -174,8 +176,8 @@ func translationOf(f family, label string, m *contiv_nat.DNat66_StaticMapping) (
 	case len(backends) == 1:
 		t.backends = backends
 	case t.refuse && key.proto != ip_types.IP_API_PROTO_UDP:
-		// UDP has no backend: sessions would keep its clients away from the first one that
-		// comes. It goes where routes lead.
+		// UDP has no backend: a session would keep a client away from the first backend that
+		// appears. Packets follow the routes.
 		t.affinity, t.backends = 0, []netip.AddrPort{netip.AddrPortFrom(refuser[f], key.addr.Port())}
 	case t.refuse:
 		t.affinity = 0
@@ -201,9 +203,9 @@ func addrPort(addr string, port uint32) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(a, uint16(port)), err
 }
 
-// request returns the request for a translation. The address keeps what else it is for
-// (real): an address of an interface still answers. With an affinity, where a client goes
-// depends on its address only, in a way in which few clients move when backends change.
+// request returns the request for a translation. With real, the address keeps its other functions:
+// an interface's address still answers. With an affinity, the backend depends only on the client's
+// address, and few clients move when backends change.
 func (t *translation) request(key natKey) *cnat.CnatTranslationUpdate {
 	f := familyOf(key.addr.Addr())
 	r := cnat.CnatTranslation{Vip: endpoint(key.addr), IPProto: key.proto, IsRealIP: 1}
@@ -226,7 +228,7 @@ func (t *translation) request(key natKey) *cnat.CnatTranslationUpdate {
 	return &cnat.CnatTranslationUpdate{Translation: r}
 }
 
-// nowhere is a backend that nothing is sent to.
+// nowhere is a backend that receives nothing.
 func nowhere(f family) cnat.CnatEndpointTuple {
 	return cnat.CnatEndpointTuple{DstEp: cnat.CnatEndpoint{SwIfIndex: local0, IfAf: f.api(), Port: markPort}, SrcEp: endpoint(netip.AddrPortFrom(anyClient[f], 0))}
 }
@@ -239,7 +241,7 @@ func endpoint(a netip.AddrPort) cnat.CnatEndpoint {
 	return cnat.CnatEndpoint{Addr: convert.Address(a.Addr()), SwIfIndex: ownership.NoIndex, IfAf: familyOf(a.Addr()).api(), Port: a.Port()}
 }
 
-// marksAs reports whether the marks are the same.
+// marksAs reports whether the marks are equal.
 func (t *translation) marksAs(o *translation) bool { return slices.Equal(t.mark(), o.mark()) }
 
 func (t *translation) mark() (parts []netip.Addr) {
@@ -299,7 +301,7 @@ func readTranslation(d *cnat.CnatTranslation) (key natKey, t *translation) {
 	return key, t
 }
 
-// readRecord adds the marks of the translations that a record is about.
+// readRecord adds the marks of a record's translations.
 func readRecord(d *cnat.CnatTranslation, at netip.AddrPort, marks map[natKey][]byte) {
 	for _, p := range d.Paths {
 		if isNowhere(p) {

@@ -33,28 +33,26 @@ var module = session.NewModule("cnat_plugin.so", "services and DNat66",
 	&cnat.CnatSnatPolicyAddDelIf{}, &cnat.CnatSnatPolicyAddDelIfReply{},
 )
 
-// Translations is the plugin cnat, by its features on all interfaces of ours (features.go).
-// Translations are ours by their marks, see translation. Values of both IP versions are
-// handled alike, in the form of DNat66; a label is that of one value of each version.
+// Translations drives the plugin cnat by its features on all our interfaces (features.go). Marks
+// identify our translations; see translation. Values of both IP versions are handled in the form of
+// DNat66; a label names one value of each version.
 type Translations struct {
 	subsystem.Base
 	vpp    *session.Session
 	ifs    *ownership.Registry
 	routes Routes
 	guards Guards
-	// namespaces may be nil: none are known.
+	// namespaces may be nil.
 	namespaces Namespaces
 	log        *slog.Logger
 	notes      notes
 }
 
-// Routes knows what VPP would not use any more beside a translation.
+// Routes reports routes that translations would disable in VPP.
 type Routes interface {
-	// Exact returns those of the networks to which there is a route of ours, to exactly
-	// them, in VRF 0.
+	// Exact returns the networks with a route of ours to exactly them in VRF 0.
 	Exact(ctx context.Context, networks []netip.Prefix) ([]netip.Prefix, error)
-	// SetRefused makes these the networks of VRF 0 that are refused, Refused returns them
-	// in order.
+	// SetRefused sets the refused networks of VRF 0; Refused returns them in order.
 	SetRefused(ctx context.Context, networks []netip.Prefix) error
 	Refused(ctx context.Context) ([]netip.Prefix, error)
 }
@@ -67,7 +65,7 @@ func New(vpp *session.Session, ifs *ownership.Registry, routes Routes, guards Gu
 	}
 }
 
-// Opened forgets whether interfaces have the features, and looks for flows that have to move.
+// Opened forgets which interfaces have the features, and requests a check for flows to move.
 func (v *Translations) Opened(context.Context, *session.Link) error {
 	v.notes.mu.Lock()
 	defer v.notes.mu.Unlock()
@@ -76,16 +74,16 @@ func (v *Translations) Opened(context.Context, *session.Link) error {
 	return nil
 }
 
-// notes are what the driver has to remember of cnat.
+// notes holds the driver's state of cnat.
 type notes struct {
-	changing sync.Mutex    // held while translations change: whether an address is free is asked first
-	known    [2]*known     // by IP version; nil: VPP has to be asked; guarded by changing
+	changing sync.Mutex    // held while translations change, including the check whether an address is free
+	known    [2]*known     // by IP version; nil: must be read; guarded by changing
 	left     chan struct{} // full: flows may have to move
-	inUse    [2]int        // by IP version: how many translations held backends of connections alone, when VPP was last asked; guarded by changing
+	inUse    [2]int        // by IP version: the number of pins only of backends with connections at the last listing; guarded by changing
 
-	silencing sync.Mutex // held while tables that silence flows of clients outside change: VPP uses their numbers again
+	silencing sync.Mutex // held while classifier tables of external clients change, because VPP reuses their numbers
 
-	noResets sync.Once // it was said that connections cannot be reset
+	noResets sync.Once // logs once that connections cannot be reset
 
 	mu      sync.Mutex
 	on      [2]bool         // by IP version: new interfaces get the features
@@ -94,7 +92,7 @@ type notes struct {
 
 type value = contiv_nat.DNat66
 
-// set makes or changes the translations of values of one IP version.
+// set creates or changes the translations of values of one IP version.
 func (v *Translations) set(ctx context.Context, f family, values []*value) error {
 	v.notes.changing.Lock()
 	defer v.notes.changing.Unlock()
@@ -114,7 +112,7 @@ func (v *Translations) set(ctx context.Context, f family, values []*value) error
 	return session.Wrap("setting "+labelsOf(f, values), v.replace(ctx, f, values, wanted))
 }
 
-// remove removes the translations of values, by their labels.
+// remove removes the translations of values by label.
 func (v *Translations) remove(ctx context.Context, f family, values []*value) error {
 	v.notes.changing.Lock()
 	defer v.notes.changing.Unlock()
@@ -146,7 +144,7 @@ func (v *Translations) replace(ctx context.Context, f family, values []*value, w
 		switch now := k.all[key]; {
 		case now == nil || mine[key] != nil:
 		case !now.ours:
-			return fmt.Errorf("%s has a translation already, of somebody else", key)
+			return fmt.Errorf("%s already has a foreign translation", key)
 		default:
 			return fmt.Errorf("%s has a mapping already, of %s %q", key, f, now.label)
 		}
@@ -170,7 +168,7 @@ func (v *Translations) replace(ctx context.Context, f family, values []*value, w
 		return err
 	}
 	changes := append(gone, come...)
-	if err := v.hold(ctx, f, k, wanted); err != nil {
+	if err := v.pin(ctx, f, k, wanted); err != nil {
 		return err
 	}
 	if err := v.run(ctx, k, f, changes); err != nil {
@@ -179,11 +177,10 @@ func (v *Translations) replace(ctx context.Context, f family, values []*value, w
 	if slices.ContainsFunc(changes, changed.losesFlows) {
 		v.backendsLeft()
 	}
-	return v.letGo(ctx, f, k, changes)
+	return v.unpin(ctx, f, k, changes)
 }
 
-// checkRoutes refuses addresses that there is a route of ours to: that of cnat would take
-// its place, and hide it.
+// checkRoutes refuses addresses with a route of ours, which cnat's would replace.
 func (v *Translations) checkRoutes(ctx context.Context, k *known, come []changed) error {
 	seen := map[netip.Addr]bool{}
 	var networks []netip.Prefix
@@ -200,17 +197,17 @@ func (v *Translations) checkRoutes(ctx context.Context, k *known, come []changed
 	if err != nil || len(taken) == 0 {
 		return err
 	}
-	return fmt.Errorf("there is a route to exactly %s, which VPP would not use any more: remove it, or route its network", taken[0].Addr())
+	return fmt.Errorf("VPP would stop using the existing route to exactly %s: remove it, or route its network", taken[0].Addr())
 }
 
-// changed is a translation that comes, changes or goes; nil: there is none.
+// changed is a created, changed or deleted translation; nil where it does not exist.
 type changed struct {
 	key           natKey
 	before, after *translation
 }
 
-// deletes reports whether the translation before has to go first. VPP changes backends of a translation that exists, but not how one
-// of them is chosen.
+// deletes reports whether the old translation must be deleted first. VPP changes a translation's
+// backends, but not how one is chosen.
 func (c changed) deletes() bool {
 	return c.before != nil && !c.before.absent && (c.after == nil || c.before.sticky() != c.after.sticky())
 }
@@ -220,8 +217,7 @@ func (c changed) changesMark() bool {
 	return c.before == nil || c.after == nil || !c.before.marksAs(c.after)
 }
 
-// run sends all requests, and waits for them. If one is refused, the state before is
-// restored.
+// run sends all requests and waits for them. If one is refused, it restores the previous state.
 func (v *Translations) run(ctx context.Context, k *known, f family, changes []changed) error {
 	err := v.send(ctx, k, f, changes)
 	if err == nil {
@@ -242,8 +238,8 @@ func (v *Translations) run(ctx context.Context, k *known, f family, changes []ch
 	return errors.Join(err, session.Wrap("taking it back", v.send(ctx, k, f, back)))
 }
 
-// list returns expected values themselves where they are as expected. If an interface is without the features, none is, nor is one with a
-// backend that is not held.
+// list returns the expected values that are in place. None is if an interface lacks the features,
+// nor one with an unpinned backend.
 func (v *Translations) list(ctx context.Context, f family, expected []*value) ([]*value, error) {
 	v.notes.changing.Lock()
 	defer v.notes.changing.Unlock()
@@ -260,7 +256,7 @@ func (v *Translations) list(ctx context.Context, f family, expected []*value) ([
 		if covered, err = v.allCovered(ctx, f, byLabel); err != nil {
 			return nil, err
 		}
-		v.setOn(f, covered) // if not, the next set looks after it
+		v.setOn(f, covered) // otherwise the next set covers it
 	}
 	var found []*value
 	for _, value := range expected {
@@ -270,7 +266,7 @@ func (v *Translations) list(ctx context.Context, f family, expected []*value) ([
 			continue
 		}
 		same := maps.EqualFunc(wanted, byLabel[label], (*translation).equal)
-		if same && (covered || len(wanted) == 0) && k.holdsAll(wanted) {
+		if same && (covered || len(wanted) == 0) && k.pinsAll(wanted) {
 			found = append(found, value)
 		}
 		if same {

@@ -15,23 +15,24 @@ import (
 	"go.fd.io/govpp/binapi/urpf"
 )
 
-// Where VPP and the host share an address, VPP takes its own ICMP messages to the host for forged: what it receives at an
-// address of its own must not come from another one (ip4_local_check_src). Of the source it looks at what the FIB has there,
-// and a translation comes before VPP itself:
+// If VPP and the host share an address, VPP drops its own ICMP messages to the host as spoofed:
+// packets to an address of VPP must not come from another one (ip4_local_check_src). VPP looks up
+// the source in the FIB, where a translation precedes VPP's own entry:
 //
-//	ICMP from 172.30.1.1 ──> 172.30.1.1 in the FIB: VPP itself          ──> forged
+//	ICMP from 172.30.1.1 ──> 172.30.1.1 in the FIB: VPP itself          ──> dropped
 //	                         172.30.1.1 in the FIB: cnat, and then VPP  ──> received
 //
-// So there is a record for such a source, see translation, of port 0 and without marks: nothing is translated there. What the FIB
-// has for the source must also pass the check of the reverse path, which the command "set urpf-accept" is for. It counts when the
-// translation comes.
+// So the source gets a record (see translation) of port 0 without marks, which translates nothing.
+// The source's FIB entry must also pass the reverse path check, which the command "set urpf-accept"
+// allows. It takes effect when the translation is created.
 
-// Vouch makes VPP receive what it sends from an IPv4 address of its own to another one, or no longer.
-func (v *Translations) Vouch(ctx context.Context, addr netip.Addr, on bool) error {
+// AcceptOwn makes VPP receive packets from its own IPv4 address at another of its addresses, or
+// stops that.
+func (v *Translations) AcceptOwn(ctx context.Context, addr netip.Addr, on bool) error {
 	v.notes.changing.Lock()
 	defer v.notes.changing.Unlock()
 	k, err := v.know(ctx, v4)
-	if errors.Is(err, kvscheduler.ErrUnsupported) { // nor would VPP refuse anything in the name of services
+	if errors.Is(err, kvscheduler.ErrUnsupported) { // without cnat, VPP refuses nothing for services either
 		return nil
 	}
 	if err != nil {
@@ -59,10 +60,11 @@ func (v *Translations) Vouch(ctx context.Context, addr netip.Addr, on bool) erro
 	return nil
 }
 
-// urpfModule has the command "set urpf-accept".
+// urpfModule provides the command "set urpf-accept".
 var urpfModule = session.NewModule("urpf_plugin.so", "services and DNat66", &urpf.UrpfUpdate{}, &urpf.UrpfUpdateReply{})
 
-// acceptReverse has what comes from these addresses pass the check of the reverse path, or with "del" no longer. VPP counts.
+// acceptReverse exempts the addresses from the reverse path check, or with "del" ends that. VPP
+// counts references.
 func (v *Translations) acceptReverse(ctx context.Context, what string, addrs ...netip.Addr) error {
 	if len(addrs) == 0 {
 		return nil
@@ -82,8 +84,8 @@ func (v *Translations) acceptReverse(ctx context.Context, what string, addrs ...
 	return nil
 }
 
-// Vouches reports whether VPP receives what it sends from an IPv4 address of its own.
-func (v *Translations) Vouches(ctx context.Context, addr netip.Addr) (bool, error) {
+// AcceptsOwn reports whether AcceptOwn is in effect for an address.
+func (v *Translations) AcceptsOwn(ctx context.Context, addr netip.Addr) (bool, error) {
 	v.notes.changing.Lock()
 	defer v.notes.changing.Unlock()
 	k, err := v.know(ctx, v4)

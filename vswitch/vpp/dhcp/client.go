@@ -24,17 +24,17 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// maxHostName is how long names in VPP's messages may be.
+// maxHostName is the maximum length of names in VPP's messages.
 const maxHostName = 63
 
 var dhcpModule = session.NewModule("dhcp_plugin.so", "DHCP clients",
 	&dhcp.DHCPClientConfig{}, &dhcp.DHCPClientConfigReply{}, &dhcp.DHCPClientDump{}, &dhcp.DHCPClientDetails{}, &dhcp.DHCPComplEvent{})
 
-// leaseInterval is how often leases are read while there are clients. VPP sends events for obtained
+// leaseInterval is how often leases are read while clients exist. VPP sends events for obtained
 // leases but not for expired ones, and only on the connection that configured the client.
 const leaseInterval = 2 * time.Second
 
-// Clients are VPP's DHCP clients, and who is told of their leases.
+// Clients are VPP's DHCP clients and the observers of their leases.
 type Clients struct {
 	subsystem.Base
 	vpp *session.Session
@@ -44,7 +44,7 @@ type Clients struct {
 	mu        sync.Mutex
 	observers []func(string, *vpp_interfaces.DHCPLease)
 	some      bool                                 // VPP may have clients
-	last      map[string]*vpp_interfaces.DHCPLease // what observers were told, by interface
+	last      map[string]*vpp_interfaces.DHCPLease // last reported, by interface
 	wake      chan struct{}                        // has room for one
 }
 
@@ -53,7 +53,7 @@ func NewClients(vpp *session.Session, ifs *ownership.Registry, hub *subsystem.Hu
 		last: map[string]*vpp_interfaces.DHCPLease{}, wake: make(chan struct{}, 1)}
 }
 
-// look has leases read soon.
+// look requests a read of the leases.
 func (v *Clients) look() {
 	v.mu.Lock()
 	v.some = true
@@ -64,7 +64,7 @@ func (v *Clients) look() {
 	}
 }
 
-// due reports whether leases may have changed, and forgets that VPP may have clients.
+// due reports whether leases may have changed, and resets the flag.
 func (v *Clients) due() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -73,8 +73,8 @@ func (v *Clients) due() bool {
 	return due
 }
 
-// tell reports leases that are new or changed, and those that are not there any more.
-func (v *Clients) tell(now []*vpp_interfaces.DHCPLease) {
+// notify reports new, changed and lost leases to the observers.
+func (v *Clients) notify(now []*vpp_interfaces.DHCPLease) {
 	v.mu.Lock()
 	left := maps.Clone(v.last)
 	changed := map[string]*vpp_interfaces.DHCPLease{}
@@ -99,7 +99,7 @@ func (v *Clients) tell(now []*vpp_interfaces.DHCPLease) {
 	}
 }
 
-// Watch reports the leases that are known, and then each that changes; nil: it has ended.
+// Watch reports the known leases and then each change; nil for a lost lease.
 func (v *Clients) Watch(report func(iface string, lease *vpp_interfaces.DHCPLease)) {
 	v.mu.Lock()
 	v.observers = append(v.observers, report)
@@ -110,7 +110,7 @@ func (v *Clients) Watch(report func(iface string, lease *vpp_interfaces.DHCPLeas
 	}
 }
 
-// Opened makes VPP's events wake Follow, which first reads the present leases.
+// Opened lets VPP's events wake Follow, which first reads the present leases.
 func (v *Clients) Opened(_ context.Context, l *session.Link) error {
 	if l.Lacking(dhcpModule) != nil {
 		return nil
@@ -120,7 +120,7 @@ func (v *Clients) Opened(_ context.Context, l *session.Link) error {
 	return err
 }
 
-// Follow reports changes of leases, until ctx ends.
+// Follow reports changes of leases until ctx ends.
 func (v *Clients) Follow(ctx context.Context) {
 	ticker := time.NewTicker(leaseInterval)
 	defer ticker.Stop()
@@ -138,7 +138,7 @@ func (v *Clients) Follow(ctx context.Context) {
 		clients, leases, err := v.read(ctx)
 		cancel()
 		if err == nil {
-			v.tell(leases)
+			v.notify(leases)
 		}
 		if err != nil || clients > 0 { // the ticker looks again
 			v.mu.Lock()
@@ -148,7 +148,7 @@ func (v *Clients) Follow(ctx context.Context) {
 	}
 }
 
-// SetDHCPClient: VPP assigns the address and the default route itself.
+// SetDHCPClient starts a client. VPP assigns the address and the default route.
 func (v *Clients) SetDHCPClient(ctx context.Context, iface string) error {
 	i, err := v.ifs.Index(ctx, iface)
 	if err == nil {
@@ -158,7 +158,7 @@ func (v *Clients) SetDHCPClient(ctx context.Context, iface string) error {
 		host, _ := os.Hostname()
 		err = v.vpp.Call(ctx, dhcpModule, &dhcp.DHCPClientConfig{IsAdd: true, Client: dhcp.DHCPClient{
 			SwIfIndex: i, Hostname: host[:min(len(host), maxHostName)], WantDHCPEvent: true, SetBroadcastFlag: true, PID: uint32(os.Getpid()),
-			// What names the client to the server, besides its MAC.
+			// The client ID identifies the client to the server, in addition to its MAC.
 			ID: clientID(host, iface),
 		}}, &dhcp.DHCPClientConfigReply{})
 		if vppapi.Refused(err, api.INVALID_VALUE) { // it has one
@@ -172,8 +172,8 @@ func (v *Clients) SetDHCPClient(ctx context.Context, iface string) error {
 	return nil
 }
 
-// capable reports why there can be no client on an interface: without a hardware address to tell
-// the server, VPP 25.10 ends.
+// capable returns an error for an interface without hardware address, on which a client crashes VPP
+// 25.10.
 func (v *Clients) capable(ctx context.Context, i ownership.Index) error {
 	frames, err := v.ifs.CarriesFrames(ctx, i)
 	if err == nil && !frames {
@@ -182,14 +182,14 @@ func (v *Clients) capable(ctx context.Context, i ownership.Index) error {
 	return err
 }
 
-// clientID is what names a client to servers: it has to stay the same.
+// clientID returns the stable ID of a client for servers.
 func clientID(host, iface string) []byte {
 	id := make([]byte, maxHostName+1)
 	copy(id[:maxHostName], host+"/"+iface)
 	return id
 }
 
-// UnsetDHCPClient: VPP takes address and route away; it tells the server nothing.
+// UnsetDHCPClient stops a client. VPP removes address and route, and sends no release.
 func (v *Clients) UnsetDHCPClient(ctx context.Context, iface string) error {
 	err := v.ifs.OnExisting(ctx, iface, func(i ownership.Index) error {
 		err := v.vpp.Call(ctx, dhcpModule, &dhcp.DHCPClientConfig{Client: dhcp.DHCPClient{SwIfIndex: i, ID: clientID("", "")}}, &dhcp.DHCPClientConfigReply{})
@@ -211,8 +211,8 @@ func (v *Clients) Leases(ctx context.Context) ([]*vpp_interfaces.DHCPLease, erro
 	return leases, err
 }
 
-// Start begins to read the clients. The function that it returns waits for the address that
-// each has leased, by the index of its interface; the zero Prefix: none.
+// Start starts reading the clients. The returned function waits for the leased address of each
+// client, by interface index; the zero Prefix if none.
 func (v *Clients) Start(ctx context.Context) (wait func() (map[ownership.Index]netip.Prefix, error)) {
 	pending := session.StartDump[dhcp.DHCPClientDetails](ctx, v.vpp, dhcpModule, &dhcp.DHCPClientDump{})
 	return func() (map[ownership.Index]netip.Prefix, error) {
@@ -227,7 +227,7 @@ func (v *Clients) Start(ctx context.Context) (wait func() (map[ownership.Index]n
 
 func clientIndex(d *dhcp.DHCPClientDetails) ownership.Index { return d.Client.SwIfIndex }
 
-// read returns how many clients there are, and the leases of those on our interfaces.
+// read returns the number of clients, and the leases on our interfaces.
 func (v *Clients) read(ctx context.Context) (n int, list []*vpp_interfaces.DHCPLease, err error) {
 	clients, err := session.ByKey(ctx, session.StartDump[dhcp.DHCPClientDetails](ctx, v.vpp, dhcpModule, &dhcp.DHCPClientDump{}),
 		clientIndex)
@@ -249,7 +249,7 @@ func (v *Clients) read(ctx context.Context) (n int, list []*vpp_interfaces.DHCPL
 	return len(clients), list, nil
 }
 
-// describeLease returns the lease of a client; nil if it has none.
+// describeLease returns the lease of a client; nil if none.
 func describeLease(iface string, d *dhcp.DHCPClientDetails) *vpp_interfaces.DHCPLease {
 	addr := leasedAddress(d)
 	if !addr.IsValid() {
@@ -264,7 +264,7 @@ func describeLease(iface string, d *dhcp.DHCPClientDetails) *vpp_interfaces.DHCP
 	return l
 }
 
-// leasedAddress is the zero Prefix if there is none.
+// leasedAddress is the zero Prefix without lease.
 func leasedAddress(d *dhcp.DHCPClientDetails) netip.Prefix {
 	addr := convert.Addr(d.Lease.HostAddress)
 	if d.Lease.State != dhcp.DHCP_CLIENT_STATE_API_BOUND || addr.IsUnspecified() {

@@ -1,3 +1,3 @@
-// Package dhcp is VPP's plugin dhcp: clients of interfaces and their leases (client.go), and
-// proxies (proxy.go).
+// Package dhcp drives VPP's plugin dhcp: clients and their leases (client.go), and proxies
+// (proxy.go).
 package dhcp

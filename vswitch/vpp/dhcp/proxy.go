@@ -21,8 +21,8 @@ var dhcpProxyModule = session.NewModule("dhcp_plugin.so", "DHCP proxies",
 	&dhcp.DHCPProxyConfig{}, &dhcp.DHCPProxyConfigReply{}, &dhcp.DHCPProxyDump{}, &dhcp.DHCPProxyDetails{},
 )
 
-// Proxies are VPP's DHCP proxies, one per IP version and VRF. All of them are ours: this VPP has no
-// other user that configures them.
+// Proxies are VPP's DHCP proxies, one per IP version and VRF. All are ours, because nothing else
+// configures them in this VPP.
 type Proxies struct {
 	subsystem.Base
 	vpp *session.Session
@@ -32,7 +32,7 @@ func NewProxies(vpp *session.Session) *Proxies {
 	return &Proxies{Base: subsystem.Base{Uses: []*session.Module{dhcpProxyModule}}, vpp: vpp}
 }
 
-// dhcpProxy is one as VPP has it.
+// dhcpProxy is a proxy as VPP reports it.
 type dhcpProxy struct {
 	ipv6    bool
 	vrf     uint32
@@ -45,8 +45,8 @@ type dhcpServer struct {
 	addr netip.Addr
 }
 
-// addressOfVersion returns an address of which VPP tells only the bytes: as if it were
-// always an IPv4 address.
+// addressOfVersion returns an address that VPP always reports as IPv4, with the bytes of the real
+// version.
 func addressOfVersion(a ip_types.Address, ipv6 bool) netip.Addr {
 	if ipv6 {
 		return netip.AddrFrom16(a.Un.GetIP6())
@@ -108,8 +108,7 @@ func (v *Proxies) Delete(ctx context.Context, value *vpp_l3.DHCPProxy) error {
 	return nil
 }
 
-// set adds servers before it removes others; only with its last server does a proxy lose
-// its source.
+// set adds servers before it removes others, because a proxy loses its source with its last server.
 func (v *Proxies) set(ctx context.Context, value *vpp_l3.DHCPProxy, exists bool) error {
 	want, err := parseDHCPProxy(value)
 	if err != nil {

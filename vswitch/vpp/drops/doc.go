@@ -1,8 +1,8 @@
-// Package drops captures packets that VPP drops, while somebody wants to see them.
+// Package drops captures packets that VPP drops, on request.
 //
 //	VPP ──error-drop──> capture, in memory ──off──> file in /tmp ──> Packets
 //
-// Packets that VPP forwards cost nothing more, because only the node that drops captures; and what
-// it captures between two readings is bounded. VPP has one capture at a time: while an operator has
-// one, there is none of ours.
+// Only the dropping node captures, so forwarded packets cost nothing, and the capture between two
+// reads is bounded. VPP supports one capture at a time: while an operator's capture runs, ours does
+// not.
 package drops

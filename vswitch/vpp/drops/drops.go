@@ -21,17 +21,18 @@ var module = session.NewModule("", "captures",
 	&interfaces.PcapTraceOn{}, &interfaces.PcapTraceOnReply{}, &interfaces.PcapTraceOff{}, &interfaces.PcapTraceOffReply{})
 
 const (
-	// maxPackets are captured between two readings, each up to maxBytes, so that what VPP appends is there.
+	// maxPackets bounds the packets captured between two reads, maxBytes the bytes of each, which
+	// include the text that VPP appends.
 	maxPackets, maxBytes = 200, 4096
-	// directory is where VPP writes captures, and filePrefix starts the names of ours.
+	// directory is VPP's directory for captures; filePrefix starts the names of ours.
 	directory, filePrefix = "/tmp", "contiv-drops-"
 )
 
-// Capture is VPP's capture of what it drops. It is not safe for concurrent use.
+// Capture is VPP's capture of dropped packets. It is not safe for concurrent use.
 type Capture struct {
 	subsystem.Base
 	vpp *session.Session
-	// file is what VPP captures to; "": it does not, as far as we know.
+	// file is the present capture's file; "" if none is known.
 	file string
 }
 
@@ -40,7 +41,7 @@ func New(vpp *session.Session) *Capture {
 	return &Capture{Base: subsystem.Base{Uses: []*session.Module{module}}, vpp: vpp}
 }
 
-// Start turns the capture on, unless it is on.
+// Start starts the capture unless it runs.
 func (c *Capture) Start(ctx context.Context) error {
 	if c.file != "" {
 		return nil
@@ -48,10 +49,10 @@ func (c *Capture) Start(ctx context.Context) error {
 	file := filePrefix + rand.Text()
 	on := &interfaces.PcapTraceOn{CaptureDrop: true, MaxPackets: maxPackets, MaxBytesPerPacket: maxBytes, Filename: file}
 	err := c.vpp.Call(ctx, module, on, &interfaces.PcapTraceOnReply{})
-	if vppapi.Refused(err, api.INVALID_VALUE) { // there is one: that of an agent that is gone?
+	if vppapi.Refused(err, api.INVALID_VALUE) { // a capture runs: left by an earlier agent?
 		var ours bool
 		if ours, err = c.captures(ctx, filePrefix); err == nil && !ours {
-			return errors.New("somebody else captures packets: vppctl pcap trace off ends that")
+			return errors.New("another packet capture is running: stop it with vppctl pcap trace off")
 		}
 		if err == nil {
 			_, err = c.off(ctx)
@@ -61,19 +62,19 @@ func (c *Capture) Start(ctx context.Context) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("starting VPP's capture of what it drops: %w", err)
+		return fmt.Errorf("starting VPP's capture of dropped packets: %w", err)
 	}
 	c.file = file
 	return nil
 }
 
-// captures reports whether there is a capture to a file whose name starts so.
+// captures reports whether a capture to a file with the prefix runs.
 func (c *Capture) captures(ctx context.Context, file string) (bool, error) {
 	status, err := c.vpp.CLI(ctx, "pcap trace status")
 	return strings.Contains(status, "file "+directory+"/"+file), err
 }
 
-// off ends a capture, which writes its file if there were packets.
+// off ends a capture. VPP writes the file if it has packets.
 func (c *Capture) off(ctx context.Context) (written bool, err error) {
 	err = c.vpp.Call(ctx, module, &interfaces.PcapTraceOff{}, &interfaces.PcapTraceOffReply{})
 	if vppapi.Refused(err, api.NO_SUCH_ENTRY) || vppapi.Refused(err, api.VALUE_EXIST) { // no packets; no capture
@@ -82,8 +83,7 @@ func (c *Capture) off(ctx context.Context) (written bool, err error) {
 	return err == nil, err
 }
 
-// Stop ends the capture and returns what it has: frames, most of them with the node that dropped
-// them, and why, appended as "node: reason".
+// Stop ends the capture and returns its frames. VPP appends "node: reason" to most of them.
 func (c *Capture) Stop(ctx context.Context) ([][]byte, error) {
 	if c.file == "" {
 		return nil, nil
@@ -96,14 +96,14 @@ func (c *Capture) Stop(ctx context.Context) ([][]byte, error) {
 	}
 	written, err := c.off(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("ending VPP's capture of what it drops: %w", err)
+		return nil, fmt.Errorf("stopping VPP's capture of dropped packets: %w", err)
 	}
 	if !written {
 		return nil, nil
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("reading VPP's capture of what it drops: %w: run VPP and the agent with one %s, as contiv-init does", err, directory)
+		return nil, fmt.Errorf("reading VPP's capture of dropped packets: %w: run VPP and the agent with a common %s, as contiv-init does", err, directory)
 	}
 	return frames(data), nil
 }
@@ -111,7 +111,8 @@ func (c *Capture) Stop(ctx context.Context) ([][]byte, error) {
 // Sizes of the headers of a capture and of its packets.
 const fileHeader, packetHeader = 24, 16
 
-// frames are the packets of a capture in the byte order of this machine; of one that is cut off, those before.
+// frames returns the packets of a capture in host byte order; of a truncated one, the complete
+// packets.
 func frames(data []byte) (list [][]byte) {
 	for data = data[min(len(data), fileHeader):]; len(data) >= packetHeader; {
 		size := binary.NativeEndian.Uint32(data[8:])

@@ -16,7 +16,7 @@ func TestFramesOfACapture(t *testing.T) {
 	if got := fmt.Sprintf("%s", frames(file)); got != "[one  three]" {
 		t.Error(got)
 	}
-	for cut := range file { // whatever is missing
+	for cut := range file { // truncated anywhere
 		if n := len(frames(file[:cut])); n > 2 {
 			t.Errorf("%d packets in %d bytes", n, cut)
 		}

@@ -14,33 +14,33 @@ import (
 
 // Capture shows packets that VPP drops.
 type Capture interface {
-	// Start turns it on, unless it is on. It is bounded.
+	// Start starts the bounded capture unless it runs.
 	Start(ctx context.Context) error
-	// Stop turns it off, and returns the frames that there were.
+	// Stop ends it and returns its frames.
 	Stop(ctx context.Context) ([][]byte, error)
 }
 
-// denial is what a rule that denies counts.
+// denial is the subject that a denying rule counts for.
 type denial struct {
 	rule int // its place in the list
 	filter.DeniedSubject
 }
 
-// counts are packets that lists have denied.
+// counts holds the numbers of denied packets.
 type counts struct {
-	// denials are those of VPP's lists, by the names of the lists.
+	// denials maps lists to their denying rules.
 	denials map[string][]denial
-	// before is what lists had counted that were replaced, by subjects without packets.
+	// before holds the counts of replaced lists, by subjects without packets.
 	before map[filter.DeniedSubject]uint64
-	// told is the sum of packets told last.
-	told uint64
+	// reported is the last reported sum.
+	reported uint64
 }
 
 func newCounts() counts {
 	return counts{denials: map[string][]denial{}, before: map[filter.DeniedSubject]uint64{}}
 }
 
-// of are the packets that a list has denied.
+// of returns the packets that a list has denied.
 func (c *counts) of(list string, matched func() map[string][]uint64) map[filter.DeniedSubject]uint64 {
 	if len(c.denials[list]) == 0 {
 		return nil
@@ -54,7 +54,7 @@ func (c *counts) of(list string, matched func() map[string][]uint64) map[filter.
 	return sums
 }
 
-// replaced is what follows when a list is there anew and counts from zero.
+// replaced handles a new list, which counts from zero.
 func (c *counts) replaced(list string, counted map[filter.DeniedSubject]uint64, denials []denial) {
 	for subject, packets := range counted {
 		c.before[subject] += packets
@@ -62,7 +62,7 @@ func (c *counts) replaced(list string, counted map[filter.DeniedSubject]uint64, 
 	c.set(list, denials)
 }
 
-// set is what denies in a list, of which there are many where nothing does.
+// set sets the denying rules of a list; lists without any are omitted.
 func (c *counts) set(list string, denials []denial) {
 	delete(c.denials, list)
 	if len(denials) > 0 {
@@ -70,7 +70,7 @@ func (c *counts) set(list string, denials []denial) {
 	}
 }
 
-// forget forgets lists that are gone, and subjects with addresses that nobody has any more.
+// forget removes deleted lists and subjects without addresses.
 func (c *counts) forget(want *values, lists []string) {
 	for _, list := range lists {
 		delete(c.denials, list)
@@ -79,8 +79,8 @@ func (c *counts) forget(want *values, lists []string) {
 	maps.DeleteFunc(c.before, func(s filter.DeniedSubject, _ uint64) bool { return !own[s.Address] })
 }
 
-// matched reads what rules have counted when it is first needed. Without it, lists that
-// are replaced are not counted.
+// matched reads the rules' counts on first use. If that fails, the counts of replaced lists are
+// lost.
 func (d *Driver) matched(ctx context.Context) func() map[string][]uint64 {
 	return sync.OnceValue(func() map[string][]uint64 {
 		packets, err := d.acls.PolicyMatches(ctx)
@@ -91,7 +91,8 @@ func (d *Driver) matched(ctx context.Context) func() map[string][]uint64 {
 	})
 }
 
-// Denials tells what was denied. Flows are those of packets captured while live: from the first such call on.
+// Denials returns the denied packets. Flows come from packets captured since the first call with
+// live.
 func (d *Driver) Denials(ctx context.Context, live bool) (r filter.Denials, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -109,21 +110,22 @@ func (d *Driver) Denials(ctx context.Context, live bool) (r filter.Denials, err 
 			sums[subject] += n
 		}
 	}
-	told := uint64(0)
+	reported := uint64(0)
 	for subject, n := range sums {
-		told += n
+		reported += n
 		subject.Packets = n
 		r.Subjects = append(r.Subjects, subject)
 	}
-	more := told != d.denied.told
-	d.denied.told = told
+	more := reported != d.denied.reported
+	d.denied.reported = reported
 	if r.Flows, err = d.flows(ctx, live, more); err != nil {
 		r.NoFlows = err.Error()
 	}
 	return r, nil
 }
 
-// flows are the recent ones. The capture goes on while somebody looks, and is only read if there was more.
+// flows returns the recent flows. The capture continues while clients ask, and is read only if the
+// counts grew.
 func (d *Driver) flows(ctx context.Context, live, more bool) ([]filter.DeniedFlow, error) {
 	if more || !live {
 		frames, err := d.capture.Stop(ctx)
@@ -140,10 +142,10 @@ func (d *Driver) flows(ctx context.Context, live, more bool) ([]filter.DeniedFlo
 	return d.recent.list(time.Now()), nil
 }
 
-// flowKept is how long a flow is told after its last packet.
+// flowKept is how long a flow is reported after its last packet.
 const flowKept = 30 * time.Second
 
-// recent are flows, without packets, that were denied not long ago. What is captured bounds them.
+// recent holds recently denied flows without packet counts. The capture bounds them.
 type recent map[filter.DeniedFlow]*seen
 
 type seen struct {
@@ -176,7 +178,7 @@ func (r recent) list(now time.Time) (list []filter.DeniedFlow) {
 	return list
 }
 
-// Nodes of VPP's graph where lists deny, and what they count it as.
+// Nodes of VPP's graph with ACLs, and their error counters.
 var (
 	enterNodes = []string{"acl-plugin-in-ip4-fa", "acl-plugin-in-ip6-fa"}
 	leaveNodes = []string{"acl-plugin-out-ip4-fa", "acl-plugin-out-ip6-fa"}
@@ -184,7 +186,7 @@ var (
 
 const denied = "ACL deny packets"
 
-// flowsOf are the connections that were to be opened, one for each packet that lists of subjects denied.
+// flowsOf returns the denied connection attempts, one per captured packet.
 func (d *Driver) flowsOf(frames [][]byte) (list []filter.DeniedFlow) {
 	own := d.want.subjectAddresses()
 	for _, frame := range frames {
@@ -202,7 +204,8 @@ func (d *Driver) flowsOf(frames [][]byte) (list []filter.DeniedFlow) {
 	return list
 }
 
-// droppedBy splits a frame from what VPP appended, if that is about one of some nodes and a reason.
+// droppedBy separates a frame from VPP's appended text, if that names one of the nodes and the
+// reason.
 func droppedBy(frame []byte, reason string, nodes ...string) (packet []byte, ok bool) {
 	for _, node := range nodes {
 		if packet, ok = bytes.CutSuffix(frame, []byte(node+": "+reason)); ok {
@@ -212,7 +215,7 @@ func droppedBy(frame []byte, reason string, nodes ...string) (packet []byte, ok 
 	return frame, false
 }
 
-// Ethernet and IP, as far as they matter here.
+// Header fields of Ethernet and IP.
 const (
 	ethernetHeader = 14
 	typeIPv4       = 0x0800
@@ -220,7 +223,7 @@ const (
 	ipv6Header     = 40
 )
 
-// opening is the connection that a frame is the first packet of; false: it is none.
+// opening returns the connection of which a frame is the first packet; false if it is not.
 func opening(frame []byte) (flow filter.DeniedFlow, ok bool) {
 	if len(frame) < ethernetHeader {
 		return flow, false

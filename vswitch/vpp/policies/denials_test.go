@@ -16,7 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// counting are lists that count as VPP does: from zero when their rules are set.
+// counting are lists that count like VPP: from zero when their rules are set.
 type counting struct {
 	rules   map[string][]acl_types.ACLRule
 	packets map[string][]uint64
@@ -41,7 +41,7 @@ func (c *counting) Policies(context.Context) (map[string][]acl_types.ACLRule, ma
 	return c.rules, nil, nil
 }
 
-// sends has the first rule of a list that matches count packets.
+// send counts packets at the first matching rule of the list.
 func (c *counting) send(list string, conn filter.Connection, packets uint64) {
 	for i, r := range c.rules[list] {
 		if permitted(rulesOf(r), conn) || r.IsPermit == acl_types.ACL_ACTION_API_DENY && matches(r, conn) {
@@ -58,7 +58,7 @@ func matches(r acl_types.ACLRule, c filter.Connection) bool {
 	return permitted(rulesOf(r), c)
 }
 
-// captured is a capture that somebody else fills.
+// captured is a capture filled by the test.
 type captured struct {
 	on     bool
 	frames [][]byte
@@ -106,7 +106,7 @@ func udpPort(port uint32) []*contiv_filter.AccessList_Ports {
 	return []*contiv_filter.AccessList_Ports{{Protocol: contiv_filter.Protocol_UDP, First: port, Last: port}}
 }
 
-// guarded is denied UDP to port 99 by a rule, and isolated but for one port.
+// guarded is denied UDP port 99 by a rule, and isolated except for one port.
 func guarded(open uint32) []proto.Message {
 	return []proto.Message{
 		&contiv_filter.AccessList{Name: "guard", Rules: []*contiv_filter.AccessList_Rule{{Action: contiv_filter.AccessList_DENY, Ports: udpPort(99)}}},
@@ -134,11 +134,11 @@ func wantSubjects(t *testing.T, d *Driver, what string, want ...filter.DeniedSub
 	}
 }
 
-// What lists count is told by address, direction and cause, across lists that are replaced.
+// Counts are by address, direction and cause, and survive the replacement of lists.
 func TestDenialsByAddressDirectionAndCause(t *testing.T) {
 	d, lists, _ := denyingDriver(t, guarded(80)...)
 	wantSubjects(t, d, "at first")
-	in, out := outList+id("shop/web"), inList+id("shop/web") // what leaves VPP enters the pod
+	in, out := outList+id("shop/web"), inList+id("shop/web") // packets leaving VPP enter the pod
 	to := func(addr netip.Addr, port uint16) filter.Connection {
 		return filter.Connection{Src: db, Dst: addr, Protocol: filter.UDP, Port: port}
 	}
@@ -151,14 +151,14 @@ func TestDenialsByAddressDirectionAndCause(t *testing.T) {
 	rest := []filter.DeniedSubject{{Address: web6, Direction: ingress, Packets: 4}, {Address: web, Direction: egress, Packets: 5}}
 	wantSubjects(t, d, "denied", append(rest, byRule, isolated)...)
 
-	put(t, d, guarded(81)...) // another list for ingress, which counts from zero
+	put(t, d, guarded(81)...) // a new ingress list, which counts from zero
 	wantSubjects(t, d, "replaced", append(rest, byRule, isolated)...)
 	lists.send(in, to(web, 80), 1)
 	lists.send(in, to(web, 81), 1)
 	isolated.Packets++
 	wantSubjects(t, d, "denied since then", append(rest, byRule, isolated)...)
 
-	lists.err = errors.New("refused") // the list that VPP has goes on counting
+	lists.err = errors.New("refused") // the old list keeps counting
 	d.want.set(guarded(82)[1])
 	if err := d.program(t.Context(), d.want.subjects["shop/web"], d.matched(t.Context())); err == nil {
 		t.Error("no error")
@@ -172,7 +172,7 @@ func TestDenialsByAddressDirectionAndCause(t *testing.T) {
 	}
 }
 
-// frame is a packet as VPP captures it, with why it was dropped.
+// frame returns a packet as captured by VPP, with the drop reason.
 func frame(src, dst netip.Addr, protocol uint8, payload []byte, why string) []byte {
 	f := make([]byte, 12)
 	if src.Is4() {
@@ -184,7 +184,7 @@ func frame(src, dst netip.Addr, protocol uint8, payload []byte, why string) []by
 	return append(append(f, payload...), why...)
 }
 
-// Who was denied what is told while somebody looks, for half a minute.
+// Denied flows are reported for half a minute after their last packet, on request.
 func TestDeniedFlowsWhileSomebodyLooks(t *testing.T) {
 	d, lists, capture := denyingDriver(t, guarded(80)...)
 	look := func(live bool) []filter.DeniedFlow {
@@ -210,7 +210,8 @@ func TestDeniedFlowsWhileSomebodyLooks(t *testing.T) {
 		frame(db, web, filter.UDP, dns, leaves), frame(db, web, filter.UDP, dns, leaves),
 		frame(web, db, filter.TCP, tcp(flagSYN), enters),
 		frame(netip.MustParseAddr("fd10::3"), web6, filter.ICMPv6, []byte{128, 0, 0, 0}, "acl-plugin-out-ip6-fa: ACL deny packets"),
-		// Not these: in the middle of a connection, of another node, of nobody here, dropped for another reason, cut off.
+		// Ignored: a packet in the middle of a connection, another node's, unknown addresses,
+		// another drop reason, truncated.
 		frame(web, db, filter.TCP, tcp(flagSYN|flagACK), enters), frame(db, web, filter.UDP, dns, enters),
 		frame(web, db, filter.UDP, dns, leaves), frame(db, web, filter.UDP, dns, "ip4-input: ip4 ttl <= 1"), {1, 2, 3}, nil,
 		append(make([]byte, 20), leaves...), frame(db, web, filter.TCP, tcp(flagSYN)[:10], leaves),
@@ -221,7 +222,7 @@ func TestDeniedFlowsWhileSomebodyLooks(t *testing.T) {
 		{Src: web, Dst: db, Protocol: filter.TCP, Port: 80, Packets: 1}:                       true,
 		{Src: netip.MustParseAddr("fd10::3"), Dst: web6, Protocol: filter.ICMPv6, Packets: 1}: true,
 	}
-	for range 2 { // told again while they are recent
+	for range 2 { // repeated while recent
 		flows := look(true)
 		for _, f := range flows {
 			if !want[f] || len(flows) != len(want) {
@@ -230,7 +231,7 @@ func TestDeniedFlowsWhileSomebodyLooks(t *testing.T) {
 		}
 	}
 	if flows := look(false); len(flows) != len(want) {
-		t.Errorf("%+v when nobody looks any more", flows)
+		t.Errorf("%+v after the last request", flows)
 	}
 	if left := d.recent.list(time.Now().Add(2 * flowKept)); len(left) > 0 || len(d.recent) > 0 {
 		t.Errorf("%+v after a while", left)

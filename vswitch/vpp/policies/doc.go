@@ -4,19 +4,19 @@
 //	AddressSet, EndpointSet, AccessList, Subject ──expand──> rules of each subject and direction
 //
 //	lists of an interface:  head ── subject ── another subject ── rest
-//	                        │       └ what its stages say, for its addresses; all of it is decided
+//	                        │       └ its expanded stages, for its addresses; all of it is decided
 //	                        └ neighbour discovery and ICMP errors pass
 //
-// VPP's lists have neither sets nor stages: both are expanded, and a change replaces the lists of
-// the affected subjects, each atomically. A rule that passes a connection to the next stage is
-// expanded to that stage's rules, restricted to connections that the rule matches.
+// VPP's lists have neither sets nor stages. Both are expanded, and a change replaces the lists of
+// the affected subjects, each atomically. A rule that passes a connection to the next stage expands
+// to that stage's rules, restricted to the rule's connections.
 //
 // Lists are stateful: permitting a connection permits its replies. Both directions of an interface
 // always have lists, because replies leave where the connection entered. After a list has changed,
-// VPP evaluates existing connections again at their next packet in the original direction. A reply
-// that came first would otherwise open the connection in the opposite direction. In a direction
-// without isolation, TCP replies from or to server ports therefore open nothing.
+// VPP evaluates existing connections again at their next packet in the original direction. An
+// earlier reply would open the connection in the opposite direction. So, in a direction without
+// isolation, TCP replies from or to server ports open nothing.
 //
-// The subjects that VPP has are found by the tags of lists. Sets and lists come from the expected
-// values, which are read before subjects are.
+// The tags of lists identify their subjects. Sets and lists come from the expected values, which
+// are read before subjects.
 package policies

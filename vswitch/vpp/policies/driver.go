@@ -22,18 +22,17 @@ import (
 
 // Lists are VPP's access lists for policies, by names.
 type Lists interface {
-	// PutPolicy makes a list, or replaces its rules at once.
+	// PutPolicy creates a list or replaces its rules atomically.
 	PutPolicy(ctx context.Context, name string, rules []acl_types.ACLRule) error
-	// DeletePolicy takes a list off all interfaces and removes it.
+	// DeletePolicy removes a list from all interfaces and deletes it.
 	DeletePolicy(ctx context.Context, name string) error
-	// BindPolicies makes an interface have these lists, in order and before all others, for packets
-	// that enter and for those that leave VPP there.
+	// BindPolicies sets an interface's policy lists, in order and before all others, for packets
+	// entering VPP and for packets leaving VPP.
 	BindPolicies(ctx context.Context, iface ownership.Index, in, out []string) error
-	// PolicyMatches returns how many packets each rule of the lists has matched since it was set, by
-	// names of lists.
+	// PolicyMatches returns the match counts of each rule since it was set, by list name.
 	PolicyMatches(ctx context.Context) (map[string][]uint64, error)
-	// Policies reads the lists, and which of them come first on interfaces, for packets that
-	// enter and for those that leave.
+	// Policies reads the lists and the policy lists of interfaces, for entering and for leaving
+	// packets.
 	Policies(ctx context.Context) (lists map[string][]acl_types.ACLRule, bound map[ownership.Index][2][]string, err error)
 }
 
@@ -46,7 +45,7 @@ type Driver struct {
 
 	mu   sync.Mutex
 	want *values
-	// have are the rules of lists that VPP has, as far as that is known.
+	// have caches the rules of VPP's lists.
 	have   map[string][]acl_types.ACLRule
 	denied counts
 	recent recent
@@ -55,13 +54,13 @@ type Driver struct {
 // list is the rules of a list.
 type list struct {
 	rules []acl_types.ACLRule
-	// denials are those of its rules that deny.
+	// denials describes the denying rules.
 	denials []denial
 }
 
 var _ vswitch.Filter = (*Driver)(nil)
 
-// New returns a driver that keeps its lists by acls, and sees by capture what they deny.
+// New returns a driver that programs lists with acls and observes denied packets with capture.
 func New(acls Lists, ifs *ownership.Registry, capture Capture) *Driver {
 	return &Driver{acls: acls, ifs: ifs, capture: capture, want: newValues(), have: map[string][]acl_types.ACLRule{}, denied: newCounts()}
 }
@@ -75,17 +74,17 @@ func (d *Driver) Opened(context.Context, *session.Link) error {
 	return nil
 }
 
-// Names of lists: of each subject, one for packets that enter VPP and one for those that leave.
+// Names of lists: each subject has one for packets entering VPP and one for leaving packets.
 const (
 	headList = "head"
 	restList = "rest"
 	inList   = "in/"
 	outList  = "out/"
-	// unknown starts names of subjects of which only the hash in names of lists is known.
+	// unknown starts the names of subjects known only by their hash.
 	unknown = "?"
 )
 
-// id is the part of the names of a subject's lists that stands for its name.
+// id returns the hash of a subject's name in list names.
 func id(name string) string {
 	if hash, ok := strings.CutPrefix(name, unknown); ok {
 		return hash
@@ -104,8 +103,8 @@ func (d *Driver) Remove(ctx context.Context, values ...proto.Message) error {
 	return d.Change(ctx, nil, values)
 }
 
-// Change implements vswitch.Filter. The lists of each subject are replaced at once; those of
-// several subjects one after the other.
+// Change implements vswitch.Filter. The lists of a subject are replaced atomically; subjects are
+// updated one after the other.
 func (d *Driver) Change(ctx context.Context, set, remove []proto.Message) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -115,7 +114,7 @@ func (d *Driver) Change(ctx context.Context, set, remove []proto.Message) error 
 	for _, m := range set {
 		if s, ok := m.(*contiv_filter.Subject); ok && s.GetInterface() == "" {
 			d.want = before
-			return vswitch.Unsupported("subject %q: VPP judges connections at interfaces: name that of the pod", s.GetName())
+			return vswitch.Unsupported("subject %q: VPP filters connections at interfaces: name the pod's interface", s.GetName())
 		}
 		d.want.set(m)
 		changed[models.Key(m)] = true
@@ -125,7 +124,7 @@ func (d *Driver) Change(ctx context.Context, set, remove []proto.Message) error 
 		changed[models.Key(m)] = true
 	}
 	if err := d.apply(ctx, before, changed, remove); err != nil {
-		d.want = before // whoever asked for it knows that it is not there
+		d.want = before // the caller knows that it failed
 		return err
 	}
 	return nil
@@ -181,7 +180,7 @@ func (d *Driver) apply(ctx context.Context, before *values, changed map[string]b
 	return nil
 }
 
-// program makes VPP have the lists of a subject. matched tells what rules have counted so far.
+// program sets the lists of a subject in VPP. matched returns the rules' counts so far.
 func (d *Driver) program(ctx context.Context, s *contiv_filter.Subject, matched func() map[string][]uint64) error {
 	lists, err := d.lists(s)
 	if err != nil {
@@ -203,7 +202,7 @@ func (d *Driver) program(ctx context.Context, s *contiv_filter.Subject, matched 
 	return nil
 }
 
-// lists are those that a subject needs, by name. What leaves VPP at the interface enters the pod.
+// lists returns the lists of a subject by name. Packets leaving VPP at the interface enter the pod.
 func (d *Driver) lists(s *contiv_filter.Subject) (map[string]list, error) {
 	egress, err := expand(d.want, s, contiv_filter.AccessList_EGRESS)
 	if err != nil {
@@ -216,7 +215,7 @@ func (d *Driver) lists(s *contiv_filter.Subject) (map[string]list, error) {
 	return map[string]list{headList: {rules: head()}, restList: {rules: rest()}, inList + id(s.GetName()): egress, outList + id(s.GetName()): ingress}, nil
 }
 
-// interfacesOf are all interfaces of a subject; none of nil.
+// interfacesOf returns all interfaces of a subject; none for nil.
 func interfacesOf(s *contiv_filter.Subject) []string {
 	if s == nil {
 		return nil
@@ -224,7 +223,7 @@ func interfacesOf(s *contiv_filter.Subject) []string {
 	return append([]string{s.GetInterface()}, s.GetMoreInterfaces()...)
 }
 
-// sequence are the lists that an interface is to have.
+// sequence returns the lists of an interface.
 func (d *Driver) sequence(iface string) (in, out []string) {
 	var names []string
 	for name, s := range d.want.subjects {
@@ -243,7 +242,7 @@ func (d *Driver) sequence(iface string) (in, out []string) {
 	return append(in, restList), append(out, restList)
 }
 
-// bind makes an interface, if it exists, have its lists.
+// bind sets the lists of an interface, if it exists.
 func (d *Driver) bind(ctx context.Context, iface string) error {
 	i, ok, err := d.ifs.Known(ctx, iface)
 	if err != nil || !ok {
@@ -253,7 +252,7 @@ func (d *Driver) bind(ctx context.Context, iface string) error {
 	return d.acls.BindPolicies(ctx, i, in, out)
 }
 
-// InterfaceCreated gives a new interface its lists, before it has an address in VPP.
+// InterfaceCreated sets the lists of a new interface before it has an address in VPP.
 func (d *Driver) InterfaceCreated(ctx context.Context, i ownership.Index) error {
 	iface := d.ifs.Seen(i)
 	d.mu.Lock()
@@ -326,7 +325,7 @@ func (d *Driver) listSubjects(ctx context.Context, expected []proto.Message) (fo
 			return nil, err
 		case intact:
 			found = append(found, s)
-		default: // it is there in part, and to be changed
+		default: // exists partly and needs an update
 			found = append(found, &contiv_filter.Subject{Name: name})
 		}
 	}
@@ -343,7 +342,7 @@ func (d *Driver) listSubjects(ctx context.Context, expected []proto.Message) (fo
 	return found, nil
 }
 
-// isIntact reports whether VPP has just the lists of a subject, where they belong.
+// isIntact reports whether VPP has exactly the lists of a subject on its interfaces.
 func (d *Driver) isIntact(ctx context.Context, s *contiv_filter.Subject, lists map[string][]acl_types.ACLRule, bound map[ownership.Index][2][]string) (bool, error) {
 	want, err := d.lists(s)
 	if err != nil {

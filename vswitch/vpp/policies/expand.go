@@ -12,21 +12,21 @@ import (
 	"go.fd.io/govpp/binapi/ip_types"
 )
 
-// maxRules of a list: VPP has to hold them, and the message that makes it too.
+// maxRules limits a list, because of VPP's memory and the size of the message.
 const maxRules = 1 << 16
 
-// cube is connections between an address of a subject and a network, by protocol and port.
+// cube is a set of connections between a subject's address and a network, by protocol and port.
 type cube struct {
 	own, peer netip.Prefix
 	// protocol 0 is all of them.
 	protocol uint8
-	// first and last are destination ports; 0 and 65535 where they do not matter.
+	// first and last are destination ports; 0 and 65535 if irrelevant.
 	first, last uint16
 }
 
 const lastPort = 65535
 
-// and is what two cubes have in common.
+// and returns the intersection of two cubes.
 func (c cube) and(o cube) (cube, bool) {
 	if !c.peer.Overlaps(o.peer) || c.own != o.own {
 		return cube{}, false
@@ -46,7 +46,7 @@ func (c cube) and(o cube) (cube, bool) {
 	return c, c.first <= c.last
 }
 
-// expansion writes out a direction of a subject.
+// expansion expands a direction of a subject.
 type expansion struct {
 	values    *values
 	direction contiv_filter.AccessList_Direction
@@ -56,7 +56,7 @@ type expansion struct {
 	err       error
 }
 
-// expand returns the rules of a subject for a direction.
+// expand returns a subject's rules for a direction.
 func expand(w *values, subject *contiv_filter.Subject, direction contiv_filter.AccessList_Direction) (list, error) {
 	x := &expansion{values: w, direction: direction, seen: map[cube]bool{}}
 	stages := subject.GetIngress()
@@ -78,7 +78,7 @@ func expand(w *values, subject *contiv_filter.Subject, direction contiv_filter.A
 
 func single(addr netip.Addr) netip.Prefix { return netip.PrefixFrom(addr, addr.BitLen()) }
 
-// stages decides about all of the limit.
+// stages decides all connections within the limit.
 func (x *expansion) stages(stages []*contiv_filter.Subject_Stage, limit cube) {
 	if len(stages) == 0 {
 		x.emit(limit, acl_types.ACL_ACTION_API_PERMIT_REFLECT)
@@ -87,7 +87,7 @@ func (x *expansion) stages(stages []*contiv_filter.Subject_Stage, limit cube) {
 	x.lists(stages, stages[0].GetLists(), limit)
 }
 
-// lists asks some lists of the first of the stages, and then the other stages.
+// lists applies some lists of the first stage, then the other stages.
 func (x *expansion) lists(stages []*contiv_filter.Subject_Stage, lists []string, limit cube) {
 	for i, name := range lists {
 		list := x.values.lists[name]
@@ -118,7 +118,7 @@ func (x *expansion) lists(stages []*contiv_filter.Subject_Stage, lists []string,
 	x.stages(stages[1:], limit)
 }
 
-// cubes are what a rule matches within the limit.
+// cubes returns the connections within the limit that a rule matches.
 func (x *expansion) cubes(r *contiv_filter.AccessList_Rule, limit cube) (list []cube) {
 	peers := x.peers(r, limit)
 	add := func(peer netip.Prefix, protocol uint8, first, last uint16) {
@@ -137,7 +137,7 @@ func (x *expansion) cubes(r *contiv_filter.AccessList_Rule, limit cube) (list []
 			case last == 0:
 				first, last = 0, lastPort
 			case p.GetProtocol() == contiv_filter.Protocol_SCTP && r.GetAction() == contiv_filter.AccessList_ALLOW:
-				continue // VPP does not know ports of SCTP: nothing is allowed that should not be
+				continue // VPP does not match SCTP ports, so the rule permits nothing
 			case p.GetProtocol() == contiv_filter.Protocol_SCTP:
 				first, last = 0, lastPort
 			}
@@ -163,7 +163,7 @@ func (x *expansion) cubes(r *contiv_filter.AccessList_Rule, limit cube) (list []
 	return list
 }
 
-// peers are the networks that a rule is about, of the IP version of the limit.
+// peers returns the networks of a rule, of the limit's IP version.
 func (x *expansion) peers(r *contiv_filter.AccessList_Rule, limit cube) (list []netip.Prefix) {
 	if len(r.GetAddressSets()) == 0 && len(r.GetNetworks()) == 0 {
 		return []netip.Prefix{limit.peer}
@@ -183,7 +183,7 @@ func (x *expansion) peers(r *contiv_filter.AccessList_Rule, limit cube) (list []
 	return list
 }
 
-// emit adds a rule unless an earlier one covers it, since the first match decides.
+// emit adds a rule unless an earlier one covers it: the first match decides.
 func (x *expansion) emit(c cube, action acl_types.ACLAction) {
 	if x.seen[c] {
 		return
@@ -192,7 +192,7 @@ func (x *expansion) emit(c cube, action acl_types.ACLAction) {
 	x.add(c, action, portRange{0, lastPort}, 0, 0)
 }
 
-// deny adds a rule that denies, because a rule of the list does, or because none allows.
+// deny adds a denying rule, for a rule of a list or as the default.
 func (x *expansion) deny(c cube, byRule bool) {
 	before := len(x.rules)
 	x.emit(c, acl_types.ACL_ACTION_API_DENY)
@@ -220,13 +220,13 @@ func (x *expansion) add(c cube, action acl_types.ACLAction, source portRange, fl
 	x.rules = append(x.rules, r)
 }
 
-// firstClientPort is where the ports begin from which Linux opens connections.
+// firstClientPort is the start of Linux's ephemeral ports.
 const firstClientPort = 32768
 
 // TCP flags.
 const flagSYN, flagACK = 0x02, 0x10
 
-// open permits everything. See the package documentation about TCP.
+// open permits everything. The package documentation explains TCP.
 func (x *expansion) open(all cube) {
 	const permit, reflect = acl_types.ACL_ACTION_API_PERMIT, acl_types.ACL_ACTION_API_PERMIT_REFLECT
 	tcp := all
@@ -243,8 +243,8 @@ func (x *expansion) open(all cube) {
 	x.add(all, reflect, portRange{0, lastPort}, 0, 0)
 }
 
-// head permits neighbour discovery and ICMP errors, which VPP does not associate with their
-// connections: unreachable, too big, time exceeded, parameter problem.
+// head permits neighbour discovery and ICMP errors, which VPP does not relate to their connections:
+// unreachable, too big, time exceeded, parameter problem.
 func head() (rules []acl_types.ACLRule) {
 	for _, types := range []struct {
 		v6          bool

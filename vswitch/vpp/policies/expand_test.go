@@ -15,7 +15,7 @@ import (
 
 var hosts = []string{"10.1.1.2", "10.1.1.3", "10.1.2.2", "192.168.16.9", "fd10::2", "fd10::3", "fd20::9"}
 
-// randomValues are sets, lists and a subject with stages of any sort.
+// randomValues returns random sets, lists and a subject with stages.
 func randomValues(r *rand.Rand) (all []proto.Message) {
 	some := func(list []string) (out []string) {
 		for _, e := range list {
@@ -69,7 +69,7 @@ func randomValues(r *rand.Rand) (all []proto.Message) {
 		Ingress: stages(contiv_filter.AccessList_INGRESS), Egress: stages(contiv_filter.AccessList_EGRESS)})
 }
 
-// permitted is what VPP does: the first rule that matches decides.
+// permitted evaluates like VPP: the first match decides.
 func permitted(l list, c filter.Connection) bool {
 	for _, r := range l.rules {
 		ports := r.Proto == 0 || uint8(r.Proto) == c.Protocol && r.DstportOrIcmpcodeFirst <= c.Port && c.Port <= r.DstportOrIcmpcodeLast
@@ -81,7 +81,7 @@ func permitted(l list, c filter.Connection) bool {
 	return false
 }
 
-// Written out, values say what they say.
+// The expanded rules have the meaning of the values.
 func TestRulesAgreeWithValues(t *testing.T) {
 	for seed := range uint64(2000) {
 		r := rand.New(rand.NewPCG(seed, 3))
@@ -119,7 +119,7 @@ func TestRulesAgreeWithValues(t *testing.T) {
 	}
 }
 
-// VPP does not know ports of SCTP: what is denied is more, never less.
+// VPP does not match SCTP ports: rules deny more, never less.
 func TestPortsOfSCTPFailClosed(t *testing.T) {
 	w := newValues()
 	for name, action := range map[string]contiv_filter.AccessList_Action{"allow": contiv_filter.AccessList_ALLOW, "deny": contiv_filter.AccessList_DENY} {

@@ -10,8 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// values are those that were set. all has them by northbound key; nil: it was removed, and is
-// not there whoever expects it.
+// values are the configured values. all contains them by northbound key; nil marks a removed value.
 type values struct {
 	all       map[string]proto.Message
 	addresses map[string][]netip.Addr
@@ -56,7 +55,7 @@ func (w *values) remove(m proto.Message) {
 	}
 }
 
-// subjectAddresses are the addresses of all subjects.
+// subjectAddresses returns the addresses of all subjects.
 func (w *values) subjectAddresses() map[netip.Addr]bool {
 	own := map[netip.Addr]bool{}
 	for _, s := range w.subjects {
@@ -67,7 +66,7 @@ func (w *values) subjectAddresses() map[netip.Addr]bool {
 	return own
 }
 
-// concerned reports whether rules of a subject may depend on one of the changed keys.
+// concerned reports whether a subject's rules may depend on one of the changed keys.
 func (w *values) concerned(s *contiv_filter.Subject, changed map[string]bool) bool {
 	if changed[models.Key(s)] {
 		return true

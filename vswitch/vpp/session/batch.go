@@ -9,7 +9,7 @@ import (
 	"go.fd.io/govpp/api"
 )
 
-// Batch is requests under way whose replies say nothing but whether it went well.
+// Batch holds pending requests whose replies contain only a return code.
 type Batch struct {
 	l       *Link
 	pending []pendingCall
@@ -24,7 +24,7 @@ type pendingCall struct {
 
 func NewBatch(l *Link) *Batch { return &Batch{l: l} }
 
-// Add starts a request; doing says for errors what it is for.
+// Add starts a request; doing describes it in errors.
 func (b *Batch) Add(ctx context.Context, doing string, req, reply api.Message, fine ...api.VPPApiError) {
 	b.pending = append(b.pending, pendingCall{doing, b.l.Start(ctx, req), reply, fine})
 }

@@ -9,9 +9,8 @@ import (
 	"go.fd.io/govpp/api"
 )
 
-// CallAll sends requests of a module without waiting for their replies one by one, and
-// returns how each went. VPP handles them in their order, whatever became of those
-// before.
+// CallAll pipelines requests of a module and returns the result of each. VPP handles them in order,
+// even after failed ones.
 func CallAll[P any, Rep interface {
 	*P
 	api.Message
@@ -35,7 +34,7 @@ func CallAll[P any, Rep interface {
 	return replies, errs
 }
 
-// StartDump begins to read all objects of a kind, see vppapi.StartDump.
+// StartDump starts reading all objects of a kind; see vppapi.StartDump.
 func StartDump[D any, M interface {
 	*D
 	api.Message
@@ -62,8 +61,7 @@ func (d *Pending[D, M]) Wait(ctx context.Context) ([]M, error) {
 	return d.dump.Wait(ctx)
 }
 
-// ByKey waits for a dump, and returns the details by what identifies them: nothing if the
-// plugin that has them is not loaded.
+// ByKey waits for a dump and returns the details by key: none if the plugin is not loaded.
 func ByKey[K comparable, D any, M interface {
 	*D
 	api.Message

@@ -13,8 +13,8 @@ import (
 
 var CliModule = NewModule("", "command line", &vlib.CliInband{}, &vlib.CliInbandReply{})
 
-// CLI runs a command of VPP's own command line, as vppctl does, and returns what it
-// prints. A command that fails is an error with what VPP says is wrong with it.
+// CLI runs a VPP CLI command, like vppctl, and returns its output. A failed command gives an error
+// with VPP's message.
 func (s *Session) CLI(ctx context.Context, command string) (string, error) {
 	var reply vlib.CliInbandReply
 	err := s.Call(ctx, CliModule, &vlib.CliInband{Cmd: command}, &reply)

@@ -7,10 +7,10 @@ import (
 	"github.com/contiv/contiv/kvscheduler"
 )
 
-// isUnsupported reports whether VPP lacks what was asked for.
+// isUnsupported reports whether VPP lacks the requested feature.
 func isUnsupported(err error) bool { return errors.Is(err, kvscheduler.ErrUnsupported) }
 
-// IgnoreUnsupported: of what VPP lacks there is nothing.
+// IgnoreUnsupported drops the error of a missing feature, which has no objects.
 func IgnoreUnsupported(doing string, err error) error {
 	if err == nil || isUnsupported(err) {
 		return nil
@@ -18,7 +18,7 @@ func IgnoreUnsupported(doing string, err error) error {
 	return fmt.Errorf("%s: %w", doing, err)
 }
 
-// Wrap says what failed; nil stays nil.
+// Wrap adds the failed operation to an error; nil stays nil.
 func Wrap(doing string, err error) error {
 	if err == nil {
 		return nil

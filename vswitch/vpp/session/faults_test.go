@@ -11,8 +11,8 @@ import (
 	"go.fd.io/govpp/binapi/ip"
 )
 
-// What callers get when VPP refuses, dies before or after a request, or answers late, and
-// what VPP has done then.
+// The result of calls, and VPP's state, if VPP refuses, dies before or after a request, or answers
+// late.
 func TestFaults(t *testing.T) {
 	const refused, cut = "refused", "cut"
 	for _, test := range []struct {

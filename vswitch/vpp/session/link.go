@@ -4,16 +4,16 @@ import (
 	"github.com/contiv/contiv/vswitch/vpp/vppapi"
 )
 
-// Link is a connection that is in order.
+// Link is a checked connection.
 type Link struct {
 	*vppapi.Conn
 	pid     uint32
 	Version string
-	modules map[*Module]error // why each of them cannot be used; nil: it can
+	modules map[*Module]error // why each module cannot be used; nil if it can
 }
 
-// Lacking returns why a module cannot be used; nil: it can. The module must be one of those
-// that the session was started with.
+// Lacking returns why a module cannot be used; nil if it can. The session must have been started
+// with the module.
 func (l *Link) Lacking(m *Module) error {
 	why, checked := l.modules[m]
 	if !checked {
@@ -22,7 +22,7 @@ func (l *Link) Lacking(m *Module) error {
 	return why
 }
 
-// Lacks returns the reasons why modules cannot be used, by the names of those.
+// Lacks returns the reasons why modules cannot be used, by module name.
 func (l *Link) Lacks() map[string]error {
 	reasons := map[string]error{}
 	for m, why := range l.modules {

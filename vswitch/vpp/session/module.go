@@ -13,18 +13,18 @@ import (
 // version.
 type Module struct {
 	name string // for people
-	// plugin of VPP that has it; "": VPP itself, without which nothing works.
+	// plugin that provides it; "" for VPP itself, which is mandatory.
 	plugin   string
 	messages []api.Message
 }
 
-// NewModule declares messages of a plugin that belong together; "": of VPP itself.
+// NewModule declares related messages of a plugin; "" for VPP itself.
 func NewModule(plugin, name string, messages ...api.Message) *Module {
 	return &Module{name: name, plugin: plugin, messages: messages}
 }
 
-// checkModules returns why each module cannot be used, nil for those in order, and an
-// error if one of the others is VPP itself.
+// checkModules returns why each module cannot be used, nil if it can, and an error if a mandatory
+// one cannot.
 func checkModules(c *vppapi.Conn, modules []*Module) (checked map[*Module]error, err error) {
 	checked = map[*Module]error{}
 	var fatal []string
@@ -40,7 +40,7 @@ func checkModules(c *vppapi.Conn, modules []*Module) (checked map[*Module]error,
 		case allMissing(wrong, m.messages):
 			checked[m] = vswitch.Unsupported("%s: VPP has not loaded its plugin %s; enable it in the section plugins of VPP's start-up configuration and restart VPP", m.name, m.plugin)
 		default:
-			checked[m] = vswitch.Unsupported("%s: VPP's plugin %s is not that of VPP 25.10: %s", m.name, m.plugin, list(wrong))
+			checked[m] = vswitch.Unsupported("%s: VPP's plugin %s is not from VPP 25.10: %s", m.name, m.plugin, list(wrong))
 		}
 	}
 	if fatal != nil {

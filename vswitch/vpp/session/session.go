@@ -16,29 +16,28 @@ import (
 
 const (
 	clientName = "contiv"
-	// firstRetry and lastRetry bound how long after a failed attempt to connect the
-	// next one follows.
+	// firstRetry and lastRetry bound the delay before a new attempt to connect.
 	firstRetry, lastRetry = 50 * time.Millisecond, 250 * time.Millisecond
-	// A connection on which VPP does not answer for Timeout is closed and replaced.
+	// A connection is closed and replaced if VPP does not answer for Timeout.
 	pingInterval, Timeout = time.Second, 10 * time.Second
 )
 
-// Core is the part that every VPP has.
+// Core is the module of every VPP.
 var Core = NewModule("", "connection", &memclnt.ControlPing{}, &memclnt.ControlPingReply{}, &vpe.ShowVersion{}, &vpe.ShowVersionReply{})
 
-// Hooks are who uses a session.
+// Hooks connects the users of a session.
 type Hooks struct {
-	// Modules are the parts of VPP's API that are used, besides what every VPP has.
+	// Modules lists the used parts of VPP's API, in addition to Core.
 	Modules []*Module
-	// Opened prepares a new connection before others can use it; nil: nothing.
+	// Opened prepares a new connection before others can use it; may be nil.
 	Opened func(context.Context, *Link) error
 	// Changed is called after a reconnection; may be nil.
 	Changed func(reason string)
-	// Beside run as long as the session.
+	// Beside functions run for the lifetime of the session.
 	Beside []func(context.Context)
 }
 
-// Session is the way to VPP, whichever connection that is now.
+// Session is the connection to VPP, across reconnections.
 type Session struct {
 	socket string
 	log    *slog.Logger
@@ -49,7 +48,7 @@ type Session struct {
 
 	mu      sync.Mutex
 	now     *Link // nil: none
-	because error // why there is none
+	because error // why none exists
 	up      chan struct{}
 }
 
@@ -60,7 +59,7 @@ func New(socket string, log *slog.Logger) *Session {
 	}
 }
 
-// Start connects, again and again, until close.
+// Start connects and reconnects until close.
 func (s *Session) Start(h Hooks) {
 	if h.Opened == nil {
 		h.Opened = func(context.Context, *Link) error { return nil }
@@ -88,7 +87,7 @@ func (s *Session) Close() {
 	<-s.Ended
 }
 
-// Link returns the connection, or an error that says why there is none.
+// Link returns the connection, or an error that explains why none exists.
 func (s *Session) Link() (*Link, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,7 +157,7 @@ func (s *Session) set(l *Link, err error) {
 	s.now, s.because = l, err
 }
 
-// connect makes a connection and checks what VPP it is to.
+// connect opens a connection and checks the VPP.
 func (s *Session) connect(ctx context.Context) (*Link, error) {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
@@ -177,7 +176,7 @@ func (s *Session) connect(ctx context.Context) (*Link, error) {
 	return l, nil
 }
 
-// look asks VPP who it is.
+// look reads VPP's identity.
 func (s *Session) look(ctx context.Context, l *Link) error {
 	var ping memclnt.ControlPingReply
 	if err := l.Call(ctx, &memclnt.ControlPing{}, &ping); err != nil {
@@ -191,7 +190,7 @@ func (s *Session) look(ctx context.Context, l *Link) error {
 	return s.hooks.Opened(ctx, l)
 }
 
-// keepAlive returns when the connection has ended or VPP does not answer any more.
+// keepAlive returns when the connection ends or VPP stops answering.
 func (s *Session) keepAlive(ctx context.Context, l *Link) error {
 	ticker := time.NewTicker(pingInterval)
 	defer ticker.Stop()

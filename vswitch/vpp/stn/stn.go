@@ -35,10 +35,10 @@ type Rules struct {
 
 // Sources are addresses that VPP sends from to the host.
 type Sources interface {
-	// Vouch makes VPP receive what it sends from an IPv4 address of its own to another one, or no longer. Otherwise
+	// AcceptOwn makes VPP receive what it sends from an IPv4 address of its own to another one, or no longer. Otherwise
 	// nothing of that is handed to the host.
-	Vouch(ctx context.Context, addr netip.Addr, on bool) error
-	Vouches(ctx context.Context, addr netip.Addr) (bool, error)
+	AcceptOwn(ctx context.Context, addr netip.Addr, on bool) error
+	AcceptsOwn(ctx context.Context, addr netip.Addr) (bool, error)
 }
 
 func New(vpp *session.Session, ifs *ownership.Registry, sources Sources) *Rules {
@@ -64,7 +64,7 @@ func (v *Rules) sourcesAt(ctx context.Context, handed netip.Addr, i ownership.In
 func (v *Rules) vouch(ctx context.Context, handed netip.Addr, i ownership.Index, on bool) error {
 	list, err := v.sourcesAt(ctx, handed, i)
 	for _, addr := range list {
-		err = errors.Join(err, v.sources.Vouch(ctx, addr, on))
+		err = errors.Join(err, v.sources.AcceptOwn(ctx, addr, on))
 	}
 	return err
 }
@@ -81,7 +81,7 @@ func (v *Rules) AddressAdded(ctx context.Context, i ownership.Index, addr netip.
 	if !slices.ContainsFunc(all, func(d *stn.StnRulesDetails) bool { return handsIPv4To(d, i) }) {
 		return nil
 	}
-	return v.sources.Vouch(ctx, addr, true)
+	return v.sources.AcceptOwn(ctx, addr, true)
 }
 
 func handsIPv4To(d *stn.StnRulesDetails, i ownership.Index) bool {
@@ -92,7 +92,7 @@ func handsIPv4To(d *stn.StnRulesDetails, i ownership.Index) bool {
 func (v *Rules) vouches(ctx context.Context, handed netip.Addr, i ownership.Index) (bool, error) {
 	list, err := v.sourcesAt(ctx, handed, i)
 	for _, addr := range list {
-		if ok, err := v.sources.Vouches(ctx, addr); err != nil || !ok {
+		if ok, err := v.sources.AcceptsOwn(ctx, addr); err != nil || !ok {
 			return false, err
 		}
 	}
