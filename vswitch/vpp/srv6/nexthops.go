@@ -104,7 +104,7 @@ func (n *nextHops) doubt() {
 	n.unsure = true
 }
 
-// Follow makes VPP ask for the values missing know, until ctx ends.
+// Follow makes VPP ask for those that it does not know, until ctx ends.
 func (v *SRv6) Follow(ctx context.Context) {
 	ticker := time.NewTicker(askInterval)
 	defer ticker.Stop()
