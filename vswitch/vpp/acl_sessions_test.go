@@ -82,7 +82,7 @@ func TestSessionsOfEarlierListsOpenNothing(t *testing.T) {
 				step[name]()
 			}
 			if reaches(t, peer, pod, 300*time.Millisecond) {
-				t.Error("the isolated pod is reached by what an earlier session makes an answer")
+				t.Error("a packet taken for a reply of an earlier session reaches the isolated pod")
 			}
 			must(t, test.isolate[false](v, "next"))
 			if !reaches(t, peer, pod, pingTime) {

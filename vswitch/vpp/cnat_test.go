@@ -186,7 +186,7 @@ func TestDNAT66IsRefusedAsAWhole(t *testing.T) {
 			t.Fatal(err)
 		}
 		if left := translations(t, v, false); len(left) != 1 {
-			t.Errorf("the translation of somebody else: %v", left)
+			t.Errorf("the foreign translation: %v", left)
 		}
 	})
 }

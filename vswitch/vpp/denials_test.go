@@ -93,8 +93,8 @@ func TestDenialsAreCounted(t *testing.T) {
 	send(netip.MustParseAddr("10.2.0.9"), 53)
 	isolated.Packets, byRule.Packets, egress.Packets = isolated.Packets+2, byRule.Packets+1, egress.Packets+1
 	all := []filter.DeniedFlow{flow("10.2.0.2", 53, 2), flow("10.2.0.2", 99, 1), flow("10.2.0.9", 53, 1)}
-	want("connections are told live", true, all...)
-	want("and when nobody looks any more", false, all...)
+	want("connections are reported live", true, all...)
+	want("and after the last request", false, all...)
 
 	const flood = 5000
 	for range flood / 100 {

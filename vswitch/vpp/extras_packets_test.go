@@ -206,5 +206,5 @@ func TestPacketsForTheHost(t *testing.T) {
 	if err := asked(3); err != nil {
 		t.Errorf("with an STN rule: %v", err)
 	}
-	wantEcho(t, "VPP answers itself what it can", h, "10.51.0.9")
+	wantEcho(t, "VPP answers itself if it can", h, "10.51.0.9")
 }

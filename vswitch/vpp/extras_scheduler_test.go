@@ -112,7 +112,7 @@ func TestExtrasThroughTheScheduler(t *testing.T) {
 		a.commit(false, dependent...)
 		for _, v := range dependent {
 			if state := a.ValueStatus(models.Key(v)).GetValue().GetState(); state != pb.ValueState_PENDING {
-				t.Errorf("without what it needs, %s is %v", models.Key(v), state)
+				t.Errorf("without its dependencies, %s is %v", models.Key(v), state)
 			}
 		}
 		a.commit(false, free...)

@@ -185,7 +185,7 @@ func TestIPRedirects(t *testing.T) {
 		wantValues(t, open(t, s).IPRedirects(), nil, redirects...)
 		taken := &vpp_punt.IPRedirect{L3Protocol: vpp_punt.L3Protocol_ALL, TxInterface: "other", NextHop: "10.0.0.1"}
 		if err := v.IPRedirects().Create(t.Context(), taken); err == nil || !strings.Contains(err.Error(), `"out"`) {
-			t.Errorf("what is redirected already: %v", err)
+			t.Errorf("already redirected: %v", err)
 		}
 		deleteTwice(t, v.IPRedirects(), redirects...)
 		createTwice(t, v.IPRedirects(), taken)

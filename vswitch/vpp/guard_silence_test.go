@@ -119,7 +119,7 @@ func TestFlowsAreSilencedWhileTheirBackendIsGone(t *testing.T) {
 				}
 			}
 			if !maps.Equal(now, want) {
-				return fmt.Errorf("entries by whose they are: %v, want %v", now, want)
+				return fmt.Errorf("entries by owner: %v, want %v", now, want)
 			}
 			return nil
 		})
@@ -166,7 +166,7 @@ func TestFlowsToAnAddressOfAnotherServiceAreSilenced(t *testing.T) {
 	set66(t, v, dnat66Value("default/log", edit66(service66("fd96::1", 80, 1), func(m *mapping66) { m.Protocol = contiv_nat.DNat66_UDP })))
 	await.That(t, "the flow is silent", func() error {
 		if tablesOf(t, v) == before {
-			return errors.New("there is no table")
+			return errors.New("no table")
 		}
 		return nil
 	})
@@ -272,7 +272,7 @@ func TestNothingSilencesTheNextInterface(t *testing.T) {
 	set66(t, v, value(1))
 	await.That(t, "the flow is silent", func() error {
 		if tablesOf(t, v) == before {
-			return errors.New("there is no table")
+			return errors.New("no table")
 		}
 		return nil
 	})

@@ -61,7 +61,7 @@ func TestGuardsAreReadWhileATunnelComes(t *testing.T) {
 		}, &vxlan.VxlanAddDelTunnelV3Reply{}))
 		found, err := v.SourceGuards().List(t.Context(), []*guard.SourceGuard{g})
 		if err != nil || len(found) != 1 || found[0].GetMacAddress() != "" {
-			t.Errorf("before it is told: %v, %v: want a guard that is not as expected", found, err)
+			t.Errorf("before the event: %v, %v: want a guard that differs", found, err)
 		}
 		must(t, v.guards.TunnelsChanged(t.Context()))
 		wantListed(t, v.SourceGuards().List, []*guard.SourceGuard{g}, g)

@@ -345,7 +345,7 @@ func TestInterfacesOfOthersAreLeftAlone(t *testing.T) {
 		remove(t, v, loopback("loop0"))
 		wantInterfaces(t, v)
 		if left, _ := session.Dump[interfaces_api.SwInterfaceDetails](t.Context(), v.vpp, session.Core, &interfaces_api.SwInterfaceDump{SwIfIndex: ^ownership.Index(0)}); len(left) != 2 {
-			t.Errorf("left over: %v, want the loopback of somebody else and local0", left)
+			t.Errorf("left over: %v, want the foreign loopback and local0", left)
 		}
 	})
 }

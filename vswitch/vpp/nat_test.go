@@ -219,7 +219,7 @@ func TestDNATIsRefusedAsAWhole(t *testing.T) {
 		}
 		left, err := session.Dump[nat44_ed.Nat44StaticMappingDetails](t.Context(), v.vpp, session.Core, &nat44_ed.Nat44StaticMappingDump{})
 		if err != nil || len(left) != 1 {
-			t.Errorf("the mapping of somebody else: %v, %v", left, err)
+			t.Errorf("the foreign mapping: %v, %v", left, err)
 		}
 	})
 }

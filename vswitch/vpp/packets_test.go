@@ -131,7 +131,7 @@ func TestHostIsKeptFromWhatVPPHasTakenOver(t *testing.T) {
 		create(t, v, port)
 		ping(t, peer, "10.7.0.1")
 		if err := peer.Ping("10.7.0.9", 56, time.Second); err == nil {
-			t.Error("the host answers as well")
+			t.Error("the host answers too")
 		}
 	}
 	found, err := v.Interfaces().List(t.Context(), []*vpp_interfaces.Interface{port})

@@ -95,7 +95,7 @@ func TestConnectionsOfOthersAreNotReset(t *testing.T) {
 		t.Errorf("the connection of another pod ends: %v", ended)
 	}
 	server.SetCNATSessions(sessionOf(tcp, "[fd10::8]:1000"))
-	silent("what has not ended is not silent", 0)
+	silent("a live flow is not silenced", 0)
 }
 
 // podNamespace is a network namespace with a connection to a service.

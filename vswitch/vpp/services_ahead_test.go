@@ -81,7 +81,7 @@ func TestAResyncListsTranslationsOnce(t *testing.T) {
 		wantBoth(t, v, v4, v6)
 		withoutTranslations(t, v)
 		if ok4, ok6 := listBoth(t, v, v4, v6); ok4 || ok6 {
-			t.Errorf("found what another has removed: IPv4 %v, IPv6 %v", ok4, ok6)
+			t.Errorf("found translations that another client has removed: IPv4 %v, IPv6 %v", ok4, ok6)
 		}
 	})
 }
@@ -93,7 +93,7 @@ func TestTranslationsReadAheadAreNotReadAgain(t *testing.T) {
 		v.ahead.Wait()
 		if s.server != nil {
 			if n := countTranslationDumps(s, func() { wantBoth(t, v, v4, v6) }); n != 0 {
-				t.Errorf("what was read ahead was read again %d times", n)
+				t.Errorf("translations read ahead were read again %d times", n)
 			}
 		}
 		wantBoth(t, v, v4, v6)

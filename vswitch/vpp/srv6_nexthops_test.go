@@ -134,7 +134,7 @@ func TestNeighboursThatLocalSIDsLeadToAreAskedForUntilTheyAnswer(t *testing.T) {
 			n.MacAddress, _ = convert.ParseMAC("02:00:00:00:00:77")
 			must(t, v.vpp.Call(t.Context(), session.Core, &ip_neighbor.IPNeighborAddDel{Neighbor: n}, &ip_neighbor.IPNeighborAddDelReply{}))
 		}
-		far.wantKnown("after somebody deleted them", true, all...)
+		far.wantKnown("after they were deleted", true, all...)
 	})
 }
 

@@ -48,7 +48,7 @@ func (v srSteerings) set(s *vpp_srv6.Steering) error {
 	}
 	policy, ok := state.route(own.HostPrefix(netip.MustParseAddr(s.GetPolicyBsid())))
 	if !ok || policy.nhid&tagMask != policyTag {
-		return fmt.Errorf("there is no such policy")
+		return fmt.Errorf("no such policy")
 	}
 	return v.setSRRoute(state, srRoute{dst: dst, metric: metricOf(dst), nhid: policy.nhid &^ bound})
 }

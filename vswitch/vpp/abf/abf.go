@@ -26,9 +26,9 @@ var module = session.NewModule("abf_plugin.so", "forwarding by access lists",
 	&abf.AbfItfAttachAddDel{}, &abf.AbfItfAttachAddDelReply{}, &abf.AbfItfAttachDump{}, &abf.AbfItfAttachDetails{},
 )
 
-// ABFs are VPP's ABF policies, of the same index. One is ours if its access list is. VPP does not
-// validate attachments: it crashes on a policy that does not exist or is of the wrong IP version.
-// The policies are therefore read first, with mu held.
+// ABFs drives VPP's ABF policies of the same index. A policy is ours if its access list is. VPP
+// does not validate attachments: it crashes on a policy that does not exist or is of the wrong IP
+// version. So the policies are read first, with mu held.
 type ABFs struct {
 	subsystem.Base
 	vpp  *session.Session
@@ -37,11 +37,11 @@ type ABFs struct {
 	mu   sync.Mutex
 }
 
-// AccessLists knows VPP's indexes of access lists.
+// AccessLists provides VPP's indexes of access lists.
 type AccessLists interface {
-	// Lookup returns the index of a list of IP rules of ours; false: there is none.
+	// Lookup returns the index of our IP list; false if none.
 	Lookup(ctx context.Context, name string) (id uint32, ok bool, err error)
-	// Names returns the names of all lists of IP rules of ours, by their indexes.
+	// Names returns the names of our IP lists by index.
 	Names(ctx context.Context) (map[uint32]string, error)
 }
 
@@ -51,7 +51,7 @@ func New(vpp *session.Session, ifs *ownership.Registry, acls AccessLists) *ABFs 
 	return &ABFs{Base: subsystem.Base{Uses: []*session.Module{module}}, vpp: vpp, ifs: ifs, acls: acls}
 }
 
-// abfState is what VPP has.
+// abfState is VPP's state.
 type abfState struct {
 	policies    map[uint32]abf.AbfPolicy
 	attachments []abf.AbfItfAttach
@@ -103,7 +103,7 @@ func (v *ABFs) set(ctx context.Context, a *vpp_abf.ABF) error {
 		return err
 	}
 	if !ok {
-		return fmt.Errorf("there is no access list %q of IP rules", a.GetAclName())
+		return fmt.Errorf("no access list %q with IP rules", a.GetAclName())
 	}
 	state, err := v.read(ctx)
 	if err != nil {
@@ -155,7 +155,7 @@ func (v *ABFs) pathsOf(ctx context.Context, a *vpp_abf.ABF) (paths []fib_types.F
 	return paths, nil
 }
 
-// abfPath is what tells two paths of VPP apart: others differ in their weights at most.
+// abfPath identifies a path in VPP, without its weight.
 type abfPath struct {
 	nextHop netip.Addr
 	iface   uint32
@@ -166,8 +166,9 @@ func abfPathOf(p fib_types.FibPath) abfPath {
 	return abfPath{convert.NextHop(p), p.SwIfIndex, p.Type == fib_types.FIB_API_PATH_TYPE_DVR}
 }
 
-// changePaths adds new paths before it removes others, so that the policy always has one;
-// paths with other weights are removed and added again. Not ok: that leaves none between.
+// changePaths adds new paths before it removes others, so that the policy always has one. Paths
+// with changed weights are removed and added again. It returns false if the policy would have no
+// path meanwhile.
 func changePaths(want abf.AbfPolicy, now []fib_types.FibPath) (reqs []api.Message, ok bool) {
 	find := func(list []fib_types.FibPath, p fib_types.FibPath) (fib_types.FibPath, bool) {
 		i := slices.IndexFunc(list, func(o fib_types.FibPath) bool { return abfPathOf(o) == abfPathOf(p) })
@@ -212,7 +213,7 @@ func attachRequest(a abf.AbfItfAttach, add bool) api.Message {
 	return &abf.AbfItfAttachAddDel{IsAdd: add, Attach: a}
 }
 
-// replace deletes and creates the policy, and restores its attachments.
+// replace recreates the policy and restores its attachments.
 func (v *ABFs) replace(ctx context.Context, want, now abf.AbfPolicy, attached []abf.AbfItfAttach) error {
 	if err := v.remove(ctx, now, attached); err != nil {
 		return err
@@ -227,7 +228,7 @@ func (v *ABFs) replace(ctx context.Context, want, now abf.AbfPolicy, attached []
 	return v.attach(ctx, reqs...)
 }
 
-// remove takes a policy off interfaces, and then all its paths, which is the end of it.
+// remove detaches a policy and removes all its paths, which deletes it.
 func (v *ABFs) remove(ctx context.Context, p abf.AbfPolicy, attached []abf.AbfItfAttach) error {
 	var reqs []api.Message
 	for _, a := range attached {
@@ -291,7 +292,7 @@ func (v *ABFs) setAttached(ctx context.Context, policy uint32, at *vpp_abf.ABF_A
 		return err
 	}
 	if _, ok := state.policies[policy]; wanted && !ok {
-		return errors.New("there is no such ABF")
+		return errors.New("no such ABF")
 	}
 	want := abf.AbfItfAttach{PolicyID: policy, SwIfIndex: i, Priority: at.GetPriority(), IsIPv6: at.GetIsIpv6()}
 	var reqs []api.Message
@@ -359,7 +360,7 @@ func (v *ABFs) list(ctx context.Context, expected []*vpp_abf.ABF) ([]*vpp_abf.AB
 	return list, nil
 }
 
-// describePath: VPP keeps no next hop of paths to packets' own destinations.
+// describePath: VPP stores no next hop of paths to the packets' own destinations.
 func (v *ABFs) describePath(ctx context.Context, p fib_types.FibPath, expected []*vpp_abf.ABF_ForwardingPath) (*vpp_abf.ABF_ForwardingPath, error) {
 	path := &vpp_abf.ABF_ForwardingPath{
 		NextHopIp: convert.NextHop(p).String(), Weight: uint32(p.Weight), Preference: uint32(p.Preference),

@@ -1,3 +1,3 @@
-// Package abf is forwarding by access lists, by VPP's plugin abf: the port vswitch.ABFs. It
-// needs the indexes of access lists (AccessLists), which the package acl knows.
+// Package abf implements vswitch.ABFs, ACL-based forwarding, with VPP's plugin abf. It gets the
+// indexes of access lists (AccessLists) from package acl.
 package abf

@@ -26,12 +26,11 @@ var module = session.NewModule("acl_plugin.so", "access lists",
 	&acl.MacipACLInterfaceListDump{}, &acl.MacipACLInterfaceListDetails{},
 )
 
-// reclassify makes changed rules count for connections that exist. VPP has no API
-// message for that.
+// reclassify applies changed rules to existing connections. VPP has no API message for that.
 const reclassify = "set acl-plugin reclassify-sessions 1"
 
-// ACLs are lists of VPP's own, known by their tags. Those on an interface are set as a
-// whole, see sequence.go.
+// ACLs drives VPP's access lists, identified by tags. An interface's lists are set as a whole; see
+// sequence.go.
 type ACLs struct {
 	subsystem.Base
 	vpp *session.Session
@@ -41,9 +40,9 @@ type ACLs struct {
 	counters Counters
 }
 
-// Counters are what rules have matched.
+// Counters provides the rules' match counts.
 type Counters interface {
-	// Matches returns packets by the indexes of lists, of each rule, since the list was set.
+	// Matches returns the match counts of each rule since its list was set, by list index.
 	Matches() (map[uint32][]uint64, error)
 }
 
@@ -53,7 +52,8 @@ func New(vpp *session.Session, ifs *ownership.Registry, counters Counters) *ACLs
 	return &ACLs{Base: subsystem.Base{Uses: []*session.Module{module}}, vpp: vpp, ifs: ifs, counters: counters}
 }
 
-// Opened makes changed rules count for connections that exist, and rules count what they match. It forgets the indexes.
+// Opened enables reclassification of existing connections and rule counters, and clears the cached
+// indexes.
 func (v *ACLs) Opened(ctx context.Context, l *session.Link) error {
 	v.ids.forget()
 	if l.Lacking(module) != nil {
@@ -62,7 +62,7 @@ func (v *ACLs) Opened(ctx context.Context, l *session.Link) error {
 	if err := l.Call(ctx, &vlib.CliInband{Cmd: reclassify}, &vlib.CliInbandReply{}); err != nil {
 		return fmt.Errorf("making changed access lists count for connections that exist: %w", err)
 	}
-	// VPP 25.10 answers with the reply to another request, which has the same fields.
+	// VPP 25.10 answers with another request's reply, which has the same fields.
 	if err := l.Call(ctx, &acl.ACLStatsIntfCountersEnable{Enable: true}, &acl.ACLDelReply{}); err != nil {
 		return fmt.Errorf("making access lists count: %w", err)
 	}
@@ -80,7 +80,7 @@ func (v *ACLs) Create(ctx context.Context, list *vpp_acl.ACL) error {
 
 func (v *ACLs) Update(ctx context.Context, _, list *vpp_acl.ACL) error { return v.Create(ctx, list) }
 
-// put makes the list, or replaces its rules at once.
+// put creates the list or replaces its rules atomically.
 func (v *ACLs) put(ctx context.Context, list *vpp_acl.ACL) error {
 	key := aclKey{macip: vswitch.IsMACIP(list), tag: v.ids.tag(list.GetName())}
 	if !key.macip {
@@ -121,7 +121,7 @@ func (v *ACLs) remove(ctx context.Context, key aclKey) error {
 	if err != nil || id == noACL {
 		return err
 	}
-	if key.macip { // VPP takes it off the interfaces itself
+	if key.macip { // VPP removes it from the interfaces
 		err = v.vpp.Call(ctx, module, &acl.MacipACLDel{ACLIndex: id}, &acl.MacipACLDelReply{})
 	} else if err = v.unbindEverywhere(ctx, id); err == nil {
 		err = v.vpp.Call(ctx, module, &acl.ACLDel{ACLIndex: id}, &acl.ACLDelReply{})
@@ -203,7 +203,7 @@ func (v *ACLs) unbind(ctx context.Context, b vswitch.ACLBinding) error {
 	return v.vpp.Call(ctx, module, &acl.MacipACLInterfaceAddDel{SwIfIndex: iface, ACLIndex: id}, &acl.MacipACLInterfaceAddDelReply{})
 }
 
-// bindMACIP: VPP has one MAC-IP list on an interface, and would replace it.
+// bindMACIP: VPP allows one MAC-IP list per interface and would replace it.
 func (v *ACLs) bindMACIP(ctx context.Context, iface ownership.Index, id uint32) error {
 	now, err := v.macipOn(ctx, iface)
 	switch {
@@ -213,9 +213,9 @@ func (v *ACLs) bindMACIP(ctx context.Context, iface ownership.Index, id uint32) 
 		return nil
 	case now != noACL:
 		if tag, ours := v.ids.own(true, now); ours {
-			return vswitch.Unsupported("VPP has one list of MAC-IP rules on an interface, and there is %q: make one list of both", v.ids.name(tag))
+			return vswitch.Unsupported("VPP allows one list of MAC-IP rules per interface, and %q is bound: merge the lists", v.ids.name(tag))
 		}
-		return fmt.Errorf("there is a list of MAC-IP rules of somebody else (index %d): take it off", now)
+		return fmt.Errorf("a foreign list of MAC-IP rules (index %d) is bound: remove it", now)
 	}
 	return v.vpp.Call(ctx, module, &acl.MacipACLInterfaceAddDel{IsAdd: true, SwIfIndex: iface, ACLIndex: id}, &acl.MacipACLInterfaceAddDelReply{})
 }

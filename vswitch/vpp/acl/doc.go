@@ -1,4 +1,4 @@
-// Package acl is access lists by VPP's plugin acl: the port vswitch.ACLs.
+// Package acl implements vswitch.ACLs with VPP's plugin acl.
 //
 //	acl.go       create, replace, delete, bind
 //	ids.go       VPP's indexes of lists, by tag; also for package abf

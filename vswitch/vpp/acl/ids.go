@@ -11,24 +11,24 @@ import (
 	"go.fd.io/govpp/binapi/acl"
 )
 
-// noACL stands for no list, and in dumps for all.
+// noACL means no list, and in dumps all.
 const noACL = ^uint32(0)
 
-// aclKey identifies a list for us; VPP numbers the two kinds apart.
+// aclKey identifies a list; VPP numbers the two kinds separately.
 type aclKey struct {
 	macip bool
 	tag   string
 }
 
-// aclIDs knows VPP's indexes of lists. mu is held while a list, or what is bound to an
-// interface, changes: VPP has no way to change the latter but to read and set it.
+// aclIDs caches VPP's indexes of lists. mu is held while a list or an interface's lists change,
+// because VPP can only read and set the latter as a whole.
 type aclIDs struct {
 	mu sync.Mutex
 
-	state   sync.Mutex // of what follows
+	state   sync.Mutex // guards the fields below
 	learned bool
 	ids     map[aclKey]uint32
-	tags    map[bool]map[uint32]string // by kind; also those of others
+	tags    map[bool]map[uint32]string // by kind; includes foreign ones
 	long    ownership.TagNames         // names that tags do not hold
 }
 
@@ -51,7 +51,7 @@ func (x *aclIDs) remove(key aclKey) {
 	delete(x.ids, key)
 }
 
-// tag is tagOf; the name is remembered.
+// tag is tagOf, and records the name.
 func (x *aclIDs) tag(name string) string {
 	tag := ownership.TagOf(name)
 	if ownership.IsLongTag(tag) {
@@ -71,7 +71,7 @@ func (x *aclIDs) name(tag string) string {
 	return x.long.Name(tag)
 }
 
-// own returns the tag of a list, and if it is one of ours.
+// own returns the tag of a list, and whether it is ours.
 func (x *aclIDs) own(macip bool, id uint32) (tag string, ours bool) {
 	x.state.Lock()
 	defer x.state.Unlock()
@@ -79,7 +79,7 @@ func (x *aclIDs) own(macip bool, id uint32) (tag string, ours bool) {
 	return tag, ownership.IsOwnTag(tag)
 }
 
-// hasOwn reports whether there is a list of IP rules of ours.
+// hasOwn reports whether an IP list of ours exists.
 func (x *aclIDs) hasOwn() bool {
 	x.state.Lock()
 	defer x.state.Unlock()
@@ -102,8 +102,7 @@ func (x *aclIDs) known(macip bool, ids []uint32) bool {
 	return x.learned
 }
 
-// find returns the index of a list, or noACL. That the index is still that of the list
-// is asked of VPP.
+// find returns the index of a list, or noACL. It verifies a cached index with VPP.
 func (v *ACLs) find(ctx context.Context, key aclKey) (uint32, error) {
 	x := &v.ids
 	x.state.Lock()
@@ -174,14 +173,13 @@ func (x *aclIDs) learn(ip []*acl.ACLDetails, macip []*acl.MacipACLDetails) {
 	}
 }
 
-// Lookup returns the index of a list of IP rules of ours; false: there is none.
+// Lookup returns the index of our IP list; false if none.
 func (v *ACLs) Lookup(ctx context.Context, name string) (id uint32, ok bool, err error) {
 	id, err = v.find(ctx, aclKey{tag: v.ids.tag(name)})
 	return id, err == nil && id != noACL, err
 }
 
-// Names reads all lists, and returns the names of those of IP rules that are ours, by
-// their indexes.
+// Names reads all lists and returns the names of our IP lists by index.
 func (v *ACLs) Names(ctx context.Context) (map[uint32]string, error) {
 	if err := v.learnACLs(ctx); err != nil {
 		return nil, err

@@ -85,8 +85,7 @@ func (v *ACLs) list(ctx context.Context, expected []*vpp_acl.ACL) ([]*vpp_acl.AC
 	return lists, nil
 }
 
-// addBound notes an interface in the lists that are bound to it. Lists that are not in
-// their order do not do what they should: they are as if they were not bound.
+// addBound adds an interface to the lists bound to it. Lists in the wrong order count as not bound.
 func (v *ACLs) addBound(ctx context.Context, s *acl.ACLInterfaceListDetails, helper uint32, lists map[uint32]*vpp_acl.ACL) error {
 	if len(s.Acls) == 0 {
 		return nil
@@ -113,7 +112,7 @@ func (v *ACLs) addBound(ctx context.Context, s *acl.ACLInterfaceListDetails, hel
 	return nil
 }
 
-// foundRules returns the rules as they are wanted if VPP has just those.
+// foundRules returns the wanted rules if VPP has exactly these.
 func foundRules(d *acl.ACLDetails, wanted *vpp_acl.ACL) []*vpp_acl.ACL_Rule {
 	if wanted != nil && !vswitch.IsMACIP(wanted) {
 		if rules, err := ipACLRules(wanted); err == nil && slices.Equal(rules, d.R) {

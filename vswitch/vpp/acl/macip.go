@@ -10,12 +10,12 @@ import (
 	"go.fd.io/govpp/binapi/acl_types"
 )
 
-// VPP does not try MAC-IP rules in their order. It has a table for each form of a rule
-// (which bits of the MAC address count, how long the prefix is), and asks tables of
-// higher rank first: the rank is the number of bits, with one for IPv6, and ten for each
-// rule. Where the order matters, rules are repeated until the ranks say the same.
+// VPP does not evaluate MAC-IP rules in order. It has a table for each form of a rule (the
+// significant MAC bits and the prefix length), and evaluates tables of higher rank first: the rank
+// is the number of bits, plus one for IPv6, plus ten per rule. Where the order matters, rules are
+// repeated until the ranks agree.
 
-// macipForm is what the rules of a table have in common.
+// macipForm is the common form of a table's rules.
 type macipForm struct {
 	mask [6]byte
 	bits int
@@ -26,7 +26,7 @@ func formOf(r vswitch.ACLRule) macipForm {
 	return macipForm{r.MACMask, r.Src.Bits(), r.Src.Addr().Is6()}
 }
 
-// rank is that of a table with so many rules.
+// rank returns the rank of a table with the number of rules.
 func (f macipForm) rank(rules int) int {
 	rank := f.bits + 10*rules
 	for _, b := range f.mask {
@@ -38,14 +38,13 @@ func (f macipForm) rank(rules int) int {
 	return rank
 }
 
-// macipACLRules returns the rules of a list so that VPP decides by them as if it tried
-// them in order.
+// macipACLRules returns the rules of a list so that VPP evaluates them as if in order.
 func macipACLRules(list *vpp_acl.ACL) ([]acl_types.MacipACLRule, error) {
 	all, err := vswitch.ACLRules(list)
 	if err != nil {
 		return nil, err
 	}
-	// A rule of which an earlier one matches everything never decides.
+	// A rule covered by an earlier one never decides.
 	var rules []vswitch.ACLRule
 	for _, r := range all {
 		hidden := false
@@ -60,7 +59,7 @@ func macipACLRules(list *vpp_acl.ACL) ([]acl_types.MacipACLRule, error) {
 	for _, r := range rules {
 		counts[formOf(r)]++
 	}
-	// above[f] are the forms that have to be asked before f.
+	// above[f] holds the forms to evaluate before f.
 	above := map[macipForm]map[macipForm]bool{}
 	for j, later := range rules {
 		for _, earlier := range rules[:j] {
@@ -73,7 +72,7 @@ func macipACLRules(list *vpp_acl.ACL) ([]acl_types.MacipACLRule, error) {
 			}
 		}
 	}
-	// Raising one form may make it necessary to raise others; in a circle, for ever.
+	// Raising one form may require raising others, in a circle without end.
 	for round := 0; ; round++ {
 		if round > len(counts) {
 			return nil, vswitch.Unsupported("VPP cannot try these MAC-IP rules in their order: let rules that contradict each other have masks and prefixes of lengths of their own")
@@ -105,7 +104,7 @@ func macipACLRules(list *vpp_acl.ACL) ([]acl_types.MacipACLRule, error) {
 	return result, nil
 }
 
-// covers reports whether a matches whatever b matches.
+// covers reports whether a matches everything that b matches.
 func covers(a, b vswitch.ACLRule) bool {
 	for i, m := range a.MACMask {
 		if m&^b.MACMask[i] != 0 || b.MAC[i]&m != a.MAC[i] {

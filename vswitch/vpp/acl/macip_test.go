@@ -13,8 +13,8 @@ import (
 	"go.fd.io/govpp/binapi/acl_types"
 )
 
-// VPP's order of tables, as macipForm.rank describes it, decides about the first rule of
-// ours, for every sender that rules differ in.
+// For every sender that rules distinguish, VPP's order of tables (macipForm.rank) selects our first
+// matching rule.
 func TestMACIPRulesAreTriedInOrder(t *testing.T) {
 	const yes, no = vpp_acl.ACL_Rule_PERMIT, vpp_acl.ACL_Rule_DENY
 	for name, rules := range map[string][]*vpp_acl.ACL_Rule{
@@ -67,7 +67,7 @@ func ruleOf(r acl_types.MacipACLRule) vswitch.ACLRule {
 	return vswitch.ACLRule{Src: convert.NetipPrefix(r.SrcPrefix), MAC: r.SrcMac, MACMask: r.SrcMacMask}
 }
 
-// senders are at the edges of the rules: each of their addresses with each MAC.
+// senders returns the boundary cases of the rules: each address with each MAC.
 func senders(rules []vswitch.ACLRule) (list []vswitch.ACLRule) {
 	for _, a := range rules {
 		for _, b := range rules {

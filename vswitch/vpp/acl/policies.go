@@ -14,11 +14,11 @@ import (
 	"go.fd.io/govpp/binapi/acl_types"
 )
 
-// policyTag starts the tags of lists of network policies, which package policies keeps. They come
-// first on an interface: a packet that one of them matches meets no other list.
+// policyTag starts the tags of package policies' lists. They come first on an interface: a packet
+// that matches one meets no other list.
 const policyTag = "contiv:policy/"
 
-// PutPolicy makes a list, or replaces its rules at once.
+// PutPolicy creates a list or replaces its rules atomically.
 func (v *ACLs) PutPolicy(ctx context.Context, name string, rules []acl_types.ACLRule) error {
 	v.ids.mu.Lock()
 	defer v.ids.mu.Unlock()
@@ -26,7 +26,7 @@ func (v *ACLs) PutPolicy(ctx context.Context, name string, rules []acl_types.ACL
 	return err
 }
 
-// DeletePolicy takes a list off all interfaces and removes it.
+// DeletePolicy removes a list from all interfaces and deletes it.
 func (v *ACLs) DeletePolicy(ctx context.Context, name string) error {
 	v.ids.mu.Lock()
 	defer v.ids.mu.Unlock()
@@ -45,8 +45,8 @@ func (v *ACLs) DeletePolicy(ctx context.Context, name string) error {
 	return nil
 }
 
-// BindPolicies makes an interface have these lists of policies, in order, for
-// packets that enter and for those that leave VPP there. The first one permits nothing by a session.
+// BindPolicies sets an interface's policy lists, in order, for packets entering VPP and for packets
+// leaving VPP. The first list creates no sessions.
 func (v *ACLs) BindPolicies(ctx context.Context, iface ownership.Index, in, out []string) error {
 	v.ids.mu.Lock()
 	defer v.ids.mu.Unlock()
@@ -100,7 +100,7 @@ func (v *ACLs) BindPolicies(ctx context.Context, iface ownership.Index, in, out 
 	return v.setLists(ctx, now, enters, leaves, first)
 }
 
-// PolicyMatches returns how many packets each rule of the lists of policies has matched since it was set, by names.
+// PolicyMatches returns the match counts of each rule of policy lists since it was set, by name.
 func (v *ACLs) PolicyMatches(ctx context.Context) (map[string][]uint64, error) {
 	v.ids.mu.Lock()
 	defer v.ids.mu.Unlock()
@@ -130,8 +130,8 @@ func (x *aclIDs) isPolicy(id uint32) bool {
 	return strings.HasPrefix(x.tags[false][id], policyTag)
 }
 
-// Policies reads the lists of policies, and which of them come first on interfaces, for packets that
-// enter and for those that leave.
+// Policies reads the policy lists and their bindings to interfaces, for entering and for leaving
+// packets.
 func (v *ACLs) Policies(ctx context.Context) (lists map[string][]acl_types.ACLRule, bound map[ownership.Index][2][]string, err error) {
 	v.ids.mu.Lock()
 	defer v.ids.mu.Unlock()

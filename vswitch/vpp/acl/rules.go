@@ -23,7 +23,7 @@ func actionOf(a acl_types.ACLAction) vpp_acl.ACL_Rule_Action {
 	return vpp_acl.ACL_Rule_DENY
 }
 
-// ipACLRules returns the rules of a list as VPP has them, where protocol 0 is any.
+// ipACLRules returns the rules of a list in VPP's form, where protocol 0 is any.
 func ipACLRules(list *vpp_acl.ACL) ([]acl_types.ACLRule, error) {
 	rules, err := vswitch.ACLRules(list)
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/contiv/contiv/vswitch"
 )
 
-// neighbourTag marks a nameless list of ours that permits neighbour discovery. It comes first on
-// every interface that has lists.
+// neighbourTag marks our helper list that permits neighbour discovery. It comes first on every
+// interface with lists.
 const neighbourTag = "contiv:neighbour-discovery"
 
 // Solicitations and advertisements of routers and neighbours.
@@ -33,10 +33,10 @@ var neighbourRules = []acl_types.ACLRule{{
 	DstportOrIcmpcodeLast: 255,
 }}
 
-// maxACLs is how many lists, both directions together, the message can hold.
+// maxACLs is the message's limit of lists in both directions together.
 const maxACLs = 255
 
-// change changes which lists packets of an interface meet in one direction.
+// change edits the lists of an interface in one direction.
 func (v *ACLs) change(ctx context.Context, iface ownership.Index, egress bool, edit func(ids []uint32) []uint32) error {
 	found, err := session.Dump[acl.ACLInterfaceListDetails](ctx, v.vpp, module, &acl.ACLInterfaceListDump{SwIfIndex: iface})
 	if err != nil {
@@ -70,7 +70,7 @@ func (v *ACLs) unbindEverywhere(ctx context.Context, id uint32) error {
 	return nil
 }
 
-// set gives an interface the edited lists, in order.
+// set sets the edited lists of an interface, in order.
 func (v *ACLs) set(ctx context.Context, now *acl.ACLInterfaceListDetails, edit func(ids []uint32, egress bool) []uint32) error {
 	if !v.ids.known(false, now.Acls) {
 		if err := v.learnACLs(ctx); err != nil {
@@ -93,7 +93,7 @@ func (v *ACLs) set(ctx context.Context, now *acl.ACLInterfaceListDetails, edit f
 	return v.setLists(ctx, now, in, out, helper)
 }
 
-// neighbourList returns the helper's index, and makes it if one of the lists is ours.
+// neighbourList returns the helper's index, and creates it if one of the lists is ours.
 func (v *ACLs) neighbourList(ctx context.Context, ids []uint32) (uint32, error) {
 	ours := slices.ContainsFunc(ids, func(id uint32) bool { _, ours := v.ids.own(false, id); return ours })
 	if !ours {
@@ -110,7 +110,7 @@ func (v *ACLs) neighbourList(ctx context.Context, ids []uint32) (uint32, error) 
 	return id, err
 }
 
-// putRules makes a list of IP rules, or replaces its rules at once.
+// putRules creates an IP list or replaces its rules atomically.
 func (v *ACLs) putRules(ctx context.Context, tag string, rules []acl_types.ACLRule) (uint32, error) {
 	id, err := v.find(ctx, aclKey{tag: tag})
 	if err != nil {
@@ -124,8 +124,8 @@ func (v *ACLs) putRules(ctx context.Context, tag string, rules []acl_types.ACLRu
 	return reply.ACLIndex, err
 }
 
-// arrange puts the lists of a direction in order: ours by their names, behind the
-// helper. Those of others that are before all of ours stay there; the rest follow.
+// arrange orders the lists of a direction: ours by name, behind the helper. Foreign lists before
+// all of ours stay there; the rest follow.
 func (x *aclIDs) arrange(ids []uint32, helper uint32) []uint32 {
 	x.state.Lock()
 	defer x.state.Unlock()

@@ -12,16 +12,17 @@ import (
 	"go.fd.io/govpp/binapi/acl"
 )
 
-// A list that permits a connection with REFLECT makes a session, by which answers pass. Sessions outlive their interface, and its
-// lists: VPP (25.10) does not look for those of an interface that is gone (acl_fa_session_cleaner_process), and of one that loses
-// its last list it looks at the 100 oldest of each kind only, of all interfaces (acl_fa_check_idle_sessions). But it gives
-// the index of the interface to the next one, and what arrives as an answer is never judged again (stale_session_deleted):
-// the peers of a former pod would reach a new one with its address that is isolated.
+// A list that permits a connection with REFLECT creates a session, which admits replies. Sessions
+// outlive their interface and its lists: VPP 25.10 does not search for sessions of a deleted
+// interface (acl_fa_session_cleaner_process), and for one that loses its last list it checks only
+// the 100 oldest of each kind, of all interfaces (acl_fa_check_idle_sessions). But it reuses the
+// interface's index, and never evaluates replies again (stale_session_deleted): peers of a former
+// pod would reach a new isolated pod with its address.
 //
-// So an interface gets its first lists when there are no sessions of its index.
+// So an interface gets its first lists only after all sessions of its index have ended.
 
-// setLists gives an interface lists instead of those that it has now. sessionless is a list that makes no sessions, or noACL if the
-// interface is to have none of ours.
+// setLists replaces an interface's lists. sessionless is a list that creates no sessions, or noACL
+// if the interface gets none of ours.
 func (v *ACLs) setLists(ctx context.Context, now *acl.ACLInterfaceListDetails, in, out []uint32, sessionless uint32) error {
 	first := len(without(slices.Clone(now.Acls), sessionless)) == 0
 	if first && sessionless != noACL {
@@ -37,10 +38,10 @@ func (v *ACLs) bindAll(ctx context.Context, iface ownership.Index, in, out []uin
 	return v.vpp.Call(ctx, module, req, &acl.ACLInterfaceSetACLListReply{})
 }
 
-// endingTime is how long VPP may take to end sessions: it takes a second if there are 100 000.
+// endingTime is VPP's time limit for ending sessions; 100,000 take a second.
 const endingTime = 20 * time.Second
 
-// endSessions makes VPP end all sessions of an interface: it loses the list until VPP has found them.
+// endSessions ends all sessions of an interface, which loses the list meanwhile.
 func (v *ACLs) endSessions(ctx context.Context, iface ownership.Index, sessionless uint32) error {
 	for begun := time.Now(); ; {
 		n, err := v.sessions(ctx, iface)
@@ -58,10 +59,10 @@ func (v *ACLs) endSessions(ctx context.Context, iface ownership.Index, sessionle
 	}
 }
 
-// sessionsLine is what one thread of VPP has of an interface.
+// sessionsLine matches a thread's sessions of an interface.
 var sessionsLine = regexp.MustCompile(`(?m)^\s*sw_if_index (\d+): add \d+ - del \d+ = (\d+);`)
 
-// sessions returns how many sessions an interface has. VPP has no API message for that.
+// sessions returns the number of an interface's sessions. VPP has no API message for that.
 func (v *ACLs) sessions(ctx context.Context, iface ownership.Index) (n int, err error) {
 	says, err := v.vpp.CLI(ctx, "show acl-plugin sessions")
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"go.fd.io/govpp/binapi/ip_types"
 )
 
-// How addresses of northbound values are written in VPP's API, and the other way around.
+// Conversion of addresses between northbound values and VPP's API.
 
 // Address converts a valid address.
 func Address(a netip.Addr) ip_types.Address {
@@ -20,8 +20,8 @@ func Address(a netip.Addr) ip_types.Address {
 	return ip_types.Address{Af: ip_types.ADDRESS_IP6, Un: ip_types.AddressUnionIP6(a.As16())}
 }
 
-// SameAddress reports whether two addresses are the same. They cannot be compared as they are: behind an
-// IPv4 address, VPP sends what happened to be in its memory.
+// SameAddress reports whether two addresses are equal. A plain comparison fails, because VPP sends
+// random memory behind IPv4 addresses.
 func SameAddress(a, b ip_types.Address) bool { return Addr(a) == Addr(b) }
 
 func Addr(a ip_types.Address) netip.Addr {
@@ -31,7 +31,7 @@ func Addr(a ip_types.Address) netip.Addr {
 	return netip.AddrFrom4(a.Un.GetIP4())
 }
 
-// Prefix converts a valid prefix; host bits stay.
+// Prefix converts a valid prefix and keeps host bits.
 func Prefix(p netip.Prefix) ip_types.Prefix {
 	return ip_types.Prefix{Address: Address(p.Addr()), Len: uint8(p.Bits())}
 }
@@ -74,7 +74,7 @@ func Family(ipv6 bool) ip_types.AddressFamily {
 	return ip_types.ADDRESS_IP4
 }
 
-// Texts returns how the expected values write addresses.
+// Texts returns the notation of addresses in the expected values.
 func Texts[V any](expected []V, text func(V) string) func(netip.Addr) string {
 	texts := map[netip.Addr]string{}
 	for _, v := range expected {
@@ -90,5 +90,5 @@ func Texts[V any](expected []V, text func(V) string) func(netip.Addr) string {
 	}
 }
 
-// NoTable is the number of FIB tables that parts of VPP have for themselves.
+// NoTable is the FIB table number of VPP's internal tables.
 const NoTable = ^uint32(0)

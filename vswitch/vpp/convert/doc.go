@@ -1,3 +1,2 @@
-// Package convert writes addresses, prefixes and paths of northbound values as VPP's API
-// has them, and the other way around.
+// Package convert converts addresses, prefixes and paths between northbound values and VPP's API.
 package convert

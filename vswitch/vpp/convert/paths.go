@@ -7,10 +7,10 @@ import (
 	"go.fd.io/govpp/binapi/ip_types"
 )
 
-// AnyInterface stands in paths for: whatever interface leads there.
+// AnyInterface in paths means any interface.
 const AnyInterface = ^uint32(0)
 
-// PathVia is a path to a neighbour; weight and preference are what VPP makes of 0.
+// PathVia is a path to a neighbour, with VPP's default weight and preference.
 func PathVia(nextHop netip.Addr, iface uint32) fib_types.FibPath {
 	p := fib_types.FibPath{SwIfIndex: iface, Weight: 1, Proto: fib_types.FIB_API_PATH_NH_PROTO_IP4}
 	if nextHop.Is6() {

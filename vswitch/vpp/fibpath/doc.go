@@ -1,2 +1,2 @@
-// Package fibpath is a way to a next hop, as routes and cross-connects have it.
+// Package fibpath represents paths to next hops, used by routes and cross-connects.
 package fibpath

@@ -12,24 +12,24 @@ import (
 	"go.fd.io/govpp/binapi/ip_types"
 )
 
-// Path is a way to a next hop, as routes and cross-connects have it.
+// Path is a path to a next hop, used by routes and cross-connects.
 type Path struct {
 	Gateway netip.Addr      // invalid: none
-	Out     ownership.Index // noIndex: found by looking up gw, or the destination, in table
+	Out     ownership.Index // noIndex: resolved by looking up gw, or the destination, in table
 	Table   uint32
 	Drop    bool
 	Weight  uint8
-	// Preference: of several paths, those with the lowest are used.
+	// Preference: the paths with the lowest are used.
 	Preference uint8
 }
 
-// Same reports whether two paths are the same to VPP, which has each only once.
+// Same reports whether two paths are equal to VPP, which stores each only once.
 func (p Path) Same(o Path) bool {
 	p.Weight, p.Preference = o.Weight, o.Preference
 	return p == o
 }
 
-// New checks what northbound values may ask for and VPP cannot do.
+// New returns an error for paths that VPP does not support.
 func New(gw string, out ownership.Index, weight, preference uint32) (Path, error) {
 	p := Path{Out: out, Weight: uint8(max(weight, 1)), Preference: uint8(preference)}
 	if weight > math.MaxUint8 {
@@ -45,7 +45,7 @@ func New(gw string, out ownership.Index, weight, preference uint32) (Path, error
 	return p, err
 }
 
-// Encode: what has no address of its own is of the version of the destination.
+// Encode: a path without address has the destination's IP version.
 func (p Path) Encode(ipv6 bool) fib_types.FibPath {
 	f := fib_types.FibPath{SwIfIndex: uint32(p.Out), TableID: p.Table, Weight: p.Weight, Preference: p.Preference}
 	if ipv6 {
@@ -60,7 +60,7 @@ func (p Path) Encode(ipv6 bool) fib_types.FibPath {
 	return f
 }
 
-// Decode returns false for paths that we do not make.
+// Decode returns false for paths of other kinds.
 func Decode(f fib_types.FibPath) (Path, bool) {
 	p := Path{Out: ownership.Index(f.SwIfIndex), Table: f.TableID, Weight: f.Weight, Preference: f.Preference}
 	switch f.Type {
@@ -87,7 +87,7 @@ func Decode(f fib_types.FibPath) (Path, bool) {
 	return p, true
 }
 
-// DecodeAll returns the paths that we make, of a list.
+// DecodeAll returns the decodable paths of a list.
 func DecodeAll(list []fib_types.FibPath) []Path {
 	paths := make([]Path, 0, len(list))
 	for _, f := range list {
@@ -104,5 +104,5 @@ func Refuser(ipv6 bool) netip.Addr {
 	if ipv6 {
 		return netip.AddrFrom16([16]byte{0: 1, 15: 1}) // 100::1: of the prefix that discards
 	}
-	return netip.AddrFrom4([4]byte{192, 0, 0, 170}) // of NAT64 discovery, where it is no destination
+	return netip.AddrFrom4([4]byte{192, 0, 0, 170}) // from NAT64 discovery, never a destination
 }

@@ -18,16 +18,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Namespace is the network namespace of the VPP process, whose devices it attaches to. Close
-// it soon: VPP may be restarted elsewhere.
+// Namespace is the network namespace of the VPP process, with the devices that it attaches to. The
+// caller closes it soon, because VPP may restart elsewhere.
 type Namespace struct {
 	*netlink.Handle
 	ns  netns.NsHandle
 	Pid int
 }
 
-// Of opens VPP's namespace. It is nil if VPP is this process: one that tests simulate
-// has no devices.
+// Of opens VPP's namespace. It is nil if VPP is this process, as in simulations, which have no
+// devices.
 func Of(vpp *session.Session) (*Namespace, error) {
 	l, err := vpp.Link()
 	if err != nil {
@@ -41,7 +41,7 @@ func Of(vpp *session.Session) (*Namespace, error) {
 		return nil, nil
 	}
 	if pid == 0 {
-		return nil, errors.New("VPP's network namespace cannot be opened: run the agent in VPP's PID namespace, or in that of the host")
+		return nil, errors.New("VPP's network namespace cannot be opened: run the agent in VPP's PID namespace or the host's")
 	}
 	h, err := Open(fmt.Sprintf("/proc/%d/ns/net", pid))
 	if err != nil {
@@ -65,7 +65,7 @@ func Open(path string) (*Namespace, error) {
 	return &Namespace{Handle: h, ns: ns}, nil
 }
 
-// NS returns the namespace for packages that take it open.
+// NS returns the open namespace for other packages.
 func (h *Namespace) NS() netns.NsHandle { return h.ns }
 
 func (h *Namespace) Close() {
@@ -75,7 +75,7 @@ func (h *Namespace) Close() {
 	}
 }
 
-// Device returns a device by its name; nil if there is none.
+// Device returns a device by name; nil if none.
 func (h *Namespace) Device(name string) (netlink.Link, error) {
 	if h == nil {
 		return nil, nil
@@ -90,11 +90,10 @@ func (h *Namespace) Device(name string) (netlink.Link, error) {
 	return dev, nil
 }
 
-// AliasLinux starts the aliases of devices that are Linux interfaces of the model.
+// AliasLinux starts the aliases of Linux interfaces of the model.
 const AliasLinux = "contiv:linux/"
 
-// DeviceOfLinuxInterface returns the device that is a Linux interface; nil if there is
-// none.
+// DeviceOfLinuxInterface returns the device of a Linux interface; nil if none.
 func (h *Namespace) DeviceOfLinuxInterface(name string) (netlink.Link, error) {
 	if h == nil {
 		return nil, nil
@@ -111,7 +110,7 @@ func (h *Namespace) DeviceOfLinuxInterface(name string) (netlink.Link, error) {
 	return nil, nil
 }
 
-// Leased reports whether an address of a device runs out some time, unless the host renews it.
+// Leased reports whether a device's address expires unless the host renews it.
 func (h *Namespace) Leased(dev netlink.Link) (bool, error) {
 	addresses, err := h.AddrList(dev, netlink.FAMILY_ALL)
 	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
@@ -120,8 +119,7 @@ func (h *Namespace) Leased(dev netlink.Link) (bool, error) {
 	return slices.ContainsFunc(addresses, func(a netlink.Addr) bool { return a.Flags&unix.IFA_F_PERMANENT == 0 }), nil
 }
 
-// PacketSockets returns the indexes of the devices that packet sockets of the namespace
-// are bound to.
+// PacketSockets returns the indexes of devices with bound packet sockets.
 func (h *Namespace) PacketSockets() (map[int]bool, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/packet", h.Pid))
 	if err != nil {
@@ -141,8 +139,8 @@ func (h *Namespace) PacketSockets() (map[int]bool, error) {
 // addrGenModeNone is IN6_ADDR_GEN_MODE_NONE of linux/if_link.h.
 const addrGenModeNone = 1
 
-// Silence keeps the host's stack from sending anything of IPv6 by itself on a device that it does not use: link-local addresses
-// and what goes with them. A packet socket sees that as if the other end had sent it.
+// Silence stops the host's stack from sending IPv6 by itself on an unused device: link-local
+// addresses and related packets. A packet socket sees them as if the other end had sent them.
 func (h *Namespace) Silence(dev netlink.Link) error {
 	failed := func(err error) error {
 		return fmt.Errorf("keeping the host from sending IPv6 by itself on device %s: %w", dev.Attrs().Name, err)
@@ -167,7 +165,8 @@ func (h *Namespace) Silence(dev netlink.Link) error {
 	return nil
 }
 
-// linkLocal returns the link-local address that the kernel makes of a MAC address; nil if it is none.
+// linkLocal returns the link-local address that the kernel derives from a MAC address; nil if it is
+// none.
 func linkLocal(mac net.HardwareAddr) net.IP {
 	if len(mac) != 6 {
 		return nil
@@ -175,8 +174,8 @@ func linkLocal(mac net.HardwareAddr) net.IP {
 	return net.IP{0xfe, 0x80, 0, 0, 0, 0, 0, 0, mac[0] ^ 2, mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5]}
 }
 
-// CompleteChecksums makes the kernel compute the checksums of what is sent by a device, also
-// if whoever is at the other end could do without.
+// CompleteChecksums makes the kernel compute the checksums of packets sent by a device, even if the
+// other end does not need them.
 func (h *Namespace) CompleteChecksums(device string) error {
 	socket, err := nl.GetNetlinkSocketAt(h.ns, netns.None(), unix.NETLINK_ROUTE)
 	if err != nil {
@@ -196,12 +195,12 @@ func (h *Namespace) CompleteChecksums(device string) error {
 	return nil
 }
 
-// What VPP has taken over, the host's own stack must not handle as well.
+// The host's stack must not handle packets of a device that VPP has taken over.
 
-// Shield keeps what a device receives from the host's stack.
+// Shield hides a device's received packets from the host's stack.
 func (h *Namespace) Shield(device string) error {
 	if err := shield.On(h.ns, device, shield.Passed{}); err != nil {
-		return fmt.Errorf("keeping what device %s receives from the host's stack, by nftables: %w", device, err)
+		return fmt.Errorf("shielding the host's stack from packets of device %s by nftables: %w", device, err)
 	}
 	return nil
 }
@@ -209,12 +208,12 @@ func (h *Namespace) Shield(device string) error {
 // Unshield ends that.
 func (h *Namespace) Unshield(device string) error {
 	if err := shield.Off(h.ns, device); err != nil {
-		return fmt.Errorf("giving what device %s receives back to the host's stack: %w", device, err)
+		return fmt.Errorf("returning packets of device %s to the host's stack: %w", device, err)
 	}
 	return nil
 }
 
-// MacOf returns the hardware address of a device; nil for none.
+// MacOf returns the hardware address of a device; nil if none.
 func MacOf(dev netlink.Link) net.HardwareAddr {
 	if dev == nil || len(dev.Attrs().HardwareAddr) != 6 {
 		return nil

@@ -24,7 +24,7 @@ func TestOpenAndClose(t *testing.T) {
 	}
 }
 
-// Without a namespace, which is how VPP in a namespace of its own is, there are no devices.
+// Without access to VPP's namespace, no devices are found.
 func TestNoNamespace(t *testing.T) {
 	var h *Namespace
 	defer h.Close()

@@ -1,3 +1,3 @@
-// Package hostdev is the network namespace of the VPP process: the devices that VPP attaches to,
-// kept from the host's own stack while they are VPP's, and given back.
+// Package hostdev accesses the network namespace of the VPP process and the devices that VPP
+// attaches to. It shields them from the host's stack while VPP uses them, and returns them.
 package hostdev

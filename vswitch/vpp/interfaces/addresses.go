@@ -34,7 +34,7 @@ func (v *Interfaces) AddAddress(ctx context.Context, iface string, addr netip.Pr
 	i, err := v.ifs.Index(ctx, iface)
 	if err == nil {
 		err = v.addDelAddress(ctx, i, addr, true)
-		// The codes for IPv4 and IPv6; the other interface with it may be this one.
+		// The codes for IPv4 and IPv6. The other interface with the address may be this one.
 		if vppapi.Refused(err, api.ADDRESS_IN_USE, api.DUPLICATE_IF_ADDRESS) {
 			if has, dumpErr := v.hasAddress(ctx, i, addr); dumpErr == nil && has {
 				err = nil
@@ -56,8 +56,8 @@ func (v *Interfaces) AddAddress(ctx context.Context, iface string, addr netip.Pr
 	return nil
 }
 
-// isLinkLocal tells the addresses of which VPP has one for each interface, whatever the
-// length of its prefix, and which it does not list.
+// isLinkLocal reports whether an address is link-local. VPP has one per interface, without prefix
+// length, and does not list it.
 func isLinkLocal(addr netip.Addr) bool { return addr.Is6() && addr.IsLinkLocalUnicast() }
 
 func (v *Interfaces) addDelAddress(ctx context.Context, i ownership.Index, addr netip.Prefix, add bool) error {
@@ -80,8 +80,8 @@ func (v *Interfaces) hasAddress(ctx context.Context, i ownership.Index, addr net
 	return false, err
 }
 
-// DeleteAddress leaves link-local addresses alone. VPP refuses to delete them, and VPP 25.10
-// crashes if the interface has no other IPv6 address left.
+// DeleteAddress keeps link-local addresses. VPP refuses to delete them, and VPP 25.10 crashes if
+// the interface has no other IPv6 address left.
 func (v *Interfaces) DeleteAddress(ctx context.Context, iface string, addr netip.Prefix) error {
 	if isLinkLocal(addr.Addr()) {
 		return nil
@@ -100,8 +100,8 @@ func (v *Interfaces) DeleteAddress(ctx context.Context, iface string, addr netip
 	return nil
 }
 
-// linkLocal returns the link-local address of an interface among those that are wanted
-// of it: VPP gives one to each interface, which is not of interest.
+// linkLocal returns the interface's link-local address if it is a wanted one. VPP assigns one to
+// each interface.
 func linkLocal(wanted []string, has ip_types.IP6Address) (text string, ok bool) {
 	for _, text := range wanted {
 		if p, err := netip.ParsePrefix(text); err == nil && p.Addr() == netip.AddrFrom16(has) {
@@ -111,7 +111,7 @@ func linkLocal(wanted []string, has ip_types.IP6Address) (text string, ok bool) 
 	return "", false
 }
 
-// wantsLinkLocal reports whether there is a link-local address among the wanted ones.
+// wantsLinkLocal reports whether a wanted address is link-local.
 func wantsLinkLocal(wanted []string) bool {
 	return slices.ContainsFunc(wanted, func(text string) bool {
 		p, err := netip.ParsePrefix(text)
@@ -131,7 +131,7 @@ func (v *Interfaces) SetVRF(ctx context.Context, iface string, vrf uint32, versi
 	return nil
 }
 
-// setTables changes the tables that are others.
+// setTables changes the tables that differ.
 func (v *Interfaces) setTables(ctx context.Context, i ownership.Index, vrf uint32, versions vswitch.IPVersions) error {
 	l, err := v.vpp.Use(addressModule)
 	if err != nil {

@@ -28,11 +28,11 @@ var afPacketModule = session.NewModule("af_packet_plugin.so", "AF_PACKET interfa
 	&af_packet.AfPacketDump{}, &af_packet.AfPacketDetails{},
 )
 
-// hostPrefix starts the names that VPP gives to AF_PACKET interfaces.
+// hostPrefix starts VPP's names of AF_PACKET interfaces.
 const hostPrefix = "host-"
 
-// makeAFPacket attaches to a device of the host. Its MAC is VPP's choice unless it is
-// requested: the device keeps its own.
+// makeAFPacket attaches to a host device. VPP selects the MAC unless one is requested; the device
+// keeps its own.
 func (v *Interfaces) makeAFPacket(ctx context.Context, iface *vpp_interfaces.Interface) (ownership.Index, error) {
 	name := iface.GetAfpacket().GetHostIfName()
 	if linux := iface.GetAfpacket().GetLinuxInterface(); linux != "" {
@@ -48,7 +48,7 @@ func (v *Interfaces) makeAFPacket(ctx context.Context, iface *vpp_interfaces.Int
 		if dev == nil {
 			return 0, fmt.Errorf("no device in VPP's network namespace is Linux interface %q", linux)
 		}
-		// What the host sent there would count as what the pod may not send.
+		// The host's packets there would count as spoofed by the pod.
 		if err := h.Silence(dev); err != nil {
 			return 0, err
 		}
@@ -59,23 +59,23 @@ func (v *Interfaces) makeAFPacket(ctx context.Context, iface *vpp_interfaces.Int
 }
 
 // txFrames is the number of frames in the transmit ring of an AF_PACKET interface. Each frame takes
-// up to 64 KiB of pinned memory, so VPP's default of 1024 would cost 66 MiB for each pod. The
-// kernel sends frames while VPP adds them, so the ring only needs to hold a burst.
+// up to 64 KiB of pinned memory, so VPP's default of 1024 would cost 66 MiB per pod. The kernel
+// sends frames while VPP adds them, so the ring only needs to hold a burst.
 const txFrames = 128
 
-// attach makes an AF_PACKET interface; one that exists is taken.
+// attach creates an AF_PACKET interface or takes an existing one.
 func (v *Interfaces) attach(ctx context.Context, device string, mac ethernet_types.MacAddress, randomMAC bool) (ownership.Index, error) {
 	var reply af_packet.AfPacketCreateV3Reply
 	err := v.vpp.Call(ctx, afPacketModule, &af_packet.AfPacketCreateV3{
 		Mode: af_packet.AF_PACKET_API_MODE_ETHERNET, HostIfName: device, HwAddr: mac, UseRandomHwAddr: randomMAC,
 		NumRxQueues: 1, NumTxQueues: 1, TxFramesPerBlock: txFrames,
-		// Veths pass on packets whose checksum is still to be computed, and larger ones
-		// than their MTU: VPP has to be told.
+		// Veths deliver packets without checksum and larger than their MTU, which these flags
+		// allow.
 		Flags: af_packet.AF_PACKET_API_FLAG_QDISC_BYPASS | af_packet.AF_PACKET_API_FLAG_CKSUM_GSO,
 	}, &reply)
 	switch {
 	case vppapi.Refused(err, api.INVALID_INTERFACE):
-		return 0, fmt.Errorf("there is no device %q in VPP's network namespace: check its name with `ip link`: %w", device, err)
+		return 0, fmt.Errorf("no device %q in VPP's network namespace: check its name with `ip link`: %w", device, err)
 	case vppapi.Refused(err, api.IF_ALREADY_EXISTS):
 		return v.takeUntagged(ctx, reply.SwIfIndex, "device "+device)
 	case err != nil:
@@ -84,8 +84,8 @@ func (v *Interfaces) attach(ctx context.Context, device string, mac ethernet_typ
 	return reply.SwIfIndex, nil
 }
 
-// takeUntagged takes an interface with the identity that was asked for: an earlier
-// attempt of ours that did not get as far as its tag.
+// takeUntagged takes an interface with the requested identity: an earlier attempt that was not
+// tagged.
 func (v *Interfaces) takeUntagged(ctx context.Context, i ownership.Index, what string) (ownership.Index, error) {
 	d, err := v.ifs.Details(ctx, i)
 	switch {
@@ -99,7 +99,7 @@ func (v *Interfaces) takeUntagged(ctx context.Context, i ownership.Index, what s
 	return i, nil
 }
 
-// removeAFPacket lets the device go: it is the host's again, and up if it was.
+// removeAFPacket returns the device to the host, up if it was.
 func (v *Interfaces) removeAFPacket(ctx context.Context, i ownership.Index) error {
 	name, err := v.hostNameOf(ctx, i)
 	if err != nil || name == "" {
@@ -116,7 +116,7 @@ func (v *Interfaces) removeAFPacket(ctx context.Context, i ownership.Index) erro
 		return err
 	}
 	err = v.vpp.Call(ctx, afPacketModule, &af_packet.AfPacketDelete{HostIfName: name}, &af_packet.AfPacketDeleteReply{})
-	if err != nil && !vppapi.Refused(err, api.SYSCALL_ERROR_1) { // there is none
+	if err != nil && !vppapi.Refused(err, api.SYSCALL_ERROR_1) { // none exists
 		return fmt.Errorf("detaching from device %q: %w", name, err)
 	}
 	if before == nil {
@@ -130,8 +130,7 @@ func (v *Interfaces) removeAFPacket(ctx context.Context, i ownership.Index) erro
 	return h.Unshield(name)
 }
 
-// hostNameOf returns the device that an AF_PACKET interface is attached to; "" if it is
-// not one.
+// hostNameOf returns the host device of an AF_PACKET interface; "" for other interfaces.
 func (v *Interfaces) hostNameOf(ctx context.Context, i ownership.Index) (string, error) {
 	all, err := session.Dump[af_packet.AfPacketDetails](ctx, v.vpp, afPacketModule, &af_packet.AfPacketDump{})
 	for _, d := range all {
@@ -142,7 +141,7 @@ func (v *Interfaces) hostNameOf(ctx context.Context, i ownership.Index) (string,
 	return "", err
 }
 
-// withHostDevice calls fn with the device of an AF_PACKET interface, if it can be seen.
+// withHostDevice calls fn with the host device of an AF_PACKET interface, if visible.
 func (v *Interfaces) withHostDevice(ctx context.Context, i ownership.Index, fn func(*hostdev.Namespace, netlink.Link) error) error {
 	name, err := v.hostNameOf(ctx, i)
 	if err != nil || name == "" {
@@ -161,7 +160,7 @@ func (v *Interfaces) withHostDevice(ctx context.Context, i ownership.Index, fn f
 	return fn(h, dev)
 }
 
-// hostMTU returns the MTU of the device of an AF_PACKET interface, 0 if it cannot be seen.
+// hostMTU returns the MTU of an AF_PACKET interface's host device, 0 if not visible.
 func (v *Interfaces) hostMTU(ctx context.Context, i ownership.Index) (mtu uint32, err error) {
 	err = v.withHostDevice(ctx, i, func(_ *hostdev.Namespace, dev netlink.Link) error {
 		mtu = uint32(dev.Attrs().MTU)
@@ -170,7 +169,7 @@ func (v *Interfaces) hostMTU(ctx context.Context, i ownership.Index) (mtu uint32
 	return mtu, err
 }
 
-// raiseHostMTU makes the device take packets of that length.
+// raiseHostMTU raises the device's MTU if needed.
 func (v *Interfaces) raiseHostMTU(ctx context.Context, i ownership.Index, mtu uint32) error {
 	return v.withHostDevice(ctx, i, func(h *hostdev.Namespace, dev netlink.Link) error {
 		if dev.Attrs().MTU >= int(mtu) {
@@ -183,8 +182,7 @@ func (v *Interfaces) raiseHostMTU(ctx context.Context, i ownership.Index, mtu ui
 	})
 }
 
-// takeNIC takes an existing network card into use: one that VPP has, or else a device of
-// the host.
+// takeNIC uses an existing network card: VPP's, or else a host device.
 func (v *Interfaces) takeNIC(ctx context.Context, iface *vpp_interfaces.Interface) (ownership.Index, error) {
 	name := iface.GetName()
 	all, err := v.ifs.All(ctx)
@@ -206,8 +204,8 @@ func (v *Interfaces) takeNIC(ctx context.Context, iface *vpp_interfaces.Interfac
 	return i, err
 }
 
-// takeOver attaches to a device of the host and makes it VPP's alone, unless it is lent. It keeps
-// its MAC, which the network knows.
+// takeOver attaches to a host device and shields it from the host's stack, unless it is lent. It
+// keeps its MAC, which the network knows.
 func (v *Interfaces) takeOver(ctx context.Context, name string) (ownership.Index, error) {
 	h, err := hostdev.Of(v.vpp)
 	if err != nil {
@@ -232,8 +230,8 @@ func (v *Interfaces) takeOver(ctx context.Context, name string) (ownership.Index
 	return i, nil
 }
 
-// completeChecksums: VPP leaves checksums to a network card. Veths leave them to the other end, which
-// may be another VPP: see "Veths as wires" in docs/vpp.md.
+// completeChecksums: VPP leaves checksums to a network card. Veths leave them to the other end,
+// which may be another VPP: see "Veths as wires" in docs/vpp.md.
 func completeChecksums(h *hostdev.Namespace, dev netlink.Link) error {
 	if _, veth := dev.(*netlink.Veth); veth {
 		return h.CompleteChecksums(dev.Attrs().Name)

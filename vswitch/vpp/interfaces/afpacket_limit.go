@@ -12,12 +12,11 @@ import (
 	"go.fd.io/govpp/binapi/af_packet"
 )
 
-// afPacketsPerThread is how many AF_PACKET interfaces a thread of VPP 25.10 can serve for
-// sure: while 16 of its file descriptors are ready, it does nothing but ask for more of
-// them, for ever (vlib_file_poll).
+// afPacketsPerThread is the number of AF_PACKET interfaces that a thread of VPP 25.10 can serve:
+// with 16 ready file descriptors, it only polls for more, endlessly (vlib_file_poll).
 const afPacketsPerThread = 15
 
-// Warnings say what may keep this VPP from working some day.
+// Warnings lists possible future failures of this VPP.
 func (v *Interfaces) Warnings(ctx context.Context) ([]string, error) {
 	queues := startReadingRxQueues(ctx, v.vpp)
 	sockets, err := session.ByKey(ctx, session.StartDump[af_packet.AfPacketDetails](ctx, v.vpp, afPacketModule, &af_packet.AfPacketDump{}),

@@ -24,14 +24,14 @@ var afXDPModule = session.NewModule("af_xdp_plugin.so", "AF_XDP interfaces",
 
 const classAFXDP = "AF_XDP interface"
 
-// allQueues asks for all that the device has.
+// allQueues selects all queues of the device.
 const allQueues = 0xffff
 
-// isXDP reports whether AF_XDP is to take over a device of the host.
+// isXDP reports whether a host device is to be taken over by AF_XDP.
 func (v *Interfaces) isXDP(device string) bool { return slices.Contains(v.xdpDevices, device) }
 
-// takeOverXDP attaches to a device of the host by AF_XDP. What it receives does not come
-// to the host's stack any more. It keeps its MAC, and VPP calls it as the host does.
+// takeOverXDP attaches to a host device by AF_XDP, which hides its packets from the host's stack.
+// VPP uses the host's name and MAC.
 func (v *Interfaces) takeOverXDP(ctx context.Context, device string) (ownership.Index, error) {
 	h, err := hostdev.Of(v.vpp)
 	if err != nil {
@@ -52,7 +52,7 @@ func (v *Interfaces) takeOverXDP(ctx context.Context, device string) (ownership.
 		if err := completeChecksums(h, dev); err != nil {
 			return 0, err
 		}
-		if err := h.LinkSetUp(dev); err != nil { // VPP does not do that for AF_XDP
+		if err := h.LinkSetUp(dev); err != nil { // VPP does not for AF_XDP
 			return 0, fmt.Errorf("putting device %q up: %w", device, err)
 		}
 	}
@@ -67,8 +67,8 @@ func (v *Interfaces) takeOverXDP(ctx context.Context, device string) (ownership.
 	return reply.SwIfIndex, nil
 }
 
-// setUpXDP gives the interface the MAC of its device, for VPP has made one up, which a network card
-// does not listen to; nil: it cannot be seen. With workers, VPP has to poll it.
+// setUpXDP sets the device's MAC on the interface, because VPP invents one that a network card does
+// not receive; nil if the device cannot be seen. With workers, VPP has to poll it.
 func (v *Interfaces) setUpXDP(ctx context.Context, i ownership.Index, mac net.HardwareAddr) error {
 	if mac != nil {
 		set := &interfaces_api.SwInterfaceSetMacAddress{SwIfIndex: i, MacAddress: ethernet_types.NewMacAddress(mac)}
@@ -83,8 +83,8 @@ func (v *Interfaces) setUpXDP(ctx context.Context, i ownership.Index, mac net.Ha
 	return nil
 }
 
-// removeNative releases a device that exists independently of us: a device of VPP's own loses its
-// tag, and one taken over from the host is returned to it.
+// removeNative releases a device that exists independently of us: VPP's own device loses its tag,
+// and a host device is returned to the host.
 func (v *Interfaces) removeNative(ctx context.Context, d *interfaces_api.SwInterfaceDetails) error {
 	if d.InterfaceDevType == classAFXDP && v.isXDP(d.InterfaceName) {
 		return v.vpp.Call(ctx, afXDPModule, &af_xdp.AfXdpDelete{SwIfIndex: d.SwIfIndex}, &af_xdp.AfXdpDeleteReply{})

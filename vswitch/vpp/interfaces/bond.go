@@ -22,7 +22,7 @@ var bondModule = session.NewModule("", "bonds",
 	&bond.SwMemberInterfaceDump{}, &bond.SwMemberInterfaceDetails{},
 )
 
-// balances tells the modes of bonds that have a choice of how to balance.
+// balances reports whether a bond mode has a choice of load balancing.
 func balances(mode vpp_interfaces.BondLink_Mode) bool {
 	return mode == vpp_interfaces.BondLink_XOR || mode == vpp_interfaces.BondLink_LACP
 }
@@ -49,7 +49,7 @@ func (v *Interfaces) makeBond(ctx context.Context, iface *vpp_interfaces.Interfa
 	return reply.SwIfIndex, nil
 }
 
-// takeBond takes what an earlier attempt left.
+// takeBond takes the bond of an earlier attempt.
 func (v *Interfaces) takeBond(ctx context.Context, req *bond.BondCreate2) (ownership.Index, error) {
 	what := fmt.Sprintf("bond.id %d", req.ID)
 	all, err := session.Dump[bond.SwBondInterfaceDetails](ctx, v.vpp, bondModule, &bond.SwBondInterfaceDump{SwIfIndex: ^ownership.Index(0)})
@@ -81,7 +81,7 @@ func (inv *inventory) describeBond(d *bond.SwBondInterfaceDetails, expected *vpp
 	return link
 }
 
-// AddBondMember: VPP gives the member the MAC of the bond, or the other way around.
+// AddBondMember: VPP copies the bond's MAC to the member, or the reverse.
 func (v *Interfaces) AddBondMember(ctx context.Context, bondName string, member *vpp_interfaces.BondLink_BondedInterface) error {
 	if err := v.addBondMember(ctx, bondName, member); err != nil {
 		return fmt.Errorf("making interface %q a member of bond %q: %w", member.GetName(), bondName, err)
@@ -129,7 +129,7 @@ func (v *Interfaces) detach(ctx context.Context, i ownership.Index) error {
 	return err
 }
 
-// RemoveBondMember gives the interface its own MAC back.
+// RemoveBondMember restores the interface's own MAC.
 func (v *Interfaces) RemoveBondMember(ctx context.Context, bondName string, member *vpp_interfaces.BondLink_BondedInterface) error {
 	err := v.ifs.OnExisting(ctx, member.GetName(), func(i ownership.Index) error { return v.detach(ctx, i) })
 	if err != nil {

@@ -7,12 +7,11 @@ import (
 	"strings"
 )
 
-// reservedBuffers is how many buffers must stay free for packets that pass through.
+// reservedBuffers is the number of buffers kept free for forwarding.
 const reservedBuffers = 1024
 
-// roomForRing refuses a ring, which is full of empty buffers all the time, that would leave
-// VPP none to receive with: then nothing passes any more, from whomever. The
-// statistics would tell 10 s late.
+// roomForRing refuses a ring, which permanently holds empty buffers, that would leave VPP none for
+// receiving: then all forwarding stops. VPP's statistics would be 10 s late.
 func (v *Interfaces) roomForRing(ctx context.Context, size uint16) error {
 	text, err := v.vpp.CLI(ctx, "show buffers")
 	if err != nil {
@@ -25,11 +24,10 @@ func (v *Interfaces) roomForRing(ctx context.Context, size uint16) error {
 	return nil
 }
 
-// freeBuffers adds up what is available or cached by a thread of all pools that
-// `show buffers` prints.
+// freeBuffers sums the available and cached buffers of all pools in `show buffers`.
 func freeBuffers(text string) (free int, known bool) {
 	header, lines, _ := strings.Cut(text, "\n")
-	// Some columns have names of two words.
+	// Some column names have two words.
 	for _, name := range []string{"Pool Name", "Data Size"} {
 		header = strings.Replace(header, name, strings.ReplaceAll(name, " ", ""), 1)
 	}

@@ -1,14 +1,14 @@
-// Package interfaces is VPP's interfaces, each known by its tag: the ports vswitch.Interfaces
-// (but for DHCP, which the package dhcp does), vswitch.RxQueues and vswitch.States.
+// Package interfaces drives VPP's interfaces, identified by their tags. It implements
+// vswitch.Interfaces (except DHCP: package dhcp), vswitch.RxQueues and vswitch.States.
 //
 //	interfaces.go ──> one file for each kind: tap.go, afpacket.go, afxdp.go, memif.go, bond.go, subinterface.go,
 //	                  vxlan.go, tunnels.go, wireguard.go, loopback.go, nics.go (devices that VPP has by itself)
-//	              ──> addresses.go, unnumbered.go, ip6nd.go, rx.go: what any kind has
+//	              ──> addresses.go, unnumbered.go, ip6nd.go, rx.go: common to all kinds
 //	inventory.go ──> list.go: everything is read in rounds, and then described as values
 //	watch.go     ──> events of VPP, and which interfaces are not as they should be
-//	states.go        what is told of interfaces
+//	states.go        states of interfaces
 //
-// Others keep things of their own at interfaces: they are called when one was created and
-// before one is deleted (Options.OnCreate, Options.OnDelete), and get an event when addresses
-// have changed.
+// Other subsystems keep state at interfaces. They are called after an interface was created and
+// before it is deleted (Options.OnCreate, Options.OnDelete), and get an event when addresses
+// change.
 package interfaces

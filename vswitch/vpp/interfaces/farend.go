@@ -11,12 +11,11 @@ import (
 	"github.com/contiv/contiv/vswitch/vpp/hostdev"
 )
 
-// Detecting that the far end of a TAP is gone: it may have any name in any namespace by now, and
-// VPP does not notice its removal. But VPP's file descriptor then refers to no device
-// (/proc/PID/fdinfo), and VPP's command line maps file descriptors to TAPs.
+// Detecting that the far end of a TAP is gone: it may have any name in any namespace, and VPP does
+// not notice its removal. But VPP's file descriptor then refers to no device (/proc/PID/fdinfo),
+// and VPP's CLI maps file descriptors to TAPs.
 
-// deadTaps returns the TAPs, by VPP's names, whose far ends are gone; none if that cannot
-// be found out.
+// deadTaps returns the TAPs, by VPP's names, whose far ends are gone; none if unknown.
 func (v *Interfaces) deadTaps(ctx context.Context) map[string]bool {
 	h, err := hostdev.Of(v.vpp)
 	if err != nil || h == nil {
@@ -43,8 +42,7 @@ func (v *Interfaces) deadTaps(ctx context.Context) map[string]bool {
 	return dead
 }
 
-// detachedTunFiles returns the open files of a process that were TAPs or TUNs until
-// those were removed.
+// detachedTunFiles returns a process's open files whose TAP or TUN was removed.
 func detachedTunFiles(pid int) map[int]bool {
 	dir := fmt.Sprintf("/proc/%d", pid)
 	entries, err := os.ReadDir(filepath.Join(dir, "fd"))
@@ -69,7 +67,7 @@ func detachedTunFiles(pid int) map[int]bool {
 	return detached
 }
 
-// tapFiles returns the files of each TAP from what `show tap` prints.
+// tapFiles parses the files of each TAP from `show tap`.
 func tapFiles(text string) map[string][]int {
 	files := map[string][]int{}
 	tap := ""

@@ -28,7 +28,7 @@ var ifaceModule = session.NewModule("", "interfaces",
 	&interfaces_api.SwInterfaceSetMacAddress{}, &interfaces_api.SwInterfaceSetMacAddressReply{},
 )
 
-// Interfaces are those of VPP, known by their tags.
+// Interfaces drives VPP's interfaces, identified by their tags.
 type Interfaces struct {
 	subsystem.Base
 	vpp        *session.Session
@@ -48,42 +48,43 @@ type Interfaces struct {
 	reports vswitch.StateReports
 }
 
-// Options are what interfaces are made of.
+// Options of Interfaces.
 type Options struct {
 	Session  *session.Session
 	Registry *ownership.Registry
 	Hub      *subsystem.Hub
 	Log      *slog.Logger
 
-	// XDPDevices are those of VPP's namespace that it takes over by AF_XDP; others by AF_PACKET.
+	// XDPDevices lists the host devices taken over by AF_XDP; others use AF_PACKET.
 	XDPDevices []string
-	// Lent reports whether somebody else keeps what a device receives from the host's stack; nil: nobody does.
+	// Lent reports whether another party shields a device's packets from the host's stack; may be
+	// nil.
 	Lent func(device string) bool
 
 	Counters Counters
 	Clients  DHCPClients
 
-	// OnCreate gives new interfaces what all of them have. An error fails the creation.
+	// OnCreate prepares new interfaces. An error fails the creation.
 	OnCreate []func(context.Context, ownership.Index) error
-	// OnDelete removes what VPP would keep of an interface that is about to be deleted,
-	// would not take a request for after that, and give to the next one of the same index.
+	// OnDelete removes state of an interface before its deletion. VPP would keep it for the next
+	// interface with the index, and refuse requests about it meanwhile.
 	OnDelete []func(context.Context, ownership.Index) error
-	// OnAddress is called when an interface has another address.
+	// OnAddress is called when an interface has a new address.
 	OnAddress func(context.Context, ownership.Index, netip.Addr) error
-	// OnTunnels is called when there is another VXLAN tunnel, or one less.
+	// OnTunnels is called when a VXLAN tunnel is added or removed.
 	OnTunnels func(context.Context) error
 }
 
 // Counters are VPP's statistics.
 type Counters interface {
-	// Interfaces returns what each interface has counted, by its index.
+	// Interfaces returns the counters of each interface by index.
 	Interfaces() (map[ownership.Index]*vpp_interfaces.InterfaceState_Statistics, error)
 }
 
 // DHCPClients assign addresses on their own.
 type DHCPClients interface {
-	// Start begins to read the clients. The function that it returns waits for the address
-	// that each has leased, by the index of its interface; the zero Prefix: none.
+	// Start starts reading the clients. The returned function waits for the leased address of each
+	// client, by interface index; the zero Prefix if none.
 	Start(ctx context.Context) (wait func() (map[ownership.Index]netip.Prefix, error))
 }
 
@@ -99,9 +100,9 @@ func New(o Options) *Interfaces {
 	}
 }
 
-// Create makes an interface in three steps: the interface itself, its tag, its
-// parameters. What an earlier attempt left without a tag is found again if its kind has
-// an identity (a tunnel, an AF_PACKET socket), and removed at once if not.
+// Create creates an interface in three steps: the interface, its tag, its parameters. An untagged
+// interface of an earlier attempt is found by its identity (a tunnel, an AF_PACKET socket), or was
+// removed at once if its kind has none.
 func (v *Interfaces) Create(ctx context.Context, iface *vpp_interfaces.Interface) error {
 	err := v.create(ctx, iface)
 	if err == nil {
@@ -117,7 +118,7 @@ func (v *Interfaces) Create(ctx context.Context, iface *vpp_interfaces.Interface
 	return nil
 }
 
-// created tells others of a new interface.
+// created informs the other subsystems of a new interface.
 func (v *Interfaces) created(ctx context.Context, name string) error {
 	i, ok := v.ifs.Cached(name)
 	if !ok {
@@ -131,7 +132,7 @@ func (v *Interfaces) created(ctx context.Context, name string) error {
 	return nil
 }
 
-// leaving tells others of an interface that is about to be deleted.
+// leaving informs the other subsystems before an interface is deleted.
 func (v *Interfaces) leaving(ctx context.Context, i ownership.Index) error {
 	var failed error
 	for _, leaving := range v.onDelete {
@@ -142,7 +143,7 @@ func (v *Interfaces) leaving(ctx context.Context, i ownership.Index) error {
 	return failed
 }
 
-// expect notes how an interface of ours should be from now on.
+// expect records the desired state of our interface.
 func (v *Interfaces) expect(iface *vpp_interfaces.Interface) {
 	v.events.expect(iface.GetName(), iface)
 	if i, ok := v.ifs.Cached(iface.GetName()); ok {
@@ -190,7 +191,7 @@ func (v *Interfaces) create(ctx context.Context, iface *vpp_interfaces.Interface
 	return v.adjust(ctx, now, iface)
 }
 
-// supported says what VPP, or this driver, cannot do for an interface.
+// supported returns an error for features that VPP, or this driver, lacks.
 func supported(iface *vpp_interfaces.Interface) error {
 	switch iface.GetType() {
 	case vpp_interfaces.Interface_TAP:
@@ -210,7 +211,7 @@ func supported(iface *vpp_interfaces.Interface) error {
 	return nil
 }
 
-// lackedTypes are those that this driver does not make, and what to use instead.
+// lackedTypes lists the unsupported types with alternatives.
 var lackedTypes = map[vpp_interfaces.Interface_Type]string{
 	vpp_interfaces.Interface_IPSEC_TUNNEL:      "use a WireGuard tunnel",
 	vpp_interfaces.Interface_GTPU_TUNNEL:       "use a VXLAN, GRE or IPIP tunnel",
@@ -218,8 +219,8 @@ var lackedTypes = map[vpp_interfaces.Interface_Type]string{
 	vpp_interfaces.Interface_RDMA:              "let VPP's start-up configuration make the device, and use it as an interface of type DPDK",
 }
 
-// kind tells how interfaces of a type are built, with their type-specific parameters, and
-// removed; nil: they are not built, or exist before they are taken over.
+// kind returns how to create interfaces of a type, with their type-specific parameters, and how to
+// remove them; nil for types that are not created.
 func (v *Interfaces) kind(t vpp_interfaces.Interface_Type) (
 	build func(context.Context, *vpp_interfaces.Interface) (ownership.Index, error), remove func(context.Context, ownership.Index) error,
 ) {
@@ -250,7 +251,7 @@ func (v *Interfaces) kind(t vpp_interfaces.Interface_Type) (
 	return nil, nil
 }
 
-// Names of VPP's device classes, by which it says what an interface is.
+// Names of VPP's device classes.
 const (
 	classLoopback  = "Loopback"
 	classTap       = "virtio"
@@ -275,8 +276,7 @@ var classTypes = map[string]vpp_interfaces.Interface_Type{
 	classWireGuard: vpp_interfaces.Interface_WIREGUARD_TUNNEL,
 }
 
-// typeOf returns the type of an interface; others are those of devices that VPP has by
-// itself.
+// typeOf returns the type of an interface. Other classes belong to VPP's own devices.
 func typeOf(d *interfaces_api.SwInterfaceDetails) vpp_interfaces.Interface_Type {
 	if isSub(d) {
 		return vpp_interfaces.Interface_SUB_INTERFACE
@@ -287,7 +287,7 @@ func typeOf(d *interfaces_api.SwInterfaceDetails) vpp_interfaces.Interface_Type 
 	return vpp_interfaces.Interface_DPDK
 }
 
-// remove removes an interface, whatever it is; a device that VPP had by itself is let go.
+// remove removes an interface of any kind; VPP's own device is released.
 func (v *Interfaces) remove(ctx context.Context, d *interfaces_api.SwInterfaceDetails) error {
 	err := v.leaving(ctx, d.SwIfIndex)
 	if err != nil {
@@ -311,7 +311,7 @@ func (v *Interfaces) remove(ctx context.Context, d *interfaces_api.SwInterfaceDe
 	return err
 }
 
-// removeIndex removes an interface that has no tag.
+// removeIndex removes an interface without tag.
 func (v *Interfaces) removeIndex(ctx context.Context, i ownership.Index) error {
 	d, err := v.ifs.Details(ctx, i)
 	if err != nil || d == nil || isNative(d) {
@@ -320,7 +320,7 @@ func (v *Interfaces) removeIndex(ctx context.Context, i ownership.Index) error {
 	return v.remove(ctx, d)
 }
 
-// isNative tells the devices that VPP had by itself.
+// isNative reports whether VPP had the device by itself.
 func isNative(d *interfaces_api.SwInterfaceDetails) bool {
 	return typeOf(d) == vpp_interfaces.Interface_DPDK
 }
@@ -333,8 +333,7 @@ func (v *Interfaces) setTag(ctx context.Context, i ownership.Index, name string)
 	return nil
 }
 
-// existing returns what VPP says about an interface of ours; nil if there is none of
-// that name.
+// existing returns VPP's details of our interface; nil if it does not exist.
 func (v *Interfaces) existing(ctx context.Context, name string) (*interfaces_api.SwInterfaceDetails, error) {
 	i, ok, err := v.ifs.Known(ctx, name)
 	if err != nil || !ok {
@@ -344,7 +343,7 @@ func (v *Interfaces) existing(ctx context.Context, name string) (*interfaces_api
 	if err != nil || d != nil && ownership.LogicalName(d) == name {
 		return d, err
 	}
-	// Others have deleted the interface, and may have created another one.
+	// A foreign client has deleted the interface and may have created another.
 	if err := v.ifs.Learn(ctx); err != nil {
 		return nil, err
 	}
@@ -373,7 +372,7 @@ func (v *Interfaces) Update(ctx context.Context, _, new *vpp_interfaces.Interfac
 	return nil
 }
 
-// adjust makes state, MAC and MTU of an existing interface those of the value.
+// adjust sets the state, MAC and MTU of an existing interface.
 func (v *Interfaces) adjust(ctx context.Context, now *interfaces_api.SwInterfaceDetails, iface *vpp_interfaces.Interface) error {
 	l, err := v.vpp.Use(ifaceModule)
 	if err != nil {
@@ -399,8 +398,8 @@ func (v *Interfaces) adjust(ctx context.Context, now *interfaces_api.SwInterface
 	return b.Wait(ctx)
 }
 
-// adjustMTU: the MTU of the model is that of IP packets. VPP has it for each interface;
-// that of the hardware only has to be large enough.
+// adjustMTU: the model's MTU is that of IP packets, which VPP has per interface. The hardware's
+// only has to be large enough.
 func (v *Interfaces) adjustMTU(ctx context.Context, b *session.Batch, now *interfaces_api.SwInterfaceDetails, iface *vpp_interfaces.Interface) error {
 	mtu := iface.GetMtu()
 	if mtu == 0 && now.InterfaceDevType == classAFPacket {
@@ -408,7 +407,7 @@ func (v *Interfaces) adjustMTU(ctx context.Context, b *session.Batch, now *inter
 		if err != nil {
 			return err
 		}
-		mtu = host // what is longer, the host's device does not send
+		mtu = host // the host's device does not send longer packets
 	}
 	if mtu == 0 || len(now.Mtu) > 0 && now.Mtu[0] == mtu {
 		return nil
@@ -418,7 +417,7 @@ func (v *Interfaces) adjustMTU(ctx context.Context, b *session.Batch, now *inter
 			return err
 		}
 	} else if mtu > uint32(now.LinkMtu) && now.Type == interface_types.IF_API_TYPE_HARDWARE {
-		// Interfaces without hardware have no such thing.
+		// Interfaces without hardware have none.
 		b.Add(ctx, "setting the MTU of the hardware", &interfaces_api.HwInterfaceSetMtu{SwIfIndex: now.SwIfIndex, Mtu: uint16(mtu)},
 			&interfaces_api.HwInterfaceSetMtuReply{}, api.UNSUPPORTED, api.FEATURE_DISABLED)
 	}
@@ -426,7 +425,7 @@ func (v *Interfaces) adjustMTU(ctx context.Context, b *session.Batch, now *inter
 	return nil
 }
 
-// Delete removes the interface, or lets it go.
+// Delete removes or releases the interface.
 func (v *Interfaces) Delete(ctx context.Context, iface *vpp_interfaces.Interface) error {
 	v.events.expect(iface.GetName(), nil)
 	now, err := v.existing(ctx, iface.GetName())

@@ -25,7 +25,7 @@ import (
 	"go.fd.io/govpp/binapi/wireguard"
 )
 
-// inventory is what the interfaces of the vswitch are read from.
+// inventory holds the data from which the vswitch's interfaces are described.
 type inventory struct {
 	v        *Interfaces
 	details  []*interfaces_api.SwInterfaceDetails
@@ -49,13 +49,13 @@ type inventory struct {
 	vrfs      map[ownership.Index][2]uint32           // of IPv4 and IPv6
 	locals    map[ownership.Index]ip_types.IP6Address // if wanted
 	queues    map[ownership.Index][]*rxQueue
-	broken    map[ownership.Index]bool // network cards that could not be initialized
+	broken    map[ownership.Index]bool // network cards with failed initialization
 	dead      map[string]bool          // TAPs without far ends, by VPP's names
 	// attached reports whether an AF_PACKET interface still has its device.
 	attached func(device string, linux string) bool
 }
 
-// reading starts a dump, and returns what waits for it and keeps its details.
+// reading starts a dump and returns a function that waits for it and stores its details.
 func reading[D any, M interface {
 	*D
 	api.Message
@@ -67,8 +67,7 @@ func reading[D any, M interface {
 	}
 }
 
-// takeInventory reads everything in two rounds: the interfaces, and then the details of each
-// interface of ours.
+// takeInventory reads everything in two rounds: the interfaces, then the details of each of ours.
 func (v *Interfaces) takeInventory(ctx context.Context, expected []*vpp_interfaces.Interface) (*inventory, error) {
 	inv := &inventory{v: v, expected: map[string]*vpp_interfaces.Interface{}, names: map[ownership.Index]string{}, locals: map[ownership.Index]ip_types.IP6Address{}, queues: map[ownership.Index][]*rxQueue{}}
 	for _, iface := range expected {
@@ -93,7 +92,7 @@ func (v *Interfaces) takeInventory(ctx context.Context, expected []*vpp_interfac
 	return inv, nil
 }
 
-// readKinds reads all interfaces, and the parameters that each kind has.
+// readKinds reads all interfaces and the parameters of each kind.
 func (inv *inventory) readKinds(ctx context.Context) (err error) {
 	v := inv.v
 	interfaces := v.ifs.Start(ctx)
@@ -161,7 +160,7 @@ func (inv *inventory) readMembers(ctx context.Context) error {
 	return nil
 }
 
-// readAddresses reads addresses and tables of the interfaces that are ours.
+// readAddresses reads addresses and tables of our interfaces.
 func (inv *inventory) readAddresses(ctx context.Context) error {
 	l, err := inv.v.vpp.Use(addressModule)
 	if err != nil {
@@ -170,7 +169,7 @@ func (inv *inventory) readAddresses(ctx context.Context) error {
 	type reads struct {
 		addrs  [2]*vppapi.Dump[ip.IPAddressDetails, *ip.IPAddressDetails]
 		tables [2]*vppapi.Pending
-		local  *vppapi.Pending // nil: no link-local address is wanted
+		local  *vppapi.Pending // nil if no link-local address is wanted
 	}
 	under := map[ownership.Index]reads{}
 	for _, d := range inv.details {

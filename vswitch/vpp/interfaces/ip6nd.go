@@ -13,7 +13,7 @@ import (
 
 var ip6NDModule = session.NewModule("", "IPv6 autoconfiguration", &rd_cp.IP6NdAddressAutoconfig{}, &rd_cp.IP6NdAddressAutoconfigReply{})
 
-// SetIP6ND: VPP installs default routes only where it configures addresses as well.
+// SetIP6ND: VPP installs default routes only together with addresses.
 func (v *Interfaces) SetIP6ND(ctx context.Context, iface string, nd *vpp_interfaces.Interface_IP6ND) error {
 	i, err := v.ifs.Index(ctx, iface)
 	if err == nil {

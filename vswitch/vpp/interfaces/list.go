@@ -41,7 +41,7 @@ func (v *Interfaces) Find(ctx context.Context, expected []*vpp_interfaces.Interf
 	return findIn(ctx, v.List, expected)
 }
 
-// findIn selects the expected values from a list of all.
+// findIn selects the expected values from a full list.
 func findIn[V proto.Message](ctx context.Context, list func(context.Context, []V) ([]V, error), expected []V) ([]V, error) {
 	keys := make(map[string]bool, len(expected))
 	for _, v := range expected {
@@ -54,8 +54,7 @@ func findIn[V proto.Message](ctx context.Context, list func(context.Context, []V
 	return slices.DeleteFunc(all, func(v V) bool { return !keys[models.Key(v)] }), nil
 }
 
-// isAsWanted reports whether an interface that exists has the type-specific parameters of the
-// value.
+// isAsWanted reports whether an existing interface has the value's type-specific parameters.
 func (v *Interfaces) isAsWanted(ctx context.Context, iface *vpp_interfaces.Interface) (bool, error) {
 	found, err := v.Find(ctx, []*vpp_interfaces.Interface{iface})
 	if err != nil || len(found) == 0 {
@@ -83,12 +82,12 @@ func (inv *inventory) describe(d *interfaces_api.SwInterfaceDetails) *vpp_interf
 		iface.PhysAddress = d.L2Address.String()
 	}
 	if _, member := inv.bondOf[d.SwIfIndex]; member && expected.GetPhysAddress() != "" {
-		iface.PhysAddress = expected.GetPhysAddress() // it has that of the bond meanwhile
+		iface.PhysAddress = expected.GetPhysAddress() // it has the bond's while it is a member
 	}
 	if len(d.Mtu) > 0 {
 		iface.Mtu = d.Mtu[0]
 	}
-	iface.Ip6Nd = expected.GetIp6Nd() // VPP does not tell
+	iface.Ip6Nd = expected.GetIp6Nd() // not reported by VPP
 	iface.RxModes = rxModesOf(inv.queues[d.SwIfIndex], expected.GetRxModes())
 	iface.RxPlacements = rxPlacementsOf(inv.queues[d.SwIfIndex], expected.GetRxPlacements())
 	_, iface.SetDhcpClient = inv.leased[d.SwIfIndex]
@@ -107,8 +106,7 @@ func (inv *inventory) describe(d *interfaces_api.SwInterfaceDetails) *vpp_interf
 	return iface
 }
 
-// isObtained tells the addresses that VPP assigned by itself: leased ones, and those that
-// routers advertised.
+// isObtained reports whether VPP assigned an address by itself: leased, or advertised by routers.
 func (inv *inventory) isObtained(i ownership.Index, addr netip.Prefix, expected *vpp_interfaces.Interface) bool {
 	if leased, ok := inv.leased[i]; ok && leased == addr {
 		return true
@@ -116,14 +114,14 @@ func (inv *inventory) isObtained(i ownership.Index, addr netip.Prefix, expected 
 	return addr.Addr().Is6() && expected.GetIp6Nd() != nil
 }
 
-// describeLink sets what is specific to the type.
+// describeLink sets the type-specific part.
 func (inv *inventory) describeLink(iface *vpp_interfaces.Interface, d *interfaces_api.SwInterfaceDetails, expected *vpp_interfaces.Interface) {
 	switch iface.GetType() {
 	case vpp_interfaces.Interface_TAP:
 		if tap := inv.taps[d.SwIfIndex]; tap != nil {
 			iface.Link = &vpp_interfaces.Interface_Tap{Tap: inv.describeTap(tap, expected)}
 		} else {
-			iface.Type = vpp_interfaces.Interface_DPDK // virtio without a TAP is a device of the machine
+			iface.Type = vpp_interfaces.Interface_DPDK // virtio without TAP is a device of the machine
 		}
 	case vpp_interfaces.Interface_AF_PACKET:
 		inv.describeAFPacket(iface, inv.afPackets[d.SwIfIndex], expected)
@@ -156,12 +154,12 @@ func (inv *inventory) describeLink(iface *vpp_interfaces.Interface, d *interface
 			iface.Link = &vpp_interfaces.Interface_Bond{Bond: inv.describeBond(b, expected.GetBond())}
 		}
 	case vpp_interfaces.Interface_DPDK:
-		// A device that was up is not put down.
+		// A failed device counts as down.
 		iface.Enabled = iface.Enabled && !inv.broken[d.SwIfIndex] && (expected == nil || expected.GetEnabled())
 	}
 }
 
-// describeAFPacket: a device of the host that was taken over is a network card.
+// describeAFPacket: a host device that was taken over is a network card.
 func (inv *inventory) describeAFPacket(iface *vpp_interfaces.Interface, d *af_packet.AfPacketDetails, expected *vpp_interfaces.Interface) {
 	if d == nil {
 		return
@@ -181,9 +179,9 @@ func (inv *inventory) describeAFPacket(iface *vpp_interfaces.Interface, d *af_pa
 	}
 }
 
-// attachments returns a function that reports whether a packet socket is bound to a device of
-// the host: not if it is another one that has got the name of one that is gone. linux is
-// the Linux interface that the device should be, "" for any.
+// attachments returns a function that reports whether a packet socket is bound to a host device. It
+// returns false for a new device with the name of a removed one. linux is the Linux interface that
+// the device should be, "" for any.
 func (v *Interfaces) attachments() func(device, linux string) bool {
 	yes := func(string, string) bool { return true }
 	h, err := hostdev.Of(v.vpp)
@@ -211,8 +209,8 @@ func (v *Interfaces) attachments() func(device, linux string) bool {
 	}
 }
 
-// vrfOf returns the VRF of an interface: of those IP versions of which it has addresses.
-// If they differ, it is not the wanted one.
+// vrfOf returns an interface's VRF for the IP versions of its addresses. If they differ, it is not
+// the wanted one.
 func (inv *inventory) vrfOf(i ownership.Index, expected *vpp_interfaces.Interface) uint32 {
 	tables := inv.vrfs[i]
 	var found []uint32
@@ -232,8 +230,8 @@ func (inv *inventory) vrfOf(i ownership.Index, expected *vpp_interfaces.Interfac
 	return found[0]
 }
 
-// sameLink compares the type-specific parameters; the found ones are written as the
-// wanted ones where they are the same.
+// sameLink compares the type-specific parameters. Equal found ones are written like the wanted
+// ones.
 func sameLink(found, wanted *vpp_interfaces.Interface) bool {
 	a, b := &vpp_interfaces.Interface{Link: found.GetLink()}, &vpp_interfaces.Interface{Link: wanted.GetLink()}
 	switch wanted.GetType() {
@@ -250,7 +248,7 @@ func sameLink(found, wanted *vpp_interfaces.Interface) bool {
 	return proto.Equal(a, b)
 }
 
-// addrText writes an address as it is written already, if that is the same one.
+// addrText formats an address, keeping an equal existing notation.
 func addrText(a ip_types.Address, written string) string {
 	addr := convert.Addr(a)
 	if was, err := netip.ParseAddr(written); err == nil && was == addr {

@@ -16,7 +16,7 @@ var loopbackModule = session.NewModule("", "loopbacks",
 	&interfaces_api.DeleteLoopback{}, &interfaces_api.DeleteLoopbackReply{},
 )
 
-// makeLoopback: VPP chooses the MAC if there is none.
+// makeLoopback creates a loopback. VPP selects the MAC if none is given.
 func (v *Interfaces) makeLoopback(ctx context.Context, iface *vpp_interfaces.Interface) (ownership.Index, error) {
 	mac, _ := convert.ParseMAC(iface.GetPhysAddress())
 	var reply interfaces_api.CreateLoopbackReply

@@ -31,7 +31,7 @@ var memifModule = session.NewModule("memif_plugin.so", "memifs",
 
 const (
 	maxMemifSecret = 23
-	// maxMemifSocket is how long the path of a socket can be, with VPP's runtime directory.
+	// maxMemifSocket is the maximum length of a socket path, with VPP's runtime directory.
 	maxMemifSocket = 106
 	// defaultMemifSocket is in VPP's runtime directory.
 	defaultMemifSocket = "memif.sock"
@@ -130,8 +130,8 @@ func (v *Interfaces) memifSocket(ctx context.Context, file string) (uint32, erro
 	return reply.SocketID, nil
 }
 
-// memifPath returns the path of the socket of a value. Relative paths are those in VPP's runtime
-// directory, which the socket 0 is in.
+// memifPath returns the socket path of a value. Relative paths are in VPP's runtime directory, like
+// socket 0.
 func memifPath(sockets []*memif.MemifSocketFilenameDetails, file string) string {
 	file = cmp.Or(file, defaultMemifSocket)
 	for _, prefix := range []string{"/", "abstract:", "unix:", "tcp:"} {
@@ -147,7 +147,7 @@ func memifPath(sockets []*memif.MemifSocketFilenameDetails, file string) string 
 	return file
 }
 
-// forgetMemifSocket makes VPP forget a socket, unless a memif uses it.
+// forgetMemifSocket unregisters a socket, unless a memif uses it.
 func (v *Interfaces) forgetMemifSocket(ctx context.Context, socket uint32) error {
 	if socket == 0 {
 		return nil
@@ -159,7 +159,7 @@ func (v *Interfaces) forgetMemifSocket(ctx context.Context, socket uint32) error
 	return nil
 }
 
-// removeMemif also makes VPP forget the socket, if no other memif uses it.
+// removeMemif also unregisters an unused socket.
 func (v *Interfaces) removeMemif(ctx context.Context, i ownership.Index) error {
 	all, err := session.Dump[memif.MemifDetails](ctx, v.vpp, memifModule, &memif.MemifDump{})
 	if err != nil {
@@ -176,8 +176,8 @@ func (v *Interfaces) removeMemif(ctx context.Context, i ownership.Index) error {
 	return nil
 }
 
-// describeMemif: VPP does not tell numbers of queues and the secret, and of sizes those that
-// both ends have agreed on.
+// describeMemif: VPP reports neither the number of queues nor the secret, and only negotiated
+// sizes.
 func (inv *inventory) describeMemif(d *memif.MemifDetails, expected *vpp_interfaces.MemifLink) *vpp_interfaces.MemifLink {
 	link := proto.CloneOf(expected)
 	if link == nil {

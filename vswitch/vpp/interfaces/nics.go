@@ -15,12 +15,11 @@ import (
 	"go.fd.io/govpp/binapi/interface_types"
 )
 
-// classDPDK is VPP's name of the kind of devices that DPDK drives.
+// classDPDK is VPP's device class of DPDK devices.
 const classDPDK = "dpdk"
 
-// NICs returns VPP's names of the network cards that it drives by DPDK, in the order of
-// their indexes, whether they are in use or not. Interfaces of the type DPDK with these
-// names are those.
+// NICs returns VPP's names of its DPDK network cards in index order, used or not. Interfaces of the
+// type DPDK have these names.
 func (v *Interfaces) NICs(ctx context.Context) (names []string, err error) {
 	all, err := v.ifs.All(ctx)
 	if err != nil {
@@ -29,7 +28,7 @@ func (v *Interfaces) NICs(ctx context.Context) (names []string, err error) {
 	return nicNames(all), nil
 }
 
-// NIC returns VPP's name of the network card that it drives by DPDK and gave an index.
+// NIC returns VPP's name of the DPDK network card with an index.
 func (v *Interfaces) NIC(ctx context.Context, index uint32) (string, error) {
 	all, err := v.ifs.All(ctx)
 	if err != nil {
@@ -60,13 +59,13 @@ func nicNames(all []*interfaces_api.SwInterfaceDetails) (names []string) {
 	return names
 }
 
-// isHardware tells the network cards themselves from their VLANs.
+// isHardware reports whether a device is a network card and not its VLAN.
 func isHardware(d *interfaces_api.SwInterfaceDetails) bool {
 	return d.InterfaceDevType == classDPDK && d.Type == interface_types.IF_API_TYPE_HARDWARE
 }
 
-// initFailure says why VPP could not initialize a network card; nil if it could. VPP puts
-// such a card up like others, and only its link stays down.
+// initFailure returns why VPP could not initialize a network card; nil if it could. VPP sets such a
+// card up like others, but its link stays down.
 func (v *Interfaces) initFailure(ctx context.Context, d *interfaces_api.SwInterfaceDetails) error {
 	if !isHardware(d) || d.Flags&interface_types.IF_STATUS_API_FLAG_LINK_UP != 0 {
 		return nil
@@ -79,7 +78,7 @@ func (v *Interfaces) initFailure(ctx context.Context, d *interfaces_api.SwInterf
 	return fmt.Errorf("DPDK could not initialize the network card: %s (VPP's log says more: show log)", cmp.Or(strings.Join(strings.Fields(reason), " "), "no reason given"))
 }
 
-// brokenNICs are those of ours that are said to be up, but could not be initialized.
+// brokenNICs returns our interfaces that are set up but failed to initialize.
 func (v *Interfaces) brokenNICs(ctx context.Context, all []*interfaces_api.SwInterfaceDetails) (map[ownership.Index]bool, error) {
 	broken := map[ownership.Index]bool{}
 	for _, d := range all {

@@ -22,15 +22,15 @@ var rxModule = session.NewModule("", "RX queues of interfaces",
 	&interfaces_api.SwInterfaceRxPlacementDump{}, &interfaces_api.SwInterfaceRxPlacementDetails{},
 )
 
-// rxQueue is how VPP gets packets from a queue now.
+// rxQueue is the present placement of a queue.
 type rxQueue = interfaces_api.SwInterfaceRxPlacementDetails
 
 type rxQueues struct{ *Interfaces }
 
-// RxQueues are those of interfaces with hardware, or something like it.
+// RxQueues returns the port for interfaces with queues.
 func (v *Interfaces) RxQueues() vswitch.RxQueues { return rxQueues{v} }
 
-// SetModes sets the default first, which is the mode of all queues.
+// SetModes sets the default first, which applies to all queues.
 func (v rxQueues) SetModes(ctx context.Context, iface string, modes []*vpp_interfaces.Interface_RxMode) error {
 	i, err := v.ifs.Index(ctx, iface)
 	if err == nil {
@@ -71,13 +71,13 @@ func (v rxQueues) setModes(ctx context.Context, i ownership.Index, modes []*vpp_
 	return refusedRx(b.Wait(ctx))
 }
 
-// setInterrupts has a new device interrupt VPP, which would poll it.
+// setInterrupts enables interrupts on a new device, which VPP would poll.
 func (v *Interfaces) setInterrupts(ctx context.Context, i ownership.Index) error {
 	return v.vpp.Call(ctx, rxModule, &interfaces_api.SwInterfaceSetRxMode{SwIfIndex: i, Mode: interface_types.RX_MODE_API_INTERRUPT}, &interfaces_api.SwInterfaceSetRxModeReply{})
 }
 
-// defaultMode returns the mode of a device for which none is requested. VPP would poll all devices;
-// but a device whose other end is in the kernel can signal new packets, so that VPP may sleep.
+// defaultMode returns a device's mode without request. VPP would poll all devices, but a device
+// with its other end in the kernel can signal packets, so VPP may sleep.
 func (v rxQueues) defaultMode(ctx context.Context, i ownership.Index) (interface_types.RxMode, error) {
 	d, err := v.ifs.Details(ctx, i)
 	if d != nil && (d.InterfaceDevType == classTap || d.InterfaceDevType == classAFPacket) {
@@ -86,7 +86,7 @@ func (v rxQueues) defaultMode(ctx context.Context, i ownership.Index) (interface
 	return interface_types.RX_MODE_API_DEFAULT, err
 }
 
-// refusedRx explains what VPP says with a code that means anything.
+// refusedRx explains VPP's unspecific error code.
 func refusedRx(err error) error {
 	if vppapi.Refused(err, api.UNIMPLEMENTED, api.INVALID_VALUE) {
 		return vswitch.Unsupported("%s: the interface has no such queue or mode, or VPP no such worker", errors.Unwrap(err))
@@ -94,7 +94,7 @@ func refusedRx(err error) error {
 	return err
 }
 
-// UnsetModes makes them those of the device again.
+// UnsetModes restores the device's default modes.
 func (v rxQueues) UnsetModes(ctx context.Context, iface string) error {
 	err := v.ifs.OnExisting(ctx, iface, func(i ownership.Index) error {
 		return v.setModes(ctx, i, []*vpp_interfaces.Interface_RxMode{{Mode: vpp_interfaces.Interface_RxMode_DEFAULT, DefaultMode: true}})
@@ -105,8 +105,8 @@ func (v rxQueues) UnsetModes(ctx context.Context, iface string) error {
 	return nil
 }
 
-// Place makes a thread poll a queue. There is no way back: where VPP had put it, VPP does
-// not remember.
+// Place makes a thread poll a queue. VPP does not record its earlier placement, so it cannot be
+// undone.
 func (v rxQueues) Place(ctx context.Context, iface string, p *vpp_interfaces.Interface_RxPlacement) error {
 	i, err := v.ifs.Index(ctx, iface)
 	if err == nil {
@@ -120,14 +120,13 @@ func (v rxQueues) Place(ctx context.Context, iface string, p *vpp_interfaces.Int
 	return nil
 }
 
-// startReadingRxQueues asks for the queues of all interfaces.
+// startReadingRxQueues starts reading the queues of all interfaces.
 func startReadingRxQueues(ctx context.Context, s *session.Session) *session.Pending[rxQueue, *rxQueue] {
 	return session.StartDump[rxQueue](ctx, s, rxModule, &interfaces_api.SwInterfaceRxPlacementDump{SwIfIndex: ownership.NoIndex})
 }
 
-// rxModesOf returns the modes that are expected if the queues have them, else those that
-// the queues have. VPP does not tell which one is that of the device by default: nothing
-// expected is nothing found.
+// rxModesOf returns the expected modes if the queues have them, and otherwise the queues' modes.
+// VPP does not report the device's default, so none expected is none found.
 func rxModesOf(queues []*rxQueue, expected []*vpp_interfaces.Interface_RxMode) (modes []*vpp_interfaces.Interface_RxMode) {
 	if len(expected) == 0 {
 		return nil
@@ -156,7 +155,7 @@ func rxModesOf(queues []*rxQueue, expected []*vpp_interfaces.Interface_RxMode) (
 	return modes
 }
 
-// rxPlacementsOf returns where the queues are whose place is expected.
+// rxPlacementsOf returns the placements of the expected queues.
 func rxPlacementsOf(queues []*rxQueue, expected []*vpp_interfaces.Interface_RxPlacement) (places []*vpp_interfaces.Interface_RxPlacement) {
 	for _, p := range expected {
 		for _, q := range queues {

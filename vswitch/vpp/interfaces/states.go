@@ -14,14 +14,14 @@ import (
 	"go.fd.io/govpp/binapi/interface_types"
 )
 
-// States are those of the interfaces that are ours.
+// States returns the states of our interfaces.
 func (v *Interfaces) States() vswitch.States { return states{v} }
 
 type states struct{ *Interfaces }
 
 func (v states) Watch(report func(...*vpp_interfaces.InterfaceState)) { v.reports.Watch(report) }
 
-// List has no counters if VPP's statistics cannot be read.
+// List omits counters if VPP's statistics cannot be read.
 func (v states) List(ctx context.Context) ([]*vpp_interfaces.InterfaceState, error) {
 	list, err := v.readStates(ctx, func(i ownership.Index, s *vpp_interfaces.InterfaceState) { s.IfIndex = uint32(i) })
 	if err != nil {
@@ -37,7 +37,7 @@ func (v states) List(ctx context.Context) ([]*vpp_interfaces.InterfaceState, err
 	return list, nil
 }
 
-// readStates reads the states of all interfaces of ours, sorted by name.
+// readStates reads the states of our interfaces, sorted by name.
 func (v *Interfaces) readStates(ctx context.Context, each func(ownership.Index, *vpp_interfaces.InterfaceState)) (list []*vpp_interfaces.InterfaceState, err error) {
 	all, err := v.ifs.All(ctx)
 	for _, d := range all {
@@ -57,8 +57,8 @@ func isUp(d *interfaces_api.SwInterfaceDetails) bool {
 	return d.Flags&interface_types.IF_STATUS_API_FLAG_ADMIN_UP != 0
 }
 
-// describeState returns the state of an interface, without counters. The type of a device
-// that was taken over is that of the wanted value.
+// describeState returns an interface's state without counters. The type of a device that was taken
+// over is the wanted value's.
 func describeState(d *interfaces_api.SwInterfaceDetails, wanted *vpp_interfaces.Interface) *vpp_interfaces.InterfaceState {
 	status := func(up bool) vpp_interfaces.InterfaceState_Status {
 		if up {

@@ -31,7 +31,7 @@ func supportedSub(sub *vpp_interfaces.SubInterface) error {
 	return nil
 }
 
-// makeSub makes a sub-interface. Tags are rewritten when it is in a bridge domain.
+// makeSub creates a sub-interface. In a bridge domain, its tags are rewritten.
 func (v *Interfaces) makeSub(ctx context.Context, iface *vpp_interfaces.Interface) (ownership.Index, error) {
 	sub := iface.GetSub()
 	i, tags, err := v.addSub(ctx, sub)
@@ -43,7 +43,7 @@ func (v *Interfaces) makeSub(ctx context.Context, iface *vpp_interfaces.Interfac
 		req.PushDot1q = 1
 	}
 	if tags == 2 && sub.GetTagRwOption() == vpp_interfaces.SubInterface_POP1 {
-		req.VtrOp = uint32(vpp_interfaces.SubInterface_POP2) // that of the parent goes with it
+		req.VtrOp = uint32(vpp_interfaces.SubInterface_POP2) // the parent's tag is removed with it
 	}
 	if err := v.vpp.Call(ctx, subModule, req, &l2.L2InterfaceVlanTagRewriteReply{}); err != nil {
 		return 0, errors.Join(fmt.Errorf("rewriting tags by %v: %w", sub.GetTagRwOption(), err), v.removeIndex(ctx, i))
@@ -51,9 +51,9 @@ func (v *Interfaces) makeSub(ctx context.Context, iface *vpp_interfaces.Interfac
 	return i, nil
 }
 
-// addSub makes a sub-interface, and returns how many tags it has; one that exists is taken.
-// Its number is its VLAN. To VPP, a sub-interface of a sub-interface is one of the hardware
-// interface, with two tags.
+// addSub creates a sub-interface, or takes an existing one, and returns its number of tags. Its
+// number is its VLAN. In VPP, a sub-interface of a sub-interface belongs to the hardware interface
+// and has two tags.
 func (v *Interfaces) addSub(ctx context.Context, sub *vpp_interfaces.SubInterface) (i ownership.Index, tags uint8, err error) {
 	parent, err := v.ifs.Index(ctx, sub.GetParentName())
 	if err != nil {
@@ -92,10 +92,10 @@ func (v *Interfaces) addSub(ctx context.Context, sub *vpp_interfaces.SubInterfac
 	return i, tags, nil
 }
 
-// idOfInner is the number of a sub-interface with two tags: none of a VLAN.
+// idOfInner is the number of a sub-interface with two tags, above all VLANs.
 func idOfInner(outer uint16, inner uint32) uint32 { return uint32(outer)<<12 | inner }
 
-// subOf finds a sub-interface by the hardware interface and its number there.
+// subOf finds a sub-interface by the hardware interface and its number.
 func (v *Interfaces) subOf(ctx context.Context, parent ownership.Index, id uint32) (ownership.Index, error) {
 	all, err := v.ifs.All(ctx)
 	for _, d := range all {
@@ -124,7 +124,7 @@ func (inv *inventory) describeSub(d *interfaces_api.SwInterfaceDetails, expected
 			sub.TagRwOption = vpp_interfaces.SubInterface_POP1
 		}
 	}
-	// VPP says nothing of tags that it does not push.
+	// VPP does not report tags that it does not push.
 	sub.PushDot1Q, sub.Tag1, sub.Tag2 = expected.GetPushDot1Q(), expected.GetTag1(), expected.GetTag2()
 	switch sub.GetTagRwOption() {
 	case vpp_interfaces.SubInterface_PUSH2, vpp_interfaces.SubInterface_TRANSLATE12, vpp_interfaces.SubInterface_TRANSLATE22:
@@ -135,8 +135,7 @@ func (inv *inventory) describeSub(d *interfaces_api.SwInterfaceDetails, expected
 	return sub
 }
 
-// outerOf returns the sub-interface with the outer tag of one with two tags; noIndex if
-// there is none.
+// outerOf returns the sub-interface with the outer tag of a doubly tagged one; noIndex if none.
 func (inv *inventory) outerOf(d *interfaces_api.SwInterfaceDetails) ownership.Index {
 	for _, o := range inv.details {
 		if isSub(o) && o.SupSwIfIndex == d.SupSwIfIndex && o.SubNumberOfTags == 1 && o.SubOuterVlanID == d.SubOuterVlanID {

@@ -30,14 +30,14 @@ var tapModule = session.NewModule("", "TAPs",
 
 const (
 	defaultRing = 256
-	// maxField is how long names in fixed fields of messages may be.
+	// maxField is the maximum length of names in fixed message fields.
 	maxField = 63
 )
 
 func supportedTap(tap *vpp_interfaces.TapLink) error {
 	switch {
 	case tap.GetEnableGso():
-		// To enable VPP's own segmentation does not help: VPP crashes.
+		// Enabling VPP's own segmentation does not help: VPP crashes.
 		return vswitch.Unsupported("tap.enable_gso: VPP 25.10 does not segment the large packets when they leave by another interface, and an AF_PACKET interface " +
 			"sends nothing any more after the first one: leave enableGSO out")
 	case tap.GetRxRingSize() > 1<<15 || tap.GetTxRingSize() > 1<<15:
@@ -46,7 +46,7 @@ func supportedTap(tap *vpp_interfaces.TapLink) error {
 	return nil
 }
 
-// makeTap: the far end is in VPP's own namespace if none is given.
+// makeTap: without namespace, the far end is in VPP's own.
 func (v *Interfaces) makeTap(ctx context.Context, iface *vpp_interfaces.Interface) (ownership.Index, error) {
 	tap := iface.GetTap()
 	ns, err := hostNamespace(tap)
@@ -73,7 +73,7 @@ func (v *Interfaces) makeTap(ctx context.Context, iface *vpp_interfaces.Interfac
 		req.TapFlags |= tapv2.TAP_API_FLAG_TUN
 	}
 	if err := v.roomForRing(ctx, req.RxRingSz); err != nil {
-		return 0, fmt.Errorf("making a TAP whose far end is %s: %w", name, err)
+		return 0, fmt.Errorf("making a TAP with the far end %s: %w", name, err)
 	}
 	var reply tapv2.TapCreateV3Reply
 	err = v.vpp.Call(ctx, tapModule, req, &reply)
@@ -82,7 +82,7 @@ func (v *Interfaces) makeTap(ctx context.Context, iface *vpp_interfaces.Interfac
 		return 0, fmt.Errorf("making a TAP: VPP cannot use /dev/vhost-net: load the module vhost_net and let VPP's container have the device, "+
 			"or attach pods by AF_PACKET: %w", err)
 	case err != nil:
-		return 0, fmt.Errorf("making a TAP whose far end is %s: %w", name, err)
+		return 0, fmt.Errorf("making a TAP with the far end %s: %w", name, err)
 	}
 	err = v.putFarEndDown(ns, name)
 	if err == nil {
@@ -94,8 +94,8 @@ func (v *Interfaces) makeTap(ctx context.Context, iface *vpp_interfaces.Interfac
 	return reply.SwIfIndex, nil
 }
 
-// putFarEndDown makes the far end wait, which VPP has put up: it would get addresses, and
-// devices that are up cannot be renamed. VPP's paths of namespaces are ours.
+// putFarEndDown sets the waiting far end down, which VPP has set up: it would get addresses, and a
+// device that is up cannot be renamed. VPP and we share namespace paths.
 func (v *Interfaces) putFarEndDown(ns, name string) error {
 	h, err := hostdev.Of(v.vpp)
 	if err != nil {
@@ -137,7 +137,7 @@ func tapHostName(iface *vpp_interfaces.Interface) string {
 	return models.TapHostIfName(iface.GetName())
 }
 
-// hostNamespace returns the path of the namespace of the far end, "" for VPP's own.
+// hostNamespace returns the path of the far end's namespace, "" for VPP's own.
 func hostNamespace(tap *vpp_interfaces.TapLink) (string, error) {
 	path, ok := models.NetNSPath(tap.GetHostNamespace(), models.NetNSDir)
 	switch {
@@ -148,7 +148,7 @@ func hostNamespace(tap *vpp_interfaces.TapLink) (string, error) {
 	case path == "":
 		return "", nil
 	}
-	file, err := nsfile.Open(path) // VPP would open whatever it is, and wait for a FIFO
+	file, err := nsfile.Open(path) // VPP would open any file, and block on a FIFO
 	if errors.Is(err, nsfile.ErrNone) || errors.Is(err, nsfile.ErrOther) {
 		return "", fmt.Errorf("tap.host_namespace: %w: %w", vswitch.ErrNamespaceGone, err)
 	}
@@ -163,8 +163,8 @@ func (v *Interfaces) removeTap(ctx context.Context, i ownership.Index) error {
 	return v.vpp.Call(ctx, tapModule, &tapv2.TapDeleteV2{SwIfIndex: i}, &tapv2.TapDeleteV2Reply{})
 }
 
-// describeTap returns the parameters of a TAP. What VPP has by default is as wanted if
-// nothing else was. One whose far end is gone is another one than any that is wanted.
+// describeTap returns the parameters of a TAP. VPP's defaults match unset fields. A TAP without far
+// end matches no wanted one.
 func (inv *inventory) describeTap(d *tapv2.SwInterfaceTapV2Details, expected *vpp_interfaces.Interface) *vpp_interfaces.TapLink {
 	tap := proto.CloneOf(expected.GetTap())
 	if tap == nil {

@@ -27,8 +27,8 @@ var (
 		&ipip.IpipTunnelDump{}, &ipip.IpipTunnelDetails{})
 )
 
-// endpoints converts the addresses of a valid tunnel. An unset destination is all zeros,
-// of the same version.
+// endpoints converts the addresses of a valid tunnel. An unset destination is all zeros of the same
+// version.
 func endpoints(src, dst string) (from, to ip_types.Address, err error) {
 	a, err := convert.ParseAddr(src)
 	if err != nil {
@@ -52,7 +52,7 @@ func greTunnel(link *vpp_interfaces.GreLink) (gre.GreTunnel, error) {
 		Type: gre.GreTunnelType(link.GetTunnelType() - vpp_interfaces.GreLink_L3), Mode: tunnel_types.TUNNEL_API_MODE_P2P,
 		Instance: ^uint32(0), OuterTableID: link.GetOuterFibId(), Src: src, Dst: dst,
 	}
-	if link.GetTunnelType() == vpp_interfaces.GreLink_ERSPAN { // the others have none, and VPP forgets what it was told
+	if link.GetTunnelType() == vpp_interfaces.GreLink_ERSPAN { // other tunnels have none, and VPP drops it
 		tunnel.SessionID = uint16(link.GetSessionId())
 	}
 	return tunnel, err
@@ -96,7 +96,7 @@ func (v *Interfaces) makeGRE(ctx context.Context, iface *vpp_interfaces.Interfac
 	return 0, fmt.Errorf("making %s: VPP has one that differs in nothing but its session: delete that", what)
 }
 
-// removeGRE names the tunnel to VPP as VPP has it.
+// removeGRE identifies the tunnel by VPP's own parameters.
 func (v *Interfaces) removeGRE(ctx context.Context, i ownership.Index) error {
 	found, err := session.Dump[gre.GreTunnelDetails](ctx, v.vpp, greModule, &gre.GreTunnelDump{SwIfIndex: i})
 	if err != nil || len(found) == 0 {

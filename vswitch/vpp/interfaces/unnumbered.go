@@ -16,8 +16,8 @@ import (
 	"go.fd.io/govpp/binapi/ip"
 )
 
-// SetUnnumbered: VPP lets an interface borrow only in its own tables, so it follows the
-// lender into those first.
+// SetUnnumbered moves the interface into the lender's tables first, because VPP requires the same
+// tables.
 func (v *Interfaces) SetUnnumbered(ctx context.Context, iface, lender string) error {
 	err := v.setUnnumbered(ctx, iface, lender)
 	if err != nil {
@@ -65,7 +65,7 @@ func (v *Interfaces) setUnnumbered(ctx context.Context, iface, lender string) er
 	return v.startIPv6(ctx, i)
 }
 
-// unsetUnnumbered makes an interface numbered if it is not.
+// unsetUnnumbered makes an interface numbered if needed.
 func (v *Interfaces) unsetUnnumbered(ctx context.Context, i ownership.Index) error {
 	now, err := v.borrowers(ctx, i)
 	if err != nil || len(now) == 0 {
@@ -83,7 +83,7 @@ func (v *Interfaces) unsetUnnumbered(ctx context.Context, i ownership.Index) err
 	return err
 }
 
-// borrowers returns what is unnumbered: one interface, or all of them (^0).
+// borrowers returns unnumbered interfaces: one, or all (^0).
 func (v *Interfaces) borrowers(ctx context.Context, i ownership.Index) ([]*ip.IPUnnumberedDetails, error) {
 	return session.Dump[ip.IPUnnumberedDetails](ctx, v.vpp, addressModule, &ip.IPUnnumberedDump{SwIfIndex: i})
 }
@@ -92,8 +92,8 @@ func (v *Interfaces) startIPv6Addresses(ctx context.Context, i ownership.Index) 
 	return session.StartDump[ip.IPAddressDetails](ctx, v.vpp, addressModule, &ip.IPAddressDump{SwIfIndex: i, IsIPv6: true})
 }
 
-// startIPv6 lets an interface that borrows an IPv6 address answer who asks for it: VPP does
-// it by itself for addresses of the interface's own. VPP counts how often it was told.
+// startIPv6 makes an interface that borrows an IPv6 address answer neighbour solicitations, which
+// VPP does by itself only for own addresses. VPP counts the calls.
 func (v *Interfaces) startIPv6(ctx context.Context, i ownership.Index) error {
 	err := v.vpp.Call(ctx, addressModule, &ip.SwInterfaceIP6GetLinkLocalAddress{SwIfIndex: i}, &ip.SwInterfaceIP6GetLinkLocalAddressReply{})
 	if !vppapi.Refused(err, api.IP6_NOT_ENABLED) {
@@ -102,7 +102,7 @@ func (v *Interfaces) startIPv6(ctx context.Context, i ownership.Index) error {
 	return v.vpp.Call(ctx, addressModule, &ip.SwInterfaceIP6EnableDisable{SwIfIndex: i, Enable: true}, &ip.SwInterfaceIP6EnableDisableReply{})
 }
 
-// startBorrowersIPv6 does so for all that borrow from a lender.
+// startBorrowersIPv6 does so for all borrowers of a lender.
 func (v *Interfaces) startBorrowersIPv6(ctx context.Context, lender ownership.Index) error {
 	all, err := v.borrowers(ctx, ownership.NoIndex)
 	for _, d := range all {

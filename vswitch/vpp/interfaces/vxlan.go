@@ -28,7 +28,7 @@ func supportedVXLAN(link *vpp_interfaces.VxlanLink) error {
 	return nil
 }
 
-// vxlanRequest is a request about the tunnel of a valid value.
+// vxlanRequest returns a request about the tunnel of a valid value.
 func (v *Interfaces) vxlanRequest(ctx context.Context, iface *vpp_interfaces.Interface) (*vxlan.VxlanAddDelTunnelV3, error) {
 	link := iface.GetVxlan()
 	src, err := ip_types.ParseAddress(link.GetSrcAddress())
@@ -77,7 +77,7 @@ func (v *Interfaces) makeVXLAN(ctx context.Context, iface *vpp_interfaces.Interf
 	return 0, fmt.Errorf("making %s: VPP has one to the same address with another source: delete that", what)
 }
 
-// removeVXLAN names the tunnel to VPP as VPP has it.
+// removeVXLAN identifies the tunnel by VPP's own parameters.
 func (v *Interfaces) removeVXLAN(ctx context.Context, i ownership.Index) error {
 	found, err := session.Dump[vxlan.VxlanTunnelV2Details](ctx, v.vpp, vxlanModule, &vxlan.VxlanTunnelV2Dump{SwIfIndex: i})
 	if err != nil || len(found) == 0 {
@@ -87,7 +87,8 @@ func (v *Interfaces) removeVXLAN(ctx context.Context, i ownership.Index) error {
 	err = v.vpp.Call(ctx, vxlanModule, &vxlan.VxlanAddDelTunnelV3{
 		SrcAddress: t.SrcAddress, DstAddress: t.DstAddress, SrcPort: t.SrcPort, DstPort: t.DstPort, Vni: t.Vni,
 		EncapVrfID: t.EncapVrfID, Instance: t.Instance, DecapNextIndex: t.DecapNextIndex,
-		// The interface of a group only has to exist; its own may be gone. local0 always does.
+		// A group's interface only has to exist, and the tunnel's may be gone. local0 always
+		// exists.
 		McastSwIfIndex: 0,
 	}, &vxlan.VxlanAddDelTunnelV3Reply{})
 	if vppapi.Refused(err, api.NO_SUCH_ENTRY) {

@@ -22,18 +22,18 @@ import (
 var ifEventsModule = session.NewModule("", "events of interfaces",
 	&interfaces_api.WantInterfaceEvents{}, &interfaces_api.WantInterfaceEventsReply{}, &interfaces_api.SwInterfaceEvent{})
 
-// collectFor is how long events are collected before they are looked at: changes come in
-// bursts, and an interface is tagged only after it was made.
+// collectFor is how long events are collected, because changes come in bursts, and an interface is
+// tagged after its creation.
 const collectFor = 20 * time.Millisecond
 
-// How long Follow waits before it reads again what VPP did not tell.
+// Bounds of Follow's delay before it repeats a failed read.
 const retryMin, retryMax = 100 * time.Millisecond, 10 * time.Second
 
-// news is what has to be looked at.
+// news lists the interfaces to check.
 type news struct {
 	changed map[ownership.Index]struct{}
 	gone    map[string]struct{} // names of interfaces that were deleted
-	lost    bool                // the connection was: any may have changed
+	lost    bool                // the connection was lost: any may have changed
 }
 
 func newNews() news {
@@ -42,7 +42,7 @@ func newNews() news {
 
 func (n news) none() bool { return len(n.changed) == 0 && len(n.gone) == 0 && !n.lost }
 
-// ifEvents are the interfaces that VPP says have changed, or that we have changed.
+// ifEvents collects the interfaces that VPP or we have changed.
 //
 //	sw_interface_event ──┐                    ┌──> drift, if it is not as it should be
 //	Create, Update ──────┴──> changed ──20ms──┤
@@ -52,7 +52,7 @@ type ifEvents struct {
 	news news
 	wake chan struct{} // has room for one
 
-	// wanted are the interfaces that exist, as they should be, by name.
+	// wanted holds the desired state of existing interfaces, by name.
 	wanted map[string]*vpp_interfaces.Interface
 }
 
@@ -70,10 +70,10 @@ func (e *ifEvents) note(fn func(*news)) {
 	}
 }
 
-// touched notes that an interface has changed.
+// touched records that an interface has changed.
 func (e *ifEvents) touched(i ownership.Index) { e.note(func(n *news) { n.changed[i] = struct{}{} }) }
 
-// expect notes how an interface should be; nil: it should not be.
+// expect records the desired state of an interface; nil: it should not exist.
 func (e *ifEvents) expect(name string, iface *vpp_interfaces.Interface) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -84,7 +84,7 @@ func (e *ifEvents) expect(name string, iface *vpp_interfaces.Interface) {
 	e.wanted[name] = iface
 }
 
-// settle notes which of the expected interfaces exist.
+// settle records which of the expected interfaces exist.
 func (e *ifEvents) settle(expected, found []*vpp_interfaces.Interface) {
 	exist := map[string]bool{}
 	for _, iface := range found {
@@ -113,7 +113,7 @@ func (e *ifEvents) take() news {
 	return taken
 }
 
-// putBack has what could not be read looked at again.
+// putBack requeues unread interfaces.
 func (e *ifEvents) putBack(unread news) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -122,7 +122,7 @@ func (e *ifEvents) putBack(unread news) {
 	e.news.lost = e.news.lost || unread.lost
 }
 
-// Opened asks a new connection for events of interfaces; the registry knows nothing of it yet.
+// Opened subscribes to interface events. The registry is still empty.
 func (v *Interfaces) Opened(ctx context.Context, l *session.Link) error {
 	v.ifs.Forget()
 	_, err := vppapi.Subscribe(l.Conn, func(event *interfaces_api.SwInterfaceEvent) {
@@ -145,10 +145,10 @@ func (v *Interfaces) Opened(ctx context.Context, l *session.Link) error {
 	return nil
 }
 
-// Follow looks at interfaces that have changed, until ctx ends.
+// Follow checks changed interfaces until ctx ends.
 func (v *Interfaces) Follow(ctx context.Context) { v.events.follow(ctx, v.look) }
 
-// follow has look look at what is new. What look returns could not be read; it is looked at again.
+// follow calls look with the changed interfaces, and again with those that look could not read.
 func (e *ifEvents) follow(ctx context.Context, look func(context.Context, news) (unread news)) {
 	var pause time.Duration
 	var again <-chan time.Time
@@ -175,7 +175,7 @@ func (e *ifEvents) follow(ctx context.Context, look func(context.Context, news) 
 	}
 }
 
-// look reports what has become of interfaces. It returns those of which VPP did not tell it.
+// look reports the state of interfaces. It returns those that VPP did not report.
 func (v *Interfaces) look(ctx context.Context, n news) news {
 	unread := newNews()
 	if n.lost {
@@ -220,7 +220,7 @@ func (v *Interfaces) look(ctx context.Context, n news) news {
 	return unread
 }
 
-// Concerns returns the interface that an event is about, if it is not as it should be.
+// Concerns returns the interface of an event if it differs from the desired state.
 func (v *Interfaces) Concerns(e subsystem.Event) []string {
 	wanted := v.events.want(e.Interface)
 	if wanted == nil || e.Kind != subsystem.InterfaceDeleted && (e.Kind != subsystem.InterfaceState || e.Up == wanted.GetEnabled()) {

@@ -14,7 +14,7 @@ import (
 	"github.com/contiv/contiv/vswitch/vpp/session"
 )
 
-// What VPP does not tell in time is asked for again, more and more seldom, beside what is new.
+// Failed reads are retried with growing delays, together with new events.
 func TestReadsThatFailAreRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newIfEvents()
@@ -42,7 +42,7 @@ func TestReadsThatFailAreRepeated(t *testing.T) {
 	})
 }
 
-// Nothing is said of interfaces of which nothing is known, least of all that they are gone.
+// An unknown interface is not reported, and not as gone.
 func TestLookWithoutAnswer(t *testing.T) {
 	vpp := session.New("/nonexistent", slog.New(slog.DiscardHandler)) // not started
 	v := &Interfaces{vpp: vpp, ifs: ownership.New(vpp), events: newIfEvents()}

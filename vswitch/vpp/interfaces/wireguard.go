@@ -46,7 +46,7 @@ func (v *Interfaces) removeWireGuard(ctx context.Context, i ownership.Index) err
 	return v.vpp.Call(ctx, wireGuardModule, &wireguard.WireguardInterfaceDelete{SwIfIndex: i}, &wireguard.WireguardInterfaceDeleteReply{})
 }
 
-// describeWireGuard compares keys by what is public of them.
+// describeWireGuard compares keys by their public part.
 func describeWireGuard(d *wireguard.WireguardInterfaceDetails, expected *vpp_interfaces.WireguardLink) *vpp_interfaces.WireguardLink {
 	link := &vpp_interfaces.WireguardLink{
 		PrivateKey: ownership.UnknownPrefix + base64.StdEncoding.EncodeToString(d.Interface.PublicKey),

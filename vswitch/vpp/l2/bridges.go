@@ -32,12 +32,12 @@ var module = session.NewModule("", "bridge domains",
 )
 
 const (
-	everyBridge = ^uint32(0) // of dumps, and of requests that let VPP choose a number
-	// addresses that are learned are kept for so many minutes at most
+	everyBridge = ^uint32(0) // in dumps, and in requests that let VPP select a number
+	// maximum age of learned addresses, in minutes
 	maxMACAge = math.MaxUint8
 )
 
-// L2 is VPP's layer 2: bridge domains, their FIBs, cross-connects.
+// L2 drives VPP's layer 2: bridge domains, their FIBs, cross-connects.
 type L2 struct {
 	subsystem.Base
 	vpp    *session.Session
@@ -45,11 +45,11 @@ type L2 struct {
 	guards Guards
 }
 
-// Guards check what some interfaces receive.
+// Guards checks the packets received by some interfaces.
 type Guards interface {
-	// Bridged is called when an interface has become one of layer 2, or another one.
+	// Bridged is called when an interface enters layer 2 or changes its bridge domain.
 	Bridged(ctx context.Context, i ownership.Index) error
-	// Unbridge makes an interface one of layer 3 if it is guarded, and reports whether it is.
+	// Unbridge moves a guarded interface to layer 3, and reports whether it is guarded.
 	Unbridge(ctx context.Context, i ownership.Index) (guarded bool, err error)
 }
 
@@ -57,7 +57,7 @@ func New(vpp *session.Session, ifs *ownership.Registry, guards Guards) *L2 {
 	return &L2{Base: subsystem.Base{Uses: []*session.Module{module}}, vpp: vpp, ifs: ifs, guards: guards}
 }
 
-// InterfaceLeaving takes an interface that is about to be deleted out of its bridge domain.
+// InterfaceLeaving removes an interface from its bridge domain before it is deleted.
 func (v *L2) InterfaceLeaving(ctx context.Context, i ownership.Index) error {
 	return bridges{v}.leave(ctx, i)
 }
@@ -67,7 +67,7 @@ type bridges struct{ *L2 }
 
 func (v *L2) Bridges() vswitch.Bridges { return bridges{v} }
 
-// bridge returns a bridge domain by name, nil if there is none.
+// bridge returns a bridge domain by name; nil if none.
 func (v bridges) bridge(ctx context.Context, name string) (*l2.BridgeDomainDetails, error) {
 	all, err := v.dumpBridges(ctx)
 	for _, d := range all {
@@ -129,7 +129,7 @@ func (v bridges) create(ctx context.Context, bd *vpp_l2.BridgeDomain) error {
 	return v.setARPTable(ctx, reply.BdID, bd)
 }
 
-// adjust gives a bridge domain that exists its parameters.
+// adjust sets the parameters of an existing bridge domain.
 func (v bridges) adjust(ctx context.Context, have *l2.BridgeDomainDetails, bd *vpp_l2.BridgeDomain) error {
 	var set, clear l2.BdFlags
 	for _, f := range []struct {
@@ -173,7 +173,7 @@ func (v bridges) Update(ctx context.Context, _, bd *vpp_l2.BridgeDomain) error {
 	return nil
 }
 
-// setARPTable makes the ARP termination table what the value says.
+// setARPTable applies the value's ARP termination table.
 func (v bridges) setARPTable(ctx context.Context, id uint32, bd *vpp_l2.BridgeDomain) error {
 	have, err := session.Dump[l2.BdIPMacDetails](ctx, v.vpp, module, &l2.BdIPMacDump{BdID: id})
 	if err != nil {
@@ -197,7 +197,7 @@ func (v bridges) setARPTable(ctx context.Context, id uint32, bd *vpp_l2.BridgeDo
 		wanted[l2.BdIPMac{BdID: id, IP: convert.Address(addr), Mac: mac}] = true
 	}
 	plan := delta.BetweenSets(exists, wanted)
-	plan.Sort(delta.Order[l2.BdIPMac]{RemoveFirst: true}) // VPP has one entry for an address
+	plan.Sort(delta.Order[l2.BdIPMac]{RemoveFirst: true}) // VPP has one entry per address
 	for _, step := range plan {
 		reqs = append(reqs, &l2.BdIPMacAddDel{IsAdd: step.Kind == delta.Add, Entry: step.Key})
 	}
@@ -207,8 +207,8 @@ func (v bridges) setARPTable(ctx context.Context, id uint32, bd *vpp_l2.BridgeDo
 	return nil
 }
 
-// Delete: VPP refuses to delete a domain with interfaces, and keeps the static entries
-// of its L2 FIB for the next domain that gets its place.
+// Delete: VPP refuses to delete a domain with interfaces, and would keep its static L2 FIB entries
+// for the next domain in its place.
 func (v bridges) Delete(ctx context.Context, bd *vpp_l2.BridgeDomain) error {
 	d, err := v.bridge(ctx, bd.GetName())
 	if err == nil && d != nil {
@@ -247,7 +247,7 @@ func (v bridges) remove(ctx context.Context, d *l2.BridgeDomainDetails) error {
 	return err
 }
 
-// leave makes an interface one of layer 3.
+// leave moves an interface to layer 3.
 func (v bridges) leave(ctx context.Context, i ownership.Index) error {
 	if guarded, err := v.guards.Unbridge(ctx, i); guarded || err != nil {
 		return err
@@ -259,8 +259,7 @@ func (v bridges) leave(ctx context.Context, i ownership.Index) error {
 	return err
 }
 
-// Bind: a bridge domain with another virtual interface gets this one instead only after
-// that was taken out.
+// Bind: another virtual interface of the bridge domain must be removed first.
 func (v bridges) Bind(ctx context.Context, bd string, iface *vpp_l2.BridgeDomain_Interface) error {
 	if err := v.bind(ctx, bd, iface); err != nil {
 		return fmt.Errorf("binding interface %q to bridge domain %q: %w", iface.GetName(), bd, err)
@@ -289,7 +288,7 @@ func (v bridges) bind(ctx context.Context, bd string, iface *vpp_l2.BridgeDomain
 	}
 	for _, port := range d.SwIfDetails {
 		if port.SwIfIndex == i && port.Shg == req.Shg && (d.BviSwIfIndex == i) == iface.GetBridgedVirtualInterface() {
-			return nil // again, its entries of the L2 FIB would go for a moment
+			return nil // moving it again would briefly delete its L2 FIB entries
 		}
 	}
 	if req.PortType == l2.L2_API_PORT_TYPE_BVI {

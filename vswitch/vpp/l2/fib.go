@@ -17,9 +17,8 @@ import (
 	"go.fd.io/govpp/binapi/l2"
 )
 
-// l2fib: entries of our bridge domains are ours if they are static, but that of the
-// bridge domain's own virtual interface, and others if they are expected: nothing tells
-// them from learned ones.
+// l2fib: static entries of our bridge domains are ours, except that of the domain's virtual
+// interface. Other entries are ours if expected, because they look like learned ones.
 type l2fib struct{ *L2 }
 
 func (v *L2) FIB() vswitch.FIB { return l2fib{v} }
@@ -57,8 +56,8 @@ func (v l2fib) CreateAll(ctx context.Context, all []*vpp_l2.FIBEntry) []error {
 	})
 }
 
-// DeleteAll removes whatever VPP has for the addresses: with interface 0, it does not ask
-// where they lead.
+// DeleteAll removes VPP's entries of the addresses. With interface 0, VPP does not check their
+// interface.
 func (v l2fib) DeleteAll(ctx context.Context, all []*vpp_l2.FIBEntry) []error {
 	return v.setAll(ctx, all, "deleting", func(_ *vpp_l2.FIBEntry, _ *l2.L2fibAddDel, bd *l2.BridgeDomainDetails) error {
 		if bd == nil {
@@ -68,7 +67,7 @@ func (v l2fib) DeleteAll(ctx context.Context, all []*vpp_l2.FIBEntry) []error {
 	})
 }
 
-// errNothingToDo says that no request is needed.
+// errNothingToDo reports that no request is needed.
 var errNothingToDo = errors.New("nothing to do")
 
 // setAll sends a request for each entry, completed by fill.

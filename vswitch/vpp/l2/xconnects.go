@@ -15,7 +15,7 @@ import (
 	"go.fd.io/govpp/binapi/l2"
 )
 
-// xconnects are ours if they receive from an interface of ours.
+// xconnects are ours if they receive from our interface.
 type xconnects struct{ *L2 }
 
 func (v *L2) XConnects() vswitch.Values[*vpp_l2.XConnectPair] { return xconnects{v} }
@@ -37,7 +37,7 @@ func (v xconnects) Create(ctx context.Context, x *vpp_l2.XConnectPair) error {
 	return nil
 }
 
-// Delete leaves interfaces alone that have become something else.
+// Delete skips interfaces with another mode by now.
 func (v xconnects) Delete(ctx context.Context, x *vpp_l2.XConnectPair) error {
 	rx, err := v.ifs.Resolve(ctx, x.GetReceiveInterface())
 	var none *ownership.NoInterfaceError
@@ -74,7 +74,7 @@ func (v xconnects) List(ctx context.Context, _ []*vpp_l2.XConnectPair) ([]*vpp_l
 	for _, d := range all {
 		rx, ours := names.Of(d.RxSwIfIndex)
 		if !ours || names[d.RxSwIfIndex] == "" {
-			continue // VPP forgets the mode of an interface that is deleted and created
+			continue // VPP resets the mode of a recreated interface
 		}
 		tx, ours := names.Of(d.TxSwIfIndex)
 		if !ours {

@@ -1,3 +1,3 @@
-// Package l3xc forwards all that an interface receives along fixed paths, by VPP's plugin
+// Package l3xc forwards all packets received by an interface along fixed paths, with VPP's plugin
 // l3xc.
 package l3xc

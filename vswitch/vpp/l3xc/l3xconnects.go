@@ -46,8 +46,7 @@ func (v *CrossConnects) Create(ctx context.Context, x *vpp_l3.L3XConnect) error 
 	return nil
 }
 
-// set: VPP goes on to use the paths that a cross-connect had when it gets other ones, so
-// that it is deleted first.
+// set deletes an existing cross-connect first, because VPP would keep using its old paths.
 func (v *CrossConnects) set(ctx context.Context, i ownership.Index, x *vpp_l3.L3XConnect) error {
 	ipv6 := x.GetProtocol() == vpp_l3.L3XConnect_IPV6
 	var paths []fibpath.Path
@@ -84,7 +83,7 @@ func (v *CrossConnects) set(ctx context.Context, i ownership.Index, x *vpp_l3.L3
 	return v.vpp.Call(ctx, module, req, &l3xc.L3xcUpdateReply{})
 }
 
-// crossesIPv6: VPP does not say what a cross-connect is for, but its paths do.
+// crossesIPv6 derives the IP version from the paths, because VPP does not report it.
 func crossesIPv6(d *l3xc.L3xcDetails) bool {
 	return slices.ContainsFunc(d.L3xc.Paths, func(p fib_types.FibPath) bool { return p.Proto == fib_types.FIB_API_PATH_NH_PROTO_IP6 })
 }
@@ -143,8 +142,8 @@ func (v *CrossConnects) List(ctx context.Context, expected []*vpp_l3.L3XConnect)
 	return list, nil
 }
 
-// InterfaceLeaving ends the cross-connects of an interface that is about to be deleted: VPP
-// would give them to the next interface of the same index.
+// InterfaceLeaving deletes the cross-connects of an interface before it is deleted, because VPP
+// would keep them for the next interface with the index.
 func (v *CrossConnects) InterfaceLeaving(ctx context.Context, i ownership.Index) error {
 	var errs []error
 	for _, ipv6 := range []bool{false, true} {

@@ -15,8 +15,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// SetDNAT changes what differs. All requests are sent at once; if VPP refuses one, the
-// others are taken back.
+// SetDNAT applies the differences. All requests are sent at once; if VPP refuses one, the others
+// are reverted.
 func (v *NAT) SetDNAT(ctx context.Context, values ...*vpp_nat.DNat44) error {
 	v.notes.changing.Lock()
 	defer v.notes.changing.Unlock()
@@ -74,7 +74,7 @@ func (v *NAT) replaceDNAT(ctx context.Context, values []*vpp_nat.DNat44, wanted 
 		case wanted[key] != nil:
 			whose := fmt.Sprintf("DNAT %q", labelOf(names, now.tag))
 			if !isDNATTag(now.tag) {
-				whose = fmt.Sprintf("somebody else (tag %q)", now.tag)
+				whose = fmt.Sprintf("another owner (tag %q)", now.tag)
 			}
 			return fmt.Errorf("%s has a mapping already, of %s", key, whose)
 		}
@@ -92,7 +92,7 @@ func (v *NAT) replaceDNAT(ctx context.Context, values []*vpp_nat.DNat44, wanted 
 			steps = append(steps, removeMapping(step.Key, step.Old)...)
 		}
 	}
-	// Deletions precede additions, because two mappings may have the same identity for VPP.
+	// Deletions precede additions, because VPP may identify two mappings alike.
 	slices.SortStableFunc(steps, func(a, b natStep) int { return a.phase - b.phase })
 	if err := v.run(ctx, steps); err != nil {
 		return err
@@ -100,7 +100,7 @@ func (v *NAT) replaceDNAT(ctx context.Context, values []*vpp_nat.DNat44, wanted 
 	return session.Wrap("ending connections from before", v.endSessions(ctx, added))
 }
 
-// removeAllBalanced removes the load-balanced mappings of everybody.
+// removeAllBalanced removes all load-balanced mappings, including foreign ones.
 func (v *NAT) removeAllBalanced(ctx context.Context) error {
 	all, err := v.readDNAT(ctx)
 	if err != nil {
@@ -181,7 +181,7 @@ func northboundDNAT(label string, mappings map[natKey]*natMapping) *vpp_nat.DNat
 	return value
 }
 
-// noteInterfaces remembers which values depend on the addresses of which interfaces.
+// noteInterfaces records which values depend on the addresses of which interfaces.
 func (v *NAT) noteInterfaces(values []*vpp_nat.DNat44) {
 	v.forgetInterfaces(values)
 	v.notes.mu.Lock()

@@ -16,7 +16,7 @@ import (
 	"go.fd.io/govpp/binapi/nat_types"
 )
 
-// natSides is what NAT does on an interface. With output, VPP has it inside and outside.
+// natSides holds the NAT features of an interface. With output, VPP reports inside and outside.
 type natSides struct{ inside, outside, output bool }
 
 func (v *NAT) AddInterface(ctx context.Context, i *vpp_nat.Nat44Interface) error {
@@ -72,8 +72,8 @@ func (s natSides) with(i *vpp_nat.Nat44Global_Interface, on bool) natSides {
 	return s
 }
 
-// setSides changes what NAT does on an interface. Between the requests of a change from
-// or to the output feature NAT does nothing there.
+// setSides changes the NAT features of an interface. While the output feature is switched, NAT is
+// briefly off there.
 func (v *NAT) setSides(ctx context.Context, name string, edit func(natSides) natSides) error {
 	iface, err := v.ifs.Index(ctx, name)
 	if err != nil {
@@ -116,7 +116,7 @@ func (v *NAT) setSides(ctx context.Context, name string, edit func(natSides) nat
 	return nil
 }
 
-// natInterfaces returns what NAT does on our interfaces, by their names.
+// natInterfaces returns the NAT features of our interfaces by name.
 func (v *NAT) natInterfaces(ctx context.Context) (map[string]natSides, error) {
 	sides := session.StartDump[nat44_ed.Nat44InterfaceDetails](ctx, v.vpp, module, &nat44_ed.Nat44InterfaceDump{})
 	l, err := v.vpp.Use(module)
@@ -169,7 +169,7 @@ func (v *NAT) ListInterfaces(ctx context.Context, expected []*vpp_nat.Nat44Inter
 		case s == natSides{}:
 		case !s.output:
 			found = append(found, &vpp_nat.Nat44Interface{Name: name, NatInside: s.inside, NatOutside: s.outside})
-		case w.GetOutputFeature(): // VPP does not say which side was meant
+		case w.GetOutputFeature(): // VPP does not report the side
 			found = append(found, &vpp_nat.Nat44Interface{Name: name, NatInside: w.GetNatInside(), NatOutside: w.GetNatOutside(), OutputFeature: true})
 		default:
 			found = append(found, &vpp_nat.Nat44Interface{Name: name, NatOutside: true, OutputFeature: true})

@@ -19,8 +19,8 @@ import (
 	"go.fd.io/govpp/binapi/ip"
 )
 
-// natKey is what a mapping is for: connections to an address, by protocol and port. Both
-// are 0 for all connections.
+// natKey identifies a mapping: connections to an address, by protocol and port. Both are 0 for all
+// connections.
 type natKey struct {
 	addr  netip.Addr
 	port  uint16
@@ -39,23 +39,23 @@ func (k natKey) String() string {
 type natKind string
 
 const (
-	// natStatic has one local address, and may choose the source of twice-NAT.
+	// natStatic has one local address and may set the source of twice-NAT.
 	natStatic natKind = "static"
-	// natBalanced has a placeholder beside its local addresses, however many those are:
-	// that one becomes two, or two one, is a change of a mapping then, which leaves the
-	// others' connections alone. (VPP asks for two at least.)
+	// natBalanced has a placeholder in addition to its local addresses, because VPP requires two.
+	// So a change between one and two local addresses does not replace the mapping, and keeps the
+	// other connections.
 	natBalanced natKind = "balanced"
 	natIdentity natKind = "identity"
 )
 
-// natMapping is a mapping as VPP has it.
+// natMapping is a mapping in VPP's form.
 type natMapping struct {
 	kind     natKind
-	tag      string // tells affinity and pool, too
+	tag      string // includes affinity and pool
 	mode     vpp_nat.DNat44_StaticMapping_TwiceNatMode
-	affinity uint32     // in seconds; of a mapping that was read, as far as the tag tells
+	affinity uint32     // in seconds; for a mapping read back, from the tag
 	pool     netip.Addr // for twice-NAT; the same
-	locals   []natLocal // in order; an identity has VRFs only
+	locals   []natLocal // in order; an identity mapping has VRFs only
 }
 
 type natLocal struct {
@@ -65,20 +65,20 @@ type natLocal struct {
 	weight uint8
 }
 
-// placeholder is never chosen: its weight is 0.
+// placeholder is never selected: its weight is 0.
 var placeholder = natLocal{addr: netip.IPv4Unspecified()}
 
-// maxLocals is how many local addresses, the placeholder too, VPP counts.
+// maxLocals is VPP's limit of local addresses, including the placeholder.
 const maxLocals = 255
 
 func (m *natMapping) equal(o *natMapping) bool {
 	return m.kind == o.kind && m.tag == o.tag && m.mode == o.mode && slices.Equal(m.locals, o.locals)
 }
 
-// affinityMark is between a pool and an affinity in a tag.
+// affinityMark separates a pool and an affinity in a tag.
 const affinityMark = "~"
 
-// readTag takes what VPP does not tell from the tag.
+// readTag sets the fields that only the tag has.
 func (m *natMapping) readTag() {
 	_, detail := dnatLabel(ownership.TagNames{}, m.tag)
 	text, affinityText, both := strings.Cut(detail, affinityMark)
@@ -111,7 +111,7 @@ func natProtocol(number uint8) vpp_nat.DNat44_Protocol {
 	return vpp_nat.DNat44_TCP
 }
 
-// renderDNAT returns the mappings that VPP has for a value.
+// renderDNAT returns the mappings of a value.
 func (v *NAT) renderDNAT(ctx context.Context, value *vpp_nat.DNat44) (map[natKey]*natMapping, error) {
 	result := map[natKey]*natMapping{}
 	if err := vswitch.OnlyPlainMappings(value.GetStMappings()); err != nil {
@@ -157,7 +157,7 @@ func (v *NAT) renderDNAT(ctx context.Context, value *vpp_nat.DNat44) (map[natKey
 	return result, nil
 }
 
-// natKeys returns what a mapping is for: an address, or all of an interface.
+// natKeys returns the keys of a mapping: for an address, or all addresses of an interface.
 func (v *NAT) natKeys(ctx context.Context, iface, addr string, port uint32, proto vpp_nat.DNat44_Protocol) ([]natKey, error) {
 	if port == 0 && proto == vpp_nat.DNat44_ICMP {
 		return nil, vswitch.Unsupported("VPP maps ICMP only together with all else of an address: leave the protocol out, with ports 0")
@@ -231,7 +231,7 @@ func staticMapping(label string, m *vpp_nat.DNat44_StaticMapping) (*natMapping, 
 	return mapping, nil
 }
 
-// natWeights returns the shares of local addresses; VPP's sum of them is a byte.
+// natWeights returns the weights of local addresses, whose sum VPP stores in a byte.
 func natWeights(locals []*vpp_nat.DNat44_StaticMapping_LocalIP) ([]uint8, error) {
 	if len(locals) >= maxLocals {
 		return nil, vswitch.Unsupported("VPP distributes connections to %d local addresses at most", maxLocals-1)
@@ -253,7 +253,7 @@ func natWeights(locals []*vpp_nat.DNat44_StaticMapping_LocalIP) ([]uint8, error)
 		}
 		sum += counts[i]
 	}
-	for ; sum > most; sum-- { // each of many has one at least
+	for ; sum > most; sum-- { // of many, each keeps at least one
 		largest := slices.Index(counts, slices.Max(counts))
 		counts[largest]--
 	}

@@ -50,8 +50,8 @@ var reassemblyModule = session.NewModule("", "reassembly",
 	&ip.IPReassemblySet{}, &ip.IPReassemblySetReply{}, &ip.IPReassemblyGet{}, &ip.IPReassemblyGetReply{},
 )
 
-// NAT is the plugin nat44-ed. What it has no names for (interfaces, pools, VRF tables)
-// is ours on interfaces that are ours; mappings are ours by their tags.
+// NAT drives the plugin nat44-ed. Unnamed objects (interfaces, pools, VRF tables) are ours on our
+// interfaces; tags identify our mappings.
 type NAT struct {
 	subsystem.Base
 	vpp   *session.Session
@@ -66,18 +66,18 @@ func New(vpp *session.Session, ifs *ownership.Registry) *NAT {
 	return &NAT{Base: subsystem.Base{Uses: []*session.Module{module, reassemblyModule, natAddressModule}}, vpp: vpp, ifs: ifs, notes: newNotes()}
 }
 
-// notes are the parts of requests that VPP cannot return.
+// notes holds request fields that VPP does not report.
 type notes struct {
-	// changing is held while mappings change: whether an address is free is asked first.
+	// changing is held while mappings change, including the check whether an address is free.
 	changing sync.Mutex
 
 	mu sync.Mutex
-	// What the lists of the global value ask for, by keys; it belongs to no other value.
+	// Requests of the global value's lists, by key.
 	globalIfaces map[string]*vpp_nat.Nat44Global_Interface
 	globalAddrs  map[string]*vpp_nat.Nat44Global_Address
-	// Labels of values with mappings for the addresses of an interface, by its name.
+	// Labels of values with mappings for an interface's addresses, by its name.
 	byInterface map[string]map[string]bool
-	// vrfTables are the VRFs that tables are expected to have, by number.
+	// vrfTables holds the expected VRFs of tables.
 	vrfTables map[uint32][]uint32
 }
 
@@ -105,8 +105,8 @@ func (v *NAT) Enable(ctx context.Context, g *vpp_nat.Nat44Global) error {
 	return v.setReassembly(ctx, g.GetVirtualReassembly())
 }
 
-// Disable leaves nothing of NAT in VPP. Load-balanced mappings are removed first: VPP
-// forgets those without giving up the VRF tables that they refer to.
+// Disable removes NAT from VPP. Load-balanced mappings go first: VPP would drop them without
+// releasing their VRF tables.
 func (v *NAT) Disable(ctx context.Context) error {
 	on, err := v.isOn(ctx)
 	if err == nil && on {
@@ -126,7 +126,7 @@ func (v *NAT) isOn(ctx context.Context) (bool, error) {
 	return c != nil, err
 }
 
-// config returns nil if NAT is off: what VPP says of it then is all zeros.
+// config returns nil if NAT is off, when VPP reports zeros.
 func (v *NAT) config(ctx context.Context) (*nat44_ed.Nat44ShowRunningConfigReply, error) {
 	c := &nat44_ed.Nat44ShowRunningConfigReply{}
 	err := v.vpp.Call(ctx, module, &nat44_ed.Nat44ShowRunningConfig{}, c)
@@ -177,7 +177,7 @@ func (v *NAT) Global(ctx context.Context, expected *vpp_nat.Nat44Global) (*vpp_n
 	return g, nil
 }
 
-// noteGlobal remembers what belongs to the global value.
+// noteGlobal records the parts of the global value.
 func (n *notes) noteGlobal(g *vpp_nat.Nat44Global) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

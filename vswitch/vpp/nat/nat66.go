@@ -7,9 +7,9 @@ import (
 	"github.com/contiv/contiv/vswitch"
 )
 
-// NAT66 refuses: VPP has nothing that does it. Its plugin nat66 translates single addresses, one
-// to one. CNAT gives whatever leaves an interface another source, the answers to who
-// connected from outside included, which ends those connections.
+// NAT66 refuses all values: VPP lacks the feature. Its plugin nat66 translates single addresses one
+// to one. CNAT also changes the source of replies to external clients, which breaks their
+// connections.
 type NAT66 struct{}
 
 func (NAT66) Create(_ context.Context, s *contiv_nat.SourceNAT66) error {

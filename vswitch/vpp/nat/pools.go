@@ -18,8 +18,8 @@ import (
 	"go.fd.io/govpp/binapi/nat_types"
 )
 
-// VPP has addresses, not pools. An address exists at most once of each kind (twice-NAT, and source
-// NAT of departing packets).
+// VPP has addresses, not pools. An address exists at most once per kind (twice-NAT, and source NAT
+// of leaving packets).
 type poolAddress struct {
 	addr  netip.Addr
 	vrf   uint32
@@ -92,7 +92,7 @@ func (v *NAT) RemoveGlobalAddress(ctx context.Context, a *vpp_nat.Nat44Global_Ad
 	return session.Wrap("removing NAT address "+a.GetAddress(), err)
 }
 
-// changeAddresses adds addresses that are missing, or removes those that are there.
+// changeAddresses adds missing addresses, or removes existing ones.
 func (v *NAT) changeAddresses(ctx context.Context, add bool, addrs []poolAddress) error {
 	if on, err := v.isOn(ctx); err != nil || !on {
 		if err == nil && add {
@@ -129,7 +129,7 @@ func (v *NAT) changeAddresses(ctx context.Context, add bool, addrs []poolAddress
 	return errors.Join(errs...)
 }
 
-// poolAddresses returns the VRFs of addresses; the keys are without.
+// poolAddresses returns the VRFs of addresses; the keys have none.
 func (v *NAT) poolAddresses(ctx context.Context) (map[poolAddress]uint32, error) {
 	found, err := session.Dump[nat44_ed.Nat44AddressDetails](ctx, v.vpp, module, &nat44_ed.Nat44AddressDump{})
 	if err != nil {
@@ -147,8 +147,8 @@ func hasPoolAddress(all map[poolAddress]uint32, a poolAddress) bool {
 	return ok && vrf == a.vrf
 }
 
-// ListPools returns expected pools of which all addresses are there, and each other
-// address as a pool.
+// ListPools returns the expected pools with all addresses present, and each other address as a
+// pool.
 func (v *NAT) ListPools(ctx context.Context, expected []*vpp_nat.Nat44AddressPool) ([]*vpp_nat.Nat44AddressPool, error) {
 	all, err := v.poolAddresses(ctx)
 	if err != nil {

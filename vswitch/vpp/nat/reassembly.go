@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Defaults of VPP's shallow virtual reassembly, by which NAT sees the ports of fragments.
+// Defaults of VPP's shallow virtual reassembly, from which NAT learns the ports of fragments.
 const (
 	reassemblyTimeout  = 100 // ms
 	reassemblyMax      = 1024
@@ -18,8 +18,8 @@ const (
 	msPerSecond        = 1000
 )
 
-// wantedReassembly returns what VPP has when the parameters are as requested; zeros are
-// VPP's defaults. VPP has no way to drop all fragments.
+// wantedReassembly returns VPP's state for the requested parameters; zeros mean VPP's defaults. VPP
+// cannot drop all fragments.
 func wantedReassembly(r *vpp_nat.VirtualReassembly) ip.IPReassemblySet {
 	set := ip.IPReassemblySet{
 		TimeoutMs: reassemblyTimeout, MaxReassemblies: reassemblyMax, MaxReassemblyLength: reassemblyMaxParts, ExpireWalkIntervalMs: reassemblyWalk,
@@ -60,7 +60,7 @@ func (v *NAT) setReassembly(ctx context.Context, r *vpp_nat.VirtualReassembly) e
 	return nil
 }
 
-// reassembly returns the parameters as expected if VPP has those.
+// reassembly returns the expected parameters if VPP has them.
 func (v *NAT) reassembly(ctx context.Context, expected *vpp_nat.VirtualReassembly) (*vpp_nat.VirtualReassembly, error) {
 	now, err := v.currentReassembly(ctx)
 	switch {

@@ -16,8 +16,8 @@ import (
 	"go.fd.io/govpp/binapi/nat_types"
 )
 
-// endSessions ends what began before there were mappings: VPP would go on without them
-// as long as packets come. TCP goes on in any case.
+// endSessions ends flows that began before the mappings existed, because VPP continues them while
+// packets come. TCP connections continue.
 func (v *NAT) endSessions(ctx context.Context, added map[natKey]*natMapping) error {
 	matches := func(addr netip.Addr, port uint16, proto uint8) bool {
 		return added[natKey{addr, port, proto}] != nil || added[natKey{addr: addr}] != nil
@@ -64,8 +64,8 @@ func (v *NAT) endSessions(ctx context.Context, added map[natKey]*natMapping) err
 	return errors.Join(errs...)
 }
 
-// Concerns returns the DNAT values that depend on the addresses of an interface: what VPP
-// has of them is for those of before.
+// Concerns returns the DNAT values that depend on an interface's addresses, whose mappings are
+// outdated.
 func (v *NAT) Concerns(e subsystem.Event) (keys []string) {
 	if e.Kind != subsystem.AddressesChanged {
 		return nil

@@ -18,7 +18,7 @@ import (
 	"go.fd.io/govpp/binapi/nat_types"
 )
 
-// natStep is a request and the one that takes it back.
+// natStep is a request and its reversal.
 type natStep struct {
 	phase    int
 	add      bool
@@ -27,7 +27,7 @@ type natStep struct {
 	what     string
 }
 
-// Phases: mappings and locals that go, mappings that come, then locals that replace others.
+// Phases: deleted mappings and locals, new mappings, then replacing locals.
 const (
 	phaseRemove = iota
 	phaseAdd
@@ -41,8 +41,8 @@ func natStepOf[P any, Rep interface {
 	return natStep{phase: phase, add: add, what: what, request: request, newReply: func() api.Message { return Rep(new(P)) }}
 }
 
-// run sends all requests, and waits for them. If one is refused, those that were not
-// are taken back, the last one first.
+// run sends all requests and waits for them. If one is refused, the others are reverted, the last
+// one first.
 func (v *NAT) run(ctx context.Context, steps []natStep) error {
 	if len(steps) == 0 {
 		return nil
@@ -87,7 +87,7 @@ func removeMapping(key natKey, m *natMapping) []natStep {
 
 // changeMapping changes the backends of load-balanced mappings in place; other mappings are deleted
 // and created. With session affinity, VPP would keep sending clients of a removed backend to it,
-// since it remembers the backend's number. The mapping is then created again, which forgets all
+// because it stores the backend's number. So the mapping is created again, which forgets all
 // clients.
 func changeMapping(key natKey, now, wanted *natMapping) []natStep {
 	var gone, come []natLocal
@@ -134,8 +134,8 @@ func balanced(l natLocal) nat44_ed.Nat44LbAddrPort {
 	return nat44_ed.Nat44LbAddrPort{Addr: ip_types.IP4Address(l.addr.As4()), Port: l.port, Probability: l.weight, VrfID: l.vrf}
 }
 
-// mappingSteps makes or removes a mapping. Mappings are about packets that enter: what
-// local addresses send of their own accord has nothing to do with them.
+// mappingSteps creates or removes a mapping. Mappings apply to entering packets only, not to
+// connections opened by local addresses.
 func mappingSteps(phase int, add bool, key natKey, m *natMapping) []natStep {
 	addr := ip_types.IP4Address(key.addr.As4())
 	flags := nat_types.NAT_IS_OUT2IN_ONLY
@@ -198,7 +198,7 @@ func (v *NAT) readDNAT(ctx context.Context) (map[natKey]*natMapping, error) {
 	}
 	all := map[natKey]*natMapping{}
 	for _, d := range statics {
-		if d.ExternalSwIfIndex != ^ownership.Index(0) { // of somebody else, who wants an interface's address; that mapping is there as well
+		if d.ExternalSwIfIndex != ^ownership.Index(0) { // a foreign one for an interface's address, whose mapping is listed too
 			continue
 		}
 		m := &natMapping{

@@ -8,12 +8,11 @@ import (
 	vpp_nat "github.com/contiv/contiv/api/ligato/vpp/nat"
 )
 
-// detailTag is ownTag of mappings with something that VPP does not tell: the source that
-// twice-NAT uses, or for how long clients stay with a local address. That and a slash
-// follow.
+// detailTag starts tags with details that VPP does not report: the source of twice-NAT, or the
+// affinity. The detail and a slash follow.
 const detailTag = "contiv@"
 
-// dnatTag is the tag of a mapping of a DNAT value.
+// dnatTag returns the tag of a DNAT value's mapping.
 func dnatTag(label, detail string) string {
 	if detail == "" || ownership.IsLongTag(label) {
 		return ownership.TagOf(label)
@@ -26,7 +25,7 @@ func dnatTag(label, detail string) string {
 
 func isDNATTag(tag string) bool { return ownership.IsOwnTag(tag) || strings.HasPrefix(tag, detailTag) }
 
-// dnatLabel returns the label, and the detail if the tag tells it.
+// dnatLabel returns the label, and the tag's detail if it has one.
 func dnatLabel(n ownership.TagNames, tag string) (label, detail string) {
 	if label, ok := n[tag]; ok {
 		return label, ""
@@ -45,7 +44,7 @@ func labelOf(n ownership.TagNames, tag string) string {
 	return label
 }
 
-// namesOfDNAT also knows the labels of tags with details, which may be hashed.
+// namesOfDNAT includes the labels of tags with details, which may be hashed.
 func namesOfDNAT(values []*vpp_nat.DNat44) ownership.TagNames {
 	names := ownership.NamesOf(values, (*vpp_nat.DNat44).GetLabel)
 	for _, value := range values {

@@ -8,10 +8,10 @@ import (
 	"go.fd.io/govpp/binapi/nat_types"
 )
 
-// defaultTimeouts are those that VPP begins with.
+// defaultTimeouts are VPP's initial timeouts.
 var defaultTimeouts = nat_types.NatTimeouts{UDP: 300, TCPEstablished: 7440, TCPTransitory: 240, ICMP: 60}
 
-// timeoutsOf returns the request for the time-outs of a value.
+// timeoutsOf returns the request for a value's timeouts.
 func timeoutsOf(g *vpp_nat.Nat44Global) *nat44_ed.NatSetTimeouts {
 	tcp, other := g.GetTcpSessionTimeout(), g.GetOtherSessionTimeout()
 	return &nat44_ed.NatSetTimeouts{
@@ -20,7 +20,7 @@ func timeoutsOf(g *vpp_nat.Nat44Global) *nat44_ed.NatSetTimeouts {
 	}
 }
 
-// readTimeouts describes the time-outs in VPP: as expected, or as those that are different.
+// readTimeouts describes VPP's timeouts, in the expected form if equal.
 func readTimeouts(now nat_types.NatTimeouts, expected, g *vpp_nat.Nat44Global) {
 	want := timeoutsOf(expected)
 	g.TcpSessionTimeout, g.OtherSessionTimeout = expected.GetTcpSessionTimeout(), expected.GetOtherSessionTimeout()

@@ -46,8 +46,8 @@ func (v *NAT) AddVRFRoute(ctx context.Context, r *vpp_nat.Nat44VrfRoute) error {
 	return v.addVRFRoute(ctx, r.GetSrcVrfId(), r.GetDestVrfId())
 }
 
-// RemoveVRFRoute deletes and creates the table: VPP 25.10 returns arbitrary numbers for a table
-// from which a route was removed.
+// RemoveVRFRoute recreates the table: VPP 25.10 reports arbitrary numbers for a table after the
+// removal of a route.
 func (v *NAT) RemoveVRFRoute(ctx context.Context, r *vpp_nat.Nat44VrfRoute) error {
 	tables, err := v.vrfTables(ctx)
 	if err != nil || !slices.Contains(tables[r.GetSrcVrfId()], r.GetDestVrfId()) {
@@ -65,8 +65,8 @@ func (v *NAT) RemoveVRFRoute(ctx context.Context, r *vpp_nat.Nat44VrfRoute) erro
 	return v.AddVRFTable(ctx, t)
 }
 
-// vrfTables reads the tables. VPP 25.10 answers with details of the first version of the
-// request, filled in as those of the second.
+// vrfTables reads the tables. VPP 25.10 answers with details of the first message version, filled
+// like the second.
 func (v *NAT) vrfTables(ctx context.Context) (map[uint32][]uint32, error) {
 	found, err := session.Dump[nat44_ed.Nat44EdVrfTablesDetails](ctx, v.vpp, module, &nat44_ed.Nat44EdVrfTablesV2Dump{})
 	if err != nil {

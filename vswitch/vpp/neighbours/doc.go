@@ -1,4 +1,3 @@
-// Package neighbours is the neighbours of VPP's interfaces: static entries (neighbours.go),
-// VPP's events about them, which it publishes for all subsystems (watch.go), and how long
-// VPP keeps those that it has learned (scan.go).
+// Package neighbours drives VPP's neighbours: static entries (neighbours.go), events for all
+// subsystems (watch.go), and the lifetime of learned entries (scan.go).
 package neighbours

@@ -24,9 +24,8 @@ var module = session.NewModule("", "neighbours",
 	&ip_neighbor.IPNeighborAddDel{}, &ip_neighbor.IPNeighborAddDelReply{}, &ip_neighbor.IPNeighborDump{}, &ip_neighbor.IPNeighborDetails{},
 )
 
-// Neighbours are ours if they are static and on our interfaces. All entries are made
-// static: VPP would overwrite others by what it learns. What an entry says about being
-// static is taken from the expected value.
+// Static neighbours on our interfaces are ours. All entries are static, because VPP overwrites
+// others by learned ones. The static flag of a found entry comes from the expected value.
 type Neighbours struct {
 	subsystem.Base
 	vpp   *session.Session
@@ -66,7 +65,7 @@ func (v *Neighbours) CreateAll(ctx context.Context, all []*vpp_l3.ARPEntry) []er
 	return errs
 }
 
-// DeleteAll: neighbours are gone with their interface.
+// DeleteAll ignores missing interfaces, which take their neighbours along.
 func (v *Neighbours) DeleteAll(ctx context.Context, all []*vpp_l3.ARPEntry) []error {
 	for _, e := range all {
 		v.notes.drop(e)
@@ -121,7 +120,7 @@ func (v *Neighbours) List(ctx context.Context, expected []*vpp_l3.ARPEntry) ([]*
 	return v.list(ctx, expected, ownership.NoIndex)
 }
 
-// Find reads those of the interfaces of the expected entries.
+// Find reads the neighbours of the expected entries' interfaces.
 func (v *Neighbours) Find(ctx context.Context, expected []*vpp_l3.ARPEntry) ([]*vpp_l3.ARPEntry, error) {
 	wanted, on := map[string]bool{}, map[ownership.Index]bool{}
 	for _, e := range expected {
@@ -152,7 +151,7 @@ func (v *Neighbours) Find(ctx context.Context, expected []*vpp_l3.ARPEntry) ([]*
 	return found, err
 }
 
-// list reads the entries of interfaces; noIndex: of all.
+// list reads the entries of interfaces; noIndex: all interfaces.
 func (v *Neighbours) list(ctx context.Context, expected []*vpp_l3.ARPEntry, on ...ownership.Index) (list []*vpp_l3.ARPEntry, err error) {
 	pending := v.ifs.Start(ctx)
 	var dumps []*session.Pending[ip_neighbor.IPNeighborDetails, *ip_neighbor.IPNeighborDetails]

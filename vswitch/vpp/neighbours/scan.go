@@ -21,9 +21,8 @@ var agingModule = session.NewModule("", "ageing of neighbours",
 	&ip_neighbor.IPNeighborConfigGet{}, &ip_neighbor.IPNeighborConfigGetReply{},
 )
 
-// Scans: VPP probes neighbours that have not been heard of for the stale
-// threshold, and forgets those that do not answer. It has no scans that the other
-// parameters are about.
+// Scans sets the neighbour age: VPP probes neighbours not heard of for the stale threshold and
+// forgets those that do not answer. It has no scans for the other parameters.
 type Scans struct {
 	subsystem.Base
 	vpp *session.Session
@@ -59,7 +58,7 @@ func (v *Scans) setAges(ctx context.Context, mode vpp_l3.IPScanNeighbor_Mode, se
 	return nil
 }
 
-// setAge leaves limits of numbers as they are.
+// setAge keeps the limits of the numbers of neighbours.
 func (v *Scans) setAge(ctx context.Context, ipv6, aged bool, seconds uint32) error {
 	now, err := v.config(ctx, ipv6)
 	if err != nil {
@@ -82,7 +81,7 @@ func (v *Scans) config(ctx context.Context, ipv6 bool) (*ip_neighbor.IPNeighborC
 	return &now, err
 }
 
-// List: ages that no value can have stand for a threshold that none has.
+// List reports an age that no value can have as an impossible threshold.
 func (v *Scans) List(ctx context.Context, expected []*vpp_l3.IPScanNeighbor) ([]*vpp_l3.IPScanNeighbor, error) {
 	v4, err := v.config(ctx, false)
 	v6, err2 := v.config(ctx, true)

@@ -22,8 +22,8 @@ import (
 var eventsModule = session.NewModule("", "events of neighbours",
 	&ip_neighbor.WantIPNeighborEventsV2{}, &ip_neighbor.WantIPNeighborEventsV2Reply{}, &ip_neighbor.IPNeighborEventV2{})
 
-// notes are the neighbours that there should be: events of others, and of what
-// we do ourselves, are not drift.
+// notes holds the expected neighbours, so that foreign neighbours and our own changes are not
+// drift.
 type notes struct {
 	mu     sync.Mutex
 	wanted map[neighbourID]wantedNeighbour
@@ -70,7 +70,7 @@ func (n *notes) get(id neighbourID) (wantedNeighbour, bool) {
 	return w, ok
 }
 
-// Opened asks a new connection for the events of all neighbours.
+// Opened subscribes to the events of all neighbours.
 func (v *Neighbours) Opened(ctx context.Context, l *session.Link) error {
 	if _, err := vppapi.Subscribe(l.Conn, v.neighbourChanged); err != nil {
 		return err
@@ -82,7 +82,8 @@ func (v *Neighbours) Opened(ctx context.Context, l *session.Link) error {
 	return nil
 }
 
-// neighbourChanged publishes what VPP tells. It is called by the reader of the connection, so that it asks VPP for nothing.
+// neighbourChanged publishes VPP's events. It runs on the connection's reader, so it must not call
+// VPP.
 func (v *Neighbours) neighbourChanged(event *ip_neighbor.IPNeighborEventV2) {
 	name := v.ifs.Seen(event.Neighbor.SwIfIndex)
 	ip := convert.Addr(event.Neighbor.IPAddress)
@@ -93,8 +94,7 @@ func (v *Neighbours) neighbourChanged(event *ip_neighbor.IPNeighborEventV2) {
 	v.hub.Publish(e)
 }
 
-// Concerns returns the entry of ours that an event is about, if it is not as it should be
-// any more.
+// Concerns returns our entry that an event is about, if it differs from the expected one.
 func (v *Neighbours) Concerns(e subsystem.Event) []string {
 	if e.Kind != subsystem.NeighbourRemoved && e.Kind != subsystem.NeighbourChanged {
 		return nil

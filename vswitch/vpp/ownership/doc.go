@@ -1,13 +1,13 @@
-// Package ownership answers, for everything in a VPP, whether it is ours and under which
-// logical name.
+// Package ownership determines, for all objects in a VPP, whether they are ours and their logical
+// names.
 //
-//   - An interface is ours if it has a tag, which is its logical name. Registry keeps the
-//     indexes of names, and reads VPP when it is asked for one that it does not know.
-//   - Access lists and mappings of NAT are ours if their tags begin as TagOf begins them.
-//   - What has no tag of its own (routes, neighbours, cross-connects, …) is ours on the
-//     interfaces that are ours (Names.Of), and in the tables that are ours.
+//   - An interface with a tag is ours; the tag is its logical name. Registry caches the
+//     indexes of names, and reads VPP for unknown ones.
+//   - Access lists and NAT mappings are ours if their tags have TagOf's prefix.
+//   - Objects without tags (routes, neighbours, cross-connects, …) are ours on our
+//     interfaces (Names.Of) and in our tables.
 //
-// An index is valid as long as its interface exists: VPP gives it to another one after
-// that. Registry.Gone and Registry.Forget take care of what VPP tells; who gets
-// INVALID_SW_IF_INDEX for an index of the registry calls Forget.
+// An index is valid while its interface exists: VPP reuses it later. Registry.Gone and
+// Registry.Forget handle VPP's events; a caller that gets INVALID_SW_IF_INDEX for an index of the
+// registry calls Forget.
 package ownership

@@ -17,11 +17,11 @@ import (
 
 const NoIndex = ^Index(0)
 
-// Names are the logical names of all interfaces at one moment; "": not ours.
+// Names holds the logical names of all interfaces at one time; "" for foreign ones.
 type Names map[Index]string
 
 // Of returns the name of an object's interface, and whether the object is ours. An object on a
-// deleted interface is ours, under a name that no interface has, because only we would remove it.
+// deleted interface is ours, under an impossible name, because only we would remove it.
 func (n Names) Of(i Index) (name string, ours bool) {
 	name, exists := n[i]
 	if !exists {
@@ -30,7 +30,7 @@ func (n Names) Of(i Index) (name string, ours bool) {
 	return name, name != ""
 }
 
-// GoneName is that of an interface that does not exist; no northbound value has it.
+// GoneName is the name of a deleted interface; no northbound value has it.
 func GoneName(i Index) string { return fmt.Sprintf("?%d", i) }
 
 // GoneIndex is the opposite of GoneName.
@@ -40,7 +40,7 @@ func GoneIndex(name string) (Index, bool) {
 	return Index(i), ok && err == nil
 }
 
-// All returns what VPP says about all interfaces, whoever's they are.
+// All returns VPP's details of all interfaces, including foreign ones.
 func (x *Registry) All(ctx context.Context) ([]*ifapi.SwInterfaceDetails, error) {
 	return x.Start(ctx).Wait(ctx)
 }
@@ -62,12 +62,11 @@ func WaitNames(ctx context.Context, d *session.Pending[ifapi.SwInterfaceDetails,
 	return names, nil
 }
 
-// UnknownPrefix starts names that no value has: of what an interface is not attached to
-// any more.
+// UnknownPrefix starts impossible names: of objects that an interface is no longer attached to.
 const UnknownPrefix = "UNKNOWN-"
 
-// Resolve returns the index of an interface; NoIndex for no name. Names of interfaces
-// that are gone are those of List.
+// Resolve returns the index of an interface; NoIndex for no name. Deleted interfaces have the names
+// of GoneName.
 func (x *Registry) Resolve(ctx context.Context, name string) (Index, error) {
 	if name == "" {
 		return NoIndex, nil
@@ -78,8 +77,7 @@ func (x *Registry) Resolve(ctx context.Context, name string) (Index, error) {
 	return x.Index(ctx, name)
 }
 
-// AnyName returns the logical name of an interface; of others' interfaces one that no
-// value has.
+// AnyName returns the logical name of an interface; an impossible one for a foreign interface.
 func (x *Registry) AnyName(ctx context.Context, i Index) (string, error) {
 	name, err := x.Name(ctx, i)
 	if err == nil && name == "" {
@@ -88,7 +86,7 @@ func (x *Registry) AnyName(ctx context.Context, i Index) (string, error) {
 	return name, err
 }
 
-// Details returns what VPP says about an interface; nil if there is none.
+// Details returns VPP's details of an interface; nil if it does not exist.
 func (x *Registry) Details(ctx context.Context, i Index) (*ifapi.SwInterfaceDetails, error) {
 	found, err := session.Dump[ifapi.SwInterfaceDetails](ctx, x.vpp, Interfaces, &ifapi.SwInterfaceDump{SwIfIndex: i})
 	for _, d := range found {
@@ -99,8 +97,8 @@ func (x *Registry) Details(ctx context.Context, i Index) (*ifapi.SwInterfaceDeta
 	return nil, err
 }
 
-// CarriesFrames reports whether an interface carries Ethernet frames: whether it has a hardware
-// address. VPP 25.10 ends where it needs one and there is none.
+// CarriesFrames reports whether an interface carries Ethernet frames, which means that it has a
+// hardware address. VPP 25.10 crashes where it needs a missing one.
 func (x *Registry) CarriesFrames(ctx context.Context, i Index) (bool, error) {
 	d, err := x.Details(ctx, i)
 	if err == nil && d == nil {
@@ -109,8 +107,7 @@ func (x *Registry) CarriesFrames(ctx context.Context, i Index) (bool, error) {
 	return err == nil && d.L2Address != ethernet_types.MacAddress{}, err
 }
 
-// OnExisting calls fn if the interface exists. If VPP says that it does not, that is
-// fine.
+// OnExisting calls fn if the interface exists. It ignores VPP's error that it does not.
 func (x *Registry) OnExisting(ctx context.Context, iface string, fn func(Index) error) error {
 	i, ok, err := x.Known(ctx, iface)
 	if err != nil || !ok {

@@ -15,15 +15,15 @@ import (
 
 type Index = interface_types.InterfaceIndex
 
-// Registry knows the indexes of interfaces by their logical names, which are their tags,
-// and the other way around. It learns by a dump what it does not know.
+// Registry maps logical names of interfaces, which are their tags, to indexes and back. It reads
+// VPP for unknown ones.
 type Registry struct {
 	vpp *session.Session
 
 	mu     sync.Mutex
 	byName map[string]Index
 	names  map[Index]string
-	// learned: all interfaces were read since the connection was made.
+	// learned: all interfaces were read on this connection.
 	learned bool
 }
 
@@ -39,14 +39,14 @@ func (x *Registry) Forget() {
 	x.learned = false
 }
 
-// Put notes an interface that was created or seen.
+// Put records a created or seen interface.
 func (x *Registry) Put(name string, i Index) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.byName[name], x.names[i] = i, name
 }
 
-// Remove notes that an interface is gone.
+// Remove removes a deleted interface.
 func (x *Registry) Remove(name string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -54,8 +54,7 @@ func (x *Registry) Remove(name string) {
 	delete(x.byName, name)
 }
 
-// Gone notes that VPP has no interface of that index any more. It returns its name, "" if
-// it was not known.
+// Gone removes the interface with an index. It returns its name, "" if unknown.
 func (x *Registry) Gone(i Index) string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -67,18 +66,18 @@ func (x *Registry) Gone(i Index) string {
 	return name
 }
 
-// NoInterfaceError says that there is no interface of that name.
+// NoInterfaceError reports that no interface has the name.
 type NoInterfaceError struct{ Name string }
 
 func (e *NoInterfaceError) Error() string { return fmt.Sprintf("VPP has no interface %s", e.Name) }
 
-// IsNoInterface reports whether an interface was asked for that does not exist.
+// IsNoInterface reports whether an error is a missing interface.
 func IsNoInterface(err error) bool {
 	_, none := errors.AsType[*NoInterfaceError](err)
 	return none
 }
 
-// Index returns the index of an interface; a *NoInterfaceError if there is none.
+// Index returns the index of an interface, or a *NoInterfaceError.
 func (x *Registry) Index(ctx context.Context, name string) (Index, error) {
 	x.mu.Lock()
 	i, ok := x.byName[name]
@@ -97,8 +96,8 @@ func (x *Registry) Index(ctx context.Context, name string) (Index, error) {
 	return i, nil
 }
 
-// Known is like Index, but asks VPP about unknown names only once per connection: it does not find
-// interfaces that others have tagged since then.
+// Known is like Index, but reads VPP for unknown names only once per connection: it misses
+// interfaces tagged by others later.
 func (x *Registry) Known(ctx context.Context, name string) (i Index, ok bool, err error) {
 	x.mu.Lock()
 	i, ok = x.byName[name]
@@ -114,7 +113,7 @@ func (x *Registry) Known(ctx context.Context, name string) (i Index, ok bool, er
 	return i, err == nil, err
 }
 
-// Cached returns the index of an interface as it was last seen.
+// Cached returns the last known index of an interface.
 func (x *Registry) Cached(name string) (i Index, ok bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -122,7 +121,7 @@ func (x *Registry) Cached(name string) (i Index, ok bool) {
 	return i, ok
 }
 
-// Name returns the logical name of an interface, "" if it is not ours.
+// Name returns the logical name of an interface, "" for a foreign one.
 func (x *Registry) Name(ctx context.Context, i Index) (string, error) {
 	x.mu.Lock()
 	name, ok := x.names[i]
@@ -136,7 +135,7 @@ func (x *Registry) Name(ctx context.Context, i Index) (string, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if name, ok = x.names[i]; !ok {
-		x.names[i] = "" // so that it is not asked for again and again
+		x.names[i] = "" // avoids reading it repeatedly
 	}
 	return name, nil
 }
@@ -151,7 +150,7 @@ func (x *Registry) Learn(ctx context.Context) error {
 	return nil
 }
 
-// Set notes what all interfaces are.
+// Set records all interfaces.
 func (x *Registry) Set(all []*interfaces_api.SwInterfaceDetails) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -165,13 +164,12 @@ func (x *Registry) Set(all []*interfaces_api.SwInterfaceDetails) {
 	x.learned = true
 }
 
-// LogicalName returns the tag; that of existing devices without a tag is the name that
-// VPP gave them.
+// LogicalName returns the tag; for devices without tag, VPP's name.
 func LogicalName(d *interfaces_api.SwInterfaceDetails) string {
 	return strings.TrimRight(d.Tag, "\x00")
 }
 
-// Seen returns the name of an interface if it is known; "": it is not, or not ours.
+// Seen returns the name of a known interface; "" if unknown or foreign.
 func (x *Registry) Seen(i Index) string {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -6,19 +6,18 @@ import (
 	"strings"
 )
 
-// Access lists and mappings of NAT are ours if their tags begin with ownTag; the name
-// follows. What others make has other tags, or none, and is left alone.
+// Access lists and NAT mappings are ours if their tags start with ownTag; the name follows. Foreign
+// objects have other tags, or none, and are left alone.
 const (
 	ownTag  = "contiv/"
 	longTag = "contiv#"
 	MaxTag  = 63
 )
 
-// TagOf returns the tag of what has the name: of names that are too long a hash, and as
-// much of the name as fits.
+// TagOf returns the tag of a name. A long name is truncated and gets a hash.
 func TagOf(name string) string {
 	if IsLongTag(name) {
-		return name // listed before, by nothing but its tag
+		return name // listed earlier, known by its tag only
 	}
 	if tag := ownTag + name; len(tag) <= MaxTag {
 		return tag
@@ -34,7 +33,7 @@ func HashTag(name string) string {
 
 func IsLongTag(text string) bool { return len(text) > MaxTag-4 && strings.HasPrefix(text, longTag) }
 
-// IsOwnTag reports whether what has the tag is ours.
+// IsOwnTag reports whether a tag is ours.
 func IsOwnTag(tag string) bool { return strings.HasPrefix(tag, ownTag) || IsLongTag(tag) }
 
 // TagNames maps tags to names: names that fit into a tag, and names of expected values. An unknown

@@ -1,3 +1,2 @@
-// Package proxyarp is VPP's proxy ARP: ranges of addresses, and interfaces that answer for
-// them.
+// Package proxyarp drives VPP's proxy ARP: address ranges, and interfaces that answer for them.
 package proxyarp

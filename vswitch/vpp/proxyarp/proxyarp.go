@@ -25,7 +25,7 @@ var module = session.NewModule("", "proxy ARP",
 	&arp.ProxyArpIntfcEnableDisable{}, &arp.ProxyArpIntfcEnableDisableReply{}, &arp.ProxyArpIntfcDump{}, &arp.ProxyArpIntfcDetails{},
 )
 
-// ProxyARP: all ranges are ours. Without an interface, they mean nothing.
+// ProxyARP: all ranges are ours. They have no effect without an interface.
 type ProxyARP struct {
 	subsystem.Base
 	vpp *session.Session
@@ -51,7 +51,7 @@ func (v *ProxyARP) Delete(ctx context.Context, _ *vpp_l3.ProxyARP) error {
 	return nil
 }
 
-// setRanges makes the ranges those of the value. Those that stay are not touched.
+// setRanges applies the value's ranges. Unchanged ranges are not touched.
 func (v *ProxyARP) setRanges(ctx context.Context, p *vpp_l3.ProxyARP) error {
 	have, err := v.ranges(ctx)
 	if err != nil {
@@ -134,7 +134,7 @@ func (v *ProxyARP) List(ctx context.Context, expected []*vpp_l3.ProxyARP) ([]*vp
 		})
 	}
 	for _, d := range enabled {
-		// VPP does not forget what it was told of interfaces that are gone.
+		// VPP keeps the settings of deleted interfaces.
 		if name := names[ownership.Index(d.SwIfIndex)]; name != "" {
 			p.Interfaces = append(p.Interfaces, &vpp_l3.ProxyARP_Interface{Name: name})
 		}
@@ -145,8 +145,8 @@ func (v *ProxyARP) List(ctx context.Context, expected []*vpp_l3.ProxyARP) ([]*vp
 	return []*vpp_l3.ProxyARP{p}, nil
 }
 
-// InterfaceLeaving disables proxy ARP on an interface that is about to be deleted: VPP would
-// give it to the next interface of the same index.
+// InterfaceLeaving disables proxy ARP on an interface before it is deleted, because VPP would keep
+// it for the next interface with the index.
 func (v *ProxyARP) InterfaceLeaving(ctx context.Context, i ownership.Index) error {
 	return v.vpp.Call(ctx, module, &arp.ProxyArpIntfcEnableDisable{SwIfIndex: i}, &arp.ProxyArpIntfcEnableDisableReply{})
 }

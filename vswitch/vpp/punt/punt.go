@@ -25,8 +25,7 @@ var module = session.NewModule("", "punting to sockets",
 	&punt.PuntSocketDump{}, &punt.PuntSocketDetails{}, &punt.PuntReasonDump{}, &punt.PuntReasonDetails{},
 )
 
-// Punts is what VPP does with packets for itself and with packets that it drops: sockets and
-// redirections.
+// Punts hands packets for VPP itself, and packets that it drops, to sockets and redirections.
 type Punts struct {
 	subsystem.Base
 	vpp   *session.Session
@@ -34,7 +33,7 @@ type Punts struct {
 	rules Rules
 }
 
-// Rules are the STN rules, which punted packets serve, too.
+// Rules are the STN rules, which also need punted packets.
 type Rules interface {
 	List(ctx context.Context, expected []*vpp_stn.Rule) ([]*vpp_stn.Rule, error)
 }
@@ -43,7 +42,7 @@ func New(vpp *session.Session, ifs *ownership.Registry, rules Rules) *Punts {
 	return &Punts{Base: subsystem.Base{Uses: []*session.Module{module, redirectModule}}, vpp: vpp, ifs: ifs, rules: rules}
 }
 
-// puntHeader is the version of the header that VPP puts before punted packets.
+// puntHeader is the version of the header before punted packets.
 const puntHeader = 1
 
 // maxSocketPath is the longest path of a socket.
@@ -57,13 +56,13 @@ func puntException(reason uint32) punt.Punt {
 	return punt.Punt{Type: punt.PUNT_API_TYPE_EXCEPTION, Punt: punt.PuntUnionException(punt.PuntException{ID: reason})}
 }
 
-// puntSockets returns the sockets that receive packets of a kind. All of them are ours: this VPP
-// has no other user that registers sockets.
+// puntSockets returns the sockets that receive packets of a kind. All are ours, because nothing
+// else registers sockets in this VPP.
 func (v *Punts) puntSockets(ctx context.Context, kind punt.PuntType) ([]*punt.PuntSocketDetails, error) {
 	return session.Dump[punt.PuntSocketDetails](ctx, v.vpp, module, &punt.PuntSocketDump{Type: kind})
 }
 
-// registerSocket hands packets to a socket; another one of before is replaced.
+// registerSocket hands packets to a socket, replacing an earlier one.
 func (v *Punts) registerSocket(ctx context.Context, p punt.Punt, path string) error {
 	if len(path) > maxSocketPath {
 		return vswitch.Unsupported("a socket_path of %d bytes: sockets have at most %d", len(path), maxSocketPath)
@@ -117,7 +116,7 @@ func (v puntsToHost) Delete(ctx context.Context, p *vpp_punt.ToHost) error {
 	return nil
 }
 
-// List: one for both IP versions is two for VPP, also if each was asked for alone.
+// List: a value for both IP versions is two for VPP, like two separate values.
 func (v puntsToHost) List(ctx context.Context, expected []*vpp_punt.ToHost) ([]*vpp_punt.ToHost, error) {
 	sockets, err := v.puntSockets(ctx, punt.PUNT_API_TYPE_L4)
 	if err != nil {
@@ -163,7 +162,7 @@ type puntExceptions struct{ *Punts }
 
 func (v *Punts) PuntExceptions() vswitch.Values[*vpp_punt.Exception] { return puntExceptions{v} }
 
-// reasons returns VPP's numbers of the reasons, by name.
+// reasons returns VPP's numbers of reasons by name.
 func (v puntExceptions) reasons(ctx context.Context) (map[string]uint32, error) {
 	all, err := session.Dump[punt.PuntReasonDetails](ctx, v.vpp, module, &punt.PuntReasonDump{})
 	ids := map[string]uint32{}
@@ -179,7 +178,7 @@ func (v puntExceptions) Create(ctx context.Context, e *vpp_punt.Exception) error
 		id, ok := ids[e.GetReason()]
 		if !ok {
 			return fmt.Errorf("punting packets dropped for %q: %w", e.GetReason(),
-				vswitch.Unsupported("the reason: VPP names those that it has by `show punt reasons`"))
+				vswitch.Unsupported("unknown reason: `show punt reasons` lists VPP's"))
 		}
 		err = v.registerSocket(ctx, puntException(id), e.GetSocketPath())
 	}

@@ -24,20 +24,20 @@ var redirectModule = session.NewModule("", "redirection of punted packets",
 	&punt.SetPunt{}, &punt.SetPuntReply{},
 )
 
-// ipRedirects: VPP has one redirection for packets of an interface and one for all
-// others, by IP version. It is ours if packets leave by an interface of ours.
+// ipRedirects: VPP has one redirection per interface and one for all others, by IP version. It is
+// ours if packets leave by our interface.
 type ipRedirects struct{ *Punts }
 
 func (v *Punts) IPRedirects() vswitch.Values[*vpp_punt.IPRedirect] { return ipRedirects{v} }
 
-// redirection is one as VPP has it.
+// redirection is a redirection in VPP.
 type redirection struct {
 	ipv6    bool
-	rx, tx  ownership.Index // rx 0: packets of all interfaces that have none of their own
+	rx, tx  ownership.Index // rx 0: all interfaces without their own
 	nextHop netip.Addr
 }
 
-// familiesOf tells IPv4 and IPv6 apart: true for IPv6.
+// familiesOf returns the IP versions; true is IPv6.
 func familiesOf(p vpp_punt.L3Protocol) []bool {
 	switch p {
 	case vpp_punt.L3Protocol_IPV4:
@@ -96,7 +96,7 @@ func (v ipRedirects) wanted(ctx context.Context, p *vpp_punt.IPRedirect) (want [
 	return want, nil
 }
 
-// wantedAndNow returns the redirections of a value, and all that VPP has.
+// wantedAndNow returns the redirections of a value, and all of VPP.
 func (v ipRedirects) wantedAndNow(ctx context.Context, p *vpp_punt.IPRedirect) (want, now []redirection, err error) {
 	if want, err = v.wanted(ctx, p); err == nil {
 		now, err = v.read(ctx)
@@ -111,8 +111,8 @@ func (v ipRedirects) Create(ctx context.Context, p *vpp_punt.IPRedirect) error {
 	return nil
 }
 
-// set replaces redirections to the same interface, and makes VPP punt also what it would
-// refuse with an ICMP message.
+// set replaces redirections to the same interface, and also punts packets that VPP would refuse
+// with an ICMP error.
 func (v ipRedirects) set(ctx context.Context, p *vpp_punt.IPRedirect) error {
 	want, now, err := v.wantedAndNow(ctx, p)
 	if err != nil {
@@ -148,7 +148,7 @@ func (v ipRedirects) send(ctx context.Context, reqs []api.Message) error {
 	return session.FirstError(errs)
 }
 
-// puntUnknown punts packets for ports that nothing listens at, or does not.
+// puntUnknown enables or disables punting of packets to unused ports.
 func (v ipRedirects) puntUnknown(ctx context.Context, list []redirection, punted bool) error {
 	const anyPort = ^uint16(0)
 	var reqs []api.Message
@@ -169,7 +169,7 @@ func (v ipRedirects) Delete(ctx context.Context, p *vpp_punt.IPRedirect) error {
 	return nil
 }
 
-// unset leaves punting enabled while there are other redirections or STN rules.
+// unset keeps punting enabled while other redirections or STN rules exist.
 func (v ipRedirects) unset(ctx context.Context, p *vpp_punt.IPRedirect) error {
 	want, now, err := v.wantedAndNow(ctx, p)
 	if err != nil {
@@ -202,7 +202,7 @@ func (v ipRedirects) unset(ctx context.Context, p *vpp_punt.IPRedirect) error {
 	return v.puntUnknown(ctx, last, false)
 }
 
-// List: one for both IP versions has a next hop that is of one only.
+// List: a value for both IP versions has a next hop of only one.
 func (v ipRedirects) List(ctx context.Context, _ []*vpp_punt.IPRedirect) ([]*vpp_punt.IPRedirect, error) {
 	now, err := v.read(ctx)
 	if err != nil {

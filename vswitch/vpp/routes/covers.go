@@ -17,18 +17,18 @@ import (
 	"go.fd.io/govpp/binapi/ip"
 )
 
-// VPP 25.10 may die when a route loses a path whose next hop only that route leads to: a
-// default route to a gateway that is in no network of an interface, for example.
+// VPP 25.10 may crash when a route loses a path whose next hop is reached only through that route,
+// such as a default route to a gateway outside all interface networks.
 //
 //	0.0.0.0/0 ──path──> 192.168.16.100/32 (VPP's own entry, "recursive-resolution")
 //	    ^                      │
 //	    └────── covered by ────┴── other such entries, and those of cnat
 //
-// When 0.0.0.0/0 loses the path, fib_entry_cover_update_notify walks the entries that it
-// covers. The last one that forwarded by the old path frees it, and with it the entry of
-// the next hop, which the walk visits next although it is freed. While there is a route
-// to the next hop itself, VPP does not count that entry among the covered ones. Such a
-// route drops packets; so does VPP before, since the next hop resolves through itself.
+// When 0.0.0.0/0 loses the path, fib_entry_cover_update_notify walks the entries that it covers.
+// The last one that forwarded by the old path frees it, and with it the entry of the next hop,
+// which the walk then visits. While a route to the next hop itself exists, VPP does not count that
+// entry as covered. Such a route drops packets, as VPP did before, because the next hop resolved
+// through itself.
 
 // mayCoverNextHop reports whether a path's next hop may be looked up in the entry that
 // has the path.
@@ -36,8 +36,8 @@ func mayCoverNextHop(e entry, p fibpath.Path) bool {
 	return p.Out == ownership.NoIndex && p.Gateway.IsValid() && p.Table == e.table && e.dst.Contains(p.Gateway) && !e.dst.IsSingleIP()
 }
 
-// deleteCovers deletes paths that mayCoverNextHop, one by one: without a route, another
-// one covers its next hops.
+// deleteCovers deletes paths for which mayCoverNextHop is true, one by one: after a deletion,
+// another route covers its next hops.
 func (v *Routes) deleteCovers(ctx context.Context, all []*vpp_l3.Route, w []newRoute, errs []error) {
 	slices.SortStableFunc(w, func(a, b newRoute) int { return cmp.Compare(b.dst.Bits(), a.dst.Bits()) })
 	for _, x := range w {
@@ -53,15 +53,14 @@ func (v *Routes) deleteCovers(ctx context.Context, all []*vpp_l3.Route, w []newR
 	}
 }
 
-// coversNextHop reports whether VPP finds the next hop of a path through the entry that has
-// the path.
+// coversNextHop reports whether VPP finds a path's next hop through the entry with the path.
 func (v *Routes) coversNextHop(ctx context.Context, x newRoute) (bool, error) {
 	sources, err := v.fibSources(ctx)
 	if err != nil {
 		return false, err
 	}
 	host := netip.PrefixFrom(x.Gateway, x.Gateway.BitLen())
-	above := netip.PrefixFrom(x.Gateway, x.Gateway.BitLen()-1).Masked() // the longest match up to there is the cover
+	above := netip.PrefixFrom(x.Gateway, x.Gateway.BitLen()-1).Masked() // the longest match above it is the cover
 	var self, cover ip.IPRouteLookupV2Reply
 	for _, q := range []struct {
 		req   *ip.IPRouteLookupV2
@@ -81,7 +80,7 @@ func (v *Routes) coversNextHop(ctx context.Context, x newRoute) (bool, error) {
 	return self.Route.Src == sources.nextHop && convert.NetipPrefix(cover.Route.Prefix).Masked() == x.dst, nil
 }
 
-// deleteCover deletes a path while there is a route to its next hop.
+// deleteCover deletes a path while a route to its next hop exists.
 func (v *Routes) deleteCover(ctx context.Context, x newRoute) error {
 	l, err := v.vpp.Use(module)
 	if err != nil {

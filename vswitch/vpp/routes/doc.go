@@ -1,3 +1,3 @@
-// Package routes is the routes of VPP's FIB with the source "API": the port vswitch.Routes.
-// An entry of the FIB has all paths to a destination; each is a route of its own for us.
+// Package routes implements vswitch.Routes by the routes of VPP's FIB with the source "API". A FIB
+// entry has all paths to a destination; each path is a separate northbound route.
 package routes

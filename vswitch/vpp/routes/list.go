@@ -18,7 +18,7 @@ import (
 	"go.fd.io/govpp/binapi/ip"
 )
 
-// List reads the routes of all tables that have the source "API", and those that cnat hides.
+// List reads the routes of all tables with the source "API", and those that cnat hides.
 func (v *Routes) List(ctx context.Context, expected []*vpp_l3.Route) ([]*vpp_l3.Route, error) {
 	pending := v.ifs.Start(ctx)
 	sources, err := v.fibSources(ctx)
@@ -97,14 +97,14 @@ func (v *Routes) Find(ctx context.Context, expected []*vpp_l3.Route) ([]*vpp_l3.
 	return slices.DeleteFunc(d.list, func(r *vpp_l3.Route) bool { return !d.isExpected[r] }), nil
 }
 
-// routeID is what distinguishes routes, however their addresses are written.
+// routeID identifies a route, whatever the notation of its addresses.
 type routeID struct {
 	entry
 	gw  netip.Addr
 	out string
 }
 
-// routeDecoder makes northbound values of VPP's entries.
+// routeDecoder creates northbound values from VPP's entries.
 type routeDecoder struct {
 	passing    func(dst netip.Prefix, gw netip.Addr) bool
 	names      ownership.Names
@@ -130,8 +130,9 @@ func (v *Routes) newDecoder(names ownership.Names, expected []*vpp_l3.Route) *ro
 	return d
 }
 
-// addHidden adds the expected routes at an address of cnat, such as that of a client outside. VPP tells of such an entry
-// the paths that it has without cnat, but not whose they are: those of a route, or of the network around it.
+// addHidden adds the expected routes at an address of cnat, such as an external client's. VPP
+// reports the paths of such an entry without cnat, but not their owner: a route, or the network
+// around it.
 func (d *routeDecoder) addHidden(r ip.IPRouteV2) {
 	seen := len(d.list)
 	d.add(r)
@@ -158,7 +159,7 @@ func (d *routeDecoder) add(r ip.IPRouteV2) {
 				continue
 			}
 			route.OutgoingInterface = id.out
-			// VPP takes the destination for the next hop of a host route that has none.
+			// For a host route without next hop, VPP uses the destination as next hop.
 			if without := id; e.dst.IsSingleIP() && p.Gateway == e.dst.Addr() && d.expected[id] == nil {
 				without.gw = netip.Addr{}
 				if d.expected[without] != nil {
@@ -182,8 +183,7 @@ func (d *routeDecoder) add(r ip.IPRouteV2) {
 	}
 }
 
-// want returns the expected value. That of a route that drops may have anything in the
-// fields that do not count.
+// want returns the expected value. Irrelevant fields of a dropping route may have any value.
 func (d *routeDecoder) want(id routeID, found *vpp_l3.Route) *vpp_l3.Route {
 	if w := d.drops[id.entry]; w != nil && found.GetType() == vpp_l3.Route_DROP {
 		return w
@@ -191,9 +191,9 @@ func (d *routeDecoder) want(id routeID, found *vpp_l3.Route) *vpp_l3.Route {
 	return d.expected[id]
 }
 
-// routesSameAsFound reports whether VPP has for a wanted route, of the same key, what it would
-// have for the found one: the type of a route out of an interface does not count, nor
-// if a next hop is looked up in the same table or in another one that is the same.
+// routesSameAsFound reports whether VPP stores two routes of one key identically. The type of a
+// route out of an interface is irrelevant, as is a lookup of the next hop in the same table or an
+// equal one.
 func routesSameAsFound(want, found *vpp_l3.Route) bool {
 	switch {
 	case want.GetType() == found.GetType():

@@ -17,8 +17,8 @@ import (
 	"go.fd.io/govpp/binapi/ip"
 )
 
-// Refused returns the networks of VRF 0 that SetRefused has set, in order. No value stands
-// for such a route.
+// Refused returns the networks of VRF 0 set by SetRefused, in order. No value represents these
+// routes.
 func (v *Routes) Refused(ctx context.Context) (list []netip.Prefix, err error) {
 	sources, err := v.fibSources(ctx)
 	if err != nil {
@@ -39,7 +39,7 @@ func (v *Routes) Refused(ctx context.Context) (list []netip.Prefix, err error) {
 	return list, nil
 }
 
-// refuses reports whether a path is that of what is refused.
+// refuses reports whether a path refuses packets.
 func refuses(p fibpath.Path) bool {
 	return p.Out == ownership.NoIndex && p.Gateway.IsValid() && p.Gateway == fibpath.Refuser(p.Gateway.Is6())
 }
@@ -48,11 +48,12 @@ func isRefuser(r ip.IPRouteV2) bool {
 	return slices.ContainsFunc(r.Paths, func(p fib_types.FibPath) bool { return p.Type == fib_types.FIB_API_PATH_TYPE_ICMP_PROHIBIT })
 }
 
-// SetRefused makes these the networks of VRF 0 whose packets are refused by an ICMP
-// message (communication prohibited: what else VPP has, senders of UDP are not told of), unless there is a route to a part of them. The refusers of their IP versions must
-// be among them: those are what VPP refuses by itself, and the others are sent to. (VPP 25.10
-// takes a path that refuses for one out of the interface 0, and ends when such a route
-// becomes the next one above an address of cnat, or is in another VRF.)
+// SetRefused sets the networks of VRF 0 whose packets are answered with an ICMP error, unless a
+// more specific route exists. The error is "communication prohibited", because VPP's other errors
+// are not reported to UDP senders. The networks must include the refusers of their IP versions: VPP
+// refuses packets to these, and routes the other networks to them. (VPP 25.10 takes a refusing path
+// for one out of interface 0, and crashes when such a route becomes the cover of an address of
+// cnat, or is in another VRF.)
 func (v *Routes) SetRefused(ctx context.Context, networks []netip.Prefix) error {
 	now, err := v.Refused(ctx)
 	if err != nil {
@@ -64,9 +65,9 @@ func (v *Routes) SetRefused(ctx context.Context, networks []netip.Prefix) error 
 	}
 	steps := delta.Between(set(now), set(networks), func(a, b bool) bool { return a == b })
 	b := session.NewBatch(l)
-	steps.Sort(delta.Order[netip.Prefix]{Keys: refusersFirst}) // what others are sent to comes first, and goes last
+	steps.Sort(delta.Order[netip.Prefix]{Keys: refusersFirst}) // the refusers come first and go last
 	for _, step := range steps {
-		b.Add(ctx, fmt.Sprintf("refusing what is sent to %s", step.Key), refusal(step.Key, step.Kind == delta.Add), &ip.IPRouteAddDelV2Reply{}, api.NO_SUCH_ENTRY)
+		b.Add(ctx, fmt.Sprintf("refusing packets to %s", step.Key), refusal(step.Key, step.Kind == delta.Add), &ip.IPRouteAddDelV2Reply{}, api.NO_SUCH_ENTRY)
 	}
 	return b.Wait(ctx)
 }
@@ -81,7 +82,7 @@ func refusersFirst(a, b netip.Prefix) int {
 	return cmp.Compare(order(a), order(b))
 }
 
-// answers reports whether it is the refuser's own route, to which the others lead.
+// answers reports whether it is the refuser's own route.
 func answers(network netip.Prefix) bool {
 	return network.Addr() == fibpath.Refuser(network.Addr().Is6())
 }
@@ -102,6 +103,6 @@ func refusal(network netip.Prefix, add bool) *ip.IPRouteAddDelV2 {
 		path = fibpath.Path{Out: ownership.NoIndex, Weight: 1}.Encode(ipv6)
 		path.Type = fib_types.FIB_API_PATH_TYPE_ICMP_PROHIBIT
 	}
-	// A route to the same network that somebody asked for keeps its paths.
+	// A requested route to the same network keeps its paths.
 	return &ip.IPRouteAddDelV2{IsAdd: add, IsMultipath: !answers(network), Route: ip.IPRouteV2{Prefix: convert.Prefix(network), NPaths: 1, Paths: []fib_types.FibPath{path}}}
 }

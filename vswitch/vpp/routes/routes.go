@@ -30,15 +30,13 @@ var module = session.NewModule("", "routes",
 	&fib.FibSourceDump{}, &fib.FibSourceDetails{},
 )
 
-// Routes are ours if the source of VPP's entry is "API" and their outgoing interface is not
-// foreign.
+// Routes with the source "API" are ours, unless their outgoing interface is foreign.
 type Routes struct {
 	subsystem.Base
 	vpp     *session.Session
 	ifs     *ownership.Registry
 	sources atomic.Pointer[fibSources] // nil: not asked for yet
-	// passing reports whether a path in VRF 0 is one that the driver itself has VPP have
-	// for a moment.
+	// passing reports whether a path in VRF 0 is a temporary one of the driver.
 	passing func(dst netip.Prefix, gw netip.Addr) bool
 }
 
@@ -47,13 +45,12 @@ var (
 	_ vswitch.Bulk[*vpp_l3.Route] = (*Routes)(nil)
 )
 
-// New returns the routes but those that passing says the driver itself has VPP have for
-// a moment, in VRF 0.
+// New returns the routes without the temporary ones reported by passing.
 func New(vpp *session.Session, ifs *ownership.Registry, passing func(dst netip.Prefix, gw netip.Addr) bool) *Routes {
 	return &Routes{Base: subsystem.Base{Uses: []*session.Module{module}}, vpp: vpp, ifs: ifs, passing: passing}
 }
 
-// entry is what VPP has one of: paths have it in common.
+// entry identifies a FIB entry. Several paths may belong to it.
 type entry struct {
 	table uint32
 	dst   netip.Prefix
@@ -68,7 +65,7 @@ func entryOf(r *vpp_l3.Route) (entry, error) {
 	return entry{r.GetVrfId(), dst}, err
 }
 
-// wayOf returns the path that a route stands for.
+// wayOf returns the path of a route.
 func (v *Routes) wayOf(ctx context.Context, r *vpp_l3.Route) (entry, fibpath.Path, error) {
 	e, err := entryOf(r)
 	if err != nil {
@@ -97,7 +94,7 @@ func (v *Routes) Create(ctx context.Context, r *vpp_l3.Route) error {
 	return v.CreateAll(ctx, []*vpp_l3.Route{r})[0]
 }
 
-// CreateAll reads the existing route to each destination, and then adds paths to it.
+// CreateAll reads the existing entry of each destination and then adds paths.
 func (v *Routes) CreateAll(ctx context.Context, all []*vpp_l3.Route) []error {
 	errs := make([]error, len(all))
 	w := make([]newRoute, 0, len(all))
@@ -122,14 +119,14 @@ func (v *Routes) CreateAll(ctx context.Context, all []*vpp_l3.Route) []error {
 	return errs
 }
 
-// newRoute is a path of the i-th of several routes.
+// newRoute is the path of the i-th route.
 type newRoute struct {
 	i int
 	entry
 	fibpath.Path
 }
 
-// onePerEntry takes the first path of each entry: the next one depends on it.
+// onePerEntry takes the first path of each entry, because the next one depends on it.
 func onePerEntry(w []newRoute) (now, later []newRoute) {
 	seen := make(map[entry]bool, len(w))
 	for _, x := range w {
@@ -201,25 +198,25 @@ func (e entry) route(paths ...fibpath.Path) ip.IPRouteV2 {
 	return r
 }
 
-// addTo says how a path is added to an entry that there is; nil: it has it.
+// addTo returns the request that adds a path to an existing entry; nil if the entry has it.
 func addTo(x newRoute, have ip.IPRouteV2, sources *fibSources) (*ip.IPRouteAddDelV2, error) {
 	if sources.yields[have.Src] {
 		return addPath(x), nil
 	}
 	if have.Src != sources.api {
-		return nil, fmt.Errorf("there is a route that is not ours (source %q of VPP's FIB): remove it first", sources.name(have.Src))
+		return nil, fmt.Errorf("a foreign route exists (source %q of VPP's FIB): remove it first", sources.name(have.Src))
 	}
 	paths := fibpath.DecodeAll(have.Paths)
 	i := slices.IndexFunc(paths, x.Path.Same)
 	switch {
 	case slices.ContainsFunc(paths, func(p fibpath.Path) bool { return p.Drop != x.Drop }):
-		return nil, errors.New("there is a route of another type to the same destination")
+		return nil, errors.New("a route of another type to the same destination exists")
 	case i < 0:
 		return addPath(x), nil
 	case paths[i] == x.Path:
 		return nil, nil
 	}
-	// VPP keeps the weight of a path that it has: all of them are set.
+	// VPP keeps the weight of an existing path, so all paths are set.
 	paths[i] = x.Path
 	return &ip.IPRouteAddDelV2{IsAdd: true, Route: x.route(paths...)}, nil
 }
@@ -256,7 +253,7 @@ func (v *Routes) DeleteAll(ctx context.Context, all []*vpp_l3.Route) []error {
 	return errs
 }
 
-// deleteAll deletes paths, and tells errs how that went.
+// deleteAll deletes paths and sets errs.
 func (v *Routes) deleteAll(ctx context.Context, all []*vpp_l3.Route, w []newRoute, errs []error) {
 	reqs := make([]api.Message, len(w))
 	for i, x := range w {
@@ -279,9 +276,8 @@ func deletePath(x newRoute) *ip.IPRouteAddDelV2 {
 	return &ip.IPRouteAddDelV2{IsMultipath: true, Route: x.route(x.Path)}
 }
 
-// deleteDead removes the path of a route out of an interface that does not exist any
-// more. VPP takes no request that names such an interface: the other paths of the
-// entry are set, without any that leads out of one.
+// deleteDead removes the path of a route whose outgoing interface is gone. VPP refuses requests
+// that name such an interface, so the entry's other paths are set instead.
 func (v *Routes) deleteDead(ctx context.Context, r *vpp_l3.Route) error {
 	e, err := entryOf(r)
 	if err != nil {
@@ -331,17 +327,17 @@ func describeRoute(r *vpp_l3.Route) string {
 	return text
 }
 
-// fibSources are the numbers of those that VPP's FIB knows to add routes.
+// fibSources holds the numbers of the FIB sources.
 type fibSources struct {
 	of      *session.Link // the VPP that said so
 	api     uint8
-	nextHop uint8 // VPP's own: an address that paths lead to
-	cnat    uint8 // addresses of services and of their clients; 0: not loaded
+	nextHop uint8 // VPP's own: the next hop of a path
+	cnat    uint8 // services and their clients; 0: not loaded
 	yields  map[uint8]bool
 	names   map[uint8]string
 }
 
-// What VPP adds on its own account under routes that anybody asks for.
+// Sources of entries that VPP adds below requested routes.
 var yielding = []string{
 	"adjacency", "mpls", "attached_export", "recursive-resolution", "urpf-exempt", "default-route", "interpose", "IPv6-nd", "invalid",
 }
@@ -387,8 +383,7 @@ func (v *Routes) fibSources(ctx context.Context) (*fibSources, error) {
 	return s, nil
 }
 
-// Exact returns those of the networks to which there is a route of ours, to exactly them,
-// in VRF 0.
+// Exact returns the networks with a route of ours to exactly them in VRF 0.
 func (v *Routes) Exact(ctx context.Context, networks []netip.Prefix) (routed []netip.Prefix, err error) {
 	sources, err := v.fibSources(ctx)
 	if err != nil {

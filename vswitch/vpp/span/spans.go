@@ -94,8 +94,8 @@ func (v *Spans) List(ctx context.Context, _ []*vpp_interfaces.Span) ([]*vpp_inte
 	return list, nil
 }
 
-// InterfaceLeaving ends the mirroring of, and to, an interface that is about to be deleted:
-// VPP would give it to the next interface of the same index.
+// InterfaceLeaving ends mirroring from and to an interface before it is deleted, because VPP would
+// keep it for the next interface with the index.
 func (v *Spans) InterfaceLeaving(ctx context.Context, i ownership.Index) error {
 	var errs []error
 	for _, isL2 := range []bool{false, true} {

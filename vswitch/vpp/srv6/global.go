@@ -51,7 +51,7 @@ func (v srGlobals) set(ctx context.Context, source netip.Addr) error {
 	return failed
 }
 
-// List: a VPP without a source has :: there.
+// List: VPP reports :: without a source.
 func (v srGlobals) List(ctx context.Context, expected []*vpp_srv6.SRv6Global) ([]*vpp_srv6.SRv6Global, error) {
 	source, err := v.encapSource(ctx)
 	if err != nil {

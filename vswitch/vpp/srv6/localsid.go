@@ -20,12 +20,12 @@ import (
 
 type localSIDs struct{ *SRv6 }
 
-// function is what happens at a segment, as VPP stores it.
+// function is the action at a segment, in VPP's form.
 type function struct {
 	behavior sr_types.SrBehavior
 	psp      bool
 	table    uint32 // that has the SID
-	// target is the interface of a cross-connection, or the table of a lookup.
+	// target is the interface of a cross-connect, or the table of a lookup.
 	target  uint32
 	nextHop netip.Addr
 }
@@ -41,7 +41,7 @@ func (v localSIDs) Create(ctx context.Context, s *vpp_srv6.LocalSID) error {
 	return nil
 }
 
-// set tries to create the SID before it looks for an existing one: usually there is none.
+// set tries to create the SID before it looks for an existing one, which is rare.
 func (v localSIDs) set(ctx context.Context, s *vpp_srv6.LocalSID, want function) (err error) {
 	add := &sr.SrLocalsidAddDel{
 		Localsid: address6(s.GetSid()), Behavior: want.behavior, EndPsp: want.psp, FibTable: want.table,
@@ -78,12 +78,12 @@ func srLocalSIDError(err error) error {
 	case vppapi.Refused(err, srNoTable):
 		return fmt.Errorf("its table does not exist (%w)", err)
 	case vppapi.Refused(err, srAddressTaken):
-		return fmt.Errorf("there is another route to this address already, maybe a binding SID or an address of an interface (%w)", err)
+		return fmt.Errorf("another route to this address exists, maybe a binding SID or an interface address (%w)", err)
 	}
 	return err
 }
 
-// functionOf returns what VPP is to do; interfaces exist.
+// functionOf returns VPP's action. Interfaces must exist.
 func (v localSIDs) functionOf(ctx context.Context, s *vpp_srv6.LocalSID) (function, error) {
 	f := function{table: s.GetInstallationVrfId()}
 	var iface, nextHop string
@@ -136,7 +136,7 @@ func parseFunction(d *sr.SrLocalsidsDetails) function {
 	return f
 }
 
-// addr6Of returns an IPv6 address that VPP tells as an IPv4 address if it looks like one.
+// addr6Of returns an IPv6 address that VPP may report as IPv4.
 func addr6Of(a ip_types.Address) netip.Addr {
 	if a.Af == ip_types.ADDRESS_IP6 {
 		return netip.AddrFrom16(a.Un.GetIP6())
@@ -147,7 +147,7 @@ func addr6Of(a ip_types.Address) netip.Addr {
 	return netip.AddrFrom16(raw)
 }
 
-// find returns the SID as VPP has it, nil if it has not.
+// find returns VPP's SID, or nil.
 func (v localSIDs) find(ctx context.Context, s *vpp_srv6.LocalSID) (*sr.SrLocalsidsDetails, error) {
 	all, err := session.Dump[sr.SrLocalsidsDetails](ctx, v.vpp, module, &sr.SrLocalsidsDump{})
 	if err != nil {
@@ -161,7 +161,7 @@ func (v localSIDs) find(ctx context.Context, s *vpp_srv6.LocalSID) (*sr.SrLocals
 	return nil, nil
 }
 
-// deleteSID names the table: VPP believes what it is told of that.
+// deleteSID names the table, which VPP does not check.
 func deleteSID(d *sr.SrLocalsidsDetails) *sr.SrLocalsidAddDel {
 	return &sr.SrLocalsidAddDel{IsDel: true, Localsid: d.Addr, Behavior: sr_types.SR_BEHAVIOR_API_END, FibTable: d.FibTable}
 }
@@ -205,8 +205,7 @@ func (v localSIDs) List(ctx context.Context, expected []*vpp_srv6.LocalSID) ([]*
 	return list, nil
 }
 
-// describe returns the value without its SID; without a function if it is one that no
-// value has.
+// describe returns the value without its SID. It omits an unknown function.
 func (v localSIDs) describe(ctx context.Context, f function) (*vpp_srv6.LocalSID, error) {
 	s := &vpp_srv6.LocalSID{InstallationVrfId: f.table}
 	var iface string

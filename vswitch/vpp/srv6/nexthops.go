@@ -19,36 +19,36 @@ import (
 	"go.fd.io/govpp/binapi/ip_types"
 )
 
-// VPP asks for the neighbour that a local SID leads to once, when the SID is made, and
-// then drops what is for it as long as it does not know the neighbour; for those of
-// routes, packets make it ask again. So we make it ask, until it knows the neighbour.
+// VPP resolves a local SID's neighbour only once, when the SID is created, and drops its packets
+// while the neighbour is unknown. (For routes, packets trigger resolution.) So Follow triggers
+// resolution until the neighbour is known.
 
 var askModule = session.NewModule("", "asking for next hops",
 	&ip_neighbor.IPNeighborDump{}, &ip_neighbor.IPNeighborDetails{}, &ip.IPRouteAddDelV2{}, &ip.IPRouteAddDelV2Reply{},
 )
 
 const (
-	// askInterval is how often VPP is made to ask for a neighbour.
+	// askInterval is the interval of resolution attempts.
 	askInterval = time.Second
-	// warnAfter is how often it is asked for before people are told.
+	// warnAfter is the number of attempts before a warning.
 	warnAfter = 10
 )
 
-// nextHop is a neighbour that a local SID leads to.
+// nextHop is a neighbour of a local SID.
 type nextHop struct {
 	on ownership.Index
 	ip netip.Addr
 }
 
-// nextHops are those of all local SIDs.
+// nextHops holds the neighbours of all local SIDs.
 type nextHops struct {
 	mu sync.Mutex
 	of map[ip_types.IP6Address]nextHop // by SID
-	// unsure: VPP may not know some of them.
+	// unsure: some may be unknown to VPP.
 	unsure bool
 }
 
-// put notes what a SID does.
+// put records a SID's function.
 func (n *nextHops) put(sid ip_types.IP6Address, f function) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -72,7 +72,7 @@ func (n *nextHops) replace(sids map[ip_types.IP6Address]function) {
 	}
 }
 
-// lost notes that VPP has forgotten a neighbour.
+// lost records that VPP has forgotten a neighbour.
 func (n *nextHops) lost(hop nextHop) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -81,8 +81,8 @@ func (n *nextHops) lost(hop nextHop) {
 	}
 }
 
-// take returns the next hops if there is one that VPP may not know. Who finds one that it
-// does not know, or cannot find that out, says so by doubt.
+// take returns the next hops if some may be unknown to VPP. A caller that finds an unknown one, or
+// fails, calls doubt.
 func (n *nextHops) take() (list []nextHop) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -104,7 +104,7 @@ func (n *nextHops) doubt() {
 	n.unsure = true
 }
 
-// Follow makes VPP ask for those that it does not know, until ctx ends.
+// Follow resolves unknown neighbours until ctx ends.
 func (v *SRv6) Follow(ctx context.Context) {
 	ticker := time.NewTicker(askInterval)
 	defer ticker.Stop()
@@ -126,17 +126,17 @@ func (v *SRv6) Follow(ctx context.Context) {
 			v.askFor(ctx, unknown)
 		}
 		for _, h := range asked.note(unknown) {
-			v.log.Warn("The neighbour that a local SID leads to does not answer: what is for it is dropped",
+			v.log.Warn("Neighbour of a local SID does not answer; its packets are dropped",
 				"neighbour", h.ip, "interface", v.ifs.Seen(h.on))
 		}
 		cancel()
 	}
 }
 
-// askedFor counts how often VPP asked for each neighbour that has not answered.
+// askedFor counts the attempts for each silent neighbour.
 type askedFor map[nextHop]int
 
-// note records the neighbours that VPP asks for now, and returns those to be reported to users.
+// note records the present attempts, and returns the neighbours to warn about.
 func (a askedFor) note(unknown []nextHop) (silent []nextHop) {
 	maps.DeleteFunc(a, func(h nextHop, _ int) bool { return !slices.Contains(unknown, h) })
 	for _, h := range unknown {
@@ -147,7 +147,7 @@ func (a askedFor) note(unknown []nextHop) (silent []nextHop) {
 	return silent
 }
 
-// unknown returns the next hops of which VPP knows no hardware address.
+// unknown returns the next hops without hardware address in VPP.
 func (v *SRv6) unknown(ctx context.Context, hops []nextHop) ([]nextHop, error) {
 	type from struct {
 		on   ownership.Index
@@ -173,24 +173,24 @@ func (v *SRv6) unknown(ctx context.Context, hops []nextHop) ([]nextHop, error) {
 	return slices.DeleteFunc(hops, func(h nextHop) bool { return known[h] }), nil
 }
 
-// askFor: VPP asks for a neighbour when it makes an adjacency, which it has one of for each
-// IP version of packets. The local SID has the one of the neighbour's own version: a route
-// for packets of the other version has VPP make another one. Its destination is one that
-// no packet has, and it goes at once.
+// askFor triggers resolution. VPP resolves a neighbour when it creates an adjacency, of which it
+// has one per IP version of packets. The local SID has the adjacency of the neighbour's own
+// version; a route of the other version creates another. Its destination is unused, and it is
+// deleted at once.
 func (v *SRv6) askFor(ctx context.Context, hops []nextHop) {
 	for _, h := range hops {
-		// An interface that is gone, or down, is no neighbour's: there will be another try.
+		// An interface that is gone or down has no neighbour; it is tried again.
 		_ = v.Ask(ctx, h.on, h.ip)
 	}
 }
 
-// Ask makes VPP ask for a neighbour on an interface.
+// Ask makes VPP resolve a neighbour on an interface.
 func (v *SRv6) Ask(ctx context.Context, on ownership.Index, neighbour netip.Addr) error {
 	_, errs := session.CallAll[ip.IPRouteAddDelV2Reply](ctx, v.vpp, askModule, askingRoutes(nextHop{on, neighbour}))
 	return session.FirstError(errs)
 }
 
-// askingRoutes add the route, and delete it.
+// askingRoutes returns the requests that add and delete the route.
 func askingRoutes(h nextHop) []api.Message {
 	r := ip.IPRouteV2{Prefix: convert.Prefix(dummyFor(h.ip)), NPaths: 1, Paths: []fib_types.FibPath{convert.PathVia(h.ip, uint32(h.on))}}
 	return []api.Message{&ip.IPRouteAddDelV2{IsAdd: true, IsMultipath: true, Route: r}, &ip.IPRouteAddDelV2{IsMultipath: true, Route: r}}
@@ -202,7 +202,7 @@ var (
 	dummy6 = netip.MustParsePrefix("100:0:0:1::/128")
 )
 
-// dummyFor returns the destination for routes by which VPP asks for a neighbour.
+// dummyFor returns the destination of the temporary route for a neighbour.
 func dummyFor(neighbour netip.Addr) netip.Prefix {
 	if neighbour.Is6() {
 		return dummy4
@@ -210,6 +210,6 @@ func dummyFor(neighbour netip.Addr) netip.Prefix {
 	return dummy6
 }
 
-// IsQuestion reports whether a path in VRF 0 is that of a temporary route by which VPP asks for a
-// neighbour. No value represents it.
+// IsQuestion reports whether a path in VRF 0 is a temporary route for resolving a neighbour. No
+// value represents it.
 func IsQuestion(dst netip.Prefix, gw netip.Addr) bool { return gw.IsValid() && dst == dummyFor(gw) }

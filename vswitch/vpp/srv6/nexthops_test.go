@@ -5,20 +5,20 @@ import (
 	"testing"
 )
 
-// People are told of a neighbour that does not answer, once each time.
+// A silent neighbour is logged once each time.
 func TestWhoIsToldOfSilentNeighbours(t *testing.T) {
 	asked, hop := askedFor{}, nextHop{1, netip.MustParseAddr("fd52::1")}
 	for round := range 2 {
 		for i := 1; i <= 2*warnAfter; i++ {
 			if silent := asked.note([]nextHop{hop}); (len(silent) == 1) != (i == warnAfter) {
-				t.Errorf("round %d, asked %d times: told of %v", round, i, silent)
+				t.Errorf("round %d, asked %d times: reported %v", round, i, silent)
 			}
 		}
 		asked.note(nil) // it has answered
 	}
 }
 
-// Nobody asks for a neighbour that no SID leads to any more.
+// Neighbours of deleted SIDs are no longer resolved.
 func TestNeighboursOfDeletedLocalSIDsAreForgotten(t *testing.T) {
 	var n nextHops
 	hop := nextHop{1, netip.MustParseAddr("fd52::1")}

@@ -22,7 +22,7 @@ type srPolicies struct{ *SRv6 }
 // Limits of VPP's messages.
 const maxSegments, maxSegmentLists = 16, 255
 
-// way is a segment list as VPP is given it.
+// way is a segment list in VPP's request.
 type way = sr.Srv6SidList
 
 func wayOf(list *vpp_srv6.Policy_SegmentList) way {
@@ -65,7 +65,7 @@ func (v srPolicies) Create(ctx context.Context, p *vpp_srv6.Policy) error {
 	case vppapi.Refused(err, srNoBSIDTable):
 		err = fmt.Errorf("its table does not exist (%w)", err)
 	case vppapi.Refused(err, srBSIDTaken):
-		err = fmt.Errorf("there is another route to this address already, maybe a local SID or an address of an interface (%w)", err)
+		err = fmt.Errorf("another route to this address exists, maybe a local SID or an interface address (%w)", err)
 	}
 	if err != nil {
 		return fmt.Errorf("making policy %s: %w", p.GetBsid(), err)
@@ -73,8 +73,8 @@ func (v srPolicies) Create(ctx context.Context, p *vpp_srv6.Policy) error {
 	return nil
 }
 
-// set makes the policy; of one that exists it adds and removes what differs, in this
-// order, so that there is always a way.
+// set creates the policy, or adds and then removes segment lists of an existing one, so that one
+// always exists.
 func (v srPolicies) set(ctx context.Context, p *vpp_srv6.Policy) error {
 	bsid, want := address6(p.GetBsid()), make([]way, 0, len(p.GetSegmentLists()))
 	for _, list := range p.GetSegmentLists() {
@@ -100,8 +100,7 @@ func (v srPolicies) set(ctx context.Context, p *vpp_srv6.Policy) error {
 	return v.setWays(ctx, now, want, state.source)
 }
 
-// make makes a policy that is not there. Without a source given, VPP takes the one that
-// is set.
+// make creates a missing policy. Without a source, VPP uses the global one.
 func (v srPolicies) make(ctx context.Context, p *vpp_srv6.Policy, want []way) error {
 	bsid := address6(p.GetBsid())
 	add := &sr.SrPolicyAddV2{
@@ -114,7 +113,7 @@ func (v srPolicies) make(ctx context.Context, p *vpp_srv6.Policy, want []way) er
 	return v.modify(ctx, addWays(bsid, want[1:]))
 }
 
-// replace deletes and creates the policy and the steering into it.
+// replace recreates the policy and the steering into it.
 func (v srPolicies) replace(ctx context.Context, p *vpp_srv6.Policy, want []way, now *srPolicy, state *srState) error {
 	if err := v.remove(ctx, now, state); err != nil {
 		return err
@@ -131,8 +130,8 @@ func (v srPolicies) replace(ctx context.Context, p *vpp_srv6.Policy, want []way,
 	return v.steer(ctx, reqs)
 }
 
-// setWays changes segment lists. Those with another source of encapsulated packets than
-// now are as good as others.
+// setWays changes segment lists. Lists with an outdated source of encapsulated packets count as
+// different.
 func (v srPolicies) setWays(ctx context.Context, now *srPolicy, want []way, source netip.Addr) error {
 	stale := now.IsEncap && netip.AddrFrom16(now.EncapSrc) != source
 	var reqs []api.Message
@@ -177,8 +176,8 @@ func (v srPolicies) Delete(ctx context.Context, p *vpp_srv6.Policy) error {
 	return nil
 }
 
-// remove removes a policy after the steering into it: VPP does not care if something
-// still refers to a policy.
+// remove removes the steering into a policy and then the policy, because VPP does not check
+// references.
 func (v srPolicies) remove(ctx context.Context, now *srPolicy, state *srState) error {
 	var reqs []api.Message
 	for _, s := range state.steeringInto(now.Bsid) {
@@ -208,7 +207,7 @@ func (s *srState) steeringInto(bsid [16]byte) (into []*sr.SrSteeringPolDetails) 
 	return into
 }
 
-// List: a policy that gives packets another source than it should has no segment lists.
+// List: a policy with a wrong packet source is reported without segment lists.
 func (v srPolicies) List(ctx context.Context, expected []*vpp_srv6.Policy) ([]*vpp_srv6.Policy, error) {
 	state, err := v.read(ctx)
 	if err != nil {

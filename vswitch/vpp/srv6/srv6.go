@@ -29,9 +29,9 @@ var module = session.NewModule("", "segment routing",
 	&sr.SrSetEncapSource{}, &sr.SrSetEncapSourceReply{},
 )
 
-// SRv6 is VPP's segment routing. All of it is ours: this VPP has no other user of it. Objects that
-// VPP cannot change are deleted and created by requests that are sent together: without worker
-// threads, VPP handles no packet between them.
+// SRv6 is VPP's segment routing. All of it is ours, because nothing else configures it in this VPP.
+// Objects that VPP cannot change are deleted and created by requests that are sent together:
+// without worker threads, VPP handles no packet between them.
 type SRv6 struct {
 	subsystem.Base
 	vpp      *session.Session
@@ -47,20 +47,19 @@ func New(vpp *session.Session, ifs *ownership.Registry, log *slog.Logger) *SRv6 
 	return &SRv6{Base: subsystem.Base{Uses: []*session.Module{module, askModule}}, vpp: vpp, ifs: ifs, log: log}
 }
 
-// LocalSIDs are what VPP does with packets for its own segments.
+// LocalSIDs returns the port of actions on packets for VPP's own segments.
 func (v *SRv6) LocalSIDs() vswitch.Values[*vpp_srv6.LocalSID] { return localSIDs{v} }
 
 // Policies are lists of segments.
 func (v *SRv6) Policies() vswitch.Values[*vpp_srv6.Policy] { return srPolicies{v} }
 
-// Steerings say which traffic goes into policies.
+// Steerings returns the port that assigns traffic to policies.
 func (v *SRv6) Steerings() vswitch.Values[*vpp_srv6.Steering] { return srSteerings{v} }
 
-// Globals is the source of encapsulated packets.
+// Globals returns the port of the source of encapsulated packets.
 func (v *SRv6) Globals() vswitch.Values[*vpp_srv6.SRv6Global] { return srGlobals{v} }
 
-// Concerns notes that VPP may not know the neighbours of local SIDs any more. No value is
-// concerned: VPP has what it was asked for.
+// Concerns records that VPP may have forgotten neighbours of local SIDs. No value is concerned.
 func (v *SRv6) Concerns(e subsystem.Event) []string {
 	if e.Kind == subsystem.NeighbourRemoved {
 		v.nextHops.lost(nextHop{e.Index, e.IP})
@@ -68,14 +67,14 @@ func (v *SRv6) Concerns(e subsystem.Event) []string {
 	return nil
 }
 
-// srState holds VPP's policies and the objects that belong to them.
+// srState holds VPP's policies and their objects.
 type srState struct {
 	source    netip.Addr // of encapsulated packets
 	policies  map[netip.Addr]*srPolicy
 	steerings []*sr.SrSteeringPolDetails
 }
 
-// srPolicy is a policy with the numbers that VPP gave its segment lists.
+// srPolicy is a policy with VPP's numbers of its segment lists.
 type srPolicy struct {
 	*sr.SrPoliciesV2Details
 	lists []sr.Srv6SidListWithSlIndex
@@ -105,7 +104,7 @@ func (v *SRv6) read(ctx context.Context) (*srState, error) {
 	return s, nil
 }
 
-// encapSource asks the command line: VPP's API can set the source, but not tell it.
+// encapSource parses CLI output: VPP's API can set the source but not report it.
 func (v *SRv6) encapSource(ctx context.Context) (netip.Addr, error) {
 	text, err := v.vpp.CLI(ctx, "show sr encaps source addr")
 	if err != nil {
@@ -119,7 +118,7 @@ func (v *SRv6) encapSource(ctx context.Context) (netip.Addr, error) {
 	return source, nil
 }
 
-// Segment routing has codes of its own for what it refuses, which are others' by name.
+// Segment routing reuses error codes whose names belong to other features.
 const (
 	srExists       api.VPPApiError = -1
 	srNotThere     api.VPPApiError = -2
@@ -134,7 +133,7 @@ const (
 // srLock is held while segment routing is read and changed.
 type srLock struct {
 	sync.Mutex
-	names map[traffic]string // of steerings, which VPP does not store
+	names map[traffic]string // of steerings, not stored by VPP
 }
 
 func address6(text string) ip_types.IP6Address {

@@ -21,9 +21,9 @@ import (
 
 type srSteerings struct{ *SRv6 }
 
-// traffic is what is steered, in the one form in which two can be compared.
+// traffic is the steered traffic in a comparable form.
 type traffic struct {
-	network netip.Prefix // of packets; not valid: frames of an interface
+	network netip.Prefix // of packets; invalid: frames of an interface
 	vrf     uint32
 	iface   ownership.Index
 }
@@ -60,12 +60,12 @@ func (t traffic) request(bsid [16]byte, remove bool) *sr.SrSteeringAddDel {
 	return req
 }
 
-// steeringRequest makes, or removes, the steering that was read.
+// steeringRequest restores or removes a steering that was read.
 func steeringRequest(d *sr.SrSteeringPolDetails, remove bool) *sr.SrSteeringAddDel {
 	return parseTraffic(d).request(d.Bsid, remove)
 }
 
-// Create: VPP changes one that exists at once.
+// Create: VPP changes an existing one atomically.
 func (v srSteerings) Create(ctx context.Context, s *vpp_srv6.Steering) error {
 	if err := v.set(ctx, s); err != nil {
 		return fmt.Errorf("steering %s into policy %s: %w", nameOfTraffic(s), s.GetPolicyBsid(), err)
@@ -73,7 +73,7 @@ func (v srSteerings) Create(ctx context.Context, s *vpp_srv6.Steering) error {
 	return nil
 }
 
-// set checks what VPP checks only of steering that is new.
+// set makes the checks that VPP makes for new steering only.
 func (v srSteerings) set(ctx context.Context, s *vpp_srv6.Steering) error {
 	t, err := v.trafficOf(ctx, s)
 	if err != nil {
@@ -101,7 +101,7 @@ func (v srSteerings) set(ctx context.Context, s *vpp_srv6.Steering) error {
 	i := slices.IndexFunc(policies, func(p *sr.SrPoliciesV2Details) bool { return p.Bsid == bsid })
 	switch {
 	case i < 0:
-		return fmt.Errorf("there is no such policy")
+		return fmt.Errorf("no such policy")
 	case !policies[i].IsEncap && !t.network.IsValid():
 		return vswitch.Unsupported("frames in a policy that adds a header to packets: set its srh_encapsulation")
 	case !policies[i].IsEncap && t.network.Addr().Is4():
@@ -114,7 +114,7 @@ func (v srSteerings) set(ctx context.Context, s *vpp_srv6.Steering) error {
 	return nil
 }
 
-// note remembers the name of the steering for the traffic; "": none.
+// note records the name of the steering of the traffic; "" removes it.
 func (v srSteerings) note(t traffic, name string) {
 	if v.sr.names == nil {
 		v.sr.names = map[traffic]string{}
@@ -124,7 +124,7 @@ func (v srSteerings) note(t traffic, name string) {
 
 func nameOfTraffic(s *vpp_srv6.Steering) string {
 	if l2 := s.GetL2Traffic(); l2 != nil {
-		return "what interface " + l2.GetInterfaceName() + " receives"
+		return "packets of interface " + l2.GetInterfaceName() + " receives"
 	}
 	return s.GetL3Traffic().GetPrefixAddress()
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// maxSocketPath is the longest path that a socket can have.
+// maxSocketPath is the maximum length of a socket path.
 const maxSocketPath = 107
 
 var (
@@ -17,7 +17,7 @@ var (
 	pluginName = regexp.MustCompile(`^[a-z0-9_]+$`)
 )
 
-// Check returns an error that names what to change if the configuration does not suit the machine.
+// Check returns an error with a remedy if the configuration does not suit the machine.
 func (c Config) Check(m Machine) error {
 	var errs []error
 	wrong := func(is bool, format string, args ...any) {
@@ -29,8 +29,8 @@ func (c Config) Check(m Machine) error {
 		wrong(path != "" && !filepath.IsAbs(path), "%s %q: give an absolute path", option, path)
 		wrong(strings.ContainsAny(path, " \t\n{}#"), "%s %q: VPP cannot read paths with spaces, braces or #", option, path)
 	}
-	wrong(c.RuntimeDir == "", "there is no runtime directory")
-	wrong(len(c.StatsSocket()) > maxSocketPath, "runtime directory %s: choose one whose sockets have at most %d characters", c.RuntimeDir, maxSocketPath)
+	wrong(c.RuntimeDir == "", "no runtime directory")
+	wrong(len(c.StatsSocket()) > maxSocketPath, "runtime directory %s: choose a shorter one, so that socket paths have at most %d characters", c.RuntimeDir, maxSocketPath)
 	wrong(m.MemoryMiB == 0 && c.HeapMiB < minHeapMiB, "heapMiB is %d: use at least %d", c.HeapMiB, minHeapMiB)
 	wrong(m.MemoryMiB > 0 && (c.HeapMiB < minHeapMiB || c.HeapMiB > m.MemoryMiB), "heapMiB is %d: use %d to %d, the memory of this machine or container", c.HeapMiB, minHeapMiB, m.MemoryMiB)
 	wrong(c.StatsMiB < 16 || c.StatsMiB > 4096, "statsMiB is %d: use 16 to 4096", c.StatsMiB)
@@ -55,12 +55,11 @@ func (c Config) Check(m Machine) error {
 	}
 	acl, named := c.Plugins["acl"]
 	abf, decided := c.Plugins["abf"]
-	wrong(named && !acl && (abf || !decided), "plugins: abf needs acl, without which VPP ends at its start: agents attach pods with acl only; where there are none, give abf: false as well")
+	wrong(named && !acl && (abf || !decided), "plugins: without acl, abf makes VPP end at its start: enable acl, which agents need for pods, or also set abf: false")
 	return errors.Join(errs...)
 }
 
-// isOption reports whether a line is something that leaves the section of VPP's configuration
-// in which it is whole.
+// isOption reports whether a line keeps the braces of VPP's configuration balanced.
 func isOption(line string) bool {
 	depth := 0
 	for _, r := range line {

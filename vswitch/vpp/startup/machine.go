@@ -9,19 +9,18 @@ import (
 	"strings"
 )
 
-// Machine is what VPP's memory is sized to.
-// The zero value is a machine that is not known: what depends on it is not checked.
+// Machine holds the sizes for VPP's memory. The zero value is an unknown machine, for which nothing
+// is checked.
 type Machine struct {
-	// MemoryMiB is the memory for VPP and all other processes: the machine's, or the limit of the
-	// container.
+	// MemoryMiB is the memory of VPP and all other processes: the machine's, or the container's
+	// limit.
 	MemoryMiB int
 	CPUs      int
 	// TAPs: VPP can make TAPs here.
 	TAPs bool
 }
 
-// ThisMachine asks the kernel. What a container sees of its limit depends on the version
-// of the machine's cgroups.
+// ThisMachine reads the kernel. Which limits a container sees depends on the cgroup version.
 func ThisMachine() Machine {
 	return Machine{
 		MemoryMiB: memoryMiB("/proc/meminfo", "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"),
@@ -35,7 +34,7 @@ func exists(file string) bool {
 	return err == nil
 }
 
-// memoryMiB returns the memory by /proc/meminfo, or the lowest of the limits if any is lower.
+// memoryMiB returns the memory in /proc/meminfo, or the lowest limit if it is lower.
 func memoryMiB(meminfo string, limits ...string) int {
 	mib := 4096
 	if kib, err := memTotal(meminfo); err == nil {
@@ -69,16 +68,15 @@ func memTotal(file string) (kib int, err error) {
 
 const minHeapMiB = 256
 
-// heapMiB is an eighth of the memory, within what a node can need: VPP by itself takes
-// 100 MiB, and more than 1 MiB for each pod. What is not needed is not taken.
+// heapMiB is an eighth of the memory, within a node's needs: VPP itself takes 100 MiB, and each pod
+// more than 1 MiB. Unused memory is not allocated.
 func (m Machine) heapMiB() int { return min(max(m.MemoryMiB/8, minHeapMiB), 2048) }
 
-// ringsOfPods is how many buffers the TAPs of as many pods hold as a node may have, with rings
-// of the usual size.
+// ringsOfPods is the number of buffers in the TAP rings of the maximum number of pods.
 const ringsOfPods = 250 * 256
 
-// buffers, of 5.6 KiB each with ordinary pages, are a tenth of what the heap may take. With
-// TAPs, whose rings are always full, there are more of them, up to a twentieth of the memory.
+// buffers, of 5.6 KiB each with ordinary pages, take a tenth of the heap's maximum. With TAPs,
+// whose rings are always full, they take up to a twentieth of the memory.
 func (m Machine) buffers() int {
 	n := max(m.heapMiB()*16, 8192)
 	if !m.TAPs {

@@ -9,8 +9,7 @@ import (
 // defaultRuntimeDir is VPP's, for root.
 const defaultRuntimeDir = "/run/vpp"
 
-// APISocketOf returns the API socket that a VPP with this start-up configuration
-// listens on.
+// APISocketOf returns the API socket of a start-up configuration.
 func APISocketOf(text string) (string, error) {
 	words := words(text)
 	dir := defaultRuntimeDir
@@ -21,7 +20,7 @@ func APISocketOf(text string) (string, error) {
 	}
 	socksvr, found := sectionOf(words, "socksvr")
 	if !found {
-		return "", errors.New("there is no section socksvr, without which no agent can reach VPP: add socksvr { default }")
+		return "", errors.New("no section socksvr, so no agent can reach VPP: add socksvr { default }")
 	}
 	if name := after(socksvr, "socket-name"); name != "" {
 		return name, nil
@@ -29,7 +28,7 @@ func APISocketOf(text string) (string, error) {
 	return filepath.Join(dir, "api.sock"), nil
 }
 
-// words splits a configuration, without its comments.
+// words splits a configuration without comments.
 func words(text string) (list []string) {
 	for line := range strings.Lines(text) {
 		line, _, _ = strings.Cut(line, "#")

@@ -1,5 +1,5 @@
-// Package startup writes VPP's start-up configuration, and reads the paths of sockets from an
-// existing one.
+// Package startup generates VPP's start-up configuration, and reads socket paths from an existing
+// one.
 package startup
 
 import (
@@ -9,48 +9,46 @@ import (
 	"strings"
 )
 
-// Config is what of VPP is decided when it starts. New has the defaults.
+// Config holds the settings that VPP takes at its start. New returns the defaults.
 type Config struct {
-	// RuntimeDir is the directory of the sockets: api.sock, cli.sock, stats.sock. The
-	// directory exists.
+	// RuntimeDir is the existing directory of the sockets: api.sock, cli.sock, stats.sock.
 	RuntimeDir string `json:"-"`
-	// PluginPath is the directory of the plugins; "": where VPP itself looks.
+	// PluginPath is the directory of the plugins; "": VPP's default.
 	PluginPath string `json:"pluginPath,omitempty"`
-	// HeapMiB is the size of the main heap, in MiB, in which VPP keeps its tables.
+	// HeapMiB is the size of the main heap with VPP's tables, in MiB.
 	HeapMiB int `json:"heapMiB,omitempty"`
-	// StatsMiB is the size of the segment of counters, in MiB.
+	// StatsMiB is the size of the statistics segment, in MiB.
 	StatsMiB int `json:"statsMiB,omitempty"`
-	// Buffers is how many packets VPP can hold, per NUMA node.
+	// Buffers is the number of packet buffers per NUMA node.
 	Buffers int `json:"buffers,omitempty"`
-	// Hugepages is the size of the pages of heap and buffers: "2M" or "1G", which must
-	// be reserved on the machine; "": ordinary pages.
+	// Hugepages is the page size of heap and buffers: "2M" or "1G", reserved on the machine; "":
+	// ordinary pages.
 	Hugepages string `json:"hugepages,omitempty"`
-	// Workers is the number of threads that forward packets. With none, the main thread does.
+	// Workers is the number of forwarding threads. With none, the main thread forwards.
 	Workers int `json:"workers,omitempty"`
-	// PollSleepMicros is how long VPP sleeps between two looks at its interfaces, in
-	// microseconds. 0: until there is something to do, or never if it has to look, as
-	// with most NICs of DPDK. nil: 100 with DPDK, else 0.
+	// PollSleepMicros is how long VPP sleeps between polls of its interfaces, in microseconds. 0:
+	// until an interrupt, or not at all if it has to poll, as with most DPDK NICs. nil: 100 with
+	// DPDK, else 0.
 	PollSleepMicros *int `json:"pollSleepMicros,omitempty"`
-	// DPDKDevices are the PCI addresses (0000:00:08.0) of the NICs that VPP drives
-	// itself. Without them and DPDKOptions, the plugin dpdk is not loaded.
+	// DPDKDevices lists the PCI addresses (0000:00:08.0) of NICs driven by VPP. Without them and
+	// DPDKOptions, the plugin dpdk is not loaded.
 	DPDKDevices []string `json:"dpdkDevices,omitempty"`
 	// DPDKOptions are further lines of VPP's section dpdk, such as
 	// "dev default { num-rx-queues 2 }".
 	DPDKOptions []string `json:"dpdkOptions,omitempty"`
-	// Plugins says by name (acl, nat44_ei) which plugins to load (true) or not. VPP decides on
-	// others.
+	// Plugins maps plugin names (acl, nat44_ei) to whether they are loaded. VPP decides on others.
 	Plugins map[string]bool `json:"plugins,omitempty"`
-	// APITrace is how many messages of the API VPP remembers; 0: none.
+	// APITrace is the number of API messages that VPP records; 0: none.
 	APITrace int `json:"apiTrace,omitempty"`
-	// TCPSessionSeconds and OtherSessionSeconds are how long the plugin cnat keeps sessions without
-	// packets, of TCP connections and of all others; 0: as long as VPP does.
+	// TCPSessionSeconds and OtherSessionSeconds are the idle timeouts of cnat sessions, for TCP and
+	// for others; 0: VPP's default.
 	TCPSessionSeconds   uint32 `json:"-"`
 	OtherSessionSeconds uint32 `json:"-"`
-	// CoreDumps makes VPP dump all of its memory when it crashes.
+	// CoreDumps makes VPP dump its entire memory on a crash.
 	CoreDumps bool `json:"-"`
 }
 
-// New returns the configuration of a VPP that shares the machine with others.
+// New returns the configuration for a VPP that shares the machine with others.
 func New(runtimeDir string, m Machine) Config {
 	return Config{
 		RuntimeDir: runtimeDir, HeapMiB: m.heapMiB(), StatsMiB: 64, Buffers: m.buffers(),
@@ -63,16 +61,16 @@ func (c Config) APISocket() string   { return filepath.Join(c.RuntimeDir, "api.s
 func (c Config) CLISocket() string   { return filepath.Join(c.RuntimeDir, "cli.sock") }
 func (c Config) StatsSocket() string { return filepath.Join(c.RuntimeDir, "stats.sock") }
 
-// PuntSocket is where VPP gets answers to the packets that it hands to processes.
+// PuntSocket is the socket on which VPP receives replies to punted packets.
 func (c Config) PuntSocket() string { return filepath.Join(c.RuntimeDir, "punt.sock") }
 
-// prefix tells the shared memory of VPPs on one machine apart.
+// prefix separates the shared memory of several VPPs.
 func (c Config) prefix() string {
 	return strings.Trim(strings.ReplaceAll(c.RuntimeDir, "/", "-"), "-")
 }
 
-// SharedMemory returns the files that a VPP leaves behind that could not end in order, and
-// the directory that DPDK always leaves.
+// SharedMemory lists the files that a killed VPP leaves behind, and the directory that DPDK always
+// leaves.
 func (c Config) SharedMemory() []string {
 	files := []string{"/dev/shm/" + c.prefix() + "-global_vm", "/dev/shm/" + c.prefix() + "-vpe-api"}
 	if c.usesDPDK() {
@@ -119,7 +117,7 @@ func (c Config) String() string {
 	if c.usesDPDK() {
 		section("dpdk", c.dpdk()...)
 	}
-	// To merge tuples makes the lookup in large access lists faster, and its changes slow.
+	// Merging tuples makes lookups in large access lists faster, but changes slow.
 	if enabled, named := c.Plugins["acl"]; enabled || !named {
 		section("acl-plugin", "use tuple merge 0")
 	}
@@ -129,7 +127,7 @@ func (c Config) String() string {
 	return b.String()
 }
 
-// sessionAges are lines of the section cnat, which VPP refuses without the plugin.
+// sessionAges returns the lines of the section cnat, which VPP refuses without the plugin.
 func (c Config) sessionAges() (lines []string) {
 	if enabled, named := c.Plugins["cnat"]; named && !enabled {
 		return nil
@@ -143,7 +141,7 @@ func (c Config) sessionAges() (lines []string) {
 	return lines
 }
 
-// pollSleep is how long VPP sleeps between two looks, in microseconds.
+// pollSleep returns the sleep between polls, in microseconds.
 func (c Config) pollSleep() int {
 	switch {
 	case c.PollSleepMicros != nil:
@@ -154,9 +152,8 @@ func (c Config) pollSleep() int {
 	return 0
 }
 
-// requestedBuffers is how many buffers VPP has to be asked for to have as many as wanted: it
-// takes an ordinary page for each, and then uses only those that end in the page they begin
-// in, 27 of 37.
+// requestedBuffers returns how many buffers to request for the wanted number: VPP takes an ordinary
+// page for each, but uses only those that end in the page they begin in, 27 of 37.
 func (c Config) requestedBuffers() int {
 	if c.Hugepages != "" {
 		return c.Buffers
@@ -181,7 +178,7 @@ func (c Config) coreDumps() []string {
 func (c Config) usesDPDK() bool { return len(c.DPDKDevices)+len(c.DPDKOptions) > 0 }
 
 func (c Config) dpdk() []string {
-	// Processes of DPDK with one prefix would share memory, and not start.
+	// DPDK processes with one prefix would share memory and fail to start.
 	lines := []string{"file-prefix " + c.prefix()}
 	for _, address := range c.DPDKDevices {
 		lines = append(lines, "dev "+address)
@@ -210,8 +207,8 @@ func (c Config) plugins() (lines []string) {
 	return lines
 }
 
-// PluginPath returns the directory of the plugins that belong to a binary which is not
-// installed, "" if VPP finds them itself.
+// PluginPath returns the plugin directory of a binary that is not installed; "" if VPP finds it
+// itself.
 func PluginPath(binary string) string {
 	found, _ := filepath.Glob(filepath.Join(filepath.Dir(binary), "../lib/*/vpp_plugins"))
 	if len(found) == 0 || strings.HasPrefix(found[0], "/usr/lib") {

@@ -131,7 +131,7 @@ func TestMemoryOfAContainer(t *testing.T) {
 	}
 }
 
-// VPP sleeps until there is something to do, but with NICs that do not tell it.
+// VPP sleeps until an interrupt, except with NICs without interrupts.
 func TestPausesOfDPDKOnly(t *testing.T) {
 	c := New("/run/vpp", machine)
 	if text := c.String(); strings.Contains(text, "poll-sleep-usec") {
@@ -168,7 +168,7 @@ func TestMistakesSayWhatToChange(t *testing.T) {
 		"without _plugin.so":       func(c *Config) { c.Plugins = map[string]bool{"acl_plugin.so": true} },
 		"abf needs acl":            func(c *Config) { c.Plugins = map[string]bool{"acl": false} },
 		"drop one of them":         func(c *Config) { c.DPDKDevices, c.Plugins = []string{"0000:00:08.0"}, map[string]bool{"dpdk": false} },
-		"there is no runtime dire": func(c *Config) { c.RuntimeDir = "" },
+		"no runtime dire": func(c *Config) { c.RuntimeDir = "" },
 	} {
 		c := New("/run/vpp", machine)
 		spoil(&c)

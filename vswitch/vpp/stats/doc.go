@@ -1,3 +1,3 @@
-// Package stats reads the memory in which VPP counts: what interfaces have counted, and VPP's
-// own figures as Prometheus metrics.
+// Package stats reads VPP's shared memory of counters: interface counters, and VPP's own as
+// Prometheus metrics.
 package stats

@@ -22,8 +22,8 @@ import (
 	"go.fd.io/govpp/adapter/statsclient"
 )
 
-// Segment is the memory in which VPP counts, shared by way of a socket. It is
-// mapped when it is first read, and again when VPP is another process.
+// Segment is VPP's shared memory of counters. It is mapped at the first read, and again after a
+// restart of VPP.
 type Segment struct {
 	subsystem.Base
 	vpp    *session.Session
@@ -38,13 +38,13 @@ func New(vpp *session.Session, socket string, log *slog.Logger) *Segment {
 	return &Segment{vpp: vpp, socket: socket, log: log}
 }
 
-// Opened forgets the memory of another process.
+// Opened unmaps the memory of another process.
 func (s *Segment) Opened(context.Context, *session.Link) error {
 	s.Close()
 	return nil
 }
 
-// statsWait bounds how long a reader waits for VPP to make the socket.
+// statsWait bounds the wait for VPP's socket.
 const statsWait = 200 * time.Millisecond
 
 // Close unmaps the memory.
@@ -62,7 +62,7 @@ func (s *Segment) read(patterns ...string) ([]adapter.StatEntry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.client == nil {
-		statsclient.Log.Out = io.Discard // what concerns us is in the errors
+		statsclient.Log.Out = io.Discard // the errors contain everything relevant
 		client := statsclient.NewStatsClient(s.socket, statsclient.SetSocketRetryTimeout(statsWait))
 		if err := client.Connect(); err != nil {
 			return nil, fmt.Errorf("opening VPP's statistics at %s: %w; is there a section statseg in its start-up configuration?", s.socket, err)
@@ -82,7 +82,7 @@ func (s *Segment) read(patterns ...string) ([]adapter.StatEntry, error) {
 	return nil, fmt.Errorf("reading VPP's statistics at %s: %w", s.socket, err)
 }
 
-// setters are the counters of interfaces in the segment, and where they go.
+// setters maps counters in the segment to fields.
 var setters = map[string]func(s *vpp_interfaces.InterfaceState_Statistics, packets, bytes uint64){
 	"/if/rx":        func(s *vpp_interfaces.InterfaceState_Statistics, p, b uint64) { s.InPackets, s.InBytes = p, b },
 	"/if/tx":        func(s *vpp_interfaces.InterfaceState_Statistics, p, b uint64) { s.OutPackets, s.OutBytes = p, b },
@@ -96,7 +96,7 @@ var setters = map[string]func(s *vpp_interfaces.InterfaceState_Statistics, packe
 	"/if/tx-error":  func(s *vpp_interfaces.InterfaceState_Statistics, p, _ uint64) { s.OutErrorPackets = p },
 }
 
-// Interfaces returns what each interface has counted, by its index.
+// Interfaces returns the counters of each interface by index.
 func (v *Segment) Interfaces() (map[ownership.Index]*vpp_interfaces.InterfaceState_Statistics, error) {
 	entries, err := v.read("^/if/")
 	if err != nil {
@@ -120,7 +120,7 @@ func (v *Segment) Interfaces() (map[ownership.Index]*vpp_interfaces.InterfaceSta
 	return result, nil
 }
 
-// Errors returns what nodes of VPP's graph have counted as errors, by node and reason.
+// Errors returns the error counters of graph nodes, by node and reason.
 func (v *Segment) Errors(nodes ...string) (map[string]map[string]uint64, error) {
 	var patterns []string
 	for _, node := range nodes {
@@ -141,11 +141,11 @@ func (v *Segment) Errors(nodes ...string) (map[string]map[string]uint64, error) 
 	return counts, nil
 }
 
-// ruleCounters has the index of an access list of the plugin acl.
+// ruleCounters matches the index of an access list of the plugin acl.
 var ruleCounters = regexp.MustCompile(`^/acl/([0-9]+)/matches$`)
 
-// Matches returns how many packets each rule of an access list has matched since the list was set, by
-// the index of the list. Packets of connections that a rule has permitted before are not among them.
+// Matches returns the match counts of each rule since its access list was set, by list index.
+// Packets of already permitted connections are not counted.
 func (v *Segment) Matches() (map[uint32][]uint64, error) {
 	entries, err := v.read(ruleCounters.String())
 	if err != nil {
@@ -170,8 +170,7 @@ func (v *Segment) Matches() (map[uint32][]uint64, error) {
 	return lists, nil
 }
 
-// sum adds up what VPP's threads have counted, by index. Vectors of threads may be of
-// different lengths.
+// sum adds up the counters of VPP's threads by index. Threads' vectors may differ in length.
 func sum(stat adapter.Stat) (total []adapter.CombinedCounter) {
 	at := func(i int) *adapter.CombinedCounter {
 		for len(total) <= i {
@@ -197,14 +196,14 @@ func sum(stat adapter.Stat) (total []adapter.CombinedCounter) {
 	return total
 }
 
-// Counters of VPP itself, besides its interfaces.
+// Counters of VPP itself.
 var (
 	errorsDesc  = prometheus.NewDesc("vpp_errors_total", "Packets counted by a node of VPP's graph for a reason, most often as dropped.", []string{"node", "reason"}, nil)
-	nodeDesc    = prometheus.NewDesc("vpp_node_total", "What a node of VPP's graph has done: calls, vectors (packets), suspends, clocks.", []string{"node", "what"}, nil)
+	nodeDesc    = prometheus.NewDesc("vpp_node_total", "Counters of a node of VPP's graph: calls, vectors (packets), suspends, clocks.", []string{"node", "what"}, nil)
 	buffersDesc = prometheus.NewDesc("vpp_buffers", "Buffers of a pool: cached, used, available.", []string{"pool", "state"}, nil)
 	memoryDesc  = prometheus.NewDesc("vpp_memory_bytes", "Memory of a heap: total, used, free.", []string{"heap", "state"}, nil)
 	rateDesc    = prometheus.NewDesc("vpp_vector_rate", "Packets per call of a node, on average over all threads.", nil, nil)
-	workersDesc = prometheus.NewDesc("vpp_worker_threads", "Threads that forward packets beside the main one.", nil, nil)
+	workersDesc = prometheus.NewDesc("vpp_worker_threads", "Threads that forward packets in addition to the main one.", nil, nil)
 	upDesc      = prometheus.NewDesc("vpp_up", "1 if VPP answers, else 0.", []string{"version"}, nil)
 )
 
@@ -217,8 +216,8 @@ func (v *Segment) Describe(out chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector for counters other than those of interfaces. The
-// thousands of zero counters are left out. If VPP cannot be read, it returns only vpp_up.
+// Collect implements prometheus.Collector for counters other than interface counters. Zero
+// counters, of which VPP has thousands, are omitted. If VPP cannot be read, it returns only vpp_up.
 func (v *Segment) Collect(out chan<- prometheus.Metric) {
 	l, err := v.vpp.Link()
 	if err != nil {
@@ -279,7 +278,7 @@ func collect(out chan<- prometheus.Metric, name string, data adapter.Stat, nodes
 	}
 }
 
-// total adds up a count of all threads.
+// total adds up a counter of all threads.
 func total(data adapter.Stat) (n uint64) {
 	if list, ok := data.(adapter.ErrorStat); ok {
 		for _, c := range list {

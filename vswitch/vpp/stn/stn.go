@@ -25,7 +25,7 @@ var module = session.NewModule("stn_plugin.so", "STN rules",
 	&stn.StnAddDelRule{}, &stn.StnAddDelRuleReply{}, &stn.StnRulesDump{}, &stn.StnRulesDetails{},
 )
 
-// Rules are VPP's STN rules, one for an address. A rule is ours if its interface is.
+// Rules are VPP's STN rules, one per address. A rule is ours if its interface is.
 type Rules struct {
 	subsystem.Base
 	vpp     *session.Session
@@ -33,10 +33,10 @@ type Rules struct {
 	sources Sources
 }
 
-// Sources are addresses that VPP sends from to the host.
+// Sources are VPP's source addresses towards the host.
 type Sources interface {
-	// AcceptOwn makes VPP receive what it sends from an IPv4 address of its own to another one, or no longer. Otherwise
-	// nothing of that is handed to the host.
+	// AcceptOwn makes VPP receive packets from its own IPv4 address at another of its addresses, or
+	// stops that. Otherwise it hands none of them to the host.
 	AcceptOwn(ctx context.Context, addr netip.Addr, on bool) error
 	AcceptsOwn(ctx context.Context, addr netip.Addr) (bool, error)
 }
@@ -45,7 +45,7 @@ func New(vpp *session.Session, ifs *ownership.Registry, sources Sources) *Rules 
 	return &Rules{Base: subsystem.Base{Uses: []*session.Module{module, addressModule}}, vpp: vpp, ifs: ifs, sources: sources}
 }
 
-// sourcesAt returns the IPv4 addresses of an interface, if what is handed to it is for one of that IP version.
+// sourcesAt returns the interface's IPv4 addresses if the handed address is IPv4.
 func (v *Rules) sourcesAt(ctx context.Context, handed netip.Addr, i ownership.Index) (list []netip.Addr, err error) {
 	if handed.Is6() {
 		return nil, nil
@@ -60,8 +60,8 @@ func (v *Rules) sourcesAt(ctx context.Context, handed netip.Addr, i ownership.In
 	return list, nil
 }
 
-// vouch has VPP's ICMP messages to a handed address arrive, or no longer.
-func (v *Rules) vouch(ctx context.Context, handed netip.Addr, i ownership.Index, on bool) error {
+// acceptOwn makes VPP receive its own ICMP messages to a handed address, or stops that.
+func (v *Rules) acceptOwn(ctx context.Context, handed netip.Addr, i ownership.Index, on bool) error {
 	list, err := v.sourcesAt(ctx, handed, i)
 	for _, addr := range list {
 		err = errors.Join(err, v.sources.AcceptOwn(ctx, addr, on))
@@ -69,7 +69,7 @@ func (v *Rules) vouch(ctx context.Context, handed netip.Addr, i ownership.Index,
 	return err
 }
 
-// AddressAdded has VPP's ICMP messages from a new address of an interface arrive.
+// AddressAdded makes VPP receive its own ICMP messages from a new address of an interface.
 func (v *Rules) AddressAdded(ctx context.Context, i ownership.Index, addr netip.Addr) error {
 	if addr.Is6() {
 		return nil
@@ -99,7 +99,7 @@ func (v *Rules) vouches(ctx context.Context, handed netip.Addr, i ownership.Inde
 	return err == nil, err
 }
 
-// find returns the interface that an address is handed to.
+// find returns the interface to which an address is handed.
 func (v *Rules) find(ctx context.Context, addr netip.Addr) (i ownership.Index, ok bool, err error) {
 	all, err := session.Dump[stn.StnRulesDetails](ctx, v.vpp, module, &stn.StnRulesDump{})
 	if err != nil {
@@ -134,7 +134,7 @@ func (v *Rules) set(ctx context.Context, r *vpp_stn.Rule) error {
 	case err != nil:
 		return err
 	case there && now == i:
-		return v.vouch(ctx, addr, i, true)
+		return v.acceptOwn(ctx, addr, i, true)
 	case there:
 		name, err := v.ifs.AnyName(ctx, now)
 		if err != nil {
@@ -145,7 +145,7 @@ func (v *Rules) set(ctx context.Context, r *vpp_stn.Rule) error {
 	if err := v.vpp.Call(ctx, module, &stn.StnAddDelRule{IPAddress: convert.Address(addr), SwIfIndex: i, IsAdd: true}, &stn.StnAddDelRuleReply{}); err != nil {
 		return err
 	}
-	return v.vouch(ctx, addr, i, true)
+	return v.acceptOwn(ctx, addr, i, true)
 }
 
 func (v *Rules) Delete(ctx context.Context, r *vpp_stn.Rule) error {
@@ -175,10 +175,10 @@ func (v *Rules) unset(ctx context.Context, r *vpp_stn.Rule) error {
 	if err != nil || slices.ContainsFunc(all, func(d *stn.StnRulesDetails) bool { return handsIPv4To(d, now) }) {
 		return err
 	}
-	return v.vouch(ctx, addr, now, false)
+	return v.acceptOwn(ctx, addr, now, false)
 }
 
-// List returns the rules. One whose messages VPP drops is not there.
+// List returns the rules. A rule whose ICMP messages VPP drops counts as missing.
 func (v *Rules) List(ctx context.Context, expected []*vpp_stn.Rule) ([]*vpp_stn.Rule, error) {
 	all, err := session.Dump[stn.StnRulesDetails](ctx, v.vpp, module, &stn.StnRulesDump{})
 	if err != nil {

@@ -9,23 +9,22 @@ import (
 	"github.com/contiv/contiv/vswitch/vpp/ownership"
 )
 
-// Kind is what an event says has happened.
+// Kind is the kind of an event.
 type Kind int
 
-// The kinds of events, and which fields of Event they fill in besides the interface.
+// Kinds of events, with the fields of Event that they set in addition to the interface.
 const (
 	InterfaceDeleted Kind = iota + 1 // by others or by us
 	InterfaceState                   // Up: its administrative state was read
-	AddressesChanged                 // of an interface, by us or by a lease
+	AddressesChanged                 // by us or by a lease
 	NeighbourRemoved                 // IP
 	NeighbourChanged                 // IP, MAC
 )
 
-// Event is something that has changed in VPP, for all subsystems that it may concern.
+// Event is a change in VPP, for all subsystems that it may concern.
 type Event struct {
 	Kind Kind
-	// Interface is the logical name, "" if the interface is not ours; Index is set for
-	// events of neighbours.
+	// Interface is the logical name, "" for a foreign interface. Neighbour events set Index.
 	Interface string
 	Index     ownership.Index
 	Up        bool
@@ -33,7 +32,7 @@ type Event struct {
 	MAC       ethernet_types.MacAddress
 }
 
-// String is the event as the reason of a drift.
+// String formats the event as a drift reason.
 func (e Event) String() string {
 	switch e.Kind {
 	case InterfaceDeleted:

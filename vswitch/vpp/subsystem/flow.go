@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Flow is what one socket sends to another.
+// Flow is one direction of traffic between two sockets.
 type Flow struct {
 	From, To netip.AddrPort
 	TCP      bool // not UDP
@@ -23,8 +23,8 @@ func (f Flow) Compare(o Flow) int {
 	return -1
 }
 
-// FirstFlows returns at most n of the flows, each once, in order: those first that are silent already, so that each gets its turn
-// as others move.
+// FirstFlows returns at most n distinct flows in order. Flows that are already silent come first,
+// so that each gets its turn as others move.
 func FirstFlows(flows []Flow, n int, silent func(Flow) bool) []Flow {
 	rank := map[Flow]int{}
 	for _, f := range flows {

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// Flows that are silent stay so when others come that are before them in order; when one moves, the next one follows.
+// Silenced flows stay silenced when flows before them in order appear; when one moves, the next
+// follows.
 func TestFirstFlows(t *testing.T) {
 	flow := func(port uint16) Flow {
 		return Flow{From: netip.AddrPortFrom(netip.MustParseAddr("10.1.1.2"), port), To: netip.MustParseAddrPort("10.96.0.10:53")}

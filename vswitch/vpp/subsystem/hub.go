@@ -7,8 +7,8 @@ import (
 	"github.com/contiv/contiv/vswitch/vpp/session"
 )
 
-// Hub hands events to the subsystems and reports the keys that they concern to watchers.
-// Subsystems are given a Hub when they are made, and added to it before the session starts.
+// Hub passes events to the subsystems and reports the affected keys to watchers. Subsystems get the
+// Hub on creation and are added to it before the session starts.
 type Hub struct {
 	subsystems []Subsystem
 
@@ -22,8 +22,8 @@ func NewHub() *Hub { return &Hub{watchers: map[*mailbox]struct{}{}} }
 // Add adds subsystems. It must not be called once the session has started.
 func (h *Hub) Add(all ...Subsystem) { h.subsystems = append(h.subsystems, all...) }
 
-// Hooks are the calls of the session to the subsystems. Opened are called in the order in which the
-// subsystems were added; the first error gives the connection up.
+// Hooks returns the session's calls to the subsystems. Opened is called in the order of addition;
+// the first error closes the connection.
 func (h *Hub) Hooks() session.Hooks {
 	hooks := session.Hooks{
 		Changed: func(reason string) { h.report(reason) },
@@ -43,7 +43,7 @@ func (h *Hub) Hooks() session.Hooks {
 	return hooks
 }
 
-// Publish asks every subsystem which values the event concerns, and reports those.
+// Publish asks every subsystem for the values affected by the event, and reports them.
 func (h *Hub) Publish(e Event) {
 	var keys []string
 	for _, s := range h.subsystems {
@@ -54,7 +54,7 @@ func (h *Hub) Publish(e Event) {
 	}
 }
 
-// report tells the watchers what has changed; without keys: everything may have.
+// report informs the watchers of changed keys; no keys: everything may have changed.
 func (h *Hub) report(reason string, keys ...string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -63,8 +63,8 @@ func (h *Hub) report(reason string, keys ...string) {
 	}
 }
 
-// Watch calls report, from one goroutine, with what has changed since the last call, until
-// ctx ends or done is closed. Reports without keys say that everything may have changed.
+// Watch calls report, from one goroutine, with the changes since the last call, until ctx ends or
+// done is closed. A report without keys means that everything may have changed.
 func (h *Hub) Watch(ctx context.Context, done <-chan struct{}, report func(reason string, keys ...string)) {
 	b := &mailbox{full: make(chan struct{}, 1)}
 	h.mu.Lock()
@@ -83,7 +83,7 @@ func (h *Hub) Watch(ctx context.Context, done <-chan struct{}, report func(reaso
 			case <-done:
 				return
 			case <-b.full:
-				// What came in while the last report was being taken was in it.
+				// Changes during the last report were included in it.
 				if reason, keys := b.take(); reason != "" {
 					report(reason, keys...)
 				}

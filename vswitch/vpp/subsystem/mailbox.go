@@ -8,15 +8,15 @@ import (
 	"sync"
 )
 
-// drift is what a watcher has not been told yet.
+// drift holds the changes that a watcher has not received yet.
 type drift struct {
-	reasons []string // the first maxReasons, and those for everything
-	others  int      // how many more there were
+	reasons []string // the first maxReasons, and reasons without keys
+	others  int      // number of further reasons
 	keys    map[string]struct{}
-	all     bool // everything may have changed, whatever the keys
+	all     bool // everything may have changed
 }
 
-// maxReasons are told in full: a burst can be about thousands of objects.
+// maxReasons is the number of reported reasons; a burst can concern thousands of objects.
 const maxReasons = 4
 
 func (d *drift) reason() string {
@@ -27,7 +27,7 @@ func (d *drift) reason() string {
 	return text
 }
 
-// mailbox collects what has changed until its watcher takes it.
+// mailbox collects changes until its watcher takes them.
 type mailbox struct {
 	mu    sync.Mutex
 	drift drift
@@ -39,7 +39,7 @@ func (b *mailbox) put(reason string, keys ...string) {
 	defer b.mu.Unlock()
 	switch d := &b.drift; {
 	case slices.Contains(d.reasons, reason):
-	case len(keys) == 0: // what matters most comes first
+	case len(keys) == 0: // the most important comes first
 		d.reasons = slices.Insert(d.reasons, 0, reason)
 	case len(d.reasons) < maxReasons:
 		d.reasons = append(d.reasons, reason)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A burst is one report, with all keys, and a reason that can be read.
+// A burst is one report with all keys and a readable reason.
 func TestReasonsOfABurst(t *testing.T) {
 	for _, test := range []struct {
 		burst int
@@ -39,7 +39,7 @@ func TestReasonsOfABurst(t *testing.T) {
 	}
 }
 
-// Everything is everything, whatever else there was.
+// "Everything" covers all keys.
 func TestEverythingChangedInABurst(t *testing.T) {
 	b := &mailbox{full: make(chan struct{}, 1)}
 	for i := range maxReasons + 2 {

@@ -1,5 +1,5 @@
-// Package subsystem is the contract between the parts of the driver, each of which is about
-// one plugin of VPP, and the wiring that makes a vswitch of them.
+// Package subsystem is the contract between the parts of the driver, each for one plugin of VPP,
+// and the wiring that builds a vswitch from them.
 //
 //	                      ┌─ Opened: subscribe, forget what was known
 //	session ──connection──┤
@@ -11,8 +11,8 @@
 //	                                                                                           │
 //	      the scheduler reads the keys again with Find of the port, and repairs <──────────────┘
 //
-// No subsystem imports another one. A subsystem that needs another declares a narrow interface in
-// its own package, which the wiring in vswitch/vpp satisfies.
+// No subsystem imports another. A subsystem that needs another declares a narrow interface in its
+// own package, which the wiring in vswitch/vpp satisfies.
 package subsystem
 
 import (
@@ -28,22 +28,21 @@ type Subsystem interface {
 	// Modules are the parts of VPP's API that the subsystem uses.
 	Modules() []*session.Module
 
-	// Opened prepares a new connection before anybody can use it: knowledge of the previous VPP is
-	// discarded, and events are subscribed to. An error gives the connection up.
+	// Opened prepares a new connection before it is used: it discards state of the previous VPP and
+	// subscribes to events. An error closes the connection.
 	Opened(ctx context.Context, l *session.Link) error
 
-	// Concerns returns the keys of the northbound values that an event concerns, whose state
-	// in VPP has to be looked at again; nil: none. It must not ask VPP, nor wait for anything:
-	// events arrive on the goroutine that reads the connection.
+	// Concerns returns the keys of the northbound values whose state may be affected by an event;
+	// nil if none. It must not call VPP or block: events arrive on the goroutine that reads the
+	// connection.
 	Concerns(e Event) (keys []string)
 
-	// Follow handles events that require requests to VPP, and polls objects that VPP sends no
-	// events for. It returns when ctx ends, or at once if it has nothing to follow.
+	// Follow handles events that require requests to VPP, and polls objects without events. It
+	// returns when ctx ends, or at once if it has nothing to follow.
 	Follow(ctx context.Context)
 }
 
-// Base is a Subsystem that keeps nothing of a connection and that no event concerns. Others
-// embed it and override what they need.
+// Base is a Subsystem without connection state and events. Others embed it and override methods.
 type Base struct{ Uses []*session.Module }
 
 // Modules implements Subsystem.

@@ -1,2 +1,2 @@
-// Package teib says where the peers of multipoint tunnels are.
+// Package teib maps the peers of multipoint tunnels to their underlay addresses.
 package teib

@@ -66,7 +66,7 @@ func (v *Entries) Create(ctx context.Context, e *vpp_l3.TeibEntry) error {
 	return nil
 }
 
-// add replaces the peer's entry if it leads elsewhere.
+// add replaces the peer's entry if its address differs.
 func (v *Entries) add(ctx context.Context, entry teib.TeibEntry) error {
 	err := v.set(ctx, entry, true)
 	if !vppapi.Refused(err, api.ENTRY_ALREADY_EXISTS) {

@@ -11,7 +11,7 @@ import (
 	"go.fd.io/govpp/codec"
 )
 
-// Pending is a request that is under way.
+// Pending is a request without reply yet.
 type Pending struct {
 	c       *Conn
 	req     api.Message
@@ -26,8 +26,8 @@ type answer struct {
 	data []byte
 }
 
-// Start sends a request without waiting for what answers it. VPP answers requests in
-// the order in which they were started. Wait must be called.
+// Start sends a request without waiting for the reply. VPP answers requests in order. The caller
+// must call Wait.
 func (c *Conn) Start(ctx context.Context, req api.Message) *Pending {
 	p := &Pending{c: c, req: req, done: make(chan struct{})}
 	var err error
@@ -43,8 +43,8 @@ func (c *Conn) Start(ctx context.Context, req api.Message) *Pending {
 	return p
 }
 
-// Wait waits for the reply. A reply that refuses the request is a *ReplyError; the
-// other fields of reply are filled in also then.
+// Wait waits for the reply. A refusal is a *ReplyError; the other fields of reply are set
+// nevertheless.
 func (p *Pending) Wait(ctx context.Context, reply api.Message) error {
 	if err := p.wait(ctx); err != nil {
 		return err
@@ -65,7 +65,7 @@ func (p *Pending) wait(ctx context.Context) error {
 	}
 }
 
-// Call sends a request and waits for its reply, see Wait.
+// Call sends a request and waits for its reply; see Wait.
 func (c *Conn) Call(ctx context.Context, req, reply api.Message) error {
 	return c.Start(ctx, req).Wait(ctx, reply)
 }
@@ -85,7 +85,7 @@ func (c *Conn) decode(req api.Message, a answer, reply api.Message) error {
 	return nil
 }
 
-// retval returns the field by which replies say how it went.
+// retval returns the return code of a reply.
 func retval(reply api.Message) int32 {
 	if f := reflect.ValueOf(reply).Elem().FieldByName("Retval"); f.IsValid() && f.Kind() == reflect.Int32 {
 		return int32(f.Int())
@@ -93,7 +93,7 @@ func retval(reply api.Message) int32 {
 	return 0
 }
 
-// Dump is a request under way that is answered by any number of messages of type D.
+// Dump is a pending request that is answered by messages of type D.
 type Dump[D any, M interface {
 	*D
 	api.Message
@@ -101,8 +101,8 @@ type Dump[D any, M interface {
 	pending, end *Pending
 }
 
-// StartDump sends a request for all objects of a kind, and a ping whose reply marks the
-// end of the answers. Wait must be called.
+// StartDump requests all objects of a kind, followed by a ping whose reply marks the end. The
+// caller must call Wait.
 func StartDump[D any, M interface {
 	*D
 	api.Message
@@ -152,8 +152,8 @@ func DumpAll[D any, M interface {
 	return StartDump[D, M](ctx, c, req).Wait(ctx)
 }
 
-// GetAll is like DumpAll for requests (…_get) that VPP answers by any number of details
-// and then a reply, which may say that there is more: next returns the request for that.
+// GetAll is like DumpAll for requests (…_get) answered by details and a reply, which may announce
+// more; next returns the following request.
 func GetAll[D any, M interface {
 	*D
 	api.Message

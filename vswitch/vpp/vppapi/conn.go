@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sockclntCreateID is the number of the first message, the only one that is fixed.
+// sockclntCreateID is the number of the first message, the only fixed one.
 const sockclntCreateID = 15
 
 // Conn is a connection to one VPP process. It is safe for concurrent use.
@@ -38,11 +38,11 @@ type Conn struct {
 	last    uint32
 	pending map[uint32]handler
 	events  map[uint16][]*subscription
-	// likeRequests are details whose header has an index of a client, too.
+	// likeRequests lists the details whose header also has a client index.
 	likeRequests map[uint16]bool
 }
 
-// Dial connects to VPP's API socket; client is the name by which VPP shows us. Close it.
+// Dial connects to VPP's API socket; client is our name in VPP. The caller closes the connection.
 func Dial(ctx context.Context, socket, client string) (*Conn, error) {
 	var d net.Dialer
 	nc, err := d.DialContext(ctx, "unix", socket)
@@ -71,7 +71,7 @@ func Dial(ctx context.Context, socket, client string) (*Conn, error) {
 	return c, nil
 }
 
-// open registers the client and learns the numbers of the messages.
+// open registers the client and reads the numbers of the messages.
 func (c *Conn) open(r *bufio.Reader, client string) error {
 	request, err := codec.EncodeMsg(&memclnt.SockclntCreate{Name: client}, sockclntCreateID)
 	if err != nil {
@@ -86,7 +86,7 @@ func (c *Conn) open(r *bufio.Reader, client string) error {
 	}
 	var reply memclnt.SockclntCreateReply
 	if err := codec.DecodeMsg(data, &reply); err != nil {
-		return fmt.Errorf("the answer is not that of VPP's binary API: %w", err)
+		return fmt.Errorf("not a VPP binary API: %w", err)
 	}
 	if reply.Response != 0 {
 		return fmt.Errorf("VPP refused the connection: %w", api.RetvalToVPPApiError(reply.Response))
@@ -105,14 +105,14 @@ func (c *Conn) open(r *bufio.Reader, client string) error {
 	return nil
 }
 
-// Close ends the connection. VPP keeps what is configured.
+// Close ends the connection. VPP keeps its configuration.
 func (c *Conn) Close() error {
 	c.end(ErrClosed)
 	c.workers.Wait()
 	return nil
 }
 
-// Done is closed when the connection ends; Err then says why.
+// Done is closed when the connection ends; Err then returns the reason.
 func (c *Conn) Done() <-chan struct{} { return c.done }
 
 // Err returns why the connection ended, nil before that.
@@ -145,7 +145,7 @@ func (c *Conn) end(err error) {
 	}
 }
 
-// Check returns those of the messages that VPP does not have as we do.
+// Check returns the messages that VPP lacks or defines differently.
 func (c *Conn) Check(msgs ...api.Message) (mismatches []Mismatch) {
 	for _, m := range msgs {
 		name, crc := m.GetMessageName(), m.GetCrcString()
@@ -163,7 +163,7 @@ func (c *Conn) id(m api.Message) (uint16, error) {
 	return c.ids[m.GetMessageName()], nil
 }
 
-// expect prepares for details that a request will be answered with.
+// expect prepares for the details of a request.
 func (c *Conn) expect(details api.Message) error {
 	id, err := c.id(details)
 	if err == nil && details.GetMessageType() == api.RequestMessage {
@@ -174,8 +174,8 @@ func (c *Conn) expect(details api.Message) error {
 	return err
 }
 
-// handler gets what answers a request, or the error that ended the connection. It
-// returns whether there is more to come. It must not block.
+// handler receives the answers of a request, or the error that ended the connection. It returns
+// whether more are expected. It must not block.
 type handler func(msgID uint16, data []byte, err error) (more bool)
 
 // send sends a request. Handlers are not called concurrently.
@@ -218,14 +218,14 @@ func (c *Conn) send(ctx context.Context, req api.Message, handle handler) (reque
 	}
 }
 
-// forget ends that the request is answered, which it was not.
+// forget removes an unanswered request.
 func (c *Conn) forget(request uint32) {
 	if c.remove(request) {
 		totals.failed.Add(1)
 	}
 }
 
-// remove reports whether the request was under way.
+// remove reports whether the request was pending.
 func (c *Conn) remove(request uint32) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -274,7 +274,7 @@ func (c *Conn) read(r *bufio.Reader) {
 	}
 }
 
-// dispatch gives a message to who waits for it.
+// dispatch passes a message to its receiver.
 func (c *Conn) dispatch(data []byte) {
 	id, request := binary.BigEndian.Uint16(data), binary.BigEndian.Uint32(data[2:])
 	c.handling.Lock()
@@ -298,8 +298,7 @@ func (c *Conn) dispatch(data []byte) {
 	}
 }
 
-// Peer returns the process that listens at the socket, as our PID namespace numbers it; 0
-// if it is not in there.
+// Peer returns the listening process in our PID namespace; 0 if it is not in it.
 func (c *Conn) Peer() (pid int, err error) {
 	uc, ok := c.nc.(*net.UnixConn)
 	if !ok {
@@ -314,7 +313,7 @@ func (c *Conn) Peer() (pid int, err error) {
 		return 0, err
 	}
 	if err != nil {
-		return 0, fmt.Errorf("asking who listens at VPP's socket: %w", err)
+		return 0, fmt.Errorf("reading the peer of VPP's socket: %w", err)
 	}
 	return int(cred.Pid), nil
 }

@@ -28,7 +28,7 @@ func dial(t testing.TB, vpp vpptest.VPP) *vppapi.Conn {
 	return c
 }
 
-// Everybody gets the answers to their own requests.
+// Each caller gets the answers to its own requests.
 func TestPipelinedRequestsOfMany(t *testing.T) {
 	c := dial(t, vpptest.New(t))
 	var all sync.WaitGroup
@@ -52,7 +52,7 @@ func TestPipelinedRequestsOfMany(t *testing.T) {
 	all.Wait()
 }
 
-// Requests are counted by what became of them.
+// Requests are counted by their results.
 func TestTotals(t *testing.T) {
 	before := vppapi.Count()
 	s := vpptest.New(t)
@@ -111,7 +111,7 @@ func TestAnswerOfAnotherKind(t *testing.T) {
 	}
 }
 
-// Whoever listens there, connecting ends with an error.
+// Connecting to another program ends with an error.
 func TestThatIsNotVPP(t *testing.T) {
 	for name, answer := range map[string]string{
 		"silence and the end":  "",
@@ -168,7 +168,7 @@ func TestDialEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// Pipelining is what makes a resync with many objects fast.
+// Pipelining makes a resync of many objects fast.
 func BenchmarkPing(b *testing.B) {
 	c := dial(b, vpptest.New(b))
 	b.Run("one by one", func(b *testing.B) {

@@ -1,12 +1,11 @@
-// Package vppapi speaks VPP's binary API over its Unix socket, with the messages
-// that GoVPP generates. It is the transport only:
+// Package vppapi implements the transport of VPP's binary API over its Unix socket, for the
+// messages that GoVPP generates:
 //
 //	request ──Send──> writer ──socket──> VPP
 //	reply   <──────── reader <──────────
 //
-// Requests are pipelined: many may be under way, and VPP answers them in their order.
-// Each has a number of its own (the context), by which replies find it. When the
-// connection ends, whatever waits gets an error at once.
+// Requests are pipelined: VPP answers them in order, and a number (the context) matches replies.
+// When the connection ends, all pending requests fail at once.
 //
-// GoVPP's own connection (its package core) is not used, see docs/adr.
+// docs/adr explains why GoVPP's own connection (its package core) is not used.
 package vppapi

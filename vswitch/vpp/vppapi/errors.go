@@ -7,22 +7,21 @@ import (
 	"go.fd.io/govpp/api"
 )
 
-// ErrClosed says that the connection to VPP has ended.
+// ErrClosed reports that the connection to VPP has ended.
 var ErrClosed = errors.New("the connection to VPP has ended")
 
-// UnknownMessageError says that VPP does not know a message, or knows it by another
-// definition.
+// UnknownMessageError reports that VPP lacks a message or defines it differently.
 type UnknownMessageError struct {
 	Mismatch
 }
 
 func (e *UnknownMessageError) Error() string { return "VPP cannot be asked: " + e.Mismatch.String() }
 
-// Mismatch is a message that VPP does not have as we do.
+// Mismatch is a message that VPP lacks or defines differently.
 type Mismatch struct {
 	Message string
 	Ours    string // its CRC in hexadecimal digits
-	Theirs  string // empty: VPP does not have the message
+	Theirs  string // empty if VPP lacks the message
 }
 
 func (m Mismatch) String() string {

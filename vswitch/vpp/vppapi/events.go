@@ -8,14 +8,13 @@ import (
 	"go.fd.io/govpp/codec"
 )
 
-// subscription is one interest in an event.
+// subscription is a receiver of an event.
 type subscription struct {
 	deliver func(data []byte)
 }
 
-// Subscribe calls deliver with each event of type E that VPP sends on this connection,
-// not concurrently; it must not block. VPP has to be asked for the events by a request
-// of its own. end ends it; after the connection has ended there are no events either.
+// Subscribe calls deliver for each event of type E on this connection, one at a time; deliver must
+// not block. VPP must be asked for the events separately. end ends the subscription.
 func Subscribe[E any, M interface {
 	*E
 	api.Message
@@ -31,7 +30,7 @@ func Subscribe[E any, M interface {
 	}}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.events[id] = append(slices.Clone(c.events[id]), s) // the reader may be at the old one
+	c.events[id] = append(slices.Clone(c.events[id]), s) // the reader may still use the old slice
 	return sync.OnceFunc(func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()

@@ -6,15 +6,13 @@ import (
 	"io"
 )
 
-// A message on the socket is a header of 16 bytes, of which only the length of what
-// follows counts (bytes 8 to 11, big endian), and the message itself: its number (2
-// bytes), then in requests the client's index (4) and the context (4), in replies and
-// events the context (4), then the fields. The first two messages have it the other way
-// around.
+// A message on the socket has a header of 16 bytes, of which only the length is used (bytes 8 to
+// 11, big endian). The message follows: its number (2 bytes); in requests the client's index (4)
+// and the context (4), in replies and events the context (4); then the fields. The first two
+// messages have the reverse order.
 const (
 	headerSize = 16
-	// largestFrame bounds what is read at once: more means that the other side speaks
-	// something else.
+	// largestFrame bounds a message: a longer one indicates another protocol.
 	largestFrame = 64 << 20
 )
 

@@ -2,18 +2,17 @@ package vppapi
 
 import "sync/atomic"
 
-// Totals count what has passed between this process and VPP since it began, over all
-// connections.
+// Totals counts the traffic between this process and VPP over all connections.
 type Totals struct {
-	// Connections that were made, and that are open.
+	// Connections created, and open now.
 	Created, Open uint64
-	// Requests that were sent, answered, and neither; Replies are messages that answered.
+	// Requests sent, answered, and failed; Replies are the answering messages.
 	Sent, Done, Failed, Replies uint64
 }
 
 var totals struct{ created, open, sent, done, failed, replies atomic.Uint64 }
 
-// Count returns the totals as they are now.
+// Count returns the present totals.
 func Count() Totals {
 	return Totals{
 		Created: totals.created.Load(), Open: totals.open.Load(),

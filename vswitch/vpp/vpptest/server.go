@@ -253,7 +253,7 @@ func (c *client) handle(data []byte) bool {
 	defer s.mu.Unlock()
 	known := c.messages[binary.BigEndian.Uint16(data)]
 	if known == nil || len(data) < 10 {
-		s.t.Errorf("vpptest: the client sent message %d, which it was not told of", binary.BigEndian.Uint16(data))
+		s.t.Errorf("vpptest: the client sent the unannounced message %d", binary.BigEndian.Uint16(data))
 		return false
 	}
 	req := newMessage(known)
@@ -284,7 +284,7 @@ func (c *client) handle(data []byte) bool {
 	case s.refused[req.GetMessageName()] != 0:
 		call.refuse(req, s.refused[req.GetMessageName()])
 	case h == nil:
-		s.t.Errorf("vpptest does not know what to do with %s", req.GetMessageName())
+		s.t.Errorf("vpptest does not support %s", req.GetMessageName())
 		return false
 	default:
 		h(call, req)

@@ -1,2 +1,2 @@
-// Package vrf is VPP's FIB tables and how they hash flows: the port vswitch.VRFs.
+// Package vrf implements vswitch.VRFs with VPP's FIB tables and their flow hashes.
 package vrf

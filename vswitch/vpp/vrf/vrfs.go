@@ -21,9 +21,9 @@ var module = session.NewModule("", "VRF tables",
 	&ip.IPRouteV2Dump{}, &ip.IPRouteV2Details{},
 )
 
-// Tables are ours if their name begins with tableTag; the label follows. VPP names a table
-// when it makes it, and never again: another label is taken note of only. How it hashes
-// flows is not in its API, but on its command line.
+// Tables are ours if their name starts with tableTag; the label follows. VPP names a table only at
+// creation, so another label is only recorded. Flow hashing is set by CLI, because VPP's API lacks
+// it.
 type Tables struct {
 	subsystem.Base
 	vpp *session.Session
@@ -35,7 +35,7 @@ func New(vpp *session.Session) *Tables {
 
 const (
 	tableTag = "contiv:"
-	// maxTableName is what VPP keeps of it.
+	// maxTableName is VPP's limit of a table name.
 	maxTableName = 63
 )
 
@@ -77,8 +77,8 @@ func (v *Tables) Update(ctx context.Context, _, t *vpp_l3.VrfTable) error {
 	return nil
 }
 
-// Delete removes an empty table. VPP 25.10 ends if something still follows the way to an
-// address by a table that is deleted, as tunnels do.
+// Delete removes an empty table. VPP 25.10 crashes if an object such as a tunnel still tracks an
+// address in it.
 func (v *Tables) Delete(ctx context.Context, t *vpp_l3.VrfTable) error {
 	id := vrfOf(t)
 	tables, err := v.tables(ctx)
@@ -102,7 +102,7 @@ func (v *Tables) Delete(ctx context.Context, t *vpp_l3.VrfTable) error {
 	return nil
 }
 
-// empty returns an error that names routes of a table, if it has others than each table of VPP.
+// empty returns an error that names routes of a table other than VPP's own.
 func (v *Tables) empty(ctx context.Context, id vrfID) error {
 	all, err := session.Dump[ip.IPRouteV2Details](ctx, v.vpp, module, &ip.IPRouteV2Dump{Table: ip.IPTable{TableID: id.id, IsIP6: id.ipv6}})
 	if err != nil {
@@ -122,7 +122,7 @@ func (v *Tables) empty(ctx context.Context, id vrfID) error {
 	return fmt.Errorf("it has routes to %s, or tunnels there: remove them", strings.Join(left[:min(len(left), few)], ", "))
 }
 
-// ofEachTable are networks that each table has routes to by itself.
+// ofEachTable lists the networks with routes in every table.
 var ofEachTable = []string{"0.0.0.0/0", "0.0.0.0/32", "224.0.0.0/4", "240.0.0.0/4", "255.255.255.255/32", "::/0", "fe80::/10"}
 
 // tables returns the names of the tables.
@@ -178,7 +178,7 @@ func (v *Tables) List(ctx context.Context, expected []*vpp_l3.VrfTable) ([]*vpp_
 	return list, nil
 }
 
-// defaultFlowHash is that of new tables.
+// defaultFlowHash is the flow hash of new tables.
 const defaultFlowHash = ip.IP_API_V2_FLOW_HASH_SRC_IP | ip.IP_API_V2_FLOW_HASH_DST_IP | ip.IP_API_V2_FLOW_HASH_SRC_PORT |
 	ip.IP_API_V2_FLOW_HASH_DST_PORT | ip.IP_API_V2_FLOW_HASH_PROTO | ip.IP_API_V2_FLOW_HASH_FLOW_LABEL
 
@@ -206,7 +206,7 @@ func settingsOf(h hash) *vpp_l3.VrfTable_FlowHashSettings {
 
 type flowHashSettings = vpp_l3.VrfTable_FlowHashSettings
 
-// hashFlags: what a packet's flow is told by; word is how VPP prints it.
+// hashFlags lists the fields of a flow hash with VPP's words.
 var hashFlags = []struct {
 	flag  hash
 	word  string
@@ -229,7 +229,7 @@ func (v *Tables) setFlowHash(ctx context.Context, t *vpp_l3.VrfTable) error {
 	return v.vpp.Call(ctx, module, req, &ip.SetIPFlowHashV3Reply{})
 }
 
-// flowHash reads how flows are hashed from the head line that VPP prints of a table:
+// flowHash parses the flow hash from the first line of a table in VPP's CLI:
 //
 //	contiv:main, fib_index:1, flow hash:[src dst reverse ] epoch:0 flags:none locks:[…]
 func (v *Tables) flowHash(ctx context.Context, id vrfID) (h hash, err error) {

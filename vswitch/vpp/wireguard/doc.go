@@ -1,3 +1,3 @@
-// Package wireguard is the peers of WireGuard tunnels, by VPP's plugin wireguard. The tunnels
-// themselves are interfaces.
+// Package wireguard drives the peers of WireGuard tunnels with VPP's plugin wireguard. The tunnels
+// are interfaces.
 package wireguard

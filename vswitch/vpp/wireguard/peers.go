@@ -25,8 +25,8 @@ var module = session.NewModule("wireguard_plugin.so", "WireGuard peers",
 	&wireguard.WireguardPeersDump{}, &wireguard.WireguardPeersDetails{},
 )
 
-// Peers are those of our interfaces. A peer is who has its key; where it is now,
-// VPP learns from its packets.
+// Peers are the peers of our interfaces. The key identifies a peer; VPP learns its present address
+// from its packets.
 type Peers struct {
 	subsystem.Base
 	vpp *session.Session
@@ -37,7 +37,7 @@ func New(vpp *session.Session, ifs *ownership.Registry) *Peers {
 	return &Peers{Base: subsystem.Base{Uses: []*session.Module{module}}, vpp: vpp, ifs: ifs}
 }
 
-// maxAllowedIPs is how many VPP's messages hold.
+// maxAllowedIPs is the limit of VPP's messages.
 const maxAllowedIPs = 255
 
 func (v *Peers) peerOf(ctx context.Context, p *vpp_wireguard.Peer) (peer wireguard.WireguardPeer, err error) {
@@ -167,7 +167,7 @@ func (v *Peers) List(ctx context.Context, expected []*vpp_wireguard.Peer) ([]*vp
 	return list, nil
 }
 
-// describePeer: a peer that was somewhere else is expected there.
+// describePeer ignores the present address of a roaming peer.
 func describePeer(iface string, d wireguard.WireguardPeer, expected []*vpp_wireguard.Peer) *vpp_wireguard.Peer {
 	peer := &vpp_wireguard.Peer{
 		WgIfName: iface, PublicKey: base64.StdEncoding.EncodeToString(d.PublicKey), PersistentKeepalive: uint32(d.PersistentKeepalive),
