@@ -2,8 +2,8 @@
 // and requests declare the part of VPP's API that they need.
 //
 //	subsystem ──Call, Dump, StartDump, CallAll, Batch──> Session ──Use(module)──> Link ──> vppapi.Conn ──socket──> VPP
-//	                                                       │  └ dials again, for ever, when the connection ends
-//	                                                       └ Opened, Changed, Beside: what the wiring hangs on it
+//	                                                       │  └ dials again when the connection ends
+//	                                                       └ Opened, Changed, Beside: hooks of the wiring
 //
 // Guarantees:
 //
