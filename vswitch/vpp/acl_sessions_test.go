@@ -14,9 +14,9 @@ import (
 	"github.com/contiv/contiv/vswitch/vswitchtest"
 )
 
-// VPP keeps sessions of interfaces that are gone, and of some that have lost their lists. They open nothing to those that have
-// the index next: a new pod with a former one's address is isolated from the peers of that, and so is one that was isolated
-// before.
+// VPP keeps sessions of deleted interfaces and of some that lost their lists. They must not admit
+// packets for the next interface with the index: a new isolated pod with a former pod's address, or
+// a pod that is isolated again.
 func TestSessionsOfEarlierListsOpenNothing(t *testing.T) {
 	isolated := func(name string) *contiv_filter.Subject {
 		return &contiv_filter.Subject{Name: name, Interface: "b", Addresses: []string{"10.2.0.2"}, Ingress: []*contiv_filter.Subject_Stage{{Deny: true}}}
@@ -45,7 +45,7 @@ func TestSessionsOfEarlierListsOpenNothing(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		isolate map[bool]func(v *VSwitch, name string) error
-		// steps are taken between the former isolation and the next one.
+		// steps between the former isolation and the next one.
 		steps []string
 	}{
 		"policies of another pod":                 {policies, []string{"detach", "free", "isolate", "attach"}},
@@ -92,7 +92,7 @@ func TestSessionsOfEarlierListsOpenNothing(t *testing.T) {
 	}
 }
 
-// udpOn opens a socket of UDP on a host.
+// udpOn opens a UDP socket on a host.
 func udpOn(t testing.TB, h *vswitchtest.Host, addr string) *net.UDPConn {
 	t.Helper()
 	c := inHost(t, h, func() (*net.UDPConn, error) {
@@ -102,7 +102,7 @@ func udpOn(t testing.TB, h *vswitchtest.Host, addr string) *net.UDPConn {
 	return c
 }
 
-// reaches reports whether something that one socket sends reaches another one in time.
+// reaches reports whether a packet from one socket reaches the other in time.
 func reaches(t testing.TB, from, to *net.UDPConn, wait time.Duration) bool {
 	t.Helper()
 	for deadline := time.Now().Add(wait); time.Now().Before(deadline); {

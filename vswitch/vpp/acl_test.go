@@ -16,7 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// everyRule has rules with all that a rule can say.
+// everyRule returns rules with all fields.
 func everyRule() []*vpp_acl.ACL_Rule {
 	ports := func(first, last uint32) *vpp_acl.ACL_Rule_IpRule_PortRange {
 		return &vpp_acl.ACL_Rule_IpRule_PortRange{LowerPort: first, UpperPort: last}
@@ -48,7 +48,7 @@ func permitAll() *vpp_acl.ACL_Rule {
 	return &vpp_acl.ACL_Rule{Action: vpp_acl.ACL_Rule_PERMIT, IpRule: &vpp_acl.ACL_Rule_IpRule{}}
 }
 
-// putACL makes a list that is bound to the interfaces that it names.
+// putACL creates a list that is bound to its interfaces.
 func putACL(t testing.TB, v *VSwitch, list *vpp_acl.ACL) {
 	t.Helper()
 	if err := v.ACLs().Create(t.Context(), list); err != nil {
@@ -73,7 +73,7 @@ func accessList(name string, in, out []string, rules ...*vpp_acl.ACL_Rule) *vpp_
 	return &vpp_acl.ACL{Name: name, Rules: rules, Interfaces: &vpp_acl.ACL_Interfaces{Ingress: in, Egress: out}}
 }
 
-// wantACLs checks what is listed, whether it is expected or not.
+// wantACLs checks the listed lists, expected or not.
 func wantACLs(t testing.TB, v *VSwitch, want ...*vpp_acl.ACL) {
 	t.Helper()
 	for _, expected := range [][]*vpp_acl.ACL{want, nil} {
@@ -177,7 +177,7 @@ func TestAccessListsAreReadBackAsCreated(t *testing.T) {
 			t.Fatal(err)
 		}
 		wantACLs(t, v, wantRest...)
-		// What nobody expects can be deleted as it is listed.
+		// An unexpected list can be deleted in its listed form.
 		putACL(t, v, lists[2])
 		v.Close()
 		v = open(t, s)
@@ -246,7 +246,7 @@ func TestAccessListsKeepTheOrderOfTheirNamesAndThoseOfOthers(t *testing.T) {
 			accessList("a", []string{"a"}, nil, permitAll()), accessList("b", []string{"a"}, nil, permitAll()), accessList("c", []string{"a"}, []string{"a"}, permitAll()),
 		}
 		wantACLs(t, v, lists...)
-		// In another order they are not bound as they should be, until they are bound again.
+		// In another order they count as unbound until they are bound again.
 		now, err = session.Dump[acl.ACLInterfaceListDetails](t.Context(), v.vpp, session.Core, &acl.ACLInterfaceListDump{SwIfIndex: i})
 		if err != nil {
 			t.Fatal(err)
@@ -313,5 +313,5 @@ func TestOneMACIPListOfAnInterface(t *testing.T) {
 	})
 }
 
-// neighbourDiscovery is the tag of the list that the driver puts before others.
+// neighbourDiscovery is the tag of the driver's first list.
 const neighbourDiscovery = "contiv:neighbour-discovery"

@@ -7,7 +7,7 @@ import (
 )
 
 func TestManyAFPacketsAreWarnedOf(t *testing.T) {
-	const perThread = 15 // that a thread of VPP serves for sure
+	const perThread = 15 // that a VPP thread can serve
 	onEachVPP(t, func(t *testing.T, s *site) {
 		v := open(t, s)
 		for n := range perThread + 1 {

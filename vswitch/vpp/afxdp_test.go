@@ -65,7 +65,7 @@ func TestDeviceTakenOverByXDP(t *testing.T) {
 		if got := names(v); len(got) > 0 {
 			t.Errorf("deleted, but found: %v", got)
 		}
-		// The device is free, as soon as the kernel has cleaned up.
+		// The device is free once the kernel has cleaned up.
 		err := v.Interfaces().Create(t.Context(), iface)
 		for end := time.Now().Add(pingTime); err != nil && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 			err = v.Interfaces().Create(t.Context(), iface)
@@ -99,7 +99,7 @@ func TestPacketsByXDP(t *testing.T) {
 	}
 }
 
-// inVPP returns an interface by the name that VPP has for it; nil: there is none.
+// inVPP returns an interface by VPP's name; nil if none.
 func inVPP(t testing.TB, v *VSwitch, name string) *interfaces_api.SwInterfaceDetails {
 	t.Helper()
 	all, err := session.Dump[interfaces_api.SwInterfaceDetails](t.Context(), v.vpp, session.Core, &interfaces_api.SwInterfaceDump{SwIfIndex: ownership.NoIndex})
@@ -114,7 +114,7 @@ func inVPP(t testing.TB, v *VSwitch, name string) *interfaces_api.SwInterfaceDet
 	return nil
 }
 
-// By AF_XDP, the host would not hear what keeps its addresses.
+// With AF_XDP, the host would not receive the packets that keep its lease.
 func TestDeviceWithLeaseIsNotTakenOverByXDP(t *testing.T) {
 	s, v := newRealSite(t)
 	v.Close()

@@ -29,9 +29,9 @@ func (v oneByOne) Routes() vswitch.Routes         { return onlyRoutes{v.VSwitch.
 func (v oneByOne) Neighbours() vswitch.Neighbours { return onlyNeighbours{v.VSwitch.Neighbours()} }
 func (v oneByOne) FIB() vswitch.FIB               { return onlyFIB{v.VSwitch.FIB()} }
 
-// BenchmarkResync makes an empty VPP what 10 000 values of a kind ask for, one by one and
-// pipelined, and then reads them all again. On a simulated VPP, in the same process, it
-// shows what the driver costs; on a real one, what waiting for VPP does.
+// BenchmarkResync configures 10,000 values of a kind on an empty VPP, one by one and pipelined,
+// then reads them all. On a simulated VPP in this process it shows the driver's cost, on a real one
+// also the waiting for VPP.
 func BenchmarkResync(b *testing.B) {
 	slog.SetLogLoggerLevel(slog.LevelError)
 	const n = 10_000
@@ -83,7 +83,7 @@ func benchmarkResync(b *testing.B, values []proto.Message, newVPP func() vpptest
 	}
 }
 
-// resyncTime returns how long the first and the second resync take on a new VPP.
+// resyncTime returns the times of the first and second resync on a new VPP.
 func resyncTime(b *testing.B, vpp vpptest.VPP, values []proto.Message, as func(*VSwitch) vswitch.VSwitch) (first, second time.Duration) {
 	b.Helper()
 	v := open(b, vpp)

@@ -56,7 +56,8 @@ func BenchmarkServices66(b *testing.B) {
 	})
 }
 
-// BenchmarkPortsOfAService: what one service of 1 000 ports and one of 10 000 take, and how much more that is for a port.
+// BenchmarkPortsOfAService measures a service of 1,000 ports and one of 10,000, and compares the
+// time per port.
 func BenchmarkPortsOfAService(b *testing.B) {
 	vpptest.Need(b)
 	const few, many = 1_000, 10_000

@@ -33,7 +33,7 @@ func dnat66Value(label string, mappings ...*mapping66) *contiv_nat.DNat66 {
 	return &contiv_nat.DNat66{Label: label, StMappings: mappings}
 }
 
-// service66 maps a port to local addresses with the weights, fd10::1 and so on.
+// service66 maps a port to local addresses fd10::1 and so on with the weights.
 func service66(addr string, port uint32, weights ...uint32) *mapping66 {
 	m := &mapping66{ExternalIp: addr, ExternalPort: port}
 	for i, weight := range weights {
@@ -68,7 +68,7 @@ func set66(t testing.TB, v *VSwitch, values ...*contiv_nat.DNat66) {
 	}
 }
 
-// wantDNAT66 also checks that each value is found under its label if it is not expected.
+// wantDNAT66 also checks that each unexpected value is found under its label.
 func wantDNAT66(t testing.TB, v *VSwitch, want ...*contiv_nat.DNat66) {
 	t.Helper()
 	found, err := v.DNAT66().List(t.Context(), want)
@@ -162,7 +162,7 @@ func TestDNAT66IsRefusedAsAWhole(t *testing.T) {
 		if err := v.vpp.Call(t.Context(), session.Core, foreign, &cnat.CnatTranslationUpdateReply{}); err != nil {
 			t.Fatal(err)
 		}
-		wantDNAT66(t, v, first) // a resync, as others' translations are noticed by
+		wantDNAT66(t, v, first) // a resync, which detects foreign translations
 		for name, test := range map[string]struct {
 			values      []*contiv_nat.DNat66
 			want        string
@@ -191,7 +191,7 @@ func TestDNAT66IsRefusedAsAWhole(t *testing.T) {
 	})
 }
 
-// translations returns those of VPP that hold backends for connections, or all others.
+// translations returns VPP's translations that pin backends, or all others.
 func translations(t testing.TB, v *VSwitch, holding bool) (list []cnat.CnatTranslation) {
 	t.Helper()
 	all, err := session.Dump[cnat.CnatTranslationDetails](t.Context(), v.vpp, session.Core, &cnat.CnatTranslationDump{})
@@ -204,7 +204,8 @@ func translations(t testing.TB, v *VSwitch, holding bool) (list []cnat.CnatTrans
 	return list
 }
 
-// Backends stay in the FIB when services no longer have them, for the connections to them; a few without connections do, too.
+// Backends of existing connections stay in the FIB after they leave services; a few idle ones do,
+// too.
 func TestBackendsAreHeld(t *testing.T) {
 	onEachVPP(t, func(t *testing.T, s *site) {
 		v := open(t, s)
@@ -217,7 +218,7 @@ func TestBackendsAreHeld(t *testing.T) {
 			}
 			return count
 		}
-		// What they send to VPP passes the check of the reverse path as long.
+		// Their packets to VPP pass the reverse path check meanwhile.
 		accepted := func(backend string) bool {
 			text, err := v.vpp.CLI(t.Context(), "show ip6 fib index 0 "+backend+"/128")
 			must(t, err)
@@ -263,7 +264,8 @@ func TestBackendsAreHeld(t *testing.T) {
 	})
 }
 
-// Agents that did not have backends pass the check of the reverse path held them with the port 0. The first resync of the next agent does that.
+// Earlier agents pinned backends with port 0, without the exemption. The first resync after an
+// upgrade adds the exemption.
 func TestBackendsThatAnOlderAgentHolds(t *testing.T) {
 	onEachVPP(t, func(t *testing.T, s *site) {
 		v := open(t, s)
@@ -279,7 +281,7 @@ func TestBackendsThatAnOlderAgentHolds(t *testing.T) {
 			must(t, change(t, v, &cnat.CnatTranslationUpdate{Translation: h}))
 		}
 		v = open(t, s)
-		if found, err := v.DNAT66().List(t.Context(), []*contiv_nat.DNat66{value}); err != nil || len(found) > 0 { // else it would not be set again
+		if found, err := v.DNAT66().List(t.Context(), []*contiv_nat.DNat66{value}); err != nil || len(found) > 0 { // otherwise it would not be set again
 			t.Errorf("found %v, %v", found, err)
 		}
 		set66(t, v, value)
@@ -339,8 +341,8 @@ func TestDNAT66AndRoutesToTheSameAddress(t *testing.T) {
 	})
 }
 
-// Clients outside whose addresses a service shows to its endpoints are in cnat, as services are: a route to such an
-// address is still there.
+// External clients with visible addresses have cnat entries, like services. Routes to such
+// addresses are still listed.
 func TestRoutesToClientsOfServices(t *testing.T) {
 	onEachVPP(t, func(t *testing.T, s *site) {
 		v := open(t, s)
@@ -363,13 +365,13 @@ func TestRoutesToClientsOfServices(t *testing.T) {
 			t.Errorf("another route to the address: found %v (%v)", found, err)
 		}
 		must(t, v.Routes().Delete(t.Context(), client))
-		if found, err := v.Routes().List(t.Context(), nil); err != nil || len(found) > 0 { // though VPP goes on with its path
+		if found, err := v.Routes().List(t.Context(), nil); err != nil || len(found) > 0 { // although VPP keeps using its path
 			t.Errorf("after it was deleted: found %v (%v)", found, err)
 		}
 	})
 }
 
-// What others change is repaired by the next resync.
+// The next resync repairs foreign changes.
 func TestDNAT66ThatOthersChange(t *testing.T) {
 	onEachVPP(t, func(t *testing.T, s *site) {
 		v := open(t, s)
@@ -401,7 +403,7 @@ func TestDNAT66ThatOthersChange(t *testing.T) {
 	})
 }
 
-// A VPP that was restarted has nothing of it: interfaces get the features anew.
+// After a restart of VPP, interfaces get the features again.
 func TestDNAT66AfterARestartOfVPP(t *testing.T) {
 	onEachVPP(t, func(t *testing.T, s *site) {
 		v := open(t, s)
@@ -456,7 +458,7 @@ func TestDNAT66WithoutThePlugin(t *testing.T) {
 	}
 }
 
-// cnatEndpoint is an address and a port as cnat has them.
+// cnatEndpoint converts an address and a port.
 func cnatEndpoint(a netip.AddrPort) cnat.CnatEndpoint {
 	return cnat.CnatEndpoint{Addr: convert.Address(a.Addr()), SwIfIndex: ownership.NoIndex, IfAf: ip_types.ADDRESS_IP6, Port: a.Port()}
 }

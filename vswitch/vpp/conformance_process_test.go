@@ -34,8 +34,8 @@ func TestConformanceOfVPP(t *testing.T) {
 //
 //	peer ── uplink ══ eth0 ── VPP ── v<hash> ══ <host_if_name> ── pod
 //
-// The machine may have no vhost-net, without which VPP makes no TAPs: then each is a veth,
-// of which VPP takes one end by AF_PACKET.
+// Without vhost-net, VPP cannot create TAPs. Then each TAP is a veth, with VPP at one end by
+// AF_PACKET.
 type processSite struct {
 	*vpptest.Process
 	node, peer *vswitchtest.Host
@@ -56,7 +56,7 @@ func newProcessSite(t testing.TB) *processSite {
 
 func (s *processSite) NIC() string { return nicDevice }
 
-// Self is the node's own stack, in which nothing of the vswitch is.
+// Self is the node's own stack, without objects of the vswitch.
 func (s *processSite) Self() *vswitchtest.Host { return s.node }
 
 func (s *processSite) Open(t testing.TB) vswitch.VSwitch {
@@ -92,8 +92,7 @@ func (s *processSite) Outside(t testing.TB, addr string) *vswitchtest.Host {
 	return s.peer
 }
 
-// Plug: the host computes the checksums of what it sends, as pods do, see
-// tcpChecksumOffloadDisabled.
+// Plug: the host computes the checksums of its packets, like pods, see tcpChecksumOffloadDisabled.
 func (s *processSite) Plug(t testing.TB, hostIfName string) *vswitchtest.Host {
 	t.Helper()
 	pod := newNamespace(t)
@@ -102,7 +101,7 @@ func (s *processSite) Plug(t testing.TB, hostIfName string) *vswitchtest.Host {
 	return pod
 }
 
-// Foreign makes objects with vppctl, and some in the namespace.
+// Foreign creates objects with vppctl, and some in the namespace.
 func (s *processSite) Foreign(t testing.TB) func() []string {
 	t.Helper()
 	for _, command := range []string{
@@ -146,7 +145,7 @@ func (s *processSite) Foreign(t testing.TB) func() []string {
 	}
 }
 
-// nameOf returns VPP's name of an interface, by its tag.
+// nameOf returns VPP's name of an interface by tag.
 func (s *processSite) nameOf(t testing.TB, tag string) string {
 	t.Helper()
 	v := open(t, s)
@@ -158,7 +157,7 @@ func (s *processSite) nameOf(t testing.TB, tag string) string {
 	return strings.TrimRight(d.InterfaceName, "\x00")
 }
 
-// Accidents are those that VPP tells of.
+// Accidents returns the changes that VPP reports.
 func (s *processSite) Accidents() []vswitchtest.Accident {
 	topo := vswitchtest.Topology{Node: 1, NIC: nicDevice, Pods: 2}
 	arp := models.Key(&vpp_l3.ARPEntry{Interface: vswitchtest.BVI, IpAddress: "192.168.30.2"})
@@ -196,7 +195,7 @@ type vethInterfaces struct {
 	site *processSite
 }
 
-// vethOf returns VPP's end of the veth that stands for a TAP.
+// vethOf returns VPP's end of the veth that replaces a TAP.
 func vethOf(iface *vpp_interfaces.Interface) string {
 	return "v" + models.TapHostIfName(iface.GetName())[:10]
 }
@@ -256,8 +255,7 @@ func (p vethInterfaces) Find(ctx context.Context, expected []*vpp_interfaces.Int
 	return asTaps(ctx, p.Interfaces.Find, expected)
 }
 
-// asTaps calls a method with veths in the place of TAPs, and makes TAPs of what it
-// returns.
+// asTaps calls a method with veths in place of TAPs, and converts its results back.
 func asTaps(ctx context.Context, list func(context.Context, []*vpp_interfaces.Interface) ([]*vpp_interfaces.Interface, error), expected []*vpp_interfaces.Interface) ([]*vpp_interfaces.Interface, error) {
 	veths, taps := make([]*vpp_interfaces.Interface, len(expected)), map[string]*vpp_interfaces.Interface{}
 	for i, iface := range expected {

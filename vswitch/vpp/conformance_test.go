@@ -24,7 +24,7 @@ import (
 	"go.fd.io/govpp/binapi/l2"
 )
 
-// TestConformance runs the suite on the simulated VPP, which has everything but packets.
+// TestConformance runs the suite on the simulated VPP, without packets.
 func TestConformance(t *testing.T) {
 	vswitchtest.Run(t, vswitchtest.Config{NewSite: func(t testing.TB) vswitchtest.Site { return newServerSite(t) }})
 }
@@ -66,7 +66,7 @@ func (s *serverSite) index(t testing.TB, name string) ownership.Index {
 	return ownership.NoIndex
 }
 
-// Foreign makes what vppctl would: without tags, and with routes of another source.
+// Foreign creates objects like vppctl: without tags, and routes with another source.
 func (s *serverSite) Foreign(t testing.TB) func() []string {
 	t.Helper()
 	loop := s.Do(&interfaces_api.CreateLoopback{})[0].(*interfaces_api.CreateLoopbackReply).SwIfIndex
@@ -102,14 +102,14 @@ func (s *serverSite) Foreign(t testing.TB) func() []string {
 	}
 }
 
-// text shows messages with what they point at.
+// text formats messages including pointed-to values.
 func text(messages []api.Message) string {
 	data, err := json.Marshal(messages)
 	return fmt.Sprint(string(data), err)
 }
 
-// Accidents are those that VPP tells of. Others are found by resyncs, see
-// TestWhatVPPDoesNotTellOfIsFoundByAResync.
+// Accidents returns the changes that VPP reports. TestWhatVPPDoesNotTellOfIsFoundByAResync covers
+// the others.
 func (s *serverSite) Accidents() []vswitchtest.Accident {
 	topo := vswitchtest.Topology{Node: 1, NIC: nicDevice, Pods: 2}
 	arp := models.Key(&vpp_l3.ARPEntry{Interface: vswitchtest.BVI, IpAddress: "192.168.30.2"})
@@ -135,7 +135,7 @@ func (s *serverSite) Accidents() []vswitchtest.Accident {
 	}
 }
 
-// lookup asks for the route to exactly a network in VRF 0.
+// lookup requests the route to exactly a network in VRF 0.
 func lookup(dst netip.Prefix) *ip.IPRouteLookupV2 {
 	return &ip.IPRouteLookupV2{Exact: 1, Prefix: convert.Prefix(dst)}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/contiv/contiv/vswitch/vswitchtest"
 )
 
-// What VPP denies is counted by pod, direction and cause, to the packet, also across lists that are replaced. While
-// somebody looks, connections are told; an operator who captures packets is not disturbed.
+// Denied packets are counted exactly by pod, direction and cause, across replaced lists. On
+// request, connections are reported. An operator's packet capture is not disturbed.
 func TestDenialsAreCounted(t *testing.T) {
 	s, v := newRealSite(t)
 	pods := map[string]*vswitchtest.Host{"a": s.attachPod(t, v, "a", "10.1.0.2/24", "10.1.0.1"), "b": s.attachPod(t, v, "b", "10.2.0.2/24", "10.2.0.1")}

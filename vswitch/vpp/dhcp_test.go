@@ -10,7 +10,7 @@ import (
 	"github.com/contiv/contiv/vswitch/vswitchtest"
 )
 
-// lessor leases an address to the interface "uplink", and takes it back.
+// lessor assigns and revokes a leased address of the interface "uplink".
 type lessor struct {
 	give func(addr netip.Prefix, router netip.Addr)
 	take func()
@@ -71,7 +71,7 @@ func TestDHCPClientsReportTheirLeases(t *testing.T) {
 			t.Errorf("leased: %v", lease)
 		}
 		uplink.SetDhcpClient = true
-		wantInterfaces(t, v, uplink) // the leased address is not one of its own
+		wantInterfaces(t, v, uplink) // the leased address is not a configured one
 		if list, err := v.Interfaces().Leases(t.Context()); err != nil || len(list) != 1 {
 			t.Errorf("leases %v, error %v", list, err)
 		}

@@ -9,17 +9,17 @@ import (
 	"github.com/contiv/contiv/vswitch/vpp/nat"
 )
 
-// natPort is NAT44 by the plugin nat44-ed, but for those DNat44 values that are services:
-// they are translated by cnat.
+// natPort implements NAT44 with the plugin nat44-ed, except for DNat44 values that are services,
+// which use cnat.
 //
-// nat44-ed translates behind access lists, which would see the addresses of services where
-// policies are about endpoints, and knows neither SCTP nor a source for some clients only.
+// nat44-ed translates behind access lists, which would see service addresses where policies refer
+// to endpoints. It also supports neither SCTP nor source NAT for some clients only.
 type natPort struct {
 	*nat.NAT
 	services cnat.Services44
 }
 
-// split returns the values that nat44-ed is for, and those that are services.
+// split separates the values for nat44-ed from services.
 func split(values []*vpp_nat.DNat44) (plain, services []*vpp_nat.DNat44) {
 	for _, v := range values {
 		if cnat.IsService(v) {
@@ -31,9 +31,9 @@ func split(values []*vpp_nat.DNat44) (plain, services []*vpp_nat.DNat44) {
 	return plain, services
 }
 
-// SetDNAT also removes what the other plugin has under the labels, which may have been
-// something else before. If one plugin refuses, the other one keeps what it has done: who
-// asks for several values then asks for each.
+// SetDNAT also removes the other plugin's mappings of the labels, whose values may have been of the
+// other kind. If one plugin fails, the other's changes remain; the caller then sets each value
+// separately.
 func (n natPort) SetDNAT(ctx context.Context, values ...*vpp_nat.DNat44) error {
 	plain, services := split(values)
 	if len(services) > 0 {
@@ -50,12 +50,12 @@ func (n natPort) SetDNAT(ctx context.Context, values ...*vpp_nat.DNat44) error {
 	return n.NAT.SetDNAT(ctx, plain...)
 }
 
-// RemoveDNAT removes what either plugin has under the labels.
+// RemoveDNAT removes the labels from both plugins.
 func (n natPort) RemoveDNAT(ctx context.Context, values ...*vpp_nat.DNat44) error {
 	return errors.Join(n.services.Remove(ctx, values...), n.NAT.RemoveDNAT(ctx, values...))
 }
 
-// ListDNAT: a label that both plugins have is found once, as what it should not be.
+// ListDNAT reports a label in both plugins once, as different from any value.
 func (n natPort) ListDNAT(ctx context.Context, expected []*vpp_nat.DNat44) ([]*vpp_nat.DNat44, error) {
 	plain, services := split(expected)
 	found, err := n.NAT.ListDNAT(ctx, plain)

@@ -11,15 +11,15 @@
 //	└──────────┴────────┴──────────┼────────────┴────────┴────────┴────────────┘
 //	     subsystem (their contract, events)   fibpath, hostdev
 //	     ownership (names, tags, indexes)     convert
-//	     session   (the way to VPP)
+//	     session   (connection across restarts)
 //	     vppapi    (one connection) ──socket──> VPP, or vpptest
 //
 // Values that VPP does not support, because a plugin is not loaded or its messages are of another
 // release, are UNIMPLEMENTED with that reason. While the connection is down, calls return a
-// retriable error; once it is up again, Watch reports that everything may have changed. See
+// retriable error. After a reconnection, Watch reports that everything may have changed. See
 // docs/vpp.md.
 //
-// Where does new code go? Code that uses a plugin's messages goes into that plugin's package. If it
-// needs another subsystem, it declares a narrow interface, which Open passes in. Code that several
-// subsystems need, and that uses no plugin, goes into a package below them.
+// New code that uses a plugin's messages belongs in that plugin's package. If it needs another
+// subsystem, it declares a narrow interface, which Open passes in. Code that several subsystems
+// need, and that uses no plugin, goes into a package below them.
 package vpp

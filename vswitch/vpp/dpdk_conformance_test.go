@@ -10,7 +10,7 @@ import (
 	"github.com/contiv/contiv/vswitch/vswitchtest"
 )
 
-// TestConformanceOfVPPWithDPDK runs the suite on a real VPP whose NIC is one of DPDK.
+// TestConformanceOfVPPWithDPDK runs the suite on a real VPP with a DPDK NIC.
 func TestConformanceOfVPPWithDPDK(t *testing.T) {
 	vpptest.NeedDPDK(t)
 	vswitchtest.Run(t, vswitchtest.Config{
@@ -25,7 +25,7 @@ func TestConformanceOfVPPWithDPDK(t *testing.T) {
 	})
 }
 
-// dpdkSite has DPDK in the place of VPP's AF_PACKET:
+// dpdkSite uses DPDK instead of VPP's AF_PACKET:
 //
 //	peer ── uplink ══ eth0 ── DPDK ── VPP ── …
 type dpdkSite struct {
@@ -40,7 +40,7 @@ func newDPDKSite(t testing.TB) dpdkSite {
 		nic:         vpptest.DPDKPacket(nicDevice),
 	}
 	s.node.Exec(t, fmt.Sprintf("ip link add name %s type veth peer name eth0 netns %s", nicDevice, nsName(s.peer)))
-	completeChecksums(t, s.peer) // which DPDK passes on as they are
+	completeChecksums(t, s.peer) // DPDK forwards them unchanged
 	s.node.Exec(t, "ip link set dev "+nicDevice+" up")
 	s.peer.Exec(t, "ip link set dev eth0 name "+uplink+" up")
 	s.Process = vpptest.NewDPDKProcess(t, s.node.NetNS, s.nic, func() {})
@@ -54,7 +54,7 @@ func (s dpdkSite) Connect(t testing.TB, other vswitchtest.PacketSite) {
 	s.processSite.Connect(t, other.(dpdkSite).processSite)
 }
 
-// Accidents are those that have nothing to do with the NIC.
+// Accidents returns the changes unrelated to the NIC.
 func (s dpdkSite) Accidents() []vswitchtest.Accident {
 	return slices.DeleteFunc(s.processSite.Accidents(), func(a vswitchtest.Accident) bool { return a.Name == "NIC down" })
 }

@@ -15,10 +15,10 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// dpdkDevice is the other end of a NIC of DPDK.
+// dpdkDevice is the other end of a DPDK NIC.
 const dpdkDevice = "wire"
 
-// serverWithNIC has a NIC whenever it starts.
+// serverWithNIC has a NIC after each start.
 type serverWithNIC struct{ *vpptest.Server }
 
 func (s serverWithNIC) Restart() {
@@ -26,8 +26,7 @@ func (s serverWithNIC) Restart() {
 	s.AddNIC(vpptest.DPDKName)
 }
 
-// onEachDPDK runs a test on the simulated VPP and, if there is one, on a real VPP, that have
-// a NIC by themselves.
+// onEachDPDK runs a test on a simulated and, if available, a real VPP that has a NIC.
 func onEachDPDK(t *testing.T, test func(t *testing.T, s *site)) {
 	t.Helper()
 	t.Run("server", func(t *testing.T) {
@@ -91,8 +90,8 @@ func TestNICOfDPDK(t *testing.T) {
 	})
 }
 
-// A network card that VPP lists, and puts up, but could not initialize, fails again and
-// again, and is not taken for one that is up.
+// A network card that VPP lists and sets up, but could not initialize, fails repeatedly and does
+// not count as up.
 func TestBrokenNICOfDPDK(t *testing.T) {
 	test := func(t *testing.T, s vpptest.VPP, name string) {
 		v := open(t, s)
@@ -105,7 +104,7 @@ func TestBrokenNICOfDPDK(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// VPP refuses to put it up, and has it as up from then on.
+			// VPP refuses to set it up, and reports it as up from then on.
 			_ = v.vpp.Call(t.Context(), session.Core, &interfaces_api.SwInterfaceSetFlags{SwIfIndex: i, Flags: interface_types.IF_STATUS_API_FLAG_ADMIN_UP}, &interfaces_api.SwInterfaceSetFlagsReply{})
 			if d, err := v.ifs.Details(t.Context(), i); err != nil || d.Flags&interface_types.IF_STATUS_API_FLAG_ADMIN_UP == 0 {
 				t.Errorf("VPP has %v, %v, want it up", d, err)
@@ -140,7 +139,7 @@ func TestRxQueuesOfDPDK(t *testing.T) {
 		if err := set(vpp_interfaces.Interface_RxMode_POLLING); err != nil {
 			t.Error(err)
 		}
-		// Most of DPDK's drivers can only be polled.
+		// Most DPDK drivers only support polling.
 		if err := set(vpp_interfaces.Interface_RxMode_INTERRUPT); !errors.Is(err, kvscheduler.ErrUnsupported) {
 			t.Errorf("interrupt mode: got %v, want %v", err, kvscheduler.ErrUnsupported)
 		}
@@ -156,7 +155,7 @@ func TestRxQueuesOfDPDK(t *testing.T) {
 	})
 }
 
-// TestPacketsByDPDK: what is beyond the NIC is the stack of VPP's namespace.
+// TestPacketsByDPDK: the NIC's other end is the stack of VPP's namespace.
 func TestPacketsByDPDK(t *testing.T) {
 	vpptest.NeedDPDK(t)
 	h := newNamespace(t)

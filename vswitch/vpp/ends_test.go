@@ -17,7 +17,7 @@ func memifWith(name string, link *vpp_interfaces.MemifLink) *vpp_interfaces.Inte
 	return &vpp_interfaces.Interface{Name: name, Type: vpp_interfaces.Interface_MEMIF, Enabled: true, Link: &vpp_interfaces.Interface_Memif{Memif: link}}
 }
 
-// A VPP that cannot listen at a socket must neither take the next attempt for a success nor end.
+// If VPP cannot listen on a socket, a retry must neither succeed falsely nor crash VPP.
 func TestMemifThatCannotListen(t *testing.T) {
 	onEachVPP(t, func(t *testing.T, s *site) {
 		top, err := os.MkdirTemp("", "memif") // paths of sockets are short
@@ -51,7 +51,7 @@ func TestMemifThatCannotListen(t *testing.T) {
 		if err := v.Interfaces().Create(t.Context(), other); err == nil || !strings.Contains(err.Error(), `used by interface "one"`) {
 			t.Errorf("two memifs of one identity: error %v", err)
 		}
-		// The default socket is another one of the same name.
+		// The default socket is different but has the same name.
 		byDefault := memifWith("default", &vpp_interfaces.MemifLink{Id: 1})
 		create(t, v, byDefault)
 		wantInterfaces(t, v, one, byDefault)
@@ -80,7 +80,7 @@ func TestMemifsThatEndVPPAreRefused(t *testing.T) {
 	})
 }
 
-// Where VPP needs a hardware address and there is none, it ends.
+// VPP crashes if it needs a hardware address that an interface lacks.
 func TestWhatNeedsFramesIsRefusedOfOthers(t *testing.T) {
 	onEachVPP(t, func(t *testing.T, s *site) {
 		v := open(t, s)

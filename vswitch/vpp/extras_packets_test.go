@@ -13,7 +13,7 @@ import (
 	"github.com/contiv/contiv/vswitch/vswitchtest"
 )
 
-// joinHost joins a host to VPP by an interface of that name, each with addresses.
+// joinHost connects a host to VPP by an interface, with addresses on both sides.
 func (s *site) joinHost(t testing.TB, v *VSwitch, h *vswitchtest.Host, name string, hostAddrs string, addrs ...string) {
 	t.Helper()
 	list := strings.Fields(hostAddrs)
@@ -34,7 +34,7 @@ func exec(t testing.TB, h *vswitchtest.Host, commands ...string) {
 	}
 }
 
-// wantEcho allows for neighbours to be resolved.
+// wantEcho leaves time for neighbour resolution.
 func wantEcho(t testing.TB, what string, h *vswitchtest.Host, dst string) {
 	t.Helper()
 	var err error
@@ -53,8 +53,8 @@ func wantNoEcho(t testing.TB, what string, h *vswitchtest.Host, dst string) {
 	}
 }
 
-// A host behind VPP and one behind a Linux kernel that routes by segments reach each
-// other through segments of both.
+// A host behind VPP and one behind a Linux kernel with segment routing reach each other through
+// segments of both.
 func TestSegmentsOfVPPAndKernel(t *testing.T) {
 	s, v := newRealSite(t)
 	h, far, behind := newNamespace(t), newNamespace(t), newNamespace(t)
@@ -124,7 +124,7 @@ func TestSegmentsOfVPPAndKernel(t *testing.T) {
 	wantNoEcho(t, "without the steering", h, "10.52.0.1")
 }
 
-// What an access list permits goes another way than the rest.
+// Packets permitted by an access list take another path.
 func TestABFOfPackets(t *testing.T) {
 	s, v := newRealSite(t)
 	h, one, two := newNamespace(t), newNamespace(t), newNamespace(t)
@@ -162,7 +162,7 @@ func TestABFOfPackets(t *testing.T) {
 	wantNoEcho(t, "without the ABF", h, "10.99.0.2")
 }
 
-// Packets for VPP's address that it does not want reach the host.
+// Packets for VPP's address that VPP does not handle reach the host.
 func TestPacketsForTheHost(t *testing.T) {
 	s, v := newRealSite(t)
 	h, host := newNamespace(t), newNamespace(t)
@@ -197,8 +197,8 @@ func TestPacketsForTheHost(t *testing.T) {
 	}
 
 	rule := &vpp_stn.Rule{IpAddress: "10.51.0.9", Interface: "host"}
-	// VPP sends packets to this hardware address, whatever the host's is, and answers no
-	// ARP requests of its own addresses.
+	// VPP sends to this hardware address, whatever the host's is, and answers no ARP requests for
+	// its own addresses.
 	exec(t, host, "ip link set dev eth0 address 00:00:00:00:00:02", "sysctl -qw net.ipv4.conf.all.arp_announce=2")
 	if err := v.STNRules().Create(ctx, rule); err != nil {
 		t.Fatal(err)

@@ -36,7 +36,7 @@ func startAgent(t *testing.T, v *VSwitch) agent {
 	return agent{s, t}
 }
 
-// commit puts values, as all that there are or in addition, and returns what was done.
+// commit commits values, as a full resync or in addition, and returns the operations.
 func (a agent) commit(resync bool, values ...proto.Message) []kvscheduler.RecordedOp {
 	a.t.Helper()
 	txn := a.NewTransaction()
@@ -73,8 +73,8 @@ func wantNothing(t *testing.T, when string, ops []kvscheduler.RecordedOp) {
 	}
 }
 
-// Values of all extras and of segment routing, given in an order in which none can be
-// made, are made, read back as they are, and go when nobody wants them any more.
+// Values of all extras and of segment routing, in an order in which none can be created at first,
+// are created, read back unchanged, and deleted.
 func TestExtrasThroughTheScheduler(t *testing.T) {
 	key := func(b byte) string { return base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{b}, 32)) }
 	inVRF := &vpp_srv6.LocalSID{Sid: "fc00::6", InstallationVrfId: 5, EndFunction: &vpp_srv6.LocalSID_EndFunctionDt6{
@@ -124,7 +124,7 @@ func TestExtrasThroughTheScheduler(t *testing.T) {
 		wantNothing(t, "resync after a restart", b.commit(true, all...))
 		b.wantConfigured(all...)
 
-		// To change how it is attached, an ABF itself is not touched.
+		// A change of the attachments does not touch the ABF itself.
 		more := proto.CloneOf(abf)
 		more.AttachedInterfaces[0].Priority = 9
 		b.commit(false, more)

@@ -77,7 +77,7 @@ func TestABFs(t *testing.T) {
 		attach()
 		wantValues[*vpp_abf.ABF](t, open(t, s).ABFs(), nil, abf, six)
 
-		// Paths change under what is attached; with them all, or the list, it goes on as well.
+		// Paths change while attached. With all paths or the list replaced, it still works.
 		for _, paths := range [][]*vpp_abf.ABF_ForwardingPath{
 			{path("10.1.0.1", "out", 1), path("10.1.0.2", "other", 2)},
 			{path("10.1.0.2", "other", 1)},
@@ -139,7 +139,7 @@ func TestSTNRules(t *testing.T) {
 	})
 }
 
-// VPP's own messages to the host are part of a rule: one without them is missing.
+// A rule includes VPP's own messages to the host; without them it counts as missing.
 func TestSTNRulesVouchForVPP(t *testing.T) {
 	onEachVPP(t, func(t *testing.T, s *site) {
 		v := open(t, s)
@@ -154,7 +154,7 @@ func TestSTNRulesVouchForVPP(t *testing.T) {
 			if len(all) != 1 || convert.Addr(all[0].Vip.Addr) != netip.MustParseAddr("172.30.1.1") || all[0].Vip.Port != 0 {
 				t.Fatalf("VPP translates %v, want 172.30.1.1 alone, which is not translated", all)
 			}
-			wantDNAT66(t, v) // it is nobody's translation
+			wantDNAT66(t, v) // it belongs to no value
 			must(t, v.vpp.Call(t.Context(), session.Core, &cnat.CnatTranslationDel{ID: all[0].ID}, &cnat.CnatTranslationDelReply{}))
 			restarted := open(t, s)
 			wantValues(t, restarted.STNRules(), rules, rules[2])
@@ -226,7 +226,7 @@ func TestAgeOfNeighbours(t *testing.T) {
 			createTwice(t, port, scan)
 		}
 		wantUnsupported(t, "for ever", port.Create(t.Context(), &vpp_l3.IPScanNeighbor{Mode: vpp_l3.IPScanNeighbor_BOTH, StaleThreshold: math.MaxUint32}))
-		// Somebody else sets another age.
+		// A foreign client sets another age.
 		age := &ip_neighbor.IPNeighborConfig{Af: ip_types.ADDRESS_IP4, MaxNumber: 100, MaxAge: 61}
 		if err := v.vpp.Call(t.Context(), session.Core, age, &ip_neighbor.IPNeighborConfigReply{}); err != nil {
 			t.Fatal(err)
@@ -260,7 +260,7 @@ func TestDHCPProxies(t *testing.T) {
 	})
 }
 
-// createTwiceAmong creates one value twice, and has it listed with others.
+// createTwiceAmong creates a value twice and lists it among others.
 func createTwiceAmong(t testing.TB, port vswitch.Values[*vpp_l3.DHCPProxy], p *vpp_l3.DHCPProxy, others ...*vpp_l3.DHCPProxy) {
 	t.Helper()
 	for range 2 {
@@ -285,7 +285,7 @@ func TestTEIBs(t *testing.T) {
 	})
 }
 
-// What a plugin would do is lacking with it, and keeps nothing else from working.
+// Without a plugin, only its features are missing.
 func TestExtrasOfMissingPlugins(t *testing.T) {
 	s := vpptest.New(t)
 	s.Without("abf", "stn", "dhcp", "wireguard")

@@ -29,7 +29,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// faultSubjects are values of each subsystem, on two loopbacks.
+// faultSubjects returns values of each subsystem on two loopbacks.
 func faultSubjects() map[string][]proto.Message {
 	numbered := func(name, addr string) *vpp_interfaces.Interface {
 		iface := loopback(name)
@@ -55,8 +55,8 @@ func faultSubjects() map[string][]proto.Message {
 	}
 }
 
-// Whatever goes wrong at whichever request: once nothing does any more, one resync ends in what
-// was asked for, and a second one has nothing to do.
+// After a fault at any request, one resync without faults reaches the requested state, and a second
+// one has nothing to do.
 func TestFaultsAtEveryRequest(t *testing.T) {
 	for name, values := range faultSubjects() {
 		t.Run(name, func(t *testing.T) {
@@ -79,7 +79,8 @@ func TestFaultsAtEveryRequest(t *testing.T) {
 			for fault := vpptest.Refusal; fault <= vpptest.LateAnswer; fault++ {
 				hits := 0
 				for at := range n {
-					// A resync reads everything: one in readStride of its questions, each time others.
+					// A resync reads everything: only one in readStride read requests gets a fault,
+					// a different one each time.
 					if isQuestion(requests[at]) && at%readStride != int(fault) {
 						continue
 					}
@@ -121,8 +122,7 @@ func TestFaultsAtEveryRequest(t *testing.T) {
 	}
 }
 
-// What reads VPP changes nothing there, however much of it is not as it should be: a dry run of
-// a resync, which reads everything, and the states of interfaces.
+// A dry run of a resync and reading interface states change nothing in VPP, even if much differs.
 func TestReadersChangeNothing(t *testing.T) {
 	for name, values := range faultSubjects() {
 		t.Run(name, func(t *testing.T) {
@@ -132,7 +132,7 @@ func TestReadersChangeNothing(t *testing.T) {
 			t.Cleanup(func() { k.Close(); v.Close() })
 			must(t, descriptors.Register(k, v))
 			fullResync(t, k, values)
-			// Somebody puts interfaces down, and takes them out of everything.
+			// A foreign client sets interfaces down and detaches them.
 			for _, value := range values {
 				if iface, ok := value.(*vpp_interfaces.Interface); ok {
 					i := s.index(t, iface.GetName())
@@ -170,10 +170,10 @@ func TestReadersChangeNothing(t *testing.T) {
 	}
 }
 
-// readStride is how many requests that change nothing there are for one that meets a fault.
+// readStride is the number of read requests per fault.
 const readStride = 11
 
-// isQuestion reports whether a request changes nothing.
+// isQuestion reports whether a request only reads.
 func isQuestion(request string) bool {
 	for _, part := range []string{"_dump", "_get", "classify_table_ids", "_lookup", "show_", "cli_inband"} {
 		if strings.Contains(request, part) {
@@ -183,8 +183,8 @@ func isQuestion(request string) bool {
 	return false
 }
 
-// resyncWhenConnected does a full resync, again until it succeeds: the session may not have
-// connected again, nor have noticed that the connection is gone.
+// resyncWhenConnected repeats a full resync until it succeeds, because the session may not have
+// noticed the loss of the connection or reconnected yet.
 func resyncWhenConnected(t *testing.T, k *kvscheduler.Scheduler, values []proto.Message) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -204,7 +204,7 @@ func resyncWhenConnected(t *testing.T, k *kvscheduler.Scheduler, values []proto.
 	}
 }
 
-// Events that VPP does not send are made up for by the next resync; those after that arrive.
+// The next resync makes up for lost events; later events arrive.
 func TestLostEvents(t *testing.T) {
 	s := newServerSite(t)
 	k, values := scheduled(t, s)

@@ -31,8 +31,8 @@ const (
 	overUDP = guard.SourceRanges_UDP
 )
 
-// Source ranges are tables of the guards that they concern, also of later ones, of those that change and beside silenced flows; an
-// agent that starts finds them, and nothing is left behind.
+// Source ranges are tables of the affected guards, including later and changed ones and next to
+// silenced flows. A restarted agent finds them, and nothing is left behind.
 func TestSourceRanges(t *testing.T) {
 	onEachVPP(t, func(t *testing.T, s *site) {
 		v := open(t, s)
@@ -82,7 +82,7 @@ func TestSourceRanges(t *testing.T) {
 		wantTables("of another guard", 3+3, value) // it has a link-local address
 		guards[1] = guardOf("b", "192.0.2.3", "fd98::3")
 		must(t, v.SourceGuards().Create(t.Context(), guards[1]))
-		wantTables("with an address in a range", 3+2, value) // UDP is for nobody, and the link-local address in no range
+		wantTables("with an address in a range", 3+2, value) // UDP has no range, and the link-local address is in none
 		must(t, v.Interfaces().Delete(t.Context(), loopback("b")))
 		must(t, v.SourceGuards().Delete(t.Context(), guards[1]))
 		guards = guards[:1]
@@ -95,14 +95,14 @@ func TestSourceRanges(t *testing.T) {
 	})
 }
 
-// An interface without a guard, which comes before or after the value, has tables of its own for that.
+// An interface whose guard is added before or after the value has separate tables.
 func TestSourceRangesWithoutAGuard(t *testing.T) {
 	onEachVPP(t, func(t *testing.T, s *site) {
 		v := open(t, s)
 		value := &guard.SourceRanges{Interface: "host", Frontends: []*frontend{
 			balancer("203.0.113.1", overTCP, "192.0.2.0/24", "192.0.3.0/28"), balancer("fd99::1", overUDP), balancer("fd99::2", overUDP),
 		}}
-		// Two lengths of prefixes, TCP and all else of IPv4, UDP and all else of IPv6, ARP.
+		// Two prefix lengths, TCP and other IPv4, UDP and other IPv6, ARP.
 		const tables = 2 + 2 + 2 + 1
 		wantTables := func(when string, want int) {
 			t.Helper()
@@ -151,7 +151,8 @@ func TestSourceRangesWithoutAGuard(t *testing.T) {
 	})
 }
 
-// Tables of an interface without a guard whose record somebody has deleted are found: they are made anew, or go.
+// If the record of an unguarded interface's tables is deleted, the tables are found and recreated
+// or deleted.
 func TestSourceRangesWithoutTheirRecord(t *testing.T) {
 	onEachVPP(t, func(t *testing.T, s *site) {
 		v := open(t, s)
@@ -211,7 +212,7 @@ func removeList(t *testing.T, v *VSwitch, tag string) {
 	t.Fatalf("no list has the tag %s", tag)
 }
 
-// A change of ranges changes the entries that it is about.
+// A change of ranges changes only the affected entries.
 func TestChangesOfSourceRanges(t *testing.T) {
 	server := vpptest.New(t)
 	v := open(t, &site{VPP: server, server: server})
@@ -247,7 +248,7 @@ func TestChangesOfSourceRanges(t *testing.T) {
 	}
 }
 
-// What others change in the tables, and what an interrupted agent leaves, is found and repaired.
+// Foreign changes and the remains of an interrupted agent are found and repaired.
 func TestDamagedSourceRanges(t *testing.T) {
 	onEachVPP(t, func(t *testing.T, s *site) {
 		v := open(t, s)
@@ -283,7 +284,7 @@ func TestDamagedSourceRanges(t *testing.T) {
 	})
 }
 
-// removeEntry removes an entry of the newest table that has more.
+// removeEntry removes an entry of the newest table with several entries.
 func removeEntry(t *testing.T, v *VSwitch) {
 	t.Helper()
 	var all classify.ClassifyTableIdsReply
@@ -322,7 +323,7 @@ func TestTooManySourceRangesAreUnsupported(t *testing.T) {
 	}
 }
 
-// As many as there may be fit, all others in their place, and many ranges.
+// The maximum of ranges fits.
 func TestMostSourceRanges(t *testing.T) {
 	onEachVPP(t, func(t *testing.T, s *site) {
 		v := open(t, s)

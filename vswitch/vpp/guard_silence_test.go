@@ -22,8 +22,8 @@ import (
 	"go.fd.io/govpp/binapi/vlib"
 )
 
-// Flows of guarded interfaces can be silenced, so many of each, while the guards stay what they are, also for an agent that
-// starts, and nothing is left behind.
+// Flows of guarded interfaces can be silenced, up to the limit per interface, without changing the
+// guards, also for a restarted agent, and nothing is left behind.
 func TestSilencedFlows(t *testing.T) {
 	onEachVPP(t, func(t *testing.T, s *site) {
 		v := open(t, s)
@@ -73,7 +73,7 @@ func TestSilencedFlows(t *testing.T) {
 	})
 }
 
-// tablesOf is how many tables the classifier has.
+// tablesOf returns the number of classifier tables.
 func tablesOf(t testing.TB, v *VSwitch) int {
 	t.Helper()
 	var all classify.ClassifyTableIdsReply
@@ -81,8 +81,8 @@ func tablesOf(t testing.TB, v *VSwitch) int {
 	return len(all.Ids)
 }
 
-// Flows of UDP are silenced while VPP has sessions that lead them to a backend that has left, and no others: those of pods where
-// they enter, those of clients outside on interfaces to them.
+// Exactly the UDP flows with sessions to a removed backend are silenced: pods' flows where they
+// enter, external clients' on outside interfaces.
 func TestFlowsAreSilencedWhileTheirBackendIsGone(t *testing.T) {
 	server := vpptest.New(t)
 	v := open(t, &site{VPP: server, server: server})
@@ -135,7 +135,7 @@ func TestFlowsAreSilencedWhileTheirBackendIsGone(t *testing.T) {
 	silenced(map[uint32]int{}, "flows that have moved are not silent")
 }
 
-// A flow of UDP to a service that is gone leaves its backend when another service gets the address.
+// A UDP flow of a deleted service leaves its backend when another service gets the address.
 func TestFlowsToAnAddressOfAnotherServiceAreSilenced(t *testing.T) {
 	server := vpptest.New(t)
 	var looked atomic.Int32 // after flows that have to move
@@ -172,8 +172,8 @@ func TestFlowsToAnAddressOfAnotherServiceAreSilenced(t *testing.T) {
 	})
 }
 
-// An agent that was interrupted may leave tables that silence flows beside those in use: the guard stays what it is, and what is
-// silenced next replaces them all.
+// An interrupted agent may leave silencing tables next to the used ones: the guard is unchanged,
+// and the next silencing replaces them all.
 func TestSilenceThatWasInterrupted(t *testing.T) {
 	onEachVPP(t, func(t *testing.T, s *site) {
 		v := open(t, s)
@@ -201,8 +201,8 @@ func TestSilenceThatWasInterrupted(t *testing.T) {
 	})
 }
 
-// Guards that an agent does not know, such as those of another version, guard until each is made anew: VPP would end
-// with the next packet that needs a table which was deleted.
+// Unknown guards, such as another version's, stay until each is recreated: VPP would crash at the
+// next packet for a deleted table.
 func TestUnknownGuardsKeepTheirTables(t *testing.T) {
 	onEachVPP(t, func(t *testing.T, s *site) {
 		v := open(t, s)
@@ -230,7 +230,7 @@ func TestUnknownGuardsKeepTheirTables(t *testing.T) {
 	})
 }
 
-// copyNewestTable makes another table of the classifier like the last one.
+// copyNewestTable copies the last classifier table.
 func copyNewestTable(t *testing.T, v *VSwitch) {
 	t.Helper()
 	var all classify.ClassifyTableIdsReply
@@ -253,7 +253,7 @@ func copyNewestTable(t *testing.T, v *VSwitch) {
 	}
 }
 
-// An agent that starts does not know which interfaces are outside when one of them is deleted.
+// A restarted agent does not know which interfaces are outside when one is deleted.
 func TestNothingSilencesTheNextInterface(t *testing.T) {
 	server := vpptest.New(t)
 	s := &site{VPP: server, server: server}

@@ -29,7 +29,7 @@ import (
 	"go.fd.io/govpp/binapi/vxlan"
 )
 
-// guardedMAC is that of the pod at the interface a.
+// guardedMAC is the MAC of the pod at interface a.
 const guardedMAC = "02:fe:00:00:00:01"
 
 func guardOf(iface string, addrs ...string) *guard.SourceGuard {
@@ -46,8 +46,7 @@ func TestLimitsOfConnectionsAreUnsupported(t *testing.T) {
 	}
 }
 
-// Guards that are read when a tunnel has come, and they have not been told of it yet, learn
-// of it afterwards.
+// Guards read right after a tunnel was created, before its event, are corrected later.
 func TestGuardsAreReadWhileATunnelComes(t *testing.T) {
 	onEachVPP(t, func(t *testing.T, s *site) {
 		v := open(t, s)
@@ -68,7 +67,8 @@ func TestGuardsAreReadWhileATunnelComes(t *testing.T) {
 	})
 }
 
-// What guards drop is counted, too, after the indexes of interfaces were forgotten, as when a request names one that is gone.
+// Drops are counted even after interface indexes were forgotten, as when a request names a deleted
+// interface.
 func TestDropsOfForgottenInterfacesAreRead(t *testing.T) {
 	server := vpptest.New(t)
 	v := open(t, &site{VPP: server, server: server})
@@ -93,7 +93,7 @@ func TestDropsOfForgottenInterfacesAreRead(t *testing.T) {
 	}
 }
 
-// Guards change while what others have dropped is read, which takes long; and nothing that was counted gets lost.
+// Guards can change during the slow read of drops, and no count is lost.
 func TestGuardsChangeWhileDropsAreRead(t *testing.T) {
 	const guards = 10
 	server := vpptest.New(t)
@@ -133,8 +133,8 @@ func TestGuardsChangeWhileDropsAreRead(t *testing.T) {
 	must(t, <-read)
 }
 
-// A guard says nothing about access lists on its interface, nor do they about it: a packet
-// has to pass all of them, whichever came first.
+// Guards and access lists on an interface are independent: a packet has to pass all, whichever was
+// first.
 func TestAccessListsOfGuardedInterfaces(t *testing.T) {
 	vpptest.Need(t)
 	g := guardOf("a", "10.1.0.2", "10.1.0.3", "10.1.0.4")
@@ -195,10 +195,9 @@ func TestAccessListsOfGuardedInterfaces(t *testing.T) {
 	}
 }
 
-// BenchmarkGuardedPods compares pods with source guards with pods without: one TCP stream,
-// and TCP connections one after the other, through a real VPP. Both alternate, so that what
-// else the machine does concerns them alike; VPP's CPU time is compared as well as time. The
-// medians of the ratios are reported: 1.00 is no difference.
+// BenchmarkGuardedPods compares pods with and without source guards: one TCP stream, and successive
+// TCP connections, through a real VPP. Both alternate, so that other load affects them alike. It
+// reports the medians of the ratios of time and of VPP's CPU time: 1.00 is no difference.
 func BenchmarkGuardedPods(b *testing.B) {
 	for _, ipv6 := range []bool{false, true} {
 		b.Run(map[bool]string{false: "IPv4", true: "IPv6"}[ipv6], func(b *testing.B) { benchGuards(b, ipv6) })
@@ -326,7 +325,7 @@ func cpuOf(b *testing.B, pid int) float64 {
 	return user + system
 }
 
-// inHost calls fn in the network namespace of a host.
+// inHost calls fn in a host's network namespace.
 func inHost[T any](b testing.TB, h *vswitchtest.Host, fn func() (T, error)) (result T) {
 	b.Helper()
 	done := make(chan error, 1)

@@ -24,7 +24,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// site is a VPP with the network namespace that it is in.
+// site is a VPP and its network namespace.
 type site struct {
 	vpptest.VPP
 	server *vpptest.Server   // nil: a real VPP
@@ -33,7 +33,7 @@ type site struct {
 
 var serial atomic.Int32
 
-// onEachVPP runs a test on the simulated VPP and, if there is one, on a real VPP.
+// onEachVPP runs a test on the simulated VPP and, if available, on a real one.
 func onEachVPP(t *testing.T, test func(t *testing.T, s *site)) {
 	t.Helper()
 	t.Run("server", func(t *testing.T) {
@@ -47,7 +47,7 @@ func onEachVPP(t *testing.T, test func(t *testing.T, s *site)) {
 	})
 }
 
-// newNamespace makes a network namespace that ends with the test.
+// newNamespace creates a network namespace for the test.
 func newNamespace(t testing.TB) *vswitchtest.Host {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -74,8 +74,7 @@ func (s *site) addDevice(t testing.TB, name string) {
 	s.host.Exec(t, fmt.Sprintf("ip link add name %s type veth peer name %s-peer", name, name))
 }
 
-// addTo adds one end of a veth to VPP's namespace, and the other one to a host with an
-// address.
+// addTo adds a veth between VPP's namespace and a host with an address.
 func (s *site) addTo(t testing.TB, h *vswitchtest.Host, name, addr string) {
 	t.Helper()
 	s.host.Exec(t, fmt.Sprintf("ip link add name %s type veth peer name eth0 netns %s", name, nsName(h)))
@@ -125,7 +124,7 @@ func create(t testing.TB, v *VSwitch, list ...*vpp_interfaces.Interface) {
 	}
 }
 
-// wantInterfaces checks what List returns; MAC and MTU count where they are wanted.
+// wantInterfaces checks the result of List; MAC and MTU only where given.
 func wantInterfaces(t testing.TB, v *VSwitch, want ...*vpp_interfaces.Interface) {
 	t.Helper()
 	got, err := v.Interfaces().List(t.Context(), want)
@@ -159,8 +158,8 @@ func wantInterfaces(t testing.TB, v *VSwitch, want ...*vpp_interfaces.Interface)
 	}
 }
 
-// basics are interfaces of the kinds that every node has, without TAPs, which not every
-// machine has.
+// basics returns interfaces of the kinds on every node, without TAPs, which not every machine
+// supports.
 func basics() []*vpp_interfaces.Interface {
 	gateway, bvi, pod, port := loopback("gateway"), loopback("bvi"), afPacket("pod", "v1pod"), nic("v1nic")
 	gateway.IpAddresses = []string{"10.1.1.1/24", "fd00:1::1/64", "fe80::1/64"}
@@ -377,7 +376,7 @@ func TestInterfacesThatSomebodyDeletedAreMadeAgain(t *testing.T) {
 	})
 }
 
-// addTable makes an IP table; the simulated VPP may do without.
+// addTable creates an IP table; the simulated VPP does not need it.
 func addTable(t testing.TB, v *VSwitch, id uint32, v6 bool) {
 	t.Helper()
 	err := v.vpp.Call(t.Context(), session.Core, &ip.IPTableAddDelV2{IsAdd: true, Table: ip.IPTable{TableID: id, IsIP6: v6}}, &ip.IPTableAddDelV2Reply{})

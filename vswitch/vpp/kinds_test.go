@@ -16,7 +16,7 @@ import (
 
 const privateKey = "gI6EdUSYvn8ugXOt8QQD6Yc+JyiZxIhp3GInSWRfWGE="
 
-// kinds are interfaces of all kinds but the basic ones, each after what it needs.
+// kinds returns interfaces of all other kinds, in dependency order.
 func kinds() []*vpp_interfaces.Interface {
 	type i = vpp_interfaces.Interface
 	sub := func(name string, s *vpp_interfaces.SubInterface) *i {
@@ -44,7 +44,7 @@ func kinds() []*vpp_interfaces.Interface {
 		sub("pushed", &vpp_interfaces.SubInterface{
 			ParentName: "port", SubId: 9, TagRwOption: vpp_interfaces.SubInterface_PUSH2, PushDot1Q: true, Tag1: 100, Tag2: 200,
 		}),
-		// Sub-interfaces of a sub-interface, whose number in VPP is none of a VLAN.
+		// Sub-interfaces of a sub-interface, whose number in VPP is no VLAN.
 		sub("inner", &vpp_interfaces.SubInterface{ParentName: "popped", SubId: 7, TagRwOption: vpp_interfaces.SubInterface_POP1}),
 		sub("inner both", &vpp_interfaces.SubInterface{ParentName: "popped", SubId: 8, TagRwOption: vpp_interfaces.SubInterface_POP2}),
 		sub("inner plain", &vpp_interfaces.SubInterface{ParentName: "plain", SubId: 7}),
@@ -78,7 +78,7 @@ func TestAllKindsAreReadBackAsCreated(t *testing.T) {
 		v = open(t, s)
 		wantInterfaces(t, v, list...)
 
-		// What an earlier attempt left without a tag is found again.
+		// An untagged interface of an earlier attempt is found.
 		for _, iface := range list[1:] {
 			i, err := v.ifs.Index(t.Context(), iface.GetName())
 			if err != nil {

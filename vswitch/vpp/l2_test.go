@@ -34,7 +34,7 @@ func createBridge(t testing.TB, v *VSwitch, bd *vpp_l2.BridgeDomain) {
 	}
 }
 
-// wantBridges: the order of the parts is VPP's.
+// wantBridges ignores VPP's order of the parts.
 func wantBridges(t testing.TB, v *VSwitch, want ...*vpp_l2.BridgeDomain) {
 	t.Helper()
 	found, err := v.Bridges().List(t.Context(), want)
@@ -58,7 +58,7 @@ func wantBridges(t testing.TB, v *VSwitch, want ...*vpp_l2.BridgeDomain) {
 func TestBridgeDomains(t *testing.T) {
 	onEachVPP(t, func(t *testing.T, s *site) {
 		v := withLoopbacks(t, s, "a", "b", "c", "d")
-		// Without a tag, it is somebody else's.
+		// Without a tag, it is foreign.
 		must(t, v.vpp.Call(t.Context(), session.Core, &l2.BridgeDomainAddDelV2{IsAdd: true, BdID: 77, Learn: true}, &l2.BridgeDomainAddDelV2Reply{}))
 		bd := bridgeDomain("lan")
 		other := &vpp_l2.BridgeDomain{Name: "other", Learn: true, UnknownUnicastFlood: true}
@@ -75,7 +75,7 @@ func TestBridgeDomains(t *testing.T) {
 		must(t, v.Bridges().Update(t.Context(), bd, changed))
 		wantBridges(t, v, changed, other)
 
-		// Another virtual interface only after the first one is out.
+		// Another virtual interface needs the removal of the first.
 		d := &vpp_l2.BridgeDomain_Interface{Name: "d", BridgedVirtualInterface: true}
 		if err := v.Bridges().Bind(t.Context(), "lan", d); err == nil || !strings.Contains(err.Error(), "another virtual interface") {
 			t.Errorf("a second BVI: %v", err)
@@ -84,13 +84,13 @@ func TestBridgeDomains(t *testing.T) {
 		must(t, v.Bridges().Unbind(t.Context(), "lan", changed.GetInterfaces()[0]))
 		must(t, v.Bridges().Bind(t.Context(), "lan", d))
 		changed.Interfaces[0] = d
-		// What is in another domain by now is left there.
+		// An interface that moved to another domain stays there.
 		must(t, v.Bridges().Bind(t.Context(), "other", &vpp_l2.BridgeDomain_Interface{Name: "a"}))
 		must(t, v.Bridges().Unbind(t.Context(), "lan", &vpp_l2.BridgeDomain_Interface{Name: "a"}))
 		other.Interfaces = []*vpp_l2.BridgeDomain_Interface{{Name: "a"}}
 		wantBridges(t, v, changed, other)
 
-		// A domain that exists with other parameters is made as it should be.
+		// An existing domain with other parameters is corrected.
 		changed.Flood, changed.Learn, changed.MacAge, changed.ArpTermination = false, true, 0, false
 		must(t, v.Bridges().Create(t.Context(), changed))
 		wantBridges(t, v, changed, other)
@@ -141,7 +141,7 @@ func TestL2FIB(t *testing.T) {
 		must(t, v.FIB().Delete(t.Context(), all[1]), v.FIB().Delete(t.Context(), all[1]))
 		must(t, v.FIB().Delete(t.Context(), all[2]), v.FIB().Delete(t.Context(), all[3]))
 		wantListed(t, v.FIB().List, nil, all[0])
-		// The next domain does not inherit what was in this one.
+		// The next domain does not inherit entries.
 		must(t, v.Bridges().Delete(t.Context(), bd))
 		createBridge(t, v, bd)
 		wantListed(t, v.FIB().List, nil)
@@ -169,7 +169,7 @@ func TestCrossConnectsAndMirrors(t *testing.T) {
 		v = open(t, s)
 		wantListed(t, v.XConnects().List, nil, x...)
 		wantListed(t, v.Spans().List, nil, mirrors...)
-		// An interface that is in a bridge domain by now stays there.
+		// An interface that moved to a bridge domain stays there.
 		bd := &vpp_l2.BridgeDomain{Name: "lan", Interfaces: []*vpp_l2.BridgeDomain_Interface{{Name: "a"}}}
 		createBridge(t, v, bd)
 		for range 2 {

@@ -25,7 +25,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// wantListed checks what a List method returns, whatever its order.
+// wantListed checks the result of a List method in any order.
 func wantListed[V proto.Message](t testing.TB, list func(context.Context, []V) ([]V, error), expected []V, want ...V) {
 	t.Helper()
 	found, err := list(t.Context(), expected)
@@ -55,7 +55,7 @@ func must(t testing.TB, errs ...error) {
 	}
 }
 
-// withLoopbacks opens a driver with loopbacks that have addresses.
+// withLoopbacks opens a driver with loopbacks with addresses.
 func withLoopbacks(t testing.TB, s *site, names ...string) *VSwitch {
 	t.Helper()
 	v := open(t, s)
@@ -71,7 +71,7 @@ func route(dst, gw, out string) *vpp_l3.Route {
 	return &vpp_l3.Route{DstNetwork: dst, NextHopAddr: gw, OutgoingInterface: out, Weight: 1}
 }
 
-// VPP takes the destination for the next hop of a host route that has none.
+// VPP uses the destination as the next hop of a host route without one.
 func TestHostRouteWithoutNextHop(t *testing.T) {
 	onEachVPP(t, func(t *testing.T, s *site) {
 		v := withLoopbacks(t, s, "a")
@@ -81,7 +81,7 @@ func TestHostRouteWithoutNextHop(t *testing.T) {
 			wantListed(t, v.Routes().Find, []*vpp_l3.Route{r}, r)
 			left, err := v.Routes().List(t.Context(), nil)
 			must(t, err)
-			for _, l := range left { // as a resync removes what nobody wants
+			for _, l := range left { // like a resync removes unrequested values
 				must(t, v.Routes().Delete(t.Context(), l))
 			}
 			wantListed(t, v.Routes().List, []*vpp_l3.Route{r})
@@ -138,8 +138,8 @@ func TestRoutesAreReadBackAsCreated(t *testing.T) {
 	})
 }
 
-// VPP 25.10 uses memory that it has freed if a route loses a path whose next hop only it
-// leads to (see routes/covers.go), and may end. The simulator fails the test.
+// VPP 25.10 uses freed memory if a route loses a path whose next hop is reached only through it
+// (see routes/covers.go). The simulator fails the test then.
 func TestRouteThatLeadsToItsOwnNextHop(t *testing.T) {
 	onEachVPP(t, func(t *testing.T, s *site) {
 		v := withLoopbacks(t, s, "a")
@@ -167,7 +167,7 @@ func TestRouteThatLeadsToItsOwnNextHop(t *testing.T) {
 				}
 			}
 		}
-		// What the interface leads to is not touched: the route to the next hop stays.
+		// The interface's own entries are not touched: the route to the next hop stays.
 		gateway, viaGateway := route("10.1.0.9/32", "", "a"), route("10.0.0.0/8", "10.1.0.9", "")
 		must(t, v.Routes().Create(t.Context(), gateway), v.Routes().Create(t.Context(), viaGateway), v.Routes().Delete(t.Context(), viaGateway))
 		wantListed(t, v.Routes().List, []*vpp_l3.Route{gateway}, gateway)
@@ -231,7 +231,7 @@ func TestWrongRoutesSayWhy(t *testing.T) {
 	})
 }
 
-// What leads out of an interface that is gone is found, and can be removed.
+// Routes out of a deleted interface are found and can be removed.
 func TestRoutesOfAnInterfaceThatIsGone(t *testing.T) {
 	onEachVPP(t, func(t *testing.T, s *site) {
 		v := withLoopbacks(t, s, "a", "b")
@@ -273,12 +273,12 @@ func TestNeighboursAreReadBackAsCreated(t *testing.T) {
 		for range 2 {
 			must(t, v.neighbours.CreateAll(t.Context(), all)...)
 		}
-		// Learned ones are nobody's.
+		// Learned neighbours are not listed.
 		must(t, v.learn("a", "10.1.0.77", "02:00:00:00:00:77"))
 		wantListed(t, v.Neighbours().List, nil, all...)
 		wantListed(t, v.Neighbours().Find, all[:2], all[:2]...)
 		wantListed(t, v.Neighbours().Find, []*vpp_l3.ARPEntry{{Interface: "nosuch", IpAddress: "10.1.0.9"}})
-		// One that was learned is replaced, and what is static stays as it is.
+		// A learned neighbour is replaced, and a static one stays.
 		replaced := &vpp_l3.ARPEntry{Interface: "a", IpAddress: "10.1.0.77", PhysAddress: "02:00:00:00:00:78"}
 		must(t, v.Neighbours().Create(t.Context(), replaced))
 		if err := v.learn("a", "10.1.0.77", "02:00:00:00:00:99"); err == nil {
@@ -300,7 +300,7 @@ func TestNeighboursAreReadBackAsCreated(t *testing.T) {
 	})
 }
 
-// learn makes an entry as VPP does when a neighbour speaks.
+// learn adds an entry like VPP does for a neighbour that speaks.
 func (v *VSwitch) learn(iface, addr, mac string) error {
 	i, err := v.ifs.Index(context.Background(), iface)
 	if err != nil {
@@ -337,7 +337,7 @@ func TestVRFTables(t *testing.T) {
 		all[1].FlowHashSettings = hash
 		must(t, v.VRFs().Update(t.Context(), old, all[0]), v.VRFs().Update(t.Context(), all[1], all[1]))
 		wantListed(t, v.VRFs().List, all, all...)
-		// Another setting than the expected one shows.
+		// A setting that differs from the expected one is listed.
 		expected := proto.CloneOf(all[1])
 		expected.FlowHashSettings = nil
 		wantListed(t, v.VRFs().List, []*vpp_l3.VrfTable{expected, all[2], all[3]}, all[1:]...)
@@ -350,7 +350,7 @@ func TestVRFTables(t *testing.T) {
 	})
 }
 
-// VPP ends when a table is deleted by which others find their way.
+// VPP crashes if a table in use is deleted.
 func TestTableInUseIsNotDeleted(t *testing.T) {
 	onEachVPP(t, func(t *testing.T, s *site) {
 		v := open(t, s)

@@ -2,7 +2,7 @@ package vpp
 
 import "github.com/contiv/contiv/vswitch"
 
-// lacks are the descriptors that this driver has no port for, with what to do instead.
+// lacks maps descriptors without port to the reason and the alternative.
 var lacks = map[string]string{
 	vswitch.VRRPDescriptor: "VRRP: run keepalived on the host, and hand it the packets for its address with an STN rule",
 	vswitch.SPDDescriptor:  ipsec, vswitch.SPDescriptor: ipsec, vswitch.SADescriptor: ipsec, vswitch.TunnelProtectionDescriptor: ipsec,
@@ -15,7 +15,7 @@ const (
 	ipfix = "IPFIX: mirror the interface to a TAP (Span), and run an exporter such as softflowd there"
 )
 
-// Lacks says why this driver does not configure the values of a descriptor.
+// Lacks returns why this driver does not configure a descriptor's values.
 func (v *VSwitch) Lacks(descriptor string) string {
 	if reason := lacks[descriptor]; reason != "" {
 		return reason

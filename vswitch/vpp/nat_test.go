@@ -36,7 +36,7 @@ func openNAT(t testing.TB, s *site, g *vpp_nat.Nat44Global) *VSwitch {
 	return v
 }
 
-// service maps a port of an address to pods, by their numbers.
+// service maps a port of an address to pods by number.
 func service(ip string, port uint32, pods ...int) *dnatStatic {
 	m := &dnatStatic{ExternalIp: ip, ExternalPort: port}
 	for _, n := range pods {
@@ -54,7 +54,7 @@ func editMapping(m *dnatStatic, edit func(*dnatStatic)) *dnatStatic {
 	return m
 }
 
-// same are values found and wanted, by key.
+// same compares found and wanted values by key.
 func wantFound[V proto.Message](t testing.TB, found []V, err error, want ...V) {
 	t.Helper()
 	if err != nil {
@@ -76,7 +76,7 @@ func wantFound[V proto.Message](t testing.TB, found []V, err error, want ...V) {
 	}
 }
 
-// wantDNAT also checks that each value is found with the same mappings if it is not expected.
+// wantDNAT also checks that each value is found with the same mappings if unexpected.
 func wantDNAT(t testing.TB, v *VSwitch, want ...*vpp_nat.DNat44) {
 	t.Helper()
 	found, err := v.NAT().ListDNAT(t.Context(), want)
@@ -148,7 +148,7 @@ func TestDNATIsReadBackAsSet(t *testing.T) {
 	})
 }
 
-// Each change ends in what a new driver finds as it should be.
+// After each change, a new driver finds the expected state.
 func TestDNATChanges(t *testing.T) {
 	onEachVPP(t, func(t *testing.T, s *site) {
 		v := openNAT(t, s, &vpp_nat.Nat44Global{Forwarding: true})

@@ -48,7 +48,7 @@ func TestNICsAreInTheOrderOfVPP(t *testing.T) {
 	}
 }
 
-// A VPP without DPDK has none, whatever else it has.
+// A VPP without DPDK has none.
 func TestNoNICs(t *testing.T) {
 	onEachVPP(t, func(t *testing.T, s *site) {
 		s.addDevice(t, "v1nic")

@@ -20,11 +20,10 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// pingTime is how long a ping may take that has to work: VPP resolves addresses first,
-// and tunnels shake hands.
+// pingTime bounds a ping that must succeed, including address resolution and tunnel handshakes.
 const pingTime = 10 * time.Second
 
-// newRealSite starts a real VPP in a namespace of its own.
+// newRealSite starts a real VPP in a new namespace.
 func newRealSite(t testing.TB) (*site, *VSwitch) {
 	t.Helper()
 	vpptest.Need(t)
@@ -33,7 +32,7 @@ func newRealSite(t testing.TB) (*site, *VSwitch) {
 	return s, open(t, s)
 }
 
-// attachPod makes a new host, whose default gateway is VPP, at an AF_PACKET interface.
+// attachPod creates a host with VPP as default gateway, on an AF_PACKET interface.
 func (s *site) attachPod(t testing.TB, v *VSwitch, name, addr, gateway string) *vswitchtest.Host {
 	t.Helper()
 	h := newNamespace(t)
@@ -80,7 +79,7 @@ func TestPacketsBetweenPods(t *testing.T) {
 		if err := a.Ping("10.2.0.2", 1300, pingTime); err != nil {
 			t.Errorf("a packet that is short enough: %v", err)
 		}
-		// Not again and again: the sender learns from what VPP answers.
+		// Only once: the sender learns from VPP's answer.
 		out, err := a.Try("ping -n -M do -c 1 -W 2 -s 1380 10.2.0.2")
 		if err == nil || !strings.Contains(err.Error(), "1400") {
 			t.Errorf("a packet that is too long: %v, %q: want an answer that says so", err, out)
@@ -102,7 +101,7 @@ func TestPacketsBetweenPods(t *testing.T) {
 	t.Run("made again", func(t *testing.T) {
 		iface := afPacket("b", "v1b")
 		iface.IpAddresses = []string{"10.2.0.1/24"}
-		// The pod has got another device of the same name: VPP's socket is of the old one.
+		// The pod has a new device of the same name, but VPP's socket belongs to the old one.
 		s.host.Exec(t, "ip link del dev v1b")
 		s.addTo(t, b, "v1b", "10.2.0.2/24")
 		b.Exec(t, "ip route add default via 10.2.0.1")
@@ -145,7 +144,7 @@ func TestHostIsKeptFromWhatVPPHasTakenOver(t *testing.T) {
 	}
 }
 
-// TestPacketsThroughTunnels joins two VPPs by each kind of interface in turn.
+// TestPacketsThroughTunnels connects two VPPs by each kind of tunnel.
 func TestPacketsThroughTunnels(t *testing.T) {
 	type iface = vpp_interfaces.Interface
 	sa, a := newRealSite(t)
@@ -174,7 +173,7 @@ func TestPacketsThroughTunnels(t *testing.T) {
 		"GRE with frames": func(end int, x *iface) {
 			x.Type = vpp_interfaces.Interface_GRE_TUNNEL
 			x.Link = &vpp_interfaces.Interface_Gre{Gre: &vpp_interfaces.GreLink{TunnelType: vpp_interfaces.GreLink_TEB, SrcAddr: outer[end], DstAddr: peer(end)}}
-			x.PhysAddress = fmt.Sprintf("02:00:00:00:99:%02x", end) // VPP gives the same one to both
+			x.PhysAddress = fmt.Sprintf("02:00:00:00:99:%02x", end) // VPP assigns the same one to both
 		},
 		"IPIP": func(end int, x *iface) {
 			x.Type = vpp_interfaces.Interface_IPIP_TUNNEL
@@ -229,9 +228,9 @@ func TestPacketsThroughTunnels(t *testing.T) {
 	}
 }
 
-// completeChecksums makes who sends by eth0, a veth, compute the checksums of packets, as a
-// network card would. VPP (25.10) mixes up which header a missing checksum is of when it
-// has taken packets out of a tunnel, or forwards them in one.
+// completeChecksums makes the sender on eth0, a veth, compute checksums like a network card would.
+// VPP 25.10 confuses the headers of a missing checksum when it decapsulates or encapsulates
+// packets.
 func completeChecksums(t testing.TB, h *vswitchtest.Host) {
 	t.Helper()
 	completeChecksumsOf(t, h, "eth0")

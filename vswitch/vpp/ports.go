@@ -26,15 +26,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Capabilities: VPP has a stack of its own, and tables; it cannot do NAT66, see there. It
-// makes TAPs through the machine's vhost-net.
+// Capabilities: VPP has its own stack and tables, but no NAT66. It creates TAPs with the machine's
+// vhost-net.
 func (v *VSwitch) Capabilities() vswitch.Capabilities {
 	return vswitch.Capabilities{HostStackShared: false, MultipleVRFs: true, IPv6SourceNAT: false, IPv6DNAT: true, TAPs: vhostNet(), SourceGuards: true, Filter: true,
 		SegmentRouting: true, ResetsConnections: sockets.Supported() == nil}
 }
 
-// vhostNet reports whether the machine, which is also VPP's, has what VPP needs for TAPs. To
-// open it loads the kernel's module.
+// vhostNet reports whether the machine, which is also VPP's, supports TAPs of VPP. Opening the
+// device loads the kernel module.
 func vhostNet() bool {
 	f, err := os.OpenFile("/dev/vhost-net", os.O_RDWR, 0)
 	if err != nil {
@@ -44,7 +44,7 @@ func vhostNet() bool {
 	return true
 }
 
-// interfacePort is interfaces with what DHCP does for them.
+// interfacePort combines interfaces with DHCP.
 type interfacePort struct {
 	*interfaces.Interfaces
 	*dhcp.Clients
@@ -59,7 +59,7 @@ func (v *VSwitch) RxQueues() vswitch.RxQueues { return v.interfaces.RxQueues() }
 // States implements vswitch.VSwitch.
 func (v *VSwitch) States() vswitch.States { return v.interfaces.States() }
 
-// WatchLeases also reports what was leased before, when that is read for the first time.
+// WatchLeases also reports earlier leases when it first reads them.
 func (v *VSwitch) WatchLeases(report func(iface string, lease *vpp_interfaces.DHCPLease)) {
 	v.clients.Watch(report)
 }
@@ -156,28 +156,27 @@ func (v *VSwitch) SourceRanges() vswitch.Values[*guard.SourceRanges] {
 // WireGuardPeers implements vswitch.Extras.
 func (v *VSwitch) WireGuardPeers() vswitch.Values[*vpp_wireguard.Peer] { return v.peers }
 
-// What VPP is and says of itself.
+// VPP's devices, warnings, CLI and counters.
 
-// NICs returns VPP's names of the network cards that it drives by DPDK, in the order of
-// their indexes, whether they are in use or not. Interfaces of the type DPDK with these
-// names are those.
+// NICs returns VPP's names of its DPDK network cards in index order, used or not. Interfaces of the
+// type DPDK have these names.
 func (v *VSwitch) NICs(ctx context.Context) ([]string, error) { return v.interfaces.NICs(ctx) }
 
-// NIC returns VPP's name of the network card that it drives by DPDK and gave an index.
+// NIC returns VPP's name of the DPDK network card with an index.
 func (v *VSwitch) NIC(ctx context.Context, index uint32) (string, error) {
 	return v.interfaces.NIC(ctx, index)
 }
 
-// Warnings say what may keep this VPP from working some day.
+// Warnings lists possible future failures of this VPP.
 func (v *VSwitch) Warnings(ctx context.Context) ([]string, error) { return v.interfaces.Warnings(ctx) }
 
-// CLI runs a command of VPP's own command line, as vppctl does, and returns what it
-// prints. A command that fails is an error with what VPP says is wrong with it.
+// CLI runs a VPP CLI command, like vppctl, and returns its output. A failed command gives an error
+// with VPP's message.
 func (v *VSwitch) CLI(ctx context.Context, command string) (string, error) {
 	return v.vpp.CLI(ctx, command)
 }
 
-// Metrics returns counters of the requests to VPP, in the form of the vpp-agent.
+// Metrics returns the counters of requests to VPP in the vpp-agent's form.
 func (v *VSwitch) Metrics() *govppmux.Metrics {
 	t := vppapi.Count()
 	return &govppmux.Metrics{
@@ -192,5 +191,5 @@ func (v *VSwitch) Describe(out chan<- *prometheus.Desc) { v.stats.Describe(out) 
 // Collect implements prometheus.Collector.
 func (v *VSwitch) Collect(out chan<- prometheus.Metric) { v.stats.Collect(out) }
 
-// NATSessions counts the connections to services and host ports that VPP remembers.
+// NATSessions returns the number of VPP's connections to services and host ports.
 func (v *VSwitch) NATSessions(ctx context.Context) (uint64, error) { return v.services.Sessions(ctx) }

@@ -17,7 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// onEachSite runs a test on a simulated VPP and, if there is one, on a real VPP.
+// onEachSite runs a test on a simulated VPP and, if available, a real one.
 func onEachSite(t *testing.T, test func(t *testing.T, s vswitchtest.Site, vpp vpptest.VPP)) {
 	t.Helper()
 	t.Run("server", func(t *testing.T) {
@@ -33,7 +33,7 @@ func onEachSite(t *testing.T, test func(t *testing.T, s vswitchtest.Site, vpp vp
 	})
 }
 
-// scheduled is a scheduler that is told of drift, and has configured a node.
+// scheduled returns a scheduler that receives drift reports and has configured a node.
 func scheduled(t testing.TB, s vswitchtest.Site) (*kvscheduler.Scheduler, []proto.Message) {
 	t.Helper()
 	v := s.Open(t)
@@ -48,7 +48,7 @@ func scheduled(t testing.TB, s vswitchtest.Site) (*kvscheduler.Scheduler, []prot
 	return k, values
 }
 
-// fullResync returns what was executed.
+// fullResync returns the executed operations.
 func fullResync(t testing.TB, k *kvscheduler.Scheduler, values []proto.Message) (ops []string) {
 	t.Helper()
 	txn := k.NewTransaction()

@@ -25,8 +25,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Of the connections to a backend that is gone, those end whose socket is where its address belongs: not one with the same addresses and
-// ports in the namespace of another pod. Only what has ended is silent.
+// Of the connections to a removed backend, only those end whose socket is in the namespace of its
+// address, not one with the same addresses and ports in another pod's namespace. Only ended
+// connections are silenced.
 func TestConnectionsOfOthersAreNotReset(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("making network namespaces takes root: run the test as root")
@@ -144,9 +145,9 @@ func podWithClient(t *testing.T, addr string, service netip.AddrPort) *podNamesp
 	return p
 }
 
-// closed returns what the client is told, for which it waits at most so long; nil: nothing.
-func (p *podNamespace) closed(patience time.Duration) error {
-	p.client.SetReadDeadline(time.Now().Add(max(patience, time.Millisecond)))
+// closed returns the client's error, waiting at most maxWait; nil if none.
+func (p *podNamespace) closed(maxWait time.Duration) error {
+	p.client.SetReadDeadline(time.Now().Add(max(maxWait, time.Millisecond)))
 	_, err := p.client.Read(make([]byte, 1))
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return nil

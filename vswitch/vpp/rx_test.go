@@ -62,7 +62,7 @@ func TestRxQueuesAreReadBack(t *testing.T) {
 		set(port.GetRxModes()...)
 		wantInterfaces(t, v, port)
 
-		set(&mode{Mode: interrupt}) // as somebody else might
+		set(&mode{Mode: interrupt}) // like a foreign client
 		found := func() *vpp_interfaces.Interface {
 			t.Helper()
 			all, err := v.Interfaces().List(t.Context(), []*vpp_interfaces.Interface{port})
@@ -83,7 +83,7 @@ func TestRxQueuesAreReadBack(t *testing.T) {
 	})
 }
 
-// VPP may sleep until there are packets, at first and when a mode is not wanted any more.
+// VPP may sleep until packets arrive, initially and after a mode is deleted.
 func TestInterruptsAreTheDefault(t *testing.T) {
 	modeOf := func(t *testing.T, v *VSwitch) interface_types.RxMode {
 		t.Helper()

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// aheadSite is a VPP with a service of each IP version, and an agent that starts again.
+// aheadSite is a VPP with a service of each IP version, and a restarted agent.
 func aheadSite(t *testing.T, s *site) (v *VSwitch, v4 *vpp_nat.DNat44, v6 *contiv_nat.DNat66) {
 	t.Helper()
 	v = open(t, s)
@@ -27,7 +27,7 @@ func aheadSite(t *testing.T, s *site) (v *VSwitch, v4 *vpp_nat.DNat44, v6 *conti
 	return open(t, s), v4, v6
 }
 
-// listBoth lists as a resync does, and reports whether the services are as expected.
+// listBoth lists like a resync and reports whether the services are as expected.
 func listBoth(t *testing.T, v *VSwitch, v4 *vpp_nat.DNat44, v6 *contiv_nat.DNat66) (ok4, ok6 bool) {
 	t.Helper()
 	found6, err := v.DNAT66().List(t.Context(), []*contiv_nat.DNat66{v6})
@@ -44,7 +44,7 @@ func wantBoth(t *testing.T, v *VSwitch, v4 *vpp_nat.DNat44, v6 *contiv_nat.DNat6
 	}
 }
 
-// countTranslationDumps returns how often do has VPP list the translations, which holds up packets.
+// countTranslationDumps returns how often do lists the translations, which holds up packets.
 func countTranslationDumps(s *site, do func()) (n int) {
 	s.server.Inject(func(_ int, req api.Message) vpptest.Fault {
 		if _, dump := req.(*cnat.CnatTranslationDump); dump {
@@ -57,7 +57,7 @@ func countTranslationDumps(s *site, do func()) (n int) {
 	return n
 }
 
-// withoutTranslations removes all translations, as another client of VPP might.
+// withoutTranslations removes all translations like a foreign client.
 func withoutTranslations(t *testing.T, v *VSwitch) {
 	t.Helper()
 	for id := range uint32(16) {
@@ -67,7 +67,7 @@ func withoutTranslations(t *testing.T, v *VSwitch) {
 	}
 }
 
-// Both IP versions are listed by one look at VPP. What others change is found by the next resync nevertheless.
+// One listing serves both IP versions. The next resync still finds foreign changes.
 func TestAResyncListsTranslationsOnce(t *testing.T) {
 	onEachVPP(t, func(t *testing.T, s *site) {
 		v, v4, v6 := aheadSite(t, s)
@@ -100,7 +100,7 @@ func TestTranslationsReadAheadAreNotReadAgain(t *testing.T) {
 	})
 }
 
-// Interfaces are looked at when values are listed, and the agent's own changes count.
+// Interfaces are checked when values are listed, and the agent's own changes are respected.
 func TestWhatIsReadAheadAndIsNotTrueAnyMore(t *testing.T) {
 	for what, makeUntrue := range map[string]func(t *testing.T, v *VSwitch, v4 *vpp_nat.DNat44, v6 *contiv_nat.DNat66){
 		"the agent removes services": func(t *testing.T, v *VSwitch, v4 *vpp_nat.DNat44, v6 *contiv_nat.DNat66) {
@@ -128,7 +128,7 @@ func TestWhatIsReadAheadAndIsNotTrueAnyMore(t *testing.T) {
 	}
 }
 
-// A VSwitch can be closed while it waits for VPP, or reads.
+// A VSwitch can be closed while it waits for VPP or reads.
 func TestCloseWhileReadingAhead(t *testing.T) {
 	v := Open(Options{Socket: t.TempDir() + "/none"})
 	v.ReadAhead()

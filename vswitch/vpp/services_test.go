@@ -15,7 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// serviceMapping maps port 80 of a cluster IP as the plugin for services does.
+// serviceMapping maps port 80 of a cluster IP like plugin service.
 func serviceMapping(protocol vpp_nat.DNat44_Protocol, locals ...string) *vpp_nat.DNat44_StaticMapping {
 	m := &vpp_nat.DNat44_StaticMapping{ExternalIp: "10.96.0.1", ExternalPort: 80, Protocol: protocol}
 	if len(locals) == 0 {
@@ -40,7 +40,7 @@ var (
 	tcp, udp = vpp_nat.DNat44_TCP, vpp_nat.DNat44_UDP
 )
 
-// wantServices checks that values are found, each by itself and if nothing is expected.
+// wantServices checks that values are found, each separately and if nothing is expected.
 func wantServices(t testing.TB, v *VSwitch, want ...*vpp_nat.DNat44) {
 	t.Helper()
 	found, err := v.NAT().ListDNAT(t.Context(), want)
@@ -92,8 +92,8 @@ func TestServicesAreReadBackAsSet(t *testing.T) {
 	})
 }
 
-// A label that both plugins have, as after a crash between the two, is found once, and not as
-// it should be; so it is set anew.
+// A label in both plugins, as after a crash between the two, is listed once as different, and so is
+// set again.
 func TestAServiceInBothPluginsIsSetAnew(t *testing.T) {
 	onEachVPP(t, func(t *testing.T, s *site) {
 		v := open(t, s)
@@ -143,7 +143,7 @@ func TestWhatServicesCannotDoOnVPP(t *testing.T) {
 	})
 }
 
-// What others change is repaired by the next resync.
+// The next resync repairs foreign changes.
 func TestServiceNetworksThatOthersChange(t *testing.T) {
 	onEachVPP(t, func(t *testing.T, s *site) {
 		v := open(t, s)

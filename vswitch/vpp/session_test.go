@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// open connects to a VPP of the test.
+// open connects to the test's VPP.
 func open(t testing.TB, s vpptest.VPP) *VSwitch {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -33,7 +33,7 @@ func open(t testing.TB, s vpptest.VPP) *VSwitch {
 	return v
 }
 
-// reasons returns what Watch reports.
+// reasons returns the reports of Watch.
 func reasons(t testing.TB, v *VSwitch) <-chan string {
 	t.Helper()
 	got := make(chan string, 16)
@@ -90,7 +90,7 @@ func TestRequestsFailAtOnceWhenTheConnectionEnds(t *testing.T) {
 		t.Errorf("got %v, want %v", err, vppapi.ErrClosed)
 	}
 	<-l.Done()
-	for { // what the session knows follows
+	for { // the session notices it later
 		err := v.vpp.Call(t.Context(), session.Core, &memclnt.ControlPing{}, &memclnt.ControlPingReply{})
 		if err == nil {
 			t.Fatal("a VPP that is not there answers")

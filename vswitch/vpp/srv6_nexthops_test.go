@@ -24,7 +24,7 @@ import (
 	"go.fd.io/govpp/binapi/ip_neighbor"
 )
 
-// farHost is what is behind an interface of VPP.
+// farHost is the host behind a VPP interface.
 type farHost struct {
 	t    testing.TB
 	s    *site
@@ -33,7 +33,7 @@ type farHost struct {
 	host *vswitchtest.Host // of a real VPP
 }
 
-// joinSilentHost joins a host without addresses by an interface of that name.
+// joinSilentHost connects a host without addresses by an interface.
 func (s *site) joinSilentHost(t testing.TB, v *VSwitch, name string, addrs ...string) *farHost {
 	t.Helper()
 	h := &farHost{t: t, s: s, v: v, name: name}
@@ -57,7 +57,7 @@ func (h *farHost) index() ownership.Index {
 	return i
 }
 
-// take gives the host addresses, of which it tells nobody.
+// take adds addresses to the host without announcing them.
 func (h *farHost) take(addrs ...string) {
 	h.t.Helper()
 	for _, text := range addrs {
@@ -74,7 +74,7 @@ func (h *farHost) take(addrs ...string) {
 	}
 }
 
-// wantKnown waits until VPP knows whether these are, or are not, neighbours.
+// wantKnown waits until VPP knows, or does not know, the neighbours.
 func (h *farHost) wantKnown(what string, known bool, addrs ...string) {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(h.t.Context(), 8*time.Second)
@@ -107,7 +107,7 @@ func (h *farHost) setUp(up bool) {
 	must(h.t, h.v.vpp.Call(h.t.Context(), session.Core, req, &interfaces_api.SwInterfaceSetFlagsReply{}))
 }
 
-// VPP itself asks for such a neighbour only once.
+// VPP itself resolves such a neighbour only once.
 func TestNeighboursThatLocalSIDsLeadToAreAskedForUntilTheyAnswer(t *testing.T) {
 	onEachVPP(t, func(t *testing.T, s *site) {
 		v := open(t, s)
@@ -124,7 +124,7 @@ func TestNeighboursThatLocalSIDsLeadToAreAskedForUntilTheyAnswer(t *testing.T) {
 		far.setUp(true)
 		far.wantKnown("after the interface was down", true, all...)
 
-		// Another driver learns of the SIDs when it reads them.
+		// Another driver learns the SIDs when it lists them.
 		must(t, v.Close())
 		v = open(t, s)
 		far.v = v
@@ -138,7 +138,7 @@ func TestNeighboursThatLocalSIDsLeadToAreAskedForUntilTheyAnswer(t *testing.T) {
 	})
 }
 
-// A route by which VPP is made to ask for a neighbour is none that anybody asked for.
+// A temporary route for resolving a neighbour is not listed.
 func TestRoutesForAskingAreNotListed(t *testing.T) {
 	onEachVPP(t, func(t *testing.T, s *site) {
 		v := open(t, s)

@@ -29,7 +29,7 @@ func loopbacks(t testing.TB, v *VSwitch, names ...string) {
 	}
 }
 
-// wantValues fails the test if the port lists others than these.
+// wantValues fails the test if the port lists other values.
 func wantValues[V proto.Message](t testing.TB, port vswitch.Values[V], expected []V, want ...V) {
 	t.Helper()
 	got, err := port.List(t.Context(), expected)
@@ -52,7 +52,7 @@ func wantValues[V proto.Message](t testing.TB, port vswitch.Values[V], expected 
 	}
 }
 
-// createTwice creates each value twice, and has them listed.
+// createTwice creates each value twice and lists them.
 func createTwice[V proto.Message](t testing.TB, port vswitch.Values[V], values ...V) {
 	t.Helper()
 	for range 2 {
@@ -65,7 +65,7 @@ func createTwice[V proto.Message](t testing.TB, port vswitch.Values[V], values .
 	}
 }
 
-// deleteTwice deletes each value twice, and has none listed.
+// deleteTwice deletes each value twice and expects none listed.
 func deleteTwice[V proto.Message](t testing.TB, port vswitch.Values[V], values ...V) {
 	t.Helper()
 	for range 2 {
@@ -178,7 +178,7 @@ func TestPoliciesAndSteering(t *testing.T) {
 		wantValues(t, again.Policies(), policies, policies...)
 		wantValues(t, again.Steerings(), steerings, steerings...)
 
-		// What exists is changed, and keeps the traffic that is steered into it.
+		// Existing policies are changed in place and keep their steering.
 		steerings[1] = steerL3("v6", "fd52::/64", "fc00::b3")
 		createTwice(t, sr.Steerings(), steerings...)
 		policies[0] = srPolicyTo("fc00::b1", srWay(5, "fc01::3"), srWay(1, "fc01::4"), srWay(1, "fc01::5"))
@@ -199,7 +199,7 @@ func TestPoliciesAndSteering(t *testing.T) {
 		}
 		wantValues(t, sr.Steerings(), steerings, steerings...)
 
-		// With a policy goes the steering into it.
+		// Deleting a policy deletes the steering into it.
 		deleteTwice(t, sr.Policies(), policies...)
 		deleteTwice(t, sr.Steerings(), steerings...)
 	})
@@ -224,7 +224,7 @@ func TestSourceOfEncapsulatedPackets(t *testing.T) {
 			wantSource(source)
 			wantValues(t, v.SRv6().Policies(), nil, policy)
 		}
-		// A policy with another source is not as it should be, and is mended.
+		// A policy with another source is listed as different and repaired.
 		if err := v.vpp.Call(t.Context(), session.Core, &sr.SrSetEncapSource{EncapsSource: netip.MustParseAddr("fd00::3").As16()}, &sr.SrSetEncapSourceReply{}); err != nil {
 			t.Fatal(err)
 		}

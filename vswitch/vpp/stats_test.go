@@ -32,7 +32,7 @@ func TestStatisticsOfARealVPP(t *testing.T) {
 		p.CLI("create loopback interface")
 		p.CLI("set interface state loop0 up")
 		p.CLI("set interface ip address loop0 10.77.0.1/24")
-		p.CLI("ping 10.77.0.9 repeat 2 interval 0.01") // nobody there: ARP requests are sent
+		p.CLI("ping 10.77.0.9 repeat 2 interval 0.01") // no such host: ARP requests are sent
 		all, err := v.stats.Interfaces()
 		if err != nil {
 			t.Fatal(err)

@@ -17,7 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// onEachVPPWithTaps is onEachVPP without a real VPP on machines where it makes no TAPs.
+// onEachVPPWithTaps is onEachVPP without a real VPP on machines where VPP cannot create TAPs.
 func onEachVPPWithTaps(t *testing.T, test func(t *testing.T, s *site)) {
 	t.Helper()
 	onEachVPP(t, func(t *testing.T, s *site) {
@@ -45,13 +45,13 @@ func TestTapsAreReadBackAsCreated(t *testing.T) {
 		}
 		changed := proto.CloneOf(special)
 		changed.GetTap().RxRingSize = 2048
-		create(t, v, changed) // what an earlier attempt left has other parameters
+		create(t, v, changed) // the earlier attempt's has other parameters
 		wantInterfaces(t, v, plain, changed, tunnel)
 		changes := reasons(t, v)
 		s.Restart()
 		<-changes
 		wantInterfaces(t, v)
-		create(t, v, plain, changed, tunnel) // with the same names of far ends
+		create(t, v, plain, changed, tunnel) // with equal names of far ends
 		wantInterfaces(t, v, plain, changed, tunnel)
 		for _, iface := range []*vpp_interfaces.Interface{plain, changed, tunnel} {
 			remove(t, v, iface)
@@ -60,7 +60,7 @@ func TestTapsAreReadBackAsCreated(t *testing.T) {
 	})
 }
 
-// One packet that VPP does not segment would stop an AF_PACKET interface for good.
+// A packet that VPP does not segment would stop an AF_PACKET interface for good.
 func TestTapsForLargePacketsAreRefused(t *testing.T) {
 	onEachVPP(t, func(t *testing.T, s *site) {
 		v := open(t, s)
@@ -72,8 +72,8 @@ func TestTapsForLargePacketsAreRefused(t *testing.T) {
 	})
 }
 
-// The far end of a TAP is made where it is wanted, and waits there. One that somebody
-// deletes shows.
+// The far end of a TAP is created in the requested namespace and waits there. A deleted one is
+// detected.
 func TestFarEndsOfTaps(t *testing.T) {
 	onEachVPPWithTaps(t, func(t *testing.T, s *site) {
 		if s.server != nil {
@@ -90,7 +90,7 @@ func TestFarEndsOfTaps(t *testing.T) {
 			t.Errorf("the far end is %s, want MTU 1400, down", link)
 		}
 		pod.Exec(t, "ip link set dev "+far+" name eth0")
-		wantInterfaces(t, v, tap) // whatever it is called by now
+		wantInterfaces(t, v, tap) // whatever its present name
 		pod.Exec(t, "ip link del dev eth0")
 		got, err := v.Interfaces().List(t.Context(), []*vpp_interfaces.Interface{tap})
 		if err != nil || len(got) != 1 || proto.Equal(got[0].GetTap(), tap.GetTap()) {

@@ -10,20 +10,19 @@ import (
 	"go.fd.io/govpp/binapi/vlib"
 )
 
-// maxTraced is how many packets of each input are traced.
+// maxTraced is the number of traced packets per input node.
 const maxTraced = "100000"
 
-// tracedInputs are the nodes of VPP's graph where packets come from. Those of plugins
-// that are not loaded do not exist.
+// tracedInputs lists the input nodes of VPP's graph. Nodes of missing plugins do not exist.
 var tracedInputs = []string{"dpdk-input", "virtio-input", "af-packet-input", "af_xdp-input"}
 
-// tracer makes a VPP trace the packets that come in: show trace prints their ways.
+// tracer enables traces in VPP, which show trace prints.
 type tracer struct {
 	subsystem.Base
 	log *slog.Logger
 }
 
-// Opened starts the traces. A failure is no reason to be without the vswitch.
+// Opened starts the traces. A failure does not fail the connection.
 func (v *tracer) Opened(ctx context.Context, l *session.Link) error {
 	for _, input := range tracedInputs {
 		var reply vlib.CliInbandReply

@@ -22,7 +22,7 @@ func openTraced(t testing.TB, s *site) *VSwitch {
 	return v
 }
 
-// A VPP that cannot trace is used all the same: the simulated one has no such command.
+// A VPP that cannot trace is used nevertheless, like the simulated one.
 func TestVPPThatCannotTrace(t *testing.T) {
 	server := vpptest.New(t)
 	v := openTraced(t, &site{VPP: server, server: server})

@@ -10,8 +10,8 @@ import (
 	"go.fd.io/govpp/binapi/ip"
 )
 
-// speaksIPv6 reports whether an interface has a link-local address, which is what takes part in
-// neighbour discovery.
+// speaksIPv6 reports whether an interface has a link-local address, which neighbour discovery
+// needs.
 func speaksIPv6(t testing.TB, v *VSwitch, name string) bool {
 	t.Helper()
 	i, err := v.ifs.Index(t.Context(), name)

@@ -45,17 +45,16 @@ import (
 type Options struct {
 	// Socket is the path of VPP's API socket; "": /run/vpp/api.sock.
 	Socket string
-	// StatsSocket is the path of the socket of VPP's statistics; "": stats.sock beside
-	// Socket.
+	// StatsSocket is the path of VPP's statistics socket; "": stats.sock next to Socket.
 	StatsSocket string
-	// XDPDevices are the devices of VPP's network namespace that it takes over by AF_XDP
-	// when they are asked for as existing network cards; others by AF_PACKET.
+	// XDPDevices lists the devices of VPP's network namespace that it takes over by AF_XDP; others
+	// use AF_PACKET.
 	XDPDevices []string
-	// Lent reports whether somebody else lends VPP a device of its network namespace, and keeps
-	// what it receives from the host's stack for as long as VPP forwards; nil: none.
+	// Lent reports whether another party lends VPP a device of its network namespace and shields
+	// the device's packets from the host's stack while VPP forwards; may be nil.
 	Lent func(device string) bool
-	// Namespaces calls do with each network namespace of a pod that is to have an address; nil: none are known, so that no connection
-	// of pods is reset.
+	// Namespaces calls do with each pod network namespace that should have an address; nil:
+	// unknown, so connections of pods are not reset.
 	Namespaces func(addr netip.Addr, do func(ns netns.NsHandle) error) error
 	// TracePackets makes VPP trace the first packets that it receives, for debugging.
 	TracePackets bool
@@ -75,11 +74,11 @@ func (o *Options) setDefaults() {
 	}
 }
 
-// DefaultSocket is where VPP listens for API clients if it is not told otherwise.
+// DefaultSocket is VPP's default API socket.
 const DefaultSocket = "/run/vpp/api.sock"
 
-// VSwitch is a VPP process as a vswitch, and the ones that follow it: a session with it, and
-// the subsystems that use it.
+// VSwitch is a VPP process, across restarts, as a vswitch: a session and the subsystems that use
+// it.
 type VSwitch struct {
 	vswitch.NoExtras
 
@@ -120,7 +119,7 @@ type VSwitch struct {
 
 var _ vswitch.VSwitch = (*VSwitch)(nil)
 
-// New connects to VPP; it waits for it until ctx ends. Close the VSwitch.
+// New connects to VPP, waiting until ctx ends. The caller closes the VSwitch.
 func New(ctx context.Context, opts Options) (*VSwitch, error) {
 	v := Open(opts)
 	if err := v.Ready(ctx); err != nil {
@@ -130,8 +129,8 @@ func New(ctx context.Context, opts Options) (*VSwitch, error) {
 	return v, nil
 }
 
-// Open is New without waiting for VPP. Watch does not report the first connection as a change.
-// Close the VSwitch.
+// Open is New without waiting for VPP. Watch does not report the first connection. The caller
+// closes the VSwitch.
 func Open(opts Options) *VSwitch {
 	opts.setDefaults()
 	log := opts.Logger
@@ -142,7 +141,7 @@ func Open(opts Options) *VSwitch {
 	v := &VSwitch{vpp: vpp, ifs: ifs, hub: hub}
 	v.closing, v.stop = context.WithCancel(context.Background())
 
-	// Subsystems precede those that need them.
+	// Subsystems precede their users.
 	v.stats = stats.New(vpp, opts.StatsSocket, log)
 	v.routes = routes.New(vpp, ifs, srv6.IsQuestion)
 	v.acls = acl.New(vpp, ifs, v.stats)
@@ -176,8 +175,8 @@ func Open(opts Options) *VSwitch {
 		OnTunnels: v.guards.TunnelsChanged,
 	})
 
-	// Interfaces come first, because others depend on their indexes, which a new connection makes
-	// unknown.
+	// Interfaces come first, because others depend on their indexes, which a new connection
+	// invalidates.
 	hub.Add(v.interfaces, v.stats, v.clients, v.proxies, v.l2, v.spans, v.routes, v.neighbours, v.scans, v.vrfs, v.proxyARP, v.l3xc, v.teibs,
 		v.acls, v.policies, v.abfs, v.nat, v.services, v.srv6, v.stn, v.punts, v.peers, v.guards, v.drops)
 	if opts.TracePackets {
@@ -187,16 +186,17 @@ func Open(opts Options) *VSwitch {
 	return v
 }
 
-// Ready waits until VPP has been there for the first time.
+// Ready waits until VPP has been connected once.
 func (v *VSwitch) Ready(ctx context.Context) error { return v.vpp.Ready(ctx) }
 
-// Connected returns nil while VPP is connected to, else why it is not.
+// Connected returns nil while VPP is connected, otherwise the reason.
 func (v *VSwitch) Connected() error {
 	_, err := v.vpp.Link()
 	return err
 }
 
-// ReadAhead reads in the background what takes long, once VPP is there, for the first time that the values of it are listed.
+// ReadAhead starts slow reads for the first lists of values in the background, once VPP is
+// connected.
 func (v *VSwitch) ReadAhead() {
 	v.ahead.Go(func() {
 		if v.Ready(v.closing) == nil {
@@ -205,7 +205,7 @@ func (v *VSwitch) ReadAhead() {
 	})
 }
 
-// Close ends the connection; VPP goes on as it is configured.
+// Close ends the connection; VPP keeps its configuration.
 func (v *VSwitch) Close() error {
 	v.close.Do(func() {
 		v.stop()
@@ -216,17 +216,17 @@ func (v *VSwitch) Close() error {
 	return nil
 }
 
-// Watch reports values that others changed. After a reconnection it reports, without keys, that
+// Watch reports foreign changes of values. After a reconnection it reports, without keys, that
 // everything may have changed.
 func (v *VSwitch) Watch(ctx context.Context, report func(reason string, keys ...string)) error {
 	v.hub.Watch(ctx, v.vpp.Ended, report)
 	return nil
 }
 
-// Filter writes policies as access lists of interfaces.
+// Filter returns the port that implements policies by access lists of interfaces.
 func (v *VSwitch) Filter() vswitch.Filter { return v.policies }
 
-// Denials tells what policies have denied; while it is asked live, with flows.
+// Denials returns packets denied by policies; with live, also flows.
 func (v *VSwitch) Denials(ctx context.Context, live bool) (filter.Denials, error) {
 	return v.policies.Denials(ctx, live)
 }

@@ -22,7 +22,7 @@ import (
 //
 //	0.0.0.0/0 ──path──> 192.168.16.100/32 (VPP's own entry, "recursive-resolution")
 //	    ^                      │
-//	    └────── covered by ────┴── other such entries, and those of cnat
+//	    └────── covered by ────┴── other such entries, and cnat's
 //
 // When 0.0.0.0/0 loses the path, fib_entry_cover_update_notify walks the entries that it covers.
 // The last one that forwarded by the old path frees it, and with it the entry of the next hop,

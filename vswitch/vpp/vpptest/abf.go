@@ -8,7 +8,7 @@ import (
 	"go.fd.io/govpp/binapi/fib_types"
 )
 
-// abfState is policies and where they are attached.
+// abfState holds policies and attachments.
 type abfState struct {
 	policies []*abf.AbfPolicy
 	attached []abf.AbfItfAttach
@@ -21,7 +21,7 @@ func (s *abfState) policy(id uint32) *abf.AbfPolicy {
 	return nil
 }
 
-// sameNextHop: paths that differ in their weights are the same.
+// sameNextHop ignores weights.
 func sameNextHop(a, b fib_types.FibPath) bool {
 	a.Weight, a.Preference, b.Weight, b.Preference = 0, 0, 0, 0
 	return a == b

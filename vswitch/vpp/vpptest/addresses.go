@@ -13,7 +13,7 @@ import (
 
 func name(prefix string, n uint32) string { return fmt.Sprintf("%s%d", prefix, n) }
 
-// version is the place of an IP version in pairs.
+// version is the index of an IP version.
 func version(v6 bool) int {
 	if v6 {
 		return 1
@@ -28,7 +28,8 @@ func addrOf(a ip_types.Address) netip.Addr {
 	return netip.AddrFrom4(a.Un.GetIP4())
 }
 
-// uncleared is an address as VPP sends it in places: what is behind an IPv4 address is anything.
+// uncleared returns an address like VPP sends it in places, with random bytes after an IPv4
+// address.
 func uncleared(a ip_types.Address) ip_types.Address {
 	if a.Af == ip_types.ADDRESS_IP4 {
 		ip := a.Un.GetIP4()
@@ -49,13 +50,12 @@ func addressOf(a netip.Addr) (r ip_types.Address) {
 	return r
 }
 
-// numbered reports whether the interface has an address of that version.
+// numbered reports whether the interface has an address of the version.
 func (i *swInterface) numbered(v6 bool) bool {
 	return slices.ContainsFunc(i.addrs, func(p netip.Prefix) bool { return p.Addr().Is6() == v6 })
 }
 
-// addAddress: no two networks of a table overlap, but those of one interface that are the
-// same.
+// addAddress refuses overlapping networks in a table, except equal ones of one interface.
 func (c *call) addAddress(i *swInterface, addr netip.Prefix) (code api.VPPApiError) {
 	taken := api.VPPApiError(api.ADDRESS_IN_USE)
 	v6 := addr.Addr().Is6()
@@ -90,7 +90,7 @@ func (c *call) addAddress(i *swInterface, addr netip.Prefix) (code api.VPPApiErr
 	return code
 }
 
-// enableIPv6 gives an interface that had none a link-local address.
+// enableIPv6 assigns a link-local address if the interface has none.
 func (i *swInterface) enableIPv6() {
 	if i.ipv6++; i.ipv6 > 1 {
 		return

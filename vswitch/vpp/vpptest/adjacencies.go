@@ -9,22 +9,21 @@ import (
 	"go.fd.io/govpp/binapi/sr_types"
 )
 
-// AddHost lets a host behind an interface answer when VPP asks for the hardware address of
-// its IP address. VPP asks once for each adjacency, when it makes it: one that exists
-// already does not hear of the host.
+// AddHost makes a host behind an interface answer when VPP resolves its IP address. VPP resolves
+// once per adjacency, when it creates it, so an existing adjacency does not learn of the host.
 func (s *Server) AddHost(on uint32, ip netip.Addr, mac ethernet_types.MacAddress) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.hosts[neighbourID{index(on), ip}] = mac
 }
 
-// adjacency is a neighbour as the next hop of packets of one IP version.
+// adjacency is a neighbour as the next hop for packets of one IP version.
 type adjacency struct {
 	neighbourID
 	ipv6 bool
 }
 
-// adjacencies returns those to hosts that answer.
+// adjacencies returns the adjacencies to hosts that answer.
 func (c *call) adjacencies() map[adjacency]bool {
 	all := map[adjacency]bool{}
 	put := func(a adjacency) {
@@ -60,8 +59,7 @@ func nextHopOf(p fib_types.FibPath) netip.Addr {
 	return netip.AddrFrom4(p.Nh.Address.GetIP4())
 }
 
-// adjacent makes a change, and asks for the neighbours of adjacencies that are new with
-// it.
+// adjacent makes a change and resolves the neighbours of new adjacencies.
 func (c *call) adjacent(change func()) {
 	if len(c.server.hosts) == 0 {
 		change()
@@ -79,7 +77,7 @@ func (c *call) adjacent(change func()) {
 	}
 }
 
-// canAsk: an interface that is up and has an address of the version.
+// canAsk reports whether an interface is up and has an address of the version.
 func (c *call) canAsk(n neighbourID) bool {
 	i := c.ifs.iface(n.on)
 	if i == nil || i.Flags&adminUp == 0 {
@@ -94,7 +92,7 @@ func (c *call) canAsk(n neighbourID) bool {
 }
 
 func handleAdjacencies() {
-	// What VPP has learned goes when an interface is put down.
+	// Learned neighbours are removed when an interface is set down.
 	interfaceDown = append(interfaceDown, func(c *call, i index) {
 		for id, n := range c.neighbours {
 			if id.on == i && n.Flags&staticNeighbour == 0 {

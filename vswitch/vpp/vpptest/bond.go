@@ -12,7 +12,7 @@ type bondIf struct {
 	custom bool // its MAC
 }
 
-// membership is what an interface has as a member of a bond.
+// membership is an interface's state as a member of a bond.
 type membership struct {
 	bond          index
 	passive, long bool
@@ -101,7 +101,7 @@ func handleBonds() {
 	})
 }
 
-// members counts those of a bond.
+// members returns the number of a bond's members.
 func (c *call) members(b index) (n uint32) {
 	c.ifs.all(func(i *swInterface) {
 		if i.member != nil && i.member.bond == b {

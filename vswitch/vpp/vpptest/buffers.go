@@ -5,7 +5,7 @@ import "fmt"
 // DefaultBuffers is how many buffers a Server has.
 const DefaultBuffers = 16384
 
-// SetBuffers changes how many buffers the Server has, for all of its restarts.
+// SetBuffers changes the number of buffers, across restarts.
 func (s *Server) SetBuffers(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

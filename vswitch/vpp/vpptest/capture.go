@@ -26,6 +26,6 @@ func handleCaptures() {
 			return api.VALUE_EXIST
 		}
 		c.capture = ""
-		return api.NO_SUCH_ENTRY // there are no packets
+		return api.NO_SUCH_ENTRY // no packets
 	})
 }

@@ -12,12 +12,12 @@ import (
 	"go.fd.io/govpp/binapi/vlib"
 )
 
-// classifyState is the classifier: tables by index, those of interfaces on layer 2, and the
-// ways out of nodes that were asked for.
+// classifyState is the classifier: tables by index, tables of layer 2 interfaces, and requested
+// next nodes.
 type classifyState struct {
 	tables pool[*classifyTable]
 	bound  map[index][3]uint32
-	inputs map[index][2]uint32 // those of IPv4 and IPv6 that are before the FIB
+	inputs map[index][2]uint32 // tables before the IPv4 and IPv6 FIB
 	nexts  map[string][]string
 }
 
@@ -26,7 +26,7 @@ type classifyTable struct {
 	entries map[string]*classify.ClassifySessionDetails
 }
 
-// nextsOfClassify are those that l2-input-classify has by itself.
+// nextsOfClassify is the number of default next nodes of l2-input-classify.
 const nextsOfClassify = 4
 
 func newClassifyState() classifyState {
@@ -148,7 +148,7 @@ func handleClassify() {
 			case id == none:
 			case !req.IsAdd:
 				tables[n] = none
-			case tables[n] == none: // a real VPP leaves another one, and says that it went well
+			case tables[n] == none: // a real VPP leaves a stale one and reports success
 				tables[n] = id
 			}
 		}

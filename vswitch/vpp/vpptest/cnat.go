@@ -24,12 +24,12 @@ type cnatState struct {
 
 func newCNATState() cnatState { return cnatState{accepted: map[netip.Prefix]int{}} }
 
-// featureNames are those of interfaces that can be enabled here, by their arc.
+// featureNames maps arcs to the supported interface features.
 var featureNames = map[string]string{
 	"cnat-input-ip4": "ip4-unicast", "cnat-output-ip4": "ip4-output", "cnat-input-ip6": "ip6-unicast", "cnat-output-ip6": "ip6-output",
 }
 
-// resolved is the flag of paths whose addresses are known.
+// resolved is the flag of paths with known addresses.
 const resolved = 1
 
 func (s *cnatState) find(t *cnat.CnatTranslation) (id uint32, found *cnat.CnatTranslation) {
@@ -46,9 +46,9 @@ func (s *cnatState) translates(a netip.Addr) (found bool) {
 	return found
 }
 
-// told is an endpoint as VPP tells it: without an address while that of its interface is
-// not known.
-func (s *ifState) told(e cnat.CnatEndpoint) (cnat.CnatEndpoint, bool) {
+// reported returns an endpoint as reported by VPP: without address while its interface's is
+// unknown.
+func (s *ifState) reported(e cnat.CnatEndpoint) (cnat.CnatEndpoint, bool) {
 	if e.SwIfIndex != noIndex {
 		e.Addr = ip_types.Address{}
 		return e, false
@@ -57,7 +57,7 @@ func (s *ifState) told(e cnat.CnatEndpoint) (cnat.CnatEndpoint, bool) {
 	return e, true
 }
 
-// SetCNATSessions makes these the sessions that packets would have made; there are none by themselves.
+// SetCNATSessions sets the sessions, which packets would create.
 func (s *Server) SetCNATSessions(list ...cnat.CnatSession) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,23 +69,23 @@ func handleCNAT() {
 	on(func(c *call, req *cnat.CnatTranslationUpdate, reply *cnat.CnatTranslationUpdateReply) api.VPPApiError {
 		t := req.Translation
 		if len(t.Paths) == 0 {
-			return api.INVALID_VALUE // a real VPP would not survive that
+			return api.INVALID_VALUE // a real VPP would crash
 		}
 		paths := make([]cnat.CnatEndpointTuple, len(t.Paths))
 		for i, p := range t.Paths {
-			dst, dstKnown := c.ifs.told(p.DstEp)
-			src, srcKnown := c.ifs.told(p.SrcEp)
+			dst, dstKnown := c.ifs.reported(p.DstEp)
+			src, srcKnown := c.ifs.reported(p.SrcEp)
 			paths[i] = cnat.CnatEndpointTuple{DstEp: dst, SrcEp: src}
 			if dstKnown && srcKnown {
 				paths[i].Flags = resolved
 			}
 		}
-		t.Vip, _ = c.ifs.told(t.Vip)
+		t.Vip, _ = c.ifs.reported(t.Vip)
 		if id, found := c.cnat.find(&t); found != nil {
 			found.Paths, reply.ID = paths, id // how one is chosen stays
 			return 0
 		}
-		// What else was asked for, VPP does not tell.
+		// VPP does not report the other fields.
 		reply.ID = c.cnat.translations.add(&cnat.CnatTranslation{Vip: t.Vip, IPProto: t.IPProto, LbType: t.LbType, Paths: paths})
 		return 0
 	})

@@ -11,8 +11,8 @@ import (
 	"go.fd.io/govpp/binapi/vxlan"
 )
 
-// AddDevice adds a device to VPP's network namespace, such as the end of a veth. It
-// survives restarts of VPP.
+// AddDevice adds a device to VPP's network namespace, such as the end of a veth. It survives
+// restarts of VPP.
 func (s *Server) AddDevice(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -26,7 +26,7 @@ func (s *Server) RemoveDevice(name string) {
 	delete(s.devices, name)
 }
 
-// Names of interfaces as VPP has them, sorted by index: for what is left over.
+// InterfaceNames returns VPP's interface names by index, to find remains.
 func (s *Server) InterfaceNames() (names []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,7 +157,7 @@ func (c *call) addDelVXLAN(req *vxlan.VxlanAddDelTunnelV3) (index, api.VPPApiErr
 	var found *swInterface
 	c.ifs.all(func(i *swInterface) {
 		t, ok := i.kind.(vxlanIf)
-		// The source of IPv6 tunnels, and of those to groups, does not tell them apart.
+		// The source of IPv6 and multicast tunnels does not identify them.
 		if ok && t.Vni == req.Vni && t.EncapVrfID == req.EncapVrfID && addrOf(t.DstAddress) == dst &&
 			(addrOf(t.SrcAddress) == src || dst.Is6() || dst.IsMulticast()) {
 			found = i

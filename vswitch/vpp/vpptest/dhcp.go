@@ -10,8 +10,8 @@ import (
 	"go.fd.io/govpp/binapi/rd_cp"
 )
 
-// Lease makes the DHCP client of an interface, by its tag, obtain an address, or lose it:
-// the zero Prefix.
+// Lease makes the DHCP client of an interface, by tag, obtain an address, or lose it: the zero
+// Prefix.
 func (s *Server) Lease(tag string, addr netip.Prefix, router netip.Addr) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -38,7 +38,7 @@ func (s *Server) Lease(tag string, addr netip.Prefix, router netip.Addr) {
 	})
 }
 
-// dropLease takes what was leased away from the interface.
+// dropLease removes the leased address.
 func (c *call) dropLease(i *swInterface) {
 	leased := netip.PrefixFrom(addrOf(i.dhcp.Lease.HostAddress), int(i.dhcp.Lease.MaskWidth))
 	i.addrs = slices.DeleteFunc(i.addrs, func(a netip.Prefix) bool { return a == leased })

@@ -42,7 +42,7 @@ func handleDHCPProxies() {
 		for _, p := range c.proxies {
 			if p.IsIPv6 == req.IsIP6 {
 				d := *p
-				d.DHCPSrcAddress.Af = ip_types.ADDRESS_IP4 // VPP does not say what it is
+				d.DHCPSrcAddress.Af = ip_types.ADDRESS_IP4 // VPP does not report the version
 				d.Servers = slices.Clone(p.Servers)
 				for i := range d.Servers {
 					d.Servers[i].DHCPServer.Af = ip_types.ADDRESS_IP4

@@ -1,10 +1,10 @@
-// Package vpptest is VPP's control plane for tests: a server that speaks the binary API
-// over a Unix socket, with VPP's framing, message table and errors, and keeps the state
-// that requests make. It forwards no packets.
+// Package vpptest simulates VPP's control plane for tests: a server that speaks the binary API over
+// a Unix socket, with VPP's framing, message table and errors, and keeps the configured state. It
+// forwards no packets.
 //
 //	driver ──socket──> server ──> handlers, one file an area, as in VPP's API files
 //	                                └─> state, gone with Restart
 //
-// It is kept honest by the tests of the driver, which run unchanged against a real VPP
-// (make test-vpp): what the two answer differently is a defect of this package.
+// The driver's tests run unchanged against a real VPP (make test-vpp). A difference between the two
+// is a defect of this package.
 package vpptest

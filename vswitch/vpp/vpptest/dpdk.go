@@ -9,21 +9,20 @@ import (
 	interfaces "go.fd.io/govpp/binapi/interface"
 )
 
-// DPDKName is VPP's name of the NIC that is DPDKTap: by its speed, as a network card's.
+// DPDKName is VPP's name of the NIC of DPDKTap, derived from its speed.
 const DPDKName = "TenGigabitEthernet0"
 
-// DPDKTap is a NIC that DPDK emulates: a TAP in VPP's network namespace. It exists as long as VPP
-// runs.
+// DPDKTap is a NIC emulated by DPDK: a TAP in VPP's network namespace, while VPP runs.
 func DPDKTap(device string) DPDKDevice {
 	return DPDKDevice{Name: DPDKName, vdev: "net_tap0,iface=" + device}
 }
 
-// DPDKPacket is a NIC that DPDK makes of a device of VPP's network namespace.
+// DPDKPacket is a DPDK NIC on a device of VPP's network namespace.
 func DPDKPacket(device string) DPDKDevice {
 	return DPDKDevice{Name: "Ethernet0", vdev: "net_af_packet0,iface=" + device}
 }
 
-// DPDKBroken is a NIC that VPP cannot initialize: its frames do not fit into buffers.
+// DPDKBroken is a NIC that VPP cannot initialize, because its frames do not fit into buffers.
 func DPDKBroken(device string) DPDKDevice {
 	return DPDKDevice{Name: "Ethernet0", vdev: "net_af_packet0,framesz=4096,blocksz=8192,framecnt=512,iface=" + device}
 }
@@ -34,12 +33,11 @@ type DPDKDevice struct {
 	vdev string
 }
 
-// Options are those of VPP's section dpdk for the NIC. The machine's devices and its huge
-// pages stay as they are.
+// Options returns the lines of VPP's section dpdk for the NIC. They leave the machine's devices and
+// huge pages alone.
 func (d DPDKDevice) Options() []string { return []string{"no-pci", "no-hugetlb", "vdev " + d.vdev} }
 
-// NeedDPDK returns the path of the program of a VPP with the plugin dpdk, and skips the
-// test if there is none.
+// NeedDPDK returns the path of a VPP with the plugin dpdk, and skips the test if none is available.
 func NeedDPDK(t testing.TB) (binary string) {
 	t.Helper()
 	binary = Need(t)
@@ -56,8 +54,8 @@ func NeedDPDK(t testing.TB) (binary string) {
 	return ""
 }
 
-// NewDPDKProcess is like NewProcess, with a VPP that has a NIC of DPDK; begun is called
-// whenever VPP has started.
+// NewDPDKProcess is like NewProcess for a VPP with a DPDK NIC; begun is called after each start of
+// VPP.
 func NewDPDKProcess(t testing.TB, netns string, device DPDKDevice, begun func()) *Process {
 	t.Helper()
 	p := newProcess(t, netns, NeedDPDK(t))
@@ -66,11 +64,11 @@ func NewDPDKProcess(t testing.TB, netns string, device DPDKDevice, begun func())
 	return p
 }
 
-// AddNIC adds a device that VPP has by itself, such as a network card bound to DPDK, until
-// it is restarted. Its longest frame is 1518 bytes.
+// AddNIC adds a device of VPP's own, such as a DPDK network card, until a restart. Its longest
+// frame is 1518 bytes.
 func (s *Server) AddNIC(name string) { s.addNIC(name, dpdkNIC{}) }
 
-// AddBrokenNIC adds one that VPP could not initialize.
+// AddBrokenNIC adds a NIC that failed to initialize.
 func (s *Server) AddBrokenNIC(name string) { s.addNIC(name, dpdkNIC{broken: true}) }
 
 func (s *Server) addNIC(name string, kind dpdkNIC) {

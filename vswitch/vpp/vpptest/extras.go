@@ -8,7 +8,7 @@ import (
 	"go.fd.io/govpp/binapi/teib"
 )
 
-// extras is the state of what few other vswitches have.
+// extras is the state of features that few other vswitches have.
 type extras struct {
 	abf     abfState
 	stn     []stn.StnRulesDetails

@@ -16,8 +16,8 @@ import (
 	"go.fd.io/govpp/binapi/ip_types"
 )
 
-// fibSourceNames are those of VPP's sources, by number; the lower, the stronger, but for
-// cnat, which is stronger than all others.
+// fibSourceNames lists VPP's sources by number. Lower numbers are stronger, except that cnat is the
+// strongest.
 var fibSourceNames = []string{
 	"invalid", "special", "classify", "proxy", "interface", "SR", "BIER", "6RD", "API", "CLI", "LISP", "MAP", "DHCP", "IPv6-proxy-nd",
 	"IPv6-nd", "adjacency", "mpls", "attached_export", "recursive-resolution", "urpf-exempt", "default-route", "interpose",
@@ -36,7 +36,7 @@ const (
 	sourceCNAT      = 22
 )
 
-// ipState is the VRF tables and the neighbours.
+// ipState holds VRF tables and neighbours.
 type ipState struct {
 	tables     map[tableID]*ipTable
 	neighbours map[neighbourID]ip_neighbor.IPNeighbor
@@ -46,8 +46,7 @@ func newIPState() ipState {
 	return ipState{newIPTables(), map[neighbourID]ip_neighbor.IPNeighbor{}}
 }
 
-// commandsAbout are those of the command line that end in an argument, by how they
-// begin.
+// commandsAbout maps prefixes of CLI commands that take an argument to handlers.
 var commandsAbout = map[string]func(c *call, args string) string{}
 
 type tableID struct {
@@ -105,7 +104,7 @@ func drop(ipv6 bool) []fib_types.FibPath {
 	return []fib_types.FibPath{p}
 }
 
-// put sets what a source says; no paths: nothing.
+// put sets a source's entry; no paths: removes it.
 func (t *ipTable) put(dst netip.Prefix, source uint8, paths []fib_types.FibPath) {
 	if t.entries[dst] == nil {
 		t.entries[dst] = map[uint8][]fib_types.FibPath{}
@@ -119,8 +118,7 @@ func (t *ipTable) put(dst netip.Prefix, source uint8, paths []fib_types.FibPath)
 	}
 }
 
-// best returns what the strongest source says of a destination; source 0: there is
-// none.
+// best returns the strongest source's entry of a destination; source 0: none.
 func (c *call) best(id tableID, dst netip.Prefix) (source uint8, paths []fib_types.FibPath) {
 	said := maps.Clone(c.tables[id].entries[dst])
 	if said == nil {
@@ -142,7 +140,7 @@ func (c *call) best(id tableID, dst netip.Prefix) (source uint8, paths []fib_typ
 	return 0, nil
 }
 
-// sayInterfaces adds what VPP itself says because of addresses and neighbours.
+// sayInterfaces adds VPP's own entries for addresses and neighbours.
 func (c *call) sayInterfaces(id tableID, dst netip.Prefix, said map[uint8][]fib_types.FibPath) {
 	c.ifs.all(func(i *swInterface) {
 		table := i.tables[0]
@@ -163,7 +161,7 @@ func (c *call) sayInterfaces(id tableID, dst netip.Prefix, said map[uint8][]fib_
 	})
 }
 
-// isNextHop reports whether the next hop of a route is looked up at an address of a table.
+// isNextHop reports whether a route's next hop is resolved at an address of a table.
 func (c *call) isNextHop(id tableID, addr netip.Addr) bool {
 	for of, t := range c.tables {
 		if of.ipv6 != id.ipv6 {
@@ -180,7 +178,7 @@ func (c *call) isNextHop(id tableID, addr netip.Addr) bool {
 	return false
 }
 
-// nextHop is the address that VPP looks up to resolve a path; invalid: it has none.
+// nextHop returns the address that resolves a path; invalid if none.
 func nextHop(p fib_types.FibPath) netip.Addr {
 	if p.Type != fib_types.FIB_API_PATH_TYPE_NORMAL || p.SwIfIndex != ^uint32(0) {
 		return netip.Addr{}
@@ -206,8 +204,8 @@ func (c *call) longest(id tableID, dst netip.Prefix) netip.Prefix {
 	return everything(id.ipv6)
 }
 
-// requireHeld fails the test if a route has lost a path whose next hop nothing but the
-// route leads to: VPP 25.10 then uses memory that it has freed.
+// requireHeld fails the test if a route has lost a path whose next hop is reached only through it:
+// VPP 25.10 then uses freed memory.
 func (c *call) requireHeld(id tableID, dst netip.Prefix, before, after []fib_types.FibPath) {
 	for _, p := range before {
 		gw := nextHop(p)
@@ -240,13 +238,13 @@ func apiPrefix(p netip.Prefix) ip_types.Prefix {
 	return ip_types.Prefix{Len: uint8(p.Bits()), Address: ip_types.Address{Un: ip_types.AddressUnionIP4(p.Addr().As4())}}
 }
 
-// sameFIBPath: weights and preferences do not count.
+// sameFIBPath ignores weights and preferences.
 func sameFIBPath(a, b fib_types.FibPath) bool {
 	a.Weight, a.Preference, a.RpfID = b.Weight, b.Preference, b.RpfID
 	return a == b
 }
 
-// normalPath returns a path as VPP shows it.
+// normalPath returns a path in VPP's form.
 func (c *call) normalPath(p fib_types.FibPath, ipv6 bool) (fib_types.FibPath, api.VPPApiError) {
 	p.Weight = max(p.Weight, 1)
 	p.RpfID = ^uint32(0)

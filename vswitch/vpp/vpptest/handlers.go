@@ -10,7 +10,7 @@ import (
 	"go.fd.io/govpp/binapi/vpe"
 )
 
-// state is what a VPP process has configured; a part for each area.
+// state is the configuration of a VPP process, a part per area.
 type state struct {
 	pid  uint32
 	ifs  ifState
@@ -23,7 +23,7 @@ type state struct {
 	l2       l2State
 	classify classifyState
 	l3       l3Features
-	capture  string // file of the capture of dropped packets; "": there is none
+	capture  string // file of the capture of dropped packets; "" if none
 }
 
 func newState() *state {
@@ -41,13 +41,13 @@ type call struct {
 	send   func(api.Message)
 }
 
-// ends fails the test: the request ends VPP 25.10.
+// ends fails the test because the request crashes VPP 25.10.
 func (c *call) ends(why string) api.VPPApiError {
 	c.server.t.Errorf("VPP ends: %s", why)
 	return api.UNSPECIFIED
 }
 
-// notify sends an event to all clients that asked for events of its kind by their name.
+// notify sends an event to all subscribed clients.
 func (c *call) notify(event api.Message) {
 	if c.server.deaf {
 		return
@@ -60,7 +60,7 @@ func (c *call) notify(event api.Message) {
 	}
 }
 
-// want notes whether the client wants events of a kind.
+// want records whether the client subscribes to an event.
 func (c *call) want(event api.Message, wanted bool) {
 	if c.client == nil {
 		return
@@ -71,18 +71,17 @@ func (c *call) want(event api.Message, wanted bool) {
 	c.client.wants[event.GetMessageName()] = wanted
 }
 
-// handlers are the requests that the server knows, by name; messages all messages that
-// may be sent.
+// handlers maps request names to handlers; messages holds all known messages.
 var (
 	handlers = map[string]func(*call, api.Message){}
 	messages = map[string]api.Message{}
 )
 
-// commands are what the command line knows.
+// commands maps CLI commands to handlers.
 var commands = map[string]func(*call) string{}
 
-// on registers the handler of a request that is answered by one reply. retval 0 is
-// success; with others VPP sends the reply as it is then.
+// on registers the handler of a request with one reply. retval 0 is success; like VPP, it sends the
+// reply's fields also with others.
 func on[R, P any, Req interface {
 	*R
 	api.Message
@@ -100,7 +99,7 @@ func on[R, P any, Req interface {
 	}
 }
 
-// onDump registers the handler of a request that is answered by any number of details.
+// onDump registers the handler of a request answered by details.
 func onDump[R, D any, Req interface {
 	*R
 	api.Message
@@ -115,7 +114,7 @@ func onDump[R, D any, Req interface {
 	}
 }
 
-// onGet registers the handler of a request that is answered by details and a reply.
+// onGet registers the handler of a request answered by details and a reply.
 func onGet[R, D, P any, Req interface {
 	*R
 	api.Message
@@ -137,11 +136,10 @@ func onGet[R, D, P any, Req interface {
 	}
 }
 
-// register makes a message known; for events.
+// register registers an event message.
 func register(m api.Message) { messages[m.GetMessageName()] = m }
 
-// refuse answers with the reply that belongs to the request, and the code; dumps answer
-// nothing.
+// refuse answers with the request's reply and the code; dumps get no answer.
 func (c *call) refuse(req api.Message, code api.VPPApiError) {
 	if reply := messages[req.GetMessageName()+"_reply"]; reply != nil {
 		reply = newMessage(reply)
@@ -168,7 +166,7 @@ func handleBasics() {
 		reply.Program, reply.Version = "vpe", "25.10-vpptest"
 		return 0
 	})
-	// Most commands are unknown, which VPP says in words.
+	// VPP reports an unknown command as text.
 	on(func(c *call, req *vlib.CliInband, reply *vlib.CliInbandReply) api.VPPApiError {
 		if run := commands[req.Cmd]; run != nil {
 			reply.Reply = run(c)

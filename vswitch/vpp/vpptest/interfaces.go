@@ -20,7 +20,7 @@ type ifState struct {
 	list []*swInterface // by index; nil: free
 	free []index        // the last one is given first
 	last uint32         // for MAC addresses
-	// instances in use, by the prefix of the names that they are part of.
+	// instances in use, by name prefix.
 	instances map[string]map[uint32]bool
 	sockets   map[uint32]*memifSocket
 }
@@ -28,14 +28,14 @@ type ifState struct {
 // swInterface is an interface, whatever its kind.
 type swInterface struct {
 	interfaces.SwInterfaceDetails
-	addrs     []netip.Prefix // in the order in which they were added
+	addrs     []netip.Prefix // in the order of addition
 	tables    [2]uint32      // IPv4, IPv6
-	ipv6      int            // how often IPv6 was enabled: also once by each address
+	ipv6      int            // how often IPv6 was enabled, including once per address
 	linkLocal netip.Addr
 	borrows   index // noIndex: is not unnumbered
 	instance  uint32
 	prefix    string // of its name
-	kind      any    // what else its kind has
+	kind      any    // fields of its kind
 	member    *membership
 	features  []string // that were enabled by their names
 	dhcp      *dhcp.DHCPClientDetails
@@ -50,16 +50,16 @@ func newIfState() ifState {
 	return s
 }
 
-// interfaceDeleted are called before an interface disappears, so that other areas forget it.
+// interfaceDeleted holds callbacks before an interface is deleted, for other areas.
 var interfaceDeleted []func(c *call, i index)
 
-// interfaceDown are called when an interface is put down.
+// interfaceDown holds callbacks when an interface is set down.
 var interfaceDown []func(c *call, i index)
 
 // tableExists reports whether an IP table exists; nil: all do.
 var tableExists func(c *call, id uint32, v6 bool) bool
 
-// add gives an interface an index and defaults.
+// add assigns an interface an index and defaults.
 func (s *ifState) add(i *swInterface) *swInterface {
 	i.borrows = noIndex
 	if i.Mtu == nil {
@@ -79,7 +79,7 @@ func (s *ifState) add(i *swInterface) *swInterface {
 	return i
 }
 
-// iface returns an interface, nil if there is none.
+// iface returns an interface; nil if none.
 func (s *ifState) iface(i index) *swInterface {
 	if int(i) >= len(s.list) {
 		return nil
@@ -87,7 +87,7 @@ func (s *ifState) iface(i index) *swInterface {
 	return s.list[i]
 }
 
-// instanceOf returns a free number for a name; wanted if it is not ^0.
+// instanceOf returns a free number for a name, or wanted if it is not ^0.
 func (s *ifState) instanceOf(prefix string, wanted uint32) (n uint32, ok bool) {
 	used := s.instances[prefix]
 	if used == nil {
@@ -105,7 +105,7 @@ func (s *ifState) instanceOf(prefix string, wanted uint32) (n uint32, ok bool) {
 	return n, true
 }
 
-// randomMAC is what VPP makes up.
+// randomMAC returns a MAC like VPP invents.
 func (s *ifState) randomMAC() ethernet_types.MacAddress {
 	s.last++
 	return ethernet_types.MacAddress{2, 0xfe, byte(s.last >> 24), byte(s.last >> 16), byte(s.last >> 8), byte(s.last)}
@@ -120,8 +120,7 @@ func (s *ifState) all(fn func(*swInterface)) {
 	}
 }
 
-// dumpKind calls send for the interfaces of a kind; one: for that one only, if it is of
-// the kind.
+// dumpKind calls send for the interfaces of a kind; with one, only for that if it is of the kind.
 func dumpKind[K any](c *call, one index, send func(*swInterface, K)) {
 	c.ifs.all(func(i *swInterface) {
 		if k, ok := i.kind.(K); ok && (one == noIndex || one == i.SwIfIndex) {
@@ -130,14 +129,14 @@ func dumpKind[K any](c *call, one index, send func(*swInterface, K)) {
 	})
 }
 
-// addInterface makes an interface known, and reports it.
+// addInterface adds an interface and sends its event.
 func (c *call) addInterface(i *swInterface) *swInterface {
 	c.ifs.add(i)
 	c.event(i, false)
 	return i
 }
 
-// deleteInterface removes an interface with all that is on it.
+// deleteInterface removes an interface and everything on it.
 func (c *call) deleteInterface(i *swInterface) {
 	c.ifs.all(func(sub *swInterface) {
 		if sub != i && index(sub.SupSwIfIndex) == i.SwIfIndex {
@@ -158,8 +157,7 @@ func (c *call) event(i *swInterface, deleted bool) {
 	c.notify(&interfaces.SwInterfaceEvent{SwIfIndex: i.SwIfIndex, Flags: i.Flags, Deleted: deleted})
 }
 
-// onInterface registers the handler of a request about an interface, whose index at
-// returns.
+// onInterface registers the handler of a request about the interface with the index from at.
 func onInterface[R, P any, Req interface {
 	*R
 	api.Message
@@ -176,7 +174,7 @@ func onInterface[R, P any, Req interface {
 	})
 }
 
-// deleteKind handles a request to delete an interface of a kind.
+// deleteKind handles the deletion of an interface of a kind.
 func deleteKind[K any, Req, Rep api.Message](c *call, i *swInterface, _ Req, _ Rep) api.VPPApiError {
 	if _, ok := i.kind.(K); !ok {
 		return api.INVALID_SW_IF_INDEX

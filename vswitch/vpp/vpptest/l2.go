@@ -9,8 +9,7 @@ import (
 	"go.fd.io/govpp/binapi/l2"
 )
 
-// l2State is the bridge domains, by number, and what the interfaces are that are not of
-// layer 3.
+// l2State holds the bridge domains by number, and the modes of interfaces outside layer 3.
 type l2State struct {
 	bridges map[uint32]*bridge
 	modes   map[index]l2Mode
@@ -49,7 +48,7 @@ func (s *l2State) ports(bd uint32) (ports []index) {
 	return ports
 }
 
-// setL3 makes an interface one of layer 3.
+// setL3 moves an interface to layer 3.
 func (s *l2State) setL3(i index) {
 	m, ok := s.modes[i]
 	delete(s.modes, i)
@@ -176,7 +175,7 @@ func initPorts() {
 			return 0
 		}
 		b := c.l2.bridges[req.BdID]
-		if b == nil { // VPP creates it; the driver never asks for that
+		if b == nil { // VPP creates it; the driver never requests that
 			return api.NO_SUCH_ENTRY
 		}
 		c.l2.setL3(i.SwIfIndex)

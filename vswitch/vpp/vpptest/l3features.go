@@ -100,7 +100,7 @@ func handleL3Features() {
 	onDump(func(c *call, req *l3xc.L3xcDump, send func(*l3xc.L3xcDetails)) {
 		for id, paths := range c.l3.l3xc {
 			if req.SwIfIndex == noIndex || req.SwIfIndex == id.on {
-				// VPP does not fill in is_ip6.
+				// VPP does not set is_ip6.
 				send(&l3xc.L3xcDetails{L3xc: l3xc.L3xc{SwIfIndex: id.on, Paths: paths}})
 			}
 		}

@@ -11,7 +11,7 @@ import (
 	"go.fd.io/govpp/binapi/memif"
 )
 
-// runtimeDir is that of VPP, which makes it and what is below.
+// runtimeDir is VPP's runtime directory.
 const runtimeDir = "/run/vpp"
 
 type memifIf struct{ memif.MemifDetails }
@@ -19,7 +19,7 @@ type memifIf struct{ memif.MemifDetails }
 // memifSocket is where memifs meet.
 type memifSocket struct {
 	file string
-	// users is how many memifs VPP counts: one less after each attempt to listen that failed.
+	// users is VPP's count of memifs: one less after each failed attempt to listen.
 	users int
 }
 
@@ -119,7 +119,7 @@ func createMemif(c *call, req *memif.MemifCreateV2, reply *memif.MemifCreateV2Re
 	i := c.addInterface(&swInterface{prefix: name("memif", req.SocketID) + "/", instance: req.ID, SwInterfaceDetails: interfaces.SwInterfaceDetails{
 		InterfaceName: name(name("memif", req.SocketID)+"/", req.ID), InterfaceDevType: "memif", L2Address: mac,
 	}})
-	// Sizes are those of a connection, which there is none of.
+	// Sizes of a connection, without connection.
 	i.kind = memifIf{memif.MemifDetails{
 		SwIfIndex: i.SwIfIndex, HwAddr: mac, ID: req.ID, Role: req.Role, Mode: req.Mode, SocketID: req.SocketID, RingSize: 1, IfName: i.InterfaceName,
 	}}
@@ -127,7 +127,7 @@ func createMemif(c *call, req *memif.MemifCreateV2, reply *memif.MemifCreateV2Re
 	return 0
 }
 
-// memifsOf reports whether any memif of the socket is like that.
+// memifsOf reports whether like holds for any memif of the socket.
 func (c *call) memifsOf(socket uint32, like func(memif.MemifDetails) bool) (found bool) {
 	c.ifs.all(func(i *swInterface) {
 		m, ok := i.kind.(memifIf)

@@ -23,7 +23,7 @@ type natState struct {
 	reassembly     ip.IPReassemblyGetReply
 }
 
-// natMapping is one of the three kinds; identities have one VRF for each local.
+// natMapping is a mapping of one of three kinds; identities have a VRF per local.
 type natMapping struct {
 	addr     ip_types.IP4Address
 	port     uint16
@@ -34,7 +34,7 @@ type natMapping struct {
 	local    ip_types.IP4Address
 	lport    uint16
 	vrf      uint32
-	locals   []nat44_ed.Nat44LbAddrPort // load-balanced, or VRFs of an identity
+	locals   []nat44_ed.Nat44LbAddrPort // load-balanced; VRFs of an identity
 	balanced bool
 }
 
@@ -128,7 +128,7 @@ func handleNAT() {
 	handleNATSessions()
 }
 
-// There are no packets, so there are no sessions.
+// Without packets, no sessions exist.
 func handleNATSessions() {
 	onDump(func(*call, *nat44_ed.Nat44UserDump, func(*nat44_ed.Nat44UserDetails)) {})
 	onDump(func(*call, *nat44_ed.Nat44UserSessionV3Dump, func(*nat44_ed.Nat44UserSessionV3Details)) {})
@@ -254,12 +254,12 @@ func handleNATVRFs() {
 			t.VrfIds = append(t.VrfIds, req.VrfID)
 		case !has:
 			return api.NO_SUCH_ENTRY
-		default: // the list keeps its length, and ends with what happens to be in memory
+		default: // the list keeps its length and ends with random memory
 			t.VrfIds = append(slices.DeleteFunc(t.VrfIds, func(id uint32) bool { return id == req.VrfID }), 0xdead)
 		}
 		return 0
 	})
-	// VPP answers with the details of the first version of the request.
+	// VPP answers with the details of the request's first version.
 	onDump(func(c *call, _ *nat44_ed.Nat44EdVrfTablesV2Dump, send func(*nat44_ed.Nat44EdVrfTablesDetails)) {
 		for _, t := range c.nat.vrfs {
 			send(&t)

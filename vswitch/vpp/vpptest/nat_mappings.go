@@ -62,7 +62,7 @@ func (s *natState) delStatic(m *natMapping) api.VPPApiError {
 }
 
 func handleNATMappings() {
-	// Mappings for the address of an interface are not here: the driver makes none.
+	// The driver makes no mappings for an interface's address.
 	on(func(c *call, req *nat44_ed.Nat44AddDelStaticMappingV2, _ *nat44_ed.Nat44AddDelStaticMappingV2Reply) api.VPPApiError {
 		m := &natMapping{
 			addr: req.ExternalIPAddress, port: req.ExternalPort, proto: req.Protocol, flags: req.Flags, tag: req.Tag,

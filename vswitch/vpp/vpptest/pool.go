@@ -10,7 +10,7 @@ import (
 // none is VPP's ~0: no object, or all.
 const none = ^uint32(0)
 
-// pool holds objects by numbers as VPP gives them: the one freed last is taken first.
+// pool numbers objects like VPP: the number freed last is reused first.
 type pool[T any] struct {
 	items map[uint32]T
 	free  []uint32
@@ -40,12 +40,12 @@ func (p *pool[T]) remove(id uint32) {
 	}
 }
 
-// each calls do in the order of the numbers.
+// each calls do in number order.
 func (p *pool[T]) each(do func(id uint32, item T)) {
 	for _, id := range slices.Sorted(maps.Keys(p.items)) {
 		do(id, p.items[id])
 	}
 }
 
-// hasHostBits reports whether an address is none of a network.
+// hasHostBits reports whether a prefix has host bits.
 func hasHostBits(p ip_types.Prefix) bool { return p.ToIPNet().IP.String() != p.Address.ToIP().String() }

@@ -13,7 +13,7 @@ import (
 	"github.com/contiv/contiv/vswitch/vpp/startup"
 )
 
-// BinaryVariable is the environment variable with the path of VPP's program.
+// BinaryVariable is the environment variable with the path of the VPP binary.
 const BinaryVariable = "VPP_BIN"
 
 // Process is a real VPP in a network namespace.
@@ -30,7 +30,7 @@ type Process struct {
 	begun  func() // called when VPP has started
 }
 
-// Need returns the path of VPP's program, and skips the test if there is none.
+// Need returns the path of the VPP binary, and skips the test if none is available.
 func Need(t testing.TB) string {
 	t.Helper()
 	binary := os.Getenv(BinaryVariable)
@@ -40,11 +40,11 @@ func Need(t testing.TB) string {
 	return binary
 }
 
-// ProcessBuffers is how many buffers the VPP of a Process has.
+// ProcessBuffers is the number of buffers of a Process.
 const ProcessBuffers = 8192
 
-// NewProcess starts a real VPP in a network namespace (a path), and skips the test if
-// there is none. It ends with the test.
+// NewProcess starts a real VPP in a network namespace (a path) until the test ends, and skips the
+// test if no VPP is available.
 func NewProcess(t testing.TB, netns string) *Process {
 	t.Helper()
 	p := newProcess(t, netns, Need(t))
@@ -77,10 +77,10 @@ func newProcess(t testing.TB, netns, binary string) *Process {
 // Socket is the path of the API socket.
 func (p *Process) Socket() string { return p.config.APISocket() }
 
-// StatsSocket is the path of the socket of the stats segment.
+// StatsSocket is the path of the statistics socket.
 func (p *Process) StatsSocket() string { return p.config.StatsSocket() }
 
-// Start starts VPP again after Stop, without any configuration.
+// Start starts VPP again after Stop, without configuration.
 func (p *Process) Start() {
 	p.t.Helper()
 	if err := p.start(); err != nil {
@@ -131,7 +131,7 @@ func (p *Process) Stop() {
 	}
 }
 
-// PID is that of VPP, which runs: nsenter has become it.
+// PID returns VPP's process ID, which nsenter's process has become.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 // Restart is Stop and Start.
@@ -141,7 +141,7 @@ func (p *Process) Restart() {
 	p.Start()
 }
 
-// Without starts VPP again without plugins, such as "acl" or "nat44_ed".
+// Without restarts VPP without plugins, such as "acl" or "nat44_ed".
 func (p *Process) Without(plugins ...string) {
 	p.t.Helper()
 	p.Stop()
@@ -152,7 +152,7 @@ func (p *Process) Without(plugins ...string) {
 	p.Start()
 }
 
-// CLI runs a command of VPP's command line and returns what it prints.
+// CLI runs a VPP CLI command and returns its output.
 func (p *Process) CLI(command string) string {
 	p.t.Helper()
 	out, err := p.TryCLI(command)
@@ -162,7 +162,7 @@ func (p *Process) CLI(command string) string {
 	return out
 }
 
-// TryCLI is CLI with an error. It waits until VPP listens, unless VPP ends.
+// TryCLI is CLI that returns errors. It waits until VPP listens, unless VPP ends.
 func (p *Process) TryCLI(command string) (string, error) {
 	vppctl := filepath.Join(filepath.Dir(p.binary), "vppctl")
 	var err error

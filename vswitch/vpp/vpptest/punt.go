@@ -9,14 +9,14 @@ import (
 	"go.fd.io/govpp/binapi/punt"
 )
 
-// puntState is redirections, and sockets that packets are handed to.
+// puntState holds redirections and punt sockets.
 type puntState struct {
 	redirects []ip.PuntRedirectV2
 	sockets   []punt.PuntSocketDetails
-	unknown   map[punt.Punt]bool // packets for ports that nothing listens at
+	unknown   map[punt.Punt]bool // packets to unused ports
 }
 
-// puntReasons are some of VPP's, by number less one.
+// puntReasons lists some of VPP's reasons, by number less one.
 var puntReasons = []string{"ipsec4-spi-o-udp-0", "ipsec4-no-such-tunnel", "ipsec6-no-such-tunnel", "ipsec6-spi-o-udp-0"}
 
 func handlePunts() {

@@ -38,7 +38,7 @@ func handleRxModes() {
 			switch {
 			case i.Type != interface_types.IF_API_TYPE_HARDWARE:
 				return api.INVALID_VALUE
-			case !req.IsMain, req.QueueID >= i.queues(): // there are no workers
+			case !req.IsMain, req.QueueID >= i.queues(): // no workers
 				return api.UNIMPLEMENTED
 			}
 			return 0
@@ -54,7 +54,7 @@ func (i *swInterface) queues() uint32 {
 	return 0
 }
 
-// rxMode returns the mode of a queue: that of the device's driver, if none was set.
+// rxMode returns the mode of a queue, by default the driver's.
 func (i *swInterface) rxMode(queue uint32) interface_types.RxMode {
 	mode, ok := i.rxModes[queue]
 	if _, tap := i.kind.(tap); !ok && (tap || i.isPolled()) {
@@ -65,7 +65,7 @@ func (i *swInterface) rxMode(queue uint32) interface_types.RxMode {
 	return mode
 }
 
-// isPolled tells the devices without interrupts.
+// isPolled reports whether the device lacks interrupts.
 func (i *swInterface) isPolled() bool { _, is := i.kind.(dpdkNIC); return is }
 
 func (i *swInterface) setRxMode(queue uint32, mode interface_types.RxMode) {

@@ -22,15 +22,15 @@ import (
 
 const sockclntCreateID = 15
 
-// Server is one VPP process. Its methods may be called at any time.
+// Server is one VPP process. Its methods are safe for concurrent use.
 type Server struct {
 	t      testing.TB
 	socket string
 
-	mu       sync.Mutex // of all below; held while a request is handled
+	mu       sync.Mutex // guards the fields below; held while a request is handled
 	state    *state
-	lacking  map[string]bool            // packages of messages that are not there
-	crcs     map[string]string          // message name → CRC that it is said to have
+	lacking  map[string]bool            // packages of missing messages
+	crcs     map[string]string          // message name → announced CRC
 	refused  map[string]api.VPPApiError // message name → how it is refused
 	devices  map[string]bool            // of VPP's network namespace
 	buffers  int
@@ -44,11 +44,11 @@ type Server struct {
 	serving  sync.WaitGroup
 }
 
-// New starts a server that ends with the test. Its socket is removed then.
+// New starts a server that ends with the test and removes its socket.
 func New(t testing.TB) *Server {
 	t.Helper()
 	registerHandlers()
-	// Socket paths are short: not t.TempDir().
+	// t.TempDir() is too long for a socket path.
 	dir, err := os.MkdirTemp("", "vpptest")
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +68,7 @@ func New(t testing.TB) *Server {
 // Socket is the path of the API socket.
 func (s *Server) Socket() string { return s.socket }
 
-// Start starts VPP again after Stop, without any configuration.
+// Start starts VPP again after Stop, without configuration.
 func (s *Server) Start() {
 	s.t.Helper()
 	l, err := net.Listen("unix", s.socket)
@@ -84,7 +84,7 @@ func (s *Server) Start() {
 	s.serving.Go(func() { s.accept(l) })
 }
 
-// Stop is VPP's death: connections end, and its state is gone.
+// Stop ends VPP: connections end, and the state is lost.
 func (s *Server) Stop() {
 	s.mu.Lock()
 	if s.listener != nil {
@@ -103,7 +103,7 @@ func (s *Server) Restart() {
 	s.Start()
 }
 
-// Disconnect ends all connections; the state stays.
+// Disconnect ends all connections and keeps the state.
 func (s *Server) Disconnect() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,22 +112,22 @@ func (s *Server) Disconnect() {
 	}
 }
 
-// Refuse makes VPP refuse the request of that name with the code; 0: no longer.
+// Refuse makes VPP refuse requests of the name with the code; 0: no longer.
 func (s *Server) Refuse(request string, code api.VPPApiError) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.refused[request] = code
 }
 
-// Silence makes VPP answer nothing until it is taken back.
+// Silence stops or resumes VPP's answers.
 func (s *Server) Silence(silent bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.silent = silent
 }
 
-// Without takes API modules away from clients that connect from now on, such as "acl" or
-// "nat44_ed": plugins that are not loaded.
+// Without hides API modules, such as "acl" or "nat44_ed", from clients that connect later, like
+// missing plugins.
 func (s *Server) Without(modules ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,16 +136,15 @@ func (s *Server) Without(modules ...string) {
 	}
 }
 
-// OtherCRC makes VPP have another definition of a message, for clients that connect
-// from now on.
+// OtherCRC changes the definition of a message for clients that connect later.
 func (s *Server) OtherCRC(message, crc string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.crcs[message] = crc
 }
 
-// Do changes the state behind the driver's back, or looks at it, by requests as handlers
-// get them. It returns the answers.
+// Do changes or reads the state like another client, by requests in the handlers' form. It returns
+// the answers.
 func (s *Server) Do(req api.Message) (answers []api.Message) {
 	s.t.Helper()
 	h := handlers[req.GetMessageName()]
@@ -270,13 +269,13 @@ func (c *client) handle(data []byte) bool {
 	fault := s.fault(req)
 	switch fault {
 	case CutBefore:
-		_ = c.w.Flush() // what was answered before is on its way
+		_ = c.w.Flush() // earlier answers are sent
 		return false
 	case CutAfter:
 		_ = c.w.Flush()
 		call.send = func(api.Message) {}
 	case LateAnswer:
-		time.Sleep(LateBy) // as VPP's only thread would, with everybody waiting
+		time.Sleep(LateBy) // VPP's only thread would block everything, too
 	}
 	switch {
 	case fault == Refusal && messages[req.GetMessageName()+"_reply"] != nil:
@@ -304,14 +303,14 @@ func (c *client) send(context uint32, m api.Message) {
 		return
 	}
 	header := data[2:]
-	if m.GetMessageType() == api.RequestMessage { // some details have an index of a client, too
+	if m.GetMessageType() == api.RequestMessage { // some details also have a client index
 		header = data[6:]
 	}
 	binary.BigEndian.PutUint32(header, context)
 	_ = vppapi.WriteFrame(c.w, data)
 }
 
-// moduleOf returns the name of the API file of a message, such as "ip" or "acl".
+// moduleOf returns the name of a message's API file, such as "ip" or "acl".
 func moduleOf(m api.Message) string {
 	path := typeOf(m).PkgPath()
 	return path[strings.LastIndexByte(path, '/')+1:]

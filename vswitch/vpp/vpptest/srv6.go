@@ -38,7 +38,7 @@ type steeringKey struct {
 	iface  uint32
 }
 
-// Codes that segment routing has of its own.
+// Error codes of segment routing.
 const (
 	srExists, srMissing, srNoTable, srTaken = -1, -2, -3, -4
 	srNoPolicy, srOnlyList, srNoList        = -1, -21, -22
@@ -75,8 +75,7 @@ func (p *srPolicy) add(s *segments, list sr.Srv6SidList, source ip_types.IP6Addr
 	s.nextList++
 }
 
-// asAny is how VPP tells an address of which it does not say the version: one that looks
-// like an IPv4 address is one.
+// asAny returns an address like VPP reports it without its version: as IPv4 if it looks like that.
 func asAny(a ip_types.Address) ip_types.Address {
 	raw := a.Un.GetIP6()
 	if a.Af != ip_types.ADDRESS_IP6 || [12]byte(raw[:12]) != [12]byte{} {
@@ -134,7 +133,7 @@ func handleSRv6() {
 			if at < 0 {
 				return srNoList
 			}
-			last := len(p.lists) - 1 // takes the place of what goes
+			last := len(p.lists) - 1 // replaces the removed one
 			p.lists[at] = p.lists[last]
 			p.lists = p.lists[:last]
 		default:

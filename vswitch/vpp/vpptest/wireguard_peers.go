@@ -7,7 +7,7 @@ import (
 	"go.fd.io/govpp/binapi/wireguard"
 )
 
-// peerState is the WireGuard peers, by number; nil: free.
+// peerState holds the WireGuard peers by number; nil: free.
 type peerState []*wireguard.WireguardPeer
 
 func handleWireguardPeers() {
