@@ -259,8 +259,8 @@ func run(ctx context.Context, o options, log *slog.Logger) (err error) {
 	}
 	names := newPodNames(podManager, ipNet)
 	identity := identities{podManager.Pods, podManager.LocalPods, podManager.PodOf, addresses.GetPodIPs, podManager.RefusedSandboxes, watcher.Connected}
-	asked := checks{alive: loop.Alive, ready: ready, connected: watcher.Connected, full: remote.Full, limits: remote.Limits, nodeConfig: contivConf.NodeConfigError, warnings: warnings(sb, contivConf, thief, nodeSync, services), notes: services.Notes}.
-		monitored(o, sb, names.owners, probes, paths.Network(), past, registry, checkPods(o.nodeName, podManager.Pods, ipNet.PodsReport, watcher.Connected),
+	asked := checks{alive: loop.Alive, ready: ready, connected: watcher.Connected, full: remote.Full, limits: remote.Limits, nodeConfig: contivConf.NodeConfigError, warnings: warnings(sb, contivConf, stnReports, nodeSync, services), notes: services.Notes}.
+		monitored(o, sb, names.owners, probes, paths.Network(), recorder, registry, checkPods(o.nodeName, podManager.Pods, ipNet.PodsReport, watcher.Connected),
 			health.Check{Name: "sandboxes", Look: identity.sandboxes}, health.Check{Name: "addresses", Look: identity.claims, Cluster: true},
 			health.Check{Name: "pod-subnet", Look: func(context.Context) []string { return addresses.Full() }},
 			health.KSR(remote, watcher.Connected), inEtcd(publisher), health.Check{Name: "policies", Look: policies.Problems, Cluster: true})

@@ -51,8 +51,8 @@ func (c checks) monitored(o options, sb *southbound, owners func() func(key stri
 			return []string{refused}
 		}})
 	}
-	if past != nil {
-		list = append(list, health.Check{Name: "history", Look: past.Problems})
+	if recorder != nil {
+		list = append(list, health.Check{Name: "history", Look: recorder.Problems})
 	}
 	if probes != nil {
 		list = append(list, health.Check{Name: "peers", Look: probes.Problems})

@@ -68,7 +68,7 @@ type identities struct {
 func (i identities) sandboxes(context.Context) []string {
 	problems := i.refused()
 	if i.connected() != nil {
-		return few(problems)
+		return firstThree(problems)
 	}
 	known := i.known()
 	var former []string
@@ -80,7 +80,7 @@ func (i identities) sandboxes(context.Context) []string {
 		}
 	}
 	slices.Sort(former)
-	return few(append(problems, former...))
+	return firstThree(append(problems, former...))
 }
 
 // claims reports addresses that two pods claim, which both run.
@@ -112,11 +112,11 @@ func (i identities) claims(context.Context) (problems []string) {
 		}
 	}
 	slices.Sort(problems)
-	return few(problems)
+	return firstThree(problems)
 }
 
-// few leaves the first three, and says how many more there are.
-func few(problems []string) []string {
+// firstThree returns the first three problems and the number of the others.
+func firstThree(problems []string) []string {
 	const most = 3
 	if more := len(problems) - most; more > 0 {
 		return append(problems[:most:most], fmt.Sprintf("%d more pods have the same problem: see contivctl pods and kubectl get pods -o wide", more))
