@@ -298,7 +298,7 @@ func TestOptionsOfVPPAreChecked(t *testing.T) {
 		"heapMiB: 1024\nbuffers: 8192":                       "vpp.conf: options of VPP, no mistakes",
 		"heapMB: 1024":                                       `vpp.conf: line 1: unknown key "heapMB": did you mean "heapMiB"?`,
 		"buffers: 4\nplugins: {acl: false}":                  "vpp.conf: buffers is 4: use 4096 to",
-		"heapMiB: 512\nbuffers: 8192\nplugins: {acl: false}": "vpp.conf: plugins: abf needs acl",
+		"heapMiB: 512\nbuffers: 8192\nplugins: {acl: false}": "vpp.conf: plugins: without acl, abf makes VPP end",
 	} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)

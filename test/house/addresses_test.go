@@ -22,6 +22,7 @@ var otherTexts = map[string]string{
 	"plugins/podmanager/request.go":        "the result of a CNI plugin",
 	"plugins/policy/denials/probes.go":     "a query of contivctl",
 	"plugins/policy/oracle/cluster.go":     "objects that tests make",
+	"plugins/contivconf/contivconf.go":     "the record of this node, which its agent wrote",
 	"plugins/policy/oracle/oracle.go":      "objects that tests make",
 	"plugins/policy/policytest/world.go":   "objects that tests make",
 	"plugins/service/config/config.go":     "service.conf",
