@@ -41,6 +41,9 @@ func podNamed(ctx context.Context, agents []*Agent, namespace, word string) (pod
 			}
 		}
 	}
+	if slices.ContainsFunc(pods, func(p wired) bool { return !p.Former }) { // the sandboxes of former pods have the same names
+		pods = slices.DeleteFunc(pods, func(p wired) bool { return p.Former })
+	}
 	switch len(pods) {
 	case 0:
 		if namespace != "" {

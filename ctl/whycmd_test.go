@@ -110,6 +110,17 @@ func TestWhyFromOutsideToAService(t *testing.T) {
 	}
 }
 
+// The sandbox of a former pod is not taken for the pod that has the name now.
+func TestWhyOfAPodThatWasMadeAgain(t *testing.T) {
+	one := serveWhy(t, "node1", []ipnet.PodReport{{Namespace: "shop", Name: "web", IPs: []string{"10.1.1.2/32"}}}, path.Report{Source: true})
+	two := serveWhy(t, "node2", []ipnet.PodReport{{Namespace: "shop", Name: "db", IPs: []string{"10.1.2.2/32"}},
+		{Namespace: "shop", Name: "web", IPs: []string{"10.1.2.9/32"}, Former: true}}, path.Report{Destination: true})
+	out, _, err := run(t, "--agent", one, "--agent", two, "why", "web", "db", "80")
+	if want := "pod shop/web (10.1.1.2 on node1) → pod shop/db (10.1.2.2 on node2)"; !strings.Contains(out, want) {
+		t.Errorf("%q is missing in\n%s%v", want, out, err)
+	}
+}
+
 // A service that rejects a pod is not reached, whether its protocol can be probed or not.
 func TestWhyAServiceWithoutEndpoints(t *testing.T) {
 	mux := http.NewServeMux()

@@ -106,6 +106,9 @@ func (r *resolver) look(ctx context.Context) {
 			r.silent = append(r.silent, a.Agent.Name)
 		}
 		for _, pod := range a.Value.Pods {
+			if pod.Former {
+				continue // the pod is elsewhere
+			}
 			addresses := parse(pod.IPs)
 			for _, further := range pod.CustomInterfaces {
 				addresses = append(addresses, parse(further.IPs)...)

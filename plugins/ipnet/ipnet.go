@@ -60,6 +60,8 @@ type Pods interface {
 	LocalPod(podmanager.PodID) (*podmanager.LocalPod, bool)
 	// PodOf returns the pod of a sandbox as Kubernetes knows it.
 	PodOf(*podmanager.LocalPod) (*podmanager.Pod, bool)
+	// IsFormer reports whether the pod of a sandbox was made again.
+	IsFormer(*podmanager.LocalPod) bool
 }
 
 // IPAM knows the addresses.

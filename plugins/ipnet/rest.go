@@ -77,6 +77,10 @@ type PodReport struct {
 	Namespace   string `json:"namespace"`
 	ContainerID string `json:"containerID"`
 	NetNS       string `json:"netns"`
+	// UID of the pod; empty if it is not known.
+	UID string `json:"uid,omitempty"`
+	// Former: in Kubernetes, another pod has the name.
+	Former bool `json:"former,omitempty"`
 
 	// IPs with prefix lengths.
 	IPs []string `json:"ips"`
@@ -166,7 +170,7 @@ func (n *IPNet) PodsReport() (PodsReport, error) {
 			continue
 		}
 		report.Pods = append(report.Pods, PodReport{
-			Name: id.Name, Namespace: id.Namespace, ContainerID: pod.ContainerID, NetNS: pod.NetNS,
+			Name: id.Name, Namespace: id.Namespace, ContainerID: pod.ContainerID, NetNS: pod.NetNS, UID: pod.UID, Former: n.pods.IsFormer(pod),
 			IPs: texts(w.iface.IPs), Gateway: w.iface.Gateways[0].String(), Interface: w.iface.HostName, MAC: w.iface.MAC, MTU: w.iface.MTU,
 			VPPInterface: w.vpp, LinuxInterface: w.linux, Loopback: w.loopback, Keys: w.keys(),
 			CustomInterfaces: w.reportCustom(pod.Custom), Refused: pod.Custom.Refused,

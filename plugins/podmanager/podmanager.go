@@ -84,6 +84,12 @@ func (m *PodManager) PodOf(sandbox *LocalPod) (*Pod, bool) {
 	return p, true
 }
 
+// IsFormer reports whether a sandbox of this node belongs to another pod than the one that Kubernetes has under its name.
+func (m *PodManager) IsFormer(sandbox *LocalPod) bool {
+	p, known := m.Pod(sandbox.ID)
+	return known && !p.Runs(m.node, sandbox.UID)
+}
+
 // byContainer returns the local pod with the container and the interface in it.
 func (m *PodManager) byContainer(containerID, ifName string) (*LocalPod, bool) {
 	m.mu.RLock()
