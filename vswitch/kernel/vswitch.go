@@ -71,7 +71,7 @@ type VSwitch struct {
 	receiveBuffer int          // of events, 0: the default
 	eventFault    func() error // of tests
 	watchers      sync.WaitGroup
-	ending        sync.WaitGroup // of connections of former pods
+	ending        sync.WaitGroup // of connections of former pods, and of clients of former endpoints
 	closing       chan struct{}
 	close         sync.Once
 }
@@ -103,6 +103,7 @@ func New(opts Options) (*VSwitch, error) {
 		return nil, err
 	}
 	v.ending.Go(func() { v.guards.EndConnections(v.closing) })
+	v.ending.Go(func() { v.nat.ForgetClients(v.closing) })
 	return v, nil
 }
 

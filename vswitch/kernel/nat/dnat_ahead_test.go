@@ -1,6 +1,7 @@
 package nat
 
 import (
+	"bytes"
 	"log/slog"
 	"sync/atomic"
 	"testing"
@@ -17,12 +18,15 @@ import (
 // listings counts how often elements of sets are listed.
 type listings struct {
 	*nfttest.Kernel
-	n atomic.Int64
+	n, clients atomic.Int64 // clients: lists of remembered clients
 }
 
 func (l *listings) Ask(message, flags uint16, data []byte, each func([]byte)) error {
 	if message == unix.NFT_MSG_GETSETELEM && flags&unix.NLM_F_DUMP != 0 {
 		l.n.Add(1)
+		if bytes.Contains(data, []byte(mapClients)) {
+			l.clients.Add(1)
+		}
 	}
 	return l.Kernel.Ask(message, flags, data, each)
 }

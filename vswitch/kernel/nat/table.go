@@ -146,9 +146,13 @@ type Driver struct {
 	judge func(*natFamily, judgedFlows) error
 }
 
-// New returns a Driver; there is nothing to close.
+// New returns a Driver. Run ForgetClients meanwhile; there is nothing to close.
 func New(host *own.Host) *Driver {
-	v := &Driver{Host: host, nat: natDriver{Conn: host.NFT, ahead: map[*natFamily]ahead{}}}
+	more := make(chan struct{}, 1)
+	v := &Driver{Host: host, nat: natDriver{
+		Conn: host.NFT, ahead: map[*natFamily]ahead{}, more: more,
+		departed: map[*natFamily]*departed{nat4: {gone: backendSets{}, more: more}, nat6: {gone: backendSets{}, more: more}},
+	}}
 	v.forget = func(stale conntrack.Stale) error { return stale.Forget(host.NS.Handle) }
 	v.judge = v.judgeFlows
 	return v
@@ -161,6 +165,9 @@ type natDriver struct {
 	dnat, dnat6 dnatState
 	// What changes of DNAT have left behind that the kernel has still to forget.
 	owed, owed6 leftBehind
+	// Backends whose clients are still to be forgotten; more is written to when there are some.
+	departed map[*natFamily]*departed
+	more     chan struct{}
 	// What was read of it before anybody asked.
 	ahead map[*natFamily]ahead
 }
