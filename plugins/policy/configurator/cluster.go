@@ -31,6 +31,9 @@ func ClusterPolicy(p *policy.ClusterPolicy) *Lists {
 		w.onlyDeny = true
 		w.invalid("spec.subject: %v; the policy applies to all pods that the rest of the selector selects, with its Deny rules only", err)
 	}
+	if n := clusterPartsOf(p); n > MaxParts {
+		return w.closedCluster(p, n)
+	}
 	w.out.Ingress = w.clusterList(filter.AccessList_INGRESS, p.GetIngress())
 	w.out.Egress = w.clusterList(filter.AccessList_EGRESS, p.GetEgress())
 	return &w.out

@@ -128,6 +128,10 @@ func NetworkPolicy(p *policy.Policy) *Lists {
 		w.onlyDeny = true
 		w.invalid("spec.podSelector: %v; the policy isolates all pods that the rest of the selector selects, and allows nothing", err)
 	}
+	if n := partsOf(p); n > MaxParts {
+		return w.closed(p, n)
+	}
+	before := w
 	ingress, egress := Isolates(p)
 	if ingress {
 		w.out.Ingress = w.list(filter.AccessList_INGRESS)
@@ -140,6 +144,9 @@ func NetworkPolicy(p *policy.Policy) *Lists {
 		for i, r := range p.GetEgressRule() {
 			w.rule(w.out.Egress, ruleField(filter.AccessList_EGRESS, i), "to", r.GetTo(), r.GetPort())
 		}
+	}
+	if n := w.out.size(); n > MaxParts {
+		return before.closed(p, n)
 	}
 	return &w.out
 }

@@ -16,6 +16,9 @@ func BlockOf(block *policy.Policy_Peer_IPBlock) ([]netip.Prefix, error) {
 	if err != nil {
 		return nil, fmt.Errorf(".ipBlock.cidr: %w", err)
 	}
+	if n := len(block.GetExcept()); n > maxExceptions {
+		return nil, fmt.Errorf(".ipBlock.except: %d networks, and %d are permitted", n, maxExceptions)
+	}
 	networks := []netip.Prefix{cidr}
 	for i, text := range block.GetExcept() {
 		except, err := kubeaddr.ParseNetwork(text)
