@@ -1,0 +1,126 @@
+package integration
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/contiv/contiv/plugins/service"
+	"github.com/contiv/contiv/plugins/service/processor"
+	"github.com/contiv/contiv/test/await"
+	"github.com/contiv/contiv/test/lab"
+	"github.com/contiv/contiv/test/labtest"
+	"github.com/contiv/contiv/test/policylab"
+)
+
+// agentMemory is half of the memory limit of agents in the manifest (deploy/chart/values.yaml, vswitch.resources).
+const agentMemory = 1 << 30
+
+// peakMemory returns the most memory that an agent has used, in bytes.
+func peakMemory(t *testing.T, l *lab.Lab, node string) (bytes uint64) {
+	t.Helper()
+	state, err := l.State()
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", state.Processes["agent/"+node].PID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(data), "VmHWM:")
+	if _, err := fmt.Sscanf(rest, "%d kB", &bytes); err != nil {
+		t.Fatal(err)
+	}
+	return bytes << 10
+}
+
+// wideService has a cluster IP and so many external addresses, each with 64 ports that have 6 endpoints.
+func wideService(n, addresses, ports int) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "apiVersion: v1\nkind: Service\nmetadata: {name: wide%[1]d, namespace: default}\nspec:\n  clusterIP: 10.96.100.%[1]d\n  clusterIPs: [10.96.100.%[1]d]\n  externalIPs: [", n)
+	for i := range addresses {
+		fmt.Fprintf(&b, "198.18.%d.%d, ", n, i)
+	}
+	b.WriteString("]\n  ports: [")
+	for i := range ports {
+		fmt.Fprintf(&b, "{name: p%d, port: %d}, ", i, i+1)
+	}
+	fmt.Fprintf(&b, "]\n---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: wide%[1]d-1, namespace: default, labels: {kubernetes.io/service-name: wide%[1]d}}\naddressType: IPv4\nports: [", n)
+	for i := range ports {
+		fmt.Fprintf(&b, "{name: p%d, port: %d}, ", i, i+1)
+	}
+	b.WriteString("]\nendpoints: [")
+	for i := range 6 {
+		fmt.Fprintf(&b, "{addresses: [10.1.2.%d], conditions: {ready: true}}, ", 10+i)
+	}
+	b.WriteString("]\n---\n")
+	return b.String()
+}
+
+// The largest input that is permitted leaves an agent half of its memory, and objects beyond the bounds fail alone: pods start meanwhile,
+// and small services work.
+func TestTheLargestInput(t *testing.T) {
+	require(t)
+	opts := options("lg")
+	opts.ContivConfig, opts.ServiceConfig = policylab.Config, policylab.ServiceConfig
+	l := &objectsLab{Lab: labtest.Up(t, opts)}
+	labtest.AwaitAddresses(t, l.Lab)
+	l.server, l.near = l.add(t, "server", "node1"), l.add(t, "near", "node1")
+	l.port = l.host(l.server.Netns).Serve(t, l.server.Address.String())
+	small := fmt.Sprintf(`apiVersion: v1
+kind: Service
+metadata: {name: small, namespace: default}
+spec: {clusterIP: 10.96.0.70, clusterIPs: [10.96.0.70], ports: [{name: p, port: 80}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: small-1, namespace: default, labels: {kubernetes.io/service-name: small}}
+addressType: IPv4
+ports: [{name: p, port: %d}]
+endpoints: [{addresses: [%s], conditions: {ready: true}}]
+---
+`, l.port, l.server.Address)
+
+	var wide strings.Builder
+	for n := range processor.MaxNodeFrontends / processor.MaxServiceFrontends {
+		wide.WriteString(wideService(n, 63, 64))
+	}
+	l.keep(t, "services", wide.String()+small+wideService(200, 250, 2000))
+	l.reaches(t, "a small service beside the largest", l.near.Netns, "10.96.0.70", 80)
+	l.statusTells(t, true, "service default/wide200 is not translated: its addresses and ports come to 502000 frontends, and a service may have 4096",
+		"and there is no room for it: all services of the node come to 40961 frontends")
+	l.add(t, "later", "node1")
+	for n := range processor.MaxNodeFrontends / processor.MaxServiceFrontends {
+		if n != 9 { // the last one by name has no room
+			l.reports(t, fmt.Sprintf("default/wide%d", n), 64*64)
+		}
+	}
+	for _, node := range []string{"node1", "node2"} {
+		used := peakMemory(t, l.Lab, node)
+		t.Logf("the agent of %s has used %d MiB", node, used>>20)
+		if used > agentMemory {
+			t.Errorf("the agent of %s has used %d MiB, want less than %d", node, used>>20, agentMemory>>20)
+		}
+	}
+}
+
+// reports waits until the agent of node1 translates a service with so many frontends.
+func (l *objectsLab) reports(t *testing.T, name string, frontends int) {
+	t.Helper()
+	await.That(t, "the agent translates "+name, func() error {
+		var report service.Report
+		if err := l.Agent("node1").Get(t.Context(), service.URL+"?service="+name, &report); err != nil {
+			return err
+		}
+		if n := len(report.Services[0].Frontends); n != frontends {
+			return fmt.Errorf("%d frontends", n)
+		}
+		for _, v := range report.Services[0].Values {
+			if v.State != "CONFIGURED" {
+				return fmt.Errorf("%s is %s: %s", v.Key, v.State, v.Error)
+			}
+		}
+		return nil
+	})
+}
