@@ -61,7 +61,7 @@ func run(t testing.TB, name string, args ...string) string {
 	return string(out)
 }
 
-// agent is a node's southbound as the agent wires it, in a namespace.
+// agent is a node's southbound in a namespace, like in the agent.
 type agent struct {
 	*kvscheduler.Scheduler
 	t       testing.TB
@@ -108,7 +108,7 @@ func (a *agent) watch() {
 	}
 }
 
-// stop ends the agent; what it configured stays.
+// stop ends the agent and leaves its configuration.
 func (a *agent) stop() {
 	if a.vs == nil {
 		return
@@ -144,8 +144,8 @@ func (a *agent) delete(values ...proto.Message) {
 	}
 }
 
-// resync makes the values the only ones, or without values reads back what is
-// requested, and returns the operations that reached the kernel.
+// resync requests exactly the values, or without values the previous ones, and returns the
+// operations that reached the kernel.
 func (a *agent) resync(values ...proto.Message) (executed []string) {
 	a.t.Helper()
 	txn := a.NewTransaction()
@@ -170,7 +170,7 @@ func (a *agent) resync(values ...proto.Message) (executed []string) {
 	return executed
 }
 
-// become waits until the values and what they derive are in the state.
+// become waits until the values and their derived values are in the state.
 func (a *agent) become(state pb.ValueState, values ...proto.Message) {
 	a.t.Helper()
 	for _, v := range values {

@@ -14,11 +14,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// listener hears what changes in a namespace, whoever changes it.
+// listener receives all changes in a namespace.
 type listener struct {
 	t     testing.TB
 	where netns
-	// routing tells of devices, addresses, routes, rules and neighbours, rules of nftables.
+	// routing receives events of devices, addresses, routes, rules and neighbours; rules of
+	// nftables.
 	routing, rules *os.File
 }
 
@@ -64,18 +65,18 @@ func (l *listener) open(protocol int, groups ...int) *os.File {
 	return os.NewFile(uintptr(fd), "changes in "+l.where.name)
 }
 
-// quiet waits until nothing has changed for a while: duplicate addresses are looked
-// for, and devices tell of their carrier.
+// quiet waits for a period without changes: duplicate address detection and carrier events come
+// late.
 func (l *listener) quiet() {
 	l.t.Helper()
 	for len(l.read(2*time.Second)) > 0 {
 	}
 }
 
-// changes returns what has changed since the last call.
+// changes returns the changes since the last call.
 func (l *listener) changes() []string { return l.read(100 * time.Millisecond) }
 
-// read returns changes until there are none for a time.
+// read returns changes until none come for a time.
 func (l *listener) read(pause time.Duration) (changes []string) {
 	l.t.Helper()
 	for _, socket := range []*os.File{l.routing, l.rules} {
@@ -105,8 +106,8 @@ func (l *listener) read(pause time.Duration) (changes []string) {
 	return changes
 }
 
-// spontaneous reports whether the kernel does such things by itself: neighbours that
-// nobody configured come, go and age; ports of bridges begin to learn and to forward.
+// spontaneous reports whether the kernel makes such changes by itself: neighbours are learned, aged
+// and removed; bridge ports start to learn and forward.
 func spontaneous(m syscall.NetlinkMessage) bool {
 	if m.Header.Type == unix.RTM_NEWLINK && len(m.Data) > 0 && m.Data[0] == unix.AF_BRIDGE {
 		return true
@@ -116,7 +117,7 @@ func spontaneous(m syscall.NetlinkMessage) bool {
 	return isNeighbour && len(m.Data) > stateOffset && m.Data[stateOffset]&(unix.NUD_PERMANENT|unix.NUD_NOARP) == 0
 }
 
-// texts are the readable parts of a message.
+// texts returns the readable parts of a message.
 func texts(data []byte) string {
 	words := strings.FieldsFunc(string(data), func(r rune) bool { return r < '!' || r > '~' })
 	var long []string

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// valuesFor returns the values of the file for a pod in the namespace.
+// valuesFor returns the file's values for a pod in the namespace.
 func valuesFor(t testing.TB, pod netns) (values []proto.Message) {
 	t.Helper()
 	text, err := os.ReadFile("testdata/values.txt")
@@ -38,7 +38,7 @@ func valuesFor(t testing.TB, pod netns) (values []proto.Message) {
 	return values
 }
 
-// newSite returns the namespaces of a node with two network cards and of a pod.
+// newSite returns the namespaces of a node with two network cards, and of a pod.
 func newSite(t testing.TB) (node, pod netns) {
 	t.Helper()
 	node, pod = newNetNS(t), newNetNS(t)
@@ -51,8 +51,8 @@ func newSite(t testing.TB) (node, pod netns) {
 	return node, pod
 }
 
-// A resync with nothing different executes nothing and changes nothing in the kernel, be
-// it of the running agent or the first one of an agent that starts.
+// A resync without differences executes nothing and changes nothing in the kernel, in a running or
+// a restarted agent.
 func TestResyncWithNothingDifferentTouchesNothing(t *testing.T) {
 	node, pod := newSite(t)
 	values := valuesFor(t, pod)
@@ -80,8 +80,8 @@ func TestResyncWithNothingDifferentTouchesNothing(t *testing.T) {
 	quiet("one more downstream resync", a.resync())
 }
 
-// Addresses on devices of others that were requested of another process of the agent, and
-// are not any more, go; the host's own stay.
+// Addresses on foreign devices that an earlier agent was requested to add, and that are no longer
+// requested, are removed; the host's own stay.
 func TestAddressesThatNobodyRequestsAnyMoreGo(t *testing.T) {
 	node, _ := newSite(t)
 	given := &linux_interfaces.Interface{
@@ -107,8 +107,8 @@ func TestAddressesThatNobodyRequestsAnyMoreGo(t *testing.T) {
 	}
 }
 
-// AF_PACKET attaches to an interface of the linux.* models as to any other device of the
-// host, whichever way it names it, and whichever comes first.
+// AF_PACKET attaches to an interface of the linux.* models like to any host device, by either name
+// and in either order.
 func TestAFPacketOnInterfaceOfLinux(t *testing.T) {
 	for name, link := range map[string]*vpp_interfaces.AfpacketLink{
 		"by the name of the device": {HostIfName: "veth1"},
@@ -135,7 +135,7 @@ func TestAFPacketOnInterfaceOfLinux(t *testing.T) {
 	}
 }
 
-// vethEnd returns an end of a pair.
+// vethEnd returns one end of a veth pair.
 func vethEnd(name, peer, device, addr string) *linux_interfaces.Interface {
 	v := &linux_interfaces.Interface{
 		Name: name, Type: linux_interfaces.Interface_VETH, Enabled: true, HostIfName: device,

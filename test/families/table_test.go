@@ -32,10 +32,10 @@ const (
 	refusing = "no: "
 )
 
-// answer is what vswitches do with a model or a field.
+// answer is the support of a model or field.
 type answer struct{ kernel, vpp, probe string }
 
-// answers are those that are not yes, by "<model>" and "<model>.<field>".
+// answers holds the answers other than yes, by "<model>" and "<model>.<field>".
 func answers(t testing.TB) map[string]answer {
 	t.Helper()
 	text, err := os.ReadFile("testdata/answers.txt")
@@ -60,7 +60,7 @@ func answers(t testing.TB) map[string]answer {
 	return all
 }
 
-// The table has a row for each model and field, and is what answers.txt says.
+// The table has a row per model and field, as in answers.txt.
 func TestTable(t *testing.T) {
 	left := answers(t)
 	var table strings.Builder
@@ -91,7 +91,7 @@ func TestTable(t *testing.T) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(left)) {
-		t.Errorf("answers.txt: there is no model or field %s", name)
+		t.Errorf("answers.txt: no model or field %s", name)
 	}
 	text, err := os.ReadFile(page)
 	if err != nil {
@@ -111,8 +111,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// fieldsOf returns the names of the fields of a message, and of those fields of its
-// fields that there is an answer for.
+// fieldsOf returns the names of a message's fields, and of nested fields with an answer.
 func fieldsOf(m protoreflect.MessageDescriptor, prefix string, answers map[string]answer) (names []string) {
 	for i := range m.Fields().Len() {
 		field := m.Fields().Get(i)
@@ -131,8 +130,8 @@ func fieldsOf(m protoreflect.MessageDescriptor, prefix string, answers map[strin
 	return names
 }
 
-// What the table says of the kernel is so: it refuses what it is said to refuse, with a
-// reason, and there is a value that it does of each other model.
+// The table is true of the kernel: models listed as refused are refused with a reason, and each
+// other model has a working value.
 func TestTableIsTrueOfTheKernel(t *testing.T) {
 	node, pod := newSite(t)
 	values := valuesFor(t, pod)
@@ -140,7 +139,7 @@ func TestTableIsTrueOfTheKernel(t *testing.T) {
 	a.watch()
 	a.resync(values...)
 	a.become(pb.ValueState_CONFIGURED, values...)
-	// The controller's; by a module that may be missing.
+	// The controller's models, and one whose kernel module may be missing.
 	done := map[string]bool{"contiv.merge": true, "vpp.wg.peer": true}
 	for _, v := range values {
 		m, _ := models.ForMessage(v)
@@ -176,7 +175,7 @@ func TestTableIsTrueOfTheKernel(t *testing.T) {
 	}
 }
 
-// refuses checks that a value, or what it derives, is UNIMPLEMENTED with a reason.
+// refuses checks that a value, or a derived one, is UNIMPLEMENTED with a reason.
 func (a *agent) refuses(what string, value proto.Message) {
 	a.t.Helper()
 	key := models.Key(value)
@@ -195,7 +194,7 @@ func (a *agent) refuses(what string, value proto.Message) {
 	a.t.Errorf("%s: the kernel does not refuse %v: %v", what, value, status)
 }
 
-// What the table says VPP refuses is refused, be it a model or a field; the rest is not.
+// Exactly the models and fields listed as refused by VPP are refused.
 func TestTableIsTrueOfVPP(t *testing.T) {
 	vs, err := vpp.New(t.Context(), vpp.Options{Socket: vpptest.New(t).Socket(), Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -251,7 +250,7 @@ func TestTableIsTrueOfVPP(t *testing.T) {
 	}
 }
 
-// probeOf returns the value of a model with which it is tried out.
+// probeOf returns the value that tries a model.
 func probeOf(t testing.TB, m *models.Model, a answer) proto.Message {
 	t.Helper()
 	if a.probe == "" {
