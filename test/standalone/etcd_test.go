@@ -40,8 +40,8 @@ func (s *site) startEtcd() store.Broker {
 	return db
 }
 
-// An agent that is given an etcd takes configuration from there, too, and answers
-// there; without it, it starts all the same.
+// An agent with an etcd also takes configuration from there and publishes states. It starts even if
+// etcd is down.
 func TestEtcdIsOptional(t *testing.T) {
 	s := newSite(t, "--etcd-endpoints", "http://127.0.0.1:32379", "--controller-delay-local-resync", "100ms")
 	s.start()

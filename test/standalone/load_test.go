@@ -33,10 +33,10 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// loadValues is how many values clients put.
+// loadValues is the number of values put by clients.
 const loadValues = 10000
 
-// agent is what an agent is made of, on the fake vswitch.
+// agent is an agent on the fake vswitch.
 type agent struct {
 	scheduler *kvscheduler.Scheduler
 	client    rpc.DataChangeServiceClient
@@ -44,7 +44,7 @@ type agent struct {
 	address string
 }
 
-// newAgent starts an agent, on an etcd if there is one.
+// newAgent starts an agent, optionally with an etcd.
 func newAgent(b *testing.B, remote *etcdtest.Server) *agent {
 	b.Helper()
 	ok := func(err error) {
@@ -122,8 +122,8 @@ func loadValue(i int) *vpp_interfaces.Interface {
 	return loopback(fmt.Sprintf("loop%d", i), fmt.Sprintf("10.%d.%d.1/24", i/250, i%250))
 }
 
-// BenchmarkPut puts 10 000 interfaces with an address each: time until all calls have
-// returned, until all values are settled, and memory that is then in use.
+// BenchmarkPut puts 10,000 interfaces with an address each. It measures the time until all calls
+// have returned, the time until all values are settled, and the memory in use then.
 func BenchmarkPut(b *testing.B) {
 	for _, load := range []struct{ clients, perRequest int }{{1, loadValues}, {1, 100}, {1, 1}, {100, 1}, {100, 100}} {
 		b.Run(fmt.Sprintf("clients=%d/values-per-request=%d", load.clients, load.perRequest), func(b *testing.B) {
@@ -147,7 +147,7 @@ func BenchmarkPut(b *testing.B) {
 	}
 }
 
-// put puts all values, which the clients share out among themselves.
+// put puts all values, shared between the clients.
 func (a *agent) put(b *testing.B, clients, perRequest int) {
 	b.Helper()
 	next := make(chan *rpc.DataRequest)
@@ -173,9 +173,9 @@ func (a *agent) put(b *testing.B, clients, perRequest int) {
 	group.Wait()
 }
 
-// BenchmarkClient puts 10 000 values through the Go client: time until all transactions
-// are handed over, until the client knows that all values are settled, and memory in
-// use then, by agent and client, over etcd also by etcd.
+// BenchmarkClient puts 10,000 values through the Go client. It measures the time until all
+// transactions are handed over, the time until the client knows that all values are settled, and
+// the memory in use then by agent and client, and with etcd also by etcd.
 func BenchmarkClient(b *testing.B) {
 	for _, via := range []string{"grpc", "etcd"} {
 		for _, each := range []int{1, 100} {
@@ -223,8 +223,8 @@ func newClient(b *testing.B, via string) (c *client.Client) {
 	return c
 }
 
-// putThrough puts all values, so many in each transaction, and returns their keys. Over
-// etcd, it does not wait for the agent in between.
+// putThrough puts all values, a number per transaction, and returns their keys. Over etcd, it does
+// not wait for the agent between transactions.
 func putThrough(b *testing.B, c *client.Client, each int) (keys []string) {
 	b.Helper()
 	for i := 0; i < loadValues; i += each {

@@ -24,12 +24,12 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// binaries is the directory with what was built.
+// binaries is the directory of the built programs.
 var binaries string
 
 func TestMain(m *testing.M) {
 	if os.Geteuid() != 0 {
-		os.Exit(m.Run()) // each test skips itself and says why
+		os.Exit(m.Run()) // each test skips itself with the reason
 	}
 	labtest.Main(func(dir string) (int, error) {
 		binaries = dir
@@ -37,8 +37,7 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// site is a node: a network namespace, a directory, and an agent that may be ended and
-// started again.
+// site is a node: a network namespace, a directory, and an agent that can be restarted.
 type site struct {
 	t     *testing.T
 	netns string
@@ -49,7 +48,7 @@ type site struct {
 	conn  *grpc.ClientConn
 }
 
-// newSite makes a node whose agent has the further flags.
+// newSite creates a node whose agent has the additional flags.
 func newSite(t *testing.T, flags ...string) *site {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -95,7 +94,7 @@ func (s *site) ip(args ...string) string {
 
 func (s *site) path(file string) string { return filepath.Join(s.dir, file) }
 
-// command is the agent with a subcommand, or none.
+// command is the agent with an optional subcommand.
 func (s *site) command(subcommand ...string) *exec.Cmd {
 	args := append([]string{"netns", "exec", s.netns, filepath.Join(binaries, "contiv-agent")}, subcommand...)
 	args = append(args, "--node-name", "alone", "--run-dir", s.path("run"), "--bolt", s.path("bolt.db"),
@@ -132,14 +131,14 @@ func (s *site) start() {
 	}
 }
 
-// rest is a client of the agent's socket.
+// rest returns a client of the agent's socket.
 func (s *site) rest() *http.Client {
 	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", s.path("run/agent.sock"))
 	}}}
 }
 
-// kill ends the agent as a crash would.
+// kill ends the agent with SIGKILL.
 func (s *site) kill() { s.end(os.Kill) }
 
 // stop ends the agent in order.
@@ -168,7 +167,7 @@ func loopback(name, address string) *vpp_interfaces.Interface {
 	return &vpp_interfaces.Interface{Name: name, Type: vpp_interfaces.Interface_SOFTWARE_LOOPBACK, Enabled: true, IpAddresses: []string{address}}
 }
 
-// link is a TAP with its end in another namespace.
+// link returns a TAP with its end in another namespace.
 func link(netns string) *rpc.DataRequest {
 	return &rpc.DataRequest{
 		Interfaces: []*vpp_interfaces.Interface{{

@@ -18,13 +18,14 @@ import (
 	"github.com/contiv/contiv/test/labtest"
 )
 
-// Directories of testdata/older are named after versions. Each has the files that an agent of that version left,
-// and values.json, what it was asked for. They are kept: this version reads what all of those have written.
+// Directories of testdata/older are named after versions. Each has the files left by an agent of
+// that version, and values.json with its requested values. This version must read the files of all
+// of them.
 var keepFiles = flag.String("keep-files", "", "write the files of this version to testdata/older/NAME; give the commit as name")
 
 const olderDir = "testdata/older"
 
-// localFiles are what an agent keeps that has no database. Mirrors of etcd are read in test/integration.
+// localFiles lists the files of an agent without database. test/integration reads mirrors of etcd.
 var localFiles = []string{"grpc.db"}
 
 func olderValues() *rpc.DataRequest {
@@ -39,7 +40,8 @@ func olderValues() *rpc.DataRequest {
 	}
 }
 
-// What agents of older versions have accepted and saved is there when this one starts on their files.
+// Configuration accepted and saved by agents of older versions is in force when this version starts
+// with their files.
 func TestFilesOfOlderVersions(t *testing.T) {
 	if *keepFiles != "" {
 		keep(t, *keepFiles)
@@ -63,7 +65,7 @@ func TestFilesOfOlderVersions(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.start()
-			await.That(t, "what was saved is wanted again", func() error {
+			await.That(t, "the saved configuration is in force", func() error {
 				if got := s.wantedKeys(); !slices.Equal(got, keys) {
 					return fmt.Errorf("got %q, want %q", got, keys)
 				}
@@ -73,13 +75,13 @@ func TestFilesOfOlderVersions(t *testing.T) {
 				t.Errorf("on the node: %s%s", addresses, routes)
 			}
 			if strings.Contains(s.log.String(), "damaged") {
-				t.Error("the log tells of damage")
+				t.Error("the log reports damage")
 			}
 		})
 	}
 }
 
-// wantedKeys are those of values that clients have asked for, sorted.
+// wantedKeys returns the keys requested by clients, sorted.
 func (s *site) wantedKeys() []string {
 	s.t.Helper()
 	response, err := s.rest().Get("http://agent/scheduler/dump?view=NB&key-prefix=config/")
@@ -99,7 +101,7 @@ func (s *site) wantedKeys() []string {
 	return keys
 }
 
-// keep has an agent write the files.
+// keep runs an agent that writes the files.
 func keep(t *testing.T, version string) {
 	s := newSite(t)
 	s.start()

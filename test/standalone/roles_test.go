@@ -24,8 +24,8 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// Who may read may not change, sees no secrets, and what others change is logged with who they
-// are and which transaction it was, but without what was secret in it.
+// A client with read access cannot make changes and sees no secrets. Changes are logged with the
+// client and the transaction, without secrets.
 func TestRolesOfClients(t *testing.T) {
 	a := listenertest.NewAuthority(t)
 	cert, key := a.Issue("server")
@@ -91,13 +91,13 @@ func TestRolesOfClients(t *testing.T) {
 				t.Errorf("the log says %q, want one line with %q", line, want)
 			}
 			if strings.Contains(line, canary) {
-				t.Errorf("the log tells a secret: %s", line)
+				t.Errorf("the log contains a secret: %s", line)
 			}
 		})
 	}
 }
 
-// itemOf is the item that ligato's clients make of a value.
+// itemOf returns a value in the form of ligato's clients.
 func itemOf(t *testing.T, value proto.Message) *generic.Item {
 	t.Helper()
 	data, err := anypb.New(value)
@@ -107,7 +107,7 @@ func itemOf(t *testing.T, value proto.Message) *generic.Item {
 	return &generic.Item{Data: &generic.Data{Union: &generic.Data_Any{Any: data}}}
 }
 
-// What reading clients are shown is redacted inside of ligato's items, too.
+// Values inside ligato's items are also redacted for reading clients.
 func TestItemsAreRedacted(t *testing.T) {
 	item := itemOf(t, &vpp_interfaces.Interface{Name: "m", Link: &vpp_interfaces.Interface_Memif{Memif: &vpp_interfaces.MemifLink{Secret: canary, Id: 7}}})
 	secretOf := func(item *generic.Item) *vpp_interfaces.MemifLink {

@@ -13,10 +13,10 @@ import (
 	vpp_ipsec "github.com/contiv/contiv/api/ligato/vpp/ipsec"
 )
 
-// canary is a secret that is looked for wherever somebody who is not to know it may look.
+// canary is a secret that must not be visible to unauthorised readers.
 const canary = "CanaryCanaryCanaryCanaryCanaryCa" // the length of a key
 
-// Secrets of values are in no log, history, dump or error, whether their values can be or not.
+// Secrets of values are in no log, history, dump or error, whether the values succeed or fail.
 func TestSecretsAreNowhere(t *testing.T) {
 	s := newSite(t, "--log-level", "DEBUG")
 	s.start()
@@ -39,7 +39,7 @@ func TestSecretsAreNowhere(t *testing.T) {
 		t.Helper()
 		for _, secret := range []string{canary, key, strings.TrimRight(key, "=")} {
 			if i := strings.Index(text, secret); i >= 0 {
-				t.Errorf("%s tells a secret: …%s…", where, text[max(0, i-200):min(len(text), i+100)])
+				t.Errorf("%s contains a secret: …%s…", where, text[max(0, i-200):min(len(text), i+100)])
 				return
 			}
 		}

@@ -33,8 +33,8 @@ func (s *site) ping(netns string) error {
 	return nil
 }
 
-// What a client puts is there, packets and all; it survives the agent, comes back
-// when somebody takes it away, and goes when it is told to.
+// A client's configuration works with packets, survives the agent, is repaired after foreign
+// changes, and is removed on request.
 func TestConfigurationTakesEffect(t *testing.T) {
 	s := newSite(t)
 	far := s.addNetns("far")
@@ -56,7 +56,7 @@ func TestConfigurationTakesEffect(t *testing.T) {
 		t.Errorf("no packets after the agent has started again: %v", err)
 	}
 	if strings.Contains(s.log.String(), "CREATE") {
-		t.Error("the restart has created something anew")
+		t.Error("the restart has recreated objects")
 	}
 	if _, err := s.change().Del(t.Context(), link(far)); err != nil {
 		t.Fatal(err)
@@ -66,7 +66,7 @@ func TestConfigurationTakesEffect(t *testing.T) {
 	}
 }
 
-// An agent that dies after it has accepted a request carries it out when it starts again.
+// A request accepted before the agent is killed is executed after its restart.
 func TestAcceptedRequestsSurviveSIGKILL(t *testing.T) {
 	s := newSite(t)
 	s.start()
@@ -79,8 +79,8 @@ func TestAcceptedRequestsSurviveSIGKILL(t *testing.T) {
 	}
 }
 
-// Requests that the agent died over are there as a whole or not at all; those that it
-// has confirmed are there.
+// Requests interrupted by the agent's death are applied completely or not at all; confirmed ones
+// are in force.
 func TestSIGKILLWhileClientsWrite(t *testing.T) {
 	s := newSite(t)
 	s.start()
@@ -141,11 +141,11 @@ func TestDamagedFileIsPutAside(t *testing.T) {
 		t.Errorf("put aside: %q", moved)
 	}
 	if !strings.Contains(s.log.String(), "damaged") {
-		t.Error("the log does not tell")
+		t.Error("the log does not report it")
 	}
 }
 
-// On TCP, nobody is let in without a certificate when certificates are on.
+// With certificates enabled, TCP clients need one.
 func TestClientCertificates(t *testing.T) {
 	a := listenertest.NewAuthority(t)
 	cert, key := a.Issue("server")
@@ -178,7 +178,7 @@ func TestClientCertificates(t *testing.T) {
 	}
 }
 
-// dial connects from inside of the node's namespace.
+// dial connects from the node's namespace.
 func (s *site) dial(_ context.Context, address string) (conn net.Conn, err error) {
 	nsErr := lab.InNetns(lab.NetnsPath(s.netns), func() error {
 		conn, err = net.Dial("tcp", address)

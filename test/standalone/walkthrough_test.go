@@ -10,9 +10,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// TestWalkthroughs runs testdata/*.txtar: what docs/northbound.md and the scheduler's
-// control flows tell, done with the commands that operators use. Each script has an
-// agent on a node of its own, and an etcd:
+// TestWalkthroughs runs testdata/*.txtar, which follow docs/northbound.md and the scheduler's
+// control flows with operators' commands. Each script has an agent on its own node, and an etcd:
 //
 //	etcdctl, contivctl   lead to them without further options; contivctl config over
 //	                     gRPC, or with --via etcd --node alone
