@@ -18,9 +18,9 @@ import (
 	"github.com/contiv/contiv/test/labtest"
 )
 
-var update = flag.Bool("update", false, "write the samples of pages on which one has another shape anew")
+var update = flag.Bool("update", false, "rewrite the samples of pages with a changed shape")
 
-// binaries is the directory with what was built.
+// binaries is the directory of the built programs.
 var binaries string
 
 func TestMain(m *testing.M) {
@@ -34,7 +34,8 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// alone are pages with a lab of their own; false: they make it themselves. All others share one.
+// alone lists pages with their own lab; false: they create it themselves. All other pages share
+// one.
 var alone = map[string]bool{"README.md": false, "docs/lab.md": false, "docs/calico.md": false, "docs/contivctl.md": true}
 
 // pages of the documentation, parsed.
@@ -58,7 +59,7 @@ func pages(t *testing.T) (list []*page) {
 	return list
 }
 
-// Each command of each page does what the page says.
+// Each command on each page has the documented output.
 func TestPages(t *testing.T) {
 	if binaries == "" {
 		t.Skip("the labs make network namespaces; run the tests as root")
@@ -82,7 +83,7 @@ func TestPages(t *testing.T) {
 	})
 }
 
-// newLab returns a shell with a lab of its own; up: the lab runs already.
+// newLab returns a shell with a new lab; up: the lab already runs.
 func newLab(t *testing.T, up bool) *shell {
 	t.Helper()
 	opts := lab.Options{Name: fmt.Sprintf("docs%d", os.Getpid()), BinDir: binaries, ServiceConfig: "services: vswitch\n", ContivConfig: "crdNodeConfigurationDisabled: false\n"}
@@ -121,7 +122,7 @@ func (p *page) check(t *testing.T, sh *shell) {
 			continue
 		}
 		sample := p.sample(s)
-		if file, is := strings.CutPrefix(s.command, "cat "); is { // the page shows what is in it
+		if file, is := strings.CutPrefix(s.command, "cat "); is { // the page shows the file's content
 			if err := os.WriteFile(filepath.Join(sh.dir, file), []byte(sample+"\n"), 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -147,7 +148,7 @@ func (p *page) check(t *testing.T, sh *shell) {
 	}
 }
 
-// lets are words of a page, and what they stand for in the lab.
+// lets maps words of a page to words in the lab.
 type lets map[string]string
 
 var (
@@ -155,12 +156,12 @@ var (
 	reference = regexp.MustCompile(`#[\d.]+\b`)
 )
 
-// there returns a command of the page as the lab understands it.
+// there translates a command of the page for the lab.
 func (l lets) there(command string) string {
 	return word.ReplaceAllStringFunc(command, func(w string) string { return cmp.Or(l[w], w) })
 }
 
-// back returns an output with the numbers of the page.
+// back translates an output to the numbers of the page.
 func (l lets) back(output string) string {
 	return reference.ReplaceAllStringFunc(output, func(n string) string {
 		for shown, is := range l {
@@ -172,16 +173,16 @@ func (l lets) back(output string) string {
 	})
 }
 
-// broken reports whether a command did not get as far as to print anything.
+// broken reports whether a command failed before it printed anything.
 func (*shell) broken(err error) bool { return errors.Is(err, context.DeadlineExceeded) }
 
-// changes are words of commands that are not run again: the second time, they do something else.
+// changes matches commands that are not repeated, because the second run differs.
 var changes = regexp.MustCompile(`\s(apply|delete|resync|put|del|txn|report|up|down|add)(\s|$)`)
 
-// settleTimeout bounds how long a sample is awaited: what a command changed may take effect later.
+// settleTimeout bounds the wait for a sample, because a change may take effect later.
 const settleTimeout = 30 * time.Second
 
-// settle runs a command until it prints what the sample shows.
+// settle runs a command until its output matches the sample.
 func (s *shell) settle(ctx context.Context, command, sample string) (output string, err error) {
 	for end := time.Now().Add(settleTimeout); ; {
 		output, err = s.run(ctx, command)
@@ -191,8 +192,8 @@ func (s *shell) settle(ctx context.Context, command, sample string) (output stri
 	}
 }
 
-// rewrite writes the samples of one run into the page. What a sample leaves out stays left out, where
-// it has the same shape.
+// rewrite writes the outputs of one run into the page as samples. Elisions are kept where the shape
+// is the same.
 func (p *page) rewrite(t *testing.T, outputs map[int]string) {
 	t.Helper()
 	for i, output := range outputs {
@@ -205,10 +206,10 @@ func (p *page) rewrite(t *testing.T, outputs map[int]string) {
 	if err := os.WriteFile(file, []byte(p.with(outputs)), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%s has new samples: look at them, and leave out (%s) what differs from run to run", p.name, elision)
+	t.Logf("%s has new samples: check them, and elide (%s) texts that differ between runs", p.name, elision)
 }
 
-// Whatever is excused is on a page.
+// Each excuse concerns a command on a page.
 func TestExcusesAreNeeded(t *testing.T) {
 	used := map[int]bool{}
 	for _, p := range pages(t) {
@@ -225,7 +226,7 @@ func TestExcusesAreNeeded(t *testing.T) {
 	}
 }
 
-// Pages name targets of the Makefile that exist.
+// Pages name existing Makefile targets.
 func TestTargetsOfMake(t *testing.T) {
 	makefile, err := os.ReadFile(filepath.Join(labtest.Root, "Makefile"))
 	if err != nil {

@@ -2,7 +2,8 @@ package docs
 
 import "strings"
 
-// excused are commands that are not run here, and where they are. Those of all pages have no page.
+// excused lists commands that are not run here, and where they are tested. Those without page apply
+// to all pages.
 var excused = []struct{ page, command, why string }{
 	{"", "make", "TestTargetsOfMake looks whether they exist"},
 	{"", "kubectl", "needs a cluster: test/e2e uses kubectl with the manifests"},
@@ -35,7 +36,7 @@ var excused = []struct{ page, command, why string }{
 	{"docs/policies.md", "contivctl vppc", "needs VPP: make test-vpp"},
 }
 
-// excuse says why a command of a page is not run, "" if it is.
+// excuse returns why a command of a page is not run, "" if it is.
 func excuse(page, command string) (why string, index int) {
 	for i, e := range excused {
 		if (e.page == "" || e.page == page) && strings.HasPrefix(command, e.command) {

@@ -13,19 +13,19 @@ type page struct {
 	steps []step
 }
 
-// step is a command, and what the page shows of its output.
+// step is a command and its documented output.
 type step struct {
 	line    int // of the command, from 0
 	command string
 	hidden  bool // it is in a comment
-	// let is a word that stands for what the command prints, in the commands that follow.
+	// let is a word that stands for the command's output in later commands.
 	let string
-	// sample is lines[from:to] of the page; there is none if they are equal.
+	// sample is lines[from:to] of the page, empty if they are equal.
 	from, to int
 	indent   string
 }
 
-// programs begin lines that are commands, also where no "$" does.
+// programs lists the first words of command lines without "$".
 var programs = []string{
 	"contivctl", "contiv-lab", "contiv-agent", "contiv-calico-routes", "contiv-cni", "contiv-etcd", "contiv-init", "contiv-ksr", "contiv-stn",
 	"curl", "etcdctl", "export", "helm", "install", "ip", "kubectl", "make", "nft", "systemctl",
@@ -33,7 +33,7 @@ var programs = []string{
 
 var assignments = regexp.MustCompile(`^(\w+=\S* +)+`)
 
-// program is what a command line begins with, "" if that is none of the programs.
+// program returns the program of a command line, "" if it is none of programs.
 func program(line string) string {
 	word, _, _ := strings.Cut(assignments.ReplaceAllString(line, ""), " ")
 	word = strings.TrimPrefix(word, "bin/")
@@ -119,7 +119,7 @@ func (p *page) block(from, to int, indent string) {
 
 var heredoc = regexp.MustCompile(`<<'(\w+)'`)
 
-// unfinished reports whether a command goes on in the next line.
+// unfinished reports whether a command continues in the next line.
 func unfinished(command string) bool {
 	if m := heredoc.FindStringSubmatch(command); m != nil {
 		return !strings.HasSuffix(command, "\n"+m[1])
@@ -127,7 +127,7 @@ func unfinished(command string) bool {
 	return strings.HasSuffix(command, `\`) || strings.Count(strings.ReplaceAll(command, `\'`, ""), "'")%2 == 1
 }
 
-// sample is what the page shows of the output of a step; "" if nothing.
+// sample returns the documented output of a step; "" if none.
 func (p *page) sample(s step) string {
 	var lines []string
 	for _, line := range p.lines[s.from:s.to] {
@@ -136,10 +136,10 @@ func (p *page) sample(s step) string {
 	return strings.Join(lines, "\n")
 }
 
-// with returns the text of the page with other samples, by the index of the step.
+// with returns the page's text with other samples, by step index.
 func (p *page) with(samples map[int]string) string {
 	lines := slices.Clone(p.lines)
-	for i := len(p.steps) - 1; i >= 0; i-- { // from the end, so that line numbers stay right
+	for i := len(p.steps) - 1; i >= 0; i-- { // from the end, so that line numbers stay valid
 		sample, other := samples[i]
 		if !other {
 			continue

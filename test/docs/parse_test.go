@@ -61,7 +61,7 @@ func TestShape(t *testing.T) {
 	}
 }
 
-// Numbers of a page stand for those of the lab: whole words only, and all at once.
+// Numbers of a page are replaced by the lab's: whole words only, and all at once.
 func TestLets(t *testing.T) {
 	l := lets{"8": "9", "9": "11", "10": "4"}
 	if got, want := l.there("contivctl diff --from txn:8 --to txn:9 10.1.2.0/24 10"), "contivctl diff --from txn:9 --to txn:11 10.1.2.0/24 4"; got != want {

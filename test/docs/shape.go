@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// wild is what differs from run to run. The order counts.
+// wild lists patterns of texts that differ between runs, in order of application.
 var wild = []struct {
 	what *regexp.Regexp
 	as   string
@@ -20,19 +20,19 @@ var wild = []struct {
 	{regexp.MustCompile(`\b[0-9a-f]*\d[0-9a-f]*[a-f][0-9a-f]{4,}…?|\b[0-9a-f]*[a-f][0-9a-f]*\d[0-9a-f]{4,}…?|\b[0-9a-f]{12,}…?`), "ID"},
 }
 
-// number is one that is no part of a name such as node1.
+// number matches a number that is not part of a name such as node1.
 var number = regexp.MustCompile(`(^|[^A-Za-z_\d])\d+`)
 
-// remark is what the page says of a line of output.
+// remark matches a comment of the page after a line of output.
 var remark = regexp.MustCompile(`\s{2,}# .*$`)
 
-// jsonSpace is what protojson puts between fields, in some builds.
+// jsonSpace matches protojson's space between fields, which depends on the build.
 var jsonSpace = regexp.MustCompile(`([{\[,:]) +(["\[{])`)
 
-// elision stands for anything: lines where it is one, else a part of a word.
+// elision stands for any lines, or for any part of a word.
 const elision = "…"
 
-// words are the output without what differs from run to run, and without how its lines are broken.
+// words returns the words of the output without variable texts and line breaks.
 func words(output string) []string {
 	var all []string
 	for line := range strings.SplitSeq(output, "\n") {
@@ -48,8 +48,8 @@ func words(output string) []string {
 	return strings.Fields(text)
 }
 
-// sameShape reports whether output looks like the sample: the same words in the same order, but for what
-// differs from run to run, and for what the sample leaves out.
+// sameShape reports whether output matches the sample: the same words in the same order, except
+// variable texts and elisions.
 func sameShape(sample, output string) bool {
 	want, got := words(sample), words(output)
 	parts := [][]string{{}}
@@ -78,7 +78,7 @@ func sameShape(sample, output string) bool {
 	return true
 }
 
-// find returns where the part begins in the words, -1 if nowhere.
+// find returns the position of part in list, -1 if absent.
 func find(list, part []string) int {
 	for i := 0; i+len(part) <= len(list); i++ {
 		if slices.EqualFunc(list[i:i+len(part)], part, sameWord) {
@@ -88,7 +88,7 @@ func find(list, part []string) int {
 	return -1
 }
 
-// sameWord compares a word of the output with one of a sample, which may leave out parts of it.
+// sameWord compares a word of the output with a sample's, which may have elisions.
 func sameWord(got, want string) bool {
 	if got == want {
 		return true

@@ -13,15 +13,16 @@ import (
 	"github.com/contiv/contiv/version"
 )
 
-// shell runs commands of pages. Its programs are those of a lab: contivctl asks the lab's agents, etcdctl is
-// where etcd is reached, as root unless the page exports other credentials, nft and ip are on node1, curl asks KSR.
+// shell runs commands of pages with a lab's programs: contivctl asks the lab's agents; etcdctl
+// reaches etcd, as root unless the page exports other credentials; nft and ip run on node1; curl
+// asks KSR.
 type shell struct {
 	lab     string
-	dir     string // where commands run; bin is in it
+	dir     string // working directory, which contains bin
 	exports []string
 }
 
-// newShell makes the programs of a lab, which need not run yet.
+// newShell creates the programs of a lab, which need not run yet.
 func newShell(dir, binaries, name string) (*shell, error) {
 	path, root := os.Getenv("PATH"), filepath.Join(lab.Root, name)
 	at := func(place string) string { return "exec nsenter --net=" + lab.NetnsPath(name+"-"+place) + " " }
@@ -47,13 +48,13 @@ func newShell(dir, binaries, name string) (*shell, error) {
 	return s, nil
 }
 
-// shownVersion is that of the programs in samples.
+// shownVersion is the programs' version in samples.
 const shownVersion = "f2987fd"
 
-// commandTimeout bounds a command; none of a page takes long.
+// commandTimeout bounds a command.
 const commandTimeout = 2 * time.Minute
 
-// run returns what a command prints, on both outputs. What it exports is there for the next ones.
+// run returns both outputs of a command. Its exports apply to later commands.
 func (s *shell) run(ctx context.Context, command string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()
