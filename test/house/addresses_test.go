@@ -6,13 +6,14 @@ import (
 	"testing"
 )
 
-// addressParsers are functions that read addresses otherwise than Kubernetes does.
+// addressParsers lists functions that parse addresses differently from Kubernetes.
 var addressParsers = map[string][]string{
 	"netip": {"ParseAddr", "ParsePrefix", "MustParseAddr", "MustParsePrefix"},
 	"net":   {"ParseIP", "ParseCIDR"},
 }
 
-// otherTexts lists the files of packages with Kubernetes objects whose texts come from elsewhere, with their origin.
+// otherTexts lists files that use Kubernetes objects but parse addresses from elsewhere, with their
+// origin.
 var otherTexts = map[string]string{
 	"plugins/contivconf/config.go":         "contiv.conf",
 	"plugins/contivconf/resolve.go":        "contiv.conf and NodeConfig, which the agent validates itself",
@@ -35,7 +36,8 @@ var otherTexts = map[string]string{
 	"ctl/install/preflight.go":             "contiv.conf",
 }
 
-// Addresses in Kubernetes objects are read by the package kubeaddr only, so that all parts of Contiv agree about an object.
+// Only package kubeaddr parses addresses in Kubernetes objects, so that all parts of Contiv agree
+// about an object.
 func TestAddressesOfKubernetesHaveOneReader(t *testing.T) {
 	for _, room := range []string{"ksr", "plugins/contivconf", "plugins/ipam", "plugins/ipnet", "plugins/nodesync", "plugins/podmanager", "plugins/policy", "plugins/service", "ctl/install", "ctl/kube", "cmd/contiv-ksr"} {
 		forEachFile(t, room, func(path string, file *ast.File) {

@@ -15,11 +15,11 @@ import (
 	"testing"
 )
 
-// A place is where something above the KVScheduler asks what vswitch is below.
+// A place is code above the KVScheduler that depends on the kind of vswitch.
 type place struct{ what, file string }
 
-// Nothing above the KVScheduler changes its behaviour because of the vswitch below but in
-// the places that docs/vpp.md lists, with the reason: a new one is to be listed.
+// Above the KVScheduler, code depends on the vswitch only in the places that docs/vpp.md lists with
+// reasons. New places must be listed.
 func TestPlacesThatDependOnTheVSwitch(t *testing.T) {
 	found, listed := placesInCode(t), placesInDocs(t)
 	if len(found) == 0 {
@@ -27,7 +27,7 @@ func TestPlacesThatDependOnTheVSwitch(t *testing.T) {
 	}
 	for _, p := range sortedPlaces(found) {
 		if !listed[p] {
-			t.Errorf("%s asks for %s: say in docs/vpp.md, \"What depends on the vswitch\", what it changes, and why", p.file, p.what)
+			t.Errorf("%s asks for %s: describe the effect and the reason in docs/vpp.md, \"What depends on the vswitch\"", p.file, p.what)
 		}
 	}
 	for _, p := range sortedPlaces(listed) {
@@ -46,7 +46,7 @@ var (
 	code     = regexp.MustCompile("`([^`]+)`")
 )
 
-// placesInDocs reads the tables of the section: what is asked for, and where.
+// placesInDocs reads the section's tables: the capability, and the file.
 func placesInDocs(t *testing.T) map[place]bool {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("..", "..", "docs", "vpp.md"))
@@ -66,15 +66,15 @@ func placesInDocs(t *testing.T) map[place]bool {
 	return places
 }
 
-// aboveTheScheduler are the rooms that may not know what vswitch there is.
+// aboveTheScheduler lists the packages that must not depend on the vswitch.
 var aboveTheScheduler = []string{"client", "cmd/contiv-agent", "controller", "ctl", "kvscheduler", "linux", "netalloc", "northbound", "plugins"}
 
-// placesInCode finds, in these rooms, but for tests:
+// placesInCode finds, in these packages without tests:
 //
 //   - capabilities that are read;
 //   - vswitches whose type is asserted;
 //   - comparisons with the values of --vswitch;
-//   - in contivconf, whether the host's links are those of the vswitch.
+//   - in contivconf, whether the vswitch uses the host's links.
 func placesInCode(t *testing.T) map[place]bool {
 	t.Helper()
 	capabilities, places := capabilityNames(t), map[place]bool{}
@@ -107,7 +107,7 @@ func placesInCode(t *testing.T) map[place]bool {
 	return places
 }
 
-// capabilityNames are the fields of vswitch.Capabilities. Plugins call them the same.
+// capabilityNames returns the fields of vswitch.Capabilities. Plugins use the same names.
 func capabilityNames(t *testing.T) map[string]bool {
 	t.Helper()
 	fields := func(room string) map[string]bool {
@@ -160,7 +160,7 @@ func typeName(e ast.Expr) string {
 	return fmt.Sprintf("%T", e)
 }
 
-// forEachFile parses the files of a room but for tests and what they are made of.
+// forEachFile parses a package's files, without tests and test helpers.
 func forEachFile(t *testing.T, room string, visit func(path string, file *ast.File)) {
 	t.Helper()
 	root := filepath.Join("..", "..")

@@ -1,6 +1,6 @@
 package house
 
-// subject is what packages of descriptors may import: none of them another one.
+// subject lists the allowed imports of descriptor packages, which must not import each other.
 var subject = []string{"api", "models", "kvscheduler", "netalloc", "vswitch", "vswitch/descriptor"}
 
 var descriptorRooms = map[string][]string{

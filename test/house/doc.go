@@ -1,4 +1,3 @@
-// Package house checks the rules of the repository that no compiler checks: in
-// which direction imports may point (docs/architecture.md, "The house"), and that
-// links between pages lead somewhere.
+// Package house checks rules of the repository that no compiler checks: the direction of imports
+// (docs/architecture.md, "The house"), and that links between pages are valid.
 package house

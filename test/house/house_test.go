@@ -13,8 +13,8 @@ import (
 
 const module = "github.com/contiv/contiv/"
 
-// rooms says, for each room, which other rooms it may import, tests included.
-// A room may always import itself. The longest matching prefix counts.
+// rooms lists, for each room (a package path prefix), the rooms that it and its tests may import. A
+// room may always import itself. The longest matching prefix applies.
 var rooms = map[string][]string{
 	"api":                  {"api"},
 	"jsontext":             {},
@@ -83,7 +83,7 @@ var rooms = map[string][]string{
 	"ksr":                  {"kubeaddr", "health/published", "metrics", "pki", "dirwatch", "dbresources", "rest", "api", "models", "config", "store", "test/locked"}, // the last one in tests
 	"ksr/conditions":       {"health/published", "dbresources", "models", "store"},
 	"ksr/access":           {"pki", "dbresources", "api", "models", "config", "store", "etcdserver", "test/await", "test/locked"}, // the last three in tests
-	"ksr/signer":           {"kubeaddr", "ksr/access", "ksr/credentials", "pki", "store", "test/await"},                           // tests ask for what they sign
+	"ksr/signer":           {"kubeaddr", "ksr/access", "ksr/credentials", "pki", "store", "test/await"},                           // tests request what they sign
 	"cni":                  {"listener", "logline", "api"},
 	"client":               {"api", "models", "parallel", "store", "etcdserver"},
 	"client/clienttest":    {"api", "models", "store", "listener", "controller", "kvscheduler", "northbound", "plugins"},
@@ -185,7 +185,7 @@ func roomOf(dir string) (room string, allowed []string, ok bool) {
 func mayImport(room string, allowed []string, target string) bool {
 	for _, prefix := range append(allowed, room) {
 		if prefix == "*" || target == prefix || strings.HasPrefix(target, prefix+"/") {
-			// A room's permission for "vswitch" is not one for its drivers and descriptors.
+			// Permission for "vswitch" does not include its drivers and descriptors.
 			if prefix != "*" && isAbovePort(target) && !isAbovePort(prefix) {
 				continue
 			}
@@ -195,7 +195,7 @@ func mayImport(room string, allowed []string, target string) bool {
 	return false
 }
 
-// isAbovePort reports whether a package is a driver of vswitch, or has descriptors.
+// isAbovePort reports whether a package is a vswitch driver or contains descriptors.
 func isAbovePort(pkg string) bool {
 	for _, above := range []string{"vswitch/kernel", "vswitch/fake", "vswitch/vpp", "vswitch/descriptors"} {
 		if pkg == above || strings.HasPrefix(pkg, above+"/") {

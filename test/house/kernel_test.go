@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// subsystem is what the packages of the kernel driver's subsystems may import: none of
-// them another one that is not below it (docs/adr/006). What a subsystem needs of one
-// beside it is an interface of its own, which package kernel fills in.
+// subsystem lists the allowed imports of the kernel driver's subsystems, which may import only
+// subsystems below them (docs/adr/006). For others they declare interfaces, which package kernel
+// implements.
 var subsystem = []string{"api", "models", "kvscheduler", "vswitch", "delta", "netlink", "vswitch/kernel/own", "vswitch/kernel/drift"}
 
 func subsystemAbove(below ...string) []string { return append(below, subsystem...) }
@@ -28,8 +28,8 @@ var kernelRooms = map[string][]string{
 	"vswitch/kernel/podguard":   subsystem,
 }
 
-// Every package of the kernel driver is restricted: one that is not listed would be allowed
-// what the wiring is.
+// Every package of the kernel driver is listed, because an unlisted one would have the wiring's
+// permissions.
 func TestKernelSubsystemsAreListed(t *testing.T) {
 	const driver = "vswitch/kernel"
 	dirs, err := os.ReadDir(filepath.Join("..", "..", driver))
@@ -38,7 +38,7 @@ func TestKernelSubsystemsAreListed(t *testing.T) {
 	}
 	for _, d := range dirs {
 		if room, _, _ := roomOf(driver + "/" + d.Name()); d.IsDir() && d.Name() != "testdata" && room == driver {
-			t.Errorf("%s/%s may import any subsystem: add it to kernelRooms with what it needs (docs/adr/006)", driver, d.Name())
+			t.Errorf("%s/%s may import any subsystem: add it to kernelRooms with its imports (docs/adr/006)", driver, d.Name())
 		}
 	}
 }

@@ -20,8 +20,8 @@ var update = flag.Bool("update", false, "write docs/licenses.md")
 
 const licensesPage = "../../docs/licenses.md"
 
-// accepted are licences that code of ours may be linked with, by words that are in their texts and in no
-// other one's of this list, in the order in which they are looked for.
+// accepted lists licences that our code may be linked with, by words that are only in their texts,
+// in order of evaluation.
 var accepted = []struct {
 	id    string // SPDX
 	words []string
@@ -36,19 +36,19 @@ var accepted = []struct {
 	{"Unlicense", []string{"this is free and unencumbered software released into the public domain"}},
 }
 
-// dependency is a module, as go list tells of it.
+// dependency is a module in go list's output.
 type dependency struct {
 	Path, Version, Dir string
 	Main               bool
 	Replace            *dependency
 }
 
-// docs/licenses.md names the licence of each module that is in a program of ours; go test -run Licenses -update
-// ./test/house writes it.
+// docs/licenses.md names the licence of each module linked into our programs. go test -run Licenses
+// -update ./test/house writes it.
 func TestLicenses(t *testing.T) {
 	var page strings.Builder
 	page.WriteString("# Licences\n\nContiv is under the [Apache License 2.0](../LICENSE). Its programs contain these Go modules (`go test ./test/house -run Licenses -update` writes\n" +
-		"the list and fails if there is none, or one that does not go together with it):\n\n| module | version | licence |\n|---|---|---|\n")
+		"the list and fails for a missing or incompatible licence):\n\n| module | version | licence |\n|---|---|---|\n")
 	for _, m := range linkedModules(t) {
 		ids, err := licensesOf(m.Dir)
 		if err != nil {
@@ -69,7 +69,8 @@ func TestLicenses(t *testing.T) {
 	}
 }
 
-// linkedModules are those with packages in programs of ours, on the architectures that images are made for.
+// linkedModules returns the modules with packages in our programs, for the architectures of the
+// images.
 func linkedModules(t *testing.T) []dependency {
 	t.Helper()
 	found := map[string]dependency{}
@@ -103,7 +104,7 @@ func linkedModules(t *testing.T) []dependency {
 	return slices.SortedFunc(maps.Values(found), func(a, b dependency) int { return strings.Compare(a.Path, b.Path) })
 }
 
-// licensesOf reads the files that say under which licences a module is.
+// licensesOf returns the licences in a module's licence files.
 func licensesOf(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -12,10 +12,10 @@ import (
 	"unicode"
 )
 
-// link is an inline link of Markdown, or a picture; the group is its target.
+// link matches an inline link or picture of Markdown; the group is its target.
 var link = regexp.MustCompile(`\]\(([^()\s]+)\)`)
 
-// Each relative link of a page leads to a file, or a heading, that exists.
+// Each relative link of a page leads to an existing file or heading.
 func TestLinksOfPages(t *testing.T) {
 	root := filepath.Join("..", "..")
 	pages := pagesOf(t, root)
@@ -30,17 +30,17 @@ func TestLinksOfPages(t *testing.T) {
 				to = filepath.Join(filepath.Dir(path), filepath.FromSlash(target))
 			}
 			if _, err := os.Stat(filepath.Join(root, to)); err != nil {
-				t.Errorf("%s:%d: link to %s: there is no such file", path, l.line, l.target)
+				t.Errorf("%s:%d: link to %s: no such file", path, l.line, l.target)
 				continue
 			}
 			if other, isPage := pages[to]; heading != "" && (!isPage || !slices.Contains(other.anchors, heading)) {
-				t.Errorf("%s:%d: link to %s: there is no such heading", path, l.line, l.target)
+				t.Errorf("%s:%d: link to %s: no such heading", path, l.line, l.target)
 			}
 		}
 	}
 }
 
-// docs/README.md lists every page beside it.
+// docs/README.md lists every page in its directory.
 func TestIndexOfPages(t *testing.T) {
 	pages := pagesOf(t, filepath.Join("..", ".."))
 	index := pages[filepath.Join("docs", "README.md")]
@@ -55,7 +55,7 @@ func TestIndexOfPages(t *testing.T) {
 
 type page struct {
 	links []pageLink
-	// anchors are what links to its headings end with.
+	// anchors of the page's headings.
 	anchors []string
 }
 
@@ -64,7 +64,7 @@ type pageLink struct {
 	line   int
 }
 
-// pagesOf reads all Markdown pages below root, by their paths relative to it.
+// pagesOf reads all Markdown pages below root, by relative path.
 func pagesOf(t *testing.T, root string) map[string]page {
 	t.Helper()
 	pages := make(map[string]page)
@@ -114,8 +114,7 @@ func parsePage(text string) (p page) {
 	return p
 }
 
-// anchor makes the anchor of a heading as GitHub does, which numbers those of equal
-// headings.
+// anchor returns a heading's anchor like GitHub, which numbers equal headings.
 func (p *page) anchor(heading string) string {
 	slug := strings.Map(func(r rune) rune {
 		switch {

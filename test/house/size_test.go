@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// maxFiles is how many files that are not tests a package may have.
+// maxFiles is the maximum number of non-test files in a package.
 const maxFiles = 40
 
-// A package has one subject. One that has grown past this has several.
+// A package has one subject. A package above this size has several.
 func TestPackageSize(t *testing.T) {
 	root := filepath.Join("..", "..")
 	files := map[string]int{}

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// contivctl is started for each question that somebody has. The generated clients of Kubernetes take as long to initialise as
-// everything else that it is made of, and almost half of its size: it asks the API server by package ctl/kube.
+// contivctl starts for each question. The generated Kubernetes clients would double its start time
+// and almost double its size, so it calls the API server with package ctl/kube.
 func TestContivctlStartsWithoutClientsOfKubernetes(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "../../cmd/contivctl").CombinedOutput()
 	if err != nil {

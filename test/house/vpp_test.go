@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// vppFoundations are the packages under vswitch/vpp that subsystems stand on, each with those
-// of them that it may import itself.
+// vppFoundations lists the base packages under vswitch/vpp, with their allowed imports of each
+// other.
 var vppFoundations = map[string][]string{
 	"vppapi":    {},
 	"session":   {"vppapi"},
@@ -25,8 +25,8 @@ var vppFoundations = map[string][]string{
 	"vpptest":   {"vppapi", "startup"},
 }
 
-// Subsystems of the VPP driver do not import each other: what one needs of another is an
-// interface of its own, which vswitch/vpp satisfies.
+// Subsystems of the VPP driver do not import each other. They declare interfaces, which vswitch/vpp
+// implements.
 func TestVPPSubsystemsStandAlone(t *testing.T) {
 	const driver = "vswitch/vpp/"
 	dirs, err := os.ReadDir(filepath.Join("..", "..", driver))
