@@ -23,15 +23,15 @@ func (c *Cluster) agentSocket(node string) string {
 	return c.nodePath(node, "var/run/contiv/agent.sock")
 }
 
-// KillAgent kills the agent of a node, as a crash would. Kubelet starts it again.
+// KillAgent kills a node's agent. Kubelet restarts it.
 func (c *Cluster) KillAgent(node string) error {
 	return c.kill(node, "contiv-agent")
 }
 
-// KillVPP kills the VPP of a node, as a crash would. contiv-init starts it again.
+// KillVPP kills a node's VPP. contiv-init restarts it.
 func (c *Cluster) KillVPP(node string) error { return c.kill(node, "vpp_main") }
 
-// kill kills the process of a node that has the name.
+// kill kills the process of a node by name.
 func (c *Cluster) kill(node, name string) error {
 	n, err := c.node(node)
 	if err != nil {
@@ -44,13 +44,13 @@ func (c *Cluster) kill(node, name string) error {
 	return found[0].Kill()
 }
 
-// WiredPods returns the pods that the agent of a node has wired.
+// WiredPods returns the pods connected by a node's agent.
 func (c *Cluster) WiredPods(ctx context.Context, node string) ([]ipnet.PodReport, error) {
 	var report ipnet.PodsReport
 	return report.Pods, c.Agent(node).Get(ctx, ipnet.PodsURL, &report)
 }
 
-// Endpoint returns a running pod as a place to send packets from and to.
+// Endpoint returns a running pod as a source and target of packets.
 func (c *Cluster) Endpoint(ctx context.Context, node, namespace, pod string) (lab.Endpoint, error) {
 	pods, err := c.WiredPods(ctx, node)
 	if err != nil {
@@ -64,14 +64,14 @@ func (c *Cluster) Endpoint(ctx context.Context, node, namespace, pod string) (la
 		if err != nil {
 			return lab.Endpoint{}, err
 		}
-		// A lab names namespaces by where they are below its own directory of them.
+		// A lab names namespaces relative to its own directory.
 		netns, err := filepath.Rel(lab.NetnsPath(""), p.NetNS)
 		return lab.Endpoint{Name: namespace + "/" + pod, Kind: lab.PodEndpoint, Node: node, Netns: netns, Address: address.Addr()}, err
 	}
 	return lab.Endpoint{}, fmt.Errorf("the agent of %s has not wired pod %s/%s", node, namespace, pod)
 }
 
-// CNIStatus calls contiv-cni with STATUS, as a runtime would that knows CNI 1.1.0.
+// CNIStatus calls contiv-cni with STATUS, like a runtime with CNI 1.1.0.
 func (c *Cluster) CNIStatus(ctx context.Context, node string) error {
 	n, err := c.node(node)
 	if err != nil {
@@ -92,7 +92,7 @@ func (c *Cluster) CNIStatus(ctx context.Context, node string) error {
 	return nil
 }
 
-// Conflist is the file that tells the runtime of a node of Contiv.
+// Conflist is the file that configures Contiv for a node's runtime.
 func (c *Cluster) Conflist(node string) string {
 	return c.nodePath(node, "etc/cni/net.d", install.ConflistName)
 }

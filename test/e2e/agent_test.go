@@ -49,8 +49,7 @@ func TestKilledAgentComesBackAndLosesNoPacket(t *testing.T) {
 	stop()
 }
 
-// checkUntouched demands that the agent, when it started, found the network as it
-// should be, and so changed nothing.
+// checkUntouched requires that a restarted agent found the network in order and changed nothing.
 func checkUntouched(t *testing.T, node string) {
 	t.Helper()
 	txns, err := cluster.Agent(node).Transactions(t.Context(), time.Time{})
@@ -80,7 +79,7 @@ func TestRollingRestartOfTheAgentsLosesNoPacket(t *testing.T) {
 	}
 }
 
-// A rolling Deployment makes the agents busy; what it does not touch feels nothing.
+// A rolling Deployment does not disturb other pods.
 func TestRollingDeploymentDisturbsNobody(t *testing.T) {
 	needCluster(t)
 	n := newNamespace(t, "rollout")
@@ -101,7 +100,7 @@ func TestRollingDeploymentDisturbsNobody(t *testing.T) {
 	reportStartTimes(t, n.pods())
 }
 
-// reportStartTimes logs how long pods took from being scheduled to being ready.
+// reportStartTimes logs how long pods took from scheduling to readiness.
 func reportStartTimes(t *testing.T, pods []corev1.Pod) {
 	t.Helper()
 	var longest, sum time.Duration
@@ -120,9 +119,9 @@ func reportStartTimes(t *testing.T, pods []corev1.Pod) {
 	}
 }
 
-// As many pods as a busy node has, all at once.
+// As many pods as on a busy node, at once.
 func TestSixtyPodsPerNode(t *testing.T) {
-	needKernel(t, "it bears 15 pods where there is no /dev/vhost-net")
+	needKernel(t, "it supports 15 pods without /dev/vhost-net")
 	n := newNamespace(t, "sixty")
 	began := time.Now()
 	n.apply(workload("Deployment", "web", 60*len(cluster.Nodes()), ""))

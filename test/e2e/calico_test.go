@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// calicoResources are as many of Calico's definitions as its IPAM writes to.
+// calicoResources contains the Calico definitions that its IPAM needs.
 const calicoResources = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -35,8 +35,8 @@ spec:
 ---
 `
 
-// calicoHost is a host with contiv-calico-routes that reads the API server: one more on the nodes'
-// network, under the name of a node.
+// calicoHost is a host with contiv-calico-routes that reads the API server: an additional host on
+// the nodes' network, with a node's name.
 type calicoHost struct {
 	*testing.T
 	netns, dir string
@@ -49,7 +49,7 @@ func (h calicoHost) apply(manifest string) {
 	}
 }
 
-// cleanup runs kubectl when the test ends; errors are for people.
+// cleanup runs kubectl after the test; it logs errors.
 func (h calicoHost) cleanup(args ...string) {
 	h.Cleanup(func() {
 		if out, err := cluster.Kubectl(context.Background(), args...); err != nil && h.Failed() {
@@ -63,13 +63,13 @@ func (h calicoHost) block(b ipamdata.Block) {
 	h.apply(fmt.Sprintf("apiVersion: crd.projectcalico.org/v1\nkind: IPAMBlock\nmetadata: {name: %s}\nspec: %s\n", blockName(b.CIDR), b.JSON()))
 }
 
-// blockName is what Calico calls the object of a block.
+// blockName returns Calico's object name of a block.
 func blockName(cidr netip.Prefix) string {
 	return strings.NewReplacer(".", "-", "/", "-", ":", "-").Replace(cidr.String())
 }
 
-// route waits until the host has a route to a destination, of which the text is part, or none, if
-// the text is empty.
+// route waits until the host has a route to a destination that contains the text, or none if the
+// text is empty.
 func (h calicoHost) route(destination, text string) {
 	h.Helper()
 	await.That(h, fmt.Sprintf("route to %s: %q", destination, text), func() error {
@@ -84,7 +84,7 @@ func (h calicoHost) route(destination, text string) {
 	})
 }
 
-// kubeconfig writes a kubeconfig for a ServiceAccount, with the rights that the manifest gives.
+// kubeconfig writes a kubeconfig for a ServiceAccount with the manifest's rights.
 func (h calicoHost) kubeconfig(account string) string {
 	h.Helper()
 	view := func(path string) string { return kubectl(h.T, "config", "view", "--raw", "-o", "jsonpath="+path) }
@@ -107,8 +107,8 @@ func (h calicoHost) kubeconfig(account string) string {
 	return file
 }
 
-// With Calico's data in Kubernetes, a real API server tells contiv-calico-routes of blocks,
-// affinities and Nodes, and takes its annotation, with the rights of the manifest and no others.
+// With Calico's data in Kubernetes, contiv-calico-routes reads blocks, affinities and Nodes from a
+// real API server and writes its annotation, with exactly the manifest's rights.
 func TestCalicoRoutesFollowTheAPIServer(t *testing.T) {
 	needCluster(t)
 	st, err := cluster.Lab().State()
@@ -192,7 +192,7 @@ func TestCalicoRoutesFollowTheAPIServer(t *testing.T) {
 	h.apply(fmt.Sprintf(affinity, "pendingDeletion"))
 	h.route(claimed.String(), "")
 
-	// An address of ours is borrowed by node2; something that is no block fails alone.
+	// node2 borrows one of our addresses; an invalid block fails alone.
 	h.apply("apiVersion: crd.projectcalico.org/v1\nkind: IPAMBlock\nmetadata: {name: broken}\nspec: {cidr: 10.66.0.192/40, affinity: 7}\n")
 	h.block(ipamdata.Block{CIDR: own, Host: "node1", Used: map[int]ipamdata.Use{5: {Node: "node2"}}})
 	h.route("10.66.0.5", "via 192.168.16.2")

@@ -15,14 +15,13 @@ import (
 
 const cgroupRoot = "/sys/fs/cgroup"
 
-// clusterCgroup is the cgroup of all that the kubelets of a cluster start, in
-// every hierarchy.
+// clusterCgroup is the cgroup of all processes started by a cluster's kubelets, in every hierarchy.
 func clusterCgroup(cluster string) string { return "/contiv-e2e-" + cluster }
 
 func (c *Cluster) cgroup(node string) string { return clusterCgroup(c.opts.Name) + "/" + node }
 
-// hierarchies returns the mount points of the cgroup hierarchies: of version 1, one
-// per controller, or the one of version 2.
+// hierarchies returns the mount points of the cgroup hierarchies: of version 1, one per controller,
+// or the one of version 2.
 func hierarchies() ([]string, error) {
 	data, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
@@ -40,9 +39,9 @@ func hierarchies() ([]string, error) {
 	return dirs, nil
 }
 
-// makeCgroup makes the cgroup in all hierarchies. A cpuset of version 1 is made
-// empty, and takes no process before it is filled in. In version 2, a cgroup has the
-// controllers that its parent delegates; kubelet refuses one that lacks some.
+// makeCgroup creates the cgroup in all hierarchies. A new cpuset of version 1 is empty and accepts
+// no process before it is configured. In version 2, a cgroup has the controllers that its parent
+// delegates; kubelet needs all.
 func makeCgroup(path string) error {
 	dirs, err := hierarchies()
 	if err != nil {
@@ -69,7 +68,7 @@ func makeCgroup(path string) error {
 	return nil
 }
 
-// delegate gives the cgroups below this one all its controllers, in a hierarchy of version 2.
+// delegate delegates all controllers of a version 2 cgroup to its children.
 func delegate(cgroup string) error {
 	data, err := os.ReadFile(filepath.Join(cgroup, "cgroup.controllers"))
 	controllers := strings.Fields(string(data))
@@ -82,7 +81,7 @@ func delegate(cgroup string) error {
 	return err
 }
 
-// inherit copies the file of the parent, in a hierarchy of version 1 that has it.
+// inherit copies the parent's file in a version 1 hierarchy that has it.
 func inherit(parent, child, file string) error {
 	data, err := os.ReadFile(filepath.Join(parent, file))
 	if errors.Is(err, fs.ErrNotExist) || len(strings.TrimSpace(string(data))) == 0 {
@@ -94,7 +93,7 @@ func inherit(parent, child, file string) error {
 	return err
 }
 
-// cgroupProcesses returns the processes in the cgroup and those below it.
+// cgroupProcesses returns the processes in the cgroup and its children.
 func cgroupProcesses(path string) (pids []int, err error) {
 	dirs, err := hierarchies()
 	if err != nil {
@@ -128,7 +127,7 @@ func cgroupProcesses(path string) (pids []int, err error) {
 	return pids, nil
 }
 
-// removeCgroup kills what is in the cgroup, and removes it.
+// removeCgroup kills the cgroup's processes and removes it.
 func removeCgroup(path string) error {
 	deadline := time.Now().Add(10 * time.Second)
 	for {
@@ -145,7 +144,7 @@ func removeCgroup(path string) error {
 		for _, pid := range pids {
 			unix.Kill(pid, unix.SIGKILL)
 		}
-		time.Sleep(5 * time.Millisecond) // the kernel tells nobody of the end of those that are not our children
+		time.Sleep(5 * time.Millisecond) // the kernel sends no event for the end of other processes' children
 	}
 	dirs, err := hierarchies()
 	if err != nil {
@@ -159,8 +158,8 @@ func removeCgroup(path string) error {
 	return nil
 }
 
-// removeCgroupDir removes the directories, the deepest first. A cgroup stays busy
-// for a moment after its last process has ended.
+// removeCgroupDir removes the directories, the deepest first. A cgroup stays busy briefly after its
+// last process has ended.
 func removeCgroupDir(dir string, deadline time.Time) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// A cgroup exists in every hierarchy and takes processes; in version 2 it has all controllers. It is removed
-// together with its processes. make test-vm VM_JOBS=cgroups runs this with version 2.
+// A cgroup exists in every hierarchy and accepts processes; in version 2 it has all controllers. It
+// is removed together with its processes. make test-vm VM_JOBS=cgroups runs this with version 2.
 func TestCgroup(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("makes cgroups; run it as root")

@@ -16,21 +16,21 @@ import (
 // Root is the directory of all clusters.
 const Root = "/run/contiv-e2e"
 
-// Options of a cluster. All but those with a default, Forwarder and Progress must be set.
+// Options of a cluster. Required unless they have a default, except Forwarder and Progress.
 type Options struct {
 	// Name of the cluster and of the lab below it: up to 12 lower-case letters and digits.
 	Name string
 	// Nodes of the cluster: node1 to node<Nodes>.
 	Nodes int
-	// BinDir holds Contiv's programs, as make build makes them.
+	// BinDir holds Contiv's programs from make build.
 	BinDir string
-	// KubernetesDir holds Kubernetes' programs, as hack/kubernetes/build.sh makes them, and
-	// CoreDNS, as hack/coredns/build.sh does.
+	// KubernetesDir holds Kubernetes' programs from hack/kubernetes/build.sh, and CoreDNS from
+	// hack/coredns/build.sh.
 	KubernetesDir string
 	// DebianDir holds the unpacked packages of hack/kubernetes/packages.sh.
 	DebianDir string
-	// ContivArchive is an archive with the image ContivImage, as make images makes it.
-	// Default: one made of the programs in BinDir and of what is on this machine.
+	// ContivArchive is an archive from make images with the image ContivImage. Default: made of the
+	// programs in BinDir and this machine's files.
 	ContivArchive string
 	// VPPArchive is the same with the image ContivVPPImage.
 	VPPArchive string
@@ -38,22 +38,21 @@ type Options struct {
 	Manifests []string
 	// VSwitches of the nodes, in turn: "kernel" or "vpp". Default "kernel".
 	VSwitches []string
-	// SingleNIC makes the nodes with VPP share their only NIC with it, by contiv-stn.
+	// SingleNIC makes VPP nodes share their only NIC with VPP, by contiv-stn.
 	SingleNIC bool
-	// WithoutProxy makes a cluster without kube-proxy: Contiv translates services.
+	// WithoutProxy creates a cluster without kube-proxy: Contiv implements services.
 	WithoutProxy bool
 	// IP versions of nodes, pods and services. Default IPv4; others need the kernel vswitch.
 	IP IPVersions
-	// VPPBin is the program of VPP, for nodes that have it. Default $VPP_BIN.
+	// VPPBin is the VPP binary for VPP nodes. Default $VPP_BIN.
 	VPPBin string
-	// Forwarder is a command that makes the API server reachable from the namespace
-	// that Up is called in: with the arguments --listen HOST:PORT --netns NAME --to
-	// HOST:PORT, it is to do what lab.Forward does. nil: only the cluster's own
-	// namespaces reach it.
+	// Forwarder is a command that makes the API server reachable from Up's namespace, like
+	// lab.Forward, with the arguments --listen HOST:PORT --netns NAME --to HOST:PORT. nil: only the
+	// cluster's own namespaces reach it.
 	Forwarder []string
-	// Slow multiplies the limits of time, for machines that are emulated. Default 1.
+	// Slow multiplies all timeouts, for emulated machines. Default 1.
 	Slow int
-	// Progress is told what happens, a line at a time; may be nil.
+	// Progress receives progress lines; may be nil.
 	Progress func(line string)
 }
 
@@ -63,7 +62,7 @@ type Cluster struct {
 	dir   string
 	lab   *lab.Lab
 	nodes []lab.Node
-	// underlay is the namespace with the control plane.
+	// underlay is the namespace of the control plane.
 	underlay string
 }
 
@@ -71,15 +70,15 @@ func newCluster(opts Options) *Cluster {
 	return &Cluster{opts: opts, dir: filepath.Join(Root, opts.Name)}
 }
 
-// Up makes a cluster and returns when its nodes are registered; they are not
-// ready before Install. What is left of an earlier cluster of the name is removed
-// first. When Up fails, nothing is left.
+// Up creates a cluster and returns when its nodes are registered; they become ready after Install.
+// It first removes the remains of an earlier cluster of the name. If Up fails, it leaves nothing
+// behind.
 func Up(ctx context.Context, opts Options) (*Cluster, error) {
 	if err := opts.check(); err != nil {
 		return nil, err
 	}
 	if err := Down(ctx, opts.Name); err != nil {
-		return nil, fmt.Errorf("removing what is left of cluster %s: %w", opts.Name, err)
+		return nil, fmt.Errorf("removing the remains of cluster %s: %w", opts.Name, err)
 	}
 	c := newCluster(opts)
 	if err := c.make(ctx); err != nil {
@@ -179,7 +178,7 @@ func (c *Cluster) readState() error {
 	return nil
 }
 
-// Open returns a cluster that Up has made, perhaps in another process.
+// Open returns an existing cluster, possibly of another process.
 func Open(opts Options) (*Cluster, error) {
 	c := newCluster(opts)
 	var err error
@@ -190,7 +189,7 @@ func Open(opts Options) (*Cluster, error) {
 	return c, err
 }
 
-// startTimeout bounds how long a part of Kubernetes may take until it is ready.
+// startTimeout bounds the start of a Kubernetes component.
 const startTimeout = 3 * time.Minute
 
 func (o Options) limit(d time.Duration) time.Duration { return d * time.Duration(max(o.Slow, 1)) }
@@ -201,7 +200,7 @@ func (c *Cluster) Dir() string { return c.dir }
 // hasVPP reports whether any node has VPP.
 func (c *Cluster) hasVPP() bool { return slices.ContainsFunc(c.nodes, lab.Node.OnVPP) }
 
-// Lab is the lab that the nodes are in.
+// Lab is the lab of the nodes.
 func (c *Cluster) Lab() *lab.Lab { return c.lab }
 
 // Nodes of the cluster.
@@ -211,8 +210,8 @@ func (c *Cluster) path(elem ...string) string {
 	return filepath.Join(append([]string{c.dir}, elem...)...)
 }
 
-// nodePath returns a path in the directory of a node. What would be
-// /var/lib/kubelet on a machine of its own is nodePath(node, "kubelet").
+// nodePath returns a path in a node's directory. /var/lib/kubelet of a real machine is
+// nodePath(node, "kubelet").
 func (c *Cluster) nodePath(node string, elem ...string) string {
 	return c.path(append([]string{"nodes", node}, elem...)...)
 }

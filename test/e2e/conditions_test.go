@@ -14,7 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// awaitCondition waits until the condition of a node is of a status, and its message contains a text.
+// awaitCondition waits until a node's condition has a status and a text in its message.
 func awaitCondition(t *testing.T, node string, status corev1.ConditionStatus, message string) {
 	t.Helper()
 	await.That(t, fmt.Sprintf("condition of %s: %s, %q", node, status, message), func() error {
@@ -30,7 +30,7 @@ func awaitCondition(t *testing.T, node string, status corev1.ConditionStatus, me
 				return fmt.Errorf("it is %s %s: %s", c.Status, c.Reason, c.Message)
 			}
 		}
-		return fmt.Errorf("there is no condition %s", conditions.Type)
+		return fmt.Errorf("no condition %s", conditions.Type)
 	})
 }
 
@@ -49,22 +49,22 @@ func awaitEvent(t *testing.T, node, reason, message string) {
 	})
 }
 
-// Somebody else's device has the name of one of ours. Pods on the node work on, but an agent that starts
-// then cannot make its network, and Kubernetes knows why, by the condition and an Event, and when all
-// is well again.
+// A foreign device has the name of one of ours. Running pods keep working, but an agent that starts
+// then cannot create its network. Kubernetes shows the reason in the condition and an Event, and
+// the recovery too.
 func TestKubernetesKnowsWhatIsWrongWithANode(t *testing.T) {
 	needKernel(t, "the device that is in the way is one of the kernel")
 	const node, device, why = "node2", "c-vxlanBVI", "device c-vxlanBVI exists and is not ours"
 	awaitCondition(t, node, corev1.ConditionTrue, "Contiv works")
 
-	// At once: else the agent is faster. It may be all the same.
+	// At once, because the agent is fast. It may win nevertheless.
 	inTheWay := fmt.Sprintf(`ip link add inTheWay type bridge
 		for i in $(seq 100); do printf 'link del %[1]s\nlink set inTheWay name %[1]s\n' | ip -batch - && exit; done
 		ip link del inTheWay; exit 1`, device)
 	if out, err := cluster.Lab().Exec(t.Context(), node, "sh", "-c", inTheWay); err != nil {
 		t.Fatal(err, out)
 	}
-	t.Cleanup(func() { // if the test has not come so far
+	t.Cleanup(func() { // if the test has ended early
 		_, _ = cluster.Lab().Exec(context.Background(), node, "sh", "-c", "ip link show "+device+" | grep -q contiv: || ip link del "+device)
 	})
 	await.That(t, "the agent finds the device", func() error {

@@ -29,10 +29,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// etcdPort is the one that the nodes reach etcd at.
+// etcdPort is etcd's port on the nodes.
 const etcdPort = "32379"
 
-// secret returns what a key of a Secret of ours holds.
+// secret returns the value of a key in one of our Secrets.
 func secret(t *testing.T, name, key string) []byte {
 	t.Helper()
 	var s corev1.Secret
@@ -42,8 +42,7 @@ func secret(t *testing.T, name, key string) []byte {
 	return s.Data[key]
 }
 
-// Its certificate is good for the address of each node, and it talks to nobody without
-// one.
+// etcd's certificate is valid for each node's address, and it requires client certificates.
 func TestEtcdIsAtItsNodePortOnEveryNode(t *testing.T) {
 	needCluster(t)
 	roots := x509.NewCertPool()
@@ -65,7 +64,8 @@ func TestEtcdIsAtItsNodePortOnEveryNode(t *testing.T) {
 	}
 }
 
-// turnedAway returns nil if etcd shows its certificate, and ends the connection because the client has none.
+// turnedAway returns nil if etcd shows its certificate and closes the connection of a client
+// without one.
 func turnedAway(ctx context.Context, netns, address string, config *tls.Config) (state tls.ConnectionState, err error) {
 	raw, err := e2e.Dial(ctx, netns, address)
 	if err != nil {
@@ -82,7 +82,7 @@ func turnedAway(ctx context.Context, netns, address string, config *tls.Config) 
 	return conn.ConnectionState(), nil
 }
 
-// Of everything that Contiv serves on its nodes, pods reach etcd only, and it turns them away without a certificate.
+// Of all services of Contiv on nodes, pods reach only etcd, which requires a certificate.
 func TestPodsAreConfinedToEtcdsDoor(t *testing.T) {
 	needCluster(t)
 	n := newNamespace(t, "confined")
@@ -99,7 +99,7 @@ func TestPodsAreConfinedToEtcdsDoor(t *testing.T) {
 				}
 			}
 			var doors []string
-			if !slices.ContainsFunc(cluster.Nodes(), lab.Node.OnVPP) { // from such nodes, beside kube-proxy, NodePorts are not reached: docs/install.md
+			if !slices.ContainsFunc(cluster.Nodes(), lab.Node.OnVPP) { // such nodes do not reach NodePorts with kube-proxy: docs/install.md
 				doors = append(doors, etcdPort)
 			}
 			if node.Name == e2e.ControlPlaneNode {
@@ -115,7 +115,7 @@ func TestPodsAreConfinedToEtcdsDoor(t *testing.T) {
 	}
 }
 
-// A node's certificate, which its agent has, changes nothing of other nodes.
+// A node's certificate, which its agent has, allows no changes to other nodes.
 func TestStolenCertificateOfANodeConfiguresNoOther(t *testing.T) {
 	needCluster(t)
 	agent := ""
@@ -148,7 +148,7 @@ func TestStolenCertificateOfANodeConfiguresNoOther(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
 	defer cancel()
 	if _, err := store.Get(ctx, "/vnf-agent/contiv-ksr/", clientv3.WithPrefix()); err != nil {
-		t.Errorf("read what is reflected: %v", err)
+		t.Errorf("read the reflected state: %v", err)
 	}
 	for key, allowed := range map[string]bool{
 		"/vnf-agent/node2/e2e": true, "/vnf-agent/node1/e2e": false, "/vnf-agent/contiv-ksr/k8s/node/evil": false, "/contiv-ksr/clients/evil": false,
@@ -163,7 +163,7 @@ func TestStolenCertificateOfANodeConfiguresNoOther(t *testing.T) {
 	}
 }
 
-// What runs on the host's network is confined as the manifests say.
+// Containers on the host's network are confined as in the manifests.
 func TestOurContainersAreConfined(t *testing.T) {
 	needCluster(t)
 	const writeBack = "value=$(cat /proc/sys/kernel/panic_on_oops); echo $value >/proc/sys/kernel/panic_on_oops"
@@ -188,7 +188,7 @@ func TestOurContainersAreConfined(t *testing.T) {
 			if out, err := cluster.Kubectl(t.Context(), "exec", "-n", "kube-system", pod.Name, "-c", c.Name, "--", "touch", "/etc/e2e"); err == nil {
 				t.Errorf("%s, container %s: its root file system can be written to: %s", pod.Name, c.Name, out)
 			}
-			// The agent writes below /proc/sys/net; nobody writes elsewhere in /proc/sys.
+			// The agent can write below /proc/sys/net only.
 			if out, err := cluster.Kubectl(t.Context(), "exec", "-n", "kube-system", pod.Name, "-c", c.Name, "--", "sh", "-c", writeBack); err == nil {
 				t.Errorf("%s, container %s: it can write /proc/sys/kernel: %s", pod.Name, c.Name, out)
 			}
@@ -196,7 +196,7 @@ func TestOurContainersAreConfined(t *testing.T) {
 	}
 }
 
-// Who configures from outside gets credentials by one command, for the nodes named.
+// One command creates credentials for external configuration of the named nodes.
 func TestCredentialsForConfiguringANode(t *testing.T) {
 	needCluster(t)
 	dir := t.TempDir()
@@ -262,7 +262,7 @@ func TestOwnEtcdIsLeftOutByItsLabel(t *testing.T) {
 	}
 }
 
-// nodeIDs are what agents have allocated in etcd.
+// nodeIDs returns the IDs allocated by agents in etcd.
 func nodeIDs(t *testing.T) map[string]uint32 {
 	t.Helper()
 	return nodeIDsOf(t, cluster)
@@ -311,7 +311,7 @@ func TestEtcdPodIsReplacedOnItsDataAndNobodyNotices(t *testing.T) {
 	}
 }
 
-// A backup that is older than what the cluster has become takes nothing away from it.
+// Restoring an old backup takes nothing away from the present cluster.
 func TestEtcdIsRestoredFromABackupAndNobodyNotices(t *testing.T) {
 	needCluster(t)
 	n := newNamespace(t, "backup")
@@ -367,7 +367,7 @@ func role(t *testing.T, netns string) (ksr.Role, error) {
 	return report.Store.Role, err
 }
 
-// The API server falls silent for one of two control plane nodes.
+// One of two control plane nodes loses the API server.
 func TestKSRThatIsCutOffFromTheAPIServerLeavesToAnotherOne(t *testing.T) {
 	needCluster(t)
 	n := newNamespace(t, "cutoff")
@@ -409,8 +409,8 @@ func TestKSRThatIsCutOffFromTheAPIServerLeavesToAnotherOne(t *testing.T) {
 	awaitRole("node1", ksr.Standby)
 }
 
-// What listens on the host's network is not for pods, who reach all of it by the addresses of the nodes: they get to etcd, which
-// talks to those with a certificate only, and to nothing else of ours.
+// Pods reach all listeners on the host's network by the nodes' addresses, so these must not serve
+// them: only etcd answers, and only with a certificate.
 func TestOurPortsAreConfined(t *testing.T) {
 	needCluster(t)
 	n := newNamespace(t, "ports")
@@ -429,7 +429,7 @@ func TestOurPortsAreConfined(t *testing.T) {
 			}
 			host, port, _ := net.SplitHostPort(fields[3])
 			if port == "10256" && options.WithoutProxy {
-				continue // the health check for load balancers, which kube-proxy has otherwise
+				continue // the health check for load balancers, otherwise kube-proxy's
 			}
 			if ip := net.ParseIP(host); (ip == nil || !ip.IsLoopback()) && port != "12379" {
 				t.Errorf("%s: everybody reaches %s of %s", node.Name, fields[3], fields[5])

@@ -19,7 +19,7 @@ const (
 
 func (c *Cluster) pki(file string) string { return c.path("pki", file) }
 
-// writeIdentities makes the certificates, keys and kubeconfigs of the cluster.
+// writeIdentities writes the cluster's certificates, keys and kubeconfigs.
 func (c *Cluster) writeIdentities() error {
 	if err := os.Mkdir(c.path("pki"), 0o700); err != nil {
 		return err

@@ -14,12 +14,11 @@ const clusterDomain = "cluster.local"
 //go:embed dns.yaml
 var dnsText string
 
-// dnsManifest is CoreDNS as kubeadm would install it: pods that find the API server by
-// its service, behind the service that kubelet names in each pod's resolv.conf.
+// dnsManifest is CoreDNS as installed by kubeadm: pods that reach the API server by its service,
+// behind the service in each pod's resolv.conf.
 var dnsManifest = template.Must(template.New("dns").Parse(dnsText))
 
-// HasDNS reports whether the cluster has DNS: where kube-proxy translates, pods of nodes
-// with VPP reach no service.
+// HasDNS reports whether the cluster has DNS: with kube-proxy, pods of VPP nodes reach no service.
 func (c *Cluster) HasDNS() bool { return c.opts.WithoutProxy || !c.hasVPP() }
 
 func (c *Cluster) applyDNS(ctx context.Context) error {

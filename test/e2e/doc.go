@@ -1,5 +1,5 @@
-// Package e2e makes a real Kubernetes cluster on one machine, with Contiv as its
-// network, and tests it. It takes no Docker and no registry.
+// Package e2e creates a real Kubernetes cluster on one machine, with Contiv as its network, and
+// tests it. It needs neither Docker nor a registry.
 //
 //	namespace <name>-underlay   192.168.16.254
 //	┌───────────────────────────────────────────────────────────────────────┐
@@ -15,15 +15,14 @@
 //	│   pods, wired by contiv-cni   │         │   pods, wired by contiv-cni   │
 //	└───────────────────────────────┘         └───────────────────────────────┘
 //
-// Networks, processes and the record of what exists are those of a bare lab (package
-// lab). Kubernetes' programs are built from its Go module by hack/kubernetes,
-// containerd and runc are Debian's, images are archives that this package writes.
-// Contiv comes from the manifests in deploy, as at a user's.
+// Networks, processes and records are those of a lab (package lab). hack/kubernetes builds
+// Kubernetes' programs from its Go module, containerd and runc are Debian's, and this package
+// writes the image archives. Contiv is installed from the manifests in deploy.
 //
-// All nodes share the machine's file system and its cgroups, so each has a directory,
-// <cluster>/nodes/<node>, for what would be in /var/lib, /etc, /run and /opt, and a
-// cgroup, /contiv-e2e-<cluster>/<node>. Kubelet and containerd enter the network
-// namespace of their node and no other: mounts must be seen by all.
+// All nodes share the machine's file system and its cgroups. So each node has a directory,
+// <cluster>/nodes/<node>, in place of /var/lib, /etc, /run and /opt, and a cgroup,
+// /contiv-e2e-<cluster>/<node>. Kubelet and containerd enter only the network namespace of their
+// node, because mounts must be visible to all.
 //
-// Down needs nothing but the cluster's name, and so removes what a crash has left.
+// Down needs only the cluster's name, and so also removes the remains of a crash.
 package e2e

@@ -16,12 +16,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// downTimeout bounds the removal of a cluster that could not be made.
+// downTimeout bounds the removal of a cluster whose creation failed.
 const downTimeout = 2 * time.Minute
 
-// makeDirectory makes the directory of the cluster. It is a shared mount, as the
-// root of a node usually is: what containerd mounts below it is seen by the
-// containers that ask for that.
+// makeDirectory creates the cluster's directory. It is a shared mount, like the root of a node
+// usually: containers that request it see the mounts of containerd below it.
 func (c *Cluster) makeDirectory() error {
 	if err := os.MkdirAll(c.dir, 0o700); err != nil {
 		return err
@@ -40,12 +39,12 @@ func (c *Cluster) makeDirectory() error {
 	return c.noteTraces()
 }
 
-// Down removes a cluster: processes, cgroups, namespaces, mounts and files. It goes
-// on after errors and may be repeated. A cluster that does not exist is no error.
+// Down removes a cluster: processes, cgroups, namespaces, mounts and files. It continues after
+// errors and can be repeated. A missing cluster is no error.
 func Down(ctx context.Context, name string) error {
 	dir := filepath.Join(Root, name)
 	var errs []error
-	// The kubelets first: they would start again what is killed.
+	// The kubelets first, because they would restart killed processes.
 	if l, err := lab.Open(lab.Options{Name: name}); err == nil {
 		errs = append(errs, stopKubelets(ctx, l))
 	}
@@ -60,7 +59,7 @@ func Down(ctx context.Context, name string) error {
 	if err := removeTraces(dir); err != nil {
 		return err
 	}
-	// Only when nothing is mounted: it could be a directory of the machine.
+	// Only if nothing is mounted: it could be a directory of the machine.
 	if err := os.RemoveAll(dir); err != nil {
 		return err
 	}
@@ -68,7 +67,7 @@ func Down(ctx context.Context, name string) error {
 	return nil
 }
 
-// List returns the names of the clusters of which there is a directory.
+// List returns the names of the clusters with a directory.
 func List() []string {
 	entries, err := os.ReadDir(Root)
 	if err != nil {
@@ -95,7 +94,7 @@ func stopKubelets(ctx context.Context, l *lab.Lab) error {
 	return errors.Join(errs...)
 }
 
-// unmountBelow unmounts the directory and all that is mounted below it.
+// unmountBelow unmounts the directory and all mounts below it.
 func unmountBelow(dir string) error {
 	points, err := mountPoints(dir)
 	if err != nil {
@@ -112,8 +111,7 @@ func unmountBelow(dir string) error {
 	return err
 }
 
-// mountPoints returns what is mounted at or below the directory, the deepest and
-// the latest first.
+// mountPoints returns the mounts at or below the directory, the deepest and latest first.
 func mountPoints(dir string) ([]string, error) {
 	f, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
@@ -136,11 +134,10 @@ func mountPoints(dir string) ([]string, error) {
 	return points, nil
 }
 
-// unescape is what mountinfo does to blanks in paths.
+// unescape reverses mountinfo's escapes in paths.
 var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
-// Leftovers finds what exists of a cluster on this machine, without looking at its
-// records.
+// Leftovers finds the remains of a cluster on this machine, without its records.
 func Leftovers(name string) ([]string, error) {
 	left, err := lab.Leftovers(lab.Options{Name: name})
 	if err != nil {

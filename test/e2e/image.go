@@ -17,11 +17,11 @@ import (
 	"github.com/contiv/contiv/test/lab"
 )
 
-// The images of a cluster, made of what is on this machine.
+// The cluster's images, made of this machine's files.
 const (
-	// ContivImage is the one that the manifests name: Contiv's programs and busybox.
+	// ContivImage is the manifests' image: Contiv's programs and busybox.
 	ContivImage = "docker.io/contiv/contiv:latest"
-	// ContivVPPImage has VPP as well.
+	// ContivVPPImage also contains VPP.
 	ContivVPPImage = "docker.io/contiv/contiv-vpp:latest"
 	// BusyboxImage is for the pods of tests.
 	BusyboxImage = "docker.io/library/busybox:e2e"
@@ -32,7 +32,7 @@ const (
 // image is a container image of one layer.
 type image struct {
 	name string
-	// command that a container runs if its pod says nothing else.
+	// command of a container whose pod has none.
 	command []string
 	files   []imageFile
 }
@@ -42,10 +42,10 @@ type imageFile struct {
 	path string // without the leading slash
 	mode int64
 	data []byte
-	link string // what a symbolic link points at
+	link string // target of a symbolic link
 }
 
-// writeImages makes the archives of all images.
+// writeImages writes the archives of all images.
 func (c *Cluster) writeImages() error {
 	busybox, err := busyboxFiles(filepath.Join(c.opts.DebianDir, "bin/busybox"))
 	if err != nil {
@@ -95,7 +95,7 @@ func (c *Cluster) writeImages() error {
 	return nil
 }
 
-// contivFiles are those of an image with Contiv's programs in binDir.
+// contivFiles returns the files of an image with Contiv's programs from binDir.
 func contivFiles(busybox []imageFile, binDir string) ([]imageFile, error) {
 	nft, err := programFiles("nft", "usr/sbin/nft")
 	if err != nil {
@@ -112,7 +112,7 @@ func contivFiles(busybox []imageFile, binDir string) ([]imageFile, error) {
 	return files, nil
 }
 
-// AddImage gives all nodes another image of Contiv, of that name, with the programs in binDir.
+// AddImage loads another Contiv image on all nodes, with the name and the programs in binDir.
 func (c *Cluster) AddImage(ctx context.Context, name, binDir string) error {
 	busybox, err := busyboxFiles(filepath.Join(c.opts.DebianDir, "bin/busybox"))
 	if err != nil {
@@ -134,8 +134,8 @@ func (c *Cluster) AddImage(ctx context.Context, name, binDir string) error {
 	return nil
 }
 
-// programFiles returns a program of this machine, to be at another path in the
-// image, and the libraries that it is linked with.
+// programFiles returns a program of this machine, with another path in the image, and its
+// libraries.
 func programFiles(name, path string) ([]imageFile, error) {
 	source, err := exec.LookPath(name)
 	if err != nil {
@@ -144,8 +144,7 @@ func programFiles(name, path string) ([]imageFile, error) {
 	return linkedFiles(source, path)
 }
 
-// linkedFiles returns a program or library, to be at a path in the image, and the
-// libraries that it is linked with.
+// linkedFiles returns a program or library, with a path in the image, and its libraries.
 func linkedFiles(source, path string) ([]imageFile, error) {
 	// Lines "<name> => <path> (<address>)", "<path> (<address>)" for the loader.
 	libraries, err := exec.Command("ldd", source).Output()
@@ -191,8 +190,8 @@ func busyboxFiles(path string) ([]imageFile, error) {
 	return files, nil
 }
 
-// write makes an archive that "ctr images import" reads: the layer, the
-// configuration and a manifest that names both, as "docker save" would.
+// write writes an archive for "ctr images import": the layer, the configuration and a manifest that
+// names both, like "docker save".
 func (i image) write(path string) error {
 	layer, err := i.layer()
 	if err != nil {
@@ -226,7 +225,7 @@ func (i image) write(path string) error {
 	return os.WriteFile(path, archive, 0o600)
 }
 
-// layer returns the tar of the image's files, with the directories they are in.
+// layer returns a tar of the image's files and their directories.
 func (i image) layer() ([]byte, error) {
 	files := []imageFile{{path: "tmp/", mode: 0o1777}, {path: "proc/", mode: 0o755}, {path: "sys/", mode: 0o755}, {path: "dev/", mode: 0o755}}
 	made := map[string]bool{}
@@ -237,7 +236,7 @@ func (i image) layer() ([]byte, error) {
 				files = append(files, imageFile{path: dir, mode: 0o755})
 			}
 		}
-		// A library that several programs use comes several times.
+		// Shared libraries occur several times.
 		if !made[f.path] {
 			made[f.path] = true
 			files = append(files, f)
@@ -273,7 +272,7 @@ func digest(data []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// loadImages gives the images to the containerd of a node.
+// loadImages imports the images into a node's containerd.
 func (c *Cluster) loadImages(ctx context.Context, node lab.Node) error {
 	files := []string{"pause.tar", "busybox.tar", "contiv.tar", "coredns.tar"}
 	if node.OnVPP() {

@@ -18,17 +18,17 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// ControlPlaneNode is the node that carries what belongs on a control plane node.
+// ControlPlaneNode is the node with the control plane's pods.
 const ControlPlaneNode = "node1"
 
-// netnsVolume is the directory where a runtime keeps the namespaces of pods.
+// netnsVolume is the runtime's directory of pod network namespaces.
 const netnsVolume = "/var/run/netns"
 
-// devices are the machine's, which all nodes share.
+// devices are the machine's, shared by all nodes.
 const devices = "/dev"
 
-// Install installs Contiv from its manifests, and CoreDNS, and returns when all nodes are
-// ready and names are resolved.
+// Install installs Contiv from its manifests, and CoreDNS, and returns when all nodes are ready and
+// names are resolved.
 func (c *Cluster) Install(ctx context.Context) error {
 	if _, err := c.Kubectl(ctx, "label", "node", ControlPlaneNode, "node-role.kubernetes.io/control-plane="); err != nil {
 		return err
@@ -65,12 +65,11 @@ func (c *Cluster) Install(ctx context.Context) error {
 	return c.awaitDNS(ctx)
 }
 
-// Adapt makes manifests fit the cluster, whoever applies them: contivctl and Helm do so
-// with a post-renderer.
+// Adapt adapts manifests to the cluster. contivctl and Helm call it as a post-renderer.
 func (c *Cluster) Adapt(manifests []byte) ([]byte, error) { return c.adapt(manifests) }
 
-// adapt makes the manifests fit a machine that is several nodes. All nodes share one
-// file system, so a path of a node becomes one below the node's directory:
+// adapt adapts the manifests to a machine that represents several nodes. All nodes share one file
+// system, so a node's path moves below the node's directory:
 //
 //	hostPath /var/run/contiv ──> <cluster>/nodes, of which $(NODE_NAME)/var/run/contiv is mounted
 //	hostPath /var/run/netns  ──> <cluster>/nodes, where the runtimes are told to keep namespaces
@@ -121,12 +120,11 @@ func (c *Cluster) adaptObject(object *unstructured.Unstructured) error {
 	return unstructured.SetNestedMap(object.Object, fields, path...)
 }
 
-// nodesVolume is the volume with the directories of all nodes. It is mounted where
-// it is on the machine, so that the paths which runtime and agent tell each other
-// mean the same to both.
+// nodesVolume is the volume with all nodes' directories. It is mounted at its path on the machine,
+// so that paths mean the same to runtime and agent.
 const nodesVolume = "e2e-nodes"
 
-// nodeVariable is the environment variable with the name of the node.
+// nodeVariable is the environment variable with the node's name.
 const nodeVariable = "NODE_NAME"
 
 func (c *Cluster) adaptPod(spec *corev1.PodSpec) {
@@ -170,7 +168,7 @@ func (c *Cluster) adaptContainer(container *corev1.Container, moved map[string]s
 			Name: nodeVariable, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}},
 		})
 	}
-	// Arguments "--name=path" that name such a path as the node sees it.
+	// Arguments "--name=path" with a path in the node's view.
 	for _, words := range [][]string{container.Command, container.Args} {
 		for i, word := range words {
 			name, value, _ := strings.Cut(word, "=")

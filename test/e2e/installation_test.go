@@ -18,7 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// adapt is what contivctl and Helm call as post-renderer.
+// adapt is the post-renderer called by contivctl and Helm.
 func adapt(name string) int {
 	adapted, err := func() ([]byte, error) {
 		c, err := e2e.Open(e2e.Options{Name: name})
@@ -39,11 +39,11 @@ func adapt(name string) int {
 	return 0
 }
 
-// site is a cluster of its own, without Contiv at first.
+// site is a separate cluster, initially without Contiv.
 type site struct {
 	*e2e.Cluster
 	t *testing.T
-	// adapter is the post-renderer, env what it needs.
+	// adapter is the post-renderer, env its environment.
 	adapter string
 	env     []string
 }
@@ -106,7 +106,7 @@ func (s *site) kubectl(args ...string) string {
 	return out
 }
 
-// onNode runs a program in the network namespace of the node.
+// onNode runs a program in the node's network namespace.
 func (s *site) onNode(ctx context.Context, program string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, program, args...)
 	var output strings.Builder
@@ -134,8 +134,7 @@ func (s *site) mtu(pod string) string {
 	return strings.TrimSpace(s.kubectl("exec", pod, "--", "cat", "/sys/class/net/eth0/mtu"))
 }
 
-// pings pings an address until stop is called, which returns how many of the pings were not
-// answered.
+// pings pings an address until stop is called, which returns the number of lost pings.
 func (s *site) pings(address string) (stop func() (sent, lost int)) {
 	s.t.Helper()
 	cmd := exec.Command("ping", "-n", "-i", "0.1", "-W", "1", address)
@@ -156,7 +155,7 @@ func (s *site) pings(address string) (stop func() (sent, lost int)) {
 	}
 }
 
-// traces are what somebody may leave on the node, and in the cluster.
+// traces returns objects that an installation may leave on the node and in the cluster.
 func (s *site) traces() map[string]string {
 	s.t.Helper()
 	found := map[string]string{}
@@ -164,7 +163,7 @@ func (s *site) traces() map[string]string {
 		"links":  "ip -o link | cut -d: -f2",
 		"routes": "ip route show table all; ip -6 route show table all | grep -v '^fe80\\|^multicast\\|fe80::'",
 		"rules":  "ip rule; ip -6 rule",
-		// kube-proxy's rules come and go with Services.
+		// kube-proxy's rules change with Services.
 		"firewall": "nft list ruleset | grep -i contiv || true; iptables-save | grep -i contiv || true",
 		"files":    "cd '" + filepath.Join(s.Dir(), "nodes", s.Nodes()[0].Name) + "' && find opt/cni etc/cni var/bolt var/run/contiv var/etcd ! -type d 2>/dev/null || true",
 	} {
@@ -189,7 +188,7 @@ func (s *site) traces() map[string]string {
 	return found
 }
 
-// there fails unless Contiv has left its traces by now, of each kind.
+// there fails unless Contiv has left traces of each kind.
 func (s *site) there(before map[string]string) {
 	s.t.Helper()
 	now := s.traces()
@@ -200,7 +199,7 @@ func (s *site) there(before map[string]string) {
 	}
 }
 
-// gone fails unless all is as it was.
+// gone fails unless all traces are gone.
 func (s *site) gone(before map[string]string) {
 	s.t.Helper()
 	await.That(s.t, "the node as it was before", func() error {
@@ -211,14 +210,14 @@ func (s *site) gone(before map[string]string) {
 	})
 }
 
-// With a kubeconfig and contivctl only, in a cluster without kube-proxy: look, install, change the configuration without a
-// lost packet, remove without a trace.
+// With only a kubeconfig and contivctl, in a cluster without kube-proxy: check, install, change the
+// configuration without packet loss, remove without traces.
 func TestContivctlInstalls(t *testing.T) {
 	s := newSite(t, "c", true)
 	contivctl := filepath.Join(options.BinDir, "contivctl")
 	s.refused("node-role.kubernetes.io/control-plane", contivctl, "preflight", "--post-renderer", s.adapter)
 	s.kubectl("label", "node", e2e.ControlPlaneNode, "node-role.kubernetes.io/control-plane=")
-	// It says how to do without kube-proxy.
+	// The check explains how to run without kube-proxy.
 	_, err := s.Run(t.Context(), s.env, contivctl, "preflight", "--post-renderer", s.adapter)
 	_, apiServer, found := strings.Cut(fmt.Sprint(err), "--api-server ")
 	if !found {
@@ -256,7 +255,7 @@ func TestContivctlInstalls(t *testing.T) {
 	if got := s.mtu("later"); got != "1234" {
 		t.Errorf("after the upgrade, a pod has MTU %s; before, it was %s", got, first)
 	}
-	// What nobody names stays.
+	// Settings without flag are kept.
 	s.run(contivctl, "upgrade", "--post-renderer", s.adapter)
 	if text := s.kubectl("get", "configmap", "-n", "kube-system", "contiv-config", "-o", "jsonpath={.data.contiv\\.conf}"); text != "mtuSize: 1234\n" {
 		t.Errorf("contiv.conf is %q", text)
@@ -277,7 +276,7 @@ func TestContivctlInstalls(t *testing.T) {
 	s.gone(before)
 }
 
-// named returns what stands before the ending, in lines that have it.
+// named returns the texts before the ending, in lines that have it.
 func named(text, ending string) (names []string) {
 	for line := range strings.Lines(text) {
 		if name, ok := strings.CutSuffix(strings.TrimSpace(line), ending); ok {
@@ -287,7 +286,7 @@ func named(text, ending string) (names []string) {
 	return names
 }
 
-// helm builds Helm, and returns where it and the chart are.
+// helm builds Helm, and returns the paths of Helm and the chart.
 func (s *site) helm() (helm, chart string) {
 	s.t.Helper()
 	home := s.t.TempDir()
@@ -312,7 +311,7 @@ func TestHelmInstalls(t *testing.T) {
 	common := []string{"contiv", chart, "-n", "kube-system", "--post-renderer", s.adapter, "--wait", "--timeout", "5m"}
 
 	s.refused("mtuSise", helm, append([]string{"install", "--set", "contiv.mtuSise=1400"}, common...)...)
-	// Helm counts a DaemonSet of one pod as ready without it.
+	// Helm considers a DaemonSet of one pod ready without that pod.
 	rollout := func() {
 		s.kubectl("rollout", "status", "-n", "kube-system", "daemonset/contiv-agent", "--timeout=2m")
 	}
@@ -337,7 +336,7 @@ func TestHelmInstalls(t *testing.T) {
 	}
 	s.kubectl("delete", "pod", "web", "later", "--force", "--grace-period=0", "--wait=true")
 	s.run(helm, "uninstall", "contiv", "-n", "kube-system", "--wait")
-	// What Helm does not know of, contivctl removes.
+	// contivctl removes the rest, which Helm does not know.
 	s.run(filepath.Join(options.BinDir, "contivctl"), "uninstall", "--yes", "--post-renderer", s.adapter)
 	s.gone(before)
 }

@@ -21,8 +21,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// What the manifests say of a node's file system is moved into the node's directory,
-// also where arguments name it as the node sees it.
+// Paths of a node's file system in manifests move to the node's directory, including those in
+// arguments.
 func TestManifestsAreAdaptedToNodesThatShareAFileSystem(t *testing.T) {
 	manifest, err := os.ReadFile("../../deploy/contiv.yaml")
 	if err != nil {
@@ -68,7 +68,7 @@ func TestManifestsAreAdaptedToNodesThatShareAFileSystem(t *testing.T) {
 	}
 }
 
-// The one setting of a cluster without kube-proxy.
+// A cluster without kube-proxy needs one setting.
 func TestManifestsAreAdaptedToClustersWithoutKubeProxy(t *testing.T) {
 	manifest, err := os.ReadFile("../../deploy/contiv.yaml")
 	if err != nil {
@@ -92,7 +92,7 @@ func TestManifestsAreAdaptedToClustersWithoutKubeProxy(t *testing.T) {
 	}
 }
 
-// Devices are the machine's for all nodes; the configuration names the NICs that VPP takes.
+// All nodes share the machine's devices; the configuration names VPP's NICs.
 func TestManifestsAreAdaptedToNodesWithVPP(t *testing.T) {
 	c := newCluster(Options{Name: "x"})
 	c.nodes = []lab.Node{
@@ -147,7 +147,7 @@ func TestManifestsAreAdaptedToNodesWithVPP(t *testing.T) {
 	}
 }
 
-// The configuration of a cluster with IPv6 is one that agents take.
+// Agents accept the configuration of a cluster with IPv6.
 func TestManifestsAreAdaptedToIPVersions(t *testing.T) {
 	manifest, err := os.ReadFile("../../deploy/contiv.yaml")
 	if err != nil {
@@ -191,7 +191,7 @@ func TestIPVersionsThatClustersCannotHaveAreRefused(t *testing.T) {
 	}
 }
 
-// Where nodes have a single NIC, the configuration says that VPP borrows it.
+// With single-NIC nodes, the configuration makes VPP borrow the NIC.
 func TestManifestsAreAdaptedToNodesWithASingleNIC(t *testing.T) {
 	manifest, err := os.ReadFile("../../deploy/contiv.yaml")
 	if err != nil {

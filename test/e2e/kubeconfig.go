@@ -10,14 +10,14 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Kubeconfig is the file for an administrator outside of the cluster's namespaces,
-// if there is a Forwarder.
+// Kubeconfig is the administrator's kubeconfig for use outside the cluster's namespaces, with a
+// Forwarder.
 func (c *Cluster) Kubeconfig() string { return c.path("kubeconfig") }
 
 // kubeconfig returns the path of the kubeconfig of a component.
 func (c *Cluster) kubeconfig(who string) string { return c.pki(who + ".kubeconfig") }
 
-// writeKubeconfig makes a kubeconfig for the holder of pki/<who>.crt.
+// writeKubeconfig writes a kubeconfig for the holder of pki/<who>.crt.
 func (c *Cluster) writeKubeconfig(path, who, server string) error {
 	named := func(name, kind string, fields map[string]string) []any {
 		return []any{map[string]any{"name": name, kind: fields}}
@@ -36,8 +36,7 @@ func (c *Cluster) writeKubeconfig(path, who, server string) error {
 	return os.WriteFile(path, data, 0o600)
 }
 
-// startForwarder makes the API server reachable outside of the lab, on a port of
-// the loopback interface.
+// startForwarder makes the API server reachable outside the lab, on a loopback port.
 func (c *Cluster) startForwarder(ctx context.Context) error {
 	if c.opts.Forwarder == nil {
 		return nil
@@ -63,7 +62,7 @@ func (c *Cluster) startForwarder(ctx context.Context) error {
 	})
 }
 
-// freeAddress returns one of the loopback interface that nobody listens on.
+// freeAddress returns an unused loopback address and port.
 func freeAddress() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -36,7 +36,7 @@ func (c *Cluster) KubectlInput(ctx context.Context, stdin io.Reader, args ...str
 	return stdout.String(), nil
 }
 
-// KubectlCommand returns kubectl, to be started with Start. --timeout is multiplied by Options.Slow.
+// KubectlCommand returns kubectl for Start. --timeout is multiplied by Options.Slow.
 func (c *Cluster) KubectlCommand(ctx context.Context, args ...string) *exec.Cmd {
 	args = slices.Clone(args)
 	for i, arg := range args {
@@ -51,13 +51,13 @@ func (c *Cluster) KubectlCommand(ctx context.Context, args ...string) *exec.Cmd 
 	return cmd
 }
 
-// Contivctl runs contivctl, as the cluster's administrator, and returns what it prints.
+// Contivctl runs contivctl as the cluster's administrator and returns its output.
 func (c *Cluster) Contivctl(ctx context.Context, args ...string) (string, error) {
 	return c.Run(ctx, nil, filepath.Join(c.opts.BinDir, "contivctl"), args...)
 }
 
-// Run runs a program of the cluster's administrator, where the API server is reached, and
-// returns what it prints.
+// Run runs a program as the cluster's administrator, with access to the API server, and returns its
+// output.
 func (c *Cluster) Run(ctx context.Context, env []string, program string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Env = append(append(os.Environ(), "KUBECONFIG="+c.kubeconfig("admin"), "HOME="+c.path("home")), env...)
@@ -73,7 +73,7 @@ func (c *Cluster) Run(ctx context.Context, env []string, program string, args ..
 	return output.String(), nil
 }
 
-// Start starts the command in the namespace of a node, or of the control plane.
+// Start starts the command in the namespace of a node or of the control plane.
 func (c *Cluster) Start(cmd *exec.Cmd, netns string) error {
 	return lab.InNetns(lab.NetnsPath(netns), cmd.Start)
 }

@@ -97,7 +97,7 @@ func TestStatefulSetPodsAreRecreatedUnderTheSameName(t *testing.T) {
 	}
 }
 
-// checkReachable demands that the pod is wired as its status says.
+// checkReachable requires that the pod is connected as its status says.
 func checkReachable(t *testing.T, pod corev1.Pod) {
 	t.Helper()
 	if held := allocation(t, pod); held != pod.Status.PodIP {
@@ -114,7 +114,7 @@ func TestForceDeletedPodIsReplacedUnderTheSameName(t *testing.T) {
 	needCluster(t)
 	n := newNamespace(t, "forced")
 	n.pod("web", "node1")
-	// The object is gone at once, before its sandbox is.
+	// The object is deleted before its sandbox.
 	n.kubectl("delete", "pod", "web", "--force", "--grace-period=0")
 	checkReachable(t, n.pod("web", "node1"))
 	n.kubectl("delete", "pod", "web", "--force", "--grace-period=0")

@@ -14,7 +14,7 @@ import (
 	"github.com/contiv/contiv/test/e2e"
 )
 
-// contivLab runs contiv-lab as a user would, in the machine's own namespace.
+// contivLab runs contiv-lab like a user, in the machine's own namespace.
 func contivLab(ctx context.Context, args ...string) (stdout string, err error) {
 	return command(ctx, nil, filepath.Join(options.BinDir, "contiv-lab"), args...)
 }
@@ -30,7 +30,7 @@ func command(ctx context.Context, env []string, program string, args ...string) 
 	return out.String(), nil
 }
 
-// A second cluster, beside that of the other tests.
+// A second cluster runs next to the other tests'.
 func TestContivLabGivesTheUserACluster(t *testing.T) {
 	needCluster(t)
 	name := fmt.Sprintf("u%d", os.Getpid())

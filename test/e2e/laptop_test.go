@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Whoever has nothing but a kubeconfig reaches all agents, over REST and gRPC.
+// With only a kubeconfig, a user reaches all agents over REST and gRPC.
 func TestLaptopReachesAgents(t *testing.T) {
 	needCluster(t)
 	contivctl := func(args ...string) string {

@@ -22,23 +22,23 @@ import (
 	"go.uber.org/goleak"
 )
 
-// The environment that make e2e sets.
+// The environment set by make e2e.
 const (
 	cacheVariable    = "CONTIV_E2E_CACHE"     // directory of Kubernetes' and Debian's programs
 	binVariable      = "CONTIV_E2E_BIN"       // directory of Contiv's programs, default bin
-	imageVariable    = "CONTIV_E2E_IMAGE"     // archive with Contiv's image, default one made of the programs
-	vppImageVariable = "CONTIV_E2E_VPP_IMAGE" // archive with Contiv's image for nodes with VPP, default one made of the programs
-	keepVariable     = "CONTIV_E2E_KEEP"      // if set, the cluster stays: its name
-	vswitchVariable  = "CONTIV_E2E_VSWITCH"   // vswitches of the nodes, in turn, default kernel; vpp-stn: VPP with the only NIC of the host
-	proxyVariable    = "CONTIV_E2E_PROXY"     // who translates services: kube-proxy, the default, or none, that is Contiv
-	ipVariable       = "CONTIV_E2E_IP"        // IP versions: ipv4, the default, ipv6 or dual
-	valuesVariable   = "CONTIV_E2E_VALUES"    // values of the chart (YAML) to install with, default none: deploy/*.yaml
-	slowVariable     = "CONTIV_E2E_SLOW"      // how many times longer everything may take, default 1
+	imageVariable    = "CONTIV_E2E_IMAGE"     // archive with Contiv's image; default: made of the programs
+	vppImageVariable = "CONTIV_E2E_VPP_IMAGE" // archive with Contiv's image for VPP nodes; default: made of the programs
+	keepVariable     = "CONTIV_E2E_KEEP"      // name of a cluster that is kept
+	vswitchVariable  = "CONTIV_E2E_VSWITCH"   // vswitches of the nodes, in turn; default kernel; vpp-stn: VPP with the host's only NIC
+	proxyVariable    = "CONTIV_E2E_PROXY"     // service proxy: kube-proxy (default) or none, which means Contiv
+	ipVariable       = "CONTIV_E2E_IP"        // IP versions: ipv4 (default), ipv6 or dual
+	valuesVariable   = "CONTIV_E2E_VALUES"    // chart values (YAML) for the installation; default none: deploy/*.yaml
+	slowVariable     = "CONTIV_E2E_SLOW"      // factor for all timeouts; default 1
 	guardVariable    = "CONTIV_E2E_GUARD"     // the cluster that this process guards
-	adaptVariable    = "CONTIV_E2E_ADAPT"     // the cluster that this process adapts manifests to, from its input to its output
+	adaptVariable    = "CONTIV_E2E_ADAPT"     // cluster for which this process adapts manifests, from input to output
 )
 
-// cluster is shared by all tests; nil: skip. It was made with the options.
+// cluster is shared by all tests; nil: skip. options are its options.
 var (
 	cluster *e2e.Cluster
 	options e2e.Options
@@ -153,7 +153,7 @@ func runWith(ctx context.Context, m *testing.M, cache, name string, keep bool) i
 	return code
 }
 
-// render writes the manifests that the chart makes of values into a directory, and returns their paths.
+// render writes the chart's manifests for values to a directory, and returns their paths.
 func render(values, dir string) (paths []string, err error) {
 	files, err := install.Render(values)
 	for name, text := range files {
@@ -165,7 +165,7 @@ func render(values, dir string) (paths []string, err error) {
 	return paths, err
 }
 
-// remove removes the cluster and tells what is left of it.
+// remove removes the cluster and reports remains.
 func remove(name string) bool {
 	if err := e2e.Down(context.Background(), name); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -179,7 +179,7 @@ func remove(name string) bool {
 	return true
 }
 
-// removeWhenInterrupted ends this process when ctx ends: tests do not notice it.
+// removeWhenInterrupted ends this process when ctx ends, because tests do not notice it.
 func removeWhenInterrupted(ctx context.Context, name string, keep bool) (cancel func() bool) {
 	return context.AfterFunc(ctx, func() {
 		fmt.Fprintln(os.Stderr, "interrupted, removing the cluster")
@@ -190,12 +190,12 @@ func removeWhenInterrupted(ctx context.Context, name string, keep bool) (cancel 
 	})
 }
 
-// notes are what the tests have measured.
+// notes are the tests' measurements.
 var notes []string
 
 func note(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
 
-// measured logs and notes what a test has measured.
+// measured logs and records a measurement.
 func measured(t *testing.T, format string, args ...any) {
 	t.Helper()
 	t.Logf(format, args...)
@@ -210,7 +210,7 @@ func summary(code int) {
 	fmt.Println("  " + map[bool]string{true: "all tests passed", false: "tests FAILED, see above"}[code == 0])
 }
 
-// start makes the cluster, unless one was kept.
+// start creates the cluster, unless one was kept.
 func start(ctx context.Context, opts e2e.Options, kept bool) error {
 	if kept {
 		if existing, err := e2e.Open(opts); err == nil {
@@ -231,8 +231,7 @@ func start(ctx context.Context, opts e2e.Options, kept bool) error {
 	return noteAfter(ctx)
 }
 
-// startGuard starts this program as a guard, which removes the cluster should this
-// process die in whatever way.
+// startGuard starts this program as a guard that removes the cluster if this process dies.
 func startGuard(name string, wanted bool) (release func(), err error) {
 	if !wanted {
 		return func() {}, nil
@@ -264,7 +263,7 @@ func guard(name string) int {
 	return 0
 }
 
-// diagnosis tells what a person would look at first when a cluster does not work.
+// diagnosis returns the first information needed when a cluster does not work.
 func diagnosis() string {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()

@@ -11,7 +11,7 @@ import (
 	"github.com/contiv/contiv/test/lab"
 )
 
-// With three members of etcd, the cluster goes on while one of them is away.
+// A cluster with three members of etcd works without one of them.
 func TestThreeMembersOfEtcd(t *testing.T) {
 	opts := options
 	opts.Nodes, opts.WithoutProxy = 3, false
@@ -50,7 +50,7 @@ func TestThreeMembersOfEtcd(t *testing.T) {
 	s.kubectl("rollout", "status", "-n", "kube-system", "statefulset/contiv-etcd", "--timeout=2m")
 
 	s.reaches(first, s.podOn("all-are-back", "node3"))
-	// An upgrade keeps what was chosen.
+	// An upgrade keeps the chosen values.
 	s.run(filepath.Join(options.BinDir, "contivctl"), "upgrade", "--post-renderer", s.adapter)
 	out := s.kubectl("get", "statefulset", "-n", "kube-system", "contiv-etcd", "-o", "jsonpath={.spec.replicas} {.spec.template.spec.containers[0].args[0]}")
 	if !strings.HasPrefix(out, "3 ") || strings.Count(out, "--member=") != 3 || !strings.Contains(out, "--quota-mib=1024") {

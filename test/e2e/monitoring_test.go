@@ -28,8 +28,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Prometheus, a pod of the cluster, finds agents and KSR by the ServiceMonitors of the chart, as its operator tells it, and
-// scrapes them. Whoever has no certificate learns nothing there, and whoever has one learns nothing else.
+// Prometheus, a pod of the cluster, finds agents and KSR by the chart's ServiceMonitors, as its
+// operator configures it, and scrapes them. Without certificate it gets nothing, and with one
+// nothing else.
 func TestPrometheusScrapesWhatServiceMonitorsSelect(t *testing.T) {
 	opts := options
 	opts.WithoutProxy = false
@@ -85,7 +86,8 @@ func TestPrometheusScrapesWhatServiceMonitorsSelect(t *testing.T) {
 	}
 }
 
-// monitorDefinition is as much of the operator's definition as the API server needs to store a ServiceMonitor.
+// monitorDefinition is the part of the operator's definition that the API server needs to store a
+// ServiceMonitor.
 const monitorDefinition = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -101,7 +103,7 @@ spec:
     schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, x-kubernetes-preserve-unknown-fields: true}}}}
 `
 
-// serviceMonitor is what the operator makes a scrape configuration of.
+// serviceMonitor is the operator's input for a scrape configuration.
 type serviceMonitor struct {
 	Metadata metav1.ObjectMeta
 	Spec     struct {
@@ -121,14 +123,15 @@ type serviceMonitor struct {
 	}
 }
 
-// target is an endpoint that is scraped.
+// target is a scraped endpoint.
 type target struct {
 	job, instance string
 	address, path string
 	tls           *tls.Config
 }
 
-// targets are those that a ServiceMonitor stands for: its selector finds Services, and its ports those of their endpoints.
+// targets returns the targets of a ServiceMonitor: its selector selects Services, and its ports the
+// ports of their endpoints.
 func (s *site) targets(m serviceMonitor) (found []target) {
 	s.t.Helper()
 	selector, err := metav1.LabelSelectorAsSelector(&m.Spec.Selector)
@@ -177,7 +180,7 @@ func (s *site) targets(m serviceMonitor) (found []target) {
 	return found
 }
 
-// tlsConfig is what keys of Secrets say.
+// tlsConfig builds a TLS configuration from keys of Secrets.
 func (s *site) tlsConfig(namespace, server string, ca, cert, key corev1.SecretKeySelector) *tls.Config {
 	s.t.Helper()
 	read := func(k corev1.SecretKeySelector) []byte {
@@ -198,7 +201,7 @@ func (s *site) tlsConfig(namespace, server string, ca, cert, key corev1.SecretKe
 	return &tls.Config{ServerName: server, Certificates: []tls.Certificate{pair}, RootCAs: roots}
 }
 
-// get asks the target for a page, from a pod.
+// get requests a page from the target, from a pod.
 func (t target) get(ctx context.Context, from lab.Endpoint, path string, certificate bool) (string, error) {
 	config := t.tls.Clone()
 	if !certificate {
@@ -226,7 +229,7 @@ func (t target) get(ctx context.Context, from lab.Endpoint, path string, certifi
 	return string(page), err
 }
 
-// metricsSecrets makes the Secrets that docs/monitoring.md tells of: for agents and KSR, and for Prometheus.
+// metricsSecrets creates the Secrets of docs/monitoring.md: for agents and KSR, and for Prometheus.
 func (s *site) metricsSecrets(server, client string) {
 	s.t.Helper()
 	authority, err := pki.NewAuthority("metrics", time.Now())

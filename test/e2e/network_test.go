@@ -39,7 +39,7 @@ func TestPodsGetTheAddressesThatContivAllocates(t *testing.T) {
 		if held := allocation(t, pod); held != ip {
 			t.Errorf("%s has %s, allocated is %q", pod.Name, ip, held)
 		}
-		// What the pod itself sees.
+		// The pod's own view.
 		if out := n.kubectl("exec", pod.Name, "--", "ip", "-4", "-o", "address", "show", "dev", "eth0"); !strings.Contains(out, " "+ip+"/") {
 			t.Errorf("%s has status.podIP %s, and inside: %s", pod.Name, ip, out)
 		}
@@ -97,7 +97,7 @@ func TestPodsReachTheAPIServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Its address is the cluster's outside: the node's address hides the pod's.
+	// This address is outside the cluster: the node's address hides the pod's.
 	out := n.kubectl("exec", "client", "--", "sh", "-c", "nc -w 3 "+host+" 443 </dev/null && echo connected")
 	if out != "connected" {
 		t.Errorf("says %q", out)
@@ -126,7 +126,7 @@ spec:
 	}
 }
 
-// Contiv chains the plugin bandwidth, too; pods ask for it by annotation.
+// Contiv also chains the plugin bandwidth; pods request it by annotation.
 func TestBandwidthOfAPodIsLimited(t *testing.T) {
 	needCluster(t)
 	n := newNamespace(t, "bandwidth")

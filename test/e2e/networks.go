@@ -11,21 +11,19 @@ import (
 	"github.com/contiv/contiv/test/lab"
 )
 
-// IPVersions says which IP versions nodes, pods and services of a cluster have.
+// IPVersions selects the IP versions of a cluster's nodes, pods and services.
 type IPVersions string
 
-// The IP versions of clusters. That of the API server and of status.podIP is the only one,
-// or IPv4.
+// The IP versions of clusters. The API server and status.podIP use the only one, or IPv4.
 const (
 	IPv4      IPVersions = "ipv4" // the default
 	IPv6      IPVersions = "ipv6"
 	DualStack IPVersions = "dual"
 )
 
-// network is what a cluster has of one IP version.
+// network holds a cluster's networks of one IP version.
 type network struct {
-	// router is the address, on the network of the nodes, of the lab's router, where the API
-	// server is.
+	// router is the address of the lab's router, with the API server, on the nodes' network.
 	router netip.Prefix
 	// Networks of pods, services, the overlay, and between vswitch and host.
 	pods, services, vxlan, hosts string
@@ -44,7 +42,7 @@ var (
 	}
 )
 
-// networks of the cluster; the first is the one of the API server.
+// networks of the cluster; the API server uses the first.
 func (v IPVersions) networks() []network {
 	switch v {
 	case IPv6:
@@ -70,7 +68,7 @@ func (v IPVersions) check(vswitches []string) error {
 	return fmt.Errorf("IP version %q: use %s, %s or %s", v, IPv4, IPv6, DualStack)
 }
 
-// joined returns what pick says of each network, with commas.
+// joined joins the results of pick for each network with commas.
 func (c *Cluster) joined(pick func(network) string) string {
 	var list []string
 	for _, n := range c.opts.IP.networks() {
@@ -85,14 +83,14 @@ func vxlanOf(n network) string    { return n.vxlan }
 func hostsOf(n network) string    { return n.hosts }
 func dnsOf(n network) string      { return n.dns.String() }
 
-// APIServer returns host and port of the API server, as they are in URLs.
+// APIServer returns the API server's host and port in URL form.
 func (c *Cluster) APIServer() string {
 	return net.JoinHostPort(c.opts.IP.networks()[0].router.Addr().String(), "443")
 }
 
 func (c *Cluster) apiServerURL() string { return "https://" + c.APIServer() }
 
-// Addresses returns those of a node, one of each IP version of the cluster.
+// Addresses returns a node's addresses, one per IP version of the cluster.
 func (c *Cluster) Addresses(n lab.Node) (list []netip.Addr) {
 	for _, network := range c.opts.IP.networks() {
 		list = append(list, network.node(n).Addr())
@@ -100,7 +98,7 @@ func (c *Cluster) Addresses(n lab.Node) (list []netip.Addr) {
 	return list
 }
 
-// nodeIPs is what kubelet is told.
+// nodeIPs returns kubelet's flag value.
 func (c *Cluster) nodeIPs(n lab.Node) string {
 	return c.joined(func(network network) string { return network.node(n).Addr().String() })
 }
@@ -115,8 +113,8 @@ func (n network) node(node lab.Node) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom16(bytes), n.router.Bits())
 }
 
-// addNetworks gives router and nodes what a lab has not: addresses of IPv6. Nodes of a
-// cluster without IPv4 lose their address of it, so that nothing can need it.
+// addNetworks adds IPv6 addresses to router and nodes. Nodes of a cluster without IPv4 lose their
+// IPv4 address, so that nothing can depend on it.
 func (c *Cluster) addNetworks(ctx context.Context) error {
 	for _, n := range c.opts.IP.networks() {
 		if n.router.Addr().Is4() {
@@ -155,7 +153,7 @@ func (c *Cluster) addIPv6(ctx context.Context, netns, device string, address net
 	return c.run(ctx, netns, "ip", "-6", "address", "add", address.String(), "dev", device, "nodad")
 }
 
-// contivConf returns what contiv.conf says besides of the networks.
+// contivConf returns the part of contiv.conf other than the networks.
 func (c *Cluster) contivConf() string {
 	if c.opts.IP == "" || c.opts.IP == IPv4 {
 		return ""

@@ -17,11 +17,11 @@ func containerdRole(node string) string { return "containerd-" + node }
 func kubeletRole(node string) string    { return "kubelet-" + node }
 func proxyRole(node string) string      { return "kube-proxy-" + node }
 
-// stopGrace is how long kubelet and containerd may take to end by themselves.
+// stopGrace is the time for kubelet and containerd to end by themselves.
 const stopGrace = 10 * time.Second
 
-// startNode makes the directory of a node and starts its contiv-stn, if it has a single NIC
-// and VPP, its containerd, kubelet and, unless the cluster is without, kube-proxy.
+// startNode creates a node's directory and starts its contiv-stn (single NIC and VPP only), its
+// containerd, kubelet and, unless the cluster has none, kube-proxy.
 func (c *Cluster) startNode(ctx context.Context, n lab.Node) error {
 	for _, dir := range []string{"etc/cni/net.d", "opt/cni/bin", "var/run/contiv", "var/bolt", "run/vpp", "kubelet", "containerd", "logs"} {
 		if err := os.MkdirAll(c.nodePath(n.Name, dir), 0o755); err != nil {
@@ -64,8 +64,8 @@ func (c *Cluster) node(name string) (lab.Node, error) {
 	return lab.Node{}, fmt.Errorf("cluster %s has no node %s", c.opts.Name, name)
 }
 
-// installPlugins gives a node the plugin that containerd itself needs, and those
-// that Contiv chains if they are there.
+// installPlugins installs the CNI plugin needed by containerd, and the available ones that Contiv
+// chains.
 func (c *Cluster) installPlugins(n lab.Node) error {
 	for _, name := range []string{"loopback", "bandwidth"} {
 		data, err := os.ReadFile(filepath.Join(c.opts.DebianDir, "usr/lib/cni", name))
@@ -79,9 +79,8 @@ func (c *Cluster) installPlugins(n lab.Node) error {
 	return nil
 }
 
-// containerdConfig keeps all that a containerd has in the directory of its node.
-// Lowering oom_score_adj needs a capability that a container around all this may
-// lack.
+// containerdConfig keeps all state of a containerd in its node's directory. Lowering oom_score_adj
+// needs a capability that an outer container may lack.
 var containerdConfig = template.Must(template.New("containerd").Parse(`version = 2
 root = "{{.Dir}}/containerd/root"
 state = "{{.Dir}}/containerd/state"
@@ -112,7 +111,7 @@ disabled_plugins = [
 
 func (c *Cluster) containerdSocket(node string) string { return c.nodePath(node, "containerd.sock") }
 
-// StartContainerd starts the container runtime of a node, if it does not run.
+// StartContainerd starts a node's container runtime unless it runs.
 func (c *Cluster) StartContainerd(ctx context.Context, node string) error {
 	n, err := c.node(node)
 	if err != nil {
@@ -136,7 +135,7 @@ func (c *Cluster) StartContainerd(ctx context.Context, node string) error {
 		Role:  containerdRole(node),
 		Netns: n.Netns,
 		Command: []string{
-			// It looks for the shim in PATH.
+			// containerd finds its shim in PATH.
 			"/usr/bin/env", "PATH=" + filepath.Join(c.opts.DebianDir, "usr/bin") + ":" + os.Getenv("PATH"),
 			filepath.Join(c.opts.DebianDir, "usr/bin/containerd"), "--config", c.nodePath(node, "containerd.toml"),
 		},
@@ -144,12 +143,12 @@ func (c *Cluster) StartContainerd(ctx context.Context, node string) error {
 	})
 }
 
-// StopContainerd stops the container runtime of a node; containers go on.
+// StopContainerd stops a node's container runtime; containers keep running.
 func (c *Cluster) StopContainerd(ctx context.Context, node string) error {
 	return c.lab.StopGuest(ctx, containerdRole(node), stopGrace)
 }
 
-// ctr runs containerd's command line client on a node.
+// ctr runs containerd's client on a node.
 func (c *Cluster) ctr(ctx context.Context, node string, args ...string) error {
 	n, err := c.node(node)
 	if err != nil {
@@ -159,8 +158,7 @@ func (c *Cluster) ctr(ctx context.Context, node string, args ...string) error {
 	return c.run(ctx, n.Netns, filepath.Join(c.opts.DebianDir, "usr/bin/ctr"), args...)
 }
 
-// StartKubelet starts the kubelet of a node, if it does not run, and returns when
-// the node is registered.
+// StartKubelet starts a node's kubelet unless it runs, and returns when the node is registered.
 func (c *Cluster) StartKubelet(ctx context.Context, node string) error {
 	n, err := c.node(node)
 	if err != nil {
@@ -193,14 +191,13 @@ func (c *Cluster) StartKubelet(ctx context.Context, node string) error {
 	})
 }
 
-// StopKubelet stops the kubelet of a node; pods go on.
+// StopKubelet stops a node's kubelet; pods keep running.
 func (c *Cluster) StopKubelet(ctx context.Context, node string) error {
 	return c.lab.StopGuest(ctx, kubeletRole(node), stopGrace)
 }
 
-// kubeletConfig is for a kubelet that shares the machine, whose cgroups may be of
-// version 1, with others: it keeps to its directory and cgroup, and evicts nothing
-// because the disk is filled by somebody else.
+// kubeletConfig is for a kubelet on a shared machine, possibly with cgroups of version 1: it stays
+// in its directory and cgroup, and evicts nothing because of disk usage by others.
 func (c *Cluster) kubeletConfig(n lab.Node) map[string]any {
 	return map[string]any{
 		"apiVersion":               "kubelet.config.k8s.io/v1beta1",

@@ -21,9 +21,9 @@ type authority struct {
 	dir  string
 }
 
-// identity is what a certificate says of its holder.
+// identity describes the holder of a certificate.
 type identity struct {
-	// file, without extension, of certificate and key.
+	// file name, without extension, of certificate and key.
 	file  string
 	user  string
 	group string
@@ -32,7 +32,7 @@ type identity struct {
 	addresses []net.IP
 }
 
-// newAuthority makes ca.crt in the directory.
+// newAuthority writes ca.crt to the directory.
 func newAuthority(dir string) (*authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -54,7 +54,7 @@ func newAuthority(dir string) (*authority, error) {
 
 func (a *authority) path(file string) string { return a.dir + "/" + file }
 
-// issue makes <file>.crt and <file>.key.
+// issue writes <file>.crt and <file>.key.
 func (a *authority) issue(id identity) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

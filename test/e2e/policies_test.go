@@ -12,8 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// What is denied by a NetworkPolicy, and by whom it is overruled: a ClusterNetworkPolicy of the tier
-// Admin, which is gone with its definition. The node always reaches its own pods, so that kubelet's probes succeed.
+// A NetworkPolicy denies, and a ClusterNetworkPolicy of the tier Admin overrides it until its
+// definition is deleted. The node always reaches its own pods, so that kubelet's probes succeed.
 func TestPoliciesOfKubernetesApply(t *testing.T) {
 	needCluster(t)
 	n := newNamespace(t, "policies")
@@ -67,7 +67,7 @@ spec: {podSelector: {}, policyTypes: [Ingress]}
 		t.Fatal(err)
 	}
 	defer definitions.Close()
-	if _, err := cluster.KubectlInput(t.Context(), definitions, "apply", "-f", "-"); err != nil { // KSR follows what is defined later
+	if _, err := cluster.KubectlInput(t.Context(), definitions, "apply", "-f", "-"); err != nil { // KSR follows later definitions
 		t.Fatal(err)
 	}
 	kubectl(t, "wait", "--for=condition=Established", definition, "--timeout=30s")
@@ -92,7 +92,7 @@ spec:
 	reached("")
 	n.apply(policy)
 	reached(friends)
-	n.kubectl("delete", definition) // and with it what is defined
+	n.kubectl("delete", definition) // and with it its objects
 	reached("")
 	n.kubectl("delete", "networkpolicy", "isolate")
 	reached(everybody)

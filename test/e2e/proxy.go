@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// startProxy starts the kube-proxy of a node, which makes services reachable, etcd's
-// among them, before there is a pod network.
+// startProxy starts a node's kube-proxy, which makes services, including etcd's, reachable before a
+// pod network exists.
 func (c *Cluster) startProxy(ctx context.Context, n lab.Node) error {
 	config, err := yaml.Marshal(map[string]any{
 		"apiVersion":         "kubeproxy.config.k8s.io/v1alpha1",
@@ -22,7 +22,7 @@ func (c *Cluster) startProxy(ctx context.Context, n lab.Node) error {
 		"clusterCIDR":        c.joined(podsOf),
 		"healthzBindAddress": "127.0.0.1:10256",
 		"metricsBindAddress": "127.0.0.1:10249",
-		// What these change is of the machine, and not of a network namespace.
+		// These settings affect the machine, not a network namespace.
 		"conntrack":   map[string]any{"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
 		"oomScoreAdj": 0,
 	})

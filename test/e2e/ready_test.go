@@ -13,22 +13,22 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// How the nodes became ready, by name; nil for a cluster that was kept.
+// How the nodes became ready, by name; nil for a kept cluster.
 var becameReady map[string]*readyNode
 
-// readyNode is what was seen of a node before and after the installation of Contiv.
+// readyNode is the state of a node before and after the installation of Contiv.
 type readyNode struct {
-	// Before: what the node said of itself, and CNI's STATUS.
+	// Before: the node's own message, and CNI's STATUS.
 	problem string
 	status  error
-	// After: the end of the agent's first resync, when the CNI configuration was
-	// written, and from when on the node was ready, in whole seconds.
+	// After: the end of the agent's first resync, the time of the CNI configuration, and when the
+	// node became ready, in whole seconds.
 	resync, conflist, ready time.Time
 }
 
 // noteBefore is called before Contiv is installed, noteAfter afterwards.
 func noteBefore(ctx context.Context) error {
-	// Kubelet tells it with the first status after the registration.
+	// Kubelet reports it with the first status after the registration.
 	if _, err := cluster.Kubectl(ctx, "wait", "node", "--all", "--for=condition=Ready=false", "--timeout=30s"); err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func eachNode(ctx context.Context, fn func(name string, ready corev1.NodeConditi
 		return err
 	}
 	if len(nodes.Items) != len(cluster.Nodes()) {
-		return fmt.Errorf("there are %d nodes, not %d", len(nodes.Items), len(cluster.Nodes()))
+		return fmt.Errorf("found %d nodes, want %d", len(nodes.Items), len(cluster.Nodes()))
 	}
 	for _, n := range nodes.Items {
 		for _, c := range n.Status.Conditions {

@@ -13,7 +13,7 @@ import (
 	"github.com/contiv/contiv/test/lab"
 )
 
-// They are translated by kube-proxy, or by Contiv in a cluster without.
+// kube-proxy implements them, or Contiv in a cluster without it.
 func TestServicesLeadToPods(t *testing.T) {
 	needKernel(t, "packets of pods pass no kube-proxy")
 	n := newNamespace(t, "services")
@@ -61,8 +61,8 @@ spec: {type: NodePort, ipFamilyPolicy: PreferDualStack, selector: {app: web}, po
 	}
 }
 
-// checkService demands that the service answers, again and again, and that both of
-// its pods do, sooner or later: kube-proxy chooses by chance, and among the pods that it knows by then.
+// checkService requires that the service always answers, and both of its pods eventually:
+// kube-proxy chooses at random among the pods known to it.
 func checkService(t *testing.T, from lab.Endpoint, address string) {
 	t.Helper()
 	seen := map[string]bool{}
@@ -80,12 +80,12 @@ func checkService(t *testing.T, from lab.Endpoint, address string) {
 	})
 }
 
-// The agents see whether kube-proxy runs, and do its work where it does not.
+// The agents detect whether kube-proxy runs, and replace it if not.
 func TestServicesAreTranslatedByOneOfTheTwo(t *testing.T) {
-	needKernel(t, "test/vpp looks at who translates on nodes with VPP, where kube-proxy comes and goes")
+	needKernel(t, "test/vpp tests the conflict with kube-proxy on VPP nodes")
 	for _, node := range cluster.Nodes() {
 		var report service.Report
-		await.That(t, "who translates services on "+node.Name, func() error {
+		await.That(t, "the service proxy on "+node.Name, func() error {
 			return cluster.Agent(node.Name).Get(t.Context(), service.URL, &report)
 		})
 		if t1 := report.Translator; t1.VSwitch != options.WithoutProxy || (t1.Others == "") != options.WithoutProxy {
@@ -94,7 +94,7 @@ func TestServicesAreTranslatedByOneOfTheTwo(t *testing.T) {
 	}
 }
 
-// resolver is a pod that does nothing itself, on the node's network or on its own.
+// resolver is an idle pod on the node's or the pod network.
 const resolver = `apiVersion: v1
 kind: Pod
 metadata: {name: %s}
@@ -107,8 +107,8 @@ spec:
 ---
 `
 
-// As in every cluster: kubelet gives pods the cluster IP of DNS, whose pods, on either node,
-// learn of services through the cluster IP of the API server.
+// Kubelet gives pods the cluster IP of DNS, whose pods, on either node, learn of services through
+// the API server's cluster IP.
 func TestDNSAnswersByName(t *testing.T) {
 	needCluster(t)
 	if !cluster.HasDNS() {
@@ -149,7 +149,7 @@ spec: {clusterIP: None, ipFamilyPolicy: PreferDualStack, selector: {app: web}, p
 	clusterIPs := strings.Fields(n.kubectl("get", "service", "web", "-o", "jsonpath={.spec.clusterIPs[*]}"))
 	for _, client := range clients {
 		for name, want := range map[string][]string{"web": clusterIPs, "web.names.svc.cluster.local": clusterIPs, "each.names.svc.cluster.local": ips} {
-			// Kubernetes, and so DNS, knows the service some time before it has been asked.
+			// DNS knows the service some time after its creation.
 			await.That(t, client+" resolves "+name, func() error {
 				got, want := resolve(n, client, name), slices.Sorted(slices.Values(want))
 				if !slices.Equal(got, want) {
@@ -158,7 +158,8 @@ spec: {clusterIP: None, ipFamilyPolicy: PreferDualStack, selector: {app: web}, p
 				return nil
 			})
 		}
-		// Debian's busybox is linked statically: what asks the C library for a name or a port, as wget does, crashes.
+		// Debian's static busybox crashes where it resolves names or ports with the C library, as
+		// wget does.
 		for _, ip := range clusterIPs {
 			if out := n.kubectl("exec", client, "--", "sh", "-c", `printf 'GET /index.html HTTP/1.0\r\n\r\n' | nc -w 5 `+ip+" 80"); !strings.Contains(out, "web-") {
 				t.Errorf("%s asks %s: it says %q", client, ip, out)
@@ -167,7 +168,7 @@ spec: {clusterIP: None, ipFamilyPolicy: PreferDualStack, selector: {app: web}, p
 	}
 }
 
-// resolve returns the addresses that a pod finds under a name, sorted.
+// resolve returns the addresses that a pod resolves for a name, sorted.
 func resolve(n namespace, client, name string) (got []string) {
 	n.Helper()
 	_, answer, _ := strings.Cut(n.kubectl("exec", client, "--", "sh", "-c", "nslookup "+name+"; true"), "Name:") // it fails if one of the IP versions has no answer

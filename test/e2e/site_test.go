@@ -29,7 +29,7 @@ func needCluster(t *testing.T) {
 	})
 }
 
-// needKernel skips a test that nodes with VPP do not pass; why.
+// needKernel skips a test that VPP nodes do not pass, with the reason.
 func needKernel(t *testing.T, why string) {
 	t.Helper()
 	needCluster(t)
@@ -38,7 +38,7 @@ func needKernel(t *testing.T, why string) {
 	}
 }
 
-// namespace is a Kubernetes namespace that goes with the test.
+// namespace is a Kubernetes namespace that is deleted after the test.
 type namespace struct {
 	*testing.T
 	name string
@@ -65,7 +65,7 @@ func (n namespace) kubectl(args ...string) string {
 	return kubectl(n.T, append([]string{"--namespace", n.name}, args...)...)
 }
 
-// kubectl must succeed; commands that wait are told how long.
+// kubectl must succeed. Waiting commands get a timeout.
 func kubectl(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := cluster.Kubectl(t.Context(), args...)
@@ -84,7 +84,7 @@ func (n namespace) apply(manifest string) {
 	}
 }
 
-// webPod is a pod that answers HTTP on port 8080 with its name. Kubelet probes it.
+// webPod is a pod that answers HTTP on port 8080 with its name, with a probe.
 const webPod = `
   terminationGracePeriodSeconds: 1
   dnsPolicy: Default
@@ -96,7 +96,7 @@ const webPod = `
     readinessProbe: {httpGet: {port: 8080, path: /index.html}, periodSeconds: 1}
 `
 
-// pod starts a web pod on a node and awaits its readiness.
+// pod starts a web pod on a node and waits until it is ready.
 func (n namespace) pod(name, node string) corev1.Pod {
 	n.Helper()
 	n.start(name, node)
@@ -159,7 +159,7 @@ func get(t *testing.T, into any, args ...string) {
 	}
 }
 
-// endpoint returns the pod as a place to send from and to.
+// endpoint returns the pod as a source and target of packets.
 func endpoint(t *testing.T, pod corev1.Pod) lab.Endpoint {
 	t.Helper()
 	e, err := cluster.Endpoint(t.Context(), pod.Spec.NodeName, pod.Namespace, pod.Name)
@@ -180,7 +180,7 @@ func nodeEndpoint(t *testing.T, name string) lab.Endpoint {
 	return lab.Endpoint{}
 }
 
-// fetch gets the page of a web pod, from somewhere.
+// fetch gets the page of a web pod from an endpoint.
 func fetch(t *testing.T, from lab.Endpoint, pod corev1.Pod) error {
 	t.Helper()
 	got, err := page(t, from.Netns, net.JoinHostPort(pod.Status.PodIP, "8080"))
@@ -190,7 +190,7 @@ func fetch(t *testing.T, from lab.Endpoint, pod corev1.Pod) error {
 	return err
 }
 
-// page gets the page of some web pod, from a network namespace.
+// page gets the page of a web pod from a network namespace.
 func page(t *testing.T, netns, address string) (string, error) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/index.html", nil)
@@ -206,8 +206,8 @@ func page(t *testing.T, netns, address string) (string, error) {
 	return strings.TrimSpace(string(data)), err
 }
 
-// startStream sends datagrams from one pod to another and back, every 2 ms, until
-// the function that it returns, which fails the test for every lost one.
+// startStream sends datagrams from one pod to another and back, every 2 ms. The returned function
+// stops it and fails the test for each lost one.
 func startStream(t *testing.T, from, to corev1.Pod) (stop func()) {
 	t.Helper()
 	s, err := lab.StartStream(endpoint(t, from), endpoint(t, to), 2*time.Millisecond)

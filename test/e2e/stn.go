@@ -10,16 +10,16 @@ import (
 
 func stnRole(node string) string { return "contiv-stn-" + node }
 
-// stnDir is where the contiv-stn of a node keeps its journal.
+// stnDir is the directory of a node's contiv-stn journal.
 func (c *Cluster) stnDir(node string) string { return c.nodePath(node, "var/lib/contiv/stn") }
 
-// startSTN starts the contiv-stn of a node with a single NIC, as systemd does before the kubelet.
+// startSTN starts the contiv-stn of a single-NIC node, like systemd does before the kubelet.
 func (c *Cluster) startSTN(ctx context.Context, n lab.Node) error {
 	if !n.SingleNIC {
 		return nil
 	}
 	c.progress("starting contiv-stn on %s", n.Name)
-	// Where the default, /var/run/contiv/stn.sock, leads from the node's pods.
+	// The path of the default, /var/run/contiv/stn.sock, in the node's pods.
 	socket := c.nodePath(n.Name, "var/run/contiv/stn.sock")
 	return c.lab.StartGuest(ctx, lab.Guest{
 		Role:  stnRole(n.Name),
@@ -32,7 +32,7 @@ func (c *Cluster) startSTN(ctx context.Context, n lab.Node) error {
 	})
 }
 
-// StolenNICs returns the NICs of a node that contiv-stn keeps for VPP, and who has each.
+// StolenNICs returns the NICs of a node that contiv-stn manages, with their holders.
 func (c *Cluster) StolenNICs(node string) ([]*journal.Entry, error) {
 	j, err := journal.File(filepath.Join(c.stnDir(node), "journal.json")).Load()
 	if err != nil {

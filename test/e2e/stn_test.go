@@ -15,7 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// stnVSwitch is VPP on nodes with a single NIC, among the values of E2E_VSWITCH.
+// stnVSwitch is VPP on single-NIC nodes, among the values of E2E_VSWITCH.
 const stnVSwitch = "vpp-stn"
 
 // parseVSwitches reads E2E_VSWITCH.
@@ -46,7 +46,7 @@ func TestVSwitchesOfTheNodesAreParsed(t *testing.T) {
 	}
 }
 
-// awaitNIC waits until somebody has the only NIC of a node; "": contiv-stn keeps none.
+// awaitNIC waits for the holder of a node's only NIC; "": contiv-stn has none.
 func awaitNIC(t *testing.T, node string, want journal.Holder) {
 	t.Helper()
 	await.That(t, fmt.Sprintf("the NIC of %s is with %q", node, want), func() error {
@@ -66,15 +66,15 @@ func awaitNIC(t *testing.T, node string, want journal.Holder) {
 	})
 }
 
-// runVPPOn changes which nodes the DaemonSet of VPP chooses.
+// runVPPOn changes the node selector of VPP's DaemonSet.
 func runVPPOn(ctx context.Context, label string) error {
 	_, err := cluster.Kubectl(ctx, "patch", "-n", "kube-system", "daemonset/contiv-vpp", "--type=merge", "-p",
 		fmt.Sprintf(`{"spec": {"template": {"spec": {"nodeSelector": {"contivpp.io/vswitch": %q}}}}}`, label))
 	return err
 }
 
-// Nodes with a single NIC can be reached with VPP, without it, and with the next VPP, and so can
-// their pods while there is a VPP.
+// A single-NIC node is reachable with VPP, without it, and with the next VPP, and so are its pods
+// while VPP runs.
 func TestVPPBorrowsTheOnlyNICOfItsNode(t *testing.T) {
 	needCluster(t)
 	var nodes []string
@@ -109,7 +109,7 @@ func TestVPPBorrowsTheOnlyNICOfItsNode(t *testing.T) {
 			report := stop()
 			measured(t, "%s: %s", stream.Path, report)
 			if report.LongestGap > 5*time.Second {
-				t.Errorf("%s: nobody answered for %s", stream.Path, report.LongestGap)
+				t.Errorf("%s: no answer for %s", stream.Path, report.LongestGap)
 			}
 		})
 	}

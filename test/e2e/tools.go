@@ -11,23 +11,22 @@ import (
 	"strings"
 )
 
-// Places of what a cluster is made of.
+// Places are the directories needed for a cluster.
 type Places struct {
-	// Source is a work tree of Contiv, from which Kubernetes is built and Contiv
-	// installed.
+	// Source is a work tree of Contiv, for building Kubernetes and installing Contiv.
 	Source string
-	// Cache keeps Kubernetes', CoreDNS' and Debian's programs.
+	// Cache keeps the programs of Kubernetes, CoreDNS and Debian.
 	Cache string
 }
 
-// DefaultCache is where make e2e keeps them, too.
+// DefaultCache is also the cache of make e2e.
 func DefaultCache() (string, error) {
 	dir, err := os.UserCacheDir()
 	return filepath.Join(dir, "contiv"), err
 }
 
-// FindSource looks for a work tree of Contiv, upwards from the directories, and
-// returns its absolute path.
+// FindSource looks for a work tree of Contiv in the directories and their parents, and returns its
+// absolute path.
 func FindSource(from ...string) (string, error) {
 	for _, dir := range from {
 		dir, err := filepath.Abs(dir)
@@ -49,7 +48,7 @@ func FindSource(from ...string) (string, error) {
 // tool is a program of the machine that a cluster needs.
 type tool struct {
 	program, pkg string
-	// only says if it is needed at all; nil: always.
+	// only reports whether it is needed; nil: always.
 	only func(Places) bool
 }
 
@@ -67,7 +66,7 @@ var tools = []tool{
 func (p Places) debianDir() string     { return filepath.Join(p.Cache, "debian") }
 func (p Places) kubernetesDir() string { return filepath.Join(p.Cache, "kubernetes") }
 
-// missingTools says what to install, nil if all is there.
+// missingTools returns an error that lists the tools to install, nil if none is missing.
 func (p Places) missingTools(look func(string) (string, error)) error {
 	var missing []string
 	for _, t := range tools {
@@ -84,8 +83,8 @@ func (p Places) missingTools(look func(string) (string, error)) error {
 	return nil
 }
 
-// Prepare gets Kubernetes' and Debian's programs, unless the cache has them, and
-// sets in opts where they and the manifests are. What it does it tells output.
+// Prepare builds or downloads the programs of Kubernetes and Debian unless they are cached, and
+// sets their and the manifests' paths in opts. It writes progress to output.
 func (p Places) Prepare(ctx context.Context, opts *Options, output io.Writer) error {
 	if err := p.missingTools(exec.LookPath); err != nil {
 		return err

@@ -18,7 +18,7 @@ func TestMissingToolsAreNamedWithWhatToInstall(t *testing.T) {
 			t.Errorf("%v, want %q in it", err, want)
 		}
 	}
-	// What was built and unpacked needs no tools any more.
+	// Existing built and unpacked files need no tools.
 	for _, file := range []string{"debian/usr/bin/containerd", "kubernetes/stamp"} {
 		if err := os.MkdirAll(filepath.Join(cache, filepath.Dir(file)), 0o755); err != nil {
 			t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Places of the machine that kubelet and containerd use whatever they are told.
+// Paths of the machine that kubelet and containerd use regardless of their configuration.
 const (
 	containerLogs  = "/var/log/containers"
 	shimSockets    = "/run/containerd/s"
@@ -20,11 +20,11 @@ const (
 	kubeletPlugins = kubeletHome + "/device-plugins"
 )
 
-// ownsKubeletHome is a file in the cluster's directory that says that the machine
-// had no kubelet's directory before.
+// ownsKubeletHome is a file in the cluster's directory that records that the machine had no kubelet
+// directory before.
 const ownsKubeletHome = "owns-kubelet-home"
 
-// noteTraces notes which of these places the cluster will be the first to use.
+// noteTraces records which of these paths the cluster will create.
 func (c *Cluster) noteTraces() error {
 	if exists(kubeletHome) {
 		return nil
@@ -32,8 +32,8 @@ func (c *Cluster) noteTraces() error {
 	return os.WriteFile(c.path(ownsKubeletHome), nil, 0o600)
 }
 
-// removeTraces removes what the cluster in the directory, none of whose processes
-// is left, has left there. Directories go when they are empty.
+// removeTraces removes the traces of the cluster in the directory, after all its processes have
+// ended. It removes empty directories.
 func removeTraces(dir string) error {
 	err := errors.Join(
 		// Links to logs.

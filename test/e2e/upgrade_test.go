@@ -18,15 +18,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// oldVersions are commits that clusters are upgraded from and go back to.
+// oldVersions lists the commits for upgrade and downgrade.
 var oldVersions = []struct {
 	name, commit string
-	// install installs the older version; back replaces the newer one by it.
+	// install installs the older version; back downgrades to it.
 	install, back func(s *site, old string)
 }{
-	// The last one whose etcd asked for no certificates, and which was installed by kubectl only.
+	// The last version whose etcd needed no certificates, installed by kubectl only.
 	{"plain text", "1ddc809f8759677cecb645182f0db08e3daf748c", installManifests, backToManifests},
-	// The last one whose etcd ran as root, and whose agents knew no roles of clients.
+	// The last version whose etcd ran as root, and whose agents had no client roles.
 	{"etcd as root", "64e284d92c1dee114005fcc74b0db6dcc078a816",
 		func(s *site, old string) {
 			s.run(filepath.Join(old, "bin/contivctl"), "install", "--post-renderer", s.adapter)
@@ -37,7 +37,7 @@ var oldVersions = []struct {
 		}},
 }
 
-// oldManifests are those of an older version, which is in the directory.
+// oldManifests returns the manifests of the older version in the directory.
 func (s *site) oldManifests(old string) (adapted []string) {
 	s.t.Helper()
 	for _, file := range []string{"contiv-ksr-rbac.yaml", "contiv.yaml"} {
@@ -61,7 +61,7 @@ func installManifests(s *site, old string) {
 	s.kubectl("wait", "node", "--all", "--for=condition=Ready", "--timeout=1m")
 }
 
-// docs/install.md: what the older version knows nothing of has to go, from etcd as well.
+// docs/install.md: state unknown to the older version must be removed, from etcd too.
 func backToManifests(s *site, old string) {
 	s.kubectl("exec", "-n", "kube-system", "daemonset/contiv-ksr", "--", "contiv-ksr", "forget-users", "--etcd-config=/etc/contiv/etcd.conf")
 	s.giveEtcdToRoot()
@@ -73,7 +73,7 @@ func backToManifests(s *site, old string) {
 	s.rolledOut()
 }
 
-// docs/etcd.md: an older etcd is root, without a capability to write what is another user's.
+// docs/etcd.md: an older etcd is root, without the capability to write another user's files.
 func (s *site) giveEtcdToRoot() {
 	s.t.Helper()
 	data := filepath.Join(s.Dir(), "nodes", e2e.ControlPlaneNode, "var/etcd/contiv-data")
@@ -82,7 +82,7 @@ func (s *site) giveEtcdToRoot() {
 	}
 }
 
-// rolledOut returns when all pods of Contiv are what was applied last.
+// rolledOut returns when all Contiv pods run the last applied version.
 func (s *site) rolledOut() {
 	s.t.Helper()
 	for _, workload := range []string{"statefulset/contiv-etcd", "daemonset/contiv-ksr", "daemonset/contiv-agent"} {
@@ -90,8 +90,8 @@ func (s *site) rolledOut() {
 	}
 }
 
-// buildOld makes the programs of an older version in bin of the directory that it returns, with the repository's history only.
-// What that version did not have yet is of this one, and not used.
+// buildOld builds an older version's programs in bin of the returned directory, from the
+// repository's history. Programs that it lacks come from this version and are unused.
 func buildOld(t *testing.T, commit string) (dir string) {
 	t.Helper()
 	if err := exec.Command("git", "cat-file", "-e", commit+"^{commit}").Run(); err != nil {
@@ -110,8 +110,8 @@ func buildOld(t *testing.T, commit string) (dir string) {
 	return dir
 }
 
-// From older versions to this one, and back: no packet between running pods is lost, none of them is restarted,
-// nodes keep their IDs, and pods can be added after each step.
+// During upgrades from older versions and back, no packet between running pods is lost, no pod
+// restarts, nodes keep their IDs, and pods can be added after each step.
 func TestUpgradeFromAnOlderVersionAndBack(t *testing.T) {
 	needCluster(t)
 	for i, v := range oldVersions {
@@ -135,7 +135,7 @@ func TestUpgradeFromAnOlderVersionAndBack(t *testing.T) {
 
 const newImage = "docker.io/contiv/contiv:new"
 
-// checkUpgrade upgrades with a contivctl, and goes back.
+// checkUpgrade upgrades with a contivctl and downgrades.
 func (s *site) checkUpgrade(contivctl string, back func()) {
 	t := s.t
 	first, second := s.podOn("first", "node1"), s.podOn("second", "node2")
@@ -200,7 +200,7 @@ func (s *site) checkUpgrade(contivctl string, back func()) {
 	})
 }
 
-// podOn starts a pod on a node and returns it as a place to send packets from and to.
+// podOn starts a pod on a node and returns it as a source and target of packets.
 func (s *site) podOn(name, node string) lab.Endpoint {
 	s.t.Helper()
 	s.kubectl("run", name, "--image", e2e.BusyboxImage, "--restart=Never", "--overrides", `{"spec":{"nodeName":"`+node+`"}}`, "--", "sleep", "infinity")

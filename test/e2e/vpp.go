@@ -10,14 +10,14 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// vppLabel is what deploy/contiv-vpp.yaml chooses its nodes by.
+// vppLabel selects the nodes of deploy/contiv-vpp.yaml.
 const vppLabel = "contivpp.io/vswitch=vpp"
 
 // vppArchive is the file with the image ContivVPPImage.
 const vppArchive = "contiv-vpp.tar"
 
-// vppFiles returns VPP's programs, with plugins and libraries at the paths that they have on
-// this machine: there VPP looks for them.
+// vppFiles returns VPP's programs, plugins and libraries at their paths on this machine, where VPP
+// looks for them.
 func vppFiles(binary string) ([]imageFile, error) {
 	binary, err := filepath.EvalSymlinks(binary)
 	if err != nil {
@@ -48,7 +48,7 @@ func vppFiles(binary string) ([]imageFile, error) {
 	return files, nil
 }
 
-// labelVPP gives the nodes with VPP the label that the manifest selects them by.
+// labelVPP labels the VPP nodes for the manifest.
 func (c *Cluster) labelVPP(ctx context.Context) error {
 	for _, n := range c.nodes {
 		if n.OnVPP() {
@@ -60,8 +60,8 @@ func (c *Cluster) labelVPP(ctx context.Context) error {
 	return nil
 }
 
-// adaptConfig says in the configuration which NICs VPP takes, and makes it small; which
-// networks a cluster with IPv6 has; and without kube-proxy, where the API server is.
+// adaptConfig sets VPP's NICs and a small size in the configuration, the networks of a cluster with
+// IPv6, and without kube-proxy the API server's address.
 func (c *Cluster) adaptConfig(config *unstructured.Unstructured) error {
 	changes := map[string]func(string) string{"contiv.conf": func(text string) string { return text + c.contivConf() }}
 	if c.hasVPP() {

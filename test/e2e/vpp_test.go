@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// vppNode returns the first node with VPP, and skips the test if there is none.
+// vppNode returns the first VPP node, and skips the test if none exists.
 func vppNode(t *testing.T) string {
 	t.Helper()
 	needCluster(t)
@@ -35,7 +35,7 @@ func TestLabelDecidesWhichVSwitchANodeHas(t *testing.T) {
 	}
 }
 
-// Kubelet does not start the pod of VPP and the agent anew because one of them has died.
+// Kubelet does not restart the pod when VPP or the agent dies.
 func TestVPPAndItsAgentComeBackAlone(t *testing.T) {
 	node := vppNode(t)
 	n := newNamespace(t, "vppback")
@@ -66,7 +66,7 @@ func TestVPPAndItsAgentComeBackAlone(t *testing.T) {
 	await.That(t, "the agent has configured the next VPP", func() error {
 		txns, err := cluster.Agent(node).Transactions(t.Context(), began)
 		if err == nil && !slices.ContainsFunc(txns, func(txn *kvscheduler.RecordedTxn) bool { return strings.Contains(txn.Description, "VPP was restarted") }) {
-			err = errors.New("there was no resync")
+			err = errors.New("no resync")
 		}
 		return errors.Join(err, cluster.Agent(node).Ready(t.Context()))
 	})
