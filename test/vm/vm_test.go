@@ -18,33 +18,33 @@ import (
 	"github.com/contiv/contiv/ctl/install"
 )
 
-// The environment that make test-vm sets.
+// The environment set by make test-vm.
 const (
 	cacheVariable   = "CONTIV_VM_CACHE"   // directory of hack/kernels.sh
 	clusterVariable = "CONTIV_E2E_CACHE"  // directory of make e2e, for the job cluster
-	vppVariable     = "VPP_BIN"           // program of VPP, for the job vpp; "": skip it
+	vppVariable     = "VPP_BIN"           // VPP binary for the job vpp; "": skip it
 	kernelsVariable = "CONTIV_VM_KERNELS" // which of its kernels to run
-	jobsVariable    = "CONTIV_VM_JOBS"    // regular expression of the jobs to run, default all
-	testsVariable   = "CONTIV_VM_TESTS"   // regular expression of the conformance tests to run, as for go test -run; default all
+	jobsVariable    = "CONTIV_VM_JOBS"    // regular expression of the jobs to run; default all
+	testsVariable   = "CONTIV_VM_TESTS"   // regular expression of the conformance tests, as for go test -run; default all
 )
 
-var update = flag.Bool("update", false, "write what was found into docs/kernels.md")
+var update = flag.Bool("update", false, "write the results into docs/kernels.md")
 
 const page = "../../docs/kernels.md"
 
-// job is something that runs in a machine.
+// job is a job in a virtual machine.
 type job struct {
 	name string
 	// tests is a package whose test program the job runs; "": none.
 	tests string
-	// command is one of the shell's. $source is the work tree, $tests the program, $cluster
-	// the directory of Kubernetes, $vpp the program of VPP.
+	// command is a shell command. $source is the work tree, $tests the test program, $cluster the
+	// directory of Kubernetes, $vpp the VPP binary.
 	command string
-	// lacks says why the job cannot run; "": it can.
+	// lacks is why the job cannot run; "" if it can.
 	lacks string
 	// memory of the machine, in MiB; 0: 2048.
 	memory int
-	// rows are what its output says of the kernel.
+	// rows extracts table rows about the kernel from the output.
 	rows func(t *testing.T, output string, ok bool) table
 }
 
@@ -69,23 +69,22 @@ func jobs() []job {
 	}
 }
 
-// partTitles are what rows of the table call the parts of the conformance suite, unless the name of
-// the part says it.
+// partTitles maps parts of the conformance suite to row titles, where they differ.
 var partTitles = map[string]string{
 	"port": "configuration", "scheduler": "configuration of a whole node", "states": "state of interfaces", "packets": "connectivity",
 	"features": "other features", "links": "tunnels, bonds and VLANs", "NAT": "NAT of IPv4", "services": "Kubernetes services",
-	"IPVS": "IPVS rules of somebody else on the node", "guards": "guards against forged addresses", "filter": "network policies",
+	"IPVS": "foreign IPVS rules on the node", "guards": "guards against forged addresses", "filter": "network policies",
 }
 
 const (
-	// cgroup2 gives a machine cgroups of version 2 only.
+	// cgroup2 mounts only cgroups of version 2.
 	cgroup2 = "mount -t cgroup2 cgroup2 /sys/fs/cgroup && "
-	// ownCNI hides the results of CNI plugins of the machine outside: if they go while the one inside runs, its overlay
-	// file system has a directory that takes no files.
+	// ownCNI hides the host's results of CNI plugins: if they are deleted while the machine runs,
+	// its overlay file system has a directory that accepts no files.
 	ownCNI = "mkdir -p /var/lib/cni && mount -t tmpfs tmpfs /var/lib/cni && "
 )
 
-// passed is a row that says whether the job succeeded.
+// passed is a row that shows whether the job succeeded.
 func passed(row string) func(*testing.T, string, bool) table {
 	return func(_ *testing.T, _ string, ok bool) table {
 		return table{row: {cell: map[bool]string{true: yes, false: "fails"}[ok]}}
@@ -141,7 +140,7 @@ func TestKernels(t *testing.T) {
 	}
 }
 
-// build makes the test program of a package.
+// build builds the test program of a package.
 func build(t *testing.T, pkg, bin string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", "test", "-c", "-o", filepath.Join(bin, filepath.Base(pkg)), "./"+pkg)
@@ -151,8 +150,7 @@ func build(t *testing.T, pkg, bin string) {
 	}
 }
 
-// releaseOf returns the release of the kernel in a directory, without what differs from
-// one update of Debian to the next: 6.1, 6.12.
+// releaseOf returns the kernel release in a directory, without Debian's update number: 6.1, 6.12.
 func releaseOf(t *testing.T, dir string) string {
 	t.Helper()
 	files, err := filepath.Glob(dir + "/boot/vmlinuz-*")
@@ -166,8 +164,8 @@ func releaseOf(t *testing.T, dir string) string {
 	return version[1]
 }
 
-// run boots a machine that runs a job, and returns what it printed. It is in the file log,
-// too, while the job runs: that may be for an hour.
+// run boots a machine that runs a job, and returns its output. The file log has it during the job,
+// which may take an hour.
 func run(t *testing.T, dir, tests, log string, j job) (output string, err error) {
 	t.Helper()
 	source, err := filepath.Abs("../..")
@@ -197,13 +195,13 @@ func tail(output string, n int) string {
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }
 
-// probed reads what contivctl preflight --here found.
+// probed parses the result of contivctl preflight --here.
 func probed(t *testing.T, output string, _ bool) table {
 	t.Helper()
-	text := output[max(0, strings.Index(output, "{\n  \"kernel\"")):] // after what the machine said while it booted
+	text := output[max(0, strings.Index(output, "{\n  \"kernel\"")):] // after the boot messages
 	var facts install.Facts
 	if err := json.NewDecoder(strings.NewReader(text)).Decode(&facts); err != nil {
-		t.Errorf("what contivctl preflight printed: %v: %s", err, output)
+		t.Errorf("output of contivctl preflight: %v: %s", err, output)
 	}
 	found := table{}
 	for feature, reason := range facts.Features {
@@ -216,7 +214,7 @@ func probed(t *testing.T, output string, _ bool) table {
 	return found
 }
 
-// tested reads the output of go test -v: tests below the one with the prefix are features.
+// tested parses the output of go test -v: tests below the one with the prefix are features.
 func tested(prefix string) func(*testing.T, string, bool) table {
 	result := regexp.MustCompile(`(?m)^ +--- (PASS|FAIL|SKIP): ` + regexp.QuoteMeta(prefix) + `(\S+)`)
 	return func(_ *testing.T, output string, _ bool) table {
@@ -249,12 +247,12 @@ func tested(prefix string) func(*testing.T, string, bool) table {
 	}
 }
 
-// table is docs/kernels.md: for each row what each kernel, by its release, can do.
+// table is docs/kernels.md: each kernel's support, by row and release.
 type table map[string]map[string]string
 
 const (
 	yes  = "yes"
-	cell = "" // the one column of what a job says
+	cell = "" // the only column of a job's result
 )
 
 func (tb table) set(row, column, text string) {
@@ -269,7 +267,7 @@ const (
 	endTable   = "<!-- end of table -->\n"
 )
 
-// write puts what was found into the page; what was not looked at stays.
+// write writes the results to the page and keeps other cells.
 func (tb table) write(t *testing.T) {
 	t.Helper()
 	data, err := os.ReadFile(page)
