@@ -1,4 +1,4 @@
-// Package chart tests deploy/chart with Helm's own engine. It is a module of its own: Contiv
+// Package chart tests deploy/chart with Helm's own engine. It is a separate module, because Contiv
 // does not link Helm.
 package chart
 
@@ -35,7 +35,7 @@ func load(t *testing.T) *chart.Chart {
 	return c
 }
 
-// render returns what the templates make of values (YAML), by their names below templates.
+// render renders the templates with values (YAML), by file name below templates.
 func render(t *testing.T, values string) (map[string]string, error) {
 	t.Helper()
 	parsed, err := chartutil.ReadValues([]byte(values))
@@ -67,11 +67,11 @@ func mustRender(t *testing.T, values string) map[string]string {
 	return files
 }
 
-// deploy/*.yaml, which kubectl applies, are what Helm installs.
+// deploy/*.yaml, which kubectl applies, are identical to Helm's rendering.
 func TestManifestsAreWhatTheChartRenders(t *testing.T) {
 	byDefault, withVPP := mustRender(t, ""), mustRender(t, "vpp: {enabled: true}")
 	if byDefault["contiv-vpp.yaml"] != "" {
-		t.Error("VPP is installed though nobody asked for it")
+		t.Error("VPP is installed without request")
 	}
 	definitions, err := filepath.Glob(deploy + "/chart/crds/*.yaml")
 	if err != nil || len(definitions) == 0 {
@@ -101,7 +101,7 @@ func TestManifestsAreWhatTheChartRenders(t *testing.T) {
 			continue
 		}
 		if data, err := os.ReadFile(file); err != nil || string(data) != text {
-			t.Errorf("%s is not what deploy/chart renders: change it there and run make manifests (%v)", file, err)
+			t.Errorf("%s differs from the rendered deploy/chart: change the chart and run make manifests (%v)", file, err)
 		}
 	}
 	files, err := filepath.Glob(deploy + "/*.yaml")
@@ -144,7 +144,7 @@ func TestValuesThatAreRefused(t *testing.T) {
 	}
 }
 
-// document returns the object of a kind and name that was rendered.
+// document returns the rendered object of a kind and name.
 func document(t *testing.T, files map[string]string, kind, name string) map[string]any {
 	t.Helper()
 	for _, text := range files {
@@ -166,7 +166,7 @@ func files(t *testing.T, rendered map[string]string, configMap string) map[strin
 	t.Helper()
 	data, _ := document(t, rendered, "ConfigMap", configMap)["data"].(map[string]any)
 	if data == nil {
-		t.Fatalf("there is no ConfigMap %s", configMap)
+		t.Fatalf("no ConfigMap %s", configMap)
 	}
 	return data
 }
@@ -180,7 +180,7 @@ func config(t *testing.T, rendered map[string]string, configMap, file string) (v
 	return values
 }
 
-// Every option that the schema knows reaches its file, as it was given.
+// Every option in the schema reaches its file unchanged.
 func TestOptionsReachTheirFiles(t *testing.T) {
 	schema := schema(t)
 	for _, at := range []struct{ path, configMap, file string }{
@@ -235,7 +235,7 @@ func schema(t *testing.T) (schema map[string]any) {
 	return schema
 }
 
-// example returns a value that a schema allows, other than most defaults.
+// example returns a value allowed by a schema, usually not the default.
 func example(schema map[string]any) any {
 	if values, ok := schema["enum"].([]any); ok {
 		return values[len(values)-1]
@@ -283,7 +283,7 @@ etcd:
   options: {username: contiv}`)
 	for _, kind := range []string{"StatefulSet", "Service"} {
 		if document(t, rendered, kind, "contiv-etcd") != nil {
-			t.Errorf("there is a %s contiv-etcd", kind)
+			t.Errorf("found a %s contiv-etcd", kind)
 		}
 	}
 	if !strings.Contains(rendered["contiv.yaml"], "secretName: mine,") {
@@ -307,7 +307,7 @@ etcd:
 	}
 }
 
-// Pods are replaced when their configuration changes, and only then.
+// Pods are replaced exactly when their configuration changes.
 func TestPodsFollowTheConfiguration(t *testing.T) {
 	annotations := func(values string) map[string]any {
 		found := map[string]any{}
@@ -329,7 +329,7 @@ func TestPodsFollowTheConfiguration(t *testing.T) {
 	}
 }
 
-// Paths and images of the values are where pods use them.
+// Pods use the paths and images from the values.
 func TestMembersOfEtcd(t *testing.T) {
 	text := mustRender(t, `etcd: {members: [{node: cp1, ip: 192.0.2.1}, {node: cp2, ip: 192.0.2.2}, {node: cp3, ip: "2001:db8::3"}]}`)["contiv.yaml"]
 	for _, want := range []string{
@@ -345,7 +345,7 @@ func TestMembersOfEtcd(t *testing.T) {
 	}
 }
 
-// What Prometheus and Grafana get by option; by default there is nothing of it.
+// Objects for Prometheus and Grafana are optional and off by default.
 func TestMonitoring(t *testing.T) {
 	if files := mustRender(t, ""); files["contiv-monitoring.yaml"] != "" || strings.Contains(files["contiv.yaml"], "CONTIV_AGENT_METRICS") {
 		t.Error("the defaults have monitoring")
@@ -383,7 +383,7 @@ monitoring:
 	}
 	checkMonitors(t, rendered, "PodMonitor")
 	if strings.Contains(rendered["contiv-monitoring.yaml"], "kind: Service") {
-		t.Error("there are Services that no monitor needs")
+		t.Error("unneeded Services for monitoring")
 	}
 	var rules map[string]any
 	text, err := os.ReadFile(dir + "/monitoring/contiv-alerts.yaml")
@@ -399,7 +399,7 @@ monitoring:
 	}
 	for _, kind := range []string{"podMonitor", "serviceMonitor"} {
 		if _, err := render(t, "monitoring: {"+kind+": {enabled: true}}"); err == nil || !strings.Contains(err.Error(), "monitoring.secretName") {
-			t.Errorf("a %s of what is on loopback: %v", kind, err)
+			t.Errorf("a %s for loopback listeners: %v", kind, err)
 		}
 	}
 	if _, err := render(t, "monitoring: {secretName: metrics, podMonitor: {enabled: true}, serviceMonitor: {enabled: true}}"); err == nil || !strings.Contains(err.Error(), "enable one of them") {
@@ -407,7 +407,7 @@ monitoring:
 	}
 }
 
-// checkMonitors looks at what the Prometheus operator gets to scrape agents and KSR.
+// checkMonitors checks the Prometheus operator's objects for scraping agents and KSR.
 func checkMonitors(t *testing.T, rendered map[string]string, kind string) {
 	t.Helper()
 	for job, apps := range map[string][]string{"contiv-agent": {"contiv-agent", "contiv-vpp"}, "contiv-ksr": {"contiv-ksr"}} {
@@ -424,7 +424,7 @@ func checkMonitors(t *testing.T, rendered map[string]string, kind string) {
 	}
 }
 
-// A ServiceMonitor finds the pods by headless Services, whose ports are those of the pods.
+// A ServiceMonitor finds the pods by headless Services with the pods' ports.
 func TestServiceMonitor(t *testing.T) {
 	const monitoring = `
 monitoring:
@@ -456,7 +456,7 @@ monitoring:
 		}
 	}
 	if strings.Contains(mustRender(t, monitoring)["contiv-monitoring.yaml"], "contiv-vpp-metrics") {
-		t.Error("there is a Service of pods with VPP, of which there are none")
+		t.Error("a Service for VPP pods without VPP")
 	}
 }
 
@@ -472,7 +472,7 @@ vswitch: {enableInterfaceStats: false}
 vpp: {enabled: true, image: {tag: v2}}`)
 	text := rendered["contiv.yaml"] + rendered["contiv-vpp.yaml"]
 	for want, times := range map[string]int{
-		"image: registry.example.com/contiv:v1\n":                           7, // etcd and what prepares its data, KSR, agent, its credentials and CNI; credentials of VPP
+		"image: registry.example.com/contiv:v1\n":                           7, // etcd and the preparation of its data, KSR, agent, its credentials and CNI; credentials of VPP
 		"image: docker.io/contiv/contiv-vpp:v2\n":                           2,
 		"imagePullPolicy: Always\n":                                         7,
 		"imagePullSecrets:\n        - name: pull\n":                         4,

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// contivctl has its own way of rendering the chart: with the same values it makes the same objects.
+// contivctl's own renderer gives the same objects for the same values.
 func TestContivctlRendersAsHelmDoes(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "contivctl")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./cmd/contivctl")
@@ -64,8 +64,8 @@ vpp: {enabled: true, config: {workers: 2}}`,
 	}
 }
 
-// objects returns what was rendered, by kind and name, without the annotation in which both
-// have a hash of their own.
+// objects returns the rendered objects by kind and name, without the annotation with different
+// hashes.
 func objects(t *testing.T, rendered map[string]string) map[string]map[string]any {
 	t.Helper()
 	found := map[string]map[string]any{}

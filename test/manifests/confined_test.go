@@ -13,8 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// hostPaths lists the directories of the node that our pods see. Anybody who breaks into the container can read a path that is
-// added here and, unless it is mounted read-only, write to it.
+// hostPaths lists the node's directories that our pods mount. Anyone who breaks into a container
+// can read them and, unless they are read-only, write to them.
 var hostPaths = map[string][]string{
 	"StatefulSet contiv-etcd": {"/var/etcd"},
 	"DaemonSet contiv-ksr":    nil,
@@ -45,8 +45,8 @@ func TestHostPathsAreThoseThatAreNeeded(t *testing.T) {
 	}
 }
 
-// Containers have only the capabilities that the manifest gives reasons for, cannot gain more, and cannot change their image.
-// That of VPP has all, unless the user wants it otherwise: docs/install.md says why.
+// Containers have only the capabilities justified in the manifest, cannot gain more, and cannot
+// change their image. VPP's container has all by default: docs/install.md gives the reasons.
 func TestContainersAreConfined(t *testing.T) {
 	confined, err := install.Render("vpp: {enabled: true, privileged: false}")
 	if err != nil {
@@ -94,7 +94,7 @@ func TestContainersAreConfined(t *testing.T) {
 	}
 }
 
-// A container that leaks does not take the memory of its node. VPP's is sized to the node, and takes what vpp.conf says.
+// A leaking container does not exhaust its node's memory. VPP's is sized to the node, by vpp.conf.
 func TestContainersHaveALimitOfMemory(t *testing.T) {
 	for name, o := range Objects(t) {
 		template, _ := Pod(o)

@@ -12,7 +12,7 @@ import (
 )
 
 // policySchema is the schema of cluster network policies, which must be structural: each part has a
-// type. It is made strict, so that a field that it lacks shows.
+// type. It is made strict, so that a missing field is detected.
 func policySchema(t *testing.T) *jsonschema.Schema {
 	t.Helper()
 	var definition struct {

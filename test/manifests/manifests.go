@@ -1,5 +1,5 @@
-// Package manifests reads the manifests in deploy, strictly, for tests that hold them
-// against each other and against the programs that they run.
+// Package manifests strictly reads the manifests in deploy for tests that compare them with each
+// other and with the programs that they run.
 package manifests
 
 import (
@@ -21,9 +21,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Dir is the directory of the manifests: deploy, in the first directory above the test's
-// that has a deploy. It does not ask the binary where its source was, because one that is
-// built with -trimpath does not know.
+// Dir is the directory of the manifests: deploy, in the first parent of the test's directory that
+// has one. With -trimpath, a binary does not know its source directory.
 func Dir() string {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -42,7 +41,7 @@ func isDir(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// kinds are those that the manifests have.
+// kinds maps the kinds in the manifests to their types.
 var kinds = map[string]func() metav1.Object{
 	"ConfigMap":          func() metav1.Object { return &corev1.ConfigMap{} },
 	"ServiceAccount":     func() metav1.Object { return &corev1.ServiceAccount{} },
@@ -57,9 +56,8 @@ var kinds = map[string]func() metav1.Object{
 	"CustomResourceDefinition": func() metav1.Object { return &unstructured.Unstructured{} },
 }
 
-// Objects are all objects of the manifests, by kind and name: "DaemonSet contiv-agent". A
-// field that Kubernetes does not have fails the test, and so does an object that is there
-// twice.
+// Objects returns all objects of the manifests, by kind and name: "DaemonSet contiv-agent". An
+// unknown field or a duplicate object fails the test.
 func Objects(t testing.TB) map[string]metav1.Object {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(Dir(), "*.yaml"))
@@ -75,7 +73,7 @@ func Objects(t testing.TB) map[string]metav1.Object {
 	return Parse(t, texts)
 }
 
-// Parse is Objects of other manifests, by file name.
+// Parse is Objects for other manifests, by file name.
 func Parse(t testing.TB, files map[string][]byte) map[string]metav1.Object {
 	t.Helper()
 	objects := map[string]metav1.Object{}
@@ -94,7 +92,7 @@ func Parse(t testing.TB, files map[string][]byte) map[string]metav1.Object {
 			}
 			newObject := kinds[meta.Kind]
 			if newObject == nil {
-				t.Fatalf("%s: kind %q is not one of those that are known here", file, meta.Kind)
+				t.Fatalf("%s: unknown kind %q", file, meta.Kind)
 			}
 			object := newObject()
 			if err := yaml.UnmarshalStrict(document, object); err != nil {
@@ -110,7 +108,7 @@ func Parse(t testing.TB, files map[string][]byte) map[string]metav1.Object {
 	return objects
 }
 
-// Pod returns the pods' template of a StatefulSet or DaemonSet.
+// Pod returns the pod template of a StatefulSet or DaemonSet.
 func Pod(object metav1.Object) (template corev1.PodTemplateSpec, ok bool) {
 	switch o := object.(type) {
 	case *appsv1.StatefulSet:
@@ -126,11 +124,11 @@ type Program struct {
 	Object    string // such as "DaemonSet contiv-agent"
 	Pod       corev1.PodSpec
 	Container corev1.Container
-	// Args follow the program's name; of a shell's script, what begins with "--".
+	// Args follow the program's name; of a shell script, the words that begin with "--".
 	Args []string
 }
 
-// Programs are the containers that run a program, directly or at the end of a script.
+// Programs returns the containers that run a program, directly or at the end of a script.
 func Programs(t testing.TB, name string) (found []Program) {
 	t.Helper()
 	for object, o := range Objects(t) {
@@ -159,7 +157,7 @@ func Programs(t testing.TB, name string) (found []Program) {
 	return found
 }
 
-// Env is the environment of a container whose values are in the manifest.
+// Env returns the container's environment variables with values in the manifest.
 func (p Program) Env() map[string]string {
 	values := map[string]string{}
 	for _, v := range p.Container.Env {
@@ -170,7 +168,7 @@ func (p Program) Env() map[string]string {
 	return values
 }
 
-// Probes are those of a container.
+// Probes returns the probes of a container.
 func (p Program) Probes() (probes []*corev1.Probe) {
 	for _, probe := range []*corev1.Probe{p.Container.ReadinessProbe, p.Container.LivenessProbe, p.Container.StartupProbe} {
 		if probe != nil {
@@ -180,7 +178,7 @@ func (p Program) Probes() (probes []*corev1.Probe) {
 	return probes
 }
 
-// Config returns a file of the ConfigMaps, which is in one of them only.
+// Config returns a file of the ConfigMaps, which must be in exactly one.
 func Config(t testing.TB, file string) string {
 	t.Helper()
 	var texts []string

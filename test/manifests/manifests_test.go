@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// The two kinds of nodes differ in what VPP is about, and in nothing else.
+// The two kinds of nodes differ in VPP only.
 func TestNodesWithVPPAreLikeOthers(t *testing.T) {
 	objects := Objects(t)
 	pod := func(name string) corev1.PodSpec {
@@ -42,7 +42,7 @@ func TestNodesWithVPPAreLikeOthers(t *testing.T) {
 	same("liveness", agent.LivenessProbe.ProbeHandler, vppAgent.LivenessProbe.ProbeHandler)
 	for _, mount := range agent.VolumeMounts {
 		if !slices.ContainsFunc(vppAgent.VolumeMounts, func(m corev1.VolumeMount) bool { return reflect.DeepEqual(m, mount) }) {
-			t.Errorf("with VPP, there is no mount %v", mount)
+			t.Errorf("no mount %v with VPP", mount)
 		}
 	}
 	volumes := map[string]corev1.VolumeSource{}
@@ -50,7 +50,7 @@ func TestNodesWithVPPAreLikeOthers(t *testing.T) {
 		volumes[v.Name] = v.VolumeSource
 	}
 	for _, v := range kernel.Volumes {
-		if v.Name == "config" { // and that of VPP
+		if v.Name == "config" { // and VPP's
 			if sources := volumes["config"].Projected.Sources; sources[0].ConfigMap.Name != v.ConfigMap.Name {
 				t.Errorf("with VPP, the configuration is %v", sources)
 			}
@@ -62,7 +62,7 @@ func TestNodesWithVPPAreLikeOthers(t *testing.T) {
 	cni := kernel.Containers[2]
 	cni.Image = vpp.Containers[2].Image
 	same("CNI", cni, vpp.Containers[2])
-	// What is not compared above.
+	// Fields that the comparison above excludes.
 	kernel.Containers, vpp.Containers, kernel.Volumes, vpp.Volumes = nil, nil, nil, nil
 	kernel.NodeSelector, vpp.NodeSelector, kernel.Affinity = nil, nil, nil
 	kernel.TerminationGracePeriodSeconds, vpp.TerminationGracePeriodSeconds = nil, nil
@@ -90,7 +90,7 @@ func TestEachNodeHasOneAgent(t *testing.T) {
 	}
 }
 
-// runsOn reports whether selector and required affinity of a pod match a node.
+// runsOn reports whether a pod's selector and required affinity match a node.
 func runsOn(t *testing.T, pod corev1.PodSpec, node labels.Set) bool {
 	t.Helper()
 	matches := labels.SelectorFromSet(pod.NodeSelector).Matches(node)
@@ -150,7 +150,7 @@ func TestConfigurationIsUnderstood(t *testing.T) {
 	if err := vpp.Check(machine); err != nil {
 		t.Errorf("vpp.conf: %v", err)
 	}
-	// What is there as a comment, to be used, is understood as well.
+	// Commented-out options are valid too.
 	options := strings.ReplaceAll(Config(t, "vpp.conf"), "# ", "")
 	if err := config.Load([]byte(options), &vpp); err != nil {
 		t.Errorf("options in comments: %v", err)
@@ -160,8 +160,8 @@ func TestConfigurationIsUnderstood(t *testing.T) {
 	}
 }
 
-// Who asks the API server does so where the setting says, and all keep etcd's addresses and
-// certificates in one place.
+// All clients of the API server use the configured address, and all etcd addresses and certificates
+// are in one place.
 func TestNothingNeedsServicesToStart(t *testing.T) {
 	var conf etcd.Config
 	if err := config.Load([]byte(Config(t, "etcd.conf")), &conf); err != nil {
@@ -186,7 +186,7 @@ func TestNothingNeedsServicesToStart(t *testing.T) {
 	}
 }
 
-// The recipe puts into the image what the pods of its nodes run.
+// The image recipe includes the programs of its pods.
 func TestImageOfVPPHasThePrograms(t *testing.T) {
 	recipe, err := os.ReadFile(filepath.Join(Dir(), "Dockerfile.vpp"))
 	if err != nil {

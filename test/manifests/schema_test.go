@@ -22,8 +22,8 @@ import (
 
 var update = flag.Bool("update", false, "write the schema of the chart's values")
 
-// values are those of the chart. What ends up in a file of the ConfigMaps has the type that
-// reads that file.
+// values are the chart's values. A value for a file of the ConfigMaps has the type that reads the
+// file.
 type values struct {
 	Global           map[string]any    `json:"global" about:"for charts that have this one as a part"`
 	Image            image             `json:"image" about:"of everything but VPP"`
@@ -31,14 +31,14 @@ type values struct {
 	APIServer        string            `json:"apiServer" about:"where the API server is, such as https://192.168.16.254:6443, in a cluster without kube-proxy"`
 	Contiv           contivconf.Config `json:"contiv" about:"contiv.conf, the configuration of the network"`
 	Controller       controller.Config `json:"controller" about:"controller.conf, the event loop of agents"`
-	Service          service.Config    `json:"service" about:"service.conf, who translates services"`
+	Service          service.Config    `json:"service" about:"service.conf, the implementation of services"`
 	Etcd             struct {
 		UseExternalInstance bool `json:"useExternalInstance" about:"leave contiv-etcd out: the etcd is yours"`
 		ExternalInstance    struct {
 			Endpoints  []string `json:"endpoints" about:"URLs of its members"`
 			SecretName string   `json:"secretName" about:"Secret with ca.pem, client.pem and client-key.pem" pattern:"."`
 		} `json:"externalInstance" about:"your etcd"`
-		Options etcd.Config `json:"options" about:"options of etcd.conf, which replace those of the chart"`
+		Options etcd.Config `json:"options" about:"options of etcd.conf, which replace the chart's"`
 		Service struct {
 			NodePort int `json:"nodePort" about:"port of all nodes where etcd is reached" minimum:"1024" maximum:"65535"`
 		} `json:"service" about:"how etcd is reached"`
@@ -62,7 +62,7 @@ type values struct {
 		Resources            map[string]any `json:"resources" about:"requests and limits of the agent"`
 	} `json:"vswitch" about:"the agent on nodes with the kernel as vswitch"`
 	CNI struct {
-		Chain   []string `json:"chain" about:"plugins that run after Contiv's, of those that the node has"`
+		Chain   []string `json:"chain" about:"plugins that run after Contiv's, if the node has them"`
 		BinDir  string   `json:"binDir" about:"directory of the node for CNI plugins" pattern:"^/."`
 		ConfDir string   `json:"confDir" about:"directory of the node for the configuration of CNI" pattern:"^/."`
 	} `json:"cni" about:"the CNI plugin"`
@@ -70,14 +70,14 @@ type values struct {
 		DataDir string `json:"dataDir" about:"directory of each node for the agent's copy of etcd" pattern:"^/."`
 	} `json:"bolt" about:"the agent's copy of etcd"`
 	Logs struct {
-		DefaultLevel string `json:"defaultLevel" about:"what agents log" enum:"DEBUG INFO WARN ERROR"`
+		DefaultLevel string `json:"defaultLevel" about:"log level of agents" enum:"DEBUG INFO WARN ERROR"`
 	} `json:"logs" about:"logs"`
 	Monitoring struct {
 		SecretName     string  `json:"secretName" about:"Secret with tls.crt, tls.key and ca.crt, by which agents and KSR serve their metrics at a port of their nodes; empty: on loopback only"`
 		Port           int     `json:"port" about:"port of all nodes for the metrics of agents" minimum:"1024" maximum:"65535"`
 		KSRPort        int     `json:"ksrPort" about:"port of the nodes of KSR for its metrics" minimum:"1024" maximum:"65535"`
-		ServerName     string  `json:"serverName" about:"who the certificate of agents and KSR is for" pattern:"."`
-		PodMonitor     monitor `json:"podMonitor" about:"the Prometheus operator scrapes agents and KSR, whose pods it finds itself"`
+		ServerName     string  `json:"serverName" about:"server name in the certificate of agents and KSR" pattern:"."`
+		PodMonitor     monitor `json:"podMonitor" about:"create a PodMonitor: the Prometheus operator scrapes agents and KSR"`
 		ServiceMonitor monitor `json:"serviceMonitor" about:"the Prometheus operator scrapes agents and KSR, which it finds by headless Services"`
 		Alerts         struct {
 			Enabled bool              `json:"enabled" about:"make a PrometheusRule"`
@@ -120,7 +120,7 @@ type pullSecret struct {
 	Name string `json:"name" about:"name of the Secret" pattern:"."`
 }
 
-// choices are options with few values, by their name in the files.
+// choices maps options in files to their few allowed values.
 var choices = map[string][]string{
 	"nodeToNodeTransport": {"vxlan", "nooverlay", "srv6"},
 	"interfaceRxMode":     {"", "default", "polling", "interrupt", "adaptive"},
@@ -128,7 +128,7 @@ var choices = map[string][]string{
 	"hugepages":           {"", "2M", "1G"},
 }
 
-// The chart's schema has each option of each file, with what the documentation says about it.
+// The chart's schema has each option of each file with its documentation.
 func TestSchemaOfTheChart(t *testing.T) {
 	s := schemas{t: t, about: documentedOptions(t)}
 	s.defaults = map[reflect.Type]map[string]any{
@@ -153,16 +153,16 @@ func TestSchemaOfTheChart(t *testing.T) {
 		}
 	}
 	if data, err := os.ReadFile(file); err != nil || !bytes.Equal(data, text.Bytes()) {
-		t.Errorf("%s does not have the options that there are: run make manifests (%v)", file, err)
+		t.Errorf("%s does not have the existing options: run make manifests (%v)", file, err)
 	}
 }
 
-// schemas makes JSON schemas of Go types.
+// schemas generates JSON schemas of Go types.
 type schemas struct {
 	t testing.TB
-	// about is what the documentation says, by the name of an option.
+	// about holds the documentation by option name.
 	about map[string]string
-	// defaults of the types of files, as JSON.
+	// defaults of the file types, as JSON.
 	defaults map[reflect.Type]map[string]any
 }
 
