@@ -55,7 +55,7 @@ func Command(name string, out, errOut io.Writer) *cobra.Command {
 			"  agents:\n" +
 			"    node1: unix:///var/run/contiv/agent.sock\n" +
 			"    node2: https://192.168.16.2:9999\n" +
-			"  etcdConfig: /etc/contiv/etcd.conf   # how to reach etcd, which is asked for further nodes\n\n" +
+			"  etcdConfig: /etc/contiv/etcd.conf   # etcd client configuration, to find other nodes\n\n" +
 			"By default, the agent on " + target.DefaultAgent + ".\n" +
 			"The exit code is 1 if an agent could not be asked; the others are shown nevertheless. It is 3 if the\n" +
 			"command line has a mistake, such as an unknown name.",

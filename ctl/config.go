@@ -42,7 +42,7 @@ func (c *cli) configCommand() *cobra.Command {
 			"  value: {dst_network: 10.8.0.0/16, outgoing_interface: loop1, next_hop_addr: 10.9.9.1}\n\n" +
 			"The agent is asked over gRPC: at " + target.GRPCSocket + " next to the socket of --agent or the configuration, or\n" +
 			"at port " + target.GRPCPort + " of its host; or at --grpc. With --via etcd, values are written to etcd. Values belong\n" +
-			"to the client (--client) that wants them, and it alone can take them back.",
+			"to the client (--client) that applied them, and only it can delete them.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return cmd.Help()

@@ -28,9 +28,9 @@ func (g *configuring) applyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "apply -f FILE|DIR|-",
 		Short: "Apply the values in files in one transaction",
-		Long: "Creates and replaces values. All that the files hold is one transaction; with --revert, all of it\n" +
-			"is done, or nothing. The agent retries other failures. A value that waits for\n" +
-			"another one is PENDING, which is no failure; --wait waits for it, as long as --timeout says.\n" +
+		Long: "Creates and replaces the values in the files in one transaction; with --revert, all of it\n" +
+			"succeeds, or nothing is changed. Otherwise the agent retries failures. A value that waits for\n" +
+			"another one is PENDING, which is no failure; --wait waits for it until --timeout.\n" +
 			"The exit code is 1 if something failed, or is UNIMPLEMENTED in the node's vswitch.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

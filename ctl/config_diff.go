@@ -31,8 +31,8 @@ func (g *configuring) diffOfFilesCommand() *cobra.Command {
 		Use:   "diff -f FILE|DIR|-",
 		Short: "Show what apply would change in the client's values",
 		Long: "Compares the values in files with the client's values on the node, field by field, or with\n" +
-			"--unified as lines of the files. The exit code is 1 if they differ, 2 if they cannot be compared. What\n" +
-			"the node would do about it: `contivctl config apply --dry-run`.",
+			"--unified as lines of the files. The exit code is 1 if they differ, 2 if they cannot be compared.\n" +
+			"`contivctl config apply --dry-run` shows the node's operations.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			defer func() {

@@ -31,11 +31,11 @@ func (g *configuring) getCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get [KEY|MODEL|OBJECT]...",
 		Short: "Print the client's values (-o yaml for apply)",
-		Long: "Shows the values that all external sources want, merged: gRPC clients, etcd, files. With --own,\n" +
+		Long: "Shows the merged values of all external sources: gRPC clients, etcd, files. With --own, only\n" +
 			"the client's; with --all, all requested values of the node, including Contiv's own.\n" +
 			"Over etcd, the values in etcd. KEY is a key or any part of keys, MODEL as in `contivctl config\n" +
 			"schema`. The output of -o yaml can be edited and applied.\n\n" +
-			"Values of a OBJECT are Contiv's own: it takes --all. " + objectHelp,
+			"Values of an OBJECT are Contiv's own and need --all. " + objectHelp,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := g.limited(cmd)
 			defer cancel()

@@ -14,7 +14,7 @@ func (g *configuring) schemaCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "schema [MODEL]",
 		Short: "Print the JSON schema of value files or of a model",
-		Long: "Prints a JSON schema (draft 7) with which editors complete and check files with values, e.g. those\n" +
+		Long: "Prints a JSON schema (draft 7) for completion and checks of value files in editors, such as those\n" +
 			"with the YAML language server, by a line at the beginning of the file:\n\n" +
 			"  # yaml-language-server: $schema=contiv-schema.json\n\n" +
 			"With MODEL, e.g. vpp.interfaces, the schema of its values alone. No agent is asked.",

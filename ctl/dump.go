@@ -30,7 +30,7 @@ func (c *cli) dumpCommand() *cobra.Command {
 		Long: "Shows values with their content. Views: SB, read back from the vswitch now (the\n" +
 			"default); NB, as requested; cached, as remembered by the scheduler.\n" +
 			"KEY is the beginning of keys, or any other part of the keys of known values.\n" +
-			"Without arguments, the descriptors and key prefixes are listed that can be asked for.",
+			"Without arguments, lists the available descriptors and key prefixes.",
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := c.limited(cmd)

@@ -29,7 +29,7 @@ func (c *cli) eventsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "events [NODE]",
 		Short: "List the agents' events",
-		Long: "Lists the events of the nodes, each with the transaction that it led to. With --seq, shows one\n" +
+		Long: "Lists the events of the nodes with the transactions that they caused. With --seq, shows an event\n" +
 			"with the handlers that processed it.\n\n" +
 			"T is " + timeForms + ".",
 		Args: cobra.MaximumNArgs(1),

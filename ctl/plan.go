@@ -30,7 +30,7 @@ func (c *cli) planCommand() *cobra.Command {
 		Use:   "plan -f FILE [NODE]",
 		Short: "Show the operations of a change without making it",
 		Long: "Asks a node which operations it would execute if the values in the file were requested.\n" +
-			"Nothing is changed. Files are as \"config apply\" reads them; or a file maps keys to values, where\n" +
+			"Nothing is changed. Files have the form of \"config apply\", or map keys to values, where\n" +
 			"null stands for the removal of a value:\n\n" +
 			"  config/vpp/v2/interfaces/loop1:\n" +
 			"    name: loop1\n" +

@@ -26,9 +26,9 @@ func (c *cli) reportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "report [NODE]",
 		Short: "Collect the agents' state into a file for a bug report",
-		Long: "Asks all agents for everything that the other commands show, with their histories, and packs it. With --from\n" +
-			"FILE, other commands read such a file as if the agents were there. Secrets are taken out; addresses and\n" +
-			"names of nodes, pods and services are in it.",
+		Long: "Collects from all agents everything that the other commands show, and their histories. With --from\n" +
+			"FILE, other commands read such a file instead of asking agents. Secrets are removed; addresses and\n" +
+			"names of nodes, pods and services are included.",
 		Example: "  report --file bug.tgz\n  --from bug.tgz status",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

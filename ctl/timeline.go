@@ -27,7 +27,7 @@ func (c *cli) timelineCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "timeline KEY|OBJECT",
 		Short: "Show the history of a value, pod, service or node",
-		Long: "Shows each change of a value with the transaction that made it, also of a value that is gone.\n\n" + keyHelp + "\n\n" +
+		Long: "Shows each change of a present or past value with its transaction.\n\n" + keyHelp + "\n\n" +
 			"T is " + timeForms + ".",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -27,8 +27,8 @@ func (c *cli) txnsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "txns [SEQ]",
 		Short: "List the scheduler's transactions, or show one",
-		Long: "Lists the transactions of the scheduler, each with the event that led to it; none did to\n" +
-			"retries and to what the vswitch reported. With SEQ, shows one with its operations; -o diagram\n" +
+		Long: "Lists the scheduler's transactions with the events that caused them. Retries and reports of the\n" +
+			"vswitch have no event. With SEQ, shows a transaction with its operations; -o diagram\n" +
 			"draws it as a Mermaid sequence diagram, -o svg as one for browsers.\n\n" +
 			"T is " + timeForms + ".",
 		Args: cobra.MaximumNArgs(1),
