@@ -168,10 +168,10 @@ func TestDNAT66IsRefusedAsAWhole(t *testing.T) {
 			want        string
 			unsupported bool
 		}{
-			"of another value": {[]*contiv_nat.DNat66{dnat66Value("b", service66("fd96::2", 80, 1), service66("fd96::1", 80, 1))}, `"first"`, false},
-			"of two values":    {[]*contiv_nat.DNat66{dnat66Value("b", service66("fd96::2", 80, 1)), dnat66Value("c", service66("fd96::2", 80, 1))}, "fd96::2", false},
-			"of somebody else": {[]*contiv_nat.DNat66{dnat66Value("b", service66("fd96::2", 80, 1), service66("fd96::9", 80, 1))}, "somebody else", false},
-			"SCTP":             {[]*contiv_nat.DNat66{dnat66Value("b", edit66(service66("fd96::2", 80, 1), func(m *mapping66) { m.Protocol = contiv_nat.DNat66_SCTP }))}, "SCTP", true},
+			"of another value":    {[]*contiv_nat.DNat66{dnat66Value("b", service66("fd96::2", 80, 1), service66("fd96::1", 80, 1))}, `"first"`, false},
+			"of two values":       {[]*contiv_nat.DNat66{dnat66Value("b", service66("fd96::2", 80, 1)), dnat66Value("c", service66("fd96::2", 80, 1))}, "fd96::2", false},
+			"foreign translation": {[]*contiv_nat.DNat66{dnat66Value("b", service66("fd96::2", 80, 1), service66("fd96::9", 80, 1))}, "foreign translation", false},
+			"SCTP":                {[]*contiv_nat.DNat66{dnat66Value("b", edit66(service66("fd96::2", 80, 1), func(m *mapping66) { m.Protocol = contiv_nat.DNat66_SCTP }))}, "SCTP", true},
 			"twice-NAT of all": {[]*contiv_nat.DNat66{dnat66Value("b", edit66(service66("fd96::2", 80, 1), func(m *mapping66) {
 				m.TwiceNat, m.TwiceNatIp = contiv_nat.DNat66_StaticMapping_ENABLED, "fd10::fffe"
 			}))}, "ENABLED", true},

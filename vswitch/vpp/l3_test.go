@@ -198,7 +198,7 @@ func TestRoutesOfOthersAreNotReplaced(t *testing.T) {
 			route("10.99.0.0/16", "10.1.0.9", "a"), route("10.1.0.0/24", "10.1.0.9", "a"), route("10.1.0.1/32", "10.1.0.9", "a"),
 		} {
 			err := v.Routes().Create(t.Context(), r)
-			if err == nil || !strings.Contains(err.Error(), "not ours") {
+			if err == nil || !strings.Contains(err.Error(), "a foreign route exists") {
 				t.Errorf("creating %v: %v", r, err)
 			}
 			must(t, v.Routes().Delete(t.Context(), r))

@@ -205,7 +205,7 @@ func TestDNATIsRefusedAsAWhole(t *testing.T) {
 		}{
 			"of another value":  {[]*vpp_nat.DNat44{dnatValue("b", service("10.96.0.2", 80, 1), service("10.96.0.1", 80, 1))}, `"first"`},
 			"of two values":     {[]*vpp_nat.DNat44{dnatValue("b", service("10.96.0.2", 80, 1)), dnatValue("c", service("10.96.0.2", 80, 1))}, "10.96.0.2"},
-			"of somebody else":  {[]*vpp_nat.DNat44{dnatValue("b", service("10.96.0.2", 80, 1), &dnatStatic{ExternalIp: "10.96.0.9", LocalIps: []*dnatLocal{{LocalIp: "10.1.0.5"}}})}, "somebody else"},
+			"foreign mapping":   {[]*vpp_nat.DNat44{dnatValue("b", service("10.96.0.2", 80, 1), &dnatStatic{ExternalIp: "10.96.0.9", LocalIps: []*dnatLocal{{LocalIp: "10.1.0.5"}}})}, "another owner"},
 			"ICMP only":         {[]*vpp_nat.DNat44{dnatValue("b", &dnatStatic{ExternalIp: "10.96.0.2", Protocol: vpp_nat.DNat44_ICMP, LocalIps: []*dnatLocal{{LocalIp: "10.1.0.5"}}})}, "ICMP"},
 			"unknown interface": {[]*vpp_nat.DNat44{dnatValue("b", editMapping(service("", 80, 1), func(m *dnatStatic) { m.ExternalInterface = "nobody" }))}, "nobody"},
 		} {

@@ -188,10 +188,10 @@ func TestPoliciesAndSteering(t *testing.T) {
 		wantValues(t, sr.Steerings(), steerings, steerings...)
 
 		for name, err := range map[string]error{
-			"somebody else's traffic": sr.Steerings().Create(ctx, steerL3("other", "10.52.0.0/16", "fc00::b1")),
-			"a policy that is not":    sr.Steerings().Create(ctx, steerL3("x", "10.53.0.0/16", "fc00::ff")),
-			"IPv4 without tunnel":     sr.Steerings().Create(ctx, steerL3("y", "10.54.0.0/16", "fc00::b2")),
-			"too many segments":       sr.Policies().Create(ctx, srPolicyTo("fc00::b9", srWay(1, strings.Repeat("fc01::1 ", 17)))),
+			"foreign traffic":      sr.Steerings().Create(ctx, steerL3("other", "10.52.0.0/16", "fc00::b1")),
+			"a policy that is not": sr.Steerings().Create(ctx, steerL3("x", "10.53.0.0/16", "fc00::ff")),
+			"IPv4 without tunnel":  sr.Steerings().Create(ctx, steerL3("y", "10.54.0.0/16", "fc00::b2")),
+			"too many segments":    sr.Policies().Create(ctx, srPolicyTo("fc00::b9", srWay(1, strings.Repeat("fc01::1 ", 17)))),
 		} {
 			if err == nil {
 				t.Errorf("%s: no error", name)

@@ -166,7 +166,7 @@ func TestMistakesSayWhatToChange(t *testing.T) {
 		`" ": give one option`:   func(c *Config) { c.DPDKOptions = []string{" "} },
 		"dpdkOptions: drop one":  func(c *Config) { c.DPDKOptions, c.Plugins = []string{"no-pci"}, map[string]bool{"dpdk": false} },
 		"without _plugin.so":     func(c *Config) { c.Plugins = map[string]bool{"acl_plugin.so": true} },
-		"abf needs acl":          func(c *Config) { c.Plugins = map[string]bool{"acl": false} },
+		"without acl, abf makes": func(c *Config) { c.Plugins = map[string]bool{"acl": false} },
 		"drop one of them":       func(c *Config) { c.DPDKDevices, c.Plugins = []string{"0000:00:08.0"}, map[string]bool{"dpdk": false} },
 		"no runtime dire":        func(c *Config) { c.RuntimeDir = "" },
 	} {
