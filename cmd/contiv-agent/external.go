@@ -57,7 +57,7 @@ func openExternal(ctx context.Context, o options, metrics prometheus.Registerer,
 	return g, nil
 }
 
-// sources returns the sources in order of precedence: those merged later override earlier ones.
+// sources returns the sources in order of precedence: later ones override earlier ones.
 func (g *external) sources() []controller.ExternalConfigSource {
 	sources := []controller.ExternalConfigSource{g.source}
 	if g.directory != nil {

@@ -11,7 +11,7 @@ import (
 const minHeadroom = 64 << 20
 
 // roomyHeap makes garbage collections rarer while the heap is small, unless GOGC is set. By
-// default, an agent with few pods collects every few dozen CNI ADDs, and those that meet a
+// default, an agent with few pods collects every few dozen CNI ADDs, and the ADDs that meet a
 // collection are the slowest. A heap larger than minHeadroom is collected as by default.
 func roomyHeap() {
 	if os.Getenv("GOGC") != "" {

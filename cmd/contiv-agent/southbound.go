@@ -67,7 +67,7 @@ type (
 	nicOwner interface {
 		NICs(context.Context) ([]string, error)
 	}
-	// aheadReader is a vswitch that reads in the background what the first resync will request.
+	// aheadReader is a vswitch that reads in the background the state for the first resync.
 	aheadReader interface{ ReadAhead() }
 	// denialReader is a vswitch that reports packets denied by policies.
 	denialReader interface {
@@ -90,7 +90,7 @@ func openVSwitch(o options, netns string, lent *lentCards, lin *linux.Plugin, lo
 	return kernel.New(kernel.Options{NetNS: netns, Established: o.tracking.Established, CloseWait: o.tracking.CloseWait, Logger: log})
 }
 
-// trackingSettings are those of service.conf for this node.
+// trackingSettings are the settings of service.conf for this node.
 func trackingSettings(c serviceconfig.Conntrack) conntrack.Settings {
 	return conntrack.Settings{
 		Max: c.Max(runtime.NumCPU()), Established: c.TCPEstablishedTimeout.Std(), CloseWait: c.TCPCloseWaitTimeout.Std(),

@@ -34,7 +34,7 @@ const (
 //
 //	contivconf ── steal ──> stnReporter ── StealInterface ─────> contiv-stn
 //	scheduler, vswitch ───> observe ── Attend: ready or why not ─>    │
-//	event loop, status <── holder <────────── who has the card ───────┘
+//	event loop, status <── holder <────────── holder of the card ────┘
 type stnReporter struct {
 	client *client.Client
 	lent   *lentCards

@@ -34,7 +34,7 @@ func (c custody) Attend(stream grpc.BidiStreamingServer[stn.Forwarding, stn.Hold
 	}
 }
 
-// starting is an agent that starts beside a forwarding VPP. It can see that only after its resync.
+// starting is an agent that starts next to a forwarding VPP. It can see that only after its resync.
 type starting struct {
 	synced atomic.Bool
 	seen   chan struct{} // receives a token at each observation
@@ -111,7 +111,7 @@ func (*forwarding) card() string              { return "eth0" }
 func (*forwarding) see() client.Report        { return client.Report{Ready: true} }
 func (*forwarding) left(context.Context) bool { return true }
 
-// An agent that waits beside such a VPP repeats that it waits, and later reports its observations.
+// An agent that waits next to such a VPP repeats that it waits, and later reports its observations.
 func TestWaitingAgentIsHeard(t *testing.T) {
 	vpp := &forwarding{}
 	got := reports(t, vpp.synced.Load, vpp)

@@ -35,7 +35,7 @@ type child struct {
 	life        atomic.Int64  // changes at each start and end
 }
 
-// start runs and restarts the child. stop ends it and returns an error if it had to be killed.
+// start runs and restarts the child. stop ends it and returns an error if it was killed.
 func (c *child) start(ctx context.Context) (stop func() error) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)

@@ -23,7 +23,7 @@ import (
 
 // Exit codes other than 0, which is an orderly end.
 const (
-	exitFailed = 1 // a start failed, or a process had to be killed
+	exitFailed = 1 // a start failed, or a process was killed
 	exitUsage  = 2 // an option or a file is invalid; nothing was started
 )
 

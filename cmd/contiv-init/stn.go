@@ -60,7 +60,7 @@ func readAgentSettings(agentFlags []string) (s agentSettings, err error) {
 	return s, err
 }
 
-// theftBy reads from the agent's configuration and NodeConfig whether a card is to be stolen; nil
+// theftBy reads from the agent's configuration and NodeConfig whether to steal a card; nil
 // if not.
 func theftBy(ctx context.Context, agentFlags []string, log *slog.Logger) (*theft, error) {
 	s, err := readAgentSettings(agentFlags)
@@ -85,7 +85,7 @@ func theftBy(ctx context.Context, agentFlags []string, log *slog.Logger) (*theft
 // stnTimeout bounds a request to contiv-stn.
 const stnTimeout = 10 * time.Second
 
-// ask sends a request to contiv-stn, unless no card is to be stolen.
+// ask sends a request to contiv-stn if a card was requested.
 func (t *theft) ask(ctx context.Context, do func(context.Context, *client.Client) error) error {
 	if t == nil {
 		return nil

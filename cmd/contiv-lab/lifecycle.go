@@ -156,7 +156,7 @@ func (c *cli) downCommand() *cobra.Command {
 					return err
 				}
 				if c.opts.Root == lab.Root {
-					names = append(names, e2e.List()...) // including clusters whose lab is gone
+					names = append(names, e2e.List()...) // including clusters without lab
 				}
 			}
 			for _, name := range names {

@@ -1,5 +1,5 @@
-// contiv-lab creates and operates Contiv clusters whose nodes are network namespaces of this
-// machine. Package test/lab describes how.
+// contiv-lab creates and operates Contiv clusters with network namespaces of this machine as
+// nodes. Package test/lab describes how.
 //
 //	up ─> (apply, pod, node, exec, matrix, ctl, etcd, credentials, status)* ─> down
 //	demo = up, all that the documentation promises, down
@@ -65,7 +65,7 @@ func newCommand() *cobra.Command {
 		Version:       version.Version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		// Lets options of the lab precede "ctl", whose options belong to contivctl.
+		// Lets options of the lab precede "ctl"; later options belong to contivctl.
 		TraverseChildren: true,
 	}
 	flags := root.PersistentFlags()

@@ -469,7 +469,7 @@ func (a Answer) hint() string {
 	case a.Verdict == NotReached:
 		return "No problem was found on the nodes: check the path from the last hop that answers to the end, and the end itself."
 	case a.Verdict == NoOverlay:
-		return "Nothing wrong was found on our nodes: does the network between them let the packets of tunnels pass (VXLAN, UDP port 4789)?"
+		return "No problem was found on the nodes: check that the network between them passes tunnel packets (VXLAN, UDP port 4789)."
 	}
 	return ""
 }

@@ -34,14 +34,14 @@ type FileStatus struct {
 	Of     string
 	// Err is the mistake in the present text.
 	Err string `json:",omitempty"`
-	// Overrides lists the values that override those of earlier files.
+	// Overrides lists the values that override earlier files.
 	Overrides []Override `json:",omitempty"`
 }
 
 // Override is a value that two files contain.
 type Override struct {
 	Key string
-	// File is the file whose value is overridden.
+	// File is the file with the overridden value.
 	File string
 }
 
