@@ -280,9 +280,9 @@ func TestWhyNamesWhatIsNotJudged(t *testing.T) {
 		want, not string
 		code      int
 	}{
-		"not reached":      {path.Report{Source: true, Unjudged: doubt, Probes: end("tcp", false)}, "but these may stop the packets: WHERE POSSIBLE CAUSE node n1 packets may be dropped by a rule", "Nothing wrong", 1},
+		"not reached":      {path.Report{Source: true, Unjudged: doubt, Probes: end("tcp", false)}, "but these may stop the packets: WHERE POSSIBLE CAUSE node n1 packets may be dropped by a rule", "No problem was found", 1},
 		"reached":          {path.Report{Source: true, Unjudged: doubt, Probes: end("tcp", true)}, "node n1: packets may be dropped by a rule", "POSSIBLE CAUSE", 0},
-		"nobody listens":   {path.Report{Source: true, Unheard: unheard, Probes: end("tcp", false)}, "pod shop/db no process listens on port 80/tcp", "Nothing wrong", 1},
+		"nobody listens":   {path.Report{Source: true, Unheard: unheard, Probes: end("tcp", false)}, "pod shop/db no process listens on port 80/tcp", "No problem was found", 1},
 		"somebody answers": {path.Report{Source: true, Unheard: unheard, Probes: end("tcp", true)}, "port 80/tcp: reached", "nobody listens", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
