@@ -33,6 +33,8 @@ type Place struct {
 	ports []servicePort
 	// onHost: it is a pod on its node's network.
 	onHost bool
+	// process: it stands for processes of the node itself, which send from the address that the route says.
+	process bool
 }
 
 func (p Place) addr() netip.Addr { return netip.MustParseAddr(p.Address) }
@@ -94,7 +96,7 @@ func (r *resolver) look(ctx context.Context) {
 	for _, a := range nodes {
 		for _, n := range a.Value.Nodes {
 			if addresses := parse(append(slices.Clone(n.VPPIPs), n.MgmtIPs...)); len(addresses) > 0 {
-				r.known[n.Name] = Place{Name: "node " + n.Name, Address: addresses[0].String(), Node: n.Name, others: addresses[1:]}
+				r.known[n.Name] = Place{Name: "node " + n.Name, Address: addresses[0].String(), Node: n.Name, others: addresses[1:], process: true}
 			}
 		}
 	}
@@ -197,7 +199,7 @@ func (r *resolver) inKubernetes(ctx context.Context, pod podmanager.PodReport, w
 	name := pod.Namespace + "/" + pod.Name
 	if addresses := parse(pod.IPs); len(addresses) > 0 {
 		place := podPlace(name, pod.Node, addresses)
-		place.onHost = pod.HostNetwork
+		place.onHost, place.process = pod.HostNetwork, pod.HostNetwork
 		return place, nil
 	}
 	err := fmt.Errorf("pod %s has no network yet: Kubernetes has not given it to a node", name)
@@ -277,7 +279,7 @@ func (known Places) with(interfaces []path.PodInterface) Places {
 func (known Places) at(addr netip.Addr) Place {
 	for _, p := range known {
 		if p.addr() == addr || slices.Contains(p.others, addr) {
-			p.Address, p.others = addr.String(), nil
+			p.Address, p.others, p.process = addr.String(), nil, false
 			return p
 		}
 	}

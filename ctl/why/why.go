@@ -57,7 +57,12 @@ type Answer struct {
 // Ask asks all agents and compares their answers. Agents at the ends know the path; a service also
 // has a path to each endpoint.
 func Ask(ctx context.Context, agents []*target.Agent, known Places, from, to Place, protocol string, port uint16) Answer {
+	carried, changed := from.carriedTo(ctx, agents, to)
+	from = carried
 	a, reports := ask(ctx, agents, from, to, nil, protocol, port, false)
+	if changed {
+		a.Way = append([]string{fmt.Sprintf("node %s: its own processes send to %s from %s, as the route says", from.Node, to.Address, from.Address)}, a.Way...)
+	}
 	var entrances, endpoints []netip.AddrPort
 	seen := map[netip.AddrPort][]netip.Addr{}
 	var interfaces []path.PodInterface
@@ -89,6 +94,23 @@ func Ask(ctx context.Context, agents []*target.Agent, known Places, from, to Pla
 		}
 	}
 	return a
+}
+
+// carriedTo returns the place with the address that its packets to another one carry, and whether it is not the address that it had. For
+// processes of a node, its agent reads it from the route.
+func (p Place) carriedTo(ctx context.Context, agents []*target.Agent, to Place) (Place, bool) {
+	i := slices.IndexFunc(agents, func(a *target.Agent) bool { return a.Name == p.Node })
+	if !p.process || i < 0 || to.process && to.Node == p.Node {
+		return p, false
+	}
+	var answer path.Report
+	err := agents[i].Get(ctx, path.URL, url.Values{"from": {p.Address}, "to": {to.Address}, path.SourceOnly: {"true"}}, &answer)
+	if err != nil || !answer.Sends.IsValid() || answer.Sends == p.addr() {
+		return p, false
+	}
+	p.others = append(slices.Clone(p.others), p.addr())
+	p.Address = answer.Sends.String()
+	return p, true
 }
 
 // otherVersion adds a note if the ends also have addresses of the other IP version and the end is a
@@ -171,6 +193,9 @@ func ask(ctx context.Context, agents []*target.Agent, from, to Place, seen []net
 	query := url.Values{"from": {from.Address}, "to": {to.Address}}
 	if ofService {
 		query.Set("ofService", "true")
+	}
+	if from.process {
+		query.Set("fromNode", from.Node)
 	}
 	slices.SortFunc(seen, netip.Addr.Compare)
 	for _, addr := range slices.Compact(seen) {

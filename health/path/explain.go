@@ -111,6 +111,8 @@ type end struct {
 	out  *Pod  // its interface towards the other end
 	node *Node // has the address, or its pod has; nil if outside the cluster or of a service
 	here bool
+	// process: processes of the node itself send from the address.
+	process bool
 	// service: the address is in a network of cluster IPs.
 	service bool
 	// unused: the address is in a pod network but belongs to no known node or local pod.
@@ -122,7 +124,7 @@ func (e end) isNode() bool { return e.here && e.pod == nil }
 
 // ofPods reports whether the address belongs to a pod or is a gateway of pods.
 func (e end) ofPods() bool {
-	return e.pod != nil || e.node != nil && !slices.Contains(e.node.Addresses, e.addr)
+	return e.pod != nil || e.node != nil && !e.process && !slices.Contains(e.node.Addresses, e.addr)
 }
 
 func (e end) outside() bool {
@@ -133,7 +135,7 @@ func (e end) String() string {
 	switch {
 	case e.pod != nil:
 		return fmt.Sprintf("pod %s (%v)", e.pod.Name, e.addr)
-	case e.node != nil && slices.Contains(e.node.Addresses, e.addr):
+	case e.node != nil && (e.process || slices.Contains(e.node.Addresses, e.addr)):
 		return fmt.Sprintf("node %s (%v)", e.node.Name, e.addr)
 	case e.node != nil:
 		return fmt.Sprintf("%v of the pods of node %s", e.addr, e.node.Name)
@@ -159,6 +161,9 @@ func (e *Explainer) Explain(ctx context.Context, q Question) (*Report, error) {
 	}
 	nodes := e.o.Nodes()
 	from, to := e.end(q.From, pods, nodes), e.end(q.To, pods, nodes)
+	if i := slices.IndexFunc(nodes, func(n Node) bool { return n.Name == q.FromNode }); i >= 0 {
+		from = end{addr: q.From, node: &nodes[i], here: q.FromNode == e.o.Node, process: true}
+	}
 	r := &Report{Node: e.o.Node, From: from.String(), To: to.String(), Source: from.here, Destination: to.here,
 		Findings: []Finding{}, Way: []string{}, Probes: []Probe{}, Links: []Link{}, Neighbours: []Neighbour{}}
 	if e.o.Connected != nil {

@@ -32,6 +32,11 @@ func (e *Explainer) probe(ctx context.Context, r *Report, q Question, from, to e
 		defer ns.Close()
 		in, name, source = ns.Run, "pod "+from.pod.Name, from.addr
 	}
+	if from.isNode() {
+		if local, err := localAddresses(); err == nil && local[from.addr].device != 0 { // a separate vswitch has its addresses for itself
+			source = from.addr
+		}
+	}
 	here, err := ping.Open(in, source)
 	if err != nil {
 		r.find(name, fmt.Sprintf("nothing can be sent from there: %v", err))

@@ -15,6 +15,9 @@ import (
 // URL of the handler.
 const URL = "/contiv/v1/path"
 
+// SourceOnly is the parameter, with the value "true", of a question that only asks from which address processes of the node send.
+const SourceOnly = "sourceOnly"
+
 // Question asks about packets between two addresses.
 type Question struct {
 	From, To netip.Addr
@@ -23,6 +26,8 @@ type Question struct {
 	Port     uint16
 	// OfService: the path is from a service to one of its endpoints, To.
 	OfService bool
+	// FromNode names the node whose own processes send from From, which may be any of its addresses; "": other senders.
+	FromNode string
 	// Seen lists the addresses by which policies see From, translated on the way; empty: From
 	// itself.
 	Seen []netip.Addr
@@ -96,6 +101,8 @@ type Report struct {
 	// From and To describe the addresses as known to this node.
 	From string `json:"from"`
 	To   string `json:"to"`
+	// Sends is the address from which processes of this node send to To, by its routes. It is the answer to a question of SourceOnly.
+	Sends netip.Addr `json:"sends,omitzero"`
 	// Source and Destination: the address is on this node.
 	Source      bool `json:"source"`
 	Destination bool `json:"destination"`
@@ -170,6 +177,10 @@ func (e *Explainer) Handler() http.Handler {
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), timeout)
 		defer cancel()
+		if r.URL.Query().Get(SourceOnly) == "true" {
+			rest.JSON(w, &Report{Node: e.o.Node, Sends: sourceTo(q.To)})
+			return
+		}
 		report, err := e.Explain(ctx, q)
 		if err != nil {
 			rest.Error(w, http.StatusServiceUnavailable, err)
@@ -196,7 +207,7 @@ func question(r *http.Request) (q Question, err error) {
 		}
 		q.Seen = append(q.Seen, addr)
 	}
-	q.OfService = values.Get("ofService") == "true"
+	q.OfService, q.FromNode = values.Get("ofService") == "true", values.Get("fromNode")
 	if q.Protocol = values.Get("protocol"); q.Protocol == "" {
 		return q, nil
 	}

@@ -181,6 +181,16 @@ func routeTo(to netip.Addr) (device string, src netip.Addr, err error) {
 	return link.Attrs().Name, src.Unmap(), nil
 }
 
+// sourceTo returns the address from which processes of this node send to another address, by its routes; the zero Addr if there is no
+// route, or it does not say.
+func sourceTo(to netip.Addr) netip.Addr {
+	_, src, err := routeTo(to)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return src
+}
+
 // localAddress is an address of a device of this node.
 type localAddress struct {
 	device int // index

@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 
 	"github.com/contiv/contiv/api/contiv/node"
-	"github.com/contiv/contiv/api/contiv/vppnode"
 	"github.com/contiv/contiv/controller"
 	"github.com/contiv/contiv/dbresources"
 	"github.com/contiv/contiv/kubeaddr"
@@ -111,6 +110,8 @@ type ContivConf struct {
 	announced Resolved
 	// started: there was a resync.
 	started bool
+	// overlaps says which networks of the host's links are part of the address plan.
+	overlaps []string
 	// mismatch says why the links of the host do not fit the network that is in force; "": they do.
 	mismatch string
 	// lost is the address that the main interface no longer has; the zero Prefix if it has one.
@@ -218,24 +219,8 @@ func (c *ContivConf) Resync(ctx context.Context, _ controller.Event, state contr
 		return err
 	}
 	c.warn(ctx, &next.resolved, links)
-	c.set(ctx, next)
+	c.set(ctx, next, links)
 	return nil
-}
-
-// remember notes which addresses the node published when its agent ran before.
-func (c *ContivConf) remember(state controller.KubeState) {
-	for _, value := range state[dbresources.VppNode] {
-		v, ok := value.(*vppnode.VppNode)
-		if !ok || v.GetName() != c.nodeName {
-			continue
-		}
-		c.published = nil
-		for _, text := range v.GetIpAddresses() {
-			if p, err := netip.ParsePrefix(text); err == nil {
-				c.published = append(c.published, p.Addr())
-			}
-		}
-	}
 }
 
 // Update resolves the configuration again when this node's addresses or its
@@ -262,12 +247,12 @@ func (c *ContivConf) Update(ctx context.Context, event controller.Event, _ contr
 			return "", nil
 		}
 	}
-	next, _, err := c.settle(ctx, wanted, addresses)
+	next, links, err := c.settle(ctx, wanted, addresses)
 	if err != nil {
 		c.wants(next)
 		return "", err
 	}
-	c.set(ctx, next)
+	c.set(ctx, next, links)
 	if next.sameEffect(&before) {
 		if next.refused != nil {
 			return "refuse the " + next.refused.Error(), nil
@@ -332,12 +317,23 @@ func (c *ContivConf) warn(ctx context.Context, resolved *Resolved, links []HostL
 				"configured", gateway, "host", host)
 		}
 	}
+	for _, text := range c.subnets.overlaps(resolved, links) {
+		log.Warn(text)
+	}
+}
+
+// overlaps says which networks of links other than the main one are part of the address plan.
+func (s *Subnets) overlaps(resolved *Resolved, links []HostLink) (texts []string) {
 	for link, address := range addressesOf(links) {
-		if subnet, clashes := c.subnets.clash(address.Masked()); clashes && link.Name != resolved.Main.Name {
-			log.Warn("A network of the host overlaps with the cluster's: what it holds cannot be reached from pods",
-				"link", link.Name, "network", address.Masked(), "option", subnet.name, "subnet", subnet.prefix)
+		subnet, clashes := s.clash(address.Masked())
+		// Kube-proxy in IPVS mode and node-local DNS assign addresses of services to devices of the host.
+		ofService := subnet.name == "serviceCIDR" && address.IsSingleIP()
+		if clashes && !ofService && link.Name != resolved.Main.Name {
+			texts = append(texts, fmt.Sprintf("network %v of interface %s overlaps with ipamConfig.%s %v: what is behind the interface is cut off from pods, or pods from each other: give %[2]s another network, or change %[3]s in the configuration of the whole cluster",
+				address.Masked(), link.Name, subnet.name, subnet.prefix))
 		}
 	}
+	return texts
 }
 
 // addressesOf yields the addresses of the links that others may reach.
@@ -367,8 +363,8 @@ func (c *ContivConf) wants(next view) {
 	c.now.wanted, c.now.internalIPs, c.now.refused = next.wanted, next.internalIPs, next.refused
 }
 
-// set puts a configuration in force.
-func (c *ContivConf) set(ctx context.Context, next view) {
+// set puts a configuration in force. links are those of the host.
+func (c *ContivConf) set(ctx context.Context, next view, links []HostLink) {
 	before, started := c.current()
 	log := controller.Logger(ctx, c.log)
 	if r := &next.resolved; !started || !next.sameEffect(&before) {
@@ -384,6 +380,7 @@ func (c *ContivConf) set(ctx context.Context, next view) {
 	defer c.mu.Unlock()
 	c.noteLost(&before, &next)
 	c.now, c.announced, c.started = next, next.resolved, true
+	c.overlaps = c.subnets.overlaps(&next.resolved, links)
 }
 
 // internalIPs returns the sorted addresses of the type InternalIP.

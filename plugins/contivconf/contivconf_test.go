@@ -331,7 +331,7 @@ func TestLinksChange(t *testing.T) {
 		warns string // part of the warning; "": none
 	}{
 		{"nothing changed", current, "", ""},
-		{"another link", append(links{link("eth1", "", "10.0.0.1/8")}, current...), "", ""},
+		{"another link", append(links{link("eth1", "", "172.20.0.1/16")}, current...), "", ""},
 		{"no address", links{link("eth0", "")}, "", "the main interface eth0 has lost the node's address 192.168.1.5/24: "},
 		{"no link", nil, "", `main interface "eth0" does not exist`},
 		{"the address is back", links{link("eth0", "", "192.168.1.5/24")}, "", ""},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/contiv/contiv/controller"
 )
@@ -34,9 +35,15 @@ func (c *ContivConf) LinksChanged(ctx context.Context) {
 		c.mu.Unlock()
 		return
 	}
+	overlaps := c.subnets.overlaps(&next, links)
 	c.mu.Lock()
 	prev, announced := c.now.resolved, c.announced
-	c.mismatch = ""
+	for _, text := range overlaps {
+		if !slices.Contains(c.overlaps, text) {
+			c.log.Warn(text)
+		}
+	}
+	c.mismatch, c.overlaps = "", overlaps
 	c.noteAddress(prev.LinkAddress, &next)
 	lost := c.lost
 	if !lost.IsValid() {
@@ -86,14 +93,16 @@ func lostAddress(main *Interface, address netip.Prefix) string {
 	return fmt.Sprintf("the main interface %s has lost the node's address %v: other nodes do not reach this one, nor its pods. %s", main.Name, address, mend)
 }
 
-// Warnings say that the links of the host no longer fit the network that is in force.
+// Warnings say that the links of the host no longer fit the network that is in force, and which of their networks overlap with those of
+// the cluster.
 func (c *ContivConf) Warnings() []string {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	if c.mismatch == "" {
-		return nil
+	list := slices.Clone(c.overlaps)
+	if c.mismatch != "" {
+		list = append([]string{c.mismatch}, list...)
 	}
-	return []string{c.mismatch}
+	return list
 }
 
 // retry checks whether the refused NodeConfig fits the links now, and if so pushes an event to the

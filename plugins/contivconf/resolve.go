@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/contiv/contiv/api/contiv/vppnode"
+	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/dbresources"
 	"github.com/contiv/contiv/plugins/ipam/cidr"
 )
 
@@ -178,6 +181,22 @@ func (c *ContivConf) before(static *Resolved) former {
 		}
 	}
 	return f
+}
+
+// remember notes which addresses the node published when its agent ran before.
+func (c *ContivConf) remember(state controller.KubeState) {
+	for _, value := range state[dbresources.VppNode] {
+		v, ok := value.(*vppnode.VppNode)
+		if !ok || v.GetName() != c.nodeName {
+			continue
+		}
+		c.published = nil
+		for _, text := range v.GetIpAddresses() {
+			if p, err := netip.ParsePrefix(text); err == nil {
+				c.published = append(c.published, p.Addr())
+			}
+		}
+	}
 }
 
 // resolveLinks finds the main interface among the links and what it offers.

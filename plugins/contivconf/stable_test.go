@@ -156,3 +156,48 @@ func TestMissingMainInterface(t *testing.T) {
 		t.Errorf("warnings %q, want %q", got, want)
 	}
 }
+
+// Networks of the host that are part of the address plan are warned of, while they are.
+func TestOverlapsAreWarnedOf(t *testing.T) {
+	main := link("eth0", "192.168.1.1", "192.168.1.5/24")
+	current := links{main}
+	c, err := contivconf.New("node1", load(t, dualStackConf), contivconf.Sources{Links: &current}, &plugintest.Loop{}, nil, plugintest.Logger())
+	if err != nil {
+		t.Fatal(err)
+	}
+	resync := func() {
+		t.Helper()
+		if err := c.Resync(context.Background(), &controller.DBResync{}, state(kubeNode("node1", "192.168.1.5")), 1, plugintest.Txn{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	resync()
+	for _, test := range []struct {
+		with contivconf.HostLink
+		want string // "": nothing
+	}{
+		{link("eth1", "", "192.168.30.77/24"), "network 192.168.30.0/24 of interface eth1 overlaps with ipamConfig.vxlanCIDR 192.168.30.0/24"},
+		{link("eth1", "", "10.1.77.5/16"), "overlaps with ipamConfig.podSubnetCIDR 10.1.0.0/16"},
+		{link("eth1", "", "10.0.0.5/8"), "network 10.0.0.0/8 of interface eth1 overlaps"},
+		{link("eth1", "", "fd30::5/64"), "overlaps with ipamConfig.vxlanCIDR fd30::/112"},
+		{link("eth1", "", "10.1.9.9/32"), "network 10.1.9.9/32 of interface eth1 overlaps"},
+		{link("eth1", "", "10.96.1.1/24"), "overlaps with ipamConfig.serviceCIDR"},
+		{link("kube-ipvs0", "", "10.96.0.10/32"), ""},
+		{link("eth1", "", "192.0.2.1/24", "fe80::1/64"), ""},
+	} {
+		for _, at := range []string{"resync", "change"} {
+			current = links{main, test.with}
+			if c.LinksChanged(context.Background()); at == "resync" {
+				resync()
+			}
+			got := strings.Join(c.Warnings(), "\n")
+			if (got == "") != (test.want == "") || !strings.Contains(got, test.want) {
+				t.Errorf("%s with %v: warnings %q, want %q", at, test.with, got, test.want)
+			}
+			current = links{main}
+			if c.LinksChanged(context.Background()); len(c.Warnings()) > 0 {
+				t.Errorf("afterwards: %q", c.Warnings())
+			}
+		}
+	}
+}

@@ -16,7 +16,7 @@ var addressParsers = map[string][]string{
 // origin.
 var otherTexts = map[string]string{
 	"plugins/contivconf/config.go":         "contiv.conf",
-	"plugins/contivconf/resolve.go":        "contiv.conf and NodeConfig, which the agent validates itself",
+	"plugins/contivconf/resolve.go":        "contiv.conf and NodeConfig, which the agent validates itself, and addresses that agents publish",
 	"plugins/contivconf/subnets.go":        "contiv.conf",
 	"plugins/nodesync/node.go":             "VppNode, which agents write",
 	"plugins/nodesync/twin.go":             "VppNode, which agents write",

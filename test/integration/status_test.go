@@ -3,6 +3,7 @@ package integration
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -146,4 +147,28 @@ status: {phase: Running, hostIP: 192.168.16.2, podIP: 10.9.9.9, podIPs: [{ip: 10
 		t.Fatal(err)
 	}
 	awaitStatus(t, l, "node2", "healthy", "", "")
+}
+
+// A network of the host that overlaps with one of the cluster is in the status, from when it comes until it goes.
+func TestStatusTellsOfOverlappingNetworks(t *testing.T) {
+	l := require(t)
+	st, err := l.State()
+	if err != nil {
+		t.Fatal(err)
+	}
+	node2, err := st.Node("node2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	awaitStatus(t, l, "node2", "healthy", "", "")
+	t.Cleanup(func() { _ = exec.Command("ip", "-n", node2.Netns, "link", "del", "second").Run() })
+	for _, c := range []struct{ address, want string }{
+		{"192.168.30.77/24", "network 192.168.30.0/24 of interface second overlaps with ipamConfig.vxlanCIDR"},
+		{"10.1.77.5/16", "network 10.1.0.0/16 of interface second overlaps with ipamConfig.podSubnetCIDR"},
+	} {
+		command.In(t, node2.Netns, "ip link add second type bridge; ip addr add "+c.address+" dev second; ip link set second up")
+		awaitStatus(t, l, "node2", "degraded", "vswitch", c.want)
+		command.In(t, node2.Netns, "ip link del second")
+		awaitStatus(t, l, "node2", "healthy", "", "")
+	}
 }

@@ -1,0 +1,73 @@
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/contiv/contiv/ctl/why"
+	"github.com/contiv/contiv/test/await"
+	"github.com/contiv/contiv/test/command"
+	"github.com/contiv/contiv/test/lab"
+	"github.com/contiv/contiv/test/labtest"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Packets of a node's own processes carry the address of their route, and why judges that one, as the data plane does.
+func TestWhyJudgesTheSourceOfThePacket(t *testing.T) {
+	require(t)
+	l := labWith(t, "")
+	template := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "a"}}}
+	added := labtest.AddPods(t, l, lab.PodSpec{Name: "a", Node: "node1", Template: template})
+	serve(t, added[0].Netns, "8080", "a")
+	nodes, err := l.Nodes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := added[0].Endpoint()
+	file := filepath.Join(t.TempDir(), "policy.yaml")
+	for _, test := range []struct {
+		name, cidr string
+		prepare    string // on node2
+		source     string // that the packets carry
+		arrive     bool
+	}{
+		{"the node's address is allowed", "192.168.16.0/24", "", "192.168.30.2", false},
+		{"the address on the overlay is allowed", "192.168.30.0/24", "", "192.168.30.2", true},
+		{"a route with another source", "192.168.30.0/24", "ip route replace 10.1.1.0/25 dev eth0 via 192.168.16.1 src 192.168.16.2", "192.168.16.2", false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			policy := fmt.Sprintf("apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: from-nodes}\nspec: {podSelector: {matchLabels: {app: a}}, policyTypes: [Ingress], ingress: [{from: [{ipBlock: {cidr: %s}}]}]}\n", test.cidr)
+			if err := os.WriteFile(file, []byte(policy), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := l.Apply(t.Context(), file); err != nil {
+				t.Fatal(err)
+			}
+			if test.prepare != "" {
+				command.In(t, nodes[1].Netns, test.prepare)
+			}
+			await.That(t, "packets and verdict", func() error {
+				err := exec.CommandContext(t.Context(), "ip", "netns", "exec", nodes[1].Netns, "bash", "-c", fmt.Sprintf("exec timeout 1 bash -c 'echo > /dev/tcp/%v/8080'", a.Address)).Run()
+				if arrived := err == nil; arrived != test.arrive {
+					return fmt.Errorf("packets arrive: %v", arrived)
+				}
+				answer, code := askWhy(t, l, "node2", "a", "8080")
+				if answer.From.Address != test.source {
+					return fmt.Errorf("judged %v, want %s", answer.From, test.source)
+				}
+				if test.prepare == "" && (code == 0) != test.arrive {
+					return fmt.Errorf("exit code %d: %+v", code, answer)
+				}
+				if !test.arrive && answer.Verdict != why.NotReached {
+					return errors.New("verdict " + answer.Verdict)
+				}
+				return nil
+			})
+		})
+	}
+}
