@@ -160,7 +160,7 @@ func wire(nodePath, podPath string, i int, waiting bool) error {
 		pod.AddAddress(rtnl.Address{Index: far, Prefix: netip.PrefixFrom(address, 32)}),
 		pod.SetNeighbour(neighbor(far, gateway)),
 		pod.RouteAdd(&netlink.Route{LinkIndex: far, Dst: only(gateway), Scope: netlink.SCOPE_LINK}),
-		pod.RouteAdd(&netlink.Route{LinkIndex: far, Gw: gateway.AsSlice()}),
+		pod.RouteAdd(&netlink.Route{LinkIndex: far, Dst: &net.IPNet{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)}, Gw: gateway.AsSlice()}),
 		node.SetNeighbour(neighbor(near, address)),
 		node.AddAddress(rtnl.Address{Index: near, Prefix: netip.PrefixFrom(gateway, 32)}),
 		node.RouteAdd(&netlink.Route{LinkIndex: near, Dst: only(address), Scope: netlink.SCOPE_LINK}),

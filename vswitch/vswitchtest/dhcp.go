@@ -39,6 +39,8 @@ type DHCPOffer struct {
 	Renew, Rebind time.Duration
 	// Mute: there is no answer to anything.
 	Mute bool
+	// Lost is how many of the next DISCOVERs do not arrive.
+	Lost int
 	// Routes are classless static routes.
 	Routes []*dhcpv4.Route
 }
@@ -124,6 +126,11 @@ func (s *DHCPServer) serve(conn net.PacketConn, done chan struct{}) {
 			continue
 		}
 		s.mu.Lock()
+		if request.MessageType() == dhcpv4.MessageTypeDiscover && s.offer.Lost > 0 {
+			s.offer.Lost--
+			s.mu.Unlock()
+			continue
+		}
 		s.seen = append(s.seen, request.MessageType())
 		close(s.changed)
 		s.changed = make(chan struct{})
