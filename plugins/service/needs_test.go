@@ -2,6 +2,7 @@ package service_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -297,4 +298,74 @@ func TestHostPortsThatTheNodeNeeds(t *testing.T) {
 		}
 	}
 	addPod(t, n, "good", "c2", `[{"hostPort": 4789, "containerPort": 80, "protocol": "tcp"}, {"hostPort": 22, "containerPort": 80, "protocol": "udp"}]`)
+}
+
+// Services whose endpoints are translated once more on the way would send packets in circles. Such endpoints get no clients.
+func TestServicesDoNotLeadInCircles(t *testing.T) {
+	at := func(name, endpoint string) *endpointslice.EndpointSlice {
+		e := netip.MustParseAddrPort(endpoint)
+		return &endpointslice.EndpointSlice{Name: name + "-1", Namespace: "tenant", Service: name, AddressType: endpointslice.EndpointSlice_IPv4,
+			Ports:     []*endpointslice.EndpointSlice_Port{{Port: int32(e.Port()), Protocol: "TCP"}},
+			Endpoints: []*endpointslice.EndpointSlice_Endpoint{{Addresses: []string{e.Addr().String()}, Ready: true, Serving: true}}}
+	}
+	there := func(nodePort int32, external ...string) *k8s.Service {
+		svc, _ := externalService("there", 444, "TCP", external...)
+		svc.ServiceType, svc.Port[0].NodePort = "NodePort", nodePort
+		return svc
+	}
+	for name, test := range map[string]struct {
+		endpoint string
+		there    *k8s.Service
+		leads    string // where the other service leads
+		why      string // "": clients get to the endpoint
+	}{
+		"node port of another node":     {"192.168.16.2:30002", there(30002), "10.1.2.9:80", "port 30002/TCP is reserved for the node port of service tenant/there"},
+		"node port of this node":        {"192.168.16.1:30002", there(30002), "10.1.2.9:80", "the node port of service tenant/there"},
+		"node port at an overlay one":   {"192.168.30.2:30002", there(30002), "10.1.2.9:80", "the node port of service tenant/there"},
+		"its own node port":             {"192.168.16.2:30001", nil, "", "the node port of service tenant/here"},
+		"another port of a node":        {"192.168.16.2:30003", there(30002), "10.1.2.9:80", ""},
+		"the number elsewhere":          {"203.0.113.5:30002", there(30002), "10.1.2.9:80", ""},
+		"external IP":                   {"203.0.113.5:444", there(0, "203.0.113.5"), "192.168.16.1:443", "the external IP of service tenant/there"},
+		"external IP with a process":    {"192.168.16.2:444", there(0, "192.168.16.2"), "192.168.16.2:444", ""},
+		"another port at that address":  {"203.0.113.5:445", there(0, "203.0.113.5"), "10.1.2.9:80", ""},
+		"the other one is of a process": {"192.168.16.2:6443", there(30002), "192.168.16.2:6443", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			here, _ := externalService("here", 443, "TCP", "198.51.100.1")
+			here.ServiceType, here.Port[0].NodePort = "NodePort", 30001
+			slice := at("here", test.endpoint)
+			led := func(config plugintest.Txn) bool {
+				return strings.Contains(plugintest.Render(config), fmt.Sprintf(`"local_ip":"%v","local_port":%d`, slice.Endpoints[0].Addresses[0], slice.Ports[0].Port))
+			}
+			want := func(when string, config plugintest.Txn, s *service.Service) {
+				t.Helper()
+				if led(config) != (test.why == "") {
+					t.Errorf("%s: clients get to %s: %v:\n%s", when, test.endpoint, led(config), plugintest.Render(config))
+				}
+				_, limits := frontendsOf(s, t, "here")
+				refused := strings.Join(limits, "\n")
+				if test.why == "" && strings.Contains(refused, "endpoint") || !strings.Contains(refused, test.why) {
+					t.Errorf("%s: limits %q, want %q", when, limits, test.why)
+				}
+			}
+			s := needy().plugin(t, "services: vswitch")
+			all := state(here, slice)
+			if test.there != nil {
+				all = state(here, slice, test.there, at("there", test.leads))
+			}
+			want("at once", resync(t, s, all), s)
+			if test.there == nil {
+				return
+			}
+			s = needy().plugin(t, "services: vswitch")
+			config := resync(t, s, state(here, slice))
+			config, _, _ = change(t, s, kubeChange(nil, test.there), config)
+			config, _, _ = change(t, s, kubeChange(nil, at("there", test.leads)), config)
+			want("one by one", config, s)
+			config, _, _ = change(t, s, kubeChange(test.there, nil), config)
+			if !led(config) {
+				t.Errorf("after the other service has gone:\n%s", plugintest.Render(config))
+			}
+		})
+	}
 }

@@ -106,7 +106,7 @@ func newCandidate(svc *service.Service, s *endpointslice.EndpointSlice, e *endpo
 		listed:      addr,
 		pod:         pod,
 	}
-	if entry, is := node.Reserved.Endpoint(endpoint.Addr, string(protocol)); is {
+	if entry, is := node.keeps(ID{svc.GetNamespace(), svc.GetName()}, endpoint.Addr, protocol); is {
 		c.ready, c.serving, c.reserved = false, false, entry.String()
 	}
 	return c, true

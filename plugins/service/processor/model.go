@@ -46,6 +46,8 @@ type Node struct {
 	ByHost, Entrances []netip.Addr
 	// Reserved has the addresses and ports that nodes need themselves.
 	Reserved *reserved.Table
+
+	again *again
 }
 
 // Equal reports whether two nodes are the same.

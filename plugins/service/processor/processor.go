@@ -21,6 +21,7 @@ type Processor struct {
 	// claims and sizes follow from the services, the slices and the node; nil: they are to be found.
 	claims *claims
 	sizes  *sizes
+	again  *again
 }
 
 // New returns an empty processor.
@@ -34,11 +35,14 @@ func New() *Processor {
 func (p *Processor) Reset() {
 	p.node, p.services, p.slices = Node{}, map[ID]*service.Service{}, map[ID]map[string]*endpointslice.EndpointSlice{}
 	p.redirects, p.claims, p.sizes = nil, nil, nil
+	p.again = newAgain(p.lists)
+	p.node.again = p.again
 }
 
 // SetNode records this node. It returns the services that look different now.
 func (p *Processor) SetNode(n Node) []ID {
 	was, before := p.node, p.claims
+	n.again = p.again
 	p.node = n
 	if was.Equal(n) {
 		return nil
@@ -88,13 +92,14 @@ func (p *Processor) RemoveService(namespace, name string) []ID {
 }
 
 // replace sets a service; nil removes it. It returns the service, and after it those that ask for what it asked for,
-// or does now, and those that are refused or not by its size.
+// or does now, and those that are refused or not by its size, or have endpoints at its ports.
 func (p *Processor) replace(id ID, next *service.Service) []ID {
 	var others []ID
 	if p.claims != nil {
 		others = p.claims.remove(id, p.translated(id), p.node)
 	}
 	was := p.sizes != nil && p.sizes.refused[id]
+	others = append(others, p.listing(p.again.set(id, p.services[id], next))...)
 	p.services[id] = next
 	if next == nil {
 		delete(p.services, id)
@@ -119,7 +124,7 @@ func (p *Processor) SetSlice(prev, next *endpointslice.EndpointSlice) []ID {
 		p.slices[id] = map[string]*endpointslice.EndpointSlice{}
 	}
 	p.slices[id][next.GetName()] = next
-	return withID(changed, append(p.resize(id), id)...)
+	return withID(changed, slices.Concat(p.resize(id), []ID{id}, p.ledBySlicesOf(id))...)
 }
 
 // withID adds those that a list lacks.
@@ -141,7 +146,7 @@ func (p *Processor) RemoveSlice(prev *endpointslice.EndpointSlice) []ID {
 	if delete(p.slices[id], prev.GetName()); len(p.slices[id]) == 0 {
 		delete(p.slices, id)
 	}
-	return withID([]ID{id}, p.resize(id)...)
+	return withID([]ID{id}, append(p.resize(id), p.ledBySlicesOf(id)...)...)
 }
 
 // IDs returns all services, in order.

@@ -57,10 +57,10 @@ func (p *Processor) RefusedTo(id ID) (list []Refusal) {
 	return slices.CompactFunc(list, func(a, b Refusal) bool { return a.compare(b) == 0 })
 }
 
-// refusedEndpoints returns the endpoints of a service at ports of tunnels.
+// refusedEndpoints returns the endpoints of a service that clients are kept from.
 func (p *Processor) refusedEndpoints(id ID) (list []Refusal) {
 	svc := p.services[id]
-	if !p.hasTunnelPorts(id, p.node) || !Proxied(svc) {
+	if !p.hasKeptPorts(id, p.node) || !Proxied(svc) {
 		return nil
 	}
 	for _, ipv6 := range []bool{false, true} {
@@ -68,7 +68,7 @@ func (p *Processor) refusedEndpoints(id ID) (list []Refusal) {
 		for _, port := range svc.GetPort() {
 			protocol := protocolOf(port.GetProtocol())
 			for _, c := range candidates(svc, port, ports, p.redirects, p.node, ipv6) {
-				if entry, is := p.node.Reserved.Endpoint(c.Addr, string(protocol)); is {
+				if entry, is := p.node.keeps(id, c.Addr, protocol); is {
 					list = append(list, Refusal{Addr: c.Addr, Protocol: protocol, ID: id, Entry: entry, Endpoint: true})
 				}
 			}
@@ -77,11 +77,11 @@ func (p *Processor) refusedEndpoints(id ID) (list []Refusal) {
 	return list
 }
 
-// hasTunnelPorts reports whether slices of a service list ports that tunnels have.
-func (p *Processor) hasTunnelPorts(id ID, n Node) bool {
+// hasKeptPorts reports whether slices of a service list ports that clients may be kept from.
+func (p *Processor) hasKeptPorts(id ID, n Node) bool {
 	for _, s := range p.slices[id] {
 		for _, port := range s.GetPorts() {
-			if n.Reserved.Tunnel(uint16(port.GetPort()), string(protocolOf(port.GetProtocol()))) {
+			if n.mayKeep(uint16(port.GetPort()), protocolOf(port.GetProtocol())) {
 				return true
 			}
 		}
@@ -147,7 +147,7 @@ func (p *Processor) reservedAnew(id ID, svc *service.Service, was, now Node) boo
 			return true
 		}
 	}
-	if !p.hasTunnelPorts(id, was) && !p.hasTunnelPorts(id, now) {
+	if !p.hasKeptPorts(id, was) && !p.hasKeptPorts(id, now) {
 		return false
 	}
 	addresses := func(n Node) (list []netip.AddrPort) {

@@ -3,7 +3,7 @@
 //	agent, etcd, API server, tunnels ──> entries ─┐
 //	sockets of the host ──────────────────────────┼─> Table ──> frontends of services: refused
 //	addresses of nodes ───────────────────────────┘         ──> host ports: the pod is refused
-//	                                                        ──> endpoints of services: refused at tunnels only
+//	                                                        ──> endpoints of services: refused at tunnels
 //
 // Whoever may create services may give them the address of a node and any port. A translation of a tunnel, of etcd or of
 // the API server would cut nodes off, and nobody could take it back.
@@ -114,8 +114,11 @@ func (t *Table) Equal(o *Table) bool {
 		slices.Equal(t.entries, o.entries) && slices.Equal(t.sockets, o.sockets)
 }
 
-// ofNode reports whether an address is one of a node, those that Contiv assigns included.
-func (t *Table) ofNode(addr netip.Addr) bool {
+// OfNode reports whether an address is one of a node, those that Contiv assigns included.
+func (t *Table) OfNode(addr netip.Addr) bool {
+	if t == nil {
+		return false
+	}
 	if _, is := t.nodes[addr]; is {
 		return true
 	}
@@ -127,7 +130,7 @@ func (t *Table) matches(e Entry, addr netip.Addr) bool {
 	if e.Addr.IsValid() {
 		return e.Addr == addr
 	}
-	return t.ofNode(addr)
+	return t.OfNode(addr)
 }
 
 // Frontend returns the entry that keeps a service, or a pod with a host port (service is ""), from an address and port.

@@ -1,0 +1,165 @@
+package processor
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/contiv/contiv/api/contiv/service"
+	"github.com/contiv/contiv/kubeaddr"
+	"github.com/contiv/contiv/plugins/service/reserved"
+)
+
+// A packet that a node sends to an endpoint at the node port of another node is translated there once more. Two services whose
+// endpoints are each other's node ports, or external IPs, would send it back and forth, as a new connection each time. Such
+// endpoints get no clients. An external IP is an endpoint if its own service leads there, too: a process of the node serves
+// it, as an ingress does.
+
+// transport is a port of a protocol.
+type transport struct {
+	protocol Protocol
+	number   uint16
+}
+
+// again has the ports that nodes translate at addresses other than cluster IPs, and the services that have them.
+type again struct {
+	nodePorts map[transport]map[ID]bool
+	external  map[transport]map[ID][]netip.Addr
+	// lists reports whether an address and port is an endpoint of a service.
+	lists func(ID, netip.AddrPort, Protocol) bool
+}
+
+func newAgain(lists func(ID, netip.AddrPort, Protocol) bool) *again {
+	return &again{nodePorts: map[transport]map[ID]bool{}, external: map[transport]map[ID][]netip.Addr{}, lists: lists}
+}
+
+// set records a service, or nil. It returns the ports that it had or has.
+func (a *again) set(id ID, prev, next *service.Service) map[transport]bool {
+	ports := map[transport]bool{}
+	if Proxied(prev) {
+		for _, port := range prev.GetPort() {
+			for _, t := range []transport{{protocolOf(port.GetProtocol()), uint16(port.GetNodePort())}, {protocolOf(port.GetProtocol()), uint16(port.GetPort())}} {
+				if a.nodePorts[t][id] || a.external[t][id] != nil {
+					ports[t] = true
+				}
+				remove(a.nodePorts, t, id)
+				remove(a.external, t, id)
+			}
+		}
+	}
+	if !Proxied(next) {
+		return ports
+	}
+	var external []netip.Addr
+	for _, text := range externalIPs(next) {
+		if addr, err := kubeaddr.ParseAddr(text); err == nil {
+			external = append(external, addr)
+		}
+	}
+	for _, port := range next.GetPort() {
+		protocol := protocolOf(port.GetProtocol())
+		if t := (transport{protocol, uint16(port.GetNodePort())}); next.GetServiceType() != "ClusterIP" && validPort(port.GetNodePort()) {
+			put(a.nodePorts, t, id, true)
+			ports[t] = true
+		}
+		if t := (transport{protocol, uint16(port.GetPort())}); len(external) > 0 && validPort(port.GetPort()) {
+			put(a.external, t, id, external)
+			ports[t] = true
+		}
+	}
+	return ports
+}
+
+func put[V any](in map[transport]map[ID]V, t transport, id ID, v V) {
+	if in[t] == nil {
+		in[t] = map[ID]V{}
+	}
+	in[t][id] = v
+}
+
+func remove[V any](from map[transport]map[ID]V, t transport, id ID) {
+	if delete(from[t], id); len(from[t]) == 0 {
+		delete(from, t)
+	}
+}
+
+// at returns the reservation that keeps clients of a service from an endpoint, because nodes would translate it again.
+func (a *again) at(own ID, at netip.AddrPort, protocol Protocol, ofNode func(netip.Addr) bool) (reserved.Entry, bool) {
+	t := transport{protocol, at.Port()}
+	entry := func(owner string) (reserved.Entry, bool) {
+		return reserved.Entry{Protocol: string(protocol), Port: at.Port(), Owner: owner, Endpoints: true}, true
+	}
+	if ids := a.nodePorts[t]; len(ids) > 0 && ofNode(at.Addr()) {
+		return entry("the node port of service " + slices.SortedFunc(maps.Keys(ids), ID.Compare)[0].String())
+	}
+	for _, id := range slices.SortedFunc(maps.Keys(a.external[t]), ID.Compare) {
+		if id != own && slices.Contains(a.external[t][id], at.Addr()) && !a.lists(id, at, protocol) {
+			return entry("the external IP of service " + id.String())
+		}
+	}
+	return reserved.Entry{}, false
+}
+
+// keeps returns the reservation that keeps clients of a service from an endpoint.
+func (n Node) keeps(own ID, at netip.AddrPort, protocol Protocol) (reserved.Entry, bool) {
+	if entry, is := n.Reserved.Endpoint(at, string(protocol)); is || n.again == nil {
+		return entry, is
+	}
+	return n.again.at(own, at, protocol, n.Reserved.OfNode)
+}
+
+// mayKeep reports whether keeps may return a reservation for some endpoint with a port.
+func (n Node) mayKeep(number uint16, protocol Protocol) bool {
+	t := transport{protocol, number}
+	return n.Reserved.Tunnel(number, string(protocol)) || n.again != nil && (len(n.again.nodePorts[t]) > 0 || len(n.again.external[t]) > 0)
+}
+
+// lists reports whether an address and port is an endpoint of a service.
+func (p *Processor) lists(id ID, at netip.AddrPort, protocol Protocol) bool {
+	for _, s := range p.slices[id] {
+		for _, port := range s.GetPorts() {
+			if protocolOf(port.GetProtocol()) != protocol || port.GetPort() != int32(at.Port()) {
+				continue
+			}
+			for _, e := range s.GetEndpoints() {
+				for _, text := range e.GetAddresses() {
+					if addr, err := kubeaddr.ParseAddr(text); err == nil && addr == at.Addr() {
+						return true
+					}
+				}
+			}
+		}
+	}
+	return false
+}
+
+// listing returns the services that have endpoints with one of the ports, in order.
+func (p *Processor) listing(ports map[transport]bool) (ids []ID) {
+	if len(ports) == 0 {
+		return nil
+	}
+	for id, all := range p.slices {
+		found := false
+		for _, s := range all {
+			for _, port := range s.GetPorts() {
+				found = found || ports[transport{protocolOf(port.GetProtocol()), uint16(port.GetPort())}]
+			}
+		}
+		if found {
+			ids = append(ids, id)
+		}
+	}
+	slices.SortFunc(ids, ID.Compare)
+	return ids
+}
+
+// ledBySlicesOf returns the services that have endpoints at external IPs of a service whose slices change.
+func (p *Processor) ledBySlicesOf(id ID) []ID {
+	ports := map[transport]bool{}
+	for _, port := range p.services[id].GetPort() {
+		if t := (transport{protocolOf(port.GetProtocol()), uint16(port.GetPort())}); p.again.external[t][id] != nil {
+			ports[t] = true
+		}
+	}
+	return p.listing(ports)
+}
