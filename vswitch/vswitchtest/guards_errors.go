@@ -47,13 +47,13 @@ var errorsByVersion = map[bool][]errorKind{
 }
 
 // testErrors: an ICMP error passes if it quotes a packet that the pod received.
-func (lab *guardLab) testErrors(t *testing.T, c Config) {
+func (lab *guardLab) testErrors(t *testing.T) {
 	for version, addrs := range map[string][2]string{"IPv4": {"10.1.1.2", "10.1.1.3"}, "IPv6": {"fd10:1::2", "fd10:1::3"}} {
-		t.Run(version, func(t *testing.T) { lab.testErrorsOf(t, c, addr(addrs[0]), addr(addrs[1])) })
+		t.Run(version, func(t *testing.T) { lab.testErrorsOf(t, addr(addrs[0]), addr(addrs[1])) })
 	}
 }
 
-func (lab *guardLab) testErrorsOf(t *testing.T, c Config, own, ear netip.Addr) {
+func (lab *guardLab) testErrorsOf(t *testing.T, own, ear netip.Addr) {
 	const port = 7300
 	lab.pods[0].Echo(t, "udp", own.String(), port)
 	var open net.Conn
@@ -88,13 +88,13 @@ func (lab *guardLab) testErrorsOf(t *testing.T, c Config, own, ear netip.Addr) {
 	quote := func(src, dst netip.AddrPort) []byte { return frames.Between(lab.own, lab.gateway, src, dst, "") }
 	for i, kind := range errorsByVersion[own.Is6()] {
 		pathMTU := i < 2
-		passes := !pathMTU && kind.name != "redirect" || i == 0 && !c.PathMTUOfPodsIgnored
+		passes := !pathMTU && kind.name != "redirect" || i == 0
 		if !kind.obsolete {
 			send(kind, "a packet that it received", quote(ours, theirs), passes)
 		}
 		send(kind, "a packet to a stranger", quote(ours, netip.AddrPortFrom(addr(stranger), port)), false)
 		send(kind, "a packet of the ear to itself", quote(ours, netip.AddrPortFrom(ear, port)), false)
-		if pathMTU && !c.PathMTUOfPodsIgnored {
+		if pathMTU {
 			send(kind, "a packet of no connection", quote(netip.AddrPortFrom(ear, 9), theirs), false)
 		}
 	}

@@ -98,8 +98,8 @@ type Config struct {
 	// NoICMPErrors: those that inside hosts send do not leave through an interface with
 	// the output feature of NAT.
 	NoICMPErrors bool
-	// PathMTUOfPodsIgnored: guarded interfaces may not send a path MTU at all, not even that of what they received.
-	PathMTUOfPodsIgnored bool
+	// ICMPErrorsOfPodsPass: a guard does not look at what the ICMP errors of its interface quote.
+	ICMPErrorsOfPodsPass bool
 }
 
 // Run runs the suite.
