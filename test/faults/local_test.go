@@ -55,7 +55,7 @@ func corruptFile(t *testing.T, s *site) {
 	f.heal()
 	s.start(t, "node1")
 	f.row.Healed, f.row.Until = time.Since(f.healing), "until ready"
-	f.seesLog("node1", "The local store was damaged")
+	f.seesLog("node1", "Local store damaged")
 	f.seesLog("node1", "restored from the copy")
 	f.row.Kept = "The damaged file stays, under the name in the log; else as before."
 	f.end()

@@ -77,7 +77,7 @@ func TestWhy(t *testing.T) {
 		"route of somebody": {node1.Netns, "ip route add 10.1.2.0/25 via 192.168.16.254", "ip route del 10.1.2.0/25 via 192.168.16.254",
 			why.NotReached, "node node1", "route 10.1.2.0/25 dev eth0 via 192.168.16.254 is foreign"},
 		"wrong neighbour": {node1.Netns, "ip neigh replace 192.168.16.2 lladdr 02:00:00:00:00:99 dev eth0 nud permanent", "ip neigh del 192.168.16.2 dev eth0",
-			why.NotReached, "node node1", "it sends to 192.168.16.2 of node node2 at 02:00:00:00:00:99 (a permanent neighbour, which somebody made on eth0)"},
+			why.NotReached, "node node1", "it sends to 192.168.16.2 of node node2 at 02:00:00:00:00:99 (a permanent neighbour, added manually on eth0)"},
 		"answers": {node1.Netns, chain("inet", "filter hook forward", "ip saddr 10.1.2.0/24 ct state established drop"), "nft delete table inet somebody",
 			why.NotReached, "node node1", "answers from " + db.Address.String() + " to " + web.Address.String() + " are dropped: a rule of chain theirs in table inet somebody"},
 		"answers, elsewhere": {node2.Netns, chain("inet", "filter hook prerouting", "ip saddr 10.1.2.0/24 drop"), "nft delete table inet somebody",
