@@ -69,34 +69,32 @@ func (m *PodManager) setPods(change func()) {
 	}
 }
 
-// arrivals numbers sandboxes in the order of their first ADDs. The zero value is ready for use.
+// arrivals remembers when the first ADDs of sandboxes arrived. The zero value is ready for use.
 type arrivals struct {
-	mu     sync.Mutex
-	count  uint64
-	number map[string]uint64
-	order  []string // the keys of number
+	mu    sync.Mutex
+	first map[string]time.Time
+	order []string // the keys of first
 }
 
 // maxArrivals bounds how many sandboxes are remembered.
 const maxArrivals = 4096
 
-// of returns the number of a sandbox, a new one if it is not known.
-func (a *arrivals) of(containerID string) uint64 {
+// of returns when the first ADD of a sandbox arrived: now, if none is known.
+func (a *arrivals) of(containerID string, now time.Time) time.Time {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.number == nil {
-		a.number = map[string]uint64{}
+	if a.first == nil {
+		a.first = map[string]time.Time{}
 	}
-	if n := a.number[containerID]; n != 0 {
-		return n
+	if at, known := a.first[containerID]; known {
+		return at
 	}
-	a.count++
-	a.number[containerID], a.order = a.count, append(a.order, containerID)
+	a.first[containerID], a.order = now, append(a.order, containerID)
 	if len(a.order) > maxArrivals {
-		delete(a.number, a.order[0])
+		delete(a.first, a.order[0])
 		a.order = slices.Delete(a.order, 0, 1)
 	}
-	return a.count
+	return now
 }
 
 // refusals are the sandboxes that were refused and still exist. The zero value is ready for use.

@@ -3,18 +3,23 @@ package podmanager_test
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/contiv/contiv/api/contiv/cni"
+	"github.com/contiv/contiv/api/contiv/cniwire"
 	"github.com/contiv/contiv/api/contiv/pod"
 	"github.com/contiv/contiv/controller"
+	"github.com/contiv/contiv/listener"
 	"github.com/contiv/contiv/plugins/plugintest"
 	"github.com/contiv/contiv/plugins/podmanager"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
 )
 
 // ofUID is the request of a sandbox in a network namespace of its own.
@@ -284,5 +289,51 @@ func TestOrderOfArrival(t *testing.T) {
 	list := wired(n)
 	if !strings.Contains(list, "web:c2") || strings.Contains(list, "gone") {
 		t.Errorf("wired: %s; want the newer sandbox of web, and none of gone", list)
+	}
+}
+
+// Connections that wait until the agent accepts them count in their order, too: of two sandboxes of a pod, the newer one is wired.
+func TestOrderOfConnections(t *testing.T) {
+	n := plugintest.StartNode(t, plugintest.NodeOptions{})
+	socket := filepath.Join(t.TempDir(), "cni.sock")
+	l, err := listener.Unix(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const pods = 30
+	var conns []net.Conn
+	for sandbox := range 3 {
+		for i := range pods {
+			conn, err := net.Dial("unix", socket)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			request, err := protojson.Marshal(ofUID(fmt.Sprint("pod-", i), fmt.Sprintf("c-%d-%d", sandbox, i), ""))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cniwire.Write(conn, &cniwire.Call{Method: cniwire.Add, Request: request}); err != nil {
+				t.Fatal(err)
+			}
+			conns = append(conns, conn)
+		}
+	}
+	served := make(chan error, 1)
+	go func() { served <- n.Server.Serve(l) }()
+	for _, conn := range conns {
+		var a cniwire.Answer
+		if err := cniwire.Read(conn, &a); err != nil || a.Code != cniwire.OK {
+			t.Errorf("%+v, %v", a, err)
+		}
+	}
+	n.Server.Stop(ctx)
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+	for id, local := range n.PodManager.LocalPods() {
+		if !strings.HasPrefix(local.ContainerID, "c-2-") {
+			t.Errorf("pod %v is sandbox %s, want the newest", id, local.ContainerID)
+		}
 	}
 }

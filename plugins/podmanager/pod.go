@@ -4,6 +4,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/contiv/contiv/api/contiv/pod"
 	"github.com/contiv/contiv/kubeaddr"
@@ -49,8 +50,8 @@ type LocalPod struct {
 	Custom CustomIfs `json:"custom,omitzero"`
 	// Older are the sandboxes that this one replaced, the oldest first.
 	Older []Sandbox `json:"older,omitempty"`
-	// arrival is when the first ADD for the sandbox arrived at this agent, as arrivals counts; 0 if an earlier agent served it.
-	arrival uint64
+	// arrival is when the first ADD for the sandbox arrived at this agent; zero if an earlier agent served it.
+	arrival time.Time
 }
 
 // maxOlder bounds LocalPod.Older.
@@ -79,7 +80,7 @@ func (p *LocalPod) isSecondOf(first *LocalPod) bool {
 // isNewerThan reports whether another sandbox that claims the pod's name is older than the pod's: it was replaced, belongs to a pod
 // that was replaced, or its first ADD arrived earlier.
 func (p *LocalPod) isNewerThan(other *LocalPod) bool {
-	return p.arrival > other.arrival && other.arrival > 0 || slices.ContainsFunc(p.Older, func(o Sandbox) bool {
+	return !other.arrival.IsZero() && p.arrival.After(other.arrival) || slices.ContainsFunc(p.Older, func(o Sandbox) bool {
 		return o.ContainerID == other.ContainerID || o.UID != "" && o.UID == other.UID && o.UID != p.UID
 	})
 }

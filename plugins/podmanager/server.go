@@ -45,7 +45,7 @@ func (s *Server) Add(ctx context.Context, req *cni.CNIRequest) (*cni.CNIReply, e
 	if err := errors.Join(err, ipamErr); err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
-	pod.arrival = s.pods.arrivals.of(pod.ContainerID)
+	pod.arrival = s.pods.arrivals.of(pod.ContainerID, cniserver.Accepted(ctx))
 	turn, err := s.enter(ctx, containerKey(pod.ContainerID), "pod "+pod.ID.String())
 	if err != nil {
 		return nil, err

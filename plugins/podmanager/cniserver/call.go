@@ -43,8 +43,19 @@ func decoding[T any, Request interface {
 	}
 }
 
+type acceptedKey struct{}
+
+// Accepted returns when the connection of a call was accepted. For calls by gRPC, that is now. Connections that wait for the agent are
+// accepted in their order, but their calls may be read in any.
+func Accepted(ctx context.Context) time.Time {
+	if at, ok := ctx.Value(acceptedKey{}).(time.Time); ok {
+		return at
+	}
+	return time.Now()
+}
+
 // serveCall reads the call of a connection, whose Magic has been read, and answers.
-func (s *Server) serveCall(conn net.Conn) {
+func (s *Server) serveCall(conn net.Conn, accepted time.Time) {
 	var call cniwire.Call
 	reply, err := proto.Message(nil), cniwire.ReadBody(conn, &call)
 	var broken net.Error
@@ -54,7 +65,7 @@ func (s *Server) serveCall(conn net.Conn) {
 	case err != nil:
 		err = status.Errorf(codes.InvalidArgument, "the call cannot be read: %v", err)
 	default:
-		reply, err = s.call(conn, call)
+		reply, err = s.call(conn, accepted, call)
 	}
 	answer, sendErr := answerOf(reply, err), error(nil)
 	conn.SetDeadline(time.Now().Add(helloTimeout))
@@ -68,13 +79,13 @@ func (s *Server) serveCall(conn net.Conn) {
 
 // serveInvocation is serveCall for a call that contiv-cni did not look into. What cannot be read gets no answer:
 // contiv-cni takes the long way then.
-func (s *Server) serveInvocation(conn net.Conn) {
+func (s *Server) serveInvocation(conn net.Conn, accepted time.Time) {
 	invocation, err := cniwire.ReadInvocationBody(conn)
 	if err != nil {
 		s.log.Debug("A CNI request cannot be read", "error", err)
 		return
 	}
-	ctx, end := s.whileConnected(conn)
+	ctx, end := s.whileConnected(conn, accepted)
 	outcome := s.answer(ctx, invocation)
 	end()
 	conn.SetDeadline(time.Now().Add(helloTimeout))
@@ -96,8 +107,8 @@ func (s *Server) answer(ctx context.Context, invocation *cniwire.Invocation) (ou
 
 // call makes the call. It is cancelled when the caller closes the connection, its
 // time is over, or the server is stopped.
-func (s *Server) call(conn net.Conn, call cniwire.Call) (proto.Message, error) {
-	ctx, end := s.whileConnected(conn)
+func (s *Server) call(conn net.Conn, accepted time.Time, call cniwire.Call) (proto.Message, error) {
+	ctx, end := s.whileConnected(conn, accepted)
 	defer end()
 	if call.TimeoutNs > 0 {
 		var cancel context.CancelFunc
@@ -109,8 +120,8 @@ func (s *Server) call(conn net.Conn, call cniwire.Call) (proto.Message, error) {
 
 // whileConnected returns a context that ends when the caller closes the connection, or the server is stopped.
 // end must be called before the connection is used again.
-func (s *Server) whileConnected(conn net.Conn) (_ context.Context, end func()) {
-	ctx, cancel := context.WithCancel(s.ctx)
+func (s *Server) whileConnected(conn net.Conn, accepted time.Time) (_ context.Context, end func()) {
+	ctx, cancel := context.WithCancel(context.WithValue(s.ctx, acceptedKey{}, accepted))
 	conn.SetDeadline(time.Time{})
 	gone := make(chan struct{})
 	go func() {

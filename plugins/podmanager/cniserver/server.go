@@ -141,7 +141,7 @@ func (s *Server) accept(l net.Listener, forGRPC *handover) error {
 				conn.Close()
 				return nil
 			}
-			go s.serve(conn, forGRPC)
+			go s.serve(conn, time.Now(), forGRPC)
 			continue
 		}
 		var temporary interface{ Temporary() bool }
@@ -176,7 +176,7 @@ func (s *Server) isStopped() bool {
 }
 
 // serve finds out which protocol a connection has.
-func (s *Server) serve(conn net.Conn, forGRPC *handover) {
+func (s *Server) serve(conn net.Conn, accepted time.Time, forGRPC *handover) {
 	defer s.calls.Done()
 	conn.SetDeadline(time.Now().Add(helloTimeout))
 	stop := context.AfterFunc(s.accepting, func() { conn.SetDeadline(time.Now()) })
@@ -187,10 +187,10 @@ func (s *Server) serve(conn net.Conn, forGRPC *handover) {
 	case err != nil:
 		conn.Close()
 	case string(first[:]) == cniwire.Magic:
-		s.serveCall(conn)
+		s.serveCall(conn, accepted)
 		conn.Close()
 	case string(first[:]) == cniwire.InvocationMagic:
-		s.serveInvocation(conn)
+		s.serveInvocation(conn, accepted)
 		conn.Close()
 	default: // what is not ours is gRPC's, to be refused if it is not gRPC
 		conn.SetDeadline(time.Time{})
