@@ -30,10 +30,10 @@ func TestCallsTooMany(t *testing.T) {
 		conns[i] = s.send(t, cniwire.Add, "wait", 0)
 	}
 	drain(s.began, most)
-	if got := answer(t, s.send(t, cniwire.Add, "c1", 0)); got.Code != cniwire.ResourceExhausted || !strings.Contains(got.Message, "there are 1024 CNI requests") {
+	if got := answer(t, s.send(t, cniwire.Add, "c1", 0)); got.Code != cniwire.ResourceExhausted || !strings.Contains(got.Message, "1024 CNI requests") {
 		t.Errorf("one too many: %+v", got)
 	}
-	if data, err := io.ReadAll(s.invoke(t, "ADD", "c1")); err != nil || !strings.Contains(string(data), `"code": 11`) || !strings.Contains(string(data), "there are 1024 CNI requests") {
+	if data, err := io.ReadAll(s.invoke(t, "ADD", "c1")); err != nil || !strings.Contains(string(data), `"code": 11`) || !strings.Contains(string(data), "1024 CNI requests") {
 		t.Errorf("one too many: %s, %v", data, err)
 	}
 	conn, err := grpc.NewClient("unix://"+s.socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
