@@ -40,7 +40,6 @@ type rig struct {
 	etcd  *etcdtest.Server // nil over gRPC
 }
 
-// overBoth runs a test over gRPC and over etcd.
 func overBoth(t *testing.T, test func(r *rig)) {
 	t.Run("gRPC", func(t *testing.T) { test(overGRPC(t)) })
 	t.Run("etcd", func(t *testing.T) { test(overEtcd(t)) })
@@ -93,7 +92,6 @@ func (r *rig) put(values ...proto.Message) *client.Result {
 	return result
 }
 
-// want compares the states of the client's values.
 func (r *rig) want(want map[string]string) {
 	r.Helper()
 	values, err := r.Get(r.Context())
@@ -212,7 +210,7 @@ func TestMistakesChangeNothing(t *testing.T) {
 	})
 }
 
-func TestWaitIsForWhatIsSettled(t *testing.T) {
+func TestWaitReturnsWhenSettled(t *testing.T) {
 	overBoth(t, func(r *rig) {
 		result := r.put(route("late"), tap("a", "10.0.0.1/24"))
 		ctx, cancel := context.WithCancel(r.Context())
@@ -252,7 +250,7 @@ func TestWaitIsForWhatIsSettled(t *testing.T) {
 	})
 }
 
-func TestWatchTellsChanges(t *testing.T) {
+func TestWatchYieldsChanges(t *testing.T) {
 	overBoth(t, func(r *rig) {
 		ctx, cancel := context.WithTimeout(r.Context(), time.Minute)
 		defer cancel()
@@ -302,7 +300,7 @@ func TestClientsAreKeptApart(t *testing.T) {
 }
 
 // A value removed from etcd stays if another source has it.
-func TestDeletionOfWhatOthersGiveToo(t *testing.T) {
+func TestDeletionOfValueOfSeveralSources(t *testing.T) {
 	r := overEtcd(t)
 	r.put(tap("tap1"))
 	_, err := r.dial("other").Txn().Put(tap("tap1", "10.0.0.1/24")).Commit(t.Context())
@@ -326,7 +324,7 @@ func TestLargeValue(t *testing.T) {
 	})
 }
 
-func TestNobodyThere(t *testing.T) {
+func TestUnreachableAgent(t *testing.T) {
 	c, err := client.DialGRPC("unix:///nowhere/grpc.sock", client.GRPC{})
 	if err != nil {
 		t.Fatal(err)

@@ -61,7 +61,6 @@ func (e *etcdTransport) commit(ctx context.Context, c *change) (*Result, error) 
 	return result, result.read(statuses)
 }
 
-// write writes the change and returns its keys.
 func (e *etcdTransport) write(ctx context.Context, c *change, result *Result) (selection, error) {
 	for {
 		changes, keys, err := e.changes(c)
@@ -161,7 +160,6 @@ func (e *etcdTransport) expected(ctx context.Context, keys []string) (expected, 
 	return want, err
 }
 
-// commonPrefix returns the longest common prefix of the keys.
 func commonPrefix(keys []string) string {
 	if len(keys) == 0 {
 		return valuePrefix

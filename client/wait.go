@@ -88,7 +88,6 @@ func await(ctx context.Context, t transport, selected selection, done func(*Stat
 	return statuses, nil
 }
 
-// parts returns the states of a value and its derived values.
 func parts(s *Status) []*pb.ValueStatus {
 	return append([]*pb.ValueStatus{s.GetValue()}, s.GetDerivedValues()...)
 }

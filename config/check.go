@@ -180,7 +180,6 @@ func describe(t reflect.Type, limits string) string {
 	return t.String()
 }
 
-// fieldSet holds the keys of a struct in the order of its fields.
 type fieldSet struct {
 	names []string
 	types map[string]reflect.StructField

@@ -66,7 +66,6 @@ func (o *Overrides) add(flags *pflag.FlagSet, prefix string, path []string, t re
 	}
 }
 
-// option is one flag.
 type option struct {
 	flag string
 	path []string
@@ -78,7 +77,6 @@ type option struct {
 
 func (o *option) String() string { return o.text }
 
-// Type implements pflag.Value.
 func (o *option) Type() string {
 	switch {
 	case o.typ == reflect.TypeFor[Duration]():
@@ -93,7 +91,6 @@ func (o *option) Type() string {
 	return "value"
 }
 
-// Set implements pflag.Value.
 func (o *option) Set(text string) error {
 	value, err := o.parse(text)
 	if err != nil {

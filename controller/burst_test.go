@@ -16,7 +16,6 @@ import (
 	"github.com/contiv/contiv/kvscheduler"
 )
 
-// change returns a change of pod i.
 func change(i int) *controller.KubeStateChange {
 	return &controller.KubeStateChange{Resource: "pod", Key: fmt.Sprintf("%03d", i), NewValue: &pod.Pod{Name: fmt.Sprint(i)}}
 }
@@ -54,7 +53,6 @@ func (r *rig) hold() (release func()) {
 	}
 }
 
-// podHandler requests an interface for each pod.
 func podHandler(_ context.Context, e controller.Event, txn controller.UpdateOperations) (string, error) {
 	if c, ok := e.(*controller.KubeStateChange); ok {
 		txn.Put("if/"+c.Key, iface(c.Key))
@@ -302,7 +300,6 @@ func TestFailedTransactionOfABurstIsHealedOnce(t *testing.T) {
 	})
 }
 
-// The outcome does not depend on how changes are batched.
 func TestBatchingDoesNotChangeTheOutcome(t *testing.T) {
 	outcome := func(batched bool) (keys []string) {
 		inBubble(t, func(t *testing.T, r *rig) {
@@ -388,7 +385,6 @@ func (nullScheduler) Commit(context.Context, controller.SchedulerTxn) (controlle
 	return controller.TxnResult{SeqNum: kvscheduler.NoSeqNum}, nil
 }
 
-// benchHandler signals when it has seen the last change.
 type benchHandler struct {
 	last string
 	done chan struct{}

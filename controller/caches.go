@@ -20,8 +20,7 @@ type caches struct {
 	mu sync.RWMutex
 	// sources, in merge order: later values are merged onto earlier ones. Contains the clients that
 	// have values.
-	sources []string
-	// external configuration by source
+	sources  []string
 	external map[string]ExternalConfig
 	// internal holds the last committed values of the handlers.
 	internal map[string]proto.Message
@@ -144,7 +143,6 @@ func (c *caches) end(update func(internal map[string]proto.Message) map[string]p
 	}
 }
 
-// getConfig implements ConfigRetriever.
 func (c *caches) getConfig(key string) proto.Message {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

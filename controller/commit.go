@@ -46,8 +46,7 @@ type transaction struct {
 	*Controller
 	events []*processing
 	// first is the only event, except in a batch of updates.
-	first *processing
-	// requested by the handlers
+	first     *processing
 	requested map[string]proto.Message
 }
 
@@ -145,7 +144,6 @@ func (t *transaction) failedOnlyExternally(result TxnResult) bool {
 	})
 }
 
-// description returns the description of the transaction.
 func (t *transaction) description() string {
 	var b strings.Builder
 	b.WriteString(t.first.event.Name())

@@ -110,7 +110,7 @@ func CheckFile(path string, override func(*Config) error) error {
 	})
 }
 
-// maxDuration is the maxDuration accepted duration: a longer one is a mistake in the unit.
+// maxDuration is the longest accepted duration: a longer one is a mistake in the unit.
 const maxDuration = config.Duration(365 * 24 * time.Hour)
 
 // Validate returns all invalid options as one error.

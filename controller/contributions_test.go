@@ -69,7 +69,7 @@ func TestContributionsToAKey(t *testing.T) {
 }
 
 // The healing resync carries out an aborted event.
-func TestRecordsOfAbortedEventsAreToldLater(t *testing.T) {
+func TestProcessedOfAbortedEventIsCalledLater(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.started()
 		var received []*controller.EventRecord
@@ -98,7 +98,7 @@ func TestRecordsOfAbortedEventsAreToldLater(t *testing.T) {
 	})
 }
 
-func TestRecordsAreToldToWhoWantsThem(t *testing.T) {
+func TestRecordsAreSentToObservers(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		var received []*controller.EventRecord
 		tell := func(record *controller.EventRecord) { received = append(received, record) }

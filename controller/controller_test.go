@@ -269,7 +269,7 @@ func TestKubeStateIsCached(t *testing.T) {
 	})
 }
 
-func TestEventsTellTheirSenderMore(t *testing.T) {
+func TestProcessedObserver(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.started()
 		r.a.update = putting("k/1", iface("1"))

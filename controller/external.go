@@ -162,7 +162,6 @@ func (r *ExternalRequest) Withdraw() bool {
 	return r.state.CompareAndSwap(requestWaits, requestWithdrawn)
 }
 
-// begin returns false if the event was withdrawn.
 func (r *ExternalRequest) begin() bool {
 	return r == nil || r.state.CompareAndSwap(requestWaits, requestBegun)
 }
@@ -174,7 +173,6 @@ func (r *ExternalRequest) done(err error) {
 	}
 }
 
-// requestOf returns the request of an event, or nil.
 func requestOf(event Event) *ExternalRequest {
 	if e, ok := event.(interface{ request() *ExternalRequest }); ok {
 		return e.request()

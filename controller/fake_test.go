@@ -24,7 +24,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fakeScheduler records its transactions and fails on demand.
 type fakeScheduler struct {
 	txns   []controller.SchedulerTxn
 	values map[string]proto.Message
@@ -100,13 +99,12 @@ func (s *fakeScheduler) lastKeys() (keys []string) {
 
 // handler is an event handler made of functions, which may be nil.
 type handler struct {
-	name   string
-	rig    *rig
-	wants  func(controller.Event) bool
-	resync func(ctx context.Context, e controller.Event, state controller.KubeState, n int, txn controller.ResyncOperations) error
-	update func(ctx context.Context, e controller.Event, txn controller.UpdateOperations) (string, error)
-	revert func(ctx context.Context, e controller.Event) error
-	// endBulk makes it a controller.BulkHandler.
+	name    string
+	rig     *rig
+	wants   func(controller.Event) bool
+	resync  func(ctx context.Context, e controller.Event, state controller.KubeState, n int, txn controller.ResyncOperations) error
+	update  func(ctx context.Context, e controller.Event, txn controller.UpdateOperations) (string, error)
+	revert  func(ctx context.Context, e controller.Event) error
 	endBulk func(ctx context.Context, txn controller.UpdateOperations) (string, error)
 }
 
@@ -203,7 +201,6 @@ func (r *rig) after(d time.Duration) {
 
 var silentLog = slog.New(slog.NewTextHandler(io.Discard, nil))
 
-// inBubble runs a test in a synctest bubble.
 func inBubble(t *testing.T, test func(t *testing.T, r *rig)) {
 	t.Helper()
 	cfg := controller.DefaultConfig()
@@ -227,7 +224,6 @@ func inBubbleWith(t *testing.T, cfg controller.Config, sources []controller.Exte
 	})
 }
 
-// push sends an event and waits until it is processed.
 func (r *rig) push(e controller.Event) {
 	r.t.Helper()
 	if err := r.PushEvent(r.t.Context(), e); err != nil {
@@ -256,7 +252,6 @@ func (r *rig) wantCalls(want ...string) {
 	}
 }
 
-// history returns the names of the recorded events.
 func (r *rig) history() (names []string) {
 	for _, record := range r.History(time.Time{}, time.Time{}) {
 		names = append(names, record.Name)

@@ -82,7 +82,6 @@ func newBox(border byte) *box {
 	return b
 }
 
-// title writes the text and, right-aligned, the sequence number.
 func (b *box) title(text string, seq uint64) {
 	right := fmt.Sprintf("#%d *", seq)
 	gap := frameWidth - 4 - utf8.RuneCountInString(text) - len(right)
@@ -93,7 +92,6 @@ func (b *box) title(text string, seq uint64) {
 	fmt.Fprintf(b, "*   %s%s%s\n", text, strings.Repeat(" ", gap), right)
 }
 
-// line wraps text that is too long for the frame.
 func (b *box) line(text string) {
 	const width = frameWidth - 6
 	for _, part := range strings.Split(text, "\n") {

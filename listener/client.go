@@ -67,7 +67,6 @@ func (o Options) role(name string, organizations []string) Role {
 	return role
 }
 
-// checkRoles returns an error for an unknown role.
 func (o Options) checkRoles() error {
 	for name, role := range o.Roles {
 		if roleNames[role] == Nothing {

@@ -36,7 +36,7 @@ func TestUnix(t *testing.T) {
 	second.Close()
 }
 
-func TestWhoMayComeInFromElsewhere(t *testing.T) {
+func TestRemoteAccess(t *testing.T) {
 	a := listenertest.NewAuthority(t)
 	cert, key := a.Issue("server")
 	encrypted := listener.Options{CertFile: cert, KeyFile: key}

@@ -24,7 +24,7 @@ func binary(t testing.TB, msg proto.Message) []byte {
 	return data
 }
 
-func TestBinaryAndJSONAreToldApart(t *testing.T) {
+func TestBinaryAndJSONAreDistinguished(t *testing.T) {
 	long := strings.Repeat("n", '{') // its binary form begins with "\n{"
 	tap := &vpp_interfaces.Interface{
 		Name: "tap1", Type: vpp_interfaces.Interface_TAP, Mtu: 1400, IpAddresses: []string{"10.0.0.1/24"},
@@ -51,7 +51,7 @@ func TestBinaryAndJSONAreToldApart(t *testing.T) {
 	}
 }
 
-func TestDecodingErrorsSayWhatIsWrong(t *testing.T) {
+func TestDecodingErrors(t *testing.T) {
 	const key = "config/vpp/v2/interfaces/tap1"
 	unknown := append(binary(t, &vpp_interfaces.Interface{Name: "tap1"}), 0xf8, 0x7f, 1) // field 2047
 	for _, test := range []struct {

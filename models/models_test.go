@@ -45,7 +45,6 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// No key belongs to two models.
 func TestModelsDoNotOverlap(t *testing.T) {
 	for i, a := range models.All() {
 		for _, b := range models.All()[i+1:] {

@@ -99,7 +99,6 @@ func parsePattern(text string, message protoreflect.MessageDescriptor) pattern {
 	return p
 }
 
-// name returns the name of a message.
 func (p pattern) name(m protoreflect.Message) string {
 	var b strings.Builder
 	p.write(&b, m)

@@ -19,8 +19,7 @@ type Model struct {
 	// NamePattern describes the key without the prefix, e.g. "{interface}/peer/{peer_addr}"; see
 	// pattern. It is empty for singletons.
 	NamePattern string
-	// message is a zero value of the Go type.
-	message proto.Message
+	message     proto.Message
 	// name returns the name of a message; nil for singletons.
 	name func(protoreflect.Message) string
 	// names matches the names of messages in which the first field of the name is set; nil: any

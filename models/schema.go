@@ -23,7 +23,6 @@ func (m *Model) Schema() map[string]any {
 	}
 }
 
-// schemas of messages by full name
 type schemas map[string]any
 
 // reference returns a reference to the schema of the message, which it adds if missing.

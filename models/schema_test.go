@@ -53,7 +53,7 @@ func TestSamplesAreAsTheSchemaOfTheirModel(t *testing.T) {
 	}
 }
 
-func TestSchemaTellsMistakes(t *testing.T) {
+func TestSchemaRejectsMistakes(t *testing.T) {
 	for _, test := range []struct {
 		model *models.Model
 		text  string

@@ -7,7 +7,7 @@ import (
 )
 
 // The ranges are in order and cover each element once.
-func TestRangesMakeUpTheWhole(t *testing.T) {
+func TestRangesCoverAll(t *testing.T) {
 	for _, n := range []int{0, 1, parallel.Worth - 1, parallel.Worth, parallel.Worth + 1, 12_345} {
 		next := 0
 		for _, r := range parallel.Collect(n, func(begin, end int) [2]int { return [2]int{begin, end} }) {

@@ -19,7 +19,7 @@ import (
 
 // Over TCP, clients without a certificate may only read the health of the program. Changes are
 // logged with the client.
-func TestWhoMayDoWhat(t *testing.T) {
+func TestPermissions(t *testing.T) {
 	a := listenertest.NewAuthority(t)
 	cert, key := a.Issue("server")
 	withoutCertificate := a.Client("")

@@ -66,7 +66,6 @@ type patient struct {
 	timeout time.Duration
 }
 
-// Write implements http.ResponseWriter.
 func (p patient) Write(data []byte) (int, error) {
 	p.extend()
 	return p.ResponseWriter.Write(data)

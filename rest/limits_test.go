@@ -136,7 +136,7 @@ func TestRequestsThatDoNotEnd(t *testing.T) {
 }
 
 // A client that does not read a long answer loses its connection.
-func TestAnswersThatNobodyReads(t *testing.T) {
+func TestUnreadAnswers(t *testing.T) {
 	l := newLimited(t, timeouts{time.Minute, time.Minute, 100 * time.Millisecond, time.Minute})
 	l.get(1, "GET", "/large")
 	select {

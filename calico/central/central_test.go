@@ -38,7 +38,6 @@ func tree(t testing.TB) datastore.Tree {
 	return tree
 }
 
-// direct follows Calico's data.
 func direct(t testing.TB, db store.Watchable, c *follow.Counters) *follow.Follower {
 	tree := tree(t)
 	return follow.New(follow.Options{
@@ -47,7 +46,6 @@ func direct(t testing.TB, db store.Watchable, c *follow.Counters) *follow.Follow
 	})
 }
 
-// given follows the centre's data for a host.
 func given(t testing.TB, db store.Watchable, host string, c *follow.Counters) *follow.Follower {
 	tree := tree(t)
 	return follow.New(follow.Options{
@@ -72,7 +70,6 @@ func putBlock(t testing.TB, db store.Broker, n int, host string) {
 	put(t, db, blockKey(n), fmt.Sprintf(`{"cidr":"10.%d.%d.0/26","affinity":"host:%s"}`, n>>8, n&255, host))
 }
 
-// runCentre runs a centre until end is called.
 func runCentre(t *testing.T, db *etcd.Store, name string) (end func()) {
 	t.Helper()
 	elector, err := election.New(election.Options{Store: db, Name: name, Prefix: datastore.CentrePrefix, TTL: 2 * time.Second, Logger: discarded})
@@ -91,7 +88,6 @@ func runCentre(t *testing.T, db *etcd.Store, name string) (end func()) {
 	return end
 }
 
-// host is a node that uses the centre's routes.
 type host struct {
 	t      *testing.T
 	reader *Reader
@@ -208,7 +204,7 @@ type asked struct {
 
 // At its start a node reads two prefixes with the centre, three without. Started pods cause events
 // on all nodes, except with the centre.
-func TestWhatNodesAsk(t *testing.T) {
+func TestNodeRequests(t *testing.T) {
 	for _, nodes := range []int64{10, 100} {
 		direct, central := measure(t, int(nodes), false), measure(t, int(nodes), true)
 		for _, a := range []*asked{&direct, &central} {

@@ -89,14 +89,12 @@ func Calculate(s *datastore.State) map[string]routes.Table {
 	return tables
 }
 
-// subtrees holds the written keys by host.
 type subtrees struct {
 	tables map[string]routes.Table
 	// complete holds the hosts for which this leader has written CompleteKey.
 	complete map[string]bool
 }
 
-// read reads the keys that earlier leaders wrote.
 func read(ctx context.Context, db store.Broker) (subtrees, error) {
 	kvs, _, err := db.List(ctx, datastore.PeersPrefix)
 	if err != nil {

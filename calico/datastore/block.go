@@ -113,7 +113,6 @@ func (v *blockJSON) borrowed(b Block) (map[netip.Addr]string, error) {
 	return borrowed, summary(errs)
 }
 
-// node returns the node in an attribute, "" if none.
 func (v *blockJSON) node(attribute int) (string, error) {
 	if attribute < 0 || attribute >= len(v.Attributes) {
 		return "", fmt.Errorf("its attributes have number %d of %d", attribute, len(v.Attributes))
@@ -131,7 +130,6 @@ func (v *blockJSON) node(attribute int) (string, error) {
 	}
 }
 
-// summary returns the first error and the number of errors.
 func summary(errs []error) error {
 	if len(errs) > 1 {
 		return fmt.Errorf("%w, and %d more", errs[0], len(errs)-1)

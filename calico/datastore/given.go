@@ -32,7 +32,6 @@ type Given struct {
 	Host string
 }
 
-// givenJSON is the value of a route.
 type givenJSON struct {
 	Via  string `json:"via,omitempty"`
 	Host string `json:"host"`
@@ -75,7 +74,6 @@ func ParseGiven(key string, value []byte) (host string, g Given, ok bool) {
 	return host, g, ok
 }
 
-// decode decodes the value of a route.
 func (g *Given) decode(value []byte) error {
 	var v givenJSON
 	if err := json.Unmarshal(value, &v); err != nil {

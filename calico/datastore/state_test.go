@@ -164,7 +164,7 @@ func TestBadValues(t *testing.T) {
 }
 
 // Allocations come and go without counting as changes, since they do not affect routes.
-func TestWhatChanges(t *testing.T) {
+func TestRelevantChanges(t *testing.T) {
 	tree, _ := ParseTree(DefaultTree)
 	s, key := NewState(), blocks4+"192.168.0.0-26"
 	put := func(value string) bool { return s.Apply(tree, key, []byte(value)) }

@@ -13,8 +13,7 @@ const DefaultTree = "/calico/ipam/v2/assignment"
 const PeersPrefix = "/vpp-calico/hosts/"
 
 const (
-	assignment = "/ipam/v2/assignment"
-	// bothFamilies is the family of a tree with both families.
+	assignment   = "/ipam/v2/assignment"
 	bothFamilies = 0
 )
 

@@ -18,7 +18,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// The resources that are read.
 var (
 	Blocks     = schema.GroupVersionResource{Group: "crd.projectcalico.org", Version: "v1", Resource: "ipamblocks"}
 	Affinities = schema.GroupVersionResource{Group: "crd.projectcalico.org", Version: "v1", Resource: "blockaffinities"}
@@ -143,7 +142,6 @@ func (s *Source) tell(ctx context.Context, changed chan struct{}, update func(*d
 	}
 }
 
-// key returns the key of an object in the state.
 func key(u *unstructured.Unstructured) string { return u.GetKind() + "/" + u.GetName() }
 
 func (s *Source) remove(u *unstructured.Unstructured) bool { return s.state.Delete(key(u)) }
@@ -182,7 +180,6 @@ func (s *Source) has(ipv4 bool) bool {
 	return slices.Contains(s.Families, 6)
 }
 
-// setNode sets the addresses of a node.
 func (s *Source) setNode(u *unstructured.Unstructured) (changed bool) {
 	for _, family := range []int{4, 6} {
 		k := fmt.Sprintf("%s/ipv%d", key(u), family)

@@ -33,7 +33,6 @@ type Uplink struct {
 	Configure bool
 }
 
-// value returns the value of the uplink.
 func (u Uplink) value() *vpp_interfaces.Interface {
 	iface := &vpp_interfaces.Interface{Name: u.Interface, Type: u.Type, Enabled: true}
 	if u.Type == vpp_interfaces.Interface_AF_PACKET {
@@ -45,7 +44,6 @@ func (u Uplink) value() *vpp_interfaces.Interface {
 	return iface
 }
 
-// route returns the value of a route.
 func (u Uplink) route(dst netip.Prefix, r routes.Route) *vpp_l3.Route {
 	if r.Drop() {
 		return &vpp_l3.Route{Type: vpp_l3.Route_DROP, DstNetwork: dst.String(), Preference: dropPreference}

@@ -40,7 +40,6 @@ func table(lines ...string) routes.Table {
 	return t
 }
 
-// recorder records its calls.
 type recorder struct {
 	calls []string
 	fail  error

@@ -16,7 +16,6 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// retry is the retry policy for the scheduler of this process.
 var retry = kvscheduler.Retry{Period: time.Second, ExpBackoff: true}
 
 // Scheduler is a Target: the KVScheduler of this process.

@@ -69,8 +69,7 @@ type Watcher struct {
 	// resynced: a DBResync was sent
 	resynced bool
 	// localDue fires when the startup resync stops waiting for etcd.
-	localDue *time.Timer
-	// lastRevision is the last known revision of the database.
+	localDue     *time.Timer
 	lastRevision int64
 	// snapshotRevision is the revision of the last snapshot in use; 0: none.
 	snapshotRevision int64
@@ -146,7 +145,6 @@ func (w *Watcher) Connected() error {
 	return w.connected
 }
 
-// run runs sessions until ctx ends.
 func (w *Watcher) run(ctx context.Context) {
 	defer close(w.done)
 	defer w.localDue.Stop()

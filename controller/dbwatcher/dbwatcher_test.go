@@ -37,7 +37,6 @@ func podValue(ip string) string {
 	return fmt.Sprintf(`{"name":"web","namespace":"default","ip_address":%q}`, ip)
 }
 
-// loop collects events; it can be full.
 type loop struct {
 	mu     sync.Mutex
 	events []controller.Event
@@ -45,8 +44,7 @@ type loop struct {
 	pushed chan controller.Event // receives the events if not nil
 	// process completes the events at once.
 	process bool
-	// lost holds the reported outages.
-	lost []string
+	lost    []string
 }
 
 func (l *loop) PushEvent(_ context.Context, e controller.Event) error {
@@ -70,7 +68,6 @@ func (l *loop) PushEvent(_ context.Context, e controller.Event) error {
 	return nil
 }
 
-// last returns the last event, a DBResync.
 func (l *loop) last() *controller.DBResync {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -135,7 +132,6 @@ func (r *rig) delete(key string) {
 	synctest.Wait()
 }
 
-// describe formats events for comparison.
 func describe(e controller.Event) string {
 	switch e := e.(type) {
 	case *controller.DBResync:
@@ -175,7 +171,6 @@ func describe(e controller.Event) string {
 	return fmt.Sprint(e)
 }
 
-// want compares the events since the last call.
 func (r *rig) want(events ...string) {
 	r.t.Helper()
 	r.mu.Lock()

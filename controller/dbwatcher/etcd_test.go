@@ -16,7 +16,6 @@ import (
 	"github.com/contiv/contiv/store/etcd/etcdtest"
 )
 
-// realRig is a watcher between a real etcd and a real bolt file.
 type realRig struct {
 	t      *testing.T
 	ctx    context.Context
@@ -34,7 +33,6 @@ func newRealRig(t *testing.T) *realRig {
 	}
 }
 
-// start starts a watcher, as at the start of an agent.
 func (r *realRig) start() (stop func()) {
 	r.t.Helper()
 	local, err := bolt.Open(r.bolt, 0)

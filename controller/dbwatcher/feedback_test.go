@@ -18,11 +18,10 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// feedback records its calls as text.
 type feedback struct {
 	// base is the revision before the test.
-	base int64
-	mu   sync.Mutex
+	base     int64
+	mu       sync.Mutex
 	received []string
 }
 
@@ -92,7 +91,6 @@ func (r *rig) startTelling() *feedback {
 	return f
 }
 
-// processedBy calls the event's function as the event loop does.
 func processedBy(e controller.Event) {
 	record := &controller.EventRecord{SeqNum: 7, Txn: &controller.TxnRecord{SeqNum: 7}}
 	switch e := e.(type) {

@@ -27,8 +27,7 @@ type known struct {
 	// mirrored returns the value of a key in the mirror, or nil.
 	mirrored func(fullKey string) []byte
 	log      *slog.Logger
-	// values by full key
-	values map[string]proto.Message
+	values   map[string]proto.Message
 	// encoded holds hashes of the encoded values. Decoding dominates the cost of a snapshot, and
 	// most values equal the previous ones.
 	encoded map[string]uint64
@@ -54,7 +53,6 @@ func newKnown(node string, log *slog.Logger) *known {
 // seed of the hashes
 var seed = maphash.MakeSeed()
 
-// prefixes returns the etcd prefixes that are read.
 func (k *known) prefixes() []string {
 	if k.standalone {
 		return []string{k.nodePrefix}
@@ -109,13 +107,10 @@ func (i item) unmarshal(data []byte) (value proto.Message, warnings []string, er
 
 // snapshot is the decoded content of the database or the mirror.
 type snapshot struct {
-	resync *controller.DBResync
-	// valid holds the decoded pairs.
-	valid []store.KV
-	// undecoded holds the keys of the other pairs.
+	resync    *controller.DBResync
+	valid     []store.KV
 	undecoded map[string]bool
-	// given holds the values of the node.
-	given map[string]Value
+	given     map[string]Value
 }
 
 // replace replaces the known values by the pairs.
@@ -194,7 +189,6 @@ func (k *known) decodeAll(kvs []store.KV) []decoded {
 	return list
 }
 
-// decode has no side effects.
 func (k *known) decode(kv store.KV) (d decoded) {
 	if d.item, d.ok = k.item(kv.Key); !d.ok {
 		return d
@@ -248,18 +242,14 @@ func (k *known) reportUndecoded(fullKey string, err error) {
 
 // news is the effect of changes.
 type news struct {
-	// kube holds the changes of the Kubernetes state.
 	kube []*controller.KubeStateChange
 	// external holds the changes of the node's configuration. All changes of one etcd transaction
 	// are in one news.
 	external controller.ExternalConfig
-	// given holds all values of the node that were written or deleted.
-	given map[string]Value
-	// mirrored holds the changes to write to the mirror.
+	given    map[string]Value
 	mirrored []store.Change
 }
 
-// update applies changes to the known values.
 func (k *known) update(changes []store.Change) news {
 	n := news{external: make(controller.ExternalConfig), given: make(map[string]Value)}
 	for _, change := range changes {

@@ -11,7 +11,7 @@ import (
 )
 
 // Most values of a large snapshot equal the previous ones.
-func TestOnlyWhatIsDifferentIsDecoded(t *testing.T) {
+func TestOnlyDifferencesAreDecoded(t *testing.T) {
 	const name = "k8s/pod/web/namespace/default"
 	kv := func(value string) store.KV {
 		return store.KV{Key: models.KSRPrefix + name, Value: []byte(value), Revision: 7} // as after a wipe

@@ -15,11 +15,9 @@ type mirror struct {
 	log   *slog.Logger
 	// stale: the copy lacks changes
 	stale bool
-	// saved is the origin in the local store.
 	saved origin
 }
 
-// load returns the mirrored pairs with the prefixes.
 func (m *mirror) load(ctx context.Context, prefixes []string) (all []store.KV, err error) {
 	if m.local == nil {
 		return nil, nil

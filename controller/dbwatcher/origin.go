@@ -35,7 +35,6 @@ func (w *Watcher) loadMirror(ctx context.Context) {
 	w.lastRevision = w.origin.Revision
 }
 
-// identityOfRemote returns the identity of the database, or "".
 func (w *Watcher) identityOfRemote() string {
 	if remote, ok := w.Remote.(store.Identified); ok {
 		return remote.Identity()

@@ -40,7 +40,6 @@ const reflectedKey = models.KSRPrefix + dbresources.ReflectedKey
 
 // recovery is the state from the detection of a data loss until the database is followed again.
 type recovery struct {
-	// reason is how the loss was detected.
 	reason string
 	// timeout is when LostDatabaseTimeout ends; zero: never.
 	timeout time.Time
@@ -81,7 +80,6 @@ func (s *session) knowsKubernetes() bool {
 	return false
 }
 
-// hasKubernetes reports whether the snapshot has Kubernetes values.
 func (s *session) hasKubernetes(snapshot []store.KV) bool {
 	return slices.ContainsFunc(snapshot, func(kv store.KV) bool {
 		i, ok := s.known.item(kv.Key)
@@ -205,14 +203,12 @@ func (s *session) waitsForKSR() bool {
 	return true
 }
 
-// isOwn reports whether this agent has written the value.
 func (s *session) isOwn(fullKey string, value proto.Message) bool {
 	key, isKSR := strings.CutPrefix(fullKey, models.KSRPrefix)
 	resource, ok := dbresources.ForKey(key)
 	return isKSR && ok && resource.WrittenBy(s.Node, value)
 }
 
-// restore writes the missing entries of this agent.
 func (s *session) restore(missing map[string]proto.Message) {
 	for fullKey, value := range missing {
 		if !s.isOwn(fullKey, value) {

@@ -19,7 +19,6 @@ const (
 	everything = "resync node=k8s/node/node1 pod=k8s/pod/web/namespace/default vppnode=allocatedIDs/1 vppnode=allocatedIDs/2"
 )
 
-// reflect does what KSR does.
 func (r *rig) reflect() {
 	r.t.Helper()
 	r.put(r.remote, nodeKey, `{"name":"node1"}`)
@@ -191,7 +190,7 @@ func TestNodesWithoutAddresses(t *testing.T) {
 }
 
 // Entries missing 30 s after KSR has refilled the database are deleted.
-func TestWhatKSRDoesNotBringBackIsGone(t *testing.T) {
+func TestEntriesNotRestoredByKSRAreDeleted(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.stopped()
 		r.remote.Wipe()
@@ -225,7 +224,6 @@ func TestWipedTwice(t *testing.T) {
 	})
 }
 
-// A restarted agent continues the recovery.
 func TestRestartDuringARecovery(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.stopped()
@@ -274,7 +272,6 @@ func TestAnotherDatabase(t *testing.T) {
 	})
 }
 
-// An agent restores its own ID that was lost while it was down.
 func TestOwnValueIsGone(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.stopped()

@@ -17,7 +17,6 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// Types of resyncs that can be requested.
 const (
 	fullResync       = "full"
 	upstreamResync   = "upstream"
@@ -31,8 +30,7 @@ type request struct {
 	name     string
 	revision int64
 	kind     string
-	// err is set if the request is refused.
-	err error
+	err      error
 }
 
 func newRequest(name string, kv store.KV) request {
@@ -72,8 +70,7 @@ func (r request) outcome(record *controller.EventRecord) *feedbackpb.ResyncStatu
 // requests are the requests in a snapshot.
 type requests struct {
 	names []string
-	// open are the requests without an answer.
-	open []request
+	open  []request
 }
 
 func (w *Watcher) requestsIn(snapshot []store.KV) requests {

@@ -20,15 +20,12 @@ const formatKey = models.KSRPrefix + dbresources.FormatKey
 // session is the lifetime of one watch.
 type session struct {
 	*Watcher
-	ctx context.Context
-	// opening provides the first snapshot.
+	ctx     context.Context
 	opening opening
 	// snapshots are the revisions of the last snapshots by prefix. A snapshot contains the changes
 	// up to its revision.
 	snapshots map[string]int64
-	// resyncDue fires when a resync is due.
 	resyncDue *time.Timer
-	// requested are pending upstream and downstream resyncs.
 	requested []request
 	// behind: the event loop missed changes and gets no events before a resync
 	behind bool
@@ -136,7 +133,6 @@ func (s *session) run(changes <-chan store.WatchBatch) error {
 	}
 }
 
-// resync takes a snapshot and sends it as DBResync.
 func (s *session) resync() error {
 	if s.waitsForKSR() {
 		s.localResync(s.ctx)
@@ -291,7 +287,6 @@ func (s *session) refused(err error) error {
 	return nil
 }
 
-// probe reads the revision of the database.
 func (s *session) probe() error {
 	_, revision, err := s.Remote.List(s.ctx, s.known.prefixes()[0]+probeKey)
 	if err != nil {

@@ -23,7 +23,6 @@ func (t *troubles) note(fullKey string, err error) {
 	t.errors[fullKey] = err
 }
 
-// keep removes the errors of keys that no longer exist.
 func (t *troubles) keep(revisions map[string]int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

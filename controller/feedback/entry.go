@@ -37,14 +37,11 @@ type entry struct {
 	good     int64
 	// awaits is the ticket of the event to be processed before the status is published; 0: none.
 	awaits uint64
-	// txn is the last transaction with the value.
-	txn *uint64
+	txn    *uint64
 	// failure is the error of the event, or "".
 	failure string
-	// answer to a request for a resync; nil for values
-	answer *feedbackpb.ResyncStatus
-	// report is the status passed to Tell.
-	report proto.Message
+	answer  *feedbackpb.ResyncStatus
+	report  proto.Message
 
 	// content is a hash of the status without its time; since is that time.
 	content uint64
@@ -53,7 +50,6 @@ type entry struct {
 	stored uint64
 }
 
-// update sets the state in etcd.
 func (e *entry) update(v dbwatcher.Value) {
 	e.revision, e.deleted, e.err, e.kept, e.warnings = v.Revision, v.Deleted, v.Err, v.Kept, v.Warnings
 	switch {
@@ -64,7 +60,6 @@ func (e *entry) update(v dbwatcher.Value) {
 	}
 }
 
-// gone reports whether no source has the value.
 func (e *entry) gone() bool { return e.deleted && len(e.sources) == 0 && e.report == nil }
 
 // sawTxn records a transaction. Calls may be out of order.
@@ -80,7 +75,6 @@ type states interface {
 	Dependencies
 }
 
-// status returns the status of a value.
 func (e *entry) status(key string, s states) *feedbackpb.ValueStatus {
 	status := &feedbackpb.ValueStatus{Sources: e.sources}
 	if !e.deleted {
@@ -142,7 +136,6 @@ func (e *entry) keptText() string {
 	return fmt.Sprintf("the value of revision %d stays in force", e.good)
 }
 
-// isRequest reports whether the key is a request for a resync.
 func isRequest(key string) bool { return strings.HasPrefix(key, models.ResyncPrefix) }
 
 // publishable reports whether the status is known.
@@ -183,7 +176,6 @@ func (e *entry) encode(key string, s states, now time.Time) ([]byte, error) {
 	return data, err
 }
 
-// shorten truncates a status that is too long.
 func shorten(status *feedbackpb.ValueStatus) {
 	const someLines, longText = 10, 4 << 10
 	first := func(lines []string, what string) []string {

@@ -16,7 +16,6 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// realRig is an agent on a real etcd.
 type realRig struct {
 	*agent
 	t      *testing.T
@@ -40,7 +39,6 @@ func newRealRig(t *testing.T) *realRig {
 	return r
 }
 
-// await polls until done.
 func (r *realRig) await(what string, done func() bool) error {
 	for !done() {
 		select {
@@ -52,7 +50,6 @@ func (r *realRig) await(what string, done func() bool) error {
 	return nil
 }
 
-// want awaits a status with the prefix.
 func (r *realRig) want(key, status string) {
 	r.t.Helper()
 	got := ""

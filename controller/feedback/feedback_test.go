@@ -76,7 +76,7 @@ func TestStatusOfEachState(t *testing.T) {
 	})
 }
 
-func TestStatusOfWhatIsNoGood(t *testing.T) {
+func TestStatusOfInvalidValues(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.start()
 		good := r.put(loop1, `{"name":"loop1"}`)
@@ -142,7 +142,7 @@ func (r *rig) give(key string, value proto.Message) {
 	r.settle()
 }
 
-func TestStatusOfWhatOtherSourcesGive(t *testing.T) {
+func TestStatusOfValuesOfOtherSources(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.start()
 		r.give(loop1, &vpp_interfaces.Interface{Name: "loop1"})
@@ -433,7 +433,7 @@ func TestOutageAndRestart(t *testing.T) {
 }
 
 // Statuses passed to Tell replace the statuses of an earlier run after the first call.
-func TestWhatOtherPartsTell(t *testing.T) {
+func TestStatusesPassedToTell(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		status := func(key string) string {
 			var s feedbackpb.PolicyStatus
@@ -489,7 +489,7 @@ func TestWipedDatabaseGetsItsStatusesBack(t *testing.T) {
 
 // KSR deletes the statuses of a deleted node, which may return at once, and an unanswered write may
 // be carried out after a newer one.
-func TestStatusesThatOthersChangeAreMended(t *testing.T) {
+func TestForeignChangesOfStatusesAreUndone(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		r.start()
 		loop := r.put(loop1, `{"name":"loop1"}`)

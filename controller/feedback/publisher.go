@@ -46,8 +46,7 @@ type Publisher struct {
 	used  chan struct{}
 	first sync.Once
 
-	mu sync.Mutex
-	// entries by key without the prefix
+	mu      sync.Mutex
 	entries map[string]*entry
 	// dirty holds the keys whose status may have changed, in order; queued is the same set.
 	dirty  []string

@@ -149,7 +149,6 @@ func (r *rig) start() {
 	r.settle()
 }
 
-// settle waits until statuses are written.
 func (r *rig) settle() {
 	time.Sleep(time.Second)
 	synctest.Wait()
@@ -171,7 +170,6 @@ func (r *rig) delete(key string) {
 	}
 }
 
-// read decodes the value of the key into one of the feedback messages.
 func read(t testing.TB, db store.Broker, key string, into proto.Message) (found bool) {
 	t.Helper()
 	kv, found, err := db.Get(t.Context(), node+"status/"+key)

@@ -23,7 +23,6 @@ const (
 	firstRetry = 100 * time.Millisecond
 )
 
-// write is the goroutine that writes to etcd.
 func (p *Publisher) write(ctx context.Context) {
 	delay, failing := firstRetry, false
 	due := time.NewTicker(sweepPeriod)
@@ -139,7 +138,6 @@ func (p *Publisher) written(c store.Change) {
 	}
 }
 
-// take returns the next batch of changes.
 func (p *Publisher) take() (changes []store.Change, more bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

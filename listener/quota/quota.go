@@ -63,7 +63,6 @@ type Conn struct {
 	Release func()
 }
 
-// Close implements net.Conn.
 func (c *Conn) Close() error {
 	c.Release()
 	return c.Conn.Close()

@@ -81,14 +81,12 @@ func result(failed bool) string {
 	return "ok"
 }
 
-// Describe implements prometheus.Collector.
 func (c *Counts) Describe(out chan<- *prometheus.Desc) {
 	for _, part := range c.all {
 		part.Describe(out)
 	}
 }
 
-// Collect implements prometheus.Collector.
 func (c *Counts) Collect(out chan<- prometheus.Metric) {
 	for _, part := range c.all {
 		part.Collect(out)

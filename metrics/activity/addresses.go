@@ -13,13 +13,11 @@ type PodAddresses func() (used, all uint64, known bool)
 
 var _ prometheus.Collector = PodAddresses(nil)
 
-// Describe implements prometheus.Collector.
 func (PodAddresses) Describe(out chan<- *prometheus.Desc) {
 	out <- addressesUsed
 	out <- addressesHere
 }
 
-// Collect implements prometheus.Collector.
 func (p PodAddresses) Collect(out chan<- prometheus.Metric) {
 	if used, all, known := p(); known {
 		out <- prometheus.MustNewConstMetric(addressesUsed, prometheus.GaugeValue, float64(used))

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestWhatIsStale(t *testing.T) {
+func TestStale(t *testing.T) {
 	at := func(addr string) netip.Addr { return netip.MustParseAddr(addr) }
 	service := at("10.96.0.10")
 	answerers := func(list ...string) (all []netip.AddrPort) {

@@ -14,8 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// namespaceOfTest returns a network namespace that ends with the test, and a handle to its
-// connections.
 func namespaceOfTest(t testing.TB) (netns.NsHandle, *netlink.Handle) {
 	t.Helper()
 	if os.Getuid() != 0 {

@@ -9,22 +9,24 @@ import (
 	"github.com/contiv/contiv/netlink/namespace"
 )
 
-// Settings are sysctls of connection tracking that proxies of services depend on. The zero value of each leaves
-// the sysctl as it is.
+// Settings are sysctls of connection tracking that service proxies depend on. Zero values leave the
+// sysctls unchanged.
 type Settings struct {
-	// Max is the number of connections that the table has room for. A larger table stays.
+	// Max is the minimum size of the connection table. A larger table is not reduced.
 	Max uint64
-	// Established and CloseWait are how long a TCP connection may be silent, and how long it may be half-closed.
-	// UDP and UDPStream are how long flows of UDP may be silent, the latter with answers. Whole seconds count.
+	// Established and CloseWait limit how long a TCP connection may be silent or half-closed. UDP
+	// and UDPStream limit how long UDP flows without and with replies may be silent. Fractions of
+	// seconds are ignored.
 	Established, CloseWait, UDP, UDPStream time.Duration
-	// Liberal has TCP segments outside of the window belong to their connection.
+	// Liberal accepts TCP segments outside of the window as part of their connection.
 	Liberal bool
 }
 
 const sysctls = "netfilter/nf_conntrack_"
 
-// Apply sets them in the network namespace of the process. It sets those that it can, and returns an error that
-// names the others. The kernel has one size of the table for all network namespaces, and lets only the first one change it.
+// Apply sets the sysctls in the network namespace of the process, as far as possible, and returns
+// an error that names the others. All network namespaces share one table size, which only the first
+// one can change.
 func (s Settings) Apply() error {
 	errs := []error{s.applyMax()}
 	for name, d := range map[string]time.Duration{
@@ -40,7 +42,8 @@ func (s Settings) Apply() error {
 	return errors.Join(errs...)
 }
 
-// applyMax enlarges the table, and the hash table with it as kube-proxy does: chains have four connections on average.
+// applyMax enlarges the table and, like kube-proxy, its hash table, so that chains have four
+// connections on average.
 func (s Settings) applyMax() error {
 	if s.Max == 0 {
 		return nil

@@ -8,7 +8,8 @@ import (
 	"github.com/contiv/contiv/netlink/namespace"
 )
 
-// Settings that are 0 stay, a larger table stays, and one that cannot be enlarged keeps nothing else from being set.
+// Zero settings and larger tables stay unchanged. A table that cannot be enlarged does not prevent
+// the other settings.
 func TestSettings(t *testing.T) {
 	ns, h := namespaceOfTest(t)
 	track(t, h, "10.1.1.2", "10.96.0.10", "10.1.1.3") // loads the kernel's module

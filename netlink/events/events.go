@@ -108,7 +108,6 @@ func Subscribe(ns netns.NsHandle, protocol int, o Options) (*Subscription, error
 	return s, nil
 }
 
-// open returns a non-blocking socket.
 func open(ns netns.NsHandle, protocol int) (int, error) {
 	s, err := nl.GetNetlinkSocketAt(ns, netns.None(), protocol)
 	if err != nil {
@@ -324,7 +323,6 @@ func (s *Subscription) read(socket int) (d Datagram, err error) {
 	return d, nil
 }
 
-// sender returns the namespace ID in the control data.
 func sender(control []byte) int {
 	messages, err := unix.ParseSocketControlMessage(control)
 	if err != nil {

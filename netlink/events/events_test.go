@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// newNamespace returns a network namespace that ends with the test.
 func newNamespace(t *testing.T, name string) netns.NsHandle {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -38,7 +37,6 @@ func ip(t *testing.T, command string) {
 	}
 }
 
-// change causes n events in a namespace.
 func change(t *testing.T, ns netns.NsHandle, n int) {
 	t.Helper()
 	h, err := netlink.NewHandleAt(ns)
@@ -212,7 +210,6 @@ func TestFault(t *testing.T) {
 	}
 }
 
-// keepChanging causes events until the test ends.
 func keepChanging(t *testing.T, ns netns.NsHandle) {
 	t.Helper()
 	stop, stopped := make(chan struct{}), make(chan struct{})

@@ -41,7 +41,6 @@ func Found() (string, error) {
 	return "", nil
 }
 
-// inNFTables searches nftables, which iptables-nft uses, too.
 func inNFTables() (string, error) {
 	for _, family := range []struct {
 		number uint8

@@ -24,7 +24,6 @@ type Batch struct {
 // Name returns family and name of the table, as in events and Unchanged.
 func (b *Batch) Name() string { return nftFamilies[b.Family] + " " + b.Table }
 
-// lastSet numbers the sets of transactions.
 var lastSet atomic.Uint32
 
 func text(s string) []byte { return append([]byte(s), 0) }

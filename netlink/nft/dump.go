@@ -107,7 +107,6 @@ func (g *generations) scan(family byte, table, set string, each func(Element)) (
 	return false, nil
 }
 
-// elements returns the sorted elements of a set.
 func (g *generations) elements(family byte, table, set string) ([]Element, error) {
 	return listSet(g, family, table, set, func(element []byte) Element {
 		e, _ := elementOf(set, element)
@@ -115,7 +114,6 @@ func (g *generations) elements(family byte, table, set string) ([]Element, error
 	}, Sorted)
 }
 
-// packets returns the counters of elements by key.
 func (g *generations) packets(family byte, table, set string) (map[string]uint64, error) {
 	type counter struct {
 		Element
@@ -153,7 +151,6 @@ func packetsOf(expression []byte) uint64 {
 	return 0
 }
 
-// elementsIn appends the attributes of each element in a message to list.
 func elementsIn(message []byte, list [][]byte) [][]byte {
 	for attr, elements := range nlattr.All(message) {
 		if attr != nftaListElements {
@@ -197,7 +194,6 @@ func dataValue(data []byte) string {
 	return ""
 }
 
-// dataVerdict returns the text of a verdict, or "".
 func dataVerdict(data []byte) string {
 	for attr, value := range nlattr.All(data) {
 		if attr != nftaDataVerdict {

@@ -8,7 +8,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attribute appends a netlink attribute.
 func attribute(m []byte, kind uint16, value []byte) []byte {
 	m = binary.NativeEndian.AppendUint16(m, uint16(4+len(value)))
 	m = binary.NativeEndian.AppendUint16(m, kind)
@@ -17,7 +16,7 @@ func attribute(m []byte, kind uint16, value []byte) []byte {
 }
 
 // The kernel reports the process of a generation. A generation that we did not record is foreign.
-func TestWhoChangedATable(t *testing.T) {
+func TestForeignChanges(t *testing.T) {
 	message := func(kind uint16, attributes []byte) syscall.NetlinkMessage {
 		return syscall.NetlinkMessage{Header: syscall.NlMsghdr{Type: nfnlSubsysNFTables<<8 | kind},
 			Data: append([]byte{unix.NFPROTO_INET, 0, 0, 0}, attributes...)}

@@ -94,7 +94,6 @@ const (
 	MetaOutputKind expr.MetaKey = 27 // NFT_META_OIFKIND
 )
 
-// fields by their names in rules
 var fields = map[string]field{
 	"meta nfproto":   {typ: nftables.TypeNFProto, load: ofMeta(expr.MetaKeyNFPROTO), names: map[string]uint64{"ipv4": unix.NFPROTO_IPV4, "ipv6": unix.NFPROTO_IPV6}},
 	"meta protocol":  {typ: nftables.TypeEtherType, load: ofMeta(expr.MetaKeyPROTOCOL), names: map[string]uint64{"ip": unix.ETH_P_IP, "ip6": unix.ETH_P_IPV6}},
@@ -151,12 +150,10 @@ func sourceType(register uint32) []Word {
 	return Words(&expr.Fib{Register: register, ResultADDRTYPE: true, FlagSADDR: true})
 }
 
-// span is the range of values from lo to hi.
 type span struct{ lo, hi []byte }
 
 func (s span) single() bool { return string(s.lo) == string(s.hi) }
 
-// value parses a value, range or prefix of a field.
 func (f field) value(text string) (span, error) {
 	if f.typ.Name == nftables.TypeIPAddr.Name || f.typ.Name == nftables.TypeIP6Addr.Name {
 		return f.addresses(text)
@@ -216,7 +213,6 @@ func (f field) addresses(text string) (span, error) {
 	return span{lo, hi}, nil
 }
 
-// number encodes a number for a register.
 func (f field) number(n uint64) []byte {
 	if f.native && f.typ.Bytes == 4 {
 		return binary.NativeEndian.AppendUint32(nil, uint32(n))

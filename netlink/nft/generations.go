@@ -42,7 +42,6 @@ type generations struct {
 	own []ownChange // in order
 }
 
-// ownChange is a generation made by this process, and the changed tables.
 type ownChange struct {
 	id     uint32
 	tables []string
@@ -104,7 +103,6 @@ func (g *generations) current() (id uint32, ok bool) {
 	return id, ok && err == nil
 }
 
-// parseGeneration returns the generation in a message.
 func parseGeneration(m []byte) (id uint32, ok bool) {
 	if len(m) < sizeofNfgenmsg {
 		return 0, false

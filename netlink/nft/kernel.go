@@ -24,7 +24,6 @@ type Kernel interface {
 	Close()
 }
 
-// sockets is the Kernel of a network namespace.
 type sockets struct {
 	ns     *namespace.Namespace
 	reader *nl.SocketHandle
@@ -141,7 +140,6 @@ func encode(messages []netlink.Message) []byte {
 	return data
 }
 
-// wideBuffers sets buffer sizes for transactions with many elements.
 func wideBuffers(c *netlink.Conn) error {
 	const size = 16 << 20
 	if err := c.SetWriteBuffer(size); err != nil {

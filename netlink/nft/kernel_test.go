@@ -48,7 +48,6 @@ func newSite(t testing.TB) *site {
 	return s
 }
 
-// nft runs the program.
 func (s *site) nft(t testing.TB, input string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command("ip", append([]string{"netns", "exec", s.name, "nft"}, args...)...)
@@ -107,7 +106,7 @@ var rulesByFamily = map[string][]string{
 var numbers = map[string]byte{"inet": unix.NFPROTO_INET, "bridge": unix.NFPROTO_BRIDGE, "ip6": unix.NFPROTO_IPV6}
 
 // nft prints the same for our rules and its own rules of the same text.
-func TestRulesAreWhatNftMakesOfThem(t *testing.T) {
+func TestRulesEqualThoseOfNft(t *testing.T) {
 	for family, rules := range rulesByFamily {
 		t.Run(family, func(t *testing.T) {
 			s := newSite(t)
@@ -154,7 +153,6 @@ func setsIn(listing string) string {
 	return strings.Join(lines, "\n")
 }
 
-// baseText is the table of addBase in nft syntax.
 var baseText = map[string]string{
 	"inet": `table inet theirs {
 		set self4 { type ipv4_addr . ipv4_addr; }
@@ -183,7 +181,6 @@ var baseText = map[string]string{
 	`,
 }
 
-// addBase adds a table with the sets and chains that rules refer to.
 func (s *site) addBase(t testing.TB, family, table string) {
 	t.Helper()
 	b := &Batch{Table: table, Family: numbers[family]}
@@ -301,7 +298,6 @@ func TestTransactionsAreAtomic(t *testing.T) {
 	must(t, s.Locked(func() error { return s.Commit(good) }))
 }
 
-// Interrupted dumps are repeated.
 func TestInterruptedDumps(t *testing.T) {
 	s := newSite(t)
 	s.addBase(t, "inet", "t")

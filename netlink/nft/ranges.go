@@ -14,7 +14,6 @@ const (
 	elementKeyEnd = 10   // NFTA_SET_ELEM_KEY_END
 )
 
-// fields encodes the lengths of the fields of a key.
 func (b *Batch) fields(types []nftables.SetDatatype) (list []netlink.Attribute) {
 	for _, field := range types {
 		list = append(list, b.nested(unix.NFTA_LIST_ELEM, netlink.Attribute{Type: setFieldLen, Data: big32(field.Bytes)}))

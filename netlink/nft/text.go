@@ -30,14 +30,12 @@ func (b *Batch) AddText(chain, comment, text string) {
 	b.AddRule(chain, comment, p.words)
 }
 
-// tokens splits a rule into words and punctuation.
 func tokens(text string) []string {
 	return strings.Fields(apart.Replace(text))
 }
 
 var apart = strings.NewReplacer("{", " { ", "}", " } ", "(", " ( ", ")", " ) ", ",", " , ", "|", " | ")
 
-// parser translates one rule.
 type parser struct {
 	batch  *Batch
 	tokens []string
@@ -52,7 +50,6 @@ func register(n uint32) uint32 { return unix.NFT_REG32_00 + n }
 
 func (p *parser) add(words ...Word) { p.words = append(p.words, words...) }
 
-// peek returns the next token, or "" at the end.
 func (p *parser) peek() string {
 	if len(p.tokens) == 0 {
 		return ""
@@ -119,7 +116,6 @@ func (p *parser) statement() error {
 	return nil
 }
 
-// verdict parses a verdict.
 func (p *parser) verdict() (text string, ok bool) {
 	switch word := p.peek(); word {
 	case "accept", "drop", "return":
@@ -217,7 +213,6 @@ func (p *parser) sourceNAT() error {
 	return nil
 }
 
-// field parses the name of a field.
 func (p *parser) field() (field, error) {
 	for n := min(maxWords, len(p.tokens)); n > 0; n-- {
 		if f, ok := fields[strings.Join(p.tokens[:n], " ")]; ok {
@@ -389,7 +384,6 @@ func (p *parser) operand(f field) (span, error) {
 	return v, err
 }
 
-// item is an element of an anonymous set.
 type item struct {
 	key     []span
 	verdict string

@@ -212,7 +212,6 @@ func parsePortFlags(data []byte) (f PortFlags) {
 	return f
 }
 
-// forever is the lifetime of addresses that do not expire.
 const forever = ^uint32(0)
 
 // Address is an IP address of a device.

@@ -49,7 +49,6 @@ func (r *Conn) Netconfs(family int) ([]Netconf, error) {
 	})
 }
 
-// sizeofNetconf is the size of struct netconfmsg.
 const sizeofNetconf = 4
 
 // Attributes of linux/netconf.h.
@@ -58,7 +57,6 @@ const (
 	netconfForwarding = 2 // NETCONFA_FORWARDING
 )
 
-// netconfHeader is struct netconfmsg.
 type netconfHeader int
 
 func (h netconfHeader) Len() int { return sizeofNetconf }

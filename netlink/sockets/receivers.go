@@ -10,13 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Receiver is a socket that receives from everybody: a listener of TCP or SCTP, or a socket of UDP without a peer, those of the kernel
-// for tunnels included.
+// Receiver is a socket that receives from any peer: a TCP or SCTP listener, or an unconnected UDP
+// socket, including the kernel's tunnel sockets.
 type Receiver struct {
 	// Protocol is unix.IPPROTO_TCP, IPPROTO_UDP or IPPROTO_SCTP.
 	Protocol byte
-	// Local may have an unspecified address: the socket has the port at all addresses of that IP version. A socket that receives
-	// over both IP versions is returned once for each.
+	// Local may have an unspecified address: the socket has the port on all addresses of that IP
+	// version. A socket for both IP versions is returned once for each.
 	Local netip.AddrPort
 }
 
@@ -25,7 +25,7 @@ const (
 	skV6Only     = 11                         // INET_DIAG_SKV6ONLY
 )
 
-// Receivers returns all of a network namespace; none: that of the calling thread.
+// Receivers returns the receivers in a network namespace (none: of the calling thread).
 func Receivers(ns netns.NsHandle) (list []Receiver, err error) {
 	err = in(ns, func(s *nl.NetlinkSocket) error {
 		for protocol, states := range map[byte]uint32{
@@ -44,7 +44,6 @@ func Receivers(ns netns.NsHandle) (list []Receiver, err error) {
 	return list, err
 }
 
-// receiversOf reads an answer.
 func receiversOf(protocol byte, answer []byte) []Receiver {
 	if len(answer) < answerHead+identity {
 		return nil
@@ -60,7 +59,7 @@ func receiversOf(protocol byte, answer []byte) []Receiver {
 	return list
 }
 
-// v6Only reports whether a socket of IPv6 receives nothing over IPv4.
+// v6Only reports whether an IPv6 socket does not receive over IPv4.
 func v6Only(answer []byte) bool {
 	if len(answer) < attributesAt {
 		return false

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Sockets that receive from everybody are listed, with the kernel's own. Connections and their clients are not.
+// Receivers include the kernel's own sockets, but not connections and their clients.
 func TestReceivers(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("making network namespaces takes root: run the test as root")

@@ -70,7 +70,7 @@ func TestDestroy(t *testing.T) {
 }
 
 // A connection being opened ends only on request.
-func TestDestroyWhatIsBeingOpened(t *testing.T) {
+func TestDestroyConnectionBeingOpened(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("making network namespaces takes root: run the test as root")
 	}

@@ -9,7 +9,6 @@ import (
 
 var errShort = errors.New("the kernel's answer is shorter than it says")
 
-// baseNames are the names of base chains, by hook.
 var baseNames = [hooks]string{"PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"}
 
 // parse decodes the entries of a table. Chains follow each other: user chains begin with an entry

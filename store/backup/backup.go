@@ -21,7 +21,6 @@ import (
 	"github.com/contiv/contiv/store"
 )
 
-// Store implements store.Batcher.
 type Store struct {
 	first, second store.Batcher
 	prefix        string
@@ -104,17 +103,14 @@ func (s *Store) List(ctx context.Context, prefix string) ([]store.KV, int64, err
 	return s.first.List(ctx, prefix)
 }
 
-// Put implements store.Broker.
 func (s *Store) Put(ctx context.Context, key string, value []byte) error {
 	return s.Batch(ctx, []store.Change{{KV: store.KV{Key: key, Value: value}}})
 }
 
-// Delete implements store.Broker.
 func (s *Store) Delete(ctx context.Context, key string) error {
 	return s.Batch(ctx, []store.Change{{KV: store.KV{Key: key}, Deleted: true}})
 }
 
-// DeletePrefix implements store.Broker.
 func (s *Store) DeletePrefix(ctx context.Context, prefix string) error {
 	if err := s.first.DeletePrefix(ctx, prefix); err != nil {
 		return err
@@ -131,7 +127,6 @@ func (s *Store) DeletePrefix(ctx context.Context, prefix string) error {
 	return nil
 }
 
-// PutIfNotExists implements store.Broker.
 func (s *Store) PutIfNotExists(ctx context.Context, key string, value []byte) (bool, error) {
 	done, err := s.first.PutIfNotExists(ctx, key, value)
 	if done && err == nil {
@@ -140,7 +135,6 @@ func (s *Store) PutIfNotExists(ctx context.Context, key string, value []byte) (b
 	return done, err
 }
 
-// CompareAndSwap implements store.Broker.
 func (s *Store) CompareAndSwap(ctx context.Context, key string, old, new []byte) (bool, error) {
 	done, err := s.first.CompareAndSwap(ctx, key, old, new)
 	if done && err == nil {
@@ -149,7 +143,6 @@ func (s *Store) CompareAndSwap(ctx context.Context, key string, old, new []byte)
 	return done, err
 }
 
-// CompareAndDelete implements store.Broker.
 func (s *Store) CompareAndDelete(ctx context.Context, key string, old []byte) (bool, error) {
 	done, err := s.first.CompareAndDelete(ctx, key, old)
 	if done && err == nil {
@@ -158,7 +151,6 @@ func (s *Store) CompareAndDelete(ctx context.Context, key string, old []byte) (b
 	return done, err
 }
 
-// Batch implements store.Batcher.
 func (s *Store) Batch(ctx context.Context, changes []store.Change) error {
 	if err := s.first.Batch(ctx, changes); err != nil {
 		return err

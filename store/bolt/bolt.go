@@ -29,7 +29,6 @@ var _ store.Batcher = (*Store)(nil)
 // Close closes the file after running transactions.
 func (s *Store) Close() error { return s.db.Close() }
 
-// Get implements store.Broker.
 func (s *Store) Get(ctx context.Context, key string) (kv store.KV, ok bool, err error) {
 	err = s.view(ctx, "get "+key, func(b *bbolt.Bucket) error {
 		if value := b.Get([]byte(key)); value != nil {
@@ -51,12 +50,10 @@ func (s *Store) List(ctx context.Context, prefix string) (kvs []store.KV, revisi
 	return kvs, 0, err
 }
 
-// Put implements store.Broker.
 func (s *Store) Put(ctx context.Context, key string, value []byte) error {
 	return s.update(ctx, "put "+key, func(b *bbolt.Bucket) error { return b.Put([]byte(key), value) })
 }
 
-// Delete implements store.Broker.
 func (s *Store) Delete(ctx context.Context, key string) error {
 	return s.update(ctx, "delete "+key, func(b *bbolt.Bucket) error { return b.Delete([]byte(key)) })
 }
@@ -78,7 +75,6 @@ func (s *Store) DeletePrefix(ctx context.Context, prefix string) error {
 	})
 }
 
-// PutIfNotExists implements store.Broker.
 func (s *Store) PutIfNotExists(ctx context.Context, key string, value []byte) (done bool, err error) {
 	err = s.update(ctx, "put "+key, func(b *bbolt.Bucket) error {
 		if done = b.Get([]byte(key)) == nil; done {
@@ -89,7 +85,6 @@ func (s *Store) PutIfNotExists(ctx context.Context, key string, value []byte) (d
 	return done && err == nil, err
 }
 
-// CompareAndSwap implements store.Broker.
 func (s *Store) CompareAndSwap(ctx context.Context, key string, old, new []byte) (done bool, err error) {
 	err = s.update(ctx, "swap "+key, func(b *bbolt.Bucket) error {
 		if done = equals(b, key, old); done {
@@ -100,7 +95,6 @@ func (s *Store) CompareAndSwap(ctx context.Context, key string, old, new []byte)
 	return done && err == nil, err
 }
 
-// CompareAndDelete implements store.Broker.
 func (s *Store) CompareAndDelete(ctx context.Context, key string, old []byte) (done bool, err error) {
 	err = s.update(ctx, "delete "+key, func(b *bbolt.Bucket) error {
 		if done = equals(b, key, old); done {

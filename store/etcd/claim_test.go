@@ -75,7 +75,7 @@ func TestClaimOfTheDead(t *testing.T) {
 }
 
 // A key that is not a claim is taken at once.
-func TestClaimOverWhatIsNone(t *testing.T) {
+func TestClaimOfKeyWithoutLease(t *testing.T) {
 	s := etcdtest.Start(t).Store()
 	for _, value := range []string{"", "garbage", "b/1"} {
 		if err := s.Put(t.Context(), "/claim", []byte(value)); err != nil {

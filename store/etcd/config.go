@@ -51,7 +51,7 @@ type Config struct {
 	Credentials *Credentials `json:"-"`
 	// Locate replaces EndpointsFile.
 	Locate Locate `json:"-"`
-	// Mark is what sockets are marked with (SO_MARK) at first; 0: nothing. A connection that fails so is tried without.
+	// Mark is the SO_MARK of sockets; 0: none. A failed connection is retried without it.
 	Mark uint32 `json:"-"`
 
 	Username string `json:"username"`

@@ -15,21 +15,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dialer makes connections to etcd.
+// dialer connects to etcd.
 type dialer struct {
 	endpoints []string
-	locate    Locate // nil: members are at the endpoints only
+	locate    Locate // nil: use only the endpoints
 	mark      uint32 // Config.Mark
 
 	mu sync.Mutex
-	// reached are the last addresses that answered, the newest first.
+	// reached are the last addresses that answered, newest first.
 	reached []netip.AddrPort
 }
 
-// maxReached bounds dialer.reached: clusters of etcd have few members.
+// maxReached limits dialer.reached: etcd clusters have few members.
 const maxReached = 16
 
-// dial connects to one of the members, the endpoint itself last.
+// dial connects to one of the members, or to the endpoint as the last resort.
 func (d *dialer) dial(ctx context.Context, endpoint string) (net.Conn, error) {
 	var candidates []string
 	var errs []error
@@ -58,7 +58,8 @@ func (d *dialer) dial(ctx context.Context, endpoint string) (net.Conn, error) {
 	return nil, errors.Join(errs...)
 }
 
-// dialOne gives an address that falls silent its share of the time only: there are so many attempts left.
+// dialOne uses only its share of the time, so that a silent address leaves time for the remaining
+// attempts.
 func dialOne(ctx context.Context, address string, mark uint32, attempts int) (net.Conn, error) {
 	if deadline, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
@@ -93,8 +94,8 @@ func (d *dialer) note(addr net.Addr) {
 	d.reached = d.reached[:min(len(d.reached), maxReached)]
 }
 
-// addresses returns the addresses of the endpoints and of the members, and those that answered last, sorted. Names are left out until an
-// address of theirs has answered.
+// addresses returns the sorted addresses of the endpoints and members, and the last ones that
+// answered. Names count only after one of their addresses has answered.
 func (d *dialer) addresses(ctx context.Context) (list []netip.AddrPort) {
 	var texts []string
 	for _, endpoint := range d.endpoints {

@@ -157,7 +157,6 @@ func (s *Store) callContext(ctx context.Context) (context.Context, context.Cance
 	return ctx, func() { stop(); cancel() }
 }
 
-// Get implements store.Broker.
 func (s *Store) Get(ctx context.Context, key string) (store.KV, bool, error) {
 	ctx, cancel := s.callContext(ctx)
 	defer cancel()
@@ -230,7 +229,6 @@ func (s *Store) Revision(ctx context.Context) (int64, error) {
 	return response.Header.Revision, nil
 }
 
-// Put implements store.Broker.
 func (s *Store) Put(ctx context.Context, key string, value []byte) error {
 	ctx, cancel := s.callContext(ctx)
 	defer cancel()
@@ -239,7 +237,6 @@ func (s *Store) Put(ctx context.Context, key string, value []byte) error {
 	return wrap("put "+key, err)
 }
 
-// Delete implements store.Broker.
 func (s *Store) Delete(ctx context.Context, key string) error {
 	ctx, cancel := s.callContext(ctx)
 	defer cancel()
@@ -255,17 +252,14 @@ func (s *Store) DeletePrefix(ctx context.Context, prefix string) error {
 	return wrap("delete all of "+prefix, err)
 }
 
-// PutIfNotExists implements store.Broker.
 func (s *Store) PutIfNotExists(ctx context.Context, key string, value []byte) (bool, error) {
 	return s.doIf(ctx, key, clientv3.Compare(clientv3.CreateRevision(key), "=", 0), clientv3.OpPut(key, string(value)))
 }
 
-// CompareAndSwap implements store.Broker.
 func (s *Store) CompareAndSwap(ctx context.Context, key string, old, new []byte) (bool, error) {
 	return s.doIf(ctx, key, clientv3.Compare(clientv3.Value(key), "=", string(old)), clientv3.OpPut(key, string(new)))
 }
 
-// CompareAndDelete implements store.Broker.
 func (s *Store) CompareAndDelete(ctx context.Context, key string, old []byte) (bool, error) {
 	return s.doIf(ctx, key, clientv3.Compare(clientv3.Value(key), "=", string(old)), clientv3.OpDelete(key))
 }

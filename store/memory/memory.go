@@ -63,7 +63,6 @@ func (s *Store) SetDenied(denied bool) {
 	s.setDown(down)
 }
 
-// Revision implements store.Dated.
 func (s *Store) Revision(ctx context.Context) (int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,7 +126,6 @@ func (s *Store) notify() {
 	s.changed = make(chan struct{})
 }
 
-// Get implements store.Broker.
 func (s *Store) Get(ctx context.Context, key string) (store.KV, bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,7 +136,6 @@ func (s *Store) Get(ctx context.Context, key string) (store.KV, bool, error) {
 	return clone(kv), ok, nil
 }
 
-// List implements store.Broker.
 func (s *Store) List(ctx context.Context, prefix string) ([]store.KV, int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -155,17 +152,14 @@ func (s *Store) List(ctx context.Context, prefix string) ([]store.KV, int64, err
 	return kvs, s.revision, nil
 }
 
-// Put implements store.Broker.
 func (s *Store) Put(ctx context.Context, key string, value []byte) error {
 	return s.Batch(ctx, []store.Change{put(key, value)})
 }
 
-// Delete implements store.Broker.
 func (s *Store) Delete(ctx context.Context, key string) error {
 	return s.Batch(ctx, []store.Change{del(key)})
 }
 
-// DeletePrefix implements store.Broker.
 func (s *Store) DeletePrefix(ctx context.Context, prefix string) error {
 	return s.change(ctx, func() (changes []store.Change) {
 		for key := range s.values {
@@ -178,7 +172,6 @@ func (s *Store) DeletePrefix(ctx context.Context, prefix string) error {
 	})
 }
 
-// PutIfNotExists implements store.Broker.
 func (s *Store) PutIfNotExists(ctx context.Context, key string, value []byte) (done bool, err error) {
 	err = s.change(ctx, func() []store.Change {
 		_, exists := s.values[key]
@@ -190,12 +183,10 @@ func (s *Store) PutIfNotExists(ctx context.Context, key string, value []byte) (d
 	return done, err
 }
 
-// CompareAndSwap implements store.Broker.
 func (s *Store) CompareAndSwap(ctx context.Context, key string, old, new []byte) (done bool, err error) {
 	return s.changeIf(ctx, key, old, put(key, new))
 }
 
-// CompareAndDelete implements store.Broker.
 func (s *Store) CompareAndDelete(ctx context.Context, key string, old []byte) (done bool, err error) {
 	return s.changeIf(ctx, key, old, del(key))
 }
@@ -253,7 +244,6 @@ func (s *Store) usable(ctx context.Context) error {
 	return s.down
 }
 
-// Watch implements store.Watchable.
 func (s *Store) Watch(ctx context.Context, revision int64, prefixes ...string) (<-chan store.WatchBatch, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestWhatIsWrittenIsShown(t *testing.T) {
+func TestShownOutput(t *testing.T) {
 	end, shown := Open(t, 80)
 	var want strings.Builder
 	for i := range 3000 {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-func TestWhatIsWrittenIsRead(t *testing.T) {
+func TestWriteAndRead(t *testing.T) {
 	for _, call := range []Call{
 		{Method: Add, TimeoutNs: 1 << 50, Request: json.RawMessage(`{"container_id":"c1"}`)},
 		{Method: strings.Repeat("x", MaxSize-100), Request: json.RawMessage(`{}`)},

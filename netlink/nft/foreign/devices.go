@@ -17,7 +17,6 @@ const (
 	deviceName = 1 // NFTA_DEVICE_NAME
 )
 
-// devices returns the devices of ingress and egress chains, by key.
 func devices(ns *namespace.Namespace) (map[string][]string, error) {
 	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: int(ns.Handle)})
 	if err != nil {
@@ -53,7 +52,6 @@ func devices(ns *namespace.Namespace) (map[string][]string, error) {
 	return found, nil
 }
 
-// devicesOf returns the names of the devices in a hook.
 func devicesOf(hook []byte) (names []string) {
 	for attr, value := range nlattr.All(hook) {
 		switch attr {

@@ -79,8 +79,7 @@ type Ruleset struct {
 	chains map[string]*chain
 	// lookups holds the sets of lookup expressions; unknown sets are missing.
 	lookups map[*expr.Lookup]*set
-	// local are the addresses of the namespace's devices.
-	local map[netip.Addr]bool
+	local   map[netip.Addr]bool
 	// marking are the rules that set the packet mark.
 	marking []*nftables.Rule
 	// untracking are the rules that disable connection tracking.
@@ -91,7 +90,6 @@ type Ruleset struct {
 	indexes map[string][]byte
 }
 
-// base is a base chain with its hook.
 type base struct {
 	*nftables.Chain
 	hook    Hook
@@ -118,7 +116,6 @@ func hookOf(c *nftables.Chain) (hook Hook, ok bool) {
 	return hook, hook <= Postrouting
 }
 
-// ofKubeProxy reports whether a NAT chain is kube-proxy's.
 func ofKubeProxy(table, chain string) bool {
 	return table == "kube-proxy" || strings.HasPrefix(chain, "KUBE-")
 }
@@ -386,7 +383,6 @@ const (
 // verdictDivert marks rules that change the destination. It is not a verdict of the kernel.
 const verdictDivert = expr.VerdictKind(1 << 16)
 
-// verdictHide marks rules that change the source.
 const verdictHide = expr.VerdictKind(1 << 18)
 
 // verdictUnknown marks rules with an unknown effect: verdict maps, queues to programs.
@@ -487,14 +483,12 @@ func (w *walk) chain(t *nftables.Table, name string, depth int) (verdict, culpri
 	return falls, none
 }
 
-// unsure records that a rule may have accepted the packet.
 func (w *walk) unsure(reason string) {
 	if w.uncertain == "" {
 		w.uncertain = reason
 	}
 }
 
-// comment returns the comment of a rule, as written by nft and iptables-nft.
 func comment(rule *nftables.Rule) string {
 	if data := rule.UserData; len(data) > 2 && data[0] == 0 && int(data[1])+2 <= len(data) {
 		return fmt.Sprintf(" (comment %q)", strings.TrimRight(string(data[2:2+int(data[1])]), "\x00"))

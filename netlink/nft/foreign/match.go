@@ -178,7 +178,6 @@ var continues = map[string]bool{
 	"NFLOG": true, "NOTRACK": true, "SET": true, "TCPMSS": true, "TEE": true, "TOS": true, "TRACE": true, "TTL": true,
 }
 
-// marks reports whether a rule sets the packet mark.
 func marks(rule *nftables.Rule) bool {
 	return slices.ContainsFunc(rule.Exprs, func(e expr.Any) bool {
 		switch e := e.(type) {
@@ -209,7 +208,6 @@ func setsTTL(rule *nftables.Rule, p Packet) bool {
 	})
 }
 
-// untracks reports whether a rule disables connection tracking.
 func untracks(rule *nftables.Rule) bool {
 	return slices.ContainsFunc(rule.Exprs, func(e expr.Any) bool {
 		switch e := e.(type) {
@@ -274,7 +272,6 @@ func (w *walk) meta(k expr.MetaKey) []byte {
 	return nil
 }
 
-// tracked returns the value of a conntrack key.
 func (w *walk) tracked(k expr.CtKey) []byte {
 	if w.mayBe(&w.untracked, w.ruleset.untracking) {
 		return nil
@@ -461,7 +458,6 @@ func (w *walk) types(src, dst uint16, notSrc, notDst bool) match {
 	return matches
 }
 
-// ports matches port ranges.
 func (w *walk) ports(src, dst [2]uint16, notSrc, notDst bool) match {
 	source, destination := inRange(w.packet.SrcPort, src, notSrc), inRange(w.packet.DstPort, dst, notDst)
 	switch {

@@ -33,7 +33,6 @@ func (h *header) part(offset, length uint32) []byte {
 	return h.bytes[offset : offset+length]
 }
 
-// loaded holds the values that rules load from a packet.
 type loaded struct {
 	link, network, transport         header
 	in, out, protocol, family, state []byte

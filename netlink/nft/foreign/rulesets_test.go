@@ -10,7 +10,7 @@ import (
 )
 
 // Rules of other programs, and their effect on a TCP packet of a pod.
-func TestRulesetsOfOthers(t *testing.T) {
+func TestForeignRulesets(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("making network namespaces takes root: run the test as root")
 	}

@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// set holds the elements of a set or a map.
 type set struct {
 	interval bool
 	length   int // of keys
@@ -42,7 +41,6 @@ type box struct {
 	at       *element
 }
 
-// newSet returns a set with the elements as listed by the kernel.
 func newSet(interval bool, list []nftables.SetElement) *set {
 	s := &set{interval: interval, exact: make(map[string]*element, len(list))}
 	for _, e := range list {
@@ -96,7 +94,6 @@ func (s *set) elements() iter.Seq[*element] {
 	}
 }
 
-// verdictOf returns the verdict in the data of a map element, or nil.
 func verdictOf(data []byte) *expr.Verdict {
 	var v *expr.Verdict
 	for attr, value := range nlattr.All(data) {

@@ -17,7 +17,6 @@ type ctWord struct {
 	direction byte
 }
 
-// expression decodes an expression.
 func expression(family byte, data []byte) (any, error) {
 	a := parse(data)
 	name, body := a.text(unix.NFTA_EXPR_NAME), a[unix.NFTA_EXPR_DATA]
@@ -92,7 +91,6 @@ func (r *registers) at(n uint32) []byte {
 	return r[16*(n-unix.NFT_REG_1):]
 }
 
-// set fills whole registers.
 func (r *registers) set(n uint32, data []byte) {
 	to := r.at(n)
 	copy(to, data)
@@ -103,7 +101,6 @@ func (r *registers) set(n uint32, data []byte) {
 
 func (r *registers) get(n uint32, length int) []byte { return r.at(n)[:length] }
 
-// walk traces one packet through the chains of a table.
 type walk struct {
 	host   *Host
 	table  *table
@@ -169,7 +166,6 @@ func (w *walk) run(c *chain, depth int) (outcome, error) {
 	return goesOn, nil
 }
 
-// text returns the comment of a rule.
 func (r rule) text() string {
 	if len(r.comment) < 2 {
 		return "no comment"

@@ -72,13 +72,11 @@ func (o Outcome) Answer(sent Packet) Packet {
 	return answer
 }
 
-// flow is one direction of a connection.
 type flow struct {
 	protocol byte
 	src, dst netip.AddrPort
 }
 
-// connection is a tracked connection.
 type connection struct {
 	original, reply flow
 	status          uint32
@@ -89,10 +87,8 @@ type connection struct {
 	destination, source bool
 }
 
-// Conntrack status bits.
 const statusSourceNAT, statusDestinationNAT = 1 << 4, 1 << 5
 
-// packet is a Packet being traced.
 type packet struct {
 	protocol  byte
 	icmpType  byte
@@ -246,7 +242,6 @@ func (p *packet) isOf(family byte) bool {
 	return false
 }
 
-// track finds or creates the connection of a packet.
 func (p *packet) track(h *Host) {
 	if p.untracked {
 		return
@@ -484,7 +479,6 @@ func (w *walk) ct(e ctWord) (outcome, error) {
 	return w.load(e.register, data)
 }
 
-// state returns the state bit of the packet.
 func (p *packet) state() uint32 {
 	const invalid, untracked = 1, 64
 	switch {

@@ -172,7 +172,6 @@ func (t *table) targets(r rule) (chains []string) {
 	return chains
 }
 
-// transaction changes copies of tables.
 type transaction struct {
 	tables map[tableKey]*table
 	own    map[*table]bool
@@ -212,7 +211,6 @@ func (t *table) clone() *table {
 	return c
 }
 
-// attrs are the attributes of a message, by type.
 type attrs map[uint16][]byte
 
 func parse(data []byte) attrs {
@@ -227,7 +225,6 @@ func parse(data []byte) attrs {
 	return all
 }
 
-// each returns the data of a list of attributes.
 func each(data []byte) (list [][]byte) {
 	parts, err := netlink.UnmarshalAttributes(data)
 	if err != nil {
