@@ -44,7 +44,9 @@ const (
 	DropVXLANTranslated DropReason = "vxlan-translated"
 	// VXLAN that claims to be from a peer, and came by another interface than the underlay's.
 	DropVXLANInterface DropReason = "vxlan-interface"
-	DropLoopback       DropReason = "loopback" // to an address of the node's loopback
+	// A source that the node reaches by an interface of the vswitch, such as a pod, and another device that received the packet.
+	DropUplink   DropReason = "uplink"
+	DropLoopback DropReason = "loopback" // to an address of the node's loopback
 	// DropICMP: an ICMP error about a packet that the sender did not receive, a redirect, or a path MTU that the sender may
 	// not set.
 	DropICMP   DropReason = "icmp"

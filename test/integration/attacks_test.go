@@ -52,6 +52,7 @@ func TestAttacks(t *testing.T) {
 	t.Run("VXLAN", l.testVXLAN)
 	t.Run("translated VXLAN", l.testTranslatedVXLAN)
 	t.Run("VXLAN by another interface", l.testVXLANByAnotherInterface)
+	t.Run("sources of pods by the uplink", l.testUplink)
 	t.Run("loopback of the node", l.testLoopback)
 	t.Run("time-outs of connections", l.testTimeouts)
 	t.Run("spoofed handshakes", l.testHandshakes)

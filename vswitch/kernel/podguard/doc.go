@@ -2,7 +2,8 @@
 //
 //	packet from a pod ──> guard-arp: sources     ARP: sender's MAC and IP address
 //	                  └─> guard: sources         MAC and IP address, neighbour discovery; before
-//	                        │                    fragments are reassembled and connections tracked
+//	                        │                    fragments are reassembled and connections tracked;
+//	                        │                    by the uplink: not with the source of a pod
 //	                        v
 //	                      guard: connections     ICMP errors, see errors.go; those that open a connection: limit, time-outs
 //	                        ├─> guard: local     VXLAN for the node: from peers of a tunnel, see tunnels.go

@@ -78,7 +78,7 @@ var dropped = map[vswitch.DropReason]*nftables.Set{
 	vswitch.DropIPv6: counting(inet, vswitch.DropIPv6), vswitch.DropND: counting(inet, vswitch.DropND),
 	vswitch.DropConnections: counting(inet, vswitch.DropConnections), vswitch.DropVXLAN: counting(inet, vswitch.DropVXLAN),
 	vswitch.DropVXLANTranslated: counting(inet, vswitch.DropVXLANTranslated), vswitch.DropVXLANInterface: counting(inet, vswitch.DropVXLANInterface),
-	vswitch.DropLoopback: counting(inet, vswitch.DropLoopback), vswitch.DropICMP: counting(inet, vswitch.DropICMP),
+	vswitch.DropUplink: counting(inet, vswitch.DropUplink), vswitch.DropLoopback: counting(inet, vswitch.DropLoopback), vswitch.DropICMP: counting(inet, vswitch.DropICMP),
 	vswitch.DropARP: counting(arp, vswitch.DropARP),
 }
 
@@ -88,6 +88,7 @@ const (
 	chainSent6     = "sent6"     // IPv6 with a source of its own
 	chainDiscovery = "discovery" // neighbour discovery with a source of its own
 	chainForeign   = "foreign"   // what has none
+	chainUplink    = "uplink"    // sources that are reached by devices of the vswitch, from others
 	chainOpening   = "connections"
 	chainErrors    = "icmp-errors"
 	chainQuoted    = "icmp-errors-received" // quotes what the pod received
@@ -120,7 +121,7 @@ func hook(table *nftables.Table, name string, hook *nftables.ChainHook, priority
 }
 
 var chains = []*nftables.Chain{
-	{Table: inet, Name: chainSent6}, {Table: inet, Name: chainDiscovery}, {Table: inet, Name: chainForeign}, {Table: inet, Name: chainNew}, {Table: inet, Name: chainUnderlay}, {Table: inet, Name: chainVXLAN},
+	{Table: inet, Name: chainSent6}, {Table: inet, Name: chainDiscovery}, {Table: inet, Name: chainForeign}, {Table: inet, Name: chainUplink}, {Table: inet, Name: chainNew}, {Table: inet, Name: chainUnderlay}, {Table: inet, Name: chainVXLAN},
 	{Table: inet, Name: chainErrors}, {Table: inet, Name: chainQuoted}, {Table: inet, Name: chainPathOfPod}, {Table: inet, Name: chainPath},
 	hook(inet, chainSources, nftables.ChainHookPrerouting, prioritySources),
 	hook(inet, chainOpening, nftables.ChainHookPrerouting, priorityOpening),
@@ -180,6 +181,12 @@ func inetRules(timeouts Timeouts) []rule {
 		{chainSources, "IPv4 of its own", join(ofFamily(unix.NFPROTO_IPV4), onEthernet(), from4, accept())},
 		{chainSources, "IPv6 of its own", join(ofFamily(unix.NFPROTO_IPV6), onEthernet(), from6, goTo(chainSent6))},
 		{chainSources, "anything else", join(fromDevice(), inSet(guarded), goTo(chainForeign))},
+
+		{chainSources, "from a pod, by another device", join(fromOthers(), viaVSwitch(), goTo(chainUplink))},
+		// Pods send to addresses of other nodes past the tunnels, and with their own addresses where nothing translates them.
+		{chainUplink, "from a pod of this node", join(reachedBy(), inSet(guarded), counted(dropped[vswitch.DropUplink]))},
+		{chainUplink, "to the node itself", join(of(&expr.Fib{Register: scratch, FlagDADDR: true, ResultADDRTYPE: true}), equals(native32(unix.RTN_LOCAL)...), accept())},
+		{chainUplink, "to others", counted(dropped[vswitch.DropUplink])},
 
 		{chainSent6, "other than ICMPv6", join(meta(expr.MetaKeyL4PROTO, scratch), differs(unix.IPPROTO_ICMPV6), accept())},
 		{chainSent6, "neighbour discovery", join(transport(0, 1, scratch),

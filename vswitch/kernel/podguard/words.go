@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/contiv/contiv/netlink/nft"
+	"github.com/contiv/contiv/vswitch/kernel/own"
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
@@ -51,6 +52,22 @@ func transport(offset, length, register uint32) words {
 }
 
 func fromDevice() words { return meta(expr.MetaKeyIIFNAME, first) }
+
+// fromOthers matches packets that a device received that is neither the vswitch's nor the loopback.
+func fromOthers() words {
+	return join(meta(expr.MetaKeyIIFGROUP, scratch), differs(native32(own.DeviceGroup)...),
+		meta(expr.MetaKeyIIFTYPE, scratch), differs(binary.NativeEndian.AppendUint16(nil, unix.ARPHRD_LOOPBACK)...))
+}
+
+// reachedBy loads the name of the device by which the node reaches the source.
+func reachedBy() words {
+	return of(&expr.Fib{Register: first, FlagSADDR: true, ResultOIFNAME: true})
+}
+
+// viaVSwitch matches packets whose source the node reaches by an interface that the vswitch has made.
+func viaVSwitch() words {
+	return join(reachedBy(), of(&expr.Cmp{Op: expr.CmpOpEq, Register: first, Data: []byte(own.DevInterface)}))
+}
 
 // equals compares what was loaded into the scratch register.
 func equals(data ...byte) words {

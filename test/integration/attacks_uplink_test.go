@@ -1,0 +1,85 @@
+package integration
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/contiv/contiv/test/await"
+	"github.com/contiv/contiv/test/command"
+	"github.com/contiv/contiv/test/lab"
+	"github.com/contiv/contiv/test/labtest"
+	"github.com/contiv/contiv/vswitch"
+	"github.com/contiv/contiv/vswitch/vswitchtest/frames"
+)
+
+// deviceMAC returns the MAC address of a device in a network namespace.
+func deviceMAC(t *testing.T, netns, device string) frames.MAC {
+	t.Helper()
+	mac, err := net.ParseMAC(strings.TrimSpace(command.In(t, netns, "cat /sys/class/net/"+device+"/address")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return frames.MAC(mac)
+}
+
+// testUplink: hosts on the node's network send with the addresses of pods, and no filter of the reverse path is set.
+func (l *attackLab) testUplink(t *testing.T) {
+	command.In(t, l.node1.Netns, "sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.default.rp_filter=0 net.ipv4.conf.eth0.rp_filter=0")
+	router := wireIn(t, l.state.Underlay(), "nodes")
+	from, to := deviceMAC(t, l.state.Underlay(), "nodes"), deviceMAC(t, l.node1.Netns, "eth0")
+	for _, ipv6 := range []bool{false, true} {
+		tunnel := netip.MustParseAddr(map[bool]string{false: "192.168.30.2", true: "fd30::2"}[ipv6])
+		sources := map[string]netip.Addr{"pod of the node": l.evil.Of(ipv6), "pod of another node": l.far.Of(ipv6), "nobody there": l.far.Of(ipv6).Next().Next().Next(), "tunnel's end": tunnel}
+		before := l.drops(t, "node1")
+		l.near.Wire.Drain()
+		sent := 0
+		for kind, src := range sources {
+			for _, fragment := range []bool{false, true} {
+				router.Send(t, frames.Datagram(from, to, src, l.near.Of(ipv6), fmt.Sprintf("%-64s", "by the uplink from "+kind), fragment))
+				sent++
+			}
+			router.Send(t, frames.TCP(from, to, netip.AddrPortFrom(src, 5000), netip.AddrPortFrom(l.near.Of(ipv6), 80), frames.ACK))
+			sent++
+		}
+		router.Send(t, frames.Datagram(from, to, l.evil.Of(ipv6), underlayAddress(t, l.node1, ipv6), "to the node", false))
+		l.wantCounted(t, before, "", vswitch.DropUplink, sent+1)
+		l.evil.Wire.Send(t, frames.Datagram(l.evil.MAC, l.evil.Gateway, l.evil.Of(ipv6), l.near.Of(ipv6), "the last one", false))
+		seen := l.near.Wire.Receive(await.Patience, frames.Containing("the last one"))
+		if seen == nil {
+			t.Error("what a pod sends does not arrive")
+		}
+		if slices.ContainsFunc(seen, frames.Containing("by the uplink")) {
+			t.Errorf("IPv6 %v: packets with the source of a pod arrive by the uplink", ipv6)
+		}
+	}
+	l.wantService(t)
+}
+
+// Without tunnels, the uplink is the way to the pods of other nodes, as it is where a routing daemon leads there: their packets arrive. Those
+// of pods of the node itself do not.
+func TestUplinkWithoutTunnels(t *testing.T) {
+	l := newAttackLab(t, "nodeToNodeTransport: nooverlay\n"+attackIPv4)
+	command.In(t, l.node1.Netns, "sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.eth0.rp_filter=0")
+	router := wireIn(t, l.state.Underlay(), "nodes")
+	from, to := deviceMAC(t, l.state.Underlay(), "nodes"), deviceMAC(t, l.node1.Netns, "eth0")
+	before := l.drops(t, "node1")
+	l.near.Wire.Drain()
+	router.Send(t, frames.Datagram(from, to, l.evil.Of(false), l.near.Of(false), "forged", false))
+	l.wantCounted(t, before, "", vswitch.DropUplink, 1)
+	command.In(t, l.node1.Netns, "ip route add 10.1.77.0/24 via "+lab.RouterAddress.Addr().String()+" proto bird")
+	routed := netip.MustParseAddr("10.1.77.5")
+	router.Send(t, frames.Datagram(from, to, routed, l.near.Of(false), "by a route of somebody else", false))
+	seen := l.near.Wire.Receive(await.Patience, frames.Containing("by a route of somebody else"))
+	if seen == nil {
+		t.Error("packets of a network that a route leads to by the uplink do not arrive")
+	}
+	if slices.ContainsFunc(seen, frames.Containing("forged")) {
+		t.Error("a packet with the source of a pod of the node arrives by the uplink")
+	}
+	l.wantService(t)
+	labtest.RequireQuiet(t, l.Lab)
+}
