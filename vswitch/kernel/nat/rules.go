@@ -29,8 +29,7 @@ import (
 //
 //	prerouting, raw: frames of our bridges are no connections
 //
-//	forward, output: what is still for a cluster IP is refused: endpoints that are unused cluster IPs, and packets
-//	of no connection
+//	forward, output: what was translated to a cluster IP is refused: endpoints that are unused cluster IPs
 //
 //	forward (without global forwarding): new connections from outside that nobody
 //	translates are dropped

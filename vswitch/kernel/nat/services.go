@@ -244,13 +244,14 @@ func (s *natState) scoped(add adder) {
 }
 
 // clusterIPs adds what becomes of cluster IPs and their ports that no service has. Only the first packet of a connection is
-// translated, and the endpoint may be such an address: nothing for one leaves the node, but it may be one of the node's own.
+// translated, and the endpoint may be such an address: nothing that was translated to one leaves the node, unless it is one of the node's
+// own. Services that segments carry are not translated, and conntrack may take their packets for invalid.
 func (s *natState) clusterIPs(add adder) {
 	for _, chain := range []string{chainUnused, chainUnusedOwn} {
 		for _, p := range s.network.clusterIPs {
-			add(chain, "unused "+p.String(), s.family.within(s.family.destination, p), words(
-				&expr.Fib{Register: reg(0), FlagDADDR: true, ResultADDRTYPE: true}, &expr.Cmp{Op: expr.CmpOpNeq, Register: reg(0), Data: native32(typeLocal)},
-				verdict(expr.VerdictGoto, chainRefuse)))
+			add(chain, "an endpoint in "+p.String(), s.family.within(s.family.destination, p),
+				words(&expr.Fib{Register: reg(0), FlagDADDR: true, ResultADDRTYPE: true}, &expr.Cmp{Op: expr.CmpOpNeq, Register: reg(0), Data: native32(typeLocal)}, &expr.Ct{Key: expr.CtKeySTATUS, Register: reg(0)}),
+				bitSet(0, ctDestinationNAT), words(verdict(expr.VerdictGoto, chainRefuse)))
 		}
 	}
 	for _, p := range s.network.clusterIPs {
