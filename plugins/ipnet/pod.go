@@ -121,6 +121,9 @@ func (n *IPNet) guard(w *wiring, main attachment, more []netip.Addr) {
 		g := &guard.SourceGuard{Interface: a.vpp, HostIfName: a.hostDevice, MacAddress: mac, IpAddresses: sources}
 		if n.caps.ConnectionLimits {
 			g.MaxConnections = n.config.Interfaces().PodConnectionLimit
+			if g.MaxConnections != 0 && slices.ContainsFunc(w.custom, func(i customIf) bool { return i.wired() }) {
+				g.CountedWith = main.vpp
+			}
 		}
 		w.guards = append(w.guards, g)
 		w.config.add(g)

@@ -45,6 +45,7 @@ func runGuards(t *testing.T, c Config) {
 		t.Run("an interface made anew", lab.testAnew)
 		if caps.ConnectionLimits {
 			t.Run("limit of connections", lab.testLimit)
+			t.Run("limit of connections of two interfaces", lab.testSharedLimit)
 		}
 	})
 	t.Run("no pod changes the path MTU of nodes and tunnels", func(t *testing.T) { testPathMTU(t, c) })
@@ -71,7 +72,7 @@ func testGuardLifecycle(t *testing.T, c Config) {
 	one, two = proto.CloneOf(one), proto.CloneOf(two)
 	two.IpAddresses, two.MacAddress = []string{"fd10:1::3", "10.1.1.4"}, "02:FE:00:00:01:77"
 	if b.vs.Capabilities().ConnectionLimits {
-		one.MaxConnections, two.MaxConnections = 100, 7
+		one.MaxConnections, two.MaxConnections, two.CountedWith = 100, 100, one.GetInterface()
 	}
 	changed := guardValues(topo, one, two)
 	for _, op := range b.put(changed...) {
@@ -468,6 +469,43 @@ func (lab *guardLab) testLimit(t *testing.T) {
 		}
 	}
 	lab.agent.put(lab.guards[0])
+}
+
+// testSharedLimit: the interfaces of a pod have one limit together.
+func (lab *guardLab) testSharedLimit(t *testing.T) {
+	const limit = 6
+	one, two := proto.CloneOf(lab.guards[0]), proto.CloneOf(lab.guards[1])
+	one.MaxConnections, two.MaxConnections, one.CountedWith, two.CountedWith = limit, limit, "pod", "pod"
+	lab.agent.put(one, two)
+	wantNothingExecuted(t, "resync", lab.agent.resync(guardValues(lab.topo, one, two)...))
+	addrs := []string{lab.topo.PodIP(1), lab.topo.PodIP(2)}
+	open := func() (list []net.Conn) {
+		for from, pod := range lab.pods {
+			for range limit / 2 {
+				if c, err := pod.dial("tcp", addrs[1-from], 7600+from, shortWait); err == nil {
+					list = append(list, c)
+				}
+			}
+		}
+		return list
+	}
+	for from := range lab.pods {
+		lab.pods[1-from].Echo(t, "tcp", addrs[1-from], 7600+from)
+	}
+	first := open()
+	if len(first) != limit {
+		t.Errorf("two interfaces opened %d connections, want %d", len(first), limit)
+	}
+	before := lab.drops(t)
+	second := open()
+	if len(second) > 0 {
+		t.Errorf("two interfaces opened %d connections more than their limit", len(second))
+	}
+	lab.wantCounted(t, before, vswitch.DropConnections, limit/2)
+	for _, c := range append(first, second...) {
+		c.Close()
+	}
+	lab.agent.put(lab.guards[0], lab.guards[1])
 }
 
 // testVXLANPeers: what claims to come out of a tunnel is taken from its other end only.

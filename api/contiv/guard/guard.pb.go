@@ -94,8 +94,11 @@ type SourceGuard struct {
 	// How many connections, opened from the interface, the vswitch tracks at a time;
 	// packets that would open one more are dropped. 0: no limit.
 	MaxConnections uint32 `protobuf:"varint,5,opt,name=max_connections,json=maxConnections,proto3" json:"max_connections,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// The connections of all interfaces with the same counted_with and max_connections count together, as those of the
+	// interfaces of a pod do. Any name, such as that of one of the interfaces. Empty: those of this interface count alone.
+	CountedWith   string `protobuf:"bytes,6,opt,name=counted_with,json=countedWith,proto3" json:"counted_with,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SourceGuard) Reset() {
@@ -161,6 +164,13 @@ func (x *SourceGuard) GetMaxConnections() uint32 {
 		return x.MaxConnections
 	}
 	return 0
+}
+
+func (x *SourceGuard) GetCountedWith() string {
+	if x != nil {
+		return x.CountedWith
+	}
+	return ""
 }
 
 // SourceRanges says who may use addresses that stand for others, such as those of load balancers, of a
@@ -295,7 +305,7 @@ var File_contiv_guard_guard_proto protoreflect.FileDescriptor
 
 const file_contiv_guard_guard_proto_rawDesc = "" +
 	"\n" +
-	"\x18contiv/guard/guard.proto\x12\fcontiv.guard\"\xba\x01\n" +
+	"\x18contiv/guard/guard.proto\x12\fcontiv.guard\"\xdd\x01\n" +
 	"\vSourceGuard\x12\x1c\n" +
 	"\tinterface\x18\x01 \x01(\tR\tinterface\x12 \n" +
 	"\fhost_if_name\x18\x02 \x01(\tR\n" +
@@ -303,7 +313,8 @@ const file_contiv_guard_guard_proto_rawDesc = "" +
 	"\fip_addresses\x18\x03 \x03(\tR\vipAddresses\x12\x1f\n" +
 	"\vmac_address\x18\x04 \x01(\tR\n" +
 	"macAddress\x12'\n" +
-	"\x0fmax_connections\x18\x05 \x01(\rR\x0emaxConnections\"\xad\x02\n" +
+	"\x0fmax_connections\x18\x05 \x01(\rR\x0emaxConnections\x12!\n" +
+	"\fcounted_with\x18\x06 \x01(\tR\vcountedWith\"\xad\x02\n" +
 	"\fSourceRanges\x12A\n" +
 	"\tfrontends\x18\x01 \x03(\v2#.contiv.guard.SourceRanges.FrontendR\tfrontends\x12\x1c\n" +
 	"\tinterface\x18\x02 \x01(\tR\tinterface\x1a\x93\x01\n" +

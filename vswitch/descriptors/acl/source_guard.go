@@ -56,5 +56,5 @@ func validateSourceGuard(g *guard.SourceGuard) error {
 
 func equivalentGuards(a, b *guard.SourceGuard) bool {
 	return a.GetInterface() == b.GetInterface() && a.GetHostIfName() == b.GetHostIfName() && descriptor.SameMACText(a.GetMacAddress(), b.GetMacAddress()) &&
-		a.GetMaxConnections() == b.GetMaxConnections() && slices.Equal(vswitch.GuardedAddresses(a), vswitch.GuardedAddresses(b))
+		a.GetMaxConnections() == b.GetMaxConnections() && (a.GetMaxConnections() == 0 || a.GetCountedWith() == b.GetCountedWith()) && slices.Equal(vswitch.GuardedAddresses(a), vswitch.GuardedAddresses(b))
 }

@@ -34,7 +34,7 @@ type Guards struct {
 	mu sync.Mutex
 	// loaded: the ruleset is in place as far as we know.
 	loaded bool
-	limits map[uint32]bool // that have a chain
+	limits map[string]bool // names of their chains
 	// known are the elements by device, as far as we know; nil: to be read.
 	known map[string]map[element]bool
 	// tunnels that are permitted, as far as we know; nil: to be read.
@@ -145,8 +145,7 @@ func elementsOf(v *guard.SourceGuard) (map[element]bool, error) {
 		list[element{set: arpOwn, key: key}] = true
 	}
 	if n := v.GetMaxConnections(); n != 0 {
-		chain, _, _ := limitChain(n)
-		list[element{set: limits, key: name, chain: chain.Name}] = true
+		list[element{set: limits, key: name, chain: limitName(n, v.GetCountedWith())}] = true
 	}
 	return list, nil
 }
@@ -165,9 +164,7 @@ func (g *Guards) Create(_ context.Context, v *guard.SourceGuard) error {
 			before := g.known[deviceBehind(v)]
 			g.known[deviceBehind(v)] = wanted
 			g.leave(addressesIn(before))
-			if n := v.GetMaxConnections(); n != 0 {
-				g.limits[n] = true
-			}
+			g.noteLimits(before)
 		})
 	}
 	if err != nil {
@@ -212,10 +209,12 @@ func (g *Guards) change(build bool, fn func(transaction) error, done func()) err
 func (g *Guards) forget() { g.loaded, g.known, g.tunnels = false, nil, nil }
 
 func (g *Guards) set(t transaction, v *guard.SourceGuard, wanted map[element]bool) {
-	if n := v.GetMaxConnections(); n != 0 && !g.limits[n] {
-		t.addLimit(n)
-	}
 	have := g.known[deviceBehind(v)]
+	for e := range wanted {
+		if e.set == limits && !g.limits[e.chain] {
+			t.addLimit(e.chain)
+		}
+	}
 	// An element of a map is not changed by adding it with something else.
 	for e := range have {
 		if !wanted[e] && e.set == limits {
@@ -230,6 +229,47 @@ func (g *Guards) set(t transaction, v *guard.SourceGuard, wanted map[element]boo
 	for e := range have {
 		if !wanted[e] && e.set != limits {
 			t.remove(e)
+		}
+	}
+	g.removeLimits(t, deviceBehind(v), wanted)
+}
+
+// removeLimits removes the chain of a device that counts together with others, if it was the last one and does not want it.
+func (g *Guards) removeLimits(t transaction, dev string, wanted map[element]bool) {
+	for e := range g.known[dev] {
+		if e.set == limits && g.limits[e.chain] && !wanted[e] && !g.leads(e.chain, dev) {
+			t.inet.DeleteChain(e.chain)
+		}
+	}
+}
+
+// leads reports whether the limit of another device has a chain. Chains of devices that count alone stay.
+func (g *Guards) leads(chain, dev string) bool {
+	if _, together, _ := limitOf(chain); !together {
+		return true
+	}
+	for other, elements := range g.known {
+		for e := range elements {
+			if other != dev && e.chain == chain {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// noteLimits notes the chains that there are after a device has got or lost elements.
+func (g *Guards) noteLimits(before map[element]bool) {
+	for e := range before {
+		if e.set == limits && !g.leads(e.chain, "") {
+			delete(g.limits, e.chain)
+		}
+	}
+	for _, elements := range g.known {
+		for e := range elements {
+			if e.set == limits {
+				g.limits[e.chain] = true
+			}
 		}
 	}
 }
@@ -248,9 +288,12 @@ func (g *Guards) Delete(_ context.Context, v *guard.SourceGuard) error {
 			for e := range g.known[dev] {
 				t.remove(e)
 			}
+			g.removeLimits(t, dev, nil)
 			return nil
 		}, func() {
+			before := g.known[dev]
 			delete(g.known, dev)
+			g.noteLimits(before)
 			g.leave(slices.Values(vswitch.GuardedAddresses(v)))
 		})
 	})
@@ -329,9 +372,10 @@ func (g *Guards) awaitEnd(wanted map[element]bool) error {
 // uncount deletes what has been counted of a device.
 func (g *Guards) uncount(t transaction, dev string) error {
 	sets := slices.Collect(maps.Values(dropped))
-	for n := range g.limits {
-		_, set, _ := limitChain(n)
-		sets = append(sets, set)
+	for name := range g.limits {
+		if _, set, _ := limitChain(name); set != nil {
+			sets = append(sets, set)
+		}
 	}
 	for _, set := range sets {
 		e := element{set: set, key: nameKey(dev)}
@@ -366,7 +410,7 @@ func (g *Guards) ensure(build bool) error {
 }
 
 // load makes the ruleset; without time-outs where the kernel has none.
-func (g *Guards) load(limits []uint32) error {
+func (g *Guards) load(limits []string) error {
 	t := newTransaction()
 	t.load(g.timeouts, limits...)
 	err := g.commit(t)
@@ -401,9 +445,9 @@ func (g *Guards) read() (s state, names map[string]string, err error) {
 	}
 	s = stateOf(found, g.timeouts)
 	g.loaded = g.loaded && s.intact
-	g.limits = map[uint32]bool{}
-	for _, n := range s.limits {
-		g.limits[n] = true
+	g.limits = map[string]bool{}
+	for _, name := range s.limits {
+		g.limits[name] = true
 	}
 	g.known, names = elementsIn(found)
 	g.tunnels = tunnelsIn(found[inet])
@@ -445,11 +489,12 @@ func (g *Guards) List(_ context.Context, expected []*guard.SourceGuard) ([]*guar
 		g.forget()
 		return nil, fmt.Errorf("reading nftables table %q: %w", TableName, err)
 	}
-	wanted := map[string]bool{}
+	wanted, counting := map[string]bool{}, map[string]string{}
 	var list []*guard.SourceGuard
 	for _, v := range expected {
 		dev := deviceBehind(v)
 		wanted[dev] = true
+		counting[limitName(v.GetMaxConnections(), v.GetCountedWith())] = v.GetCountedWith()
 		if s.intact && g.known[dev] != nil {
 			continue
 		}
@@ -461,7 +506,7 @@ func (g *Guards) List(_ context.Context, expected []*guard.SourceGuard) ([]*guar
 	}
 	for dev, elements := range g.known {
 		if s.intact || !wanted[dev] {
-			list = append(list, describe(dev, names[dev], elements))
+			list = append(list, describe(dev, names[dev], elements, counting))
 		}
 	}
 	slices.SortFunc(list, func(a, b *guard.SourceGuard) int { return strings.Compare(a.GetInterface(), b.GetInterface()) })
@@ -470,8 +515,8 @@ func (g *Guards) List(_ context.Context, expected []*guard.SourceGuard) ([]*guar
 }
 
 // describe says elements in a guard; without a MAC address if no guard has exactly
-// these elements.
-func describe(dev, name string, found map[element]bool) *guard.SourceGuard {
+// these elements. counting has the names for interfaces that count together, by their chains.
+func describe(dev, name string, found map[element]bool, counting map[string]string) *guard.SourceGuard {
 	if name == "" {
 		name = own.UnknownPrefix + dev
 	}
@@ -486,7 +531,8 @@ func describe(dev, name string, found map[element]bool) *guard.SourceGuard {
 			mac := net.HardwareAddr(e.key[nameLen : nameLen+6])
 			v.MacAddress, linkLocal = mac.String(), vswitch.LinkLocal([6]byte(mac))
 		case e.set == limits:
-			v.MaxConnections, _ = limitOf(e.chain)
+			v.MaxConnections, _, _ = limitOf(e.chain)
+			v.CountedWith = counting[e.chain]
 		}
 	}
 	for addr := range addressesIn(found) {

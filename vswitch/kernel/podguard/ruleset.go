@@ -298,18 +298,35 @@ func (t transaction) addTimeouts(timeouts ...Timeouts) {
 	}
 }
 
-// limitChain counts the connections of each device up to a limit.
-func limitChain(limit uint32) (*nftables.Chain, *nftables.Set, []rule) {
+// limitName is that of the chain for a limit, and for the interfaces that count together; "": each counts alone.
+func limitName(limit uint32, together string) string {
 	name := limitPrefix + strconv.FormatUint(uint64(limit), 10)
+	if together == "" {
+		return name
+	}
+	sum := sha256.Sum256([]byte(together))
+	return name + togetherMark + hex.EncodeToString(sum[:8])
+}
+
+const togetherMark = "-of-"
+
+// limitChain returns a chain that counts connections up to a limit, and the set that counts them by device; nil: the chain counts those of
+// all devices that lead to it.
+func limitChain(name string) (*nftables.Chain, *nftables.Set, []rule) {
+	limit, together, _ := limitOf(name)
+	count := &expr.Connlimit{Count: limit, Flags: expr.NFT_CONNLIMIT_F_INV}
+	chain, tooMany := &nftables.Chain{Table: inet, Name: name}, counted(dropped[vswitch.DropConnections])
+	if together {
+		return chain, nil, []rule{{name, "one too many", join(of(count), tooMany)}}
+	}
 	set := &nftables.Set{Table: inet, Name: "opened-" + name, KeyType: nftables.TypeIFName, Dynamic: true, Size: maxDevices}
-	return &nftables.Chain{Table: inet, Name: name}, set, []rule{{name, "one too many", join(fromDevice(), of(&expr.Dynset{
-		SrcRegKey: first, SetName: set.Name, Operation: uint32(unix.NFT_DYNSET_OP_ADD),
-		Exprs: []expr.Any{&expr.Connlimit{Count: limit, Flags: expr.NFT_CONNLIMIT_F_INV}},
-	}), counted(dropped[vswitch.DropConnections]))}}
+	return chain, set, []rule{{name, "one too many", join(fromDevice(), of(&expr.Dynset{
+		SrcRegKey: first, SetName: set.Name, Operation: uint32(unix.NFT_DYNSET_OP_ADD), Exprs: []expr.Any{count},
+	}), tooMany)}}
 }
 
 // load makes all tables, sets and rules; elements stay.
-func (t transaction) load(timeouts Timeouts, limit ...uint32) {
+func (t transaction) load(timeouts Timeouts, limits ...string) {
 	t.inet.AddTable()
 	t.arp.AddTable()
 	for _, set := range slices.Concat(sourceSets, tunnelSets, slices.Collect(maps.Values(dropped))) {
@@ -321,8 +338,8 @@ func (t transaction) load(timeouts Timeouts, limit ...uint32) {
 	for _, chain := range chains { // before the rules that lead there
 		t.of(chain.Table).AddChain(chain)
 	}
-	for _, n := range limit {
-		t.addLimit(n)
+	for _, name := range limits {
+		t.addLimit(name)
 	}
 	for _, chain := range chains {
 		t.setChain(chain, rulesOf(chain.Table, timeouts))
@@ -337,9 +354,11 @@ func rulesOf(table *nftables.Table, timeouts Timeouts) []rule {
 }
 
 // addLimit makes the chain of a limit.
-func (t transaction) addLimit(limit uint32) {
-	chain, set, rules := limitChain(limit)
-	t.addSet(set)
+func (t transaction) addLimit(name string) {
+	chain, set, rules := limitChain(name)
+	if set != nil {
+		t.addSet(set)
+	}
 	t.setChain(chain, rules)
 }
 
@@ -348,7 +367,7 @@ type state struct {
 	// intact: every chain has exactly the rules that load gives it.
 	intact, timeouts bool
 	// limits that have a chain.
-	limits []uint32
+	limits []string
 }
 
 // stateOf finds out what of the ruleset with these time-outs there is; tables that do not exist are empty.
@@ -358,9 +377,9 @@ func stateOf(found map[*nftables.Table]*nft.Table, timeouts Timeouts) state {
 		timeouts = Timeouts{}
 	}
 	for name, chain := range found[inet].Chains {
-		if limit, ok := limitOf(name); ok {
-			_, _, rules := limitChain(limit)
-			s.limits = append(s.limits, limit)
+		if _, _, ok := limitOf(name); ok {
+			_, _, rules := limitChain(name)
+			s.limits = append(s.limits, name)
 			s.intact = s.intact && slices.Equal(chain.Rules, commentsOf(rules, name))
 		}
 	}
@@ -381,11 +400,12 @@ func commentsOf(rules []rule, chain string) (list []string) {
 	return list
 }
 
-// limitOf is the inverse of the name of a limit's chain.
-func limitOf(chain string) (uint32, bool) {
+// limitOf is the inverse of limitName. It reports whether interfaces count together.
+func limitOf(chain string) (limit uint32, together, ok bool) {
 	text, ok := strings.CutPrefix(chain, limitPrefix)
-	limit, err := strconv.ParseUint(text, 10, 32)
-	return uint32(limit), ok && err == nil
+	text, _, together = strings.Cut(text, togetherMark)
+	n, err := strconv.ParseUint(text, 10, 32)
+	return uint32(n), together, ok && err == nil
 }
 
 // lacksTimeouts reports whether loading may have failed for want of time-outs.
