@@ -49,8 +49,12 @@ const (
 	DropLoopback DropReason = "loopback" // to an address of the node's loopback
 	// DropICMP: an ICMP error about a packet that the sender did not receive, a redirect, or a path MTU that the sender may
 	// not set.
-	DropICMP   DropReason = "icmp"
-	DropRanges DropReason = "ranges" // to a load balancer's IP from outside of its source ranges
+	DropICMP DropReason = "icmp"
+	// Packets that belong to no connection and open none, such as resets: they would pass untranslated.
+	DropInvalid DropReason = "invalid"
+	// Packets of pods that the node would take out of a segment (SRv6).
+	DropSegments DropReason = "segments"
+	DropRanges   DropReason = "ranges" // to a load balancer's IP from outside of its source ranges
 )
 
 // GuardedAddresses returns the addresses that packets may be sent from, sorted and

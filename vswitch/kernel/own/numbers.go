@@ -60,6 +60,9 @@ const ProtoVRF = 125
 // ProtoSegments marks routes and nexthop objects of segment routing.
 const ProtoSegments = 124
 
+// SegmentsDevice is the device that routes into and out of segments name.
+const SegmentsDevice = "contiv-sr0"
+
 func HostPrefix(addr netip.Addr) netip.Prefix { return netip.PrefixFrom(addr, addr.BitLen()) }
 
 func FamiliesOf(versions vswitch.IPVersions) (families []int) {

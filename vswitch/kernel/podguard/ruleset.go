@@ -79,7 +79,7 @@ var dropped = map[vswitch.DropReason]*nftables.Set{
 	vswitch.DropConnections: counting(inet, vswitch.DropConnections), vswitch.DropVXLAN: counting(inet, vswitch.DropVXLAN),
 	vswitch.DropVXLANTranslated: counting(inet, vswitch.DropVXLANTranslated), vswitch.DropVXLANInterface: counting(inet, vswitch.DropVXLANInterface),
 	vswitch.DropUplink: counting(inet, vswitch.DropUplink), vswitch.DropLoopback: counting(inet, vswitch.DropLoopback), vswitch.DropICMP: counting(inet, vswitch.DropICMP),
-	vswitch.DropARP: counting(arp, vswitch.DropARP),
+	vswitch.DropARP: counting(arp, vswitch.DropARP), vswitch.DropInvalid: counting(inet, vswitch.DropInvalid), vswitch.DropSegments: counting(inet, vswitch.DropSegments),
 }
 
 // Names of chains.
@@ -95,7 +95,8 @@ const (
 	chainPathOfPod = "path-mtu-of-pod"
 	chainPath      = "path-mtu" // of a device without a guard
 	chainNew       = "new"      // opens a connection
-	chainLocal     = "local"    // hook
+	chainInvalid   = "invalid"
+	chainLocal     = "local" // hook
 	chainVXLAN     = "vxlan"
 	chainUnderlay  = "vxlan-underlay"
 	chainForwarded = "forwarded"      // hook
@@ -122,7 +123,7 @@ func hook(table *nftables.Table, name string, hook *nftables.ChainHook, priority
 
 var chains = []*nftables.Chain{
 	{Table: inet, Name: chainSent6}, {Table: inet, Name: chainDiscovery}, {Table: inet, Name: chainForeign}, {Table: inet, Name: chainUplink}, {Table: inet, Name: chainNew}, {Table: inet, Name: chainUnderlay}, {Table: inet, Name: chainVXLAN},
-	{Table: inet, Name: chainErrors}, {Table: inet, Name: chainQuoted}, {Table: inet, Name: chainPathOfPod}, {Table: inet, Name: chainPath},
+	{Table: inet, Name: chainErrors}, {Table: inet, Name: chainQuoted}, {Table: inet, Name: chainPathOfPod}, {Table: inet, Name: chainPath}, {Table: inet, Name: chainInvalid},
 	hook(inet, chainSources, nftables.ChainHookPrerouting, prioritySources),
 	hook(inet, chainOpening, nftables.ChainHookPrerouting, priorityOpening),
 	hook(inet, chainLocal, nftables.ChainHookInput, priorityVXLAN),
@@ -230,7 +231,7 @@ func inetRules(timeouts Timeouts) []rule {
 			rule{chainNew, "time-outs of TCP without a handshake", join(ofProtocol(unix.IPPROTO_TCP), withTimeouts(timeouts.midstream().name()))})
 	}
 
-	return slices.Concat(list, errorRules(), tunnelRules())
+	return slices.Concat(segmentRules(), list, errorRules(), invalidRules(), tunnelRules())
 }
 
 func arpRules() []rule {

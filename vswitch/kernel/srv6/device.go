@@ -14,7 +14,7 @@ import (
 // device, packets would not get from one segment of the node to another. A veth pair exists instead
 // while there are nexthops. Its MTU, less the headers, limits the node's own packets.
 const (
-	srDevice, srDeviceFar = "contiv-sr0", "contiv-sr1"
+	srDevice, srDeviceFar = own.SegmentsDevice, "contiv-sr1"
 	srAlias               = "contiv:segments"
 )
 
