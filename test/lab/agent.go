@@ -13,8 +13,8 @@ import (
 	"github.com/contiv/contiv/kvscheduler/record"
 )
 
-// Transactions returns what an agent's scheduler recorded of the transactions
-// since a time (zero: all), oldest first.
+// Transactions returns the transactions that the agent's scheduler recorded since a time, oldest
+// first. A zero time returns all.
 func (r *REST) Transactions(ctx context.Context, since time.Time) ([]*kvscheduler.RecordedTxn, error) {
 	path := "/scheduler/txn-history"
 	if !since.IsZero() {
@@ -30,14 +30,14 @@ func (r *REST) Transaction(ctx context.Context, seqNum uint64) (*kvscheduler.Rec
 	return txn, r.Get(ctx, fmt.Sprintf("/scheduler/txn-history?seq-num=%d", seqNum), txn)
 }
 
-// Events returns what an agent recorded of all its events, oldest first.
+// Events returns the agent's event history, oldest first.
 func (r *REST) Events(ctx context.Context) ([]*controller.EventRecord, error) {
 	var events []*controller.EventRecord
 	return events, r.Get(ctx, "/controller/event-history", &events)
 }
 
-// NotConfigured describes the values of an agent's scheduler, derived ones
-// included, that are neither configured nor obtained.
+// NotConfigured describes the scheduler values, derived ones included, that are neither configured
+// nor obtained.
 func (r *REST) NotConfigured(ctx context.Context) ([]string, error) {
 	var statuses []record.Status
 	if err := r.Get(ctx, "/scheduler/status", &statuses); err != nil {
@@ -54,17 +54,15 @@ func (r *REST) NotConfigured(ctx context.Context) ([]string, error) {
 	return found, nil
 }
 
-// Drift asks an agent to read the whole southbound back, and returns the
-// operations that were needed to make it right again.
+// Drift runs a full resync of the agent and returns the operations that repaired drift.
 func (r *REST) Drift(ctx context.Context) ([]kvscheduler.RecordedOp, error) {
 	txn := &kvscheduler.RecordedTxn{}
 	err := r.Post(ctx, "/scheduler/downstream-resync", txn)
 	return Operations(txn), err
 }
 
-// Operations returns what the transactions did to the southbound. Left out is
-// what only changed the state of a value, and what the scheduler was told of
-// values that are not its own.
+// Operations returns the southbound operations of the transactions. It omits operations that only
+// changed a value's state and notifications about obtained values.
 func Operations(txns ...*kvscheduler.RecordedTxn) []kvscheduler.RecordedOp {
 	var ops []kvscheduler.RecordedOp
 	for _, txn := range txns {

@@ -15,18 +15,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// namespaced are the kinds whose objects are in the namespace "default" unless
-// they say otherwise.
+// namespaced lists the kinds whose objects default to the namespace "default".
 var namespaced = []string{"ConfigMap", "Endpoints", "EndpointSlice", "NetworkPolicy", "Pod", "Service"}
 
-// ErrNotFound is wrapped by errors about objects that are to be deleted and do not exist.
+// ErrNotFound is wrapped by errors about missing objects of a deletion.
 var ErrNotFound = errors.New("not found")
 
-// Apply reads Kubernetes objects from the file, "-" for the standard input, and gives them to KSR. If it has mistakes
-// for which an API server would refuse one of them, none is applied. Pods that
-// name a node of the lab are made there; those that exist get the new labels
-// and annotations. Services get cluster IPs and node ports, and with a selector, EndpointSlices.
-// The result says what was done, a line per object.
+// Apply reads Kubernetes objects from a file, or from standard input if the file is "-", and passes
+// them to KSR. If any object is invalid, none is applied. Apply creates pods that name a node of
+// the lab and updates the labels and annotations of existing pods. Services get cluster IPs and
+// node ports; those with a selector also get EndpointSlices. The result describes each object in
+// one line.
 func (l *Lab) Apply(ctx context.Context, file string) ([]string, error) {
 	objects, err := l.readManifests(file)
 	if err != nil {
@@ -64,8 +63,8 @@ func (l *Lab) Apply(ctx context.Context, file string) ([]string, error) {
 	return done, nil
 }
 
-// Delete removes the objects that the file names, pods included. The error wraps ErrNotFound if some did not exist;
-// the others are deleted all the same.
+// Delete removes the objects that the file names, pods included. If some do not exist, it deletes
+// the remaining ones and returns an error that wraps ErrNotFound.
 func (l *Lab) Delete(ctx context.Context, file string) ([]string, error) {
 	objects, err := l.readManifests(file)
 	if err != nil {
@@ -114,7 +113,6 @@ func (l *Lab) readManifests(file string) ([]read, error) {
 	return objects, nil
 }
 
-// check returns the mistakes of an object.
 func (l *Lab) check(file string, object read, networks []netip.Prefix) []error {
 	switch {
 	case object.wrong != nil:
@@ -129,8 +127,8 @@ func (l *Lab) check(file string, object read, networks []netip.Prefix) []error {
 	return errs
 }
 
-// conflicts returns why objects cannot be applied beside those that the lab has, and one after the other: names of pods, nodes,
-// cluster IPs and node ports.
+// conflicts returns conflicts of the objects with each other and with the objects of the lab: names
+// of pods, nodes, cluster IPs and node ports.
 func (l *Lab) conflicts(file string, st *State, objects []read, networks []netip.Prefix) (errs []error) {
 	services, err := stored[corev1.Service](l, "Service")
 	if err != nil {
@@ -148,7 +146,6 @@ func (l *Lab) conflicts(file string, st *State, objects []read, networks []netip
 	return errs
 }
 
-// podConflict returns why a pod cannot be made, or changed, as its object says; nil for other objects.
 func (s *State) podConflict(object *unstructured.Unstructured) error {
 	pod, err := toPod(object)
 	if err != nil || pod == nil || pod.Spec.NodeName == "" {
@@ -169,7 +166,6 @@ func (s *State) podConflict(object *unstructured.Unstructured) error {
 	return s.nameable("pod", pod.Name)
 }
 
-// withService returns the services after one was applied, or why it cannot be.
 func withService(services []corev1.Service, object *unstructured.Unstructured, networks []netip.Prefix) ([]corev1.Service, error) {
 	service := corev1.Service{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &service); err != nil {
@@ -182,7 +178,6 @@ func withService(services []corev1.Service, object *unstructured.Unstructured, n
 	return append(others, service), nil
 }
 
-// readFile reads a file, or the standard input if that is "-".
 func readFile(name string) ([]byte, error) {
 	if name == "-" {
 		return io.ReadAll(os.Stdin)
@@ -231,7 +226,6 @@ func (l *Lab) applyOne(ctx context.Context, object *unstructured.Unstructured) (
 	return done, err
 }
 
-// changePod replaces what the user may change of a pod's object.
 func (l *Lab) changePod(ctx context.Context, template *corev1.Pod) (done string, err error) {
 	err = l.change(ctx, func(st *State) error {
 		pod, err := st.Pod(template.Namespace + "/" + template.Name)
@@ -266,7 +260,7 @@ func (l *Lab) deleteOne(ctx context.Context, object *unstructured.Unstructured) 
 	})
 }
 
-// toPod returns nil for objects that are no pods.
+// toPod returns nil if the object is not a pod.
 func toPod(object *unstructured.Unstructured) (*corev1.Pod, error) {
 	if object.GetKind() != "Pod" {
 		return nil, nil

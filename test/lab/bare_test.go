@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Others run what they like in a bare lab; it goes with the lab.
 func TestBareLabHasNetworksAndGuestsOnly(t *testing.T) {
 	opts := options(t)
 	opts.Bare = true
@@ -48,13 +47,13 @@ func TestBareLabHasNetworksAndGuestsOnly(t *testing.T) {
 	requireNothingLeft(t, opts)
 }
 
-// Else a lock that was held for contiv-lab up would be held as long as the lab.
+// If a process inherited the lock file of contiv-lab up, it would hold the lock as long as it runs.
 func TestProcessesInheritNoFiles(t *testing.T) {
 	opts := options(t)
 	opts.Bare, opts.Nodes = true, 1
 	l := up(t, opts)
 	var pipe [2]int
-	if err := unix.Pipe2(pipe[:], 0); err != nil { // without the flag that Go would set
+	if err := unix.Pipe2(pipe[:], 0); err != nil { // without O_CLOEXEC, which Go would set
 		t.Fatal(err)
 	}
 	defer unix.Close(pipe[0])
@@ -90,7 +89,7 @@ func TestForwardLeadsIntoANamespace(t *testing.T) {
 			if err != nil {
 				return
 			}
-			// It answers when the client has said all it has to say.
+			// The echo server answers after the client has closed its side.
 			said, _ := io.ReadAll(conn)
 			conn.Write([]byte(strings.ToUpper(string(said))))
 			conn.Close()
@@ -123,7 +122,7 @@ func TestForwardLeadsIntoANamespace(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer idle.Close()
-	cancel() // also with a connection that says nothing
+	cancel() // also with an idle connection
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}

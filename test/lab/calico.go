@@ -17,43 +17,43 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// A lab with Calico stands for a Calico cluster without BGP. The lab plays Calico's IPAM and CNI
-// plugin, and Felix as far as it hides pods from the outside; whatever leads from node to node is
-// the work of contiv-calico-routes, which runs on each node in place of the agent:
+// A lab with Calico represents a Calico cluster without BGP. The lab implements Calico's IPAM and
+// CNI plugin, and the masquerading of Felix. contiv-calico-routes runs on each node instead of the
+// agent and routes traffic between nodes:
 //
-//	AddPod ──> blocks in etcd ──> contiv-calico-routes ──> routes to the other nodes' blocks
+//	AddPod ──> blocks in etcd ──> contiv-calico-routes ──> routes to the blocks of other nodes
 //	   │
 //	   └─────> eth0 of the pod ══ cali… of the node, and a route to the pod
 //
-// There is no KSR and no contiv-cni.
+// The lab runs neither KSR nor contiv-cni.
 
-// CalicoPool has the blocks of all nodes, and CalicoPool6 those of IPv6.
+// CalicoPool and CalicoPool6 contain the blocks of all nodes.
 var (
 	CalicoPool  = netip.MustParsePrefix("10.244.0.0/16")
 	CalicoPool6 = netip.MustParsePrefix("fd00:10:244::/112")
 )
 
-// CalicoTTL is how long nodes believe in one whose program has ended; short, for people who wait.
+// CalicoTTL is the lease of a node whose program has ended. It is short because interactive users
+// wait for it.
 const CalicoTTL = 10 * time.Second
 
 const (
-	// calicoBlockBits and calicoBlockBits6 are the lengths of the prefixes of blocks.
+	// Prefix lengths of blocks.
 	calicoBlockBits, calicoBlockBits6 = 26, 122
-	// calicoMAC is that of all nodes, for their pods: what Calico's CNI plugin sets.
+	// calicoMAC is the MAC address of the node's end of all pod links, as in Calico's CNI plugin.
 	calicoMAC = "ee:ee:ee:ee:ee:ee"
 )
 
-// calicoGateway is the default gateway of pods; no node has the address. That of IPv6 is what the
-// node's end of a pod's link has because of its MAC.
+// calicoGateway is the link-local default gateway of pods; no node owns it. calicoGateway6 is the
+// link-local address derived from calicoMAC.
 var (
 	calicoGateway  = netip.MustParseAddr("169.254.1.1")
 	calicoGateway6 = netip.MustParseAddr("fe80::ecee:eeff:feee:eeee")
 )
 
-// calicoPrograms are what a lab with Calico runs.
 var calicoPrograms = []string{"contiv-etcd", "contiv-calico-routes", "contivctl"}
 
-// ErrCalico is wrapped by errors about what a lab with Calico lacks.
+// ErrCalico is wrapped by errors about operations that a lab with Calico does not support.
 var ErrCalico = errors.New("it is a lab with Calico")
 
 func (o Options) checkCalico() error {
@@ -69,7 +69,7 @@ func (o Options) checkCalico() error {
 	return nil
 }
 
-// CalicoBlock is the block of the node.
+// CalicoBlock returns the IPv4 block of the node.
 func (n Node) CalicoBlock() netip.Prefix {
 	a := CalicoPool.Addr().As4()
 	size := 1 << (32 - calicoBlockBits)
@@ -78,7 +78,7 @@ func (n Node) CalicoBlock() netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4(a), calicoBlockBits)
 }
 
-// CalicoBlock6 is the IPv6 block of the node, in a dual-stack lab.
+// CalicoBlock6 returns the IPv6 block of the node in a dual-stack lab.
 func (n Node) CalicoBlock6() netip.Prefix {
 	a := CalicoPool6.Addr().As16()
 	size := 1 << (128 - calicoBlockBits6)
@@ -87,7 +87,6 @@ func (n Node) CalicoBlock6() netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom16(a), calicoBlockBits6)
 }
 
-// calicoBlocks are the blocks of the node.
 func (n Node) calicoBlocks() []netip.Prefix {
 	if n.Address6.IsValid() {
 		return []netip.Prefix{n.CalicoBlock(), n.CalicoBlock6()}
@@ -95,7 +94,6 @@ func (n Node) calicoBlocks() []netip.Prefix {
 	return []netip.Prefix{n.CalicoBlock()}
 }
 
-// calicoArgs are the arguments of the program of a node.
 func (l *Lab) calicoArgs(n Node) []string {
 	return []string{
 		"--hostname", n.Name,
@@ -106,13 +104,13 @@ func (l *Lab) calicoArgs(n Node) []string {
 	}
 }
 
-// joinCalico gives a node its block. Without any block, contiv-calico-routes does not become ready:
-// it would wait for the first one.
+// joinCalico gives a node its block. contiv-calico-routes becomes ready only after the first block
+// exists.
 func (l *Lab) joinCalico(ctx context.Context, st *State, n Node) error {
 	if err := l.writeCalico(ctx, st, n.Name); err != nil {
 		return err
 	}
-	// What Felix does for pools with natOutgoing.
+	// Felix masquerades pools with natOutgoing.
 	for _, pool := range st.families(CalicoPool, CalicoPool6) {
 		family := "ip"
 		if pool.Addr().Is6() {
@@ -127,7 +125,7 @@ func (l *Lab) joinCalico(ctx context.Context, st *State, n Node) error {
 	return nil
 }
 
-// leaveCalico takes the blocks of a node away, as Calico's controller does when a node is deleted.
+// leaveCalico deletes the blocks of a node, as Calico's controller does for deleted nodes.
 func (l *Lab) leaveCalico(ctx context.Context, st *State, n Node) error {
 	var ops []clientv3.Op
 	for _, cidr := range n.calicoBlocks() {
@@ -136,7 +134,7 @@ func (l *Lab) leaveCalico(ctx context.Context, st *State, n Node) error {
 	return l.doInEtcd(ctx, st, ops...)
 }
 
-// writeCalico writes the blocks of nodes, in which the addresses of the pods in the state are in use.
+// writeCalico writes the blocks of nodes with the addresses of the pods in the state.
 func (l *Lab) writeCalico(ctx context.Context, st *State, nodes ...string) error {
 	if !st.Calico {
 		return nil
@@ -162,10 +160,10 @@ func (l *Lab) writeCalico(ctx context.Context, st *State, nodes ...string) error
 	return l.doInEtcd(ctx, st, ops...)
 }
 
-// etcdTimeout is how long etcd may take for what the lab itself writes.
+// etcdTimeout bounds the lab's own writes to etcd.
 const etcdTimeout = 5 * time.Second
 
-// etcdRuns returns an error if etcd was stopped.
+// etcdRuns returns an error if the lab's etcd was stopped.
 func (s *State) etcdRuns() error {
 	if !s.Processes[etcdRole].Alive() {
 		return fmt.Errorf("etcd does not run: %s starts it", Command(s.Name, "etcd start"))
@@ -192,7 +190,6 @@ func (l *Lab) doInEtcd(ctx context.Context, st *State, ops ...clientv3.Op) error
 	return nil
 }
 
-// addressIn is the address of the pod that is of a block's family.
 func (p Pod) addressIn(block netip.Prefix) netip.Addr {
 	if block.Addr().Is6() {
 		return p.Address6
@@ -200,7 +197,6 @@ func (p Pod) addressIn(block netip.Prefix) netip.Addr {
 	return p.Address
 }
 
-// reserveCalicoAddresses gives a new pod of the node what Calico's IPAM would.
 func (s *State) reserveCalicoAddresses(p *Pod, n Node) error {
 	for _, cidr := range n.calicoBlocks() {
 		var used []netip.Addr
@@ -220,13 +216,11 @@ func (s *State) reserveCalicoAddresses(p *Pod, n Node) error {
 	return nil
 }
 
-// calicoPod attaches a pod as Calico's CNI plugin does.
 type calicoPod struct {
 	pod  Pod
 	node Node
 }
 
-// device is the name of the pod's interface on the node.
 func (c calicoPod) device() string {
 	sum := sha1.Sum([]byte(c.pod.Namespace + "." + c.pod.Name))
 	return "cali" + hex.EncodeToString(sum[:])[:11]
@@ -289,7 +283,8 @@ func (c calicoPod) add(context.Context) ([]netip.Addr, error) {
 	return c.pod.Addresses(), nil
 }
 
-// del removes the pod's interface, and with it the route. A missing one is no error.
+// del removes the pod's interface and, with it, the route. It returns nil if the interface does not
+// exist.
 func (c calicoPod) del(context.Context) error {
 	if _, err := os.Stat(NetnsPath(c.node.Netns)); errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -306,7 +301,6 @@ func (c calicoPod) del(context.Context) error {
 	})
 }
 
-// linkRoute adds a route to what is directly behind a link.
 func linkRoute(h *netlink.Handle, link netlink.Link, dst netip.Prefix) error {
 	if err := h.RouteAdd(&netlink.Route{Dst: ipNet(dst), LinkIndex: link.Attrs().Index, Scope: netlink.SCOPE_LINK}); err != nil {
 		return fmt.Errorf("adding the route to %s on %s: %w", dst, link.Attrs().Name, err)
@@ -314,12 +308,11 @@ func linkRoute(h *netlink.Handle, link netlink.Link, dst netip.Prefix) error {
 	return nil
 }
 
-// gatewayOf tells a pod the MAC of its gateway.
+// gatewayOf adds a static neighbour entry for the gateway.
 func gatewayOf(h *netlink.Handle, link netlink.Link, gateway netip.Addr, mac net.HardwareAddr) error {
 	return h.NeighAdd(&netlink.Neigh{LinkIndex: link.Attrs().Index, State: netlink.NUD_PERMANENT, IP: gateway.AsSlice(), HardwareAddr: mac})
 }
 
-// defaultRoute adds a default route through a gateway on a link.
 func defaultRoute(h *netlink.Handle, link netlink.Link, gateway netip.Addr) error {
 	all := anyIPv4
 	if gateway.Is6() {
@@ -331,7 +324,8 @@ func defaultRoute(h *netlink.Handle, link netlink.Link, gateway netip.Addr) erro
 	return nil
 }
 
-// awaitCalicoRoutes returns when the nodes whose program runs have routes to each other's blocks.
+// awaitCalicoRoutes waits until all nodes with a running program have routes to each other's
+// blocks.
 func (l *Lab) awaitCalicoRoutes(ctx context.Context, st *State) error {
 	if !st.Calico {
 		return nil
@@ -348,7 +342,6 @@ func (l *Lab) awaitCalicoRoutes(ctx context.Context, st *State) error {
 	return nil
 }
 
-// hasCalicoRoutes returns an error if the kernel of a node lacks a route to the block of another one.
 func (n Node) hasCalicoRoutes(others []Node) error {
 	return withHandle(n.Netns, func(h *netlink.Handle) error {
 		for _, o := range others {

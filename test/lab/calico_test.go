@@ -9,16 +9,14 @@ import (
 	"github.com/contiv/contiv/test/lab"
 )
 
-// An etcd that serves, but takes nothing, does not hold up the lab for ever.
 func TestCalicoLabWithoutAUsableEtcd(t *testing.T) {
 	opts := options(t)
-	opts.Calico, opts.StartTimeout = true, 4*time.Second // enough for etcd to begin
+	opts.Calico, opts.StartTimeout = true, 4*time.Second // enough for etcd to start
 	_, err := lab.Up(t.Context(), opts)
 	requireError(t, err, "etcd does not take Calico's data")
 	requireNothingLeft(t, opts)
 }
 
-// What a lab with Calico cannot be is said before anything is made.
 func TestCalicoLabRefusesOptions(t *testing.T) {
 	opts := options(t)
 	opts.Calico, opts.VSwitches = true, []string{lab.VPPVSwitch}
@@ -30,7 +28,6 @@ func TestCalicoLabRefusesOptions(t *testing.T) {
 	requireError(t, err, "--calico is not for it")
 }
 
-// Blocks of nodes do not overlap, and are in the pool.
 func TestBlocksOfCalicoNodes(t *testing.T) {
 	seen := map[string]bool{}
 	for index := 1; index <= 253; index++ {

@@ -20,13 +20,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cniTimeout is how long a runtime waits for one CNI call.
+// cniTimeout is the timeout of a CNI call in container runtimes.
 const cniTimeout = 30 * time.Second
 
-// quitDelay is how long a plugin may take to say where it is, before it is killed.
+// quitDelay is the time between SIGQUIT and SIGKILL of a plugin that hangs.
 const quitDelay = 5 * time.Second
 
-// cniCall calls the CNI of one pod, as a runtime on the pod's node would.
 type cniCall struct {
 	lab  *Lab
 	pod  Pod
@@ -108,7 +107,7 @@ func (c cniCall) del(ctx context.Context) error {
 	return err
 }
 
-// patiently calls fn, and says so if it takes long.
+// patiently calls fn and reports progress if it takes long.
 func (c cniCall) patiently(fn func()) {
 	done := make(chan struct{})
 	var saying sync.WaitGroup
@@ -134,8 +133,8 @@ func (c cniCall) check(ctx context.Context) error {
 	return cni.CheckNetworkList(ctx, network, runtime)
 }
 
-// CNI makes one CNI call for an existing pod, outside of the pod's normal life:
-// command is ADD, DEL or CHECK. ADD returns the first address.
+// CNI makes one CNI call for an existing pod, outside of the pod's life cycle. command is ADD, DEL
+// or CHECK. ADD returns the pod's first address.
 func (l *Lab) CNI(ctx context.Context, command, pod string) (netip.Addr, error) {
 	st, err := l.State()
 	if err != nil {
@@ -165,18 +164,18 @@ func (l *Lab) CNI(ctx context.Context, command, pod string) (netip.Addr, error) 
 	return netip.Addr{}, fmt.Errorf("unknown CNI command %q", command)
 }
 
-// CNITiming is how long one CNI call took, as contiv-cni measured it.
+// CNITiming is the duration of one CNI call, as measured by contiv-cni.
 type CNITiming struct {
 	Command   string `json:"command"`
 	Container string `json:"container"`
-	// Total time inside contiv-cni, of which RPC was spent calling the agent, of
-	// which Agent was spent there, of which Southbound in the vswitch. Nanoseconds.
+	// Total is the time inside contiv-cni, RPC the part spent in the request to the agent, Agent
+	// the part spent in the agent, and Southbound the part spent in the vswitch.
 	Total      time.Duration `json:"total_ns"`
 	RPC        time.Duration `json:"rpc_ns"`
 	Agent      time.Duration `json:"agent_ns"`
 	Southbound time.Duration `json:"southbound_ns"`
-	// Exec is the time that the runtime waited for contiv-cni beyond Total:
-	// starting and ending the process. It is measured by the lab.
+	// Exec is the time that the runtime spent beyond Total to start and reap the process. The lab
+	// measures it.
 	Exec time.Duration `json:"-"`
 }
 
@@ -187,7 +186,7 @@ func (l *Lab) timingFile(node string) string { return l.nodePath(node, "cni-timi
 // CNITimings returns the timings of all CNI calls on a node, oldest first.
 func (l *Lab) CNITimings(node string) ([]CNITiming, error) { return ReadCNITimings(l.timingFile(node)) }
 
-// ReadCNITimings reads the timings of the calls made with a runtime.
+// ReadCNITimings reads the timings that a runtime has recorded.
 func ReadCNITimings(file string) ([]CNITiming, error) {
 	whole, err := readTimings[wholeTiming](file + ".whole")
 	if err != nil {
@@ -206,7 +205,6 @@ func ReadCNITimings(file string) ([]CNITiming, error) {
 	return timings, err
 }
 
-// wholeTiming is what the lab measures around one run of contiv-cni.
 type wholeTiming struct {
 	Command   string        `json:"command"`
 	Container string        `json:"container"`
@@ -232,12 +230,11 @@ func readTimings[T any](path string) ([]T, error) {
 	return timings, nil
 }
 
-// nodeExec runs CNI plugins where the node's runtime would: in the network
-// namespace of the node.
+// nodeExec runs CNI plugins in the network namespace of the node.
 type nodeExec struct {
 	node, netns string
 	timing      string
-	// log is where contiv-cni writes, and what it printed if it took too long.
+	// log is the log file of contiv-cni. It also receives the output of a plugin that timed out.
 	log string
 	version.PluginDecoder
 }
@@ -252,7 +249,7 @@ func (e *nodeExec) ExecPlugin(ctx context.Context, path string, stdin []byte, en
 	cmd := exec.CommandContext(ctx, path)
 	cmd.Stdin = strings.NewReader(string(stdin))
 	cmd.Env = append(environ, "CONTIV_CNI_TIMING="+e.timing)
-	// One that takes too long says where it is: a Go program prints its stacks.
+	// SIGQUIT makes a Go program print its stacks.
 	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGQUIT) }
 	cmd.WaitDelay = quitDelay
 	var stdout, stderr strings.Builder
@@ -272,15 +269,13 @@ func (e *nodeExec) ExecPlugin(ctx context.Context, path string, stdin []byte, en
 	return []byte(stdout.String()), nil
 }
 
-// errHangs is the error of a call that an agent has not answered in time.
+// errHangs is the error of a CNI call that timed out in the agent.
 type errHangs string
 
 func (e errHangs) Error() string { return string(e) }
 
-// Is makes it a context.DeadlineExceeded, in words.
 func (e errHangs) Is(other error) bool { return other == context.DeadlineExceeded }
 
-// noAnswer returns the error of a plugin that took too long, and keeps what it printed when it was ended.
 func (e *nodeExec) noAnswer(waited time.Duration, said string) error {
 	err := errHangs(fmt.Sprintf("the agent of node %s has not answered within %s, so it hangs or is stopped; where contiv-cni waited is in %s", e.node, waited.Round(time.Second), e.log))
 	log, failed := os.OpenFile(e.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -294,8 +289,6 @@ func (e *nodeExec) noAnswer(waited time.Duration, said string) error {
 	return err
 }
 
-// pluginError takes the error from what the plugin printed, as the CNI
-// specification demands of it.
 func pluginError(path string, err error, stdout, stderr string) error {
 	said := &types.Error{}
 	if json.Unmarshal([]byte(stdout), said) == nil && said.Msg != "" {

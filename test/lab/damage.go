@@ -14,15 +14,15 @@ import (
 
 // Damage is a route that was deleted behind the agent's back.
 type Damage struct {
-	// Command that deleted it, for people.
+	// Command is the equivalent command line of the deletion.
 	Command string
-	// Deleted is when the kernel reported that the route is gone, Restored when
-	// it reported a route to the destination again.
+	// Deleted and Restored are the times of the kernel's notifications that the route is gone, and
+	// that a route to the destination exists again.
 	Deleted, Restored time.Time
 }
 
-// DeleteRoute deletes the route to dst in the namespace of a pod or a node with
-// ip(8), and returns when there is a route to dst again, or with ctx's error.
+// DeleteRoute deletes the route to dst in the namespace of a pod or node and waits until a route to
+// dst exists again. It returns ctx's error if ctx ends first.
 func (l *Lab) DeleteRoute(ctx context.Context, where string, dst netip.Prefix) (Damage, error) {
 	st, err := l.State()
 	if err != nil {
@@ -68,8 +68,8 @@ type routeChange struct {
 	at      time.Time
 }
 
-// watchRoutes reports changes of routes in the main table of a namespace. stop
-// must be called.
+// watchRoutes reports changes of routes in the main table of a namespace. The caller must call
+// stop.
 func watchRoutes(name string) (changes <-chan routeChange, stop func(), err error) {
 	ns, err := netns.GetFromPath(NetnsPath(name))
 	if err != nil {
@@ -84,7 +84,7 @@ func watchRoutes(name string) (changes <-chan routeChange, stop func(), err erro
 	out := make(chan routeChange, 100)
 	go func() {
 		defer close(out)
-		// updates is closed after done; until then, whoever sends must not block.
+		// netlink closes updates after done; until then, its sender must not block.
 		for u := range updates {
 			if u.Table != unix.RT_TABLE_MAIN {
 				continue

@@ -1,8 +1,8 @@
-// Package lab makes a Contiv cluster on one machine: nodes are network
-// namespaces with an agent process in each, pods are network namespaces wired by
-// the real contiv-cni, Kubernetes is a directory of manifests that KSR reads.
+// Package lab runs a Contiv cluster on one machine. Nodes are network namespaces with an agent
+// process, pods are network namespaces wired by the real contiv-cni, and KSR reads Kubernetes
+// objects from a directory of manifests.
 //
-//	                 namespace <lab>-outside          203.0.113.10, knows no pod subnet
+//	                 namespace <lab>-outside          203.0.113.10, has no route to pods
 //	                         │ veth
 //	 ┌───────────────────────┴──────────────────────┐
 //	 │ namespace <lab>-underlay   203.0.113.1       │  a router, and the switch that
@@ -16,24 +16,22 @@
 //	│ <lab>-node1         │     │ <lab>-node2         │
 //	│   contiv-agent      │     │   contiv-agent      │
 //	└──┬───────────┬──────┘     └──┬──────────────────┘
-//	   │ wired by contiv-cni, run in the node's namespace as a runtime would
+//	   │ wired by contiv-cni in the node's namespace
 //	<lab>-node1-a  <lab>-node1-b  <lab>-node2-c
 //
-// Who does what a real cluster's other parts would do: the lab is the container
-// runtime (pod namespaces, CNI calls), the kubelet (the pod's address in its
-// status) and the person who writes manifests.
+// The lab replaces the container runtime (pod namespaces, CNI calls), the kubelet (pod addresses in
+// the status) and the API server:
 //
 //	manifest ──> <state>/manifests ──> contiv-ksr ──> contiv-etcd ──> contiv-agent
 //	AddPod ──> namespace ──> libcni ──> contiv-cni ──> contiv-agent ──> kernel
 //
-// With Options.Calico, the lab stands for a Calico cluster without BGP instead: see calico.go.
+// With Options.Calico, the lab represents a Calico cluster without BGP: see calico.go.
 //
-// All there is to know about a lab stands in its directory, /run/contiv-lab/<lab>:
-// state.json, which names a namespace or process before or as soon as it exists,
-// the sockets, logs, the data of etcd and the agents. So a lab survives the
-// program that made it, any program can continue to use it, and what a crash
-// leaves behind is found and removed by Down. Changes of a lab exclude each other
-// by a file lock; reading does not.
+// The directory /run/contiv-lab/<lab> holds the whole state of a lab: sockets, logs, the data of
+// etcd and agents, and state.json, which records each namespace before it is created and each
+// process as soon as it runs. A lab therefore survives the program that made it, other programs can
+// use it, and Down removes it even after a crash. A file lock serializes changes of a lab; reads
+// take no lock.
 //
-// Nothing is made outside of the lab's own namespaces and directory.
+// The lab creates nothing outside of its own namespaces and directory.
 package lab

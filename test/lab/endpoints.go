@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// applyService gives a service to KSR, with the cluster IP and node ports that it has or gets.
 func (l *Lab) applyService(ctx context.Context, object *unstructured.Unstructured) (string, error) {
 	service := &corev1.Service{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, service); err != nil {
@@ -45,7 +44,6 @@ func (l *Lab) applyService(ctx context.Context, object *unstructured.Unstructure
 	return done + addressesOf(service), err
 }
 
-// withoutService returns the other services, and the service as it was; nil if it is new.
 func withoutService(all []corev1.Service, service *corev1.Service) (others []corev1.Service, previous *corev1.Service) {
 	for i, s := range all {
 		if s.Namespace == service.Namespace && s.Name == service.Name {
@@ -57,7 +55,6 @@ func withoutService(all []corev1.Service, service *corev1.Service) (others []cor
 	return others, previous
 }
 
-// serviceNetworks returns the networks of cluster IPs, one of each IP version that the services of the lab have.
 func (s *State) serviceNetworks() (networks []netip.Prefix, err error) {
 	c, err := contivconf.Load([]byte(s.ContivConfig))
 	if err != nil {
@@ -76,7 +73,6 @@ func (s *State) serviceNetworks() (networks []netip.Prefix, err error) {
 	return networks, nil
 }
 
-// addressesOf lists where clients connect to.
 func addressesOf(s *corev1.Service) string {
 	if len(s.Spec.ClusterIPs) == 0 || s.Spec.ClusterIPs[0] == corev1.ClusterIPNone {
 		return ""
@@ -84,7 +80,7 @@ func addressesOf(s *corev1.Service) string {
 	text := ": cluster IP " + strings.Join(s.Spec.ClusterIPs, ", ")
 	told := map[int32]bool{0: true}
 	for _, p := range s.Spec.Ports {
-		if !told[p.NodePort] { // the same of several protocols is one
+		if !told[p.NodePort] { // several protocols may use the same port
 			text += fmt.Sprintf(", node port %d", p.NodePort)
 		}
 		told[p.NodePort] = true
@@ -94,7 +90,7 @@ func addressesOf(s *corev1.Service) string {
 
 const endpointSlice = "EndpointSlice"
 
-// writeEndpoints gives KSR the EndpointSlices of services with a selector, for the pods that there are.
+// writeEndpoints passes the EndpointSlices of services with a selector to KSR.
 func (l *Lab) writeEndpoints() error {
 	services, err := stored[corev1.Service](l, "Service")
 	if err != nil {
@@ -129,7 +125,7 @@ func (l *Lab) writeEndpoints() error {
 	return errors.Join(errs...)
 }
 
-// updateManifest is writeManifest, unless KSR has the object.
+// updateManifest writes the object unless KSR already has it.
 func (l *Lab) updateManifest(m manifest) error {
 	data, err := yaml.Marshal(m.object)
 	if err != nil {

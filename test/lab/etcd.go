@@ -10,11 +10,12 @@ import (
 	"google.golang.org/grpc"
 )
 
-// Etcd returns a client of the lab's etcd, which connects from the underlay and may do everything. It is
-// for the caller to close.
+// Etcd returns a client of the lab's etcd that connects from the underlay as root. The caller must
+// close it.
 func (l *Lab) Etcd() (*clientv3.Client, error) { return l.EtcdAs(access.Root) }
 
-// EtcdAs is Etcd as another user, such as "node:node1". In a lab with PlainText all users are the same.
+// EtcdAs returns a client of the lab's etcd for another user, such as "node:node1". In a lab with
+// PlainText all users have full access.
 func (l *Lab) EtcdAs(user string) (*clientv3.Client, error) {
 	st, err := l.State()
 	if err != nil {

@@ -10,7 +10,6 @@ import (
 	"strings"
 )
 
-// run executes a program and returns an error with what it said.
 func run(name string, args ...string) error {
 	out, err := exec.Command(name, args...).CombinedOutput()
 	if err != nil {
@@ -30,8 +29,6 @@ func commandError(name string, args []string, output []byte, err error) error {
 	return fmt.Errorf("%s: %w", command, err)
 }
 
-// execIn runs a program in a network namespace and returns what it wrote to
-// stdout and stderr.
 func execIn(ctx context.Context, netns string, name string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	var output bytes.Buffer
@@ -46,8 +43,6 @@ func execIn(ctx context.Context, netns string, name string, args ...string) ([]b
 	return output.Bytes(), nil
 }
 
-// environment of the processes of a lab: nothing of the user's that could
-// configure them by accident.
 func environment(lab string) []string {
 	env := []string{labVariable + "=" + lab}
 	for _, name := range []string{"PATH", "HOME", "TMPDIR", "GOCOVERDIR", "GOTRACEBACK", "GODEBUG"} {
@@ -58,6 +53,5 @@ func environment(lab string) []string {
 	return env
 }
 
-// labVariable names the lab in the environment of its processes, for people who
-// look at them.
+// labVariable names the lab in the environment of its processes.
 const labVariable = "CONTIV_LAB"

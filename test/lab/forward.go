@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// Forward connects everybody who connects to the listener with a TCP address in a
-// network namespace, until ctx ends. It closes the listener.
+// Forward proxies the connections of the listener to a TCP address in a network namespace until ctx
+// ends. It closes the listener.
 func Forward(ctx context.Context, l net.Listener, netns, address string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var connections sync.WaitGroup
@@ -38,14 +38,13 @@ func Forward(ctx context.Context, l net.Listener, netns, address string) error {
 	}
 }
 
-// join copies in both directions, until both have ended.
 func join(a, b net.Conn) {
 	var copying sync.WaitGroup
 	for _, pair := range [][2]net.Conn{{a, b}, {b, a}} {
 		copying.Go(func() {
 			_, _ = io.Copy(pair[0], pair[1])
 			if tcp, ok := pair[0].(*net.TCPConn); ok {
-				_ = tcp.CloseWrite() // the other direction may go on
+				_ = tcp.CloseWrite() // the other direction may still be open
 			}
 		})
 	}

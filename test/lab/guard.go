@@ -10,20 +10,20 @@ import (
 	"time"
 )
 
-// Guard is a process that removes a lab when the program that needs the lab
-// dies without having released the guard, be it by SIGKILL.
+// Guard is a process that removes a lab if the program that uses the lab dies without releasing the
+// guard, even by SIGKILL.
 //
-//	program ──pipe──> guard: a byte: released, end. End of file: Down.
+//	program ──pipe──> guard: a byte: released, exit. End of file: Down.
 type Guard struct {
 	cmd  *exec.Cmd
 	pipe io.WriteCloser
 }
 
-// GuardCommand is the first argument with which a program that is started as a
-// guard must call RunGuard.
+// GuardCommand is the first argument of a program started as a guard. Such a program must call
+// RunGuard.
 const GuardCommand = "guard"
 
-// NewGuard starts program, which is contiv-lab, as a guard of the lab.
+// NewGuard starts program, a contiv-lab binary, as a guard of the lab.
 func NewGuard(program string, opts Options) (*Guard, error) {
 	opts = opts.withDefaults()
 	if err := opts.check(); err != nil {
@@ -31,7 +31,7 @@ func NewGuard(program string, opts Options) (*Guard, error) {
 	}
 	cmd := exec.Command(program, GuardCommand, "--name", opts.Name, "--root", opts.Root)
 	cmd.Dir = "/"
-	// Away from the terminal, whose signals and end are not for the guard.
+	// A new session, so that signals of the terminal do not reach the guard.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	pipe, err := cmd.StdinPipe()
 	if err != nil {
@@ -43,7 +43,7 @@ func NewGuard(program string, opts Options) (*Guard, error) {
 	return &Guard{cmd, pipe}, nil
 }
 
-// Release ends the guard; the lab stays.
+// Release ends the guard and keeps the lab.
 func (g *Guard) Release() error {
 	_, err := g.pipe.Write([]byte{1})
 	if err == nil {
@@ -58,8 +58,8 @@ func (g *Guard) Release() error {
 	return nil
 }
 
-// RunGuard is what a guard does: it waits for the release or the end of the
-// program that started it. down removes the lab, as Down does.
+// RunGuard waits for the release or for the end of the program that started the guard. In the
+// second case it calls down, which removes the lab as Down does.
 func RunGuard(stdin io.Reader, opts Options, down func(context.Context, Options) error) error {
 	var released [1]byte
 	if n, _ := stdin.Read(released[:]); n > 0 {
@@ -69,11 +69,11 @@ func RunGuard(stdin io.Reader, opts Options, down func(context.Context, Options)
 	defer cancel()
 	err := down(ctx, opts)
 	if err != nil {
-		// Nobody listens any more; the next command on the lab tells the rest.
+		// The starter is gone, so the next command on the lab reports the error.
 		os.WriteFile(newLab(opts.withDefaults()).guardLog(), []byte(err.Error()+"\n"), 0o600)
 	}
 	return err
 }
 
-// guardLog is where a guard that fails says why.
+// guardLog is the file for the error of a guard.
 func (l *Lab) guardLog() string { return l.dir + ".guard.log" }

@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// Guest is a program that others run in a lab, such as a part of Kubernetes.
+// Guest is another program in a lab, such as a part of Kubernetes.
 type Guest struct {
 	// Role names the process in the lab's state and its log file.
 	Role string
-	// Netns is the name of the lab's namespace that the process runs in; "": the one
-	// that StartGuest is called in.
+	// Netns is the lab's namespace in which the process runs. If it is empty, the process runs in
+	// the caller's namespace.
 	Netns   string
 	Command []string
-	// Ready reports whether the process serves; nil if that does not matter.
+	// Ready reports whether the process serves; optional.
 	Ready func(context.Context) error
 }
 
-// StartGuest starts a program as a process of the lab, which Down ends, and
-// returns when it is ready. One that runs is left alone.
+// StartGuest starts a program as a process of the lab and returns when it is ready. Down ends the
+// process. StartGuest does nothing if the process is running.
 func (l *Lab) StartGuest(ctx context.Context, g Guest) error {
 	return l.change(ctx, func(st *State) error {
 		if !st.Processes[g.Role].Alive() {
@@ -41,16 +41,16 @@ func (l *Lab) StartGuest(ctx context.Context, g Guest) error {
 	})
 }
 
-// StopGuest ends a program of StartGuest with SIGTERM, and with SIGKILL when it
-// still runs after the grace period. One that does not run is no error.
+// StopGuest ends a program of StartGuest with SIGTERM, and with SIGKILL after the grace period. It
+// returns nil if the program does not run.
 func (l *Lab) StopGuest(ctx context.Context, role string, grace time.Duration) error {
 	return l.change(ctx, func(st *State) error {
 		return st.Processes[role].stop(grace)
 	})
 }
 
-// ProcessesIn returns the processes in one of the lab's network namespaces whose
-// program has the name, as /proc/<pid>/comm says it.
+// ProcessesIn returns the processes in one of the lab's network namespaces whose command name in
+// /proc/<pid>/comm is name.
 func ProcessesIn(netns, name string) []Process {
 	var found []Process
 	for _, p := range netnsProcesses([]string{netns}) {
@@ -62,8 +62,8 @@ func ProcessesIn(netns, name string) []Process {
 	return found
 }
 
-// Kill ends the process with SIGKILL and waits for its end.
+// Kill ends the process with SIGKILL and waits until it has ended.
 func (p Process) Kill() error { return p.kill() }
 
-// NewREST returns the REST API that a process serves on a unix socket.
+// NewREST returns a client of the REST API on a unix socket.
 func NewREST(socket string) *REST { return newREST(socket) }

@@ -10,16 +10,16 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Health of one process of a lab.
+// Health is the health of one process of a lab.
 type Health struct {
 	Role    string
 	Process Process
 	Alive   bool
-	// NotReady is why a process that runs is not ready.
+	// NotReady is the reason why a running process is not ready.
 	NotReady error
 }
 
-// Health asks all processes how they are; sorted by role.
+// Health returns the health of all processes, sorted by role.
 func (l *Lab) Health(ctx context.Context, st *State) []Health {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -34,7 +34,7 @@ func (l *Lab) Health(ctx context.Context, st *State) []Health {
 	return all
 }
 
-// readiness returns how to ask the process with the role if it is ready.
+// readiness returns the readiness check of the process with the role.
 func (l *Lab) readiness(st *State, role string) func(context.Context) error {
 	if node, ok := strings.CutPrefix(role, agentRole("")); ok {
 		return l.Agent(node).Ready
@@ -48,13 +48,13 @@ func (l *Lab) readiness(st *State, role string) func(context.Context) error {
 	case etcdRole:
 		return l.etcdReady(st)
 	}
-	return func(context.Context) error { return nil } // a guest: that it runs is all we know
+	return func(context.Context) error { return nil } // a guest has no readiness check
 }
 
-// CtlConfig is the path of a configuration for contivctl with all agents.
+// CtlConfig returns the path of a contivctl configuration with all agents.
 func (l *Lab) CtlConfig() string { return l.Path("contivctl.yaml") }
 
-// EtcdFlags returns the flags by which contivctl reaches the lab's etcd from a network namespace.
+// EtcdFlags returns contivctl's flags for the lab's etcd, and the network namespace to run it in.
 func (l *Lab) EtcdFlags() (netns string, flags []string, err error) {
 	st, err := l.State()
 	if err != nil {
@@ -75,8 +75,7 @@ func (l *Lab) writeCtlConfig(st *State) error {
 	return l.WriteCtlConfig(sockets)
 }
 
-// WriteCtlConfig makes CtlConfig say where the agents of the nodes are, for a lab
-// whose agents others run.
+// WriteCtlConfig writes CtlConfig for agents that the lab did not start.
 func (l *Lab) WriteCtlConfig(sockets map[string]string) error {
 	agents := map[string]string{}
 	for node, socket := range sockets {

@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// A process that got the number of one of ours later is not ours.
 func TestReusedProcessNumber(t *testing.T) {
 	bystander := exec.Command("sleep", "100")
 	if err := bystander.Start(); err != nil {
@@ -34,13 +33,11 @@ func TestReusedProcessNumber(t *testing.T) {
 	if err := earlier.kill(); err != nil || !p.Alive() {
 		t.Errorf("error %v, bystander alive: %v", err, p.Alive())
 	}
-	// A zombie is no longer alive, although it still has its number.
 	if err := p.kill(); err != nil || p.Alive() {
 		t.Errorf("error %v, killed process alive: %v", err, p.Alive())
 	}
 }
 
-// Runtimes are told a protocol, whatever the manifest of the pod has.
 func TestHostPortsHaveAProtocol(t *testing.T) {
 	ports := []corev1.ContainerPort{{ContainerPort: 80, HostPort: 8080}, {ContainerPort: 53, HostPort: 53, Protocol: corev1.ProtocolUDP}, {ContainerPort: 81}}
 	got := hostPorts(&corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Ports: ports}}}})
@@ -68,7 +65,7 @@ func TestLockExcludesAndCanBeGivenUp(t *testing.T) {
 		second <- lock
 	}()
 	<-waiting
-	// Removed, the file of the first lock must not be what the second one locks.
+	// The second lock must not be on the removed file.
 	first.remove()
 	first.release()
 	lock := <-second
@@ -78,7 +75,6 @@ func TestLockExcludesAndCanBeGivenUp(t *testing.T) {
 	lock.release()
 }
 
-// A VPP that ended in the log is one of this contiv-init, not of an earlier one.
 func TestEndedVPPIsFoundInTheLog(t *testing.T) {
 	const end = `init: time=2026-11-27T00:12:12.561Z level=ERROR msg="Process ended, restarting it" process=vpp error="signal: aborted (core dumped)" lived=3ms in=100ms` + "\n"
 	file := filepath.Join(t.TempDir(), "log")
@@ -108,7 +104,6 @@ func TestPercentile(t *testing.T) {
 	}
 }
 
-// A plugin that hangs is asked where; whoever waits for it is told whose answer is missing.
 func TestHangingPluginSaysWhereItIs(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("plugins are run in a network namespace, which needs root")
@@ -119,7 +114,7 @@ func TestHangingPluginSaysWhereItIs(t *testing.T) {
 	if err := os.WriteFile(plugin, []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // enough for the script to begin
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // enough for the script to start
 	defer cancel()
 	e := &nodeExec{node: "node7", netns: "/proc/self/ns/net", timing: filepath.Join(dir, "timing"), log: log}
 	_, err := e.ExecPlugin(ctx, plugin, nil, nil)
@@ -135,7 +130,6 @@ func TestHangingPluginSaysWhereItIs(t *testing.T) {
 	}
 }
 
-// After a second, somebody who waits for an agent is told so.
 func TestWaitingForAnAgentIsSaid(t *testing.T) {
 	said := make(chan string, 1)
 	l := &Lab{opts: Options{Progress: func(line string) { said <- line }}}

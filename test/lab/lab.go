@@ -16,13 +16,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Root is the directory of all labs, unless Options say otherwise.
+// Root is the default directory of all labs.
 const Root = "/run/contiv-lab"
 
-// DefaultName is the lab that commands mean if none is named.
+// DefaultName is the default name of a lab.
 const DefaultName = "contiv"
 
-// Command is a command line of contiv-lab about a lab, for hints.
+// Command returns a contiv-lab command line for hints.
 func Command(name, words string) string {
 	if name == DefaultName {
 		return "contiv-lab " + words
@@ -30,44 +30,44 @@ func Command(name, words string) string {
 	return "contiv-lab --name " + name + " " + words
 }
 
-// Options of a lab. Only BinDir must be set.
+// Options configure a lab. Only BinDir is required.
 type Options struct {
-	// Name of the lab, up to 12 lower-case letters and digits. Default "contiv".
+	// Name has up to 12 lower-case letters and digits. Default "contiv".
 	Name string
-	// Nodes that Up makes, node1 to node<Nodes>. Default 2.
+	// Nodes is the number of nodes that Up makes, node1 to node<Nodes>. Default 2.
 	Nodes int
-	// BinDir holds contiv-etcd, contiv-ksr, contiv-agent, contiv-cni and contivctl; for a lab with
-	// Calico, contiv-calico-routes instead of KSR, agent and CNI plugin.
+	// BinDir contains contiv-etcd, contiv-ksr, contiv-agent, contiv-cni and contivctl. A lab with
+	// Calico needs contiv-calico-routes instead of contiv-ksr, contiv-agent and contiv-cni.
 	BinDir string
-	// Root of the directories of all labs. Default "/run/contiv-lab".
+	// Root is the directory of all labs. Default "/run/contiv-lab".
 	Root string
-	// Bare labs have networks only: others run etcd, KSR and agents.
+	// Bare labs have only networks and run no etcd, KSR or agents.
 	Bare bool
-	// Calico labs stand for a Calico cluster without BGP, with contiv-calico-routes on each node.
+	// Calico labs represent a Calico cluster without BGP, with contiv-calico-routes on each node.
 	Calico bool
-	// PlainText makes etcd ask for no certificates: whoever reaches it, any pod included, can rewrite the
-	// network of the lab. Otherwise each node has a certificate and, in labs with KSR, a role of its own, as
-	// in a cluster.
+	// PlainText disables TLS in etcd, so that any pod can rewrite the network of the lab. Otherwise
+	// each node has a certificate and, in labs with KSR, its own role, as in a cluster.
 	PlainText bool
-	// VSwitches of the nodes, in turn: "kernel" or "vpp". Default "kernel".
+	// VSwitches assigns "kernel" or "vpp" to the nodes in turn. Default "kernel".
 	VSwitches []string
-	// SingleNIC makes the nodes with VPP share their only NIC with it, by contiv-stn.
+	// SingleNIC makes nodes with VPP share their only NIC with it through contiv-stn.
 	SingleNIC bool
-	// VPPBin is the program of VPP, for nodes that have it. Default $VPP_BIN.
+	// VPPBin is the path of VPP. Default $VPP_BIN.
 	VPPBin string
-	// DualStack gives nodes, pods and services IPv6 addresses, too. With it, there is no ContivConfig.
+	// DualStack adds IPv6 addresses to nodes, pods and services. It excludes ContivConfig.
 	DualStack bool
-	// IPv6 gives them IPv6 addresses only, whatever DualStack says. With it, there is no ContivConfig.
+	// IPv6 makes an IPv6-only lab and overrides DualStack. It excludes ContivConfig.
 	IPv6 bool
-	// ContivConfig is added to the contiv.conf of each node, as YAML.
+	// ContivConfig is YAML that is appended to the contiv.conf of each node.
 	ContivConfig string
-	// ServiceConfig is the service.conf of each node, as YAML. Without it, the vswitch translates services.
+	// ServiceConfig is the service.conf of each node in YAML. Default: the vswitch implements
+	// services.
 	ServiceConfig string
-	// AgentFlags are further flags of the agents, the same on each node.
+	// AgentFlags are additional flags of all agents.
 	AgentFlags []string
-	// StartTimeout bounds how long a process may take until it is ready. Default 30 s.
+	// StartTimeout bounds the time until a process is ready. Default 30 s.
 	StartTimeout time.Duration
-	// Progress is told what the lab does, a line at a time; may be nil.
+	// Progress receives one line per step; optional.
 	Progress func(line string)
 }
 
@@ -105,13 +105,12 @@ func (o Options) check() error {
 	return nil
 }
 
-// Check returns what is wrong with the options of a new lab.
+// Check returns the errors in the options of a new lab.
 func (o Options) Check() error {
 	_, err := o.complete()
 	return err
 }
 
-// complete fills in what the options of a new lab leave out.
 func (o Options) complete() (Options, error) {
 	o = o.withDefaults()
 	if err := o.check(); err != nil {
@@ -120,12 +119,12 @@ func (o Options) complete() (Options, error) {
 	return o, errors.Join(o.checkVSwitches(), o.checkCalico(), o.checkFamilies())
 }
 
-// Lab is a lab that exists. Its methods may be called concurrently, and by
-// several programs at once; those that change the lab wait for each other.
+// Lab is an existing lab. Its methods are safe for concurrent use, also by several programs;
+// methods that change the lab wait for each other.
 type Lab struct {
 	opts Options
 	dir  string
-	// changing is held, with the file lock, while the lab is changed.
+	// changing is held together with the file lock during changes.
 	changing sync.Mutex
 }
 
@@ -133,10 +132,10 @@ func newLab(opts Options) *Lab {
 	return &Lab{opts: opts, dir: filepath.Join(opts.Root, opts.Name)}
 }
 
-// Name of the lab.
+// Name returns the name of the lab.
 func (l *Lab) Name() string { return l.opts.Name }
 
-// Dir is the directory of the lab.
+// Dir returns the directory of the lab.
 func (l *Lab) Dir() string { return l.dir }
 
 // Path returns a path in the directory of the lab.
@@ -144,11 +143,10 @@ func (l *Lab) Path(elem ...string) string {
 	return filepath.Join(append([]string{l.dir}, elem...)...)
 }
 
-// State returns what is known of the lab now.
+// State reads the current state of the lab.
 func (l *Lab) State() (*State, error) { return readState(l.dir) }
 
-// Open returns an existing lab. Of the options only Name, Root, StartTimeout and
-// Progress count.
+// Open returns an existing lab. It uses only Name, Root, StartTimeout and Progress of the options.
 func Open(opts Options) (*Lab, error) {
 	opts = opts.withDefaults()
 	if err := opts.check(); err != nil {
@@ -163,7 +161,7 @@ func Open(opts Options) (*Lab, error) {
 	return l, nil
 }
 
-// List returns the names of the labs below root ("" is Root), sorted.
+// List returns the sorted names of the labs below root. An empty root means Root.
 func List(root string) ([]string, error) {
 	if root == "" {
 		root = Root
@@ -179,7 +177,7 @@ func List(root string) ([]string, error) {
 		}
 		if err == nil {
 			names = append(names, e.Name())
-		} else if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENOTDIR) { // it is something else
+		} else if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENOTDIR) { // not a lab
 			err = nil
 		}
 	}
@@ -192,9 +190,9 @@ func List(root string) ([]string, error) {
 	return names, nil
 }
 
-// Up makes a lab and returns when all of its nodes are ready. A lab of the same
-// name that was left unfinished by a crash is removed first; one that runs is
-// an error. When Up fails or ctx ends, nothing is left.
+// Up makes a lab and returns when all nodes are ready. It first removes an unfinished lab of the
+// same name and fails if that lab runs. If Up fails or ctx ends, it removes everything that it
+// made.
 func Up(ctx context.Context, opts Options) (*Lab, error) {
 	opts, err := opts.complete()
 	if err != nil {
@@ -227,8 +225,6 @@ func Up(ctx context.Context, opts Options) (*Lab, error) {
 	return l, nil
 }
 
-// removeCrashed removes what is left of a lab of this name, unless it is in
-// working order.
 func (l *Lab) removeCrashed() error {
 	st, err := l.State()
 	switch {
@@ -248,7 +244,6 @@ func (l *Lab) removeCrashed() error {
 	return l.remove(st)
 }
 
-// make makes the lab: underlay, etcd, KSR and then the nodes.
 func (l *Lab) make(ctx context.Context) error {
 	for _, dir := range []string{l.dir, l.Path("logs"), l.Path("manifests"), l.Path("nodes")} {
 		if err := os.Mkdir(dir, 0o700); err != nil {
@@ -304,8 +299,7 @@ func (l *Lab) make(ctx context.Context) error {
 	return st.write(l.dir)
 }
 
-// startAgents starts the agents one after the other, so that the nodes' IDs are in
-// the order of their names.
+// startAgents starts the agents one by one, so that node IDs are in the order of node names.
 func (l *Lab) startAgents(ctx context.Context, st *State) error {
 	for _, n := range st.Nodes {
 		if err := l.awaitNodeUser(ctx, st, n); err != nil {
@@ -324,8 +318,8 @@ func (l *Lab) startAgents(ctx context.Context, st *State) error {
 	return nil
 }
 
-// Down ends the lab and removes all that belongs to it. It goes on after
-// errors, and may be repeated; a lab that does not exist is no error.
+// Down removes the lab. It continues after errors, may be repeated, and returns nil if the lab does
+// not exist.
 func Down(ctx context.Context, opts Options) error {
 	opts = opts.withDefaults()
 	if err := opts.check(); err != nil {
@@ -334,7 +328,7 @@ func Down(ctx context.Context, opts Options) error {
 	return newLab(opts).Down(ctx)
 }
 
-// Down ends the lab: see the function Down.
+// Down removes the lab: see the function Down.
 func (l *Lab) Down(ctx context.Context) error {
 	if _, err := os.Stat(l.opts.Root); errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -352,12 +346,12 @@ func (l *Lab) Down(ctx context.Context) error {
 		}
 		os.Remove(l.guardLog())
 		lock.remove()
-		os.Remove(l.opts.Root) // if it is empty
+		os.Remove(l.opts.Root)
 		return nil
 	})
 }
 
-// remove removes all that st says, then the directory, in which st itself is.
+// remove deletes everything in st, then the directory that holds st itself.
 func (l *Lab) remove(st *State) error {
 	if st == nil {
 		return os.RemoveAll(l.dir)
@@ -371,7 +365,8 @@ func (l *Lab) remove(st *State) error {
 	if st.BootID == bootID() {
 		errs = append(errs, stopAll(slices.Collect(maps.Values(st.Processes))))
 	}
-	// What else is inside, such as a user's shell; twice, as it may have had children.
+	// Also kill processes of users, such as a shell. The second pass catches children started
+	// meanwhile.
 	for range 2 {
 		errs = append(errs, stopAll(netnsProcesses(st.Namespaces)))
 	}
@@ -386,7 +381,6 @@ func (l *Lab) remove(st *State) error {
 	return os.RemoveAll(l.dir)
 }
 
-// stopAll ends all the processes at once.
 func stopAll(processes []Process) error {
 	errs := make([]error, len(processes))
 	var ending sync.WaitGroup
@@ -397,7 +391,7 @@ func stopAll(processes []Process) error {
 	return errors.Join(errs...)
 }
 
-// locked runs fn while nobody else changes the lab.
+// locked runs fn while holding the lock of the lab.
 func (l *Lab) locked(ctx context.Context, fn func(*fileLock) error) error {
 	l.changing.Lock()
 	defer l.changing.Unlock()
@@ -411,8 +405,8 @@ func (l *Lab) locked(ctx context.Context, fn func(*fileLock) error) error {
 	return fn(lock)
 }
 
-// change runs fn on the state while nobody else changes the lab. Then it brings the endpoints
-// of services up to date and stores the state, also when fn fails: what it did until then has happened.
+// change runs fn on the state while holding the lock. It then updates the endpoints of services and
+// stores the state, even if fn fails halfway.
 func (l *Lab) change(ctx context.Context, fn func(*State) error) error {
 	return l.locked(ctx, func(lock *fileLock) error {
 		st, err := l.State()
@@ -431,10 +425,9 @@ func (l *Lab) progress(format string, args ...any) {
 	l.opts.Progress(fmt.Sprintf(format, args...))
 }
 
-// Program returns the path of one of our binaries.
+// Program returns the path of a binary in BinDir.
 func (l *Lab) Program(name string) string { return filepath.Join(l.opts.BinDir, name) }
 
-// programs that a lab runs.
 var programs = []string{"contiv-etcd", "contiv-ksr", "contiv-agent", "contiv-cni", "contivctl"}
 
 func requirePrograms(opts Options) error {
@@ -460,7 +453,6 @@ func requirePrograms(opts Options) error {
 	return nil
 }
 
-// addNetns makes a network namespace that belongs to the lab.
 func (l *Lab) addNetns(st *State, name string) error {
 	if err := checkUnused(name); err != nil {
 		return err

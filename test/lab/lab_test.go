@@ -27,7 +27,6 @@ func leftovers(t testing.TB, opts lab.Options) []string {
 	return left
 }
 
-// processesOf returns the processes among the leftovers.
 func processesOf(t testing.TB, opts lab.Options) []string {
 	t.Helper()
 	return slices.DeleteFunc(leftovers(t, opts), func(what string) bool { return !strings.HasPrefix(what, "process ") })
@@ -66,7 +65,8 @@ func TestNodesReachEachOtherAndTheOutside(t *testing.T) {
 	}
 }
 
-// requireNoOtherFamily checks that nobody in the lab has an address of the other IP version, beside loopback and link-local ones.
+// requireNoOtherFamily checks that the lab has no addresses of the other IP version except loopback
+// and link-local ones.
 func requireNoOtherFamily(t *testing.T, l *lab.Lab, ipv6 bool) {
 	t.Helper()
 	other := "-6"
@@ -80,7 +80,6 @@ func requireNoOtherFamily(t *testing.T, l *lab.Lab, ipv6 bool) {
 	}
 }
 
-// What a lab with IPv6 only cannot be is said before anything is made.
 func TestIPv6LabRefusesOptions(t *testing.T) {
 	opts := options(t)
 	opts.IPv6, opts.VSwitches, opts.VPPBin = true, []string{lab.VPPVSwitch}, "/bin/true"
@@ -101,7 +100,6 @@ func TestDownLeavesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A process that the lab did not start, such as a user's shell in a node.
 	shell := exec.Command("sleep", "100")
 	if err := lab.InNetns(lab.NetnsPath(st.Nodes[0].Netns), shell.Start); err != nil {
 		t.Fatal(err)
@@ -146,7 +144,6 @@ func TestUpRefusesALabThatRuns(t *testing.T) {
 
 func TestUpAfterACrash(t *testing.T) {
 	opts := options(t, "contiv-agent.unready")
-	// The program that makes the lab is killed while it waits for the first agent.
 	maker := exec.Command(filepath.Join(opts.BinDir, "contiv-lab"), "up", "--name", opts.Name, "--root", opts.Root)
 	if err := maker.Start(); err != nil {
 		t.Fatal(err)
@@ -180,7 +177,7 @@ func TestUpThatFailsSaysWhyAndLeavesNothing(t *testing.T) {
 	} {
 		t.Run(test.behaviour, func(t *testing.T) {
 			opts := options(t, test.behaviour)
-			opts.StartTimeout = 3 * time.Second // enough to begin
+			opts.StartTimeout = 3 * time.Second
 			_, err := lab.Up(t.Context(), opts)
 			requireError(t, err, test.want)
 			requireNothingLeft(t, opts)

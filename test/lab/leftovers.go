@@ -8,9 +8,8 @@ import (
 	"strings"
 )
 
-// Leftovers finds what exists of a lab on this machine: namespaces by their
-// names, processes by their environment, files. It does not look into the
-// state of the lab, and so finds what the state may have forgotten.
+// Leftovers finds the namespaces, processes and files of a lab on this machine. It finds processes
+// by their environment and ignores the state of the lab, which may be incomplete.
 func Leftovers(opts Options) ([]string, error) {
 	opts = opts.withDefaults()
 	var left []string
@@ -29,11 +28,11 @@ func Leftovers(opts Options) ([]string, error) {
 	for _, file := range environs {
 		data, err := os.ReadFile(file)
 		if err != nil || !slices.Contains(strings.Split(string(data), "\x00"), labVariable+"="+opts.Name) {
-			continue // ended meanwhile, or not ours
+			continue
 		}
 		command, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
 		if len(command) == 0 {
-			continue // ended, but not yet reaped
+			continue
 		}
 		left = append(left, fmt.Sprintf("process %s: %s", filepath.Base(filepath.Dir(file)), strings.ReplaceAll(string(command), "\x00", " ")))
 	}

@@ -12,11 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fileLock is a lock that the kernel releases when its holder dies.
+// fileLock is released by the kernel when its holder dies.
 type fileLock struct{ file *os.File }
 
-// acquire waits for the lock until ctx ends. waiting is called once, with the
-// process that holds the lock, if it is not free at once.
+// acquire waits for the lock until ctx ends. If the lock is held, it calls waiting once with the
+// process number of the holder.
 func acquire(ctx context.Context, path string, waiting func(pid string)) (*fileLock, error) {
 	told := false
 	for {
@@ -34,7 +34,7 @@ func acquire(ctx context.Context, path string, waiting func(pid string)) (*fileL
 		n, _ := f.ReadAt(holder, 0)
 		f.Close()
 		if err == nil {
-			continue // removed by its last holder; the file there now is another
+			continue // the last holder removed the file; the path now names another file
 		}
 		if !errors.Is(err, unix.EWOULDBLOCK) {
 			return nil, fmt.Errorf("locking the lab: %w", err)
@@ -44,7 +44,7 @@ func acquire(ctx context.Context, path string, waiting func(pid string)) (*fileL
 			told = true
 			waiting(pid)
 		}
-		// flock tells nobody when it becomes free, but to those who block in it.
+		// flock has no notification, so poll.
 		select {
 		case <-ctx.Done():
 			return nil, fmt.Errorf("another command, process %s, works on the lab (lock %s): %w", pid, path, ctx.Err())
@@ -60,8 +60,7 @@ func (l *fileLock) sign() {
 
 func (l *fileLock) release() { l.file.Close() }
 
-// remove deletes the file while holding the lock, so that nothing is left
-// of it after the release.
+// remove deletes the file while holding the lock, so that no file remains after the release.
 func (l *fileLock) remove() { os.Remove(l.file.Name()) }
 
 func isFileAt(f *os.File, path string) bool {

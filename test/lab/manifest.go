@@ -21,13 +21,11 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// manifest is a Kubernetes object and the file that holds it.
 type manifest struct {
 	file   string
 	object any
 }
 
-// manifestName is the file of an object; objects of no namespace have "".
 func manifestName(kind, namespace, name string) string {
 	parts := []string{strings.ToLower(kind)}
 	if namespace != "" {
@@ -36,10 +34,9 @@ func manifestName(kind, namespace, name string) string {
 	return fileName(strings.Join(append(parts, name), "_")) + ".yaml"
 }
 
-// maxFileName leaves room for endings: Linux allows 255 bytes.
+// maxFileName leaves room for suffixes: Linux allows 255 bytes.
 const maxFileName = 200
 
-// fileName returns a text, or its beginning and its hash if it is too long for the name of a file.
 func fileName(text string) string {
 	if len(text) <= maxFileName {
 		return text
@@ -69,8 +66,8 @@ func nodeManifest(n Node) manifest {
 	}}
 }
 
-// LabelNode changes labels of a node's object, such as its zone, written like those of kubectl label: KEY=VALUE sets one, KEY- removes
-// it. The agents get them from KSR.
+// LabelNode changes labels of a node's object, such as its zone, in the syntax of kubectl label:
+// KEY=VALUE sets a label, KEY- removes it.
 func (l *Lab) LabelNode(ctx context.Context, name string, labels ...string) error {
 	return l.change(ctx, func(st *State) error {
 		if _, err := st.Node(name); err != nil {
@@ -119,8 +116,8 @@ func changeLabel(labels map[string]string, text string) error {
 	return nil
 }
 
-// podManifest is the object of a pod in its present state, which a kubelet
-// would report. template holds what the user wrote; nil for a plain pod.
+// podManifest returns the object of a pod in its current state, as a kubelet would report it.
+// template is the user's object, nil for a plain pod.
 func podManifest(p Pod, node Node, template *corev1.Pod) manifest {
 	object := &corev1.Pod{}
 	if template != nil {
@@ -144,13 +141,11 @@ func podManifest(p Pod, node Node, template *corev1.Pod) manifest {
 	return manifest{manifestName("Pod", p.Namespace, p.Name), object}
 }
 
-// hasManifest reports whether KSR has been given an object.
 func (l *Lab) hasManifest(file string) bool {
 	_, err := os.Stat(l.Path("manifests", file))
 	return err == nil
 }
 
-// writeManifest gives the object to KSR.
 func (l *Lab) writeManifest(m manifest) error {
 	data, err := yaml.Marshal(m.object)
 	if err != nil {
@@ -162,9 +157,10 @@ func (l *Lab) writeManifest(m manifest) error {
 	return nil
 }
 
-// replaceManifest is writeManifest for the object of a user. It says what it did: nothing, if KSR has just this object.
+// replaceManifest writes a user's object unless KSR has the same object. It returns a description
+// of the change.
 func (l *Lab) replaceManifest(m manifest) (done string, err error) {
-	before, _ := os.ReadFile(l.Path("manifests", m.file)) // what cannot be read is replaced
+	before, _ := os.ReadFile(l.Path("manifests", m.file))
 	if data, err := yaml.Marshal(m.object); err == nil && bytes.Equal(before, data) {
 		return "unchanged", nil
 	}
@@ -179,18 +175,17 @@ func (l *Lab) removeManifest(file string) error {
 	return nil
 }
 
-// read is an object of a file, or what is wrong with it.
+// read is an object of a file, or the error in it.
 type read struct {
 	*unstructured.Unstructured
-	// place in the file, such as "document 2".
+	// place is the position in the file, such as "document 2".
 	place string
 	wrong error
 }
 
-// String is the kind and the name.
 func (r read) String() string { return r.GetKind() + " " + objectID(r.Unstructured) }
 
-// parseManifests reads the documents of a YAML or JSON stream; lists are taken apart.
+// parseManifests reads the documents of a YAML or JSON stream and expands lists.
 func parseManifests(data []byte) (objects []read) {
 	number := 0
 	for document, err := range manifests.Documents(data) {
@@ -203,7 +198,7 @@ func parseManifests(data []byte) (objects []read) {
 		switch {
 		case err != nil:
 			objects = append(objects, read{place: place, wrong: err})
-		case content != nil: // and not comments only
+		case content != nil:
 			objects = append(objects, objectsOf(content, place)...)
 		}
 	}
@@ -212,7 +207,6 @@ func parseManifests(data []byte) (objects []read) {
 
 var errNoObject = errors.New("no Kubernetes object: it needs apiVersion, kind and metadata.name")
 
-// objectsOf returns an object, or the items of a list. Those that name no namespace are in the default one.
 func objectsOf(content any, place string) (objects []read) {
 	fields, ok := content.(map[string]any)
 	if !ok {
@@ -229,7 +223,7 @@ func objectsOf(content any, place string) (objects []read) {
 		value, _, _ := unstructured.NestedFieldNoCopy(fields, path...)
 		switch value.(type) {
 		case nil, string:
-		default: // YAML reads y, n, on, off and numbers as such
+		default: // YAML parses y, n, on, off and numbers as other types
 			return []read{{place: place, wrong: fmt.Errorf("%s: must be a string, not %v: put it in quotes", strings.Join(path, "."), value)}}
 		}
 	}
@@ -242,8 +236,8 @@ func objectsOf(content any, place string) (objects []read) {
 	return []read{{object, place, nil}}
 }
 
-// stored returns the objects of a kind that the lab has given to KSR. Files of others that cannot be read are left to
-// KSR, which reports them.
+// stored returns the objects of a kind that the lab has passed to KSR. It skips unreadable files,
+// which KSR reports.
 func stored[T any](l *Lab, kind string) ([]T, error) {
 	files, err := filepath.Glob(l.Path("manifests", strings.ToLower(kind)+"_*.yaml"))
 	if err != nil {

@@ -12,17 +12,17 @@ import (
 	"time"
 )
 
-// Cell is what was measured from one endpoint to another.
+// Cell is the measurement from one endpoint to another.
 type Cell struct {
 	From, To Endpoint
 	// ICMP and TCP are round-trip times, valid if the error is nil.
 	ICMP, TCP       time.Duration
 	ICMPErr, TCPErr error
-	// Source is the address that the TCP server saw.
+	// Source is the client address that the TCP server saw.
 	Source netip.Addr
 }
 
-// Group tells which kind of path the cell is about.
+// Group returns the kind of path, such as pod to pod on the same node.
 func (c Cell) Group() string {
 	switch {
 	case c.To.Kind == OutsideEndpoint:
@@ -39,7 +39,7 @@ func (c Cell) Group() string {
 	return fmt.Sprintf("%s → %s, across nodes", c.From.Kind, c.To.Kind)
 }
 
-// Err says what is wrong, nil if nothing is.
+// Err returns the failures of the cell, or nil.
 func (c Cell) Err() error {
 	var errs []error
 	if c.ICMPErr != nil {
@@ -60,9 +60,9 @@ type Matrix struct {
 	Cells                 []Cell
 }
 
-// Matrix measures, with real packets, who reaches whom. It measures between all
-// endpoints, or the named ones only (pods, nodes, "outside"). Failures are in
-// the cells; the error is about measuring.
+// Matrix measures connectivity with real packets between all endpoints or between the named ones
+// (pods, nodes, "outside"). Failed connections are in the cells; the error is about the measurement
+// itself.
 func (l *Lab) Matrix(ctx context.Context, names ...string) (*Matrix, error) {
 	st, err := l.State()
 	if err != nil {
@@ -75,7 +75,7 @@ func (l *Lab) Matrix(ctx context.Context, names ...string) (*Matrix, error) {
 	return measure(ctx, st, endpoints)
 }
 
-// MatrixIPv6 is Matrix over IPv6, in a dual-stack lab.
+// MatrixIPv6 is Matrix over IPv6 in a dual-stack lab.
 func (l *Lab) MatrixIPv6(ctx context.Context, names ...string) (*Matrix, error) {
 	st, err := l.State()
 	if err != nil {
@@ -96,7 +96,6 @@ func (l *Lab) MatrixIPv6(ctx context.Context, names ...string) (*Matrix, error) 
 	return measure(ctx, st, endpoints)
 }
 
-// named returns the endpoints with these names; all, if there are none.
 func (s *State) named(names []string) ([]Endpoint, error) {
 	endpoints := s.Endpoints()
 	if len(names) > 0 {
@@ -150,9 +149,9 @@ func (c *Cell) measure(ctx context.Context, st *State, server *tcpServer) {
 	}
 }
 
-// checkSource demands that pods see each other by their own addresses, and that
-// nobody outside of the cluster sees more than the address of a node. What pods
-// send to other nodes leaves through the NIC, too, and may have either source.
+// checkSource checks that pods see each other's own addresses and that hosts outside of the cluster
+// see only node addresses. Traffic from pods to other nodes leaves through the NIC and may have
+// either source.
 func (c *Cell) checkSource(st *State) error {
 	if c.From.Kind == NodeEndpoint {
 		return nil // a node may use any of its addresses
@@ -181,7 +180,7 @@ func (c *Cell) checkSource(st *State) error {
 	return nil
 }
 
-// Err joins what is wrong with the cells, nil if all is well.
+// Err joins the failures of all cells. It returns nil without failures.
 func (m *Matrix) Err() error {
 	var errs []error
 	for _, c := range m.Cells {
@@ -190,7 +189,6 @@ func (m *Matrix) Err() error {
 	return errors.Join(errs...)
 }
 
-// Write prints the matrix, a summary by kind of path, and the failures.
 func (m *Matrix) Write(w io.Writer) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprint(table, "ICMP/TCP round trip, ms\t")
@@ -275,7 +273,7 @@ func median(d []time.Duration) string {
 	return millis(Percentile(d, 50), nil) + " ms"
 }
 
-// Percentile returns the p-th percentile (nearest rank) of at least one duration.
+// Percentile returns the p-th percentile (nearest rank). It requires at least one duration.
 func Percentile(d []time.Duration, p int) time.Duration {
 	sorted := slices.Sorted(slices.Values(d))
 	return sorted[max((len(sorted)*p+99)/100-1, 0)]

@@ -12,14 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// netnsDir is where ip-netns(8) and runtimes keep named network namespaces.
 const netnsDir = "/var/run/netns"
 
-// NetnsPath is the path of the network namespace with the name.
+// NetnsPath returns the path of a named network namespace.
 func NetnsPath(name string) string { return filepath.Join(netnsDir, name) }
 
-// checkUnused returns an error if a network namespace of that name exists, which
-// must be somebody else's.
 func checkUnused(name string) error {
 	if _, err := os.Lstat(NetnsPath(name)); err == nil {
 		return fmt.Errorf("network namespace %s exists already and is not this lab's; choose another name, or remove it with: ip netns del %s", name, name)
@@ -27,14 +24,14 @@ func checkUnused(name string) error {
 	return nil
 }
 
-// deleteNetns removes the name, and with it the namespace when no process or
-// socket is left in it. A missing one is no error.
+// deleteNetns removes the name; the kernel removes the namespace after its last process and socket.
+// It returns nil if the name does not exist.
 func deleteNetns(name string) error {
 	path := NetnsPath(name)
 	for {
 		err := unix.Unmount(path, unix.MNT_DETACH)
 		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {
-			break // not mounted, or no longer
+			break // not mounted
 		}
 		if err != nil {
 			return fmt.Errorf("removing network namespace %s: %w", name, err)
@@ -46,8 +43,8 @@ func deleteNetns(name string) error {
 	return nil
 }
 
-// InNetns runs fn in the network namespace with the path. Sockets that fn makes
-// and processes that it starts stay there; goroutines that it starts do not.
+// InNetns runs fn in the network namespace at path. Sockets and processes that fn creates stay in
+// that namespace; goroutines do not.
 func InNetns(path string, fn func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- inNetns(path, fn) }()
@@ -73,7 +70,7 @@ func inNetns(path string, fn func() error) error {
 		return fmt.Errorf("entering network namespace %s: %w", path, err)
 	}
 	defer func() {
-		// A thread that cannot return dies with this goroutine instead of being unlocked.
+		// A thread that cannot return stays locked and dies with its goroutine.
 		if netns.Set(home) == nil {
 			runtime.UnlockOSThread()
 		}
@@ -81,8 +78,7 @@ func inNetns(path string, fn func() error) error {
 	return fn()
 }
 
-// netnsProcesses returns the processes, other than this one, that are in any of
-// the named network namespaces.
+// netnsProcesses returns the processes in the named network namespaces, except the current one.
 func netnsProcesses(names []string) []Process {
 	inside := map[netnsID]bool{}
 	for _, name := range names {
@@ -101,7 +97,7 @@ func netnsProcesses(names []string) []Process {
 		if id, known := statNetns(filepath.Join("/proc", e.Name(), "ns/net")); !ok || !known || !inside[id] {
 			continue
 		}
-		// Was it this process, and not a later one with its number, that was looked at?
+		// Check that the process number was not reused during the scan.
 		if p.Alive() {
 			found = append(found, p)
 		}

@@ -9,21 +9,20 @@ import (
 	"time"
 )
 
-// stopGrace is how long a process may take to end by itself.
+// stopGrace is the time between SIGTERM and SIGKILL.
 const stopGrace = 5 * time.Second
 
 func agentRole(node string) string { return "agent/" + node }
 
-// nodePath returns a path in the directory of a node.
 func (l *Lab) nodePath(node, file string) string { return l.Path("nodes", node, file) }
 
-// RunDir is the run directory of a node's agent, with agent.sock and cni.sock.
+// RunDir returns the run directory of a node's agent, with agent.sock and cni.sock.
 func (l *Lab) RunDir(node string) string { return l.nodePath(node, "run") }
 
-// AgentSocket is the path of the socket of a node's agent's REST API.
+// AgentSocket returns the path of the REST socket of a node's agent.
 func (l *Lab) AgentSocket(node string) string { return l.nodePath(node, "run/agent.sock") }
 
-// Nodes returns the nodes, in the order in which they were made.
+// Nodes returns the nodes in the order of their creation.
 func (l *Lab) Nodes() ([]Node, error) {
 	st, err := l.State()
 	if err != nil {
@@ -32,11 +31,11 @@ func (l *Lab) Nodes() ([]Node, error) {
 	return st.Nodes, nil
 }
 
-// AddNode adds a node and returns when its agent is ready.
+// AddNode adds a node and waits until its agent is ready.
 func (l *Lab) AddNode(ctx context.Context, name string) (Node, error) {
 	var node Node
 	err := l.change(ctx, func(st *State) error {
-		err := st.etcdRuns() // where a node becomes known
+		err := st.etcdRuns() // new nodes are registered in etcd
 		if err != nil {
 			return err
 		}
@@ -67,9 +66,8 @@ func (l *Lab) AddNode(ctx context.Context, name string) (Node, error) {
 	return node, err
 }
 
-// DelNode removes a node: its pods first, as draining it would. When its agent
-// does not run, or cannot remove the pods, they go with the node, as they would
-// with a machine that fails.
+// DelNode removes a node after its pods, as drain would. If the agent does not run or cannot remove
+// the pods, they are removed with the node, as in a machine failure.
 func (l *Lab) DelNode(ctx context.Context, name string) error {
 	return l.change(ctx, func(st *State) error {
 		node, err := st.Node(name)
@@ -91,7 +89,6 @@ func (l *Lab) DelNode(ctx context.Context, name string) error {
 	})
 }
 
-// reserveNode notes a new node with the first free address.
 func reserveNode(st *State, name string) (Node, error) {
 	if !nodeName.MatchString(name) {
 		return Node{}, nameError("%q cannot be the name of a node: up to 32 lower-case letters, digits and dashes, no dash at the beginning or the end", name)
@@ -124,7 +121,6 @@ func reserveNode(st *State, name string) (Node, error) {
 	return node, nil
 }
 
-// makeNode makes the node's namespace, connection, files and Kubernetes object.
 func (l *Lab) makeNode(ctx context.Context, st *State, node Node) error {
 	l.progress("node %s: network namespace %s, address %s", node.Name, node.Netns, node.Address)
 	if err := l.addNetns(st, node.Netns); err != nil {
@@ -184,7 +180,6 @@ func (l *Lab) removeNode(ctx context.Context, st *State, node Node) error {
 	return os.RemoveAll(l.Path("nodes", node.Name))
 }
 
-// writeNodeFiles writes the configuration of the node's agent and of its CNI.
 func (l *Lab) writeNodeFiles(st *State, n Node) error {
 	if err := os.MkdirAll(l.RunDir(n.Name), 0o700); err != nil {
 		return err
@@ -215,7 +210,6 @@ func (l *Lab) writeNodeFiles(st *State, n Node) error {
 	return nil
 }
 
-// startAgent starts the node's agent and returns at once.
 func (l *Lab) startAgent(st *State, n Node) error {
 	program, args := "contiv-agent", []string{
 		"--node-name", n.Name,
@@ -247,7 +241,7 @@ func (l *Lab) awaitAgent(ctx context.Context, st *State, n Node) error {
 	})
 }
 
-// awaitNewAgent is awaitAgent for a new node, which fails as soon as VPP ends.
+// awaitNewAgent waits for a new node and fails as soon as VPP ends.
 func (l *Lab) awaitNewAgent(ctx context.Context, st *State, n Node) error {
 	p := st.Processes[agentRole(n.Name)]
 	return l.await(ctx, "the agent of "+n.Name, p, func(ctx context.Context) error {
@@ -258,7 +252,7 @@ func (l *Lab) awaitNewAgent(ctx context.Context, st *State, n Node) error {
 	})
 }
 
-// StartAgent starts a node's agent, if it does not run, and returns when it is ready.
+// StartAgent starts a node's agent unless it runs, and waits until it is ready.
 func (l *Lab) StartAgent(ctx context.Context, node string) error {
 	return l.change(ctx, func(st *State) error {
 		n, err := st.Node(node)
@@ -280,13 +274,12 @@ func (l *Lab) StartAgent(ctx context.Context, node string) error {
 	})
 }
 
-// StopAgent ends a node's agent with SIGTERM, and VPP with it, if the node has it.
+// StopAgent ends a node's agent, and its VPP, with SIGTERM.
 func (l *Lab) StopAgent(ctx context.Context, node string) error {
 	return l.endAgent(ctx, node, func(p Process) error { return p.stop(stopGrace) })
 }
 
-// KillAgent ends a node's agent with SIGKILL, as a crash would. On a node with VPP,
-// contiv-init starts it again.
+// KillAgent ends a node's agent with SIGKILL. On a node with VPP, contiv-init restarts it.
 func (l *Lab) KillAgent(ctx context.Context, node string) error {
 	if st, err := l.State(); err == nil {
 		if n, err := st.Node(node); err == nil && n.OnVPP() {

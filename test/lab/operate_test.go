@@ -47,7 +47,7 @@ func TestProcessesStopAndStart(t *testing.T) {
 		{"agent/node2", func() error { return l.StopAgent(ctx, "node2") }, func() error { return l.StartAgent(ctx, "node2") }},
 		{"etcd", func() error { return l.StopEtcd(ctx) }, func() error { return l.StartEtcd(ctx) }},
 	} {
-		for range 2 { // stopping what is stopped and starting what runs is harmless
+		for range 2 {
 			if err := test.stop(); err != nil {
 				t.Fatal(err)
 			}
@@ -114,17 +114,17 @@ func TestNodesComeAndGo(t *testing.T) {
 	if err := l.StopEtcd(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	_, err = l.AddNode(t.Context(), "node1") // without waiting for what the lab itself stopped
+	_, err = l.AddNode(t.Context(), "node1") // fails at once, because the lab stopped etcd on purpose
 	requireError(t, err, "etcd does not run: "+lab.Command(opts.Name, "etcd start")+" starts it")
 	requireFiles(t, l, "nodes", "edge-1", "node2")
 	if err := l.StartEtcd(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// The address of a node that left is free again.
+	// The address of a removed node is free again.
 	if node, err = l.AddNode(t.Context(), "node1"); err != nil || node.Index != 1 {
 		t.Errorf("node1 again: %+v, %v", node, err)
 	}
-	for range 10 { // as fast as possible, as the kernel removes things in its own time
+	for range 10 { // repeatedly, because the kernel removes namespaces asynchronously
 		if err := l.DelNode(t.Context(), "node1"); err != nil {
 			t.Fatal(err)
 		}
@@ -386,7 +386,7 @@ func serviceAt(name string, nodePort int) string {
 	return fmt.Sprintf("apiVersion: v1\nkind: Service\nmetadata: {name: %s}\nspec: {type: NodePort, ports: [{port: 80, nodePort: %d}]}\n", name, nodePort)
 }
 
-// Names may be as long as Kubernetes allows, which is longer than a file's.
+// Kubernetes allows names that are longer than a file name.
 func TestApplyLongNames(t *testing.T) {
 	l := up(t, options(t))
 	name := strings.Repeat("a", 250) + "-1"
@@ -409,7 +409,6 @@ func TestApplyLongNames(t *testing.T) {
 	}
 }
 
-// A service with a selector has the pods of the lab as endpoints, whichever come and go.
 func TestEndpointsOfServices(t *testing.T) {
 	l := up(t, options(t))
 	file := filepath.Join(t.TempDir(), "service.yaml")
@@ -559,7 +558,7 @@ func requireFiles(t testing.TB, l *lab.Lab, dir string, want ...string) {
 	}
 }
 
-// The test plays the agent: it puts back the route that the lab deletes.
+// The test replaces the agent: it restores the deleted route.
 func TestDeletedRouteThatComesBack(t *testing.T) {
 	l := up(t, options(t))
 	route := netip.MustParsePrefix("198.51.100.7/32")
@@ -571,7 +570,7 @@ func TestDeletedRouteThatComesBack(t *testing.T) {
 	}
 	ip("route", "add", route.String(), "via", lab.RouterAddress.Addr().String())
 
-	short, cancel := context.WithTimeout(t.Context(), 2*time.Second) // enough to delete it
+	short, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	_, err := l.DeleteRoute(short, "node1", route)
 	requireError(t, err, "the route to 198.51.100.7/32 did not come back")
@@ -589,7 +588,6 @@ func TestDeletedRouteThatComesBack(t *testing.T) {
 	}
 }
 
-// putBackRoutes adds each route again that is deleted in the namespace.
 func putBackRoutes(t testing.TB, path string) {
 	t.Helper()
 	ns, err := netns.GetFromPath(path)
@@ -620,12 +618,11 @@ func putBackRoutes(t testing.TB, path string) {
 	})
 }
 
-// The configuration that a lab is given is that of all its nodes, and says which IP families services have.
 func TestConfigOfNodes(t *testing.T) {
 	opts := options(t)
 	opts.Nodes, opts.ContivConfig = 1, "ipamConfig: {podSubnetCIDR: 10.2.0.0/16}\n"
 	up(t, opts)
-	l, err := lab.Open(opts) // as the next command does
+	l, err := lab.Open(opts)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,21 +17,21 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// PodSpec says what pod to add.
+// PodSpec describes a pod to add.
 type PodSpec struct {
-	// Namespace of the pod. Default "default".
+	// Namespace defaults to "default".
 	Namespace string
 	Name      string
-	// Node of the pod; the one with the fewest pods if empty.
+	// Node defaults to the node with the fewest pods.
 	Node string
-	// Template holds labels, annotations and whatever else the Kubernetes object
-	// shall have; may be nil. Its host ports are opened.
+	// Template holds labels, annotations and other fields of the Kubernetes object; optional. The
+	// lab passes its host ports to CNI.
 	Template *corev1.Pod
 }
 
 var dnsName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$`)
 
-// maxPodName and maxNamespace are the lengths that Kubernetes allows.
+// Maximum lengths in Kubernetes.
 const maxPodName, maxNamespace = 253, 63
 
 // ParsePodID splits "name" or "namespace/name".
@@ -46,7 +46,7 @@ func ParsePodID(id string) (namespace, name string, err error) {
 	return namespace, name, nil
 }
 
-// Pods returns the pods, in the order in which they were added.
+// Pods returns the pods in the order of their creation.
 func (l *Lab) Pods() ([]Pod, error) {
 	st, err := l.State()
 	if err != nil {
@@ -55,10 +55,9 @@ func (l *Lab) Pods() ([]Pod, error) {
 	return st.Pods, nil
 }
 
-// AddPod adds a pod as a kubelet and a runtime would: it writes the Kubernetes
-// object, makes the network namespace, calls CNI ADD, and reports the address
-// in the object's status. When ADD fails, CNI DEL is called and nothing of the
-// pod is left.
+// AddPod adds a pod as a kubelet and a runtime would: it writes the Kubernetes object, creates the
+// network namespace, calls CNI ADD, and reports the address in the object's status. If ADD fails,
+// AddPod calls CNI DEL and removes everything.
 func (l *Lab) AddPod(ctx context.Context, spec PodSpec) (Pod, error) {
 	pods, err := l.AddPods(ctx, 1, spec)
 	if err != nil {
@@ -67,8 +66,7 @@ func (l *Lab) AddPod(ctx context.Context, spec PodSpec) (Pod, error) {
 	return pods[0], nil
 }
 
-// AddPods adds pods, up to parallel of them at once. When some cannot be added,
-// the others are there all the same; the result holds those.
+// AddPods adds up to parallel pods at once. It returns the added pods, even if some failed.
 func (l *Lab) AddPods(ctx context.Context, parallel int, specs ...PodSpec) ([]Pod, error) {
 	var added []Pod
 	err := l.change(ctx, func(st *State) error {
@@ -112,7 +110,6 @@ type newPod struct {
 	network  podNetwork
 }
 
-// nodesOf returns the names of the pods' nodes, each once.
 func nodesOf(pods []newPod) []string {
 	var names []string
 	for _, p := range pods {
@@ -125,12 +122,11 @@ func nodesOf(pods []newPod) []string {
 
 // podNetwork attaches a pod to the network of its node.
 type podNetwork interface {
-	// add returns the addresses that the pod has now, at least one.
+	// add returns the pod's addresses, at least one.
 	add(context.Context) ([]netip.Addr, error)
 	del(context.Context) error
 }
 
-// network is what attaches the pods of the lab.
 func (l *Lab) network(st *State, pod Pod, node Node) podNetwork {
 	if st.Calico {
 		return calicoPod{pod, node}
@@ -138,7 +134,6 @@ func (l *Lab) network(st *State, pod Pod, node Node) podNetwork {
 	return l.cni(pod, node)
 }
 
-// reservePod checks the spec and notes the pod and its network namespace.
 func (l *Lab) reservePod(st *State, spec PodSpec) (Pod, Node, error) {
 	if spec.Namespace == "" {
 		spec.Namespace = DefaultNamespace
@@ -181,7 +176,7 @@ func (l *Lab) reservePod(st *State, spec PodSpec) (Pod, Node, error) {
 	return pod, node, nil
 }
 
-// hostPorts returns what a kubelet has the runtime tell the CNI. An API server writes TCP where there is no protocol.
+// hostPorts returns the port mappings for CNI. The protocol defaults to TCP, as in an API server.
 func hostPorts(template *corev1.Pod) (list []HostPort) {
 	if template == nil {
 		return nil
@@ -196,7 +191,7 @@ func hostPorts(template *corev1.Pod) (list []HostPort) {
 	return list
 }
 
-// leastUsedNode is the node with the fewest pods, "" in a lab without nodes.
+// leastUsedNode returns "" in a lab without nodes.
 func leastUsedNode(st *State) string {
 	name, fewest := "", 0
 	for _, n := range st.Nodes {
@@ -207,9 +202,9 @@ func leastUsedNode(st *State) string {
 	return name
 }
 
-// wirePod makes the pod. After an error nothing of it is left but its place in the state.
+// wirePod makes the pod. After an error it leaves only the pod's entry in the state.
 func (l *Lab) wirePod(ctx context.Context, p *newPod) error {
-	if m := namespaceManifest(p.pod.Namespace); !l.hasManifest(m.file) { // one that has been applied keeps its labels
+	if m := namespaceManifest(p.pod.Namespace); !l.hasManifest(m.file) { // an applied namespace keeps its labels
 		if err := l.writeManifest(m); err != nil {
 			return err
 		}
@@ -223,10 +218,10 @@ func (l *Lab) wirePod(ctx context.Context, p *newPod) error {
 	}
 	result, err := p.network.add(ctx)
 	if err != nil {
-		// Like a runtime: what ADD may have left is for DEL, in time of its own.
+		// Like a runtime, call DEL after a failed ADD, with a new timeout.
 		hangs := errors.Is(err, context.DeadlineExceeded)
 		patience := cniTimeout
-		if hangs { // an agent that did not answer before hardly does now
+		if hangs { // an agent that timed out will probably not answer
 			patience = time.Second / 2
 		}
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
@@ -248,7 +243,7 @@ func (l *Lab) wirePod(ctx context.Context, p *newPod) error {
 	return l.writeManifest(podManifest(p.pod, p.node, p.template))
 }
 
-// forgetPods takes pods out of the state that do not exist.
+// forgetPods removes pods that do not exist from the state.
 func (l *Lab) forgetPods(st *State, pods []newPod) error {
 	for _, p := range pods {
 		if err := deleteNetns(p.pod.Netns); err != nil {
@@ -259,14 +254,14 @@ func (l *Lab) forgetPods(st *State, pods []newPod) error {
 	return nil
 }
 
-// DelPod removes a pod: CNI DEL, its processes and network namespace, its
+// DelPod removes a pod: it calls CNI DEL and removes the pod's processes, network namespace and
 // Kubernetes object.
 func (l *Lab) DelPod(ctx context.Context, id string) error {
 	return l.DelPods(ctx, id)
 }
 
-// DelPods removes pods, several at once. When some cannot be removed, the
-// others are gone all the same.
+// DelPods removes several pods at once. If some cannot be removed, it still removes the remaining
+// ones.
 func (l *Lab) DelPods(ctx context.Context, ids ...string) error {
 	return l.change(ctx, func(st *State) error {
 		var pods []Pod
@@ -302,7 +297,6 @@ func (s *State) forgetPod(pod Pod) {
 	s.Pods = slices.DeleteFunc(s.Pods, func(p Pod) bool { return p.ContainerID == pod.ContainerID })
 }
 
-// unwirePod removes all of a pod but its place in the state.
 func (l *Lab) unwirePod(ctx context.Context, st *State, pod Pod) error {
 	node, err := st.Node(pod.Node)
 	if err != nil {
@@ -317,8 +311,6 @@ func (l *Lab) unwirePod(ctx context.Context, st *State, pod Pod) error {
 	return l.dropPod(pod)
 }
 
-// dropPod removes the network namespace, with what runs in it, and the object of
-// a pod.
 func (l *Lab) dropPod(pod Pod) error {
 	if err := stopAll(netnsProcesses([]string{pod.Netns})); err != nil {
 		return err
@@ -329,8 +321,7 @@ func (l *Lab) dropPod(pod Pod) error {
 	return l.removeManifest(manifestName("Pod", pod.Namespace, pod.Name))
 }
 
-// atOnce calls fn for 0 to n-1, up to parallel of them at once, and returns when
-// all are done.
+// atOnce calls fn for 0 to n-1, up to parallel calls at once, and waits for all.
 func atOnce(parallel, n int, fn func(int)) {
 	slots := make(chan struct{}, max(parallel, 1))
 	var working sync.WaitGroup

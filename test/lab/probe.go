@@ -15,16 +15,16 @@ import (
 
 // Endpoint is a place in the lab that sends and receives packets.
 type Endpoint struct {
-	// Name for people: a pod's ID, a node's name, "outside".
+	// Name is a pod's ID, a node's name, or "outside".
 	Name string
 	Kind EndpointKind
-	// Node that the endpoint is on, or is; "" for the outside host.
+	// Node is the node of the endpoint, "" for the outside host.
 	Node    string
 	Netns   string
 	Address netip.Addr
 }
 
-// EndpointKind tells pods, nodes and the outside host apart.
+// EndpointKind distinguishes pods, nodes and the outside host.
 type EndpointKind string
 
 const (
@@ -50,15 +50,14 @@ func (s *State) Endpoints() []Endpoint {
 	return append(all, Endpoint{OutsideName, OutsideEndpoint, "", s.Outside(), s.families(OutsideAddress, outsideAddress6)[0].Addr()})
 }
 
-// Endpoint of the node.
+// Endpoint returns the endpoint of the node.
 func (n Node) Endpoint() Endpoint {
 	return Endpoint{n.Name, NodeEndpoint, n.Name, n.Netns, n.Address.Addr()}
 }
 
-// Endpoint of the pod.
+// Endpoint returns the endpoint of the pod.
 func (p Pod) Endpoint() Endpoint { return Endpoint{p.ID(), PodEndpoint, p.Node, p.Netns, p.Address} }
 
-// overIPv6 returns the endpoint at its IPv6 address.
 func (s *State) overIPv6(e Endpoint) (Endpoint, error) {
 	switch e.Kind {
 	case OutsideEndpoint:
@@ -79,7 +78,7 @@ func (s *State) overIPv6(e Endpoint) (Endpoint, error) {
 	return e, nil
 }
 
-// Endpoint returns the pod, the node or the outside host with the name.
+// Endpoint returns the endpoint of a pod, a node or the outside host.
 func (s *State) Endpoint(name string) (Endpoint, error) {
 	if pod, err := s.Pod(name); err == nil {
 		return pod.Endpoint(), nil
@@ -94,7 +93,7 @@ func (s *State) Endpoint(name string) (Endpoint, error) {
 	return Endpoint{}, nameError("lab %s has no pod and no node %q%s; %s lists them", s.Name, name, didYouMean(name, names), Command(s.Name, "status"))
 }
 
-// Exec runs a command in a pod, a node or the outside host, and returns what it wrote.
+// Exec runs a command in a pod, a node or the outside host, and returns its output.
 func (l *Lab) Exec(ctx context.Context, where, name string, args ...string) (string, error) {
 	st, err := l.State()
 	if err != nil {
@@ -113,8 +112,8 @@ func (l *Lab) Exec(ctx context.Context, where, name string, args ...string) (str
 
 var pingTimes = regexp.MustCompile(`(?m)^rtt min/avg/max/mdev = ([0-9.]+)/`)
 
-// Ping sends three ICMP echo requests with ping(8) and returns the shortest
-// round trip. All three must be answered.
+// Ping sends three ICMP echo requests with ping(8) and returns the shortest round trip. It fails if
+// a reply is missing.
 func Ping(ctx context.Context, from, to Endpoint) (time.Duration, error) {
 	out, err := execIn(ctx, from.Netns, "ping", "-n", "-q", "-c3", "-i0.02", "-W1", to.Address.String())
 	if err != nil {
@@ -137,21 +136,20 @@ func pingFailure(output string, err error) string {
 	return err.Error()
 }
 
-// TCPPayload is how many bytes go to the server and back: more than fits into a
-// few packets, so that a wrong MTU is noticed.
+// TCPPayload is the number of bytes of an echo. It exceeds a few packets, so that a wrong MTU is
+// detected.
 const TCPPayload = 64 << 10
 
-// tcpServer echoes what it gets, after 16 bytes with the client's address.
+// tcpServer sends 16 bytes with the client's address and then echoes the client's data.
 type tcpServer struct {
 	listener net.Listener
 	address  string
-	// err is why there is no listener.
+	// err is the error of listening.
 	err error
 }
 
-// serveTCP starts a server at the endpoint; close it. A server that cannot listen,
-// e.g. because the endpoint has lost its address, is an error of whoever
-// connects to it.
+// serveTCP starts a server at the endpoint; the caller must close it. If it cannot listen, e.g.
+// because the endpoint has lost its address, probeTCP returns the error.
 func serveTCP(e Endpoint) *tcpServer {
 	s := &tcpServer{}
 	s.err = InNetns(NetnsPath(e.Netns), func() (err error) {
@@ -173,7 +171,6 @@ func (s *tcpServer) close() {
 	}
 }
 
-// accept ends with the listener.
 func (s *tcpServer) accept() {
 	for {
 		conn, err := s.listener.Accept()
@@ -191,9 +188,8 @@ func (s *tcpServer) accept() {
 	}
 }
 
-// probeTCP connects to a server, exchanges data in both directions, and returns
-// how long connecting took, which is one round trip, and the client's address
-// as the server saw it.
+// probeTCP connects to a server and exchanges data in both directions. It returns the duration of
+// the handshake, which is one round trip, and the client address that the server saw.
 func probeTCP(ctx context.Context, from Endpoint, server *tcpServer) (rtt time.Duration, source netip.Addr, err error) {
 	if server.err != nil {
 		return 0, netip.Addr{}, server.err
@@ -239,7 +235,6 @@ func probeTCP(ctx context.Context, from Endpoint, server *tcpServer) (rtt time.D
 	return rtt, netip.AddrFrom16(client).Unmap(), nil
 }
 
-// dialIn connects from a network namespace.
 func dialIn(ctx context.Context, netns, network, address string) (conn net.Conn, err error) {
 	err = InNetns(netns, func() error {
 		conn, err = (&net.Dialer{}).DialContext(ctx, network, address)

@@ -17,11 +17,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Process is a process of a lab, identified so that another process which got
-// the same number later is never taken for it.
+// Process identifies a process of a lab. The start time distinguishes it from a later process with
+// the same number.
 type Process struct {
 	PID int `json:"pid"`
-	// StartTime in clock ticks since boot, as in /proc/<pid>/stat.
+	// StartTime is in clock ticks since boot, as in /proc/<pid>/stat.
 	StartTime uint64    `json:"startTime"`
 	Started   time.Time `json:"started"`
 	Log       string    `json:"log"`
@@ -38,7 +38,7 @@ func (p Process) Alive() bool {
 	return alive
 }
 
-// open returns a pidfd, if the process still runs.
+// open returns a pidfd if the process still runs.
 func (p Process) open() (pidfd int, alive bool) {
 	if p.PID <= 0 {
 		return 0, false
@@ -55,7 +55,6 @@ func (p Process) open() (pidfd int, alive bool) {
 	return pidfd, true
 }
 
-// signal sends the signal, if the process still runs.
 func (p Process) signal(sig unix.Signal) error {
 	fd, alive := p.open()
 	if !alive {
@@ -69,7 +68,6 @@ func (p Process) signal(sig unix.Signal) error {
 	return nil
 }
 
-// wait returns when the process has ended, or with ctx's error.
 func (p Process) wait(ctx context.Context) error {
 	fd, alive := p.open()
 	if !alive {
@@ -78,7 +76,7 @@ func (p Process) wait(ctx context.Context) error {
 	defer unix.Close(fd)
 	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 	for {
-		n, err := unix.Poll(fds, 50) // 50 ms: how late the end of ctx may be noticed
+		n, err := unix.Poll(fds, 50) // milliseconds; bounds the delay after ctx ends
 		if n > 0 || (err != nil && !errors.Is(err, unix.EINTR)) {
 			return nil
 		}
@@ -88,7 +86,7 @@ func (p Process) wait(ctx context.Context) error {
 	}
 }
 
-// stop ends the process: SIGTERM, and SIGKILL after the grace period.
+// stop sends SIGTERM, and SIGKILL after the grace period.
 func (p Process) stop(grace time.Duration) error {
 	if err := p.signal(unix.SIGTERM); err != nil {
 		return err
@@ -101,7 +99,6 @@ func (p Process) stop(grace time.Duration) error {
 	return p.kill()
 }
 
-// kill ends the process with SIGKILL and waits for its end.
 func (p Process) kill() error {
 	if err := p.signal(unix.SIGKILL); err != nil {
 		return err
@@ -121,7 +118,6 @@ func (p Process) name() string {
 	return filepath.Base(p.Command[0])
 }
 
-// logTail returns the end of the log, indented, for error messages.
 func (p Process) logTail() string {
 	const size, lines = 16 << 10, 12
 	f, err := os.Open(p.Log)
@@ -141,11 +137,11 @@ func (p Process) logTail() string {
 	return fmt.Sprintf("the end of %s:\n    %s", p.Log, strings.Join(tail, "\n    "))
 }
 
-// startMark is in the log where the output of a new process begins.
+// startMark separates the output of processes in a log.
 const startMark = "contiv-lab starts"
 
-// startProcess runs a program detached from this one: it has its own session and
-// no terminal, and survives us. netns is a namespace of the lab, or "" for ours.
+// startProcess runs a program detached from the current one, in its own session and without a
+// terminal. If netns is empty, the program runs in the current namespace.
 func startProcess(lab, netns, log string, command []string) (Process, error) {
 	out, err := os.OpenFile(log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -158,8 +154,8 @@ func startProcess(lab, netns, log string, command []string) (Process, error) {
 	cmd.Env = environment(lab)
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	// It outlives us: files that we have from who started us, a lock for example, are
-	// not for it. Go marks its own.
+	// The process outlives this one and must not inherit files such as a lock. Go sets O_CLOEXEC
+	// only on files that it opened.
 	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return Process{}, fmt.Errorf("starting %s: %w", command[0], err)
 	}
@@ -172,7 +168,7 @@ func startProcess(lab, netns, log string, command []string) (Process, error) {
 	}
 	p := Process{PID: cmd.Process.Pid, Started: time.Now(), Log: log, Command: command, Netns: netns}
 	_, p.StartTime, err = procStat(p.PID)
-	// Reap the process, should it end before we do.
+	// Reap the process if it ends first.
 	go cmd.Wait()
 	if err != nil {
 		return Process{}, fmt.Errorf("starting %s: %w", command[0], err)
@@ -180,7 +176,6 @@ func startProcess(lab, netns, log string, command []string) (Process, error) {
 	return p, nil
 }
 
-// processOf identifies the process that now has the number.
 func processOf(pid int) (Process, bool) {
 	_, start, err := procStat(pid)
 	if err != nil {
@@ -190,13 +185,12 @@ func processOf(pid int) (Process, bool) {
 	return Process{PID: pid, StartTime: start, Command: []string{strings.TrimSpace(string(name))}}, true
 }
 
-// procStat returns the state letter and the start time of a process.
 func procStat(pid int) (state byte, startTime uint64, err error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, 0, err
 	}
-	// The second field is the name in parentheses, which may contain anything.
+	// The second field is the command name in parentheses, which may contain any character.
 	_, rest, ok := bytes.Cut(data[bytes.LastIndexByte(data, ')')+1:], []byte(" "))
 	fields := strings.Fields(string(rest))
 	if !ok || len(fields) < 20 {

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// REST is a client of the REST API that a process serves on a unix socket.
+// REST is a client of the REST API on a unix socket.
 type REST struct {
 	socket string
 	client *http.Client
@@ -26,20 +26,20 @@ func newREST(socket string) *REST {
 	}}}
 }
 
-// Agent returns the REST API of a node's agent.
+// Agent returns a client of the REST API of a node's agent.
 func (l *Lab) Agent(node string) *REST { return newREST(l.AgentSocket(node)) }
 
-// Ready returns nil if the process says that it is ready, else why it is not.
+// Ready returns nil if the process is ready, otherwise the reason.
 func (r *REST) Ready(ctx context.Context) error {
 	return getOK(ctx, r.client, "http://contiv/readiness")
 }
 
-// Get decodes the JSON answer to GET path into the value that out points to.
+// Get decodes the JSON response to GET path into out.
 func (r *REST) Get(ctx context.Context, path string, out any) error {
 	return r.do(ctx, http.MethodGet, path, out)
 }
 
-// Post sends an empty POST and decodes the JSON answer, unless out is nil.
+// Post sends an empty POST and decodes the JSON response unless out is nil.
 func (r *REST) Post(ctx context.Context, path string, out any) error {
 	return r.do(ctx, http.MethodPost, path, out)
 }
@@ -63,7 +63,7 @@ func getOK(ctx context.Context, client *http.Client, url string) error {
 	return err
 }
 
-// complaint is what an answer says is wrong, in a line.
+// complaint returns the error message of a response in one line.
 func complaint(body []byte) string {
 	var answer struct{ Error string }
 	if json.Unmarshal(body, &answer) == nil && answer.Error != "" {

@@ -20,10 +20,9 @@ const (
 	ksrRole  = "ksr"
 )
 
-// etcdAddress is where etcd listens, in the namespace of the underlay.
+// etcdAddress is the listen address of etcd in the underlay.
 func (s *State) etcdAddress() string { return net.JoinHostPort(s.router().String(), "32379") }
 
-// start runs one of our binaries as a process of the lab.
 func (l *Lab) start(st *State, role, netns, program string, args ...string) error {
 	log := l.Path("logs", logName(role))
 	p, err := startProcess(st.Name, netns, log, append([]string{l.Program(program)}, args...))
@@ -34,7 +33,6 @@ func (l *Lab) start(st *State, role, netns, program string, args ...string) erro
 	return st.write(l.dir)
 }
 
-// logName is the name of the log file of a process with the role.
 func logName(role string) string {
 	name := []byte(role)
 	for i := range name {
@@ -64,7 +62,6 @@ func (l *Lab) startEtcd(ctx context.Context, st *State) error {
 	return l.await(ctx, "etcd", st.Processes[etcdRole], l.etcdReady(st))
 }
 
-// etcdReady returns a function that asks etcd, from the underlay, if it serves.
 func (l *Lab) etcdReady(st *State) func(context.Context) error {
 	config, err := l.tlsOf(st, access.Root)
 	if err != nil {
@@ -112,7 +109,7 @@ func (l *Lab) startKSR(ctx context.Context, st *State) error {
 	return l.await(ctx, "KSR", st.Processes[ksrRole], newREST(l.ksrSocket()).Ready)
 }
 
-// StopEtcd ends etcd; its data stay.
+// StopEtcd stops etcd and keeps its data.
 func (l *Lab) StopEtcd(ctx context.Context) error {
 	return l.change(ctx, func(st *State) error {
 		if !st.Processes[etcdRole].Alive() {
@@ -124,8 +121,7 @@ func (l *Lab) StopEtcd(ctx context.Context) error {
 	})
 }
 
-// StartEtcd starts etcd on the data it had, if it does not run, and returns when
-// it serves.
+// StartEtcd starts etcd with its data unless it runs, and waits until it serves.
 func (l *Lab) StartEtcd(ctx context.Context) error {
 	return l.change(ctx, func(st *State) error {
 		if st.Processes[etcdRole].Alive() {
@@ -136,7 +132,7 @@ func (l *Lab) StartEtcd(ctx context.Context) error {
 	})
 }
 
-// StopKSR ends KSR.
+// StopKSR stops KSR.
 func (l *Lab) StopKSR(ctx context.Context) error {
 	return l.change(ctx, func(st *State) error {
 		l.progress("stopping KSR")
@@ -144,7 +140,7 @@ func (l *Lab) StopKSR(ctx context.Context) error {
 	})
 }
 
-// StartKSR starts KSR, if it does not run, and returns when etcd has what it reflects.
+// StartKSR starts KSR unless it runs, and waits until it has reflected all objects to etcd.
 func (l *Lab) StartKSR(ctx context.Context) error {
 	return l.change(ctx, func(st *State) error {
 		if st.Processes[ksrRole].Alive() {
@@ -154,16 +150,15 @@ func (l *Lab) StartKSR(ctx context.Context) error {
 	})
 }
 
-// endedError is what ready functions return when waiting longer is in vain.
+// endedError is a permanent failure of a readiness check.
 type endedError struct{ error }
 
-// await returns when ready returns nil. It fails when the process ends, when ready returns an
-// endedError, and when StartTimeout has passed.
+// await polls ready until it returns nil. It fails if the process ends, if ready returns an
+// endedError, or after StartTimeout.
 func (l *Lab) await(ctx context.Context, what string, p Process, ready func(context.Context) error) error {
 	return l.awaitWithin(ctx, l.opts.StartTimeout, what, p, ready)
 }
 
-// awaitWithin is await with another timeout.
 func (l *Lab) awaitWithin(ctx context.Context, timeout time.Duration, what string, p Process, ready func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -202,7 +197,6 @@ func (l *Lab) awaitWithin(ctx context.Context, timeout time.Duration, what strin
 				return fmt.Errorf("waiting for %s: %w", what, ctx.Err())
 			}
 			return fmt.Errorf("%s is not ready after %s: %w; %s", what, time.Since(start).Round(time.Second), reason, p.logTail())
-		// Readiness of another process can only be polled.
 		case <-time.After(20 * time.Millisecond):
 		}
 	}

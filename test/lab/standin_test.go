@@ -22,8 +22,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// The binaries of the lab are stood in for by this test binary, under their
-// names: the lab itself is tested here, Contiv in test/integration.
+// This test binary replaces the lab's binaries under their names: these tests cover the lab;
+// test/integration covers Contiv.
 func TestMain(m *testing.M) {
 	standins := map[string]func() error{
 		"contiv-etcd":  standinEtcd,
@@ -51,14 +51,12 @@ func flagValue(name string) string {
 	return ""
 }
 
-// behaviour reports whether the test wants the binary to behave so: a file of that
-// name lies next to it.
+// behaviour reports whether the test enabled a behaviour of the binary with a file next to it.
 func behaviour(name string) bool {
 	_, err := os.Stat(filepath.Join(filepath.Dir(os.Args[0]), name))
 	return err == nil
 }
 
-// standinEtcd serves etcd's health until SIGTERM.
 func standinEtcd() error {
 	if behaviour("contiv-etcd.dies") {
 		return errors.New("contiv-etcd cannot find the flux capacitor")
@@ -114,7 +112,6 @@ func standinReady(socket string) error {
 	return nil
 }
 
-// standinCNI tells what it was asked for and gives an address.
 func standinCNI() error {
 	self := filepath.Dir(os.Args[0])
 	log, err := os.OpenFile(filepath.Join(self, "cni.calls"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -138,7 +135,6 @@ func standinCNI() error {
 	return nil
 }
 
-// standinLab does what the tests need of contiv-lab.
 func standinLab() error {
 	opts := lab.Options{Name: flagValue("--name"), Root: flagValue("--root"), BinDir: filepath.Dir(os.Args[0]), PlainText: true}
 	switch os.Args[1] {
@@ -160,7 +156,6 @@ func standinLab() error {
 	return fmt.Errorf("unknown command %s", os.Args[1])
 }
 
-// requireRoot skips tests that make namespaces when they may not.
 func requireRoot(t testing.TB) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -168,7 +163,6 @@ func requireRoot(t testing.TB) {
 	}
 }
 
-// binDir makes a directory with the stand-ins and behaviours.
 func binDir(t testing.TB, behaviours ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -194,7 +188,6 @@ func setBehaviour(t testing.TB, binDir, name string) {
 	}
 }
 
-// newName returns a name that no other lab on the machine has.
 func newName() string {
 	names++
 	return fmt.Sprintf("t%dx%d", os.Getpid(), names)
@@ -202,7 +195,6 @@ func newName() string {
 
 var names int
 
-// options of a lab of stand-ins that is removed when the test ends.
 func options(t testing.TB, behaviours ...string) lab.Options {
 	t.Helper()
 	requireRoot(t)
@@ -212,7 +204,7 @@ func options(t testing.TB, behaviours ...string) lab.Options {
 	}
 	opts := lab.Options{
 		Name: newName(), Root: root, BinDir: binDir(t, behaviours...),
-		PlainText:    true, // stand-ins speak no TLS
+		PlainText:    true, // stand-ins have no TLS
 		StartTimeout: 60 * time.Second,
 		Progress:     func(line string) { t.Log(line) },
 	}

@@ -14,70 +14,69 @@ import (
 	"github.com/contiv/contiv/config"
 )
 
-// State is what is known of a lab, as kept in its state.json.
+// State is the content of state.json.
 type State struct {
 	Name    string    `json:"name"`
 	Phase   Phase     `json:"phase"`
 	Created time.Time `json:"created"`
-	// BootID of the system that the lab runs on: processes of an earlier boot
-	// are gone.
+	// BootID identifies the boot. Processes of an earlier boot are gone.
 	BootID string `json:"bootID"`
-	// BinDir holds the binaries that the lab runs.
+	// BinDir contains the binaries of the lab.
 	BinDir string `json:"binDir"`
-	// Bare labs run what others start in them.
+	// Bare is set in labs without Contiv's processes.
 	Bare bool `json:"bare,omitempty"`
-	// Calico: the routes between nodes are contiv-calico-routes'.
+	// Calico is set if contiv-calico-routes routes between nodes.
 	Calico bool `json:"calico,omitempty"`
-	// DualStack: nodes and pods have IPv6 addresses, too.
+	// DualStack is set if nodes and pods have IPv4 and IPv6 addresses.
 	DualStack bool `json:"dualStack,omitempty"`
-	// IPv6: nodes and pods have IPv6 addresses only.
+	// IPv6 is set if nodes and pods have only IPv6 addresses.
 	IPv6 bool `json:"ipv6,omitempty"`
-	// TLS: etcd asks its clients for certificates.
+	// TLS is set if etcd requires client certificates.
 	TLS bool `json:"tls,omitempty"`
-	// VSwitches of the nodes, in turn, and VPP's program.
+	// VSwitches are assigned to nodes in turn; VPPBin is the path of VPP.
 	VSwitches []string `json:"vswitches,omitempty"`
 	VPPBin    string   `json:"vppBin,omitempty"`
-	// SingleNIC: nodes with VPP share their only NIC with it.
+	// SingleNIC is set if nodes with VPP share their only NIC with it.
 	SingleNIC  bool     `json:"singleNIC,omitempty"`
 	AgentFlags []string `json:"agentFlags,omitempty"`
-	// ContivConfig and ServiceConfig are what Options say of the files of each node.
+	// ContivConfig and ServiceConfig are copied from Options.
 	ContivConfig  string `json:"contivConfig,omitempty"`
 	ServiceConfig string `json:"serviceConfig,omitempty"`
-	// Namespaces of the lab, by name, each noted before it is made.
+	// Namespaces holds names, each recorded before its namespace is created.
 	Namespaces []string `json:"namespaces"`
-	// Processes by role: "etcd", "ksr", "agent/<node>".
+	// Processes holds processes by role: "etcd", "ksr", "agent/<node>".
 	Processes map[string]Process `json:"processes"`
 	Nodes     []Node             `json:"nodes"`
 	Pods      []Pod              `json:"pods"`
 }
 
-// Phase of a lab's life.
+// Phase is a phase in the life of a lab.
 type Phase string
 
 const (
-	// Starting: Up has not finished, or never will.
+	// Starting is the phase of an unfinished or crashed Up.
 	Starting Phase = "starting"
-	// Running: Up has finished.
+	// Running is the phase after Up.
 	Running Phase = "running"
-	// Stopping: Down has begun.
+	// Stopping is the phase after the start of Down.
 	Stopping Phase = "stopping"
 )
 
 // Node is one node of a lab.
 type Node struct {
 	Name string `json:"name"`
-	// Index from 1, unique in the lab; the last byte of the address.
+	// Index is unique in the lab and starts at 1. It is the last byte of the address.
 	Index int `json:"index"`
-	// Address on the underlay, e.g. 192.168.16.1/24; in an IPv6-only lab, of IPv6.
+	// Address is the address on the underlay, e.g. 192.168.16.1/24. It is an IPv6 address in an
+	// IPv6-only lab.
 	Address netip.Prefix `json:"address"`
-	// Address6 is that of IPv6, in a dual-stack lab.
+	// Address6 is the IPv6 address in a dual-stack lab.
 	Address6 netip.Prefix `json:"address6,omitzero"`
-	// Netns is the name of the network namespace.
-	Netns string `json:"netns"`
-	// VSwitch is "vpp" if it is not the kernel, and VPPAddress VPP's on the underlay.
+	Netns    string       `json:"netns"`
+	// VSwitch is "vpp" or empty for the kernel. VPPAddress is VPP's address on the underlay.
 	VSwitch    string       `json:"vswitch,omitempty"`
 	VPPAddress netip.Prefix `json:"vppAddress,omitzero"`
-	// SingleNIC: the node shares its NIC, and so its address, with VPP.
+	// SingleNIC is set if the node shares its NIC, and so its address, with VPP.
 	SingleNIC bool `json:"singleNIC,omitempty"`
 }
 
@@ -86,20 +85,19 @@ type Pod struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	Node      string `json:"node"`
-	// ContainerID of the sandbox and UID of the Kubernetes object.
+	// ContainerID identifies the sandbox, UID the Kubernetes object.
 	ContainerID string `json:"containerID"`
 	UID         string `json:"uid"`
-	// Netns is the name of the network namespace.
-	Netns string `json:"netns"`
-	// Address is invalid until CNI ADD has succeeded; with Calico, it is chosen before.
+	Netns       string `json:"netns"`
+	// Address is invalid until CNI ADD has succeeded. With Calico, the lab allocates it before ADD.
 	Address netip.Addr `json:"address,omitzero"`
-	// Address6 is that of IPv6, in a dual-stack lab.
+	// Address6 is the IPv6 address in a dual-stack lab.
 	Address6 netip.Addr `json:"address6,omitzero"`
-	// HostPorts are what the runtime tells the CNI.
+	// HostPorts are the port mappings passed to CNI.
 	HostPorts []HostPort `json:"hostPorts,omitempty"`
 }
 
-// HostPort is a port of the node that leads to one of a pod, in the form of CNI's portMappings.
+// HostPort forwards a port of the node to a port of a pod. Its JSON is that of CNI's portMappings.
 type HostPort struct {
 	HostPort      int32  `json:"hostPort"`
 	ContainerPort int32  `json:"containerPort"`
@@ -107,7 +105,7 @@ type HostPort struct {
 	HostIP        string `json:"hostIP,omitempty"`
 }
 
-// Addresses of all IP versions.
+// Addresses returns the addresses of all IP versions.
 func (p Pod) Addresses() []netip.Addr {
 	if p.Address6.IsValid() {
 		return []netip.Addr{p.Address, p.Address6}
@@ -115,7 +113,7 @@ func (p Pod) Addresses() []netip.Addr {
 	return []netip.Addr{p.Address}
 }
 
-// ID is "<namespace>/<name>", or the name alone in the namespace "default".
+// ID returns "<namespace>/<name>", or only the name in the namespace "default".
 func (p Pod) ID() string {
 	if p.Namespace == DefaultNamespace {
 		return p.Name
@@ -123,7 +121,7 @@ func (p Pod) ID() string {
 	return p.Namespace + "/" + p.Name
 }
 
-// DefaultNamespace is the Kubernetes namespace of pods that name none.
+// DefaultNamespace is the default Kubernetes namespace of pods.
 const DefaultNamespace = "default"
 
 // Node returns the node with the name.
@@ -140,14 +138,14 @@ func (s *State) Node(name string) (Node, error) {
 	return Node{}, nameError("lab %s has no node %q%s; it has: %s", s.Name, name, didYouMean(name, names), strings.Join(names, " "))
 }
 
-// NameError says that the lab has nothing of a name, or that nothing can have it.
+// NameError reports an unknown name, or a name that cannot be used.
 type NameError struct{ error }
 
 func nameError(format string, args ...any) error {
 	return NameError{fmt.Errorf(format, args...)}
 }
 
-// didYouMean names the most similar one of the known names, if one is similar.
+// didYouMean suggests the most similar known name, if any.
 func didYouMean(name string, known []string) string {
 	if near, ok := config.Nearest(name, known); ok && len(name) > 1 {
 		return fmt.Sprintf(" (did you mean %q?)", near)
@@ -167,7 +165,7 @@ func (s *State) Pod(id string) (Pod, error) {
 	return Pod{}, nameError("lab %s has no pod %q%s; %s lists the pods", s.Name, id, didYouMean(strings.TrimPrefix(id, DefaultNamespace+"/"), ids), Command(s.Name, "status"))
 }
 
-// nameable returns why a name would mean two things in commands about the lab.
+// nameable returns an error if the name would be ambiguous in commands.
 func (s *State) nameable(kind, name string) error {
 	if name == OutsideName {
 		return nameError("%q is reserved for the host outside of the cluster: give the %s another name", name, kind)
@@ -197,10 +195,10 @@ func (s *State) PodsOf(node string) []Pod {
 	return pods
 }
 
-// Underlay is the name of the namespace with the router, etcd and KSR.
+// Underlay returns the name of the namespace with the router, etcd and KSR.
 func (s *State) Underlay() string { return s.Name + "-underlay" }
 
-// Outside is the name of the namespace of the host outside of the cluster.
+// Outside returns the name of the namespace of the host outside of the cluster.
 func (s *State) Outside() string { return s.Name + "-outside" }
 
 // ErrNoLab is wrapped by errors about a lab that does not exist.
@@ -240,8 +238,8 @@ func (s *State) write(dir string) error {
 	return nil
 }
 
-// writeFile replaces the file below dir in one step. The temporary file is in
-// dir itself, as others may watch the directory of the file.
+// writeFile replaces the file below dir atomically. The temporary file is in dir itself, because
+// other processes may watch the directory of the file.
 func writeFile(dir, file string, data []byte) error {
 	f, err := os.CreateTemp(dir, ".new-*")
 	if err != nil {

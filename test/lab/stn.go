@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A node with VPP and a single NIC shares that with VPP. contiv-stn runs beside, as it does
-// outside of Kubernetes:
+// A node with VPP and a single NIC shares the NIC with VPP. contiv-stn runs as a separate process,
+// as it does outside of Kubernetes:
 //
 //	eth0 192.168.16.1, the host's or VPP's
 //	┌───┴─────────────────────────────────────────────────┐
@@ -20,15 +20,13 @@ import (
 
 func stnRole(node string) string { return "stn/" + node }
 
-// STNSocket is the path of the socket of a node's contiv-stn.
+// STNSocket returns the path of the socket of a node's contiv-stn.
 func (l *Lab) STNSocket(node string) string { return l.nodePath(node, "run/stn.sock") }
 
-// stnConfig is what contiv.conf must say, beside VPPConfig, of a node with a single NIC.
 func (l *Lab) stnConfig(n Node) string {
 	return fmt.Sprintf("stnSocketFile: %s\n", l.STNSocket(n.Name))
 }
 
-// startSTN starts a node's contiv-stn, if the node needs it.
 func (l *Lab) startSTN(ctx context.Context, st *State, n Node) error {
 	if !n.SingleNIC {
 		return nil
@@ -45,7 +43,7 @@ func (l *Lab) startSTN(ctx context.Context, st *State, n Node) error {
 	return l.await(ctx, "contiv-stn of "+n.Name, st.Processes[stnRole(n.Name)], STNReady(l.STNSocket(n.Name)))
 }
 
-// STNReady returns a function that reports whether a contiv-stn serves a socket.
+// STNReady returns a readiness check of the contiv-stn on a socket.
 func STNReady(socket string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		c, err := client.New(socket)
@@ -58,7 +56,7 @@ func STNReady(socket string) func(context.Context) error {
 	}
 }
 
-// KillSTN ends a node's contiv-stn with SIGKILL, as a crash would.
+// KillSTN ends a node's contiv-stn with SIGKILL.
 func (l *Lab) KillSTN(ctx context.Context, node string) error {
 	return l.change(ctx, func(st *State) error {
 		l.progress("node %s: killing contiv-stn", node)
@@ -66,7 +64,7 @@ func (l *Lab) KillSTN(ctx context.Context, node string) error {
 	})
 }
 
-// StartSTN starts a node's contiv-stn if it does not run, as whatever supervises it does.
+// StartSTN starts a node's contiv-stn unless it runs, as its supervisor would.
 func (l *Lab) StartSTN(ctx context.Context, node string) error {
 	return l.change(ctx, func(st *State) error {
 		n, err := st.Node(node)
@@ -77,8 +75,8 @@ func (l *Lab) StartSTN(ctx context.Context, node string) error {
 	})
 }
 
-// KillUnit ends contiv-init, VPP and the agent of a node with SIGKILL; nothing starts them again
-// before StartAgent.
+// KillUnit ends contiv-init, VPP and the agent of a node with SIGKILL. They stay down until
+// StartAgent.
 func (l *Lab) KillUnit(ctx context.Context, node string) error {
 	return l.change(ctx, func(st *State) error {
 		n, err := st.Node(node)
@@ -90,7 +88,7 @@ func (l *Lab) KillUnit(ctx context.Context, node string) error {
 		if err := unit.kill(); err != nil {
 			return err
 		}
-		// Not by their names: a VPP that has just been started is not called so yet.
+		// Not by name: a VPP that has just started still has another name.
 		for _, p := range netnsProcesses([]string{n.Netns}) {
 			if sid, _ := unix.Getsid(p.PID); sid == unit.PID {
 				err = errors.Join(err, p.kill())
@@ -100,7 +98,7 @@ func (l *Lab) KillUnit(ctx context.Context, node string) error {
 	})
 }
 
-// FreezeVPP stops a node's VPP as an endless loop would, until thaw is called.
+// FreezeVPP stops a node's VPP with SIGSTOP, like an endless loop, until the caller calls thaw.
 func (l *Lab) FreezeVPP(node string) (thaw func() error, err error) {
 	st, err := l.State()
 	if err != nil {

@@ -12,8 +12,7 @@ import (
 	"time"
 )
 
-// Stream sends UDP datagrams at a fixed interval from one endpoint to another,
-// which sends each back.
+// Stream sends UDP datagrams at a fixed interval from one endpoint to another, which echoes them.
 type Stream struct {
 	// Path is "<from> → <to>".
 	Path string
@@ -32,10 +31,10 @@ type Stream struct {
 	change   chan struct{} // closed when arrived grows
 }
 
-// StreamReport says what became of a stream's datagrams.
+// StreamReport counts the sent and lost datagrams of a stream.
 type StreamReport struct {
 	Sent, Lost int
-	// LongestGap is the longest time in which all datagrams sent were lost.
+	// LongestGap is the longest time in which all datagrams were lost.
 	LongestGap time.Duration
 }
 
@@ -43,7 +42,7 @@ func (r StreamReport) String() string {
 	return fmt.Sprintf("%d sent, %d lost, longest gap %s", r.Sent, r.Lost, r.LongestGap.Round(time.Millisecond))
 }
 
-// StartStream starts a stream; Stop it.
+// StartStream starts a stream; the caller must call Stop.
 func StartStream(from, to Endpoint, interval time.Duration) (*Stream, error) {
 	s := &Stream{Path: from.Name + " → " + to.Name, interval: interval, stop: make(chan struct{}), change: make(chan struct{})}
 	err := InNetns(NetnsPath(to.Netns), func() (err error) {
@@ -64,7 +63,7 @@ func StartStream(from, to Endpoint, interval time.Duration) (*Stream, error) {
 	return s, nil
 }
 
-// Await returns when n further datagrams have come back, or with ctx's error.
+// Await waits until n more datagrams have come back. It returns ctx's error if ctx ends first.
 func (s *Stream) Await(ctx context.Context, n int) error {
 	s.mu.Lock()
 	goal := s.arrived + n
@@ -84,8 +83,7 @@ func (s *Stream) Await(ctx context.Context, n int) error {
 	}
 }
 
-// Stop ends the stream, gives the last datagrams a second to come back, and
-// returns what became of all.
+// Stop ends the stream, waits a second for the last datagrams, and returns the report.
 func (s *Stream) Stop() StreamReport {
 	close(s.stop)
 	s.sending.Wait()
@@ -135,7 +133,7 @@ func (s *Stream) send() {
 		s.sent = append(s.sent, time.Now())
 		s.returned = append(s.returned, false)
 		s.mu.Unlock()
-		// A datagram that cannot be sent, e.g. for lack of a route, is a lost one.
+		// A datagram that cannot be sent, e.g. without a route, counts as lost.
 		s.client.Write(payload[:])
 	}
 }
@@ -147,7 +145,7 @@ func (s *Stream) receive() {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		// Other errors report what ICMP said of an earlier datagram.
+		// Other errors report ICMP errors of earlier datagrams.
 		if err != nil || n != len(payload) {
 			continue
 		}

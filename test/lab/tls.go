@@ -17,16 +17,15 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// certificateLife of a lab's certificates, which nobody renews.
+// certificateLife is the validity of a lab's certificates, which are never renewed.
 const certificateLife = 365 * 24 * time.Hour
 
-// Whose certificates are in the directory pki of a lab: the authority, etcd's server, KSR, who may do
-// everything, and nodes.
+// Certificates in the directory pki of a lab:
 //
 //	ca ─┬─> etcd
-//	    ├─> root        KSR, and the lab itself
+//	    ├─> root        KSR and the lab itself, with full access
 //	    ├─> node:node1  the agent of node1: reads the cluster's state, writes its own keys
-//	    └─> client:ops  whoever configures nodes from outside: Credentials, in a directory of their choice
+//	    └─> client:ops  clients that configure nodes: see Credentials, in a directory of their choice
 const (
 	authorityName = "ca"
 	serverName    = "etcd"
@@ -36,7 +35,7 @@ func (l *Lab) certificate(name string) (cert, key string) {
 	return l.Path("pki", name+".crt"), l.Path("pki", name+".key")
 }
 
-// makeAuthority makes the certificates that a lab has before its nodes.
+// makeAuthority creates the authority and the certificates that a lab has before its nodes.
 func (l *Lab) makeAuthority(st *State) error {
 	if err := os.Mkdir(l.Path("pki"), 0o700); err != nil {
 		return err
@@ -55,7 +54,6 @@ func (l *Lab) makeAuthority(st *State) error {
 	return l.issue(access.Root)
 }
 
-// issue makes the certificate of a user of etcd, if there is none yet.
 func (l *Lab) issue(user string) error {
 	cert, _ := l.certificate(user)
 	if _, err := os.Stat(cert); !errors.Is(err, fs.ErrNotExist) {
@@ -72,7 +70,6 @@ func (l *Lab) issue(user string) error {
 	return l.writePair(user, pair)
 }
 
-// authority is what makeAuthority made.
 func (l *Lab) authority() (*pki.Authority, error) {
 	cert, key := l.certificate(authorityName)
 	var signer pki.Pair
@@ -85,8 +82,8 @@ func (l *Lab) authority() (*pki.Authority, error) {
 	return pki.LoadAuthority(signer)
 }
 
-// Credentials makes a certificate for a client that may configure the nodes through etcd, and returns when etcd
-// knows the client. What contivctl credentials does in a cluster; the directory has the same files.
+// Credentials creates a certificate for a client that configures nodes through etcd, and waits
+// until etcd knows the client. The directory has the same files as that of contivctl credentials.
 func (l *Lab) Credentials(ctx context.Context, name string, client access.Client, dir string) (hint string, err error) {
 	if err := access.CheckClient(name, client); err != nil {
 		return "", err
@@ -117,7 +114,7 @@ func (l *Lab) Credentials(ctx context.Context, name string, client access.Client
 	return hint, err
 }
 
-// admit records the client, and returns when KSR has made it a user of etcd.
+// admit records the client and waits until KSR has made it an etcd user.
 func (l *Lab) admit(ctx context.Context, st *State, name string, client access.Client) error {
 	if err := st.etcdRuns(); err != nil {
 		return err
@@ -133,7 +130,7 @@ func (l *Lab) admit(ctx context.Context, st *State, name string, client access.C
 	return l.awaitUser(ctx, st, c, access.ClientUser+name)
 }
 
-// awaitNodeUser returns when etcd knows the node. An agent that came earlier would be turned away, and try again
+// awaitNodeUser waits until etcd knows the node. An earlier agent would be rejected and retry only
 // after a second.
 func (l *Lab) awaitNodeUser(ctx context.Context, st *State, n Node) error {
 	if !st.users() {
@@ -147,7 +144,6 @@ func (l *Lab) awaitNodeUser(ctx context.Context, st *State, n Node) error {
 	return l.awaitUser(ctx, st, c, access.NodeUser+n.Name)
 }
 
-// awaitUser returns when KSR has given a user of etcd its role.
 func (l *Lab) awaitUser(ctx context.Context, st *State, etcd *clientv3.Client, name string) error {
 	return l.await(ctx, "user "+name+" of etcd", st.Processes[ksrRole], func(ctx context.Context) error {
 		user, err := etcd.UserGet(ctx, name)
@@ -166,7 +162,6 @@ func (l *Lab) writePair(name string, pair pki.Pair) error {
 	return os.WriteFile(cert, pair.Cert, 0o600)
 }
 
-// etcdURL is where etcd listens, in the namespace of the underlay.
 func (s *State) etcdURL() string {
 	scheme := "http"
 	if s.TLS {
@@ -175,11 +170,10 @@ func (s *State) etcdURL() string {
 	return fmt.Sprintf("%s://%s", scheme, s.etcdAddress())
 }
 
-// users reports whether etcd gives each holder of a certificate what KSR says, and no more. Without KSR, in a
-// lab with Calico, every certificate opens everything.
+// users reports whether etcd enforces roles. A lab with Calico has no KSR to create them, so each
+// certificate gives full access.
 func (s *State) users() bool { return s.TLS && !s.Calico }
 
-// tlsOf returns how a user of etcd connects; nil in a lab with PlainText.
 func (l *Lab) tlsOf(st *State, user string) (*tls.Config, error) {
 	if !st.TLS {
 		return nil, nil
@@ -202,7 +196,6 @@ func (l *Lab) tlsOf(st *State, user string) (*tls.Config, error) {
 	return &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{pair}, ServerName: "contiv-etcd"}, nil
 }
 
-// etcdFlags are the agent's, by which it reaches etcd.
 func (l *Lab) etcdFlags(st *State, node string) ([]string, error) {
 	flags := []string{"--etcd-endpoints", st.etcdURL()}
 	if !st.TLS {

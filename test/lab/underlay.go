@@ -14,35 +14,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Addresses of a lab. Each lab has them for itself, in its own namespaces.
+// Addresses in the namespaces of each lab. All labs use the same ones.
 var (
-	// RouterAddress is the nodes' default gateway; etcd listens on it.
+	// RouterAddress is the nodes' default gateway and the address of etcd.
 	RouterAddress = netip.MustParsePrefix("192.168.16.254/24")
-	// OutsideAddress is the host outside of the cluster.
+	// OutsideAddress is the address of the host outside of the cluster.
 	OutsideAddress = netip.MustParsePrefix("203.0.113.10/24")
 	routerOutside  = netip.MustParsePrefix("203.0.113.1/24")
 )
 
-// The same for IPv6, in a lab that has it.
+// The same for IPv6.
 var (
 	routerAddress6  = netip.MustParsePrefix("2001:db8:16::fe/64")
 	outsideAddress6 = netip.MustParsePrefix("2001:db8:113::10/64")
 	routerOutside6  = netip.MustParsePrefix("2001:db8:113::1/64")
 )
 
-// Default routes.
 var (
 	anyIPv4 = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 	anyIPv6 = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
 )
 
-// maxNodes is how many addresses the underlay has for nodes.
 const maxNodes = 253
 
-// NodeBridge is the device that joins the nodes.
+// NodeBridge is the bridge that connects the nodes.
 const NodeBridge = "nodes"
 
-// NodeNIC is the NIC of each node, and of the outside host.
+// NodeNIC is the name of the NIC of nodes and of the outside host.
 const NodeNIC = "eth0"
 
 func nodeAddress(index int) netip.Prefix {
@@ -57,7 +55,6 @@ func nodeAddress6(index int) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom16(a), routerAddress6.Bits())
 }
 
-// addresses are those of the node's NIC.
 func (n Node) addresses() []netip.Prefix {
 	if n.Address6.IsValid() {
 		return []netip.Prefix{n.Address, n.Address6}
@@ -65,7 +62,7 @@ func (n Node) addresses() []netip.Prefix {
 	return []netip.Prefix{n.Address}
 }
 
-// families returns what the lab has: one of them, or both.
+// families returns the prefixes of the lab's IP versions, IPv4 first.
 func (s *State) families(ipv4, ipv6 netip.Prefix) []netip.Prefix {
 	switch {
 	case s.IPv6:
@@ -76,13 +73,11 @@ func (s *State) families(ipv4, ipv6 netip.Prefix) []netip.Prefix {
 	return []netip.Prefix{ipv4}
 }
 
-// withIPv6 reports whether the lab has IPv6, beside or instead of IPv4.
 func (s *State) withIPv6() bool { return s.DualStack || s.IPv6 }
 
-// router is the address that etcd listens on.
 func (s *State) router() netip.Addr { return s.families(RouterAddress, routerAddress6)[0].Addr() }
 
-// What contiv.conf says in labs with IPv6.
+// contiv.conf of labs with IPv6.
 const (
 	dualStackConfig = `natExternalTrafficIPv6: true
 ipamConfig:
@@ -128,13 +123,11 @@ func (o Options) checkFamilies() error {
 	return nil
 }
 
-// hasIPv6 reports whether the kernel has IPv6.
 func hasIPv6() bool {
 	_, err := os.Stat("/proc/net/if_inet6")
 	return err == nil
 }
 
-// makeUnderlay makes the router, the switch of the nodes and the outside host.
 func (l *Lab) makeUnderlay(st *State) error {
 	for _, name := range []string{st.Underlay(), st.Outside()} {
 		if err := l.addNetns(st, name); err != nil {
@@ -145,8 +138,8 @@ func (l *Lab) makeUnderlay(st *State) error {
 		return err
 	}
 	err := withHandle(st.Underlay(), func(h *netlink.Handle) error {
-		// With an address of its own, for else it gets that of a port, and another one
-		// when nodes come and go: their neighbours would send to the wrong one.
+		// A bridge without its own MAC address uses that of a port. It would change with the nodes,
+		// and their neighbour entries would be wrong.
 		bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: NodeBridge, HardwareAddr: net.HardwareAddr{0x02, 0, 0, 0, 0, 0xfe}}}
 		if err := h.LinkAdd(bridge); err != nil {
 			return fmt.Errorf("adding bridge %s: %w", NodeBridge, err)
@@ -161,8 +154,8 @@ func (l *Lab) makeUnderlay(st *State) error {
 	if err != nil {
 		return fmt.Errorf("making the underlay: %w", err)
 	}
-	// The way back to the nodes, but none to pods: only what SNAT hides behind a
-	// node's address is answered.
+	// The outside host has routes to nodes but not to pods, so it answers only traffic that SNAT
+	// has given a node's address.
 	err = withHandle(st.Outside(), func(h *netlink.Handle) error {
 		err := errors.Join(
 			configure(h, "lo"),
@@ -180,11 +173,10 @@ func (l *Lab) makeUnderlay(st *State) error {
 	return awaitUp(st.Underlay(), "outside")
 }
 
-// nodePort is the name of the switch's port that the node is plugged into.
 func nodePort(n Node) string { return fmt.Sprintf("port%d", n.Index) }
 
-// unplugNode removes the node's NIC with the port. With the namespace alone they
-// would go, too, but some time later. A missing port is no error.
+// unplugNode removes the node's NIC with its port. The kernel would otherwise remove them only some
+// time after the namespace. A missing port is ignored.
 func unplugNode(st *State, n Node) error {
 	return withHandle(st.Underlay(), func(h *netlink.Handle) error {
 		for _, port := range []string{nodePort(n), vppPort(n)} {
@@ -203,7 +195,6 @@ func unplugNode(st *State, n Node) error {
 	})
 }
 
-// plugNode gives the node's namespace a NIC on the underlay.
 func (l *Lab) plugNode(st *State, n Node) error {
 	if err := setForwarding(n.Netns, st.withIPv6()); err != nil {
 		return err
@@ -225,7 +216,7 @@ func (l *Lab) plugNode(st *State, n Node) error {
 	return nil
 }
 
-// plug gives the node a NIC, with addresses, that is connected with a port of the switch.
+// plug gives the node a NIC with addresses that is connected to a port of the switch.
 func (l *Lab) plug(st *State, n Node, port, nic string, addresses ...netip.Prefix) error {
 	err := withHandle(st.Underlay(), func(h *netlink.Handle) error {
 		if err := addVeth(h, port, n.Netns, nic); err != nil {
@@ -259,9 +250,8 @@ func (l *Lab) plug(st *State, n Node, port, nic string, addresses ...netip.Prefi
 	return awaitUp(n.Netns, nic)
 }
 
-// awaitUp returns when packets pass the link. The kernel notices that a veth has
-// a carrier, and lets a bridge forward to it, some time after both of its ends
-// were set up; what is sent before is lost.
+// awaitUp waits until the link passes packets. The kernel detects the carrier of a veth, and
+// enables forwarding in a bridge, some time after both ends are up, and drops packets until then.
 func awaitUp(ns, name string) error {
 	return withHandle(ns, func(h *netlink.Handle) error {
 		deadline := time.Now().Add(5 * time.Second)
@@ -281,8 +271,8 @@ func awaitUp(ns, name string) error {
 	})
 }
 
-// setForwarding turns IPv4 forwarding on, which Kubernetes demands of every
-// node before a network plugin is installed; and that of IPv6, in a lab that has it.
+// setForwarding enables IP forwarding, which Kubernetes requires on every node before a network
+// plugin is installed.
 func setForwarding(ns string, ipv6 bool) error {
 	return InNetns(NetnsPath(ns), func() error {
 		err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0)
@@ -296,13 +286,11 @@ func setForwarding(ns string, ipv6 bool) error {
 	})
 }
 
-// useIPv6AtOnce makes addresses of devices that are made from now on usable without a search for
-// others that have them.
+// useIPv6AtOnce disables duplicate address detection for future devices.
 func useIPv6AtOnce() error {
 	return os.WriteFile("/proc/sys/net/ipv6/conf/default/accept_dad", []byte("0"), 0)
 }
 
-// withHandle runs fn with a netlink handle of the named namespace.
 func withHandle(ns string, fn func(*netlink.Handle) error) error {
 	target, err := netns.GetFromPath(NetnsPath(ns))
 	if err != nil {
@@ -317,7 +305,6 @@ func withHandle(ns string, fn func(*netlink.Handle) error) error {
 	return fn(h)
 }
 
-// addVeth joins the handle's namespace with another one.
 func addVeth(h *netlink.Handle, name, peerNamespace, peerName string) error {
 	peer, err := netns.GetFromPath(NetnsPath(peerNamespace))
 	if err != nil {
@@ -335,7 +322,6 @@ func addVeth(h *netlink.Handle, name, peerNamespace, peerName string) error {
 	return nil
 }
 
-// configure sets the link up and gives it addresses.
 func configure(h *netlink.Handle, name string, addresses ...netip.Prefix) error {
 	link, err := h.LinkByName(name)
 	if err != nil {

@@ -20,8 +20,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A node with VPP has a second NIC on the underlay, which VPP takes; the first one stays
-// the host's, with the address that Kubernetes knows. contiv-init runs VPP and the agent:
+// A node with VPP has a second NIC on the underlay, which VPP uses. The host keeps the first one,
+// with the address that Kubernetes knows. contiv-init runs VPP and the agent:
 //
 //	eth0 192.168.16.1   eth1, in VPP 192.168.16.101
 //	┌───┴───────────────────┴────────────────────────────┐
@@ -35,19 +35,16 @@ const (
 	VPPVSwitch    = "vpp"
 )
 
-// BinaryVariable is the environment variable with the path of VPP's program.
+// BinaryVariable is the environment variable with the path of VPP.
 const BinaryVariable = "VPP_BIN"
 
 const (
-	// vppNIC is the NIC of a node that VPP takes.
-	vppNIC = "eth1"
-	// vppAddressOffset is how far the address of VPP is from that of the host.
+	vppNIC           = "eth1"
 	vppAddressOffset = 100
-	// vppThread is what VPP calls its main thread.
+	// vppThread is the name of VPP's main thread.
 	vppThread = "vpp_main"
 )
 
-// checkVSwitches completes and checks what is said about vswitches.
 func (o *Options) checkVSwitches() error {
 	if len(o.VSwitches) == 0 {
 		o.VSwitches = []string{KernelVSwitch}
@@ -89,10 +86,8 @@ func (o *Options) checkVSwitches() error {
 // OnVPP reports whether the node's vswitch is VPP.
 func (n Node) OnVPP() bool { return n.VSwitch == VPPVSwitch }
 
-// hasVPP reports whether any node of the lab may have VPP.
 func (s *State) hasVPP() bool { return slices.Contains(s.VSwitches, VPPVSwitch) }
 
-// setVSwitch gives a new node its vswitch.
 func (s *State) setVSwitch(n *Node) error {
 	if !s.hasVPP() {
 		return nil
@@ -111,10 +106,9 @@ func (s *State) setVSwitch(n *Node) error {
 	return nil
 }
 
-// vppDir is the directory of the sockets of a node's VPP.
 func (l *Lab) vppDir(node string) string { return l.nodePath(node, "vpp") }
 
-// VPPConfig is what contiv.conf must say of those of the nodes that have VPP.
+// VPPConfig returns the contiv.conf section of the nodes that have VPP.
 func VPPConfig(nodes ...Node) string {
 	text, steal := "", ""
 	for _, n := range nodes {
@@ -131,8 +125,8 @@ func VPPConfig(nodes ...Node) string {
 	return steal + text
 }
 
-// VPPOptions make a VPP that has the machine to share with many. The rings of TAPs need
-// buffers for as many pods as a node may have.
+// VPPOptions returns options for a VPP that shares the machine with others. The rings of TAPs need
+// buffers for the maximum number of pods of a node.
 func VPPOptions() string {
 	buffers := 8192
 	if startup.ThisMachine().TAPs {
@@ -141,7 +135,6 @@ func VPPOptions() string {
 	return fmt.Sprintf("heapMiB: 1024\nstatsMiB: 32\nbuffers: %d\n", buffers)
 }
 
-// initArgs run the agent below contiv-init.
 func (l *Lab) initArgs(st *State, n Node, agent []string) []string {
 	return append([]string{
 		"--vpp-bin", st.VPPBin, "--agent-bin", l.Program("contiv-agent"),
@@ -149,8 +142,7 @@ func (l *Lab) initArgs(st *State, n Node, agent []string) []string {
 	}, agent...)
 }
 
-// VPPCommand runs a command of the command line of a node's VPP, with the vppctl that is
-// beside VPP's program.
+// VPPCommand runs a CLI command of a node's VPP with the vppctl next to the VPP binary.
 func (l *Lab) VPPCommand(ctx context.Context, node string, command ...string) (string, error) {
 	st, err := l.State()
 	if err != nil {
@@ -165,20 +157,20 @@ func (l *Lab) VPPCommand(ctx context.Context, node string, command ...string) (s
 	return strings.ReplaceAll(string(out), "\r", ""), nil
 }
 
-// KillVPP ends a node's VPP with SIGKILL, as a crash would; contiv-init starts it again.
+// KillVPP ends a node's VPP with SIGKILL; contiv-init restarts it.
 func (l *Lab) KillVPP(ctx context.Context, node string) error {
 	return l.endVPP(ctx, node, unix.SIGKILL)
 }
 
-// RestartVPP ends a node's VPP with SIGTERM; contiv-init starts it again.
+// RestartVPP ends a node's VPP with SIGTERM; contiv-init restarts it.
 func (l *Lab) RestartVPP(ctx context.Context, node string) error {
 	return l.endVPP(ctx, node, unix.SIGTERM)
 }
 
-// restored returns nil when the agent has configured a VPP that came back since then.
+// restored returns nil if the agent has configured a VPP that restarted after since.
 //
-// Until then the agent is not ready; so it is asked that first, instead of for all that it
-// has done so far, which takes it as long as doing it.
+// It checks the cheap readiness first, because reading the agent's history takes as long as the
+// resync.
 func (l *Lab) restored(ctx context.Context, node string, since time.Time) error {
 	if err := l.Agent(node).Ready(ctx); err != nil {
 		return err
@@ -193,11 +185,10 @@ func (l *Lab) restored(ctx context.Context, node string, since time.Time) error 
 	return l.Agent(node).Ready(ctx)
 }
 
-// restoreTimeout is how long an agent may take for a VPP that came back to hundreds of pods,
-// on a machine that is busy.
+// restoreTimeout bounds the resync of hundreds of pods to a restarted VPP on a busy machine.
 const restoreTimeout = 2 * time.Minute
 
-// endVPP returns when the agent has configured the next VPP.
+// endVPP signals VPP and waits until the agent has configured the next one.
 func (l *Lab) endVPP(ctx context.Context, node string, s unix.Signal) error {
 	return l.change(ctx, func(st *State) error {
 		n, err := st.Node(node)
@@ -221,20 +212,19 @@ func (l *Lab) endVPP(ctx context.Context, node string, s unix.Signal) error {
 
 var vppEnd = regexp.MustCompile(`Process ended, restarting it.* process=vpp error=(?:"([^"\n]*)"|(\S+))`)
 
-// vppEnded returns what contiv-init says of a VPP that ended by itself; "" if none has.
+// vppEnded returns contiv-init's message about a VPP that crashed, "" without a crash.
 func vppEnded(init Process) string {
 	log, err := os.ReadFile(init.Log)
 	if err != nil {
 		return ""
 	}
-	// What stands before is of another contiv-init.
+	// Earlier lines are from another contiv-init.
 	if m := vppEnd.FindSubmatch(log[max(bytes.LastIndex(log, []byte(startMark)), 0):]); m != nil {
 		return string(m[1]) + string(m[2])
 	}
 	return ""
 }
 
-// childOf returns a process that contiv-init started.
 func childOf(n Node, name string) (Process, error) {
 	if !n.OnVPP() {
 		return Process{}, fmt.Errorf("the vswitch of node %s is not VPP, but the kernel", n.Name)
@@ -246,8 +236,7 @@ func childOf(n Node, name string) (Process, error) {
 	return found[0], nil
 }
 
-// childGrace is how long the kernel may take to clean up after a VPP: some 50 ms for each
-// packet socket.
+// childGrace bounds the kernel's cleanup after a VPP: about 50 ms per packet socket.
 const childGrace = time.Minute
 
 func endChild(ctx context.Context, p Process, s unix.Signal) error {
@@ -262,8 +251,8 @@ func endChild(ctx context.Context, p Process, s unix.Signal) error {
 	return nil
 }
 
-// RestartAgent ends a node's agent with SIGTERM and returns when the next one is ready;
-// VPP, if the node has it, goes on.
+// RestartAgent ends a node's agent with SIGTERM and waits until the next one is ready. VPP keeps
+// running.
 func (l *Lab) RestartAgent(ctx context.Context, node string) error {
 	st, err := l.State()
 	if err != nil {
@@ -289,10 +278,8 @@ func (l *Lab) RestartAgent(ctx context.Context, node string) error {
 	return l.StartAgent(ctx, node)
 }
 
-// agentThread is the name of the agent's process.
 const agentThread = "contiv-agent"
 
-// plugVPP gives a node the NIC that VPP takes.
 func (l *Lab) plugVPP(st *State, n Node) error {
 	if !n.OnVPP() || n.SingleNIC {
 		return nil
@@ -300,11 +287,10 @@ func (l *Lab) plugVPP(st *State, n Node) error {
 	return l.plug(st, n, vppPort(n), vppNIC)
 }
 
-// vppPort is the name of the switch's port that VPP's NIC is plugged into.
 func vppPort(n Node) string { return fmt.Sprintf("vpp%d", n.Index) }
 
-// likeAWire makes a VETH pair compute checksums as a NIC does before it sends: a VPP at
-// its far end does not.
+// likeAWire makes a VETH pair compute checksums before it sends, as a NIC does. A VPP at the far
+// end does not compute them.
 func likeAWire(netns, device string) error {
 	err := InNetns(NetnsPath(netns), func() error { return linux.DisableChecksumOffloading(device) })
 	if err != nil {
@@ -313,7 +299,6 @@ func likeAWire(netns, device string) error {
 	return nil
 }
 
-// removeVPPLeftovers removes the shared memory of a VPP that was killed.
 func (l *Lab) removeVPPLeftovers(nodes ...Node) {
 	for _, n := range nodes {
 		if n.OnVPP() {

@@ -10,15 +10,17 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// DefaultServiceNetwork is where cluster IPs are from by default: the agents' default.
+// DefaultServiceNetwork is the default network of cluster IPs, the same as the agent's.
 var DefaultServiceNetwork = netip.MustParsePrefix("10.96.0.0/12")
 
-// reserved is how many addresses of a network are left to services that choose their own, as an API server leaves some.
+// reserved is the number of addresses per network that are never allocated dynamically, as in a
+// real API server.
 const reserved = 100
 
-// Allocate gives a service the IP families, the cluster IPs and the node ports that it should have and does not name. previous is
-// the same service as it was, whose addresses it keeps; nil if it is new. Cluster IPs are from the networks, one of
-// each IP version that the cluster has, the first one first. An address that another service has is an error.
+// Allocate sets the IP families, cluster IPs and node ports that a service needs and does not
+// specify. A service that exists passes its earlier object as previous and keeps its addresses;
+// previous is nil for a new service. networks holds one network per IP version of the cluster, the
+// primary one first. Allocate returns an error if another service uses a requested address or port.
 func Allocate(s, previous *corev1.Service, others []corev1.Service, networks []netip.Prefix) error {
 	if s.Spec.Type == corev1.ServiceTypeExternalName {
 		return nil
@@ -32,7 +34,6 @@ func Allocate(s, previous *corev1.Service, others []corev1.Service, networks []n
 	return errors.Join(allocateIPs(s, previous, others, networks), allocateNodePorts(s, previous, others))
 }
 
-// allocateFamilies refuses IP families that the cluster does not have, and fills in those of a service that names none.
 func allocateFamilies(s *corev1.Service, networks []netip.Prefix) error {
 	var all []corev1.IPFamily
 	for _, n := range networks {
@@ -45,7 +46,7 @@ func allocateFamilies(s *corev1.Service, networks []netip.Prefix) error {
 	case len(s.Spec.IPFamilies) > 1 || len(clusterIPs(s)) > 1:
 		policy = corev1.IPFamilyPolicyRequireDualStack
 	}
-	selectorless := headless(&s.Spec) && len(s.Spec.Selector) == 0 // its addresses are not the cluster's
+	selectorless := headless(&s.Spec) && len(s.Spec.Selector) == 0 // its endpoints may have any address family
 	if policy == corev1.IPFamilyPolicyRequireDualStack && len(all) < 2 && !selectorless {
 		return field.Invalid(spec.Child("ipFamilyPolicy"), policy, fmt.Sprintf(
 			"this cluster is not configured for dual-stack services, its serviceCIDR is %v: use PreferDualStack or SingleStack", networks[0]))
@@ -111,7 +112,6 @@ func allocateIPs(s, previous *corev1.Service, others []corev1.Service, networks 
 	return nil
 }
 
-// clusterIPs returns the addresses of a service, also of one that names the first alone.
 func clusterIPs(s *corev1.Service) []string {
 	switch {
 	case headless(&s.Spec):
@@ -124,7 +124,6 @@ func clusterIPs(s *corev1.Service) []string {
 	return nil
 }
 
-// nodePort is taken once for each protocol.
 type nodePort struct {
 	protocol corev1.Protocol
 	port     int32
@@ -177,7 +176,6 @@ func allocateNodePorts(s, previous *corev1.Service, others []corev1.Service) err
 	return nil
 }
 
-// free takes a port that is not in use: the preferred one, if that is not 0.
 func free(used map[nodePort]string, protocol corev1.Protocol, preferred int32) (int32, error) {
 	port := preferred
 	for next := int32(firstNodePort); port == 0 || used[nodePort{protocol, port}] != ""; next++ {
@@ -190,7 +188,6 @@ func free(used map[nodePort]string, protocol corev1.Protocol, preferred int32) (
 	return port, nil
 }
 
-// earlier returns the node port that a port of a service had.
 func earlier(previous *corev1.Service, port corev1.ServicePort) int32 {
 	if previous == nil {
 		return 0

@@ -18,13 +18,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// kinds are those that KSR reads, and that a lab does not write itself.
+// kinds lists the kinds that KSR reflects and the lab does not write itself.
 var kinds = []struct{ apiVersion, name string }{
 	{"v1", "Namespace"}, {"v1", "Pod"}, {"v1", "Service"}, {"discovery.k8s.io/v1", "EndpointSlice"},
 	{"networking.k8s.io/v1", "NetworkPolicy"}, {cnp.Group + "/" + cnp.Version, cnp.Kind},
 }
 
-// Check returns the mistakes for which an API server would refuse the object. Cluster IPs are from the networks, as of Allocate.
+// Check returns the errors for which an API server would reject the object. networks are the same
+// as in Allocate.
 func Check(object *unstructured.Unstructured, networks []netip.Prefix) []error {
 	typed, known := ksr.NewObject(object.GetAPIVersion(), object.GetKind())
 	if !known {

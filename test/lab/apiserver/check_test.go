@@ -35,7 +35,6 @@ const (
 	clusterPrefix = "{apiVersion: policy.networking.k8s.io/v1alpha2, kind: ClusterNetworkPolicy, metadata: {name: p}, spec: "
 )
 
-// Each mistake is said with its field, and what may stand there.
 func TestMistakes(t *testing.T) {
 	for text, want := range map[string]string{
 		"{apiVersion: v1, kind: Servce, metadata: {name: web}}":                                    `kind: KSR reads no objects of this kind: did you mean "Service"?`,
@@ -135,7 +134,6 @@ func TestNoMistakes(t *testing.T) {
 	}
 }
 
-// What Check promises that KSR reads, it does.
 func TestKindsAreThoseOfKSR(t *testing.T) {
 	for _, k := range kinds {
 		if _, known := ksr.NewObject(k.apiVersion, k.name); !known {
@@ -177,7 +175,6 @@ func TestAllocate(t *testing.T) {
 	}
 }
 
-// A load balancer asks a node whether it has endpoints, at a port that the API server chooses.
 func TestAllocateHealthCheckNodePort(t *testing.T) {
 	networks := []netip.Prefix{DefaultServiceNetwork}
 	local := func(name string, port int32) corev1.Service {
@@ -208,7 +205,6 @@ func TestAllocateHealthCheckNodePort(t *testing.T) {
 	}
 }
 
-// Families are those of the cluster: a service that needs both is refused where there is one.
 func TestAllocateFamilies(t *testing.T) {
 	const both, v4, v6 = "10.96.0.0/12 fd96::/108", "10.96.0.0/12", "fd96::/108"
 	for _, c := range []struct{ spec, cluster, want, refused string }{

@@ -1,8 +1,9 @@
-// Package apiserver does for a lab what an API server and its controllers do in a cluster: it refuses objects with
-// mistakes, gives services cluster IPs and node ports, and has an EndpointSlice for each service with a selector.
+// Package apiserver replaces an API server and its controllers in a lab. It rejects invalid
+// objects, allocates cluster IPs and node ports, and makes an EndpointSlice for each service with a
+// selector.
 //
-//	manifest ──Check──> mistakes, or none ──Allocate (services)──> KSR
+//	manifest ──Check──> errors, or none ──Allocate (services)──> KSR
 //	services, pods ──Slices──> EndpointSlices ──> KSR
 //
-// Check is about what Contiv reads. Mistakes elsewhere in a pod's spec pass.
+// Check validates the fields that Contiv reads. It ignores errors in the rest of a pod's spec.
 package apiserver

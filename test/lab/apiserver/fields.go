@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// invalid makes an error of each text about a value.
 func invalid(at *field.Path, value any, texts []string) (errs field.ErrorList) {
 	for _, text := range texts {
 		errs = append(errs, field.Invalid(at, value, text))
@@ -32,7 +31,6 @@ func checkPortName(at *field.Path, name string) field.ErrorList {
 	return invalid(at, name, validation.IsValidPortName(name))
 }
 
-// checkTarget is for ports that are numbers or names.
 func checkTarget(at *field.Path, port intstr.IntOrString) field.ErrorList {
 	if port.Type == intstr.String {
 		return checkPortName(at, port.StrVal)
@@ -40,7 +38,7 @@ func checkTarget(at *field.Path, port intstr.IntOrString) field.ErrorList {
 	return checkPort(at, port.IntVal)
 }
 
-// checkProtocol accepts none, which is TCP.
+// checkProtocol accepts an empty protocol, which means TCP.
 func checkProtocol(at *field.Path, protocol corev1.Protocol) field.ErrorList {
 	switch protocol {
 	case "", corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP:
@@ -56,7 +54,7 @@ func checkIP(at *field.Path, address string) field.ErrorList {
 	return nil
 }
 
-// checkUsableIP refuses addresses that stand for no host that others reach.
+// checkUsableIP rejects addresses that are not unicast addresses of a remote host.
 func checkUsableIP(at *field.Path, address string) field.ErrorList {
 	addr, err := netip.ParseAddr(address)
 	if err != nil {

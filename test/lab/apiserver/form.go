@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// mistake is a field that is unknown, or has a value of a wrong type.
+// mistake returns an error about an unknown field or a value of the wrong type.
 func mistake(path *field.Path, format string, args ...any) error {
 	return fmt.Errorf("%s: %s", path, fmt.Sprintf(format, args...))
 }
@@ -24,13 +24,12 @@ var (
 	intOrString = reflect.TypeFor[intstr.IntOrString]()
 )
 
-// form returns the fields of a decoded value that the type does not have, and those with values of wrong types.
 func form(path *field.Path, value any, typ reflect.Type) []error {
 	for typ.Kind() == reflect.Pointer {
 		typ = typ.Elem()
 	}
 	switch {
-	case value == nil: // as if it was left out
+	case value == nil:
 		return nil
 	case reflect.PointerTo(typ).Implements(unmarshaler):
 		return ownForm(path, value, typ)
@@ -81,7 +80,6 @@ func form(path *field.Path, value any, typ reflect.Type) []error {
 	return []error{mistake(path, "must be %s, not %s", wanted(typ), given(value))}
 }
 
-// ownForm is form for types with a form of their own, such as times.
 func ownForm(path *field.Path, value any, typ reflect.Type) []error {
 	data, err := json.Marshal(value)
 	if err == nil {
@@ -117,7 +115,6 @@ func formOfFields(path *field.Path, fields map[string]any, typ reflect.Type) []e
 	return errs
 }
 
-// collect notes the fields of a structure by their names in JSON.
 func collect(typ reflect.Type, known map[string]reflect.Type) {
 	for i := range typ.NumField() {
 		f := typ.Field(i)
@@ -135,7 +132,6 @@ func collect(typ reflect.Type, known map[string]reflect.Type) {
 	}
 }
 
-// wanted describes what a field takes.
 func wanted(typ reflect.Type) string {
 	switch typ.Kind() {
 	case reflect.String:
@@ -152,7 +148,6 @@ func wanted(typ reflect.Type) string {
 	return "a map of fields"
 }
 
-// given describes a value of a manifest.
 func given(value any) string {
 	switch v := value.(type) {
 	case string:

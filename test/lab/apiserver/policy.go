@@ -128,7 +128,8 @@ func checkClusterRule(at *field.Path, action, peersName string, peers []cnp.Peer
 	return errs
 }
 
-// checkClusterPeer checks a peer, or the subject. podsOnly: it means pods, which nodes and networks are not.
+// checkClusterPeer checks a peer or the subject of a cluster policy. podsOnly rejects nodes and
+// networks.
 func checkClusterPeer(at *field.Path, p cnp.Peer, podsOnly bool) field.ErrorList {
 	kinds := count(p.Namespaces != nil, p.Pods != nil)
 	choice := "namespaces or pods"

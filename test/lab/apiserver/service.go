@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// The node ports of an API server without flags.
+// The default node port range of an API server.
 const firstNodePort, lastNodePort = 30000, 32767
 
 func checkService(s *corev1.ServiceSpec) field.ErrorList {
@@ -39,7 +39,6 @@ func checkService(s *corev1.ServiceSpec) field.ErrorList {
 	return append(errs, append(checkChoices(s), checkType(s)...)...)
 }
 
-// checkType refuses fields that services of other types have.
 func checkType(s *corev1.ServiceSpec) (errs field.ErrorList) {
 	balanced := s.Type == corev1.ServiceTypeLoadBalancer
 	if s.Type == "" || s.Type == corev1.ServiceTypeClusterIP {
@@ -61,7 +60,6 @@ func checkType(s *corev1.ServiceSpec) (errs field.ErrorList) {
 	return errs
 }
 
-// checkInNetworks refuses cluster IPs that are none of the cluster's.
 func checkInNetworks(s *corev1.ServiceSpec, networks []netip.Prefix) (errs field.ErrorList) {
 	for _, text := range clusterIPs(&corev1.Service{Spec: *s}) {
 		addr, err := netip.ParseAddr(text)
@@ -72,7 +70,6 @@ func checkInNetworks(s *corev1.ServiceSpec, networks []netip.Prefix) (errs field
 	return errs
 }
 
-// checkChoices checks fields that have some values only.
 func checkChoices(s *corev1.ServiceSpec) (errs field.ErrorList) {
 	switch s.SessionAffinity {
 	case "", corev1.ServiceAffinityNone, corev1.ServiceAffinityClientIP:
@@ -103,7 +100,6 @@ func checkChoices(s *corev1.ServiceSpec) (errs field.ErrorList) {
 	return errs
 }
 
-// headless reports whether the service has no cluster IP, because it wants none.
 func headless(s *corev1.ServiceSpec) bool {
 	return s.ClusterIP == corev1.ClusterIPNone || len(s.ClusterIPs) > 0 && s.ClusterIPs[0] == corev1.ClusterIPNone
 }
@@ -162,7 +158,6 @@ func checkServicePorts(s *corev1.ServiceSpec) (errs field.ErrorList) {
 	return errs
 }
 
-// protocolOf fills in the default.
 func protocolOf(p corev1.Protocol) corev1.Protocol {
 	if p == "" {
 		return corev1.ProtocolTCP

@@ -11,12 +11,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// ManagedBy is the label value of the EndpointSlices that Slices makes.
+// ManagedBy is the "managed-by" label of EndpointSlices made by Slices.
 const ManagedBy = "contiv-lab"
 
-// Slices returns the EndpointSlices of services with a selector, for pods with addresses. Pods for which named ports
-// are different numbers are in different slices; without pods, there is an empty slice of each IP version of the service, as
-// Kubernetes makes it. Services that have a slice of the user's among given are left to the user.
+// Slices returns the EndpointSlices of services with a selector for pods with addresses. Pods that
+// resolve a named port to different numbers are in different slices. A service without pods gets an
+// empty slice per IP version, as in Kubernetes. Slices skips services that already have a slice in
+// given, the user's own slices.
 func Slices(services []corev1.Service, pods []corev1.Pod, given []discoveryv1.EndpointSlice) []discoveryv1.EndpointSlice {
 	var all []discoveryv1.EndpointSlice
 	for _, s := range services {
@@ -28,7 +29,6 @@ func Slices(services []corev1.Service, pods []corev1.Pod, given []discoveryv1.En
 	return all
 }
 
-// isOf reports whether an EndpointSlice of the user's belongs to a service.
 func isOf(e discoveryv1.EndpointSlice, s corev1.Service) bool {
 	return e.Namespace == s.Namespace && e.Labels[discoveryv1.LabelServiceName] == s.Name && e.Labels[discoveryv1.LabelManagedBy] != ManagedBy
 }
@@ -74,7 +74,8 @@ func emptySlice(s corev1.Service, number int, family discoveryv1.AddressType, po
 	}
 }
 
-// familiesOf returns the IP versions of a service: those that it names, or has cluster IPs of. One without either has IPv4.
+// familiesOf returns the IP versions of a service from ipFamilies or its cluster IPs. The default
+// is IPv4.
 func familiesOf(s corev1.Service) (families []discoveryv1.AddressType) {
 	for _, f := range s.Spec.IPFamilies {
 		families = append(families, discoveryv1.AddressType(f))
@@ -91,7 +92,8 @@ func familiesOf(s corev1.Service) (families []discoveryv1.AddressType) {
 	return families
 }
 
-// portsOf returns the ports of a service on one of its pods. A port whose name the pod does not have is left out.
+// portsOf returns the ports of a service on one pod. It omits named ports that the pod does not
+// declare.
 func portsOf(s corev1.Service, pod corev1.Pod) (ports []discoveryv1.EndpointPort) {
 	for _, p := range s.Spec.Ports {
 		protocol, number := protocolOf(p.Protocol), p.TargetPort.IntVal
