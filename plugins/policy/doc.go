@@ -5,15 +5,14 @@
 //	NodeUpdate: VppNode.pod_addresses ────────────────────┴─> processor ──> AddressSet, EndpointSet,
 //	                                                                        AccessList, Subject
 //
-// Additions and changes of an event are part of its transaction: the policies of a pod are in place
-// before its CNI ADD returns, and even before its interface is created, because of the order of keys.
-// An address that a pod gave up is in no set when another pod gets it. Values that nothing refers to
-// any more are removed afterwards, in a transaction of their own: if they were removed first, pods
-// would be wrongly isolated, or not isolated, in between.
+// The order of keys puts the policies of a pod in place before its interface is created, and so
+// before its CNI ADD returns. A released address leaves all sets before another pod gets it.
+// Unreferenced values are removed in a later transaction: removing them first would isolate pods
+// wrongly, or leave them open, for a moment.
 //
-// The states of policies are followed and published (see Publish): values that are not as they should be,
-// pods that are not wired yet, and a vswitch that is gone keep a policy from being realised.
+// RunStatus publishes the state of each policy. Failed values, pods not wired yet, and an
+// unavailable vswitch keep a policy from being realised.
 //
-// Packages below: cache (which pods are selected), configurator (policies as lists), processor (their
-// values on this node), verdict (their decision about a connection), oracle (for tests).
+// Subpackages: cache (selected pods), configurator (policies as lists), processor (the values of
+// this node), verdict (the decision about a connection), oracle (for tests).
 package policy

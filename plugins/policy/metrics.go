@@ -6,11 +6,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics of policies.
 type metrics struct {
 	programming prometheus.Histogram
 	policies    *prometheus.GaugeVec
-	// since is when the plugin started; earlier changes are not counted as its delay.
+	// Changes before the start of the plugin are not measured.
 	since time.Time
 }
 
@@ -29,7 +28,6 @@ func newMetrics(node string) *metrics {
 	}
 }
 
-// programmed records that a change is in force.
 func (m *metrics) programmed(changeTime string, at time.Time) {
 	changed, err := time.Parse(time.RFC3339, changeTime)
 	if err == nil && changed.After(m.since) {

@@ -20,9 +20,9 @@ import (
 	"github.com/contiv/contiv/plugins/policy/processor"
 )
 
-// Capabilities of the vswitch that change what is configured.
+// Capabilities of the vswitch that affect the configuration.
 type Capabilities struct {
-	// Filter: the vswitch can judge connections.
+	// Filter is set if the vswitch can filter connections.
 	Filter bool
 }
 
@@ -32,29 +32,29 @@ type Pods interface {
 	LocalPod(id podmanager.PodID) (*podmanager.LocalPod, bool)
 }
 
-// IPAM provides the addresses of the pods of this node, and the pod subnets of all nodes.
+// IPAM provides the addresses of local pods, and the pod subnets of all nodes.
 type IPAM interface {
 	GetPodIPs(id podmanager.PodID) []netip.Addr
 	PodSubnets(n *nodesync.Node) []netip.Prefix
 }
 
-// Nodes provides all nodes, with what they publish of their pods.
+// Nodes provides all nodes and the pod addresses that they publish.
 type Nodes interface {
 	GetAllNodes() nodesync.Nodes
 }
 
-// Network provides the interfaces of the pods of this node, and the networks by which they see the
-// node, where the vswitch does not know them.
+// Network provides the interfaces of local pods, and the networks from which they see the node if
+// the vswitch does not know them.
 type Network interface {
 	GetPodIfNames(id podmanager.PodID) (vpp, linux, loopback string, exists bool)
-	// GetPodCustomIfs returns the further interfaces of a pod, and their addresses.
+	// GetPodCustomIfs returns the additional interfaces of a pod and their addresses.
 	GetPodCustomIfs(id podmanager.PodID) (interfaces []string, addrs []netip.Addr)
 	OwnNetworks() ([]netip.Prefix, error)
-	// NodeAddresses returns the addresses of a node, those that Kubernetes does not know included.
+	// NodeAddresses includes addresses unknown to Kubernetes.
 	NodeAddresses(n *nodesync.Node) []netip.Addr
 }
 
-// Policy is the plugin.
+// Policy is the network policy plugin.
 type Policy struct {
 	caps    Capabilities
 	node    string
@@ -68,11 +68,11 @@ type Policy struct {
 	metrics *metrics
 	real    *realisation
 
-	// mu guards the following fields. If both locks are needed, that of real is taken first.
+	// mu guards the following fields. The lock of real is taken before mu.
 	mu        sync.Mutex
 	resynced  bool
 	processor *processor.Processor
-	// garbage has the keys of values that nothing refers to once the current event has been processed.
+	// garbage contains the keys of values that are unreferenced after the current event.
 	garbage map[string]struct{}
 }
 
@@ -82,12 +82,12 @@ func New(caps Capabilities, node string, nodes Nodes, pods Pods, ipam IPAM, netw
 		metrics: newMetrics(node), real: newRealisation(), processor: processor.New(node), garbage: map[string]struct{}{}}
 }
 
-// enforces reports whether policies have an effect on this node.
 func (p *Policy) enforces() bool { return p.caps.Filter }
 
 func (*Policy) String() string { return "policy" }
 
-// HandlesEvent accepts resyncs, pods that are wired, updates of nodes, and changes that policies depend on.
+// HandlesEvent accepts resyncs, wired pods, node updates, and Kubernetes changes that affect
+// policies.
 func (p *Policy) HandlesEvent(event controller.Event) bool {
 	switch event := event.(type) {
 	case *podmanager.AddPod, *podmanager.DeletePod, *podmanager.PodCustomIfUpdate, *nodesync.NodeUpdate, *cleanup:
@@ -101,7 +101,7 @@ func (p *Policy) HandlesEvent(event controller.Event) bool {
 	return event.Method() != controller.Update
 }
 
-// Resync computes everything again.
+// Resync recomputes all values.
 func (p *Policy) Resync(ctx context.Context, _ controller.Event, state controller.KubeState, _ int, txn controller.ResyncOperations) error {
 	if !p.caps.Filter {
 		if n := len(state[dbresources.Policy]) + len(state[dbresources.ClusterPolicy]); n > 0 {
@@ -136,7 +136,6 @@ func (p *Policy) Resync(ctx context.Context, _ controller.Event, state controlle
 	return nil
 }
 
-// set applies the state of Kubernetes.
 func (p *Policy) set(value any) {
 	switch v := value.(type) {
 	case *pod.Pod:
@@ -149,7 +148,7 @@ func (p *Policy) set(value any) {
 		p.processor.SetClusterPolicy(v)
 	case *node.Node:
 		p.processor.SetNode(v)
-		p.setAssigned(v.GetName()) // the pod subnet may be Kubernetes' choice
+		p.setAssigned(v.GetName()) // Kubernetes may choose the pod subnet
 	}
 }
 
@@ -180,7 +179,6 @@ func (p *Policy) setLocal(id podmanager.PodID) {
 	p.processor.SetLocal(id, processor.Local{UID: uid, Addresses: append(slices.Clip(addrs), further...), Interface: iface, MoreInterfaces: more})
 }
 
-// setAssigned applies the addresses that a node has from Contiv.
 func (p *Policy) setAssigned(name string) {
 	var addrs []netip.Addr
 	if node := p.nodes.GetAllNodes()[name]; node != nil {
@@ -189,8 +187,8 @@ func (p *Policy) setAssigned(name string) {
 	p.processor.SetAssigned(name, addrs)
 }
 
-// published returns the addresses beside those in Kubernetes that nodes publish of their pods, because services reach them
-// there. A node speaks of its own pod subnet only: what else it says is ignored, so that it does not become a peer by it.
+// published returns the pod addresses that nodes publish for services. Addresses outside the
+// publishing node's pod subnets are ignored: a node must not turn other addresses into peers.
 func (p *Policy) published() map[podmanager.PodID][]processor.Published {
 	all := map[podmanager.PodID][]processor.Published{}
 	for _, node := range p.nodes.GetAllNodes() {
@@ -210,7 +208,7 @@ func (p *Policy) published() map[podmanager.PodID][]processor.Published {
 	return all
 }
 
-// Update computes the changes.
+// Update computes the changes of an event.
 func (p *Policy) Update(ctx context.Context, event controller.Event, txn controller.UpdateOperations) (string, error) {
 	if id, _, about := policyOf(event); about {
 		p.real.mu.Lock()
@@ -250,7 +248,7 @@ func (p *Policy) Update(ctx context.Context, event controller.Event, txn control
 	return p.apply(ctx, txn)
 }
 
-// EndBulk computes once what many changes come to: a pod that each of them concerns changes once.
+// EndBulk applies a batch of changes at once, so that each affected pod changes once.
 func (p *Policy) EndBulk(_ context.Context, txn controller.UpdateOperations) (string, error) {
 	if !p.caps.Filter {
 		return "", nil
@@ -259,13 +257,12 @@ func (p *Policy) EndBulk(_ context.Context, txn controller.UpdateOperations) (st
 	defer p.mu.Unlock()
 	change, gone := p.put(txn)
 	for _, key := range gone {
-		txn.Delete(key) // the vswitch makes all changes of a transaction in one step
+		txn.Delete(key) // safe here: the vswitch applies a transaction atomically
 	}
 	return change, nil
 }
 
-// apply adds the changes to the transaction, and keeps for afterwards the keys of values that nothing
-// refers to then.
+// apply schedules the removal of unreferenced values.
 func (p *Policy) apply(ctx context.Context, txn controller.UpdateOperations) (string, error) {
 	change, gone := p.put(txn)
 	for _, key := range gone {
@@ -279,8 +276,7 @@ func (p *Policy) apply(ctx context.Context, txn controller.UpdateOperations) (st
 	return change, nil
 }
 
-// put makes the values that changed part of the transaction, and returns the keys of those that are
-// no longer wanted.
+// put returns the keys of unreferenced values.
 func (p *Policy) put(txn controller.UpdateOperations) (change string, gone []string) {
 	values, gone := p.processor.Changes()
 	for _, value := range values {
@@ -306,8 +302,7 @@ func (p *Policy) clean(txn controller.UpdateOperations) string {
 	return fmt.Sprintf("remove %d values that policies do not need any more", n)
 }
 
-// Revert forgets the pod of a failed AddPod. The changes of the transaction have been undone; the next
-// event applies them again.
+// Revert forgets the pod of a failed AddPod. The next event applies the other changes again.
 func (p *Policy) Revert(_ context.Context, event controller.Event) error {
 	if add, ok := event.(*podmanager.AddPod); ok && !add.WasWired() {
 		p.mu.Lock()
@@ -317,7 +312,7 @@ func (p *Policy) Revert(_ context.Context, event controller.Event) error {
 	return nil
 }
 
-// cleanup is the follow-up of an event after which nothing refers to some values.
+// cleanup removes the values that an earlier event left unreferenced.
 type cleanup struct{ controller.NonBlocking }
 
 func (*cleanup) Name() string                                { return "Policy Cleanup" }

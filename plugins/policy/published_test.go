@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// publishers are nodes whose pod subnets follow from their IDs.
+// The IDs of the nodes determine their pod subnets.
 type publishers struct {
 	*rig
 	nodes nodesync.Nodes
@@ -24,7 +24,7 @@ func (publishers) PodSubnets(n *nodesync.Node) []netip.Prefix {
 	return []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 1, byte(n.ID), 0}), 24)}
 }
 
-// A node makes addresses of its own pod subnet those of peers, and no others.
+// Published addresses become peers only if they are in the node's pod subnet.
 func TestPublishedAddressesOfPeers(t *testing.T) {
 	addr := netip.MustParseAddr
 	p := publishers{nodes: nodesync.Nodes{

@@ -11,13 +11,12 @@ import (
 	"github.com/contiv/contiv/rest"
 )
 
-// URL of the states of policies. With ?policy=<namespace>/<name>, or the name of a cluster network
-// policy, the answer has only that one.
+// URL serves the states of policies. ?policy=NAMESPACE/NAME, or the name of a cluster network
+// policy, selects one.
 const URL = "/contiv/v1/policies"
 
-// Report is the answer at URL.
+// Report is the response of URL.
 type Report struct {
-	// Policies has all policies of the cluster, sorted.
 	Policies []PolicyReport `json:"policies"`
 }
 
@@ -30,16 +29,16 @@ type PolicyReport struct {
 	Tier     string `json:"tier"`
 	Priority int32  `json:"priority,omitempty"`
 	Realised bool   `json:"realised"`
-	// Reasons lists some of the reasons why it is not realised.
+	// Reasons lists some reasons why the policy is not realised.
 	Reasons []string `json:"reasons,omitempty"`
-	// Txn and Since are the transaction and the time of the last change of State; nil: not known yet.
+	// Txn and Since identify the last state change; nil if unknown.
 	Txn   *uint64    `json:"txn,omitempty"`
 	Since *time.Time `json:"since,omitempty"`
-	// Pods has the pods of this node that the policy selects.
+	// Pods lists the selected pods of this node.
 	Pods []string `json:"pods"`
 }
 
-// ID returns the full name of the policy: NAMESPACE/NAME, or NAME for a ClusterNetworkPolicy.
+// ID returns NAMESPACE/NAME, or NAME for a ClusterNetworkPolicy.
 func (r PolicyReport) ID() string {
 	if r.Namespace == "" {
 		return r.Name
@@ -47,7 +46,7 @@ func (r PolicyReport) ID() string {
 	return r.Namespace + "/" + r.Name
 }
 
-// Unknown returns the error for a name that no policy has.
+// Unknown returns the error for an unknown policy name.
 func Unknown(name string) error {
 	return fmt.Errorf("there is no policy %q: it is written NAMESPACE/NAME, a ClusterNetworkPolicy NAME", name)
 }
@@ -65,7 +64,6 @@ func (p *Policy) Handler() http.Handler {
 	})
 }
 
-// report returns the report of one policy, or of all.
 func (p *Policy) report(only string) Report {
 	p.real.mu.Lock()
 	defer p.real.mu.Unlock()
@@ -94,7 +92,7 @@ func (p *Policy) report(only string) Report {
 	return report
 }
 
-// PodOf returns the pod of any node that an address belongs to, as namespace/name; "" if there is none.
+// PodOf returns the pod with an address, on any node, as namespace/name, or "".
 func (p *Policy) PodOf(addr netip.Addr) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -104,8 +102,7 @@ func (p *Policy) PodOf(addr netip.Addr) string {
 	return ""
 }
 
-// Denying returns the policies that deny connections in a direction because of the pod of this node that has
-// the address: see processor.Denying.
+// Denying is processor.Denying for the local pod with an address.
 func (p *Policy) Denying(addr netip.Addr, direction filter.AccessList_Direction, byRule bool) (list []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

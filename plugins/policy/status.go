@@ -21,7 +21,6 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// filterPrefix begins the keys of all values of policies.
 const filterPrefix = "config/contiv/filter/"
 
 // Published returns the prefixes with which Publish.Tell is called.
@@ -29,24 +28,21 @@ func Published() []string {
 	return []string{strings.TrimPrefix(models.PolicyStatusPrefix, models.StatusPrefix), strings.TrimPrefix(models.ClusterPolicyStatusPrefix, models.StatusPrefix)}
 }
 
-// Publish has the sources and the destination of the states of policies.
+// Publish contains the sources and the destination of policy states.
 type Publish struct {
-	// Watch is the scheduler's method.
 	Watch func(keyPrefix string) (*kvscheduler.Watcher, []*pb.BaseValueStatus)
 	// VSwitch returns an error while the vswitch does not follow its configuration.
 	VSwitch func() error
-	// Tell replaces everything published under a prefix behind models.StatusPrefix: see Published.
+	// Tell replaces all statuses under a prefix relative to models.StatusPrefix; see Published.
 	Tell func(prefix string, statuses map[string]proto.Message)
 }
 
-// lookAgain is the interval in which states are checked without a reason, and gather the pause between
-// two checks: changes within it are published together.
+// lookAgain is the interval of periodic checks. Changes within gather are published together.
 const (
 	lookAgain = 5 * time.Second
 	gather    = 200 * time.Millisecond
 )
 
-// state is the state of a policy.
 type state struct {
 	realised bool
 	reasons  []string
@@ -54,23 +50,20 @@ type state struct {
 	since    time.Time
 }
 
-// realisation follows the states of policies. Its lock is held only briefly.
 type realisation struct {
 	mu sync.Mutex
-	// asked has policies that changed and whose transaction has not ended.
+	// asked contains changed policies with a pending transaction.
 	asked map[processor.PolicyID]struct{}
-	// changed has the end of the last event about a policy that has not been published yet.
+	// changed contains outcomes that are not published yet.
 	changed map[processor.PolicyID]outcome
-	// failed has the reason why the last event about a policy failed.
-	failed map[processor.PolicyID]string
-	// lacking has the values that are not as they should be, by key, with their state; present has the
-	// keys of the others.
+	failed  map[processor.PolicyID]string
+	// lacking maps the keys of unconfigured values to their states. present contains the keys of
+	// configured values.
 	lacking map[string]string
 	present map[string]struct{}
-	// last is the last transaction that changed a value of policies.
-	last   *uint64
-	states map[processor.PolicyID]state
-	news   chan struct{}
+	last    *uint64
+	states  map[processor.PolicyID]state
+	news    chan struct{}
 }
 
 type outcome struct {
@@ -92,7 +85,6 @@ func (r *realisation) wake() {
 	}
 }
 
-// policyOf returns the policy that an event concerns.
 func policyOf(event controller.Event) (id processor.PolicyID, changeTime string, ok bool) {
 	change, is := event.(*controller.KubeStateChange)
 	if !is {
@@ -145,7 +137,7 @@ func (p *Policy) EventDone(event controller.Event, record *controller.EventRecor
 	}
 }
 
-// done records the end of an event about a policy. The caller holds the lock.
+// The caller holds the lock.
 func (r *realisation) done(id processor.PolicyID, done outcome, failure string) {
 	delete(r.asked, id)
 	if done.txn != nil || r.states[id].since.IsZero() {
@@ -156,7 +148,7 @@ func (r *realisation) done(id processor.PolicyID, done outcome, failure string) 
 	}
 }
 
-// RunStatus follows and publishes the states of policies until ctx ends.
+// RunStatus publishes the states of policies until ctx ends.
 func (p *Policy) RunStatus(ctx context.Context, o Publish) {
 	if !p.enforces() {
 		return
@@ -186,7 +178,6 @@ func (p *Policy) RunStatus(ctx context.Context, o Publish) {
 	}
 }
 
-// follow keeps the states of values current.
 func (r *realisation) follow(ctx context.Context, o Publish) {
 	for {
 		watcher, statuses := o.Watch(filterPrefix)
@@ -217,7 +208,7 @@ func (r *realisation) follow(ctx context.Context, o Publish) {
 	}
 }
 
-// note records the state of a value. The caller holds the lock.
+// The caller holds the lock.
 func (r *realisation) note(s *pb.BaseValueStatus) {
 	v := s.GetValue()
 	delete(r.lacking, v.GetKey())
@@ -236,10 +227,9 @@ func (r *realisation) note(s *pb.BaseValueStatus) {
 	r.lacking[v.GetKey()] = text
 }
 
-// maxReasons bounds how many reasons are published.
 const maxReasons = 5
 
-// look updates the states, and returns the values to publish, by prefix; false before the first resync.
+// look returns the statuses to publish by prefix, or false before the first resync.
 func (p *Policy) look(o Publish) (map[string]map[string]proto.Message, bool) {
 	unable := ""
 	if err := o.VSwitch(); err != nil {
@@ -272,7 +262,7 @@ func (p *Policy) look(o Publish) (map[string]map[string]proto.Message, bool) {
 			Realised: s.realised, Reasons: s.reasons, Transaction: s.txn, Time: timestamppb.New(s.since),
 		}
 	}
-	// A policy may come and go between two looks, and its last event may end after the look that has found it gone.
+	// Includes policies that were added and deleted since the last check.
 	keep(p.real.states, present)
 	keep(p.real.changed, present)
 	keep(p.real.failed, present)
@@ -280,12 +270,11 @@ func (p *Policy) look(o Publish) (map[string]map[string]proto.Message, bool) {
 	return statuses, true
 }
 
-// keep removes what is about other policies.
 func keep[V any](about map[processor.PolicyID]V, present map[processor.PolicyID]bool) {
 	maps.DeleteFunc(about, func(id processor.PolicyID, _ V) bool { return !present[id] })
 }
 
-// Problems names policies with parts that cannot be understood.
+// Problems describes policies with invalid parts.
 func (p *Policy) Problems(context.Context) (problems []string) {
 	const most = 3
 	p.mu.Lock()
@@ -307,7 +296,7 @@ func (p *Policy) Problems(context.Context) (problems []string) {
 	return problems
 }
 
-// stateOf updates the state of a policy. The caller holds both locks.
+// The caller holds both locks.
 func (r *realisation) stateOf(known *processor.Policy, unable string, values *processor.Processor) state {
 	before := r.states[known.ID]
 	if _, asked := r.asked[known.ID]; asked {
@@ -327,7 +316,7 @@ func (r *realisation) stateOf(known *processor.Policy, unable string, values *pr
 	return now
 }
 
-// reasons returns what keeps a policy from being realised. The caller holds both locks.
+// The caller holds both locks.
 func (r *realisation) reasons(known *processor.Policy, unable string, values *processor.Processor) (reasons []string) {
 	if unable != "" {
 		reasons = append(reasons, unable)
@@ -344,7 +333,8 @@ func (r *realisation) reasons(known *processor.Policy, unable string, values *pr
 				reasons = append(reasons, key+" is "+text)
 			}
 		}
-		// Something else in the event may have failed, or everything has been configured since.
+		// The failure matters only while values are missing: it may concern another part of the
+		// event.
 		if failure != "" && missing {
 			reasons = append(reasons, failure)
 		}

@@ -26,14 +26,14 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// rig is an agent with nothing but policies, whose vswitch refuses the values that broken names.
+// rig is an agent with only the policy plugin. Its fake vswitch rejects the values in broken.
 type rig struct {
 	t         *testing.T
 	policy    *Policy
 	scheduler *kvscheduler.Scheduler
-	broken    sync.Map               // keys
-	away      atomic.Pointer[string] // why the vswitch does nothing
-	told      sync.Map               // key -> *feedback.PolicyStatus
+	broken    sync.Map
+	away      atomic.Pointer[string]
+	told      sync.Map
 	wired     podmanager.LocalPods
 	txns      uint64
 }
@@ -115,21 +115,19 @@ func (n *rig) vswitch() error {
 	return nil
 }
 
-// ops are the operations of a transaction.
 type ops struct{ *kvscheduler.Transaction }
 
 func (o ops) Put(key string, value proto.Message) { o.Transaction.Put(key, value) }
 func (o ops) Get(string) proto.Message            { return nil }
 func (o ops) Delete(key string)                   { o.Transaction.Delete(key) }
 
-// event does what the event loop does.
 func (n *rig) event(event controller.Event) {
 	n.t.Helper()
 	txn, record := n.scheduler.NewTransaction(), &controller.EventRecord{}
 	var err error
 	if event.Method() == controller.Update {
 		if _, err = n.policy.Update(n.t.Context(), event, ops{txn}); err == nil {
-			_, err = n.policy.EndBulk(n.t.Context(), ops{txn}) // of a single change
+			_, err = n.policy.EndBulk(n.t.Context(), ops{txn})
 		}
 	} else {
 		err = n.policy.Resync(n.t.Context(), event, nil, 1, ops{txn})
@@ -151,7 +149,7 @@ func (n *rig) set(resource string, before, after proto.Message) {
 	n.event(change)
 }
 
-// status is what is published: "realised", "gone", or reasons.
+// status returns "realised", "gone", or the published reasons.
 func (n *rig) status(key string) (string, *feedback.PolicyStatus) {
 	value, ok := n.told.Load(key)
 	if !ok {
@@ -164,7 +162,6 @@ func (n *rig) status(key string) (string, *feedback.PolicyStatus) {
 	return strings.Join(s.GetReasons(), "; "), s
 }
 
-// await polls for a status, and returns it.
 func (n *rig) await(key, want string) (status *feedback.PolicyStatus) {
 	n.t.Helper()
 	n.poll("status of "+key, want, func() (text string) {
@@ -220,7 +217,6 @@ func TestWhatBecomesOfPolicies(t *testing.T) {
 	n.set(dbresources.Pod, nil, server)
 	n.await(key, "pod prod/server is not wired yet")
 
-	// The pod is wired, and its subject refused; then made.
 	subject := models.Key(&contiv_filter.Subject{Name: "prod/server"})
 	n.broken.Store(subject, true)
 	id := podmanager.PodID{Namespace: "prod", Name: "server"}
@@ -232,7 +228,6 @@ func TestWhatBecomesOfPolicies(t *testing.T) {
 	n.event(&podmanager.AddPod{Pod: id, ContainerID: "c"})
 	n.await(key, "realised")
 
-	// A change of the policy is a transaction of its own; the time that it took is measured.
 	open := proto.CloneOf(web)
 	open.IngressRule = []*policy.Policy_IngressRule{{}}
 	open.ChangeTime = time.Now().Add(time.Second).UTC().Format(time.RFC3339)
@@ -252,7 +247,6 @@ func TestWhatBecomesOfPolicies(t *testing.T) {
 		t.Errorf("%v: %d changes were measured, want 1: the first was before the agent began", err, m.GetHistogram().GetSampleCount())
 	}
 
-	// A list that is refused.
 	list := models.Key(&contiv_filter.AccessList{Name: "np/prod/web/ingress"})
 	n.broken.Store(list, true)
 	n.set(dbresources.Policy, open, web)
@@ -273,7 +267,6 @@ func TestWhatBecomesOfPolicies(t *testing.T) {
 	}
 }
 
-// While the vswitch is away, no policy is realised.
 func TestVSwitchIsAway(t *testing.T) {
 	n := startRig(t)
 	n.set(dbresources.ClusterPolicy, nil, &policy.ClusterPolicy{Name: "base", Subject: &policy.ClusterPolicy_Pods{}})

@@ -9,11 +9,10 @@ import (
 // PodID identifies a pod.
 type PodID = podmanager.PodID
 
-// Watcher is called for each pod that becomes a member of a selection, or ceases to be one, but not
-// while the selection is acquired or released.
+// Watcher is called when a pod joins or leaves a selection, but not during Acquire and Release.
 type Watcher func(selection *Selection, pod PodID, member bool)
 
-// Cache is not safe for concurrent use. The zero value is not usable; see New.
+// Cache is not safe for concurrent use.
 type Cache struct {
 	watcher    Watcher
 	pods       map[PodID]*pod
@@ -32,27 +31,23 @@ type pod struct {
 	in     map[*Selection]struct{}
 }
 
-// namespace exists while Kubernetes has it, or it has pods, or a scope refers to it by name.
+// namespace exists while Kubernetes has it, it contains pods, or a scope refers to it by name.
 type namespace struct {
 	name string
 	// labels is nil while Kubernetes does not have the namespace.
-	labels map[string]string
-	pods   map[PodID]*pod
-	// byLabel has the pods by "key=value".
+	labels  map[string]string
+	pods    map[PodID]*pod
 	byLabel map[string]map[PodID]*pod
-	// scopes that include the namespace.
-	scopes map[*scope]struct{}
+	scopes  map[*scope]struct{}
 }
 
 type scope struct {
 	Scope
 	selections map[string]*Selection
-	// anchors files the selections by anchor.
-	anchors map[string]map[*Selection]struct{}
+	anchors    map[string]map[*Selection]struct{}
 }
 
-// includes reports whether the scope includes a namespace. A namespace that is not known is only
-// included by a scope that includes all.
+// An unknown namespace is included only by a scope of all namespaces.
 func (s *scope) includes(n *namespace) bool {
 	if s.Namespace != "" {
 		return s.Namespace == n.name
@@ -60,7 +55,7 @@ func (s *scope) includes(n *namespace) bool {
 	return len(s.Namespaces) == 0 || n.labels != nil && s.Namespaces.Matches(n.labels)
 }
 
-// MayInclude reports whether a scope includes a namespace, or might once the namespace is known.
+// MayInclude reports whether a scope includes a namespace, or might once its labels are known.
 func (c *Cache) MayInclude(s Scope, namespace string) bool {
 	if s.Namespace != "" {
 		return s.Namespace == namespace
@@ -74,7 +69,7 @@ func (c *Cache) KnowsNamespace(name string) bool {
 	return n != nil && n.labels != nil
 }
 
-// Selection is the pods that a selector selects in a scope.
+// Selection is the set of pods that a selector selects in a scope.
 type Selection struct {
 	scope    *scope
 	selector Selector
@@ -113,8 +108,7 @@ func (c *Cache) namespace(name string) *namespace {
 	return n
 }
 
-// Acquire returns a selection that is kept up to date until it has been released as often as it was
-// acquired.
+// Acquire returns a selection that is kept up to date until its last Release.
 func (c *Cache) Acquire(where Scope, selector Selector) *Selection {
 	s := c.scopes[where.String()]
 	if s == nil {
@@ -140,7 +134,6 @@ func (c *Cache) Acquire(where Scope, selector Selector) *Selection {
 	return selection
 }
 
-// fill finds the members of a new selection.
 func (c *Cache) fill(selection *Selection) {
 	join := func(n *namespace) {
 		candidates, ok := n.byLabel[selection.selector.anchor()]
@@ -165,7 +158,7 @@ func (c *Cache) fill(selection *Selection) {
 	}
 }
 
-// hasValue reports whether an anchor is a label with its value.
+// hasValue reports whether an anchor is "key=value".
 func hasValue(anchor string, s Selector) bool {
 	for _, r := range s {
 		if r.Operator == In && len(r.Values) == 1 && r.Key+"="+r.Values[0] == anchor {
@@ -175,7 +168,7 @@ func hasValue(anchor string, s Selector) bool {
 	return false
 }
 
-// Release ends the use of a selection that was acquired.
+// Release ends one use of an acquired selection.
 func (c *Cache) Release(selection *Selection) {
 	if selection.users--; selection.users > 0 {
 		return
@@ -233,7 +226,6 @@ func hasKey(labels map[string]string, key string) bool {
 	return ok
 }
 
-// joinScope makes a pod a member of the selections of a scope that select it.
 func (c *Cache) joinScope(s *scope, p *pod) {
 	join := func(anchor string) {
 		for selection := range s.anchors[anchor] {
@@ -291,7 +283,7 @@ func (c *Cache) SetNamespace(name string, labels map[string]string) {
 	c.rescope(n)
 }
 
-// DeleteNamespace forgets the labels of a namespace; its pods stay.
+// DeleteNamespace forgets the labels of a namespace. Its pods stay.
 func (c *Cache) DeleteNamespace(name string) {
 	n := c.namespace(name)
 	n.labels = nil
@@ -299,7 +291,6 @@ func (c *Cache) DeleteNamespace(name string) {
 	c.dropUnused(n)
 }
 
-// rescope adds the namespace to the scopes that include it, and removes it from all others.
 func (c *Cache) rescope(n *namespace) {
 	for _, s := range c.scopes {
 		_, was := n.scopes[s]
@@ -328,7 +319,7 @@ func (c *Cache) dropUnused(n *namespace) {
 	}
 }
 
-// SelectionsOf returns the selections that a pod is a member of. Read-only.
+// SelectionsOf returns the selections that contain a pod. Read-only.
 func (c *Cache) SelectionsOf(id PodID) map[*Selection]struct{} {
 	if p := c.pods[id]; p != nil {
 		return p.in

@@ -12,7 +12,7 @@ import (
 // Operator of a requirement.
 type Operator int
 
-// Operators are those of Kubernetes; an equality is In with one value.
+// Operators as in Kubernetes. An equality is In with one value.
 const (
 	In Operator = iota
 	NotIn
@@ -24,7 +24,7 @@ const (
 type Requirement struct {
 	Key      string
 	Operator Operator
-	Values   []string // sorted; with In and NotIn
+	Values   []string // sorted; set for In and NotIn
 }
 
 func (r Requirement) matches(labels map[string]string) bool {
@@ -55,12 +55,12 @@ func (r Requirement) String() string {
 	return "!" + r.Key
 }
 
-// Selector is a list of requirements that must all be met; without any, everything matches. Equal
+// Selector lists requirements that must all be met. An empty selector matches everything. Equal
 // selectors have the same text.
 type Selector []Requirement
 
-// SelectorOf translates a reflected selector, which is not nil. With an error, the result lacks the expressions that cannot be
-// understood: KSR reflects an unknown operator as In without values.
+// SelectorOf translates a reflected selector, which must not be nil. With an error, the result
+// lacks the invalid expressions. KSR reflects an unknown operator as In without values.
 func SelectorOf(s *policy.Policy_LabelSelector) (out Selector, err error) {
 	for _, l := range s.GetMatchLabel() {
 		out = append(out, Requirement{Key: l.GetKey(), Values: []string{l.GetValue()}})
@@ -93,7 +93,7 @@ func (s Selector) Matches(labels map[string]string) bool {
 	return true
 }
 
-// String writes the selector as kubectl does; "" for everything.
+// String returns kubectl's syntax.
 func (s Selector) String() string {
 	texts := make([]string, len(s))
 	for i, r := range s {
@@ -102,8 +102,7 @@ func (s Selector) String() string {
 	return strings.Join(texts, ",")
 }
 
-// anchor returns a label that everything that matches the selector has: "key=value", "key", or "" if
-// there is no such label.
+// anchor returns a label of all matching objects, as "key=value" or "key", or "".
 func (s Selector) anchor() string {
 	best := ""
 	for _, r := range s {
@@ -119,12 +118,12 @@ func (s Selector) anchor() string {
 
 // Scope is the set of namespaces of a selection.
 type Scope struct {
-	// Namespace by name; else those that Namespaces selects.
+	// If Namespace is empty, Namespaces selects the namespaces.
 	Namespace  string
 	Namespaces Selector
 }
 
-// String describes the scope for people, uniquely.
+// String describes the scope uniquely.
 func (s Scope) String() string {
 	switch {
 	case s.Namespace != "":

@@ -8,11 +8,10 @@ import (
 	"github.com/contiv/contiv/api/contiv/policy"
 )
 
-// MaxParts bounds a policy: its peers, networks, exceptions and ports, and the networks and ports that its lists come to. A policy beyond it
-// fails closed, so that one policy does not end an agent.
+// MaxParts limits the peers, networks, exceptions and ports of a policy and of its lists. A larger
+// policy fails closed, so that it cannot exhaust the agent.
 const MaxParts = 16_384
 
-// maxExceptions bounds those of a block.
 const maxExceptions = 1024
 
 const tooLarge = "the policy has %d peers, networks, exceptions and ports, and may have %d: split it, or name larger networks and ranges; "
@@ -45,7 +44,7 @@ func clusterPartsOf(p *policy.ClusterPolicy) (n int) {
 	return n
 }
 
-// size returns the parts of the lists. Exceptions divide a network into many.
+// size exceeds the size of the policy, because exceptions split a network into many.
 func (l *Lists) size() (n int) {
 	for _, list := range []*filter.AccessList{l.Ingress, l.Egress} {
 		for _, r := range list.GetRules() {
@@ -55,7 +54,7 @@ func (l *Lists) size() (n int) {
 	return n
 }
 
-// closed returns the lists of a network policy that is too large: it isolates, and allows nothing.
+// closed returns lists that isolate the pods of a too large policy and allow nothing.
 func (w *writer) closed(p *policy.Policy, parts int) *Lists {
 	closed := *w
 	closed.out.Peers, closed.out.Ports, closed.out.Ingress, closed.out.Egress = nil, nil, nil, nil
@@ -70,8 +69,8 @@ func (w *writer) closed(p *policy.Policy, parts int) *Lists {
 	return &closed.out
 }
 
-// closedCluster returns the lists of a cluster network policy that is too large: it denies all in each direction in which it may deny something, and
-// accepts nothing.
+// closedCluster returns lists that accept nothing, and deny everything in each direction with a
+// Deny or Pass rule.
 func (w *writer) closedCluster(p *policy.ClusterPolicy, parts int) *Lists {
 	closed := *w
 	closed.out.Peers, closed.out.Nodes, closed.out.Ports = nil, nil, nil

@@ -9,7 +9,6 @@ import (
 	"github.com/contiv/contiv/plugins/policy/configurator"
 )
 
-// hosts are so many networks that no other one contains.
 func hosts(n int) (list []string) {
 	for i := range n {
 		list = append(list, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), 32).String())
@@ -17,7 +16,7 @@ func hosts(n int) (list []string) {
 	return list
 }
 
-// A policy beyond its bound fails closed, with the number.
+// A policy beyond its limits fails closed and reports its size.
 func TestPoliciesHaveBounds(t *testing.T) {
 	peers := func(n int) (list []*policy.Policy_Peer) {
 		for _, host := range hosts(n) {
@@ -25,7 +24,7 @@ func TestPoliciesHaveBounds(t *testing.T) {
 		}
 		return list
 	}
-	var spread []string // each divides the block into about 20
+	var spread []string // each exception splits the block into about 20 networks
 	for i := range 1024 {
 		spread = append(spread, fmt.Sprintf("fd00:%x::1/128", i*64))
 	}

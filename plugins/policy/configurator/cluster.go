@@ -10,9 +10,9 @@ import (
 	"github.com/contiv/contiv/plugins/policy/cache"
 )
 
-// ClusterPolicy translates a cluster network policy into lists. Parts that cannot be understood are in Invalid and fail closed, the
-// others hold: a rule that accepts does not accept them, a rule that denies denies all peers or all ports because of them, and a rule
-// that passes denies them.
+// ClusterPolicy translates a cluster network policy into lists. Its valid parts apply. Invalid
+// peers and ports are reported in Invalid and fail closed: an Accept rule skips them, a Deny rule
+// denies all peers or all ports instead, and a Pass rule denies them.
 func ClusterPolicy(p *policy.ClusterPolicy) *Lists {
 	w := writer{name: p.GetName(), peers: map[string]bool{}, ports: map[NamedPort]bool{}}
 	w.out.Priority, w.out.Name = p.GetPriority(), p.GetName()
@@ -39,7 +39,7 @@ func ClusterPolicy(p *policy.ClusterPolicy) *Lists {
 	return &w.out
 }
 
-// clusterPods returns the pods that both selectors select. With an error, some of the requirements are left out.
+// With an error, the result lacks the invalid requirements.
 func clusterPods(p *policy.ClusterPolicy_Pods) (Pods, error) {
 	namespaces, err := cache.SelectorOf(p.GetNamespaces())
 	if err != nil {
@@ -52,7 +52,7 @@ func clusterPods(p *policy.ClusterPolicy_Pods) (Pods, error) {
 	return Pods{Scope: cache.Scope{Namespaces: namespaces}, Selector: pods}, err
 }
 
-// Denies reports whether a list may deny something.
+// Denies reports whether a list contains a Deny rule.
 func Denies(list *filter.AccessList) bool {
 	for _, r := range list.GetRules() {
 		if r.GetAction() == filter.AccessList_DENY {
@@ -62,7 +62,7 @@ func Denies(list *filter.AccessList) bool {
 	return false
 }
 
-// clusterList returns nil if there are no rules.
+// clusterList returns nil if the list has no rules.
 func (w *writer) clusterList(direction filter.AccessList_Direction, rules []*policy.ClusterPolicy_Rule) *filter.AccessList {
 	list := w.list(direction)
 	for i, r := range rules {
@@ -83,7 +83,6 @@ func (w *writer) clusterList(direction filter.AccessList_Direction, rules []*pol
 	return list
 }
 
-// ruleField returns the place of a rule in its policy, such as ingress[0].
 func ruleField(direction filter.AccessList_Direction, i int) string {
 	if direction == filter.AccessList_EGRESS {
 		return fmt.Sprintf("egress[%d]", i)
@@ -95,7 +94,7 @@ var actions = map[policy.ClusterPolicy_Action]filter.AccessList_Action{
 	policy.ClusterPolicy_ACCEPT: filter.AccessList_ALLOW, policy.ClusterPolicy_DENY: filter.AccessList_DENY, policy.ClusterPolicy_PASS: filter.AccessList_PASS,
 }
 
-// clusterRule returns the rules that implement a rule: none if nothing can match it, and two if a part of a rule that passes is denied.
+// clusterRule returns no rule if nothing can match, and two if a part of a Pass rule is denied.
 func (w *writer) clusterRule(field string, direction filter.AccessList_Direction, rule *policy.ClusterPolicy_Rule) []*filter.AccessList_Rule {
 	action, known := actions[rule.GetAction()]
 	if !known {
@@ -127,7 +126,7 @@ func (w *writer) clusterRule(field string, direction filter.AccessList_Direction
 	return []*filter.AccessList_Rule{r}
 }
 
-// clusterPeers adds the peers of a rule. It reports whether one of them cannot be understood.
+// clusterPeers reports whether a peer is invalid.
 func (w *writer) clusterPeers(r *filter.AccessList_Rule, field, effect string, peers []*policy.ClusterPolicy_Peer) (unknown bool) {
 	var networks []netip.Prefix
 	for i, peer := range peers {
@@ -167,7 +166,7 @@ func (w *writer) clusterPeers(r *filter.AccessList_Rule, field, effect string, p
 	return unknown
 }
 
-// clusterPorts is clusterPeers for ports.
+// clusterPorts reports whether a port is invalid.
 func (w *writer) clusterPorts(r *filter.AccessList_Rule, field, effect string, ports []*policy.ClusterPolicy_Port) (unknown bool) {
 	for i, port := range ports {
 		protocol, known := protocols[port.GetProtocol()]

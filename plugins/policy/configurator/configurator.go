@@ -15,7 +15,7 @@ import (
 	"github.com/contiv/contiv/plugins/policy/cache"
 )
 
-// Pods are a selection that lists refer to.
+// Pods is a selection that lists refer to.
 type Pods struct {
 	Scope    cache.Scope
 	Selector cache.Selector
@@ -24,7 +24,7 @@ type Pods struct {
 // Set returns the name of the address set of the pods.
 func (p Pods) Set() string { return SetName(cache.Key(p.Scope, p.Selector)) }
 
-// SetName returns the name of the address set of a selection with the key.
+// SetName returns the name of the address set of the selection with a cache.Key.
 func SetName(key string) string {
 	sum := sha256.Sum256([]byte(key))
 	return "pods-" + hex.EncodeToString(sum[:10])
@@ -36,13 +36,13 @@ func NodesSet(selector cache.Selector) string {
 	return "nodes-" + hex.EncodeToString(sum[:10])
 }
 
-// NamedPort is the name of ports of containers.
+// NamedPort identifies container ports by name.
 type NamedPort struct {
 	Protocol filter.Protocol
 	Name     string
 }
 
-// Set returns the name of the endpoint set of all pods' ports with the name.
+// Set returns the name of the endpoint set of all container ports with this name.
 func (p NamedPort) Set() string {
 	return fmt.Sprintf("port-%s-%s", map[filter.Protocol]string{filter.Protocol_TCP: "tcp", filter.Protocol_UDP: "udp", filter.Protocol_SCTP: "sctp"}[p.Protocol], p.Name)
 }
@@ -50,38 +50,35 @@ func (p NamedPort) Set() string {
 // Tier is the tier of a policy.
 type Tier int
 
-// Tiers, in their order. A network policy decides about all connections of its subjects; the others
-// may leave them to the next tier.
+// Tiers in evaluation order. A network policy decides about all connections of its subjects.
+// Policies of the other tiers may leave a connection to the next tier.
 const (
 	Admin Tier = iota
 	Namespaced
 	Baseline
 )
 
-// String returns the name of the tier in cluster network policies.
+// String returns the tier's name in cluster network policies.
 func (t Tier) String() string { return [...]string{"Admin", "NetworkPolicy", "Baseline"}[t] }
 
-// Lists has the lists of a policy.
+// Lists contains the access lists of a policy.
 type Lists struct {
 	Tier Tier
-	// Priority within the tier: lower numbers come first; among equal ones, the order of the policies' names
-	// counts.
+	// Priority orders the policies of a tier, lowest first, then by name.
 	Priority int32
 	Name     string
-	// Subjects are the pods that the policy applies to.
 	Subjects Pods
-	// Ingress and Egress are nil if the policy does not concern that direction.
+	// Ingress and Egress are nil if the policy does not apply to the direction.
 	Ingress, Egress *filter.AccessList
-	// Peers, Nodes and Ports list the sets that the lists refer to, each once.
+	// Peers, Nodes and Ports are the sets that the lists refer to.
 	Peers []Pods
 	Nodes []cache.Selector
 	Ports []NamedPort
-	// Invalid names the parts of the policy that cannot be understood, and what holds instead: maxInvalid at most, and the number
-	// of further ones.
+	// Invalid describes the invalid parts and their effect. After maxInvalid of them, it ends with
+	// the number of all others.
 	Invalid []string
 }
 
-// maxInvalid bounds how many invalid parts of a policy are named.
 const maxInvalid = 10
 
 // List returns the list for a direction.
@@ -92,8 +89,7 @@ func (l *Lists) List(direction filter.AccessList_Direction) *filter.AccessList {
 	return l.Ingress
 }
 
-// ListName returns the name of the list of a network policy for a direction. Cluster network policies
-// have no namespace.
+// ListName returns the name of a policy's list. A cluster network policy has no namespace.
 func ListName(namespace, name string, direction filter.AccessList_Direction) string {
 	policy := "np/" + namespace + "/" + name
 	if namespace == "" {
@@ -105,17 +101,18 @@ func ListName(namespace, name string, direction filter.AccessList_Direction) str
 	return policy + "/ingress"
 }
 
-// IsPolicy reports whether a list with the name is that of a policy.
+// IsPolicy reports whether the named list belongs to a policy.
 func IsPolicy(list string) bool {
 	return strings.HasPrefix(list, "np/") || strings.HasPrefix(list, "cnp/")
 }
 
-// Isolating reports whether a list with the name belongs to a network policy: a connection that none of these
-// allows is denied.
+// Isolating reports whether the named list belongs to a network policy. A connection that no such
+// list allows is denied.
 func Isolating(list string) bool { return strings.HasPrefix(list, "np/") }
 
-// NetworkPolicy translates a policy into lists. Parts that cannot be understood, such as a malformed network, are in Invalid and allow
-// nothing; the others hold. If the selector of its pods cannot be understood, it isolates all pods that the rest of it selects.
+// NetworkPolicy translates a policy into lists. Its valid parts apply. Invalid parts are reported
+// in Invalid and allow nothing. If the pod selector is partly invalid, the policy isolates all pods
+// selected by the rest.
 func NetworkPolicy(p *policy.Policy) *Lists {
 	w := writer{namespace: p.GetNamespace(), name: p.GetName(), peers: map[string]bool{}, ports: map[NamedPort]bool{}}
 	w.out.Tier, w.out.Name = Namespaced, p.GetName()
@@ -167,15 +164,12 @@ func Isolates(p *policy.Policy) (ingress, egress bool) {
 type writer struct {
 	namespace, name string
 	out             Lists
-	peers           map[string]bool // names of sets
+	peers           map[string]bool
 	ports           map[NamedPort]bool
-	// onlyDeny: rules that deny hold, and no others.
-	onlyDeny bool
-	// more is the number of invalid parts that are not named.
-	more int
+	onlyDeny        bool
+	more            int
 }
 
-// invalid records a part of the policy that cannot be understood.
 func (w *writer) invalid(format string, args ...any) {
 	if len(w.out.Invalid) < maxInvalid {
 		w.out.Invalid = append(w.out.Invalid, fmt.Sprintf(format, args...))
@@ -193,7 +187,7 @@ func (w *writer) list(direction filter.AccessList_Direction) *filter.AccessList 
 	return &filter.AccessList{Name: ListName(w.namespace, w.name, direction), Description: description, Direction: direction}
 }
 
-// rule adds a rule of the policy, unless nothing can match it. The field is the name of its peers.
+// rule adds nothing if the rule cannot match. field is the name of the peers' field.
 func (w *writer) rule(list *filter.AccessList, name, field string, peers []*policy.Policy_Peer, ports []*policy.Policy_Port) {
 	r := &filter.AccessList_Rule{Name: name}
 	var networks []netip.Prefix
@@ -228,7 +222,7 @@ func unique[T cmp.Ordered](list []T) []T {
 	return slices.Compact(list)
 }
 
-// peer returns the pods or the networks of a peer. The text of an error continues that of the peer's field.
+// Errors continue the path of the peer.
 func (w *writer) peer(peer *policy.Policy_Peer) (*Pods, []netip.Prefix, error) {
 	selects := peer.GetNamespaces() != nil || peer.GetPods() != nil
 	switch block := peer.GetIpBlock(); {
@@ -262,7 +256,7 @@ func (w *writer) refer(pods Pods) string {
 	return name
 }
 
-// port adds a port to a rule. The text of an error continues that of the port's field.
+// Errors continue the path of the port.
 func (w *writer) port(r *filter.AccessList_Rule, port *policy.Policy_Port) error {
 	protocol, known := protocols[port.GetProtocol()]
 	number, end := port.GetPort().GetNumber(), port.GetEndPort()

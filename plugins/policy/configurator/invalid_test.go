@@ -11,7 +11,7 @@ import (
 	"github.com/contiv/contiv/plugins/policy/configurator"
 )
 
-// text writes a rule in short form: action, peers, ports; "all" stands for all of them.
+// text formats a rule as action, peers, ports.
 func text(r *filter.AccessList_Rule) string {
 	peers, ports := slices.Clone(r.GetNetworks()), []string{}
 	for _, set := range r.GetAddressSets() {
@@ -64,7 +64,6 @@ func number(n int32) *policy.Policy_Port_PortNameOrNumber {
 	return &policy.Policy_Port_PortNameOrNumber{Number: n}
 }
 
-// Parts of network policies that cannot be understood allow nothing; the others hold.
 func TestInvalidPartsOfNetworkPolicies(t *testing.T) {
 	all := &policy.Policy_LabelSelector{}
 	named := func(name string) *policy.Policy_Port_PortNameOrNumber {
@@ -124,7 +123,8 @@ func TestInvalidPartsOfNetworkPolicies(t *testing.T) {
 	})
 }
 
-// Of cluster network policies, rules that accept leave out parts that cannot be understood, and the others deny because of them.
+// In cluster network policies, Accept rules skip invalid parts, and all other rules deny because of
+// them.
 func TestInvalidPartsOfClusterPolicies(t *testing.T) {
 	const accept, deny, pass = policy.ClusterPolicy_ACCEPT, policy.ClusterPolicy_DENY, policy.ClusterPolicy_PASS
 	type peer = policy.ClusterPolicy_Peer

@@ -9,8 +9,8 @@ import (
 	"github.com/contiv/contiv/kubeaddr"
 )
 
-// BlockOf returns the networks of a block without its exceptions. A block with an exception that cannot be read is empty, because the
-// exception may be any part of it. The text of an error continues that of the peer's field.
+// BlockOf returns the networks of a block without its exceptions. A block with an invalid exception
+// is empty, because the exception may be any part of it. Errors continue the path of the peer.
 func BlockOf(block *policy.Policy_Peer_IPBlock) ([]netip.Prefix, error) {
 	cidr, err := kubeaddr.ParseNetwork(block.GetCidr())
 	if err != nil {
@@ -34,8 +34,7 @@ func BlockOf(block *policy.Policy_Peer_IPBlock) ([]netip.Prefix, error) {
 	return networks, nil
 }
 
-// subtract returns the part of a network that is not in another one: the siblings of each step from
-// the one to the other.
+// subtract returns the siblings of each prefix on the way from network to other.
 func subtract(network, other netip.Prefix) (left []netip.Prefix) {
 	switch {
 	case !network.Overlaps(other):
@@ -49,7 +48,7 @@ func subtract(network, other netip.Prefix) (left []netip.Prefix) {
 	return left
 }
 
-// sibling returns the other half of the network that is one bit wider.
+// sibling returns the other half of the next wider network.
 func sibling(p netip.Prefix) netip.Prefix {
 	bytes := p.Masked().Addr().AsSlice()
 	bit := p.Bits() - 1
@@ -58,7 +57,7 @@ func sibling(p netip.Prefix) netip.Prefix {
 	return netip.PrefixFrom(addr, p.Bits())
 }
 
-// Disjoint sorts networks and leaves out those that others contain.
+// Disjoint sorts networks and removes those contained in another.
 func Disjoint(networks []netip.Prefix) []netip.Prefix {
 	slices.SortFunc(networks, func(a, b netip.Prefix) int {
 		if c := a.Addr().Compare(b.Addr()); c != 0 {

@@ -1,12 +1,12 @@
-// Package denials reports what policies have denied: numbers of packets by pod and policy, and
+// Package denials reports traffic denied by policies: packet counts by pod and policy, and
 // individual connections.
 //
 //	vswitch ──counters, flows──> Keeper ──┬─> metrics
-//	  (each 10 s; each second while        ├─> GET /contiv/v1/denials?after=…
-//	   somebody follows)                   └─> the last events, with names and reasons
+//	  (each 10 s; each second with         ├─> GET /contiv/v1/denials?after=…
+//	   followers)                          └─> the last events, with names and reasons
 //
-// Pods determine how much is denied, so everything is bounded: the flows that the vswitch reports, the events
-// that are kept, and how many of them get a reason at a time.
+// Pods control the amount of denied traffic. The flows of the vswitch, the stored events and the
+// explanations per read are limited for that reason.
 package denials
 
 import (
@@ -24,36 +24,35 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Options of a Keeper. All must be set, except for Read.
+// Options configures a Keeper. All fields except Read are required.
 type Options struct {
 	Node string
-	// Read reads the vswitch; nil: the vswitch does not report denials. live is set while somebody
-	// follows: some vswitches report flows only then.
+	// Read is nil if the vswitch reports no denials. live is set while a client follows; some
+	// vswitches report flows only then.
 	Read func(ctx context.Context, live bool) (filter.Denials, error)
-	// PodOf returns the pod, of any node, with an address; "" if there is none.
+	// PodOf returns the pod with an address, on any node, or "".
 	PodOf func(netip.Addr) string
-	// Denying returns the policies that deny in a direction, because of the pod of this node with the
-	// address: by a rule, or because they isolate it.
+	// Denying returns the policies that deny traffic of a local pod, by a rule or by isolation.
 	Denying func(pod netip.Addr, direction contiv_filter.AccessList_Direction, byRule bool) []string
-	// Why returns the reasons why policies refuse a connection.
+	// Why explains the refusal of a connection.
 	Why func(filter.Connection) []string
 }
 
 const (
-	// idle and busy are the pauses between two reads, without and with followers; followed is how long a client
-	// counts as a follower after a request.
+	// idle and busy are the intervals of reads without and with followers. A client counts as
+	// a follower for the duration followed after a request.
 	idle, busy, followed = 10 * time.Second, time.Second, 15 * time.Second
-	// maxEvents bounds the events that are kept, maxReasons those of a single read that get a reason.
+	// maxEvents limits the stored events, maxReasons the explanations per read.
 	maxEvents, maxReasons = 1000, 50
 )
 
-// Count is a number of denied packets.
+// Count is the number of packets denied for a pod, direction and cause.
 type Count struct {
-	// Pod of this node, and the Policies that denied the packets, all together or one of them.
+	// Pod is a local pod. Policies may contain policies that denied none of the packets.
 	Pod       string   `json:"pod"`
-	Direction string   `json:"direction"` // ingress or egress
+	Direction string   `json:"direction"`
 	Policies  []string `json:"policies"`
-	// Isolated: no rule allowed them; else a rule denied them.
+	// Isolated is true if no rule allowed the packets, false if a rule denied them.
 	Isolated bool   `json:"isolated"`
 	Packets  uint64 `json:"packets"`
 }
@@ -69,22 +68,22 @@ type Event struct {
 	Dst      netip.Addr `json:"dst"`
 	Protocol uint8      `json:"protocol"`
 	Port     uint16     `json:"port,omitempty"`
-	// Packets since the last event of the connection, at least.
+	// Packets is a lower bound of the packets since the connection's last event.
 	Packets uint64 `json:"packets"`
-	// Probe: such packets were sent at that time to find out whether they arrive, see Probing.
+	// Probe marks events that a reachability probe may have caused; see Probing.
 	Probe bool   `json:"probe,omitempty"`
 	Why   string `json:"why,omitempty"`
 }
 
-// Report is the JSON of the answer.
+// Report is the response of URL.
 type Report struct {
 	Node string `json:"node"`
-	// Unknown is the reason why nothing is known, or no events; empty otherwise.
+	// Unknown is the reason for missing counts or events, or empty.
 	Unknown string `json:"unknown,omitempty"`
-	// Counts by pod, direction and cause, sorted.
+	// Counts is sorted.
 	Counts []Count `json:"counts"`
-	// Events after the requested number; Last is the number of the last one. Numbers start again with each
-	// start of the agent.
+	// Events follow the requested sequence number. Last is the newest number. A restart of the
+	// agent restarts the numbers.
 	Events []Event `json:"events"`
 	Last   uint64  `json:"last"`
 }
@@ -103,16 +102,16 @@ type flowKey struct {
 
 type policyKey struct{ policy, direction string }
 
-// Keeper keeps records of denied packets.
+// Keeper records denied packets. It is safe for concurrent use.
 type Keeper struct {
 	Options
-	asked   chan struct{} // somebody follows
-	looking sync.Mutex    // one look at a time; taken before mu, which is not held while the vswitch is read
+	asked   chan struct{} // wakes Run when a client follows
+	looking sync.Mutex    // serialises reads; taken before mu, which is not held during a read
 
 	mu       sync.Mutex
 	looked   time.Time
-	follower time.Time             // when somebody asked last
-	counters map[subjectKey]uint64 // nil: they were not read yet
+	follower time.Time
+	counters map[subjectKey]uint64 // nil before the first read
 	totals   map[subjectKey]*Count
 	policies map[policyKey]uint64
 	flows    map[flowKey]uint64
@@ -128,7 +127,7 @@ func New(o Options) *Keeper {
 		policies: map[policyKey]uint64{}, flows: map[flowKey]uint64{}}
 }
 
-// Run looks at the vswitch until ctx ends.
+// Run polls the vswitch until ctx ends.
 func (k *Keeper) Run(ctx context.Context) {
 	if k.Read == nil {
 		return
@@ -155,7 +154,7 @@ func (k *Keeper) Run(ctx context.Context) {
 	}
 }
 
-// look reads the vswitch, unless it has been read since that long ago.
+// look reads the vswitch unless a read happened within the given duration.
 func (k *Keeper) look(ctx context.Context, since time.Duration) {
 	k.looking.Lock()
 	defer k.looking.Unlock()
@@ -180,8 +179,8 @@ func (k *Keeper) look(ctx context.Context, since time.Duration) {
 	k.note(read.Flows)
 }
 
-// count adds the growth of counters since the agent started: before, an address was perhaps another pod's, and policies
-// were others. The caller holds the lock.
+// count adds the growth of the counters. The first read is only the baseline: earlier packets may
+// belong to another pod or policy. The caller holds the lock.
 func (k *Keeper) count(subjects []filter.DeniedSubject) {
 	first := k.counters == nil
 	counters := make(map[subjectKey]uint64, len(subjects))
@@ -189,7 +188,7 @@ func (k *Keeper) count(subjects []filter.DeniedSubject) {
 	for _, s := range subjects {
 		key := subjectKey{s.Address, s.Direction, s.ByRule}
 		more := s.Packets
-		if before := k.counters[key]; before <= more { // else it was reset
+		if before := k.counters[key]; before <= more { // else the counter was reset
 			more -= before
 		}
 		counters[key] = s.Packets
@@ -198,7 +197,7 @@ func (k *Keeper) count(subjects []filter.DeniedSubject) {
 		}
 		direction, pod := strings.ToLower(s.Direction.String()), k.PodOf(s.Address)
 		total := k.totals[key]
-		if total == nil || total.Pod != pod { // another pod has the address now
+		if total == nil || total.Pod != pod { // the address moved to another pod
 			total = &Count{Pod: pod, Direction: direction, Isolated: !s.ByRule}
 		}
 		if more > 0 || total.Policies == nil {
@@ -213,15 +212,14 @@ func (k *Keeper) count(subjects []filter.DeniedSubject) {
 		}
 	}
 	k.counters, k.totals = counters, totals
-	if len(k.policies) > maxSeries { // most likely of policies that no longer exist
+	if len(k.policies) > maxSeries {
 		k.policies = map[policyKey]uint64{}
 	}
 }
 
-// maxSeries bounds the counters of policies.
 const maxSeries = 20000
 
-// note makes events of new flows, and of flows with more packets. The caller holds the lock.
+// The caller holds the lock.
 func (k *Keeper) note(flows []filter.DeniedFlow) {
 	slices.SortFunc(flows, func(a, b filter.DeniedFlow) int {
 		return cmp.Or(a.Src.Compare(b.Src), a.Dst.Compare(b.Dst), cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Port, b.Port))
@@ -251,7 +249,8 @@ func (k *Keeper) note(flows []filter.DeniedFlow) {
 	}
 }
 
-// Report returns the counts, and the events after one. The caller counts as a follower for a while.
+// Report returns the counts, and the events after a sequence number. It marks the caller as a
+// follower.
 func (k *Keeper) Report(ctx context.Context, after uint64) Report {
 	r := Report{Node: k.Node, Counts: []Count{}, Events: []Event{}}
 	if k.Read == nil {
@@ -270,7 +269,7 @@ func (k *Keeper) Report(ctx context.Context, after uint64) Report {
 	}
 	r.Unknown, r.Last = k.failed, k.last
 	r.Counts = append(r.Counts, k.merged()...)
-	if after > k.last { // a number of an earlier agent
+	if after > k.last { // a number from before the agent restarted
 		after = 0
 	}
 	for _, e := range k.events {
@@ -281,7 +280,7 @@ func (k *Keeper) Report(ctx context.Context, after uint64) Report {
 	return r
 }
 
-// merged returns the counts by pod, both IP versions added, sorted. The caller holds the lock.
+// merged adds both IP versions of each pod. The caller holds the lock.
 func (k *Keeper) merged() (list []Count) {
 	type series struct {
 		pod, direction string
@@ -322,7 +321,7 @@ func (k *Keeper) Describe(out chan<- *prometheus.Desc) {
 	out <- policy
 }
 
-// Collect implements prometheus.Collector: what was known at the last look.
+// Collect implements prometheus.Collector without waiting for the vswitch.
 func (k *Keeper) Collect(out chan<- prometheus.Metric) {
 	pod, policy := k.descs()
 	k.mu.Lock()

@@ -27,19 +27,17 @@ var (
 	db, db6      = netip.MustParseAddr("10.1.1.3"), netip.MustParseAddr("fd10::3")
 )
 
-// told is a vswitch.
 type told struct {
-	mu sync.Mutex // the following three
+	mu sync.Mutex // guards the following three fields
 	filter.Denials
 	looks     int
 	live      bool
 	reasons   int
 	pods      map[netip.Addr]string
-	isolating []string // policies
+	isolating []string
 	err       error
 }
 
-// asked returns how often the vswitch was read, and whether its connections were, too, the last time.
 func (v *told) asked() (looks int, live bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -76,7 +74,6 @@ func isolated(addr netip.Addr, packets uint64) filter.DeniedSubject {
 	return filter.DeniedSubject{Address: addr, Packets: packets}
 }
 
-// Metrics tell what was known at the last look, also while the vswitch does not answer.
 func TestMetricsDoNotWaitForTheVSwitch(t *testing.T) {
 	v := &told{}
 	k := keeper(v)
@@ -109,7 +106,7 @@ func TestMetricsDoNotWaitForTheVSwitch(t *testing.T) {
 	<-done
 }
 
-// What counters grow by counts, whether they begin anew, or are those of another pod.
+// Counters may be reset, or belong to another pod than before.
 func TestCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := &told{}
@@ -143,7 +140,7 @@ func TestCounts(t *testing.T) {
 	})
 }
 
-// What was denied before the agent started was perhaps denied to another pod, or by other policies.
+// Packets denied before the agent started may belong to another pod or policy.
 func TestEarlierCountsAreNobodys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := &told{Denials: filter.Denials{Subjects: []filter.DeniedSubject{isolated(db, 500)}}, err: errors.New("it is away")}
@@ -166,7 +163,7 @@ func TestEarlierCountsAreNobodys(t *testing.T) {
 	})
 }
 
-// Both addresses of a pod are one count, with the policies of now; an address without a pod is nobody's.
+// A pod's two addresses share one count. An address without a pod is not counted.
 func TestWhoseCountsAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := &told{}
@@ -235,7 +232,6 @@ func TestEvents(t *testing.T) {
 	})
 }
 
-// What was sent to find out whether it arrives is no user's connection.
 func TestProbes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := &told{}
@@ -274,7 +270,6 @@ func TestProbes(t *testing.T) {
 	})
 }
 
-// However much is denied, what is kept and asked for stays bounded.
 func TestFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := &told{}
@@ -296,7 +291,6 @@ func TestFlood(t *testing.T) {
 	})
 }
 
-// Without followers, the vswitch is asked less often.
 func TestWhenTheVSwitchIsAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := &told{}
@@ -316,7 +310,7 @@ func TestWhenTheVSwitchIsAsked(t *testing.T) {
 		if n := looks - before; n < 55 || n > 125 || !live {
 			t.Errorf("%d looks in 60 seconds with a follower, live: %v", n, live)
 		}
-		// Who asked once is followed by looks for a while, and two who ask at once cause one.
+		// A request counts as following for a while. Two requests at once share one read.
 		before, _ = v.asked()
 		k.Report(t.Context(), 0)
 		k.Report(t.Context(), 0)

@@ -12,22 +12,20 @@ import (
 	"github.com/contiv/contiv/health/ping"
 )
 
-// probe is a question upon which packets are sent.
 type probe struct {
 	from, to netip.Addr
-	port     uint16 // 0: echo requests, and what is sent where they are not answered
+	port     uint16 // 0: echo requests and their fallbacks
 	until    time.Time
 }
 
 const (
-	// probed is how long after a question its packets may be noted: probes take 8 s, and the vswitch is read some time later.
-	probed = 8*time.Second + idle + 2*time.Second
-	// maxProbes bounds the questions that are remembered.
+	// Probes take 8 s, and the next read follows.
+	probed    = 8*time.Second + idle + 2*time.Second
 	maxProbes = 64
 )
 
-// Probing passes questions about paths on (?from=ADDRESS&to=ADDRESS&port=PORT), upon which packets are sent from one
-// address to the steps on the way to the other. What policies deny of these is told as a probe.
+// Probing wraps the handler of path requests (?from=ADDRESS&to=ADDRESS&port=PORT), which probes the
+// hops between two addresses. Denials of these probes are marked as such.
 func (k *Keeper) Probing(paths http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		values := r.URL.Query()
@@ -50,7 +48,7 @@ func (k *Keeper) expect(p probe) {
 	}
 }
 
-// isProbe reports whether a flow may be one of probes. The caller holds the lock.
+// The caller holds the lock.
 func (k *Keeper) isProbe(f filter.DeniedFlow) bool {
 	return slices.ContainsFunc(k.probes, func(p probe) bool {
 		echo := f.Protocol == filter.ICMP || f.Protocol == filter.ICMPv6

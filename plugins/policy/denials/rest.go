@@ -8,8 +8,7 @@ import (
 	"github.com/contiv/contiv/rest"
 )
 
-// URL of the REST API: GET returns a Report. With the argument after, it has the events after the one with that
-// number.
+// URL of the REST API. GET returns a Report with the events after sequence number ?after=.
 const URL = "/contiv/v1/denials"
 
 // Handler serves URL.

@@ -8,8 +8,7 @@ import (
 	"github.com/contiv/contiv/api/contiv/policy"
 )
 
-// tier evaluates the cluster network policies of a tier that select a pod: the first rule that matches
-// decides, unless it passes the connection on.
+// The first matching rule decides, unless it is a Pass rule.
 func (c Cluster) tier(tier policy.ClusterPolicy_Tier, who *pod.Pod, conn Connection, ingress bool) (accepted, decided bool) {
 	var asked []*policy.ClusterPolicy
 	for _, p := range c.ClusterPolicies {
@@ -91,8 +90,7 @@ func isClusterPort(ports []*policy.ClusterPolicy_Port, conn Connection) bool {
 	return false
 }
 
-// MayBeDenied reports whether a policy that denies something in a direction may select a pod whose
-// namespace is unknown.
+// MayBeDenied reports whether a policy with a Deny rule may select a pod of an unknown namespace.
 func (c Cluster) MayBeDenied(who *pod.Pod, ingress bool) bool {
 	for _, n := range c.Namespaces {
 		if n.GetName() == who.GetNamespace() {

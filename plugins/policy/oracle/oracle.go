@@ -1,6 +1,5 @@
-// Package oracle decides about connections as the documentation of the Kubernetes API says, with
-// nothing but loops over everything. Tests compare the real implementation with it; the two share no
-// code.
+// Package oracle evaluates connections as the Kubernetes API documentation describes them, by
+// looping over all objects. Tests compare the implementation with it; the two share no code.
 package oracle
 
 import (
@@ -19,20 +18,20 @@ type Cluster struct {
 	Namespaces []*namespace.Namespace
 	Policies   []*policy.Policy
 	Nodes      []*node.Node
-	// ClusterPolicies of a tier with equal priorities are evaluated in the order of their names.
+	// ClusterPolicies of equal tier and priority are evaluated in the order of their names.
 	ClusterPolicies []*policy.ClusterPolicy
 }
 
 // End is an end of a connection: a pod, or just an address.
 type End struct {
-	Pod  *pod.Pod // nil: the address of a host, or unknown
+	Pod  *pod.Pod // nil: a host address, or unknown
 	Addr netip.Addr
 }
 
-// Connection is from a client to a port of a destination.
+// Connection is a connection from a client to a port of a destination.
 type Connection struct {
 	From, To End
-	// Protocol is TCP, UDP, SCTP, or another one, which has no ports.
+	// Protocol is TCP, UDP, SCTP, or a protocol without ports.
 	Protocol string
 	Port     int
 }
@@ -95,7 +94,7 @@ func (c Cluster) Egress(conn Connection) bool {
 	return accepted || !decided
 }
 
-// subject: pods on the host network are not, "podSelector" is never missing.
+// Pods on the host network are never subjects.
 func subject(p *policy.Policy, who *pod.Pod) bool {
 	return who != nil && !who.GetHostNetwork() && who.GetNamespace() == p.GetNamespace() && selects(p.GetPods(), podLabels(who))
 }
@@ -129,7 +128,7 @@ func finished(p *pod.Pod) bool {
 	return p.GetPhase() == pod.Pod_SUCCEEDED || p.GetPhase() == pod.Pod_FAILED
 }
 
-// inNamespaces matches an unknown namespace only if all namespaces match.
+// Only a selector of all namespaces matches an unknown namespace.
 func (c Cluster) inNamespaces(s *policy.Policy_LabelSelector, name string) bool {
 	for _, ns := range c.Namespaces {
 		if ns.GetName() == name {
@@ -220,8 +219,7 @@ func isPort(ports []*policy.Policy_Port, conn Connection) bool {
 	return false
 }
 
-// hasPort: the first port with the name and the protocol counts; a name is unique
-// within a pod.
+// Port names are unique within a pod.
 func hasPort(p *pod.Pod, name string, conn Connection) bool {
 	if p == nil || p.GetHostNetwork() || finished(p) {
 		return false

@@ -1,4 +1,4 @@
-// Package policytest makes clusters with policies at random, for tests.
+// Package policytest generates random clusters with policies for tests.
 package policytest
 
 import (
@@ -19,7 +19,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// World is a cluster that changes at random, and what the processor of a node makes of it.
+// World is a randomly changing cluster and a processor that follows it.
 type World struct {
 	Random          *rand.Rand
 	Pods            map[string]*pod.Pod
@@ -27,16 +27,15 @@ type World struct {
 	Policies        map[string]*policy.Policy
 	Nodes           map[string]*node.Node
 	ClusterPolicies map[string]*policy.ClusterPolicy
-	// Published has what another node publishes of its pods.
+	// Published contains the pod addresses that another node publishes.
 	Published map[podmanager.PodID][]processor.Published
 	Processor *processor.Processor
-	// Values are those that the processor returned last, by key.
-	Values map[string]proto.Message
-	// Told is what the processor was told so far.
+	Values    map[string]proto.Message
+	// The changes so far, in order.
 	Told []Fact
 }
 
-// Fact is a change that a processor is told. Those of one object have an order, those of several have none.
+// Fact is a change for a processor. Only changes of one object are ordered.
 type Fact struct {
 	Object string
 	Tell   func(*processor.Processor)
@@ -47,10 +46,10 @@ func (w *World) tell(object string, fact func(*processor.Processor)) {
 	fact(w.Processor)
 }
 
-// Node is the one that the processor is for.
+// Node is the node of the processor.
 const Node = "node1"
 
-// New returns an empty cluster; the seed says what becomes of it.
+// New returns an empty cluster. The seed determines its changes.
 func New(seed uint64) *World {
 	return &World{
 		Random: rand.New(rand.NewPCG(seed, 7)), Pods: map[string]*pod.Pod{}, Namespaces: map[string]*namespace.Namespace{}, Policies: map[string]*policy.Policy{},
@@ -66,10 +65,10 @@ var (
 
 func pick[T any](w *World, list ...T) T { return list[w.Random.IntN(len(list))] }
 
-// Chance is true that often.
+// Chance returns true with a probability in percent.
 func (w *World) Chance(percent int) bool { return w.Random.IntN(100) < percent }
 
-// Labels are some of a few.
+// Labels returns a random label set.
 func (w *World) Labels() map[string]string {
 	m := map[string]string{}
 	for _, k := range keys {
@@ -80,7 +79,7 @@ func (w *World) Labels() map[string]string {
 	return m
 }
 
-// Change makes one random change and tells the processor.
+// Change makes one random change and passes it to the processor.
 func (w *World) Change() {
 	ns := fmt.Sprintf("ns%d", w.Random.IntN(3))
 	switch w.Random.IntN(10) {
@@ -161,7 +160,7 @@ func (w *World) changePod(ns string) {
 	}
 }
 
-// publish makes the other node publish further addresses of a pod, or none; some are in the subnet of a node that the pod is not on.
+// Some published addresses are in the subnet of a node that does not run the pod.
 func (w *World) publish(id podmanager.PodID, ns string, n int) {
 	delete(w.Published, id)
 	if w.Chance(70) {
@@ -251,7 +250,7 @@ func (w *World) changePolicy(ns string) {
 	w.tell("policy "+ns+"/"+name, func(p *processor.Processor) { p.SetPolicy(value) })
 }
 
-// Policy is one about pods of the namespace.
+// Policy returns a random policy of the namespace.
 func (w *World) Policy(ns, name string) *policy.Policy {
 	value := &policy.Policy{Name: name, Namespace: ns, Pods: w.selector(), PolicyType: policy.Policy_PolicyType(w.Random.IntN(4))}
 	for range w.Random.IntN(3) {
@@ -274,7 +273,7 @@ func (w *World) changeNode() {
 	value := &node.Node{Name: name, Labels: w.Labels(), Addresses: []*node.NodeAddress{
 		{Type: node.NodeAddress_NodeHostName, Address: name},
 		{Type: node.NodeAddress_NodeInternalIP, Address: fmt.Sprint("192.168.16.", n)}, {Type: node.NodeAddress_NodeInternalIP, Address: fmt.Sprint("fd99::", n)}}}
-	if w.Chance(30) { // two nodes claim one address
+	if w.Chance(30) {
 		value.Addresses = append(value.Addresses, &node.NodeAddress{Type: node.NodeAddress_NodeExternalIP, Address: "192.168.16.9"})
 	}
 	w.Nodes[name] = value
@@ -316,7 +315,7 @@ func (w *World) clusterRules(egress bool) (list []*policy.ClusterPolicy_Rule) {
 }
 
 func (w *World) changeClusterPolicy() {
-	name := pick(w, "guard", "guard-1", "guard.1", "guard0") // not in the order of their lists' keys
+	name := pick(w, "guard", "guard-1", "guard.1", "guard0") // sorted differently from the keys of their lists
 	if w.Chance(35) {
 		delete(w.ClusterPolicies, name)
 		w.tell("policy "+name, func(p *processor.Processor) { p.DeletePolicy(processor.PolicyID{Name: name}) })
@@ -330,12 +329,12 @@ func (w *World) changeClusterPolicy() {
 	w.tell("policy "+name, func(p *processor.Processor) { p.SetClusterPolicy(value) })
 }
 
-// ClusterPolicy is one of any tier.
+// ClusterPolicy returns a random policy of any tier.
 func (w *World) ClusterPolicy(name string) *policy.ClusterPolicy {
 	return &policy.ClusterPolicy{Name: name, Subject: w.clusterPods(), Tier: policy.ClusterPolicy_Tier(w.Random.IntN(2)), Priority: int32(w.Random.IntN(3)), Ingress: w.clusterRules(false), Egress: w.clusterRules(true)}
 }
 
-// InAnotherOrder returns what the processor was told, shuffled but for the order of what is about one object.
+// InAnotherOrder shuffles the changes, except for the order within an object.
 func (w *World) InAnotherOrder() (facts []Fact) {
 	rest := map[string][]Fact{}
 	var turns []string
@@ -351,8 +350,7 @@ func (w *World) InAnotherOrder() (facts []Fact) {
 	return facts
 }
 
-// Take takes over what the processor says since the last time: the values that changed, and those that
-// are gone.
+// Take applies the processor's changes to Values and returns them.
 func (w *World) Take() (set, removed []proto.Message) {
 	set, gone := w.Processor.Changes()
 	for _, v := range set {
@@ -365,13 +363,14 @@ func (w *World) Take() (set, removed []proto.Message) {
 	return set, removed
 }
 
-// Cluster is what the oracle looks at.
+// Cluster returns the input of the oracle.
 func (w *World) Cluster() oracle.Cluster {
 	return oracle.Cluster{Pods: slices.Collect(maps.Values(w.Pods)), Namespaces: slices.Collect(maps.Values(w.Namespaces)), Policies: slices.Collect(maps.Values(w.Policies)),
 		Nodes: slices.Collect(maps.Values(w.Nodes)), ClusterPolicies: slices.Collect(maps.Values(w.ClusterPolicies))}
 }
 
-// Ends are all pods, also at the addresses that are published of them, and addresses that are no pod's or a node's, of an IP version: 0 is IPv4, 1 IPv6.
+// Ends returns all pods at their own and published addresses, and addresses without a pod. Version
+// 0 is IPv4, 1 is IPv6.
 func (w *World) Ends(version int) []oracle.End {
 	ends := []oracle.End{{Addr: netip.MustParseAddr([]string{"192.168.16.9", "fd99::1"}[version])}, {Addr: netip.MustParseAddr([]string{"192.168.16.1", "fd99::9"}[version])}}
 	for _, p := range w.Pods {
@@ -388,7 +387,7 @@ func (w *World) Ends(version int) []oracle.End {
 	return ends
 }
 
-// Passes is what the oracle says of a connection on this node, which is asked about its own pods only.
+// Passes returns the oracle's verdict about the local pods.
 func Passes(cluster oracle.Cluster, conn oracle.Connection) bool {
 	mine := func(e oracle.End) bool { return e.Pod != nil && e.Pod.GetNodeName() == Node }
 	leaves := !mine(conn.From) || cluster.Egress(conn) && (conn.From.Pod.GetHostNetwork() || !cluster.MayBeDenied(conn.From.Pod, false))
@@ -396,8 +395,8 @@ func Passes(cluster oracle.Cluster, conn oracle.Connection) bool {
 	return conn.From.Addr == conn.To.Addr || leaves && arrives
 }
 
-// Connections are those that tests look at between two ends: some of each protocol with ports, at borders of what
-// policies name, and one of ICMP.
+// Connections returns connections between two ends: to ports at the limits of policy rules, and
+// ICMP.
 func Connections(from, to oracle.End) (list []oracle.Connection) {
 	for _, protocol := range []string{"TCP", "UDP", "SCTP"} {
 		for _, port := range []int{80, 85, 90, 91} {

@@ -1,16 +1,15 @@
-// Package processor translates policies into the values of contiv.filter that the vswitch of a node
-// should have. It is pure and incremental: the cost of a change depends on what it affects.
+// Package processor translates policies into the contiv.filter values of a node's vswitch. It is
+// pure and incremental: the cost of a change depends on the values it affects.
 //
 //	SetPod, SetNamespace, SetNode, SetPolicy, SetClusterPolicy, SetLocal, SetPublished, …
 //	        │
-//	   cache: which pods are selected          addresses: whose is which
-//	        │ members that come and go            │
+//	   cache: selected pods                    claims: owners of addresses
+//	        │ members that join and leave         │
 //	        └──> dirty: address sets, endpoint sets, lists, subjects
 //	                          │
 //	                       Changes()
 //
-// Address sets have the pods of the whole cluster that a peer of a policy selects,
-// or those of nodes; subjects are pods of this node that a policy selects. Their stages are
-// the tiers: cluster network policies before network policies, and after them for pods that none
-// of those is about.
+// An address set contains the nodes, or the pods of the whole cluster, that a policy peer selects.
+// A subject is a local pod that a policy selects. Its stages are the tiers: Admin, network
+// policies, and Baseline for pods that no network policy selects.
 package processor

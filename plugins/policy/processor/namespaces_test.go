@@ -7,7 +7,6 @@ import (
 	"github.com/contiv/contiv/api/contiv/policy"
 )
 
-// Namespaces come and go for as long as the agent runs.
 func TestNamespacesWithoutPoliciesAreForgotten(t *testing.T) {
 	p := New("node1")
 	for i := range 10 {

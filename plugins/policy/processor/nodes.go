@@ -11,12 +11,11 @@ import (
 	"github.com/contiv/contiv/plugins/policy/configurator"
 )
 
-// nodes are selected by their labels as pods are: the cache has them as pods that are in no
-// namespace.
+// nodes selects nodes by label. The cache stores them as pods without a namespace.
 type nodes struct {
 	cache *cache.Cache
 	users map[*cache.Selection]int
-	// ips are the addresses in Kubernetes, assigned those that only Contiv knows.
+	// ips contains the addresses in Kubernetes, assigned all others.
 	ips, assigned map[string][]netip.Addr
 	changed       func(*cache.Selection)
 }
@@ -64,7 +63,7 @@ func (p *Processor) SetNode(value *node.Node) {
 	id := PodID{Name: value.GetName()}
 	var ips []netip.Addr
 	for _, a := range value.GetAddresses() {
-		// Of the types, those of names do not parse.
+		// Host names do not parse.
 		if addr, err := kubeaddr.ParseAddr(a.GetAddress()); err == nil && !addr.IsUnspecified() {
 			ips = append(ips, addr)
 		}
@@ -78,14 +77,13 @@ func (p *Processor) SetNode(value *node.Node) {
 	}
 }
 
-// addressesChanged marks the sets that a node is in.
 func (n *nodes) addressesChanged(id PodID) {
 	for s := range n.cache.SelectionsOf(id) {
 		n.changed(s)
 	}
 }
 
-// SetAssigned sets the addresses of a node besides those in Kubernetes; nil: there are none.
+// SetAssigned sets a node's addresses that Kubernetes does not know.
 func (p *Processor) SetAssigned(node string, addrs []netip.Addr) {
 	if slices.Equal(p.nodes.assigned[node], addrs) {
 		return
@@ -105,9 +103,9 @@ func (p *Processor) DeleteNode(name string) {
 	p.dirty.own = p.dirty.own || name == p.node
 }
 
-// SetOwnNetworks sets the networks by which pods of this node see the node itself, besides the
-// addresses in Kubernetes. Pods and their node always reach each other: a first stage of each subject
-// allows these networks. Without any, the vswitch allows the node itself.
+// SetOwnNetworks sets the networks from which local pods see the node, beyond its addresses in
+// Kubernetes. A node and its pods always reach each other: the first stage of each subject allows
+// these networks. Without any, the vswitch itself allows the node.
 func (p *Processor) SetOwnNetworks(networks []netip.Prefix) {
 	p.own, p.dirty.own = networks, true
 	for id := range p.local {
@@ -115,10 +113,9 @@ func (p *Processor) SetOwnNetworks(networks []netip.Prefix) {
 	}
 }
 
-// ownList returns the list that allows connections between the node and its pods.
 func (p *Processor) ownList(direction filter.AccessList_Direction) *filter.AccessList {
 	networks, addrs := slices.Clone(p.own), p.nodes.ips[p.node]
-	if direction == filter.AccessList_EGRESS { // as the source, one of the others may stand for a client outside
+	if direction == filter.AccessList_EGRESS { // as a source, an assigned address may hide an external client
 		addrs = append(slices.Clip(addrs), p.nodes.assigned[p.node]...)
 	}
 	for _, addr := range addrs {

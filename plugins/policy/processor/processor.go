@@ -17,65 +17,57 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// PodID identifies a pod, and PolicyID a policy, by namespace and name.
+// PodID and PolicyID identify a pod and a policy by namespace and name.
 type (
 	PodID    = podmanager.PodID
 	PolicyID struct{ Namespace, Name string }
 )
 
-// A cluster network policy has no namespace.
 func (id PolicyID) isCluster() bool { return id.Namespace == "" }
 
 // Local is a pod that is wired on this node.
 type Local struct {
-	// UID of the pod; empty if it is not known.
+	// UID is empty if unknown.
 	UID string
-	// Addresses are those of all its interfaces.
+	// Addresses of all interfaces.
 	Addresses []netip.Addr
-	// Interface is the logical name of its main interface in the vswitch.
-	Interface string
-	// MoreInterfaces are those of its further ones.
+	// Interface is the logical name of the main interface.
+	Interface      string
 	MoreInterfaces []string
 }
 
-// Published is an address of a pod that its node publishes, because Kubernetes does not know it. It holds for pods that have an
-// address in Subnet, the pod subnet of the node that publishes it.
+// Published is a pod address that a node publishes and Kubernetes does not know. It applies only to
+// pods with an address in Subnet, a pod subnet of the publishing node.
 type Published struct {
 	Addr   netip.Addr
 	Subnet netip.Prefix
 }
 
-// Processor is not safe for concurrent use. See New.
+// Processor computes the policy values of a node. It is not safe for concurrent use.
 type Processor struct {
-	node  string
-	cache *cache.Cache
-	pods  map[PodID]*podState
-	local map[PodID]*Local
-	// published has what nodes say of their pods, sorted.
+	node      string
+	cache     *cache.Cache
+	pods      map[PodID]*podState
+	local     map[PodID]*Local
 	published map[PodID][]Published
-	// here has the pods that Kubernetes has assigned to the node and that get a network.
-	here     map[PodID]struct{}
-	policies map[PolicyID]*policyState
-	// clusterPolicies has the cluster network policies among policies.
+	// here contains the pods that Kubernetes assigned to the node and that get a network.
+	here            map[PodID]struct{}
+	policies        map[PolicyID]*policyState
 	clusterPolicies map[PolicyID]*policyState
-	// perNamespace counts the policies that isolate pods, by namespace.
-	perNamespace map[string]*isolation
-	// claims has the pods that claim an address.
-	claims map[netip.Addr]map[PodID]struct{}
-	// named has the pods with ports of a name, whether in a set or not.
-	named map[configurator.NamedPort]map[PodID]struct{}
-	// The sets that lists refer to, with the number of references.
+	perNamespace    map[string]*isolation
+	claims          map[netip.Addr]map[PodID]struct{}
+	// named also contains names that no policy uses.
+	named     map[configurator.NamedPort]map[PodID]struct{}
 	sets      map[*cache.Selection]*set
 	nodes     nodes
-	own       []netip.Prefix // see SetOwnNetworks
+	own       []netip.Prefix
 	endpoints map[configurator.NamedPort]int
-	// about has the policies that select the members of a selection.
+	// about indexes the policies by the selection of their subjects.
 	about map[*cache.Selection]map[PolicyID]struct{}
 
 	dirty dirty
-	// gone has the keys of values that are no longer wanted.
-	gone map[string]struct{}
-	// told has the keys of values that Changes has returned, and not yet reported as gone.
+	gone  map[string]struct{}
+	// The keys that Changes returned as values and not yet as gone.
 	told map[string]struct{}
 }
 
@@ -97,14 +89,13 @@ func newDirty() dirty {
 type podState struct {
 	labels map[string]string
 	ips    []netip.Addr
-	// node and uid say which sandboxes are the pod's.
+	// node and uid identify the pod's sandboxes.
 	node, uid string
 	ports     []port
-	// peer: the pod's addresses are its own, and it runs.
+	// peer is set if the pod runs and is not on the host network.
 	peer        bool
 	terminating bool
-	// claimed has the addresses that were claimed for the pod.
-	claimed []netip.Addr
+	claimed     []netip.Addr
 }
 
 type port struct {
@@ -166,9 +157,9 @@ func (p *Processor) SetPod(value *pod.Pod) {
 		p.subjectChanged(id)
 	}
 	state.labels = kube.Labels
-	state.ips = slices.DeleteFunc(kube.IPs, netip.Addr.IsUnspecified) // no set may contain these
+	state.ips = slices.DeleteFunc(kube.IPs, netip.Addr.IsUnspecified) // no set may contain 0.0.0.0 or ::
 	if state.node != kube.NodeName || state.uid != kube.UID {
-		p.subjectChanged(id) // its sandbox may be the pod's, or not any more
+		p.subjectChanged(id) // a wired sandbox may become the pod's, or cease to be
 		for _, addr := range state.claimed {
 			p.claimsChanged(addr)
 		}
@@ -226,7 +217,6 @@ func (p *Processor) portChanged(name configurator.NamedPort) {
 	}
 }
 
-// claim updates the claims of a pod.
 func (p *Processor) claim(id PodID) {
 	state := p.pods[id]
 	if state == nil {
@@ -255,15 +245,15 @@ func (p *Processor) claim(id PodID) {
 	p.peerChanged(id)
 }
 
-// isCurrent reports whether a pod is wired on this node, and known: its sandbox is that of the pod that Kubernetes has. A sandbox of a
-// former pod with the name, or of one that is on another node now, is treated like a pod that Kubernetes does not know.
+// isCurrent reports whether the local sandbox belongs to the pod in Kubernetes. Sandboxes of former
+// pods of that name, and of pods on another node, are treated as unknown pods.
 func (p *Processor) isCurrent(id PodID) bool {
 	local, state := p.local[id], p.pods[id]
 	return local != nil && state != nil && (&podmanager.Pod{NodeName: state.node, UID: state.uid}).Runs(p.node, local.UID)
 }
 
-// wantedBy returns the addresses that a pod claims. For its own pods, the node knows better than
-// Kubernetes: pods that are not wired have none, and their address may already be another pod's.
+// wantedBy returns the addresses that a pod claims. For local pods, the wiring overrides
+// Kubernetes: the address of an unwired pod may already belong to another pod.
 func (p *Processor) wantedBy(id PodID, state *podState) []netip.Addr {
 	switch {
 	case !state.peer:
@@ -282,7 +272,7 @@ func (p *Processor) wantedBy(id PodID, state *podState) []netip.Addr {
 	return wanted
 }
 
-// SetPublished replaces what nodes publish of their pods.
+// SetPublished replaces the pod addresses that nodes publish.
 func (p *Processor) SetPublished(next map[PodID][]Published) {
 	for _, of := range next {
 		slices.SortFunc(of, func(a, b Published) int {
@@ -300,14 +290,13 @@ func (p *Processor) SetPublished(next map[PodID][]Published) {
 	}
 }
 
-// claimsChanged updates all pods that claim an address, whose owner may have changed.
+// The owner of the address may have changed.
 func (p *Processor) claimsChanged(addr netip.Addr) {
 	for id := range p.claims[addr] {
 		p.peerChanged(id)
 	}
 }
 
-// peerChanged marks the sets that a pod is in.
 func (p *Processor) peerChanged(id PodID) {
 	for s := range p.cache.SelectionsOf(id) {
 		p.touch(s, id)
@@ -319,8 +308,8 @@ func (p *Processor) peerChanged(id PodID) {
 	}
 }
 
-// owns reports whether an address belongs to the pod alone. If two pods of other nodes claim an
-// address, it belongs to the one that is not terminating; if that does not decide, to none.
+// owns reports whether an address belongs to the pod. Among several claims, a local pod wins, then
+// one that is not terminating. A tie gives the address to none of them.
 func (p *Processor) owns(id PodID, addr netip.Addr) bool {
 	claims := p.claims[addr]
 	if len(claims) == 1 {
@@ -368,7 +357,7 @@ func (p *Processor) DeleteNamespace(name string) {
 	p.namespaceChanged(name)
 }
 
-// namespaceChanged updates pods for which cluster network policies may have changed with a namespace.
+// A changed namespace may change the cluster network policies of its pods.
 func (p *Processor) namespaceChanged(name string) {
 	if len(p.clusterPolicies) == 0 {
 		return
@@ -380,7 +369,7 @@ func (p *Processor) namespaceChanged(name string) {
 	}
 }
 
-// SetLocal records that a pod is wired on this node, or that its wiring has changed.
+// SetLocal records that a pod was wired on this node, or that its wiring changed.
 func (p *Processor) SetLocal(id PodID, local Local) {
 	if old := p.local[id]; old != nil && old.UID == local.UID && old.Interface == local.Interface && slices.Equal(old.MoreInterfaces, local.MoreInterfaces) && slices.Equal(old.Addresses, local.Addresses) {
 		return
@@ -403,13 +392,13 @@ func (p *Processor) DeleteLocal(id PodID) {
 func (p *Processor) localChanged(id PodID) {
 	p.claim(id)
 	if state := p.pods[id]; state != nil {
-		for _, addr := range state.claimed { // being local counts
+		for _, addr := range state.claimed { // ownership depends on being local
 			p.claimsChanged(addr)
 		}
 	}
 }
 
-// Locals returns the pods that are wired here, for tests that compare with a fresh processor. Read-only.
+// Locals returns the pods wired on this node. Read-only, for tests.
 func (p *Processor) Locals() map[PodID]*Local { return p.local }
 
 // SetPolicy adds or changes a policy.
@@ -430,7 +419,7 @@ func (p *Processor) setPolicy(id PolicyID, lists *configurator.Lists) {
 	if id.isCluster() {
 		p.clusterPolicies[id] = state
 	}
-	// Acquire the new selections before releasing the old ones, so that common ones stay.
+	// Acquire before releasing, so that common selections stay.
 	p.acquire(id, state)
 	p.count(id, lists, 1)
 	if old != nil {
@@ -478,7 +467,6 @@ func (p *Processor) acquire(id PolicyID, state *policyState) {
 	}
 }
 
-// membersChanged marks the subjects among the members of a selection.
 func (p *Processor) membersChanged(s *cache.Selection) {
 	members := s.Members()
 	if len(members) < len(p.local) {
@@ -523,9 +511,8 @@ func (p *Processor) release(id PolicyID, state *policyState) {
 	}
 }
 
-// count keeps perNamespace; with the first policy and without the last one, pods of the
-// namespace that Kubernetes does not know yet are isolated or not. Cluster network
-// policies may be about any of them.
+// count updates perNamespace. A namespace's first and last policy change the isolation of its local
+// pods that Kubernetes does not know yet. Cluster network policies may select any of them.
 func (p *Processor) count(id PolicyID, lists *configurator.Lists, by int) {
 	if id.isCluster() {
 		for local := range p.local {
@@ -560,8 +547,7 @@ func (p *Processor) count(id PolicyID, lists *configurator.Lists, by int) {
 	}
 }
 
-// portsOf returns the ports with names, of containers and of init containers that go
-// on running.
+// portsOf includes restartable init containers.
 func portsOf(value *pod.Pod) (ports []port) {
 	containers := slices.Clone(value.GetContainer())
 	for _, c := range value.GetInitContainer() {
@@ -584,8 +570,8 @@ var podProtocols = map[pod.Pod_Container_Port_Protocol]filter.Protocol{
 	pod.Pod_Container_Port_TCP: filter.Protocol_TCP, pod.Pod_Container_Port_UDP: filter.Protocol_UDP, pod.Pod_Container_Port_SCTP: filter.Protocol_SCTP,
 }
 
-// Changes returns the values that changed since the last call, and the keys of returned values that
-// are no longer wanted. Remove the latter after applying the former: nothing refers to them then.
+// Changes returns the values changed since the last call, and the keys of values no longer wanted.
+// Apply the values first, so that nothing refers to the removed ones.
 func (p *Processor) Changes() (values []proto.Message, gone []string) {
 	for s := range p.dirty.sets {
 		values = append(values, p.addressSet(s))
@@ -630,7 +616,7 @@ func (p *Processor) Changes() (values []proto.Message, gone []string) {
 	return values, gone
 }
 
-// All returns all values, like the first Changes of a processor.
+// All returns all values, as the first Changes of a new processor does.
 func (p *Processor) All() (values []proto.Message) {
 	for s := range p.sets {
 		p.dirty.sets[s] = struct{}{}

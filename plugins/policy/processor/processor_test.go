@@ -25,7 +25,6 @@ func webPod(name, node, ip string, labels ...string) *pod.Pod {
 	return p
 }
 
-// fromLabelled lets pods with a label reach all pods of the namespace.
 func fromLabelled(name, label string) *policy.Policy {
 	return &policy.Policy{Name: name, Namespace: "prod", Pods: &policy.Policy_LabelSelector{}, PolicyType: policy.Policy_INGRESS,
 		IngressRule: []*policy.Policy_IngressRule{{From: []*policy.Policy_Peer{{Pods: &policy.Policy_LabelSelector{
@@ -64,7 +63,7 @@ func TestAnAddressBelongsToOnePod(t *testing.T) {
 	})
 }
 
-// Kubernetes goes on to tell the address of a pod whose network was removed.
+// Kubernetes keeps reporting the address of a pod whose network was removed.
 func TestAddressOfAnUnwiredPodIsNobodys(t *testing.T) {
 	p := processor.New(policytest.Node)
 	p.SetPolicy(fromLabelled("web", "client"))
@@ -80,7 +79,7 @@ func TestAddressOfAnUnwiredPodIsNobodys(t *testing.T) {
 	}
 }
 
-// Until the labels of a pod are known, no policy of its namespace may let it pass.
+// Until a pod's labels are known, the policies of its namespace isolate it.
 func TestUnknownPodsAreIsolated(t *testing.T) {
 	p := processor.New(policytest.Node)
 	id := podmanager.PodID{Namespace: "prod", Name: "a"}
@@ -112,7 +111,7 @@ func TestUnknownPodsAreIsolated(t *testing.T) {
 	}
 }
 
-// Names decide between policies with the same priority, whatever the keys of their lists are.
+// Policies of equal priority are ordered by name, not by key.
 func TestTheLesserNameIsAskedFirst(t *testing.T) {
 	p := processor.New(policytest.Node)
 	all := &policy.ClusterPolicy_Pods{Namespaces: &policy.Policy_LabelSelector{}, Pods: &policy.Policy_LabelSelector{}}
@@ -135,7 +134,7 @@ func TestTheLesserNameIsAskedFirst(t *testing.T) {
 	t.Error("the pod is not a subject")
 }
 
-// Where the vswitch does not see to it, a first stage lets the node reach its pods.
+// If the vswitch does not allow the node itself, a first stage does.
 func TestOwnNodeReachesItsPods(t *testing.T) {
 	p := processor.New(policytest.Node)
 	p.SetOwnNetworks([]netip.Prefix{netip.MustParsePrefix("172.30.1.0/24")})
@@ -165,7 +164,6 @@ func TestOwnNodeReachesItsPods(t *testing.T) {
 	}
 }
 
-// A pod that gets a label changes the sets that it enters, and nothing else.
 func TestALabelCostsWhatItTouches(t *testing.T) {
 	p := processor.New(policytest.Node)
 	for i := range 1000 {
@@ -214,8 +212,7 @@ func BenchmarkLabelOfThousandPolicies(b *testing.B) {
 	}
 }
 
-// What has never been a value is not said to be gone, which would take an event of its own: the
-// subject of a pod that nothing isolates.
+// A removal of a key that was never a value would cost an event.
 func TestOnlyValuesAreGone(t *testing.T) {
 	p := processor.New(policytest.Node)
 	id := podmanager.PodID{Namespace: "prod", Name: "a"}
@@ -236,7 +233,8 @@ func TestOnlyValuesAreGone(t *testing.T) {
 	step("the pod has gone", 0)
 }
 
-// A pod that was made again elsewhere, or here with another UID, has the name of a sandbox that is still wired, which is not the pod any more.
+// A wired sandbox is not the current pod after the pod was recreated on another node or with
+// another UID.
 func TestFormerSandboxes(t *testing.T) {
 	id := podmanager.PodID{Namespace: "prod", Name: "a"}
 	local := processor.Local{UID: "u1", Addresses: []netip.Addr{netip.MustParseAddr("10.1.1.2")}}

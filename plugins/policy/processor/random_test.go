@@ -18,7 +18,7 @@ var (
 	stepsSeed = flag.Uint64("steps.seed", 0, "of the first cluster")
 )
 
-// check compares with the oracle what becomes of a part, in percent, of all pairs of ends.
+// check compares a percentage of all pairs of ends with the oracle.
 func check(t *testing.T, w *policytest.World, percent int) {
 	t.Helper()
 	state := filter.NewState()
@@ -59,10 +59,9 @@ func checkConnection(t *testing.T, w *policytest.World, state *filter.State, clu
 	}
 }
 
-// worldSteps is after how many changes another cluster takes over.
 const worldSteps = 100
 
-// A long run looks at all pairs of ends after some of the batches only: go test -timeout 0 -steps 1000000.
+// A long run checks all pairs only after some batches: go test -timeout 0 -steps 1000000.
 func TestAgreesWithOracle(t *testing.T) {
 	long := *steps > 1200
 	for seed := range uint64(*steps / worldSteps) {
@@ -70,7 +69,7 @@ func TestAgreesWithOracle(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			w := policytest.New(seed)
 			for done, batch := 0, 0; done < worldSteps; batch++ {
-				size := 1 + w.Random.IntN(4) // batches of several sizes
+				size := 1 + w.Random.IntN(4)
 				for range size {
 					w.Change()
 				}
@@ -87,8 +86,7 @@ func TestAgreesWithOracle(t *testing.T) {
 	}
 }
 
-// checkFresh: whatever way led here, the values are those of a processor that was
-// given the same in any other order.
+// checkFresh compares the values with a processor that got the same objects in another order.
 func checkFresh(t *testing.T, w *policytest.World) {
 	fresh := processor.New(policytest.Node)
 	var steps []func()

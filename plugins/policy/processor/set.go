@@ -10,16 +10,15 @@ import (
 	"github.com/contiv/contiv/plugins/policy/configurator"
 )
 
-// set is the address set of a selection that lists refer to. It is kept sorted: when a
-// pod comes or goes, nothing is asked about the others.
+// set is the address set of a selection. It is sorted, so that a change of one member does not
+// require a scan of the others.
 type set struct {
 	users             int
 	name, description string
-	// given has the addresses of each member.
-	given map[PodID][]netip.Addr
-	addrs []netip.Addr // sorted
-	texts []string     // of addrs
-	// touched has current or former members that have changed.
+	given             map[PodID][]netip.Addr
+	addrs             []netip.Addr
+	texts             []string
+	// touched contains current and former members.
 	touched map[PodID]struct{}
 }
 
@@ -50,7 +49,6 @@ func (p *Processor) disuseSet(s *cache.Selection) {
 	delete(p.dirty.sets, s)
 }
 
-// touch records that a pod may have joined or left a selection, or changed.
 func (p *Processor) touch(s *cache.Selection, id PodID) {
 	if a := p.sets[s]; a != nil {
 		a.touched[id] = struct{}{}
@@ -58,10 +56,10 @@ func (p *Processor) touch(s *cache.Selection, id PodID) {
 	}
 }
 
-// addressSet updates a set. Each address belongs to one pod: no two members have the same.
+// Each address belongs to at most one member.
 func (p *Processor) addressSet(s *cache.Selection) *filter.AddressSet {
 	a := p.sets[s]
-	for id := range a.touched { // first remove: another member may have got the address
+	for id := range a.touched { // remove first: an address may have moved between members
 		a.remove(a.given[id])
 		delete(a.given, id)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/contiv/contiv/plugins/policy/configurator"
 )
 
-// String returns namespace/name, or just the name of a cluster network policy.
+// String returns namespace/name, or the name of a cluster network policy.
 func (id PolicyID) String() string {
 	if id.isCluster() {
 		return id.Name
@@ -20,20 +20,20 @@ func (id PolicyID) String() string {
 	return id.Namespace + "/" + id.Name
 }
 
-// Policy is a policy from the view of this node.
+// Policy is a policy as seen from this node.
 type Policy struct {
 	ID       PolicyID
 	Tier     configurator.Tier
 	Priority int32
-	// Wired has the pods selected by the policy that are wired on this node, Unwired those that Kubernetes
-	// has assigned to the node but that are not wired yet. Sorted.
+	// Wired contains the selected local pods, Unwired the selected pods assigned to this node but
+	// not wired yet. Both are sorted.
 	Wired, Unwired []PodID
-	// Invalid names the parts that cannot be understood: see configurator.Lists.
+	// Invalid describes the invalid parts; see configurator.Lists.
 	Invalid []string
 }
 
-// Policies returns all policies, sorted. Its cost depends on their number, and on how many select pods
-// of this node.
+// Policies returns all policies, sorted. The cost depends on their number, and on the number that
+// select local pods.
 func (p *Processor) Policies() []*Policy {
 	byID := make(map[PolicyID]*Policy, len(p.policies))
 	list := make([]*Policy, 0, len(p.policies))
@@ -67,7 +67,7 @@ func (p *Processor) Policies() []*Policy {
 	return list
 }
 
-// Invalid returns the policies with parts that cannot be understood, sorted, without their pods.
+// Invalid returns the policies with invalid parts, sorted, without their pods.
 func (p *Processor) Invalid() (list []*Policy) {
 	for id, state := range p.policies {
 		if len(state.lists.Invalid) > 0 {
@@ -82,7 +82,6 @@ func comparePods(a, b PodID) int {
 	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }
 
-// policiesAbout returns the policies that select a pod as a subject.
 func (p *Processor) policiesAbout(pod PodID) iter.Seq[PolicyID] {
 	return func(yield func(PolicyID) bool) {
 		for s := range p.cache.SelectionsOf(pod) {
@@ -95,8 +94,7 @@ func (p *Processor) policiesAbout(pod PodID) iter.Seq[PolicyID] {
 	}
 }
 
-// Keys returns the keys of a policy's values on this node, including those of the pods that it
-// selects.
+// Keys returns the keys of a policy's values on this node, including its subjects.
 func (p *Processor) Keys(policy *Policy) (keys []string) {
 	state := p.policies[policy.ID]
 	if state == nil {
@@ -122,7 +120,7 @@ func (p *Processor) Keys(policy *Policy) (keys []string) {
 	return keys
 }
 
-// PodOf returns the pod, on any node, that has the address.
+// PodOf returns the pod, on any node, that owns the address.
 func (p *Processor) PodOf(addr netip.Addr) (PodID, bool) {
 	for id := range p.claims[addr] {
 		if p.owns(id, addr) {
@@ -132,8 +130,8 @@ func (p *Processor) PodOf(addr netip.Addr) (PodID, bool) {
 	return PodID{}, false
 }
 
-// Denying returns the policies that deny connections in a direction because of a pod of this node: those with
-// a rule that denies, or else those that isolate it. Sorted.
+// Denying returns the policies that deny connections of a local pod, sorted. byRule selects
+// policies with a Deny rule, otherwise policies that isolate the pod.
 func (p *Processor) Denying(pod PodID, direction filter.AccessList_Direction, byRule bool) (list []PolicyID) {
 	for id := range p.policiesAbout(pod) {
 		lists := p.policies[id].lists

@@ -46,7 +46,7 @@ func (p *Processor) list(id PolicyID, direction filter.AccessList_Direction) *fi
 	return state.lists.List(direction)
 }
 
-// subject returns the Subject of a pod of this node; nil if no policy applies to it.
+// subject returns nil if no policy applies to the pod.
 func (p *Processor) subject(id PodID) *filter.Subject {
 	local := p.local[id]
 	if local == nil || len(local.Addresses) == 0 {
@@ -61,7 +61,7 @@ func (p *Processor) subject(id PodID) *filter.Subject {
 	return out
 }
 
-// stages returns the stages of a pod: the node itself if necessary, then the tiers.
+// stages returns the stage of the node's own networks, if any, then the tiers.
 func (p *Processor) stages(id PodID, direction filter.AccessList_Direction) []*filter.Subject_Stage {
 	tiers := p.tiers(id, direction)
 	if len(tiers) == 0 || len(p.own) == 0 {
@@ -70,7 +70,7 @@ func (p *Processor) stages(id PodID, direction filter.AccessList_Direction) []*f
 	return append([]*filter.Subject_Stage{{Lists: []string{ownListName(direction)}}}, tiers...)
 }
 
-// tiers returns the stages of tiers with policies for the pod. Network policies deny what none of them allows.
+// Only the stage of network policies denies everything that it does not allow.
 func (p *Processor) tiers(id PodID, direction filter.AccessList_Direction) (stages []*filter.Subject_Stage) {
 	if p.mayBeDenied(id, direction) {
 		return []*filter.Subject_Stage{{Deny: true}}
@@ -97,8 +97,8 @@ func (p *Processor) tiers(id PodID, direction filter.AccessList_Direction) (stag
 	return stages
 }
 
-// mayBeIsolated reports whether a policy of its namespace may select a pod that Kubernetes does not
-// know yet. Until its labels are known, the pod is isolated by the strictest policies.
+// mayBeIsolated reports whether a policy of the namespace may select a pod unknown to Kubernetes.
+// Until its labels are known, the strictest policies apply.
 func (p *Processor) mayBeIsolated(id PodID, direction filter.AccessList_Direction) bool {
 	n := p.perNamespace[id.Namespace]
 	switch {
@@ -110,8 +110,8 @@ func (p *Processor) mayBeIsolated(id PodID, direction filter.AccessList_Directio
 	return n.ingress > 0
 }
 
-// mayBeDenied reports whether a cluster network policy that denies something may select a pod that is
-// not known yet, or whose namespace is not known.
+// mayBeDenied reports whether a cluster network policy with a Deny rule may select a pod that is
+// unknown or in an unknown namespace.
 func (p *Processor) mayBeDenied(id PodID, direction filter.AccessList_Direction) bool {
 	pod := p.pods[id]
 	if !p.isCurrent(id) {
@@ -133,7 +133,6 @@ func (p *Processor) mayBeDenied(id PodID, direction filter.AccessList_Direction)
 	return false
 }
 
-// stage returns the stage of a tier, with its policies in order.
 func stage(tier []*configurator.Lists, direction filter.AccessList_Direction) *filter.Subject_Stage {
 	slices.SortFunc(tier, func(a, b *configurator.Lists) int {
 		return cmp.Or(cmp.Compare(a.Priority, b.Priority), strings.Compare(a.Name, b.Name))

@@ -1,5 +1,5 @@
-// Package verdict explains the decision of policies about a connection on a node, from the programmed
-// values, which are read back to check that the vswitch has them.
+// Package verdict explains the decision of policies about a connection on a node. It evaluates the
+// requested values and verifies that the vswitch holds them.
 package verdict
 
 import (
@@ -17,14 +17,14 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Values provides the values of the node; *kvscheduler.Scheduler implements it.
+// Values provides the values of the node, as *kvscheduler.Scheduler does.
 type Values interface {
 	Snapshot() kvscheduler.Snapshot
 	Verify(ctx context.Context, keys ...string) ([]kvscheduler.Difference, error)
 }
 
-// Explain returns, in sentences, why policies refuse a connection, or that the vswitch lacks values
-// that they need; and how they allow it. Both are empty if no policy of the node selects its ends.
+// Explain returns the reasons for which policies refuse a connection, including values missing from
+// the vswitch, and the rules that allow it. Both are empty if no local policy selects an end of it.
 func Explain(ctx context.Context, values Values, c filter.Connection) (wrong, way []string) {
 	state, keys := about(values.Snapshot(), c)
 	explanations := state.Explain(c)
@@ -38,8 +38,7 @@ func Explain(ctx context.Context, values Values, c filter.Connection) (wrong, wa
 	return append(wrong, differences(ctx, values, keys)...), way
 }
 
-// Refused returns, in sentences, why policies refuse a connection, from the wanted values. It does not
-// check whether the vswitch has them.
+// Refused returns the reasons for which the requested values refuse a connection.
 func Refused(snapshot kvscheduler.Snapshot, c filter.Connection) (why []string) {
 	state, _ := about(snapshot, c)
 	for _, e := range state.Explain(c) {
@@ -50,7 +49,6 @@ func Refused(snapshot kvscheduler.Snapshot, c filter.Connection) (why []string) 
 	return why
 }
 
-// about returns the values that affect a connection, and their keys.
 func about(snapshot kvscheduler.Snapshot, c filter.Connection) (*filter.State, []string) {
 	state, keys, added := filter.NewState(), []string{}, map[string]bool{}
 	add := func(key string) proto.Message {
@@ -92,7 +90,6 @@ func about(snapshot kvscheduler.Snapshot, c filter.Connection) (*filter.State, [
 	return state, keys
 }
 
-// allowed returns which rules allow a connection.
 func allowed(e filter.Explanation) string {
 	what := fmt.Sprintf("%s of pod %s", direction(e), e.Subject)
 	if e.List == "" {
@@ -102,7 +99,6 @@ func allowed(e filter.Explanation) string {
 	return fmt.Sprintf("%s: rule %s of %s allows it: %s", what, list.GetRules()[e.Rule].GetName(), filter.TitleOf(list), matched(e))
 }
 
-// refused returns which rules refuse a connection.
 func refused(e filter.Explanation, c filter.Connection) string {
 	what := fmt.Sprintf("%s of pod %s", direction(e), e.Subject)
 	peer := c.Src
@@ -147,11 +143,9 @@ func packets(c filter.Connection) string {
 	return "ICMP"
 }
 
-// named bounds how many lists, rules or keys are named.
 const named = 5
 
-// titles returns the titles of lists by name. The list through which a node and its pods reach each other belongs to
-// no policy.
+// The list of the node's own networks belongs to no policy.
 func titles(lists []*contiv_filter.AccessList, asked func(name string) bool) string {
 	var texts []string
 	for _, list := range lists {
@@ -169,7 +163,6 @@ func some(texts []string) string {
 	return strings.Join(texts, ", ")
 }
 
-// differences returns which values the vswitch lacks.
 func differences(ctx context.Context, values Values, keys []string) []string {
 	if len(keys) == 0 {
 		return nil
@@ -188,7 +181,7 @@ func differences(ctx context.Context, values Values, keys []string) []string {
 	return []string{"the vswitch does not hold what policies need, and may judge otherwise: " + some(texts)}
 }
 
-// Connection returns the connection of a question; protocol is "tcp", "udp", "sctp", or "" for ICMP.
+// Connection returns a filter.Connection. protocol is "tcp", "udp", "sctp", or "" for ICMP.
 func Connection(from, to netip.Addr, protocol string, port uint16) filter.Connection {
 	c := filter.Connection{Src: from, Dst: to, Port: port}
 	switch {

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// southbound holds what it is given, until somebody takes it away.
+// southbound is a fake vswitch.
 type southbound map[string]proto.Message
 
 func descriptor[V proto.Message](s southbound, name, prefix string) kvscheduler.Descriptor[V, kvscheduler.NoMetadata] {
@@ -39,7 +39,6 @@ func descriptor[V proto.Message](s southbound, name, prefix string) kvscheduler.
 	}
 }
 
-// programmed is a node whose vswitch holds the values.
 func programmed(t *testing.T, values ...proto.Message) (*kvscheduler.Scheduler, southbound) {
 	t.Helper()
 	sb := southbound{}
@@ -140,7 +139,7 @@ func requireTexts(t *testing.T, got, want []string) {
 	}
 }
 
-// What the vswitch has lost is said, for each sort of value that a verdict rests on.
+// Missing values are reported, for each kind of value that a verdict uses.
 func TestWhatTheVSwitchDoesNotHold(t *testing.T) {
 	c := Connection(netip.MustParseAddr("10.1.2.2"), netip.MustParseAddr("10.1.1.3"), "tcp", 5432)
 	for _, key := range []string{
