@@ -16,8 +16,7 @@ import (
 	"github.com/contiv/contiv/test/labtest"
 )
 
-// The address of a node's NIC changes, as it does when a DHCP server gives another
-// lease: the overlay follows, on both sides, and pods go on talking.
+// A DHCP server may lease another address of a node's NIC. The overlay follows on both sides.
 func TestNodeAddressChanges(t *testing.T) {
 	require(t)
 	l := labWith(t, "")
@@ -30,7 +29,7 @@ func TestNodeAddressChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	node1 := nodes[0].Netns
-	// Without an address for a moment, as between two leases.
+	// Remove the old address first, as between two leases.
 	command.In(t, node1, "ip address flush dev eth0")
 	command.In(t, node1, "ip address add 192.168.16.77/24 dev eth0; ip route add default via 192.168.16.254")
 	await.That(t, "node2 knows the new address of node1", func() error {
@@ -51,7 +50,7 @@ func TestNodeAddressChanges(t *testing.T) {
 		t.Errorf("the pod does not reach the outside, by the new address: %v", err)
 	}
 
-	// A smaller MTU of the NIC is a smaller MTU of pods.
+	// Pods follow the MTU of the NIC.
 	command.In(t, node1, "ip link set eth0 mtu 1400")
 	await.That(t, "the pod's MTU follows", func() error {
 		if out := command.In(t, added[0].Netns, "ip link show eth0"); !strings.Contains(out, "mtu 1350 ") {
@@ -62,8 +61,8 @@ func TestNodeAddressChanges(t *testing.T) {
 	labtest.RequireQuiet(t, l)
 }
 
-// The address of a node with several peers changes: all tunnels share a device of the kernel, and
-// follow in one transaction, without a failure.
+// With several peers, all tunnels share a kernel device. They follow a new address in one
+// transaction without a failed operation.
 func TestNodeAddressChangesAmongPeers(t *testing.T) {
 	require(t)
 	const (
@@ -71,7 +70,7 @@ func TestNodeAddressChangesAmongPeers(t *testing.T) {
 		old6, new6 = "2001:db8:16::1/64", "2001:db8:16::77/64"
 	)
 	const elsewhere = "192.168.77.1"
-	wayToEtcd := fmt.Sprintf("ip address add %s/32 dev lo; ip route add %v/32 dev eth0 src %[1]s", elsewhere, lab.RouterAddress.Addr()) // the routes of eth0 go with its last address
+	wayToEtcd := fmt.Sprintf("ip address add %s/32 dev lo; ip route add %v/32 dev eth0 src %[1]s", elsewhere, lab.RouterAddress.Addr()) // the kernel removes the routes of eth0 with its last address
 	replace := func(old, new string) string {
 		return fmt.Sprintf("ip address add %s dev eth0 nodad; ip address del %s dev eth0; ip address add %[1]s dev eth0 nodad 2>/dev/null || true", new, old)
 	}
@@ -81,14 +80,14 @@ func TestNodeAddressChangesAmongPeers(t *testing.T) {
 		peers  int
 		set    func(*lab.Options)
 		change string
-		want   []string // addresses of the node afterwards
+		want   []string // addresses of the node after the change
 	}{
 		{"two peers, IPv4", 2, func(*lab.Options) {}, replace(old4, new4), []string{new4}},
 		{"ten peers, IPv4", 10, func(*lab.Options) {}, replace(old4, new4), []string{new4}},
 		{"two peers, IPv6", 2, func(o *lab.Options) { o.IPv6 = true }, replace(old6, new6), []string{new6}},
 		{"two peers, IPv4 of a dual-stack node", 2, dual, replace(old4, new4), []string{new4, old6}},
 		{"two peers, IPv6 of a dual-stack node", 2, dual, replace(old6, new6), []string{old4, new6}},
-		// etcd, which has an IPv4 address, stays within reach.
+		// Keeps the IPv4 route to etcd.
 		{"two peers, from both versions to IPv6", 2, dual, "ip address del " + old4 + " dev eth0; " + wayToEtcd, []string{old6}},
 		{"two peers, from both versions to IPv4", 2, dual, "ip address del " + old6 + " dev eth0", []string{old4}},
 	} {
@@ -126,7 +125,8 @@ func TestNodeAddressChangesAmongPeers(t *testing.T) {
 	}
 }
 
-// knowsAddresses returns an error unless a node knows another one, or itself, by just these addresses.
+// knowsAddresses returns an error unless node has exactly these addresses recorded for other, which
+// may be node itself.
 func knowsAddresses(t *testing.T, l *lab.Lab, node, other string, want []string) error {
 	var report nodesync.NodesReport
 	if err := l.Agent(node).Get(t.Context(), nodesync.NodesURL, &report); err != nil {
@@ -140,7 +140,6 @@ func knowsAddresses(t *testing.T, l *lab.Lab, node, other string, want []string)
 	return fmt.Errorf("want %v of %s, have %+v", want, other, report.Nodes)
 }
 
-// requireNoFailedOperations demands that no transaction of the node's scheduler had a failure.
 func requireNoFailedOperations(t *testing.T, l *lab.Lab, node string) {
 	t.Helper()
 	var txns []*record.Txn

@@ -17,7 +17,7 @@ import (
 	"github.com/contiv/contiv/vswitch/vswitchtest/frames"
 )
 
-// podLimit is podConnectionLimit in labs that are attacked.
+// podLimit is podConnectionLimit in attackLab.
 const podLimit = 100
 
 const (
@@ -39,7 +39,7 @@ ipamConfig:
 `
 )
 
-// attackLab is a lab with the pods evil and near on node1 and far on node2.
+// attackLab has the pods evil and near on node1 and far on node2.
 type attackLab struct {
 	*lab.Lab
 	state           *lab.State
@@ -68,7 +68,6 @@ func newAttackLab(t *testing.T, config string) *attackLab {
 	return l
 }
 
-// outsideOf is a host outside that answers.
 func outsideOf(ipv6 bool) netip.Addr {
 	if ipv6 {
 		return netip.MustParseAddr("fd20::1")
@@ -76,7 +75,6 @@ func outsideOf(ipv6 bool) netip.Addr {
 	return lab.OutsideAddress.Addr()
 }
 
-// wireIn opens a socket for frames.
 func wireIn(t *testing.T, netns, device string) (w *frames.Wire) {
 	t.Helper()
 	if err := labtest.Inside(netns, func() (err error) {
@@ -89,8 +87,8 @@ func wireIn(t *testing.T, netns, device string) (w *frames.Wire) {
 	return w
 }
 
-// arrived sends frames of evil, and after them a datagram as it should be to each
-// address, and returns which of the texts arrived before that.
+// arrived sends forged frames from evil, followed by a valid datagram to each address. It returns
+// the forged texts that arrived before those datagrams.
 func (l *attackLab) arrived(t *testing.T, forged map[string][]byte, ears map[netip.Addr]*frames.Wire) (names []string) {
 	t.Helper()
 	for _, ear := range ears {
@@ -121,7 +119,6 @@ type dropKey struct {
 	reason vswitch.DropReason
 }
 
-// drops is what node1 has counted.
 func (l *attackLab) drops(t *testing.T, node string) map[dropKey]uint64 {
 	t.Helper()
 	var report statscollector.DropsReport
@@ -135,8 +132,8 @@ func (l *attackLab) drops(t *testing.T, node string) map[dropKey]uint64 {
 	return counts
 }
 
-// wantCounted demands so many more drops on node1 than before, and that contivctl and
-// metrics tell of them. pod "": of no pod.
+// wantCounted waits until node1 has counted n more drops than before, and checks contivctl and the
+// metrics. An empty pod means drops without a pod.
 func (l *attackLab) wantCounted(t *testing.T, before map[dropKey]uint64, pod string, reason vswitch.DropReason, more int) {
 	t.Helper()
 	key := dropKey{pod, reason}
@@ -167,7 +164,7 @@ func (l *attackLab) wantCounted(t *testing.T, before map[dropKey]uint64, pod str
 	}
 }
 
-// wantService checks that nobody else is hindered, nor is the attacker where it does what it may.
+// wantService checks that the other pods, and the permitted traffic of the attacker, still work.
 func (l *attackLab) wantService(t *testing.T) {
 	t.Helper()
 	for _, pair := range [][2]*labtest.WiredPod{{l.near, l.far}, {l.far, l.near}, {l.near, l.evil}, {l.evil, l.far}} {
@@ -179,7 +176,7 @@ func (l *attackLab) wantService(t *testing.T) {
 	}
 }
 
-// sendInTurn sends so many frames at once only as the kernel's queues hold.
+// sendInTurn sends frames in batches that fit the kernel's queues.
 func (l *attackLab) sendInTurn(t *testing.T, list [][]byte) {
 	t.Helper()
 	const atOnce = 400

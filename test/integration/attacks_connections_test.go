@@ -14,7 +14,6 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// dialTCP opens a connection in a network namespace.
 func dialTCP(netns string, to netip.AddrPort) (c net.Conn, err error) {
 	err = labtest.Inside(netns, func() (err error) {
 		c, err = net.DialTimeout("tcp", to.String(), await.Patience)
@@ -23,7 +22,6 @@ func dialTCP(netns string, to netip.AddrPort) (c net.Conn, err error) {
 	return c, err
 }
 
-// listen accepts connections of TCP in a network namespace and keeps them open.
 func listen(t *testing.T, netns string, at netip.AddrPort) {
 	t.Helper()
 	err := labtest.Inside(netns, func() error {
@@ -48,7 +46,6 @@ func listen(t *testing.T, netns string, at netip.AddrPort) {
 	}
 }
 
-// connections are those that the node tracks.
 func connections(t *testing.T, node lab.Node, ipv6 bool) (flows []*netlink.ConntrackFlow) {
 	t.Helper()
 	family := netlink.InetFamily(netlink.FAMILY_V4)
@@ -64,7 +61,8 @@ func connections(t *testing.T, node lab.Node, ipv6 bool) (flows []*netlink.Connt
 	return flows
 }
 
-// testTimeouts: what pods open is forgotten soon, what others open as service.conf says.
+// testTimeouts: connections opened by pods have short timeouts; the timeouts of all others follow
+// service.conf.
 func (l *attackLab) testTimeouts(t *testing.T) {
 	const port = 7100
 	for _, ipv6 := range []bool{false, true} {
@@ -113,9 +111,8 @@ func (l *attackLab) testTimeouts(t *testing.T) {
 	}
 }
 
-// testHandshakes replays as many handshakes as once filled a node's table of connections,
-// with foreign sources, and more than the limit with the pod's own: connections of the
-// node and of others are made all the while.
+// testHandshakes replays handshakes with foreign sources that once filled the conntrack table, and
+// more handshakes with the pod's own source than its limit. Other clients connect meanwhile.
 func (l *attackLab) testHandshakes(t *testing.T) {
 	const spoofed, port = 264_000, 7200
 	for _, ipv6 := range []bool{false, true} {
@@ -127,7 +124,7 @@ func (l *attackLab) testHandshakes(t *testing.T) {
 			count /= 4
 		}
 		list := make([][]byte, 0, count)
-		for i := range count / 2 { // SYN, and ACK of what the accomplice answers
+		for i := range count / 2 { // SYN, and ACK of the accomplice's reply
 			src := netip.AddrFrom4([4]byte{11, byte(i >> 16), byte(i >> 8), byte(i)})
 			if ipv6 {
 				src = netip.AddrFrom16([16]byte{0xfd, 0x11, 13: byte(i >> 16), 14: byte(i >> 8), 15: byte(i)})
@@ -140,8 +137,7 @@ func (l *attackLab) testHandshakes(t *testing.T) {
 		reason := map[bool]vswitch.DropReason{false: vswitch.DropIPv4, true: vswitch.DropIPv6}[ipv6]
 		l.wantCounted(t, before, "evil", reason, count)
 
-		// Own source, one connection each: neither handshakes nor what looks like the
-		// middle of a connection gets beyond the limit.
+		// With its own source, neither handshakes nor mid-stream segments exceed the limit.
 		list = list[:0]
 		silent := netip.MustParseAddr("203.0.113.77")
 		if ipv6 {

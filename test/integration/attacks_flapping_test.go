@@ -15,11 +15,11 @@ import (
 	"github.com/contiv/contiv/test/labtest"
 )
 
-// A pod that may change its own network, and does so without end, keeps the agent neither from repairing what is
-// changed in others, nor busy.
+// A pod that keeps changing its own network must not delay repairs elsewhere or keep the agent
+// busy.
 func TestPodThatChangesItsNetworkWithoutEnd(t *testing.T) {
 	require(t)
-	l := labtest.Up(t, options("fl")) // other tests want nodes that nothing was repaired on again and again
+	l := labtest.Up(t, options("fl")) // a separate lab, because other tests check that nodes have no repeated repairs
 	evil, near := pod(t, l, "flapping", "node1"), pod(t, l, "steady", "node1")
 	agent := l.Agent("node1")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -78,7 +78,6 @@ func TestPodThatChangesItsNetworkWithoutEnd(t *testing.T) {
 	})
 }
 
-// addressIn is the IPv4 address of eth0, with its prefix length.
 func addressIn(t *testing.T, netns string) string {
 	t.Helper()
 	fields := strings.Fields(command.In(t, netns, "ip -4 -o address show dev eth0"))

@@ -18,7 +18,6 @@ import (
 
 const tcpRST = 0x04
 
-// segment is one of TCP with a text.
 func segment(from, to frames.MAC, src, dst netip.AddrPort, seq, ack uint32, flags byte, text string) []byte {
 	s := binary.BigEndian.AppendUint16(nil, src.Port())
 	s = binary.BigEndian.AppendUint16(s, dst.Port())
@@ -28,7 +27,7 @@ func segment(from, to frames.MAC, src, dst netip.AddrPort, seq, ack uint32, flag
 	return frames.Packet(from, to, src.Addr(), dst.Addr(), unix.IPPROTO_TCP, 64, 16, append(s, text...), false)
 }
 
-// testInvalid: packets that end no connection leave no pod.
+// testInvalid: nodes drop packets of pods that belong to no connection, even FIN and RST.
 func (l *attackLab) testInvalid(t *testing.T) {
 	for _, ipv6 := range []bool{false, true} {
 		before := l.drops(t, "node1")
@@ -64,8 +63,8 @@ ports: [{protocol: TCP, port: %[3]d}]
 endpoints: [{addresses: [%[4]v], conditions: {ready: true}}]
 `
 
-// testOutsideOfTheWindow: an endpoint sends a segment outside of the window. It would come to the client with the endpoint's address, and
-// the client would reset the connection.
+// testOutsideOfTheWindow: an endpoint sends a segment outside of the TCP window. If it reached the
+// client untranslated, the client would reset the connection.
 func (l *attackLab) testOutsideOfTheWindow(t *testing.T) {
 	for i, c := range []struct {
 		client   string
@@ -105,7 +104,7 @@ func (l *attackLab) testOutsideOfTheWindow(t *testing.T) {
 			}
 			t.Cleanup(func() { server.Close() })
 
-			// The endpoint saw the SYN, with the sequence number that the client begins with.
+			// Read the client's initial sequence number from the SYN that the endpoint received.
 			const header = 14 + 20
 			isSYN := func(f []byte) bool {
 				return len(f) >= header+20 && f[12] == 8 && f[13] == 0 && f[23] == unix.IPPROTO_TCP && binary.BigEndian.Uint16(f[header+2:]) == port && f[header+13]&frames.SYN != 0
@@ -121,7 +120,8 @@ func (l *attackLab) testOutsideOfTheWindow(t *testing.T) {
 			for range 3 {
 				c.endpoint.Wire.Send(t, forged)
 			}
-			// A datagram there, and if the client is a pod, one back: a reset would have come before.
+			// If the client is a pod, send a datagram in each direction: a reset would arrive
+			// before it.
 			if c.addr.IsValid() {
 				l.barriers++
 				last := fmt.Sprintf("barrier-%d-", l.barriers)

@@ -16,7 +16,7 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// neighbours of node1 that are not those that the agent gave it.
+// neighbours returns the neighbour entries of node1 that the agent did not create.
 func (l *attackLab) neighbours(t *testing.T) (list []string) {
 	t.Helper()
 	known := append(slices.Concat(l.evil.Addrs, l.near.Addrs), vswitch.LinkLocal(l.evil.MAC), vswitch.LinkLocal(l.near.MAC))
@@ -27,16 +27,16 @@ func (l *attackLab) neighbours(t *testing.T) (list []string) {
 			t.Fatal(err)
 		}
 		if addr.IsMulticast() || strings.Contains(line, "PERMANENT") || strings.Contains(line, "NOARP") || slices.Contains(known, addr) || slices.Contains(f, "eth0") {
-			continue // the underlay's neighbours come and go
+			continue // the kernel manages neighbours on the underlay
 		}
 		list = append(list, line)
 	}
 	return list
 }
 
-// testNeighbours: neither does a flood fill the node's table, nor does anybody believe claims.
+// testNeighbours: a flood does not fill the neighbour table, and false claims are ignored.
 func (l *attackLab) testNeighbours(t *testing.T) {
-	const flood = 3000 // three times what a table holds by default
+	const flood = 3000 // three times the kernel's default table size
 	before := l.drops(t, "node1")
 	stranger := frames.MAC{2, 0, 0, 0, 0, 0x99}
 	evil, gateway4 := l.evil, netip.MustParseAddr("10.1.1.1")
@@ -74,7 +74,7 @@ func (l *attackLab) testNeighbours(t *testing.T) {
 	l.wantService(t)
 }
 
-// bvi is the MAC address by which a node takes what comes out of its tunnels.
+// bvi returns the destination MAC address of frames in the node's tunnels.
 func bvi(t *testing.T, node lab.Node) (mac frames.MAC) {
 	t.Helper()
 	err := labtest.Inside(node.Netns, func() error {
@@ -92,7 +92,7 @@ func bvi(t *testing.T, node lab.Node) (mac frames.MAC) {
 	return mac
 }
 
-// underlayAddress is the address of a node that its tunnels begin at.
+// underlayAddress returns the tunnel endpoint of a node.
 func underlayAddress(t *testing.T, node lab.Node, ipv6 bool) netip.Addr {
 	t.Helper()
 	if !ipv6 {
@@ -101,7 +101,7 @@ func underlayAddress(t *testing.T, node lab.Node, ipv6 bool) netip.Addr {
 	return netip.MustParseAddr(fmt.Sprintf("fd16::%d", node.Index))
 }
 
-// testVXLAN: frames that claim to come out of a tunnel are taken from nodes only.
+// testVXLAN: nodes accept VXLAN packets only from other nodes.
 func (l *attackLab) testVXLAN(t *testing.T) {
 	overIPv6 := !l.evil.Addrs[0].Is4()
 	node1, node2 := underlayAddress(t, l.node1, overIPv6), underlayAddress(t, l.node2, overIPv6)
@@ -129,7 +129,7 @@ func (l *attackLab) testVXLAN(t *testing.T) {
 		inject(l.state.Outside(), lab.OutsideAddress.Addr(), node1, l.near, l.node1, "outside to a node")
 		strangers++
 	}
-	// What another node sends is taken: the forged frames were as they should be.
+	// Frames from another node arrive, so the forged ones were well-formed.
 	for _, side := range []struct {
 		from, at lab.Node
 		src, dst netip.Addr

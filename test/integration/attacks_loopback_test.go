@@ -14,8 +14,8 @@ import (
 	"github.com/contiv/contiv/vswitch/vswitchtest/frames"
 )
 
-// Pods do not reach programs that listen on loopback only, such as agents, KSR and members of etcd, even where the kernel
-// routes loopback addresses (route_localnet), as portmap has it do for pods with host ports.
+// Pods must not reach programs that listen on loopback, such as agents, KSR and etcd members, even
+// if route_localnet is set, as portmap does for pods with host ports.
 func (l *attackLab) testLoopback(t *testing.T) {
 	command.In(t, l.node1.Netns, "for f in /proc/sys/net/ipv4/conf/*/route_localnet; do echo 1 >$f; done")
 	t.Cleanup(func() {
@@ -23,7 +23,7 @@ func (l *attackLab) testLoopback(t *testing.T) {
 	})
 	var listener *net.UDPConn
 	err := lab.InNetns(lab.NetnsPath(l.node1.Netns), func() (err error) {
-		listener, err = net.ListenUDP("udp4", &net.UDPAddr{Port: 4001}) // of frames.Datagram
+		listener, err = net.ListenUDP("udp4", &net.UDPAddr{Port: 4001}) // the destination port of frames.Datagram
 		return err
 	})
 	if err != nil {
@@ -38,7 +38,7 @@ func (l *attackLab) testLoopback(t *testing.T) {
 			l.evil.Wire.Send(t, frames.Datagram(l.evil.MAC, l.evil.Gateway, l.evil.Of(false), netip.MustParseAddr(target), "to "+target, fragment))
 		}
 	}
-	// A packet that is allowed marks the end.
+	// An allowed packet marks the end.
 	const last = "to the gateway"
 	l.evil.Wire.Send(t, frames.Datagram(l.evil.MAC, l.evil.Gateway, l.evil.Of(false), netip.MustParseAddr("10.1.1.1"), last, false))
 	if err := listener.SetReadDeadline(time.Now().Add(await.Patience)); err != nil {
@@ -55,6 +55,6 @@ func (l *attackLab) testLoopback(t *testing.T) {
 		}
 		t.Errorf("%q arrived from %s", text, from)
 	}
-	// The fragments lack their rest and are never put together, hence not counted.
+	// Incomplete fragments are never reassembled and so not counted.
 	l.wantCounted(t, before, "evil", vswitch.DropLoopback, len(targets))
 }

@@ -31,7 +31,7 @@ endpoints: [{addresses: [%[7]v], conditions: {ready: true}}]
 ---
 `
 
-// testReserved: services and host ports do not get the addresses and ports that nodes need.
+// testReserved: services and host ports cannot use addresses and ports that nodes need.
 func (l *attackLab) testReserved(t *testing.T) {
 	const pod = 7777
 	etcd := netip.AddrPortFrom(lab.RouterAddress.Addr(), 32379)
@@ -70,7 +70,7 @@ func (l *attackLab) testReserved(t *testing.T) {
 		t.Errorf("status: %v\n%s", err, out)
 	}
 
-	// An agent of an earlier version has left a translation behind. The agent reaches etcd nevertheless.
+	// Simulate the leftover NAT rule of an earlier version. The agent must still reach etcd.
 	translated := fmt.Sprintf("nft add element ip contiv nat-static { %v . tcp . %d : %v . %d }", etcd.Addr(), etcd.Port(), l.evil.Of(false), pod)
 	if err := l.StopAgent(t.Context(), "node1"); err != nil {
 		t.Fatal(err)

@@ -18,7 +18,7 @@ import (
 	"github.com/contiv/contiv/vswitch/vswitchtest/frames"
 )
 
-// foreignSources are addresses that evil must not send from, each of another kind.
+// foreignSources returns one address of each kind that evil must not use as a source.
 func (l *attackLab) foreignSources(ipv6 bool) map[string]netip.Addr {
 	addr := netip.MustParseAddr
 	near, far := l.near.Of(ipv6), l.far.Of(ipv6)
@@ -43,8 +43,8 @@ func (l *attackLab) foreignSources(ipv6 bool) map[string]netip.Addr {
 	return list
 }
 
-// Attacks of a pod, and of hosts that are no nodes, on nodes of the kernel: none has an
-// effect, each is counted, and nobody else notices.
+// Pods and hosts that are not nodes attack kernel nodes. Each attack is dropped and counted, and
+// does not affect other traffic.
 func TestAttacks(t *testing.T) {
 	l := newAttackLab(t, attackIPv4)
 	t.Run("foreign sources", l.testForeignSources)
@@ -91,7 +91,7 @@ func TestAttacksOnTunnelsOverIPv6(t *testing.T) {
 func (l *attackLab) testForeignSources(t *testing.T) {
 	for _, ipv6 := range []bool{false, true} {
 		before := l.drops(t, "node1")
-		// Where packets go: to a pod of the node, through a tunnel, and out, translated.
+		// The three directions: a local pod, a tunnel, and the outside with SNAT.
 		targets := map[string]netip.Addr{"near": l.near.Of(ipv6), "far": l.far.Of(ipv6), "outside": outsideOf(ipv6)}
 		outside := wireIn(t, l.state.Underlay(), "nodes")
 		ears := map[netip.Addr]*frames.Wire{targets["near"]: l.near.Wire, targets["far"]: l.far.Wire, targets["outside"]: outside}
@@ -120,8 +120,8 @@ func (l *attackLab) testForeignSources(t *testing.T) {
 	l.wantService(t)
 }
 
-// testAllowedSources: a pod sends from the addresses of its annotation that the administrator
-// permits, and from no others.
+// testAllowedSources: a pod may send from addresses that both its annotation and the administrator
+// allow.
 func (l *attackLab) testAllowedSources(t *testing.T) {
 	object := policylab.Template(lab.DefaultNamespace, "keepalived", "keepalived")
 	object.Annotations = map[string]string{ipnet.SourcesAnnotation: "10.200.0.10, fd99::10, 10.201.0.10," + l.near.Of(false).String()}
@@ -158,7 +158,7 @@ func (l *attackLab) testAllowedSources(t *testing.T) {
 		}
 		l.wantCounted(t, before, "keepalived", vswitch.DropIPv4, 3)
 		l.wantCounted(t, before, "keepalived", vswitch.DropIPv6, 1)
-		// Gratuitous ARP, as whoever takes an address over sends it.
+		// Gratuitous ARP, as in a failover.
 		vip := netip.MustParseAddr("10.200.0.10")
 		owner.Wire.Send(t, frames.ARP(owner.MAC, false, owner.MAC, vip, vip))
 		if drops := l.drops(t, "node1")[dropKey{"keepalived", vswitch.DropARP}]; drops != 0 {

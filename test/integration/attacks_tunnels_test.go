@@ -14,7 +14,7 @@ import (
 	"github.com/contiv/contiv/vswitch/vswitchtest/frames"
 )
 
-// tunnelAttack sends VXLAN packets that no tunnel sent.
+// tunnelAttack sends forged VXLAN packets.
 type tunnelAttack struct {
 	*attackLab
 	overIPv6     bool
@@ -28,7 +28,7 @@ func (l *attackLab) tunnelAttack(t *testing.T) *tunnelAttack {
 	return &tunnelAttack{attackLab: l, overIPv6: ipv6, node1: underlayAddress(t, l.node1, ipv6), node2: underlayAddress(t, l.node2, ipv6)}
 }
 
-// inject sends a frame for a pod of the node that decapsulates it.
+// inject sends a frame for a pod on the decapsulating node.
 func (a *tunnelAttack) inject(t *testing.T, text, netns string, src netip.Addr, dst netip.AddrPort, at lab.Node, to *labtest.WiredPod) {
 	t.Helper()
 	from := a.far
@@ -40,7 +40,7 @@ func (a *tunnelAttack) inject(t *testing.T, text, netns string, src netip.Addr, 
 	labtest.SendVXLANTo(t, netns, src, dst, frames.Datagram(frames.MAC{2, 0, 0, 0, 0, 1}, bvi(t, at), from.Of(a.overIPv6), addr, text+"        ", false))
 }
 
-// requireNothingArrived sends a last frame through the real tunnels.
+// requireNothingArrived sends a marker through the real tunnels and checks that it arrives first.
 func (a *tunnelAttack) requireNothingArrived(t *testing.T) {
 	t.Helper()
 	for _, side := range []struct {
@@ -80,8 +80,8 @@ func (a *tunnelAttack) awaitDrops(t *testing.T, node string, before map[dropKey]
 	})
 }
 
-// testTranslatedVXLAN: another service proxy on the nodes translates connections to the tunnel's port, of this node
-// and of the other one. The guards drop the packets, whoever sent them.
+// testTranslatedVXLAN: another service proxy on the nodes translates connections to the VXLAN port
+// of either node. The guards drop the packets of any sender.
 func (l *attackLab) testTranslatedVXLAN(t *testing.T) {
 	const toNode1, toNode2 = 30791, 30792
 	a := l.tunnelAttack(t)
@@ -125,7 +125,7 @@ func (l *attackLab) testTranslatedVXLAN(t *testing.T) {
 	l.wantService(t)
 }
 
-// testVXLANByAnotherInterface: a host on another network of the node has the address of a peer.
+// testVXLANByAnotherInterface: a host on another network of the node spoofs the address of a peer.
 func (l *attackLab) testVXLANByAnotherInterface(t *testing.T) {
 	a := l.tunnelAttack(t)
 	bits := a.node2.BitLen()

@@ -16,7 +16,6 @@ import (
 	"github.com/contiv/contiv/vswitch/vswitchtest/frames"
 )
 
-// deviceMAC returns the MAC address of a device in a network namespace.
 func deviceMAC(t *testing.T, netns, device string) frames.MAC {
 	t.Helper()
 	mac, err := net.ParseMAC(strings.TrimSpace(command.In(t, netns, "cat /sys/class/net/"+device+"/address")))
@@ -26,7 +25,7 @@ func deviceMAC(t *testing.T, netns, device string) frames.MAC {
 	return frames.MAC(mac)
 }
 
-// testUplink: hosts on the node's network send with the addresses of pods, and no filter of the reverse path is set.
+// testUplink: hosts on the node's network spoof pod addresses while reverse path filtering is off.
 func (l *attackLab) testUplink(t *testing.T) {
 	command.In(t, l.node1.Netns, "sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.default.rp_filter=0 net.ipv4.conf.eth0.rp_filter=0")
 	router := wireIn(t, l.state.Underlay(), "nodes")
@@ -59,8 +58,8 @@ func (l *attackLab) testUplink(t *testing.T) {
 	l.wantService(t)
 }
 
-// Without tunnels, the uplink is the way to the pods of other nodes, as it is where a routing daemon leads there: their packets arrive. Those
-// of pods of the node itself do not.
+// Without tunnels, for example with a routing daemon, packets from pods of other nodes arrive
+// through the uplink. Packets with addresses of local pods must still be dropped there.
 func TestUplinkWithoutTunnels(t *testing.T) {
 	l := newAttackLab(t, "nodeToNodeTransport: nooverlay\n"+attackIPv4)
 	command.In(t, l.node1.Netns, "sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.eth0.rp_filter=0")

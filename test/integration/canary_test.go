@@ -19,8 +19,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Secrets in configuration, and the keys of certificates, appear in no log, history, report, answer, status or command line.
-// Files that must hold them are readable by root only.
+// Secrets of the configuration and private keys appear in no log, history, report, response, status
+// or command line. Files with secrets are readable only by root.
 func TestSecretsStayOutOfLogsAndReports(t *testing.T) {
 	require(t)
 	opts := options("ca")
@@ -31,7 +31,7 @@ func TestSecretsStayOutOfLogsAndReports(t *testing.T) {
 	const canary = "KanarienvogelKanarienvogelKanari" // the length of a key
 	key := base64.StdEncoding.EncodeToString([]byte(canary))
 	secrets := map[string]string{canary: "value", strings.TrimRight(key, "="): "value in base64"}
-	keep := map[string]bool{} // files that have secrets
+	keep := map[string]bool{} // files with secrets
 	pem := regexp.MustCompile(`(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----\n(.*?)\n-----END`)
 	err := filepath.WalkDir(l.Dir(), func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() || strings.HasSuffix(path, ".log") {
@@ -41,7 +41,7 @@ func TestSecretsStayOutOfLogsAndReports(t *testing.T) {
 		for _, match := range pem.FindAllSubmatch(data, -1) {
 			keep[path] = true
 			lines := strings.Split(string(match[1]), "\n")
-			secrets[lines[len(lines)-1]] = "key in " + path // the first lines of keys are alike
+			secrets[lines[len(lines)-1]] = "key in " + path // the first lines of all keys are similar
 		}
 		return err
 	})
@@ -60,7 +60,7 @@ func TestSecretsStayOutOfLogsAndReports(t *testing.T) {
 		}
 	}
 
-	// Valid values, invalid ones, and some that cannot be parsed; each changes once.
+	// Valid, invalid and unparsable values, each changed once.
 	o := newOperator(t, l, "node1")
 	const wireguard, memif = "config/vpp/v2/interfaces/canary-wg", "config/vpp/v2/interfaces/canary-memif"
 	for _, port := range []int{51820, 51821} {
@@ -115,7 +115,6 @@ func TestSecretsStayOutOfLogsAndReports(t *testing.T) {
 	lookAtFiles(t, l, keep, look)
 }
 
-// lookAtProcesses looks at command lines and environments.
 func lookAtProcesses(t *testing.T, l *lab.Lab, look func(where, text string)) {
 	t.Helper()
 	st, err := l.State()
@@ -133,8 +132,8 @@ func lookAtProcesses(t *testing.T, l *lab.Lab, look func(where, text string)) {
 	}
 }
 
-// lookAtFiles looks at all files of a lab, logs and histories among them, except those that must hold secrets: of these
-// it checks the mode.
+// lookAtFiles visits the files of a lab, such as logs and histories. For files in keep, which
+// contain secrets, it checks only the mode.
 func lookAtFiles(t *testing.T, l *lab.Lab, keep map[string]bool, look func(where, text string)) {
 	t.Helper()
 	looked := []string{}

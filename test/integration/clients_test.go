@@ -27,8 +27,8 @@ ipamConfig:
   defaultGateway: fd16::fe
 `
 
-// clientsService has both IP versions and protocols; its number is the end of its addresses and its
-// node port.
+// clientsService has both IP versions and protocols. Its number determines its addresses and node
+// port.
 const clientsService = `---
 apiVersion: v1
 kind: Service
@@ -54,8 +54,8 @@ ports: [{name: tcp, protocol: TCP, port: %[4]d}, {name: udp, protocol: UDP, port
 endpoints: [{addresses: ["%[5]s"], nodeName: %[6]s, conditions: {ready: true}}]
 `
 
-// clientsLab has the endpoints "near" on node1 and "far" on node2, and "host" on the host network of
-// node1.
+// clientsLab has the endpoints "near" on node1 and "far" on node2, and "host" on the host network
+// of node1.
 type clientsLab struct {
 	*lab.Lab
 	addrs map[string][]netip.Addr
@@ -63,7 +63,6 @@ type clientsLab struct {
 	nodes map[string]string
 }
 
-// Each kind of client uses each kind of service, over both IP versions, by TCP and UDP.
 func TestServicesFromEachClient(t *testing.T) {
 	require(t)
 	opts := options("sc")
@@ -76,10 +75,10 @@ func TestServicesFromEachClient(t *testing.T) {
 	node1, node2, outside := l.Name()+"-node1", l.Name()+"-node2", st.Underlay()
 	command.In(t, outside, "ip address add fd16::fe/112 dev nodes nodad")
 	nodeIPs := labtest.NodeAddresses(t, l.Lab, "node1")
-	for _, to := range nodeIPs { // clients outside reach external addresses by node1
+	for _, to := range nodeIPs { // outside clients reach external addresses through node1
 		command.In(t, outside, fmt.Sprintf("ip route add %s via %s", map[bool]string{false: "198.51.100.0/24", true: "2001:db8::/64"}[to.Is6()], to))
 	}
-	for _, node := range []string{node1, node2} { // as a default route, which the lab's nodes have for IPv4 only
+	for _, node := range []string{node1, node2} { // the lab's nodes have a default route only for IPv4
 		command.In(t, node, "ip -6 route add fd96::/108 dev eth0; ip -6 route add 2001:db8::/64 dev eth0")
 	}
 	pods := labtest.AddPods(t, l.Lab, lab.PodSpec{Name: "near", Node: "node1"}, lab.PodSpec{Name: "far", Node: "node2"},
@@ -121,14 +120,12 @@ func TestServicesFromEachClient(t *testing.T) {
 	}
 }
 
-// serviceClient is where connections come from.
 type serviceClient struct {
 	who, netns string
 	pod        bool
 	node1      bool
 }
 
-// requireFrom checks what a client gets of the services.
 func (l *clientsLab) requireFrom(t *testing.T, c serviceClient, network string, ipv6 bool, nodeIPs []netip.Addr) {
 	t.Helper()
 	nodeIP := nodeIPs[0]
@@ -137,13 +134,13 @@ func (l *clientsLab) requireFrom(t *testing.T, c serviceClient, network string, 
 	}
 	external := netip.MustParseAddr(map[bool]string{false: "198.51.100.", true: "2001:db8::"}[ipv6] + "11")
 	itself := c.who == "the endpoint itself"
-	inCluster := c.who != "outside" // who translates cluster IPs himself
+	inCluster := c.who != "outside" // outside clients do not translate cluster IPs
 	at := func(number int) netip.AddrPort { return netip.AddrPortFrom(clusterAddr(number, ipv6), 80) }
 	ways := []struct {
 		what  string
 		to    netip.AddrPort
-		names string // endpoints that may answer; "": refused
-		seen  string // "own": as the client; "not": hidden; "": whatever
+		names string // the expected endpoints, "" if the connection is refused
+		seen  string // "own": the client's address, "not": another address, "": not checked
 		skip  bool
 	}{
 		{"the cluster IP", at(10), "near far", own(c.pod && !itself), !inCluster},
@@ -151,7 +148,7 @@ func (l *clientsLab) requireFrom(t *testing.T, c serviceClient, network string, 
 		{"a node port with the policy Local", netip.AddrPortFrom(nodeIP, 30011), map[bool]string{true: "near far", false: "near"}[c.node1], own(c.who == "outside" || c.who == "a process of another node"), false},
 		{"an external address with the policy Local", netip.AddrPortFrom(external, 80), map[bool]string{true: "near far", false: "near"}[c.who != "outside"], own(c.who == "outside"), false},
 		{"a cluster IP for clients of the node only", at(12), map[bool]string{true: "near"}[c.node1], "", !inCluster},
-		{"an endpoint on the host network", at(13), "host", "", !inCluster || network == "udp"}, // the host answers with its address towards the client, as without a service
+		{"an endpoint on the host network", at(13), "host", "", !inCluster || network == "udp"}, // the host replies to its peer directly, as without a service
 		{"a service without endpoints", at(14), "", "", !inCluster},
 		{"its node port", netip.AddrPortFrom(nodeIP, 30014), "", "", false},
 		{"a cluster IP that no service has", at(99), "", "", !inCluster},
@@ -164,7 +161,7 @@ func (l *clientsLab) requireFrom(t *testing.T, c serviceClient, network string, 
 		begun := time.Now()
 		h, err := labtest.AskName(c.netns, network, way.to)
 		took := time.Since(begun)
-		if way.names == "" && network == "udp" && errors.Is(err, os.ErrDeadlineExceeded) { // the kernel sends one ICMP error per second
+		if way.names == "" && network == "udp" && errors.Is(err, os.ErrDeadlineExceeded) { // the kernel limits ICMP errors to one per second
 			begun = time.Now()
 			_, err = labtest.AskName(c.netns, network, way.to)
 			took = time.Since(begun)
@@ -192,8 +189,8 @@ func own(yes bool) string {
 	return ""
 }
 
-// requireMoves changes the endpoint of a service under open flows of each client: those of UDP move, and
-// connections of TCP are reset, as service.conf says.
+// requireMoves replaces the endpoint of a service while each client has open flows. UDP flows move,
+// and TCP connections are reset, as configured in service.conf.
 func (l *clientsLab) requireMoves(t *testing.T, clients []serviceClient, ipv6 bool, number int) {
 	t.Helper()
 	to := netip.AddrPortFrom(clusterAddr(number, ipv6), 80)
@@ -268,7 +265,6 @@ func (l *clientsLab) service(number int, more string, endpoints ...string) strin
 	return text
 }
 
-// What Kubernetes says about services and their endpoints decides which of these clients come to.
 func TestServicesUseEndpoints(t *testing.T) {
 	require(t)
 	opts := options("se")
@@ -280,7 +276,6 @@ func TestServicesUseEndpoints(t *testing.T) {
 	t.Run("removed endpoints", func(t *testing.T) { servicelab.RemovedEndpoints(t, l) })
 }
 
-// What service.conf says of them.
 func TestServiceConfig(t *testing.T) {
 	require(t)
 	opts := options("so")
@@ -290,7 +285,7 @@ func TestServiceConfig(t *testing.T) {
 	t.Run("a new address of a node", func(t *testing.T) { servicelab.NewNodeAddress(t, l) })
 }
 
-// Random clusters that change: see servicelab.Churn for flags.
+// Changes random clusters. servicelab.Churn documents the flags.
 func TestServicesUnderChurn(t *testing.T) {
 	require(t)
 	opts := options("ch")

@@ -26,8 +26,7 @@ import (
 	"github.com/contiv/contiv/test/labtest"
 )
 
-// sandbox is a pod that only a runtime knows: no Kubernetes object, and not in
-// the state of the lab.
+// sandbox is a pod of a runtime without a Kubernetes object or an entry in the lab's state.
 type sandbox struct {
 	*libcni.RuntimeConf
 	runtime *libcni.CNIConfig
@@ -36,7 +35,6 @@ type sandbox struct {
 	result  *types100.Result
 }
 
-// newRuntime returns a runtime of the node, without pods.
 func newRuntime(t *testing.T, l *lab.Lab, node string, dirs ...string) *libcni.CNIConfig {
 	t.Helper()
 	runtime, err := l.Runtime(node, t.TempDir(), append(dirs, binaries)...)
@@ -46,7 +44,7 @@ func newRuntime(t *testing.T, l *lab.Lab, node string, dirs ...string) *libcni.C
 	return runtime
 }
 
-// conflist returns the node's configuration, which the function may change.
+// conflist returns the node's CNI configuration as a copy.
 func conflist(t *testing.T, file string) *libcni.NetworkConfigList {
 	t.Helper()
 	list, err := libcni.ConfListFromFile(file)
@@ -56,7 +54,6 @@ func conflist(t *testing.T, file string) *libcni.NetworkConfigList {
 	return list
 }
 
-// addSandbox does what a runtime does for a pod.
 func addSandbox(t *testing.T, l *lab.Lab, runtime *libcni.CNIConfig, list *libcni.NetworkConfigList, name string, capabilities map[string]any) *sandbox {
 	t.Helper()
 	s, err := tryAddSandbox(t, l, runtime, list, name, capabilities)
@@ -66,7 +63,6 @@ func addSandbox(t *testing.T, l *lab.Lab, runtime *libcni.CNIConfig, list *libcn
 	return s
 }
 
-// tryAddSandbox is the same, and returns the error of ADD.
 func tryAddSandbox(t *testing.T, l *lab.Lab, runtime *libcni.CNIConfig, list *libcni.NetworkConfigList, name string, capabilities map[string]any) (*sandbox, error) {
 	t.Helper()
 	s := &sandbox{runtime: runtime, list: list, netns: l.Name() + "-" + name, RuntimeConf: &libcni.RuntimeConf{
@@ -108,7 +104,6 @@ func (s *sandbox) exec(t *testing.T, commands string) string {
 	return command.In(t, s.netns, commands)
 }
 
-// code is the CNI error code, 0 for success.
 func code(err error) uint {
 	var failure *types.Error
 	if errors.As(err, &failure) {
@@ -120,7 +115,7 @@ func code(err error) uint {
 	return 0
 }
 
-// debianPlugins is where the Debian package containernetworking-plugins has them.
+// debianPlugins is the path of Debian's package containernetworking-plugins.
 const debianPlugins = "/usr/lib/cni"
 
 func requireDebianPlugins(t testing.TB) {
@@ -130,9 +125,8 @@ func requireDebianPlugins(t testing.TB) {
 	}
 }
 
-// The installed configuration, with the reference plugins behind ours: host
-// ports, bandwidth limits and sysctls of pods work, as packets show, are checked and
-// removed.
+// Chains the reference plugins after contiv-cni: host ports, bandwidth limits and sysctls must
+// work, pass CHECK and be removed.
 func TestChain(t *testing.T) {
 	l := require(t)
 	requireDebianPlugins(t)
@@ -186,7 +180,7 @@ func TestChain(t *testing.T) {
 	if host.Sandbox != "" || !strings.Contains(command.In(t, node, "tc qdisc show dev "+host.Name), "tbf") {
 		t.Errorf("no limit on the pod's device on the node, %+v", host)
 	}
-	// 1.5 MB are 12 Mbit: of these, 0.8 pass at once.
+	// 1.5 MB are 12 Mbit; the burst covers 0.8 Mbit.
 	for what, took := range map[string]time.Duration{
 		"to the pod":   transfer(t, client.Netns, s.netns, s.endpoint().Address, 1_500_000),
 		"from the pod": transfer(t, s.netns, client.Netns, client.Address, 1_500_000),
@@ -204,7 +198,7 @@ func TestChain(t *testing.T) {
 	if _, err := lab.Ping(t.Context(), s.endpoint(), client.Endpoint()); err != nil {
 		t.Error(err)
 	}
-	// CHECK of Debian's portmap 1.1.1 wants IPv6 rules for pods without IPv6, too.
+	// CHECK of Debian's portmap 1.1.1 requires IPv6 rules even for pods without IPv6.
 	checked := *list
 	checked.Plugins = slices.DeleteFunc(slices.Clone(list.Plugins), func(p *libcni.PluginConfig) bool { return p.Network.Type == "portmap" })
 	if err := runtime.CheckNetworkList(t.Context(), &checked, s.RuntimeConf); err != nil {
@@ -223,7 +217,7 @@ func TestChain(t *testing.T) {
 	labtest.RequireQuiet(t, l)
 }
 
-// serve answers TCP connections in a namespace with a word, until the test ends.
+// serve writes a word to each TCP connection until the test ends.
 func serve(t *testing.T, netns, port, word string) {
 	t.Helper()
 	var l net.Listener
@@ -252,8 +246,7 @@ func serve(t *testing.T, netns, port, word string) {
 	})
 }
 
-// transfer sends bytes over TCP from one namespace to an address in another, and
-// returns how long that takes.
+// transfer sends bytes over TCP between namespaces and returns the duration.
 func transfer(t *testing.T, from, to string, address netip.Addr, size int64) time.Duration {
 	t.Helper()
 	var l net.Listener
@@ -290,7 +283,6 @@ func transfer(t *testing.T, from, to string, address netip.Addr, size int64) tim
 	return time.Since(began)
 }
 
-// dial returns what a server says to a client in a namespace.
 func dial(t *testing.T, netns, address string) (string, error) {
 	t.Helper()
 	var conn net.Conn
@@ -308,9 +300,8 @@ func dial(t *testing.T, netns, address string) (string, error) {
 	return string(data[:n]), err
 }
 
-// CHECK fails for each part of a pod's network that is not as ADD left it, names
-// it, and sees nothing of the damage to others. When the agent was faster in
-// repairing, CHECK succeeds; then all is as it was.
+// CHECK fails for each damaged part of a pod's network, names it, and ignores damage to other pods.
+// If the agent repairs the damage before CHECK, CHECK succeeds and everything must be restored.
 func TestCheckIsTrue(t *testing.T) {
 	l := require(t)
 	runtime, list := newRuntime(t, l, "node1"), conflist(t, l.Conflist("node1"))
@@ -343,8 +334,8 @@ func TestCheckIsTrue(t *testing.T) {
 			values := strings.NewReplacer("$IP", s.endpoint().Address.String(), "$GW", s.result.IPs[0].Gateway.String(), "$DEV", s.result.Interfaces[0].Name)
 			state := func() string {
 				found := s.exec(t, everything) + command.In(t, node, values.Replace(onNode))
-				found = strings.ReplaceAll(found, " tentative", "") // an address is so until the kernel has checked it
-				return numbers.ReplaceAllString(found, "")          // a device made again has another one
+				found = strings.ReplaceAll(found, " tentative", "") // an address is tentative during duplicate address detection
+				return numbers.ReplaceAllString(found, "")          // a recreated device has another index
 			}
 			before := state()
 			if damage, ok := strings.CutPrefix(values.Replace(test.damage), "node: "); ok {
@@ -369,7 +360,7 @@ func TestCheckIsTrue(t *testing.T) {
 func TestGarbageIsCollected(t *testing.T) {
 	l := require(t)
 	list := conflist(t, l.Conflist("node1"))
-	ours := pod(t, l, "not-garbage", "node1") // of the same network: listed
+	ours := pod(t, l, "not-garbage", "node1") // in the list of valid attachments below
 	runtime := newRuntime(t, l, "node1")
 	kept := addSandbox(t, l, runtime, list, "kept", nil)
 	stale := addSandbox(t, l, runtime, list, "stale", nil)
@@ -377,7 +368,7 @@ func TestGarbageIsCollected(t *testing.T) {
 	other.Name = "other-network"
 	elsewhere := addSandbox(t, l, runtime, &other, "elsewhere", nil)
 
-	// A runtime that has forgotten the stale pod: it calls no DEL for it.
+	// A runtime that has lost the stale pod never calls DEL for it.
 	forgetful := newRuntime(t, l, "node1")
 	valid := []types.GCAttachment{{ContainerID: kept.ContainerID, IfName: "eth0"}}
 	st, err := l.State()
@@ -407,7 +398,7 @@ func TestGarbageIsCollected(t *testing.T) {
 	labtest.RequireQuiet(t, l)
 }
 
-// STATUS tells that an agent is away, or has no state to work from yet.
+// STATUS fails if the agent is down or has no state yet.
 func TestStatus(t *testing.T) {
 	l := require(t)
 	list := conflist(t, l.Conflist("node1"))
@@ -416,7 +407,7 @@ func TestStatus(t *testing.T) {
 		t.Errorf("of a node that works: %v", err)
 	}
 
-	// An agent that never reached etcd, and has no mirror of it.
+	// An agent without a mirror that never reached etcd.
 	dir, netns := t.TempDir(), l.Name()+"-lonely"
 	if out, err := exec.Command("ip", "netns", "add", netns).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -457,7 +448,6 @@ func TestStatus(t *testing.T) {
 	})
 }
 
-// DEL without the agent succeeds, and the agent cleans up when it returns.
 func TestDELWithoutAgent(t *testing.T) {
 	l := require(t)
 	before := deviceCount(t, l, "node2")
@@ -525,7 +515,7 @@ func TestManyADDsAtOnce(t *testing.T) {
 	labtest.RequireQuiet(t, l)
 }
 
-// An ADD that fails takes none of those with it that come at the same time, and leaves nothing.
+// A failed ADD leaves nothing and does not affect concurrent ADDs.
 func TestOneOfManyADDsFails(t *testing.T) {
 	l := require(t)
 	const many, failing = 32, 17

@@ -16,7 +16,6 @@ import (
 	"github.com/contiv/contiv/test/labtest"
 )
 
-// contivLab runs contiv-lab on the shared lab and returns what it printed.
 func contivLab(t *testing.T, l *lab.Lab, args ...string) (string, error) {
 	t.Helper()
 	cmd := exec.Command(filepath.Join(binaries, "contiv-lab"), append([]string{"--quiet", "--name", l.Name()}, args...)...)

@@ -8,8 +8,8 @@ import (
 	"github.com/contiv/contiv/test/labtest"
 )
 
-// An agent that is killed at any moment of ADD or DEL finds out what it had done
-// so far, and the repeated call succeeds.
+// After a crash at any moment of ADD or DEL, the agent recovers its partial work, and a retry
+// succeeds.
 func TestAgentKilledDuringCNI(t *testing.T) {
 	l := require(t)
 	p := pod(t, l, "crash", "node1")
@@ -26,7 +26,7 @@ func TestAgentKilledDuringCNI(t *testing.T) {
 			_, err := l.CNI(t.Context(), command, p.ID())
 			result <- err
 		}()
-		timer := time.NewTimer(after) // the moment of the crash is what is tested
+		timer := time.NewTimer(after) // the moment of the crash is the parameter under test
 		select {
 		case <-timer.C:
 		case err := <-result:

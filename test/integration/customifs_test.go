@@ -7,7 +7,6 @@ import (
 	"github.com/contiv/contiv/test/labtest"
 )
 
-// Further interfaces of pods on the kernel vswitch, with both IP versions, and services that lead to them.
 func TestCustomInterfaces(t *testing.T) {
 	require(t)
 	opts := options("ci")

@@ -20,9 +20,8 @@ import (
 	"github.com/contiv/contiv/vswitch/vswitchtest"
 )
 
-// A node gets its address from a DHCP server: one that is not there when the agent
-// starts, that leases another address later, and that notices nothing when the
-// agent is started again. The overlay follows.
+// A node gets its address by DHCP. The server starts after the agent and later leases another
+// address. A restart of the agent sends it no messages.
 func TestNodeAddressByDHCP(t *testing.T) {
 	require(t)
 	l := labWith(t, "")
@@ -64,7 +63,7 @@ func TestNodeAddressByDHCP(t *testing.T) {
 		}
 	}
 
-	// Nobody leases anything: the agent works with what it knows from before.
+	// Without a DHCP server, the agent uses its last lease.
 	if err := l.StopAgent(t.Context(), "node1"); err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +95,7 @@ func TestNodeAddressByDHCP(t *testing.T) {
 	labtest.RequireQuiet(t, l)
 }
 
-// tellKubernetes does what kubelet does when its node has got another address.
+// tellKubernetes updates the node's address as kubelet does.
 func tellKubernetes(t *testing.T, l *lab.Lab, node, address string) {
 	t.Helper()
 	file := l.Path("manifests", "node_"+node+".yaml")

@@ -18,8 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// traffic sends datagrams until the test calls the returned function, which
-// demands that none was lost.
+// traffic sends datagrams until the test calls end, which fails the test if any was lost.
 func traffic(t *testing.T, from lab.Pod, to ...lab.Endpoint) (flow func(n int), end func()) {
 	t.Helper()
 	var streams []*lab.Stream
@@ -125,7 +124,7 @@ func TestADDWithoutAgentFailsAndLeavesNothing(t *testing.T) {
 	labtest.RequireQuiet(t, l)
 }
 
-// The runtime may remove a sandbox whose DEL the agent has not seen yet.
+// The runtime may remove a sandbox before the agent has processed its DEL.
 func TestPodVanishesWhileTheAgentIsDown(t *testing.T) {
 	l := require(t)
 	before := deviceCount(t, l, "node1")
@@ -172,7 +171,7 @@ func TestEtcdStopsAndStarts(t *testing.T) {
 	}
 	defer start()
 	flow(20)
-	// Pods still come and go, on what the nodes know.
+	// Pods can be added and removed with the state that the nodes know.
 	short := pod(t, l, "short", "node2")
 	if err := l.DelPod(t.Context(), short.ID()); err != nil {
 		t.Error(err)
@@ -195,7 +194,7 @@ func TestEtcdStopsAndStarts(t *testing.T) {
 	labtest.RequireQuiet(t, l)
 }
 
-// An agent that is started while etcd is away works from its mirror.
+// Without etcd, a starting agent uses its mirror.
 func TestAgentStartsWithoutEtcd(t *testing.T) {
 	l := require(t)
 	here, far := pod(t, l, "here", "node1"), pod(t, l, "far", "node2")
@@ -226,7 +225,7 @@ func TestAgentStartsWithoutEtcd(t *testing.T) {
 	labtest.RequireQuiet(t, l)
 }
 
-// heldBy tells why the agent holds the pod's address.
+// heldBy returns the reasons why the agent keeps the pod's address allocated.
 func heldBy(t *testing.T, l *lab.Lab, p lab.Pod) []string {
 	t.Helper()
 	var report ipam.AllocationsReport
@@ -247,7 +246,7 @@ func TestNodeJoinsAndLeaves(t *testing.T) {
 	flow, _ := traffic(t, old, pod(t, l, "peer", "node2").Endpoint())
 	before := values(t, l, "node1")
 	t.Cleanup(func() { l.DelNode(context.Background(), "node3") }) // if the test ended early
-	for range 2 {                                                  // the second time with the addresses of the first
+	for range 2 {                                                  // the second run reuses the addresses of the first
 		node, err := l.AddNode(t.Context(), "node3")
 		if err != nil {
 			t.Fatal(err)
@@ -271,7 +270,7 @@ func TestNodeJoinsAndLeaves(t *testing.T) {
 	labtest.RequireQuiet(t, l)
 }
 
-// requireNodes awaits that all agents know exactly these nodes, each with an ID.
+// requireNodes waits until all agents know exactly these nodes, each with an ID.
 func requireNodes(t *testing.T, l *lab.Lab, want string) {
 	t.Helper()
 	nodes, err := l.Nodes()
@@ -325,7 +324,6 @@ func TestDeletedRoutesComeBack(t *testing.T) {
 	labtest.RequireQuiet(t, l)
 }
 
-// requireRepair awaits the record of a repair of the key on node1.
 func requireRepair(t *testing.T, l *lab.Lab, since time.Time, key string) {
 	t.Helper()
 	await.That(t, "the repair of "+key+" is recorded", func() error {

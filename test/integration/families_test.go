@@ -19,13 +19,13 @@ import (
 	"github.com/contiv/contiv/test/labtest"
 )
 
-// Pods with IPv6, beside or instead of IPv4, over each transport, the nodes being
-// connected by either version: real packets between all addresses.
+// Pods with IPv6 or both IP versions, over each transport and with nodes connected by either
+// version.
 func TestIPVersions(t *testing.T) {
 	require(t)
 	for _, test := range []struct {
 		name, config string
-		addresses    []string // of pods, by prefix
+		addresses    []string // prefixes of pod addresses
 		mtu          int
 	}{
 		{"dual-stack, VXLAN over IPv4", `
@@ -71,7 +71,8 @@ ipamConfig:
 	}
 }
 
-// Labs with IPv6 have it everywhere, also on a node that joins later, and give services what they have.
+// In a lab with IPv6, all nodes have IPv6, also nodes that join later. Services get the IP versions
+// that they request.
 func TestLabsWithIPv6(t *testing.T) {
 	require(t)
 	for _, test := range []struct {
@@ -119,8 +120,8 @@ func TestLabsWithIPv6(t *testing.T) {
 	}
 }
 
-// Nobody outside of the cluster knows the way to pods. Over IPv6, too, their packets
-// are answered when they leave with the node's address, and only then.
+// Outside hosts have no routes to pods. They answer IPv6 packets of pods only if SNAT has given
+// them a node's address.
 func TestIPv6ToTheOutside(t *testing.T) {
 	require(t)
 	config := `
@@ -159,7 +160,7 @@ ipamConfig:
 	labtest.RequireQuiet(t, l)
 }
 
-// labWith makes a lab with the content of contiv.conf, for the test.
+// labWith makes a lab with the given contiv.conf for one test.
 func labWith(t *testing.T, config string) *lab.Lab {
 	t.Helper()
 	opts := options("ip")
@@ -167,8 +168,7 @@ func labWith(t *testing.T, config string) *lab.Lab {
 	return labtest.Up(t, opts)
 }
 
-// endpoints returns one endpoint for each address of the pod, which must begin as
-// given.
+// endpoints returns one endpoint per address of the pod and checks the prefixes of the addresses.
 func endpoints(t *testing.T, l *lab.Lab, p lab.Pod, prefixes []string) []lab.Endpoint {
 	t.Helper()
 	var report ipnet.PodsReport
@@ -197,8 +197,8 @@ func endpoints(t *testing.T, l *lab.Lab, p lab.Pod, prefixes []string) []lab.End
 	return list
 }
 
-// requirePackets sends packets, small ones and as large as the MTU allows, from
-// each pod and node to each address of each pod.
+// requirePackets sends small packets and packets of MTU size from each endpoint to each address of
+// each pod.
 func requirePackets(t *testing.T, l *lab.Lab, pods []lab.Endpoint, mtu int) {
 	t.Helper()
 	nodes, err := l.Nodes()
@@ -239,8 +239,7 @@ func pingIn(ctx context.Context, netns string, to netip.Addr, mtu int) error {
 	return errors.Join(errs...)
 }
 
-// requireRestartWithoutOperations restarts an agent, which must find everything
-// as it wants it.
+// requireRestartWithoutOperations restarts an agent and checks that its resync does nothing.
 func requireRestartWithoutOperations(t *testing.T, l *lab.Lab, node string) {
 	t.Helper()
 	if err := errors.Join(l.StopAgent(t.Context(), node), l.StartAgent(t.Context(), node)); err != nil {

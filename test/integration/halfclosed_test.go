@@ -27,8 +27,8 @@ ports: [{protocol: TCP, port: 7300}]
 endpoints: [{addresses: [%s], nodeName: node2, conditions: {ready: true}}]
 `
 
-// Connections through a service live as long as kube-proxy would have them do: for clients in pods and on the node, with
-// the defaults and with options of service.conf.
+// Connections through services have the timeouts of kube-proxy, for clients in pods and on nodes,
+// by default and with options of service.conf.
 func TestTimeoutsOfServices(t *testing.T) {
 	require(t)
 	for name, test := range map[string]struct {
@@ -85,7 +85,7 @@ func TestTimeoutsOfServices(t *testing.T) {
 	}
 }
 
-// accept returns the connections of TCP that are opened in a network namespace.
+// accept returns the TCP connections that clients open in a network namespace.
 func accept(t *testing.T, netns string, at netip.AddrPort) <-chan net.Conn {
 	t.Helper()
 	var listener net.Listener
@@ -114,7 +114,8 @@ func accept(t *testing.T, netns string, at netip.AddrPort) <-chan net.Conn {
 	return accepted
 }
 
-// lives waits until a node forgets a connection after that many seconds of silence, or a few less.
+// lives waits until a node removes an idle connection and checks that this takes about the given
+// seconds.
 func lives(t *testing.T, node lab.Node, c net.Conn, seconds uint32) {
 	t.Helper()
 	local, remote := netip.MustParseAddrPort(c.LocalAddr().String()).Port(), netip.MustParseAddrPort(c.RemoteAddr().String()).Port()

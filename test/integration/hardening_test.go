@@ -19,7 +19,7 @@ import (
 	"github.com/contiv/contiv/vswitch/vswitchtest/frames"
 )
 
-// What the administrator made strict stays so, and pods work all the same.
+// The agent keeps a strict reverse path filter of the administrator, and pods work with it.
 func TestStrictReversePathFilterStays(t *testing.T) {
 	l := require(t)
 	st, err := l.State()
@@ -56,7 +56,6 @@ func TestStrictReversePathFilterStays(t *testing.T) {
 	labtest.RequireQuiet(t, l)
 }
 
-// sysctls returns a setting of all devices of a node.
 func sysctls(t *testing.T, node lab.Node, family, name string) map[string]string {
 	t.Helper()
 	values := map[string]string{}
@@ -73,7 +72,7 @@ func sysctls(t *testing.T, node lab.Node, family, name string) map[string]string
 	return values
 }
 
-// A cluster without IPv6 forwards none, whatever its pods give themselves.
+// In a cluster without IPv6, nodes do not forward IPv6, even if pods configure it.
 func TestNoIPv6ForwardingWithoutIPv6Pods(t *testing.T) {
 	l := require(t)
 	st, err := l.State()
@@ -92,7 +91,7 @@ func TestNoIPv6ForwardingWithoutIPv6Pods(t *testing.T) {
 	forwarding("before")
 	evil, near := labtest.Wire(t, pod(t, l, "six", "node1")), labtest.Wire(t, pod(t, l, "near", "node1"))
 	forwarding("with pods")
-	// Somebody gave the node a way to where the pod wants to.
+	// Give the node a route to the destination.
 	device := strings.Fields(command.In(t, node.Netns, "ip route get "+near.Address.String()))[2]
 	command.In(t, node.Netns, "ip -6 route add fd66::2/128 dev "+device)
 	t.Cleanup(func() { command.In(t, node.Netns, "ip -6 route del fd66::2/128 dev "+device+" || true") })

@@ -13,8 +13,8 @@ import (
 	"github.com/contiv/contiv/test/lab"
 )
 
-// ctl runs contivctl, which must succeed, on the agents of the lab. Its lines are not wrapped: where a text is
-// wrapped depends on how long everything else in the table took.
+// ctl runs contivctl on the agents of the lab and fails the test if the command fails. It disables
+// line wrapping, because the wrapping depends on the durations in tables.
 func ctl(t *testing.T, l *lab.Lab, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(filepath.Join(binaries, "contivctl"), append([]string{"--config", l.CtlConfig()}, args...)...)
@@ -36,7 +36,7 @@ func mustMatch(t *testing.T, text string, patterns ...string) {
 	}
 }
 
-// What an agent did before it was killed is told by the next one.
+// After a crash of the agent, the next agent shows its history.
 func TestHistorySurvivesAKilledAgent(t *testing.T) {
 	l := require(t)
 	p := pod(t, l, "past", "node1")
@@ -46,7 +46,7 @@ func TestHistorySurvivesAKilledAgent(t *testing.T) {
 	if _, err := l.CNI(t.Context(), "ADD", p.ID()); err != nil {
 		t.Fatal(err)
 	}
-	mustMatch(t, ctl(t, l, "events", "node1"), `Add Pod default/past`) // by now it is written: an agent that answers has
+	mustMatch(t, ctl(t, l, "events", "node1"), `Add Pod default/past`) // an agent that responds has written it
 	mustMatch(t, ctl(t, l, "txns", "--node", "node1"), `default/past`)
 	if err := l.KillAgent(t.Context(), "node1"); err != nil {
 		t.Fatal(err)
@@ -55,7 +55,7 @@ func TestHistorySurvivesAKilledAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// What happened since the agent's start must not push what is looked for out of the table.
+	// Ask for enough events to include the ones before the restart.
 	events := ctl(t, l, "events", "node1", "--last", "200")
 	mustMatch(t, events,
 		`(?m)^node1 +\d+\.\d+ .* Delete Pod default/past$`,
@@ -77,7 +77,7 @@ func TestHistorySurvivesAKilledAgent(t *testing.T) {
 	mustMatch(t, ctl(t, l, "txns", txn[1], "--node", "node1"), `transaction #\d+\.\d+ `, `CREATE +CONFIGURED .*config/vpp/v2/interfaces/vpp-tap-`, `Add Pod default/past`)
 	mustMatch(t, ctl(t, l, "timeline", "past"), `(?m)^node1 .* \d+\.\d+ +gone `, `(?m)^node1 .* \d+\.\d+ +CONFIGURED `, `run \d+ was killed or crashed`, `(?m)^node1 .* \d\d:\d\d:[\d.]+ +\d+ +CONFIGURED `)
 
-	// The restart changed nothing of the pod but what the kernel tells of its devices.
+	// The restart changes only operational state of the pod's devices.
 	last := ctl(t, l, "events", "node1", "--seq", seq[2])
 	if txn = regexp.MustCompile("see `contivctl txns (\\S+) --node node1`").FindStringSubmatch(last); txn == nil {
 		t.Fatalf("no transaction in\n%s", last)
@@ -88,12 +88,12 @@ func TestHistorySurvivesAKilledAgent(t *testing.T) {
 			t.Errorf("changed by the restart: %s", line)
 		}
 	}
-	// Between the first transaction and the last one the pod was gone.
+	// The pod was deleted between the two transactions.
 	before := ctl(t, l, "diff", "--from", "txn:"+seqBefore(t, txn[1]), "--to", "txn:"+txn[1], "node1")
 	mustMatch(t, before, `(?m)^node1 +new +CONFIGURED .*config/vpp/v2/interfaces/vpp-tap-`)
 }
 
-// seqBefore returns the number of the transaction before another one, which are written like 3.17.
+// seqBefore returns the sequence number before seq, such as 3.16 before 3.17.
 func seqBefore(t *testing.T, seq string) string {
 	t.Helper()
 	run, number, _ := strings.Cut(seq, ".")

@@ -18,7 +18,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// stateOfSamples are objects that the lab itself has none of.
+// stateOfSamples contains objects of kinds that the lab does not create.
 const stateOfSamples = `
 apiVersion: v1
 kind: Service
@@ -48,10 +48,9 @@ spec:
   egress: [{name: out, action: Deny, to: [{networks: [10.9.0.0/16]}, {nodes: {matchLabels: {a: b}}}]}]
 `
 
-// Hostile Kubernetes state, node records, IDs and claims in etcd, generated from what is
-// there: under keys of their own, and in place of what
-// Kubernetes says of another node. Agents stay
-// the processes that they were, ADD works, and nothing is left.
+// Writes hostile Kubernetes state, node records, IDs and claims to etcd, generated from existing
+// values: under new keys, and replacing the objects of another node. Agents must not restart, ADD
+// must work, and nothing may remain.
 func TestHostileState(t *testing.T) {
 	l := newHostileLab(t)
 	manifests := l.Path("state.yaml")
@@ -68,7 +67,7 @@ func TestHostileState(t *testing.T) {
 	original := l.reflected(t)
 	before := l.southbound(t)
 
-	// What belongs to this node and its pods stays.
+	// Keep the objects of this node and its pods.
 	for key := range l.good {
 		if !strings.Contains(key, "vpp-tap") && !strings.Contains(key, "podGwLoop") {
 			delete(l.good, key)
@@ -139,7 +138,7 @@ func TestHostileState(t *testing.T) {
 			return
 		}
 	}
-	// Claims of names that nobody has, and the names themselves.
+	// Claims of unknown names, and the names themselves.
 	for i, text := range append(garbage, `{"host":"\u001b[2J","pid":-1}`) {
 		if _, err := l.etcd.Put(t.Context(), nodesync.ClaimKey(fmt.Sprint("h", i, "\x1b[2J")), text); err != nil {
 			t.Fatal(err)
@@ -195,7 +194,7 @@ func TestHostileState(t *testing.T) {
 	}
 }
 
-// reflected is the Kubernetes state in etcd, without the prefix of the keys.
+// reflected returns the Kubernetes state in etcd by key without the common prefix.
 func (l *hostileLab) reflected(t *testing.T) map[string]string {
 	t.Helper()
 	state := map[string]string{}
@@ -212,7 +211,7 @@ func (l *hostileLab) reflected(t *testing.T) map[string]string {
 	return state
 }
 
-// has demands a value of each kind in etcd.
+// has returns an error if etcd has no value below one of the prefixes.
 func (l *hostileLab) has(t *testing.T, prefixes ...string) error {
 	state := l.reflected(t)
 	for _, prefix := range prefixes {
@@ -227,7 +226,7 @@ func (l *hostileLab) has(t *testing.T, prefixes ...string) error {
 	return nil
 }
 
-// barrier returns when node1 has processed what was put into etcd before.
+// barrier waits until node1 has processed all earlier writes to etcd.
 func (l *hostileLab) barrier(t *testing.T, when string) {
 	t.Helper()
 	l.pods++

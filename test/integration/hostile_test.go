@@ -29,12 +29,12 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// hostileLab is a lab whose node1 gets hostile values.
+// hostileLab is a lab that writes hostile values for node1.
 type hostileLab struct {
 	*lab.Lab
 	etcd *clientv3.Client
 	dir  string // of northbound values
-	// good are the keys of values that were there before; they stay CONFIGURED.
+	// good holds the keys of the valid values, which must stay CONFIGURED.
 	good map[string]bool
 	pods int
 }
@@ -61,8 +61,8 @@ func newHostileLab(t *testing.T) *hostileLab {
 	return l
 }
 
-// states returns the values of an agent's scheduler and those derived from them, by key,
-// and for each a text that begins with the state.
+// states returns the states of the scheduler's values, including derived ones. Each text begins
+// with the state.
 func (l *hostileLab) states(t *testing.T, node string) map[string]string {
 	t.Helper()
 	var statuses []record.Status
@@ -80,7 +80,7 @@ func (l *hostileLab) states(t *testing.T, node string) map[string]string {
 	return states
 }
 
-// wantGood demands that hostile values leave the others alone.
+// wantGood checks that all good values are still configured.
 func (l *hostileLab) wantGood(t *testing.T, when string) {
 	t.Helper()
 	states := l.states(t, "node1")
@@ -91,7 +91,6 @@ func (l *hostileLab) wantGood(t *testing.T, when string) {
 	}
 }
 
-// process is the agent's.
 func (l *hostileLab) process(t *testing.T, node string) lab.Process {
 	t.Helper()
 	st, err := l.State()
@@ -101,7 +100,7 @@ func (l *hostileLab) process(t *testing.T, node string) lab.Process {
 	return st.Processes["agent/"+node]
 }
 
-// wantAlive demands that the agent is the process that it was.
+// wantAlive checks that the agent has not restarted.
 func (l *hostileLab) wantAlive(t *testing.T, when, node string, before lab.Process) {
 	t.Helper()
 	if now := l.process(t, node); now.PID != before.PID || !now.Alive() {
@@ -112,7 +111,6 @@ func (l *hostileLab) wantAlive(t *testing.T, when, node string, before lab.Proce
 	}
 }
 
-// addAndDel adds a pod and removes it.
 func (l *hostileLab) addAndDel(t *testing.T, when string) {
 	t.Helper()
 	l.pods++
@@ -129,7 +127,6 @@ func (l *hostileLab) addAndDel(t *testing.T, when string) {
 	}
 }
 
-// resync has an agent compute everything anew.
 func (l *hostileLab) resync(t *testing.T, node string) {
 	t.Helper()
 	if err := l.Agent(node).Post(t.Context(), "/controller/resync", nil); err != nil {
@@ -137,7 +134,7 @@ func (l *hostileLab) resync(t *testing.T, node string) {
 	}
 }
 
-// southbound is what a node has that an agent can have made.
+// southbound returns the kernel objects of a node that an agent may have created.
 func (l *hostileLab) southbound(t *testing.T) string {
 	t.Helper()
 	st, err := l.State()
@@ -154,7 +151,7 @@ func (l *hostileLab) southbound(t *testing.T) string {
 	return text
 }
 
-// way is a way in for northbound values of node1.
+// way is a source of northbound values of node1.
 type way struct {
 	put    func(t *testing.T, values []hostile.Keyed)
 	remove func(t *testing.T)
@@ -167,10 +164,10 @@ func (l *hostileLab) ways(t *testing.T) map[string]way {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { grpc.Close() })
-	// Not even JSON.
+	// Invalid JSON.
 	garbage := []string{"", "null", "{", "[]", "\x00", "\xff\xfe\x00", `{"name":5}`, `{"name":{"name":{}}}`, `{"no_such_field":1}`, `{"name":"` + strings.Repeat("x", 1<<20) + `"}`,
 		strings.Repeat("[", 1<<16), "\x1b[2J", `{"name":"\u0000"}`}
-	files := 0 // later ones count, of those with the same value
+	files := 0 // of several files with the same value, the last one wins
 	return map[string]way{
 		"etcd": {
 			func(t *testing.T, values []hostile.Keyed) {
@@ -246,16 +243,15 @@ func (l *hostileLab) ways(t *testing.T) map[string]way {
 
 func (l *hostileLab) write(t *testing.T, name string, data []byte) {
 	t.Helper()
-	// In one step, as the documentation demands it.
+	// Rename the file, as the documentation requires.
 	temporary := filepath.Join(filepath.Dir(l.dir), "temporary")
 	if err := errors.Join(os.WriteFile(temporary, data, 0o600), os.Rename(temporary, filepath.Join(l.dir, name))); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// Hostile values of all models, given to an agent by each way in, beside pods: others stay
-// CONFIGURED, ADD works, the agent is the same process, and nothing is left after their
-// removal.
+// Passes hostile values of all models to an agent through each northbound source. Valid values stay
+// CONFIGURED, ADD works, the agent does not restart, and nothing remains after their removal.
 func TestHostileValues(t *testing.T) {
 	l := newHostileLab(t)
 	before := l.southbound(t)
@@ -349,7 +345,7 @@ func (l *hostileLab) node(t *testing.T) lab.Node {
 	return st.Nodes[0]
 }
 
-// difference has the lines that are in one of the texts only.
+// difference returns the lines that only one of the texts contains.
 func difference(before, after string) string {
 	var b bytes.Buffer
 	was, is := strings.Split(before, "\n"), strings.Split(after, "\n")

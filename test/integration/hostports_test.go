@@ -12,8 +12,8 @@ import (
 	"github.com/contiv/contiv/test/labtest"
 )
 
-// Ports of the node that a pod asks for lead to it while it lives, from wherever they are
-// used, and the pod sees who uses them.
+// Host ports forward to the pod while it exists, for all clients, and the pod sees the client's
+// address.
 func TestHostPorts(t *testing.T) {
 	l := require(t)
 	requireHostPorts(t, l)
@@ -44,7 +44,7 @@ func requireHostPorts(t *testing.T, l *lab.Lab) {
 		itself, _ := netip.AddrFromSlice(s.result.IPs[own].Address.IP)
 		outside := l.Name() + "-outside"
 		if exec.Command("ip", "netns", "exec", outside, "ip", "route", "get", address.String()).Run() != nil {
-			outside = l.Name() + "-node2" // there is no IPv6 outside of this lab's nodes
+			outside = l.Name() + "-node2" // this lab has no outside host with IPv6
 		}
 		for _, network := range []string{"tcp", "udp"} {
 			for what, client := range map[string]struct{ netns, source string }{

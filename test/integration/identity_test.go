@@ -16,15 +16,15 @@ import (
 	"github.com/contiv/contiv/test/labtest"
 )
 
-// identityLab is a lab in which runtimes add sandboxes that claim to be the same pod.
+// identityLab is a lab in which several sandboxes claim to be the same pod.
 type identityLab struct {
 	objectsLab
-	// runtimes and lists by node.
+	// by node
 	runtimes map[string]*libcni.CNIConfig
 	lists    map[string]*libcni.NetworkConfigList
 }
 
-// A sandbox is not a pod because it has its name.
+// Policies must not trust a sandbox because of its name.
 func TestIdentityOfPods(t *testing.T) {
 	require(t)
 	opts := options("id")
@@ -44,7 +44,8 @@ func TestIdentityOfPods(t *testing.T) {
 	t.Run("a full subnet", l.testFullSubnet)
 }
 
-// sandbox makes a network namespace for a sandbox of a pod; number tells those of one pod apart.
+// sandbox makes a network namespace for a sandbox of a pod. number distinguishes sandboxes of the
+// same pod.
 func (l *identityLab) sandbox(t *testing.T, node, pod string, number int, uid string) *sandbox {
 	t.Helper()
 	name := fmt.Sprintf("%s-%d", pod, number)
@@ -87,7 +88,7 @@ func (s *sandbox) mustFail(t *testing.T, want string) {
 	}
 }
 
-// asks waits until a sandbox reaches the server, or is denied.
+// asks waits until a sandbox reaches the server or is denied.
 func (l *identityLab) asks(t *testing.T, s *sandbox, may bool) {
 	t.Helper()
 	await.That(t, fmt.Sprintf("%s reaches the server: %v", s.ContainerID, may), func() error {
@@ -132,7 +133,7 @@ func (l *identityLab) testSecondInterface(t *testing.T) {
 	l.asks(t, s, true)
 }
 
-// object is a pod as Kubernetes has it.
+// object returns the Kubernetes object of a pod.
 func object(name, uid, node, address string) string {
 	return fmt.Sprintf(`{apiVersion: v1, kind: Pod, metadata: {name: %[1]s, namespace: default, uid: %[2]s, labels: {app: %[1]s}},
 spec: {nodeName: %[3]s, containers: [{name: c, image: i}]}, status: {phase: Running, podIP: "%[4]s", podIPs: [{ip: "%[4]s"}]}}
@@ -159,7 +160,7 @@ func (l *identityLab) testUID(t *testing.T) {
 	l.statusTells(t, true, "sandbox uid-1 (UID u-1) is not pod default/uid")
 }
 
-// The pod web-0 is made again on another node while its former sandbox still runs.
+// StatefulSet pod web-0 is recreated on another node while its old sandbox still runs.
 func (l *identityLab) testTwoNodes(t *testing.T) {
 	labtest.Apply(t, l.Lab, `apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy

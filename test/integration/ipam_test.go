@@ -17,8 +17,8 @@ import (
 	"github.com/contiv/contiv/test/labtest"
 )
 
-// Kubernetes divides the pod network, host-local assigns the addresses: pods get
-// them, reach each other, keep them over a restart of the agent, and give them back.
+// With Kubernetes' pod CIDRs and host-local IPAM, pods get addresses, reach each other, keep their
+// addresses across a restart of the agent, and release them.
 func TestExternalIPAM(t *testing.T) {
 	require(t)
 	requireDebianPlugins(t)
@@ -81,7 +81,7 @@ func TestExternalIPAM(t *testing.T) {
 	labtest.RequireQuiet(t, l)
 }
 
-// The same with two pod subnets on each node: pods get an address from each.
+// With two pod CIDRs per node, pods get an address from each.
 func TestExternalIPAMDualStack(t *testing.T) {
 	require(t)
 	requireDebianPlugins(t)
@@ -151,7 +151,7 @@ ipamConfig:
 	labtest.RequireQuiet(t, l)
 }
 
-// assignPodCIDR does what Kubernetes' controller does for a node.
+// assignPodCIDR sets the pod CIDRs of a node, as Kubernetes' controller does.
 func assignPodCIDR(t *testing.T, l *lab.Lab, node string, subnets ...string) {
 	t.Helper()
 	file := l.Path("manifests", "node_"+node+".yaml")

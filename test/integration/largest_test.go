@@ -14,10 +14,10 @@ import (
 	"github.com/contiv/contiv/test/policylab"
 )
 
-// agentMemory is half of the memory limit of agents in the manifest (deploy/chart/values.yaml, vswitch.resources).
+// agentMemory is half of the agent's memory limit in deploy/chart/values.yaml, vswitch.resources.
 const agentMemory = 1 << 30
 
-// peakMemory returns the most memory that an agent has used, in bytes.
+// peakMemory returns the peak memory of an agent in bytes.
 func peakMemory(t *testing.T, l *lab.Lab, node string) (bytes uint64) {
 	t.Helper()
 	state, err := l.State()
@@ -35,7 +35,8 @@ func peakMemory(t *testing.T, l *lab.Lab, node string) (bytes uint64) {
 	return bytes << 10
 }
 
-// wideService has a cluster IP and so many external addresses, each with 64 ports that have 6 endpoints.
+// wideService has a cluster IP and external addresses with the given number of ports, each with 6
+// endpoints.
 func wideService(n, addresses, ports int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "apiVersion: v1\nkind: Service\nmetadata: {name: wide%[1]d, namespace: default}\nspec:\n  clusterIP: 10.96.100.%[1]d\n  clusterIPs: [10.96.100.%[1]d]\n  externalIPs: [", n)
@@ -58,8 +59,8 @@ func wideService(n, addresses, ports int) string {
 	return b.String()
 }
 
-// The largest input that is permitted leaves an agent half of its memory, and objects beyond the bounds fail alone: pods start meanwhile,
-// and small services work.
+// The largest permitted input uses at most half of an agent's memory. Objects beyond the limits
+// fail alone, while pods start and small services work.
 func TestTheLargestInput(t *testing.T) {
 	require(t)
 	opts := options("lg")
@@ -92,7 +93,7 @@ endpoints: [{addresses: [%s], conditions: {ready: true}}]
 		"and there is no room for it: all services of the node come to 40961 frontends")
 	l.add(t, "later", "node1")
 	for n := range processor.MaxNodeFrontends / processor.MaxServiceFrontends {
-		if n != 9 { // the last one by name has no room
+		if n != 9 { // the last one by name exceeds the limit
 			l.reports(t, fmt.Sprintf("default/wide%d", n), 64*64)
 		}
 	}
@@ -105,7 +106,7 @@ endpoints: [{addresses: [%s], conditions: {ready: true}}]
 	}
 }
 
-// reports waits until the agent of node1 translates a service with so many frontends.
+// reports waits until node1 reports a service with that number of frontends.
 func (l *objectsLab) reports(t *testing.T, name string, frontends int) {
 	t.Helper()
 	await.That(t, "the agent translates "+name, func() error {

@@ -13,15 +13,15 @@ import (
 	"github.com/contiv/contiv/test/labtest"
 )
 
-// shared is the lab that the tests use; nil when they are skipped.
+// shared is the lab of most tests; nil if they are skipped.
 var shared *lab.Lab
 
-// binaries is the directory with what was built.
+// binaries is the directory of the built programs.
 var binaries string
 
 func TestMain(m *testing.M) {
 	if os.Geteuid() != 0 {
-		m.Run() // each test skips itself and says why
+		m.Run() // each test skips itself and reports the reason
 		return
 	}
 	labtest.Main(func(dir string) (int, error) {
@@ -49,12 +49,12 @@ func runWithLab(m *testing.M) (code int, err error) {
 	return code, labtest.Down(opts)
 }
 
-// options of a lab that no other run on this machine uses.
+// options returns options of a lab with a unique name.
 func options(prefix string) lab.Options {
 	return lab.Options{Name: fmt.Sprintf("%s%d", prefix, os.Getpid()), BinDir: binaries}
 }
 
-// require returns the shared lab, or skips the test.
+// require returns the shared lab or skips the test.
 func require(t *testing.T) *lab.Lab {
 	t.Helper()
 	if shared == nil {
@@ -63,13 +63,13 @@ func require(t *testing.T) *lab.Lab {
 	return shared
 }
 
-// pod adds a pod that is removed when the test ends.
+// pod adds a pod and removes it at the end of the test.
 func pod(t *testing.T, l *lab.Lab, name, node string) lab.Pod {
 	t.Helper()
 	return labtest.AddPods(t, l, lab.PodSpec{Name: name, Node: node})[0]
 }
 
-// requireConnected measures between the pods, all nodes and the outside.
+// requireConnected checks connectivity between the pods, all nodes and the outside host.
 func requireConnected(t *testing.T, l *lab.Lab, pods ...lab.Pod) {
 	t.Helper()
 	if err := connected(t, l, pods...); err != nil {
@@ -97,7 +97,6 @@ func connected(t *testing.T, l *lab.Lab, pods ...lab.Pod) error {
 	return m.Err()
 }
 
-// ping sends packets in both directions.
 func ping(t *testing.T, a, b lab.Pod) error {
 	t.Helper()
 	_, there := lab.Ping(t.Context(), a.Endpoint(), b.Endpoint())

@@ -10,9 +10,8 @@ import (
 	"github.com/contiv/contiv/test/labtest"
 )
 
-// The runtime deletes a container while the agent is down and keeps the network
-// namespace for a while: the agent unwires the container all the same when it
-// returns.
+// The runtime deletes a container while the agent is down and keeps the network namespace for some
+// time. The agent must still disconnect the container when it returns.
 func TestDELWithoutAgentOfANamespaceThatStays(t *testing.T) {
 	l := require(t)
 	p := pod(t, l, "lingering", "node2")

@@ -14,9 +14,8 @@ import (
 	"github.com/contiv/contiv/test/labtest"
 )
 
-// A node with a second NIC, given to Contiv by otherVPPInterfaces: it gets its
-// address, the default gateway behind it is used, and pods that send there appear
-// with the address of that NIC.
+// A second NIC of otherVPPInterfaces gets its address, its gateway becomes the default gateway, and
+// SNAT to it uses the address of the NIC.
 func TestSecondNIC(t *testing.T) {
 	require(t)
 	l := labWith(t, "")
@@ -66,7 +65,7 @@ nodeConfig:
 	labtest.RequireQuiet(t, l)
 	requireRestartWithoutOperations(t, l, "node1")
 
-	// Without the entry, the NIC is let go as it was found.
+	// Without the entry, the agent restores the NIC.
 	if err := errors.Join(l.StopAgent(t.Context(), "node1"), os.WriteFile(config, nil, 0o600), l.StartAgent(t.Context(), "node1")); err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/contiv/contiv/test/labtest"
 )
 
-// A NIC that the agent chose itself is renamed or replaced: packets flow again soon, without a restart.
+// If an auto-detected NIC is renamed or replaced, connectivity returns without a restart.
 func TestNICIsRenamedOrReplaced(t *testing.T) {
 	require(t)
 	const soon = 5 * time.Second
@@ -72,7 +72,7 @@ func TestNICIsRenamedOrReplaced(t *testing.T) {
 	}
 }
 
-// A node keeps its addresses when its NIC gets others, also over a restart of its agent.
+// Node addresses stay if the NIC gets additional ones, also across a restart of the agent.
 func TestNodeAddressesStay(t *testing.T) {
 	require(t)
 	opts := options("ns")

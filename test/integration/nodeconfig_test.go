@@ -21,9 +21,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// A NodeConfig is written to etcd, as the CRD controller does, while pods talk: the
-// second NIC and the gateway behind it come, change, survive a mistake, and go
-// away again, as does another address of the node.
+// Writes NodeConfigs to etcd, like the CRD controller, while pods communicate. The second NIC, its
+// gateway and an additional address are added, changed, kept despite an invalid NodeConfig, and
+// removed.
 func TestNodeConfigInEtcd(t *testing.T) {
 	require(t)
 	l := labWith(t, "crdNodeConfigurationDisabled: false\n")
@@ -51,8 +51,7 @@ func TestNodeConfigInEtcd(t *testing.T) {
 	await.That(t, "the pod reaches what is behind the second NIC", n.outside)
 	n.requireWorking()
 
-	// A write that fails makes KSR sweep what it did not write; not what the CRD
-	// controller did.
+	// A failed write makes KSR sweep its own keys, but not the keys of the CRD controller.
 	if err := l.StopEtcd(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +76,7 @@ func TestNodeConfigInEtcd(t *testing.T) {
 		n.requireWorking()
 	}
 	requireRestartWithoutOperations(t, l, "node1")
-	n.awaitRefusal("") // the same as before, whichever came last
+	n.awaitRefusal("") // any error: the map order decides which one
 	n.awaitNICs("the mistake survived the restart, and so did what was in force", contivconf.FromNodeConfig, "10.50.0.1/24", "192.168.16.1/24", true)
 
 	n.put(`{"otherVppInterfaces": [{"interfaceName": "eth1", "ip": "10.50.0.2/24"}], "gateway": "10.50.0.254",
@@ -142,8 +141,8 @@ func (n *nodeConfigSite) requireKey(key string) error {
 	return err
 }
 
-// awaitNICs waits for the addresses of the second NIC ("": none) and, on the other
-// node, of node1, and for the default route through the second NIC.
+// awaitNICs waits for the address of the second NIC ("" for none), the address of node1 on the
+// other node, and the default route through the second NIC.
 func (n *nodeConfigSite) awaitNICs(what string, from contivconf.Source, eth1, nodeIP string, gateway bool) {
 	n.Helper()
 	await.That(n.T, what, func() error {
@@ -178,7 +177,7 @@ func (n *nodeConfigSite) awaitNICs(what string, from contivconf.Source, eth1, no
 	})
 }
 
-// awaitRefusal waits until the agent, which stays ready, says what is wrong.
+// awaitRefusal waits until the agent reports the error and checks that it stays ready.
 func (n *nodeConfigSite) awaitRefusal(want string) {
 	n.Helper()
 	await.That(n.T, "the NodeConfig is refused", func() error {
@@ -199,7 +198,7 @@ func (n *nodeConfigSite) requireWorking() {
 	labtest.RequireQuiet(n.T, n.lab)
 }
 
-// outside pings what is behind the second NIC.
+// outside pings a host behind the second NIC.
 func (n *nodeConfigSite) outside() error {
 	out, err := exec.CommandContext(n.Context(), "ip", "netns", "exec", n.pods[0].Netns, "ping", "-n", "-q", "-c2", "-i0.02", "-W1", "198.51.100.9").CombinedOutput()
 	if err != nil {

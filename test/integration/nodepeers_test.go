@@ -13,7 +13,7 @@ import (
 	"github.com/contiv/contiv/test/labtest"
 )
 
-// testNodesAsPeers: the peer nodes of a rule means all addresses of a node, and no pod.
+// testNodesAsPeers: a nodes peer of a rule matches all addresses of a node, but no pod.
 func (l *objectsLab) testNodesAsPeers(t *testing.T) {
 	state, err := l.State()
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// operator configures a node through etcd, as docs/northbound.md tells.
+// operator configures a node through etcd, as described in docs/northbound.md.
 type operator struct {
 	*testing.T
 	lab    *lab.Lab
@@ -28,7 +28,7 @@ type operator struct {
 	prefix string
 }
 
-// newOperator takes back what it did when the test ends.
+// newOperator deletes the written keys at the end of the test.
 func newOperator(t *testing.T, l *lab.Lab, node string) *operator {
 	t.Helper()
 	etcd, err := l.Etcd()
@@ -54,8 +54,7 @@ func newOperator(t *testing.T, l *lab.Lab, node string) *operator {
 	return o
 }
 
-// put writes the pairs, key and value by turns, in one transaction, and returns its
-// revision.
+// put writes alternating keys and values in one transaction and returns its revision.
 func (o *operator) put(pairs ...string) (revision int64) {
 	o.Helper()
 	var ops []clientv3.Op
@@ -69,7 +68,7 @@ func (o *operator) put(pairs ...string) (revision int64) {
 	return answer.Header.Revision
 }
 
-// await awaits the status of the revision of a value, which begins with the text.
+// await waits for the status of a value at the given revision. want is a prefix of the status.
 func (o *operator) await(key string, revision int64, want string) *feedbackpb.ValueStatus {
 	o.Helper()
 	status := &feedbackpb.ValueStatus{}
@@ -115,7 +114,7 @@ func TestNorthboundThroughEtcd(t *testing.T) {
 		route           = "config/vpp/v2/route/if/nblate/vrf/0/dst/10.222.9.0/24"
 		loopValue       = `{"name":"nbloop","type":"SOFTWARE_LOOPBACK","enabled":true,"ip_addresses":["10.222.1.1/24"]}`
 	)
-	// Three keys in one transaction of etcd: one transaction of the agent.
+	// One etcd transaction with three keys becomes one transaction of the agent.
 	binary, err := proto.Marshal(&vpp_interfaces.Interface{
 		Name: "nbtap", Type: vpp_interfaces.Interface_TAP, Enabled: true, IpAddresses: []string{"10.222.2.1/24"},
 		Link: &vpp_interfaces.Interface_Tap{Tap: &vpp_interfaces.TapLink{Version: 2}},
@@ -139,13 +138,13 @@ func TestNorthboundThroughEtcd(t *testing.T) {
 	o.run("exec node1 -- ip -o addr", "10.222.1.1/24")
 	o.run("exec node1 -- ip -o addr", "10.222.2.1/24")
 
-	// What the route waits for comes.
+	// Add the dependency of the pending route.
 	lateRev := o.put(late, `{"name":"nblate","type":"SOFTWARE_LOOPBACK","enabled":true,"ipAddresses":["10.222.3.1/24"]}`)
 	o.await(late, lateRev, "CONFIGURED")
 	o.await(route, rev, "CONFIGURED")
 	o.run("exec node1 -- ip route", "10.222.9.0/24")
 
-	// Garbage is told, and nothing else happens.
+	// Invalid values are reported and have no effect.
 	bad := o.put(loop, `{"name":"nbloop","type":"LOOPBACK"}`, "config/vpp/v2/interface/nbloop", `{}`, "config/vpp/v2/interfaces/nbx", "\xff")
 	o.await(loop, bad, "INVALID: ")
 	o.await("config/vpp/v2/interface/nbloop", bad, `INVALID: key "config/vpp/v2/interface/nbloop" matches no model: did you mean "config/vpp/v2/interfaces/`)
@@ -154,11 +153,11 @@ func TestNorthboundThroughEtcd(t *testing.T) {
 	o.run("ctl explain --node node1 "+loop, "stays in force")
 	o.await(route, rev, "CONFIGURED")
 
-	// What this vswitch cannot do is told.
+	// The agent reports values that the vswitch does not implement.
 	cannot := o.put("config/vpp/v2/interfaces/nbmemif", `{"name":"nbmemif","type":"MEMIF","memif":{"id":1,"socket_filename":"/tmp/nb.sock"}}`)
 	o.await("config/vpp/v2/interfaces/nbmemif", cannot, "UNIMPLEMENTED: ")
 
-	// The agent ends; what changes meanwhile is done, and told, by the next one.
+	// A restarted agent applies and reports changes from its downtime.
 	if err := l.StopAgent(t.Context(), "node1"); err != nil {
 		t.Fatal(err)
 	}
@@ -217,8 +216,8 @@ func TestResyncThroughEtcd(t *testing.T) {
 	}
 }
 
-// A value in a microservice waits for the pod, is in it while it runs, over a restart of the
-// agent, and in the pod that replaces it.
+// A value in a microservice is pending until the pod exists, survives a restart of the agent, and
+// moves to a replacement of the pod.
 func TestMicroservices(t *testing.T) {
 	l := require(t)
 	o := newOperator(t, l, "node1")
@@ -227,7 +226,7 @@ func TestMicroservices(t *testing.T) {
 		cnf1             = `"namespace":{"type":"MICROSERVICE","reference":"cnf1"}`
 		label            = "contivpp.io/microservice-label"
 	)
-	// A pair of VETHs, and two TAPs whose far ends Linux interfaces take over.
+	// A VETH pair, and two TAPs linked to Linux interfaces.
 	rev := o.put(
 		linuxKey+"msfar", `{"name":"msfar","type":"VETH","enabled":true,"ip_addresses":["10.223.1.2/24"],`+cnf1+`,"veth":{"peer_if_name":"msnear"}}`,
 		linuxKey+"msnear", `{"name":"msnear","type":"VETH","enabled":true,"ip_addresses":["10.223.1.1/24"],"veth":{"peer_if_name":"msfar"}}`,

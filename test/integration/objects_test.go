@@ -19,15 +19,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// objectsLab is a lab of both IP versions with one server on node1 and two clients, for Kubernetes objects that are valid but unusual,
-// or that an API server keeps although they are not valid.
+// objectsLab is a dual-stack lab with a server on node1 and two clients. It tests unusual
+// Kubernetes objects, including invalid ones that an API server stores.
 type objectsLab struct {
 	*lab.Lab
 	server, near, far lab.Pod
 	port              int
 }
 
-// Unusual objects of Kubernetes, from the manifest to packets.
 func TestUnusualObjects(t *testing.T) {
 	require(t)
 	opts := options("ob")
@@ -45,7 +44,7 @@ func TestUnusualObjects(t *testing.T) {
 	t.Run("unused cluster IPs", l.testUnusedClusterIPs)
 }
 
-// add adds a pod whose label app is its name.
+// add adds a pod with its name in the label app.
 func (l *objectsLab) add(t *testing.T, name, node string) lab.Pod {
 	t.Helper()
 	template := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": name}}}
@@ -64,7 +63,7 @@ func (l *objectsLab) reaches(t *testing.T, what, netns, to string, port int) {
 	})
 }
 
-// refused waits until a cluster IP is translated to nothing.
+// refused waits until connections to a cluster IP are refused.
 func (l *objectsLab) refused(t *testing.T, what, netns, to string, port int) {
 	t.Helper()
 	await.That(t, what, func() error {
@@ -76,7 +75,8 @@ func (l *objectsLab) refused(t *testing.T, what, netns, to string, port int) {
 	})
 }
 
-// A label takes a service, or one of its slices, away from service proxies, whenever it comes and whatever its value.
+// A service-proxy-name or headless label excludes a service or an EndpointSlice at any time and
+// with any value.
 func (l *objectsLab) testExcludedServices(t *testing.T) {
 	manifest := func(ofService, ofSlice string) string {
 		return fmt.Sprintf(`apiVersion: v1
@@ -114,7 +114,7 @@ endpoints: [{addresses: [%s], nodeName: node1, conditions: {ready: true}}]
 	labtest.Delete(t, l.Lab, manifest("", ""))
 }
 
-// An address and a port belong to one frontend, whatever digits follow each other.
+// An address and a port identify a frontend even if the concatenation of their digits is ambiguous.
 func (l *objectsLab) testJoinedDigits(t *testing.T) {
 	text := fmt.Sprintf(`apiVersion: v1
 kind: Service
@@ -143,7 +143,7 @@ endpoints: [{addresses: [%[2]s], conditions: {ready: true}}]
 	labtest.Delete(t, l.Lab, text)
 }
 
-// keep puts objects into the lab as an API server without strict validation keeps them, until the test ends.
+// keep stores objects without validation until the test ends.
 func (l *objectsLab) keep(t *testing.T, name, text string) {
 	t.Helper()
 	file := l.Path("manifests", name+".yaml")
@@ -161,8 +161,8 @@ func (l *objectsLab) keep(t *testing.T, name, text string) {
 func (l *objectsLab) statusTells(t *testing.T, tells bool, texts ...string) {
 	t.Helper()
 	await.That(t, fmt.Sprintf("contivctl status tells of %q: %v", texts, tells), func() error {
-		out, _ := contivLab(t, l.Lab, "ctl", "status")  // a problem is an exit code, too
-		words := strings.Join(strings.Fields(out), " ") // tables break lines
+		out, _ := contivLab(t, l.Lab, "ctl", "status")  // the exit code reports problems, too
+		words := strings.Join(strings.Fields(out), " ") // tables wrap lines
 		for _, text := range texts {
 			if strings.Contains(words, text) != tells {
 				return fmt.Errorf("%q: %s", text, out)
@@ -172,7 +172,8 @@ func (l *objectsLab) statusTells(t *testing.T, tells bool, texts ...string) {
 	})
 }
 
-// Addresses of services are read as Kubernetes reads them. A service with a text that is no address works without it, and is named.
+// Addresses of services are parsed as in Kubernetes. A service with an invalid address works
+// without it, and the status names it.
 func (l *objectsLab) testTextsOfServices(t *testing.T) {
 	address := l.server.Address.As4()
 	zeros := fmt.Sprintf("%03d.%03d.%03d.%03d", address[0], address[1], address[2], address[3])
@@ -214,7 +215,7 @@ endpoints: [{addresses: ["%s"], nodeName: node1, conditions: {ready: true}}]
 	l.statusTells(t, false, "default/texts")
 }
 
-// Networks of policies are read as Kubernetes reads them, in allow rules, exceptions and deny rules.
+// Networks of policies are parsed as in Kubernetes, in allow rules, exceptions and deny rules.
 func (l *objectsLab) testTextsOfPolicies(t *testing.T) {
 	other := l.add(t, "other", "node2")
 	port := l.host(other.Netns).Serve(t, other.Address.String())
@@ -247,7 +248,7 @@ spec:
 	}
 	for _, c := range []struct {
 		name, policy  string
-		server, other bool // may be reached
+		server, other bool // expected connectivity
 	}{
 		{"an allowed address as IPv6", egress(fmt.Sprintf("{to: [{ipBlock: {cidr: %q}}]}", mapped)), true, false},
 		{"an allowed address with zeros", egress(fmt.Sprintf("{to: [{ipBlock: {cidr: %q}}]}", zeros)), true, false},
@@ -267,7 +268,7 @@ spec:
 	}
 }
 
-// Parts of policies that cannot be understood fail closed, the others hold, and commands say which ones they are.
+// Invalid parts of policies fail closed, valid parts apply, and commands show the invalid ones.
 func (l *objectsLab) testInvalidPolicies(t *testing.T) {
 	other := l.add(t, "second", "node2")
 	port := l.host(other.Netns).Serve(t, other.Address.String())
@@ -288,8 +289,8 @@ spec: {tier: %s, priority: 10, subject: {pods: {namespaceSelector: {}, podSelect
 	toServer, toOther := l.server.Address.String()+"/32", other.Address.String()+"/32"
 	for _, c := range []struct {
 		name, policy  string
-		server, other bool   // may be reached
-		part          string // of the policy, that cannot be understood
+		server, other bool   // expected connectivity
+		part          string // the invalid part of the policy
 	}{
 		{"a network", network(fmt.Sprintf("{to: [{ipBlock: {cidr: x}}, {ipBlock: {cidr: %s}}]}", toOther)), false, true, `spec.egress[0].to[0].ipBlock.cidr: "x" is no network`},
 		{"an exception", network(fmt.Sprintf("{to: [{ipBlock: {cidr: 10.0.0.0/8, except: [x]}}]}, {to: [{ipBlock: {cidr: %s}}]}", toOther)), false, true, "spec.egress[0].to[0].ipBlock.except[0]"},
@@ -327,7 +328,7 @@ spec: {tier: %s, priority: 10, subject: {pods: {namespaceSelector: {}, podSelect
 	l.isReached(t, l.far, l.server, l.port, true)
 }
 
-// isReached waits until a pod is reached from another one, or is not.
+// isReached waits until connections to a pod succeed or fail.
 func (l *objectsLab) isReached(t *testing.T, from, to lab.Pod, port int, may bool) {
 	t.Helper()
 	await.That(t, fmt.Sprintf("%s reaches %s: %v", from.Name, to.Name, may), func() error {

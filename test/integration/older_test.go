@@ -28,14 +28,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Directories of testdata/older are named after versions. They hold what KSR and agents of that version, and a user, left
-// behind in a lab with the objects below. They are kept: this version reads what all of those have written.
+// Directories of testdata/older are named after versions. They contain the etcd snapshot and local
+// files of a lab with the objects below, written by KSR, agents and a user of that version. The
+// current version must read all of them.
 var keepOlder = flag.String("keep-older", "", "a directory with programs: write what they leave behind to testdata/older/VERSION")
 
 const (
 	olderDir = "testdata/older"
-	// A snapshot of etcd, and the files of node1's agent: its mirror of etcd with its pods, the copy of the latter, and
-	// what happened. The first versions that were kept have the snapshot only.
+	// An etcd snapshot and the files of node1's agent: the mirror of etcd with its pods, the copy
+	// of the pods, and the history. The oldest versions have only the snapshot.
 	olderEtcd    = "etcd.db.gz"
 	olderMirror  = "bolt.db.gz"
 	olderPodsDB  = "pods.db.gz"
@@ -58,12 +59,12 @@ addressType: IPv4
 ports: [{name: web, protocol: TCP, port: 8080}]
 endpoints: [{addresses: [10.1.1.200], nodeName: node1, conditions: {ready: true}}]
 `
-	// What a user has put for node1.
+	// The user's value for node1.
 	olderLoopback = "config/vpp/v2/interfaces/old-loop"
 	olderRoute    = "config/vpp/v2/route/if/old-loop/vrf/0/dst/10.62.0.0/16/gw/10.60.0.2"
 )
 
-// olderPods have labels that olderObjects select.
+// olderPods returns pods whose labels match the selectors of olderObjects.
 func olderPods() (specs []lab.PodSpec) {
 	for _, p := range [][2]string{{"open", "node1"}, {"closed", "node1"}, {"client", "node2"}} {
 		specs = append(specs, lab.PodSpec{Name: p[0], Node: p[1], Template: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": p[0]}}}})
@@ -76,12 +77,11 @@ func olderLab(t *testing.T, programs string) *lab.Lab {
 	opts := options("ol")
 	opts.BinDir = programs
 	opts.ServiceConfig = "services: vswitch\n"
-	opts.PlainText = true // agents start before KSR, and no older content has users
+	opts.PlainText = true // agents start before KSR, and older content has no etcd users
 	return labtest.Up(t, opts)
 }
 
-// Agents and KSR read what older versions have left in etcd: the agents realise it before a KSR runs, and KSR brings it up
-// to date.
+// Agents apply the etcd content of older versions before KSR runs, and KSR then updates it.
 func TestEtcdOfOlderVersions(t *testing.T) {
 	require(t)
 	if *keepOlder != "" {
@@ -91,7 +91,7 @@ func TestEtcdOfOlderVersions(t *testing.T) {
 		t.Run(filepath.Base(filepath.Dir(file)), func(t *testing.T) {
 			l := olderLab(t, binaries)
 			replaceContent(t, l, file)
-			// Nodes keep the IDs that the older version gave them, whichever agent starts first.
+			// Nodes keep the IDs of the older version in any start order.
 			for _, node := range []string{"node2", "node1"} {
 				if err := l.StartAgent(t.Context(), node); err != nil {
 					t.Fatal(err)
@@ -126,7 +126,7 @@ func TestEtcdOfOlderVersions(t *testing.T) {
 			if r, err := etcd.Get(t.Context(), models.KSRPrefix+dbresources.FormatKey); err != nil || len(r.Kvs) != 1 || string(r.Kvs[0].Value) != string(dbresources.FormatValue()) {
 				t.Errorf("format of the content: %v, %v", r, err)
 			}
-			// There is no such object any more.
+			// The older policy's object no longer exists.
 			await.That(t, "the older policy is gone", func() error { return ping(t, client, closed) })
 			requireConnected(t, l, open, closed, client)
 			awaitStatus(t, l, "node1", "healthy", "", "")
@@ -134,8 +134,8 @@ func TestEtcdOfOlderVersions(t *testing.T) {
 	}
 }
 
-// An agent that is started without etcd goes on from what an agent of an older version left on the node: with the mirror,
-// and after the loss of the mirror with the copy of the node's pods.
+// Without etcd, an agent starts from the files of an older agent: first from the mirror, then,
+// without the mirror, from the copy of the node's pods.
 func TestLocalFilesOfOlderVersions(t *testing.T) {
 	require(t)
 	for _, file := range olderFiles(t, olderMirror) {
@@ -184,7 +184,8 @@ func TestLocalFilesOfOlderVersions(t *testing.T) {
 	}
 }
 
-// revivePods gives the pods of a node's file network namespaces of this machine: an agent forgets pods that have none.
+// revivePods replaces the network namespaces of the pods in a file by existing ones. An agent
+// removes pods without a namespace.
 func revivePods(t *testing.T, file string) {
 	t.Helper()
 	store, err := bolt.Open(file, 0)
@@ -222,7 +223,7 @@ func revivePods(t *testing.T, file string) {
 	}
 }
 
-// requireOlderConfiguration requires what the user had put for node1, and the service, to be realised there.
+// requireOlderConfiguration checks that the user's value and the service are configured on node1.
 func requireOlderConfiguration(t *testing.T, l *lab.Lab, node1 lab.Node) {
 	t.Helper()
 	await.That(t, "node1 has what a user had put", func() error {
@@ -241,7 +242,7 @@ func requireOlderConfiguration(t *testing.T, l *lab.Lab, node1 lab.Node) {
 	}
 }
 
-// requireOlderPods requires node1's agent to know the pods that the older one had wired, with their addresses.
+// requireOlderPods checks that node1's agent knows the pods of the older agent and their addresses.
 func requireOlderPods(t *testing.T, l *lab.Lab) {
 	t.Helper()
 	var report ipnet.PodsReport
@@ -268,7 +269,7 @@ func olderFiles(t *testing.T, name string) []string {
 	return files
 }
 
-// A node that is too old for what etcd holds says so, and goes on.
+// A node that is too old for the content of etcd reports it and keeps running.
 func TestEtcdOfANewerVersion(t *testing.T) {
 	l := require(t)
 	a, b := pod(t, l, "old-a", "node1"), pod(t, l, "old-b", "node2")
@@ -306,7 +307,8 @@ func olderTraffic(t *testing.T, client, open, closed lab.Pod) {
 	})
 }
 
-// replaceContent ends KSR and agents and makes the content of the snapshot that of etcd. The agents have no memory then.
+// replaceContent stops KSR and agents, replaces etcd's content by a snapshot, and removes the
+// agents' local state.
 func replaceContent(t *testing.T, l *lab.Lab, file string) {
 	t.Helper()
 	snapshot := filepath.Join(t.TempDir(), "snapshot.db")
@@ -325,7 +327,7 @@ func replaceContent(t *testing.T, l *lab.Lab, file string) {
 	}
 }
 
-// keepContent makes the files of the version that the programs have.
+// keepContent writes testdata for the version of the programs.
 func keepContent(t *testing.T, programs string) {
 	version, err := exec.CommandContext(t.Context(), filepath.Join(programs, "contiv-agent"), "--version").Output()
 	if err != nil {
@@ -343,7 +345,7 @@ func keepContent(t *testing.T, programs string) {
 	}
 	pods := labtest.AddPods(t, l, olderPods()...)
 	o := newOperator(t, l, "node1")
-	t.Cleanup(func() { // before the operator waits for the end of all statuses
+	t.Cleanup(func() { // runs before the operator waits for the end of all statuses
 		if _, err := l.Delete(context.Background(), objects); err != nil {
 			t.Error(err)
 		}
@@ -355,7 +357,7 @@ func keepContent(t *testing.T, programs string) {
 	if out, err := exec.CommandContext(t.Context(), l.Program("contiv-etcd"), "snapshot", snapshot, "--data-dir", l.Path("etcd")).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	// Of a file that an agent has open, half a write might be packed.
+	// Stop the agent, because a file that it has open may contain a partial write.
 	if err := errors.Join(os.MkdirAll(dir, 0o755), l.StopAgent(t.Context(), "node1")); err != nil {
 		t.Fatal(err)
 	}

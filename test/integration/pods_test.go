@@ -28,7 +28,7 @@ func TestEverybodyReachesEverybody(t *testing.T) {
 	if err := m.Err(); err != nil {
 		t.Error(err)
 	}
-	// 4 pods and 2 nodes to each other and to the outside.
+	// 4 pods and 2 nodes to each other and to the outside host.
 	if got, want := len(m.Cells), 6*6; got != want {
 		t.Errorf("measured %d paths, want %d", got, want)
 	}
@@ -117,7 +117,7 @@ func TestADDThatFailsLeavesNothing(t *testing.T) {
 	if _, err := l.CNI(t.Context(), "DEL", p.ID()); err != nil {
 		t.Fatal(err)
 	}
-	// A device of that name is in the way of the pod's.
+	// A device with that name blocks the pod's interface.
 	if _, err := l.Exec(t.Context(), p.ID(), "ip", "link", "add", "eth0", "type", "bridge"); err != nil {
 		t.Fatal(err)
 	}
@@ -180,19 +180,18 @@ func TestHundredPodsOnANode(t *testing.T) {
 	labtest.RequireQuiet(t, l)
 }
 
-// deviceCount returns the number of network devices in a node's namespace.
 func deviceCount(t *testing.T, l *lab.Lab, node string) int {
 	t.Helper()
 	out, err := l.Exec(t.Context(), node, "ip", "-o", "link")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return len(deviceLine.FindAllString(out, -1)) // ip may warn of namespaces that others are just making
+	return len(deviceLine.FindAllString(out, -1)) // ip may print warnings about namespaces that are just being created
 }
 
 var deviceLine = regexp.MustCompile(`(?m)^\d+: `)
 
-// values returns what an agent's scheduler was asked for.
+// values returns the requested values of an agent's scheduler.
 func values(t *testing.T, l *lab.Lab, node string) []kvscheduler.DumpedValue {
 	t.Helper()
 	var values []kvscheduler.DumpedValue

@@ -23,7 +23,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
-// Policies of pods with both IP versions, and services that the vswitch translates.
+// Pods with both IP versions and services.
 func TestPolicies(t *testing.T) {
 	require(t)
 	opts := options("po")
@@ -38,7 +38,7 @@ func TestPolicies(t *testing.T) {
 	t.Run("why", func(t *testing.T) { policylab.Why(t, l, binaries) })
 }
 
-// What became of a policy is told by contivctl and in etcd, where it is about pods.
+// contivctl and etcd report the state of a policy that selects pods.
 func TestPoliciesAreRealised(t *testing.T) {
 	l := require(t)
 	web := pod(t, l, "realised-web", "node1")
@@ -110,7 +110,7 @@ func TestPoliciesAreRealised(t *testing.T) {
 	})
 }
 
-// What a policy denies is counted and told with names and the reason, once and live.
+// Denied traffic is counted and listed with names and reasons, once and live.
 func TestDenials(t *testing.T) {
 	l := require(t)
 	client, server := pod(t, l, "denied-client", "node1"), pod(t, l, "denied-server", "node2")

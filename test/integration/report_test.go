@@ -15,13 +15,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// privateKey is what must not get into a report.
+// privateKey is a secret that a report must not contain.
 const privateKey = "c2VjcmV0LWNhbmFyeS1zZWNyZXQtY2FuYXJ5LTEyMzQ="
 
-// A report answers as the agents do, also of what was before a restart, when they are gone, and has no secrets.
+// A report gives the same output as the agents, includes events before a restart, works after the
+// agents are gone, and contains no secrets.
 func TestReport(t *testing.T) {
 	l := require(t)
-	o := newOperator(t, l, "node1") // its end awaits that of all statuses, also of the policy
+	o := newOperator(t, l, "node1") // its cleanup also waits for the status of the policy
 	pod(t, l, "reported", "node1")
 	policy := filepath.Join(t.TempDir(), "policy.yaml")
 	text := "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {namespace: default, name: reported}\nspec: {podSelector: {}, ingress: [{}]}\n"
@@ -38,8 +39,8 @@ func TestReport(t *testing.T) {
 	})
 	key := "config/vpp/v2/interfaces/wg-reported"
 	revision := o.put(key, `{"name": "wg-reported", "type": "WIREGUARD_TUNNEL", "enabled": true, "wireguard": {"private_key": "`+privateKey+`", "port": 51820, "src_addr": "192.168.16.1"}}`)
-	o.await(key, revision, "")                                             // whatever this kernel makes of it
-	mustMatch(t, ctl(t, l, "events", "node1"), `Add Pod default/reported`) // by now it is written: an agent that answers has
+	o.await(key, revision, "")                                             // any state, which depends on the kernel
+	mustMatch(t, ctl(t, l, "events", "node1"), `Add Pod default/reported`) // an agent that responds has written it
 	if err := l.KillAgent(t.Context(), "node1"); err != nil {
 		t.Fatal(err)
 	}
@@ -54,8 +55,8 @@ func TestReport(t *testing.T) {
 		"explain reported", "explain wg-reported", "timeline reported", "timeline wg-reported",
 		"diff --since txn:0 node1", "graph --node node1", "dump --view NB --node node2", "dump --node node2",
 	}
-	// Agents may have done something between two questions: what they answer before the report and
-	// after it, the report must answer.
+	// Agents may work between two questions. The report must match answers that are the same before
+	// and after it.
 	ask := func() (answers []told) {
 		for _, c := range commands {
 			answers = append(answers, tell(t, append([]string{"--config", l.CtlConfig()}, strings.Fields(c)...)...))
@@ -96,7 +97,7 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// told is what contivctl wrote, errors included, and its exit code.
+// told is the output and exit code of contivctl.
 type told struct {
 	text string
 	code int
@@ -114,8 +115,8 @@ func tell(t *testing.T, args ...string) told {
 	return told{string(out), cmd.ProcessState.ExitCode()}
 }
 
-// packedFiles returns the names of the files in a report, a line each, and looks for secrets in them: a key
-// of a value, and any in PEM.
+// packedFiles returns the names of the files in a report, one per line, and fails the test if a
+// file contains a secret.
 func packedFiles(t *testing.T, name string) string {
 	t.Helper()
 	var names strings.Builder
@@ -130,7 +131,6 @@ func packedFiles(t *testing.T, name string) string {
 	return names.String()
 }
 
-// unpackReport calls visit with each file of a report.
 func unpackReport(t *testing.T, name string, visit func(name string, content []byte)) {
 	t.Helper()
 	file, err := os.Open(name)

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Services that segments carry between two nodes with the kernel.
+// Services carried by SRv6 segments between two kernel nodes.
 func TestSegments(t *testing.T) {
 	require(t)
 	opts := options("sr")
@@ -49,7 +49,7 @@ endpoints: [{addresses: ["%v"], nodeName: node1, conditions: {ready: true}}]
 
 var localSID = regexp.MustCompile(`config/vpp/srv6/v2/localsid/(\S+)`)
 
-// testSegmentsOfPods: what pods send to segments of nodes is not decapsulated.
+// testSegmentsOfPods: nodes do not decapsulate packets that pods send to their segments.
 func testSegmentsOfPods(t *testing.T, l *lab.Lab) {
 	pods := labtest.AddPods(t, l, lab.PodSpec{Name: "victim", Node: "node1"}, lab.PodSpec{Name: "evil", Node: "node1"}, lab.PodSpec{Name: "friend", Node: "node2"})
 	victim, evil, friend := labtest.Wire(t, pods[0]), labtest.Wire(t, pods[1]), labtest.Wire(t, pods[2])

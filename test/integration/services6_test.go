@@ -37,8 +37,8 @@ ports: [{protocol: TCP, port: 8090}]
 endpoints: [{addresses: ["%s"], nodeName: %s, conditions: {ready: true}}]
 `
 
-// requireServiceOverIPv6 checks that a service with an endpoint on node1 is reached, and that load
-// balancers learn of it there.
+// requireServiceOverIPv6 checks connections to a service with an endpoint on node1 and the health
+// check node port.
 func requireServiceOverIPv6(t *testing.T, l *lab.Lab, endpoint, other lab.Pod) {
 	t.Helper()
 	labtest.TellPeers(t, endpoint.Netns, 8090)
@@ -79,7 +79,6 @@ func requireServiceOverIPv6(t *testing.T, l *lab.Lab, endpoint, other lab.Pod) {
 	}
 }
 
-// clientIn is an HTTP client in a network namespace.
 func clientIn(netns string) *http.Client {
 	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, address string) (conn net.Conn, err error) {
 		err = lab.InNetns(lab.NetnsPath(netns), func() error {
@@ -107,7 +106,7 @@ func converse(netns, address string) (c conversation, err error) {
 	return c, err
 }
 
-// say sends a line, and returns when it came back.
+// say sends a line and waits for the echo.
 func (c conversation) say(line string) error {
 	c.SetDeadline(time.Now().Add(3 * time.Second))
 	if _, err := fmt.Fprintln(c, line); err != nil {

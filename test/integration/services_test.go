@@ -47,7 +47,7 @@ ports: [{name: http, protocol: TCP, port: %d}]
 endpoints: [{addresses: [%s], nodeName: %s, conditions: {ready: true}}]
 `
 
-// Services of Kubernetes, from the manifest to packets, without kube-proxy.
+// Kubernetes services without kube-proxy.
 func TestServices(t *testing.T) {
 	require(t)
 	opts := options("sv")
@@ -72,7 +72,7 @@ func TestServices(t *testing.T) {
 	apply := func(policy string, pods ...string) {
 		t.Helper()
 		text := fmt.Sprintf(serviceManifest, policy)
-		if policy != "Local" { // an API server refuses it then
+		if policy != "Local" { // an API server rejects it for other policies
 			text = strings.Replace(text, "  healthCheckNodePort: 30099\n", "", 1)
 		}
 		for _, p := range pods {
@@ -194,7 +194,7 @@ func TestServices(t *testing.T) {
 
 	requireRestartWithoutOperations(t, l, "node1")
 	sees("after a restart of the agent", a1.Netns, clusterIP, 80, a1.Address.String())
-	if _, err := l.Delete(t.Context(), file); err != nil && !errors.Is(err, lab.ErrNotFound) { // some slices are gone already
+	if _, err := l.Delete(t.Context(), file); err != nil && !errors.Is(err, lab.ErrNotFound) { // some slices no longer exist
 		t.Fatal(err)
 	}
 	refused("a service that is gone", a1.Netns)
@@ -217,8 +217,8 @@ ports: [{protocol: TCP, port: 7007}]
 endpoints: [{addresses: ["%s"], nodeName: %s, conditions: {ready: true}}]
 `
 
-// requireConnectionsAcrossProxies has kube-proxy take over the services of a node, and leave them again:
-// established connections go on, and new ones are always possible.
+// requireConnectionsAcrossProxies lets kube-proxy take over the services of a node and removes it
+// again. Established connections survive, and new ones always work.
 func requireConnectionsAcrossProxies(t *testing.T, l *lab.Lab, node, client string, endpoint lab.Pod) {
 	t.Helper()
 	labtest.Echo(t, endpoint.Netns, ":7007")

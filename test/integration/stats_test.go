@@ -37,8 +37,7 @@ func TestInterfacesAreCounted(t *testing.T) {
 	}
 }
 
-// Prometheus' own linter has nothing to say about the metrics whose names follow its conventions,
-// and an agent that has wired a pod tells of all that it does.
+// Metrics pass Prometheus' linter, and an agent with a pod exports all metrics.
 func TestMetricsFollowTheConventions(t *testing.T) {
 	l := require(t)
 	pod(t, l, "linted", "node1")
@@ -69,7 +68,7 @@ func TestMetricsFollowTheConventions(t *testing.T) {
 	}
 }
 
-// counter returns the sum of a metric's series that have the labels.
+// counter returns the sum of a metric's series with the labels.
 func counter(t *testing.T, l *lab.Lab, node, metric, labels string) float64 {
 	t.Helper()
 	sum := 0.0
@@ -84,7 +83,6 @@ func counter(t *testing.T, l *lab.Lab, node, metric, labels string) float64 {
 	return sum
 }
 
-// metrics returns what the node's agent tells Prometheus.
 func metrics(t *testing.T, l *lab.Lab, node string) string {
 	t.Helper()
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {

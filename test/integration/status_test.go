@@ -15,13 +15,13 @@ import (
 	"github.com/contiv/contiv/test/labtest"
 )
 
-// awaitStatus awaits a verdict on a node and, unless that is healthy, a problem of a check.
+// awaitStatus waits for the verdict on a node and, unless it is healthy, for a problem of a check.
 func awaitStatus(t *testing.T, l *lab.Lab, node, verdict, check, text string) {
 	t.Helper()
 	labtest.AwaitStatus(t, l, binaries, node, verdict, check, text)
 }
 
-// Nodes whose packets get lost between them say so, although each of them is well.
+// Nodes report packet loss between them although each node is healthy.
 func TestStatusTellsOfPathsBetweenNodes(t *testing.T) {
 	l := require(t)
 	st, err := l.State()
@@ -58,14 +58,14 @@ func TestStatusTellsOfPathsBetweenNodes(t *testing.T) {
 	}
 }
 
-// A node says what is wrong with its own part of the network.
+// A node reports faults of its own network.
 func TestStatusTellsOfTheNetworkOfANode(t *testing.T) {
 	l := require(t)
 	st, err := l.State()
 	if err != nil {
 		t.Fatal(err)
 	}
-	pod(t, l, "status-web", "node2") // packets of pods are judged by one
+	pod(t, l, "status-web", "node2") // a policy inspects the packets of pods
 	node2, err := st.Endpoint("node2")
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +94,8 @@ func TestStatusTellsOfTheNetworkOfANode(t *testing.T) {
 	}
 }
 
-// That the main interface has lost its address is in the status, and in the answer to why pods of that node are not reached.
+// The status, and the answer to why pods of the node are unreachable, report the lost address of
+// the main interface.
 func TestLostAddressOfANode(t *testing.T) {
 	l := require(t)
 	st, err := l.State()
@@ -129,7 +130,7 @@ func TestLostAddressOfANode(t *testing.T) {
 	awaitStatus(t, l, "node2", "healthy", "", "")
 }
 
-// A pod that another network plugin has wired, before Contiv was there, is named.
+// The status names pods that another network plugin wired before Contiv was installed.
 func TestStatusTellsOfPodsThatContivDidNotWire(t *testing.T) {
 	l := require(t)
 	awaitStatus(t, l, "node2", "healthy", "", "")
@@ -149,7 +150,7 @@ status: {phase: Running, hostIP: 192.168.16.2, podIP: 10.9.9.9, podIPs: [{ip: 10
 	awaitStatus(t, l, "node2", "healthy", "", "")
 }
 
-// A network of the host that overlaps with one of the cluster is in the status, from when it comes until it goes.
+// The status reports a host network that overlaps with a cluster network, until it is removed.
 func TestStatusTellsOfOverlappingNetworks(t *testing.T) {
 	l := require(t)
 	st, err := l.State()

@@ -11,8 +11,8 @@ import (
 	"github.com/contiv/contiv/test/labtest"
 )
 
-// With the certificate of a node, everything that it may write is written until etcd refuses: the other node and KSR go on,
-// and status names the user.
+// A client with a node's certificate writes as much as etcd accepts. The other node and KSR keep
+// working, and the status names the user.
 func TestStolenNodeCannotFillEtcd(t *testing.T) {
 	require(t)
 	l := labtest.Up(t, options("fill"))
@@ -38,9 +38,9 @@ func TestStolenNodeCannotFillEtcd(t *testing.T) {
 			t.Fatalf("%d MiB were written", i)
 		}
 	}
-	requireConnected(t, l, first, pod(t, l, "second", "node1")) // through KSR and the other node
+	requireConnected(t, l, first, pod(t, l, "second", "node1")) // needs KSR and the other node
 	await.That(t, "status names the user", func() error {
-		out, _ := exec.Command(filepath.Join(binaries, "contivctl"), "--config", l.CtlConfig(), "status").CombinedOutput() // a problem is an exit code, too
+		out, _ := exec.Command(filepath.Join(binaries, "contivctl"), "--config", l.CtlConfig(), "status").CombinedOutput() // the exit code reports problems, too
 		if !strings.Contains(string(out), "the limit of node:node2 in etcd is reached") {
 			return fmt.Errorf("status is\n%s", out)
 		}

@@ -10,8 +10,7 @@ import (
 	"github.com/contiv/contiv/test/labtest"
 )
 
-// The end of a pod's TAP that somebody takes away comes back to the pod, also if
-// the agent did not see it happen.
+// If another process moves a pod's TAP, the agent restores it, even without a notification.
 func TestPodInterfaceIsMovedAway(t *testing.T) {
 	l := require(t)
 	p, peer, thief := pod(t, l, "robbed", "node1"), pod(t, l, "peer", "node2"), pod(t, l, "thief", "node1")

@@ -16,7 +16,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// etcd knows the nodes of a lab by their certificates: each writes its own keys, and no others.
+// etcd authenticates nodes by certificate, and each node can write only its own keys.
 func TestEtcdKnowsTheNodes(t *testing.T) {
 	require(t)
 	l := labtest.Up(t, options("tls"))
@@ -54,7 +54,7 @@ func TestEtcdKnowsTheNodes(t *testing.T) {
 	}
 }
 
-// withoutCertificate asks the lab's etcd over TLS, as whoever has no certificate would.
+// withoutCertificate connects to the lab's etcd over TLS without a client certificate.
 func withoutCertificate(t *testing.T, l *lab.Lab, netns string) error {
 	t.Helper()
 	return lab.InNetns(lab.NetnsPath(netns), func() error {
@@ -63,12 +63,12 @@ func withoutCertificate(t *testing.T, l *lab.Lab, netns string) error {
 			return err
 		}
 		defer c.Close()
-		_, err = c.Read(make([]byte, 1)) // the server's verdict on our part of the handshake comes after it
+		_, err = c.Read(make([]byte, 1)) // TLS 1.3 reports a rejected client certificate after the handshake
 		return err
 	})
 }
 
-// Credentials of a lab open the nodes that they are for, with contivctl and with etcdctl.
+// Credentials give access only to the selected nodes, with contivctl and etcdctl.
 func TestCredentialsOfALab(t *testing.T) {
 	l := require(t)
 	dir := filepath.Join(t.TempDir(), "ops")
@@ -90,7 +90,7 @@ func TestCredentialsOfALab(t *testing.T) {
 	}
 	refused(apply+"node2", "permission denied")
 	refused("credentials ops --dir "+dir, "name the nodes that it may configure")
-	// The nodes of a name are those that were named last.
+	// The last list of nodes replaces earlier ones.
 	o.run("credentials ops --node node2 --dir "+dir, "Credentials written")
 	await.That(t, "ops may no longer configure node1", func() error {
 		if out, err := contivLab(t, l, strings.Fields(apply+"node1")...); err == nil || !strings.Contains(out, "permission denied") {
@@ -100,7 +100,7 @@ func TestCredentialsOfALab(t *testing.T) {
 	})
 }
 
-// Plain text is what somebody has asked for.
+// Plain text requires an explicit option.
 func TestLabWithPlainText(t *testing.T) {
 	require(t)
 	opts := options("pt")

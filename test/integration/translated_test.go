@@ -44,9 +44,9 @@ ports: [{name: tcp, protocol: TCP, port: 7443}, {name: udp, protocol: UDP, port:
 endpoints: [{addresses: ["%[2]s"], nodeName: node2, conditions: {ready: true}}]
 `
 
-// What belongs to translated connections is translated as well: fragments, and the ICMP errors
-// that tell clients of a smaller MTU on the way. A process of a node is what the API server is when it calls a
-// webhook; clients outside come by a node port of a node that does not have the endpoint.
+// Fragments and ICMP errors about the path MTU are translated with their connections. A process on
+// a node acts as the API server that calls a webhook. Outside clients use a node port of a node
+// without an endpoint.
 func TestFragmentsAndPathMTUOfServices(t *testing.T) {
 	require(t)
 	opts := options("fr")
@@ -76,7 +76,7 @@ func TestFragmentsAndPathMTUOfServices(t *testing.T) {
 	node1, node2, outside := l.Name()+"-node1", l.Name()+"-node2", st.Underlay()
 	command.In(t, outside, "ip address add fd16::fe/112 dev nodes nodad")
 	for _, node := range []string{node1, node2} {
-		command.In(t, node, "ip -6 route add fd96::/108 dev eth0") // as a default route, which the lab's nodes have for IPv4 only
+		command.In(t, node, "ip -6 route add fd96::/108 dev eth0") // the lab's nodes have a default route only for IPv4
 	}
 	clients := map[string]string{"a pod": pods[0].Netns, "a process of the node": node1, "a pod of the endpoint's node": pods[2].Netns, "a process of the endpoint's node": node2, "outside": outside}
 	for _, e := range to {
@@ -95,7 +95,7 @@ func TestFragmentsAndPathMTUOfServices(t *testing.T) {
 		for who, netns := range clients {
 			await.That(t, fmt.Sprintf("%s calls %s", who, at(who)), func() error { return echoes(netns, "tcp", at(who), 10) })
 			err := echoes(netns, "udp", at(who), 5000)
-			if errors.Is(err, syscall.EMSGSIZE) { // of IPv6, nodes fragment nothing again: the client has learned the MTU of the overlay
+			if errors.Is(err, syscall.EMSGSIZE) { // routers do not fragment IPv6; the client has learned the MTU of the overlay
 				err = echoes(netns, "udp", at(who), 5000)
 			}
 			if err != nil {
@@ -116,7 +116,7 @@ func TestFragmentsAndPathMTUOfServices(t *testing.T) {
 	}
 }
 
-// narrow gives the way from the node to an address a smaller MTU, by a route of a table of its own.
+// narrow lowers the MTU from the node to an address by a route in a separate table.
 func narrow(t *testing.T, node string, to netip.Addr, mtu int) {
 	t.Helper()
 	out, err := exec.Command("ip", "-n", node, "route", "get", to.String()).CombinedOutput()
@@ -128,7 +128,7 @@ func narrow(t *testing.T, node string, to netip.Addr, mtu int) {
 	command.In(t, node, fmt.Sprintf("ip %s route add %s dev %s table 77 mtu lock %d; ip %[1]s rule add to %[2]s lookup 77 pref 10", version, to, device[1], mtu))
 }
 
-// echoes sends bytes, and awaits them back.
+// echoes sends bytes and waits for the echo.
 func echoes(netns, network string, to netip.AddrPort, size int) error {
 	var c net.Conn
 	err := lab.InNetns(lab.NetnsPath(netns), func() (err error) {
@@ -157,7 +157,6 @@ func echoes(netns, network string, to netip.AddrPort, size int) error {
 	return nil
 }
 
-// echoDatagrams sends UDP packets back, until the test ends.
 func echoDatagrams(t *testing.T, netns, address string) {
 	t.Helper()
 	var c net.PacketConn

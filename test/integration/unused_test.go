@@ -14,7 +14,8 @@ import (
 	"github.com/contiv/contiv/vswitch/vswitchtest/frames"
 )
 
-// testUnusedClusterIPs: no packet to a cluster IP that no service has leaves the node, also if it is an endpoint.
+// testUnusedClusterIPs: nodes drop packets to unassigned cluster IPs, even if an endpoint has the
+// address.
 func (l *objectsLab) testUnusedClusterIPs(t *testing.T) {
 	state, err := l.State()
 	if err != nil {
@@ -50,7 +51,7 @@ endpoints: [{addresses: ["%[4]s"], conditions: {ready: true}}]
 	for _, text := range []string{"10.96.0.60", "fd96::60", "10.96.77.78", "fd96::7778", "10.96.77.77", "fd96::7777"} {
 		to := netip.MustParseAddr(text)
 		from := pod.Of(to.Is6())
-		for n := range 3 { // the first one of a flow, and others
+		for n := range 3 { // the first packet of a flow, and later ones
 			pod.Wire.Send(t, frames.Datagram(pod.MAC, pod.Gateway, from, to, fmt.Sprint("datagram", n), false))
 		}
 		for port, flags := range []byte{frames.SYN, frames.ACK} {

@@ -8,7 +8,7 @@ import (
 	"github.com/contiv/contiv/test/labtest"
 )
 
-// A VPP that ends at once ends the making of the lab, which says how it ended.
+// If VPP exits during the start, Up fails and reports how VPP ended.
 func TestUpWithAVPPThatEnds(t *testing.T) {
 	require(t)
 	opts := options("ve")

@@ -20,13 +20,12 @@ import (
 	"github.com/contiv/contiv/vswitch/vswitchtest"
 )
 
-// askWhy runs contivctl why.
 func askWhy(t *testing.T, l *lab.Lab, args ...string) (why.Answer, int) {
 	t.Helper()
 	return labtest.AskWhy(t, l, binaries, args...)
 }
 
-// One command names each of these faults, and nothing while there is none.
+// contivctl why reports each of these faults, and nothing without a fault.
 func TestWhy(t *testing.T) {
 	l := require(t)
 	st, err := l.State()
@@ -133,7 +132,7 @@ func TestWhy(t *testing.T) {
 		})
 	}
 
-	// What is not judged is named, and is no finding.
+	// Unsupported features are listed and are not findings.
 	t.Run("not judged", func(t *testing.T) {
 		command.In(t, node1.Netns, chain("inet", "filter hook forward", "limit rate over 1/hour burst 1 packets drop"))
 		a, code := askWhy(t, l, web.Name, db.Name)
@@ -144,7 +143,7 @@ func TestWhy(t *testing.T) {
 		healthy()
 	})
 
-	// Who accepts connections and loses what follows is not well.
+	// A server that accepts connections and then loses packets is faulty.
 	t.Run("later packets", func(t *testing.T) {
 		port := (&vswitchtest.Host{NetNS: lab.NetnsPath(db.Netns)}).Serve(t, db.Address.String())
 		command.In(t, node1.Netns, chain("inet", "filter hook forward", "tcp flags & (syn|ack) == ack drop"))
@@ -169,7 +168,7 @@ func TestWhy(t *testing.T) {
 		}
 	})
 
-	// Packets come in at the interface that has the address, and answers leave by eth0.
+	// Packets enter through the custom interface, and replies leave through eth0.
 	t.Run("custom interface", func(t *testing.T) {
 		const declared = "apiVersion: v1\nkind: Pod\nmetadata: {name: why-db, namespace: default, annotations: {contivpp.io/custom-if: net1/tap}}\nspec: {nodeName: node2, containers: [{name: c, image: none}]}\n"
 		labtest.Apply(t, l, declared)
@@ -212,7 +211,7 @@ func TestWhy(t *testing.T) {
 		}
 	})
 
-	// Only the tunnel is stopped, of which nobody on the nodes knows.
+	// Only the tunnel is down, which no node detects.
 	t.Run("overlay", func(t *testing.T) {
 		command.In(t, st.Underlay(), chain("bridge", "filter hook prerouting", "udp dport 4789 drop"))
 		undo := func() { command.In(t, st.Underlay(), "nft delete table bridge somebody") }
@@ -236,8 +235,8 @@ func TestWhy(t *testing.T) {
 		}
 	})
 
-	// What somebody takes out of a pod comes back at once, and the pod's timeline says that it was gone; what is said of
-	// a namespace while something is missing, health/path tests.
+	// The agent restores a pod's interface that was removed, and the pod's timeline shows it.
+	// health/path tests the findings during the fault.
 	t.Run("namespace emptied", func(t *testing.T) {
 		command.In(t, web.Netns, "ip addr flush dev eth0")
 		healthy()
@@ -263,12 +262,12 @@ func TestWhy(t *testing.T) {
 	})
 }
 
-// chain returns a command of a shell that makes a table of somebody with a rule.
+// chain returns a shell command that adds another program's nftables table with one rule.
 func chain(family, hook, rule string) string {
 	return fmt.Sprintf("nft add table %s somebody; nft 'add chain %s somebody theirs { type %s priority 0; }'; nft 'add rule %s somebody theirs %s'", family, family, hook, family, rule)
 }
 
-// device returns the one on its node that leads to a pod.
+// device returns the pod's interface on its node.
 func device(t *testing.T, l *lab.Lab, p lab.Pod) string {
 	t.Helper()
 	st, err := l.State()
@@ -288,8 +287,8 @@ func device(t *testing.T, l *lab.Lab, p lab.Pod) string {
 	return ""
 }
 
-// The path to a service is that to each of its endpoints: what stops it there is found, and what does not is
-// not held against the service's address.
+// The path to a service consists of the paths to its endpoints. A fault on one of them is found.
+// Rules that allow the endpoints also allow the service.
 func TestWhyOfServices(t *testing.T) {
 	l := require(t)
 	client, near, far := pod(t, l, "svc-client", "node1"), pod(t, l, "svc-near", "node1"), pod(t, l, "svc-far", "node2")

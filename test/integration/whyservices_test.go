@@ -43,7 +43,6 @@ metadata: {namespace: default, name: only-client}
 spec: {podSelector: {matchLabels: {app: asked-server}}, policyTypes: [Ingress], ingress: [{from: [{podSelector: {matchLabels: {app: asked-client}}}]}]}
 `
 
-// Why a service is not reached that is as it should be.
 func TestWhyServicesAreNotReached(t *testing.T) {
 	l := require(t)
 	client, server := pod(t, l, "asked-client", "node1"), pod(t, l, "asked-server", "node2")
@@ -141,7 +140,7 @@ func TestWhyServicesAreNotReached(t *testing.T) {
 		answers(why.Reached, 0, "", "node1", "svc/asked")
 	})
 
-	// A policy lets the client in, which comes with its node's address.
+	// A policy allows the client, which arrives with its node's address.
 	t.Run("a node port of another node", func(t *testing.T) {
 		labtest.Apply(t, l, askedPolicy)
 		healthy()

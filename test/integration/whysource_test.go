@@ -17,7 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Packets of a node's own processes carry the address of their route, and why judges that one, as the data plane does.
+// Packets of a node's own processes have the source address of their route. why evaluates policies
+// with that address, as the data plane does.
 func TestWhyJudgesTheSourceOfThePacket(t *testing.T) {
 	require(t)
 	l := labWith(t, "")
@@ -33,7 +34,7 @@ func TestWhyJudgesTheSourceOfThePacket(t *testing.T) {
 	for _, test := range []struct {
 		name, cidr string
 		prepare    string // on node2
-		source     string // that the packets carry
+		source     string // the expected source address
 		arrive     bool
 	}{
 		{"the node's address is allowed", "192.168.16.0/24", "", "192.168.30.2", false},
