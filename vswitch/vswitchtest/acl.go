@@ -12,8 +12,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// runACLs sends packets between two hosts behind interfaces "left" and "right" of a
-// vswitch with access lists: routed, and bridged.
+// runACLs tests access lists with two hosts behind interfaces "left" and "right" of a vswitch,
+// routed and bridged.
 func runACLs(t *testing.T, c Config) {
 	if _, ok := c.NewSite(t).(PacketSite); !ok {
 		t.Skip("this driver carries no packets")
@@ -23,7 +23,7 @@ func runACLs(t *testing.T, c Config) {
 			lab := newACLLab(t, c, bridged)
 			for _, test := range aclCases {
 				if test.node && (bridged || !lab.agent.vs.Capabilities().HostStackShared) {
-					continue // its sockets are not in the vswitch's stack
+					continue // the node's sockets do not use the vswitch's stack
 				}
 				t.Run(test.name, func(t *testing.T) { lab.check(t, test) })
 			}
@@ -36,15 +36,14 @@ func runACLs(t *testing.T, c Config) {
 	}
 }
 
-// aclLab is a vswitch with two hosts. The right one has a second address.
 type aclLab struct {
 	site        PacketSite
 	agent       *agent
 	values      []proto.Message
-	keys        []string // of the lists that there are
+	keys        []string // of the current lists
 	left, right *Host
-	// Networks of the hosts, up to the last part: host 2 is left, 3 and 4 are right.
-	// Host 1 is the vswitch, if it routes.
+	// Prefixes of the hosts' networks. Host 2 is left, hosts 3 and 4 are right, host 1 is the
+	// vswitch if it routes.
 	leftNet, rightNet [2]string // IPv4, IPv6
 }
 
@@ -113,7 +112,7 @@ func newACLLab(t *testing.T, c Config, bridged bool) *aclLab {
 			}
 		}
 	}
-	// Without lists everything passes; from here on neighbours are known.
+	// Without lists all traffic passes. This also resolves the neighbours.
 	lab.check(t, aclCase{probes: []probe{
 		{"right", "tcp", "left", 80, true}, {"left", "udp", "right", 80, true}, {"left", "ping", "right2", 0, true},
 		{"right", "tcp6", "left", 80, true}, {"left", "udp6", "right", 80, true}, {"left", "ping6", "right2", 0, true},
@@ -124,26 +123,24 @@ func newACLLab(t *testing.T, c Config, bridged bool) *aclLab {
 	return lab
 }
 
-// Networks of the two hosts, of IPv4 and IPv6.
 var leftNet, rightNet = [2]string{"10.21.0.", "fd21::"}, [2]string{"10.22.0.", "fd22::"}
 
-// probe is an attempt of a host: left, right, node. Kinds are tcp, udp, ping and the
-// same with a 6. Destinations are left, right, right2 and node.
+// probe is a connection attempt of a host: left, right or node. Kinds are tcp, udp, ping, tcp6,
+// udp6 and ping6. Destinations are left, right, right2 and node.
 type probe struct {
 	from, kind, to string
 	port           int
 	passes         bool
 }
 
-// aclCase is what passes with the lists.
 type aclCase struct {
 	name   string
 	lists  []*vpp_acl.ACL
 	probes []probe
-	node   bool // sends or answers probes itself
+	node   bool // the node sends or answers probes
 }
 
-// check sends the probes with exactly these lists.
+// check replaces the lists and sends the probes.
 func (lab *aclLab) check(t *testing.T, c aclCase) {
 	t.Helper()
 	lab.set(t, c.lists...)
@@ -154,7 +151,7 @@ func (lab *aclLab) check(t *testing.T, c aclCase) {
 	}
 }
 
-// set makes these the only lists, and waits until they are.
+// set replaces the lists and waits until the vswitch has applied them.
 func (lab *aclLab) set(t *testing.T, lists ...*vpp_acl.ACL) {
 	t.Helper()
 	lab.agent.t = t

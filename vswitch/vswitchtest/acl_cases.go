@@ -16,7 +16,7 @@ type (
 	icmp    = vpp_acl.ACL_Rule_IpRule_Icmp
 )
 
-// list is an access list; interfaces are written like "left in" and "right out".
+// list makes an access list. interfaces has the form "left in" or "right out".
 func list(name, interfaces string, rules ...*aclRule) *vpp_acl.ACL {
 	acl := &vpp_acl.ACL{Name: name, Rules: rules, Interfaces: &vpp_acl.ACL_Interfaces{}}
 	for at := range strings.SplitSeq(interfaces, ", ") {
@@ -36,7 +36,6 @@ func permit(r *ipRule) *aclRule  { return &aclRule{Action: vpp_acl.ACL_Rule_PERM
 func deny(r *ipRule) *aclRule    { return &aclRule{Action: vpp_acl.ACL_Rule_DENY, IpRule: r} }
 func reflect(r *ipRule) *aclRule { return &aclRule{Action: vpp_acl.ACL_Rule_REFLECT, IpRule: r} }
 
-// everything matches each packet.
 func everything() *ipRule { return &ipRule{} }
 
 func from(network string) *ipRule {
@@ -63,13 +62,13 @@ func icmpTypes(v6 bool, first, last uint32) *ipRule {
 	return &ipRule{Icmp: &icmp{Icmpv6: v6, IcmpTypeRange: &vpp_acl.ACL_Rule_IpRule_Icmp_Range{First: first, Last: last}}}
 }
 
-// Addresses of the second address of the right host are 10.21.0.4 or 10.22.0.4.
+// The second address of the right host is 10.21.0.4 or 10.22.0.4.
 var aclCases = []aclCase{
 	{name: "permit by destination, with the end denying the rest", lists: []*vpp_acl.ACL{
 		list("l", "left in", permit(to("10.20.0.3/14"))),
 	}, probes: []probe{
 		{"left", "tcp", "right", 80, true}, {"left", "ping", "right2", 0, true}, {"left", "ping6", "right", 0, false}, {"left", "udp6", "right", 80, false},
-		{"right", "udp", "left", 80, true}, {"right", "udp6", "left", 80, false}, // its answer is denied
+		{"right", "udp", "left", 80, true}, {"right", "udp6", "left", 80, false}, // the reply is denied
 	}},
 	{name: "deny one address, permit its network", lists: []*vpp_acl.ACL{
 		list("l", "left in", deny(to("10.21.0.4/32")), deny(to("10.22.0.4/32")), deny(to("fd21::4/128")), deny(to("fd22::4/128")), permit(everything())),
@@ -175,8 +174,7 @@ var aclCases = []aclCase{
 	}},
 }
 
-// checkRunning: a change counts for connections that exist, and harms none that it is
-// not about.
+// checkRunning: a change applies to established connections and leaves unrelated ones alone.
 func (lab *aclLab) checkRunning(t *testing.T) {
 	rules := func(web ...*aclRule) []*vpp_acl.ACL {
 		return []*vpp_acl.ACL{list("pod", "left in", append(web, permit(icmpTypes(false, 8, 8)))...), list("wall", "left out", deny(everything()))}
@@ -205,7 +203,7 @@ func (lab *aclLab) checkRunning(t *testing.T) {
 	works("without lists", true)
 }
 
-// checkForgotten: answers pass as long as a list reflects, not since one once did.
+// checkForgotten: replies pass only while a reflecting list exists.
 func (lab *aclLab) checkForgotten(t *testing.T, stay bool) {
 	pod, wall := list("pod", "left in", reflect(everything())), list("wall", "left out", deny(everything()))
 	for _, kind := range []string{"tcp", "udp"} {
@@ -231,7 +229,7 @@ func (lab *aclLab) checkForgotten(t *testing.T, stay bool) {
 	lab.set(t)
 }
 
-// checkReplacement: while rules are replaced, no packet meets none of them.
+// checkReplacement: rules are replaced atomically.
 func (lab *aclLab) checkReplacement(t *testing.T) {
 	rules := func(others int) []*vpp_acl.ACL {
 		var list1 []*aclRule
@@ -301,7 +299,7 @@ func (lab *aclLab) checkMACIP(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			lab.check(t, aclCase{
-				// Both kinds have to agree.
+				// MAC and IP lists must both permit a packet.
 				lists: []*vpp_acl.ACL{list("macs", "left in", test.rules...), list("web", "left in", permit(tcp(80, 80)))},
 				probes: []probe{
 					{"left", "tcp", "right", 80, test.v4}, {"left", "tcp6", "right", 80, test.v6}, {"left", "tcp", "right", 8080, false}, {"left", "tcp6", "right", 8080, false},
@@ -311,7 +309,7 @@ func (lab *aclLab) checkMACIP(t *testing.T) {
 	}
 }
 
-// checkRestart: nothing is done by an agent that finds what it wants.
+// checkRestart: a restarted agent executes nothing if the lists are current.
 func (lab *aclLab) checkRestart(t *testing.T) {
 	lists := []*vpp_acl.ACL{
 		list("pod/1 *", "left in", reflect(everything())), list("wall", "left out", deny(everything())),
@@ -345,7 +343,7 @@ func (lab *aclLab) checkRestart(t *testing.T) {
 	wantNothingExecuted(t, "resync after the restart", lab.agent.resync(values...))
 	ask("after the restart")
 
-	// Lists that are no longer wanted go.
+	// The resync removes unwanted lists.
 	wantSomethingExecuted(t, "resync without lists", lab.agent.resync(lab.values...))
 	if err := lab.send(probe{"right", "tcp", "left", 80, true}); err != nil {
 		t.Errorf("without lists: %v", err)

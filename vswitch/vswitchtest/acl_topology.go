@@ -8,8 +8,8 @@ import (
 	"github.com/contiv/contiv/vswitch"
 )
 
-// accessLists are what isolates the pods of a node: they may open connections to
-// anyone, and pods and nodes to them. The first pod must keep to its MAC address.
+// accessLists isolates the pods of a node: pods may connect to any address, and pods and nodes may
+// connect to them. The first pod must use its own MAC address.
 func (t Topology) accessLists() []*vpp_acl.ACL {
 	reflection, table := list("reflection", "", reflect(everything())), list("table", "",
 		permit(from("10.1.0.0/16")), permit(from("192.168.30.0/24")), deny(everything()))

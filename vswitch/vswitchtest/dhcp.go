@@ -15,46 +15,42 @@ import (
 	"github.com/insomniacslk/dhcp/dhcpv4/server4"
 )
 
-// DHCPServer leases addresses to whoever asks on a device.
+// DHCPServer leases addresses to clients on a device.
 type DHCPServer struct {
 	host   *Host
 	device string
 	self   netip.Addr
 
 	mu      sync.Mutex
-	conn    net.PacketConn // nil: down
+	conn    net.PacketConn // nil if the server is down
 	done    chan struct{}
 	offer   DHCPOffer
 	seen    []dhcpv4.MessageType
 	changed chan struct{} // closed when seen grows
 }
 
-// DHCPOffer is what a server leases.
+// DHCPOffer is the lease that a server offers.
 type DHCPOffer struct {
 	Address netip.Prefix
-	Router  netip.Addr // the zero Addr: none
+	Router  netip.Addr // the zero Addr for none
 	Length  time.Duration
-	// Renew and Rebind are when to ask this server and when to ask any server for more time,
-	// zero: the client chooses.
+	// Renew and Rebind are the times T1 and T2; zero leaves them to the client.
 	Renew, Rebind time.Duration
-	// Mute: there is no answer to anything.
+	// Mute makes the server ignore all messages.
 	Mute bool
-	// Lost is how many of the next DISCOVERs do not arrive.
-	Lost int
-	// Routes are classless static routes.
+	// Lost is the number of DISCOVER messages to ignore.
+	Lost   int
 	Routes []*dhcpv4.Route
 }
 
-// NewDHCPServer returns a server that is down. Its host has the address self on
-// the device.
+// NewDHCPServer returns a stopped server on a device of host, with the server address self.
 func NewDHCPServer(t testing.TB, host *Host, device string, self netip.Addr) *DHCPServer {
 	s := &DHCPServer{host: host, device: device, self: self, changed: make(chan struct{})}
 	t.Cleanup(s.Down)
 	return s
 }
 
-// Up starts the server, or changes what it leases: it then refuses to prolong
-// other addresses.
+// Up starts the server, or changes its offer. It then rejects renewals of other addresses.
 func (s *DHCPServer) Up(t testing.TB, offer DHCPOffer) {
 	t.Helper()
 	s.mu.Lock()
@@ -75,7 +71,7 @@ func (s *DHCPServer) Up(t testing.TB, offer DHCPOffer) {
 	go s.serve(conn, s.done)
 }
 
-// Down ends the server, if it is up.
+// Down stops the server if it runs.
 func (s *DHCPServer) Down() {
 	s.mu.Lock()
 	conn, done := s.conn, s.done
@@ -87,15 +83,14 @@ func (s *DHCPServer) Down() {
 	}
 }
 
-// Seen returns the types of the messages so far.
+// Seen returns the types of the received messages.
 func (s *DHCPServer) Seen() []dhcpv4.MessageType {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.seen)
 }
 
-// Await returns when a message of the type has come after the first ones that
-// count says. What Up said before is then the answer.
+// Await waits until a message of the type arrives, ignoring the first after messages.
 func (s *DHCPServer) Await(ctx context.Context, typ dhcpv4.MessageType, after int) error {
 	for {
 		s.mu.Lock()
@@ -147,7 +142,7 @@ func (s *DHCPServer) serve(conn net.PacketConn, done chan struct{}) {
 	}
 }
 
-// reply returns the answer to a message, nil for none.
+// reply returns nil if the server does not answer.
 func (s *DHCPServer) reply(request *dhcpv4.DHCPv4) *dhcpv4.DHCPv4 {
 	if s.offer.Mute {
 		return nil

@@ -33,7 +33,7 @@ func dnat66(label string, mappings ...*mapping66) *contiv_nat.DNat66 {
 	return &contiv_nat.DNat66{Label: label, StMappings: mappings}
 }
 
-// service6 maps port 80 of an address to pods, by their numbers.
+// service6 maps port 80 of an address to pods by number.
 func service6(ip string, protocol contiv_nat.DNat66_Protocol, pods ...int) *mapping66 {
 	m := &mapping66{ExternalIp: ip, ExternalPort: 80, Protocol: protocol}
 	for _, n := range pods {
@@ -47,8 +47,8 @@ func with66(m *mapping66, edit func(*mapping66)) *mapping66 {
 	return m
 }
 
-// newDNAT66Lab is a natLab with IPv6. If the vswitch has VRFs for that, pods are in
-// another one than the world, with routes between the two.
+// newDNAT66Lab returns an IPv6 natLab. If DNAT66 supports VRFs, the pods are in a separate VRF with
+// routes to the world.
 //
 //	pod1 fd31:0:0:1::2 ─┐            ┌─ world fd32::2, ::10 …
 //	pod2 fd31:0:0:2::2 ─┼─ vswitch ──┘
@@ -72,7 +72,7 @@ func newDNAT66Lab(t *testing.T, c Config) *natLab {
 			&vpp_l3.Route{Type: vpp_l3.Route_INTER_VRF, VrfId: vrf, DstNetwork: "::/0"},
 			&vpp_l3.Route{Type: vpp_l3.Route_INTER_VRF, DstNetwork: "fd31::/32", ViaVrfId: vrf})
 	} else if caps.HostStackShared {
-		// For the node itself: it has to believe that services are somewhere.
+		// The node itself needs a route to services.
 		lab.values = append(lab.values, &vpp_l3.Route{DstNetwork: "fd96::/64", NextHopAddr: world66, OutgoingInterface: "world"})
 	}
 	for n := 1; n <= 3; n++ {
@@ -91,7 +91,7 @@ func newDNAT66Lab(t *testing.T, c Config) *natLab {
 		lab.world.Exec(t, fmt.Sprintf("ip addr add fd32::%d/64 dev eth0 nodad preferred_lft 0", n))
 	}
 	lab.world.answerAll(t, "world")
-	for n := 1; n <= 3; n++ { // addresses of the vswitch are there when they have been checked
+	for n := 1; n <= 3; n++ { // wait for duplicate address detection of the vswitch's addresses
 		if err := lab.pods[n].Ping(world66, 56, longWait); err != nil {
 			t.Fatal(err)
 		}
@@ -111,7 +111,6 @@ func (l *natLab) plug66(t *testing.T, name, addr, gateway string) *Host {
 	return host
 }
 
-// runDNAT66 sends packets through DNAT of IPv6.
 func runDNAT66(t *testing.T, c Config) {
 	if _, ok := c.NewSite(t).(PacketSite); !ok {
 		t.Skip("this driver carries no packets")
@@ -153,7 +152,7 @@ func runDNAT66(t *testing.T, c Config) {
 		lab.set(t, dnat66("a", m))
 		const calls = 240
 		count := lab.count(t, calls, func() (string, string, error) { return pods[3].who(t, "tcp", "", service66, 80) })
-		// pod2 gets 3/4: 180, with a standard deviation below 7.
+		// The expectation for pod2 is 3/4 or 180, with a standard deviation below 7.
 		if n := count["pod2"]; n < 140 || n > 220 || count["pod3"] > 0 || count["pod1"]+n != calls {
 			t.Errorf("%v of %d, want about three times as many for pod2 as for pod1, and none for pod3", count, calls)
 		}
@@ -248,7 +247,7 @@ func (l *natLab) testAffinity66(t *testing.T, c Config) {
 			}
 		}
 	}
-	for n := 26; n < 50 && len(pods) < 2; n++ { // once in 2^15
+	for n := 26; n < 50 && len(pods) < 2; n++ { // fails once in 2^15
 		l.world.Exec(t, fmt.Sprintf("ip addr add fd32::%d/64 dev eth0 nodad preferred_lft 0", n))
 		name, _, err := from(n)()
 		if err != nil {
@@ -268,7 +267,7 @@ func (l *natLab) testAffinity66(t *testing.T, c Config) {
 			}
 		}
 	}
-	if moved > 13 { // a third is to be expected
+	if moved > 13 { // the expectation is a third
 		t.Errorf("%d of 16 clients get another backend when one comes", moved)
 	}
 	l.set(t, sticky(2))
@@ -294,7 +293,7 @@ func (l *natLab) testChanges66(t *testing.T) {
 		return dnat66("a", service6("fd96::3", udp66, pods...), service6("fd96::3", tcp66, pods...))
 	}
 	query := call("udp")
-	query.wantSilence(t) // nobody there yet: a connection without translation
+	query.wantSilence(t) // no endpoint yet: the connection is not translated
 	l.set(t, both(1))
 	query.wantAnswer(t, "pod1")
 	stream := call("tcp")
@@ -303,7 +302,7 @@ func (l *natLab) testChanges66(t *testing.T) {
 	query.wantAnswer(t, "pod1")
 	stream.wantAnswer(t, "pod1")
 	l.set(t, both(2, 3))
-	stream.wantAnswer(t, "pod1") // TCP goes on
+	stream.wantAnswer(t, "pod1") // the TCP connection survives
 	if l.sessions {
 		query.wantAnswer(t, "pod1")
 	} else if who, _, err := query.ask(longWait); err != nil || who == "pod1" {

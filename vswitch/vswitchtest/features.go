@@ -48,7 +48,7 @@ func runFeatures(t *testing.T, c Config) {
 			t.Run("packets", func(t *testing.T) { test.packets(t, c) })
 		})
 	}
-	// What older kernels lack.
+	// Features that older kernels lack.
 	t.Run("segment routing (SRv6) that removes the header one node early (`psp`)", func(t *testing.T) {
 		need(t, startAgent(t, c.NewSite(t)), earlyRemoval)
 		t.Run("is found by a restarted agent, and removed", func(t *testing.T) { testLifecycle(t, c, earlyRemoval) })
@@ -56,7 +56,7 @@ func runFeatures(t *testing.T, c Config) {
 	})
 }
 
-// testLifecycle takes values through a resync, a restart and a resync without them.
+// testLifecycle configures values, restarts the agent, and removes the values by a resync.
 func testLifecycle(t *testing.T, c Config, values []proto.Message) {
 	site := c.NewSite(t)
 	a := startAgent(t, site)
@@ -90,7 +90,6 @@ func span(from, to string, d vpp_interfaces.Span_Direction) *vpp_interfaces.Span
 	return &vpp_interfaces.Span{InterfaceFrom: from, InterfaceTo: to, Direction: d}
 }
 
-// bench is a vswitch with hosts behind TAPs.
 type bench struct {
 	*agent
 	t    testing.TB
@@ -106,11 +105,11 @@ func newBench(t testing.TB, c Config) *bench {
 	return &bench{startAgent(t, site), t, site}
 }
 
-// host plugs a host with the addresses into the far end of tap(name).
+// host attaches a host with the addresses to the far end of tap(name).
 func (b *bench) host(name string, addrs ...string) *Host {
 	b.t.Helper()
 	h := b.site.Plug(b.t, "host-"+name)
-	h.Exec(b.t, "sysctl -qw net.ipv4.ip_forward=0") // a new namespace does as the machine
+	h.Exec(b.t, "sysctl -qw net.ipv4.ip_forward=0") // a new namespace inherits the machine's setting
 	h.Exec(b.t, "ip link set dev eth0 up")
 	for _, addr := range addrs {
 		family := "-4"
@@ -165,7 +164,6 @@ func answerFor(addrs string, interfaces ...string) *vpp_l3.ProxyARP {
 	return p
 }
 
-// Two hosts believe that they are on the same link.
 func testProxyARP(t *testing.T, c Config) {
 	borrowing := tap("b")
 	borrowing.Unnumbered = &vpp_interfaces.Interface_Unnumbered{InterfaceWithIp: "a"}
@@ -178,7 +176,7 @@ func testProxyARP(t *testing.T, c Config) {
 	})
 }
 
-// testProxyARPTo has a host behind "b" that the one behind "a" believes to be on its link.
+// testProxyARPTo attaches a host behind "b" in the on-link subnet of the host behind "a".
 func testProxyARPTo(t *testing.T, c Config, there *vpp_interfaces.Interface) {
 	b := newBench(t, c)
 	base := []proto.Message{
@@ -204,7 +202,8 @@ func testProxyARPTo(t *testing.T, c Config, there *vpp_interfaces.Interface) {
 	wantNoPing(t, "on another interface", h1, "10.50.0.77")
 }
 
-// crossConnectIP has paths of rising preference, each "<next hop>@<interface>".
+// crossConnectIP makes a cross-connect with paths of increasing preference value, each "<next
+// hop>@<interface>".
 func crossConnectIP(iface string, p vpp_l3.L3XConnect_Protocol, paths ...string) *vpp_l3.L3XConnect {
 	x := &vpp_l3.L3XConnect{Interface: iface, Protocol: p}
 	for i, text := range paths {
@@ -214,15 +213,14 @@ func crossConnectIP(iface string, p vpp_l3.L3XConnect_Protocol, paths ...string)
 	return x
 }
 
-// The host behind "a" asks for addresses that are behind "b" by the routes, and behind
-// "c" by the cross-connect.
+// The routes lead to "b", the cross-connect of the host behind "a" leads to "c".
 func testL3XConnect(t *testing.T, c Config) {
 	for _, family := range []struct {
 		protocol          vpp_l3.L3XConnect_Protocol
 		ip, net1, net2, n string
 		target, all       string
 		length            int
-		atOnce            string // has an address be usable at once
+		atOnce            string // flag that skips duplicate address detection
 	}{
 		{vpp_l3.L3XConnect_IPV4, "ip", "10.50.0.", "10.51.0.", "10.52.0.", "10.99.0.1", "0.0.0.0/0", 24, ""},
 		{vpp_l3.L3XConnect_IPV6, "ip -6", "fd00:50::", "fd00:51::", "fd00:52::", "fd00:99::1", "::/0", 64, "nodad"},
@@ -238,14 +236,14 @@ func testL3XConnect(t *testing.T, c Config) {
 			h1 := b.host("a", addr(family.net1, "1"))
 			h2, h3 := b.host("b", addr(family.net2, "2")), b.host("c", addr(family.n, "2"))
 			for _, h := range []*Host{h2, h3} {
-				// Not of eth0: then hosts would ask for their gateway from it, and a router
-				// need not answer who is not on its link.
+				// Not on eth0, where hosts would use the address as the source of neighbour
+				// requests; a router need not answer sources that are not on-link.
 				h.Exec(t, fmt.Sprintf("%s addr add %s dev lo %s", family.ip, family.target, family.atOnce))
 				h.Exec(t, "ip link set dev lo up")
 			}
 			for h, gw := range map[*Host]string{h1: family.net1, h2: family.net2, h3: family.n} {
 				h.Exec(t, fmt.Sprintf("%s route add default via %s9 dev eth0", family.ip, gw))
-				wantPing(t, "the vswitch before it routes", h, gw+"9") // until then, it may say that no route leads there
+				wantPing(t, "the vswitch before it routes", h, gw+"9") // until then, it may answer that it has no route
 			}
 			seen := func(what string, want *Host, ways ...*Host) {
 				t.Helper()
@@ -285,8 +283,7 @@ func multipath(dst, gw, out string, weight uint32) *vpp_l3.Route {
 	return &vpp_l3.Route{DstNetwork: dst, NextHopAddr: gw, OutgoingInterface: out, Weight: weight}
 }
 
-// Two hosts have all addresses of a network, to which two paths lead; a more specific
-// route drops.
+// Two hosts have all addresses of a network with two paths. A more specific route drops.
 func testMultipath(t *testing.T, c Config) {
 	b := newBench(t, c)
 	base := []proto.Message{
@@ -318,7 +315,8 @@ func testMultipath(t *testing.T, c Config) {
 	}
 }
 
-// withoutNextHop are routes to hosts behind a TAP; the next hops 0.0.0.0 and :: mean none.
+// withoutNextHop returns routes to hosts behind a TAP with the next hops 0.0.0.0 and ::, which mean
+// none.
 func withoutNextHop() []proto.Message {
 	to := func(dst, nextHop string) proto.Message {
 		return &vpp_l3.Route{DstNetwork: dst, NextHopAddr: nextHop, OutgoingInterface: "b"}
@@ -348,7 +346,7 @@ func testWithoutNextHop(t *testing.T, c Config) {
 	}
 }
 
-// pingCounter counts the ping packets that a host sees, whoever they are for.
+// pingCounter counts the ping packets that a host receives, for any destination.
 type pingCounter struct {
 	t testing.TB
 	h *Host
@@ -366,7 +364,7 @@ func newPingCounter(t testing.TB, h *Host) pingCounter {
 	return p
 }
 
-// want checks what came in since the last time.
+// want checks the packets since the last call.
 func (p pingCounter) want(what string, requests, replies int) {
 	p.t.Helper()
 	for typ, want := range map[string]int{"echo-request": requests, "echo-reply": replies} {
@@ -378,7 +376,6 @@ func (p pingCounter) want(what string, requests, replies int) {
 
 func (p pingCounter) requests() int { return p.reset("echo-request") }
 
-// reset returns the number of packets counted since the last call.
 func (p pingCounter) reset(typ string) (packets int) {
 	p.t.Helper()
 	if _, rest, ok := strings.Cut(p.h.Exec(p.t, "nft reset counter netdev count "+typ), "packets "); ok {

@@ -30,8 +30,8 @@ const (
 	passed = contiv_filter.AccessList_PASS
 )
 
-// runFilter judges connections between the hosts of an aclLab: left is a pod, right is
-// one with its first address.
+// runFilter tests connections between the hosts of an aclLab. left is a pod, right is a pod with
+// its first address.
 func runFilter(t *testing.T, c Config) {
 	site := c.NewSite(t)
 	if err := hasFilter(t, site); errors.Is(err, kvscheduler.ErrUnsupported) {
@@ -66,7 +66,7 @@ func hasFilter(t *testing.T, site Site) error {
 	return vs.Filter().Remove(t.Context(), probe)
 }
 
-// someFilter is a value or more of each model.
+// someFilter returns at least one value of each model.
 func someFilter() []proto.Message {
 	return []proto.Message{
 		&contiv_filter.AddressSet{Name: "clients", Addresses: []string{"10.21.0.2", "10.21.0.9", "fd21::2"}},
@@ -88,7 +88,7 @@ func filterList(name string, direction contiv_filter.AccessList_Direction, rules
 	return &contiv_filter.AccessList{Name: name, Direction: direction, Rules: rules}
 }
 
-// filterSubject is isolated for each direction with lists that are not nil.
+// filterSubject isolates a direction if its list is not nil.
 func filterSubject(name string, addrs, in, out []string) *contiv_filter.Subject {
 	s := &contiv_filter.Subject{Name: name, Addresses: addrs, Interface: strings.TrimPrefix(name, "prod/")}
 	if in != nil {
@@ -100,8 +100,8 @@ func filterSubject(name string, addrs, in, out []string) *contiv_filter.Subject 
 	return s
 }
 
-// filterValues: values can be added in any order and twice, are found by a restarted driver, and
-// can be removed in any order and twice. Values that are no longer expected are also found, and can
+// filterValues: values can be added in any order and twice, are listed by a restarted driver, and
+// can be removed in any order and twice. Values that are no longer expected are also listed and can
 // be removed.
 func filterValues(t *testing.T, site Site) {
 	ctx, values := t.Context(), someFilter()
@@ -145,7 +145,7 @@ func filterValues(t *testing.T, site Site) {
 	want("after a restart", vs, values, len(values))
 	vs.Close()
 	vs = open(t, site)
-	// Only some are expected, model by model as the scheduler asks.
+	// Expect only some values, model by model like the scheduler.
 	for range 3 {
 		for _, v := range values {
 			found, err := vs.Filter().List(ctx, []proto.Message{v})
@@ -180,7 +180,7 @@ type filterCase struct {
 	node   bool
 }
 
-// Names of what the cases refer to.
+// Defines the address sets of the cases.
 func (lab *filterLab) addresses(name string, hosts ...string) *contiv_filter.AddressSet {
 	s := &contiv_filter.AddressSet{Name: name}
 	for _, h := range hosts {
@@ -301,7 +301,7 @@ func (lab *filterLab) cases() []filterCase {
 	}
 }
 
-// staged has a stage that does not deny, and another one that may.
+// staged returns a subject with a stage that does not deny, followed by one that may.
 func (lab *filterLab) staged(host string, first, last []string, denies bool) *contiv_filter.Subject {
 	s := &contiv_filter.Subject{Name: "prod/" + host, Addresses: lab.addressOf(host), Interface: host, Ingress: []*contiv_filter.Subject_Stage{{Lists: first}}}
 	if last != nil {
@@ -320,7 +320,6 @@ func portsOf(protocol contiv_filter.Protocol, ports []uint32) (list []*filterPor
 	return list
 }
 
-// set makes these the only values of the filter.
 func (lab *filterLab) set(t *testing.T, values ...proto.Message) {
 	t.Helper()
 	lab.agent.t = t
@@ -348,7 +347,7 @@ func (lab *filterLab) probe(t *testing.T, probes ...probe) {
 	}
 }
 
-// running: a connection that exists goes on or stops, in both directions.
+// running: a change applies to both directions of an established connection.
 func (lab *filterLab) running(t *testing.T) {
 	subject := lab.pod("right", []string{"l"}, nil)
 	rules := filterList("l", ingress, &filterRule{AddressSets: []string{"clients"}, Ports: []*filterPorts{{First: 80, Last: 80}}})
@@ -382,7 +381,7 @@ func (lab *filterLab) running(t *testing.T) {
 	works("nothing is judged at last", true)
 }
 
-// replacement: while lists, sets and subjects are replaced, packets pass if both old and new ones
+// replacement: during the replacement of lists, sets and subjects, packets pass if both versions
 // allow them, and are dropped if both deny them.
 func (lab *filterLab) replacement(t *testing.T) {
 	values := func(round int) []proto.Message {
@@ -445,12 +444,12 @@ func (lab *filterLab) replacement(t *testing.T) {
 	}
 }
 
-// oneStep: a set that a rule denies goes while another one comes, in one transaction. If they did
-// so one after the other, packets would pass in between.
+// oneStep: one transaction replaces a denied set by another one. If it were not atomic, packets
+// would pass in between.
 func (lab *filterLab) oneStep(t *testing.T) {
 	values := func(round int) []proto.Message {
 		clients, nobody := lab.addresses(fmt.Sprint("clients", round%2), "left"), lab.addresses(fmt.Sprint("clients", (round+1)%2))
-		for i := range 500 { // that takes a moment
+		for i := range 500 { // takes a moment
 			nobody.Addresses = append(nobody.Addresses, fmt.Sprintf("10.99.%d.%d", round%200, i%250))
 		}
 		nobody.Addresses = slices.Compact(nobody.Addresses)
@@ -473,7 +472,7 @@ func (lab *filterLab) oneStep(t *testing.T) {
 				c.Close()
 				return
 			default:
-				_, _ = c.Write([]byte("x")) // refused ones are none of our business
+				_, _ = c.Write([]byte("x")) // errors do not matter here
 			}
 		}
 	})
@@ -498,7 +497,7 @@ func (lab *filterLab) oneStep(t *testing.T) {
 		t.Errorf("%d packets passed that no values allow", n)
 	}
 	lab.set(t)
-	lab.probe(t, probe{"left", "udp", "right", 8080, true}) // there is somebody who answers
+	lab.probe(t, probe{"left", "udp", "right", 8080, true}) // a server is listening
 }
 
 func (lab *filterLab) restart(t *testing.T) {

@@ -7,15 +7,15 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// FilterCase is what passes between two networks with values of the filter. The conformance suite
-// sends packets for each case; drivers may work them out, too.
+// FilterCase defines the connections that pass with values of the filter. The conformance suite
+// sends packets for each case; drivers may also evaluate the cases without packets.
 type FilterCase struct {
 	Name   string
 	Values []proto.Message
 	Probes []FilterProbe
 }
 
-// FilterProbe opens a connection, or asks for an echo, from one host to another.
+// FilterProbe is a connection or an echo request from one host to another.
 type FilterProbe struct {
 	Src, Dst netip.Addr
 	Network  string // tcp, udp, ping
@@ -23,8 +23,8 @@ type FilterProbe struct {
 	Passes   bool
 }
 
-// FilterCases returns the cases but for those in which the node itself has a part. One network is
-// 10.21.0.0/24 and fd21::/64, the other one 10.22.0.0/24 and fd22::/64.
+// FilterCases returns the cases except those that involve the node. The networks are 10.21.0.0/24
+// and fd21::/64 on one side, 10.22.0.0/24 and fd22::/64 on the other.
 func FilterCases() (list []FilterCase) {
 	lab := &filterLab{aclLab: &aclLab{leftNet: leftNet, rightNet: rightNet}}
 	for _, c := range lab.cases() {

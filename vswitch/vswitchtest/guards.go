@@ -20,8 +20,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// runGuards checks source guards: that they are read back, and, between two pods and hosts
-// on the underlay, that forged packets do not arrive.
+// runGuards tests source guards: the driver lists them, and they drop forged packets of pods and of
+// hosts on the underlay.
 func runGuards(t *testing.T, c Config) {
 	caps := open(t, c.NewSite(t)).Capabilities()
 	if !caps.SourceGuards {
@@ -119,7 +119,7 @@ func testGuardFirst(t *testing.T, c Config) {
 	}
 }
 
-// guardValues are interfaces of pods with both IP versions, and their guards, which come last.
+// guardValues returns interfaces of dual-stack pods, followed by their guards.
 func guardValues(topo Topology, guards ...*guard.SourceGuard) (values []proto.Message) {
 	values = append(values, &vpp_interfaces.Interface{
 		Name: GatewayLoop, Type: vpp_interfaces.Interface_SOFTWARE_LOOPBACK, Enabled: true, IpAddresses: []string{"10.1.1.1/24", "fd10:1::1/64"},
@@ -146,9 +146,9 @@ func guardValues(topo Topology, guards ...*guard.SourceGuard) (values []proto.Me
 	return values
 }
 
-// guardLab has two guarded pods. The first one is hostile, the second one listens.
+// guardLab has two guarded pods. The first one attacks, the second one listens.
 type guardLab struct {
-	t            testing.TB // of all tests
+	t            testing.TB // of the whole test
 	site         PacketSite
 	topo         Topology
 	agent        *agent
@@ -169,7 +169,7 @@ func newGuardLab(t *testing.T, c Config) *guardLab {
 	lab.agent.resync(lab.values()...)
 	lab.agent.wantConfigured(lab.values())
 	lab.plug(lab.t)
-	// VPP counts nothing in the first second after it has started.
+	// VPP does not count in the first second after its start.
 	for deadline := time.Now().Add(longWait); lab.drops(t)[vswitch.DropIPv4] == 0; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("what is dropped is not counted")
@@ -207,15 +207,15 @@ func (lab *guardLab) plug(t testing.TB) {
 
 func addr(text string) netip.Addr { return netip.MustParseAddr(text) }
 
-// arrives sends frames, and then one as it should be, and returns which of the texts
-// arrived before that.
+// arrives sends forged frames, followed by a valid one. It returns the forged texts that arrived
+// before the valid one.
 func (lab *guardLab) arrive(t testing.TB, sent map[string][]byte) (arrived []string) {
 	t.Helper()
 	lab.ear.Drain()
 	for _, frame := range sent {
 		lab.hostile.Send(t, frame)
 	}
-	// What is well-formed arrives, of either version; so all before has been decided.
+	// Valid packets of each version arrive, so all earlier packets have been processed.
 	for _, src := range []string{"10.1.1.2", "fd10:1::2"} {
 		lab.sent++
 		last := fmt.Sprintf("barrier-%d-", lab.sent)
@@ -234,7 +234,7 @@ func (lab *guardLab) arrive(t testing.TB, sent map[string][]byte) (arrived []str
 	return arrived
 }
 
-// drops is what has been counted of the hostile pod.
+// drops returns the drop counters of the hostile pod.
 func (lab *guardLab) drops(t testing.TB) map[vswitch.DropReason]uint64 {
 	t.Helper()
 	list, err := lab.agent.vs.SourceGuards().Drops(t.Context())
@@ -250,8 +250,8 @@ func (lab *guardLab) drops(t testing.TB) map[vswitch.DropReason]uint64 {
 	return counts
 }
 
-// wantCounted waits until at least so many more have been counted than before: a vswitch
-// may publish its counters now and then only.
+// wantCounted waits until the counter has grown by at least n. A vswitch may update its counters
+// with a delay.
 func (lab *guardLab) wantCounted(t testing.TB, before map[vswitch.DropReason]uint64, reason vswitch.DropReason, more int) {
 	t.Helper()
 	var now uint64
@@ -285,15 +285,15 @@ func (lab *guardLab) testSources(t *testing.T) {
 		t.Errorf("arrived: %s", name)
 	}
 	lab.wantCounted(t, before, vswitch.DropIPv4, len(foreign4)+1)
-	lab.wantCounted(t, before, vswitch.DropIPv6, len(foreign6)-1) // some of them are dropped as malformed
+	lab.wantCounted(t, before, vswitch.DropIPv6, len(foreign6)-1) // some are dropped as malformed
 	lab.wantCounted(t, before, vswitch.DropMAC, 2)
 	if got := lab.arrive(t, map[string][]byte{"own": frames.Datagram(lab.own, lab.gateway, addr("10.1.1.2"), addr("10.1.1.3"), "own", false)}); len(got) == 0 {
 		t.Error("what the pod sends from its own address does not arrive")
 	}
 }
 
-// wantNeighbours checks that the node knows no neighbours but those that it was given, and
-// the link-local addresses of pods.
+// wantNeighbours checks that the node has only configured neighbours and link-local addresses of
+// pods.
 func (lab *guardLab) wantNeighbours(t testing.TB) {
 	t.Helper()
 	if !lab.agent.vs.Capabilities().HostStackShared {
@@ -314,13 +314,13 @@ func (lab *guardLab) testARP(t *testing.T) {
 	gateway := addr("10.1.1.1")
 	lab.hostile.Drain()
 	forged := [][]byte{
-		frames.ARP(lab.own, false, lab.own, addr("10.1.1.99"), gateway),       // asks as somebody else
-		frames.ARP(lab.own, true, lab.own, addr("10.1.1.3"), gateway),         // answers for somebody else
-		frames.ARP(lab.own, false, lab.own, addr("10.1.1.1"), gateway),        // claims to be the gateway
-		frames.ARP(lab.own, false, stranger, addr("10.1.1.2"), gateway),       // says that it is elsewhere
-		frames.ARP(stranger, false, stranger, addr("192.168.16.77"), gateway), // from elsewhere
+		frames.ARP(lab.own, false, lab.own, addr("10.1.1.99"), gateway),       // request with another pod's sender address
+		frames.ARP(lab.own, true, lab.own, addr("10.1.1.3"), gateway),         // reply for another pod
+		frames.ARP(lab.own, false, lab.own, addr("10.1.1.1"), gateway),        // claims the gateway's address
+		frames.ARP(lab.own, false, stranger, addr("10.1.1.2"), gateway),       // claims another MAC address
+		frames.ARP(stranger, false, stranger, addr("192.168.16.77"), gateway), // from another MAC address
 	}
-	for i := range 50 { // to fill the table
+	for i := range 50 { // floods the table
 		forged = append(forged, frames.ARP(lab.own, false, lab.own, netip.AddrFrom4([4]byte{10, 1, 9, byte(i + 1)}), gateway))
 	}
 	for _, frame := range forged {
@@ -348,8 +348,8 @@ func (lab *guardLab) testDiscovery(t *testing.T) {
 		return frames.Discovery(lab.own, node, src, dst, kind, target, option, value)
 	}
 	forged := [][]byte{
-		discover(own, all, frames.NeighborSolicitation, gateway, frames.SourceLink, stranger), // is elsewhere
-		discover(own, all, frames.NeighborAdvertisement, gateway, frames.TargetLink, lab.own), // is the gateway
+		discover(own, all, frames.NeighborSolicitation, gateway, frames.SourceLink, stranger), // claims another MAC address
+		discover(own, all, frames.NeighborAdvertisement, gateway, frames.TargetLink, lab.own), // claims the gateway's address
 		discover(own, all, frames.NeighborAdvertisement, addr("fd10:1::3"), frames.TargetLink, lab.own),
 		discover(own, all, frames.NeighborAdvertisement, addr("fd10:1::3"), 0, frames.MAC{}),
 		discover(own, all, frames.NeighborAdvertisement, own, frames.TargetLink, stranger),
@@ -359,7 +359,7 @@ func (lab *guardLab) testDiscovery(t *testing.T) {
 	}
 	foreign := [][]byte{
 		discover(addr("fd10:1::3"), all, frames.NeighborSolicitation, gateway, frames.SourceLink, lab.own),
-		discover(addr("::"), all, frames.NeighborSolicitation, gateway, 0, frames.MAC{}), // wants the gateway's address
+		discover(addr("::"), all, frames.NeighborSolicitation, gateway, 0, frames.MAC{}), // duplicate address detection of the gateway's address
 		discover(addr("fe80::99"), all, frames.NeighborSolicitation, gateway, frames.SourceLink, lab.own),
 	}
 	for _, frame := range slices.Concat(forged, foreign) {
@@ -416,7 +416,7 @@ func (lab *guardLab) testChange(t *testing.T) {
 	}
 }
 
-// testAnew: the far end is another device, the pod another one.
+// testAnew: guards apply to a recreated device and pod.
 func (lab *guardLab) testAnew(t *testing.T) {
 	txn := lab.agent.NewTransaction()
 	for pod := 1; pod <= 2; pod++ {
@@ -462,7 +462,7 @@ func (lab *guardLab) testLimit(t *testing.T) {
 		if err := lab.pods[0].Probe("tcp", dst, port, true); err != nil {
 			t.Errorf("%s: no connection after others are closed: %v", dst, err)
 		}
-		// Others are not concerned.
+		// Other pods still work.
 		lab.pods[0].Echo(t, "tcp", map[int]string{0: "10.1.1.2", 1: "fd10:1::2"}[i], port)
 		if err := lab.pods[1].Probe("tcp", map[int]string{0: "10.1.1.2", 1: "fd10:1::2"}[i], port, true); err != nil {
 			t.Errorf("%s: another pod: %v", dst, err)
@@ -471,7 +471,7 @@ func (lab *guardLab) testLimit(t *testing.T) {
 	lab.agent.put(lab.guards[0])
 }
 
-// testSharedLimit: the interfaces of a pod have one limit together.
+// testSharedLimit: all interfaces of a pod share one connection limit.
 func (lab *guardLab) testSharedLimit(t *testing.T) {
 	const limit = 6
 	one, two := proto.CloneOf(lab.guards[0]), proto.CloneOf(lab.guards[1])
@@ -508,7 +508,7 @@ func (lab *guardLab) testSharedLimit(t *testing.T) {
 	lab.agent.put(lab.guards[0], lab.guards[1])
 }
 
-// testVXLANPeers: what claims to come out of a tunnel is taken from its other end only.
+// testVXLANPeers: a vswitch accepts VXLAN packets only from the peer of a tunnel.
 func testVXLANPeers(t *testing.T, c Config) {
 	one, two := c.NewSite(t).(PacketSite), c.NewSite(t).(PacketSite)
 	one.Connect(t, two)
@@ -545,7 +545,7 @@ func testVXLANPeers(t *testing.T, c Config) {
 			t.Fatal(err)
 		}
 	}
-	wantPing(t, "to the node", outside, topo.NodeIP()) // neighbours are known
+	wantPing(t, "to the node", outside, topo.NodeIP()) // neighbours are resolved
 	barrier := func(name string, forged ...string) {
 		t.Helper()
 		inject(outside, peer, topo.NodeIP(), name)
@@ -578,7 +578,7 @@ func testVXLANPeers(t *testing.T, c Config) {
 		t.Error("VXLAN of a stranger is not counted")
 	}
 
-	// Translated, a pod's packet would have the node's address, which the other node trusts.
+	// After SNAT, a pod's packet would have the node's address, which the other node trusts.
 	t.Run("a pod to another node", func(t *testing.T) {
 		device := two.NIC()
 		if _, ok := one.(OutsideSite); ok {

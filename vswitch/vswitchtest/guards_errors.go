@@ -14,16 +14,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errorKind is a type of ICMP error; info is the second word of its header.
+// errorKind is a type of ICMP error. info is the second word of its header.
 type errorKind struct {
 	name       string
 	kind, code byte
 	info       uint32
-	// obsolete: a vswitch may drop it, whatever it quotes.
+	// obsolete is set if a vswitch may always drop the error.
 	obsolete bool
 }
 
-// errorsByVersion are the ICMP errors that end or slow down connections. The first two tell a path MTU.
+// errorsByVersion lists ICMP errors that abort or slow down connections, by IPv6. The first two
+// report a path MTU.
 var errorsByVersion = map[bool][]errorKind{
 	false: {
 		{name: "fragmentation needed", kind: 3, code: 4, info: 1300},
@@ -46,7 +47,7 @@ var errorsByVersion = map[bool][]errorKind{
 	},
 }
 
-// testErrors: an ICMP error passes if it quotes a packet that the pod received.
+// testErrors: an ICMP error passes only if it quotes a packet that the pod received.
 func (lab *guardLab) testErrors(t *testing.T) {
 	for version, addrs := range map[string][2]string{"IPv4": {"10.1.1.2", "10.1.1.3"}, "IPv6": {"fd10:1::2", "fd10:1::3"}} {
 		t.Run(version, func(t *testing.T) { lab.testErrorsOf(t, addr(addrs[0]), addr(addrs[1])) })
@@ -107,7 +108,7 @@ func (lab *guardLab) testErrorsOf(t *testing.T, own, ear netip.Addr) {
 	}
 	lab.wantCounted(t, before, vswitch.DropICMP, forgeries)
 
-	// Headers before that of ICMP do not hide it.
+	// Extension headers must not hide the ICMP header.
 	hidden := map[string][]byte{}
 	hide := func(name string, headers ...byte) {
 		kind := errorsByVersion[own.Is6()][0]
@@ -128,7 +129,7 @@ func (lab *guardLab) testErrorsOf(t *testing.T, own, ear netip.Addr) {
 	wantPing(t, "afterwards", lab.pods[0], ear.String())
 }
 
-// pathMTU is that of a host to an address, as its kernel has learned it; "": it has not.
+// pathMTU returns the learned path MTU of a host to an address, "" if it has none.
 func (h *Host) pathMTU(t testing.TB, dst string) string {
 	t.Helper()
 	_, after, _ := strings.Cut(h.Exec(t, "ip route get "+dst), " mtu ")
@@ -136,7 +137,6 @@ func (h *Host) pathMTU(t testing.TB, dst string) string {
 	return strings.TrimSpace(mtu)
 }
 
-// echo is an ICMP echo request, or an answer.
 func echo(from, to frames.MAC, src, dst netip.Addr, answer bool, id uint16) []byte {
 	kind := byte(8)
 	if answer {
@@ -145,7 +145,8 @@ func echo(from, to frames.MAC, src, dst netip.Addr, answer bool, id uint16) []by
 	return frames.ICMP(from, to, src, dst, []byte{kind, 0, 0, 0, byte(id >> 8), byte(id), 0, 1, 'e', 'c', 'h', 'o'})
 }
 
-// testPathMTU: pods of node 1 try to make packets between nodes small. The first one has a guard, the second one forwards.
+// testPathMTU: pods of node 1 try to lower the path MTU between nodes. The first pod has a guard,
+// the second one forwards.
 func testPathMTU(t *testing.T, c Config) {
 	one, two := c.NewSite(t).(PacketSite), c.NewSite(t).(PacketSite)
 	one.Connect(t, two)
@@ -174,7 +175,7 @@ func testPathMTU(t *testing.T, c Config) {
 		t.Helper()
 		s.wire.Send(t, frames.ICMPError(s.own, s.via, s.addr, 3, 4, 1300, quoted))
 	}
-	// What a pod sent before its ping has been decided when the ping is answered.
+	// After a ping reply, the pod's earlier packets have been processed.
 	arrived := func(pod int, dst netip.Addr) {
 		t.Helper()
 		wantPing(t, fmt.Sprintf("pod %d", pod), n1.pods[pod-1], dst.String())

@@ -19,10 +19,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Host is a network namespace with sockets.
+// Host is a network namespace that sends and receives packets.
 type Host struct{ NetNS string }
 
-// Exec runs a command in the namespace and fails the test if it fails.
+// Exec runs a command in the namespace and fails the test if the command fails.
 func (h *Host) Exec(t testing.TB, command string) string {
 	t.Helper()
 	out, err := h.Try(command)
@@ -37,18 +37,17 @@ func (h *Host) Try(line string) (string, error) {
 	return command.Output("nsenter", append([]string{"--net=" + h.NetNS, "--"}, strings.Fields(line)...)...)
 }
 
-// Ping sends packets of the given size until one is answered; at most for the
-// time given.
+// Ping sends packets of the given size until one is answered or wait has passed.
 func (h *Host) Ping(dst string, size int, wait time.Duration) error {
 	for deadline := time.Now().Add(wait); ; {
 		_, err := h.Try(fmt.Sprintf("ping -n -q -M do -c 1 -i 0.1 -s %d -w %d %s", size, max(int(time.Until(deadline).Seconds()), 1), dst))
-		if err == nil || !time.Now().Before(deadline) { // ping gives up at the first error that it is told, such as an unknown neighbour
+		if err == nil || !time.Now().Before(deadline) { // ping exits at the first ICMP error, such as an unknown neighbour
 			return err
 		}
 	}
 }
 
-// in runs fn in the namespace, on a thread that is not used for anything else.
+// in runs fn in the namespace on a dedicated thread.
 func (h *Host) in(fn func() error) error {
 	done := make(chan error, 1)
 	go func() {
@@ -68,7 +67,6 @@ func (h *Host) in(fn func() error) error {
 	return <-done
 }
 
-// wire opens a socket for frames on a device of the host.
 func (h *Host) wire(t testing.TB, device string) (w *frames.Wire) {
 	t.Helper()
 	err := h.in(func() (err error) {
@@ -82,12 +80,12 @@ func (h *Host) wire(t testing.TB, device string) (w *frames.Wire) {
 	return w
 }
 
-// Ports that servers listen at, as keys. Kernels pick the ports of each namespace by
-// themselves, but an answer is to tell which host it is from.
+// served holds the ports of all servers. Each namespace could reuse ports, but an answer must
+// identify its host.
 var served sync.Map
 
-// Serve answers TCP connections to the address with the address of the peer, and
-// returns the port, which no other server of the tests has, on whichever host.
+// Serve answers TCP connections with the peer's address. It returns the port, which is unique among
+// all hosts.
 func (h *Host) Serve(t testing.TB, addr string) int {
 	t.Helper()
 	l := h.listen(t, addr)
@@ -95,7 +93,7 @@ func (h *Host) Serve(t testing.TB, addr string) int {
 		if _, taken := served.LoadOrStore(l.Addr().(*net.TCPAddr).Port, nil); !taken {
 			break
 		}
-		another := h.listen(t, addr) // while the port is taken here too
+		another := h.listen(t, addr) // keep the duplicate open while choosing another port
 		l.Close()
 		l = another
 	}
@@ -128,10 +126,10 @@ func (h *Host) listen(t testing.TB, addr string) (l net.Listener) {
 	return l
 }
 
-// Ask connects to a server and returns the address that it saw.
+// Ask connects to a server and returns the client address that the server saw.
 func (h *Host) Ask(addr string, port int) (seen string, err error) { return h.AskFrom("", addr, port) }
 
-// AskFrom does so with a socket that is bound to a device, "": to none.
+// AskFrom is Ask with a socket bound to a device, unless device is "".
 func (h *Host) AskFrom(device, addr string, port int) (seen string, err error) {
 	err = h.in(func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
@@ -151,7 +149,7 @@ func (h *Host) AskFrom(device, addr string, port int) (seen string, err error) {
 	return seen, err
 }
 
-// bindTo binds sockets to a device (SO_BINDTODEVICE).
+// bindTo sets SO_BINDTODEVICE.
 func bindTo(device string) func(network, addr string, c syscall.RawConn) error {
 	if device == "" {
 		return nil

@@ -11,8 +11,8 @@ import (
 	"github.com/contiv/contiv/models"
 )
 
-// testInterfaceOptions: what a vswitch lacks for an interface is told of it, and does
-// not keep the interface from working.
+// testInterfaceOptions: unsupported interface options are reported and do not prevent the interface
+// from working.
 func testInterfaceOptions(t *testing.T, c Config) {
 	site := c.NewSite(t)
 	iface := tap("a", "10.50.0.9/24")
@@ -37,7 +37,7 @@ func testInterfaceOptions(t *testing.T, c Config) {
 					t.Errorf("%s: %s is %v: %s", when, s.GetKey(), s.GetState(), s.GetError())
 				}
 			case s.GetState() == pb.ValueState_PENDING, s.GetState() == pb.ValueState_MISSING:
-				found++ // it waits for the link, which is down
+				found++ // waits for the link, which is down
 			case s.GetState() != pb.ValueState_CONFIGURED && !isReason(s):
 				t.Errorf("%s: %s is %v: %s", when, s.GetKey(), s.GetState(), s.GetError())
 			default:
@@ -51,13 +51,12 @@ func testInterfaceOptions(t *testing.T, c Config) {
 	}
 }
 
-// isReason reports whether a value is unimplemented and says why.
+// isReason reports whether a status is UNIMPLEMENTED with a reason.
 func isReason(s *pb.ValueStatus) bool {
 	_, reason, unsupported := strings.Cut(s.GetError(), kvscheduler.ErrUnsupported.Error()+": ")
 	return s.GetState() == pb.ValueState_UNIMPLEMENTED && unsupported && len(reason) >= 20
 }
 
-// testInterfaceTypes requests an interface of each type.
 func testInterfaceTypes(t *testing.T, c Config) {
 	const key = "iK2Xs5Jd7nCqTVUQYZJvE7IMQUYDZIYDHoPTYGmqbFk="
 	for _, iface := range []*vpp_interfaces.Interface{

@@ -9,9 +9,8 @@ import (
 	contiv_filter "github.com/contiv/contiv/api/contiv/filter"
 )
 
-// ipvsLab is a serviceLab on whose node somebody else has a service of IPVS, with pod2 as its
-// server: its address is one of the node, its packets are translated as kube-proxy and keepalived
-// have it (ipvsadm -m).
+// ipvsLab is a serviceLab with an IPVS service of another program on the node. Its virtual address
+// is local, its server is pod2, and it masquerades like kube-proxy and keepalived (ipvsadm -m).
 //
 //	client ── node's address vip ── hook input ── IPVS ── hook output ── pod2
 type ipvsLab struct {
@@ -22,7 +21,7 @@ type ipvsLab struct {
 
 const ipvsPort = 80
 
-// runIPVS checks that services of IPVS and ours work on the same node.
+// runIPVS checks that IPVS services and Contiv's services work on the same node.
 func runIPVS(t *testing.T, c Config) {
 	site, ok := c.NewSite(t).(PacketSite)
 	if !ok {
@@ -77,7 +76,6 @@ func (l *ipvsLab) run(t *testing.T) {
 	})
 }
 
-// wantTheirs checks that clients of all kinds reach the service of IPVS.
 func (l *ipvsLab) wantTheirs(t *testing.T) {
 	t.Helper()
 	for _, network := range []string{"tcp", "udp"} {
@@ -87,8 +85,8 @@ func (l *ipvsLab) wantTheirs(t *testing.T) {
 	}
 }
 
-// wantOurs checks our services, connections between pods and those that leave the cluster. Servers
-// of IPVS are among the pods.
+// wantOurs checks Contiv's services, connections between pods, and SNAT. IPVS servers are among the
+// pods.
 func (l *ipvsLab) wantOurs(t *testing.T) {
 	t.Helper()
 	for _, network := range []string{"tcp", "udp"} {
@@ -103,8 +101,8 @@ func (l *ipvsLab) wantOurs(t *testing.T) {
 	}
 }
 
-// testPolicies: nothing passes through IPVS that policies deny. What they allow needs the conntrack
-// of IPVS; without it, the client of an answer is unknown.
+// testPolicies: policies apply to IPVS traffic. Allowed connections require IPVS conntrack, because
+// replies are otherwise not associated with a client.
 func (l *ipvsLab) testPolicies(t *testing.T) {
 	world := filterList("from the world", ingress, &filterRule{Networks: []string{fmt.Sprintf("%s/%d", l.outside, l.bits())}})
 	for _, test := range []struct {
@@ -136,7 +134,7 @@ func (l *ipvsLab) testPolicies(t *testing.T) {
 	l.serve(t, l.mapping(tcp44, 1), l.mapping(udp44, 1))
 }
 
-// datagrams is how many the server has taken, in each IP version.
+// datagrams returns the number of datagrams that the server received, per IP version.
 func (l *ipvsLab) datagrams(t *testing.T) string {
 	t.Helper()
 	var counts []string

@@ -11,12 +11,11 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// samples has a value of each model, seen from the package of a driver.
+// samples is the path of the sample values, relative to a driver's package.
 const samples = "../../models/testdata/"
 
-// runModels requests a value of each model for a vswitch, with every field set. None
-// is taken without being done: either it is configured, waits or fails, or contradicts
-// itself, or the vswitch says what it lacks.
+// runModels requests a value of each model with all fields set. Each value must be configured,
+// pending, failed or invalid, or the vswitch must report the unimplemented field.
 func runModels(t *testing.T, c Config) {
 	for _, model := range models.All() {
 		if !strings.HasPrefix(model.Name(), "vpp.") {

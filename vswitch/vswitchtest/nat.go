@@ -23,7 +23,7 @@ func dnat(label string, mappings ...*mapping) *vpp_nat.DNat44 {
 	return &vpp_nat.DNat44{Label: label, StMappings: mappings}
 }
 
-// service maps port 80 of an address to pods, by their numbers.
+// service maps port 80 of an address to pods by number.
 func service(ip string, proto vpp_nat.DNat44_Protocol, pods ...int) *mapping {
 	m := &mapping{ExternalIp: ip, ExternalPort: 80, Protocol: proto}
 	for _, n := range pods {
@@ -43,7 +43,6 @@ const (
 	byICMP = vpp_nat.DNat44_ICMP
 )
 
-// runNAT sends packets through NAT44.
 func runNAT(t *testing.T, c Config) {
 	if _, ok := c.NewSite(t).(PacketSite); !ok {
 		t.Skip("this driver carries no packets")
@@ -121,7 +120,7 @@ func runNAT(t *testing.T, c Config) {
 		lab.set(t, dnat("a", m))
 		const calls = 240
 		count := lab.count(t, calls, func() (string, string, error) { return world.who(t, "tcp", "", "10.96.0.1", 80) })
-		// pod2 gets 3/4: 180, with a standard deviation below 7.
+		// The expectation for pod2 is 3/4 or 180, with a standard deviation below 7.
 		if n := count["pod2"]; n < 140 || n > 220 || count["pod3"] > 0 || count["pod1"]+n != calls {
 			t.Errorf("%v of %d, want about three times as many for pod2 as for pod1, and none for pod3", count, calls)
 		}
@@ -195,7 +194,7 @@ func runNAT(t *testing.T, c Config) {
 	t.Run("a restarted agent finds everything, and removes everything", func(t *testing.T) { lab.testRestart(t) })
 }
 
-// count calls a service and returns how often who answered.
+// count calls a service and counts the answers of each endpoint.
 func (l *natLab) count(t *testing.T, calls int, who func() (string, string, error)) map[string]int {
 	t.Helper()
 	count := map[string]int{}
@@ -227,7 +226,7 @@ func (l *natLab) testAffinity(t *testing.T) {
 			}
 		}
 	}
-	for n := 26; n < 50 && len(pods) < 2; n++ { // once in 2^15
+	for n := 26; n < 50 && len(pods) < 2; n++ { // fails once in 2^15
 		l.world.Exec(t, fmt.Sprintf("ip addr add 10.32.0.%d/24 dev eth0", n))
 		name, _, err := from(n)()
 		if err != nil {
@@ -252,7 +251,7 @@ func (l *natLab) testAffinity(t *testing.T) {
 		}
 	}
 	if l.sessions {
-		return // too long to wait for
+		return // takes too long
 	}
 	l.set(t, sticky(1, 1, 2, 3))
 	first, _, err := from(10)()
@@ -263,7 +262,7 @@ func (l *natLab) testAffinity(t *testing.T) {
 		if tries == 12 {
 			t.Errorf("the client stays with %s for ever", first)
 		}
-		time.Sleep(1100 * time.Millisecond) // longer than the affinity lasts
+		time.Sleep(1100 * time.Millisecond) // longer than the affinity timeout
 		if name, _, err := from(10)(); err != nil || name != first || tries == 12 {
 			return
 		}
@@ -281,7 +280,7 @@ func (l *natLab) testChanges(t *testing.T) {
 		return c
 	}
 	query := call("udp", "10.96.0.1")
-	query.wantSilence(t) // nobody there yet: a connection without translation
+	query.wantSilence(t) // no endpoint yet: the connection is not translated
 	l.set(t, dnat("a", service("10.96.0.1", byUDP, 1), service("10.96.0.1", byTCP, 1)))
 	query.wantAnswer(t, "pod1")
 	stream := call("tcp", "10.96.0.1")
@@ -295,7 +294,7 @@ func (l *natLab) testChanges(t *testing.T) {
 		t.Errorf("UDP still goes to %q (%v)", who, err)
 	}
 	if !l.sessions {
-		stream.wantAnswer(t, "pod1") // TCP goes on
+		stream.wantAnswer(t, "pod1") // the TCP connection survives
 	}
 	l.set(t)
 	query.wantSilence(t)
@@ -329,8 +328,7 @@ func (l *natLab) testExternalInterface(t *testing.T) {
 	reports.drain(l.agent)
 }
 
-// testGlobalLists: what the obsolete lists of the global value ask for works, and is
-// found again.
+// testGlobalLists: the obsolete lists of the global value are applied and listed.
 func testGlobalLists(t *testing.T, c Config) {
 	site := c.NewSite(t)
 	topo := topology(t, site, 1)

@@ -18,9 +18,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// natLab is a vswitch with three pods and the world, each behind an interface of its
-// own. Pods use services and offer them; what they send to the world gets a source
-// from a pool.
+// natLab is a vswitch with three pods and the world, each behind a separate interface. Pods are
+// clients and endpoints of services; their traffic to the world gets a source address from a pool.
 //
 //	pod1 10.31.1.2 ─┐            ┌─ world 10.32.0.2, .10 …
 //	pod2 10.31.2.2 ─┼─ vswitch ──┘
@@ -30,7 +29,7 @@ type natLab struct {
 	agent  *agent
 	values []proto.Message
 	keys   []string // of the values of a test
-	pods   []*Host  // by number; 0: none
+	pods   []*Host  // by number; 0 is unused
 	world  *Host
 	// sessions: see Config.SessionsOfDNAT.
 	sessions bool
@@ -49,8 +48,8 @@ func newNATLab(t *testing.T, c Config) *natLab {
 	return newNATLabIn(t, c, false)
 }
 
-// newNATLabIn is newNATLab. With vrf, pods are in a VRF of their own, as those of a node are,
-// and NAT works on the world's interface only.
+// newNATLabIn returns a natLab. If vrf is set, the pods are in a separate VRF, as on a node, and
+// NAT is enabled only on the world's interface.
 func newNATLabIn(t *testing.T, c Config, vrf bool) *natLab {
 	t.Helper()
 	lab := &natLab{site: c.NewSite(t).(PacketSite)}
@@ -74,7 +73,7 @@ func newNATLabIn(t *testing.T, c Config, vrf bool) *natLab {
 			&vpp_l3.Route{Type: vpp_l3.Route_INTER_VRF, VrfId: table, DstNetwork: "0.0.0.0/0"},
 			&vpp_l3.Route{Type: vpp_l3.Route_INTER_VRF, DstNetwork: "10.31.0.0/16", ViaVrfId: table})
 	} else {
-		// For the node itself: it has to believe that services are somewhere.
+		// The node itself needs a route to services.
 		lab.values = append(lab.values, &vpp_l3.Route{DstNetwork: "10.96.0.0/16", NextHopAddr: worldIP, OutgoingInterface: "world"})
 	}
 	for n := 1; n <= 3; n++ {
@@ -114,7 +113,7 @@ func (l *natLab) plug(t *testing.T, name, addr, gateway string) *Host {
 	return host
 }
 
-// set makes these the values of the test, beside those of the lab.
+// set configures the values of the test in addition to those of the lab.
 func (l *natLab) set(t *testing.T, values ...proto.Message) {
 	t.Helper()
 	wanted := map[string]bool{}
@@ -138,16 +137,15 @@ func (l *natLab) set(t *testing.T, values ...proto.Message) {
 	l.agent.wantConfigured(values)
 }
 
-// servicePort is where pods and the world answer, by TCP and UDP.
+// servicePort is the TCP and UDP port of pods and the world.
 const servicePort = 8080
 
-// answerAll answers on all addresses with a name and the address of the client.
+// answerAll answers on all addresses with a name and the client's address.
 func (h *Host) answerAll(t testing.TB, name string) {
 	t.Helper()
 	h.answer(t, name, fmt.Sprintf(":%d", servicePort))
 }
 
-// answer does so at an address and port.
 func (h *Host) answer(t testing.TB, name, at string) {
 	t.Helper()
 	var l net.Listener
@@ -181,13 +179,12 @@ func (h *Host) answer(t testing.TB, name, at string) {
 	})
 }
 
-// greeting is the answer to a client.
 func greeting(name string, client net.Addr) []byte {
 	address, _, _ := net.SplitHostPort(client.String())
 	return []byte(name + " " + address)
 }
 
-// answerStreams answers all that a listener accepts.
+// answerStreams answers each request on the connections of a listener.
 func answerStreams(t testing.TB, l net.Listener, name string) {
 	t.Helper()
 	var running sync.WaitGroup
@@ -195,7 +192,7 @@ func answerStreams(t testing.TB, l net.Listener, name string) {
 	open := []io.Closer{l}
 	t.Cleanup(func() {
 		mu.Lock()
-		for _, c := range open { // some never hear that their client has gone
+		for _, c := range open { // some clients disappear without closing
 			c.Close()
 		}
 		mu.Unlock()
@@ -225,10 +222,10 @@ func answerStreams(t testing.TB, l net.Listener, name string) {
 	})
 }
 
-// caller is a connection that asks who answers.
+// caller is a connection to a server of answerAll.
 type caller struct{ net.Conn }
 
-// call connects to a service, from an address of the host if it is given.
+// call connects to a service. from is the client address, "" for any.
 func (h *Host) call(t testing.TB, network, from, addr string, port int) (caller, error) {
 	t.Helper()
 	dialer := net.Dialer{Timeout: longWait}
@@ -250,7 +247,7 @@ func (h *Host) call(t testing.TB, network, from, addr string, port int) (caller,
 	return caller{c}, err
 }
 
-// ask returns who answers, and the address of the client that it sees.
+// ask returns the name of the endpoint and the client address that it saw.
 func (c caller) ask(wait time.Duration) (who, seen string, err error) {
 	buffer := make([]byte, 2048)
 	if _, err := c.Write([]byte("who?")); err != nil {
@@ -262,12 +259,11 @@ func (c caller) ask(wait time.Duration) (who, seen string, err error) {
 	return who, seen, err
 }
 
-// wantAnswer checks that a pod answers.
 func (c caller) wantAnswer(t testing.TB, pod string) {
 	t.Helper()
 	var who string
 	var err error
-	for range 10 { // a packet may be lost while things change
+	for range 10 { // a packet may be lost during a change
 		if who, _, err = c.ask(time.Second); err == nil {
 			break
 		}
@@ -277,7 +273,7 @@ func (c caller) wantAnswer(t testing.TB, pod string) {
 	}
 }
 
-// wantSilence fails the test if there is an answer.
+// wantSilence fails the test if an answer arrives.
 func (c caller) wantSilence(t testing.TB) {
 	t.Helper()
 	if who, _, err := c.ask(shortWait); err == nil {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// runPackets builds two nodes as the Topology says, and an outside host that
-// knows neither pods nor nodes' inner networks.
+// runPackets builds two nodes of the Topology and an outside host that has no routes to pods or
+// inner networks of nodes.
 func runPackets(t *testing.T, c Config) {
 	one, ok := c.NewSite(t).(PacketSite)
 	if !ok {
@@ -21,7 +21,7 @@ func runPackets(t *testing.T, c Config) {
 	outsider := two.Self()
 	if site, ok := one.(OutsideSite); ok {
 		outsider = site.Outside(t, outside+"/24")
-	} else { // node 2's NIC stands for it, with an address of its own
+	} else { // the NIC of node 2 replaces the outside host, with an additional address
 		outsider.Exec(t, "ip addr add "+outside+"/24 dev "+two.NIC())
 	}
 	shared := n1.agent.vs.Capabilities().HostStackShared
@@ -47,7 +47,7 @@ func runPackets(t *testing.T, c Config) {
 		reach("node to its pod", one.Self(), n1.pods[0], n1.topo.PodIP(1))
 		reach("node to a pod of another node", one.Self(), n2.pods[0], n2.topo.PodIP(1))
 	} else {
-		// Only the vswitch itself has the address.
+		// The vswitch answers itself, because only it has the address.
 		wantPing(t, "pod to its gateway", n1.pods[0], n1.topo.Gateway())
 	}
 
@@ -112,7 +112,7 @@ func newNode(t *testing.T, site PacketSite, topo Topology) *node {
 		} {
 			host.Exec(t, command)
 		}
-		// The first pod has the gateway's MAC given, the others ask for it.
+		// The first pod has a static neighbour entry, the others use ARP.
 		if pod == 1 {
 			host.Exec(t, fmt.Sprintf("ip neigh replace %s lladdr %s dev eth0 nud permanent", topo.Gateway(), topo.GatewayMAC(pod)))
 		}

@@ -51,7 +51,7 @@ func runPort(t *testing.T, c Config) {
 		p.wantOnly(values, values)
 		for i := len(values) - 1; i >= 0; i-- {
 			p.delete(values[i])
-			// Existing devices and VRF 0 are there as long as they are expected.
+			// Existing devices and VRF 0 are listed while they are expected.
 		}
 		p.wantOnly(nil, values)
 	})
@@ -106,7 +106,7 @@ func runPort(t *testing.T, c Config) {
 	})
 }
 
-// versionsOf returns the IP versions that the interface has addresses of.
+// versionsOf returns the IP versions of the interface's addresses.
 func versionsOf(iface *vpp_interfaces.Interface) (v vswitch.IPVersions) {
 	for _, addr := range iface.GetIpAddresses() {
 		if strings.Contains(addr, ":") {
@@ -118,7 +118,7 @@ func versionsOf(iface *vpp_interfaces.Interface) (v vswitch.IPVersions) {
 	return v
 }
 
-// port calls a driver as the descriptors do.
+// port calls a driver like the descriptors.
 type port struct {
 	t  testing.TB
 	vs vswitch.VSwitch
@@ -226,7 +226,7 @@ func (p port) delete(v proto.Message) {
 	}
 }
 
-// list reads everything back, expecting the given values.
+// list reads all values back. expected is passed to the driver.
 func (p port) list(expected []proto.Message) map[string]proto.Message {
 	p.t.Helper()
 	ctx := p.t.Context()
@@ -285,8 +285,8 @@ func add[V proto.Message](t testing.TB, found map[string]proto.Message, expected
 	}
 }
 
-// wantOnly checks that exactly the wanted values are listed, whether they are
-// expected or not; what has no name of its own is known only if expected.
+// wantOnly checks that exactly the wanted values are listed, with or without expected values.
+// Objects without a name are listed only if expected.
 func (p port) wantOnly(wanted, all []proto.Message) {
 	p.t.Helper()
 	found := p.list(wanted)

@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// How long a probe that should be answered, and one that should not, are waited for.
+// Timeouts of probes with and without an expected answer.
 const (
 	longWait  = 4 * time.Second
 	shortWait = 250 * time.Millisecond
 )
 
-// Echo sends back what comes to the address and port, by tcp or udp.
+// Echo echoes the data sent to the address and port. network is tcp or udp.
 func (h *Host) Echo(t testing.TB, network, addr string, port int) {
 	t.Helper()
 	at := net.JoinHostPort(addr, fmt.Sprint(port))
@@ -67,7 +67,7 @@ func (h *Host) Echo(t testing.TB, network, addr string, port int) {
 				return
 			}
 			mu.Lock()
-			clients = append(clients, c) // some never hear that their client has gone
+			clients = append(clients, c) // some clients disappear without closing
 			mu.Unlock()
 			running.Go(func() {
 				defer c.Close()
@@ -77,9 +77,8 @@ func (h *Host) Echo(t testing.TB, network, addr string, port int) {
 	})
 }
 
-// Probe sends a packet (tcp, udp, ping) to an Echo, or to a host, and returns an error unless the
-// outcome is as expected. If it expects an answer it waits long, and repeats unanswered packets
-// meanwhile.
+// Probe sends a packet (tcp, udp, ping) to an Echo or a host and returns an error unless the result
+// is as expected. If it expects an answer, it repeats lost packets until a long timeout.
 func (h *Host) Probe(network, addr string, port int, answered bool) error {
 	wait := shortWait
 	if answered {
@@ -107,7 +106,7 @@ func (h *Host) Probe(network, addr string, port int, answered bool) error {
 	}
 }
 
-// dial connects; the caller closes the connection.
+// dial connects; the caller must close the connection.
 func (h *Host) dial(network, addr string, port int, wait time.Duration) (c net.Conn, err error) {
 	err = h.in(func() (err error) {
 		c, err = net.DialTimeout(network, net.JoinHostPort(addr, fmt.Sprint(port)), wait)
@@ -116,7 +115,6 @@ func (h *Host) dial(network, addr string, port int, wait time.Duration) (c net.C
 	return c, err
 }
 
-// exchange sends some bytes and waits for them to come back.
 func exchange(c net.Conn, wait time.Duration) error {
 	if _, err := c.Write([]byte("ping")); err != nil {
 		return err
@@ -128,12 +126,11 @@ func exchange(c net.Conn, wait time.Duration) error {
 	return err
 }
 
-// connectionCheck returns a function that checks whether the connection works, or does
-// not.
+// connectionCheck returns a function that checks whether the connection works.
 func connectionCheck(t *testing.T, c net.Conn) func(when string, want bool) {
 	return func(when string, want bool) {
 		t.Helper()
-		wait := time.Minute // after long silence, TCP is as long in trying again
+		wait := time.Minute // TCP's retransmission timeout doubles during silence
 		if !want {
 			wait = shortWait
 		}

@@ -18,7 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// agent is a scheduler with the descriptors of package vswitch on a driver.
+// agent is a scheduler with the descriptors of package vswitch and a driver.
 type agent struct {
 	*kvscheduler.Scheduler
 	t  testing.TB
@@ -49,11 +49,11 @@ func (a *agent) stop() {
 	}
 }
 
-// retry is for values that need another one without depending on it, such as
-// routes via a next hop that the vswitch has to find.
+// retry is for values that need others without a declared dependency, such as routes whose next hop
+// the vswitch must resolve.
 var retry = kvscheduler.WithRetry(kvscheduler.Retry{Period: 50 * time.Millisecond, MaxCount: 5})
 
-// resync requests exactly the given values and returns what was executed.
+// resync requests exactly the given values and returns the executed operations.
 func (a *agent) resync(values ...proto.Message) []kvscheduler.RecordedOp {
 	a.t.Helper()
 	txn := a.NewTransaction()
@@ -67,7 +67,7 @@ func (a *agent) resync(values ...proto.Message) []kvscheduler.RecordedOp {
 	return a.executed(seq)
 }
 
-// put changes values and returns what was executed.
+// put changes values and returns the executed operations.
 func (a *agent) put(values ...proto.Message) []kvscheduler.RecordedOp {
 	a.t.Helper()
 	txn := a.NewTransaction()
@@ -81,7 +81,7 @@ func (a *agent) put(values ...proto.Message) []kvscheduler.RecordedOp {
 	return a.executed(seq)
 }
 
-// executed returns the operations of a transaction that reached the vswitch.
+// executed returns the southbound operations of a transaction.
 func (a *agent) executed(seq uint64) []kvscheduler.RecordedOp {
 	record := a.RecordedTxn(seq)
 	if record == nil {
@@ -97,7 +97,7 @@ func wantNothingExecuted(t testing.TB, when string, ops []kvscheduler.RecordedOp
 	}
 }
 
-// wantConfigured checks that values and all that they derive are configured.
+// wantConfigured checks that values and their derived values are configured.
 func (a *agent) wantConfigured(values []proto.Message) {
 	a.t.Helper()
 	for _, v := range values {
@@ -183,7 +183,7 @@ func runScheduler(t *testing.T, c Config) {
 		reports := a.watch(t.Context())
 		a.resync()
 		a.resync(values...)
-		// An accident marks the end: reports are made in order.
+		// Reports are ordered, so an accident marks the end.
 		accident := site.Accidents()[0]
 		accident.Do(t)
 		for {
@@ -225,7 +225,7 @@ func testAccident(t *testing.T, site Site, accident Accident, values []proto.Mes
 			t.Fatal(err)
 		}
 	}
-	for range 25 { // reports may come late
+	for range 25 { // reports may arrive late
 		if reports.drain(a); a.intact(values) {
 			break
 		}
@@ -260,7 +260,6 @@ func (a *agent) lastSeqNum() (last uint64) {
 	return last
 }
 
-// reportQueue holds what Watch reported.
 type reportQueue chan reported
 
 type reported struct {
@@ -289,7 +288,7 @@ func (q reportQueue) next(t testing.TB) reported {
 	}
 }
 
-// drain passes reports on until no more come in, and waits for the repairs.
+// drain forwards reports until no more arrive and waits for the repairs.
 func (q reportQueue) drain(a *agent) {
 	for {
 		if err := a.Barrier(a.t.Context()); err != nil {
@@ -300,13 +299,13 @@ func (q reportQueue) drain(a *agent) {
 			if err := a.ReportDrift(r.reason, r.keys...); err != nil {
 				a.t.Fatal(err)
 			}
-		case <-time.After(200 * time.Millisecond): // several times what reports are collected for
+		case <-time.After(200 * time.Millisecond): // several collection intervals of reports
 			return
 		}
 	}
 }
 
-// edit returns the values with copies of those that fn changes.
+// edit returns the values with modified copies where fn changes them.
 func edit(values []proto.Message, fn func(proto.Message) proto.Message) []proto.Message {
 	edited := slices.Clone(values)
 	for i, v := range edited {

@@ -11,10 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SCTP of one association per socket, with the programming interface of TCP; package net, which
-// knows no SCTP, takes such a socket for one of TCP.
+// One-to-one SCTP sockets. Package net does not support SCTP, but accepts such sockets as TCP.
 
-// answerSCTP is answerAll by SCTP. It skips the test if the kernel has none.
+// answerSCTP is answerAll for SCTP. It skips the test if the kernel does not support SCTP.
 func (h *Host) answerSCTP(t testing.TB, name string) {
 	t.Helper()
 	var l net.Listener
@@ -36,7 +35,7 @@ func (h *Host) answerSCTP(t testing.TB, name string) {
 	answerStreams(t, l, name)
 }
 
-// connect is dial, also by SCTP.
+// connect is dial with support for SCTP.
 func (h *Host) connect(network, addr string, port int, wait time.Duration) (c net.Conn, err error) {
 	if network != "sctp" {
 		return h.dial(network, addr, port, wait)
@@ -54,7 +53,8 @@ func (h *Host) connect(network, addr string, port int, wait time.Duration) (c ne
 	return c, err
 }
 
-// withSCTP calls do with a new socket, which ends afterwards: what do makes of the file is a copy.
+// withSCTP calls do with a new socket and closes it. A connection that do makes from f is a
+// duplicate.
 func withSCTP(do func(socket int, f *os.File) error) error {
 	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, unix.IPPROTO_SCTP)
 	if err != nil {
@@ -65,7 +65,6 @@ func withSCTP(do func(socket int, f *os.File) error) error {
 	return do(socket, f)
 }
 
-// wantSCTP is want by SCTP.
 func (h *Host) wantSCTP(t testing.TB, addr string, port int, who, seen string) {
 	t.Helper()
 	c, err := h.connect("sctp", addr, port, longWait)

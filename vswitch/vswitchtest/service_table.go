@@ -12,8 +12,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// ServiceCase is what becomes of packets with values of services. The conformance suite sends
-// packets for each case; drivers may work them out, too.
+// ServiceCase defines the result of packets with values of services. The conformance suite sends
+// packets for each case; drivers may also evaluate the cases without packets.
 type ServiceCase struct {
 	Name    string
 	Network *contiv_nat.ServiceNetwork
@@ -21,24 +21,25 @@ type ServiceCase struct {
 	Probes  []ServiceProbe
 }
 
-// ServiceProbe is a client that opens a connection.
+// ServiceProbe is a connection of a client.
 type ServiceProbe struct {
-	// From is the host of the client: pod1, pod2, pod3, world, or node.
+	// From is the client: pod1, pod2, pod3, world, or node.
 	From    string
-	Src     netip.Addr // invalid: its first
+	Src     netip.Addr // if invalid, the first address of the client
 	Network string     // tcp, udp
 	Dst     netip.AddrPort
-	// Answers is the host that answers, "" for none.
+	// Answers is the endpoint that answers, "" for none.
 	Answers string
-	// Seen are the addresses that the client may be seen with.
+	// Seen lists the source addresses that the endpoint may see.
 	Seen []netip.Addr
-	// Refused: the client gets an ICMP error or a reset; otherwise its packets are dropped.
+	// Refused is set if the client gets an ICMP error or a reset. Otherwise unanswered packets are
+	// dropped.
 	Refused bool
 }
 
-// Addresses of the lab for services, which has three pods, each behind a device, the world, and
-// the node with an address at each device: 10.31.1.2 behind pod1 at 10.31.1.1, 10.32.0.2 in
-// the world at 10.32.0.1; fd31:0:0:1::2 at fd31:0:0:1::1, fd32::2 at fd32::1.
+// Addresses of the services' lab with three pods, the world, and a node address on each interface.
+// Pod 1 is 10.31.1.2 with gateway 10.31.1.1, and fd31:0:0:1::2 with gateway fd31:0:0:1::1. The
+// world is 10.32.0.2 with gateway 10.32.0.1, and fd32::2 with gateway fd32::1.
 func serviceNames(ipv6 bool) *serviceLab {
 	if ipv6 {
 		return &serviceLab{
@@ -56,10 +57,10 @@ func serviceNames(ipv6 bool) *serviceLab {
 	}
 }
 
-// TwiceNATPool are the addresses that the cases of IPv4 expect in the pool for twice-NAT.
+// TwiceNATPool returns the range of the twice-NAT pool in the IPv4 cases.
 func TwiceNATPool() (first, last string) { return twicePoolIP, twicePool }
 
-// ServiceCases returns the cases for an IP version.
+// ServiceCases returns the cases of an IP version.
 func ServiceCases(ipv6 bool) []ServiceCase {
 	l := serviceNames(ipv6)
 	at := func(addr string, port uint16) netip.AddrPort {
@@ -123,7 +124,6 @@ func ServiceCases(ipv6 bool) []ServiceCase {
 	}
 }
 
-// runTable sends the packets of the cases.
 func (l *serviceLab) runTable(t *testing.T) {
 	hosts := map[string]*Host{"pod1": l.pods[1], "pod2": l.pods[2], "pod3": l.pods[3], "world": l.world, "node": l.site.Self()}
 	for _, c := range ServiceCases(l.ipv6) {

@@ -27,22 +27,23 @@ type (
 	local44   = vpp_nat.DNat44_StaticMapping_LocalIP
 )
 
-// serviceLab is a natLab with a ServiceNetwork, in one IP version. Its three pods are
-// inside.
+// serviceLab is a natLab with a ServiceNetwork and one IP version. Its three pods are inside.
 type serviceLab struct {
 	*natLab
 	ipv6    bool
 	network *contiv_nat.ServiceNetwork
-	// service and other are cluster IPs, twice are the sources of hairpins.
+	// service and other are cluster IPs. twice is the range of source addresses of hairpin
+	// connections.
 	service, other string
 	twice          []string
 	pod            func(n int) string
 	gateway        func(n int) string // of the pod, an address of the vswitch
-	client         func(n int) string // further addresses of the world, 10 to 25
-	outside        string             // address of the world
-	// scopes: the vswitch tells clients apart. shared: the node's own processes are clients.
+	client         func(n int) string // additional addresses of the world, 10 to 25
+	outside        string             // first address of the world
+	// scopes is set if the vswitch distinguishes client scopes, shared if the node's processes are
+	// clients.
 	scopes, shared bool
-	// fewMove, flowsStay: see Config. clientIP: the vswitch heeds client_ip.
+	// fewMove and flowsStay are set from Config. clientIP is set if the vswitch supports client_ip.
 	fewMove, flowsStay, clientIP bool
 }
 
@@ -71,7 +72,7 @@ func newServiceLab(t *testing.T, c Config, ipv6 bool) *serviceLab {
 	return l
 }
 
-// mapping maps port 80 of the service to pods, by their numbers.
+// mapping maps port 80 of the service to pods by number.
 func (l *serviceLab) mapping(protocol vpp_nat.DNat44_Protocol, pods ...int) *mapping44 {
 	m := &mapping44{ExternalIp: l.service, ExternalPort: 80, Protocol: protocol, TwiceNat: vpp_nat.DNat44_StaticMapping_SELF}
 	for _, n := range pods {
@@ -80,7 +81,7 @@ func (l *serviceLab) mapping(protocol vpp_nat.DNat44_Protocol, pods ...int) *map
 	return m
 }
 
-// value returns the mappings as the value of a service, with what is special in edit.
+// value returns the service with the mappings.
 func (l *serviceLab) value(mappings ...*mapping44) proto.Message {
 	if !l.ipv6 {
 		for _, m := range mappings {
@@ -113,7 +114,7 @@ const (
 	udp44 = vpp_nat.DNat44_UDP
 )
 
-// wantRefused checks that a client is told at once.
+// wantRefused checks that a client gets an error at once.
 func (l *serviceLab) wantRefused(t *testing.T, h *Host, network, addr string, port int) {
 	t.Helper()
 	start := time.Now()
@@ -123,19 +124,19 @@ func (l *serviceLab) wantRefused(t *testing.T, h *Host, network, addr string, po
 	}
 	refused := l.isRefusal(err)
 	if network == "udp" && h.NetNS == l.site.Self().NetNS {
-		refused = refused || errors.Is(err, syscall.EPERM) // who sends is told by that
+		refused = refused || errors.Is(err, syscall.EPERM) // local senders get EPERM
 	}
 	if took := time.Since(start); !refused || took > longWait {
 		t.Errorf("%s %s port %d: %v after %v, want %v at once", network, addr, port, err, took, syscall.ECONNREFUSED)
 	}
 }
 
-// isRefusal: a vswitch with a stack of its own has routes that refuse.
+// isRefusal accepts the errors of reject routes in a user-space stack.
 func (l *serviceLab) isRefusal(err error) bool {
 	return errors.Is(err, syscall.ECONNREFUSED) || !l.shared && (errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.EACCES))
 }
 
-// wantUnimplemented checks that the vswitch says of a mapping that it cannot do that.
+// wantUnimplemented checks that the vswitch reports a mapping as unimplemented.
 func (l *serviceLab) wantUnimplemented(t *testing.T, m *mapping44) {
 	t.Helper()
 	v := l.value(m)
@@ -147,8 +148,9 @@ func (l *serviceLab) wantUnimplemented(t *testing.T, m *mapping44) {
 	}
 }
 
-// untilTold asks until there is an answer or an error other than silence. The kernel sends
-// a client one ICMP error per second, a redirect of a pod that calls itself among them.
+// untilTold repeats a request until it gets an answer or an error other than a timeout. The kernel
+// limits ICMP messages to a client to one per second, including the redirect for a pod that calls
+// itself.
 func (c caller) untilTold() error {
 	var err error
 	for deadline := time.Now().Add(longWait); time.Now().Before(deadline); {
@@ -159,7 +161,7 @@ func (c caller) untilTold() error {
 	return err
 }
 
-// wantIgnored checks that a client is told nothing.
+// wantIgnored checks that a client gets neither an answer nor an error.
 func (l *serviceLab) wantIgnored(t *testing.T, h *Host, from string) {
 	t.Helper()
 	err := h.in(func() error {
@@ -178,7 +180,7 @@ func (l *serviceLab) wantIgnored(t *testing.T, h *Host, from string) {
 	}
 }
 
-// runServices sends packets through what Kubernetes services need.
+// runServices tests the features of Kubernetes services.
 func runServices(t *testing.T, c Config) {
 	if _, ok := c.NewSite(t).(PacketSite); !ok {
 		t.Skip("this driver carries no packets")
@@ -310,7 +312,7 @@ func (l *serviceLab) run(t *testing.T) {
 		}{{"to another", func() *mapping44 { return l.mapping(tcp44, 3) }}, {"the last one", func() *mapping44 { return edited(l.mapping(tcp44), refuse) }}} {
 			for _, resets := range []bool{false, true} {
 				if resets && !l.shared {
-					continue // agents know the namespaces of pods, where VPP's driver finds the sockets: package test/vpp
+					continue // the agent knows the pods' namespaces, where VPP's driver finds sockets: see package test/vpp
 				}
 				edit := func(*mapping44) {}
 				if resets {
@@ -331,7 +333,7 @@ func (l *serviceLab) run(t *testing.T) {
 				}
 			}
 		}
-		// What stays is not disturbed.
+		// Flows of remaining endpoints continue.
 		l.serve(t, edited(l.mapping(tcp44, 1), reset))
 		call, err := l.pods[2].call(t, "tcp", "", l.service, 80)
 		if err != nil {
@@ -340,19 +342,20 @@ func (l *serviceLab) run(t *testing.T) {
 		l.serve(t, edited(l.mapping(tcp44, 1, 3), reset))
 		call.wantAnswer(t, "pod1")
 	})
-	if l.shared && l.scopes { // what the cases are about
+	if l.shared && l.scopes { // required by the cases
 		t.Run("cases", l.runTable)
 	}
 	t.Run("a restarted agent finds everything, and removes everything", func(t *testing.T) { l.testServiceRestart(t) })
 }
 
-// testPortAffinity gives clients one endpoint of a port of a service, whichever of its addresses they come to.
+// testPortAffinity: a client gets the same endpoint of a service port at all addresses of the
+// service.
 func (l *serviceLab) testPortAffinity(t *testing.T) {
 	type address struct {
 		ip   string
 		port uint32
 	}
-	addresses := []address{{l.service, 80}, {l.other, 80}, {l.other, 30080}} // the last one as a node port
+	addresses := []address{{l.service, 80}, {l.other, 80}, {l.other, 30080}} // the last one like a node port
 	mapping := func(at address, clients vpp_nat.DNat44_StaticMapping_Clients, pods ...int) *mapping44 {
 		return edited(l.mapping(tcp44, pods...), func(m *mapping44) {
 			m.ExternalIp, m.ExternalPort, m.AffinityPort, m.SessionAffinity, m.Clients = at.ip, at.port, 80, 600, clients
@@ -374,7 +377,7 @@ func (l *serviceLab) testPortAffinity(t *testing.T) {
 		}
 		return who
 	}
-	// each returns whom the clients come to, by their numbers, if that is the same at all the addresses.
+	// each returns the endpoint of each client by number, if it is the same at all addresses.
 	each := func(addresses ...address) map[int]string {
 		t.Helper()
 		had := map[int]string{}
@@ -391,8 +394,8 @@ func (l *serviceLab) testPortAffinity(t *testing.T) {
 		}
 		return had
 	}
-	l.serve(t, l.mapping(tcp44, 1)) // forgets all clients
-	// VPP looks for IPv6 neighbours only when it sends them what it has not translated.
+	l.serve(t, l.mapping(tcp44, 1)) // resets the affinity
+	// VPP resolves IPv6 neighbours only for packets that it has not translated.
 	for n := 10; n < 22; n++ {
 		if _, _, err := l.world.who(t, "tcp", l.client(n), l.pod(1), servicePort); err != nil {
 			t.Fatal(err)
@@ -438,21 +441,22 @@ func (l *serviceLab) testPortAffinity(t *testing.T) {
 	}
 }
 
-// testClientIP makes pod1 an endpoint at an address that it does not open connections from. Drivers that ignore
-// client_ip serve all clients but pod1 itself, whose kernel ignores packets from its own address.
+// testClientIP makes pod1 an endpoint at an address that differs from its source address. Drivers
+// that ignore client_ip serve all clients except pod1, whose kernel drops packets from its own
+// address.
 func (l *serviceLab) testClientIP(t *testing.T) {
 	at := netip.MustParseAddr(l.pod(1))
 	for range 7 {
 		at = at.Next()
 	}
 	added := fmt.Sprintf("%s/%d dev eth0", at, l.bits())
-	if l.ipv6 { // deprecated: not what it opens connections from
+	if l.ipv6 { // deprecated addresses are not used as a source
 		added += " nodad preferred_lft 0"
 	}
 	l.pods[1].Exec(t, "ip addr add "+added)
 	t.Cleanup(func() { l.pods[1].Exec(t, fmt.Sprintf("ip addr del %s/%d dev eth0", at, l.bits())) })
 	const port = servicePort + 1
-	l.pods[1].answer(t, "pod1", netip.AddrPortFrom(at, port).String()) // by UDP, from that address
+	l.pods[1].answer(t, "pod1", netip.AddrPortFrom(at, port).String()) // UDP answers come from that address
 	with := func(m *mapping44) {
 		m.LocalIps[0] = &local44{LocalIp: at.String(), LocalPort: port, Probability: 1, ClientIp: l.pod(1)}
 	}
@@ -470,7 +474,7 @@ func (l *serviceLab) testClientIP(t *testing.T) {
 	}
 }
 
-// seenItself is what pod1 is seen with when it calls itself.
+// seenItself returns the source address that pod1 sees when it calls itself.
 func (l *serviceLab) seenItself(t *testing.T) string {
 	t.Helper()
 	_, seen, err := l.pods[1].who(t, "tcp", "", l.service, 80)
@@ -487,8 +491,8 @@ func (l *serviceLab) bits() int {
 	return 32
 }
 
-// testFlowsOfSomeClients changes a service as externalTrafficPolicy, internalTrafficPolicy, and source ranges do. UDP flows follow
-// the service; those that it still allows stay.
+// testFlowsOfSomeClients changes a service like externalTrafficPolicy, internalTrafficPolicy and
+// source ranges. UDP flows that the change still allows continue, all others move.
 func (l *serviceLab) testFlowsOfSomeClients(t *testing.T, node *Host) {
 	if !l.scopes || l.flowsStay {
 		t.Skip("all clients of this vswitch have the same endpoints")
@@ -511,7 +515,7 @@ func (l *serviceLab) testFlowsOfSomeClients(t *testing.T, node *Host) {
 		}
 		return calls[0], calls[1], calls[2]
 	}
-	t.Run("outside", func(t *testing.T) { // Cluster, Local with an endpoint, Local without one, Cluster
+	t.Run("outside", func(t *testing.T) { // Cluster, Local with an endpoint, Local without an endpoint, Cluster
 		l.serve(t, l.mapping(udp44, 1))
 		in, out, self := open(t, "pod1")
 		l.serve(t, clients(inside, l.mapping(udp44, 1, 3)), clients(outside, l.mapping(udp44, 3)))
@@ -616,7 +620,7 @@ func (l *serviceLab) testScopes(t *testing.T, node *Host) {
 	})
 }
 
-// testOneScope is testScopes for a vswitch with one mapping for all clients.
+// testOneScope replaces testScopes for a vswitch with one mapping for all clients.
 func (l *serviceLab) testOneScope(t *testing.T) {
 	l.wantUnimplemented(t, edited(l.mapping(tcp44, 1), func(m *mapping44) { m.Clients = vpp_nat.DNat44_StaticMapping_OUTSIDE }))
 	hide := func(m *mapping44) { m.MasqueradeOutside = true }

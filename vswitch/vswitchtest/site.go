@@ -6,19 +6,18 @@ import (
 	"github.com/contiv/contiv/vswitch"
 )
 
-// Site is where a vswitch lives: a network namespace, a VPP process, memory. A
-// new one is empty but for one network device.
+// Site is the environment of a vswitch: a network namespace, a VPP process, or memory. A new site
+// is empty except for one network device.
 type Site interface {
-	// Open starts a driver. The tests close it, and open another one to act the
-	// restarted agent.
+	// Open starts a driver. The tests close it and open another one to simulate a restart of the
+	// agent.
 	Open(t testing.TB) vswitch.VSwitch
-	// NIC is the name of the device that exists.
+	// NIC returns the name of the existing device.
 	NIC() string
-	// Foreign makes objects that are none of ours, of every kind that may lie
-	// around, and returns a function that says which of them are gone or
-	// changed.
+	// Foreign creates objects of other programs, of every kind. damage returns the ones that have
+	// been removed or changed.
 	Foreign(t testing.TB) (damage func() []string)
-	// Accidents are ways to damage the Topology behind the driver's back.
+	// Accidents returns ways to damage the Topology behind the driver's back.
 	Accidents() []Accident
 }
 
@@ -26,79 +25,80 @@ type Site interface {
 type Accident struct {
 	Name string
 	Do   func(t testing.TB)
-	// Keys of which at least one must be reported.
+	// Keys lists keys of which at least one must be reported.
 	Keys []string
 }
 
 // PacketSite carries packets.
 type PacketSite interface {
 	Site
-	// Connect joins the NICs of two sites.
+	// Connect connects the NICs of two sites.
 	Connect(t testing.TB, other PacketSite)
-	// Plug takes the far end of a TAP into a new host, as interface eth0.
+	// Plug moves the far end of a TAP into a new host as eth0.
 	Plug(t testing.TB, hostIfName string) *Host
-	// Self is the node itself: its sockets use the stack of the vswitch, if
-	// Capabilities.HostStackShared says so.
+	// Self returns the node as a host. Its sockets use the stack of the vswitch if
+	// Capabilities.HostStackShared is set.
 	Self() *Host
 }
 
-// OutsideSite can be asked for a host on the network of its NIC, with an address: after
-// Connect. Without, the NIC of another site stands for one.
+// OutsideSite creates hosts on the network of its NIC, after Connect. The suite otherwise uses the
+// NIC of another site.
 type OutsideSite interface {
 	PacketSite
 	Outside(t testing.TB, addr string) *Host
 }
 
-// VRFSite knows ways to damage what VRFValues ask for.
+// VRFSite provides accidents for VRFValues.
 type VRFSite interface {
 	Site
 	VRFAccidents() []Accident
 }
 
-// VRFDeviceSite may have a kernel with VRF devices.
+// VRFDeviceSite is a site whose kernel may have VRF devices.
 type VRFDeviceSite interface {
 	PacketSite
-	// VRFDevice returns the name and the table of the device of a VRF; "" if VRFs have none here.
+	// VRFDevice returns the name and the table of the device of a VRF. The name is "" without VRF
+	// devices.
 	VRFDevice(vrf uint32) (name string, table uint32)
-	// OpenWithoutVRFDevices is Open of an earlier version, which does not use them.
+	// OpenWithoutVRFDevices opens the driver like an earlier version without VRF devices.
 	OpenWithoutVRFDevices(t testing.TB) vswitch.VSwitch
-	// Emulation returns what such a version has left.
+	// Emulation returns the leftovers of such a version.
 	Emulation(t testing.TB) string
 }
 
-// Config says what to run on.
+// Config configures the suite for a driver.
 type Config struct {
-	// NewSite returns a new site that is cleaned up with the test.
+	// NewSite returns a new site that is removed at the end of the test.
 	NewSite func(t testing.TB) Site
-	// Parallel: the parts of the suite run at the same time. Most of what they do is to wait.
+	// Parallel runs the parts of the suite in parallel. They mostly wait.
 	Parallel bool
-	// SessionsOfDNAT: whatever goes to a local address ends with it, TCP too, and keeps
-	// its client there as long as the vswitch remembers the connection.
+	// SessionsOfDNAT: connections to a local address, including TCP, end when the address is
+	// removed. A client stays with its local address while the vswitch remembers the connection.
 	SessionsOfDNAT bool
-	// L3CrossConnectsAll: they also take what is for the vswitch itself.
+	// L3CrossConnectsAll: cross-connects also take packets to the vswitch itself.
 	L3CrossConnectsAll bool
-	// ForwardsByAddress: an interface sends and takes packets of an IP version only if it
-	// has an address of that version, or borrows one.
+	// ForwardsByAddress: an interface handles an IP version only if it has or borrows an address of
+	// that version.
 	ForwardsByAddress bool
-	// ClientsOfDNAT66Move: with session affinity, some clients get another local address
-	// when there is one more or less.
+	// ClientsOfDNAT66Move: with session affinity, some clients move when an endpoint is added or
+	// removed.
 	ClientsOfDNAT66Move bool
-	// FlowsOfDNAT66Stay: what goes to a local address goes on when it is none any more.
+	// FlowsOfDNAT66Stay: flows to a removed endpoint continue.
 	FlowsOfDNAT66Stay bool
-	// ReflectionsStay: answers to what an access list reflected pass others on an interface that has none any more for the direction
-	// of the list.
+	// ReflectionsStay: reflected replies bypass other lists on an interface that has no list left
+	// in the direction of the reflecting list.
 	ReflectionsStay bool
-	// ClientIPIgnored: client_ip of local addresses has no effect.
+	// ClientIPIgnored: client_ip of endpoints has no effect.
 	ClientIPIgnored bool
 	// SilentDrops: the vswitch sends no ICMP error for packets without a route.
 	SilentDrops bool
-	// PeersOfGroups: a VXLAN tunnel to a group only sends. What is sent to the group is taken
-	// from those to whom there is a tunnel of the same VNI, too.
+	// PeersOfGroups: a VXLAN tunnel to a group only sends. The vswitch accepts packets to the group
+	// only from peers with a tunnel of the same VNI.
 	PeersOfGroups bool
-	// NoICMPErrors: those that inside hosts send do not leave through an interface with
-	// the output feature of NAT.
+	// NoICMPErrors: ICMP errors of inside hosts do not leave through an interface with the NAT
+	// output feature.
 	NoICMPErrors bool
-	// ICMPErrorsOfPodsPass: a guard does not look at what the ICMP errors of its interface quote.
+	// ICMPErrorsOfPodsPass: a guard does not check the quoted packets in ICMP errors.
 	ICMPErrorsOfPodsPass bool
 }
 

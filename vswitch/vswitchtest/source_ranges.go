@@ -13,8 +13,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// testSourceRanges sends packets to a service whose mapping does not look at sources: from pod 2, which is guarded, and pod 3,
-// whose interface is the one without a guard.
+// testSourceRanges tests guards with ranges for a mapping that does not check sources: pod 2 has a
+// guard, pod 3 has none.
 func (l *serviceLab) testSourceRanges(t *testing.T) {
 	if l.agent.vs.SourceRanges() == nil {
 		t.Skip("the mappings of this vswitch look at sources; to run this on VPP: VPP_BIN=/path/to/vpp go test ./vswitch/vpp -run Conformance")
@@ -70,9 +70,9 @@ func (l *serviceLab) testSourceRanges(t *testing.T) {
 	l.wantDrops(t, 2, 2)
 	goesOn(2)
 	goesOn(3)
-	l.world.want(t, "tcp", l.service, 80, "pod1", l.outside) // it has neither a guard nor the name
+	l.world.want(t, "tcp", l.service, 80, "pod1", l.outside) // the world has no guard
 
-	wide := fmt.Sprintf("%s/%d", l.pod(3), l.bits()-3) // half a byte of it
+	wide := fmt.Sprintf("%s/%d", l.pod(3), l.bits()-3) // a prefix that ends within a byte
 	restrict([]string{wide, host(2)}, nil)
 	may(2, "tcp")
 	may(3, "tcp")
@@ -97,7 +97,8 @@ func (l *serviceLab) testSourceRanges(t *testing.T) {
 	}
 }
 
-// wantDrops waits until so many packets have been counted that the pod may not send because of ranges.
+// wantDrops waits until at least the given number of a pod's packets has been dropped because of
+// ranges.
 func (l *serviceLab) wantDrops(t testing.TB, pod, least int) {
 	t.Helper()
 	iface := fmt.Sprint("pod", pod)
@@ -118,7 +119,6 @@ func (l *serviceLab) wantDrops(t testing.TB, pod, least int) {
 
 var macOfLink = regexp.MustCompile(`link/ether ([0-9a-f:]{17})`)
 
-// mac returns the MAC address of eth0.
 func (h *Host) mac(t testing.TB) string {
 	t.Helper()
 	found := macOfLink.FindStringSubmatch(h.Exec(t, "ip link show dev eth0"))

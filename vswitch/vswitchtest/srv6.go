@@ -47,7 +47,7 @@ func endDT6(sid string) proto.Message {
 	return &vpp_srv6.LocalSID{Sid: sid, EndFunction: &vpp_srv6.LocalSID_EndFunctionDt6{EndFunctionDt6: &vpp_srv6.LocalSID_EndDT6{}}}
 }
 
-// policy has ways with weights 1, 2, …; their segments are separated by spaces.
+// policy has segment lists with weights 1, 2, …; spaces separate segments.
 func policy(bsid string, insert bool, ways ...string) *vpp_srv6.Policy {
 	p := &vpp_srv6.Policy{Bsid: bsid, SrhEncapsulation: !insert}
 	for i, segments := range ways {
@@ -71,15 +71,14 @@ var segmentRouting = []proto.Message{
 	&vpp_srv6.SRv6Global{EncapSourceAddress: "fd50:0::9"},
 }
 
-// earlyRemoval has the header removed where the last segment but one ends.
+// earlyRemoval enables PSP, which removes the header at the penultimate segment.
 var earlyRemoval = []proto.Message{baseEnd("fc00:1::e", false), baseEnd("FC00:1:0::E0", true)}
 
 func testSRv6(t *testing.T, c Config) { throughSegments(t, c, false) }
 
 func testEarlyRemoval(t *testing.T, c Config) { throughSegments(t, c, true) }
 
-// Hosts of two nodes reach each other through segments of both, one of which removes the
-// header early, or not.
+// Hosts of two nodes communicate through segments, with or without PSP.
 func throughSegments(t *testing.T, c Config, psp bool) {
 	n1, n2 := newBench(t, c), newBench(t, c)
 	n1.site.Connect(t, n2.site)
@@ -118,7 +117,7 @@ func throughSegments(t *testing.T, c Config, psp bool) {
 	}
 	for _, command := range []string{
 		"ip -4 route add default via 10.52.0.9", "ip -6 route add default via fd52::9",
-		// Addresses that are behind the neighbour, which says nothing of them.
+		// Addresses behind the neighbour, which does not answer ARP requests for them.
 		"sysctl -qw net.ipv4.conf.all.arp_ignore=1", "ip addr add 10.99.0.1/32 dev lo", "ip addr add 10.98.0.1/32 dev lo", "ip link set dev lo up",
 	} {
 		h2.Exec(t, command)
@@ -143,7 +142,7 @@ func throughSegments(t *testing.T, c Config, psp bool) {
 	wantPing(t, "after the policy changed", h1, "10.52.0.1")
 	wantPing(t, "after the policy changed, elsewhere", h1, "10.99.0.1")
 
-	if psp { // a host takes no inserted header
+	if psp { // hosts do not accept an inserted header
 		n1.put(policy("fc00:1::b6", true, "fc00:2::e"))
 		wantPing(t, "with an inserted header, which END removes", h1, "fd52::1")
 	}

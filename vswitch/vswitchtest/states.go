@@ -11,7 +11,7 @@ import (
 	"github.com/contiv/contiv/models"
 )
 
-// CableSite can pull the cable of a TAP, and plug it in again.
+// CableSite can unplug and replug the cable of a TAP.
 type CableSite interface {
 	Site
 	SetCable(t testing.TB, tap *vpp_interfaces.Interface, plugged bool)
@@ -131,7 +131,7 @@ func awaitState(t testing.TB, reports <-chan *vpp_interfaces.InterfaceState, nam
 	}
 }
 
-// wantLinkState waits until exactly this state of the link is obtained.
+// wantLinkState waits until exactly this link state is obtained.
 func (a *agent) wantLinkState(t testing.TB, name string, up bool) {
 	t.Helper()
 	a.await(t, func() error {
@@ -144,7 +144,7 @@ func (a *agent) wantLinkState(t testing.TB, name string, up bool) {
 	})
 }
 
-// await waits until check succeeds after some change of a value.
+// await repeats check after each changed value until it succeeds.
 func (a *agent) await(t testing.TB, check func() error) {
 	t.Helper()
 	watcher, _ := a.Watch("")

@@ -15,24 +15,24 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Topology is what a node with a pod and two peers asks of its vswitch: a value
-// or more of every model.
+// Topology describes the values of a node with pods and two peers. It contains at least one value
+// of every model.
 type Topology struct {
-	Node int // 1..3; the peers are the other two
+	Node int // 1 to 3; the peers are the other two
 	NIC  string
 	// Pods is the number of pods.
 	Pods int
-	// NAT66: also what only a vswitch with the capability IPv6SourceNAT can do.
+	// NAT66 adds values that need the capability IPv6SourceNAT.
 	NAT66 bool
-	// DNAT66: also what only a vswitch with the capability IPv6DNAT can do.
+	// DNAT66 adds values that need the capability IPv6DNAT.
 	DNAT66 bool
-	// Guards: also what only a vswitch with the capability SourceGuards can do.
+	// Guards adds values that need the capability SourceGuards.
 	Guards bool
-	// Ranges: also what only a vswitch with SourceRanges can do.
+	// Ranges adds values that need SourceRanges.
 	Ranges bool
 }
 
-// topology returns what node 1 asks of the site's vswitch.
+// topology returns the Topology of node 1 on a site.
 func topology(t testing.TB, site Site, pods int) Topology {
 	t.Helper()
 	vs := site.Open(t)
@@ -65,7 +65,7 @@ func bviMAC(node int) string     { return fmt.Sprintf("12:2b:00:00:00:%02x", nod
 func tunnelName(node int) string { return fmt.Sprintf("vxlan-default-%d", node) }
 func podSubnet(node int) string  { return fmt.Sprintf("10.1.%d.0/24", node) }
 
-// Values returns all values, in an order in which a port can create them.
+// Values returns all values in an order in which a port can create them.
 func (t Topology) Values() []proto.Message {
 	var values []proto.Message
 	add := func(v ...proto.Message) { values = append(values, v...) }

@@ -16,13 +16,13 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// link is a type of interface that joins two nodes. Node 1 has 10.60.0.1 and fd00:60::1
-// on its NIC, node 2 has those with 2.
+// link is a type of interface between two nodes. The NIC of node 1 has 10.60.0.1 and fd00:60::1,
+// that of node 2 ends with 2.
 type link struct {
 	name string
-	// make returns interface "link" of a node, and what else it needs.
+	// make returns interface "link" of a node and the values that it needs.
 	make func(nic string, node, peer int) []proto.Message
-	// frames: it carries them, not only packets.
+	// frames is set if the link carries Ethernet frames.
 	frames bool
 }
 
@@ -57,7 +57,7 @@ func greLink(typ vpp_interfaces.GreLink_Type, addr func(net, host int) string) f
 			Link: &vpp_interfaces.Interface_Gre{Gre: &vpp_interfaces.GreLink{TunnelType: typ, SrcAddr: addr(60, node), DstAddr: addr(60, peer)}},
 		}
 		if typ == vpp_interfaces.GreLink_TEB {
-			iface.PhysAddress = fmt.Sprintf("02:00:00:00:60:%02d", node) // a new link is where the neighbours believe it
+			iface.PhysAddress = fmt.Sprintf("02:00:00:00:60:%02d", node) // a recreated link keeps the MAC address that its neighbours know
 		}
 		return []proto.Message{iface}
 	}
@@ -72,7 +72,6 @@ func ipipLink(addr func(net, host int) string) func(string, int, int) []proto.Me
 	}
 }
 
-// Keys of nodes 1 and 2.
 var (
 	privateKeys = []string{1: "sBNOn07hMmOP826SC+QxwhfpVfehZQ31P5SC4P4sE2E=", 2: "sHiaRZ2eyNflen62T2/126KUkjtyciV/ibb03y6IF28="}
 	publicKeys  = []string{1: "5NLpdsXc/iXInnF7IMVM8PY9iJwFK7+TpaLdRRfsfwI=", 2: "tOW9x/ri8O/kAJyYZjY5Wvca2rdviJ4KKY+y0jYdGDw="}
@@ -147,14 +146,14 @@ func runLinks(t *testing.T, c Config) {
 	})
 }
 
-// need skips the test if the vswitch has no such interfaces, and says why.
+// need skips the test if the vswitch does not support the interface type.
 func (l link) need(t *testing.T, a *agent, site Site) {
 	t.Helper()
 	need(t, a, l.values(site.NIC(), 1), l.nic(site, 1))
 }
 
-// need skips a test of values that the vswitch does not implement, with the reason that it
-// gives; others are what these depend on. The agent ends.
+// need skips the test if the vswitch does not implement the values. others are their dependencies.
+// It closes the agent.
 func need(t *testing.T, a *agent, values []proto.Message, others ...proto.Message) {
 	t.Helper()
 	txn := a.NewTransaction()
@@ -181,8 +180,8 @@ func nicOf(site Site, node int) *vpp_interfaces.Interface {
 	}
 }
 
-// node returns the values of a node with the link and, behind it, a host of the other
-// node: networks 61 on the link, 62 and 63 behind the nodes.
+// node returns the values of a node with the link and a host. Network 61 is on the link, 62 and 63
+// are behind the nodes.
 func (l link) node(site Site, node int) []proto.Message {
 	peer := 3 - node
 	values := append(l.values(site.NIC(), node),
@@ -220,7 +219,7 @@ func (l link) testPackets(t *testing.T, c Config) {
 		}
 	}
 	for deadline := time.Now().Add(20 * time.Second); hosts[1].Ping(v4(63, 1), 56, time.Second) != nil && time.Now().Before(deadline); {
-		// the cable between the nodes was just plugged in
+		// the cable between the nodes was just connected
 	}
 	across("at first")
 
@@ -254,7 +253,7 @@ func (l link) testPackets(t *testing.T, c Config) {
 	}
 }
 
-// nic is without addresses if it is a member of a bond.
+// nic has no addresses if it is a member of a bond.
 func (l link) nic(site Site, node int) *vpp_interfaces.Interface {
 	nic := nicOf(site, node)
 	if l.name == "bond" {
@@ -272,7 +271,6 @@ func indexOfLink(values []proto.Message) int {
 	return -1
 }
 
-// testBridgedLink bridges the links, and a host on each node.
 func testBridgedLink(t *testing.T, one, two *bench, l link) {
 	t.Helper()
 	hosts := map[int]*Host{}
@@ -293,8 +291,8 @@ func learningBridge(ports ...string) *vpp_l2.BridgeDomain {
 	return bd
 }
 
-// testMulticast joins the bridge domains of two nodes by a group, with the tunnels that each
-// of them needs.
+// testMulticast connects the bridge domains of two nodes by a multicast group. tunnels returns the
+// tunnels of a node.
 func testMulticast(t *testing.T, c Config, tunnels func(nic string, node int) []*vpp_interfaces.Interface) {
 	values := func(site Site, node int) []proto.Message {
 		list, bd := []proto.Message{nicOf(site, node), tap("p")}, learningBridge("p")
@@ -325,7 +323,7 @@ func testMulticast(t *testing.T, c Config, tunnels func(nic string, node int) []
 			hosts = append(hosts, b.host("p", v4(65, i+1)+"/24"))
 		}
 		wantPing(t, "through the group", hosts[0], v4(65, 2))
-		// Only the group gets what is for all, whatever tunnels there are to peers.
+		// Broadcasts go only to the group, despite tunnels to peers.
 		received := newPingCounter(t, hosts[1])
 		hosts[0].Exec(t, "ip neigh replace "+v4(65, 99)+" lladdr ff:ff:ff:ff:ff:ff dev eth0 nud permanent")
 		_, _ = hosts[0].Try("ping -n -c 1 -W 0.5 " + v4(65, 99))

@@ -13,8 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// VRFValues are two VRFs whose interfaces have the same addresses, and routes
-// between VRFs.
+// VRFValues returns two VRFs with the same interface addresses and routes between VRFs.
 //
 //	VRF 5   a 10.50.0.9, lo5 10.55.0.1 with u   10.99/16 via a        ─┐ 0.0.0.0/0
 //	VRF 6   b 10.50.0.9, bvi, the NIC           10.99/16 via b         │
@@ -175,15 +174,15 @@ func runVRFs(t *testing.T, c Config) {
 	})
 }
 
-// testVRFOrders changes some of the values in any order, in transactions of several, and
-// then requests all or none of them. A restarted agent finds it so.
+// testVRFOrders changes some values in random order, in transactions of several values, and then
+// requests all or none. A restarted agent must have nothing to do.
 func testVRFOrders(t *testing.T, c Config, seed uint64) {
 	random := rand.New(rand.NewPCG(seed, 5))
 	site := c.NewSite(t)
 	for _, all := range []bool{true, false, true} {
 		a := startAgent(t, site)
 		values := VRFValues(site.NIC())
-		a.resync() // so that the engine knows what a former run has left
+		a.resync() // lets the engine discover the values of an earlier run
 		put := func(wanted func() bool) {
 			random.Shuffle(len(values), func(i, j int) { values[i], values[j] = values[j], values[i] })
 			for batch := range slices.Chunk(values, 1+random.IntN(5)) {
@@ -215,7 +214,7 @@ func testVRFOrders(t *testing.T, c Config, seed uint64) {
 	}
 }
 
-// inOrder puts interfaces before bridge domains, which their ports must exist for.
+// inOrder sorts interfaces before bridge domains, because the ports must exist.
 func inOrder(values []proto.Message) []proto.Message {
 	rank := func(v proto.Message) int {
 		switch v.(type) {

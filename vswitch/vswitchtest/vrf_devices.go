@@ -17,7 +17,7 @@ func runVRFDevices(t *testing.T, c Config) {
 	t.Run("no packet leaks when they take over", func(t *testing.T) { testUpgradeLeaksNothing(t, c) })
 }
 
-// testVRFTools: a socket that is bound to a VRF device reaches what the VRF reaches, and nothing else.
+// testVRFTools: a socket bound to a VRF device reaches only destinations of the VRF.
 func testVRFTools(t *testing.T, v *vrfBench) {
 	site, self := v.site.(VRFDeviceSite), v.site.Self()
 	shown := self.Exec(t, "ip vrf show")
@@ -71,7 +71,7 @@ func testVRFTools(t *testing.T, v *vrfBench) {
 	}
 }
 
-// testVRFUpgrade: what a version without VRF devices left is replaced, and nothing of it stays.
+// testVRFUpgrade: the driver replaces the leftovers of a version without VRF devices.
 func testVRFUpgrade(t *testing.T, c Config) {
 	for _, keep := range []bool{true, false} {
 		t.Run(map[bool]string{true: "the same values", false: "no values"}[keep], func(t *testing.T) {
@@ -101,7 +101,8 @@ func testVRFUpgrade(t *testing.T, c Config) {
 	}
 }
 
-// testUpgradeLeaksNothing: while VRF devices take over, hosts in VRFs go on asking for what only VRF 0 knows.
+// testUpgradeLeaksNothing: during the upgrade to VRF devices, hosts in VRFs send to destinations
+// that only VRF 0 has.
 func testUpgradeLeaksNothing(t *testing.T, c Config) {
 	site := c.NewSite(t).(VRFDeviceSite)
 	values := []proto.Message{
@@ -113,7 +114,7 @@ func testUpgradeLeaksNothing(t *testing.T, c Config) {
 	old.resync(values...)
 	old.wantConfigured(values)
 	host, outside := old.routed("a", "50", "2"), old.routed("m", "60", "2")
-	// With a way back, one packet that leaks is enough.
+	// With a return route, one leaked packet gets a reply.
 	outside.Exec(t, "ip route replace default via 10.60.0.9 dev eth0")
 	old.stop()
 
@@ -131,7 +132,7 @@ func testUpgradeLeaksNothing(t *testing.T, c Config) {
 	a := startAgent(t, site)
 	a.resync(values...)
 	for _, cmd := range asking {
-		_ = cmd.Process.Signal(os.Interrupt) // it then prints what it has not printed yet
+		_ = cmd.Process.Signal(os.Interrupt) // ping prints its statistics
 		_ = cmd.Wait()
 	}
 	a.wantConfigured(values)

@@ -20,11 +20,11 @@ import (
 //	VRF 6   b 10.50.0.9 ── host 10.50.0.2     d 10.51.0.9 ── host 10.51.0.2
 //	VRF 0   m 10.60.0.9 ── host 10.60.0.2
 //
-// and the same of IPv6: fd00:50::9 and so on.
+// IPv6 addresses have the same suffixes: fd00:50::9 etc.
 type vrfBench struct {
 	*bench
 	silent        bool         // see Config.SilentDrops
-	ports         map[int]bool // at which hosts have served
+	ports         map[int]bool // ports that hosts have used
 	values        []proto.Message
 	a, b, c, d, m *Host
 }
@@ -40,7 +40,7 @@ func newVRFBench(t *testing.T, c Config) *vrfBench {
 	v.resync(v.values...)
 	v.wantConfigured(v.values)
 	if v.vs.Capabilities().HostStackShared {
-		// Both VRFs share the kernel's limit of errors for an address.
+		// Both VRFs share the kernel's ICMP rate limit per address.
 		v.site.Self().Exec(t, "sysctl -qw net.ipv4.icmp_ratelimit=0 net.ipv6.icmp.ratelimit=0")
 	}
 	for name, h := range map[string]**Host{"a": &v.a, "b": &v.b, "c": &v.c, "d": &v.d, "m": &v.m} {
@@ -50,7 +50,7 @@ func newVRFBench(t *testing.T, c Config) *vrfBench {
 	return v
 }
 
-// routed plugs a host into a network whose addresses end with 9 at the vswitch.
+// routed attaches a host to a network in which the vswitch has the suffix 9.
 func (v *vrfBench) routed(name, net, last string) *Host {
 	v.t.Helper()
 	h := v.host(name, "10."+net+".0."+last+"/24", "fd00:"+net+"::"+last+"/64")
@@ -59,7 +59,7 @@ func (v *vrfBench) routed(name, net, last string) *Host {
 	return h
 }
 
-// with requests further values; later ones replace earlier ones.
+// with requests additional values; later ones replace earlier ones.
 func (v *vrfBench) with(more ...proto.Message) {
 	v.t.Helper()
 	values := append(append([]proto.Message{}, v.values...), more...)
@@ -67,8 +67,8 @@ func (v *vrfBench) with(more ...proto.Message) {
 	v.wantConfigured(more)
 }
 
-// wantAsked: what is sent to the address arrives at that host, and at no other one
-// that has the address, too.
+// wantAsked checks that packets to the address arrive at that host and at no other host with the
+// same address.
 func (v *vrfBench) wantAsked(t *testing.T, what string, from *Host, addr string, want *Host, others ...*Host) {
 	t.Helper()
 	if _, err := from.Ask(addr, v.serve(t, want, addr)); err != nil {
@@ -81,8 +81,8 @@ func (v *vrfBench) wantAsked(t *testing.T, what string, from *Host, addr string,
 	}
 }
 
-// serve is Host.Serve at a port that no host has served at yet: hosts choose them from some
-// thousands, and who has answered is known by the port.
+// serve is Host.Serve on a port that no host has used. The port of an answer identifies its host,
+// and hosts choose ports from a small range.
 func (v *vrfBench) serve(t *testing.T, h *Host, addr string) int {
 	t.Helper()
 	for {
@@ -93,12 +93,12 @@ func (v *vrfBench) serve(t *testing.T, h *Host, addr string) int {
 	}
 }
 
-// wantRefused: the vswitch says that it does not know where to, unless it never says so. It
-// says so to a host about once a second, so that the host may have to ask again.
+// wantRefused checks that the vswitch answers with an ICMP error, unless Config.SilentDrops is set.
+// It retries because of the rate limit of about one error per second.
 func (v *vrfBench) wantRefused(t *testing.T, what string, from *Host, addr string) {
 	t.Helper()
 	if v.silent {
-		// The first packets may be lost while the vswitch looks for a neighbour.
+		// The first packets may be lost during neighbour resolution.
 		if out, err := from.Try("ping -n -c 4 -i 0.05 -W 0.2 " + addr); err == nil {
 			t.Errorf("%s: ping %s: %s; want no answer", what, addr, out)
 		}
@@ -178,7 +178,7 @@ func testNoLeak(t *testing.T, v *vrfBench) {
 	for _, addr := range both("60", "9") {
 		wantPing(t, "the vswitch in VRF 0", v.m, addr)
 	}
-	// A host may have an address that is one of the node in another VRF.
+	// A host may have the same address as the node in another VRF.
 	v.with(inVRF(5, tap("e", "10.60.0.1/24", "fd00:60::1/64")))
 	e := v.host("e", "10.60.0.9/24", "fd00:60::9/64")
 	e.Exec(t, "ip route add default via 10.60.0.1")
@@ -187,7 +187,7 @@ func testNoLeak(t *testing.T, v *vrfBench) {
 		wantPing(t, "from an address that the node has in VRF 0", e, addr)
 		wantPing(t, "to that address", v.a, both("60", "9")[i])
 	}
-	// Only IPv4 in the VRF does not mean IPv6 outside.
+	// A VRF with only IPv4 must not forward IPv6 outside.
 	v.with(inVRF(6, tap("f", "10.62.0.9/24")))
 	f := v.routed("f", "62", "2")
 	wantPing(t, "the vswitch", f, "10.62.0.9")
@@ -196,7 +196,7 @@ func testNoLeak(t *testing.T, v *vrfBench) {
 	wantNoPing(t, "IPv6 from an interface with IPv4 in a VRF", f, "fd00:60::2")
 }
 
-// macOf returns the MAC of an interface at the vswitch.
+// macOf returns the MAC address of the vswitch's interface.
 func (v *vrfBench) macOf(iface string) string {
 	v.t.Helper()
 	list, err := v.vs.Interfaces().List(v.t.Context(), nil)
@@ -213,7 +213,7 @@ func testInterVRF(t *testing.T, v *vrfBench) {
 	v.with(
 		interVRF(5, "0.0.0.0/0", 0), interVRF(0, "10.50.0.0/24", 5), interVRF(5, "::/0", 0), interVRF(0, "fd00:50::/64", 5),
 		&vpp_l3.Route{Type: vpp_l3.Route_DROP, VrfId: 5, DstNetwork: "10.60.0.128/25"},
-		// By way of VRF 0.
+		// Through VRF 0.
 		inVRF(6, tap("f", "10.62.0.9/24")), interVRF(6, "10.50.0.0/25", 0), interVRF(0, "10.62.0.0/24", 6),
 	)
 	f := v.routed("f", "62", "2")
@@ -336,7 +336,7 @@ func testVRFFeatures(t *testing.T, v *vrfBench, peer PacketSite) {
 
 	proxy := answerFor("10.50.0.70-10.50.0.80", "a", "b")
 	if v.vs.Capabilities().MultipleVRFs {
-		proxy.Ranges[0].VrfId = 5 // else, ranges are of the VRFs of the interfaces
+		proxy.Ranges[0].VrfId = 5 // by default, ranges belong to the VRFs of the interfaces
 	}
 	v.with(inVRF(5, tap("e", "10.63.0.9/24")), routeIn(5, "10.50.0.77/32", "", "e"), proxy)
 	e := v.host("e", "10.50.0.77/24")

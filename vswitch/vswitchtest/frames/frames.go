@@ -1,5 +1,5 @@
-// Package frames makes the frames that hosts on an Ethernet send, well-formed and forged
-// ones, and sends and receives them on a device.
+// Package frames builds well-formed and forged Ethernet frames, and sends and receives them on a
+// device.
 package frames
 
 import (
@@ -17,7 +17,7 @@ import (
 // MAC is a MAC address.
 type MAC [6]byte
 
-// ParseMAC parses a MAC address.
+// ParseMAC parses a MAC address or fails the test.
 func ParseMAC(t testing.TB, text string) (m MAC) {
 	t.Helper()
 	hw, err := net.ParseMAC(text)
@@ -32,18 +32,17 @@ func ethernet(dst, src MAC, etherType uint16, payload []byte) []byte {
 	return append(binary.BigEndian.AppendUint16(frame, etherType), payload...)
 }
 
-// Datagram is a UDP packet from src to dst with the text; IPv4 ones are a first fragment
-// if fragment is set.
+// Datagram returns a UDP packet with the text. If fragment is set, an IPv4 packet is a first
+// fragment.
 func Datagram(from, to MAC, src, dst netip.Addr, text string, fragment bool) []byte {
 	return Packet(from, to, src, dst, unix.IPPROTO_UDP, 64, 6, udp(4000, 4001, text), fragment)
 }
 
-// Between is a UDP packet with the text from one port to another one.
+// Between returns a UDP packet with the text between two ports.
 func Between(from, to MAC, src, dst netip.AddrPort, text string) []byte {
 	return Packet(from, to, src.Addr(), dst.Addr(), unix.IPPROTO_UDP, 64, 6, udp(src.Port(), dst.Port(), text), false)
 }
 
-// udp is a datagram without a checksum.
 func udp(src, dst uint16, text string) []byte {
 	header := binary.BigEndian.AppendUint16(nil, src)
 	header = binary.BigEndian.AppendUint16(header, dst)
@@ -51,7 +50,7 @@ func udp(src, dst uint16, text string) []byte {
 	return append(append(header, 0, 0), text...)
 }
 
-// Packet is an IP packet; checksumAt is where the checksum of the payload goes.
+// Packet returns an IP packet. checksumAt is the offset of the checksum in the payload.
 func Packet(from, to MAC, src, dst netip.Addr, protocol, ttl byte, checksumAt int, payload []byte, fragment bool) []byte {
 	payload = bytes.Clone(payload)
 	pseudo := append(src.AsSlice(), dst.AsSlice()...)
@@ -92,10 +91,10 @@ func checksum(data []byte) uint16 {
 	return ^uint16(sum)
 }
 
-// Broadcast is the address of everybody.
+// Broadcast is the broadcast MAC address.
 var Broadcast = MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 
-// ARP is a request of the sender, or an answer, for the target.
+// ARP returns an ARP request or reply of the sender for the target.
 func ARP(from MAC, answer bool, senderMAC MAC, sender, target netip.Addr) []byte {
 	op := byte(1)
 	if answer {
@@ -116,7 +115,7 @@ const (
 	TargetLink            = 2
 )
 
-// Discovery is a message of neighbour discovery about the target; option 0: without.
+// Discovery returns a neighbour discovery message about the target. Option 0 means no option.
 func Discovery(from, to MAC, src, dst netip.Addr, kind byte, target netip.Addr, option byte, value MAC) []byte {
 	flags := byte(0)
 	if kind == NeighborAdvertisement {
@@ -124,7 +123,7 @@ func Discovery(from, to MAC, src, dst netip.Addr, kind byte, target netip.Addr, 
 	}
 	body := append([]byte{kind, 0, 0, 0, flags, 0, 0, 0}, target.AsSlice()...)
 	switch kind {
-	case RouterAdvertisement: // for 1800 s
+	case RouterAdvertisement: // lifetime of 1800 s
 		body = []byte{kind, 0, 0, 0, 64, 0, 7, 8, 0, 0, 0, 0, 0, 0, 0, 0}
 	case Redirect:
 		body = append(body, target.AsSlice()...)
@@ -135,11 +134,11 @@ func Discovery(from, to MAC, src, dst netip.Addr, kind byte, target netip.Addr, 
 	return Packet(from, to, src, dst, unix.IPPROTO_ICMPV6, 255, 2, body, false)
 }
 
-// Wire is a socket for frames on a device.
+// Wire is a packet socket on a device.
 type Wire struct{ fd int }
 
-// NewWire opens one in the network namespace of the calling thread. It sees what the
-// host sends, too.
+// NewWire opens a packet socket in the network namespace of the calling thread. It also receives
+// outgoing frames.
 func NewWire(device string) (*Wire, error) {
 	dev, err := net.InterfaceByName(device)
 	if err != nil {
@@ -161,7 +160,7 @@ func NewWire(device string) (*Wire, error) {
 // Close closes the socket.
 func (w *Wire) Close() { unix.Close(w.fd) }
 
-// Send sends a frame.
+// Send sends a frame or fails the test.
 func (w *Wire) Send(t testing.TB, frame []byte) {
 	t.Helper()
 	if _, err := unix.Write(w.fd, frame); err != nil {
@@ -169,7 +168,8 @@ func (w *Wire) Send(t testing.TB, frame []byte) {
 	}
 }
 
-// Receive returns received frames until one matches, that included; nil after the time.
+// Receive returns the received frames up to and including the first match. It returns nil after the
+// timeout.
 func (w *Wire) Receive(wait time.Duration, match func(frame []byte) bool) (seen [][]byte) {
 	buffer := make([]byte, 65536)
 	for deadline := time.Now().Add(wait); time.Now().Before(deadline); {
@@ -186,7 +186,7 @@ func (w *Wire) Receive(wait time.Duration, match func(frame []byte) bool) (seen 
 	return nil
 }
 
-// Drain throws away what has arrived.
+// Drain discards received frames.
 func (w *Wire) Drain() {
 	for {
 		if _, _, err := unix.Recvfrom(w.fd, make([]byte, 65536), unix.MSG_DONTWAIT); err != nil {
@@ -195,19 +195,18 @@ func (w *Wire) Drain() {
 	}
 }
 
-// Containing matches frames with the text in them.
+// Containing matches frames that contain the text.
 func Containing(text string) func([]byte) bool {
 	return func(frame []byte) bool { return bytes.Contains(frame, []byte(text)) }
 }
 
-// Flags of TCP.
 const (
 	FIN = 0x01
 	SYN = 0x02
 	ACK = 0x10
 )
 
-// TCP is a segment without data.
+// TCP returns a segment without data.
 func TCP(from, to MAC, src, dst netip.AddrPort, flags byte) []byte {
 	segment := binary.BigEndian.AppendUint16(nil, src.Port())
 	segment = binary.BigEndian.AppendUint16(segment, dst.Port())
@@ -215,8 +214,8 @@ func TCP(from, to MAC, src, dst netip.AddrPort, flags byte) []byte {
 	return Packet(from, to, src.Addr(), dst.Addr(), unix.IPPROTO_TCP, 64, 16, segment, false)
 }
 
-// ICMPError is an error about the packet in the frame quoted; info is the second word of its header. It goes to the sender of
-// that packet.
+// ICMPError returns an ICMP error about the packet in quoted, addressed to its sender. info is the
+// second word of the ICMP header.
 func ICMPError(from, to MAC, src netip.Addr, kind, code byte, info uint32, quoted []byte) []byte {
 	at, length := 14+12, 4
 	if src.Is6() {
@@ -226,21 +225,23 @@ func ICMPError(from, to MAC, src netip.Addr, kind, code byte, info uint32, quote
 	return ICMP(from, to, src, dst, append(binary.BigEndian.AppendUint32([]byte{kind, code, 0, 0}, info), quoted[14:]...))
 }
 
-// ICMP is a packet with a message of ICMP, or ICMPv6, whose checksum is zero.
+// ICMP returns an ICMP or ICMPv6 packet and fills in the checksum of the message, which must be
+// zero.
 func ICMP(from, to MAC, src, dst netip.Addr, message []byte) []byte {
 	if src.Is6() {
 		return Packet(from, to, src, dst, unix.IPPROTO_ICMPV6, 64, 2, message, false)
 	}
 	header := Packet(from, to, src, dst, unix.IPPROTO_ICMP, 64, 2, message, false)[:34:34]
 	message = bytes.Clone(message)
-	binary.BigEndian.PutUint16(message[2:], checksum(message)) // without addresses
+	binary.BigEndian.PutUint16(message[2:], checksum(message)) // IPv4 has no pseudo-header
 	return append(header, message...)
 }
 
-// WithHeaders returns an IPv6 packet with extension headers of these kinds, or an IPv4 packet with options.
+// WithHeaders adds extension headers of these kinds to an IPv6 packet, or options to an IPv4
+// packet.
 func WithHeaders(frame []byte, kinds ...byte) []byte {
 	if frame[12] == 8 {
-		header := append(bytes.Clone(frame[14:34]), 1, 1, 1, 0) // no operation, end
+		header := append(bytes.Clone(frame[14:34]), 1, 1, 1, 0) // no operation, end of options
 		header[0]++
 		binary.BigEndian.PutUint16(header[2:], binary.BigEndian.Uint16(header[2:])+4)
 		header[10], header[11] = 0, 0
@@ -252,7 +253,7 @@ func WithHeaders(frame []byte, kinds ...byte) []byte {
 	for _, kind := range kinds {
 		h := []byte{*next, 0, 1, 4, 0, 0, 0, 0} // padding
 		if kind == unix.IPPROTO_FRAGMENT {
-			h = []byte{*next, 0, 0, 0, 0, 0, 0, 1} // the only one
+			h = []byte{*next, 0, 0, 0, 0, 0, 0, 1} // the only fragment
 		}
 		*next = kind
 		headers = append(headers, h...)
@@ -262,7 +263,7 @@ func WithHeaders(frame []byte, kinds ...byte) []byte {
 	return slices.Concat(header, headers, frame[54:])
 }
 
-// VXLAN is the payload of a UDP packet with a frame in a network.
+// VXLAN returns a UDP payload with an encapsulated frame.
 func VXLAN(vni uint32, frame []byte) []byte {
 	return append([]byte{8, 0, 0, 0, byte(vni >> 16), byte(vni >> 8), byte(vni), 0}, frame...)
 }
