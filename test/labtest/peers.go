@@ -2,8 +2,11 @@ package labtest
 
 import (
 	"bytes"
+	"errors"
 	"net"
 	"net/netip"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -56,12 +59,26 @@ func TellPeers(t testing.TB, netns string, port int) {
 	})
 }
 
-// AskPeer returns the client's own address, and the one that a server of TellPeers sees.
+// askedFrom counts the source ports of AskPeer.
+var askedFrom atomic.Uint32
+
+// AskPeer returns the client's own address, and the one that a server of TellPeers sees. Source ports
+// take turns: VPP has no place for the answers of a connection if its client has one from the same port
+// to the same endpoint by another address of a service, see docs/vpp.md.
 func AskPeer(netns, network string, to netip.AddrPort) (own, seen netip.Addr, err error) {
 	var c net.Conn
 	err = lab.InNetns(lab.NetnsPath(netns), func() (err error) {
-		c, err = net.DialTimeout(network, to.String(), 2*time.Second)
-		return err
+		for {
+			const first, ports = 32768, 28000
+			port := first + int(askedFrom.Add(1)%ports)
+			dialer := net.Dialer{Timeout: 2 * time.Second, LocalAddr: &net.TCPAddr{Port: port}}
+			if network == "udp" {
+				dialer.LocalAddr = &net.UDPAddr{Port: port}
+			}
+			if c, err = dialer.Dial(network, to.String()); !errors.Is(err, syscall.EADDRINUSE) {
+				return err
+			}
+		}
 	})
 	if err != nil {
 		return own, seen, err
