@@ -16,27 +16,26 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Answers of pods that see the addresses of clients outside, for a vswitch that translates such
-// connections, in both directions, in VRF 0. The VRF of pods leads to other nodes and their pods through
-// the overlay, so that answers to clients there would not be translated. Forwarding by an access list leads
-// all answers of such pods through VRF 0:
+// Pods that see external clients send replies to them. A vswitch with its own stack translates in
+// VRF 0, in both directions, but the VRF of pods routes other nodes and their pods to the overlay,
+// untranslated. An access list forwards these replies to VRF 0:
 //
 //	pod ──> access list: from an endpoint's address and port ──> VRF 0: translated back ──> client
 //	    └─> everything else ───────────────────────────────────> VRF of pods
 //
-// An endpoint that a service no longer has goes on to answer its connections, as long as its pod lives. A restarted agent
-// knows those that are still listed, ready or not; Kubernetes lists a pod until it is gone, unless its labels or the service change.
+// A removed endpoint keeps serving its connections as long as its pod lives. A restarted agent
+// knows only endpoints that are still listed, ready or not.
 //
-// Hidden clients have an address that always leads to VRF 0 (answerRoutes).
+// Masqueraded clients have an address that always leads to VRF 0 (answerRoutes).
 
 const (
 	answersList = "service-answers"
-	// Indexes of the ABFs, and their priority: those of others come first.
+	// ABF indexes and priority. ABFs of other owners come first.
 	answersABF4, answersABF6 = 0x53564304, 0x53564306
 	answersPriority          = 1 << 16
 )
 
-// answerer is an endpoint of this node that sees the addresses of clients outside.
+// answerer is a local endpoint that sees external clients.
 type answerer struct {
 	protocol processor.Protocol
 	addr     netip.AddrPort
@@ -46,8 +45,7 @@ func (a answerer) compare(b answerer) int {
 	return cmp.Or(a.addr.Compare(b.addr), cmp.Compare(a.protocol, b.protocol))
 }
 
-// noteAnswers records the endpoints of an IP version of a service that see the addresses of clients outside. Those that are
-// not ready any more may have connections from when they were.
+// noteAnswers includes endpoints that are not ready: they may still have connections.
 func (s *Service) noteAnswers(svc *processor.Service, ipv6 bool) {
 	if !s.answersApart() {
 		return
@@ -68,19 +66,18 @@ func (s *Service) noteAnswers(svc *processor.Service, ipv6 bool) {
 	}
 }
 
-// answersApart reports whether answers to some clients outside do not pass VRF 0 by themselves.
+// answersApart reports whether replies to some external clients bypass VRF 0.
 func (s *Service) answersApart() bool {
 	routing := s.config.Routing()
 	return s.ownStack() && routing.PodVRFID != routing.MainVRFID && s.network.GetVxlanBVIIfName() != ""
 }
 
-// changesAnswers reports whether a pod may answer through other interfaces.
 func (s *Service) changesAnswers(event controller.Event) bool {
 	_, changed := event.(*podmanager.PodCustomIfUpdate)
 	return changed && s.answersApart()
 }
 
-// answers returns the values that lead answers through VRF 0, by key. The pod that is being deleted sends none.
+// A pod being deleted sends no replies.
 func (s *Service) answers(deleted podmanager.PodID) map[string]proto.Message {
 	if !s.answersApart() {
 		return nil
@@ -124,7 +121,7 @@ func (s *Service) answerValues(endpoints []answerer, interfaces map[netip.Addr][
 		if abfs[ipv6] == nil {
 			abfs[ipv6] = answersABF(ipv6)
 		}
-		// A pod answers through whichever of its interfaces its routes lead.
+		// The pod's routes select the interface of a reply.
 		for _, name := range slices.Sorted(slices.Values(interfaces[e.addr.Addr()])) {
 			at := &vpp_abf.ABF_AttachedInterface{InputInterface: name, Priority: answersPriority, IsIpv6: ipv6}
 			if attached := &abfs[ipv6].AttachedInterfaces; !slices.ContainsFunc(*attached, func(o *vpp_abf.ABF_AttachedInterface) bool { return proto.Equal(o, at) }) {
@@ -141,7 +138,6 @@ func (s *Service) answerValues(endpoints []answerer, interfaces map[netip.Addr][
 	return values
 }
 
-// answersABF forwards by VRF 0.
 func answersABF(ipv6 bool) *vpp_abf.ABF {
 	index, everything := uint32(answersABF4), netip.IPv4Unspecified()
 	if ipv6 {
@@ -150,14 +146,13 @@ func answersABF(ipv6 bool) *vpp_abf.ABF {
 	return &vpp_abf.ABF{Index: index, AclName: answersList, ForwardingPaths: []*vpp_abf.ABF_ForwardingPath{{NextHopIp: everything.String()}}}
 }
 
-// fromEndpoint returns the rule about what an endpoint sends.
 func fromEndpoint(e answerer) *vpp_acl.ACL_Rule {
 	ip := &vpp_acl.ACL_Rule_IpRule_Ip{SourceNetwork: netip.PrefixFrom(e.addr.Addr(), e.addr.Addr().BitLen()).String()}
 	return portRule(vpp_acl.ACL_Rule_PERMIT, ip, e.protocol, onePort(e.addr), nil)
 }
 
-// overlayRoutes lead VRF 0 to the addresses of other nodes inside of the overlay, which only the VRF of pods knows:
-// their processes use the same endpoints at other addresses.
+// overlayRoutes returns routes for the overlay addresses of other nodes from VRF 0 to the VRF of pods,
+// the only one that knows them. Processes of other nodes reach endpoints from these addresses.
 func (s *Service) overlayRoutes() map[string]proto.Message {
 	values := map[string]proto.Message{}
 	routing, plan := s.config.Routing(), s.self.addresses.Plan()
@@ -174,7 +169,6 @@ func (s *Service) overlayRoutes() map[string]proto.Message {
 	return values
 }
 
-// resyncAnswers requests the values.
 func (s *Service) resyncAnswers(txn controller.ResyncOperations) {
 	s.answered = s.answers(podmanager.PodID{})
 	for key, value := range s.answered {
@@ -182,7 +176,6 @@ func (s *Service) resyncAnswers(txn controller.ResyncOperations) {
 	}
 }
 
-// updateAnswers requests those of the values that have changed.
 func (s *Service) updateAnswers(event controller.Event, txn controller.UpdateOperations) {
 	var deleted podmanager.PodID
 	if e, ok := event.(*podmanager.DeletePod); ok {

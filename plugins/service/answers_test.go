@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// VPP translates back in VRF 0. Answers of pods that see clients outside are led there, and nothing else is.
+// Only replies of pods that see external clients are forwarded to VRF 0.
 func TestAnswersToClientsThatAreNotHidden(t *testing.T) {
 	s, err := newCluster().onVPP(t, "services: vswitch")
 	if err != nil {
@@ -38,18 +38,18 @@ func TestAnswersToClientsThatAreNotHidden(t *testing.T) {
 			"config/vpp/v2/route/vrf/0/dst/fd30::/112\n" + `    {"dst_network":"fd30::/112","type":"INTER_VRF","via_vrf_id":4}` + "\n"
 	)
 	web, slice4, slice6 := webService(), webSlice("a", "10.1.1.2@node1", "10.1.1.9@node1", "10.1.2.2@node2"), webSlice("b", "fd10:0:0:1::2@node1")
-	web.LbIngressIps = append(web.LbIngressIps, "fd99::1") // the node has no address of IPv6
+	web.LbIngressIps = append(web.LbIngressIps, "fd99::1") // the node has no IPv6 address
 	config := resync(t, s, state(web, slice4, slice6))
 	requireAnswers("policy Local", config, abf4+abf6+list+list4+","+list6+"]}\n"+routes)
 
-	// Connections to endpoints go on without the service.
+	// Connections continue without the service.
 	config, _, _ = change(t, s, kubeChange(slice6, webSlice("b")), config)
 	requireAnswers("without endpoint of IPv6", config, abf4+abf6+list+list4+","+list6+"]}\n"+routes)
 	hidden := proto.CloneOf(web)
 	hidden.ExternalTrafficPolicy = "Cluster"
 	config, _, _ = change(t, s, kubeChange(web, hidden), config)
 	requireAnswers("policy Cluster", config, abf4+abf6+list+list4+","+list6+"]}\n"+routes)
-	// An endpoint that is not ready any more has connections, which a restarted agent does not forget.
+	// A restarted agent keeps the connections of an endpoint that is not ready.
 	unready := webSlice("a", "10.1.1.2@node1")
 	unready.Endpoints[0].Ready = false
 	restarted, err := newCluster().onVPP(t, "services: vswitch")
@@ -63,7 +63,7 @@ func TestAnswersToClientsThatAreNotHidden(t *testing.T) {
 	requireAnswers("policy Local again, with a new pod that has the address", config, abf4+list+list4+"]}\n"+routes)
 }
 
-// A pod that is reached at another interface than eth0 answers from that address.
+// A pod replies from the interface at which services reach it.
 func TestAnswersOfEndpointsAtOtherInterfaces(t *testing.T) {
 	c := newCluster()
 	s, err := c.onVPP(t, "services: vswitch")
@@ -83,7 +83,6 @@ func TestAnswersOfEndpointsAtOtherInterfaces(t *testing.T) {
 	}
 }
 
-// A pod may answer through its custom interfaces, which come and go.
 func TestAnswersThroughCustomInterfaces(t *testing.T) {
 	more := ""
 	s, err := newCluster().onThisVPP(t, fake{ownStack: true, bvi: "vxlanBVI", more: &more}, service.Capabilities{}, "services: vswitch")

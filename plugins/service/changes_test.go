@@ -52,12 +52,10 @@ func TestChangesAreDescribedAndSmall(t *testing.T) {
 	}
 }
 
-// zoneOf is a change of the zone of a node.
 func zoneOf(name, zone string) *controller.KubeStateChange {
 	return &controller.KubeStateChange{Resource: dbresources.Node, Key: dbresources.NodeKey(name), NewValue: &node.Node{Name: name, Labels: map[string]string{"topology.kubernetes.io/zone": zone}}}
 }
 
-// Several services that change at once are named, and called nodeport services only if that is what changes.
 func TestChangesOfSeveralServices(t *testing.T) {
 	c := newCluster()
 	s := c.plugin(t, "services: vswitch")
@@ -84,7 +82,6 @@ func TestChangesOfSeveralServices(t *testing.T) {
 	}
 }
 
-// Whatever changes in whatever order, the configuration is that of a resync.
 func TestUpdatesEndInTheSameConfigurationAsAResync(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 7))

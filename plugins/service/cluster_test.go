@@ -21,14 +21,13 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// cluster is one with a node node1.
 type cluster struct {
 	nodes nodesync.Nodes
 
-	mu     sync.Mutex // of others
+	mu     sync.Mutex // guards others
 	others string
 
-	redirectError string // of values that redirect
+	redirectError string // of redirects
 	needs         service.Needs
 }
 
@@ -74,20 +73,18 @@ func (*cluster) GetPodIPs(pod podmanager.PodID) []netip.Addr {
 	return nil
 }
 
-// plugin returns one that lets the vswitch translate services.
 func (c *cluster) plugin(t *testing.T, settings string) *service.Service {
 	t.Helper()
 	return c.pluginWith(t, settings, nil)
 }
 
-// pluginWith also lets it translate host ports, if they are given.
 func (c *cluster) pluginWith(t *testing.T, settings string, hostPorts *service.HostPorts) *service.Service {
 	t.Helper()
 	cfg, err := config.Load([]byte(settings))
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.HealthzBindAddress = "" // the port is that of the machine
+	cfg.HealthzBindAddress = "" // the port belongs to the test machine
 	s, err := service.New(service.Capabilities{HostStackShared: true, ClientScopes: true, ResetsConnections: true}, fake{}, fake{}, service.Roles{Proxy: c.proxy(cfg), HostPorts: hostPorts, Needs: c.needs}, plugintest.Logger())
 	if err != nil {
 		t.Fatal(err)
@@ -126,7 +123,7 @@ func webService() *k8s.Service {
 	}
 }
 
-// nodePortService is webService with a node port for everybody, and without load balancer.
+// nodePortService is webService without load balancer and source ranges, with policy Cluster.
 func nodePortService(changes ...func(*k8s.Service)) *k8s.Service {
 	svc := webService()
 	svc.LbIngressIps, svc.LoadbalancerSourceRanges, svc.ExternalTrafficPolicy = nil, nil, "Cluster"
@@ -172,7 +169,7 @@ config/vpp/nat/v2/nat44-pool/vrf/4294967295/address/10.1.1.254
     {"first_ip":"10.1.1.254","twice_nat":true,"vrf_id":4294967295}
 `
 
-// plugin of a node with VPP, where kube-proxy translates what the host sends.
+// kube-proxy translates for the host.
 func (c *cluster) onVPP(t *testing.T, settings string) (*service.Service, error) {
 	t.Helper()
 	return c.onThisVPP(t, fake{ownStack: true, bvi: "vxlanBVI"}, service.Capabilities{}, settings)
@@ -196,7 +193,6 @@ func (c *cluster) onVPPWith(t *testing.T, vpp fake, caps service.Capabilities, s
 	return s, err
 }
 
-// change hands an update to the plugin, and returns the configuration after it.
 func change(t *testing.T, s *service.Service, event controller.Event, config plugintest.Txn) (after, txn plugintest.Txn, what string) {
 	t.Helper()
 	txn = plugintest.Txn{}

@@ -15,35 +15,38 @@ import (
 // Connection is a connection that a client opens.
 type Connection struct {
 	From, To netip.Addr
-	// Protocol is "TCP", "UDP" or "SCTP"; "" with port 0: an ICMP echo.
+	// Protocol is "TCP", "UDP" or "SCTP". An ICMP echo has protocol "" and port 0.
 	Protocol processor.Protocol
 	Port     uint16
 }
 
-// Explanation is what a node does with a connection, in sentences.
+// Explanation describes how a node handles a connection.
 type Explanation struct {
-	// Wrong has the reasons why clients are refused, Way what else happens to them.
+	// Wrong explains refusals, Way all other steps.
 	Wrong, Way []string
-	// Translated: the address is a service's or a host port; the connection goes to one of Endpoints, or nowhere.
+	// Translated is set for an address of a service or host port, even without Endpoints.
 	Translated bool
 	Endpoints  []netip.AddrPort
-	// Client is the address with which packets of From come to this node, if it is another one: Endpoints on this node see it.
+	// Client is the source address with which packets of From reach this node, if another node
+	// changes it.
 	Client netip.Addr
-	// Hidden are those of Endpoints that see an address of the node instead of the client's: Seen, if that is valid.
+	// Hidden is the subset of Endpoints that see an address of the node instead of the client's.
+	// The address is Seen, if valid.
 	Hidden []netip.AddrPort
 	Seen   netip.Addr
-	// Sightings are, by address, those of Endpoints that see it instead of the client's if it enters at an address of the host.
+	// Sightings maps addresses to the Endpoints that see them instead of the client's, for clients
+	// of the host's addresses.
 	Sightings map[netip.Addr][]netip.AddrPort
-	// Interfaces has those of Endpoints that are at another interface of their pod than eth0.
+	// Interfaces lists the Endpoints at another interface than eth0.
 	Interfaces []EndpointInterface
-	// Suspects are why nothing may answer, where this node does not know who translates the address.
+	// Suspects explains missing replies if this node does not translate the address.
 	Suspects []string
-	// Entrances of this node are for clients from outside of the cluster, which asked for a cluster IP.
+	// Entrances are alternatives on this node for external clients of a cluster IP.
 	Entrances []netip.AddrPort
 }
 
-// Explain returns what this node does with a connection to an address of a service, or to a host port.
-// It returns nothing about other connections.
+// Explain describes how this node handles a connection to a service or a host port. It returns the
+// zero value for all others.
 func (s *Service) Explain(c Connection) (e Explanation) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,7 +80,6 @@ func (s *Service) Explain(c Connection) (e Explanation) {
 	return e
 }
 
-// explainService adds what becomes of a connection to an address of a service.
 func (s *Service) explainService(e *Explanation, c Connection) {
 	if there, redirected := s.redirected(e, c); redirected {
 		e.Translated = true
@@ -111,7 +113,7 @@ func (s *Service) explainService(e *Explanation, c Connection) {
 		return
 	case !s.isClusterIP(c.To):
 		return
-	case !s.translates() && len(found) > 0 && c.Port != 0: // whoever translates, there is no such port
+	case !s.translates() && len(found) > 0 && c.Port != 0: // this also holds for other service proxies
 		e.Wrong, e.Suspects = append(e.Wrong, noPort(found[0].ID, c, ports)), nil
 		return
 	case !s.translates():
@@ -126,13 +128,12 @@ func (s *Service) explainService(e *Explanation, c Connection) {
 	e.Translated = true
 }
 
-// noPort says that a service has no such port.
 func noPort(id processor.ID, c Connection, ports []string) string {
 	return fmt.Sprintf("service %v has no port %d/%s, but %s", id, c.Port, c.Protocol, strings.Join(ports, ", "))
 }
 
-// sentFrom returns the node of a client, and the address that this gives to what its pods send to addresses of other nodes; none if the
-// client's packets come as they are. All nodes of a cluster have the same natExternalTraffic.
+// sentFrom returns the node of a client and the address with which that node masquerades packets of
+// its pods to other nodes, if it does. All nodes have the same natExternalTraffic.
 func (s *Service) sentFrom(c Connection) (node string, addr netip.Addr) {
 	if s.self.nodes == nil || !s.leavesByMain[version(c.To)] || s.isInside(c.From) || !slices.Contains(s.vswitchAddresses(), c.To) {
 		return "", addr
@@ -150,7 +151,7 @@ func (s *Service) sentFrom(c Connection) (node string, addr netip.Addr) {
 	return "", addr
 }
 
-// closedNodePort says that a node port is not open at an address of this node; "" if it is none, or open.
+// closedNodePort returns "" unless a closed node port has the address.
 func (s *Service) closedNodePort(c Connection) string {
 	open := s.proxy.Settings.NodePortAddresses
 	if len(open) == 0 || !slices.Contains(s.self.ownAddresses(), c.To) || slices.Contains(s.proxy.Settings.OpenOn([]netip.Addr{c.To}), c.To) {
@@ -163,7 +164,6 @@ func (s *Service) closedNodePort(c Connection) string {
 	return fmt.Sprintf("%d/%s is a node port of service %v, and not open at %v: nodePortAddresses in service.conf has only %v", c.Port, c.Protocol, id, c.To, open)
 }
 
-// version is the index of an address's IP version.
 func version(addr netip.Addr) int {
 	if addr.Is6() {
 		return 1
@@ -175,7 +175,6 @@ func (c Connection) target() string {
 	return fmt.Sprintf("%v/%s", netip.AddrPortFrom(c.To, c.Port), c.Protocol)
 }
 
-// explainFrontend adds the endpoints that a client gets, or why it gets none.
 func (s *Service) explainFrontend(e *Explanation, c Connection, id processor.ID, f processor.Frontend) {
 	name := fmt.Sprintf("%s (%s of service %v)", c.target(), f.Kind, id)
 	wrong := func(format string, args ...any) {
@@ -232,7 +231,6 @@ func (s *Service) explainFrontend(e *Explanation, c Connection, id processor.ID,
 	e.Way = append(e.Way, fmt.Sprintf("%s: connections%s %s %s", name, outside, to, strings.Join(texts, ", ")))
 }
 
-// wantConfigured adds what is wrong because a value is not configured.
 func (s *Service) wantConfigured(e *Explanation, what, key string) {
 	if s.proxy.Value == nil {
 		return
@@ -242,8 +240,8 @@ func (s *Service) wantConfigured(e *Explanation, what, key string) {
 	}
 }
 
-// explainEntrances adds where on this node clients from outside of the cluster reach the port of a service that has a cluster
-// IP, and what becomes of them there. That an entrance is closed here is no mistake: another node may have it open.
+// explainEntrances lists the addresses at which external clients of a cluster IP reach the
+// service's port. A closed entrance is not an error, because another node may have it open.
 func (s *Service) explainEntrances(e *Explanation, c Connection, svc *processor.Service, port processor.Frontend) {
 	for _, f := range svc.Frontends {
 		if f.Kind == processor.ClusterIP || f.Kind == processor.Entrance || f.Port != port.Port || f.Protocol != port.Protocol {
@@ -268,8 +266,7 @@ func (s *Service) explainEntrances(e *Explanation, c Connection, svc *processor.
 	}
 }
 
-// entered returns the addresses at which clients outside come to a frontend: those of the host, which sends them to the interconnect, where
-// the frontend is at that.
+// entered returns the host's addresses if the host redirects them to the frontend.
 func (s *Service) entered(f processor.Frontend) []netip.Addr {
 	if host := s.redirectedTo(f); len(host) > 0 {
 		return host
@@ -277,7 +274,6 @@ func (s *Service) entered(f processor.Frontend) []netip.Addr {
 	return []netip.Addr{f.Addr.Addr()}
 }
 
-// enter adds what becomes of connections at an entrance.
 func (e *Explanation) enter(entrance netip.AddrPort, at Explanation) {
 	e.Way = append(e.Way, slices.Concat(at.Wrong, at.Way)...)
 	if len(at.Endpoints) > 0 {
@@ -297,7 +293,6 @@ func (e *Explanation) enter(entrance netip.AddrPort, at Explanation) {
 	}
 }
 
-// addMissing adds what is not in a list yet.
 func addMissing(list, more []netip.AddrPort) []netip.AddrPort {
 	for _, one := range more {
 		if !slices.Contains(list, one) {
@@ -307,7 +302,7 @@ func addMissing(list, more []netip.AddrPort) []netip.AddrPort {
 	return list
 }
 
-// isInside reports whether a client is a pod of this node, or the node.
+// isInside reports whether the client is a local pod or the node itself.
 func (s *Service) isInside(addr netip.Addr) bool {
 	if s.services == nil {
 		return slices.ContainsFunc(s.self.podSubnets(), func(p netip.Prefix) bool { return p.Contains(addr) })
@@ -321,7 +316,7 @@ func (s *Service) isClusterIP(addr netip.Addr) bool {
 	return slices.ContainsFunc(plan.Families(), func(f ipam.Plan) bool { return f.Subnets.Service.IsValid() && f.Subnets.Service.Contains(addr) })
 }
 
-// podAt returns the pod that gets a connection to a host port, "" if there is none; byHost: the host sends it there, not the vswitch.
+// byHost is set if the host redirects the port, not the vswitch.
 func (s *Service) podAt(c Connection) (owner string, to netip.AddrPort, byHost bool) {
 	for _, pod := range s.podsWithHostPorts() {
 		open, _ := s.portsOf(pod)
@@ -340,7 +335,6 @@ func (s *Service) podAt(c Connection) (owner string, to netip.AddrPort, byHost b
 	return "", netip.AddrPort{}, false
 }
 
-// translator returns what translates services if not the vswitch.
 func (s *Service) translator() string {
 	if s.disabled != "" {
 		return "somebody else: found " + s.disabled

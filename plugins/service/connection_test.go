@@ -67,7 +67,7 @@ func TestConnectionsAreExplained(t *testing.T) {
 			}
 		}
 	}
-	// Whoever translates services, one without endpoints refuses clients.
+	// With any service proxy, a service without endpoints refuses clients.
 	c.others = "nftables table kube-proxy"
 	resync(t, s, state(webService(), webSlice("a", "10.1.2.2@node2"), empty))
 	var suspects []string
@@ -107,7 +107,6 @@ func TestConnectionsAreExplained(t *testing.T) {
 	}
 }
 
-// On nodes with VPP, ports at addresses of the host are told to be redirected, or why they are not.
 func TestRedirectsOfTheHostAreExplained(t *testing.T) {
 	const outside, pod, own, host = "198.51.100.7", "10.1.1.9", "10.9.9.9", "10.9.9.9"
 	local := func(svc *k8s.Service) { svc.ExternalTrafficPolicy = "Local" }
@@ -169,8 +168,8 @@ func TestRedirectsOfTheHostAreExplained(t *testing.T) {
 	}
 }
 
-// Clients outside of the cluster enter at addresses of the host, where it has some: they do not reach the interconnect, to which it sends
-// them. Each entrance says by which address it is seen.
+// External clients of the host's addresses do not reach the interconnect directly. Each entrance
+// reports the address that endpoints see.
 func TestEntrancesAtAddressesOfTheHost(t *testing.T) {
 	c := newCluster()
 	c.nodes["node1"].MgmtIPs = append(c.nodes["node1"].MgmtIPs, netip.MustParseAddr("10.9.9.9"))
@@ -202,7 +201,6 @@ func TestEntrancesAtAddressesOfTheHost(t *testing.T) {
 	}
 }
 
-// Somebody else who translates has node ports at addresses of the host, too.
 func TestEntrancesOfSomebodyElse(t *testing.T) {
 	c := newCluster()
 	c.nodes["node1"].MgmtIPs = append(c.nodes["node1"].MgmtIPs, netip.MustParseAddr("10.9.9.9"))
@@ -218,7 +216,6 @@ func TestEntrancesOfSomebodyElse(t *testing.T) {
 	}
 }
 
-// Node ports that nodePortAddresses close are told, by why, by the report, and by the status if no address is left.
 func TestClosedNodePorts(t *testing.T) {
 	c := newCluster()
 	for setting, none := range map[string]bool{"[10.0.0.0/8]": true, "['fd00::/64']": false, "[]": false} {
@@ -239,7 +236,6 @@ func TestClosedNodePorts(t *testing.T) {
 	}
 }
 
-// Where service.conf leaves services to kube-proxy, it is said whether the node has one.
 func TestServicesLeftToKubeProxyAreSuspects(t *testing.T) {
 	c := newCluster()
 	s := c.pluginWith(t, "services: kube-proxy", &service.HostPorts{NodeName: "node1", Nodes: c, Addresses: c, Pods: noPods{}})
@@ -258,7 +254,6 @@ type noPods struct{}
 func (noPods) LocalPods() podmanager.LocalPods                        { return nil }
 func (noPods) LocalPod(podmanager.PodID) (*podmanager.LocalPod, bool) { return nil, false }
 
-// Endpoints do not see clients outside, but for the policy Local.
 func TestClientsAreHidden(t *testing.T) {
 	c := newCluster()
 	s := c.plugin(t, "services: vswitch")
@@ -275,7 +270,7 @@ func TestClientsAreHidden(t *testing.T) {
 	}
 }
 
-// Pods of other nodes come to a node's own addresses with the address of theirs, where that is translated as if it left the cluster.
+// Nodes may masquerade packets of their pods to other nodes.
 func TestPodsOfOtherNodesAtNodePorts(t *testing.T) {
 	const pod, node2, own = "10.1.2.9", "192.168.16.2", "192.168.16.1"
 	for name, test := range map[string]struct {

@@ -1,15 +1,14 @@
-// Package service lets pods reach destinations outside of the cluster: packets that leave through the
-// main interface get the address of the node (SNAT), if the option natExternalTraffic is set.
+// Package service translates addresses. With natExternalTraffic, packets that leave the cluster
+// through the main interface get the address of the node (SNAT):
 //
 //	main interface, node address ──> Nat44Global, Nat44Interface, Nat44AddressPool
-//	                                 SourceNAT66, if natExternalTrafficIPv6 asks for it
+//	                                 SourceNAT66, with natExternalTrafficIPv6
 //
-// Traffic between pods and nodes keeps its addresses, since traffic to other nodes leaves through the
-// overlay. Without an overlay, it leaves through the same interface as all other traffic, and nothing
-// is translated.
+// Traffic to other nodes leaves through the overlay and keeps its addresses. Without an overlay, it
+// shares the interface with all other traffic, and nothing is translated.
 //
-// With services: vswitch in service.conf (package config), the vswitch translates
-// Kubernetes services, too:
+// With services: vswitch in service.conf (package config), the vswitch translates Kubernetes
+// services:
 //
 //	Service, EndpointSlice, own Node ──> processor ──> renderer/nat ──> DNat44, DNat66
 //	pod subnet, service subnets ──> ServiceNetwork, Nat44AddressPool (for twice-NAT)

@@ -15,7 +15,7 @@ import (
 	"github.com/contiv/contiv/test/await"
 )
 
-// Load balancers are answered as soon as whoever had the ports gives them up, as kube-proxy does when it ends.
+// The other proxy releases the ports when it ends.
 func TestPortsForLoadBalancersBecomeFree(t *testing.T) {
 	var taken []net.Listener
 	var ports []uint16

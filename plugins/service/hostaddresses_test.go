@@ -18,7 +18,6 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// redirected lists what the host sends to VPP.
 func redirected(txn plugintest.Txn) (list []string) {
 	for _, value := range txn {
 		r, is := value.(*contiv_nat.HostRedirect)
@@ -38,7 +37,6 @@ func redirected(txn plugintest.Txn) (list []string) {
 	return list
 }
 
-// sctp are the same slices with ports of SCTP.
 func sctp(slices []proto.Message) (list []proto.Message) {
 	for _, m := range slices {
 		s := proto.CloneOf(m.(*endpointslice.EndpointSlice))
@@ -48,8 +46,8 @@ func sctp(slices []proto.Message) (list []proto.Message) {
 	return list
 }
 
-// Node ports at addresses of the host's own cards lead to the vswitch, where there is an endpoint, nobody else translates for the
-// host, and nodePortAddresses has them.
+// Node ports are redirected if they have an endpoint, are in nodePortAddresses, and no other proxy
+// translates for the host.
 func TestNodePortsAtAddressesOfTheHost(t *testing.T) {
 	local := func(svc *k8s.Service) { svc.ExternalTrafficPolicy = "Local" }
 	all := []proto.Message{webSlice("a", "10.1.1.2@node1"), webSlice("b", "fd10:0:0:1::2@node1")}
@@ -92,7 +90,8 @@ func TestNodePortsAtAddressesOfTheHost(t *testing.T) {
 	}
 }
 
-// A host whose only card the vswitch has shares its address: its own processes come to node ports and host ports there by the same way.
+// If the vswitch shares the host's only card, the host's processes reach node ports and host ports
+// there by the same path.
 func TestPortsAtTheAddressOfAStolenCard(t *testing.T) {
 	c := newCluster()
 	web := nodePortService()
@@ -117,8 +116,7 @@ func TestPortsAtTheAddressOfAStolenCard(t *testing.T) {
 	}
 }
 
-// A host that shares a card with the vswitch gets another one, and loses it: clients come by it to external IPs, and what the host sends from its
-// address is not translated.
+// Clients of another card reach external IPs, and packets from its address are not translated.
 func TestHostsOfAStolenCardGetAnother(t *testing.T) {
 	var cards []netip.Addr
 	c := newCluster()
@@ -144,8 +142,7 @@ func TestHostsOfAStolenCardGetAnother(t *testing.T) {
 	}
 }
 
-// Host ports at addresses of the host's own cards lead to the pod, whoever translates services. A port of a service's is not the pod's, whether
-// the service has an endpoint or not.
+// Ports of services take precedence, even without endpoints.
 func TestHostPortsAtAddressesOfTheHost(t *testing.T) {
 	nodePort := nodePortService()
 	port := func(number uint16, protocol, hostIP string) podmanager.HostPort {
@@ -208,7 +205,6 @@ func TestHostPortsAtAddressesOfTheHost(t *testing.T) {
 	}
 }
 
-// A service that comes later takes the port at addresses of the host, too, and gives it back.
 func TestHostPortsAtAddressesOfTheHostThatServicesTake(t *testing.T) {
 	c := newCluster()
 	c.nodes["node1"].MgmtIPs = []netip.Addr{netip.MustParseAddr("10.9.9.9")}
@@ -235,8 +231,7 @@ func TestHostPortsAtAddressesOfTheHostThatServicesTake(t *testing.T) {
 	expect("without the service", ofPod)
 }
 
-// What clients send to external IPs and those of load balancers by network cards of the host leads to the vswitch, unless source ranges are about
-// clients: it does not see them.
+// The vswitch does not see the clients, so that source ranges exclude them.
 func TestExternalIPsByCardsOfTheHost(t *testing.T) {
 	external := func(change func(*k8s.Service)) *k8s.Service {
 		svc := webService()

@@ -10,7 +10,6 @@ import (
 	"github.com/contiv/contiv/plugins/service/processor"
 )
 
-// redirectOf returns where the host sends a connection, and by which value, if it sends it to the vswitch.
 func (s *Service) redirectOf(c Connection) (key string, f *contiv_nat.HostRedirect_Frontend) {
 	for key, value := range s.rendered {
 		r, is := value.(*contiv_nat.HostRedirect)
@@ -26,8 +25,8 @@ func (s *Service) redirectOf(c Connection) (key string, f *contiv_nat.HostRedire
 	return "", nil
 }
 
-// redirected adds that the host sends a connection to the vswitch, and returns the connection that the vswitch has; not ok: it does
-// not, and if it might, the explanation says why not.
+// redirected returns the connection that the vswitch sees if the host redirects one, and otherwise
+// explains why the host does not.
 func (s *Service) redirected(e *Explanation, c Connection) (there Connection, ok bool) {
 	if c.Port == 0 || !s.translates() || !s.ownStack() || !s.passesHost(c) {
 		return c, false
@@ -51,8 +50,9 @@ func (s *Service) redirected(e *Explanation, c Connection) (there Connection, ok
 	return there, true
 }
 
-// passesHost reports whether the host has a connection before the vswitch: always that of a process, and where only the host has the address. What
-// pods of the node send elsewhere enters the vswitch, and so do clients outside whose way is a card that both share.
+// passesHost reports whether the host receives a connection before the vswitch: from its own
+// processes, to an address that only the host has, or from outside without a shared card. Packets
+// of local pods enter the vswitch first.
 func (s *Service) passesHost(c Connection) bool {
 	own := s.self.ownAddresses()
 	switch {
@@ -62,7 +62,6 @@ func (s *Service) passesHost(c Connection) bool {
 	return s.config.Resolved().Stolen == nil && !s.isInside(c.From)
 }
 
-// processes returns the address that the vswitch sees of processes of the host.
 func (s *Service) processes(ipv6 bool) netip.Addr {
 	if s.config.Resolved().Stolen != nil {
 		return first(ofVersion(s.openAddresses(), ipv6))
@@ -77,7 +76,6 @@ func first(addresses []netip.Addr) (a netip.Addr) {
 	return a
 }
 
-// explainHost adds why the host does not send a connection to one of its addresses to the vswitch.
 func (s *Service) explainHost(e *Explanation, c Connection) {
 	if !slices.Contains(s.self.ownAddresses(), c.To) || slices.Contains(s.openAddresses(), c.To) {
 		return
@@ -104,7 +102,6 @@ func (s *Service) explainHost(e *Explanation, c Connection) {
 	}
 }
 
-// nodePort returns the service with a node port, at whichever address.
 func (s *Service) nodePort(c Connection) (id processor.ID, f processor.Frontend, found bool) {
 	for _, addr := range s.nodePortAddresses() {
 		if addr.Is6() != c.To.Is6() {

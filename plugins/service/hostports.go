@@ -20,11 +20,10 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// HostPorts makes the vswitch translate ports of this node to the pods that request them, regardless
-// of what translates services.
+// HostPorts makes the vswitch translate host ports of local pods, independent of the service proxy.
 //
 //	AddPod ──> LocalPod.HostPorts ─┬─> frontends on addresses of the vswitch ──> dnat44, dnat66/hostPort/<namespace>/<pod>
-//	                               └─> those of the host's, if it lacks them ──> host-redirect/hostPort/<namespace>/<pod>
+//	                               └─> on addresses that only the host has   ──> host-redirect/hostPort/<namespace>/<pod>
 type HostPorts struct {
 	NodeName  string
 	Nodes     Nodes
@@ -39,18 +38,18 @@ type Pods interface {
 	LocalPod(podmanager.PodID) (*podmanager.LocalPod, bool)
 }
 
-// Verifier compares the southbound with what was requested.
+// Verifier compares the southbound state with the requested values.
 type Verifier interface {
 	Verify(ctx context.Context, keys ...string) ([]kvscheduler.Difference, error)
 }
 
-// hostPortPrefix begins labels. It cannot be the namespace of a service, which has no capitals.
+// The capital letter excludes conflicts with namespaces.
 const hostPortPrefix = "hostPort/"
 
-// maxLabel is how many bytes of a label the kernel stores. Those of services are never longer.
+// maxLabel is the kernel's limit in bytes. Labels of services are shorter.
 const maxLabel = 127
 
-// hostPortID returns the label of a pod's values. A name that makes it too long ends with its hash instead.
+// A hash replaces the end of a long name.
 func hostPortID(pod podmanager.PodID) processor.ID {
 	id := processor.ID{Namespace: hostPortPrefix + pod.Namespace, Name: pod.Name}
 	if long := len(id.String()) - maxLabel; long > 0 {
@@ -61,7 +60,6 @@ func hostPortID(pod podmanager.PodID) processor.ID {
 	return id
 }
 
-// forPod reports whether an event concerns a pod that may have host ports.
 func (s *Service) forPod(event controller.Event) bool {
 	if s.hostPorts == nil {
 		return false
@@ -73,7 +71,6 @@ func (s *Service) forPod(event controller.Event) bool {
 	return false
 }
 
-// podsWithHostPorts returns the pods of this node with host ports, sorted.
 func (s *Service) podsWithHostPorts() (pods []*podmanager.LocalPod) {
 	if s.hostPorts == nil {
 		return nil
@@ -87,7 +84,7 @@ func (s *Service) podsWithHostPorts() (pods []*podmanager.LocalPod) {
 	return pods
 }
 
-// vswitchAddresses returns the addresses of this node that Kubernetes or the agents know and the vswitch has, sorted.
+// vswitchAddresses returns the node's addresses that the vswitch owns, sorted.
 func (s *Service) vswitchAddresses() []netip.Addr {
 	list := s.openAddresses()
 	for _, ipv6 := range []bool{false, true} {
@@ -99,7 +96,6 @@ func (s *Service) vswitchAddresses() []netip.Addr {
 	return slices.Compact(list)
 }
 
-// updatePod opens or closes the host ports of a pod.
 func (s *Service) updatePod(ctx context.Context, event controller.Event, txn controller.UpdateOperations) (string, error) {
 	switch e := event.(type) {
 	case *podmanager.AddPod:
@@ -118,7 +114,7 @@ func (s *Service) updatePod(ctx context.Context, event controller.Event, txn con
 	return "", nil
 }
 
-// podOf returns the pod if it has host ports and consists of that container.
+// podOf returns nil unless the pod has host ports and the container is its current one.
 func (s *Service) podOf(id podmanager.PodID, container string) *podmanager.LocalPod {
 	pod, known := s.hostPorts.Pods.LocalPod(id)
 	if !known || pod.ContainerID != container || len(pod.HostPorts) == 0 {
@@ -127,7 +123,7 @@ func (s *Service) podOf(id podmanager.PodID, container string) *podmanager.Local
 	return pod
 }
 
-// openHostPorts fails unless all ports of the pod can be opened.
+// openHostPorts returns an error unless all ports of the pod can be opened.
 func (s *Service) openHostPorts(ctx context.Context, pod *podmanager.LocalPod, txn controller.UpdateOperations) (string, error) {
 	open, err := s.portsOfPod(ctx, pod, true)
 	if err := errors.Join(s.inUse(pod), err); err != nil {
@@ -144,7 +140,7 @@ func (s *Service) openHostPorts(ctx context.Context, pod *podmanager.LocalPod, t
 	return fmt.Sprintf("open host ports %s of pod %v", listPorts(pod.HostPorts), pod.ID), nil
 }
 
-// closeHostPorts removes the pod's values, and with the last pod the values that all pods share.
+// closeHostPorts removes the shared values with the last pod.
 func (s *Service) closeHostPorts(pod *podmanager.LocalPod, txn controller.UpdateOperations) string {
 	delete(s.lostPorts, pod.ID)
 	for key := range s.renderPod(pod, openPorts{}) {
@@ -160,7 +156,6 @@ func (s *Service) closeHostPorts(pod *podmanager.LocalPod, txn controller.Update
 	return fmt.Sprintf("close host ports %s of pod %v", listPorts(pod.HostPorts), pod.ID)
 }
 
-// checkHostPorts reads the pod's values back.
 func (s *Service) checkHostPorts(ctx context.Context, pod *podmanager.LocalPod) error {
 	open, _ := s.portsOf(pod) // ports that can no longer be opened are only logged
 	var keys []string
@@ -180,7 +175,6 @@ func (s *Service) checkHostPorts(ctx context.Context, pod *podmanager.LocalPod) 
 	return errors.Join(errs...)
 }
 
-// resyncHostPorts opens the host ports of all pods.
 func (s *Service) resyncHostPorts(ctx context.Context, txn controller.ResyncOperations) {
 	clear(s.lostPorts)
 	pods := s.podsWithHostPorts()
@@ -195,12 +189,10 @@ func (s *Service) resyncHostPorts(ctx context.Context, txn controller.ResyncOper
 	s.putHostPorts(ctx, pods, txn, nil)
 }
 
-// refreshHostPorts opens them again after addresses of the node or services have changed.
 func (s *Service) refreshHostPorts(ctx context.Context, txn controller.UpdateOperations) {
 	s.putHostPorts(ctx, s.podsWithHostPorts(), txn, txn.Delete)
 }
 
-// putHostPorts requests the values of pods, and removes empty ones.
 func (s *Service) putHostPorts(ctx context.Context, pods []*podmanager.LocalPod, txn controller.ResyncOperations, remove func(key string)) {
 	for _, pod := range pods {
 		open, err := s.portsOf(pod)
@@ -220,7 +212,6 @@ func (s *Service) putHostPorts(ctx context.Context, pods []*podmanager.LocalPod,
 	}
 }
 
-// openPorts are the host ports of a pod that can be opened.
 type openPorts struct {
 	frontends []processor.Frontend                // of the vswitch
 	redirects []*contiv_nat.HostRedirect_Frontend // of the host
@@ -238,12 +229,12 @@ func (o *openPorts) redirect(f *contiv_nat.HostRedirect_Frontend) {
 	}
 }
 
-// portsOf returns a pod's host ports. The error lists ports without an address, or that belong to a service or the node.
+// The error lists ports without an address, and ports of services or of the node.
 func (s *Service) portsOf(pod *podmanager.LocalPod) (open openPorts, err error) {
 	return s.portsOfPod(context.Background(), pod, false)
 }
 
-// portsOfPod is portsOf. With opening, the error also lists ports that processes of the node have.
+// If opening is set, the error also lists ports of the node's processes.
 func (s *Service) portsOfPod(ctx context.Context, pod *podmanager.LocalPod, opening bool) (open openPorts, err error) {
 	var errs []error
 	table := s.table(ctx)
@@ -295,7 +286,6 @@ func (s *Service) portsOfPod(ctx context.Context, pod *podmanager.LocalPod, open
 	return open, errors.Join(errs...)
 }
 
-// hostPortAt is the frontend for a host port that leads to an address of its pod.
 func hostPortAt(at netip.AddrPort, port podmanager.HostPort, pod netip.Addr) processor.Frontend {
 	to := []processor.Endpoint{{Addr: netip.AddrPortFrom(pod, port.PodPort), Local: true}}
 	return processor.Frontend{Kind: processor.HostPort, Addr: at, Protocol: processor.Protocol(port.Protocol), KeepSource: true, Inside: to, Outside: to}
@@ -309,7 +299,6 @@ func ofService(port podmanager.HostPort, pod *podmanager.LocalPod, at netip.Addr
 	return fmt.Errorf("host port %v of pod %v: %v is a port of service %s", port, pod.ID, at, owner)
 }
 
-// inUse returns an error if another pod of this node has a host port of the pod.
 func (s *Service) inUse(pod *podmanager.LocalPod) error {
 	var errs []error
 	for _, other := range s.podsWithHostPorts() {
@@ -325,7 +314,8 @@ func (s *Service) inUse(pod *podmanager.LocalPod) error {
 	return errors.Join(errs...)
 }
 
-// renderPod returns the pod's values by key, nil if no port is open: one for each of its IP versions, and one for the host.
+// renderPod returns a value per IP version and one for the host, by key. A value without ports is
+// nil.
 func (s *Service) renderPod(pod *podmanager.LocalPod, open openPorts) map[string]proto.Message {
 	values := map[string]proto.Message{}
 	if s.ownStack() {
@@ -351,7 +341,6 @@ func (s *Service) renderPod(pod *podmanager.LocalPod, open openPorts) map[string
 	return values
 }
 
-// serviceWith returns the service that has an address and port, "" if none.
 func (s *Service) serviceWith(at netip.AddrPort, protocol processor.Protocol) string {
 	for _, value := range s.rendered {
 		label, mappings := mappingsOf(value)
@@ -362,8 +351,8 @@ func (s *Service) serviceWith(at netip.AddrPort, protocol processor.Protocol) st
 	return ""
 }
 
-// serviceOfHost is serviceWith for an address of the host. A node port is the service's there without an endpoint, too, with which it is
-// redirected.
+// serviceOfHost is serviceWith for an address of the host. It includes node ports that will be
+// redirected once they have an endpoint.
 func (s *Service) serviceOfHost(at netip.AddrPort, protocol processor.Protocol) string {
 	if owner := s.serviceWith(at, protocol); owner != "" || s.proxy == nil {
 		return owner
@@ -374,7 +363,6 @@ func (s *Service) serviceOfHost(at netip.AddrPort, protocol processor.Protocol) 
 	return ""
 }
 
-// hasHostPort reports whether a value has the port of a pod, on any address.
 func (s *Service) hasHostPort(value proto.Message) bool {
 	_, mappings := mappingsOf(value)
 	return slices.ContainsFunc(s.podsWithHostPorts(), func(pod *podmanager.LocalPod) bool {
@@ -384,7 +372,6 @@ func (s *Service) hasHostPort(value proto.Message) bool {
 	})
 }
 
-// mapping is a destination of connections.
 type mapping struct {
 	addr, protocol string
 	port           uint32
@@ -413,8 +400,6 @@ func mappingsOf(value proto.Message) (label string, list []mapping) {
 
 var globalKey = models.Key(&vpp_nat.Nat44Global{})
 
-// sharedByPods returns the values that the values of pods require. If services are translated, they
-// exist anyway.
 func (s *Service) sharedByPods() map[string]proto.Message {
 	values := map[string]proto.Message{}
 	if loopback := s.self.loopback(false); loopback.IsValid() {
@@ -422,11 +407,11 @@ func (s *Service) sharedByPods() map[string]proto.Message {
 		values[models.Key(global)], values[models.Key(pool)] = global, pool
 	}
 	if !s.caps.HostStackShared && !s.ownStack() {
-		return values // its interfaces have the translation configured
+		return values // the interfaces configure the translation
 	}
 	network := &contiv_nat.ServiceNetwork{Inside: s.self.insidePrefixes(), OutsideInterfaces: s.translatedByRoutes()}
 	key := models.Key(network)
-	if full := s.rendered[key]; full != nil { // the value for services has more
+	if full := s.rendered[key]; full != nil { // the value for services contains more
 		values[key] = full
 	} else if len(network.GetInside()) > 0 {
 		values[key] = network

@@ -18,7 +18,6 @@ import (
 	"github.com/contiv/contiv/plugins/service"
 )
 
-// forPod is a request of a runtime for a pod with host ports.
 func forPod(name, container, mappings string) *cni.CNIRequest {
 	return &cni.CNIRequest{
 		ContainerId: container, NetworkNamespace: "/var/run/netns/" + name, InterfaceName: "eth0",
@@ -34,7 +33,6 @@ func addPod(t *testing.T, n *plugintest.Node, name, container, mappings string) 
 	}
 }
 
-// natOf are the values of address translation.
 func natOf(n *plugintest.Node) string {
 	values := plugintest.Txn{}
 	for key, value := range n.Scheduler.Values() {
@@ -99,7 +97,7 @@ config/vpp/nat/v2/nat44-pool/vrf/4294967295/address/10.1.1.254
 	}
 }
 
-// The names of pods and namespaces may have more characters together than the kernel stores.
+// The names of a pod and its namespace may together exceed the kernel's limit.
 func TestHostPortsOfPodsWithLongNames(t *testing.T) {
 	n := plugintest.StartNode(t, plugintest.NodeOptions{Conf: noSNAT})
 	long := strings.Repeat("p", 252)
@@ -118,7 +116,7 @@ func TestHostPortsOfPodsWithLongNames(t *testing.T) {
 	if len(labels) != 2 {
 		t.Errorf("labels %v, want two", labels)
 	}
-	// Kubernetes has no namespace with such a name, but a runtime may name one.
+	// Kubernetes forbids such a namespace, but a runtime may pass one.
 	request := forPod("x", "c9", `[{"hostPort": 8090, "containerPort": 80, "protocol": "tcp"}]`)
 	request.ExtraArguments = "K8S_POD_NAME=x;K8S_POD_NAMESPACE=" + long[:117]
 	if reply, err := n.Server.Add(t.Context(), request); err != nil || strings.Contains(reply.GetError(), "panic") {
@@ -144,7 +142,6 @@ func TestHostPortsOfBothIPVersions(t *testing.T) {
 	}
 }
 
-// A pod whose ports cannot all be opened is not added, and leaves nothing.
 func TestHostPortsThatAreRefused(t *testing.T) {
 	n := plugintest.StartNode(t, plugintest.NodeOptions{Conf: noSNAT})
 	addPod(t, n, "web", "c1", `[{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}, {"hostPort": 53, "containerPort": 53, "protocol": "udp", "hostIP": "192.168.16.1"}]`)
@@ -188,7 +185,6 @@ func TestHostPortsThatAreRefused(t *testing.T) {
 	}
 }
 
-// onePod is a node with a pod.
 type onePod struct {
 	*cluster
 	pod podmanager.LocalPod
@@ -208,7 +204,7 @@ func (p onePod) served(c *cluster) *service.HostPorts {
 	return &service.HostPorts{NodeName: "node1", Nodes: c, Addresses: p, Pods: p}
 }
 
-// What a pod and a service ask for is the service's, whoever came first.
+// A service takes precedence over a host port, in either order of creation.
 func TestHostPortsAndServices(t *testing.T) {
 	c := newCluster()
 	pod := onePod{c, podmanager.LocalPod{ID: podmanager.PodID{Namespace: "default", Name: "pod"}, ContainerID: "c1", HostPorts: []podmanager.HostPort{
@@ -258,7 +254,7 @@ func TestHostPortsAndServices(t *testing.T) {
 	config = resync(t, s, state(webService()))
 	expect("after a resync with the service", 8080)
 
-	// With what services need in place, pods take nothing of it along.
+	// A deleted pod does not remove values that services need.
 	txn := plugintest.Txn{}
 	if _, err := s.Update(context.Background(), &podmanager.DeletePod{Pod: pod.pod.ID, ContainerID: "c1"}, txn); err != nil {
 		t.Fatal(err)
@@ -269,7 +265,6 @@ func TestHostPortsAndServices(t *testing.T) {
 	}
 }
 
-// Host ports are open on the addresses that the node has now.
 func TestHostPortsFollowTheNode(t *testing.T) {
 	c := newCluster()
 	pod := onePod{c, podmanager.LocalPod{HostPorts: []podmanager.HostPort{{Port: 8080, Protocol: "TCP", PodPort: 80}}}}
@@ -304,8 +299,7 @@ func TestHostPortsFollowTheNode(t *testing.T) {
 	}
 }
 
-// VPP opens host ports on its own addresses, whoever translates services: with the pods inside, and the
-// source of a pod that calls itself in each mapping.
+// Pods are inside clients, and each mapping contains the hairpin address.
 func TestHostPortsOnVPP(t *testing.T) {
 	c := newCluster()
 	c.nodes = nodesync.Nodes{"node1": {ID: 1, Name: "node1", VPPIPs: []netip.Prefix{netip.MustParsePrefix("192.168.16.1/24")}, MgmtIPs: []netip.Addr{netip.MustParseAddr("10.9.9.9")}}}

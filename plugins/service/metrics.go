@@ -9,14 +9,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics has the metrics on which users of kube-proxy have alerts.
+// metrics replace kube-proxy's metrics that alerts commonly use.
 type metrics struct {
 	programming prometheus.Histogram
 	sync        prometheus.Histogram
 	syncs       *prometheus.CounterVec
 	last        prometheus.Gauge
 	translated  prometheus.Gauge
-	// since is when the plugin started; earlier changes are not counted as its delay.
+	// Changes before the start of the plugin are not measured.
 	since time.Time
 }
 
@@ -81,7 +81,6 @@ func (s *Service) EventDone(event controller.Event, record *controller.EventReco
 	}
 }
 
-// triggerOf returns the time of the change in Kubernetes that caused an event.
 func triggerOf(event controller.Event) (time.Time, bool) {
 	change, ok := event.(*controller.KubeStateChange)
 	if !ok || change.Resource != dbresources.EndpointSlice {

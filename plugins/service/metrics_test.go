@@ -19,13 +19,13 @@ func TestMetricsTellHowLongChangesTake(t *testing.T) {
 		s.EventDone(event, &controller.EventRecord{ProcessingStart: now, ProcessingEnd: now.Add(took), ErrorStr: err, Txn: &controller.TxnRecord{}})
 	}
 	done(&controller.DBResync{}, time.Second, "")
-	done(kubeChange(nil, slice), time.Second, "") // nobody knows since when
+	done(kubeChange(nil, slice), time.Second, "") // without a trigger time
 	before := proto.CloneOf(slice)
 	slice.TriggerTime = time.Now().Format(time.RFC3339Nano)
 	done(kubeChange(before, slice), 3*time.Second, "")
 	done(kubeChange(slice, slice), time.Second, "") // the same trigger
 	done(kubeChange(before, slice), time.Second, "failed")
-	done(&nodesync.NodeUpdate{NodeName: "node2"}, time.Second, "") // not about services
+	done(&nodesync.NodeUpdate{NodeName: "node2"}, time.Second, "") // no service event
 	got := plugintest.Metrics(t, s)
 	for name, want := range map[string]float64{
 		"contiv_service_network_programming_duration_seconds node1": 1, "contiv_service_sync_duration_seconds node1": 4,

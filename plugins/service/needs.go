@@ -18,27 +18,27 @@ import (
 	"github.com/contiv/contiv/plugins/service/reserved"
 )
 
-// Needs is what this node itself needs, beside its tunnels: services and host ports do not get it. All functions may be nil.
+// Needs describes addresses and ports that services and host ports do not get, because the node
+// needs them. All functions may be nil.
 type Needs struct {
-	// Listeners are where the agent serves.
+	// Listeners are the addresses at which the agent serves.
 	Listeners []Listener
-	// Etcd returns the addresses at which the agent connects to etcd. Loopback addresses stand for all nodes.
+	// Etcd returns the addresses of etcd for the agent. Loopback addresses stand for all nodes.
 	Etcd func() []netip.AddrPort
-	// Sockets returns the sockets that receive from everybody.
+	// Sockets returns the sockets that receive from any peer.
 	Sockets func() ([]reserved.Socket, error)
-	// Addresses returns those of the host's devices.
+	// Addresses returns the addresses of the host's devices.
 	Addresses func() []netip.Addr
 }
 
-// Listener is one of the agent's.
+// Listener is an address at which the agent serves.
 type Listener struct {
-	// Address is "<address>:<port>" or ":<port>"; others, such as those of unix sockets, are ignored.
+	// Address is "<address>:<port>" or ":<port>". Unix sockets are ignored.
 	Address string
-	// Owner says what it is for, such as "the agent (REST)".
+	// Owner names the purpose, such as "the agent (REST)".
 	Owner string
 }
 
-// apiServer is the service by which pods reach the API server.
 var apiServer = processor.ID{Namespace: "default", Name: "kubernetes"}
 
 const (
@@ -46,7 +46,6 @@ const (
 	tcp         = string(processor.TCP)
 )
 
-// tunnels are the ports that nodes use between each other.
 func (s *Service) tunnels() (list []reserved.Entry) {
 	if s.config.Routing().NodeToNodeTransport == contivconf.VXLANTransport {
 		list = append(list, reserved.Entry{Protocol: string(processor.UDP), Port: vxlanPort, Owner: "the tunnels between nodes (VXLAN)", Endpoints: true})
@@ -54,7 +53,6 @@ func (s *Service) tunnels() (list []reserved.Entry) {
 	return list
 }
 
-// table returns what is reserved at present.
 func (s *Service) table(ctx context.Context) *reserved.Table {
 	var addresses reserved.Addresses
 	if s.self.nodes == nil {
@@ -119,7 +117,8 @@ func (s *Service) entries() []reserved.Entry {
 	return list
 }
 
-// entryAt reserves an address and port, or if it is of a node, the port of all nodes: each node uses its own address.
+// For an address of a node, entryAt reserves the port on all nodes, because each uses its own
+// address.
 func (s *Service) entryAt(at netip.AddrPort, owner, service string) reserved.Entry {
 	e := reserved.Entry{Protocol: tcp, Port: at.Port(), Owner: owner, Service: service}
 	ofNode := at.Addr().IsLoopback() || at.Addr().IsUnspecified()
@@ -140,7 +139,6 @@ func addressesOf(n *nodesync.Node) []netip.Addr {
 	return list
 }
 
-// portOf reads the port of an address to listen at.
 func portOf(address string) (uint16, bool) {
 	_, text, err := net.SplitHostPort(address)
 	if err != nil || strings.Contains(address, "/") {
@@ -150,7 +148,6 @@ func portOf(address string) (uint16, bool) {
 	return uint16(number), err == nil && number > 0
 }
 
-// changesNeeds reports whether an event may change the addresses of nodes.
 func changesNeeds(event controller.Event) bool {
 	update, ok := event.(*nodesync.NodeUpdate)
 	if !ok {
@@ -165,15 +162,12 @@ func changesNeeds(event controller.Event) bool {
 	return !slices.Equal(addresses(update.PrevState), addresses(update.NewState))
 }
 
-// needsDiffer reports whether services get other addresses and ports than at the last event, because processes of the node or etcd have other
-// ones.
 func (s *Service) needsDiffer(ctx context.Context) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.translates() && s.services.ReservedAnew(s.table(ctx))
 }
 
-// refusals says what a service does not get, and why.
 func (s *Service) refusals(id processor.ID) (texts []string) {
 	for _, r := range s.services.RefusedTo(id) {
 		texts = append(texts, s.refusal(r)+": "+s.remedy(r))
@@ -202,7 +196,6 @@ func (s *Service) remedy(r processor.Refusal) string {
 	return "use another port, or another address"
 }
 
-// refusedServices warns of services that ask for what nodes need.
 func (s *Service) refusedServices() []string {
 	const most = 3
 	s.mu.Lock()
@@ -224,7 +217,6 @@ func (s *Service) refusedServices() []string {
 	return []string{"services ask for addresses and ports that nodes need, and are without them (`contivctl services NAMESPACE/NAME` says what to do): " + strings.Join(texts, "; ")}
 }
 
-// refusedAt says why a connection is not one to the service that asks for its address and port; "" if none does.
 func (s *Service) refusedAt(c Connection) string {
 	at := netip.AddrPortFrom(c.To, c.Port)
 	for _, r := range s.services.Refused() {
@@ -235,8 +227,8 @@ func (s *Service) refusedAt(c Connection) string {
 	return ""
 }
 
-// needed returns why a pod cannot have a port of the node; "" if it can. opening: the port is not open yet, so that a process of the node may
-// have it.
+// needed returns "" if a pod can have the port. opening means that the port is not open yet, so
+// that a process of the node may own it.
 func (s *Service) needed(t *reserved.Table, at netip.AddrPort, port podmanager.HostPort, opening bool) string {
 	if entry, is := t.Frontend(at, port.Protocol, ""); is {
 		return entry.String()

@@ -19,7 +19,6 @@ import (
 	"github.com/contiv/contiv/plugins/service/reserved"
 )
 
-// needy is a cluster of two nodes and an etcd. Processes of node1 receive at some ports.
 func needy() *cluster {
 	c := newCluster()
 	c.nodes["node2"] = &nodesync.Node{ID: 2, Name: "node2", VPPIPs: []netip.Prefix{netip.MustParsePrefix("192.168.16.2/24")}, MgmtIPs: []netip.Addr{netip.MustParseAddr("203.0.113.2")}}
@@ -37,7 +36,6 @@ func needy() *cluster {
 	return c
 }
 
-// externalService asks for ports at addresses, and leads to a pod.
 func externalService(name string, port int32, protocol string, addresses ...string) (*k8s.Service, *endpointslice.EndpointSlice) {
 	svc := &k8s.Service{Name: name, Namespace: "tenant", ServiceType: "ClusterIP", ClusterIp: "10.96.0.77", ClusterIps: []string{"10.96.0.77"}, ExternalIps: addresses,
 		Port: []*k8s.Service_ServicePort{{Protocol: protocol, Port: port}}}
@@ -46,7 +44,6 @@ func externalService(name string, port int32, protocol string, addresses ...stri
 		Endpoints: []*endpointslice.EndpointSlice_Endpoint{{Addresses: []string{"10.1.2.9"}, Ready: true, Serving: true}}}
 }
 
-// apiServerSlice lists the API server.
 func apiServerSlice() *endpointslice.EndpointSlice {
 	return &endpointslice.EndpointSlice{Name: "kubernetes", Namespace: "default", Service: "kubernetes", AddressType: endpointslice.EndpointSlice_IPv4,
 		Ports:     []*endpointslice.EndpointSlice_Port{{Protocol: "TCP", Port: 6443}},
@@ -65,11 +62,11 @@ func frontendsOf(s *service.Service, t *testing.T, name string) (frontends, limi
 	return frontends, limits
 }
 
-// No service gets an address and port that nodes need; its other ones work, and it says why.
+// A service does not get the addresses and ports that nodes need. Its other addresses work.
 func TestServicesDoNotGetWhatNodesNeed(t *testing.T) {
 	for name, test := range map[string]struct {
 		at, protocol string
-		why          string // "": it gets it
+		why          string // "" if it gets the address
 	}{
 		"tunnel of this node":              {"192.168.16.1:4789", "UDP", "port 4789/UDP is reserved for the tunnels between nodes (VXLAN)"},
 		"tunnel of another node":           {"192.168.16.2:4789", "UDP", "tunnels between nodes"},
@@ -130,7 +127,8 @@ func TestServicesDoNotGetWhatNodesNeed(t *testing.T) {
 	}
 }
 
-// What nodes need is open to those who are it: etcd's node port, the API server, kubelets, an ingress on the host's network.
+// Owners of reservations are exempt: etcd's node port, the API server, kubelets, and an ingress on
+// the host network.
 func TestServicesOfTheNodesThemselves(t *testing.T) {
 	service := func(namespace, name, clusterIP string, port, nodePort int32, external ...string) *k8s.Service {
 		kind := "ClusterIP"
@@ -174,7 +172,7 @@ func TestServicesOfTheNodesThemselves(t *testing.T) {
 	}
 }
 
-// A service leads nobody to a tunnel, at whichever address clients come in. Its other endpoints work.
+// A tunnel is never an endpoint. Other endpoints work.
 func TestEndpointsAtTunnels(t *testing.T) {
 	svc, slice := externalService("tunnel", 4789, "UDP")
 	svc.ServiceType, svc.Port[0].NodePort = "NodePort", 30789
@@ -194,7 +192,6 @@ func TestEndpointsAtTunnels(t *testing.T) {
 		t.Errorf("details %+v", d)
 	}
 
-	// A node that joins has a tunnel, too, and one that left has none.
 	_, slice = externalService("tunnel", 4789, "UDP")
 	slice.Ports[0].Port, slice.Endpoints[0].Addresses = 4789, []string{"192.168.16.3"}
 	before = resync(t, s, state(svc, slice))
@@ -214,7 +211,6 @@ func TestEndpointsAtTunnels(t *testing.T) {
 	}
 }
 
-// The API server's address is known from its EndpointSlice, whenever that comes.
 func TestAddressOfTheAPIServerChanges(t *testing.T) {
 	s := needy().plugin(t, "services: vswitch")
 	svc, slice := externalService("evil", 6443, "TCP", "192.168.16.253")
@@ -229,7 +225,7 @@ func TestAddressOfTheAPIServerChanges(t *testing.T) {
 	}
 }
 
-// A process that begins to receive at a port gets it back within a period.
+// A process that starts to listen gets its port within a period.
 func TestProcessesOfTheNodeBegin(t *testing.T) {
 	c := needy()
 	listening := make(chan []reserved.Socket, 1)
@@ -269,7 +265,6 @@ func TestProcessesOfTheNodeBegin(t *testing.T) {
 	}
 }
 
-// A pod that asks for a port of the node itself does not start.
 func TestHostPortsThatTheNodeNeeds(t *testing.T) {
 	n := plugintest.StartNode(t, plugintest.NodeOptions{Conf: noSNAT, Needs: service.Needs{
 		Listeners: []service.Listener{{Address: ":9999", Owner: "the agent (REST)"}},
@@ -300,7 +295,7 @@ func TestHostPortsThatTheNodeNeeds(t *testing.T) {
 	addPod(t, n, "good", "c2", `[{"hostPort": 4789, "containerPort": 80, "protocol": "tcp"}, {"hostPort": 22, "containerPort": 80, "protocol": "udp"}]`)
 }
 
-// Services whose endpoints are translated once more on the way would send packets in circles. Such endpoints get no clients.
+// Endpoints that are translated again on the way would cause loops.
 func TestServicesDoNotLeadInCircles(t *testing.T) {
 	at := func(name, endpoint string) *endpointslice.EndpointSlice {
 		e := netip.MustParseAddrPort(endpoint)
@@ -316,8 +311,8 @@ func TestServicesDoNotLeadInCircles(t *testing.T) {
 	for name, test := range map[string]struct {
 		endpoint string
 		there    *k8s.Service
-		leads    string // where the other service leads
-		why      string // "": clients get to the endpoint
+		leads    string // endpoint of the other service
+		why      string // "" if clients reach the endpoint
 	}{
 		"node port of another node":     {"192.168.16.2:30002", there(30002), "10.1.2.9:80", "port 30002/TCP is reserved for the node port of service tenant/there"},
 		"node port of this node":        {"192.168.16.1:30002", there(30002), "10.1.2.9:80", "the node port of service tenant/there"},

@@ -12,20 +12,17 @@ import (
 	"github.com/contiv/contiv/plugins/service/config"
 )
 
-// OthersPeriod is the interval of checks for others that translate services, whose rules may come and
-// go at any time.
+// OthersPeriod is the interval of checks for other service proxies.
 const OthersPeriod = 5 * time.Second
 
-// others records what else translated services on this node at the last resync. It is used by several
-// goroutines.
+// others records the service proxy found by the last resync. It is safe for concurrent use.
 type others struct {
 	mu    sync.Mutex
 	known bool
-	who   string // "": nobody
+	who   string // "" for none
 	since time.Time
 }
 
-// look checks what else translates services, and records the answer.
 func (o *others) look(ask func() (string, error)) string {
 	who := answer(ask)
 	o.mu.Lock()
@@ -37,7 +34,7 @@ func (o *others) look(ask func() (string, error)) string {
 	return who
 }
 
-// answer treats an error as a translation by others: two translations are worse than none.
+// An error counts as another proxy, because translating twice is worse than not translating.
 func answer(ask func() (string, error)) string {
 	who, err := ask()
 	if err != nil {
@@ -46,14 +43,13 @@ func answer(ask func() (string, error)) string {
 	return who
 }
 
-// last returns the last answer of look; known is false before the first.
+// known is false before the first look.
 func (o *others) last() (who string, known bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.who, o.known
 }
 
-// when returns since when the last answer of look has been the same.
 func (o *others) when() time.Time {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -70,9 +66,9 @@ func (s *Service) tellOfOthers(ctx context.Context) {
 		"found", s.disabled)
 }
 
-// WatchOthers calls resync when others start or stop translating services on this node, until ctx
-// ends. It repeats the call after an error. It also tries again to answer load balancers at ports that
-// others had, who may have been just those, and to set what connection tracking lacks.
+// WatchOthers calls resync when another service proxy appears or disappears, or when reservations change,
+// until ctx ends. It repeats the call after an error. It also retries health check ports and conntrack
+// settings that failed.
 func (s *Service) WatchOthers(ctx context.Context, period time.Duration, resync func() error) {
 	if s.proxy == nil {
 		return
@@ -97,33 +93,33 @@ func (s *Service) WatchOthers(ctx context.Context, period time.Duration, resync 
 		switch {
 		case !known: // the first resync checks itself
 		case who == last && s.needsDiffer(ctx):
-			_ = resync() // which fails while another one is on its way, or the agent ends: the next tick tries again
+			_ = resync() // it fails during another resync or shutdown: the next tick retries
 		case who == last:
 			requested = nil
-		case requested != nil && *requested == who: // the resync is on its way
+		case requested != nil && *requested == who: // the resync is pending
 		case resync() == nil:
 			requested = &who
 		}
 	}
 }
 
-// Translator describes what translates services on this node.
+// Translator describes the service proxy of this node.
 type Translator struct {
-	// VSwitch: the vswitch does.
+	// VSwitch is set if the vswitch translates services.
 	VSwitch bool `json:"vswitch"`
 	// Setting is the value of services in service.conf.
 	Setting string `json:"setting"`
-	// Others is the trace of another translator, such as a table of kube-proxy's. As long as it exists,
-	// the vswitch translates nothing.
+	// Others is the trace of another service proxy, such as a table of kube-proxy. While it exists,
+	// the vswitch does not translate.
 	Others string `json:"others,omitempty"`
-	// Since is when Others was found first, after the start of the agent.
+	// Since is the time of the first detection by this agent.
 	Since time.Time `json:"since,omitzero"`
 }
 
-// Proxies reports whether the vswitch should translate services if nothing else does.
+// Proxies reports whether the vswitch should translate services without another proxy.
 func (s *Service) Proxies() bool { return s.proxy != nil }
 
-// Translator returns what has translated services since the last resync.
+// Translator returns the service proxy found by the last resync.
 func (s *Service) Translator() Translator {
 	if s.proxy == nil {
 		return Translator{Setting: config.KubeProxy}
@@ -136,13 +132,11 @@ func (s *Service) Translator() Translator {
 	return t
 }
 
-// left says why services are left to kube-proxy, and what to do if that is wrong.
 func (t Translator) left() string {
 	return fmt.Sprintf("services on this node are left to kube-proxy since %s, because of %s: if no kube-proxy runs here, remove what it has left behind with kube-proxy --cleanup",
 		t.Since.Format("2006-01-02 15:04:05 MST"), t.Others)
 }
 
-// leftNotes says that services are left to kube-proxy, where that may not be what the cluster needs.
 func (s *Service) leftNotes() []string {
 	switch t := s.Translator(); {
 	case t.Setting == config.Auto && t.Others != "":
@@ -158,7 +152,6 @@ const (
 	noKubeProxyRemedy = "start kube-proxy, or set services: auto"
 )
 
-// suspect says why nothing may answer at an address of a service that the vswitch does not translate.
 func (s *Service) suspect() string {
 	if s.proxy != nil {
 		return s.Translator().left()
@@ -172,11 +165,10 @@ func (s *Service) suspect() string {
 	return noKubeProxy + ": " + noKubeProxyRemedy
 }
 
-// Warnings returns why services are not translated as service.conf demands, which load balancers
-// get no answer, and which pods lack host ports.
+// Warnings returns deviations from service.conf, failed health check ports, and pods without host
+// ports.
 func (s *Service) Warnings() []string { return append(s.proxyWarnings(), s.lostHostPorts()...) }
 
-// lostHostPorts says which pods are without host ports that they request.
 func (s *Service) lostHostPorts() (texts []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -207,7 +199,6 @@ func (s *Service) proxyWarnings() []string {
 	return []string{fmt.Sprintf("services are not translated by the vswitch, as service.conf wants it: found %s; stop kube-proxy and run kube-proxy --cleanup, or set services: auto", t.Others)}
 }
 
-// lostClaims says which services ask for what others have.
 func (s *Service) lostClaims() []string {
 	const most = 3
 	s.mu.Lock()
@@ -229,7 +220,6 @@ func (s *Service) lostClaims() []string {
 	return []string{"services ask for addresses and ports of others, and are without them: " + strings.Join(texts, ", ")}
 }
 
-// tooLarge says which services are not translated because they come to too much.
 func (s *Service) tooLarge() (texts []string) {
 	const most = 3
 	s.mu.Lock()

@@ -9,7 +9,6 @@ import (
 	"time"
 )
 
-// kube-proxy may be started, and stopped, at any time.
 func TestOthersAreNoticedWhenTheyComeAndGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster()

@@ -14,30 +14,25 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// The differences for a vswitch with a network stack of its own that translates services or host
-// ports.
-
-// ownStack reports whether the vswitch has a network stack of its own, and can translate, which it does in VRF 0 only.
+// ownStack reports whether the vswitch has its own network stack and can translate. That needs VRF 0.
 func (s *Service) ownStack() bool {
 	return !s.caps.HostStackShared && s.config.Routing().MainVRFID == 0
 }
 
-// natOptions returns the options of all values.
 func (s *Service) natOptions() nat.Options {
 	o := nat.Options{Loopback6: s.self.loopback(true), LocalWeight: 1, OneScope: !s.caps.ClientScopes}
 	if s.ownStack() {
 		o.Loopback4 = s.self.loopback(false)
 		if s.config.Resolved().Stolen == nil {
 			o.Refuser4, o.Refuser6 = s.self.host(false), s.self.host(true)
-		} else { // the host has no address of its own there
+		} else { // the host has no separate address
 			o.Shared, o.Host = s.openAddresses(), s.self.ownAddresses()
 		}
 	}
 	return o
 }
 
-// openAddresses returns the node's addresses on which ports are open. Packets to other addresses of
-// the host do not pass a vswitch with a stack of its own.
+// openAddresses returns the node's addresses on which the vswitch opens ports.
 func (s *Service) openAddresses() (list []netip.Addr) {
 	if !s.ownStack() {
 		return s.self.ownAddresses()
@@ -51,8 +46,7 @@ func (s *Service) openAddresses() (list []netip.Addr) {
 	return slices.Compact(list)
 }
 
-// outsideInterfaces returns the interfaces for clients outside. The overlay is one of them, because
-// pods of other nodes are not clients inside.
+// outsideInterfaces includes the overlay, because pods of other nodes are outside.
 func (s *Service) outsideInterfaces() (list []string) {
 	if !s.ownStack() {
 		return nil
@@ -68,9 +62,10 @@ func (s *Service) outsideInterfaces() (list []string) {
 	return list
 }
 
-// translatedByRoutes returns the interfaces on which the vswitch translates by its routes alone, in both directions: those for
-// clients outside, and that of the host if it shares a network card. What VPP hands to the host at an address that both have
-// passes no feature of an interface (stn_ip46_punt_fn), so that answers would reach the host's processes untranslated.
+// translatedByRoutes returns the interfaces on which the vswitch translates by routes alone, in
+// both directions. They include the host interface if the host shares a card: packets that VPP
+// punts to a shared address pass no interface features (stn_ip46_punt_fn), so that replies to the
+// host's processes would not be translated back.
 func (s *Service) translatedByRoutes() []string {
 	list := s.outsideInterfaces()
 	if host := s.network.GetHostInterconnectIfName(); s.ownStack() && s.config.Resolved().Stolen != nil && host != "" {
@@ -79,8 +74,8 @@ func (s *Service) translatedByRoutes() []string {
 	return list
 }
 
-// answerRoutes returns the routes that lead answers of pods to hidden clients into VRF 0, where they
-// are translated back.
+// answerRoutes returns the routes that lead replies to masqueraded clients into VRF 0, which translates
+// them back.
 func (s *Service) answerRoutes() map[string]proto.Message {
 	values := map[string]proto.Message{}
 	routing := s.config.Routing()
@@ -99,8 +94,7 @@ func (s *Service) answerRoutes() map[string]proto.Message {
 	return values
 }
 
-// What a vswitch without client scopes does instead of what services ask for. Nobody can change that on the node, except
-// for limitNoResets.
+// Limits of a vswitch without client scopes. Only limitNoResets can be fixed on the node.
 const (
 	limitRanges   = "loadBalancerSourceRanges do not hold for pods and processes of this node: services have more ports and ranges than VPP compares, and these have the most"
 	limitResets   = "resetRemovedEndpoints does not hold for clients outside whose endpoint is on another node: neither has a socket on this one"
@@ -109,7 +103,6 @@ const (
 	limitAffinity = "sessionAffinity has no time-out on this node: VPP chooses the endpoint by the client's address"
 )
 
-// noteLimits records a service that the vswitch does not fully support.
 func (s *Service) noteLimits(id processor.ID, svc *processor.Service) {
 	if s.caps.ClientScopes {
 		return
@@ -129,7 +122,6 @@ func (s *Service) noteLimits(id processor.ID, svc *processor.Service) {
 	}
 }
 
-// noteLimit records that a limit applies to a service.
 func (s *Service) noteLimit(id processor.ID, limit string, applies bool) {
 	if !applies {
 		return
@@ -140,7 +132,6 @@ func (s *Service) noteLimit(id processor.ID, limit string, applies bool) {
 	s.limited[limit][id] = ""
 }
 
-// with adds what something is about, in brackets.
 func with(text, about string) string {
 	if about == "" {
 		return text
@@ -148,14 +139,13 @@ func with(text, about string) string {
 	return text + " (" + about + ")"
 }
 
-// forgetLimits removes the record of a service.
 func (s *Service) forgetLimits(id processor.ID) {
 	for _, ids := range s.limited {
 		delete(ids, id)
 	}
 }
 
-// limitsOf returns what the vswitch does instead of what a service asks for. The caller holds the lock.
+// The caller holds the lock.
 func (s *Service) limitsOf(id processor.ID) (texts []string) {
 	for _, limit := range slices.Sorted(maps.Keys(s.limited)) {
 		if about, applies := s.limited[limit][id]; applies {
@@ -173,8 +163,8 @@ func (s *Service) limitsOf(id processor.ID) (texts []string) {
 	return append(texts, s.segments.limitsOf(id)...)
 }
 
-// Notes returns what the vswitch of this node does instead of what services ask for, where nobody can change that on the node, and
-// that it leaves services to kube-proxy.
+// Notes returns limits that cannot be fixed on the node, and whether services are left to
+// kube-proxy.
 func (s *Service) Notes() []string {
 	notes := s.leftNotes()
 	if text := s.noNodePorts(); text != "" {
@@ -186,7 +176,6 @@ func (s *Service) Notes() []string {
 	return append(notes, s.limits(func(limit string) bool { return limit != limitNoResets })...)
 }
 
-// noNodePorts says that services with node ports have none on this node.
 func (s *Service) noNodePorts() string {
 	if s.proxy == nil {
 		return ""
@@ -199,7 +188,7 @@ func (s *Service) noNodePorts() string {
 	return s.closedText()
 }
 
-// closed reports whether node ports are open on no address of this node. The caller holds the lock.
+// closed reports whether node ports are open on no local address. The caller holds the lock.
 func (s *Service) closed() bool {
 	node := s.services.Node()
 	return s.translates() && len(s.proxy.Settings.NodePortAddresses) > 0 && len(node.Addresses) > 0 && len(node.NodePorts) == 0
@@ -209,7 +198,6 @@ func (s *Service) closedText() string {
 	return fmt.Sprintf("node ports are open, and healthCheckNodePort is answered, on no address of this node: nodePortAddresses in service.conf has %v, and none of %v", s.proxy.Settings.NodePortAddresses, s.services.Node().Addresses)
 }
 
-// limits returns limits that a filter selects, with the services.
 func (s *Service) limits(selected func(limit string) bool) (texts []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

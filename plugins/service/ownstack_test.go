@@ -15,8 +15,8 @@ import (
 	"github.com/contiv/contiv/plugins/service/config"
 )
 
-// VPP has a route to exactly each address that the host has at a network card of its own, which a translation would hide. So the host redirects an external IP
-// there; beside kube-proxy, which has it, it is left out, and the service keeps everything else.
+// VPP routes each address of the host's other cards to the host. The host redirects an external IP
+// there, except beside kube-proxy.
 func TestExternalIPsOfTheHostBesideVPP(t *testing.T) {
 	c := newCluster()
 	c.nodes["node1"].MgmtIPs = []netip.Addr{netip.MustParseAddr("192.168.17.1"), netip.MustParseAddr("192.168.16.1")}
@@ -58,7 +58,7 @@ func TestExternalIPsOfTheHostBesideVPP(t *testing.T) {
 	}
 }
 
-// Where VPP has the host's only card, it leaves what has no endpoint at the address of both to the host, which refuses it.
+// If VPP shares the host's only card, the host refuses connections without endpoints.
 func TestServicesWithoutEndpointsOnAStolenCard(t *testing.T) {
 	stolen := fake{ownStack: true, bvi: "vxlanBVI", resolved: contivconf.Resolved{Stolen: &contivconf.Stolen{}}}
 	s, err := newCluster().onThisVPP(t, stolen, service.Capabilities{}, "services: vswitch\n")
@@ -70,7 +70,7 @@ func TestServicesWithoutEndpointsOnAStolenCard(t *testing.T) {
 	none.Port = []*k8s.Service_ServicePort{{Protocol: "TCP", Port: 80, NodePort: 30081}, {Protocol: "UDP", Port: 81, NodePort: 30082}}
 	got := plugintest.Render(resync(t, s, state(none)))
 	for _, want := range []string{
-		// Of VPP's refusal, clients outside would not hear over IPv4.
+		// Over IPv4, VPP's own refusal would not reach external clients.
 		`{"external_ip":"203.0.113.9","external_port":80,"local_ips":[{"local_ip":"192.168.16.1","local_port":1}],"masquerade_outside":true,"twice_nat":"SELF","twice_nat_pool_ip":"10.1.1.254"}`,
 		`{"external_ip":"10.96.0.10","external_port":80,"local_ips":[{"local_ip":"192.168.16.1","local_port":1}],"masquerade_outside":true,"twice_nat":"SELF","twice_nat_pool_ip":"10.1.1.254"}`,
 		`{"external_ip":"10.96.0.10","external_port":81,"otherwise":"REFUSE","protocol":"UDP"}`,
@@ -84,8 +84,8 @@ func TestServicesWithoutEndpointsOnAStolenCard(t *testing.T) {
 	}
 }
 
-// Where VPP has the host's only card, the host's processes are clients of VPP's routes, by an interface without features. Pods see the
-// host's address at cluster IPs, which policies let in, unless the host is an endpoint itself and would drop what has its own address.
+// VPP's routes translate for the host's processes. Pods see the host's address, which policies
+// admit, unless the host itself is an endpoint and would drop its own address.
 func TestHostsOfAStolenCardUseServices(t *testing.T) {
 	stolen := fake{ownStack: true, bvi: "vxlanBVI", resolved: contivconf.Resolved{Stolen: &contivconf.Stolen{}}}
 	s, err := newCluster().onThisVPP(t, stolen, service.Capabilities{}, "services: vswitch\n")
@@ -111,7 +111,7 @@ func TestHostsOfAStolenCardUseServices(t *testing.T) {
 	}
 }
 
-// Connections to removed endpoints are reset where the kernel can end sockets, which are those on the node. Others are told of.
+// The kernel resets connections to removed endpoints with a local socket. All others are reported.
 func TestRemovedEndpointsOnVPP(t *testing.T) {
 	s, err := newCluster().onThisVPP(t, fake{ownStack: true, bvi: "vxlanBVI"}, service.Capabilities{ResetsConnections: true}, "services: vswitch\nresetRemovedEndpoints: true\n")
 	if err != nil {
@@ -142,11 +142,9 @@ func TestRemovedEndpointsOnVPP(t *testing.T) {
 	}
 }
 
-// VPP has one mapping for all clients, is told by what address to hide those outside, and by
-// which interfaces they come.
 func TestServicesOnVPP(t *testing.T) {
 	beside := newCluster()
-	beside.others = "kube-proxy" // translates what the host sends, which is no second translation
+	beside.others = "kube-proxy" // translates only for the host
 	s, err := beside.onVPP(t, "services: vswitch\nresetRemovedEndpoints: true\n")
 	if err != nil {
 		t.Fatal(err)
@@ -169,10 +167,10 @@ func TestServicesOnVPP(t *testing.T) {
 	for _, want := range []string{
 		`"outside_interfaces":["eth0","vxlanBVI"]`,
 		mapping("10.96.0.10", 80, `{"local_ip":"10.1.1.2","local_port":8080,"probability":1},{"elsewhere":true,"local_ip":"10.1.2.2","local_port":8080,"probability":1}`),
-		mapping("192.168.16.1", 30080, `{"local_ip":"10.1.1.2","local_port":8080}`), // those of clients outside
+		mapping("192.168.16.1", 30080, `{"local_ip":"10.1.1.2","local_port":8080}`), // endpoints of external clients
 		"config/vpp/v2/route/vrf/4/dst/10.1.1.254/32\n" + `    {"dst_network":"10.1.1.254/32","type":"INTER_VRF","vrf_id":4}`,
 		`{"external_ip":"10.96.0.11","external_port":80,"otherwise":"REFUSE"}`,
-		// The host refuses connections to what has no endpoint at all, in the name of hidden clients.
+		// The host refuses masqueraded clients of node ports without endpoints.
 		`{"external_ip":"192.168.16.1","external_port":30081,"local_ips":[{"local_ip":"172.30.1.2","local_port":1}],"masquerade_outside":true,"twice_nat":"SELF","twice_nat_pool_ip":"10.1.1.254"}`,
 		`{"external_ip":"192.168.16.1","external_port":30082,"otherwise":"REFUSE","protocol":"UDP"}`,
 	} {
@@ -185,7 +183,7 @@ func TestServicesOnVPP(t *testing.T) {
 			t.Errorf("%s in\n%s", not, got)
 		}
 	}
-	// Only what can be changed on the node is a problem of it.
+	// Only limits that can be fixed on the node are warnings.
 	for name, c := range map[string]struct {
 		texts []string
 		want  map[string]string
@@ -209,7 +207,6 @@ func TestServicesOnVPP(t *testing.T) {
 	}
 }
 
-// By default VPP decides as the kernel does, and is asked again with each resync.
 func TestServicesOnVPPAreLeftToOthers(t *testing.T) {
 	everything := state(webService(), webSlice("a", "10.1.1.2@node1"))
 	c := newCluster()
@@ -223,7 +220,7 @@ func TestServicesOnVPPAreLeftToOthers(t *testing.T) {
 		if ours := strings.Contains(got, "dnat44/default/web"); ours != (others == "") {
 			t.Errorf("beside %q: translated: %v\n%s", others, ours, got)
 		}
-		if others != "" && strings.Contains(got, "/nat/") { // the answers of connections are still led
+		if others != "" && strings.Contains(got, "/nat/") { // replies of connections are still forwarded
 			t.Errorf("beside %q:\n%s", others, got)
 		}
 		if told := s.Translator(); told.VSwitch != (others == "") || told.Others != others {
@@ -232,7 +229,7 @@ func TestServicesOnVPPAreLeftToOthers(t *testing.T) {
 	}
 }
 
-// Only somebody who asks for VPP to translate in another VRF than 0 is refused.
+// Only services: vswitch is an error in a VRF other than 0.
 func TestServicesOnVPPNeedVRF0(t *testing.T) {
 	for settings, refused := range map[string]bool{"": false, "services: auto": false, "services: kube-proxy": false, "services: vswitch": true} {
 		cfg, err := config.Load([]byte(settings))

@@ -29,27 +29,27 @@ type Proxy struct {
 	NodeName  string
 	Nodes     Nodes
 	Addresses Addresses
-	// Others returns what else translates services on this node, "" if nothing: both would translate
-	// connections, and conflict.
+	// Others returns the trace of another service proxy on this node, or "". Two proxies would
+	// conflict.
 	Others func() (string, error)
-	// Track applies the settings of service.conf to the host's connection tracking, and may be called again. nil: there are none.
+	// Track applies the conntrack settings of service.conf to the host. It may be called
+	// repeatedly, and may be nil.
 	Track func() error
-	// Healthy reports to load balancers whether this node translates the services that it knows.
+	// Healthy reports to load balancers whether this node translates the known services.
 	Healthy func() bool
-	// Connected returns why changes in etcd are not followed, so that services may be old; nil while they are. May be nil.
+	// Connected returns an error while changes in etcd are not followed. May be nil.
 	Connected func() error
-	// Value reports the state of a configured value, with its last transaction if full is set. May be nil.
+	// Value reports the state of a value, with its last transaction if full is set. May be nil.
 	Value func(key string, full bool) ValueReport
 }
 
-// labelZone is the label with the zone of a node.
 const labelZone = "topology.kubernetes.io/zone"
 
-// translateServices makes the vswitch translate services, according to Settings.
+// translateServices makes the vswitch translate services according to Settings.
 //
-// Packets of pods do not pass the host's stack if the vswitch has its own. If the settings ask for
-// such a vswitch, kube-proxy may run for the host's processes, and is no conflict. By default,
-// services are left to kube-proxy there, too.
+// Packets of pods bypass the host's stack if the vswitch has its own. With services: vswitch,
+// kube-proxy may then run for the host's processes. By default, services are left to kube-proxy
+// there, too.
 func (s *Service) translateServices(p Proxy, of *Segments) error {
 	if of != nil && !s.caps.SegmentRouting {
 		return errNoSegments
@@ -83,17 +83,15 @@ func (s *Service) translateServices(p Proxy, of *Segments) error {
 	s.segments = newSegments(of)
 	s.self = self{p.NodeName, p.Nodes, p.Addresses}
 	s.health, s.metrics = health.New(p.Healthy, s.log), newMetrics(p.NodeName)
-	if s.caps.HostStackShared { // otherwise, the host tracks no connection of services
+	if s.caps.HostStackShared { // otherwise, the host tracks no service connections
 		s.tracking.apply, s.tracking.log = p.Track, s.log
 	}
 	s.healthz = health.NewNode(p.Settings.HealthzBindAddress, p.Healthy, s.log)
 	return nil
 }
 
-// translates reports whether the vswitch translates services, because nothing else does.
 func (s *Service) translates() bool { return s.proxy != nil && s.disabled == "" }
 
-// proxies reports whether the plugin wants a change of the Kubernetes state.
 func (s *Service) proxies(event controller.Event) bool {
 	if s.proxy == nil {
 		return false
@@ -107,7 +105,6 @@ func (s *Service) proxies(event controller.Event) bool {
 	return s.changesHost(event)
 }
 
-// resyncServices renders all services.
 func (s *Service) resyncServices(ctx context.Context, state controller.KubeState, txn controller.ResyncOperations) {
 	clear(s.rendered)
 	clear(s.limited)
@@ -128,7 +125,7 @@ func (s *Service) resyncServices(ctx context.Context, state controller.KubeState
 	}
 	if s.disabled != "" {
 		s.tellOfOthers(ctx)
-		s.health.Set(nil, nil) // the others answer load balancers
+		s.health.Set(nil, nil) // the other proxy answers health checks
 		s.healthz.Serve(false)
 		return
 	}
@@ -149,7 +146,7 @@ func (s *Service) resyncServices(ctx context.Context, state controller.KubeState
 	}
 }
 
-// noteServices records the services that there are, which Explain needs whoever translates them.
+// noteServices records the services, which Explain needs even beside another proxy.
 func (s *Service) noteServices(ctx context.Context, state controller.KubeState) {
 	if n, ok := state[dbresources.Node][dbresources.NodeKey(s.proxy.NodeName)].(*node.Node); ok {
 		s.zone = n.GetLabels()[labelZone]
@@ -168,13 +165,11 @@ func (s *Service) noteServices(ctx context.Context, state controller.KubeState) 
 	s.services.SetRedirects(s.redirects(ctx))
 }
 
-// put requests a value, and records it.
 func (s *Service) put(txn controller.ResyncOperations, key string, value proto.Message) {
 	s.rendered[key] = proto.CloneOf(value)
 	txn.Put(key, value)
 }
 
-// render returns the values of a service, of both IP versions, by key.
 func (s *Service) render(id processor.ID) map[string]proto.Message {
 	values := map[string]proto.Message{}
 	options := s.natOptions()
@@ -199,7 +194,6 @@ func (s *Service) render(id processor.ID) map[string]proto.Message {
 	return values
 }
 
-// updateServices renders the services that an event changes, if the vswitch translates them.
 func (s *Service) updateServices(ctx context.Context, event controller.Event, txn controller.UpdateOperations) (string, error) {
 	var changed []processor.ID
 	var ofNode bool
@@ -244,7 +238,7 @@ func (s *Service) updateServices(ctx context.Context, event controller.Event, tx
 	return describe(what, nodePorts), nil
 }
 
-// describe joins what happens to services; nodePorts: an event of the node updates services with node ports, and no others.
+// nodePorts is set if an event of the node changed only services with node ports.
 func describe(what []string, nodePorts bool) string {
 	const named = 5
 	switch {
@@ -256,7 +250,6 @@ func describe(what []string, nodePorts bool) string {
 	return strings.Join(what, ", ")
 }
 
-// answerLoadBalancers updates the answers about local endpoints.
 func (s *Service) answerLoadBalancers() {
 	s.healthz.Serve(true)
 	var only []netip.Addr
@@ -269,7 +262,7 @@ func (s *Service) answerLoadBalancers() {
 	s.health.Set(s.services.HealthChecks(), only)
 }
 
-// Close stops the servers for load balancers.
+// Close stops the health check servers.
 func (s *Service) Close() {
 	if s.proxy != nil {
 		s.health.Close()
@@ -285,8 +278,7 @@ func (s *Service) serviceChanged(e *controller.KubeStateChange) []processor.ID {
 	return s.services.RemoveService(prev.GetNamespace(), prev.GetName())
 }
 
-// noteChange records what an event changes. It returns the services that look different now, and
-// whether the event is about this node itself.
+// noteChange returns the changed services, and whether the event concerns this node.
 func (s *Service) noteChange(ctx context.Context, event controller.Event) (changed []processor.ID, ofNode bool) {
 	if e, ok := event.(*controller.KubeStateChange); ok {
 		switch e.Resource {
@@ -324,8 +316,8 @@ func (s *Service) noteChange(ctx context.Context, event controller.Event) (chang
 	return slices.Compact(changed), true
 }
 
-// update requests the values of a service that have changed. It returns a description, and the
-// addresses of the pods of this node that served the service before, or do so now.
+// update returns a description, and the addresses of local pods that served the service before or
+// after.
 func (s *Service) update(ctx context.Context, id processor.ID, txn controller.UpdateOperations) (what string, servers []netip.Addr) {
 	s.forgetLimits(id)
 	delete(s.restricted, id)
@@ -356,7 +348,7 @@ func (s *Service) update(ctx context.Context, id processor.ID, txn controller.Up
 			s.put(txn, key, value)
 		}
 	}
-	if slices.ContainsFunc(touched, s.hasHostPort) { // a port of a service and of a pod is the service's
+	if slices.ContainsFunc(touched, s.hasHostPort) { // a service takes precedence over a pod's host port
 		s.refreshHostPorts(ctx, txn)
 	}
 	switch {
@@ -370,7 +362,6 @@ func (s *Service) update(ctx context.Context, id processor.ID, txn controller.Up
 	return fmt.Sprintf("update service '%s'", id), servers
 }
 
-// node returns this node for the processor.
 func (s *Service) node(ctx context.Context) processor.Node {
 	n := processor.Node{Name: s.proxy.NodeName, Zone: s.zone, PodSubnets: s.self.podSubnets(), Addresses: s.self.ownAddresses()}
 	s.reserve(&n)
@@ -381,8 +372,7 @@ func (s *Service) node(ctx context.Context) processor.Node {
 	return n
 }
 
-// shared returns the values that all services share: the clients inside, the cluster IPs, and the
-// source that a pod sees in connections to itself.
+// shared returns the values that all services share.
 func (s *Service) shared() map[string]proto.Message {
 	network := &contiv_nat.ServiceNetwork{Inside: s.self.insidePrefixes(), OutsideInterfaces: s.translatedByRoutes()}
 	plan := s.proxy.Addresses.Plan()

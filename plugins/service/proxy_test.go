@@ -83,7 +83,7 @@ func TestServicesAreLeftToOthers(t *testing.T) {
 	}
 }
 
-// Whoever may make services gets no connections to pods by their addresses. It is said which addresses are ignored.
+// Addresses of the pod network are ignored and reported.
 func TestServiceIPsOfPods(t *testing.T) {
 	svc := webService()
 	svc.LoadbalancerSourceRanges = nil

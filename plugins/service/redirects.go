@@ -11,15 +11,15 @@ import (
 	"github.com/contiv/contiv/plugins/service/processor"
 )
 
-// Pods with the annotation contivpp.io/service-endpoint-if are reached at another interface than eth0. Only
-// a pod's own node knows the addresses there; each node renders the service:
+// Pods with the annotation contivpp.io/service-endpoint-if serve at another interface than eth0.
+// Only the pod's node knows its addresses, but every node renders the service:
 //
 //	the pod's node ──VppNode.pod_addresses──> etcd ──NodeUpdate──> Redirects ──> services with endpoints on the pod
 //
-// A node speaks of pods and addresses of its own pod subnet only: what else it says is ignored, so that it cannot
-// draw connections away from pods of other nodes, or send them where others are.
+// Addresses outside the publishing node's pod subnets are ignored, so that a node cannot divert
+// connections of other nodes' pods.
 
-// redirects returns what all nodes publish. What is wrong is logged, once.
+// redirects logs each invalid redirect once.
 func (s *Service) redirects(ctx context.Context) processor.Redirects {
 	all := processor.Redirects{}
 	wrong := map[string]bool{}
@@ -40,13 +40,11 @@ func (s *Service) redirects(ctx context.Context) processor.Redirects {
 	return all
 }
 
-// redirectsPods reports whether an event may change what nodes publish of their pods.
 func redirectsPods(event controller.Event) bool {
 	update, ok := event.(*nodesync.NodeUpdate)
 	return ok && update.AboutPodAddresses()
 }
 
-// podAddresses returns the addresses of a pod of this node at which it is an endpoint.
 func (s *Service) podAddresses(pod podmanager.PodID) []netip.Addr {
 	addrs := s.self.addresses.GetPodIPs(pod)
 	if s.services == nil {
@@ -61,7 +59,6 @@ func (s *Service) podAddresses(pod podmanager.PodID) []netip.Addr {
 	return addrs
 }
 
-// interfaceAt returns the interface of an endpoint that is not at eth0.
 func (s *Service) interfaceAt(endpoint processor.Endpoint) (EndpointInterface, bool) {
 	if endpoint.Interface == "" {
 		return EndpointInterface{}, false
@@ -76,7 +73,7 @@ func (s *Service) interfaceAt(endpoint processor.Endpoint) (EndpointInterface, b
 	return EndpointInterface{}, false
 }
 
-// EndpointInterface is an interface of a pod, other than eth0, at which services reach it.
+// EndpointInterface is an interface, other than eth0, at which services reach a pod.
 type EndpointInterface struct {
 	Pod       podmanager.PodID
 	Interface string

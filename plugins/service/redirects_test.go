@@ -16,7 +16,6 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// publish has a node of the cluster publish what services reach of a pod of the namespace default; no addresses: nothing.
 func (c *cluster) publish(id uint32, name, pod string, addrs ...string) *nodesync.NodeUpdate {
 	before := c.nodes[name]
 	if before == nil {
@@ -36,7 +35,6 @@ func (c *cluster) publish(id uint32, name, pod string, addrs ...string) *nodesyn
 	return &nodesync.NodeUpdate{NodeName: name, PrevState: before, NewState: &after}
 }
 
-// ofPods makes the endpoints of a slice pods with these names.
 func ofPods(s *endpointslice.EndpointSlice, pods ...string) *endpointslice.EndpointSlice {
 	for i, name := range pods {
 		s.Endpoints[i].TargetRef = &endpointslice.EndpointSlice_ObjectReference{Kind: "Pod", Namespace: "default", Name: name}
@@ -44,7 +42,7 @@ func ofPods(s *endpointslice.EndpointSlice, pods ...string) *endpointslice.Endpo
 	return s
 }
 
-// A pod is reached where its node publishes it, for the IP version that is published; services without the pod do not change.
+// A redirect applies to the published IP version and to the pod's services only.
 func TestEndpointsAtOtherInterfaces(t *testing.T) {
 	c := newCluster()
 	s := c.plugin(t, "services: vswitch")
@@ -103,7 +101,6 @@ func TestEndpointsAtOtherInterfaces(t *testing.T) {
 	}
 }
 
-// People see at which interface an endpoint is, and what does not count.
 func TestEndpointsAtOtherInterfacesAreReported(t *testing.T) {
 	c := newCluster()
 	s := c.plugin(t, "services: vswitch")

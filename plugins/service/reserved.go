@@ -8,15 +8,13 @@ import (
 	"github.com/contiv/contiv/plugins/service/processor"
 )
 
-// Addresses that no service gets.
 const (
 	limitHost = "external IPs and load balancers' IPs that are addresses of the host's own network cards are not translated on this node: VPP leads all packets for them to the host"
-	// Those that the host redirects have lost the addresses of clients.
+	// Redirected packets have lost the client's address.
 	limitHostRanges = "load balancers' IPs with loadBalancerSourceRanges have no clients that come by network cards of the host: VPP does not see their addresses"
 	limitPods       = "cluster IPs, external IPs and load balancers' IPs of the pod network are ignored, for they are addresses of pods; so is 255.255.255.255"
 )
 
-// reserve has the processor leave out what no service gets.
 func (s *Service) reserve(n *processor.Node) {
 	plan := s.proxy.Addresses.Plan()
 	for _, family := range plan.Families() {
@@ -38,13 +36,11 @@ func (s *Service) reserve(n *processor.Node) {
 	}
 }
 
-// noteReserved records a service that asks for what no service gets.
 func (s *Service) noteReserved(id processor.ID) {
 	s.noteAddresses(id, limitHost, s.services.AsksForHost(id))
 	s.noteAddresses(id, limitPods, s.services.AsksForPods(id))
 }
 
-// noteAddresses records that a limit applies to addresses of a service, if there are any.
 func (s *Service) noteAddresses(id processor.ID, limit string, addresses []netip.Addr) {
 	if len(addresses) == 0 {
 		return
@@ -57,7 +53,7 @@ func (s *Service) noteAddresses(id processor.ID, limit string, addresses []netip
 	s.limited[limit][id] = strings.Join(texts, ", ")
 }
 
-// noteRestricted records a service with ranges that exclude whoever comes by the host.
+// Source ranges exclude clients redirected by the host.
 func (s *Service) noteRestricted(id processor.ID, svc *processor.Service) {
 	s.noteLimit(id, limitHostRanges, slices.ContainsFunc(svc.Frontends, func(f processor.Frontend) bool {
 		return f.Restricted && s.hasCards(f.Addr.Addr().Is6()) && s.byHost(f.Addr.Addr())

@@ -15,19 +15,19 @@ import (
 	"github.com/contiv/contiv/rest"
 )
 
-// URL of the report about services. With ?service=<namespace>/<name>, the answer has all details of
-// that service; with ?endpoint=<address>, the services with that endpoint; with ?verbose=, all details of all.
+// URL serves the report about services. ?service=<namespace>/<name> selects one with all details,
+// ?endpoint=<address> the services with an endpoint, and ?verbose= all with details.
 const URL = "/contiv/v1/services"
 
-// Report is the answer at URL.
+// Report is the response of URL.
 type Report struct {
 	Translator Translator `json:"translator"`
-	// Stale is why services may be other ones by now: changes in etcd are not followed.
+	// Stale explains why changes in etcd are not followed.
 	Stale string `json:"stale,omitempty"`
-	// Services that this node translates, by namespace and name; one that was requested by name, also if
-	// somebody else translates it.
+	// Services contains the translated services, sorted. A service requested by name is included
+	// even if another proxy translates it.
 	Services []ServiceReport `json:"services"`
-	// HostPorts are those of the pod with the endpoint that was requested.
+	// HostPorts contains the host ports of the pod with the requested endpoint.
 	HostPorts []HostPortReport `json:"hostPorts,omitempty"`
 }
 
@@ -35,33 +35,32 @@ type Report struct {
 type HostPortReport struct {
 	Port    string `json:"port"` // such as "8080/TCP"
 	PodPort uint16 `json:"podPort"`
-	// Open are the addresses with ports at which the pod has it.
+	// Open lists the addresses on which the port is open.
 	Open []netip.AddrPort `json:"open"`
-	// Problems are why it is not open at others.
+	// Problems explains missing addresses.
 	Problems []string `json:"problems,omitempty"`
 }
 
-// ServiceReport is what this node does for a service, for both IP versions.
+// ServiceReport describes the translation of a service for both IP versions.
 type ServiceReport struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Affinity is how many seconds a client stays with its endpoint; 0: none.
+	// Affinity is the duration of session affinity in seconds, or 0.
 	Affinity uint32 `json:"affinity,omitempty"`
-	// InternalTrafficPolicy and ExternalTrafficPolicy are Cluster or Local; the latter is "" for services without addresses for clients
-	// outside.
+	// Cluster or Local. ExternalTrafficPolicy is empty without external addresses.
 	InternalTrafficPolicy string           `json:"internalTrafficPolicy,omitempty"`
 	ExternalTrafficPolicy string           `json:"externalTrafficPolicy,omitempty"`
 	HealthCheckNodePort   int32            `json:"healthCheckNodePort,omitempty"`
 	Frontends             []FrontendReport `json:"frontends"`
-	// Endpoints is the number of addresses with ports that get connections.
+	// Endpoints is the number of addresses with ports in use.
 	Endpoints int `json:"endpoints"`
-	// Values are the configured values of the service; none if somebody else translates it.
+	// Values lists the configured values. It is empty if another proxy translates.
 	Values []ValueReport `json:"values"`
-	// Limits has what the vswitch of this node does instead of what the service asks for.
+	// Limits describes unsupported settings and their effect.
 	Limits []string `json:"limits,omitempty"`
-	// Details has all endpoints, if they were requested.
+	// Details lists all endpoints, on request.
 	Details []EndpointReport `json:"details,omitempty"`
-	// Unserved is why there are no endpoints, if they were requested.
+	// Unserved explains missing endpoints, on request.
 	Unserved string `json:"unserved,omitempty"`
 }
 
@@ -71,25 +70,25 @@ type FrontendReport struct {
 	Address  string             `json:"address"` // with port
 	Protocol processor.Protocol `json:"protocol"`
 	Port     string             `json:"port,omitempty"`
-	// Inside and Outside are the numbers of endpoints for clients inside and outside.
+	// Numbers of endpoints for clients inside and outside.
 	Inside  int `json:"inside"`
 	Outside int `json:"outside"`
-	// NoneInside and NoneOutside are why there are no endpoints, if they were requested.
+	// NoneInside and NoneOutside explain missing endpoints, on request.
 	NoneInside  string `json:"noneInside,omitempty"`
 	NoneOutside string `json:"noneOutside,omitempty"`
-	// Sources may connect; none: everybody, unless Restricted.
+	// Sources contains the allowed clients if Restricted is set.
 	Sources    []string `json:"sources,omitempty"`
 	Restricted bool     `json:"restricted,omitempty"`
 }
 
-// EndpointReport is an endpoint, and what this node does with it.
+// EndpointReport is an endpoint and its use by this node.
 type EndpointReport struct {
 	Address string `json:"address"` // with port
-	// Interface of the pod that has the address, if services do not reach the pod at eth0 (annotation
-	// contivpp.io/service-endpoint-if), and Listed is the address of eth0, which Kubernetes lists.
+	// Interface and Listed are set if the pod is not reached at eth0 (annotation
+	// contivpp.io/service-endpoint-if). Listed is the eth0 address.
 	Interface string `json:"interface,omitempty"`
 	Listed    string `json:"listed,omitempty"`
-	// Pod is NAMESPACE/NAME; none if the endpoint is no pod, or Kubernetes does not say which.
+	// Pod is NAMESPACE/NAME, or empty if unknown.
 	Pod         string             `json:"pod,omitempty"`
 	Protocol    processor.Protocol `json:"protocol"`
 	Port        string             `json:"port,omitempty"`
@@ -103,12 +102,12 @@ type EndpointReport struct {
 	Why         string             `json:"why,omitempty"`
 }
 
-// ValueReport is the state of the value of an IP version of a service.
+// ValueReport is the state of the value of one IP version of a service.
 type ValueReport struct {
 	Key   string `json:"key"`
 	State string `json:"state"`
 	Error string `json:"error,omitempty"`
-	// Txn is the last transaction that changed it; nil if the history does not have it.
+	// Txn is the last transaction that changed the value, or nil if unknown.
 	Txn *uint64 `json:"txn,omitempty"`
 }
 
@@ -134,8 +133,7 @@ func (s *Service) Handler() http.Handler {
 	})
 }
 
-// Unknown is the answer about a service that is not in the report of a node with the translator; known are
-// those that are.
+// Unknown returns the error for a service that a report lacks. known lists the reported services.
 func Unknown(name string, t Translator, known []string) error {
 	if t.Setting == config.KubeProxy {
 		return fmt.Errorf("services are left to %s on this node, which therefore knows none, %q neither: ask about its cluster IP, or set services: %s in service.conf", config.KubeProxy, name, config.Auto)
@@ -162,7 +160,6 @@ func (s *Service) unknown(name string) error {
 	return Unknown(name, s.Translator(), known)
 }
 
-// report returns a report of all services, or of one; a full one, or a summary.
 func (s *Service) report(only string, full bool) Report {
 	report := Report{Translator: s.Translator(), Services: []ServiceReport{}}
 	if s.proxy == nil {
@@ -191,8 +188,7 @@ func (s *Service) report(only string, full bool) Report {
 	return report
 }
 
-// reportOfEndpoint returns the services that have an endpoint with the address, with only these
-// endpoints.
+// reportOfEndpoint reports only the endpoints at the address.
 func (s *Service) reportOfEndpoint(addr netip.Addr) Report {
 	report := Report{Translator: s.Translator(), Services: []ServiceReport{}}
 	s.mu.Lock()
@@ -215,7 +211,6 @@ func (s *Service) reportOfEndpoint(addr netip.Addr) Report {
 	return report
 }
 
-// hostPortsAt returns the host ports of the pod that has the address.
 func (s *Service) hostPortsAt(addr netip.Addr) (list []HostPortReport) {
 	for _, pod := range s.podsWithHostPorts() {
 		if !slices.Contains(s.hostPorts.Addresses.GetPodIPs(pod.ID), addr) {
@@ -264,7 +259,7 @@ func (s *Service) reportOf(id processor.ID, full bool) ServiceReport {
 			for _, p := range f.Sources {
 				front.Sources = append(front.Sources, p.String())
 			}
-			for _, addr := range s.redirectedTo(f) { // which comes by there like clients outside
+			for _, addr := range s.redirectedTo(f) { // clients of these addresses are outside
 				there := front
 				there.Address, there.Inside, there.NoneInside = netip.AddrPortFrom(addr, f.Addr.Port()).String(), front.Outside, front.NoneOutside
 				r.Frontends = append(r.Frontends, there)

@@ -12,7 +12,6 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// reportOf is the answer to a query.
 func reportOf(t *testing.T, s *service.Service, query string, status int) (report service.Report) {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -23,7 +22,6 @@ func reportOf(t *testing.T, s *service.Service, query string, status int) (repor
 	return report
 }
 
-// A name with a mistake, a service without an address, and services that are left to kube-proxy are told apart.
 func TestUnknownServices(t *testing.T) {
 	headless := webService()
 	headless.Name, headless.ClusterIp, headless.ClusterIps, headless.ExternalIps, headless.LbIngressIps = "none", "None", []string{"None"}, nil, nil

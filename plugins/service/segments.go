@@ -18,13 +18,12 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Segments makes the vswitch carry services by segment routing (SRv6), as far as it can; the other
-// ones are translated:
+// Segments makes the vswitch carry services by segment routing (SRv6) if possible, instead of NAT:
 //
-//	Service ──renderer srv6──> policy, steerings          for the addresses that segments can carry
-//	        └─renderer nat ──> dnat44, dnat66             for the others
-//	nodes, pods of this node ─> SIDs and the ways to them
-//	addresses carried to pods of this node ──IPNet──> their loopbacks and guards
+//	Service ──renderer srv6──> policy, steerings          for carried addresses
+//	        └─renderer nat ──> dnat44, dnat66             for all others
+//	nodes, pods of this node ─> SIDs and routes to them
+//	addresses carried to local pods ──IPNet──> their loopbacks and guards
 type Segments struct {
 	SIDs    contivconf.SRv6Config
 	Pods    Pods
@@ -35,35 +34,31 @@ type Segments struct {
 type SegmentNetwork interface {
 	// GetPodIfNames returns the logical names of the interfaces of a wired pod.
 	GetPodIfNames(podmanager.PodID) (vpp, linux, loopback string, exists bool)
-	// Serve gives a pod addresses of services, and returns the values that it has then instead of those of
-	// its wiring.
+	// Serve assigns service addresses to a pod, and returns the values that replace its wiring.
 	Serve(podmanager.PodID, []netip.Addr) (map[string]proto.Message, error)
 }
 
-// segments is what the plugin knows of segment routing.
 type segments struct {
 	*Segments
-	policies map[string]bool // keys of the network policies that there are
-	off      string          // why nothing is carried at present; "": segments carry services
+	policies map[string]bool // keys of existing network policies
+	off      string          // reason to carry nothing, or ""
 	base     map[string]proto.Message
 	carried  map[processor.ID]carriage
-	// served has the addresses that pods of this node get, with the service, by address of the pod.
+	// served maps local pod addresses to service addresses.
 	served map[netip.Addr]map[netip.Addr]processor.ID
 }
 
-// carriage is what segments do for a service, over both IP versions.
+// carriage covers both IP versions of a service.
 type carriage struct {
 	keys []string
 	srv6.Carried
 }
 
-// Reasons why no service is carried.
 const (
 	offPolicies = "the cluster has network policies, which judge the addresses of pods, and segments deliver what is sent to services: NAT translates all services while it has"
 	offNoIPv6   = "this node has no IPv6 address, over which segments lead: NAT translates its services"
 )
 
-// segmentWarnings returns why segments do not carry services, as the configuration demands.
 func (s *Service) segmentWarnings() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,7 +71,6 @@ func (s *Service) segmentWarnings() []string {
 	return nil
 }
 
-// limitsOf returns which addresses of a service are translated, although segments carry services.
 func (s *segments) limitsOf(id processor.ID) (texts []string) {
 	if s == nil {
 		return nil
@@ -104,7 +98,6 @@ func (s *segments) reset() {
 	s.carried, s.served = map[processor.ID]carriage{}, map[netip.Addr]map[netip.Addr]processor.ID{}
 }
 
-// wants reports whether an event changes what segments lead to.
 func (s *segments) wants(event controller.Event) bool {
 	if s == nil {
 		return false
@@ -122,7 +115,6 @@ func isPolicy(resource string) bool {
 	return resource == dbresources.Policy || resource == dbresources.ClusterPolicy
 }
 
-// note records what an event changes of the policies.
 func (s *segments) note(event controller.Event) {
 	e, ok := event.(*controller.KubeStateChange)
 	switch {
@@ -142,7 +134,7 @@ func (s *segments) notePolicies(state controller.KubeState) {
 	}
 }
 
-// nodeIPv6 returns the IPv6 address of a node, which is not valid if it has none.
+// The address is invalid if the node has no IPv6 address.
 func nodeIPv6(n *nodesync.Node) netip.Addr {
 	if n != nil {
 		for _, p := range n.VPPIPs {
@@ -154,7 +146,6 @@ func nodeIPv6(n *nodesync.Node) netip.Addr {
 	return netip.Addr{}
 }
 
-// judgeSegments decides whether segments carry services.
 func (s *Service) judgeSegments() {
 	switch {
 	case s.disabled != "":
@@ -180,7 +171,7 @@ func (s *Service) segmentOptions() srv6.Options {
 	return o
 }
 
-// nodeOf returns the IPv6 address of the node with the pod subnet of an endpoint.
+// nodeOf implements srv6.Options.NodeOf.
 func (s *Service) nodeOf(endpoint netip.Addr) (node netip.Addr, isPod bool) {
 	plan := s.self.addresses.Plan()
 	for _, family := range plan.Families() {
@@ -197,7 +188,6 @@ func (s *Service) nodeOf(endpoint netip.Addr) (node netip.Addr, isPod bool) {
 	return netip.Addr{}, false
 }
 
-// localPods returns the pods of this node by address, without one that goes.
 func (s *Service) localPods(gone podmanager.PodID) map[netip.Addr]podmanager.PodID {
 	pods := map[netip.Addr]podmanager.PodID{}
 	for id := range s.segments.Pods.LocalPods() {
@@ -211,7 +201,7 @@ func (s *Service) localPods(gone podmanager.PodID) map[netip.Addr]podmanager.Pod
 	return pods
 }
 
-// segmentBase returns the values that all services share; none while nothing is carried.
+// segmentBase returns the values that all services share, or none while nothing is carried.
 func (s *Service) segmentBase(gone podmanager.PodID) map[string]proto.Message {
 	if s.segments.off != "" {
 		return nil
@@ -235,7 +225,7 @@ func (s *Service) segmentBase(gone podmanager.PodID) map[string]proto.Message {
 	return n.Render(s.segmentOptions())
 }
 
-// carry adds what segments do for an IP version of a service, and returns what is left to translate.
+// carry adds the SRv6 values of one IP version of a service, and returns the rest for NAT.
 func (s *Service) carry(svc *processor.Service, values map[string]proto.Message) *processor.Service {
 	if s.segments == nil || s.segments.off != "" {
 		return svc
@@ -272,10 +262,9 @@ func (s *Service) carry(svc *processor.Service, values map[string]proto.Message)
 	return &rest
 }
 
-// untranslated returns the frontend with itself as the endpoint for all but the node's own processes. Where
-// all that is sent to cluster IPs and not translated is refused, this excepts the ports that the service
-// has. What the node itself sends is translated: the kernel's local SIDs take packets that enter, not those
-// that the node itself has put into segments.
+// untranslated returns a frontend with itself as the endpoint, except for the node's own processes.
+// It exempts the ports of the service from the refusal of untranslated cluster IPs. Connections of
+// the node itself are translated, because the kernel's local SIDs process only received packets.
 func untranslated(f processor.Frontend) processor.Frontend {
 	f.Kind, f.KeepSource, f.Node = processor.ExternalIP, true, f.Inside
 	f.Inside = []processor.Endpoint{{Addr: f.Addr}}
@@ -283,8 +272,7 @@ func untranslated(f processor.Frontend) processor.Frontend {
 	return f
 }
 
-// dropCarriage forgets what was carried for a service. It returns the keys of the values, and the
-// addresses of the pods of this node that served it.
+// dropCarriage returns the keys of a service's values, and its local pod addresses.
 func (s *segments) dropCarriage(id processor.ID) (keys []string, pods []netip.Addr) {
 	if s == nil {
 		return nil, nil
@@ -302,7 +290,6 @@ func (s *segments) dropCarriage(id processor.ID) (keys []string, pods []netip.Ad
 	return was.keys, pods
 }
 
-// servers returns the addresses of the pods of this node that serve a service.
 func (s *segments) servers(id processor.ID) (pods []netip.Addr) {
 	if s == nil {
 		return nil
@@ -313,7 +300,6 @@ func (s *segments) servers(id processor.ID) (pods []netip.Addr) {
 	return pods
 }
 
-// serve gives pods the addresses that they serve.
 func (s *Service) serve(txn controller.ResyncOperations, pods ...podmanager.PodID) error {
 	var errs []error
 	slices.SortFunc(pods, func(a, b podmanager.PodID) int { return cmpPods(a, b) })
@@ -336,7 +322,6 @@ func cmpPods(a, b podmanager.PodID) int {
 	return processor.ID{Namespace: a.Namespace, Name: a.Name}.Compare(processor.ID{Namespace: b.Namespace, Name: b.Name})
 }
 
-// resyncSegments requests what services share, and gives pods the addresses that they serve.
 func (s *Service) resyncSegments(txn controller.ResyncOperations) error {
 	if s.segments == nil {
 		return nil
@@ -348,8 +333,7 @@ func (s *Service) resyncSegments(txn controller.ResyncOperations) error {
 	return s.serve(txn, slices.Collect(maps.Keys(s.segments.Pods.LocalPods()))...)
 }
 
-// updateSegments follows a change of policies, nodes or pods. It returns the services that have to be
-// rendered again.
+// updateSegments returns the services to render again.
 func (s *Service) updateSegments(_ context.Context, event controller.Event, txn controller.UpdateOperations) (changed []processor.ID, err error) {
 	var gone podmanager.PodID
 	off := s.segments.off
@@ -357,7 +341,7 @@ func (s *Service) updateSegments(_ context.Context, event controller.Event, txn 
 	s.judgeSegments()
 	if e, ok := event.(*podmanager.DeletePod); ok {
 		gone = e.Pod
-		_, err = s.segments.Network.Serve(gone, nil) // its values go
+		_, err = s.segments.Network.Serve(gone, nil) // removes its values
 	}
 	base := s.segmentBase(gone)
 	for key := range s.segments.base {
@@ -380,7 +364,6 @@ func (s *Service) updateSegments(_ context.Context, event controller.Event, txn 
 	return changed, err
 }
 
-// serveAgain gives pods of this node what they serve after a change of services.
 func (s *Service) serveAgain(txn controller.UpdateOperations, addrs []netip.Addr) error {
 	if len(addrs) == 0 {
 		return nil

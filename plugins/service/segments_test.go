@@ -22,7 +22,6 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// segmentsCluster has a pod "a" on node1, and a node2 with IPv6.
 type segmentsCluster struct {
 	*cluster
 	pods   podmanager.LocalPods
@@ -92,7 +91,6 @@ func update(t *testing.T, s *service.Service, event controller.Event) plugintest
 
 var kernelWithSegments = service.Capabilities{HostStackShared: true, ClientScopes: true, ResetsConnections: true, SegmentRouting: true}
 
-// plainService has the same port at its endpoints.
 func plainService() *k8s.Service {
 	return &k8s.Service{Name: "web", Namespace: "default", ServiceType: "NodePort", ClusterIp: "10.96.0.10",
 		Port: []*k8s.Service_ServicePort{{Protocol: "TCP", Port: 8080, NodePort: 30080}}}
@@ -114,7 +112,7 @@ func requireKeys(t *testing.T, when string, txn plugintest.Txn, present bool, ke
 	}
 }
 
-// The cluster IP is carried, the node port is translated; and so is everything while there is a policy.
+// A network policy stops the carriage.
 func TestSegmentsCarryServices(t *testing.T) {
 	c := newSegmentsCluster()
 	s, err := c.plugin(t, kernelWithSegments, fake{})
@@ -125,7 +123,7 @@ func TestSegmentsCarryServices(t *testing.T) {
 	requireKeys(t, "resync", all, true, policyKey, steeringKey, podSID, natKey, "config/vpp/srv6/v2/localsid/9000::1", "config/vpp/srv6/v2/srv6-global",
 		"config/vpp/v2/route/vrf/0/dst/9000::2/128/gw/fd16::2")
 	translated := plugintest.Render(plugintest.Txn{natKey: all[natKey]})
-	for _, want := range []string{`"external_ip":"192.168.16.1","external_port":30080`, // the node port, what excepts the cluster IP from being refused, and what the node itself sends:
+	for _, want := range []string{`"external_ip":"192.168.16.1","external_port":30080`, // the node port, the exemption of the carried port from refusal, and the node's own connections
 		`{"clients":"NODE","external_ip":"10.96.0.10","external_port":8080,"local_ips":[{"local_ip":"10.1.1.2","local_port":8080,"probability":1},{"elsewhere":true,"local_ip":"10.1.2.2","local_port":8080,"probability":1}],"twice_nat":"SELF"}`,
 		`{"external_ip":"10.96.0.10","external_port":8080,"local_ips":[{"elsewhere":true,"local_ip":"10.96.0.10","local_port":8080}],"twice_nat":"SELF"}`} {
 		if !strings.Contains(translated, want) {
@@ -167,7 +165,7 @@ func TestSegmentsCarryServices(t *testing.T) {
 	}
 }
 
-// A pod that comes later gets its segment and the addresses that it serves; one that goes loses them.
+// A new pod gets its SID and service addresses. A deleted pod loses them.
 func TestSegmentsFollowPods(t *testing.T) {
 	c := newSegmentsCluster()
 	pods := c.pods
@@ -188,8 +186,7 @@ func TestSegmentsFollowPods(t *testing.T) {
 	requireKeys(t, "after the pod", all, false, podSID)
 }
 
-// On a vswitch with its own stack, addresses are steered for pods and for the host; NAT knows nothing of
-// them.
+// Addresses are steered for pods and for the host, without NAT.
 func TestSegmentsOnOwnStack(t *testing.T) {
 	c := newSegmentsCluster()
 	s, err := c.plugin(t, service.Capabilities{SegmentRouting: true}, fake{ownStack: true})

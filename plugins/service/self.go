@@ -15,21 +15,20 @@ type Nodes interface {
 	GetAllNodes() nodesync.Nodes
 }
 
-// Addresses provides the networks of the cluster, and the addresses of pods of this node.
+// Addresses provides the networks of the cluster, and the addresses of local pods.
 type Addresses interface {
 	Plan() ipam.Plan
 	PodSubnets(n *nodesync.Node) []netip.Prefix
 	GetPodIPs(podmanager.PodID) []netip.Addr
 }
 
-// self returns this node as the other plugins know it.
 type self struct {
 	name      string
 	nodes     Nodes
 	addresses Addresses
 }
 
-// podSubnets returns the pod subnets of this node; none before it has an ID.
+// podSubnets returns none before the node has an ID.
 func (s self) podSubnets() []netip.Prefix {
 	own := s.nodes.GetAllNodes()[s.name]
 	if own == nil {
@@ -38,7 +37,6 @@ func (s self) podSubnets() []netip.Prefix {
 	return s.addresses.PodSubnets(own)
 }
 
-// insidePrefixes returns the pod subnets in the form of a ServiceNetwork.
 func (s self) insidePrefixes() (list []string) {
 	for _, p := range s.podSubnets() {
 		list = append(list, p.String())
@@ -46,7 +44,7 @@ func (s self) insidePrefixes() (list []string) {
 	return list
 }
 
-// loopback returns the source that pods see in connections to themselves.
+// loopback returns the source address of hairpin connections.
 func (s self) loopback(ipv6 bool) netip.Addr {
 	for _, p := range s.podSubnets() {
 		if p.Addr().Is6() == ipv6 {
@@ -56,7 +54,7 @@ func (s self) loopback(ipv6 bool) netip.Addr {
 	return netip.Addr{}
 }
 
-// host returns the address of the host on its connection to a vswitch with a stack of its own.
+// host returns the host's address on the interconnect.
 func (s self) host(ipv6 bool) netip.Addr {
 	own := s.nodes.GetAllNodes()[s.name]
 	if own == nil {
@@ -74,7 +72,6 @@ func (s self) host(ipv6 bool) netip.Addr {
 	return netip.Addr{}
 }
 
-// ownAddresses returns the addresses of the node itself, sorted.
 func (s self) ownAddresses() (list []netip.Addr) {
 	if own := s.nodes.GetAllNodes()[s.name]; own != nil {
 		list = slices.Clone(own.MgmtIPs)
@@ -86,7 +83,6 @@ func (s self) ownAddresses() (list []netip.Addr) {
 	return slices.Compact(list)
 }
 
-// hairpinPool returns the address pool with the source that pods see in connections to themselves.
 func hairpinPool(loopback netip.Addr) *vpp_nat.Nat44AddressPool {
 	return &vpp_nat.Nat44AddressPool{FirstIp: loopback.String(), VrfId: anyVRF, TwiceNat: true}
 }

@@ -20,10 +20,10 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// anyVRF, in an address pool, stands for all VRFs.
+// anyVRF stands for all VRFs in an address pool.
 const anyVRF = 0xFFFFFFFF
 
-// Config is the part of the configuration that the plugin uses.
+// Config provides the plugin's part of the configuration.
 type Config interface {
 	Resolved() contivconf.Resolved
 	Routing() contivconf.RoutingConfig
@@ -34,37 +34,33 @@ type Config interface {
 
 // Network provides the interfaces of this node.
 type Network interface {
-	// GetNodeIPOf returns the address of an IP version, the zero Prefix while the
-	// node has none.
+	// GetNodeIPOf returns the zero Prefix while the node has no address of the IP version.
 	GetNodeIPOf(ipv6 bool) netip.Prefix
 	GetMainInterface() string
 	// GetVxlanBVIIfName returns "" without an overlay.
 	GetVxlanBVIIfName() string
-	// GetHostInterconnectIfName returns "" if the vswitch has the network stack of the host.
+	// GetHostInterconnectIfName returns "" if the vswitch shares the host's network stack.
 	GetHostInterconnectIfName() string
-	// GetHostIPs returns the addresses of the host that a vswitch with a network stack of its own lacks.
+	// GetHostIPs returns the host's addresses that a vswitch with its own stack lacks.
 	GetHostIPs() []netip.Addr
-	// PodInterfaces returns the pods of this node by the interfaces that lead to them.
+	// PodInterfaces maps the interfaces of local pods to the pods.
 	PodInterfaces() map[string]podmanager.PodID
 }
 
-// Capabilities of the vswitch that change what is configured.
+// Capabilities of the vswitch that affect the configuration.
 type Capabilities struct {
-	// HostStackShared: the vswitch is the host's own network stack, whose routes
-	// lead out of the cluster, and which does not translate what it sends itself.
+	// HostStackShared: the vswitch is the host's network stack. Its routes lead out of the cluster,
+	// and it does not translate packets that it sends itself.
 	HostStackShared bool
-	// IPv6SourceNAT: sources of IPv6 packets can be translated.
-	IPv6SourceNAT bool
-	// ClientScopes: mappings can be for clients inside or outside only, or for source
-	// ranges.
-	ClientScopes bool
-	// ResetsConnections: connections to removed endpoints can be reset.
+	IPv6SourceNAT   bool
+	// ClientScopes: mappings can be limited to inside or outside clients, or to source ranges.
+	ClientScopes      bool
 	ResetsConnections bool
-	// SegmentRouting: services can be carried by segments.
+	// SegmentRouting: segments can carry services.
 	SegmentRouting bool
 }
 
-// Service is the plugin.
+// Service is the service plugin.
 type Service struct {
 	caps Capabilities
 
@@ -75,49 +71,48 @@ type Service struct {
 
 	self      self
 	needs     Needs
-	hostPorts *HostPorts                  // nil: not served
-	lostPorts map[podmanager.PodID]string // why host ports of pods are not open
-	sourceNAT bool                        // traffic that leaves the cluster is translated
-	// leavesByMain: what leaves for addresses of other nodes is translated, too, by IP version (index 1: IPv6).
+	hostPorts *HostPorts                  // nil without host ports
+	lostPorts map[podmanager.PodID]string // errors of closed host ports
+	sourceNAT bool
+	// leavesByMain: traffic to addresses of other nodes is translated, too. Index 0 is IPv4, 1 is
+	// IPv6.
 	leavesByMain [2]bool
 
-	// For the translation of services; proxy is nil without it.
+	// Service proxy. proxy is nil without it.
 	proxy    *Proxy
 	services *processor.Processor
-	rendered map[string]proto.Message // the values requested last, by key
+	rendered map[string]proto.Message // last requested values by key
 	zone     string                   // of this node
-	// limited has the services that the vswitch does not fully support, by what it does instead, with the addresses that this is
-	// about; "": all.
+	// limited maps limits of the vswitch to services and their affected addresses; "" is all.
 	limited map[string]map[processor.ID]string
-	// restricted has the frontends with source ranges, where mappings are for all clients.
-	restricted map[processor.ID][]processor.Frontend
-	// wrongRedirects has what is wrong with what nodes publish of their pods, and was logged.
+	// restricted contains frontends with source ranges if mappings apply to all clients.
+	restricted     map[processor.ID][]processor.Frontend
 	wrongRedirects map[string]bool
-	// answering has the endpoints of this node that see the addresses of clients outside, answerers those
-	// that have been among them, and answered the values requested last for their answers.
+	// answering contains the local endpoints that see external clients, answerers former ones, too,
+	// and answered the last requested values for their replies.
 	answering map[processor.ID][]answerer
 	answerers map[answerer]bool
 	answered  map[string]proto.Message
-	disabled  string // what else translates services; "": nothing
+	disabled  string // trace of another service proxy, or ""
 	others    others
-	ask       func() (string, error) // what kube-proxy has, where service.conf leaves services to it
-	askHost   func() (string, error) // what translates for the host, beside the vswitch; nil: as Proxy.Others
-	onHost    others                 // what askHost answered
+	ask       func() (string, error) // looks for kube-proxy if service.conf leaves services to it
+	askHost   func() (string, error) // looks for a proxy of the host beside the vswitch; nil if Proxy.Others does
+	onHost    others                 // results of askHost
 	tracking  tracking
-	segments  *segments // nil: all services are translated
+	segments  *segments // nil without segment routing
 	health    *health.Server
 	healthz   *health.Node
 	metrics   *metrics
-	mu        sync.Mutex // guards services, limited, leavesByMain and lostPorts against reports, which other goroutines call
+	mu        sync.Mutex // guards services, limited, leavesByMain and lostPorts against concurrent reports
 }
 
-// Roles are optional tasks of the vswitch; nil: it does not have this one.
+// Roles are optional tasks of the vswitch. A nil role is disabled.
 type Roles struct {
 	Proxy     *Proxy
 	HostPorts *HostPorts
-	// Segments needs Proxy.
+	// Segments requires Proxy.
 	Segments *Segments
-	// Needs is what no service and no pod gets.
+	// Needs lists reservations of the node.
 	Needs Needs
 }
 
@@ -138,12 +133,12 @@ func New(caps Capabilities, config Config, network Network, roles Roles, log *sl
 
 func (*Service) String() string { return "service" }
 
-// HandlesEvent accepts resyncs, and changes to services that the vswitch translates.
+// HandlesEvent accepts resyncs, and changes that affect the translation.
 func (s *Service) HandlesEvent(event controller.Event) bool {
 	return event.Method() != controller.Update || s.proxies(event) || s.forPod(event) || s.changesNode(event) || s.changesHost(event) || s.changesAnswers(event) || s.segments.wants(event)
 }
 
-// Resync configures the translation of traffic that leaves the cluster, and of services.
+// Resync configures the translation of services, host ports, and traffic that leaves the cluster.
 func (s *Service) Resync(ctx context.Context, _ controller.Event, state controller.KubeState, _ int, txn controller.ResyncOperations) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -159,7 +154,6 @@ func (s *Service) Resync(ctx context.Context, _ controller.Event, state controll
 	return nil
 }
 
-// translateSources gives traffic that leaves the cluster an address of the node.
 func (s *Service) translateSources(ctx context.Context, txn controller.ResyncOperations) {
 	s.sourceNAT, s.leavesByMain = false, [2]bool{}
 	if !s.config.NatExternalTraffic() {
@@ -185,8 +179,8 @@ func (s *Service) translateSources(ctx context.Context, txn controller.ResyncOpe
 	}
 }
 
-// globalNAT is the value that all NAT of IPv4 waits for. Time-outs are those of the vswitch only
-// where it does not share them with the host.
+// globalNAT returns the value that all IPv4 NAT depends on. Timeouts are not set if the vswitch
+// shares the host's stack.
 func (s *Service) globalNAT() *vpp_nat.Nat44Global {
 	global := &vpp_nat.Nat44Global{Forwarding: true}
 	if !s.caps.HostStackShared {
@@ -200,10 +194,10 @@ const (
 	vxlanPort       = 4789
 )
 
-// overlayIdentities exempt packets of the overlay from translation, since they pass the interface
-// where it takes place, and each flow of pods would become a session. They also exempt what the host sends from the
-// node's address: NAT has not seen the beginning of these connections. They are to node ports that the host
-// refuses, or older than the theft of the host's card. A host whose card is stolen sends from addresses of other cards this way, too.
+// overlayIdentities exempts overlay packets from translation, because each flow of pods would
+// become a session. It also exempts packets of the host from the node's address, and from other
+// cards' addresses if the host's card is stolen: NAT missed the start of these connections, which
+// go to node ports that the host refuses or are older than the theft.
 func (s *Service) overlayIdentities(ip netip.Addr) *vpp_nat.DNat44 {
 	routing := s.config.Routing()
 	value := &vpp_nat.DNat44{Label: identitiesLabel, IdMappings: []*vpp_nat.DNat44_IdentityMapping{
@@ -219,7 +213,6 @@ func (s *Service) overlayIdentities(ip netip.Addr) *vpp_nat.DNat44 {
 	return value
 }
 
-// translateIPv6 configures the translation of traffic that leaves the cluster over IPv6.
 func (s *Service) translateIPv6(ctx context.Context, txn controller.ResyncOperations) {
 	if !s.caps.IPv6SourceNAT {
 		controller.Logger(ctx, s.log).Warn("natExternalTrafficIPv6 has no effect: this vswitch does not translate IPv6 addresses")
@@ -232,10 +225,9 @@ func (s *Service) translateIPv6(ctx context.Context, txn controller.ResyncOperat
 	}
 }
 
-// defaultInterface returns the interface that leads out of the cluster, with its
-// address of the IP version: the one on whose network the configured gateway is. Without such a
-// gateway it is the main interface, if DHCP or the host provides one; "" if
-// nothing is to be translated, as on a node without network card.
+// defaultInterface returns the interface on the network of the configured gateway, and its address
+// of the IP version. Without such a gateway, it is the main interface if DHCP or the host provides
+// one. It returns "" if nothing should be translated, as on a node without network card.
 func (s *Service) defaultInterface(ctx context.Context, ipv6 bool) (string, netip.Addr) {
 	resolved := s.config.Resolved()
 	main, ip := s.network.GetMainInterface(), s.network.GetNodeIPOf(ipv6)
@@ -265,7 +257,7 @@ func (s *Service) defaultInterface(ctx context.Context, ipv6 bool) (string, neti
 	return main, ip.Addr()
 }
 
-// Update handles changes to services, their endpoints, this node and the host ports of its pods.
+// Update handles changes to services, their endpoints, this node and its host ports.
 func (s *Service) Update(ctx context.Context, event controller.Event, txn controller.UpdateOperations) (what string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -288,13 +280,11 @@ func (s *Service) Update(ctx context.Context, event controller.Event, txn contro
 	return what, err
 }
 
-// changesNode reports whether the node's addresses for host ports may have changed.
 func (s *Service) changesNode(event controller.Event) bool {
 	update, ok := event.(*nodesync.NodeUpdate)
 	return ok && s.hostPorts != nil && update.NodeName == s.self.name
 }
 
-// changesHost reports whether a host that shares a card with the vswitch has other addresses of further cards.
 func (s *Service) changesHost(event controller.Event) bool {
 	_, ok := event.(*ipnet.HostAddressesChange)
 	return ok && s.ownStack() && s.config.Resolved().Stolen != nil

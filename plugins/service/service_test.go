@@ -78,7 +78,7 @@ const (
 config/vpp/nat/v2/nat44-pool/vrf/4294967295/address/192.168.16.1
     {"first_ip":"192.168.16.1","vrf_id":4294967295}
 `
-	// Packets of the overlay are not to be translated by the vswitch that sends them.
+	// The sending vswitch does not translate overlay packets.
 	overlayOnEth0 = `config/vpp/nat/v2/dnat44/DNAT-identities
     {"id_mappings":[{"ip_address":"192.168.16.1","port":4789,"protocol":"UDP","vrf_id":3},{"ip_address":"192.168.16.1","protocol":"UDP","vrf_id":4},{"ip_address":"192.168.16.1","protocol":"UDP","vrf_id":3}],"label":"DNAT-identities"}
 `
@@ -137,7 +137,7 @@ func TestSNAT(t *testing.T) {
 	}
 }
 
-// Time-outs of service.conf are for a vswitch that does not share the host's.
+// Timeouts in service.conf apply only to a vswitch with its own stack.
 func TestTimeoutsOfSessions(t *testing.T) {
 	node := fake{ownStack: true, resolved: contivconf.Resolved{Main: contivconf.Interface{UseDHCP: true}}, nat: true, ip: "192.168.16.1/24", bvi: "vxlanBVI"}
 	settings := config.Config{Services: config.KubeProxy, TCPNATSessionTimeout: 7200, OtherNATSessionTimeout: 60}

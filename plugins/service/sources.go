@@ -14,23 +14,21 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Source ranges for a vswitch whose mappings are for all clients. What others send to the frontends is
-// dropped by an access list on the interfaces for clients outside, and by SourceRanges on all others:
+// Source ranges for a vswitch with mappings for all clients. Packets of other clients are dropped
+// by an access list on outside interfaces, and by SourceRanges elsewhere:
 //
 //	client outside ──> main interface ──> access list ──> translation ──> endpoint
 //	pod, host ───────> SourceRanges ────────────────────> translation
 //
-// Interfaces of pods and of the host translate before they look at access lists, which see endpoints
-// there.
+// Interfaces of pods and of the host translate before their access lists, which would see
+// endpoints.
 
-// sourceRangesList is behind access lists of others on these interfaces, which are sorted by name: it
-// permits everything else. Whoever may make services must not turn off what others deny there.
+// The list permits everything else. Its name sorts after other access lists of these interfaces, so
+// that an author of services cannot disable them.
 const sourceRangesList = "~service-source-ranges"
 
-// rangeKeys are those of both.
 var rangeKeys = []string{models.Key(&vpp_acl.ACL{Name: sourceRangesList}), models.SourceRanges.KeyPrefix()}
 
-// noteRanges records which frontends of an IP version of a service have source ranges.
 func (s *Service) noteRanges(svc *processor.Service) {
 	if s.caps.ClientScopes {
 		return
@@ -42,7 +40,6 @@ func (s *Service) noteRanges(svc *processor.Service) {
 	}
 }
 
-// sourceRanges returns the values that restrict clients, by key; none if no frontend has source ranges.
 func (s *Service) sourceRanges() map[string]proto.Message {
 	var frontends []processor.Frontend
 	for _, list := range s.restricted {
@@ -56,8 +53,8 @@ func (s *Service) sourceRanges() map[string]proto.Message {
 	if inside := s.rangesInside(); len(inside.Frontends) > 0 {
 		values[models.Key(inside)] = inside
 	}
-	// With policy Local and no endpoint on the node, connections leave it: clients outside have come to the wrong node, but
-	// others must not get past the ranges with the node's address.
+	// With policy Local and no local endpoint, connections leave the node. Outside clients have
+	// reached the wrong node, but no others may evade the ranges by the node's address.
 	translated := slices.DeleteFunc(frontends, func(f processor.Frontend) bool { return f.Drop })
 	if ingress := s.outsideInterfaces(); len(ingress) > 0 && len(translated) > 0 {
 		outside := accessList(translated, ingress)
@@ -66,7 +63,6 @@ func (s *Service) sourceRanges() map[string]proto.Message {
 	return values
 }
 
-// rangesInside returns the ranges for pods and the host.
 func (s *Service) rangesInside() *guard.SourceRanges {
 	inside := &guard.SourceRanges{Interface: s.network.GetHostInterconnectIfName()}
 	for _, f := range s.fittingFrontends() {
@@ -79,8 +75,8 @@ func (s *Service) rangesInside() *guard.SourceRanges {
 	return inside
 }
 
-// fittingFrontends returns the frontends, in order, of as many services as SourceRanges can have. The others, which it notes, are those
-// with the most ranges: whoever writes too many must not end what restricts the clients of others.
+// fittingFrontends returns the sorted frontends of as many services as SourceRanges can contain. It
+// omits services with the most ranges, so that they do not affect others.
 func (s *Service) fittingFrontends() (frontends []processor.Frontend) {
 	delete(s.limited, limitRanges)
 	rules := map[processor.ID]int{}
@@ -106,7 +102,6 @@ var guardedProtocols = map[processor.Protocol]guard.SourceRanges_Protocol{
 	processor.TCP: guard.SourceRanges_TCP, processor.UDP: guard.SourceRanges_UDP, processor.SCTP: guard.SourceRanges_SCTP,
 }
 
-// sourcesOf returns the sources of a frontend that are of its IP version.
 func sourcesOf(f processor.Frontend) (list []netip.Prefix) {
 	for _, source := range f.Sources {
 		if source.Addr().Is6() == f.Addr.Addr().Is6() {
@@ -116,7 +111,6 @@ func sourcesOf(f processor.Frontend) (list []netip.Prefix) {
 	return list
 }
 
-// accessList returns the list that drops what clients outside may not send.
 func accessList(frontends []processor.Frontend, ingress []string) *vpp_acl.ACL {
 	list := &vpp_acl.ACL{Name: sourceRangesList, Interfaces: &vpp_acl.ACL_Interfaces{Ingress: ingress}}
 	for _, f := range frontends {
@@ -129,8 +123,8 @@ func accessList(frontends []processor.Frontend, ingress []string) *vpp_acl.ACL {
 	return list
 }
 
-// ruleFor returns a rule about packets to a frontend; an invalid source stands for all. Access lists know
-// no ports of SCTP: a rule about one is about all of the address.
+// An invalid source stands for all. Access lists ignore SCTP ports: such a rule applies to the
+// whole address.
 func ruleFor(f processor.Frontend, action vpp_acl.ACL_Rule_Action, source netip.Prefix) *vpp_acl.ACL_Rule {
 	addr := f.Addr.Addr()
 	ip := &vpp_acl.ACL_Rule_IpRule_Ip{DestinationNetwork: netip.PrefixFrom(addr, addr.BitLen()).String()}
@@ -144,7 +138,7 @@ func onePort(addr netip.AddrPort) *vpp_acl.ACL_Rule_IpRule_PortRange {
 	return &vpp_acl.ACL_Rule_IpRule_PortRange{LowerPort: uint32(addr.Port()), UpperPort: uint32(addr.Port())}
 }
 
-// portRule returns a rule about packets between ports; nil: from any, or to any.
+// A nil range stands for all ports.
 func portRule(action vpp_acl.ACL_Rule_Action, ip *vpp_acl.ACL_Rule_IpRule_Ip, protocol processor.Protocol, from, to *vpp_acl.ACL_Rule_IpRule_PortRange) *vpp_acl.ACL_Rule {
 	rule := &vpp_acl.ACL_Rule_IpRule{Ip: ip}
 	switch protocol {
@@ -160,7 +154,6 @@ func portRule(action vpp_acl.ACL_Rule_Action, ip *vpp_acl.ACL_Rule_IpRule_Ip, pr
 
 const protocolSCTP = 132
 
-// updateSourceRanges requests those of the values that have changed.
 func (s *Service) updateSourceRanges(txn controller.UpdateOperations) {
 	values := s.sourceRanges()
 	for _, key := range rangeKeys {

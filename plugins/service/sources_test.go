@@ -16,14 +16,12 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// VPP has mappings for all clients: an access list on the interfaces of clients outside, and SourceRanges on
-// all others, keep out those that are not in source ranges.
 func TestSourceRangesOnVPP(t *testing.T) {
 	s, err := newCluster().onVPP(t, "services: vswitch")
 	if err != nil {
 		t.Fatal(err)
 	}
-	const key = "config/vpp/acls/v2/acl/~service-source-ranges" // behind lists with ordinary names
+	const key = "config/vpp/acls/v2/acl/~service-source-ranges" // after lists with ordinary names
 	rule := func(action, dst, port, source string) string {
 		return `{` + action + `"ip_rule":{"ip":{"destination_network":"` + dst + `"` + source + `},"tcp":{"destination_port_range":{"lower_port":` + port + `,"upper_port":` + port + `}}}}`
 	}
@@ -107,7 +105,7 @@ func TestSourceRangesOnVPP(t *testing.T) {
 	requireList("without the service", config, "")
 }
 
-// One service with more ports or ranges than VPP compares does not end what restricts the clients of others.
+// A service with too many ports or ranges does not affect the restrictions of other services.
 func TestTooManySourceRanges(t *testing.T) {
 	small := webService()
 	var ranges []string

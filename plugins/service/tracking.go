@@ -6,17 +6,16 @@ import (
 	"sync"
 )
 
-// tracking applies the settings of connection tracking while the vswitch replaces kube-proxy in the host's
-// network stack. It is used by several goroutines.
+// tracking applies conntrack settings while the vswitch replaces kube-proxy in the host's network
+// stack. It is safe for concurrent use.
 type tracking struct {
-	apply func() error // nil: none to apply
+	apply func() error // nil without settings
 	log   *slog.Logger
 
 	mu     sync.Mutex
-	failed string // what apply returned last
+	failed string
 }
 
-// set applies the settings if the vswitch translates services.
 func (t *tracking) set(translates bool) {
 	if t.apply == nil {
 		return
@@ -35,14 +34,12 @@ func (t *tracking) set(translates bool) {
 	t.failed = text
 }
 
-// retry applies what could not be set.
 func (t *tracking) retry() {
 	if t.note() != "" {
 		t.set(true)
 	}
 }
 
-// note says what could not be set; "" if all was.
 func (t *tracking) note() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -15,8 +15,7 @@ import (
 	"github.com/contiv/contiv/test/await"
 )
 
-// Connection tracking has the settings of service.conf only while the vswitch translates services in the host's network
-// stack. What cannot be set is said, and tried again.
+// Conntrack settings apply only while the vswitch translates services in the host's network stack.
 func TestSettingsOfConnectionTracking(t *testing.T) {
 	c := newCluster()
 	c.others = "table kube-proxy"

@@ -1,5 +1,5 @@
-// Package config reads service.conf, which determines what translates Kubernetes services on this
-// node, and how.
+// Package config reads service.conf, which configures the translation of Kubernetes services on
+// this node.
 package config
 
 import (
@@ -17,18 +17,18 @@ import (
 
 // Values of Services.
 const (
-	// Auto: the vswitch translates services if it can, and as long as nothing else does so on the node.
+	// Auto makes the vswitch translate services if it can and no other service proxy does.
 	Auto = "auto"
-	// KubeProxy: services are left to kube-proxy, or to a replacement of it.
+	// KubeProxy leaves services to kube-proxy or a replacement.
 	KubeProxy = "kube-proxy"
-	// VSwitch: the vswitch translates services; kube-proxy must not run on the node.
+	// VSwitch makes the vswitch translate services. kube-proxy must not run.
 	VSwitch = "vswitch"
 )
 
-// MaxSessionTimeout is the longest time-out of sessions, in seconds.
+// MaxSessionTimeout is the longest session timeout, in seconds.
 const MaxSessionTimeout = 1<<16 - 1
 
-// What connection tracking can count: connections, and jiffies of 32 bits in a time-out.
+// The kernel's limits. Timeouts are 32-bit jiffies.
 const (
 	mostTracked    = 1<<31 - 1
 	longestTracked = 30 * 24 * time.Hour
@@ -38,50 +38,48 @@ const (
 type Config struct {
 	// Services is Auto, KubeProxy or VSwitch.
 	Services string `json:"services"`
-	// NodePortAddresses are networks. Node ports are open on addresses of the node in them; without any,
-	// on all addresses that Kubernetes and the vswitch know.
+	// NodePortAddresses are networks. Node ports are open on the node's addresses in them. An empty
+	// list means all addresses known to Kubernetes and the vswitch.
 	NodePortAddresses []string `json:"nodePortAddresses,omitempty"`
-	// HealthzBindAddress is the address at which load balancers ask whether the vswitch of this node
-	// translates services; "": none.
+	// HealthzBindAddress is the address for load balancers' checks of the node, or "".
 	HealthzBindAddress string `json:"healthzBindAddress"`
-	// EtcdService is the service of etcd, "<namespace>/<name>". No other one may have the address and port at which agents connect to etcd.
+	// EtcdService is the service of etcd, "<namespace>/<name>". Only this service may use the
+	// address and port at which agents connect to etcd.
 	EtcdService string `json:"etcdService"`
-	// LocalEndpointWeight is the weight of an endpoint on this node, relative to one elsewhere.
+	// LocalEndpointWeight is the weight of a local endpoint relative to a remote one.
 	LocalEndpointWeight uint8 `json:"serviceLocalEndpointWeight" limits:"1 to 255"`
-	// ResetRemovedEndpoints resets TCP connections to endpoints that are removed, with the
-	// next packet of the client; VPP, at once, those with a socket on the node.
+	// ResetRemovedEndpoints resets TCP connections to removed endpoints: with the client's next
+	// packet, or on VPP at once, if they have a socket on the node.
 	ResetRemovedEndpoints bool `json:"resetRemovedEndpoints,omitempty"`
 
-	// TCPNATSessionTimeout and OtherNATSessionTimeout are how long VPP keeps sessions of services without
-	// packets, in seconds; 0: VPP's default. The kernel has those of Conntrack.
+	// Idle timeouts of VPP's sessions, in seconds. 0 is VPP's default. The kernel uses Conntrack.
 	TCPNATSessionTimeout   uint32 `json:"tcpNATSessionTimeout,omitempty" limits:"0 to 65535"`
 	OtherNATSessionTimeout uint32 `json:"otherNATSessionTimeout,omitempty" limits:"0 to 65535"`
 
 	Conntrack Conntrack `json:"conntrack,omitzero"`
 
-	// Options of former versions, without effect: idle sessions are always removed, and VPP translates
-	// only the first fragment of a packet.
+	// Obsolete options without effect.
 	CleanupIdleNATSessions      bool `json:"cleanupIdleNATSessions,omitempty"`
 	DisableNATVirtualReassembly bool `json:"disableNATVirtualReassembly,omitempty"`
 }
 
-// Conntrack has kube-proxy's settings of the kernel's connection tracking, with kube-proxy's names and defaults.
-// 0 leaves what the kernel has.
+// Conntrack configures the kernel's connection tracking as kube-proxy does. 0 keeps the kernel's
+// value.
 type Conntrack struct {
-	// MaxPerCore is the size of the table for each core; Min is the least size of the whole table.
+	// MaxPerCore is the table size per core, Min the minimum size.
 	MaxPerCore uint32 `json:"maxPerCore"`
 	Min        uint32 `json:"min"`
-	// TCPEstablishedTimeout is how long a TCP connection may be silent, TCPCloseWaitTimeout how long it may be half-closed.
+	// Idle timeouts of established and half-closed TCP connections.
 	TCPEstablishedTimeout config.Duration `json:"tcpEstablishedTimeout"`
 	TCPCloseWaitTimeout   config.Duration `json:"tcpCloseWaitTimeout"`
-	// TCPBeLiberal has segments outside of the window belong to their connection.
+	// TCPBeLiberal accepts segments outside the window.
 	TCPBeLiberal bool `json:"tcpBeLiberal,omitempty"`
-	// UDPTimeout and UDPStreamTimeout are how long UDP flows may be silent, the latter if both ends have sent.
+	// Idle timeouts of UDP flows. UDPStreamTimeout applies if both ends have sent.
 	UDPTimeout       config.Duration `json:"udpTimeout,omitempty"`
 	UDPStreamTimeout config.Duration `json:"udpStreamTimeout,omitempty"`
 }
 
-// Max is the size of the table on a node with that many cores; 0: as the kernel has it.
+// Max returns the table size, or 0 to keep the kernel's.
 func (c Conntrack) Max(cores int) uint64 {
 	if c.MaxPerCore == 0 {
 		return 0
@@ -89,14 +87,14 @@ func (c Conntrack) Max(cores int) uint64 {
 	return min(max(uint64(c.MaxPerCore)*uint64(cores), uint64(c.Min)), mostTracked)
 }
 
-// Default is the configuration without a file.
+// Default returns the configuration without a file.
 func Default() Config {
 	return Config{Services: Auto, LocalEndpointWeight: 1, HealthzBindAddress: ":10256", EtcdService: "kube-system/contiv-etcd", Conntrack: Conntrack{
 		MaxPerCore: 32 << 10, Min: 128 << 10, TCPEstablishedTimeout: config.Duration(24 * time.Hour), TCPCloseWaitTimeout: config.Duration(time.Hour),
 	}}
 }
 
-// LoadFile reads YAML or JSON; "" stands for the defaults. Unknown keys are errors.
+// LoadFile reads YAML or JSON. An empty path returns the defaults. Unknown keys are errors.
 func LoadFile(path string) (Config, error) {
 	c := Default()
 	if path == "" {
@@ -111,7 +109,7 @@ func LoadFile(path string) (Config, error) {
 	return c, nil
 }
 
-// Load is like LoadFile, for the content of a file.
+// Load is LoadFile for the content of a file.
 func Load(data []byte) (Config, error) {
 	c := Default()
 	if err := config.Load(data, &c); err != nil {
@@ -120,7 +118,7 @@ func Load(data []byte) (Config, error) {
 	return c, c.check()
 }
 
-// CheckFile returns all mistakes in a file.
+// CheckFile returns all errors of a file.
 func CheckFile(path string) error {
 	c := Default()
 	return config.Examine(path, &c, func() error { return c.check() })
@@ -177,7 +175,7 @@ func (c Config) check() error {
 	return errors.Join(errs...)
 }
 
-// Remarks says what is odd in a configuration without mistakes, of an agent that serves HTTP at these addresses.
+// Remarks describes conflicts of a valid configuration with the agent's HTTP addresses.
 func (c Config) Remarks(http ...string) (remarks []string) {
 	host, port, err := net.SplitHostPort(c.HealthzBindAddress)
 	for _, address := range http {
@@ -189,7 +187,7 @@ func (c Config) Remarks(http ...string) (remarks []string) {
 	return remarks
 }
 
-// OpenOn returns the addresses that node ports are open on, sorted.
+// OpenOn returns the sorted addresses on which node ports are open.
 func (c Config) OpenOn(addresses []netip.Addr) (open []netip.Addr) {
 	for _, a := range addresses {
 		if len(c.NodePortAddresses) == 0 || slices.ContainsFunc(c.NodePortAddresses, func(text string) bool {

@@ -1,7 +1,6 @@
-// Package health answers load balancers that ask a node whether it has endpoints of a service: at the
-// service's healthCheckNodePort, if its external traffic policy is Local. A node without endpoints
-// would drop packets from a load balancer. The answers have kube-proxy's format, which the load
-// balancers of clouds expect:
+// Package health answers the health checks of load balancers. A service with the external traffic
+// policy Local is checked at its healthCheckNodePort, because nodes without endpoints drop its
+// packets. The responses have kube-proxy's format, which cloud load balancers expect:
 //
 //	GET / ──> 200, or 503 without endpoints
 //	          X-Load-Balancing-Endpoint-Weight: 2
@@ -24,25 +23,22 @@ import (
 	"github.com/contiv/contiv/plugins/service/processor"
 )
 
-// requestTimeout bounds how long a client may take for its request, and for reading the
-// answer.
 const requestTimeout = 5 * time.Second
 
-// Server answers for all services. Its zero value is not usable.
+// Server answers the health checks of all services. It is safe for concurrent use.
 type Server struct {
 	healthy func() bool
 	log     *slog.Logger
 
 	mu    sync.Mutex
 	ports map[uint16]*port
-	// checks and addresses are those of the last Set.
+	// The arguments of the last Set.
 	checks    []processor.HealthCheck
 	addresses []netip.Addr
-	refused   map[uint16]string // reasons why ports do not answer, by port
+	refused   map[uint16]string // errors by port
 	conns     sync.WaitGroup
 }
 
-// port is a port at which load balancers ask about a service.
 type port struct {
 	listeners []net.Listener
 	addresses []netip.Addr
@@ -51,14 +47,14 @@ type port struct {
 	check     processor.HealthCheck
 }
 
-// New returns a server that does not listen yet. healthy reports whether this node translates services
-// at all.
+// New returns a server that does not listen yet. healthy reports whether this node translates
+// services.
 func New(healthy func() bool, log *slog.Logger) *Server {
 	return &Server{healthy: healthy, log: log, ports: map[uint16]*port{}, refused: map[uint16]string{}}
 }
 
-// Set sets the services about which load balancers may ask, and the addresses of the node; none: all
-// addresses. The next call, and Retry, try again to open ports that could not be opened.
+// Set sets the health checks, and the addresses to listen at, or all if empty. The next Set or
+// Retry tries failed ports again.
 func (s *Server) Set(checks []processor.HealthCheck, addresses []netip.Addr) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,7 +62,7 @@ func (s *Server) Set(checks []processor.HealthCheck, addresses []netip.Addr) {
 	s.set(checks, addresses)
 }
 
-// Retry opens the ports that somebody else has closed meanwhile.
+// Retry tries to open the ports that could not be opened.
 func (s *Server) Retry() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,7 +74,7 @@ func (s *Server) Retry() {
 func (s *Server) set(checks []processor.HealthCheck, addresses []netip.Addr) {
 	wanted := map[uint16]processor.HealthCheck{}
 	for _, c := range checks {
-		if _, taken := wanted[c.Port]; !taken { // of two, which Kubernetes does not allow, the first
+		if _, taken := wanted[c.Port]; !taken { // duplicates are invalid: the first wins
 			wanted[c.Port] = c
 		}
 	}
@@ -109,7 +105,6 @@ func (s *Server) set(checks []processor.HealthCheck, addresses []netip.Addr) {
 	}
 }
 
-// open listens for a service.
 func (s *Server) open(check processor.HealthCheck, addresses []netip.Addr) error {
 	p := &port{addresses: addresses, check: check}
 	hosts := []string{""}
@@ -135,7 +130,7 @@ func (s *Server) open(check processor.HealthCheck, addresses []netip.Addr) error
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 	for _, l := range p.listeners {
-		s.conns.Go(func() { _ = p.server.Serve(l) }) // it ends with Close
+		s.conns.Go(func() { _ = p.server.Serve(l) })
 	}
 	s.ports[check.Port] = p
 	return nil
@@ -153,7 +148,6 @@ func (p *port) get() processor.HealthCheck {
 	return p.check
 }
 
-// answer has kube-proxy's format.
 func (s *Server) answer(w http.ResponseWriter, check processor.HealthCheck) {
 	var body struct {
 		Service struct {
@@ -173,10 +167,10 @@ func (s *Server) answer(w http.ResponseWriter, check processor.HealthCheck) {
 	}
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "\t")
-	_ = encoder.Encode(body) // the client may have gone away
+	_ = encoder.Encode(body) // the client may have disconnected
 }
 
-// Problems returns which load balancers get no answer, and why.
+// Problems returns the errors of the failed ports.
 func (s *Server) Problems() (list []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -18,7 +18,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// freePort returns one that nobody listens at.
 func freePort(t *testing.T) uint16 {
 	t.Helper()
 	l, err := net.Listen("tcp", ":0")

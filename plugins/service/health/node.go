@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Node answers load balancers that ask whether a node translates services at all, for services with
-// the external traffic policy Cluster. The answers have kube-proxy's format:
+// Node answers health checks of the node's service translation, for services with the external
+// traffic policy Cluster. The responses have kube-proxy's format:
 //
 //	GET /healthz, /livez ──> 200, or 503
 //	          {"lastUpdated": "…", "currentTime": "…", "nodeEligible": true}
@@ -20,19 +20,18 @@ type Node struct {
 	log     *slog.Logger
 
 	mu      sync.Mutex
-	server  *http.Server // nil: it does not listen
-	refused string       // the reason
-	since   time.Time    // when it was last healthy
+	server  *http.Server // nil if not listening
+	refused string       // error of listening
+	since   time.Time    // last time healthy
 	conns   sync.WaitGroup
 }
 
-// NewNode returns a server that does not listen yet, and never will if the address is empty.
+// NewNode returns a server that does not listen yet. With an empty address, it never does.
 func NewNode(address string, healthy func() bool, log *slog.Logger) *Node {
 	return &Node{address: address, healthy: healthy, log: log}
 }
 
-// Serve starts to listen, if it does not yet, or stops. The next call, and Retry, try again if the
-// address could not be opened.
+// Serve starts or stops listening. The next Serve or Retry tries again after an error.
 func (n *Node) Serve(on bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -47,7 +46,7 @@ func (n *Node) Serve(on bool) {
 	}
 }
 
-// Retry listens if it was to, and could not.
+// Retry tries to listen again after an error.
 func (n *Node) Retry() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -74,7 +73,7 @@ func (n *Node) listen() {
 		ErrorLog: slog.NewLogLogger(n.log.Handler(), slog.LevelDebug),
 	}
 	n.server = server
-	n.conns.Go(func() { _ = server.Serve(l) }) // it ends with Close
+	n.conns.Go(func() { _ = server.Serve(l) })
 }
 
 func (n *Node) answer(w http.ResponseWriter, _ *http.Request) {
@@ -94,10 +93,10 @@ func (n *Node) answer(w http.ResponseWriter, _ *http.Request) {
 	if !healthy {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
-	_ = json.NewEncoder(w).Encode(body) // the client may have gone away
+	_ = json.NewEncoder(w).Encode(body) // the client may have disconnected
 }
 
-// Problem returns why it does not listen though it should, "" if it does.
+// Problem returns the error of listening, or "".
 func (n *Node) Problem() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -8,7 +8,6 @@ import (
 	"github.com/contiv/contiv/plugins/service/processor"
 )
 
-// A port that somebody else has is opened when it is free, though nothing changes.
 func TestRetry(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

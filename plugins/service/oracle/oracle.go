@@ -1,7 +1,6 @@
-// Package oracle decides about connections to services as the reference of the Kubernetes API says (Service,
-// EndpointSlice, "Virtual IPs and Service Proxies"), with nothing but loops over everything. It answers one
-// question at a time: what becomes of a connection of a client to an address? Tests compare the real
-// implementation with it; the two share no code.
+// Package oracle decides about connections to services as the Kubernetes reference describes
+// (Service, EndpointSlice, "Virtual IPs and Service Proxies"), by looping over all objects. Tests
+// compare the implementation with it; the two share no code.
 package oracle
 
 import (
@@ -12,7 +11,7 @@ import (
 	"github.com/contiv/contiv/api/contiv/service"
 )
 
-// Verdict is what becomes of a connection.
+// Verdict is the decision about a connection.
 type Verdict string
 
 // Verdicts.
@@ -20,46 +19,46 @@ const (
 	Forward Verdict = "forward"
 	Refuse  Verdict = "refuse"
 	Drop    Verdict = "drop"
-	// None: the service has nothing to do with the address.
+	// None means that the service does not have the address.
 	None Verdict = "none"
 )
 
-// Fate is what becomes of a connection.
+// Fate is the verdict with its details.
 type Fate struct {
 	Verdict Verdict
-	// To are the endpoints it may go to, as texts.
+	// To contains the possible endpoints as texts.
 	To map[string]bool
-	// Source reports whether the endpoint sees the address of the client.
+	// Source reports whether the endpoint sees the client's address.
 	Source bool
 }
 
-// Connection is a question.
+// Connection is a connection of a client.
 type Connection struct {
-	Inside bool // from a pod of the node, or the node itself
-	// From is the client's address. If it is not valid, source ranges do not count.
+	Inside bool // from a local pod, or the node itself
+	// Source ranges are ignored if From is invalid.
 	From     netip.Addr
 	To       netip.AddrPort
 	Protocol string
 }
 
-// Node is the one that connections reach.
+// Node is the node that connections reach.
 type Node struct {
 	Name, Zone string
 	PodSubnets []netip.Prefix
-	// Addresses are its own; NodePorts are the ones among them on which node ports are open.
+	// NodePorts is the subset of Addresses with open node ports.
 	Addresses, NodePorts []netip.Addr
 }
 
-// Service is one of a cluster, and the node that connections reach.
+// Service is a service of a cluster, and the node that connections reach.
 type Service struct {
 	Service *service.Service
 	Slices  []*endpointslice.EndpointSlice
 	Node    Node
-	// Published has what each node publishes of pods.
+	// Published contains the pod addresses that each node publishes.
 	Published map[string][]Published
 }
 
-// reached is the address at which a pod with an eth0 address is reached. A node may say so of its own pods and addresses.
+// Nodes decide only about their own pods and addresses.
 func (o Service) reached(ref *endpointslice.EndpointSlice_ObjectReference, eth0 netip.Addr) netip.Addr {
 	if ref.GetKind() != "Pod" || ref.GetNamespace() == "other" {
 		return eth0
@@ -78,19 +77,19 @@ func (o Service) reached(ref *endpointslice.EndpointSlice_ObjectReference, eth0 
 	return eth0
 }
 
-// Published is what a node says of a pod.
+// Published is a pod's addresses as its node publishes them.
 type Published struct {
 	Namespace, Name string
 	Addrs           []netip.Addr
 }
 
-// SubnetsOf are the pod subnets of a node.
+// SubnetsOf returns the pod subnets of a node.
 func SubnetsOf(node string) []netip.Prefix {
 	n := node[len("node"):]
 	return []netip.Prefix{netip.MustParsePrefix("10.1." + n + ".0/24"), netip.MustParsePrefix("fd10:" + n + "::/64")}
 }
 
-// Ask returns what becomes of a connection.
+// Ask returns the fate of a connection.
 func (o Service) Ask(c Connection) Fate {
 	s := o.Service
 	if s == nil || s.GetServiceType() == "ExternalName" || s.GetClusterIp() == "None" || s.GetClusterIp() == "" {
@@ -140,7 +139,7 @@ func (o Service) Ask(c Connection) Fate {
 	return answer
 }
 
-// hasVersion reports whether the service is one of the IP version: its cluster IPs tell its ipFamilies.
+// The cluster IPs determine the IP versions of a service.
 func (o Service) hasVersion(ipv6 bool) bool {
 	for _, text := range append(o.Service.GetClusterIps(), o.Service.GetClusterIp()) {
 		if a, err := netip.ParseAddr(text); err == nil && a.Is6() == ipv6 {
@@ -150,7 +149,6 @@ func (o Service) hasVersion(ipv6 bool) bool {
 	return false
 }
 
-// admits reports whether a client may use the load balancer.
 func (o Service) admits(client netip.Addr) bool {
 	ranges := o.Service.GetLoadbalancerSourceRanges()
 	for _, text := range ranges {
@@ -161,8 +159,7 @@ func (o Service) admits(client netip.Addr) bool {
 	return len(ranges) == 0 || !client.IsValid()
 }
 
-// port finds the port that the connection is for, and whether its address is a cluster
-// IP ("cluster"), that of a load balancer ("balancer"), another one from outside ("external") or one of the node ("node").
+// The kind of an address is "cluster", "balancer", "external" or "node".
 func (o Service) port(c Connection) (*service.Service_ServicePort, string) {
 	to := c.To.Addr().String()
 	among := func(list ...string) bool {
@@ -205,7 +202,6 @@ func (o Service) port(c Connection) (*service.Service_ServicePort, string) {
 	return nil, ""
 }
 
-// endpoint is what all slices together say of one endpoint.
 type endpoint struct {
 	addr, node                 string
 	eth0                       netip.Addr
@@ -230,7 +226,7 @@ func (o Service) endpoints(port *service.Service_ServicePort, ipv6 bool) map[str
 					addr: addr, eth0: eth0, node: e.GetNodeName(), name: s.GetName(), serving: e.GetServing(), going: e.GetTerminating(),
 					ready: e.GetReady() || o.Service.GetPublishNotReadyAddresses(), zoneHints: join(e.GetForZones()), nodeHints: join(e.GetForNodes()),
 				}
-				// Copies differ only while the endpoint's state changes: the better one counts.
+				// Copies differ only while the endpoint's state changes.
 				if old, ok := all[addr]; !ok || better(k, old) {
 					all[addr] = k
 				}
@@ -280,7 +276,7 @@ func (o Service) isHere(e endpoint) bool {
 	return false
 }
 
-// usableOf: ready ones, else those that serve while they terminate.
+// Ready endpoints, or else endpoints that serve while they terminate.
 func usableOf(all map[string]endpoint, wanted func(endpoint) bool) map[string]endpoint {
 	ready, rest := map[string]endpoint{}, map[string]endpoint{}
 	for addr, e := range all {
@@ -298,7 +294,6 @@ func usableOf(all map[string]endpoint, wanted func(endpoint) bool) map[string]en
 	return rest
 }
 
-// narrowed applies hints.
 func (o Service) narrowed(usable map[string]endpoint) map[string]endpoint {
 	for _, hint := range []struct {
 		of   func(endpoint) string

@@ -10,8 +10,9 @@ import (
 	"github.com/contiv/contiv/api/contiv/service"
 )
 
-// Bounds of what services come to, for both IP versions together. A frontend is an address with a port and protocol, a target is an endpoint,
-// or a source range, at a frontend. A service beyond its bounds is not translated. Beyond those of the node, the largest services are not.
+// Limits of services, for both IP versions together. A frontend is an address with port and
+// protocol. A target is an endpoint or source range of a frontend. Services beyond their limits are
+// not translated, and neither are the largest ones beyond the limits of the node.
 const (
 	MaxServiceFrontends = 4096
 	MaxServiceTargets   = 131_072
@@ -19,7 +20,6 @@ const (
 	MaxNodeTargets      = 262_144
 )
 
-// size is what a service, or all of a node, come to.
 type size struct{ frontends, targets int }
 
 func (s size) String() string {
@@ -34,7 +34,7 @@ func (s size) fits(bound size) bool {
 	return s.frontends <= bound.frontends && s.targets <= bound.targets
 }
 
-// share is the larger part of the room of a node.
+// share is the larger of the two shares of the node's limits.
 func (s size) share() int {
 	return max(s.frontends*(nodeBound.targets/nodeBound.frontends), s.targets)
 }
@@ -44,7 +44,7 @@ var (
 	nodeBound    = size{MaxNodeFrontends, MaxNodeTargets}
 )
 
-// sizeOf multiplies: the frontends of a service may be too many to list.
+// sizeOf multiplies, because the frontends of a service may be too many to list.
 func sizeOf(svc *service.Service, slicesOf []*endpointslice.EndpointSlice, node Node) (s size) {
 	if !Proxied(svc) {
 		return size{}
@@ -83,17 +83,14 @@ func sizeOf(svc *service.Service, slicesOf []*endpointslice.EndpointSlice, node 
 	return s
 }
 
-// sizes are those of the services of a node.
 type sizes struct {
 	of map[ID]size
-	// beyond are those beyond the bounds of a service, fitting is the sum of the others.
+	// fitting is the sum of the services that are not beyond their limits.
 	beyond  map[ID]bool
 	fitting size
-	// refused are not translated.
 	refused map[ID]bool
 }
 
-// set changes the size of a service; the zero value removes it.
 func (z *sizes) set(id ID, s size) {
 	if old := z.of[id]; old.fits(serviceBound) {
 		z.fitting = z.fitting.minus(old)
@@ -111,12 +108,12 @@ func (z *sizes) set(id ID, s size) {
 	}
 }
 
-// choose finds out again which services are refused. It returns those for which that is different now.
+// choose returns the services whose refusal changed.
 func (z *sizes) choose() (flipped []ID) {
 	before := z.refused
 	z.refused = maps.Clone(z.beyond)
 	var fitting []ID
-	if !z.fitting.fits(nodeBound) { // rarely
+	if !z.fitting.fits(nodeBound) {
 		for id := range z.of {
 			if !z.beyond[id] {
 				fitting = append(fitting, id)
@@ -142,7 +139,6 @@ func (z *sizes) choose() (flipped []ID) {
 	return flipped
 }
 
-// measured returns the sizes of all services, which it finds when they are needed first.
 func (p *Processor) measured() *sizes {
 	if p.sizes == nil {
 		p.sizes = &sizes{of: map[ID]size{}, beyond: map[ID]bool{}}
@@ -154,7 +150,7 @@ func (p *Processor) measured() *sizes {
 	return p.sizes
 }
 
-// resize updates the size of a service. It returns the services that look different now because others take, or leave, the room of the node.
+// resize also returns the services that gain or lose room on the node.
 func (p *Processor) resize(id ID) (changed []ID) {
 	if p.sizes == nil {
 		return nil
@@ -175,7 +171,7 @@ func (p *Processor) resize(id ID) (changed []ID) {
 	return slices.Compact(changed)
 }
 
-// translated returns a service that may be translated, nil if it is refused for its size.
+// translated returns nil if the service is refused for its size.
 func (p *Processor) translated(id ID) *service.Service {
 	if p.measured().refused[id] {
 		return nil
@@ -183,7 +179,7 @@ func (p *Processor) translated(id ID) *service.Service {
 	return p.services[id]
 }
 
-// TooLarge says why nothing is translated for a service that comes to too much; "" if it does not.
+// TooLarge explains why a service is refused for its size, or returns "".
 func (p *Processor) TooLarge(id ID) string {
 	all := p.measured()
 	s := all.of[id]
@@ -198,7 +194,7 @@ func (p *Processor) TooLarge(id ID) string {
 	return fmt.Sprintf("it comes to %v, and there is no room for it: all services of the node come to %v, and %v are translated, the smallest services first", s, all.fitting, nodeBound)
 }
 
-// AllTooLarge returns the services that are refused for their size, in order.
+// AllTooLarge returns the services refused for their size, in order.
 func (p *Processor) AllTooLarge() []ID {
 	return slices.SortedFunc(maps.Keys(p.measured().refused), ID.Compare)
 }

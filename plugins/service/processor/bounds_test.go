@@ -14,7 +14,6 @@ import (
 	"github.com/contiv/contiv/plugins/service/processor"
 )
 
-// wide is a service with so many external addresses and ports, beside its cluster IP.
 func wide(name string, addresses, ports int) *service.Service {
 	var n byte
 	for _, c := range []byte(name) {
@@ -41,7 +40,7 @@ func sliceOf(svc *service.Service, endpoints int) *endpointslice.EndpointSlice {
 	return s
 }
 
-// A service beyond its bounds fails alone, with the numbers; without what is too much, it works.
+// A service beyond its limits fails alone and reports its size.
 func TestServicesHaveBounds(t *testing.T) {
 	for name, test := range map[string]struct {
 		addresses, ports, endpoints int
@@ -83,8 +82,8 @@ func TestServicesHaveBounds(t *testing.T) {
 	}
 }
 
-// Beyond the bounds of the node, the largest services are refused: in which order services and endpoints come and go does not matter, and
-// whoever renders what Set and Remove return has what a new processor has.
+// The refused services do not depend on the order of events, and following the returned services
+// yields the result of a new processor.
 func TestNodesHaveBounds(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 7))
 	names := make([]string, 24)

@@ -9,38 +9,33 @@ import (
 	"github.com/contiv/contiv/api/contiv/service"
 )
 
-// Services may ask for the same address, port and protocol: anybody who may create services may give one the
-// cluster IP of another as an external IP. Then one of them has it, whichever came first, and the others are
-// without it: their other addresses do not suffer.
+// Several services may request the same address, port and protocol: a service may use another's
+// cluster IP as an external IP. One of them owns the address, independent of the order of creation.
+// The others keep their other addresses.
 
-// claim is what one service can have.
 type claim struct {
 	addr     netip.AddrPort
 	protocol Protocol
 }
 
-// claimant is a service that asks for a claim.
 type claimant struct {
 	id   ID
 	kind Kind
 }
 
-// trust orders kinds by who decides about them: cluster IPs, node ports and the addresses of load balancers are
-// assigned by the cluster, external IPs are what users write.
+// trust orders kinds by authority: users choose external IPs, the cluster assigns all others.
 var trust = map[Kind]int{ClusterIP: 0, LoadBalancer: 1, NodePort: 2, ExternalIP: 3, Entrance: 4}
 
 func (c claimant) compare(o claimant) int {
 	return cmp.Or(cmp.Compare(trust[c.kind], trust[o.kind]), c.id.Compare(o.id))
 }
 
-// claims has the services that ask for something.
 type claims struct {
-	of map[claim][]claimant // the best first
-	// disputed are those that several ask for: few, if any.
+	of map[claim][]claimant // sorted, the owner first
+	// disputed contains claims of several services.
 	disputed map[claim]struct{}
 }
 
-// claimsOf returns what a service asks for and can have.
 func claimsOf(svc *service.Service, node Node) map[claim]Kind {
 	of := requests(svc, node)
 	maps.DeleteFunc(of, func(c claim, kind Kind) bool {
@@ -50,7 +45,6 @@ func claimsOf(svc *service.Service, node Node) map[claim]Kind {
 	return of
 }
 
-// requests returns what a service asks for.
 func requests(svc *service.Service, node Node) map[claim]Kind {
 	if !Proxied(svc) {
 		return nil
@@ -76,7 +70,7 @@ func requests(svc *service.Service, node Node) map[claim]Kind {
 	return of
 }
 
-// add adds a service. It returns the others that ask for the same.
+// add returns the other services with the same claims.
 func (c *claims) add(id ID, svc *service.Service, node Node) (others []ID) {
 	for key, kind := range claimsOf(svc, node) {
 		for _, other := range c.of[key] {
@@ -87,7 +81,6 @@ func (c *claims) add(id ID, svc *service.Service, node Node) (others []ID) {
 	return others
 }
 
-// remove is the opposite of add, with the same service and node.
 func (c *claims) remove(id ID, svc *service.Service, node Node) (others []ID) {
 	for key := range claimsOf(svc, node) {
 		c.set(key, slices.DeleteFunc(c.of[key], func(o claimant) bool { return o.id == id }))
@@ -111,7 +104,6 @@ func (c *claims) set(key claim, of []claimant) {
 	}
 }
 
-// claimed returns all claims, which it finds when they are needed first.
 func (p *Processor) claimed() *claims {
 	if p.claims == nil {
 		p.claims = &claims{make(map[claim][]claimant, len(p.services)), map[claim]struct{}{}}
@@ -122,7 +114,6 @@ func (p *Processor) claimed() *claims {
 	return p.claims
 }
 
-// own leaves out the frontends that belong to other services.
 func (p *Processor) own(s *Service) *Service {
 	if s == nil {
 		return nil
@@ -138,14 +129,14 @@ func (p *Processor) own(s *Service) *Service {
 	return s
 }
 
-// Lost is an address, port and protocol that a service asks for and another one has.
+// Lost is an address, port and protocol that a service requests and another one owns.
 type Lost struct {
 	Addr       netip.AddrPort
 	Protocol   Protocol
 	ID, HeldBy ID
 }
 
-// Lost returns all, in order.
+// Lost returns all lost claims, in order.
 func (p *Processor) Lost() (list []Lost) {
 	all := p.claimed()
 	for key := range all.disputed {

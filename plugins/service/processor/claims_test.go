@@ -19,7 +19,7 @@ func claiming(namespace, name, clusterIP string, nodePort int32, external ...str
 		Port: []*service.Service_ServicePort{{Protocol: "TCP", Port: 443, NodePort: nodePort}}}
 }
 
-// have returns what services have, as "namespace/name address:port kind".
+// have lists the owned frontends as "namespace/name address:port kind".
 func have(p *Processor) (list []string) {
 	for _, id := range p.IDs() {
 		if s := p.Service(id, false); s != nil {
@@ -31,8 +31,7 @@ func have(p *Processor) (list []string) {
 	return list
 }
 
-// A service takes nothing from others by naming their addresses as its external IPs, and others suffer nothing from it.
-// The result does not depend on who comes first.
+// External IPs do not affect the service that owns the address, in any order of creation.
 func TestClaims(t *testing.T) {
 	api := claiming("default", "kubernetes", "10.96.0.1", 0)
 	web := claiming("default", "web", "10.96.0.2", 30443, "203.0.113.1")
@@ -57,7 +56,7 @@ func TestClaims(t *testing.T) {
 		for i, svc := range all {
 			if i == early {
 				p.SetNode(node)
-				have(p) // from here on, claims are known
+				have(p) // the claims are computed from here on
 			}
 			p.SetService(svc)
 		}
@@ -77,7 +76,6 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-// Who has an address is told by it, whoever else asks for it: first the one whose cluster IP it is.
 func TestServicesAtAClaimedAddress(t *testing.T) {
 	p := New()
 	p.SetService(claiming("zzz", "web", "10.96.0.1", 0))
@@ -91,7 +89,7 @@ func TestServicesAtAClaimedAddress(t *testing.T) {
 	}
 }
 
-// Whoever gets or loses something by a change of another service is told as changed.
+// A change of one service returns all services that gain or lose addresses.
 func TestClaimsChangeHands(t *testing.T) {
 	world := []*service.Service{
 		claiming("a", "a", "10.96.0.1", 30001), claiming("b", "b", "10.96.0.2", 30002, "10.96.0.1", "203.0.113.1"),

@@ -13,15 +13,14 @@ import (
 
 const (
 	policyLocal = "Local"
-	// labelProxyName names the service proxy that handles a service.
+	// labelProxyName assigns a service to another proxy.
 	labelProxyName = "service.kubernetes.io/service-proxy-name"
 	// labelHeadless excludes a service from all service proxies.
 	labelHeadless = "service.kubernetes.io/headless"
 )
 
-// Compute returns what this node does for an IP version of a service, nil if nothing. slices has all
-// slices of the service, in any order; redirects may have pods of other services. Invalid parts of
-// the input, such as a malformed address, are left out.
+// Compute returns the translation of one IP version of a service on this node, or nil. slicesOf
+// contains all slices of the service, in any order. Invalid parts are ignored.
 func Compute(svc *service.Service, slicesOf []*endpointslice.EndpointSlice, redirects Redirects, node Node, ipv6 bool) *Service {
 	if !Proxied(svc) {
 		return nil
@@ -49,8 +48,8 @@ func Compute(svc *service.Service, slicesOf []*endpointslice.EndpointSlice, redi
 	return s
 }
 
-// Proxied reports whether a service has cluster IPs and no label that excludes it. As in kube-proxy, the presence of the label
-// counts, not its value.
+// Proxied reports whether a service has a cluster IP and no label that excludes it. As in
+// kube-proxy, the label's value is ignored.
 func Proxied(svc *service.Service) bool {
 	if svc == nil || svc.GetServiceType() == "ExternalName" {
 		return false
@@ -63,7 +62,6 @@ func Proxied(svc *service.Service) bool {
 	return svc.GetClusterIp() != "" && svc.GetClusterIp() != "None"
 }
 
-// unproxied says why clients do not connect to an address of a service, and what they do instead.
 func unproxied(svc *service.Service) string {
 	proxy, other := svc.GetLabels()[labelProxyName]
 	_, headless := svc.GetLabels()[labelHeadless]
@@ -84,7 +82,6 @@ func unproxied(svc *service.Service) string {
 	return "none of its addresses and ports can be translated here"
 }
 
-// frontendAddress is an address of a service, or of the node for its node ports.
 type frontendAddress struct {
 	kind Kind
 	addr netip.Addr
@@ -101,7 +98,7 @@ func frontendAddresses(svc *service.Service, node Node, ipv6 bool) (list []front
 		return found
 	}
 	if !add(ClusterIP, clusterIPs(svc)...) {
-		return nil // the service is one of the other IP version
+		return nil // the service has the other IP version
 	}
 	add(ExternalIP, svc.GetExternalIps()...)
 	if svc.GetServiceType() == "LoadBalancer" {
@@ -125,7 +122,6 @@ func frontendAddresses(svc *service.Service, node Node, ipv6 bool) (list []front
 	return list
 }
 
-// portFrontends returns the frontends of a port of a service.
 func portFrontends(svc *service.Service, port *service.Service_ServicePort, addresses []frontendAddress, list []candidate, node Node) (frontends []Frontend) {
 	cluster := ofCluster(list, node)
 	var local []Endpoint
@@ -163,7 +159,6 @@ func portFrontends(svc *service.Service, port *service.Service_ServicePort, addr
 	return frontends
 }
 
-// frontendPort is the number of a port of a service at addresses of a kind.
 func frontendPort(port *service.Service_ServicePort, kind Kind) int32 {
 	if kind == NodePort || kind == Entrance && validPort(port.GetNodePort()) {
 		return port.GetNodePort()
@@ -171,7 +166,7 @@ func frontendPort(port *service.Service_ServicePort, kind Kind) int32 {
 	return port.GetPort()
 }
 
-// sourceRanges returns the prefixes that may use load balancers. Malformed ranges allow nobody.
+// Malformed source ranges allow no client.
 func sourceRanges(svc *service.Service) (list []netip.Prefix, restricted bool) {
 	for _, text := range svc.GetLoadbalancerSourceRanges() {
 		if text = strings.TrimSpace(text); text == "" {
@@ -186,7 +181,6 @@ func sourceRanges(svc *service.Service) (list []netip.Prefix, restricted bool) {
 	return slices.Compact(list), restricted
 }
 
-// usable parses an address of an IP version, and checks that packets can be sent to it.
 func usable(text string, ipv6 bool) (netip.Addr, bool) {
 	addr, err := kubeaddr.ParseAddr(text)
 	if err != nil {
@@ -198,7 +192,6 @@ func usable(text string, ipv6 bool) (netip.Addr, bool) {
 
 func validPort(n int32) bool { return n > 0 && n <= 65535 }
 
-// protocolOf returns "" for an unknown protocol.
 func protocolOf(text string) Protocol {
 	switch p := Protocol(text); p {
 	case TCP, UDP, SCTP:

@@ -9,37 +9,34 @@ import (
 	"github.com/contiv/contiv/api/contiv/service"
 )
 
-// candidate is an endpoint of a port, with everything that decides whether it is used.
 type candidate struct {
 	Endpoint
 	ready, serving, terminating bool
 	zones, nodes                []string
 	slice                       string
-	node, zone                  string // its location, as far as known
-	// listed is the address in the slice; of a pod, that of eth0.
+	node, zone                  string // "" if unknown
+	// listed is the address in the slice, which is eth0's for a pod.
 	listed netip.Addr
-	pod    ID // zero: it is none
-	// reserved is why no client is led there; "": clients are.
+	pod    ID // zero if it is not a pod
+	// reserved is the reason to keep clients from the endpoint, or "".
 	reserved string
 }
 
 // lastResort reports whether the endpoint can be used while none is ready.
 func (c candidate) lastResort() bool { return !c.ready && c.serving && c.terminating }
 
-// portID is what a port of a service and one of a slice have in common.
 type portID struct {
 	name     string
 	protocol Protocol
 }
 
-// listedPort is the number that a port has in a slice.
 type listedPort struct {
 	slice  *endpointslice.EndpointSlice
 	number uint16
 }
 
-// listedPorts are the ports of all slices of a service and an IP version. Services may have thousands, so that each
-// port must not look at all.
+// listedPorts indexes the ports of all slices of a service and IP version, because a service may
+// have thousands of ports.
 type listedPorts map[portID][]listedPort
 
 func portsOf(slicesOf []*endpointslice.EndpointSlice, ipv6 bool) listedPorts {
@@ -62,8 +59,7 @@ func portsOf(slicesOf []*endpointslice.EndpointSlice, ipv6 bool) listedPorts {
 	return ports
 }
 
-// candidates returns the endpoints of a service's port, each address and port once, in
-// order. Slices may repeat an endpoint while it moves from one to another.
+// candidates returns the sorted, unique endpoints of a service port. Slices may repeat an endpoint.
 func candidates(svc *service.Service, port *service.Service_ServicePort, ports listedPorts, redirects Redirects, node Node, ipv6 bool) []candidate {
 	var list []candidate
 	protocol := protocolOf(port.GetProtocol())
@@ -79,7 +75,7 @@ func candidates(svc *service.Service, port *service.Service_ServicePort, ports l
 	return slices.CompactFunc(list, func(a, b candidate) bool { return a.Addr == b.Addr })
 }
 
-// newCandidate reports whether the endpoint has an address that connections can go to.
+// newCandidate returns false if the endpoint has no usable address.
 func newCandidate(svc *service.Service, s *endpointslice.EndpointSlice, e *endpointslice.EndpointSlice_Endpoint, port uint16, protocol Protocol, redirects Redirects, node Node, ipv6 bool) (candidate, bool) {
 	if len(e.GetAddresses()) == 0 {
 		return candidate{}, false
@@ -112,8 +108,7 @@ func newCandidate(svc *service.Service, s *endpointslice.EndpointSlice, e *endpo
 	return c, true
 }
 
-// has reports whether an endpoint is on this node. Endpoints written by people often name no node:
-// their address decides.
+// Manually written endpoints often lack a node name. Their address decides.
 func (n Node) has(nodeName string, addr netip.Addr) bool {
 	if nodeName != "" {
 		return nodeName == n.Name
@@ -121,8 +116,8 @@ func (n Node) has(nodeName string, addr netip.Addr) bool {
 	return slices.Contains(n.Addresses, addr) || slices.ContainsFunc(n.PodSubnets, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
-// compareCandidates sorts the best of several entries for an endpoint first: a usable one, then a
-// local one. The names of slices make the result independent of the order in which slices arrive.
+// compareCandidates sorts the best entry of an endpoint first: usable, then local. Slice names make
+// the result independent of the order of slices.
 func compareCandidates(a, b candidate) int {
 	rank := func(c candidate) int {
 		switch {
@@ -137,7 +132,6 @@ func compareCandidates(a, b candidate) int {
 		slices.Compare(a.nodes, b.nodes), slices.Compare(a.zones, b.zones), a.listed.Compare(b.listed))
 }
 
-// compareBool sorts true first.
 func compareBool(a, b bool) int {
 	switch {
 	case a == b:
@@ -148,13 +142,12 @@ func compareBool(a, b bool) int {
 	return 1
 }
 
-// choose returns the candidates that pass the filter and are ready, or, if there are none, those that
-// still serve while they terminate.
+// choose returns the filtered candidates that are ready, or else the last resorts.
 func choose(list []candidate, filter func(candidate) bool) []candidate {
 	pick := func(usable func(candidate) bool) []candidate {
 		unfit := func(c candidate) bool { return !usable(c) || !filter(c) }
 		if !slices.ContainsFunc(list, unfit) {
-			return list // nearly always
+			return list
 		}
 		return slices.DeleteFunc(slices.Clone(list), unfit)
 	}
@@ -164,10 +157,9 @@ func choose(list []candidate, filter func(candidate) bool) []candidate {
 	return pick(candidate.lastResort)
 }
 
-// ofCluster returns the endpoints that the traffic policy Cluster uses.
 func ofCluster(list []candidate, node Node) []Endpoint {
 	chosen := choose(list, func(candidate) bool { return true })
-	if len(chosen) == 0 || !chosen[0].ready { // hints are about ready endpoints
+	if len(chosen) == 0 || !chosen[0].ready { // hints apply to ready endpoints
 		return endpoints(chosen)
 	}
 	if hinted := hintedAt(chosen, func(c candidate) []string { return c.nodes }, node.Name); len(hinted) > 0 {
@@ -179,7 +171,7 @@ func ofCluster(list []candidate, node Node) []Endpoint {
 	return endpoints(chosen)
 }
 
-// hintedAt returns the candidates with a hint for a name; none unless all candidates have hints.
+// hintedAt returns the candidates with a hint for a name, or none unless all have hints.
 func hintedAt(list []candidate, hints func(candidate) []string, name string) (hinted []candidate) {
 	for _, c := range list {
 		if len(hints(c)) == 0 {
@@ -192,7 +184,6 @@ func hintedAt(list []candidate, hints func(candidate) []string, name string) (hi
 	return hinted
 }
 
-// ofNode returns the endpoints that the traffic policy Local uses.
 func ofNode(list []candidate) []Endpoint {
 	return endpoints(choose(list, func(c candidate) bool { return c.Local }))
 }

@@ -8,29 +8,28 @@ import (
 	"strings"
 )
 
-// EndpointUse is an endpoint of a service's port, and how this node uses it.
+// EndpointUse is an endpoint of a service port and its use by this node.
 type EndpointUse struct {
 	Addr netip.AddrPort
-	// Interface is of the pod, and has the address, if that is not the one in the slice, Listed.
+	// Interface is set if the pod is not reached at eth0. Listed is the address in the slice.
 	Interface string
 	Listed    netip.Addr
-	// Pod is zero if the endpoint is none.
+	// Pod is zero if the endpoint is not a pod.
 	Pod      ID
 	Protocol Protocol
-	// Port is the name of the service's port; may be empty.
+	// Port is the name of the service port, and may be empty.
 	Port string
-	// Node and Zone are its location; "" if the slice does not have it.
+	// Node and Zone are empty if unknown.
 	Node, Zone                  string
 	Local                       bool
 	Ready, Serving, Terminating bool
-	// Inside and Outside: connections of clients inside and outside go to it, for at least one address of
-	// the service.
+	// Inside and Outside report whether clients inside and outside use the endpoint.
 	Inside, Outside bool
-	// Why is the reason if one of them is false; "" if both are true.
+	// Why explains why one of them is false.
 	Why string
 }
 
-// Explain returns all endpoints of an IP version of a service, including unused ones, sorted by port
+// Explain returns all endpoints of an IP version of a service, even unused ones, sorted by port
 // name, address and port number.
 func (p *Processor) Explain(id ID, ipv6 bool) (list []EndpointUse) {
 	svc := p.services[id]
@@ -55,7 +54,7 @@ func (p *Processor) Explain(id ID, ipv6 bool) (list []EndpointUse) {
 	return list
 }
 
-// Unserved returns why Explain finds no endpoint of a service, of neither IP version.
+// Unserved explains why Explain finds no endpoint of a service in either IP version.
 func (p *Processor) Unserved(id ID) string {
 	svc, all, listed := p.services[id], p.slicesOf(id), 0
 	for _, s := range all {
@@ -79,7 +78,6 @@ func (p *Processor) Unserved(id ID) string {
 	return fmt.Sprintf("its EndpointSlices list none: no pod of namespace %s that has the labels of its selector (%s) has an address; or its targetPort is a name that none of their containers has", id.Namespace, selector)
 }
 
-// whyNot returns why an endpoint gets no connections, or none from clients outside.
 func (c candidate) whyNot(use EndpointUse, all []candidate, node Node) string {
 	switch {
 	case use.Inside && use.Outside:
@@ -102,7 +100,6 @@ func (c candidate) whyNot(use EndpointUse, all []candidate, node Node) string {
 	return "not on this node (internalTrafficPolicy: Local)"
 }
 
-// hinted describes the nodes or zones in the hints of an endpoint.
 func (c candidate) hinted() string {
 	if len(c.nodes) > 0 {
 		return fmt.Sprintf("hints: for node %s", strings.Join(c.nodes, ", "))

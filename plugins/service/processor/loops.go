@@ -10,30 +10,28 @@ import (
 	"github.com/contiv/contiv/plugins/service/reserved"
 )
 
-// A packet that a node sends to an endpoint at the node port of another node is translated there once more. Two services whose
-// endpoints are each other's node ports, or external IPs, would send it back and forth, as a new connection each time. Such
-// endpoints get no clients. An external IP is an endpoint if its own service leads there, too: a process of the node serves
-// it, as an ingress does.
+// A packet to a node port of another node is translated there again. Two services with each other's
+// node ports or external IPs as endpoints would forward it in a loop, as a new connection each
+// time. Such endpoints get no clients, unless the external IP's own service lists the endpoint,
+// too: then a process of the node serves it, such as an ingress.
 
-// transport is a port of a protocol.
 type transport struct {
 	protocol Protocol
 	number   uint16
 }
 
-// again has the ports that nodes translate at addresses other than cluster IPs, and the services that have them.
+// again indexes the ports that nodes translate at addresses other than cluster IPs.
 type again struct {
 	nodePorts map[transport]map[ID]bool
 	external  map[transport]map[ID][]netip.Addr
-	// lists reports whether an address and port is an endpoint of a service.
-	lists func(ID, netip.AddrPort, Protocol) bool
+	lists     func(ID, netip.AddrPort, Protocol) bool
 }
 
 func newAgain(lists func(ID, netip.AddrPort, Protocol) bool) *again {
 	return &again{nodePorts: map[transport]map[ID]bool{}, external: map[transport]map[ID][]netip.Addr{}, lists: lists}
 }
 
-// set records a service, or nil. It returns the ports that it had or has.
+// set records a service, or removes it if nil. It returns its old and new ports.
 func (a *again) set(id ID, prev, next *service.Service) map[transport]bool {
 	ports := map[transport]bool{}
 	if Proxied(prev) {
@@ -83,7 +81,7 @@ func remove[V any](from map[transport]map[ID]V, t transport, id ID) {
 	}
 }
 
-// at returns the reservation that keeps clients of a service from an endpoint, because nodes would translate it again.
+// at returns the reservation of an endpoint that nodes would translate again.
 func (a *again) at(own ID, at netip.AddrPort, protocol Protocol, ofNode func(netip.Addr) bool) (reserved.Entry, bool) {
 	t := transport{protocol, at.Port()}
 	entry := func(owner string) (reserved.Entry, bool) {
@@ -108,13 +106,12 @@ func (n Node) keeps(own ID, at netip.AddrPort, protocol Protocol) (reserved.Entr
 	return n.again.at(own, at, protocol, n.Reserved.OfNode)
 }
 
-// mayKeep reports whether keeps may return a reservation for some endpoint with a port.
+// mayKeep returns false if keeps finds no reservation for any endpoint with a port.
 func (n Node) mayKeep(number uint16, protocol Protocol) bool {
 	t := transport{protocol, number}
 	return n.Reserved.Tunnel(number, string(protocol)) || n.again != nil && (len(n.again.nodePorts[t]) > 0 || len(n.again.external[t]) > 0)
 }
 
-// lists reports whether an address and port is an endpoint of a service.
 func (p *Processor) lists(id ID, at netip.AddrPort, protocol Protocol) bool {
 	for _, s := range p.slices[id] {
 		for _, port := range s.GetPorts() {
@@ -133,7 +130,6 @@ func (p *Processor) lists(id ID, at netip.AddrPort, protocol Protocol) bool {
 	return false
 }
 
-// listing returns the services that have endpoints with one of the ports, in order.
 func (p *Processor) listing(ports map[transport]bool) (ids []ID) {
 	if len(ports) == 0 {
 		return nil
@@ -153,7 +149,7 @@ func (p *Processor) listing(ports map[transport]bool) (ids []ID) {
 	return ids
 }
 
-// ledBySlicesOf returns the services that have endpoints at external IPs of a service whose slices change.
+// ledBySlicesOf returns the services with endpoints at external IPs of a service.
 func (p *Processor) ledBySlicesOf(id ID) []ID {
 	ports := map[transport]bool{}
 	for _, port := range p.services[id].GetPort() {

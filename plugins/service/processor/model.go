@@ -8,7 +8,7 @@ import (
 	"github.com/contiv/contiv/plugins/service/reserved"
 )
 
-// ID names a service.
+// ID identifies a service.
 type ID struct{ Namespace, Name string }
 
 // String returns "<namespace>/<name>".
@@ -29,22 +29,21 @@ const (
 	SCTP Protocol = "SCTP"
 )
 
-// Node has the properties of the agent's node that matter for services.
+// Node contains the properties of this node that affect services.
 type Node struct {
 	Name string
-	// Zone is the label topology.kubernetes.io/zone; "" if there is none.
-	Zone string
-	// PodSubnets contain the addresses of its pods, of both IP versions.
+	// Zone is the label topology.kubernetes.io/zone, or "".
+	Zone       string
 	PodSubnets []netip.Prefix
-	// Addresses are its own; NodePorts are the ones among them on which node ports are open.
+	// NodePorts is the subset of Addresses with open node ports.
 	Addresses, NodePorts []netip.Addr
-	// Host are addresses of the host that the vswitch leads all packets for there, and PodNetworks those of all pods of the
-	// cluster: external IPs and those of load balancers that are among them are left out, and cluster IPs in PodNetworks.
+	// The vswitch forwards all packets for Host to the host. PodNetworks are the networks of all
+	// pods. External and load balancer IPs in either, and cluster IPs in PodNetworks, are ignored.
 	Host        []netip.Addr
 	PodNetworks []netip.Prefix
-	// ByHost are addresses of the host that it redirects connections to services from, and Entrances those of the vswitch where they come in.
+	// ByHost contains addresses that the host redirects to the vswitch at Entrances.
 	ByHost, Entrances []netip.Addr
-	// Reserved has the addresses and ports that nodes need themselves.
+	// Reserved contains the addresses and ports that nodes need themselves.
 	Reserved *reserved.Table
 
 	again *again
@@ -57,68 +56,66 @@ func (n Node) Equal(o Node) bool {
 		slices.Equal(n.ByHost, o.ByHost) && slices.Equal(n.Entrances, o.Entrances) && n.Reserved.Equal(o.Reserved)
 }
 
-// Service is what this node does for one IP version of a Kubernetes service.
+// Service is the translation of one IP version of a Kubernetes service on this node.
 type Service struct {
 	ID ID
-	// Affinity is how many seconds a client stays with its endpoint; 0: none.
+	// Affinity is the duration of session affinity in seconds, or 0.
 	Affinity uint32
-	// Frontends are in the order of their addresses, ports and protocols, each once.
+	// Frontends are sorted and unique.
 	Frontends []Frontend
 }
 
 // Kind is the kind of a frontend's address.
 type Kind string
 
-// Kinds of frontends, in the order of their precedence: an address that is several of
-// them is the first.
+// Kinds of frontends. The first applicable kind of an address counts.
 const (
 	ClusterIP    Kind = "ClusterIP"
 	LoadBalancer Kind = "LoadBalancer"
 	ExternalIP   Kind = "ExternalIP"
 	NodePort     Kind = "NodePort"
-	// HostPort is a port of the node that a pod requests; services have none.
+	// HostPort is a port of the node that a pod requests. Services do not use it.
 	HostPort Kind = "HostPort"
-	// Entrance is where what clients send to external IPs and those of load balancers comes in that the host redirects: with the number of the node
-	// port, or if there is none, of the port itself.
+	// Entrance is the vswitch address to which the host redirects external and load balancer IPs.
+	// Its port is the node port, or else the service port.
 	Entrance Kind = "Entrance"
 )
 
 var precedence = map[Kind]int{ClusterIP: 0, LoadBalancer: 1, ExternalIP: 2, NodePort: 3, HostPort: 4, Entrance: 5}
 
-// Frontend is what clients connect to.
+// Frontend is an address, protocol and port that clients connect to.
 type Frontend struct {
 	Kind     Kind
 	Addr     netip.AddrPort
 	Protocol Protocol
-	// Port is the name of the service's port; may be empty. ServicePort is its number, which is that of Addr but for
-	// node ports; 0 if there is no service.
+	// Port and ServicePort are the name and number of the service port. The name may be empty. The
+	// number differs from Addr for node ports, and is 0 without a service.
 	Port        string
 	ServicePort uint16
-	// Inside are the endpoints for pods of this node and its own processes, Outside
-	// those for everybody else. Sorted by address and port.
+	// Inside applies to local pods and processes, Outside to all other clients. Both are sorted.
 	Inside, Outside []Endpoint
-	// Node are the endpoints for the node's own processes, if they are others than Inside.
+	// Node applies to the node's own processes if they differ from Inside.
 	Node []Endpoint
-	// Drop: packets of clients outside are dropped, not refused, while Outside is empty.
+	// Drop: while Outside is empty, packets of outside clients are dropped instead of refused.
 	Drop bool
-	// KeepSource: endpoints see the addresses of clients outside. They always see those of pods inside.
+	// KeepSource: endpoints see the addresses of outside clients. Inside clients are never
+	// masqueraded.
 	KeepSource bool
-	// ByHost: the vswitch does not have the address, which the host redirects to an Entrance.
+	// ByHost: the host owns the address and redirects it to an Entrance.
 	ByHost bool
-	// Sources are the prefixes of the clients that may connect, sorted; packets of others are dropped. If
-	// Restricted is set without any Sources, nobody may connect.
+	// Sources contains the sorted prefixes of allowed clients if Restricted is set. All other
+	// packets are dropped.
 	Sources    []netip.Prefix
 	Restricted bool
 }
 
 // Endpoint is a destination of connections.
 type Endpoint struct {
-	Addr netip.AddrPort
-	// Local: it is on this node.
+	Addr  netip.AddrPort
 	Local bool
-	// Interface of the pod that has the address, if another one than eth0 is to be reached (Redirect).
+	// Interface owns the address if services do not use eth0 (Redirect).
 	Interface string
-	// Eth0 is the pod's address there then, from which it opens connections.
+	// Eth0 is the pod's address at eth0 then, from which it opens connections.
 	Eth0 netip.Addr
 }
 

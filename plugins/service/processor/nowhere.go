@@ -9,7 +9,7 @@ import (
 	"github.com/contiv/contiv/api/contiv/service"
 )
 
-// Nowhere returns why connections to a frontend have no endpoint: those of clients outside, or of clients inside.
+// Nowhere explains why a frontend has no endpoint for clients outside, or inside.
 func (p *Processor) Nowhere(id ID, f Frontend, outside bool) string {
 	svc, ipv6 := p.services[id], f.Addr.Addr().Is6()
 	ports := portsOf(p.slicesOf(id), ipv6)
@@ -47,7 +47,6 @@ func (p *Processor) Nowhere(id ID, f Frontend, outside bool) string {
 	return ""
 }
 
-// unlisted says why endpoints may lack a port of a service.
 func unlisted(port *service.Service_ServicePort) string {
 	if name := port.GetTargetPort().GetStringVal(); name != "" {
 		return fmt.Sprintf("no container of its pods has a port with the name %q, its targetPort", name)
@@ -55,7 +54,6 @@ func unlisted(port *service.Service_ServicePort) string {
 	return "no EndpointSlice of the service lists it"
 }
 
-// nodesOf returns the nodes of endpoints, up to three, or their addresses.
 func nodesOf(list []candidate) (names []string) {
 	const most = 3
 	for _, c := range list {
@@ -70,15 +68,15 @@ func nodesOf(list []candidate) (names []string) {
 	return names
 }
 
-// Settings are what a service says about how it is translated.
+// Settings are the translation settings of a service.
 type Settings struct {
-	// Internal and External are the traffic policies, "Cluster" or "Local"; External is "" without addresses for clients outside.
+	// "Cluster" or "Local". External is empty without external addresses.
 	Internal, External string
-	// HealthCheckNodePort is 0 if there is none.
+	// HealthCheckNodePort is 0 without a health check.
 	HealthCheckNodePort int32
 }
 
-// Settings returns those of a service.
+// Settings returns the settings of a service.
 func (p *Processor) Settings(id ID) Settings {
 	const cluster = "Cluster"
 	svc := p.services[id]
@@ -89,7 +87,7 @@ func (p *Processor) Settings(id ID) Settings {
 	return s
 }
 
-// WithNodePort returns the service that has a node port, wherever it is open.
+// WithNodePort returns the service with a node port, even if the port is closed.
 func (p *Processor) WithNodePort(protocol Protocol, port uint16) (id ID, ok bool) {
 	for id, svc := range p.services {
 		if t := svc.GetServiceType(); !Proxied(svc) || t != "NodePort" && t != "LoadBalancer" {

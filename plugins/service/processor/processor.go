@@ -11,14 +11,14 @@ import (
 	"github.com/contiv/contiv/api/contiv/service"
 )
 
-// Processor joins services with their endpoint slices, which may come and go in any order.
-// Its methods are for one goroutine.
+// Processor joins services with their endpoint slices, which may arrive in any order. It is not
+// safe for concurrent use.
 type Processor struct {
 	node      Node
 	services  map[ID]*service.Service
-	slices    map[ID]map[string]*endpointslice.EndpointSlice // by service, then by their own name
+	slices    map[ID]map[string]*endpointslice.EndpointSlice
 	redirects Redirects
-	// claims and sizes follow from the services, the slices and the node; nil: they are to be found.
+	// claims and sizes are caches; nil if not computed.
 	claims *claims
 	sizes  *sizes
 	again  *again
@@ -39,7 +39,7 @@ func (p *Processor) Reset() {
 	p.node.again = p.again
 }
 
-// SetNode records this node. It returns the services that look different now.
+// SetNode replaces this node and returns the changed services.
 func (p *Processor) SetNode(n Node) []ID {
 	was, before := p.node, p.claims
 	n.again = p.again
@@ -51,7 +51,7 @@ func (p *Processor) SetNode(n Node) []ID {
 	p.claims, p.sizes = nil, nil
 	moved := was
 	moved.NodePorts, moved.Reserved = n.NodePorts, n.Reserved
-	if !moved.Equal(n) || refused || len(p.measured().refused) > 0 { // more than the addresses of node ports and what nodes need themselves
+	if !moved.Equal(n) || refused || len(p.measured().refused) > 0 { // more changed than node port addresses and reservations
 		return p.IDs()
 	}
 	sameReserved, samePorts := was.Reserved.Equal(n.Reserved), slices.Equal(was.NodePorts, n.NodePorts)
@@ -66,7 +66,7 @@ func (p *Processor) SetNode(n Node) []ID {
 			node Node
 		}{{before, was}, {p.claimed(), n}} {
 			if on.of == nil {
-				continue // nobody has asked for what anybody has
+				continue // claims were never computed
 			}
 			for key := range claimsOf(svc, on.node) {
 				for _, other := range on.of.of[key] {
@@ -81,18 +81,18 @@ func (p *Processor) SetNode(n Node) []ID {
 // Node returns the last argument of SetNode.
 func (p *Processor) Node() Node { return p.node }
 
-// SetService records a service. It returns the services that may look different now.
+// SetService records a service and returns the services that may have changed.
 func (p *Processor) SetService(s *service.Service) []ID {
 	return p.replace(ID{s.GetNamespace(), s.GetName()}, s)
 }
 
-// RemoveService is SetService for a service that no longer exists.
+// RemoveService removes a service and returns the services that may have changed.
 func (p *Processor) RemoveService(namespace, name string) []ID {
 	return p.replace(ID{namespace, name}, nil)
 }
 
-// replace sets a service; nil removes it. It returns the service, and after it those that ask for what it asked for,
-// or does now, and those that are refused or not by its size, or have endpoints at its ports.
+// replace returns the service first, then services with common claims, with a changed refusal, or
+// with endpoints at its ports.
 func (p *Processor) replace(id ID, next *service.Service) []ID {
 	var others []ID
 	if p.claims != nil {
@@ -105,15 +105,15 @@ func (p *Processor) replace(id ID, next *service.Service) []ID {
 		delete(p.services, id)
 	}
 	others = append(others, p.resize(id)...)
-	if p.claims != nil && was == p.sizes.refused[id] { // else resize has done so
+	if p.claims != nil && was == p.sizes.refused[id] { // otherwise resize has added the claims
 		others = append(others, p.claims.add(id, p.translated(id), p.node)...)
 	}
 	slices.SortFunc(others, ID.Compare)
 	return append([]ID{id}, slices.DeleteFunc(slices.Compact(others), func(o ID) bool { return o == id })...)
 }
 
-// SetSlice records a slice; prev is its previous state, nil for a new one. A slice may belong to
-// another service than before.
+// SetSlice replaces prev, which may be nil or belong to another service, by next. It returns the services
+// that may have changed.
 func (p *Processor) SetSlice(prev, next *endpointslice.EndpointSlice) []ID {
 	changed := p.RemoveSlice(prev)
 	if next == nil {
@@ -127,7 +127,6 @@ func (p *Processor) SetSlice(prev, next *endpointslice.EndpointSlice) []ID {
 	return withID(changed, slices.Concat(p.resize(id), []ID{id}, p.ledBySlicesOf(id))...)
 }
 
-// withID adds those that a list lacks.
 func withID(list []ID, more ...ID) []ID {
 	for _, id := range more {
 		if !slices.Contains(list, id) {
@@ -137,7 +136,7 @@ func withID(list []ID, more ...ID) []ID {
 	return list
 }
 
-// RemoveSlice is SetSlice for a slice that no longer exists. It ignores nil.
+// RemoveSlice removes a slice and returns the services that may have changed. It ignores nil.
 func (p *Processor) RemoveSlice(prev *endpointslice.EndpointSlice) []ID {
 	if prev == nil {
 		return nil
@@ -152,7 +151,7 @@ func (p *Processor) RemoveSlice(prev *endpointslice.EndpointSlice) []ID {
 // IDs returns all services, in order.
 func (p *Processor) IDs() []ID { return slices.SortedFunc(maps.Keys(p.services), ID.Compare) }
 
-// Unproxied says why nothing is translated for a service; "" if there is no such service.
+// Unproxied explains why a service is not translated, or returns "" for an unknown service.
 func (p *Processor) Unproxied(id ID) string {
 	if p.services[id] == nil {
 		return ""
@@ -169,8 +168,8 @@ func (p *Processor) Unproxied(id ID) string {
 // Len returns the number of known services.
 func (p *Processor) Len() int { return len(p.services) }
 
-// Service returns what this node does for an IP version of a service, nil if nothing: without what belongs
-// to other services.
+// Service returns the translation of one IP version of a service without the addresses that other
+// services own, or nil.
 func (p *Processor) Service(id ID, ipv6 bool) *Service {
 	svc := p.translated(id)
 	if svc == nil {
@@ -179,13 +178,13 @@ func (p *Processor) Service(id ID, ipv6 bool) *Service {
 	return p.own(Compute(svc, p.slicesOf(id), p.redirects, p.node, ipv6))
 }
 
-// At returns the services that have the address, or have a node port on it, in order: that with the cluster IP first.
+// At returns the services with an address, or a node port on it; the owner of the cluster IP first.
 func (p *Processor) At(addr netip.Addr) (list []*Service) {
 	for id, svc := range p.services {
 		if !Proxied(svc) || !slices.ContainsFunc(frontendAddresses(svc, p.node, addr.Is6()), func(a frontendAddress) bool { return a.addr == addr }) {
 			continue
 		}
-		// Another service may have the address at all ports.
+		// Another service may own all ports of the address.
 		if s := p.Service(id, addr.Is6()); s != nil && slices.ContainsFunc(s.Frontends, func(f Frontend) bool { return f.Addr.Addr() == addr }) {
 			list = append(list, s)
 		}
@@ -202,12 +201,11 @@ func (p *Processor) slicesOf(id ID) []*endpointslice.EndpointSlice {
 	return slices.Collect(maps.Values(p.slices[id]))
 }
 
-// HealthCheck is the health check port of a service with the external traffic policy Local, at which
-// load balancers ask each node for local endpoints.
+// HealthCheck is the health check port of a service with the external traffic policy Local.
 type HealthCheck struct {
 	ID   ID
 	Port uint16
-	// Endpoints is the number of different endpoints on this node.
+	// Endpoints is the number of distinct local endpoints.
 	Endpoints int
 }
 
@@ -228,15 +226,15 @@ func (p *Processor) HealthChecks() (list []HealthCheck) {
 	return list
 }
 
-// Served is an endpoint of a service's port.
+// Served is an endpoint of a service port.
 type Served struct {
 	Endpoint
 	Protocol Protocol
-	// Port is the name of the service's port; may be empty.
+	// Port is the name of the service port, and may be empty.
 	Port string
 }
 
-// OnNode returns the endpoints of an IP version of a service on this node, whether they are ready or not.
+// OnNode returns the local endpoints of an IP version of a service, even if they are not ready.
 func (p *Processor) OnNode(id ID, ipv6 bool) (list []Served) {
 	svc, ports := p.services[id], portsOf(p.slicesOf(id), ipv6)
 	for _, port := range svc.GetPort() {
@@ -253,8 +251,8 @@ func (p *Processor) OnNode(id ID, ipv6 bool) (list []Served) {
 	return list
 }
 
-// localEndpoints counts the endpoints on this node that traffic from outside goes to. Pods of both IP versions count
-// once: it is the larger number.
+// localEndpoints returns the larger count of the two IP versions, so that dual-stack pods count
+// once.
 func (p *Processor) localEndpoints(svc *service.Service, id ID) (most int) {
 	for _, ipv6 := range []bool{false, true} {
 		if len(frontendAddresses(svc, p.node, ipv6)) == 0 {

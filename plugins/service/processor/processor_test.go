@@ -61,7 +61,7 @@ func TestSourceRangesAreOfLoadBalancersOnly(t *testing.T) {
 	}
 }
 
-// A load balancer's IP that is an external IP as well is no way past the ranges.
+// A load balancer IP that is also an external IP keeps its source ranges.
 func TestSourceRangesOfExternalIPs(t *testing.T) {
 	svc := balancer()
 	svc.ExternalIps, svc.LoadbalancerSourceRanges = []string{"203.0.113.1", "203.0.113.2"}, []string{"10.0.0.0/8"}
@@ -76,7 +76,7 @@ func TestSourceRangesOfExternalIPs(t *testing.T) {
 	}
 }
 
-// What the API server would refuse comes from manifests, or from people who write slices.
+// The API server would reject this input, but manifests and manual slices may contain it.
 func TestNonsenseIsLeftOut(t *testing.T) {
 	svc := balancer()
 	svc.ExternalIps = []string{"", "web.example.org", "127.0.0.1", "224.0.0.1", "0.0.0.0", "169.254.1.1", "fe80::1%eth0"}
@@ -97,7 +97,7 @@ func TestNonsenseIsLeftOut(t *testing.T) {
 	}
 }
 
-// A service has the IP versions of its cluster IPs: nothing of another one is its own, node ports included.
+// The cluster IPs determine the IP versions of a service, including its node ports.
 func TestServicesOfOneIPVersion(t *testing.T) {
 	node := node1
 	node.NodePorts = append(slices.Clone(node.NodePorts), netip.MustParseAddr("fd16::1"))
@@ -161,7 +161,7 @@ func TestHealthChecks(t *testing.T) {
 	if got := fmt.Sprint(p.HealthChecks()); got != "[{default/web 32000 2}]" {
 		t.Errorf("health checks %s", got)
 	}
-	// A pod of both IP versions is one endpoint, and slices of a version that the service lacks have none.
+	// A dual-stack pod is one endpoint. Slices of an IP version that the service lacks are ignored.
 	six := slice("c", ready("fd10::2", "node1"), ready("fd10::3", "node1"), ready("fd10::4", "node1"))
 	six.AddressType = endpointslice.EndpointSlice_IPv6
 	p.SetSlice(nil, six)
@@ -177,7 +177,7 @@ func TestHealthChecks(t *testing.T) {
 	}
 }
 
-// Why this node does not use an endpoint, by its address.
+// Why is checked by endpoint address.
 func TestExplain(t *testing.T) {
 	ending := &endpointslice.EndpointSlice_Endpoint{Addresses: []string{"10.1.1.9"}, NodeName: "node1", Zone: "a", Serving: true, Terminating: true}
 	starting := &endpointslice.EndpointSlice_Endpoint{Addresses: []string{"10.1.1.8"}, NodeName: "node1"}
@@ -199,7 +199,7 @@ func TestExplain(t *testing.T) {
 		"hints": {"Cluster", "Cluster", []*endpointslice.EndpointSlice_Endpoint{hinted(ready("10.1.1.2", "node1"), "b"), hinted(ready("10.1.2.2", "node2"), "a")},
 			map[string]string{"10.1.1.2": "hints: for zone b", "10.1.2.2": ""}},
 		"local for clients outside": {"Cluster", "Local", []*endpointslice.EndpointSlice_Endpoint{ready("10.1.1.2", "node1"), ready("10.1.2.2", "node2")},
-			map[string]string{"10.1.1.2": "", "10.1.2.2": ""}}, // whoever reaches the cluster IP from outside reaches it
+			map[string]string{"10.1.1.2": "", "10.1.2.2": ""}}, // external clients of the cluster IP reach it
 		"local for all": {"Local", "Local", []*endpointslice.EndpointSlice_Endpoint{ready("10.1.1.2", "node1"), ready("10.1.2.2", "node2")},
 			map[string]string{"10.1.1.2": "", "10.1.2.2": "not on this node: not for clients outside (externalTrafficPolicy: Local)"}},
 		"local for clients outside, the last one": {"Cluster", "Local", []*endpointslice.EndpointSlice_Endpoint{ready("10.1.2.2", "node2"), ending},
@@ -233,7 +233,6 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// Why a service has no endpoints at all.
 func TestUnserved(t *testing.T) {
 	selecting := balancer()
 	selecting.Selector = map[string]string{"tier": "front", "app": "web"}
@@ -262,7 +261,6 @@ func TestUnserved(t *testing.T) {
 	}
 }
 
-// Why a frontend has no endpoint, although the service has some.
 func TestNowhere(t *testing.T) {
 	far, starting := ready("10.1.2.2", "node2"), &endpointslice.EndpointSlice_Endpoint{Addresses: []string{"10.1.1.8"}, NodeName: "node1"}
 	metrics := balancer()
@@ -306,7 +304,7 @@ func TestNowhere(t *testing.T) {
 	}
 }
 
-// Ports of protocols that are not proxied have no endpoints: an access list would take them for all protocols.
+// Protocols that are not proxied have no endpoints: an access list would apply to all protocols.
 func TestEndpointsOnNode(t *testing.T) {
 	svc := balancer()
 	svc.Port = append(svc.Port, &service.Service_ServicePort{Protocol: "DCCP", Port: 81})
@@ -325,7 +323,7 @@ func TestEndpointsOnNode(t *testing.T) {
 	}
 }
 
-// BenchmarkPorts: a port of a service should cost the same however many the service has.
+// The cost of a port should not depend on the number of ports.
 func BenchmarkPorts(b *testing.B) {
 	for _, ports := range []int32{100, 10000} {
 		b.Run(fmt.Sprintf("ports=%d", ports), func(b *testing.B) {

@@ -17,7 +17,6 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// world makes random clusters.
 type world struct{ *rand.Rand }
 
 func pick[T any](w world, of ...T) T { return of[w.IntN(len(of))] }
@@ -90,7 +89,7 @@ func (w world) slice(name string) *endpointslice.EndpointSlice {
 		s.AddressType, subnet = endpointslice.EndpointSlice_IPv6, "fd10:%d::%d"
 	}
 	for i, port := range portNames {
-		if w.often() { // named target ports differ per pod: then they are in slices of their own
+		if w.often() { // named target ports differ per pod and then have separate slices
 			s.Ports = append(s.Ports, &endpointslice.EndpointSlice_Port{Name: port, Protocol: []string{"TCP", "UDP", "TCP", "SCTP"}[i], Port: int32(8000 + i + 10*w.IntN(2))})
 		}
 	}
@@ -123,7 +122,7 @@ func (w world) slice(name string) *endpointslice.EndpointSlice {
 		if hints > 1 && !w.seldom() {
 			e.ForNodes = w.some("node1", "node2")
 		}
-		// Different slices may repeat an endpoint, one does not.
+		// Only different slices may repeat an endpoint.
 		if !slices.ContainsFunc(s.Endpoints, func(o *endpointslice.EndpointSlice_Endpoint) bool { return o.Addresses[0] == e.Addresses[0] }) {
 			s.Endpoints = append(s.Endpoints, e)
 		}
@@ -131,7 +130,6 @@ func (w world) slice(name string) *endpointslice.EndpointSlice {
 	return s
 }
 
-// published is what a node says of pods: its own, with addresses that it has to give, and others.
 func (w world) published(node int) (list []oracle.Published) {
 	for pod := range 9 {
 		of, number := 1+pod/3, 2+pod%3
@@ -151,7 +149,6 @@ func (w world) published(node int) (list []oracle.Published) {
 	return list
 }
 
-// redirects gives the processor what all nodes publish.
 func redirects(p *processor.Processor, published map[string][]oracle.Published) []processor.ID {
 	all := processor.Redirects{}
 	for node, pods := range published {
@@ -162,7 +159,6 @@ func redirects(p *processor.Processor, published map[string][]oracle.Published) 
 	return p.SetRedirects(all)
 }
 
-// questions are connections of clients to all addresses and ports that matter, and to others.
 func questions() (list []oracle.Connection) {
 	clients := map[bool][]string{false: {"10.1.1.9", "192.0.2.9"}, true: {"fd10:1::9", "2001:db8:c::9"}}
 	for _, addr := range []string{
@@ -182,7 +178,6 @@ func questions() (list []oracle.Connection) {
 	return list
 }
 
-// rendered reads an answer from what the processor says.
 func rendered(both [2]*processor.Service, c oracle.Connection) oracle.Fate {
 	s := both[0]
 	if c.To.Addr().Is6() {
@@ -218,8 +213,7 @@ func rendered(both [2]*processor.Service, c oracle.Connection) oracle.Fate {
 	return oracle.Fate{Verdict: oracle.None}
 }
 
-// Whatever the order in which a cluster is seen, and whatever it was before, the
-// processor says what the API says.
+// The order of events and the previous state do not matter.
 func TestRandomClusters(t *testing.T) {
 	id := processor.ID{Namespace: "default", Name: "web"}
 	all, seen := questions(), map[string]int{}
@@ -307,7 +301,7 @@ func TestRandomClusters(t *testing.T) {
 	}
 }
 
-// unchangedByRepetition: a processor that starts from the state at the end says the same.
+// A reset processor with the final state returns the same.
 func unchangedByRepetition(t *testing.T, p *processor.Processor, o oracle.Service, of map[string]*endpointslice.EndpointSlice, was [2]*processor.Service) {
 	t.Helper()
 	p.Reset()

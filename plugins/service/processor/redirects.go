@@ -10,23 +10,22 @@ import (
 	"github.com/contiv/contiv/kubeaddr"
 )
 
-// Redirect is where services reach a pod instead of at the address of eth0, for one IP version: at the
-// interface that the pod's annotation contivpp.io/service-endpoint-if names.
+// Redirect replaces a pod's eth0 address for services of one IP version by an address of the
+// interface in the annotation contivpp.io/service-endpoint-if.
 type Redirect struct {
 	Interface string
 	Addr      netip.Addr
-	// Subnet is the pod subnet of the node that publishes Addr, which is in it. The redirect holds for pods
-	// whose eth0 is in it, too: a node decides about its own pods only.
+	// Subnet is the publishing node's pod subnet that contains Addr. Only pods with an eth0 address
+	// in it are redirected, so that a node decides only about its own pods.
 	Subnet netip.Prefix
-	// Node is its name.
-	Node string
+	Node   string
 }
 
-// Redirects are those of pods, by the pod.
+// Redirects contains the redirects by pod.
 type Redirects map[ID][]Redirect
 
-// Add adds the addresses of a pod's interface that a node with these pod subnets publishes. It returns what is
-// wrong with them: those are ignored.
+// Add adds the addresses that a node with these pod subnets publishes for a pod's interface. It
+// ignores invalid addresses and returns their errors.
 func (r Redirects) Add(node string, subnets []netip.Prefix, pod ID, iface string, addrs ...netip.Addr) (mistakes []string) {
 	for _, addr := range addrs {
 		at := slices.IndexFunc(subnets, func(p netip.Prefix) bool { return p.Contains(addr) })
@@ -42,7 +41,7 @@ func (r Redirects) Add(node string, subnets []netip.Prefix, pod ID, iface string
 	return mistakes
 }
 
-// podOf returns the pod that an endpoint is, which is always one of the slice's namespace.
+// Only pods of the slice's namespace count.
 func podOf(s *endpointslice.EndpointSlice, e *endpointslice.EndpointSlice_Endpoint) (pod ID, is bool) {
 	ref := e.GetTargetRef()
 	if ref.GetKind() != "Pod" || ref.GetNamespace() != "" && ref.GetNamespace() != s.GetNamespace() {
@@ -51,7 +50,6 @@ func podOf(s *endpointslice.EndpointSlice, e *endpointslice.EndpointSlice_Endpoi
 	return ID{s.GetNamespace(), ref.GetName()}, true
 }
 
-// at returns the redirect of a pod with the address.
 func (r Redirects) at(pod ID, eth0 netip.Addr) (Redirect, bool) {
 	for _, redirect := range r[pod] {
 		if redirect.Subnet.Contains(eth0) {
@@ -61,7 +59,7 @@ func (r Redirects) at(pod ID, eth0 netip.Addr) (Redirect, bool) {
 	return Redirect{}, false
 }
 
-// SetRedirects replaces the redirects. It returns the services that look different now.
+// SetRedirects replaces the redirects and returns the changed services.
 func (p *Processor) SetRedirects(next Redirects) (changed []ID) {
 	for _, of := range next {
 		slices.SortFunc(of, func(a, b Redirect) int {
@@ -102,8 +100,7 @@ func (p *Processor) SetRedirects(next Redirects) (changed []ID) {
 // Redirects returns the last argument of SetRedirects.
 func (p *Processor) Redirects() Redirects { return p.redirects }
 
-// Foreign returns the redirects of a service's pods that are ignored, because the pod is not of the node that
-// publishes them, in sentences.
+// Foreign describes redirects that are ignored because another node than the pod's published them.
 func (p *Processor) Foreign(id ID) (texts []string) {
 	for _, s := range p.slices[id] {
 		for _, e := range s.GetEndpoints() {

@@ -10,14 +10,13 @@ import (
 	"github.com/contiv/contiv/plugins/service/reserved"
 )
 
-// Anybody who may create services may write any external IP, and many a cluster IP. Those that would lead connections to pods to
-// somebody else are nobody's, and so are those that the vswitch cannot translate.
+// Authors of services choose external IPs and often cluster IPs. Addresses that would divert
+// connections to pods are refused, and so are addresses that the vswitch cannot translate.
 
-// refuses returns the reservation that keeps a service from an address and port.
 func (n Node) refuses(svc *service.Service, kind Kind, at netip.AddrPort, protocol Protocol) (reserved.Entry, bool) {
 	id := ID{svc.GetNamespace(), svc.GetName()}
 	switch kind {
-	case Entrance: // it is no address that clients know
+	case Entrance: // clients do not know this address
 		return reserved.Entry{}, false
 	case ClusterIP:
 		return n.Reserved.ClusterIP(at, string(protocol), id.String())
@@ -25,24 +24,24 @@ func (n Node) refuses(svc *service.Service, kind Kind, at netip.AddrPort, protoc
 	return n.Reserved.Frontend(at, string(protocol), id.String())
 }
 
-// usesItself reports whether a socket of this node has an address and port that a service asks for. Clients are left to it.
+// usesItself reports whether a local socket has an address and port. Clients then reach the socket.
 func (n Node) usesItself(kind Kind, at netip.AddrPort, protocol Protocol) bool {
 	return kind != Entrance && n.Reserved.InUse(at, string(protocol))
 }
 
-// Refusal is an address and port that a service asks for and does not get, because nodes need it.
+// Refusal is an address and port that a service does not get because nodes need it.
 type Refusal struct {
 	Addr     netip.AddrPort
 	Protocol Protocol
 	ID       ID
-	// Entry is the reservation. Without an owner, a socket of this node has the port.
+	// Entry is the reservation. Without an owner, a local socket has the port.
 	Entry reserved.Entry
-	// Endpoint: it is the address and port of an endpoint.
+	// Endpoint is set if the address is an endpoint's.
 	Endpoint bool
 }
 
-// RefusedTo returns what a service does not get, in order. A port of this node whose socket is an endpoint of the service is none of that:
-// clients come to it.
+// RefusedTo returns the refusals of a service, in order. A local port is not refused if the socket
+// is an endpoint of the service.
 func (p *Processor) RefusedTo(id ID) (list []Refusal) {
 	svc := p.services[id]
 	for c, kind := range requests(svc, p.node) {
@@ -57,7 +56,6 @@ func (p *Processor) RefusedTo(id ID) (list []Refusal) {
 	return slices.CompactFunc(list, func(a, b Refusal) bool { return a.compare(b) == 0 })
 }
 
-// refusedEndpoints returns the endpoints of a service that clients are kept from.
 func (p *Processor) refusedEndpoints(id ID) (list []Refusal) {
 	svc := p.services[id]
 	if !p.hasKeptPorts(id, p.node) || !Proxied(svc) {
@@ -77,7 +75,6 @@ func (p *Processor) refusedEndpoints(id ID) (list []Refusal) {
 	return list
 }
 
-// hasKeptPorts reports whether slices of a service list ports that clients may be kept from.
 func (p *Processor) hasKeptPorts(id ID, n Node) bool {
 	for _, s := range p.slices[id] {
 		for _, port := range s.GetPorts() {
@@ -89,7 +86,7 @@ func (p *Processor) hasKeptPorts(id ID, n Node) bool {
 	return false
 }
 
-// Listed returns the addresses with ports of TCP that EndpointSlices of a service list, sorted.
+// Listed returns the TCP addresses and ports in a service's EndpointSlices, sorted.
 func (p *Processor) Listed(id ID) (list []netip.AddrPort) {
 	for _, s := range p.slices[id] {
 		for _, port := range s.GetPorts() {
@@ -109,7 +106,7 @@ func (p *Processor) Listed(id ID) (list []netip.AddrPort) {
 	return slices.Compact(list)
 }
 
-// ReservedAnew reports whether services would look different with another table.
+// ReservedAnew reports whether a new table would change services.
 func (p *Processor) ReservedAnew(t *reserved.Table) bool {
 	now := p.node
 	now.Reserved = t
@@ -121,7 +118,7 @@ func (p *Processor) ReservedAnew(t *reserved.Table) bool {
 	return false
 }
 
-// Refused is RefusedTo for all services.
+// Refused returns the refusals of all services, in order.
 func (p *Processor) Refused() (list []Refusal) {
 	for id := range p.services {
 		list = append(list, p.RefusedTo(id)...)
@@ -134,7 +131,6 @@ func (r Refusal) compare(o Refusal) int {
 	return cmp.Or(r.ID.Compare(o.ID), r.Addr.Compare(o.Addr), cmp.Compare(r.Protocol, o.Protocol), compareBool(r.Endpoint, o.Endpoint))
 }
 
-// reservedAnew reports whether a node reserves something of a service that it did not reserve before, or the other way round.
 func (p *Processor) reservedAnew(id ID, svc *service.Service, was, now Node) bool {
 	state := func(n Node, c claim, kind Kind) (reserved.Entry, bool) {
 		entry, _ := n.refuses(svc, kind, c.addr, c.protocol)
@@ -161,7 +157,7 @@ func (p *Processor) reservedAnew(id ID, svc *service.Service, was, now Node) boo
 	return !slices.Equal(addresses(was), addresses(now))
 }
 
-// serves reports whether a process of this node that has an address and port is an endpoint of a service.
+// serves reports whether a local process with an address and port is an endpoint of a service.
 func (p *Processor) serves(id ID, c claim) bool {
 	return slices.ContainsFunc(p.OnNode(id, c.addr.Addr().Is6()), func(e Served) bool {
 		return e.Protocol == c.protocol && e.Addr.Port() == c.addr.Port() && (e.Addr == c.addr || slices.Contains(p.node.Addresses, e.Addr.Addr()))
@@ -170,14 +166,14 @@ func (p *Processor) serves(id ID, c claim) bool {
 
 func (n Node) ofHost(addr netip.Addr) bool { return slices.Contains(n.Host, addr) }
 
-// broadcast is the address of all hosts of a link; packets to it are no connections.
+// broadcast cannot be a connection's destination.
 var broadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 
 func (n Node) ofPods(addr netip.Addr) bool {
 	return addr == broadcast || slices.ContainsFunc(n.PodNetworks, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
-// AsksForHost returns the external IPs and load balancers' IPs of a service that are addresses of Node.Host.
+// AsksForHost returns the external and load balancer IPs of a service in Node.Host.
 func (p *Processor) AsksForHost(id ID) []netip.Addr {
 	svc := p.services[id]
 	if !Proxied(svc) {
@@ -186,7 +182,8 @@ func (p *Processor) AsksForHost(id ID) []netip.Addr {
 	return reservedOf(externalIPs(svc), p.node.ofHost)
 }
 
-// AsksForPods returns the addresses of a service, cluster IPs included, that are in Node.PodNetworks or that of broadcasts.
+// AsksForPods returns the addresses of a service that are in Node.PodNetworks or equal to
+// broadcast.
 func (p *Processor) AsksForPods(id ID) []netip.Addr {
 	svc := p.services[id]
 	if !Proxied(svc) {

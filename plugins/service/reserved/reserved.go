@@ -1,12 +1,12 @@
-// Package reserved owns the table of addresses and ports that the nodes need themselves.
+// Package reserved contains the table of addresses and ports that the nodes need themselves.
 //
 //	agent, etcd, API server, tunnels ──> entries ─┐
 //	sockets of the host ──────────────────────────┼─> Table ──> frontends of services: refused
 //	addresses of nodes ───────────────────────────┘         ──> host ports: the pod is refused
 //	                                                        ──> endpoints of services: refused at tunnels
 //
-// Whoever may create services may give them the address of a node and any port. A translation of a tunnel, of etcd or of
-// the API server would cut nodes off, and nobody could take it back.
+// Authors of services may use any external IP and port, even of a node. A translation of a tunnel,
+// of etcd or of the API server would disconnect nodes permanently.
 package reserved
 
 import (
@@ -21,29 +21,29 @@ type Entry struct {
 	// Protocol is "TCP", "UDP" or "SCTP".
 	Protocol string
 	Port     uint16
-	// Addr has the port; the zero Addr stands for all addresses of all nodes.
+	// An invalid Addr stands for all addresses of all nodes.
 	Addr netip.Addr
-	// Owner says what needs the port, such as "the tunnels between nodes (VXLAN)".
+	// Owner describes the user of the port, such as "the tunnels between nodes (VXLAN)".
 	Owner string
-	// Service may have the port all the same: "<namespace>/<name>"; "": none.
+	// Service may use the port, "<namespace>/<name>", or "".
 	Service string
-	// Endpoints: clients of services are not led there either.
+	// Endpoints also keeps clients of services from endpoints at the port.
 	Endpoints bool
 }
 
-// Socket is a port at which a process of the node, or its kernel, receives from everybody.
+// Socket is a port at which a process or the kernel of this node receives from any peer.
 type Socket struct {
 	Protocol string
-	// Addr may be unspecified: the socket has the port at all addresses of that IP version.
+	// An unspecified Addr stands for all addresses of the IP version.
 	Addr netip.Addr
 	Port uint16
 }
 
-// Addresses are what the table must know of the cluster.
+// Addresses are the inputs of a table from the cluster.
 type Addresses struct {
-	// Nodes are the addresses of all nodes, Own those of this node at which its processes receive.
+	// Nodes contains the addresses of all nodes, Own the addresses of local sockets.
 	Nodes, Own []netip.Addr
-	// Networks contain addresses that Contiv assigns to nodes, Services cluster IPs.
+	// Networks contains addresses that Contiv assigns to nodes, Services the cluster IPs.
 	Networks, Services []netip.Prefix
 }
 
@@ -52,7 +52,7 @@ type port struct {
 	number   uint16
 }
 
-// Table does not change. A nil Table reserves nothing.
+// Table is immutable. A nil Table reserves nothing.
 type Table struct {
 	addresses Addresses
 	entries   []Entry
@@ -114,7 +114,7 @@ func (t *Table) Equal(o *Table) bool {
 		slices.Equal(t.entries, o.entries) && slices.Equal(t.sockets, o.sockets)
 }
 
-// OfNode reports whether an address is one of a node, those that Contiv assigns included.
+// OfNode reports whether an address belongs to a node, including addresses assigned by Contiv.
 func (t *Table) OfNode(addr netip.Addr) bool {
 	if t == nil {
 		return false
@@ -133,7 +133,8 @@ func (t *Table) matches(e Entry, addr netip.Addr) bool {
 	return t.OfNode(addr)
 }
 
-// Frontend returns the entry that keeps a service, or a pod with a host port (service is ""), from an address and port.
+// Frontend returns the entry that keeps a service from an address and port. For a host port,
+// service is empty.
 func (t *Table) Frontend(at netip.AddrPort, protocol, service string) (Entry, bool) {
 	if t == nil {
 		return Entry{}, false
@@ -146,8 +147,8 @@ func (t *Table) Frontend(at netip.AddrPort, protocol, service string) (Entry, bo
 	return Entry{}, false
 }
 
-// ClusterIP is Frontend for a cluster IP. Those of the cluster's network are assigned by the API server, once each: if etcd has one, it is
-// that of its service.
+// ClusterIP is Frontend for a cluster IP. The service network is never reserved: the API server
+// assigns each address once, so that etcd's belongs to its service.
 func (t *Table) ClusterIP(at netip.AddrPort, protocol, service string) (Entry, bool) {
 	if t == nil || slices.ContainsFunc(t.services, func(p netip.Prefix) bool { return p.Contains(at.Addr()) }) {
 		return Entry{}, false
@@ -155,7 +156,7 @@ func (t *Table) ClusterIP(at netip.AddrPort, protocol, service string) (Entry, b
 	return t.Frontend(at, protocol, service)
 }
 
-// InUse reports whether a socket of this node receives at an address and port.
+// InUse reports whether a local socket receives at an address and port.
 func (t *Table) InUse(at netip.AddrPort, protocol string) bool {
 	if t == nil {
 		return false
@@ -166,7 +167,7 @@ func (t *Table) InUse(at netip.AddrPort, protocol string) bool {
 	})
 }
 
-// Endpoint returns the entry that keeps clients of services from an address and port.
+// Endpoint returns the entry that keeps clients of services from an endpoint.
 func (t *Table) Endpoint(at netip.AddrPort, protocol string) (Entry, bool) {
 	if t == nil {
 		return Entry{}, false
@@ -179,12 +180,11 @@ func (t *Table) Endpoint(at netip.AddrPort, protocol string) (Entry, bool) {
 	return Entry{}, false
 }
 
-// Tunnel reports whether a port is kept from endpoints, at any address.
+// Tunnel reports whether endpoints with a port are reserved, at any address.
 func (t *Table) Tunnel(number uint16, protocol string) bool {
 	return t != nil && slices.ContainsFunc(t.byPort[port{protocol, number}], func(e Entry) bool { return e.Endpoints })
 }
 
-// String says which port is reserved, for what.
 func (e Entry) String() string {
 	return fmt.Sprintf("port %d/%s is reserved for %s", e.Port, e.Protocol, e.Owner)
 }

@@ -1,11 +1,10 @@
-// Package nat renders services as destination NAT: one DNat44 value for the IPv4 side of a
-// service, one DNat66 for the IPv6 side, both labelled "<namespace>/<name>".
+// Package nat renders services as destination NAT, labelled "<namespace>/<name>":
 //
 //	processor.Service ──Render──> config/vpp/nat/v2/dnat44/<namespace>/<name>
 //	                              config/contiv/nat/v1/dnat66/<namespace>/<name>
 //
-// A frontend is one mapping if clients inside and outside use the same endpoints, else two. One more is
-// for the node's own processes if they use others.
+// A frontend is one mapping if inside and outside clients use the same endpoints, otherwise two.
+// The node's own processes get another mapping if their endpoints differ.
 package nat
 
 import (
@@ -21,26 +20,26 @@ import (
 
 // Options are the settings of the node and its administrator.
 type Options struct {
-	// Loopback6 is the source that a pod sees in its own connections to itself over IPv6. For IPv4, it is
-	// an address pool for twice-NAT.
+	// Loopback6 is the source address of hairpin connections over IPv6. IPv4 uses a twice-NAT
+	// address pool.
 	Loopback6 netip.Addr
-	// Loopback4 is the same for IPv4, for a vswitch that has it in each mapping. Such a vswitch also gives
-	// both addresses to clients outside.
+	// Loopback4 is the same for a vswitch with the address in each mapping. Such a vswitch also
+	// masquerades outside clients with both addresses.
 	Loopback4 netip.Addr
-	// OneScope: the vswitch has one mapping for all clients. Clients inside get the endpoints of clients
-	// outside. Frontends that ignore clients outside are left out. Sources are not restricted.
+	// OneScope: mappings apply to all clients, with the endpoints of outside clients. Frontends
+	// that drop outside clients are omitted, and sources are not restricted.
 	OneScope bool
-	// Refuser4 and Refuser6 are addresses of the host, for a vswitch that cannot reset connections: TCP to a
-	// node port or an external address without endpoint goes to a port there that nothing listens at.
+	// Refuser4 and Refuser6 are host addresses, for a vswitch that cannot reset connections. TCP to
+	// a node port or external address without endpoints goes to a closed port there.
 	Refuser4, Refuser6 netip.Addr
-	// Shared are addresses of the vswitch that are the host's, too: what has no endpoint there is left to the host,
-	// which refuses it. The host's own processes are no other clients to the vswitch than those outside.
+	// Shared contains addresses of both the vswitch and the host. The host refuses connections
+	// without endpoints there. Its processes are outside clients of the vswitch.
 	Shared []netip.Addr
-	// Host are all addresses of the host, where there are Shared ones.
+	// Host contains all addresses of the host, and is set only with Shared.
 	Host []netip.Addr
-	// LocalWeight is the weight of endpoints on this node, relative to others; at least 1.
+	// LocalWeight is the weight of a local endpoint relative to a remote one, at least 1.
 	LocalWeight uint32
-	// ResetRemoved resets TCP connections to endpoints that are removed.
+	// ResetRemoved resets TCP connections to removed endpoints.
 	ResetRemoved bool
 }
 
@@ -97,15 +96,15 @@ func mappings(f processor.Frontend, affinity uint32, o Options) []*mapping {
 	return append(list, newMapping(f, f.Outside, vpp_nat.DNat44_StaticMapping_OUTSIDE, hide, affinity, o))
 }
 
-// hides reports whether endpoints do not see the addresses of clients outside.
+// hides reports whether outside clients are masqueraded.
 func (o Options) hides(f processor.Frontend) bool {
 	switch {
 	case f.Kind != processor.ClusterIP:
 		return !f.KeepSource
-	case len(o.Shared) == 0: // clients outside that use a cluster IP have no route back from other nodes
+	case len(o.Shared) == 0: // outside clients of a cluster IP have no route back from other nodes
 		return true
 	}
-	// The host uses cluster IPs, and policies let its address reach its pods. But it would drop what has its own.
+	// Policies admit the host's address, but the host drops packets with its own address as source.
 	return slices.ContainsFunc(f.Outside, func(e processor.Endpoint) bool { return slices.Contains(o.Host, e.Addr.Addr()) })
 }
 
@@ -133,7 +132,7 @@ func newMapping(f processor.Frontend, endpoints []processor.Endpoint, clients vp
 	}
 	m.TwiceNat, m.SessionAffinity, m.MasqueradeOutside = vpp_nat.DNat44_StaticMapping_SELF, affinity, hide
 	if affinity > 0 && f.ServicePort != f.Addr.Port() && !o.OneScope {
-		m.AffinityPort = uint32(f.ServicePort) // clients of a node port are those of the service's port
+		m.AffinityPort = uint32(f.ServicePort) // share the affinity of the service port
 	}
 	for _, e := range endpoints {
 		local := &vpp_nat.DNat44_StaticMapping_LocalIP{LocalIp: e.Addr.Addr().String(), LocalPort: uint32(e.Addr.Port()), Elsewhere: !e.Local}
@@ -141,7 +140,7 @@ func newMapping(f processor.Frontend, endpoints []processor.Endpoint, clients vp
 			local.ClientIp = e.Eth0.String()
 		}
 		switch {
-		case len(endpoints) == 1: // there is no choice
+		case len(endpoints) == 1:
 		case e.Local:
 			local.Probability = max(o.LocalWeight, 1)
 		default:
@@ -152,12 +151,12 @@ func newMapping(f processor.Frontend, endpoints []processor.Endpoint, clients vp
 	return m
 }
 
-// closedPort is one that nothing listens at: tcpmux, which nobody uses any more.
+// closedPort is tcpmux, which is obsolete.
 const closedPort = 1
 
-// refuser returns the address that refuses connections to a frontend without endpoints; the zero address: the
-// vswitch does so. Cluster IPs are refused by the vswitch, so that no firewall of the host can ignore them. But where the
-// two share addresses of IPv4, the host refuses all: NAT would drop what the vswitch says to clients outside.
+// refuser returns the host address that refuses connections to a frontend without endpoints. It is
+// invalid if the vswitch refuses them, as it does for cluster IPs to avoid the host's firewall. On
+// shared IPv4 addresses, the host refuses all, because NAT would drop the vswitch's refusals.
 func (o Options) refuser(f processor.Frontend) netip.Addr {
 	ipv6 := f.Addr.Addr().Is6()
 	switch {
@@ -176,8 +175,7 @@ func (o Options) refuser(f processor.Frontend) netip.Addr {
 	return o.Refuser4
 }
 
-// sources returns the prefixes that may connect, or an address that nobody has if no prefix of the IP
-// version may.
+// sources returns the allowed prefixes, or an unassigned address if the IP version has none.
 func sources(f processor.Frontend) (list []string) {
 	if !f.Restricted {
 		return nil
@@ -201,7 +199,6 @@ var protocols6 = map[vpp_nat.DNat44_Protocol]contiv_nat.DNat66_Protocol{
 	vpp_nat.DNat44_TCP: contiv_nat.DNat66_TCP, vpp_nat.DNat44_UDP: contiv_nat.DNat66_UDP, vpp_nat.DNat44_SCTP: contiv_nat.DNat66_SCTP,
 }
 
-// ipv6Mapping returns the same mapping for IPv6.
 func ipv6Mapping(m *mapping, o Options) *contiv_nat.DNat66_StaticMapping {
 	out := &contiv_nat.DNat66_StaticMapping{
 		ExternalIp: m.GetExternalIp(), ExternalPort: m.GetExternalPort(), Protocol: protocols6[m.GetProtocol()],

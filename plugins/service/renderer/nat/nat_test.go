@@ -10,7 +10,7 @@ import (
 	"github.com/contiv/contiv/plugins/service/renderer/nat"
 )
 
-// Node ports say which port's clients they have, if anybody remembers clients.
+// Node ports share the session affinity of the service port.
 func TestNodePortsShareClients(t *testing.T) {
 	service := func(affinity uint32, cluster, node, endpoint string) *processor.Service {
 		frontend := func(kind processor.Kind, at string) processor.Frontend {

@@ -9,23 +9,23 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// PodSID returns the segment that ends at a pod.
+// PodSID returns the SID of a pod.
 func PodSID(pod netip.Addr, o Options) netip.Addr {
 	return sid(o.SIDs.ServicePodLocalSIDSubnetCIDR, pod)
 }
 
-// NodeSID returns the segment that ends at a node.
+// NodeSID returns the SID of a node.
 func NodeSID(node netip.Addr, o Options) netip.Addr {
 	return sid(o.SIDs.ServiceNodeLocalSIDSubnetCIDR, node)
 }
 
-// Node is what the services of a node have in common.
+// Node contains the state that all services of a node share.
 type Node struct {
-	// Addr is the IPv6 address of the node, and Others has those of the other nodes.
+	// Addr is the IPv6 address of the node. Others contains the addresses of all other nodes.
 	Addr   netip.Addr
 	Others []netip.Addr
-	// Pods has the interfaces of this node's pods by address. A pod has its segment whether a service
-	// leads to it or not: so none goes while another service needs it.
+	// Pods maps local pod addresses to interfaces. Every pod has a SID, so that removing a service
+	// does not remove the SID that another one needs.
 	Pods map[netip.Addr]string
 }
 

@@ -1,15 +1,15 @@
-// Package srv6 renders services as segment routing: addresses of a service are steered into a policy
-// with a list of segments for each endpoint.
+// Package srv6 renders services as segment routing: the addresses of a service are steered into a
+// policy with a segment list for each endpoint.
 //
 //	client ─> steering <address>/32 ─> policy ─┬─ [SID of the node, SID of the pod] ─> another node
-//	                                           └─ [SID of the pod]                  ─> a pod of this node
+//	                                           └─ [SID of the pod]                  ─> a local pod
 //
-//	SID of a node   END        the node looks at the next segment
+//	SID of a node   END        the node processes the next segment
 //	SID of a pod    END.DX4/6  the packet leaves through the interface of the pod, which has the
 //	                           address of the service on its loopback
 //
-// No packet is changed on its way: what needs that, such as another port at the endpoint, is not
-// carried, and Carry says why.
+// Packets are not modified. Services that require it, such as another port at the endpoint, are not
+// carried, and Carry reports the reason.
 package srv6
 
 import (
@@ -25,32 +25,33 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// maxEndpoints is how many segment lists a policy has on each vswitch.
+// maxEndpoints limits the segment lists of a policy on any vswitch.
 const maxEndpoints = 62
 
 // Options are the settings of the node and its administrator.
 type Options struct {
 	SIDs contivconf.SRv6Config
-	// MainVRF has the policies. Addresses are steered in it, and in PodVRF if that is another one.
+	// MainVRF contains the policies. Addresses are steered in both VRFs.
 	MainVRF, PodVRF uint32
-	// NodeOf returns the IPv6 address of the node that a pod address belongs to; not valid if the node
-	// has none, or is not known. isPod is false if the address is that of no pod.
+	// NodeOf returns the IPv6 address of a pod's node, or an invalid one if unknown. isPod is false
+	// for addresses outside the pod subnets.
 	NodeOf func(endpoint netip.Addr) (node netip.Addr, isPod bool)
-	// External addresses can be carried: the answers of pods to clients outside keep their source.
+	// External allows external addresses. It requires that replies to external clients keep their
+	// source.
 	External bool
-	// LocalWeight is the weight of endpoints on this node, relative to others; at least 1.
+	// LocalWeight is the weight of a local endpoint relative to a remote one, at least 1.
 	LocalWeight uint32
 }
 
-// Carried is what segments do for an IP version of a service.
+// Carried contains the SRv6 values of one IP version of a service.
 type Carried struct {
-	// Addrs are the addresses of the service that are carried, in order.
+	// Addrs contains the carried addresses, in order.
 	Addrs []netip.Addr
-	// Values are the policies and steerings, by key.
+	// Values contains policies and steerings by key.
 	Values map[string]proto.Message
-	// Endpoints are the endpoints on this node of each address.
+	// Endpoints contains the local endpoints by carried address.
 	Endpoints map[netip.Addr][]netip.Addr
-	// Why has the reason for each address that is not carried, but for those of the node itself.
+	// Why explains why an address is not carried. Addresses of the node are omitted.
 	Why map[netip.Addr]string
 }
 
@@ -98,7 +99,7 @@ func Carry(s *processor.Service, o Options) Carried {
 
 func (c Carried) add(value proto.Message) { c.Values[models.Key(value)] = value }
 
-// whyNot returns why the frontends of an address, which are sorted, are not carried; "" if they are.
+// whyNot returns "" if the sorted frontends of an address are carried.
 func whyNot(s *processor.Service, frontends []processor.Frontend, o Options) string {
 	first := frontends[0]
 	switch {
@@ -144,7 +145,6 @@ func addresses(endpoints []processor.Endpoint) (list []netip.Addr) {
 	return slices.Compact(list)
 }
 
-// policyOf returns the policy with a way to each of the endpoints.
 func policyOf(addr netip.Addr, endpoints []processor.Endpoint, o Options) *vpp_srv6.Policy {
 	p := &vpp_srv6.Policy{Bsid: sid(o.SIDs.ServicePolicyBSIDSubnetCIDR, addr).String(), InstallationVrfId: o.MainVRF, SrhEncapsulation: true}
 	for _, e := range endpoints {
@@ -160,7 +160,7 @@ func policyOf(addr netip.Addr, endpoints []processor.Endpoint, o Options) *vpp_s
 	return p
 }
 
-// steering has the address in its name, because a service may have several.
+// The name contains the address, because a service may have several.
 func steering(id processor.ID, addr netip.Addr, bsid string, vrf uint32, o Options) *vpp_srv6.Steering {
 	name := fmt.Sprintf("forK8sService-%s-%s-%s", id.Namespace, id.Name, strings.ReplaceAll(addr.String(), ":", "."))
 	if vrf != o.PodVRF {
@@ -174,5 +174,4 @@ func steering(id processor.ID, addr netip.Addr, bsid string, vrf uint32, o Optio
 	}
 }
 
-// host returns the network of one address.
 func host(addr netip.Addr) string { return netip.PrefixFrom(addr, addr.BitLen()).String() }

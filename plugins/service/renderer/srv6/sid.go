@@ -2,7 +2,7 @@ package srv6
 
 import "net/netip"
 
-// sid returns the address that has its first bits from the network, and the others from addr.
+// sid combines the prefix of the network with the remaining bits of addr.
 func sid(network string, addr netip.Addr) netip.Addr {
 	prefix := netip.MustParsePrefix(network)
 	id, first := addr.As16(), prefix.Addr().As16()

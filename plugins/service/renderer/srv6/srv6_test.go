@@ -11,8 +11,8 @@ import (
 	"github.com/contiv/contiv/plugins/service/renderer/srv6"
 )
 
-// options are those of a node with VPP: node 1 has the pods 10.1.1.0/24 and fd10:0:0:1::/64, node 2 has
-// 10.1.2.0/24 and fd10:0:0:2::/64, and node 3 has pods but no IPv6 address.
+// Node 1 has the pods 10.1.1.0/24 and fd10:0:0:1::/64, node 2 has 10.1.2.0/24 and fd10:0:0:2::/64,
+// and node 3 has pods but no IPv6 address.
 func options() srv6.Options {
 	pods := map[string]string{
 		"10.1.1.0/24": "fd16::1", "fd10:0:0:1::/64": "fd16::1", "10.1.2.0/24": "fd16::2", "fd10:0:0:2::/64": "fd16::2", "10.1.3.0/24": "",
@@ -47,7 +47,7 @@ func web(frontends ...processor.Frontend) *processor.Service {
 	return &processor.Service{ID: processor.ID{Namespace: "default", Name: "web"}, Frontends: frontends}
 }
 
-// Endpoints of this node have one segment, those of others two.
+// Local endpoints have one segment, remote ones two.
 func TestIPv4Service(t *testing.T) {
 	carried := srv6.Carry(web(frontend(processor.ClusterIP, "10.96.0.10:80", "10.1.1.2:80", "10.1.2.2:80")), options())
 	const want = `config/vpp/srv6/v2/policy/8fff::ffff:a60:a
@@ -65,7 +65,7 @@ config/vpp/srv6/v2/steering/forK8sService-default-web-10.96.0.10-inMainVRF
 	}
 }
 
-// Each address of a service is steered; addresses with the same endpoints share a policy.
+// Each address is steered. Addresses with the same endpoints share a policy.
 func TestIPv6ServiceWithSeveralAddresses(t *testing.T) {
 	o := options()
 	o.External, o.PodVRF, o.LocalWeight = true, 0, 3
@@ -130,8 +130,7 @@ func TestWhatIsNotCarried(t *testing.T) {
 	}
 }
 
-// The segments of pods are there whatever services lead to them; the way to them in the main VRF goes with
-// the pod only.
+// SIDs of pods exist without services. A pod's route in the main VRF is removed with the pod.
 func TestNode(t *testing.T) {
 	addr := netip.MustParseAddr
 	node := srv6.Node{
