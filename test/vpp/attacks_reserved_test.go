@@ -27,7 +27,7 @@ endpoints: [{addresses: [%[8]v], conditions: {ready: true}}]
 ---
 `
 
-// testReserved: services get neither the tunnel's port nor etcd's, and lead nobody into a tunnel.
+// testReserved: services cannot use the VXLAN or etcd ports, and cannot forward into a tunnel.
 func (l *attackLab) testReserved(t *testing.T) {
 	st, err := l.State()
 	if err != nil {

@@ -27,15 +27,15 @@ ipamConfig:
   defaultGateway: fd16::fe
 `
 
-// attackLab has the pods evil and near on node1, which VPP forwards for, and far on node2.
+// attackLab has the pods evil and near on node1, which runs VPP, and far on node2.
 type attackLab struct {
 	*lab.Lab
 	evil, near, far *labtest.WiredPod
 	barriers        int
 }
 
-// arrived sends frames of evil, and after them a datagram as it should be of each IP version
-// to each pod, and returns which of the texts arrived before that.
+// arrived sends forged frames from evil, followed by a valid datagram of each IP version to each
+// pod. It returns the forged texts that arrived before those datagrams.
 func (l *attackLab) arrived(t *testing.T, forged map[string][]byte, to ...*labtest.WiredPod) (names []string) {
 	t.Helper()
 	for _, p := range to {
@@ -63,7 +63,7 @@ func (l *attackLab) arrived(t *testing.T, forged map[string][]byte, to ...*labte
 	return names
 }
 
-// drops are those of evil.
+// drops returns the drop counters of evil.
 func (l *attackLab) drops(t *testing.T) map[vswitch.DropReason]uint64 {
 	t.Helper()
 	var report statscollector.DropsReport
@@ -79,7 +79,7 @@ func (l *attackLab) drops(t *testing.T) map[vswitch.DropReason]uint64 {
 	return counts
 }
 
-// wantCounted demands so many more drops of evil than before, and that contivctl tells of them.
+// wantCounted waits until evil has n more drops than before and checks contivctl.
 func (l *attackLab) wantCounted(t *testing.T, before map[vswitch.DropReason]uint64, reason vswitch.DropReason, more int) {
 	t.Helper()
 	await.That(t, fmt.Sprintf("%d drops because of %s", more, reason), func() error {
@@ -98,8 +98,8 @@ func (l *attackLab) wantCounted(t *testing.T, before map[vswitch.DropReason]uint
 	}
 }
 
-// awaitCounting waits until VPP counts what it drops of evil: on a fast machine, this lab is up
-// within the second after VPP's start in which its classifier counts nothing (docs/vpp.md).
+// awaitCounting waits until VPP counts drops of evil. VPP's classifier does not count in the first
+// second after VPP's start (docs/vpp.md).
 func (l *attackLab) awaitCounting(t *testing.T) {
 	t.Helper()
 	stranger := netip.MustParseAddr("10.1.1.99")
@@ -116,8 +116,8 @@ func (l *attackLab) awaitCounting(t *testing.T) {
 	})
 }
 
-// Attacks of a pod on a node of VPP: none has an effect, each is counted, and nobody else
-// notices, over restarts of the agent and of VPP.
+// A pod attacks a VPP node. Each attack is dropped and counted, and does not affect other traffic,
+// across restarts of the agent and of VPP.
 func TestAttacks(t *testing.T) {
 	l := &attackLab{Lab: upWith(t, bothVersions, "vpp", "kernel")}
 	pods := labtest.AddPods(t, l.Lab, lab.PodSpec{Name: "evil", Node: "node1"}, lab.PodSpec{Name: "near", Node: "node1"}, lab.PodSpec{Name: "far", Node: "node2"})
@@ -171,7 +171,7 @@ func ping(t *testing.T, from *labtest.WiredPod, to netip.Addr) error {
 	return nil
 }
 
-// wantService checks that nobody else is hindered, nor is the attacker where it does what it may.
+// wantService checks that the other pods, and the permitted traffic of the attacker, still work.
 func (l *attackLab) wantService(t *testing.T) {
 	t.Helper()
 	for _, pair := range [][2]*labtest.WiredPod{{l.near, l.far}, {l.far, l.near}, {l.near, l.evil}, {l.evil, l.far}} {
@@ -181,7 +181,7 @@ func (l *attackLab) wantService(t *testing.T) {
 	}
 }
 
-// forged are datagrams from addresses that evil has not, by what they say.
+// forged returns datagrams with spoofed source addresses by their texts.
 func (l *attackLab) forged(about string) map[string][]byte {
 	list := map[string][]byte{}
 	for _, to := range []*labtest.WiredPod{l.near, l.far} {
@@ -220,7 +220,7 @@ func (l *attackLab) testSources(t *testing.T) {
 	l.wantService(t)
 }
 
-// testNeighbours: VPP learns nothing of what is forged.
+// testNeighbours: VPP ignores forged neighbour messages.
 func (l *attackLab) testNeighbours(t *testing.T) {
 	before := l.drops(t)
 	evil, stranger := l.evil, frames.MAC{2, 0, 0, 0, 0, 0x99}
@@ -254,7 +254,7 @@ func (l *attackLab) testNeighbours(t *testing.T) {
 	l.wantService(t)
 }
 
-// testVXLAN: frames that claim to come out of a tunnel are taken from nodes only.
+// testVXLAN: nodes accept VXLAN packets only from other nodes.
 func (l *attackLab) testVXLAN(t *testing.T) {
 	before := l.drops(t)
 	st, err := l.State()

@@ -21,14 +21,14 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// crowd is a node with VPP that has many services, which are written to etcd past KSR.
+// crowd is a VPP node with many services, written directly to etcd.
 type crowd struct {
 	*lab.Lab
 	b       *testing.B
 	db      *clientv3.Client
 	client  string // network namespace of a pod
 	servers []netip.Addr
-	added   int // services, one by one
+	added   int // number of services that were added one by one
 }
 
 const crowdPort = 8080
@@ -52,7 +52,7 @@ func newCrowd(b *testing.B) *crowd {
 	return c
 }
 
-// put writes services, all of them in as few transactions as etcd takes.
+// put writes services in as few etcd transactions as possible.
 func (c *crowd) put(services ...crowded) {
 	c.b.Helper()
 	var ops []clientv3.Op
@@ -74,7 +74,7 @@ func (c *crowd) put(services ...crowded) {
 	}
 }
 
-// crowded is a service with ports from 80.
+// crowded is a service with consecutive ports from 80.
 type crowded struct {
 	number    int
 	ports     int
@@ -100,8 +100,9 @@ func (s crowded) reflected() map[string]proto.Message {
 	return map[string]proto.Message{dbresources.ServiceKey(name, "default"): service, dbresources.EndpointSliceKey(name+"-1", "default"): slice}
 }
 
-// await waits until the last port of a service leads to its only endpoint, and returns how long that took. It tries every other
-// millisecond: VPP does not answer all packets that it refuses, so an attempt may wait for its timeout while the next one succeeds.
+// await waits until the last port of a service reaches its only endpoint and returns the duration.
+// It connects every two milliseconds in parallel, because VPP does not answer all refused packets
+// and an attempt may time out.
 func (c *crowd) await(s crowded, since time.Time) time.Duration {
 	c.b.Helper()
 	to := netip.AddrPortFrom(s.addr(), uint16(80+s.ports-1))
@@ -141,8 +142,9 @@ func (c *crowd) ask(to netip.AddrPort) (told labtest.Told, err error) {
 	return told, err
 }
 
-// BenchmarkServices measures a node with as many services as CONTIV_BENCH_SERVICES says, of 10 endpoints each, from when etcd has a
-// change until a pod's connections are as it says; and one service with as many ports.
+// BenchmarkServices measures the time from a write to etcd until a pod's connections follow it, on
+// a node with CONTIV_BENCH_SERVICES services of 10 endpoints, and with one service of as many
+// ports.
 func BenchmarkServices(b *testing.B) {
 	most := 1_000
 	if text := os.Getenv("CONTIV_BENCH_SERVICES"); text != "" {
@@ -166,7 +168,7 @@ func BenchmarkServices(b *testing.B) {
 				}
 				more = append(more, s)
 			}
-			more[len(more)-1].endpoints = c.servers[:1] // only this one is used
+			more[len(more)-1].endpoints = c.servers[:1] // tests only this one
 			start := time.Now()
 			c.put(more...)
 			c.report(fmt.Sprintf("s/%d-services", count), c.await(more[len(more)-1], start).Seconds())
@@ -182,7 +184,7 @@ func (c *crowd) report(what string, value float64) {
 	c.b.ReportMetric(value, what)
 }
 
-// timed returns how long it takes until a service is as it is put.
+// timed writes a service and returns the time until it works.
 func (c *crowd) timed(s crowded) time.Duration {
 	c.b.Helper()
 	start := time.Now()
@@ -216,7 +218,8 @@ func (c *crowd) measureChanges(count int) {
 	c.report(fmt.Sprintf("ms/endpoint-changed-of-%d", count), moved[len(moved)/2])
 }
 
-// measureRestart: the agent has nothing to do when it starts again. The first time, it may end in the middle of a resync.
+// measureRestart checks that a restarted agent does nothing. The first restart may interrupt a
+// resync.
 func (c *crowd) measureRestart(count int) {
 	c.b.Helper()
 	var took []float64
@@ -233,7 +236,7 @@ func (c *crowd) measureRestart(count int) {
 		for _, op := range lab.Operations(txns...) {
 			c.b.Errorf("the restarted agent executed %v %s", op.Operation, op.Key)
 		}
-		time.Sleep(11 * time.Second) // contiv-init starts an agent that ends within 10 s after a pause
+		time.Sleep(11 * time.Second) // contiv-init delays the restart of an agent that ran for less than 10 s
 	}
 	c.b.Logf("restarts with %d: %.2f s", count, took)
 	slices.Sort(took)

@@ -10,9 +10,8 @@ import (
 	"github.com/contiv/contiv/test/labtest"
 )
 
-// traffic sends from a pod on node1 to a pod beside it, to one on the other node and to
-// the host. flow waits until each stream has got n more answers, end returns what became of
-// each.
+// traffic sends datagrams from a pod on node1 to a local pod, to a pod on the other node and to the
+// host. flow waits for n more answers per stream, end returns the reports.
 func traffic(t *testing.T, l *lab.Lab) (flow func(n int), end func() map[string]lab.StreamReport) {
 	t.Helper()
 	pods := addPods(t, l, fourPods...)
@@ -53,7 +52,6 @@ func traffic(t *testing.T, l *lab.Lab) (flow func(n int), end func() map[string]
 	}
 }
 
-// The pods do not notice that the agent is away.
 func TestAgentRestartsUnderTraffic(t *testing.T) {
 	l := up(t, "vpp")
 	flow, end := traffic(t, l)
@@ -88,7 +86,7 @@ func TestAgentRestartsUnderTraffic(t *testing.T) {
 	labtest.RequireQuiet(t, l)
 }
 
-// A VPP that crashed, or was restarted, comes back with all that was requested of it.
+// After a crash or restart, VPP gets its whole configuration back.
 func TestVPPEndsUnderTraffic(t *testing.T) {
 	for name, end := range map[string]func(*lab.Lab) error{
 		"SIGKILL": func(l *lab.Lab) error { return l.KillVPP(t.Context(), "node1") },
@@ -117,7 +115,6 @@ func TestVPPEndsUnderTraffic(t *testing.T) {
 	}
 }
 
-// What others change in VPP is changed back.
 func TestChangesByOthersAreUndone(t *testing.T) {
 	l := up(t, "vpp", "kernel")
 	pods := addPods(t, l, fourPods...)
@@ -132,7 +129,7 @@ func TestChangesByOthersAreUndone(t *testing.T) {
 		if err != nil || strings.TrimSpace(out) != "" {
 			t.Fatalf("%s: %v %s", command, err, out)
 		}
-		// It may have been noticed already.
+		// The agent may have repaired it already.
 		if _, err := l.Agent("node1").Drift(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -23,7 +23,7 @@ import (
 
 const endpointPort = 8080
 
-// upEndpoints makes a node with VPP whose pods "a" and "b" can be endpoints, and "c" their client.
+// upEndpoints makes a VPP node with the endpoints "a" and "b" and the client "c".
 func upEndpoints(t *testing.T, timeouts string) (*lab.Lab, []lab.Pod) {
 	t.Helper()
 	l := upServices(t, servicesConfig, "services: vswitch\n"+timeouts, "vpp")
@@ -34,8 +34,8 @@ func upEndpoints(t *testing.T, timeouts string) (*lab.Lab, []lab.Pod) {
 	return l, pods
 }
 
-// A flow of UDP and a connection of TCP stay with their endpoint until they are silent for as long as service.conf says; then
-// they come to another, which knows nothing of the connection.
+// A UDP flow and a TCP connection keep their endpoint until the idle timeout of service.conf. Their
+// next packets go to another endpoint, which does not know the TCP connection.
 func TestSilentFlowsMove(t *testing.T) {
 	l, pods := upEndpoints(t, "tcpNATSessionTimeout: 4\notherNATSessionTimeout: 2\n")
 	web := served{name: "web", number: 10, policy: "Cluster", port: endpointPort, node: "node1", addrs: globalAddresses(t, pods[0])}
@@ -105,8 +105,8 @@ func TestSilentFlowsMove(t *testing.T) {
 	}
 }
 
-// A flow of UDP that never pauses moves when its endpoint leaves the service, although each of its packets makes VPP remember
-// it longer; flows of the same client to endpoints that stay do not notice, and connections of TCP go on.
+// A UDP flow that never pauses moves when its endpoint is removed, although each packet extends its
+// session in VPP. Other flows of the client and TCP connections continue.
 func TestFlowsMoveWithoutAPause(t *testing.T) {
 	l, pods := upEndpoints(t, "otherNATSessionTimeout: 4\n")
 	a, b := globalAddresses(t, pods[0]), globalAddresses(t, pods[1])
@@ -176,7 +176,7 @@ func TestFlowsMoveWithoutAPause(t *testing.T) {
 	require("after a restart of the agent, a flow", moving, "b")
 }
 
-// natSessions is what the agent of node 1 tells Prometheus of translated connections.
+// natSessions returns the NAT session metric of node 1's agent.
 func natSessions(t *testing.T, l *lab.Lab) (n int) {
 	t.Helper()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -199,8 +199,8 @@ func natSessions(t *testing.T, l *lab.Lab) (n int) {
 	return n
 }
 
-// Connections of TCP to an endpoint that leaves the service are reset if service.conf says so, and others are not. The next
-// connection from the same port comes to the endpoint that there is.
+// TCP connections to a removed endpoint are reset only if service.conf enables it. The next
+// connection from the same port reaches a current endpoint.
 func TestConnectionsToRemovedEndpointsAreReset(t *testing.T) {
 	if err := sockets.Supported(); err != nil {
 		t.Skipf("%v: run the test on a kernel that has it, such as that of a distribution", err)
@@ -299,8 +299,8 @@ func TestConnectionsToRemovedEndpointsAreReset(t *testing.T) {
 	}
 }
 
-// connect opens a connection of TCP from a port, which closing it leaves at once: by a socket of IPv6 if it is mapped, as programs use that
-// know no other.
+// connect opens a TCP connection from a port that is free again right after the close. mapped uses
+// an IPv6 socket with an IPv4-mapped address.
 func connect(netnsName string, to netip.AddrPort, port uint16, mapped bool) (conn net.Conn, err error) {
 	if mapped {
 		to = netip.AddrPortFrom(netip.AddrFrom16(to.Addr().As16()), to.Port())
@@ -324,7 +324,7 @@ func connect(netnsName string, to netip.AddrPort, port uint16, mapped bool) (con
 			func() error {
 				return unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
 			}, // no TIME_WAIT
-			func() error { return unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &patience) }, // of connect
+			func() error { return unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &patience) }, // timeout of connect
 			func() error { return unix.Bind(fd, local) },
 			func() error { return unix.Connect(fd, remote) },
 		} {

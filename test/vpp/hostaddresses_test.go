@@ -20,7 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// nodeWithBoth is node1 with addresses of the host of both IP versions.
+// nodeWithBoth is the node object of node1 with host addresses of both IP versions.
 const nodeWithBoth = `apiVersion: v1
 kind: Node
 metadata: {name: node1, labels: {kubernetes.io/hostname: node1}}
@@ -35,13 +35,14 @@ metadata: {name: deny, namespace: default}
 spec: {podSelector: {matchLabels: {app: a}}, policyTypes: [Ingress]}
 `
 
-// hostCard is a lab whose first node, with VPP, has a network card of the host with addresses that VPP lacks.
+// hostCard is a lab whose first node, on VPP, has a host NIC with addresses that VPP does not have.
 type hostCard struct {
 	*lab.Lab
 	t testing.TB
-	// Network namespaces of the first node, of the second, which has the kernel, and of what is outside.
+	// Network namespaces of the first node, of the second node, which uses the kernel, and of the
+	// outside host.
 	node1, node2, outside string
-	host                  []netip.Addr // the addresses
+	host                  []netip.Addr // addresses of the host NIC
 }
 
 func upHostCard(t *testing.T, services string) *hostCard {
@@ -85,13 +86,13 @@ func (h *hostCard) addAddress(netns, addr, device string) {
 	}
 }
 
-// clients are network namespaces of those that connect to the host.
+// clients returns the network namespaces of the clients.
 func (h *hostCard) clients(pod lab.Pod) map[string]string {
 	return map[string]string{"outside": h.outside, "a process of the node": h.node1, "another node": h.node2, "a pod of the node": pod.Netns}
 }
 
-// Node ports at addresses of the host's own network card, for each kind of client: the host's kernel sends connections to VPP. Where
-// kube-proxy translates for the host, it does not.
+// Node ports at addresses of the host's NIC, for each kind of client: the host's kernel forwards
+// connections to VPP unless kube-proxy translates them.
 func TestServicesAtAddressesOfTheHost(t *testing.T) {
 	h := upHostCard(t, "services: vswitch\n")
 	l, underlay, host := h.Lab, h.outside, h.host
@@ -118,7 +119,7 @@ func TestServicesAtAddressesOfTheHost(t *testing.T) {
 				for _, network := range []string{"tcp", "udp"} {
 					begun := time.Now()
 					_, _, err := labtest.AskPeer(netns, network, to.nodePort(addr))
-					for again := 0; network == "udp" && errors.Is(err, os.ErrDeadlineExceeded) && again < 3; again++ { // the kernel tells few in a second
+					for again := 0; network == "udp" && errors.Is(err, os.ErrDeadlineExceeded) && again < 3; again++ { // the kernel limits ICMP errors per second
 						begun = time.Now()
 						_, _, err = labtest.AskPeer(netns, network, to.nodePort(addr))
 					}
@@ -201,8 +202,8 @@ func TestServicesAtAddressesOfTheHost(t *testing.T) {
 	}
 }
 
-// Host ports at these addresses, for each kind of client, and for the pod itself: within hostIP, beside kube-proxy, over a restart of the agent, and
-// until the pod is deleted.
+// Host ports at addresses of the host's NIC, for each kind of client and for the pod itself: only
+// at hostIP, together with kube-proxy, across a restart of the agent, and until the pod is deleted.
 func TestHostPortsAtAddressesOfTheHost(t *testing.T) {
 	h := upHostCard(t, "services: vswitch\n")
 	const port, hostPort, only4, only6 = 8080, 80, 8084, 8086
@@ -308,7 +309,8 @@ spec:
 status: {loadBalancer: {ingress: [{ip: 100.64.9.%[2]d}, {ip: "fd99::%[2]d"}]}}
 `
 
-// byCard is the manifest of a service with external IPs, and with one of a load balancer of each IP version.
+// byCard returns the manifest of a service with external IPs and a load balancer IP of each
+// version.
 func (s served) byCard(nodePorts bool, external []netip.Addr, ranges string) string {
 	var texts []string
 	for _, a := range external {
@@ -325,10 +327,11 @@ func (s served) byCard(nodePorts bool, external []netip.Addr, ranges string) str
 	return text
 }
 
-// External IPs that are addresses of the host, and those of load balancers that are announced at its card: outside has routes that lead there.
+// External IPs that are host addresses, and load balancer IPs that are announced at the host's NIC.
+// The outside host has routes to them.
 func TestExternalIPsAtAddressesOfTheHost(t *testing.T) {
 	h := upHostCard(t, "services: vswitch\n")
-	for _, route := range []string{ // the node has a default route of IPv4 only
+	for _, route := range []string{ // the node has a default route only for IPv4
 		h.outside + " route add 100.64.9.0/24 via " + h.host[0].String(), h.outside + " route add fd99::/64 via " + h.host[1].String(), h.node1 + " route add fd99::/64 via fd17::fe",
 	} {
 		if out, err := exec.Command("ip", append([]string{"-n"}, strings.Fields(route)...)...).CombinedOutput(); err != nil {
@@ -412,7 +415,8 @@ func TestExternalIPsAtAddressesOfTheHost(t *testing.T) {
 	nft(t, h.node1, "delete table ip kube-proxy")
 }
 
-// seenThroughHost is the address that endpoints see of whom the host of node 1 sends to VPP: the host itself, or all others.
+// seenThroughHost returns the source address that endpoints see of connections forwarded by the
+// host of node 1. ofHost selects connections of the host itself.
 func seenThroughHost(ipv6, ofHost bool) netip.Addr {
 	list := []string{"172.30.1.3", "172.30.1.2"}
 	if ipv6 {
@@ -432,7 +436,6 @@ func nft(t *testing.T, netns, command string) {
 	}
 }
 
-// applyText creates objects, or changes them.
 func applyText(t *testing.T, l *lab.Lab, text string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "objects.yaml")

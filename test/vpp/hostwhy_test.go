@@ -11,7 +11,8 @@ import (
 	"github.com/contiv/contiv/test/labtest"
 )
 
-// wantWhy checks what contivctl why says of node ports at addresses of the host: open is a port with endpoints, closed one without.
+// wantWhy checks the output of contivctl why for node ports at host addresses. open is a port with
+// endpoints, closed one without.
 func wantWhy(t *testing.T, l *lab.Lab, host []netip.Addr, pod, outside string, open, closed served) {
 	t.Helper()
 	for _, addr := range host {

@@ -10,12 +10,12 @@ import (
 	"github.com/contiv/contiv/test/labtest"
 )
 
-// binaries is the directory with what was built; "" if tests are skipped.
+// binaries is the directory of the built programs, "" if tests are skipped.
 var binaries string
 
 func TestMain(m *testing.M) {
 	if os.Getenv(lab.BinaryVariable) == "" || os.Geteuid() != 0 {
-		os.Exit(m.Run()) // each test skips itself and says why
+		os.Exit(m.Run()) // each test skips itself and reports the reason
 	}
 	labtest.Main(func(dir string) (int, error) {
 		binaries = dir
@@ -23,13 +23,12 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// up makes a lab that ends with the test, or skips the test.
+// up makes a lab for the test, or skips the test.
 func up(t *testing.T, vswitches ...string) *lab.Lab {
 	t.Helper()
 	return upWith(t, "", vswitches...)
 }
 
-// upWith is up with a configuration of the agents.
 func upWith(t *testing.T, config string, vswitches ...string) *lab.Lab {
 	t.Helper()
 	opts := options(t, vswitches...)
@@ -37,7 +36,6 @@ func upWith(t *testing.T, config string, vswitches ...string) *lab.Lab {
 	return labtest.Up(t, opts)
 }
 
-// options of a lab, or the test is skipped.
 func options(t testing.TB, vswitches ...string) lab.Options {
 	t.Helper()
 	if os.Getenv(lab.BinaryVariable) == "" {
@@ -58,7 +56,7 @@ func addPods(t testing.TB, l *lab.Lab, specs ...lab.PodSpec) []lab.Pod {
 	return pods
 }
 
-// requireConnected measures between all pods, all nodes and the outside.
+// requireConnected checks connectivity between all pods, all nodes and the outside host.
 func requireConnected(t *testing.T, l *lab.Lab) {
 	t.Helper()
 	m, err := l.Matrix(t.Context())

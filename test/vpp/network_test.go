@@ -12,10 +12,9 @@ import (
 	"github.com/contiv/contiv/test/labtest"
 )
 
-// fourPods are two on each of two nodes.
 var fourPods = []lab.PodSpec{{Name: "a", Node: "node1"}, {Name: "b", Node: "node1"}, {Name: "c", Node: "node2"}, {Name: "d", Node: "node2"}}
 
-// Everybody reaches everybody: pods, hosts and the world, whatever forwards on the nodes.
+// Connectivity between all pods, hosts and the outside, with VPP and kernel nodes.
 func TestWhoReachesWhom(t *testing.T) {
 	for _, vswitches := range [][]string{{"vpp"}, {"vpp", "kernel"}} {
 		t.Run(strings.Join(vswitches, " and "), func(t *testing.T) {
@@ -23,7 +22,7 @@ func TestWhoReachesWhom(t *testing.T) {
 			addPods(t, l, fourPods...)
 			requireConnected(t, l)
 			labtest.RequireQuiet(t, l)
-			// Each flow of the overlay would be a session, and there are so many of them only.
+			// Overlay traffic must not use NAT sessions, whose number is limited.
 			if out, err := l.VPPCommand(t.Context(), "node1", "show", "nat44", "sessions"); err != nil || strings.Contains(out, ":4789") || strings.Contains(out, "port 4789") {
 				t.Errorf("packets of the overlay meet NAT: %v\n%s", err, out)
 			}
@@ -31,7 +30,7 @@ func TestWhoReachesWhom(t *testing.T) {
 				t.Fatal(err)
 			}
 			labtest.RequireQuiet(t, l)
-			// The NIC and the host stay.
+			// The NIC and the host interface remain.
 			if out, err := l.VPPCommand(t.Context(), "node1", "show", "interface"); err != nil || strings.Count(out, "\nhost-")+strings.Count(out, "\ntap") != 2 {
 				t.Errorf("VPP has interfaces of pods that are gone: %v\n%s", err, out)
 			}
@@ -39,8 +38,8 @@ func TestWhoReachesWhom(t *testing.T) {
 	}
 }
 
-// What the host's stack sent by itself on the devices that lead to pods, VPP would take for what the pods send, and count it as what
-// they may not (`contivctl drops`).
+// VPP would attribute packets of the host's stack on pod interfaces to the pods, and count them as
+// drops (`contivctl drops`).
 func TestHostIsSilentTowardsPods(t *testing.T) {
 	l := up(t, "vpp")
 	addPods(t, l, fourPods[:2]...)
@@ -64,7 +63,7 @@ func TestHostIsSilentTowardsPods(t *testing.T) {
 	}
 }
 
-// Both sorts of nodes send the same packets to each other: as large, in the same tunnel.
+// VPP and kernel nodes use the same overlay: the same packet sizes in the same tunnel.
 func TestVPPAndTheKernelSpeakTheSameOverlay(t *testing.T) {
 	l := up(t, "vpp", "kernel")
 	pods := addPods(t, l, fourPods...)
@@ -89,7 +88,7 @@ func TestVPPAndTheKernelSpeakTheSameOverlay(t *testing.T) {
 			t.Errorf("there was no packet %+v, but %+v", want, packets)
 		}
 	}
-	// 1500 bytes less what VXLAN adds (50), IP (20) and ICMP (8) take.
+	// 1500 bytes minus the headers of VXLAN (50), IP (20) and ICMP (8).
 	for _, pair := range [][2]lab.Pod{{a, c}, {c, a}} {
 		for size, fits := range map[int]bool{1422: true, 1423: false} {
 			out, err := l.Exec(t.Context(), pair[0].ID(), "ping", "-n", "-c1", "-W2", "-M", "do", "-s", fmt.Sprint(size), pair[1].Address.String())
@@ -100,10 +99,9 @@ func TestVPPAndTheKernelSpeakTheSameOverlay(t *testing.T) {
 	}
 }
 
-// manyPods is how many pods a node has: as many as it may have if they are attached by
-// TAPs. Attached by AF_PACKET, with the NIC and the host they must be fewer than 16, lest
-// a thread of VPP 25.10 polls for ever (docs/vpp.md); CONTIV_VPP_PODS says how many if
-// VPP can do more.
+// manyPods returns the number of pods on a node: the maximum with TAPs. With AF_PACKET, the pods,
+// the NIC and the host must be fewer than 16, because otherwise a thread of VPP 25.10 polls forever
+// (docs/vpp.md). CONTIV_VPP_PODS overrides the number for other versions.
 func manyPods(t *testing.T) int {
 	t.Helper()
 	if text := os.Getenv("CONTIV_VPP_PODS"); text != "" {

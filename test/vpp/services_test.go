@@ -47,13 +47,12 @@ ports: [{name: tcp, protocol: TCP, port: %[3]d}, {name: udp, protocol: UDP, port
 endpoints: [{addresses: ["%[4]s"], nodeName: %[5]s, conditions: {ready: true}}]
 `
 
-// kubeProxyRules is what an agent takes for kube-proxy.
+// kubeProxyRules is a ruleset that an agent detects as kube-proxy.
 const kubeProxyRules = "add table ip kube-proxy; add chain ip kube-proxy services; add rule ip kube-proxy services counter"
 
-// served is a service with one endpoint.
 type served struct {
 	name   string
-	number int // the last part of its cluster IPs, and of its node port
+	number int // the last part of its cluster IPs and of its node port
 	policy string
 	port   int
 	node   string
@@ -84,15 +83,15 @@ func (s served) nodePort(node netip.Addr) netip.AddrPort {
 	return netip.AddrPortFrom(node, uint16(30000+s.number))
 }
 
-// Whose address an endpoint sees.
+// The source address that an endpoint sees.
 const (
-	clients = "the client's" // address
-	hidden  = "the node's"   // last address but one of its pod subnet
+	clients = "the client's" // the client's address
+	hidden  = "the node's"   // the last address but one of the node's pod subnet
 	anyones = ""
 )
 
-// Services of a node with VPP, translated by cnat: over IPv4 and IPv6, TCP and UDP, for each
-// kind of client, over restarts of the agent and of VPP. Node 2 has the kernel.
+// Services with cnat on a VPP node over IPv4 and IPv6, TCP and UDP, for each kind of client, across
+// restarts of the agent and of VPP. Node 2 uses the kernel.
 func TestServices(t *testing.T) {
 	l := upServices(t, servicesConfig, "services: vswitch\n", "vpp", "kernel")
 	pods := addPods(t, l, lab.PodSpec{Name: "a", Node: "node1"}, lab.PodSpec{Name: "b", Node: "node1"}, lab.PodSpec{Name: "c", Node: "node2"})
@@ -140,10 +139,10 @@ func TestServices(t *testing.T) {
 			{"a pod of another node", c.Netns, local, true, anyones},
 			{"a pod of another node", c.Netns, onHost, false, anyones},
 			{"a pod of another node", c.Netns, keeps, false, clients},
-			{"a pod of another node", c.Netns, keeps, true, anyones}, // its node's over IPv4, which hides it
-			// Pods on the host network are such processes.
+			{"a pod of another node", c.Netns, keeps, true, anyones}, // SNAT of its node applies to IPv4
+			// Includes pods on the host network.
 			{"a process of the node", node1.Netns, local, false, clients},
-			{"a process of the node", node1.Netns, local, true, hidden}, // by eth0 of the host, from outside of VPP
+			{"a process of the node", node1.Netns, local, true, hidden}, // through eth0 of the host, from outside of VPP
 			{"a process of the node", node1.Netns, far, false, clients},
 			{"a process of another node", l.Name() + "-node2", local, false, anyones},
 			{"a process of another node", l.Name() + "-node2", local, true, hidden},
@@ -156,7 +155,7 @@ func TestServices(t *testing.T) {
 		} {
 			for _, node := range vppIP {
 				if node.Is6() && (way.to.name == onHost.name || way.netns == node1.Netns && way.nodePort) {
-					continue // eth0 of the host has no IPv6 address
+					continue // the host's eth0 has no IPv6 address
 				}
 				to := way.to.clusterIP(node.Is6())
 				if way.nodePort {
@@ -164,7 +163,7 @@ func TestServices(t *testing.T) {
 				}
 				for _, network := range []string{"tcp", "udp"} {
 					if network == "udp" && way.to.name == onHost.name {
-						continue // the host answers with its address towards VPP, as without a service
+						continue // the host replies from its address towards VPP, as without a service
 					}
 					own, seen, err := labtest.AskPeer(way.netns, network, to)
 					want := own
@@ -221,10 +220,10 @@ func TestServices(t *testing.T) {
 	check("after a restart of VPP")
 }
 
-// By default VPP translates services while kube-proxy does not: it leaves them to it when it comes,
-// and takes them over when it has gone. Pods reach each other, and host ports lead to them, in any case.
+// By default, VPP translates services unless kube-proxy does. It stops when kube-proxy starts and
+// resumes afterwards. Pod connectivity and host ports always work.
 func TestServicesAreLeftToKubeProxy(t *testing.T) {
-	l := upServices(t, servicesConfig, "services: auto\ntcpNATSessionTimeout: 7200\notherNATSessionTimeout: 60\n", "vpp", "kernel") // VPP starts with time-outs
+	l := upServices(t, servicesConfig, "services: auto\ntcpNATSessionTimeout: 7200\notherNATSessionTimeout: 60\n", "vpp", "kernel") // VPP starts with timeouts
 	pods := addPods(t, l, lab.PodSpec{Name: "a", Node: "node1"}, lab.PodSpec{Name: "b", Node: "node1"})
 	a, b := pods[0], pods[1]
 	st, err := l.State()
@@ -289,7 +288,7 @@ func TestServicesAreLeftToKubeProxy(t *testing.T) {
 			})
 		}
 		for _, addr := range web.addrs {
-			// Not from b: its port may be one of those that VPP still remembers for connections to the service.
+			// Not from b, whose source port may match an old session of the service in VPP.
 			if _, _, err := labtest.AskPeer(c.Netns, "tcp", netip.AddrPortFrom(addr, port)); err != nil {
 				t.Errorf("%s, from pod to pod: %v", when, err)
 			}
@@ -307,7 +306,6 @@ func TestServicesAreLeftToKubeProxy(t *testing.T) {
 	}
 }
 
-// What Kubernetes says about services and their endpoints decides which of these clients come to.
 func TestServicesUseEndpoints(t *testing.T) {
 	l := upServices(t, servicelab.Config, servicelab.ServiceConfig, "vpp", "kernel")
 	t.Run("endpoints", func(t *testing.T) { servicelab.Endpoints(t, l) })
@@ -316,12 +314,11 @@ func TestServicesUseEndpoints(t *testing.T) {
 	t.Run("removed endpoints", func(t *testing.T) { servicelab.RemovedEndpoints(t, l) })
 }
 
-// What service.conf says of them.
 func TestServiceConfig(t *testing.T) {
 	servicelab.FollowSettings(t, upServices(t, servicelab.Config, servicelab.Settings, "vpp", "kernel"))
 }
 
-// upServices is upWith with a configuration of services, too. The router has an address of IPv6.
+// upServices is upWith with a service.conf. The router has an IPv6 address.
 func upServices(t *testing.T, config, services string, vswitches ...string) *lab.Lab {
 	t.Helper()
 	opts := options(t, vswitches...)
@@ -334,11 +331,10 @@ func upServices(t *testing.T, config, services string, vswitches ...string) *lab
 	if out, err := exec.Command("ip", "-n", st.Underlay(), "address", "add", "fd16::fe/112", "dev", "nodes", "nodad").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	labtest.AwaitAddresses(t, l) // VPP cannot learn the neighbour of a client whose first packet has another source: docs/services.md
+	labtest.AwaitAddresses(t, l) // VPP cannot resolve a client whose first packet has another source: docs/services.md
 	return l
 }
 
-// apply creates services.
 func apply(t *testing.T, l *lab.Lab, services ...served) {
 	t.Helper()
 	var text strings.Builder
@@ -354,7 +350,7 @@ func apply(t *testing.T, l *lab.Lab, services ...served) {
 	}
 }
 
-// loopback is the address that clients outside of node 1 are hidden behind.
+// loopback returns the address that hides clients outside of node 1.
 func loopback(ipv6 bool) netip.Addr {
 	if ipv6 {
 		return netip.MustParseAddr("fd10:1:0:1:ffff:ffff:ffff:fffe")
@@ -362,7 +358,7 @@ func loopback(ipv6 bool) netip.Addr {
 	return netip.MustParseAddr("10.1.1.254")
 }
 
-// globalAddresses are those of a pod, IPv4 first.
+// globalAddresses returns the addresses of a pod, IPv4 first.
 func globalAddresses(t *testing.T, pod lab.Pod) (list []netip.Addr) {
 	t.Helper()
 	err := lab.InNetns(lab.NetnsPath(pod.Netns), func() error {
@@ -385,7 +381,7 @@ func globalAddresses(t *testing.T, pod lab.Pod) (list []netip.Addr) {
 	return list
 }
 
-// Random clusters that change: see servicelab.Churn for flags.
+// Changes random clusters. servicelab.Churn documents the flags.
 func TestServicesUnderChurn(t *testing.T) {
 	servicelab.Churn(t, upServices(t, servicelab.Config, servicelab.ServiceConfig, "vpp", "kernel"))
 }

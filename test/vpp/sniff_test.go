@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// overlayPacket is what matters of a packet in a VXLAN tunnel.
+// overlayPacket holds the compared fields of a packet in a VXLAN tunnel.
 type overlayPacket struct {
 	src, dst           string // of the nodes
 	port               uint16
@@ -19,7 +19,7 @@ type overlayPacket struct {
 	innerSrc, innerDst string // of the pods
 }
 
-// sniff returns how many packets of each sort passed a device while fn ran.
+// sniff counts the distinct packets on a device while fn runs.
 func sniff(t *testing.T, netns, device string, fn func()) map[overlayPacket]int {
 	t.Helper()
 	var socket int
@@ -28,7 +28,7 @@ func sniff(t *testing.T, netns, device string, fn func()) map[overlayPacket]int 
 		if err != nil {
 			return err
 		}
-		const all = unix.ETH_P_ALL<<8&0xff00 | unix.ETH_P_ALL>>8 // in network order
+		const all = unix.ETH_P_ALL<<8&0xff00 | unix.ETH_P_ALL>>8 // in network byte order
 		if socket, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, all); err != nil {
 			return err
 		}
@@ -43,7 +43,7 @@ func sniff(t *testing.T, netns, device string, fn func()) map[overlayPacket]int 
 	for {
 		n, err := unix.Read(socket, frame)
 		if err != nil {
-			return found // all that arrived has been read
+			return found // all received packets have been read
 		}
 		if p, ok := decode(frame[:n]); ok {
 			found[p]++
@@ -51,7 +51,7 @@ func sniff(t *testing.T, netns, device string, fn func()) map[overlayPacket]int 
 	}
 }
 
-// decode takes apart Ethernet, IPv4, UDP, VXLAN, Ethernet and IPv4.
+// decode parses Ethernet, IPv4, UDP, VXLAN, Ethernet and IPv4.
 func decode(frame []byte) (p overlayPacket, ok bool) {
 	const ethernet, ip, udp, vxlan = 14, 20, 8, 8
 	if len(frame) < ethernet+ip+udp+vxlan+ethernet+ip || binary.BigEndian.Uint16(frame[12:]) != unix.ETH_P_IP || frame[ethernet] != 0x45 || frame[ethernet+9] != unix.IPPROTO_UDP {

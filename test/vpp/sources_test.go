@@ -33,8 +33,8 @@ spec:
 status: {loadBalancer: {ingress: [{ip: 203.0.113.20}, {ip: "fd16::99"}]}}
 `
 
-// Clients that are in none of loadBalancerSourceRanges are ignored at the load balancer's addresses, and only there: clients
-// outside, pods, and processes of the node.
+// Clients outside of loadBalancerSourceRanges are dropped only at the addresses of the load
+// balancer: outside hosts, pods, and processes of the node.
 func TestSourceRanges(t *testing.T) {
 	l := upServices(t, servicesConfig, "services: vswitch\n", "vpp")
 	pods := addPods(t, l, lab.PodSpec{Name: "a", Node: "node1"}, lab.PodSpec{Name: "b", Node: "node1"}, lab.PodSpec{Name: "c", Node: "node1"})
@@ -55,7 +55,8 @@ func TestSourceRanges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The client in the ranges, the other one, the load balancer's address, and the service's.
+	// A client inside the ranges, one outside of them, the load balancer's address, and the cluster
+	// IP.
 	type client struct{ good, bad, lb, cluster netip.Addr }
 	clients := []client{
 		{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.17"), netip.MustParseAddr("203.0.113.20"), netip.MustParseAddr("10.96.0.20")},
@@ -67,7 +68,7 @@ func TestSourceRanges(t *testing.T) {
 		for _, addr := range []netip.Addr{c.good, c.bad} {
 			if addr.Is4() {
 				ip("address", "add", netip.PrefixFrom(addr, addr.BitLen()).String(), "dev", "lo")
-			} else { // of the nodes' network
+			} else { // addresses of the nodes' network
 				ip("address", "add", addr.String()+"/112", "dev", "nodes", "nodad")
 			}
 		}
@@ -146,7 +147,7 @@ func TestSourceRanges(t *testing.T) {
 	check("after a restart of VPP", true)
 }
 
-// balancedSlices are the endpoints of the service: port 8080 of a pod of node1.
+// balancedSlices returns the service's EndpointSlices with port 8080 of a pod of node1.
 func balancedSlices(addrs []netip.Addr) (text string) {
 	for i, addr := range addrs {
 		text += fmt.Sprintf(sliceManifest, "balanced", []string{"IPv4", "IPv6"}[i], 8080, addr, "node1", []string{"ipv4", "ipv6"}[i])
@@ -154,8 +155,8 @@ func balancedSlices(addrs []netip.Addr) (text string) {
 	return text
 }
 
-// toVPP routes what a node's processes send to addresses through VPP, as the cluster's services are routed, and returns the addresses that they
-// send from, in the order of the cluster IPs.
+// toVPP routes the node's packets to addrs through VPP, like the cluster's services, and returns
+// their source addresses in the order of the cluster IPs.
 func toVPP(t *testing.T, netns string, addrs, clusterIPs []netip.Addr) (own []netip.Addr) {
 	t.Helper()
 	ip := func(args ...string) string {
@@ -181,7 +182,7 @@ func toVPP(t *testing.T, netns string, addrs, clusterIPs []netip.Addr) (own []ne
 	return own
 }
 
-// askFrom asks a server of labtest.TellPeers from an address of the client's; the zero one: any.
+// askFrom connects to a server of labtest.TellPeers from a source address. The zero Addr means any.
 func askFrom(netns string, from netip.Addr, network string, to netip.AddrPort) error {
 	var c net.Conn
 	err := lab.InNetns(lab.NetnsPath(netns), func() (err error) {

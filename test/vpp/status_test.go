@@ -11,7 +11,8 @@ import (
 	"github.com/contiv/contiv/test/labtest"
 )
 
-// Agents probe each other through VPP: they are healthy while its tunnels work, and say so when they do not.
+// Agents probe each other through VPP. They are healthy while the tunnels work and report it when
+// tunnels fail.
 func TestStatusTellsOfTunnels(t *testing.T) {
 	l := up(t, "vpp", "vpp")
 	st, err := l.State()
@@ -28,7 +29,7 @@ func TestStatusTellsOfTunnels(t *testing.T) {
 			t.Fatalf("%s: %v: %s", line, err, out)
 		}
 	}
-	// The tunnels alone: everything else between the nodes goes on.
+	// Break only the tunnels.
 	sh("nft 'table bridge tunnels { chain forward { type filter hook forward priority 0; udp dport 4789 drop; }; }'")
 	labtest.AwaitStatus(t, l, binaries, "node1", "degraded", "peers", "node node2 does not answer over the overlay")
 	labtest.AwaitStatus(t, l, binaries, "node2", "degraded", "peers", "node node1 does not answer over the overlay")
@@ -38,7 +39,7 @@ func TestStatusTellsOfTunnels(t *testing.T) {
 	}
 }
 
-// A VPP without a plugin that services need says which.
+// The status names a missing VPP plugin that services need.
 func TestStatusTellsOfPlugins(t *testing.T) {
 	l := upServices(t, servicesConfig, "services: vswitch\n", "vpp", "kernel")
 	apply(t, l, served{name: "web", number: 10, policy: "Cluster", port: 8080, node: "node2", addrs: []netip.Addr{netip.MustParseAddr("192.168.16.2")}})

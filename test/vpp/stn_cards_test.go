@@ -18,20 +18,21 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// managedNIC is a lab whose first node has, beside the card that it shares with VPP, one of the host's own, whose addresses Kubernetes knows.
-// There is one client on its network, which VPP has no way to:
+// managedNIC is a lab whose first node shares one NIC with VPP and has a second one that belongs to
+// the host. Kubernetes knows the addresses of the second NIC. A client on its network is not
+// reachable from VPP:
 //
 //	client ── mgmt0, host ── vpp1 ══ VPP ── eth0 ── other nodes, outside
 type managedNIC struct {
 	*singleNIC
-	shared, own []netip.Addr // addresses of the cards, IPv4 first
+	shared, own []netip.Addr // addresses of the NICs, IPv4 first
 	client      string       // network namespace
 	clientIPs   []netip.Addr
 	services    []served
 	clients     []managedClient
 }
 
-// managedClient is who asks, in a network namespace.
+// managedClient is a client in a network namespace.
 type managedClient struct{ who, netns string }
 
 func upManagedNIC(t *testing.T) *managedNIC {
@@ -55,13 +56,13 @@ func upManagedNIC(t *testing.T) *managedNIC {
 	m.ip("-n " + st.Underlay() + " address add fd20::1/64 dev outside nodad")
 	m.ip("-n " + s.outside.Netns + " address add fd20::10/64 dev eth0 nodad")
 	router := []string{"203.0.113.1", "fd20::1"}
-	for i, announced := range [][]string{{"198.51.100.0/24", "203.0.113.16/28"}, {"fd98::/64", "fd99::/64"}} { // at both cards
+	for i, announced := range [][]string{{"198.51.100.0/24", "203.0.113.16/28"}, {"fd98::/64", "fd99::/64"}} { // at both NICs
 		for _, network := range announced {
 			m.ip(fmt.Sprintf("-n %s route add %s via %s", m.client, network, m.own[i]))
 			m.ip(fmt.Sprintf("-n %s route add %s via %s", s.outside.Netns, network, router[i]))
 			m.ip(fmt.Sprintf("-n %s route add %s via %s", st.Underlay(), network, m.shared[i]))
 		}
-		m.ip(fmt.Sprintf("-n %s route add %s via %s", m.client, m.shared[i], m.own[i])) // the way to the other card
+		m.ip(fmt.Sprintf("-n %s route add %s via %s", m.client, m.shared[i], m.own[i])) // the route to the other NIC
 		m.ip(fmt.Sprintf("-n %s route add %s via %s", s.outside.Netns, m.own[i], router[i]))
 		m.ip(fmt.Sprintf("-n %s route add %s via %s", st.Underlay(), m.own[i], m.shared[i]))
 	}
@@ -74,8 +75,9 @@ func upManagedNIC(t *testing.T) *managedNIC {
 	return m
 }
 
-// A node whose card VPP has, and that has another one of the host's own: each kind of client reaches services at cluster IPs, at node ports and host
-// ports of both cards, and at external and load balancers' IPs that are announced at either.
+// On a node with a shared NIC and a host NIC, each kind of client reaches services at cluster IPs,
+// node ports and host ports of both NICs, and at external and load balancer IPs announced at either
+// NIC.
 func TestSingleNICBesideAnother(t *testing.T) {
 	m := upManagedNIC(t)
 	const port, onHostPort = 8080, 8081
@@ -92,7 +94,7 @@ func TestSingleNICBesideAnother(t *testing.T) {
 	labtest.TellPeers(t, m.node.Netns, onHostPort)
 	local := served{name: "local", number: 24, policy: "Cluster", port: port, node: "node1", addrs: globalAddresses(t, pods[0])}
 	far := served{name: "far", number: 21, policy: "Cluster", port: port, node: "node2", addrs: globalAddresses(t, pods[2])}
-	onHost := served{name: "on-host", number: 22, policy: "Cluster", port: onHostPort, node: "node1", addrs: m.own} // as pods on the host network are
+	onHost := served{name: "on-host", number: 22, policy: "Cluster", port: onHostPort, node: "node1", addrs: m.own} // like pods on the host network
 	keeps, none := local, served{name: "none", number: 25, policy: "Cluster", port: port}
 	keeps.name, keeps.number, keeps.policy = "keeps", 23, "Local"
 	m.services = []served{local, far, onHost, keeps}
@@ -106,9 +108,9 @@ func TestSingleNICBesideAnother(t *testing.T) {
 		{"a client by the host's card", m.client}, {"a client by VPP's card", m.outside.Netns},
 		{"a process of the node", m.node.Netns}, {"a pod of the node", pods[1].Netns}, {"a pod of another node", pods[2].Netns},
 	}
-	await.That(t, "all reach all", m.asks) // what the agent has not heard of yet is refused
+	await.That(t, "all reach all", m.asks) // connections are refused until the agent has processed the objects
 	labtest.RequireQuietRestart(t, m.Lab, "node1")
-	await.That(t, "all reach all after a restart of the agent", m.asks) // the card may be the host's for a moment
+	await.That(t, "all reach all after a restart of the agent", m.asks) // the host may own the NIC for a moment
 	m.must(m.KillVPP(t.Context(), "node1"))
 	m.holder(journal.VSwitch)
 	labtest.RequireQuiet(t, m.Lab)
@@ -161,10 +163,11 @@ func TestSingleNICBesideAnother(t *testing.T) {
 	openAtHost(true)
 }
 
-// managedHostPort is a host port of a pod of node1, and the next one is that at an address of the host alone.
+// managedHostPort is a host port of a pod of node1. The next port is bound to one host address.
 const managedHostPort = 8088
 
-// asks has all clients ask services at all addresses, and compares what the endpoints see.
+// asks connects from all clients to the services at all addresses and checks the source addresses
+// that the endpoints see.
 func (m *managedNIC) asks() error {
 	failed := make(chan error)
 	for _, from := range m.clients {
@@ -183,28 +186,28 @@ func (m *managedNIC) asks() error {
 	return errors.Join(errs...)
 }
 
-// asksFrom has one client ask, by an IP version.
+// asksFrom connects from one client over one IP version.
 func (m *managedNIC) asksFrom(from managedClient, version int) error {
 	var errs []error
 	own, shared := m.own[version], m.shared[version]
 	process, otherNode := from.netns == m.node.Netns, from.netns == m.clients[4].netns
 	ask := func(to served, what string, at netip.AddrPort, want netip.Addr) {
 		for _, network := range []string{"tcp", "udp"} {
-			if network == "udp" && to.name == "on-host" { // the server would have to answer from the address that it is asked at: docs/services.md
+			if network == "udp" && to.name == "on-host" { // the server would have to reply from its requested address: docs/services.md
 				continue
 			}
 			client, seen, err := labtest.AskPeer(from.netns, network, at)
 			switch what = fmt.Sprintf("%s, %s to %s %s (%s)", from.who, network, to.name, what, at); {
 			case err != nil:
 				errs = append(errs, fmt.Errorf("%s: %w", what, err))
-			case otherNode && at.Addr() != own: // docs/services.md has what its node makes of it
+			case otherNode && at.Addr() != own: // docs/services.md describes this path
 			case want.IsValid() && seen != want, !want.IsValid() && seen != client:
 				errs = append(errs, fmt.Errorf("%s: the endpoint sees %v, want %v, of the client's own %v", what, seen, want, client))
 			}
 		}
 	}
-	// Whom endpoints see, where the client's address is kept and where it is not; the zero one is the client's. A pod's is always kept where it
-	// enters VPP.
+	// The source addresses that endpoints see with and without preserved client addresses. The zero
+	// Addr is the client's. VPP always preserves the address of a local pod.
 	var kept, hidden netip.Addr
 	atHost := seenThroughHost(own.Is6(), false)
 	switch {
@@ -222,7 +225,7 @@ func (m *managedNIC) asksFrom(from managedClient, version int) error {
 		}
 		if from.netns != m.client && from.netns != m.outside.Netns {
 			of := kept
-			if process && to.name == "on-host" { // which drops what has its own address
+			if process && to.name == "on-host" { // the host drops packets with its own source address
 				of = hidden
 			}
 			ask(to, "at its cluster IP", to.clusterIP(own.Is6()), of)
@@ -244,7 +247,7 @@ func (m *managedNIC) asksFrom(from managedClient, version int) error {
 	return errors.Join(errs...)
 }
 
-// explains checks what contivctl why says of the ways to services with an endpoint on the node.
+// explains checks the output of contivctl why for services with an endpoint on the node.
 func (m *managedNIC) explains(hides, keeps served) {
 	m.t.Helper()
 	for i, own := range m.own {

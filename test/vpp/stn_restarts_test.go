@@ -17,7 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// allowedManifest isolates the pods of the default namespace but for the ports given.
+// allowedManifest isolates the pods of the default namespace except for the given ports.
 const allowedManifest = `---
 apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
@@ -29,8 +29,9 @@ spec:
   - ports: [{protocol: TCP, port: %[1]d}, {protocol: UDP, port: %[1]d}, {protocol: TCP, port: %[2]d}]
 `
 
-// A node with a single card, and one of the host's own, with services, host ports and policies: restarts change nothing in VPP and nobody notices them; VPP comes
-// back with all that it had, also when contiv-stn ends at the same time.
+// On a node with a shared NIC and a host NIC, with services, host ports and policies, restarts of
+// the agent change nothing and do not interrupt traffic. A restarted VPP gets its whole
+// configuration back, even if contiv-stn ends at the same time.
 func TestSingleNICRestarts(t *testing.T) {
 	m := upManagedNIC(t)
 	const port, echoPort = 8080, 8090
@@ -58,7 +59,7 @@ func TestSingleNICRestarts(t *testing.T) {
 		{"a client by the host's card", m.client}, {"a client by VPP's card", m.outside.Netns},
 		{"a process of the node", m.node.Netns}, {"a pod of the node", pods[1].Netns}, {"a pod of another node", pods[2].Netns},
 	}
-	await.That(t, "all reach all", m.asks) // what the agent has not heard of yet is refused
+	await.That(t, "all reach all", m.asks) // connections are refused until the agent has processed the objects
 
 	node6, outside6 := m.node, m.outside
 	node6.Address, outside6.Address = m.shared[1], netip.MustParseAddr("fd20::10")
@@ -111,7 +112,7 @@ func TestSingleNICRestarts(t *testing.T) {
 	}{
 		{"agent restarted", func(time.Time) { m.must(m.RestartAgent(t.Context(), "node1")) }},
 		{"agent killed", func(begun time.Time) { m.must(child("contiv-agent").Kill()); ready(begun) }},
-		{"agent killed while etcd is down", func(begun time.Time) { // which it waits for, longer than contiv-stn for an agent
+		{"agent killed while etcd is down", func(begun time.Time) { // the agent waits for etcd longer than contiv-stn waits for the agent
 			m.must(errors.Join(m.StopEtcd(t.Context()), child("contiv-agent").Kill()))
 			ready(begun)
 			m.must(m.StartEtcd(t.Context()))
@@ -158,7 +159,7 @@ func TestSingleNICRestarts(t *testing.T) {
 			m.must(errors.Join(m.KillSTN(t.Context(), "node1"), agent.Kill(), vpp.Kill(), m.StartSTN(t.Context(), "node1")))
 		}},
 	} {
-		m.connections = m.connections[:2] // VPP has forgotten what it translated
+		m.connections = m.connections[:2] // VPP has lost its sessions
 		since, begun := m.holder(journal.VSwitch).Since, time.Now()
 		gap := m.watched(test.name, func() {
 			test.do()
@@ -183,10 +184,10 @@ func TestSingleNICRestarts(t *testing.T) {
 	}
 }
 
-// drawn is a MAC of a tunnel, which VPP draws anew.
+// drawn matches the random MAC address of a tunnel.
 var drawn = regexp.MustCompile(`("type":"VXLAN_TUNNEL".*)"phys_address":"[^"]*",`)
 
-// dump returns what VPP and the host are read back to have, by key.
+// dump returns the values read back from VPP and the host, by key.
 func (s *singleNIC) dump() map[string]string {
 	s.t.Helper()
 	var records []struct {
@@ -204,7 +205,6 @@ func (s *singleNIC) dump() map[string]string {
 	return all
 }
 
-// same checks that the node is read back as before.
 func (s *singleNIC) same(what string, before map[string]string) {
 	s.t.Helper()
 	now := s.dump()

@@ -18,7 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// everywhereManifest is a service at all the addresses that one can have.
+// everywhereManifest is a service with all kinds of addresses.
 const everywhereManifest = `---
 apiVersion: v1
 kind: Service
@@ -51,7 +51,7 @@ func (s served) everywhere() string {
 	return text
 }
 
-// external are the service's external and load balancer's IPs of an IP version.
+// external returns the external and load balancer IPs of one version.
 func (s served) external(ipv6 bool) (list []netip.AddrPort) {
 	texts := []string{"198.51.100.%d", "203.0.113.%d"}
 	if ipv6 {
@@ -63,8 +63,8 @@ func (s served) external(ipv6 bool) (list []netip.AddrPort) {
 	return list
 }
 
-// The processes of a node whose only card is VPP's reach services at cluster IPs, external and load balancers' IPs, and at node
-// ports of this node and of others, wherever the endpoint is.
+// Processes of a node whose only NIC belongs to VPP reach services at cluster IPs, external and
+// load balancer IPs, and node ports of any node, with local and remote endpoints.
 func TestSingleNICServices(t *testing.T) {
 	s := upSingleNIC(t, servicesConfig)
 	ctx := t.Context()
@@ -80,7 +80,8 @@ func TestSingleNICServices(t *testing.T) {
 	}
 	labtest.TellPeers(t, s.node.Netns, 8081)
 
-	// The first client makes VPP translate at the node's own address, which no node port does yet.
+	// The first connection makes VPP translate at the node's own address before any node port
+	// exists.
 	endpoint := served{name: "only-cluster-ip", number: 15, policy: "Cluster", port: 8080, node: "node1", addrs: globalAddresses(t, pods[0])}
 	labtest.Apply(t, s.Lab, onlyClusterIP(endpoint.manifest()))
 	for _, ipv6 := range []bool{false, true} {
@@ -106,13 +107,13 @@ func TestSingleNICServices(t *testing.T) {
 	check := func() error {
 		return errors.Join(s.asksEverywhere(all, node6), s.reachesItself(local), s.reachesItself(far))
 	}
-	await.That(t, "a process of the node reaches all", check) // what the agent has not heard of yet is refused
+	await.That(t, "a process of the node reaches all", check) // connections are refused until the agent has processed the objects
 	labtest.RequireQuietRestart(t, s.Lab, "node1")
-	await.That(t, "a process of the node reaches all after a restart of the agent", check) // the card may be the host's for a moment
+	await.That(t, "a process of the node reaches all after a restart of the agent", check) // the host may own the NIC for a moment
 	s.must(s.KillVPP(ctx, "node1"))
 	s.holder(journal.VSwitch)
 	labtest.RequireQuiet(t, s.Lab)
-	await.That(t, "a process of the node reaches all after a restart of VPP", check) // which has to learn its neighbours
+	await.That(t, "a process of the node reaches all after a restart of VPP", check) // VPP must resolve its neighbours
 
 	labtest.Apply(t, s.Lab, isolatedManifest)
 	await.That(t, "the endpoint is isolated", func() error {
@@ -149,11 +150,10 @@ func TestSingleNICServices(t *testing.T) {
 	}
 }
 
-// singleNICHostPort is a host port of a pod of node1.
 const singleNICHostPort = 8088
 
-// refuses checks that what no service has, and a service without endpoints, is refused at once, to processes of node1 and to clients outside
-// that route it there.
+// refuses checks that unassigned addresses, and a service without endpoints, are refused at once
+// for processes of node1 and for outside clients that route through it.
 func (s *singleNIC) refuses(none served) {
 	s.t.Helper()
 	st, err := s.State()
@@ -174,7 +174,7 @@ func (s *singleNIC) refuses(none served) {
 			} {
 				for _, network := range []string{"tcp", "udp"} {
 					if network == "udp" && to == none.external(ipv6)[0] {
-						continue // it goes where routes lead: docs/services.md
+						continue // follows the routes: docs/services.md
 					}
 					if err := refusedAtOnce(netns, network, to); err != nil {
 						s.t.Errorf("%s, %s to %s (%v): %v, want it refused at once", who, network, what, to, err)
@@ -185,7 +185,8 @@ func (s *singleNIC) refuses(none served) {
 	}
 }
 
-// refusedAtOnce asks more than once, as VPP tells a client of the same address once in a second: with TCP, the second packet at the latest.
+// refusedAtOnce retries, because VPP sends at most one ICMP error per second and address. TCP must
+// be refused by the second packet.
 func refusedAtOnce(netns, network string, to netip.AddrPort) (err error) {
 	for range 3 {
 		begun := time.Now()
@@ -199,7 +200,8 @@ func refusedAtOnce(netns, network string, to netip.AddrPort) (err error) {
 	return err
 }
 
-// asksEverywhere has a process of node1 ask services at all their addresses that lead through VPP, and compares what the endpoints see.
+// asksEverywhere connects from a process of node1 to the services at all addresses that lead
+// through VPP, and checks the source addresses that the endpoints see.
 func (s *singleNIC) asksEverywhere(all []served, node6 netip.Addr) error {
 	var errs []error
 	for _, other := range labtest.NodeAddresses(s.t, s.Lab, "node2") {
@@ -210,7 +212,7 @@ func (s *singleNIC) asksEverywhere(all []served, node6 netip.Addr) error {
 		}
 		for _, to := range all {
 			seen := map[netip.AddrPort]netip.Addr{to.clusterIP(ipv6): own, netip.AddrPortFrom(own, singleNICHostPort): own}
-			if to.addrs[0] == s.node.Address { // which drops what has its own address
+			if to.addrs[0] == s.node.Address { // the host drops packets with its own source address
 				seen[to.clusterIP(ipv6)] = loopback(ipv6)
 			}
 			for _, addr := range to.external(ipv6) {
@@ -220,7 +222,7 @@ func (s *singleNIC) asksEverywhere(all []served, node6 netip.Addr) error {
 				}
 			}
 			seen[to.nodePort(own)] = seen[to.external(ipv6)[0]]
-			if to.policy != "Local" { // node2 has no endpoint of that
+			if to.policy != "Local" { // node2 has no endpoint of the service
 				seen[to.nodePort(other)] = netip.Addr{}
 			}
 			for addr, want := range seen {
@@ -238,7 +240,8 @@ func (s *singleNIC) asksEverywhere(all []served, node6 netip.Addr) error {
 	return errors.Join(errs...)
 }
 
-// reachesItself has a process of node1 go to an endpoint's own addresses, as kubelet's probes do.
+// reachesItself connects from a process of node1 to an endpoint's own addresses, like kubelet's
+// probes.
 func (s *singleNIC) reachesItself(to served) error {
 	var errs []error
 	for _, addr := range to.addrs {
@@ -254,7 +257,7 @@ func (s *singleNIC) reachesItself(to served) error {
 	return errors.Join(errs...)
 }
 
-// onlyClusterIP makes a service one without node ports.
+// onlyClusterIP removes the node ports of a service.
 func onlyClusterIP(manifest string) string {
 	lines := slices.Collect(strings.Lines(manifest))
 	lines = slices.DeleteFunc(lines, func(line string) bool {
@@ -268,8 +271,8 @@ func onlyClusterIP(manifest string) string {
 	return strings.Join(lines, "")
 }
 
-// giveIPv6 gives the card of node1 an address of IPv6, which it returns, and a default route, while the host has the card: the agent is
-// stopped.
+// giveIPv6 adds an IPv6 address and default route to the NIC of node1 and returns the address. It
+// stops the agent, so that the host owns the NIC meanwhile.
 func (s *singleNIC) giveIPv6() netip.Addr {
 	s.t.Helper()
 	s.holder(journal.VSwitch)

@@ -22,22 +22,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// singleNIC is a lab whose first node shares its only NIC with VPP; the other one is on the kernel.
+// singleNIC is a lab whose first node shares its only NIC with VPP. The second node uses the
+// kernel.
 type singleNIC struct {
 	*lab.Lab
 	t             testing.TB
 	node, outside lab.Endpoint
-	routes        string // that the NIC has while it is the host's
+	routes        string // routes of the NIC while the host owns it
 	connections   []*connection
 }
 
-// connection is a TCP connection to an echo server.
 type connection struct {
 	what string
 	net.Conn
 }
 
-// dial connects to a server in another endpoint, which echoes until the test ends.
+// dial connects to an echo server in another endpoint that runs until the test ends.
 func dial(t testing.TB, from, to lab.Endpoint) *connection {
 	t.Helper()
 	address := labtest.Echo(t, to.Netns, net.JoinHostPort(to.Address.String(), "0"))
@@ -53,7 +53,7 @@ func dial(t testing.TB, from, to lab.Endpoint) *connection {
 	return c
 }
 
-// echo sends more than fits into a packet, and reads it back.
+// echo sends more than one packet and reads the echo.
 func (c *connection) echo(t testing.TB, after string) {
 	t.Helper()
 	sent := strings.Repeat("0123456789abcdef", 1024)
@@ -88,7 +88,7 @@ func upSingleNIC(t *testing.T, config string, agentFlags ...string) *singleNIC {
 	return s
 }
 
-// holder waits until somebody has the card.
+// holder waits until the given party owns the NIC.
 func (s *singleNIC) holder(want journal.Holder) (e *journal.Entry) {
 	s.t.Helper()
 	await.That(s.t, fmt.Sprintf("the card is with %q", want), func() error {
@@ -108,8 +108,7 @@ func (s *singleNIC) holder(want journal.Holder) (e *journal.Entry) {
 	return e
 }
 
-// onHost returns the routes of the host by a device, without those that the kernel makes for
-// link-local addresses.
+// onHost returns the host's routes of a device without the kernel's link-local routes.
 func (s *singleNIC) onHost(device string) string {
 	s.t.Helper()
 	return strings.TrimSpace(s.routesOf("-4", device) + " " + s.routesOf("-6", device))
@@ -125,7 +124,8 @@ func (s *singleNIC) routesOf(family, device string) string {
 	return strings.Join(strings.Fields(strings.Join(lines, " ")), " ")
 }
 
-// back waits until the host has all of its card, which must not take longer than 5 seconds.
+// back waits until the host owns the NIC again with all routes, and checks that this took at most 5
+// seconds.
 func (s *singleNIC) back(after string, since time.Time) {
 	s.t.Helper()
 	e := s.holder(journal.Host)
@@ -151,8 +151,8 @@ func (s *singleNIC) reachable(after string) {
 	}
 }
 
-// watched measures how long the host cannot be reached from outside while something happens, at the
-// addresses that the pairs of endpoints have; without pairs: over IPv4.
+// watched measures the longest outage of the host from outside during do, for the addresses of each
+// pair of endpoints. The default is IPv4.
 func (s *singleNIC) watched(what string, do func(), pairs ...[2]lab.Endpoint) (longest time.Duration) {
 	s.t.Helper()
 	if len(pairs) == 0 {
@@ -195,8 +195,8 @@ func (s *singleNIC) must(err error) {
 	}
 }
 
-// A node with a single NIC can be reached at its address before, during and after the theft, its
-// TCP connections survive all of it, and the NIC is back soon whoever is killed.
+// A node with a single NIC is reachable before, during and after the takeover by VPP. TCP
+// connections survive, and the host gets the NIC back soon after any process is killed.
 func TestSingleNIC(t *testing.T) {
 	for by, flags := range map[string][]string{"AF_PACKET": nil, "AF_XDP": {"--vpp-xdp-device", "eth0"}} {
 		t.Run(by, func(t *testing.T) { testSingleNIC(t, flags...) })
@@ -275,19 +275,19 @@ func testSingleNIC(t *testing.T, agentFlags ...string) {
 	s.must(s.StartAgent(ctx, "node1"))
 	s.holder(journal.VSwitch)
 
-	// Pods, nodes and the outside reach each other as on any node.
+	// Connectivity is as on any node.
 	addPods(t, s.Lab, lab.PodSpec{Name: "a", Node: "node1"}, lab.PodSpec{Name: "b", Node: "node1"}, lab.PodSpec{Name: "c", Node: "node2"})
 	requireConnected(t, s.Lab)
 	s.reachable("pods were added")
 }
 
-// step is one of a theft; reached returns nil when it has been made.
+// step is a step of the takeover. reached returns nil after the step.
 type step struct {
 	name    string
 	reached func() error
 }
 
-// steps of a theft, in their order.
+// steps returns the steps of a takeover in order.
 func (s *singleNIC) steps() []step {
 	runs := func(program string) func() error {
 		return func() error {
@@ -325,14 +325,14 @@ func (s *singleNIC) steps() []step {
 	}
 }
 
-// killedAfter has all that runs for VPP, contiv-stn too, killed as soon as a step of a theft is made.
+// killedAfter kills VPP, the agent, contiv-init and contiv-stn right after a step of the takeover.
 func (s *singleNIC) killedAfter(step step) {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(s.t.Context())
 	started := make(chan struct{})
 	go func() {
 		defer close(started)
-		s.StartAgent(ctx, "node1") // returns an error, because of cancel
+		s.StartAgent(ctx, "node1") // fails because of cancel
 	}()
 	await.That(s.t, step.name, step.reached)
 	cancel()
@@ -343,7 +343,8 @@ func (s *singleNIC) killedAfter(step step) {
 	s.back("all killed as soon as "+step.name, began)
 }
 
-// renewLease is what a DHCP client of the host does, by its card, while VPP has that.
+// renewLease simulates a DHCP client of the host that renews the lease of the NIC while VPP owns
+// it.
 func (s *singleNIC) renewLease() {
 	s.t.Helper()
 	st, err := s.State()
@@ -377,8 +378,8 @@ func (s *singleNIC) renewLease() {
 	}
 }
 
-// With pods of both IP versions, both of the host pass VPP, and what the host has of either is back
-// when VPP is gone.
+// In a dual-stack cluster, both IP versions of the host pass through VPP, and the host gets the
+// addresses and routes of both back when VPP ends.
 func TestSingleNICDualStack(t *testing.T) {
 	s := upSingleNIC(t, `
 ipamConfig:
@@ -416,7 +417,7 @@ ipamConfig:
 	s.watched("agent restart", func() { s.must(s.RestartAgent(ctx, "node1")); s.holder(journal.VSwitch) }, both...)
 	s.watched("VPP killed", func() { s.must(s.KillVPP(ctx, "node1")); s.holder(journal.VSwitch) }, both...)
 
-	// Pods of the node are reached over both, from the node and from the other one.
+	// Pods of the node are reachable over both versions from both nodes.
 	pods := addPods(t, s.Lab, lab.PodSpec{Name: "a", Node: "node1"}, lab.PodSpec{Name: "c", Node: "node2"})
 	a6, c6 := pods[0].Endpoint(), pods[1].Endpoint()
 	for _, e := range []*lab.Endpoint{&a6, &c6} {
@@ -435,7 +436,8 @@ ipamConfig:
 		})
 	}
 
-	// The host resets connections to the node port of a service without endpoints, and refuses UDP: it has the address, too.
+	// The host resets TCP connections to the node port of a service without endpoints, and refuses
+	// UDP, because it also has the address.
 	none := served{name: "none", number: 14, policy: "Cluster", port: 8080}
 	apply(t, s.Lab, none)
 	labtest.RequireQuiet(t, s.Lab)
@@ -464,7 +466,8 @@ ipamConfig:
 	s.reachable("another theft")
 }
 
-// restrictsHost checks that nothing else of the host, all of whose packets pass VPP, is affected while source ranges come, change and go.
+// restrictsHost checks that changes of source ranges do not affect other traffic of the host, all
+// of which passes through VPP.
 func (s *singleNIC) restrictsHost(t *testing.T, endpoint lab.Pod, both [][2]lab.Endpoint) {
 	t.Helper()
 	endpointSlices := balancedSlices(globalAddresses(t, endpoint))
@@ -479,7 +482,7 @@ func (s *singleNIC) restrictsHost(t *testing.T, endpoint lab.Pod, both [][2]lab.
 	}
 }
 
-// The agent says who has the card.
+// The agent reports the owner of the NIC.
 func TestSingleNICIsReported(t *testing.T) {
 	s := upSingleNIC(t, "")
 	s.holder(journal.VSwitch)
@@ -491,7 +494,7 @@ func TestSingleNICIsReported(t *testing.T) {
 	if got := warnings(); strings.Contains(got, "eth0") {
 		t.Errorf("warnings are %s", got)
 	}
-	thaw, err := s.FreezeVPP("node1") // the agent cannot repair that
+	thaw, err := s.FreezeVPP("node1") // the agent cannot repair a frozen VPP
 	s.must(err)
 	await.That(t, "the event", func() error {
 		var history []json.RawMessage
