@@ -10,8 +10,8 @@ import (
 	"github.com/contiv/contiv/test/lab"
 )
 
-// TestAddPod kills the agent at each moment of an ADD. Which step it was at is seen in what
-// the next ADD finds; wiring a pod takes less than ten milliseconds.
+// TestAddPod kills the agent at each moment of an ADD. The next ADD shows which step it had
+// reached; wiring a pod takes less than ten milliseconds.
 func TestAddPod(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "ap")
@@ -26,7 +26,7 @@ func TestAddPod(t *testing.T) {
 			_, err := s.CNI(t.Context(), "ADD", victim.ID())
 			result <- err
 		}()
-		time.Sleep(after) // the moment of the kill is what is tested
+		time.Sleep(after) // the moment of the kill is the parameter under test
 		if err := killProcess(s.process(t, "node1")); err != nil {
 			t.Fatal(err)
 		}
@@ -56,7 +56,7 @@ func TestAddPod(t *testing.T) {
 	f.end()
 }
 
-// reached demands that packets from a pod reach another one.
+// reached checks that packets from a pod reach another one.
 func reached(t *testing.T, from, to lab.Pod) {
 	t.Helper()
 	stream, err := lab.StartStream(from.Endpoint(), to.Endpoint(), interval)

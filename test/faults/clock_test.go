@@ -18,10 +18,9 @@ import (
 	"github.com/contiv/contiv/test/labtest"
 )
 
-// TestClock moves the clock of the agents, not of the machine: time.Now of an
-// agent that is built for it adds what stands in a file beside the program. The
-// monotonic clock, which timers and durations use, runs on, as it does when a
-// machine's clock is set.
+// TestClock changes the clock of the agents, not of the machine: time.Now of a specially built
+// agent adds an offset from a file next to the program. The monotonic clock of timers and durations
+// is unaffected, as when a machine's clock is set.
 func TestClock(t *testing.T) {
 	t.Parallel()
 	if !*jumpClock {
@@ -33,7 +32,7 @@ func TestClock(t *testing.T) {
 	bin := filepath.Join(binaries, "clock")
 	buildWithClock(t, bin)
 	setClock(t, bin, 0)
-	// A year ahead, the certificates of a lab are no longer valid.
+	// A lab's certificates expire within a year, so use plain text.
 	s := newSiteWith(t, "ck", lab.Options{BinDir: bin, PlainText: true})
 	const year = 365 * 24 * time.Hour
 	f := begin(t, s, "Clock jumps", "The clocks of all nodes jump a year ahead, then two years back. Each time a pod is added, a route of a pod is deleted by hand, and an agent is killed and started again.")
@@ -59,7 +58,7 @@ func TestClock(t *testing.T) {
 	f.end()
 }
 
-// setClock makes the clock of the agents in a directory wrong.
+// setClock sets the offset of the agents in a directory.
 func setClock(t *testing.T, dir string, by time.Duration) {
 	t.Helper()
 	file, err := os.OpenFile(filepath.Join(dir, "contiv-agent.clock"), os.O_CREATE|os.O_WRONLY, 0o600)
@@ -73,7 +72,7 @@ func setClock(t *testing.T, dir string, by time.Duration) {
 	}
 }
 
-// jumped checks that the clock of node1 has really jumped.
+// jumped checks that the clock of node1 has changed.
 func (f *fault) jumped(t *testing.T, jump time.Duration) {
 	t.Helper()
 	var events []struct{ ProcessingStart time.Time }
@@ -93,8 +92,7 @@ func (f *fault) jumped(t *testing.T, jump time.Duration) {
 	})
 }
 
-// buildWithClock builds an agent whose clock can be moved; the other programs are
-// the usual ones.
+// buildWithClock builds an agent with an adjustable clock and links the other programs.
 func buildWithClock(t *testing.T, dir string) {
 	t.Helper()
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -141,9 +139,8 @@ func buildWithClock(t *testing.T, dir string) {
 	}
 }
 
-// clockJump is added to package time: the seconds by which the clock is wrong, as
-// 8 bytes in a file beside the program. The file is mapped, as time.Now must not make
-// system calls.
+// clockJump is added to package time. It reads the offset in seconds as 8 bytes from a file next to
+// the program. The file is mapped, because time.Now must not make system calls.
 const clockJump = `package time
 
 import (

@@ -41,7 +41,7 @@ func TestDatabase(t *testing.T) {
 	}
 }
 
-// TestDatabaseOfANewNode has nodes without a mirror.
+// TestDatabaseOfANewNode uses nodes without a mirror.
 func TestDatabaseOfANewNode(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "new")
@@ -70,8 +70,8 @@ func hangsAtStart(t *testing.T, s *site, p *proxy) {
 	f.end()
 }
 
-// startsWithoutEtcd starts the agent while etcd is in a mode in which it is of no use, and
-// ends that.
+// startsWithoutEtcd starts the agent while the proxy is in a faulty mode, and then repairs the
+// proxy.
 func (f *fault) startsWithoutEtcd(p *proxy, m mode) {
 	t := f.t
 	p.set(m, 0)
@@ -258,10 +258,10 @@ func wiped(t *testing.T, s *site, _ *proxy) {
 	f.end()
 }
 
-// wipedBeforeStart lets an agent start with an etcd that lost its data while the agent was
-// down, and that KSR does not fill for a while.
+// wipedBeforeStart starts an agent with an etcd that lost its data while the agent was down. KSR
+// refills it only later.
 func wipedBeforeStart(t *testing.T, s *site, _ *proxy) {
-	const away = 35 * time.Second // longer than other agents are waited for
+	const away = 35 * time.Second // longer than an agent waits for other agents
 	f := begin(t, s, "etcd is wiped before the start", fmt.Sprintf("While the agent is down, etcd is stopped and started without any data; the agent is started. KSR is frozen meanwhile, and goes on after %v.", away))
 	s.kill(t, "node1")
 	if err := s.StopEtcd(t.Context()); err != nil {
@@ -299,7 +299,7 @@ func wipedBeforeStart(t *testing.T, s *site, _ *proxy) {
 	f.end()
 }
 
-// filledAgain checks that etcd has everything that KSR and the agents write.
+// filledAgain checks that etcd contains all data of KSR and the agents.
 func (s *site) filledAgain(t *testing.T) {
 	t.Helper()
 	etcd := s.etcd(t)
@@ -318,8 +318,8 @@ func (s *site) filledAgain(t *testing.T) {
 	}
 }
 
-// heldByKubernetes returns nil if the agent knows the address of a pod from the
-// pod's Kubernetes object.
+// heldByKubernetes returns nil if the agent knows the address of a pod from the pod's Kubernetes
+// object.
 func (s *site) heldByKubernetes(t *testing.T, p lab.Pod) error {
 	var report ipam.AllocationsReport
 	if err := s.Agent(p.Node).Get(t.Context(), ipam.URL, &report); err != nil {

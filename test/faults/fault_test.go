@@ -16,22 +16,22 @@ import (
 	"github.com/contiv/contiv/test/lab"
 )
 
-// fault measures one fault: packets flow from its begin to its end.
+// fault measures one fault while packets flow.
 type fault struct {
 	*site
 	t       *testing.T
 	row     row
 	streams []*lab.Stream
-	// logs are the sizes of the agents' logs at the begin.
+	// logs holds the initial sizes of the agents' logs.
 	logs map[string]int64
-	// healing is when the fault was removed, or when nothing remained but to heal.
+	// healing is the start of the recovery.
 	healing time.Time
 }
 
-// interval between the datagrams of a stream.
+// interval is the time between two datagrams of a stream.
 const interval = 10 * time.Millisecond
 
-// begin starts the packets: from the pod "here" to "near", "far" and outside.
+// begin starts streams from the pod "here" to "near", "far" and the outside host.
 func begin(t *testing.T, s *site, name, what string) *fault {
 	t.Helper()
 	f := &fault{site: s, t: t, row: row{Fault: name, What: what}, logs: map[string]int64{}}
@@ -50,7 +50,7 @@ func begin(t *testing.T, s *site, name, what string) *fault {
 	return f
 }
 
-// flow awaits n further packets of each stream.
+// flow waits for n more packets of each stream.
 func (f *fault) flow(n int) {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(f.t.Context(), await.Patience)
@@ -74,22 +74,22 @@ func (f *fault) stop() {
 	f.streams = nil
 }
 
-// heal starts the time until all is well.
+// heal starts the recovery time.
 func (f *fault) heal() { f.healing = time.Now() }
 
-// healed awaits what the agents do by themselves, and notes how long it took.
+// healed waits for the agents' recovery and records its duration.
 func (f *fault) healed(what string, check func() error) {
 	f.t.Helper()
 	await.That(f.t, what, check)
 	f.row.Healed = time.Since(f.healing)
 }
 
-// sees notes what a user can see.
+// sees records a symptom for the report.
 func (f *fault) sees(where, text string) {
 	f.row.Sees = append(f.row.Sees, fmt.Sprintf("%s: `%s`", where, f.clean(text)))
 }
 
-// seesHealth awaits and notes a text of /readiness, which contivctl status shows.
+// seesHealth waits for a text in /readiness, which contivctl status shows, and records it.
 func (f *fault) seesHealth(node, want string) {
 	f.t.Helper()
 	var text string
@@ -107,8 +107,8 @@ func (f *fault) seesHealth(node, want string) {
 	}
 }
 
-// statusOf returns what contivctl status says of a node in the last line, or lines, of
-// its table; "" if nothing.
+// statusOf returns the remark of contivctl status about a node, which is in the last lines of its
+// table.
 func statusOf(node, table string) string {
 	_, row, found := strings.Cut(table, "\n"+node+" ")
 	if !found {
@@ -117,7 +117,7 @@ func statusOf(node, table string) string {
 	return strings.Join(strings.Fields(row), " ")
 }
 
-// seesLog awaits and notes a line in the log of an agent since the begin.
+// seesLog waits for a new line in the log of an agent and records it.
 func (f *fault) seesLog(node, want string) {
 	f.t.Helper()
 	await.That(f.t, "the log of "+node+" says "+want, func() error {
@@ -145,7 +145,7 @@ var (
 	holder   = regexp.MustCompile(`on host \S+ with .*? \(process \d+ since \S+\)`)
 )
 
-// clean removes from a text what is different each time.
+// clean removes variable parts of a text.
 func (f *fault) clean(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	text = strings.ReplaceAll(text, f.Dir(), "LAB")
@@ -155,8 +155,8 @@ func (f *fault) clean(text string) string {
 	return strings.ReplaceAll(text, "`", "'")
 }
 
-// end demands that nothing was lost and that all agents are well, and puts the
-// row into the report.
+// end checks that no packet was lost and that all agents are healthy, and adds the row to the
+// report.
 func (f *fault) end() {
 	f.t.Helper()
 	f.flow(20)

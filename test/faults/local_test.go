@@ -61,8 +61,7 @@ func corruptFile(t *testing.T, s *site) {
 	f.end()
 }
 
-// otherVersion starts the agent without etcd from a file that is not as this
-// version would have written it.
+// otherVersion starts the agent without etcd from a local file of another version.
 func otherVersion(t *testing.T, s *site) {
 	f := begin(t, s, "Local file is from another version", "In `bolt.db`, values lack fields and have ones that this version does not know, there are kinds of values that it does not know, and "+
 		"one that it cannot decode. The agent is killed and started again, while etcd is down.")
@@ -87,7 +86,7 @@ func otherVersion(t *testing.T, s *site) {
 	f.end()
 }
 
-// changeFile makes the local file of node1 one of another version.
+// changeFile converts the local file of node1 to another version.
 func changeFile(t *testing.T, s *site) {
 	t.Helper()
 	b, err := bolt.Open(s.bolt("node1"), time.Second)
@@ -135,7 +134,7 @@ func TestDisk(t *testing.T) {
 	disk := newDisk(t)
 	gone := s.pod(t, "gone", "node1")
 	s.kill(t, "node1")
-	// The node's file and log move to the small disk.
+	// Move the node's file and log to the small disk.
 	for _, path := range []string{s.bolt("node1"), s.Path("logs", "agent-node1.log")} {
 		moved := filepath.Join(disk, filepath.Base(path))
 		data, err := os.ReadFile(path)
@@ -153,7 +152,7 @@ func TestDisk(t *testing.T) {
 	s.start(t, "node1")
 
 	refused := false
-	for i := 0; i < 100 && !refused; i++ { // there may be room inside of a page
+	for i := 0; i < 100 && !refused; i++ { // a page may have free space
 		p, err := s.AddPod(t.Context(), lab.PodSpec{Name: fmt.Sprintf("full%d", i), Node: "node1"})
 		if err == nil {
 			t.Cleanup(func() { s.DelPod(context.Background(), p.ID()) })
@@ -191,8 +190,7 @@ func TestDisk(t *testing.T) {
 	f.end()
 }
 
-// newDisk returns the path of a file system with room for 1 MB. It is mounted
-// nowhere, so that nothing is left when this process ends.
+// newDisk returns the path of an unmounted file system of 1 MB, which ends with this process.
 func newDisk(t *testing.T) string {
 	t.Helper()
 	fs, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
@@ -212,7 +210,7 @@ func newDisk(t *testing.T) string {
 	return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), mount)
 }
 
-// fillBolt uses up what is free inside of a bolt file on a disk that is full.
+// fillBolt uses up the free pages of a bolt file on a full disk.
 func fillBolt(t *testing.T, path string) {
 	t.Helper()
 	b, err := bolt.Open(path, time.Second)
@@ -233,7 +231,6 @@ func fillBolt(t *testing.T, path string) {
 	}
 }
 
-// fill makes a file as large as possible.
 func fill(t *testing.T, path string) {
 	t.Helper()
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)

@@ -11,7 +11,7 @@ import (
 	"github.com/contiv/contiv/test/lab"
 )
 
-// proxy stands between the agent of a node and etcd.
+// proxy forwards connections from the agent of a node to etcd.
 type proxy struct {
 	netns    string // of the underlay
 	listener net.Listener
@@ -20,7 +20,7 @@ type proxy struct {
 	mu    sync.Mutex
 	mode  mode
 	delay time.Duration
-	// changed is closed, and replaced, with each change of the mode.
+	// changed is closed and replaced with each change of the mode.
 	changed chan struct{}
 	conns   map[net.Conn]bool
 	closed  bool
@@ -30,14 +30,14 @@ type mode int
 
 const (
 	pass mode = iota
-	// refuse closes all connections, new ones too.
+	// refuse closes existing and new connections.
 	refuse
-	// hang keeps connections open and says nothing.
+	// hang keeps connections open without forwarding data.
 	hang
 )
 
-// newProxy puts a proxy between the agent of a node and etcd. The agent must be
-// started again to use it.
+// newProxy inserts a proxy between the agent of a node and etcd. It takes effect when the agent
+// restarts.
 func (s *site) newProxy(t *testing.T, node string) *proxy {
 	t.Helper()
 	n, router := s.node(t, node), lab.RouterAddress.Addr().String()
@@ -59,7 +59,7 @@ func (s *site) newProxy(t *testing.T, node string) *proxy {
 	return p
 }
 
-// set changes how the proxy behaves; delay is that of each direction.
+// set changes the mode and the delay per direction.
 func (p *proxy) set(m mode, delay time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -119,7 +119,7 @@ func (p *proxy) serve(agent net.Conn) {
 	both.Wait()
 }
 
-// keep notes a connection, unless it is to be refused.
+// keep records a connection and returns false if it must be refused.
 func (p *proxy) keep(c net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -136,14 +136,14 @@ func (p *proxy) forget(c net.Conn) {
 	delete(p.conns, c)
 }
 
-// chunk is data that came at a time.
+// chunk is data with its time of arrival.
 type chunk struct {
 	data []byte
 	at   time.Time
 }
 
-// forward copies what one side says to the other, late, or when the proxy no
-// longer hangs. When one side ends, so does the other.
+// forward copies data in one direction with the delay, or after the proxy stops hanging. It closes
+// both sides at the end.
 func (p *proxy) forward(from, to net.Conn) {
 	defer from.Close()
 	defer to.Close()
@@ -172,7 +172,8 @@ func (p *proxy) forward(from, to net.Conn) {
 	}
 }
 
-// due returns when what came at a time is to be passed on; false if never.
+// due waits until data received at a time must be forwarded. It returns false if the connection has
+// ended.
 func (p *proxy) due(at time.Time) bool {
 	for {
 		p.mu.Lock()

@@ -13,15 +13,15 @@ import (
 	"github.com/contiv/contiv/test/labtest"
 )
 
-// row is what was measured of one fault.
+// row is the result of one fault.
 type row struct {
-	// Fault names it, What says how it was made.
+	// Fault is its name, What its implementation.
 	Fault, What string
-	// Sent and Lost are packets.
+	// Sent and Lost count packets.
 	Sent, Lost int
-	// Kept says what else was lost, or was not.
+	// Kept describes other effects.
 	Kept string
-	// Healed is the time from Until what.
+	// Healed is the duration from the repair until the condition Until.
 	Healed time.Duration
 	Until  string
 	Sees   []string
@@ -41,7 +41,7 @@ func (r *reporter) add(row row) {
 	r.rows = append(r.rows, row)
 }
 
-// order of the faults in the report; a fault that is missing is a mistake.
+// order lists the faults of the report. finish fails if one is missing.
 var order = []string{
 	"etcd is down at start",
 	"etcd is down at start, no mirror",
@@ -64,7 +64,7 @@ var order = []string{
 	"Clock jumps",
 }
 
-// finish prints the rows, and writes them if asked to.
+// finish prints the rows, and writes them with -write.
 func (r *reporter) finish() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -18,11 +18,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// extra is how many interfaces others want on node1, which a resync has to make
-// or to remove.
+// extra is the number of additional interfaces on node1 that a resync must create or remove.
 const extra = 12 // pairs of devices
 
-// TestResync kills the agent when its startup resync has made so many devices.
+// TestResync kills the agent after its startup resync has made a number of devices.
 func TestResync(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "rs")
@@ -53,7 +52,7 @@ func TestResync(t *testing.T) {
 	f.end()
 }
 
-// want puts the extra interfaces into etcd, or removes them.
+// want writes the extra interfaces to etcd or deletes them.
 func want(t *testing.T, etcd *clientv3.Client, wanted bool) {
 	t.Helper()
 	for i := range extra {
@@ -71,7 +70,7 @@ func want(t *testing.T, etcd *clientv3.Client, wanted bool) {
 	}
 }
 
-// extraInterfaces compares the kernel with what is wanted.
+// extraInterfaces compares the extra interfaces in the kernel with the wanted ones.
 func (s *site) extraInterfaces(t *testing.T, wanted bool) error {
 	out, err := s.Exec(t.Context(), "node1", "ip", "-4", "-o", "addr")
 	if err != nil {
@@ -87,21 +86,21 @@ func (s *site) extraInterfaces(t *testing.T, wanted bool) error {
 	if out, err = s.Exec(t.Context(), "node1", "ip", "-o", "link"); err != nil {
 		return err
 	}
-	// The extra interfaces are named by their aliases.
+	// Aliases identify the extra interfaces.
 	if have := strings.Count(out, "contiv:vpp/extra"); have != n {
 		return fmt.Errorf("%d devices, want %d", have, n)
 	}
 	return s.settled(t, "node1")
 }
 
-// Steps at which to kill other than "so many devices were made or removed".
+// Steps other than a number of created or removed devices.
 const (
 	startedStep = -1
 	socketStep  = -2
 )
 
-// killAtStep starts the agent of a node and kills it at a step of its resync. It
-// returns false if the resync ended before, and leaves the agent dead.
+// killAtStep starts the agent of a node, kills it at a step of its resync and leaves it down. It
+// returns false if the resync finished first.
 func (s *site) killAtStep(t *testing.T, node string, step int) (interrupted bool) {
 	t.Helper()
 	changes := s.watchDevices(t, node)
@@ -120,7 +119,7 @@ func (s *site) killAtStep(t *testing.T, node string, step int) (interrupted bool
 			if err != nil {
 				t.Fatal(err)
 			}
-			// Changes that are known, but were not counted yet, do not count.
+			// Discard notifications that were received but not counted.
 			interrupted = false
 			seen = step
 		case <-ctx.Done():
@@ -143,8 +142,8 @@ func (s *site) killAtStep(t *testing.T, node string, step int) (interrupted bool
 	return interrupted
 }
 
-// killProcess sends SIGKILL to a process of the lab without waiting for the lab,
-// which is busy with waiting until the process is ready.
+// killProcess sends SIGKILL without the lock of the lab, which is waiting for the readiness of the
+// process.
 func killProcess(p lab.Process) error {
 	fd, err := unix.PidfdOpen(p.PID, 0)
 	if err != nil {
@@ -160,8 +159,8 @@ func killProcess(p lab.Process) error {
 	return nil
 }
 
-// watchDevices reports each device that appears in the namespace of a node, or
-// vanishes from it, until the test ends.
+// watchDevices reports each device that is added to or removed from the namespace of a node until
+// the test ends.
 func (s *site) watchDevices(t *testing.T, node string) <-chan string {
 	t.Helper()
 	ns, err := netns.GetFromPath(lab.NetnsPath(s.node(t, node).Netns))
@@ -197,7 +196,7 @@ func (s *site) watchDevices(t *testing.T, node string) <-chan string {
 			known[u.Attrs().Index] = exists
 			select {
 			case changes <- u.Attrs().Name:
-			default: // nobody counts any more
+			default: // the receiver has stopped
 			}
 		}
 	}()

@@ -18,15 +18,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// site is a lab for several faults, one after the other: a pod "here" on node1,
-// "near" beside it and "far" on node2.
+// site is a lab for several consecutive faults with the pod "here" on node1, "near" on the same
+// node and "far" on node2.
 type site struct {
 	*lab.Lab
 	here, near, far lab.Pod
 	outside         lab.Endpoint
 }
 
-// newSite makes a lab that is removed when the test ends.
+// newSite makes a lab and removes it at the end of the test.
 func newSite(t *testing.T, name string) *site {
 	t.Helper()
 	if binaries == "" {
@@ -35,7 +35,6 @@ func newSite(t *testing.T, name string) *site {
 	return newSiteWith(t, name, lab.Options{BinDir: binaries})
 }
 
-// newSiteWith makes the lab with options.
 func newSiteWith(t *testing.T, name string, o lab.Options) *site {
 	t.Helper()
 	o.Name, o.StartTimeout = fmt.Sprintf("f%s%d", name, os.Getpid()), time.Minute
@@ -63,7 +62,6 @@ func (s *site) state(t *testing.T) *lab.State {
 	return st
 }
 
-// node returns a node of the lab.
 func (s *site) node(t *testing.T, name string) lab.Node {
 	t.Helper()
 	n, err := s.state(t).Node(name)
@@ -73,7 +71,6 @@ func (s *site) node(t *testing.T, name string) lab.Node {
 	return n
 }
 
-// process returns the process of a node's agent.
 func (s *site) process(t *testing.T, node string) lab.Process {
 	t.Helper()
 	return s.state(t).Processes["agent/"+node]
@@ -86,7 +83,6 @@ func (s *site) kill(t *testing.T, node string) {
 	}
 }
 
-// start returns when the node's agent is ready.
 func (s *site) start(t *testing.T, node string) {
 	t.Helper()
 	if err := s.StartAgent(t.Context(), node); err != nil {
@@ -94,8 +90,7 @@ func (s *site) start(t *testing.T, node string) {
 	}
 }
 
-// starting starts a node's agent without waiting until it is ready; the returned
-// function does.
+// starting starts a node's agent. ready waits until it is ready.
 func (s *site) starting(t *testing.T, node string) (ready func() error) {
 	t.Helper()
 	before := s.process(t, node).PID
@@ -119,7 +114,7 @@ func (s *site) starting(t *testing.T, node string) (ready func() error) {
 	return wait
 }
 
-// freeze stops a process of the lab until thaw is called, or the test ends.
+// freeze stops a process of the lab until thaw or the end of the test.
 func (s *site) freeze(t *testing.T, role string) (thaw func()) {
 	t.Helper()
 	p, ok := s.state(t).Processes[role]
@@ -137,16 +132,14 @@ func (s *site) freeze(t *testing.T, role string) (thaw func()) {
 	return thaw
 }
 
-// bolt is the path of a node's local file.
 func (s *site) bolt(node string) string { return s.Path("nodes", node, "bolt.db") }
 
-// pod adds a pod that is removed when the test ends.
 func (s *site) pod(t *testing.T, name, node string) lab.Pod {
 	t.Helper()
 	return labtest.AddPods(t, s.Lab, lab.PodSpec{Name: name, Node: node})[0]
 }
 
-// connected measures, once, between the pods and the outside.
+// connected measures connectivity between the pods and the outside host once.
 func (s *site) connected(t *testing.T, pods ...lab.Pod) error {
 	names := []string{lab.OutsideName}
 	for _, p := range append(pods, s.here, s.near, s.far) {
@@ -159,8 +152,8 @@ func (s *site) connected(t *testing.T, pods ...lab.Pod) error {
 	return m.Err()
 }
 
-// settle awaits that everybody reaches everybody, that all agents know all nodes
-// and the Kubernetes object of each of their pods, and that nothing is left to do.
+// settle waits for full connectivity, for all agents to know all nodes and the Kubernetes objects
+// of their pods, and for all values to be configured.
 func (s *site) settle(t *testing.T) {
 	t.Helper()
 	await.That(t, "everybody reaches everybody", func() error { return s.connected(t) })
@@ -170,8 +163,8 @@ func (s *site) settle(t *testing.T) {
 	labtest.RequireQuiet(t, s.Lab)
 }
 
-// settled tells what is not well with an agent: it is not ready, or without etcd,
-// or has values that are not configured.
+// settled returns an error if an agent is not ready, has no etcd, or has values that are not
+// configured.
 func (s *site) settled(t *testing.T, node string) error {
 	if text := s.health(t.Context(), node); text != "" {
 		return errors.New(text)
@@ -183,8 +176,8 @@ func (s *site) settled(t *testing.T, node string) error {
 	return err
 }
 
-// health returns what contivctl status shows as remark: why the agent is not
-// ready, and why it is without etcd; "" if all is well.
+// health returns the remark of contivctl status: the reason why the agent is not ready or has no
+// etcd, "" if it is healthy.
 func (s *site) health(ctx context.Context, node string) string {
 	var h struct{ Error, Database string }
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
@@ -195,7 +188,7 @@ func (s *site) health(ctx context.Context, node string) string {
 	return h.Database
 }
 
-// etcd returns a client of the lab's etcd, past all proxies.
+// etcd returns a client of the lab's etcd that bypasses the proxies.
 func (s *site) etcd(t *testing.T) *clientv3.Client {
 	t.Helper()
 	c, err := s.Etcd()
@@ -208,7 +201,6 @@ func (s *site) etcd(t *testing.T) *clientv3.Client {
 
 var etcdAddress = net.JoinHostPort(lab.RouterAddress.Addr().String(), "32379")
 
-// dialIn connects from a network namespace.
 func dialIn(ctx context.Context, netns, address string) (conn net.Conn, err error) {
 	err = lab.InNetns(netns, func() error {
 		conn, err = (&net.Dialer{}).DialContext(ctx, "tcp", address)

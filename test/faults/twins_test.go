@@ -25,7 +25,7 @@ func TestTwins(t *testing.T) {
 	t.Run("same name", func(t *testing.T) { sameName(t, s) })
 }
 
-// twin is an agent that the lab does not know.
+// twin is an agent that the lab does not manage.
 type twin struct {
 	cmd    *exec.Cmd
 	output bytes.Buffer
@@ -45,15 +45,13 @@ func (s *site) newTwin(t *testing.T, node string, command ...string) *twin {
 	return w
 }
 
-// kill ends the twin, if it runs.
 func (w *twin) kill() {
 	w.cmd.Process.Kill()
 	err := <-w.ended
 	w.ended <- err
 }
 
-// end awaits that the twin ends by itself with an error, and returns its last
-// words.
+// end waits until the twin exits with an error and returns the end of its output.
 func (w *twin) end(t *testing.T) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), await.Patience)
@@ -91,8 +89,8 @@ func sameNode(t *testing.T, s *site) {
 	f.end()
 }
 
-// sameName lets the agent of another machine claim to be node1. Kubernetes knows node1
-// by another address than that of its NIC, so that addresses tell nothing.
+// sameName lets another machine's agent claim to be node1. Kubernetes has another address of node1
+// than its NIC, so that addresses do not identify the machine.
 func sameName(t *testing.T, s *site) {
 	f := begin(t, s, "Agent on another node with the same name", "The agent of a third machine is started with the name of a node that exists, and that Kubernetes knows by another address than that of its NIC. "+
 		"It finds the claim of the living agent in etcd, does nothing, and waits for that agent to end. That one is killed with SIGKILL meanwhile, and started again.")
@@ -115,7 +113,7 @@ func sameName(t *testing.T, s *site) {
 			arg = dir + "/bolt.db"
 		case arg == s.RunDir(imposter.Name):
 			arg = dir
-		case strings.HasPrefix(arg, s.Path("pki")): // the certificate, too, is one of node1
+		case strings.HasPrefix(arg, s.Path("pki")): // uses the certificate of node1, too
 			arg = strings.Replace(arg, imposter.Name, "node1", 1)
 		}
 		command = append(command, arg)
@@ -136,7 +134,7 @@ func sameName(t *testing.T, s *site) {
 	})
 	f.sees("contivctl status of the second agent", remark)
 
-	// The second agent, which asks every 5 s, does not win against the next start.
+	// The second agent, which retries every 5 s, must not win against a restart of the first one.
 	s.kill(t, "node1")
 	f.flow(50)
 	f.heal()
@@ -167,8 +165,7 @@ func sameName(t *testing.T, s *site) {
 	f.end()
 }
 
-// setInternalIP changes the address by which Kubernetes knows a node, until the end of the
-// test.
+// setInternalIP changes the address of a node in Kubernetes until the end of the test.
 func (s *site) setInternalIP(t *testing.T, node, address string) {
 	t.Helper()
 	manifest := s.Path("manifests", "node_"+node+".yaml")
