@@ -28,18 +28,19 @@ import (
 	"github.com/contiv/contiv/vswitch/fake"
 )
 
-// machine is what survives the agent of node 1.
+// machine holds the state that survives a restart of node 1's agent.
 type machine struct {
 	tb      testing.TB
 	cluster *cluster
 	vswitch *fake.Node
 	linux   *linuxHost
 	bolt    string
-	// filter judges connections in place of the vswitch in memory; nil: nothing does, and no policies are computed.
+	// filter replaces the filter of the in-memory vswitch. If it is nil, the agent computes no
+	// policies.
 	filter vswitch.Filter
 }
 
-// judged is a vswitch in memory but for its filter.
+// judged is an in-memory vswitch with another filter.
 type judged struct {
 	*fake.VSwitch
 	filter vswitch.Filter
@@ -54,7 +55,7 @@ func newMachine(tb testing.TB, c *cluster) *machine {
 	return m
 }
 
-// links are what the agent sees of the host.
+// links is the agent's view of the host's links.
 type links struct{}
 
 func (links) HostLinks() ([]contivconf.HostLink, error) {
@@ -75,7 +76,7 @@ type agent struct {
 	changes   *changes
 }
 
-// start returns when the startup resync is done.
+// start returns after the startup resync.
 func (m *machine) start() *agent {
 	m.tb.Helper()
 	a := &agent{tb: m.tb, vswitch: m.vswitch.Open(), changes: &changes{news: make(chan struct{}, 1)}}
@@ -141,15 +142,15 @@ func (a *agent) stop() {
 	a.local.Close()
 }
 
-// barrier returns when the loop has processed what it has begun, the startup
-// resync at least.
+// barrier waits until the event loop has processed all started events, including the startup
+// resync.
 func (a *agent) barrier() {
 	a.tb.Helper()
 	plugintest.Barrier(a.tb, a.loop, 5*time.Minute)
 }
 
-// changes is the last handler: it counts the changes of the Kubernetes state that
-// the others have seen.
+// changes is the last handler. It counts the Kubernetes state changes that all handlers have
+// processed.
 type changes struct {
 	seen, resyncs atomic.Int64
 	news          chan struct{}
@@ -181,14 +182,14 @@ func (c *changes) tell() {
 }
 func (*changes) Revert(context.Context, controller.Event) error { return nil }
 
-// after makes changes in the database and returns when the agent has processed
-// n more of them, and what followed from them.
+// after makes changes in the database and waits until the agent has processed n of them and their
+// follow-up events.
 func (a *agent) after(n int, change func()) {
 	a.tb.Helper()
 	a.until(&a.changes.seen, n, change)
 }
 
-// resyncDatabase returns when the agent has read the database again.
+// resyncDatabase waits until the agent has read the database again.
 func (a *agent) resyncDatabase() {
 	a.tb.Helper()
 	a.until(&a.changes.resyncs, 1, func() {
@@ -213,7 +214,7 @@ func (a *agent) until(counter *atomic.Int64, n int, cause func()) {
 	a.barrier()
 }
 
-// request is a CNI request for the i-th pod of node 1.
+// request returns a CNI request for the i-th pod of node 1.
 func request(i int) *cni.CNIRequest {
 	return &cni.CNIRequest{
 		ContainerId: fmt.Sprintf("%08x%056x", i+1, 0), NetworkNamespace: fmt.Sprintf("/var/run/netns/pod%d", i), InterfaceName: "eth0",
@@ -238,7 +239,7 @@ func (a *agent) deletePod(i int) {
 	}
 }
 
-// resync reads the southbound back, and returns how many operations were needed.
+// resync runs a downstream resync and returns the number of repair operations.
 func (a *agent) resync() int {
 	a.tb.Helper()
 	seq, err := a.scheduler.NewTransaction().Commit(context.Background(), kvscheduler.WithResync(kvscheduler.DownstreamResync))

@@ -14,7 +14,7 @@ const (
 	benchPodsPerNode = 30
 )
 
-// heap returns the bytes that are in use.
+// heap returns the live heap in bytes.
 func heap() float64 {
 	runtime.GC()
 	runtime.GC()
@@ -23,8 +23,8 @@ func heap() float64 {
 	return float64(m.HeapAlloc)
 }
 
-// BenchmarkStartup is the first start of an agent in the cluster: everything is
-// read from the database, computed, mirrored and configured.
+// BenchmarkStartup measures the first start of an agent, which reads, computes, mirrors and
+// configures everything.
 func BenchmarkStartup(b *testing.B) {
 	c := newCluster(b, benchNodes, benchPodsPerNode)
 	var used float64
@@ -42,7 +42,7 @@ func BenchmarkStartup(b *testing.B) {
 	b.ReportMetric(used/(1<<20), "heap-MB")
 }
 
-// BenchmarkRestart is the start of an agent that finds all as it should be.
+// BenchmarkRestart measures the start of an agent that finds everything configured.
 func BenchmarkRestart(b *testing.B) {
 	m := newMachine(b, newCluster(b, benchNodes, benchPodsPerNode))
 	a := m.start()
@@ -58,7 +58,7 @@ func BenchmarkRestart(b *testing.B) {
 	}
 }
 
-// running starts an agent in the cluster, with all of its pods.
+// running starts an agent in the cluster and adds its pods.
 func running(b *testing.B) (*cluster, *agent) {
 	c := newCluster(b, benchNodes, benchPodsPerNode)
 	a := newMachine(b, c).start()
@@ -69,8 +69,8 @@ func running(b *testing.B) (*cluster, *agent) {
 	return c, a
 }
 
-// BenchmarkPodEvent is the change of a pod somewhere in the cluster: alone, and in
-// a burst, for each pod of which the time is given as well.
+// BenchmarkPodEvent measures a change of a pod in the cluster: a single change, and the time per
+// pod in a burst.
 func BenchmarkPodEvent(b *testing.B) {
 	c, a := running(b)
 	for _, burst := range []int{1, 500} {
@@ -89,7 +89,7 @@ func BenchmarkPodEvent(b *testing.B) {
 	}
 }
 
-// BenchmarkNodeJoin is a node that joins, until it is connected; and leaves again.
+// BenchmarkNodeJoin measures a node that joins until it is connected, and leaves again.
 func BenchmarkNodeJoin(b *testing.B) {
 	c, a := running(b)
 	joins := c.joins(benchNodes + 1)
@@ -105,7 +105,7 @@ func BenchmarkNodeJoin(b *testing.B) {
 	b.ReportMetric(float64(leaving.Microseconds())/float64(b.N)/1000, "ms/leave")
 }
 
-// BenchmarkCNI is ADD of a pod, and DEL.
+// BenchmarkCNI measures ADD and DEL of a pod.
 func BenchmarkCNI(b *testing.B) {
 	_, a := running(b)
 	a.deletePod(0)
@@ -121,8 +121,7 @@ func BenchmarkCNI(b *testing.B) {
 	b.ReportMetric(float64(removing.Microseconds())/float64(b.N)/1000, "ms/DEL")
 }
 
-// BenchmarkResync is a resync that finds nothing to do: of the database, and of
-// the southbound alone.
+// BenchmarkResync measures resyncs without drift: of the database, and of the southbound alone.
 func BenchmarkResync(b *testing.B) {
 	_, a := running(b)
 	b.Run("database", func(b *testing.B) {

@@ -19,7 +19,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// contivConf has room for 32 768 nodes.
+// contivConf allows 32 768 nodes.
 const contivConf = `
 ipamConfig:
   podSubnetCIDR: 10.128.0.0/9
@@ -27,8 +27,8 @@ ipamConfig:
   vxlanCIDR: 172.24.0.0/16
 `
 
-// cluster is the state that KSR and the other agents reflect. Nodes are numbered
-// from 1, which are their IDs as well.
+// cluster is the state that KSR and the other agents write. Nodes are numbered from 1; the numbers
+// are their IDs.
 type cluster struct {
 	tb          testing.TB
 	db          *memory.Store
@@ -71,7 +71,6 @@ func remove(change store.Change) store.Change {
 
 func nodeName(id int) string { return fmt.Sprintf("node%d", id) }
 
-// address returns base + offset.
 func address(base string, offset int) netip.Addr {
 	b := netip.MustParseAddr(base).As4()
 	binary.BigEndian.PutUint32(b[:], binary.BigEndian.Uint32(b[:])+uint32(offset))
@@ -81,7 +80,7 @@ func address(base string, offset int) netip.Addr {
 func nodeIP(id int) netip.Addr   { return address("172.16.0.0", id) }
 func podIP(id, i int) netip.Addr { return address("10.128.0.0", id<<8+2+i) }
 
-// joins are the changes with which a node joins.
+// joins returns the changes that add a node.
 func (c *cluster) joins(id int) []store.Change {
 	return []store.Change{
 		c.put("k8s/node/"+nodeName(id), &node.Node{
@@ -96,14 +95,14 @@ func (c *cluster) joins(id int) []store.Change {
 
 func podName(id, i int) string { return fmt.Sprintf("app-%d-%d", id, i) }
 
-// putPod is the change that reflects the i-th pod of a node; note is any text.
+// putPod returns the change that writes the i-th pod of a node. note is any text.
 func (c *cluster) putPod(id, i int, note string) store.Change {
 	p := podOf(id, i)
 	p.Annotations = map[string]string{"note": note}
 	return c.put("k8s/pod/"+p.GetName()+"/namespace/default", p)
 }
 
-// putPodWith is putPod of a pod with further labels.
+// putPodWith is putPod with additional labels.
 func (c *cluster) putPodWith(id, i int, labels map[string]string) store.Change {
 	p := podOf(id, i)
 	maps.Copy(p.Labels, labels)

@@ -13,16 +13,15 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-// linuxHost holds the values of the linux.* models in memory: pods' interfaces,
-// neighbours and routes. It survives the agent.
+// linuxHost holds the values of the linux.* models in memory: pods' interfaces, neighbours and
+// routes. It survives the agent.
 type linuxHost struct{ values map[string]proto.Message }
 
 func newLinuxHost() *linuxHost { return &linuxHost{values: map[string]proto.Message{}} }
 
 type none = kvscheduler.NoMetadata
 
-// register registers descriptors that depend on each other as those of package
-// linux do.
+// register registers descriptors with the same dependencies as those in package linux.
 func (h *linuxHost) register(s *kvscheduler.Scheduler) error {
 	ifaces := inMemory[*linux_interfaces.Interface](h, "linux-interface", models.LinuxInterface)
 	ifaces.DerivedValues = func(_ string, v *linux_interfaces.Interface) []kvscheduler.KeyValue {

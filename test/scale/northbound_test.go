@@ -24,7 +24,7 @@ import (
 	"github.com/contiv/contiv/vswitch/fake"
 )
 
-// northbound is an agent without plugins on a real etcd, which others fill.
+// northbound is an agent without plugins on a real etcd.
 type northbound struct {
 	tb        testing.TB
 	server    *etcdtest.Server
@@ -78,7 +78,7 @@ func (n *northbound) await(what string, done func() bool) {
 
 func loopbackKey(i int) string { return models.VPPInterfaceKey(fmt.Sprintf("loop%d", i)) }
 
-// put writes loopbacks, some in each transaction of etcd.
+// put writes loopbacks; each is their number per etcd transaction.
 func (n *northbound) put(values, each int) {
 	n.tb.Helper()
 	var changes []store.Change
@@ -94,7 +94,7 @@ func (n *northbound) put(values, each int) {
 	}
 }
 
-// awaitConfigured returns when all values exist.
+// awaitConfigured waits until all values are configured.
 func (n *northbound) awaitConfigured(values int) {
 	n.tb.Helper()
 	n.await("all values are known", func() bool {
@@ -111,7 +111,7 @@ func (n *northbound) awaitConfigured(values int) {
 	})
 }
 
-// awaitStatuses returns when etcd tells of all values that they are configured.
+// awaitStatuses waits until etcd has the CONFIGURED status of all values.
 func (n *northbound) awaitStatuses(values int) {
 	n.tb.Helper()
 	prefix := models.NodePrefix(nodeName(1)) + models.StatusPrefix
@@ -123,7 +123,7 @@ func (n *northbound) awaitStatuses(values int) {
 	}
 	defer func() {
 		cancel()
-		for range last { // until the watch has ended
+		for range last { // until the watch ends
 		}
 	}()
 	kvs, _, err := n.db.List(ctx, prefix)
@@ -153,7 +153,7 @@ func (n *northbound) awaitStatuses(values int) {
 func TestNorthboundThroughEtcd(t *testing.T) {
 	n := startNorthbound(t, controller.DefaultConfig())
 	defer n.stop()
-	transactions := func() (count int) { // those of the northbound: links tell what they do in their own
+	transactions := func() (count int) { // northbound transactions only, because link notifications have their own
 		for _, txn := range n.scheduler.History(time.Time{}, time.Time{}) {
 			if txn.Type == kvscheduler.NBTransaction {
 				count++
@@ -170,11 +170,10 @@ func TestNorthboundThroughEtcd(t *testing.T) {
 	}
 }
 
-// BenchmarkNorthboundThroughEtcd puts 10 000 values into etcd: one by one and in
-// transactions of 100. Its metrics: how many the agent configures in a second, the
-// writing of them included; how long after the last write it has configured all, and how
-// long until etcd tells so; and the heap of agent and etcd, which share the process, in
-// the end.
+// BenchmarkNorthboundThroughEtcd writes 10 000 values to etcd: one by one and in transactions of
+// 100. It reports the configured values per second, including the writes, the time from the last
+// write until all values are configured and until their status is in etcd, and the final heap of
+// agent and etcd, which share the process.
 func BenchmarkNorthboundThroughEtcd(b *testing.B) {
 	const values = 10000
 	for _, each := range []int{1, 100} {

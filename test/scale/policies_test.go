@@ -23,7 +23,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// withPolicies starts an agent on a machine of newJudged, with all of its pods.
+// withPolicies starts an agent on a machine of newJudged and adds its pods.
 func withPolicies(tb testing.TB, nodes, podsPerNode int) (*cluster, *programmed) {
 	tb.Helper()
 	c := newCluster(tb, nodes, podsPerNode)
@@ -36,11 +36,11 @@ func withPolicies(tb testing.TB, nodes, podsPerNode int) (*cluster, *programmed)
 	return c, p
 }
 
-// namespaces counts those of newJudged.
+// namespaces counts the network namespaces of newJudged.
 var namespaces atomic.Int32
 
-// newJudged returns a machine of the cluster where the kernel judges connections, in a network
-// namespace of its own. The rest of its vswitch is in memory.
+// newJudged returns a machine of the cluster with nftables policies in a separate network
+// namespace. The rest of its vswitch is in memory.
 func newJudged(tb testing.TB, c *cluster) (*machine, *programmed) {
 	tb.Helper()
 	if os.Getuid() != 0 {
@@ -67,12 +67,12 @@ func newJudged(tb testing.TB, c *cluster) (*machine, *programmed) {
 	return m, p
 }
 
-// programmed is a filter that tells which lists it has.
+// programmed is a filter that reports its lists.
 type programmed struct {
 	vswitch.Filter
 	mu    sync.Mutex
 	lists map[string]*filter.AccessList
-	// values is how many have changed, and calls in how many steps.
+	// values counts changed values, calls counts the calls of Change.
 	values, calls int
 	news          chan struct{}
 }
@@ -103,7 +103,8 @@ func (p *programmed) Change(ctx context.Context, set, remove []proto.Message) er
 	return nil
 }
 
-// after makes changes in the database, and returns how long it takes until the lists are in nftables.
+// after makes changes in the database and returns the time until done accepts the lists in
+// nftables.
 func (p *programmed) after(tb testing.TB, change func(), done func(lists map[string]*filter.AccessList) bool) time.Duration {
 	tb.Helper()
 	began := time.Now()
@@ -140,10 +141,9 @@ func ports(i int) []*policy.Policy_Port {
 	return []*policy.Policy_Port{{Protocol: policy.Policy_Port_TCP, Port: &policy.Policy_Port_PortNameOrNumber{Number: int32(1 + i%65535)}}}
 }
 
-// manyPolicies is how many policies, or rules of one, BenchmarkPolicies has.
+// manyPolicies is the number of policies, or of rules of one policy, in BenchmarkPolicies.
 const manyPolicies = 5000
 
-// policiesOf are those of a benchmark.
 var policiesOf = []struct {
 	name  string
 	lists int
@@ -177,7 +177,8 @@ var policiesOf = []struct {
 	}},
 }
 
-// cpuTime is what this process has used, in the kernel included. It depends less than time on what else the machine does.
+// cpuTime returns the user and system time of this process. It depends less on the load of the
+// machine than elapsed time.
 func cpuTime(tb testing.TB) time.Duration {
 	tb.Helper()
 	var usage unix.Rusage
@@ -187,9 +188,9 @@ func cpuTime(tb testing.TB) time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// BenchmarkPolicies is the time from etcd to the last change of nftables, on a node with 30 pods that
-// policies select: of 5 000 policies with one rule that come at once, and of one with 5 000. Then, beside
-// them, the change of one policy, and all of them going.
+// BenchmarkPolicies measures the time from etcd to the last change of nftables on a node with 30
+// selected pods: for 5 000 new policies with one rule each, and for one policy with 5 000 rules. It
+// then changes one more policy and deletes all of them.
 func BenchmarkPolicies(b *testing.B) {
 	for _, kind := range policiesOf {
 		b.Run(kind.name, func(b *testing.B) {
@@ -222,18 +223,19 @@ func BenchmarkPolicies(b *testing.B) {
 	}
 }
 
-// selectedBy is how many policies select by a label in BenchmarkPoliciesOfALabel.
+// selectedBy is the number of policies that select a label in BenchmarkPoliciesOfALabel.
 const selectedBy = 1000
 
-// BenchmarkPoliciesOfALabel is a pod that gets, and loses, a label by which 1 000 policies select: as a peer, which enters
-// 1 000 sets, and as the pod that they are about. It is the time from etcd to the last change of nftables.
+// BenchmarkPoliciesOfALabel measures the time from etcd to the last change of nftables when a pod
+// gets or loses a label that 1 000 policies select: as a peer, which changes 1 000 sets, and as the
+// subject.
 func BenchmarkPoliciesOfALabel(b *testing.B) {
 	for _, kind := range []string{"as a peer", "as a subject"} {
 		b.Run(kind, func(b *testing.B) {
 			c, p := withPolicies(b, 100, benchPodsPerNode)
 			var all []store.Change
 			for i := range selectedBy {
-				// Each has a selection of its own.
+				// Each policy has a different selector.
 				marked := &policy.Policy_LabelSelector{MatchExpression: []*policy.Policy_LabelSelector_LabelExpression{{
 					Key: "marked", Operator: policy.Policy_LabelSelector_LabelExpression_IN, Value: []string{"yes", fmt.Sprint(i)}}}}
 				np := &policy.Policy{Name: fmt.Sprint("p", i), Namespace: "default", PolicyType: policy.Policy_INGRESS, Pods: selecting("app", fmt.Sprint("app-", i%10)),
@@ -274,8 +276,9 @@ func BenchmarkPoliciesOfALabel(b *testing.B) {
 	}
 }
 
-// BenchmarkPoliciesOfALargeCluster is the start of an agent among 1 000 nodes and 30 000 pods with 3 000 policies, of
-// which 300 are about each of its pods: the first one and a restart. Memory is what the agent has in use then.
+// BenchmarkPoliciesOfALargeCluster measures the first start and a restart of an agent among 1 000
+// nodes and 30 000 pods with 3 000 policies, 300 of which select each of its pods. It also reports
+// the live heap.
 func BenchmarkPoliciesOfALargeCluster(b *testing.B) {
 	const policies = 3000
 	c := newCluster(b, benchNodes, benchPodsPerNode)

@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// tables are the numbers of objects in the vswitch of node 1.
+// tables holds the numbers of objects in the vswitch of node 1.
 type tables struct{ tunnels, fib, neighbours, routes, taps, linux int }
 
 func (m *machine) tables(t *testing.T) (n tables) {
@@ -53,12 +53,12 @@ func count[V any](t *testing.T, list func() ([]V, error)) int {
 	return len(values)
 }
 
-// want is what node 1 has in a cluster of so many nodes, with so many pods of its own.
+// want returns the tables of node 1 in a cluster with nodes, and with pods on node 1.
 func want(nodes, pods int) tables {
 	others := nodes - 1
 	return tables{
 		tunnels: others, fib: others, neighbours: others + pods, taps: pods,
-		routes: others + pods + 1, // unknown pods are dropped
+		routes: others + pods + 1, // plus a drop route for unknown pods
 		linux:  5 * pods,          // loopback, interface, neighbour, two routes
 	}
 }
@@ -126,7 +126,7 @@ func TestSmallCluster(t *testing.T) {
 	check("without pods", nodes+1, 0)
 }
 
-// A burst of changes that is longer than the queue ends in the same state.
+// A burst that exceeds the queue leads to the same state.
 func TestBurst(t *testing.T) {
 	c := newCluster(t, 10, 0)
 	m := newMachine(t, c)
