@@ -15,16 +15,16 @@ import (
 
 const manyBlocks = 10_000
 
-// manyBlock is one of them, of one of 100 hosts.
+// manyBlock returns the n-th block as a change of one of 100 hosts.
 func manyBlock(n, host int) (cidr string, c store.Change) {
 	cidr = fmt.Sprintf("10.%d.%d.%d/26", n>>10, n>>2&255, n<<6&255)
 	return cidr, store.Change{KV: store.KV{Key: blockKey(cidr), Value: []byte(block(cidr, fmt.Sprint("h", host%100), map[int]string{1: fmt.Sprint("h", host%100)}))}}
 }
 
-// forwarder is what has the routes of a node.
+// forwarder is a data plane with the routes of a node.
 type forwarder struct {
 	flags []string
-	// count returns how many blocks have a route, and route the route to one.
+	// count returns the number of routes to blocks, route the route to one block.
 	count func() int
 	route func(cidr string) string
 }
@@ -55,9 +55,9 @@ func vppOf(t testing.TB, w *node) forwarder {
 	}
 }
 
-// BenchmarkManyBlocks measures, with 10 000 blocks of 100 hosts, the time to the last route of the
-// kernel and of VPP after a start, after a restart, and of single changes while 100 blocks per second
-// change.
+// BenchmarkManyBlocks measures 10 000 blocks of 100 hosts in the kernel and in VPP: the time to the
+// last route after a start and a restart, and the time of single changes while 100 blocks change
+// per second.
 func BenchmarkManyBlocks(b *testing.B) {
 	if os.Geteuid() != 0 {
 		b.Skip("network namespaces need root")

@@ -17,8 +17,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// delayed passes on what comes through a socket, in either direction that much later, until the
-// test ends.
+// delayed forwards connections of a socket with a delay in each direction until the test ends.
 func delayed(t testing.TB, socket, to string, delay time.Duration) {
 	t.Helper()
 	l, err := net.Listen("unix", socket)
@@ -70,7 +69,7 @@ func delayed(t testing.TB, socket, to string, delay time.Duration) {
 	}()
 }
 
-// With an etcd that takes almost half a second to answer, all becomes as it should, later.
+// With an etcd that responds after almost half a second, everything works with a delay.
 func TestSlowEtcd(t *testing.T) {
 	s, nodes := newCluster(t, 2)
 	slow := s.path("slow.sock")
@@ -84,7 +83,7 @@ func TestSlowEtcd(t *testing.T) {
 	w1.awaitRoute(block3, "via 172.30.0.2 dev eth1")
 	s.delete(blockKey(block3))
 	w1.awaitRoute(block3, "")
-	// Leases are renewed in time: longer than one of them lasts, no route goes.
+	// Leases are renewed in time, so no route is removed within more than one TTL.
 	end := time.Now().Add(7 * time.Second)
 	for time.Now().Before(end) {
 		if got := w1.ip("route", "show", block2); !strings.Contains(got, "via 172.30.0.2") {
@@ -94,8 +93,8 @@ func TestSlowEtcd(t *testing.T) {
 	}
 }
 
-// listening starts an etcd of its own in a directory, which listens at a URL of the scheme, on loopback,
-// and without credentials at a socket.
+// listening starts an etcd in a directory that listens on loopback with the given URL scheme, and
+// on a socket without authentication.
 func listening(t *testing.T, dir, scheme string, flags ...string) (endpoint string, db *clientv3.Client) {
 	t.Helper()
 	socket := "unix://" + filepath.Join(dir, "etcd.sock")
@@ -134,13 +133,13 @@ func listening(t *testing.T, dir, scheme string, flags ...string) (endpoint stri
 	return endpoint, db
 }
 
-// once runs the program once, in a directory.
+// once runs the program with --once in a directory.
 func once(dir string, arguments ...string) (string, error) {
 	out, err := exec.Command(filepath.Join(binaries, "contiv-calico-routes"), append([]string{"--once", "--once-timeout", "3s", "--hostname", "w1", "--run-dir", dir}, arguments...)...).CombinedOutput()
 	return string(out), err
 }
 
-// etcd asks for a user and a password, which the documented command line has last.
+// etcd requires a user and a password, which are last in the documented command line.
 func TestEtcdWithPassword(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("the programs are built for tests that run as root")
@@ -159,7 +158,7 @@ func TestEtcdWithPassword(t *testing.T) {
 		must(db.UserAdd(ctx, user, "secret"))
 		must(db.UserGrantRole(ctx, user, user))
 	}
-	for _, tree := range []string{"/calico/", "/vpp-calico/"} { // no more than is needed
+	for _, tree := range []string{"/calico/", "/vpp-calico/"} { // the minimal permissions
 		must(db.RoleGrantPermission(ctx, "routes", tree, clientv3.GetPrefixRangeEnd(tree), clientv3.PermissionType(clientv3.PermReadWrite)))
 	}
 	must(db.AuthEnable(ctx))
@@ -176,7 +175,7 @@ func TestEtcdWithPassword(t *testing.T) {
 	}
 }
 
-// etcd asks for a certificate.
+// etcd requires a client certificate.
 func TestEtcdWithTLS(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("the programs are built for tests that run as root")

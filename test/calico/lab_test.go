@@ -17,8 +17,8 @@ import (
 	"github.com/contiv/contiv/test/labtest"
 )
 
-// What docs/calico.md promises a reader who has two commands' time: a lab in which pods reach each
-// other across nodes, and that goes completely.
+// Follows docs/calico.md: two commands make a lab in which pods communicate across nodes, and
+// remove it completely.
 func TestLab(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("a lab makes network namespaces; run the test as root")
@@ -55,7 +55,7 @@ func TestLab(t *testing.T) {
 			t.Errorf("up does not say %q: %s", want, said)
 		}
 	}
-	// Of both IP versions, pods of all nodes, nodes and what is outside.
+	// Pods of all nodes, nodes and the outside host, over both IP versions.
 	if got := must("matrix"); strings.Count(got, "pod → pod, across nodes   6 of 6") != 2 || strings.Count(got, "pod → outside             3 of 3") != 2 {
 		t.Errorf("the matrix is\n%s", got)
 	}
@@ -88,7 +88,7 @@ func TestLab(t *testing.T) {
 		})
 	}
 
-	// A node and pods come and go; an address is used again, when its pod is gone.
+	// Nodes and pods are added and removed. An address is reused after its pod is gone.
 	must("node", "add", "edge")
 	must("pod", "add", "--node", "edge", "x", "y")
 	must("matrix", "x", "y", "pod1")
@@ -102,7 +102,7 @@ func TestLab(t *testing.T) {
 	route("10.244.0.192/26", "")
 	route("fd00:10:244::c0/122", "")
 
-	// Without etcd, packets flow; what needs it says so at once, and changes nothing.
+	// Without etcd, packets flow. Commands that need etcd fail at once and change nothing.
 	must("etcd", "stop")
 	must("matrix", "pod1", "pod3")
 	for _, args := range [][]string{{"pod", "add", "w"}, {"node", "add", "edge"}} {
@@ -114,7 +114,7 @@ func TestLab(t *testing.T) {
 	must("pod", "add", "w")
 	must("node", "add", "edge")
 
-	// A node whose program is gone is forgotten, and found again.
+	// Other nodes remove the routes to a node whose program ended, and restore them.
 	must("node", "kill", "node2")
 	route("10.244.0.64/26", "")
 	must("node", "start", "node2")

@@ -14,7 +14,7 @@ import (
 	"github.com/contiv/contiv/test/await"
 )
 
-// startProgram starts a program of ours beside the nodes' own.
+// startProgram starts an additional program.
 func (s *site) startProgram(log *os.File, command ...string) *exec.Cmd {
 	s.t.Helper()
 	cmd := exec.Command(command[0], command[1:]...)
@@ -44,7 +44,7 @@ func (s *site) logFile(name string) *os.File {
 	return f
 }
 
-// Nodes take their routes from the centre, and go on by themselves without it.
+// Nodes get their routes from the central program and keep them when it ends.
 func TestCentralMode(t *testing.T) {
 	s, nodes := newCluster(t, 2, "--central")
 	w1 := nodes[0]
@@ -62,7 +62,7 @@ func TestCentralMode(t *testing.T) {
 	w1.awaitRoute(block1, "blackhole")
 	w1.awaitReady()
 
-	// Nobody rewrites what the centre wrote; nor do nodes believe what it did not.
+	// No node overwrites the central data or accepts other routes.
 	centre.Process.Kill()
 	centre.Wait()
 	s.put("/vpp-calico/hosts/w1/routes/ipv4/10.66.3.0-26", `{"via":"172.30.0.1","host":"w2"}`)
@@ -74,7 +74,7 @@ func TestCentralMode(t *testing.T) {
 	}
 }
 
-// An agent that runs anyway programs the routes; what else it has is left alone.
+// A running agent programs the routes. Its other values stay.
 func TestThroughRunningAgent(t *testing.T) {
 	s, nodes := newCluster(t, 2)
 	w1 := nodes[0]
@@ -90,7 +90,7 @@ func TestThroughRunningAgent(t *testing.T) {
 	s.putBlock("10.66.2.0/26", "w2", nil)
 	w1.awaitRoute("10.66.2.0/26", "via 172.30.0.2")
 
-	// Another client of the agent has a route, too, which stays.
+	// The route of another client of the agent stays.
 	other, err := client.DialGRPC(w1.flags[1], client.GRPC{Name: "other"})
 	if err != nil {
 		t.Fatal(err)
@@ -101,7 +101,7 @@ func TestThroughRunningAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// What changes while the program is away is made up for; so is it while the agent is.
+	// The program catches up on changes after its own downtime and after the agent's.
 	w1.stop()
 	s.delete(blockKey("10.66.2.0/26"))
 	s.putBlock("10.66.3.0/26", "w2", nil)

@@ -11,7 +11,7 @@ import (
 	"github.com/contiv/contiv/test/await"
 )
 
-// Blocks of w1, w2 and w3, in which their pods are, of both families.
+// Blocks of w1, w2 and w3 with their pods, of both families.
 const (
 	block1, block2, block3    = "10.66.0.0/26", "10.66.0.64/26", "10.66.0.128/26"
 	pod1, pod2, pod3          = "10.66.0.2", "10.66.0.66", "10.66.0.130"
@@ -19,8 +19,8 @@ const (
 	pod61, pod62, pod63       = "fd66::2", "fd66::42", "fd66::82"
 )
 
-// newCluster makes nodes, each with a pod: a1 on w1 and so on. The programs do not run yet, and nobody
-// has a block.
+// newCluster makes nodes with one pod each: a1 on w1 and so on. It starts no programs and assigns
+// no blocks.
 func newCluster(t *testing.T, count int, flags ...string) (*site, []*node) {
 	t.Helper()
 	s := newSite(t)
@@ -33,7 +33,7 @@ func newCluster(t *testing.T, count int, flags ...string) (*site, []*node) {
 	return s, nodes
 }
 
-// start gives nodes their blocks and starts their programs.
+// start assigns blocks to nodes and starts their programs.
 func (s *site) start(nodes ...*node) {
 	s.t.Helper()
 	for _, w := range nodes {
@@ -63,16 +63,17 @@ func TestPodsReachEachOther(t *testing.T) {
 	s.awaitPing("a3", pod1)
 	w1.awaitReady()
 
-	// What is in an own block but no pod's is dropped, not sent to a default route.
+	// Packets to unused addresses of the node's block are dropped instead of following the default
+	// route.
 	w1.awaitRoute(block1, "blackhole")
 
-	// An affinity of a block that is not there yet is a claim.
+	// An affinity without its block is a claim.
 	s.put("/calico/ipam/v2/host/w3/ipv4/block/10.66.1.0-26", `{"state":"confirmed"}`)
 	w1.awaitRoute("10.66.1.0/26", "via 172.30.0.3 dev eth1")
 	s.put("/calico/ipam/v2/host/w3/ipv4/block/10.66.1.0-26", `{"state":"pendingDeletion"}`)
 	w1.awaitRoute("10.66.1.0/26", "")
 
-	// A pod of w3 with an address from a block of w2: w1 and w2 know where it is.
+	// A pod of w3 borrows an address from a block of w2. w1 and w2 route it to w3.
 	w3.addPod("c3", "10.66.0.70")
 	s.putBlock(block2, "w2", map[int]string{2: "w2", 6: "w3"})
 	s.awaitPing("a1", "10.66.0.70")
@@ -82,7 +83,7 @@ func TestPodsReachEachOther(t *testing.T) {
 	w2.awaitRoute("10.66.0.70", "")
 	s.awaitPing("a1", pod2)
 
-	// The block changes hands.
+	// The block moves to another host.
 	s.putBlock("10.66.0.192/26", "w2", nil)
 	w1.awaitRoute("10.66.0.192/26", "via 172.30.0.2 dev eth1")
 	s.putBlock("10.66.0.192/26", "w3", nil)
@@ -94,7 +95,7 @@ func TestPodsReachEachOther(t *testing.T) {
 		w.awaitRoute("10.66.0.192/26", "")
 	}
 
-	// Somebody else's routes are left alone; ours come back.
+	// Foreign routes stay; the program restores its own routes.
 	w1.ip("route", "add", "10.99.0.0/16", "via", "172.30.0.9")
 	w1.ip("route", "del", block2)
 	w1.awaitRoute(block2, "via 172.30.0.2")
@@ -102,7 +103,7 @@ func TestPodsReachEachOther(t *testing.T) {
 		t.Error("somebody else's route is gone")
 	}
 
-	// A host that is gone, with its lease.
+	// A host ends with its lease.
 	w2.stop()
 	await.That(t, "w1 forgets w2", func() error {
 		if got := w1.ip("route", "show", block2); got != "" {
@@ -112,14 +113,14 @@ func TestPodsReachEachOther(t *testing.T) {
 	})
 	s.awaitPing("a1", pod3)
 
-	// And back, at another address.
+	// It returns with another address.
 	w2.n = 22
 	w2.start()
 	w1.awaitRoute(block2, "via 172.30.0.22")
 	s.awaitPing("a1", pod2)
 }
 
-// An uplink that has its address needs none, and keeps it.
+// An uplink with an address gets no other one and keeps it.
 func TestUplinkHasAnAddress(t *testing.T) {
 	s, nodes := newCluster(t, 2)
 	w1 := nodes[0]
@@ -135,7 +136,7 @@ func TestUplinkHasAnAddress(t *testing.T) {
 	}
 }
 
-// A route that cannot be programmed is told; the others are.
+// A failed route is reported, and the other routes are programmed.
 func TestRouteThatFails(t *testing.T) {
 	s, nodes := newCluster(t, 2)
 	w1 := nodes[0]
@@ -164,7 +165,7 @@ func TestRouteThatFails(t *testing.T) {
 	})
 }
 
-// While an agent is away, and while etcd is, packets flow; what changed meanwhile is made up for.
+// Packets flow without an agent and without etcd. The programs then catch up on changes.
 func TestAgentAndEtcdComeBack(t *testing.T) {
 	s, nodes := newCluster(t, 3)
 	w1 := nodes[0]
@@ -183,7 +184,7 @@ func TestAgentAndEtcdComeBack(t *testing.T) {
 	w1.awaitRoute("10.66.2.0/26", "via 172.30.0.3")
 	w1.awaitRoute(block3, "")
 	w1.awaitReady()
-	// The route that was right was recognised, not made again.
+	// The valid route was recognised, not recreated.
 	var txns []struct {
 		Executed []struct{ Operation, Key string }
 	}
@@ -195,7 +196,7 @@ func TestAgentAndEtcdComeBack(t *testing.T) {
 		t.Errorf("operations after the restart: %s", ops)
 	}
 
-	s.awaitPing("a1", pod2) // w2 may have seen the end of w1's lease
+	s.awaitPing("a1", pod2) // w2 may have removed the route when w1's lease expired
 	s.killEtcd()
 	await.That(t, "w1 says that etcd is away", func() error {
 		if err := w1.get("/readiness", nil); err == nil || !strings.Contains(err.Error(), "etcd") {
@@ -213,7 +214,7 @@ func TestAgentAndEtcdComeBack(t *testing.T) {
 	w1.awaitReady()
 	s.awaitPing("a1", pod3)
 
-	// An etcd that lost its data says nothing about who has which block.
+	// An etcd without data does not mean that all blocks are gone.
 	s.killEtcd()
 	if err := os.RemoveAll(filepath.Join(s.dir, "etcd")); err != nil {
 		t.Fatal(err)
@@ -234,7 +235,7 @@ func TestAgentAndEtcdComeBack(t *testing.T) {
 			t.Error("after etcd was wiped: ", err)
 		}
 	}
-	// What it has is believed; what it lacks, after a while.
+	// New data applies at once, missing data only after a delay.
 	s.putBlock(block1, "w1", nil)
 	s.putBlock(block2, "w3", nil)
 	w1.awaitRoute(block2, "via 172.30.0.3")
@@ -242,7 +243,6 @@ func TestAgentAndEtcdComeBack(t *testing.T) {
 	w1.awaitRoute("10.66.2.0/26", "")
 }
 
-// --once and --dry-run change nothing.
 func TestLookWithoutTouching(t *testing.T) {
 	s := newSite(t)
 	w1 := s.addNode(1)

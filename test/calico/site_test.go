@@ -24,12 +24,12 @@ import (
 	"github.com/contiv/contiv/test/labtest"
 )
 
-// binaries is the directory with what was built.
+// binaries is the directory of the built programs.
 var binaries string
 
 func TestMain(m *testing.M) {
 	if os.Geteuid() != 0 {
-		os.Exit(m.Run()) // each test skips itself and says why
+		os.Exit(m.Run()) // each test skips itself and reports the reason
 	}
 	labtest.Main(func(dir string) (int, error) {
 		binaries = dir
@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// site is a number of nodes on a common link, and an etcd.
+// site consists of nodes on a common link, and an etcd.
 type site struct {
 	t    testing.TB
 	dir  string
@@ -109,7 +109,7 @@ func (s *site) awaitEtcd() {
 	})
 }
 
-// killEtcd ends etcd as a crash would.
+// killEtcd ends etcd with SIGKILL.
 func (s *site) killEtcd() {
 	s.etcd.Process.Kill()
 	s.etcd.Wait()
@@ -131,7 +131,7 @@ func (s *site) delete(key string) {
 
 func blockKey(cidr string) string { return ipamdata.BlockKey(netip.MustParsePrefix(cidr)) }
 
-// block is the JSON of a block, whose addresses with the given ordinals are in use on hosts.
+// block returns the JSON of a block. used maps ordinals to hosts.
 func block(cidr, host string, used map[int]string) string {
 	b := ipamdata.Block{CIDR: netip.MustParsePrefix(cidr), Host: host, Used: map[int]ipamdata.Use{}}
 	for ordinal, node := range used {
@@ -145,7 +145,6 @@ func (s *site) putBlock(cidr, host string, used map[int]string) {
 	s.put(blockKey(cidr), block(cidr, host, used))
 }
 
-// node is a host of the cluster with one pod.
 type node struct {
 	*site
 	name  string
@@ -153,13 +152,13 @@ type node struct {
 	flags []string
 	cmd   *exec.Cmd
 	log   *bytes.Buffer
-	// etcdAt is where it reaches etcd; "": at the endpoint of the site.
+	// etcdAt is the etcd endpoint of the node, "" for the site's endpoint.
 	etcdAt string
-	// hasAddress: its uplink has an address already.
+	// hasAddress is set if the uplink already has an address.
 	hasAddress bool
 }
 
-// addNode makes the node n: w<n>, with the uplink eth1 on the common link.
+// addNode makes the node w<n> with the uplink eth1 on the common link.
 func (s *site) addNode(n int, flags ...string) *node {
 	s.t.Helper()
 	w := &node{site: s, name: fmt.Sprint("w", n), n: n, log: &bytes.Buffer{}, flags: flags}
@@ -177,7 +176,7 @@ func (s *site) addNode(n int, flags ...string) *node {
 	return w
 }
 
-// gatewayMAC is that of all nodes, for their pods.
+// gatewayMAC is the MAC address of the node's end of all pod links.
 const gatewayMAC = "ee:ee:ee:ee:ee:ee"
 
 func (w *node) ip(args ...string) string {
@@ -185,8 +184,7 @@ func (w *node) ip(args ...string) string {
 	return w.run("ip", append([]string{"-n", w.netns(w.name)}, args...)...)
 }
 
-// addPod attaches a pod with an address as Calico does: a host route, and a gateway that is none of
-// the node's addresses.
+// addPod attaches a pod like Calico: a host route, and a link-local gateway that no node owns.
 func (w *node) addPod(name, address string) {
 	w.t.Helper()
 	w.addNetns(name)
@@ -210,7 +208,6 @@ func (w *node) addPod(name, address string) {
 	w.ip("route", "add", address+"/32", "dev", "cali"+name)
 }
 
-// ping sends one packet from a pod.
 func (s *site) ping(pod, to string) error {
 	out, err := exec.Command("ip", "netns", "exec", s.netns(pod), "ping", "-c1", "-W1", to).CombinedOutput()
 	if err != nil {
@@ -224,8 +221,8 @@ func (s *site) awaitPing(pod, to string) {
 	await.That(s.t, pod+" reaches "+to, func() error { return s.ping(pod, to) })
 }
 
-// awaitRoute waits until the routing table has a route to a destination, of which the text is part,
-// or none, if the text is empty.
+// awaitRoute waits until the route to a destination contains the text, or is gone if the text is
+// empty.
 func (w *node) awaitRoute(destination, text string) {
 	w.t.Helper()
 	await.That(w.t, fmt.Sprintf("route of %s to %s: %q", w.name, destination, text), func() error {
@@ -270,7 +267,6 @@ func (w *node) stop() {
 	}
 }
 
-// get asks the REST API.
 func (w *node) get(path string, into any) error {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(w.path(w.name), "agent.sock"))

@@ -10,8 +10,8 @@ import (
 	"github.com/contiv/contiv/vswitch/vpp/vpptest"
 )
 
-// addPodOnVPP attaches a pod to the VPP of its node, with one address of each family, as a CNI plugin of
-// Calico's does that knows VPP: host routes, and a gateway that is none of the node's addresses.
+// addPodOnVPP attaches a pod to its node's VPP with one address per family, like a CNI plugin of
+// Calico/VPP: host routes, and a gateway that no node owns.
 func (w *node) addPodOnVPP(vpp *vpptest.Process, name string, addresses ...string) {
 	w.t.Helper()
 	pod, mac := w.netns(name), fmt.Sprintf("02:00:00:00:00:%02x", w.n)
@@ -42,8 +42,8 @@ func (w *node) addPodOnVPP(vpp *vpptest.Process, name string, addresses ...strin
 	}
 }
 
-// Pods of nodes with VPP reach each other and those of a node with the kernel, by the routes that VPP is
-// given; after a restart of VPP, too.
+// Pods on VPP nodes and on a kernel node reach each other through the routes in VPP, also after a
+// restart of VPP.
 func TestVPP(t *testing.T) {
 	vpptest.Need(t)
 	s := newSite(t)
@@ -90,13 +90,13 @@ func TestVPP(t *testing.T) {
 	fib(block1, "drop")
 	fib(block2, "172.30.0.2")
 
-	// A pod of w3 has an address from a block of w2.
+	// A pod of w3 borrows an address from a block of w2.
 	w3.addPod("c3", "10.66.0.70")
 	s.putBlock(block2, "w2", map[int]string{2: "w2", 6: "w3"})
 	s.awaitPing("a1", "10.66.0.70")
 	s.awaitPing("a2", "10.66.0.70")
 
-	// What changes while a program is away is made up for; what others have set in VPP stays.
+	// The program catches up on changes after its downtime; foreign configuration in VPP stays.
 	w1.stop()
 	s.putBlock("10.66.2.0/26", "w2", nil)
 	s.putBlock(block2, "w2", nil)
@@ -105,7 +105,7 @@ func TestVPP(t *testing.T) {
 	fib("10.66.0.70/32", "")
 	allReach()
 
-	// So is what changes while VPP is away. Its pods are the CNI plugin's.
+	// The same after VPP's downtime. The CNI plugin restores its pods.
 	vpp1.Stop()
 	s.delete(blockKey("10.66.2.0/26"))
 	vpp1.Start()

@@ -1,5 +1,5 @@
-// Package ipamdata writes what Calico's IPAM keeps in etcd: blocks of addresses, who claims them,
-// and which addresses of them are in use. It is a stand-in for Calico where there is none.
+// Package ipamdata writes the etcd data of Calico's IPAM: address blocks, their hosts, and the
+// addresses in use. It replaces Calico in tests and labs.
 //
 //	/calico/ipam/v2/assignment/ipv4/block/10.66.0.0-26   Block
 //	/calico/ipam/v2/host/<host>/ipv4/block/10.66.0.0-26  Affinity
@@ -12,9 +12,10 @@ import (
 	"slices"
 )
 
-// Use is what has an address.
+// Use is the allocation of an address.
 type Use struct {
-	// Handle names the use; Calico's CNI plugin writes "k8s-pod-network.<container ID>".
+	// Handle identifies the allocation; Calico's CNI plugin writes "k8s-pod-network.<container
+	// ID>".
 	Handle               string
 	Node, Namespace, Pod string
 }
@@ -22,22 +23,22 @@ type Use struct {
 // Block is a block of addresses.
 type Block struct {
 	CIDR netip.Prefix
-	// Host has the block.
+	// Host is the host that owns the block.
 	Host string
-	// Used are the addresses in use, by their ordinals in the block.
+	// Used maps ordinals in the block to the addresses' allocations.
 	Used map[int]Use
 }
 
-// attribute is one of Calico's AllocationAttribute.
+// attribute is Calico's AllocationAttribute.
 type attribute struct {
 	Handle    string            `json:"handle_id"`
 	Secondary map[string]string `json:"secondary"`
 }
 
-// Size is how many addresses the block has.
+// Size returns the number of addresses in a block.
 func Size(cidr netip.Prefix) int { return 1 << (cidr.Addr().BitLen() - cidr.Bits()) }
 
-// Ordinal is the number of an address in the block that has it.
+// Ordinal returns the index of an address in its block.
 func Ordinal(cidr netip.Prefix, a netip.Addr) int {
 	first, addr := cidr.Addr().AsSlice(), a.AsSlice()
 	n := 0
@@ -47,7 +48,8 @@ func Ordinal(cidr netip.Prefix, a netip.Addr) int {
 	return n
 }
 
-// JSON is the value of the block in etcd, and the spec of an IPAMBlock in Kubernetes.
+// JSON returns the value of the block in etcd, which is also the spec of an IPAMBlock in
+// Kubernetes.
 func (b Block) JSON() []byte {
 	v := struct {
 		CIDR        string      `json:"cidr"`
@@ -72,17 +74,17 @@ func (b Block) JSON() []byte {
 	}
 	data, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // strings and numbers can be encoded
+		panic(err) // strings and numbers always encode
 	}
 	return data
 }
 
-// BlockKey is the key of a block.
+// BlockKey returns the key of a block.
 func BlockKey(cidr netip.Prefix) string {
 	return "/calico/ipam/v2/assignment/" + keyOf(cidr)
 }
 
-// AffinityKey is the key under which a host claims a block.
+// AffinityKey returns the key of a host's claim to a block.
 func AffinityKey(host string, cidr netip.Prefix) string {
 	return "/calico/ipam/v2/host/" + host + "/" + keyOf(cidr)
 }
@@ -93,10 +95,10 @@ const (
 	PendingDeletion = "pendingDeletion"
 )
 
-// Affinity is the value of a claim.
+// Affinity returns the value of a claim.
 func Affinity(state string) []byte { return fmt.Appendf(nil, `{"state":%q,"deleted":false}`, state) }
 
-// keyOf is the end of the keys about a block.
+// keyOf returns the suffix of the keys of a block.
 func keyOf(cidr netip.Prefix) string {
 	family := "ipv4"
 	if cidr.Addr().Is6() {
@@ -105,9 +107,8 @@ func keyOf(cidr netip.Prefix) string {
 	return fmt.Sprintf("%s/block/%s-%d", family, cidr.Addr(), cidr.Bits())
 }
 
-// Free returns the first address of the block that is not among those in use; ok=false: there is
-// none. The first and the last one of an IPv4 block are left out, for people who take them for
-// those of a subnet.
+// Free returns the first unused address of the block; ok is false if there is none. It skips the
+// first and last address of an IPv4 block, which look like a network and a broadcast address.
 func Free(cidr netip.Prefix, used []netip.Addr) (a netip.Addr, ok bool) {
 	a = cidr.Addr().Next()
 	for range Size(cidr) - 2 {

@@ -7,7 +7,6 @@ import (
 	"github.com/contiv/contiv/calico/datastore"
 )
 
-// What is written is what the route agent reads.
 func TestDecodes(t *testing.T) {
 	for text, key := range map[string]string{
 		"10.66.0.64/26": "/calico/ipam/v2/assignment/ipv4/block/10.66.0.64-26",
