@@ -13,9 +13,9 @@ import (
 	"github.com/contiv/contiv/test/labtest"
 )
 
-// Disruptions: agents are killed, etcd is gone, a node comes and leaves, and policies are replaced by others.
-// All the time, connections that each of the policies allow go on, and a pod that none of them allows gets nowhere,
-// not even by connections that an earlier policy allowed.
+// Disruptions kills agents, stops etcd, adds and removes a node, and replaces policies. Connections
+// that all policies allow must continue, and a pod that no current policy allows must not get
+// through, even with connections that an earlier policy allowed.
 func Disruptions(t *testing.T, l *lab.Lab) {
 	p := newPolicyLab(t, l)
 	p.policy(t, "x", "former", "{podSelector: {}, ingress: [{from: [{namespaceSelector: "+blue+"}]}]}")
@@ -80,7 +80,7 @@ func Disruptions(t *testing.T, l *lab.Lab) {
 	labtest.RequireQuiet(t, p.Lab)
 }
 
-// connect makes a connection of UDP to port 80.
+// connect opens a UDP connection to port 80.
 func connect(t *testing.T, netns string, to netip.Addr) (c net.Conn) {
 	t.Helper()
 	if err := labtest.Inside(netns, func() (err error) {
@@ -96,7 +96,7 @@ func connect(t *testing.T, netns string, to netip.Addr) (c net.Conn) {
 	return c
 }
 
-// stream is a connection on which something is always under way.
+// stream is a connection with continuous traffic.
 type stream struct {
 	answers atomic.Int64
 	ended   chan error
@@ -131,7 +131,7 @@ func newStream(t *testing.T, netns, address string) *stream {
 	return s
 }
 
-// goesOn waits for further answers.
+// goesOn waits for more answers.
 func (s *stream) goesOn(t *testing.T, when string) {
 	t.Helper()
 	end := time.After(20 * time.Second)
@@ -146,7 +146,8 @@ func (s *stream) goesOn(t *testing.T, when string) {
 	}
 }
 
-// intruder knocks at addresses which no policy allows, and at the doors that were open to it once.
+// intruder sends to addresses that no policy allows, and on connections that an earlier policy
+// allowed.
 type intruder struct{ tries, reached atomic.Int64 }
 
 func newIntruder(t *testing.T, netns string, addresses []netip.Addr, former []net.Conn) *intruder {

@@ -1,4 +1,4 @@
-// Package policylab measures with packets, in a lab of two nodes, whether policies are enforced.
+// Package policylab checks the enforcement of policies with packets in a lab of two nodes.
 package policylab
 
 import (
@@ -19,7 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Config is that of agents: pods and services have addresses of both IP versions.
+// Config is the agents' dual-stack configuration.
 const Config = `
 ipamConfig:
   podSubnetCIDR: 10.1.0.0/16,fd10:1::/48
@@ -30,7 +30,7 @@ ipamConfig:
   serviceCIDR: 10.96.0.0/12,fd96::/108
 `
 
-// ServiceConfig: see Config.
+// ServiceConfig is the service.conf that belongs to Config.
 const ServiceConfig = "services: vswitch\n"
 
 // policyLab has the pods x/a and z/a on node1, x/b and z/b on node2.
@@ -38,7 +38,7 @@ type policyLab struct {
 	*lab.Lab
 	pods map[string]lab.Pod
 	sctp associations
-	vpp  []string // nodes that have it
+	vpp  []string // nodes with VPP
 	dir  string
 }
 
@@ -58,7 +58,7 @@ func newPolicyLab(t *testing.T, l *lab.Lab) *policyLab {
 			p.vpp = append(p.vpp, n.Name)
 		}
 	}
-	// The lab makes namespaces without labels of ours.
+	// The lab's own namespaces have none of these labels.
 	p.apply(t, `
 apiVersion: v1
 kind: Namespace
@@ -68,7 +68,7 @@ metadata: {name: x, labels: {team: red}}
 	return p
 }
 
-// Template is a pod with a label, and a port with the name "web".
+// Template returns a pod with a label and the port name "web".
 func Template(ns, pod, label string) *corev1.Pod {
 	return &corev1.Pod{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
@@ -77,8 +77,8 @@ func Template(ns, pod, label string) *corev1.Pod {
 	}
 }
 
-// namedPorts adds the port "api", which is 80 of a pod a, and 81 of a sidecar of others, and "init" of
-// a container that has ended.
+// namedPorts adds the port name "api", which is port 80 of pods a and port 81 of a sidecar of
+// others, and "init" of a terminated container.
 func namedPorts(pod *corev1.Pod) *corev1.Pod {
 	named := func(name string, number int32) []corev1.ContainerPort {
 		return []corev1.ContainerPort{{Name: name, ContainerPort: number, Protocol: corev1.ProtocolTCP}}
@@ -93,14 +93,14 @@ func namedPorts(pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-// apply gives manifests to KSR; they are removed with the test.
+// apply applies manifests until the end of the test.
 func (p *policyLab) apply(t *testing.T, manifests string) {
 	t.Helper()
 	file := p.put(t, manifests)
 	t.Cleanup(func() { _, _ = p.Delete(context.Background(), file) })
 }
 
-// put gives manifests to KSR, and returns their file.
+// put applies manifests and returns their file.
 func (p *policyLab) put(t *testing.T, manifests string) string {
 	t.Helper()
 	file := filepath.Join(p.dir, fmt.Sprint(time.Now().UnixNano(), ".yaml"))
@@ -144,9 +144,9 @@ func (p *policyLab) policy(t *testing.T, namespace, name, spec string) {
 	p.apply(t, networkPolicy(namespace, name, spec))
 }
 
-// NetworkPolicies is about those of networking.k8s.io/v1: truth tables between pods, ports and protocols
-// while policies and labels change and the agent of a node restarts. That takes VPP along, if the
-// node has it.
+// NetworkPolicies tests networking.k8s.io/v1: connectivity tables between pods, ports and protocols
+// while policies and labels change, and while the agent of the node restarted is restarted, with
+// its VPP.
 func NetworkPolicies(t *testing.T, l *lab.Lab, restarted string) {
 	p := newPolicyLab(t, l)
 	p.want(t, "everything passes without policies", func(_, _, _ string) bool { return true })
@@ -179,7 +179,7 @@ func NetworkPolicies(t *testing.T, l *lab.Lab, restarted string) {
 	}
 	p.want(t, "z/a may only open connections of TCP to others than z/b", all)
 
-	// A restart changes nothing, neither while there is no agent nor after.
+	// A restart changes nothing, neither during nor after the downtime.
 	if err := p.StopAgent(t.Context(), restarted); err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +193,7 @@ func NetworkPolicies(t *testing.T, l *lab.Lab, restarted string) {
 		t.Errorf("after the agent was started: %v", err)
 	}
 
-	// A pod that gets another label, and one that gets its label.
+	// x/b loses its label and gets it back.
 	p.relabel(t, "x", "b", "c")
 	p.want(t, "x/b has lost its label", func(src, dst, port string) bool { return egress(src, dst, port) && !in("x", dst) })
 	p.relabel(t, "x", "b", "b")
@@ -217,7 +217,7 @@ func clusterPolicy(name, tier string, priority int, spec string) string {
 	return fmt.Sprintf("apiVersion: policy.networking.k8s.io/v1alpha2\nkind: ClusterNetworkPolicy\nmetadata: {name: %s}\nspec: {tier: %s, priority: %d, %s}\n", name, tier, priority, spec)
 }
 
-// ClusterNetworkPolicies is about those of policy.networking.k8s.io/v1alpha2.
+// ClusterNetworkPolicies tests policy.networking.k8s.io/v1alpha2.
 func ClusterNetworkPolicies(t *testing.T, l *lab.Lab, restarted string) {
 	p := newPolicyLab(t, l)
 	const (
@@ -253,7 +253,7 @@ func ClusterNetworkPolicies(t *testing.T, l *lab.Lab, restarted string) {
 	}
 	p.want(t, "x/b passes to the next tier, blue pods are accepted", ingress)
 
-	// Egress, to pods, networks and nodes.
+	// Egress to pods, networks and nodes.
 	p.clusterPolicy(t, "egress", "Admin", 5, fmt.Sprintf("subject: {pods: {namespaceSelector: {matchLabels: {team: blue}}, podSelector: {matchLabels: {pod: a}}}}, egress: ["+
 		"{action: Deny, to: [{networks: [%s]}], protocols: [{tcp: {destinationPort: {number: 81}}}, {udp: {}}]}, {action: Deny, to: [{nodes: {}}]}]", strings.Join(p.prefixes("x/a"), ", ")))
 	egress := func(src, dst, port string) bool {
@@ -317,8 +317,8 @@ func (p *policyLab) relabel(t *testing.T, ns, pod, label string) {
 	}
 }
 
-// Why: contivctl why names the policy and the rule that refuse packets, or that allow them, at the end
-// where they are judged. It is in the directory with binaries.
+// Why checks that contivctl why names the policy and the rule that deny or allow packets, on the
+// node that enforces it. binaries is the directory of contivctl.
 func Why(t *testing.T, l *lab.Lab, binaries string) {
 	p := newPolicyLab(t, l)
 	p.policy(t, "x", "deny", "{podSelector: {}}")
@@ -329,7 +329,7 @@ func Why(t *testing.T, l *lab.Lab, binaries string) {
 	for _, c := range []struct {
 		from, to, port  string
 		reached         bool
-		findings, inWay []string // each with the node that says so
+		findings, inWay []string // with the reporting node
 	}{
 		{"z/a", "z/b", "80", true, nil, []string{"node node2: ingress of pod z/b: no rule of " + guard + " denies it"}},
 		{"z/a", "z/b", "81", false, []string{"node node2: rule no-81 of " + guard + ` denies ingress of pod z/b: `}, nil},

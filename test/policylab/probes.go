@@ -18,10 +18,10 @@ import (
 	"golang.org/x/net/ipv6"
 )
 
-// Ports that all pods answer at, by tcp and udp; 80 has the name "web".
+// policyPorts are the TCP and UDP ports of all pods. Port 80 has the name "web".
 var policyPorts = []string{"tcp/80", "tcp/81", "udp/80"}
 
-// How long an answer is waited for that should not come, and one that should.
+// Timeouts of probes without and with an expected answer.
 const (
 	shortWait = 400 * time.Millisecond
 	longWait  = 2 * time.Second
@@ -34,10 +34,9 @@ func waitFor(answer bool) time.Duration {
 	return shortWait
 }
 
-// probesAtOnce are under way at the same time, each on a thread of its own.
+// probesAtOnce bounds the parallel probes, each of which needs a thread.
 const probesAtOnce = 64
 
-// serve answers at the ports of a pod until the end of the test.
 func serve(t *testing.T, netns string, ports ...string) {
 	t.Helper()
 	for _, port := range ports {
@@ -85,7 +84,8 @@ func greet(l net.Listener) {
 	}
 }
 
-// reaches reports whether an address answers at a port, such as "tcp/80", or to "icmp", within the time.
+// reaches reports whether an address answers within the timeout on a port such as "tcp/80", or to
+// "icmp".
 func reaches(netns string, address netip.Addr, port string, wait time.Duration) bool {
 	network, number, _ := strings.Cut(port, "/")
 	return labtest.Inside(netns, func() error {
@@ -104,7 +104,6 @@ func reaches(netns string, address netip.Addr, port string, wait time.Duration) 
 	}) == nil
 }
 
-// exchange sends something on a connection of UDP, and waits for an answer.
 func exchange(c net.Conn, wait time.Duration) error {
 	if _, err := c.Write([]byte("?")); err != nil {
 		return err
@@ -114,7 +113,7 @@ func exchange(c net.Conn, wait time.Duration) error {
 	return err
 }
 
-// ping asks for an echo, in the network namespace of its thread.
+// ping sends an echo request in the network namespace of its thread.
 func ping(address netip.Addr, wait time.Duration) error {
 	network, request, reply := "ip4:icmp", icmp.Type(ipv4.ICMPTypeEcho), icmp.Type(ipv4.ICMPTypeEchoReply)
 	if address.Is6() {
@@ -136,7 +135,7 @@ func ping(address netip.Addr, wait time.Duration) error {
 	_ = c.SetReadDeadline(time.Now().Add(wait))
 	protocol, buffer := request.Protocol(), make([]byte, 100)
 	for {
-		n, _, err := c.ReadFrom(buffer) // without the header, unlike Read
+		n, _, err := c.ReadFrom(buffer) // without the IP header, unlike Read
 		if err != nil {
 			return err
 		}
@@ -150,15 +149,15 @@ func ping(address netip.Addr, wait time.Duration) error {
 	}
 }
 
-// associations are the INIT chunks of SCTP that are under way to pods. The kernels of nodes need not
-// know the protocol.
+// associations tracks SCTP INIT chunks to pods. It uses raw sockets, because the kernels may not
+// support SCTP.
 type associations struct {
 	mu      sync.Mutex
-	awaited map[uint32]chan struct{} // by their tags
+	awaited map[uint32]chan struct{} // by verification tag
 	last    uint32
 }
 
-// serve notes what reaches a pod, until the end of the test.
+// serve records the chunks that reach a pod until the end of the test.
 func (a *associations) serve(t *testing.T, netns string) {
 	t.Helper()
 	for _, network := range []string{"ip4:132", "ip6:132"} {
@@ -235,10 +234,10 @@ func (a *associations) reach(netns string, address netip.Addr, port string, wait
 	}
 }
 
-// allows says what a table shall hold: whether a pod reaches another one at a port.
+// allows is the expected connectivity of one pod to another on a port.
 type allows func(from, to, port string) bool
 
-// differences are the cells of the table in which packets of any IP version say something else.
+// differences returns the cells of the table that differ from the measurement in any IP version.
 func (p *policyLab) differences(want allows, ports ...string) error {
 	if len(ports) == 0 {
 		ports = policyPorts
@@ -246,7 +245,7 @@ func (p *policyLab) differences(want allows, ports ...string) error {
 	return p.differencesAt(func(from, to string, _ netip.Addr, port string) bool { return want(from, to, port) }, ports...)
 }
 
-// differencesAt are those of a table that may hold other things for other addresses of a pod.
+// differencesAt is differences with expectations per address of a pod.
 func (p *policyLab) differencesAt(want func(from, to string, at netip.Addr, port string) bool, ports ...string) error {
 	var mu sync.Mutex
 	var wrong []string
@@ -256,7 +255,7 @@ func (p *policyLab) differencesAt(want func(from, to string, at netip.Addr, port
 		for to, server := range p.pods {
 			for _, port := range ports {
 				if in("sctp", port) && len(p.vpp) > 0 && from < to {
-					continue // VPP, which knows no ports of SCTP, would take the other direction for answers
+					continue // VPP does not support SCTP ports and would treat the reverse direction as replies
 				}
 				for _, address := range server.Addresses() {
 					slots <- struct{}{}

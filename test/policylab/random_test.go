@@ -26,7 +26,7 @@ var (
 	clustersSeed = flag.Uint64("clusters.seed", 0, "of the first cluster")
 )
 
-// watched is a kernel that is looked at after each of its transactions.
+// watched is a kernel with a check after each transaction.
 type watched struct {
 	nft.Kernel
 	after func()
@@ -40,7 +40,7 @@ func (w *watched) Commit(messages []netlink.Message) error {
 
 var numbers = map[string]uint8{"TCP": unix.IPPROTO_TCP, "UDP": unix.IPPROTO_UDP, "SCTP": unix.IPPROTO_SCTP}
 
-// opening is the first packet of a connection.
+// opening returns the first packet of a connection.
 func opening(c oracle.Connection) nfttest.Packet {
 	p := nfttest.Packet{In: "pods", Src: netip.AddrPortFrom(c.From.Addr, 40000), Dst: netip.AddrPortFrom(c.To.Addr, uint16(c.Port)), Protocol: numbers[c.Protocol]}
 	switch {
@@ -53,9 +53,8 @@ func opening(c oracle.Connection) nfttest.Packet {
 	return p
 }
 
-// Whatever changes in a cluster, in whichever order and in batches of whichever size, packets pass through the rules
-// of a node exactly when the oracle says so. Between the transactions of one change, each connection meets
-// what was before or what is after.
+// After any changes in any order and batching, the rules of a node give the oracle's verdicts.
+// Between the transactions of one change, each connection gets the old or the new verdict.
 func TestPacketsOfRandomClusters(t *testing.T) {
 	for n := range uint64(*clusters) {
 		seed := n + *clustersSeed
@@ -114,8 +113,8 @@ func TestPacketsOfRandomClusters(t *testing.T) {
 	}
 }
 
-// The same changes of a cluster, told to a node in any order and put into nftables in batches of any size, end in the
-// same verdicts, which are those of the oracle. Some nodes are restarted meanwhile.
+// The same changes in any order and in nftables batches of any size lead to the same verdicts,
+// those of the oracle. Some nodes restart meanwhile.
 func TestOrdersAndBatchesOfRandomClusters(t *testing.T) {
 	for n := range uint64(*clusters) {
 		seed := n + *clustersSeed
@@ -159,9 +158,9 @@ func TestOrdersAndBatchesOfRandomClusters(t *testing.T) {
 	}
 }
 
-// Whatever changes in a cluster, packets of a connection pass, in both directions, exactly when the oracle says that it may
-// be opened now: no matter what was allowed before, whether the node had no policies or no agent in between, and whether
-// others removed its table.
+// Packets of a connection pass in both directions if and only if the oracle allows it to be opened
+// now, regardless of earlier policies, of times without policies or agent, and of a table removed
+// by another program.
 func TestConnectionsOfRandomClusters(t *testing.T) {
 	for n := range uint64(*clusters) {
 		seed := n + *clustersSeed
@@ -191,7 +190,7 @@ func TestConnectionsOfRandomClusters(t *testing.T) {
 				switch w.Random.IntN(10) {
 				case 0:
 					node.restart(t)
-				case 1, 2: // the node has no policies for a while, and maybe another agent
+				case 1, 2: // the node has no policies for a while, and perhaps a new agent
 					if err := node.driver.Change(t.Context(), nil, slices.Collect(maps.Values(node.values))); err != nil {
 						t.Fatal(err)
 					}
@@ -199,7 +198,7 @@ func TestConnectionsOfRandomClusters(t *testing.T) {
 						node.start()
 					}
 					node.setAgain(t)
-				case 3: // others remove its table
+				case 3: // another program removes the table
 					table := nft.Batch{Table: "contiv-policy", Family: unix.NFPROTO_INET}
 					table.AddTable()
 					table.DeleteTable()
@@ -237,7 +236,7 @@ func TestConnectionsOfRandomClusters(t *testing.T) {
 	}
 }
 
-// memoryNode has the policies of a node in nftables in memory.
+// memoryNode implements the policies of a node with an in-memory nftables.
 type memoryNode struct {
 	*nfttest.Host
 	processor *processor.Processor
@@ -257,7 +256,7 @@ func (n *memoryNode) start() {
 	n.driver = policies.New(nft.New(n.Kernel), n.ClearMarks, slog.New(slog.DiscardHandler))
 }
 
-// take gives the driver what the processor says.
+// take passes the processor's output to the driver.
 func (n *memoryNode) take(t *testing.T) {
 	t.Helper()
 	set, gone := n.processor.Changes()
@@ -274,7 +273,7 @@ func (n *memoryNode) take(t *testing.T) {
 	}
 }
 
-// setAgain puts all values into nftables once more, after what was there has gone.
+// setAgain rewrites all values into nftables after the loss of the table.
 func (n *memoryNode) setAgain(t *testing.T) {
 	t.Helper()
 	if err := n.driver.Change(t.Context(), slices.Collect(maps.Values(n.values)), nil); err != nil {
@@ -282,7 +281,7 @@ func (n *memoryNode) setAgain(t *testing.T) {
 	}
 }
 
-// restart has another driver find the values: all of them.
+// restart checks that a new driver lists all values.
 func (n *memoryNode) restart(t *testing.T) {
 	t.Helper()
 	n.start()
@@ -302,7 +301,7 @@ func (n *memoryNode) passes(t *testing.T, c oracle.Connection) bool {
 	return o.Passed
 }
 
-// endsOf are the ends of connections that there are now, by address.
+// endsOf returns the current endpoints of connections by address.
 func endsOf(w *policytest.World) map[netip.Addr]oracle.End {
 	ends := map[netip.Addr]oracle.End{}
 	for version := range 2 {
@@ -313,7 +312,7 @@ func endsOf(w *policytest.World) map[netip.Addr]oracle.End {
 	return ends
 }
 
-// asBefore is a connection between the same addresses, with the pods that had them before.
+// asBefore returns the connection with the earlier pods of its addresses.
 func asBefore(before map[netip.Addr]oracle.End, c oracle.Connection) oracle.Connection {
 	for _, end := range []*oracle.End{&c.From, &c.To} {
 		*end = oracle.End{Pod: before[end.Addr].Pod, Addr: end.Addr}

@@ -14,7 +14,7 @@ import (
 	"github.com/contiv/contiv/test/labtest"
 )
 
-// allPorts are those that the table of Semantics is about.
+// allPorts are the ports of the table in Semantics.
 var allPorts = []string{"tcp/80", "tcp/81", "udp/80", "icmp", "sctp/80", "sctp/81"}
 
 func in(namespace, pod string) bool { return strings.HasPrefix(pod, namespace+"/") }
@@ -26,7 +26,7 @@ const (
 	isPodB = "{matchLabels: {pod: b}}"
 )
 
-// row is what passes with some policies.
+// row is the connectivity with some policies.
 type row struct {
 	name     string
 	policies []string
@@ -34,7 +34,7 @@ type row struct {
 }
 
 func (p *policyLab) rows() []row {
-	// Of SCTP, VPP knows no ports: rules with some allow nothing.
+	// VPP does not support SCTP ports: rules with them allow nothing.
 	ports := func(dst string) bool { return !p.onVPP(dst) }
 	return []row{
 		{"policyTypes default to Ingress",
@@ -138,13 +138,13 @@ func (p *policyLab) rows() []row {
 	}
 }
 
-// api reports whether that is the port with this name: pods have different ones; b has it in a sidecar.
+// api reports whether the port has the name "api" in the pod. Pod b has it in a sidecar.
 func api(pod, port string) bool {
 	return strings.HasSuffix(pod, "/a") && port == "tcp/80" || strings.HasSuffix(pod, "/b") && port == "tcp/81"
 }
 
-// Semantics is a truth table for each thing that the documentation of the API says of peers, ports and
-// tiers, then changes of what policies refer to.
+// Semantics tests each documented property of peers, ports and tiers of the API with a table, and
+// then changes of the referenced objects.
 func Semantics(t *testing.T, l *lab.Lab) {
 	p := newPolicyLab(t, l)
 	for _, pod := range p.pods {
@@ -190,7 +190,6 @@ func (p *policyLab) finished(t *testing.T) {
 	p.want(t, "z/a runs", func(src, dst, _ string) bool { return !in("x", dst) || in("z", src) })
 }
 
-// setPhase changes the phase of a pod as its node would.
 func (p *policyLab) setPhase(t *testing.T, manifest, from, to string) {
 	t.Helper()
 	file := p.Path("manifests", manifest)
@@ -210,7 +209,7 @@ func (p *policyLab) setPhase(t *testing.T, manifest, from, to string) {
 	}
 }
 
-// hostNetwork: a client on node2 has the address of a pod with labels that a policy selects.
+// hostNetwork: a client on the host network of node2 has a pod's labels that a policy selects.
 func (p *policyLab) hostNetwork(t *testing.T) {
 	const port = 8099
 	server := p.pods["x/a"]
@@ -274,7 +273,7 @@ ports: [{name: web, protocol: TCP, port: 80}]
 endpoints: [{addresses: ["%[4]v"], nodeName: %[5]s, conditions: {ready: true}}]
 `
 
-// services: each pod of x has a service, with another port than the pod.
+// services: each pod of x has a service with a port that differs from the pod's.
 func (p *policyLab) services(t *testing.T) {
 	clusterIPs := map[string][]netip.Addr{}
 	for i, pod := range []string{"a", "b"} {
@@ -313,10 +312,9 @@ func (p *policyLab) services(t *testing.T) {
 	})
 }
 
-// onVPP reports whether the node of a pod has VPP.
 func (p *policyLab) onVPP(pod string) bool { return slices.Contains(p.vpp, p.pods[pod].Node) }
 
-// prefixes of all addresses of pods, quoted.
+// prefixes returns the quoted prefixes of all addresses of pods.
 func (p *policyLab) prefixes(pods ...string) (list []string) {
 	for _, pod := range pods {
 		for _, address := range p.pods[pod].Addresses() {
@@ -326,7 +324,7 @@ func (p *policyLab) prefixes(pods ...string) (list []string) {
 	return list
 }
 
-// podsBut are peers by ipBlock: the networks of pods, but for one of them.
+// podsBut returns an ipBlock peer of the pod networks except one pod.
 func (p *policyLab) podsBut(name string) string {
 	var blocks []string
 	for _, address := range p.pods[name].Addresses() {

@@ -25,12 +25,12 @@ import (
 
 var starts = flag.Int("starts", 12, "pods that start while another one knocks at their addresses; 1000 for a long run")
 
-// startsAtOnce are wired at the same time.
+// startsAtOnce is the number of pods that start at the same time.
 const startsAtOnce = 4
 
-// NewPods: a pod whose namespace has policies cannot be reached for a moment: not before, while
-// and after its ADD. Another pod knocks at the addresses that come next, all the time; the network stacks of
-// new pods count what arrives.
+// NewPods: a pod in a namespace with policies is not reachable at any time, before, during and
+// after its ADD. Another pod continuously sends to the next addresses, and the network stacks of
+// new pods count the received packets.
 func NewPods(t *testing.T, l *lab.Lab) {
 	p := newPolicyLab(t, l)
 	p.policy(t, "x", "deny", "{podSelector: {}}")
@@ -58,7 +58,7 @@ func NewPods(t *testing.T, l *lab.Lab) {
 	}
 	k := knock(t, p.pods["z/a"].Netns)
 	k.aim(p.pods["z/b"].Addresses())
-	free := add("z", 0, 1) // one that may be reached is
+	free := add("z", 0, 1) // an allowed pod is reached
 	await.That(t, "a pod without policies is reached", func() error {
 		refused := k.refused(free[0].Addresses())
 		if n := arrived(t, free[0]); n == 0 || len(refused) < len(free[0].Addresses()) {
@@ -76,7 +76,7 @@ func NewPods(t *testing.T, l *lab.Lab) {
 		k.round(t)
 		last = pods[0].Addresses()
 		for _, pod := range pods {
-			if !slices.ContainsFunc(pod.Addresses(), func(a netip.Addr) bool { return !aimed[a] }) { // else the addresses have begun anew
+			if !slices.ContainsFunc(pod.Addresses(), func(a netip.Addr) bool { return !aimed[a] }) { // otherwise, the allocation has wrapped around
 				started++
 			}
 			if n, refused := arrived(t, pod), k.refused(pod.Addresses()); n > 0 || len(refused) > 0 {
@@ -98,7 +98,7 @@ func NewPods(t *testing.T, l *lab.Lab) {
 	t.Logf("%d pods started in %v, at whose addresses %d packets and connections knocked, one of each every %v", started, took, knocks, took/time.Duration(rounds))
 }
 
-// arrived is how many packets of others, to ports where nobody listens, the stack of a pod has got.
+// arrived returns the number of packets that the stack of a pod has received on closed ports.
 func arrived(t *testing.T, pod lab.Pod) (n int) {
 	t.Helper()
 	var counters [2][]byte
@@ -119,7 +119,7 @@ func arrived(t *testing.T, pod lab.Pod) (n int) {
 		}
 		n += value
 	}
-	for _, counter := range [][2]string{{"Udp:", "NoPorts"}, {"Tcp:", "InSegs"}} { // TCP of both IP versions
+	for _, counter := range [][2]string{{"Udp:", "NoPorts"}, {"Tcp:", "InSegs"}} { // TCP counts both IP versions
 		var names []string
 		for line := range bytes.Lines(counters[0]) {
 			switch fields := strings.Fields(string(line)); {
@@ -139,23 +139,22 @@ func arrived(t *testing.T, pod lab.Pod) (n int) {
 	return n
 }
 
-// knocker sends packets of UDP and opens connections of TCP to addresses, from a pod, until the
-// test ends.
+// knocker sends UDP packets and TCP connection attempts from a pod until the test ends.
 type knocker struct {
 	mu      sync.Mutex
 	targets map[netip.Addr]bool
-	answers map[netip.Addr]bool // who refused: the stack of a pod that was reached
+	answers map[netip.Addr]bool // addresses that refused, so that the pod's stack was reached
 	rounds  int
 	knocks  int
 	ended   bool
 	news    *sync.Cond
 }
 
-// knockedPort is one at which nobody listens, and aimedAt is how many addresses are knocked at.
+// knockedPort is a closed port. aimedAt is the number of target addresses.
 const knockedPort, aimedAt = 9, 16
 
 func knock(t *testing.T, netns string) *knocker {
-	// Go has room for its thread at once, also while others of the process wait for the machine.
+	// Give the thread a free processor of the Go scheduler at any time.
 	before := runtime.GOMAXPROCS(runtime.NumCPU() + 4)
 	t.Cleanup(func() { runtime.GOMAXPROCS(before) })
 	k := &knocker{targets: map[netip.Addr]bool{}, answers: map[netip.Addr]bool{}}
@@ -178,7 +177,7 @@ func knock(t *testing.T, netns string) *knocker {
 	return k
 }
 
-// aim changes the addresses: those that follow some.
+// aim replaces the targets by the addresses that follow after.
 func (k *knocker) aim(after []netip.Addr) map[netip.Addr]bool {
 	targets := map[netip.Addr]bool{}
 	for _, addr := range after {
@@ -193,7 +192,7 @@ func (k *knocker) aim(after []netip.Addr) map[netip.Addr]bool {
 	return maps.Clone(targets)
 }
 
-// refused returns those of the addresses that have refused.
+// refused returns the addresses that have refused.
 func (k *knocker) refused(addrs []netip.Addr) (list []netip.Addr) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -211,7 +210,7 @@ func (k *knocker) sent() (rounds, knocks int) {
 	return k.rounds, k.knocks
 }
 
-// round returns after all addresses were knocked at once more.
+// round waits until each target was sent to once more.
 func (k *knocker) round(t *testing.T) {
 	t.Helper()
 	k.mu.Lock()
@@ -223,8 +222,8 @@ func (k *knocker) round(t *testing.T) {
 	}
 }
 
-// run knocks each millisecond or two, in the network namespace of its thread, which goes before others so that it
-// does so on a busy machine, too.
+// run sends every millisecond or two in the network namespace of its thread, which has a high
+// priority on busy machines.
 func (k *knocker) run(stop <-chan struct{}) error {
 	if err := unix.Setpriority(unix.PRIO_PROCESS, 0, -20); err != nil {
 		return err
@@ -263,7 +262,7 @@ func (k *knocker) run(stop <-chan struct{}) error {
 				knocks = append(knocks, knock)
 			}
 		}
-		_ = unix.Nanosleep(&pause, nil) // answers are there, if there are any
+		_ = unix.Nanosleep(&pause, nil) // wait for answers
 		for _, knock := range knocks {
 			if knock.refused() {
 				refused = append(refused, knock.addr)
@@ -286,7 +285,7 @@ func (k *knocker) run(stop <-chan struct{}) error {
 	}
 }
 
-// knockTCP is a connection that is being opened.
+// knockTCP is a TCP connection attempt.
 type knockTCP struct {
 	addr   netip.Addr
 	socket int
@@ -311,7 +310,7 @@ func openTCP(addr netip.Addr) (k knockTCP, err error) {
 	return knockTCP{addr, socket}, nil
 }
 
-// refused reports whether there was an answer, and gives up.
+// refused reports whether an answer has arrived and closes the attempt.
 func (k knockTCP) refused() bool {
 	defer unix.Close(k.socket)
 	code, err := unix.GetsockoptInt(k.socket, unix.SOL_SOCKET, unix.SO_ERROR)

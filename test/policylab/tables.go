@@ -24,11 +24,11 @@ var (
 	tablesSeed = flag.Uint64("tables.seed", 1, "of the first table")
 )
 
-// tablePorts are rows of random tables.
+// tablePorts are the rows of random tables.
 var tablePorts = append([]string{"icmp"}, policyPorts...)
 
-// RandomTables sends packets between all pods, at all ports, by all protocols and IP versions, in clusters with
-// policies at random. They pass exactly when the oracle says so.
+// RandomTables sends packets between all pods on all ports, protocols and IP versions in clusters
+// with random policies. They pass if and only if the oracle allows them.
 func RandomTables(t *testing.T, l *lab.Lab) {
 	p := newPolicyLab(t, l)
 	for n := range uint64(*tables) {
@@ -38,7 +38,7 @@ func RandomTables(t *testing.T, l *lab.Lab) {
 	labtest.RequireQuiet(t, p.Lab)
 }
 
-// object is one of Kubernetes, as JSON.
+// object is a Kubernetes object as JSON.
 type object = map[string]any
 
 func (p *policyLab) randomTable(t *testing.T, w *policytest.World) {
@@ -100,7 +100,7 @@ func (p *policyLab) randomTable(t *testing.T, w *policytest.World) {
 	})
 }
 
-// Known are ports of protocols that manifests can name.
+// Known returns the ports whose protocols a manifest can name.
 func Known(ports []*policy.Policy_Port) []*policy.Policy_Port {
 	for _, port := range ports {
 		if port.GetProtocol() == policy.Policy_Port_OTHER {
@@ -110,12 +110,12 @@ func Known(ports []*policy.Policy_Port) []*policy.Policy_Port {
 	return ports
 }
 
-// withPeers are rules that the API allows.
+// withPeers returns the rules that the API accepts.
 func withPeers(rules []*policy.ClusterPolicy_Rule) []*policy.ClusterPolicy_Rule {
 	return slices.DeleteFunc(rules, func(r *policy.ClusterPolicy_Rule) bool { return len(r.GetPeer()) == 0 })
 }
 
-// NamespaceLabels are those of the value of a namespace.
+// NamespaceLabels converts the labels of a namespace.
 func NamespaceLabels(labels map[string]string) (list []*namespace.Namespace_Label) {
 	for k, v := range labels {
 		list = append(list, &namespace.Namespace_Label{Key: k, Value: v})
@@ -123,7 +123,7 @@ func NamespaceLabels(labels map[string]string) (list []*namespace.Namespace_Labe
 	return list
 }
 
-// randomPod has labels and names of ports.
+// randomPod returns a pod with random labels and port names.
 func (p *policyLab) randomPod(w *policytest.World, name string) *pod.Pod {
 	ns, short, _ := strings.Cut(name, "/")
 	value := &pod.Pod{Name: short, Namespace: ns, NodeName: p.pods[name].Node, Labels: w.Labels(), Phase: pod.Pod_RUNNING}
@@ -144,7 +144,7 @@ func (p *policyLab) randomPod(w *policytest.World, name string) *pod.Pod {
 	return value
 }
 
-// Object is one of Kubernetes, as JSON; spec may be nil.
+// Object returns a Kubernetes object as JSON; spec may be nil.
 func Object(apiVersion, kind, ns, name string, labels map[string]string, spec object) object {
 	metadata := object{"name": name, "labels": labels}
 	if ns != "" {
@@ -157,7 +157,7 @@ func Object(apiVersion, kind, ns, name string, labels map[string]string, spec ob
 	return o
 }
 
-// PodObject writes a pod with one container.
+// PodObject returns a pod with one container.
 func PodObject(p *pod.Pod) object {
 	ports := []object{}
 	for _, port := range p.GetContainer()[0].GetPort() {
@@ -186,7 +186,7 @@ func selectorObject(s *policy.Policy_LabelSelector) object {
 	return object{"matchLabels": labels, "matchExpressions": expressions}
 }
 
-// PolicyObject writes a network policy.
+// PolicyObject returns a NetworkPolicy.
 func PolicyObject(p *policy.Policy) object {
 	spec := object{"podSelector": selectorObject(p.GetPods())}
 	if types := [][]string{nil, {"Ingress"}, {"Egress"}, {"Ingress", "Egress"}}[p.GetPolicyType()]; types != nil {
@@ -276,7 +276,7 @@ func clusterPortObject(p *policy.ClusterPolicy_Port) object {
 	return object{strings.ToLower(p.GetProtocol().String()): o}
 }
 
-// YAML writes objects as documents.
+// YAML renders objects as documents.
 func YAML(t testing.TB, objects []map[string]any) string {
 	t.Helper()
 	var text strings.Builder
