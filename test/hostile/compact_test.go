@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// TestCompactIsProtojson: of all models, samples and values with an extreme in each of their fields.
+// TestCompactIsProtojson compares all samples, and values with an extreme in each field.
 func TestCompactIsProtojson(t *testing.T) {
 	compared := 0
 	for _, m := range models.All() {

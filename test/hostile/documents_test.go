@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestDocumentsAreThoseOfTheLibrary compares with what package yaml makes of the same.
+// Compares with package yaml.
 func TestDocumentsAreThoseOfTheLibrary(t *testing.T) {
 	compare := func(key string, value []byte) {
 		t.Helper()

@@ -13,8 +13,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// TestUndefinedEnums: a number that an enumeration has no name for is refused in every
-// model, wherever it is, before a driver sees it.
+// TestUndefinedEnums: every model rejects an undefined enum number in any field before a driver
+// sees it.
 func TestUndefinedEnums(t *testing.T) {
 	netns := addNetns(t, "enums")
 	a := &agent{t: t, netns: netns, open: func() vswitch.VSwitch {
@@ -44,8 +44,7 @@ func TestUndefinedEnums(t *testing.T) {
 	}
 }
 
-// withUndefinedEnum returns a copy of a value for each enumeration in it, which has the
-// number 9999 there.
+// withUndefinedEnum returns one copy of a value per enum field, with the number 9999 in that field.
 func withUndefinedEnum(value proto.Message) (values []proto.Message) {
 	var visit func(m protoreflect.Message)
 	visit = func(m protoreflect.Message) {

@@ -12,9 +12,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// FuzzResync puts any value of any model of the vswitch beside good ones, on the fake
-// vswitch; then come a resync, one of a new scheduler, and the removal.
-// `make fuzz` minimises with a bound.
+// FuzzResync configures any value of any model together with valid ones on the fake vswitch,
+// followed by a resync, a resync of a new scheduler, and the removal. `make fuzz` bounds the
+// minimisation.
 func FuzzResync(f *testing.F) {
 	all := models.All()
 	for i, m := range all {

@@ -9,13 +9,12 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// Value is a hostile value, and what is hostile about it.
+// Value is a hostile value with a description of the hostile part.
 type Value struct {
 	proto.Message
 	What string
 }
 
-// texts are hostile texts.
 func texts(overlap []string) []string {
 	return append([]string{
 		"", strings.Repeat("x", 256), strings.Repeat("9", 5000), "a\x00b", "\x1b[2J\x1b]0;x\a", "/proc/self/ns/mnt", "../../../../etc/passwd",
@@ -24,11 +23,11 @@ func texts(overlap []string) []string {
 	}, overlap...)
 }
 
-// maxDepth bounds how deep messages in messages are visited.
+// maxDepth bounds the depth of nested messages.
 const maxDepth = 4
 
-// Generate returns variants of a sample in which one field is hostile. overlap are texts
-// in use by other values.
+// Generate returns variants of a sample with one hostile field each. overlap holds texts that other
+// values use.
 func Generate(sample proto.Message, overlap []string) (values []Value) {
 	visit(sample, sample.ProtoReflect(), "", maxDepth, overlap, func(what string) {
 		values = append(values, Value{proto.Clone(sample), what})
@@ -36,7 +35,7 @@ func Generate(sample proto.Message, overlap []string) (values []Value) {
 	return values
 }
 
-// visit makes each field of m, a part of sample, hostile in turn, and calls found each time.
+// visit makes each field of m, a part of sample, hostile in turn and calls found.
 func visit(sample proto.Message, m protoreflect.Message, path string, depth int, overlap []string, found func(what string)) {
 	fields := m.Descriptor().Fields()
 	for i := range fields.Len() {
@@ -47,7 +46,7 @@ func visit(sample proto.Message, m protoreflect.Message, path string, depth int,
 			value = protoreflect.ValueOfList(copyOf(m, fd))
 		}
 		if fd.IsMap() {
-			continue // what is read of it cannot be put back
+			continue // a map that was read cannot be set back
 		}
 		restore := func() {
 			if had {
@@ -86,7 +85,6 @@ func visit(sample proto.Message, m protoreflect.Message, path string, depth int,
 	}
 }
 
-// copyOf returns a copy of a list.
 func copyOf(m protoreflect.Message, fd protoreflect.FieldDescriptor) protoreflect.List {
 	list, from := m.NewField(fd).List(), m.Get(fd).List()
 	for i := range from.Len() {
@@ -95,7 +93,7 @@ func copyOf(m protoreflect.Message, fd protoreflect.FieldDescriptor) protoreflec
 	return list
 }
 
-// visitList makes items of a list hostile: one, the same twice, and very many.
+// visitList makes one item hostile, repeats it, and makes very many items.
 func visitList(sample proto.Message, m protoreflect.Message, fd protoreflect.FieldDescriptor, name string, value protoreflect.Value, depth int, overlap []string, found func(string)) {
 	const many = 300
 	item := func() protoreflect.Value {
@@ -132,7 +130,6 @@ func visitList(sample proto.Message, m protoreflect.Message, fd protoreflect.Fie
 	}
 }
 
-// scalars are hostile values of a field.
 func scalars(fd protoreflect.FieldDescriptor, overlap []string) (values []protoreflect.Value) {
 	switch fd.Kind() {
 	case protoreflect.StringKind:

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// Samples returns the samples of a model: the values in models/testdata, and an empty one.
+// Samples returns the samples of a model in models/testdata and an empty value.
 func Samples(t testing.TB, root string, m *models.Model) []proto.Message {
 	t.Helper()
 	archive, err := txtar.ParseFile(filepath.Join(root, "models", "testdata", m.Name()+".txtar"))
@@ -40,16 +40,15 @@ type Keyed struct {
 	Value
 }
 
-// OfModel returns the hostile values of a model that differ, at most so many, evenly taken
-// from all; 0: all of them. As far as they can have names of their own, they get them.
-// Keys that good values have are left out.
+// OfModel returns up to most different hostile values of a model, evenly spread over all; 0 means
+// all. It gives them unique names if the model allows it and omits keys that are in taken.
 func OfModel(t testing.TB, root string, m *models.Model, most int, overlap []string, taken map[string]bool) (values []Keyed) {
 	t.Helper()
 	seen := map[string]bool{}
 	for _, sample := range Samples(t, root, m) {
 		for _, v := range Generate(sample, overlap) {
 			if _, err := proto.Marshal(v.Message); err != nil {
-				continue // not valid UTF-8: no way in takes it
+				continue // invalid UTF-8, which no northbound source accepts
 			}
 			harmless(v.Message.ProtoReflect())
 			if name := nameField(m); name != nil && !strings.HasPrefix(v.What, string(name.Name())+" ") {
@@ -76,7 +75,7 @@ func OfModel(t testing.TB, root string, m *models.Model, most int, overlap []str
 	return some
 }
 
-// nameField is the field that keys of the model begin with, if that is any text.
+// nameField returns the field that the keys of the model begin with, if it can be any text.
 func nameField(m *models.Model) protoreflect.FieldDescriptor {
 	name, _, _ := strings.Cut(strings.TrimPrefix(m.NamePattern, "{"), "}")
 	fd := m.New().ProtoReflect().Descriptor().Fields().ByName(protoreflect.Name(name))
@@ -86,7 +85,7 @@ func nameField(m *models.Model) protoreflect.FieldDescriptor {
 	return fd
 }
 
-// harmless replaces references to processes: they are those of the machine.
+// harmless replaces references to processes, which would refer to processes of the machine.
 func harmless(m protoreflect.Message) {
 	if ns, ok := m.Interface().(*linux_namespace.NetNamespace); ok && ns.GetType() == linux_namespace.NetNamespace_PID {
 		ns.Reference = "999999999"
@@ -105,8 +104,7 @@ func harmless(m protoreflect.Message) {
 	})
 }
 
-// Layers distributes values over as few layers as possible, in each of which a key
-// occurs once.
+// Layers distributes values over the minimal number of layers in which each key is unique.
 func Layers(values []Keyed) (layers [][]Keyed) {
 	next := map[string]int{}
 	for _, v := range values {

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// No field of a model that looks like a secret is shown.
+// Secret fields of all models are redacted.
 func TestSecretsOfAllModelsAreRedacted(t *testing.T) {
 	const secret = "hunter2-"
 	found := 0
@@ -42,7 +42,7 @@ func TestSecretsOfAllModelsAreRedacted(t *testing.T) {
 	}
 }
 
-// Neither dumps nor histories of the scheduler have secrets, whatever became of the value.
+// Dumps and histories of the scheduler contain no secrets in any state of the value.
 func TestSchedulerShowsNoSecrets(t *testing.T) {
 	const secret = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 	s := kvscheduler.New(kvscheduler.Options{Logger: quiet})

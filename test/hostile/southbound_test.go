@@ -34,10 +34,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// root of the repository.
 const root = "../.."
 
-// perModel is how many values of each model are put, unless all are.
+// perModel returns the number of values per model.
 func perModel(n int) int {
 	if os.Getenv("HOSTILE_LONG") != "" {
 		return 0
@@ -50,9 +49,8 @@ var quiet = slog.New(slog.DiscardHandler)
 // agent is the southbound of an agent: a scheduler with all descriptors.
 type agent struct {
 	*kvscheduler.Scheduler
-	t    testing.TB
-	open func() vswitch.VSwitch
-	// netns is the network namespace of the agent.
+	t     testing.TB
+	open  func() vswitch.VSwitch
 	netns string
 	close func()
 }
@@ -83,7 +81,6 @@ func (a *agent) restart() {
 
 func pathOf(netns string) string { return filepath.Join(models.NetNSDir, netns) }
 
-// addNetns makes a network namespace.
 func addNetns(t testing.TB, name string) string {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -105,7 +102,7 @@ func run(t testing.TB, name string, args ...string) string {
 	return string(out)
 }
 
-// goodValues are fine, and stay so.
+// goodValues returns valid values that must stay configured.
 func goodValues(pod string) []proto.Message {
 	loop := func(name, address string) *vpp_interfaces.Interface {
 		return &vpp_interfaces.Interface{Name: name, Type: vpp_interfaces.Interface_SOFTWARE_LOOPBACK, Enabled: true, IpAddresses: []string{address}}
@@ -127,7 +124,6 @@ func goodValues(pod string) []proto.Message {
 	}
 }
 
-// overlap are texts that good values have.
 var overlap = []string{"good-loop", "good-bvi", "good-bd", "good-svc", "10.99.0.1/24", "10.99.0.2", "10.96.99.1", "10.99.2.0/24", "02:00:00:00:00:02"}
 
 func TestKernel(t *testing.T) {
@@ -144,8 +140,8 @@ func TestKernel(t *testing.T) {
 	})
 }
 
-// elements are what a ruleset has in its sets and maps. The sets themselves, and the rules
-// that ask them, stay for the next value.
+// elements returns the elements of sets and maps in a ruleset. The sets and the rules that use them
+// are kept for later values.
 func elements(ruleset string) string {
 	var list []string
 	for line := range strings.Lines(ruleset) {
@@ -167,20 +163,20 @@ func TestVPPSimulator(t *testing.T) {
 	}, takesGoodRoute, func() string { return "" })
 }
 
-// takesGoodRoute reports whether a value is an interface with an address in the network that
-// a good route leads to: in VPP the route would be lost to it.
+// takesGoodRoute reports whether an interface has an address in the network of a valid route, which
+// VPP would then lose.
 func takesGoodRoute(v Keyed) bool {
 	iface, ok := v.Message.(*vpp_interfaces.Interface)
 	return ok && slices.ContainsFunc(iface.GetIpAddresses(), func(text string) bool { return strings.HasPrefix(text, "10.99.2.") })
 }
 
-// TestVPP does the same to a real VPP: make test-vpp VPP_BIN=/usr/bin/vpp.
+// TestVPP tests a real VPP: make test-vpp VPP_BIN=/usr/bin/vpp.
 func TestVPP(t *testing.T) {
 	vpptest.Need(t)
 	netns := addNetns(t, "hostile-real-vpp")
 	p := vpptest.NewProcess(t, pathOf(netns))
 	hostileValues(t, netns, perModel(200), func() vswitch.VSwitch {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // VPP may have ended
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // VPP may have crashed
 		defer cancel()
 		vs, err := vpp.New(ctx, vpp.Options{Socket: p.Socket(), StatsSocket: p.StatsSocket(), Logger: quiet})
 		if err != nil {
@@ -199,8 +195,8 @@ func TestVPP(t *testing.T) {
 	})
 }
 
-// hostileValues puts hostile values of all models beside good ones, but for those to leave
-// out (nil: none).
+// hostileValues configures hostile values of all models together with valid ones. leaveOut may be
+// nil.
 func hostileValues(t *testing.T, netns string, perModel int, open func() vswitch.VSwitch, leave func(Keyed) bool, southbound func() string) {
 	a := &agent{t: t, netns: netns, open: open}
 	a.start()
@@ -252,14 +248,14 @@ func hostileValues(t *testing.T, netns string, perModel int, open func() vswitch
 	a.start()
 }
 
-// course is what is requested in the course of a test.
+// course holds the requested values during a test.
 type course struct {
 	*agent
 	good    map[string]proto.Message
 	hostile map[string]Keyed
 }
 
-// put puts hostile values, as one transaction.
+// put configures hostile values in one transaction.
 func (c *course) put(values []Keyed) {
 	c.t.Helper()
 	txn := c.NewTransaction()
@@ -270,7 +266,6 @@ func (c *course) put(values []Keyed) {
 	c.commit(txn, fmt.Sprintf("put of %d values", len(values)))
 }
 
-// resync requests everything anew.
 func (c *course) resync(when string) {
 	c.t.Helper()
 	txn := c.NewTransaction()
@@ -300,12 +295,12 @@ func (c *course) remove() {
 	c.commit(c.NewTransaction(), "resync after the removal", kvscheduler.WithResync(kvscheduler.DownstreamResync))
 }
 
-// commit commits, and checks that nothing but hostile values failed.
+// commit commits and checks that only hostile values failed.
 func (c *course) commit(txn *kvscheduler.Transaction, when string, opts ...kvscheduler.TxnOption) {
 	c.t.Helper()
 	start := time.Now()
 	_, err := txn.Commit(c.t.Context(), opts...)
-	if took := time.Since(start); took > 2*time.Minute { // something hangs
+	if took := time.Since(start); took > 2*time.Minute { // hangs
 		c.t.Errorf("%s took %v", when, took)
 	}
 	if failed, ok := errors.AsType[*kvscheduler.TransactionError](err); ok {
@@ -331,7 +326,8 @@ func (c *course) commit(txn *kvscheduler.Transaction, when string, opts ...kvsch
 	}
 }
 
-// isHostile reports whether a key is neither that of a good value, nor of one derived from it.
+// isHostile reports whether a key belongs neither to a valid value nor to one of its derived
+// values.
 func (c *course) isHostile(key string) bool {
 	for good := range c.good {
 		if key == good || slices.ContainsFunc(c.ValueStatus(good).GetDerivedValues(), func(s *pb.ValueStatus) bool { return s.GetKey() == key }) {
