@@ -50,8 +50,9 @@ metadata: {name: no-egress, namespace: default}
 spec: {podSelector: {matchLabels: {app: web}}, policyTypes: [Egress]}
 `
 
-// RequireCustomInterfaces checks the life of a pod's custom interfaces with packets, on node1 of a dual-stack
-// lab without other pods. answers says whether egress-isolated pods answer from them.
+// RequireCustomInterfaces tests the life cycle of a pod's custom interfaces with packets on node1
+// of a dual-stack lab without other pods. answers is set if egress-isolated pods can reply from
+// them.
 func RequireCustomInterfaces(t *testing.T, l *lab.Lab, answers bool) {
 	t.Helper()
 	node, err := l.State()
@@ -70,7 +71,7 @@ func RequireCustomInterfaces(t *testing.T, l *lab.Lab, answers bool) {
 		TellPeers(t, p.Netns, 8080)
 	}
 
-	// What is declared later comes at once; what is wrong fails alone.
+	// New interfaces are added at once, and invalid ones fail alone.
 	Apply(t, l, fmt.Sprintf(webWithInterfaces, "net1/tap,net2/veth,bare/tap/stub,old/memif", "net1"))
 	addrs := map[string][]netip.Addr{}
 	await.That(t, "the pod has its interfaces", func() (err error) {
@@ -100,7 +101,7 @@ func RequireCustomInterfaces(t *testing.T, l *lab.Lab, answers bool) {
 			t.Errorf("%s has received nothing: its packets came another way", name)
 		}
 	}
-	for _, addr := range addrs["net1"] { // out through eth0, in through net1
+	for _, addr := range addrs["net1"] { // requests leave through eth0, replies arrive through net1
 		for _, server := range GlobalAddresses(t, far.Netns) {
 			if server.Is6() == addr.Is6() {
 				if seen, err := askFrom(web.Netns, addr, netip.AddrPortFrom(server, 8080)); err != nil || seen != addr {
@@ -110,7 +111,7 @@ func RequireCustomInterfaces(t *testing.T, l *lab.Lab, answers bool) {
 		}
 	}
 
-	// All nodes can know where services reach the pod.
+	// The node record lets other nodes find the pod's service address.
 	await.That(t, "the node's record has the addresses of net1", func() error {
 		got, err := podAddresses(t, l)
 		want := &vppnode.PodAddresses{PodNamespace: "default", PodName: "web", Interface: "net1"}
@@ -123,7 +124,7 @@ func RequireCustomInterfaces(t *testing.T, l *lab.Lab, answers bool) {
 		return err
 	})
 
-	// Policies of the pod hold for all its addresses.
+	// Policies of the pod apply to all its addresses.
 	Apply(t, l, onlyNear)
 	await.That(t, "the policy denies what comes from far", func() error {
 		for _, name := range []string{"eth0", "net1", "net2"} {
@@ -156,7 +157,7 @@ func RequireCustomInterfaces(t *testing.T, l *lab.Lab, answers bool) {
 	})
 	everywhere("isolated no more", near)
 
-	// Restarted agents find nothing to do, though Kubernetes' objects may be unknown.
+	// A restarted agent finds nothing to do, even without the Kubernetes objects.
 	RequireQuiet(t, l)
 	RequireQuietRestart(t, l, "node1")
 	forgetPods(t, l)
@@ -165,7 +166,7 @@ func RequireCustomInterfaces(t *testing.T, l *lab.Lab, answers bool) {
 		t.Fatal(err)
 	}
 
-	// Of a changed annotation, only what differs changes.
+	// A changed annotation changes only the interfaces that differ.
 	Apply(t, l, fmt.Sprintf(webWithInterfaces, "net2/veth,net3/tap", "eth0"))
 	await.That(t, "net3 replaces net1", func() error {
 		_, old := addressesAt(web.Netns, "net1")
@@ -188,7 +189,6 @@ func RequireCustomInterfaces(t *testing.T, l *lab.Lab, answers bool) {
 		return err
 	})
 
-	// Nothing is left of a deleted pod.
 	if err := l.DelPod(t.Context(), web.ID()); err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +210,7 @@ func RequireCustomInterfaces(t *testing.T, l *lab.Lab, answers bool) {
 	RequireQuiet(t, l)
 }
 
-// links are the names of the links of a namespace, sorted.
+// links returns the sorted names of the links in a namespace.
 func links(t *testing.T, netns string) (names []string) {
 	t.Helper()
 	err := Inside(netns, func() error {
@@ -227,7 +227,7 @@ func links(t *testing.T, netns string) (names []string) {
 	return names
 }
 
-// addressesAt are those of a device, without link-local ones, IPv4 first.
+// addressesAt returns the addresses of a device without link-local ones, IPv4 first.
 func addressesAt(netns, device string) (list []netip.Addr, err error) {
 	err = Inside(netns, func() error {
 		link, err := netlink.LinkByName(device)
@@ -246,7 +246,6 @@ func addressesAt(netns, device string) (list []netip.Addr, err error) {
 	return list, err
 }
 
-// received counts the packets that a device has received.
 func received(t *testing.T, netns, device string) (packets uint64) {
 	t.Helper()
 	err := Inside(netns, func() error {
@@ -262,7 +261,8 @@ func received(t *testing.T, netns, device string) (packets uint64) {
 	return packets
 }
 
-// askFrom asks a server of TellPeers from an address of the client's, and returns the one that it sees.
+// askFrom connects to a server of TellPeers from a source address and returns the address that the
+// server sees.
 func askFrom(netns string, from netip.Addr, to netip.AddrPort) (seen netip.Addr, err error) {
 	var c net.Conn
 	err = Inside(netns, func() (err error) {
@@ -284,7 +284,7 @@ func askFrom(netns string, from netip.Addr, to netip.AddrPort) (seen netip.Addr,
 	return peer.Addr().Unmap(), err
 }
 
-// podAddresses are those of the record of node1 in etcd.
+// podAddresses returns the pod addresses in the etcd record of node1.
 func podAddresses(t *testing.T, l *lab.Lab) ([]*vppnode.PodAddresses, error) {
 	t.Helper()
 	etcd, err := l.Etcd()
@@ -308,8 +308,8 @@ func podAddresses(t *testing.T, l *lab.Lab) ([]*vppnode.PodAddresses, error) {
 	return nil, fmt.Errorf("no record of node1 in %d", len(answer.Kvs))
 }
 
-// forgetPods restarts the agent of node1 while the database has no objects of pods. KSR does not
-// run afterwards.
+// forgetPods restarts the agent of node1 while the database has no pod objects. It leaves KSR
+// stopped.
 func forgetPods(t *testing.T, l *lab.Lab) {
 	t.Helper()
 	etcd, err := l.Etcd()

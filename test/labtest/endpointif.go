@@ -18,7 +18,7 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// serverWithInterface has the interface net1; services reach it at the one that is filled in.
+// serverWithInterface has the interface net1. The format argument is the interface for services.
 const serverWithInterface = `---
 apiVersion: v1
 kind: Pod
@@ -88,8 +88,9 @@ spec:
   containers: [{name: sandbox, image: contiv-lab}]
 `
 
-// RequireServicesAtInterface checks with packets that services reach a pod at the interface of contivpp.io/service-endpoint-if,
-// on node1 of a dual-stack lab of two nodes whose router has an IPv6 address, too. itself says whether the pod reaches itself.
+// RequireServicesAtInterface checks with packets that services reach a pod at the interface of
+// contivpp.io/service-endpoint-if, on node1 of a dual-stack lab of two nodes whose router has an
+// IPv6 address. itself is set if the pod can reach itself.
 func RequireServicesAtInterface(t *testing.T, l *lab.Lab, binaries string, itself bool) {
 	t.Helper()
 	st, err := l.State()
@@ -120,7 +121,7 @@ func RequireServicesAtInterface(t *testing.T, l *lab.Lab, binaries string, itsel
 		for _, way := range []struct {
 			who, netns, service string
 			nodePort            bool
-			keeps               bool // the client's address
+			keeps               bool // preserves the client's address
 		}{
 			{"a pod of the node", client.Netns, "everywhere", false, true},
 			{"a pod of the node", client.Netns, "here", false, true},
@@ -142,7 +143,7 @@ func RequireServicesAtInterface(t *testing.T, l *lab.Lab, binaries string, itsel
 						port := map[string]uint16{"everywhere": 30040, "here": 30041}[way.service]
 						to = netip.AddrPortFrom(nodes[i], port)
 					}
-					if !hasRoute(way.netns, to.Addr()) { // of a host whose IPv6 addresses are its vswitch's
+					if !hasRoute(way.netns, to.Addr()) { // host whose IPv6 addresses belong to its vswitch
 						continue
 					}
 					await.That(t, fmt.Sprintf("%s: %s reaches %v (%s, %s) at %s", when, way.who, to, way.service, network, name), func() error {
@@ -162,7 +163,7 @@ func RequireServicesAtInterface(t *testing.T, l *lab.Lab, binaries string, itsel
 		}
 	}
 	requireAt("declared", "net1")
-	if !itself { // which is no fault of the node
+	if !itself { // not a fault of the node
 		AwaitNote(t, l, binaries, "node1", "does not reach itself through its service")
 	}
 	for _, from := range []lab.Pod{client, other} {
@@ -174,7 +175,7 @@ func RequireServicesAtInterface(t *testing.T, l *lab.Lab, binaries string, itsel
 		}
 	}
 
-	// Policies of others that name the pod mean it, wherever it is reached.
+	// Policies that select the pod as a peer apply to all its addresses.
 	Apply(t, l, onlyToServer)
 	await.That(t, "the policy denies what other opens elsewhere", func() error {
 		if _, _, err := AskPeer(other.Netns, "tcp", netip.AddrPortFrom(client.Address, 8080)); !isTimeout(err) {
@@ -208,8 +209,8 @@ func RequireServicesAtInterface(t *testing.T, l *lab.Lab, binaries string, itsel
 	RequireQuiet(t, l)
 }
 
-// answerAt gives a pod a rule and a table of its own, so that it sends from a custom interface's addresses through that, as
-// docs/custom-interfaces.md says.
+// answerAt adds a policy rule and a routing table to a pod for packets from a custom interface's
+// addresses, as described in docs/custom-interfaces.md.
 func answerAt(t *testing.T, netns, device string, addrs []netip.Addr) {
 	t.Helper()
 	for _, addr := range addrs {
@@ -221,7 +222,6 @@ func answerAt(t *testing.T, netns, device string, addrs []netip.Addr) {
 	}
 }
 
-// hasRoute reports whether a namespace has a route to an address.
 func hasRoute(netns string, to netip.Addr) bool {
 	return Inside(netns, func() error {
 		_, err := netlink.RouteGet(to.AsSlice())
@@ -234,8 +234,8 @@ func isTimeout(err error) bool {
 	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// tellEnds serves TCP, and UDP at the addresses, until the test ends: clients are told both ends of the connection, as the
-// server sees them.
+// tellEnds serves TCP, and UDP at the addresses, until the test ends. It sends clients both ends of
+// the connection as seen by the server.
 func tellEnds(t testing.TB, netns string, port uint16, addrs []netip.Addr) {
 	t.Helper()
 	var l net.Listener
@@ -287,7 +287,8 @@ func tellEnds(t testing.TB, netns string, port uint16, addrs []netip.Addr) {
 	}
 }
 
-// askEnds asks a server of tellEnds. It returns the client's address, and those of the server and the client as the server sees them.
+// askEnds connects to a server of tellEnds. It returns the client's address, and the addresses of
+// server and client as seen by the server.
 func askEnds(netns, network string, to netip.AddrPort) (own, local, seen netip.Addr, err error) {
 	var c net.Conn
 	err = Inside(netns, func() (err error) {

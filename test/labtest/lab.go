@@ -14,8 +14,8 @@ import (
 	"github.com/contiv/contiv/test/lab"
 )
 
-// Up makes a lab that is removed when the test ends, or when its process dies. The test
-// fails if anything of the lab is left; if it has failed, it shows the lab's logs.
+// Up makes a lab and removes it at the end of the test or process. The test fails if anything
+// remains. Failed tests print the lab's logs.
 func Up(t testing.TB, opts lab.Options) *lab.Lab {
 	t.Helper()
 	guard, err := lab.NewGuard(filepath.Join(opts.BinDir, "contiv-lab"), opts)
@@ -39,7 +39,7 @@ func Up(t testing.TB, opts lab.Options) *lab.Lab {
 	return l
 }
 
-// Down removes a lab; an error tells what is left of it.
+// Down removes a lab. It returns an error if anything remains.
 func Down(opts lab.Options) error {
 	if err := lab.Down(context.Background(), opts); err != nil {
 		return err
@@ -69,7 +69,7 @@ func Logs(l *lab.Lab) string {
 	return text.String()
 }
 
-// AddPods adds pods that are removed when the test ends, unless it has removed them.
+// AddPods adds pods and removes them at the end of the test, unless the test has removed them.
 func AddPods(t testing.TB, l *lab.Lab, specs ...lab.PodSpec) []lab.Pod {
 	t.Helper()
 	added, err := l.AddPods(t.Context(), 4, specs...)
@@ -80,7 +80,7 @@ func AddPods(t testing.TB, l *lab.Lab, specs ...lab.PodSpec) []lab.Pod {
 		}
 		for _, p := range added {
 			if _, err := st.Pod(p.ID()); err != nil {
-				continue // the test removed it
+				continue // removed by the test
 			}
 			if err := l.DelPod(context.Background(), p.ID()); err != nil {
 				t.Error(err)
@@ -93,8 +93,8 @@ func AddPods(t testing.TB, l *lab.Lab, specs ...lab.PodSpec) []lab.Pod {
 	return added
 }
 
-// RequireQuiet demands that all agents have nothing left to do: their schedulers' values
-// are configured, and reading the vswitch back finds nothing that was not as it should be.
+// RequireQuiet checks that all scheduler values of all agents are configured and that a resync
+// finds no drift.
 func RequireQuiet(t testing.TB, l *lab.Lab) {
 	t.Helper()
 	nodes, err := l.Nodes()
@@ -120,8 +120,8 @@ func RequireQuiet(t testing.TB, l *lab.Lab) {
 	}
 }
 
-// AwaitAddresses awaits the end of duplicate address detection: until then a node
-// does not use the IPv6 address that it was given, and sends from another one.
+// AwaitAddresses waits for the end of duplicate address detection. Until then a node uses another
+// IPv6 source address.
 func AwaitAddresses(t testing.TB, l *lab.Lab) {
 	t.Helper()
 	nodes, err := l.Nodes()

@@ -12,8 +12,8 @@ import (
 	"github.com/contiv/contiv/test/lab"
 )
 
-// TellName serves TCP and UDP in a namespace until the test ends: whatever clients send, they are told
-// the name and their address.
+// TellName serves TCP and UDP in a namespace until the test ends. It answers with the name and the
+// client's address.
 func TellName(t testing.TB, netns, name string, port int) {
 	t.Helper()
 	stop, err := ServeName(netns, name, port)
@@ -23,7 +23,7 @@ func TellName(t testing.TB, netns, name string, port int) {
 	t.Cleanup(stop)
 }
 
-// ServeName is TellName until stop is called, which also ends all connections.
+// ServeName is TellName until stop is called, which also closes all connections.
 func ServeName(netns, name string, port int) (stop func(), err error) {
 	var l net.Listener
 	var packets *net.UDPConn
@@ -72,13 +72,13 @@ func ServeName(netns, name string, port int) (stop func(), err error) {
 
 // Told is an answer of TellName.
 type Told struct {
-	// Name of the server.
+	// Name is the name of the server.
 	Name string
-	// Own is the address of the client, Seen the one that the server sees.
+	// Own is the client's address, Seen is that address as seen by the server.
 	Own, Seen netip.Addr
 }
 
-// Patience is how long clients wait for answers.
+// Patience is the timeout of clients.
 const Patience = 2 * time.Second
 
 // Dial connects from a network namespace.
@@ -94,7 +94,7 @@ func dialWithin(netns, network string, to netip.AddrPort, patience time.Duration
 	return c, err
 }
 
-// Say asks a server of TellName by an open connection.
+// Say sends a request to a server of TellName on an open connection.
 func Say(c net.Conn) (h Told, err error) {
 	return sayWithin(c, Patience)
 }
@@ -114,12 +114,12 @@ func sayWithin(c net.Conn, patience time.Duration) (h Told, err error) {
 	return Told{name, netip.MustParseAddrPort(c.LocalAddr().String()).Addr().Unmap(), seen.Addr().Unmap()}, err
 }
 
-// AskName connects to a server of TellName, and asks it.
+// AskName connects to a server of TellName and sends a request.
 func AskName(netns, network string, to netip.AddrPort) (Told, error) {
 	return AskNameWithin(netns, network, to, Patience)
 }
 
-// AskNameWithin is AskName with another patience, for each of connecting and asking.
+// AskNameWithin is AskName with another timeout for connecting and for the answer.
 func AskNameWithin(netns, network string, to netip.AddrPort, patience time.Duration) (Told, error) {
 	c, err := dialWithin(netns, network, to, patience)
 	if err != nil {

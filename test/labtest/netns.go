@@ -9,11 +9,11 @@ import (
 	"github.com/vishvananda/netns"
 )
 
-// Inside calls fn on a thread in a network namespace: sockets made there stay there.
+// Inside calls fn on a thread in a network namespace. Sockets created by fn stay in the namespace.
 func Inside(name string, fn func() error) error {
 	done := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked, so that the thread ends with the goroutine
 		ns, err := netns.GetFromName(name)
 		if err == nil {
 			defer ns.Close()
@@ -27,8 +27,8 @@ func Inside(name string, fn func() error) error {
 	return <-done
 }
 
-// Echo sends back what it receives at a TCP address of a network namespace, until the test
-// ends. It returns the address, with the port that was chosen if that is 0.
+// Echo serves an echo at a TCP address in a network namespace until the test ends. It returns the
+// address. Port 0 selects a free port.
 func Echo(t testing.TB, name, address string) string {
 	t.Helper()
 	var l net.Listener

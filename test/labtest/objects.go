@@ -11,7 +11,7 @@ import (
 	"github.com/contiv/contiv/test/lab"
 )
 
-// Apply makes Kubernetes objects, which are given as YAML, of a lab.
+// Apply applies Kubernetes objects in YAML to a lab.
 func Apply(t testing.TB, l *lab.Lab, objects string) {
 	t.Helper()
 	if err := TryApply(t, l, objects); err != nil {
@@ -19,14 +19,14 @@ func Apply(t testing.TB, l *lab.Lab, objects string) {
 	}
 }
 
-// TryApply is Apply for objects that may fail.
+// TryApply is Apply with an error result.
 func TryApply(t testing.TB, l *lab.Lab, objects string) error {
 	t.Helper()
 	_, err := l.Apply(t.Context(), objectsFile(t, objects))
 	return err
 }
 
-// Delete takes them away again, also when the test ends. What is not there is no mistake.
+// Delete deletes the objects now and again at the end of the test. It ignores missing objects.
 func Delete(t testing.TB, l *lab.Lab, objects string) {
 	t.Helper()
 	if _, err := l.Delete(context.WithoutCancel(t.Context()), objectsFile(t, objects)); err != nil && !errors.Is(err, lab.ErrNotFound) {
@@ -43,7 +43,7 @@ func objectsFile(t testing.TB, text string) string {
 	return file
 }
 
-// RequireQuietRestart restarts the agent of a node, which must find nothing to do.
+// RequireQuietRestart restarts the agent of a node and checks that it finds nothing to do.
 func RequireQuietRestart(t testing.TB, l *lab.Lab, node string) {
 	t.Helper()
 	begun := time.Now()

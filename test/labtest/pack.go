@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Pack writes a file compressed by gzip.
+// Pack compresses a file with gzip.
 func Pack(t testing.TB, from, to string) {
 	t.Helper()
 	data, err := os.ReadFile(from)
@@ -26,7 +26,7 @@ func Pack(t testing.TB, from, to string) {
 	}
 }
 
-// Unpack writes what Pack compressed.
+// Unpack decompresses a file of Pack.
 func Unpack(t testing.TB, from, to string) {
 	t.Helper()
 	f, err := os.Open(from)

@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Root is the root of the repository, from a package's folder in test/.
+// Root is the path of the repository's root from a package in test/.
 var Root = filepath.Join("..", "..")
 
-// Main builds all programs of the repository into a directory that exists while run runs,
-// and ends this process with the code that run returns, or 1 after an error.
+// Main builds all programs into a directory that exists while run runs. It exits with the code that
+// run returns, or with 1 after an error.
 func Main(run func(binaries string) (code int, err error)) {
 	code, err := runWithPrograms(run)
 	if err != nil {
@@ -24,7 +24,7 @@ func Main(run func(binaries string) (code int, err error)) {
 	os.Exit(code)
 }
 
-// runWithPrograms gives run a directory of its own: the shared one may change while it runs.
+// runWithPrograms gives run a separate directory, because the shared one may change meanwhile.
 func runWithPrograms(run func(binaries string) (int, error)) (code int, err error) {
 	shared, unlock, err := buildShared()
 	if err != nil {
@@ -39,9 +39,9 @@ func runWithPrograms(run func(binaries string) (int, error)) (code int, err erro
 	return run(binaries)
 }
 
-// buildShared builds all programs into a directory that the tests of all packages share: go build
-// leaves a program alone that is up to date there, and linking all of them takes half a minute. No
-// other process builds there until unlock is called.
+// buildShared builds all programs into a directory shared by all test packages. go build skips
+// programs that are up to date; linking all of them takes half a minute. No other process builds
+// there until unlock.
 func buildShared() (dir string, unlock func(), err error) {
 	dir, err = filepath.Abs(filepath.Join(Root, "bin", "test"))
 	if err != nil {
@@ -68,7 +68,7 @@ func buildShared() (dir string, unlock func(), err error) {
 	return dir, func() { lock.Close() }, nil
 }
 
-// linkPrograms returns a new directory beside the programs, with hard links to them.
+// linkPrograms returns a new directory next to the programs with hard links to them.
 func linkPrograms(shared string) (dir string, err error) {
 	programs, err := filepath.Glob(filepath.Join(shared, "contiv*"))
 	if err != nil {
@@ -85,7 +85,8 @@ func linkPrograms(shared string) (dir string, err error) {
 	return dir, nil
 }
 
-// Build runs go build at the root of the repository, with the flags of the Makefile; the programs are static.
+// Build runs go build at the root of the repository with the flags of the Makefile. The programs
+// are static.
 func Build(args ...string) error {
 	const ldflags = "-s -w"
 	cmd := exec.Command("go", append([]string{"build", "-ldflags", ldflags, "-ldflags", "./cmd/contiv-cni=" + ldflags + " -E contiv_cni_start"}, args...)...)

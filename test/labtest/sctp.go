@@ -15,19 +15,19 @@ import (
 	"github.com/contiv/contiv/test/lab"
 )
 
-// SCTP of RFC 9260 by raw sockets: the kernel of a lab need not know the protocol. Only the first two packets
-// of an association are sent, which is what translation is about.
+// SCTP of RFC 9260 over raw sockets, because the kernel of a lab may not support SCTP. Translation
+// needs only the first two packets of an association.
 
-// Types of chunks.
+// Chunk types.
 const (
 	sctpInit    = 1
 	sctpInitAck = 2
 )
 
-// SCTPInit is a packet that opens an association (sections 3 and 3.3.2).
+// SCTPInit returns a packet that opens an association (sections 3 and 3.3.2).
 func SCTPInit(src, dst uint16, tag uint32) []byte { return sctpPacket(src, dst, 0, sctpInit, tag, "") }
 
-// sctpPacket has a chunk of the type, with a state cookie if there is one.
+// sctpPacket returns a packet with one chunk. An empty cookie is omitted.
 func sctpPacket(src, dst uint16, verification uint32, chunk byte, tag uint32, cookie string) []byte {
 	const header, fixed = 12, 20
 	length := fixed
@@ -42,7 +42,7 @@ func sctpPacket(src, dst uint16, verification uint32, chunk byte, tag uint32, co
 	p = binary.BigEndian.AppendUint32(p, tag)
 	p = binary.BigEndian.AppendUint32(p, 1<<16) // window
 	p = append(p, 0, 1, 0, 1)                   // streams
-	p = binary.BigEndian.AppendUint32(p, 1)     // first sequence number
+	p = binary.BigEndian.AppendUint32(p, 1)     // initial sequence number
 	if cookie != "" {
 		p = append(p, 0, 7) // state cookie
 		p = append(binary.BigEndian.AppendUint16(p, uint16(4+len(cookie))), cookie...)
@@ -52,7 +52,7 @@ func sctpPacket(src, dst uint16, verification uint32, chunk byte, tag uint32, co
 	return p
 }
 
-// TellNameBySCTP is TellName for clients of AskNameBySCTP, at a port.
+// TellNameBySCTP is TellName for clients of AskNameBySCTP on a port.
 func TellNameBySCTP(t testing.TB, netns, name string, port uint16) {
 	t.Helper()
 	for _, network := range []string{"ip4:132", "ip6:132"} {
@@ -81,8 +81,8 @@ func TellNameBySCTP(t testing.TB, netns, name string, port uint16) {
 	}
 }
 
-// AskNameBySCTP is AskName by SCTP, from a port with which no other association to the address is under way. As SCTP
-// does, it asks again when nothing answers, RFC 9260 section 5.1.
+// AskNameBySCTP is AskName over SCTP. The port from must have no other association with the
+// address. It retransmits without an answer as in RFC 9260, section 5.1.
 func AskNameBySCTP(netns string, to netip.AddrPort, from uint16) (h Told, err error) {
 	network := "ip4:132"
 	if to.Addr().Is6() {
@@ -90,7 +90,7 @@ func AskNameBySCTP(netns string, to netip.AddrPort, from uint16) (h Told, err er
 	}
 	var c net.Conn
 	err = lab.InNetns(lab.NetnsPath(netns), func() (err error) {
-		c, err = net.Dial(network, to.Addr().String()) // and so receives from there only
+		c, err = net.Dial(network, to.Addr().String()) // connected, so that it receives only from there
 		return err
 	})
 	if err != nil {
@@ -119,7 +119,7 @@ func AskNameBySCTP(netns string, to netip.AddrPort, from uint16) (h Told, err er
 	return h, err
 }
 
-// awaitInitAck returns the state cookie with which an association is answered.
+// awaitInitAck returns the state cookie of an INIT ACK.
 func awaitInitAck(c net.Conn, of netip.AddrPort, port uint16, tag uint32) (cookie []byte, err error) {
 	for buffer := make([]byte, 200); ; {
 		n, err := c.Read(buffer)
@@ -128,7 +128,7 @@ func awaitInitAck(c net.Conn, of netip.AddrPort, port uint16, tag uint32) (cooki
 		}
 		p := buffer[:n]
 		if of.Addr().Is4() && n >= 20 && p[0]>>4 == 4 {
-			p = p[int(p[0]&15)*4:] // a connected raw socket of IPv4 may give its header, too
+			p = p[int(p[0]&15)*4:] // a connected raw IPv4 socket may return the IP header
 		}
 		if len(p) < 36 || p[12] != sctpInitAck || binary.BigEndian.Uint32(p[4:]) != tag || binary.BigEndian.Uint16(p) != of.Port() || binary.BigEndian.Uint16(p[2:]) != port {
 			continue

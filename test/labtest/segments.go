@@ -13,7 +13,7 @@ import (
 	"github.com/contiv/contiv/test/lab"
 )
 
-// SegmentsConfig is the configuration of a cluster whose services are carried by segments.
+// SegmentsConfig is the configuration of a cluster whose services are carried by SRv6 segments.
 const SegmentsConfig = `
 useSRv6ForServices: true
 routeServiceCIDRToVPP: true
@@ -56,15 +56,15 @@ metadata: {name: some, namespace: elsewhere}
 spec: {podSelector: {}, policyTypes: [Ingress]}
 `
 
-// segmentsLab is a lab with pods a and b on node1, and c on node2, of which a and c are endpoints.
+// segmentsLab is a lab with pods a and b on node1 and c on node2. a and c are endpoints.
 type segmentsLab struct {
 	*lab.Lab
-	addrs map[string][]netip.Addr // by name of the pod
+	addrs map[string][]netip.Addr // by pod name
 }
 
-// RequireSegments checks, with packets, that segments carry services between two nodes, and that NAT
-// translates what they cannot carry. On a node with the kernel, that includes what its processes send, and
-// endpoints are chosen by addresses alone.
+// RequireSegments checks with packets that segments carry services between two nodes, and that NAT
+// translates all other services. On a kernel node, NAT also handles the node's own processes, and
+// segments choose endpoints by addresses alone.
 func RequireSegments(t *testing.T, l *lab.Lab) {
 	t.Helper()
 	s := &segmentsLab{l, map[string][]netip.Addr{}}
@@ -95,7 +95,7 @@ func RequireSegments(t *testing.T, l *lab.Lab) {
 		for _, way := range []struct {
 			who, netns string
 			to         int
-			translated bool // in any case
+			translated bool // always
 		}{
 			{"a pod", b.Netns, near, false}, {"a pod", b.Netns, far, false}, {"a pod", b.Netns, both, false},
 			{"a pod of the other node", c.Netns, near, false}, {"the endpoint itself", c.Netns, far, false},
@@ -168,7 +168,7 @@ func RequireSegments(t *testing.T, l *lab.Lab) {
 	}
 }
 
-// requireUDP: a server answers with the address that it was asked at.
+// requireUDP checks that a server replies from the requested address.
 func (s *segmentsLab) requireUDP(t *testing.T, client, server string, number int) {
 	t.Helper()
 	for _, ipv6 := range []bool{false, true} {
@@ -225,7 +225,7 @@ func (s *segmentsLab) service(number, port int, pods ...string) string {
 	return text
 }
 
-// GlobalAddresses are those of a namespace that are neither of the host nor of a link.
+// GlobalAddresses returns the global addresses of a namespace.
 func GlobalAddresses(t testing.TB, netns string) (list []netip.Addr) {
 	t.Helper()
 	err := lab.InNetns(lab.NetnsPath(netns), func() error {
@@ -243,15 +243,14 @@ func GlobalAddresses(t testing.TB, netns string) (list []netip.Addr) {
 	return list
 }
 
-// heard is what a server of sayName tells: its name, the client's address that it sees, and the
-// address that it was asked at.
+// heard is an answer of sayName: the server's name, the client's address as seen by the server, and
+// the requested address.
 type heard struct {
 	name      string
 	own, seen netip.Addr
 	at        netip.AddrPort
 }
 
-// sayName serves TCP in a namespace until the test ends.
 func sayName(t *testing.T, netns, name string, port int) {
 	t.Helper()
 	var l *net.TCPListener
@@ -280,7 +279,6 @@ func sayName(t *testing.T, netns, name string, port int) {
 	})
 }
 
-// hear asks such a server.
 func hear(netns string, to netip.AddrPort) (h heard, err error) {
 	var c net.Conn
 	err = lab.InNetns(lab.NetnsPath(netns), func() (err error) {

@@ -37,7 +37,8 @@ func statuses(t testing.TB, l *lab.Lab, binaries string) (list []nodeStatus, cod
 	return list, code
 }
 
-// AwaitStatus awaits contivctl's verdict on a node and, unless that is healthy, a problem of a check.
+// AwaitStatus waits for contivctl's verdict on a node and, unless it is healthy, for a problem of a
+// check.
 func AwaitStatus(t testing.TB, l *lab.Lab, binaries, node, verdict, check, text string) {
 	t.Helper()
 	await.That(t, fmt.Sprintf("status says that %s is %s: %s", node, verdict, text), func() error {
@@ -59,7 +60,7 @@ func AwaitStatus(t testing.TB, l *lab.Lab, binaries, node, verdict, check, text 
 	})
 }
 
-// AwaitNote awaits that contivctl says of a healthy node that it cannot do something.
+// AwaitNote waits for a note of contivctl status about a healthy node.
 func AwaitNote(t testing.TB, l *lab.Lab, binaries, node, text string) {
 	t.Helper()
 	await.That(t, fmt.Sprintf("status says that %s is healthy, and notes: %s", node, text), func() error {

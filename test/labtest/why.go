@@ -11,7 +11,7 @@ import (
 	"github.com/contiv/contiv/test/lab"
 )
 
-// AskWhy runs contivctl why of the directory with binaries, and returns its exit code.
+// AskWhy runs contivctl why and returns its exit code. binaries is the directory of contivctl.
 func AskWhy(t testing.TB, l *lab.Lab, binaries string, args ...string) (a why.Answer, code int) {
 	t.Helper()
 	out, err := exec.Command(filepath.Join(binaries, "contivctl"), append([]string{"--config", l.CtlConfig(), "why", "-o", "json"}, args...)...).CombinedOutput()

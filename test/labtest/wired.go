@@ -13,15 +13,15 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// WiredPod is a pod with a socket for frames on its eth0.
+// WiredPod is a pod with a packet socket on its eth0.
 type WiredPod struct {
 	lab.Pod
 	MAC, Gateway frames.MAC
-	Addrs        []netip.Addr // without link-local ones, IPv4 first
+	Addrs        []netip.Addr // without link-local addresses, IPv4 first
 	Wire         *frames.Wire
 }
 
-// Wire opens a socket for frames in a pod, until the test ends.
+// Wire opens a packet socket in a pod until the test ends.
 func Wire(t testing.TB, pod lab.Pod) *WiredPod {
 	t.Helper()
 	p := &WiredPod{Pod: pod}
@@ -55,19 +55,19 @@ func Wire(t testing.TB, pod lab.Pod) *WiredPod {
 	return p
 }
 
-// Of returns the address of the IP version, which the pod must have.
+// Of returns the pod's address of an IP version, which must exist.
 func (p *WiredPod) Of(ipv6 bool) netip.Addr {
 	return p.Addrs[slices.IndexFunc(p.Addrs, func(a netip.Addr) bool { return a.Is6() == ipv6 })]
 }
 
-// SendVXLAN sends a frame to a node as if it came out of the tunnel between nodes. The
-// kernel chooses the source if src is the zero Addr.
+// SendVXLAN sends an encapsulated frame to a node. If src is the zero Addr, the kernel chooses the
+// source.
 func SendVXLAN(t testing.TB, netns string, src, dst netip.Addr, frame []byte) {
 	t.Helper()
 	SendVXLANTo(t, netns, src, netip.AddrPortFrom(dst, 4789), frame)
 }
 
-// SendVXLANTo is SendVXLAN with another port. Packets that the namespace itself drops are no error.
+// SendVXLANTo is SendVXLAN with another port. It ignores packets that the namespace itself drops.
 func SendVXLANTo(t testing.TB, netns string, src netip.Addr, dst netip.AddrPort, frame []byte) {
 	t.Helper()
 	const vni = 10
