@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// api is as much of the Kubernetes API as kube-proxy asks for: lists and watches.
+// api implements the list and watch requests of kube-proxy.
 type api struct {
 	mu       sync.Mutex
 	version  int
@@ -37,7 +37,7 @@ const (
 	cidrsPath    = "/apis/networking.k8s.io/v1/servicecidrs"
 )
 
-// kinds of lists, with the versions of the API.
+// kinds maps list kinds to API versions.
 var kinds = map[string][2]string{
 	servicesPath: {"ServiceList", "v1"}, slicesPath: {"EndpointSliceList", "discovery.k8s.io/v1"},
 	nodesPath: {"NodeList", "v1"}, cidrsPath: {"ServiceCIDRList", "networking.k8s.io/v1"},
@@ -71,7 +71,6 @@ func pathOf(o object) string {
 	return cidrsPath
 }
 
-// put adds or changes an object.
 func (a *api) put(o object) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -147,7 +146,7 @@ func (a *api) watch(w http.ResponseWriter, r *http.Request, path, since string) 
 	}
 }
 
-// kubeService and kubeSlice are a service of the benchmark as Kubernetes has it.
+// kubeService and kubeSlice convert a service of the benchmark to Kubernetes objects.
 func kubeService(s testService) *corev1.Service {
 	policy, family := corev1.ServiceInternalTrafficPolicyCluster, corev1.IPFamilyPolicySingleStack
 	return &corev1.Service{
@@ -172,14 +171,14 @@ func kubeSlice(s testService) *discoveryv1.EndpointSlice {
 	return slice
 }
 
-// testService is a service of the benchmark: port 80 of its address leads to a port of the endpoints.
+// testService is a service of the benchmark with port 80.
 type testService struct {
 	name, ip  string
 	endpoints []string
 	port      int32
 }
 
-// numbered is the n-th service, with all endpoints.
+// numbered returns the n-th service with all endpoints.
 func numbered(n int) testService {
 	return testService{fmt.Sprintf("s%05d", n), fmt.Sprintf("10.96.%d.%d", 1+n/250, 1+n%250), endpoints(), serverPort}
 }

@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// servicesVariable is how many services there are at most, of 10 endpoints each. kube-proxy takes minutes
-// for 10 000.
+// servicesVariable is the maximum number of services with 10 endpoints each. kube-proxy takes
+// minutes for 10 000.
 const servicesVariable = "CONTIV_BENCH_SERVICES"
 
-// BenchmarkServices measures both sides with 1, 1 000 and as many services as the variable says. What connections
-// cost with so many services is measured by BenchmarkConnections.
+// BenchmarkServices measures both sides with 1, 1 000 and the maximum number of services.
+// BenchmarkConnections measures connections.
 func BenchmarkServices(b *testing.B) {
 	if os.Geteuid() != 0 {
 		b.Skip("it makes network namespaces: run it as root")
@@ -59,7 +59,7 @@ func BenchmarkServices(b *testing.B) {
 			s.put(stream)
 			s.await(stream, "")
 		}
-		// By turns as well: what is of interest is their ratio.
+		// Alternate here, too, because the ratio matters.
 		through, without := make([][]float64, len(sides)), make([][]float64, len(sides))
 		for range 40 {
 			for i, s := range sides {
@@ -128,7 +128,7 @@ func BenchmarkServices(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkRestart measures restarts of the agent alone, with as many services as the variable says.
+// BenchmarkRestart measures restarts of the agent alone with the maximum number of services.
 func BenchmarkRestart(b *testing.B) {
 	if os.Geteuid() != 0 {
 		b.Skip("it makes network namespaces: run it as root")
@@ -154,12 +154,11 @@ func BenchmarkRestart(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// sizes are the numbers of services to measure with.
+// sizes returns the numbers of services to measure with.
 func sizes(most int) []int {
 	return append(slices.DeleteFunc([]int{1, 1_000}, func(n int) bool { return n >= most }), most)
 }
 
-// mostServices is what the variable says.
 func mostServices(b *testing.B) int {
 	b.Helper()
 	text := os.Getenv(servicesVariable)
@@ -173,7 +172,7 @@ func mostServices(b *testing.B) int {
 	return n
 }
 
-// alternate measures the sides by turns.
+// alternate runs rounds that measure each side in turn.
 func alternate(sides []*side, rounds int, measure func(*side) float64) [][]float64 {
 	values := make([][]float64, len(sides))
 	for range rounds {
@@ -186,10 +185,9 @@ func alternate(sides []*side, rounds int, measure func(*side) float64) [][]float
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// table is what is measured, for both sides.
 type table []row
 
-// row has the medians of what, and in which range the half of the rounds was that is nearest to them.
+// row holds the medians and the interquartile ranges of both sides.
 type row struct {
 	what         string
 	values       []float64
@@ -198,7 +196,7 @@ type row struct {
 
 func (t *table) add(what string, values []float64) { *t = append(*t, row{what: what, values: values}) }
 
-// spread adds a row of several rounds of each side.
+// spread adds a row from the rounds of each side.
 func (t *table) spread(what string, rounds [][]float64) {
 	r := row{what: what}
 	for _, list := range rounds {

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// BenchmarkConnections measures what connections to a service cost, with 1, 1 000 and as many services as the variable
-// says. All nodes are there at the same time, and each round measures all of them: the machine is not as fast in one
-// minute as in the next one, and that must not look like a difference between them. What is told are ratios within
-// rounds.
+// BenchmarkConnections measures the cost of connections to a service with 1, 1 000 and the maximum
+// number of services. All nodes run at the same time and each round measures all of them, so that
+// changes in the machine's speed do not look like differences between nodes. It reports ratios
+// within rounds.
 func BenchmarkConnections(b *testing.B) {
 	if os.Geteuid() != 0 {
 		b.Skip("it makes network namespaces: run it as root")
@@ -74,8 +74,8 @@ func BenchmarkConnections(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// estimate is a median, and between what: for measured values, the middle half of them; for ratios, where the median
-// is with a confidence of 95 %.
+// estimate is a median with a range: the interquartile range of measured values, or the 95 %
+// confidence interval of the median of ratios.
 type estimate struct{ value, lower, upper float64 }
 
 func (e estimate) String() string {
@@ -96,6 +96,6 @@ func ratioOf(a, b []float64) estimate {
 	}
 	slices.Sort(ratios)
 	n := len(ratios)
-	off := int(math.Ceil(0.98 * math.Sqrt(float64(n)))) // of ranks: half the values are below the median, give or take
+	off := int(math.Ceil(0.98 * math.Sqrt(float64(n)))) // ranks around the median for 95 % confidence
 	return estimate{ratios[n/2], ratios[max(0, n/2-off)], ratios[min(n-1, n/2+off)]}
 }

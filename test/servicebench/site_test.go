@@ -44,7 +44,7 @@ const (
 	apiAddress  = "127.0.0.1:8001"
 )
 
-// endpoints are the addresses of the server.
+// endpoints returns the addresses of the server.
 func endpoints() (list []string) {
 	for n := range 10 {
 		list = append(list, fmt.Sprintf("10.1.1.%d", 10+n))
@@ -52,18 +52,18 @@ func endpoints() (list []string) {
 	return list
 }
 
-// side is a node with one of the programs that translate services.
+// side is a node with one of the two service proxies.
 type side struct {
 	b     testing.TB
 	name  string
 	netns string
 	dir   string
-	// command starts the translator; put gives it services.
+	// command starts the proxy; put passes services to it.
 	command []string
 	put     func(...testService)
 	running *exec.Cmd
-	tables  string // name of those that it makes
-	socket  string // where it tells of its transactions, if it does
+	tables  string // name of the proxy's tables
+	socket  string // socket of the REST API with transactions, if it has one
 }
 
 func (s *side) pod(name string) string { return s.netns + "-" + name }
@@ -111,7 +111,7 @@ func (s *side) listen(netns, address string) net.Listener {
 	return l
 }
 
-// serve tells clients which endpoint they reached, and takes streams.
+// serve answers clients with the reached endpoint and accepts streams.
 func (s *side) serve() {
 	for port, serve := range map[int]func(net.Conn){
 		serverPort: func(c net.Conn) {
@@ -134,7 +134,7 @@ func (s *side) serve() {
 	}
 }
 
-// start runs the translator, from nothing but what is in the kernel.
+// start starts the proxy with only the kernel's state.
 func (s *side) start() {
 	s.b.Helper()
 	s.running = s.background(s.command...)
@@ -157,20 +157,20 @@ func (s *side) background(command ...string) *exec.Cmd {
 	return cmd
 }
 
-// stop ends the translator at once.
+// stop kills the proxy.
 func (s *side) stop() {
 	_ = s.running.Process.Kill()
 	_ = s.running.Wait()
 }
 
-// clean removes what the translator has left in the kernel.
+// clean removes the proxy's state in the kernel.
 func (s *side) clean() {
 	for _, family := range []string{"ip", "ip6"} {
-		_ = exec.Command("ip", "netns", "exec", s.netns, "nft", "delete", "table", family, s.tables).Run() // not all of them exist
+		_ = exec.Command("ip", "netns", "exec", s.netns, "nft", "delete", "table", family, s.tables).Run() // some may not exist
 	}
 }
 
-// memory of the translator in MiB, and the most that it was.
+// memory returns the current and peak memory of the proxy in MiB.
 func (s *side) memory() (now, most float64) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.running.Process.Pid))
 	if err != nil {
@@ -188,8 +188,8 @@ func (s *side) memory() (now, most float64) {
 	return now, most
 }
 
-// tableMemory returns how many MiB the kernel gets back when the tables of the translator, which has ended, are
-// removed.
+// tableMemory returns the kernel memory of the stopped proxy's tables in MiB, measured by removing
+// them.
 func (s *side) tableMemory() float64 {
 	s.b.Helper()
 	s.forgetConnections()
@@ -198,7 +198,7 @@ func (s *side) tableMemory() float64 {
 	return before - settledKernelMemory(s.b)
 }
 
-// settledKernelMemory returns how many MiB the kernel uses for itself, once what it frees later is free.
+// settledKernelMemory returns the kernel's memory in MiB after deferred frees.
 func settledKernelMemory(b testing.TB) (now float64) {
 	b.Helper()
 	now = math.Inf(1)
@@ -224,7 +224,7 @@ func settledKernelMemory(b testing.TB) (now float64) {
 	return now
 }
 
-// ask connects from the client's pod; read: it returns the endpoint.
+// ask connects from the client's pod. If read is set, it returns the endpoint.
 func (s *side) ask(address string, read bool) (endpoint string, err error) {
 	err = in(s.pod("client"), func() error {
 		c, err := net.DialTimeout("tcp", address, 50*time.Millisecond)
@@ -243,7 +243,8 @@ func (s *side) ask(address string, read bool) (endpoint string, err error) {
 	return endpoint, err
 }
 
-// await returns how long it takes until the service leads to the endpoint; "": to any.
+// await returns the time until connections to the service reach the endpoint, or any endpoint if it
+// is "".
 func (s *side) await(service testService, endpoint string) time.Duration {
 	s.b.Helper()
 	const most = 8 * time.Minute
@@ -260,11 +261,12 @@ func (s *side) await(service testService, endpoint string) time.Duration {
 	}
 }
 
-// rate is how many connections there were in a second, and what each took of a CPU: of the client's system calls, which
-// include the way of its packets to the server, but not what else the machine does meanwhile.
+// rate holds the connections per second and the CPU time of each connection in µs. The CPU time
+// covers the client's system calls, which include the packets' path to the server, and no other
+// load of the machine.
 type rate struct{ perSecond, micros float64 }
 
-// connections opens connections to a service, one after another from each of two clients.
+// connections opens connections to a service sequentially from each of two clients.
 func (s *side) connections(service testService, during time.Duration) rate {
 	s.b.Helper()
 	const clients = 2
@@ -303,8 +305,8 @@ func (s *side) connections(service testService, during time.Duration) rate {
 	return rate{float64(total) / time.Since(start).Seconds(), float64(cpu.Microseconds()) / float64(total)}
 }
 
-// forgetConnections empties the table of connections. Otherwise it grows while rates are measured, and
-// those that are measured later find ports taken by connections of before.
+// forgetConnections clears the conntrack table. It would otherwise grow between measurements, and
+// earlier connections would occupy ports.
 func (s *side) forgetConnections() {
 	s.b.Helper()
 	if err := in(s.netns, func() error { return netlink.ConntrackTableFlush(netlink.ConntrackTable) }); err != nil {
@@ -312,10 +314,10 @@ func (s *side) forgetConnections() {
 	}
 }
 
-// connections that stay open.
+// connections are open connections.
 type connections []net.Conn
 
-// open makes connections to a service that echoes.
+// open opens connections to an echo service.
 func (s *side) open(service testService, count int) (list connections) {
 	s.b.Helper()
 	for range count {
@@ -337,7 +339,7 @@ func (s *side) open(service testService, count int) (list connections) {
 	return list
 }
 
-// lost returns how many of them echo nothing.
+// lost counts connections without an echo.
 func (l connections) lost() (n int) {
 	for _, c := range l {
 		_ = c.SetDeadline(time.Now().Add(2 * time.Second))
@@ -350,11 +352,10 @@ func (l connections) lost() (n int) {
 	return n
 }
 
-// restarted is what a restart of the translator costs.
+// restarted is the cost of a restart of the proxy.
 type restarted struct{ seconds, lost, operations float64 }
 
-// restart ends the translator, and starts it again with a new service. It takes part again when it knows
-// of that.
+// restart restarts the proxy with a new service and waits until the service works.
 func (s *side) restart(service testService) (r restarted) {
 	s.b.Helper()
 	echo := testService{"echo", "10.96.0.12", endpoints(), echoPort}
@@ -373,8 +374,8 @@ func (s *side) restart(service testService) (r restarted) {
 	return r
 }
 
-// operations returns how many operations of the translator's transactions, but those for a service, changed
-// anything since it started; NaN if it has none.
+// operations counts the operations of the proxy's transactions since a time, except those for a
+// service. It returns NaN if the proxy has no transactions.
 func (s *side) operations(since time.Time, but testService) float64 {
 	s.b.Helper()
 	if s.socket == "" {
@@ -388,14 +389,14 @@ func (s *side) operations(since time.Time, but testService) float64 {
 	return float64(len(ops))
 }
 
-// threadTime is what this thread has had of a CPU.
+// threadTime returns the CPU time of this thread.
 func threadTime() time.Duration {
 	var usage unix.Rusage
 	_ = unix.Getrusage(unix.RUSAGE_THREAD, &usage)
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// stream returns how many MB/s pass through an address.
+// stream returns the throughput to an address in MB/s.
 func (s *side) stream(address string, during time.Duration) float64 {
 	s.b.Helper()
 	sent, took := 0, time.Duration(0)
@@ -422,7 +423,7 @@ func (s *side) stream(address string, during time.Duration) float64 {
 	return float64(sent) / 1e6 / took.Seconds()
 }
 
-// buildContiv returns where the programs of newContiv are.
+// buildContiv returns the directory of newContiv's programs.
 func buildContiv(b testing.TB) (binaries string) {
 	b.Helper()
 	binaries = b.TempDir()
@@ -432,7 +433,7 @@ func buildContiv(b testing.TB) (binaries string) {
 	return binaries
 }
 
-// newContiv is a node with an agent, and its etcd.
+// newContiv makes a node with an agent and its etcd.
 func newContiv(b testing.TB, binaries, name string) *side {
 	b.Helper()
 	s := newSide(b, name)
@@ -488,7 +489,7 @@ func newContiv(b testing.TB, binaries, name string) *side {
 	return s
 }
 
-// reflected is a service as KSR has it.
+// reflected converts a service to KSR's objects.
 func reflected(s testService) (*k8s.Service, *endpointslice.EndpointSlice) {
 	slice := &endpointslice.EndpointSlice{
 		Name: s.name + "-1", Namespace: "default", Service: s.name, AddressType: endpointslice.EndpointSlice_IPv4,
@@ -503,10 +504,11 @@ func reflected(s testService) (*k8s.Service, *endpointslice.EndpointSlice) {
 	}, slice
 }
 
-// kubeProxyVariable names the program, if it is not where make e2e puts it.
+// kubeProxyVariable is the environment variable with the path of kube-proxy, if it differs from
+// that of make e2e.
 const kubeProxyVariable = "CONTIV_KUBE_PROXY"
 
-// newKubeProxy is a node with kube-proxy, and what that takes for the API server.
+// newKubeProxy makes a node with kube-proxy and its API server.
 func newKubeProxy(b testing.TB, name string) *side {
 	b.Helper()
 	program := os.Getenv(kubeProxyVariable)
