@@ -12,8 +12,8 @@ import (
 	"github.com/contiv/contiv/test/labtest"
 )
 
-// balancedText is a service with addresses of a load balancer and an external one, whose ends are its number, and
-// without node ports.
+// balancedText is a service with load balancer addresses and an external one, and without node
+// ports. Its number is the last part of its addresses.
 const balancedText = `---
 apiVersion: v1
 kind: Service
@@ -36,7 +36,7 @@ status:
     - {ip: "2001:db8::c:%[1]d", ipMode: Proxy}
 `
 
-// balanced returns the objects of such a service.
+// balanced returns the objects of a balancedText service.
 func (s *serviceLab) balanced(number int, ranges []string, pods ...string) string {
 	var quoted []string
 	for _, r := range ranges {
@@ -50,7 +50,7 @@ func (s *serviceLab) balanced(number int, ranges []string, pods ...string) strin
 	return fmt.Sprintf(balancedText, number, strings.Join(quoted, ", ")) + slices
 }
 
-// withoutSCTP and withoutIPv6 leave parts of such a service out.
+// withoutSCTP and withoutIPv6 remove parts of balancedText.
 func withoutSCTP(objects string) string {
 	return strings.ReplaceAll(objects, ", {name: sctp, protocol: SCTP, port: 80, targetPort: 8080}", "")
 }
@@ -60,7 +60,7 @@ func withoutIPv6(objects string) string {
 	return strings.ReplaceAll(regexp.MustCompile(`, "(fd96|2001):[^"]*"`).ReplaceAllString(objects, ""), "[IPv4, IPv6]", "[IPv4]")
 }
 
-// at returns an address of such a service.
+// at returns an address and port of a balancedText service.
 func at(ipv4, ipv6 string, number int, version6 bool) netip.AddrPort {
 	text := ipv4
 	if version6 {
@@ -69,8 +69,8 @@ func at(ipv4, ipv6 string, number int, version6 bool) netip.AddrPort {
 	return netip.AddrPortFrom(netip.MustParseAddr(text+fmt.Sprint(number)), 80)
 }
 
-// LoadBalancers checks external addresses, by TCP, UDP and SCTP: those of load balancers that are virtual, and those
-// that belong to proxies; who may use them; and services without node ports.
+// LoadBalancers tests external addresses with TCP, UDP and SCTP: virtual and proxied load balancer
+// addresses, source ranges, and services without node ports.
 func LoadBalancers(t *testing.T, l *lab.Lab) {
 	s := newServiceLab(t, l)
 	for name := range s.addrs {
@@ -84,10 +84,10 @@ func LoadBalancers(t *testing.T, l *lab.Lab) {
 	}
 	objects, bySCTP := s.balanced(open, nil, "near", "far"), open
 	objects += s.balanced(restricted, ranges, "near", "far") + s.balanced(empty, nil)
-	if s.vpp { // services with SCTP over IPv6 are UNIMPLEMENTED
+	if s.vpp { // VPP does not implement SCTP over IPv6
 		objects, bySCTP = withoutSCTP(objects)+withoutIPv6(s.balanced(ipv4, nil, "near", "far")), ipv4
 	}
-	const reserved = 14 // asks for an address of a pod, and for one that the host of a node with VPP has at a card of its own
+	const reserved = 14 // requests a pod's address and, on VPP, an address of a host NIC
 	near := s.addrs["near"][0]
 	objects += strings.Replace(withoutSCTP(s.balanced(reserved, nil, "far")), "externalIPs: [", fmt.Sprintf("externalIPs: [192.168.16.1, %q, ", near), 1)
 	s.apply(t, objects)
@@ -114,7 +114,7 @@ func LoadBalancers(t *testing.T, l *lab.Lab) {
 						}
 					}
 				}
-				unserved := s.vpp && ipv6 && from.who == "a process of the node" // the host has no IPv6 address but the one towards VPP
+				unserved := s.vpp && ipv6 && from.who == "a process of the node" // the host's only IPv6 address is the one towards VPP
 				if !unserved {
 					check("an external address", at("198.51.100.", "2001:db8::a:", open, ipv6), both)
 					check("a load balancer", at("198.51.101.", "2001:db8::b:", open, ipv6), both)
@@ -142,11 +142,11 @@ func LoadBalancers(t *testing.T, l *lab.Lab) {
 	all.Wait()
 }
 
-// requireSCTP checks SCTP at the cluster IP, or from outside at the external address.
+// requireSCTP checks SCTP at the cluster IP, or at the external address for outside clients.
 func (s *serviceLab) requireSCTP(t *testing.T, from client, ipv6 bool, number int, port uint16) {
 	t.Helper()
 	if s.vpp && (ipv6 || from.node == "" || from.who == "the endpoint itself") {
-		return // VPP knows no SCTP over IPv6, and drops that of pods that come to themselves
+		return // VPP does not support SCTP over IPv6 and drops SCTP of a pod to itself
 	}
 	to := netip.AddrPortFrom(clusterIP(number, ipv6), 80)
 	if from.node == "" {
@@ -168,14 +168,13 @@ func (s *serviceLab) requireSCTP(t *testing.T, from client, ipv6 bool, number in
 		names[h.Name] = true
 	}
 	if s.vpp && len(names) == 1 {
-		return // it knows no ports of SCTP: a client comes to one endpoint
+		return // VPP ignores SCTP ports, so a client always reaches the same endpoint
 	}
 	if !names["near"] || !names["far"] {
 		t.Errorf("%s by SCTP to %v: only %v answer", from.who, to, names)
 	}
 }
 
-// netns is the network namespace of a pod.
 func (s *serviceLab) netns(t *testing.T, pod string) string {
 	t.Helper()
 	st, err := s.State()
@@ -189,8 +188,8 @@ func (s *serviceLab) netns(t *testing.T, pod string) string {
 	return p.Netns
 }
 
-// Affinity checks that clients stay with their endpoints, also while others come and go, whichever address of a port they
-// come to. On VPP they may move then, and stay with the next one.
+// Affinity checks that clients keep their endpoint at all addresses of a service port while
+// endpoints are added and removed. On VPP, clients may move once on such a change.
 func Affinity(t *testing.T, l *lab.Lab) {
 	s := newServiceLab(t, l)
 	const number = 10
@@ -198,14 +197,14 @@ func Affinity(t *testing.T, l *lab.Lab) {
 	external := spec + fmt.Sprintf("\nexternalIPs: [198.51.100.%[1]d, \"2001:db8::a:%[1]d\"]", number)
 	service := s.service(number, external, ready("near", "far")...)
 	s.apply(t, service)
-	// addresses are those that node1 translates for a client, or the cluster IP.
+	// addresses returns the addresses that node1 translates for a client, or the cluster IP.
 	addresses := func(from client, ipv6 bool) (list []netip.AddrPort) {
 		cluster := netip.AddrPortFrom(clusterIP(number, ipv6), 80)
 		more := []netip.AddrPort{at("198.51.100.", "2001:db8::a:", number, ipv6), netip.AddrPortFrom(s.nodeIP(ipv6), 30000+number)}
 		switch {
 		case from.node == "":
 			return more
-		case from.node != "node1" || s.vpp && !from.pod: // other nodes remember clients of their own; VPP sees the host with several addresses
+		case from.node != "node1" || s.vpp && !from.pod: // other nodes have their own affinity table; VPP sees several addresses of the host
 			return []netip.AddrPort{cluster}
 		}
 		return append(more, cluster)
@@ -255,7 +254,7 @@ func Affinity(t *testing.T, l *lab.Lab) {
 	if s.vpp {
 		return
 	}
-	const late = 11 // gets its affinity while it has one endpoint
+	const late = 11 // affinity is enabled while it has one endpoint
 	s.apply(t, s.service(late, "", ready("near")...))
 	labtest.Apply(t, l, s.service(late, spec, ready("near")...))
 	s.settle(t)

@@ -33,10 +33,10 @@ var (
 	churnProbes = flag.Int("churn.probes", 16, "probes after each batch of them")
 )
 
-// Churn changes a cluster at random: services, slices, policies, pods, namespaces; it kills agents, stops etcd, and
-// takes objects of ours away from the kernel. After each batch of changes, when the agents have taken them over, random
-// connections come to the endpoints that the oracles allow, which see the addresses that they say. Connections and flows
-// that nothing concerns go on.
+// Churn changes a cluster at random: services, slices, policies, pods and namespaces. It also kills
+// agents, stops etcd, and removes Contiv's objects from the kernel. After each batch of changes, it
+// waits for the agents and checks random connections against the oracles: the reached endpoints and
+// the source addresses that they see. Unaffected connections and flows must continue.
 //
 //	steps ──> world ──manifests──> KSR ──> etcd ──> agents ──> vswitches <── disturbances
 //	            │                                                  │
@@ -60,24 +60,24 @@ func Churn(t *testing.T, l *lab.Lab) {
 	}
 }
 
-// churn is a cluster that changes: numbered services whose endpoints are pods in the namespaces x and z, which come and
-// go. The pods of a serviceLab stay, with a service of their own.
+// churn is a changing cluster of numbered services. Their endpoints are temporary pods in the
+// namespaces x and z. The pods and the service of a serviceLab are permanent.
 type churn struct {
 	*serviceLab
 	*policytest.World
 	steps []string
-	// disturbed: in this batch, somebody else has changed the kernel.
+	// disturbed is set if the current batch changed the kernel.
 	disturbed bool
 	stopped   map[string]bool // agents, and "etcd"
-	settled   int             // batches
+	settled   int             // number of batches
 
 	about  map[string]oracle.Node
 	pods   map[string]*churnPod // by number
 	slices map[string]*endpointslice.EndpointSlice
 	all    map[int]*service.Service
-	from   []churnClient // that stay
+	from   []churnClient // permanent clients
 
-	// pins are endpoints of clients with affinity, by service; flows those of UDP that went on so far.
+	// pins holds endpoints of clients with affinity by service, flows the active UDP flows.
 	mu    sync.Mutex
 	pins  map[int]map[string]string
 	flows map[string]net.Conn
@@ -85,7 +85,6 @@ type churn struct {
 	steady []steady
 }
 
-// churnPod is a pod that answers at its ports.
 type churnPod struct {
 	*pod.Pod
 	netns string
@@ -95,14 +94,13 @@ type churnPod struct {
 
 func (p *churnPod) id() string { return p.GetNamespace() + "/" + p.GetName() }
 
-// steady is a connection or flow that goes on.
+// steady is a connection or flow that must continue.
 type steady struct {
 	who, network, name string
 	to                 netip.AddrPort
 	net.Conn
 }
 
-// Ports of pods.
 var churnPorts = []int32{80, 81}
 
 func newChurn(t *testing.T, l *lab.Lab) *churn {
@@ -145,7 +143,7 @@ func newChurn(t *testing.T, l *lab.Lab) *churn {
 	return c
 }
 
-// oracleNode is what the oracle knows of a node.
+// oracleNode converts a node for the oracle.
 func (c *churn) oracleNode(t *testing.T, name, zone string) oracle.Node {
 	t.Helper()
 	var report ipnet.IPAMReport
@@ -160,18 +158,18 @@ func (c *churn) oracleNode(t *testing.T, name, zone string) oracle.Node {
 	return n
 }
 
-// requireSteady demands that what goes on, goes on.
+// requireSteady checks that the steady connections still work.
 func (c *churn) requireSteady(t *testing.T) {
 	t.Helper()
 	for i, s := range c.steady {
 		h, err := labtest.Say(s)
 		for range 2 {
-			if err != nil && s.network == "udp" { // a datagram may have met a disturbance
+			if err != nil && s.network == "udp" { // a disturbance may have dropped a datagram
 				h, err = labtest.Say(s)
 			}
 		}
 		if err == nil && s.network == "udp" && c.disturbed && h.Name != s.name {
-			c.steady[i].name, s.name = h.Name, h.Name // the agent has made translations anew, as for other endpoints
+			c.steady[i].name, s.name = h.Name, h.Name // the agent recreated the translations
 		}
 		if err != nil || h.Name != s.name {
 			t.Errorf("what %s has with %v by %s, which nothing concerns: %q answers (%v), want %q", s.who, s.to, s.network, h.Name, err, s.name)
@@ -179,7 +177,7 @@ func (c *churn) requireSteady(t *testing.T) {
 	}
 }
 
-// settle starts what is stopped, and returns when all agents have taken over what the manifests say.
+// settle starts stopped processes and waits until all agents have applied the manifests.
 func (c *churn) settle(t *testing.T) {
 	t.Helper()
 	c.startAll(t)
@@ -188,7 +186,7 @@ func (c *churn) settle(t *testing.T) {
 	}
 	labtest.Delete(t, c.Lab, canary(c.settled))
 	c.settled++
-	labtest.Apply(t, c.Lab, canary(c.settled)) // KSR reflects objects in their order
+	labtest.Apply(t, c.Lab, canary(c.settled)) // KSR reflects objects in order
 	for _, node := range slices.Sorted(maps.Keys(c.about)) {
 		await.That(t, node+" has the last service", func() error {
 			var report serviceplugin.Report
@@ -221,7 +219,7 @@ func (c *churn) startAll(t *testing.T) {
 	}
 }
 
-// requireNoDrift demands that the vswitches are what the agents think.
+// requireNoDrift checks that the vswitches match the agents' state.
 func (c *churn) requireNoDrift(t *testing.T) {
 	t.Helper()
 	for _, node := range slices.Sorted(maps.Keys(c.about)) {
@@ -238,7 +236,7 @@ func (c *churn) requireNoDrift(t *testing.T) {
 	}
 }
 
-// probe makes random connections at once.
+// probe checks random connections in parallel.
 func (c *churn) probe(t *testing.T) {
 	t.Helper()
 	var all sync.WaitGroup
@@ -273,7 +271,7 @@ func (c *churn) probe(t *testing.T) {
 	all.Wait()
 }
 
-// do notes a step.
+// do logs a step.
 func (c *churn) do(t *testing.T, what string, err error) {
 	t.Helper()
 	c.steps = append(c.steps, fmt.Sprintf("%d (%s) %s", len(c.steps)+1, time.Now().Format("15:04:05.000"), what))
@@ -312,7 +310,7 @@ func (c *churn) step(t *testing.T) {
 		if !c.stopped[node] {
 			c.do(t, "the agent of "+node+" is killed", c.KillAgent(t.Context(), node))
 			c.stopped[node] = true
-			if c.vpp && node == "node1" { // contiv-init starts it
+			if c.vpp && node == "node1" { // contiv-init restarts the agent
 				c.startAgent(t, node)
 			}
 		}
@@ -342,7 +340,7 @@ func (c *churn) startAgent(t *testing.T, node string) {
 	}
 }
 
-// cluster is what the oracle of policies looks at.
+// cluster converts the world for the policy oracle.
 func (c *churn) cluster() policies.Cluster {
 	cluster := policies.Cluster{}
 	for _, name := range slices.Sorted(maps.Keys(c.pods)) {

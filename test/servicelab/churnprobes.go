@@ -17,7 +17,6 @@ import (
 	"github.com/contiv/contiv/test/labtest"
 )
 
-// churnClient is a client with its addresses.
 type churnClient struct {
 	client
 	value *pod.Pod
@@ -28,7 +27,7 @@ func (c churnClient) addr(ipv6 bool) netip.Addr {
 	return c.addrs[slices.IndexFunc(c.addrs, func(a netip.Addr) bool { return a.Is6() == ipv6 })]
 }
 
-// lasting are the clients that stay.
+// lasting returns the permanent clients.
 func (c *churn) lasting(t *testing.T) (list []churnClient) {
 	t.Helper()
 	for _, from := range c.clients {
@@ -54,28 +53,29 @@ type probe struct {
 	kind    string
 	number  int // of the service
 	network string
-	// node whose vswitch translates: it has the client, if that is inside.
+	// node is the node whose vswitch translates, which is the client's node for inside clients.
 	node   string
 	inside bool
 	to     netip.AddrPort
-	host   *churnPod // with the host port
+	host   *churnPod // the pod with the host port
 }
 
 func (p probe) String() string {
 	return fmt.Sprintf("%s (%v) to a %s, %v by %s", p.from.who, p.from.addr(p.to.Addr().Is6()), p.kind, p.to, p.network)
 }
 
-// outcome is what may become of a probe.
+// outcome is the permitted result of a probe.
 type outcome struct {
-	// names of the endpoints that must answer.
+	// names lists endpoints that must answer.
 	names []string
-	// may answer, or not.
+	// may lists endpoints that may answer.
 	may []string
-	// denied by a policy, or nobody knows: some connections get no answer.
+	// denied is set if a policy may deny some connections.
 	denied bool
-	// unanswered: refused, ignored, "" for whichever; none of the above answers.
+	// unanswered excludes all of the above: connections are refused, ignored, or either of them if
+	// it is "".
 	unanswered *string
-	// seen is whose address the endpoint sees: "own", "hidden" or "".
+	// seen is the source address that the endpoint sees: "own", "hidden" or "" for any.
 	seen     string
 	affinity bool
 	skip     bool
@@ -103,7 +103,7 @@ func (c *churn) randomProbe() probe {
 	}
 	p.node, p.inside = p.from.node, p.from.node != ""
 	if p.node == "" {
-		p.node = "node1" // where routes lead
+		p.node = "node1" // follows the routes
 	}
 	node := pick(c, "node1", "node2")
 	address := func() netip.Addr {
@@ -128,7 +128,7 @@ func (c *churn) randomProbe() probe {
 	return p
 }
 
-// oracle knows a service, seen from a node.
+// oracle returns the oracle of a service on a node.
 func (c *churn) oracle(number int, node string) oracle.Service {
 	o := oracle.Service{Service: c.all[number], Node: c.about[node]}
 	for _, name := range slices.Sorted(maps.Keys(c.slices)) {
@@ -139,14 +139,14 @@ func (c *churn) oracle(number int, node string) oracle.Service {
 	return o
 }
 
-// expected is what the oracles say of a probe.
+// expected returns the oracles' outcome of a probe.
 func (c *churn) expected(p probe) (o outcome) {
 	ipv6 := p.to.Addr().Is6()
 	isolated := func(value *pod.Pod) bool {
 		return value != nil && slices.ContainsFunc(slices.Collect(maps.Keys(c.Policies)), func(id string) bool { return strings.HasPrefix(id, value.GetNamespace()+"/") })
 	}
 	unanswered := func(how string) outcome {
-		if isolated(p.from.value) || c.vpp && p.node == "node1" && (p.network == "udp" || p.inside && how == ignored) { // VPP refuses some
+		if isolated(p.from.value) || c.vpp && p.node == "node1" && (p.network == "udp" || p.inside && how == ignored) { // VPP refuses some connections
 			how = ""
 		}
 		return outcome{unanswered: &how}
@@ -157,10 +157,10 @@ func (c *churn) expected(p probe) (o outcome) {
 	onVPP := c.vpp && p.node == "node1"
 	closed := refused
 	if onVPP {
-		closed = "" // VPP does not answer at ports of its own that nobody uses
+		closed = "" // VPP does not answer on its own closed ports
 	}
 	if process && (ipv6 && p.kind != "cluster IP" || onVPP && len(c.all[p.number].GetLoadbalancerSourceRanges()) > 0) {
-		return outcome{skip: true} // docs/services.md, "On VPP": the host has no IPv6 address but the one towards VPP
+		return outcome{skip: true} // docs/services.md, "On VPP": the host's only IPv6 address is the one towards VPP
 	}
 	if p.kind == "host port" {
 		if p.host == nil || len(p.host.GetContainer()[0].GetPort()) < 3 {
@@ -206,7 +206,7 @@ func (c *churn) expected(p probe) (o outcome) {
 		name := fmt.Sprintf("%s:%d", target.GetName(), end.Port())
 		conn := policies.Connection{From: policies.End{Pod: p.from.value, Addr: own}, To: policies.End{Pod: target.Pod, Addr: end.Addr()}, Protocol: strings.ToUpper(p.network), Port: int(end.Port())}
 		here := target.GetNodeName() == p.node
-		known := p.inside && (p.from.pod || here) || !p.inside && !p.from.pod && (fate.Source || here && !onVPP) // the address that policies see
+		known := p.inside && (p.from.pod || here) || !p.inside && !p.from.pod && (fate.Source || here && !onVPP) // the policies' view of the client address
 		switch {
 		case !isolated(target.Pod) && !isolated(p.from.value), p.inside && !p.from.pod && here:
 			o.names = append(o.names, name)
@@ -221,7 +221,7 @@ func (c *churn) expected(p probe) (o outcome) {
 	return o
 }
 
-// try makes the connections of a probe.
+// try makes the connections of a probe and compares them with the outcome.
 func (c *churn) try(p probe, o outcome) error {
 	if o.unanswered != nil {
 		return unanswered(p.from.netns, p.network, p.to, *o.unanswered)
@@ -236,7 +236,7 @@ func (c *churn) try(p probe, o outcome) error {
 	seen := map[string]bool{}
 	for n := 0; n < few || n < many && len(seen) < len(o.names) && !o.affinity; n++ {
 		h, err := labtest.AskNameWithin(p.from.netns, p.network, p.to, patience)
-		if c.vpp && !o.denied && timedOut(err) { // other ports of the client
+		if c.vpp && !o.denied && timedOut(err) { // retry from other client ports
 			h, err = c.ask(p.from.netns, p.network, p.to)
 		}
 		if err == nil {
@@ -258,13 +258,13 @@ func (c *churn) try(p probe, o outcome) error {
 		return fmt.Errorf("only %v answer", slices.Sorted(maps.Keys(seen)))
 	case o.affinity:
 		return c.pinned(p, slices.Collect(maps.Keys(seen))[0])
-	case p.network == "udp" && !c.vpp: // there, flows move slowly
+	case p.network == "udp" && !c.vpp: // flows move slowly on VPP
 		return c.flowOn(p, o)
 	}
 	return nil
 }
 
-// wrong is what is wrong with an answer.
+// wrong returns the difference between an answer and the outcome.
 func (o outcome) wrong(h labtest.Told, from churnClient) error {
 	itself := from.value != nil && strings.HasPrefix(h.Name, from.value.GetName()+":")
 	switch {
@@ -276,7 +276,7 @@ func (o outcome) wrong(h labtest.Told, from churnClient) error {
 	return nil
 }
 
-// pinned demands that a client comes to the same endpoint as before.
+// pinned checks that a client with affinity reaches the same endpoint as before.
 func (c *churn) pinned(p probe, name string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -291,12 +291,12 @@ func (c *churn) pinned(p probe, name string) error {
 	return nil
 }
 
-// flowOn demands that a flow that may be older comes to an endpoint of now.
+// flowOn checks that a flow, new or old, reaches a current endpoint.
 func (c *churn) flowOn(p probe, o outcome) error {
 	key := p.from.netns + " " + p.to.String()
 	c.mu.Lock()
 	flow := c.flows[key]
-	delete(c.flows, key) // while it is used
+	delete(c.flows, key) // in use
 	c.mu.Unlock()
 	if flow == nil {
 		var err error
@@ -323,7 +323,7 @@ func (c *churn) flowOn(p probe, o outcome) error {
 	return nil
 }
 
-// dropFlows ends those of a network namespace, or all.
+// dropFlows closes the flows of a network namespace. An empty name means all.
 func (c *churn) dropFlows(netns string) {
 	for key, flow := range c.flows {
 		if netns == "" || strings.HasPrefix(key, netns+" ") {

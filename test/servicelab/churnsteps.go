@@ -22,13 +22,13 @@ import (
 
 type object = map[string]any
 
-// What Churn changes.
+// The random changes.
 var (
 	churnNamespaces = []string{"x", "z"}
 	churnNumbers    = []int{10, 11, 12, 13, 14, 15}
 )
 
-// families of a service: they cannot change.
+// families returns the IP versions of a service, which are immutable.
 func families(number int) []bool {
 	switch number {
 	case 14:
@@ -39,7 +39,7 @@ func families(number int) []bool {
 	return []bool{false, true}
 }
 
-// change gives an object to KSR and notes it.
+// change applies an object and records it.
 func (c *churn) change(t *testing.T, what string, o object) {
 	t.Helper()
 	text := policylab.YAML(t, []object{o})
@@ -221,7 +221,7 @@ func (c *churn) setSlice(t *testing.T, s *endpointslice.EndpointSlice) {
 		"addressType": s.GetAddressType().String(), "ports": ports, "endpoints": ends})
 }
 
-// changePod adds a pod, removes one, or gives one other labels.
+// changePod adds or removes a pod, or changes its labels.
 func (c *churn) changePod(t *testing.T) {
 	t.Helper()
 	name := pick(c, "a1", "b1", "c1", "a2", "b2", "c2")
@@ -262,7 +262,7 @@ func (c *churn) changePod(t *testing.T) {
 	}
 	value.Container = []*pod.Pod_Container{container}
 	text := policylab.YAML(t, []object{policylab.PodObject(value)})
-	if c.disturbed { // a kubelet tries again what fails until the disturbance is repaired
+	if c.disturbed { // like a kubelet, retry until the disturbance is repaired
 		await.That(t, "pod "+name+" is added", func() error { return labtest.TryApply(t, c.Lab, text) })
 	} else {
 		labtest.Apply(t, c.Lab, text)
@@ -273,7 +273,7 @@ func (c *churn) changePod(t *testing.T) {
 
 func churnHostPort(name string) int32 { return 8000 + int32(name[0])*10 }
 
-// serve has a new pod answer.
+// serve starts the servers of a new pod.
 func (c *churn) serve(t *testing.T, value *pod.Pod) *churnPod {
 	t.Helper()
 	st, err := c.State()
@@ -306,7 +306,7 @@ func (c *churn) serve(t *testing.T, value *pod.Pod) *churnPod {
 	return p
 }
 
-// forgetEndpoint takes a pod out of all slices.
+// forgetEndpoint removes a pod from all slices.
 func (c *churn) forgetEndpoint(t *testing.T, p *churnPod) {
 	t.Helper()
 	clear(c.pins)
@@ -349,7 +349,7 @@ func (c *churn) setNamespace(t *testing.T, name string) {
 	c.change(t, "namespace", policylab.Object("v1", "Namespace", "", name, labels, nil))
 }
 
-// disturb takes something away from the kernel of a node that is ours.
+// disturb removes some of Contiv's objects from the kernel of a node.
 func (c *churn) disturb(t *testing.T, node string) {
 	t.Helper()
 	netns := c.Lab.Name() + "-" + node
@@ -398,13 +398,13 @@ func (c *churn) disturb(t *testing.T, node string) {
 	c.do(t, fmt.Sprintf("somebody on %s: %s: %s %v", node, command, out, err), nil)
 }
 
-// output of a command that lists objects; they may be gone meanwhile.
+// output returns the output of a command that may fail because objects have been removed.
 func output(t *testing.T, netns, command string) string {
 	out, _ := exec.CommandContext(t.Context(), "ip", "netns", "exec", netns, "sh", "-c", command).Output()
 	return string(out)
 }
 
-// chains are commands that empty a chain of a table.
+// chains returns commands that flush the chains of a table.
 func chains(text, table string) (commands []string) {
 	for _, m := range regexp.MustCompile(`(?m)^\tchain (\S+) \{`).FindAllStringSubmatch(text, -1) {
 		commands = append(commands, fmt.Sprintf("nft flush chain %s %s", table, m[1]))
@@ -412,7 +412,7 @@ func chains(text, table string) (commands []string) {
 	return commands
 }
 
-// elements are commands that delete an element of a set or map of a table.
+// elements returns commands that delete elements from the sets and maps of a table.
 func elements(text, table string) (commands []string) {
 	for _, m := range regexp.MustCompile(`(?ms)^\t(?:set|map) (\S+) \{(.*?)^\t\}`).FindAllStringSubmatch(text, -1) {
 		_, list, _ := strings.Cut(m[2], "elements = {")
@@ -429,7 +429,7 @@ func elements(text, table string) (commands []string) {
 	return commands
 }
 
-// end removes what is left.
+// end removes the remaining objects.
 func (c *churn) end(t *testing.T) {
 	ctx := context.WithoutCancel(t.Context())
 	_ = c.StartEtcd(ctx)

@@ -16,14 +16,14 @@ import (
 	"github.com/contiv/contiv/test/labtest"
 )
 
-// What becomes of connections that no endpoint answers.
+// Results of connections that no endpoint answers.
 const (
-	refused = "refused" // at once
+	refused = "refused" // with an error at once
 	ignored = "ignored"
 )
 
-// endpointCase is a service, and which endpoints answer clients: those of node1 and of node2 at its cluster IP,
-// those of node1 and all others at its node port on node1.
+// endpointCase is a service with the endpoints that answer: those for clients of node1 and of node2
+// at its cluster IP, and for clients of node1 and all others at its node port on node1.
 type endpointCase struct {
 	what            string
 	spec            string
@@ -67,8 +67,8 @@ func endpointCases() []endpointCase {
 	}
 }
 
-// Endpoints checks which endpoints clients of each kind come to, by conditions, hints and policies, over both
-// IP versions, by TCP and UDP, at cluster IPs and node ports.
+// Endpoints checks the endpoints of each kind of client by conditions, hints and policies, over
+// both IP versions, TCP and UDP, at cluster IPs and node ports.
 func Endpoints(t *testing.T, l *lab.Lab) {
 	s := newServiceLab(t, l)
 	const first = 20
@@ -100,13 +100,13 @@ func Endpoints(t *testing.T, l *lab.Lab) {
 	labtest.RequireQuietRestart(t, l, "node1")
 }
 
-// require checks what a client gets of a service.
+// require checks the endpoints of a service for a client.
 func (s *serviceLab) require(t *testing.T, c endpointCase, number int, from client, network string, ipv6 bool) {
 	t.Helper()
 	check := func(to netip.AddrPort, want string) {
 		t.Helper()
 		if s.vpp && want == refused && network == "udp" {
-			want = "" // VPP refuses some
+			want = "" // VPP refuses some connections
 		}
 		if err := s.answers(from.netns, network, to, want); err != nil {
 			t.Errorf("%s by %s to %v: %v", from.who, network, to, err)
@@ -129,20 +129,21 @@ func (s *serviceLab) require(t *testing.T, c endpointCase, number int, from clie
 	}
 }
 
-// unserved reports whether VPP does not serve the client at a node port: docs/services.md, "On VPP".
+// unserved reports whether VPP does not serve the client at a node port: docs/services.md, "On
+// VPP".
 func unserved(c endpointCase, from client, network string, ipv6 bool) bool {
 	noEndpoint := c.outside == refused || c.outside == ignored
-	return noEndpoint && network == "udp" || // goes where routes lead
-		from.who == "a process of the node" && ipv6 // the host has no IPv6 address but the one towards VPP
+	return noEndpoint && network == "udp" || // follows the routes
+		from.who == "a process of the node" && ipv6 // the host's only IPv6 address is the one towards VPP
 }
 
-// answers reports an error unless connections from a namespace are answered by exactly the endpoints that are named, or
-// by none: refused, ignored, or "" for whichever.
+// answers returns an error unless exactly the named endpoints answer connections from a namespace.
+// want may also be refused, ignored, or "" for either of them.
 func (s *serviceLab) answers(netns, network string, to netip.AddrPort, want string) error {
 	if want == refused || want == ignored || want == "" {
 		return unanswered(netns, network, to, want)
 	}
-	const few, many = 6, 100 // of two endpoints, one answers none of 100 connections once in 2^100
+	const few, many = 6, 100 // with two endpoints, 100 connections miss one of them once in 2^100
 	names := strings.Fields(want)
 	seen := map[string]bool{}
 	for n := 0; n < few || n < many && len(seen) < len(names); n++ {
@@ -164,7 +165,7 @@ func (s *serviceLab) answers(netns, network string, to netip.AddrPort, want stri
 func unanswered(netns, network string, to netip.AddrPort, want string) error {
 	var err error
 	var took time.Duration
-	for range 2 { // there are not more than some ICMP errors in a while
+	for range 2 { // the kernel limits ICMP errors
 		begun := time.Now()
 		if _, err = labtest.AskName(netns, network, to); err == nil {
 			return fmt.Errorf("answered, want it %s", want)
@@ -177,7 +178,7 @@ func unanswered(netns, network string, to netip.AddrPort, want string) error {
 		}
 	}
 	if want == ignored && errors.Is(err, syscall.EPERM) {
-		return nil // dropped on the node of the process, whose kernel tells it
+		return nil // dropped on the node of the process, whose kernel reports an error
 	}
 	told := errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.EACCES) || errors.Is(err, syscall.EPERM)
 	if told != (want == refused) || told && took > 2*time.Second {

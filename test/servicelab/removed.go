@@ -10,8 +10,9 @@ import (
 	"github.com/contiv/contiv/test/labtest"
 )
 
-// RemovedEndpoints removes endpoints that live on from services: TCP connections to them, and to endpoints that stay, go
-// on for each kind of client, while new ones come to the endpoint that is left, and after other services and pods have come.
+// RemovedEndpoints removes endpoints from services while their pods keep running. For each kind of
+// client, established TCP connections to all endpoints continue and new ones reach the remaining
+// endpoint, also after other services and pods are added.
 func RemovedEndpoints(t *testing.T, l *lab.Lab) {
 	s := newServiceLab(t, l)
 	const near, far, local, fewer = 10, 11, 12, 13
@@ -34,7 +35,7 @@ func RemovedEndpoints(t *testing.T, l *lab.Lab) {
 				if from.node == "" {
 					at = at[1:]
 				} else if s.vpp && ipv6 && from.who == "a process of the node" {
-					at = at[:1] // the host has no IPv6 address but the one towards VPP
+					at = at[:1] // the host's only IPv6 address is the one towards VPP
 				}
 				for _, to := range at {
 					c, err := labtest.Dial(from.netns, "tcp", to)

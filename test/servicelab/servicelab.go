@@ -16,7 +16,7 @@ import (
 	"github.com/contiv/contiv/test/labtest"
 )
 
-// Config is that of agents: pods and services have addresses of both IP versions.
+// Config is the agents' dual-stack configuration.
 const Config = `
 ipamConfig:
   podSubnetCIDR: 10.1.0.0/16,fd10:1::/48
@@ -28,7 +28,7 @@ ipamConfig:
 routeServiceCIDRToVPP: true
 `
 
-// ServiceConfig makes the vswitch translate.
+// ServiceConfig lets the vswitch implement services.
 const ServiceConfig = "services: vswitch\n"
 
 // serviceLab is a lab with endpoints and clients.
@@ -42,10 +42,9 @@ type serviceLab struct {
 	outside string
 }
 
-// client is where connections come from.
 type client struct {
 	who, netns string
-	// node whose vswitch translates cluster IPs for it; "" for outside.
+	// node is the node whose vswitch translates cluster IPs, "" for outside clients.
 	node string
 	pod  bool
 }
@@ -80,7 +79,7 @@ func newServiceLab(t *testing.T, l *lab.Lab) *serviceLab {
 		}
 		sh(t, s.outside, fmt.Sprintf("ip route replace %s via %s", network, to))
 	}
-	for i, netns := range []string{node1, node2} { // as a default route, which the nodes have for IPv4 only
+	for i, netns := range []string{node1, node2} { // the nodes have a default route only for IPv4
 		if i == 1 || !s.vpp {
 			sh(t, netns, "ip -6 route replace fd96::/108 dev eth0; ip -6 route replace 2001:db8::/64 dev eth0")
 		}
@@ -93,7 +92,7 @@ func newServiceLab(t *testing.T, l *lab.Lab) *serviceLab {
 	return s
 }
 
-// routeIPv6 gives VPP a default route of IPv6, as it has one of IPv4.
+// routeIPv6 adds an IPv6 default route to VPP.
 func (s *serviceLab) routeIPv6(t *testing.T) {
 	t.Helper()
 	cmd := exec.Command(s.Program("contivctl"), "--config", s.CtlConfig(), "config", "apply", "-f", "-", "--node", "node1")
@@ -110,7 +109,6 @@ func sh(t *testing.T, netns, script string) {
 	}
 }
 
-// setZone labels a node.
 func (s *serviceLab) setZone(t *testing.T, node, zone string) {
 	t.Helper()
 	const label = "topology.kubernetes.io/zone: "
@@ -119,7 +117,7 @@ func (s *serviceLab) setZone(t *testing.T, node, zone string) {
 	}
 }
 
-// serviceText is a service whose number is the end of its addresses, and of its node port.
+// serviceText is a service. Its number is the last part of its addresses and of its node port.
 const serviceText = `---
 apiVersion: v1
 kind: Service
@@ -147,9 +145,9 @@ endpoints:
 // end is an endpoint of a service.
 type end struct {
 	pod string
-	// conditions and hints as Kubernetes has them, in YAML; "" for a ready endpoint without hints.
+	// conditions and hints are YAML; "" means a ready endpoint without hints.
 	conditions, hints string
-	port              int // 0: 8080
+	port              int // default 8080
 }
 
 func ready(pods ...string) (list []end) {
@@ -159,14 +157,13 @@ func ready(pods ...string) (list []end) {
 	return list
 }
 
-// Conditions of endpoints.
 const (
 	notReady    = "{ready: false, serving: false, terminating: false}"
 	terminating = "{ready: false, serving: true, terminating: true}"
 	ended       = "{ready: false, serving: false, terminating: true}"
 )
 
-// forZones and forNodes are hints.
+// forZones and forNodes return hints.
 func forZones(names ...string) string { return "forZones: " + named(names) }
 func forNodes(names ...string) string { return "forNodes: " + named(names) }
 
@@ -178,7 +175,7 @@ func named(names []string) string {
 	return "[" + strings.Join(list, ", ") + "]"
 }
 
-// service returns the objects of a service, with a slice for each of its endpoints and IP versions.
+// service returns the objects of a service, with one slice per endpoint and IP version.
 func (s *serviceLab) service(number int, spec string, ends ...end) string {
 	text := fmt.Sprintf(serviceText, number)
 	for line := range strings.Lines(spec) {
@@ -210,13 +207,13 @@ func clusterIP(number int, ipv6 bool) netip.Addr {
 	return netip.MustParseAddr(fmt.Sprintf("10.96.0.%d", number))
 }
 
-// nodeIP is the address of node1.
+// nodeIP returns the address of node1.
 func (s *serviceLab) nodeIP(ipv6 bool) netip.Addr {
 	return s.nodeIPs[slices.IndexFunc(s.nodeIPs, func(a netip.Addr) bool { return a.Is6() == ipv6 })]
 }
 
-// ask is labtest.AskName. On VPP it tries other ports of the client if the first had been used for another address of
-// the endpoint: docs/services.md, "On VPP".
+// ask is labtest.AskName. On VPP it retries from other client ports if the first one was used for
+// another address of the endpoint: docs/services.md, "On VPP".
 func (s *serviceLab) ask(netns, network string, to netip.AddrPort) (h labtest.Told, err error) {
 	for range 3 {
 		if h, err = labtest.AskName(netns, network, to); !s.vpp || !timedOut(err) {
@@ -231,7 +228,7 @@ func timedOut(err error) bool {
 	return ok && timeout.Timeout()
 }
 
-// apply makes objects, and returns when both nodes translate for all of them.
+// apply applies objects and waits until both nodes have programmed them.
 func (s *serviceLab) apply(t *testing.T, objects string) {
 	t.Helper()
 	labtest.Apply(t, s.Lab, objects)
@@ -239,14 +236,14 @@ func (s *serviceLab) apply(t *testing.T, objects string) {
 	s.settle(t)
 }
 
-// settle returns when both nodes know what has been applied before.
+// settle waits until both nodes have processed everything applied before.
 func (s *serviceLab) settle(t *testing.T) {
 	t.Helper()
 	const last = 99
 	canary := s.service(last, "", ready("near", "far")...)
 	use := func(what string, want bool) {
 		t.Helper()
-		for _, c := range []client{s.clients[0], s.clients[3]} { // a pod of each node
+		for _, c := range []client{s.clients[0], s.clients[3]} { // one pod per node
 			for _, ipv6 := range []bool{false, true} {
 				await.That(t, fmt.Sprintf("%s uses a %s service: %v", c.who, what, want), func() error {
 					if _, err := labtest.AskName(c.netns, "tcp", netip.AddrPortFrom(clusterIP(last, ipv6), 80)); (err == nil) != want {

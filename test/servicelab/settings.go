@@ -12,11 +12,11 @@ import (
 	"github.com/contiv/contiv/test/labtest"
 )
 
-// Settings is a service.conf with what FollowSettings checks.
+// Settings is the service.conf of FollowSettings.
 const Settings = ServiceConfig + "serviceLocalEndpointWeight: 9\nnodePortAddresses: [192.168.16.0/24]\n"
 
-// FollowSettings checks what service.conf says: how many connections go to endpoints of the client's node, and which
-// addresses node ports are open on.
+// FollowSettings checks settings of service.conf: the share of connections to local endpoints, and
+// the addresses of node ports.
 func FollowSettings(t *testing.T, l *lab.Lab) {
 	s := newServiceLab(t, l)
 	const number = 10
@@ -44,7 +44,7 @@ func FollowSettings(t *testing.T, l *lab.Lab) {
 				}
 				count[h.Name]++
 			}
-			// 9 of 10: 270, with a standard deviation of 5.
+			// The expectation is 9 of 10 or 270, with a standard deviation of 5.
 			if n := count[local]; n < 235 || n > 295 {
 				t.Errorf("%s to %v: %v of %d, want about 9 of 10 by %s", from.who, to, count, calls, local)
 			}
@@ -52,7 +52,7 @@ func FollowSettings(t *testing.T, l *lab.Lab) {
 	}
 }
 
-// NewNodeAddress gives node1 another address: node ports open on it at once.
+// NewNodeAddress adds an address to node1. Node ports must become available on it.
 func NewNodeAddress(t *testing.T, l *lab.Lab) {
 	s := newServiceLab(t, l)
 	const number = 11
@@ -68,7 +68,7 @@ func NewNodeAddress(t *testing.T, l *lab.Lab) {
 	}
 }
 
-// changeNode replaces a text in the object of a node, which the lab has written.
+// changeNode replaces a text in the object of a node.
 func (s *serviceLab) changeNode(t *testing.T, node, text, by string) {
 	t.Helper()
 	file := s.Path("manifests", "node_"+node+".yaml")
@@ -80,7 +80,7 @@ func (s *serviceLab) changeNode(t *testing.T, node, text, by string) {
 	if changed == string(data) {
 		t.Fatalf("node %s has no %q:\n%s", node, text, data)
 	}
-	whole := s.Path("node.yaml") // KSR sees a whole file only
+	whole := s.Path("node.yaml") // write the file atomically for KSR
 	if err := os.WriteFile(whole, []byte(changed), 0o600); err != nil {
 		t.Fatal(err)
 	}
