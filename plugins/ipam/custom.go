@@ -15,33 +15,32 @@ import (
 	"github.com/contiv/contiv/plugins/podmanager"
 )
 
-// A pod may have custom interfaces beside its main one, each in a network: a custom
-// one, with a subnet of its own that the nodes' IDs divide like that of the pods,
-// or the default one, where the address is one more of the node's pod subnet.
+// A pod may have custom interfaces in addition to its main one. A custom network has its own
+// subnet, which is divided by node ID like the subnet of the pods. An interface in the default
+// network gets another address of the node's pod subnet.
 
-// DefaultNetwork is the name of the network of the pods' main interfaces. As a
-// network of custom interfaces, "" means it, too.
+// DefaultNetwork is the network of the pods' main interfaces. For a custom interface, "" means the
+// same network.
 const DefaultNetwork = podmanager.DefaultNetwork
 
-// ErrNoNetwork is wrapped when a custom network is not known (yet).
+// ErrNoNetwork is wrapped while a custom network is unknown.
 var ErrNoNetwork = errors.New("custom network is not known")
 
-// CustomNetwork is a network of custom interfaces that has IP addresses.
+// CustomNetwork is a network of custom interfaces with IP addresses.
 type CustomNetwork struct {
 	Name string
-	// Subnet of all nodes, and the prefix length of the part of each.
+	// Subnet of the whole cluster, and the prefix length of each node's part.
 	Subnet     netip.Prefix
 	OneNodeLen int
 }
 
-// PodSubnet returns the part of a node. Its gateway is as in the default network.
+// PodSubnet returns a node's part. Its gateway is at the same position as in the default network.
 func (n *CustomNetwork) PodSubnet(nodeID uint32) (netip.Prefix, error) {
 	return nodePart("subnetCIDR of custom network "+n.Name, n.Subnet, n.OneNodeLen, nodeID)
 }
 
-// validate checks what people have written.
 func (n *CustomNetwork) validate() error {
-	const room = 3 // bits: for gateway, NAT loopback and some pods
+	const room = 3 // bits: gateway, NAT loopback and a few pods
 	switch {
 	case n.Name == "" || n.Name == DefaultNetwork:
 		return fmt.Errorf("custom network %q: give it another name than that of the pods' default network", n.Name)
@@ -54,24 +53,22 @@ func (n *CustomNetwork) validate() error {
 	return nil
 }
 
-// customIP is an address of a custom interface, which has one of each IP version that its network has.
+// customIP is an address of a custom interface. In a dual-stack network, an interface has two.
 type customIP struct {
 	Interface string     `json:"interface"`
 	Network   string     `json:"network"`
 	IP        netip.Addr `json:"ip"`
 }
 
-// custom is what IPAM knows of custom networks and interfaces.
+// custom is IPAM's state of custom networks and interfaces.
 type custom struct {
 	networks map[string]*customPool
-	// ips by pod, sorted by interface. Those of a network that is not known yet
-	// wait for it.
+	// ips by pod, sorted by interface. It includes addresses whose network is still unknown.
 	ips map[podmanager.PodID][]customIP
-	// waiting are pods with interfaces that got no address, as there was none.
+	// waiting holds pods with an interface that got no address because the subnet was full.
 	waiting map[podmanager.PodID]struct{}
 }
 
-// customPool is a network with the addresses of this node.
 type customPool struct {
 	CustomNetwork
 	*pool
@@ -81,7 +78,6 @@ func newCustom() custom {
 	return custom{networks: map[string]*customPool{}, ips: map[podmanager.PodID][]customIP{}, waiting: map[podmanager.PodID]struct{}{}}
 }
 
-// forget drops the addresses, before they are read again.
 func (c *custom) forget() {
 	clear(c.ips)
 	for _, n := range c.networks {
@@ -89,7 +85,6 @@ func (c *custom) forget() {
 	}
 }
 
-// of returns the addresses of a custom interface.
 func (c *custom) of(o owner) (list []customIP) {
 	for _, ip := range c.ips[o.pod] {
 		if ip.Interface == o.iface {
@@ -111,9 +106,8 @@ func (c *custom) remove(o owner) {
 	}
 }
 
-// SetCustomNetwork makes a custom network known, or changes it. Interfaces keep
-// their addresses as far as these are in the node's part of the network; those of
-// other interfaces are released. The node has its ID.
+// SetCustomNetwork adds or changes a custom network. Interfaces keep the addresses that are in the
+// node's part of the network and lose all others. The node must have its ID.
 func (i *IPAM) SetCustomNetwork(ctx context.Context, n CustomNetwork) error {
 	if err := n.validate(); err != nil {
 		return err
@@ -143,7 +137,7 @@ func (i *IPAM) SetCustomNetwork(ctx context.Context, n CustomNetwork) error {
 	return nil
 }
 
-// learnCustom gives the interfaces of a pod their addresses in a new pool.
+// learnCustom assigns the recorded addresses of a pod's interfaces in a new pool.
 func (i *IPAM) learnCustom(ctx context.Context, id podmanager.PodID, network string, p *pool) {
 	changed := false
 	for _, ip := range i.custom.ips[id] {
@@ -183,7 +177,6 @@ func (i *IPAM) RemoveCustomNetwork(ctx context.Context, name string) error {
 	return errors.Join(errs...)
 }
 
-// podsIn returns the pods with interfaces in a custom network, sorted.
 func (c *custom) podsIn(network string) []podmanager.PodID {
 	var ids []podmanager.PodID
 	for id, ips := range c.ips {
@@ -195,8 +188,7 @@ func (c *custom) podsIn(network string) []podmanager.PodID {
 	return ids
 }
 
-// CustomPodSubnet returns this node's part of a custom network; false if that is
-// not known.
+// CustomPodSubnet returns this node's part of a custom network, or false if the network is unknown.
 func (i *IPAM) CustomPodSubnet(network string) (netip.Prefix, bool) {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
@@ -224,10 +216,9 @@ func (i *IPAM) poolsOf(network string) (pools, error) {
 	return i.pools, nil
 }
 
-// AllocatePodCustomIfIP returns the addresses of a custom interface of a pod of this
-// node in a network, persisted: those that it has there, or new ones. They are released
-// with those of the pod. If there is none, the pod gets a PodCustomIfUpdate as soon as
-// an address is free.
+// AllocatePodCustomIfIP returns the persisted addresses of a custom interface, and allocates them
+// on the first call. They are released with the pod's other addresses. If the subnet is full, it
+// returns an error, and the pod gets a PodCustomIfUpdate once an address is free.
 func (i *IPAM) AllocatePodCustomIfIP(ctx context.Context, id podmanager.PodID, iface, network string) ([]netip.Addr, error) {
 	if iface == "" {
 		return nil, fmt.Errorf("custom interface of pod %v has no name", id)
@@ -262,7 +253,7 @@ func (i *IPAM) AllocatePodCustomIfIP(ctx context.Context, id podmanager.PodID, i
 		i.custom.add(id, had...)
 		return nil, err
 	}
-	if len(had) > 0 && had[0].Network != network { // the interface has moved from another network
+	if len(had) > 0 && had[0].Network != network { // moved from another network
 		if before, err := i.poolsOf(had[0].Network); err == nil {
 			before.release(o)
 		}
@@ -282,8 +273,8 @@ func (i *IPAM) GetPodCustomIfIPs(id podmanager.PodID, iface, network string) (ad
 	return addrs
 }
 
-// ReleaseOtherPodCustomIfIPs releases the addresses of those custom interfaces of a pod that are
-// not to be kept.
+// ReleaseOtherPodCustomIfIPs releases the addresses of all custom interfaces of a pod for which
+// keep returns false.
 func (i *IPAM) ReleaseOtherPodCustomIfIPs(ctx context.Context, id podmanager.PodID, keep func(iface, network string) bool) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -308,8 +299,7 @@ func (i *IPAM) ReleaseOtherPodCustomIfIPs(ctx context.Context, id podmanager.Pod
 	return nil
 }
 
-// releaseCustom releases the addresses of all custom interfaces of a pod. The
-// caller holds the lock and removes the record.
+// The caller holds the lock and removes the record.
 func (i *IPAM) releaseCustom(id podmanager.PodID) {
 	for _, ip := range i.custom.ips[id] {
 		if from, err := i.poolsOf(ip.Network); err == nil {
@@ -319,7 +309,7 @@ func (i *IPAM) releaseCustom(id podmanager.PodID) {
 	delete(i.custom.ips, id)
 }
 
-// wake has pods tried again that wait for an address, as one is free now. The caller holds the lock.
+// wake requests a retry of the waiting pods because an address is free. The caller holds the lock.
 func (i *IPAM) wake(ctx context.Context) {
 	for id := range i.custom.waiting {
 		if err := i.loop.PushEvent(ctx, &podmanager.PodCustomIfUpdate{Pod: id}); err != nil {
@@ -329,7 +319,6 @@ func (i *IPAM) wake(ctx context.Context) {
 	clear(i.custom.waiting)
 }
 
-// restoreCustom takes over the addresses of custom interfaces from a record.
 func (i *IPAM) restoreCustom(log *slog.Logger, r record) {
 	for _, ip := range r.Custom {
 		from, err := i.poolsOf(ip.Network)
@@ -344,7 +333,7 @@ func (i *IPAM) restoreCustom(log *slog.Logger, r record) {
 	}
 }
 
-// allPods returns all pods that have an address. The caller holds the lock.
+// allPods returns all pods with an address. The caller holds the lock.
 func (i *IPAM) allPods() map[podmanager.PodID]bool {
 	ids := i.pools.pods()
 	for id := range maps.Keys(i.custom.ips) {

@@ -14,7 +14,6 @@ import (
 	"github.com/contiv/contiv/plugins/podmanager"
 )
 
-// red has room for 4 interfaces on each node.
 var red = ipam.CustomNetwork{Name: "red", Subnet: netip.MustParsePrefix("10.4.0.0/16"), OneNodeLen: 29}
 
 func (n *node) mustCustom(t tb, pod, iface, network, want string) {
@@ -59,9 +58,9 @@ func TestCustomInterfacesGetAddresses(t *testing.T) {
 	n.mustAdd(t, "a", "10.1.2.2")
 	n.mustCustom(t, "a", "net1", "red", "10.4.0.18")
 	n.mustCustom(t, "a", "net2", "red", "10.4.0.19")
-	n.mustCustom(t, "a", "net1", "red", "10.4.0.18") // again
+	n.mustCustom(t, "a", "net1", "red", "10.4.0.18")
 	n.mustCustom(t, "a", "net3", "blue", "fd44:0:0:2::2")
-	n.mustCustom(t, "a", "net4", "", "10.1.2.3") // the default network
+	n.mustCustom(t, "a", "net4", "", "10.1.2.3") // default network
 	n.mustAdd(t, "b", "10.1.2.4")
 	if subnet, ok := n.ipam.CustomPodSubnet("red"); !ok || subnet.String() != "10.4.0.16/29" {
 		t.Errorf("subnet: %v, %v", subnet, ok)
@@ -79,7 +78,7 @@ func TestCustomInterfacesGetAddresses(t *testing.T) {
 		}
 	}
 
-	// After a restart the same, whether the network is known at once or not.
+	// A restart keeps the addresses, even if the network becomes known later.
 	n.restart(t)
 	if got := n.customIfIPs("a"); got != want {
 		t.Errorf("REST after a restart: %s", got)
@@ -92,13 +91,12 @@ func TestCustomInterfacesGetAddresses(t *testing.T) {
 	n.mustCustom(t, "a", "net2", "red", "10.4.0.19")
 	n.mustCustom(t, "a", "net4", "default", "10.1.2.3")
 
-	// They go with the pod.
 	n.del(t, "a")
 	if got := n.customIfIPs("a"); got != "none" {
 		t.Errorf("REST after DEL: %s", got)
 	}
 	n.mustCustom(t, "b", "net2", "red", "10.4.0.21")
-	n.mustCustom(t, "b", "net3", "red", "10.4.0.18") // round the subnet
+	n.mustCustom(t, "b", "net3", "red", "10.4.0.18") // the subnet wraps around
 	n.restart(t)
 	if got := n.customIfIPs("a"); got != "none" {
 		t.Errorf("REST after DEL and a restart: %s", got)
@@ -137,14 +135,14 @@ func TestCustomNetworkChanges(t *testing.T) {
 	larger := red
 	larger.OneNodeLen = 24
 	n.setNetworks(t, larger, larger)
-	n.mustCustom(t, "a", "net1", "red", "10.4.2.2") // 10.4.0.18 is another node's now
+	n.mustCustom(t, "a", "net1", "red", "10.4.2.2") // 10.4.0.18 now belongs to another node
 	if got := n.customIfIPs("a"); got != "net1 10.4.2.2" {
 		t.Errorf("after the change: %s", got)
 	}
 	wider := larger
 	wider.Subnet = netip.MustParsePrefix("10.4.0.0/15")
 	n.setNetworks(t, wider)
-	n.mustCustom(t, "a", "net1", "red", "10.4.2.2") // still this node's
+	n.mustCustom(t, "a", "net1", "red", "10.4.2.2")
 	n.mustCustom(t, "a", "net2", "red", "10.4.2.3")
 
 	n.setNetworks(t, ipam.CustomNetwork{Name: "green", Subnet: netip.MustParsePrefix("10.6.0.0/16"), OneNodeLen: 24})
@@ -200,7 +198,6 @@ func TestCustomNetworkErrors(t *testing.T) {
 	}
 }
 
-// A pod that nobody holds loses the addresses of its interfaces at the next resync.
 func TestCustomAddressesOfForgottenPods(t *testing.T) {
 	n := startCustom(t, red)
 	n.local[id("a")] = &podmanager.LocalPod{ID: id("a"), ContainerID: "c-a"}
@@ -215,7 +212,6 @@ func TestCustomAddressesOfForgottenPods(t *testing.T) {
 	}
 }
 
-// In a dual-stack cluster, an interface has an address of each version, or none.
 func TestCustomAddressesOfBothVersions(t *testing.T) {
 	n := start(t, dualStack(), 1)
 	n.mustAdd(t, "a", "10.1.0.10")

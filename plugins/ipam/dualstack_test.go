@@ -10,7 +10,7 @@ import (
 	"github.com/contiv/contiv/plugins/ipam"
 )
 
-// dualStack has room for many pods of IPv6, and for 4 of IPv4.
+// dualStack has many IPv6 addresses for pods, but only 4 IPv4 addresses.
 func dualStack() contivconf.Subnets {
 	s, second := subnets("10.1.0.0/16", 29, "172.30.0.0/16", 24, "", "192.168.30.0/24"), subnets("fd10::/48", 64, "fd17::/48", 64, "", "fd30::/112")
 	s.Second = &second
@@ -31,7 +31,7 @@ func TestDualStackPodsHaveTwoAddresses(t *testing.T) {
 	if got := n.ips("b"); got != want {
 		t.Errorf("addresses after a restart: %s, want %s", got, want)
 	}
-	n.mustAdd(t, "c", "10.1.0.12") // goes on behind the last one
+	n.mustAdd(t, "c", "10.1.0.12") // continues after the last one
 	if got := n.ips("c"); got != "[10.1.0.12 fd10:0:0:1::4]" {
 		t.Errorf("addresses: %s", got)
 	}
@@ -68,7 +68,6 @@ func TestBothAddressesAreLearnedFromKubernetes(t *testing.T) {
 	}
 }
 
-// A cluster that becomes dual-stack gives the pods that run a second address.
 func TestClusterBecomesDualStack(t *testing.T) {
 	s := dualStack()
 	second := s.Second

@@ -15,9 +15,9 @@ import (
 	"github.com/contiv/contiv/plugins/podmanager"
 )
 
-// With external IPAM, Kubernetes assigns the pod subnets of nodes (spec.podCIDRs),
-// and the IPAM plugin in the CNI configuration the addresses of pods. What stays
-// here is to remember them, and to let no two pods have the same.
+// With external IPAM, Kubernetes assigns the pod subnets of nodes (spec.podCIDRs), and the IPAM
+// plugin in the CNI configuration assigns the addresses of pods. This package then only records the
+// addresses and rejects duplicates.
 
 // PodSubnets returns the pod subnets of a node, of all IP versions.
 func (i *IPAM) PodSubnets(n *nodesync.Node) (list []netip.Prefix) {
@@ -30,9 +30,8 @@ func (i *IPAM) PodSubnets(n *nodesync.Node) (list []netip.Prefix) {
 	return list
 }
 
-// PodSubnet returns the pod subnet of a node: the one that Kubernetes assigned, with
-// external IPAM, else the one that follows from its ID. family is the plan for
-// the IP version, and so says which of the two of a dual-stack cluster.
+// PodSubnet returns the pod subnet of a node for the IP version of family: with external IPAM the
+// one that Kubernetes assigned, otherwise the one derived from the node ID.
 func (i *IPAM) PodSubnet(family *Plan, n *nodesync.Node) (netip.Prefix, error) {
 	if !i.config.ExternalIPAM() || len(n.PodCIDRs) == 0 {
 		return family.PodSubnet(n.ID)
@@ -55,19 +54,19 @@ func (i *IPAM) PodSubnet(family *Plan, n *nodesync.Node) (netip.Prefix, error) {
 		strings.Join(n.PodCIDRs, ","), n.Name, all)
 }
 
-// errNoExternalIP, errExternalIP: the CNI configuration and ours do not agree.
+// Errors of a CNI configuration that contradicts the option externalIPAM.
 var (
 	errNoExternalIP = errors.New(`ipamConfig.useExternalIPAM is set, but the CNI configuration names no IPAM plugin: add "ipam" to it, or unset the option`)
 	errExternalIP   = errors.New(`the address was assigned by the IPAM plugin of the CNI configuration: set ipamConfig.useExternalIPAM, or remove "ipam" from that configuration`)
 )
 
-// assign returns the addresses of the pod of an AddPod, persisted.
+// assign returns the persisted addresses of an AddPod's pod.
 func (i *IPAM) assign(ctx context.Context, event *podmanager.AddPod) ([]netip.Addr, error) {
 	uid := ""
 	if p, wired := i.pods.LocalPod(event.Pod); wired {
 		uid = p.UID
 	}
-	if !i.isOf(event.Pod, uid) { // of a former pod with the name
+	if !i.isOf(event.Pod, uid) { // an earlier pod of that name
 		i.release(ctx, event.Pod)
 	}
 	i.setUID(event.Pod, uid)
@@ -75,7 +74,7 @@ func (i *IPAM) assign(ctx context.Context, event *podmanager.AddPod) ([]netip.Ad
 	case !external && len(event.ExternalIPs) > 0:
 		return nil, errExternalIP
 	case !external && i.pools.complete(event.Pod) && !event.WasWired():
-		// Known from Kubernetes, or since an attempt that failed, perhaps to persist them.
+		// Learned from Kubernetes, or from an attempt that may have failed to persist.
 		return i.pools.addresses(event.Pod), i.save(ctx, event.Pod)
 	case !external:
 		return i.allocate(ctx, event.Pod)
@@ -98,8 +97,8 @@ func (i *IPAM) assign(ctx context.Context, event *podmanager.AddPod) ([]netip.Ad
 	return i.pools.addresses(event.Pod), nil
 }
 
-// learnAssigned takes over all addresses that the IPAM plugin assigned; there must
-// be one of each IP version that pods have.
+// learnAssigned records all addresses that the IPAM plugin assigned. It requires one of each IP
+// version of the pods.
 func (i *IPAM) learnAssigned(event *podmanager.AddPod) error {
 	for _, addr := range event.ExternalIPs {
 		if err := i.pools.learn(mainOf(event.Pod), addr); err != nil {
@@ -112,8 +111,8 @@ func (i *IPAM) learnAssigned(event *podmanager.AddPod) error {
 	return nil
 }
 
-// PodCIDRChange says that Kubernetes assigned another pod subnet to a node: all plugins recompute.
-// The southbound is assumed to be as last seen.
+// PodCIDRChange reports that Kubernetes assigned another pod subnet to a node. All plugins
+// recompute their values; the southbound is not read.
 type PodCIDRChange struct {
 	controller.NonBlocking
 	Node, Prev, Next string
@@ -125,7 +124,6 @@ func (e *PodCIDRChange) String() string {
 	return fmt.Sprintf("Pod CIDR Change: node %s\n* before: %s\n* now: %s", e.Node, e.Prev, e.Next)
 }
 
-// kubeNodeChanged announces the change of a pod subnet.
 func (i *IPAM) kubeNodeChanged(ctx context.Context, change *controller.KubeStateChange) (string, error) {
 	prev, _ := change.PrevValue.(*node.Node)
 	next, _ := change.NewValue.(*node.Node)

@@ -15,7 +15,7 @@ import (
 	"github.com/contiv/contiv/store/memory"
 )
 
-// addExternal is add with an address that another IPAM plugin assigned.
+// addExternal adds a pod with addresses of another IPAM plugin.
 func (n *node) addExternal(name string, addrs ...string) error {
 	n.local[id(name)] = &podmanager.LocalPod{ID: id(name), ContainerID: "c-" + name}
 	event := &podmanager.AddPod{Pod: id(name), ContainerID: "c-" + name}
@@ -40,13 +40,13 @@ func TestExternalIPAM(t *testing.T) {
 	n := startExternal(t, "10.1.77.0/24", kubePod("elsewhere", "10.1.77.9"))
 	for _, step := range []struct{ name, addr, want string }{
 		{"a", "10.1.77.5", ""},
-		{"a", "10.1.77.5", ""}, // again
+		{"a", "10.1.77.5", ""},
 		{"a", "10.1.77.6", "already has the address 10.1.77.5"},
 		{"b", "10.1.77.5", "belongs to pod default/a"},
 		{"b", "10.1.1.5", "in no pod subnet of this node"},
 		{"b", "10.1.77.1", "not an address for pods"},
 		{"b", "", `add "ipam"`},
-		{"b", "10.1.77.9", ""}, // what Kubernetes says of other pods is for the IPAM plugin to know
+		{"b", "10.1.77.9", ""}, // Kubernetes' report of other pods is ignored
 	} {
 		local := n.local[id(step.name)]
 		err := n.addExternal(step.name, strings.Fields(step.addr)...)
@@ -61,22 +61,21 @@ func TestExternalIPAM(t *testing.T) {
 	if got := n.ips("a") + n.ips("b"); got != "[10.1.77.5][10.1.77.9]" {
 		t.Errorf("after a restart: %s", got)
 	}
-	// An address is free with DEL: the IPAM plugin gives it to the next pod.
+	// DEL frees the address at once: the IPAM plugin may assign it to the next pod.
 	n.del(t, "a")
 	if err := n.addExternal("c", "10.1.77.5"); err != nil {
 		t.Error(err)
 	}
 }
 
-// With two pod subnets, pods must get an address from each; one that does not
-// keeps none.
+// A pod without an address from each of two pod subnets keeps none.
 func TestExternalIPAMDualStack(t *testing.T) {
 	n := startExternal(t, "10.1.0.0/29 fd10:0:0:9::/64")
 	n.subnets = dualStack()
 	n.restart(t)
 	for _, step := range []struct{ name, addrs, want string }{
 		{"a", "10.1.0.3 fd10:0:0:9::3", ""},
-		{"a", "10.1.0.3 fd10:0:0:9::3", ""}, // again
+		{"a", "10.1.0.3 fd10:0:0:9::3", ""},
 		{"b", "10.1.0.4", "assigned 10.1.0.4 only"},
 		{"b", "10.1.0.4 fd10:0:0:9::3", "belongs to pod default/a"},
 		{"b", "10.1.0.4 fd10:0:0:1::4", "in no pod subnet of this node"},
@@ -113,7 +112,7 @@ func TestPodSubnetAssignedByKubernetes(t *testing.T) {
 	for _, test := range []struct{ podCIDRs, want string }{
 		{"10.1.77.0/24", "10.1.77.0/24"},
 		{"10.1.77.0/26", "10.1.77.0/26"},
-		{"", "10.1.2.0/24"}, // none assigned yet: the one of the ID
+		{"", "10.1.2.0/24"}, // none assigned yet: derived from the ID
 		{"10.9.0.0/24", "outside of ipamConfig.podSubnetCIDR 10.1.0.0/16"},
 		{"10.0.0.0/8", "outside of ipamConfig.podSubnetCIDR 10.1.0.0/16"},
 		{"nonsense", "no network"},
@@ -137,9 +136,8 @@ func TestChangeOfThePodSubnetIsAnnounced(t *testing.T) {
 			if _, err := n.ipam.Update(ctx, change, plugintest.Txn{}); err != nil {
 				t.Fatal(err)
 			}
-			change.PrevValue = change.NewValue // nothing changed
+			change.PrevValue = change.NewValue // unchanged
 		}
-		// The second subnet counts, too.
 		change.NewValue = &kubenode.Node{Name: "node2", Pod_CIDR: "10.1.77.0/24", Pod_CIDRs: []string{"10.1.77.0/24", "fd10:0:0:9::/64"}}
 		if _, err := n.ipam.Update(ctx, change, plugintest.Txn{}); err != nil {
 			t.Fatal(err)

@@ -18,22 +18,22 @@ import (
 	"github.com/contiv/contiv/store"
 )
 
-// Config is what IPAM needs of the configuration.
+// Config is the part of the configuration that IPAM needs.
 type Config interface {
 	NodeName() string
 	Subnets() contivconf.Subnets
 	StaticGateways() []netip.Addr
-	// ExternalIPAM: addresses are assigned elsewhere.
+	// ExternalIPAM reports whether another IPAM plugin assigns the addresses.
 	ExternalIPAM() bool
 }
 
-// Nodes knows the nodes, this one included.
+// Nodes looks up nodes, including this one.
 type Nodes interface {
 	GetNodeID() uint32
 	GetAllNodes() nodesync.Nodes
 }
 
-// PodSource knows the pods.
+// PodSource looks up pods.
 type PodSource interface {
 	LocalPods() podmanager.LocalPods
 	LocalPod(podmanager.PodID) (*podmanager.LocalPod, bool)
@@ -53,30 +53,29 @@ type IPAM struct {
 	mu     sync.RWMutex
 	pools  pools // nil before the first resync
 	custom custom
-	// uids has the UIDs of the pods to which addresses were given, as far as they are known.
+	// uids holds the known UIDs of pods with addresses.
 	uids map[podmanager.PodID]string
 }
 
-// New returns the plugin, which keeps allocations in db.
+// New returns the plugin. It persists allocations in db.
 func New(config Config, nodes Nodes, pods PodSource, loop controller.EventLoop, db store.Broker, log *slog.Logger) *IPAM {
 	return &IPAM{config: config, nodes: nodes, pods: pods, loop: loop, saved: records{db: db}, log: log, custom: newCustom(), uids: map[podmanager.PodID]string{}}
 }
 
-// Plan returns the addresses that follow from node IDs.
+// Plan returns the address plan of the first IP version.
 func (i *IPAM) Plan() Plan {
 	return Plan{Subnets: i.config.Subnets(), ExcludedNodeIPs: i.config.StaticGateways()}
 }
 
-// GetPodIPs returns the addresses of a pod of this node: one of each IP version
-// that pods have.
+// GetPodIPs returns the addresses of a pod of this node, one of each IP version of the pods.
 func (i *IPAM) GetPodIPs(id podmanager.PodID) []netip.Addr {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
 	return i.pools.addresses(id)
 }
 
-// Usage returns how many addresses of pods are in use, and how many there are, of
-// the IP version that has fewer.
+// Usage returns the number of used pod addresses and the capacity, of the IP version with the
+// smaller capacity.
 func (i *IPAM) Usage() (used, capacity uint64) {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
@@ -88,7 +87,7 @@ func (i *IPAM) Usage() (used, capacity uint64) {
 	return used, capacity
 }
 
-// Full says which pod subnets of this node have no free address.
+// Full lists the pod subnets of this node without a free address.
 func (i *IPAM) Full() (problems []string) {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
@@ -102,7 +101,7 @@ func (i *IPAM) Full() (problems []string) {
 
 func (*IPAM) String() string { return "ipam" }
 
-// HandlesEvent accepts resyncs, the life of pods on this node and in Kubernetes.
+// HandlesEvent accepts resyncs and events of pods on this node and in Kubernetes.
 func (*IPAM) HandlesEvent(event controller.Event) bool {
 	switch event := event.(type) {
 	case *podmanager.AddPod, *podmanager.DeletePod:
@@ -113,9 +112,8 @@ func (*IPAM) HandlesEvent(event controller.Event) bool {
 	return event.Method() != controller.Update
 }
 
-// Resync restores the allocations: the persisted ones first, then those that Kubernetes knows.
-// Addresses without a holder are released. It fails if the options of a restarted agent would move
-// the addresses of wired pods.
+// Resync restores the allocations, first from the store, then from Kubernetes. It releases
+// addresses without a holder. It fails if changed options would move the addresses of wired pods.
 func (i *IPAM) Resync(ctx context.Context, _ controller.Event, _ controller.KubeState, resyncCount int, _ controller.ResyncOperations) error {
 	subnets, err := i.subnets()
 	if err != nil {
@@ -160,7 +158,6 @@ func (i *IPAM) Resync(ctx context.Context, _ controller.Event, _ controller.Kube
 	return nil
 }
 
-// subnets returns the pod subnets of this node.
 func (i *IPAM) subnets() ([]netip.Prefix, error) {
 	var subnets []netip.Prefix
 	plan := i.Plan()
@@ -178,8 +175,8 @@ func (i *IPAM) subnets() ([]netip.Prefix, error) {
 	return subnets, nil
 }
 
-// restore reads the persisted allocations. Those that do not fit the subnets are
-// of another configuration, and removed.
+// restore reads the persisted allocations and removes those outside the subnets, which belong to
+// another configuration.
 func (i *IPAM) restore(ctx context.Context) error {
 	log := controller.Logger(ctx, i.log)
 	list, err := i.saved.load(ctx, log)
@@ -202,7 +199,7 @@ func (i *IPAM) restore(ctx context.Context) error {
 				log.Warn("Persisted address of a pod is no longer valid", "pod", r.id, "error", err)
 				continue
 			}
-			i.pools.of(addr).moveTo(addr) // the newest record is the last one
+			i.pools.of(addr).moveTo(addr) // the newest record comes last
 		}
 		i.restoreCustom(log, r)
 		if len(i.pools.addresses(r.id)) == 0 && len(i.custom.ips[r.id]) == 0 {
@@ -218,7 +215,7 @@ func (i *IPAM) restore(ctx context.Context) error {
 	return nil
 }
 
-// learnAll takes over the addresses of Kubernetes' pods, in ascending order.
+// learnAll records the addresses of Kubernetes' pods in ascending order.
 func (i *IPAM) learnAll(ctx context.Context) {
 	fresh := len(i.pools.pods()) == 0
 	var pods []*podmanager.Pod
@@ -239,29 +236,26 @@ func (i *IPAM) learnAll(ctx context.Context) {
 	}
 }
 
-// isHere reports whether Kubernetes' pod may use an address of this node.
 func (i *IPAM) isHere(p *podmanager.Pod) bool {
 	return !p.HostNetwork && !p.Finished && (p.NodeName == "" || p.NodeName == i.config.NodeName())
 }
 
-// addressesHere returns the pod's addresses in this node's subnets.
 func (i *IPAM) addressesHere(p *podmanager.Pod) []netip.Addr {
 	return slices.DeleteFunc(slices.Clone(p.IPs), func(ip netip.Addr) bool { return i.pools.of(ip) == nil })
 }
 
-// setUID remembers whose the addresses of a pod are.
 func (i *IPAM) setUID(id podmanager.PodID, uid string) {
 	if uid != "" {
 		i.uids[id] = uid
 	}
 }
 
-// isOf reports whether the addresses of a pod may be those of the pod with a UID.
+// isOf reports whether the addresses of the name may belong to the pod with the UID.
 func (i *IPAM) isOf(id podmanager.PodID, uid string) bool {
 	return uid == "" || i.uids[id] == "" || i.uids[id] == uid
 }
 
-// learn takes over the addresses that Kubernetes knows of a pod and we do not.
+// learn records the pod's addresses in Kubernetes if they are new. It reports whether any was.
 func (i *IPAM) learn(ctx context.Context, p *podmanager.Pod) bool {
 	var learned bool
 	for _, addr := range i.addressesHere(p) {
@@ -284,7 +278,6 @@ func (i *IPAM) learn(ctx context.Context, p *podmanager.Pod) bool {
 	return true
 }
 
-// allocate returns the addresses of a pod, persisted.
 func (i *IPAM) allocate(ctx context.Context, id podmanager.PodID) ([]netip.Addr, error) {
 	if i.pools.complete(id) {
 		return i.pools.addresses(id), nil
@@ -300,7 +293,6 @@ func (i *IPAM) allocate(ctx context.Context, id podmanager.PodID) ([]netip.Addr,
 	return addrs, nil
 }
 
-// save persists all addresses of a pod.
 func (i *IPAM) save(ctx context.Context, id podmanager.PodID) error {
 	return i.saved.save(ctx, id, i.uids[id], i.pools.addresses(id), i.custom.ips[id])
 }
@@ -316,7 +308,7 @@ func (i *IPAM) release(ctx context.Context, id podmanager.PodID) {
 	i.wake(ctx)
 }
 
-// holder says why an address is not free.
+// holder is the reason why an address is in use.
 type holder string
 
 const (
@@ -324,7 +316,6 @@ const (
 	heldByKubernetes holder = "kubernetes"
 )
 
-// holders returns why the address of a pod is not free.
 func (i *IPAM) holders(id podmanager.PodID) []holder {
 	var holders []holder
 	if _, wired := i.pods.LocalPod(id); wired {
@@ -336,8 +327,8 @@ func (i *IPAM) holders(id podmanager.PodID) []holder {
 	return holders
 }
 
-// releaseUnlessHeld releases the address of a pod that is no longer held as
-// gone says, unless it is held otherwise.
+// releaseUnlessHeld releases the addresses of a pod that lost the holder gone, unless another
+// holder remains.
 func (i *IPAM) releaseUnlessHeld(ctx context.Context, id podmanager.PodID, gone holder) string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -355,7 +346,7 @@ func (i *IPAM) releaseUnlessHeld(ctx context.Context, id podmanager.PodID, gone 
 	return fmt.Sprintf("release %s of pod %v", list(addrs), id)
 }
 
-// Update follows the life of pods.
+// Update allocates and releases addresses as pods come and go.
 func (i *IPAM) Update(ctx context.Context, event controller.Event, _ controller.UpdateOperations) (string, error) {
 	switch event := event.(type) {
 	case *podmanager.AddPod:
@@ -386,7 +377,7 @@ func (i *IPAM) Update(ctx context.Context, event controller.Event, _ controller.
 	return "", nil
 }
 
-// holdsFor reports whether the addresses of a pod may be those of Kubernetes' pod with its name.
+// holdsFor reports whether the addresses of the name may belong to this Kubernetes pod.
 func (i *IPAM) holdsFor(p *podmanager.Pod) bool {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
@@ -399,7 +390,7 @@ func (i *IPAM) kubePodChanged(ctx context.Context, change *controller.KubeStateC
 		if p, _ = change.PrevValue.(*pod.Pod); p == nil {
 			return ""
 		}
-		// This handler comes before the one that forgets the pod.
+		// This handler runs before the one that removes the pod.
 		return i.releaseUnlessHeld(ctx, podmanager.IDOf(p), heldByKubernetes)
 	}
 	current := podmanager.FromKube(p)
@@ -418,8 +409,8 @@ func (i *IPAM) kubePodChanged(ctx context.Context, change *controller.KubeStateC
 	return released
 }
 
-// Revert releases the address of an AddPod that failed, unless the pod's
-// Kubernetes object holds it for the next attempt.
+// Revert releases the address of a failed AddPod, unless the pod's Kubernetes object holds it for
+// the next attempt.
 func (i *IPAM) Revert(ctx context.Context, event controller.Event) error {
 	if add, ok := event.(*podmanager.AddPod); ok && !add.WasWired() {
 		i.releaseUnlessHeld(ctx, add.Pod, heldLocally)
@@ -427,7 +418,6 @@ func (i *IPAM) Revert(ctx context.Context, event controller.Event) error {
 	return nil
 }
 
-// list writes addresses for people.
 func list(addrs []netip.Addr) string {
 	var texts []string
 	for _, a := range addrs {

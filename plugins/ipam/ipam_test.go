@@ -22,17 +22,16 @@ import (
 
 var ctx = context.Background()
 
-// node stands for the other plugins of a node.
+// node simulates the other plugins of a node.
 type node struct {
-	subnets contivconf.Subnets
-	id      uint32
-	db      *memory.Store
-	pods    *podmanager.PodManager // for Kubernetes' pods
-	local   podmanager.LocalPods
-	ipam    *ipam.IPAM
-	resyncs int
-	loop    plugintest.Loop
-	// external IPAM, and the pod subnet that Kubernetes assigned
+	subnets  contivconf.Subnets
+	id       uint32
+	db       *memory.Store
+	pods     *podmanager.PodManager
+	local    podmanager.LocalPods
+	ipam     *ipam.IPAM
+	resyncs  int
+	loop     plugintest.Loop
 	external bool
 	podCIDRs []string
 }
@@ -66,7 +65,7 @@ func start(t tb, s contivconf.Subnets, id uint32, kube ...*pod.Pod) *node {
 	return n
 }
 
-// restart loses everything but the store and the local pods.
+// restart keeps only the store and the local pods.
 func (n *node) restart(t tb, kube ...*pod.Pod) {
 	t.Helper()
 	n.pods = podmanager.New("node1", memory.New(), podmanager.KernelNamespaces, "", nil, plugintest.Logger())
@@ -91,7 +90,7 @@ func (n *node) resync(t tb, kube ...*pod.Pod) {
 
 func id(name string) podmanager.PodID { return podmanager.PodID{Name: name, Namespace: "default"} }
 
-// add does what podmanager and the event loop do for ADD.
+// add imitates podmanager and the event loop for ADD.
 func (n *node) add(name string) (string, error) {
 	if n.local[id(name)] == nil {
 		n.local[id(name)] = &podmanager.LocalPod{ID: id(name), ContainerID: "c-" + name}
@@ -104,7 +103,6 @@ func (n *node) add(name string) (string, error) {
 	return n.ip(name), nil
 }
 
-// ip returns the first address of a pod, "" if it has none.
 func (n *node) ip(name string) string {
 	for _, addr := range n.ipam.GetPodIPs(id(name)) {
 		return addr.String()
@@ -170,9 +168,9 @@ func TestAddressesAreAssignedInOrder(t *testing.T) {
 	n.mustAdd(t, "a", "1.2.128.10")
 	n.mustAdd(t, "b", "1.2.128.11")
 	n.mustAdd(t, "c", "1.2.128.12")
-	n.mustAdd(t, "b", "1.2.128.11") // again
+	n.mustAdd(t, "b", "1.2.128.11")
 
-	// A released address is used again only when all others were.
+	// A released address is reused only after all others.
 	n.del(t, "b")
 	n.mustAdd(t, "d", "1.2.128.13")
 	n.mustAdd(t, "e", "1.2.128.11")
@@ -221,7 +219,6 @@ func TestWideIPv6Subnet(t *testing.T) {
 	n.mustAdd(t, "b", "2001:0:0:10::3")
 }
 
-// An address is held while the pod is wired or its Kubernetes object exists.
 func TestHolding(t *testing.T) {
 	for name, test := range map[string]struct {
 		steps func(t *testing.T, n *node)
@@ -401,8 +398,7 @@ func TestREST(t *testing.T) {
 	}
 }
 
-// Whatever happens, no two pods have one address, a held pod keeps its own, and
-// the subnet can be filled to the last address.
+// No two pods share an address, a held pod keeps its own, and the subnet can be filled completely.
 func TestPoolProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := start(t, ipv4, 1)

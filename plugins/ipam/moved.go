@@ -12,16 +12,15 @@ import (
 	"github.com/contiv/contiv/plugins/contivconf"
 )
 
-// planKey is the key in the local store of the options by which the pods of this node got
-// their addresses: the JSON of contivconf.Subnets.PodOptions.
+// planKey is the local store's key of the options that determined the addresses of this node's
+// pods: the JSON of contivconf.Subnets.PodOptions.
 const planKey = "/local/ipam-options"
 
-// ErrAddressesMoved is wrapped when the configuration would give other addresses to pods
-// that are wired.
+// ErrAddressesMoved is wrapped if the configuration would change the addresses of wired pods.
 var ErrAddressesMoved = errors.New("pods would get other addresses while they run")
 
-// checkPlan refuses options that would move the addresses of wired pods. Else they become
-// those that the next ones are compared with.
+// checkPlan rejects options that would change the addresses of wired pods. It stores accepted
+// options for the next comparison.
 func (i *IPAM) checkPlan(ctx context.Context) error {
 	subnets := i.config.Subnets()
 	now := subnets.PodOptions()
@@ -49,7 +48,7 @@ func (i *IPAM) checkPlan(ctx context.Context) error {
 		err = i.saved.db.Put(ctx, planKey, data)
 	}
 	if err != nil {
-		// The worst that follows is that a change is not refused.
+		// Not fatal: at worst, a later change is not rejected.
 		controller.Logger(ctx, i.log).Error("Options of IPAM cannot be remembered", "error", err)
 	}
 	return nil

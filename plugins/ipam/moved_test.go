@@ -16,8 +16,8 @@ import (
 	"github.com/contiv/contiv/plugins/podmanager"
 )
 
-// Options that would move the addresses of wired pods are refused by an agent that is
-// restarted, until the pods are gone; nothing is lost meanwhile.
+// A restarted agent rejects options that would move wired pods until the pods are deleted, and
+// loses no state meanwhile.
 func TestAddressesOfWiredPodsDoNotMove(t *testing.T) {
 	for conf, want := range map[string]string{
 		"ipamConfig: {podSubnetOneNodePrefixLen: 25}": "podSubnetOneNodePrefixLen (IPv4) is 25, not 24",
@@ -36,7 +36,6 @@ func TestAddressesOfWiredPodsDoNotMove(t *testing.T) {
 		web := podmanager.PodID{Namespace: "default", Name: "web"}
 		before := n.IPAM.GetPodIPs(web)
 
-		// Refused.
 		n.Stop()
 		refused := n.Options
 		refused.Conf, refused.NoResync, refused.Scheduler = conf, true, &plugintest.Scheduler{}
@@ -53,13 +52,11 @@ func TestAddressesOfWiredPodsDoNotMove(t *testing.T) {
 			t.Fatalf("%s: accepted", conf)
 		}
 
-		// Restored: as if nothing had been.
 		n = n.Restart()
 		if after := n.IPAM.GetPodIPs(web); len(after) == 0 || !slices.Equal(after, before) {
 			t.Errorf("%s: the pod had %v, and has %v", conf, before, after)
 		}
 
-		// Migrated.
 		if reply, err := n.Server.Delete(context.Background(), request); err != nil || reply.GetResult() != 0 {
 			t.Fatalf("DEL: %v, %v", reply, err)
 		}
@@ -74,7 +71,6 @@ func TestAddressesOfWiredPodsDoNotMove(t *testing.T) {
 	}
 }
 
-// Other options do not concern the addresses of pods.
 func TestOtherOptionsMayChange(t *testing.T) {
 	n := plugintest.StartNode(t, plugintest.NodeOptions{})
 	request := &cni.CNIRequest{ContainerId: "c1", InterfaceName: "eth0", NetworkNamespace: "/n", ExtraArguments: "K8S_POD_NAME=web;K8S_POD_NAMESPACE=default"}

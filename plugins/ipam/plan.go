@@ -15,18 +15,18 @@ const (
 	hostInVPPNumber     = 1
 	hostInLinuxNumber   = 2
 	hostClientsNumber   = 3
-	maxNumberedHostBits = 63 // more host bits than these are not used
+	maxNumberedHostBits = 63 // further host bits stay unused
 )
 
-// Plan computes all addresses, of one IP version, that follow from the node IDs.
-// It has no state.
+// Plan computes the addresses that follow from the node IDs, for one IP version. It has no state.
 type Plan struct {
 	Subnets contivconf.Subnets
-	// ExcludedNodeIPs are in the node interconnect, but not for nodes: the gateway.
+	// ExcludedNodeIPs are addresses in the node interconnect that no node may get, such as the
+	// gateway.
 	ExcludedNodeIPs []netip.Addr
 }
 
-// Families returns the plan of each IP version, the first one first.
+// Families returns the plans of all IP versions, the primary one first.
 func (p *Plan) Families() []Plan {
 	var plans []Plan
 	for _, subnets := range p.Subnets.Families() {
@@ -35,8 +35,8 @@ func (p *Plan) Families() []Plan {
 	return plans
 }
 
-// nodePart returns a node's part of a subnet. IDs begin at 1, so that the last
-// one gets the first part.
+// nodePart returns a node's part of a subnet. IDs begin at 1, and the last ID wraps around to part
+// 0.
 func nodePart(option string, all netip.Prefix, length int, nodeID uint32) (netip.Prefix, error) {
 	parts := length - all.Bits()
 	part := uint64(nodeID)
@@ -49,13 +49,12 @@ func nodePart(option string, all netip.Prefix, length int, nodeID uint32) (netip
 	return cidr.Subnet(all, length, part)
 }
 
-// PodSubnet is the part of a node of the pod subnet.
+// PodSubnet returns a node's part of the pod subnet.
 func (p *Plan) PodSubnet(nodeID uint32) (netip.Prefix, error) {
 	return nodePart("podSubnetCIDR", p.Subnets.Pods, p.Subnets.PodsOneNodeLen, nodeID)
 }
 
-// VPPHostSubnet is the part of a node of the subnet that connects the vswitch with
-// the host.
+// VPPHostSubnet returns a node's part of the subnet between vswitch and host.
 func (p *Plan) VPPHostSubnet(nodeID uint32) (netip.Prefix, error) {
 	return nodePart("vppHostSubnetCIDR", p.Subnets.VPPHost, p.Subnets.VPPHostOneNodeLen, nodeID)
 }
@@ -71,30 +70,31 @@ func (p *Plan) HostInterconnect(nodeID uint32) (inVPP, inLinux netip.Prefix, err
 		netip.PrefixFrom(cidr.Add(base, hostInLinuxNumber), subnet.Bits()), nil
 }
 
-// HostClients is the address by which the vswitch sees those whose connections the host redirects to it: not one
-// of the host, which policies always allow. It is the zero Addr if the subnet has no room for it.
+// HostClients returns the source address that the vswitch sees on connections redirected by the
+// host. It differs from the host's addresses, which policies always allow. It is the zero Addr if
+// the subnet is too small.
 func (p *Plan) HostClients(nodeID uint32) (netip.Addr, error) {
 	subnet, err := p.VPPHostSubnet(nodeID)
 	if err != nil {
 		return netip.Addr{}, err
 	}
 	clients := cidr.Add(subnet.Addr(), hostClientsNumber)
-	if !subnet.Contains(clients) || clients == cidr.Last(subnet) { // the last one of IPv4 is for all
+	if !subnet.Contains(clients) || clients == cidr.Last(subnet) { // the last IPv4 address is broadcast
 		return netip.Addr{}, nil
 	}
 	return clients, nil
 }
 
-// Gateway is the gateway of the pods in a node's pod subnet, with its length.
+// Gateway returns the pods' gateway in a node's pod subnet, with the prefix length.
 func Gateway(podSubnet netip.Prefix) netip.Prefix {
 	return netip.PrefixFrom(cidr.Add(podSubnet.Addr(), podGatewayNumber), podSubnet.Bits())
 }
 
-// NATLoopback is the last unicast address of a node's pod subnet; no pod has it.
+// NATLoopback returns the last unicast address of a node's pod subnet. No pod gets it.
 func NATLoopback(podSubnet netip.Prefix) netip.Addr { return cidr.Last(podSubnet).Prev() }
 
-// NodeIP is the address of a node, if nodeInterconnectCIDR is set: the one with
-// the number of the ID, moved up by one for each excluded address up to there.
+// NodeIP returns the address of a node in nodeInterconnectCIDR: the ID is the host number, and each
+// excluded address at or below it adds one.
 func (p *Plan) NodeIP(nodeID uint32) (netip.Prefix, error) {
 	network := p.Subnets.NodeInterconnect
 	if !network.IsValid() {
@@ -117,13 +117,12 @@ func (p *Plan) NodeIP(nodeID uint32) (netip.Prefix, error) {
 	return netip.PrefixFrom(addr, network.Bits()), nil
 }
 
-// VXLANIP is the address of a node inside of the overlay.
+// VXLANIP returns the address of a node inside the overlay.
 func (p *Plan) VXLANIP(nodeID uint32) (netip.Prefix, error) {
 	addr, err := numbered("vxlanCIDR", p.Subnets.VXLAN, nodeID)
 	return netip.PrefixFrom(addr, p.Subnets.VXLAN.Bits()), err
 }
 
-// numbered returns the address with the number of the node.
 func numbered(option string, network netip.Prefix, nodeID uint32) (netip.Addr, error) {
 	hostBits := cidr.HostBits(network)
 	if hostBits < 32 && uint64(nodeID) > 1<<hostBits {

@@ -26,14 +26,13 @@ var (
 	ipv6 = subnets("fe10:f00d::/90", 120, "fe30:f00d::/90", 126, "fe10:f00d::/90", "fe20:f00d::/120")
 )
 
-// The address plan of a node follows from its ID.
 func TestPlan(t *testing.T) {
 	defaults := subnets("10.1.0.0/16", 24, "172.30.0.0/16", 24, "192.168.16.0/24", "192.168.30.0/24")
 	narrow := subnets("1.4.1.0/24", 28, "2.3.192.0/18", 30, "3.4.5.192/28", "4.5.6.192/28")
 	for _, test := range []struct {
 		subnets contivconf.Subnets
 		id      uint32
-		// "" where there is an error.
+		// "" for an error
 		pods, gateway, nat, inVPP, inLinux, node, vxlan string
 	}{
 		{defaults, 1, "10.1.1.0/24", "10.1.1.1/24", "10.1.1.254", "172.30.1.1/24", "172.30.1.2/24", "192.168.16.1/24", "192.168.30.1/24"},
@@ -74,7 +73,6 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// The gateway of the nodes' network is no node's address.
 func TestGatewayIsExcludedFromNodeIPs(t *testing.T) {
 	p := ipam.Plan{Subnets: ipv4, ExcludedNodeIPs: []netip.Addr{netip.MustParseAddr("3.4.5.195")}}
 	for id, want := range map[uint32]string{1: "3.4.5.193/26", 2: "3.4.5.194/26", 3: "3.4.5.196/26", 61: "3.4.5.254/26", 62: ""} {

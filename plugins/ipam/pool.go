@@ -9,13 +9,13 @@ import (
 	"github.com/contiv/contiv/plugins/podmanager"
 )
 
-// ErrExhausted is wrapped when all addresses of the node are in use.
+// ErrExhausted is wrapped if all addresses of the node are in use.
 var ErrExhausted = errors.New("no IP address is free for allocation in the subnet")
 
-// owner is what has an address: a pod, or a custom interface of a pod.
+// owner is a pod's main interface or a custom interface of a pod.
 type owner struct {
 	pod   podmanager.PodID
-	iface string // "" for the pod's main interface
+	iface string // "" for the main interface
 }
 
 func mainOf(id podmanager.PodID) owner { return owner{pod: id} }
@@ -31,14 +31,13 @@ func (o owner) String() string {
 //
 //	#0 network | #1 gateway | #2 … #2^n-3 pods | #2^n-2 NAT loopback | #2^n-1 broadcast
 //
-// Allocation continues behind the last address assigned and goes round at the
-// end.
+// Allocation continues after the last assigned address and wraps around.
 type pool struct {
 	subnet  netip.Prefix
 	last    uint64
 	byOwner map[owner]netip.Addr
 	byAddr  map[netip.Addr]owner
-	// option says how to make it larger.
+	// option is the option that sets the size, for messages.
 	option string
 }
 
@@ -47,13 +46,12 @@ func newPool(subnet netip.Prefix, option string) *pool {
 		byOwner: make(map[owner]netip.Addr), byAddr: make(map[netip.Addr]owner)}
 }
 
-// end is the first number behind those of pods.
+// end is the first number after the pods'.
 func (p *pool) end() uint64 { return 1<<min(cidr.HostBits(p.subnet), maxNumberedHostBits) - 2 }
 
-// capacity is the number of pods that have room.
 func (p *pool) capacity() uint64 { return p.end() - podGatewayNumber - 1 }
 
-// allocate returns the address of an owner, a new one if it has none.
+// allocate returns the address of an owner. It assigns one if necessary.
 func (p *pool) allocate(o owner) (netip.Addr, error) {
 	if addr, ok := p.byOwner[o]; ok {
 		return addr, nil
@@ -98,7 +96,7 @@ func (p *pool) learn(o owner, addr netip.Addr) error {
 	return nil
 }
 
-// moveTo continues allocation behind the address.
+// moveTo continues allocation after the address.
 func (p *pool) moveTo(addr netip.Addr) {
 	if number, ok := cidr.Index(p.subnet, addr); ok && number > podGatewayNumber && number < p.end() {
 		p.last = number

@@ -8,14 +8,11 @@ import (
 	"github.com/contiv/contiv/plugins/podmanager"
 )
 
-// pools has one pool for each IP version of the pods; the first is that of their
-// first addresses.
+// pools holds one pool for each IP version of the pods, the primary one first.
 type pools []*pool
 
-// addresses returns the addresses of a pod's main interface, in the order of the pools.
 func (ps pools) addresses(id podmanager.PodID) []netip.Addr { return ps.addressesOf(mainOf(id)) }
 
-// addressesOf is the same for any interface.
 func (ps pools) addressesOf(o owner) []netip.Addr {
 	var addrs []netip.Addr
 	for _, p := range ps {
@@ -26,10 +23,8 @@ func (ps pools) addressesOf(o owner) []netip.Addr {
 	return addrs
 }
 
-// complete reports whether the pod has an address from each pool.
 func (ps pools) complete(id podmanager.PodID) bool { return len(ps.addresses(id)) == len(ps) }
 
-// pods returns all pods that have an address.
 func (ps pools) pods() map[podmanager.PodID]bool {
 	ids := make(map[podmanager.PodID]bool)
 	for _, p := range ps {
@@ -40,8 +35,8 @@ func (ps pools) pods() map[podmanager.PodID]bool {
 	return ids
 }
 
-// allocate returns the addresses of an interface: one from each pool, or an error and
-// what it had before.
+// allocate returns the addresses of an interface, one from each pool. On an error, it assigns
+// nothing.
 func (ps pools) allocate(o owner) (addrs []netip.Addr, undo func(), err error) {
 	var fresh []*pool
 	undo = func() {
@@ -63,7 +58,7 @@ func (ps pools) allocate(o owner) (addrs []netip.Addr, undo func(), err error) {
 	return addrs, undo, nil
 }
 
-// of returns the pool that the address belongs to, nil if there is none.
+// of returns the pool that contains the address, or nil.
 func (ps pools) of(addr netip.Addr) *pool {
 	for _, p := range ps {
 		if p.subnet.Contains(addr) {
@@ -73,7 +68,6 @@ func (ps pools) of(addr netip.Addr) *pool {
 	return nil
 }
 
-// learn assigns an address that the owner already uses.
 func (ps pools) learn(o owner, addr netip.Addr) error {
 	p := ps.of(addr)
 	if p == nil {
@@ -82,7 +76,6 @@ func (ps pools) learn(o owner, addr netip.Addr) error {
 	return p.learn(o, addr)
 }
 
-// isLast reports whether allocation continues behind an address of a pool.
 func (ps pools) isLast(addr netip.Addr) bool {
 	p := ps.of(addr)
 	number, _ := cidr.Index(p.subnet, addr)
@@ -95,7 +88,6 @@ func (ps pools) release(o owner) {
 	}
 }
 
-// haveSubnets reports whether the pools are those of the subnets.
 func (ps pools) haveSubnets(subnets []netip.Prefix) bool {
 	if len(ps) != len(subnets) {
 		return false

@@ -14,28 +14,25 @@ import (
 	"github.com/contiv/contiv/store"
 )
 
-// StorePrefix starts the keys of allocations in the local store; the pod's
-// namespace and name follow, the value is the JSON of a record.
+// StorePrefix is the prefix of allocations in the local store. A key ends with the pod's namespace
+// and name. The value is the JSON of a record.
 const StorePrefix = "/local/ipam/pods/"
 
-// lastKey is the key of the newest record, if that was removed: allocation still goes on behind it.
+// lastKey holds the newest record if it was removed, so that allocation continues after it.
 const lastKey = "/local/ipam/last"
 
-// record is a persisted allocation.
 type record struct {
 	id podmanager.PodID
-	// UID of the pod; empty if it is not known.
+	// UID of the pod, or "" if unknown.
 	UID string     `json:"uid,omitempty"`
 	IP  netip.Addr `json:"ip"`
-	// Second is the address of the other IP version, in a dual-stack cluster.
+	// Second is the address of the second IP version in a dual-stack cluster.
 	Second netip.Addr `json:"second,omitzero"`
-	// Custom are the addresses of custom interfaces.
 	Custom []customIP `json:"custom,omitempty"`
-	// Seq grows with each allocation: the newest one tells where to go on.
+	// Seq grows with each allocation. Allocation continues after the highest.
 	Seq uint64 `json:"seq"`
 }
 
-// records keeps allocations in the local store.
 type records struct {
 	db  store.Broker
 	seq uint64 // of the newest record
@@ -43,7 +40,7 @@ type records struct {
 
 func storeKey(id podmanager.PodID) string { return StorePrefix + id.Namespace + "/" + id.Name }
 
-// load returns all records, the newest last. Unusable ones are removed.
+// load returns all records, the newest last, and removes unusable ones.
 func (r *records) load(ctx context.Context, log *slog.Logger) ([]record, error) {
 	kvs, _, err := r.db.List(ctx, StorePrefix)
 	if err != nil {
@@ -68,7 +65,7 @@ func (r *records) load(ctx context.Context, log *slog.Logger) ([]record, error) 
 	return list, nil
 }
 
-// last returns the addresses that were allocated last, if their record was removed since. It is called after load.
+// last returns the newest addresses if their record was removed. Call it after load.
 func (r *records) last(ctx context.Context) ([]netip.Addr, error) {
 	kv, found, err := r.db.Get(ctx, lastKey)
 	if err != nil {
@@ -82,14 +79,13 @@ func (r *records) last(ctx context.Context) ([]netip.Addr, error) {
 	return []netip.Addr{rec.IP, rec.Second}, nil
 }
 
-// keepLast remembers what last returns.
+// keepLast stores the result of last.
 func (r *records) keepLast(ctx context.Context, addrs []netip.Addr, log *slog.Logger) {
 	if err := r.put(ctx, lastKey, "", addrs, nil); err != nil {
 		log.Warn("The addresses of the pod may be the next ones that are given if the agent restarts", "ips", addrs, "error", err)
 	}
 }
 
-// save replaces the record of a pod.
 func (r *records) save(ctx context.Context, id podmanager.PodID, uid string, addrs []netip.Addr, custom []customIP) error {
 	r.seq++
 	return r.put(ctx, storeKey(id), uid, addrs, custom)
@@ -113,8 +109,8 @@ func (r *records) put(ctx context.Context, key, uid string, addrs []netip.Addr, 
 	return nil
 }
 
-// remove forgets a record. One that stays behind is removed after the next restart, when the
-// address has no holder.
+// remove deletes a record. After a failure, the next restart removes it, because the address then
+// has no holder.
 func (r *records) remove(ctx context.Context, id podmanager.PodID, log *slog.Logger) {
 	if err := r.db.Delete(ctx, storeKey(id)); err != nil {
 		log.Error("Remove the record of a released address", "pod", id, "error", err)

@@ -10,32 +10,31 @@ import (
 	"github.com/contiv/contiv/rest"
 )
 
-// URL is the path that Handler is meant for.
+// URL is the path of Handler.
 const URL = "/contiv/v1/ipam/allocations"
 
 // AllocationsReport is the answer of GET /contiv/v1/ipam/allocations.
 type AllocationsReport struct {
-	// Pods sorted by namespace and name.
+	// Sorted by namespace and name.
 	Pods []PodAllocation
 }
 
-// PodAllocation tells the addresses of a pod.
+// PodAllocation holds the addresses of a pod.
 type PodAllocation struct {
 	PodID podmanager.PodID
-	// MainIP is "" for a pod of which only custom interfaces have addresses.
+	// MainIP is "" if only custom interfaces of the pod have addresses.
 	MainIP string
-	// IPs are MainIP and, in a dual-stack cluster, the address of the other IP
-	// version.
+	// IPs holds MainIP and, in a dual-stack cluster, the second address.
 	IPs []string
-	// CustomIfIPs maps the names of custom interfaces to their addresses, in a dual-stack
-	// cluster "IP, IP".
+	// CustomIfIPs maps custom interfaces to their addresses, or to "IP, IP" in a dual-stack
+	// cluster.
 	CustomIfIPs map[string]string
-	// HeldBy says why the address is not free: "local" for a pod wired on this
-	// node, "kubernetes" for one whose Kubernetes object exists.
+	// HeldBy lists the holders: "local" if the pod is wired on this node, "kubernetes" if its
+	// Kubernetes object exists.
 	HeldBy []string
 }
 
-// Report describes the addresses in use.
+// Report lists the addresses in use.
 func (i *IPAM) Report() AllocationsReport {
 	i.mu.RLock()
 	defer i.mu.RUnlock()

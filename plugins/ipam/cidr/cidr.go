@@ -31,7 +31,7 @@ func Index(p netip.Prefix, addr netip.Addr) (n uint64, ok bool) {
 	return lo, hi == 0 && lo>>63 == 0
 }
 
-// Last returns the last address of the network: the broadcast address in IPv4.
+// Last returns the last address of the network: in IPv4, the broadcast address.
 func Last(p netip.Prefix) netip.Addr {
 	hi, lo := halves(p.Masked().Addr())
 	switch n := HostBits(p); {
@@ -46,8 +46,7 @@ func Last(p netip.Prefix) netip.Addr {
 	return fromHalves(hi, lo, p.Addr().Is4())
 }
 
-// Add returns the address n behind addr. It wraps around at the end of the
-// address family.
+// Add returns the n-th address after addr. It wraps around at the end of the address family.
 func Add(addr netip.Addr, n uint64) netip.Addr {
 	hi, lo := halves(addr)
 	lo, carry := bits.Add64(lo, n, 0)
@@ -70,7 +69,7 @@ func Subnet(p netip.Prefix, length int, n uint64) (netip.Prefix, error) {
 	return netip.PrefixFrom(fromHalves(hi, lo, p.Addr().Is4()), length), nil
 }
 
-// halves returns the address as a 128-bit number; IPv4 in the low 32 bits.
+// halves splits an address into the halves of a 128-bit number. IPv4 fills the low 32 bits.
 func halves(a netip.Addr) (hi, lo uint64) {
 	if a.Is4() {
 		b := a.As4()

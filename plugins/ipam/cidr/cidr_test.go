@@ -13,7 +13,7 @@ func TestSubnet(t *testing.T) {
 		network string
 		length  int
 		n       uint64
-		want    string // "" if there is none
+		want    string // "" if unassigned
 	}{
 		{"10.1.0.0/16", 24, 2, "10.1.2.0/24"},
 		{"10.1.7.9/16", 24, 0, "10.1.0.0/24"},
@@ -84,7 +84,6 @@ func TestDissectContivCIDR(t *testing.T) {
 	}
 }
 
-// An address is found again under the number it was taken by, in its subnet only.
 func TestNumbersRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		base := netip.MustParseAddr(rapid.SampledFrom([]string{"10.0.0.0", "fd00:1:2:3::"}).Draw(t, "base"))

@@ -5,10 +5,10 @@ import (
 	"net/netip"
 )
 
-// MinHostBits is the room that Dissect needs behind the prefix.
+// MinHostBits is the minimal number of host bits of a network for Dissect.
 const MinHostBits = 18
 
-// Plan is the division of one network into all subnets of a cluster.
+// Plan divides one network into all subnets of a cluster.
 type Plan struct {
 	Pods, VPPHost, NodeInterconnect, VXLAN netip.Prefix
 	// OneNodeLen is the prefix length of a node's part of Pods and of VPPHost.
