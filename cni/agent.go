@@ -14,14 +14,14 @@ import (
 	"github.com/contiv/contiv/api/contiv/cniwire"
 )
 
-// errUnreachable is wrapped when connections to the agent's address are not accepted.
+// errUnreachable is wrapped if the agent's address does not accept connections.
 var errUnreachable = errors.New("the Contiv agent of this node is not reachable")
 
-// maxRequest is the size of a request in bytes that leaves room for the rest of the message.
+// maxRequest leaves room for the message's other fields, in bytes.
 const maxRequest = cniwire.MaxSize - 1<<10
 
-// callAgent makes one call. The error wraps errUnreachable, is a *cniwire.Error if the
-// agent did not serve the request, or a *types.Error if the request is not possible.
+// callAgent makes one call. The error wraps errUnreachable, is a *cniwire.Error if the agent did
+// not serve the request, or a *types.Error if the request is invalid.
 func callAgent(ctx context.Context, server, method string, request, reply any) error {
 	data, err := json.Marshal(request)
 	if err != nil {
@@ -58,7 +58,7 @@ func callAgent(ctx context.Context, server, method string, request, reply any) e
 
 func exchange(conn net.Conn, call *cniwire.Call) (*cniwire.Answer, error) {
 	writeErr := cniwire.Write(conn, call)
-	// Who does not read all of a call may have said why.
+	// An agent that stopped reading the call may have answered with the reason.
 	answer := &cniwire.Answer{}
 	err := cniwire.Read(conn, answer)
 	if err != nil && writeErr != nil && !errors.Is(err, cniwire.ErrNotSpoken) {
@@ -67,8 +67,8 @@ func exchange(conn net.Conn, call *cniwire.Call) (*cniwire.Answer, error) {
 	return answer, err
 }
 
-// agentTime is how long the agent may take, so that its explanation of what is late arrives
-// before the deadline; 0 if there is none.
+// agentTime is the agent's share of the deadline, short enough for its error to arrive in time. It
+// is 0 without a deadline.
 func agentTime(ctx context.Context) time.Duration {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -78,7 +78,6 @@ func agentTime(ctx context.Context) time.Duration {
 	return max(left-min(left/10, time.Second), 1)
 }
 
-// dialAgent connects to the agent, whose address is a path or host:port.
 func dialAgent(ctx context.Context, server string) (net.Conn, error) {
 	const busyPause = 10 * time.Millisecond
 	network := "tcp"
@@ -95,7 +94,7 @@ func dialAgent(ctx context.Context, server string) (net.Conn, error) {
 		case !errors.Is(err, syscall.EAGAIN):
 			return nil, fmt.Errorf("%w at %s: %w; check that it runs, and that \"grpcServer\" is the path of its socket", errUnreachable, server, err)
 		}
-		// It listens, but many wait to be accepted.
+		// The backlog of the socket is full.
 		select {
 		case <-ctx.Done():
 		case <-time.After(busyPause):
@@ -103,7 +102,7 @@ func dialAgent(ctx context.Context, server string) (net.Conn, error) {
 	}
 }
 
-// AgentStatus asks the agent at the address, a path or host:port, for its status.
+// AgentStatus requests the status of the agent at a path or host:port.
 func AgentStatus(ctx context.Context, server string) (*cniwire.StatusReply, error) {
 	reply := &cniwire.StatusReply{}
 	if err := callAgent(ctx, server, cniwire.Status, &cniwire.StatusRequest{}, reply); err != nil {

@@ -14,11 +14,12 @@ import (
 	"github.com/contiv/contiv/api/contiv/cniwire"
 )
 
-// Agent calls one of its own methods, see cniwire. Calls that are not served fail with a *cniwire.Error.
+// Agent calls one of its own methods; see cniwire. Calls that are not served return a
+// *cniwire.Error.
 type Agent func(ctx context.Context, method string, request, reply any) error
 
-// Answer serves, in the agent, a call that contiv-cni passed on as it was. It declines what is not the plain form of an
-// ADD, DEL or CHECK: what the CNI library refuses, and calls in which other plugins take part.
+// Answer serves, in the agent, an unmodified call of contiv-cni. It declines calls that the CNI
+// library rejects and calls that involve other plugins.
 func Answer(ctx context.Context, invocation *cniwire.Invocation, agent Agent) *cniwire.Outcome {
 	p := &Plugin{start: time.Now(), ctx: ctx, agent: agent, outcome: &cniwire.Outcome{}}
 	serve := map[string]func(*skel.CmdArgs) error{"ADD": p.add, "DEL": p.del, "CHECK": p.check}[invocation.Command]
@@ -34,7 +35,7 @@ func Answer(ctx context.Context, invocation *cniwire.Invocation, agent Agent) *c
 	}
 	said, ok := errors.AsType[*types.Error](err)
 	if !ok {
-		said = types.NewError(types.ErrInternal, err.Error(), "") // as the CNI library does
+		said = types.NewError(types.ErrInternal, err.Error(), "") // as in the CNI library
 	}
 	data, err := json.MarshalIndent(said, "", "    ")
 	if err != nil {
@@ -44,7 +45,7 @@ func Answer(ctx context.Context, invocation *cniwire.Invocation, agent Agent) *c
 	return p.outcome
 }
 
-// plain reports whether the CNI library would let the call pass, and no other plugin takes part in it.
+// plain reports whether the CNI library would accept the call and no other plugin is involved.
 func plain(i *cniwire.Invocation) bool {
 	config, err := parseConfig([]byte(i.Stdin))
 	if err != nil || !config.IPAM.IsEmpty() || config.GRPCServer != i.Server {
@@ -61,7 +62,8 @@ func plain(i *cniwire.Invocation) bool {
 	return known && err == nil
 }
 
-// unfinished is the start of the JSON object without what only contiv-cni knows.
+// unfinished returns the start of the JSON object, without the fields that only contiv-cni can
+// fill.
 func (t *Timing) unfinished() string {
 	data, err := json.Marshal(struct {
 		Command    string `json:"command"`

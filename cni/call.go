@@ -16,36 +16,35 @@ import (
 	"github.com/contiv/contiv/logline"
 )
 
-// deadlines of the calls, connecting and the delegated IPAM plugin included.
-// Runtimes wait longer.
+// deadlines bound the whole call, including the delegated IPAM plugin. They are shorter than the
+// timeouts of runtimes.
 var deadlines = map[string]time.Duration{
 	"ADD": 60 * time.Second, "DEL": 60 * time.Second, "GC": 60 * time.Second,
 	"CHECK": 30 * time.Second, "STATUS": 5 * time.Second,
 }
 
-// undoTimeout is the time for releasing the address of an ADD that failed.
+// undoTimeout bounds the release of the address of a failed ADD.
 const undoTimeout = 10 * time.Second
 
-// TimingEnv names the environment variable with a file to which each call
-// appends a JSON line of a Timing.
+// TimingEnv is the environment variable that names a file. Each call appends a Timing to it as a
+// JSON line.
 const TimingEnv = "CONTIV_CNI_TIMING"
 
-// Timing says where the time of a call went, in nanoseconds.
+// Timing is the breakdown of a call's duration, in nanoseconds.
 type Timing struct {
 	Command   string `json:"command"`
 	Container string `json:"container"`
-	// Total is the time of the process, from the start of main.
+	// Total is measured from the start of main.
 	Total int64 `json:"total_ns"`
-	// RPC is the time from connecting to the reply; Agent the part of it that
-	// the agent reports, and Southbound the part of that spent in the vswitch.
+	// RPC is measured from connecting to the reply. Agent is the agent's part of RPC, and
+	// Southbound the vswitch's part of Agent.
 	RPC        int64 `json:"rpc_ns"`
 	Agent      int64 `json:"agent_ns"`
 	Southbound int64 `json:"southbound_ns"`
-	// IPAM is the time of the delegated IPAM plugin.
+	// IPAM is spent in the delegated IPAM plugin.
 	IPAM int64 `json:"ipam_ns,omitempty"`
 }
 
-// call is one call, with what is recorded of it.
 type call struct {
 	plugin  *Plugin
 	ctx     context.Context
@@ -56,7 +55,7 @@ type call struct {
 	timing  Timing
 	log     *slog.Logger
 	logFile *os.File
-	lines   *strings.Builder // of the log, in the agent
+	lines   *strings.Builder // the agent's log
 }
 
 func (p *Plugin) begin(command string, config *Config, args *skel.CmdArgs) *call {
@@ -84,13 +83,14 @@ func (p *Plugin) begin(command string, config *Config, args *skel.CmdArgs) *call
 			c.log = c.log.With("container", args.ContainerID, "interface", args.IfName)
 		}
 	}
-	if command != "STATUS" { // runtimes ask every few seconds
+	if command != "STATUS" { // runtimes call it every few seconds
 		c.log.Debug("request", "netns", args.Netns, "args", args.Args, "version", config.CNIVersion)
 	}
 	return c
 }
 
-// openLog returns where lines of the log go; nil if that is nowhere: without a log, the call is as good.
+// openLog returns the log file, or nil if it cannot be opened. A missing log does not fail the
+// call.
 func (c *call) openLog() io.Writer {
 	if c.plugin.outcome != nil {
 		c.plugin.outcome.LogFile = c.config.LogFile
@@ -105,7 +105,7 @@ func (c *call) openLog() io.Writer {
 	return file
 }
 
-// maxLogSize is when the log is put aside as <log>.1.
+// maxLogSize is the size in bytes at which the log is renamed to <log>.1.
 const maxLogSize = 8 << 20
 
 func openLog(path string) (*os.File, error) {
@@ -115,7 +115,6 @@ func openLog(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 }
 
-// agent makes a call of the agent.
 func (c *call) agent(method string, request, reply any) error {
 	start := time.Now()
 	var err error
@@ -130,8 +129,7 @@ func (c *call) agent(method string, request, reply any) error {
 	return err
 }
 
-// do makes a call about the attachment; what the agent refuses or fails to do is an
-// error.
+// do makes a call for the attachment. A refusal or failure in the reply becomes an error.
 func (c *call) do(method string) (*cniwire.CNIReply, error) {
 	reply := &cniwire.CNIReply{}
 	err := c.agent(method, c.request, reply)
@@ -143,7 +141,7 @@ func (c *call) do(method string) (*cniwire.CNIReply, error) {
 	return reply, replyError(c.timing.Command, reply)
 }
 
-// end records the outcome, and returns it.
+// end records and returns the outcome.
 func (c *call) end(err error) error {
 	c.cancel()
 	if said, ok := errors.AsType[*types.Error](err); ok { // runtimes log it, and Kubernetes shows it in events

@@ -9,7 +9,6 @@ import (
 	"github.com/containernetworking/cni/pkg/version"
 )
 
-// Defaults of the network configuration.
 const (
 	DefaultServer  = "/var/run/contiv/cni.sock"
 	DefaultLogFile = "/var/run/contiv/cni.log"
@@ -20,28 +19,26 @@ type Config struct {
 	types.PluginConf
 	// GRPCServer is the path of the agent's unix socket, or host:port.
 	GRPCServer string `json:"grpcServer"`
-	// LogFile is created with mode 0600. Without it, the plugin works as well.
+	// LogFile is created with mode 0600. It is optional.
 	LogFile string `json:"logFile"`
-	// EtcdEndpoints is accepted for configurations of older versions; unused: the
-	// agent knows the node's pod subnet.
+	// EtcdEndpoints is unused. It is accepted for configurations of older versions.
 	EtcdEndpoints string `json:"etcdEndpoints"`
 
-	// stdin is the configuration as given, network its fields.
+	// stdin is the original configuration, and network its parsed fields.
 	stdin   []byte
 	network map[string]any
 
-	// prev is the result of the plugins before this one; nil if there are none.
+	// prev is the result of the preceding plugins in the chain, or nil.
 	prev *types100.Result
 }
 
-// parseConfig reads the JSON that the runtime gave on stdin.
 func parseConfig(data []byte) (*Config, error) {
 	c := &Config{GRPCServer: DefaultServer, LogFile: DefaultLogFile, stdin: data}
 	if err := errors.Join(json.Unmarshal(data, c), json.Unmarshal(data, &c.network)); err != nil {
 		return nil, types.NewError(types.ErrDecodingFailure, "network configuration of contiv-cni is no valid JSON", err.Error())
 	}
 	if c.CNIVersion == "" {
-		c.CNIVersion = "0.1.0" // as the specification says
+		c.CNIVersion = "0.1.0" // default of the specification
 	}
 	if c.GRPCServer == "" {
 		return nil, types.NewError(types.ErrInvalidNetworkConfig, `"grpcServer" is empty`, "give the path of the agent's socket, or leave it out for "+DefaultServer)
@@ -60,8 +57,8 @@ func parseConfig(data []byte) (*Config, error) {
 	return c, nil
 }
 
-// validAttachments are those that GC must keep. An absent list is an error, and
-// not one of which all are garbage.
+// validAttachments returns the attachments that GC must keep. A missing list is an error, because
+// an empty one would remove everything.
 func (c *Config) validAttachments() ([]types.GCAttachment, error) {
 	list, given := c.network["cni.dev/valid-attachments"]
 	if given && list == nil {

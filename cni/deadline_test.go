@@ -18,12 +18,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestDeadlines: no call waits for ever, neither for an agent that accepts no
-// connection, though it listens, nor for one that does not answer.
+// TestDeadlines covers an agent that accepts no connection and one that never answers.
 func TestDeadlines(t *testing.T) {
 	normal := maps.Clone(deadlines)
 	t.Cleanup(func() { deadlines = normal })
-	const deadline = 250 * time.Millisecond // enough for the agent to read the call
+	const deadline = 250 * time.Millisecond // enough time for the agent to read the call
 	const config = `{"cniVersion":"1.1.0","name":"n","type":"contiv-cni","grpcServer":%q,"logFile":%q,"prevResult":{"cniVersion":"1.1.0"},"cni.dev/valid-attachments":[]}`
 	for kind, socket := range map[string]string{"stopped": stoppedAgent(t), "silent": silentAgent(t, deadline)} {
 		for command := range normal {
@@ -43,7 +42,7 @@ func TestDeadlines(t *testing.T) {
 	}
 }
 
-// stoppedAgent returns a socket on which nobody accepts connections.
+// stoppedAgent returns a socket that listens but never accepts.
 func stoppedAgent(t *testing.T) string {
 	return listenAt(t).Addr().String()
 }
@@ -58,7 +57,7 @@ func listenAt(t *testing.T) net.Listener {
 	return l
 }
 
-// silentAgent returns the socket of an agent that reads calls and does not answer.
+// silentAgent returns the socket of an agent that reads calls and never answers.
 func silentAgent(t *testing.T, deadline time.Duration) string {
 	t.Helper()
 	l := listenAt(t)
@@ -75,7 +74,7 @@ func silentAgent(t *testing.T, deadline time.Duration) string {
 				if err := cniwire.Read(conn, &call); err != nil || call.TimeoutNs <= 0 || call.TimeoutNs >= deadline.Nanoseconds() {
 					t.Errorf("call with a time of %d ns, %v", call.TimeoutNs, err)
 				}
-				conn.Read(make([]byte, 1)) // until the caller gives up
+				conn.Read(make([]byte, 1)) // until the caller closes
 			})
 		}
 	})

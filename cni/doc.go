@@ -1,5 +1,5 @@
-// Package cni is the logic of the CNI plugin contiv-cni: it carries the calls of
-// the container runtime to the agent of the node, which does the work.
+// Package cni is the logic of the CNI plugin contiv-cni. It forwards the calls of the container
+// runtime to the agent of the node.
 //
 //	runtime ──env, JSON on stdin──> contiv-cni ──cniwire, unix socket──> agent
 //	        <──result or error JSON──   │      <──reply──────────────────
@@ -11,11 +11,10 @@
 //	STATUS  agent Status, IPAM STATUS
 //	GC      agent CollectGarbage, IPAM GC
 //
-// Most calls do not get that far in the process: package shortcut hands them to the agent, where Answer runs the same
-// logic.
+// Package shortcut forwards most calls to the agent before this code runs. There, Answer runs the
+// same logic.
 //
-// Every call has a deadline. ADD asks to be tried again later when the agent is
-// not reachable. DEL succeeds then: an agent that starts drops the pods whose
-// network namespaces are gone. A result that a plugin before this one in the
-// chain returned is completed, not replaced.
+// Every call has a deadline. If the agent is unreachable, ADD asks the runtime to try again later,
+// and DEL succeeds, because a starting agent removes pods without a network namespace. In a chain,
+// the result of the preceding plugin is extended, not replaced.
 package cni

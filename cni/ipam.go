@@ -14,15 +14,13 @@ import (
 	"github.com/contiv/contiv/cni/delegate"
 )
 
-// anySubnet is put in place of usePodCIDR where the plugin wants to parse it, but
-// does not use it: addresses are looked up by container. So DEL and GC need no
-// agent.
+// anySubnet replaces usePodCIDR for DEL and GC, where the plugin parses the subnet but finds the
+// address by container. So these calls need no agent.
 const anySubnet = "192.0.2.0/24"
 
-// delegates reports whether another plugin assigns the addresses.
 func (c *call) delegates() bool { return !c.config.IPAM.IsEmpty() }
 
-// ipamAdd lets the delegated plugin assign an address, for the agent to use.
+// ipamAdd requests an address from the delegated plugin.
 func (c *call) ipamAdd() (*types100.Result, error) {
 	stdin, err := c.ipamConfig()
 	if err != nil {
@@ -53,7 +51,7 @@ func (c *call) ipamAdd() (*types100.Result, error) {
 	return result, nil
 }
 
-// ipamUndo releases the address of an ADD that failed, in time of its own.
+// ipamUndo releases the address of a failed ADD. It has its own timeout.
 func (c *call) ipamUndo() error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), undoTimeout)
 	defer cancel()
@@ -64,7 +62,7 @@ func (c *call) ipamUndo() error {
 	return nil
 }
 
-// ipamDo makes a call without result: DEL, CHECK or GC.
+// ipamDo runs DEL, CHECK or GC, which return no result.
 func (c *call) ipamDo(command string) error {
 	start := time.Now()
 	_, err := delegate.Call(c.ctx, command, c.config.IPAM.Type, c.ipamConfigWith(anySubnet))
@@ -72,7 +70,7 @@ func (c *call) ipamDo(command string) error {
 	return c.ipamError(command, err)
 }
 
-// ipamError says which plugin failed; it keeps the plugin's error code.
+// ipamError adds the plugin's name and keeps its error code.
 func (c *call) ipamError(command string, err error) error {
 	if err == nil {
 		return nil
@@ -88,8 +86,7 @@ func (c *call) ipamError(command string, err error) error {
 	return types.NewError(ErrAgent, message, err.Error())
 }
 
-// ipamConfig is the configuration for the delegated plugin, with the pod subnets
-// of the node where they are asked for.
+// ipamConfig returns the configuration of the delegated plugin, with usePodCIDR replaced.
 func (c *call) ipamConfig() ([]byte, error) {
 	if !asksForPodCIDR(c.config.network["ipam"]) {
 		return c.config.stdin, nil
@@ -113,7 +110,7 @@ func (c *call) ipamConfigWith(subnets ...string) []byte {
 	network["ipam"] = withPodCIDRs(network["ipam"], subnets)
 	data, err := json.Marshal(network)
 	if err != nil {
-		return c.config.stdin // it was JSON
+		return c.config.stdin // stdin was valid JSON
 	}
 	return data
 }

@@ -9,12 +9,11 @@ import (
 	"github.com/contiv/contiv/api/contiv/cniwire"
 )
 
-// recordMissedDel leaves a note for the agent, which does not run, that the
-// container is to be unwired. Without it the agent would unwire the container as
-// soon as its network namespace is gone, which may be later.
+// recordMissedDel notes the DEL for the agent, which is not running. Without the note, the agent
+// would unwire the container only after its network namespace disappears.
 func (c *call) recordMissedDel() {
 	if !filepath.IsAbs(c.config.GRPCServer) {
-		return // the agent is not on this file system
+		return // the agent is on another file system
 	}
 	dir := filepath.Join(filepath.Dir(c.config.GRPCServer), cniwire.MissedDelsDir)
 	err := os.Mkdir(dir, 0o700)

@@ -14,15 +14,15 @@ import (
 	"github.com/contiv/contiv/cni/delegate"
 )
 
-// ErrAgent is the CNI error code for what the agent was asked and failed to do.
+// ErrAgent is the CNI error code of a request that the agent failed to carry out.
 const ErrAgent uint = 100
 
 // Plugin serves one call of the runtime.
 type Plugin struct {
 	start time.Time
 	ctx   context.Context
-	// agent, if not nil, is the agent that the plugin is part of, and outcome gets what it would do in a process
-	// of its own.
+	// If agent is set, the plugin runs inside the agent, and outcome receives its output and exit
+	// code.
 	agent   Agent
 	outcome *cniwire.Outcome
 }
@@ -30,12 +30,11 @@ type Plugin struct {
 // New returns the plugin of a process that began at start.
 func New(start time.Time) *Plugin { return &Plugin{start: start, ctx: context.Background()} }
 
-// Funcs returns the commands that the plugin implements.
+// Funcs returns the commands of the plugin.
 func (p *Plugin) Funcs() skel.CNIFuncs {
 	return skel.CNIFuncs{Add: p.add, Del: p.del, Check: p.check, Status: p.status, GC: p.gc}
 }
 
-// add wires the container and prints the result.
 func (p *Plugin) add(args *skel.CmdArgs) error {
 	config, err := parseConfig(args.StdinData)
 	if err != nil {
@@ -49,7 +48,7 @@ func (p *Plugin) add(args *skel.CmdArgs) error {
 	return call.end(p.print(result, config.CNIVersion))
 }
 
-// print prints the result in the form of a version.
+// print prints the result in the given CNI version.
 func (p *Plugin) print(result types.Result, version string) error {
 	if p.outcome == nil {
 		return types.PrintResult(result, version)
@@ -82,7 +81,6 @@ func (c *call) add() (*types100.Result, error) {
 	return buildResult(c.config, assigned, reply)
 }
 
-// del unwires the container.
 func (p *Plugin) del(args *skel.CmdArgs) error {
 	config, err := parseConfig(args.StdinData)
 	if err != nil {
@@ -95,14 +93,13 @@ func (p *Plugin) del(args *skel.CmdArgs) error {
 		call.recordMissedDel()
 		err = nil
 	}
-	// Not before the address is out of use.
+	// The address must be unused first.
 	if err == nil && call.delegates() {
 		err = call.ipamDo("DEL")
 	}
 	return call.end(cniError(err))
 }
 
-// check compares the container's network with what was configured.
 func (p *Plugin) check(args *skel.CmdArgs) error {
 	config, err := parseConfig(args.StdinData)
 	if err != nil {
@@ -127,7 +124,6 @@ func (p *Plugin) check(args *skel.CmdArgs) error {
 	return call.end(cniError(err))
 }
 
-// status reports whether ADD can be served now.
 func (p *Plugin) status(args *skel.CmdArgs) error {
 	config, err := parseConfig(args.StdinData)
 	if err != nil {
@@ -153,7 +149,6 @@ func (p *Plugin) status(args *skel.CmdArgs) error {
 	return call.end(nil)
 }
 
-// gc removes what belongs to no valid attachment.
 func (p *Plugin) gc(args *skel.CmdArgs) error {
 	config, err := parseConfig(args.StdinData)
 	if err != nil {
@@ -182,7 +177,7 @@ func (p *Plugin) gc(args *skel.CmdArgs) error {
 	return call.end(cniError(err))
 }
 
-// cniError translates an error into one with a CNI error code.
+// cniError maps an error to a CNI error code.
 func cniError(err error) error {
 	if err == nil {
 		return nil
@@ -206,7 +201,6 @@ func cniError(err error) error {
 	return types.NewError(ErrAgent, "the Contiv agent failed", err.Error())
 }
 
-// replyError is what the agent says in its reply.
 func replyError(command string, reply *cniwire.CNIReply) error {
 	if reply.Result == 0 {
 		return nil

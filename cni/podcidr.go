@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// usePodCIDR, as a subnet of the delegated IPAM plugin, stands for those that
-// Kubernetes assigned to the node. Letters of either case.
+// usePodCIDR stands, as a subnet of the delegated IPAM plugin, for the pod subnets that Kubernetes
+// assigned to the node. Its case is ignored.
 const usePodCIDR = "usePodCidr"
 
 func isPodCIDR(key string, value any) bool {
@@ -15,7 +15,7 @@ func isPodCIDR(key string, value any) bool {
 	return ok && key == "subnet" && strings.EqualFold(text, usePodCIDR)
 }
 
-// asksForPodCIDR reports whether a "subnet" anywhere in the configuration is usePodCIDR.
+// asksForPodCIDR reports whether any "subnet" in the configuration is usePodCIDR.
 func asksForPodCIDR(config any) bool {
 	switch config := config.(type) {
 	case map[string]any:
@@ -30,9 +30,8 @@ func asksForPodCIDR(config any) bool {
 	return false
 }
 
-// withPodCIDRs returns a copy of the configuration of an IPAM plugin with the
-// subnets in place of usePodCIDR. Of several, host-local takes one address each when
-// they are range sets of their own:
+// withPodCIDRs returns a copy of an IPAM configuration with the subnets in place of usePodCIDR.
+// Several subnets become separate range sets, from each of which host-local takes one address:
 //
 //	"subnet": "usePodCidr"                   "ranges": [[{"subnet": A}], [{"subnet": B}]]
 //	"ranges": [[{"subnet": "usePodCidr"}]]   the same
@@ -54,11 +53,11 @@ func withPodCIDRs(ipam any, subnets []string) any {
 	if len(sets) > 0 {
 		config["ranges"] = sets
 	}
-	return withPodCIDR(config, subnets[0]) // wherever else it is
+	return withPodCIDR(config, subnets[0]) // any other place
 }
 
-// rangeSets returns a range set for each subnet, or the set itself if it does not
-// ask for them.
+// rangeSets returns a range set for each subnet, or the unchanged set if it does not use
+// usePodCIDR.
 func rangeSets(set any, subnets []string) []any {
 	if !asksForPodCIDR(set) {
 		return []any{set}
@@ -70,8 +69,7 @@ func rangeSets(set any, subnets []string) []any {
 	return sets
 }
 
-// withPodCIDR returns a copy of the configuration with the subnet in place of
-// usePodCIDR.
+// withPodCIDR returns a copy of the configuration with the subnet in place of usePodCIDR.
 func withPodCIDR(config any, subnet string) any {
 	switch config := config.(type) {
 	case map[string]any:

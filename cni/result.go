@@ -10,7 +10,7 @@ import (
 	"github.com/contiv/contiv/api/contiv/cniwire"
 )
 
-// buildResult appends the agent's configuration to the result of the preceding plugins. assigned is
+// buildResult adds the agent's configuration to the result of the preceding plugins. assigned is
 // the result of the delegated IPAM plugin, or nil.
 func buildResult(c *Config, assigned *types100.Result, reply *cniwire.CNIReply) (*types100.Result, error) {
 	result := &types100.Result{}
@@ -56,7 +56,7 @@ func buildResult(c *Config, assigned *types100.Result, reply *cniwire.CNIReply) 
 	return result, nil
 }
 
-// parseAddress keeps the host part of the address.
+// parseAddress keeps the host bits.
 func parseAddress(text string) (*net.IPNet, error) {
 	ip, network, err := net.ParseCIDR(text)
 	if err != nil {
@@ -68,7 +68,7 @@ func parseAddress(text string) (*net.IPNet, error) {
 	return &net.IPNet{IP: ip, Mask: network.Mask}, nil
 }
 
-// compare checks that the agent's configuration matches the result of ADD.
+// compare checks the agent's configuration against the result of ADD.
 func compare(prev *types100.Result, reply *cniwire.CNIReply) error {
 	for _, i := range reply.Interfaces {
 		if !hasInterface(prev, i) {
@@ -89,7 +89,7 @@ func hasInterface(prev *types100.Result, want cniwire.Interface) bool {
 			return true
 		}
 	}
-	return len(prev.Interfaces) == 0 // results before version 0.3.0 have none
+	return len(prev.Interfaces) == 0 // before version 0.3.0
 }
 
 func hasAddress(prev *types100.Result, want string) bool {

@@ -1,8 +1,7 @@
 // Package delegate executes other CNI plugins.
 //
-// It does what package invoke of the CNI library does, which links OpenTelemetry, and with it
-// net/http and crypto/tls: that doubles the size of contiv-cni, which is loaded
-// for every pod.
+// It replaces package invoke of the CNI library, which links OpenTelemetry, net/http and
+// crypto/tls. They would double the size of contiv-cni, which is loaded for every pod.
 package delegate
 
 import (
@@ -24,17 +23,17 @@ import (
 	"github.com/containernetworking/cni/pkg/version"
 )
 
-// Call executes a plugin of CNI_PATH with the environment of this one, and returns what it
-// printed. A *types.Error is what the plugin said, or that it said nothing.
+// Call executes a plugin of CNI_PATH with the current environment and returns its output. It
+// returns a *types.Error if the plugin printed an error or nothing.
 func Call(ctx context.Context, command, plugin string, stdin []byte) ([]byte, error) {
 	path, err := find(plugin)
 	if err != nil {
 		return nil, err
 	}
-	return run(ctx, path, stdin, append(os.Environ(), "CNI_COMMAND="+command)) // the last one counts
+	return run(ctx, path, stdin, append(os.Environ(), "CNI_COMMAND="+command)) // the last value counts
 }
 
-// run executes a program, later if it is being replaced.
+// run retries while the program is being replaced.
 func run(ctx context.Context, path string, stdin []byte, env []string) ([]byte, error) {
 	const attempts, busyPause = 6, time.Second
 	for attempt := 1; ; attempt++ {
@@ -42,7 +41,7 @@ func run(ctx context.Context, path string, stdin []byte, env []string) ([]byte, 
 		cmd.Env, cmd.Stdin = env, bytes.NewReader(stdin)
 		var stdout, stderr bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &stdout, &stderr
-		cmd.WaitDelay = busyPause // for children of the plugin that hold its output
+		cmd.WaitDelay = busyPause // children of the plugin may hold its output open
 		err := cmd.Run()
 		switch {
 		case err == nil:
@@ -59,7 +58,7 @@ func run(ctx context.Context, path string, stdin []byte, env []string) ([]byte, 
 	}
 }
 
-// Add returns the result of an ADD. cniVersion is that of the configuration, stdin.
+// Add returns the result of an ADD. cniVersion is the version in stdin, the configuration.
 func Add(ctx context.Context, plugin, cniVersion string, stdin []byte) (types.Result, error) {
 	stdout, err := Call(ctx, "ADD", plugin, stdin)
 	if err != nil {
@@ -72,7 +71,7 @@ func Add(ctx context.Context, plugin, cniVersion string, stdin []byte) (types.Re
 	if given, _ := result["cniVersion"].(string); given != "" {
 		return create.Create(given, stdout)
 	}
-	// A result without a version has that of the configuration.
+	// A result without a version has the version of the configuration.
 	if result == nil {
 		result = map[string]any{}
 	}
@@ -83,10 +82,10 @@ func Add(ctx context.Context, plugin, cniVersion string, stdin []byte) (types.Re
 	return create.Create(cniVersion, stdout)
 }
 
-// Versions returns the versions of the CNI specification that the program of a plugin
-// supports. Programs from before the command VERSION support 0.1.0.
+// Versions returns the CNI versions that a plugin supports: 0.1.0 if it does not know the command
+// VERSION.
 func Versions(ctx context.Context, path string) ([]string, error) {
-	env := append(os.Environ(), "CNI_COMMAND=VERSION", "CNI_NETNS=dummy", "CNI_IFNAME=dummy", "CNI_PATH=dummy") // old ones ask for them
+	env := append(os.Environ(), "CNI_COMMAND=VERSION", "CNI_NETNS=dummy", "CNI_IFNAME=dummy", "CNI_PATH=dummy") // required by old plugins
 	stdout, err := run(ctx, path, fmt.Appendf(nil, `{"cniVersion":%q}`, version.Current()), env)
 	var said *types.Error
 	switch {
@@ -102,7 +101,6 @@ func Versions(ctx context.Context, path string) ([]string, error) {
 	return info.SupportedVersions(), nil
 }
 
-// find looks for a plugin in the folders of CNI_PATH.
 func find(plugin string) (string, error) {
 	if plugin == "" || strings.ContainsRune(plugin, os.PathSeparator) {
 		return "", fmt.Errorf("%q is no name of a plugin", plugin)
@@ -117,7 +115,7 @@ func find(plugin string) (string, error) {
 	return "", fmt.Errorf("plugin %q in CNI_PATH %q: %w", plugin, path, fs.ErrNotExist)
 }
 
-// pluginError is the error that a plugin which failed has printed.
+// pluginError parses the error that a failed plugin printed.
 func pluginError(err error, stdout, stderr []byte) error {
 	said := &types.Error{}
 	switch {

@@ -15,17 +15,17 @@ import (
 	"github.com/contiv/contiv/cni/delegate"
 )
 
-// PluginName is the type of our plugin and the name of its program.
+// PluginName is the type of the plugin and the name of its executable.
 const PluginName = "contiv-cni"
 
-// knownByAll is the newest version that runtimes in use understand: they are
-// given this one, and those that know better choose among "cniVersions".
+// knownByAll is the newest version that all current runtimes understand. Newer runtimes choose from
+// "cniVersions".
 const knownByAll = "1.0.0"
 
-// versionTimeout bounds how long a plugin is asked for its versions.
+// versionTimeout bounds the VERSION call of a plugin.
 const versionTimeout = 5 * time.Second
 
-// standard is the configuration for when the user gives none.
+// standard returns the default configuration.
 func (o *Options) standard() map[string]any {
 	ours := map[string]any{"type": PluginName, "grpcServer": o.Server, "logFile": o.LogFile, "capabilities": map[string]any{"portMappings": true}}
 	plugins := []any{ours}
@@ -36,7 +36,7 @@ func (o *Options) standard() map[string]any {
 		}
 		plugin := map[string]any{"type": name}
 		switch name {
-		case "portmap": // one of us opens host ports
+		case "portmap": // only one plugin may open host ports
 			delete(ours, "capabilities")
 			plugin["capabilities"] = map[string]any{"portMappings": true}
 			plugin["snat"] = true
@@ -48,7 +48,7 @@ func (o *Options) standard() map[string]any {
 	return map[string]any{"name": "k8s-pod-network", "plugins": plugins}
 }
 
-// conflist returns the configuration to install, checked.
+// conflist returns the validated configuration to install.
 func (o *Options) conflist(ctx context.Context) ([]byte, error) {
 	list := map[string]any{}
 	if o.Conflist == "" {
@@ -73,7 +73,7 @@ func (o *Options) conflist(ctx context.Context) ([]byte, error) {
 	return append(data, '\n'), err
 }
 
-// pluginTypes checks the form of a list and returns the plugins in it.
+// pluginTypes validates a list and returns the types of its plugins.
 func pluginTypes(list map[string]any) ([]string, error) {
 	if name, _ := list["name"].(string); name == "" {
 		return nil, errors.New(`"name" is missing: give the network a name, such as "k8s-pod-network"`)
@@ -97,8 +97,7 @@ func pluginTypes(list map[string]any) ([]string, error) {
 	return types, nil
 }
 
-// chooseVersion sets the versions that all plugins understand, unless the list
-// says which one to use.
+// chooseVersion sets the versions that all plugins support, unless the list sets one.
 func (o *Options) chooseVersion(ctx context.Context, list map[string]any, plugins []string) error {
 	common := slices.Clone(cniversion.All.SupportedVersions())
 	for _, name := range plugins {
@@ -132,7 +131,6 @@ func (o *Options) chooseVersion(ctx context.Context, list map[string]any, plugin
 	return nil
 }
 
-// versions asks an installed plugin which versions it supports.
 func (o *Options) versions(ctx context.Context, plugin string) ([]string, error) {
 	if plugin == PluginName {
 		return cniversion.All.SupportedVersions(), nil
@@ -145,7 +143,7 @@ func (o *Options) versions(ctx context.Context, plugin string) ([]string, error)
 	defer cancel()
 	versions, err := delegate.Versions(ctx, path)
 	if err != nil {
-		// Programs of the node need not run in a container that installs.
+		// Not an error: a program for the node may not run in the installing container.
 		o.Log.Warn("Plugin does not tell which CNI versions it supports; it is taken for one of version "+knownByAll, "plugin", path, "error", err)
 		return slices.DeleteFunc(slices.Clone(cniversion.All.SupportedVersions()), func(v string) bool {
 			newer, err := cniversion.GreaterThan(v, knownByAll)

@@ -9,12 +9,12 @@ import (
 	"path/filepath"
 )
 
-// temporary is the pattern of names under which a file is written at first.
-// Runtimes read only names that end in .conf, .conflist or .json.
+// temporary is the name pattern of incomplete files. Runtimes only read names that end in .conf,
+// .conflist or .json.
 func temporary(name string) string { return "." + name + ".tmp-*" }
 
-// replace makes the file have the content: as a whole and for good, or not at
-// all. A file that has it already is left alone.
+// replace writes the content to the file atomically and syncs it. It does not touch an identical
+// file.
 func replace(path string, mode os.FileMode, content io.Reader) (changed bool, err error) {
 	dir, name := filepath.Split(path)
 	defer func() {
@@ -29,7 +29,7 @@ func replace(path string, mode os.FileMode, content io.Reader) (changed bool, er
 	if err != nil {
 		return false, err
 	}
-	defer os.Remove(file.Name()) // after the rename, there is none
+	defer os.Remove(file.Name()) // no effect after the rename
 	defer file.Close()
 	if _, err := io.Copy(file, content); err != nil {
 		return false, err
@@ -46,12 +46,11 @@ func replace(path string, mode os.FileMode, content io.Reader) (changed bool, er
 	return true, syncDir(dir)
 }
 
-// haveSameContent compares the file at the path, which may be missing, with one
-// that was written.
+// haveSameContent compares the file at the path, which may be missing, with a written one.
 func haveSameContent(path string, mode os.FileMode, written *os.File) (bool, error) {
 	old, err := os.Open(path)
 	if err != nil {
-		return false, nil // whatever it is, it is replaced
+		return false, nil // replace it, whatever it is
 	}
 	defer old.Close()
 	oldInfo, err := old.Stat()
@@ -83,8 +82,8 @@ func haveSameContent(path string, mode os.FileMode, written *os.File) (bool, err
 
 func isEnd(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }
 
-// remove removes the file and what an interrupted replace left; that there is
-// nothing is no error.
+// remove removes the file and the temporary files of an interrupted replace. A missing file is no
+// error.
 func remove(path string) error {
 	errs := []error{removeTemporaries(path)}
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -95,7 +94,6 @@ func remove(path string) error {
 	return errors.Join(errs...)
 }
 
-// removeTemporaries removes what an interrupted replace left.
 func removeTemporaries(path string) error {
 	dir, name := filepath.Split(path)
 	left, err := filepath.Glob(filepath.Join(dir, temporary(name)))

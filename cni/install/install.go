@@ -13,11 +13,10 @@ import (
 	"github.com/contiv/contiv/cni"
 )
 
-// ConflistName is the file that runtimes read. Of several files, they take the
-// first in alphabetical order.
+// ConflistName is the configuration file. Of several files, runtimes use the alphabetically first.
 const ConflistName = "10-contiv-vpp.conflist"
 
-// The agent is asked every pollInterval if it is ready.
+// Period and timeout of the checks whether the agent is ready.
 const (
 	pollInterval = time.Second
 	pollTimeout  = 5 * time.Second
@@ -25,19 +24,16 @@ const (
 
 // Options of Install and Uninstall.
 type Options struct {
-	// BinDir and NetDir are the folders of the node where the runtime looks for
-	// plugins and for their configuration.
+	// BinDir and NetDir are the node's directories of plugins and of their configuration.
 	BinDir, NetDir string
-	// Program is the executable that is copied to BinDir.
+	// Program is the executable to copy to BinDir.
 	Program string
-	// Conflist is the file with the configuration to install; if it is empty, a
-	// standard one is made of Server, LogFile and the plugins in Chain that are
-	// installed.
+	// Conflist is the configuration file to install. By default, the configuration is generated
+	// from Server, LogFile and the installed plugins of Chain.
 	Conflist        string
 	Server, LogFile string
 	Chain           []string
-	// KeepProgram makes Uninstall leave the program, for pods that are yet to be
-	// removed.
+	// KeepProgram makes Uninstall keep the program, which the deletion of remaining pods needs.
 	KeepProgram bool
 	Log         *slog.Logger
 }
@@ -45,9 +41,8 @@ type Options struct {
 func (o *Options) program() string      { return filepath.Join(o.BinDir, PluginName) }
 func (o *Options) conflistPath() string { return filepath.Join(o.NetDir, ConflistName) }
 
-// Install puts the program in place, waits until the agent is ready, and then puts
-// the configuration in place. When it fails, or is interrupted, the configuration
-// is the one that was there before, or none.
+// Install installs the program, waits until the agent is ready, and then installs the
+// configuration. After an error or interruption, the previous configuration is unchanged.
 func Install(ctx context.Context, o Options) error {
 	_, err := install(ctx, o)
 	return err
@@ -70,7 +65,7 @@ func install(ctx context.Context, o Options) (done installed, err error) {
 		return done, err
 	}
 	o.Log.Info("Program is in place", "path", o.program(), "changed", changed)
-	// What is wrong with it shall be known before the agent is ready.
+	// Report mistakes before waiting for the agent.
 	if done.conflist, err = o.conflist(ctx); err != nil {
 		return done, err
 	}
@@ -85,7 +80,6 @@ func install(ctx context.Context, o Options) (done installed, err error) {
 	return done, nil
 }
 
-// awaitAgent returns when the agent can wire pods.
 func (o *Options) awaitAgent(ctx context.Context) error {
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
@@ -107,7 +101,7 @@ func (o *Options) awaitAgent(ctx context.Context) error {
 	}
 }
 
-// notReady tells why the agent cannot wire pods, "" if it can.
+// notReady returns the reason why the agent cannot wire pods, or "".
 func (o *Options) notReady(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
@@ -121,8 +115,8 @@ func (o *Options) notReady(ctx context.Context) string {
 	return ""
 }
 
-// Uninstall removes the configuration and then the program. What is missing is
-// no error. A Keep in the same folders is made to let go first.
+// Uninstall removes the configuration and then the program. Missing files are no error. It first
+// stops a Keep of the same directories.
 func Uninstall(o Options) (err error) {
 	release, err := o.askToLeave()
 	if err != nil {

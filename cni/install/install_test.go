@@ -15,8 +15,7 @@ import (
 	"github.com/containernetworking/cni/libcni"
 )
 
-// options of an installation from and to folders of the test. Debian's plugins,
-// or what stands for them, are not there.
+// options returns an installation between directories of the test, without the plugins of Debian.
 func options(t *testing.T) Options {
 	t.Helper()
 	dir := t.TempDir()
@@ -36,7 +35,7 @@ func write(t *testing.T, path, content string) {
 	}
 }
 
-// plugin installs a plugin that knows the versions, or none.
+// plugin installs a plugin that supports the versions. Without versions, it does not know VERSION.
 func plugin(t *testing.T, o Options, name string, versions ...string) {
 	t.Helper()
 	supported, err := json.Marshal(versions)
@@ -50,7 +49,6 @@ func plugin(t *testing.T, o Options, name string, versions ...string) {
 	write(t, filepath.Join(o.BinDir, name), script)
 }
 
-// The versions in the configuration are those that the whole chain understands.
 func TestVersionsOfTheChain(t *testing.T) {
 	for name, test := range map[string]struct {
 		chain                []string
@@ -147,7 +145,7 @@ func TestGivenConfigurationIsKept(t *testing.T) {
 	}
 }
 
-// A write that fails in the middle, as on a full disk, changes nothing.
+// A write that fails halfway, as on a full disk, changes nothing.
 func TestReplaceIsAllOrNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "net.d", "x.conflist")
 	broken := io.MultiReader(strings.NewReader("half"), iotest.ErrReader(errors.New("no space left")))

@@ -13,24 +13,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// keepInterval is how often Keep looks at what it has put in place, and
-// uninstallPatience how long Uninstall waits for a Keep to let go.
+// keepInterval is the interval of Keep's checks. uninstallPatience bounds Uninstall's wait for a
+// Keep to stop.
 const (
 	keepInterval      = time.Second
 	uninstallPatience = 10 * time.Second
 )
 
-// leaveName is a file in the folder of configurations that asks a Keep to leave it
-// as it is. Runtimes ignore it.
+// leaveName is a file in NetDir that makes a Keep stop without a repair. Runtimes ignore it.
 const leaveName = "." + ConflistName + ".leave"
 
-// errLeave ends a Keep that was asked to let go.
+// errLeave ends a Keep stopped by Uninstall.
 var errLeave = errors.New("uninstalled: nothing is put back any more")
 
-// Keep installs, and then restores files that others remove or change, each time as Install does:
-// the configuration not before the agent is ready. It lets go when Uninstall asks it to, and
-// returns when ctx ends. An error of the first installation is returned, later ones are logged and
-// tried again.
+// Keep installs the files and restores them when they are removed or changed. As in Install, the
+// configuration requires a ready agent. Keep stops its repairs on Uninstall, and returns when ctx
+// ends. It returns an error of the first installation, and logs and retries later ones.
 func Keep(ctx context.Context, o Options) error {
 	if err := os.MkdirAll(o.NetDir, 0o755); err != nil {
 		return err
@@ -41,7 +39,7 @@ func Keep(ctx context.Context, o Options) error {
 	}
 	defer lock.Close()
 	if err := os.Remove(o.leavePath()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err // of an uninstallation that was killed
+		return err // left by a killed Uninstall
 	}
 	kept, leave := context.WithCancelCause(ctx)
 	defer leave(nil)
@@ -92,7 +90,7 @@ func keep(ctx context.Context, o Options) error {
 	}
 }
 
-// awaitLeave calls leave when Uninstall asks for it.
+// awaitLeave calls leave on Uninstall's request.
 func (o *Options) awaitLeave(ctx context.Context, leave context.CancelCauseFunc) {
 	ticker := time.NewTicker(keepInterval)
 	defer ticker.Stop()
@@ -109,14 +107,13 @@ func (o *Options) awaitLeave(ctx context.Context, leave context.CancelCauseFunc)
 	}
 }
 
-// installed is what install has put in place.
 type installed struct {
 	program  fs.FileInfo
 	conflist []byte
 }
 
-// damage returns an error that names the differences from the installation, nil if there are none.
-// The program is not read for that.
+// damage returns an error that names the differences from the installation, or nil. It does not
+// read the program.
 func (i installed) damage(o Options) error {
 	program, err := os.Stat(o.program())
 	if err != nil {
@@ -134,8 +131,7 @@ func (i installed) damage(o Options) error {
 
 func (o *Options) leavePath() string { return filepath.Join(o.NetDir, leaveName) }
 
-// lockDir locks a folder until the file that it returns is closed. how is that of
-// flock(2).
+// lockDir locks a directory until the returned file is closed. how is an operation of flock(2).
 func lockDir(dir string, how int) (*os.File, error) {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -147,7 +143,7 @@ func lockDir(dir string, how int) (*os.File, error) {
 	return f, nil
 }
 
-// askToLeave makes a Keep that is at work in the folder let go. release ends that.
+// askToLeave stops a running Keep of the directory, until release is called.
 func (o *Options) askToLeave() (release func() error, err error) {
 	var asked bool
 	deadline := time.Now().Add(uninstallPatience)
@@ -175,6 +171,6 @@ func (o *Options) askToLeave() (release func() error, err error) {
 			}
 			asked = true
 		}
-		time.Sleep(50 * time.Millisecond) // flock(2) cannot wait with a deadline
+		time.Sleep(50 * time.Millisecond) // flock(2) has no timeout
 	}
 }

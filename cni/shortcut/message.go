@@ -2,10 +2,10 @@ package shortcut
 
 import "unsafe"
 
-// text returns the bytes as they are; they must not change while it is in use.
+// text returns the bytes without a copy. They must not change while the string is in use.
 func text(data []byte) string { return unsafe.String(unsafe.SliceData(data), len(data)) }
 
-// buffer is what has been added to data. What is too much for it is not added.
+// buffer collects bytes in data. It ignores additions that do not fit.
 type buffer struct {
 	data []byte
 	n    int
@@ -48,10 +48,9 @@ func (b *buffer) decimal(n int64) {
 
 func (b *buffer) text() string { return text(b.data[:b.n]) }
 
-// message is a message of cniwire.
 type message struct{ buffer }
 
-// newMessage starts a message whose length is not known.
+// newMessage starts a message and leaves room for its length.
 func newMessage(data []byte) message {
 	m := message{buffer{data: data}}
 	m.add(magic)
@@ -64,7 +63,7 @@ func (m *message) field(value string) {
 	m.add(value)
 }
 
-// finished returns the message; "" if it is too large.
+// finished returns the message, or "" if it is too large.
 func (m *message) finished() string {
 	if m.full {
 		return ""
@@ -76,7 +75,7 @@ func (m *message) finished() string {
 	return m.text()
 }
 
-// reader reads the fields of a message. short: it has fewer.
+// reader reads the fields of a message. short is set if fields are missing.
 type reader struct {
 	rest  string
 	short bool
@@ -93,7 +92,7 @@ func (r *reader) field() string {
 	return value
 }
 
-// length reads the four bytes that data has at least.
+// length decodes the first four bytes. data must have them.
 func length(data string) int {
 	return int(data[0])<<24 | int(data[1])<<16 | int(data[2])<<8 | int(data[3])
 }

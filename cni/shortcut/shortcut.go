@@ -1,22 +1,22 @@
-// Package shortcut serves the most frequent calls of contiv-cni before the Go runtime starts. To start the runtime and
-// to initialise what a CNI plugin links takes longer than the call.
+// Package shortcut serves the most frequent calls of contiv-cni before the Go runtime starts.
+// Starting the runtime and initialising a CNI plugin's packages would take longer than the call.
 //
 //	start of the process ─> shortcut ─┬─> agent ─> result, end of the process
 //	                                  └─> Go runtime ─> all packages ─> main
 //
-// It carries ADD, DEL and CHECK to the agent as the runtime made them (cniwire.Invocation), and prints what the agent
-// says. Whatever is unusual it leaves to main: other commands, an agent that is not reachable, is older or
-// declines, configurations that are large or whose socket it cannot find. The agent may see a call twice
-// then, which the CNI specification allows for runtimes as well.
+// It forwards ADD, DEL and CHECK to the agent as a cniwire.Invocation and prints the answer. It
+// leaves all other cases to main: other commands, an unreachable or older agent, an agent that
+// declines, and configurations that are large or whose socket it cannot find. The agent may then
+// see a call twice, which the CNI specification allows.
 //
-// The program begins here if it is linked with -ldflags '-E contiv_cni_start', which names the first instruction of
-// entry_amd64.s or entry_arm64.s; linked otherwise, it begins as any Go program and works without the shortcut.
+// The shortcut needs the linker option -ldflags '-E contiv_cni_start', which names the first
+// instruction of entry_amd64.s or entry_arm64.s. Without it, the program starts as any Go program.
 //
-// No Go runtime means that this code must not need one. It calls nothing but itself, syscall.RawSyscall and functions
-// that the compiler makes of len, copy and ==. It does not allocate: memory is that of global variables, and nothing
-// is appended, concatenated, converted to an interface, or put into a closure or map. It does not panic: every index is
-// checked before. It uses no goroutine, defer or recover. What breaks these rules ends the process by SIGSEGV; a test of
-// contiv-cni looks at what is called.
+// The code runs without the Go runtime. It only calls itself, syscall.RawSyscall, and functions
+// that the compiler generates for len, copy and ==. It must not allocate: no append, concatenation,
+// closure, map, or conversion to an interface. It must not panic: it checks every index. It must
+// not use goroutines, defer or recover. Violations end in SIGSEGV; a test of contiv-cni checks the
+// calls.
 package shortcut
 
 import (
@@ -28,7 +28,7 @@ const (
 	magic         = "CNI2" // cniwire.InvocationMagic
 	defaultServer = "/var/run/contiv/cni.sock"
 	maxLogSize    = 8 << 20
-	// What the package cni says in this case.
+	// The message of package cni.
 	tooLate = `{"code":11,"msg":"the Contiv agent cannot serve the request now","details":"the agent did not answer in time"}`
 )
 
@@ -36,11 +36,12 @@ var (
 	stdin   [256 << 10]byte
 	request [512 << 10]byte
 	answer  [256 << 10]byte
-	// taken is how much of stdin has been read; -1: nobody tried.
+	// taken is the number of bytes read from stdin, or -1 before reading.
 	taken = -1
 )
 
-// Taken returns what this package has read of standard input before it left the call to main; nil if it did not.
+// Taken returns the bytes that this package consumed from standard input, or nil if it did not
+// read.
 func Taken() []byte {
 	if taken < 0 {
 		return nil
@@ -48,8 +49,9 @@ func Taken() []byte {
 	return stdin[:taken]
 }
 
-// beforeRuntime is called by the first instruction of the process. stack is what the kernel put there: the number of
-// arguments, a pointer to each, nil, a pointer to each variable of the environment, and nil.
+// beforeRuntime is called by the first instruction of the process. stack is the kernel's initial
+// stack: the argument count, a pointer to each argument, nil, a pointer to each environment
+// variable, and nil.
 //
 //lint:ignore U1000 staticcheck does not see calls of assembly.
 func beforeRuntime(stack *uintptr) {
@@ -58,7 +60,7 @@ func beforeRuntime(stack *uintptr) {
 	}
 }
 
-// serve serves the call and ends the process, or returns if that is left to main.
+// serve serves the call and exits, or returns to leave it to main.
 func serve(env environment) {
 	timing := env.get("CONTIV_CNI_TIMING")
 	began := now(timing)
@@ -120,14 +122,14 @@ func serve(env environment) {
 	exit(0)
 }
 
-// isOurs reports whether the path is that of the network namespace of this process, which the CNI library
-// refuses for a container.
+// isOurs reports whether the path is this process's network namespace, which the CNI library
+// rejects.
 func isOurs(netns string) bool {
 	var own, other syscall.Stat_t
 	return stat(netns, &other) && (!stat("/proc/self/ns/net", &own) || own.Dev == other.Dev && own.Ino == other.Ino)
 }
 
-// readStdin reports whether all of it has been read.
+// readStdin reports whether it read all of the input.
 func readStdin() bool {
 	for taken = 0; taken < len(stdin); {
 		n, err := read(0, stdin[taken:])
@@ -144,8 +146,8 @@ func readStdin() bool {
 	return false
 }
 
-// serverOf returns the socket of the agent that a configuration names; "" if that takes a reader of JSON to find
-// out. The agent declines if it was something else after all.
+// serverOf returns the agent's socket in a configuration, or "" if only a JSON parser could find
+// it. The agent declines calls for another socket.
 func serverOf(config string) string {
 	const name = `"grpcServer"`
 	at := 0
@@ -184,12 +186,12 @@ func skipSpace(s string) string {
 	return s
 }
 
-// call sends a message and returns the fields of the answer; "" if there was none that can be understood.
-// late: the agent did not accept or answer in time.
+// call sends a message and returns the fields of the answer, or "" if the answer is invalid. late
+// means that the agent did not accept or answer in time.
 func call(server string, timeout int64, sent string) (got string, late bool) {
 	socket, err := connect(server, timeout)
 	if err == 0 {
-		send(socket, sent) // if that fails, so does reading
+		send(socket, sent) // after an error, reading fails, too
 		got, err = receive(socket)
 		closeFile(socket)
 	}
@@ -209,7 +211,7 @@ func receive(socket int) (got string, err syscall.Errno) {
 	return text(answer[:size]), err
 }
 
-// appendLog is openLog of the package cni.
+// appendLog does the same as openLog of package cni.
 func appendLog(path, line string) {
 	var info syscall.Stat_t
 	if stat(path, &info) && info.Mode&syscall.S_IFMT == syscall.S_IFREG && info.Size > maxLogSize {

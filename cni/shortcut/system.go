@@ -12,10 +12,10 @@ const (
 	openPath    = 0o10000000
 )
 
-// environment points to the variables of the environment: NAME=VALUE each, the last one is nil.
+// environment points to the nil-terminated array of NAME=VALUE pointers.
 type environment struct{ first **byte }
 
-// get returns "" for what is not there, as all that is asked for means the same then.
+// get returns "" for a missing variable.
 func (e environment) get(name string) string {
 	for at := e.first; *at != nil; at = (**byte)(unsafe.Add(unsafe.Pointer(at), pointerSize)) {
 		variable := cString(*at)
@@ -34,10 +34,10 @@ func cString(first *byte) string {
 	return unsafe.String(first, n)
 }
 
-// path is what system calls get as one. Linux has none that is longer.
+// path is the buffer for system calls. Linux paths have at most 4096 bytes.
 var path, otherPath [4096]byte
 
-// terminated puts a path into memory, with a zero at its end, and reports whether it could.
+// terminated copies a path into memory, with a final zero byte. It reports whether the path fits.
 func terminated(memory *[4096]byte, path string) bool {
 	if len(path) >= len(memory) {
 		return false
@@ -47,7 +47,7 @@ func terminated(memory *[4096]byte, path string) bool {
 	return true
 }
 
-// open returns -1 if it fails.
+// open returns -1 on an error.
 func open(name string, flags int) int {
 	if !terminated(&path, name) {
 		return -1
@@ -64,7 +64,6 @@ func openLog(name string) int { return open(name, syscall.O_CREAT|syscall.O_APPE
 
 func closeFile(file int) { _, _, _ = syscall.RawSyscall(syscall.SYS_CLOSE, uintptr(file), 0, 0) }
 
-// stat reports whether there is such a file.
 func stat(name string, info *syscall.Stat_t) bool {
 	file := open(name, openPath)
 	if file < 0 {
@@ -75,7 +74,7 @@ func stat(name string, info *syscall.Stat_t) bool {
 	return err == 0
 }
 
-// putAside renames a file to its name and .1.
+// putAside renames a file to its name with the suffix .1.
 func putAside(name string) {
 	aside := buffer{data: otherPath[:]}
 	aside.add(name)
@@ -85,7 +84,7 @@ func putAside(name string) {
 	}
 }
 
-// now is in nanoseconds, and 0 if nobody measures.
+// now returns nanoseconds, or 0 if timing is off.
 func now(timing string) int64 {
 	if timing == "" {
 		return 0
@@ -95,7 +94,7 @@ func now(timing string) int64 {
 	return t.Sec*1e9 + t.Nsec
 }
 
-// connect returns a socket whose reads and writes end after so many seconds.
+// connect returns a socket whose reads and writes time out after timeout seconds.
 func connect(server string, timeout int64) (int, syscall.Errno) {
 	address := syscall.RawSockaddrUnix{Family: syscall.AF_UNIX}
 	if len(server) >= len(address.Path) {
@@ -159,7 +158,7 @@ func write(file int, s string) {
 	}
 }
 
-// send is write that makes no signal if nobody is there to read.
+// send writes without SIGPIPE.
 func send(socket int, s string) {
 	for len(s) > 0 {
 		n, _, err := syscall.RawSyscall6(syscall.SYS_SENDTO, uintptr(socket), uintptr(unsafe.Pointer(unsafe.StringData(s))), uintptr(len(s)), syscall.MSG_NOSIGNAL, 0, 0)
