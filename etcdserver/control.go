@@ -15,15 +15,14 @@ import (
 	"time"
 )
 
-// controlSocket, in the data directory, is where a program of the same user asks for a snapshot or
-// a restoration. Who may open it could read and write the data themselves, too.
+// controlSocket, in the data directory, serves snapshots and restorations to programs of the same
+// user. It grants no more than read and write access to the directory does.
 const controlSocket = "contiv-etcd.sock"
 
 var errStarting = errors.New("etcd is starting, try again when it is ready")
 
-// Serve runs a Server until ctx ends, and replaces its data when that is asked for at the
-// control socket of the data directory (AskSnapshot, AskRestore). ready is called once, when
-// clients can read and write.
+// Serve runs a Server until ctx ends. The control socket of the data directory serves AskSnapshot
+// and AskRestore. Serve calls ready once, when clients can read and write.
 func Serve(ctx context.Context, opts Options, ready func(*Server)) error {
 	opts = opts.withDefaults()
 	h := &host{ctx: ctx, opts: opts, changed: make(chan struct{}, 1)}
@@ -35,7 +34,7 @@ func Serve(ctx context.Context, opts Options, ready func(*Server)) error {
 	var serving sync.WaitGroup
 	defer serving.Wait()
 	defer control.Close()
-	// A member may wait for others for a long time: whoever asks meanwhile learns that.
+	// A member may wait long for the others. The socket already answers with that reason.
 	server, err := startLocked(ctx, opts, func() error {
 		listener, err := listenControl(opts.DataDir)
 		if err != nil {
@@ -52,7 +51,7 @@ func Serve(ctx context.Context, opts Options, ready func(*Server)) error {
 	return h.wait()
 }
 
-// with are the options by which the server comes back at the same addresses.
+// with returns the options that restart the server at the same addresses.
 func (o Options) with(s *Server) Options {
 	o.ClientURLs, o.PeerURL = s.Endpoints(), s.urls.peer.String()
 	if len(s.urls.health) > 0 {
@@ -61,18 +60,17 @@ func (o Options) with(s *Server) Options {
 	return o
 }
 
-// host has the server that runs now.
+// host holds the current server.
 type host struct {
 	ctx  context.Context
 	opts Options
 
 	mu      sync.Mutex
-	server  *Server // nil: it is starting, or could not be started again
+	server  *Server // nil while starting, or after a failed restart
 	changed chan struct{}
 	failed  error
 }
 
-// started takes the first server.
 func (h *host) started(s *Server) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -85,7 +83,7 @@ func (h *host) current() (*Server, error) {
 	return h.server, h.failed
 }
 
-// serves returns the server if it can be asked.
+// serves returns the server, or the reason why it is not running.
 func (h *host) serves() (*Server, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -98,7 +96,7 @@ func (h *host) serves() (*Server, error) {
 	return nil, errStarting
 }
 
-// wait returns why the last server has ended.
+// wait returns the error that ended the last server.
 func (h *host) wait() error {
 	for {
 		server, failed := h.current()
@@ -137,11 +135,11 @@ func (h *host) snapshot(w http.ResponseWriter, _ *http.Request) {
 	}
 	if err := server.Snapshot(w); err != nil {
 		h.opts.Logger.Error("A snapshot could not be given", "error", err)
-		panic(http.ErrAbortHandler) // the client must not take it for complete
+		panic(http.ErrAbortHandler) // the client must notice that the snapshot is incomplete
 	}
 }
 
-// restore takes a snapshot, and answers when its data are served.
+// restore receives a snapshot and responds once its data are served.
 func (h *host) restore(w http.ResponseWriter, r *http.Request) {
 	if len(h.opts.Members) > 0 {
 		http.Error(w, "this is one of several members, which have to be restored together: stop all of them, and call contiv-etcd restore with --name and --member on each of their nodes", http.StatusConflict)
@@ -168,8 +166,8 @@ func (h *host) restore(w http.ResponseWriter, r *http.Request) {
 	h.opts.Logger.Warn("The data of etcd were restored from a snapshot", "before", filepath.Join(h.opts.DataDir, ReplacedDir))
 }
 
-// replace ends the server, and starts one with the data of the snapshot; with its own data
-// again, if that fails.
+// replace restarts the server with the data of the snapshot or, if that fails, with its previous
+// data.
 func (h *host) replace(file string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -191,8 +189,8 @@ func (h *host) replace(file string) error {
 	return errors.Join(restored, h.failed)
 }
 
-// The name of a socket may be 108 bytes long, a directory's longer: both sides name it by a
-// descriptor of the directory.
+// The path of a socket has at most 108 bytes. Client and server use the path of the directory's
+// descriptor instead.
 
 func listenControl(dir string) (net.Listener, error) {
 	d, err := os.Open(dir)
@@ -207,7 +205,7 @@ func listenControl(dir string) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.SetUnlinkOnClose(false) // the descriptor of its name is closed; the next one removes it
+	l.SetUnlinkOnClose(false) // the path's descriptor is closed; the next start removes the socket
 	return l, os.Chmod(filepath.Join(dir, controlSocket), 0o600)
 }
 
@@ -215,8 +213,8 @@ func controlName(dir *os.File) string {
 	return fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), controlSocket)
 }
 
-// AskSnapshot writes a snapshot of the data directory dir, which a Serve serves, to w. The caller
-// checks that it is complete: WriteSnapshotFile does.
+// AskSnapshot writes a snapshot of the data directory of a running Serve to w. The caller checks
+// that it is complete, as WriteSnapshotFile does.
 func AskSnapshot(ctx context.Context, dir string, w io.Writer) error {
 	response, err := ask(ctx, dir, http.MethodGet, "/snapshot", nil)
 	if err != nil {
@@ -227,8 +225,8 @@ func AskSnapshot(ctx context.Context, dir string, w io.Writer) error {
 	return err
 }
 
-// AskRestore has the Serve of the data directory dir replace its data by the snapshot, and
-// returns when that is done. ErrNotServed: nobody serves it, call Restore.
+// AskRestore makes the Serve of the data directory replace its data, and returns when it has. It
+// returns ErrNotServed if no Serve is running; then call Restore.
 func AskRestore(ctx context.Context, dir string, snapshot io.Reader) error {
 	response, err := ask(ctx, dir, http.MethodPut, "/restore", snapshot)
 	if err == nil {

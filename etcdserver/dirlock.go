@@ -9,12 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dirLock is a lock on a data directory. etcd has one of its own, on which it
-// would wait without end and without a word.
+// dirLock locks a data directory. etcd's own lock would wait silently without a timeout.
 type dirLock struct{ file *os.File }
 
-// lockDir makes the directory if it is missing, and locks it. The kernel frees
-// the lock when the process dies.
+// lockDir creates the directory if necessary and locks it until the process ends.
 func lockDir(dir string) (*dirLock, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, dirError(dir, err)

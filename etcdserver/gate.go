@@ -13,17 +13,18 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// Limits of connections. A connection is pending until its TLS handshake has shown a certificate.
+// Connection limits. A connection is pending until its TLS handshake has verified a certificate.
 const (
-	// handshakeTimeout bounds the TLS handshake and the preface of HTTP/2 together.
+	// handshakeTimeout bounds the TLS handshake plus the HTTP/2 preface.
 	handshakeTimeout = 5 * time.Second
-	// pendingPerAddress bounds the pending connections of one source address, pendingInTotal all of them.
+	// pendingPerAddress limits the pending connections of a source address, and pendingInTotal all
+	// of them.
 	pendingPerAddress = 256
 	pendingInTotal    = 4096
-	// connectionsPerClient bounds the connections of one certificate, or, without certificates, of one
+	// connectionsPerClient limits the connections of a certificate or, without certificates, of a
 	// source address.
 	connectionsPerClient = 256
-	// reservedDescriptors are for the data, the log and the other members.
+	// reservedDescriptors are left for data, log and other members.
 	reservedDescriptors = 150
 )
 
@@ -34,9 +35,9 @@ const (
 //	             v
 //	           established: limits per certificate and in total; a further one is refused
 //
-// The two kinds have descriptors of their own, so that connections without a certificate never keep
-// out those with one. A flood of pending connections ages out: a client passes if its handshake
-// takes less time than the flood needs to fill the places of its source address.
+// Pending and established connections use separate file descriptors, so that clients without a
+// certificate cannot displace others. During a flood, a client succeeds if its handshake is faster
+// than the flood fills the limit of its source address.
 type gate struct {
 	perAddress, maxPending    int
 	perClient, maxEstablished int
@@ -45,12 +46,12 @@ type gate struct {
 	// pending holds *gateConn by source address, the oldest first.
 	pending      map[netip.Addr]*list.List
 	pendingCount int
-	// established counts by client, see gateConn.client.
+	// established counts connections by gateConn.client.
 	established      map[string]int
 	establishedCount int
 }
 
-// newGate divides the descriptors that the process may open.
+// newGate sets the limits from the process's limit of open files.
 func newGate() *gate {
 	descriptors := 1024
 	var limit unix.Rlimit
@@ -61,17 +62,17 @@ func newGate() *gate {
 	pending := min(pendingInTotal, usable/4)
 	return &gate{
 		perAddress: min(pendingPerAddress, max(pending/4, 1)), maxPending: pending,
-		// Descriptors of evicted connections are closed a moment later.
+		// Evicted connections close their descriptors with a delay.
 		perClient: connectionsPerClient, maxEstablished: usable - 2*pending,
 		pending: make(map[netip.Addr]*list.List), established: make(map[string]int),
 	}
 }
 
-// gateListener passes the connections that it accepts through the gate.
+// gateListener admits accepted connections through the gate.
 type gateListener struct {
 	net.Listener
 	gate *gate
-	// certificates: a connection is pending until gateCredentials has seen its certificate.
+	// certificates keeps connections pending until gateCredentials has verified a certificate.
 	certificates bool
 }
 
@@ -89,7 +90,7 @@ func (l *gateListener) Accept() (net.Conn, error) {
 			l.gate.admit(conn)
 			return conn, nil
 		}
-		if !conn.source.IsValid() { // a unix socket, which only our own user may open
+		if !conn.source.IsValid() { // a unix socket, which only the same user can open
 			return raw, nil
 		}
 		if conn.gate.establish(conn, conn.source.String()) == nil {
@@ -99,19 +100,19 @@ func (l *gateListener) Accept() (net.Conn, error) {
 	}
 }
 
-// gateConn is a connection of a client.
+// gateConn is a client's connection. The gate's lock guards the fields below.
 type gateConn struct {
 	net.Conn
 	gate   *gate
 	source netip.Addr
-	// The gate guards the other fields. place is the place among the pending ones, nil: it has none.
+	// place is the position among the pending connections, or nil.
 	place *list.Element
-	// client is the name of the certificate or the source address; "": not established.
+	// client is the certificate's name or the source address. It is "" until established.
 	client string
 	closed bool
 }
 
-// Close frees the place of the connection.
+// Close also frees the connection's place.
 func (c *gateConn) Close() error {
 	c.gate.forget(c)
 	return c.Conn.Close()
@@ -119,8 +120,8 @@ func (c *gateConn) Close() error {
 
 var errTooManyConnections = errors.New("too many connections")
 
-// admit makes a connection pending. The oldest pending one of its address, or of the address that
-// has most, is closed if there are too many.
+// admit makes a connection pending. Over a limit, it closes the oldest pending connection of the
+// same address, or of the address with most.
 func (g *gate) admit(c *gateConn) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -167,7 +168,7 @@ func (g *gate) leavePending(c *gateConn) {
 	pendingConnections.Dec()
 }
 
-// establish counts a connection for a client, or returns errTooManyConnections.
+// establish counts a connection of the client, or returns errTooManyConnections.
 func (g *gate) establish(c *gateConn, client string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -200,7 +201,7 @@ func (g *gate) forget(c *gateConn) {
 	c.closed = true
 }
 
-// gateCredentials establishes connections whose handshake has succeeded.
+// gateCredentials establishes connections after a successful handshake.
 type gateCredentials struct {
 	credentials.TransportCredentials
 }

@@ -8,15 +8,15 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// Limits bound what one user other than Root has in etcd.
+// Limits bound the use of etcd by each user except Root.
 type Limits struct {
-	// Bytes of its keys and values: those that exist, and older revisions of them that are not forgotten yet.
+	// Bytes of the user's keys and values, including revisions that are not compacted yet.
 	Bytes int64
-	// Keys that exist, Leases, and Watches, which are watchers and open streams.
+	// Keys and Leases that exist. Watches counts watchers and open streams.
 	Keys, Leases, Watches int
 }
 
-// Defaults of Limits. That of Bytes is a part of the quota.
+// Defaults of Limits. DefaultBytes is a fraction of the quota.
 const (
 	DefaultUserKeys    = 200_000
 	DefaultUserLeases  = 64
@@ -25,32 +25,34 @@ const (
 )
 
 const (
-	// overhead is what a revision takes beside its key and value: fields of etcd, and its place in the tree.
+	// overhead is the size of a revision in addition to key and value.
 	overhead = 128
-	// slots divide the time after which revisions are forgotten. etcd looks after each tenth of it.
+	// slots divide the compaction period. etcd checks every tenth of it.
 	slots = 12
-	// nearFull is the part of the quota, in per cent, from which on the largest writers are refused.
+	// nearFull is the percentage of the quota from which the largest writers are refused.
 	nearFull = 80
-	// smallPart of the quota is what any user may have when etcd is nearly full.
+	// smallPart is the fraction 1/smallPart of the quota that every user may use when etcd is
+	// nearly full.
 	smallPart = 1024
 	// refusalLasts is how long a refusal is reported.
 	refusalLasts = 5 * time.Minute
 )
 
-// ledger records what users have in etcd.
+// ledger records the use of etcd by each user.
 //
-//	start    each revision counts for the user who answers for the key (Options.Owner)
+//	start    a key's revisions count for its owner (Options.Owner)
 //	write    counts for the user of the certificate, once it has succeeded
-//	watch    tells of what others do to these keys: Root, other members, leases that expire
+//	watch    reports changes by others: Root, other members, expired leases
 //
-// Members count on their own: a user with a member more may write as much there before each has heard of the other.
+// Each member counts separately. A user connected to several members may exceed a limit briefly on
+// each.
 type ledger struct {
 	limits Limits
 	quota  int64
 	owner  func(key string) string
-	// slot is how long older revisions count at least, divided by slots-1.
+	// slot is the minimal time that older revisions count, divided by slots-1.
 	slot time.Duration
-	// inUse returns the size of the data.
+	// inUse returns the size of the data in bytes.
 	inUse func() int64
 	now   func() time.Time
 
@@ -59,10 +61,9 @@ type ledger struct {
 	keys     map[string]entry
 }
 
-// account is that of a user.
 type account struct {
 	keys    int
-	kept    int64 // bytes of the keys
+	kept    int64 // bytes of current keys
 	older   [slots]int64
 	newest  int64 // number of the newest slot
 	pending struct {
@@ -75,7 +76,6 @@ type account struct {
 	refused   string
 }
 
-// entry is a key of a user.
 type entry struct {
 	user     string
 	size     int64
@@ -98,7 +98,7 @@ func (l *ledger) account(user string) *account {
 	return a
 }
 
-// settle forgets older revisions that etcd has forgotten, and returns all bytes of an account.
+// settle removes compacted revisions and returns the total bytes of an account.
 func (l *ledger) settle(a *account) (bytes int64) {
 	newest := l.now().UnixNano() / int64(l.slot)
 	for n := max(a.newest+1, newest-slots+1); n <= newest; n++ {
@@ -112,14 +112,14 @@ func (l *ledger) settle(a *account) (bytes int64) {
 	return bytes
 }
 
-// supersede adds a revision that is not the newest one of its key.
+// supersede adds a revision that is no longer current.
 func (l *ledger) supersede(user string, size int64) {
 	a := l.account(user)
 	l.settle(a)
 	a.older[a.newest%slots] += size
 }
 
-// reset is for when keys are counted again.
+// reset prepares a new count of all keys.
 func (l *ledger) reset() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -129,7 +129,7 @@ func (l *ledger) reset() {
 	}
 }
 
-// forget is for when etcd has forgotten all older revisions.
+// forget handles a compaction of all older revisions.
 func (l *ledger) forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -138,8 +138,8 @@ func (l *ledger) forget() {
 	}
 }
 
-// put records that a key has a value since a revision. user "" is not known: the key stays with the user whom it
-// belongs to, or is its owner's. It returns whether the record is new.
+// put records the value of a key at a revision. If user is "", the key stays with its current user
+// or belongs to its owner.
 func (l *ledger) put(user, key string, size, revision int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -163,7 +163,7 @@ func (l *ledger) put(user, key string, size, revision int64) {
 	l.keys[key] = entry{user, size, revision}
 }
 
-// drop removes a key; superseded: its revision is still there.
+// drop removes a key. superseded means that its revision is not compacted yet.
 func (l *ledger) drop(key string, e entry, superseded bool) {
 	a := l.account(e.user)
 	a.keys--
@@ -174,7 +174,7 @@ func (l *ledger) drop(key string, e entry, superseded bool) {
 	}
 }
 
-// deleted records that a key does not exist since a revision.
+// deleted records the deletion of a key at a revision.
 func (l *ledger) deleted(key string, revision int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -183,10 +183,9 @@ func (l *ledger) deleted(key string, revision int64) {
 	}
 }
 
-// sizeOf is what a key with a value takes.
 func sizeOf(key, value []byte) int64 { return int64(len(key)+len(value)) + overhead }
 
-// admission is room for a write in progress.
+// admission reserves room for a write in progress.
 type admission struct {
 	l     *ledger
 	user  string
@@ -194,7 +193,7 @@ type admission struct {
 	keys  int
 }
 
-// admit makes room for what a user is about to write, or returns why it is refused.
+// admit reserves room for a user's writes, or returns the reason for a refusal.
 func (l *ledger) admit(user string, puts []*pb.PutRequest) (*admission, error) {
 	if len(puts) == 0 {
 		return &admission{l: l, user: user}, nil
@@ -229,7 +228,7 @@ func (l *ledger) admit(user string, puts []*pb.PutRequest) (*admission, error) {
 	return m, nil
 }
 
-// done gives the room back, once the write is recorded or has failed.
+// done frees the reservation after the write was recorded or failed.
 func (m *admission) done() {
 	m.l.mu.Lock()
 	defer m.l.mu.Unlock()
@@ -238,8 +237,8 @@ func (m *admission) done() {
 	a.pending.keys -= m.keys
 }
 
-// level is the most that a user may have where etcd is nearly full: less than the largest one has, and the less the
-// nearer the quota is.
+// level returns the limit per user in a nearly full etcd. It is below the largest user's size and
+// falls as the size approaches the quota.
 func (l *ledger) level() (level int64, near bool) {
 	used, from := l.inUse(), l.quota/100*nearFull
 	if used < from {
@@ -253,21 +252,19 @@ func (l *ledger) level() (level int64, near bool) {
 	return max(int64(float64(most)*min(left, 0.999)), l.quota/smallPart), true
 }
 
-// refuse records a refusal, and returns it.
 func (l *ledger) refuse(user string, a *account, limit, why string) error {
 	a.refused, a.refusedAt = why, l.now()
 	refusedRequests.WithLabelValues(user, limit).Inc()
 	return refusal{user, why}
 }
 
-// refusal is why a request of a user is refused.
 type refusal struct{ user, why string }
 
 func (r refusal) Error() string {
 	return fmt.Sprintf("the limit of %s in etcd is reached: %s", r.user, r.why)
 }
 
-// report names the users that are refused, the largest one first, and says why.
+// report lists the refused users with the reasons, the largest user first.
 func (l *ledger) report() (most string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -306,7 +303,7 @@ func (l *ledger) unwatch(user string, n int) {
 	l.account(user).watches -= n
 }
 
-// lease makes room for a lease of a user that has some.
+// lease reserves room for a lease of a user that already has the given number.
 func (l *ledger) lease(user string, has int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -22,11 +22,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Headers of the answer to AlarmList.
+// Headers of the response to AlarmList.
 const (
-	// LimitsHeader is there if users have limits.
+	// LimitsHeader is present if users have limits.
 	LimitsHeader = "contiv-etcd-limits"
-	// RefusedHeader says which user has reached a limit; it is missing if none has.
+	// RefusedHeader names the users at a limit. It is absent if no user is.
 	RefusedHeader = "contiv-etcd-refused"
 )
 
@@ -35,7 +35,7 @@ var refusedRequests = prometheus.NewCounterVec(prometheus.CounterOpts{
 	Help: "Requests that were refused because a user has reached a limit (bytes, keys, leases, watches), or has written most when etcd was nearly full (full).",
 }, []string{"user", "limit"})
 
-// limiter holds the requests of users to their limits.
+// limiter enforces the limits of users.
 type limiter struct {
 	etcd   *embed.Etcd
 	ledger *ledger
@@ -43,14 +43,14 @@ type limiter struct {
 	done   sync.WaitGroup
 }
 
-// newLimiter counts what is in etcd, and follows what happens to it until close.
+// newLimiter counts the contents of etcd and follows all changes until close.
 func newLimiter(etcd *embed.Etcd, opts Options) *limiter {
 	ctx, stop := context.WithCancel(context.Background())
 	l := &limiter{etcd: etcd, stop: stop, ledger: newLedger(opts.Limits, opts.Quota, opts.CompactAfter, opts.Owner, etcd.Server.Backend().SizeInUse)}
 	stream := l.count()
 	l.done.Go(func() {
 		for l.follow(ctx, stream) {
-			stream = l.count() // etcd has revisions that were not told, as after a snapshot of another member
+			stream = l.count() // the watch missed revisions, for example after a snapshot from another member
 		}
 	})
 	return l
@@ -61,12 +61,13 @@ func (l *limiter) close() {
 	l.done.Wait()
 }
 
-// count reads all revisions, the oldest first. The stream has all later ones; those that are in both are recorded once.
+// count reads all revisions, the oldest first, and returns a stream of later ones. Revisions in
+// both are recorded once.
 func (l *limiter) count() mvcc.WatchStream {
 	kv := l.etcd.Server.KV()
 	stream := kv.NewWatchStream()
 	if _, err := stream.Watch(0, []byte{0}, []byte{}, kv.Rev()+1); err != nil {
-		panic(err) // the stream is open, and the range is not empty
+		panic(err) // impossible: the stream is open and the range is not empty
 	}
 	l.ledger.reset()
 	tx := l.etcd.Server.Backend().ConcurrentReadTx()
@@ -75,7 +76,7 @@ func (l *limiter) count() mvcc.WatchStream {
 	tx.UnsafeForEach(schema.Key, func(k, v []byte) error {
 		var kv mvccpb.KeyValue
 		switch revision := mvcc.BytesToRev(k).Main; {
-		case kv.Unmarshal(v) != nil: // etcd itself does not start with such data
+		case kv.Unmarshal(v) != nil: // etcd does not start with such data
 		case mvcc.IsTombstone(k):
 			l.ledger.deleted(string(kv.Key), revision)
 		default:
@@ -86,7 +87,7 @@ func (l *limiter) count() mvcc.WatchStream {
 	return stream
 }
 
-// follow records events until ctx ends, or until events are missing, which it reports.
+// follow records events until ctx ends or events are missing. It reports the latter.
 func (l *limiter) follow(ctx context.Context, stream mvcc.WatchStream) (missed bool) {
 	defer stream.Close()
 	for {
@@ -108,7 +109,8 @@ func (l *limiter) follow(ctx context.Context, stream mvcc.WatchStream) (missed b
 	}
 }
 
-// userOf returns the user of a certificate, "" for Root and for connections without certificate.
+// userOf returns the user of the certificate, or "" for Root and for connections without
+// certificate.
 func userOf(ctx context.Context) string {
 	if user := commonNameIn(ctx); user != Root {
 		return user
@@ -120,7 +122,7 @@ func refused(err error) error {
 	return status.Error(codes.ResourceExhausted, "etcdserver: "+err.Error())
 }
 
-// unary holds requests to the limits of their user.
+// unary enforces the limits on unary requests.
 func (l *limiter) unary(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 	if r, ok := request.(*pb.AlarmRequest); ok && r.Action == pb.AlarmRequest_GET {
 		header := metadata.Pairs(LimitsHeader, "on")
@@ -163,7 +165,7 @@ func putsOf(r *pb.TxnRequest, list []*pb.PutRequest) []*pb.PutRequest {
 	return list
 }
 
-// write admits puts, and records those that were carried out.
+// write admits puts and records the successful ones.
 func (l *limiter) write(ctx context.Context, user string, request any, puts []*pb.PutRequest, handle grpc.UnaryHandler) (any, error) {
 	for _, put := range puts {
 		if put.Lease != 0 && !l.owns(ctx, user, put.Lease) {
@@ -190,12 +192,12 @@ func (l *limiter) write(ctx context.Context, user string, request any, puts []*p
 
 func (l *limiter) record(user string, put *pb.PutRequest, revision int64) {
 	if put.IgnoreValue {
-		return // the watch has the size
+		return // the watch reports the size
 	}
 	l.ledger.put(user, string(put.Key), sizeOf(put.Key, put.Value), revision)
 }
 
-// recordTxn records the branch that was carried out.
+// recordTxn records the branch that was executed.
 func (l *limiter) recordTxn(user string, request *pb.TxnRequest, response *pb.TxnResponse, revision int64) {
 	branch := request.Failure
 	if response.Succeeded {
@@ -213,8 +215,8 @@ func (l *limiter) recordTxn(user string, request *pb.TxnRequest, response *pb.Tx
 	}
 }
 
-// The ID of a lease says whose it is, for as long as it lives and to all members: 15 bits that mark it, 32 bits of its
-// user, and 16 bits by chance.
+// The ID of a lease contains its user, so that it survives restarts and is known to all members: a
+// mark of 15 bits, 32 bits of the user, 16 random bits.
 const (
 	leaseMark  = int64(0x43e7) << 48
 	leaseMarks = int64(0x7fff) << 48
@@ -228,7 +230,7 @@ func leasesOf(user string) int64 {
 
 func isLeaseOf(user string, id int64) bool { return id&^0xffff == leasesOf(user) }
 
-// grant gives a lease an ID of its user.
+// grant assigns a lease ID that contains the user.
 func (l *limiter) grant(ctx context.Context, user string, r *pb.LeaseGrantRequest, handle grpc.UnaryHandler) (any, error) {
 	if r.ID != 0 && !isLeaseOf(user, r.ID) {
 		return nil, status.Errorf(codes.InvalidArgument, "etcdserver: lease %x has an ID that is not of %s: have etcd choose it (ID 0)", r.ID, user)
@@ -253,8 +255,8 @@ func (l *limiter) grant(ctx context.Context, user string, r *pb.LeaseGrantReques
 	return handle(ctx, r)
 }
 
-// owns reports whether a lease is the user's. Leases from before there were limits are of those who may write
-// all their keys.
+// owns reports whether a lease belongs to the user. A lease from before limits existed belongs to
+// users who may write all of its keys.
 func (l *limiter) owns(ctx context.Context, user string, id int64) bool {
 	if id&leaseMarks == leaseMark {
 		return isLeaseOf(user, id)
@@ -266,7 +268,7 @@ func (l *limiter) owns(ctx context.Context, user string, id int64) bool {
 	}
 	answer, err := server.LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: id, Keys: true})
 	if err != nil {
-		return errors.Is(err, lease.ErrLeaseNotFound) // which etcd says
+		return errors.Is(err, lease.ErrLeaseNotFound) // etcd returns this error itself
 	}
 	for _, key := range answer.Keys {
 		if server.AuthStore().IsPutPermitted(info, key) != nil {
@@ -276,7 +278,7 @@ func (l *limiter) owns(ctx context.Context, user string, id int64) bool {
 	return len(answer.Keys) > 0
 }
 
-// stream counts streams and their watchers, and keeps leases alive for their users only.
+// stream counts streams and their watchers. It lets users keep only their own leases alive.
 func (l *limiter) stream(server any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 	user := userOf(stream.Context())
 	if user == "" {
@@ -290,7 +292,6 @@ func (l *limiter) stream(server any, stream grpc.ServerStream, _ *grpc.StreamSer
 	return handle(server, s)
 }
 
-// limitedStream is a stream of a user.
 type limitedStream struct {
 	grpc.ServerStream
 	limiter *limiter
@@ -301,7 +302,7 @@ type limitedStream struct {
 	closed  bool
 }
 
-// close returns the number of watchers that the stream has left.
+// close returns the number of remaining watchers.
 func (s *limitedStream) close() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -309,7 +310,7 @@ func (s *limitedStream) close() int {
 	return s.watches
 }
 
-// RecvMsg returns an error, which ends the stream, for requests that are refused.
+// RecvMsg returns an error for refused requests, which ends the stream.
 func (s *limitedStream) RecvMsg(m any) error {
 	if err := s.ServerStream.RecvMsg(m); err != nil {
 		return err
@@ -328,7 +329,7 @@ func (s *limitedStream) RecvMsg(m any) error {
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.closed { // this watcher comes too late to be counted with the stream
+		if s.closed { // too late to be counted with the stream
 			s.limiter.ledger.unwatch(s.user, 1)
 			return nil
 		}
@@ -337,7 +338,7 @@ func (s *limitedStream) RecvMsg(m any) error {
 	return nil
 }
 
-// SendMsg notices watchers that end.
+// SendMsg counts ended watchers.
 func (s *limitedStream) SendMsg(m any) error {
 	if r, ok := m.(*pb.WatchResponse); ok && r.Canceled {
 		s.mu.Lock()

@@ -31,7 +31,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// cluster is an etcd with users, and what signs their certificates.
+// cluster is an etcd with users and the authority of their certificates.
 type cluster struct {
 	t    testing.TB
 	opts Options
@@ -40,7 +40,7 @@ type cluster struct {
 	s    *Server
 }
 
-// newCluster starts an etcd with the nodes' users, who may write in their own parts.
+// newCluster starts an etcd whose users may write their own prefixes.
 func newCluster(t testing.TB, limits Limits, quota int64, nodes ...string) *cluster {
 	t.Helper()
 	c := &cluster{t: t, opts: testOptions(t)}
@@ -135,7 +135,7 @@ func (c *cluster) clientAt(endpoint, user string) *clientv3.Client {
 	return client
 }
 
-// user makes a user who may read everything, and write what begins with the prefixes.
+// user creates a user who may read everything and write the prefixes.
 func (c *cluster) user(root *clientv3.Client, name string, prefixes ...string) {
 	c.t.Helper()
 	ctx := c.t.Context()
@@ -157,7 +157,7 @@ func (c *cluster) user(root *clientv3.Client, name string, prefixes ...string) {
 	must(err)
 }
 
-// reports asks as agents do.
+// reports reads the headers, as agents do.
 func reports(t testing.TB, c *clientv3.Client) (limited bool, refused string) {
 	t.Helper()
 	var header metadata.MD
@@ -168,7 +168,7 @@ func reports(t testing.TB, c *clientv3.Client) (limited bool, refused string) {
 	return len(header.Get(LimitsHeader)) > 0, strings.Join(header.Get(RefusedHeader), "")
 }
 
-// untilRefused repeats a write until it is refused, and returns how often it succeeded.
+// untilRefused repeats a write until it is refused. It returns the number of successful ones.
 func untilRefused(t testing.TB, most int, write func(i int) error) int {
 	t.Helper()
 	for i := range most {
@@ -184,7 +184,7 @@ func untilRefused(t testing.TB, most int, write func(i int) error) int {
 	return 0
 }
 
-// rpcError undoes what clientv3 makes of errors.
+// rpcError reverts clientv3's error conversion.
 func rpcError(err error) error {
 	if e, ok := err.(rpctypes.EtcdError); ok {
 		return status.Error(e.Code(), e.Error())
@@ -192,8 +192,8 @@ func rpcError(err error) error {
 	return err
 }
 
-// A user who writes all that it can reaches its limit, whatever the way. Root and other users write on, and a restart
-// changes nothing.
+// A user reaches its limit through every kind of write. Root and other users are unaffected, and a
+// restart changes nothing.
 func TestUsersAreLimited(t *testing.T) {
 	const mib = 1 << 20
 	value := strings.Repeat("x", 256<<10)
@@ -265,7 +265,7 @@ func TestUsersAreLimited(t *testing.T) {
 				t.Errorf("the report is %q", text)
 			}
 			c.restart()
-			if strings.HasSuffix(name, "of KSR") { // this key has no owner: what it counts for is in memory
+			if strings.HasSuffix(name, "of KSR") { // a key without owner counts in memory only
 				return
 			}
 			root, evil, good = c.client(Root), c.client("node:evil"), c.client("node:good")
@@ -281,7 +281,7 @@ func TestUsersAreLimited(t *testing.T) {
 	}
 }
 
-// A client that may write to all nodes has one limit, not one for each.
+// A client with access to all nodes has one limit in total.
 func TestClientsAreLimited(t *testing.T) {
 	c := newCluster(t, Limits{Keys: 50}, 0, "good")
 	ops, good := c.client("client:ops"), c.client("node:good")
@@ -296,7 +296,6 @@ func TestClientsAreLimited(t *testing.T) {
 	}
 }
 
-// await repeats a step until it succeeds.
 func await(t testing.TB, what string, step func() error) {
 	t.Helper()
 	var err error
@@ -308,7 +307,7 @@ func await(t testing.TB, what string, step func() error) {
 	t.Fatalf("not in time: %s: %v", what, err)
 }
 
-// Leases are kept alive, revoked and used by the user who has them, also after a restart.
+// Only its user can keep alive, revoke and use a lease, also after a restart.
 func TestLeasesAreOfTheirUser(t *testing.T) {
 	c := newCluster(t, Limits{Leases: 5}, 0, "evil", "good")
 	ctx := t.Context()
@@ -365,7 +364,7 @@ func TestLeasesAreOfTheirUser(t *testing.T) {
 		t.Errorf("a lease that is gone: %v", err)
 	}
 
-	// Leases that were granted before there were limits.
+	// Leases from before limits existed.
 	old, err := root.Grant(ctx, 600)
 	if err == nil {
 		_, err = root.Put(ctx, "/vnf-agent/good/old", "", clientv3.WithLease(old.ID))
@@ -381,7 +380,6 @@ func TestLeasesAreOfTheirUser(t *testing.T) {
 	}
 }
 
-// Watchers and streams of a user are limited, and count no longer once they end.
 func TestWatchesAreLimited(t *testing.T) {
 	c := newCluster(t, Limits{Watches: 10}, 0, "evil", "good")
 	evil, good := c.client("node:evil"), c.client("node:good")
@@ -389,7 +387,7 @@ func TestWatchesAreLimited(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		refused := 0
 		for range 20 {
-			// Metadata that differ open streams of their own.
+			// Different metadata open separate streams.
 			for response := range evil.Watch(metadata.AppendToOutgoingContext(ctx, "n", fmt.Sprint(time.Now().UnixNano())), "/vnf-agent/evil/", clientv3.WithPrefix(), clientv3.WithCreatedNotify()) {
 				if response.Err() != nil {
 					refused++
@@ -397,7 +395,7 @@ func TestWatchesAreLimited(t *testing.T) {
 				break
 			}
 		}
-		if refused != 15 { // a stream and its watcher are two
+		if refused != 15 { // a stream and its watcher count as two
 			t.Errorf("%d of 20 watches were refused, want 15", refused)
 		}
 		created := <-good.Watch(t.Context(), "/vnf-agent/good/", clientv3.WithPrefix(), clientv3.WithCreatedNotify())
@@ -416,8 +414,8 @@ func TestWatchesAreLimited(t *testing.T) {
 	}
 }
 
-// When etcd is nearly full, those that have written most are refused, and named. Root and small writers go on until etcd
-// is really full, and the writer does again once there is space.
+// In a nearly full etcd, the largest writers are refused and named. Root and small writers continue
+// until etcd is full. Afterwards, refused writers can write again.
 func TestLargestWriterIsRefusedFirst(t *testing.T) {
 	const quota = 64 << 20
 	c := newCluster(t, Limits{Bytes: quota}, quota, "evil", "large", "good")
@@ -455,7 +453,7 @@ func TestLargestWriterIsRefusedFirst(t *testing.T) {
 	await(t, "the writer is not refused any more", func() error { _, err := evil.Put(ctx, "/vnf-agent/evil/x", value); return err })
 }
 
-// The accounts agree with the store, whoever writes and deletes at the same time.
+// The accounts match the store after concurrent writes and deletions.
 func TestAccountsAgreeWithTheStore(t *testing.T) {
 	c := newCluster(t, Limits{}, 0, "a", "b")
 	ctx := t.Context()
@@ -504,7 +502,7 @@ func TestAccountsAgreeWithTheStore(t *testing.T) {
 	})
 }
 
-// Older revisions count until etcd has forgotten them.
+// Older revisions count until they are compacted.
 func TestOlderRevisionsAreForgotten(t *testing.T) {
 	l := newLedger(Limits{Bytes: 1000, Keys: 10}, 1<<40, time.Hour, func(string) string { return "" }, func() int64 { return 0 })
 	now := time.Unix(1e9, 0)
@@ -523,7 +521,8 @@ func TestOlderRevisionsAreForgotten(t *testing.T) {
 	}
 }
 
-// BenchmarkLimits compares a put and its event with limits to one without, in turns. Ratios are of medians.
+// BenchmarkLimits compares a put and its event with and without limits, in turns. Ratios are of
+// medians.
 func BenchmarkLimits(b *testing.B) {
 	c := newCluster(b, Limits{Bytes: 1 << 40}, 0, "a")
 	ctx := b.Context()
@@ -538,7 +537,7 @@ func BenchmarkLimits(b *testing.B) {
 	clients := [2]*clientv3.Client{c.clientAt("https://"+without.listeners[0].Addr().String(), "node:a"), c.client("node:a")}
 	var changes [2]clientv3.WatchChan
 	for on, client := range clients {
-		for i := range 1000 { // connections and caches are warm, and there are keys
+		for i := range 1000 { // warm up connections and caches, and create keys
 			if _, err := client.Put(ctx, fmt.Sprint("/vnf-agent/a/", on, "/", i), "x"); err != nil {
 				b.Fatal(err)
 			}

@@ -8,20 +8,20 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// maintainPeriod is how often the size of the database is looked at.
+// maintainPeriod is the interval of checks of the database's size.
 const maintainPeriod = 10 * time.Second
 
-// maintain gives space back. The file of the database never shrinks by itself, and what counts
-// for the quota is its size:
+// maintain frees space. The database file never shrinks by itself, and its size counts for the
+// quota:
 //
 //	half of the quota, and half of the file is free   defragment
-//	full: etcd refuses writes                         forget all old revisions, defragment, and
+//	full: etcd refuses writes                         compact all old revisions, defragment, and
 //	                                                  allow writes again if that made space
 //
-// Requests wait while the database is defragmented.
+// Requests wait during a defragmentation.
 func (s *Server) maintain(ctx context.Context, quota int64, period time.Duration) {
 	toldFull := false
-	tried := int64(-1) // revision at which nothing could be gained
+	tried := int64(-1) // revision at which nothing was gained
 	for {
 		full, err := s.makeSpace(ctx, quota, tried)
 		switch {
@@ -44,8 +44,8 @@ func (s *Server) maintain(ctx context.Context, quota int64, period time.Duration
 	}
 }
 
-// makeSpace reports whether etcd is, and remains, full. A full one has nothing to gain while it has the
-// revision tried.
+// makeSpace reports whether etcd remains full. It does nothing if etcd was full at the revision
+// tried.
 func (s *Server) makeSpace(ctx context.Context, quota, tried int64) (full bool, err error) {
 	server := s.etcd.Server
 	for _, alarm := range server.Alarms() {
@@ -79,7 +79,7 @@ func (s *Server) makeSpace(ctx context.Context, quota, tried int64) (full bool, 
 	return false, nil
 }
 
-// forgetRevisions compacts up to the newest revision, and waits until that is done.
+// forgetRevisions compacts up to the newest revision and waits for completion.
 func (s *Server) forgetRevisions(ctx context.Context) error {
 	kv := s.etcd.Server.KV()
 	revision := kv.Rev()

@@ -63,7 +63,7 @@ func TestFullUntilSomethingIsDeleted(t *testing.T) {
 	put(t, s.Endpoint(), "/other", "v")
 }
 
-// Half of the quota is not exceeded by what is not needed, without an alarm.
+// Free pages do not accumulate beyond half of the quota, and no alarm is raised.
 func TestFreePagesAreGivenBackBeforeEtcdIsFull(t *testing.T) {
 	opts := testOptions(t)
 	opts.Quota = 16 << 20
@@ -79,7 +79,7 @@ func TestFreePagesAreGivenBackBeforeEtcdIsFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	server := s.etcd.Server
-	for server.Backend().SizeInUse() > server.Backend().Size()/4 { // pages are free when later writes are on the disk
+	for server.Backend().SizeInUse() > server.Backend().Size()/4 { // pages become free when later writes are on disk
 		put(t, s.Endpoint(), "/other", "v")
 		server.Backend().ForceCommit()
 	}

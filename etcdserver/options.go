@@ -12,7 +12,6 @@ import (
 	"time"
 )
 
-// Defaults of Options.
 const (
 	DefaultDataDir      = "/var/etcd/contiv-data"
 	DefaultName         = "contiv-etcd"
@@ -23,64 +22,62 @@ const (
 	DefaultSnapshotKeep = 7
 )
 
-// Options of a Server. The zero value serves DefaultDataDir on
-// DefaultClientURL.
+// Options of a Server. The zero value serves DefaultDataDir on DefaultClientURL.
 type Options struct {
-	// DataDir keeps the data between runs. It is made if missing.
+	// DataDir holds the data. It is created if missing.
 	DataDir string
-	// ClientURLs to listen on: http://IP:PORT, https://IP:PORT or
-	// unix:///path/of/socket. Port 0: any free port.
+	// ClientURLs to listen on: http://IP:PORT, https://IP:PORT or unix:///path/of/socket. Port 0
+	// selects a free port.
 	ClientURLs []string
-	// PeerURL, http://IP:PORT; no other member ever connects to it. Default:
-	// loopback, the port after that of the first TCP client URL. If clients need certificates, the
-	// peer URL becomes https and admits only the server's own certificate: anybody who can speak
-	// the peer protocol can write.
+	// PeerURL, http://IP:PORT, is unused without Members but required by etcd. The default is
+	// loopback and the port after the first TCP client URL. If clients need certificates, it
+	// becomes https and only admits the server's own certificate, because peers can write.
 	PeerURL string
-	// Name of this member, and Members: the peer URLs, https://IP:PORT, of all members by their names, this
-	// one's included. Members know each other by certificates that name the same common name as
-	// CertFile, and that ClientCAFile has signed. Without Members, this is the only one, and
-	// Name is DefaultName. They count when the data directory is made; later it knows them.
+	// Name is this member's name (default DefaultName). Members holds the peer URLs,
+	// https://IP:PORT, of all members by name, including this one; without it, the member is alone.
+	// Members authenticate with certificates signed by ClientCAFile, with the same common name as
+	// CertFile. Both options only matter when the data directory is created.
 	Name    string
 	Members map[string]string
-	// HealthURL, http://IP:PORT, serves /livez, /readyz and /metrics without TLS, so
-	// that probes need no certificate. Default: none.
+	// HealthURL, http://IP:PORT, serves /livez, /readyz and /metrics without TLS, so that probes
+	// need no certificate. Default: none.
 	HealthURL string
 
-	// CertFile and KeyFile are the server's certificate for https URLs. With
-	// ClientCAFile, clients must present a certificate signed by it.
+	// CertFile and KeyFile are the server certificate of https URLs. With ClientCAFile, clients
+	// must present a certificate signed by it.
 	CertFile, KeyFile, ClientCAFile string
-	// Users makes the common name of a client's certificate its user: Root may do everything, other
-	// users what their roles permit, and unknown clients nothing. It needs ClientCAFile, and cannot
-	// be taken back.
+	// Users makes the common name of a client's certificate its user. Root may do everything, other
+	// users what their roles permit, and unknown clients nothing. It requires ClientCAFile and is
+	// permanent.
 	Users bool
-	// Owner returns the user who answers for a key that is there when etcd starts, or that Root has written; "": none.
-	// Limits bound what each user but Root has. Both count with Users only; nil: no key has an owner.
+	// Owner returns the user to charge for a key that existed at the start or was written by Root,
+	// or "". If nil, such keys count for no user. Limits bound each user except Root. Both require
+	// Users.
 	Owner  func(key string) string
 	Limits Limits
-	// PlainText allows http with other addresses than loopback: everybody who reaches
-	// them can read and change all data.
+	// PlainText allows http on other addresses than loopback. Everyone who reaches them can read
+	// and change all data.
 	PlainText bool
 
-	// Quota is the size in bytes at which the backend refuses writes.
+	// Quota is the size in bytes at which etcd refuses writes.
 	Quota int64
-	// CompactAfter is the age at which old revisions are forgotten. A watcher that was away for
-	// longer must list again.
+	// CompactAfter is the age at which old revisions are compacted. A watcher that was disconnected
+	// for longer must list again.
 	CompactAfter time.Duration
-	// SnapshotEvery is how often all data are written to a file in SnapshotDir, of which the newest
-	// SnapshotKeep stay. 0: never.
+	// SnapshotEvery is the interval of snapshots in SnapshotDir (0: none). SnapshotKeep is the
+	// number to keep.
 	SnapshotEvery time.Duration
 	SnapshotDir   string
 	SnapshotKeep  int
-	// ReadyTimeout bounds how long Start waits for the member to serve.
+	// ReadyTimeout bounds Start.
 	ReadyTimeout time.Duration
-	// UnsafeNoSync trades the safety of the data for speed, in tests.
+	// UnsafeNoSync skips fsync. It is for tests.
 	UnsafeNoSync bool
 
-	// Logger takes etcd's log as well; nil: slog.Default().
+	// Logger also receives etcd's log. Default: slog.Default().
 	Logger *slog.Logger
 }
 
-// withDefaults fills empty fields.
 func (o Options) withDefaults() Options {
 	if o.DataDir == "" {
 		o.DataDir = DefaultDataDir
@@ -122,14 +119,14 @@ func (o Options) withDefaults() Options {
 // knowsClients reports whether clients need certificates.
 func (o Options) knowsClients() bool { return o.CertFile != "" && o.ClientCAFile != "" }
 
-// endpoints are the URLs to listen on, ports filled in.
+// endpoints are the URLs to listen on, with their actual ports.
 type endpoints struct {
 	clients []url.URL
 	peer    url.URL
-	health  []url.URL // one or none
+	health  []url.URL // at most one
 }
 
-// resolve checks the URLs and replaces port 0 by a free port.
+// resolve validates the URLs and replaces port 0 by a free port.
 func (o Options) resolve() (endpoints, error) {
 	var e endpoints
 	if (o.CertFile == "") != (o.KeyFile == "") {
@@ -210,7 +207,6 @@ func (o Options) resolve() (endpoints, error) {
 	return e, nil
 }
 
-// checkMembers checks the names and URLs of several members.
 func (o Options) checkMembers() error {
 	if len(o.Members) == 0 {
 		return nil
@@ -230,7 +226,6 @@ func (o Options) checkMembers() error {
 	return nil
 }
 
-// parseURL accepts http, https and unix URLs that can be listened on.
 func parseURL(what, s string) (url.URL, error) {
 	u, err := url.Parse(s)
 	if err != nil {
@@ -266,7 +261,7 @@ func isLoopback(host string) bool {
 	return err == nil && a.IsLoopback()
 }
 
-// fillPort replaces port 0 by one that is free now.
+// fillPort replaces port 0 by a port that is currently free.
 func fillPort(u *url.URL) error {
 	if u.Port() != "0" {
 		return nil

@@ -14,22 +14,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Directories in the data directory, beside etcd's own "member".
+// Directories in the data directory next to etcd's "member".
 const (
 	memberDir    = "member"
 	restoringDir = "restoring"
-	// ReplacedDir keeps what the last restoration has replaced.
+	// ReplacedDir holds the data replaced by the last restoration.
 	ReplacedDir = "before-restore"
 )
 
-// revisionBump is how far revisions are advanced by a restoration: more than clients may have seen
-// since the snapshot was made. Watchers are told to list again.
+// revisionBump is added to the revision by a restoration. It exceeds the revisions that clients may
+// have seen since the snapshot. Watchers must list again.
 const revisionBump = 1_000_000_000
 
-// Restore replaces the data in opts.DataDir, which must not be in use, by those of a snapshot file.
-// It replaces all or nothing; what was there remains in ReplacedDir until the next time. Etcd has
-// another cluster ID from then on, by which agents and KSR know that it lost data. Of several
-// members, all restore the same file.
+// Restore atomically replaces the data in opts.DataDir, which must not be in use, by a snapshot
+// file. The previous data stay in ReplacedDir until the next restoration. The cluster ID changes,
+// from which agents and KSR conclude that etcd lost data. All members must restore the same file.
 func Restore(file string, opts Options) error {
 	opts = opts.withDefaults()
 	urls, err := opts.resolve()
@@ -67,7 +66,7 @@ func Restore(file string, opts Options) error {
 	return nil
 }
 
-// checkedSum returns the hexadecimal checksum of a snapshot file that is intact.
+// checkedSum verifies a snapshot file and returns its hexadecimal checksum.
 func checkedSum(file string) (string, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -85,12 +84,12 @@ func checkedSum(file string) (string, error) {
 	return hex.EncodeToString(sum[:8]), err
 }
 
-// exchange puts what is in restoringDir in the place of the data, in one step.
+// exchange atomically replaces the data by the contents of restoringDir.
 func exchange(dir string) error {
 	member, restored := filepath.Join(dir, memberDir), filepath.Join(dir, restoringDir, memberDir)
 	replaced := filepath.Join(dir, ReplacedDir)
 	err := unix.Renameat2(unix.AT_FDCWD, restored, unix.AT_FDCWD, member, unix.RENAME_EXCHANGE)
-	if errors.Is(err, unix.ENOENT) { // nothing to replace
+	if errors.Is(err, unix.ENOENT) { // no previous data
 		err = os.Rename(restored, member)
 	}
 	if err != nil {

@@ -32,8 +32,8 @@ var (
 	}, []string{"reason"})
 )
 
-// clientListeners are the client URLs. The listeners of package embed know neither limits nor time-outs,
-// so that package serves no client.
+// clientListeners serve the client URLs. Package embed is not used for them because its listeners
+// have no limits and timeouts.
 type clientListeners struct {
 	urls      []url.URL
 	listeners []net.Listener
@@ -65,7 +65,7 @@ func listenClient(u url.URL) (net.Listener, error) {
 	return net.Listen("tcp", u.Host)
 }
 
-// serve answers clients. It sends errors that end a listener to failed, which has room for one.
+// serve handles clients. It sends errors that end a listener to failed, which has a buffer of one.
 func (c *clientListeners) serve(etcd *embed.Etcd, options []grpc.ServerOption, failed chan<- error) error {
 	config := etcd.Config()
 	options = append([]grpc.ServerOption{
@@ -98,8 +98,8 @@ func (c *clientListeners) serve(etcd *embed.Etcd, options []grpc.ServerOption, f
 	return nil
 }
 
-// stop closes the listeners, and the connections after a grace for requests in progress. Watches never
-// finish, so the grace ends them.
+// stop closes the listeners and, after a grace period for requests in progress, the connections.
+// Watches never finish and end with the grace period.
 func (c *clientListeners) stop() {
 	var stopping sync.WaitGroup
 	for _, s := range c.servers {

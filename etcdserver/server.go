@@ -21,7 +21,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// Server is a running etcd. Close it.
+// Server is a running etcd. The caller must close it.
 type Server struct {
 	etcd      *embed.Etcd
 	lock      *dirLock
@@ -29,25 +29,25 @@ type Server struct {
 	endpoints []string
 	urls      endpoints
 	clients   *clientListeners
-	limits    *limiter // nil: users have none
-	member    bool     // of several
+	limits    *limiter // nil without limits
+	member    bool     // one of several
 	closing   atomic.Bool
-	// failed has the error that ended the listener of a client URL.
+	// failed receives the error that ended a client listener.
 	failed chan error
-	// stop ends the maintenance, background are its goroutines.
+	// stop ends the maintenance. background waits for its goroutines.
 	stop       context.CancelFunc
 	background sync.WaitGroup
 	done       chan error
 	closeOnce  sync.Once
 }
 
-// Start serves the data directory and returns when clients can read and write.
-// When ctx ends before that, the member is stopped again.
+// Start serves the data directory and returns when clients can read and write. If ctx ends before,
+// it stops the member.
 func Start(ctx context.Context, opts Options) (*Server, error) {
 	return startLocked(ctx, opts, func() error { return nil })
 }
 
-// startLocked is Start, and calls locked between locking the data directory and starting etcd.
+// startLocked is Start with a callback after the data directory is locked and before etcd starts.
 func startLocked(ctx context.Context, opts Options, locked func() error) (*Server, error) {
 	opts = opts.withDefaults()
 	registerMetrics()
@@ -109,7 +109,7 @@ func startLocked(ctx context.Context, opts Options, locked func() error) (*Serve
 	return s, nil
 }
 
-// commonName is that of the certificate, which members have in common; "" without certificates.
+// commonName returns the common name of the certificate, which all members share, or "".
 func (o Options) commonName() (string, error) {
 	if !o.knowsClients() {
 		if len(o.Members) == 0 {
@@ -132,7 +132,7 @@ func initialCluster(members map[string]string) string {
 	return strings.Join(list, ",")
 }
 
-// config translates our options into etcd's.
+// config translates opts to etcd's configuration.
 func (s *Server) config(opts Options, urls endpoints, commonName string) *embed.Config {
 	c := embed.NewConfig()
 	c.Name = opts.Name
@@ -149,7 +149,8 @@ func (s *Server) config(opts Options, urls endpoints, commonName string) *embed.
 	if urls.peer.Scheme == "https" {
 		c.PeerTLSInfo = transport.TLSInfo{
 			CertFile: opts.CertFile, KeyFile: opts.KeyFile, TrustedCAFile: opts.ClientCAFile, ClientCertAuth: true,
-			// The authority signs for nodes as well. Addresses of members may be others' tomorrow.
+			// The authority also signs certificates of nodes. A member's address may later belong
+			// to another host.
 			AllowedCNs: []string{commonName}, ServerName: commonName, SkipClientSANVerify: true,
 		}
 	}
@@ -161,7 +162,7 @@ func (s *Server) config(opts Options, urls endpoints, commonName string) *embed.
 	c.AutoCompactionRetention = opts.CompactAfter.String()
 	c.BootstrapDefragThresholdMegabytes = 64
 	c.UnsafeNoFsync = opts.UnsafeNoSync
-	c.WarningUnaryRequestDuration = embed.DefaultWarningUnaryRequestDuration // else it warns of every request
+	c.WarningUnaryRequestDuration = embed.DefaultWarningUnaryRequestDuration // otherwise etcd warns of every request
 
 	c.ClientTLSInfo = transport.TLSInfo{
 		CertFile: opts.CertFile, KeyFile: opts.KeyFile,
@@ -171,11 +172,11 @@ func (s *Server) config(opts Options, urls endpoints, commonName string) *embed.
 	return c
 }
 
-// requestWorkers is the number of goroutines of a gRPC server that carry out one request after the other. They make up for
-// what limits cost: a new goroutine copies its stack as calls get deeper. Requests do not wait for them.
+// requestWorkers is the number of gRPC worker goroutines. Reusing goroutines avoids copying the
+// stack as it grows, which offsets the cost of limits. If all are busy, gRPC starts further
+// goroutines.
 const requestWorkers = 16
 
-// interceptors returns the options of the gRPC servers for clients.
 func (s *Server) interceptors() []grpc.ServerOption {
 	if s.limits == nil {
 		return nil
@@ -183,8 +184,7 @@ func (s *Server) interceptors() []grpc.ServerOption {
 	return []grpc.ServerOption{grpc.ChainUnaryInterceptor(maintenanceIsRoots, s.limits.unary), grpc.ChainStreamInterceptor(s.limits.stream), grpc.NumStreamWorkers(requestWorkers)}
 }
 
-// advertised are the client URLs that etcd tells its clients; unix sockets are
-// not among what it can tell.
+// advertised returns the client URLs that etcd can advertise, which excludes unix sockets.
 func advertised(urls endpoints) []url.URL {
 	var out []url.URL
 	for _, u := range urls.clients {
@@ -198,7 +198,7 @@ func advertised(urls endpoints) []url.URL {
 	return out
 }
 
-// startError turns etcd's errors into ones that say what to do.
+// startError adds advice to etcd's errors.
 func startError(err error, urls endpoints) error {
 	if !errors.Is(err, syscall.EADDRINUSE) {
 		return fmt.Errorf("start etcd: %w", err)
@@ -231,7 +231,7 @@ func (s *Server) awaitReady(ctx context.Context, timeout time.Duration) error {
 	}
 }
 
-// supervise waits for the end of the member, wanted or not.
+// supervise waits for the end of the member.
 func (s *Server) supervise() {
 	defer close(s.done)
 	select {
@@ -245,23 +245,21 @@ func (s *Server) supervise() {
 	}
 }
 
-// Endpoint is the first client URL; port 0 is replaced by the port in use. It is for users with
-// one of them: store/etcd/etcdtest, and tests.
+// Endpoint returns the first client URL with its actual port, for callers with one URL.
 func (s *Server) Endpoint() string { return s.endpoints[0] }
 
-// Endpoints are all client URLs.
+// Endpoints returns all client URLs.
 func (s *Server) Endpoints() []string { return append([]string(nil), s.endpoints...) }
 
-// Done delivers the error that ended the server by itself, and is closed when
-// the server has ended for any reason.
+// Done delivers the error that ended the server. It is closed when the server has ended for any
+// reason.
 func (s *Server) Done() <-chan error { return s.done }
 
-// closeGrace is what requests in progress get to finish; watches, which never
-// finish, are cut off then.
+// closeGrace is the time for requests in progress. Watches never finish and end with it.
 const closeGrace = 500 * time.Millisecond
 
-// Close ends requests, syncs the data and frees ports and data directory.
-// Closing again does nothing.
+// Close ends requests, syncs the data and releases ports and data directory. It may be called
+// again.
 func (s *Server) Close() {
 	s.closeOnce.Do(func() {
 		s.closing.Store(true)
@@ -280,8 +278,8 @@ func (s *Server) Close() {
 	})
 }
 
-// awaitFirst waits until an etcd that is alone is ready. If it was stopped before its first
-// transaction, it would never be ready again. One of several members may wait for the others for long.
+// awaitFirst waits until a single etcd is ready. If it was stopped before its first transaction, it
+// would never become ready again. One of several members may wait long for the others.
 func (s *Server) awaitFirst() {
 	select {
 	case <-s.etcd.Server.ReadyNotify():

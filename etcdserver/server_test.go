@@ -131,7 +131,7 @@ func TestErrorsSayWhatToChange(t *testing.T) {
 		text   string
 	}{
 		{"client port taken", func(o *Options) {
-			// Else that of the peer would be the next port, which somebody may have.
+			// The default peer port is the next one, which may be taken.
 			o.ClientURLs, o.PeerURL = []string{"http://" + taken.Addr().String()}, "http://127.0.0.1:0"
 		}, ErrAddressTaken, "give another client URL"},
 		{"peer port taken", func(o *Options) { o.PeerURL = "http://" + taken.Addr().String() }, ErrAddressTaken, "give another peer URL"},
@@ -171,11 +171,11 @@ func TestStartGivesUpWhenItsContextEnds(t *testing.T) {
 	cancel()
 	opts := testOptions(t)
 	if s, err := Start(ctx, opts); err == nil {
-		s.Close() // it was ready before it looked: as good
+		s.Close() // fine: it was ready earlier
 	} else if !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
-	start(t, opts) // directory and lock are free again
+	start(t, opts) // directory and lock are free
 }
 
 func TestLogOfEtcdGoesToSlog(t *testing.T) {

@@ -16,14 +16,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// catchUpTimeout is how long a snapshot waits for other members.
+// catchUpTimeout bounds a snapshot's wait for other members.
 const catchUpTimeout = 5 * time.Second
 
-// Snapshot writes all data to w, in the form of "etcdctl snapshot save": the database,
-// then its SHA-256. All that was acknowledged to a client before is in it, except if so many members
-// are away that nobody knows what that is: then it is what this member has.
+// Snapshot writes all data to w in the format of "etcdctl snapshot save": the database and its
+// SHA-256. It includes all acknowledged writes. Without a quorum, it contains this member's data.
 func (s *Server) Snapshot(w io.Writer) error {
-	// Two of three members acknowledge what the third does not have yet.
+	// A write may be acknowledged by two of three members before the third has it.
 	ctx, cancel := context.WithTimeout(context.Background(), catchUpTimeout)
 	defer cancel()
 	if err := s.etcd.Server.LinearizableReadNotify(ctx); err != nil {
@@ -42,8 +41,8 @@ func (s *Server) Snapshot(w io.Writer) error {
 	return nil
 }
 
-// WriteSnapshotFile makes a file of what write writes. The file appears under its name when
-// it is complete and checked, and on the disk.
+// WriteSnapshotFile creates a file with the output of write. The file appears under its name once
+// it is complete, verified and synced.
 func WriteSnapshotFile(file string, write func(io.Writer) error) error {
 	temporary, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".tmp*")
 	if err != nil {
@@ -63,7 +62,7 @@ func WriteSnapshotFile(file string, write func(io.Writer) error) error {
 	return os.Rename(temporary.Name(), file)
 }
 
-// checkSnapshot compares a snapshot with the checksum at its end.
+// checkSnapshot verifies the checksum at the end of a snapshot.
 func checkSnapshot(f *os.File) error {
 	info, err := f.Stat()
 	if err != nil {
@@ -92,23 +91,22 @@ const (
 	snapshotPrefix = "contiv-etcd-"
 	snapshotSuffix = ".db"
 	snapshotTime   = "20060102T150405Z"
-	// snapshotRetry is when a snapshot is tried again that failed.
+	// snapshotRetry is the delay after a failed snapshot.
 	snapshotRetry = time.Minute
 )
 
-// lastSnapshot is among the metrics at HealthURL, beside those of etcd.
+// lastSnapshot is exported at HealthURL with etcd's metrics.
 var lastSnapshot = prometheus.NewGauge(prometheus.GaugeOpts{
 	Name: "contiv_etcd_last_snapshot_timestamp_seconds",
 	Help: "When the newest of the scheduled snapshots was made; 0: there is none.",
 })
 
-// registerMetrics adds to the metrics of etcd, whose registry is the default one.
+// registerMetrics uses the default registry, as etcd does.
 var registerMetrics = sync.OnceFunc(func() {
 	prometheus.MustRegister(lastSnapshot, pendingConnections, establishedConnections, refusedConnections, refusedRequests)
 })
 
-// schedule makes a snapshot whenever the newest one in the directory is SnapshotEvery old, and
-// keeps the newest ones.
+// schedule takes a snapshot when the newest one is SnapshotEvery old, and removes old ones.
 func (s *Server) schedule(ctx context.Context, opts Options) {
 	for {
 		wait := snapshotRetry
@@ -127,7 +125,7 @@ func (s *Server) schedule(ctx context.Context, opts Options) {
 	}
 }
 
-// scheduled makes a snapshot if one is due, and returns when the newest was made.
+// scheduled takes a snapshot if one is due, and returns the time of the newest.
 func (s *Server) scheduled(opts Options, now time.Time) (time.Time, error) {
 	if err := os.MkdirAll(opts.SnapshotDir, 0o700); err != nil {
 		return now, err
@@ -163,7 +161,7 @@ type snapshotFile struct {
 	made time.Time
 }
 
-// snapshots are the scheduled ones in dir, the oldest first.
+// snapshots returns the scheduled snapshots in dir, the oldest first.
 func snapshots(dir string) (list []snapshotFile, err error) {
 	entries, err := os.ReadDir(dir)
 	for _, entry := range entries {

@@ -15,7 +15,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// serve runs Serve until the test ends.
 func serve(t *testing.T, opts Options) *Server {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -110,7 +109,7 @@ func TestRestoringWhatNobodyServes(t *testing.T) {
 	if err := restoreFrom(t, opts.DataDir, file); !errors.Is(err, ErrNotServed) {
 		t.Fatalf("asking a directory that nobody serves: %v", err)
 	}
-	for range 2 { // into an empty one, and over data
+	for range 2 { // into an empty directory, and over data
 		if err := Restore(file, opts); err != nil {
 			t.Fatal(err)
 		}
@@ -125,7 +124,7 @@ func TestRestoringWhatNobodyServes(t *testing.T) {
 	}
 }
 
-// What is no snapshot changes nothing.
+// An invalid snapshot changes nothing.
 func TestFilesThatAreNoSnapshots(t *testing.T) {
 	opts := testOptions(t)
 	s := serve(t, opts)

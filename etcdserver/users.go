@@ -13,11 +13,11 @@ import (
 	"google.golang.org/grpc/peer"
 )
 
-// Root is the user who may do everything, and makes all other users.
+// Root is the user with all permissions, who creates all other users.
 const Root = "root"
 
-// maintenanceIsRoots restricts to Root the calls that etcd itself allows to every client with a
-// certificate: raise an alarm, which stops all writes, and compact, which ends watches.
+// maintenanceIsRoots restricts calls to Root that etcd allows to every certificate: raising an
+// alarm, which stops all writes, and compacting, which ends watches.
 func maintenanceIsRoots(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 	changes := false
 	switch r := request.(type) {
@@ -34,7 +34,6 @@ func maintenanceIsRoots(ctx context.Context, request any, _ *grpc.UnaryServerInf
 
 func isRoot(ctx context.Context) bool { return commonNameIn(ctx) == Root }
 
-// commonNameIn returns the common name of the verified certificate of a client, or "".
 func commonNameIn(ctx context.Context) string {
 	from, ok := peer.FromContext(ctx)
 	if !ok {
@@ -43,8 +42,8 @@ func commonNameIn(ctx context.Context) string {
 	return commonNameOf(from.AuthInfo)
 }
 
-// askForUsers makes etcd ask who somebody is: the common name of the certificate. Data
-// remember that they are guarded so; for new ones it is the first transaction.
+// askForUsers enables authentication, with the common name of the certificate as the user. The data
+// remember that it is enabled. For new data, this is the first transaction.
 func (s *Server) askForUsers(ctx context.Context) error {
 	if s.etcd.Server.AuthStore().IsAuthEnabled() {
 		return nil

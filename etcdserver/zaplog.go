@@ -9,20 +9,19 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// newZap returns a zap logger that writes to a slog logger. While closing is
-// set, it writes at debug level only: etcd calls every listener that ends then
-// an error.
+// newZap returns a zap logger that writes to a slog logger. While closing is set, it logs at debug
+// level only, because etcd reports every closed listener as an error.
 func newZap(l *slog.Logger, closing *atomic.Bool) *zap.Logger {
 	return zap.New(slogCore{l.Handler(), closing})
 }
 
-// knownWarnings are what etcd warns of in our setting every time, on purpose.
+// knownWarnings are etcd's warnings about our intended configuration.
 var knownWarnings = map[string]bool{
 	"Running http and grpc server on single port. This is not recommended for production.": true,
 	"simple token is not cryptographically signed":                                         true,
 }
 
-// slogCore is a zapcore.Core in front of a slog.Handler.
+// slogCore is a zapcore.Core that writes to a slog.Handler.
 type slogCore struct {
 	handler slog.Handler
 	closing *atomic.Bool
@@ -67,8 +66,7 @@ func (c slogCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 
 func (slogCore) Sync() error { return nil }
 
-// attrs converts zap fields; of namespaces and inlined objects only the values
-// remain.
+// attrs converts zap fields. It drops the names of namespaces and inlined objects.
 func attrs(fields []zapcore.Field) []slog.Attr {
 	out := make([]slog.Attr, 0, len(fields))
 	for _, f := range fields {
