@@ -103,8 +103,8 @@ func prepareCommand(opts *etcdserver.Options) *cobra.Command {
 	return c
 }
 
-// giveTo changes the owner of a directory, which is made if it is missing, and of what is in it.
-// What the user has already cannot be changed by others then, so links are not followed.
+// giveTo creates the directory if necessary and changes the owner of its contents. It does not
+// follow links, so that it cannot change files elsewhere.
 func giveTo(dir string, user int) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err

@@ -18,7 +18,7 @@ import (
 	"github.com/contiv/contiv/store/etcd"
 )
 
-// startLimited runs a contiv-etcd that may open 1024 files.
+// startLimited runs a contiv-etcd with a limit of 1024 open files.
 func startLimited(t *testing.T, args ...string) *process {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "data")
@@ -44,14 +44,14 @@ func startLimited(t *testing.T, args ...string) *process {
 	return p
 }
 
-// flood keeps opening connections to an address, and holds as many of them as the server lets it.
+// flood opens connections to an address continuously and keeps them open.
 type flood struct {
 	stop   chan struct{}
 	wg     sync.WaitGroup
-	opened chan struct{} // closed when as many were opened as the server has descriptors
+	opened chan struct{} // closed after as many connections as the server has descriptors
 }
 
-// startFlood sends begin on each connection, and a further byte in each second.
+// startFlood sends begin on each connection and then one byte per second.
 func startFlood(t *testing.T, source, target string, begin []byte) *flood {
 	t.Helper()
 	f := &flood{stop: make(chan struct{}), opened: make(chan struct{})}
@@ -108,7 +108,6 @@ func startFlood(t *testing.T, source, target string, begin []byte) *flood {
 	return f
 }
 
-// Connections that show no certificate keep out no client that has one, wherever they come from.
 func TestConnectionsWithoutCertificateStarveNobody(t *testing.T) {
 	certs := certificates(t)
 	file := func(name string) string { return filepath.Join(certs, name) }
@@ -133,7 +132,7 @@ func TestConnectionsWithoutCertificateStarveNobody(t *testing.T) {
 	if err := before.Put(t.Context(), "/before", nil); err != nil {
 		t.Fatal(err)
 	}
-	hello := []byte{22, 3, 1, 2, 0, 1, 0, 1, 252} // the beginning of a ClientHello
+	hello := []byte{22, 3, 1, 2, 0, 1, 0, 1, 252} // the start of a ClientHello
 	var floods []*flood
 	for source, begin := range map[string][]byte{"127.0.0.2": nil, "127.0.0.3": hello, "127.0.0.4": []byte("GET / "), "127.0.0.1": nil} {
 		floods = append(floods, startFlood(t, source, u.Host, begin))
@@ -155,7 +154,6 @@ func TestConnectionsWithoutCertificateStarveNobody(t *testing.T) {
 	}
 }
 
-// A connection without a handshake ends after five seconds, whatever it sends meanwhile.
 func TestHandshakeTimesOut(t *testing.T) {
 	t.Parallel()
 	certs := certificates(t)

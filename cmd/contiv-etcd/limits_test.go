@@ -12,7 +12,6 @@ import (
 	"github.com/contiv/contiv/store/etcd"
 )
 
-// Clients learn whether this etcd limits its users.
 func TestClientsKnowWhetherThereAreLimits(t *testing.T) {
 	certs := certificates(t)
 	file := func(name string) string { return filepath.Join(certs, name) }
@@ -49,7 +48,7 @@ func TestClientsKnowWhetherThereAreLimits(t *testing.T) {
 	}
 }
 
-// Who answers for a key is the user who may write it.
+// A key's owner is the user who may write it.
 func TestOwners(t *testing.T) {
 	for key, want := range map[string]string{
 		models.NodePrefix("node1") + "config/x": access.NodeUser + "node1",

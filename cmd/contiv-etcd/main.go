@@ -1,4 +1,4 @@
-// Command contiv-etcd runs the etcd that a Contiv cluster meets in.
+// Command contiv-etcd runs the etcd of a Contiv cluster.
 package main
 
 import (
@@ -72,7 +72,8 @@ func command() *cobra.Command {
 	return c
 }
 
-// ownerOf returns the user of the node in whose part of etcd a key is; "": none, as KSR's.
+// ownerOf returns the user of the node whose part of etcd contains the key, or "" for other keys,
+// such as KSR's.
 func ownerOf(key string) string {
 	rest, ok := strings.CutPrefix(key, models.AgentPrefix)
 	node, _, inside := strings.Cut(rest, "/")

@@ -14,8 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// TestMain makes the test binary a contiv-etcd for the processes that the tests
-// start.
+// TestMain makes the test binary act as contiv-etcd in child processes.
 func TestMain(m *testing.M) {
 	if os.Getenv("CONTIV_ETCD_TEST_MAIN") != "" {
 		main()
@@ -24,14 +23,13 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// process is a running contiv-etcd.
 type process struct {
 	*exec.Cmd
 	endpoint string
 	stderr   *strings.Builder
 }
 
-// start runs a contiv-etcd and waits for its line.
+// start runs a contiv-etcd and waits until it reports that it is ready.
 func start(t *testing.T, dir string) *process {
 	t.Helper()
 	return startWith(t, dir, "--listen-client", "http://127.0.0.1:0")

@@ -23,7 +23,7 @@ import (
 	"github.com/contiv/contiv/test/loopback"
 )
 
-// members are etcds that are one.
+// members are the members of one etcd cluster.
 type members struct {
 	t         *testing.T
 	authority *pki.Authority
@@ -72,7 +72,7 @@ func (m *members) write(data []byte) (path string) {
 	return path
 }
 
-// start starts all members at once: the first waits for others.
+// The members start together because the first waits for the others.
 func (m *members) start() {
 	m.t.Helper()
 	errs := make([]error, len(m.options))
@@ -97,7 +97,6 @@ func (m *members) stop() {
 	}
 }
 
-// root is a client that may do everything.
 func (m *members) root() *etcd.Store {
 	m.t.Helper()
 	pair, err := m.authority.IssueClient(etcdserver.Root, time.Now(), time.Hour)
@@ -119,7 +118,7 @@ func (m *members) root() *etcd.Store {
 	return s
 }
 
-// Of three members, one may be away; it catches up when it is back. All of them restore the same backup.
+// One of three members may be away. It catches up afterwards. All restore the same backup.
 func TestThreeMembers(t *testing.T) {
 	m := newMembers(t, 3)
 	m.start()
@@ -159,7 +158,7 @@ func TestThreeMembers(t *testing.T) {
 	put("after the restoration")
 }
 
-// Whichever member is asked, its snapshot has what any of them has acknowledged.
+// The snapshot of any member contains all acknowledged writes.
 func TestSnapshotsOfAllMembersHaveAllData(t *testing.T) {
 	m := newMembers(t, 3)
 	m.start()
@@ -182,7 +181,7 @@ func TestSnapshotsOfAllMembersHaveAllData(t *testing.T) {
 	}
 }
 
-// One that is left alone saves what it has.
+// Without a quorum, the snapshot contains the member's own data.
 func TestSnapshotOfAMemberLeftAlone(t *testing.T) {
 	m := newMembers(t, 3)
 	m.start()
@@ -201,8 +200,8 @@ func TestSnapshotOfAMemberLeftAlone(t *testing.T) {
 	}
 }
 
-// The authority signs for nodes, too, but their certificates do not make them members, and nobody is a member without one. This holds
-// for an etcd without other members as well: whoever speaks to it as a member can write.
+// Certificates of nodes, though signed by the same authority, do not admit peers, and neither does
+// a missing certificate. This also holds for a single member, because peers can write.
 func TestNodesAreNoMembers(t *testing.T) {
 	for _, alone := range []bool{false, true} {
 		t.Run(fmt.Sprintf("alone: %v", alone), func(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 	"github.com/contiv/contiv/test/await"
 )
 
-// secretVolume is a directory whose files are replaced at one go, as kubelet does it.
+// secretVolume replaces the files of a directory atomically, as kubelet does.
 type secretVolume struct {
 	t   *testing.T
 	dir string
@@ -46,8 +46,8 @@ func (v *secretVolume) write(files map[string][]byte) {
 
 func (v *secretVolume) file(name string) string { return filepath.Join(v.dir, "data", name) }
 
-// Certificates of both sides live for some seconds and are renewed while clients write, over connections that stay and
-// over new ones: no write fails. Who does not renew is out.
+// Certificates of both sides expire after seconds and are renewed. Writes over old and new
+// connections never fail. A client with an expired certificate is rejected.
 func TestCertificatesAreRenewedUnderTraffic(t *testing.T) {
 	const life, renewals = 16 * time.Second, 6
 	authority, err := pki.NewAuthority("contiv-etcd-ca", time.Now())
@@ -113,7 +113,7 @@ func TestCertificatesAreRenewedUnderTraffic(t *testing.T) {
 	for range renewals {
 		before := connections.Load()
 		renew()
-		time.Sleep(life / 4) // it is time that makes certificates bad
+		time.Sleep(life / 4) // certificates expire by time
 		await.That(t, "new connections with the new certificates", func() error {
 			if n := connections.Load(); n < before+2 {
 				return fmt.Errorf("%d since", n-before)

@@ -10,7 +10,6 @@ import (
 	"github.com/contiv/contiv/test/await"
 )
 
-// Clients, readers included, learn that etcd is full, and that it is not any more.
 func TestClientsKnowThatEtcdIsFull(t *testing.T) {
 	p := startWith(t, filepath.Join(t.TempDir(), "data"), "--listen-client", "http://127.0.0.1:0", "--quota-mib", "8", "--unsafe-no-fsync")
 	connect := func() *etcd.Store {

@@ -11,8 +11,7 @@ import (
 	"github.com/contiv/contiv/test/await"
 )
 
-// A member that waits for others says so to whoever asks for a snapshot or a restoration, rather than
-// appearing not to run.
+// A starting member answers requests for a snapshot or a restoration with the reason why it waits.
 func TestAskedWhileStarting(t *testing.T) {
 	m := newMembers(t, 3)
 	opts := m.options[0]

@@ -22,8 +22,8 @@ import (
 	"github.com/contiv/contiv/test/loopback"
 )
 
-// certificates makes ca.pem, and server.pem and client.pem, signed by it, with
-// their keys. The server has a name and no address.
+// certificates creates ca.pem, server.pem, client.pem and their keys. The server's certificate has
+// a name but no address.
 func certificates(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -66,8 +66,7 @@ func certificates(t *testing.T) (dir string) {
 	return dir
 }
 
-// As the pods of a cluster do it: over TLS to whatever address leads to etcd, while
-// probes need no certificate.
+// As in a cluster: TLS to any address of etcd, and probes without certificate.
 func TestClientsAndServerKnowEachOtherByCertificate(t *testing.T) {
 	certs := certificates(t)
 	file := func(name string) string { return filepath.Join(certs, name) }
@@ -97,7 +96,7 @@ func TestClientsAndServerKnowEachOtherByCertificate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := good
 			test.change(&c)
-			c.OperationTimeout = config.Duration(time.Second) // what fails is tried again until then
+			c.OperationTimeout = config.Duration(time.Second) // failures are retried until then
 			s, err := etcd.New(c)
 			if err != nil {
 				t.Fatal(err)
