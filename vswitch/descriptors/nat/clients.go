@@ -14,14 +14,15 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// What mappings say of their clients: DNat44 and DNat66 have the same fields for that.
+// DNat44 and DNat66 mappings have the same fields for clients.
 
-// clientsAndRest66 is what validClients looks at.
+// clientsAndRest66 converts a mapping for validClients.
 func clientsAndRest66(m *staticMapping66) *staticMapping {
 	return vswitch.DNAT66AsDNAT44(&contiv_nat.DNat66{StMappings: []*staticMapping66{m}}).GetStMappings()[0]
 }
 
-// validClients checks the fields that DNat44 and DNat66 share. seen holds the IDs of the mappings before it.
+// validClients checks the fields shared by DNat44 and DNat66. seen holds the IDs of the preceding
+// mappings.
 func validClients(field string, m *staticMapping, id mappingID, seen map[mappingID]bool) error {
 	everybody := id
 	everybody.clients = vpp_nat.DNat44_StaticMapping_ALL

@@ -21,13 +21,13 @@ type (
 	localIP         = vpp_nat.DNat44_StaticMapping_LocalIP
 )
 
-// mappingID identifies a static mapping within a value. A mapping has an external interface or an address.
+// mappingID identifies a static mapping within a value: by external interface or address.
 type mappingID struct {
 	iface, ip string
 	port      uint32
 	protocol  int32
 	clients   vpp_nat.DNat44_StaticMapping_Clients
-	// scoped marks the note that a mapping for some clients exists. It has no clients.
+	// scoped marks the existence of a mapping for some clients. It has no clients itself.
 	scoped bool
 }
 
@@ -58,8 +58,8 @@ func dnatDescriptor(port vswitch.DNAT) kvscheduler.Descriptor[*vpp_nat.DNat44, d
 	}
 }
 
-// natBatch does all at once, some hundred at a time; if that fails, one by one to
-// tell whose fault it is.
+// natBatch processes hundreds of values at once. After an error, it processes them one by one to
+// find the faulty one.
 func natBatch[V any](ctx context.Context, values []V, do func(context.Context, ...V) error) []error {
 	const most = 256
 	errs := make([]error, 0, len(values))
@@ -219,7 +219,7 @@ func validateLocals(field string, m *staticMapping) error {
 	return nil
 }
 
-// normalDNAT has lists in order, and defaults instead of what has no effect.
+// normalDNAT sorts lists and sets ineffective fields to their defaults.
 func normalDNAT(v *vpp_nat.DNat44) *vpp_nat.DNat44 {
 	v = proto.CloneOf(v)
 	for _, m := range v.GetStMappings() {

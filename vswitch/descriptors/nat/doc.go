@@ -1,3 +1,3 @@
-// Package nat has the descriptors of address translation: NAT44, NAT66, mappings of
-// services for both IP versions, and what mappings know of the node.
+// Package nat holds the descriptors of address translation: NAT44, NAT66, and services of both IP
+// versions.
 package nat

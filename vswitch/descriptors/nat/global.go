@@ -13,8 +13,8 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-// The lists of the global NAT value are obsolete: Nat44Interface and
-// Nat44AddressPool values took their place. They still work, as derived values.
+// The lists in the global NAT value are obsolete: use Nat44Interface and Nat44AddressPool values.
+// The lists still work, as derived values.
 
 func natInterfacesOf(g *vpp_nat.Nat44Global) []*vpp_nat.Nat44Global_Interface {
 	//lint:ignore SA1019 some still use them
@@ -67,7 +67,7 @@ func validIPv4(field, addr string) error {
 	return nil
 }
 
-// normalGlobal has the lists in order.
+// normalGlobal sorts the lists.
 func normalGlobal(g *vpp_nat.Nat44Global) *vpp_nat.Nat44Global {
 	g = proto.CloneOf(g)
 	slices.SortFunc(natInterfacesOf(g), func(a, b *vpp_nat.Nat44Global_Interface) int {
@@ -125,7 +125,7 @@ func natGlobalAddressDescriptor(port vswitch.NATPools) kvscheduler.Descriptor[*v
 	}
 }
 
-// natPropertyDescriptor handles keys that others depend on, which say everything.
+// natPropertyDescriptor handles derived keys without content that others depend on.
 func natPropertyDescriptor(name, prefix string) kvscheduler.Descriptor[*emptypb.Empty, descriptor.NoMeta] {
 	return kvscheduler.Descriptor[*emptypb.Empty, descriptor.NoMeta]{
 		Name:   name,

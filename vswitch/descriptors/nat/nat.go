@@ -104,7 +104,7 @@ func natPoolDescriptor(port vswitch.NATPools) kvscheduler.Descriptor[*vpp_nat.Na
 
 var (
 	natEnabled = kvscheduler.Dependency{Label: "nat44-global-config-exists", Key: models.NAT44Global.KeyPrefix()}
-	// Twice-NAT and mappings are not for endpoint-independent NAT.
+	// Endpoint-independent NAT supports neither twice-NAT nor mappings.
 	natEndpointDependent = kvscheduler.Dependency{Label: "nat44-is-in-endpoint-dependent-mode", Key: models.NAT44EndpointDependentKey}
 )
 
@@ -112,7 +112,7 @@ func natInterfaceExists(iface string) kvscheduler.Dependency {
 	return kvscheduler.Dependency{Label: "interface-exists-" + iface, Key: models.VPPInterfaceKey(iface)}
 }
 
-// natVRFExists is no dependency for VRF 0 and for all VRFs.
+// natVRFExists returns no dependency for VRF 0 and for all VRFs.
 func natVRFExists(label string, vrf uint32) []kvscheduler.Dependency {
 	if vrf == 0 || vrf == vswitch.AllVRFs {
 		return nil
@@ -135,7 +135,7 @@ func validatePool(p *vpp_nat.Nat44AddressPool) error {
 	return nil
 }
 
-// lastOf returns the last address of a pool; a pool without one has one address.
+// lastOf returns the last address of a pool, which is the first one if unset.
 func lastOf(p *vpp_nat.Nat44AddressPool) string {
 	if p.GetLastIp() == "" {
 		return p.GetFirstIp()

@@ -87,7 +87,7 @@ func TestDNATEquivalence(t *testing.T) {
 			t.Errorf("%s: equivalent %v, want %v", test.name, got, test.want)
 		}
 	}
-	// A client stays with the only backend when more come.
+	// A client stays with the only backend when others are added.
 	one := oneMapping(func(m *staticMapping) { m.LocalIps = m.LocalIps[1:] })
 	sticky := oneMapping(func(m *staticMapping) { m.LocalIps, m.SessionAffinity = m.LocalIps[1:], 600 })
 	if proto.Equal(normalDNAT(one), normalDNAT(sticky)) {
@@ -100,7 +100,6 @@ func TestDNATEquivalence(t *testing.T) {
 	}
 }
 
-// Two references to pools, and two interfaces, are dependencies of their own.
 func TestDNATDependencies(t *testing.T) {
 	value := &vpp_nat.DNat44{
 		Label: "l",
@@ -233,8 +232,8 @@ func TestPoolValidation(t *testing.T) {
 	descriptortest.WantInvalid(t, "pool", validatePool(&vpp_nat.Nat44AddressPool{FirstIp: "fd00::1"}), "first_ip")
 }
 
-// An address with port and protocol has one mapping for all clients, or one for either sort, and one more
-// for the node's own processes.
+// An address with port and protocol has one mapping for all clients, or one for each kind of
+// client, and one more for the node's own processes.
 func TestMappingsOfClients(t *testing.T) {
 	const all, inside, outside, own = vpp_nat.DNat44_StaticMapping_ALL, vpp_nat.DNat44_StaticMapping_INSIDE, vpp_nat.DNat44_StaticMapping_OUTSIDE, vpp_nat.DNat44_StaticMapping_NODE
 	for _, test := range []struct {
