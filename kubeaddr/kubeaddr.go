@@ -1,8 +1,8 @@
-// Package kubeaddr reads IP addresses and networks in Kubernetes objects as Kubernetes reads them.
+// Package kubeaddr parses IP addresses and networks of Kubernetes objects as Kubernetes does.
 //
-// The API server keeps texts that net/netip refuses: numbers with leading zeros, which are decimal; IPv4 addresses written as IPv6
-// (::ffff:10.1.2.4), which are IPv4; and networks with host bits, which are masked. Every reader of Kubernetes objects uses this
-// package, so that all parts of Contiv agree about an object. Texts of Contiv's own files and values are not for it.
+// The API server accepts texts that net/netip rejects or keeps: decimal numbers with leading zeros,
+// IPv4-mapped IPv6 addresses (::ffff:10.1.2.4), which mean IPv4, and networks with host bits, which
+// are masked. All readers of Kubernetes objects use this package. It is not for Contiv's own files.
 package kubeaddr
 
 import (
@@ -12,11 +12,11 @@ import (
 	utilnet "k8s.io/utils/net"
 )
 
-// mappedBits is the length of the prefix ::ffff:0:0/96, which contains the IPv4 addresses that are written as IPv6.
+// mappedBits is the prefix length of ::ffff:0:0/96, the IPv4-mapped addresses.
 const mappedBits = 96
 
-// ParseAddr reads an address. An IPv4 address that is written as IPv6 becomes IPv4. Addresses with a zone are refused. The error
-// quotes the text and says which form is expected.
+// ParseAddr parses an address. It converts an IPv4-mapped address to IPv4 and rejects zones. The
+// error quotes the text and describes the expected form.
 func ParseAddr(text string) (netip.Addr, error) {
 	addr, ok := netip.AddrFromSlice(utilnet.ParseIPSloppy(text))
 	if !ok {
@@ -25,8 +25,8 @@ func ParseAddr(text string) (netip.Addr, error) {
 	return addr.Unmap(), nil
 }
 
-// ParseNetwork reads a network and clears its host bits. A network of at least 96 bits that is written as IPv4 in IPv6 becomes IPv4.
-// The error quotes the text and says which form is expected.
+// ParseNetwork parses a network and clears its host bits. It converts an IPv4-mapped network of at
+// least 96 bits to IPv4. The error quotes the text and describes the expected form.
 func ParseNetwork(text string) (netip.Prefix, error) {
 	_, network, err := utilnet.ParseCIDRSloppy(text)
 	if err != nil {
@@ -40,7 +40,7 @@ func ParseNetwork(text string) (netip.Prefix, error) {
 	return netip.PrefixFrom(addr, bits), nil
 }
 
-// ParseAddrs reads the addresses of a list that can be read, in order and each once.
+// ParseAddrs returns the valid addresses of a list in order, without duplicates.
 func ParseAddrs(texts ...string) (addrs []netip.Addr) {
 	seen := make(map[netip.Addr]bool, len(texts))
 	for _, text := range texts {
