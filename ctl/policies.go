@@ -74,7 +74,7 @@ The exit code is 0 if all nodes that answer have realised all policies shown, an
 type policyLine struct {
 	policy.PolicyReport
 	pods, realised, nodes int
-	not                   []string // nodes that have not realised it
+	not                   []string // nodes where it is not realised
 }
 
 func printPolicies(p printer, good []answer[policy.Report]) {
@@ -211,13 +211,12 @@ func deniedPort(e denials.Event) string {
 	return fmt.Sprintf("%d/%s", e.Port, name)
 }
 
-// followedDenial is a line of the JSON output of followDenials.
 type followedDenial struct {
 	Node  string        `json:"node"`
 	Event denials.Event `json:"event"`
 }
 
-// followDenials shows denied connections until ctx ends. Agents may come and go in the meantime.
+// followDenials shows denied connections until ctx ends. Agents may restart meanwhile.
 func (c *cli) followDenials(ctx context.Context) error {
 	agents, err := c.targets.Selected(ctx, nil)
 	if err != nil {
@@ -266,7 +265,6 @@ func (c *cli) followDenials(ctx context.Context) error {
 	}
 }
 
-// printFollowedDenials prints connections as they arrive, in columns of fixed widths.
 func (c *cli) printFollowedDenials(news []followedDenial, header bool) error {
 	const line = "%-8s %-12s %-36s %-36s %-9s %7s  %s\n"
 	for i, n := range news {

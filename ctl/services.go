@@ -63,7 +63,7 @@ NAME is NAMESPACE/NAME, or a name in the namespace of -n, else the only one of t
 	return cmd
 }
 
-// printStale says which nodes may not know the present services.
+// printStale lists the nodes with outdated services.
 func printStale(p printer, good []answer[service.Report]) {
 	nodes := map[string][]string{}
 	for _, a := range good {
@@ -95,7 +95,7 @@ func printServices(p printer, good []answer[service.Report]) {
 	t.Print()
 }
 
-// whoElse returns the reason why the vswitch of a node translates no services.
+// whoElse returns the reason why the node's vswitch translates no services.
 func whoElse(t service.Translator) string {
 	switch {
 	case t.Others != "":
@@ -110,7 +110,7 @@ func whoElse(t service.Translator) string {
 	return "the agent starts"
 }
 
-// stateOf summarises the states of a service's values: CONFIGURED, or the states of the others.
+// stateOf returns CONFIGURED, or the other states of a service's values.
 func stateOf(s service.ServiceReport) string {
 	var states []string
 	for _, v := range s.Values {
@@ -138,7 +138,7 @@ func printService(p printer, good []answer[service.Report]) {
 			left = append(left, fmt.Sprintf("%s: not translated by the vswitch: %s", a.Agent.Name, whoElse(t)))
 		}
 		for _, s := range a.Value.Services {
-			if text := settingsOf(s); !slices.Contains(settings, text) { // all nodes have the same
+			if text := settingsOf(s); !slices.Contains(settings, text) {
 				settings = append(settings, text)
 			}
 			for _, text := range s.Limits {
@@ -197,7 +197,7 @@ func printService(p printer, good []answer[service.Report]) {
 	}
 }
 
-// settingsOf returns what a service says about how it is translated, as a line.
+// settingsOf lists the service's settings that affect its translation.
 func settingsOf(s service.ServiceReport) string {
 	affinity := "sessionAffinity None"
 	if s.Affinity > 0 {
@@ -210,7 +210,7 @@ func settingsOf(s service.ServiceReport) string {
 	return strings.Join(slices.DeleteFunc(list, func(text string) bool { return text == "" }), ", ")
 }
 
-// nowhereOf says why a frontend has no endpoints for some clients, or for all.
+// nowhereOf explains why a frontend has no endpoints for some or all clients.
 func nowhereOf(node string, f service.FrontendReport) (texts []string) {
 	at := fmt.Sprintf("%s: %s %s has no endpoint", node, f.Address, f.Protocol)
 	switch {
@@ -225,7 +225,7 @@ func nowhereOf(node string, f service.FrontendReport) (texts []string) {
 	return texts
 }
 
-// endpointText returns the address of an endpoint, and the interface that has it if that is not the pod's eth0.
+// endpointText includes the endpoint's interface unless it is the pod's eth0.
 func endpointText(e service.EndpointReport) string {
 	if e.Interface == "" {
 		return e.Address
@@ -246,7 +246,7 @@ func conditions(e service.EndpointReport) string {
 	return strings.Join(list, ",")
 }
 
-// usedBy says which clients' connections go to an endpoint.
+// usedBy describes the clients of an endpoint.
 func usedBy(e service.EndpointReport) string {
 	switch {
 	case e.Inside && e.Outside:
@@ -259,11 +259,10 @@ func usedBy(e service.EndpointReport) string {
 	return "no"
 }
 
-// servicePrefix starts words that name a service: svc/NAMESPACE/NAME, or svc/NAME if a namespace is
-// given separately.
+// servicePrefix is the prefix of service names on the command line: svc/NAMESPACE/NAME, or svc/NAME
+// with a separate namespace.
 const servicePrefix = "svc/"
 
-// serviceNamed returns the service that a word names.
 func serviceNamed(ctx context.Context, agents []*Agent, namespace, word string) (id processor.ID, is bool, err error) {
 	name, is := strings.CutPrefix(word, servicePrefix)
 	if !is {
@@ -277,7 +276,7 @@ func serviceNamed(ctx context.Context, agents []*Agent, namespace, word string) 
 	return id, true, err
 }
 
-// natKeys returns the keys of the service's values, which are the same on all nodes.
+// natKeys returns the keys of the service's values. They are the same on all nodes.
 func natKeys(id processor.ID) []string {
 	return []string{nat.Key(id, false), nat.Key(id, true)}
 }
@@ -285,11 +284,11 @@ func natKeys(id processor.ID) []string {
 // ExplainedService is the output of "explain" for a service on one node.
 type ExplainedService struct {
 	service.ServiceReport
-	// Translator is who translates services on the node.
+	// Translator is the component that translates services on the node.
 	Translator service.Translator `json:"translator"`
-	// State is the worst of its values'.
+	// State is the worst state of its values.
 	State string `json:"state"`
-	// Explained are its values, the worst first.
+	// Explained holds its values, the worst first.
 	Explained []*Explained `json:"explained"`
 }
 
@@ -313,8 +312,8 @@ func askExplainedService(ctx context.Context, a *Agent, id processor.ID) (explai
 	return explained, nil
 }
 
-// explainService shows what nodes do for a service: its addresses and endpoints, and for values that
-// are not as they should be, the reason.
+// explainService shows a service's addresses and endpoints on each node, and the reasons for values
+// in another state than CONFIGURED.
 func (c *cli) explainService(ctx context.Context, agents []*Agent, id processor.ID) error {
 	return show(c, target.Ask(ctx, agents, func(ctx context.Context, a *Agent) (ExplainedService, error) {
 		return askExplainedService(ctx, a, id)

@@ -35,7 +35,7 @@ func (c *cli) statusCommand() *cobra.Command {
 	})
 }
 
-// showStatus prints the verdicts; the error carries the exit code.
+// The error carries the exit code.
 func (c *cli) showStatus(probes []target.Answer[status.Probe]) error {
 	status.Compare(probes, c.from == "")
 	err := show(c, probes, func(printer, []answer[status.Probe]) {})
@@ -51,7 +51,7 @@ func (c *cli) showStatus(probes []target.Answer[status.Probe]) error {
 	}
 	switch status.Worst(probes) {
 	case health.Broken:
-		return &exitError{ErrReported, exitBroken} // the table says why
+		return &exitError{ErrReported, exitBroken} // the table has the reason
 	case health.Degraded:
 		return ErrReported
 	}

@@ -22,7 +22,6 @@ import (
 	"github.com/contiv/contiv/rest"
 )
 
-// An agent that is not ready does not work without etcd.
 func TestStatusTellsWhetherAnAgentWorksWithoutEtcd(t *testing.T) {
 	for _, c := range []struct {
 		code                    int
@@ -50,7 +49,6 @@ func TestStatusTellsWhetherAnAgentWorksWithoutEtcd(t *testing.T) {
 	}
 }
 
-// With -w, the status is not shown again because a problem has lasted a minute longer.
 func TestWatchedStatusTellsSinceWhen(t *testing.T) {
 	began := time.Now()
 	now := began
@@ -81,7 +79,6 @@ func TestStatusTellsWarnings(t *testing.T) {
 	}
 }
 
-// What the agent cannot use of its directory is told, whether or not it is ready.
 func TestStatusTellsMistakesInTheDirectory(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "agent.sock")
 	mux := noValues()
@@ -109,14 +106,13 @@ func TestStatusTellsMistakesInTheDirectory(t *testing.T) {
 	}
 }
 
-// noValues answers that all values are as they should be.
+// noValues answers with no values in a wrong state.
 func noValues() *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc(valueStatus, func(w http.ResponseWriter, _ *http.Request) { rest.JSON(w, record.Statuses{}) })
 	return mux
 }
 
-// What the agent says of its node is shown with the time that it lasts, a line each.
 func TestStatusTellsProblems(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "agent.sock")
 	mux := noValues()
@@ -137,7 +133,6 @@ func TestStatusTellsProblems(t *testing.T) {
 	}
 }
 
-// What a node cannot do is told, and the node is healthy all the same.
 func TestStatusTellsNotes(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "agent.sock")
 	mux := noValues()
@@ -159,7 +154,6 @@ func TestStatusTellsNotes(t *testing.T) {
 	}
 }
 
-// A node whose agent has another version than most is told so.
 func TestStatusComparesVersions(t *testing.T) {
 	args := []string{"status"}
 	for name, version := range map[string]string{"a": "2", "b": "1", "c": "2"} {
@@ -179,7 +173,6 @@ func TestStatusComparesVersions(t *testing.T) {
 	}
 }
 
-// A node whose clock differs is told so, those that are a moment apart are not.
 func TestStatusComparesClocks(t *testing.T) {
 	args := []string{"status"}
 	for name, ahead := range map[string]time.Duration{"a": 0, "b": -time.Hour, "c": time.Second, "d": 0} {
@@ -199,7 +192,6 @@ func TestStatusComparesClocks(t *testing.T) {
 	}
 }
 
-// A status that is followed is shown again when it changes, and only then.
 func TestStatusIsFollowed(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "agent.sock")
 	var asked atomic.Int32
@@ -239,7 +231,6 @@ func TestStatusIsFollowed(t *testing.T) {
 	outW.Close()
 }
 
-// What nodes say of the cluster is told once, and no node is worse for it.
 func TestStatusTellsOfTheClusterOnce(t *testing.T) {
 	var args []string
 	for _, name := range []string{"n1", "n2"} {

@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Resources of the API server that contivctl knows by type.
+// Resources that contivctl knows by type.
 var (
 	Namespaces      = corev1.SchemeGroupVersion.WithResource("namespaces")
 	Nodes           = corev1.SchemeGroupVersion.WithResource("nodes")
@@ -36,14 +36,14 @@ var (
 	SigningRequests = certificatesv1.SchemeGroupVersion.WithResource("certificatesigningrequests")
 )
 
-// Client is a client of an API server. It does without the generated clients of client-go (package kubernetes): they
-// register every kind of object of Kubernetes in every version, which takes as long as the rest of contivctl's start.
+// Client is a client of an API server. It does not use client-go's generated clients (package
+// kubernetes), because registering all kinds of Kubernetes doubles contivctl's start time.
 type Client struct {
 	dynamic.Interface
 	rest rest.Interface
 }
 
-// NewClient returns a client. It does not connect yet.
+// NewClient returns a client without connecting.
 func NewClient(config *rest.Config) (*Client, error) {
 	r, err := rest.UnversionedRESTClientFor(dynamic.ConfigFor(config))
 	if err != nil {
@@ -59,8 +59,8 @@ func (c *Client) Version(ctx context.Context) (string, error) {
 	return v.GitVersion, err
 }
 
-// Kinds returns the resource of each kind of object in a version of an API. It is empty if the API server does not have
-// that version.
+// Kinds returns the resource of each kind in an API group version. It is empty if the API server
+// does not serve that version.
 func (c *Client) Kinds(ctx context.Context, of schema.GroupVersion) (map[string]schema.GroupVersionResource, error) {
 	path := "/apis/" + of.String()
 	if of.Group == "" {
@@ -72,7 +72,7 @@ func (c *Client) Kinds(ctx context.Context, of schema.GroupVersion) (map[string]
 	}
 	kinds := map[string]schema.GroupVersionResource{}
 	for _, r := range list.APIResources {
-		if !strings.Contains(r.Name, "/") { // no subresource
+		if !strings.Contains(r.Name, "/") { // not a subresource
 			kinds[r.Kind] = of.WithResource(r.Name)
 		}
 	}
@@ -84,7 +84,7 @@ func (c *Client) Logs(ctx context.Context, namespace, pod, container string) (io
 	return c.pod(c.rest.Get(), namespace, pod, "log").Param("container", container).Stream(ctx)
 }
 
-// exec returns the URL at which a container runs a command, with all its streams.
+// exec returns the URL that runs a command in a container, with all streams.
 func (c *Client) exec(namespace, pod, container string, command ...string) *url.URL {
 	r := c.pod(c.rest.Post(), namespace, pod, "exec").Param("container", container)
 	for _, word := range command {
@@ -93,12 +93,11 @@ func (c *Client) exec(namespace, pod, container string, command ...string) *url.
 	return r.Param("stdin", "true").Param("stdout", "true").Param("stderr", "true").URL()
 }
 
-// pod directs a request to a subresource of a pod.
+// pod sets the subresource of a pod on a request.
 func (c *Client) pod(r *rest.Request, namespace, name, subresource string) *rest.Request {
 	return r.AbsPath("/api/v1").Namespace(namespace).Resource("pods").Name(name).SubResource(subresource)
 }
 
-// get decodes the answer to a request.
 func (c *Client) get(ctx context.Context, answer any, r *rest.Request) error {
 	result := r.Do(ctx)
 	if err := result.Error(); err != nil {
@@ -111,13 +110,13 @@ func (c *Client) get(ctx context.Context, answer any, r *rest.Request) error {
 	return json.Unmarshal(data, answer)
 }
 
-// Get returns an object of a resource.
+// Get returns an object.
 func Get[T any](ctx context.Context, from dynamic.ResourceInterface, name string) (*T, error) {
 	o, err := from.Get(ctx, name, metav1.GetOptions{})
 	return typed[T](o, err)
 }
 
-// List returns the objects of a resource that a label selector selects; "": all.
+// List returns the objects that match a label selector ("": all).
 func List[T any](ctx context.Context, from dynamic.ResourceInterface, selector string) ([]T, error) {
 	list, err := from.List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
@@ -132,7 +131,7 @@ func List[T any](ctx context.Context, from dynamic.ResourceInterface, selector s
 	return objects, nil
 }
 
-// Create creates an object, which names its kind, and returns what it has become.
+// Create creates an object, which must have its kind set, and returns the stored object.
 func Create[T any](ctx context.Context, in dynamic.ResourceInterface, object *T, options metav1.CreateOptions) (*T, error) {
 	o, err := untyped(object)
 	if err == nil {
@@ -141,7 +140,8 @@ func Create[T any](ctx context.Context, in dynamic.ResourceInterface, object *T,
 	return typed[T](o, err)
 }
 
-// Update updates a subresource of an object, which names its kind, and returns what it has become.
+// Update updates a subresource of an object, which must have its kind set, and returns the stored
+// object.
 func Update[T any](ctx context.Context, in dynamic.ResourceInterface, object *T, subresource string) (*T, error) {
 	o, err := untyped(object)
 	if err == nil {

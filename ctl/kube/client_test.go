@@ -17,14 +17,15 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// answering returns a client of an API server that answers requests, "METHOD path?query", so, and others that it knows no such thing.
+// answering returns a client of an API server with fixed answers by "METHOD path?query". Other
+// requests get 404.
 func answering(t *testing.T, answers map[string]string) *Client {
 	t.Helper()
 	c, _ := recording(t, answers)
 	return c
 }
 
-// recording is answering, and returns the bodies of the requests, too.
+// recording is answering with a record of the request bodies.
 func recording(t *testing.T, answers map[string]string) (c *Client, bodies map[string]string) {
 	t.Helper()
 	bodies = map[string]string{}
@@ -90,7 +91,6 @@ func TestVersionKindsAndLogs(t *testing.T) {
 	}
 }
 
-// Objects are decoded as their types, and encoded as the API server takes them.
 func TestTypedObjects(t *testing.T) {
 	const pod = `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"nodeName": "n1", "terminationGracePeriodSeconds": 5, "containers": [{"name": "c", "resources": {"limits": {"memory": "1Gi"}}}]}}`
 	const sent = `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"nodeName": "n2", "terminationGracePeriodSeconds": 5, "containers": [{"name": "c", "resources": {"limits": {"memory": "1Gi"}}}]}, "status": {}}`
@@ -129,7 +129,6 @@ func TestTypedObjects(t *testing.T) {
 	}
 }
 
-// fields decodes an object as JSON has it.
 func fields(t *testing.T, text string) (object map[string]any) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(text), &object); err != nil {

@@ -1,11 +1,11 @@
-// Package kube reaches agents with nothing but a kubeconfig. It finds their pods, and has the API server run a
-// program in them that connects its standard input and output with a socket of the agent:
+// Package kube reaches agents with only a kubeconfig. It runs a program in their pods, through the
+// API server, that connects its standard streams to a socket of the agent:
 //
 //	contivctl ──exec──> API server ──> kubelet ──> contivctl relay SOCKET ──> agent.sock, grpc.sock
 //
-// The cluster decides who may do this: it requires the rights to list pods, and to create pods/exec.
+// The user needs the rights to list pods and to create pods/exec.
 //
-// Client is for commands that need other objects of the cluster, too.
+// Client also serves commands that need other objects of the cluster.
 package kube
 
 import (
@@ -40,9 +40,9 @@ const (
 	runDir    = "/var/run/contiv/"
 )
 
-// Agents returns the agents of the cluster of a kubeconfig file, or of a context in it, by the names of their
-// nodes. Without a file, kubectl's is used: KUBECONFIG, else ~/.kube/config; the result is nil if
-// there is none. If the agent of a node does not run, requests to it return an error that says so.
+// Agents returns the agents of a kubeconfig file's cluster, or of a context in it, named after
+// their nodes. Without a file, it uses kubectl's: KUBECONFIG, then ~/.kube/config. It returns nil
+// if none exists. Requests to an agent that is not running return an error with the reason.
 func Agents(ctx context.Context, kubeconfig, cluster string) ([]*target.Agent, error) {
 	config, err := Config(kubeconfig, cluster)
 	switch {
@@ -84,11 +84,12 @@ func Agents(ctx context.Context, kubeconfig, cluster string) ([]*target.Agent, e
 	return agents, nil
 }
 
-// ErrNone is returned by Config if nothing says how to reach a cluster.
+// ErrNone is returned by Config if no kubeconfig exists.
 var ErrNone = errors.New("no kubeconfig: name that of an administrator with --kubeconfig or KUBECONFIG, or put it at ~/.kube/config")
 
-// Config returns how to reach the API server of a kubeconfig file, or of a context in it. Without a file, kubectl's is used:
-// KUBECONFIG, else ~/.kube/config; else, in a pod, that of its cluster. A file that is named must exist and lead to a cluster.
+// Config returns the connection to the API server of a kubeconfig file, or of a context in it.
+// Without a file, it uses kubectl's (KUBECONFIG, then ~/.kube/config) and, in a pod, the pod's own
+// cluster. A given file must exist and name a cluster.
 func Config(kubeconfig, cluster string) (*rest.Config, error) {
 	if err := target.CheckKubeconfig(kubeconfig); err != nil {
 		return nil, err
@@ -114,7 +115,7 @@ func Config(kubeconfig, cluster string) (*rest.Config, error) {
 	return config, nil
 }
 
-// Unusable returns the error of a kubeconfig file with which no client can be made, in words.
+// Unusable explains why no client can be created from a kubeconfig file.
 func Unusable(kubeconfig string, err error) error {
 	if kubeconfig != "" && len(filepath.SplitList(kubeconfig)) == 1 {
 		var cause *fs.PathError
@@ -131,7 +132,7 @@ func Unusable(kubeconfig string, err error) error {
 	return fmt.Errorf("%s: %w", by, err)
 }
 
-// dial returns a connection to the standard input and output of a program in a container.
+// dial connects to the standard streams of a program in a container.
 func dial(config *rest.Config, command *url.URL) (net.Conn, error) {
 	executor, err := newExecutor(config, command)
 	if err != nil {
@@ -149,7 +150,7 @@ func dial(config *rest.Config, command *url.URL) (net.Conn, error) {
 	return c, nil
 }
 
-// newExecutor uses WebSocket, or SPDY with an API server before Kubernetes 1.31.
+// newExecutor uses WebSocket, or SPDY with API servers before Kubernetes 1.31.
 func newExecutor(config *rest.Config, command *url.URL) (remotecommand.Executor, error) {
 	socket, err := remotecommand.NewWebSocketExecutor(config, "GET", command.String())
 	if err != nil {
@@ -164,7 +165,7 @@ func newExecutor(config *rest.Config, command *url.URL) (remotecommand.Executor,
 	})
 }
 
-// conn is a connection whose errors say why the program ended.
+// conn is a connection whose errors include the reason why the program ended.
 type conn struct {
 	net.Conn
 	cancel context.CancelFunc

@@ -19,7 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Channels of exec over WebSocket: the first byte of each message.
+// Channels of exec over WebSocket, in the first byte of each message.
 const (
 	stdin  = 0
 	stdout = 1
@@ -27,7 +27,7 @@ const (
 	status = 3
 )
 
-// apiServer has a pod of an agent, whose socket is one of the test, and one of an agent that does not run.
+// apiServer serves a pod with an agent at the test's socket, and a pod whose agent is not running.
 func apiServer(t *testing.T, socket string) (kubeconfig string) {
 	t.Helper()
 	pods := corev1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}}
@@ -68,7 +68,7 @@ func apiServer(t *testing.T, socket string) (kubeconfig string) {
 	return kubeconfig
 }
 
-// relay is what contivctl relay does, on the other side of kubelet.
+// relay imitates contivctl relay behind kubelet.
 func relay(ws *websocket.Conn, socket string) {
 	send := func(channel byte, text string) {
 		_ = ws.WriteMessage(websocket.BinaryMessage, append([]byte{channel}, text...))
@@ -105,7 +105,6 @@ func relay(ws *websocket.Conn, socket string) {
 	}
 }
 
-// An agent is asked through the API server as over its socket; what is wrong there is said.
 func TestAgents(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "agent.sock")
 	kubeconfig := apiServer(t, socket)
@@ -137,7 +136,7 @@ func TestAgents(t *testing.T) {
 	}
 }
 
-// A kubeconfig that is named is never passed over for something else.
+// A given kubeconfig has no fallback.
 func TestNamedKubeconfigLeadsToACluster(t *testing.T) {
 	dir := t.TempDir()
 	good, empty, none := apiServer(t, filepath.Join(dir, "agent.sock")), filepath.Join(dir, "empty"), filepath.Join(dir, "none")

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Several files, as KUBECONFIG may name them, are not looked for as one.
+// KUBECONFIG may list several files.
 func TestSeveralUnusableFiles(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config")
 	if err := os.WriteFile(file, []byte("apiVersion: v1\nkind: Config\n"), 0o600); err != nil {

@@ -1,5 +1,4 @@
-// Package status is the verdict of contivctl on nodes: the reports of their agents, and problems that
-// show only when nodes are compared.
+// Package status judges the nodes by the reports of their agents and by a comparison between nodes.
 //
 //	/readiness?verbose, configdir ──Ask──> Probe ──Compare (versions)──> Write, Worst
 package status

@@ -22,35 +22,36 @@ const (
 	Unreachable = "unreachable"
 )
 
-// Probe is an agent's state.
+// Probe is the state of an agent.
 type Probe struct {
 	// Verdict is "healthy", "degraded" or "broken".
 	Verdict string `json:"verdict"`
 	// State is "ready" or "not ready".
 	State   string `json:"state"`
 	Version string `json:"version,omitempty"`
-	// Problem is the reason why it is not ready.
+	// Problem is the reason for "not ready".
 	Problem string `json:"problem,omitempty"`
-	// Database is the reason why it does not follow etcd. A ready agent works without etcd.
+	// Database is the reason why the agent does not follow etcd. A ready agent works without etcd.
 	Database string `json:"database,omitempty"`
-	// NodeConfig is the reason why the NodeConfig in etcd is not in force.
+	// NodeConfig is the reason why the NodeConfig in etcd is not applied.
 	NodeConfig string `json:"nodeConfig,omitempty"`
-	// Problems lists everything that is wrong, by the checks that found it, including Database and
-	// NodeConfig.
+	// Problems lists all problems by check, including Database and NodeConfig.
 	Problems []health.Problem `json:"problems,omitempty"`
-	// Notes are what the node cannot do of what is asked of it. They do not change the verdict.
+	// Notes list requested functions that the node does not support. They do not change the
+	// verdict.
 	Notes []string `json:"notes,omitempty"`
-	// ConfigDir are the mistakes in the agent's directory of configuration.
+	// ConfigDir lists the mistakes in the agent's configuration directory.
 	ConfigDir []string `json:"configDir,omitempty"`
 
 	clock clock
 }
 
-// clock is the offset of a node's clock from ours, plus or minus precision; the zero value means
+// clock is the offset of a node's clock from ours, plus or minus precision. The zero value is
 // unknown.
 type clock struct{ ahead, precision time.Duration }
 
-// clockOf returns the clock of a node that reported its time, in whole seconds, between begin and end.
+// clockOf returns the clock of a node that reported its time, in whole seconds, between begin and
+// end.
 func clockOf(seconds int64, begin, end time.Time) clock {
 	if seconds == 0 {
 		return clock{}
@@ -70,7 +71,6 @@ func (p Probe) verdict() string {
 	return health.Healthy
 }
 
-// answer is the response to GET /readiness.
 type answer struct {
 	Version, Error, Database, NodeConfig string
 	Warnings                             []string
@@ -87,14 +87,14 @@ func Ask(ctx context.Context, a *target.Agent) (Probe, error) {
 		return p, err
 	}
 	var dir configdir.Status
-	if a.Get(ctx, configdir.URL, nil, &dir) == nil { // else there is none
+	if a.Get(ctx, configdir.URL, nil, &dir) == nil { // otherwise the agent has no directory
 		p.ConfigDir = mistakesIn(dir)
 	}
 	p.Verdict = p.verdict()
 	return p, nil
 }
 
-// AskReady asks an agent only whether it is ready, which takes no time.
+// AskReady only requests the readiness, which is fast.
 func AskReady(ctx context.Context, a *target.Agent) (Probe, error) { return readiness(ctx, a, nil) }
 
 func readiness(ctx context.Context, a *target.Agent, query url.Values) (Probe, error) {
@@ -109,17 +109,17 @@ func readiness(ctx context.Context, a *target.Agent, query url.Values) (Probe, e
 	p := Probe{State: Ready}
 	if refused != nil {
 		p.State, p.Problem = NotReady, refused.Text
-		_ = json.Unmarshal(refused.Body, &h) // fields that it does not have stay empty
+		_ = json.Unmarshal(refused.Body, &h) // missing fields stay empty
 	}
 	p.Version, p.Database, p.NodeConfig, p.Problems, p.Notes = h.Version, h.Database, h.NodeConfig, h.Problems, h.Notes
 	p.clock = clockOf(h.Time, begin, end)
-	if h.Verdict == "" { // an agent without checks: derive the verdict from the rest of its answer
+	if h.Verdict == "" { // an old agent without checks: derive the verdict
 		p.Problems = h.told()
 	}
 	return p, nil
 }
 
-// told returns the problems in an answer that has no list of them.
+// told returns the problems of an answer without a list of problems.
 func (h answer) told() (problems []health.Problem) {
 	add := func(check, text string) {
 		problems = append(problems, health.Problem{Check: check, Text: text})
@@ -136,7 +136,6 @@ func (h answer) told() (problems []health.Problem) {
 	return problems
 }
 
-// mistakesIn returns a line for each file with a mistake, and one if the directory cannot be read.
 func mistakesIn(dir configdir.Status) (mistakes []string) {
 	if dir.Err != "" {
 		mistakes = append(mistakes, oneLine(dir.Err))
@@ -162,7 +161,7 @@ func mistakesIn(dir configdir.Status) (mistakes []string) {
 
 func oneLine(text string) string { return strings.ReplaceAll(text, "\n", "; ") }
 
-// since formats how long a problem has lasted, "" if it is new; without now, since when it has.
+// since formats the duration of a problem, or its start if now is zero. A new problem returns "".
 func since(start, now time.Time) string {
 	lasting := now.Sub(start)
 	switch {

@@ -13,8 +13,8 @@ import (
 	"github.com/contiv/contiv/health/published"
 )
 
-// Compare adds problems that show only when nodes are compared: versions that differ from those of
-// most nodes, and clocks that differ, if the nodes answered just now.
+// Compare adds problems between nodes: versions that differ from the majority and, if the answers
+// are live, clocks that differ.
 func Compare(probes []target.Answer[Probe], live bool) {
 	compareVersions(probes)
 	if live {
@@ -22,10 +22,10 @@ func Compare(probes []target.Answer[Probe], live bool) {
 	}
 }
 
-// clocksDiffer is the largest difference that is no problem.
+// clocksDiffer is the tolerated difference.
 const clocksDiffer = 2 * time.Second
 
-// compareClocks compares all clocks with the median.
+// compareClocks compares each clock with the median.
 func compareClocks(probes []target.Answer[Probe]) {
 	var known []int
 	for i, a := range probes {
@@ -74,7 +74,7 @@ func compareVersions(probes []target.Answer[Probe]) {
 	}
 }
 
-// Worst returns the worst verdict on all nodes and on the cluster.
+// Worst returns the worst verdict of all nodes and the cluster.
 func Worst(probes []target.Answer[Probe]) string {
 	worst := health.Healthy
 	for _, a := range probes {
@@ -88,10 +88,11 @@ func Worst(probes []target.Answer[Probe]) string {
 	return worst
 }
 
-// maxMistakes bounds how many mistakes in a directory are shown.
+// maxMistakes limits the mistakes shown per directory.
 const maxMistakes = 3
 
-// Write prints a line for each node and each of its problems, with durations as of now, or if that is zero, with when they began.
+// Write prints a line for each node and problem. It shows durations up to now or, if now is zero,
+// the start of problems.
 func Write(p text.Printer, probes []target.Answer[Probe], now time.Time) {
 	t := p.Table("NODE", "VERDICT", "AGENT", "VERSION", "REMARK")
 	t.Spare("VERSION")
@@ -114,7 +115,7 @@ func Write(p text.Printer, probes []target.Answer[Probe], now time.Time) {
 		}
 		for _, remark := range append(remarks, "") {
 			if remark == "" && cells[0] == " " {
-				break // there were others
+				break
 			}
 			t.Add(append(cells, remark)...)
 			cells = []string{" ", " ", " ", " "}
@@ -123,7 +124,7 @@ func Write(p text.Printer, probes []target.Answer[Probe], now time.Time) {
 	t.Print()
 }
 
-// shared returns the problems of the cluster, each once, regardless of how many nodes report them.
+// shared returns each problem of the cluster once.
 func shared(probes []target.Answer[Probe], now time.Time) (list []string) {
 	type told struct {
 		text  string
@@ -151,7 +152,7 @@ func shared(probes []target.Answer[Probe], now time.Time) (list []string) {
 	return list
 }
 
-// Remarks returns what is wrong with a node itself, a sentence each, with durations as of now.
+// Remarks describes the problems of the node itself, one per line, with durations up to now.
 func Remarks(p Probe, now time.Time) (list []string) {
 	if p.Problem != "" {
 		list = append(list, p.Problem)
@@ -161,7 +162,7 @@ func Remarks(p Probe, now time.Time) (list []string) {
 			continue
 		}
 		text := problem.Text
-		if problem.Check == "etcd" && p.State != Ready { // it may be waiting for it
+		if problem.Check == "etcd" && p.State != Ready { // the agent may wait for etcd
 			text = "without etcd: " + p.Database
 		}
 		list = append(list, text+since(problem.Since, now))

@@ -26,28 +26,28 @@ import (
 type Agent struct {
 	// Name of the node.
 	Name string
-	// URL as it was given.
+	// URL as given.
 	URL string
 
 	base     string
 	client   *http.Client
 	unusable error
-	noGRPC   error // nil: it may serve gRPC
-	// absent is what an error adds if the socket does not exist; empty: a question.
+	noGRPC   error // nil if the agent may serve gRPC
+	// absent is the question appended to the error if the socket does not exist.
 	absent string
-	// dial connects to a socket of the agent, by its name; nil if the URL has the address.
+	// dial connects to a socket of the agent by name. It is nil if the URL has the address.
 	dial func(ctx context.Context, socket string) (net.Conn, error)
 }
 
-// restSocket is the name of the socket on which every agent serves REST.
+// restSocket is the name of every agent's REST socket.
 const restSocket = "agent.sock"
 
-// maxIdle is how many connections to an agent are kept for the next requests.
+// maxIdle is the number of idle connections to keep per agent.
 const maxIdle = 8
 
-// Dialed returns an agent whose sockets are reached through a function. The URL is only shown.
+// Dialed returns an agent whose sockets are reached through dial. The URL is for display only.
 func Dialed(name, url string, dial func(ctx context.Context, socket string) (net.Conn, error)) *Agent {
-	// Connections are kept, since some are expensive to make.
+	// Keep connections, because some are expensive to open.
 	transport := &http.Transport{
 		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, restSocket) },
 		MaxIdleConnsPerHost: maxIdle,
@@ -55,7 +55,8 @@ func Dialed(name, url string, dial func(ctx context.Context, socket string) (net
 	return &Agent{Name: name, URL: url, base: "http://agent", client: &http.Client{Transport: transport}, dial: dial}
 }
 
-// DialGRPC returns the function that connects to the agent's gRPC socket; nil if GRPCAddress has the address.
+// DialGRPC returns the function that connects to the agent's gRPC socket, or nil if GRPCAddress has
+// the address.
 func (a *Agent) DialGRPC() func(ctx context.Context, address string) (net.Conn, error) {
 	if a.dial == nil {
 		return nil
@@ -73,7 +74,7 @@ func New(name, address string) (*Agent, error) {
 		return nil, wrong(err.Error())
 	}
 	a := &Agent{Name: name, URL: address, base: strings.TrimSuffix(address, "/")}
-	// Most commands ask once or twice: connections are not worth keeping.
+	// Most commands send only one or two requests.
 	transport := &http.Transport{DisableKeepAlives: true}
 	switch u.Scheme {
 	case "http", "https":
@@ -95,13 +96,11 @@ func New(name, address string) (*Agent, error) {
 	return a, nil
 }
 
-// useTLS sets the TLS configuration for an agent at https://HOST:PORT.
 func (a *Agent) useTLS(t *tls.Config) {
 	a.client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: t}}
 }
 
-// KeepConnections returns the agent with connections that are used for more than one request, until
-// release is called. Those of the agent itself stay as they are.
+// KeepConnections returns a copy of the agent that reuses connections until release is called.
 func (a *Agent) KeepConnections() (kept *Agent, release func()) {
 	if a.client == nil {
 		return a, func() {}
@@ -117,18 +116,17 @@ func (a *Agent) KeepConnections() (kept *Agent, release func()) {
 	return &with, keeping.CloseIdleConnections
 }
 
-// Served returns an agent whose answers come from a handler. The URL is only shown.
+// Served returns an agent whose answers come from a handler. The URL is for display only.
 func Served(name, url string, answers http.Handler) *Agent {
 	return &Agent{Name: name, URL: url, base: "http://agent", client: &http.Client{Transport: served{answers}},
 		noGRPC: fmt.Errorf("agent %s: a %s does not take or tell configuration: it needs the agent itself", name, url)}
 }
 
-// Unusable returns an agent that cannot be asked; the error says why.
+// Unusable returns an agent whose requests fail with the reason.
 func Unusable(name, url string, reason error) *Agent {
 	return &Agent{Name: name, URL: url, unusable: reason}
 }
 
-// served is a transport that asks a handler.
 type served struct{ handler http.Handler }
 
 func (s served) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -151,7 +149,7 @@ func (w *response) Header() http.Header            { return w.header }
 func (w *response) WriteHeader(status int)         { w.status = status }
 func (w *response) Write(data []byte) (int, error) { return w.body.Write(data) }
 
-// StatusError is an error that an agent answered.
+// StatusError is an agent's error response.
 type StatusError struct {
 	Status int
 	Text   string
@@ -160,22 +158,22 @@ type StatusError struct {
 
 func (e *StatusError) Error() string { return e.Text }
 
-// ErrNotServed means that the agent does not serve the path at all.
+// ErrNotServed means that the agent does not serve the path.
 var ErrNotServed = errors.New("is not known there")
 
-// IsNotFound reports whether the agent answered that the object does not exist. A 404 without the reason in JSON that agents
-// give is not theirs: a proxy on the way does not know the path.
+// IsNotFound reports whether the agent answered that the object does not exist. A 404 without a
+// JSON reason comes from a proxy, not from an agent.
 func IsNotFound(err error) bool {
 	var e *StatusError
 	return errors.As(err, &e) && e.Status == http.StatusNotFound && reasonIn(e.Body) != ""
 }
 
-// Get sends a request to the agent and decodes its answer.
+// Get sends a request and decodes the response.
 func (a *Agent) Get(ctx context.Context, path string, query url.Values, into any) error {
 	return a.do(ctx, http.MethodGet, path, query, nil, into)
 }
 
-// Post sends the body as JSON, or no body if it is nil, and decodes the answer.
+// Post sends the body as JSON, or no body if it is nil, and decodes the response.
 func (a *Agent) Post(ctx context.Context, path string, query url.Values, body, into any) error {
 	return a.do(ctx, http.MethodPost, path, query, body, into)
 }
@@ -197,7 +195,8 @@ func (a *Agent) do(ctx context.Context, method, path string, query url.Values, b
 	return nil
 }
 
-// unmarshal is json.Unmarshal, which looks through what an UnmarshalJSON is given twice before. Nobody changes the data.
+// unmarshal calls UnmarshalJSON directly, because json.Unmarshal scans the data twice before. The
+// caller must not change data afterwards.
 func unmarshal(data []byte, into any) error {
 	switch u := into.(type) {
 	case interface{ ReadJSON(string) error }:
@@ -208,8 +207,8 @@ func unmarshal(data []byte, into any) error {
 	return json.Unmarshal(data, into)
 }
 
-// Fetch sends a request to the agent, and returns its answer unchanged. The caller closes the body; the errors of reading
-// it say what the others do.
+// Fetch returns the response unchanged. The caller closes the body. Its read errors are explained
+// like other errors.
 func (a *Agent) Fetch(ctx context.Context, path string, query url.Values) (status int, body io.ReadCloser, err error) {
 	response, err := a.send(ctx, http.MethodGet, path, query, nil)
 	if err != nil {
@@ -218,7 +217,6 @@ func (a *Agent) Fetch(ctx context.Context, path string, query url.Values) (statu
 	return response.StatusCode, answered{response.Body, a}, nil
 }
 
-// answered is the body of an answer.
 type answered struct {
 	io.ReadCloser
 	agent *Agent
@@ -279,7 +277,6 @@ func (a *Agent) send(ctx context.Context, method, path string, query url.Values,
 	return response, nil
 }
 
-// errorText returns the error in an agent's answer.
 func errorText(status string, body []byte) string {
 	if reason := reasonIn(body); reason != "" {
 		return reason
@@ -290,7 +287,7 @@ func errorText(status string, body []byte) string {
 	return status
 }
 
-// reasonIn returns the error in an agent's answer; "" if there is none.
+// reasonIn returns the error in an agent's response, or "".
 func reasonIn(body []byte) string {
 	var e rest.ErrorBody
 	if json.Unmarshal(body, &e) != nil {
@@ -299,8 +296,8 @@ func reasonIn(body []byte) string {
 	return e.Error
 }
 
-// UnreachableError means that an agent could not be asked. The cause depends on the moment: the
-// connection is refused, or breaks, or the socket is gone.
+// UnreachableError means that no response arrived: the connection was refused or broke, or the
+// socket does not exist.
 type UnreachableError struct {
 	url, hint string
 	err       error
@@ -311,7 +308,6 @@ func (e *UnreachableError) Error() string {
 }
 func (e *UnreachableError) Unwrap() error { return e.err }
 
-// unreachable explains why an agent could not be asked.
 func (a *Agent) unreachable(err error) error {
 	var inner *url.Error
 	if errors.As(err, &inner) {
@@ -339,14 +335,14 @@ func (a *Agent) unreachable(err error) error {
 	return e
 }
 
-// Answer is what an agent answered.
+// Answer is the answer of one agent.
 type Answer[T any] struct {
 	Agent *Agent
 	Value T
 	Err   error
 }
 
-// Ask asks all agents at once; the answers come in the order of the agents.
+// Ask asks all agents concurrently and returns the answers in the order of the agents.
 func Ask[T any](ctx context.Context, agents []*Agent, question func(context.Context, *Agent) (T, error)) []Answer[T] {
 	answers := make([]Answer[T], len(agents))
 	var all sync.WaitGroup
@@ -371,12 +367,12 @@ func GetAll[T any](ctx context.Context, agents []*Agent, path string, query url.
 }
 
 const (
-	// GRPCSocket and GRPCPort are where agents serve gRPC by default: the socket is beside that of REST.
+	// GRPCSocket, next to the REST socket, and GRPCPort are the agents' default gRPC addresses.
 	GRPCSocket = "grpc.sock"
 	GRPCPort   = "9111"
 )
 
-// GRPCAddress returns the address at which the agent is expected to serve gRPC, and whether it uses TLS.
+// GRPCAddress returns the expected gRPC address of the agent and whether it uses TLS.
 func (a *Agent) GRPCAddress() (address string, secure bool, err error) {
 	if err := cmp.Or(a.unusable, a.noGRPC); err != nil {
 		return "", false, err

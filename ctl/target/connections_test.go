@@ -12,7 +12,6 @@ import (
 	"github.com/contiv/contiv/test/await"
 )
 
-// Connections are kept only for callers that ask for it, and only until they are finished.
 func TestKeepConnections(t *testing.T) {
 	var made, open atomic.Int32
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("{}")) }))

@@ -10,21 +10,20 @@ import (
 
 type onceKey struct{}
 
-// WaitOnce has no request wait for an agent to which an earlier one with the context could not connect: it fails with the
-// same error. Commands ask several times, and a connection may take seconds to fail.
+// WaitOnce makes requests to an agent fail at once after a failed connection to it, with the same
+// error. A connection may take seconds to fail, and commands ask several times.
 func WaitOnce(ctx context.Context) context.Context {
 	return context.WithValue(ctx, onceKey{}, new(sync.Map))
 }
 
 type eachKey struct{}
 
-// EachWithin gives each request to an agent a time of its own. An agent that has not answered in it fails further requests at
-// once, so that it costs a command that asks several times no more than that.
+// EachWithin gives each request its own timeout. After a timeout, further requests to that agent
+// fail at once.
 func EachWithin(ctx context.Context, timeout time.Duration) context.Context {
 	return context.WithValue(ctx, eachKey{}, timeout)
 }
 
-// bounded returns the context of one request.
 func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	if timeout, ok := ctx.Value(eachKey{}).(time.Duration); ok {
 		return context.WithTimeout(context.WithValue(ctx, searchKey{}, true), timeout)
@@ -34,8 +33,9 @@ func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 
 type searchKey struct{}
 
-// Search returns a context for a first question to all agents, with half of the time that is left, or that each request has.
-// An agent that has not answered by its end fails further requests at once, so that there is time to ask the others again.
+// Search returns a context for a first question to all agents, with half of the remaining time or
+// of the time per request. Agents without an answer fail further requests at once, which leaves
+// time to ask the others.
 func Search(ctx context.Context) (context.Context, context.CancelFunc) {
 	if timeout, ok := ctx.Value(eachKey{}).(time.Duration); ok {
 		return EachWithin(ctx, timeout/2), func() {}
@@ -46,7 +46,7 @@ func Search(ctx context.Context) (context.Context, context.CancelFunc) {
 	return ctx, func() {}
 }
 
-// failed returns the error of an earlier request, nil if there was none.
+// failed returns the error of an earlier request, or nil.
 func failed(ctx context.Context, a *Agent) error {
 	if known, ok := ctx.Value(onceKey{}).(*sync.Map); ok {
 		if err, ok := known.Load(a.identity()); ok {
@@ -56,8 +56,8 @@ func failed(ctx context.Context, a *Agent) error {
 	return nil
 }
 
-// remember keeps the explanation of why a connection failed, or a search had no answer in time. That another request was
-// given up says nothing about further ones.
+// remember stores the explanation of a failed connection or an expired search. It ignores cancelled
+// requests.
 func remember(ctx context.Context, a *Agent, err, explained error) {
 	known, ok := ctx.Value(onceKey{}).(*sync.Map)
 	if !ok {
@@ -70,5 +70,5 @@ func remember(ctx context.Context, a *Agent, err, explained error) {
 	}
 }
 
-// identity is the same with and without connections that are kept.
+// identity ignores whether connections are kept.
 func (a *Agent) identity() [2]string { return [2]string{a.Name, a.URL} }

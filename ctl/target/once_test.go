@@ -10,7 +10,6 @@ import (
 	"time"
 )
 
-// A command waits once for an agent that cannot be connected to, however often it asks.
 func TestOneConnectionIsTried(t *testing.T) {
 	var tried atomic.Int32
 	refused := &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("no route to host")}
@@ -31,7 +30,7 @@ func TestOneConnectionIsTried(t *testing.T) {
 	}
 }
 
-// An agent that hangs leaves half of the time for what is asked of the others.
+// A hanging agent leaves half of the time for further questions to the others.
 func TestSearchLeavesTime(t *testing.T) {
 	var asked atomic.Int32
 	hangs := &Agent{Name: "n", URL: "http://n:9999", base: "http://n:9999", client: &http.Client{Transport: &http.Transport{

@@ -7,24 +7,24 @@ import (
 	"time"
 )
 
-// patience is how long a wait may be before it is shown.
+// patience is the delay before a wait is shown.
 const patience = time.Second
 
 type progressKey struct{}
 
-// WithProgress calls tell with the list of what is awaited, such as the agents that have not answered, after a second
-// and every second from then on. At the end, it calls it with nil if it has called it before.
+// WithProgress calls tell with the pending items, such as agents without an answer, after each
+// second. At the end, it calls it with nil if it was called before.
 func WithProgress(ctx context.Context, tell func(waiting []string)) context.Context {
 	return context.WithValue(ctx, progressKey{}, tell)
 }
 
-// Waiting adds to the list of what is awaited, until done is called.
+// Waiting adds an item to the pending ones until done is called.
 func Waiting(ctx context.Context, what string) (done func()) {
 	p := begin(ctx, []string{what})
 	return func() { p.done(what) }
 }
 
-// progress is the state of a question to several agents, or of something else that takes time.
+// progress tracks the pending items of a question or another long operation.
 type progress struct {
 	tell func([]string)
 
@@ -34,7 +34,7 @@ type progress struct {
 	timer   *time.Timer
 }
 
-// begin returns nil if nobody follows the progress.
+// begin returns nil without a WithProgress.
 func begin(ctx context.Context, waiting []string) *progress {
 	tell, _ := ctx.Value(progressKey{}).(func([]string))
 	if tell == nil {
@@ -58,7 +58,6 @@ func (p *progress) tick() {
 	p.timer.Reset(patience)
 }
 
-// done removes something from the list of what is awaited.
 func (p *progress) done(what string) {
 	if p == nil {
 		return

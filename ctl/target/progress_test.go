@@ -6,7 +6,6 @@ import (
 	"testing"
 )
 
-// What takes longer than a second says whom it waits for; what is quick says nothing.
 func TestProgress(t *testing.T) {
 	quick, slow := &Agent{Name: "quick"}, &Agent{Name: "slow"}
 	told := make(chan []string, 10)

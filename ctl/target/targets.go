@@ -27,33 +27,33 @@ import (
 )
 
 const (
-	// DefaultAgent is asked if no agents are given.
+	// DefaultAgent is asked if no agents are configured.
 	DefaultAgent = "unix:///var/run/contiv/agent.sock"
-	// ConfigVariable names the configuration file if --config does not.
+	// ConfigVariable is the environment variable of the configuration file if --config is not
+	// given.
 	ConfigVariable = "CONTIVCTL_CONFIG"
-	// agentPort is the port of agents found through etcd.
+	// agentPort is the port of agents discovered in etcd.
 	agentPort = "9999"
 )
 
 // Config is the configuration file.
 type Config struct {
-	// Agents by name of their node: "unix:///path/of/agent.sock" or
-	// "http://host:9999".
+	// Agents by node name: "unix:///path/of/agent.sock" or "http://host:9999".
 	Agents map[string]string `json:"agents"`
-	// EtcdEndpoints are asked for further nodes; their agents are expected on
-	// port 9999 of the InternalIP.
+	// EtcdEndpoints are searched for further nodes, whose agents listen on port 9999 of the
+	// InternalIP.
 	EtcdEndpoints []string `json:"etcdEndpoints"`
-	// CAFile, CertFile and KeyFile are PEM files for agents at https://HOST:PORT: the authorities that
-	// sign their certificates (default: those of the host), and the certificate and key of the client.
+	// CAFile, CertFile and KeyFile are PEM files for agents at https://HOST:PORT: the trusted
+	// authorities (default: the host's), and the client's certificate and key.
 	CAFile   string `json:"caFile"`
 	CertFile string `json:"certFile"`
 	KeyFile  string `json:"keyFile"`
-	// EtcdConfig is a file like the agent's etcd.conf, with the connection to etcd; its endpoints are used
-	// if EtcdEndpoints is empty.
+	// EtcdConfig is a file in the format of the agent's etcd.conf. Its endpoints apply if
+	// EtcdEndpoints is empty.
 	EtcdConfig string `json:"etcdConfig"`
 }
 
-// Options say which agents to ask.
+// Options select the agents.
 type Options struct {
 	File          string
 	Agents        []string // NAME=URL
@@ -63,16 +63,16 @@ type Options struct {
 	CAFile, CertFile, KeyFile string
 	Node                      string
 	Timeout                   time.Duration
-	// Kubeconfig is the kubeconfig file of the cluster whose agents are asked, and Context a context in it.
-	// If nothing selects agents, and this host has none, those of kubectl's cluster are asked.
+	// Kubeconfig and Context select a cluster. By default, kubectl's cluster is used if nothing
+	// else selects agents and this host has none.
 	Kubeconfig, Context string
-	// InCluster finds these agents; nil if no kubeconfig file is named and kubectl has none.
+	// InCluster finds the agents of a cluster. It returns nil if there is no kubeconfig file.
 	InCluster func(ctx context.Context, kubeconfig, context string) ([]*Agent, error)
-	// Recorded agents, if any, are asked instead of all others.
+	// Recorded agents replace all others.
 	Recorded []*Agent
 }
 
-// Configuration returns the configuration of the file, overridden by flags.
+// Configuration returns the file's configuration, overridden by flags.
 func (o Options) Configuration() (c Config, err error) {
 	if o.File != "" {
 		if err := config.LoadFile(o.File, &c); err != nil {
@@ -100,7 +100,8 @@ func (o Options) Configuration() (c Config, err error) {
 	return c, nil
 }
 
-// scheme returns the URL scheme of agents that are found through etcd: https if there is a certificate to show.
+// scheme returns the scheme for agents discovered in etcd: https if a client certificate is
+// configured.
 func (c Config) scheme() string {
 	if c.CertFile != "" {
 		return "https"
@@ -108,7 +109,7 @@ func (c Config) scheme() string {
 	return "http"
 }
 
-// TLS is for agents at https://HOST:PORT, and those that serve gRPC with TLS.
+// TLS returns the client configuration for agents at https://HOST:PORT and for gRPC with TLS.
 func (c Config) TLS() (*tls.Config, error) {
 	t := &tls.Config{MinVersion: tls.VersionTLS12}
 	if c.CAFile != "" {
@@ -132,8 +133,7 @@ func (c Config) TLS() (*tls.Config, error) {
 	return t, nil
 }
 
-// Etcd returns the connection to etcd that a configuration and the flags describe. Its endpoints are empty if none are
-// configured.
+// Etcd returns the configured connection to etcd. Its endpoints are empty if none are configured.
 func (o Options) Etcd(c Config) (e etcd.Config, err error) {
 	if c.EtcdConfig != "" {
 		if err := config.LoadFile(c.EtcdConfig, &e); err != nil {
@@ -180,7 +180,7 @@ func (o Options) All(ctx context.Context) ([]*Agent, error) {
 	agents := make(map[string]*Agent)
 	if len(reach.Endpoints) > 0 {
 		found, err := discover(ctx, reach, c.scheme())
-		if err != nil && !(errors.Is(err, errNoNodes) && len(c.Agents) > 0) { // agents without Kubernetes have no nodes in etcd
+		if err != nil && !(errors.Is(err, errNoNodes) && len(c.Agents) > 0) { // without Kubernetes, etcd has no nodes
 			return nil, err
 		}
 		for _, a := range found {
@@ -213,7 +213,7 @@ func (o Options) All(ctx context.Context) ([]*Agent, error) {
 	return out, nil
 }
 
-// localAgent returns the agent of this host. It is asked if nothing else selects agents.
+// localAgent returns the agent of this host.
 func localAgent() *Agent {
 	a, err := New("local", DefaultAgent)
 	if err != nil {
@@ -223,8 +223,8 @@ func localAgent() *Agent {
 	return a
 }
 
-// CheckKubeconfig returns an error if a kubeconfig file is named, by the flag or by KUBECONFIG, and does not exist. Of several
-// files, as in KUBECONFIG, one must exist.
+// CheckKubeconfig returns an error if the kubeconfig file of the flag or of KUBECONFIG does not
+// exist. If KUBECONFIG lists several files, one must exist.
 func CheckKubeconfig(flag string) error {
 	by, named := "--kubeconfig", flag
 	if named == "" {
@@ -250,8 +250,8 @@ func CheckKubeconfig(flag string) error {
 	return text.Mistake(fmt.Errorf("%s: none of its %d files exists: %w", by, len(missing), missing[0]))
 }
 
-// elsewhere returns the agents of kubectl's cluster if this host has no agent; nil if it has one, or kubectl knows no
-// cluster.
+// elsewhere returns the agents of kubectl's cluster, or nil if this host has an agent or kubectl
+// has no cluster.
 func (o Options) elsewhere(ctx context.Context) ([]*Agent, error) {
 	if err := CheckKubeconfig(""); err != nil {
 		return nil, err
@@ -262,7 +262,7 @@ func (o Options) elsewhere(ctx context.Context) ([]*Agent, error) {
 	return o.InCluster(ctx, "", "")
 }
 
-// Selected returns the agents of the nodes that --node or the arguments name, or all.
+// Selected returns the agents of the nodes named by --node or the arguments, or all agents.
 func (o Options) Selected(ctx context.Context, names []string) ([]*Agent, error) {
 	if o.Node != "" {
 		if i := slices.IndexFunc(names, func(name string) bool { return name != o.Node }); i >= 0 {
@@ -287,7 +287,7 @@ func (o Options) Selected(ctx context.Context, names []string) ([]*Agent, error)
 	return selected, nil
 }
 
-// One returns the only selected agent.
+// One returns the only selected agent, or an error.
 func (o Options) One(ctx context.Context, args []string) (*Agent, error) {
 	agents, err := o.Selected(ctx, args)
 	if err != nil {
@@ -308,7 +308,6 @@ func Names(agents []*Agent) (names []string) {
 
 var errNoNodes = errors.New("etcd knows no nodes: does contiv-ksr run, and does it see Node objects?")
 
-// discover asks etcd for the nodes of the cluster.
 func discover(ctx context.Context, reach etcd.Config, scheme string) ([]*Agent, error) {
 	if err := Refused(ctx, reach.Endpoints); err != nil {
 		return nil, fmt.Errorf("nodes cannot be read from etcd: %w", err)
@@ -338,8 +337,8 @@ func discover(ctx context.Context, reach etcd.Config, scheme string) ([]*Agent, 
 	return agents, nil
 }
 
-// CheckNode returns an error if the cluster of this etcd does not have the node. If etcd knows no nodes,
-// since there is no Kubernetes, only a name that looks mistyped is refused.
+// CheckNode returns an error if the cluster does not have the node. Without Kubernetes, etcd has no
+// nodes, and only names that look mistyped are rejected.
 func (c Config) CheckNode(ctx context.Context, reach etcd.Config, name string) error {
 	names := slices.Sorted(maps.Keys(c.Agents))
 	agents, err := discover(ctx, reach, c.scheme())
@@ -356,11 +355,10 @@ func (c Config) CheckNode(ctx context.Context, reach etcd.Config, name string) e
 	return text.Hinted(fmt.Errorf("node %q is not known", name), name, names)
 }
 
-// refuseTimeout bounds the attempt to connect.
 const refuseTimeout = time.Second
 
-// Refused returns an error if nobody listens at any endpoint of etcd. The client would retry until the
-// command times out.
+// Refused returns an error if no endpoint of etcd accepts connections. The etcd client would retry
+// until the command times out.
 func Refused(ctx context.Context, endpoints []string) error {
 	ctx, cancel := context.WithTimeout(ctx, refuseTimeout)
 	defer cancel()
@@ -368,7 +366,7 @@ func Refused(ctx context.Context, endpoints []string) error {
 	for _, endpoint := range endpoints {
 		u, err := url.Parse(endpoint)
 		if err != nil || u.Host == "" {
-			return nil // a socket, or without scheme
+			return nil // a unix socket, or without scheme
 		}
 		conn, err := new(net.Dialer).DialContext(ctx, "tcp", u.Host)
 		if err == nil {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// A cluster that is named is asked, and kubectl's where nothing else says whom to ask and this host has no agent.
+// A given cluster is used; kubectl's only if nothing else selects agents and this host has none.
 func TestKubeconfigIsAsked(t *testing.T) {
 	t.Setenv("KUBECONFIG", "")
 	remote := []*Agent{Unusable("far", "pod x", errors.New("never asked"))}
@@ -21,7 +21,7 @@ func TestKubeconfigIsAsked(t *testing.T) {
 	}
 	fallback := []string{"far"}
 	if _, err := os.Stat(strings.TrimPrefix(DefaultAgent, "unix://")); err == nil {
-		fallback = []string{"local"} // this host's agent comes before kubectl's cluster
+		fallback = []string{"local"} // this host's agent precedes kubectl's cluster
 	}
 	for _, c := range []struct {
 		name    string
@@ -60,7 +60,7 @@ func TestKubeconfigIsAsked(t *testing.T) {
 	}
 }
 
-// Where nothing says whom to ask, the answer says what was tried; a named kubeconfig is not passed over.
+// The error lists all attempts, and a given kubeconfig has no fallback.
 func TestLocalAgentIsTheLastResort(t *testing.T) {
 	if _, err := os.Stat(strings.TrimPrefix(DefaultAgent, "unix://")); err == nil {
 		t.Skip("this host has an agent")
